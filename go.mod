@@ -1,0 +1,3 @@
+module github.com/sluice-llm/sluice
+
+go 1.26

@@ -1,0 +1,100 @@
+package gate
+
+import "time"
+
+// Limits is what a provider allows. A zero field is unknown, not unlimited.
+type Limits struct {
+	RPM        int           `json:"rpm,omitempty"`        // requests per minute
+	TPM        int           `json:"tpm,omitempty"`        // tokens per minute, input and output together
+	ITPM       int           `json:"itpm,omitempty"`       // input tokens per minute
+	OTPM       int           `json:"otpm,omitempty"`       // output tokens per minute
+	RPD        int           `json:"rpd,omitempty"`        // requests per day
+	TPD        int           `json:"tpd,omitempty"`        // tokens per day
+	Concurrent int           `json:"concurrent,omitempty"` // calls open at once
+	Burst      time.Duration `json:"burst,omitempty"`      // how much refill the provider's buckets hold
+}
+
+// Charge says how a provider counts the tokens of a call against its budget.
+type Charge uint8
+
+const (
+	// ChargeDeclared counts max(input, max_tokens) when the call arrives and refunds nothing (OpenAI, Azure, Bedrock).
+	ChargeDeclared Charge = iota
+	// ChargeActual counts input when the call arrives and output as it is produced (Anthropic, xAI).
+	ChargeActual
+)
+
+// Cost is what a call is expected to use, before it is made.
+type Cost struct {
+	Input     int // estimated input tokens
+	MaxOutput int // most output tokens the request allows, over all choices; 0 when it does not say
+}
+
+// Usage is what an answer says a call used.
+type Usage struct {
+	Input       int `json:"input_tokens"`        // all input tokens, cached ones included
+	CachedInput int `json:"cached_input_tokens"` // the part of Input that was read from a prompt cache
+	Output      int `json:"output_tokens"`
+}
+
+// Add returns the sum of two usages.
+func (u Usage) Add(v Usage) Usage {
+	return Usage{u.Input + v.Input, u.CachedInput + v.CachedInput, u.Output + v.Output}
+}
+
+// Reading is one budget as the headers of an answer state it.
+type Reading struct {
+	Dimension Dimension
+	Limit     int64
+	Remaining int64
+	Reset     time.Duration // until the budget is full again; 0 when not stated
+	Slack     int64         // Remaining is rounded to this (Anthropic rounds tokens to 1000); 0 is exact
+}
+
+// Outcome is what one attempt came to. The zero value is a success of unknown usage.
+type Outcome struct {
+	Kind Kind
+	Err  error // what went wrong, for the caller; nil for OK
+
+	// What a refusal says of itself.
+	Wait      time.Duration // how long the provider asks to wait; 0 when it does not say
+	Until     time.Time     // when a usage window resets; zero when not said
+	Dimension Dimension     // which limit was exceeded
+	Limit     int64         // that limit, the part of it already used, and what this call asked for,
+	Used      int64         // where the provider's words state them; 0 otherwise
+	Requested int64
+	TooLarge  bool // the request alone is above the whole limit: it can never fit
+
+	Usage    Usage
+	HasUsage bool      // Usage was stated (or, for a cut answer, is what was seen)
+	Readings []Reading // what the headers said, on any answer
+
+	Unsent bool // the request never left: its cost is refunded
+	Open   bool // the answer's body is still being read; whoever reads it releases the permit
+}
+
+// Priority orders calls of different urgency. The zero value is Normal.
+type Priority int8
+
+const (
+	Low      Priority = -1
+	Normal   Priority = 0
+	High     Priority = 1
+	Critical Priority = 2
+)
+
+// Call describes a call that asks to be admitted. The zero value is a small call on the default lane.
+type Call struct {
+	ID       string // names the call in events and errors
+	Lane     string // what the provider limits together, usually the model; "" is a lane too
+	Tenant   string // whose turn it is; "" is a tenant too
+	Priority Priority
+	Cost     Cost
+	Resume   Resume // how much an earlier try of the same call has already used up
+}
+
+// Resume carries a call's age over to another Acquire.
+type Resume struct {
+	Queued time.Time // when the call first asked; zero: now
+	Front  bool      // it goes to the head of its tenant's queue
+}
