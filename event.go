@@ -1,40 +1,29 @@
 package sluice
 
-import "time"
+import (
+	"time"
 
-// EventType says what happened.
-type EventType string
-
-// Types of event.
-const (
-	EventGranted   EventType = "granted"   // a call may be sent
-	EventReleased  EventType = "released"  // an attempt ended; Outcome says how
-	EventThrottled EventType = "throttled" // an attempt was refused for now; Outcome says how
-	EventBackoff   EventType = "backoff"   // a call waits on its own before its next attempt
-	EventCooldown  EventType = "cooldown"  // a lane pauses until Until
-	EventResumed   EventType = "resumed"   // a lane's pause is over and proven
-	EventLimit     EventType = "limit"     // a limit of a lane was learned or corrected
-	EventBreaker   EventType = "breaker"   // a lane's circuit breaker opened or closed
-	EventGaveUp    EventType = "gave_up"   // Do gave up on a call
+	"github.com/sluice-llm/sluice/internal/gate"
 )
 
 // Event is something that happened in a Scheduler. Only the fields that its type speaks of are set.
-type Event struct {
-	Type      EventType
-	At        time.Time
-	Lane      string
-	Tenant    string
-	Call      string // Call.ID
-	Attempt   int
-	Wait      time.Duration // how long the call waited, or has to wait
-	Latency   time.Duration
-	Until     time.Time
-	Dimension Dimension
-	Limit     int64
-	Outcome   Outcome
-	InFlight  int // in the lane, after the event
-	Waiting   int
-}
+type Event = gate.Event
+
+// EventType says what happened.
+type EventType = gate.EventType
+
+// Types of event.
+const (
+	EventGranted   = gate.EventGranted
+	EventReleased  = gate.EventReleased
+	EventThrottled = gate.EventThrottled
+	EventBackoff   = gate.EventBackoff
+	EventCooldown  = gate.EventCooldown
+	EventResumed   = gate.EventResumed
+	EventLimit     = gate.EventLimit
+	EventBreaker   = gate.EventBreaker
+	EventGaveUp    = gate.EventGaveUp
+)
 
 // Observer is told of events, in order per call, synchronously and never under a lock. It must be quick and safe for
 // concurrent use.
@@ -55,34 +44,10 @@ type Snapshot struct {
 }
 
 // LaneSnapshot is the state of one lane.
-type LaneSnapshot struct {
-	Lane      string
-	InFlight  int
-	Waiting   int
-	Slots     int                          // how many calls may be open now
-	Oldest    time.Time                    // when the oldest open call was sent; zero when none is
-	Until     time.Time                    // the lane pauses until then; zero or past: it does not
-	Probing   bool                         // after a pause, only a few unproven calls are let out
-	Pause     Kind                         // why it pauses: RateLimit, Overloaded, UsageWindow; ServerError: the breaker is open
-	Binding   Dimension                    // what held the last waiting call back
-	Bound     [NumDimensions]time.Duration // for how long each has been what held calls back; AnyDimension is the pauses
-	Budgets   []BudgetSnapshot
-	Throttles int
-	Granted   int
-}
-
-// NumDimensions is the number of dimensions, AnyDimension included.
-const NumDimensions = 8
+type LaneSnapshot = gate.Snapshot
 
 // BudgetSnapshot is the mirror of one of the provider's buckets.
-type BudgetSnapshot struct {
-	Dimension Dimension
-	Limit     int64  // per minute, or per day; 0 is unknown
-	Source    string // told, start, header, refusal
-	Level     float64
-	Cap       float64
-	Spent     float64 // since the start
-}
+type BudgetSnapshot = gate.Budget
 
-// Snapshot returns the state of all lanes.
-func (s *Scheduler) Snapshot() Snapshot { return Snapshot{At: time.Now()} }
+// NumDimensions is the number of dimensions, AnyDimension included.
+const NumDimensions = gate.NumDimensions

@@ -2,8 +2,17 @@ package sluice
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/gate"
+)
+
+// Defaults of Config.
+const (
+	DefaultAttempts     = 6
+	DefaultMaxThrottles = 20
 )
 
 // Config shapes a Scheduler. The zero value starts from nothing and learns the limits.
@@ -25,7 +34,8 @@ type Config struct {
 	// Attempts is how often a call is tried at most, throttled tries aside. Default 6.
 	Attempts int
 
-	// MaxThrottles is how often one call may be throttled before it is given up. Default 20; negative means at the first.
+	// MaxThrottles is how often one call may be throttled before it is given up: 2 means at the third time. Default 20;
+	// negative means at the first.
 	MaxThrottles int
 
 	// Weights are the tenants' shares relative to each other. A tenant that is not named has 1.
@@ -34,80 +44,253 @@ type Config struct {
 	// Observer is told of every event. Nil is nobody.
 	Observer Observer
 
+	// Ledger holds the budgets where several processes share them. Nil: this process alone.
+	Ledger Ledger
+
 	// StateDir is where day counters, learned limits and pauses of each lane are kept between processes. Empty: nowhere.
 	StateDir string
 }
 
 // Scheduler admits calls to one account. It is safe for concurrent use. Most callers want Do.
 type Scheduler struct {
-	cfg   Config
-	slots chan struct{}
-	mu    sync.Mutex
+	cfg    Config
+	closed chan struct{}
+
+	mu      sync.Mutex
+	gate    *gate.Gate
+	timer   *time.Timer
+	timerAt time.Time // when timer fires; zero when it is not armed
+	ended   bool
+
+	remote *remote // nil: the ledger is local
 }
 
 // New returns a Scheduler, or an error that names the field of cfg that is wrong.
 func New(cfg Config) (*Scheduler, error) {
-	n := cfg.Limits.Concurrent
-	if n == 0 {
-		n = 8
+	if err := cfg.check(); err != nil {
+		return nil, err
 	}
-	return &Scheduler{cfg: cfg, slots: make(chan struct{}, n)}, nil
+	if cfg.Attempts == 0 {
+		cfg.Attempts = DefaultAttempts
+	}
+	throttles := cfg.MaxThrottles
+	if throttles == 0 {
+		throttles = DefaultMaxThrottles
+	}
+	s := &Scheduler{cfg: cfg, closed: make(chan struct{})}
+	s.gate = gate.New(gate.Config{
+		Limits: cfg.Limits, Start: cfg.Start, Charge: cfg.Charge, Attempts: cfg.Attempts, MaxThrottles: max(0, throttles),
+		Weights: cfg.Weights, Remote: cfg.Ledger != nil, Observed: cfg.Observer != nil,
+	})
+	if cfg.Ledger != nil {
+		s.remote = newRemote(s, cfg.Ledger)
+	}
+	return s, nil
+}
+
+func (c *Config) check() error {
+	for name, l := range map[string]Limits{"Limits": c.Limits, "Start": c.Start} {
+		for _, f := range []struct {
+			name string
+			v    int
+		}{
+			{"RPM", l.RPM}, {"TPM", l.TPM}, {"ITPM", l.ITPM}, {"OTPM", l.OTPM}, {"RPD", l.RPD}, {"TPD", l.TPD},
+			{"Concurrent", l.Concurrent}, {"Burst", int(l.Burst)},
+		} {
+			if f.v < 0 {
+				return fmt.Errorf("%s.%s is %d: a limit cannot be negative", name, f.name, f.v)
+			}
+		}
+	}
+	if c.Attempts < 0 {
+		return fmt.Errorf("Attempts is %d: it must be at least 1", c.Attempts)
+	}
+	for tenant, w := range c.Weights {
+		if !(w > 0) {
+			return fmt.Errorf("Weights[%q] is %v: a weight must be above 0", tenant, w)
+		}
+	}
+	return nil
 }
 
 // Permit is a slot and its cost, held while one attempt runs. Release it exactly once.
 type Permit struct {
-	s       *Scheduler
-	attempt int
+	s      *Scheduler
+	ticket gate.Ticket
 }
 
 // Attempt is the number of the attempt that this permit is for, from 1. A throttled try does not count.
-func (p *Permit) Attempt() int { return p.attempt }
+func (p *Permit) Attempt() int { return p.ticket.Attempt }
 
 // Sent marks the instant at which the request leaves. Without it, that is when the permit was granted.
-func (p *Permit) Sent() {}
+func (p *Permit) Sent() {
+	s := p.s
+	s.mu.Lock()
+	s.gate.Sent(time.Now(), &p.ticket)
+	s.mu.Unlock()
+}
 
 // Release gives the permit back with what the attempt came to. A second Release panics and names the permit.
-func (p *Permit) Release(o Outcome) { <-p.s.slots }
+func (p *Permit) Release(o Outcome) { p.release(&o) }
 
-// Acquire waits until the call may be sent. It fails with the context's error, ErrClosed, or a *CallError when the
-// call can never be sent (larger than a limit, or the account is spent).
+func (p *Permit) release(o *Outcome) gate.Decision {
+	s := p.s
+	s.mu.Lock()
+	if !p.ticket.Granted() {
+		s.mu.Unlock()
+		panic(fmt.Sprintf("sluice: permit %d (call %q, lane %q) released twice", p.ticket.ID, p.ticket.Call.ID, p.ticket.Call.Lane))
+	}
+	d := s.gate.Release(time.Now(), &p.ticket, o)
+	s.flush()
+	return d
+}
+
+// Acquire waits until the call may be sent. It fails with the context's error, with ErrClosed, or with ErrTooLarge
+// when the call is larger than the whole of a limit.
 func (s *Scheduler) Acquire(ctx context.Context, c Call) (*Permit, error) {
+	p := &Permit{s: s, ticket: gate.Ticket{Call: c}}
+	if err := s.acquire(ctx, p); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// TryAcquire returns a permit if the call may be sent now, and nil otherwise. With a shared ledger, which answers
+// later, it is always nil.
+func (s *Scheduler) TryAcquire(c Call) *Permit {
+	p := &Permit{s: s, ticket: gate.Ticket{Call: c}}
+	now := time.Now()
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		return nil
+	}
+	ok := s.gate.Acquire(now, &p.ticket)
+	granted := p.ticket.Granted()
+	if ok && !granted {
+		s.gate.Cancel(now, &p.ticket)
+	}
+	s.flush()
+	if !granted {
+		return nil
+	}
+	return p
+}
+
+func (s *Scheduler) acquire(ctx context.Context, p *Permit) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		return ErrClosed
+	}
+	if !s.gate.Acquire(time.Now(), &p.ticket) {
+		s.mu.Unlock()
+		return fmt.Errorf("call %q: %w", p.ticket.Call.ID, ErrTooLarge)
+	}
+	if p.ticket.Granted() {
+		s.flush()
+		return nil
+	}
+	p.ticket.Ready = make(chan struct{})
+	s.flush()
 	select {
-	case s.slots <- struct{}{}:
-		return &Permit{s: s, attempt: 1}, nil
+	case <-p.ticket.Ready:
+		return nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		s.cancel(p)
+		return ctx.Err()
+	case <-s.closed:
+		s.cancel(p)
+		return ErrClosed
 	}
 }
 
-// TryAcquire returns a permit if the call may be sent now, and nil otherwise.
-func (s *Scheduler) TryAcquire(c Call) *Permit { return nil }
+// cancel takes a waiting call out of the queue, or gives its permit back where the grant came first.
+func (s *Scheduler) cancel(p *Permit) {
+	s.mu.Lock()
+	s.gate.Cancel(time.Now(), &p.ticket)
+	s.flush()
+}
 
-// Do runs fn under a permit until it succeeds or there is no point in trying again, and tells what that took.
-//
-// fn makes one attempt and returns its outcome. It must not retry, and it must not keep the permit unless it returns
-// an Outcome with Open set: then Do returns at once, and whoever reads the body releases the permit.
-//
-// Do fails with a *CallError when it gives up, with the context's error when that ends first, or with ErrClosed.
-func (s *Scheduler) Do(ctx context.Context, c Call, fn func(context.Context, *Permit) Outcome) (Tally, error) {
-	var t Tally
-	p, err := s.Acquire(ctx, c)
-	if err != nil {
-		return t, err
+// flush hands out what the gate decided: grants, the next timer, asks to a remote ledger, events. It is called with
+// mu held and returns without.
+func (s *Scheduler) flush() {
+	for _, t := range s.gate.Granted() {
+		if t.Ready != nil {
+			close(t.Ready)
+		}
 	}
-	start := time.Now()
-	o := fn(ctx, p)
-	if o.Open {
-		return t, nil
+	s.armLocked()
+	if s.remote != nil {
+		s.remote.sendLocked()
 	}
-	p.Release(o)
-	t.Attempts, t.Latency, t.Usage, t.HasUsage = 1, time.Since(start), o.Usage, o.HasUsage
-	if o.Kind != OK {
-		return t, &CallError{Outcome: o, Tally: t}
+	if s.cfg.Observer == nil {
+		s.mu.Unlock()
+		return
 	}
-	return t, nil
+	events := s.gate.Events()
+	s.mu.Unlock()
+	for i := range events {
+		s.cfg.Observer.Observe(events[i])
+	}
+}
+
+// armLocked sets the one timer to the next instant at which the gate has something to do.
+func (s *Scheduler) armLocked() {
+	next := s.gate.Next()
+	switch {
+	case s.ended || next.IsZero():
+		return // a timer that still fires finds nothing to do
+	case !s.timerAt.IsZero() && !next.Before(s.timerAt):
+		return // it fires earlier, and is armed again then
+	}
+	s.timerAt = next
+	wait := time.Until(next)
+	if s.timer == nil {
+		s.timer = time.AfterFunc(wait, s.tick)
+	} else {
+		s.timer.Reset(wait)
+	}
+}
+
+func (s *Scheduler) tick() {
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		return
+	}
+	s.timerAt = time.Time{}
+	s.gate.Tick(time.Now())
+	s.flush()
+}
+
+// Snapshot returns the state of all lanes.
+func (s *Scheduler) Snapshot() Snapshot {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Snapshot{At: now, Lanes: s.gate.Snapshot(now)}
 }
 
 // Close ends all waiting with ErrClosed, writes the lanes' state, and waits for what the Scheduler started. Permits in
 // use may still be released. It is safe to call twice.
-func (s *Scheduler) Close() error { return nil }
+func (s *Scheduler) Close() error {
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		return nil
+	}
+	s.ended = true
+	close(s.closed)
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.mu.Unlock()
+	if s.remote != nil {
+		s.remote.close()
+	}
+	return nil
+}

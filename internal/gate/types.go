@@ -90,11 +90,4 @@ type Call struct {
 	Tenant   string // whose turn it is; "" is a tenant too
 	Priority Priority
 	Cost     Cost
-	Resume   Resume // how much an earlier try of the same call has already used up
-}
-
-// Resume carries a call's age over to another Acquire.
-type Resume struct {
-	Queued time.Time // when the call first asked; zero: now
-	Front  bool      // it goes to the head of its tenant's queue
 }

@@ -1,0 +1,102 @@
+package sluice
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/sluice-llm/sluice/internal/gate"
+)
+
+// Do runs fn under a permit until it succeeds or there is no point in trying again, and tells what that took.
+//
+// fn makes one attempt and returns its outcome. It must not retry, and it must not keep the permit unless it returns
+// an Outcome with Open set: then Do returns at once, and whoever reads the body releases the permit.
+//
+// Do fails with a *CallError when it gives up, with ErrTooLarge when the call can never fit, with the context's error
+// when that ends first, or with ErrClosed. A panic in fn becomes a *CallError of kind Internal with its stack.
+func (s *Scheduler) Do(ctx context.Context, c Call, fn func(context.Context, *Permit) Outcome) (Tally, error) {
+	t := Tally{}
+	var queued time.Time
+	overloads := 0
+	for {
+		p := &Permit{s: s, ticket: gate.Ticket{Call: c, Attempt: t.Attempts + 1, Throttles: t.Throttles,
+			Overloads: overloads, Queued: queued, Front: !queued.IsZero()}}
+		if err := s.acquire(ctx, p); err != nil {
+			return t, err
+		}
+		queued = p.ticket.Queued
+		t.Queued += p.ticket.Waited
+		t.Cooldown += p.ticket.Paused
+		o := s.attempt(ctx, p, fn)
+		if o.Open {
+			t.Attempts++
+			return t, nil
+		}
+		t.Latency = time.Since(p.ticket.Sent())
+		d := p.release(&o)
+		if o.HasUsage {
+			t.Usage, t.HasUsage = t.Usage.Add(o.Usage), true
+		}
+		switch {
+		case d.Throttle:
+			t.Throttles++
+		case !o.Unsent || d.Action != gate.Done:
+			t.Attempts++
+		}
+		if o.Kind == Overloaded {
+			overloads++
+		}
+		switch d.Action {
+		case gate.Done:
+			return t, nil
+		case gate.GiveUp:
+			return t, &CallError{Outcome: o, Tally: t}
+		}
+		if ctx.Err() != nil {
+			return t, ctx.Err()
+		}
+		if err := s.backoff(ctx, d.Wait, &t); err != nil {
+			return t, err
+		}
+	}
+}
+
+// attempt runs fn and makes an outcome of its panic.
+func (s *Scheduler) attempt(ctx context.Context, p *Permit, fn func(context.Context, *Permit) Outcome) (o Outcome) {
+	defer func() {
+		if r := recover(); r != nil {
+			o = Outcome{Kind: Internal, Err: &PanicError{Value: r, Stack: debug.Stack()}}
+		}
+	}()
+	return fn(ctx, p)
+}
+
+// backoff waits on its own before a call's next attempt.
+func (s *Scheduler) backoff(ctx context.Context, wait time.Duration, t *Tally) error {
+	if wait <= 0 {
+		return nil
+	}
+	start := time.Now()
+	defer func() { t.Backoff += time.Since(start) }()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closed:
+		return ErrClosed
+	}
+}
+
+// PanicError is the error of an attempt that panicked.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+// Error gives the panic's value and stack.
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }

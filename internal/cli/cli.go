@@ -1,0 +1,82 @@
+// Package cli is the command line of Sluice: flags, streams and exit codes, one file per command.
+//
+// Standard output is data and standard error is people. A failure is two lines, "sluice: error: ..." and "hint: ...",
+// and an exit code.
+package cli
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// Main is the program. It runs the command that args name and returns its exit code. When ctx ends, what runs is cut
+// short, as by a second interrupt.
+func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	s := newStreams(stdin, stdout, stderr)
+	root := newRoot(s)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	return s.report(err)
+}
+
+// newRoot returns the tree of commands.
+func newRoot(s *streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "sluice",
+		Short: "Run LLM calls at their provider's rate limit, and none beyond it",
+		Long: `Sluice runs LLM calls at their provider's rate limit, and none beyond it.
+
+It finds the limits in the answers' headers and refusals, plans with them, and keeps what it has.`,
+		Example: `  sluice run --provider sim examples/prompts.jsonl -o out.jsonl    no key, no network: try it
+  sluice run prompts.jsonl -o out.jsonl                            the key comes from the environment
+  sluice run prompts.jsonl -o out.jsonl                            again: does what is left`,
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	root.SetUsageTemplate(usageTemplate)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError(err, "see %s --help", cmd.CommandPath())
+	})
+	root.AddCommand(newRun(s), newSim(s), newVersion(s))
+	root.InitDefaultCompletionCmd(root.Name())
+	typed(root)
+	return root
+}
+
+// typed gives the errors of every command's own code an exit code, so that one without comes from cobra's reading of
+// the arguments.
+func typed(cmd *cobra.Command) {
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error { return failed(run(cmd, args)) }
+	}
+	for _, sub := range cmd.Commands() {
+		typed(sub)
+	}
+}
+
+// usageTemplate is cobra's, with the examples at the end.
+const usageTemplate = `Usage:
+{{- if .Runnable}}
+  {{.UseLine}}{{end}}
+{{- if .HasAvailableSubCommands}}
+  {{.CommandPath}} COMMAND
+
+Commands:
+{{- range .Commands}}{{if (or .IsAvailableCommand (eq .Name "help"))}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}
+{{- if .HasAvailableLocalFlags}}
+
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}
+{{- if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}
+`

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Exit codes.
+const (
+	exitDone        = 0   // everything was done
+	exitFailed      = 1   // could not run: nothing was recorded of what failed
+	exitUsage       = 2   // wrong flags, configuration or input
+	exitItems       = 3   // finished, but some items of the output failed
+	exitBudget      = 5   // stopped by a budget or deadline of the caller; resumable
+	exitInterrupted = 130 // stopped by a signal; resumable
+)
+
+// exitError is an error with the exit code it ends the program with, and a hint of what to do about it.
+type exitError struct {
+	code int
+	err  error // nil: the code says it all, nothing is printed
+	hint string
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// usageError is a fault in flags, configuration or input.
+func usageError(err error, hint string, args ...any) error {
+	return &exitError{code: exitUsage, err: err, hint: fmt.Sprintf(hint, args...)}
+}
+
+// silent ends the program with code and no message.
+func silent(code int) error { return &exitError{code: code} }
+
+// failed gives err an exit code if it has none.
+func failed(err error) error {
+	var e *exitError
+	if err == nil || errors.As(err, &e) {
+		return err
+	}
+	if errors.Is(err, context.Canceled) {
+		return &exitError{code: exitInterrupted, err: errors.New("interrupted")}
+	}
+	return &exitError{code: exitFailed, err: err}
+}
+
+// report prints err as people read it and returns its exit code.
+func (s *streams) report(err error) int {
+	if err == nil {
+		return exitDone
+	}
+	var e *exitError
+	if !errors.As(err, &e) { // cobra's own: a wrong argument or an unknown command
+		e = &exitError{code: exitUsage, err: err, hint: "see sluice --help"}
+	}
+	if e.err != nil {
+		s.errorf("sluice: error: %s\n", err)
+		if e.hint != "" {
+			s.errorf("hint: %s\n", e.hint)
+		}
+	}
+	return e.code
+}

@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// eventLog writes a Scheduler's events as JSON lines. It is safe for concurrent use.
+type eventLog struct {
+	mu      sync.Mutex
+	file    io.Closer
+	w       *bufio.Writer
+	flushed time.Time
+	err     error // the first failure to write; what comes after it is left out
+}
+
+// openEventLog appends to the file of that name. Secrets that hide are blotted out.
+func openEventLog(name string, hide ...string) (*eventLog, error) {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	w := &safeWriter{w: f}
+	for _, secret := range hide {
+		w.hide(secret)
+	}
+	return &eventLog{file: f, w: bufio.NewWriterSize(w, 64<<10)}, nil
+}
+
+// eventLine is an event as it stands in the file.
+type eventLine struct {
+	Type      sluice.EventType `json:"type"`
+	At        time.Time        `json:"at"`
+	Lane      string           `json:"lane,omitempty"`
+	Tenant    string           `json:"tenant,omitempty"`
+	Call      string           `json:"call,omitempty"`
+	Attempt   int              `json:"attempt,omitempty"`
+	WaitMS    int64            `json:"wait_ms,omitempty"`
+	LatencyMS int64            `json:"latency_ms,omitempty"`
+	Until     *time.Time       `json:"until,omitempty"`
+	Dimension string           `json:"dimension,omitempty"`
+	Limit     int64            `json:"limit,omitempty"`
+	Kind      string           `json:"kind,omitempty"`
+	Error     string           `json:"error,omitempty"`
+	Usage     *sluice.Usage    `json:"usage,omitempty"`
+	InFlight  int              `json:"in_flight"`
+	Waiting   int              `json:"waiting"`
+}
+
+// Observe writes e.
+func (l *eventLog) Observe(e sluice.Event) {
+	line := eventLine{
+		Type: e.Type, At: e.At, Lane: e.Lane, Tenant: e.Tenant, Call: e.Call, Attempt: e.Attempt,
+		WaitMS: e.Wait.Milliseconds(), LatencyMS: e.Latency.Milliseconds(),
+		Dimension: e.Dimension.String(), Limit: e.Limit, InFlight: e.InFlight, Waiting: e.Waiting,
+	}
+	if !e.Until.IsZero() {
+		line.Until = &e.Until
+	}
+	switch e.Type {
+	case sluice.EventReleased, sluice.EventThrottled, sluice.EventGaveUp:
+		line.Kind = e.Outcome.Kind.String()
+	}
+	if e.Outcome.Err != nil {
+		line.Error = e.Outcome.Err.Error()
+	}
+	if e.Outcome.HasUsage {
+		line.Usage = &e.Outcome.Usage
+	}
+	b, err := json.Marshal(line)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		_, err = l.w.Write(append(b, '\n'))
+	}
+	if err == nil && e.At.Sub(l.flushed) > time.Second {
+		l.flushed = e.At
+		err = l.w.Flush()
+	}
+	if l.err == nil {
+		l.err = err
+	}
+}
+
+// Close writes what is left and returns the first failure of all.
+func (l *eventLog) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, err := range []error{l.w.Flush(), l.file.Close()} {
+		if l.err == nil {
+			l.err = err
+		}
+	}
+	return l.err
+}

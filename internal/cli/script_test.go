@@ -1,0 +1,348 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/sluice-llm/sluice/internal/cli"
+	"github.com/sluice-llm/sluice/sim"
+)
+
+// sentinelKey is the key in every test that has one. TestMain fails if any byte that the suite wrote holds it.
+const sentinelKey = "sk-sentinel-5d1f0c7e9b2a4836"
+
+// transcriptDir names the variable that says where the program under test copies its output to.
+const transcriptDir = "SLUICE_TEST_TRANSCRIPTS"
+
+func TestMain(m *testing.M) {
+	testscript.Main(suite{m}, map[string]func(){"sluice": program})
+}
+
+// program is sluice as the scripts run it.
+func program() {
+	var stdout, stderr io.Writer = os.Stdout, os.Stderr
+	if dir := os.Getenv(transcriptDir); dir != "" {
+		f, err := os.CreateTemp(dir, "sluice-*.txt")
+		if err != nil {
+			log.Fatal(err)
+		}
+		stdout, stderr = io.MultiWriter(stdout, f), io.MultiWriter(stderr, f)
+	}
+	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, stdout, stderr))
+}
+
+// suite runs the tests and then looks for the key in all that they left behind.
+type suite struct{ m *testing.M }
+
+func (s suite) Run() int {
+	root, err := os.MkdirTemp("", "sluice-cli-test-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(root)
+	if err := os.Mkdir(filepath.Join(root, "transcripts"), 0o755); err != nil {
+		log.Fatal(err)
+	}
+	os.Setenv(transcriptDir, filepath.Join(root, "transcripts"))
+	os.Setenv("SLUICE_TEST_ROOT", root)
+	code := s.m.Run()
+	leaks, files, err := findKey(root)
+	switch {
+	case err != nil:
+		log.Print(err)
+		return 1
+	case len(leaks) > 0:
+		log.Printf("the key stands in %s", strings.Join(leaks, ", "))
+		return 1
+	case testing.Verbose():
+		log.Printf("the key stands in none of the %d files that the suite wrote", files)
+	}
+	return code
+}
+
+// findKey returns the files below root that hold the sentinel, those excepted that a script wrote it to on purpose,
+// and how many it read.
+func findKey(root string) (leaks []string, files int, err error) {
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || d.Name() == "secret.env" {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		files++
+		if bytes.Contains(b, []byte(sentinelKey)) {
+			leaks = append(leaks, path)
+		}
+		return err
+	})
+	return leaks, files, err
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		WorkdirRoot:         os.Getenv("SLUICE_TEST_ROOT"),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
+			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
+			env.Setenv("TEST_KEY", sentinelKey)
+			env.Setenv(transcriptDir, os.Getenv(transcriptDir))
+			return nil
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "root" {
+				return os.Getuid() == 0, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":      cmdExits,
+			"sim":        cmdSim,
+			"simstat":    cmdSimstat,
+			"server":     cmdServer,
+			"closedport": cmdClosedport,
+			"freeport":   cmdFreeport,
+			"waitlines":  cmdWaitlines,
+			"waithttp":   cmdWaithttp,
+			"lines":      cmdLines,
+			"bigline":    cmdBigline,
+			"prompts":    cmdPrompts,
+			"badutf8":    cmdBadUTF8,
+			"keyfile":    cmdKeyfile,
+		},
+	})
+}
+
+// exits CODE COMMAND ARGS... runs the command, which must end with that exit code.
+func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) >= 2, "exits CODE COMMAND ARGS...")
+	code := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		code = exit.ExitCode()
+	}
+	if want := number(ts, args[0]); code != want {
+		ts.Fatalf("exit code %d, want %d", code, want)
+	}
+}
+
+// sim NAME [key] [FIELD=VALUE...] serves an imitation and puts its address into the variable NAME.
+func cmdSim(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) >= 1, "sim NAME [key] [FIELD=VALUE...]")
+	c := sim.Config{Latency: 5 * time.Millisecond}
+	for _, arg := range args[1:] {
+		field, value, _ := strings.Cut(arg, "=")
+		switch field {
+		case "key":
+			c.Key = sentinelKey
+		case "rpm":
+			c.RPM = number(ts, value)
+		case "tpm":
+			c.TPM = number(ts, value)
+		case "concurrent":
+			c.Concurrent = number(ts, value)
+		case "burst":
+			c.Burst = duration(ts, value)
+		case "latency":
+			c.Latency = duration(ts, value)
+		case "spent":
+			c.SpentAfter = number(ts, value)
+		case "bad":
+			c.Faults.BadRequest = 0.5
+		default:
+			ts.Fatalf("unknown field %q", field)
+		}
+	}
+	server, err := sim.New(c)
+	ts.Check(err)
+	web := httptest.NewServer(server)
+	ts.Defer(func() {
+		web.CloseClientConnections()
+		web.Close()
+	})
+	ts.Setenv(args[0], web.URL)
+	sims.Store(web.URL, server)
+}
+
+// simstat NAME FIELD WANT compares what an imitation counted.
+func cmdSimstat(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 3, "simstat NAME requests|answered|twice|invalid WANT")
+	v, _ := sims.Load(ts.Getenv(args[0]))
+	stats := v.(*sim.Server).Stats()
+	got := -1
+	switch args[1] {
+	case "requests":
+		got = stats.Requests
+	case "answered":
+		got = stats.Answered
+	case "invalid":
+		got = stats.Invalid
+	case "twice":
+		got = 0
+		for _, n := range stats.Paid {
+			got += n - 1
+		}
+	}
+	if want := number(ts, args[2]); got != want {
+		ts.Fatalf("%s is %d, want %d", args[1], got, want)
+	}
+}
+
+// server NAME hangs|echoes serves something that is no good and puts its address into the variable NAME: one that never
+// answers, and one that quotes the request's headers in a refusal.
+func cmdServer(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 3, "server NAME hangs|echoes STATUS")
+	stop := make(chan struct{})
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		if args[1] == "hangs" {
+			select {
+			case <-stop:
+			case <-r.Context().Done():
+			}
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(number(ts, args[2]))
+		fmt.Fprintf(w, `{"error":{"message":"\u001b[2Jrejected: %s","type":"odd"}}`, r.Header.Get("Authorization"))
+	}))
+	ts.Defer(func() {
+		close(stop)
+		web.Close()
+	})
+	ts.Setenv(args[0], web.URL)
+}
+
+// closedport NAME puts an address on which nobody listens into the variable NAME.
+func cmdClosedport(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 1, "closedport NAME")
+	ts.Setenv(args[0], "http://"+freeAddress(ts))
+}
+
+// freeport NAME puts a free address of this host into the variable NAME.
+func cmdFreeport(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 1, "freeport NAME")
+	ts.Setenv(args[0], freeAddress(ts))
+}
+
+func freeAddress(ts *testscript.TestScript) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// waitlines FILE N waits until the file has at least N lines.
+func cmdWaitlines(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 2, "waitlines FILE N")
+	await(ts, args[0]+" to grow", func() bool {
+		b, err := os.ReadFile(ts.MkAbs(args[0]))
+		return err == nil && bytes.Count(b, []byte("\n")) >= number(ts, args[1])
+	})
+}
+
+// waithttp URL waits until the address answers 200.
+func cmdWaithttp(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 1, "waithttp URL")
+	await(ts, args[0]+" to answer", func() bool {
+		resp, err := http.Get(args[0])
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+}
+
+// lines FILE N compares the number of lines of a file.
+func cmdLines(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 2, "lines FILE N")
+	if got := strings.Count(ts.ReadFile(args[0]), "\n"); got != number(ts, args[1]) {
+		ts.Fatalf("%s has %d lines, want %s", args[0], got, args[1])
+	}
+}
+
+// bigline FILE MIB writes an input whose second line has so many MiB.
+func cmdBigline(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 2, "bigline FILE MIB")
+	line := `{"prompt":"` + strings.Repeat("x", number(ts, args[1])<<20) + `"}`
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte("{\"prompt\":\"short\"}\n"+line+"\n"), 0o644))
+}
+
+// prompts FILE N writes an input of N different lines for the model sim-small.
+func cmdPrompts(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 2, "prompts FILE N")
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), promptLines(number(ts, args[1])), 0o644))
+}
+
+// promptLines returns n lines of the OpenAI Batch form, all different.
+func promptLines(n int) []byte {
+	var b bytes.Buffer
+	for i := range n {
+		fmt.Fprintf(&b, `{"custom_id":"p%d","method":"POST","url":"/v1/chat/completions",`+
+			`"body":{"model":"sim-small","messages":[{"role":"user","content":"Prompt number %d"}]}}`+"\n", i, i)
+	}
+	return b.Bytes()
+}
+
+// badutf8 FILE writes an input whose second line is no UTF-8.
+func cmdBadUTF8(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 1, "badutf8 FILE")
+	text := "{\"prompt\":\"good\"}\n{\"prompt\":\"b\xe4d\"}\n"
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o644))
+}
+
+// keyfile NAME writes secret.env, where the variable NAME is the key among others.
+func cmdKeyfile(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 1, "keyfile NAME")
+	text := "# keys\nOTHER_KEY=\"nothing\"\nexport " + args[0] + "='" + sentinelKey + "' # mine\n"
+	ts.Check(os.WriteFile(ts.MkAbs("secret.env"), []byte(text), 0o600))
+}
+
+func usage(ts *testscript.TestScript, neg, ok bool, text string) {
+	if neg || !ok {
+		ts.Fatalf("usage: %s", text)
+	}
+}
+
+func number(ts *testscript.TestScript, text string) int {
+	n, err := strconv.Atoi(text)
+	ts.Check(err)
+	return n
+}
+
+func duration(ts *testscript.TestScript, text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	ts.Check(err)
+	return d
+}
+
+// await polls until done reports true, and fails after 20 s. What it waits for is the work of another process.
+func await(ts *testscript.TestScript, what string, done func() bool) {
+	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			ts.Fatalf("waited in vain for %s", what)
+		}
+	}
+}

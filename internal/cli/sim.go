@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-llm/sluice/sim"
+)
+
+// simOptions are the flags of the sim command.
+type simOptions struct {
+	listen     string
+	config     sim.Config
+	burst      float64
+	charge     string
+	retryAfter string
+	storms     []string
+	keyEnv     string
+}
+
+// newSim returns the command that serves the imitation of a provider over a socket.
+func newSim(s *streams) *cobra.Command {
+	var o simOptions
+	cmd := &cobra.Command{
+		Use:   "sim",
+		Short: "Serve an imitation of a provider whose limits you choose",
+		Long: `Serve an imitation of the OpenAI and Anthropic APIs whose limits, latency and faults you choose.
+
+The address is printed on standard output. GET /stats tells what was called. An interrupt ends it.`,
+		Example: `  sluice sim --rpm 500 --tpm 30000
+  sluice sim --listen 127.0.0.1:8080 --concurrent 8 --retry-after none
+  sluice sim --rpm 3000 --fault-500 0.05 --storm 3s-7s`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runSim(cmd.Context(), s, o) },
+	}
+	o.register(cmd.Flags())
+	return cmd
+}
+
+func (o *simOptions) register(fs *pflag.FlagSet) {
+	fs.SortFlags = false
+	c := &o.config
+	fs.StringVar(&o.listen, "listen", "127.0.0.1:0", "address to listen on; port 0 is any free one")
+	fs.IntVar(&c.RPM, "rpm", 0, "requests per minute (0: no limit)")
+	fs.IntVar(&c.TPM, "tpm", 0, "tokens per minute, input and output together (0: no limit)")
+	fs.IntVar(&c.ITPM, "itpm", 0, "input tokens per minute (0: no limit)")
+	fs.IntVar(&c.OTPM, "otpm", 0, "output tokens per minute (0: no limit)")
+	fs.IntVar(&c.RPD, "rpd", 0, "requests per day (0: no limit)")
+	fs.IntVar(&c.Concurrent, "concurrent", 0, "refuse calls above so many open ones (0: no limit)")
+	fs.IntVar(&c.Queue, "queue", 0, "serve so many at once and let the rest wait (0: no queue)")
+	fs.Float64Var(&o.burst, "burst-seconds", 60, "how many seconds' worth a bucket holds")
+	fs.BoolVar(&c.FixedWindow, "fixed-window", false, "fill buckets once every --burst-seconds in place of continuously")
+	fs.StringVar(&o.charge, "charge", "declared", "tokens charged: declared (max_tokens) or actual")
+	fs.DurationVar(&c.Latency, "latency", 200*time.Millisecond, "time to the first byte")
+	fs.DurationVar(&c.PerToken, "per-token", 0, "time for every output token")
+	fs.Float64Var(&c.Jitter, "jitter", 0, "spread of the latency: sigma of a lognormal factor")
+	fs.IntVar(&c.OutputTokens, "output-tokens", 64, "length of an answer where max_tokens does not cut it")
+	fs.StringVar(&o.retryAfter, "retry-after", "seconds", "what a refusal says of the wait: seconds, ms, date or none")
+	fs.BoolVar(&c.NoHeaders, "no-headers", false, "send no rate limit headers")
+	fs.BoolVar(&c.VagueBodies, "vague", false, "refusals say neither limit nor wait in their body")
+	fs.Float64Var(&c.Faults.ServerError, "fault-500", 0, "share of calls answered 500")
+	fs.Float64Var(&c.Faults.Overloaded, "fault-529", 0, "share of calls answered 529 (Anthropic) or 503 (OpenAI)")
+	fs.Float64Var(&c.Faults.Reset, "fault-reset", 0, "share of calls whose connection breaks before the answer")
+	fs.Float64Var(&c.Faults.Hang, "fault-hang", 0, "share of calls never answered")
+	fs.Float64Var(&c.Faults.Cut, "fault-cut", 0, "share of answers cut in the middle")
+	fs.Float64Var(&c.Faults.BadRequest, "fault-400", 0, "share of requests answered 400, always the same ones")
+	fs.StringArrayVar(&o.storms, "storm", nil, "refuse every call in that time, as FROM-TO[:STATUS] (repeatable)")
+	fs.IntVar(&c.SpentAfter, "spent-after", 0, "the account's money is spent after so many answers (0: never)")
+	fs.StringVar(&o.keyEnv, "key-env", "", "let in only the key that this environment variable holds")
+	fs.Uint64Var(&c.Seed, "seed", 0, "decides all luck")
+}
+
+// runSim serves until a signal or the end of ctx.
+func runSim(ctx context.Context, s *streams, o simOptions) error {
+	server, err := o.server()
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", o.listen)
+	if err != nil {
+		return usageError(err, "give a free address of this host, such as --listen 127.0.0.1:0")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer onInterrupt(cancel, cancel)()
+
+	web := &http.Server{
+		Handler:           server,
+		ReadHeaderTimeout: time.Minute,
+		BaseContext:       func(net.Listener) context.Context { return ctx }, // calls that hang end with it
+	}
+	served := make(chan error, 1)
+	go func() { served <- web.Serve(l) }()
+	url := "http://" + l.Addr().String()
+	if _, err := fmt.Fprintln(s.out, url); err != nil {
+		cancel()
+	}
+	s.errorf("sluice sim listens on %s\n", url)
+	s.errorf("hint: OPENAI_API_KEY=any sluice run IN.jsonl -o OUT.jsonl --provider openai --base-url %s/v1\n", url)
+
+	select {
+	case err = <-served:
+		return err
+	case <-ctx.Done():
+	}
+	web.Close()
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// server returns the imitation that the flags describe.
+func (o *simOptions) server() (*sim.Server, error) {
+	c := o.config
+	var err error
+	if c.Burst, err = seconds("burst-seconds", o.burst); err != nil {
+		return nil, err
+	}
+	if c.Latency == 0 {
+		c.Latency = -1 // to sim, zero is the default
+	}
+	switch o.charge {
+	case "declared":
+		c.Charge = sim.ChargeDeclared
+	case "actual":
+		c.Charge = sim.ChargeActual
+	default:
+		return nil, usageError(fmt.Errorf("--charge %s is not known", o.charge), "say declared or actual")
+	}
+	forms := map[string]sim.RetryAfterForm{
+		"seconds": sim.RetryAfterSeconds, "ms": sim.RetryAfterMillis, "date": sim.RetryAfterDate, "none": sim.RetryAfterNone,
+	}
+	form, ok := forms[o.retryAfter]
+	if !ok {
+		return nil, usageError(fmt.Errorf("--retry-after %s is not known", o.retryAfter), "say seconds, ms, date or none")
+	}
+	c.RetryAfter = form
+	for _, text := range o.storms {
+		storm, err := parseStorm(text)
+		if err != nil {
+			return nil, usageError(err, "write FROM-TO or FROM-TO:STATUS, such as --storm 3s-7s or --storm 3s-7s:529")
+		}
+		c.Storms = append(c.Storms, storm)
+	}
+	if o.keyEnv != "" {
+		if c.Key = os.Getenv(o.keyEnv); c.Key == "" {
+			return nil, usageError(fmt.Errorf("environment variable %s is not set", o.keyEnv),
+				"export %s=... or leave --key-env out to let any key in", o.keyEnv)
+		}
+	}
+	server, err := sim.New(c)
+	if err != nil {
+		return nil, usageError(err, "see sluice sim --help")
+	}
+	return server, nil
+}
+
+// parseStorm reads FROM-TO[:STATUS].
+func parseStorm(text string) (sim.Storm, error) {
+	var storm sim.Storm
+	span, status, hasStatus := strings.Cut(text, ":")
+	from, to, ok := strings.Cut(span, "-")
+	err := errors.New("two durations are needed")
+	if ok {
+		storm.From, err = time.ParseDuration(from)
+	}
+	if err == nil {
+		storm.To, err = time.ParseDuration(to)
+	}
+	if err == nil && hasStatus {
+		storm.Status, err = strconv.Atoi(status)
+	}
+	if err != nil {
+		return storm, fmt.Errorf("--storm %s: %w", text, err)
+	}
+	return storm, nil
+}

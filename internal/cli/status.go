@@ -1,0 +1,255 @@
+package cli
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// status is how a run stands at one instant.
+type status struct {
+	now     time.Time
+	elapsed time.Duration // since the run began
+
+	total    int // items of the input; 0: not known yet
+	before   int // done by earlier runs
+	done     int // successes, those of earlier runs included
+	failed   int // items that failed, those of earlier runs included
+	perMin   float64
+	usage    sluice.Usage
+	lanes    []sluice.LaneSnapshot
+	draining bool
+}
+
+// sum adds up what the lanes say.
+func (s *status) sum() (inFlight, waiting, throttles int) {
+	for _, lane := range s.lanes {
+		inFlight += lane.InFlight
+		waiting += lane.Waiting
+		throttles += lane.Throttles
+	}
+	return inFlight, waiting, throttles
+}
+
+// left is how many items have no result yet.
+func (s *status) left() int { return max(0, s.total-s.done-s.failed) }
+
+// busiest is the lane that has most left to do: what holds it holds the run.
+func (s *status) busiest() (lane sluice.LaneSnapshot, ok bool) {
+	for _, l := range s.lanes {
+		if !ok || l.Waiting+l.InFlight > lane.Waiting+lane.InFlight {
+			lane, ok = l, true
+		}
+	}
+	return lane, ok
+}
+
+// binding says what holds the run back now: "rpm 900", "8 slots", "cooldown until 12:03:10"; "" if nothing does.
+func (s *status) binding() string {
+	lane, ok := s.busiest()
+	if !ok {
+		return ""
+	}
+	if until := s.pause(lane); until != "" {
+		return until
+	}
+	if lane.Waiting == 0 {
+		return ""
+	}
+	if lane.Binding == sluice.Concurrency {
+		return fmt.Sprintf("%d slots", lane.Slots)
+	}
+	if lane.Binding == sluice.AnyDimension {
+		return ""
+	}
+	text := lane.Binding.String()
+	if limit := limitOf(lane, lane.Binding); limit > 0 {
+		text += " " + group(limit)
+	}
+	return text
+}
+
+// pause says until when a lane pauses and, where it is not a mere cooldown, why.
+func (s *status) pause(lane sluice.LaneSnapshot) string {
+	if !lane.Until.After(s.now) {
+		return ""
+	}
+	what := "cooldown"
+	switch lane.Pause {
+	case sluice.UsageWindow:
+		what = "usage window: paused"
+	case sluice.ServerError:
+		what = "provider keeps failing: paused"
+	case sluice.Overloaded:
+		what = "provider overloaded: paused"
+	}
+	return what + " until " + clock(lane.Until.Local(), s.now.Local())
+}
+
+// eta estimates what is left: at the rate of what binds, if a limit does, else at the rate of late.
+func (s *status) eta() (time.Duration, bool) {
+	left := float64(s.left())
+	if s.total == 0 || left == 0 {
+		return 0, false
+	}
+	perMin := s.perMin
+	lane, ok := s.busiest()
+	if ok && lane.Waiting > 0 {
+		if limit := float64(limitOf(lane, lane.Binding)); limit > 0 {
+			switch lane.Binding {
+			case sluice.Requests:
+				perMin = limit
+			case sluice.Tokens, sluice.InputTokens, sluice.OutputTokens:
+				if spent := spentOf(lane, lane.Binding); spent > 0 && lane.Granted > 0 {
+					perMin = limit * float64(lane.Granted) / spent
+				}
+			}
+		}
+	}
+	if !(perMin > 0) {
+		return 0, false
+	}
+	wait := time.Duration(math.Min(left/perMin*float64(time.Minute), math.MaxInt64/2))
+	if ok && lane.Until.After(s.now) {
+		wait += lane.Until.Sub(s.now)
+	}
+	return wait, true
+}
+
+// block is the status as it is redrawn on a terminal of that width.
+func (s *status) block(width int) []string {
+	inFlight, waiting, throttles := s.sum()
+	head := fmt.Sprintf("%s  %s", s.progress(), bar(s.done+s.failed, s.total, 24))
+	if s.failed > 0 {
+		head += fmt.Sprintf("  %s failed", group(s.failed))
+	}
+	rate := fmt.Sprintf("%s/min", group(math.Round(s.perMin)))
+	if b := s.binding(); b != "" {
+		rate += "  bound by " + b
+	}
+	if eta, ok := s.eta(); ok {
+		rate += "  ETA " + span(eta)
+	}
+	lines := []string{
+		head,
+		rate,
+		fmt.Sprintf("%d in flight  %s waiting  %d throttled  tokens %s in, %s out", inFlight, group(waiting),
+			throttles, group(s.usage.Input), group(s.usage.Output)),
+	}
+	if s.draining {
+		lines = append(lines, s.drainLine())
+	}
+	for i, line := range lines {
+		lines[i] = clip(line, width-1)
+	}
+	return lines
+}
+
+// plain is the status on one line, for logs.
+func (s *status) plain() string {
+	inFlight, waiting, throttles := s.sum()
+	parts := []string{s.progress()}
+	if s.failed > 0 {
+		parts = append(parts, group(s.failed)+" failed")
+	}
+	parts = append(parts, group(math.Round(s.perMin))+"/min")
+	if b := s.binding(); b != "" {
+		parts = append(parts, "bound by "+b)
+	}
+	if eta, ok := s.eta(); ok {
+		parts = append(parts, "ETA "+span(eta))
+	}
+	parts = append(parts, fmt.Sprintf("%d in flight", inFlight), fmt.Sprintf("%s waiting", group(waiting)),
+		fmt.Sprintf("%d throttled", throttles))
+	return strings.Join(parts, ", ")
+}
+
+// progress is "done/total".
+func (s *status) progress() string {
+	if s.total == 0 {
+		return group(s.done+s.failed) + " done"
+	}
+	return fmt.Sprintf("%s/%s", group(s.done+s.failed), group(s.total))
+}
+
+// drainLine says what an interrupted run waits for.
+func (s *status) drainLine() string {
+	inFlight, _, _ := s.sum()
+	text := fmt.Sprintf("%d calls in flight", inFlight)
+	if inFlight == 1 {
+		text = "1 call in flight"
+	}
+	var oldest time.Time
+	for _, lane := range s.lanes {
+		if !lane.Oldest.IsZero() && (oldest.IsZero() || lane.Oldest.Before(oldest)) {
+			oldest = lane.Oldest
+		}
+	}
+	if inFlight > 0 && !oldest.IsZero() {
+		text += fmt.Sprintf(", oldest %s", span(s.now.Sub(oldest)))
+	}
+	return text + "; Ctrl-C again abandons them (they may be billed)"
+}
+
+// statusLine is the status as one JSON line.
+type statusLine struct {
+	At        time.Time  `json:"at"`
+	Total     int        `json:"total"`
+	Done      int        `json:"done"`
+	Failed    int        `json:"failed"`
+	InFlight  int        `json:"in_flight"`
+	Waiting   int        `json:"waiting"`
+	Throttles int        `json:"throttles"`
+	PerMin    float64    `json:"per_min"`
+	Binding   string     `json:"binding"`
+	Until     *time.Time `json:"cooldown_until,omitempty"`
+	ETAms     *int64     `json:"eta_ms,omitempty"`
+	Input     int        `json:"input_tokens"`
+	Output    int        `json:"output_tokens"`
+	Draining  bool       `json:"draining"`
+}
+
+func (s *status) line() statusLine {
+	inFlight, waiting, throttles := s.sum()
+	line := statusLine{
+		At: s.now, Total: s.total, Done: s.done, Failed: s.failed, InFlight: inFlight, Waiting: waiting,
+		Throttles: throttles, PerMin: math.Round(s.perMin*10) / 10, Input: s.usage.Input, Output: s.usage.Output,
+		Draining: s.draining,
+	}
+	if lane, ok := s.busiest(); ok {
+		if lane.Waiting > 0 {
+			line.Binding = lane.Binding.String()
+		}
+		if lane.Until.After(s.now) {
+			line.Until = &lane.Until
+		}
+	}
+	if eta, ok := s.eta(); ok {
+		ms := eta.Milliseconds()
+		line.ETAms = &ms
+	}
+	return line
+}
+
+// limitOf is the limit of a lane in one dimension; 0 is unknown.
+func limitOf(lane sluice.LaneSnapshot, d sluice.Dimension) int64 {
+	for _, b := range lane.Budgets {
+		if b.Dimension == d {
+			return b.Limit
+		}
+	}
+	return 0
+}
+
+// spentOf is what a lane has taken from its budget in one dimension.
+func spentOf(lane sluice.LaneSnapshot, d sluice.Dimension) float64 {
+	for _, b := range lane.Budgets {
+		if b.Dimension == d {
+			return b.Spent
+		}
+	}
+	return 0
+}

@@ -1,0 +1,236 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// summary is what a run came to, as --json prints it.
+type summary struct {
+	Input   string `json:"input"`
+	Output  string `json:"output"`
+	Events  string `json:"events,omitempty"`
+	Outcome string `json:"outcome"` // done, items_failed, interrupted, failed
+	Error   string `json:"error,omitempty"`
+	Hint    string `json:"hint,omitempty"`
+
+	Total   int            `json:"total"`
+	Already int            `json:"already"` // recorded by earlier runs
+	Done    int            `json:"done"`    // by this run
+	Failed  int            `json:"failed"`  // by this and earlier runs
+	Left    int            `json:"left"`
+	Kinds   map[string]int `json:"failed_by_kind"`
+	Finish  map[string]int `json:"finish_reasons"`
+
+	Attempts     int   `json:"attempts"`
+	Throttles    int   `json:"throttles"`
+	InputTokens  int   `json:"input_tokens"`
+	OutputTokens int   `json:"output_tokens"`
+	WallMS       int64 `json:"wall_ms"`
+	QueuedMS     int64 `json:"queued_ms"` // over all items
+	CooldownMS   int64 `json:"cooldown_ms"`
+	BackoffMS    int64 `json:"backoff_ms"`
+
+	PerMin float64            `json:"per_min"`
+	Lanes  []laneSummary      `json:"lanes"`
+	Bound  map[string]float64 `json:"bound_by"` // shares of the wall time
+}
+
+// laneSummary is what a run took of the limits of one lane.
+type laneSummary struct {
+	Lane    string          `json:"lane"`
+	Slots   int             `json:"slots"`
+	Budgets []budgetSummary `json:"budgets"`
+}
+
+// budgetSummary is what a run took of one limit.
+type budgetSummary struct {
+	Dimension string  `json:"dimension"`
+	Limit     int64   `json:"limit"`
+	Source    string  `json:"source"`
+	Share     float64 `json:"share"` // of what the limit let through in the run's time
+}
+
+// summarize fills a summary from what the run and the Scheduler say.
+func summarize(rep work.Report, total, already int, snap sluice.Snapshot) *summary {
+	sum := &summary{
+		Total: total, Already: already, Done: rep.Done, Failed: rep.Failed,
+		Left:     max(0, total-already-rep.Done-rep.Failed),
+		Kinds:    map[string]int{},
+		Finish:   rep.Finish,
+		Attempts: rep.Attempts, Throttles: rep.Throttles,
+		InputTokens: rep.Usage.Input, OutputTokens: rep.Usage.Output,
+		WallMS: rep.Wall.Milliseconds(), QueuedMS: rep.Queued.Milliseconds(),
+		CooldownMS: rep.Cooldown.Milliseconds(), BackoffMS: rep.Backoff.Milliseconds(),
+		Lanes: []laneSummary{}, Bound: map[string]float64{},
+	}
+	for kind, n := range rep.Kinds {
+		if kind != sluice.OK {
+			sum.Kinds[kind.String()] = n
+		}
+	}
+	if rep.Wall > 0 {
+		sum.PerMin = float64(rep.Done+rep.Failed) / rep.Wall.Minutes()
+	}
+	for _, lane := range snap.Lanes {
+		l := laneSummary{Lane: lane.Lane, Slots: lane.Slots, Budgets: []budgetSummary{}}
+		for _, b := range lane.Budgets {
+			l.Budgets = append(l.Budgets, budgetSummary{b.Dimension.String(), b.Limit, b.Source, share(b, rep.Wall)})
+		}
+		sum.Lanes = append(sum.Lanes, l)
+	}
+	sum.bind(snap, rep.Wall)
+	return sum
+}
+
+// bind says for which share of the time each limit was what held the run back: that of the lane it held longest.
+func (sum *summary) bind(snap sluice.Snapshot, wall time.Duration) {
+	for _, lane := range snap.Lanes {
+		for d, held := range lane.Bound {
+			if held <= 0 || wall <= 0 {
+				continue
+			}
+			name := boundName(sluice.Dimension(d))
+			sum.Bound[name] = max(sum.Bound[name], min(1, float64(held)/float64(wall)))
+		}
+	}
+}
+
+// boundName is what a run was bound by, as files spell it.
+func boundName(d sluice.Dimension) string {
+	if d == sluice.AnyDimension {
+		return "cooldown"
+	}
+	return d.String()
+}
+
+// share is the part of what a limit let through in that time that was taken: the bucket's content and its refill.
+func share(b sluice.BudgetSnapshot, wall time.Duration) float64 {
+	window := time.Minute
+	if b.Dimension == sluice.RequestsPerDay || b.Dimension == sluice.TokensPerDay {
+		window = 24 * time.Hour
+	}
+	most := b.Cap + float64(b.Limit)*float64(wall)/float64(window)
+	if b.Limit <= 0 || most <= 0 {
+		return 0
+	}
+	return b.Spent / most
+}
+
+// print writes the summary for people.
+func (sum *summary) print(s *streams) {
+	done := sum.Total - sum.Failed - sum.Left
+	if sum.Left == 0 && sum.Attempts == 0 && sum.Done == 0 && sum.Already == sum.Total && sum.Failed == 0 {
+		s.errorf("%s of %s done already: %s\n", group(sum.Total), group(sum.Total), sum.Output)
+		return
+	}
+	line := fmt.Sprintf("%s of %s done", group(done), group(sum.Total))
+	if sum.Already > 0 {
+		line += fmt.Sprintf(" (%s by earlier runs)", group(sum.Already))
+	}
+	if sum.Failed > 0 {
+		line += fmt.Sprintf(", %s failed", group(sum.Failed))
+		if len(sum.Kinds) > 0 {
+			line += " (" + counts(sum.Kinds) + ")"
+		}
+	}
+	if sum.Left > 0 {
+		line += fmt.Sprintf(", %s left", group(sum.Left))
+	}
+	wall := time.Duration(sum.WallMS) * time.Millisecond
+	s.errorf("%s in %s\n", line, span(wall))
+	row := func(name, format string, args ...any) {
+		s.errorf("  %-10s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	row("rate", "%s/min, throttled %s", group(sum.PerMin), times(sum.Throttles))
+	row("tokens", "%s in, %s out", group(sum.InputTokens), group(sum.OutputTokens))
+	for _, lane := range sum.Lanes {
+		if text := lane.String(); text != "" {
+			row("quota", "%s", text)
+		}
+	}
+	if len(sum.Bound) > 0 {
+		row("bound by", "%s", shares(sum.Bound))
+	}
+	if len(sum.Finish) > 0 {
+		row("finish", "%s", counts(sum.Finish))
+	}
+	row("output", "%s", sum.Output)
+}
+
+// String is what the lane's limits are and what the run took of them.
+func (l laneSummary) String() string {
+	var parts []string
+	for _, b := range l.Budgets {
+		if b.Limit > 0 {
+			parts = append(parts, fmt.Sprintf("%s of %s %s (%s)", percent(b.Share), b.Dimension, group(b.Limit), b.Source))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return l.Lane + ": " + strings.Join(parts, ", ")
+}
+
+// counts writes numbers by name, the largest first.
+func counts(byName map[string]int) string {
+	names := make([]string, 0, len(byName))
+	for name := range byName {
+		names = append(names, name)
+	}
+	sort.Slice(names, func(i, j int) bool {
+		a, b := names[i], names[j]
+		return byName[a] > byName[b] || byName[a] == byName[b] && a < b
+	})
+	for i, name := range names {
+		text := name
+		if text == "" {
+			text = "none"
+		}
+		names[i] = fmt.Sprintf("%s %s", group(byName[name]), text)
+	}
+	return strings.Join(names, ", ")
+}
+
+// shares writes shares by name, the largest first, and leaves out those near nothing.
+func shares(byName map[string]float64) string {
+	var names []string
+	for name, share := range byName {
+		if share >= 0.005 {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if byName[a] != byName[b] {
+			if byName[a] > byName[b] {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s %s of the time", name, percent(byName[name]))
+	}
+	if len(names) == 0 {
+		return "nothing"
+	}
+	return strings.Join(names, ", ")
+}
+
+// times writes how often something happened.
+func times(n int) string {
+	switch n {
+	case 0:
+		return "never"
+	case 1:
+		return "once"
+	}
+	return group(n) + " times"
+}

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// version is what is known of the binary.
+type version struct {
+	Version  string `json:"version"`
+	Commit   string `json:"commit,omitempty"`
+	Date     string `json:"date,omitempty"`
+	Modified bool   `json:"modified"` // the working tree held changes
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// newVersion returns the command that says which Sluice this is.
+func newVersion(s *streams) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print which Sluice this is",
+		Example: `  sluice version
+  sluice version --json`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			v := buildVersion()
+			if asJSON {
+				return s.printJSON(v)
+			}
+			_, err := fmt.Fprintln(s.out, v)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
+	return cmd
+}
+
+// buildVersion reads what the Go linker wrote into the binary.
+func buildVersion() version {
+	v := version{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	if info.Main.Version != "" {
+		v.Version = info.Main.Version
+	}
+	for _, set := range info.Settings {
+		switch set.Key {
+		case "vcs.revision":
+			v.Commit = set.Value
+		case "vcs.time":
+			v.Date = set.Value
+		case "vcs.modified":
+			v.Modified = set.Value == "true"
+		}
+	}
+	return v
+}
+
+// String is the version on one line.
+func (v version) String() string {
+	text := "sluice " + v.Version
+	if v.Commit != "" {
+		text += " commit " + v.Commit[:min(12, len(v.Commit))]
+		if v.Modified {
+			text += " (modified)"
+		}
+	}
+	return text + " " + v.Go + " " + v.Platform
+}

@@ -1,0 +1,250 @@
+// Package gate is the admission state machine: who is next, and does it fit. It is pure: every method takes the
+// instant, and nothing here locks, sleeps, starts a goroutine or reads a clock. The Scheduler in the root package is
+// the shell that does.
+package gate
+
+import (
+	"slices"
+	"time"
+)
+
+// Config shapes a Gate. Zero fields have no defaults: the Scheduler fills them.
+type Config struct {
+	Limits       Limits
+	Start        Limits
+	Charge       Charge
+	Attempts     int
+	MaxThrottles int
+	Weights      map[string]float64
+	Remote       bool // budgets are in a ledger that answers later: see Asks
+	Observed     bool // somebody wants Events
+}
+
+// Gate admits the calls of one account. It is not safe for concurrent use.
+type Gate struct {
+	cfg     Config
+	local   Local
+	lanes   map[string]*lane
+	names   []string // of lanes, sorted
+	last    *lane
+	ids     uint64
+	granted []*Ticket
+	events  []Event
+	asks    []LaneAsk
+	settles []Settlement
+	fixes   []Correction
+}
+
+// LaneAsk is a batch of asks of one lane. A lane has one at a time.
+type LaneAsk struct {
+	Lane string
+	Asks []Ask
+}
+
+// Ticket is a call's way through the gate: queued, perhaps asked for, granted, released.
+type Ticket struct {
+	Call      Call
+	ID        uint64
+	Attempt   int       // which attempt this try is, from 1
+	Throttles int       // tries before this one that were throttled
+	Overloads int       // the part of them that met an overloaded provider
+	Queued    time.Time // when the call first asked; the gate sets it if it is zero
+	Front     bool      // the call comes back, and takes its old place
+	Ready     chan struct{}
+
+	// How long the last try waited, and for what. Set when granted.
+	Waited, Paused time.Duration
+
+	lane       *lane
+	tenant     *tenant
+	state      state
+	prev, next *Ticket
+	asked      time.Time
+	pausedAt   time.Duration
+
+	sent       time.Time
+	epoch      uint64
+	open       int // calls in flight when it was sent, itself included
+	moment     *moment
+	saturated  bool
+	probe      bool
+	accepted   bool
+	cost, mark Vector
+	openOutput float64
+}
+
+type state uint8
+
+const (
+	idle state = iota
+	queued
+	asked
+	abandoned // cancelled while its ask is out
+	held
+	released
+)
+
+// Granted reports whether the ticket holds a permit.
+func (t *Ticket) Granted() bool { return t.state == held }
+
+// Sent is when the call was sent.
+func (t *Ticket) Sent() time.Time { return t.sent }
+
+// New returns a gate.
+func New(cfg Config) *Gate {
+	return &Gate{cfg: cfg, lanes: make(map[string]*lane)}
+}
+
+// lane returns the named lane, opened at its first call.
+func (g *Gate) lane(now time.Time, name string) *lane {
+	if g.last != nil && g.last.name == name {
+		return g.last
+	}
+	l := g.lanes[name]
+	if l == nil {
+		l = newLane(now, g, name)
+		g.lanes[name] = l
+		i, _ := slices.BinarySearch(g.names, name)
+		g.names = slices.Insert(g.names, i, name)
+	}
+	g.last = l
+	return l
+}
+
+// Acquire queues a ticket and grants what can be granted. It reports false where the call can never fit.
+func (g *Gate) Acquire(now time.Time, t *Ticket) bool {
+	l := g.lane(now, t.Call.Lane)
+	if l.tooLarge(&t.Call) {
+		return false
+	}
+	g.ids++
+	t.ID, t.lane, t.state, t.asked = g.ids, l, queued, now
+	if t.Queued.IsZero() {
+		t.Queued = now
+	}
+	if t.Attempt == 0 {
+		t.Attempt = 1
+	}
+	t.tenant = l.order.tenant(t.Call.Tenant)
+	t.pausedAt = l.pausedFor(now)
+	l.order.push(t)
+	l.pump(now)
+	return true
+}
+
+// Cancel takes a waiting ticket out of the queue. One that was granted meanwhile is given back.
+func (g *Gate) Cancel(now time.Time, t *Ticket) {
+	switch t.state {
+	case queued:
+		t.lane.order.remove(t)
+		t.state = released
+		t.lane.pump(now)
+	case asked:
+		t.state = abandoned
+	case held:
+		g.Release(now, t, &Outcome{Kind: Network, Unsent: true})
+	}
+}
+
+// Sent stamps the instant at which a granted call leaves.
+func (g *Gate) Sent(now time.Time, t *Ticket) {
+	if t.state == held {
+		t.lane.depart(now, t)
+	}
+}
+
+// Released reports whether the ticket's permit was given back.
+func (t *Ticket) Released() bool { return t.state == released }
+
+// Release takes a permit back with what became of the call, and says what to do next.
+func (g *Gate) Release(now time.Time, t *Ticket, o *Outcome) Decision {
+	l := t.lane
+	t.state = released
+	d := l.released(now, t, o)
+	l.pump(now)
+	return d
+}
+
+// Tick does what is due.
+func (g *Gate) Tick(now time.Time) {
+	for _, l := range g.lanes {
+		if l.order.waiting > 0 {
+			l.pump(now)
+		}
+	}
+}
+
+// Next is the instant of the next Tick; zero when nothing waits.
+func (g *Gate) Next() time.Time {
+	var next time.Time
+	for _, l := range g.lanes {
+		if l.order.waiting > 0 && !l.wake.IsZero() && (next.IsZero() || l.wake.Before(next)) {
+			next = l.wake
+		}
+	}
+	return next
+}
+
+// Granted drains the tickets that were granted since the last call. The slice is good until the next call of a method.
+func (g *Gate) Granted() []*Ticket {
+	out := g.granted
+	g.granted = g.granted[:0]
+	return out
+}
+
+// Events drains what happened since the last call.
+func (g *Gate) Events() []Event {
+	out := g.events
+	g.events = nil
+	return out
+}
+
+func (g *Gate) note(e Event) {
+	if g.cfg.Observed {
+		g.events = append(g.events, e)
+	}
+}
+
+// Outbox drains what is to be sent to a remote ledger, in this order: corrections and settlements, then asks.
+func (g *Gate) Outbox() (fixes []Correction, settles []Settlement, asks []LaneAsk) {
+	fixes, settles, asks = g.fixes, g.settles, g.asks
+	g.fixes, g.settles, g.asks = nil, nil, nil
+	return fixes, settles, asks
+}
+
+// Reply takes in a remote ledger's answer to the outstanding ask of a lane.
+func (g *Gate) Reply(now time.Time, lane string, r Reply) {
+	l := g.lanes[lane]
+	l.replied(now, r)
+	l.pump(now)
+}
+
+func (g *Gate) correct(now time.Time, l *lane, c Correction) {
+	if l.book != nil {
+		l.book.correct(now, &c)
+		return
+	}
+	g.ids++
+	c.ID = g.ids
+	g.fixes = append(g.fixes, c)
+}
+
+func (g *Gate) settle(now time.Time, l *lane, id uint64, refund Vector) {
+	if refund == (Vector{}) {
+		return
+	}
+	if l.book != nil {
+		l.book.refund(now, &refund)
+		return
+	}
+	g.settles = append(g.settles, Settlement{ID: id, Lane: l.name, Refund: refund})
+}
+
+// Snapshot returns the state of every lane, by name.
+func (g *Gate) Snapshot(now time.Time) []Snapshot {
+	out := make([]Snapshot, 0, len(g.names))
+	for _, name := range g.names {
+		out = append(out, g.lanes[name].snapshot(now))
+	}
+	return out
+}

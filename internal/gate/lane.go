@@ -1,0 +1,332 @@
+package gate
+
+import (
+	"time"
+)
+
+// lookAgain is how often a lane with waiting calls is looked at when nothing is due earlier.
+const lookAgain = time.Minute
+
+// mostAsks bounds one ask of a remote ledger.
+const mostAsks = 256
+
+// lane is what a provider limits together.
+type lane struct {
+	name     string
+	gate     *Gate
+	book     *Book // nil: the ledger is remote
+	mirrors  [NumDimensions]mirror
+	slots    slots
+	cool     cooldown
+	breaker  breaker
+	retries  retries
+	order    order
+	reserves reserves
+
+	open       int     // calls in flight
+	openOutput float64 // reserved for their output
+	sums       Vector  // all that was ever charged by this gate
+	recent     recent
+	flight     flight
+
+	refusal                   time.Duration // how long a refusal usually takes
+	latency                   float64       // seconds, of late
+	meanCost                  Vector
+	explainedRow, overloadRow int
+	emptyAt                   time.Time // when a refusal last showed an empty bucket,
+	passed                    int       // and how many calls were taken since
+
+	outstanding []*Ticket // asked for at a remote ledger
+	hold        time.Time // a remote ledger said to wait until then
+	wake        time.Time
+
+	bound     [NumDimensions]time.Duration
+	blocked   bool
+	binding   Dimension
+	blockedAt time.Time
+
+	throttles, grants int
+}
+
+func newLane(now time.Time, g *Gate, name string) *lane {
+	l := &lane{name: name, gate: g, refusal: priorRefusal}
+	if !g.cfg.Remote {
+		l.book = g.local.Book(name)
+	}
+	l.order.weights = g.cfg.Weights
+	l.reserves.charge = g.cfg.Charge
+	l.slots = newSlots(g.cfg.Limits.Concurrent, g.cfg.Start.Concurrent)
+	l.openBudgets(now, g.cfg.Limits, g.cfg.Start)
+	return l
+}
+
+// tooLarge reports whether a call can never fit, by a lower bound of what it will be charged: never by an estimate.
+func (l *lane) tooLarge(c *Call) bool {
+	if l.reserves.charge != ChargeDeclared {
+		return false
+	}
+	for _, d := range [...]Dimension{Tokens, OutputTokens, TokensPerDay} {
+		if m := &l.mirrors[d]; m.limit > 0 && float64(c.Cost.MaxOutput) > m.limit {
+			return true
+		}
+	}
+	return false
+}
+
+// pump grants until something holds the next call back.
+func (l *lane) pump(now time.Time) {
+	l.prove(now)
+	l.grow(now)
+	for l.order.waiting > 0 {
+		if cause, until, closed := l.closed(now); closed {
+			l.block(now, true, cause)
+			l.wake = until
+			return
+		}
+		t := l.pick(now)
+		t.cost = l.reserves.cost(t.Call.Cost)
+		if l.book == nil {
+			l.ask(now)
+			return
+		}
+		if wait, d := l.book.wait(now, &t.cost); wait > 0 {
+			l.block(now, true, d)
+			l.wake = now.Add(wait + wakeMargin)
+			return
+		}
+		t.mark = l.book.charge(&t.cost)
+		l.order.remove(t)
+		l.grant(now, t)
+	}
+	l.block(now, false, AnyDimension)
+	l.wake = time.Time{}
+}
+
+// closed reports whether the lane may send nothing now, why, and when to look again.
+func (l *lane) closed(now time.Time) (cause Dimension, until time.Time, closed bool) {
+	look := now.Add(lookAgain)
+	if now.Before(l.cool.until) {
+		if l.cool.until.Before(look) {
+			look = l.cool.until
+		}
+		return AnyDimension, look, true
+	}
+	ramp := l.cool.probing && l.cool.unproven >= l.cool.ramp
+	full := l.open+len(l.outstanding) >= l.slots.n()
+	if !ramp && !full {
+		return 0, time.Time{}, false
+	}
+	if t := l.flight.unproven; t != nil {
+		look = t.sent.Add(l.proof())
+	}
+	if full {
+		return Concurrency, look, true
+	}
+	return AnyDimension, look, true
+}
+
+// pick is the call that goes next.
+func (l *lane) pick(now time.Time) *Ticket {
+	if l.cool.probing && l.cool.ramp == 1 {
+		return l.order.leastThrottled(now)
+	}
+	return l.order.next(now)
+}
+
+// grant hands a charged ticket its permit.
+func (l *lane) grant(now time.Time, t *Ticket) {
+	t.state = held
+	l.open++
+	l.grants++
+	t.Paused = l.pausedFor(now) - t.pausedAt
+	t.Waited = now.Sub(t.asked) - t.Paused
+	output := t.cost[OutputTokens]
+	t.tenant.serve(work(t.cost[InputTokens], output))
+	l.openOutput += output
+	t.openOutput = l.openOutput
+	l.recent.enter(now, &l.sums, t)
+	for d := range l.sums {
+		l.sums[d] += t.cost[d]
+		l.meanCost[d] += 0.1 * (t.cost[d] - l.meanCost[d])
+	}
+	t.epoch = l.cool.epoch - 1 // stamped below
+	l.depart(now, t)
+	l.flight.add(t)
+	l.gate.granted = append(l.gate.granted, t)
+	if l.gate.cfg.Observed {
+		l.gate.note(l.event(EventGranted, now, t))
+	}
+}
+
+// depart stamps what a call is judged by: the instant it leaves, and the epoch and load at that instant.
+func (l *lane) depart(now time.Time, t *Ticket) {
+	t.sent = now
+	t.open = l.open
+	t.saturated = l.slots.saturated(l.open)
+	if t.epoch == l.cool.epoch {
+		return
+	}
+	t.epoch = l.cool.epoch
+	t.probe = l.cool.probing
+	if t.probe {
+		l.cool.unproven++
+	}
+}
+
+// proof is how long a call has to be alive to count as taken: refusals come fast.
+func (l *lane) proof() time.Duration { return max(50*time.Millisecond, 2*l.refusal) }
+
+// prove accepts calls that have been out for longer than refusals take.
+func (l *lane) prove(now time.Time) {
+	for {
+		t := l.flight.unproven
+		if t == nil || now.Sub(t.sent) < l.proof() {
+			return
+		}
+		l.flight.unproven = t.next
+		l.accept(now, t)
+	}
+}
+
+// accept counts a call that the provider has taken.
+func (l *lane) accept(now time.Time, t *Ticket) {
+	if t.accepted {
+		return
+	}
+	t.accepted = true
+	l.passed++
+	l.slots.accepted(now, t, l.refusal, l.useful(now))
+	if !l.leaveProbe(t) {
+		return
+	}
+	if l.cool.proven(l.slots.n()) {
+		l.gate.note(Event{Type: EventResumed, At: now, Lane: l.name})
+	}
+}
+
+// leaveProbe takes a call out of the count of unproven ones and reports whether it was in it.
+func (l *lane) leaveProbe(t *Ticket) bool {
+	was := t.probe && t.epoch == l.cool.epoch
+	t.probe = false
+	if was {
+		l.cool.unproven--
+	}
+	return was
+}
+
+// useful is the most slots that the budgets can feed, by Little's law and twice that.
+func (l *lane) useful(now time.Time) float64 {
+	bound := 1e9
+	for d := Requests; d < NumDimensions; d++ {
+		m := &l.mirrors[d]
+		if m.limit == 0 || l.meanCost[d] == 0 {
+			continue
+		}
+		level := m.cap
+		if l.book != nil {
+			l.book.budgets[d].refill(now)
+			level = max(0, l.book.budgets[d].level)
+		}
+		bound = min(bound, 2*l.latency*(m.rate(d)+level)/l.meanCost[d])
+	}
+	return max(startSlots, bound)
+}
+
+// block accounts for what holds calls back.
+func (l *lane) block(now time.Time, blocked bool, cause Dimension) {
+	if l.blocked {
+		l.bound[l.binding] += now.Sub(l.blockedAt)
+	}
+	l.blocked, l.binding, l.blockedAt = blocked, cause, now
+}
+
+// pausedFor is for how long calls have ever waited for pauses.
+func (l *lane) pausedFor(now time.Time) time.Duration {
+	d := l.bound[AnyDimension]
+	if l.blocked && l.binding == AnyDimension {
+		d += now.Sub(l.blockedAt)
+	}
+	return d
+}
+
+// ask puts the calls that may go next into one ask of the remote ledger.
+func (l *lane) ask(now time.Time) {
+	if len(l.outstanding) > 0 {
+		return
+	}
+	if now.Before(l.hold) {
+		l.wake = l.hold
+		return
+	}
+	room := min(l.slots.n()-l.open, mostAsks)
+	if l.cool.probing {
+		room = min(room, l.cool.ramp-l.cool.unproven)
+	}
+	var asks []Ask
+	for ; room > 0 && l.order.waiting > 0; room-- {
+		t := l.pick(now)
+		l.order.remove(t)
+		t.cost = l.reserves.cost(t.Call.Cost)
+		t.state = asked
+		l.outstanding = append(l.outstanding, t)
+		asks = append(asks, Ask{ID: t.ID, Lane: l.name, Cost: t.cost})
+	}
+	l.block(now, true, Requests)
+	l.wake = now.Add(lookAgain)
+	l.gate.asks = append(l.gate.asks, LaneAsk{Lane: l.name, Asks: asks})
+}
+
+// replied grants what a remote ledger granted; the rest goes back to the head.
+func (l *lane) replied(now time.Time, r Reply) {
+	out := l.outstanding
+	l.outstanding = nil
+	for i, t := range out {
+		switch {
+		case i >= r.Granted && t.state == abandoned:
+			t.state = released
+		case i >= r.Granted:
+			t.state, t.Front = queued, true
+			l.order.push(t)
+		case t.state == abandoned:
+			t.state = released
+			l.gate.settle(now, l, t.ID, t.cost)
+		default:
+			t.mark = r.Marks[i]
+			l.grant(now, t)
+		}
+	}
+	if r.Wait > 0 {
+		l.block(now, true, r.Bound)
+		l.hold = now.Add(r.Wait + wakeMargin)
+	}
+}
+
+func (l *lane) event(typ EventType, now time.Time, t *Ticket) Event {
+	return Event{Type: typ, At: now, Lane: l.name, Tenant: t.Call.Tenant, Call: t.Call.ID, Attempt: t.Attempt,
+		Wait: t.Waited + t.Paused, InFlight: l.open, Waiting: l.order.waiting}
+}
+
+func (l *lane) snapshot(now time.Time) Snapshot {
+	s := Snapshot{Lane: l.name, InFlight: l.open, Waiting: l.order.waiting + len(l.outstanding), Slots: l.slots.n(),
+		Until: l.cool.until, Probing: l.cool.probing, Pause: l.cool.cause, Blocked: l.blocked, Binding: l.binding,
+		Bound: l.bound, Throttles: l.throttles, Granted: l.grants}
+	if l.blocked {
+		s.Bound[l.binding] += now.Sub(l.blockedAt)
+	}
+	if t := l.flight.head; t != nil {
+		s.Oldest = t.sent
+	}
+	for d := Requests; d < NumDimensions; d++ {
+		m := &l.mirrors[d]
+		if m.limit == 0 {
+			continue
+		}
+		b := Budget{Dimension: d, Limit: int64(m.limit), Source: m.source, Cap: m.cap, Spent: l.sums[d]}
+		if l.book != nil {
+			l.book.budgets[d].refill(now)
+			b.Level = l.book.budgets[d].level
+		}
+		s.Budgets = append(s.Budgets, b)
+	}
+	return s
+}

@@ -1,0 +1,245 @@
+package gate
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	paceHeaders = 0.99 // part of a rate that is used while headers correct the mirror,
+	paceBlind   = 0.97 // and while nothing does: 1.0 costs throttles on buckets of one
+
+	startLevel = 0.2 // a bucket starts with so many seconds of refill,
+	startCap   = 1.0 // and is believed to hold so many
+
+	lateMargin  = 50 * time.Millisecond  // a call may have reached the provider so much later than it was sent,
+	earlyMargin = 20 * time.Millisecond  // or others sent so much after it before it
+	wakeMargin  = 100 * time.Microsecond // a budget is asked again so much after it should suffice
+
+	longestMinute = 600 * time.Second // a budget that refills more slowly is a day's, not a minute's
+)
+
+// Source says where a limit is known from.
+type Source string
+
+// Sources of a limit.
+const (
+	SourceTold     Source = "told"
+	SourceStart    Source = "start"
+	SourceHeader   Source = "header"
+	SourceRefusal  Source = "refusal"
+	SourceMeasured Source = "measured"
+)
+
+// mirror is what is believed of one of the provider's buckets. Its level is the ledger's.
+type mirror struct {
+	limit   float64 // per window; 0 is unknown
+	ceiling float64 // told: never above
+	cap     float64
+	pace    float64
+	source  Source
+	at      time.Time // when the newest call was sent whose answer stated the limit
+	hold    time.Duration
+	growAt  time.Time // a measured rate grows from then on
+}
+
+// window is the time in which a limit's whole budget refills.
+func (d Dimension) window() float64 {
+	if d == RequestsPerDay || d == TokensPerDay {
+		return 86400
+	}
+	return 60
+}
+
+// rate is the provider's refill per second.
+func (m *mirror) rate(d Dimension) float64 { return m.limit / d.window() }
+
+// limitOf picks a dimension's limit.
+func limitOf(l Limits, d Dimension) float64 {
+	return float64([NumDimensions]int{
+		Requests: l.RPM, Tokens: l.TPM, InputTokens: l.ITPM, OutputTokens: l.OTPM, RequestsPerDay: l.RPD, TokensPerDay: l.TPD,
+		Concurrency: l.Concurrent,
+	}[d])
+}
+
+// openBudgets sets up the budgets whose limits are told or believed from the start.
+func (l *lane) openBudgets(now time.Time, told, start Limits) {
+	for d := Requests; d < NumDimensions; d++ {
+		m := &l.mirrors[d]
+		m.ceiling, m.limit, m.source = limitOf(told, d), limitOf(told, d), SourceTold
+		if s := limitOf(start, d); s > 0 && (m.limit == 0 || s < m.limit) {
+			m.limit, m.source = s, SourceStart
+		}
+		if m.limit == 0 {
+			continue
+		}
+		m.pace = paceBlind
+		rate := m.rate(d)
+		burst, level := startCap, startLevel
+		if b := max(told.Burst, start.Burst).Seconds(); b > 0 {
+			burst, level = b, b
+		}
+		if d.window() > 60 { // a day's budget is there from the start
+			burst, level = d.window(), d.window()
+		}
+		m.cap = max(1, rate*burst)
+		at := max(1, rate*level)
+		l.correct(now, d, Correction{Mark: l.sums[d], Lo: at, Hi: at})
+	}
+}
+
+// correct sends a correction with the mirror's rate and cap to the ledger.
+func (l *lane) correct(now time.Time, d Dimension, c Correction) {
+	m := &l.mirrors[d]
+	c.Dimension, c.Lane, c.Rate, c.Cap = d, l.name, m.pace*m.rate(d), m.cap
+	l.gate.correct(now, l, c)
+}
+
+// observe takes in what the headers of the answer to t say.
+func (l *lane) observe(now time.Time, t *Ticket, readings []Reading) {
+	for i := range readings {
+		r := readings[i]
+		if r.Dimension < Requests || r.Dimension >= NumDimensions || r.Limit <= 0 || r.Remaining < 0 {
+			continue
+		}
+		r.Remaining = min(r.Remaining, r.Limit)
+		if r.Dimension.window() == 60 && r.period() > longestMinute {
+			r.Dimension += RequestsPerDay - Requests
+			if r.Dimension > TokensPerDay {
+				continue
+			}
+		}
+		l.read(now, t, r)
+	}
+}
+
+// period is at least so long, by what a budget has left and when it is full again; 0 when nothing follows. Providers
+// round the reset up by as much as a second.
+func (r *Reading) period() time.Duration {
+	used := r.Limit - r.Remaining
+	if used <= 0 || r.Reset <= time.Second {
+		return 0
+	}
+	return seconds((r.Reset - time.Second).Seconds() * float64(r.Limit) / float64(used))
+}
+
+// read corrects one budget by one reading. A reading is an interval: the answer tells how much was left at some
+// instant between the request's departure and now, and what else was under way at that time is known only to within
+// the margins.
+func (l *lane) read(now time.Time, t *Ticket, r Reading) {
+	d := r.Dimension
+	m := &l.mirrors[d]
+	if !t.sent.Before(m.at) {
+		l.believe(now, d, float64(r.Limit), SourceHeader)
+		m.at = t.sent
+	}
+	m.pace = paceHeaders
+	rate, left, slack := m.rate(d), float64(r.Remaining), float64(r.Slack)/2
+	if r.Reset > 0 {
+		m.cap = max(1, min(m.limit, left+rate*r.Reset.Seconds()))
+	} else {
+		m.cap = max(m.cap, min(m.limit, left), 1)
+	}
+	age := now.Sub(t.sent)
+	lo := min(m.cap, left-slack+rate*max(0, age-lateMargin).Seconds()) - t.early(d) - l.unproduced(t, d)
+	hi := left + slack + 1 + rate*age.Seconds() + t.late(d, &l.sums)
+	if m.ceiling > 0 && float64(r.Limit) > m.ceiling { // our own bucket is the narrower one
+		lo = math.Inf(-1)
+	}
+	l.correct(now, d, Correction{Mark: t.mark[d], Lo: lo, Hi: hi})
+}
+
+// believe sets a limit, unless a ceiling is below it.
+func (l *lane) believe(now time.Time, d Dimension, limit float64, source Source) {
+	m := &l.mirrors[d]
+	if m.ceiling > 0 {
+		limit = min(limit, m.ceiling)
+	}
+	if limit == m.limit {
+		if m.source != SourceTold {
+			m.source = source
+		}
+		return
+	}
+	fresh := m.limit == 0
+	m.limit, m.source = limit, source
+	if fresh {
+		m.pace = paceBlind
+		m.cap = max(1, startCap*m.rate(d))
+	}
+	l.gate.note(Event{Type: EventLimit, At: now, Lane: l.name, Dimension: d, Limit: int64(limit)})
+}
+
+// unproduced is the output of calls open when t was sent that its answer's headers may not count yet.
+func (l *lane) unproduced(t *Ticket, d Dimension) float64 {
+	if l.reserves.charge != ChargeActual || d != Tokens && d != OutputTokens && d != TokensPerDay {
+		return 0
+	}
+	return t.openOutput
+}
+
+// explained corrects the budget that a refusal names with its numbers, and reports whether it could.
+func (l *lane) explained(now time.Time, t *Ticket, o *Outcome) bool {
+	d := o.Dimension
+	if d < Requests || d >= NumDimensions {
+		return false
+	}
+	if o.Limit > 0 && o.Requested > 0 {
+		l.reserves.requested(d, o.Requested, t.cost[d])
+		blind := l.mirrors[d].pace != paceHeaders
+		if !t.sent.Before(l.mirrors[d].at) {
+			l.believe(now, d, float64(o.Limit), SourceRefusal)
+		}
+		level := float64(o.Limit - o.Used)
+		if blind {
+			l.mirrors[d].cap = max(1, min(l.mirrors[d].limit, float64(o.Used)+level))
+		}
+		l.correct(now, d, Correction{Mark: t.mark[d], Lo: level, Hi: level})
+		return true
+	}
+	for i := range o.Readings {
+		if r := &o.Readings[i]; r.Remaining == 0 && r.Limit > 0 {
+			return true // observe has corrected it
+		}
+	}
+	return false
+}
+
+// measure learns a request rate from refusals that say nothing: each marks an empty bucket, so what passed between two
+// of them is the refill.
+func (l *lane) measure(now time.Time, t *Ticket) {
+	m := &l.mirrors[Requests]
+	since := now.Sub(l.emptyAt)
+	passed := l.passed
+	first := l.emptyAt.IsZero()
+	l.emptyAt, l.passed = now, 0
+	if m.source == SourceHeader || m.source == SourceTold && m.limit > 0 {
+		return
+	}
+	if first || passed < 3 || since < time.Second {
+		return
+	}
+	limit := float64(passed) / since.Seconds() * 60
+	if m.source == SourceMeasured { // too fast by a little: the growth went too far
+		m.hold = min(max(m.hold, 5*time.Second)*2, 300*time.Second)
+		limit = min(limit, m.limit)
+	} else {
+		m.hold = 5 * time.Second
+	}
+	m.limit, m.source, m.pace = limit, SourceMeasured, paceBlind
+	m.cap, m.growAt = max(1, startCap*m.rate(Requests)), now.Add(m.hold)
+	l.correct(now, Requests, Correction{Mark: t.mark[Requests], Lo: 0, Hi: 0})
+	l.gate.note(Event{Type: EventLimit, At: now, Lane: l.name, Dimension: Requests, Limit: int64(limit)})
+}
+
+// grow tries a little more than a measured rate, once it has held for a while: 3 % a second.
+func (l *lane) grow(now time.Time) {
+	m := &l.mirrors[Requests]
+	if m.source != SourceMeasured || now.Before(m.growAt) {
+		return
+	}
+	m.limit *= 1 + 0.03*min(now.Sub(m.growAt)+100*time.Millisecond, time.Second).Seconds()
+	m.growAt = now.Add(100 * time.Millisecond)
+	m.cap = max(1, startCap*m.rate(Requests))
+	l.correct(now, Requests, Correction{Mark: l.sums[Requests], Lo: math.Inf(-1), Hi: math.Inf(1)})
+}

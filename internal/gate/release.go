@@ -1,0 +1,236 @@
+package gate
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	backoffUnit     = 200 * time.Millisecond
+	longestBackoff  = 30 * time.Second
+	mostExplained   = 3 // throttles in a row that explain themselves, before the explanation is doubted
+	overloadsInARow = 3 // before a whole lane pauses for them
+)
+
+// Action is what to do with a call after one try.
+type Action uint8
+
+// Actions.
+const (
+	Done  Action = iota
+	Again        // queue it again, at its old place, after Decision.Wait
+	GiveUp
+)
+
+// Decision is what to do with a call after one try. Throttled tries spend no attempt.
+type Decision struct {
+	Action   Action
+	Wait     time.Duration
+	Throttle bool
+}
+
+// released takes in what became of a call.
+func (l *lane) released(now time.Time, t *Ticket, o *Outcome) Decision {
+	l.flight.remove(t)
+	l.open--
+	l.openOutput -= t.cost[OutputTokens]
+	if l.open == 0 {
+		l.openOutput = 0 // no residue of rounding
+	}
+	if o.Unsent {
+		l.leaveProbe(t)
+		l.gate.settle(now, l, t.ID, t.cost)
+	} else {
+		l.account(now, t, o)
+	}
+	l.recent.leave(t)
+	d := l.decide(t, o)
+	if l.gate.cfg.Observed {
+		l.announce(now, t, o, d)
+	}
+	return d
+}
+
+// account corrects what is believed of the provider by a call that reached it.
+func (l *lane) account(now time.Time, t *Ticket, o *Outcome) {
+	l.observe(now, t, o.Readings)
+	if o.Kind.Throttle() {
+		l.gate.settle(now, l, t.ID, t.cost)
+		l.throttled(now, t, o)
+		return
+	}
+	l.explainedRow = 0
+	l.settle(now, t, o)
+	switch o.Kind {
+	case Timeout, Network, ServerError:
+		l.leaveProbe(t)
+		l.failed(now, t, o)
+		return
+	case OK, InvalidOutput:
+		lat := now.Sub(t.sent)
+		l.latency += 0.2 * (lat.Seconds() - l.latency)
+		l.slots.answered(now, lat, t.open)
+		l.overloadRow = 0
+		l.retries.succeeded()
+		if l.breaker.succeeded() {
+			l.gate.note(Event{Type: EventBreaker, At: now, Lane: l.name})
+		}
+	}
+	l.accept(now, t)
+}
+
+// settle exchanges what was reserved for what was used.
+func (l *lane) settle(now time.Time, t *Ticket, o *Outcome) {
+	if o.HasUsage {
+		l.reserves.learn(t.Call.Cost, o.Usage)
+		t.tenant.serve(work(float64(o.Usage.Input), float64(o.Usage.Output)) - work(t.cost[InputTokens], t.cost[OutputTokens]))
+	}
+	if l.reserves.charge != ChargeActual {
+		return
+	}
+	var refund Vector
+	switch {
+	case o.HasUsage:
+		used := l.reserves.actual(o.Usage)
+		for d := Tokens; d < NumDimensions; d++ {
+			if d != RequestsPerDay {
+				refund[d] = t.cost[d] - used[d]
+			}
+		}
+	case o.Kind != OK: // nothing was produced
+		out := t.cost[OutputTokens]
+		refund[OutputTokens], refund[Tokens], refund[TokensPerDay] = out, out, out
+	}
+	l.gate.settle(now, l, t.ID, refund)
+}
+
+// failed counts a failure of the infrastructure.
+func (l *lane) failed(now time.Time, t *Ticket, o *Outcome) {
+	l.retries.failed()
+	if !l.breaker.failed() {
+		return
+	}
+	if t.epoch == l.cool.epoch {
+		l.cool.begin(now, ServerError, breakerPause, 0)
+		l.cool.pause(now, now.Add(breakerPause))
+		l.gate.note(Event{Type: EventBreaker, At: now, Lane: l.name, Until: l.cool.until})
+	}
+}
+
+// throttled takes in a refusal: it finds out which of the provider's limits was met, and corrects that one.
+func (l *lane) throttled(now time.Time, t *Ticket, o *Outcome) {
+	l.throttles++
+	l.refusal += (now.Sub(t.sent) - l.refusal) / 4
+	l.leaveProbe(t)
+	stale := t.epoch != l.cool.epoch
+	switch {
+	case o.Kind == UsageWindow:
+		l.window(now, o, stale)
+	case o.Kind == Overloaded:
+		l.overloadRow++
+		if o.Wait > 0 || l.overloadRow >= overloadsInARow {
+			l.coolDown(now, t, o, stale)
+		}
+	case o.Dimension == Concurrency && t.open > 1:
+		l.slots.refuse(now, t, int(o.Limit))
+	case l.explainedRow < mostExplained && l.explained(now, t, o):
+		l.explainedRow++
+		if o.Dimension != Requests {
+			l.cool.extend(now, o.Wait)
+		}
+	default:
+		l.unexplained(now, t, o, stale)
+	}
+}
+
+// unexplained is a refusal that leaves open whether slots or a rate were exceeded.
+func (l *lane) unexplained(now time.Time, t *Ticket, o *Outcome, stale bool) {
+	known := l.slots.ceiling > 0
+	switch {
+	case o.Wait > 0:
+		if t.saturated && !known && !stale {
+			l.slots.refuse(now, t, 0)
+		}
+	case t.sent.Before(l.slots.cutAt):
+		return // sent before the cut: it says nothing new
+	case l.slots.disproved(t):
+		l.slots.restore()
+	case t.open > 1 && !known && !l.cool.probing:
+		l.slots.refuse(now, t, 0)
+		return
+	}
+	l.coolDown(now, t, o, stale)
+}
+
+// coolDown pauses the lane, by a new epoch where the call was sent in the current one.
+func (l *lane) coolDown(now time.Time, t *Ticket, o *Outcome, stale bool) {
+	l.cool.extend(now, o.Wait)
+	if stale {
+		return
+	}
+	var gap time.Duration
+	if m := &l.mirrors[Requests]; m.limit > 0 {
+		gap = seconds(1 / m.rate(Requests))
+	}
+	if o.Kind == RateLimit {
+		l.measure(now, t)
+	}
+	l.cool.begin(now, o.Kind, o.Wait, gap)
+	l.gate.note(Event{Type: EventCooldown, At: now, Lane: l.name, Until: l.cool.until, Outcome: *o})
+}
+
+// window pauses the lane until a day's or a plan's allowance is there again.
+func (l *lane) window(now time.Time, o *Outcome, stale bool) {
+	if !stale {
+		l.cool.begin(now, UsageWindow, 0, 0)
+	}
+	l.cool.extend(now, o.Wait)
+	if !o.Until.IsZero() {
+		l.cool.pause(now, o.Until)
+	}
+	l.gate.note(Event{Type: EventCooldown, At: now, Lane: l.name, Until: l.cool.until, Outcome: *o})
+}
+
+// decide says what becomes of the call.
+func (l *lane) decide(t *Ticket, o *Outcome) Decision {
+	switch {
+	case o.Kind == OK:
+		return Decision{Action: Done}
+	case o.Kind.Throttle() && !o.TooLarge:
+		d := Decision{Action: Again, Throttle: true}
+		if t.Throttles >= l.gate.cfg.MaxThrottles {
+			d.Action = GiveUp
+		}
+		if o.Kind == Overloaded && l.overloadRow < overloadsInARow {
+			d.Wait = max(o.Wait, backoff(t.Overloads+1))
+		}
+		return d
+	case o.Kind.Transient() && t.Attempt < l.gate.cfg.Attempts:
+		return Decision{Action: Again, Wait: max(o.Wait, backoff(t.Attempt)+l.retries.delay())}
+	}
+	return Decision{Action: GiveUp}
+}
+
+// backoff is a random part of 0.2 s, doubled with each further attempt (full jitter).
+func backoff(attempt int) time.Duration {
+	most := min(backoffUnit<<min(attempt-1, 20), longestBackoff)
+	return time.Duration(rand.Int64N(int64(most)))
+}
+
+func (l *lane) announce(now time.Time, t *Ticket, o *Outcome, d Decision) {
+	typ := EventReleased
+	if o.Kind.Throttle() {
+		typ = EventThrottled
+	}
+	e := l.event(typ, now, t)
+	e.Latency, e.Outcome = now.Sub(t.sent), *o
+	l.gate.note(e)
+	switch {
+	case d.Action == GiveUp:
+		e.Type = EventGaveUp
+		l.gate.note(e)
+	case d.Action == Again && d.Wait > 0:
+		e.Type, e.Wait = EventBackoff, d.Wait
+		l.gate.note(e)
+	}
+}

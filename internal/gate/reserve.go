@@ -1,0 +1,97 @@
+package gate
+
+import "slices"
+
+const (
+	outputSamples  = 64   // recent outputs that the reserve is taken from
+	enoughSamples  = 20   // below so many, max_tokens is reserved
+	unstatedOutput = 1024 // reserved for a call that states no max_tokens, before there are samples
+	outputMargin   = 1.1  // × the 95th percentile of recent outputs
+)
+
+// reserves estimates what calls of a lane will be charged.
+type reserves struct {
+	charge  Charge
+	scale   [NumDimensions]float64 // the provider counts so much more than we do; 0 is not known
+	input   float64                // measured over estimated input; 0 is not known
+	outputs [outputSamples]int32
+	n       int
+	p95     float64
+}
+
+// cost is what a call is expected to be charged, per dimension.
+func (r *reserves) cost(c Cost) Vector {
+	in := float64(c.Input)
+	if r.input > 0 {
+		in *= r.input
+	}
+	out := float64(c.MaxOutput)
+	var v Vector
+	v[Requests], v[RequestsPerDay] = 1, 1
+	if r.charge == ChargeActual {
+		out = r.output(c.MaxOutput)
+		v[Tokens] = in + out
+	} else {
+		v[Tokens] = max(in, out)
+	}
+	v[InputTokens], v[OutputTokens] = in, out
+	for d := Tokens; d <= OutputTokens; d++ {
+		if r.scale[d] > 0 {
+			v[d] *= r.scale[d]
+		}
+	}
+	v[TokensPerDay] = v[Tokens]
+	return v
+}
+
+// output is the most tokens that a call will probably produce.
+func (r *reserves) output(declared int) float64 {
+	if r.n < enoughSamples {
+		if declared == 0 {
+			return unstatedOutput
+		}
+		return float64(declared)
+	}
+	usual := outputMargin * r.p95
+	if declared > 0 {
+		usual = min(usual, float64(declared))
+	}
+	return usual
+}
+
+// learn takes in what a call really used.
+func (r *reserves) learn(c Cost, u Usage) {
+	r.outputs[r.n%outputSamples] = int32(min(u.Output, 1<<30))
+	r.n++
+	if r.n >= enoughSamples && r.n%8 == 0 {
+		sorted := slices.Clone(r.outputs[:min(r.n, outputSamples)])
+		slices.Sort(sorted)
+		r.p95 = float64(sorted[len(sorted)*95/100])
+	}
+	if c.Input > 0 && u.Input > 0 {
+		ratio := min(max(float64(u.Input)/float64(c.Input), 0.25), 4)
+		if r.input == 0 {
+			r.input = 1
+		}
+		r.input += 0.05 * (ratio - r.input)
+	}
+}
+
+// actual is what a provider that charges what is used took for a call.
+func (r *reserves) actual(u Usage) Vector {
+	in, out := float64(u.Input-u.CachedInput), float64(u.Output)
+	v := Vector{InputTokens: in, OutputTokens: out, Tokens: in + out, TokensPerDay: in + out}
+	return v
+}
+
+// requested learns from a refusal that states what the call would have been charged. A formula of ours that is too low
+// would else run into the same wall with every call.
+func (r *reserves) requested(d Dimension, stated int64, reserved float64) {
+	if d < Tokens || d > OutputTokens || reserved <= 0 || float64(stated) <= reserved {
+		return
+	}
+	if r.scale[d] == 0 {
+		r.scale[d] = 1
+	}
+	r.scale[d] *= float64(stated) / reserved
+}

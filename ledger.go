@@ -1,0 +1,134 @@
+package sluice
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/sluice-llm/sluice/internal/gate"
+)
+
+// The words between a Scheduler and a Ledger.
+type (
+	Ask         = gate.Ask
+	Reply       = gate.Reply
+	Settlement  = gate.Settlement
+	Correction  = gate.Correction
+	Vector      = gate.Vector
+	LocalLedger = gate.Local
+)
+
+// Ledger says whether calls fit into budgets that several Schedulers share. Every method is idempotent by the ID it is
+// given: the Scheduler asks again when a reply is lost. A Scheduler has at most one Take of a lane under way.
+type Ledger interface {
+	// Take charges the longest prefix of asks (all of one lane) that fits, and says how long the rest has to wait.
+	Take(ctx context.Context, asks []Ask) (Reply, error)
+	// Settle gives back what was reserved and not used.
+	Settle(ctx context.Context, s Settlement) error
+	// Correct moves a budget to what the provider says of it.
+	Correct(ctx context.Context, c Correction) error
+}
+
+// askAgain is how long a Scheduler waits before it repeats a request whose reply was lost.
+const askAgain = 20 * time.Millisecond
+
+// remote carries the gate's words to a Ledger: settlements and corrections in order by one goroutine, and a goroutine
+// for each lane's outstanding ask.
+type remote struct {
+	s      *Scheduler
+	ledger Ledger
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	wake   chan struct{} // has room for one
+
+	pending []func(context.Context) error // guarded by s.mu
+}
+
+func newRemote(s *Scheduler, l Ledger) *remote {
+	r := &remote{s: s, ledger: l, wake: make(chan struct{}, 1)}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.wg.Go(r.post)
+	return r
+}
+
+// sendLocked passes on what the gate wants said.
+func (r *remote) sendLocked() {
+	fixes, settles, asks := r.s.gate.Outbox()
+	for _, c := range fixes {
+		r.pending = append(r.pending, func(ctx context.Context) error { return r.ledger.Correct(ctx, c) })
+	}
+	for _, s := range settles {
+		r.pending = append(r.pending, func(ctx context.Context) error { return r.ledger.Settle(ctx, s) })
+	}
+	if len(fixes)+len(settles) > 0 {
+		select {
+		case r.wake <- struct{}{}:
+		default:
+		}
+	}
+	if r.s.ended {
+		return
+	}
+	for _, a := range asks {
+		r.wg.Go(func() { r.take(a) })
+	}
+}
+
+// take asks until there is an answer, and gives it to the gate.
+func (r *remote) take(a gate.LaneAsk) {
+	var reply Reply
+	if !r.insist(func(ctx context.Context) (err error) {
+		reply, err = r.ledger.Take(ctx, a.Asks)
+		return err
+	}) {
+		return
+	}
+	r.s.mu.Lock()
+	r.s.gate.Reply(time.Now(), a.Lane, reply)
+	r.s.flush()
+}
+
+// post says settlements and corrections, in order.
+func (r *remote) post() {
+	for {
+		r.s.mu.Lock()
+		batch := r.pending
+		r.pending = nil
+		r.s.mu.Unlock()
+		for _, say := range batch {
+			if !r.insist(say) {
+				return
+			}
+		}
+		if len(batch) > 0 {
+			continue
+		}
+		select {
+		case <-r.wake:
+		case <-r.ctx.Done():
+			return
+		}
+	}
+}
+
+// insist repeats say until it succeeds. It reports false when the Scheduler is closed first.
+func (r *remote) insist(say func(context.Context) error) bool {
+	for {
+		if say(r.ctx) == nil {
+			return true
+		}
+		timer := time.NewTimer(askAgain)
+		select {
+		case <-timer.C:
+		case <-r.ctx.Done():
+			timer.Stop()
+			return false
+		}
+	}
+}
+
+func (r *remote) close() {
+	r.cancel()
+	r.wg.Wait()
+}

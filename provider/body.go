@@ -1,0 +1,166 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// answerBody is the body of an answer that is still on its way. Its bytes pass through unchanged, and are looked at in
+// passing. It gives the permit back exactly once: at the last byte, at an error, at Close, or when the try's time or
+// context ends, whichever comes first.
+type answerBody struct {
+	cfg      ExchangeConfig
+	flight   *flight
+	permit   *sluice.Permit
+	resp     *http.Response
+	rc       io.ReadCloser
+	readings []sluice.Reading
+	ctx      context.Context // the caller's, of the request that this body answers
+	stop     func() bool     // ends the watch over the context
+
+	mu      sync.Mutex
+	prefix  []byte // read ahead, not handed out yet
+	meter   *meter // of a stream; nil for another answer,
+	tail    tail   // whose end holds its usage
+	settled bool
+}
+
+// watch sees to it that the permit comes back even if nobody reads or closes the body any more: the try's timer and the
+// caller's context both end the try's context.
+func (b *answerBody) watch() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stop = b.flight.after(func() { b.settle(b.flight.cause()) })
+}
+
+// Read reads from what was read ahead, then from the network.
+func (b *answerBody) Read(p []byte) (n int, err error) {
+	if len(b.prefix) > 0 {
+		n = copy(p, b.prefix)
+		b.prefix = b.prefix[n:]
+		return n, nil
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			b.settle(&PanicError{Value: v})
+			panic(v)
+		}
+	}()
+	n, err = b.rc.Read(p)
+	b.see(p[:n])
+	if err != nil {
+		b.settle(err)
+		if late := b.flight.late(); late != nil && err != io.EOF {
+			err = late // rather than "context canceled", which the caller did not do
+		}
+	}
+	return n, err
+}
+
+// see looks at bytes that pass.
+func (b *answerBody) see(p []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.settled || len(p) == 0 {
+		return
+	}
+	b.flight.timer.Reset(b.flight.timeout)
+	if b.meter != nil {
+		b.meter.feed(p)
+	} else {
+		b.tail.Write(p)
+	}
+}
+
+// Close gives the permit back with what was used so far, and the connection with it.
+func (b *answerBody) Close() error {
+	b.settle(errClosedEarly)
+	return b.rc.Close()
+}
+
+// settle releases the permit, once. err is why the body ended.
+func (b *answerBody) settle(err error) {
+	b.mu.Lock()
+	if b.settled {
+		b.mu.Unlock()
+		return
+	}
+	b.settled = true
+	b.stop()
+	if err == io.EOF && b.meter != nil {
+		b.meter.end()
+	}
+	o := b.ended(err)
+	o.Readings = b.readings
+	b.flight.land()
+	b.mu.Unlock()
+	b.permit.Release(o)
+}
+
+// ended is the outcome of an answer that ended with err: nil or io.EOF when all of it came.
+func (b *answerBody) ended(err error) (o sluice.Outcome) {
+	if b.meter == nil {
+		switch err {
+		case io.EOF, nil:
+			o.Usage, o.HasUsage = b.tail.usage(b.cfg.Endpoint)
+		case errClosedEarly:
+		default:
+			o = b.cfg.broken(b.ctx, b.flight, err)
+		}
+		return o
+	}
+	m := b.meter
+	switch {
+	case m.fault != nil:
+		o = b.cfg.fault(b.resp, m.fault, requestID(b.resp.Header))
+	case m.complete() || err == errClosedEarly || m.bad != nil:
+		// What the caller did not want to read, or we could not, is no failure of the provider.
+	case err == nil || err == io.EOF:
+		o = sluice.Outcome{Kind: sluice.Network, Err: ErrCut}
+	default:
+		o = b.cfg.broken(b.ctx, b.flight, err)
+	}
+	o.Usage, o.HasUsage = m.usage(b.cfg.Cost)
+	return o
+}
+
+// errClosedEarly is why a body ended that was closed before its end.
+var errClosedEarly = errors.New("body was closed")
+
+// tail keeps the end of a long answer.
+type tail struct{ b []byte }
+
+// tailBytes is where the usage of an answer is looked for: all dialects put it behind the content.
+const tailBytes = 16 << 10
+
+// Write takes the next bytes.
+func (t *tail) Write(p []byte) {
+	if len(p) >= tailBytes {
+		t.b = append(t.b[:0], p[len(p)-tailBytes:]...)
+		return
+	}
+	if len(t.b)+len(p) > 2*tailBytes {
+		keep := t.b[len(t.b)-tailBytes:]
+		t.b = append(t.b[:0], keep...)
+	}
+	t.b = append(t.b, p...)
+}
+
+// usage reads the last usage object. Text cannot be taken for one: within a string, its quotes are escaped.
+func (t *tail) usage(e Endpoint) (sluice.Usage, bool) {
+	at := bytes.LastIndex(t.b, []byte(`"usage"`))
+	if at < 0 || at > 0 && t.b[at-1] == '\\' {
+		return sluice.Usage{}, false
+	}
+	s := scanner{b: t.b, i: at}
+	s.key()
+	var sum summary
+	sum.readUsage(e, &s)
+	return sum.usage, sum.hasUsage && !s.bad
+}

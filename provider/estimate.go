@@ -1,0 +1,231 @@
+package provider
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/sluice-llm/sluice"
+)
+
+const (
+	// bytesPerToken is how many bytes of text make a token: "one token is ~4 chars in English"
+	// (https://help.openai.com/en/articles/4936856-what-are-tokens-and-how-to-count-them). The Scheduler corrects the
+	// estimate by the ratio it learns from usage.
+	bytesPerToken = 4
+
+	// mediaTokens is the flat price of an image, a sound or a file. An image of 1.15 megapixels is about 1,530 tokens
+	// at Anthropic (https://docs.anthropic.com/en/docs/build-with-claude/vision), one of 1024 × 1024 is 765 at OpenAI
+	// in high detail (https://platform.openai.com/docs/guides/images-vision).
+	mediaTokens = 1500
+
+	// maxCount bounds what a request may claim, so that sums of claims cannot overflow.
+	maxCount = 1 << 40
+)
+
+// Request is what a request's body says about its price.
+type Request struct {
+	Model       string // "" when the body does not say
+	Stream      bool
+	StreamUsage bool // chat completions: the stream will state its usage (stream_options.include_usage)
+	ServiceTier string
+	N           int // how many answers are asked for; at least 1
+	Cost        sluice.Cost
+	Text        int // bytes of text in the input
+	Media       int // images, sounds and files in the input
+}
+
+// ErrNotObject is returned by Estimate for a body that is not one JSON object.
+var ErrNotObject = errors.New("request body is not a JSON object")
+
+// Estimate reads what a call will use at most from the body of its request, in one pass. It trusts nothing: whatever
+// the body claims, the cost is at least one token and no sum overflows. Broken JSON is ErrNotObject.
+func Estimate(e Endpoint, body []byte) (Request, error) {
+	c := counter{scanner: scanner{b: body}}
+	var (
+		r   = Request{N: 1}
+		out int64
+	)
+	for c.enter('{'); c.next('}'); {
+		switch string(c.key()) {
+		case "model":
+			r.Model = c.text()
+		case "stream":
+			r.Stream = c.truth()
+		case "stream_options":
+			r.StreamUsage = c.flag("include_usage")
+		case "service_tier":
+			r.ServiceTier = c.text()
+		case "n":
+			if n, ok := c.number(); ok {
+				r.N = int(max(1, min(n, maxCount)))
+			}
+		case "max_tokens", "max_completion_tokens", "max_output_tokens":
+			if n, ok := c.number(); ok {
+				out = max(out, min(n, maxCount))
+			}
+		case "messages", "input", "instructions", "system", "prompt":
+			c.content()
+		case "tools", "functions", "response_format", "text":
+			c.words()
+		default:
+			c.skip()
+		}
+	}
+	c.end()
+	if c.bad {
+		return Request{N: 1, Cost: sluice.Cost{Input: c.tokens()}}, ErrNotObject
+	}
+	r.Text, r.Media = c.bytes, c.media
+	r.Cost.Input = c.tokens()
+	if e != Embeddings {
+		r.Cost.MaxOutput = int(min(maxCount, saturate(out, int64(r.N))))
+	}
+	return r, nil
+}
+
+// saturate multiplies two counts that are not negative and at most maxCount.
+func saturate(a, b int64) int64 {
+	if a != 0 && b > maxCount/a {
+		return maxCount
+	}
+	return a * b
+}
+
+// counter counts the text and the media of an input.
+type counter struct {
+	scanner
+	bytes int
+	media int
+	ids   int // numbers in the input: an embeddings request may hold tokens instead of text
+}
+
+func (c *counter) tokens() int {
+	n := (int64(c.bytes)+bytesPerToken-1)/bytesPerToken + int64(c.media)*mediaTokens + int64(c.ids)
+	return int(max(1, min(n, maxCount)))
+}
+
+// flag reads a member of an object that is true or false.
+func (c *counter) flag(name string) (is bool) {
+	if c.peek() != '{' {
+		c.skip()
+		return false
+	}
+	for c.enter('{'); c.next('}'); {
+		if string(c.key()) == name {
+			is = c.truth()
+		} else {
+			c.skip()
+		}
+	}
+	return is
+}
+
+// content counts a value of messages, input or system: text, parts, or lists of them.
+func (c *counter) content() {
+	switch b := c.peek(); b {
+	case '"':
+		c.string()
+	case '[':
+		for c.enter('['); c.next(']'); {
+			c.content()
+		}
+	case '{':
+		c.part()
+	default:
+		if b == '-' || b >= '0' && b <= '9' {
+			c.ids++
+		}
+		c.skip()
+	}
+}
+
+// string counts a string as text, or as one medium if it is a data URL.
+func (c *counter) string() {
+	raw, size := c.str()
+	if bytes.HasPrefix(raw, dataScheme) {
+		c.media++
+		return
+	}
+	c.bytes += size
+}
+
+var dataScheme = []byte("data:")
+
+// part counts a message, an item, or a part of its content. All text counts but what is only a label to the provider.
+// However many of an object's members describe a medium, it is one.
+func (c *counter) part() {
+	var (
+		data   = -1 // bytes of a member "data", which is a document's text or a medium
+		text   bool // the object is a source of type text
+		medium bool
+	)
+	for c.enter('{'); c.next('}'); {
+		switch string(c.key()) {
+		case "type":
+			if c.peek() != '"' {
+				c.skip()
+				break
+			}
+			raw, _ := c.str()
+			text = string(raw) == "text"
+		case "data":
+			if c.peek() != '"' {
+				c.content()
+				break
+			}
+			_, data = c.str()
+		case "image_url", "url", "file_id", "file_data", "file_url":
+			if c.peek() != '"' {
+				c.content()
+				break
+			}
+			c.str()
+			medium = true
+		case "input", "arguments", "parameters":
+			c.words()
+		case "role", "id", "call_id", "tool_call_id", "tool_use_id", "name", "status", "detail", "format", "filename",
+			"media_type", "signature", "cache_control", "title":
+			c.skip()
+		default:
+			c.inner()
+		}
+	}
+	switch {
+	case data >= 0 && text:
+		c.bytes += data
+	case data >= 0 || medium:
+		c.media++
+	}
+}
+
+// inner counts a member of a part: its strings and parts, but no bare numbers.
+func (c *counter) inner() {
+	switch c.peek() {
+	case '"', '[', '{':
+		ids := c.ids
+		c.content()
+		c.ids = ids
+	default:
+		c.skip()
+	}
+}
+
+// words counts every string in a value, names of members too: what a tool or a schema costs.
+func (c *counter) words() {
+	switch c.peek() {
+	case '"':
+		_, size := c.str()
+		c.bytes += size
+	case '[':
+		for c.enter('['); c.next(']'); {
+			c.words()
+		}
+	case '{':
+		for c.enter('{'); c.next('}'); {
+			c.bytes += len(c.key())
+			c.words()
+		}
+	default:
+		c.skip()
+	}
+}

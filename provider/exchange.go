@@ -1,0 +1,197 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+const (
+	defaultTimeout = 10 * time.Minute // what the official SDKs wait for one attempt
+	defaultBytes   = 64 << 20
+)
+
+// ErrAnswerTooLong is the error of an answer above the most bytes allowed.
+var ErrAnswerTooLong = errors.New("answer is larger than allowed")
+
+// ExchangeConfig shapes one try.
+type ExchangeConfig struct {
+	Provider Provider
+	Endpoint Endpoint
+	Stream   bool          // the request asked for a stream
+	Timeout  time.Duration // from the instant the request leaves to the answer's last byte. Default 10 minutes
+	MaxBytes int64         // of the answer. Default 64 MiB
+	Key      string        // the run's key, struck out of every text
+	Cost     sluice.Cost   // the estimate: the input of an answer that breaks off before it states its usage
+}
+
+// Answer is what came back, whole.
+type Answer struct {
+	Status       int
+	RequestID    string
+	Header       http.Header
+	Body         []byte // of a stream: the message that it amounts to
+	FinishReason string // as the provider words it: stop, end_turn, completed, length, ...
+}
+
+// Exchange makes one try: it sends req through base, reads the answer to its end, and says what it meant. It retries
+// nothing. permit may be nil; Exchange marks it sent, and the caller releases it with the outcome.
+//
+// Outcome.Err is the context's error if ctx ended first, an *Error for an answer that is a refusal, and else what the
+// network said. The Answer holds whatever came, also of a refusal.
+func Exchange(ctx context.Context, base http.RoundTripper, permit *sluice.Permit, req *http.Request, cfg ExchangeConfig) (Answer, sluice.Outcome) {
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = defaultTimeout
+	}
+	if cfg.MaxBytes <= 0 {
+		cfg.MaxBytes = defaultBytes
+	}
+	resp, f, o := launch(ctx, base, permit, req, cfg.Timeout, cfg.Key)
+	if resp == nil {
+		return Answer{}, o
+	}
+	defer f.land()
+	defer resp.Body.Close()
+	a := Answer{Status: resp.StatusCode, RequestID: requestID(resp.Header), Header: resp.Header}
+	readings := Readings(resp.Header, time.Now())
+	if resp.StatusCode/100 == 2 && streams(resp.Header, cfg.Stream) {
+		o = cfg.collect(ctx, f, resp, &a)
+	} else {
+		o = cfg.read(ctx, f, resp, &a)
+	}
+	o.Readings = readings
+	return a, o
+}
+
+// read takes an answer that is not a stream.
+func (cfg ExchangeConfig) read(ctx context.Context, f *flight, resp *http.Response, a *Answer) sluice.Outcome {
+	body, err := readAll(resp.Body, resp.ContentLength, cfg.MaxBytes)
+	a.Body = body
+	if err != nil {
+		return cfg.broken(ctx, f, err)
+	}
+	o, finish := cfg.judge(resp.StatusCode, resp.Header, body, a.RequestID)
+	a.FinishReason = finish
+	return o
+}
+
+// judge says what a whole answer that is not a stream meant.
+func (cfg ExchangeConfig) judge(status int, h http.Header, body []byte, id string) (o sluice.Outcome, finish string) {
+	if status/100 == 2 {
+		s := summarize(cfg.Endpoint, body)
+		if s.valid && !s.failed() {
+			return sluice.Outcome{Usage: s.usage, HasUsage: s.hasUsage}, s.finish
+		}
+		if !s.valid {
+			v := Verdict{Kind: sluice.ServerError, Message: "answer is not JSON: " + Redact(clip(string(body), 200), cfg.Key),
+				Why: Reason{Rule: "good status, no JSON", Field: "body", Value: h.Get("Content-Type")}}
+			return v.Outcome(cfg.Provider, status, id), ""
+		}
+	}
+	v := Classify(cfg.Provider, status, h, body, time.Now())
+	v.Message = Redact(v.Message, cfg.Key)
+	return v.Outcome(cfg.Provider, status, id), ""
+}
+
+// collect takes an answer that is a stream.
+func (cfg ExchangeConfig) collect(ctx context.Context, f *flight, resp *http.Response, a *Answer) sluice.Outcome {
+	m, err := Collect(cfg.Endpoint, resp.Body, cfg.MaxBytes)
+	a.Body, a.FinishReason = m.Body, m.FinishReason
+	u, ok := m.meter.usage(cfg.Cost)
+	var o sluice.Outcome
+	switch {
+	case m.Fault != nil:
+		o = cfg.fault(resp, m.Fault, a.RequestID)
+	case err != nil:
+		o = cfg.broken(ctx, f, err)
+	}
+	o.Usage, o.HasUsage = u, ok
+	return o
+}
+
+// fault classifies an error that came in the middle of a stream.
+func (cfg ExchangeConfig) fault(resp *http.Response, data []byte, id string) sluice.Outcome {
+	v := ClassifyEvent(cfg.Provider, resp.Header, data, time.Now())
+	v.Message = Redact(v.Message, cfg.Key)
+	return v.Outcome(cfg.Provider, resp.StatusCode, id)
+}
+
+// broken is the outcome of an answer whose body did not come whole.
+func (cfg ExchangeConfig) broken(ctx context.Context, f *flight, err error) sluice.Outcome {
+	if errors.Is(err, ErrAnswerTooLong) || errors.Is(err, ErrEventTooLong) {
+		// Asking again would bring the same, and cost the same.
+		return sluice.Outcome{Kind: sluice.BadRequest, Err: fmt.Errorf("%w: more than %d bytes", err, cfg.MaxBytes)}
+	}
+	o := f.failure(ctx, err)
+	o.Unsent = false
+	return o
+}
+
+// streams reports whether a good answer is a stream of events.
+func streams(h http.Header, asked bool) bool {
+	ct := h.Get("Content-Type")
+	if len(ct) >= len(eventStream) && strings.EqualFold(ct[:len(eventStream)], eventStream) {
+		return true
+	}
+	return asked && ct == ""
+}
+
+const eventStream = "text/event-stream"
+
+// requestID returns the name that the provider gave the call.
+func requestID(h http.Header) string {
+	for _, k := range [...]string{"X-Request-Id", "Request-Id", "Apim-Request-Id", "X-Amzn-Requestid"} {
+		if v := h[k]; len(v) > 0 {
+			return v[0]
+		}
+	}
+	return ""
+}
+
+// buffers are for bodies of unknown length.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// maxPooled keeps one huge answer from holding its memory for ever.
+const maxPooled = 1 << 20
+
+// readAll reads a body to its end. It fails with ErrAnswerTooLong above most bytes, and with io.ErrUnexpectedEOF when
+// fewer came than the head announced. A length of 0 or less says nothing: round trippers that are not a network leave
+// it at 0.
+func readAll(r io.Reader, length, most int64) ([]byte, error) {
+	if length > most {
+		return nil, ErrAnswerTooLong
+	}
+	if length > 0 && length <= maxPooled {
+		b := make([]byte, length)
+		n, err := io.ReadFull(r, b)
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return b[:n], err
+	}
+	// An announced length is not trusted with memory beyond a megabyte.
+	buf := buffers.Get().(*bytes.Buffer)
+	buf.Reset()
+	_, err := buf.ReadFrom(io.LimitReader(r, most+1))
+	b := bytes.Clone(buf.Bytes())
+	if buf.Cap() <= maxPooled {
+		buffers.Put(buf)
+	}
+	switch {
+	case err != nil:
+		return b, err
+	case int64(len(b)) > most:
+		return nil, ErrAnswerTooLong
+	case length > int64(len(b)):
+		return b, io.ErrUnexpectedEOF
+	}
+	return b, nil
+}

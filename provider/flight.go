@@ -1,0 +1,177 @@
+package provider
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// flight is one try on the wire: from the permit to the last byte of the answer, under a time limit of its own.
+type flight struct {
+	cancel  context.CancelCauseFunc
+	cause   func() error // why the try's context ended
+	after   func(func()) (stop func() bool)
+	timer   *time.Timer
+	timeout time.Duration
+	permit  *sluice.Permit // may be nil
+	key     string
+	sent    atomic.Bool
+	traced  atomic.Bool // the base tells when it looks for a connection,
+	wired   atomic.Bool // and it has one
+}
+
+// launch sends req and returns the answer's head. If there is none, it returns the outcome of the try. The caller
+// calls land when it is done with the body.
+func launch(ctx context.Context, base http.RoundTripper, permit *sluice.Permit, req *http.Request, timeout time.Duration, key string) (*http.Response, *flight, sluice.Outcome) {
+	f := &flight{permit: permit, timeout: timeout, key: key}
+	tryCtx, cancel := context.WithCancelCause(ctx)
+	f.cancel = cancel
+	f.cause = func() error { return context.Cause(tryCtx) }
+	f.after = func(do func()) func() bool { return context.AfterFunc(tryCtx, do) }
+	f.timer = time.AfterFunc(timeout, func() { cancel(&timeoutError{timeout}) })
+	if _, known := base.(*http.Transport); !known {
+		// A base that may not tell when the request leaves: it leaves now.
+		f.leave()
+	}
+	traceCtx := httptrace.WithClientTrace(tryCtx, f.trace())
+	resp, err := f.roundTrip(base, req.WithContext(traceCtx))
+	if err != nil {
+		o := f.failure(ctx, err)
+		f.land()
+		return nil, f, o
+	}
+	f.leave() // a base that answers has sent
+	return resp, f, sluice.Outcome{}
+}
+
+// trace learns whether the request ever left: when no connection came of it, it did not.
+func (f *flight) trace() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
+		GetConn: func(string) { f.traced.Store(true); f.wired.Store(false) },
+		GotConn: func(httptrace.GotConnInfo) { f.wired.Store(true); f.leave() },
+	}
+}
+
+// leave marks the instant at which the request leaves, and starts the time limit from there.
+func (f *flight) leave() {
+	if f.sent.Swap(true) {
+		return
+	}
+	f.timer.Reset(f.timeout)
+	if f.permit != nil {
+		f.permit.Sent()
+	}
+}
+
+// land ends the try: what of it still runs is cancelled.
+func (f *flight) land() {
+	f.timer.Stop()
+	f.cancel(nil)
+}
+
+// roundTrip turns a panic of the base into an error, so that the permit finds its way back.
+func (f *flight) roundTrip(base http.RoundTripper, req *http.Request) (resp *http.Response, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			resp, err = nil, &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	resp, err = base.RoundTrip(req)
+	if err == nil && resp == nil {
+		err = errors.New("round tripper returned neither an answer nor an error")
+	}
+	return resp, err
+}
+
+// failure is the outcome of a try that broke off with err. ctx is the caller's.
+func (f *flight) failure(ctx context.Context, err error) sluice.Outcome {
+	var (
+		panicked *PanicError
+		netErr   net.Error
+	)
+	unsent := f.unsent(err)
+	switch {
+	case errors.As(err, &panicked):
+		return sluice.Outcome{Kind: sluice.Internal, Err: err}
+	case ctx.Err() != nil:
+		return sluice.Outcome{Kind: sluice.Network, Err: ctx.Err(), Unsent: unsent}
+	case f.late() != nil:
+		return sluice.Outcome{Kind: sluice.Timeout, Err: f.late(), Unsent: unsent}
+	case !unsent && errors.As(err, &netErr) && netErr.Timeout():
+		return sluice.Outcome{Kind: sluice.Timeout, Err: f.redacted(err)}
+	}
+	return sluice.Outcome{Kind: sluice.Network, Err: f.redacted(err), Unsent: unsent}
+}
+
+// late returns the error of a try that ran out of time, or nil.
+func (f *flight) late() error {
+	var late *timeoutError
+	if errors.As(f.cause(), &late) {
+		return late
+	}
+	return nil
+}
+
+// unsent reports whether the request surely never left: no connection was found for it, or the error is one of making
+// a connection. A base that does not trace its connections is judged by the error alone.
+func (f *flight) unsent(err error) bool {
+	if f.traced.Load() {
+		return !f.wired.Load()
+	}
+	var (
+		op     *net.OpError
+		dns    *net.DNSError
+		cert   *tls.CertificateVerificationError
+		record tls.RecordHeaderError
+		ca     x509.UnknownAuthorityError
+		host   x509.HostnameError
+	)
+	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect") ||
+		errors.As(err, &dns) || errors.As(err, &cert) || errors.As(err, &record) ||
+		errors.As(err, &ca) || errors.As(err, &host)
+}
+
+// redacted strips what may hold a key from the text of an error. The error it was is still found by errors.Is.
+func (f *flight) redacted(err error) error {
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err // its text begins with the address
+	}
+	return &networkError{text: Redact(err.Error(), f.key), err: err}
+}
+
+// networkError is a network's error whose text holds no key.
+type networkError struct {
+	text string
+	err  error
+}
+
+func (e *networkError) Error() string { return e.text }
+func (e *networkError) Unwrap() error { return e.err }
+
+// timeoutError says that a try took longer than it may.
+type timeoutError struct{ after time.Duration }
+
+func (e *timeoutError) Error() string   { return fmt.Sprintf("no answer within %v", e.after) }
+func (e *timeoutError) Timeout() bool   { return true }
+func (e *timeoutError) Temporary() bool { return true }
+
+// PanicError is the error of a try whose http.RoundTripper panicked.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+// Error says what was thrown, without the stack.
+func (e *PanicError) Error() string { return fmt.Sprintf("round tripper panicked: %v", e.Value) }

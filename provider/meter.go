@@ -1,0 +1,180 @@
+package provider
+
+import (
+	"bytes"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// meter reads a stream's events as they pass: what the call has used, whether it came to its end, whether it broke off
+// with an error. It decodes nothing else.
+type meter struct {
+	e      Endpoint
+	parser Parser
+	sum    summary
+	seen   counter // text of the answer so far
+	done   bool    // the event that ends a message came
+	fault  []byte  // the data of an event that says the answer failed
+	events int
+	bad    error // the stream is not one
+}
+
+// feed takes the next bytes of the stream. emit, if not nil, is called for every event too.
+func (m *meter) feed(b []byte) {
+	if err := m.parser.Feed(b, m.event); err != nil {
+		m.bad = err
+	}
+}
+
+// end says that the stream is over.
+func (m *meter) end() {
+	if err := m.parser.End(m.event); err != nil {
+		m.bad = err
+	}
+}
+
+// complete reports whether the message came to its end. Servers that leave the last event out are believed when they
+// said why the answer ended.
+func (m *meter) complete() bool {
+	return m.fault == nil && (m.done || m.sum.finish != "" && m.e != Responses)
+}
+
+// usage returns what the call used. Of an answer that broke off it is the input and the text seen.
+func (m *meter) usage(estimate sluice.Cost) (u sluice.Usage, ok bool) {
+	u = m.sum.usage
+	if m.complete() {
+		return u, m.sum.hasUsage
+	}
+	if u.Input == 0 {
+		u.Input = estimate.Input
+	}
+	if m.seen.bytes > 0 {
+		u.Output = max(u.Output, m.seen.tokens())
+	}
+	return u, m.sum.hasUsage || m.events > 0
+}
+
+var doneMark = []byte("[DONE]")
+
+// event looks at one event.
+func (m *meter) event(ev Event) {
+	m.events++
+	if bytes.Equal(ev.Data, doneMark) {
+		m.done = true
+		return
+	}
+	if m.fault != nil {
+		return
+	}
+	if string(ev.Name) == "error" {
+		m.fault = bytes.Clone(ev.Data)
+		return
+	}
+	m.seen.scanner = scanner{b: ev.Data}
+	s := &m.seen.scanner
+	var failed, ended bool
+	for s.enter('{'); s.next('}'); {
+		switch string(s.key()) {
+		case "type":
+			switch s.word() {
+			case "error", "response.failed":
+				failed = true
+			case "response.completed", "response.incomplete", "message_stop":
+				ended = true
+			}
+		case "error":
+			c := s.peek()
+			s.skip()
+			failed = failed || c == '{' || c == '"'
+		case "usage":
+			m.sum.readUsage(m.e, s)
+		case "choices":
+			m.choices()
+		case "delta":
+			m.delta()
+		case "message", "response":
+			m.whole()
+		default:
+			s.skip()
+		}
+	}
+	switch {
+	case s.bad:
+		// Not JSON: half an event at the end of a stream that was cut, or a server's own notes. It proves nothing.
+	case failed:
+		m.fault = bytes.Clone(ev.Data)
+	case ended:
+		m.done = true
+	}
+}
+
+// choices counts the text of a chat chunk and takes its finish reason.
+func (m *meter) choices() {
+	s := &m.seen.scanner
+	if s.peek() != '[' {
+		s.skip()
+		return
+	}
+	for s.enter('['); s.next(']'); {
+		if s.peek() != '{' {
+			s.skip()
+			continue
+		}
+		for s.enter('{'); s.next('}'); {
+			switch string(s.key()) {
+			case "finish_reason":
+				m.sum.finish = orElse(s.word(), m.sum.finish)
+			case "delta":
+				m.delta()
+			default:
+				s.skip()
+			}
+		}
+	}
+}
+
+// delta counts what a delta adds to the answer: a string (responses), or an object (chat, messages).
+func (m *meter) delta() {
+	s := &m.seen.scanner
+	switch s.peek() {
+	case '"':
+		_, size := s.str()
+		m.seen.bytes += size
+	case '{':
+		for s.enter('{'); s.next('}'); {
+			switch string(s.key()) {
+			case "stop_reason":
+				m.sum.finish = orElse(s.word(), m.sum.finish)
+			case "content", "text", "thinking", "reasoning", "reasoning_content", "refusal", "partial_json":
+				m.seen.words()
+			case "tool_calls", "function_call":
+				m.seen.content()
+			default:
+				s.skip()
+			}
+		}
+	default:
+		s.skip()
+	}
+}
+
+// whole reads the message that a stream of Anthropic opens with, or the response object that events of OpenAI carry.
+func (m *meter) whole() {
+	s := &m.seen.scanner
+	if s.peek() != '{' {
+		s.skip()
+		return
+	}
+	var sum summary
+	sum.counts = m.sum.counts
+	sum.members(m.e, s)
+	if s.bad {
+		return
+	}
+	if sum.hasUsage {
+		m.sum.usage, m.sum.counts, m.sum.hasUsage = sum.usage, sum.counts, true
+	}
+	if m.e != Responses || sum.status != "in_progress" && sum.status != "queued" {
+		m.sum.finish = orElse(sum.finish, m.sum.finish)
+	}
+}

@@ -1,0 +1,137 @@
+// Package provider knows how LLM providers speak: where their endpoints are, what a request will cost, what an answer
+// cost, what their headers and errors mean. Facts about one provider are rows of tables; code follows the structure
+// that providers share.
+//
+// Most programs want NewTransport, an http.RoundTripper that makes any official SDK keep to its limits. Programs with
+// a loop of their own want Exchange, which is one try.
+package provider
+
+import (
+	"strings"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// Dialect is the form of a provider's requests and answers.
+type Dialect uint8
+
+// Dialects.
+const (
+	OpenAI    Dialect = iota // chat completions, responses, embeddings, and everything compatible with them
+	Anthropic                // messages
+)
+
+// Auth says how a key travels.
+type Auth struct {
+	Header string // canonical; "" sends no key
+	Prefix string // before the key
+}
+
+// Provider is what is known of one provider before anything was sent. The zero value is an openai-compatible server
+// without an address. It is a value: copy and change it freely.
+type Provider struct {
+	Name    string
+	BaseURL string   // as the official SDK takes it: OpenAI with /v1, Anthropic without
+	KeyEnv  []string // variables that may hold the key, first come first served
+	Auth    Auth
+	Dialect Dialect
+	Charge  sluice.Charge
+
+	// CountsCached says whether input that is read from a prompt cache counts against the token limits.
+	CountsCached bool
+}
+
+// Sources: the headings "openai" and "anthropic" of the providers' own rate-limit pages,
+// https://platform.openai.com/docs/guides/rate-limits (tokens are counted up front as max(input, max_tokens)) and
+// https://docs.anthropic.com/en/api/rate-limits (output is counted as it is produced; cache reads are not counted).
+func table() []Provider {
+	bearer := Auth{Header: "Authorization", Prefix: "Bearer "}
+	return []Provider{
+		{
+			Name:         "openai",
+			BaseURL:      "https://api.openai.com/v1",
+			KeyEnv:       []string{"OPENAI_API_KEY"},
+			Auth:         bearer,
+			Dialect:      OpenAI,
+			Charge:       sluice.ChargeDeclared,
+			CountsCached: true,
+		},
+		{
+			Name:    "anthropic",
+			BaseURL: "https://api.anthropic.com",
+			KeyEnv:  []string{"ANTHROPIC_API_KEY"},
+			Auth:    Auth{Header: "X-Api-Key"},
+			Dialect: Anthropic,
+			Charge:  sluice.ChargeActual,
+		},
+		{
+			Name:         "openai-compatible",
+			KeyEnv:       []string{"OPENAI_API_KEY"},
+			Auth:         bearer,
+			Dialect:      OpenAI,
+			Charge:       sluice.ChargeDeclared,
+			CountsCached: true,
+		},
+		{
+			Name:         "sim",
+			BaseURL:      "http://sim.invalid/v1", // never resolved: the imitation is a RoundTripper
+			Dialect:      OpenAI,
+			Charge:       sluice.ChargeDeclared,
+			CountsCached: true,
+		},
+	}
+}
+
+// prefixes are how the model ids of a provider begin, in lower case. An id that begins otherwise may be anybody's.
+func prefixes() []struct{ prefix, provider string } {
+	return []struct{ prefix, provider string }{
+		{"gpt-", "openai"},
+		{"chatgpt", "openai"},
+		{"o1", "openai"},
+		{"o3", "openai"},
+		{"o4", "openai"},
+		{"text-embedding", "openai"},
+		{"claude", "anthropic"},
+	}
+}
+
+// Lookup returns the provider of that name.
+func Lookup(name string) (Provider, bool) {
+	for _, p := range table() {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return Provider{}, false
+}
+
+// Recognise returns the provider that a model id belongs to. It says false of an id that it does not know, also of
+// open models that begin like a provider's own (gpt-oss).
+func Recognise(model string) (Provider, bool) {
+	m := strings.ToLower(strings.TrimSpace(model))
+	if strings.HasPrefix(m, "gpt-oss") || strings.HasPrefix(m, "gpt-j") || strings.HasPrefix(m, "gpt-neo") {
+		return Provider{}, false
+	}
+	for _, row := range prefixes() {
+		rest, ok := strings.CutPrefix(m, row.prefix)
+		if !ok {
+			continue
+		}
+		// "o1" and "o1-mini" are models of OpenAI, "o1x" is not.
+		if len(row.prefix) == 2 && rest != "" && rest[0] != '-' {
+			continue
+		}
+		return Lookup(row.provider)
+	}
+	return Provider{}, false
+}
+
+// Names returns the names that Lookup knows.
+func Names() []string {
+	rows := table()
+	names := make([]string, len(rows))
+	for i, p := range rows {
+		names[i] = p.Name
+	}
+	return names
+}

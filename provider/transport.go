@@ -1,0 +1,329 @@
+package provider
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// ErrRequestTooLong is the error of a request whose body is above Config.MaxBytes.
+var ErrRequestTooLong = errors.New("request body is larger than allowed")
+
+// Config shapes a Transport.
+type Config struct {
+	// Scheduler admits the calls and tries them again. Required.
+	Scheduler *sluice.Scheduler
+
+	// Provider says how errors are read and how the key is called. Default: openai-compatible.
+	Provider Provider
+
+	// Base makes the exchanges. Default: NewBase(Slots).
+	Base http.RoundTripper
+
+	// Slots is how many connections the default Base keeps for reuse. Default 64.
+	Slots int
+
+	// Timeout bounds each try: from the instant the request leaves to the answer's head, then from one part of the
+	// body to the next. Default 10 minutes.
+	Timeout time.Duration
+
+	// MaxBytes bounds a request's body, which is kept in memory so that the call can be repeated. Default 64 MiB.
+	MaxBytes int64
+
+	// Key is struck out of every text in errors and events. It is not sent: the client sends its own.
+	Key string
+
+	// Call completes what the Scheduler is told of a request, such as tenant and priority. Lane and cost are set
+	// before. Nil leaves it as it is.
+	Call func(*http.Request, sluice.Call) sluice.Call
+}
+
+// Transport is an http.RoundTripper that keeps any client of an LLM provider to the account's limits: give it to an
+// official SDK as its HTTP client's Transport. It is safe for concurrent use.
+//
+// A call waits for its turn, is sent, and is tried again as its Scheduler sees fit, but never after a byte of the
+// answer was handed out. When there is no point in going on, the provider's last answer is returned with the header
+// x-should-retry: false, which the official SDKs obey. Requests for anything but a known endpoint pass straight
+// through. Redirects are not followed.
+type Transport struct {
+	cfg Config
+}
+
+// NewTransport returns a Transport, or an error that names the field of cfg that is wrong.
+func NewTransport(cfg Config) (*Transport, error) {
+	if cfg.Scheduler == nil {
+		return nil, errors.New("provider: Config.Scheduler is nil")
+	}
+	if cfg.Timeout < 0 || cfg.MaxBytes < 0 || cfg.Slots < 0 {
+		return nil, errors.New("provider: Config.Timeout, Config.MaxBytes and Config.Slots must not be negative")
+	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
+	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, defaultBytes)
+	if cfg.Base == nil {
+		cfg.Base = NewBase(cmp.Or(cfg.Slots, 64))
+	}
+	return &Transport{cfg: cfg}, nil
+}
+
+// Client returns an HTTP client over t that does not follow redirects: Go would carry x-api-key to another host.
+func (t *Transport) Client() *http.Client {
+	return &http.Client{
+		Transport:     t,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// CloseIdleConnections closes the connections of the base that are not in use.
+func (t *Transport) CloseIdleConnections() {
+	if c, ok := t.cfg.Base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// RoundTrip makes the call that req is. It fails with the request's context error when that ends first, with
+// ErrRequestTooLong, or with a *sluice.CallError when the call ended without any answer.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	e, ok := EndpointOf(req)
+	if !ok {
+		return t.cfg.Base.RoundTrip(req)
+	}
+	body, err := t.buffer(req)
+	if err != nil {
+		return nil, err
+	}
+	// A body that is not JSON is the provider's to refuse.
+	est, _ := Estimate(e, body)
+	call := sluice.Call{Lane: cmp.Or(est.Model, deployment(req.URL.Path)), Cost: est.Cost}
+	if t.cfg.Call != nil {
+		call = t.cfg.Call(req, call)
+	}
+	ctx := req.Context()
+	a := &attempts{
+		cfg: ExchangeConfig{
+			Provider: t.cfg.Provider, Endpoint: e, Stream: est.Stream, Timeout: t.cfg.Timeout,
+			MaxBytes: defaultBytes, Key: t.cfg.Key, Cost: call.Cost,
+		},
+		base: t.cfg.Base, req: plainly(req), body: body,
+	}
+	// The try lives as long as the request's context, not as the one that Do hands down: an open answer outlasts Do.
+	_, err = t.cfg.Scheduler.Do(ctx, call, func(_ context.Context, p *sluice.Permit) sluice.Outcome {
+		return a.try(ctx, p)
+	})
+	if a.open != nil {
+		a.open.watch() // not before Do knows that the permit is the body's
+	}
+	return a.result(ctx, req, err)
+}
+
+// buffer reads the request's body, and closes it as a RoundTripper must.
+func (t *Transport) buffer(req *http.Request) ([]byte, error) {
+	if req.Body == nil {
+		return nil, nil
+	}
+	defer req.Body.Close()
+	body, err := readAll(req.Body, req.ContentLength, t.cfg.MaxBytes)
+	if errors.Is(err, ErrAnswerTooLong) {
+		return nil, fmt.Errorf("%w: more than %d bytes", ErrRequestTooLong, t.cfg.MaxBytes)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("request body: %w", err)
+	}
+	return body, nil
+}
+
+// plainly returns req without its Accept-Encoding: a packed answer would hide its usage. Clients never need one.
+func plainly(req *http.Request) *http.Request {
+	if _, packed := req.Header["Accept-Encoding"]; !packed {
+		return req
+	}
+	r := *req
+	r.Header = maps.Clone(req.Header)
+	delete(r.Header, "Accept-Encoding")
+	return &r
+}
+
+// deployment returns the name that stands for the model in a path of Azure, or "".
+func deployment(path string) string {
+	_, rest, ok := strings.Cut(path, "/deployments/")
+	if !ok {
+		return ""
+	}
+	name, _, _ := strings.Cut(rest, "/")
+	return name
+}
+
+// attempts are the tries of one call. Do makes them one after the other.
+type attempts struct {
+	cfg  ExchangeConfig
+	base http.RoundTripper
+	req  *http.Request
+	body []byte
+	resp *http.Response // the last try's answer, if it had any
+	open *answerBody    // its body, if that holds the permit
+}
+
+const (
+	// spool is how much of an answer that is not a stream is read before any of it is handed out. Nearly all answers
+	// fit: they can be judged whole, tried again when they are cut, and give their slot back however slowly the
+	// client reads.
+	spool = 1 << 20
+
+	// firstRead is how much of a stream is read ahead: overload often shows in the first event.
+	firstRead = 4 << 10
+)
+
+// try makes one try.
+func (a *attempts) try(ctx context.Context, p *sluice.Permit) sluice.Outcome {
+	a.resp = nil
+	resp, f, o := launch(ctx, a.base, p, withBody(ctx, a.req, a.body), a.cfg.Timeout, a.cfg.Key)
+	if resp == nil {
+		return o
+	}
+	readings := Readings(resp.Header, time.Now())
+	b := &answerBody{cfg: a.cfg, flight: f, permit: p, resp: resp, rc: resp.Body, readings: readings, ctx: ctx}
+	streamed := resp.StatusCode/100 == 2 && streams(resp.Header, a.cfg.Stream)
+	switch {
+	case streamed && packed(resp.Header):
+		a.hand(resp, b, resp.ContentLength)
+		o.Open = true
+	case streamed:
+		o = a.stream(b)
+	default:
+		o = a.whole(b)
+	}
+	o.Readings = readings
+	if o.Open {
+		a.open = b
+		return o
+	}
+	resp.Body.Close()
+	f.land()
+	return o
+}
+
+// whole takes an answer that is not a stream. One that does not fit the spool is handed out open.
+func (a *attempts) whole(b *answerBody) sluice.Outcome {
+	resp := b.resp
+	prefix, err := readAll(io.LimitReader(resp.Body, spool), 0, spool)
+	long := len(prefix) == spool
+	switch {
+	case err != nil:
+		return a.cfg.broken(b.ctx, b.flight, err)
+	case !long && resp.ContentLength > int64(len(prefix)):
+		return a.cfg.broken(b.ctx, b.flight, io.ErrUnexpectedEOF)
+	case long && resp.StatusCode/100 == 2:
+		b.prefix = prefix
+		b.tail.Write(prefix)
+		a.hand(resp, b, resp.ContentLength)
+		return sluice.Outcome{Open: true}
+	}
+	a.hand(resp, io.NopCloser(bytes.NewReader(prefix)), int64(len(prefix)))
+	if long {
+		resp.Header.Del("Content-Length") // the rest of so long a refusal is of no use
+	}
+	if packed(resp.Header) {
+		prefix = nil
+		if resp.StatusCode/100 == 2 {
+			return sluice.Outcome{}
+		}
+	}
+	o, _ := a.cfg.judge(resp.StatusCode, resp.Header, prefix, requestID(resp.Header))
+	return o
+}
+
+// stream takes a stream. One that fails before anything was handed out can be tried again.
+func (a *attempts) stream(b *answerBody) sluice.Outcome {
+	buf := make([]byte, firstRead)
+	n, err := b.resp.Body.Read(buf)
+	b.prefix = buf[:n]
+	m := &meter{e: a.cfg.Endpoint}
+	b.meter = m
+	m.feed(b.prefix)
+	switch {
+	case m.fault != nil:
+		a.hand(b.resp, io.NopCloser(bytes.NewReader(b.prefix)), -1)
+		return b.ended(nil)
+	case err == io.EOF:
+		m.end()
+		o := b.ended(nil)
+		if o.Kind == sluice.OK {
+			a.hand(b.resp, io.NopCloser(bytes.NewReader(b.prefix)), -1)
+		}
+		return o
+	case err != nil:
+		return a.cfg.broken(b.ctx, b.flight, err)
+	}
+	a.hand(b.resp, b, -1)
+	return sluice.Outcome{Open: true}
+}
+
+// hand makes resp what the caller gets, with another body.
+func (a *attempts) hand(resp *http.Response, body io.ReadCloser, length int64) {
+	out := *resp
+	out.Body, out.ContentLength = body, length
+	a.resp = &out
+}
+
+// result is what the caller of RoundTrip gets once Do is through.
+func (a *attempts) result(ctx context.Context, req *http.Request, err error) (*http.Response, error) {
+	resp := a.resp
+	if err == nil && resp != nil {
+		resp.Request = req
+		return resp, nil
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if resp == nil {
+		return nil, cmp.Or(err, errNoAnswer)
+	}
+	resp.Request = req
+	resp.Header = maps.Clone(resp.Header)
+	if resp.Header == nil {
+		resp.Header = http.Header{}
+	}
+	// https://github.com/openai/openai-python and https://github.com/anthropics/anthropic-sdk-python look at this
+	// header before the status (_should_retry in _base_client.py).
+	resp.Header.Set("X-Should-Retry", "false")
+	return resp, nil
+}
+
+var errNoAnswer = errors.New("call ended without an answer")
+
+// packed reports whether an answer is compressed in spite of us.
+func packed(h http.Header) bool {
+	enc := h["Content-Encoding"]
+	return len(enc) > 0 && enc[0] != "" && enc[0] != "identity"
+}
+
+// NewBase returns a transport for a lane of that many slots: it keeps as many connections as there are calls in
+// flight, notices dead ones, and takes proxies from the environment. It has no limit on the time an answer takes:
+// models think for minutes, and each try has its own timeout.
+func NewBase(slots int) *http.Transport {
+	return &http.Transport{
+		Proxy: http.ProxyFromEnvironment,
+		DialContext: (&net.Dialer{
+			Timeout: 10 * time.Second,
+			// A dead connection under a long answer is found within about a minute.
+			KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3},
+		}).DialContext,
+		TLSHandshakeTimeout: 10 * time.Second,
+		ForceAttemptHTTP2:   true,
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+		MaxIdleConns:        max(slots, 1),
+		MaxIdleConnsPerHost: max(slots, 1),
+		IdleConnTimeout:     90 * time.Second,
+		// Answers are read as they pass, and streams must not wait for a packer's block.
+		DisableCompression: true,
+	}
+}

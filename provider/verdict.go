@@ -1,0 +1,78 @@
+package provider
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// Verdict is what an answer means.
+type Verdict struct {
+	Kind      sluice.Kind
+	Wait      time.Duration    // how long the provider asks to wait; 0 when it does not say
+	Until     time.Time        // when a usage window resets; zero when it does not say
+	Dimension sluice.Dimension // which limit was exceeded
+	Limit     int64            // that limit, the part of it in use, and what the call asked for, where the words say so
+	Used      int64
+	Requested int64
+	TooLarge  bool   // the call alone is larger than the whole limit: it can never pass
+	Message   string // the provider's own words, without keys; "" for OK
+	Why       Reason
+}
+
+// Reason says how a verdict was reached.
+type Reason struct {
+	Rule  string `json:"rule"`            // the rule's name, such as "insufficient quota"
+	Field string `json:"field,omitempty"` // what it read: status, type, code, message, ...
+	Value string `json:"value,omitempty"` // what it found there, without keys
+}
+
+// String returns the reason as one line.
+func (r Reason) String() string {
+	if r.Field == "" {
+		return r.Rule
+	}
+	return fmt.Sprintf("%s (%s: %s)", r.Rule, r.Field, r.Value)
+}
+
+// Error is the error of an Outcome that a provider's answer led to. Use errors.As to reach it.
+type Error struct {
+	Provider  string // its name
+	Status    int    // of HTTP; 200 for an error inside a good answer or a stream
+	RequestID string
+	Verdict
+}
+
+// Error says what the provider answered, in one line.
+func (e *Error) Error() string {
+	msg := e.Message
+	if msg == "" {
+		msg = e.Why.String()
+	}
+	name := e.Provider
+	if name == "" {
+		name = "provider"
+	}
+	if e.Status == 0 {
+		return fmt.Sprintf("%s: %s: %s", name, e.Kind, msg)
+	}
+	return fmt.Sprintf("%s: %d %s: %s", name, e.Status, e.Kind, msg)
+}
+
+// outcome fills an Outcome with the verdict. err is nil for OK.
+func (v Verdict) outcome(err error) sluice.Outcome {
+	return sluice.Outcome{
+		Kind: v.Kind, Err: err,
+		Wait: v.Wait, Until: v.Until,
+		Dimension: v.Dimension, Limit: v.Limit, Used: v.Used, Requested: v.Requested, TooLarge: v.TooLarge,
+	}
+}
+
+// Outcome returns the verdict as the outcome of an attempt: of an answer of that status by p.
+func (v Verdict) Outcome(p Provider, status int, requestID string) sluice.Outcome {
+	if v.Kind == sluice.OK {
+		return v.outcome(nil)
+	}
+	return v.outcome(&Error{Provider: p.Name, Status: status, RequestID: requestID, Verdict: v})
+}

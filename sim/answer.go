@@ -1,0 +1,117 @@
+package sim
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// answer lets an admitted call go as planned.
+func (s *Server) answer(ctx context.Context, c *call, w wire) {
+	if !s.enter(ctx) {
+		s.leave(c, abandoned, false, 0)
+		return
+	}
+	latency := c.plan.latency
+	switch c.plan.fault {
+	case faultHang:
+		<-ctx.Done()
+		s.leave(c, failed, true, 0)
+		return
+	case faultOverloaded:
+		latency = s.config.RefusalLatency
+	case faultNone, faultCut:
+		if !c.stream {
+			s.whole(ctx, c, w)
+			return
+		}
+	}
+	if !wait(ctx, latency) {
+		s.leave(c, abandoned, true, 0)
+		return
+	}
+	switch c.plan.fault {
+	case faultServerError:
+		s.fail(c, reasonServerError, w)
+	case faultOverloaded:
+		s.fail(c, reasonOverloaded, w)
+	case faultReset:
+		s.leave(c, failed, true, 0)
+		w.reset()
+	default:
+		s.stream(ctx, c, w)
+	}
+}
+
+func (s *Server) fail(c *call, why reason, w wire) {
+	s.leave(c, failed, true, 0)
+	s.refuse(c, &refusal{reason: why}, w)
+}
+
+// whole sends an answer at once. The call is over for the provider when its
+// last byte is handed to the network, so that the client, who learns of the
+// end by that byte, finds the place free.
+func (s *Server) whole(ctx context.Context, c *call, w wire) {
+	begun := time.Now()
+	if !wait(ctx, c.plan.whole()) {
+		s.leave(c, abandoned, true, c.plan.producedIn(time.Since(begun)))
+		return
+	}
+	h := s.headers(c, w)
+	h.set("Content-Type", "application/json")
+	body := c.dialect.answer(make([]byte, 0, 768+len(filler)*c.plan.output), c)
+	if c.plan.fault == faultCut {
+		s.leave(c, failed, true, c.plan.output)
+		w.tear(http.StatusOK, body)
+		return
+	}
+	s.leave(c, answered, true, c.plan.output)
+	w.whole(http.StatusOK, body)
+}
+
+// producedIn is how many tokens there are after d.
+func (p *plan) producedIn(d time.Duration) int {
+	if d < p.latency {
+		return 0
+	}
+	if p.perToken <= 0 {
+		return p.output
+	}
+	return min(p.output, int((d-p.latency)/p.perToken))
+}
+
+// maxParts is the number of events that carry the text of one choice at most.
+const maxParts = 64
+
+// stream sends an answer part by part; the time to the first byte is over.
+func (s *Server) stream(ctx context.Context, c *call, w wire) {
+	h := s.headers(c, w)
+	h.set("Content-Type", "text/event-stream; charset=utf-8")
+	w.begin()
+	w.event(c.dialect.open(nil, c))
+	size := max(1, (c.perChoice+maxParts-1)/maxParts)
+	produced, tear := 0, -1
+	if c.plan.fault == faultCut {
+		tear = c.plan.output / 2
+	}
+	for choice := range c.choices {
+		for from := 0; from < c.perChoice; from += size {
+			to := min(from+size, c.perChoice)
+			if tear >= 0 && produced >= tear {
+				s.leave(c, failed, true, 0)
+				w.tearStream()
+				return
+			}
+			if !wait(ctx, time.Duration(to-from)*c.plan.perToken) {
+				s.leave(c, abandoned, true, 0)
+				return
+			}
+			w.event(c.dialect.delta(nil, c, choice, c.appendText(nil, from, to)))
+			s.produced(to - from)
+			produced += to - from
+		}
+	}
+	s.leave(c, answered, true, 0)
+	w.event(c.dialect.close(nil, c))
+	w.end()
+}

@@ -1,0 +1,200 @@
+package sim
+
+import (
+	"net/http"
+	"time"
+)
+
+// anthropic is the dialect of the Messages API.
+type anthropic struct{}
+
+func (anthropic) idHeader() string { return "Request-Id" }
+
+// anthropicError is the body of an error.
+// https://docs.anthropic.com/en/api/errors
+type anthropicError struct {
+	Type      string           `json:"type"`
+	Error     anthropicProblem `json:"error"`
+	RequestID string           `json:"request_id,omitempty"`
+}
+
+type anthropicProblem struct {
+	Type    string `json:"type"`
+	Message string `json:"message"`
+}
+
+// refusal says every error in words that were seen on the wire.
+func (a anthropic) refusal(c *call, r *refusal) (status int, body []byte) {
+	status, p := a.problem(c, r)
+	return status, marshal(anthropicError{Type: "error", Error: p, RequestID: "req_" + c.id})
+}
+
+func (a anthropic) problem(c *call, r *refusal) (status int, p anthropicProblem) {
+	if r.throttle() {
+		return a.throttle(r)
+	}
+	status, p.Type = http.StatusBadRequest, "invalid_request_error"
+	switch r.reason {
+	case reasonServerError:
+		// https://github.com/anthropics/claude-code/issues/69242
+		return http.StatusInternalServerError, anthropicProblem{"api_error", "Internal server error"}
+	case reasonOverloaded:
+		return a.overloaded()
+	case reasonBadKey:
+		// https://docs.anthropic.com/en/api/errors
+		return http.StatusUnauthorized, anthropicProblem{"authentication_error", "invalid x-api-key"}
+	case reasonNotJSON:
+		// https://docs.anthropic.com/en/api/errors
+		p.Message = "The request body is not valid JSON"
+	case reasonWrongType:
+		// https://docs.anthropic.com/en/api/errors
+		p.Message = r.param + ": Input should have another type"
+	case reasonNoVersion:
+		// https://github.com/PipedreamHQ/pipedream/issues/9697
+		p.Message = "anthropic-version: header is required"
+	case reasonNoModel:
+		// As for max_tokens.
+		p.Message = "model: Field required"
+	case reasonNoPrompts:
+		// https://github.com/devoxx/DevoxxGenieIDEAPlugin/issues/567
+		p.Message = "messages: at least one message is required"
+	case reasonNoMaxTokens:
+		// https://github.com/tickernelz/opencode-mem/issues/50
+		p.Message = "max_tokens: Field required"
+	case reasonUnknownModel:
+		// https://github.com/continuedev/continue/issues/10287
+		return http.StatusNotFound, anthropicProblem{"not_found_error", "model: " + c.model}
+	case reasonTooLong:
+		// https://docs.anthropic.com/en/api/errors
+		return http.StatusRequestEntityTooLarge, anthropicProblem{"request_too_large", "Request exceeds the maximum size"}
+	case reasonUnknownPath:
+		// https://docs.anthropic.com/en/api/errors
+		return http.StatusNotFound, anthropicProblem{"not_found_error", "Not Found"}
+	default: // reasonBadRequest
+		// https://github.com/anthropics/claude-code/issues/4778
+		p.Message = "messages.3.content.8.image.source.base64.data: At least one of the image dimensions exceed max allowed size: 8000 pixels"
+	}
+	return status, p
+}
+
+// overloaded is https://github.com/cline/cline/issues/52
+func (anthropic) overloaded() (int, anthropicProblem) {
+	return statusOverloaded, anthropicProblem{"overloaded_error", "Overloaded"}
+}
+
+// throttle says that the account may not now.
+func (a anthropic) throttle(r *refusal) (int, anthropicProblem) {
+	p := anthropicProblem{Type: "rate_limit_error"}
+	switch {
+	case r.reason == reasonSpent:
+		// https://github.com/anthropics/claude-quickstarts/issues/229
+		return http.StatusBadRequest, anthropicProblem{"invalid_request_error",
+			"Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits."}
+	case r.reason == reasonStorm && r.status != http.StatusTooManyRequests:
+		return a.overloaded()
+	case r.vague || r.reason == reasonStorm:
+		// https://github.com/anthropics/claude-code/issues/26247
+		p.Message = "This request would exceed your account's rate limit. Please try again later."
+	case r.reason == reasonConcurrent:
+		// https://github.com/cline/cline/issues/4351
+		p.Message = "Number of concurrent connections has exceeded your rate limit. Please try again later or contact sales at " +
+			"https://www.anthropic.com/contact-sales to discuss your options for a rate limit increase."
+	default:
+		// https://github.com/continuedev/continue/issues/9623
+		// https://github.com/stackblitz/bolt.new/issues/8588
+		p.Message = "This request would exceed the rate limit for your organization (org-sim) of " + thousands(r.shortage.limit) + " " +
+			[dimensions]string{"requests per minute", "requests per day", "tokens per minute", "input tokens per minute",
+				"output tokens per minute"}[r.shortage.dimension] +
+			". For details, refer to: https://docs.claude.com/en/api/rate-limits. You can see the response headers for current usage. " +
+			"Please reduce the prompt length or the maximum tokens requested, or try again later. You may also contact sales at " +
+			"https://www.anthropic.com/contact-sales to discuss your options for a rate limit increase."
+	}
+	return http.StatusTooManyRequests, p
+}
+
+// answer is https://docs.anthropic.com/en/api/messages
+func (a anthropic) answer(b []byte, c *call) []byte {
+	b = a.head(b, c)
+	b = append(b, `"content":[{"type":"text","text":"`...)
+	b = c.appendText(b, 0, c.perChoice)
+	b = append(b, `"}],"stop_reason":"`...)
+	b = append(b, a.stopReason(c)...)
+	b = append(b, `","stop_sequence":null,"usage":`...)
+	b = a.usage(b, c, c.plan.output)
+	return append(b, '}')
+}
+
+func (anthropic) head(b []byte, c *call) []byte {
+	b = append(b, `{"id":"msg_`...)
+	b = append(b, c.id...)
+	b = append(b, `","type":"message","role":"assistant","model":`...)
+	b = appendString(b, c.model)
+	return append(b, ',')
+}
+
+func (anthropic) stopReason(c *call) string {
+	if c.cut {
+		return "max_tokens"
+	}
+	return "end_turn"
+}
+
+func (anthropic) usage(b []byte, c *call, output int) []byte {
+	b = append(b, `{"input_tokens":`...)
+	b = appendInt(b, c.input)
+	b = append(b, `,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":`...)
+	b = appendInt(b, output)
+	return append(b, `,"service_tier":"standard"}`...)
+}
+
+// open begins a stream.
+// https://docs.anthropic.com/en/docs/build-with-claude/streaming
+func (a anthropic) open(b []byte, c *call) []byte {
+	b = append(b, "event: message_start\ndata: {\"type\":\"message_start\",\"message\":"...)
+	b = a.head(b, c)
+	b = append(b, `"content":[],"stop_reason":null,"stop_sequence":null,"usage":`...)
+	b = a.usage(b, c, 1)
+	b = append(b, "}"+endOfEvent...)
+	return append(b, "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}"+endOfEvent+
+		"event: ping\ndata: {\"type\":\"ping\""+endOfEvent...)
+}
+
+func (anthropic) delta(b []byte, _ *call, _ int, text []byte) []byte {
+	b = append(b, "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\""...)
+	b = append(b, text...)
+	return append(b, "\"}"+endOfEvent...)
+}
+
+func (a anthropic) close(b []byte, c *call) []byte {
+	b = append(b, "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":0"+endOfEvent+
+		"event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\""...)
+	b = append(b, a.stopReason(c)...)
+	b = append(b, `","stop_sequence":null},"usage":`...)
+	b = a.usage(b, c, c.plan.output)
+	b = append(b, endOfEvent...)
+	return append(b, "event: message_stop\ndata: {\"type\":\"message_stop\""+endOfEvent...)
+}
+
+// models is https://docs.anthropic.com/en/api/models-list
+func (anthropic) models(names []string, now time.Time) []byte {
+	b := []byte(`{"data":[`)
+	for i, name := range names {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"type":"model","id":`...)
+		b = appendString(b, name)
+		b = append(b, `,"display_name":`...)
+		b = appendString(b, name)
+		b = append(b, `,"created_at":"`...)
+		b = now.UTC().AppendFormat(b, time.RFC3339)
+		b = append(b, `"}`...)
+	}
+	b = append(b, `],"has_more":false,"first_id":`...)
+	first, last := "null", "null"
+	if len(names) > 0 {
+		first, last = string(appendString(nil, names[0])), string(appendString(nil, names[len(names)-1]))
+	}
+	b = append(b, first+`,"last_id":`+last+`}`...)
+	return b
+}

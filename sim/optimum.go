@@ -1,0 +1,226 @@
+package sim
+
+import (
+	"cmp"
+	"container/heap"
+	"encoding/binary"
+	"net/http"
+	"time"
+)
+
+// Request is one item of a Workload.
+type Request struct {
+	// Input and MaxTokens are the tokens that go in and those that the request
+	// declares for the answer (0: none).
+	Input, MaxTokens int
+	// Output is the tokens of the answer. Zero: as many as the Config says;
+	// negative: none, as with embeddings.
+	Output int
+
+	hash hash // of the body, if there is one
+}
+
+// Workload is what a client has to do, in its order.
+type Workload []Request
+
+// Workload describes the requests with these bodies, if they are sent to path,
+// exactly as the server will meet them, luck included. Those that the server
+// will refuse as bad are left out. It panics if c makes no sense.
+func (c Config) Workload(path string, bodies ...[]byte) Workload {
+	c.Key = ""
+	s, err := New(c)
+	if err != nil {
+		panic(err)
+	}
+	header := http.Header{"Anthropic-Version": {"2023-06-01"}}
+	w := make(Workload, 0, len(bodies))
+	for _, body := range bodies {
+		call, no := s.receive(http.MethodPost, path, header, body)
+		if no != nil {
+			continue
+		}
+		r := Request{Input: call.input, MaxTokens: call.maxTokens * call.choices, Output: call.perChoice * call.choices, hash: call.hash}
+		if r.Output == 0 {
+			r.Output = -1
+		}
+		w = append(w, r)
+	}
+	return w
+}
+
+// Optimum is the least time in which a client can have all of w answered: one
+// that knows the provider's whole state, is never refused, whose network takes
+// no time, and that comes to the limits with full buckets. It follows from the
+// provider's parameters alone, by its own limiter in virtual time: bursts,
+// concurrency, silent queue, latency, storms, changes and faults included.
+//
+// Items go in the order given, each as early as the provider lets it pass, and
+// one that fails goes again before others do. (With token limits, another
+// order could fill gaps a little better.) Requests without a body, that is
+// not made by [Config.Workload], draw their luck by their place in w. Money
+// (SpentAfter) is left out of account, and so is a request that is too large
+// ever to pass. Optimum panics if c makes no sense.
+func (c Config) Optimum(w Workload) time.Duration {
+	c, err := c.withDefaults()
+	if err != nil {
+		panic(err)
+	}
+	o := optimum{config: &c, limiter: newLimiter(c)}
+	for i := range w {
+		o.items = append(o.items, c.item(i, w[i]))
+	}
+	return o.run()
+}
+
+// item is a request that is to be answered.
+type item struct {
+	Request
+	attempts uint32
+}
+
+func (c *Config) item(i int, r Request) *item {
+	if r.hash == (hash{}) {
+		binary.LittleEndian.PutUint64(r.hash[:8], uint64(i)+1)
+	}
+	if r.Output == 0 {
+		r.Output, _ = c.answerTokens(r.hash, r.MaxTokens)
+	}
+	r.Output = max(r.Output, 0)
+	return &item{Request: r}
+}
+
+// optimum is a run in virtual time.
+type optimum struct {
+	config  *Config
+	limiter *limiter
+	now     time.Duration
+	again   []*item // to be repeated, which goes before
+	items   []*item // what is left
+	open    events
+	servers events // when each place behind the silent queue is free
+}
+
+// event is the end of an open call.
+type event struct {
+	at     time.Duration
+	output int   // tokens to charge
+	repeat *item // nil: answered
+}
+
+// maxAttempts ends a workload that can never succeed.
+const maxAttempts = 1000
+
+func (o *optimum) run() time.Duration {
+	var last time.Duration
+	for {
+		o.settle()
+		queue := &o.items
+		if len(o.again) > 0 {
+			queue = &o.again
+		}
+		if len(*queue) == 0 {
+			if len(o.open) == 0 {
+				return last
+			}
+			o.now = o.open[0].at
+			continue
+		}
+		passed, gone := o.admit((*queue)[0])
+		if passed {
+			if end := o.begin((*queue)[0]); end.repeat == nil {
+				last = max(last, end.at)
+			}
+		}
+		if passed || gone {
+			*queue = (*queue)[1:]
+		}
+	}
+}
+
+// admit reports whether an item may pass now, or never; else it moves time to
+// when that may be different.
+func (o *optimum) admit(it *item) (passed, gone bool) {
+	if storm, ok := o.config.stormAt(o.now); ok {
+		o.now = storm.To
+		return false, false
+	}
+	if o.config.Concurrent > 0 && len(o.open) >= o.config.Concurrent {
+		o.now = o.open[0].at
+		return false, false
+	}
+	price := costOf(o.config.Charge, it.Input, it.MaxTokens)
+	short, ok := o.limiter.take(o.now, &price)
+	if ok || short.tooLarge {
+		return ok, short.tooLarge
+	}
+	next := o.now + max(short.exact, 1)
+	if at, ok := o.limiter.nextChange(); ok {
+		next = min(next, at)
+	}
+	if len(o.open) > 0 {
+		next = min(next, o.open[0].at) // which may charge, or bring an item back
+	}
+	o.now = next
+	return false, false
+}
+
+// settle ends the calls that are over by now.
+func (o *optimum) settle() {
+	for len(o.open) > 0 && o.open[0].at <= o.now {
+		end := heap.Pop(&o.open).(event)
+		if o.config.Charge == ChargeActual {
+			o.limiter.produced(end.at, end.output)
+		}
+		if end.repeat != nil && end.repeat.attempts < maxAttempts {
+			o.again = append(o.again, end.repeat)
+		}
+	}
+}
+
+// begin opens an admitted call.
+func (o *optimum) begin(it *item) event {
+	plan := o.config.plan(it.hash, it.attempts, it.Output)
+	it.attempts++
+	end := event{repeat: it}
+	took := plan.latency
+	switch plan.fault {
+	case faultNone:
+		took, end.output, end.repeat = plan.whole(), it.Output, nil
+	case faultCut:
+		took, end.output = plan.whole(), it.Output
+	case faultOverloaded:
+		took = o.config.RefusalLatency
+	case faultHang:
+		took = 0 // who knows everything does not wait for it
+	}
+	end.at = o.place(took)
+	heap.Push(&o.open, end)
+	return end
+}
+
+// place is when a call that comes now and takes so long is over, given the
+// silent queue.
+func (o *optimum) place(took time.Duration) time.Duration {
+	begin := o.now
+	if o.config.Queue > 0 && len(o.servers) >= o.config.Queue {
+		begin = max(begin, heap.Pop(&o.servers).(event).at)
+	}
+	if o.config.Queue > 0 {
+		heap.Push(&o.servers, event{at: begin + took})
+	}
+	return begin + took
+}
+
+// events is a heap by time.
+type events []event
+
+func (e events) Len() int           { return len(e) }
+func (e events) Less(i, j int) bool { return cmp.Less(e[i].at, e[j].at) }
+func (e events) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)        { *e = append(*e, x.(event)) }
+func (e *events) Pop() any {
+	old := *e
+	last := old[len(old)-1]
+	*e = old[:len(old)-1]
+	return last
+}

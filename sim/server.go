@@ -1,0 +1,257 @@
+package sim
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Server is an imitation of a provider. New makes one; it is safe for
+// concurrent use. Most callers want it as an http.Handler or by its Transport.
+type Server struct {
+	config Config
+
+	mu       sync.Mutex
+	start    time.Time // of the first request
+	limiter  *limiter
+	open     int // admitted, and not yet done
+	serving  int // of those, past the silent queue
+	queue    []chan struct{}
+	accounts map[hash]account
+	paid     int
+	stats    Stats
+}
+
+// account is what is known about one request.
+type account struct {
+	admitted uint32
+	paid     uint32
+}
+
+// New returns a server under the limits of c, or an error that names the field
+// that makes no sense.
+func New(c Config) (*Server, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Server{
+		config:   c,
+		limiter:  newLimiter(c),
+		accounts: map[hash]account{},
+		stats:    Stats{Refused: map[string]int{}},
+	}, nil
+}
+
+// maxBody is the longest body that is read.
+const maxBody = 64 << 20
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	if err != nil {
+		return // the client is gone
+	}
+	wire := &socket{w: w}
+	c, no := s.receive(r.Method, r.URL.Path, r.Header, body)
+	s.serve(r.Context(), c, no, wire)
+	wire.finish()
+}
+
+// wire is where an answer goes: a socket or a caller in the same process. One
+// of whole, begin, reset and tear comes first, or none if the client is gone;
+// events follow begin.
+type wire interface {
+	Header() http.Header
+	// whole sends an answer.
+	whole(status int, body []byte)
+	// begin sends the header of a stream, event a part of it, end its end.
+	begin()
+	event(part []byte)
+	end()
+	// reset breaks the connection before the answer, tear after half of the
+	// body, and tearStream in the middle of a stream.
+	reset()
+	tear(status int, body []byte)
+	tearStream()
+}
+
+// receive reads a request and checks its key and form. Its refusal is nil if
+// there is nothing wrong with it.
+func (s *Server) receive(method, path string, header http.Header, body []byte) (*call, *refusal) {
+	c := &call{dialect: openai{}, hash: hashOf(body)}
+	c.id = c.hash.String()
+	if path == "/v1/messages" || header["Anthropic-Version"] != nil || header["X-Api-Key"] != nil {
+		c.dialect = anthropic{}
+	}
+	if method == http.MethodGet && path == "/stats" {
+		c.endpoint = statsPage
+		return c, nil
+	}
+	if !s.authorized(header) {
+		return c, &refusal{reason: reasonBadKey}
+	}
+	if !c.route(method, path) {
+		return c, &refusal{reason: reasonUnknownPath, param: method + " " + path}
+	}
+	if c.endpoint == modelsPage {
+		return c, nil
+	}
+	return c, s.validate(c, header, body)
+}
+
+func (s *Server) authorized(header http.Header) bool {
+	if s.config.Key == "" {
+		return true
+	}
+	bearer, _ := strings.CutPrefix(header.Get("Authorization"), "Bearer ")
+	return bearer == s.config.Key || header.Get("X-Api-Key") == s.config.Key
+}
+
+// route finds the endpoint.
+func (c *call) route(method, path string) bool {
+	if method == http.MethodGet {
+		c.endpoint = modelsPage
+		return path == "/v1/models"
+	}
+	switch path {
+	case "/v1/chat/completions":
+		c.endpoint, c.dialect = chat, openai{}
+	case "/v1/responses":
+		c.endpoint, c.dialect = responses, openai{}
+	case "/v1/embeddings":
+		c.endpoint, c.dialect = embeddings, openai{}
+	case "/v1/messages":
+		c.endpoint = messages
+	default:
+		return false
+	}
+	return method == http.MethodPost
+}
+
+// validate reads the body.
+func (s *Server) validate(c *call, header http.Header, body []byte) *refusal {
+	if len(body) > maxBody {
+		return &refusal{reason: reasonTooLong}
+	}
+	if c.endpoint == messages && header["Anthropic-Version"] == nil {
+		return &refusal{reason: reasonNoVersion}
+	}
+	var err error
+	if c.request, err = parseRequest(body); err != nil {
+		if wrong, ok := err.(*typeError); ok {
+			return &refusal{reason: reasonWrongType, param: wrong.param}
+		}
+		return &refusal{reason: reasonNotJSON}
+	}
+	switch {
+	case c.model == "":
+		return &refusal{reason: reasonNoModel}
+	case c.prompts == 0:
+		return &refusal{reason: reasonNoPrompts}
+	case c.endpoint == messages && c.maxTokens == 0:
+		return &refusal{reason: reasonNoMaxTokens}
+	case len(s.config.Models) > 0 && !slices.Contains(s.config.Models, c.model):
+		return &refusal{reason: reasonUnknownModel}
+	case s.config.Faults.badRequest(newLuck(s.config.Seed, c.hash, 0)):
+		return &refusal{reason: reasonBadRequest}
+	}
+	s.prepare(c)
+	return nil
+}
+
+// prepare decides how long the answer will be.
+func (s *Server) prepare(c *call) {
+	switch c.endpoint {
+	case embeddings:
+		c.stream, c.choices, c.maxTokens = false, 1, 0
+		return
+	case responses, messages:
+		c.choices = 1
+	}
+	c.perChoice, c.cut = s.config.answerTokens(c.hash, c.maxTokens)
+}
+
+// serve sees a received call through to its end.
+func (s *Server) serve(ctx context.Context, c *call, no *refusal, w wire) {
+	if no == nil && c.endpoint >= statsPage {
+		s.page(c, w)
+		return
+	}
+	if no == nil {
+		no = s.admit(c)
+	} else {
+		s.count(no)
+	}
+	if no != nil {
+		if wait(ctx, s.config.RefusalLatency) {
+			s.refuse(c, no, w)
+		}
+		return
+	}
+	s.answer(ctx, c, w)
+}
+
+// page answers what is not a call.
+func (s *Server) page(c *call, w wire) {
+	body := []byte(nil)
+	if c.endpoint == statsPage {
+		body = marshal(s.Stats())
+	} else {
+		names := s.config.Models
+		if len(names) == 0 {
+			names = []string{"sim"}
+		}
+		body = c.dialect.models(names, time.Now())
+	}
+	h := newHeaders(w.Header())
+	h.set("Content-Type", "application/json")
+	w.whole(http.StatusOK, body)
+}
+
+// refuse sends an error.
+func (s *Server) refuse(c *call, no *refusal, w wire) {
+	h := s.headers(c, w)
+	if no.hint {
+		retryAfter(&h, s.config.RetryAfter, no.wait, time.Now())
+	}
+	h.set("Content-Type", "application/json")
+	w.whole(c.dialect.refusal(c, no))
+}
+
+// headers begins the headers of an answer.
+func (s *Server) headers(c *call, w wire) headers {
+	h := newHeaders(w.Header())
+	h.set(c.dialect.idHeader(), "req_"+c.id)
+	if s.config.NoHeaders {
+		return h
+	}
+	if s.config.LateHeaders {
+		s.mu.Lock()
+		if !s.start.IsZero() {
+			s.quotasLocked(c, time.Since(s.start))
+		}
+		s.mu.Unlock()
+	}
+	c.dialect.rateHeaders(&h, &c.quotas, time.Now())
+	return h
+}
+
+// wait sleeps for d; it reports false if ctx ended before.
+func wait(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,86 @@
+package work
+
+import (
+	"context"
+	"runtime/debug"
+	"sync"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// Attempt makes one exchange: it must not retry. The Result of the last attempt is the item's.
+type Attempt func(ctx context.Context, permit *sluice.Permit, item Item) (Result, sluice.Outcome)
+
+// Calls returns the innermost Handler: each item is one call of the Scheduler's Do. An attempt that panics fails its
+// item with Internal.
+//
+// When the Runner drains, a call that is open goes on, and one that still waits for its turn does not. An outcome
+// that no call can survive stops the Runner before its permit is released.
+func Calls(s *sluice.Scheduler, attempt Attempt) Handler {
+	if s == nil || attempt == nil {
+		panic("work: Calls needs a scheduler and an attempt")
+	}
+	c := &calls{scheduler: s, attempt: attempt}
+	c.states.New = func() any {
+		st := &callState{calls: c}
+		st.try = st.run // bound once, so that a call allocates no closure
+		return st
+	}
+	return c
+}
+
+type calls struct {
+	scheduler *sluice.Scheduler
+	attempt   Attempt
+	states    sync.Pool // *callState
+}
+
+// callState is one call while it goes through Do.
+type callState struct {
+	calls  *calls
+	ctx    context.Context // of the handler, not of the wait; lives for one call only
+	worker *worker         // nil outside a Runner
+	item   Item
+	result Result
+	try    func(context.Context, *sluice.Permit) sluice.Outcome
+}
+
+func (c *calls) Handle(ctx context.Context, item Item) (Result, error) {
+	st := c.states.Get().(*callState)
+	st.ctx, st.item = ctx, item
+	st.worker, _ = ctx.Value(workerKey{}).(*worker)
+
+	wait, done := st.worker.waitContext(ctx)
+	defer done()
+	st.worker.queued(+1)
+	tally, err := c.scheduler.Do(wait, sluice.Call{
+		ID: item.ID, Lane: item.Lane, Tenant: item.Tenant, Priority: item.Priority, Cost: item.Cost,
+	}, st.try)
+	st.worker.queued(-1)
+
+	result := st.result
+	result.Tally = tally
+	st.ctx, st.worker, st.item, st.result = nil, nil, Item{}, Result{}
+	c.states.Put(st)
+	return result, err
+}
+
+// run is one attempt. It works under the handler's context: the one that Do hands on ends at a drain.
+func (st *callState) run(_ context.Context, permit *sluice.Permit) (o sluice.Outcome) {
+	w := st.worker
+	if err := w.halted(); err != nil {
+		return sluice.Outcome{Kind: sluice.Network, Unsent: true, Err: err}
+	}
+	w.queued(-1)
+	defer w.queued(+1)
+	defer func() {
+		if v := recover(); v != nil {
+			o = sluice.Outcome{Kind: sluice.Internal, Err: &PanicError{Value: v, Stack: debug.Stack()}}
+		}
+	}()
+	st.result, o = st.calls.attempt(st.ctx, permit, st.item)
+	if o.Kind.Fatal() && w != nil {
+		w.runner.halt(&StoppedError{Kind: o.Kind, ID: st.item.ID, Err: o.Err})
+	}
+	return o
+}

@@ -1,0 +1,159 @@
+package work
+
+import (
+	"hash/maphash"
+	"math/bits"
+)
+
+// Index remembers the ids and hashes of many items in at most 24 bytes each, by the items' numbers, and which of them
+// are done. The zero value is ready. It is not safe for concurrent use.
+//
+// Ids are kept as 64 bits of a hash whose seed differs between processes: that two of a million ids are taken for one
+// happens once in 40 million runs, and then not again.
+type Index struct {
+	seed   maphash.Seed
+	rows   [][]row // chunks, so that growing copies nothing
+	shards [64]shard
+	done   Bits
+	n      int
+}
+
+const rowsPerChunk = 1 << 13
+
+type row struct {
+	id   uint64
+	hash uint64
+}
+
+// shard is an open-addressed table of row numbers. There are many so that growing one copies little.
+type shard struct {
+	slots []uint32 // number + 1; 0 is free
+	used  int
+}
+
+// Add remembers the item with this number, which must be above those of all items before. If another item has the same
+// id, it says false and that item's number, and remembers nothing.
+func (x *Index) Add(number int, id []byte, hash Hash) (other int, ok bool) {
+	if x.seed == (maphash.Seed{}) {
+		x.seed = maphash.MakeSeed()
+	}
+	h := maphash.Bytes(x.seed, id)
+	s := &x.shards[h>>58]
+	if s.used*5 >= len(s.slots)*4 {
+		x.growShard(s)
+	}
+	i, found := x.find(s, h)
+	if found {
+		return int(s.slots[i] - 1), false
+	}
+	s.slots[i] = uint32(number) + 1
+	s.used++
+	x.setRow(number, row{id: h, hash: hash.short()})
+	x.n++
+	return number, true
+}
+
+// Find returns the number of the item with this id.
+func (x *Index) Find(id []byte) (number int, ok bool) {
+	if x.n == 0 {
+		return 0, false
+	}
+	h := maphash.Bytes(x.seed, id)
+	s := &x.shards[h>>58]
+	if len(s.slots) == 0 {
+		return 0, false
+	}
+	i, ok := x.find(s, h)
+	if !ok {
+		return 0, false
+	}
+	return int(s.slots[i] - 1), true
+}
+
+// Same says whether the item with this number was added with this hash.
+func (x *Index) Same(number int, hash Hash) bool {
+	return x.rows[number/rowsPerChunk][number%rowsPerChunk].hash == hash.short()
+}
+
+// Len returns how many items there are.
+func (x *Index) Len() int { return x.n }
+
+// Done returns the marks of items that are done.
+func (x *Index) Done() *Bits { return &x.done }
+
+// Forget gives the memory of ids and hashes back. The marks stay.
+func (x *Index) Forget() { *x = Index{done: x.done} }
+
+// short is the part of a hash that an Index keeps.
+func (h Hash) short() uint64 {
+	var v uint64
+	for _, b := range h[:8] {
+		v = v<<8 | uint64(b)
+	}
+	return v
+}
+
+// find returns the slot of the id, or the free slot where it belongs.
+func (x *Index) find(s *shard, h uint64) (slot int, found bool) {
+	n := uint64(len(s.slots))
+	hi, _ := bits.Mul64(h<<6, n) // the top bits chose the shard
+	for i := hi; ; {
+		number := s.slots[i]
+		if number == 0 {
+			return int(i), false
+		}
+		if x.rows[(number-1)/rowsPerChunk][(number-1)%rowsPerChunk].id == h {
+			return int(i), true
+		}
+		if i++; i == n {
+			i = 0
+		}
+	}
+}
+
+// growShard makes a shard half as large again: doubling would waste more than the budget of 24 bytes allows.
+func (x *Index) growShard(s *shard) {
+	old := s.slots
+	s.slots = make([]uint32, max(16, len(old)*3/2))
+	for _, number := range old {
+		if number == 0 {
+			continue
+		}
+		i, _ := x.find(s, x.rows[(number-1)/rowsPerChunk][(number-1)%rowsPerChunk].id)
+		s.slots[i] = number
+	}
+}
+
+func (x *Index) setRow(number int, r row) {
+	for number/rowsPerChunk >= len(x.rows) {
+		x.rows = append(x.rows, make([]row, rowsPerChunk))
+	}
+	x.rows[number/rowsPerChunk][number%rowsPerChunk] = r
+}
+
+// Bits is a set of small numbers. The zero value is empty. It is not safe for concurrent use.
+type Bits struct {
+	words []uint64
+	n     int
+}
+
+// Set adds i. It says whether i was new.
+func (b *Bits) Set(i int) bool {
+	for i/64 >= len(b.words) {
+		b.words = append(b.words, 0)
+	}
+	if b.words[i/64]&(1<<(i%64)) != 0 {
+		return false
+	}
+	b.words[i/64] |= 1 << (i % 64)
+	b.n++
+	return true
+}
+
+// Has says whether i is in the set.
+func (b *Bits) Has(i int) bool {
+	return i/64 < len(b.words) && b.words[i/64]&(1<<(i%64)) != 0
+}
+
+// Len returns how many numbers are in the set.
+func (b *Bits) Len() int { return b.n }

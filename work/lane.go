@@ -1,0 +1,142 @@
+package work
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// spare is how many calls of a lane wait for a permit beyond those that are open, if there are that many items. It
+// keeps every slot busy while bounding what waits with its body in memory: a lane has about as many workers as the
+// Scheduler can use, and a few more.
+const spare = 16
+
+// laneKey tells queues apart. Tenants and priorities of a lane have queues of their own, because the gate can only
+// choose among those that have come to it.
+type laneKey struct {
+	lane, tenant string
+	priority     sluice.Priority
+}
+
+// lane is the items of one key that wait, and the workers that take them.
+type lane struct {
+	runner *Runner
+	items  chan Item
+	parked []int64 // Refs of items that found the queue full, to be read again; only the feeding goroutine uses it
+
+	workers atomic.Int32 // running
+	idle    atomic.Int32 // of those, waiting for an item
+	waiting atomic.Int32 // of those, waiting for a permit
+}
+
+// grow starts a worker if an item waits that none of the present workers will come for soon. Everything that may make
+// this true calls it: an item put or taken, a call sent.
+func (l *lane) grow() {
+	if len(l.items) == 0 || l.idle.Load() > 0 || l.waiting.Load() >= spare {
+		return
+	}
+	if l.workers.Add(1) > int32(l.runner.cfg.Workers) {
+		l.workers.Add(-1)
+		return
+	}
+	l.runner.workers.Go(l.work)
+}
+
+// full says whether the lane would rather not have another item.
+func (l *lane) full() bool { return len(l.items) == cap(l.items) || len(l.parked) > 0 }
+
+// hungry says whether the lane may soon run out of items.
+func (l *lane) hungry() bool { return len(l.items) <= cap(l.items)/2 && len(l.parked) == 0 }
+
+// work is a worker: it takes items until there are none or the run halts.
+func (l *lane) work() {
+	r := l.runner
+	w := &worker{runner: r, lane: l}
+	w.ctx = context.WithValue(r.run, workerKey{}, w)
+	for {
+		item, ok := l.take()
+		if !ok {
+			return
+		}
+		l.grow()
+		result, err := w.handle(item)
+		r.finish(w, item, result, err)
+	}
+}
+
+// take returns the next item, or false when the lane is at its end or the run halts.
+func (l *lane) take() (item Item, ok bool) {
+	select {
+	case item, ok = <-l.items:
+	default:
+		l.idle.Add(1)
+		select {
+		case item, ok = <-l.items:
+		case <-l.runner.wait.Done():
+		}
+		l.idle.Add(-1)
+	}
+	if !ok {
+		return Item{}, false
+	}
+	l.runner.tookOut(item)
+	if l.runner.wait.Err() != nil {
+		return Item{}, false
+	}
+	return item, true
+}
+
+// worker is one goroutine of a lane. Its nil is a call made outside a Runner.
+type worker struct {
+	runner *Runner
+	lane   *lane
+	ctx    context.Context // the run's, with the worker in it: made once, for all items
+	line   []byte          // the result's line, reused
+}
+
+type workerKey struct{}
+
+// handle runs the item's handler; its panic becomes an error.
+func (w *worker) handle(item Item) (result Result, err error) {
+	h := item.Handler
+	if h == nil {
+		h = w.runner.cfg.Handler
+	}
+	err = guard(func() (err error) {
+		result, err = h.Handle(w.ctx, item)
+		return err
+	})
+	return result, err
+}
+
+// queued counts calls of the worker's lane that wait for a permit.
+func (w *worker) queued(n int32) {
+	if w == nil {
+		return
+	}
+	if w.lane.waiting.Add(n) < spare {
+		w.lane.grow()
+	}
+}
+
+// halted returns why no further call may be sent, or nil.
+func (w *worker) halted() error {
+	if w == nil || w.runner.wait.Err() == nil {
+		return nil
+	}
+	return context.Cause(w.runner.wait)
+}
+
+// waitContext returns a context that ends with ctx and when the run drains, for waiting that must not outlast a drain.
+func (w *worker) waitContext(ctx context.Context) (context.Context, func()) {
+	if w == nil {
+		return ctx, func() {}
+	}
+	if ctx == w.ctx {
+		return w.runner.wait, func() {} // no handler in between narrowed it: nothing to merge
+	}
+	merged, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(w.runner.wait, func() { cancel(context.Cause(w.runner.wait)) })
+	return merged, func() { stop(); cancel(nil) }
+}

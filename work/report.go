@@ -1,0 +1,137 @@
+package work
+
+import (
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// Report is what a run came to.
+type Report struct {
+	Items  int // taken in
+	Done   int // answered well
+	Failed int // recorded as failed, for reasons of their own
+
+	Kinds  map[sluice.Kind]int // of those recorded
+	Finish map[string]int      // reasons why models stopped, of those done
+
+	Attempts  int
+	Throttles int
+	Usage     sluice.Usage // of all attempts
+
+	Queued   time.Duration // waited for turns and budgets, over all items
+	Cooldown time.Duration // waited while lanes paused
+	Backoff  time.Duration // waited for an item's own next attempt
+	Latency  time.Duration // of the last attempts, over all items
+	Wall     time.Duration // the run's own time
+}
+
+// Left is how many items were taken in and not recorded: what a stop cut short.
+func (r Report) Left() int { return r.Items - r.Done - r.Failed }
+
+// Progress is how far a run is.
+type Progress struct {
+	Total     int // of all runs on the same journal; grows if it was not told
+	Already   int // done by earlier runs
+	Done      int
+	Failed    int
+	Attempts  int
+	Throttles int
+	Usage     sluice.Usage
+	Elapsed   time.Duration
+}
+
+// Left is how many items are not recorded yet.
+func (p Progress) Left() int { return p.Total - p.Already - p.Done - p.Failed }
+
+// tally counts results.
+type tally struct {
+	fed atomic.Bool // the source was read to its end
+
+	mu      sync.Mutex
+	started time.Time
+	ended   time.Time
+	kinds   [64]int
+	finish  map[string]int
+	sum     sluice.Tally
+	results int
+}
+
+func (t *tally) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.started = time.Now()
+}
+
+func (t *tally) add(r *Result) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.results++
+	t.kinds[min(int(r.Kind), len(t.kinds)-1)]++
+	if r.Kind == sluice.OK {
+		t.finish[r.FinishReason]++
+	}
+	t.sum.Attempts += r.Tally.Attempts
+	t.sum.Throttles += r.Tally.Throttles
+	t.sum.Queued += r.Tally.Queued
+	t.sum.Cooldown += r.Tally.Cooldown
+	t.sum.Backoff += r.Tally.Backoff
+	t.sum.Latency += r.Tally.Latency
+	t.sum.Usage = t.sum.Usage.Add(r.Tally.Usage)
+}
+
+// Progress says how far the run is.
+func (r *Runner) Progress() Progress {
+	t := &r.tally
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	done := t.kinds[sluice.OK]
+	p := Progress{
+		Total:     r.cfg.Total,
+		Already:   r.cfg.Already,
+		Done:      done,
+		Failed:    t.results - done,
+		Attempts:  t.sum.Attempts,
+		Throttles: t.sum.Throttles,
+		Usage:     t.sum.Usage,
+	}
+	p.Total = max(p.Total, p.Already+int(r.taken.Load()))
+	if !t.started.IsZero() {
+		p.Elapsed = time.Since(t.started)
+	}
+	return p
+}
+
+// Report says what became of the items so far; Run returns it at the end.
+func (r *Runner) Report() Report {
+	t := &r.tally
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	done := t.kinds[sluice.OK]
+	rep := Report{
+		Items:     int(r.taken.Load()),
+		Done:      done,
+		Failed:    t.results - done,
+		Kinds:     make(map[sluice.Kind]int),
+		Finish:    maps.Clone(t.finish),
+		Attempts:  t.sum.Attempts,
+		Throttles: t.sum.Throttles,
+		Usage:     t.sum.Usage,
+		Queued:    t.sum.Queued,
+		Cooldown:  t.sum.Cooldown,
+		Backoff:   t.sum.Backoff,
+		Latency:   t.sum.Latency,
+	}
+	for k, n := range t.kinds {
+		if n > 0 {
+			rep.Kinds[sluice.Kind(k)] = n
+		}
+	}
+	if !t.started.IsZero() {
+		rep.Wall = time.Since(t.started)
+	}
+	return rep
+}

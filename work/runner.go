@@ -1,0 +1,449 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"log/slog"
+	"reflect"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// Config shapes a Runner. Handler is what it needs; the zero value of everything else is useful.
+type Config struct {
+	// Handler handles the items that bring no Handler of their own.
+	Handler Handler
+
+	// Feed gives items while the run goes on, after the added ones. An error ends intake: what is open is finished, and
+	// the run returns the error. The context ends when intake must stop. Nil gives none.
+	Feed func(ctx context.Context) iter.Seq2[Item, error]
+
+	// Reload reads the item again whose Ref this is. With it, an item whose lane is full is put aside as its Ref alone,
+	// if other lanes may run dry, so that one lane's pause does not stop another. Without it, a full lane stops intake.
+	Reload func(ref int64) (Item, error)
+
+	// Lanes is how many lanes the items have. 0 is unknown: those seen so far count.
+	Lanes int
+
+	// Total is how many items there are, for Progress. 0 is unknown: those taken in so far count.
+	Total int
+
+	// Already is how many items earlier runs did, for Progress.
+	Already int
+
+	// Workers bounds how many items of a lane (and tenant and priority) are handled at once. Below that, their number
+	// follows what the Scheduler lets through. Default 1024.
+	Workers int
+
+	// Queue bounds how many items of a lane (and tenant and priority) wait for a worker. Default 256.
+	Queue int
+
+	// QueueBytes bounds the sizes of all items that wait for a worker; one always may. Default 32 MiB.
+	QueueBytes int64
+
+	// Journal gets the line that Encode makes of each result. Nil keeps none.
+	Journal *Journal
+
+	// Encode appends a result's line, which ends in a newline, to dst.
+	Encode func(dst []byte, result *Result) []byte
+
+	// Accept is asked before a result is recorded. An error refuses it and stops the run, which returns that error. It
+	// must be safe for concurrent use. Nil accepts all.
+	Accept func(result *Result) error
+
+	// OnResult is told of each result once it is recorded. It must be quick and safe for concurrent use.
+	OnResult func(result *Result)
+
+	// Pauses counts the Scheduler's pauses for the state file. Nil counts none.
+	Pauses *Pauses
+
+	// Logger is told of what goes wrong beside the run. Nil discards.
+	Logger *slog.Logger
+}
+
+// Runner runs items through handlers, once. Add, Drain, Stop and Progress are safe for concurrent use.
+type Runner struct {
+	cfg Config
+	log *slog.Logger
+
+	mu       sync.Mutex
+	started  bool
+	added    []Item
+	handlers []Handler // met, in that order
+	prepared map[Handler]bool
+	cause    error // why the run ended early; the first counts
+	closeErr error
+
+	run        context.Context // ends when open calls are to be abandoned
+	cancelRun  context.CancelCauseFunc
+	wait       context.Context // ends when nothing more is to be sent; a child of run
+	cancelWait context.CancelCauseFunc
+
+	workers     sync.WaitGroup
+	queues      map[laneKey]*lane // of the feeding goroutine
+	lanes       map[string]bool   // names among queues
+	room        chan struct{}     // something was taken out of a queue
+	queuedBytes atomic.Int64
+	taken       atomic.Int64 // items taken in
+	out         chan Result  // to Results; nil for Run
+	outGone     chan struct{}
+	tally       tally
+}
+
+// New returns a Runner, or an error that names the field of cfg that is wrong.
+func New(cfg Config) (*Runner, error) {
+	switch {
+	case cfg.Workers < 0:
+		return nil, errors.New("work: Workers is negative")
+	case cfg.Queue < 0:
+		return nil, errors.New("work: Queue is negative")
+	case cfg.QueueBytes < 0:
+		return nil, errors.New("work: QueueBytes is negative")
+	case cfg.Journal != nil && cfg.Encode == nil:
+		return nil, errors.New("work: Journal needs Encode")
+	}
+	cfg.Workers = defaultTo(cfg.Workers, 1024)
+	cfg.Queue = defaultTo(cfg.Queue, 256)
+	cfg.QueueBytes = defaultTo(cfg.QueueBytes, 32<<20)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	r := &Runner{
+		cfg:      cfg,
+		log:      cfg.Logger,
+		prepared: make(map[Handler]bool),
+		queues:   make(map[laneKey]*lane),
+		lanes:    make(map[string]bool),
+		room:     make(chan struct{}, 1),
+	}
+	r.tally.finish = make(map[string]int)
+	r.wait, r.cancelWait = context.WithCancelCause(context.Background())
+	return r, nil
+}
+
+func defaultTo[T int | int64](v, usual T) T {
+	if v == 0 {
+		return usual
+	}
+	return v
+}
+
+// Add adds an item before the start. It fails with ErrStarted afterwards.
+func (r *Runner) Add(item Item) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.started {
+		return ErrStarted
+	}
+	if err := r.meetLocked(item.Handler); err != nil {
+		return err
+	}
+	r.added = append(r.added, item)
+	return nil
+}
+
+// Run handles all items and says what became of them, also when it fails: with ErrStarted when it was called before,
+// with ErrDrained after Drain, with a *StoppedError when no item can succeed any more or Stop was called, with the
+// error of the feed, of a Prepare or of the journal, or with the context's error. Cancelling the context abandons the
+// calls that are open.
+func (r *Runner) Run(ctx context.Context) (Report, error) {
+	if !r.start() {
+		return Report{}, ErrStarted
+	}
+	return r.runAll(ctx)
+}
+
+// Results runs all items and gives each result when it is recorded. A worker takes another item only once its result
+// was taken, so a slow consumer bounds what is held in memory. Breaking out of the loop cancels the run. An error of
+// the run comes last, without a result. Report says what became of the items.
+func (r *Runner) Results(ctx context.Context) iter.Seq2[Result, error] {
+	return func(yield func(Result, error) bool) {
+		if !r.start() {
+			yield(Result{}, ErrStarted)
+			return
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		var (
+			err  error
+			done = make(chan struct{})
+			out  = make(chan Result)
+			gone = make(chan struct{})
+		)
+		r.out, r.outGone = out, gone
+		go func() {
+			defer close(done)
+			_, err = r.runAll(ctx)
+			close(out)
+		}()
+		defer func() { // also when the consumer breaks or panics
+			cancel()
+			close(gone)
+			<-done
+		}()
+		for result := range out {
+			if !yield(result, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(Result{}, err)
+		}
+	}
+}
+
+// Drain stops intake and whatever still waits for its turn, and lets open calls finish. It returns at once and is safe
+// to call twice, and before Run.
+func (r *Runner) Drain() { r.halt(ErrDrained) }
+
+// Stop is Drain for a reason, such as a budget that is spent: the run returns a *StoppedError that unwraps to it.
+func (r *Runner) Stop(cause error) { r.halt(&StoppedError{Err: cause}) }
+
+// CloseError returns what the handlers' Close methods failed with, joined, once the run is over.
+func (r *Runner) CloseError() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.closeErr
+}
+
+func (r *Runner) start() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := !r.started
+	r.started = true
+	return first
+}
+
+// halt ends intake and waiting. The first reason is the run's error.
+func (r *Runner) halt(cause error) {
+	r.mu.Lock()
+	if r.cause == nil {
+		r.cause = cause
+	}
+	r.mu.Unlock()
+	r.cancelWait(cause)
+}
+
+// fail ends everything: nothing can be recorded, or the caller has no more use for it.
+func (r *Runner) fail(cause error) {
+	r.halt(cause)
+	r.cancelRun(cause)
+}
+
+func (r *Runner) reason() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cause
+}
+
+// runAll is the run: it feeds, and waits for everything it started.
+func (r *Runner) runAll(ctx context.Context) (Report, error) {
+	r.tally.begin()
+	r.run, r.cancelRun = context.WithCancelCause(ctx)
+	defer r.cancelRun(nil)
+	// The context of waiting existed before, for a Drain before Run; from now on it also ends with the run's.
+	stop := context.AfterFunc(r.run, func() { r.halt(context.Cause(r.run)) })
+	defer stop()
+
+	keeper := r.keepState()
+	if err := r.feed(); err != nil {
+		r.halt(err)
+	}
+	for _, l := range r.queues {
+		close(l.items)
+	}
+	r.workers.Wait()
+	if j := r.cfg.Journal; j != nil {
+		if err := j.Flush(); err != nil {
+			r.halt(err)
+		}
+	}
+	r.closeHandlers()
+
+	report := r.Report()
+	err := r.reason()
+	if errors.Is(err, ErrDrained) && r.allDone() {
+		err = nil // the drain came when there was nothing left to stop
+	}
+	keeper.end(err)
+	return report, err
+}
+
+// allDone says whether a halted run had in fact done everything.
+func (r *Runner) allDone() bool {
+	p := r.Progress()
+	return r.tally.fed.Load() && p.Left() == 0
+}
+
+// finish records what became of an item, unless a stop cut it short.
+func (r *Runner) finish(w *worker, item Item, result Result, err error) {
+	result.ID, result.Seq, result.Lane, result.Tenant, result.Hash = item.ID, item.Seq, item.Lane, item.Tenant, item.Hash
+	result.Err = err
+	if result.Kind = KindOf(err); result.Kind == sluice.OK && err != nil {
+		result.Kind = sluice.Internal // a CallError of kind OK is a contradiction
+	}
+	if result.Kind.Fatal() {
+		r.halt(&StoppedError{Kind: result.Kind, ID: item.ID, Err: err})
+		return
+	}
+	if r.cutShort(&result) {
+		return
+	}
+	if r.cfg.Accept != nil {
+		if err := r.cfg.Accept(&result); err != nil {
+			r.halt(err)
+			return
+		}
+	}
+	if j := r.cfg.Journal; j != nil {
+		w.line = r.cfg.Encode(w.line[:0], &result)
+		if err := j.Append(w.line); err != nil {
+			r.fail(err)
+			return
+		}
+		if cap(w.line) > 1<<20 {
+			w.line = nil
+		}
+	}
+	r.tally.add(&result)
+	if r.cfg.OnResult != nil {
+		r.cfg.OnResult(&result)
+	}
+	if r.out != nil {
+		select {
+		case r.out <- result:
+		case <-r.outGone:
+		}
+	}
+}
+
+// cutShort says whether the item did not fail for reasons of its own, but because the run ends.
+func (r *Runner) cutShort(result *Result) bool {
+	if result.Err == nil || r.wait.Err() == nil {
+		return false
+	}
+	if errors.Is(result.Err, context.Canceled) || errors.Is(result.Err, sluice.ErrClosed) || errors.Is(result.Err, context.Cause(r.wait)) {
+		return true
+	}
+	// An abandoned call may look like one that was cut off or took too long.
+	abandoned := r.run.Err() != nil
+	return abandoned && (result.Kind.Transient() || result.Kind.Throttle() || errors.Is(result.Err, context.DeadlineExceeded))
+}
+
+// prepare makes an item's handler ready if this is the first item that it is met with.
+func (r *Runner) prepare(h Handler) error {
+	if h == nil {
+		h = r.cfg.Handler
+	}
+	if h == nil {
+		return errors.New("work: an item has no Handler, and Config.Handler is nil")
+	}
+	r.mu.Lock()
+	err := r.meetLocked(h)
+	var todo []Handler
+	for _, layer := range layersOf(h) {
+		if identity(layer) && !r.prepared[layer] {
+			r.prepared[layer] = true
+			todo = append(todo, layer)
+		}
+	}
+	r.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	for _, layer := range todo {
+		p, ok := layer.(Preparer)
+		if !ok {
+			continue
+		}
+		if err := guard(func() error { return p.Prepare(r.wait) }); err != nil {
+			return &PrepareError{Err: err}
+		}
+	}
+	return nil
+}
+
+// meetLocked remembers a handler, to close it.
+func (r *Runner) meetLocked(h Handler) error {
+	for _, layer := range layersOf(h) {
+		_, prepares := layer.(Preparer)
+		_, closes := layer.(io.Closer)
+		if !identity(layer) {
+			if prepares || closes {
+				return errors.New("work: a Handler with Prepare or Close must be comparable, such as a pointer")
+			}
+			continue
+		}
+		if _, met := r.prepared[layer]; !met {
+			r.prepared[layer] = false
+			r.handlers = append(r.handlers, layer)
+		}
+	}
+	return nil
+}
+
+// layersOf returns the handlers that h is made of, innermost first.
+func layersOf(h Handler) []Handler {
+	switch h := h.(type) {
+	case nil:
+		return nil
+	case *chain:
+		var all []Handler
+		for _, layer := range h.layers {
+			all = append(all, layersOf(layer)...)
+		}
+		return all
+	}
+	return []Handler{h}
+}
+
+// identity says whether a handler can be told from others, which a HandlerFunc cannot.
+func identity(h Handler) bool { return reflect.TypeOf(h).Comparable() }
+
+// closeHandlers closes every handler that was met, the last first.
+func (r *Runner) closeHandlers() {
+	r.mu.Lock()
+	handlers := r.handlers
+	r.mu.Unlock()
+	var errs []error
+	for i := len(handlers) - 1; i >= 0; i-- {
+		c, ok := handlers[i].(io.Closer)
+		if !ok {
+			continue
+		}
+		if err := guard(c.Close); err != nil {
+			r.log.Warn("closing a handler", "error", err)
+			errs = append(errs, err)
+		}
+	}
+	r.mu.Lock()
+	r.closeErr = errors.Join(errs...)
+	r.mu.Unlock()
+}
+
+// guard runs a caller's function; its panic becomes an error.
+func guard(f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return f()
+}
+
+// PrepareError is returned by a run whose handler could not be made ready.
+type PrepareError struct{ Err error }
+
+// Error says what Prepare said.
+func (e *PrepareError) Error() string { return "prepare handler: " + e.Err.Error() }
+
+// Unwrap returns Prepare's error.
+func (e *PrepareError) Unwrap() error { return e.Err }
+
+// stateEvery is how often the state file follows the progress.
+const stateEvery = time.Second

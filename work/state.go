@@ -1,0 +1,193 @@
+package work
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// Status is how a run stands.
+type Status string
+
+// Statuses.
+const (
+	Running     Status = "running"
+	Paused      Status = "paused"      // all goes on when RateLimitUntil is past
+	Interrupted Status = "interrupted" // drained or cancelled, resumable
+	Completed   Status = "completed"   // every item is recorded
+	Failed      Status = "failed"      // by an error of ours, resumable
+	Stopped     Status = "stopped"     // a budget was spent or the account can do no more; resumable
+)
+
+// State is what the file beside a journal says of its run. The journal is the truth; this is for people.
+type State struct {
+	Status         Status     `json:"status"`
+	Reason         string     `json:"reason,omitempty"` // why it is not running
+	PID            int        `json:"pid"`
+	StartedAt      time.Time  `json:"started_at"` // of the first run
+	UpdatedAt      time.Time  `json:"updated_at"`
+	PauseCount     int        `json:"pause_count"` // over all runs
+	RateLimitUntil *time.Time `json:"rate_limit_until"`
+
+	Total        int `json:"total"`
+	Already      int `json:"already"` // recorded by earlier runs
+	Done         int `json:"done"`
+	Failed       int `json:"failed"`
+	Throttles    int `json:"throttles"`
+	InputTokens  int `json:"input_tokens"`
+	OutputTokens int `json:"output_tokens"`
+}
+
+// StatePath returns where the state of the journal at path is.
+func StatePath(journal string) string { return journal + ".state.json" }
+
+// DamagedStateError is returned by LoadState with a state from the backup, or without one (Backup is false).
+type DamagedStateError struct {
+	Path   string
+	Backup bool
+	Err    error
+}
+
+// Error says what is damaged and what was used instead.
+func (e *DamagedStateError) Error() string {
+	if e.Backup {
+		return fmt.Sprintf("state file %s is damaged (%v): its backup was used", e.Path, e.Err)
+	}
+	return fmt.Sprintf("state file %s is damaged (%v), and there is no good backup", e.Path, e.Err)
+}
+
+// Unwrap returns what was wrong with the file.
+func (e *DamagedStateError) Unwrap() error { return e.Err }
+
+// LoadState reads a state file. If that is damaged or missing while its backup is good, the backup's state is returned,
+// with a *DamagedStateError if it was damaged. With neither file the error is fs.ErrNotExist.
+func LoadState(path string) (State, error) {
+	state, err := readState(path)
+	if err == nil {
+		return state, nil
+	}
+	backup, backupErr := readState(path + ".bak")
+	missing := errors.Is(err, fs.ErrNotExist)
+	switch {
+	case backupErr == nil && missing:
+		return backup, nil // killed between the two renames of save
+	case backupErr == nil:
+		return backup, &DamagedStateError{Path: path, Backup: true, Err: err}
+	case missing:
+		return State{}, err
+	}
+	return State{}, &DamagedStateError{Path: path, Err: err}
+}
+
+func readState(path string) (state State, err error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return State{}, err
+	}
+	if err := json.Unmarshal(b, &state); err != nil {
+		return State{}, err
+	}
+	if state.Status == "" {
+		return State{}, errors.New("it has no status")
+	}
+	return state, nil
+}
+
+// save replaces the state file, keeping the one before as its backup. Whatever instant the process dies at, one of the
+// two is whole.
+func (s State) save(path string) error {
+	b, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(append(b, '\n'))
+	err = errors.Join(err, tmp.Chmod(0o644), tmp.Sync(), tmp.Close())
+	if err == nil {
+		if _, damaged := readState(path); damaged == nil { // a damaged one must not replace a good backup
+			err = os.Rename(path, path+".bak")
+		}
+	}
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		os.Remove(tmp.Name())
+		return fmt.Errorf("state file: %w", err)
+	}
+	return nil
+}
+
+// Pauses counts the pauses of the Schedulers that it observes. The zero value is ready. It is safe for concurrent use.
+type Pauses struct {
+	mu    sync.Mutex
+	count int
+	until map[string]time.Time // by lane
+	kick  chan struct{}        // tells a keeper; nil until there is one
+}
+
+// Observe counts the start of a pause and remembers how long each lane's lasts.
+func (p *Pauses) Observe(e sluice.Event) {
+	if e.Type != sluice.EventCooldown && e.Type != sluice.EventResumed {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e.Type == sluice.EventResumed {
+		delete(p.until, e.Lane)
+		return
+	}
+	if p.until == nil {
+		p.until = make(map[string]time.Time)
+	}
+	before, paused := p.until[e.Lane]
+	if !paused || before.Before(e.At) {
+		p.count++
+	}
+	if e.Until.After(before) {
+		p.until[e.Lane] = e.Until
+	}
+	select {
+	case p.kick <- struct{}{}:
+	default:
+	}
+}
+
+// watch returns a channel that is sent to when a pause begins or grows.
+func (p *Pauses) watch() <-chan struct{} {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.kick == nil {
+		p.kick = make(chan struct{}, 1)
+	}
+	return p.kick
+}
+
+// now returns the number of pauses, and until when the longest present one lasts.
+func (p *Pauses) now() (count int, until time.Time) {
+	if p == nil {
+		return 0, time.Time{}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	for _, t := range p.until {
+		if t.After(now) && t.After(until) {
+			until = t
+		}
+	}
+	return p.count, until
+}

@@ -1,0 +1,178 @@
+// Package work runs items through a Handler: many at once, each exactly once, with a journal that a killed run resumes
+// from.
+//
+// A Runner takes items from Add or from a feed, lets them wait per lane, and hands each to its Handler. A Handler
+// stands outside the attempt loop, so that an answer from a cache takes no permit. The innermost one, Calls, alone goes
+// through sluice.Scheduler.Do, which admits, retries and learns. Results go to a Journal, one line each, before the
+// worker that made them takes another item, and to whoever ranges over Runner.Results.
+package work
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// Item is one piece of work.
+type Item struct {
+	ID       string // names the item in results, events and errors
+	Seq      int64  // its place in the source, such as its line number
+	Lane     string // what the provider limits together, usually the model
+	Tenant   string // whose turn it is
+	Priority sluice.Priority
+	Cost     sluice.Cost
+	Hash     Hash // of the request, so that a resume can tell whether it changed
+	Size     int  // bytes that the item holds in memory, about; bounds what waits
+	Ref      int64
+	Data     any // for the Handler
+
+	// Handler handles this item instead of Config.Handler.
+	Handler Handler
+}
+
+// Result is what became of an item.
+type Result struct {
+	ID     string
+	Seq    int64
+	Lane   string
+	Tenant string
+	Hash   Hash
+
+	Kind  sluice.Kind // OK, or why it failed
+	Err   error       // nil for OK
+	Tally sluice.Tally
+
+	Status       int    // of the answer: HTTP status or exit code; 0 when there was none
+	RequestID    string // the provider's name for the answer
+	FinishReason string // why the model stopped
+	Payload      []byte // the answer's body, also of a failure that came with one
+	Data         any    // from the Handler
+}
+
+// Hash is the identity of a request. The zero value is none.
+type Hash [16]byte
+
+// HashOf returns the hash of a text made of parts. Where one part ends and the next begins does not matter.
+func HashOf(parts ...[]byte) Hash {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write(p)
+	}
+	return Hash(h.Sum(nil)[:16])
+}
+
+// String returns the hash in hexadecimal digits.
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// ParseHash reads what String wrote.
+func ParseHash(s []byte) (h Hash, err error) {
+	if len(s) != hex.EncodedLen(len(h)) {
+		return Hash{}, fmt.Errorf("hash %q: want %d hexadecimal digits", s, hex.EncodedLen(len(h)))
+	}
+	if _, err := hex.Decode(h[:], s); err != nil {
+		return Hash{}, fmt.Errorf("hash %q: %w", s, err)
+	}
+	return h, nil
+}
+
+// Handler handles items. It must be safe for concurrent use. An error fails the item, with the Result's payload, if it
+// has one; the Runner fills the Result's ID, Seq, Lane, Tenant, Hash, Kind and Err.
+type Handler interface {
+	Handle(ctx context.Context, item Item) (Result, error)
+}
+
+// Preparer is a Handler that must be made ready. Prepare is called once per handler value, when its first item is
+// met and before that is handled. Its error ends the run.
+//
+// A Handler that implements io.Closer is closed once, after a run that failed or was cancelled too, whether or not it
+// was prepared. What Close returns is logged and joined into Runner.CloseError; it changes neither report nor error.
+type Preparer interface {
+	Prepare(ctx context.Context) error
+}
+
+// HandlerFunc makes a Handler of a function.
+type HandlerFunc func(ctx context.Context, item Item) (Result, error)
+
+// Handle calls f.
+func (f HandlerFunc) Handle(ctx context.Context, item Item) (Result, error) { return f(ctx, item) }
+
+// Middleware puts something around a Handler: a cache, a check, a log.
+type Middleware func(Handler) Handler
+
+// Chain puts middleware around h, the first outermost. Unlike plain nesting, it prepares and closes every layer: from
+// the inside out, and from the outside in.
+func Chain(h Handler, middleware ...Middleware) Handler {
+	c := &chain{Handler: h, layers: []Handler{h}}
+	for i := len(middleware) - 1; i >= 0; i-- {
+		c.Handler = middleware[i](c.Handler)
+		c.layers = append(c.layers, c.Handler)
+	}
+	return c
+}
+
+type chain struct {
+	Handler
+	layers []Handler // innermost first
+}
+
+// Errors of a run.
+var (
+	// ErrStarted is returned by Add and Run once the run has started: a Runner runs once.
+	ErrStarted = errors.New("run has started")
+
+	// ErrDrained is returned by a run that Drain ended before all items were done.
+	ErrDrained = errors.New("drained before all items were done")
+)
+
+// StoppedError is returned by a run that stopped because nothing more could succeed, or because Stop said so. What was
+// not done is left to do. It unwraps to the cause.
+type StoppedError struct {
+	Kind sluice.Kind // Auth or QuotaExhausted; OK when Stop ended the run
+	ID   string      // the item that met it; "" when Stop ended the run
+	Err  error
+}
+
+// Error says why the run stopped.
+func (e *StoppedError) Error() string {
+	if e.Kind == sluice.OK {
+		return "run stopped: " + e.Err.Error()
+	}
+	return fmt.Sprintf("run stopped: %s: item %q: %v", e.Kind, e.ID, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *StoppedError) Unwrap() error { return e.Err }
+
+// PanicError is the error of an item whose handler panicked.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+// Error gives the panic's value and stack.
+func (e *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v\n%s", e.Value, e.Stack) }
+
+// Unwrap returns the panic's value if that is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// KindOf returns the kind of a Handler's error: that of a *sluice.CallError, Timeout for a deadline, Internal for
+// whatever else went wrong.
+func KindOf(err error) sluice.Kind {
+	if err == nil {
+		return sluice.OK
+	}
+	if call, ok := errors.AsType[*sluice.CallError](err); ok {
+		return call.Kind
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return sluice.Timeout
+	}
+	return sluice.Internal
+}
