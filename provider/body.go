@@ -80,8 +80,19 @@ func (b *answerBody) see(p []byte) {
 
 // Close gives the permit back with what was used so far, and the connection with it.
 func (b *answerBody) Close() error {
+	if b.whole() {
+		// SDKs close at the last event. Closing here would cost the connection.
+		b.flight.drain(b.rc)
+	}
 	b.settle(errClosedEarly)
 	return b.rc.Close()
+}
+
+// whole reports whether the message ended, though the body did not yet.
+func (b *answerBody) whole() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.settled && b.meter != nil && b.meter.done
 }
 
 // settle releases the permit, once. err is why the body ended.

@@ -105,6 +105,9 @@ func (cfg ExchangeConfig) judge(status int, h http.Header, body []byte, id strin
 func (cfg ExchangeConfig) collect(ctx context.Context, f *flight, resp *http.Response, a *Answer) sluice.Outcome {
 	m, err := Collect(cfg.Endpoint, resp.Body, cfg.MaxBytes)
 	a.Body, a.FinishReason = m.Body, m.FinishReason
+	if err == nil && m.Fault == nil {
+		f.drain(resp.Body)
+	}
 	u, ok := m.meter.usage(cfg.Cost)
 	var o sluice.Outcome
 	switch {

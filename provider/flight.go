@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -26,6 +27,7 @@ type flight struct {
 	timeout time.Duration
 	permit  *sluice.Permit // may be nil
 	key     string
+	socket  bool // the base is a *http.Transport, which obeys contexts
 	sent    atomic.Bool
 	traced  atomic.Bool // the base tells when it looks for a connection,
 	wired   atomic.Bool // and it has one
@@ -40,7 +42,7 @@ func launch(ctx context.Context, base http.RoundTripper, permit *sluice.Permit, 
 	f.cause = func() error { return context.Cause(tryCtx) }
 	f.after = func(do func()) func() bool { return context.AfterFunc(tryCtx, do) }
 	f.timer = time.AfterFunc(timeout, func() { cancel(&timeoutError{timeout}) })
-	if _, known := base.(*http.Transport); !known {
+	if _, f.socket = base.(*http.Transport); !f.socket {
 		// A base that may not tell when the request leaves: it leaves now.
 		f.leave()
 	}
@@ -78,6 +80,19 @@ func (f *flight) leave() {
 func (f *flight) land() {
 	f.timer.Stop()
 	f.cancel(nil)
+}
+
+// drainTime is how long the end of a connection's answer is waited for after the end of the message.
+const drainTime = 50 * time.Millisecond
+
+// drain reads what little follows a message that has come to its end, so that the connection can be used again. Only a
+// base that surely obeys the timer is worth it.
+func (f *flight) drain(r io.Reader) {
+	if !f.socket {
+		return
+	}
+	f.timer.Reset(drainTime)
+	_, _ = io.CopyN(io.Discard, r, firstRead) // whatever it says, the message is whole
 }
 
 // roundTrip turns a panic of the base into an error, so that the permit finds its way back.

@@ -16,10 +16,11 @@ type meter struct {
 	done   bool    // the event that ends a message came
 	fault  []byte  // the data of an event that says the answer failed
 	events int
-	bad    error // the stream is not one
+	bad    error       // the stream is not one
+	also   func(Event) // wants the events too, up to the last; may be nil
 }
 
-// feed takes the next bytes of the stream. emit, if not nil, is called for every event too.
+// feed takes the next bytes of the stream.
 func (m *meter) feed(b []byte) {
 	if err := m.parser.Feed(b, m.event); err != nil {
 		m.bad = err
@@ -63,8 +64,11 @@ func (m *meter) event(ev Event) {
 		m.done = true
 		return
 	}
-	if m.fault != nil {
+	if m.fault != nil || m.done {
 		return
+	}
+	if m.also != nil {
+		m.also(ev)
 	}
 	if string(ev.Name) == "error" {
 		m.fault = bytes.Clone(ev.Data)

@@ -1,8 +1,6 @@
 package provider
 
 import (
-	"errors"
-	"io"
 	"net/http"
 	"time"
 
@@ -34,16 +32,3 @@ func RetryAfter(h http.Header, body []byte, now time.Time) time.Duration { retur
 func ClassifyEvent(p Provider, h http.Header, data []byte, now time.Time) Verdict {
 	return Verdict{Kind: sluice.ServerError}
 }
-
-type Message struct {
-	Body         []byte
-	FinishReason string
-	Fault        []byte
-	meter        meter
-}
-
-func Collect(e Endpoint, r io.Reader, most int64) (Message, error) { return Message{}, nil }
-
-var (
-	ErrCut = errors.New("stream ended before its message did")
-)

@@ -281,10 +281,13 @@ func (a *attempts) result(ctx context.Context, req *http.Request, err error) (*h
 		resp.Request = req
 		return resp, nil
 	}
+	if a.open != nil {
+		a.open.Close()
+	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	if resp == nil {
+	if resp == nil || a.open != nil {
 		return nil, cmp.Or(err, errNoAnswer)
 	}
 	resp.Request = req

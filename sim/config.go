@@ -227,11 +227,14 @@ func (c Config) withDefaults() (Config, error) {
 func (c *Config) checkEvents() error {
 	for name, p := range map[string]float64{
 		"ServerError": c.Faults.ServerError, "Overloaded": c.Faults.Overloaded, "Reset": c.Faults.Reset,
-		"Hang": c.Faults.Hang, "Cut": c.Faults.Cut, "BadRequest": c.Faults.BadRequest, "": c.Faults.sum(),
+		"Hang": c.Faults.Hang, "Cut": c.Faults.Cut, "BadRequest": c.Faults.BadRequest,
 	} {
-		if !(p >= 0 && p <= 1+1e-9) {
+		if !(p >= 0 && p <= 1) {
 			return fmt.Errorf("sim: Config.Faults.%s is %v, not a probability", name, p)
 		}
+	}
+	if sum := c.Faults.sum(); sum > 1+1e-9 {
+		return fmt.Errorf("sim: Config.Faults add up to %v, above 1", sum)
 	}
 	c.Storms = slices.Clone(c.Storms)
 	for i := range c.Storms {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math"
+	"math/bits"
 	"time"
 )
 
@@ -164,9 +165,22 @@ func (b *bucket) shortage(d dimension, need float64) shortage {
 	}
 	if !s.tooLarge {
 		s.exact = b.wait(need)
-		s.wait = max(s.exact, b.until(min(float64(s.requested), b.capacity())-float64(level)))
+		s.wait = s.exact
+		if missing := s.requested - level; !b.fixed && need <= b.capacity() && missing > 0 {
+			s.wait = b.untilWhole(missing)
+		}
 	}
 	return s
+}
+
+// untilWhole is until for whole units, without the rounding of floats.
+func (b *bucket) untilWhole(n int) time.Duration {
+	hi, lo := bits.Mul64(uint64(n), uint64(b.period))
+	q, rest := bits.Div64(hi, lo, uint64(b.limit))
+	if rest > 0 {
+		q++
+	}
+	return time.Duration(q)
 }
 
 // refuse charges the requests buckets for a refused call.

@@ -1,9 +1,6 @@
 package work
 
-import (
-	"context"
-	"fmt"
-)
+import "fmt"
 
 // feed takes items in and puts them into their lanes' queues until there are none, or the run halts. It is the only
 // goroutine that knows the lanes.
@@ -163,5 +160,3 @@ func (r *Runner) placeParked() error {
 		}
 	}
 }
-
-var _ = context.Background

@@ -191,3 +191,52 @@ func (p *Pauses) now() (count int, until time.Time) {
 	}
 	return p.count, until
 }
+
+// beginState reads what an earlier run left and says that this process has the journal.
+func (j *Journal) beginState() error {
+	earlier, err := LoadState(StatePath(j.path))
+	if _, damaged := errors.AsType[*DamagedStateError](err); damaged {
+		j.cfg.Logger.Warn(err.Error())
+	}
+	j.earlier, j.known = earlier, earlier.Status != ""
+	state := earlier
+	state.Status, state.Reason, state.RateLimitUntil = Running, "", nil
+	return j.writeState(state, 0)
+}
+
+// saveState writes the state of the run on this journal, which paused that often.
+func (j *Journal) saveState(s State, pauses int) error {
+	j.stateMu.Lock()
+	defer j.stateMu.Unlock()
+	j.ran = true
+	return j.writeState(s, pauses)
+}
+
+func (j *Journal) writeState(s State, pauses int) error {
+	s.PID = os.Getpid()
+	s.UpdatedAt = time.Now().UTC()
+	s.StartedAt = j.start.UTC()
+	if j.known {
+		s.StartedAt = j.earlier.StartedAt
+	}
+	s.PauseCount = j.earlier.PauseCount + pauses
+	return s.save(StatePath(j.path))
+}
+
+// endState takes back what beginState wrote if there was no run.
+func (j *Journal) endState() {
+	j.stateMu.Lock()
+	defer j.stateMu.Unlock()
+	if j.ran {
+		return
+	}
+	path := StatePath(j.path)
+	if !j.known {
+		os.Remove(path)
+		os.Remove(path + ".bak")
+		return
+	}
+	if err := j.earlier.save(path); err != nil {
+		j.cfg.Logger.Warn("the state file is not up to date", "error", err)
+	}
+}

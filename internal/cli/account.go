@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -73,7 +72,9 @@ func (f *accountFlags) open(model string) (*account, error) {
 	}
 	for name, values := range a.headers {
 		if secretive(name) {
-			a.secrets = append(a.secrets, values...)
+			for _, value := range values {
+				a.secrets = append(a.secrets, strings.Fields(value)...) // "Bearer" and the key behind it
+			}
 		}
 	}
 	if a.provider.Name == "sim" {
@@ -227,12 +228,9 @@ func secretive(name string) bool {
 	return false
 }
 
-// newTransport returns a transport for many calls to one host. It follows no redirects, which could take the key
-// elsewhere.
+// newTransport returns a transport for many calls to one host, which trusts the certificates in that file too.
 func newTransport(caFile string) (http.RoundTripper, error) {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.DialContext = (&net.Dialer{Timeout: 15 * time.Second, KeepAlive: 30 * time.Second}).DialContext
-	t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 4096
+	t := provider.NewBase(connections)
 	if caFile == "" {
 		return t, nil
 	}
@@ -251,3 +249,6 @@ func newTransport(caFile string) (http.RoundTripper, error) {
 	t.TLSClientConfig = &tls.Config{RootCAs: pool}
 	return t, nil
 }
+
+// connections is how many are kept for reuse: as many calls as a run may have in flight.
+const connections = 1024

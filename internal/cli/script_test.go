@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,6 +48,9 @@ func program() {
 	}
 	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, stdout, stderr))
 }
+
+// sims are the imitations that scripts started, by address.
+var sims sync.Map
 
 // suite runs the tests and then looks for the key in all that they left behind.
 type suite struct{ m *testing.M }

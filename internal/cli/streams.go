@@ -70,7 +70,7 @@ type safeWriter struct {
 
 // hide makes the writer blot out secret from now on.
 func (w *safeWriter) hide(secret string) {
-	if len(secret) < 4 { // blotting out a letter would make everything unreadable and hide nothing
+	if len(secret) < 8 { // blotting out a short word would make everything unreadable and hide little
 		return
 	}
 	w.mu.Lock()

@@ -5,6 +5,7 @@ package gate
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -25,8 +26,8 @@ type Gate struct {
 	cfg     Config
 	local   Local
 	lanes   map[string]*lane
-	names   []string // of lanes, sorted
-	last    *lane
+	sorted  []*lane // by name
+	last    *lane   // the one that was asked for last
 	ids     uint64
 	granted []*Ticket
 	events  []Event
@@ -104,8 +105,8 @@ func (g *Gate) lane(now time.Time, name string) *lane {
 	if l == nil {
 		l = newLane(now, g, name)
 		g.lanes[name] = l
-		i, _ := slices.BinarySearch(g.names, name)
-		g.names = slices.Insert(g.names, i, name)
+		i, _ := slices.BinarySearchFunc(g.sorted, name, func(l *lane, name string) int { return strings.Compare(l.name, name) })
+		g.sorted = slices.Insert(g.sorted, i, l)
 	}
 	g.last = l
 	return l
@@ -167,7 +168,7 @@ func (g *Gate) Release(now time.Time, t *Ticket, o *Outcome) Decision {
 
 // Tick does what is due.
 func (g *Gate) Tick(now time.Time) {
-	for _, l := range g.lanes {
+	for _, l := range g.sorted {
 		if l.order.waiting > 0 {
 			l.pump(now)
 		}
@@ -177,7 +178,7 @@ func (g *Gate) Tick(now time.Time) {
 // Next is the instant of the next Tick; zero when nothing waits.
 func (g *Gate) Next() time.Time {
 	var next time.Time
-	for _, l := range g.lanes {
+	for _, l := range g.sorted {
 		if l.order.waiting > 0 && !l.wake.IsZero() && (next.IsZero() || l.wake.Before(next)) {
 			next = l.wake
 		}
@@ -242,9 +243,9 @@ func (g *Gate) settle(now time.Time, l *lane, id uint64, refund Vector) {
 
 // Snapshot returns the state of every lane, by name.
 func (g *Gate) Snapshot(now time.Time) []Snapshot {
-	out := make([]Snapshot, 0, len(g.names))
-	for _, name := range g.names {
-		out = append(out, g.lanes[name].snapshot(now))
+	out := make([]Snapshot, 0, len(g.sorted))
+	for _, l := range g.sorted {
+		out = append(out, l.snapshot(now))
 	}
 	return out
 }

@@ -29,13 +29,16 @@ type lane struct {
 	recent     recent
 	flight     flight
 
-	refusal                   time.Duration // how long a refusal usually takes
-	latency                   float64       // seconds, of late
-	meanCost                  Vector
-	explainedRow, overloadRow int
-	emptyAt                   time.Time // when a refusal last showed an empty bucket,
-	passed                    int       // and how many calls were taken since
+	refusal      time.Duration // how long a refusal usually takes
+	margin       time.Duration // how much later than it was sent a call may have been counted
+	latency      float64       // seconds, of late
+	meanCost     Vector
+	explainedRow int
+	overloadRow  int
+	emptyAt      time.Time // when a refusal last showed an empty bucket,
+	passed       int       // and how many calls were sent since and not refused
 
+	dripping    bool      // see mirror.dripEnd
 	outstanding []*Ticket // asked for at a remote ledger
 	hold        time.Time // a remote ledger said to wait until then
 	wake        time.Time
@@ -49,7 +52,7 @@ type lane struct {
 }
 
 func newLane(now time.Time, g *Gate, name string) *lane {
-	l := &lane{name: name, gate: g, refusal: priorRefusal}
+	l := &lane{name: name, gate: g, refusal: priorRefusal, margin: lateMargin}
 	if !g.cfg.Remote {
 		l.book = g.local.Book(name)
 	}
@@ -76,6 +79,7 @@ func (l *lane) tooLarge(c *Call) bool {
 // pump grants until something holds the next call back.
 func (l *lane) pump(now time.Time) {
 	l.prove(now)
+	l.drip(now)
 	l.grow(now)
 	for l.order.waiting > 0 {
 		if cause, until, closed := l.closed(now); closed {
@@ -138,6 +142,7 @@ func (l *lane) grant(now time.Time, t *Ticket) {
 	t.state = held
 	l.open++
 	l.grants++
+	l.passed++
 	t.Paused = l.pausedFor(now) - t.pausedAt
 	t.Waited = now.Sub(t.asked) - t.Paused
 	output := t.cost[OutputTokens]
@@ -194,8 +199,9 @@ func (l *lane) accept(now time.Time, t *Ticket) {
 		return
 	}
 	t.accepted = true
-	l.passed++
-	l.slots.accepted(now, t, l.refusal, l.useful(now))
+	if l.slots.tested(t) {
+		l.slots.grow(now, t, l.refusal, l.useful(now))
+	}
 	if !l.leaveProbe(t) {
 		return
 	}

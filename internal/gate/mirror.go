@@ -7,14 +7,22 @@ import (
 
 const (
 	paceHeaders = 0.99 // part of a rate that is used while headers correct the mirror,
-	paceBlind   = 0.97 // and while nothing does: 1.0 costs throttles on buckets of one
+	paceBlind   = 0.97 // and after a refusal while nothing does: 1.0 costs throttles on buckets of one
+	paceUntried = 0.99 // before that refusal
+
+	dripPace = 1.25            // a bucket that nothing is known of is given the rest of its first second at this pace,
+	dripTime = 4 * time.Second // until then
 
 	startLevel = 0.2 // a bucket starts with so many seconds of refill,
 	startCap   = 1.0 // and is believed to hold so many
 
-	lateMargin  = 50 * time.Millisecond  // a call may have reached the provider so much later than it was sent,
-	earlyMargin = 20 * time.Millisecond  // or others sent so much after it before it
-	wakeMargin  = 100 * time.Microsecond // a budget is asked again so much after it should suffice
+	lateMargin    = 50 * time.Millisecond  // a call may have reached the provider so much later than it was sent,
+	longestMargin = 10 * time.Second       // and what a refusal makes of that margin at most
+	earlyMargin   = 20 * time.Millisecond  // or others sent so much after it before it
+	wakeMargin    = 100 * time.Microsecond // a budget is asked again so much after it should suffice
+
+	firstMeasureHold = 5 * time.Second // a measured rate is left alone so long at first
+	longestSpan      = 5 * time.Minute // over which it is measured
 
 	longestMinute = 600 * time.Second // a budget that refills more slowly is a day's, not a minute's
 )
@@ -41,6 +49,7 @@ type mirror struct {
 	at      time.Time // when the newest call was sent whose answer stated the limit
 	hold    time.Duration
 	growAt  time.Time // a measured rate grows from then on
+	dripEnd time.Time // the first second's burst is being given out until then; zero: it is not
 }
 
 // window is the time in which a limit's whole budget refills.
@@ -73,7 +82,7 @@ func (l *lane) openBudgets(now time.Time, told, start Limits) {
 		if m.limit == 0 {
 			continue
 		}
-		m.pace = paceBlind
+		m.pace = paceUntried
 		rate := m.rate(d)
 		burst, level := startCap, startLevel
 		if b := max(told.Burst, start.Burst).Seconds(); b > 0 {
@@ -81,6 +90,9 @@ func (l *lane) openBudgets(now time.Time, told, start Limits) {
 		}
 		if d.window() > 60 { // a day's budget is there from the start
 			burst, level = d.window(), d.window()
+		}
+		if level < burst {
+			m.pace, m.dripEnd, l.dripping = dripPace, now.Add(dripTime), true
 		}
 		m.cap = max(1, rate*burst)
 		at := max(1, rate*level)
@@ -133,7 +145,7 @@ func (l *lane) read(now time.Time, t *Ticket, r Reading) {
 		l.believe(now, d, float64(r.Limit), SourceHeader)
 		m.at = t.sent
 	}
-	m.pace = paceHeaders
+	m.pace, m.dripEnd = paceHeaders, time.Time{}
 	rate, left, slack := m.rate(d), float64(r.Remaining), float64(r.Slack)/2
 	if r.Reset > 0 {
 		m.cap = max(1, min(m.limit, left+rate*r.Reset.Seconds()))
@@ -141,7 +153,7 @@ func (l *lane) read(now time.Time, t *Ticket, r Reading) {
 		m.cap = max(m.cap, min(m.limit, left), 1)
 	}
 	age := now.Sub(t.sent)
-	lo := min(m.cap, left-slack+rate*max(0, age-lateMargin).Seconds()) - t.early(d) - l.unproduced(t, d)
+	lo := min(m.cap, left-slack+rate*max(0, age-l.margin).Seconds()) - t.early(d) - l.unproduced(t, d)
 	hi := left + slack + 1 + rate*age.Seconds() + t.late(d, &l.sums)
 	if m.ceiling > 0 && float64(r.Limit) > m.ceiling { // our own bucket is the narrower one
 		lo = math.Inf(-1)
@@ -184,9 +196,13 @@ func (l *lane) explained(now time.Time, t *Ticket, o *Outcome) bool {
 	if d < Requests || d >= NumDimensions {
 		return false
 	}
+	l.margin = min(l.margin*3/2, longestMargin) // the mirror stood too high
 	if o.Limit > 0 && o.Requested > 0 {
 		l.reserves.requested(d, o.Requested, t.cost[d])
 		blind := l.mirrors[d].pace != paceHeaders
+		if blind {
+			l.mirrors[d].pace, l.mirrors[d].dripEnd = paceBlind, time.Time{}
+		}
 		if !t.sent.Before(l.mirrors[d].at) {
 			l.believe(now, d, float64(o.Limit), SourceRefusal)
 		}
@@ -205,31 +221,51 @@ func (l *lane) explained(now time.Time, t *Ticket, o *Outcome) bool {
 	return false
 }
 
-// measure learns a request rate from refusals that say nothing: each marks an empty bucket, so what passed between two
-// of them is the refill.
+// measure learns a request rate from refusals that say nothing: each marks an empty bucket, so what passed between the
+// first and the last of them is the refill. The longer the time, the better the measure.
 func (l *lane) measure(now time.Time, t *Ticket) {
 	m := &l.mirrors[Requests]
-	since := now.Sub(l.emptyAt)
-	passed := l.passed
-	first := l.emptyAt.IsZero()
-	l.emptyAt, l.passed = now, 0
-	if m.source == SourceHeader || m.source == SourceTold && m.limit > 0 {
+	span := now.Sub(l.emptyAt)
+	if l.emptyAt.IsZero() || span > longestSpan {
+		l.emptyAt, l.passed = now, 0
 		return
 	}
-	if first || passed < 3 || since < time.Second {
+	if m.source == SourceHeader || m.source == SourceTold && m.limit > 0 || l.passed < 3 || span < leastPause {
 		return
 	}
-	limit := float64(passed) / since.Seconds() * 60
-	if m.source == SourceMeasured { // too fast by a little: the growth went too far
-		m.hold = min(max(m.hold, 5*time.Second)*2, 300*time.Second)
-		limit = min(limit, m.limit)
-	} else {
-		m.hold = 5 * time.Second
+	m.limit = float64(l.passed) / span.Seconds() * 60
+	switch {
+	case l.passed < 10: // a rough measure: go on soon
+		m.hold = time.Second
+	case m.hold < firstMeasureHold:
+		m.hold = firstMeasureHold
+	default:
+		m.hold = min(2*m.hold, longestHold)
 	}
-	m.limit, m.source, m.pace = limit, SourceMeasured, paceBlind
+	m.source, m.pace = SourceMeasured, paceBlind
 	m.cap, m.growAt = max(1, startCap*m.rate(Requests)), now.Add(m.hold)
 	l.correct(now, Requests, Correction{Mark: t.mark[Requests], Lo: 0, Hi: 0})
-	l.gate.note(Event{Type: EventLimit, At: now, Lane: l.name, Dimension: Requests, Limit: int64(limit)})
+	l.gate.note(Event{Type: EventLimit, At: now, Lane: l.name, Dimension: Requests, Limit: int64(m.limit)})
+}
+
+// drip ends the pace at which a bucket's unknown burst is given out.
+func (l *lane) drip(now time.Time) {
+	if !l.dripping {
+		return
+	}
+	l.dripping = false
+	for d := Requests; d < NumDimensions; d++ {
+		m := &l.mirrors[d]
+		if m.dripEnd.IsZero() {
+			continue
+		}
+		if now.Before(m.dripEnd) {
+			l.dripping = true
+			continue
+		}
+		m.pace, m.dripEnd = paceUntried, time.Time{}
+		l.correct(now, d, Correction{Mark: l.sums[d], Lo: math.Inf(-1), Hi: math.Inf(1)})
+	}
 }
 
 // grow tries a little more than a measured rate, once it has held for a while: 3 % a second.
@@ -242,4 +278,12 @@ func (l *lane) grow(now time.Time) {
 	m.growAt = now.Add(100 * time.Millisecond)
 	m.cap = max(1, startCap*m.rate(Requests))
 	l.correct(now, Requests, Correction{Mark: l.sums[Requests], Lo: math.Inf(-1), Hi: math.Inf(1)})
+}
+
+// refill is how long a budget takes to have room for one request more.
+func (l *lane) refill(d Dimension) time.Duration {
+	if m := &l.mirrors[d]; m.limit > 0 {
+		return seconds(1 / m.rate(d))
+	}
+	return 0
 }

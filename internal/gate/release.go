@@ -120,6 +120,9 @@ func (l *lane) failed(now time.Time, t *Ticket, o *Outcome) {
 // throttled takes in a refusal: it finds out which of the provider's limits was met, and corrects that one.
 func (l *lane) throttled(now time.Time, t *Ticket, o *Outcome) {
 	l.throttles++
+	if !t.sent.Before(l.emptyAt) {
+		l.passed--
+	}
 	l.refusal += (now.Sub(t.sent) - l.refusal) / 4
 	l.leaveProbe(t)
 	stale := t.epoch != l.cool.epoch
@@ -135,7 +138,7 @@ func (l *lane) throttled(now time.Time, t *Ticket, o *Outcome) {
 		l.slots.refuse(now, t, int(o.Limit))
 	case l.explainedRow < mostExplained && l.explained(now, t, o):
 		l.explainedRow++
-		if o.Dimension != Requests {
+		if o.Dimension != Requests || o.Wait > l.refill(o.Dimension)+time.Second {
 			l.cool.extend(now, o.Wait)
 		}
 	default:
@@ -168,14 +171,10 @@ func (l *lane) coolDown(now time.Time, t *Ticket, o *Outcome, stale bool) {
 	if stale {
 		return
 	}
-	var gap time.Duration
-	if m := &l.mirrors[Requests]; m.limit > 0 {
-		gap = seconds(1 / m.rate(Requests))
-	}
 	if o.Kind == RateLimit {
 		l.measure(now, t)
 	}
-	l.cool.begin(now, o.Kind, o.Wait, gap)
+	l.cool.begin(now, o.Kind, o.Wait, l.refill(Requests))
 	l.gate.note(Event{Type: EventCooldown, At: now, Lane: l.name, Until: l.cool.until, Outcome: *o})
 }
 

@@ -47,24 +47,22 @@ func (s *slots) n() int { return max(1, int(s.limit)) }
 // saturated reports whether open calls, the one just sent included, put the limit to the test.
 func (s *slots) saturated(open int) bool { return float64(open) >= 0.8*math.Floor(s.limit) }
 
-// accepted grows the limit after a call that was sent with open calls in flight was taken. usual is how long a refusal
-// takes, bound the most that can be of use.
-func (s *slots) accepted(now time.Time, t *Ticket, usual time.Duration, bound float64) {
-	if s.ceiling > 0 && s.limit >= float64(s.ceiling) {
-		return
+// tested reports whether a call that was taken put the limit to the test, so that it may grow.
+func (s *slots) tested(t *Ticket) bool {
+	atCeiling := s.ceiling > 0 && s.limit >= float64(s.ceiling)
+	return !atCeiling && t.saturated && !t.sent.Before(s.cutAt) && !s.queue.full()
+}
+
+// grow raises the limit after such a call. usual is how long a refusal takes, bound the most that can be of use.
+func (s *slots) grow(now time.Time, t *Ticket, usual time.Duration, bound float64) {
+	if s.bad > 0 && t.open >= s.bad { // what was refused once is accepted now
+		s.bad, s.hold = 0, firstHold
 	}
-	if !t.saturated || t.sent.Before(s.cutAt) || s.queue.full() {
-		return
-	}
-	if s.bad > 0 {
-		if t.open >= s.bad { // what was refused once is accepted now
-			s.bad, s.hold = 0, firstHold
-		} else if s.limit+1 >= float64(s.bad) { // just below: test it once in a while
-			if !now.Before(s.until) {
-				s.limit = float64(s.bad)
-			}
-			return
+	if s.bad > 0 && s.limit+1 >= float64(s.bad) { // just below: test it once in a while
+		if !now.Before(s.until) {
+			s.limit = float64(s.bad)
 		}
+		return
 	}
 	step := 1.0
 	if s.limit >= gallopBelow {

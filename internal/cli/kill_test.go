@@ -1,0 +1,252 @@
+package cli_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice/sim"
+)
+
+// TestKill kills a run at 20 instants spread over it, without a warning, and starts the same command again each time.
+// Nothing may be lost, nothing recorded twice, and nothing that was recorded called again. Alone, with its figures:
+//
+//	go test ./internal/cli -run TestKill -v
+func TestKill(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some 20 s of real time, in real processes")
+	}
+	const items, kills, slots = 600, 20, 16
+	k := newKillBench(t, items, slots)
+	luck := rand.New(rand.NewPCG(1, 2))
+
+	var withOpen, openAtKills, unrecorded int
+	for i := range kills {
+		cmd := k.start()
+		k.awaitLines(i * items / kills)
+		time.Sleep(time.Duration(luck.IntN(150)) * time.Millisecond) // any instant of the work, not just after a line
+		open := k.stats().InFlight
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		cmd.Wait() // says that it was killed
+		paid := k.settle()
+		recorded := k.recorded()
+		lost := len(paid) - len(recorded)
+		if lost > slots {
+			t.Errorf("kill %d: %d answers were paid for and not recorded, with at most %d calls in flight", i, lost, slots)
+		}
+		if open > 0 {
+			withOpen++
+		}
+		openAtKills += open
+		unrecorded += k.newlyUnrecorded(paid, recorded)
+		k.remember(paid, recorded)
+	}
+	before := len(k.done)
+	if out, err := k.start().wait(); err != nil {
+		t.Fatalf("last run: %v\n%s", err, out)
+	}
+	paid := k.settle()
+	recorded := k.recorded()
+	again := 0
+	for hash, n := range k.done {
+		again += paid[hash] - n
+	}
+	twice := 0
+	for _, n := range paid {
+		twice += n - 1
+	}
+	t.Logf("%d kills, %d with calls in flight (%d in all); recorded before the last run: %d of %d; lost: %d; "+
+		"recorded and called again: %d; called twice: %d, all of them open at a kill",
+		kills, withOpen, openAtKills, before, items, items-len(recorded), again, twice)
+	if len(recorded) != items {
+		t.Errorf("%d of %d items are recorded", len(recorded), items)
+	}
+	if again != 0 {
+		t.Errorf("%d calls were made for items that were recorded", again)
+	}
+	if twice > unrecorded {
+		t.Errorf("%d calls were made twice, but only %d were cut off by kills", twice, unrecorded)
+	}
+	if withOpen < 15 {
+		t.Errorf("only %d of %d kills hit calls in flight, want 15", withOpen, kills)
+	}
+}
+
+// killBench is an imitation in a process of its own, and runs against it.
+type killBench struct {
+	t         *testing.T
+	dir       string
+	url       string
+	in, out   string
+	done      map[string]int // how often each recorded request was paid for when it was seen to be recorded
+	cut       map[string]int // likewise of requests that were paid for and not recorded
+	lastStart *run
+}
+
+// run is a run in a process of its own.
+type run struct {
+	*exec.Cmd
+	out bytes.Buffer
+}
+
+func (r *run) wait() (string, error) {
+	err := r.Wait()
+	return r.out.String(), err
+}
+
+func newKillBench(t *testing.T, items, slots int) *killBench {
+	t.Helper()
+	dir, err := os.MkdirTemp(os.Getenv("SLUICE_TEST_ROOT"), "kill-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &killBench{t: t, dir: dir, in: filepath.Join(dir, "in.jsonl"), out: filepath.Join(dir, "out.jsonl"),
+		done: map[string]int{}, cut: map[string]int{}}
+	if err := os.WriteFile(k.in, promptLines(items), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	server := exec.Command("sluice", "sim", "--concurrent", fmt.Sprint(slots), "--rpm", "12000", "--burst-seconds", "1",
+		"--latency", "150ms", "--jitter", "0.3")
+	stdout, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		server.Process.Signal(os.Interrupt)
+		if err := server.Wait(); err != nil {
+			t.Errorf("sluice sim: %v", err)
+		}
+	})
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.url = strings.TrimSpace(line)
+	return k
+}
+
+// start runs the command, always the same.
+func (k *killBench) start() *run {
+	r := &run{Cmd: exec.Command("sluice", "run", "--provider", "openai", "--base-url", k.url+"/v1", k.in, "-o", k.out)}
+	r.Env = append(os.Environ(), "OPENAI_API_KEY="+sentinelKey, "XDG_STATE_HOME="+filepath.Join(k.dir, "state"))
+	r.Stdout, r.Stderr = &r.out, &r.out
+	if err := r.Start(); err != nil {
+		k.t.Fatal(err)
+	}
+	k.lastStart = r
+	return r
+}
+
+// awaitLines waits until the output has so many lines.
+func (k *killBench) awaitLines(n int) {
+	k.await("the output to grow", func() bool {
+		b, err := os.ReadFile(k.out)
+		return (err == nil || errors.Is(err, fs.ErrNotExist)) && bytes.Count(b, []byte("\n")) >= n
+	})
+}
+
+// settle waits until the imitation has no call open and returns how often it was paid for each request.
+func (k *killBench) settle() map[string]int {
+	var stats sim.Stats
+	k.await("calls to end", func() bool {
+		stats = k.stats()
+		return stats.InFlight == 0
+	})
+	return stats.Paid
+}
+
+func (k *killBench) await(what string, done func() bool) {
+	k.t.Helper()
+	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			k.t.Fatalf("waited in vain for %s; the run said:\n%s", what, k.lastStart.out.String())
+		}
+	}
+}
+
+func (k *killBench) stats() (stats sim.Stats) {
+	k.t.Helper()
+	resp, err := http.Get(k.url + "/stats")
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&stats); err != nil {
+		k.t.Fatal(err)
+	}
+	return stats
+}
+
+// recorded returns the hash of each request in the output, whose lines must be whole, but for the last, and each for
+// another item.
+func (k *killBench) recorded() map[string]bool {
+	k.t.Helper()
+	b, err := os.ReadFile(k.out)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		k.t.Fatal(err)
+	}
+	hashes := map[string]bool{}
+	for line := range bytes.Lines(b) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			continue // torn by the kill
+		}
+		var result struct {
+			Response struct {
+				Body struct {
+					Choices []struct{ Message struct{ Content string } }
+				}
+			}
+		}
+		if err := json.Unmarshal(line, &result); err != nil {
+			k.t.Fatalf("%v in the output line %s", err, line)
+		}
+		if len(result.Response.Body.Choices) != 1 {
+			k.t.Fatalf("no answer in the output line %s", line)
+		}
+		text, ok := strings.CutPrefix(result.Response.Body.Choices[0].Message.Content, "sim:")
+		if !ok || len(text) < 32 {
+			k.t.Fatalf("the answer in the output line %s is not the imitation's", line)
+		}
+		if hashes[text[:32]] {
+			k.t.Errorf("recorded twice: %s", line)
+		}
+		hashes[text[:32]] = true
+	}
+	return hashes
+}
+
+// newlyUnrecorded counts the payments since the last kill that are not in the output.
+func (k *killBench) newlyUnrecorded(paid map[string]int, recorded map[string]bool) (n int) {
+	for hash, times := range paid {
+		if !recorded[hash] {
+			n += times - k.cut[hash]
+			k.cut[hash] = times
+		}
+	}
+	return n
+}
+
+// remember notes how often each recorded request was paid for when it was first seen to be recorded.
+func (k *killBench) remember(paid map[string]int, recorded map[string]bool) {
+	for hash := range recorded {
+		if _, known := k.done[hash]; !known {
+			k.done[hash] = paid[hash]
+		}
+	}
+}

@@ -1,0 +1,440 @@
+package work
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// SyncMode says when lines of a journal are forced to the disk. A killed process loses nothing in any mode; it is the
+// power cut that they are about.
+type SyncMode uint8
+
+// Modes.
+const (
+	SyncInterval SyncMode = iota // all lines of an interval together, in the background
+	SyncEach                     // before Append returns; appends at the same time share one sync
+	SyncNone                     // when the system likes
+)
+
+// UnmarshalText reads each, interval or none.
+func (m *SyncMode) UnmarshalText(b []byte) error {
+	for i, name := range [...]string{"interval", "each", "none"} {
+		if name == string(b) {
+			*m = SyncMode(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("sync %q: want each, interval or none", b)
+}
+
+// JournalConfig shapes a Journal. The zero value is useful.
+type JournalConfig struct {
+	Sync      SyncMode
+	SyncEvery time.Duration // with SyncInterval. Default 100 ms
+
+	// Whole says whether a last line without its newline is a whole one nevertheless, such as one that an editor left.
+	// Nil says no.
+	Whole func(line []byte) bool
+
+	Logger *slog.Logger // nil discards
+}
+
+// Journal is a file of lines, one per result, that is the checkpoint of its run: a line that is in it is done. One
+// process at a time has it open. It is safe for concurrent use.
+type Journal struct {
+	path string
+	cfg  JournalConfig
+
+	created bool // the file did not exist before
+	earlier State
+	known   bool // earlier was read from a file
+	start   time.Time
+	stateMu sync.Mutex // serialises writers of the state file
+	ran     bool
+
+	// mu is held while writing, against the rule of the house: lines must not interleave, and a partial one must be
+	// cut off before the next.
+	mu      sync.Mutex
+	file    *os.File
+	size    int64
+	written uint64 // lines
+	err     error  // the first; nothing is written after it
+	closed  bool
+
+	syncMu  sync.Mutex
+	syncEnd *sync.Cond
+	syncing bool
+	synced  uint64 // lines
+	syncErr error
+
+	dirty chan struct{}
+	stop  chan struct{}
+	idle  chan struct{} // closed when the goroutine of SyncInterval has ended
+}
+
+// LockedError is returned by OpenJournal for a journal that another process has open.
+type LockedError struct {
+	Path string
+	PID  int // 0 when it is not known
+}
+
+// Error names the file and the process.
+func (e *LockedError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("%s is in use by another process", e.Path)
+	}
+	return fmt.Sprintf("%s is in use by process %d", e.Path, e.PID)
+}
+
+// JournalError is returned when a journal cannot be written, or when a line of it cannot be read.
+type JournalError struct {
+	Path string
+	Line int // 0 when it is not about one
+	Err  error
+}
+
+// Error names the file, the line, and what is wrong.
+func (e *JournalError) Error() string {
+	if e.Line > 0 {
+		return fmt.Sprintf("journal %s line %d: %v", e.Path, e.Line, e.Err)
+	}
+	return fmt.Sprintf("journal %s: %v", e.Path, e.Err)
+}
+
+// Unwrap returns what is wrong.
+func (e *JournalError) Unwrap() error { return e.Err }
+
+// OpenJournal opens or creates the journal at path, locks it, and cuts off a last line that was torn. It fails with a
+// *LockedError if another process has it open.
+func OpenJournal(path string, cfg JournalConfig) (*Journal, error) {
+	if cfg.SyncEvery < 0 {
+		return nil, errors.New("work: SyncEvery is negative")
+	}
+	cfg.SyncEvery = time.Duration(defaultTo(int64(cfg.SyncEvery), int64(100*time.Millisecond)))
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target // a rename must replace the file, not the link
+	}
+	j := &Journal{path: path, cfg: cfg, start: time.Now()}
+	j.syncEnd = sync.NewCond(&j.syncMu)
+	if err := j.open(); err != nil {
+		return nil, err
+	}
+	if err := j.cutTornLine(); err != nil {
+		j.file.Close()
+		return nil, &JournalError{Path: path, Err: err}
+	}
+	if err := j.beginState(); err != nil {
+		j.file.Close()
+		return nil, err
+	}
+	if cfg.Sync == SyncInterval {
+		j.dirty, j.stop, j.idle = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+		go j.syncLoop()
+	}
+	return j, nil
+}
+
+// Path returns where the journal is, links followed.
+func (j *Journal) Path() string { return j.path }
+
+// open opens and locks the file that is at path then.
+func (j *Journal) open() error {
+	for {
+		f, err := os.OpenFile(j.path, os.O_RDWR|os.O_APPEND, 0)
+		if errors.Is(err, os.ErrNotExist) {
+			f, err = os.OpenFile(j.path, os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o644)
+			if errors.Is(err, os.ErrExist) {
+				continue
+			}
+			j.created = err == nil
+		}
+		if err != nil {
+			return err
+		}
+		info, err := f.Stat()
+		if err == nil && !info.Mode().IsRegular() {
+			err = fmt.Errorf("%s is not a regular file", j.path)
+		}
+		if err == nil {
+			err = lockFile(f)
+		}
+		if errors.Is(err, errLocked) {
+			state, _ := LoadState(StatePath(j.path))
+			err = &LockedError{Path: j.path, PID: state.PID}
+		}
+		if err != nil {
+			f.Close()
+			return err
+		}
+		// Between opening and locking, the one who had it may have replaced or removed the file.
+		if now, err := os.Stat(j.path); err == nil && os.SameFile(info, now) {
+			j.file = f
+			return nil
+		}
+		f.Close()
+	}
+}
+
+// cutTornLine truncates the file after its last newline, unless what follows is a whole line.
+func (j *Journal) cutTornLine() error {
+	info, err := j.file.Stat()
+	if err != nil {
+		return err
+	}
+	j.size = info.Size()
+	var tail []byte
+	end := j.size
+	block := make([]byte, 64<<10)
+	for end > 0 {
+		b := block[:min(int64(len(block)), end)]
+		if _, err := j.file.ReadAt(b, end-int64(len(b))); err != nil {
+			return err
+		}
+		if i := bytes.LastIndexByte(b, '\n'); i >= 0 {
+			end -= int64(len(b) - i - 1)
+			break
+		}
+		end -= int64(len(b))
+	}
+	if end == j.size {
+		return nil
+	}
+	if j.cfg.Whole != nil {
+		tail = make([]byte, j.size-end)
+		if _, err := j.file.ReadAt(tail, end); err != nil {
+			return err
+		}
+		if j.cfg.Whole(tail) {
+			_, err := j.file.Write([]byte("\n"))
+			j.size++
+			return err
+		}
+	}
+	j.cfg.Logger.Info("cut off a torn last line", "journal", j.path, "bytes", j.size-end)
+	j.size = end
+	return j.file.Truncate(end)
+}
+
+// Append writes a line, which ends in its newline, with one write. When it returns nil, the line is with the system (and
+// with SyncEach on the disk). When it fails, no part of the line is left, and no later Append succeeds.
+func (j *Journal) Append(line []byte) error {
+	if len(line) == 0 || line[len(line)-1] != '\n' || bytes.IndexByte(line, '\n') != len(line)-1 {
+		panic("work: a journal line is one line")
+	}
+	j.mu.Lock()
+	if j.err == nil && j.closed {
+		j.err = &JournalError{Path: j.path, Err: os.ErrClosed}
+	}
+	if err := j.err; err != nil {
+		j.mu.Unlock()
+		return err
+	}
+	if _, err := j.file.Write(line); err != nil {
+		err = errors.Join(err, j.file.Truncate(j.size))
+		j.err = &JournalError{Path: j.path, Err: err}
+		j.mu.Unlock()
+		return j.err
+	}
+	j.size += int64(len(line))
+	j.written++
+	n := j.written
+	j.mu.Unlock()
+
+	switch j.cfg.Sync {
+	case SyncEach:
+		return j.syncTo(n)
+	case SyncInterval:
+		select {
+		case j.dirty <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+// Flush forces all lines to the disk, in every mode but SyncNone.
+func (j *Journal) Flush() error {
+	j.mu.Lock()
+	n, err := j.written, j.err
+	j.mu.Unlock()
+	if err != nil || j.cfg.Sync == SyncNone {
+		return err
+	}
+	return j.syncTo(n)
+}
+
+// syncTo returns when the first n lines are on the disk. Of those who ask at once, one syncs for all.
+func (j *Journal) syncTo(n uint64) error {
+	j.syncMu.Lock()
+	defer j.syncMu.Unlock()
+	for j.synced < n && j.syncErr == nil {
+		if j.syncing {
+			j.syncEnd.Wait()
+			continue
+		}
+		j.syncing = true
+		j.syncMu.Unlock()
+		j.mu.Lock()
+		upTo, file := j.written, j.file
+		j.mu.Unlock()
+		err := file.Sync()
+		j.syncMu.Lock()
+		j.syncing = false
+		if err == nil {
+			j.synced = upTo
+		} else {
+			// After a failed sync the system may have dropped the pages: trying again would report a success that is none.
+			j.syncErr = &JournalError{Path: j.path, Err: err}
+			j.mu.Lock()
+			if j.err == nil {
+				j.err = j.syncErr
+			}
+			j.mu.Unlock()
+		}
+		j.syncEnd.Broadcast()
+	}
+	return j.syncErr
+}
+
+// syncLoop syncs an interval after the first line that is not on the disk. An error shows at the next Append or Flush.
+func (j *Journal) syncLoop() {
+	defer close(j.idle)
+	for {
+		select {
+		case <-j.dirty:
+		case <-j.stop:
+			return
+		}
+		select {
+		case <-time.After(j.cfg.SyncEvery):
+		case <-j.stop:
+			return // Close syncs
+		}
+		_ = j.Flush() // kept in j.err
+	}
+}
+
+// Lines gives the journal's lines from the first, without their newlines, and their numbers from 1. A line is valid
+// until the next.
+func (j *Journal) Lines() iter.Seq2[Line, error] {
+	return func(yield func(Line, error) bool) {
+		j.mu.Lock()
+		file, size := j.file, j.size
+		j.mu.Unlock()
+		r := NewLineReader(io.NewSectionReader(file, 0, size), 0)
+		for {
+			line, err := r.Next()
+			if err == io.EOF {
+				return
+			}
+			if !yield(line, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Rewrite replaces the journal by one with only the lines that keep wants, and says how many others there were. It
+// copies to a new file, syncs it and renames it, so that a crash leaves the old or the new one. It must not run at the
+// same time as Append.
+func (j *Journal) Rewrite(keep func(Line) bool) (removed int, err error) {
+	tmp, err := os.CreateTemp(filepath.Dir(j.path), filepath.Base(j.path)+".*.tmp")
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if err != nil {
+			tmp.Close()
+			os.Remove(tmp.Name())
+			err = &JournalError{Path: j.path, Err: err}
+		}
+	}()
+	w := bufio.NewWriterSize(tmp, 256<<10)
+	for line, err := range j.Lines() {
+		if err != nil {
+			return 0, err
+		}
+		if !keep(line) {
+			removed++
+			continue
+		}
+		w.Write(line.Bytes)
+		w.WriteByte('\n') // a bufio.Writer keeps its first error for Flush
+	}
+	info, err := j.file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if err := errors.Join(w.Flush(), tmp.Chmod(info.Mode().Perm()), tmp.Sync()); err != nil {
+		return 0, err
+	}
+	return removed, j.replaceBy(tmp)
+}
+
+// replaceBy makes the temporary file the journal, without an instant at which neither is locked.
+func (j *Journal) replaceBy(tmp *os.File) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if runtime.GOOS == "windows" { // where an open file cannot be replaced
+		j.file.Close()
+		tmp.Close()
+	} else if err := lockFile(tmp); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp.Name(), j.path); err != nil {
+		return err
+	}
+	syncDir(filepath.Dir(j.path))
+	j.file.Close()
+	if err := j.open(); err != nil { // again: the temporary file was not opened for appending
+		return err
+	}
+	tmp.Close()
+	info, err := j.file.Stat()
+	if err == nil {
+		j.size = info.Size()
+	}
+	return err
+}
+
+// Close syncs, writes the state, and unlocks the journal. A journal that was created and got no line is removed.
+func (j *Journal) Close() error {
+	j.mu.Lock()
+	if j.closed {
+		j.mu.Unlock()
+		return nil
+	}
+	j.closed = true
+	j.mu.Unlock()
+	if j.stop != nil {
+		close(j.stop)
+		<-j.idle
+	}
+	err := j.Flush()
+	j.endState()
+	if j.created && j.size == 0 {
+		os.Remove(j.path)
+	}
+	return errors.Join(err, j.file.Close())
+}
+
+// syncDir makes a rename in a directory last. Not all systems can; then the rename lasts when they like.
+func syncDir(dir string) {
+	if d, err := os.Open(dir); err == nil {
+		_ = d.Sync()
+		d.Close()
+	}
+}
