@@ -23,6 +23,7 @@ const (
 	EventLimit     = gate.EventLimit
 	EventBreaker   = gate.EventBreaker
 	EventGaveUp    = gate.EventGaveUp
+	EventShared    = gate.EventShared
 )
 
 // Observer is told of events, in order per call, synchronously and never under a lock. It must be quick and safe for

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"regexp"
 	"strconv"
@@ -249,6 +250,27 @@ func TestScenarios(t *testing.T) {
 				f := sc.play(t, srv.Transport(), "http://sim", srv)
 				fmt.Printf("%-14s ratio %.3f (%.2f / %.2f s) throttles %d tries %d lost %d wrong %d %v\n", sc.name, f.ratio(), f.elapsed.Seconds(), f.optimum.Seconds(), f.throttles, f.tries, f.lost, f.wrong, srv.Stats().Refused)
 			})
+		})
+	}
+}
+
+func BenchmarkScenario(b *testing.B) {
+	for _, sc := range scenarios {
+		b.Run(sc.name, func(b *testing.B) {
+			for b.Loop() {
+				srv, err := sim.New(sc.sim)
+				if err != nil {
+					b.Fatal(err)
+				}
+				ts := httptest.NewServer(srv)
+				tr := &http.Transport{MaxIdleConnsPerHost: 256}
+				f := sc.play(b, tr, ts.URL, srv)
+				b.ReportMetric(f.ratio(), "ratio-to-optimum")
+				b.ReportMetric(float64(f.throttles), "throttles")
+				b.ReportMetric(float64(f.lost+f.wrong), "lost")
+				tr.CloseIdleConnections()
+				ts.Close()
+			}
 		})
 	}
 }

@@ -63,6 +63,7 @@ type Scheduler struct {
 	ended   bool
 
 	remote *remote // nil: the ledger is local
+	store  *store  // nil: nothing outlives the process
 }
 
 // New returns a Scheduler, or an error that names the field of cfg that is wrong.
@@ -84,6 +85,13 @@ func New(cfg Config) (*Scheduler, error) {
 	})
 	if cfg.Ledger != nil {
 		s.remote = newRemote(s, cfg.Ledger)
+	}
+	if cfg.StateDir != "" {
+		st, err := newStore(s, cfg.StateDir)
+		if err != nil {
+			return nil, err
+		}
+		s.store = st
 	}
 	return s, nil
 }
@@ -159,6 +167,9 @@ func (s *Scheduler) Acquire(ctx context.Context, c Call) (*Permit, error) {
 // later, it is always nil.
 func (s *Scheduler) TryAcquire(c Call) *Permit {
 	p := &Permit{s: s, ticket: gate.Ticket{Call: c}}
+	if s.store != nil {
+		s.store.open(c.Lane)
+	}
 	now := time.Now()
 	s.mu.Lock()
 	if s.ended {
@@ -180,6 +191,9 @@ func (s *Scheduler) TryAcquire(c Call) *Permit {
 func (s *Scheduler) acquire(ctx context.Context, p *Permit) error {
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if s.store != nil {
+		s.store.open(p.ticket.Call.Lane)
 	}
 	s.mu.Lock()
 	if s.ended {
@@ -291,6 +305,9 @@ func (s *Scheduler) Close() error {
 	s.mu.Unlock()
 	if s.remote != nil {
 		s.remote.close()
+	}
+	if s.store != nil {
+		return s.store.close()
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ const (
 	EventLimit     EventType = "limit"     // a limit of a lane was learned or corrected
 	EventBreaker   EventType = "breaker"   // a lane's circuit breaker opened (Until is set) or closed
 	EventGaveUp    EventType = "gave_up"   // Do gave up on a call
+	EventShared    EventType = "shared"    // another process uses the lane too: together they may exceed its limits
 )
 
 // Event is something that happened in a lane. Only the fields that its type speaks of are set.

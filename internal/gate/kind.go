@@ -88,3 +88,14 @@ func (d Dimension) String() string {
 
 // MarshalText writes the dimension's name.
 func (d Dimension) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads the dimension's name.
+func (d *Dimension) UnmarshalText(b []byte) error {
+	for i, name := range dimensionNames {
+		if name == string(b) {
+			*d = Dimension(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown dimension %q", b)
+}

@@ -222,6 +222,10 @@ func (l *lane) leaveProbe(t *Ticket) bool {
 
 // useful is the most slots that the budgets can feed, by Little's law and twice that.
 func (l *lane) useful(now time.Time) float64 {
+	latency := l.latency
+	if t := l.flight.head; t != nil {
+		latency = max(latency, now.Sub(t.sent).Seconds())
+	}
 	bound := 1e9
 	for d := Requests; d < NumDimensions; d++ {
 		m := &l.mirrors[d]
@@ -233,7 +237,7 @@ func (l *lane) useful(now time.Time) float64 {
 			l.book.budgets[d].refill(now)
 			level = max(0, l.book.budgets[d].level)
 		}
-		bound = min(bound, 2*l.latency*(m.rate(d)+level)/l.meanCost[d])
+		bound = min(bound, 2*latency*(m.rate(d)+level)/l.meanCost[d])
 	}
 	return max(startSlots, bound)
 }

@@ -75,30 +75,48 @@ func limitOf(l Limits, d Dimension) float64 {
 func (l *lane) openBudgets(now time.Time, told, start Limits) {
 	for d := Requests; d < NumDimensions; d++ {
 		m := &l.mirrors[d]
-		m.ceiling, m.limit, m.source = limitOf(told, d), limitOf(told, d), SourceTold
-		if s := limitOf(start, d); s > 0 && (m.limit == 0 || s < m.limit) {
-			m.limit, m.source = s, SourceStart
+		m.ceiling = limitOf(told, d)
+		if m.ceiling > 0 {
+			m.limit, m.source = m.ceiling, SourceTold
+			l.fill(now, d)
 		}
-		if m.limit == 0 {
-			continue
+		if s := limitOf(start, d); s > 0 {
+			l.start(now, d, s)
 		}
-		m.pace = paceUntried
-		rate := m.rate(d)
-		burst, level := startCap, startLevel
-		if b := max(told.Burst, start.Burst).Seconds(); b > 0 {
-			burst, level = b, b
-		}
-		if d.window() > 60 { // a day's budget is there from the start
-			burst, level = d.window(), d.window()
-		}
-		if level < burst {
-			m.pace, m.dripEnd, l.dripping = dripPace, now.Add(dripTime), true
-		}
-		m.cap = max(1, rate*burst)
-		at := max(1, rate*level)
-		l.correct(now, d, Correction{Mark: l.sums[d], Lo: at, Hi: at})
 	}
 }
+
+// start believes a limit from the start, unless a lower one is told.
+func (l *lane) start(now time.Time, d Dimension, limit float64) {
+	m := &l.mirrors[d]
+	if m.ceiling > 0 && m.ceiling <= limit {
+		return
+	}
+	m.limit, m.source = limit, SourceStart
+	l.fill(now, d)
+}
+
+// fill gives a budget that was just set up what its bucket is believed to hold.
+func (l *lane) fill(now time.Time, d Dimension) {
+	m := &l.mirrors[d]
+	m.pace = paceUntried
+	burst, level := startCap, startLevel
+	if b := l.gate.cfg.burst(); b > 0 {
+		burst, level = b, b
+	}
+	if d.window() > 60 { // a day's budget is there from the start
+		burst, level = d.window(), d.window()
+	}
+	if level < burst {
+		m.pace, m.dripEnd, l.dripping = dripPace, now.Add(dripTime), true
+	}
+	m.cap = max(1, m.rate(d)*burst)
+	at := max(1, m.rate(d)*level)
+	l.correct(now, d, Correction{Mark: l.sums[d], Lo: at, Hi: at})
+}
+
+// burst is how many seconds of refill a bucket holds, where that is told; 0 where it is not.
+func (c *Config) burst() float64 { return max(c.Limits.Burst, c.Start.Burst).Seconds() }
 
 // correct sends a correction with the mirror's rate and cap to the ledger.
 func (l *lane) correct(now time.Time, d Dimension, c Correction) {

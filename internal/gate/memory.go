@@ -1,0 +1,96 @@
+package gate
+
+import (
+	"math"
+	"time"
+)
+
+// forgetAfter is how long what was learned of a lane is believed at the start of another process.
+const forgetAfter = 24 * time.Hour
+
+// Memory is what a lane knows that outlives the process.
+type Memory struct {
+	Lane    string         `json:"lane"`
+	SavedAt time.Time      `json:"saved_at"`
+	Limits  []LimitMemory  `json:"limits,omitempty"`
+	Slots   int            `json:"slots,omitempty"` // how many calls the provider takes at once, where a refusal showed it
+	Until   time.Time      `json:"paused_until,omitzero"`
+	Cause   Kind           `json:"pause_cause,omitempty"`
+	Budgets []BudgetMemory `json:"budgets,omitempty"`
+}
+
+// LimitMemory is a limit that was learned.
+type LimitMemory struct {
+	Dimension Dimension `json:"dimension"`
+	Value     int64     `json:"value"`
+	Source    Source    `json:"source"`
+}
+
+// BudgetMemory is what was left of a day's budget.
+type BudgetMemory struct {
+	Dimension Dimension `json:"dimension"`
+	Left      float64   `json:"left"`
+}
+
+// Memories returns what every lane knows.
+func (g *Gate) Memories(now time.Time) []Memory {
+	out := make([]Memory, 0, len(g.sorted))
+	for _, l := range g.sorted {
+		out = append(out, l.memory(now))
+	}
+	return out
+}
+
+func (l *lane) memory(now time.Time) Memory {
+	m := Memory{Lane: l.name, SavedAt: now.Round(0)}
+	for d := Requests; d < NumDimensions; d++ {
+		mir := &l.mirrors[d]
+		if mir.limit == 0 {
+			continue
+		}
+		if mir.source != SourceTold {
+			m.Limits = append(m.Limits, LimitMemory{d, int64(mir.limit), mir.source})
+		}
+		if d.window() > 60 && l.book != nil {
+			l.book.budgets[d].refill(now)
+			m.Budgets = append(m.Budgets, BudgetMemory{d, l.book.budgets[d].level})
+		}
+	}
+	if l.slots.refused {
+		m.Slots = l.slots.n()
+	}
+	if l.cool.until.After(now) && l.cool.cause == UsageWindow {
+		m.Until, m.Cause = l.cool.until.Round(0), l.cool.cause
+	}
+	return m
+}
+
+// Recall gives a lane what an earlier process knew of it. It does nothing for a lane that is open already.
+func (g *Gate) Recall(now time.Time, m Memory) {
+	if g.lanes[m.Lane] != nil {
+		return
+	}
+	l := g.lane(now, m.Lane)
+	age := now.Sub(m.SavedAt)
+	if age < 0 || age > forgetAfter {
+		return
+	}
+	for _, lim := range m.Limits {
+		if d := lim.Dimension; d >= Requests && d < NumDimensions && lim.Value > 0 {
+			l.start(now, d, float64(lim.Value))
+		}
+	}
+	for _, b := range m.Budgets {
+		if d := b.Dimension; d < NumDimensions && d.window() > 60 && l.mirrors[d].limit > 0 {
+			left := b.Left + age.Seconds()*l.mirrors[d].rate(d)
+			l.correct(now, d, Correction{Mark: l.sums[d], Lo: math.Inf(-1), Hi: left})
+		}
+	}
+	if m.Slots > 0 && l.slots.ceiling == 0 {
+		l.slots.limit = float64(m.Slots)
+	}
+	if m.Until.After(now) && m.Cause == UsageWindow {
+		l.cool.begin(now, UsageWindow, 0, 0)
+		l.cool.pause(now, m.Until)
+	}
+}

@@ -1,0 +1,23 @@
+//go:build unix
+
+package sluice
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// lockFile takes the lock of a file, which ends with the process, and reports whether another process has it. Where
+// there is no locking, nobody writes.
+func lockFile(path string) (f *os.File, taken bool) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, false
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		return nil, errors.Is(err, syscall.EWOULDBLOCK)
+	}
+	return f, false
+}
