@@ -1,17 +1,15 @@
 package sluice_test
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,243 +17,252 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
 )
 
+// scenario is a provider, what a client is told of it, and what it has to send.
 type scenario struct {
-	name   string
-	sim    sim.Config
-	cfg    sluice.Config
-	items  int
-	bodies func(n int) [][]byte
-	burst1 bool // compare with a provider whose bursts last one second
+	name string
+	sim  sim.Config
+	told sluice.Limits
+
+	items   int
+	body    func(i int) []byte // nil: a short question
+	tenants int
+	timeout time.Duration // per attempt; 0: a minute
+	rtt     time.Duration // added to every exchange
+
+	dialect     string // "anthropic"; "" is openai
+	secondBurst bool   // measured against a provider whose bursts last a second: nobody can know of longer ones
+	virtualOnly bool   // takes too long by the clock
+
+	most      float64 // of the optimum, in virtual time; 0: it is only reported
+	throttles int
 }
 
-func plainBodies(n int) [][]byte {
-	out := make([][]byte, n)
-	for i := range out {
-		out[i] = fmt.Appendf(nil, `{"model":"m","messages":[{"role":"user","content":"item %d"}],"max_tokens":16}`, i)
+// requestsBound is the provider of scenario A and of most others.
+func requestsBound(change func(*sim.Config)) sim.Config {
+	c := sim.Config{RPM: 900, Burst: 15 * time.Second, Concurrent: 30, Latency: 200 * time.Millisecond}
+	if change != nil {
+		change(&c)
 	}
-	return out
+	return c
 }
 
-func lognormalBodies(n int) [][]byte {
-	r := rand.New(rand.NewPCG(1, 2))
-	out := make([][]byte, n)
-	for i := range out {
-		out[i] = fmt.Appendf(nil, `{"model":"m","messages":[{"role":"user","content":"item %d"}],"max_tokens":%d}`, i, int(250*math.Exp(0.7*r.NormFloat64())))
+func storm(status int, silent bool, from, to time.Duration) []sim.Storm {
+	return []sim.Storm{{From: from, To: to, Status: status, Silent: silent}}
+}
+
+func scenarios() []scenario {
+	told := sluice.Limits{RPM: 900, Concurrent: 30}
+	manySlots := sluice.Limits{RPM: 900, Concurrent: 400} // with 30, nothing would be sent at second 5
+	const s = time.Second
+	return []scenario{
+		{name: "A requests bound", sim: requestsBound(nil), told: told, items: 400, most: 1.02, throttles: 2},
+		{name: "B tokens bound", sim: sim.Config{TPM: 90000, Burst: 10 * s, Concurrent: 60}, told: sluice.Limits{TPM: 90000, Concurrent: 60},
+			items: 200, body: lognormal, most: 1.02, throttles: 2},
+		{name: "C storm with Retry-After", sim: requestsBound(func(c *sim.Config) { c.Storms = storm(429, false, 3*s, 7*s) }), told: told,
+			items: 400, most: 1.05, throttles: 40},
+		{name: "C storm without", sim: requestsBound(func(c *sim.Config) { c.Storms = storm(429, true, 3*s, 7*s) }), told: told,
+			items: 400, most: 1.05, throttles: 60},
+		{name: "D silent queue", sim: sim.Config{Queue: 6, Latency: 400 * time.Millisecond, NoHeaders: true}, items: 200, most: 1.04},
+		{name: "E slots, nothing told", sim: sim.Config{Concurrent: 9, Latency: 400 * time.Millisecond, NoHeaders: true, VagueBodies: true,
+			RetryAfter: sim.RetryAfterNone}, items: 400, most: 1.05, throttles: 3},
+		{name: "F faults", sim: requestsBound(func(c *sim.Config) {
+			c.Faults = sim.Faults{ServerError: .05, Reset: .02, Cut: .02, BadRequest: .01}
+		}), told: told, items: 400, most: 1.04, throttles: 2},
+		{name: "G limits only in headers", sim: requestsBound(nil), items: 400, most: 1.03, throttles: 2},
+		{name: "L long answers", sim: requestsBound(func(c *sim.Config) {
+			c.Concurrent, c.Latency, c.Storms = 400, 20*s, storm(429, false, 5*s, 5*s+70*time.Millisecond)
+		}), told: manySlots, items: 400, timeout: 5 * time.Minute, most: 1.05, throttles: 1, virtualOnly: true},
+		{name: "L long answers streamed", sim: requestsBound(func(c *sim.Config) {
+			c.Concurrent, c.Latency, c.PerToken, c.OutputTokens = 400, s, 19*s/16, 16
+			c.Storms = storm(429, false, 5*s, 5*s+70*time.Millisecond)
+		}), told: manySlots, items: 400, body: streamed, timeout: 5 * time.Minute, most: 1.05, throttles: 1, virtualOnly: true},
+
+		{name: "bursts of 0.1 s", sim: requestsBound(func(c *sim.Config) { c.Burst = s / 10 }), told: told, items: 400, most: 1.04, throttles: 4},
+		{name: "bursts of 60 s", sim: requestsBound(func(c *sim.Config) { c.Burst = 60 * s }), told: told, items: 1200, most: 1.02, throttles: 2},
+		{name: "Retry-After in ms", sim: requestsBound(func(c *sim.Config) {
+			c.RetryAfter, c.Storms = sim.RetryAfterMillis, storm(429, false, 3*s, 7*s)
+		}), told: told, items: 400, most: 1.05, throttles: 40},
+		{name: "Retry-After as a date", sim: requestsBound(func(c *sim.Config) {
+			c.RetryAfter, c.Storms = sim.RetryAfterDate, storm(429, false, 3*s, 7*s)
+		}), told: told, items: 400, most: 1.12, throttles: 40},
+		{name: "529 storm", sim: requestsBound(func(c *sim.Config) { c.Storms = storm(529, true, 3*s, 7*s) }), told: told, items: 400,
+			most: 1.08, throttles: 60},
+		{name: "limit halves", sim: requestsBound(func(c *sim.Config) { c.Changes = []sim.Change{{At: 5 * s, Factor: .5}} }), told: told,
+			items: 400, most: 1.04, throttles: 3},
+		{name: "limit doubles", sim: requestsBound(func(c *sim.Config) { c.Changes = []sim.Change{{At: 5 * s, Factor: 2}} }), items: 400,
+			most: 1.05, throttles: 3},
+		{name: "daily limit in headers", sim: requestsBound(func(c *sim.Config) { c.DailyHeaders, c.RPD = true, 14400 }), told: told,
+			items: 400, secondBurst: true, most: 1.03, throttles: 3},
+		{name: "refusals are charged", sim: requestsBound(func(c *sim.Config) { c.ChargeRefusals, c.Burst = true, s }), told: told, items: 400,
+			most: 1.04, throttles: 4},
+		{name: "jitter 0.8", sim: requestsBound(func(c *sim.Config) { c.Jitter = .8 }), told: told, items: 400, most: 1.04, throttles: 2},
+		{name: "jitter 0.8, nothing told", sim: requestsBound(func(c *sim.Config) { c.Jitter = .8 }), items: 400, most: 1.05, throttles: 4},
+		{name: "anthropic streamed", dialect: "anthropic", body: streamed, items: 300, told: sluice.Limits{ITPM: 30000, OTPM: 60000, Concurrent: 40},
+			sim: sim.Config{ITPM: 30000, OTPM: 60000, Burst: 10 * s, Concurrent: 40, Charge: sim.ChargeActual, Latency: 300 * time.Millisecond,
+				PerToken: 2 * time.Millisecond, OutputTokens: 250, OutputSigma: .5}},
+		{name: "anthropic whole", dialect: "anthropic", body: lognormal, items: 300, told: sluice.Limits{OTPM: 60000, Concurrent: 40},
+			sim: sim.Config{OTPM: 60000, Burst: 10 * s, Concurrent: 40, Charge: sim.ChargeActual, Latency: 300 * time.Millisecond,
+				PerToken: 2 * time.Millisecond, OutputTokens: 250, OutputSigma: .5}},
+		{name: "1 % hangs", sim: requestsBound(func(c *sim.Config) { c.Faults.Hang = .01 }), told: told, items: 400, timeout: 2 * s},
+		{name: "8 tenants", sim: requestsBound(nil), told: told, items: 400, tenants: 8, most: 1.02, throttles: 2},
+		{name: "round trip + 100 ms", sim: requestsBound(nil), told: told, items: 400, rtt: 100 * time.Millisecond, most: 1.04, throttles: 4},
+		{name: "headers counted at the end", sim: requestsBound(func(c *sim.Config) { c.LateHeaders = true }), told: told, items: 400,
+			most: 1.04, throttles: 4},
+		{name: "fixed windows", sim: requestsBound(func(c *sim.Config) { c.FixedWindow = true }), told: told, items: 400},
+		{name: "bare refusals of a rate", sim: requestsBound(func(c *sim.Config) {
+			c.NoHeaders, c.VagueBodies, c.RetryAfter = true, true, sim.RetryAfterNone
+		}), items: 400},
+		{name: "no headers", sim: requestsBound(func(c *sim.Config) { c.NoHeaders = true }), told: told, items: 400, secondBurst: true,
+			most: 1.02, throttles: 2},
 	}
-	return out
 }
 
-var a = sim.Config{RPM: 900, Burst: 15 * time.Second, Concurrent: 30, Latency: 200 * time.Millisecond}
-var aTold = sluice.Config{Limits: sluice.Limits{RPM: 900, Concurrent: 30}}
-
-func with(c sim.Config, f func(*sim.Config)) sim.Config { f(&c); return c }
-
-var scenarios = []scenario{
-	{name: "A", sim: a, cfg: aTold, items: 400},
-	{name: "B", sim: sim.Config{TPM: 90000, Burst: 10 * time.Second, Concurrent: 60}, cfg: sluice.Config{Limits: sluice.Limits{TPM: 90000, Concurrent: 60}}, items: 200, bodies: lognormalBodies},
-	{name: "C-hint", sim: with(a, func(c *sim.Config) { c.Storms = []sim.Storm{{From: 3 * time.Second, To: 7 * time.Second}} }), cfg: aTold, items: 400},
-	{name: "C-silent", sim: with(a, func(c *sim.Config) {
-		c.Storms = []sim.Storm{{From: 3 * time.Second, To: 7 * time.Second, Silent: true}}
-	}), cfg: aTold, items: 400},
-	{name: "D", sim: sim.Config{Queue: 6, Latency: 400 * time.Millisecond, NoHeaders: true}, items: 200},
-	{name: "E", sim: sim.Config{Concurrent: 9, Latency: 400 * time.Millisecond, NoHeaders: true, RetryAfter: sim.RetryAfterNone, VagueBodies: true}, items: 400},
-	{name: "F", sim: with(a, func(c *sim.Config) {
-		c.Faults = sim.Faults{ServerError: .05, Reset: .02, Cut: .02, BadRequest: .01}
-	}), cfg: aTold, items: 400},
-	{name: "G", sim: a, items: 400},
-	{name: "L", sim: with(a, func(c *sim.Config) {
-		c.Latency = 20 * time.Second
-		c.Storms = []sim.Storm{{From: 5 * time.Second, To: 5*time.Second + 300*time.Millisecond}}
-	}), cfg: aTold, items: 400},
-	{name: "burst0.1", sim: with(a, func(c *sim.Config) { c.Burst = 100 * time.Millisecond }), cfg: aTold, items: 400},
-	{name: "burst60", sim: with(a, func(c *sim.Config) { c.Burst = 60 * time.Second }), cfg: aTold, items: 2000},
-	{name: "ms", sim: with(a, func(c *sim.Config) { c.RetryAfter = sim.RetryAfterMillis }), cfg: aTold, items: 400},
-	{name: "date", sim: with(a, func(c *sim.Config) { c.RetryAfter = sim.RetryAfterDate }), cfg: aTold, items: 400},
-	{name: "529", sim: with(a, func(c *sim.Config) {
-		c.Storms = []sim.Storm{{From: 3 * time.Second, To: 5 * time.Second, Status: 529}}
-	}), cfg: aTold, items: 400},
-	{name: "halves", sim: with(a, func(c *sim.Config) { c.Changes = []sim.Change{{At: 5 * time.Second, Factor: .5}} }), cfg: aTold, items: 400},
-	{name: "doubles", sim: with(a, func(c *sim.Config) { c.Changes = []sim.Change{{At: 5 * time.Second, Factor: 2}} }), items: 400},
-	{name: "daily", sim: with(a, func(c *sim.Config) { c.DailyHeaders = true; c.RPD = 14400 }), cfg: aTold, items: 400},
-	{name: "charged", sim: with(a, func(c *sim.Config) { c.ChargeRefusals = true }), cfg: aTold, items: 400},
-	{name: "jitter", sim: with(a, func(c *sim.Config) { c.Jitter = .8 }), cfg: aTold, items: 400},
-	{name: "jitter-untold", sim: with(a, func(c *sim.Config) { c.Jitter = .8 }), items: 400},
-	{name: "late-headers", sim: with(a, func(c *sim.Config) { c.LateHeaders = true }), cfg: aTold, items: 400},
-	{name: "bare-rpm", sim: with(a, func(c *sim.Config) {
-		c.NoHeaders, c.VagueBodies, c.RetryAfter = true, true, sim.RetryAfterNone
-	}), items: 400},
-	{name: "A-noheaders", sim: with(a, func(c *sim.Config) { c.NoHeaders = true }), cfg: aTold, items: 400, burst1: true},
-	{name: "hang1%", sim: with(a, func(c *sim.Config) { c.Faults.Hang = .01 }), cfg: aTold, items: 400},
-	{name: "window", sim: with(a, func(c *sim.Config) { c.FixedWindow = true }), cfg: aTold, items: 400},
+func short(i int) []byte {
+	return fmt.Appendf(nil, `{"model":"m","messages":[{"role":"user","content":"item %d"}],"max_tokens":16}`, i)
 }
 
+func streamed(i int) []byte {
+	return fmt.Appendf(nil, `{"model":"m","messages":[{"role":"user","content":"item %d %s"}],"max_tokens":600,"stream":true}`, i,
+		strings.Repeat("word ", 30))
+}
+
+// lognormal declares lengths with a median of 250 tokens and a sigma of 0.7.
+func lognormal(i int) []byte {
+	r := rand.New(rand.NewPCG(7, uint64(i)))
+	return fmt.Appendf(nil, `{"model":"m","messages":[{"role":"user","content":"item %d"}],"max_tokens":%d}`, i,
+		int(250*math.Exp(0.7*r.NormFloat64()))+1)
+}
+
+// figures is what became of a scenario.
 type figures struct {
 	elapsed, optimum time.Duration
 	throttles        int
 	lost, wrong      int
-	tries            int
 }
 
 func (f figures) ratio() float64 { return f.elapsed.Seconds() / f.optimum.Seconds() }
 
-// play runs a scenario at a server.
-func (sc scenario) play(tb testing.TB, rt http.RoundTripper, url string, srv *sim.Server) figures {
-	bodies := sc.makeBodies()
-	s, err := sluice.New(sc.cfg)
+func (f figures) String() string {
+	return fmt.Sprintf("%.3f of the optimum (%.2f s of %.2f s), %d throttles, %d lost, %d wrong", f.ratio(), f.elapsed.Seconds(),
+		f.optimum.Seconds(), f.throttles, f.lost, f.wrong)
+}
+
+// play sends a scenario's items through a Scheduler to the server behind rt.
+func (sc scenario) play(tb testing.TB, srv *sim.Server, rt http.RoundTripper, url string) figures {
+	p, _ := provider.Lookup("openai")
+	endpoint, base := provider.ChatCompletions, url+"/v1"
+	if sc.dialect != "" {
+		p, _ = provider.Lookup(sc.dialect)
+		endpoint, base = provider.Messages, url
+	}
+	s, err := sluice.New(sluice.Config{Limits: sc.told, Charge: p.Charge, CountsCached: p.CountsCached})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	defer s.Close()
+	if sc.rtt > 0 {
+		rt = delayed{rt, sc.rtt}
+	}
+	bodies := make([][]byte, sc.items)
+	for i := range bodies {
+		if bodies[i] = short(i); sc.body != nil {
+			bodies[i] = sc.body(i)
+		}
+	}
 	var next, lost, wrong atomic.Int64
+	one := func(i int) {
+		est, err := provider.Estimate(endpoint, bodies[i])
+		if err != nil {
+			tb.Error(err)
+		}
+		var answer provider.Answer
+		call := sluice.Call{ID: strconv.Itoa(i), Cost: est.Cost, Tenant: strconv.Itoa(i % max(1, sc.tenants))}
+		_, err = s.Do(context.Background(), call, func(ctx context.Context, permit *sluice.Permit) (o sluice.Outcome) {
+			req, err := p.NewRequest(ctx, base, "k", endpoint, bodies[i], nil)
+			if err != nil {
+				return sluice.Outcome{Kind: sluice.Internal, Err: err}
+			}
+			timeout := sc.timeout
+			if timeout == 0 {
+				timeout = time.Minute
+			}
+			answer, o = provider.Exchange(ctx, rt, permit, req, provider.ExchangeConfig{Provider: p, Endpoint: endpoint,
+				Stream: est.Stream, Timeout: timeout, Cost: est.Cost})
+			return o
+		})
+		var gaveUp *sluice.CallError
+		switch {
+		case err == nil && !strings.Contains(string(answer.Body), "sim:"+sim.RequestHash(bodies[i])):
+			wrong.Add(1)
+		case errors.As(err, &gaveUp) && gaveUp.Kind == sluice.BadRequest: // as it should be
+		case err != nil:
+			lost.Add(1)
+			tb.Logf("item %d: %v", i, err)
+		}
+	}
 	start := time.Now()
 	var wg sync.WaitGroup
-	for range min(256, len(bodies)) {
+	for range min(400, sc.items) {
 		wg.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(bodies) {
-					return
-				}
-				c := sluice.Call{ID: strconv.Itoa(i), Cost: sluice.Cost{Input: len(bodies[i])/4 - 10, MaxOutput: 16}}
-				if m := regexp.MustCompile(`"max_tokens":(\d+)`).FindSubmatch(bodies[i]); m != nil {
-					c.Cost.MaxOutput, _ = strconv.Atoi(string(m[1]))
-				}
-				_, err := s.Do(context.Background(), c, func(ctx context.Context, p *sluice.Permit) sluice.Outcome {
-					return call(ctx, rt, url, bodies[i], &wrong)
-				})
-				if err != nil {
-					if o := new(sluice.CallError); !asCall(err, &o) || o.Kind != sluice.BadRequest {
-						lost.Add(1)
-						tb.Log(err)
-					}
-				}
+			for i := next.Add(1) - 1; i < int64(sc.items); i = next.Add(1) - 1 {
+				one(int(i))
 			}
 		})
 	}
 	wg.Wait()
-	f := figures{elapsed: time.Since(start), lost: int(lost.Load()), wrong: int(wrong.Load())}
-	st := srv.Stats()
-	f.throttles = st.Throttled
-	f.tries = st.Requests
-	cfg := sc.sim
-	if sc.burst1 {
-		cfg.Burst = time.Second
+	f := figures{elapsed: time.Since(start), throttles: srv.Stats().Throttled, lost: int(lost.Load()), wrong: int(wrong.Load())}
+	best := sc.sim
+	if sc.secondBurst {
+		best.Burst = time.Second
 	}
-	f.optimum = cfg.Optimum(cfg.Workload("/v1/chat/completions", bodies...))
+	f.optimum = best.Optimum(best.Workload(endpoint.String(), bodies...)) + sc.rtt
 	return f
 }
 
-func asCall(err error, o **sluice.CallError) bool {
-	e, ok := err.(*sluice.CallError)
-	*o = e
-	return ok
+// delayed adds half a round trip on either side.
+type delayed struct {
+	http.RoundTripper
+	rtt time.Duration
 }
 
-func (sc scenario) makeBodies() [][]byte {
-	if sc.bodies != nil {
-		return sc.bodies(sc.items)
-	}
-	return plainBodies(sc.items)
+func (d delayed) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(d.rtt / 2)
+	resp, err := d.RoundTripper.RoundTrip(r)
+	time.Sleep(d.rtt / 2)
+	return resp, err
 }
 
-var nums = regexp.MustCompile(`Limit (\d+), Used (\d+), Requested (\d+)`)
-
-func call(ctx context.Context, rt http.RoundTripper, url string, body []byte, wrong *atomic.Int64) (o sluice.Outcome) {
-	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
-	defer cancel()
-	req, _ := http.NewRequestWithContext(ctx, "POST", url+"/v1/chat/completions", bytes.NewReader(body))
-	req.Header.Set("content-type", "application/json")
-	res, err := rt.RoundTrip(req)
-	if err != nil {
-		return sluice.Outcome{Kind: sluice.Network, Err: err}
-	}
-	defer res.Body.Close()
-	data, err := io.ReadAll(res.Body)
-	if err != nil {
-		return sluice.Outcome{Kind: sluice.Network, Err: err}
-	}
-	for h, d := range map[string]sluice.Dimension{"requests": sluice.Requests, "tokens": sluice.Tokens} {
-		l, err := strconv.ParseInt(res.Header.Get("x-ratelimit-limit-"+h), 10, 64)
-		if err != nil {
-			continue
-		}
-		r, _ := strconv.ParseInt(res.Header.Get("x-ratelimit-remaining-"+h), 10, 64)
-		reset, _ := time.ParseDuration(res.Header.Get("x-ratelimit-reset-" + h))
-		o.Readings = append(o.Readings, sluice.Reading{Dimension: d, Limit: l, Remaining: r, Reset: reset})
-	}
-	switch {
-	case res.StatusCode == 200:
-		if !bytes.Contains(data, []byte("sim:"+sim.RequestHash(body))) {
-			wrong.Add(1)
-		}
-	case res.StatusCode == 429:
-		o.Kind = sluice.RateLimit
-		if s, err := strconv.ParseFloat(res.Header.Get("retry-after"), 64); err == nil {
-			o.Wait = time.Duration(s * 1e9)
-		} else if t, err := http.ParseTime(res.Header.Get("retry-after")); err == nil {
-			o.Wait = time.Until(t)
-		}
-		if s, err := strconv.ParseFloat(res.Header.Get("retry-after-ms"), 64); err == nil {
-			o.Wait = time.Duration(s * 1e6)
-		}
-		if m := nums.FindSubmatch(data); m != nil {
-			o.Limit, _ = strconv.ParseInt(string(m[1]), 10, 64)
-			o.Used, _ = strconv.ParseInt(string(m[2]), 10, 64)
-			o.Requested, _ = strconv.ParseInt(string(m[3]), 10, 64)
-			o.Dimension = sluice.Requests
-			if bytes.Contains(data, []byte("TPM")) {
-				o.Dimension = sluice.Tokens
-			}
-			o.Wait = time.Duration(float64(o.Used+o.Requested-o.Limit) / float64(o.Limit) * 60e9)
-		} else if bytes.Contains(data, []byte("concurrent")) {
-			o.Dimension = sluice.Concurrency
-		}
-	case res.StatusCode == 529 || res.StatusCode == 503:
-		o.Kind = sluice.Overloaded
-	case res.StatusCode >= 500:
-		o.Kind = sluice.ServerError
-	default:
-		o.Kind = sluice.BadRequest
-	}
-	if o.Kind != sluice.OK {
-		o.Err = fmt.Errorf("%d %s", res.StatusCode, data)
-	}
-	return o
-}
-
-func TestScenarios(t *testing.T) {
-	only := os.Getenv("SC")
-	for _, sc := range scenarios {
-		if only != "" && only != sc.name {
-			continue
-		}
+func TestScenariosStayNearTheOptimumInVirtualTime(t *testing.T) {
+	for _, sc := range scenarios() {
 		t.Run(sc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv, err := sim.New(sc.sim)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if only != "" {
-					start := time.Now()
-					sc.cfg.Observer = sluice.ObserverFunc(func(e sluice.Event) {
-						if e.Type == sluice.EventGranted || e.Type == sluice.EventReleased && os.Getenv("ALL") == "" {
-							return
-						}
-						fmt.Printf("%8.3f %s %s %v dim=%v limit=%d wait=%v inflight=%d until=%.3f %v\n", e.At.Sub(start).Seconds(), e.Type, e.Call, e.Outcome.Kind, e.Dimension, e.Limit, e.Wait, e.InFlight, e.Until.Sub(start).Seconds(), e.Outcome.Err)
-					})
+				f := sc.play(t, srv, srv.Transport(), "http://sim.invalid")
+				t.Log(f, srv.Stats().Refused)
+				if f.lost+f.wrong > 0 {
+					t.Errorf("%d items lost, %d answers wrong", f.lost, f.wrong)
 				}
-				f := sc.play(t, srv.Transport(), "http://sim", srv)
-				fmt.Printf("%-14s ratio %.3f (%.2f / %.2f s) throttles %d tries %d lost %d wrong %d %v\n", sc.name, f.ratio(), f.elapsed.Seconds(), f.optimum.Seconds(), f.throttles, f.tries, f.lost, f.wrong, srv.Stats().Refused)
+				if sc.most > 0 && (f.ratio() > sc.most || f.throttles > sc.throttles) {
+					t.Errorf("want at most %.2f of the optimum and %d throttles", sc.most, sc.throttles)
+				}
 			})
 		})
 	}
 }
 
+// BenchmarkScenario plays the scenarios over real sockets. It takes minutes.
 func BenchmarkScenario(b *testing.B) {
-	for _, sc := range scenarios {
+	for _, sc := range scenarios() {
+		if sc.virtualOnly {
+			continue
+		}
 		b.Run(sc.name, func(b *testing.B) {
 			for b.Loop() {
 				srv, err := sim.New(sc.sim)
@@ -263,13 +270,13 @@ func BenchmarkScenario(b *testing.B) {
 					b.Fatal(err)
 				}
 				ts := httptest.NewServer(srv)
-				tr := &http.Transport{MaxIdleConnsPerHost: 256}
-				f := sc.play(b, tr, ts.URL, srv)
+				rt := provider.NewBase(256)
+				f := sc.play(b, srv, rt, ts.URL)
+				rt.CloseIdleConnections()
+				ts.Close()
 				b.ReportMetric(f.ratio(), "ratio-to-optimum")
 				b.ReportMetric(float64(f.throttles), "throttles")
 				b.ReportMetric(float64(f.lost+f.wrong), "lost")
-				tr.CloseIdleConnections()
-				ts.Close()
 			}
 		})
 	}

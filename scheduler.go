@@ -31,6 +31,10 @@ type Config struct {
 	// Charge says how the provider counts tokens.
 	Charge Charge
 
+	// CountsCached says that input read from a prompt cache counts against the token limits. It does with OpenAI, and
+	// does not with Anthropic.
+	CountsCached bool
+
 	// Attempts is how often a call is tried at most, throttled tries aside. Default 6.
 	Attempts int
 
@@ -80,7 +84,7 @@ func New(cfg Config) (*Scheduler, error) {
 	}
 	s := &Scheduler{cfg: cfg, closed: make(chan struct{})}
 	s.gate = gate.New(gate.Config{
-		Limits: cfg.Limits, Start: cfg.Start, Charge: cfg.Charge, Attempts: cfg.Attempts, MaxThrottles: max(0, throttles),
+		Limits: cfg.Limits, Start: cfg.Start, Charge: cfg.Charge, CountsCached: cfg.CountsCached, Attempts: cfg.Attempts, MaxThrottles: max(0, throttles),
 		Weights: cfg.Weights, Remote: cfg.Ledger != nil, Observed: cfg.Observer != nil,
 	})
 	if cfg.Ledger != nil {

@@ -14,6 +14,7 @@ type Config struct {
 	Limits       Limits
 	Start        Limits
 	Charge       Charge
+	CountsCached bool
 	Attempts     int
 	MaxThrottles int
 	Weights      map[string]float64

@@ -57,7 +57,7 @@ func newLane(now time.Time, g *Gate, name string) *lane {
 		l.book = g.local.Book(name)
 	}
 	l.order.weights = g.cfg.Weights
-	l.reserves.charge = g.cfg.Charge
+	l.reserves.charge, l.reserves.cached = g.cfg.Charge, g.cfg.CountsCached
 	l.slots = newSlots(g.cfg.Limits.Concurrent, g.cfg.Start.Concurrent)
 	l.openBudgets(now, g.cfg.Limits, g.cfg.Start)
 	return l

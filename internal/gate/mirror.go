@@ -44,6 +44,7 @@ type mirror struct {
 	limit   float64 // per window; 0 is unknown
 	ceiling float64 // told: never above
 	cap     float64
+	capRead bool // a header showed it
 	pace    float64
 	source  Source
 	at      time.Time // when the newest call was sent whose answer stated the limit
@@ -143,8 +144,8 @@ func (l *lane) observe(now time.Time, t *Ticket, readings []Reading) {
 	}
 }
 
-// period is at least so long, by what a budget has left and when it is full again; 0 when nothing follows. Providers
-// round the reset up by as much as a second.
+// period is at least so long, by what a budget has left and when it is full again; 0 when nothing follows. A provider
+// may round the reset up to whole seconds without our knowing.
 func (r *Reading) period() time.Duration {
 	used := r.Limit - r.Remaining
 	if used <= 0 || r.Reset <= time.Second {
@@ -165,14 +166,21 @@ func (l *lane) read(now time.Time, t *Ticket, r Reading) {
 	}
 	m.pace, m.dripEnd = paceHeaders, time.Time{}
 	rate, left, slack := m.rate(d), float64(r.Remaining), float64(r.Slack)/2
-	if r.Reset > 0 {
-		m.cap = max(1, min(m.limit, left+rate*r.Reset.Seconds()))
-	} else {
+	least := max(0, r.Reset-r.ResetSlack).Seconds() // until the bucket is full
+	switch {
+	case r.Reset == 0:
 		m.cap = max(m.cap, min(m.limit, left), 1)
+	case left > slack || !m.capRead:
+		m.cap, m.capRead = max(1, min(m.limit, left+rate*least)), true
 	}
 	age := now.Sub(t.sent)
 	lo := min(m.cap, left-slack+rate*max(0, age-l.margin).Seconds()) - t.early(d) - l.unproduced(t, d)
 	hi := left + slack + 1 + rate*age.Seconds() + t.late(d, &l.sums)
+	if l.reserves.charge == ChargeActual && left <= slack {
+		// Output may have left a debt. The remainder does not show it, but the time until the bucket is full does.
+		lo = math.Inf(-1)
+		hi = min(hi, m.cap-rate*least+rate*age.Seconds()+t.late(d, &l.sums))
+	}
 	if m.ceiling > 0 && float64(r.Limit) > m.ceiling { // our own bucket is the narrower one
 		lo = math.Inf(-1)
 	}

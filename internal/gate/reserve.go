@@ -12,6 +12,7 @@ const (
 // reserves estimates what calls of a lane will be charged.
 type reserves struct {
 	charge  Charge
+	cached  bool                   // input read from a prompt cache counts too
 	scale   [NumDimensions]float64 // the provider counts so much more than we do; 0 is not known
 	input   float64                // measured over estimated input; 0 is not known
 	outputs [outputSamples]int32
@@ -63,7 +64,7 @@ func (r *reserves) output(declared int) float64 {
 func (r *reserves) learn(c Cost, u Usage) {
 	r.outputs[r.n%outputSamples] = int32(min(u.Output, 1<<30))
 	r.n++
-	if r.n >= enoughSamples && r.n%8 == 0 {
+	if r.n == enoughSamples || r.n > enoughSamples && r.n%8 == 0 {
 		sorted := slices.Clone(r.outputs[:min(r.n, outputSamples)])
 		slices.Sort(sorted)
 		r.p95 = float64(sorted[len(sorted)*95/100])
@@ -79,7 +80,10 @@ func (r *reserves) learn(c Cost, u Usage) {
 
 // actual is what a provider that charges what is used took for a call.
 func (r *reserves) actual(u Usage) Vector {
-	in, out := float64(u.Input-u.CachedInput), float64(u.Output)
+	in, out := float64(u.Input), float64(u.Output)
+	if !r.cached {
+		in -= float64(u.CachedInput)
+	}
 	v := Vector{InputTokens: in, OutputTokens: out, Tokens: in + out, TokensPerDay: in + out}
 	return v
 }

@@ -49,6 +49,8 @@ type Reading struct {
 	Remaining int64
 	Reset     time.Duration // until the budget is full again; 0 when not stated
 	Slack     int64         // Remaining is rounded to this (Anthropic rounds tokens to 1000); 0 is exact
+
+	ResetSlack time.Duration // Reset may be so much too long, by rounding
 }
 
 // Outcome is what one attempt came to. The zero value is a success of unknown usage.

@@ -1,0 +1,120 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// ledgerDouble is a shared ledger as seen over a network: it answers late, may refuse a suffix, and may lose a reply
+// after it has done what it was asked. It is idempotent by ID, as a Ledger has to be.
+type ledgerDouble struct {
+	take, settle, correct time.Duration // how long each takes
+	lose                  float64       // part of the replies that are lost
+	cut                   float64       // part of the asks of which only a prefix is looked at
+
+	mu       sync.Mutex
+	luck     *rand.Rand
+	local    sluice.LocalLedger
+	replies  map[uint64]sluice.Reply
+	done     map[uint64]bool
+	taken    int // asks granted
+	charged  map[uint64]int
+	returned int
+	takes    map[string]int // of a lane under way at once
+	overlaps int
+}
+
+var errLost = errors.New("reply lost")
+
+func newLedgerDouble(seed uint64) *ledgerDouble {
+	const late = 5 * time.Millisecond
+	return &ledgerDouble{take: late, settle: late, correct: late, luck: rand.New(rand.NewPCG(seed, 1)),
+		replies: make(map[uint64]sluice.Reply), done: make(map[uint64]bool), charged: make(map[uint64]int), takes: make(map[string]int)}
+}
+
+func (l *ledgerDouble) wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *ledgerDouble) lostLocked() error {
+	if l.luck.Float64() < l.lose {
+		return errLost
+	}
+	return nil
+}
+
+func (l *ledgerDouble) Take(ctx context.Context, asks []sluice.Ask) (sluice.Reply, error) {
+	lane := asks[0].Lane
+	l.mu.Lock()
+	if l.takes[lane]++; l.takes[lane] > 1 {
+		l.overlaps++
+	}
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		l.takes[lane]--
+		l.mu.Unlock()
+	}()
+	if err := l.wait(ctx, l.take); err != nil {
+		return sluice.Reply{}, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r, ok := l.replies[asks[0].ID]; ok {
+		return r, l.lostLocked()
+	}
+	some := asks
+	if l.luck.Float64() < l.cut {
+		some = asks[:l.luck.IntN(len(asks)+1)]
+	}
+	r := l.local.Take(time.Now(), some)
+	if r.Granted < len(asks) && r.Wait == 0 {
+		r.Wait, r.Bound = 3*time.Millisecond, sluice.Requests
+	}
+	for _, a := range asks[:r.Granted] {
+		l.taken++
+		l.charged[a.ID]++
+	}
+	if err := l.lostLocked(); err != nil {
+		l.replies[asks[0].ID] = r
+		return sluice.Reply{}, err
+	}
+	return r, nil
+}
+
+func (l *ledgerDouble) Settle(ctx context.Context, s sluice.Settlement) error {
+	if err := l.wait(ctx, l.settle); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.done[s.ID] {
+		l.done[s.ID] = true
+		l.returned++
+		l.local.Settle(time.Now(), s)
+	}
+	return l.lostLocked()
+}
+
+func (l *ledgerDouble) Correct(ctx context.Context, c sluice.Correction) error {
+	if err := l.wait(ctx, l.correct); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.done[c.ID] {
+		l.done[c.ID] = true
+		l.local.Correct(time.Now(), c)
+	}
+	return l.lostLocked()
+}
