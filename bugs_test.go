@@ -17,36 +17,6 @@ import (
 
 // Each of these is red for a defect that stands at the time of writing. It loses its build tag with the fix.
 
-func TestNothingIsGrantedAfterClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 64}})
-		var held []*sluice.Permit
-		for range 64 {
-			held = append(held, acquire(t, s, sluice.Call{}))
-		}
-		var granted atomic.Int32
-		var wg sync.WaitGroup
-		for range 64 {
-			wg.Go(func() {
-				if _, err := s.Acquire(t.Context(), sluice.Call{}); err == nil {
-					granted.Add(1)
-				} else if !errors.Is(err, sluice.ErrClosed) {
-					t.Error(err)
-				}
-			})
-		}
-		synctest.Wait()
-		s.Close()
-		for _, p := range held {
-			p.Release(sluice.Outcome{})
-		}
-		wg.Wait()
-		if n := granted.Load(); n > 0 {
-			t.Errorf("%d of 64 waiting calls were granted after Close", n)
-		}
-	})
-}
-
 func TestAnObserverHearsOfAGrantBeforeItsRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -107,7 +77,7 @@ func TestACallThatTheProviderSaysCanNeverFitIsErrTooLarge(t *testing.T) {
 func TestTheFirstAskDoesNotOvertakeTheBudgetsItIsMeantFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedgerDouble(1)
-		l.correct = 10 * time.Millisecond
+		l.correct = 30 * time.Millisecond // its first try was lost
 		s := open(t, sluice.Config{Limits: sluice.Limits{RPM: 60, Concurrent: 64}, Ledger: l})
 		ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
 		defer cancel()

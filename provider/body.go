@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"runtime/debug"
 	"sync"
 
 	"github.com/sluice-llm/sluice"
@@ -48,7 +49,7 @@ func (b *answerBody) Read(p []byte) (n int, err error) {
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			b.settle(&PanicError{Value: v})
+			b.settle(&sluice.PanicError{Value: v, Stack: debug.Stack()})
 			panic(v)
 		}
 	}()

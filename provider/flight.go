@@ -99,7 +99,7 @@ func (f *flight) drain(r io.Reader) {
 func (f *flight) roundTrip(base http.RoundTripper, req *http.Request) (resp *http.Response, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			resp, err = nil, &PanicError{Value: v, Stack: debug.Stack()}
+			resp, err = nil, &sluice.PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
 	resp, err = base.RoundTrip(req)
@@ -112,7 +112,7 @@ func (f *flight) roundTrip(base http.RoundTripper, req *http.Request) (resp *htt
 // failure is the outcome of a try that broke off with err. ctx is the caller's.
 func (f *flight) failure(ctx context.Context, err error) sluice.Outcome {
 	var (
-		panicked *PanicError
+		panicked *sluice.PanicError
 		netErr   net.Error
 	)
 	unsent := f.unsent(err)
@@ -141,7 +141,7 @@ func (f *flight) late() error {
 // unsent reports whether the request surely never left: no connection was found for it, or the error is one of making
 // a connection. A base that does not trace its connections is judged by the error alone.
 func (f *flight) unsent(err error) bool {
-	if f.traced.Load() {
+	if f.socket || f.traced.Load() {
 		return !f.wired.Load()
 	}
 	var (
@@ -181,12 +181,3 @@ type timeoutError struct{ after time.Duration }
 func (e *timeoutError) Error() string   { return fmt.Sprintf("no answer within %v", e.after) }
 func (e *timeoutError) Timeout() bool   { return true }
 func (e *timeoutError) Temporary() bool { return true }
-
-// PanicError is the error of a try whose http.RoundTripper panicked.
-type PanicError struct {
-	Value any
-	Stack []byte
-}
-
-// Error says what was thrown, without the stack.
-func (e *PanicError) Error() string { return fmt.Sprintf("round tripper panicked: %v", e.Value) }

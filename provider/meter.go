@@ -14,6 +14,8 @@ type meter struct {
 	sum    summary
 	seen   counter // text of the answer so far
 	done   bool    // the event that ends a message came
+	opened uint64  // choices that began, one bit each,
+	closed uint64  // and that said why they ended
 	fault  []byte  // the data of an event that says the answer failed
 	events int
 	bad    error       // the stream is not one
@@ -35,9 +37,10 @@ func (m *meter) end() {
 }
 
 // complete reports whether the message came to its end. Servers that leave the last event out are believed when they
-// said why the answer ended.
+// said why the answer ended, every choice of it.
 func (m *meter) complete() bool {
-	return m.fault == nil && (m.done || m.sum.finish != "" && m.e != Responses)
+	said := m.e != Responses && m.sum.finish != "" && m.opened == m.closed
+	return m.fault == nil && (m.done || said)
 }
 
 // usage returns what the call used. Of an answer that broke off it is the input and the text seen.
@@ -74,9 +77,23 @@ func (m *meter) event(ev Event) {
 		m.fault = bytes.Clone(ev.Data)
 		return
 	}
+	before := *m
 	m.seen.scanner = scanner{b: ev.Data}
+	failed, ended := m.members()
+	switch {
+	case m.seen.bad:
+		// Not JSON: half an event at the end of a stream that was cut, or a server's own notes. It proves nothing.
+		m.sum, m.seen, m.opened, m.closed = before.sum, before.seen, before.opened, before.closed
+	case failed:
+		m.fault = bytes.Clone(ev.Data)
+	case ended:
+		m.done = true
+	}
+}
+
+// members reads an event's data, and reports whether it says that the answer failed or came to its end.
+func (m *meter) members() (failed, ended bool) {
 	s := &m.seen.scanner
-	var failed, ended bool
 	for s.enter('{'); s.next('}'); {
 		switch string(s.key()) {
 		case "type":
@@ -102,14 +119,8 @@ func (m *meter) event(ev Event) {
 			s.skip()
 		}
 	}
-	switch {
-	case s.bad:
-		// Not JSON: half an event at the end of a stream that was cut, or a server's own notes. It proves nothing.
-	case failed:
-		m.fault = bytes.Clone(ev.Data)
-	case ended:
-		m.done = true
-	}
+	s.end()
+	return failed, ended
 }
 
 // choices counts the text of a chat chunk and takes its finish reason.
@@ -124,16 +135,35 @@ func (m *meter) choices() {
 			s.skip()
 			continue
 		}
+		var (
+			index  int64
+			finish string
+		)
 		for s.enter('{'); s.next('}'); {
 			switch string(s.key()) {
+			case "index":
+				index, _ = s.number()
 			case "finish_reason":
-				m.sum.finish = orElse(s.word(), m.sum.finish)
+				finish = s.word()
 			case "delta":
 				m.delta()
 			default:
 				s.skip()
 			}
 		}
+		m.choice(uint64(index), finish)
+	}
+}
+
+// choice takes in how far a choice is. Like ParseUsage, the stream's reason is the first choice's.
+func (m *meter) choice(index uint64, finish string) {
+	m.opened |= 1 << (index % 64)
+	if finish == "" {
+		return
+	}
+	m.closed |= 1 << (index % 64)
+	if index == 0 || m.sum.finish == "" {
+		m.sum.finish = finish
 	}
 }
 

@@ -107,7 +107,8 @@ type Config struct {
 	NoStats bool
 }
 
-// Charge says what a request costs in tokens, and when.
+// Charge says what a request costs in tokens, and when. Its input is estimated
+// as a quarter of the characters of its texts, rounded up, and at least one.
 type Charge int
 
 const (

@@ -95,6 +95,34 @@ func TestQueuedCallThatIsCancelledLeavesNoTrace(t *testing.T) {
 	})
 }
 
+// lateCancel is a context that is cancelled while somebody asks whether it is.
+type lateCancel struct {
+	context.Context
+	cancel context.CancelFunc
+}
+
+func (l lateCancel) Done() <-chan struct{} {
+	time.Sleep(1500 * time.Millisecond)
+	l.cancel()
+	return l.Context.Done()
+}
+
+func TestTurnThatComesWithTheCancelIsPassedOn(t *testing.T) {
+	for range 30 { // the second finds both, and takes either
+		bubble(t, func(t *testing.T, ctx context.Context) {
+			s := serve(t, sim.Config{Queue: 1, Latency: time.Second})
+			go send(ctx, s, chatPath, chatBody("first", 10, 10))
+			synctest.Wait()
+			inner, cancel := context.WithCancel(ctx)
+			go send(lateCancel{inner, cancel}, s, chatPath, chatBody("second", 10, 10))
+			synctest.Wait()
+			patient, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			equal(t, "status", send(patient, s, chatPath, chatBody("third", 10, 10)).status, 200)
+		})
+	}
+}
+
 func TestStormRefusesEveryCall(t *testing.T) {
 	for _, test := range []struct {
 		status      int

@@ -82,7 +82,7 @@ func (b *bucket) until(n float64) time.Duration {
 	if b.fixed {
 		return b.burst - b.at%b.burst
 	}
-	return time.Duration(math.Ceil(n / b.perSecond() * 1e9))
+	return time.Duration(math.Ceil(n/b.perSecond()*1e9 - 0.01)) // less the noise of floats
 }
 
 // limiter is the buckets of one account. It is not safe for concurrent use.

@@ -54,7 +54,7 @@ const maxBody = 64 << 20
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil {
-		return // the client is gone
+		panic(http.ErrAbortHandler) // the client is gone
 	}
 	wire := &socket{w: w}
 	c, no := s.receive(r.Method, r.URL.Path, r.Header, body)

@@ -308,3 +308,17 @@ func TestAPlansWindowOutlivesADay(t *testing.T) {
 		t.Fatal("a weekly window that has five days to go is forgotten after one")
 	}
 }
+
+func TestABucketHoldsNoMoreThanALimitThatFell(t *testing.T) {
+	r := newRig(t, gate.Config{})
+	read := func(limit, left int64) {
+		r.release(r.acquire(gate.Call{}), gate.Outcome{Readings: []gate.Reading{{Dimension: gate.Requests, Limit: limit, Remaining: left}}})
+		r.sleep(time.Second)
+	}
+	read(6000, 5999)
+	read(600, 599)
+	r.sleep(time.Hour)
+	if b := r.budget(gate.Requests); b.Cap > 600 {
+		t.Fatalf("a bucket of 600 is believed to hold %.0f, and lets so many go at once", b.Cap)
+	}
+}

@@ -34,6 +34,7 @@ type lane struct {
 	latency      float64       // seconds, of late
 	meanCost     Vector
 	explainedRow int
+	surprised    bool // a refusal came that explained nothing
 	overloadRow  int
 	emptyAt      time.Time // when a refusal last showed an empty bucket,
 	passed       int       // and how many calls were sent since and not refused
@@ -120,7 +121,7 @@ func (l *lane) closed(now time.Time) (cause Dimension, until time.Time, closed b
 	if !ramp && !full {
 		return 0, time.Time{}, false
 	}
-	if t := l.flight.unproven; t != nil {
+	if t := l.flight.unproven; t != nil && !l.breaker.open {
 		look = t.sent.Add(l.proof())
 	}
 	if full {
@@ -166,8 +167,10 @@ func (l *lane) grant(now time.Time, t *Ticket) {
 // depart stamps what a call is judged by: the instant it leaves, and the epoch and load at that instant.
 func (l *lane) depart(now time.Time, t *Ticket) {
 	t.sent = now
-	t.open = l.open
-	t.saturated = l.slots.saturated(l.open)
+	if t.open == 0 || l.open < t.open { // of calls granted together, each counts those before it
+		t.open = l.open
+		t.saturated = l.slots.saturated(l.open)
+	}
 	if t.epoch == l.cool.epoch {
 		return
 	}
@@ -181,8 +184,12 @@ func (l *lane) depart(now time.Time, t *Ticket) {
 // proof is how long a call has to be alive to count as taken: refusals come fast.
 func (l *lane) proof() time.Duration { return max(50*time.Millisecond, 2*l.refusal) }
 
-// prove accepts calls that have been out for longer than refusals take.
+// prove accepts calls that have been out for longer than refusals take. Silence is no sign of health while the breaker
+// is open: what fails may fail slowly.
 func (l *lane) prove(now time.Time) {
+	if l.breaker.open {
+		return
+	}
 	for {
 		t := l.flight.unproven
 		if t == nil || now.Sub(t.sent) < l.proof() {

@@ -148,7 +148,11 @@ func (l *lane) throttled(now time.Time, t *Ticket, o *Outcome) {
 
 // unexplained is a refusal that leaves open whether slots or a rate were exceeded.
 func (l *lane) unexplained(now time.Time, t *Ticket, o *Outcome, stale bool) {
-	known := l.slots.ceiling > 0
+	// A told number of slots is believed over the first refusal, not over a second one outside a pause.
+	known := l.slots.ceiling > 0 && !l.surprised
+	if !l.cool.probing && !stale {
+		l.surprised = true
+	}
 	switch {
 	case o.Wait > 0:
 		if t.saturated && !known && !stale {

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -10,6 +11,7 @@ const (
 	gallopBelow  = 16                     // up to here every accepted call adds slots
 	priorRefusal = 200 * time.Millisecond // how long a refusal takes, before one was seen
 	firstHold    = 2 * time.Second        // how long a refused number of slots is left alone at first,
+	longestWave  = 256                    // refusals of one wave that are told apart
 	longestHold  = 300 * time.Second      // and at most
 )
 
@@ -24,6 +26,8 @@ type slots struct {
 	until time.Time     // which is until then
 
 	cutAt  time.Time // calls sent before the last cut say nothing of it
+	wave   []refusal // those that led to it, in the order they were sent,
+	waveAt time.Time // none of them before this
 	cutLen float64   // the limit before that cut, should it turn out to have been a rate
 	grewAt time.Time
 
@@ -66,10 +70,12 @@ func (s *slots) grow(now time.Time, t *Ticket, usual time.Duration, bound float6
 	}
 	step := 1.0
 	if s.limit >= gallopBelow {
-		if now.Sub(s.grewAt) < usual/2 {
+		// A tenth per half the time of a refusal, but few at once: a jump of many would be refused as many times.
+		tenth := max(1, s.limit/10)
+		step = min(max(1, tenth/2), math.Floor(2*tenth*now.Sub(s.grewAt).Seconds()/usual.Seconds()))
+		if step < 1 {
 			return
 		}
-		step = max(1, s.limit/10)
 	}
 	next := min(s.limit+step, bound)
 	if s.bad > 0 {
@@ -87,6 +93,7 @@ func (s *slots) grow(now time.Time, t *Ticket, usual time.Duration, bound float6
 // the provider's own words; 0 when it does not say.
 func (s *slots) refuse(now time.Time, t *Ticket, stated int) {
 	if t.sent.Before(s.cutAt) {
+		s.join(t, stated)
 		return
 	}
 	s.cutLen = s.limit
@@ -105,7 +112,32 @@ func (s *slots) refuse(now time.Time, t *Ticket, stated int) {
 	s.limit = max(1, min(s.limit, limit))
 	s.refused = true
 	s.bad = int(s.limit) + 1
+	s.wave, s.waveAt = append(s.wave[:0], refusal{t.sent, t.open}), s.cutAt
 	s.cutAt, s.until = now, now.Add(s.hold)
+}
+
+// join takes in another refusal of the wave that led to the last cut. Each call counted as open those of the wave that
+// were sent before it, though they were refused.
+func (s *slots) join(t *Ticket, stated int) {
+	if stated > 0 || t.sent.Before(s.waveAt) || len(s.wave) >= longestWave {
+		return
+	}
+	at := len(s.wave)
+	for at > 0 && s.wave[at-1].sent.After(t.sent) {
+		at--
+	}
+	s.wave = slices.Insert(s.wave, at, refusal{t.sent, t.open})
+	for before, r := range s.wave {
+		if limit := float64(r.open - 1 - before); limit < s.limit && limit >= 0.8*s.cutLen {
+			s.limit, s.bad = limit, int(limit)+1
+		}
+	}
+}
+
+// refusal is a refused call: when it was sent, and how many were open then.
+type refusal struct {
+	sent time.Time
+	open int
 }
 
 // disproved reports whether the refusal of t shows that the last cut was not about slots at all.

@@ -1,0 +1,353 @@
+package provider_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func header(kv ...string) http.Header {
+	h := http.Header{}
+	for i := 0; i < len(kv); i += 2 {
+		h.Set(kv[i], kv[i+1])
+	}
+	return h
+}
+
+func lookup(t testing.TB, name string) provider.Provider {
+	t.Helper()
+	p, ok := provider.Lookup(name)
+	if !ok {
+		t.Fatalf("no provider %q", name)
+	}
+	return p
+}
+
+// testdata/errors.jsonl holds texts from the wire, each with the page that it was found on.
+func TestRealErrorsAreClassified(t *testing.T) {
+	f, err := os.Open("testdata/errors.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var c struct {
+			ID, Provider, Text, Label string
+			Status                    int
+			Headers                   map[string]string
+			Wait                      float64 `json:"retry_after_s"`
+			Reset                     string  `json:"reset_text"`
+		}
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			t.Fatal(err)
+		}
+		h := http.Header{}
+		for k, v := range c.Headers {
+			h.Set(k, v)
+		}
+		p, _ := provider.Lookup(c.Provider)
+		v := provider.Classify(p, c.Status, h, []byte(c.Text), noon)
+		want := strings.Replace(c.Label, "not_error", "ok", 1)
+		if v.Kind.String() != want {
+			t.Errorf("%s: kind %v, want %s; %v; %.200s", c.ID, v.Kind, want, v.Why, c.Text)
+		}
+		if wait := time.Duration(c.Wait * 1e9); v.Wait != wait && c.Reset == "" {
+			t.Errorf("%s: wait %v, want %v; %.200s", c.ID, v.Wait, wait, c.Text)
+		}
+	}
+}
+
+type classifyCase struct {
+	name   string
+	status int
+	header []string
+	body   string
+	want   sluice.Kind
+	wait   time.Duration
+}
+
+func classifyCases() []classifyCase {
+	return []classifyCase{
+		// OpenAI
+		{"tokens of a minute", 429, nil, `{"error":{"message":"Rate limit reached for gpt-4o in organization org-x on tokens per min (TPM): Limit 30000, Used 21818, Requested 11159. Please try again in 5.954s. Visit https://platform.openai.com/account/rate-limits to learn more.","type":"tokens","param":null,"code":"rate_limit_exceeded"}}`, sluice.RateLimit, 5954 * time.Millisecond},
+		{"requests of a day refill evenly", 429, nil, `{"error":{"message":"Rate limit reached for gpt-4o-mini on requests per day (RPD): Limit 1000, Used 1000, Requested 1. Please try again in 1m26.4s.","type":"requests","param":null,"code":"rate_limit_exceeded"}}`, sluice.RateLimit, 86400 * time.Millisecond},
+		{"a wait computed from the figures", 429, nil, `{"error":{"message":"Rate limit reached on tokens per min (TPM): Limit 30000, Used 18928, Requested 11159.","type":"tokens","code":"rate_limit_exceeded"}}`, sluice.RateLimit, 174 * time.Millisecond},
+		{"the body's wait wins over the header's", 429, []string{"retry-after", "3"}, `{"error":{"message":"Rate limit reached. Please try again in 174ms.","type":"tokens","code":"rate_limit_exceeded"}}`, sluice.RateLimit, 174 * time.Millisecond},
+		{"milliseconds win over seconds", 429, []string{"retry-after", "3", "retry-after-ms", "2100"}, `{"error":{"message":"Rate limit reached","type":"tokens","code":"rate_limit_exceeded"}}`, sluice.RateLimit, 2100 * time.Millisecond},
+		{"a request larger than the limit", 429, nil, `{"error":{"message":"Request too large for gpt-4o in organization org-x on tokens per min (TPM): Limit 30000, Requested 30601. The input or output tokens must be reduced in order to run successfully.","type":"tokens","param":null,"code":"rate_limit_exceeded"}}`, sluice.ContextLength, 0},
+		{"quota", 429, []string{"retry-after", "20"}, `{"error":{"message":"You exceeded your current quota, please check your plan and billing details.","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}`, sluice.QuotaExhausted, 0},
+		{"credit balance code", 429, nil, `{"error":{"message":"No credits left.","type":"invalid_request_error","code":"credit_balance_exhausted"}}`, sluice.QuotaExhausted, 0},
+		{"project spend limit", 429, nil, `{"error":{"message":"This project has reached its limit.","type":"rate_limit_error","code":"project_spend_limit_exceeded"}}`, sluice.QuotaExhausted, 0},
+		{"billing not active", 429, nil, `{"error":{"message":"Your account is not active, please check your billing details on our website.","type":"billing_not_active","param":null,"code":"billing_not_active"}}`, sluice.QuotaExhausted, 0},
+		{"slow down", 429, nil, `{"error":{"message":"Slow down","type":"rate_limit_error","code":"slow_down"}}`, sluice.RateLimit, 0},
+		{"slow down as a 503", 503, []string{"retry-after", "5"}, `{"error":{"message":"Slow down","type":"service_unavailable_error","code":"slow_down"}}`, sluice.RateLimit, 5 * time.Second},
+		{"server overloaded", 503, nil, `{"error":{"message":"Our servers are currently overloaded. Please try again later.","type":"service_unavailable_error","code":"server_is_overloaded"}}`, sluice.Overloaded, 0},
+		{"engine overloaded as a 429", 429, nil, `{"error":{"message":"The engine is currently overloaded, please try again later","type":"engine_overloaded","param":null,"code":null}}`, sluice.Overloaded, 0},
+		{"context length", 400, nil, `{"error":{"message":"This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}`, sluice.ContextLength, 0},
+		{"context window of a response", 400, nil, `{"error":{"message":"Your input exceeds the context window of this model. Please adjust your input and try again.","type":"invalid_request_error","param":"input","code":"context_length_exceeded"}}`, sluice.ContextLength, 0},
+		{"no such model", 404, nil, `{"error":{"message":"The model 'gpt-9' does not exist or you do not have access to it.","type":"invalid_request_error","param":null,"code":"model_not_found"}}`, sluice.BadRequest, 0},
+		{"project without the model", 403, nil, `{"error":{"message":"Project proj_x does not have access to model gpt-5","type":"invalid_request_error","param":null,"code":"model_not_found"}}`, sluice.BadRequest, 0},
+		{"wrong key", 401, nil, `{"error":{"message":"Incorrect API key provided: sk-abc***xyz.","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}`, sluice.Auth, 0},
+		{"country", 403, nil, `{"error":{"code":"unsupported_country_region_territory","message":"Country, region, or territory not supported","param":null,"type":"request_forbidden"}}`, sluice.Auth, 0},
+		{"usage policy", 400, nil, `{"error":{"message":"Invalid prompt: your prompt was flagged as potentially violating our usage policy. Please try again with a different prompt.","type":"invalid_request_error","param":null,"code":"invalid_prompt"}}`, sluice.ContentFilter, 0},
+		{"a bare 500", 500, nil, ``, sluice.ServerError, 0},
+		{"a wait on a 500 is not one of a limit", 500, []string{"retry-after", "7"}, `{"error":{"message":"The server had an error","type":"server_error"}}`, sluice.ServerError, 0},
+		{"a page of a proxy", 502, nil, "<html><head><title>502 Bad Gateway</title></head></html>", sluice.ServerError, 0},
+		{"a page of a proxy as a 503", 503, nil, "<html><head><title>503 Service Temporarily Unavailable</title></head></html>", sluice.ServerError, 0},
+		{"a bare 503", 503, nil, "", sluice.Overloaded, 0},
+		{"envoy", 503, nil, "upstream connect error or disconnect/reset before headers. reset reason: connection termination", sluice.Network, 0},
+		{"a bare 429", 429, nil, "", sluice.RateLimit, 0},
+		{"cloudflare's 429", 429, nil, "<html>error code: 1015</html>", sluice.RateLimit, 0},
+		{"cloudflare's own statuses", 524, nil, "error code: 524", sluice.ServerError, 0},
+		{"request timeout", 408, nil, `{"error":{"message":"Request timed out.","type":"invalid_request_error"}}`, sluice.Timeout, 0},
+		{"gateway timeout", 504, nil, "<html>504 Gateway Time-out</html>", sluice.Timeout, 0},
+		{"too many concurrent requests", 429, nil, `{"error":{"message":"Too many concurrent requests, limit is 8","type":"rate_limit_error","code":"concurrency_limit"}}`, sluice.RateLimit, 0},
+		{"not a limit though it says so", 400, nil, `{"error":{"message":"Invalid value for 'rate_limit_policy' in tool schema.","type":"invalid_request_error","param":"tools[0]","code":"invalid_value"}}`, sluice.BadRequest, 0},
+		{"parameter too large", 400, nil, `{"error":{"message":"max_tokens is too large: 8192. This model supports at most 4096 completion tokens, whereas you provided 8192.","type":"invalid_request_error","param":"max_tokens","code":null}}`, sluice.BadRequest, 0},
+
+		// Anthropic
+		{"anthropic tokens", 429, []string{"retry-after", "12"}, `{"type":"error","error":{"type":"rate_limit_error","message":"This request would exceed your organization's rate limit of 30,000 input tokens per minute (org: x, model: claude-sonnet-4-5)."},"request_id":"req_1"}`, sluice.RateLimit, 12 * time.Second},
+		{"anthropic concurrency", 429, nil, `{"type":"error","error":{"type":"rate_limit_error","message":"Number of concurrent connections has exceeded your rate limit. Please try again later or contact sales."}}`, sluice.RateLimit, 0},
+		{"anthropic overloaded", 529, nil, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`, sluice.Overloaded, 0},
+		{"anthropic overloaded behind a 500", 500, nil, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`, sluice.Overloaded, 0},
+		{"credit too low", 400, nil, `{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits."}}`, sluice.QuotaExhausted, 0},
+		{"billing error", 402, nil, `{"type":"error","error":{"type":"billing_error","message":"There's an issue with your billing."}}`, sluice.QuotaExhausted, 0},
+		{"spend cap", 429, nil, `{"type":"error","error":{"type":"rate_limit_error","message":"Limit reached","details":{"error_code":"enforced_spend_limit_reached"}}}`, sluice.QuotaExhausted, 0},
+		{"workspace usage limit", 400, nil, `{"type":"error","error":{"type":"invalid_request_error","message":"You have reached your specified workspace API usage limits. You will regain access on 2026-04-01 at 00:00 UTC."}}`, sluice.UsageWindow, 30*24*time.Hour + 12*time.Hour},
+		{"prompt too long", 400, nil, `{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 208310 tokens > 200000 maximum"}}`, sluice.ContextLength, 0},
+		{"input and max_tokens", 400, nil, "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"input length and `max_tokens` exceed context limit: 199000 + 8192 > 200000, decrease input length or `max_tokens` and try again\"}}", sluice.ContextLength, 0},
+		{"request too large", 413, nil, `{"error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}`, sluice.BadRequest, 0},
+		{"authentication", 401, nil, `{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}`, sluice.Auth, 0},
+		{"permission", 403, nil, `{"type":"error","error":{"type":"permission_error","message":"Your API key does not have permission to use the specified resource."}}`, sluice.Auth, 0},
+		{"anthropic 500", 500, nil, `{"type":"error","error":{"type":"api_error","message":"Internal server error"}}`, sluice.ServerError, 0},
+		{"anthropic 504", 504, nil, `{"type":"error","error":{"type":"timeout_error","message":"Request timed out"}}`, sluice.ServerError, 0},
+		{"output blocked", 400, nil, `{"type":"error","error":{"type":"invalid_request_error","message":"Output blocked by content filtering policy"}}`, sluice.ContentFilter, 0},
+		{"a subscription's window", 429, []string{"anthropic-ratelimit-unified-5h-status", "rejected", "anthropic-ratelimit-unified-5h-reset", "1772370000"}, `{"type":"error","error":{"type":"rate_limit_error","message":"This request would exceed your account's rate limit. Please try again later."}}`, sluice.UsageWindow, time.Hour},
+		{"roles must alternate", 400, nil, `{"type":"error","error":{"type":"invalid_request_error","message":"messages: roles must alternate between \"user\" and \"assistant\", but found multiple \"user\" roles in a row"}}`, sluice.BadRequest, 0},
+		{"no such anthropic model", 404, nil, `{"type":"error","error":{"type":"not_found_error","message":"model: claude-9"}}`, sluice.BadRequest, 0},
+
+		// Azure
+		{"azure tokens", 429, []string{"retry-after", "60"}, `{"error":{"code":"429","message":"Requests to the ChatCompletions_Create Operation under Azure OpenAI API version 2024-02-01 have exceeded token rate limit of your current OpenAI S0 pricing tier. Please retry after 26 seconds."}}`, sluice.RateLimit, 26 * time.Second},
+		{"azure new code", 429, []string{"retry-after", "9"}, `{"error":{"code":"RateLimitReached","message":"Your requests to gpt-4o for gpt-4o in East US have exceeded the token rate limit for your current AIServices S0 pricing tier."}}`, sluice.RateLimit, 9 * time.Second},
+		{"azure high demand", 429, nil, `{"error":{"code":"429","message":"The system is currently experiencing high demand and cannot process your request."}}`, sluice.Overloaded, 0},
+		{"azure filter", 400, nil, `{"error":{"message":"The response was filtered","type":null,"param":"prompt","code":"content_filter","status":400,"innererror":{"code":"ResponsibleAIPolicyViolation","content_filter_result":{"hate":{"filtered":true}}}}}`, sluice.ContentFilter, 0},
+		{"azure gateway quota", 403, nil, `{ "statusCode": 403, "message": "Out of call volume quota. Quota will be replenished in 01:02:03." }`, sluice.UsageWindow, time.Hour + 2*time.Minute + 3*time.Second},
+		{"azure gateway rate", 429, nil, `{ "statusCode": 429, "message": "Rate limit is exceeded. Try again in 30 seconds." }`, sluice.RateLimit, 30 * time.Second},
+		{"azure key", 401, nil, `{"error":{"code":"401","message":"Access denied due to invalid subscription key or wrong API endpoint."}}`, sluice.Auth, 0},
+		{"azure deployment", 404, nil, `{"error":{"code":"DeploymentNotFound","message":"The API deployment for this resource does not exist."}}`, sluice.BadRequest, 0},
+
+		// wrapped, nested, inside a good answer
+		{"a 400 around a 429", 400, nil, `{"error":{"message":"Provider returned error","code":429,"metadata":{"raw":"model is temporarily rate-limited upstream"}}}`, sluice.RateLimit, 0},
+		{"a quoted error in the message", 400, nil, `{"error":{"message":"litellm.RateLimitError: Error code: 429 - {'error': {'message': 'Rate limit reached. Please try again in 2s', 'type': 'tokens', 'param': None, 'code': 'rate_limit_exceeded'}}","type":"None","code":"400"}}`, sluice.RateLimit, 2 * time.Second},
+		{"json in json", 500, nil, `{"error":{"message":"{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}"}}`, sluice.Overloaded, 0},
+		{"a retryable 402", 402, []string{"retry-after", "4"}, `{"error":{"code":402,"message":"Budget held by requests in flight","metadata":{"reason":"in_flight_budget_exhausted","limit_source":"openrouter_in_flight_budget"}}}`, sluice.RateLimit, 4 * time.Second},
+		{"a final 402", 402, nil, `{"error":{"code":402,"message":"This request requires more credits, or fewer max_tokens."}}`, sluice.QuotaExhausted, 0},
+		{"an error in a 200", 200, nil, `{"error":{"message":"Rate limit exceeded","code":429}}`, sluice.RateLimit, 0},
+		{"an overload in a 200", 200, nil, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`, sluice.Overloaded, 0},
+		{"a failed response in a 200", 200, nil, `{"id":"resp_1","object":"response","status":"failed","error":{"code":"server_error","message":"The model failed"},"output":[]}`, sluice.ServerError, 0},
+		{"a response without error", 200, nil, `{"id":"resp_1","object":"response","status":"completed","error":null,"output":[{"type":"message","content":[{"type":"output_text","text":"429 rate_limit_error insufficient_quota"}]}]}`, sluice.OK, 0},
+		{"an answer about rate limits", 200, nil, `{"choices":[{"message":{"role":"assistant","content":"{\"error\":{\"type\":\"rate_limit_error\",\"message\":\"Rate limit reached. Please try again in 20s\"}}"},"finish_reason":"stop"}]}`, sluice.OK, 0},
+		{"an answer by anthropic about rate limits", 200, nil, `{"type":"message","role":"assistant","content":[{"type":"text","text":"You've hit your limit · resets 4pm"}],"stop_reason":"end_turn"}`, sluice.OK, 0},
+		{"an echo of the request is not read", 422, nil, `{"detail":[{"type":"missing","loc":["body","model"],"msg":"Field required","input":{"messages":"rate limit exceeded, insufficient_quota"}}]}`, sluice.BadRequest, 0},
+		{"a redirect", 308, nil, "", sluice.BadRequest, 0},
+
+		// others that are compatible
+		{"vllm", 400, nil, `{"object":"error","message":"This model's maximum context length is 4096 tokens. However, you requested 5000 tokens.","type":"BadRequestError","param":null,"code":400}`, sluice.ContextLength, 0},
+		{"groq", 413, nil, "{\"error\":{\"message\":\"Request too large for model `llama-3.1-8b-instant` in organization `org_x` service tier `on_demand` on tokens per minute (TPM): Limit 6000, Requested 9503, please reduce your message size and try again.\",\"type\":\"tokens\",\"code\":\"rate_limit_exceeded\"}}", sluice.ContextLength, 0},
+		{"deepseek", 402, nil, `{"error":{"message":"Insufficient Balance","type":"unknown_error","param":null,"code":"invalid_request_error"}}`, sluice.QuotaExhausted, 0},
+		{"gemini a minute", 429, nil, `{"error":{"code":429,"message":"You exceeded your current quota, please check your plan and billing details.\nPlease retry in 34.07s.","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaId":"GenerateRequestsPerMinutePerProjectPerModel-FreeTier"}]},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34s"}]}}`, sluice.RateLimit, 34 * time.Second},
+		{"bedrock", 429, []string{"x-amzn-errortype", "ThrottlingException:http://internal.amazon.com/coral/com.amazon.bedrock/"}, `{"message":"Too many tokens, please wait before trying again."}`, sluice.RateLimit, 0},
+	}
+}
+
+func TestErrorsAreClassifiedByStructure(t *testing.T) {
+	for _, c := range classifyCases() {
+		t.Run(c.name, func(t *testing.T) {
+			v := provider.Classify(provider.Provider{}, c.status, header(c.header...), []byte(c.body), noon)
+			if v.Kind != c.want {
+				t.Errorf("kind %v, want %v (%v)", v.Kind, c.want, v.Why)
+			}
+			if v.Wait != c.wait {
+				t.Errorf("wait %v, want %v", v.Wait, c.wait)
+			}
+			if v.Kind != sluice.OK && v.Why.Rule == "" {
+				t.Error("no reason is given")
+			}
+		})
+	}
+}
+
+func TestRefusalsStateTheirFigures(t *testing.T) {
+	cases := []struct {
+		name, message          string
+		dimension              sluice.Dimension
+		limit, used, requested int64
+	}{
+		{"tokens", "Rate limit reached for gpt-4o on tokens per min (TPM): Limit 30000, Used 21818, Requested 11159. Please try again in 5.954s.", sluice.Tokens, 30000, 21818, 11159},
+		{"requests of a day", "Rate limit reached on requests per day (RPD): Limit 200, Used 200, Requested 1. Please try again in 7m12s.", sluice.RequestsPerDay, 200, 200, 1},
+		{"the old form", "Rate limit reached for default-gpt-3.5-turbo on requests per min. Limit: 3 / min. Please try again in 20s.", sluice.Requests, 3, 0, 0},
+		{"the old form with its use", "Rate limit reached on tokens per min. Limit: 10,000 / min. Current: 10,020 / min.", sluice.Tokens, 10000, 10020, 0},
+		{"input tokens of anthropic", "This request would exceed the rate limit for your organization (x) of 1,000,000 input tokens per minute.", sluice.InputTokens, 1000000, 0, 0},
+		{"output tokens of anthropic", "This request would exceed your organization's rate limit of 8,000 output tokens per minute.", sluice.OutputTokens, 8000, 0, 0},
+		{"requests of anthropic", "This request would exceed your organization's rate limit of 50 requests per minute.", sluice.Requests, 50, 0, 0},
+		{"concurrency", "Too many concurrent requests: limit is 8", sluice.Concurrency, 8, 0, 0},
+		{"anthropic's connections", "Number of concurrent connections has exceeded your rate limit.", sluice.Concurrency, 0, 0, 0},
+		{"calls of azure", "Requests have exceeded call rate limit of your current OpenAI S0 pricing tier. Please retry after 7 seconds.", sluice.Requests, 0, 0, 0},
+		{"xai", "Your team's rate limit is — Tokens per Minute (actual/limit): 65605/16000.", sluice.Tokens, 16000, 65605, 0},
+		{"together", "You have been rate limited. Your rate limit is 60 queries per minute.", sluice.Requests, 60, 0, 0},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			body, _ := json.Marshal(map[string]any{"error": map[string]any{"message": c.message}})
+			v := provider.Classify(provider.Provider{}, 429, nil, body, noon)
+			if v.Kind != sluice.RateLimit {
+				t.Errorf("kind %v", v.Kind)
+			}
+			if v.Dimension != c.dimension || v.Limit != c.limit || v.Used != c.used || v.Requested != c.requested {
+				t.Errorf("got %q limit %d used %d requested %d, want %q %d %d %d", v.Dimension, v.Limit, v.Used, v.Requested,
+					c.dimension, c.limit, c.used, c.requested)
+			}
+		})
+	}
+}
+
+func TestSpentHeaderNamesTheLimit(t *testing.T) {
+	h := header("x-ratelimit-limit-requests", "500", "x-ratelimit-remaining-requests", "0",
+		"x-ratelimit-limit-tokens", "30000", "x-ratelimit-remaining-tokens", "12")
+	if v := provider.Classify(provider.Provider{}, 429, h, nil, noon); v.Dimension != sluice.Requests {
+		t.Errorf("dimension %q", v.Dimension)
+	}
+	h.Set("x-ratelimit-remaining-tokens", "0")
+	if v := provider.Classify(provider.Provider{}, 429, h, nil, noon); v.Dimension != sluice.AnyDimension {
+		t.Errorf("dimension %q of two", v.Dimension)
+	}
+}
+
+func TestLargeRequestIsToldFromLargeUse(t *testing.T) {
+	const small = `{"error":{"message":"Rate limit reached on tokens per min (TPM): Limit 30000, Used 29000, Requested 30000. Please try again in 58s."}}`
+	const large = `{"error":{"message":"Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 30601.","code":"rate_limit_exceeded"}}`
+	if v := provider.Classify(provider.Provider{}, 429, nil, []byte(small), noon); v.TooLarge || v.Kind != sluice.RateLimit {
+		t.Errorf("%+v", v)
+	}
+	v := provider.Classify(provider.Provider{}, 429, nil, []byte(large), noon)
+	if !v.TooLarge || v.Kind != sluice.ContextLength || v.Limit != 30000 || v.Requested != 30601 || v.Wait != 0 {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestWindowsStateTheirEnd(t *testing.T) {
+	cases := []struct {
+		name   string
+		status int
+		header http.Header
+		body   string
+		want   time.Time
+	}{
+		{"anthropic's words", 400, nil, `{"type":"error","error":{"type":"invalid_request_error","message":"You have reached your specified API usage limits. You will regain access on 2026-04-01 at 00:00 UTC."}}`,
+			time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC)},
+		{"the spend cap ends with the month", 429, nil, `{"error":{"type":"rate_limit_error","details":{"error_code":"enforced_spend_limit_reached"}}}`,
+			time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC)},
+		{"a member", 429, nil, `{"error":{"type":"usage_limit_reached","resets_at":1788879437,"resets_in_seconds":9568}}`, time.Unix(1788879437, 0)},
+		{"headers of a subscription", 429, header("anthropic-ratelimit-unified-7d-status", "rejected", "anthropic-ratelimit-unified-7d-reset", "1772370000"),
+			`{"error":{"type":"rate_limit_error","message":"x"}}`, time.Unix(1772370000, 0)},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			v := provider.Classify(provider.Provider{}, c.status, c.header, []byte(c.body), noon)
+			if !v.Until.Equal(c.want) {
+				t.Errorf("until %v, want %v (%v)", v.Until, c.want, v.Kind)
+			}
+		})
+	}
+}
+
+func TestErrorEventsAreClassifiedWithoutAStatus(t *testing.T) {
+	cases := map[string]sluice.Kind{
+		`{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`:                                         sluice.Overloaded,
+		`{"type":"error","error":{"type":"api_error","message":"Internal server error"}}`:                                     sluice.ServerError,
+		`{"error":{"code":429,"message":"Rate limit exceeded"},"choices":[{"delta":{"content":""},"finish_reason":"error"}]}`: sluice.RateLimit,
+		`{"type":"response.failed","response":{"status":"failed","error":{"code":"rate_limit_exceeded","message":"x"}}}`:      sluice.RateLimit,
+		`{"type":"error","code":"server_error","message":"The server had an error","param":null}`:                             sluice.ServerError,
+		`{"error":{"message":"The server had an error while processing your request","type":"server_error","code":null}}`:     sluice.ServerError,
+		`{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 300000 tokens > 200000"}}`:    sluice.ContextLength,
+		`{"error":{"message":"something that nobody has seen","type":"brand_new_error"}}`:                                     sluice.ServerError,
+		`{"type":"response.failed","response":{"error":{"code":"context_length_exceeded","message":"exceeds the window"}}}`:   sluice.ContextLength,
+		`{"type":"response.failed","response":{"error":{"code":"insufficient_quota","message":"check your plan"}}}`:           sluice.QuotaExhausted,
+		`{"type":"error","error":{"type":"invalid_request_error","code":"invalid_value","message":"bad","param":"tools[0]"}}`: sluice.BadRequest,
+	}
+	for data, want := range cases {
+		if v := provider.ClassifyEvent(provider.Provider{}, nil, []byte(data), noon); v.Kind != want {
+			t.Errorf("kind %v, want %v (%v): %s", v.Kind, want, v.Why, data)
+		}
+	}
+}
+
+func TestVerdictHoldsNoKey(t *testing.T) {
+	body := `{"error":{"message":"Incorrect API key provided: sk-proj-abcdefghijklmnop. See https://x/?key=AIzaSyA1234567890abcdefgh","code":"invalid_api_key","type":"Bearer sk-proj-abcdefghijklmnop"}}`
+	p := lookup(t, "openai")
+	v := provider.Classify(p, 401, nil, []byte(body), noon)
+	text := v.Message + v.Why.String() + v.Outcome(p, 401, "req").Err.Error()
+	for _, secret := range []string{"abcdefghijklmnop", "AIzaSyA"} {
+		if strings.Contains(text, secret) {
+			t.Errorf("%q in %q", secret, text)
+		}
+	}
+}
+
+func TestOutcomeOfAVerdictIsItsError(t *testing.T) {
+	p := lookup(t, "openai")
+	v := provider.Classify(p, 429, nil, []byte(`{"error":{"message":"Rate limit reached. Please try again in 2s","type":"tokens"}}`), noon)
+	o := v.Outcome(p, 429, "req_1")
+	e, ok := o.Err.(*provider.Error)
+	if !ok || e.Status != 429 || e.RequestID != "req_1" || e.Kind != sluice.RateLimit {
+		t.Fatalf("%#v", o.Err)
+	}
+	if o.Wait != 2*time.Second || o.Dimension != sluice.Tokens {
+		t.Errorf("%+v", o)
+	}
+	if want := "openai: 429 rate_limit: Rate limit reached. Please try again in 2s"; e.Error() != want {
+		t.Errorf("%q, want %q", e.Error(), want)
+	}
+}
+
+func FuzzClassify(f *testing.F) {
+	for _, c := range classifyCases() {
+		f.Add(c.status, c.body)
+	}
+	f.Fuzz(func(t *testing.T, status int, body string) {
+		h := header("retry-after", body, "x-ratelimit-remaining-requests", body)
+		v := provider.Classify(provider.Provider{}, status, h, []byte(body), noon)
+		const most = 31 * 24 * time.Hour
+		if v.Wait < 0 || v.Wait > most || v.Limit < 0 || v.Used < 0 || v.Requested < 0 {
+			t.Errorf("%+v", v)
+		}
+		if v.Wait > 0 && !v.Kind.Throttle() {
+			t.Errorf("a wait of %v for %v", v.Wait, v.Kind)
+		}
+		if status >= 300 && v.Kind == sluice.OK {
+			t.Errorf("status %d is ok", status)
+		}
+		if w := provider.Classify(provider.Provider{}, status, h, []byte(body), noon); w != v {
+			t.Errorf("%+v, then %+v", v, w)
+		}
+	})
+}
+
+func BenchmarkClassify(b *testing.B) {
+	body := []byte(`{"error":{"message":"Rate limit reached for gpt-4o on tokens per min (TPM): Limit 30000, Used 21818, Requested 11159. Please try again in 5.954s.","type":"tokens","param":null,"code":"rate_limit_exceeded"}}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		provider.Classify(provider.Provider{}, 429, nil, body, noon)
+	}
+}

@@ -1,0 +1,277 @@
+package provider_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// tripper is a base of one function.
+type tripper func(*http.Request) (*http.Response, error)
+
+func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func reply(status int, body io.Reader, kv ...string) (*http.Response, error) {
+	return &http.Response{StatusCode: status, Header: header(kv...), Body: io.NopCloser(body), ContentLength: -1}, nil
+}
+
+func replies(status int, body string, kv ...string) tripper {
+	return func(*http.Request) (*http.Response, error) { return reply(status, strings.NewReader(body), kv...) }
+}
+
+const chatAnswer = `{"id":"c1","choices":[{"index":0,"message":{"content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":4}}`
+
+// hang never answers.
+func hang(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// stuck is a body that never ends.
+type stuck struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (s stuck) Read(p []byte) (int, error) {
+	if n, err := s.Reader.Read(p); err == nil {
+		return n, nil
+	}
+	<-s.ctx.Done()
+	return 0, s.ctx.Err()
+}
+
+func exchange(t *testing.T, ctx context.Context, base http.RoundTripper, cfg provider.ExchangeConfig) (provider.Answer, sluice.Outcome) {
+	t.Helper()
+	p := lookup(t, "openai")
+	if cfg.Endpoint == provider.NoEndpoint {
+		cfg.Endpoint = provider.ChatCompletions
+	}
+	cfg.Provider = p
+	req, err := p.NewRequest(ctx, "http://127.0.0.1:1/v1", "sk-test-0123456789", cfg.Endpoint, []byte(`{"model":"m"}`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return provider.Exchange(ctx, base, nil, req, cfg)
+}
+
+func TestExchangeSaysWhatTheAnswerMeant(t *testing.T) {
+	sse := []string{"content-type", "text/event-stream; charset=utf-8"}
+	cases := []struct {
+		name   string
+		base   tripper
+		cfg    provider.ExchangeConfig
+		kind   sluice.Kind
+		finish string
+		usage  sluice.Usage
+		body   string // begins with
+	}{
+		{"a good answer", replies(200, chatAnswer), provider.ExchangeConfig{}, sluice.OK, "stop", sluice.Usage{Input: 9, Output: 4}, chatAnswer},
+		{"a stream", replies(200, chatStream, sse...), provider.ExchangeConfig{Stream: true}, sluice.OK, "tool_calls", sluice.Usage{Input: 9, Output: 4}, `{"choices":[{`},
+		{"a stream without its type", replies(200, chatStream), provider.ExchangeConfig{Stream: true}, sluice.OK, "tool_calls", sluice.Usage{Input: 9, Output: 4}, `{"choices":[{`},
+		{"no stream though one was asked for", replies(200, chatAnswer, "content-type", "application/json"), provider.ExchangeConfig{Stream: true}, sluice.OK, "stop", sluice.Usage{Input: 9, Output: 4}, chatAnswer},
+		{"a cut stream", replies(200, messageStream[:strings.Index(messageStream, "citation")], sse...), provider.ExchangeConfig{Endpoint: provider.Messages}, sluice.Network, "", sluice.Usage{Input: 15, CachedInput: 3, Output: 2}, ""},
+		{"a cut stream that did not state its input", replies(200, chatStream[:len(chatStream)/3], sse...), provider.ExchangeConfig{Cost: sluice.Cost{Input: 77}}, sluice.Network, "", sluice.Usage{Input: 77, Output: 2}, ""},
+		{"an overload in the middle", replies(200, messageStream[:700]+"\n\nevent: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n", sse...), provider.ExchangeConfig{Endpoint: provider.Messages}, sluice.Overloaded, "", sluice.Usage{Input: 15, CachedInput: 3, Output: 1}, ""},
+		{"a refusal", replies(429, `{"error":{"message":"Rate limit reached","type":"tokens"}}`), provider.ExchangeConfig{}, sluice.RateLimit, "", sluice.Usage{}, `{"error"`},
+		{"an error in a good answer", replies(200, `{"error":{"message":"Overloaded","type":"overloaded_error"}}`), provider.ExchangeConfig{}, sluice.Overloaded, "", sluice.Usage{}, `{"error"`},
+		{"a page", replies(200, "<html>login</html>", "content-type", "text/html"), provider.ExchangeConfig{}, sluice.ServerError, "", sluice.Usage{}, "<html>"},
+		{"half a JSON", replies(200, chatAnswer[:40]), provider.ExchangeConfig{}, sluice.ServerError, "", sluice.Usage{}, `{"id"`},
+		{"nothing", replies(200, ""), provider.ExchangeConfig{}, sluice.ServerError, "", sluice.Usage{}, ""},
+		{"a redirect", replies(307, "", "location", "https://elsewhere/"), provider.ExchangeConfig{}, sluice.BadRequest, "", sluice.Usage{}, ""},
+		{"too long an answer", replies(200, chatAnswer), provider.ExchangeConfig{MaxBytes: 20}, sluice.BadRequest, "", sluice.Usage{}, ""},
+		{"too long a stream", replies(200, chatStream, sse...), provider.ExchangeConfig{MaxBytes: 200}, sluice.BadRequest, "", sluice.Usage{}, ""},
+		{"a body that breaks", func(*http.Request) (*http.Response, error) {
+			return reply(200, io.MultiReader(strings.NewReader(chatAnswer[:40]), iotest.ErrReader(errors.New("reset"))))
+		}, provider.ExchangeConfig{}, sluice.Network, "", sluice.Usage{}, ""},
+		{"a body shorter than announced", func(*http.Request) (*http.Response, error) {
+			r, err := reply(200, strings.NewReader(chatAnswer))
+			r.ContentLength = int64(len(chatAnswer)) + 1
+			return r, err
+		}, provider.ExchangeConfig{}, sluice.Network, "", sluice.Usage{}, ""},
+		{"a panic", func(*http.Request) (*http.Response, error) { panic("boom") }, provider.ExchangeConfig{}, sluice.Internal, "", sluice.Usage{}, ""},
+		{"neither answer nor error", func(*http.Request) (*http.Response, error) { return nil, nil }, provider.ExchangeConfig{}, sluice.Network, "", sluice.Usage{}, ""},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			a, o := exchange(t, t.Context(), c.base, c.cfg)
+			if o.Kind != c.kind || (o.Err == nil) != (c.kind == sluice.OK) {
+				t.Errorf("kind %v, want %v: %v", o.Kind, c.kind, o.Err)
+			}
+			if a.FinishReason != c.finish && c.kind == sluice.OK {
+				t.Errorf("finish %q", a.FinishReason)
+			}
+			if o.Usage != c.usage {
+				t.Errorf("usage %+v, want %+v", o.Usage, c.usage)
+			}
+			if !strings.HasPrefix(string(a.Body), c.body) {
+				t.Errorf("body %.100q", a.Body)
+			}
+			if o.Unsent || o.Open {
+				t.Errorf("%+v", o)
+			}
+		})
+	}
+}
+
+func TestExchangeReadsHeaders(t *testing.T) {
+	kv := []string{"x-request-id", "req_7", "retry-after", "3"}
+	for k, v := range openAIHeaders() {
+		kv = append(kv, k, v[0])
+	}
+	for _, status := range []int{200, 429} {
+		a, o := exchange(t, t.Context(), replies(status, chatAnswer, kv...), provider.ExchangeConfig{})
+		if a.RequestID != "req_7" || a.Status != status || len(o.Readings) != 2 {
+			t.Errorf("%d: %+v %+v", status, a, o)
+		}
+		if wait := time.Duration(0); status == 200 && o.Wait != wait || status == 429 && o.Wait != 3*time.Second {
+			t.Errorf("%d: wait %v", status, o.Wait)
+		}
+	}
+}
+
+func TestExchangeEndsInTime(t *testing.T) {
+	long := func(r *http.Request) (*http.Response, error) {
+		return reply(200, stuck{r.Context(), strings.NewReader(chatStream[:300])}, "content-type", "text/event-stream")
+	}
+	for name, base := range map[string]tripper{"no head": hang, "a head and no end": long} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				_, o := exchange(t, t.Context(), base, provider.ExchangeConfig{Timeout: 7 * time.Second})
+				if o.Kind != sluice.Timeout || time.Since(start) != 7*time.Second || o.Unsent {
+					t.Errorf("%v after %v: %v", o.Kind, time.Since(start), o.Err)
+				}
+			})
+		})
+		t.Run(name+", and the caller gives up", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				_, o := exchange(t, ctx, base, provider.ExchangeConfig{Timeout: 7 * time.Second})
+				if o.Kind != sluice.Network || !errors.Is(o.Err, context.DeadlineExceeded) || o.Unsent {
+					t.Errorf("%v: %v", o.Kind, o.Err)
+				}
+			})
+		})
+	}
+}
+
+func TestWhatNeverLeftIsUnsent(t *testing.T) {
+	tlsServer := httptest.NewUnstartedServer(http.NotFoundHandler())
+	tlsServer.Config.ErrorLog = log.New(io.Discard, "", 0)
+	tlsServer.StartTLS()
+	defer tlsServer.Close()
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	closing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) }))
+	defer closing.Close()
+	cases := []struct {
+		name, url string
+		base      http.RoundTripper
+		unsent    bool
+	}{
+		{"nobody listens", "http://127.0.0.1:1/v1", provider.NewBase(1), true},
+		{"an unknown certificate", tlsServer.URL + "/v1", provider.NewBase(1), true},
+		{"no TLS where there should be", strings.Replace(plain.URL, "http:", "https:", 1) + "/v1", provider.NewBase(1), true},
+		{"no such host, without a trace", "http://x/v1", tripper(func(*http.Request) (*http.Response, error) {
+			return nil, &net.DNSError{Err: "no such host", Name: "x", IsNotFound: true}
+		}), true},
+		{"no certificate, without a trace", "http://x/v1", tripper(func(*http.Request) (*http.Response, error) {
+			return nil, &tls.CertificateVerificationError{Err: errors.New("bad")}
+		}), true},
+		{"a reset, without a trace", "http://x/v1", tripper(func(*http.Request) (*http.Response, error) {
+			return nil, &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}
+		}), false},
+		{"a connection that breaks", closing.URL + "/v1", provider.NewBase(1), false},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			p := lookup(t, "openai")
+			req, err := p.NewRequest(t.Context(), c.url, "sk-test-0123456789", provider.ChatCompletions, []byte(`{}`), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, o := provider.Exchange(t.Context(), c.base, nil, req, provider.ExchangeConfig{Provider: p, Endpoint: provider.ChatCompletions})
+			if o.Kind != sluice.Network || o.Unsent != c.unsent {
+				t.Errorf("%v, unsent %v: %v", o.Kind, o.Unsent, o.Err)
+			}
+		})
+	}
+}
+
+func TestCancelledBeforeItLeftIsUnsent(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, o := exchange(t, ctx, provider.NewBase(1), provider.ExchangeConfig{})
+	if o.Kind != sluice.Network || !o.Unsent || o.Err != context.Canceled {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestNetworkErrorsHoldNoKey(t *testing.T) {
+	secret := errors.New(`Post "https://x/?key=abcdefgh1234": proxy said: plainsecret`)
+	base := tripper(func(*http.Request) (*http.Response, error) { return nil, secret })
+	_, o := exchange(t, t.Context(), base, provider.ExchangeConfig{Key: "plainsecret"})
+	if o.Err == nil || strings.Contains(o.Err.Error(), "plainsecret") || strings.Contains(o.Err.Error(), "abcdefgh1234") {
+		t.Error(o.Err)
+	}
+	if !errors.Is(o.Err, secret) {
+		t.Error("the error it was is lost")
+	}
+	_, o = exchange(t, t.Context(), replies(200, "plainsecret <html>"), provider.ExchangeConfig{Key: "plainsecret"})
+	if strings.Contains(o.Err.Error(), "plainsecret") {
+		t.Error(o.Err)
+	}
+}
+
+func TestConnectionIsUsedAgainAfterAStream(t *testing.T) {
+	conns := map[string]bool{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conns[r.RemoteAddr] = true
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, chatStream)
+	}))
+	defer server.Close()
+	base := provider.NewBase(1)
+	p := lookup(t, "openai")
+	for range 5 {
+		req, _ := p.NewRequest(t.Context(), server.URL, "", provider.ChatCompletions, []byte(`{}`), nil)
+		if _, o := provider.Exchange(t.Context(), base, nil, req, provider.ExchangeConfig{Endpoint: provider.ChatCompletions}); o.Kind != sluice.OK {
+			t.Fatal(o.Err)
+		}
+	}
+	if len(conns) != 1 {
+		t.Errorf("%d connections for 5 calls", len(conns))
+	}
+}
+
+func BenchmarkExchange(b *testing.B) {
+	base := tripper(func(*http.Request) (*http.Response, error) {
+		r, err := reply(200, strings.NewReader(chatAnswer), "content-type", "application/json")
+		r.ContentLength = int64(len(chatAnswer))
+		return r, err
+	})
+	p := lookup(b, "openai")
+	body := kilobyte()
+	b.ReportAllocs()
+	for b.Loop() {
+		req, _ := p.NewRequest(b.Context(), "", "k", provider.ChatCompletions, body, nil)
+		if _, o := provider.Exchange(b.Context(), base, nil, req, provider.ExchangeConfig{Provider: p, Endpoint: provider.ChatCompletions}); o.Kind != sluice.OK {
+			b.Fatal(o.Err)
+		}
+	}
+}

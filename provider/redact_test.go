@@ -1,0 +1,68 @@
+package provider_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sluice-llm/sluice/provider"
+)
+
+func TestKeysAreStruckOut(t *testing.T) {
+	cases := map[string]string{
+		"Incorrect API key provided: sk-proj-abcDEF123_456-789.":                      "Incorrect API key provided: ***.",
+		"key sk-ant-api03-abcdefghijkl here":                                          "key *** here",
+		"sk-or-v1-0123456789abcdef":                                                   "***",
+		"Authorization: Bearer abcdef123456":                                          "Authorization: Bearer ***",
+		`{"authorization":"Bearer abcdef123456"}`:                                     `{"authorization":"Bearer ***"}`,
+		`Post "https://x/v1/models/m:generateContent?key=abcd1234&alt=sse": dial tcp`: `Post "https://x/v1/models/m:generateContent?key=***&alt=sse": dial tcp`,
+		"https://x/?api_key=abcd1234":                                                 "https://x/?api_key=***",
+		"x-api-key: abcdef123456":                                                     "x-api-key: ***",
+		`"x-api-key": "abcdef123456"`:                                                 `"x-api-key": "***"`,
+		"X-Api-Key:[abcdef123456]":                                                    "X-Api-Key:[***]",
+		"api-key=abcdef123456":                                                        "api-key=***",
+		"AIzaSyDdI0hCZtE6vySjMm-WEfRq3CPzqKqqsHI is not valid":                        "*** is not valid",
+		"gsk_abcdefghij1234567890 and xai-abcdefghij123456":                           "*** and ***",
+		"OPENAI_API_KEY=abcdef123456":                                                 "OPENAI_API_KEY=***",
+		// What is no key stays.
+		"invalid x-api-key": "invalid x-api-key",
+		"Rate limit reached for gpt-4o in organization org-abc on tokens": "Rate limit reached for gpt-4o in organization org-abc on tokens",
+		"max_tokens is too large: 8192":                                   "max_tokens is too large: 8192",
+		"the key: a good prompt":                                          "the key: a good prompt",
+		"a risk-averse task-runner":                                       "a risk-averse task-runner",
+		"bearer of news":                                                  "bearer of news",
+		"":                                                                "",
+	}
+	for in, want := range cases {
+		if got := provider.Redact(in); got != want {
+			t.Errorf("%q gives %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestRunsOwnKeyIsStruckOutWhateverItsForm(t *testing.T) {
+	got := provider.Redact("key correct horse/battery, and correct+horse%2Fbattery", "correct horse/battery")
+	if got != "key ***, and ***" {
+		t.Errorf("%q", got)
+	}
+	if got := provider.Redact("a sentence about nothing", "", "a", "  "); got != "a sentence about nothing" {
+		t.Errorf("%q", got)
+	}
+}
+
+func FuzzRedact(f *testing.F) {
+	f.Add("Incorrect API key provided: %s.", "sk-proj-abcdefghijklmnop")
+	f.Add(`{"x-api-key": "%s"}`, "abcdef123456")
+	f.Add("https://x/?key=%s&a=b", "AIzaSyDdI0hCZtE6vySjMm-WEfRq3CPzqKqqsHI")
+	f.Add("Bearer %s", "eyJhbGciOi.JIUzI1NiIs")
+	f.Add("Bearer Bearer %s", "x-api-key: key=1234")
+	f.Fuzz(func(t *testing.T, text, key string) {
+		key = strings.TrimSpace(key)
+		got := provider.Redact(strings.ReplaceAll(text, "%s", key), key)
+		if len(key) >= 4 && !strings.Contains(key, "*") && strings.Contains(got, key) {
+			t.Errorf("%q still holds %q", got, key)
+		}
+		if again := provider.Redact(got); again != provider.Redact(again) {
+			t.Errorf("%q, then %q", again, provider.Redact(again))
+		}
+	})
+}

@@ -1,0 +1,52 @@
+package provider_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+func TestUsageIsReadFromEveryDialect(t *testing.T) {
+	cases := []struct {
+		name     string
+		endpoint provider.Endpoint
+		body     string
+		usage    sluice.Usage
+		finish   string
+		ok       bool
+	}{
+		{"chat", provider.ChatCompletions, `{"choices":[{"index":0,"message":{"content":"\"usage\":{\"prompt_tokens\":999}"},"finish_reason":"stop"}],"usage":{"prompt_tokens":12,"completion_tokens":5,"total_tokens":17,"prompt_tokens_details":{"cached_tokens":8,"audio_tokens":0}}}`,
+			sluice.Usage{Input: 12, CachedInput: 8, Output: 5}, "stop", true},
+		{"responses", provider.Responses, `{"status":"completed","output":[],"usage":{"input_tokens":12,"input_tokens_details":{"cached_tokens":3},"output_tokens":5,"output_tokens_details":{"reasoning_tokens":2}}}`,
+			sluice.Usage{Input: 12, CachedInput: 3, Output: 5}, "completed", true},
+		{"a response that is incomplete", provider.Responses, `{"incomplete_details":{"reason":"max_output_tokens"},"status":"incomplete","usage":{"input_tokens":1,"output_tokens":2}}`,
+			sluice.Usage{Input: 1, Output: 2}, "max_output_tokens", true},
+		{"messages", provider.Messages, `{"type":"message","content":[],"stop_reason":"end_turn","usage":{"input_tokens":10,"cache_creation_input_tokens":100,"cache_read_input_tokens":1000,"cache_creation":{"ephemeral_5m_input_tokens":100},"output_tokens":7}}`,
+			sluice.Usage{Input: 1110, CachedInput: 1000, Output: 7}, "end_turn", true},
+		{"embeddings", provider.Embeddings, `{"data":[{"embedding":[0.1,-2e-5]}],"usage":{"prompt_tokens":9,"total_tokens":9}}`, sluice.Usage{Input: 9}, "", true},
+		{"none", provider.ChatCompletions, `{"choices":[{"finish_reason":"length"}]}`, sluice.Usage{}, "length", false},
+		{"null", provider.ChatCompletions, `{"choices":[],"usage":null}`, sluice.Usage{}, "", false},
+		{"nonsense", provider.ChatCompletions, `{"usage":{"prompt_tokens":-5,"completion_tokens":1e400}}`, sluice.Usage{Output: 1 << 40}, "", true},
+		{"not JSON", provider.ChatCompletions, `<html>`, sluice.Usage{}, "", false},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			u, finish, ok := provider.ParseUsage(c.endpoint, []byte(c.body))
+			if u != c.usage || finish != c.finish || ok != c.ok {
+				t.Errorf("%+v %q %v, want %+v %q %v", u, finish, ok, c.usage, c.finish, c.ok)
+			}
+		})
+	}
+}
+
+func BenchmarkParseUsage(b *testing.B) {
+	body := []byte(`{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"gpt-4o","choices":[{"index":0,"message":{"role":"assistant","content":"` +
+		strings.Repeat("It was the best of times, it was the worst of times.\\n", 40) + `"},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":12,"completion_tokens":5,"total_tokens":17,"prompt_tokens_details":{"cached_tokens":8}}}`)
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		provider.ParseUsage(provider.ChatCompletions, body)
+	}
+}

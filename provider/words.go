@@ -1,0 +1,212 @@
+package provider
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// straight makes all quotes alike.
+var straight = strings.NewReplacer("’", "'", "‘", "'", "“", `"`, "”", `"`, "`", "'")
+
+// normalise returns a message as patterns expect it: in lower case, with straight quotes and single spaces.
+func normalise(s string) string {
+	return strings.Join(strings.Fields(straight.Replace(strings.ToLower(s))), " ")
+}
+
+// matches reports whether s is as the pattern says. A pattern is matched from its first character to its last; *
+// stands for any text.
+func matches(pattern, s string) bool {
+	first, rest, star := strings.Cut(pattern, "*")
+	if !strings.HasPrefix(s, first) {
+		return false
+	}
+	s = s[len(first):]
+	for star {
+		var part string
+		part, rest, star = strings.Cut(rest, "*")
+		if !star {
+			return strings.HasSuffix(s, part)
+		}
+		i := strings.Index(s, part)
+		if i < 0 {
+			return false
+		}
+		s = s[i+len(part):]
+	}
+	return s == ""
+}
+
+// waitIn returns how long a sentence in normal form asks to wait, in the forms that providers use.
+func waitIn(low string) time.Duration {
+	for _, phrase := range []string{"try again in", "retry in", "retry after", "retrying in", "again after", "wait for",
+		"please wait", "replenished in", "resets in", "reset in", "reset after", "retry again in", "available in",
+		"wait", "again in"} {
+		rest := low
+		for {
+			_, after, ok := strings.Cut(rest, phrase)
+			if !ok {
+				break
+			}
+			rest = after
+			after = strings.TrimPrefix(strings.TrimLeft(after, " :"), "about ")
+			if d, _ := span(after); d > 0 {
+				return d
+			}
+		}
+	}
+	return 0
+}
+
+// figures are the numbers of a refusal.
+type figures struct {
+	dimension              sluice.Dimension
+	limit, used, requested int64
+	window                 time.Duration
+}
+
+// wait is how long it takes until the call fits: buckets refill evenly, which the waits in the bodies of OpenAI and
+// Groq confirm to the millisecond (https://github.com/continuedev/continue/issues/11472: Limit 30000, Used 18928,
+// Requested 11159 gives 174 ms).
+func (f figures) wait() time.Duration {
+	over := f.used + f.requested - f.limit
+	if f.limit <= 0 || f.used <= 0 || f.requested <= 0 || f.requested > f.limit || over <= 0 {
+		return 0
+	}
+	ms := float64(over) / float64(f.limit) * float64(f.window.Milliseconds())
+	return scaled(ms, time.Millisecond)
+}
+
+// parseFigures reads the numbers and the dimension of a refusal's sentence in normal form.
+func parseFigures(low string) figures {
+	f := figures{dimension: dimensionIn(low), window: time.Minute}
+	switch f.dimension {
+	case sluice.RequestsPerDay, sluice.TokensPerDay:
+		f.window = 24 * time.Hour
+	}
+	f.limit = numberAfter(low, "limit")
+	f.used = numberAfter(low, "used")
+	if f.used == 0 {
+		f.used = numberAfter(low, "current") // OpenAI until 2023: "Limit: 10000 / min. Current: 10020 / min."
+	}
+	f.requested = numberAfter(low, "requested")
+	if f.limit == 0 {
+		f.limit = numberBefore(low, "input tokens per", "output tokens per", "tokens per", "requests per", "queries per",
+			"concurrent")
+	}
+	if _, after, ok := strings.Cut(low, "(actual/limit): "); ok { // xAI
+		used, rest, _ := strings.Cut(after, "/")
+		f.used, f.limit = number(used), number(rest)
+	}
+	return f
+}
+
+// dimensionIn returns which limit a sentence in normal form speaks of.
+func dimensionIn(low string) sluice.Dimension {
+	for _, row := range []struct {
+		dimension sluice.Dimension
+		words     []string
+	}{
+		{sluice.Concurrency, []string{"concurren", "simultaneous", "parallel requests"}},
+		{sluice.RequestsPerDay, []string{"(rpd)", "requests per day", "requests/day", "request per day"}},
+		{sluice.TokensPerDay, []string{"(tpd)", "tokens per day", "tokens/day", "token per day"}},
+		{sluice.InputTokens, []string{"input tokens per", "input token", "(itpm)", "prompt tokens per"}},
+		{sluice.OutputTokens, []string{"output tokens per", "output token", "(otpm)", "generated tokens per"}},
+		{sluice.Tokens, []string{"(tpm)", "tokens per min", "token per min", "tokens/min", "token rate limit",
+			"too many tokens", "request tokens has exceeded"}},
+		{sluice.Requests, []string{"(rpm)", "requests per min", "request per min", "requests/min", "queries per min",
+			"call rate limit", "requests per second", "number of requests has exceeded", "too many requests per"}},
+	} {
+		for _, w := range row.words {
+			if strings.Contains(low, w) {
+				return row.dimension
+			}
+		}
+	}
+	return sluice.AnyDimension
+}
+
+// numberAfter returns the number that follows a word: "limit 30000", "limit: 10,000 / min".
+func numberAfter(low, word string) int64 {
+	rest := low
+	for {
+		before, after, ok := strings.Cut(rest, word)
+		if !ok {
+			return 0
+		}
+		rest = after
+		if before != "" && isLetter(before[len(before)-1]) {
+			continue // "unlimited"
+		}
+		after = strings.TrimLeft(after, " :=")
+		after = strings.TrimPrefix(strings.TrimPrefix(after, "is "), "of ")
+		if n := number(after); n > 0 {
+			return n
+		}
+	}
+}
+
+func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
+
+// numberBefore returns the number that stands before the first of the phrases that has one: "30,000 input tokens per".
+func numberBefore(low string, phrases ...string) int64 {
+	for _, phrase := range phrases {
+		before, _, ok := strings.Cut(low, phrase)
+		if !ok {
+			continue
+		}
+		before = strings.TrimRight(before, " ")
+		i := len(before)
+		for i > 0 && (before[i-1] >= '0' && before[i-1] <= '9' || before[i-1] == ',') {
+			i--
+		}
+		if n := number(strings.TrimLeft(before[i:], ",")); n > 0 {
+			return n
+		}
+	}
+	return 0
+}
+
+// number reads a whole number, with or without commas between thousands, from the beginning of s. A wait's unit or a
+// decimal after it makes it none.
+func number(s string) int64 {
+	i := 0
+	for i < len(s) && (s[i] >= '0' && s[i] <= '9' || s[i] == ',' && i > 0 && isThousand(s[i+1:])) {
+		i++
+	}
+	n, err := strconv.ParseInt(strings.ReplaceAll(s[:i], ",", ""), 10, 64)
+	if err != nil || n > 1<<53 || i < len(s) && isLetter(s[i]) {
+		return 0
+	}
+	return n
+}
+
+// isThousand reports whether s begins with three digits and no fourth.
+func isThousand(s string) bool {
+	for i := range 3 {
+		if i >= len(s) || s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return len(s) == 3 || s[3] < '0' || s[3] > '9'
+}
+
+// instantIn reads when access comes back: "regain access on 2026-04-01 at 00:00 UTC".
+func instantIn(low string) time.Time {
+	_, after, ok := strings.Cut(low, "regain access on ")
+	if !ok {
+		return time.Time{}
+	}
+	for _, layout := range []string{"2006-01-02 at 15:04 utc", "2006-01-02t15:04:05z", "2006-01-02 15:04 utc", "2006-01-02"} {
+		if len(after) < len(layout) {
+			continue
+		}
+		text := after[:len(layout)]
+		if at, err := time.Parse(strings.ToUpper(layout), strings.ToUpper(text)); err == nil {
+			return at
+		}
+	}
+	return time.Time{}
+}
