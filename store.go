@@ -62,7 +62,7 @@ func (st *store) open(lane string) {
 	st.lanes[lane] = f
 	var shared bool
 	f.lock, shared = lockFile(f.path + ".lock")
-	m, err := readMemory(f.path)
+	m, err := readMemory(f.path) // what is missing or damaged is learned again
 	if err == nil && m.Lane == lane {
 		st.s.mu.Lock()
 		st.s.gate.Recall(time.Now(), m)
@@ -119,7 +119,7 @@ func writeMemory(path string, m gate.Memory) error {
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	tmp, err := os.OpenFile(path+".tmp", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600) // the lock makes the name ours
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,151 @@
+package sluice_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// callOnce makes one call with the given outcome.
+func callOnce(t *testing.T, s *sluice.Scheduler, o sluice.Outcome) {
+	t.Helper()
+	p, err := s.Acquire(context.Background(), sluice.Call{Lane: "m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Release(o)
+}
+
+func startWith(t *testing.T, cfg sluice.Config) *sluice.Scheduler {
+	t.Helper()
+	s, err := sluice.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func budgetOf(t *testing.T, s *sluice.Scheduler, d sluice.Dimension) sluice.BudgetSnapshot {
+	t.Helper()
+	for _, l := range s.Snapshot().Lanes {
+		for _, b := range l.Budgets {
+			if b.Dimension == d {
+				return b
+			}
+		}
+	}
+	t.Fatalf("no %v budget", d)
+	return sluice.BudgetSnapshot{}
+}
+
+func TestADayCounterOutlivesTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := sluice.Config{Name: "a", Limits: sluice.Limits{RPD: 100}, StateDir: t.TempDir()}
+		s := startWith(t, cfg)
+		for range 40 {
+			callOnce(t, s, sluice.Outcome{})
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = startWith(t, cfg)
+		defer s.Close()
+		callOnce(t, s, sluice.Outcome{})
+		if b := budgetOf(t, s, sluice.RequestsPerDay); b.Level < 58.9 || b.Level > 59.1 {
+			t.Errorf("%v requests left of the day, want 59", b.Level)
+		}
+	})
+}
+
+func TestALearnedLimitIsTheStartOfTheNextProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := sluice.Config{Name: "a", StateDir: t.TempDir()}
+		s := startWith(t, cfg)
+		callOnce(t, s, sluice.Outcome{Readings: []sluice.Reading{{Dimension: sluice.Requests, Limit: 600, Remaining: 599, Reset: 100 * time.Millisecond}}})
+		s.Close()
+
+		s = startWith(t, cfg)
+		callOnce(t, s, sluice.Outcome{})
+		if b := budgetOf(t, s, sluice.Requests); b.Limit != 600 || b.Source != "start" {
+			t.Errorf("limit %d from %q, want 600 from the start", b.Limit, b.Source)
+		}
+		s.Close()
+
+		time.Sleep(25 * time.Hour)
+		s = startWith(t, cfg)
+		defer s.Close()
+		callOnce(t, s, sluice.Outcome{})
+		if n := len(s.Snapshot().Lanes[0].Budgets); n != 0 {
+			t.Errorf("%d budgets are believed after more than a day, want none", n)
+		}
+	})
+}
+
+func TestAUsageWindowOutlivesTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := sluice.Config{Name: "a", StateDir: t.TempDir()}
+		s := startWith(t, cfg)
+		until := time.Now().Add(3 * time.Hour)
+		callOnce(t, s, sluice.Outcome{Kind: sluice.UsageWindow, Until: until})
+		s.Close()
+
+		s = startWith(t, cfg)
+		defer s.Close()
+		callOnce(t, s, sluice.Outcome{}) // waits
+		if now := time.Now(); now.Before(until) || now.After(until.Add(time.Minute)) {
+			t.Errorf("sent at %v, want at %v", now, until)
+		}
+	})
+}
+
+func TestASecondProcessOnALaneIsToldAndWritesNothing(t *testing.T) {
+	dir := t.TempDir()
+	var events []sluice.Event
+	first := startWith(t, sluice.Config{Name: "a", Limits: sluice.Limits{RPD: 100}, StateDir: dir})
+	callOnce(t, first, sluice.Outcome{})
+	second := startWith(t, sluice.Config{Name: "a", Limits: sluice.Limits{RPD: 100}, StateDir: dir,
+		Observer: sluice.ObserverFunc(func(e sluice.Event) { events = append(events, e) })})
+	callOnce(t, second, sluice.Outcome{})
+	if len(events) == 0 || events[0].Type != sluice.EventShared || events[0].Lane != "m" {
+		t.Errorf("first event of the second process is %v, want shared", events)
+	}
+	second.Close()
+	if found, _ := filepath.Glob(filepath.Join(dir, "*.json")); len(found) != 0 {
+		t.Errorf("the second process wrote %v", found)
+	}
+	first.Close()
+	if found, _ := filepath.Glob(filepath.Join(dir, "*.json")); len(found) != 1 {
+		t.Errorf("the first process wrote %v, want one file", found)
+	}
+}
+
+func TestOtherAccountsAndDamagedFilesAreNotRead(t *testing.T) {
+	dir := t.TempDir()
+	s := startWith(t, sluice.Config{Name: "a", Limits: sluice.Limits{RPD: 100}, StateDir: dir})
+	callOnce(t, s, sluice.Outcome{})
+	s.Close()
+	other := startWith(t, sluice.Config{Name: "b", Limits: sluice.Limits{RPD: 100}, StateDir: dir})
+	callOnce(t, other, sluice.Outcome{})
+	if b := budgetOf(t, other, sluice.RequestsPerDay); b.Level < 98.9 {
+		t.Errorf("another account's day counter was read: %v left", b.Level)
+	}
+	other.Close()
+
+	files, _ := filepath.Glob(filepath.Join(dir, "*.json"))
+	for _, f := range files {
+		if err := os.WriteFile(f, []byte(`{"lane":"m","budg`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s = startWith(t, sluice.Config{Name: "a", Limits: sluice.Limits{RPD: 100}, StateDir: dir})
+	defer s.Close()
+	callOnce(t, s, sluice.Outcome{})
+	if b := budgetOf(t, s, sluice.RequestsPerDay); b.Level < 98.9 {
+		t.Errorf("%v left after a damaged file, want a fresh day", b.Level)
+	}
+}
