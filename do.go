@@ -18,20 +18,21 @@ import (
 // when that ends first, or with ErrClosed. A panic in fn becomes a *CallError of kind Internal with its stack.
 func (s *Scheduler) Do(ctx context.Context, c Call, fn func(context.Context, *Permit) Outcome) (Tally, error) {
 	t := Tally{}
-	var queued time.Time
+	var first gate.Ticket // the try that the others take the place of
 	overloads := 0
 	for {
 		p := &Permit{s: s, ticket: gate.Ticket{Call: c, Attempt: t.Attempts + 1, Throttles: t.Throttles,
-			Overloads: overloads, Queued: queued, Front: !queued.IsZero()}}
+			Overloads: overloads, Queued: first.Queued, Order: first.Order, Front: first.Order > 0}}
 		if err := s.acquire(ctx, p); err != nil {
 			return t, err
 		}
-		queued = p.ticket.Queued
+		first.Queued, first.Order = p.ticket.Queued, p.ticket.Order
 		t.Queued += p.ticket.Waited
 		t.Cooldown += p.ticket.Paused
 		o := s.attempt(ctx, p, fn)
 		if o.Open {
 			t.Attempts++
+			p.Answered(o.Readings)
 			return t, nil
 		}
 		t.Latency = time.Since(p.ticket.Sent())
@@ -63,14 +64,22 @@ func (s *Scheduler) Do(ctx context.Context, c Call, fn func(context.Context, *Pe
 	}
 }
 
-// attempt runs fn and makes an outcome of its panic.
+// attempt runs fn and makes an outcome of its panic. Where fn ends its goroutine, it gives the permit back.
 func (s *Scheduler) attempt(ctx context.Context, p *Permit, fn func(context.Context, *Permit) Outcome) (o Outcome) {
+	returned := false
 	defer func() {
+		if returned {
+			return
+		}
 		if r := recover(); r != nil {
 			o = Outcome{Kind: Internal, Err: &PanicError{Value: r, Stack: debug.Stack()}}
+			return
 		}
+		p.Release(Outcome{Kind: Internal}) // runtime.Goexit, as in t.FailNow
 	}()
-	return fn(ctx, p)
+	o = fn(ctx, p)
+	returned = true
+	return o
 }
 
 // backoff waits on its own before a call's next attempt.

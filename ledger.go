@@ -29,11 +29,13 @@ type Ledger interface {
 	Correct(ctx context.Context, c Correction) error
 }
 
-// askAgain is how long a Scheduler waits before it repeats a request whose reply was lost.
-const askAgain = 20 * time.Millisecond
+const (
+	askAgain  = 20 * time.Millisecond // before a request is repeated whose reply was lost
+	lastWords = 2 * time.Second       // for what is still to be said when a Scheduler closes
+)
 
 // remote carries the gate's words to a Ledger: settlements and corrections in order by one goroutine, and a goroutine
-// for each lane's outstanding ask.
+// for each lane's outstanding ask, which is started once all that was said before it has arrived.
 type remote struct {
 	s      *Scheduler
 	ledger Ledger
@@ -43,6 +45,7 @@ type remote struct {
 	wake   chan struct{} // has room for one
 
 	pending []func(context.Context) error // guarded by s.mu
+	closing bool                          // guarded by s.mu
 }
 
 func newRemote(s *Scheduler, l Ledger) *remote {
@@ -61,17 +64,21 @@ func (r *remote) sendLocked() {
 	for _, s := range settles {
 		r.pending = append(r.pending, func(ctx context.Context) error { return r.ledger.Settle(ctx, s) })
 	}
-	if len(fixes)+len(settles) > 0 {
-		select {
-		case r.wake <- struct{}{}:
-		default:
-		}
-	}
-	if r.s.ended {
-		return
-	}
 	for _, a := range asks {
-		r.wg.Go(func() { r.take(a) })
+		r.pending = append(r.pending, func(context.Context) error {
+			r.wg.Go(func() { r.take(a) })
+			return nil
+		})
+	}
+	if len(fixes)+len(settles)+len(asks) > 0 {
+		r.poke()
+	}
+}
+
+func (r *remote) poke() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -89,11 +96,11 @@ func (r *remote) take(a gate.LaneAsk) {
 	r.s.flush()
 }
 
-// post says settlements and corrections, in order.
+// post says what is pending, in order, until the Scheduler closes and all is said.
 func (r *remote) post() {
 	for {
 		r.s.mu.Lock()
-		batch := r.pending
+		batch, closing := r.pending, r.closing
 		r.pending = nil
 		r.s.mu.Unlock()
 		for _, say := range batch {
@@ -104,15 +111,14 @@ func (r *remote) post() {
 		if len(batch) > 0 {
 			continue
 		}
-		select {
-		case <-r.wake:
-		case <-r.ctx.Done():
+		if closing {
 			return
 		}
+		<-r.wake
 	}
 }
 
-// insist repeats say until it succeeds. It reports false when the Scheduler is closed first.
+// insist repeats say until it succeeds. It reports false when there is no more time.
 func (r *remote) insist(say func(context.Context) error) bool {
 	for {
 		if say(r.ctx) == nil {
@@ -128,7 +134,14 @@ func (r *remote) insist(say func(context.Context) error) bool {
 	}
 }
 
+// close says what is pending and waits for all goroutines.
 func (r *remote) close() {
-	r.cancel()
+	r.s.mu.Lock()
+	r.closing = true
+	r.s.mu.Unlock()
+	r.poke()
+	end := time.AfterFunc(lastWords, r.cancel)
 	r.wg.Wait()
+	end.Stop()
+	r.cancel()
 }

@@ -2,6 +2,7 @@ package sluice
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -65,6 +66,8 @@ type Scheduler struct {
 	timer   *time.Timer
 	timerAt time.Time // when timer fires; zero when it is not armed
 	ended   bool
+	events  []Event // not observed yet
+	telling bool    // somebody is telling the Observer
 
 	remote *remote // nil: the ledger is local
 	store  *store  // nil: nothing outlives the process
@@ -142,11 +145,22 @@ func (p *Permit) Sent() {
 	s.mu.Unlock()
 }
 
+// Answered tells what the head of a good answer says before its body has come, which may take long. Release may tell
+// it again.
+func (p *Permit) Answered(readings []Reading) {
+	p.s.mu.Lock()
+	p.s.gate.Answered(time.Now(), &p.ticket, readings)
+	p.s.flush()
+}
+
 // Release gives the permit back with what the attempt came to. A second Release panics and names the permit.
 func (p *Permit) Release(o Outcome) { p.release(&o) }
 
 func (p *Permit) release(o *Outcome) gate.Decision {
 	s := p.s
+	if o.Kind == Network && (errors.Is(o.Err, context.Canceled) || errors.Is(o.Err, context.DeadlineExceeded)) {
+		o.Abandoned = true
+	}
 	s.mu.Lock()
 	if !p.ticket.Granted() {
 		s.mu.Unlock()
@@ -170,6 +184,9 @@ func (s *Scheduler) Acquire(ctx context.Context, c Call) (*Permit, error) {
 // TryAcquire returns a permit if the call may be sent now, and nil otherwise. With a shared ledger, which answers
 // later, it is always nil.
 func (s *Scheduler) TryAcquire(c Call) *Permit {
+	if s.remote != nil {
+		return nil
+	}
 	p := &Permit{s: s, ticket: gate.Ticket{Call: c}}
 	if s.store != nil {
 		s.store.open(c.Lane)
@@ -249,8 +266,28 @@ func (s *Scheduler) flush() {
 		s.mu.Unlock()
 		return
 	}
-	events := s.gate.Events()
+	s.events = append(s.events, s.gate.Events()...)
+	if s.telling { // who is at it tells these too, in order
+		s.mu.Unlock()
+		return
+	}
+	s.telling = true
+	defer func() {
+		s.telling = false
+		s.mu.Unlock()
+	}()
+	for len(s.events) > 0 {
+		s.tellUnlocked()
+	}
+}
+
+// tellUnlocked tells the Observer of the events at hand. It is called with mu held, lets go of it meanwhile, and has
+// it again when it returns or the Observer panics.
+func (s *Scheduler) tellUnlocked() {
+	events := s.events
+	s.events = nil
 	s.mu.Unlock()
+	defer s.mu.Lock()
 	for i := range events {
 		s.cfg.Observer.Observe(events[i])
 	}

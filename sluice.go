@@ -92,6 +92,9 @@ func (e *CallError) Error() string {
 	return fmt.Sprintf("%s (attempts: %d, throttled: %d)", msg, e.Tally.Attempts, e.Tally.Throttles)
 }
 
+// Is reports whether the call can never fit, for ErrTooLarge.
+func (e *CallError) Is(target error) bool { return target == ErrTooLarge && e.TooLarge }
+
 // Unwrap returns the last attempt's error.
 func (e *CallError) Unwrap() error { return e.Err }
 

@@ -71,7 +71,7 @@ func (b *answerBody) see(p []byte) {
 	if b.settled || len(p) == 0 {
 		return
 	}
-	b.flight.timer.Reset(b.flight.timeout)
+	b.flight.alive()
 	if b.meter != nil {
 		b.meter.feed(p)
 	} else {

@@ -159,6 +159,10 @@ func classifyCases() []classifyCase {
 		{"a response without error", 200, nil, `{"id":"resp_1","object":"response","status":"completed","error":null,"output":[{"type":"message","content":[{"type":"output_text","text":"429 rate_limit_error insufficient_quota"}]}]}`, sluice.OK, 0},
 		{"an answer about rate limits", 200, nil, `{"choices":[{"message":{"role":"assistant","content":"{\"error\":{\"type\":\"rate_limit_error\",\"message\":\"Rate limit reached. Please try again in 20s\"}}"},"finish_reason":"stop"}]}`, sluice.OK, 0},
 		{"an answer by anthropic about rate limits", 200, nil, `{"type":"message","role":"assistant","content":[{"type":"text","text":"You've hit your limit · resets 4pm"}],"stop_reason":"end_turn"}`, sluice.OK, 0},
+		{"a 400 around a 429, by its code alone", 400, nil, `{"error":{"message":"Provider returned error","code":429}}`, sluice.RateLimit, 0},
+		{"a 200 around a 503, by its code alone", 200, nil, `{"error":{"message":"Provider returned error","code":503}}`, sluice.Overloaded, 0},
+		{"a 500 around a 401", 500, nil, `{"error":{"message":"upstream said no","code":"401"}}`, sluice.Auth, 0},
+		{"an echo of the request's members is not read", 400, nil, `{"detail":[{"type":"missing","loc":["body"],"msg":"Field required","input":{"message":"rate limit exceeded","code":"insufficient_quota"}}]}`, sluice.BadRequest, 0},
 		{"an echo of the request is not read", 422, nil, `{"detail":[{"type":"missing","loc":["body","model"],"msg":"Field required","input":{"messages":"rate limit exceeded, insufficient_quota"}}]}`, sluice.BadRequest, 0},
 		{"a redirect", 308, nil, "", sluice.BadRequest, 0},
 
@@ -184,6 +188,10 @@ func TestErrorsAreClassifiedByStructure(t *testing.T) {
 			if v.Kind != sluice.OK && v.Why.Rule == "" {
 				t.Error("no reason is given")
 			}
+			limit := v.Kind.Throttle() || v.TooLarge || v.Kind == sluice.QuotaExhausted
+			if !limit && (v.Dimension != sluice.AnyDimension || v.Limit != 0 || !v.Until.IsZero()) {
+				t.Errorf("what is no limit has one: %+v", v)
+			}
 		})
 	}
 }
@@ -202,6 +210,7 @@ func TestRefusalsStateTheirFigures(t *testing.T) {
 		{"output tokens of anthropic", "This request would exceed your organization's rate limit of 8,000 output tokens per minute.", sluice.OutputTokens, 8000, 0, 0},
 		{"requests of anthropic", "This request would exceed your organization's rate limit of 50 requests per minute.", sluice.Requests, 50, 0, 0},
 		{"concurrency", "Too many concurrent requests: limit is 8", sluice.Concurrency, 8, 0, 0},
+		{"moonshot's concurrency", "Your account reached max organization concurrency: 3, please try again after 1 seconds", sluice.Concurrency, 3, 0, 0},
 		{"anthropic's connections", "Number of concurrent connections has exceeded your rate limit.", sluice.Concurrency, 0, 0, 0},
 		{"calls of azure", "Requests have exceeded call rate limit of your current OpenAI S0 pricing tier. Please retry after 7 seconds.", sluice.Requests, 0, 0, 0},
 		{"xai", "Your team's rate limit is — Tokens per Minute (actual/limit): 65605/16000.", sluice.Tokens, 16000, 65605, 0},

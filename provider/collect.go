@@ -33,7 +33,11 @@ type Message struct {
 func Collect(e Endpoint, r io.Reader, most int64) (Message, error) {
 	f := newFold(e)
 	m := &meter{e: e}
-	m.also = f.event
+	m.also = func(ev Event) {
+		if v := decodeEvent(ev); v != nil {
+			f.event(v)
+		}
+	}
 	buf := buffers.Get().(*bytes.Buffer)
 	defer buffers.Put(buf)
 	buf.Reset()
@@ -79,26 +83,24 @@ type fold interface {
 	message() []byte
 }
 
-type folder struct{ fold }
-
-func newFold(e Endpoint) folder {
+func newFold(e Endpoint) fold {
 	switch e {
 	case Messages:
-		return folder{&messageFold{blocks: map[int]map[string]any{}}}
+		return &messageFold{blocks: map[int]map[string]any{}}
 	case Responses:
-		return folder{&responseFold{}}
+		return &responseFold{}
 	}
-	return folder{&chatFold{top: map[string]any{}, choices: map[int]map[string]any{}}}
+	return &chatFold{top: map[string]any{}, choices: map[int]map[string]any{}}
 }
 
-// event decodes an event. What is not JSON adds nothing to a message.
-func (f folder) event(ev Event) {
+// decodeEvent decodes an event. What is not JSON adds nothing to a message: it is nil.
+func decodeEvent(ev Event) (v map[string]any) {
 	d := json.NewDecoder(bytes.NewReader(ev.Data))
 	d.UseNumber()
-	var v map[string]any
-	if d.Decode(&v) == nil {
-		f.fold.event(v)
+	if d.Decode(&v) != nil {
+		return nil
 	}
+	return v
 }
 
 // chatFold folds chat completion chunks.

@@ -193,6 +193,18 @@ func TestCutStreamsAreKnown(t *testing.T) {
 	}
 }
 
+func TestEveryChoiceHasToEnd(t *testing.T) {
+	const open = `data: {"choices":[{"index":0,"delta":{"content":"a"}},{"index":1,"delta":{"content":"b"}}]}` + "\n\n"
+	const first = `data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n"
+	const second = `data: {"choices":[{"index":1,"delta":{},"finish_reason":"stop"}]}` + "\n\n"
+	if _, err := provider.Collect(provider.ChatCompletions, strings.NewReader(open+first), 1<<20); err != provider.ErrCut {
+		t.Errorf("one of two: %v", err)
+	}
+	if _, err := provider.Collect(provider.ChatCompletions, strings.NewReader(open+first+second), 1<<20); err != nil {
+		t.Errorf("both: %v", err)
+	}
+}
+
 func TestBrokenReadIsTold(t *testing.T) {
 	broken := errors.New("reset")
 	r := io.MultiReader(strings.NewReader(messageStream[:700]), iotest.ErrReader(broken))

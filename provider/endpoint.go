@@ -161,6 +161,10 @@ var userAgent = sync.OnceValue(func() string {
 func withBody(ctx context.Context, req *http.Request, body []byte) *http.Request {
 	r := req.WithContext(ctx)
 	r.ContentLength = int64(len(body))
+	if len(body) == 0 {
+		r.Body, r.GetBody = http.NoBody, nil
+		return r
+	}
 	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	r.Body, _ = r.GetBody()
 	return r

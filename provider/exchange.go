@@ -63,6 +63,9 @@ func Exchange(ctx context.Context, base http.RoundTripper, permit *sluice.Permit
 	a := Answer{Status: resp.StatusCode, RequestID: requestID(resp.Header), Header: resp.Header}
 	readings := Readings(resp.Header, time.Now())
 	if resp.StatusCode/100 == 2 && streams(resp.Header, cfg.Stream) {
+		if permit != nil {
+			permit.Answered(readings)
+		}
 		o = cfg.collect(ctx, f, resp, &a)
 	} else {
 		o = cfg.read(ctx, f, resp, &a)
@@ -97,8 +100,7 @@ func (cfg ExchangeConfig) judge(status int, h http.Header, body []byte, id strin
 		}
 	}
 	v := Classify(cfg.Provider, status, h, body, time.Now())
-	v.Message = Redact(v.Message, cfg.Key)
-	return v.Outcome(cfg.Provider, status, id), ""
+	return v.without(cfg.Key).Outcome(cfg.Provider, status, id), ""
 }
 
 // collect takes an answer that is a stream.
@@ -123,8 +125,7 @@ func (cfg ExchangeConfig) collect(ctx context.Context, f *flight, resp *http.Res
 // fault classifies an error that came in the middle of a stream.
 func (cfg ExchangeConfig) fault(resp *http.Response, data []byte, id string) sluice.Outcome {
 	v := ClassifyEvent(cfg.Provider, resp.Header, data, time.Now())
-	v.Message = Redact(v.Message, cfg.Key)
-	return v.Outcome(cfg.Provider, resp.StatusCode, id)
+	return v.without(cfg.Key).Outcome(cfg.Provider, resp.StatusCode, id)
 }
 
 // broken is the outcome of an answer whose body did not come whole.

@@ -1,14 +1,17 @@
 package provider_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -100,6 +103,11 @@ func TestExchangeSaysWhatTheAnswerMeant(t *testing.T) {
 		{"a body shorter than announced", func(*http.Request) (*http.Response, error) {
 			r, err := reply(200, strings.NewReader(chatAnswer))
 			r.ContentLength = int64(len(chatAnswer)) + 1
+			return r, err
+		}, provider.ExchangeConfig{}, sluice.Network, "", sluice.Usage{}, ""},
+		{"a long body shorter than announced", func(*http.Request) (*http.Response, error) {
+			r, err := reply(200, strings.NewReader(chatAnswer))
+			r.ContentLength = 2 << 20
 			return r, err
 		}, provider.ExchangeConfig{}, sluice.Network, "", sluice.Usage{}, ""},
 		{"a panic", func(*http.Request) (*http.Response, error) { panic("boom") }, provider.ExchangeConfig{}, sluice.Internal, "", sluice.Usage{}, ""},
@@ -232,30 +240,95 @@ func TestNetworkErrorsHoldNoKey(t *testing.T) {
 	if !errors.Is(o.Err, secret) {
 		t.Error("the error it was is lost")
 	}
+	base = func(*http.Request) (*http.Response, error) {
+		return nil, &url.Error{Op: "Post", URL: "https://x/strange-secret-place", Err: io.ErrUnexpectedEOF}
+	}
+	if _, o = exchange(t, t.Context(), base, provider.ExchangeConfig{}); o.Err.Error() != "unexpected EOF" {
+		t.Errorf("the address is quoted: %v", o.Err)
+	}
 	_, o = exchange(t, t.Context(), replies(200, "plainsecret <html>"), provider.ExchangeConfig{Key: "plainsecret"})
 	if strings.Contains(o.Err.Error(), "plainsecret") {
 		t.Error(o.Err)
 	}
 }
 
-func TestConnectionIsUsedAgainAfterAStream(t *testing.T) {
-	conns := map[string]bool{}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		conns[r.RemoteAddr] = true
-		w.Header().Set("Content-Type", "text/event-stream")
-		io.WriteString(w, chatStream)
-	}))
-	defer server.Close()
-	base := provider.NewBase(1)
-	p := lookup(t, "openai")
-	for range 5 {
-		req, _ := p.NewRequest(t.Context(), server.URL, "", provider.ChatCompletions, []byte(`{}`), nil)
-		if _, o := provider.Exchange(t.Context(), base, nil, req, provider.ExchangeConfig{Endpoint: provider.ChatCompletions}); o.Kind != sluice.OK {
-			t.Fatal(o.Err)
+func TestRefusalsHoldNoKeyOfTheRun(t *testing.T) {
+	for _, status := range []int{200, 401} {
+		_, o := exchange(t, t.Context(), replies(status, `{"error":{"message":"no such key: plainsecret","type":"plainsecret"}}`), provider.ExchangeConfig{Key: "plainsecret"})
+		var e *provider.Error
+		if !errors.As(o.Err, &e) || strings.Contains(e.Error()+e.Why.String(), "plainsecret") {
+			t.Error(o.Err)
 		}
 	}
-	if len(conns) != 1 {
-		t.Errorf("%d connections for 5 calls", len(conns))
+}
+
+// The time to make a connection is not the provider's.
+func TestTimeoutStartsWhenTheRequestLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := provider.NewBase(1)
+		base.DialContext = func(context.Context, string, string) (net.Conn, error) {
+			time.Sleep(5 * time.Second)
+			near, far := net.Pipe()
+			go func() {
+				defer far.Close()
+				io.Copy(io.Discard, far)
+			}()
+			return near, nil
+		}
+		defer base.CloseIdleConnections()
+		start := time.Now()
+		_, o := exchange(t, t.Context(), base, provider.ExchangeConfig{Timeout: 7 * time.Second})
+		if o.Kind != sluice.Timeout || o.Unsent || time.Since(start) != 12*time.Second {
+			t.Errorf("%v after %v: %v", o.Kind, time.Since(start), o.Err)
+		}
+	})
+}
+
+// A server says that its body is over only after the message is: the connection outlives that.
+func TestConnectionIsUsedAgainAfterAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dials := 0
+		base := provider.NewBase(1)
+		base.DialContext = func(context.Context, string, string) (net.Conn, error) {
+			dials++
+			near, far := net.Pipe()
+			go serveStream(far)
+			return near, nil
+		}
+		defer base.CloseIdleConnections()
+		tr, w := transport(t, base, nil)
+		for range 3 {
+			if _, o := exchange(t, t.Context(), base, provider.ExchangeConfig{}); o.Kind != sluice.OK {
+				t.Fatal(o.Err)
+			}
+			req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:1/v1/chat/completions", strings.NewReader(chatRequest))
+			resp, err := tr.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			io.ReadFull(resp.Body, make([]byte, len(chatStream)))
+			resp.Body.Close() // as SDKs do after the last event
+		}
+		w.ended(t, 3)
+		if dials != 1 {
+			t.Errorf("%d connections for 6 calls", dials)
+		}
+	})
+}
+
+// serveStream answers every request on a connection with the same stream, the end of the body 20 ms late.
+func serveStream(c net.Conn) {
+	defer c.Close()
+	in := bufio.NewReader(c)
+	for {
+		r, err := http.ReadRequest(in)
+		if err != nil {
+			return
+		}
+		io.Copy(io.Discard, r.Body)
+		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(chatStream), chatStream)
+		time.Sleep(20 * time.Millisecond)
+		io.WriteString(c, "0\r\n\r\n")
 	}
 }
 

@@ -76,6 +76,23 @@ func (f *flight) leave() {
 	}
 }
 
+// alive starts the time limit anew: a part of the answer came.
+func (f *flight) alive() { f.timer.Reset(f.timeout) }
+
+// parts is a body whose every part starts the time limit anew.
+type parts struct {
+	r io.Reader
+	f *flight
+}
+
+func (p parts) Read(b []byte) (int, error) {
+	n, err := p.r.Read(b)
+	if n > 0 {
+		p.f.alive()
+	}
+	return n, err
+}
+
 // land ends the try: what of it still runs is cancelled.
 func (f *flight) land() {
 	f.timer.Stop()

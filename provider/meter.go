@@ -77,13 +77,13 @@ func (m *meter) event(ev Event) {
 		m.fault = bytes.Clone(ev.Data)
 		return
 	}
-	before := *m
+	sum, seen, opened, closed := m.sum, m.seen, m.opened, m.closed
 	m.seen.scanner = scanner{b: ev.Data}
 	failed, ended := m.members()
 	switch {
 	case m.seen.bad:
 		// Not JSON: half an event at the end of a stream that was cut, or a server's own notes. It proves nothing.
-		m.sum, m.seen, m.opened, m.closed = before.sum, before.seen, before.opened, before.closed
+		m.sum, m.seen, m.opened, m.closed = sum, seen, opened, closed
 	case failed:
 		m.fault = bytes.Clone(ev.Data)
 	case ended:

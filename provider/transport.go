@@ -189,6 +189,7 @@ func (a *attempts) try(ctx context.Context, p *sluice.Permit) sluice.Outcome {
 	if resp == nil {
 		return o
 	}
+	f.alive()
 	readings := Readings(resp.Header, time.Now())
 	b := &answerBody{cfg: a.cfg, flight: f, permit: p, resp: resp, rc: resp.Body, readings: readings, ctx: ctx}
 	streamed := resp.StatusCode/100 == 2 && streams(resp.Header, a.cfg.Stream)
@@ -214,7 +215,7 @@ func (a *attempts) try(ctx context.Context, p *sluice.Permit) sluice.Outcome {
 // whole takes an answer that is not a stream. One that does not fit the spool is handed out open.
 func (a *attempts) whole(b *answerBody) sluice.Outcome {
 	resp := b.resp
-	prefix, err := readAll(io.LimitReader(resp.Body, spool), 0, spool)
+	prefix, err := readAll(io.LimitReader(parts{resp.Body, b.flight}, spool), 0, spool)
 	long := len(prefix) == spool
 	switch {
 	case err != nil:
@@ -244,7 +245,7 @@ func (a *attempts) whole(b *answerBody) sluice.Outcome {
 // stream takes a stream. One that fails before anything was handed out can be tried again.
 func (a *attempts) stream(b *answerBody) sluice.Outcome {
 	buf := make([]byte, firstRead)
-	n, err := b.resp.Body.Read(buf)
+	n, err := parts{b.resp.Body, b.flight}.Read(buf)
 	b.prefix = buf[:n]
 	m := &meter{e: a.cfg.Endpoint}
 	b.meter = m

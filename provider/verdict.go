@@ -69,6 +69,12 @@ func (v Verdict) outcome(err error) sluice.Outcome {
 	}
 }
 
+// without returns the verdict with a run's own key struck out of its texts.
+func (v Verdict) without(key string) Verdict {
+	v.Message, v.Why.Value = Redact(v.Message, key), Redact(v.Why.Value, key)
+	return v
+}
+
 // Outcome returns the verdict as the outcome of an attempt: of an answer of that status by p.
 func (v Verdict) Outcome(p Provider, status int, requestID string) sluice.Outcome {
 	if v.Kind == sluice.OK {

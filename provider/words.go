@@ -92,6 +92,9 @@ func parseFigures(low string) figures {
 		f.used = numberAfter(low, "current") // OpenAI until 2023: "Limit: 10000 / min. Current: 10020 / min."
 	}
 	f.requested = numberAfter(low, "requested")
+	if f.limit == 0 && f.dimension == sluice.Concurrency {
+		f.limit = numberAfter(low, "concurrency")
+	}
 	if f.limit == 0 {
 		f.limit = numberBefore(low, "input tokens per", "output tokens per", "tokens per", "requests per", "queries per",
 			"concurrent")

@@ -8,6 +8,7 @@ import (
 const (
 	leastPause   = 250 * time.Millisecond // the shortest pause where the provider states none
 	longestPause = 15 * time.Second       // and the longest
+	longestHint  = 1e6 * time.Hour        // a century: what is beyond is no instant
 	breakerTrips = 5                      // infrastructure failures in a row that open the breaker,
 	breakerPause = 60 * time.Second       // for so long
 	retryTokens  = 10                     // the retry budget of a lane
@@ -45,6 +46,7 @@ func (c *cooldown) extend(now time.Time, hint time.Duration) {
 	if hint <= 0 {
 		return
 	}
+	hint = min(hint, longestHint)
 	margin := min(hint/50, 100*time.Millisecond)
 	c.pause(now, now.Add(hint+margin+time.Duration(rand.Int64N(int64(margin)+1))+2*time.Millisecond))
 }
@@ -88,7 +90,8 @@ func (b *breaker) failed() bool {
 	return false
 }
 
-func (b *breaker) succeeded() (closed bool) {
+// answered closes the breaker, and reports whether it was open: whatever a host answers, it is there.
+func (b *breaker) answered() (closed bool) {
 	closed = b.open
 	b.failures, b.open = 0, false
 	return closed

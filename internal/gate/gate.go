@@ -51,6 +51,7 @@ type Ticket struct {
 	Throttles int       // tries before this one that were throttled
 	Overloads int       // the part of them that met an overloaded provider
 	Queued    time.Time // when the call first asked; the gate sets it if it is zero
+	Order     uint64    // tells calls that asked at the same instant apart; the gate sets it if it is zero
 	Front     bool      // the call comes back, and takes its old place
 	Ready     chan struct{}
 
@@ -124,6 +125,9 @@ func (g *Gate) Acquire(now time.Time, t *Ticket) bool {
 	if t.Queued.IsZero() {
 		t.Queued = now
 	}
+	if t.Order == 0 {
+		t.Order = t.ID
+	}
 	if t.Attempt == 0 {
 		t.Attempt = 1
 	}
@@ -144,7 +148,7 @@ func (g *Gate) Cancel(now time.Time, t *Ticket) {
 	case asked:
 		t.state = abandoned
 	case held:
-		g.Release(now, t, &Outcome{Kind: Network, Unsent: true})
+		g.Release(now, t, &Outcome{Unsent: true})
 	}
 }
 
@@ -153,6 +157,16 @@ func (g *Gate) Sent(now time.Time, t *Ticket) {
 	if t.state == held {
 		t.lane.depart(now, t)
 	}
+}
+
+// Answered takes in what the head of a call's answer says while its body is still to come.
+func (g *Gate) Answered(now time.Time, t *Ticket, readings []Reading) {
+	if t.state != held {
+		return
+	}
+	t.lane.observe(now, t, readings)
+	t.lane.accept(now, t)
+	t.lane.pump(now)
 }
 
 // Released reports whether the ticket's permit was given back.

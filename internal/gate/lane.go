@@ -7,6 +7,9 @@ import (
 // lookAgain is how often a lane with waiting calls is looked at when nothing is due earlier.
 const lookAgain = time.Minute
 
+// leastHold is how long a lane waits before it asks a remote ledger again that has refused and said nothing.
+const leastHold = 5 * time.Millisecond
+
 // mostAsks bounds one ask of a remote ledger.
 const mostAsks = 256
 
@@ -70,7 +73,9 @@ func (l *lane) tooLarge(c *Call) bool {
 		return false
 	}
 	for _, d := range [...]Dimension{Tokens, OutputTokens, TokensPerDay} {
-		if m := &l.mirrors[d]; m.limit > 0 && float64(c.Cost.MaxOutput) > m.limit {
+		m := &l.mirrors[d]
+		sure := m.source == SourceTold || m.source == SourceHeader || m.source == SourceRefusal
+		if m.limit > 0 && sure && float64(c.Cost.MaxOutput) > m.limit {
 			return true
 		}
 	}
@@ -96,7 +101,7 @@ func (l *lane) pump(now time.Time) {
 		}
 		if wait, d := l.book.wait(now, &t.cost); wait > 0 {
 			l.block(now, true, d)
-			l.wake = now.Add(wait + wakeMargin)
+			l.wake = now.Add(min(wait+wakeMargin, lookAgain))
 			return
 		}
 		t.mark = l.book.charge(&t.cost)
@@ -148,6 +153,7 @@ func (l *lane) grant(now time.Time, t *Ticket) {
 	t.Waited = now.Sub(t.asked) - t.Paused
 	output := t.cost[OutputTokens]
 	t.tenant.serve(work(t.cost[InputTokens], output))
+	t.tenant.turn = t.ID
 	l.openOutput += output
 	t.openOutput = l.openOutput
 	l.recent.enter(now, &l.sums, t)
@@ -173,6 +179,11 @@ func (l *lane) depart(now time.Time, t *Ticket) {
 	}
 	if t.epoch == l.cool.epoch {
 		return
+	}
+	if t.accepted { // it was taken for sent, and so for proven, too early
+		t.accepted = false
+		l.flight.remove(t)
+		l.flight.add(t)
 	}
 	t.epoch = l.cool.epoch
 	t.probe = l.cool.probing
@@ -268,11 +279,12 @@ func (l *lane) pausedFor(now time.Time) time.Duration {
 
 // ask puts the calls that may go next into one ask of the remote ledger.
 func (l *lane) ask(now time.Time) {
+	l.wake = now.Add(lookAgain)
 	if len(l.outstanding) > 0 {
 		return
 	}
 	if now.Before(l.hold) {
-		l.wake = l.hold
+		l.wake = now.Add(min(l.hold.Sub(now), lookAgain))
 		return
 	}
 	room := min(l.slots.n()-l.open, mostAsks)
@@ -289,7 +301,6 @@ func (l *lane) ask(now time.Time) {
 		asks = append(asks, Ask{ID: t.ID, Lane: l.name, Cost: t.cost})
 	}
 	l.block(now, true, Requests)
-	l.wake = now.Add(lookAgain)
 	l.gate.asks = append(l.gate.asks, LaneAsk{Lane: l.name, Asks: asks})
 }
 
@@ -297,25 +308,35 @@ func (l *lane) ask(now time.Time) {
 func (l *lane) replied(now time.Time, r Reply) {
 	out := l.outstanding
 	l.outstanding = nil
+	granted := min(r.Granted, len(r.Marks))
 	for i, t := range out {
-		switch {
-		case i >= r.Granted && t.state == abandoned:
-			t.state = released
-		case i >= r.Granted:
-			t.state, t.Front = queued, true
-			l.order.push(t)
-		case t.state == abandoned:
-			t.state = released
-			l.gate.settle(now, l, t.ID, t.cost)
-		default:
+		_, _, shut := l.closed(now) // a pause or a cut may have come since the ask
+		wanted := t.state != abandoned
+		if i < granted && wanted && !shut {
 			t.mark = r.Marks[i]
 			l.grant(now, t)
+			continue
+		}
+		if i < granted {
+			l.gate.settle(now, l, t.ID, t.cost)
+		}
+		t.state = released
+		if wanted {
+			l.requeue(t)
 		}
 	}
-	if r.Wait > 0 {
+	if granted < len(out) {
 		l.block(now, true, r.Bound)
-		l.hold = now.Add(r.Wait + wakeMargin)
+		l.hold = now.Add(max(r.Wait, leastHold) + wakeMargin)
 	}
+}
+
+// requeue puts a call that could not be granted back where it was. It asks again under another name: a ledger takes
+// nothing twice for the same one.
+func (l *lane) requeue(t *Ticket) {
+	l.gate.ids++
+	t.ID, t.state, t.Front = l.gate.ids, queued, true
+	l.order.push(t)
 }
 
 func (l *lane) event(typ EventType, now time.Time, t *Ticket) Event {

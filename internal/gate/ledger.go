@@ -96,8 +96,8 @@ type budget struct {
 func (b *budget) refill(now time.Time) {
 	if dt := now.Sub(b.at); dt > 0 {
 		b.level = min(b.cap, b.level+b.rate*dt.Seconds())
-		b.at = now
 	}
+	b.at = now // also when the clock was set back
 }
 
 // wait is how long until cost fits, and which budget says so. Zero: it fits now.

@@ -71,6 +71,10 @@ func (g *Gate) Recall(now time.Time, m Memory) {
 		return
 	}
 	l := g.lane(now, m.Lane)
+	if m.Until.After(now) && m.Cause == UsageWindow {
+		l.cool.begin(now, UsageWindow, 0, 0)
+		l.cool.pause(now, m.Until)
+	}
 	age := now.Sub(m.SavedAt)
 	if age < 0 || age > forgetAfter {
 		return
@@ -81,16 +85,12 @@ func (g *Gate) Recall(now time.Time, m Memory) {
 		}
 	}
 	for _, b := range m.Budgets {
-		if d := b.Dimension; d < NumDimensions && d.window() > 60 && l.mirrors[d].limit > 0 {
+		if d := b.Dimension; l.book != nil && d < NumDimensions && d.window() > 60 && l.mirrors[d].limit > 0 {
 			left := b.Left + age.Seconds()*l.mirrors[d].rate(d)
 			l.correct(now, d, Correction{Mark: l.sums[d], Lo: math.Inf(-1), Hi: left})
 		}
 	}
 	if m.Slots > 0 && l.slots.ceiling == 0 {
 		l.slots.limit = float64(m.Slots)
-	}
-	if m.Until.After(now) && m.Cause == UsageWindow {
-		l.cool.begin(now, UsageWindow, 0, 0)
-		l.cool.pause(now, m.Until)
 	}
 }

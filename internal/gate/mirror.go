@@ -10,8 +10,8 @@ const (
 	paceBlind   = 0.97 // and after a refusal while nothing does: 1.0 costs throttles on buckets of one
 	paceUntried = 0.99 // before that refusal
 
-	dripPace = 1.25            // a bucket that nothing is known of is given the rest of its first second at this pace,
-	dripTime = 4 * time.Second // until then
+	dripPace = 1.25                    // a bucket that nothing is known of is given the rest of its first second at this pace,
+	dripTime = 3200 * time.Millisecond // until then: (1 s − 0.2 s) / (1.25 − 1)
 
 	startLevel = 0.2 // a bucket starts with so many seconds of refill,
 	startCap   = 1.0 // and is believed to hold so many
@@ -112,6 +112,10 @@ func (l *lane) fill(now time.Time, d Dimension) {
 		m.pace, m.dripEnd, l.dripping = dripPace, now.Add(dripTime), true
 	}
 	m.cap = max(1, m.rate(d)*burst)
+	if l.book == nil { // others may have been there before
+		l.correct(now, d, Correction{Mark: l.sums[d], Lo: math.Inf(-1), Hi: math.Inf(1)})
+		return
+	}
 	at := max(1, m.rate(d)*level)
 	l.correct(now, d, Correction{Mark: l.sums[d], Lo: at, Hi: at})
 }
@@ -201,6 +205,7 @@ func (l *lane) believe(now time.Time, d Dimension, limit float64, source Source)
 	}
 	fresh := m.limit == 0
 	m.limit, m.source = limit, source
+	m.cap = min(m.cap, max(1, limit))
 	if fresh {
 		m.pace = paceBlind
 		m.cap = max(1, startCap*m.rate(d))
@@ -219,12 +224,15 @@ func (l *lane) unproduced(t *Ticket, d Dimension) float64 {
 // explained corrects the budget that a refusal names with its numbers, and reports whether it could.
 func (l *lane) explained(now time.Time, t *Ticket, o *Outcome) bool {
 	d := o.Dimension
+	if d == AnyDimension {
+		d = exhausted(o.Readings)
+	}
 	if d < Requests || d >= NumDimensions {
 		return false
 	}
 	l.margin = min(l.margin*3/2, longestMargin) // the mirror stood too high
 	if o.Limit > 0 && o.Requested > 0 {
-		l.reserves.requested(d, o.Requested, t.cost[d])
+		l.reserves.requested(d, o.Requested, t.Call.Cost)
 		blind := l.mirrors[d].pace != paceHeaders
 		if blind {
 			l.mirrors[d].pace, l.mirrors[d].dripEnd = paceBlind, time.Time{}
@@ -245,6 +253,19 @@ func (l *lane) explained(now time.Time, t *Ticket, o *Outcome) bool {
 		}
 	}
 	return false
+}
+
+// exhausted is the dimension of the one reading at zero.
+func exhausted(readings []Reading) Dimension {
+	var found Dimension
+	for i := range readings {
+		if r := &readings[i]; r.Remaining == 0 && r.Limit > 0 && found != AnyDimension {
+			return AnyDimension
+		} else if r.Remaining == 0 && r.Limit > 0 {
+			found = r.Dimension
+		}
+	}
+	return found
 }
 
 // measure learns a request rate from refusals that say nothing: each marks an empty bucket, so what passed between the

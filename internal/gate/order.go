@@ -25,6 +25,7 @@ type order struct {
 type tenant struct {
 	weight float64
 	served float64 // virtual: tokens served, divided by weight
+	turn   uint64  // the permit that it was served last
 	lists  [numClasses]list
 	n      int
 	index  int // in order.active
@@ -91,11 +92,16 @@ func (o *order) next(now time.Time) *Ticket {
 	bestClass := -1
 	for _, q := range o.active {
 		t, c := q.next(now)
-		if c > bestClass || c == bestClass && q.served < best.tenant.served {
+		if c > bestClass || c == bestClass && q.before(best.tenant) {
 			best, bestClass = t, c
 		}
 	}
 	return best
+}
+
+// before reports whether q was served less than p, or, as much, longer ago.
+func (q *tenant) before(p *tenant) bool {
+	return q.served < p.served || q.served == p.served && q.turn < p.turn
 }
 
 // leastThrottled is the waiting call that was throttled least often, the oldest of equals. It goes out as a probe:
@@ -123,7 +129,7 @@ func (q *tenant) next(now time.Time) (*Ticket, int) {
 		if t == nil {
 			continue
 		}
-		aged := min(c+int(now.Sub(t.Queued)/ageing), numClasses-1)
+		aged := min(c+int(max(0, now.Sub(t.Queued))/ageing), numClasses-1)
 		if aged > bestClass || aged == bestClass && t.Queued.Before(best.Queued) {
 			best, bestClass = t, aged
 		}
@@ -164,7 +170,7 @@ func (l *list) append(t *Ticket) {
 // insert puts t before the first that asked later than it.
 func (l *list) insert(t *Ticket) {
 	at := l.head
-	for at != nil && !at.Queued.After(t.Queued) {
+	for at != nil && !t.before(at) {
 		at = at.next
 	}
 	if at == nil {
@@ -178,6 +184,11 @@ func (l *list) insert(t *Ticket) {
 		at.prev.next = t
 	}
 	at.prev = t
+}
+
+// before reports whether t asked earlier than u.
+func (t *Ticket) before(u *Ticket) bool {
+	return t.Queued.Before(u.Queued) || t.Queued.Equal(u.Queued) && t.Order < u.Order
 }
 
 func (l *list) remove(t *Ticket) {

@@ -39,7 +39,10 @@ func (l *lane) released(now time.Time, t *Ticket, o *Outcome) Decision {
 	}
 	if o.Unsent {
 		l.leaveProbe(t)
-		l.gate.settle(now, l, t.ID, t.cost)
+		l.undo(now, t)
+		if o.Kind == Network && !o.Abandoned {
+			l.failed(now, t)
+		}
 	} else {
 		l.account(now, t, o)
 	}
@@ -55,7 +58,12 @@ func (l *lane) released(now time.Time, t *Ticket, o *Outcome) Decision {
 func (l *lane) account(now time.Time, t *Ticket, o *Outcome) {
 	l.observe(now, t, o.Readings)
 	if o.Kind.Throttle() {
-		l.gate.settle(now, l, t.ID, t.cost)
+		l.undo(now, t)
+		l.breaker.answered()
+		if o.TooLarge {
+			l.leaveProbe(t)
+			return
+		}
 		l.throttled(now, t, o)
 		return
 	}
@@ -64,7 +72,9 @@ func (l *lane) account(now time.Time, t *Ticket, o *Outcome) {
 	switch o.Kind {
 	case Timeout, Network, ServerError:
 		l.leaveProbe(t)
-		l.failed(now, t, o)
+		if !o.Abandoned {
+			l.failed(now, t)
+		}
 		return
 	case OK, InvalidOutput:
 		lat := now.Sub(t.sent)
@@ -72,18 +82,24 @@ func (l *lane) account(now time.Time, t *Ticket, o *Outcome) {
 		l.slots.answered(now, lat, t.open)
 		l.overloadRow = 0
 		l.retries.succeeded()
-		if l.breaker.succeeded() {
-			l.gate.note(Event{Type: EventBreaker, At: now, Lane: l.name})
-		}
+	}
+	if l.breaker.answered() {
+		l.gate.note(Event{Type: EventBreaker, At: now, Lane: l.name})
 	}
 	l.accept(now, t)
+}
+
+// undo gives back what a call that counts for nothing was charged, and its tenant's turn.
+func (l *lane) undo(now time.Time, t *Ticket) {
+	l.gate.settle(now, l, t.ID, t.cost)
+	t.tenant.serve(-work(t.cost[InputTokens], t.cost[OutputTokens]))
 }
 
 // settle exchanges what was reserved for what was used.
 func (l *lane) settle(now time.Time, t *Ticket, o *Outcome) {
 	if o.HasUsage {
 		l.reserves.learn(t.Call.Cost, o.Usage)
-		t.tenant.serve(work(float64(o.Usage.Input), float64(o.Usage.Output)) - work(t.cost[InputTokens], t.cost[OutputTokens]))
+		t.tenant.serve(work(sane(o.Usage.Input), sane(o.Usage.Output)) - work(t.cost[InputTokens], t.cost[OutputTokens]))
 	}
 	if l.reserves.charge != ChargeActual {
 		return
@@ -105,7 +121,7 @@ func (l *lane) settle(now time.Time, t *Ticket, o *Outcome) {
 }
 
 // failed counts a failure of the infrastructure.
-func (l *lane) failed(now time.Time, t *Ticket, o *Outcome) {
+func (l *lane) failed(now time.Time, t *Ticket) {
 	l.retries.failed()
 	if !l.breaker.failed() {
 		return
@@ -190,6 +206,9 @@ func (l *lane) window(now time.Time, o *Outcome, stale bool) {
 	l.cool.extend(now, o.Wait)
 	if !o.Until.IsZero() {
 		l.cool.pause(now, o.Until)
+	}
+	if stale {
+		return
 	}
 	l.gate.note(Event{Type: EventCooldown, At: now, Lane: l.name, Until: l.cool.until, Outcome: *o})
 }

@@ -22,26 +22,31 @@ type reserves struct {
 
 // cost is what a call is expected to be charged, per dimension.
 func (r *reserves) cost(c Cost) Vector {
-	in := float64(c.Input)
-	if r.input > 0 {
-		in *= r.input
-	}
-	out := float64(c.MaxOutput)
-	var v Vector
-	v[Requests], v[RequestsPerDay] = 1, 1
-	if r.charge == ChargeActual {
-		out = r.output(c.MaxOutput)
-		v[Tokens] = in + out
-	} else {
-		v[Tokens] = max(in, out)
-	}
-	v[InputTokens], v[OutputTokens] = in, out
+	v := r.raw(c)
 	for d := Tokens; d <= OutputTokens; d++ {
 		if r.scale[d] > 0 {
 			v[d] *= r.scale[d]
 		}
 	}
 	v[TokensPerDay] = v[Tokens]
+	return v
+}
+
+// raw is the cost by our own count, before the provider's scale.
+func (r *reserves) raw(c Cost) Vector {
+	in, out := float64(max(0, c.Input)), float64(max(0, c.MaxOutput))
+	if r.input > 0 {
+		in *= r.input
+	}
+	var v Vector
+	v[Requests], v[RequestsPerDay] = 1, 1
+	if r.charge == ChargeActual {
+		out = r.output(max(0, c.MaxOutput))
+		v[Tokens] = in + out
+	} else {
+		v[Tokens] = max(in, out)
+	}
+	v[InputTokens], v[OutputTokens] = in, out
 	return v
 }
 
@@ -80,22 +85,24 @@ func (r *reserves) learn(c Cost, u Usage) {
 
 // actual is what a provider that charges what is used took for a call.
 func (r *reserves) actual(u Usage) Vector {
-	in, out := float64(u.Input), float64(u.Output)
+	in, out := sane(u.Input), sane(u.Output)
 	if !r.cached {
-		in -= float64(u.CachedInput)
+		in = max(0, in-sane(u.CachedInput))
 	}
 	v := Vector{InputTokens: in, OutputTokens: out, Tokens: in + out, TokensPerDay: in + out}
 	return v
 }
 
+// sane is a number of tokens within what a call can use: answers are not trusted.
+func sane(tokens int) float64 { return float64(min(max(0, tokens), 1e8)) }
+
 // requested learns from a refusal that states what the call would have been charged. A formula of ours that is too low
 // would else run into the same wall with every call.
-func (r *reserves) requested(d Dimension, stated int64, reserved float64) {
-	if d < Tokens || d > OutputTokens || reserved <= 0 || float64(stated) <= reserved {
+func (r *reserves) requested(d Dimension, stated int64, c Cost) {
+	if d < Tokens || d > OutputTokens {
 		return
 	}
-	if r.scale[d] == 0 {
-		r.scale[d] = 1
+	if raw := r.raw(c)[d]; raw > 0 && float64(stated) > raw {
+		r.scale[d] = max(r.scale[d], float64(stated)/raw)
 	}
-	r.scale[d] *= float64(stated) / reserved
 }

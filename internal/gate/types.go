@@ -71,8 +71,9 @@ type Outcome struct {
 	HasUsage bool      // Usage was stated (or, for a cut answer, is what was seen)
 	Readings []Reading // what the headers said, on any answer
 
-	Unsent bool // the request never left: its cost is refunded
-	Open   bool // the answer's body is still being read; whoever reads it releases the permit
+	Unsent    bool // the request never left: its cost is refunded
+	Abandoned bool // the caller gave up on it, so that it says nothing of the provider
+	Open      bool // the answer's body is still being read; whoever reads it releases the permit
 }
 
 // Priority orders calls of different urgency. The zero value is Normal.
