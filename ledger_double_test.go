@@ -118,3 +118,10 @@ func (l *ledgerDouble) Correct(ctx context.Context, c sluice.Correction) error {
 	}
 	return l.lostLocked()
 }
+
+// counts is how many calls were granted, and how many were given back.
+func (l *ledgerDouble) counts() (taken, returned int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.taken, l.returned
+}

@@ -99,8 +99,9 @@ func scenarios() []scenario {
 			items: 400, secondBurst: true, most: 1.03, throttles: 3},
 		{name: "refusals are charged", sim: requestsBound(func(c *sim.Config) { c.ChargeRefusals, c.Burst = true, s }), told: told, items: 400,
 			most: 1.04, throttles: 4},
-		{name: "jitter 0.8", sim: requestsBound(func(c *sim.Config) { c.Jitter = .8 }), told: told, items: 400, most: 1.04, throttles: 2},
-		{name: "jitter 0.8, nothing told", sim: requestsBound(func(c *sim.Config) { c.Jitter = .8 }), items: 400, most: 1.05, throttles: 4},
+		// Here the last answer may take seconds, in whatever order the calls come to be sent: hence the wide bound.
+		{name: "jitter 0.8", sim: requestsBound(func(c *sim.Config) { c.Jitter = .8 }), told: told, items: 400, most: 1.3, throttles: 2},
+		{name: "jitter 0.8, nothing told", sim: requestsBound(func(c *sim.Config) { c.Jitter = .8 }), items: 400, most: 1.3, throttles: 6},
 		{name: "anthropic streamed", dialect: "anthropic", body: streamed, items: 300, told: sluice.Limits{ITPM: 30000, OTPM: 60000, Concurrent: 40},
 			sim: sim.Config{ITPM: 30000, OTPM: 60000, Burst: 10 * s, Concurrent: 40, Charge: sim.ChargeActual, Latency: 300 * time.Millisecond,
 				PerToken: 2 * time.Millisecond, OutputTokens: 250, OutputSigma: .5}},

@@ -113,16 +113,16 @@ func (c *Config) check() error {
 			{"Concurrent", l.Concurrent}, {"Burst", int(l.Burst)},
 		} {
 			if f.v < 0 {
-				return fmt.Errorf("%s.%s is %d: a limit cannot be negative", name, f.name, f.v)
+				return fmt.Errorf("config: %s.%s is %d: a limit cannot be negative", name, f.name, f.v)
 			}
 		}
 	}
 	if c.Attempts < 0 {
-		return fmt.Errorf("Attempts is %d: it must be at least 1", c.Attempts)
+		return fmt.Errorf("config: Attempts is %d: it must be at least 1", c.Attempts)
 	}
 	for tenant, w := range c.Weights {
 		if !(w > 0) {
-			return fmt.Errorf("Weights[%q] is %v: a weight must be above 0", tenant, w)
+			return fmt.Errorf("config: Weights[%q] is %v: a weight must be above 0", tenant, w)
 		}
 	}
 	return nil

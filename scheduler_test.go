@@ -639,7 +639,7 @@ func TestNothingIsStartedThatOutlivesClose(t *testing.T) {
 func TestAnyWorkEndsOnAnyLedger(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		seed := rapid.Uint64().Draw(rt, "seed")
-		remote := rapid.Bool().Draw(rt, "remote") && strict
+		remote := rapid.Bool().Draw(rt, "remote")
 		workers := rapid.IntRange(1, 20).Draw(rt, "workers")
 		items := rapid.IntRange(1, 60).Draw(rt, "items")
 		var problem error
@@ -754,8 +754,8 @@ func TestAReplyAfterACancelIsGivenBack(t *testing.T) {
 			t.Fatal("granted")
 		}
 		time.Sleep(5 * time.Second)
-		if l.taken != 1 || l.returned != 1 || lane(t, s).InFlight != 0 || lane(t, s).Waiting != 0 {
-			t.Errorf("%d taken, %d given back, %+v", l.taken, l.returned, lane(t, s))
+		if taken, returned := l.counts(); taken != 1 || returned != 1 || lane(t, s).InFlight != 0 || lane(t, s).Waiting != 0 {
+			t.Errorf("%d taken, %d given back, %+v", taken, returned, lane(t, s))
 		}
 	})
 }

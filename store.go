@@ -39,7 +39,7 @@ type laneFile struct {
 
 func newStore(s *Scheduler, dir string) (*store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("StateDir: %w", err)
+		return nil, fmt.Errorf("config: StateDir: %w", err)
 	}
 	st := &store{s: s, dir: dir, stop: make(chan struct{}), lanes: make(map[string]*laneFile)}
 	st.wg.Go(st.keep)

@@ -2,7 +2,6 @@ package work
 
 import (
 	"context"
-	"runtime/debug"
 	"sync"
 
 	"github.com/sluice-llm/sluice"
@@ -73,11 +72,6 @@ func (st *callState) run(_ context.Context, permit *sluice.Permit) (o sluice.Out
 	}
 	w.queued(-1)
 	defer w.queued(+1)
-	defer func() {
-		if v := recover(); v != nil {
-			o = sluice.Outcome{Kind: sluice.Internal, Err: &PanicError{Value: v, Stack: debug.Stack()}}
-		}
-	}()
 	st.result, o = st.calls.attempt(st.ctx, permit, st.item)
 	if o.Kind.Fatal() && w != nil {
 		w.runner.halt(&StoppedError{Kind: o.Kind, ID: st.item.ID, Err: o.Err})

@@ -59,7 +59,7 @@ func (r *Runner) put(item Item) bool {
 			return true
 		}
 		if l.full() && r.cfg.Reload != nil && r.othersHungry(l) {
-			l.parked = append(l.parked, item.Ref)
+			l.parked = append(l.parked, place{item.Seq, item.Ref})
 			return true
 		}
 		if !r.awaitRoom() {
@@ -131,7 +131,7 @@ func (r *Runner) unpark() error {
 	}
 	for _, l := range r.queues {
 		for len(l.parked) > 0 && len(l.items) < cap(l.items) {
-			item, err := r.cfg.Reload(l.parked[0])
+			item, err := r.cfg.Reload(l.parked[0].seq, l.parked[0].ref)
 			if err != nil {
 				return fmt.Errorf("reading an item again: %w", err)
 			}

@@ -111,10 +111,10 @@ func (x *Index) find(s *shard, h uint64) (slot int, found bool) {
 	}
 }
 
-// growShard makes a shard half as large again: doubling would waste more than the budget of 24 bytes allows.
+// growShard makes a shard a quarter larger: doubling would waste more than the budget of 24 bytes allows.
 func (x *Index) growShard(s *shard) {
 	old := s.slots
-	s.slots = make([]uint32, max(16, len(old)*3/2))
+	s.slots = make([]uint32, max(16, len(old)*5/4))
 	for _, number := range old {
 		if number == 0 {
 			continue

@@ -46,6 +46,10 @@ type JournalConfig struct {
 	// Nil says no.
 	Whole func(line []byte) bool
 
+	// Prefix is how every line begins. A torn line that begins otherwise is not cut off but refused: the file is
+	// something else.
+	Prefix string
+
 	Logger *slog.Logger // nil discards
 }
 
@@ -195,7 +199,6 @@ func (j *Journal) cutTornLine() error {
 		return err
 	}
 	j.size = info.Size()
-	var tail []byte
 	end := j.size
 	block := make([]byte, 64<<10)
 	for end > 0 {
@@ -212,18 +215,20 @@ func (j *Journal) cutTornLine() error {
 	if end == j.size {
 		return nil
 	}
-	if j.cfg.Whole != nil {
-		tail = make([]byte, j.size-end)
-		if _, err := j.file.ReadAt(tail, end); err != nil {
-			return err
-		}
-		if j.cfg.Whole(tail) {
-			_, err := j.file.Write([]byte("\n"))
-			j.size++
-			return err
-		}
+	tail := make([]byte, j.size-end)
+	if _, err := j.file.ReadAt(tail, end); err != nil {
+		return err
 	}
-	j.cfg.Logger.Info("cut off a torn last line", "journal", j.path, "bytes", j.size-end)
+	if j.cfg.Whole != nil && j.cfg.Whole(tail) {
+		_, err := j.file.Write([]byte("\n"))
+		j.size++
+		return err
+	}
+	n := min(len(tail), len(j.cfg.Prefix))
+	if string(tail[:n]) != j.cfg.Prefix[:n] {
+		return errors.New("its last line is no part of a result: is it another file?")
+	}
+	j.cfg.Logger.Info("cut off a torn last line", "journal", j.path, "bytes", len(tail))
 	j.size = end
 	return j.file.Truncate(end)
 }
@@ -351,7 +356,8 @@ func (j *Journal) Lines() iter.Seq2[Line, error] {
 // copies to a new file, syncs it and renames it, so that a crash leaves the old or the new one. It must not run at the
 // same time as Append.
 func (j *Journal) Rewrite(keep func(Line) bool) (removed int, err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(j.path), filepath.Base(j.path)+".*.tmp")
+	// The lock makes the name ours; one that a crash left is overwritten. It is opened as the journal is, to become it.
+	tmp, err := os.OpenFile(j.path+".rewrite.tmp", os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
 		return 0, err
 	}
@@ -384,14 +390,23 @@ func (j *Journal) Rewrite(keep func(Line) bool) (removed int, err error) {
 	return removed, j.replaceBy(tmp)
 }
 
-// replaceBy makes the temporary file the journal, without an instant at which neither is locked.
+// replaceBy makes the new file the journal. It is locked before it has the journal's name.
 func (j *Journal) replaceBy(tmp *os.File) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if runtime.GOOS == "windows" { // where an open file cannot be replaced
+	info, err := tmp.Stat()
+	if err != nil {
+		return err
+	}
+	if runtime.GOOS == "windows" { // where an open file can be neither replaced nor renamed
 		j.file.Close()
 		tmp.Close()
-	} else if err := lockFile(tmp); err != nil {
+		if err := os.Rename(tmp.Name(), j.path); err != nil {
+			return err
+		}
+		return errors.Join(j.open(), j.cutTornLine())
+	}
+	if err := lockFile(tmp); err != nil {
 		return err
 	}
 	if err := os.Rename(tmp.Name(), j.path); err != nil {
@@ -399,15 +414,8 @@ func (j *Journal) replaceBy(tmp *os.File) error {
 	}
 	syncDir(filepath.Dir(j.path))
 	j.file.Close()
-	if err := j.open(); err != nil { // again: the temporary file was not opened for appending
-		return err
-	}
-	tmp.Close()
-	info, err := j.file.Stat()
-	if err == nil {
-		j.size = info.Size()
-	}
-	return err
+	j.file, j.size = tmp, info.Size()
+	return nil
 }
 
 // Close syncs, writes the state, and unlocks the journal. A journal that was created and got no line is removed.

@@ -6,6 +6,12 @@ import (
 	"time"
 )
 
+// stateEvery is how often the state file follows the progress, and stateAtLeast how often it is written in any case.
+const (
+	stateEvery   = time.Second
+	stateAtLeast = 30 * time.Second
+)
+
 // keeper keeps the state file of a run's journal.
 type keeper struct {
 	runner *Runner
@@ -29,8 +35,15 @@ func (k *keeper) run() {
 	kick := k.runner.cfg.Pauses.watch()
 	tick := time.NewTicker(stateEvery)
 	defer tick.Stop()
+	var (
+		last State
+		at   time.Time
+	)
 	for {
-		k.save(Running, nil)
+		if now := k.state(); now != last || time.Since(at) >= stateAtLeast {
+			k.save(now)
+			last, at = now, time.Now()
+		}
 		select {
 		case <-k.stop:
 			return
@@ -40,32 +53,32 @@ func (k *keeper) run() {
 	}
 }
 
-// save writes the state. Its failure does not end the run: the journal is what counts.
-func (k *keeper) save(status Status, reason error) {
-	r := k.runner
-	p := r.Progress()
-	pauses, until := r.cfg.Pauses.now()
+// state is how the run stands.
+func (k *keeper) state() State {
+	p := k.runner.Progress()
+	pauses, until := k.runner.cfg.Pauses.now()
 	state := State{
-		Status:       status,
-		Total:        p.Total,
-		Already:      p.Already,
-		Done:         p.Done,
-		Failed:       p.Failed,
-		Throttles:    p.Throttles,
-		InputTokens:  p.Usage.Input,
-		OutputTokens: p.Usage.Output,
+		Status:         Running,
+		PauseCount:     pauses,
+		RateLimitUntil: until,
+		Total:          p.Total,
+		Already:        p.Already,
+		Done:           p.Done,
+		Failed:         p.Failed,
+		Throttles:      p.Throttles,
+		InputTokens:    p.Usage.Input,
+		OutputTokens:   p.Usage.Output,
 	}
 	if !until.IsZero() {
-		state.RateLimitUntil = &until
-		if status == Running {
-			state.Status = Paused
-		}
+		state.Status = Paused
 	}
-	if reason != nil {
-		state.Reason = reason.Error()
-	}
-	if err := r.cfg.Journal.saveState(state, pauses); err != nil {
-		r.log.Warn("the state file is not up to date", "error", err)
+	return state
+}
+
+// save writes the state. Its failure does not end the run: the journal is what counts.
+func (k *keeper) save(s State) {
+	if err := k.runner.cfg.Journal.saveState(s); err != nil {
+		k.runner.log.Warn("the state file is not up to date", "error", err)
 	}
 }
 
@@ -76,7 +89,11 @@ func (k *keeper) end(err error) {
 	}
 	close(k.stop)
 	<-k.done
-	k.save(statusOf(err), err)
+	state := k.state()
+	if state.Status = statusOf(err); err != nil {
+		state.Reason = err.Error()
+	}
+	k.save(state)
 }
 
 // statusOf says how a run that returned err ended.

@@ -23,12 +23,15 @@ type laneKey struct {
 type lane struct {
 	runner *Runner
 	items  chan Item
-	parked []int64 // Refs of items that found the queue full, to be read again; only the feeding goroutine uses it
+	parked []place // of items that found the queue full, to be read again; only the feeding goroutine uses it
 
 	workers atomic.Int32 // running
 	idle    atomic.Int32 // of those, waiting for an item
-	waiting atomic.Int32 // of those, waiting for a permit
+	waiting atomic.Int32 // of those, waiting for a permit, or about to
 }
+
+// place is where an item can be read again.
+type place struct{ seq, ref int64 }
 
 // grow starts a worker if an item waits that none of the present workers will come for soon. Everything that may make
 // this true calls it: an item put or taken, a call sent.
@@ -40,6 +43,7 @@ func (l *lane) grow() {
 		l.workers.Add(-1)
 		return
 	}
+	l.waiting.Add(1) // until it has its first item: it is about to wait for a permit
 	l.runner.workers.Go(l.work)
 }
 
@@ -54,14 +58,18 @@ func (l *lane) work() {
 	r := l.runner
 	w := &worker{runner: r, lane: l}
 	w.ctx = context.WithValue(r.run, workerKey{}, w)
-	for {
+	for first := true; ; first = false {
 		item, ok := l.take()
+		if first {
+			l.waiting.Add(-1)
+		}
 		if !ok {
 			return
 		}
 		l.grow()
-		result, err := w.handle(item)
-		r.finish(w, item, result, err)
+		err := w.handle(item)
+		r.finish(w, &item, err)
+		w.result = Result{}
 	}
 }
 
@@ -92,22 +100,22 @@ type worker struct {
 	runner *Runner
 	lane   *lane
 	ctx    context.Context // the run's, with the worker in it: made once, for all items
+	result Result          // of the item at hand
 	line   []byte          // the result's line, reused
 }
 
 type workerKey struct{}
 
-// handle runs the item's handler; its panic becomes an error.
-func (w *worker) handle(item Item) (result Result, err error) {
+// handle sets the result to what the item's handler gives; its panic becomes an error.
+func (w *worker) handle(item Item) error {
 	h := item.Handler
 	if h == nil {
 		h = w.runner.cfg.Handler
 	}
-	err = guard(func() (err error) {
-		result, err = h.Handle(w.ctx, item)
+	return guard(func() (err error) {
+		w.result, err = h.Handle(w.ctx, item)
 		return err
 	})
-	return result, err
 }
 
 // queued counts calls of the worker's lane that wait for a permit.

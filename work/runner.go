@@ -3,14 +3,10 @@ package work
 import (
 	"context"
 	"errors"
-	"io"
 	"iter"
 	"log/slog"
-	"reflect"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/sluice-llm/sluice"
 )
@@ -24,9 +20,9 @@ type Config struct {
 	// the run returns the error. The context ends when intake must stop. Nil gives none.
 	Feed func(ctx context.Context) iter.Seq2[Item, error]
 
-	// Reload reads the item again whose Ref this is. With it, an item whose lane is full is put aside as its Ref alone,
-	// if other lanes may run dry, so that one lane's pause does not stop another. Without it, a full lane stops intake.
-	Reload func(ref int64) (Item, error)
+	// Reload reads an item again, by its Seq and Ref. With it, an item whose lane is full is put aside as these two alone
+	// while other lanes may run dry, so that one lane's pause does not stop another. Without it, a full lane stops intake.
+	Reload func(seq, ref int64) (Item, error)
 
 	// Lanes is how many lanes the items have. 0 is unknown: those seen so far count.
 	Lanes int
@@ -57,7 +53,8 @@ type Config struct {
 	// must be safe for concurrent use. Nil accepts all.
 	Accept func(result *Result) error
 
-	// OnResult is told of each result once it is recorded. It must be quick and safe for concurrent use.
+	// OnResult is told of each result once it is recorded. It must be quick and safe for concurrent use, and not keep the
+	// pointer.
 	OnResult func(result *Result)
 
 	// Pauses counts the Scheduler's pauses for the state file. Nil counts none.
@@ -86,6 +83,7 @@ type Runner struct {
 	cancelWait context.CancelCauseFunc
 
 	workers     sync.WaitGroup
+	ready       map[Handler]bool  // of the feeding goroutine: prepared, with all layers
 	queues      map[laneKey]*lane // of the feeding goroutine
 	lanes       map[string]bool   // names among queues
 	room        chan struct{}     // something was taken out of a queue
@@ -118,12 +116,12 @@ func New(cfg Config) (*Runner, error) {
 		cfg:      cfg,
 		log:      cfg.Logger,
 		prepared: make(map[Handler]bool),
+		ready:    make(map[Handler]bool),
 		queues:   make(map[laneKey]*lane),
 		lanes:    make(map[string]bool),
 		room:     make(chan struct{}, 1),
 	}
 	r.tally.finish = make(map[string]int)
-	r.wait, r.cancelWait = context.WithCancelCause(context.Background())
 	return r, nil
 }
 
@@ -225,8 +223,11 @@ func (r *Runner) halt(cause error) {
 	if r.cause == nil {
 		r.cause = cause
 	}
+	cancel := r.cancelWait
 	r.mu.Unlock()
-	r.cancelWait(cause)
+	if cancel != nil { // else before Run, which looks at cause
+		cancel(cause)
+	}
 }
 
 // fail ends everything: nothing can be recorded, or the caller has no more use for it.
@@ -244,11 +245,7 @@ func (r *Runner) reason() error {
 // runAll is the run: it feeds, and waits for everything it started.
 func (r *Runner) runAll(ctx context.Context) (Report, error) {
 	r.tally.begin()
-	r.run, r.cancelRun = context.WithCancelCause(ctx)
-	defer r.cancelRun(nil)
-	// The context of waiting existed before, for a Drain before Run; from now on it also ends with the run's.
-	stop := context.AfterFunc(r.run, func() { r.halt(context.Cause(r.run)) })
-	defer stop()
+	defer r.begin(ctx)()
 
 	keeper := r.keepState()
 	if err := r.feed(); err != nil {
@@ -258,6 +255,9 @@ func (r *Runner) runAll(ctx context.Context) (Report, error) {
 		close(l.items)
 	}
 	r.workers.Wait()
+	if r.run.Err() != nil {
+		r.halt(context.Cause(r.run))
+	}
 	if j := r.cfg.Journal; j != nil {
 		if err := j.Flush(); err != nil {
 			r.halt(err)
@@ -274,6 +274,18 @@ func (r *Runner) runAll(ctx context.Context) (Report, error) {
 	return report, err
 }
 
+// begin makes the run's contexts, and returns what gives them back.
+func (r *Runner) begin(ctx context.Context) func() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.run, r.cancelRun = context.WithCancelCause(ctx)
+	r.wait, r.cancelWait = context.WithCancelCause(r.run)
+	if r.cause != nil {
+		r.cancelWait(r.cause)
+	}
+	return func() { r.cancelRun(nil) }
+}
+
 // allDone says whether a halted run had in fact done everything.
 func (r *Runner) allDone() bool {
 	p := r.Progress()
@@ -281,7 +293,8 @@ func (r *Runner) allDone() bool {
 }
 
 // finish records what became of an item, unless a stop cut it short.
-func (r *Runner) finish(w *worker, item Item, result Result, err error) {
+func (r *Runner) finish(w *worker, item *Item, err error) {
+	result := &w.result
 	result.ID, result.Seq, result.Lane, result.Tenant, result.Hash = item.ID, item.Seq, item.Lane, item.Tenant, item.Hash
 	result.Err = err
 	if result.Kind = KindOf(err); result.Kind == sluice.OK && err != nil {
@@ -291,17 +304,17 @@ func (r *Runner) finish(w *worker, item Item, result Result, err error) {
 		r.halt(&StoppedError{Kind: result.Kind, ID: item.ID, Err: err})
 		return
 	}
-	if r.cutShort(&result) {
+	if r.cutShort(result) {
 		return
 	}
 	if r.cfg.Accept != nil {
-		if err := r.cfg.Accept(&result); err != nil {
+		if err := r.cfg.Accept(result); err != nil {
 			r.halt(err)
 			return
 		}
 	}
 	if j := r.cfg.Journal; j != nil {
-		w.line = r.cfg.Encode(w.line[:0], &result)
+		w.line = r.cfg.Encode(w.line[:0], result)
 		if err := j.Append(w.line); err != nil {
 			r.fail(err)
 			return
@@ -310,13 +323,13 @@ func (r *Runner) finish(w *worker, item Item, result Result, err error) {
 			w.line = nil
 		}
 	}
-	r.tally.add(&result)
+	r.tally.add(result)
 	if r.cfg.OnResult != nil {
-		r.cfg.OnResult(&result)
+		r.cfg.OnResult(result)
 	}
 	if r.out != nil {
 		select {
-		case r.out <- result:
+		case r.out <- *result:
 		case <-r.outGone:
 		}
 	}
@@ -324,126 +337,13 @@ func (r *Runner) finish(w *worker, item Item, result Result, err error) {
 
 // cutShort says whether the item did not fail for reasons of its own, but because the run ends.
 func (r *Runner) cutShort(result *Result) bool {
-	if result.Err == nil || r.wait.Err() == nil {
+	abandoned := r.run.Err() != nil
+	if result.Err == nil || r.wait.Err() == nil && !abandoned {
 		return false
 	}
 	if errors.Is(result.Err, context.Canceled) || errors.Is(result.Err, sluice.ErrClosed) || errors.Is(result.Err, context.Cause(r.wait)) {
 		return true
 	}
 	// An abandoned call may look like one that was cut off or took too long.
-	abandoned := r.run.Err() != nil
 	return abandoned && (result.Kind.Transient() || result.Kind.Throttle() || errors.Is(result.Err, context.DeadlineExceeded))
 }
-
-// prepare makes an item's handler ready if this is the first item that it is met with.
-func (r *Runner) prepare(h Handler) error {
-	if h == nil {
-		h = r.cfg.Handler
-	}
-	if h == nil {
-		return errors.New("work: an item has no Handler, and Config.Handler is nil")
-	}
-	r.mu.Lock()
-	err := r.meetLocked(h)
-	var todo []Handler
-	for _, layer := range layersOf(h) {
-		if identity(layer) && !r.prepared[layer] {
-			r.prepared[layer] = true
-			todo = append(todo, layer)
-		}
-	}
-	r.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	for _, layer := range todo {
-		p, ok := layer.(Preparer)
-		if !ok {
-			continue
-		}
-		if err := guard(func() error { return p.Prepare(r.wait) }); err != nil {
-			return &PrepareError{Err: err}
-		}
-	}
-	return nil
-}
-
-// meetLocked remembers a handler, to close it.
-func (r *Runner) meetLocked(h Handler) error {
-	for _, layer := range layersOf(h) {
-		_, prepares := layer.(Preparer)
-		_, closes := layer.(io.Closer)
-		if !identity(layer) {
-			if prepares || closes {
-				return errors.New("work: a Handler with Prepare or Close must be comparable, such as a pointer")
-			}
-			continue
-		}
-		if _, met := r.prepared[layer]; !met {
-			r.prepared[layer] = false
-			r.handlers = append(r.handlers, layer)
-		}
-	}
-	return nil
-}
-
-// layersOf returns the handlers that h is made of, innermost first.
-func layersOf(h Handler) []Handler {
-	switch h := h.(type) {
-	case nil:
-		return nil
-	case *chain:
-		var all []Handler
-		for _, layer := range h.layers {
-			all = append(all, layersOf(layer)...)
-		}
-		return all
-	}
-	return []Handler{h}
-}
-
-// identity says whether a handler can be told from others, which a HandlerFunc cannot.
-func identity(h Handler) bool { return reflect.TypeOf(h).Comparable() }
-
-// closeHandlers closes every handler that was met, the last first.
-func (r *Runner) closeHandlers() {
-	r.mu.Lock()
-	handlers := r.handlers
-	r.mu.Unlock()
-	var errs []error
-	for i := len(handlers) - 1; i >= 0; i-- {
-		c, ok := handlers[i].(io.Closer)
-		if !ok {
-			continue
-		}
-		if err := guard(c.Close); err != nil {
-			r.log.Warn("closing a handler", "error", err)
-			errs = append(errs, err)
-		}
-	}
-	r.mu.Lock()
-	r.closeErr = errors.Join(errs...)
-	r.mu.Unlock()
-}
-
-// guard runs a caller's function; its panic becomes an error.
-func guard(f func() error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
-	return f()
-}
-
-// PrepareError is returned by a run whose handler could not be made ready.
-type PrepareError struct{ Err error }
-
-// Error says what Prepare said.
-func (e *PrepareError) Error() string { return "prepare handler: " + e.Err.Error() }
-
-// Unwrap returns Prepare's error.
-func (e *PrepareError) Unwrap() error { return e.Err }
-
-// stateEvery is how often the state file follows the progress.
-const stateEvery = time.Second

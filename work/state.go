@@ -28,13 +28,13 @@ const (
 
 // State is what the file beside a journal says of its run. The journal is the truth; this is for people.
 type State struct {
-	Status         Status     `json:"status"`
-	Reason         string     `json:"reason,omitempty"` // why it is not running
-	PID            int        `json:"pid"`
-	StartedAt      time.Time  `json:"started_at"` // of the first run
-	UpdatedAt      time.Time  `json:"updated_at"`
-	PauseCount     int        `json:"pause_count"` // over all runs
-	RateLimitUntil *time.Time `json:"rate_limit_until"`
+	Status         Status    `json:"status"`
+	Reason         string    `json:"reason,omitempty"` // why it is not running
+	PID            int       `json:"pid"`
+	StartedAt      time.Time `json:"started_at"` // of the first run
+	UpdatedAt      time.Time `json:"updated_at"`
+	PauseCount     int       `json:"pause_count"`               // over all runs
+	RateLimitUntil time.Time `json:"rate_limit_until,omitzero"` // when the longest present pause ends
 
 	Total        int `json:"total"`
 	Already      int `json:"already"` // recorded by earlier runs
@@ -101,8 +101,8 @@ func readState(path string) (state State, err error) {
 }
 
 // save replaces the state file, keeping the one before as its backup. Whatever instant the process dies at, one of the
-// two is whole.
-func (s State) save(path string) error {
+// two is whole; with sync also if the system does.
+func (s State) save(path string, sync bool) error {
 	b, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return err
@@ -112,7 +112,10 @@ func (s State) save(path string) error {
 		return err
 	}
 	_, err = tmp.Write(append(b, '\n'))
-	err = errors.Join(err, tmp.Chmod(0o644), tmp.Sync(), tmp.Close())
+	if err == nil && sync {
+		err = tmp.Sync()
+	}
+	err = errors.Join(err, tmp.Chmod(0o644), tmp.Close())
 	if err == nil {
 		if _, damaged := readState(path); damaged == nil { // a damaged one must not replace a good backup
 			err = os.Rename(path, path+".bak")
@@ -189,7 +192,7 @@ func (p *Pauses) now() (count int, until time.Time) {
 			until = t
 		}
 	}
-	return p.count, until
+	return p.count, until.UTC()
 }
 
 // beginState reads what an earlier run left and says that this process has the journal.
@@ -200,27 +203,28 @@ func (j *Journal) beginState() error {
 	}
 	j.earlier, j.known = earlier, earlier.Status != ""
 	state := earlier
-	state.Status, state.Reason, state.RateLimitUntil = Running, "", nil
-	return j.writeState(state, 0)
+	state.Status, state.Reason, state.RateLimitUntil = Running, "", time.Time{}
+	state.PauseCount = 0 // those of before are added
+	return j.writeState(state)
 }
 
-// saveState writes the state of the run on this journal, which paused that often.
-func (j *Journal) saveState(s State, pauses int) error {
+// saveState writes the state of the run on this journal; its pauses come on top of earlier ones.
+func (j *Journal) saveState(s State) error {
 	j.stateMu.Lock()
 	defer j.stateMu.Unlock()
 	j.ran = true
-	return j.writeState(s, pauses)
+	return j.writeState(s)
 }
 
-func (j *Journal) writeState(s State, pauses int) error {
+func (j *Journal) writeState(s State) error {
 	s.PID = os.Getpid()
 	s.UpdatedAt = time.Now().UTC()
 	s.StartedAt = j.start.UTC()
 	if j.known {
 		s.StartedAt = j.earlier.StartedAt
 	}
-	s.PauseCount = j.earlier.PauseCount + pauses
-	return s.save(StatePath(j.path))
+	s.PauseCount += j.earlier.PauseCount
+	return s.save(StatePath(j.path), j.cfg.Sync != SyncNone)
 }
 
 // endState takes back what beginState wrote if there was no run.
@@ -236,7 +240,7 @@ func (j *Journal) endState() {
 		os.Remove(path + ".bak")
 		return
 	}
-	if err := j.earlier.save(path); err != nil {
+	if err := j.earlier.save(path, j.cfg.Sync != SyncNone); err != nil {
 		j.cfg.Logger.Warn("the state file is not up to date", "error", err)
 	}
 }

@@ -25,10 +25,10 @@ type Item struct {
 	Tenant   string // whose turn it is
 	Priority sluice.Priority
 	Cost     sluice.Cost
-	Hash     Hash // of the request, so that a resume can tell whether it changed
-	Size     int  // bytes that the item holds in memory, about; bounds what waits
-	Ref      int64
-	Data     any // for the Handler
+	Hash     Hash  // of the request, so that a resume can tell whether it changed
+	Size     int   // bytes that the item holds in memory, about; bounds what waits
+	Ref      int64 // where Config.Reload finds it, such as its offset
+	Data     any   // for the Handler
 
 	// Handler handles this item instead of Config.Handler.
 	Handler Handler
@@ -58,6 +58,10 @@ type Hash [16]byte
 
 // HashOf returns the hash of a text made of parts. Where one part ends and the next begins does not matter.
 func HashOf(parts ...[]byte) Hash {
+	if len(parts) == 1 {
+		sum := sha256.Sum256(parts[0])
+		return Hash(sum[:16])
+	}
 	h := sha256.New()
 	for _, p := range parts {
 		h.Write(p)
@@ -147,23 +151,8 @@ func (e *StoppedError) Error() string {
 // Unwrap returns the cause.
 func (e *StoppedError) Unwrap() error { return e.Err }
 
-// PanicError is the error of an item whose handler panicked.
-type PanicError struct {
-	Value any
-	Stack []byte
-}
-
-// Error gives the panic's value and stack.
-func (e *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v\n%s", e.Value, e.Stack) }
-
-// Unwrap returns the panic's value if that is an error.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
-}
-
-// KindOf returns the kind of a Handler's error: that of a *sluice.CallError, Timeout for a deadline, Internal for
-// whatever else went wrong.
+// KindOf returns the kind of a Handler's error: that of a *sluice.CallError, ContextLength for sluice.ErrTooLarge, Timeout
+// for a deadline, Internal for whatever else went wrong.
 func KindOf(err error) sluice.Kind {
 	if err == nil {
 		return sluice.OK
@@ -171,7 +160,10 @@ func KindOf(err error) sluice.Kind {
 	if call, ok := errors.AsType[*sluice.CallError](err); ok {
 		return call.Kind
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	switch {
+	case errors.Is(err, sluice.ErrTooLarge):
+		return sluice.ContextLength
+	case errors.Is(err, context.DeadlineExceeded):
 		return sluice.Timeout
 	}
 	return sluice.Internal

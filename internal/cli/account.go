@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"context"
+	"cmp"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -32,6 +34,8 @@ type accountFlags struct {
 	caFile       string
 	limits       limitFlags
 	maxThrottles int
+
+	keyFrom string // the variable that the key was found in
 }
 
 func (f *accountFlags) register(fs *pflag.FlagSet) {
@@ -46,26 +50,31 @@ func (f *accountFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&f.maxThrottles, "max-throttles", 20, "give an item up when it was throttled more often than that")
 }
 
-// account is where calls go and how.
-type account struct {
-	provider  provider.Provider
-	baseURL   string // "" is the provider's own
-	key       string
+// accounts are where calls go and how: one account for each provider that the input names.
+type accounts struct {
+	flags     *accountFlags
+	provider  provider.Provider // without a name: recognised from each line's model
 	headers   http.Header
 	limits    sluice.Limits
 	transport http.RoundTripper
-	secrets   []string // must never be printed
+	template  sluice.Config // of every account's Scheduler
+	hide      func(secret string)
+
+	mu         sync.Mutex
+	schedulers []*sluice.Scheduler
 }
 
-// open checks the flags. The model is what the input's first line says, where no flag does.
-func (f *accountFlags) open(model string) (*account, error) {
+// open checks the flags. What must never be printed is given to hide.
+func (f *accountFlags) open(template sluice.Config, hide func(secret string)) (*accounts, error) {
 	limits, err := f.limits.Limits()
 	if err != nil {
 		return nil, err
 	}
-	a := &account{baseURL: f.baseURL, limits: limits}
-	if a.provider, err = f.choose(model); err != nil {
-		return nil, err
+	a := &accounts{flags: f, limits: limits, template: template, hide: hide}
+	if f.provider != "" {
+		if a.provider, err = f.named(); err != nil {
+			return nil, err
+		}
 	}
 	if a.headers, err = parseHeaders(f.headers); err != nil {
 		return nil, err
@@ -73,57 +82,37 @@ func (f *accountFlags) open(model string) (*account, error) {
 	for name, values := range a.headers {
 		if secretive(name) {
 			for _, value := range values {
-				a.secrets = append(a.secrets, strings.Fields(value)...) // "Bearer" and the key behind it
+				for _, word := range strings.Fields(value) { // "Bearer" and the key behind it
+					hide(word)
+				}
 			}
 		}
 	}
 	if a.provider.Name == "sim" {
-		return a, a.imitate()
+		a.transport, err = imitation()
+	} else {
+		a.transport, err = newTransport(f.caFile)
 	}
-	if a.key, err = f.findKey(a.provider); err != nil {
-		return nil, err
-	}
-	if a.key != "" {
-		a.secrets = append(a.secrets, a.key)
-	}
-	if a.transport, err = newTransport(f.caFile); err != nil {
-		return nil, err
-	}
-	return a, a.check()
+	return a, err
 }
 
-// choose returns the provider that the flags name, or else that the model belongs to, or else, where an address is
-// given, what nearly every server imitates.
-func (f *accountFlags) choose(model string) (provider.Provider, error) {
-	names := strings.Join(provider.Names(), ", ")
-	if f.provider != "" {
-		p, ok := provider.Lookup(f.provider)
-		switch {
-		case !ok:
-			return p, usageError(fmt.Errorf("unknown provider %q", f.provider), "--provider is one of %s", names)
-		case f.baseURL == "" && p.BaseURL == "":
-			return p, usageError(fmt.Errorf("--provider %s has no address of its own", p.Name),
-				"say where it is, such as --base-url http://127.0.0.1:8000/v1")
-		}
-		return p, nil
+// named returns the provider that the flag names.
+func (f *accountFlags) named() (provider.Provider, error) {
+	p, ok := provider.Lookup(f.provider)
+	if !ok {
+		return p, usageError(fmt.Errorf("unknown provider %q", f.provider), "--provider is one of %s",
+			strings.Join(provider.Names(), ", "))
 	}
-	if p, ok := provider.Recognise(model); ok {
-		return p, nil
+	if f.baseURL == "" && p.BaseURL == "" {
+		return p, usageError(fmt.Errorf("--provider %s has no address of its own", p.Name),
+			"say where it is, such as --base-url http://127.0.0.1:8000/v1")
 	}
-	if f.baseURL != "" {
-		p, _ := provider.Lookup("openai-compatible")
-		return p, nil
-	}
-	if model == "" {
-		return provider.Provider{}, usageError(errors.New("neither a flag nor the input's first line names a model"),
-			"say which with --model, or say --provider, one of %s", names)
-	}
-	return provider.Provider{}, usageError(fmt.Errorf("model %q does not tell its provider", model),
-		"say which with --provider, one of %s", names)
+	return p, nil
 }
 
-// findKey returns the key for p. Only a server that is not one of the providers may do without.
-func (f *accountFlags) findKey(p provider.Provider) (string, error) {
+// Key returns the key for p. Only a server that is not one of the providers may do without.
+func (a *accounts) Key(p provider.Provider) (string, error) {
+	f := a.flags
 	names := p.KeyEnv
 	if f.keyEnv != "" {
 		names = []string{f.keyEnv}
@@ -133,15 +122,17 @@ func (f *accountFlags) findKey(p provider.Provider) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
+		if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 			return "", usageError(fmt.Errorf("the key in %s holds characters that no key has", name),
-				"look for line breaks, quotes or spaces around it")
+				"look for line breaks, quotes or spaces in it")
 		}
 		if key != "" {
+			a.hide(key)
+			f.keyFrom = name
 			return key, nil
 		}
 	}
-	if len(names) == 0 || p.Name == "openai-compatible" && f.keyEnv == "" {
+	if p.Name == "sim" || len(names) == 0 || p.Name == "openai-compatible" && f.keyEnv == "" {
 		return "", nil
 	}
 	where := "in the environment"
@@ -152,42 +143,86 @@ func (f *accountFlags) findKey(p provider.Provider) (string, error) {
 		"export %s=..., or name another variable with --key-env, or try without a key: --provider sim", names[0])
 }
 
-// imitate makes the account that of a built-in imitation with limits such as a new account has. They are told to
-// nobody but by the headers of its answers.
-func (a *account) imitate() error {
+// Scheduler makes the Scheduler of the account at p.
+func (a *accounts) Scheduler(p provider.Provider) (*sluice.Scheduler, error) {
+	c := a.template
+	c.Limits, c.Charge, c.StateDir = a.limits, p.Charge, stateDir(p)
+	c.MaxThrottles = a.flags.maxThrottles
+	if c.MaxThrottles == 0 {
+		c.MaxThrottles = -1 // to the Scheduler, zero is the default
+	}
+	key, err := a.Key(p)
+	if err != nil {
+		return nil, err
+	}
+	c.Name = accountName(cmp.Or(a.flags.baseURL, p.BaseURL), key)
+	scheduler, err := sluice.New(c)
+	if err != nil && c.StateDir != "" {
+		return nil, usageError(err, "learned limits are kept in %s: set XDG_STATE_HOME to a directory that you can write to", c.StateDir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.schedulers = append(a.schedulers, scheduler)
+	return scheduler, nil
+}
+
+// Snapshot is the state of all accounts.
+func (a *accounts) Snapshot() sluice.Snapshot {
+	a.mu.Lock()
+	schedulers := a.schedulers
+	a.mu.Unlock()
+	var all sluice.Snapshot
+	for _, s := range schedulers {
+		snap := s.Snapshot()
+		all.At = snap.At
+		all.Lanes = append(all.Lanes, snap.Lanes...)
+	}
+	return all
+}
+
+// Close closes the accounts' Schedulers and connections.
+func (a *accounts) Close() error {
+	a.mu.Lock()
+	schedulers := a.schedulers
+	a.mu.Unlock()
+	var errs []error
+	for _, s := range schedulers {
+		errs = append(errs, s.Close())
+	}
+	if t, ok := a.transport.(interface{ CloseIdleConnections() }); ok {
+		t.CloseIdleConnections()
+	}
+	return errors.Join(errs...)
+}
+
+// imitation returns a provider in process, with limits such as a new account has. They are told to nobody but by the
+// headers of its answers.
+func imitation() (http.RoundTripper, error) {
 	server, err := sim.New(sim.Config{
 		Seed: 1, RPM: 900, Burst: 3 * time.Second, Concurrent: 30,
 		Latency: 200 * time.Millisecond, Jitter: 0.2, OutputTokens: 80, OutputSigma: 0.4,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	a.transport = server.Transport()
-	return nil
+	return server.Transport(), nil
 }
 
-// check finds what makes every request impossible.
-func (a *account) check() error {
-	_, err := a.provider.NewRequest(context.Background(), a.baseURL, a.key, provider.ChatCompletions, nil, a.headers)
-	if err != nil {
-		return usageError(err, "an address looks like --base-url https://api.example.com/v1")
+// accountName tells an account from others, without giving its key or what else the address may hold away.
+func accountName(base, key string) string {
+	if u, err := url.Parse(base); err == nil {
+		base = u.Scheme + "://" + u.Host + u.Path
 	}
-	return nil
-}
-
-// name tells the account from others, without giving its key away.
-func (a *account) name() string {
-	base := a.baseURL
-	if base == "" {
-		base = a.provider.BaseURL
-	}
-	sum := sha256.Sum256([]byte(a.key))
+	sum := sha256.Sum256([]byte(key))
 	return base + "#" + hex.EncodeToString(sum[:6])
 }
 
-// stateDir is where what was learned of the account is kept; empty is nowhere.
-func (a *account) stateDir() string {
-	if a.provider.Name == "sim" {
+// stateDir is where what was learned of an account at p is kept; empty is nowhere.
+func stateDir(p provider.Provider) string {
+	if p.Name == "sim" {
 		return ""
 	}
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {

@@ -14,7 +14,7 @@ import (
 // Main is the program. It runs the command that args name and returns its exit code. When ctx ends, what runs is cut
 // short, as by a second interrupt.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	s := newStreams(stdin, stdout, stderr)
+	s := newStreams(args, stdin, stdout, stderr)
 	root := newRoot(s)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Exit codes.
@@ -20,6 +21,7 @@ const (
 type exitError struct {
 	code int
 	err  error // nil: the code says it all, nothing is printed
+	list bool  // the message has a line for each of several faults
 	hint string
 }
 
@@ -62,7 +64,17 @@ func (s *streams) report(err error) int {
 		e = &exitError{code: exitUsage, err: err, hint: "see sluice --help"}
 	}
 	if e.err != nil {
-		s.errorf("sluice: error: %s\n", err)
+		lines := []string{e.Error()}
+		if e.list {
+			lines = strings.Split(e.Error(), "\n")
+		}
+		for i, line := range lines {
+			prefix := "sluice: error: "
+			if i > 0 {
+				prefix = strings.Repeat(" ", len(prefix))
+			}
+			s.errorf("%s%s\n", prefix, line)
+		}
 		if e.hint != "" {
 			s.errorf("hint: %s\n", e.hint)
 		}

@@ -15,22 +15,39 @@ import (
 type eventLog struct {
 	mu      sync.Mutex
 	file    io.Closer
+	secrets *secrets
 	w       *bufio.Writer
-	flushed time.Time
 	err     error // the first failure to write; what comes after it is left out
+
+	quit chan struct{}
+	wg   sync.WaitGroup
 }
 
-// openEventLog appends to the file of that name. Secrets that hide are blotted out.
-func openEventLog(name string, hide ...string) (*eventLog, error) {
+// openEventLog appends to the file of that name, with secrets blotted out.
+func openEventLog(name string, hidden *secrets) (*eventLog, error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	w := &safeWriter{w: f}
-	for _, secret := range hide {
-		w.hide(secret)
+	l := &eventLog{file: f, secrets: hidden, w: bufio.NewWriterSize(f, 64<<10), quit: make(chan struct{})}
+	l.wg.Go(l.flushLoop)
+	return l, nil
+}
+
+// flushLoop writes what waits twice a second, so that who follows the file sees why nothing happens.
+func (l *eventLog) flushLoop() {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-l.quit:
+			return
+		}
+		l.mu.Lock()
+		l.w.Flush() // its error stays for Close
+		l.mu.Unlock()
 	}
-	return &eventLog{file: f, w: bufio.NewWriterSize(w, 64<<10)}, nil
 }
 
 // eventLine is an event as it stands in the file.
@@ -68,7 +85,7 @@ func (l *eventLog) Observe(e sluice.Event) {
 		line.Kind = e.Outcome.Kind.String()
 	}
 	if e.Outcome.Err != nil {
-		line.Error = e.Outcome.Err.Error()
+		line.Error = l.secrets.blot(e.Outcome.Err.Error())
 	}
 	if e.Outcome.HasUsage {
 		line.Usage = &e.Outcome.Usage
@@ -79,10 +96,6 @@ func (l *eventLog) Observe(e sluice.Event) {
 	if err == nil {
 		_, err = l.w.Write(append(b, '\n'))
 	}
-	if err == nil && e.At.Sub(l.flushed) > time.Second {
-		l.flushed = e.At
-		err = l.w.Flush()
-	}
 	if l.err == nil {
 		l.err = err
 	}
@@ -90,6 +103,8 @@ func (l *eventLog) Observe(e sluice.Event) {
 
 // Close writes what is left and returns the first failure of all.
 func (l *eventLog) Close() error {
+	close(l.quit)
+	l.wg.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, err := range []error{l.w.Flush(), l.file.Close()} {

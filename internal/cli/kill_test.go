@@ -43,15 +43,15 @@ func TestKill(t *testing.T) {
 		cmd.Wait() // says that it was killed
 		paid := k.settle()
 		recorded := k.recorded()
-		lost := len(paid) - len(recorded)
-		if lost > slots {
-			t.Errorf("kill %d: %d answers were paid for and not recorded, with at most %d calls in flight", i, lost, slots)
+		cut := k.newlyUnrecorded(paid, recorded)
+		if cut > slots {
+			t.Errorf("kill %d: %d answers were paid for and not recorded, with at most %d calls in flight", i, cut, slots)
 		}
 		if open > 0 {
 			withOpen++
 		}
 		openAtKills += open
-		unrecorded += k.newlyUnrecorded(paid, recorded)
+		unrecorded += cut
 		k.remember(paid, recorded)
 	}
 	before := len(k.done)
@@ -94,6 +94,7 @@ type killBench struct {
 	done      map[string]int // how often each recorded request was paid for when it was seen to be recorded
 	cut       map[string]int // likewise of requests that were paid for and not recorded
 	lastStart *run
+	simSays   *bytes.Buffer
 }
 
 // run is a run in a process of its own.
@@ -120,6 +121,8 @@ func newKillBench(t *testing.T, items, slots int) *killBench {
 	}
 	server := exec.Command("sluice", "sim", "--concurrent", fmt.Sprint(slots), "--rpm", "12000", "--burst-seconds", "1",
 		"--latency", "150ms", "--jitter", "0.3")
+	k.simSays = new(bytes.Buffer)
+	server.Stderr = k.simSays
 	stdout, err := server.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +133,7 @@ func newKillBench(t *testing.T, items, slots int) *killBench {
 	t.Cleanup(func() {
 		server.Process.Signal(os.Interrupt)
 		if err := server.Wait(); err != nil {
-			t.Errorf("sluice sim: %v", err)
+			t.Errorf("sluice sim: %v\n%s", err, k.simSays)
 		}
 	})
 	line, err := bufio.NewReader(stdout).ReadString('\n')
@@ -161,12 +164,15 @@ func (k *killBench) awaitLines(n int) {
 	})
 }
 
-// settle waits until the imitation has no call open and returns how often it was paid for each request.
+// settle waits until the imitation has no call open, and none comes that a dead run had sent, and returns how often it
+// was paid for each request.
 func (k *killBench) settle() map[string]int {
 	var stats sim.Stats
 	k.await("calls to end", func() bool {
+		before := stats.Requests
+		time.Sleep(20 * time.Millisecond)
 		stats = k.stats()
-		return stats.InFlight == 0
+		return stats.InFlight == 0 && stats.Requests == before
 	})
 	return stats.Paid
 }
@@ -175,7 +181,7 @@ func (k *killBench) await(what string, done func() bool) {
 	k.t.Helper()
 	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			k.t.Fatalf("waited in vain for %s; the run said:\n%s", what, k.lastStart.out.String())
+			k.t.Fatalf("waited in vain for %s; the run said:\n%s\nand the imitation:\n%s", what, &k.lastStart.out, k.simSays)
 		}
 	}
 }

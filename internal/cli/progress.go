@@ -3,7 +3,6 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 )
@@ -22,10 +21,9 @@ type progress struct {
 	look func() status // what is known but for time and rate
 	draw func(status)
 	pace time.Duration
+	last bool // draw once more at the end
 
-	started time.Time
 	samples []sample
-	drawn   int // lines of the block on the terminal
 
 	mu       sync.Mutex
 	draining bool
@@ -45,18 +43,19 @@ const rateWindow = 30 * time.Second
 
 // startProgress shows what look returns, in the given way.
 func startProgress(s *streams, mode string, look func() status) *progress {
-	p := &progress{s: s, look: look, started: time.Now(), wake: make(chan struct{}, 1), quit: make(chan struct{})}
+	p := &progress{s: s, look: look, wake: make(chan struct{}, 1), quit: make(chan struct{})}
 	_, _, tty := s.terminal()
 	switch {
 	case mode == progressNone:
 		return p
 	case mode == progressJSON:
-		p.draw, p.pace = p.drawJSON, time.Second
+		p.draw, p.pace, p.last = p.drawJSON, time.Second, true
 	case mode == progressAuto && tty:
 		p.draw, p.pace = p.drawBlock, 200*time.Millisecond
 	default:
 		p.draw, p.pace = p.drawPlain, 3*time.Second
 	}
+	p.status() // the first sample of the rate
 	p.wg.Go(p.loop)
 	return p
 }
@@ -88,7 +87,10 @@ func (p *progress) loop() {
 	for {
 		select {
 		case <-p.quit:
-			fmt.Fprint(p.s.err, p.erase())
+			p.s.err.redraw(nil)
+			if p.last {
+				p.draw(p.status())
+			}
 			return
 		case <-tick.C:
 		case <-p.wake:
@@ -101,7 +103,6 @@ func (p *progress) loop() {
 func (p *progress) status() status {
 	st := p.look()
 	st.now = time.Now()
-	st.elapsed = st.now.Sub(p.started)
 	p.mu.Lock()
 	st.draining = p.draining
 	p.mu.Unlock()
@@ -118,27 +119,9 @@ func (p *progress) status() status {
 
 // drawBlock redraws the status on a terminal.
 func (p *progress) drawBlock(st status) {
-	width, _, ok := p.s.terminal()
-	if !ok {
-		return
+	if width, _, ok := p.s.terminal(); ok {
+		p.s.err.redraw(st.block(width))
 	}
-	lines := st.block(width)
-	text := p.erase()
-	for _, line := range lines {
-		text += escape(line) + "\n"
-	}
-	p.drawn = len(lines)
-	fmt.Fprint(p.s.err, text)
-}
-
-// erase returns what takes the block off the terminal.
-func (p *progress) erase() string {
-	if p.drawn == 0 {
-		return ""
-	}
-	n := p.drawn
-	p.drawn = 0
-	return strings.Repeat("\x1b[A", n) + "\r\x1b[J"
 }
 
 func (p *progress) drawPlain(st status) {

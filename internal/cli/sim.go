@@ -92,7 +92,11 @@ func runSim(ctx context.Context, s *streams, o simOptions) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer onInterrupt(cancel, cancel)()
+	defer onInterrupt(func(sig os.Signal) {
+		stats := server.Stats()
+		s.errorf("sluice sim: %s after %s calls, %s of them refused\n", sig, group(stats.Requests), group(stats.Throttled))
+		cancel()
+	}, func(os.Signal) {})()
 
 	web := &http.Server{
 		Handler:           server,

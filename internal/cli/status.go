@@ -11,13 +11,11 @@ import (
 
 // status is how a run stands at one instant.
 type status struct {
-	now     time.Time
-	elapsed time.Duration // since the run began
+	now time.Time
 
 	total    int // items of the input; 0: not known yet
-	before   int // done by earlier runs
-	done     int // successes, those of earlier runs included
-	failed   int // items that failed, those of earlier runs included
+	done     int // done well by this run, or recorded by earlier ones
+	failed   int // items that failed in this run
 	perMin   float64
 	usage    sluice.Usage
 	lanes    []sluice.LaneSnapshot
@@ -140,7 +138,12 @@ func (s *status) block(width int) []string {
 			throttles, group(s.usage.Input), group(s.usage.Output)),
 	}
 	if s.draining {
-		lines = append(lines, s.drainLine())
+		line := s.drainLine()
+		if first, rest, ok := strings.Cut(line, "; "); ok && len(line) >= width { // its end must be read
+			lines = append(lines, first+";")
+			line = rest
+		}
+		lines = append(lines, line)
 	}
 	for i, line := range lines {
 		lines[i] = clip(line, width-1)

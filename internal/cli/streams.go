@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"unicode"
@@ -12,15 +13,20 @@ import (
 	"golang.org/x/term"
 )
 
-// streams are the program's ends. Writing to err is safe for concurrent use.
+// streams are the program's ends. Writing to out and err is safe for concurrent use.
 type streams struct {
-	in  io.Reader
-	out io.Writer
-	err *safeWriter
+	args []string // of the command line
+	in   io.Reader
+	out  *safeWriter
+	err  *safeWriter
 }
 
-func newStreams(stdin io.Reader, stdout, stderr io.Writer) *streams {
-	return &streams{in: stdin, out: stdout, err: &safeWriter{w: stderr}}
+func newStreams(args []string, stdin io.Reader, stdout, stderr io.Writer) *streams {
+	hidden := &secrets{}
+	return &streams{
+		args: args, in: stdin,
+		out: &safeWriter{w: stdout, secrets: hidden}, err: &safeWriter{w: stderr, secrets: hidden},
+	}
 }
 
 // errorf prints to standard error. Text among args is escaped: it may come from anywhere.
@@ -61,34 +67,81 @@ func (s *streams) terminal() (width, height int, ok bool) {
 	return width, height, true
 }
 
-// safeWriter passes text on with secrets blotted out. It is safe for concurrent use.
+// secrets are texts that must not appear in any output. The zero value holds none. It is safe for concurrent use.
+type secrets struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+// hide makes all writers blot out that text from now on.
+func (s *secrets) hide(text string) {
+	if len(text) < 8 { // blotting out a short word would make everything unreadable and hide little
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Contains(s.texts, text) {
+		s.texts = append(s.texts, text)
+	}
+}
+
+// blot returns text without the secrets.
+func (s *secrets) blot(text string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, secret := range s.texts {
+		text = strings.ReplaceAll(text, secret, "[redacted]")
+	}
+	return text
+}
+
+// safeWriter passes text on with secrets blotted out, and keeps a block of lines below all other text, which can be
+// redrawn. It is safe for concurrent use.
 type safeWriter struct {
 	mu      sync.Mutex
 	w       io.Writer
-	secrets []string
-}
-
-// hide makes the writer blot out secret from now on.
-func (w *safeWriter) hide(secret string) {
-	if len(secret) < 8 { // blotting out a short word would make everything unreadable and hide little
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.secrets = append(w.secrets, secret)
+	secrets *secrets
+	block   []string // shown on the terminal below the rest
 }
 
 func (w *safeWriter) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	text := string(b)
-	for _, secret := range w.secrets {
-		text = strings.ReplaceAll(text, secret, "[redacted]")
+	text := w.secrets.blot(string(b))
+	if len(w.block) > 0 {
+		text = w.eraseLocked() + text + w.drawLocked()
 	}
 	if _, err := io.WriteString(w.w, text); err != nil {
 		return 0, err
 	}
 	return len(b), nil
+}
+
+// redraw replaces the block. None takes it off the terminal.
+func (w *safeWriter) redraw(block []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text := w.eraseLocked()
+	w.block = block
+	if text += w.drawLocked(); text != "" {
+		io.WriteString(w.w, text) // a terminal that is gone is nothing to stop for
+	}
+}
+
+func (w *safeWriter) eraseLocked() string {
+	if len(w.block) == 0 {
+		return ""
+	}
+	return strings.Repeat("\x1b[A", len(w.block)) + "\r\x1b[J"
+}
+
+func (w *safeWriter) drawLocked() string {
+	var b strings.Builder
+	for _, line := range w.block {
+		b.WriteString(w.secrets.blot(escape(line)))
+		b.WriteByte('\n')
+	}
+	return b.String()
 }
 
 // escape makes text harmless on a terminal: control characters, which could move the cursor or rewrite what stands

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/batch"
 )
 
 // summary is what a run came to, as --json prints it.
@@ -58,10 +58,9 @@ type budgetSummary struct {
 }
 
 // summarize fills a summary from what the run and the Scheduler say.
-func summarize(rep work.Report, total, already int, snap sluice.Snapshot) *summary {
+func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 	sum := &summary{
-		Total: total, Already: already, Done: rep.Done, Failed: rep.Failed,
-		Left:     max(0, total-already-rep.Done-rep.Failed),
+		Total: rep.Total, Already: rep.Already, Done: rep.Done, Failed: rep.Failed, Left: max(0, rep.Left()),
 		Kinds:    map[string]int{},
 		Finish:   rep.Finish,
 		Attempts: rep.Attempts, Throttles: rep.Throttles,
@@ -81,7 +80,11 @@ func summarize(rep work.Report, total, already int, snap sluice.Snapshot) *summa
 	for _, lane := range snap.Lanes {
 		l := laneSummary{Lane: lane.Lane, Slots: lane.Slots, Budgets: []budgetSummary{}}
 		for _, b := range lane.Budgets {
-			l.Budgets = append(l.Budgets, budgetSummary{b.Dimension.String(), b.Limit, b.Source, share(b, rep.Wall)})
+			spent := b.Spent
+			if b.Dimension == sluice.Requests || b.Dimension == sluice.RequestsPerDay {
+				spent = float64(lane.Granted - lane.Throttles) // the others were refused, and cost nothing
+			}
+			l.Budgets = append(l.Budgets, budgetSummary{b.Dimension.String(), b.Limit, string(b.Source), share(b, spent, rep.Wall)})
 		}
 		sum.Lanes = append(sum.Lanes, l)
 	}
@@ -111,7 +114,7 @@ func boundName(d sluice.Dimension) string {
 }
 
 // share is the part of what a limit let through in that time that was taken: the bucket's content and its refill.
-func share(b sluice.BudgetSnapshot, wall time.Duration) float64 {
+func share(b sluice.BudgetSnapshot, spent float64, wall time.Duration) float64 {
 	window := time.Minute
 	if b.Dimension == sluice.RequestsPerDay || b.Dimension == sluice.TokensPerDay {
 		window = 24 * time.Hour
@@ -120,12 +123,20 @@ func share(b sluice.BudgetSnapshot, wall time.Duration) float64 {
 	if b.Limit <= 0 || most <= 0 {
 		return 0
 	}
-	return b.Spent / most
+	return min(1, spent/most)
 }
 
 // print writes the summary for people.
 func (sum *summary) print(s *streams) {
 	done := sum.Total - sum.Failed - sum.Left
+	if sum.Total == 0 && sum.Error == "" {
+		input := sum.Input
+		if input == "-" {
+			input = "standard input"
+		}
+		s.errorf("nothing to do: %s has no lines\n", input)
+		return
+	}
 	if sum.Left == 0 && sum.Attempts == 0 && sum.Done == 0 && sum.Already == sum.Total && sum.Failed == 0 {
 		s.errorf("%s of %s done already: %s\n", group(sum.Total), group(sum.Total), sum.Output)
 		return

@@ -27,7 +27,9 @@ func span(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "0 s"
-	case d < 10*time.Second && d > 0:
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 10*time.Second:
 		return fmt.Sprintf("%.1f s", d.Seconds())
 	case s < 60:
 		return fmt.Sprintf("%d s", s)
@@ -72,4 +74,15 @@ func percent(share float64) string {
 		return "<1 %"
 	}
 	return fmt.Sprintf("%.0f %%", share*100)
+}
+
+// shellQuote writes word so that a shell reads it as one.
+func shellQuote(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@%+,", r)
+	}
+	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

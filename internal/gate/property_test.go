@@ -47,13 +47,11 @@ func (p *play) look() {
 		p.epochs[t] = p.epoch(t.Call.Lane)
 		p.open[t.Call.Lane]++
 		l := p.laneNamed(t.Call.Lane)
-		if p.ledger == nil || strict {
-			if p.open[t.Call.Lane] > l.Slots {
-				p.rt.Fatalf("at %v: call %q is number %d on %d slots", p.since(), t.Call.ID, p.open[t.Call.Lane], l.Slots)
-			}
-			if p.now.Before(l.Until) {
-				p.rt.Fatalf("at %v: call %q was granted in a pause that lasts until %v", p.since(), t.Call.ID, l.Until.Sub(epoch0))
-			}
+		if p.open[t.Call.Lane] > l.Slots {
+			p.rt.Fatalf("at %v: call %q is number %d on %d slots", p.since(), t.Call.ID, p.open[t.Call.Lane], l.Slots)
+		}
+		if p.now.Before(l.Until) {
+			p.rt.Fatalf("at %v: call %q was granted in a pause that lasts until %v", p.since(), t.Call.ID, l.Until.Sub(epoch0))
 		}
 	}
 	for _, l := range p.g.Snapshot(p.now) {
@@ -122,9 +120,6 @@ func (p *play) sendOne() {
 		return
 	}
 	t := draw(p.rt, p.held, "held")
-	if !strict && p.now.Sub(t.Sent()) > 50*time.Millisecond {
-		return
-	}
 	p.g.Sent(p.now, t)
 	p.epochs[t] = p.epoch(t.Call.Lane)
 	p.drain()
@@ -152,9 +147,6 @@ func (p *play) outcome() gate.Outcome {
 	}
 	if rapid.IntRange(0, 3).Draw(p.rt, "often") > 0 {
 		o.Kind = draw(p.rt, []gate.Kind{gate.OK, gate.OK, gate.RateLimit, gate.Overloaded}, "usual")
-	}
-	if o.Kind == gate.UsageWindow && !strict {
-		o.Kind = gate.RateLimit
 	}
 	if o.Kind.Throttle() {
 		o.Dimension = gate.Dimension(rapid.IntRange(0, int(gate.NumDimensions)-1).Draw(p.rt, "exceeded"))
@@ -190,7 +182,7 @@ func (p *play) releaseOne(outcome func() gate.Outcome) {
 		p.rt.Fatalf("a released call holds its permit")
 	}
 	began := p.epoch(t.Call.Lane) - before
-	if began > 1 || began == 1 && sentIn < before && o.Kind != gate.UsageWindow {
+	if began > 1 || began == 1 && sentIn < before {
 		p.rt.Fatalf("at %v: %v of a call sent in epoch %d begins another in epoch %d", p.since(), o.Kind, sentIn, before)
 	}
 	if after := p.laneNamed(t.Call.Lane).Until; after.Before(untilBefore) {
@@ -249,10 +241,7 @@ func (p *play) wind() {
 	for _, l := range p.g.Snapshot(p.now) {
 		for _, b := range l.Budgets {
 			if b.Cap > float64(max(1, b.Limit)) {
-				if strict {
-					p.rt.Fatalf("%v holds %.3f, which is more than its limit of %d", b.Dimension, b.Cap, b.Limit)
-				}
-				continue
+				p.rt.Fatalf("%v holds %.3f, which is more than its limit of %d", b.Dimension, b.Cap, b.Limit)
 			}
 			if rate := float64(b.Limit) / 86400; p.ledger == nil && rate >= 1 && b.Level < b.Cap-1e-6 {
 				p.rt.Fatalf("after two idle days %v holds %.3f of %.3f", b.Dimension, b.Level, b.Cap)

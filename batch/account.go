@@ -1,0 +1,102 @@
+package batch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// account is a key at a provider: one Scheduler, and the Handler that goes through it.
+type account struct {
+	batch    *Batch
+	provider provider.Provider
+	key      string
+	handler  work.Handler
+	answered atomic.Bool // by whatever answer
+}
+
+// account returns the account at a provider, making it at first.
+func (b *Batch) account(p provider.Provider) (*account, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a := b.accounts[p.Name]; a != nil {
+		return a, nil
+	}
+	a := &account{batch: b, provider: p}
+	if b.cfg.Key != nil {
+		key, err := b.cfg.Key(p)
+		if err != nil {
+			return nil, err
+		}
+		a.key = key
+	}
+	scheduler, err := b.cfg.Scheduler(p)
+	if err != nil {
+		return nil, err
+	}
+	// Whatever is wrong with the address shows now, not at the first call.
+	if _, err := p.NewRequest(context.Background(), b.cfg.BaseURL, a.key, provider.ChatCompletions, nil, b.cfg.ExtraHeader); err != nil {
+		return nil, &ConfigError{Field: "BaseURL", Err: err}
+	}
+	a.handler = work.Calls(scheduler, a.attempt)
+	b.accounts[p.Name] = a
+	return a, nil
+}
+
+func (a *account) baseURL() string { return cmp.Or(a.batch.cfg.BaseURL, a.provider.BaseURL) }
+
+// call is what an attempt needs of an item's request.
+type call struct {
+	endpoint provider.Endpoint
+	stream   bool
+	body     []byte
+}
+
+// attempt is one exchange.
+func (a *account) attempt(ctx context.Context, permit *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
+	c, cfg := item.Data.(*call), &a.batch.cfg
+	result := work.Result{Data: a}
+	req, err := a.provider.NewRequest(ctx, cfg.BaseURL, a.key, c.endpoint, c.body, cfg.ExtraHeader)
+	if err != nil {
+		return result, sluice.Outcome{Kind: sluice.BadRequest, Err: err, Unsent: true}
+	}
+	answer, o := provider.Exchange(ctx, cfg.Transport, permit, req, provider.ExchangeConfig{
+		Provider: a.provider,
+		Endpoint: c.endpoint,
+		Stream:   c.stream,
+		Timeout:  cfg.Timeout,
+		Key:      a.key,
+		Cost:     item.Cost,
+	})
+	if answer.Status != 0 && !a.answered.Load() {
+		a.answered.Store(true)
+	}
+	result.Status, result.RequestID = answer.Status, answer.RequestID
+	result.Payload, result.FinishReason = answer.Body, answer.FinishReason
+	if o.Kind == sluice.OK && cfg.Check != nil {
+		if err := cfg.Check(item.ID, answer.Body); err != nil {
+			o.Kind, o.Err = sluice.InvalidOutput, err
+		}
+	}
+	return result, o
+}
+
+// invalid handles a line that is no request: it fails for the reason in its Data, and nothing is sent.
+var errInvalidLine = errors.New("invalid line")
+
+func handleInvalid(_ context.Context, item work.Item) (work.Result, error) {
+	bad := item.Data.(*problem)
+	return work.Result{}, &sluice.CallError{Outcome: sluice.Outcome{Kind: sluice.BadRequest, Err: &lineError{bad.text}}}
+}
+
+// lineError is the recorded error of a line that is no request.
+type lineError struct{ text string }
+
+func (e *lineError) Error() string { return e.text }
+
+func (e *lineError) Unwrap() error { return errInvalidLine }

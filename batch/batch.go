@@ -1,0 +1,284 @@
+// Package batch runs files of LLM requests, one JSON line each, through sluice Schedulers, and writes one result line
+// per request to a file that is its own checkpoint: running the same batch again does what is left.
+//
+// Open reads the input once and refuses what is wrong with it, with line numbers, before anything is sent. Batch.Run
+// does the work.
+package batch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// Changed says what happens to lines whose custom_id is recorded for another request.
+type Changed uint8
+
+// What happens to them.
+const (
+	ChangedRefused Changed = iota // Open fails with a *ChangedError
+	ChangedRedo                   // they run again, and the old results are dropped
+	ChangedKeep                   // the recorded results count
+)
+
+// UnmarshalText reads redo or keep; nothing is refused.
+func (c *Changed) UnmarshalText(b []byte) error {
+	switch string(b) {
+	case "":
+		*c = ChangedRefused
+	case "redo":
+		*c = ChangedRedo
+	case "keep":
+		*c = ChangedKeep
+	default:
+		return fmt.Errorf("changed %q: want redo or keep", b)
+	}
+	return nil
+}
+
+// Config shapes a Batch. Input, Output and Scheduler are what it needs.
+type Config struct {
+	Input  string    // path; "-" is Stdin
+	Stdin  io.Reader // for Input "-". Its last Read may outlive a run that is stopped
+	Output string    // path of the results
+
+	// Provider is whose API the lines are for. Without a Name it is recognised from each line's model; a model that
+	// nobody is known for is taken for openai-compatible if there is a BaseURL, and refused otherwise.
+	Provider provider.Provider
+
+	// BaseURL is where the provider's API is, as its official SDK takes it. "" is the provider's own.
+	BaseURL string
+
+	// Key returns the key for a provider; its error ends Open. Nil sends none.
+	Key func(provider.Provider) (string, error)
+
+	// Scheduler returns the Scheduler of the account at a provider, once each. A line's lane is its model. The caller
+	// closes it after the run.
+	Scheduler func(provider.Provider) (*sluice.Scheduler, error)
+
+	// Transport sends the requests. Default: an http.Transport with room for many connections to one host.
+	Transport http.RoundTripper
+
+	ExtraHeader http.Header   // on every request; wins over all others
+	Timeout     time.Duration // of one attempt. Default 10 minutes
+
+	// Model is for lines that name none. It also makes lines of plain text prompts.
+	Model string
+
+	// System, MaxTokens and Set complete bare prompts and plain text, where the line does not say otherwise. Set holds
+	// members of the body as JSON.
+	System    string
+	MaxTokens int
+	Set       map[string]json.RawMessage
+
+	// Check refuses an answer, which counts as a failed attempt of kind InvalidOutput. Nil accepts all. It must be safe
+	// for concurrent use.
+	Check func(id string, body []byte) error
+
+	SkipInvalid bool    // bad lines are recorded as failed instead of refused
+	RetryFailed bool    // failed results are dropped from the output first, and their lines run again
+	Changed     Changed // what happens to lines whose request changed
+	Limit       int     // only the first so many lines with a request; 0 is all
+
+	Sync    work.SyncMode
+	Workers int // see work.Config
+
+	OnResult func(*work.Result) // see work.Config
+	Pauses   *work.Pauses       // see work.Config
+	Logger   *slog.Logger       // nil discards
+}
+
+// Batch is an input and its output, checked and locked. Close it. Drain, Stop and Progress are safe for concurrent use.
+type Batch struct {
+	cfg     Config
+	log     *slog.Logger
+	journal *work.Journal
+	runner  *work.Runner
+	input   *input
+
+	outdated *matcher // drops results that are to be replaced, once Run begins; nil when there are none
+
+	mu       sync.Mutex
+	accounts map[string]*account // by provider
+}
+
+// Report is what a run came to.
+type Report struct {
+	work.Report
+	Total   int // lines with a request, as far as they were read
+	Already int // of those, recorded by earlier runs
+}
+
+// Left is how many lines are not recorded yet.
+func (r Report) Left() int { return r.Total - r.Already - r.Done - r.Report.Failed }
+
+// Open checks cfg, locks the output, reads the whole input, and finds out what is left to do. It sends nothing, and of
+// the output it changes only a torn last line. It fails
+// with a *ConfigError, a *work.LockedError, *InputErrors, a *ChangedError, an *OtherInputError or a *work.JournalError.
+func Open(cfg Config) (*Batch, error) {
+	f, err := cfg.check()
+	if err != nil {
+		return nil, err
+	}
+	b := &Batch{cfg: cfg, log: cfg.Logger, accounts: make(map[string]*account)}
+	in, err := openInput(cfg, f)
+	if err != nil {
+		return nil, err
+	}
+	b.input = in
+	if err = in.differsFrom(cfg.Output); err == nil {
+		b.journal, err = work.OpenJournal(cfg.Output, work.JournalConfig{
+			Sync: cfg.Sync, Whole: wholeResult, Prefix: resultPrefix, Logger: cfg.Logger,
+		})
+	}
+	if err != nil {
+		in.close()
+		return nil, err
+	}
+	if err := b.prepare(); err != nil {
+		b.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// check fills in defaults and names the field that is wrong.
+func (cfg *Config) check() (fill, error) {
+	wrong := func(field string, err error) (fill, error) { return fill{}, &ConfigError{Field: field, Err: err} }
+	switch {
+	case cfg.Input == "":
+		return wrong("Input", errMissing)
+	case cfg.Input == "-" && cfg.Stdin == nil:
+		return wrong("Stdin", errMissing)
+	case cfg.Output == "":
+		return wrong("Output", errMissing)
+	case cfg.Scheduler == nil:
+		return wrong("Scheduler", errMissing)
+	case cfg.MaxTokens < 0:
+		return wrong("MaxTokens", errors.New("is negative"))
+	case cfg.Changed == ChangedRedo && cfg.Input == "-":
+		return wrong("Changed", errors.New("redo needs an input file: standard input is not known before it is run"))
+	case cfg.Limit < 0:
+		return wrong("Limit", errors.New("is negative"))
+	case cfg.Timeout < 0:
+		return wrong("Timeout", errors.New("is negative"))
+	}
+	f := fill{provider: cfg.Provider, baseURL: cfg.BaseURL, model: cfg.Model, system: cfg.System, maxTokens: cfg.MaxTokens}
+	for _, name := range slices.Sorted(maps.Keys(cfg.Set)) {
+		value := cfg.Set[name]
+		switch {
+		case !valid(value):
+			return wrong("Set", fmt.Errorf("%s: %s is not JSON", name, clip(value)))
+		case name == "messages" || name == "prompt" || name == "custom_id" || name == "model":
+			return wrong("Set", fmt.Errorf("%s cannot be set", name))
+		}
+		f.set = append(f.set, setting{name: name, value: appendCompact(nil, value)})
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Transport == nil {
+		t := http.DefaultTransport.(*http.Transport).Clone()
+		t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 4096
+		cfg.Transport = t
+	}
+	return f, nil
+}
+
+// prepare reads the input and the output, and readies the run.
+func (b *Batch) prepare() error {
+	in := b.input
+	if err := in.scan(); err != nil {
+		return err
+	}
+	if err := b.resume(); err != nil {
+		return err
+	}
+	for _, p := range in.providers {
+		if _, err := b.account(p); err != nil {
+			return err
+		}
+	}
+	if in.bare == 0 && in.file != nil && (b.cfg.System != "" || b.cfg.MaxTokens > 0 || len(b.cfg.Set) > 0) {
+		b.log.Warn("system, max-tokens and set complete bare prompts, and the input has none")
+	}
+	runner, err := work.New(work.Config{
+		Feed:     b.feed,
+		Reload:   in.reloader(b),
+		Lanes:    len(in.models),
+		Total:    b.Total(),
+		Already:  b.Already(),
+		Workers:  b.cfg.Workers,
+		Journal:  b.journal,
+		Encode:   appendResult,
+		Accept:   b.accept,
+		OnResult: b.cfg.OnResult,
+		Pauses:   b.cfg.Pauses,
+		Logger:   b.log,
+	})
+	b.runner = runner
+	return err
+}
+
+// Total is how many requests the input has, as far as it was read: all of a file.
+func (b *Batch) Total() int { return int(b.input.total.Load()) }
+
+// Already is how many of them earlier runs recorded.
+func (b *Batch) Already() int { return int(b.input.already.Load()) }
+
+// Left is how many of them there are to do.
+func (b *Batch) Left() int { return b.Total() - b.Already() }
+
+// Models returns how many requests of a file there are for each model. Of standard input it knows none.
+func (b *Batch) Models() map[string]int { return maps.Clone(b.input.models) }
+
+// Run does what is left, and says what became of it, also when it fails. It returns what work.Runner.Run returns, an
+// *InputError for a bad line of standard input, or an *UnreachableError.
+func (b *Batch) Run(ctx context.Context) (Report, error) {
+	if err := b.dropOutdated(); err != nil {
+		return Report{Total: b.Total(), Already: b.Already()}, err
+	}
+	rep, err := b.runner.Run(ctx)
+	return Report{Report: rep, Total: b.Total(), Already: b.Already()}, err
+}
+
+// Drain stops intake and lets open calls finish. It returns at once.
+func (b *Batch) Drain() { b.runner.Drain() }
+
+// Stop is Drain for a reason, such as a budget that is spent: Run returns a *work.StoppedError that unwraps to it.
+func (b *Batch) Stop(cause error) { b.runner.Stop(cause) }
+
+// Progress says how far the run is.
+func (b *Batch) Progress() work.Progress {
+	p := b.runner.Progress()
+	p.Total, p.Already = b.Total(), b.Already()
+	return p
+}
+
+// Close unlocks the output. An output that Open created and that got no result is removed. It is safe to call twice.
+func (b *Batch) Close() error {
+	b.input.close()
+	return b.journal.Close()
+}
+
+// accept refuses what only says that the provider is not there, as long as nothing says that it is.
+func (b *Batch) accept(r *work.Result) error {
+	a, _ := r.Data.(*account)
+	r.Data = nil
+	if a == nil || a.answered.Load() || r.Kind != sluice.Network || b.runner.Progress().Done > 0 {
+		return nil
+	}
+	return &UnreachableError{Provider: a.provider.Name, BaseURL: a.baseURL(), Err: r.Err}
+}

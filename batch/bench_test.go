@@ -1,0 +1,119 @@
+package batch_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/sim"
+)
+
+// writeChats writes n lines of an OpenAI batch file of about 300 bytes each.
+func writeChats(tb testing.TB, path string, n int) {
+	tb.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	w := bufio.NewWriterSize(f, 1<<20)
+	for i := range n {
+		fmt.Fprintf(w, `{"custom_id": "item-%07d", "method": "POST", "url": "/v1/chat/completions", "body": {"model": "gpt-4o-mini", "messages": [{"role": "system", "content": "Answer with one word."}, {"role": "user", "content": "Is %d a prime number? Think of its divisors before you answer, and name the smallest one above 1."}], "max_tokens": 16}}`+"\n", i, i)
+	}
+	if err := w.Flush(); err != nil {
+		tb.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// runWhole runs n items the whole way, against an imitation in the same process, and returns how long the run took.
+func runWhole(tb testing.TB, n int) time.Duration {
+	tb.Helper()
+	dir := tb.TempDir()
+	in, out := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out.jsonl")
+	writeChats(tb, in, n)
+	start := time.Now()
+	server, err := sim.New(sim.Config{
+		RPM: 600_000_000, TPM: 2_000_000_000, Concurrent: 256, Latency: time.Millisecond, OutputTokens: 16, NoStats: true,
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	sims, _ := provider.Lookup("sim")
+	b, err := batch.Open(batch.Config{
+		Input: in, Output: out, Provider: sims, Transport: server.Transport(),
+		Scheduler: func(provider.Provider) (*sluice.Scheduler, error) {
+			return sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 600_000_000, TPM: 2_000_000_000, Concurrent: 128}})
+		},
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	scanned := time.Since(start)
+	rep, err := b.Run(context.Background())
+	if err != nil || rep.Done != n {
+		tb.Fatalf("done %d of %d: %v %v", rep.Done, n, err, rep.Kinds)
+	}
+	if err := b.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Logf("%d items: scan %v, run %v, throttles %d", n, scanned, rep.Wall, rep.Throttles)
+	return time.Since(start)
+}
+
+// BenchmarkItems measures items per second the whole way: a line read, parsed and estimated, a permit, an answer of the
+// imitation, its usage, and a line on the disk.
+func BenchmarkItems(b *testing.B) {
+	b.ReportAllocs()
+	took := runWhole(b, b.N)
+	b.ReportMetric(float64(b.N)/took.Seconds(), "items/s")
+	b.ReportMetric(float64(peakRSS())/(1<<20), "peak-MiB")
+}
+
+// BenchmarkMillion is BenchmarkItems for a million, whatever the benchmark time:
+//
+//	go test -run '^$' -bench Million -benchtime 1x ./batch
+//
+// SLUICE_ITEMS changes the number.
+func BenchmarkMillion(b *testing.B) {
+	n := 1_000_000
+	if s := os.Getenv("SLUICE_ITEMS"); s != "" {
+		var err error
+		if n, err = strconv.Atoi(s); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		took := runWhole(b, n)
+		b.ReportMetric(float64(n)/took.Seconds(), "items/s")
+	}
+	b.ReportMetric(float64(peakRSS())/(1<<20), "peak-MiB")
+}
+
+// peakRSS returns the most memory that this process ever held, or 0 where the system does not say.
+func peakRSS() int64 {
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kb, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			return kb << 10
+		}
+	}
+	return 0
+}
+
+var _ http.RoundTripper

@@ -1,0 +1,139 @@
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// InputError is a line of the input that cannot be run.
+type InputError struct {
+	Path    string // "-" is standard input
+	Line    int
+	Problem string
+	Hint    string // what to do about it; may be empty
+}
+
+// Error names the line and the problem.
+func (e *InputError) Error() string {
+	return fmt.Sprintf("%s line %d: %s", e.name(), e.Line, e.Problem)
+}
+
+func (e *InputError) name() string {
+	if e.Path == "-" {
+		return "standard input"
+	}
+	return e.Path
+}
+
+// InputErrors is returned by Open for a file with bad lines. It unwraps to the first of them.
+type InputErrors struct {
+	Problems []*InputError // the first few
+	More     int           // how many others there are
+}
+
+// Error lists the problems, a line each.
+func (e *InputErrors) Error() string {
+	var b strings.Builder
+	for i, p := range e.Problems {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(p.Error())
+	}
+	if e.More > 0 {
+		fmt.Fprintf(&b, "\nand %d more bad lines", e.More)
+	}
+	return b.String()
+}
+
+// Unwrap returns the problems.
+func (e *InputErrors) Unwrap() []error {
+	errs := make([]error, len(e.Problems))
+	for i, p := range e.Problems {
+		errs[i] = p
+	}
+	return errs
+}
+
+// Hint returns the first problem's hint.
+func (e *InputErrors) Hint() string { return e.Problems[0].Hint }
+
+// ChangedError is returned when custom_ids of the input are recorded in the output for other requests.
+type ChangedError struct {
+	Path  string
+	Lines []int // the first few
+	IDs   []string
+	More  int
+}
+
+// Error names the lines and their ids.
+func (e *ChangedError) Error() string {
+	var b strings.Builder
+	for i, line := range e.Lines {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		in := InputError{Path: e.Path, Line: line,
+			Problem: fmt.Sprintf("the request of custom_id %q is not the one that was recorded", e.IDs[i])}
+		b.WriteString(in.Error())
+	}
+	if e.More > 0 {
+		fmt.Fprintf(&b, "\nand %d more", e.More)
+	}
+	return b.String()
+}
+
+// Hint says what can be done.
+func (e *ChangedError) Hint() string {
+	return "--changed redo runs them again, --changed keep keeps what was recorded"
+}
+
+// OtherInputError is returned when no custom_id of the input is in the output, although that has lines.
+type OtherInputError struct {
+	Input, Output string
+	Lines         int // of the output
+}
+
+// Error says that the two do not belong together.
+func (e *OtherInputError) Error() string {
+	return fmt.Sprintf("%s has %d results, and none of them is for a line of %s", e.Output, e.Lines, e.Input)
+}
+
+// Hint says what can be done.
+func (e *OtherInputError) Hint() string { return "give another output file" }
+
+// UnreachableError is returned by a run whose first calls never reached the provider, when nothing succeeded yet.
+// Nothing was recorded.
+type UnreachableError struct {
+	Provider string
+	BaseURL  string
+	Err      error
+}
+
+// Error names the address.
+func (e *UnreachableError) Error() string {
+	return fmt.Sprintf("%s at %s cannot be reached: %v", e.Provider, e.BaseURL, e.Err)
+}
+
+// Unwrap returns what the network said.
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// Hint says what can be done.
+func (e *UnreachableError) Hint() string {
+	return "check the base URL and the network; nothing was recorded"
+}
+
+// ConfigError names a field of Config that is wrong.
+type ConfigError struct {
+	Field string
+	Err   error
+}
+
+// Error names the field.
+func (e *ConfigError) Error() string { return fmt.Sprintf("batch: %s: %v", e.Field, e.Err) }
+
+// Unwrap returns what is wrong with it.
+func (e *ConfigError) Unwrap() error { return e.Err }
+
+var errMissing = errors.New("is missing")

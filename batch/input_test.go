@@ -1,0 +1,392 @@
+package batch_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/sim"
+)
+
+func TestFormsOfInput(t *testing.T) {
+	fills := func(c *batch.Config) {
+		c.Model, c.System, c.MaxTokens = "m", "Be brief.", 9
+		c.Set = map[string]json.RawMessage{"temperature": json.RawMessage(" 0.5 "), "seed": json.RawMessage("1")}
+	}
+	model := func(c *batch.Config) { c.Model = "m" }
+	as := func(name string) func(*batch.Config) {
+		return func(c *batch.Config) { c.Provider, _ = provider.Lookup(name) }
+	}
+	tests := []struct {
+		name, line         string
+		cfg                func(*batch.Config)
+		id, path, wantBody string
+	}{
+		{"an OpenAI batch line",
+			`{"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {"model": "m", "messages": []}}`,
+			nil, "a", "/v1/chat/completions", `{"model": "m", "messages": []}`},
+		{"one for responses", `{"custom_id":"a","url":"/v1/responses","body":{"model":"m","input":"x"}}`,
+			nil, "a", "/v1/responses", `{"model":"m","input":"x"}`},
+		{"one for embeddings, its members in another order", `{"body":{"input":"x","model":"m"},"url":"/v1/embeddings","method":"POST","custom_id":"ä\n"}`,
+			nil, "ä\n", "/v1/embeddings", `{"input":"x","model":"m"}`},
+		{"one without a model, which is given", `{"custom_id":"a","url":"/v1/chat/completions","body":{"messages":[]}}`,
+			model, "a", "/v1/chat/completions", `{"messages":[],"model":"m"}`},
+		{"one with an empty body, and the model given", `{"custom_id":"a","url":"/v1/chat/completions","body":{}}`,
+			model, "a", "/v1/chat/completions", `{"model":"m"}`},
+		{"an Anthropic batch line", `{"custom_id":"a","params":{"model":"m","max_tokens":5,"messages":[]}}`,
+			nil, "a", "/v1/messages", `{"model":"m","max_tokens":5,"messages":[]}`},
+		{"a body", `{"model":"m","messages":[]}`, nil, "1", "/v1/chat/completions", `{"model":"m","messages":[]}`},
+		{"a body with an id", `{"messages":[], "custom_id":"b" ,"model":"m"}`, nil, "b", "/v1/chat/completions", `{"messages":[],"model":"m"}`},
+		{"a body for responses", `{"model":"m","input":"x"}`, nil, "1", "/v1/responses", `{"model":"m","input":"x"}`},
+		{"a body for embeddings", `{"model":"text-embedding-3-small","input":"x"}`, nil, "1", "/v1/embeddings", `{"model":"text-embedding-3-small","input":"x"}`},
+		{"a body for Anthropic", `{"model":"claude-x","max_tokens":1,"messages":[]}`, as("anthropic"), "1", "/v1/messages", `{"model":"claude-x","max_tokens":1,"messages":[]}`},
+		{"a prompt", `{"prompt":"Say \"hi\""}`, model, "1", "/v1/chat/completions",
+			`{"model":"m","messages":[{"role":"user","content":"Say \"hi\""}]}`},
+		{"a prompt that is completed", `{"prompt":"hi","custom_id":7}`, fills, "7", "/v1/chat/completions",
+			`{"model":"m","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"hi"}],"seed":1,"temperature":0.5,"max_tokens":9}`},
+		{"a prompt that says it all itself", `{"prompt":"hi","system":"S","model":"n","temperature":0,"seed":2,"max_completion_tokens":3}`, fills, "1", "/v1/chat/completions",
+			`{"model":"n","messages":[{"role":"system","content":"S"},{"role":"user","content":"hi"}],"temperature":0,"seed":2,"max_completion_tokens":3}`},
+		{"a prompt for OpenAI, whose bound has a new name", `{"prompt":"hi"}`, func(c *batch.Config) { fills(c); as("openai")(c); c.System, c.Set = "", nil }, "1", "/v1/chat/completions",
+			`{"model":"m","messages":[{"role":"user","content":"hi"}],"max_completion_tokens":9}`},
+		{"a prompt for Anthropic", `{"prompt":"hi"}`, func(c *batch.Config) { fills(c); as("anthropic")(c); c.Set = nil }, "1", "/v1/messages",
+			`{"model":"m","system":"Be brief.","messages":[{"role":"user","content":"hi"}],"max_tokens":9}`},
+		{"a prompt for Anthropic, which wants a bound", `{"prompt":"hi","model":"m"}`, as("anthropic"), "1", "/v1/messages",
+			`{"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":4096}`},
+		{"a prompt to embed", `{"prompt":"hi","model":"nomic-embed"}`, fills, "1", "/v1/embeddings", `{"model":"nomic-embed","input":"hi","seed":1,"temperature":0.5}`},
+		{"plain text", "Why is the sky \"blue\"?", model, "1", "/v1/chat/completions",
+			`{"model":"m","messages":[{"role":"user","content":"Why is the sky \"blue\"?"}]}`},
+		{"a byte order mark and CRLF", "\ufeff{\"model\":\"m\",\"messages\":[]}\r", nil, "1", "/v1/chat/completions", `{"model":"m","messages":[]}`},
+		{"a null id", `{"custom_id":null,"model":"m","messages":[]}`, nil, "1", "/v1/chat/completions", `{"model":"m","messages":[]}`},
+		{"escaped keys", `{"custom\u005fid":"e","model":"m","messages":[]}`, nil, "e", "/v1/chat/completions", `{"model":"m","messages":[]}`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f, rt := newFiles(t, tt.line+"\n\n  \r\n"), &stub{}
+			cfg := f.config(t, rt)
+			if tt.cfg != nil {
+				tt.cfg(&cfg)
+			}
+			cfg.BaseURL = "http://test.invalid/v1"
+			if cfg.Provider.Name == "anthropic" {
+				cfg.BaseURL = "http://test.invalid"
+			}
+			rep, err := run(t, cfg)
+			if err != nil || rep.Total != 1 {
+				t.Fatalf("total %d, error %v", rep.Total, err)
+			}
+			if got, want := rt.sent[0], "http://test.invalid"+tt.path; got.url != want || got.body != tt.wantBody {
+				t.Errorf("sent %s %s\nwant %s %s", got.url, got.body, want, tt.wantBody)
+			}
+			if !json.Valid([]byte(rt.sent[0].body)) {
+				t.Error("the body is not JSON")
+			}
+			if _, ok := f.results(t)[tt.id]; !ok {
+				t.Errorf("results %v, want one of %q", f.results(t), tt.id)
+			}
+		})
+	}
+}
+
+func TestBadLinesAreRefusedBeforeAnythingIsSent(t *testing.T) {
+	const good = `{"custom_id":"good","model":"m","messages":[]}` + "\n"
+	tests := []struct{ name, line, want string }{
+		{"broken JSON", `{"model":"m","messages":[}`, "broken JSON at byte 26"},
+		{"two values", `{"model":"m","messages":[]} {}`, "broken JSON at byte 29"},
+		{"cut short", `{"model":"m","messages":["`, "broken JSON"},
+		{"a control character", "{\"model\":\"m\x01\",\"messages\":[]}", "broken JSON at byte 12"},
+		{"not UTF-8", "{\"model\":\"m\",\"messages\":[\"\xff\"]}", "UTF-8"},
+		{"an unknown url", `{"url":"/v1/audio","body":{"model":"m"}}`, "unknown url"},
+		{"an address", `{"url":"https://evil.example/v1/chat/completions","body":{"model":"m"}}`, "is an address"},
+		{"no url", `{"body":{"model":"m"}}`, "url is missing"},
+		{"another method", `{"method":"GET","url":"/v1/responses","body":{"model":"m"}}`, `method is "GET"`},
+		{"no body", `{"url":"/v1/responses"}`, "body is missing"},
+		{"a body that is no object", `{"url":"/v1/responses","body":[]}`, "body is not an object"},
+		{"no params", `{"params":"x"}`, "params is not an object"},
+		{"body and params", `{"params":{"model":"m"},"body":{"model":"m"}}`, "both body and params"},
+		{"no model", `{"url":"/v1/responses","body":{"input":"x"}}`, "model is missing"},
+		{"a model that is no name", `{"model":4,"messages":[]}`, "model is 4"},
+		{"an empty model", `{"model":"","messages":[]}`, `model is ""`},
+		{"only a model", `{"model":"m"}`, "neither messages nor input"},
+		{"nothing known", `{"question":"x"}`, "no form of request"},
+		{"an array", `[1]`, "neither a JSON object nor plain text with a model"},
+		{"plain text without a model", `hello`, "plain text with a model"},
+		{"a prompt that is no text", `{"prompt":["x"],"model":"m"}`, "prompt is not a text"},
+		{"an empty id", `{"custom_id":"","model":"m","messages":[]}`, `custom_id is ""`},
+		{"an id that is no text", `{"custom_id":{},"model":"m","messages":[]}`, "custom_id is {}"},
+		{"an id twice", `{"custom_id":"good","model":"n","messages":[]}`, `custom_id "good" is that of line 1 too`},
+		{"a missing id that is taken", `{"custom_id":"4","model":"n","messages":[]}` + "\n" + `{"model":"n","messages":[]}`, `custom_id "4" is that of line 3 too`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f, rt := newFiles(t, good+"\n"+tt.line+"\n"), &stub{}
+			_, err := run(t, f.config(t, rt))
+			in, ok := errors.AsType[*batch.InputError](err)
+			if !ok || in.Line != 3+strings.Count(tt.line, "\n") || !strings.Contains(in.Problem, tt.want) {
+				t.Fatalf("error %v, want one of line 3 that says %q", err, tt.want)
+			}
+			if !strings.HasPrefix(err.Error(), f.in+" line ") {
+				t.Errorf("error %q does not name the file and the line", err)
+			}
+			if rt.count() > 0 {
+				t.Errorf("%d requests were sent", rt.count())
+			}
+			if left, _ := filepath.Glob(f.out + "*"); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+func TestModelOfNoKnownProvider(t *testing.T) {
+	f := newFiles(t, `{"model":"llama-9","messages":[]}`+"\n"+`{"model":"gpt-4o","messages":[]}`)
+	cfg := f.config(t, &stub{})
+	cfg.Provider = provider.Provider{}
+	_, err := run(t, cfg)
+	if in, ok := errors.AsType[*batch.InputError](err); !ok || in.Line != 1 || !strings.Contains(in.Hint, "--provider") {
+		t.Errorf("error %v, want one of line 1 with a hint", err)
+	}
+	cfg.BaseURL = "http://here.invalid/v1"
+	var accounts []string
+	scheduler := cfg.Scheduler
+	cfg.Scheduler = func(p provider.Provider) (*sluice.Scheduler, error) {
+		accounts = append(accounts, p.Name)
+		return scheduler(p)
+	}
+	if rep, err := run(t, cfg); err != nil || rep.Done != 2 || len(accounts) != 2 {
+		t.Errorf("done %d, accounts %v, error %v", rep.Done, accounts, err)
+	}
+	f.input(t, `{"custom_id":"a","url":"/v1/chat/completions","body":{"model":"claude-3","messages":[]}}`)
+	cfg.BaseURL, cfg.Output = "", f.out+"2"
+	if _, err := run(t, cfg); err == nil || !strings.Contains(err.Error(), "anthropic does not have /v1/chat/completions") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestTheFirstProblemsAreNamedAndTheOthersCounted(t *testing.T) {
+	f := newFiles(t, strings.Repeat("{\n", 25))
+	_, err := run(t, f.config(t, &stub{}))
+	all, ok := errors.AsType[*batch.InputErrors](err)
+	if !ok || len(all.Problems) != 10 || all.More != 15 || all.Problems[9].Line != 10 {
+		t.Fatalf("error %v", err)
+	}
+	if !strings.HasSuffix(err.Error(), "and 15 more bad lines") {
+		t.Errorf("error %q", err)
+	}
+}
+
+func TestSkipInvalidRecordsBadLinesAsFailed(t *testing.T) {
+	input := strings.Join([]string{
+		`{"custom_id":"a","model":"m","messages":[]}`,
+		`{"custom_id":"b","model":"m","messages":[}`,
+		`{"custom_id":"a","model":"m","messages":[1]}`,
+		`{"custom_id":"c","model":"m","messages":[]}`,
+		`nonsense`,
+	}, "\n")
+	for _, source := range []string{"file", "stdin"} {
+		t.Run(source, func(t *testing.T) {
+			f, rt := newFiles(t, input), &stub{}
+			cfg := f.config(t, rt)
+			cfg.SkipInvalid = true
+			for _, already := range []int{0, 5} {
+				if source == "stdin" {
+					cfg.Input, cfg.Stdin = "-", strings.NewReader(input)
+				}
+				rep, err := run(t, cfg)
+				if err != nil || rep.Total != 5 || rep.Already != already || rep.Left() != 0 {
+					t.Fatalf("total %d, already %d (want %d), left %d, error %v", rep.Total, rep.Already, already, rep.Left(), err)
+				}
+				got := f.results(t)
+				if len(got) != 5 || rt.count() != 2 {
+					t.Fatalf("%d results, %d sent", len(got), rt.count())
+				}
+				for id, want := range map[string]string{"line 2": "broken JSON", "line 3": "that of line 1", "line 5": "plain text with a model"} {
+					r := got[id]
+					if r.Error == nil || r.Error.Code != "bad_request" || !strings.Contains(r.Error.Message, want) || r.Response != nil || r.Sluice.Attempts != 0 {
+						t.Errorf("%s: %+v, want an error that says %q", id, r, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestLinesMayHave64MiB(t *testing.T) {
+	if raceEnabled || testing.Short() {
+		t.Skip("goes through 500 MB a byte at a time, in one goroutine")
+	}
+	dir := t.TempDir()
+	f := files{filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out.jsonl")}
+	write := func(size int) {
+		file, err := os.Create(f.in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		head, tail := `{"model":"m","messages":[{"role":"user","content":"`, `"}]}`
+		io.WriteString(file, `{"model":"m","messages":[]}`+"\n"+head)
+		file.Write(bytes.Repeat([]byte("x"), size-len(head)-len(tail)))
+		io.WriteString(file, tail+"\n"+`{"model":"m","messages":[]}`)
+	}
+	write(64 << 20)
+	rt := &sizes{}
+	cfg := f.config(t, rt)
+	cfg.Workers = 1
+	if rep, err := run(t, cfg); err != nil || rep.Done != 3 || rt.most != 64<<20 {
+		t.Fatalf("64 MiB: done %d, at most %d bytes, error %v", rep.Done, rt.most, err)
+	}
+	write(65 << 20)
+	_, err := run(t, cfg)
+	if in, ok := errors.AsType[*batch.InputError](err); !ok || in.Line != 2 || !strings.Contains(in.Problem, "64 MiB") {
+		t.Errorf("65 MiB: error %v, want one of line 2", err)
+	}
+	cfg.SkipInvalid, cfg.Output = true, f.out+"2"
+	if rep, err := run(t, cfg); err != nil || rep.Done != 2 || rep.Report.Failed != 1 {
+		t.Errorf("65 MiB, skipped: done %d, failed %d, error %v", rep.Done, rep.Report.Failed, err)
+	}
+}
+
+// sizes answers and remembers only how large the largest request was. It is for one call at a time.
+type sizes struct{ most int64 }
+
+func (s *sizes) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.most = max(s.most, r.ContentLength)
+	r.Body.Close()
+	r.Body = nil
+	return (&stub{}).RoundTrip(r)
+}
+
+func TestStandardInputIsCheckedAsItArrives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFiles(t, "")
+		server := newSim(t, sim.Config{Latency: time.Second})
+		cfg := f.config(t, server.Transport())
+		r, w := io.Pipe()
+		cfg.Input, cfg.Stdin = "-", r
+		go func() {
+			for i := range 4 {
+				fmt.Fprintln(w, chat(i))
+			}
+			time.Sleep(500 * time.Millisecond)
+			fmt.Fprintf(w, "{]\n")
+			w.Close()
+		}()
+		rep, err := run(t, cfg)
+		in, ok := errors.AsType[*batch.InputError](err)
+		if !ok || in.Line != 5 || !strings.HasPrefix(err.Error(), "standard input line 5: ") {
+			t.Errorf("error %v, want one of line 5", err)
+		}
+		if rep.Done != 4 || len(f.results(t)) != 4 {
+			t.Errorf("done %d: what was open must be recorded", rep.Done)
+		}
+	})
+}
+
+func TestStandardInputDoesNotHoldADrainUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFiles(t, "")
+		cfg := f.config(t, newSim(t, sim.Config{}).Transport())
+		r, w := io.Pipe()
+		defer w.Close()
+		cfg.Input, cfg.Stdin = "-", r
+		b, err := batch.Open(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		go fmt.Fprintln(w, chat(1))
+		time.AfterFunc(time.Minute, b.Drain)
+		start := time.Now()
+		rep, err := b.Run(context.Background())
+		if took := time.Since(start); err == nil || rep.Done != 1 || took != time.Minute {
+			t.Errorf("%+v after %v, error %v", rep, took, err)
+		}
+	})
+}
+
+func TestStandardInputResumes(t *testing.T) {
+	lines := func(ids ...int) string {
+		var b strings.Builder
+		for _, i := range ids {
+			fmt.Fprintln(&b, chat(i))
+		}
+		return b.String()
+	}
+	f, rt := newFiles(t, ""), &stub{}
+	cfg := f.config(t, rt)
+	cfg.Input = "-"
+	for _, step := range []struct {
+		ids           []int
+		already, done int
+	}{{[]int{1, 2}, 0, 2}, {[]int{1, 2, 3}, 2, 1}, {[]int{3, 4}, 1, 1}} {
+		cfg.Stdin = strings.NewReader(lines(step.ids...))
+		rep, err := run(t, cfg)
+		if err != nil || rep.Already != step.already || rep.Done != step.done {
+			t.Fatalf("%v: already %d, done %d, error %v", step.ids, rep.Already, rep.Done, err)
+		}
+	}
+	if len(f.results(t)) != 4 || rt.count() != 4 {
+		t.Errorf("%d results, %d sent", len(f.results(t)), rt.count())
+	}
+	changed := strings.NewReader(`{"custom_id":"5","model":"m","messages":[]}` + "\n" + `{"custom_id":"3","model":"n","messages":[]}`)
+	cfg.Stdin = changed
+	_, err := run(t, cfg)
+	if c, ok := errors.AsType[*batch.ChangedError](err); !ok || c.Lines[0] != 2 {
+		t.Errorf("changed: error %v", err)
+	}
+	cfg.Stdin, cfg.Changed = strings.NewReader(lines(5)+`{"custom_id":"3","model":"n","messages":[]}`), batch.ChangedKeep
+	if rep, err := run(t, cfg); err != nil || rep.Already+rep.Done != 2 {
+		t.Errorf("kept: %+v, error %v", rep, err)
+	}
+	cfg.Changed = batch.ChangedRedo
+	if _, err := run(t, cfg); err == nil {
+		t.Error("standard input cannot redo changed lines, but nothing said so")
+	}
+}
+
+func TestConfigErrorsNameTheField(t *testing.T) {
+	f := newFiles(t, chat(1))
+	for field, change := range map[string]func(*batch.Config){
+		"Input":     func(c *batch.Config) { c.Input = "" },
+		"Stdin":     func(c *batch.Config) { c.Input = "-" },
+		"Output":    func(c *batch.Config) { c.Output = "" },
+		"Scheduler": func(c *batch.Config) { c.Scheduler = nil },
+		"MaxTokens": func(c *batch.Config) { c.MaxTokens = -1 },
+		"Limit":     func(c *batch.Config) { c.Limit = -1 },
+		"Timeout":   func(c *batch.Config) { c.Timeout = -1 },
+		"Set":       func(c *batch.Config) { c.Set = map[string]json.RawMessage{"x": json.RawMessage("{")} },
+		"BaseURL":   func(c *batch.Config) { c.BaseURL = "ftp://x" },
+	} {
+		cfg := f.config(t, &stub{})
+		change(&cfg)
+		_, err := batch.Open(cfg)
+		if c, ok := errors.AsType[*batch.ConfigError](err); !ok || c.Field != field {
+			t.Errorf("%s: error %v", field, err)
+		}
+	}
+	for _, cfg := range []batch.Config{
+		{Input: f.in, Output: f.in}, {Input: f.in + "x", Output: f.out}, {Input: filepath.Dir(f.in), Output: f.out},
+	} {
+		usual := f.config(t, &stub{})
+		usual.Input, usual.Output = cfg.Input, cfg.Output
+		_, err := batch.Open(usual)
+		if _, ok := errors.AsType[*batch.ConfigError](err); !ok {
+			t.Errorf("input %s, output %s: error %v", cfg.Input, cfg.Output, err)
+		}
+	}
+	if b, _ := os.ReadFile(f.in); string(b) != chat(1) {
+		t.Error("the input was damaged")
+	}
+}

@@ -1,0 +1,154 @@
+package batch
+
+import (
+	"encoding/hex"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// resultPrefix is how every line of the output begins.
+const resultPrefix = `{"id":"batch_req_`
+
+// appendResult appends a result as a line of an OpenAI batch output file, with what Sluice knows beside it.
+func appendResult(b []byte, r *work.Result) []byte {
+	b = append(b, resultPrefix...)
+	b = appendHex(b, resultID(r))
+	b = append(b, `","custom_id":`...)
+	b = appendString(b, r.ID)
+	b = append(b, `,"response":`...)
+	if r.Status == 0 {
+		b = append(b, `null`...)
+	} else {
+		b = append(b, `{"status_code":`...)
+		b = strconv.AppendInt(b, int64(r.Status), 10)
+		b = append(b, `,"request_id":`...)
+		b = appendString(b, r.RequestID)
+		b = append(b, `,"body":`...)
+		b = appendBody(b, r.Payload)
+		b = append(b, '}')
+	}
+	b = append(b, `,"error":`...)
+	if r.Kind == sluice.OK {
+		b = append(b, `null`...)
+	} else {
+		b = append(b, `{"code":`...)
+		b = appendString(b, r.Kind.String())
+		b = append(b, `,"message":`...)
+		b = appendString(b, message(r.Err))
+		b = append(b, '}')
+	}
+	b = append(b, `,"sluice":{"input":"`...)
+	b = hex.AppendEncode(b, r.Hash[:])
+	b = append(b, `","attempts":`...)
+	b = strconv.AppendInt(b, int64(r.Tally.Attempts), 10)
+	b = append(b, `,"throttles":`...)
+	b = strconv.AppendInt(b, int64(r.Tally.Throttles), 10)
+	b = append(b, `,"wait_ms":`...)
+	b = appendMillis(b, r.Tally.Wait())
+	b = append(b, `,"latency_ms":`...)
+	b = appendMillis(b, r.Tally.Latency)
+	b = append(b, `,"input_tokens":`...)
+	b = strconv.AppendInt(b, int64(r.Tally.Usage.Input), 10)
+	b = append(b, `,"output_tokens":`...)
+	b = strconv.AppendInt(b, int64(r.Tally.Usage.Output), 10)
+	b = append(b, `,"cost_usd":null,"kind":"`...)
+	b = append(b, r.Kind.String()...)
+	return append(b, "\"}}\n"...)
+}
+
+// message is the recorded text of an error: of the last attempt, since the counts stand beside it.
+func message(err error) string {
+	if call, ok := errors.AsType[*sluice.CallError](err); ok && call.Err != nil {
+		err = call.Err
+	}
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// appendBody appends an answer's body on one line: as it is if it is JSON, and else as a text.
+func appendBody(b, body []byte) []byte {
+	if !valid(body) {
+		return appendString(b, body)
+	}
+	return appendCompact(b, body)
+}
+
+func appendMillis(b []byte, d time.Duration) []byte {
+	return strconv.AppendInt(b, d.Round(time.Millisecond).Milliseconds(), 10)
+}
+
+// resultID names a result: different lines have different ones, and the same line always the same.
+func resultID(r *work.Result) uint64 {
+	const prime = 1099511628211 // FNV-1a
+	h := uint64(14695981039346656037)
+	for _, c := range r.Hash {
+		h = (h ^ uint64(c)) * prime
+	}
+	for i := range len(r.ID) {
+		h = (h ^ uint64(r.ID[i])) * prime
+	}
+	return h
+}
+
+func appendHex(b []byte, v uint64) []byte {
+	const digits = "0123456789abcdef"
+	for shift := 60; shift >= 0; shift -= 4 {
+		b = append(b, digits[v>>shift&15])
+	}
+	return b
+}
+
+// recorded is what a resume reads of a line of the output.
+type recorded struct {
+	id     []byte // may share the line's memory
+	hash   work.Hash
+	failed bool
+}
+
+var errNotResult = errors.New("not a result of a batch: want custom_id and sluice.input")
+
+// parseResult reads a line of the output.
+func parseResult(line []byte) (rec recorded, err error) {
+	var hash []byte
+	s := scanner{b: line}
+	ok := s.object(func(key []byte) bool {
+		switch {
+		case is(key, "custom_id"):
+			value, ok := s.span()
+			if ok && value[0] == '"' {
+				rec.id = unquote(value)
+			}
+			return ok
+		case is(key, "error"):
+			value, ok := s.span()
+			rec.failed = string(value) != "null"
+			return ok
+		case is(key, "sluice") && s.peek() == '{':
+			return s.object(func(key []byte) bool {
+				value, ok := s.span()
+				if ok && is(key, "input") && value[0] == '"' {
+					hash = unquote(value)
+				}
+				return ok
+			})
+		}
+		return s.value()
+	})
+	if !ok || !s.end() || rec.id == nil || hash == nil {
+		return recorded{}, errNotResult
+	}
+	rec.hash, err = work.ParseHash(hash)
+	return rec, err
+}
+
+// wholeResult says whether a last line without its newline is a whole one.
+func wholeResult(line []byte) bool {
+	_, err := parseResult(line)
+	return err == nil
+}

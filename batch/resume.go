@@ -1,0 +1,145 @@
+package batch
+
+import (
+	"github.com/sluice-llm/sluice/work"
+)
+
+// resume matches the output with the input and marks what is done.
+func (b *Batch) resume() error {
+	m := &matcher{batch: b}
+	if err := m.read(); err != nil {
+		return err
+	}
+	b.input.already.Store(int64(b.input.index.Done().Len()))
+	if m.drop > 0 {
+		b.outdated = m
+	} else {
+		b.input.forget()
+	}
+	return nil
+}
+
+// dropOutdated removes from the output what is to be done again. Only Run does it, so that Open alone changes nothing.
+func (b *Batch) dropOutdated() error {
+	m := b.outdated
+	if m == nil {
+		return nil
+	}
+	b.outdated = nil
+	if _, err := b.journal.Rewrite(m.keep); err != nil {
+		return err
+	}
+	b.input.forget()
+	return nil
+}
+
+// forget gives back what only a resume needs.
+func (in *input) forget() {
+	if in.file != nil {
+		in.index.Forget()
+	}
+}
+
+// matcher goes through the output's lines.
+type matcher struct {
+	batch   *Batch
+	lines   int // of the output
+	matched int // of those, lines of the input
+	drop    int
+	changed ChangedError
+}
+
+func (m *matcher) read() error {
+	b, in := m.batch, m.batch.input
+	m.changed.Path = in.cfg.Input
+	for line, err := range b.journal.Lines() {
+		if err != nil {
+			return err
+		}
+		m.lines++
+		rec, err := parseResult(line.Bytes)
+		if err != nil {
+			return &work.JournalError{Path: b.journal.Path(), Line: line.Number, Err: err}
+		}
+		if in.file == nil {
+			m.remember(line.Number, &rec)
+			continue
+		}
+		number, ok := in.index.Find(rec.id)
+		if !ok {
+			continue
+		}
+		m.matched++
+		switch verdict := m.judge(number, &rec); verdict {
+		case counts:
+			in.index.Done().Set(number)
+		case again:
+			m.drop++
+		case refused:
+			m.refuse(number, rec.id)
+		}
+	}
+	switch {
+	case m.lines > 0 && m.matched == 0 && in.file != nil && in.total.Load() > 0:
+		return &OtherInputError{Input: in.cfg.Input, Output: b.cfg.Output, Lines: m.lines}
+	case len(m.changed.Lines) > 0:
+		return &m.changed
+	}
+	return nil
+}
+
+// remember keeps a recorded result until its line comes from standard input.
+func (m *matcher) remember(number int, rec *recorded) {
+	if rec.failed && m.batch.cfg.RetryFailed {
+		m.drop++
+		return
+	}
+	m.batch.input.past.Add(number-1, rec.id, rec.hash)
+}
+
+// verdict says what a recorded result is to the line with its id.
+type verdict uint8
+
+const (
+	counts  verdict = iota // the line is done
+	again                  // it is dropped, and the line runs again
+	refused                // the line is not what was run
+)
+
+func (m *matcher) judge(number int, rec *recorded) verdict {
+	cfg := &m.batch.cfg
+	if !m.batch.input.index.Same(number, rec.hash) {
+		switch cfg.Changed {
+		case ChangedRedo:
+			return again
+		case ChangedRefused:
+			return refused
+		}
+	}
+	if rec.failed && cfg.RetryFailed {
+		return again
+	}
+	return counts
+}
+
+func (m *matcher) refuse(number int, id []byte) {
+	if len(m.changed.Lines) == mostProblems {
+		m.changed.More++
+		return
+	}
+	m.changed.Lines = append(m.changed.Lines, number+1)
+	m.changed.IDs = append(m.changed.IDs, string(id))
+}
+
+// keep says whether a line stays in the output.
+func (m *matcher) keep(line work.Line) bool {
+	rec, err := parseResult(line.Bytes)
+	if err != nil {
+		return true // cannot be: it was read
+	}
+	if m.batch.input.file == nil {
+		return !rec.failed || !m.batch.cfg.RetryFailed
+	}
+	number, ok := m.batch.input.index.Find(rec.id)
+	return !ok || m.judge(number, &rec) == counts
+}

@@ -1,0 +1,344 @@
+package batch_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/sim"
+	"github.com/sluice-llm/sluice/work"
+	"pgregory.net/rapid"
+)
+
+func TestRunningAgainDoesWhatIsLeft(t *testing.T) {
+	f, rt := newFiles(t, chats(5)), &stub{}
+	cfg := f.config(t, rt)
+	cfg.Limit = 3
+	check := func(what string, total, already, done, sent int) {
+		t.Helper()
+		rep, err := run(t, cfg)
+		if err != nil || rep.Total != total || rep.Already != already || rep.Done != done || rep.Left() != 0 || rt.count() != sent {
+			t.Fatalf("%s: total %d, already %d, done %d, left %d, sent %d, error %v; want %d, %d, %d, 0, %d",
+				what, rep.Total, rep.Already, rep.Done, rep.Left(), rt.count(), err, total, already, done, sent)
+		}
+	}
+	check("the first three lines", 3, 0, 3, 3)
+	cfg.Limit = 0
+	check("the others", 5, 3, 2, 5)
+	check("nothing left", 5, 5, 0, 5)
+	f.input(t, chats(8))
+	check("new lines are added work", 8, 5, 3, 8)
+	f.input(t, strings.ReplaceAll(chats(8), `"method":"POST",`, ` "method" : "POST" , `))
+	check("other spaces are no change", 8, 8, 0, 8)
+	f.input(t, strings.ReplaceAll(chats(8), `{"role":"user",`, `{ "role" : "user", `))
+	check("nor are those inside of the request", 8, 8, 0, 8)
+	f.input(t, chats(2))
+	check("fewer lines", 2, 2, 0, 8)
+	if n := len(f.results(t)); n != 8 {
+		t.Errorf("%d results, want 8", n)
+	}
+}
+
+func TestLinesWhoseRequestChanged(t *testing.T) {
+	f, rt := newFiles(t, chats(12)), &stub{}
+	cfg := f.config(t, rt)
+	if _, err := run(t, cfg); err != nil {
+		t.Fatal(err)
+	}
+	f.input(t, strings.Replace(chats(12), "What is 4?", "What is four?", 1))
+	_, err := run(t, cfg)
+	changed, ok := errors.AsType[*batch.ChangedError](err)
+	if !ok || len(changed.Lines) != 1 || changed.Lines[0] != 4 || !strings.Contains(err.Error(), `line 4: `) || changed.Hint() == "" {
+		t.Fatalf("error %v, want a *ChangedError of line 4", err)
+	}
+	if rt.count() != 12 {
+		t.Fatal("something was sent")
+	}
+	cfg.Changed = batch.ChangedKeep
+	if rep, err := run(t, cfg); err != nil || rep.Already != 12 || rt.count() != 12 {
+		t.Errorf("keep: already %d, sent %d, error %v", rep.Already, rt.count()-12, err)
+	}
+	cfg.Changed = batch.ChangedRedo
+	if rep, err := run(t, cfg); err != nil || rep.Already != 11 || rep.Done != 1 || rt.count() != 13 {
+		t.Errorf("redo: already %d, done %d, error %v", rep.Already, rep.Done, err)
+	}
+	if !strings.Contains(rt.sent[12].body, "four") || len(f.results(t)) != 12 {
+		t.Errorf("sent %s, %d results", rt.sent[12].body, len(f.results(t)))
+	}
+	cfg.Changed = batch.ChangedRefused
+	if rep, err := run(t, cfg); err != nil || rep.Already != 12 {
+		t.Errorf("after redo: already %d, error %v", rep.Already, err)
+	}
+	f.input(t, strings.ReplaceAll(chats(12), "What", "Who"))
+	if _, err = run(t, cfg); !strings.HasSuffix(err.Error(), "and 2 more") {
+		t.Errorf("error %q", err)
+	}
+}
+
+func TestFillingFlagsArePartOfTheRequest(t *testing.T) {
+	f := newFiles(t, "one\ntwo\n")
+	cfg := f.config(t, &stub{})
+	cfg.Model = "m"
+	if _, err := run(t, cfg); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*batch.Config){
+		"model":  func(c *batch.Config) { c.Model = "n" },
+		"system": func(c *batch.Config) { c.System = "s" },
+		"tokens": func(c *batch.Config) { c.MaxTokens = 5 },
+	} {
+		other := cfg
+		change(&other)
+		if _, err := run(t, other); !isChanged(err) {
+			t.Errorf("another %s: error %v", name, err)
+		}
+	}
+}
+
+func isChanged(err error) bool {
+	_, ok := errors.AsType[*batch.ChangedError](err)
+	return ok
+}
+
+func TestOutputOfAnotherInput(t *testing.T) {
+	f := newFiles(t, chats(3))
+	cfg := f.config(t, &stub{})
+	if _, err := run(t, cfg); err != nil {
+		t.Fatal(err)
+	}
+	f.input(t, strings.ReplaceAll(chats(3), `"custom_id":"`, `"custom_id":"x`))
+	_, err := run(t, cfg)
+	if other, ok := errors.AsType[*batch.OtherInputError](err); !ok || other.Lines != 3 || other.Hint() == "" {
+		t.Errorf("error %v, want an *OtherInputError", err)
+	}
+	for text, want := range map[string]string{"{\"a\":1}\n": "line 1", "{\"id\":\"batch_req_1\"}\n\n": "line 1", "garbage": "another file"} {
+		if err := os.WriteFile(f.out, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, err = run(t, cfg)
+		if j, ok := errors.AsType[*work.JournalError](err); !ok || !strings.Contains(j.Error(), want) {
+			t.Errorf("output %q: error %v, want one that says %q", text, err, want)
+		}
+		if b, _ := os.ReadFile(f.out); string(b) != text {
+			t.Errorf("output %q became %q", text, b)
+		}
+	}
+}
+
+func TestRetryFailed(t *testing.T) {
+	f, rt := newFiles(t, chats(6)), &odd{}
+	cfg := f.config(t, rt)
+	rep, err := run(t, cfg)
+	if err != nil || rep.Done != 3 || rep.Report.Failed != 3 || rep.Kinds[sluice.BadRequest] != 3 {
+		t.Fatalf("done %d, failed %d, error %v", rep.Done, rep.Report.Failed, err)
+	}
+	failed := f.results(t)["3"]
+	if failed.Error == nil || failed.Error.Code != "bad_request" || failed.Response == nil || failed.Response.StatusCode != 400 {
+		t.Errorf("failed line %+v", failed)
+	}
+	if rep, err = run(t, cfg); err != nil || rep.Already != 6 {
+		t.Errorf("failed lines are done: already %d, error %v", rep.Already, err)
+	}
+	rt.good = true
+	cfg.RetryFailed = true
+	before, _ := os.ReadFile(f.out)
+	b, err := batch.Open(cfg)
+	if err != nil || b.Left() != 3 || b.Close() != nil {
+		t.Fatalf("error %v", err)
+	}
+	if after, _ := os.ReadFile(f.out); !bytes.Equal(before, after) {
+		t.Error("Open alone dropped results")
+	}
+	if rep, err = run(t, cfg); err != nil || rep.Already != 3 || rep.Done != 3 {
+		t.Errorf("retried: already %d, done %d, error %v", rep.Already, rep.Done, err)
+	}
+	for id, r := range f.results(t) {
+		if r.Error != nil {
+			t.Errorf("%s: %+v", id, r.Error)
+		}
+	}
+}
+
+// odd refuses requests about odd numbers.
+type odd struct {
+	stub
+	good bool
+}
+
+func (o *odd) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := o.stub.RoundTrip(r)
+	o.mu.Lock()
+	body := o.sent[len(o.sent)-1].body
+	o.mu.Unlock()
+	if i := strings.Index(body, "?"); !o.good && err == nil && (body[i-1]-'0')%2 == 1 {
+		return (&stub{status: 400, answer: `{"error":{"message":"odd","type":"invalid_request_error"}}`}).RoundTrip(r)
+	}
+	return resp, err
+}
+
+func TestATornLastLineIsRunAgainWhereverItIsTorn(t *testing.T) {
+	f, rt := newFiles(t, chats(2)), &stub{}
+	cfg := f.config(t, rt)
+	cfg.Sync, cfg.Workers = work.SyncNone, 1
+	if _, err := run(t, cfg); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(f.out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range len(whole) + 1 {
+		if err := os.WriteFile(f.out, whole[:n], 0o644); err != nil {
+			t.Fatal(err)
+		}
+		kept := bytes.Count(whole[:n], []byte("\n"))
+		if n < len(whole) && whole[n] == '\n' {
+			kept++ // only the newline is missing
+		}
+		before := rt.count()
+		rep, err := run(t, cfg)
+		if err != nil || rep.Already != kept || rep.Done != 2-kept || rt.count()-before != 2-kept {
+			t.Fatalf("torn at %d of %d: already %d, done %d, sent %d, error %v; want %d kept", n, len(whole), rep.Already, rep.Done, rt.count()-before, err, kept)
+		}
+		if got := slices.Sorted(maps.Keys(f.results(t))); !slices.Equal(got, []string{"1", "2"}) {
+			t.Fatalf("torn at %d: results %v", n, got)
+		}
+	}
+}
+
+// TestEveryLineIsRecordedOnce runs a batch against an imitation with faults and limits, in runs that are drained or
+// cancelled at random instants and outputs that are torn at random places, until all is done.
+func TestEveryLineIsRecordedOnce(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		h := history{
+			seed:       rapid.Uint64().Draw(rt, "seed"),
+			n:          rapid.IntRange(1, 60).Draw(rt, "n"),
+			models:     rapid.IntRange(1, 3).Draw(rt, "models"),
+			concurrent: rapid.IntRange(0, 6).Draw(rt, "concurrent"),
+			rpm:        rapid.SampledFrom([]int{0, 600, 3000}).Draw(rt, "rpm"),
+			stdin:      rapid.Bool().Draw(rt, "stdin"),
+			tear:       rapid.Bool().Draw(rt, "tear"),
+		}
+		var err error
+		synctest.Test(t, func(t *testing.T) { err = h.check(t) })
+		if err != nil {
+			rt.Fatal(err)
+		}
+	})
+}
+
+type history struct {
+	seed                       uint64
+	n, models, concurrent, rpm int
+	stdin, tear                bool
+}
+
+func (h *history) check(t *testing.T) error {
+	var text strings.Builder
+	for i := range h.n {
+		fmt.Fprintln(&text, strings.Replace(chat(i+1), `"model":"m"`, fmt.Sprintf(`"model":"m%d"`, i%h.models), 1))
+	}
+	f := newFiles(t, text.String())
+	server := newSim(t, sim.Config{
+		Seed: h.seed, Concurrent: h.concurrent, RPM: h.rpm, Latency: time.Second, Jitter: 0.5,
+		Faults: sim.Faults{ServerError: 0.05, Reset: 0.05, Cut: 0.03, Overloaded: 0.02, BadRequest: 0.1},
+	})
+	luck := rand.New(rand.NewPCG(h.seed, 3))
+	again := 0 // answers whose record was torn, and those that a cancel may have abandoned after they were paid
+	for try := 0; ; try++ {
+		if try == 60 {
+			return errors.New("60 runs were not enough")
+		}
+		end := time.Duration(luck.IntN(20_000)) * time.Millisecond
+		if try > 40 {
+			end = time.Hour
+		}
+		all, abandoned, err := h.oneRun(t, f, server, end, luck.IntN(2) == 0)
+		if err != nil {
+			return fmt.Errorf("run %d: %w", try, err)
+		}
+		again += abandoned
+		if all {
+			break
+		}
+		if b, err := os.ReadFile(f.out); err == nil && h.tear && len(b) > 0 && luck.IntN(2) == 0 {
+			last := bytes.LastIndexByte(b[:len(b)-1], '\n') + 1
+			if err := os.Truncate(f.out, int64(last+luck.IntN(len(b)-last-1))); err != nil {
+				return err
+			}
+			again++
+		}
+	}
+	results := f.results(t)
+	if len(results) != h.n {
+		return fmt.Errorf("%d results for %d lines", len(results), h.n)
+	}
+	for id, r := range results {
+		if (r.Error == nil) != (r.Sluice.Kind == "ok") || r.Error == nil && r.Response.StatusCode != 200 {
+			return fmt.Errorf("result %s: %+v", id, r)
+		}
+	}
+	twice := 0
+	for _, paid := range server.Stats().Paid {
+		twice += paid - 1
+	}
+	if twice > again {
+		return fmt.Errorf("%d answers were paid twice, and only %d may have been", twice, again)
+	}
+	return nil
+}
+
+// oneRun runs what is left until end, and says whether that was all, and how many paid answers it may have dropped.
+func (h *history) oneRun(t *testing.T, f files, server *sim.Server, end time.Duration, drain bool) (all bool, abandoned int, err error) {
+	cfg := f.config(t, server.Transport())
+	cfg.Sync = work.SyncNone
+	scheduler, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 8}})
+	if err != nil {
+		return false, 0, err
+	}
+	defer scheduler.Close()
+	cfg.Scheduler = func(provider.Provider) (*sluice.Scheduler, error) { return scheduler, nil }
+	if h.stdin {
+		text, err := os.ReadFile(f.in)
+		if err != nil {
+			return false, 0, err
+		}
+		cfg.Input, cfg.Stdin = "-", bytes.NewReader(text)
+	}
+	b, err := batch.Open(cfg)
+	if err != nil {
+		return false, 0, err
+	}
+	defer b.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	stop := b.Drain
+	if !drain {
+		stop = cancel
+	}
+	timer := time.AfterFunc(end, stop)
+	defer timer.Stop()
+	_, err = b.Run(ctx)
+	switch {
+	case err == nil:
+		return true, 0, nil
+	case errors.Is(err, work.ErrDrained):
+		return false, 0, nil
+	case errors.Is(err, context.Canceled):
+		return false, 8, nil
+	}
+	return false, 0, err
+}

@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// explain gives an error of a batch its exit code and a hint of what to do.
+func explain(err error, o *runOptions) *exitError {
+	if e, ok := errors.AsType[*exitError](err); ok {
+		return e
+	}
+	e := &exitError{code: exitFailed, err: err}
+	e.hint = hintOf(err)
+	again := "the same command goes on where this one stopped: " + o.command()
+	if stopped, ok := errors.AsType[*work.StoppedError](err); ok {
+		e.explainStop(stopped, o, again)
+		return e
+	}
+	if wrong, ok := errors.AsType[*batch.ConfigError](err); ok {
+		e.code = exitUsage
+		e.explainConfig(wrong)
+		return e
+	}
+	if locked, ok := errors.AsType[*work.LockedError](err); ok {
+		e.code = exitUsage
+		e.hint = "wait for that run to end, or give this one another output with -o"
+		if locked.PID != 0 {
+			e.hint = fmt.Sprintf("wait for it to end, stop it with kill -INT %d, or give another output with -o", locked.PID)
+		}
+		return e
+	}
+	switch {
+	case isAny[*batch.InputError](err), isAny[*batch.InputErrors](err):
+		e.code, e.list = exitUsage, true
+		if e.hint == "" {
+			e.hint = "mend the line, or record lines like it as failed with --skip-invalid"
+		}
+	case isAny[*batch.ChangedError](err):
+		e.code, e.list = exitUsage, true
+	case isAny[*batch.OtherInputError](err):
+		e.code, e.hint = exitUsage, "give another output with -o"
+	case isAny[*batch.UnreachableError](err):
+		e.hint = "check the network and --base-url. Nothing was recorded; " + again
+	case errors.Is(err, work.ErrDrained), errors.Is(err, context.Canceled):
+		e.code, e.err = exitInterrupted, errors.New("interrupted")
+		e.hint = again
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EFBIG), errors.Is(err, syscall.EDQUOT):
+		e.hint = "make room; what is recorded is whole. Then " + again
+	case isAny[*work.JournalError](err):
+		e.hint = "what is recorded is whole. When the file can be written, " + again
+	case isAny[*fs.PathError](err):
+		e.code = exitUsage
+		e.hint = "check -o: its directory must be there, and the file must be yours to write"
+	}
+	return e
+}
+
+// explainStop says why no item can succeed any more.
+func (e *exitError) explainStop(stopped *work.StoppedError, o *runOptions, again string) {
+	e.err = stopped.Err
+	switch stopped.Kind {
+	case sluice.Auth:
+		e.err = fmt.Errorf("the key was refused: %w", stopped.Err)
+		e.hint = fmt.Sprintf("check the key in %s. Nothing of this was recorded; then %s", o.account.keyFrom, again)
+	case sluice.QuotaExhausted:
+		e.err = fmt.Errorf("the account's quota is spent: %w", stopped.Err)
+		e.hint = "add credit or raise the spend limit. What is done is kept; then " + again
+	}
+}
+
+// explainConfig says what is wrong in the words of the command line.
+func (e *exitError) explainConfig(wrong *batch.ConfigError) {
+	e.err = wrong.Err
+	switch wrong.Field {
+	case "Input":
+		e.err = fmt.Errorf("input: %w", wrong.Err)
+		e.hint = "give a file of JSON lines, or - for standard input"
+	case "Output":
+		e.err = fmt.Errorf("the output %w", wrong.Err)
+		e.hint = "give another file with -o"
+	case "BaseURL":
+		e.hint = "an address looks like --base-url https://api.example.com/v1"
+	case "Set":
+		e.err = fmt.Errorf("--set %w", wrong.Err)
+		e.hint = `write --set temperature=0.2 or --set 'user="me"'`
+	default:
+		e.err = wrong
+		e.hint = "see sluice run --help"
+	}
+}
+
+// hintOf returns the hint that an error brings along.
+func hintOf(err error) string {
+	var hinting interface {
+		error
+		Hint() string
+	}
+	if errors.As(err, &hinting) {
+		return hinting.Hint()
+	}
+	if in, ok := errors.AsType[*batch.InputError](err); ok {
+		return in.Hint
+	}
+	return ""
+}
+
+func isAny[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+// command is the command line that this run was started by, with a flag that it may have had already.
+func (o *runOptions) command(extra ...string) string {
+	words := slices.Clone(o.args)
+	for _, flag := range extra {
+		if !slices.Contains(words, flag) {
+			words = append(words, flag)
+		}
+	}
+	for i, word := range words {
+		words[i] = shellQuote(word)
+	}
+	return "sluice " + strings.Join(words, " ")
+}

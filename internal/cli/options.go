@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// check finds what is wrong with the flags themselves, and reads what they point to.
+func (o *runOptions) check() error {
+	choices := []struct {
+		flag, value string
+		known       []string
+	}{
+		{"progress", o.progress, []string{progressAuto, progressPlain, progressJSON, progressNone}},
+		{"sync", o.sync, []string{"each", "interval", "none"}},
+		{"changed", o.changed, []string{"", "redo", "keep"}},
+	}
+	for _, c := range choices {
+		if !slices.Contains(c.known, c.value) {
+			return usageError(fmt.Errorf("--%s %s is not known", c.flag, c.value), "it is one of %s",
+				strings.Trim(strings.Join(c.known, ", "), ", "))
+		}
+	}
+	switch {
+	case o.output == "":
+		return usageError(errors.New("no output file: -o is missing"), "say where results go, such as -o out.jsonl")
+	case o.output == "-":
+		return usageError(errors.New("the output is the checkpoint and cannot be a pipe"), "name a file, such as -o out.jsonl")
+	case o.attempts < 1:
+		return usageError(fmt.Errorf("--attempts %d is below one", o.attempts), "an item is tried at least once")
+	case o.timeout <= 0:
+		return usageError(fmt.Errorf("--timeout %s is not above zero", o.timeout), "say how long one try may take, such as --timeout 2m")
+	case o.maxTokens < 0:
+		return usageError(fmt.Errorf("--max-tokens %d is below zero", o.maxTokens), "leave --max-tokens out to have none set")
+	case o.account.maxThrottles < 0:
+		return usageError(fmt.Errorf("--max-throttles %d is below zero", o.account.maxThrottles), "say how often an item may be throttled")
+	}
+	return o.checkFiles()
+}
+
+// checkFiles refuses files that would overwrite each other.
+func (o *runOptions) checkFiles() error {
+	named := []struct{ what, path string }{{"the input", o.input}, {"the output", o.output}, {"--events", o.events}}
+	for i, a := range named {
+		for _, b := range named[:i] {
+			if sameFile(a.path, b.path) {
+				return usageError(fmt.Errorf("%s and %s are the same file %s", b.what, a.what, a.path), "give each a file of its own")
+			}
+		}
+	}
+	return nil
+}
+
+// sameFile reports whether two paths lead to one file.
+func sameFile(a, b string) bool {
+	if a == "" || b == "" || a == "-" || b == "-" {
+		return false
+	}
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	if errA != nil || errB != nil {
+		return filepath.Clean(a) == filepath.Clean(b)
+	}
+	return os.SameFile(infoA, infoB)
+}
+
+// systemText returns the system prompt: what the flag says, or what stands in the file that it names.
+func (o *runOptions) systemText() (string, error) {
+	name, isFile := strings.CutPrefix(o.system, "@")
+	if !isFile {
+		return o.system, nil
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return "", usageError(fmt.Errorf("system prompt: %w", err), "--system takes the text itself, or @FILE")
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+// settings reads --set name=json.
+func (o *runOptions) settings() (map[string]json.RawMessage, error) {
+	set := make(map[string]json.RawMessage)
+	for _, text := range o.set {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || name == "" || !json.Valid([]byte(value)) {
+			return nil, usageError(fmt.Errorf("--set %s is not of the form name=json", text),
+				`texts need their quotes: --set temperature=0.2 --set 'user="me"'`)
+		}
+		set[name] = json.RawMessage(value)
+	}
+	return set, nil
+}

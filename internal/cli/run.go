@@ -1,0 +1,276 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// runOptions are the flags of the run command.
+type runOptions struct {
+	account accountFlags
+	args    []string // of the command line
+
+	input       string
+	output      string
+	attempts    int
+	timeout     time.Duration
+	system      string
+	maxTokens   int
+	set         []string
+	skipInvalid bool
+	retryFailed bool
+	changed     string
+	sync        string
+	progress    string
+	asJSON      bool
+	verbose     bool
+	events      string
+}
+
+// newRun returns the command that runs the lines of a file.
+func newRun(s *streams) *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:   "run IN.jsonl|- -o OUT.jsonl",
+		Short: "Run the calls in a file of JSON lines, and record one result each",
+		Long: `Run the calls in a file of JSON lines at the provider's rate limit, and record one result each.
+
+A line is an OpenAI Batch request, an Anthropic batch request, a bare request body, {"prompt": ...} or, with --model,
+plain text. The output has the form of OpenAI Batch. It is the checkpoint as well: the same command again does what is
+left. The first interrupt lets open calls end, the second abandons them.
+
+The key is read from the environment. Limits are learned from the provider's answers; those told here are ceilings.`,
+		Example: `  sluice run --provider sim examples/prompts.jsonl -o out.jsonl
+  sluice run prompts.jsonl -o out.jsonl --rpm 500 --tpm 30000
+  sluice run prompts.txt -o out.jsonl --model claude-sonnet-4-5 --max-tokens 500 --system @instructions.txt
+  sluice run prompts.jsonl -o out.jsonl --base-url http://127.0.0.1:8000/v1 --concurrent 32
+  sluice run prompts.jsonl -o out.jsonl --retry-failed
+  generate | sluice run - -o out.jsonl`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError(fmt.Errorf("one input is needed, not %d", len(args)),
+					"give a file of JSON lines, or - for standard input: sluice run IN.jsonl -o OUT.jsonl")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.input, o.args = args[0], s.args
+			return runBatch(cmd.Context(), s, &o)
+		},
+	}
+	o.register(cmd.Flags())
+	return cmd
+}
+
+func (o *runOptions) register(fs *pflag.FlagSet) {
+	fs.SortFlags = false
+	fs.StringVarP(&o.output, "output", "o", "", "file that gets one result per line (required)")
+	o.account.register(fs)
+	fs.IntVar(&o.attempts, "attempts", 6, "tries per item, throttled ones aside")
+	fs.DurationVar(&o.timeout, "timeout", 10*time.Minute, "time for one try")
+	fs.StringVar(&o.system, "system", "", "system prompt of prompts and plain text, or @FILE")
+	fs.IntVar(&o.maxTokens, "max-tokens", 0, "most output tokens of prompts and plain text (0: the provider's default)")
+	fs.StringArrayVar(&o.set, "set", nil, "field to set in requests of prompts and plain text, as name=json (repeatable)")
+	fs.BoolVar(&o.skipInvalid, "skip-invalid", false, "record wrong lines as failed in place of refusing the input")
+	fs.BoolVar(&o.retryFailed, "retry-failed", false, "try the failed items of OUT again")
+	fs.StringVar(&o.changed, "changed", "", "what to do with items whose request changed since: redo or keep (absent: refuse)")
+	fs.StringVar(&o.sync, "sync", "interval", "force results to the disk: each, interval (100 ms) or none")
+	fs.StringVar(&o.progress, "progress", progressAuto, "auto, plain, json or none")
+	fs.BoolVar(&o.asJSON, "json", false, "print the summary as one JSON document on standard output")
+	fs.BoolVar(&o.verbose, "verbose", false, "say more on standard error")
+	fs.StringVar(&o.events, "events", "", "append every event of the scheduler to FILE, as JSON lines")
+}
+
+// runBatch is the run command.
+func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
+	cfg, err := o.config()
+	if err != nil {
+		return err
+	}
+	r := &batchRun{s: s, o: o, pauses: &work.Pauses{}}
+	observers := observers{r.pauses, sluice.ObserverFunc(r.warn)}
+	accounts, err := o.account.open(sluice.Config{Attempts: o.attempts, Observer: &observers}, s.err.secrets.hide)
+	if err != nil {
+		return err
+	}
+	r.accounts = accounts
+	defer func() { err = cmp.Or(err, accounts.Close()) }()
+	if o.events != "" {
+		log, err := openEventLog(o.events, s.err.secrets)
+		if err != nil {
+			return usageError(fmt.Errorf("--events: %w", err), "name a file that can be written")
+		}
+		defer func() { r.note(log.Close()) }()
+		observers = append(observers, log)
+	}
+	cfg.Stdin, cfg.Logger, cfg.Pauses = s.in, slog.New(&logHandler{s: s, verbose: o.verbose}), r.pauses
+	cfg.Provider, cfg.ExtraHeader, cfg.Transport = accounts.provider, accounts.headers, accounts.transport
+	cfg.Key, cfg.Scheduler = accounts.Key, accounts.Scheduler
+	if r.batch, err = batch.Open(cfg); err != nil {
+		return explain(err, o)
+	}
+	defer func() { err = cmp.Or(err, r.batch.Close()) }()
+	return r.run(ctx)
+}
+
+// config is what the flags say of the batch.
+func (o *runOptions) config() (batch.Config, error) {
+	var cfg batch.Config
+	err := o.check()
+	if err != nil {
+		return cfg, err
+	}
+	cfg = batch.Config{
+		Input: o.input, Output: o.output, BaseURL: o.account.baseURL, Timeout: o.timeout, Model: o.account.model,
+		MaxTokens: o.maxTokens, SkipInvalid: o.skipInvalid, RetryFailed: o.retryFailed,
+	}
+	if cfg.System, err = o.systemText(); err != nil {
+		return cfg, err
+	}
+	if cfg.Set, err = o.settings(); err != nil {
+		return cfg, err
+	}
+	return cfg, errors.Join(cfg.Changed.UnmarshalText([]byte(o.changed)), cfg.Sync.UnmarshalText([]byte(o.sync)))
+}
+
+// batchRun is one run of a batch.
+type batchRun struct {
+	s        *streams
+	o        *runOptions
+	accounts *accounts
+	batch    *batch.Batch
+	pauses   *work.Pauses
+
+	abandoned int // calls that were open at the second interrupt
+}
+
+// run runs the batch, shows its progress, and says what it came to.
+func (r *batchRun) run(ctx context.Context) error {
+	ctx, abandon := context.WithCancel(ctx)
+	defer abandon()
+	p := startProgress(r.s, r.o.progress, r.status)
+	defer p.stop()
+	stop := onInterrupt(func(os.Signal) {
+		r.batch.Drain()
+		p.drain()
+	}, func(os.Signal) {
+		st := r.status()
+		r.abandoned, _, _ = st.sum()
+		abandon()
+	})
+	defer stop()
+	rep, err := r.batch.Run(ctx)
+	stop()
+	p.stop()
+	return r.conclude(rep, err)
+}
+
+// conclude prints the summary of a run that returned err, and returns what the program ends with.
+func (r *batchRun) conclude(rep batch.Report, err error) error {
+	sum := summarize(rep, r.accounts.Snapshot())
+	if rep.Already > 0 {
+		failed, scanErr := failedIn(r.o.output)
+		r.note(scanErr)
+		sum.Failed = max(sum.Failed, failed)
+	}
+	sum.Input, sum.Output, sum.Events = r.o.input, r.o.output, r.o.events
+	err = r.verdict(sum, err)
+	if r.o.asJSON {
+		if jsonErr := r.s.printJSON(sum); jsonErr != nil {
+			return jsonErr
+		}
+	}
+	if r.o.progress != progressJSON { // else what is on standard error is for programs
+		sum.print(r.s)
+	}
+	if sum.Error == "" && sum.Hint != "" {
+		r.s.errorf("hint: %s\n", sum.Hint)
+	}
+	return err
+}
+
+// verdict says how the run ended, in sum and as an error.
+func (r *batchRun) verdict(sum *summary, err error) error {
+	switch {
+	case err == nil && sum.Failed == 0:
+		sum.Outcome = "done"
+		return nil
+	case err == nil:
+		sum.Outcome = "items_failed"
+		sum.Hint = fmt.Sprintf("try the failed items again: %s", r.o.command("--retry-failed"))
+		return silent(exitItems)
+	}
+	end := explain(err, r.o)
+	sum.Outcome, sum.Error, sum.Hint = "failed", end.Error(), end.hint
+	if end.code == exitInterrupted {
+		sum.Outcome = "interrupted"
+	}
+	if r.abandoned > 0 {
+		end.err = fmt.Errorf("%w, with %d calls open: they may be billed", end.err, r.abandoned)
+		sum.Error = end.Error()
+	}
+	return end
+}
+
+// status is how the run stands, for the progress.
+func (r *batchRun) status() status {
+	p := r.batch.Progress()
+	st := status{
+		total: p.Total, done: p.Already + p.Done, failed: p.Failed, usage: p.Usage, lanes: r.accounts.Snapshot().Lanes,
+	}
+	if r.o.input == "-" {
+		st.total = 0 // what has come so far is no total
+	}
+	return st
+}
+
+// warn tells what the user should know of the account while the run goes on, and more of it to whom asked for more.
+func (r *batchRun) warn(e sluice.Event) {
+	if e.Type == sluice.EventShared {
+		r.s.errorf("sluice: another process uses %s with the same key: together they may exceed its limits\n", e.Lane)
+	}
+	if !r.o.verbose {
+		return
+	}
+	switch e.Type {
+	case sluice.EventLimit:
+		r.s.errorf("sluice: %s: %s is %s\n", e.Lane, e.Dimension, group(e.Limit))
+	case sluice.EventCooldown:
+		r.s.errorf("sluice: %s: pauses until %s: %s\n", e.Lane, clock(e.Until, e.At), e.Outcome.Kind)
+	case sluice.EventResumed:
+		r.s.errorf("sluice: %s: goes on\n", e.Lane)
+	case sluice.EventBreaker:
+		r.s.errorf("sluice: %s: keeps failing, next try at %s\n", e.Lane, clock(e.Until, e.At))
+	case sluice.EventThrottled, sluice.EventGaveUp:
+		r.s.errorf("sluice: %s: %s: %v\n", e.Lane, e.Call, e.Outcome.Err)
+	}
+}
+
+// note prints what went wrong beside the run.
+func (r *batchRun) note(err error) {
+	if err != nil {
+		r.s.errorf("sluice: warning: %s\n", err)
+	}
+}
+
+// observers are several observers in one.
+type observers []sluice.Observer
+
+// Observe tells all of them.
+func (os observers) Observe(e sluice.Event) {
+	for _, o := range os {
+		o.Observe(e)
+	}
+}

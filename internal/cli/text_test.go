@@ -1,0 +1,145 @@
+package cli
+
+// The texts of this file's subjects depend on clocks, terminals and luck when they are seen from outside: their tests
+// are in the package.
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/sluice-llm/sluice"
+)
+
+func TestEscapeSpellsOutWhatATerminalWouldObey(t *testing.T) {
+	tests := []struct{ in, want string }{
+		{"plain, naïve, 日本", "plain, naïve, 日本"},
+		{"\x1b[2Jgone", `\x1b[2Jgone`},
+		{"two\nlines\tand\rmore", `two\nlines\tand\x0dmore`},
+		{"bad \xff byte", `bad \xff byte`},
+		{"real \ufffd replacement", "real \ufffd replacement"},
+		{"\u202eright to left", `\u202eright to left`},
+	}
+	for _, tt := range tests {
+		if got := escape(tt.in); got != tt.want {
+			t.Errorf("escape(%q) is %q, want %q", tt.in, got, tt.want)
+		}
+	}
+}
+
+func FuzzEscape(f *testing.F) {
+	f.Add("a\x00\x1b\xff\u202e\u0085")
+	f.Fuzz(func(t *testing.T, in string) {
+		out := escape(in)
+		if !utf8.ValidString(out) || strings.ContainsFunc(out, unicode.IsControl) {
+			t.Errorf("escape(%q) is %q", in, out)
+		}
+	})
+}
+
+func TestKeyFileYieldsTheNamedVariableAlone(t *testing.T) {
+	tests := []struct{ name, file, want string }{
+		{"a plain line", "A=1\nKEY=abc\n", "abc"},
+		{"export and quotes", "export KEY=\"a b\"\n", "a b"},
+		{"single quotes and a comment", "KEY='abc' # mine\n", "abc"},
+		{"a comment behind a bare value", "KEY=abc # mine\n", "abc"},
+		{"a hash inside a value", "KEY=ab#c\n", "ab#c"},
+		{"the last one holds", "KEY=old\nKEY=new\n", "new"},
+		{"a longer name is another", "MY_KEY=abc\nKEY2=abc\n", ""},
+		{"a commented line is none", "# KEY=abc\n", ""},
+		{"an equals sign in the value", "KEY=a=b==\n", "a=b=="},
+		{"a byte order mark and CRLF", "\ufeffKEY=abc\r\n", "abc"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := readKey(strings.NewReader(tt.file), "KEY")
+			if err != nil || got != tt.want {
+				t.Errorf("got %q, %v, want %q", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func FuzzKeyFile(f *testing.F) {
+	f.Add("export KEY='abc' # x\nKEY=\"\n=\nKEY")
+	f.Fuzz(func(t *testing.T, file string) {
+		key, err := readKey(strings.NewReader(file), "KEY")
+		if err == nil && !strings.Contains(file, key) {
+			t.Errorf("key %q is not in the file %q", key, file)
+		}
+	})
+}
+
+func TestTexts(t *testing.T) {
+	tests := []struct{ got, want string }{
+		{group(0), "0"}, {group(999), "999"}, {group(1000), "1,000"}, {group(-1234567), "-1,234,567"},
+		{span(-time.Second), "0 s"}, {span(28 * time.Millisecond), "28 ms"}, {span(4200 * time.Millisecond), "4.2 s"},
+		{span(41 * time.Second), "41 s"}, {span(200 * time.Second), "3 min 20 s"}, {span(125 * time.Minute), "2 h 05 min"},
+		{span(72 * time.Hour), "3 days"},
+		{bar(0, 0, 4), ""}, {bar(1, 2, 4), "[##..]  50 %"}, {bar(9, 2, 4), "[####] 100 %"},
+		{percent(0), "0 %"}, {percent(0.001), "<1 %"}, {percent(0.984), "98 %"},
+		{clip("schön", 3), "sch"}, {clip("ab", 9), "ab"},
+		{shellQuote("out.jsonl"), "out.jsonl"}, {shellQuote("a b"), "'a b'"}, {shellQuote("it's"), `'it'\''s'`}, {shellQuote(""), "''"},
+	}
+	for _, tt := range tests {
+		if tt.got != tt.want {
+			t.Errorf("got %q, want %q", tt.got, tt.want)
+		}
+	}
+}
+
+func TestStatusNamesWhatBinds(t *testing.T) {
+	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.Local)
+	budgets := []sluice.BudgetSnapshot{
+		{Dimension: sluice.Requests, Limit: 600, Spent: 100}, {Dimension: sluice.Tokens, Limit: 30000, Spent: 5000},
+	}
+	lane := func(change func(*sluice.LaneSnapshot)) []sluice.LaneSnapshot {
+		l := sluice.LaneSnapshot{Lane: "m", InFlight: 3, Waiting: 9, Slots: 8, Granted: 100, Budgets: budgets}
+		change(&l)
+		return []sluice.LaneSnapshot{{Lane: "idle"}, l}
+	}
+	tests := []struct {
+		name, binding string
+		eta           time.Duration // for 300 items that are left, at 60 a minute of late
+		lanes         []sluice.LaneSnapshot
+	}{
+		{"nothing yet", "", 5 * time.Minute, nil},
+		{"requests", "rpm 600", 30 * time.Second, lane(func(l *sluice.LaneSnapshot) { l.Binding = sluice.Requests })},
+		{"tokens, 50 a call", "tpm 30,000", 30 * time.Second, lane(func(l *sluice.LaneSnapshot) { l.Binding = sluice.Tokens })},
+		{"slots", "8 slots", 5 * time.Minute, lane(func(l *sluice.LaneSnapshot) { l.Binding = sluice.Concurrency })},
+		{"nobody waits", "", 5 * time.Minute, lane(func(l *sluice.LaneSnapshot) { l.Waiting, l.Binding = 0, sluice.Requests })},
+		{"a cooldown", "cooldown until 12:03:10", 5*time.Minute + 190*time.Second,
+			lane(func(l *sluice.LaneSnapshot) { l.Until = now.Add(190 * time.Second) })},
+		{"a usage window", "usage window: paused until 2026-03-05 16:00", 28*time.Hour + 5*time.Minute,
+			lane(func(l *sluice.LaneSnapshot) { l.Until, l.Pause = now.Add(28*time.Hour), sluice.UsageWindow })},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			st := status{now: now, total: 400, done: 100, perMin: 60, lanes: tt.lanes}
+			if got := st.binding(); got != tt.binding {
+				t.Errorf("bound by %q, want %q", got, tt.binding)
+			}
+			if eta, ok := st.eta(); !ok || eta.Round(time.Second) != tt.eta {
+				t.Errorf("ETA %v, %v, want %v", eta, ok, tt.eta)
+			}
+		})
+	}
+}
+
+func TestStatusNeverWrapsATerminalLine(t *testing.T) {
+	st := status{now: time.Now(), total: 1e9, done: 5e8, failed: 12345, perMin: 1e6, draining: true,
+		lanes: []sluice.LaneSnapshot{{InFlight: 2, Oldest: time.Now().Add(-41 * time.Second)}}}
+	for width := 2; width < 200; width++ {
+		for _, line := range st.block(width) {
+			if n := utf8.RuneCountInString(line); n >= width {
+				t.Fatalf("a line of %d characters on a terminal of %d", n, width)
+			}
+		}
+	}
+	want := "2 calls in flight, oldest 41 s; Ctrl-C again abandons them (they may be billed)"
+	if got := st.drainLine(); got != want {
+		t.Errorf("drain line %q, want %q", got, want)
+	}
+}

@@ -1,6 +1,0 @@
-//go:build !bugs
-
-package gate_test
-
-// strict looks for what is known to fail, too: see bugs_test.go.
-const strict = false
