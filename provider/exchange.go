@@ -38,7 +38,7 @@ type Answer struct {
 	Status       int
 	RequestID    string
 	Header       http.Header
-	Body         []byte // of a stream: the message that it amounts to
+	Body         []byte // of a stream: the message that it amounts to; keys are struck out
 	FinishReason string // as the provider words it: stop, end_turn, completed, length, ...
 }
 
@@ -71,7 +71,20 @@ func Exchange(ctx context.Context, base http.RoundTripper, permit *sluice.Permit
 		o = cfg.read(ctx, f, resp, &a)
 	}
 	o.Readings = readings
+	a.Body = cfg.strike(a.Body, o.Kind)
 	return a, o
+}
+
+// strike strikes keys out of a body that will be kept: whatever looks like one out of a refusal, which may quote what
+// it was sent, and the run's own out of an answer.
+func (cfg ExchangeConfig) strike(body []byte, kind sluice.Kind) []byte {
+	switch {
+	case kind != sluice.OK:
+		return []byte(Redact(string(body), cfg.Key))
+	case len(cfg.Key) >= leastKey && bytes.Contains(body, []byte(cfg.Key)):
+		return bytes.ReplaceAll(body, []byte(cfg.Key), []byte(struck))
+	}
+	return body
 }
 
 // read takes an answer that is not a stream.

@@ -8,13 +8,16 @@ import (
 // struck stands where a key stood.
 const struck = "***"
 
+// leastKey is the length below which a text is no key: striking it out would strike out ordinary words.
+const leastKey = 4
+
 // Redact returns s without keys: those of the forms that providers give out (sk-..., AIza..., gsk_...), whatever
 // follows "Bearer " or is called a key in a header, an address or JSON, and exactly the given ones, which may have any
 // form. Given keys of fewer than four characters are not looked for: they would strike out ordinary text.
 func Redact(s string, keys ...string) string {
 	for _, k := range keys {
 		k = strings.TrimSpace(k)
-		if len(k) < 4 || k == struck {
+		if len(k) < leastKey || k == struck {
 			continue
 		}
 		s = strings.ReplaceAll(s, k, struck)
