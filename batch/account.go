@@ -1,9 +1,9 @@
 package batch
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"sync/atomic"
 
 	"github.com/sluice-llm/sluice"
@@ -17,8 +17,12 @@ type account struct {
 	provider provider.Provider
 	key      string
 	handler  work.Handler
-	answered atomic.Bool // by whatever answer
+	answered atomic.Bool  // by whatever answer
+	misses   atomic.Int32 // calls that never left, before that
 }
+
+// mostMisses is after how many calls in a row that could not be sent a provider that never answered is not there.
+const mostMisses = 5
 
 // account returns the account at a provider, making it at first.
 func (b *Batch) account(p provider.Provider) (*account, error) {
@@ -46,6 +50,10 @@ func (b *Batch) account(p provider.Provider) (*account, error) {
 	a.handler = work.Calls(scheduler, a.attempt)
 	b.accounts[p.Name] = a
 	return a, nil
+}
+
+func (a *account) unreachable(cause error) *UnreachableError {
+	return &UnreachableError{Provider: a.provider.Name, BaseURL: a.baseURL(), Err: cause}
 }
 
 func (a *account) baseURL() string { return cmp.Or(a.batch.cfg.BaseURL, a.provider.BaseURL) }
@@ -76,8 +84,11 @@ func (a *account) attempt(ctx context.Context, permit *sluice.Permit, item work.
 	if answer.Status != 0 && !a.answered.Load() {
 		a.answered.Store(true)
 	}
+	if o.Kind == sluice.Network && o.Unsent && ctx.Err() == nil && !a.answered.Load() && a.misses.Add(1) >= mostMisses {
+		a.batch.runner.Stop(a.unreachable(o.Err))
+	}
 	result.Status, result.RequestID = answer.Status, answer.RequestID
-	result.Payload, result.FinishReason = answer.Body, answer.FinishReason
+	result.Payload, result.FinishReason = a.withoutKey(answer.Body), answer.FinishReason
 	if o.Kind == sluice.OK && cfg.Check != nil {
 		if err := cfg.Check(item.ID, answer.Body); err != nil {
 			o.Kind, o.Err = sluice.InvalidOutput, err
@@ -86,9 +97,16 @@ func (a *account) attempt(ctx context.Context, permit *sluice.Permit, item work.
 	return result, o
 }
 
-// invalid handles a line that is no request: it fails for the reason in its Data, and nothing is sent.
-var errInvalidLine = errors.New("invalid line")
+// withoutKey strikes the key out of an answer that echoes it, before it is recorded.
+func (a *account) withoutKey(body []byte) []byte {
+	const shortest = 8 // a shorter one may be any word, such as that of a local server
+	if len(a.key) < shortest || !bytes.Contains(body, []byte(a.key)) {
+		return body
+	}
+	return bytes.ReplaceAll(body, []byte(a.key), []byte("***"))
+}
 
+// handleInvalid handles a line that is no request: it fails for the reason in its Data, and nothing is sent.
 func handleInvalid(_ context.Context, item work.Item) (work.Result, error) {
 	bad := item.Data.(*problem)
 	return work.Result{}, &sluice.CallError{Outcome: sluice.Outcome{Kind: sluice.BadRequest, Err: &lineError{bad.text}}}
@@ -97,6 +115,5 @@ func handleInvalid(_ context.Context, item work.Item) (work.Result, error) {
 // lineError is the recorded error of a line that is no request.
 type lineError struct{ text string }
 
+// Error says what is wrong with the line.
 func (e *lineError) Error() string { return e.text }
-
-func (e *lineError) Unwrap() error { return errInvalidLine }

@@ -251,6 +251,9 @@ func (b *Batch) Run(ctx context.Context) (Report, error) {
 		return Report{Total: b.Total(), Already: b.Already()}, err
 	}
 	rep, err := b.runner.Run(ctx)
+	if gone, ok := errors.AsType[*UnreachableError](err); ok {
+		err = gone
+	}
 	return Report{Report: rep, Total: b.Total(), Already: b.Already()}, err
 }
 
@@ -280,5 +283,5 @@ func (b *Batch) accept(r *work.Result) error {
 	if a == nil || a.answered.Load() || r.Kind != sluice.Network || b.runner.Progress().Done > 0 {
 		return nil
 	}
-	return &UnreachableError{Provider: a.provider.Name, BaseURL: a.baseURL(), Err: r.Err}
+	return a.unreachable(r.Err)
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -115,5 +114,3 @@ func peakRSS() int64 {
 	}
 	return 0
 }
-
-var _ http.RoundTripper

@@ -2,6 +2,7 @@ package batch
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 
 	"github.com/sluice-llm/sluice/provider"
@@ -95,12 +96,12 @@ func (p *parser) appendPrompt(b []byte, rq *request, line, system []byte) []byte
 		return ok
 	})
 	for _, set := range p.fill.set {
-		if !contains(own, set.name) {
+		if !slices.Contains(own, set.name) {
 			own = append(own, set.name)
 			b = appendMember(b, appendString(nil, set.name), set.value)
 		}
 	}
-	if n := p.maxTokens(rq); n > 0 && m.maxTokens == nil && !contains(own, "max_tokens") && !contains(own, "max_completion_tokens") {
+	if n := p.maxTokens(rq); n > 0 && m.maxTokens == nil && !slices.Contains(own, "max_tokens") && !slices.Contains(own, "max_completion_tokens") {
 		b = appendMember(b, appendString(nil, maxTokensName(rq)), strconv.AppendInt(nil, int64(n), 10))
 	}
 	return append(b, '}')
@@ -133,13 +134,4 @@ func appendMember(b, key, value []byte) []byte {
 	b = append(b, key...)
 	b = append(b, ':')
 	return append(b, value...)
-}
-
-func contains(names []string, name string) bool {
-	for _, n := range names {
-		if n == name {
-			return true
-		}
-	}
-	return false
 }

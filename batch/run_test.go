@@ -75,6 +75,21 @@ func TestRequestsCarryTheKeyAndTheHeaders(t *testing.T) {
 	}
 }
 
+func TestAnEchoedKeyIsNotRecorded(t *testing.T) {
+	const key = "sk-secret-0123456789"
+	for _, status := range []int{200, 400} {
+		f := newFiles(t, chats(1))
+		cfg := f.config(t, &stub{status: status, answer: strings.Replace(chatAnswer, "yes", "you sent "+key, 1)})
+		cfg.Key = func(provider.Provider) (string, error) { return key, nil }
+		if _, err := run(t, cfg); err != nil {
+			t.Fatal(err)
+		}
+		if b, _ := os.ReadFile(f.out); strings.Contains(string(b), "secret") || !strings.Contains(string(b), "you sent ***") {
+			t.Errorf("status %d: recorded %s", status, b)
+		}
+	}
+}
+
 func TestARefusedKeyRecordsNothing(t *testing.T) {
 	f := newFiles(t, chats(50))
 	server := newSim(t, sim.Config{Key: "right", Latency: -1})

@@ -53,7 +53,6 @@ type tally struct {
 
 	mu      sync.Mutex
 	started time.Time
-	ended   time.Time
 	kinds   [64]int
 	finish  map[string]int
 	sum     sluice.Tally
