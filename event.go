@@ -27,7 +27,7 @@ const (
 )
 
 // Observer is told of events, in order per call, synchronously and never under a lock. It must be quick and safe for
-// concurrent use.
+// concurrent use. It may call the Scheduler, except Close.
 type Observer interface {
 	Observe(Event)
 }

@@ -67,7 +67,9 @@ type Scheduler struct {
 	timerAt time.Time // when timer fires; zero when it is not armed
 	ended   bool
 	events  []Event // not observed yet
+	told    []Event // the buffer that events takes turns with
 	telling bool    // somebody is telling the Observer
+	quiet   sync.Cond
 
 	remote *remote // nil: the ledger is local
 	store  *store  // nil: nothing outlives the process
@@ -86,6 +88,7 @@ func New(cfg Config) (*Scheduler, error) {
 		throttles = DefaultMaxThrottles
 	}
 	s := &Scheduler{cfg: cfg, closed: make(chan struct{})}
+	s.quiet.L = &s.mu
 	s.gate = gate.New(gate.Config{
 		Limits: cfg.Limits, Start: cfg.Start, Charge: cfg.Charge, CountsCached: cfg.CountsCached, Attempts: cfg.Attempts, MaxThrottles: max(0, throttles),
 		Weights: cfg.Weights, Remote: cfg.Ledger != nil, Observed: cfg.Observer != nil,
@@ -266,7 +269,7 @@ func (s *Scheduler) flush() {
 		s.mu.Unlock()
 		return
 	}
-	s.events = append(s.events, s.gate.Events()...)
+	s.events = s.gate.Events(s.events)
 	if s.telling { // who is at it tells these too, in order
 		s.mu.Unlock()
 		return
@@ -274,6 +277,7 @@ func (s *Scheduler) flush() {
 	s.telling = true
 	defer func() {
 		s.telling = false
+		s.quiet.Broadcast()
 		s.mu.Unlock()
 	}()
 	for len(s.events) > 0 {
@@ -285,9 +289,13 @@ func (s *Scheduler) flush() {
 // it again when it returns or the Observer panics.
 func (s *Scheduler) tellUnlocked() {
 	events := s.events
-	s.events = nil
+	s.events = s.told[:0]
 	s.mu.Unlock()
-	defer s.mu.Lock()
+	defer func() {
+		s.mu.Lock()
+		clear(events)
+		s.told = events[:0]
+	}()
 	for i := range events {
 		s.cfg.Observer.Observe(events[i])
 	}
@@ -331,7 +339,7 @@ func (s *Scheduler) Snapshot() Snapshot {
 }
 
 // Close ends all waiting with ErrClosed, writes the lanes' state, and waits for what the Scheduler started. Permits in
-// use may still be released. It is safe to call twice.
+// use may still be released. It is safe to call twice, but not from the Observer.
 func (s *Scheduler) Close() error {
 	s.mu.Lock()
 	if s.ended {
@@ -347,6 +355,11 @@ func (s *Scheduler) Close() error {
 	if s.remote != nil {
 		s.remote.close()
 	}
+	s.mu.Lock()
+	for s.telling {
+		s.quiet.Wait()
+	}
+	s.mu.Unlock()
 	if s.store != nil {
 		return s.store.close()
 	}

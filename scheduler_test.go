@@ -778,3 +778,49 @@ func TestCloseWaitsForWhatTheLedgerHasUnderWay(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+func TestAThrottledCallGoesBeforeThoseThatAskedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+		var order []int
+		var wg sync.WaitGroup
+		for i := range 4 {
+			wg.Go(func() {
+				try := 0
+				s.Do(t.Context(), sluice.Call{}, func(context.Context, *sluice.Permit) sluice.Outcome {
+					time.Sleep(time.Second)
+					if try++; try == 1 && i == 0 {
+						return sluice.Outcome{Kind: sluice.RateLimit, Wait: time.Second}
+					}
+					order = append(order, i)
+					return ok
+				})
+			})
+			time.Sleep(time.Millisecond)
+		}
+		wg.Wait()
+		// One call that was never throttled probes; then it is the throttled one's turn.
+		if at := slices.Index(order, 0); len(order) != 4 || at > 1 {
+			t.Errorf("served in the order %v", order)
+		}
+	})
+}
+
+func TestAnInstantBeforeTheOneThatIsArmedForIsNotMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, sluice.Config{Limits: sluice.Limits{RPM: 60, Burst: time.Second}})
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		acquire(t, s, sluice.Call{Lane: "far"}).Release(sluice.Outcome{Kind: sluice.RateLimit, Wait: time.Hour})
+		wg.Go(func() { s.Acquire(ctx, sluice.Call{Lane: "far"}) })
+		synctest.Wait() // the timer is armed, a minute ahead
+		acquire(t, s, sluice.Call{Lane: "near"}).Release(ok)
+		start := time.Now()
+		acquire(t, s, sluice.Call{Lane: "near"}).Release(ok)
+		if d := time.Since(start); d > 1100*time.Millisecond {
+			t.Errorf("a call waited %v at one a second", d)
+		}
+		cancel()
+		wg.Wait()
+	})
+}

@@ -44,7 +44,7 @@ func BenchmarkGate(b *testing.B) {
 				i++
 				g.Release(now, held[0], &o)
 				held = append(held[1:], g.Granted()...)
-				g.Events()
+				g.Events(nil)
 			}
 		})
 	}

@@ -221,7 +221,8 @@ func TestAProbeIsChosenAmongTheLeastThrottled(t *testing.T) {
 		r.release(h, hinted(time.Second))
 		r.queueTicket(&gate.Ticket{Call: h.Call, Throttles: 5 - i, Queued: h.Queued, Front: true})
 	}
-	fresh := r.queue(gate.Call{ID: "fresh", Tenant: "other"})
+	r.sleep(time.Millisecond)
+	fresh := r.queue(gate.Call{ID: "fresh"}) // the last in its queue
 	r.sleep(1100 * time.Millisecond)
 	if !fresh.Granted() {
 		t.Fatal("the probe is not the call that was never throttled")

@@ -208,11 +208,12 @@ func (g *Gate) Granted() []*Ticket {
 	return out
 }
 
-// Events drains what happened since the last call.
-func (g *Gate) Events() []Event {
-	out := g.events
-	g.events = nil
-	return out
+// Events appends to buf what happened since the last call.
+func (g *Gate) Events(buf []Event) []Event {
+	buf = append(buf, g.events...)
+	clear(g.events)
+	g.events = g.events[:0]
+	return buf
 }
 
 func (g *Gate) note(e Event) {

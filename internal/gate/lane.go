@@ -326,8 +326,11 @@ func (l *lane) replied(now time.Time, r Reply) {
 		}
 	}
 	if granted < len(out) {
+		if r.Bound >= NumDimensions {
+			r.Bound = AnyDimension
+		}
 		l.block(now, true, r.Bound)
-		l.hold = now.Add(max(r.Wait, leastHold) + wakeMargin)
+		l.hold = now.Add(min(max(r.Wait, leastHold), lookAgain) + wakeMargin)
 	}
 }
 

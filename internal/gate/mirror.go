@@ -22,6 +22,7 @@ const (
 	wakeMargin    = 100 * time.Microsecond // a budget is asked again so much after it should suffice
 
 	firstMeasureHold = 5 * time.Second // a measured rate is left alone so long at first
+	growEvery        = 100 * time.Millisecond
 	longestSpan      = 5 * time.Minute // over which it is measured
 
 	longestMinute = 600 * time.Second // a budget that refills more slowly is a day's, not a minute's
@@ -321,8 +322,12 @@ func (l *lane) grow(now time.Time) {
 	if m.source != SourceMeasured || now.Before(m.growAt) {
 		return
 	}
-	m.limit *= 1 + 0.03*min(now.Sub(m.growAt)+100*time.Millisecond, time.Second).Seconds()
-	m.growAt = now.Add(100 * time.Millisecond)
+	if !l.blocked || l.binding != Requests { // nothing puts the rate to the test
+		m.growAt = now.Add(growEvery)
+		return
+	}
+	m.limit *= 1 + 0.03*min(now.Sub(m.growAt)+growEvery, time.Second).Seconds()
+	m.growAt = now.Add(growEvery)
 	m.cap = max(1, startCap*m.rate(Requests))
 	l.correct(now, Requests, Correction{Mark: l.sums[Requests], Lo: math.Inf(-1), Hi: math.Inf(1)})
 }

@@ -268,3 +268,17 @@ func TestACancelThatMeetsAGrantGivesItBack(t *testing.T) {
 	}
 	r.wantLevel(gate.Requests, 10, 1e-9)
 }
+
+func TestACancelledHeadLetsTheNextOneGoAtOnce(t *testing.T) {
+	r := newRig(t, gate.Config{Limits: gate.Limits{TPM: 6000, Burst: time.Second, Concurrent: 10}})
+	r.acquire(gate.Call{Cost: gate.Cost{Input: 50}})
+	head := r.queue(gate.Call{Cost: gate.Cost{Input: 90}})
+	small := r.queue(gate.Call{Cost: gate.Cost{Input: 10}})
+	if head.Granted() || small.Granted() {
+		t.Fatal("90 do not fit into 50, and 10 do not overtake them")
+	}
+	r.cancel(head)
+	if !small.Granted() {
+		t.Fatal("a small call still waits for a large one that has left")
+	}
+}

@@ -21,7 +21,6 @@ type play struct {
 	held    []*gate.Ticket
 	epochs  map[*gate.Ticket]int // cooldowns of its lane when it was sent
 	open    map[string]int       // calls in flight, per lane
-	longest map[string]time.Duration
 	serial  int
 }
 
@@ -128,7 +127,7 @@ func (p *play) sendOne() {
 func (p *play) readings() (out []gate.Reading) {
 	for range rapid.IntRange(0, 2).Draw(p.rt, "readings") {
 		d := gate.Dimension(rapid.IntRange(0, int(gate.NumDimensions)+1).Draw(p.rt, "dimension"))
-		limit := draw(p.rt, []int64{-5, 0, 1, 60, 600, 6000, 1_000_000}, "limit")
+		limit := draw(p.rt, []int64{-5, 0, 60, 600, 6000, 1_000_000}, "limit")
 		reset := draw(p.rt, []time.Duration{-time.Hour, 0, time.Millisecond, time.Second, time.Minute, time.Hour}, "reset")
 		if d >= gate.RequestsPerDay || reset == time.Hour {
 			limit *= 10_000 // a day's: else the schedule takes years
@@ -150,12 +149,12 @@ func (p *play) outcome() gate.Outcome {
 	}
 	if o.Kind.Throttle() {
 		o.Dimension = gate.Dimension(rapid.IntRange(0, int(gate.NumDimensions)-1).Draw(p.rt, "exceeded"))
-		o.Limit = draw(p.rt, []int64{0, 0, 3, 100, 6000}, "stated")
+		o.Limit = draw(p.rt, []int64{0, 0, 60, 600, 6000}, "stated")
 		if o.Dimension >= gate.RequestsPerDay {
 			o.Limit *= 10_000
 		}
 		o.Used = draw(p.rt, []int64{0, o.Limit, o.Limit / 2}, "used")
-		o.Requested = draw(p.rt, []int64{0, 1, 400}, "requested")
+		o.Requested = draw(p.rt, []int64{0, 1, 40}, "requested")
 	}
 	if o.HasUsage = rapid.Bool().Draw(p.rt, "usage"); o.HasUsage {
 		o.Usage = gate.Usage{Input: rapid.IntRange(0, 500).Draw(p.rt, "in"), Output: rapid.IntRange(0, 500).Draw(p.rt, "out")}

@@ -318,3 +318,84 @@ func TestABucketHoldsNoMoreThanALimitThatFell(t *testing.T) {
 		t.Fatalf("a bucket of 600 is believed to hold %.0f, and lets so many go at once", b.Cap)
 	}
 }
+
+func TestAnEndlessWeightDoesNotStarveOthers(t *testing.T) {
+	r := newRig(t, gate.Config{Limits: gate.Limits{Concurrent: 1}, Weights: map[string]float64{"inf": math.Inf(1), "tiny": 5e-324}})
+	held := r.acquire(gate.Call{})
+	for range 200 {
+		r.queue(gate.Call{Tenant: "inf", Cost: gate.Cost{Input: 10}})
+	}
+	for range 5 {
+		r.queue(gate.Call{Tenant: "tiny", Cost: gate.Cost{Input: 10}})
+	}
+	other := r.queue(gate.Call{Tenant: "other", Cost: gate.Cost{Input: 10}})
+	r.take()
+	r.serveAll(held, time.Millisecond, 150)
+	if !other.Granted() && !other.Released() {
+		t.Fatal("a tenant of endless weight starves the others")
+	}
+}
+
+func TestAMeasuredRateDoesNotGrowWithoutEnd(t *testing.T) {
+	r := newRig(t, gate.Config{Limits: told})
+	one := func(every time.Duration, o gate.Outcome) {
+		w := r.queue(gate.Call{})
+		r.sleep(every)
+		for !w.Granted() {
+			r.sleep(time.Second)
+		}
+		r.release(w, o)
+	}
+	one(10*time.Millisecond, bare)
+	for range 40 { // ten a second, until a refusal comes again
+		one(100*time.Millisecond, gate.Outcome{})
+	}
+	one(10*time.Millisecond, bare)
+	measured := r.budget(gate.Requests)
+	if measured.Source != gate.SourceMeasured {
+		t.Fatalf("%+v: nothing was measured", measured)
+	}
+	for range 8 * 3600 { // one call a second puts no such rate to the test
+		one(time.Second, gate.Outcome{})
+	}
+	if b := r.budget(gate.Requests); b.Limit < 0 || b.Limit > 100*measured.Limit {
+		t.Fatalf("measured were %d a minute; after eight quiet hours %d are believed", measured.Limit, b.Limit)
+	}
+}
+
+func TestALedgersStrangeRepliesAreSurvived(t *testing.T) {
+	for _, reply := range []gate.Reply{
+		{Wait: math.MaxInt64, Bound: gate.Requests}, {Wait: -1, Bound: gate.Tokens}, {Wait: time.Second, Bound: 200}, {Granted: -5}, {Granted: 500},
+	} {
+		g := gate.New(gate.Config{Remote: true, Attempts: 6})
+		now := epoch0
+		g.Acquire(now, &gate.Ticket{})
+		for range 100 {
+			if _, _, asks := g.Outbox(); len(asks) > 0 {
+				now = now.Add(time.Microsecond)
+				g.Reply(now, "", reply)
+			}
+			g.Snapshot(now)
+			if n := g.Next(); !n.IsZero() && n.After(now) {
+				now = n
+			}
+			g.Tick(now)
+		}
+		if now.Sub(epoch0) < 100*time.Millisecond {
+			t.Errorf("%+v: the ledger is asked a hundred times within %v", reply, now.Sub(epoch0))
+		}
+	}
+}
+
+func TestAShortCallsOverheadDoesNotScaleEveryReserve(t *testing.T) {
+	r := newRig(t, gate.Config{Limits: gate.Limits{TPM: 600_000, Burst: time.Minute, Concurrent: 100}})
+	// Two tokens of text; the provider adds what every message costs beside its text.
+	h := r.acquire(gate.Call{Cost: gate.Cost{Input: 2}})
+	r.release(h, gate.Outcome{Kind: gate.RateLimit, Dimension: gate.Tokens, Limit: 600_000, Used: 599_995, Requested: 12})
+	r.sleep(time.Minute)
+	before := r.budget(gate.Tokens).Spent
+	r.acquire(gate.Call{Cost: gate.Cost{Input: 10_000}})
+	if got := r.budget(gate.Tokens).Spent - before; got > 11_000 {
+		t.Fatalf("a call of 10000 tokens reserves %.0f, for ever, since one of 2 was counted as 12", got)
+	}
+}

@@ -6,6 +6,8 @@ const (
 	outputSamples  = 64   // recent outputs that the reserve is taken from
 	enoughSamples  = 20   // below so many, max_tokens is reserved
 	unstatedOutput = 1024 // reserved for a call that states no max_tokens, before there are samples
+	shortCall      = 100  // tokens; below, a call's overhead is more than its text
+	mostScale      = 4    // more is a misunderstanding
 	outputMargin   = 1.1  // × the 95th percentile of recent outputs
 )
 
@@ -13,7 +15,8 @@ const (
 type reserves struct {
 	charge  Charge
 	cached  bool                   // input read from a prompt cache counts too
-	scale   [NumDimensions]float64 // the provider counts so much more than we do; 0 is not known
+	scale   [NumDimensions]float64 // the provider counts so many times what we do; 0 is not known
+	extra   [NumDimensions]float64 // and so much more for every call
 	input   float64                // measured over estimated input; 0 is not known
 	outputs [outputSamples]int32
 	n       int
@@ -27,6 +30,7 @@ func (r *reserves) cost(c Cost) Vector {
 		if r.scale[d] > 0 {
 			v[d] *= r.scale[d]
 		}
+		v[d] += r.extra[d]
 	}
 	v[TokensPerDay] = v[Tokens]
 	return v
@@ -102,7 +106,12 @@ func (r *reserves) requested(d Dimension, stated int64, c Cost) {
 	if d < Tokens || d > OutputTokens {
 		return
 	}
-	if raw := r.raw(c)[d]; raw > 0 && float64(stated) > raw {
-		r.scale[d] = max(r.scale[d], float64(stated)/raw)
+	raw := r.raw(c)[d]
+	switch excess := float64(stated) - raw; {
+	case excess <= 0:
+	case raw < shortCall: // what every message costs beside its text
+		r.extra[d] = max(r.extra[d], min(excess, shortCall))
+	default:
+		r.scale[d] = max(r.scale[d], min(float64(stated)/raw, mostScale))
 	}
 }

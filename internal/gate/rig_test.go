@@ -51,7 +51,7 @@ func (r *rig) drain() {
 		r.granted = append(r.granted, t)
 		r.fresh = append(r.fresh, t)
 	}
-	r.events = append(r.events, r.g.Events()...)
+	r.events = append(r.events, r.g.Events(nil)...)
 	if r.ledger != nil {
 		r.ledger.post(r.now, r.g)
 	}

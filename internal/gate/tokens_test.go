@@ -183,3 +183,13 @@ func TestAnOversizeCallWaitsForAFullBucketAndSmallOnesDoNotOvertakeItForEver(t *
 		t.Fatalf("a large request still waits while small ones pass: %d of them", len(r.granted)-1)
 	}
 }
+
+func TestARefundNeverOverfillsABucket(t *testing.T) {
+	r := newRig(t, gate.Config{Limits: gate.Limits{TPM: 6000, Burst: time.Second, Concurrent: 10}})
+	h := r.acquire(gate.Call{Cost: gate.Cost{Input: 80}})
+	r.sleep(time.Minute) // the bucket is full again
+	r.release(h, gate.Outcome{Kind: gate.Network, Unsent: true})
+	if b := r.budget(gate.Tokens); b.Level > b.Cap {
+		t.Fatalf("the bucket holds %.0f of %.0f", b.Level, b.Cap)
+	}
+}
