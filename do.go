@@ -18,17 +18,15 @@ import (
 // when that ends first, or with ErrClosed. A panic in fn becomes a *CallError of kind Internal with its stack.
 func (s *Scheduler) Do(ctx context.Context, c Call, fn func(context.Context, *Permit) Outcome) (Tally, error) {
 	t := Tally{}
-	var first gate.Ticket // the try that the others take the place of
-	overloads := 0
+	var y try
 	for {
-		p := &Permit{s: s, ticket: gate.Ticket{Call: c, Attempt: t.Attempts + 1, Throttles: t.Throttles,
-			Overloads: overloads, Queued: first.Queued, Order: first.Order, Front: first.Order > 0}}
-		if err := s.acquire(ctx, p); err != nil {
+		y.attempts, y.throttles = t.Attempts, t.Throttles
+		p, err := s.acquire(ctx, &c, &y)
+		if err != nil {
 			return t, err
 		}
-		first.Queued, first.Order = p.ticket.Queued, p.ticket.Order
-		t.Queued += p.ticket.Waited
-		t.Cooldown += p.ticket.Paused
+		t.Queued += y.waited
+		t.Cooldown += y.paused
 		o := s.attempt(ctx, p, fn)
 		if o.Open {
 			t.Attempts++
@@ -47,7 +45,7 @@ func (s *Scheduler) Do(ctx context.Context, c Call, fn func(context.Context, *Pe
 			t.Attempts++
 		}
 		if o.Kind == Overloaded {
-			overloads++
+			y.overloads++
 		}
 		switch d.Action {
 		case gate.Done:

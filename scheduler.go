@@ -63,6 +63,7 @@ type Scheduler struct {
 
 	mu      sync.Mutex
 	gate    *gate.Gate
+	tickets []*gate.Ticket // for use again
 	timer   *time.Timer
 	timerAt time.Time // when timer fires; zero when it is not armed
 	ended   bool
@@ -133,27 +134,39 @@ func (c *Config) check() error {
 
 // Permit is a slot and its cost, held while one attempt runs. Release it exactly once.
 type Permit struct {
-	s      *Scheduler
-	ticket gate.Ticket
+	s       *Scheduler
+	ticket  *gate.Ticket // used again for another call once it is released: id tells
+	id      uint64
+	attempt int
+	call    string // for who releases twice
+	lane    string
 }
 
 // Attempt is the number of the attempt that this permit is for, from 1. A throttled try does not count.
-func (p *Permit) Attempt() int { return p.ticket.Attempt }
+func (p *Permit) Attempt() int { return p.attempt }
+
+// heldLocked reports whether the permit was not given back yet.
+func (p *Permit) heldLocked() bool { return p.ticket.ID == p.id && p.ticket.Granted() }
 
 // Sent marks the instant at which the request leaves. Without it, that is when the permit was granted.
 func (p *Permit) Sent() {
 	s := p.s
 	s.mu.Lock()
-	s.gate.Sent(time.Now(), &p.ticket)
+	if p.heldLocked() {
+		s.gate.Sent(time.Now(), p.ticket)
+	}
 	s.mu.Unlock()
 }
 
 // Answered tells what the head of a good answer says before its body has come, which may take long. Release may tell
 // it again.
 func (p *Permit) Answered(readings []Reading) {
-	p.s.mu.Lock()
-	p.s.gate.Answered(time.Now(), &p.ticket, readings)
-	p.s.flush()
+	s := p.s
+	s.mu.Lock()
+	if p.heldLocked() {
+		s.gate.Answered(time.Now(), p.ticket, readings)
+	}
+	s.flush()
 }
 
 // Release gives the permit back with what the attempt came to. A second Release panics and names the permit.
@@ -165,11 +178,12 @@ func (p *Permit) release(o *Outcome) gate.Decision {
 		o.Abandoned = true
 	}
 	s.mu.Lock()
-	if !p.ticket.Granted() {
+	if !p.heldLocked() {
 		s.mu.Unlock()
-		panic(fmt.Sprintf("sluice: permit %d (call %q, lane %q) released twice", p.ticket.ID, p.ticket.Call.ID, p.ticket.Call.Lane))
+		panic(fmt.Sprintf("sluice: permit %d (call %q, lane %q) released twice", p.id, p.call, p.lane))
 	}
-	d := s.gate.Release(time.Now(), &p.ticket, o)
+	d := s.gate.Release(time.Now(), p.ticket, o)
+	s.recycleLocked(p.ticket)
 	s.flush()
 	return d
 }
@@ -177,11 +191,7 @@ func (p *Permit) release(o *Outcome) gate.Decision {
 // Acquire waits until the call may be sent. It fails with the context's error, with ErrClosed, or with ErrTooLarge
 // when the call is larger than the whole of a limit.
 func (s *Scheduler) Acquire(ctx context.Context, c Call) (*Permit, error) {
-	p := &Permit{s: s, ticket: gate.Ticket{Call: c}}
-	if err := s.acquire(ctx, p); err != nil {
-		return nil, err
-	}
-	return p, nil
+	return s.acquire(ctx, &c, &try{})
 }
 
 // TryAcquire returns a permit if the call may be sent now, and nil otherwise. With a shared ledger, which answers
@@ -190,7 +200,6 @@ func (s *Scheduler) TryAcquire(c Call) *Permit {
 	if s.remote != nil {
 		return nil
 	}
-	p := &Permit{s: s, ticket: gate.Ticket{Call: c}}
 	if s.store != nil {
 		s.store.open(c.Lane)
 	}
@@ -200,56 +209,116 @@ func (s *Scheduler) TryAcquire(c Call) *Permit {
 		s.mu.Unlock()
 		return nil
 	}
-	ok := s.gate.Acquire(now, &p.ticket)
-	granted := p.ticket.Granted()
-	if ok && !granted {
-		s.gate.Cancel(now, &p.ticket)
+	t := s.ticketLocked(&c, &try{})
+	ok := s.gate.Acquire(now, t)
+	if ok && t.Granted() {
+		defer s.flush()
+		return s.permit(t)
 	}
+	if ok {
+		s.gate.Cancel(now, t)
+	}
+	s.recycleLocked(t)
 	s.flush()
-	if !granted {
-		return nil
-	}
-	return p
+	return nil
 }
 
-func (s *Scheduler) acquire(ctx context.Context, p *Permit) error {
+// try is what a call's earlier tries came to, and what its last wait was.
+type try struct {
+	attempts, throttles, overloads int
+
+	queued         time.Time // when the call first asked,
+	order          uint64    // and before whom of those at the same instant
+	waited, paused time.Duration
+}
+
+func (s *Scheduler) acquire(ctx context.Context, c *Call, y *try) (*Permit, error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return nil, err
 	}
 	if s.store != nil {
-		s.store.open(p.ticket.Call.Lane)
+		s.store.open(c.Lane)
 	}
 	s.mu.Lock()
 	if s.ended {
 		s.mu.Unlock()
-		return ErrClosed
+		return nil, ErrClosed
 	}
-	if !s.gate.Acquire(time.Now(), &p.ticket) {
+	t := s.ticketLocked(c, y)
+	if !s.gate.Acquire(time.Now(), t) {
+		s.recycleLocked(t)
 		s.mu.Unlock()
-		return fmt.Errorf("call %q: %w", p.ticket.Call.ID, ErrTooLarge)
+		return nil, fmt.Errorf("call %q: %w", c.ID, ErrTooLarge)
 	}
-	if p.ticket.Granted() {
-		s.flush()
-		return nil
+	if !t.Granted() {
+		t.Ready = make(chan struct{})
+		if err := s.wait(ctx, t); err != nil {
+			return nil, err
+		}
+		y.note(t)
+		return s.permit(t), nil
 	}
-	p.ticket.Ready = make(chan struct{})
+	y.note(t)
+	p := s.permit(t)
+	s.flush()
+	return p, nil
+}
+
+// wait returns when t is granted. It is called with mu held and returns without.
+func (s *Scheduler) wait(ctx context.Context, t *gate.Ticket) error {
+	ready := t.Ready
 	s.flush()
 	select {
-	case <-p.ticket.Ready:
+	case <-ready:
 		return nil
 	case <-ctx.Done():
-		s.cancel(p)
+		s.cancel(t)
 		return ctx.Err()
 	case <-s.closed:
-		s.cancel(p)
+		s.cancel(t)
 		return ErrClosed
 	}
 }
 
+func (s *Scheduler) permit(t *gate.Ticket) *Permit {
+	return &Permit{s: s, ticket: t, id: t.ID, attempt: t.Attempt, call: t.Call.ID, lane: t.Call.Lane}
+}
+
+// note keeps what another try of the call needs.
+func (y *try) note(t *gate.Ticket) {
+	y.queued, y.order, y.waited, y.paused = t.Queued, t.Order, t.Waited, t.Paused
+}
+
+// mostTickets bounds how many tickets are kept for use again: half a kilobyte each.
+const mostTickets = 1024
+
+// ticketLocked returns a ticket for a call's next try.
+func (s *Scheduler) ticketLocked(c *Call, y *try) *gate.Ticket {
+	var t *gate.Ticket
+	if n := len(s.tickets); n > 0 {
+		t, s.tickets = s.tickets[n-1], s.tickets[:n-1]
+	} else {
+		t = new(gate.Ticket)
+	}
+	*t = gate.Ticket{Call: *c, Attempt: y.attempts + 1, Throttles: y.throttles, Overloads: y.overloads,
+		Queued: y.queued, Order: y.order, Front: y.order > 0}
+	return t
+}
+
+// recycleLocked keeps a ticket that neither the gate nor a waiting caller holds any more.
+func (s *Scheduler) recycleLocked(t *gate.Ticket) {
+	if len(s.tickets) < mostTickets {
+		s.tickets = append(s.tickets, t)
+	}
+}
+
 // cancel takes a waiting call out of the queue, or gives its permit back where the grant came first.
-func (s *Scheduler) cancel(p *Permit) {
+func (s *Scheduler) cancel(t *gate.Ticket) {
 	s.mu.Lock()
-	s.gate.Cancel(time.Now(), &p.ticket)
+	s.gate.Cancel(time.Now(), t)
+	if t.Released() { // else a ledger's answer to it is still to come
+		s.recycleLocked(t)
+	}
 	s.flush()
 }
 

@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"sync/atomic"
@@ -88,22 +87,13 @@ func (a *account) attempt(ctx context.Context, permit *sluice.Permit, item work.
 		a.batch.runner.Stop(a.unreachable(o.Err))
 	}
 	result.Status, result.RequestID = answer.Status, answer.RequestID
-	result.Payload, result.FinishReason = a.withoutKey(answer.Body), answer.FinishReason
+	result.Payload, result.FinishReason = answer.Body, answer.FinishReason
 	if o.Kind == sluice.OK && cfg.Check != nil {
 		if err := cfg.Check(item.ID, answer.Body); err != nil {
 			o.Kind, o.Err = sluice.InvalidOutput, err
 		}
 	}
 	return result, o
-}
-
-// withoutKey strikes the key out of an answer that echoes it, before it is recorded.
-func (a *account) withoutKey(body []byte) []byte {
-	const shortest = 8 // a shorter one may be any word, such as that of a local server
-	if len(a.key) < shortest || !bytes.Contains(body, []byte(a.key)) {
-		return body
-	}
-	return bytes.ReplaceAll(body, []byte(a.key), []byte("***"))
 }
 
 // handleInvalid handles a line that is no request: it fails for the reason in its Data, and nothing is sent.

@@ -173,17 +173,12 @@ func TestRetryFailed(t *testing.T) {
 }
 
 // odd refuses requests about odd numbers.
-type odd struct {
-	stub
-	good bool
-}
+type odd struct{ good bool }
 
 func (o *odd) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := o.stub.RoundTrip(r)
-	o.mu.Lock()
-	body := o.sent[len(o.sent)-1].body
-	o.mu.Unlock()
-	if i := strings.Index(body, "?"); !o.good && err == nil && (body[i-1]-'0')%2 == 1 {
+	s := &stub{}
+	resp, err := s.RoundTrip(r)
+	if i := strings.Index(s.sent[0].body, "?"); !o.good && (s.sent[0].body[i-1]-'0')%2 == 1 {
 		return (&stub{status: 400, answer: `{"error":{"message":"odd","type":"invalid_request_error"}}`}).RoundTrip(r)
 	}
 	return resp, err

@@ -67,6 +67,13 @@ func (c *calls) Handle(ctx context.Context, item Item) (Result, error) {
 // run is one attempt. It works under the handler's context: the one that Do hands on ends at a drain.
 func (st *callState) run(_ context.Context, permit *sluice.Permit) (o sluice.Outcome) {
 	w := st.worker
+	if w.journaled(st.calls) {
+		w.runner.unrecorded.send()
+		defer func() {
+			w.unrecorded = o.Kind == sluice.OK
+			w.runner.unrecorded.answered(w.unrecorded)
+		}()
+	}
 	if err := w.halted(); err != nil {
 		return sluice.Outcome{Kind: sluice.Network, Unsent: true, Err: err}
 	}

@@ -69,6 +69,7 @@ func (l *lane) work() {
 		l.grow()
 		err := w.handle(item)
 		r.finish(w, &item, err)
+		w.settle()
 		w.result = Result{}
 	}
 }
@@ -97,11 +98,14 @@ func (l *lane) take() (item Item, ok bool) {
 
 // worker is one goroutine of a lane. Its nil is a call made outside a Runner.
 type worker struct {
-	runner *Runner
-	lane   *lane
-	ctx    context.Context // the run's, with the worker in it: made once, for all items
-	result Result          // of the item at hand
-	line   []byte          // the result's line, reused
+	runner  *Runner
+	lane    *lane
+	ctx     context.Context // the run's, with the worker in it: made once, for all items
+	handler Handler         // of the item at hand
+	result  Result          // of the item at hand
+	line    []byte          // the result's line, reused
+
+	unrecorded bool // the item at hand has a good answer that is not in the journal yet
 }
 
 type workerKey struct{}
@@ -112,10 +116,25 @@ func (w *worker) handle(item Item) error {
 	if h == nil {
 		h = w.runner.cfg.Handler
 	}
+	w.handler = h
 	return guard(func() (err error) {
 		w.result, err = h.Handle(w.ctx, item)
 		return err
 	})
+}
+
+// journaled says whether the item's result goes from this handler to the journal directly. Something in between might
+// wait for other items, and a slow journal must not hold those back then.
+func (w *worker) journaled(c *calls) bool {
+	return w != nil && w.runner.cfg.Journal != nil && w.handler == Handler(c)
+}
+
+// settle says that the item's answer is recorded, or never will be.
+func (w *worker) settle() {
+	if w.unrecorded {
+		w.unrecorded = false
+		w.runner.unrecorded.recorded()
+	}
 }
 
 // queued counts calls of the worker's lane that wait for a permit.

@@ -92,6 +92,7 @@ type Runner struct {
 	out         chan Result  // to Results; nil for Run
 	outGone     chan struct{}
 	tally       tally
+	unrecorded  unrecorded
 }
 
 // New returns a Runner, or an error that names the field of cfg that is wrong.
@@ -319,6 +320,7 @@ func (r *Runner) finish(w *worker, item *Item, err error) {
 			r.fail(err)
 			return
 		}
+		w.settle()
 		if cap(w.line) > 1<<20 {
 			w.line = nil
 		}
