@@ -22,8 +22,11 @@ type Config struct {
 	// hash of the key. Never the key itself.
 	Name string
 
-	// Limits are ceilings: the Scheduler never goes above them, whatever it learns.
+	// Limits are ceilings for each lane: the Scheduler never goes above them, whatever it learns.
 	Limits Limits
+
+	// Account are ceilings for all lanes together, beside each lane's own.
+	Account Limits
 
 	// Start are limits believed at first, such as those of an earlier run or of a registry; headers and refusals
 	// correct them both ways.
@@ -91,7 +94,7 @@ func New(cfg Config) (*Scheduler, error) {
 	s := &Scheduler{cfg: cfg, closed: make(chan struct{})}
 	s.quiet.L = &s.mu
 	s.gate = gate.New(gate.Config{
-		Limits: cfg.Limits, Start: cfg.Start, Charge: cfg.Charge, CountsCached: cfg.CountsCached, Attempts: cfg.Attempts, MaxThrottles: max(0, throttles),
+		Limits: cfg.Limits, Account: cfg.Account, Start: cfg.Start, Charge: cfg.Charge, CountsCached: cfg.CountsCached, Attempts: cfg.Attempts, MaxThrottles: max(0, throttles),
 		Weights: cfg.Weights, Remote: cfg.Ledger != nil, Observed: cfg.Observer != nil,
 	})
 	if cfg.Ledger != nil {
@@ -108,7 +111,7 @@ func New(cfg Config) (*Scheduler, error) {
 }
 
 func (c *Config) check() error {
-	for name, l := range map[string]Limits{"Limits": c.Limits, "Start": c.Start} {
+	for name, l := range map[string]Limits{"Limits": c.Limits, "Account": c.Account, "Start": c.Start} {
 		for _, f := range []struct {
 			name string
 			v    int
@@ -120,6 +123,9 @@ func (c *Config) check() error {
 				return fmt.Errorf("config: %s.%s is %d: a limit cannot be negative", name, f.name, f.v)
 			}
 		}
+	}
+	if c.Account != (Limits{}) && c.Ledger != nil {
+		return errors.New("config: Account cannot stand beside a Ledger, which knows only lanes")
 	}
 	if c.Attempts < 0 {
 		return fmt.Errorf("config: Attempts is %d: it must be at least 1", c.Attempts)

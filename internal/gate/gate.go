@@ -11,7 +11,8 @@ import (
 
 // Config shapes a Gate. Zero fields have no defaults: the Scheduler fills them.
 type Config struct {
-	Limits       Limits
+	Limits       Limits // of each lane
+	Account      Limits // of all lanes together
 	Start        Limits
 	Charge       Charge
 	CountsCached bool
@@ -26,6 +27,7 @@ type Config struct {
 type Gate struct {
 	cfg     Config
 	local   Local
+	account account
 	lanes   map[string]*lane
 	sorted  []*lane // by name
 	last    *lane   // the one that was asked for last
@@ -105,6 +107,9 @@ func (g *Gate) lane(now time.Time, name string) *lane {
 	}
 	l := g.lanes[name]
 	if l == nil {
+		if len(g.lanes) == 0 {
+			g.account = newAccount(now, g.cfg.Account)
+		}
 		l = newLane(now, g, name)
 		g.lanes[name] = l
 		i, _ := slices.BinarySearchFunc(g.sorted, name, func(l *lane, name string) int { return strings.Compare(l.name, name) })
@@ -134,7 +139,7 @@ func (g *Gate) Acquire(now time.Time, t *Ticket) bool {
 	t.tenant = l.order.tenant(t.Call.Tenant)
 	t.pausedAt = l.pausedFor(now)
 	l.order.push(t)
-	l.pump(now)
+	g.pump(now, l)
 	return true
 }
 
@@ -144,7 +149,7 @@ func (g *Gate) Cancel(now time.Time, t *Ticket) {
 	case queued:
 		t.lane.order.remove(t)
 		t.state = released
-		t.lane.pump(now)
+		g.pump(now, t.lane)
 	case asked:
 		t.state = abandoned
 	case held:
@@ -166,7 +171,7 @@ func (g *Gate) Answered(now time.Time, t *Ticket, readings []Reading) {
 	}
 	t.lane.observe(now, t, readings)
 	t.lane.accept(now, t)
-	t.lane.pump(now)
+	g.pump(now, t.lane)
 }
 
 // Released reports whether the ticket's permit was given back.
@@ -177,7 +182,7 @@ func (g *Gate) Release(now time.Time, t *Ticket, o *Outcome) Decision {
 	l := t.lane
 	t.state = released
 	d := l.released(now, t, o)
-	l.pump(now)
+	g.pump(now, l)
 	return d
 }
 
@@ -185,7 +190,7 @@ func (g *Gate) Release(now time.Time, t *Ticket, o *Outcome) Decision {
 func (g *Gate) Tick(now time.Time) {
 	for _, l := range g.sorted {
 		if l.order.waiting > 0 {
-			l.pump(now)
+			g.pump(now, l)
 		}
 	}
 }
@@ -233,7 +238,7 @@ func (g *Gate) Outbox() (fixes []Correction, settles []Settlement, asks []LaneAs
 func (g *Gate) Reply(now time.Time, lane string, r Reply) {
 	l := g.lanes[lane]
 	l.replied(now, r)
-	l.pump(now)
+	g.pump(now, l)
 }
 
 func (g *Gate) correct(now time.Time, l *lane, c Correction) {
@@ -252,6 +257,9 @@ func (g *Gate) settle(now time.Time, l *lane, id uint64, refund Vector) {
 	}
 	if l.book != nil {
 		l.book.refund(now, &refund)
+		if g.account.on {
+			g.account.book.refund(now, &refund)
+		}
 		return
 	}
 	g.settles = append(g.settles, Settlement{ID: id, Lane: l.name, Refund: refund})

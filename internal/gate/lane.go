@@ -43,6 +43,7 @@ type lane struct {
 	passed       int       // and how many calls were sent since and not refused
 
 	dripping    bool      // see mirror.dripEnd
+	stuck       bool      // see Gate.pump
 	outstanding []*Ticket // asked for at a remote ledger
 	hold        time.Time // a remote ledger said to wait until then
 	wake        time.Time
@@ -84,32 +85,50 @@ func (l *lane) tooLarge(c *Call) bool {
 
 // pump grants until something holds the next call back.
 func (l *lane) pump(now time.Time) {
+	l.renew(now)
+	for l.order.waiting > 0 {
+		if !l.step(now) {
+			return
+		}
+	}
+	l.rest(now)
+}
+
+// renew does what the passing of time calls for.
+func (l *lane) renew(now time.Time) {
 	l.prove(now)
 	l.drip(now)
 	l.grow(now)
-	for l.order.waiting > 0 {
-		if cause, until, closed := l.closed(now); closed {
-			l.block(now, true, cause)
-			l.wake = until
-			return
-		}
-		t := l.pick(now)
-		t.cost = l.reserves.cost(t.Call.Cost)
-		if l.book == nil {
-			l.ask(now)
-			return
-		}
-		if wait, d := l.book.wait(now, &t.cost); wait > 0 {
-			l.block(now, true, d)
-			l.wake = now.Add(min(wait+wakeMargin, lookAgain))
-			return
-		}
-		t.mark = l.book.charge(&t.cost)
-		l.order.remove(t)
-		l.grant(now, t)
-	}
+}
+
+// rest notes that nothing waits.
+func (l *lane) rest(now time.Time) {
 	l.block(now, false, AnyDimension)
 	l.wake = time.Time{}
+}
+
+// step grants the next of the calls that wait, of which there is one, and reports whether it could.
+func (l *lane) step(now time.Time) bool {
+	if cause, until, closed := l.closed(now); closed {
+		l.block(now, true, cause)
+		l.wake = until
+		return false
+	}
+	t := l.pick(now)
+	t.cost = l.reserves.cost(t.Call.Cost)
+	if l.book == nil {
+		l.ask(now)
+		return false
+	}
+	if wait, d := l.waitFor(now, &t.cost); wait > 0 {
+		l.block(now, true, d)
+		l.wake = now.Add(min(wait+wakeMargin, lookAgain))
+		return false
+	}
+	t.mark = l.charge(&t.cost)
+	l.order.remove(t)
+	l.grant(now, t)
+	return true
 }
 
 // closed reports whether the lane may send nothing now, why, and when to look again.
@@ -122,7 +141,7 @@ func (l *lane) closed(now time.Time) (cause Dimension, until time.Time, closed b
 		return AnyDimension, look, true
 	}
 	ramp := l.cool.probing && l.cool.unproven >= l.cool.ramp
-	full := l.open+len(l.outstanding) >= l.slots.n()
+	full := l.open+len(l.outstanding) >= l.slots.n() || l.gate.account.full()
 	if !ramp && !full {
 		return 0, time.Time{}, false
 	}
@@ -147,6 +166,7 @@ func (l *lane) pick(now time.Time) *Ticket {
 func (l *lane) grant(now time.Time, t *Ticket) {
 	t.state = held
 	l.open++
+	l.gate.account.open++
 	l.grants++
 	l.passed++
 	t.Paused = l.pausedFor(now) - t.pausedAt
