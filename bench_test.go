@@ -134,3 +134,64 @@ func BenchmarkSemaphore(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkWait measures how evenly 256 callers wait for 8 slots that each holds for a millisecond.
+func BenchmarkWait(b *testing.B) {
+	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 8}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	sem := semaphore.NewWeighted(8)
+	ctx := context.Background()
+	for _, bb := range []struct {
+		name string
+		turn func() time.Duration // and how long it waited
+	}{
+		{"scheduler", func() time.Duration {
+			start := time.Now()
+			p, err := s.Acquire(ctx, sluice.Call{})
+			if err != nil {
+				b.Error(err)
+				return 0
+			}
+			waited := time.Since(start)
+			time.Sleep(time.Millisecond)
+			p.Release(sluice.Outcome{})
+			return waited
+		}},
+		{"semaphore", func() time.Duration {
+			start := time.Now()
+			if err := sem.Acquire(ctx, 1); err != nil {
+				b.Error(err)
+				return 0
+			}
+			waited := time.Since(start)
+			time.Sleep(time.Millisecond)
+			sem.Release(1)
+			return waited
+		}},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			const callers, turns = 256, 20
+			for b.Loop() {
+				waits := make([][]time.Duration, callers)
+				var wg sync.WaitGroup
+				for g := range callers {
+					wg.Go(func() {
+						for range turns {
+							waits[g] = append(waits[g], bb.turn())
+						}
+					})
+				}
+				wg.Wait()
+				var settled []time.Duration // the first turn's wait is the place in the first queue
+				for _, w := range waits {
+					settled = append(settled, w[1:]...)
+				}
+				slices.Sort(settled)
+				b.ReportMetric(float64(settled[len(settled)*99/100])/float64(settled[len(settled)/2]), "p99/p50")
+			}
+		})
+	}
+}

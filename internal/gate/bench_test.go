@@ -26,13 +26,21 @@ func BenchmarkGate(b *testing.B) {
 			g := gate.New(bb.cfg)
 			now := epoch0
 			tenants := [8]string{"a", "b", "c", "d", "e", "f", "g", "h"}
-			var held []*gate.Ticket
+			var held, free []*gate.Ticket // held is the oldest first
+			var events []gate.Event
 			ask := func(i int) {
-				g.Acquire(now, &gate.Ticket{Call: gate.Call{Tenant: tenants[i%8], Cost: gate.Cost{Input: 100, MaxOutput: 100}}})
+				var t *gate.Ticket
+				if n := len(free); n > 0 { // as the Scheduler does
+					t, free = free[n-1], free[:n-1]
+				} else {
+					t = new(gate.Ticket)
+				}
+				*t = gate.Ticket{Call: gate.Call{Tenant: tenants[i%8], Cost: gate.Cost{Input: 100, MaxOutput: 100}}}
+				g.Acquire(now, t)
 				held = append(held, g.Granted()...)
 			}
-			if bb.waiting > 0 {
-				for i := range 64 + bb.waiting {
+			for i := range 64 + bb.waiting {
+				if bb.waiting > 0 {
 					ask(i)
 				}
 			}
@@ -42,9 +50,12 @@ func BenchmarkGate(b *testing.B) {
 				now = now.Add(time.Microsecond)
 				ask(i)
 				i++
-				g.Release(now, held[0], &o)
-				held = append(held[1:], g.Granted()...)
-				g.Events(nil)
+				oldest := held[0]
+				held = held[:copy(held, held[1:])]
+				g.Release(now, oldest, &o)
+				free = append(free, oldest)
+				held = append(held, g.Granted()...)
+				events = g.Events(events[:0])
 			}
 		})
 	}
