@@ -50,5 +50,17 @@ type LaneSnapshot = gate.Snapshot
 // BudgetSnapshot is the mirror of one of the provider's buckets.
 type BudgetSnapshot = gate.Budget
 
+// Source says where a limit is known from.
+type Source = gate.Source
+
+// Sources of a limit.
+const (
+	SourceTold     = gate.SourceTold
+	SourceStart    = gate.SourceStart
+	SourceHeader   = gate.SourceHeader
+	SourceRefusal  = gate.SourceRefusal
+	SourceMeasured = gate.SourceMeasured
+)
+
 // NumDimensions is the number of dimensions, AnyDimension included.
 const NumDimensions = gate.NumDimensions

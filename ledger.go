@@ -93,7 +93,7 @@ func (r *remote) take(a gate.LaneAsk) {
 	}
 	r.s.mu.Lock()
 	r.s.gate.Reply(time.Now(), a.Lane, reply)
-	r.s.flush()
+	r.s.unlockAndFlush()
 }
 
 // post says what is pending, in order, until the Scheduler closes and all is said.

@@ -35,8 +35,8 @@ type Config struct {
 	// Charge says how the provider counts tokens.
 	Charge Charge
 
-	// CountsCached says that input read from a prompt cache counts against the token limits. It does with OpenAI, and
-	// does not with Anthropic.
+	// CountsCached says that, with ChargeActual, input read from a prompt cache counts against the token limits. It does
+	// not with Anthropic.
 	CountsCached bool
 
 	// Attempts is how often a call is tried at most, throttled tries aside. Default 6.
@@ -64,6 +64,8 @@ type Scheduler struct {
 	cfg    Config
 	closed chan struct{}
 
+	// mu is taken by every method, around what it tells the gate. Whatever lets go of it does so by unlockAndFlush, which
+	// hands out what the gate decided meanwhile.
 	mu      sync.Mutex
 	gate    *gate.Gate
 	tickets []*gate.Ticket // for use again
@@ -94,12 +96,10 @@ func New(cfg Config) (*Scheduler, error) {
 	s := &Scheduler{cfg: cfg, closed: make(chan struct{})}
 	s.quiet.L = &s.mu
 	s.gate = gate.New(gate.Config{
-		Limits: cfg.Limits, Account: cfg.Account, Start: cfg.Start, Charge: cfg.Charge, CountsCached: cfg.CountsCached, Attempts: cfg.Attempts, MaxThrottles: max(0, throttles),
+		Limits: cfg.Limits, Account: cfg.Account, Start: cfg.Start, Charge: cfg.Charge, CountsCached: cfg.CountsCached,
+		Attempts: cfg.Attempts, MaxThrottles: max(0, throttles),
 		Weights: cfg.Weights, Remote: cfg.Ledger != nil, Observed: cfg.Observer != nil,
 	})
-	if cfg.Ledger != nil {
-		s.remote = newRemote(s, cfg.Ledger)
-	}
 	if cfg.StateDir != "" {
 		st, err := newStore(s, cfg.StateDir)
 		if err != nil {
@@ -107,22 +107,34 @@ func New(cfg Config) (*Scheduler, error) {
 		}
 		s.store = st
 	}
+	if cfg.Ledger != nil {
+		s.remote = newRemote(s, cfg.Ledger)
+	}
 	return s, nil
 }
 
 func (c *Config) check() error {
-	for name, l := range map[string]Limits{"Limits": c.Limits, "Account": c.Account, "Start": c.Start} {
+	for _, l := range []struct {
+		name string
+		Limits
+	}{{"Limits", c.Limits}, {"Account", c.Account}, {"Start", c.Start}} {
 		for _, f := range []struct {
 			name string
 			v    int
 		}{
 			{"RPM", l.RPM}, {"TPM", l.TPM}, {"ITPM", l.ITPM}, {"OTPM", l.OTPM}, {"RPD", l.RPD}, {"TPD", l.TPD},
-			{"Concurrent", l.Concurrent}, {"Burst", int(l.Burst)},
+			{"Concurrent", l.Concurrent},
 		} {
 			if f.v < 0 {
-				return fmt.Errorf("config: %s.%s is %d: a limit cannot be negative", name, f.name, f.v)
+				return fmt.Errorf("config: %s.%s is %d: a limit cannot be negative", l.name, f.name, f.v)
 			}
 		}
+		if l.Burst < 0 {
+			return fmt.Errorf("config: %s.Burst is %v: a time cannot be negative", l.name, l.Burst)
+		}
+	}
+	if c.Charge > ChargeActual {
+		return fmt.Errorf("config: Charge is %d: want ChargeDeclared or ChargeActual", c.Charge)
 	}
 	if c.Account != (Limits{}) && c.Ledger != nil {
 		return errors.New("config: Account cannot stand beside a Ledger, which knows only lanes")
@@ -172,7 +184,7 @@ func (p *Permit) Answered(readings []Reading) {
 	if p.heldLocked() {
 		s.gate.Answered(time.Now(), p.ticket, readings)
 	}
-	s.flush()
+	s.unlockAndFlush()
 }
 
 // Release gives the permit back with what the attempt came to. A second Release panics and names the permit.
@@ -190,7 +202,7 @@ func (p *Permit) release(o *Outcome) gate.Decision {
 	}
 	d := s.gate.Release(time.Now(), p.ticket, o)
 	s.recycleLocked(p.ticket)
-	s.flush()
+	s.unlockAndFlush()
 	return d
 }
 
@@ -218,14 +230,14 @@ func (s *Scheduler) TryAcquire(c Call) *Permit {
 	t := s.ticketLocked(&c, &try{})
 	ok := s.gate.Acquire(now, t)
 	if ok && t.Granted() {
-		defer s.flush()
+		defer s.unlockAndFlush()
 		return s.permit(t)
 	}
 	if ok {
 		s.gate.Cancel(now, t)
 	}
 	s.recycleLocked(t)
-	s.flush()
+	s.unlockAndFlush()
 	return nil
 }
 
@@ -258,7 +270,7 @@ func (s *Scheduler) acquire(ctx context.Context, c *Call, y *try) (*Permit, erro
 	}
 	if !t.Granted() {
 		t.Ready = make(chan struct{})
-		if err := s.wait(ctx, t); err != nil {
+		if err := s.unlockAndWait(ctx, t); err != nil {
 			return nil, err
 		}
 		y.note(t)
@@ -266,14 +278,14 @@ func (s *Scheduler) acquire(ctx context.Context, c *Call, y *try) (*Permit, erro
 	}
 	y.note(t)
 	p := s.permit(t)
-	s.flush()
+	s.unlockAndFlush()
 	return p, nil
 }
 
-// wait returns when t is granted. It is called with mu held and returns without.
-func (s *Scheduler) wait(ctx context.Context, t *gate.Ticket) error {
+// unlockAndWait returns when t is granted. It is called with mu held and returns without.
+func (s *Scheduler) unlockAndWait(ctx context.Context, t *gate.Ticket) error {
 	ready := t.Ready
-	s.flush()
+	s.unlockAndFlush()
 	select {
 	case <-ready:
 		return nil
@@ -325,12 +337,12 @@ func (s *Scheduler) cancel(t *gate.Ticket) {
 	if t.Released() { // else a ledger's answer to it is still to come
 		s.recycleLocked(t)
 	}
-	s.flush()
+	s.unlockAndFlush()
 }
 
-// flush hands out what the gate decided: grants, the next timer, asks to a remote ledger, events. It is called with
+// unlockAndFlush hands out what the gate decided: grants, the next timer, asks to a remote ledger, events. It is called with
 // mu held and returns without.
-func (s *Scheduler) flush() {
+func (s *Scheduler) unlockAndFlush() {
 	for _, t := range s.gate.Granted() {
 		if t.Ready != nil {
 			close(t.Ready)
@@ -356,13 +368,13 @@ func (s *Scheduler) flush() {
 		s.mu.Unlock()
 	}()
 	for len(s.events) > 0 {
-		s.tellUnlocked()
+		s.tellLocked()
 	}
 }
 
-// tellUnlocked tells the Observer of the events at hand. It is called with mu held, lets go of it meanwhile, and has
+// tellLocked tells the Observer of the events at hand. It is called with mu held, lets go of it meanwhile, and has
 // it again when it returns or the Observer panics.
-func (s *Scheduler) tellUnlocked() {
+func (s *Scheduler) tellLocked() {
 	events := s.events
 	s.events = s.told[:0]
 	s.mu.Unlock()
@@ -402,7 +414,7 @@ func (s *Scheduler) tick() {
 	}
 	s.timerAt = time.Time{}
 	s.gate.Tick(time.Now())
-	s.flush()
+	s.unlockAndFlush()
 }
 
 // Snapshot returns the state of all lanes.

@@ -27,9 +27,11 @@ type store struct {
 
 	known sync.Map // names of lanes whose state was read
 
-	mu    sync.Mutex
-	lanes map[string]*laneFile
-	err   error // the first that saving met
+	err error // the first that saving met; of who saves
+
+	mu     sync.Mutex
+	lanes  map[string]*laneFile
+	closed bool
 }
 
 type laneFile struct {
@@ -51,10 +53,9 @@ func (st *store) open(lane string) {
 	if _, ok := st.known.Load(lane); ok {
 		return
 	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	defer st.known.Store(lane, true)
-	if st.lanes[lane] != nil {
+	st.mu.Lock() // held until the gate knows what is read: who comes second waits for that
+	if st.lanes[lane] != nil || st.closed {
+		st.mu.Unlock()
 		return
 	}
 	sum := sha256.Sum256([]byte(st.s.cfg.Name + "\x00" + lane))
@@ -63,14 +64,16 @@ func (st *store) open(lane string) {
 	var shared bool
 	f.lock, shared = lockFile(f.path + ".lock")
 	m, err := readMemory(f.path) // what is missing or damaged is learned again
+	st.s.mu.Lock()
 	if err == nil && m.Lane == lane {
-		st.s.mu.Lock()
 		st.s.gate.Recall(time.Now(), m)
-		st.s.mu.Unlock()
 	}
 	if shared && st.s.cfg.Observer != nil {
-		st.s.cfg.Observer.Observe(Event{Type: EventShared, At: time.Now(), Lane: lane})
+		st.s.events = append(st.s.events, Event{Type: EventShared, At: time.Now(), Lane: lane})
 	}
+	st.known.Store(lane, true)
+	st.mu.Unlock()
+	st.s.unlockAndFlush()
 }
 
 func readMemory(path string) (m gate.Memory, err error) {
@@ -95,15 +98,15 @@ func (st *store) keep() {
 	}
 }
 
-// save writes the state of every lane that is ours to write.
+// save writes the state of every lane that is ours to write. It is not called twice at once.
 func (st *store) save() {
 	st.s.mu.Lock()
 	memories := st.s.gate.Memories(time.Now())
 	st.s.mu.Unlock()
-	st.mu.Lock()
-	defer st.mu.Unlock()
 	for _, m := range memories {
+		st.mu.Lock()
 		f := st.lanes[m.Lane]
+		st.mu.Unlock()
 		if f == nil || f.lock == nil {
 			continue
 		}
@@ -143,6 +146,7 @@ func (st *store) close() error {
 	st.save()
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	st.closed = true
 	for _, f := range st.lanes {
 		if f.lock != nil {
 			f.lock.Close()

@@ -149,3 +149,39 @@ func TestOtherAccountsAndDamagedFilesAreNotRead(t *testing.T) {
 		t.Errorf("%v left after a damaged file, want a fresh day", b.Level)
 	}
 }
+
+func TestAnObserverMayUseTheSchedulerWhenItIsToldThatALaneIsShared(t *testing.T) {
+	dir := t.TempDir()
+	first := startWith(t, sluice.Config{Name: "a", StateDir: dir})
+	defer first.Close()
+	callOnce(t, first, sluice.Outcome{})
+
+	var second *sluice.Scheduler
+	granted := false
+	second = startWith(t, sluice.Config{Name: "a", StateDir: dir, Observer: sluice.ObserverFunc(func(e sluice.Event) {
+		if e.Type != sluice.EventShared {
+			return
+		}
+		if p := second.TryAcquire(sluice.Call{Lane: "other"}); p != nil {
+			granted = true
+			p.Release(sluice.Outcome{})
+		}
+	})})
+	defer second.Close()
+	callOnce(t, second, sluice.Outcome{})
+	if !granted {
+		t.Error("the Observer got no permit")
+	}
+}
+
+func TestANewThatFailsLeavesNothingBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // which fails if a goroutine is left
+		file := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sluice.New(sluice.Config{Ledger: newLedgerDouble(1), StateDir: file}); err == nil {
+			t.Error("a file is no directory")
+		}
+	})
+}

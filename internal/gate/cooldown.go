@@ -11,7 +11,7 @@ const (
 	longestHint  = 1e6 * time.Hour        // a century: what is beyond is no instant
 	breakerTrips = 5                      // infrastructure failures in a row that open the breaker,
 	breakerPause = 60 * time.Second       // for so long
-	retryTokens  = 10                     // the retry budget of a lane
+	retryBudget  = 10                     // failures that a lane may retry without delay
 )
 
 // cooldown is a pause of a whole lane. It is data, looked at by whoever asks; nobody performs it or waits for it.
@@ -100,10 +100,10 @@ func (b *breaker) answered() (closed bool) {
 // retries delays retries while a lane fails more than it succeeds; it never ends a call that has attempts left.
 type retries struct{ spent float64 }
 
-func (r *retries) failed()    { r.spent = min(r.spent+1, 3*retryTokens) }
+func (r *retries) failed()    { r.spent = min(r.spent+1, 3*retryBudget) }
 func (r *retries) succeeded() { r.spent = max(r.spent-0.1, 0) }
 
-// delay is what a retry waits beside its own backoff: a second for each token that the budget is overdrawn.
+// delay is what a retry waits beside its own backoff: a second for each failure that the budget is overdrawn.
 func (r *retries) delay() time.Duration {
-	return seconds(max(0, r.spent-retryTokens))
+	return seconds(max(0, r.spent-retryBudget))
 }

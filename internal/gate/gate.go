@@ -1,6 +1,11 @@
 // Package gate is the admission state machine: who is next, and does it fit. It is pure: every method takes the
 // instant, and nothing here locks, sleeps, starts a goroutine or reads a clock. The Scheduler in the root package is
 // the shell that does.
+//
+// A Gate has lanes, and a lane is made of parts that know nothing of lanes: order (whose turn it is), Book (budgets),
+// slots (how many at once), cooldown, breaker and retries (when not), reserves (what a call will be charged), flight and
+// recent (what is open, and what was sent around it). The file lane.go grants by them; release.go judges what became of
+// a call; mirror.go turns what the provider says into corrections of budgets.
 package gate
 
 import (
@@ -92,6 +97,9 @@ const (
 // Granted reports whether the ticket holds a permit.
 func (t *Ticket) Granted() bool { return t.state == held }
 
+// Released reports whether the ticket's permit was given back.
+func (t *Ticket) Released() bool { return t.state == released }
+
 // Sent is when the call was sent.
 func (t *Ticket) Sent() time.Time { return t.sent }
 
@@ -174,9 +182,6 @@ func (g *Gate) Answered(now time.Time, t *Ticket, readings []Reading) {
 	g.pump(now, t.lane)
 }
 
-// Released reports whether the ticket's permit was given back.
-func (t *Ticket) Released() bool { return t.state == released }
-
 // Release takes a permit back with what became of the call, and says what to do next.
 func (g *Gate) Release(now time.Time, t *Ticket, o *Outcome) Decision {
 	l := t.lane
@@ -191,6 +196,43 @@ func (g *Gate) Tick(now time.Time) {
 	for _, l := range g.sorted {
 		if l.order.waiting > 0 {
 			g.pump(now, l)
+			if g.account.on { // that was for all lanes
+				return
+			}
+		}
+	}
+}
+
+// pump grants what can be granted after something happened to a lane. What lanes share is given to the call that asked
+// first.
+func (g *Gate) pump(now time.Time, l *lane) {
+	if !g.account.on {
+		l.pump(now)
+		return
+	}
+	for _, each := range g.sorted {
+		each.renew(now)
+		each.stuck = false
+	}
+	for {
+		var first *lane
+		var head *Ticket
+		for _, each := range g.sorted {
+			if each.stuck || each.order.waiting == 0 {
+				continue
+			}
+			if t := each.order.next(now); head == nil || t.before(head) {
+				first, head = each, t
+			}
+		}
+		if first == nil {
+			break
+		}
+		first.stuck = !first.step(now)
+	}
+	for _, each := range g.sorted {
+		if each.order.waiting == 0 {
+			each.rest(now)
 		}
 	}
 }

@@ -131,6 +131,25 @@ func (l *lane) step(now time.Time) bool {
 	return true
 }
 
+// waitFor is how long until cost fits both the lane and the account, and which budget says so.
+func (l *lane) waitFor(now time.Time, cost *Vector) (time.Duration, Dimension) {
+	wait, d := l.book.wait(now, cost)
+	if a := &l.gate.account; a.on {
+		if w, bound := a.book.wait(now, cost); w > wait {
+			return w, bound
+		}
+	}
+	return wait, d
+}
+
+// charge takes cost from the lane and the account.
+func (l *lane) charge(cost *Vector) Vector {
+	if a := &l.gate.account; a.on {
+		a.book.charge(cost)
+	}
+	return l.book.charge(cost)
+}
+
 // closed reports whether the lane may send nothing now, why, and when to look again.
 func (l *lane) closed(now time.Time) (cause Dimension, until time.Time, closed bool) {
 	look := now.Add(lookAgain)
@@ -320,7 +339,7 @@ func (l *lane) ask(now time.Time) {
 		l.outstanding = append(l.outstanding, t)
 		asks = append(asks, Ask{ID: t.ID, Lane: l.name, Cost: t.cost})
 	}
-	l.block(now, true, Requests)
+	l.block(now, true, Requests) // as good a guess as any, until the ledger says
 	l.gate.asks = append(l.gate.asks, LaneAsk{Lane: l.name, Asks: asks})
 }
 

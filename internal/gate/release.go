@@ -45,7 +45,7 @@ func (l *lane) released(now time.Time, t *Ticket, o *Outcome) Decision {
 			l.failed(now, t)
 		}
 	} else {
-		l.account(now, t, o)
+		l.learn(now, t, o)
 	}
 	l.recent.leave(t)
 	d := l.decide(t, o)
@@ -55,12 +55,12 @@ func (l *lane) released(now time.Time, t *Ticket, o *Outcome) Decision {
 	return d
 }
 
-// account corrects what is believed of the provider by a call that reached it.
-func (l *lane) account(now time.Time, t *Ticket, o *Outcome) {
+// learn corrects what is believed of the provider by a call that reached it.
+func (l *lane) learn(now time.Time, t *Ticket, o *Outcome) {
 	l.observe(now, t, o.Readings)
 	if o.Kind.Throttle() {
 		l.undo(now, t)
-		l.breaker.answered()
+		l.heard(now)
 		if o.TooLarge {
 			l.leaveProbe(t)
 			return
@@ -84,10 +84,15 @@ func (l *lane) account(now time.Time, t *Ticket, o *Outcome) {
 		l.overloadRow = 0
 		l.retries.succeeded()
 	}
+	l.heard(now)
+	l.accept(now, t)
+}
+
+// heard closes the breaker.
+func (l *lane) heard(now time.Time) {
 	if l.breaker.answered() {
 		l.gate.note(Event{Type: EventBreaker, At: now, Lane: l.name})
 	}
-	l.accept(now, t)
 }
 
 // undo gives back what a call that counts for nothing was charged, and its tenant's turn.
