@@ -21,3 +21,16 @@ func lockFile(path string) (f *os.File, taken bool) {
 	}
 	return f, false
 }
+
+// waitLock takes the lock of a file that others hold for a moment only.
+func waitLock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +20,8 @@ import (
 const saveEvery = 5 * time.Second
 
 // store keeps what is known of the lanes in files, one a lane, so that the next process goes on from there. Of several
-// processes on a lane, the first writes; the others only read, and say so by an EventShared.
+// processes on a lane, the first writes what it learns; the others say so by an EventShared. Day counters are counted
+// by all of them together.
 type store struct {
 	s    *Scheduler
 	dir  string
@@ -34,9 +37,12 @@ type store struct {
 	closed bool
 }
 
+// laneFile is a lane's file, and what of it this process has accounted for.
 type laneFile struct {
+	lane string
 	path string
-	lock *os.File // nil: another process has it
+	lock *os.File // nil: another process has it, which writes what is learned; this one only counts the day
+	last gate.Memory
 }
 
 func newStore(s *Scheduler, dir string) (*store, error) {
@@ -59,17 +65,19 @@ func (st *store) open(lane string) {
 		return
 	}
 	sum := sha256.Sum256([]byte(st.s.cfg.Name + "\x00" + lane))
-	f := &laneFile{path: filepath.Join(st.dir, hex.EncodeToString(sum[:12])+".json")}
+	f := &laneFile{lane: lane, path: filepath.Join(st.dir, hex.EncodeToString(sum[:12])+".json")}
 	st.lanes[lane] = f
 	var shared bool
 	f.lock, shared = lockFile(f.path + ".lock")
 	m, err := readMemory(f.path) // what is missing or damaged is learned again
+	now := time.Now()
 	st.s.mu.Lock()
 	if err == nil && m.Lane == lane {
-		st.s.gate.Recall(time.Now(), m)
+		st.s.gate.Recall(now, m)
 	}
+	f.last = st.s.gate.Memory(now, lane)
 	if shared && st.s.cfg.Observer != nil {
-		st.s.events = append(st.s.events, Event{Type: EventShared, At: time.Now(), Lane: lane})
+		st.s.events = append(st.s.events, Event{Type: EventShared, At: now, Lane: lane})
 	}
 	st.known.Store(lane, true)
 	st.mu.Unlock()
@@ -98,22 +106,45 @@ func (st *store) keep() {
 	}
 }
 
-// save writes the state of every lane that is ours to write. It is not called twice at once.
+// save writes the state of every lane. It is not called twice at once.
 func (st *store) save() {
-	st.s.mu.Lock()
-	memories := st.s.gate.Memories(time.Now())
-	st.s.mu.Unlock()
-	for _, m := range memories {
-		st.mu.Lock()
-		f := st.lanes[m.Lane]
-		st.mu.Unlock()
-		if f == nil || f.lock == nil {
-			continue
-		}
-		if err := writeMemory(f.path, m); err != nil && st.err == nil {
-			st.err = fmt.Errorf("state of lane %q: %w", m.Lane, err)
+	st.mu.Lock()
+	files := slices.Collect(maps.Values(st.lanes))
+	st.mu.Unlock()
+	for _, f := range files {
+		if err := st.saveLane(f); err != nil && st.err == nil {
+			st.err = fmt.Errorf("state of lane %q: %w", f.lane, err)
 		}
 	}
+}
+
+// saveLane writes a lane's state, after it has added its part of the day's counters to what other processes counted.
+func (st *store) saveLane(f *laneFile) error {
+	lock, err := waitLock(f.path + ".write")
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	others, err := readMemory(f.path)
+	found := err == nil && others.Lane == f.lane
+
+	st.s.mu.Lock()
+	now := time.Now()
+	m := st.s.gate.Memory(now, f.lane)
+	if found {
+		st.s.gate.Share(now, &m, &f.last, &others)
+	}
+	f.last = m
+	st.s.unlockAndFlush()
+
+	if f.lock == nil {
+		if !found || len(m.Budgets) == 0 {
+			return nil
+		}
+		others.Budgets, others.SavedAt = m.Budgets, m.SavedAt
+		m = others
+	}
+	return writeMemory(f.path, m)
 }
 
 // writeMemory replaces a file by a temporary one that is on disk before it takes the name.

@@ -103,25 +103,63 @@ func TestAUsageWindowOutlivesTheProcess(t *testing.T) {
 	})
 }
 
-func TestASecondProcessOnALaneIsToldAndWritesNothing(t *testing.T) {
+func TestASecondProcessOnALaneIsTold(t *testing.T) {
 	dir := t.TempDir()
 	var events []sluice.Event
-	first := startWith(t, sluice.Config{Name: "a", Limits: sluice.Limits{RPD: 100}, StateDir: dir})
+	first := startWith(t, sluice.Config{Name: "a", StateDir: dir})
+	defer first.Close()
 	callOnce(t, first, sluice.Outcome{})
-	second := startWith(t, sluice.Config{Name: "a", Limits: sluice.Limits{RPD: 100}, StateDir: dir,
+	second := startWith(t, sluice.Config{Name: "a", StateDir: dir,
 		Observer: sluice.ObserverFunc(func(e sluice.Event) { events = append(events, e) })})
+	defer second.Close()
 	callOnce(t, second, sluice.Outcome{})
 	if len(events) == 0 || events[0].Type != sluice.EventShared || events[0].Lane != "m" {
 		t.Errorf("first event of the second process is %v, want shared", events)
 	}
-	second.Close()
-	if found, _ := filepath.Glob(filepath.Join(dir, "*.json")); len(found) != 0 {
-		t.Errorf("the second process wrote %v", found)
-	}
-	first.Close()
-	if found, _ := filepath.Glob(filepath.Join(dir, "*.json")); len(found) != 1 {
-		t.Errorf("the first process wrote %v, want one file", found)
-	}
+}
+
+func TestProcessesOnALaneCountTheDayTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := sluice.Config{Name: "a", Limits: sluice.Limits{RPD: 100}, StateDir: t.TempDir()}
+		first, second := startWith(t, cfg), (*sluice.Scheduler)(nil)
+		callOnce(t, first, sluice.Outcome{})
+		time.Sleep(6 * time.Second) // it has written
+		second = startWith(t, cfg)
+		for range 50 {
+			callOnce(t, second, sluice.Outcome{})
+		}
+		time.Sleep(6 * time.Second) // both have written
+		for range 10 {
+			callOnce(t, first, sluice.Outcome{})
+		}
+		time.Sleep(12 * time.Second)
+		for name, s := range map[string]*sluice.Scheduler{"first": first, "second": second} {
+			if b := budgetOf(t, s, sluice.RequestsPerDay); b.Level < 38.9 || b.Level > 39.2 {
+				t.Errorf("the %s process believes that %v of 100 are left, want 39", name, b.Level)
+			}
+		}
+		second.Close()
+		first.Close()
+		third := startWith(t, cfg)
+		defer third.Close()
+		callOnce(t, third, sluice.Outcome{})
+		if b := budgetOf(t, third, sluice.RequestsPerDay); b.Level < 37.9 || b.Level > 38.2 {
+			t.Errorf("the next process finds %v left, want 38", b.Level)
+		}
+	})
+}
+
+func TestTheStateIsWrittenWhileTheProcessLives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s := startWith(t, sluice.Config{Name: "a", Limits: sluice.Limits{RPD: 100}, StateDir: dir})
+		defer s.Close()
+		callOnce(t, s, sluice.Outcome{})
+		time.Sleep(6 * time.Second)
+		if found, _ := filepath.Glob(filepath.Join(dir, "*.json")); len(found) != 1 {
+			t.Errorf("%v is there after six seconds, want one file: a kill forgets the day", found)
+		}
+	})
 }
 
 func TestOtherAccountsAndDamagedFilesAreNotRead(t *testing.T) {

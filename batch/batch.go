@@ -68,7 +68,7 @@ type Config struct {
 	// closes it after the run.
 	Scheduler func(provider.Provider) (*sluice.Scheduler, error)
 
-	// Transport sends the requests. Default: an http.Transport with room for many connections to one host.
+	// Transport sends the requests. Default: provider.NewBase(4096).
 	Transport http.RoundTripper
 
 	ExtraHeader http.Header   // on every request; wins over all others
@@ -117,8 +117,9 @@ type Batch struct {
 // Report is what a run came to.
 type Report struct {
 	work.Report
-	Total   int // lines with a request, as far as they were read
-	Already int // of those, recorded by earlier runs
+	Total         int // lines with a request, as far as they were read
+	Already       int // of those, recorded by earlier runs
+	AlreadyFailed int // of those, recorded as failed
 }
 
 // Left is how many lines are not recorded yet.
@@ -190,9 +191,7 @@ func (cfg *Config) check() (fill, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Transport == nil {
-		t := http.DefaultTransport.(*http.Transport).Clone()
-		t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 4096
-		cfg.Transport = t
+		cfg.Transport = provider.NewBase(4096)
 	}
 	return f, nil
 }
@@ -248,13 +247,19 @@ func (b *Batch) Models() map[string]int { return maps.Clone(b.input.models) }
 // *InputError for a bad line of standard input, or an *UnreachableError.
 func (b *Batch) Run(ctx context.Context) (Report, error) {
 	if err := b.dropOutdated(); err != nil {
-		return Report{Total: b.Total(), Already: b.Already()}, err
+		return b.report(work.Report{}), err
 	}
 	rep, err := b.runner.Run(ctx)
 	if gone, ok := errors.AsType[*UnreachableError](err); ok {
 		err = gone
 	}
-	return Report{Report: rep, Total: b.Total(), Already: b.Already()}, err
+	return b.report(rep), err
+}
+
+func (b *Batch) report(rep work.Report) Report {
+	return Report{
+		Report: rep, Total: b.Total(), Already: b.Already(), AlreadyFailed: int(b.input.alreadyFailed.Load()),
+	}
 }
 
 // Drain stops intake and lets open calls finish. It returns at once.

@@ -157,6 +157,9 @@ func (b *Batch) arrived(line work.Line, tooLong bool) (item work.Item, already b
 		return work.Item{}, false, &ChangedError{Path: "-", Lines: []int{line.Number}, IDs: []string{item.ID}}
 	}
 	in.already.Add(1)
+	if in.pastFailed.Has(recorded) {
+		in.alreadyFailed.Add(1)
+	}
 	return work.Item{}, true, nil
 }
 

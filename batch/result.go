@@ -3,6 +3,7 @@ package batch
 import (
 	"encoding/hex"
 	"errors"
+	"hash/fnv"
 	"strconv"
 	"time"
 
@@ -16,7 +17,7 @@ const resultPrefix = `{"id":"batch_req_`
 // appendResult appends a result as a line of an OpenAI batch output file, with what Sluice knows beside it.
 func appendResult(b []byte, r *work.Result) []byte {
 	b = append(b, resultPrefix...)
-	b = appendHex(b, resultID(r))
+	b = appendResultID(b, r)
 	b = append(b, `","custom_id":`...)
 	b = appendString(b, r.ID)
 	b = append(b, `,"response":`...)
@@ -49,6 +50,12 @@ func appendResult(b []byte, r *work.Result) []byte {
 	b = strconv.AppendInt(b, int64(r.Tally.Throttles), 10)
 	b = append(b, `,"wait_ms":`...)
 	b = appendMillis(b, r.Tally.Wait())
+	b = append(b, `,"queued_ms":`...)
+	b = appendMillis(b, r.Tally.Queued)
+	b = append(b, `,"cooldown_ms":`...)
+	b = appendMillis(b, r.Tally.Cooldown)
+	b = append(b, `,"backoff_ms":`...)
+	b = appendMillis(b, r.Tally.Backoff)
 	b = append(b, `,"latency_ms":`...)
 	b = appendMillis(b, r.Tally.Latency)
 	b = append(b, `,"input_tokens":`...)
@@ -83,25 +90,12 @@ func appendMillis(b []byte, d time.Duration) []byte {
 	return strconv.AppendInt(b, d.Round(time.Millisecond).Milliseconds(), 10)
 }
 
-// resultID names a result: different lines have different ones, and the same line always the same.
-func resultID(r *work.Result) uint64 {
-	const prime = 1099511628211 // FNV-1a
-	h := uint64(14695981039346656037)
-	for _, c := range r.Hash {
-		h = (h ^ uint64(c)) * prime
-	}
-	for i := range len(r.ID) {
-		h = (h ^ uint64(r.ID[i])) * prime
-	}
-	return h
-}
-
-func appendHex(b []byte, v uint64) []byte {
-	const digits = "0123456789abcdef"
-	for shift := 60; shift >= 0; shift -= 4 {
-		b = append(b, digits[v>>shift&15])
-	}
-	return b
+// appendResultID appends the name of a result: different lines have different ones, and the same line always the same.
+func appendResultID(b []byte, r *work.Result) []byte {
+	h := fnv.New64a()
+	h.Write(r.Hash[:])
+	h.Write([]byte(r.ID))
+	return hex.AppendEncode(b, h.Sum(nil))
 }
 
 // recorded is what a resume reads of a line of the output.

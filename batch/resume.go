@@ -72,7 +72,9 @@ func (m *matcher) read() error {
 		m.matched++
 		switch verdict := m.judge(number, &rec); verdict {
 		case counts:
-			in.index.Done().Set(number)
+			if in.index.Done().Set(number) && rec.failed {
+				in.alreadyFailed.Add(1)
+			}
 		case again:
 			m.drop++
 		case refused:
@@ -94,7 +96,10 @@ func (m *matcher) remember(number int, rec *recorded) {
 		m.drop++
 		return
 	}
-	m.batch.input.past.Add(number-1, rec.id, rec.hash)
+	in := m.batch.input
+	if _, ok := in.past.Add(number-1, rec.id, rec.hash); ok && rec.failed {
+		in.pastFailed.Set(number - 1)
+	}
 }
 
 // verdict says what a recorded result is to the line with its id.

@@ -149,8 +149,8 @@ func TestRetryFailed(t *testing.T) {
 	if failed.Error == nil || failed.Error.Code != "bad_request" || failed.Response == nil || failed.Response.StatusCode != 400 {
 		t.Errorf("failed line %+v", failed)
 	}
-	if rep, err = run(t, cfg); err != nil || rep.Already != 6 {
-		t.Errorf("failed lines are done: already %d, error %v", rep.Already, err)
+	if rep, err = run(t, cfg); err != nil || rep.Already != 6 || rep.AlreadyFailed != 3 {
+		t.Errorf("failed lines are done: already %d, failed %d, error %v", rep.Already, rep.AlreadyFailed, err)
 	}
 	rt.good = true
 	cfg.RetryFailed = true
@@ -162,7 +162,7 @@ func TestRetryFailed(t *testing.T) {
 	if after, _ := os.ReadFile(f.out); !bytes.Equal(before, after) {
 		t.Error("Open alone dropped results")
 	}
-	if rep, err = run(t, cfg); err != nil || rep.Already != 3 || rep.Done != 3 {
+	if rep, err = run(t, cfg); err != nil || rep.Already != 3 || rep.AlreadyFailed != 0 || rep.Done != 3 {
 		t.Errorf("retried: already %d, done %d, error %v", rep.Already, rep.Done, err)
 	}
 	for id, r := range f.results(t) {

@@ -28,9 +28,9 @@ func Classify(p Provider, status int, h http.Header, body []byte, now time.Time)
 	return verdict(decode(body), status, h, now)
 }
 
-// ClassifyEvent says what an error in the middle of a stream means. data is the event's data. The headers are of the
-// answer that the stream came in: they were sent before the error, so only the event's own words can ask for a wait.
-func ClassifyEvent(p Provider, h http.Header, data []byte, now time.Time) Verdict {
+// ClassifyEvent says what an error in the middle of a stream means. data is the event's data. The
+// headers of the answer were sent before the error, so only the event's own words can ask for a wait.
+func ClassifyEvent(data []byte, now time.Time) Verdict {
 	return verdict(decode(data), 0, nil, now)
 }
 

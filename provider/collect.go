@@ -20,7 +20,6 @@ type Message struct {
 	FinishReason string
 	Usage        sluice.Usage
 	HasUsage     bool
-	Text         int    // bytes of text in the answer
 	Fault        []byte // the data of the event with which the provider broke off; nil if it did not
 
 	meter *meter
@@ -60,7 +59,7 @@ func Collect(e Endpoint, r io.Reader, most int64) (Message, error) {
 		m.end()
 	}
 	out := Message{FinishReason: m.sum.finish, Usage: m.sum.usage, HasUsage: m.sum.hasUsage,
-		Text: m.seen.bytes, Fault: m.fault, meter: m}
+		Fault: m.fault, meter: m}
 	if m.events > 0 {
 		out.Body = f.message()
 	}

@@ -31,7 +31,6 @@ type Request struct {
 	N           int // how many answers are asked for; at least 1
 	Cost        sluice.Cost
 	Text        int // bytes of text in the input
-	Media       int // images, sounds and files in the input
 }
 
 // ErrNotObject is returned by Estimate for a body that is not one JSON object.
@@ -75,7 +74,7 @@ func Estimate(e Endpoint, body []byte) (Request, error) {
 	if c.bad {
 		return Request{N: 1, Cost: sluice.Cost{Input: c.tokens()}}, ErrNotObject
 	}
-	r.Text, r.Media = c.bytes, c.media
+	r.Text = c.bytes
 	r.Cost.Input = c.tokens()
 	if e != Embeddings {
 		r.Cost.MaxOutput = int(min(maxCount, saturate(out, int64(r.N))))

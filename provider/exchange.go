@@ -137,15 +137,18 @@ func (cfg ExchangeConfig) collect(ctx context.Context, f *flight, resp *http.Res
 
 // fault classifies an error that came in the middle of a stream.
 func (cfg ExchangeConfig) fault(resp *http.Response, data []byte, id string) sluice.Outcome {
-	v := ClassifyEvent(cfg.Provider, resp.Header, data, time.Now())
+	v := ClassifyEvent(data, time.Now())
 	return v.without(cfg.Key).Outcome(cfg.Provider, resp.StatusCode, id)
 }
 
 // broken is the outcome of an answer whose body did not come whole.
 func (cfg ExchangeConfig) broken(ctx context.Context, f *flight, err error) sluice.Outcome {
-	if errors.Is(err, ErrAnswerTooLong) || errors.Is(err, ErrEventTooLong) {
-		// Asking again would bring the same, and cost the same.
+	// Asking again for what is too long would bring the same, and cost the same.
+	switch {
+	case errors.Is(err, ErrAnswerTooLong):
 		return sluice.Outcome{Kind: sluice.BadRequest, Err: fmt.Errorf("%w: more than %d bytes", err, cfg.MaxBytes)}
+	case errors.Is(err, ErrEventTooLong): // its limit is another, MaxEvent
+		return sluice.Outcome{Kind: sluice.BadRequest, Err: err}
 	}
 	o := f.failure(ctx, err)
 	o.Unsent = false

@@ -252,6 +252,14 @@ func TestNetworkErrorsHoldNoKey(t *testing.T) {
 	}
 }
 
+func TestTooLongAnEventDoesNotQuoteTheLimitOfAnswers(t *testing.T) {
+	stream := "data: " + strings.Repeat("x", provider.MaxEvent+1)
+	_, o := exchange(t, t.Context(), replies(200, stream, "content-type", "text/event-stream"), provider.ExchangeConfig{})
+	if o.Kind != sluice.BadRequest || o.Err != provider.ErrEventTooLong {
+		t.Errorf("kind %v, error %v", o.Kind, o.Err)
+	}
+}
+
 func TestRefusalsHoldNoKeyOfTheRun(t *testing.T) {
 	for _, status := range []int{200, 401} {
 		_, o := exchange(t, t.Context(), replies(status, `{"error":{"message":"no such key: plainsecret","type":"plainsecret"}}`), provider.ExchangeConfig{Key: "plainsecret"})

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"bytes"
+	"cmp"
 
 	"github.com/sluice-llm/sluice"
 )
@@ -178,7 +179,7 @@ func (m *meter) delta() {
 		for s.enter('{'); s.next('}'); {
 			switch string(s.key()) {
 			case "stop_reason":
-				m.sum.finish = orElse(s.word(), m.sum.finish)
+				m.sum.finish = cmp.Or(s.word(), m.sum.finish)
 			case "content", "text", "thinking", "reasoning", "reasoning_content", "refusal", "partial_json":
 				m.seen.words()
 			case "tool_calls", "function_call":
@@ -209,6 +210,6 @@ func (m *meter) whole() {
 		m.sum.usage, m.sum.counts, m.sum.hasUsage = sum.usage, sum.counts, true
 	}
 	if m.e != Responses || sum.status != "in_progress" && sum.status != "queued" {
-		m.sum.finish = orElse(sum.finish, m.sum.finish)
+		m.sum.finish = cmp.Or(sum.finish, m.sum.finish)
 	}
 }

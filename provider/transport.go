@@ -30,7 +30,8 @@ type Config struct {
 	// Base makes the exchanges. Default: NewBase(Slots).
 	Base http.RoundTripper
 
-	// Slots is how many connections the default Base keeps for reuse. Default 64.
+	// Slots is how many connections the default Base keeps for reuse. It does not limit how many calls are in flight:
+	// that is the Scheduler's. Default 64.
 	Slots int
 
 	// Timeout bounds each try: from the instant the request leaves to the answer's head, then from one part of the
@@ -95,7 +96,8 @@ func (t *Transport) CloseIdleConnections() {
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	e, ok := EndpointOf(req)
 	if !ok {
-		return t.cfg.Base.RoundTrip(req)
+		resp, err := t.cfg.Base.RoundTrip(req)
+		return stay(resp), err
 	}
 	body, err := t.buffer(req)
 	if err != nil {
@@ -122,7 +124,18 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if a.open != nil {
 		a.open.watch() // not before Do knows that the permit is the body's
 	}
-	return a.result(ctx, req, err)
+	resp, err := a.result(ctx, req, err)
+	return stay(resp), err
+}
+
+// stay takes the address out of a redirect. An http.Client would follow it, and take the key along to another host: Go
+// drops Authorization there, but not x-api-key.
+func stay(resp *http.Response) *http.Response {
+	if resp != nil && resp.StatusCode/100 == 3 && resp.Header.Get("Location") != "" {
+		resp.Header = maps.Clone(resp.Header)
+		resp.Header.Del("Location")
+	}
+	return resp
 }
 
 // buffer reads the request's body, and closes it as a RoundTripper must.
@@ -310,10 +323,10 @@ func packed(h http.Header) bool {
 	return len(enc) > 0 && enc[0] != "" && enc[0] != "identity"
 }
 
-// NewBase returns a transport for a lane of that many slots: it keeps as many connections as there are calls in
-// flight, notices dead ones, and takes proxies from the environment. It has no limit on the time an answer takes:
-// models think for minutes, and each try has its own timeout.
-func NewBase(slots int) *http.Transport {
+// NewBase returns a transport that keeps up to so many idle connections for reuse, at least one. It opens as many as
+// there are calls in flight, notices dead ones, and takes proxies from the environment. It has no limit on the time an
+// answer takes: models think for minutes, and each try has its own timeout.
+func NewBase(idle int) *http.Transport {
 	return &http.Transport{
 		Proxy: http.ProxyFromEnvironment,
 		DialContext: (&net.Dialer{
@@ -324,8 +337,8 @@ func NewBase(slots int) *http.Transport {
 		TLSHandshakeTimeout: 10 * time.Second,
 		ForceAttemptHTTP2:   true,
 		HTTP2:               &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
-		MaxIdleConns:        max(slots, 1),
-		MaxIdleConnsPerHost: max(slots, 1),
+		MaxIdleConns:        max(idle, 1),
+		MaxIdleConnsPerHost: max(idle, 1),
 		IdleConnTimeout:     90 * time.Second,
 		// Answers are read as they pass, and streams must not wait for a packer's block.
 		DisableCompression: true,

@@ -334,6 +334,17 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	if o := w.ended(t, 1)[0]; o.Kind != sluice.BadRequest || !strings.Contains(o.Err.Error(), "redirect") {
 		t.Errorf("%+v", o)
 	}
+	plain := &http.Client{Transport: tr} // which follows what it is given
+	for _, path := range []string{"/v1/messages", "/v1/models"} {
+		req, err := http.NewRequest("POST", server.URL+path, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Api-Key", "secret")
+		if resp, err := plain.Do(req); err != nil || resp.StatusCode != 307 || stolen.Load() {
+			t.Errorf("%s: %v %v", path, resp, err)
+		}
+	}
 }
 
 func TestWrongConfigIsNamed(t *testing.T) {

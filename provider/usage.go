@@ -1,6 +1,8 @@
 package provider
 
 import (
+	"cmp"
+
 	"github.com/sluice-llm/sluice"
 )
 
@@ -56,7 +58,7 @@ func (sum *summary) members(e Endpoint, s *scanner) {
 			sum.hasBody = sum.hasBody || c == '['
 			s.skip()
 		case "stop_reason":
-			sum.finish = orElse(s.word(), sum.finish)
+			sum.finish = cmp.Or(s.word(), sum.finish)
 		case "status":
 			sum.status = s.word()
 			if e == Responses && sum.finish == "" {
@@ -114,7 +116,7 @@ func (sum *summary) readIncomplete(s *scanner) {
 	}
 	for s.enter('{'); s.next('}'); {
 		if string(s.key()) == "reason" {
-			sum.finish = orElse(s.word(), sum.finish)
+			sum.finish = cmp.Or(s.word(), sum.finish)
 		} else {
 			s.skip()
 		}
@@ -212,11 +214,4 @@ func (s *scanner) word() string {
 		return string(raw)
 	}
 	return unquote(s.b[at:s.i])
-}
-
-func orElse(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }

@@ -60,15 +60,6 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %d %s: %s", name, e.Status, e.Kind, msg)
 }
 
-// outcome fills an Outcome with the verdict. err is nil for OK.
-func (v Verdict) outcome(err error) sluice.Outcome {
-	return sluice.Outcome{
-		Kind: v.Kind, Err: err,
-		Wait: v.Wait, Until: v.Until,
-		Dimension: v.Dimension, Limit: v.Limit, Used: v.Used, Requested: v.Requested, TooLarge: v.TooLarge,
-	}
-}
-
 // without returns the verdict with a run's own key struck out of its texts.
 func (v Verdict) without(key string) Verdict {
 	v.Message, v.Why.Value = Redact(v.Message, key), Redact(v.Why.Value, key)
@@ -77,8 +68,12 @@ func (v Verdict) without(key string) Verdict {
 
 // Outcome returns the verdict as the outcome of an attempt: of an answer of that status by p.
 func (v Verdict) Outcome(p Provider, status int, requestID string) sluice.Outcome {
-	if v.Kind == sluice.OK {
-		return v.outcome(nil)
+	o := sluice.Outcome{
+		Kind: v.Kind, Wait: v.Wait, Until: v.Until,
+		Dimension: v.Dimension, Limit: v.Limit, Used: v.Used, Requested: v.Requested, TooLarge: v.TooLarge,
 	}
-	return v.outcome(&Error{Provider: p.Name, Status: status, RequestID: requestID, Verdict: v})
+	if v.Kind != sluice.OK {
+		o.Err = &Error{Provider: p.Name, Status: status, RequestID: requestID, Verdict: v}
+	}
+	return o
 }

@@ -3,6 +3,7 @@ package work
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -124,7 +125,7 @@ func OpenJournal(path string, cfg JournalConfig) (*Journal, error) {
 	if cfg.SyncEvery < 0 {
 		return nil, errors.New("work: SyncEvery is negative")
 	}
-	cfg.SyncEvery = time.Duration(defaultTo(int64(cfg.SyncEvery), int64(100*time.Millisecond)))
+	cfg.SyncEvery = cmp.Or(cfg.SyncEvery, 100*time.Millisecond)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -29,9 +29,6 @@ type Report struct {
 	Wall     time.Duration // the run's own time
 }
 
-// Left is how many items were taken in and not recorded: what a stop cut short.
-func (r Report) Left() int { return r.Items - r.Done - r.Failed }
-
 // Progress is how far a run is.
 type Progress struct {
 	Total     int // of all runs on the same journal; grows if it was not told

@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -107,9 +108,9 @@ func New(cfg Config) (*Runner, error) {
 	case cfg.Journal != nil && cfg.Encode == nil:
 		return nil, errors.New("work: Journal needs Encode")
 	}
-	cfg.Workers = defaultTo(cfg.Workers, 1024)
-	cfg.Queue = defaultTo(cfg.Queue, 256)
-	cfg.QueueBytes = defaultTo(cfg.QueueBytes, 32<<20)
+	cfg.Workers = cmp.Or(cfg.Workers, 1024)
+	cfg.Queue = cmp.Or(cfg.Queue, 256)
+	cfg.QueueBytes = cmp.Or(cfg.QueueBytes, 32<<20)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -124,13 +125,6 @@ func New(cfg Config) (*Runner, error) {
 	}
 	r.tally.finish = make(map[string]int)
 	return r, nil
-}
-
-func defaultTo[T int | int64](v, usual T) T {
-	if v == 0 {
-		return usual
-	}
-	return v
 }
 
 // Add adds an item before the start. It fails with ErrStarted afterwards.
@@ -213,9 +207,14 @@ func (r *Runner) CloseError() error {
 func (r *Runner) start() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	first := !r.started
+	if r.started {
+		return false
+	}
 	r.started = true
-	return first
+	if err := r.meetLocked(r.cfg.Handler); err != nil && r.cause == nil { // closed also when it gets no item
+		r.cause = err
+	}
+	return true
 }
 
 // halt ends intake and waiting. The first reason is the run's error.

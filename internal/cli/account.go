@@ -34,8 +34,6 @@ type accountFlags struct {
 	caFile       string
 	limits       limitFlags
 	maxThrottles int
-
-	keyFrom string // the variable that the key was found in
 }
 
 func (f *accountFlags) register(fs *pflag.FlagSet) {
@@ -62,7 +60,11 @@ type accounts struct {
 
 	mu         sync.Mutex
 	schedulers []*sluice.Scheduler
+	keys       map[string]foundKey // by provider
 }
+
+// foundKey is a key and the variable that it was found in, both empty for a provider that may do without.
+type foundKey struct{ value, from string }
 
 // open checks the flags. What must never be printed is given to hide.
 func (f *accountFlags) open(template sluice.Config, hide func(secret string)) (*accounts, error) {
@@ -70,7 +72,7 @@ func (f *accountFlags) open(template sluice.Config, hide func(secret string)) (*
 	if err != nil {
 		return nil, err
 	}
-	a := &accounts{flags: f, limits: limits, template: template, hide: hide}
+	a := &accounts{flags: f, limits: limits, template: template, hide: hide, keys: make(map[string]foundKey)}
 	if f.provider != "" {
 		if a.provider, err = f.named(); err != nil {
 			return nil, err
@@ -112,6 +114,31 @@ func (f *accountFlags) named() (provider.Provider, error) {
 
 // Key returns the key for p. Only a server that is not one of the providers may do without.
 func (a *accounts) Key(p provider.Provider) (string, error) {
+	a.mu.Lock()
+	key, known := a.keys[p.Name]
+	a.mu.Unlock()
+	if known {
+		return key.value, nil
+	}
+	key, err := a.findKey(p)
+	if err != nil {
+		return "", err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.keys[p.Name] = key
+	return key.value, nil
+}
+
+// KeyFrom returns the variable that the key for the provider of that name was found in; "" is none.
+func (a *accounts) KeyFrom(name string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.keys[name].from
+}
+
+// findKey looks the key for p up.
+func (a *accounts) findKey(p provider.Provider) (foundKey, error) {
 	f := a.flags
 	names := p.KeyEnv
 	if f.keyEnv != "" {
@@ -120,26 +147,25 @@ func (a *accounts) Key(p provider.Provider) (string, error) {
 	for _, name := range names {
 		key, err := lookupKey(name, f.keysFile)
 		if err != nil {
-			return "", err
+			return foundKey{}, err
 		}
 		if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return "", usageError(fmt.Errorf("the key in %s holds characters that no key has", name),
+			return foundKey{}, usageError(fmt.Errorf("the key in %s holds characters that no key has", name),
 				"look for line breaks, quotes or spaces in it")
 		}
 		if key != "" {
 			a.hide(key)
-			f.keyFrom = name
-			return key, nil
+			return foundKey{value: key, from: name}, nil
 		}
 	}
 	if p.Name == "sim" || len(names) == 0 || p.Name == "openai-compatible" && f.keyEnv == "" {
-		return "", nil
+		return foundKey{}, nil
 	}
 	where := "in the environment"
 	if f.keysFile != "" {
 		where += " or in " + f.keysFile
 	}
-	return "", usageError(fmt.Errorf("no key for %s: %s is not set %s", p.Name, names[0], where),
+	return foundKey{}, usageError(fmt.Errorf("no key for %s: %s is not set %s", p.Name, names[0], where),
 		"export %s=..., or name another variable with --key-env, or try without a key: --provider sim", names[0])
 }
 

@@ -28,7 +28,7 @@ func newRoot(s *streams) *cobra.Command {
 		Short: "Run LLM calls at their provider's rate limit, and none beyond it",
 		Long: `Sluice runs LLM calls at their provider's rate limit, and none beyond it.
 
-It finds the limits in the answers' headers and refusals, plans with them, and keeps what it has.`,
+It finds the limits in the answers' headers and refusals, keeps to them, and keeps what it has.`,
 		Example: `  sluice run --provider sim examples/prompts.jsonl -o out.jsonl    no key, no network: try it
   sluice run prompts.jsonl -o out.jsonl                            the key comes from the environment
   sluice run prompts.jsonl -o out.jsonl                            again: does what is left`,

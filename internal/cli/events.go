@@ -60,7 +60,7 @@ type eventLine struct {
 	Attempt   int              `json:"attempt,omitempty"`
 	WaitMS    int64            `json:"wait_ms,omitempty"`
 	LatencyMS int64            `json:"latency_ms,omitempty"`
-	Until     *time.Time       `json:"until,omitempty"`
+	Until     time.Time        `json:"until,omitzero"`
 	Dimension string           `json:"dimension,omitempty"`
 	Limit     int64            `json:"limit,omitempty"`
 	Kind      string           `json:"kind,omitempty"`
@@ -75,10 +75,7 @@ func (l *eventLog) Observe(e sluice.Event) {
 	line := eventLine{
 		Type: e.Type, At: e.At, Lane: e.Lane, Tenant: e.Tenant, Call: e.Call, Attempt: e.Attempt,
 		WaitMS: e.Wait.Milliseconds(), LatencyMS: e.Latency.Milliseconds(),
-		Dimension: e.Dimension.String(), Limit: e.Limit, InFlight: e.InFlight, Waiting: e.Waiting,
-	}
-	if !e.Until.IsZero() {
-		line.Until = &e.Until
+		Until: e.Until, Dimension: e.Dimension.String(), Limit: e.Limit, InFlight: e.InFlight, Waiting: e.Waiting,
 	}
 	switch e.Type {
 	case sluice.EventReleased, sluice.EventThrottled, sluice.EventGaveUp:

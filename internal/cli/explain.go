@@ -11,11 +11,12 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
 )
 
 // explain gives an error of a batch its exit code and a hint of what to do.
-func explain(err error, o *runOptions) *exitError {
+func explain(err error, o *runOptions, keys *accounts) *exitError {
 	if e, ok := errors.AsType[*exitError](err); ok {
 		return e
 	}
@@ -23,7 +24,7 @@ func explain(err error, o *runOptions) *exitError {
 	e.hint = hintOf(err)
 	again := "the same command goes on where this one stopped: " + o.command()
 	if stopped, ok := errors.AsType[*work.StoppedError](err); ok {
-		e.explainStop(stopped, o, again)
+		e.explainStop(stopped, keys, again)
 		return e
 	}
 	if wrong, ok := errors.AsType[*batch.ConfigError](err); ok {
@@ -66,12 +67,18 @@ func explain(err error, o *runOptions) *exitError {
 }
 
 // explainStop says why no item can succeed any more.
-func (e *exitError) explainStop(stopped *work.StoppedError, o *runOptions, again string) {
+func (e *exitError) explainStop(stopped *work.StoppedError, keys *accounts, again string) {
 	e.err = stopped.Err
 	switch stopped.Kind {
 	case sluice.Auth:
 		e.err = fmt.Errorf("the key was refused: %w", stopped.Err)
-		e.hint = fmt.Sprintf("check the key in %s. Nothing of this was recorded; then %s", o.account.keyFrom, again)
+		check := "no variable held a key: name one with --key-env, or check the key in --header"
+		if refused, ok := errors.AsType[*provider.Error](stopped.Err); ok {
+			if name := keys.KeyFrom(refused.Provider); name != "" {
+				check = "check the key in " + name
+			}
+		}
+		e.hint = check + ". Nothing of this was recorded; then " + again
 	case sluice.QuotaExhausted:
 		e.err = fmt.Errorf("the account's quota is spent: %w", stopped.Err)
 		e.hint = "add credit or raise the spend limit. What is done is kept; then " + again

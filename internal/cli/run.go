@@ -119,7 +119,7 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	cfg.Provider, cfg.ExtraHeader, cfg.Transport = accounts.provider, accounts.headers, accounts.transport
 	cfg.Key, cfg.Scheduler = accounts.Key, accounts.Scheduler
 	if r.batch, err = batch.Open(cfg); err != nil {
-		return explain(err, o)
+		return explain(err, o, accounts)
 	}
 	defer func() { err = cmp.Or(err, r.batch.Close()) }()
 	return r.run(ctx)
@@ -180,11 +180,6 @@ func (r *batchRun) run(ctx context.Context) error {
 // conclude prints the summary of a run that returned err, and returns what the program ends with.
 func (r *batchRun) conclude(rep batch.Report, err error) error {
 	sum := summarize(rep, r.accounts.Snapshot())
-	if rep.Already > 0 {
-		failed, scanErr := failedIn(r.o.output)
-		r.note(scanErr)
-		sum.Failed = max(sum.Failed, failed)
-	}
 	sum.Input, sum.Output, sum.Events = r.o.input, r.o.output, r.o.events
 	err = r.verdict(sum, err)
 	if r.o.asJSON {
@@ -212,7 +207,7 @@ func (r *batchRun) verdict(sum *summary, err error) error {
 		sum.Hint = fmt.Sprintf("try the failed items again: %s", r.o.command("--retry-failed"))
 		return silent(exitItems)
 	}
-	end := explain(err, r.o)
+	end := explain(err, r.o, r.accounts)
 	sum.Outcome, sum.Error, sum.Hint = "failed", end.Error(), end.hint
 	if end.code == exitInterrupted {
 		sum.Outcome = "interrupted"
@@ -252,6 +247,10 @@ func (r *batchRun) warn(e sluice.Event) {
 	case sluice.EventResumed:
 		r.s.errorf("sluice: %s: goes on\n", e.Lane)
 	case sluice.EventBreaker:
+		if e.Until.IsZero() { // it closed
+			r.s.errorf("sluice: %s: answers again\n", e.Lane)
+			return
+		}
 		r.s.errorf("sluice: %s: keeps failing, next try at %s\n", e.Lane, clock(e.Until, e.At))
 	case sluice.EventThrottled, sluice.EventGaveUp:
 		r.s.errorf("sluice: %s: %s: %v\n", e.Lane, e.Call, e.Outcome.Err)

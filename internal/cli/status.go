@@ -45,7 +45,8 @@ func (s *status) busiest() (lane sluice.LaneSnapshot, ok bool) {
 	return lane, ok
 }
 
-// binding says what holds the run back now: "rpm 900", "8 slots", "cooldown until 12:03:10"; "" if nothing does.
+// binding says what holds the run back now: "bound by rpm 900", "bound by 8 slots", "cooldown until 12:03:10"; "" if
+// nothing does.
 func (s *status) binding() string {
 	lane, ok := s.busiest()
 	if !ok {
@@ -58,12 +59,12 @@ func (s *status) binding() string {
 		return ""
 	}
 	if lane.Binding == sluice.Concurrency {
-		return fmt.Sprintf("%d slots", lane.Slots)
+		return fmt.Sprintf("bound by %d slots", lane.Slots)
 	}
 	if lane.Binding == sluice.AnyDimension {
 		return ""
 	}
-	text := lane.Binding.String()
+	text := "bound by " + lane.Binding.String()
 	if limit := limitOf(lane, lane.Binding); limit > 0 {
 		text += " " + group(limit)
 	}
@@ -84,7 +85,7 @@ func (s *status) pause(lane sluice.LaneSnapshot) string {
 	case sluice.Overloaded:
 		what = "provider overloaded: paused"
 	}
-	return what + " until " + clock(lane.Until.Local(), s.now.Local())
+	return what + " until " + clock(lane.Until, s.now)
 }
 
 // eta estimates what is left: at the rate of what binds, if a limit does, else at the rate of late.
@@ -126,7 +127,7 @@ func (s *status) block(width int) []string {
 	}
 	rate := fmt.Sprintf("%s/min", group(math.Round(s.perMin)))
 	if b := s.binding(); b != "" {
-		rate += "  bound by " + b
+		rate += "  " + b
 	}
 	if eta, ok := s.eta(); ok {
 		rate += "  ETA " + span(eta)
@@ -160,7 +161,7 @@ func (s *status) plain() string {
 	}
 	parts = append(parts, group(math.Round(s.perMin))+"/min")
 	if b := s.binding(); b != "" {
-		parts = append(parts, "bound by "+b)
+		parts = append(parts, b)
 	}
 	if eta, ok := s.eta(); ok {
 		parts = append(parts, "ETA "+span(eta))
@@ -199,20 +200,20 @@ func (s *status) drainLine() string {
 
 // statusLine is the status as one JSON line.
 type statusLine struct {
-	At        time.Time  `json:"at"`
-	Total     int        `json:"total"`
-	Done      int        `json:"done"`
-	Failed    int        `json:"failed"`
-	InFlight  int        `json:"in_flight"`
-	Waiting   int        `json:"waiting"`
-	Throttles int        `json:"throttles"`
-	PerMin    float64    `json:"per_min"`
-	Binding   string     `json:"binding"`
-	Until     *time.Time `json:"cooldown_until,omitempty"`
-	ETAms     *int64     `json:"eta_ms,omitempty"`
-	Input     int        `json:"input_tokens"`
-	Output    int        `json:"output_tokens"`
-	Draining  bool       `json:"draining"`
+	At        time.Time `json:"at"`
+	Total     int       `json:"total"`
+	Done      int       `json:"done"`
+	Failed    int       `json:"failed"`
+	InFlight  int       `json:"in_flight"`
+	Waiting   int       `json:"waiting"`
+	Throttles int       `json:"throttles"`
+	PerMin    float64   `json:"per_min"`
+	Binding   string    `json:"binding"`
+	Until     time.Time `json:"cooldown_until,omitzero"`
+	ETAms     *int64    `json:"eta_ms,omitempty"`
+	Input     int       `json:"input_tokens"`
+	Output    int       `json:"output_tokens"`
+	Draining  bool      `json:"draining"`
 }
 
 func (s *status) line() statusLine {
@@ -227,7 +228,7 @@ func (s *status) line() statusLine {
 			line.Binding = lane.Binding.String()
 		}
 		if lane.Until.After(s.now) {
-			line.Until = &lane.Until
+			line.Until = lane.Until
 		}
 	}
 	if eta, ok := s.eta(); ok {

@@ -1,9 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -60,7 +61,8 @@ type budgetSummary struct {
 // summarize fills a summary from what the run and the Scheduler say.
 func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 	sum := &summary{
-		Total: rep.Total, Already: rep.Already, Done: rep.Done, Failed: rep.Failed, Left: max(0, rep.Left()),
+		Total: rep.Total, Already: rep.Already, Done: rep.Done, Left: max(0, rep.Left()),
+		Failed:   rep.Failed + rep.AlreadyFailed,
 		Kinds:    map[string]int{},
 		Finish:   rep.Finish,
 		Attempts: rep.Attempts, Throttles: rep.Throttles,
@@ -191,48 +193,29 @@ func (l laneSummary) String() string {
 
 // counts writes numbers by name, the largest first.
 func counts(byName map[string]int) string {
-	names := make([]string, 0, len(byName))
-	for name := range byName {
-		names = append(names, name)
+	var parts []string
+	for _, name := range largestFirst(byName) {
+		parts = append(parts, fmt.Sprintf("%s %s", group(byName[name]), cmp.Or(name, "none")))
 	}
-	sort.Slice(names, func(i, j int) bool {
-		a, b := names[i], names[j]
-		return byName[a] > byName[b] || byName[a] == byName[b] && a < b
-	})
-	for i, name := range names {
-		text := name
-		if text == "" {
-			text = "none"
-		}
-		names[i] = fmt.Sprintf("%s %s", group(byName[name]), text)
-	}
-	return strings.Join(names, ", ")
+	return strings.Join(parts, ", ")
 }
 
 // shares writes shares by name, the largest first, and leaves out those near nothing.
 func shares(byName map[string]float64) string {
-	var names []string
-	for name, share := range byName {
-		if share >= 0.005 {
-			names = append(names, name)
+	var parts []string
+	for _, name := range largestFirst(byName) {
+		if share := byName[name]; share >= 0.005 {
+			parts = append(parts, fmt.Sprintf("%s %s of the time", name, percent(share)))
 		}
 	}
-	slices.SortFunc(names, func(a, b string) int {
-		if byName[a] != byName[b] {
-			if byName[a] > byName[b] {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a, b)
+	return cmp.Or(strings.Join(parts, ", "), "nothing")
+}
+
+// largestFirst returns the names by falling value; those of one value by name.
+func largestFirst[V cmp.Ordered](byName map[string]V) []string {
+	return slices.SortedFunc(maps.Keys(byName), func(a, b string) int {
+		return cmp.Or(cmp.Compare(byName[b], byName[a]), strings.Compare(a, b))
 	})
-	for i, name := range names {
-		names[i] = fmt.Sprintf("%s %s of the time", name, percent(byName[name]))
-	}
-	if len(names) == 0 {
-		return "nothing"
-	}
-	return strings.Join(names, ", ")
 }
 
 // times writes how often something happened.

@@ -41,8 +41,9 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%d days", s/86400)
 }
 
-// clock writes the instant t as seen at now: the time, with the date if that is another day.
+// clock writes the instant t as seen at now: the local time, with the date if that is another day.
 func clock(t, now time.Time) string {
+	t, now = t.Local(), now.Local()
 	if t.YearDay() == now.YearDay() && t.Year() == now.Year() {
 		return t.Format("15:04:05")
 	}

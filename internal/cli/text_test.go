@@ -4,6 +4,7 @@ package cli
 // are in the package.
 
 import (
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/work"
 )
 
 func TestEscapeSpellsOutWhatATerminalWouldObey(t *testing.T) {
@@ -106,20 +109,22 @@ func TestStatusNamesWhatBinds(t *testing.T) {
 		lanes         []sluice.LaneSnapshot
 	}{
 		{"nothing yet", "", 5 * time.Minute, nil},
-		{"requests", "rpm 600", 30 * time.Second, lane(func(l *sluice.LaneSnapshot) { l.Binding = sluice.Requests })},
-		{"tokens, 50 a call", "tpm 30,000", 30 * time.Second, lane(func(l *sluice.LaneSnapshot) { l.Binding = sluice.Tokens })},
-		{"slots", "8 slots", 5 * time.Minute, lane(func(l *sluice.LaneSnapshot) { l.Binding = sluice.Concurrency })},
+		{"requests", "bound by rpm 600", 30 * time.Second, lane(func(l *sluice.LaneSnapshot) { l.Binding = sluice.Requests })},
+		{"tokens, 50 a call", "bound by tpm 30,000", 30 * time.Second, lane(func(l *sluice.LaneSnapshot) { l.Binding = sluice.Tokens })},
+		{"slots", "bound by 8 slots", 5 * time.Minute, lane(func(l *sluice.LaneSnapshot) { l.Binding = sluice.Concurrency })},
 		{"nobody waits", "", 5 * time.Minute, lane(func(l *sluice.LaneSnapshot) { l.Waiting, l.Binding = 0, sluice.Requests })},
 		{"a cooldown", "cooldown until 12:03:10", 5*time.Minute + 190*time.Second,
 			lane(func(l *sluice.LaneSnapshot) { l.Until = now.Add(190 * time.Second) })},
 		{"a usage window", "usage window: paused until 2026-03-05 16:00", 28*time.Hour + 5*time.Minute,
 			lane(func(l *sluice.LaneSnapshot) { l.Until, l.Pause = now.Add(28*time.Hour), sluice.UsageWindow })},
+		{"a provider that fails", "provider keeps failing: paused until 12:00:30", 5*time.Minute + 30*time.Second,
+			lane(func(l *sluice.LaneSnapshot) { l.Until, l.Pause = now.Add(30*time.Second), sluice.ServerError })},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			st := status{now: now, total: 400, done: 100, perMin: 60, lanes: tt.lanes}
 			if got := st.binding(); got != tt.binding {
-				t.Errorf("bound by %q, want %q", got, tt.binding)
+				t.Errorf("%q, want %q", got, tt.binding)
 			}
 			if eta, ok := st.eta(); !ok || eta.Round(time.Second) != tt.eta {
 				t.Errorf("ETA %v, %v, want %v", eta, ok, tt.eta)
@@ -141,5 +146,33 @@ func TestStatusNeverWrapsATerminalLine(t *testing.T) {
 	want := "2 calls in flight, oldest 41 s; Ctrl-C again abandons them (they may be billed)"
 	if got := st.drainLine(); got != want {
 		t.Errorf("drain line %q, want %q", got, want)
+	}
+}
+
+func TestTheHintOfARefusedKeyNamesThatProvidersVariable(t *testing.T) {
+	keys := &accounts{keys: map[string]foundKey{
+		"openai": {"a", "MY_OPENAI_KEY"}, "anthropic": {"b", "MY_ANTHROPIC_KEY"}, "openai-compatible": {},
+	}}
+	for name, want := range map[string]string{
+		"openai":            "check the key in MY_OPENAI_KEY. Nothing",
+		"anthropic":         "check the key in MY_ANTHROPIC_KEY. Nothing",
+		"openai-compatible": "no variable held a key: name one with --key-env, or check the key in --header. Nothing",
+	} {
+		refused := &work.StoppedError{Kind: sluice.Auth, Err: &provider.Error{Provider: name, Status: 401}}
+		if e := explain(refused, &runOptions{}, keys); !strings.HasPrefix(e.hint, want) {
+			t.Errorf("%s: hint %q, want %q", name, e.hint, want)
+		}
+	}
+}
+
+func TestVerboseTellsABreakerThatOpensFromOneThatCloses(t *testing.T) {
+	var out strings.Builder
+	r := &batchRun{s: newStreams(nil, nil, io.Discard, &out), o: &runOptions{verbose: true}}
+	at := time.Date(2026, 3, 4, 12, 0, 0, 0, time.Local)
+	r.warn(sluice.Event{Type: sluice.EventBreaker, Lane: "m", At: at, Until: at.Add(time.Minute).UTC()})
+	r.warn(sluice.Event{Type: sluice.EventBreaker, Lane: "m", At: at})
+	want := "sluice: m: keeps failing, next try at 12:01:00\nsluice: m: answers again\n"
+	if out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }

@@ -32,14 +32,8 @@ type BudgetMemory struct {
 	Left      float64   `json:"left"`
 }
 
-// Memories returns what every lane knows.
-func (g *Gate) Memories(now time.Time) []Memory {
-	out := make([]Memory, 0, len(g.sorted))
-	for _, l := range g.sorted {
-		out = append(out, l.memory(now))
-	}
-	return out
-}
+// Memory returns what a lane knows.
+func (g *Gate) Memory(now time.Time, lane string) Memory { return g.lane(now, lane).memory(now) }
 
 func (l *lane) memory(now time.Time) Memory {
 	m := Memory{Lane: l.name, SavedAt: now.Round(0)}
@@ -65,6 +59,36 @@ func (l *lane) memory(now time.Time) Memory {
 	return m
 }
 
+// Share takes what other processes have used of the lane's day budgets out of m, which is what the lane knows now. last
+// is what it knew when they were told of it, others what they have written since: both by the clock of the file.
+func (g *Gate) Share(now time.Time, m, last, others *Memory) {
+	l := g.lanes[m.Lane]
+	for i := range m.Budgets {
+		b := &m.Budgets[i]
+		before, ok1 := last.left(b.Dimension)
+		theirs, ok2 := others.left(b.Dimension)
+		if !ok1 || !ok2 {
+			continue
+		}
+		mir := &l.mirrors[b.Dimension]
+		used := min(mir.cap, before+now.Sub(last.SavedAt).Seconds()*mir.rate(b.Dimension)) - b.Left
+		left := min(mir.cap, theirs+now.Sub(others.SavedAt).Seconds()*mir.rate(b.Dimension)) - used
+		b.Left = min(b.Left, left)
+		l.correct(now, b.Dimension, Correction{Mark: l.sums[b.Dimension], Lo: math.Inf(-1), Hi: b.Left})
+	}
+	g.pump(now, l)
+}
+
+// left is what a memory says is left of a day's budget.
+func (m *Memory) left(d Dimension) (float64, bool) {
+	for _, b := range m.Budgets {
+		if b.Dimension == d {
+			return b.Left, true
+		}
+	}
+	return 0, false
+}
+
 // Recall gives a lane what an earlier process knew of it. It does nothing for a lane that is open already.
 func (g *Gate) Recall(now time.Time, m Memory) {
 	if g.lanes[m.Lane] != nil {
@@ -74,6 +98,7 @@ func (g *Gate) Recall(now time.Time, m Memory) {
 	if m.Until.After(now) && m.Cause == UsageWindow {
 		l.cool.begin(now, UsageWindow, 0, 0)
 		l.cool.pause(now, m.Until)
+		g.note(Event{Type: EventCooldown, At: now, Lane: l.name, Until: l.cool.until, Outcome: Outcome{Kind: UsageWindow, Until: m.Until}})
 	}
 	age := now.Sub(m.SavedAt)
 	if age < 0 || age > forgetAfter {

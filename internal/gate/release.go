@@ -8,8 +8,9 @@ import (
 const (
 	backoffUnit     = 200 * time.Millisecond
 	longestBackoff  = 30 * time.Second
-	mostExplained   = 3 // throttles in a row that explain themselves, before the explanation is doubted
-	overloadsInARow = 3 // before a whole lane pauses for them
+	mostExplained   = 3                // throttles in a row that explain themselves, before the explanation is doubted
+	windowPause     = 15 * time.Minute // for a usage window of which nobody says when it ends
+	overloadsInARow = 3                // before a whole lane pauses for them
 )
 
 // Action is what to do with a call after one try.
@@ -210,8 +211,11 @@ func (l *lane) window(now time.Time, o *Outcome, stale bool) {
 		l.cool.begin(now, UsageWindow, 0, 0)
 	}
 	l.cool.extend(now, o.Wait)
-	if !o.Until.IsZero() {
+	switch {
+	case !o.Until.IsZero():
 		l.cool.pause(now, o.Until)
+	case o.Wait <= 0:
+		l.cool.pause(now, now.Add(windowPause))
 	}
 	if stale {
 		return
