@@ -33,8 +33,8 @@ func (s *Scheduler) Do(ctx context.Context, c Call, fn func(context.Context, *Pe
 			p.Answered(o.Readings)
 			return t, nil
 		}
-		t.Latency = time.Since(p.ticket.Sent())
-		d := p.release(&o)
+		d, latency := p.release(&o)
+		t.Latency = latency
 		if o.HasUsage {
 			t.Usage, t.HasUsage = t.Usage.Add(o.Usage), true
 		}

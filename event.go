@@ -26,8 +26,9 @@ const (
 	EventShared    = gate.EventShared
 )
 
-// Observer is told of events, in order per call, synchronously and never under a lock. It must be quick and safe for
-// concurrent use. It may call the Scheduler, except Close.
+// Observer is told of events, in order and never under a lock, by whoever caused them or by who is telling at that time.
+// Nobody tells two at once. It must be quick: new calls wait while a thousand events do. It may call of the Scheduler
+// what does not wait: Snapshot, TryAcquire and Release.
 type Observer interface {
 	Observe(Event)
 }

@@ -45,6 +45,7 @@ type remote struct {
 	wake   chan struct{} // has room for one
 
 	pending []func(context.Context) error // guarded by s.mu
+	taking  int                           // asks that are not answered; guarded by s.mu
 	closing bool                          // guarded by s.mu
 }
 
@@ -64,6 +65,7 @@ func (r *remote) sendLocked() {
 	for _, s := range settles {
 		r.pending = append(r.pending, func(ctx context.Context) error { return r.ledger.Settle(ctx, s) })
 	}
+	r.taking += len(asks)
 	for _, a := range asks {
 		r.pending = append(r.pending, func(context.Context) error {
 			r.wg.Go(func() { r.take(a) })
@@ -92,6 +94,10 @@ func (r *remote) take(a gate.LaneAsk) {
 		return
 	}
 	r.s.mu.Lock()
+	r.taking--
+	if r.closing {
+		defer r.poke()
+	}
 	r.s.gate.Reply(time.Now(), a.Lane, reply)
 	r.s.unlockAndFlush()
 }
@@ -100,7 +106,7 @@ func (r *remote) take(a gate.LaneAsk) {
 func (r *remote) post() {
 	for {
 		r.s.mu.Lock()
-		batch, closing := r.pending, r.closing
+		batch, closing := r.pending, r.closing && r.taking == 0
 		r.pending = nil
 		r.s.mu.Unlock()
 		for _, say := range batch {
@@ -114,7 +120,11 @@ func (r *remote) post() {
 		if closing {
 			return
 		}
-		<-r.wake
+		select {
+		case <-r.wake:
+		case <-r.ctx.Done():
+			return
+		}
 	}
 }
 

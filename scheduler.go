@@ -76,6 +76,7 @@ type Scheduler struct {
 	told    []Event // the buffer that events takes turns with
 	telling bool    // somebody is telling the Observer
 	quiet   sync.Cond
+	waiters sync.WaitGroup // calls that wait for a grant
 
 	remote *remote // nil: the ledger is local
 	store  *store  // nil: nothing outlives the process
@@ -190,7 +191,8 @@ func (p *Permit) Answered(readings []Reading) {
 // Release gives the permit back with what the attempt came to. A second Release panics and names the permit.
 func (p *Permit) Release(o Outcome) { p.release(&o) }
 
-func (p *Permit) release(o *Outcome) gate.Decision {
+// release also tells how long it was since the call was sent.
+func (p *Permit) release(o *Outcome) (gate.Decision, time.Duration) {
 	s := p.s
 	if o.Kind == Network && (errors.Is(o.Err, context.Canceled) || errors.Is(o.Err, context.DeadlineExceeded)) {
 		o.Abandoned = true
@@ -200,10 +202,12 @@ func (p *Permit) release(o *Outcome) gate.Decision {
 		s.mu.Unlock()
 		panic(fmt.Sprintf("sluice: permit %d (call %q, lane %q) released twice", p.id, p.call, p.lane))
 	}
-	d := s.gate.Release(time.Now(), p.ticket, o)
+	now := time.Now()
+	latency := now.Sub(p.ticket.Sent())
+	d := s.gate.Release(now, p.ticket, o)
 	s.recycleLocked(p.ticket)
 	s.unlockAndFlush()
-	return d
+	return d, latency
 }
 
 // Acquire waits until the call may be sent. It fails with the context's error, with ErrClosed, or with ErrTooLarge
@@ -230,8 +234,16 @@ func (s *Scheduler) TryAcquire(c Call) *Permit {
 	t := s.ticketLocked(&c, &try{})
 	ok := s.gate.Acquire(now, t)
 	if ok && t.Granted() {
-		defer s.unlockAndFlush()
-		return s.permit(t)
+		p := s.permit(t)
+		told := false
+		defer func() {
+			if !told {
+				s.cancel(t)
+			}
+		}()
+		s.unlockAndFlush()
+		told = true
+		return p
 	}
 	if ok {
 		s.gate.Cancel(now, t)
@@ -258,6 +270,9 @@ func (s *Scheduler) acquire(ctx context.Context, c *Call, y *try) (*Permit, erro
 		s.store.open(c.Lane)
 	}
 	s.mu.Lock()
+	for s.telling && len(s.events) >= mostUntold { // the Observer is slower than the calls: no permit is held here
+		s.quiet.Wait()
+	}
 	if s.ended {
 		s.mu.Unlock()
 		return nil, ErrClosed
@@ -268,9 +283,18 @@ func (s *Scheduler) acquire(ctx context.Context, c *Call, y *try) (*Permit, erro
 		s.mu.Unlock()
 		return nil, fmt.Errorf("call %q: %w", c.ID, ErrTooLarge)
 	}
+	told := false
+	defer func() {
+		if !told { // the Observer panicked: nobody will have the permit
+			s.cancel(t)
+		}
+	}()
 	if !t.Granted() {
 		t.Ready = make(chan struct{})
-		if err := s.unlockAndWait(ctx, t); err != nil {
+		s.waiters.Add(1)
+		defer s.waiters.Done()
+		err := s.unlockAndWait(ctx, t, &told)
+		if err != nil {
 			return nil, err
 		}
 		y.note(t)
@@ -279,13 +303,15 @@ func (s *Scheduler) acquire(ctx context.Context, c *Call, y *try) (*Permit, erro
 	y.note(t)
 	p := s.permit(t)
 	s.unlockAndFlush()
+	told = true
 	return p, nil
 }
 
 // unlockAndWait returns when t is granted. It is called with mu held and returns without.
-func (s *Scheduler) unlockAndWait(ctx context.Context, t *gate.Ticket) error {
+func (s *Scheduler) unlockAndWait(ctx context.Context, t *gate.Ticket, told *bool) error {
 	ready := t.Ready
 	s.unlockAndFlush()
+	*told = true
 	select {
 	case <-ready:
 		return nil
@@ -362,14 +388,40 @@ func (s *Scheduler) unlockAndFlush() {
 		return
 	}
 	s.telling = true
+	others := false
 	defer func() {
-		s.telling = false
-		s.quiet.Broadcast()
-		s.mu.Unlock()
+		if others {
+			s.mu.Unlock()
+			return
+		}
+		s.quietLocked()
 	}()
+	for i := 0; i < ownTurns && len(s.events) > 0; i++ {
+		s.tellLocked()
+	}
+	if others = len(s.events) > 0; others { // what others did meanwhile must not hold the caller, who may have a permit
+		go s.tellOthers()
+	}
+}
+
+const (
+	ownTurns   = 8    // batches that a caller tells; the first is its own
+	mostUntold = 1024 // events that wait for a slow Observer, before new calls do
+)
+
+func (s *Scheduler) tellOthers() {
+	s.mu.Lock()
+	defer s.quietLocked()
 	for len(s.events) > 0 {
 		s.tellLocked()
 	}
+}
+
+// quietLocked says that nobody tells the Observer any more, and lets go of mu.
+func (s *Scheduler) quietLocked() {
+	s.telling = false
+	s.quiet.Broadcast()
+	s.mu.Unlock()
 }
 
 // tellLocked tells the Observer of the events at hand. It is called with mu held, lets go of it meanwhile, and has
@@ -382,6 +434,7 @@ func (s *Scheduler) tellLocked() {
 		s.mu.Lock()
 		clear(events)
 		s.told = events[:0]
+		s.quiet.Broadcast()
 	}()
 	for i := range events {
 		s.cfg.Observer.Observe(events[i])
@@ -439,6 +492,7 @@ func (s *Scheduler) Close() error {
 		s.timer.Stop()
 	}
 	s.mu.Unlock()
+	s.waiters.Wait()
 	if s.remote != nil {
 		s.remote.close()
 	}

@@ -3,7 +3,6 @@ package batch
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"iter"
 
@@ -22,25 +21,20 @@ func (b *Batch) feed(ctx context.Context) iter.Seq2[work.Item, error] {
 func (b *Batch) feedFile(yield func(work.Item, error) bool) {
 	in := b.input
 	done := in.index.Done()
-	r := in.lines()
-	for seen, total := 0, int(in.total.Load()); seen < total; {
-		line, err := r.Next()
-		if err == io.EOF {
+	seen, total := 0, int(in.total.Load())
+	for line, err := range each(in.lines()) {
+		if seen == total {
 			break
 		}
-		_, tooLong := errors.AsType[*work.TooLongError](err)
-		if err != nil && !tooLong {
+		if err != nil {
 			yield(work.Item{}, err)
 			return
-		}
-		if !tooLong && !clean(&line) {
-			continue
 		}
 		seen++
 		if done.Has(line.Number - 1) {
 			continue
 		}
-		item, err := b.again(line, tooLong)
+		item, err := b.again(line, line.Bytes == nil)
 		if !yield(item, err) || err != nil {
 			return
 		}
@@ -111,24 +105,20 @@ func (b *Batch) feedStdin(ctx context.Context) iter.Seq2[work.Item, error] {
 	return func(yield func(work.Item, error) bool) {
 		in := b.input
 		r := work.NewLineReader(newInterruptible(ctx, in.cfg.Stdin), maxLine)
-		for !in.reachedLimit() {
-			line, err := r.Next()
-			if err == io.EOF || ctx.Err() != nil {
+		for line, err := range each(r) {
+			if ctx.Err() != nil {
 				return
 			}
-			_, tooLong := errors.AsType[*work.TooLongError](err)
-			if err != nil && !tooLong {
+			if err != nil {
 				yield(work.Item{}, err)
 				return
 			}
-			if !tooLong && !clean(&line) {
-				continue
+			item, already, err := b.arrived(line, line.Bytes == nil)
+			if !already && (!yield(item, err) || err != nil) {
+				return
 			}
-			item, already, err := b.arrived(line, tooLong)
-			if already {
-				continue
-			}
-			if !yield(item, err) || err != nil {
+			// Checked here, not once the next line is read: that may be long in coming.
+			if in.reachedLimit() {
 				return
 			}
 		}

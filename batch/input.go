@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"strconv"
 	"sync/atomic"
@@ -83,6 +84,27 @@ func (in *input) lines() *work.LineReader {
 	return work.NewLineReader(io.NewSectionReader(in.file, 0, in.info.Size()), maxLine)
 }
 
+// each gives the lines of r that have something on them, cleaned. One that is too long comes without its bytes. An error
+// is the last.
+func each(r *work.LineReader) iter.Seq2[work.Line, error] {
+	return func(yield func(work.Line, error) bool) {
+		for {
+			line, err := r.Next()
+			if err == io.EOF {
+				return
+			}
+			_, tooLong := errors.AsType[*work.TooLongError](err)
+			if err != nil && !tooLong {
+				yield(work.Line{}, err)
+				return
+			}
+			if (tooLong || clean(&line)) && !yield(line, nil) {
+				return
+			}
+		}
+	}
+}
+
 // clean strips what is no part of a line's text, and says whether anything is left.
 func clean(line *work.Line) bool {
 	if line.Number == 1 {
@@ -102,24 +124,18 @@ func (in *input) scan() error {
 	if in.file == nil {
 		return nil
 	}
-	r := in.lines()
-	for !in.reachedLimit() {
-		line, err := r.Next()
-		if err == io.EOF {
-			break
-		}
-		_, tooLong := errors.AsType[*work.TooLongError](err)
-		if err != nil && !tooLong {
+	for line, err := range each(in.lines()) {
+		if err != nil {
 			return &ConfigError{Field: "Input", Err: err}
 		}
-		if !tooLong && !clean(&line) {
-			continue
-		}
-		rq, bad := in.read(line, tooLong)
+		rq, bad := in.read(line, line.Bytes == nil)
 		if bad = in.remember(line, &rq, bad); bad != nil {
 			in.refuse(line.Number, bad)
 		}
 		in.total.Add(1)
+		if in.reachedLimit() {
+			break
+		}
 	}
 	if len(in.problems) > 0 {
 		return &InputErrors{Problems: in.problems, More: in.more}

@@ -25,6 +25,8 @@ type answerBody struct {
 	ctx      context.Context // the caller's, of the request that this body answers
 	stop     func() bool     // ends the watch over the context
 
+	reading sync.Mutex // held by a Read of rc: one at a time
+
 	mu      sync.Mutex
 	prefix  []byte // read ahead, not handed out yet
 	meter   *meter // of a stream; nil for another answer,
@@ -53,7 +55,7 @@ func (b *answerBody) Read(p []byte) (n int, err error) {
 			panic(v)
 		}
 	}()
-	n, err = b.rc.Read(p)
+	n, err = b.read(p)
 	b.see(p[:n])
 	if err != nil {
 		b.settle(err)
@@ -62,6 +64,12 @@ func (b *answerBody) Read(p []byte) (n int, err error) {
 		}
 	}
 	return n, err
+}
+
+func (b *answerBody) read(p []byte) (int, error) {
+	b.reading.Lock()
+	defer b.reading.Unlock()
+	return b.rc.Read(p)
 }
 
 // see looks at bytes that pass.
@@ -81,9 +89,10 @@ func (b *answerBody) see(p []byte) {
 
 // Close gives the permit back with what was used so far, and the connection with it.
 func (b *answerBody) Close() error {
-	if b.whole() {
+	if b.whole() && b.reading.TryLock() { // an HTTP/2 body wakes only one of two readers when it ends
 		// SDKs close at the last event. Closing here would cost the connection.
 		b.flight.drain(b.rc)
+		b.reading.Unlock()
 	}
 	b.settle(errClosedEarly)
 	return b.rc.Close()

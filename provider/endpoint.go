@@ -119,8 +119,7 @@ func (p Provider) NewRequest(ctx context.Context, base, key string, e Endpoint, 
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.URL(base, e), bytes.NewReader(body))
 	if err != nil {
 		// A parse error quotes the whole address, which may hold a key.
-		var wrapped *url.Error
-		if errors.As(err, &wrapped) {
+		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err
 		}
 		return nil, fmt.Errorf("base URL: %s", Redact(err.Error(), key))

@@ -263,8 +263,7 @@ func TestTooLongAnEventDoesNotQuoteTheLimitOfAnswers(t *testing.T) {
 func TestRefusalsHoldNoKeyOfTheRun(t *testing.T) {
 	for _, status := range []int{200, 401} {
 		_, o := exchange(t, t.Context(), replies(status, `{"error":{"message":"no such key: plainsecret","type":"plainsecret"}}`), provider.ExchangeConfig{Key: "plainsecret"})
-		var e *provider.Error
-		if !errors.As(o.Err, &e) || strings.Contains(e.Error()+e.Why.String(), "plainsecret") {
+		if e, ok := errors.AsType[*provider.Error](o.Err); !ok || strings.Contains(e.Error()+e.Why.String(), "plainsecret") {
 			t.Error(o.Err)
 		}
 	}

@@ -128,19 +128,16 @@ func (f *flight) roundTrip(base http.RoundTripper, req *http.Request) (resp *htt
 
 // failure is the outcome of a try that broke off with err. ctx is the caller's.
 func (f *flight) failure(ctx context.Context, err error) sluice.Outcome {
-	var (
-		panicked *sluice.PanicError
-		netErr   net.Error
-	)
+	netErr, ofNet := errors.AsType[net.Error](err)
 	unsent := f.unsent(err)
 	switch {
-	case errors.As(err, &panicked):
+	case isAny[*sluice.PanicError](err):
 		return sluice.Outcome{Kind: sluice.Internal, Err: err}
 	case ctx.Err() != nil:
 		return sluice.Outcome{Kind: sluice.Network, Err: ctx.Err(), Unsent: unsent}
 	case f.late() != nil:
 		return sluice.Outcome{Kind: sluice.Timeout, Err: f.late(), Unsent: unsent}
-	case !unsent && errors.As(err, &netErr) && netErr.Timeout():
+	case !unsent && ofNet && netErr.Timeout():
 		return sluice.Outcome{Kind: sluice.Timeout, Err: f.redacted(err)}
 	}
 	return sluice.Outcome{Kind: sluice.Network, Err: f.redacted(err), Unsent: unsent}
@@ -148,8 +145,7 @@ func (f *flight) failure(ctx context.Context, err error) sluice.Outcome {
 
 // late returns the error of a try that ran out of time, or nil.
 func (f *flight) late() error {
-	var late *timeoutError
-	if errors.As(f.cause(), &late) {
+	if late, ok := errors.AsType[*timeoutError](f.cause()); ok {
 		return late
 	}
 	return nil
@@ -161,23 +157,20 @@ func (f *flight) unsent(err error) bool {
 	if f.socket || f.traced.Load() {
 		return !f.wired.Load()
 	}
-	var (
-		op     *net.OpError
-		dns    *net.DNSError
-		cert   *tls.CertificateVerificationError
-		record tls.RecordHeaderError
-		ca     x509.UnknownAuthorityError
-		host   x509.HostnameError
-	)
-	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect") ||
-		errors.As(err, &dns) || errors.As(err, &cert) || errors.As(err, &record) ||
-		errors.As(err, &ca) || errors.As(err, &host)
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && (op.Op == "dial" || op.Op == "proxyconnect") ||
+		isAny[*net.DNSError](err) || isAny[*tls.CertificateVerificationError](err) || isAny[tls.RecordHeaderError](err) ||
+		isAny[x509.UnknownAuthorityError](err) || isAny[x509.HostnameError](err)
+}
+
+func isAny[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 // redacted strips what may hold a key from the text of an error. The error it was is still found by errors.Is.
 func (f *flight) redacted(err error) error {
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err // its text begins with the address
 	}
 	return &networkError{text: Redact(err.Error(), f.key), err: err}

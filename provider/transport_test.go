@@ -167,8 +167,7 @@ func TestThrottledCallsAreTriedAgain(t *testing.T) {
 				}), nil)
 				resp, body, err := call(t.Context(), t, tr, chatURL, chatRequest)
 				if name == "a panic" {
-					var call *sluice.CallError
-					if !errors.As(err, &call) || call.Kind != sluice.Internal {
+					if call, ok := errors.AsType[*sluice.CallError](err); !ok || call.Kind != sluice.Internal {
 						t.Errorf("%v", err)
 					}
 					w.ended(t, 1)
@@ -210,8 +209,7 @@ func TestNetworkThatStaysAwayIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, w := transport(t, tripper(func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }), nil)
 		_, _, err := call(t.Context(), t, tr, chatURL, chatRequest)
-		var gaveUp *sluice.CallError
-		if !errors.As(err, &gaveUp) || !errors.Is(err, io.ErrUnexpectedEOF) || gaveUp.Kind != sluice.Network {
+		if gaveUp, ok := errors.AsType[*sluice.CallError](err); !ok || !errors.Is(err, io.ErrUnexpectedEOF) || gaveUp.Kind != sluice.Network {
 			t.Error(err)
 		}
 		w.ended(t, 3)

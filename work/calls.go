@@ -41,6 +41,7 @@ type callState struct {
 	worker *worker         // nil outside a Runner
 	item   Item
 	result Result
+	aside  bool // it waits on its own before another attempt, if there is one, and is not counted as queued
 	try    func(context.Context, *sluice.Permit) sluice.Outcome
 }
 
@@ -51,16 +52,27 @@ func (c *calls) Handle(ctx context.Context, item Item) (Result, error) {
 
 	wait, done := st.worker.waitContext(ctx)
 	defer done()
-	st.worker.queued(+1)
+	w := st.worker
+	w.queued(+1)
+	counted := true
+	defer func() {
+		if counted && !st.aside { // the attempt ended the goroutine
+			w.queued(-1)
+		}
+	}()
 	tally, err := c.scheduler.Do(wait, sluice.Call{
 		ID: item.ID, Lane: item.Lane, Tenant: item.Tenant, Priority: item.Priority, Cost: item.Cost,
 	}, st.try)
-	st.worker.queued(-1)
 
 	result := st.result
 	result.Tally = tally
-	st.ctx, st.worker, st.item, st.result = nil, nil, Item{}, Result{}
+	aside := st.aside
+	st.ctx, st.worker, st.item, st.result, st.aside = nil, nil, Item{}, Result{}, false
 	c.states.Put(st)
+	counted = false
+	if !aside {
+		w.queued(-1)
+	}
 	return result, err
 }
 
@@ -77,9 +89,15 @@ func (st *callState) run(_ context.Context, permit *sluice.Permit) (o sluice.Out
 	if err := w.halted(); err != nil {
 		return sluice.Outcome{Kind: sluice.Network, Unsent: true, Err: err}
 	}
-	w.queued(-1)
-	defer w.queued(+1)
+	if !st.aside {
+		w.queued(-1)
+	}
+	st.aside = true // also if the attempt panics: Do gives up then
 	st.result, o = st.calls.attempt(st.ctx, permit, st.item)
+	if !o.Kind.Transient() {
+		st.aside = false
+		w.queued(+1)
+	}
 	if o.Kind.Fatal() && w != nil {
 		w.runner.halt(&StoppedError{Kind: o.Kind, ID: st.item.ID, Err: o.Err})
 	}

@@ -54,11 +54,11 @@ func (r *Runner) put(item Item) bool {
 			r.halt(err)
 			return false
 		}
-		if !l.full() && r.fits(item) {
+		if !l.full() && r.fits(l, item) {
 			r.hand(l, item)
 			return true
 		}
-		if l.full() && r.cfg.Reload != nil && r.othersHungry(l) {
+		if r.cfg.Reload != nil && r.othersHungry(l) { // no room for it, in count or in bytes
 			l.parked = append(l.parked, place{item.Seq, item.Ref})
 			return true
 		}
@@ -71,18 +71,20 @@ func (r *Runner) put(item Item) bool {
 // hand puts an item into a queue that has room.
 func (r *Runner) hand(l *lane, item Item) {
 	r.queuedBytes.Add(int64(item.Size))
+	l.bytes.Add(int64(item.Size))
 	l.items <- item // only this goroutine sends, and there is room
 	l.grow()
 }
 
-// fits says whether the item's bytes may wait too.
-func (r *Runner) fits(item Item) bool {
-	n := r.queuedBytes.Load()
-	return n == 0 || n+int64(item.Size) <= r.cfg.QueueBytes
+// fits says whether the item's bytes may wait too. One item of each lane always may: a lane that pauses would else keep
+// the others' items out with its own.
+func (r *Runner) fits(l *lane, item Item) bool {
+	return l.bytes.Load() == 0 || r.queuedBytes.Load()+int64(item.Size) <= r.cfg.QueueBytes
 }
 
 // tookOut is told by workers of what leaves a queue.
-func (r *Runner) tookOut(item Item) {
+func (r *Runner) tookOut(l *lane, item Item) {
+	l.bytes.Add(-int64(item.Size))
 	r.queuedBytes.Add(-int64(item.Size))
 	select {
 	case r.room <- struct{}{}:
@@ -135,7 +137,7 @@ func (r *Runner) unpark() error {
 			if err != nil {
 				return fmt.Errorf("reading an item again: %w", err)
 			}
-			if !r.fits(item) {
+			if !r.fits(l, item) {
 				break
 			}
 			l.parked = l.parked[1:]

@@ -2,6 +2,7 @@ package work
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
 	"github.com/sluice-llm/sluice"
@@ -25,6 +26,7 @@ type lane struct {
 	items  chan Item
 	parked []place // of items that found the queue full, to be read again; only the feeding goroutine uses it
 
+	bytes   atomic.Int64 // sizes of the items that wait
 	workers atomic.Int32 // running
 	idle    atomic.Int32 // of those, waiting for an item
 	waiting atomic.Int32 // of those, waiting for a permit, or about to
@@ -58,6 +60,18 @@ func (l *lane) work() {
 	r := l.runner
 	w := &worker{runner: r, lane: l}
 	w.ctx = context.WithValue(r.run, workerKey{}, w)
+	var at *Item // being handled
+	defer func() {
+		if at == nil {
+			return
+		}
+		// The handler ended the goroutine (runtime.Goexit, as in t.FailNow): the item fails, another worker goes on.
+		w.result = Result{}
+		r.finish(w, at, errGoexit)
+		w.settle()
+		l.waiting.Add(1)
+		r.workers.Go(l.work)
+	}()
 	for first := true; ; first = false {
 		item, ok := l.take()
 		if first {
@@ -67,12 +81,16 @@ func (l *lane) work() {
 			return
 		}
 		l.grow()
+		at = &item
 		err := w.handle(item)
+		at = nil
 		r.finish(w, &item, err)
 		w.settle()
 		w.result = Result{}
 	}
 }
+
+var errGoexit = errors.New("handler ended its goroutine")
 
 // take returns the next item, or false when the lane is at its end or the run halts.
 func (l *lane) take() (item Item, ok bool) {
@@ -89,7 +107,7 @@ func (l *lane) take() (item Item, ok bool) {
 	if !ok {
 		return Item{}, false
 	}
-	l.runner.tookOut(item)
+	l.runner.tookOut(l, item)
 	if l.runner.wait.Err() != nil {
 		return Item{}, false
 	}

@@ -135,6 +135,13 @@ func TestScripts(t *testing.T) {
 			"prompts":    cmdPrompts,
 			"badutf8":    cmdBadUTF8,
 			"keyfile":    cmdKeyfile,
+			"echo":       cmdEcho,
+			"asked":      cmdAsked,
+			"tries":      cmdTries,
+			"peak":       cmdPeak,
+			"waittries":  cmdWaittries,
+			"waittext":   cmdWaittext,
+			"ask":        cmdAsk,
 		},
 	})
 }
