@@ -53,7 +53,11 @@ func (c *calls) Handle(ctx context.Context, item Item) (Result, error) {
 	wait, done := st.worker.waitContext(ctx)
 	defer done()
 	w := st.worker
-	w.queued(+1)
+	if w != nil && w.counted { // by the worker, so that no moment passes uncounted
+		w.counted = false
+	} else {
+		w.queued(+1)
+	}
 	counted := true
 	defer func() {
 		if counted && !st.aside { // the attempt ended the goroutine

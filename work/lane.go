@@ -60,36 +60,45 @@ func (l *lane) work() {
 	r := l.runner
 	w := &worker{runner: r, lane: l}
 	w.ctx = context.WithValue(r.run, workerKey{}, w)
-	var at *Item // being handled
+	handling := false
 	defer func() {
-		if at == nil {
+		if !handling {
 			return
 		}
 		// The handler ended the goroutine (runtime.Goexit, as in t.FailNow): the item fails, another worker goes on.
 		w.result = Result{}
-		r.finish(w, at, errGoexit)
+		r.finish(w, &w.item, errGoexit)
 		w.settle()
 		l.waiting.Add(1)
 		r.workers.Go(l.work)
 	}()
 	for first := true; ; first = false {
 		item, ok := l.take()
-		if first {
-			l.waiting.Add(-1)
-		}
 		if !ok {
+			if first {
+				l.waiting.Add(-1)
+			}
 			return
 		}
+		if !first {
+			l.waiting.Add(1)
+		}
+		w.item, w.counted = item, true
+		if !w.calls() { // it may be long before it waits for a permit, if ever
+			w.uncount()
+		}
 		l.grow()
-		at = &item
-		err := w.handle(item)
-		at = nil
-		r.finish(w, &item, err)
+		handling = true
+		err := w.handle()
+		handling = false
+		w.uncount()
+		r.finish(w, &w.item, err)
 		w.settle()
-		w.result = Result{}
+		w.item, w.result = Item{}, Result{}
 	}
 }
 
+// errGoexit fails the item of a handler that never returned.
 var errGoexit = errors.New("handler ended its goroutine")
 
 // take returns the next item, or false when the lane is at its end or the run halts.
@@ -119,26 +128,40 @@ type worker struct {
 	runner  *Runner
 	lane    *lane
 	ctx     context.Context // the run's, with the worker in it: made once, for all items
-	handler Handler         // of the item at hand
-	result  Result          // of the item at hand
+	item    Item            // at hand,
+	handler Handler         // its handler
+	result  Result          // and its result
 	line    []byte          // the result's line, reused
 
+	counted    bool // among its lane's waiting, although it does not wait for a permit yet
 	unrecorded bool // the item at hand has a good answer that is not in the journal yet
 }
 
 type workerKey struct{}
 
 // handle sets the result to what the item's handler gives; its panic becomes an error.
-func (w *worker) handle(item Item) error {
-	h := item.Handler
-	if h == nil {
-		h = w.runner.cfg.Handler
-	}
-	w.handler = h
+func (w *worker) handle() error {
 	return guard(func() (err error) {
-		w.result, err = h.Handle(w.ctx, item)
+		w.result, err = w.handler.Handle(w.ctx, w.item)
 		return err
 	})
+}
+
+// calls finds the item's handler and reports whether it goes straight to Do.
+func (w *worker) calls() bool {
+	if w.handler = w.item.Handler; w.handler == nil {
+		w.handler = w.runner.cfg.Handler
+	}
+	_, straight := w.handler.(*calls)
+	return straight
+}
+
+// uncount takes a worker that was counted ahead out of its lane's waiting.
+func (w *worker) uncount() {
+	if w.counted {
+		w.counted = false
+		w.lane.waiting.Add(-1)
+	}
 }
 
 // journaled says whether the item's result goes from this handler to the journal directly. Something in between might
