@@ -172,7 +172,8 @@ func (a *accounts) findKey(p provider.Provider) (foundKey, error) {
 // Scheduler makes the Scheduler of the account at p.
 func (a *accounts) Scheduler(p provider.Provider) (*sluice.Scheduler, error) {
 	c := a.template
-	c.Limits, c.Charge, c.StateDir = a.limits, p.Charge, stateDir(p)
+	c.Limits, c.Account, c.StateDir = a.limits, a.limits, stateDir(p) // a flag is a ceiling of all models together
+	c.Charge, c.CountsCached = p.Charge, p.CountsCached
 	c.MaxThrottles = a.flags.maxThrottles
 	if c.MaxThrottles == 0 {
 		c.MaxThrottles = -1 // to the Scheduler, zero is the default

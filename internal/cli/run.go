@@ -235,6 +235,7 @@ func (r *batchRun) status() status {
 func (r *batchRun) warn(e sluice.Event) {
 	if e.Type == sluice.EventShared {
 		r.s.errorf("sluice: another process uses %s with the same key: together they may exceed its limits\n", e.Lane)
+		r.s.errorf("hint: let them run one after the other; sharing one quota is what `sluice serve` will be for\n")
 	}
 	if !r.o.verbose {
 		return

@@ -101,6 +101,11 @@ func (s *status) eta() (time.Duration, bool) {
 			switch lane.Binding {
 			case sluice.Requests:
 				perMin = limit
+			case sluice.RequestsPerDay:
+				perMin = limit / (24 * 60)
+			case sluice.TokensPerDay:
+				limit /= 24 * 60
+				fallthrough
 			case sluice.Tokens, sluice.InputTokens, sluice.OutputTokens:
 				if spent := spentOf(lane, lane.Binding); spent > 0 && lane.Granted > 0 {
 					perMin = limit * float64(lane.Granted) / spent

@@ -75,3 +75,23 @@ func TestARefusedCallIsRefundedToTheAccount(t *testing.T) {
 		t.Error("a call that was never sent is charged to the account")
 	}
 }
+
+func TestTheSameLimitsForLanesAndAccountHoldBackOnlySeveralLanes(t *testing.T) {
+	limits := gate.Limits{RPM: 600, Burst: time.Second, Concurrent: 20}
+	r := newRig(t, gate.Config{Limits: limits, Account: limits})
+	r.acquire(gate.Call{Lane: "a"})
+	// The provider's header shows a larger burst, which one lane may use: no account stands beside it.
+	r.release(r.acquire(gate.Call{Lane: "a"}), gate.Outcome{Readings: []gate.Reading{
+		{Dimension: gate.Requests, Limit: 600, Remaining: 100, Reset: time.Second}}})
+	for range 18 {
+		if !r.queue(gate.Call{Lane: "a"}).Granted() {
+			t.Fatal("one lane is held back below its own limits")
+		}
+	}
+	for range 5 {
+		r.queue(gate.Call{Lane: "b"})
+	}
+	if n := r.laneNamed("a").InFlight + r.laneNamed("b").InFlight; n != 20 {
+		t.Errorf("%d in flight over two lanes, want the 20 that are told", n)
+	}
+}

@@ -115,8 +115,10 @@ func (g *Gate) lane(now time.Time, name string) *lane {
 	}
 	l := g.lanes[name]
 	if l == nil {
-		if len(g.lanes) == 0 {
+		if !g.account.on && (len(g.lanes) > 0 || g.cfg.Account != g.cfg.Limits) { // else the one lane's own limits are these
+			open := g.account.open
 			g.account = newAccount(now, g.cfg.Account)
+			g.account.open = open
 		}
 		l = newLane(now, g, name)
 		g.lanes[name] = l
