@@ -17,6 +17,7 @@ import (
 const (
 	defaultTimeout = 10 * time.Minute // what the official SDKs wait for one attempt
 	defaultBytes   = 64 << 20
+	longRefusal    = 1 << 20 // what is read of a refusal at most
 )
 
 // ErrAnswerTooLong is the error of an answer above the most bytes allowed.
@@ -60,7 +61,7 @@ func Exchange(ctx context.Context, base http.RoundTripper, permit *sluice.Permit
 	}
 	defer f.land()
 	defer resp.Body.Close()
-	a := Answer{Status: resp.StatusCode, RequestID: requestID(resp.Header), Header: resp.Header}
+	a := Answer{Status: resp.StatusCode, RequestID: Redact(requestID(resp.Header), cfg.Key), Header: resp.Header}
 	readings := Readings(resp.Header, time.Now())
 	if resp.StatusCode/100 == 2 && streams(resp.Header, cfg.Stream) {
 		if permit != nil {
@@ -89,7 +90,15 @@ func (cfg ExchangeConfig) strike(body []byte, kind sluice.Kind) []byte {
 
 // read takes an answer that is not a stream.
 func (cfg ExchangeConfig) read(ctx context.Context, f *flight, resp *http.Response, a *Answer) sluice.Outcome {
-	body, err := readAll(resp.Body, resp.ContentLength, cfg.MaxBytes)
+	most, length := cfg.MaxBytes, resp.ContentLength
+	if resp.StatusCode/100 != 2 { // the beginning of a refusal says what it is
+		most, length = min(most, longRefusal), 0
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(resp.Body, most), resp.Body}
+	}
+	body, err := readAll(resp.Body, length, most)
 	a.Body = body
 	if err != nil {
 		return cfg.broken(ctx, f, err)

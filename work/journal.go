@@ -129,8 +129,9 @@ func OpenJournal(path string, cfg JournalConfig) (*Journal, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target // a rename must replace the file, not the link
+	path, err := followLinks(path) // a rename must replace the file, not the link
+	if err != nil {
+		return nil, err
 	}
 	j := &Journal{path: path, cfg: cfg, start: time.Now()}
 	j.syncEnd = sync.NewCond(&j.syncMu)
@@ -150,6 +151,24 @@ func OpenJournal(path string, cfg JournalConfig) (*Journal, error) {
 		go j.syncLoop()
 	}
 	return j, nil
+}
+
+// followLinks returns what path leads to, also where there is nothing yet.
+func followLinks(path string) (string, error) {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target, nil
+	}
+	for range 40 { // as many as the system follows
+		target, err := os.Readlink(path)
+		if err != nil {
+			return path, nil // no link, or not there
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
+		}
+		path = target
+	}
+	return "", fmt.Errorf("%s: too many links", path)
 }
 
 // Path returns where the journal is, links followed.
@@ -275,11 +294,30 @@ func (j *Journal) Append(line []byte) error {
 func (j *Journal) Flush() error {
 	j.mu.Lock()
 	n, err := j.written, j.err
+	if err == nil {
+		err = j.missing()
+	}
 	j.mu.Unlock()
 	if err != nil || j.cfg.Sync == SyncNone {
 		return err
 	}
 	return j.syncTo(n)
+}
+
+// missing is an error if the file is not, or not whole, where it was: somebody removed, replaced or cut it.
+func (j *Journal) missing() error {
+	here, err := j.file.Stat()
+	if err != nil {
+		return nil // closed
+	}
+	there, err := os.Stat(j.path)
+	switch {
+	case err != nil || !os.SameFile(here, there):
+		return &JournalError{Path: j.path, Err: errors.New("was removed or replaced while it was written: its results are lost")}
+	case here.Size() < j.size:
+		return &JournalError{Path: j.path, Err: errors.New("was cut short while it was written: results are lost")}
+	}
+	return nil
 }
 
 // syncTo returns when the first n lines are on the disk. Of those who ask at once, one syncs for all.

@@ -72,6 +72,9 @@ func (f *accountFlags) open(template sluice.Config, hide func(secret string)) (*
 	if err != nil {
 		return nil, err
 	}
+	if err := checkBaseURL(f.baseURL); err != nil {
+		return nil, err
+	}
 	a := &accounts{flags: f, limits: limits, template: template, hide: hide, keys: make(map[string]foundKey)}
 	if f.provider != "" {
 		if a.provider, err = f.named(); err != nil {
@@ -96,6 +99,20 @@ func (f *accountFlags) open(template sluice.Config, hide func(secret string)) (*
 		a.transport, err = newTransport(f.caFile)
 	}
 	return a, err
+}
+
+// checkBaseURL refuses what an address must not hold: it is printed and recorded.
+func checkBaseURL(address string) error {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil:
+		return usageError(errors.New("--base-url is no address"), "give one such as http://127.0.0.1:8000/v1")
+	case u.User != nil:
+		return usageError(errors.New("--base-url holds a user or password"), "send them by --header 'Authorization: Basic ...'")
+	case u.RawQuery != "" || u.Fragment != "" || strings.HasSuffix(address, "#"):
+		return usageError(errors.New("--base-url goes on after its path"), "leave out what begins with ? or #; keys come from the environment")
+	}
+	return nil
 }
 
 // named returns the provider that the flag names.

@@ -7,6 +7,7 @@ package cli
 import (
 	"context"
 	"io"
+	"log"
 
 	"github.com/spf13/cobra"
 )
@@ -15,6 +16,7 @@ import (
 // short, as by a second interrupt.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	s := newStreams(args, stdin, stdout, stderr)
+	log.SetOutput(io.Discard) // net/http logs what servers send, keys included; what matters comes as an error
 	root := newRoot(s)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

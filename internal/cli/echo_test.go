@@ -97,7 +97,8 @@ func echoNamed(ts *testscript.TestScript, name string) *echo {
 }
 
 // echo NAME [FIELD=VALUE...] serves an echo and puts its address into the variable NAME. Fields are status, times,
-// retry, delay, holds, and tls=FILE, which serves TLS and writes the certificate to FILE.
+// retry, delay, holds, and tls=FILE, which serves TLS, writes the certificate to FILE, and puts the same address by a name
+// that the certificate does not hold into NAME_LOCALHOST.
 func cmdEcho(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, neg, len(args) >= 1, "echo NAME [FIELD=VALUE...]")
 	e := &echo{end: make(chan struct{})}
@@ -129,6 +130,7 @@ func cmdEcho(ts *testscript.TestScript, neg bool, args []string) {
 		web.StartTLS()
 		block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw})
 		ts.Check(os.WriteFile(ts.MkAbs(certificate), block, 0o644))
+		ts.Setenv(args[0]+"_LOCALHOST", strings.Replace(web.URL, "127.0.0.1", "localhost", 1)) // not in the certificate
 	}
 	ts.Defer(func() {
 		close(e.end)

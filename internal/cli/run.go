@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -99,7 +100,7 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	r := &batchRun{s: s, o: o, pauses: &work.Pauses{}}
+	r := &batchRun{s: s, o: o, pauses: &work.Pauses{}, failures: make(map[sluice.Kind]string)}
 	observers := observers{r.pauses, sluice.ObserverFunc(r.warn)}
 	accounts, err := o.account.open(sluice.Config{Attempts: o.attempts, Observer: &observers}, s.err.secrets.hide)
 	if err != nil {
@@ -118,6 +119,7 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	cfg.Stdin, cfg.Logger, cfg.Pauses = s.in, slog.New(&logHandler{s: s, verbose: o.verbose}), r.pauses
 	cfg.Provider, cfg.ExtraHeader, cfg.Transport = accounts.provider, accounts.headers, accounts.transport
 	cfg.Key, cfg.Scheduler = accounts.Key, accounts.Scheduler
+	cfg.OnResult = r.result
 	if r.batch, err = batch.Open(cfg); err != nil {
 		return explain(err, o, accounts)
 	}
@@ -154,6 +156,10 @@ type batchRun struct {
 	pauses   *work.Pauses
 
 	abandoned int // calls that were open at the second interrupt
+
+	mu       sync.Mutex
+	failures map[sluice.Kind]string // the first message of each kind
+	lastErr  string                 // of the last call that failed
 }
 
 // run runs the batch, shows its progress, and says what it came to.
@@ -177,10 +183,47 @@ func (r *batchRun) run(ctx context.Context) error {
 	return r.conclude(rep, err)
 }
 
+// watchHealth says when a lane keeps failing, and why: the run may stand still for long.
+func (r *batchRun) watchHealth(e sluice.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case e.Type == sluice.EventReleased && e.Outcome.Kind.Transient() && e.Outcome.Err != nil:
+		r.lastErr = clip(e.Outcome.Err.Error(), mostMessage)
+	case e.Type == sluice.EventBreaker && e.Until.IsZero():
+		r.s.errorf("sluice: %s: answers again\n", e.Lane)
+	case e.Type == sluice.EventBreaker:
+		why := ""
+		if r.lastErr != "" {
+			why = ": " + r.lastErr
+		}
+		r.s.errorf("sluice: %s: keeps failing, next try at %s%s\n", e.Lane, clock(e.Until, e.At), why)
+	}
+}
+
+// result keeps the first message of each kind of failure for the summary.
+func (r *batchRun) result(res *work.Result) {
+	if res.Kind == sluice.OK || res.Err == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failures[res.Kind] == "" {
+		r.failures[res.Kind] = fmt.Sprintf("%s: %s", res.ID, clip(res.Err.Error(), mostMessage))
+	}
+}
+
+// mostMessage is how much of a message one looks at.
+const mostMessage = 300
+
 // conclude prints the summary of a run that returned err, and returns what the program ends with.
 func (r *batchRun) conclude(rep batch.Report, err error) error {
 	sum := summarize(rep, r.accounts.Snapshot())
 	sum.Input, sum.Output, sum.Events = r.o.input, r.o.output, r.o.events
+	sum.First = make(map[string]string)
+	for kind, message := range r.failures {
+		sum.First[kind.String()] = message
+	}
 	err = r.verdict(sum, err)
 	if r.o.asJSON {
 		if jsonErr := r.s.printJSON(sum); jsonErr != nil {
@@ -237,6 +280,7 @@ func (r *batchRun) warn(e sluice.Event) {
 		r.s.errorf("sluice: another process uses %s with the same key: together they may exceed its limits\n", e.Lane)
 		r.s.errorf("hint: let them run one after the other; sharing one quota is what `sluice serve` will be for\n")
 	}
+	r.watchHealth(e)
 	if !r.o.verbose {
 		return
 	}
@@ -247,12 +291,6 @@ func (r *batchRun) warn(e sluice.Event) {
 		r.s.errorf("sluice: %s: pauses until %s: %s\n", e.Lane, clock(e.Until, e.At), e.Outcome.Kind)
 	case sluice.EventResumed:
 		r.s.errorf("sluice: %s: goes on\n", e.Lane)
-	case sluice.EventBreaker:
-		if e.Until.IsZero() { // it closed
-			r.s.errorf("sluice: %s: answers again\n", e.Lane)
-			return
-		}
-		r.s.errorf("sluice: %s: keeps failing, next try at %s\n", e.Lane, clock(e.Until, e.At))
 	case sluice.EventThrottled, sluice.EventGaveUp:
 		r.s.errorf("sluice: %s: %s: %v\n", e.Lane, e.Call, e.Outcome.Err)
 	}

@@ -29,6 +29,8 @@ type summary struct {
 	Kinds   map[string]int `json:"failed_by_kind"`
 	Finish  map[string]int `json:"finish_reasons"`
 
+	First map[string]string `json:"first_failures,omitempty"` // by kind: the item and its message
+
 	Attempts     int   `json:"attempts"`
 	Throttles    int   `json:"throttles"`
 	InputTokens  int   `json:"input_tokens"`
@@ -160,6 +162,9 @@ func (sum *summary) print(s *streams) {
 	s.errorf("%s in %s\n", line, span(wall))
 	row := func(name, format string, args ...any) {
 		s.errorf("  %-10s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	for _, kind := range slices.Sorted(maps.Keys(sum.First)) {
+		row("failed", "%s, first %s", kind, sum.First[kind])
 	}
 	row("rate", "%s/min, throttled %s", group(sum.PerMin), times(sum.Throttles))
 	row("tokens", "%s in, %s out", group(sum.InputTokens), group(sum.OutputTokens))
