@@ -12,6 +12,62 @@ import (
 )
 
 // A throttled try is repeated when the lane allows it, and spends no attempt.
+func ExampleNew() {
+	// An account of 60 requests a minute whose bucket holds one: told limits are ceilings, whatever headers say.
+	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 60, Concurrent: 4}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer s.Close()
+
+	_, err = sluice.New(sluice.Config{Limits: sluice.Limits{RPM: -1}})
+	fmt.Println(err)
+	// Output: config: Limits.RPM is -1: a limit cannot be negative
+}
+
+func ExamplePermit_Release() {
+	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer s.Close()
+
+	permit, err := s.Acquire(context.Background(), sluice.Call{Lane: "my-model"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// The provider refused, and said for how long: the lane pauses, and the budget is given back.
+	permit.Release(sluice.Outcome{Kind: sluice.RateLimit, Wait: time.Minute})
+
+	fmt.Println(s.TryAcquire(sluice.Call{Lane: "my-model"}) == nil, s.Snapshot().Lanes[0].Pause)
+	// Output: true rate_limit
+}
+
+func ExampleEvent() {
+	s, err := sluice.New(sluice.Config{Observer: sluice.ObserverFunc(func(e sluice.Event) {
+		if e.Type == sluice.EventLimit {
+			fmt.Printf("%s: %v is %d a minute\n", e.Lane, e.Dimension, e.Limit)
+		}
+	})})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	permit, err := s.Acquire(context.Background(), sluice.Call{Lane: "my-model"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	permit.Release(sluice.Outcome{Readings: []sluice.Reading{
+		{Dimension: sluice.Requests, Limit: 900, Remaining: 899, Reset: 67 * time.Millisecond},
+	}})
+	s.Close()
+	// Output: my-model: rpm is 900 a minute
+}
+
 func ExampleScheduler_Do() {
 	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 6000, Concurrent: 8}})
 	if err != nil {

@@ -72,6 +72,7 @@ func (in *input) reloader(b *Batch) func(seq, ref int64) (work.Item, error) {
 		}
 		line.Bytes = buf
 		if len(buf) > maxLine {
+			line.Bytes = nil // as when it was read first: its hash is of no bytes
 			return b.again(line, true)
 		}
 		clean(&line)

@@ -52,6 +52,18 @@ func TestKill(t *testing.T) {
 		}
 		openAtKills += open
 		unrecorded += cut
+		var twice, lost int
+		for hash, n := range paid {
+			twice += n - 1
+			if k.done[hash] > 0 && !recorded[hash] {
+				lost++
+			}
+		}
+		t.Logf("kill %2d: recorded %3d, open %2d, answered and cut off %d, called twice so far %d, lost %d", i+1, len(recorded), open, cut,
+			twice, lost)
+		if lost > 0 {
+			t.Errorf("kill %d: %d results that were recorded are gone", i+1, lost)
+		}
 		k.remember(paid, recorded)
 	}
 	before := len(k.done)

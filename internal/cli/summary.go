@@ -81,7 +81,9 @@ func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 	if rep.Wall > 0 {
 		sum.PerMin = float64(rep.Done+rep.Failed) / rep.Wall.Minutes()
 	}
+	sum.Throttles = 0 // of items that were not finished, too
 	for _, lane := range snap.Lanes {
+		sum.Throttles += lane.Throttles
 		l := laneSummary{Lane: lane.Lane, Slots: lane.Slots, Budgets: []budgetSummary{}}
 		for _, b := range lane.Budgets {
 			spent := b.Spent
