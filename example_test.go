@@ -157,7 +157,6 @@ func ExampleObserver() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer s.Close()
 
 	tries := 0
 	s.Do(context.Background(), sluice.Call{}, func(context.Context, *sluice.Permit) sluice.Outcome {
@@ -166,6 +165,7 @@ func ExampleObserver() {
 		}
 		return sluice.Outcome{}
 	})
+	s.Close() // the Observer has heard all
 	fmt.Println(granted.Load(), "granted,", throttled.Load(), "throttled")
 	// Output: 2 granted, 1 throttled
 }
