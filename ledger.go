@@ -10,12 +10,11 @@ import (
 
 // The words between a Scheduler and a Ledger.
 type (
-	Ask         = gate.Ask
-	Reply       = gate.Reply
-	Settlement  = gate.Settlement
-	Correction  = gate.Correction
-	Vector      = gate.Vector
-	LocalLedger = gate.Local
+	Ask        = gate.Ask
+	Reply      = gate.Reply
+	Settlement = gate.Settlement
+	Correction = gate.Correction
+	Vector     = gate.Vector
 )
 
 // Ledger says whether calls fit into budgets that several Schedulers share. Every method is idempotent by the ID it is

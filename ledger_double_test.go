@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/gate"
 )
 
 // ledgerDouble is a shared ledger as seen over a network: it answers late, may refuse a suffix, and may lose a reply
@@ -19,7 +20,7 @@ type ledgerDouble struct {
 
 	mu       sync.Mutex
 	luck     *rand.Rand
-	local    sluice.LocalLedger
+	local    gate.Local
 	replies  map[uint64]sluice.Reply
 	done     map[uint64]bool
 	taken    int // asks granted

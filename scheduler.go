@@ -12,8 +12,8 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultAttempts     = 6
-	DefaultMaxThrottles = 20
+	defaultAttempts     = 6
+	defaultMaxThrottles = 20
 )
 
 // Config shapes a Scheduler. The zero value starts from nothing and learns the limits.
@@ -88,11 +88,11 @@ func New(cfg Config) (*Scheduler, error) {
 		return nil, err
 	}
 	if cfg.Attempts == 0 {
-		cfg.Attempts = DefaultAttempts
+		cfg.Attempts = defaultAttempts
 	}
 	throttles := cfg.MaxThrottles
 	if throttles == 0 {
-		throttles = DefaultMaxThrottles
+		throttles = defaultMaxThrottles
 	}
 	s := &Scheduler{cfg: cfg, closed: make(chan struct{})}
 	s.quiet.L = &s.mu

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -22,9 +23,27 @@ import (
 // files are an input and an output in a directory of the test's own.
 type files struct{ in, out string }
 
+// sentinelKey is the key in every test that has one. No byte that a test writes may hold it.
+const sentinelKey = "sk-sentinel-5d1f0c7e9b2a4836"
+
 func newFiles(t testing.TB, input string) files {
 	t.Helper()
 	dir := t.TempDir()
+	t.Cleanup(func() { // before the directory is removed
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			b, err := os.ReadFile(path)
+			if strings.Contains(string(b), sentinelKey) {
+				t.Errorf("the key stands in %s", path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
 	f := files{filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out.jsonl")}
 	f.input(t, input)
 	return f

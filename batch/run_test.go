@@ -59,12 +59,12 @@ func TestRequestsCarryTheKeyAndTheHeaders(t *testing.T) {
 	cfg := f.config(t, rt)
 	cfg.Provider = provider.Provider{}
 	cfg.ExtraHeader = http.Header{"X-Team": {"a"}}
-	cfg.Key = func(p provider.Provider) (string, error) { return "key-of-" + p.Name, nil }
+	cfg.Key = func(p provider.Provider) (string, error) { return sentinelKey + "-" + p.Name, nil }
 	if _, err := run(t, cfg); err != nil {
 		t.Fatal(err)
 	}
 	h := rt.sent[0].header
-	if h.Get("Authorization") != "Bearer key-of-openai" || h.Get("X-Team") != "a" || rt.sent[0].url != "https://api.openai.com/v1/chat/completions" {
+	if h.Get("Authorization") != "Bearer "+sentinelKey+"-openai" || h.Get("X-Team") != "a" || rt.sent[0].url != "https://api.openai.com/v1/chat/completions" {
 		t.Errorf("sent %s with %v", rt.sent[0].url, h)
 	}
 	missing := errors.New("OPENAI_API_KEY is not set")
@@ -76,15 +76,14 @@ func TestRequestsCarryTheKeyAndTheHeaders(t *testing.T) {
 }
 
 func TestAnEchoedKeyIsNotRecorded(t *testing.T) {
-	const key = "sk-secret-0123456789"
 	for _, status := range []int{200, 400} {
 		f := newFiles(t, chats(1))
-		cfg := f.config(t, &stub{status: status, answer: strings.Replace(chatAnswer, "yes", "you sent "+key, 1)})
-		cfg.Key = func(provider.Provider) (string, error) { return key, nil }
+		cfg := f.config(t, &stub{status: status, answer: strings.Replace(chatAnswer, "yes", "you sent "+sentinelKey, 1)})
+		cfg.Key = func(provider.Provider) (string, error) { return sentinelKey, nil }
 		if _, err := run(t, cfg); err != nil {
 			t.Fatal(err)
 		}
-		if b, _ := os.ReadFile(f.out); strings.Contains(string(b), "secret") || !strings.Contains(string(b), "you sent ***") {
+		if b, _ := os.ReadFile(f.out); strings.Contains(string(b), "sentinel") || !strings.Contains(string(b), "you sent ***") {
 			t.Errorf("status %d: recorded %s", status, b)
 		}
 	}
@@ -92,7 +91,7 @@ func TestAnEchoedKeyIsNotRecorded(t *testing.T) {
 
 func TestARefusedKeyRecordsNothing(t *testing.T) {
 	f := newFiles(t, chats(50))
-	server := newSim(t, sim.Config{Key: "right", Latency: -1})
+	server := newSim(t, sim.Config{Key: sentinelKey, Latency: -1})
 	_, err := run(t, f.config(t, server.Transport()))
 	stop, ok := errors.AsType[*work.StoppedError](err)
 	if !ok || stop.Kind != sluice.Auth {

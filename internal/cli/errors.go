@@ -13,7 +13,6 @@ const (
 	exitFailed      = 1   // could not run: nothing was recorded of what failed
 	exitUsage       = 2   // wrong flags, configuration or input
 	exitItems       = 3   // finished, but some items of the output failed
-	exitBudget      = 5   // stopped by a budget or deadline of the caller; resumable
 	exitInterrupted = 130 // stopped by a signal; resumable
 )
 
