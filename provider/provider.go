@@ -8,6 +8,7 @@ package provider
 
 import (
 	"strings"
+	"time"
 
 	"github.com/sluice-llm/sluice"
 )
@@ -19,6 +20,7 @@ type Dialect uint8
 const (
 	OpenAI    Dialect = iota // chat completions, responses, embeddings, and everything compatible with them
 	Anthropic                // messages
+	Gemini                   // generateContent
 )
 
 // Auth says how a key travels.
@@ -39,6 +41,34 @@ type Provider struct {
 
 	// CountsCached says whether input that is read from a prompt cache counts against the token limits.
 	CountsCached bool
+
+	// Query is what every address carries besides, without its question mark, such as Azure's "api-version=2024-10-21".
+	Query string
+
+	// KeyOptional says that the server may do without a key.
+	KeyOptional bool
+
+	// Headers are forms of budgets that are this provider's own, or that mean something else with it (Groq's
+	// x-ratelimit-*-requests count a day). They win over the forms that all providers share.
+	Headers []HeaderForm
+
+	// Codes are types, codes and reasons that this provider's errors bear, in lower case without anything but letters
+	// and digits, and what they mean. They win over the shared rules.
+	Codes map[string]sluice.Kind
+
+	// Liars are waits that this provider is known to state wrongly.
+	Liars []Liar
+}
+
+// HeaderForm is one way in which a budget is stated in headers. Names are canonical; Reset may be empty.
+type HeaderForm struct {
+	Dimension               sluice.Dimension
+	Limit, Remaining, Reset string
+}
+
+// Liar is a wait that is not to be believed: after Probe one call is let through to see.
+type Liar struct {
+	Wait, Probe time.Duration
 }
 
 // Sources: the headings "openai" and "anthropic" of the providers' own rate-limit pages,
