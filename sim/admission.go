@@ -21,6 +21,7 @@ func (s *Server) admit(c *call) *refusal {
 	s.stats.Requests++
 	if refused {
 		no.vague = s.config.VagueBodies
+		no.hint = no.hint && s.config.RetryAfter != RetryAfterNone
 		s.stats.Refused[no.name()]++
 		s.stats.Throttled++
 		return &no

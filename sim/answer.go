@@ -86,18 +86,18 @@ const maxParts = 64
 // stream sends an answer part by part; the time to the first byte is over.
 func (s *Server) stream(ctx context.Context, c *call, w wire) {
 	h := s.headers(c, w)
-	h.set("Content-Type", "text/event-stream; charset=utf-8")
+	h.set("Content-Type", c.dialect.streamType(c))
 	w.begin()
 	w.event(c.dialect.open(nil, c))
 	size := max(1, (c.perChoice+maxParts-1)/maxParts)
-	produced, tear := 0, -1
+	tear := -1
 	if c.plan.fault == faultCut {
 		tear = c.plan.output / 2
 	}
 	for choice := range c.choices {
 		for from := 0; from < c.perChoice; from += size {
 			to := min(from+size, c.perChoice)
-			if tear >= 0 && produced >= tear {
+			if tear >= 0 && c.produced >= tear {
 				s.leave(c, failed, true, 0)
 				w.tearStream()
 				return
@@ -106,9 +106,9 @@ func (s *Server) stream(ctx context.Context, c *call, w wire) {
 				s.leave(c, abandoned, true, 0)
 				return
 			}
+			c.produced += to - from
 			w.event(c.dialect.delta(nil, c, choice, c.appendText(nil, from, to)))
 			s.produced(to - from)
-			produced += to - from
 		}
 	}
 	s.leave(c, answered, true, 0)

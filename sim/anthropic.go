@@ -6,7 +6,7 @@ import (
 )
 
 // anthropic is the dialect of the Messages API.
-type anthropic struct{}
+type anthropic struct{ plain }
 
 func (anthropic) idHeader() string { return "Request-Id" }
 
@@ -40,7 +40,7 @@ func (a anthropic) problem(c *call, r *refusal) (status int, p anthropicProblem)
 		return http.StatusInternalServerError, anthropicProblem{"api_error", "Internal server error"}
 	case reasonOverloaded:
 		return a.overloaded()
-	case reasonBadKey:
+	case reasonBadKey, reasonNoKey:
 		// https://docs.anthropic.com/en/api/errors
 		return http.StatusUnauthorized, anthropicProblem{"authentication_error", "invalid x-api-key"}
 	case reasonNotJSON:

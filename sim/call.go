@@ -21,7 +21,7 @@ func (h hash) String() string { return hex.EncodeToString(h[:]) }
 // RequestHash is the name under which a server accounts for a request: the
 // first 16 bytes of the body's SHA-256 in hex. The text of an answer begins
 // with "sim:" and the hash of the request it belongs to; every answer's request
-// id carries it as well.
+// id carries it as well, or of Gemini, whose errors have none, its responseId.
 func RequestHash(body []byte) string { return hashOf(body).String() }
 
 // endpoint is what was called.
@@ -32,9 +32,14 @@ const (
 	responses
 	embeddings
 	messages
+	// Of Gemini.
+	generate
+	embedding
+	embeddingBatch
 	// These are not calls.
 	statsPage
 	modelsPage
+	countPage
 )
 
 // call is one request on its way through the server.
@@ -44,6 +49,9 @@ type call struct {
 	dialect  dialect
 	hash     hash
 	id       string // hash in hex
+	version  string // of Gemini's API, from the path
+	verb     string // what Gemini's path asks for
+	array    bool   // a stream is one JSON array, not events
 
 	plan      plan
 	perChoice int  // tokens of each of the answer's choices
@@ -51,25 +59,8 @@ type call struct {
 
 	admitted time.Time
 	quotas   [dimensions]quota
+	produced int // tokens of a stream so far
 	sequence int // of the next event of a stream
-}
-
-// dialect is what differs between providers.
-type dialect interface {
-	// rateHeaders adds the headers that tell the quotas.
-	rateHeaders(h *headers, q *[dimensions]quota, now time.Time)
-	// idHeader names the header with the request id.
-	idHeader() string
-	// refusal is the status and the body of an error.
-	refusal(c *call, r *refusal) (status int, body []byte)
-	// answer appends a whole answer.
-	answer(b []byte, c *call) []byte
-	// open, delta and close append the events of a stream.
-	open(b []byte, c *call) []byte
-	delta(b []byte, c *call, choice int, text []byte) []byte
-	close(b []byte, c *call) []byte
-	// models lists the models there are.
-	models(names []string, now time.Time) []byte
 }
 
 // cost is what the call costs at admission under the given rule.

@@ -1,12 +1,14 @@
 // Package sim imitates LLM providers whose limits are known.
 //
 // A [Server] answers the OpenAI dialect (POST /v1/chat/completions,
-// /v1/responses and /v1/embeddings, GET /v1/models) and Anthropic's (POST
-// /v1/messages, GET /v1/models) under the limits of its [Config], with the
-// headers, bodies and error texts that the real providers send, faults,
-// storms and limits that change included. GET /stats tells what it saw. It
-// is an [http.Handler], and [Server.Transport] reaches it in process, without
-// sockets, also inside a testing/synctest bubble.
+// /v1/responses and /v1/embeddings, GET /v1/models), Anthropic's (POST
+// /v1/messages, GET /v1/models) and Gemini's (POST /v1beta/models/MODEL with
+// :generateContent, :streamGenerateContent, :embedContent, :batchEmbedContents
+// or :countTokens, GET /v1beta/models, and the same under /v1) under the limits
+// of its [Config], with the headers, bodies and error texts that the real
+// providers send, faults, storms and limits that change included. GET /stats
+// tells what it saw. It is an [http.Handler], and [Server.Transport] reaches it
+// in process, without sockets, also inside a testing/synctest bubble.
 //
 // [Config.Optimum] computes how fast a workload could have gone at best, and
 // [Oracle] is a client that goes that fast, since it knows every limit.
@@ -33,6 +35,8 @@ type Config struct {
 
 	// Limits per minute: requests, tokens in and out together, input tokens,
 	// output tokens. Zero means no such limit. They refill continuously.
+	// What Gemini calls TPM counts the input alone: that is ITPM here, and
+	// only ITPM and the requests have a quota of Gemini's own.
 	RPM, TPM, ITPM, OTPM int
 	// RPD limits requests per day; it refills continuously too, and its
 	// bucket holds the whole day's limit.
@@ -58,7 +62,7 @@ type Config struct {
 	ChargeRefusals bool
 
 	// NoHeaders leaves out every rate limit header; Retry-After has its own
-	// field.
+	// field. Gemini has none anyway.
 	NoHeaders bool
 	// LateHeaders computes the rate limit headers when the answer is sent, in
 	// place of when the call was admitted.
@@ -69,7 +73,7 @@ type Config struct {
 	// RetryAfter is how a refusal says when to come back.
 	RetryAfter RetryAfterForm
 	// VagueBodies makes a refusal say neither the limit, the use, the wait nor
-	// the dimension.
+	// the dimension. Gemini, which has no headers, then says nothing at all.
 	VagueBodies bool
 
 	// Latency is the time to the first byte. Zero: 200 ms; negative: none.
@@ -122,7 +126,8 @@ const (
 	ChargeActual
 )
 
-// RetryAfterForm is how a refusal says when to come back.
+// RetryAfterForm is how a refusal says when to come back. Gemini says it in
+// the body, by RetryInfo and in words, whatever the form of a header is.
 type RetryAfterForm int
 
 const (
@@ -132,7 +137,7 @@ const (
 	RetryAfterMillis
 	// RetryAfterDate is a Retry-After header with an HTTP date, rounded up.
 	RetryAfterDate
-	// RetryAfterNone sends neither.
+	// RetryAfterNone sends neither, and has Gemini's body leave it out.
 	RetryAfterNone
 )
 
@@ -141,7 +146,8 @@ const (
 type Faults struct {
 	// ServerError answers 500 after the usual time to the first byte.
 	ServerError float64
-	// Overloaded answers 529 (Anthropic) or 503 (OpenAI) after RefusalLatency.
+	// Overloaded answers 529 (Anthropic) or 503 (OpenAI, Gemini) after
+	// RefusalLatency.
 	Overloaded float64
 	// Reset breaks the connection where the first byte was due.
 	Reset float64
@@ -166,9 +172,10 @@ type Storm struct {
 	// From and To are counted from the first request.
 	From, To time.Duration
 	// Status is 429 (the default), or 529 or 503 for an overload, which
-	// each dialect says in its own way: Anthropic 529, OpenAI 503.
+	// each dialect says in its own way: Anthropic 529, OpenAI and Gemini 503.
 	Status int
-	// Silent leaves out Retry-After, which otherwise tells the storm's end.
+	// Silent leaves out Retry-After (of Gemini: RetryInfo), which otherwise
+	// tells the storm's end.
 	Silent bool
 }
 

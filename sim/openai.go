@@ -10,7 +10,7 @@ import (
 )
 
 // openai is the dialect of OpenAI and of the many who imitate it.
-type openai struct{}
+type openai struct{ plain }
 
 func (openai) idHeader() string { return "X-Request-Id" }
 
@@ -43,7 +43,7 @@ func (o openai) refusal(c *call, r *refusal) (status int, body []byte) {
 		p.Message = "The server had an error while processing your request. Sorry about that!"
 	case reasonOverloaded:
 		status, p = o.overloaded()
-	case reasonBadKey:
+	case reasonBadKey, reasonNoKey:
 		// https://github.com/continuedev/continue/issues/9643
 		status = http.StatusUnauthorized
 		p.Message = "Incorrect API key provided: sk-***. You can find your API key at https://platform.openai.com/account/api-keys."

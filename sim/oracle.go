@@ -84,20 +84,31 @@ func newOracleJob(rule Charge, body []byte) (*oracleJob, error) {
 	if err := json.Unmarshal(body, &v); err != nil {
 		return nil, err
 	}
-	declared, n := 0, 1
-	for _, name := range []string{"max_tokens", "max_completion_tokens", "max_output_tokens"} {
-		if x, ok := v[name].(float64); ok {
-			declared = int(x)
+	settings := v
+	for _, name := range []string{"generationConfig", "generation_config"} { // Gemini's
+		if inner, ok := v[name].(map[string]any); ok {
+			settings = inner
 		}
 	}
-	if x, ok := v["n"].(float64); ok {
-		n = int(x)
-	}
+	declared := numberOf(settings, 0, "max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
+	n := numberOf(settings, 1, "n", "candidateCount", "candidate_count")
 	chars := 0
-	for _, name := range []string{"messages", "input", "system", "instructions"} {
+	for _, name := range []string{"messages", "input", "system", "instructions",
+		"contents", "content", "requests", "systemInstruction", "system_instruction"} {
 		chars += textLength(v[name], true)
 	}
 	return &oracleJob{body: body, cost: spendingOf(rule, max(1, (chars+3)/4), declared*n)}, nil
+}
+
+// numberOf is the number under the last of the names that has one.
+func numberOf(v map[string]any, missing int, names ...string) int {
+	n := missing
+	for _, name := range names {
+		if x, ok := v[name].(float64); ok {
+			n = int(x)
+		}
+	}
+	return n
 }
 
 // textLength counts the characters of a prompt.
@@ -255,8 +266,12 @@ func (r *oracleRun) call(ctx context.Context, job *oracleJob) oracleResult {
 			Completion int `json:"completion_tokens"`
 			Output     int `json:"output_tokens"`
 		}
+		UsageMetadata struct {
+			Candidates int `json:"candidatesTokenCount"`
+		}
 	}
 	json.Unmarshal(body, &answer) // a stream has none, and is charged as none
-	result.status, result.output = response.StatusCode, answer.Usage.Completion+answer.Usage.Output
+	result.status = response.StatusCode
+	result.output = answer.Usage.Completion + answer.Usage.Output + answer.UsageMetadata.Candidates
 	return result
 }

@@ -23,6 +23,7 @@ const (
 	reasonOverloaded
 	// What is wrong with the request itself.
 	reasonBadKey
+	reasonNoKey
 	reasonNotJSON
 	reasonWrongType
 	reasonNoVersion
@@ -44,7 +45,7 @@ type refusal struct {
 	vague    bool     // says no more than it must
 
 	wait time.Duration // until the call may pass
-	hint bool          // Retry-After tells the wait
+	hint bool          // the client is told the wait
 }
 
 // name is the key under which [Stats] counts the refusal.
@@ -62,7 +63,7 @@ func (r *refusal) name() string {
 		return "server_error"
 	case reasonOverloaded:
 		return "overloaded"
-	case reasonBadKey:
+	case reasonBadKey, reasonNoKey:
 		return "auth"
 	default:
 		return "bad_request"

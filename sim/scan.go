@@ -3,7 +3,6 @@ package sim
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"strconv"
 	"unicode/utf8"
 )
@@ -16,53 +15,35 @@ type request struct {
 	choices      int // n
 	stream       bool
 	includeUsage bool
-	base64       bool // embeddings
-	prompts      int  // elements of messages or input; a string is one
-	input        int  // tokens, estimated
+	base64       bool   // embeddings
+	prompts      int    // elements of messages or input; a string is one
+	input        int    // tokens, estimated
+	wrong        string // a member of the wrong type; empty: none
 }
 
-var errNotJSON = errors.New("not a JSON object")
-
-// typeError names a member that has the wrong type.
-type typeError struct{ param string }
-
-func (e *typeError) Error() string { return "wrong type of " + e.param }
-
-// parseRequest reads a body of either dialect.
-func parseRequest(body []byte) (request, error) {
-	r := request{choices: 1}
+// parse reads a body; it reports false on what is not a JSON object.
+func (c *call) parse(body []byte) bool {
 	s := scanner{b: body}
-	wrong := ""
 	s.space()
-	if !s.object(func(key []byte) bool {
-		if string(key) == "messages" || string(key) == "input" {
-			n, ok := s.prompts()
-			r.prompts = n
-			return ok
-		}
-		start := s.i
-		if !s.value(isText(key), 0) {
-			return false
-		}
-		if !r.set(key, s.b[start:s.i]) && wrong == "" {
-			wrong = string(key)
-		}
-		return true
-	}) {
-		return r, errNotJSON
+	if !s.object(func(key []byte) bool { return c.dialect.read(c, &s, key) }) {
+		return false
 	}
 	if s.space(); s.i != len(body) {
-		return r, errNotJSON
-	}
-	if wrong != "" {
-		return r, &typeError{wrong}
+		return false
 	}
 	// Every dialect's rule of thumb is four characters to a token.
-	r.input = max(1, (s.chars+3)/4)
-	return r, nil
+	c.input = max(1, (s.chars+3)/4)
+	return true
 }
 
-// set keeps a member that matters; it reports false if its type is wrong.
+// mistyped notes that a member has the wrong type; the first one counts.
+func (r *request) mistyped(name string) {
+	if r.wrong == "" {
+		r.wrong = name
+	}
+}
+
+// set keeps a member that matters to OpenAI or Anthropic; it reports false if its type is wrong.
 func (r *request) set(key, value []byte) (ok bool) {
 	switch string(key) {
 	case "model":

@@ -4,8 +4,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -57,7 +55,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // the client is gone
 	}
 	wire := &socket{w: w}
-	c, no := s.receive(r.Method, r.URL.Path, r.Header, body)
+	c, no := s.receive(r.Method, target(r.URL), r.Header, body)
 	s.serve(r.Context(), c, no, wire)
 	wire.finish()
 }
@@ -78,102 +76,6 @@ type wire interface {
 	reset()
 	tear(status int, body []byte)
 	tearStream()
-}
-
-// receive reads a request and checks its key and form. Its refusal is nil if
-// there is nothing wrong with it.
-func (s *Server) receive(method, path string, header http.Header, body []byte) (*call, *refusal) {
-	c := &call{dialect: openai{}, hash: hashOf(body)}
-	c.id = c.hash.String()
-	if path == "/v1/messages" || header["Anthropic-Version"] != nil || header["X-Api-Key"] != nil {
-		c.dialect = anthropic{}
-	}
-	if method == http.MethodGet && path == "/stats" {
-		c.endpoint = statsPage
-		return c, nil
-	}
-	if !s.authorized(header) {
-		return c, &refusal{reason: reasonBadKey}
-	}
-	if !c.route(method, path) {
-		return c, &refusal{reason: reasonUnknownPath, param: method + " " + path}
-	}
-	if c.endpoint == modelsPage {
-		return c, nil
-	}
-	return c, s.validate(c, header, body)
-}
-
-func (s *Server) authorized(header http.Header) bool {
-	if s.config.Key == "" {
-		return true
-	}
-	bearer, _ := strings.CutPrefix(header.Get("Authorization"), "Bearer ")
-	return bearer == s.config.Key || header.Get("X-Api-Key") == s.config.Key
-}
-
-// route finds the endpoint.
-func (c *call) route(method, path string) bool {
-	if method == http.MethodGet {
-		c.endpoint = modelsPage
-		return path == "/v1/models"
-	}
-	switch path {
-	case "/v1/chat/completions":
-		c.endpoint, c.dialect = chat, openai{}
-	case "/v1/responses":
-		c.endpoint, c.dialect = responses, openai{}
-	case "/v1/embeddings":
-		c.endpoint, c.dialect = embeddings, openai{}
-	case "/v1/messages":
-		c.endpoint = messages
-	default:
-		return false
-	}
-	return method == http.MethodPost
-}
-
-// validate reads the body.
-func (s *Server) validate(c *call, header http.Header, body []byte) *refusal {
-	if len(body) > maxBody {
-		return &refusal{reason: reasonTooLong}
-	}
-	if c.endpoint == messages && header["Anthropic-Version"] == nil {
-		return &refusal{reason: reasonNoVersion}
-	}
-	var err error
-	if c.request, err = parseRequest(body); err != nil {
-		if wrong, ok := err.(*typeError); ok {
-			return &refusal{reason: reasonWrongType, param: wrong.param}
-		}
-		return &refusal{reason: reasonNotJSON}
-	}
-	switch {
-	case c.model == "":
-		return &refusal{reason: reasonNoModel}
-	case c.prompts == 0:
-		return &refusal{reason: reasonNoPrompts}
-	case c.endpoint == messages && c.maxTokens == 0:
-		return &refusal{reason: reasonNoMaxTokens}
-	case len(s.config.Models) > 0 && !slices.Contains(s.config.Models, c.model):
-		return &refusal{reason: reasonUnknownModel}
-	case s.config.Faults.badRequest(newLuck(s.config.Seed, c.hash, 0)):
-		return &refusal{reason: reasonBadRequest}
-	}
-	s.prepare(c)
-	return nil
-}
-
-// prepare decides how long the answer will be.
-func (s *Server) prepare(c *call) {
-	switch c.endpoint {
-	case embeddings:
-		c.stream, c.choices, c.maxTokens = false, 1, 0
-		return
-	case responses, messages:
-		c.choices = 1
-	}
-	c.perChoice, c.cut = s.config.answerTokens(c.hash, c.maxTokens)
 }
 
 // serve sees a received call through to its end.
@@ -198,10 +100,13 @@ func (s *Server) serve(ctx context.Context, c *call, no *refusal, w wire) {
 
 // page answers what is not a call.
 func (s *Server) page(c *call, w wire) {
-	body := []byte(nil)
-	if c.endpoint == statsPage {
+	var body []byte
+	switch c.endpoint {
+	case statsPage:
 		body = marshal(s.Stats())
-	} else {
+	case countPage:
+		body = gemini{}.count(c)
+	default:
 		names := s.config.Models
 		if len(names) == 0 {
 			names = []string{"sim"}
@@ -217,7 +122,7 @@ func (s *Server) page(c *call, w wire) {
 func (s *Server) refuse(c *call, no *refusal, w wire) {
 	h := s.headers(c, w)
 	if no.hint {
-		retryAfter(&h, s.config.RetryAfter, no.wait, time.Now())
+		c.dialect.retryHeaders(&h, s.config.RetryAfter, no.wait, time.Now())
 	}
 	h.set("Content-Type", "application/json")
 	w.whole(c.dialect.refusal(c, no))
@@ -226,7 +131,9 @@ func (s *Server) refuse(c *call, no *refusal, w wire) {
 // headers begins the headers of an answer.
 func (s *Server) headers(c *call, w wire) headers {
 	h := newHeaders(w.Header())
-	h.set(c.dialect.idHeader(), "req_"+c.id)
+	if name := c.dialect.idHeader(); name != "" {
+		h.set(name, "req_"+c.id)
+	}
 	if s.config.NoHeaders {
 		return h
 	}

@@ -50,14 +50,20 @@ type reply struct {
 
 // send makes a call in process.
 func send(ctx context.Context, s *sim.Server, path, body string, header ...string) reply {
-	begun := time.Now()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, baseURL+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, baseURL+path, nil)
 	if err != nil {
 		return reply{err: err}
 	}
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
+	return sendRequest(s, r, body)
+}
+
+// sendRequest makes a call with that body.
+func sendRequest(s *sim.Server, r *http.Request, body string) reply {
+	begun := time.Now()
+	r.Body = io.NopCloser(strings.NewReader(body))
 	response, err := (&http.Client{Transport: s.Transport()}).Do(r)
 	if err != nil {
 		return reply{err: err, took: time.Since(begun)}
@@ -67,7 +73,7 @@ func send(ctx context.Context, s *sim.Server, path, body string, header ...strin
 	return reply{response.StatusCode, response.Header, string(b), err, time.Since(begun)}
 }
 
-// message is the text of an error of either dialect.
+// message is the text of an error of any dialect.
 func (r reply) message() string {
 	var v struct {
 		Error struct{ Message string }

@@ -40,7 +40,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	c, no := t.server.receive(r.Method, r.URL.Path, r.Header, buffer.Bytes())
+	c, no := t.server.receive(r.Method, target(r.URL), r.Header, buffer.Bytes())
 	if no == nil && c.stream {
 		return t.stream(r, c)
 	}
