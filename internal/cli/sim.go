@@ -34,8 +34,9 @@ func newSim(s *streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "Serve an imitation of a provider whose limits you choose",
-		Long: `Serve an imitation of the OpenAI and Anthropic APIs whose limits, latency and faults you choose.
+		Long: `Serve an imitation of the OpenAI, Anthropic and Gemini APIs whose limits, latency and faults you choose.
 
+Gemini's tokens per minute count the input alone: choose them by --itpm. The paths tell the APIs apart.
 The address is printed on standard output. GET /stats tells what was called. An interrupt ends it.`,
 		Example: `  sluice sim --rpm 500 --tpm 30000
   sluice sim --listen 127.0.0.1:8080 --concurrent 8 --retry-after none
@@ -69,7 +70,7 @@ func (o *simOptions) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.NoHeaders, "no-headers", false, "send no rate limit headers")
 	fs.BoolVar(&c.VagueBodies, "vague", false, "refusals say neither limit nor wait in their body")
 	fs.Float64Var(&c.Faults.ServerError, "fault-500", 0, "share of calls answered 500")
-	fs.Float64Var(&c.Faults.Overloaded, "fault-529", 0, "share of calls answered 529 (Anthropic) or 503 (OpenAI)")
+	fs.Float64Var(&c.Faults.Overloaded, "fault-529", 0, "share of calls answered 529 (Anthropic) or 503 (OpenAI, Gemini)")
 	fs.Float64Var(&c.Faults.Reset, "fault-reset", 0, "share of calls whose connection breaks before the answer")
 	fs.Float64Var(&c.Faults.Hang, "fault-hang", 0, "share of calls never answered")
 	fs.Float64Var(&c.Faults.Cut, "fault-cut", 0, "share of answers cut in the middle")
