@@ -16,6 +16,7 @@ func TestModelsAreRecognised(t *testing.T) {
 		"gpt-4o": "openai", "gpt-5-mini": "openai", "o1": "openai", "o3-mini": "openai", "o4-mini-2025": "openai",
 		"chatgpt-4o-latest": "openai", "text-embedding-3-small": "openai", "GPT-4o": "openai",
 		"claude-opus-4-5": "anthropic", "claude-3-haiku": "anthropic",
+		"gemini-2.5-flash": "gemini", "models/gemini-2.5-pro": "gemini", "gemma-3-27b-it": "", "models/gemma-3": "",
 		"": "", "llama-3.3-70b": "", "gpt-oss-120b": "", "o1x": "", "olmo": "", "openai/gpt-4o": "", "my-gpt-4": "",
 	}
 	for model, want := range cases {
@@ -35,7 +36,8 @@ func TestEveryNameCanBeLookedUp(t *testing.T) {
 	if _, ok := provider.Lookup("nobody"); ok {
 		t.Error("nobody is a provider")
 	}
-	if o, a := lookup(t, "openai"), lookup(t, "anthropic"); o.Charge != sluice.ChargeDeclared || a.Charge != sluice.ChargeActual || a.CountsCached {
+	o, a, g := lookup(t, "openai"), lookup(t, "anthropic"), lookup(t, "gemini")
+	if o.Charge != sluice.ChargeDeclared || a.Charge != sluice.ChargeActual || a.CountsCached || g.Charge != sluice.ChargeActual || !g.CountsCached {
 		t.Error("charge modes are mixed up")
 	}
 }
