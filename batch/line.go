@@ -189,7 +189,7 @@ func (p *parser) openAI(rq *request) *problem {
 		return &problem{text: "url is missing", hint: "such as /v1/chat/completions"}
 	}
 	var err error
-	if rq.endpoint, err = provider.ParseEndpoint(string(unquote(m.url))); err != nil {
+	if rq.endpoint, rq.model, err = provider.ParseEndpoint(string(unquote(m.url))); err != nil {
 		return &problem{text: err.Error()}
 	}
 	return p.whole(rq, "body", m.body)

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -105,7 +104,11 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	// A body that is not JSON is the provider's to refuse.
 	est, _ := Estimate(e, body)
-	call := sluice.Call{Lane: cmp.Or(est.Model, deployment(req.URL.Path)), Cost: est.Cost}
+	lane := cmp.Or(est.Model, modelIn(req.URL.Path))
+	if e.Dialect() == Gemini {
+		lane = modelIn(req.URL.Path) // its body may spell it otherwise
+	}
+	call := sluice.Call{Lane: lane, Cost: est.Cost}
 	if t.cfg.Call != nil {
 		call = t.cfg.Call(req, call)
 	}
@@ -163,16 +166,6 @@ func plainly(req *http.Request) *http.Request {
 	r.Header = maps.Clone(req.Header)
 	delete(r.Header, "Accept-Encoding")
 	return &r
-}
-
-// deployment returns the name that stands for the model in a path of Azure, or "".
-func deployment(path string) string {
-	_, rest, ok := strings.Cut(path, "/deployments/")
-	if !ok {
-		return ""
-	}
-	name, _, _ := strings.Cut(rest, "/")
-	return name
 }
 
 // attempts are the tries of one call. Do makes them one after the other.
