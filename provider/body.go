@@ -175,7 +175,11 @@ func (t *tail) Write(p []byte) {
 
 // usage reads the last usage object. Text cannot be taken for one: within a string, its quotes are escaped.
 func (t *tail) usage(e Endpoint) (sluice.Usage, bool) {
-	at := bytes.LastIndex(t.b, []byte(`"usage"`))
+	name := `"usage"`
+	if e.Dialect() == Gemini {
+		name = `"usageMetadata"`
+	}
+	at := bytes.LastIndex(t.b, []byte(name))
 	if at < 0 || at > 0 && t.b[at-1] == '\\' {
 		return sluice.Usage{}, false
 	}

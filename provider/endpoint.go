@@ -82,6 +82,11 @@ func (e Endpoint) Dialect() Dialect {
 	return OpenAI
 }
 
+// embeds reports whether the endpoint answers with embeddings, which are no tokens.
+func (e Endpoint) embeds() bool {
+	return e == Embeddings || e == EmbedContent || e == BatchEmbedContents
+}
+
 // Path returns the endpoint's path for a model. Only Gemini's hold one: x, models/x or tunedModels/x. It fails for an id
 // that could lead elsewhere, since ids come from input files.
 func (e Endpoint) Path(model string) (string, error) {

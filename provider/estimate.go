@@ -44,25 +44,25 @@ func Estimate(e Endpoint, body []byte) (Request, error) {
 		r   = Request{N: 1}
 		out int64
 	)
+	r.Stream = e == StreamGenerateContent
 	for c.enter('{'); c.next('}'); {
 		switch string(c.key()) {
 		case "model":
 			r.Model = c.text()
 		case "stream":
-			r.Stream = c.truth()
+			r.Stream = c.truth() || r.Stream
 		case "stream_options":
 			r.StreamUsage = c.flag("include_usage")
 		case "service_tier":
 			r.ServiceTier = c.text()
 		case "n":
-			if n, ok := c.number(); ok {
-				r.N = int(max(1, min(n, maxCount)))
-			}
+			c.answers(&r.N)
 		case "max_tokens", "max_completion_tokens", "max_output_tokens":
-			if n, ok := c.number(); ok {
-				out = max(out, min(n, maxCount))
-			}
-		case "messages", "input", "instructions", "system", "prompt":
+			c.bound(&out)
+		case "generationConfig", "generation_config":
+			c.generation(&out, &r.N)
+		case "messages", "input", "instructions", "system", "prompt",
+			"contents", "systemInstruction", "system_instruction", "content", "requests":
 			c.content()
 		case "tools", "functions", "response_format", "text":
 			c.words()
@@ -76,10 +76,45 @@ func Estimate(e Endpoint, body []byte) (Request, error) {
 	}
 	r.Text = c.bytes
 	r.Cost.Input = c.tokens()
-	if e != Embeddings {
+	if !e.embeds() {
 		r.Cost.MaxOutput = int(min(maxCount, saturate(out, int64(r.N))))
 	}
 	return r, nil
+}
+
+// bound reads a member that bounds an answer. Of several, the highest counts.
+func (c *counter) bound(out *int64) {
+	if n, ok := c.number(); ok {
+		*out = max(*out, min(n, maxCount))
+	}
+}
+
+// answers reads a member that says how many answers are asked for.
+func (c *counter) answers(to *int) {
+	if n, ok := c.number(); ok {
+		*to = int(max(1, min(n, maxCount)))
+	}
+}
+
+// generation reads Gemini's generationConfig (https://ai.google.dev/api/generate-content#generationconfig). Like all
+// protocol buffers it may be spelt either way.
+func (c *counter) generation(out *int64, n *int) {
+	if c.peek() != '{' {
+		c.skip()
+		return
+	}
+	for c.enter('{'); c.next('}'); {
+		switch string(c.key()) {
+		case "maxOutputTokens", "max_output_tokens":
+			c.bound(out)
+		case "candidateCount", "candidate_count":
+			c.answers(n)
+		case "responseSchema", "response_schema", "responseJsonSchema", "response_json_schema":
+			c.words()
+		default:
+			c.skip()
+		}
+	}
 }
 
 // saturate multiplies two counts that are not negative and at most maxCount.
@@ -173,17 +208,18 @@ func (c *counter) part() {
 				break
 			}
 			_, data = c.str()
-		case "image_url", "url", "file_id", "file_data", "file_url":
+		case "image_url", "url", "file_id", "file_data", "file_url", "fileUri", "file_uri":
 			if c.peek() != '"' {
 				c.content()
 				break
 			}
 			c.str()
 			medium = true
-		case "input", "arguments", "parameters":
+		case "input", "arguments", "parameters", "args", "response":
 			c.words()
 		case "role", "id", "call_id", "tool_call_id", "tool_use_id", "name", "status", "detail", "format", "filename",
-			"media_type", "signature", "cache_control", "title":
+			"media_type", "signature", "cache_control", "title", "mimeType", "mime_type", "thoughtSignature", "thought_signature",
+			"model", "taskType", "task_type":
 			c.skip()
 		default:
 			c.inner()

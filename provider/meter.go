@@ -12,6 +12,7 @@ import (
 type meter struct {
 	e      Endpoint
 	parser Parser
+	array  *elements // instead of the parser, of a stream that is an array
 	sum    summary
 	seen   counter // text of the answer so far
 	done   bool    // the event that ends a message came
@@ -25,7 +26,20 @@ type meter struct {
 
 // feed takes the next bytes of the stream.
 func (m *meter) feed(b []byte) {
-	if err := m.parser.Feed(b, m.event); err != nil {
+	if m.e == StreamGenerateContent && m.array == nil && !m.parser.begun {
+		b = bytes.TrimLeft(b, " \r\n\t") // the first other byte tells what it is
+		if len(b) > 0 && (b[0] == '[' || b[0] == '{') {
+			m.array = &elements{}
+		}
+	}
+	var err error
+	if m.array != nil {
+		err = m.array.Feed(b, m.event)
+		m.done = m.done || m.array.closed
+	} else {
+		err = m.parser.Feed(b, m.event)
+	}
+	if err != nil {
 		m.bad = err
 	}
 }
@@ -108,10 +122,12 @@ func (m *meter) members() (failed, ended bool) {
 			c := s.peek()
 			s.skip()
 			failed = failed || c == '{' || c == '"'
-		case "usage":
+		case "usage", "usageMetadata":
 			m.sum.readUsage(m.e, s)
-		case "choices":
+		case "choices", "candidates":
 			m.choices()
+		case "promptFeedback":
+			m.sum.readReason(s, "blockReason")
 		case "delta":
 			m.delta()
 		case "message", "response":
@@ -124,7 +140,7 @@ func (m *meter) members() (failed, ended bool) {
 	return failed, ended
 }
 
-// choices counts the text of a chat chunk and takes its finish reason.
+// choices counts the text of a chunk, of chat or of Gemini, and takes its finish reason.
 func (m *meter) choices() {
 	s := &m.seen.scanner
 	if s.peek() != '[' {
@@ -144,10 +160,12 @@ func (m *meter) choices() {
 			switch string(s.key()) {
 			case "index":
 				index, _ = s.number()
-			case "finish_reason":
+			case "finish_reason", "finishReason":
 				finish = s.word()
 			case "delta":
 				m.delta()
+			case "content":
+				m.seen.content()
 			default:
 				s.skip()
 			}

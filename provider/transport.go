@@ -198,7 +198,7 @@ func (a *attempts) try(ctx context.Context, p *sluice.Permit) sluice.Outcome {
 	f.alive()
 	readings := Readings(resp.Header, time.Now())
 	b := &answerBody{cfg: a.cfg, flight: f, permit: p, resp: resp, rc: resp.Body, readings: readings, ctx: ctx}
-	streamed := resp.StatusCode/100 == 2 && streams(resp.Header, a.cfg.Stream)
+	streamed := resp.StatusCode/100 == 2 && a.cfg.streams(resp.Header)
 	switch {
 	case streamed && packed(resp.Header):
 		a.hand(resp, b, resp.ContentLength)

@@ -21,7 +21,7 @@ type summary struct {
 
 // counts are the members of a usage object as they were last stated.
 type counts struct {
-	input, output, created, cached int64
+	input, output, created, cached, tools, thoughts int64
 }
 
 // failed reports whether an answer of status 200 is an error all the same.
@@ -49,10 +49,12 @@ func summarize(e Endpoint, body []byte) summary {
 func (sum *summary) members(e Endpoint, s *scanner) {
 	for s.enter('{'); s.next('}'); {
 		switch string(s.key()) {
-		case "usage":
+		case "usage", "usageMetadata":
 			sum.readUsage(e, s)
-		case "choices":
+		case "choices", "candidates":
 			sum.hasBody = sum.readChoices(s) || sum.hasBody
+		case "promptFeedback":
+			sum.readReason(s, "blockReason")
 		case "output", "content", "data":
 			c := s.peek()
 			sum.hasBody = sum.hasBody || c == '['
@@ -65,7 +67,7 @@ func (sum *summary) members(e Endpoint, s *scanner) {
 				sum.finish = sum.status
 			}
 		case "incomplete_details":
-			sum.readIncomplete(s)
+			sum.readReason(s, "reason")
 		case "type":
 			sum.isError = s.word() == "error"
 		case "error":
@@ -96,11 +98,12 @@ func (sum *summary) readChoices(s *scanner) (any bool) {
 		}
 		any = true
 		for s.enter('{'); s.next('}'); {
-			if string(s.key()) == "finish_reason" {
+			switch string(s.key()) {
+			case "finish_reason", "finishReason":
 				if w := s.word(); sum.finish == "" {
 					sum.finish = w
 				}
-			} else {
+			default:
 				s.skip()
 			}
 		}
@@ -108,14 +111,15 @@ func (sum *summary) readChoices(s *scanner) (any bool) {
 	return any
 }
 
-// readIncomplete takes the reason why a responses object is incomplete.
-func (sum *summary) readIncomplete(s *scanner) {
+// readReason takes the member of that name, which says why there is no answer, or only a part of one: a responses
+// object is incomplete, or Gemini blocks a prompt.
+func (sum *summary) readReason(s *scanner, name string) {
 	if s.peek() != '{' {
 		s.skip()
 		return
 	}
 	for s.enter('{'); s.next('}'); {
-		if string(s.key()) == "reason" {
+		if string(s.key()) == name {
 			sum.finish = cmp.Or(s.word(), sum.finish)
 		} else {
 			s.skip()
@@ -128,10 +132,13 @@ func (sum *summary) readIncomplete(s *scanner) {
 //	chat completions, embeddings  prompt_tokens, prompt_tokens_details.cached_tokens, completion_tokens
 //	responses                     input_tokens, input_tokens_details.cached_tokens, output_tokens
 //	messages                      input_tokens + cache_creation_input_tokens + cache_read_input_tokens, output_tokens
+//	generateContent               promptTokenCount + toolUsePromptTokenCount, cachedContentTokenCount,
+//	                              candidatesTokenCount + thoughtsTokenCount
 //
 // Only Anthropic's input_tokens leaves the cached ones out
 // (https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching, "tracking cache performance"). In its streams a
-// later usage object states only what changed, so a member that is absent keeps its value.
+// later usage object states only what changed, so a member that is absent keeps its value. Gemini's counts are all of a
+// call so far (https://ai.google.dev/api/generate-content#usagemetadata); thoughts are paid for like the answer.
 func (sum *summary) readUsage(e Endpoint, s *scanner) {
 	if s.peek() != '{' {
 		s.skip() // null in all but the last chunk of a stream
@@ -150,11 +157,23 @@ func (sum *summary) readUsage(e Endpoint, s *scanner) {
 			sum.count(s, &c.cached)
 		case "prompt_tokens_details", "input_tokens_details":
 			sum.readDetails(s)
+		case "promptTokenCount":
+			sum.count(s, &c.input)
+		case "cachedContentTokenCount":
+			sum.count(s, &c.cached)
+		case "candidatesTokenCount":
+			sum.count(s, &c.output)
+		case "toolUsePromptTokenCount":
+			sum.count(s, &c.tools)
+		case "thoughtsTokenCount":
+			sum.count(s, &c.thoughts)
 		default:
 			s.skip()
 		}
 	}
-	u := sluice.Usage{Input: int(c.input), CachedInput: int(c.cached), Output: int(c.output)}
+	u := sluice.Usage{
+		Input: int(min(maxCount, c.input+c.tools)), CachedInput: int(c.cached), Output: int(min(maxCount, c.output+c.thoughts)),
+	}
 	if e.Dialect() == Anthropic {
 		u.Input = int(min(maxCount, c.input+c.created+c.cached))
 	}
@@ -209,6 +228,10 @@ func (s *scanner) word() string {
 		return "message"
 	case "error":
 		return "error"
+	case "STOP":
+		return "STOP"
+	case "MAX_TOKENS":
+		return "MAX_TOKENS"
 	}
 	if size == len(raw) {
 		return string(raw)
