@@ -62,7 +62,7 @@ func Exchange(ctx context.Context, base http.RoundTripper, permit *sluice.Permit
 	defer f.land()
 	defer resp.Body.Close()
 	a := Answer{Status: resp.StatusCode, RequestID: Redact(requestID(resp.Header), cfg.Key), Header: resp.Header}
-	readings := Readings(resp.Header, time.Now())
+	readings := cfg.Provider.Readings(resp.Header, time.Now())
 	if resp.StatusCode/100 == 2 && cfg.streams(resp.Header) {
 		if permit != nil {
 			permit.Answered(readings)

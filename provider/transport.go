@@ -196,7 +196,7 @@ func (a *attempts) try(ctx context.Context, p *sluice.Permit) sluice.Outcome {
 		return o
 	}
 	f.alive()
-	readings := Readings(resp.Header, time.Now())
+	readings := a.cfg.Provider.Readings(resp.Header, time.Now())
 	b := &answerBody{cfg: a.cfg, flight: f, permit: p, resp: resp, rc: resp.Body, readings: readings, ctx: ctx}
 	streamed := resp.StatusCode/100 == 2 && a.cfg.streams(resp.Header)
 	switch {
