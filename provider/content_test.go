@@ -49,8 +49,9 @@ func TestStreamsOfGeminiBecomeOneAnswer(t *testing.T) {
 		{"a part that is signed stays as it is", signed, `{"candidates":[{"content":{"parts":[{"text":"a","thoughtSignature":"s"},{"text":"b"}]},"finishReason":"STOP"}]}`, "STOP", sluice.Usage{}},
 		{"a blocked prompt", "data: " + blocked + "\n\n", blocked, "PROHIBITED_CONTENT", sluice.Usage{Input: 3}},
 		{"a filtered answer", `data: {"candidates":[{"finishReason":"SAFETY","index":0}]}` + "\n\n", `{"candidates":[{"finishReason":"SAFETY","index":0}]}`, "SAFETY", sluice.Usage{}},
-		{"members of another kind", `[{"candidates":[7,{"content":{"parts":[{"text":"a","thought":{}},3,{"text":7}]}}]},{"candidates":[{"content":{"parts":[{"text":"b","thought":{}}]}}]}]`,
-			`{"candidates":[{"content":{"parts":[{"text":"a","thought":{}},{"text":7},{"text":"b","thought":{}}]}}]}`, "", sluice.Usage{}},
+		{"members of another kind", `[{"candidates":[7,{"content":{"parts":[{"text":7},3,{"text":"a","thought":{}}]}}]},{"candidates":[{"content":{"parts":[{"text":"b","thought":{}}]}}]}]`,
+			`{"candidates":[{"content":{"parts":[{"text":7},{"text":"ab","thought":{}}]}}]}`, "", sluice.Usage{}},
+		{"a lone object that does not say why it ended", `{"candidates":[{"index":0}]}`, `{"candidates":[{"index":0}]}`, "", sluice.Usage{}},
 	}
 	for _, c := range cases {
 		for kind, r := range map[string]io.Reader{"": strings.NewReader(c.stream), ", byte by byte": iotest.OneByteReader(strings.NewReader(c.stream))} {

@@ -63,6 +63,7 @@ func TestExchangesWithGemini(t *testing.T) {
 		{"an error in a good answer", provider.GenerateContent, replies(200, contentOverload, ofJSON...), sluice.Overloaded, sluice.Usage{}, "", "UNAVAILABLE"},
 		{"an error as the first event", provider.StreamGenerateContent, replies(200, "data: "+contentOverload+"\n\n", ofEvents...), sluice.Overloaded, sluice.Usage{Input: 2}, "", ""},
 		{"an error after a part", provider.StreamGenerateContent, replies(200, "["+contentChunks[2]+",\n"+contentOverload+"]", ofJSON...), sluice.Overloaded, sluice.Usage{Input: 7, Output: 7}, "", "The"},
+		{"text without any counts", provider.StreamGenerateContent, replies(200, `[{"candidates":[{"content":{"parts":[{"text":"12345678"}]}}]}`, ofJSON...), sluice.Network, sluice.Usage{Input: 2, Output: 2}, "", "1234"},
 		{"events that end too early", provider.StreamGenerateContent, replies(200, contentStream[:len(contentStream)/2], ofEvents...), sluice.Network, sluice.Usage{Input: 7, Output: 4}, "", "Let me"},
 	}
 	for _, c := range cases {
@@ -152,6 +153,20 @@ func TestRefusalsOfGeminiAreTriedAgain(t *testing.T) {
 				w.ended(t, 2)
 			})
 		})
+	}
+}
+
+// An SDK's request to embed says its model twice.
+func TestLaneIsTheModelInThePath(t *testing.T) {
+	tr, w := transport(t, replies(200, `{"embedding":{"values":[1]}}`, ofJSON...), geminis(nil))
+	for _, path := range []string{"models/e", "tunedModels/e"} {
+		_, _, err := call(t.Context(), t, tr, "https://host/v1beta/"+path+":embedContent", `{"model":"`+path+`","content":{"parts":[{"text":"a"}]}}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lanes := w.Snapshot().Lanes; len(lanes) != 2 || lanes[0].Lane != "e" || lanes[1].Lane != "tunedModels/e" {
+		t.Errorf("%+v", lanes)
 	}
 }
 
