@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
 )
@@ -180,13 +181,13 @@ func (cfg *Config) check() (fill, error) {
 	f := fill{provider: cfg.Provider, baseURL: cfg.BaseURL, model: cfg.Model, system: cfg.System, maxTokens: cfg.MaxTokens}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Set)) {
 		value := cfg.Set[name]
-		if !valid(value) {
+		if !jsonscan.Valid(value) {
 			return wrong("Set", fmt.Errorf("%s: %s is not JSON", name, clip(value)))
 		}
 		if err := settable(name, cfg.Set); err != nil {
 			return wrong("Set", err)
 		}
-		f.set = append(f.set, setting{name: name, value: appendCompact(nil, value)})
+		f.set = append(f.set, setting{name: name, value: jsonscan.AppendCompact(nil, value)})
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

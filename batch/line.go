@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
 )
@@ -82,9 +83,12 @@ func (p *parser) parse(line []byte, number int) (request, *problem) {
 	}
 	p.members = members{}
 	m := &p.members
-	s := scanner{b: line}
-	if !s.object(func(key []byte) bool { return p.member(&s, key) }) || !s.end() {
-		return request{}, &problem{text: fmt.Sprintf("broken JSON at byte %d", min(s.at, len(line)-1)+1)}
+	s := jsonscan.New(line)
+	for s.Enter('{'); s.Next('}'); {
+		p.member(&s, jsonscan.Name(s.Key()))
+	}
+	if !s.End() {
+		return request{}, &problem{text: fmt.Sprintf("broken JSON at byte %d", min(s.Offset(), len(line)-1)+1)}
 	}
 	rq := request{}
 	var bad *problem
@@ -123,69 +127,64 @@ func (p *parser) parse(line []byte, number int) (request, *problem) {
 }
 
 // member reads one member of a line's object.
-func (p *parser) member(s *scanner, key []byte) (ok bool) {
+func (p *parser) member(s *jsonscan.Scanner, key []byte) {
 	m := &p.members
-	var to *[]byte
-	switch {
-	case is(key, "custom_id"):
-		to = &m.customID
-	case is(key, "method"):
-		to = &m.method
-	case is(key, "url"):
-		to = &m.url
-	case is(key, "body"):
-		m.body, ok = p.inner(s)
-		return ok
-	case is(key, "params"):
-		m.params, ok = p.inner(s)
-		return ok
-	case is(key, "request"):
-		m.request, ok = p.inner(s)
-		return ok
-	case is(key, "key"):
-		to = &m.key
-	case is(key, "prompt"):
-		to = &m.prompt
-	case is(key, "system"):
-		to = &m.system
-	case is(key, "messages"):
-		to = &m.messages
-	case is(key, "input"):
-		to = &m.input
+	switch string(key) {
+	case "custom_id":
+		m.customID = s.Span()
+	case "method":
+		m.method = s.Span()
+	case "url":
+		m.url = s.Span()
+	case "body":
+		m.body = p.inner(s)
+	case "params":
+		m.params = p.inner(s)
+	case "request":
+		m.request = p.inner(s)
+	case "key":
+		m.key = s.Span()
+	case "prompt":
+		m.prompt = s.Span()
+	case "system":
+		m.system = s.Span()
+	case "messages":
+		m.messages = s.Span()
+	case "input":
+		m.input = s.Span()
 	default:
-		return m.bodyMember(s, key)
+		m.bodyMember(s, key)
 	}
-	*to, ok = s.span()
-	return ok
 }
 
 // inner reads a member that is the body of a request.
-func (p *parser) inner(s *scanner) ([]byte, bool) {
-	if s.peek() != '{' {
-		return s.span()
+func (p *parser) inner(s *jsonscan.Scanner) []byte {
+	if s.Peek() != '{' {
+		return s.Span()
 	}
 	p.body = bodyMembers{}
-	start := s.at
-	ok := s.object(func(key []byte) bool { return p.body.bodyMember(s, key) })
-	return s.b[start:s.at], ok
+	start := s.Offset()
+	for s.Enter('{'); s.Next('}'); {
+		p.body.bodyMember(s, jsonscan.Name(s.Key()))
+	}
+	return s.Since(start)
 }
 
-func (m *bodyMembers) bodyMember(s *scanner, key []byte) (ok bool) {
-	switch {
-	case is(key, "model"):
-		m.model, ok = s.span()
-	case is(key, "max_tokens"), is(key, "max_completion_tokens"), is(key, "max_output_tokens"):
-		m.maxTokens, ok = s.span()
-	case is(key, "contents"):
-		m.contents, ok = s.span()
-	case is(key, "content"):
-		if m.content, ok = s.span(); ok && m.content[0] != '{' {
+func (m *bodyMembers) bodyMember(s *jsonscan.Scanner, key []byte) {
+	switch string(key) {
+	case "model":
+		m.model = s.Span()
+	case "max_tokens", "max_completion_tokens", "max_output_tokens":
+		m.maxTokens = s.Span()
+	case "contents":
+		m.contents = s.Span()
+	case "content":
+		if m.content = s.Span(); len(m.content) > 0 && m.content[0] != '{' {
 			m.content = nil // not Gemini's
 		}
 	default:
-		ok = s.value()
+		s.Skip()
 	}
-	return ok
 }
 
 // id reads the member of that name as the custom_id. A missing one is the line's number.
@@ -195,7 +194,7 @@ func (p *parser) id(name string, raw []byte, number int) ([]byte, *problem) {
 		p.idText = strconv.AppendInt(p.idText[:0], int64(number), 10)
 		return p.idText, nil
 	case raw[0] == '"' && len(raw) > 2:
-		return unquote(raw), nil
+		return jsonscan.Unquote(raw), nil
 	case raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9':
 		return raw, nil
 	}
@@ -212,7 +211,7 @@ func (p *parser) openAI(rq *request) *problem {
 		return &problem{text: "url is missing", hint: "such as /v1/chat/completions"}
 	}
 	var err error
-	if rq.endpoint, rq.model, err = provider.ParseEndpoint(string(unquote(m.url))); err != nil {
+	if rq.endpoint, rq.model, err = provider.ParseEndpoint(string(jsonscan.Unquote(m.url))); err != nil {
 		return &problem{text: err.Error()}
 	}
 	return p.whole(rq, "body", m.body)
@@ -295,22 +294,23 @@ func (p *parser) bare(rq *request, line []byte) *problem {
 func (p *parser) rebuild(object []byte, inPath, bare bool) []byte {
 	b := append(p.built[:0], '{')
 	hasModel := inPath
-	s := scanner{b: object}
-	s.object(func(key []byte) bool {
-		isModel := is(key, "model")
+	s := jsonscan.New(object)
+	for s.Enter('{'); s.Next('}'); {
+		key := s.Key()
+		value, name := s.Span(), jsonscan.Name(key)
+		isModel := string(name) == "model"
 		hasModel = hasModel || isModel
-		value, ok := s.span()
-		if !(isModel && inPath) && !(bare && is(key, "custom_id")) {
+		if !(isModel && inPath) && !(bare && string(name) == "custom_id") {
+			b = append(b, '"')
 			b = append(b, key...)
-			b = append(b, ':')
+			b = append(b, '"', ':')
 			b = append(b, value...)
 			b = append(b, ',')
 		}
-		return ok
-	})
+	}
 	if !hasModel {
 		b = append(b, `"model":`...)
-		b = appendString(b, p.fill.model)
+		b = jsonscan.AppendString(b, p.fill.model)
 		b = append(b, ',')
 	}
 	if len(b) > 1 {
@@ -324,7 +324,7 @@ func (p *parser) rebuild(object []byte, inPath, bare bool) []byte {
 func (p *parser) model(rq *request, raw []byte) *problem {
 	switch {
 	case rq.model != "": // the url's
-		if raw != nil && (raw[0] != '"' || strings.TrimPrefix(string(unquote(raw)), "models/") != rq.model) {
+		if raw != nil && (raw[0] != '"' || strings.TrimPrefix(string(jsonscan.Unquote(raw)), "models/") != rq.model) {
 			return &problem{text: fmt.Sprintf("the url names the model %q, and the body %s", rq.model, clip(raw))}
 		}
 		rq.model = p.name([]byte(rq.model))
@@ -335,7 +335,7 @@ func (p *parser) model(rq *request, raw []byte) *problem {
 	case raw[0] != '"' || len(raw) == 2:
 		return &problem{text: fmt.Sprintf("model is %s, want a name", clip(raw))}
 	default:
-		rq.model = p.name(unquote(raw))
+		rq.model = p.name(jsonscan.Unquote(raw))
 	}
 	return nil
 }
@@ -398,7 +398,7 @@ func (p *parser) hash(rq *request) work.Hash {
 	path, _ := rq.endpoint.Path(rq.model) // fits has checked it
 	p.compact = append(p.compact[:0], path...)
 	p.compact = append(p.compact, '\n')
-	p.compact = appendCompact(p.compact, rq.body)
+	p.compact = jsonscan.AppendCompact(p.compact, rq.body)
 	sum := work.HashOf(p.compact)
 	p.shrink()
 	return sum

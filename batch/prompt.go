@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -19,7 +20,7 @@ func (p *parser) text(line []byte, number int) (request, *problem) {
 			hint: "--model makes every line of plain text a prompt",
 		}
 	}
-	p.members = members{prompt: appendString(nil, bytes.TrimSpace(line))}
+	p.members = members{prompt: jsonscan.AppendString(nil, bytes.TrimSpace(line))}
 	return rq, p.prompt(&rq, []byte("{}"))
 }
 
@@ -42,7 +43,7 @@ func (p *parser) prompt(rq *request, line []byte) *problem {
 	}
 	system := m.system
 	if system == nil && p.fill.system != "" {
-		system = appendString(nil, p.fill.system)
+		system = jsonscan.AppendString(nil, p.fill.system)
 	}
 	if system != nil && rq.endpoint != provider.Messages && system[0] != '"' {
 		return &problem{text: "system is not a text"}
@@ -75,7 +76,7 @@ func appendPrompt(b []byte, rq *request, prompt, system []byte) []byte {
 		return append(b, `}]}`...)
 	}
 	b = append(b, `{"model":`...)
-	b = appendString(b, rq.model)
+	b = jsonscan.AppendString(b, rq.model)
 	if rq.endpoint == provider.Embeddings {
 		b = append(b, `,"input":`...)
 		return append(b, prompt...)
@@ -120,16 +121,15 @@ func (p *parser) settings(rq *request, system []byte) []setting {
 // name of a setting may be a path through objects, with dots. Members that are left out do not count as set.
 func appendMembers(b, object []byte, set []setting, leftOut func(name string) bool) []byte {
 	var own []string
-	s := scanner{b: object}
-	s.object(func(key []byte) bool {
-		value, ok := s.span()
-		name := string(unquote(key))
+	s := jsonscan.New(object)
+	for s.Enter('{'); s.Next('}'); {
+		name := string(jsonscan.Name(s.Key()))
+		value := s.Span()
 		if leftOut == nil || !leftOut(name) {
 			own = append(own, name)
-			b = appendMember(b, key, within(value, name, set))
+			b = appendMember(b, name, within(value, name, set))
 		}
-		return ok
-	})
+	}
 	for _, st := range set {
 		name, _, deeper := strings.Cut(st.name, ".")
 		if slices.Contains(own, name) {
@@ -139,7 +139,7 @@ func appendMembers(b, object []byte, set []setting, leftOut func(name string) bo
 		if deeper {
 			st.value = []byte("{}")
 		}
-		b = appendMember(b, appendString(nil, name), within(st.value, name, set))
+		b = appendMember(b, name, within(st.value, name, set))
 	}
 	return b
 }
@@ -163,9 +163,9 @@ func within(value []byte, name string, set []setting) []byte {
 	return append(b, '}')
 }
 
-func appendMember(b, key, value []byte) []byte {
+func appendMember(b []byte, name string, value []byte) []byte {
 	b = append(b, ',')
-	b = append(b, key...)
+	b = jsonscan.AppendString(b, name)
 	b = append(b, ':')
 	return append(b, value...)
 }

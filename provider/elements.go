@@ -1,5 +1,7 @@
 package provider
 
+import "github.com/sluice-llm/sluice/internal/jsonscan"
+
 // elements cuts a stream that is one JSON array into its elements, wherever the reads happen to split it, as Parser cuts
 // events: Gemini streams an array to whoever does not ask for events. A lone object counts as one element; what is no
 // object is passed over. The zero value works. It holds at most one element in memory.
@@ -19,7 +21,7 @@ func (p *elements) Feed(b []byte, emit func(Event)) error {
 	start := 0 // of the element, or of what of it is in b
 	for i := 0; i < len(b) && p.err == nil && !p.closed; i++ {
 		if p.text && !p.escaped {
-			if i += plain(b[i:]); i == len(b) {
+			if i += jsonscan.Plain(b[i:]); i == len(b) {
 				break
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/jsonscan"
 )
 
 const (
@@ -39,22 +40,22 @@ var ErrNotObject = errors.New("request body is not a JSON object")
 // Estimate reads what a call will use at most from the body of its request, in one pass. It trusts nothing: whatever
 // the body claims, the cost is at least one token and no sum overflows. Broken JSON is ErrNotObject.
 func Estimate(e Endpoint, body []byte) (Request, error) {
-	c := counter{scanner: scanner{b: body}}
+	c := counter{Scanner: jsonscan.New(body)}
 	var (
 		r   = Request{N: 1}
 		out int64
 	)
 	r.Stream = e == StreamGenerateContent
-	for c.enter('{'); c.next('}'); {
-		switch string(c.key()) {
+	for c.Enter('{'); c.Next('}'); {
+		switch string(c.Key()) {
 		case "model":
-			r.Model = c.text()
+			r.Model = c.Text()
 		case "stream":
-			r.Stream = c.truth() || r.Stream
+			r.Stream = c.Truth() || r.Stream
 		case "stream_options":
 			r.StreamUsage = c.flag("include_usage")
 		case "service_tier":
-			r.ServiceTier = c.text()
+			r.ServiceTier = c.Text()
 		case "n":
 			c.answers(&r.N)
 		case "max_tokens", "max_completion_tokens", "max_output_tokens":
@@ -67,11 +68,11 @@ func Estimate(e Endpoint, body []byte) (Request, error) {
 		case "tools", "functions", "response_format", "text":
 			c.words()
 		default:
-			c.skip()
+			c.Skip()
 		}
 	}
-	c.end()
-	if c.bad {
+	c.End()
+	if c.Bad() {
 		return Request{N: 1, Cost: sluice.Cost{Input: c.tokens()}}, ErrNotObject
 	}
 	r.Text = c.bytes
@@ -84,14 +85,14 @@ func Estimate(e Endpoint, body []byte) (Request, error) {
 
 // bound reads a member that bounds an answer. Of several, the highest counts.
 func (c *counter) bound(out *int64) {
-	if n, ok := c.number(); ok {
+	if n, ok := c.Number(); ok {
 		*out = max(*out, min(n, maxCount))
 	}
 }
 
 // answers reads a member that says how many answers are asked for.
 func (c *counter) answers(to *int) {
-	if n, ok := c.number(); ok {
+	if n, ok := c.Number(); ok {
 		*to = int(max(1, min(n, maxCount)))
 	}
 }
@@ -99,12 +100,12 @@ func (c *counter) answers(to *int) {
 // generation reads Gemini's generationConfig (https://ai.google.dev/api/generate-content#generationconfig). Like all
 // protocol buffers it may be spelt either way.
 func (c *counter) generation(out *int64, n *int) {
-	if c.peek() != '{' {
-		c.skip()
+	if c.Peek() != '{' {
+		c.Skip()
 		return
 	}
-	for c.enter('{'); c.next('}'); {
-		switch string(c.key()) {
+	for c.Enter('{'); c.Next('}'); {
+		switch string(c.Key()) {
 		case "maxOutputTokens", "max_output_tokens":
 			c.bound(out)
 		case "candidateCount", "candidate_count":
@@ -112,7 +113,7 @@ func (c *counter) generation(out *int64, n *int) {
 		case "responseSchema", "response_schema", "responseJsonSchema", "response_json_schema":
 			c.words()
 		default:
-			c.skip()
+			c.Skip()
 		}
 	}
 }
@@ -127,7 +128,7 @@ func saturate(a, b int64) int64 {
 
 // counter counts the text and the media of an input.
 type counter struct {
-	scanner
+	jsonscan.Scanner
 	bytes int
 	media int
 	ids   int // numbers in the input: an embeddings request may hold tokens instead of text
@@ -140,15 +141,15 @@ func (c *counter) tokens() int {
 
 // flag reads a member of an object that is true or false.
 func (c *counter) flag(name string) (is bool) {
-	if c.peek() != '{' {
-		c.skip()
+	if c.Peek() != '{' {
+		c.Skip()
 		return false
 	}
-	for c.enter('{'); c.next('}'); {
-		if string(c.key()) == name {
-			is = c.truth()
+	for c.Enter('{'); c.Next('}'); {
+		if string(c.Key()) == name {
+			is = c.Truth()
 		} else {
-			c.skip()
+			c.Skip()
 		}
 	}
 	return is
@@ -156,11 +157,11 @@ func (c *counter) flag(name string) (is bool) {
 
 // content counts a value of messages, input or system: text, parts, or lists of them.
 func (c *counter) content() {
-	switch b := c.peek(); b {
+	switch b := c.Peek(); b {
 	case '"':
 		c.string()
 	case '[':
-		for c.enter('['); c.next(']'); {
+		for c.Enter('['); c.Next(']'); {
 			c.content()
 		}
 	case '{':
@@ -169,13 +170,13 @@ func (c *counter) content() {
 		if b == '-' || b >= '0' && b <= '9' {
 			c.ids++
 		}
-		c.skip()
+		c.Skip()
 	}
 }
 
 // string counts a string as text, or as one medium if it is a data URL.
 func (c *counter) string() {
-	raw, size := c.str()
+	raw, size := c.Str()
 	if bytes.HasPrefix(raw, dataScheme) {
 		c.media++
 		return
@@ -193,34 +194,34 @@ func (c *counter) part() {
 		text   bool // the object is a source of type text
 		medium bool
 	)
-	for c.enter('{'); c.next('}'); {
-		switch string(c.key()) {
+	for c.Enter('{'); c.Next('}'); {
+		switch string(c.Key()) {
 		case "type":
-			if c.peek() != '"' {
-				c.skip()
+			if c.Peek() != '"' {
+				c.Skip()
 				break
 			}
-			raw, _ := c.str()
+			raw, _ := c.Str()
 			text = string(raw) == "text"
 		case "data":
-			if c.peek() != '"' {
+			if c.Peek() != '"' {
 				c.content()
 				break
 			}
-			_, data = c.str()
+			_, data = c.Str()
 		case "image_url", "url", "file_id", "file_data", "file_url", "fileUri", "file_uri":
-			if c.peek() != '"' {
+			if c.Peek() != '"' {
 				c.content()
 				break
 			}
-			c.str()
+			c.Str()
 			medium = true
 		case "input", "arguments", "parameters", "args", "response":
 			c.words()
 		case "role", "id", "call_id", "tool_call_id", "tool_use_id", "name", "status", "detail", "format", "filename",
 			"media_type", "signature", "cache_control", "title", "mimeType", "mime_type", "thoughtSignature", "thought_signature",
 			"model", "taskType", "task_type":
-			c.skip()
+			c.Skip()
 		default:
 			c.inner()
 		}
@@ -235,32 +236,32 @@ func (c *counter) part() {
 
 // inner counts a member of a part: its strings and parts, but no bare numbers.
 func (c *counter) inner() {
-	switch c.peek() {
+	switch c.Peek() {
 	case '"', '[', '{':
 		ids := c.ids
 		c.content()
 		c.ids = ids
 	default:
-		c.skip()
+		c.Skip()
 	}
 }
 
 // words counts every string in a value, names of members too: what a tool or a schema costs.
 func (c *counter) words() {
-	switch c.peek() {
+	switch c.Peek() {
 	case '"':
-		_, size := c.str()
+		_, size := c.Str()
 		c.bytes += size
 	case '[':
-		for c.enter('['); c.next(']'); {
+		for c.Enter('['); c.Next(']'); {
 			c.words()
 		}
 	case '{':
-		for c.enter('{'); c.next('}'); {
-			c.bytes += len(c.key())
+		for c.Enter('{'); c.Next('}'); {
+			c.bytes += len(c.Key())
 			c.words()
 		}
 	default:
-		c.skip()
+		c.Skip()
 	}
 }
