@@ -43,7 +43,7 @@ func (b *Batch) account(p provider.Provider) (*account, error) {
 		return nil, err
 	}
 	// Whatever is wrong with the address shows now, not at the first call.
-	if _, err := p.NewRequest(context.Background(), b.cfg.BaseURL, a.key, provider.ChatCompletions, nil, b.cfg.ExtraHeader); err != nil {
+	if _, err := p.NewRequest(context.Background(), b.cfg.BaseURL, a.key, provider.ChatCompletions, "", nil, b.cfg.ExtraHeader); err != nil {
 		return nil, &ConfigError{Field: "BaseURL", Err: err}
 	}
 	a.handler = work.Calls(scheduler, a.attempt)
@@ -68,7 +68,7 @@ type call struct {
 func (a *account) attempt(ctx context.Context, permit *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
 	c, cfg := item.Data.(*call), &a.batch.cfg
 	result := work.Result{Data: a}
-	req, err := a.provider.NewRequest(ctx, cfg.BaseURL, a.key, c.endpoint, c.body, cfg.ExtraHeader)
+	req, err := a.provider.NewRequest(ctx, cfg.BaseURL, a.key, c.endpoint, item.Lane, c.body, cfg.ExtraHeader)
 	if err != nil {
 		return result, sluice.Outcome{Kind: sluice.BadRequest, Err: err, Unsent: true}
 	}

@@ -15,10 +15,12 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
 )
@@ -78,7 +80,7 @@ type Config struct {
 	Model string
 
 	// System, MaxTokens and Set complete bare prompts and plain text, where the line does not say otherwise. Set holds
-	// members of the body as JSON.
+	// members of the body as JSON; dots in a name lead into objects, as in generationConfig.temperature.
 	System    string
 	MaxTokens int
 	Set       map[string]json.RawMessage
@@ -179,13 +181,13 @@ func (cfg *Config) check() (fill, error) {
 	f := fill{provider: cfg.Provider, baseURL: cfg.BaseURL, model: cfg.Model, system: cfg.System, maxTokens: cfg.MaxTokens}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Set)) {
 		value := cfg.Set[name]
-		switch {
-		case !valid(value):
+		if !jsonscan.Valid(value) {
 			return wrong("Set", fmt.Errorf("%s: %s is not JSON", name, clip(value)))
-		case name == "messages" || name == "prompt" || name == "custom_id" || name == "model":
-			return wrong("Set", fmt.Errorf("%s cannot be set", name))
 		}
-		f.set = append(f.set, setting{name: name, value: appendCompact(nil, value)})
+		if err := settable(name, cfg.Set); err != nil {
+			return wrong("Set", err)
+		}
+		f.set = append(f.set, setting{name: name, value: jsonscan.AppendCompact(nil, value)})
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -194,6 +196,27 @@ func (cfg *Config) check() (fill, error) {
 		cfg.Transport = provider.NewBase(4096)
 	}
 	return f, nil
+}
+
+// settable refuses names that lead nowhere, or into what is set as a whole.
+func settable(name string, all map[string]json.RawMessage) error {
+	top, _, _ := strings.Cut(name, ".")
+	switch top {
+	case "messages", "contents", "prompt", "custom_id", "model":
+		return fmt.Errorf("%s cannot be set", name)
+	}
+	for i, c := range name + "." {
+		if c != '.' {
+			continue
+		}
+		if i == 0 || name[i-1] == '.' {
+			return fmt.Errorf("%q is no path to a member", name)
+		}
+		if _, whole := all[name[:i]]; whole && i < len(name) {
+			return fmt.Errorf("%s and %s cannot both be set", name[:i], name)
+		}
+	}
+	return nil
 }
 
 // prepare reads the input and the output, and readies the run.

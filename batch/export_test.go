@@ -10,6 +10,7 @@ import (
 // Parsed is what ParseLine made of a line.
 type Parsed struct {
 	ID   string
+	Path string
 	Body []byte
 	Hash work.Hash
 }
@@ -17,14 +18,15 @@ type Parsed struct {
 // ParseLine parses one line as Open does, for a run against the imitation with a model given.
 func ParseLine(line []byte, number int) (Parsed, error) {
 	sims, _ := provider.Lookup("sim")
-	p := newParser(fill{provider: sims, model: "m", system: "s", maxTokens: 3, set: []setting{{"x", []byte("1")}}})
+	p := newParser(fill{provider: sims, model: "m", system: "s", maxTokens: 3, set: []setting{{"x", []byte("1")}, {"y.z", []byte("2")}}})
 	l := work.Line{Number: number, Bytes: line}
 	clean(&l)
 	rq, bad := p.parse(l.Bytes, number)
 	if bad != nil {
 		return Parsed{}, errors.New(bad.text)
 	}
-	return Parsed{ID: string(rq.id), Body: rq.body, Hash: p.hash(&rq)}, nil
+	path, err := rq.endpoint.Path(rq.model)
+	return Parsed{ID: string(rq.id), Path: path, Body: rq.body, Hash: p.hash(&rq)}, err
 }
 
 // ResultLine is the line of a good result with that body.

@@ -10,13 +10,15 @@ import (
 	"github.com/sluice-llm/sluice/batch"
 )
 
-// FuzzLine feeds one line to the parser. A line that is accepted has a body that is one JSON object with a model, is
-// valid UTF-8, and means the same request when it is parsed again; an object that encoding/json refuses is refused.
+// FuzzLine feeds one line to the parser. A line that is accepted has a body that is one JSON object with a model, or
+// none if its path has it, is valid UTF-8, and means the same request when it is parsed again; an object that encoding/json refuses is refused.
 func FuzzLine(f *testing.F) {
 	for _, seed := range []string{
 		chat(1), `{"custom_id":"a","params":{"model":"m","max_tokens":5,"messages":[]}}`, `{"prompt":"hi","x":[1,-2.5e+3,null,true]}`,
 		`{"messages":[{"role":"user","content":"\ud83d\ude00\n"}]}`, `{"model":"m","input":"x","custom_id":12}`, `plain text`, `{"a":`,
 		`{"custom\u005fid":"e","model":"m","messages":[]}`, `{"prompt":"x","prompt":"y","model":"a","model":"b"}`, ` { } `, `{"url":"//x"}`,
+		`{"key":"k","request":{"contents":[],"model":"models/g"}}`, `{"model":"../x","contents":[]}`, `{"contents":[],"custom_id":"c"}`, `{"model":"g","content":{}}`,
+		`{"url":"/v1beta/models/x:streamGenerateContent","body":{"model":"x"}}`, `{"prompt":"x","y":{"z":3},"y":{}}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -36,8 +38,12 @@ func FuzzLine(f *testing.F) {
 			t.Fatalf("accepted %q", line)
 		}
 		var body map[string]json.RawMessage
-		if err := json.Unmarshal(got.Body, &body); err != nil || body["model"] == nil {
+		inPath := strings.HasPrefix(got.Path, "/v1beta/")
+		if err := json.Unmarshal(got.Body, &body); err != nil || inPath == (body["model"] != nil) {
 			t.Fatalf("%q became the body %q: %v", line, got.Body, err)
+		}
+		if inPath && (strings.Count(got.Path, "/") != 3 || strings.ContainsAny(got.Path, "%?#") || strings.Contains(got.Path, "..")) {
+			t.Fatalf("%q goes to %s", line, got.Path)
 		}
 		if got.ID == "" || bytes.IndexByte(got.Body, '\n') >= 0 {
 			t.Fatalf("%q became %+v", line, got)

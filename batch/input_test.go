@@ -119,7 +119,7 @@ func TestBadLinesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		{"no model", `{"url":"/v1/responses","body":{"input":"x"}}`, "model is missing"},
 		{"a model that is no name", `{"model":4,"messages":[]}`, "model is 4"},
 		{"an empty model", `{"model":"","messages":[]}`, `model is ""`},
-		{"only a model", `{"model":"m"}`, "neither messages nor input"},
+		{"only a model", `{"model":"m"}`, "neither messages, input nor contents"},
 		{"nothing known", `{"question":"x"}`, "no form of request"},
 		{"an array", `[1]`, "neither a JSON object nor plain text with a model"},
 		{"plain text without a model", `hello`, "plain text with a model"},

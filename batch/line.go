@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
 )
@@ -37,6 +38,7 @@ type parser struct {
 	idText  []byte
 	built   []byte
 	compact []byte
+	set     []setting
 }
 
 // fill is what bare prompts, plain text and requests without a model are completed with.
@@ -49,7 +51,7 @@ type fill struct {
 	set       []setting // sorted by name
 }
 
-// setting is a member of the body.
+// setting is a member of the body. Dots in its name lead into objects.
 type setting struct {
 	name  string
 	value []byte // JSON
@@ -57,13 +59,13 @@ type setting struct {
 
 // members are what a line's object holds, as JSON; nil is absent.
 type members struct {
-	customID, method, url, body, params, prompt, system, messages, input []byte
+	customID, method, url, body, params, key, request, prompt, system, messages, input []byte
 	bodyMembers
 }
 
 // bodyMembers are what the object that is a request's body holds.
 type bodyMembers struct {
-	model, maxTokens []byte
+	model, maxTokens, contents, content []byte
 }
 
 func newParser(f fill) *parser {
@@ -81,29 +83,43 @@ func (p *parser) parse(line []byte, number int) (request, *problem) {
 	}
 	p.members = members{}
 	m := &p.members
-	s := scanner{b: line}
-	if !s.object(func(key []byte) bool { return p.member(&s, key) }) || !s.end() {
-		return request{}, &problem{text: fmt.Sprintf("broken JSON at byte %d", min(s.at, len(line)-1)+1)}
+	s := jsonscan.New(line)
+	for s.Enter('{'); s.Next('}'); {
+		p.member(&s, jsonscan.Name(s.Key()))
+	}
+	if !s.End() {
+		return request{}, &problem{text: fmt.Sprintf("broken JSON at byte %d", min(s.Offset(), len(line)-1)+1)}
 	}
 	rq := request{}
 	var bad *problem
-	if rq.id, bad = p.id(m.customID, number); bad != nil {
+	if m.customID == nil && m.request != nil {
+		rq.id, bad = p.id("key", m.key, number)
+	} else {
+		rq.id, bad = p.id("custom_id", m.customID, number)
+	}
+	if bad != nil {
 		return rq, bad
 	}
 	switch {
 	case m.params != nil && m.body != nil:
 		bad = &problem{text: "both body and params"}
+	case m.request != nil && (m.body != nil || m.params != nil):
+		bad = &problem{text: "a request beside body or params"}
 	case m.params != nil:
 		bad = p.anthropic(&rq)
 	case m.body != nil || m.url != nil || m.method != nil:
 		bad = p.openAI(&rq)
 	case m.prompt != nil && m.messages == nil && m.input == nil:
 		bad = p.prompt(&rq, line)
-	case m.messages != nil || m.input != nil || m.model != nil:
+	case m.messages != nil || m.input != nil:
+		bad = p.bare(&rq, line)
+	case m.request != nil:
+		bad = p.gemini(&rq)
+	case m.contents != nil || m.content != nil || m.model != nil:
 		bad = p.bare(&rq, line)
 	default:
 		bad = &problem{
-			text: "no form of request: neither body, params, messages, input nor prompt",
+			text: "no form of request: neither body, params, request, messages, input, contents nor prompt",
 			hint: `the simplest line is {"prompt": "…"}`,
 		}
 	}
@@ -111,72 +127,78 @@ func (p *parser) parse(line []byte, number int) (request, *problem) {
 }
 
 // member reads one member of a line's object.
-func (p *parser) member(s *scanner, key []byte) (ok bool) {
+func (p *parser) member(s *jsonscan.Scanner, key []byte) {
 	m := &p.members
-	var to *[]byte
-	switch {
-	case is(key, "custom_id"):
-		to = &m.customID
-	case is(key, "method"):
-		to = &m.method
-	case is(key, "url"):
-		to = &m.url
-	case is(key, "body"):
-		m.body, ok = p.inner(s)
-		return ok
-	case is(key, "params"):
-		m.params, ok = p.inner(s)
-		return ok
-	case is(key, "prompt"):
-		to = &m.prompt
-	case is(key, "system"):
-		to = &m.system
-	case is(key, "messages"):
-		to = &m.messages
-	case is(key, "input"):
-		to = &m.input
+	switch string(key) {
+	case "custom_id":
+		m.customID = s.Span()
+	case "method":
+		m.method = s.Span()
+	case "url":
+		m.url = s.Span()
+	case "body":
+		m.body = p.inner(s)
+	case "params":
+		m.params = p.inner(s)
+	case "request":
+		m.request = p.inner(s)
+	case "key":
+		m.key = s.Span()
+	case "prompt":
+		m.prompt = s.Span()
+	case "system":
+		m.system = s.Span()
+	case "messages":
+		m.messages = s.Span()
+	case "input":
+		m.input = s.Span()
 	default:
-		return m.bodyMember(s, key)
+		m.bodyMember(s, key)
 	}
-	*to, ok = s.span()
-	return ok
 }
 
 // inner reads a member that is the body of a request.
-func (p *parser) inner(s *scanner) ([]byte, bool) {
-	if s.peek() != '{' {
-		return s.span()
+func (p *parser) inner(s *jsonscan.Scanner) []byte {
+	if s.Peek() != '{' {
+		return s.Span()
 	}
 	p.body = bodyMembers{}
-	start := s.at
-	ok := s.object(func(key []byte) bool { return p.body.bodyMember(s, key) })
-	return s.b[start:s.at], ok
-}
-
-func (m *bodyMembers) bodyMember(s *scanner, key []byte) (ok bool) {
-	switch {
-	case is(key, "model"):
-		m.model, ok = s.span()
-	case is(key, "max_tokens"), is(key, "max_completion_tokens"), is(key, "max_output_tokens"):
-		m.maxTokens, ok = s.span()
-	default:
-		ok = s.value()
+	start := s.Offset()
+	for s.Enter('{'); s.Next('}'); {
+		p.body.bodyMember(s, jsonscan.Name(s.Key()))
 	}
-	return ok
+	return s.Since(start)
 }
 
-// id reads a custom_id. A missing one is the line's number.
-func (p *parser) id(raw []byte, number int) ([]byte, *problem) {
+func (m *bodyMembers) bodyMember(s *jsonscan.Scanner, key []byte) {
+	switch string(key) {
+	case "model":
+		m.model = s.Span()
+	case "max_tokens", "max_completion_tokens", "max_output_tokens":
+		m.maxTokens = s.Span()
+	case "contents":
+		m.contents = s.Span()
+	case "content":
+		if m.content = s.Span(); len(m.content) > 0 && m.content[0] != '{' {
+			m.content = nil // not Gemini's
+		}
+	default:
+		s.Skip()
+	}
+}
+
+// id reads the member of that name as the custom_id. A missing one is the line's number.
+func (p *parser) id(name string, raw []byte, number int) ([]byte, *problem) {
 	switch {
 	case raw == nil || string(raw) == "null":
 		p.idText = strconv.AppendInt(p.idText[:0], int64(number), 10)
 		return p.idText, nil
 	case raw[0] == '"' && len(raw) > 2:
-		return unquote(raw), nil
+		return jsonscan.Unquote(raw), nil
 	case raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9':
 		return raw, nil
 	}
-	return nil, &problem{text: fmt.Sprintf("custom_id is %s", clip(raw)), hint: "custom_id must be a text that is not empty"}
+	return nil, &problem{text: fmt.Sprintf("%s is %s", name, clip(raw)), hint: name + " must be a text that is not empty"}
 }
 
 // openAI reads a line of an OpenAI batch file.
@@ -189,7 +211,7 @@ func (p *parser) openAI(rq *request) *problem {
 		return &problem{text: "url is missing", hint: "such as /v1/chat/completions"}
 	}
 	var err error
-	if rq.endpoint, err = provider.ParseEndpoint(string(unquote(m.url))); err != nil {
+	if rq.endpoint, rq.model, err = provider.ParseEndpoint(string(jsonscan.Unquote(m.url))); err != nil {
 		return &problem{text: err.Error()}
 	}
 	return p.whole(rq, "body", m.body)
@@ -201,7 +223,18 @@ func (p *parser) anthropic(rq *request) *problem {
 	return p.whole(rq, "params", p.members.params)
 }
 
-// whole takes a body that stands in the line as it is, but for a missing model.
+// gemini reads a line of a Gemini batch (https://ai.google.dev/gemini-api/docs/batch-api). Such a batch has one model,
+// which its lines need not name.
+func (p *parser) gemini(rq *request) *problem {
+	rq.endpoint = provider.GenerateContent
+	if p.body.contents == nil && p.body.content != nil {
+		rq.endpoint = provider.EmbedContent
+	}
+	return p.whole(rq, "request", p.members.request)
+}
+
+// whole takes a body that stands in the line as it is, but for the model: one that is missing is filled in, and Gemini's
+// goes into the path.
 func (p *parser) whole(rq *request, name string, body []byte) *problem {
 	if body == nil {
 		return &problem{text: name + " is missing"}
@@ -212,18 +245,21 @@ func (p *parser) whole(rq *request, name string, body []byte) *problem {
 	if bad := p.model(rq, p.body.model); bad != nil {
 		return bad
 	}
-	rq.body = body
-	if p.body.model == nil {
-		rq.body = p.rebuild(body, nil)
+	if bad := p.recogniseModel(rq); bad != nil {
+		return bad
 	}
-	return p.recognise(rq)
+	rq.body = body
+	if inPath := rq.endpoint.Dialect() == provider.Gemini; inPath == (p.body.model != nil) {
+		rq.body = p.rebuild(body, inPath, false)
+	}
+	return p.fits(rq)
 }
 
 // bare reads a line that is a body itself.
 func (p *parser) bare(rq *request, line []byte) *problem {
 	m := &p.members
-	if m.messages == nil && m.input == nil {
-		return &problem{text: "the request has a model, but neither messages nor input"}
+	if m.messages == nil && m.input == nil && m.contents == nil && m.content == nil {
+		return &problem{text: "the request has a model, but neither messages, input nor contents"}
 	}
 	if bad := p.model(rq, m.model); bad != nil {
 		return bad
@@ -236,47 +272,62 @@ func (p *parser) bare(rq *request, line []byte) *problem {
 		rq.endpoint = provider.Messages
 	case m.messages != nil:
 		rq.endpoint = provider.ChatCompletions
-	case embeds(rq.model):
+	case m.input != nil && rq.provider.PromptEndpoint(rq.model) == provider.Embeddings:
 		rq.endpoint = provider.Embeddings
-	default:
+	case m.input != nil:
 		rq.endpoint = provider.Responses
+	case m.contents != nil:
+		rq.endpoint = provider.GenerateContent
+	default:
+		rq.endpoint = provider.EmbedContent
 	}
 	rq.body = bytes.TrimSpace(line)
-	if m.model == nil || m.customID != nil {
-		rq.body = p.rebuild(line, m.customID)
+	inPath := rq.endpoint.Dialect() == provider.Gemini
+	if inPath == (m.model != nil) || m.customID != nil {
+		rq.body = p.rebuild(line, inPath, true)
 	}
 	return p.fits(rq)
 }
 
-// rebuild copies an object without its custom_id, and with the model that is filled in if it has none.
-func (p *parser) rebuild(object, customID []byte) []byte {
+// rebuild copies an object with the model that is filled in if it has none, or without any if that is in the path. A
+// bare body also has a custom_id, which is left out.
+func (p *parser) rebuild(object []byte, inPath, bare bool) []byte {
 	b := append(p.built[:0], '{')
-	hasModel := false
-	s := scanner{b: object}
-	s.object(func(key []byte) bool {
-		hasModel = hasModel || is(key, "model")
-		value, ok := s.span()
-		if customID == nil || !is(key, "custom_id") {
+	hasModel := inPath
+	s := jsonscan.New(object)
+	for s.Enter('{'); s.Next('}'); {
+		key := s.Key()
+		value, name := s.Span(), jsonscan.Name(key)
+		isModel := string(name) == "model"
+		hasModel = hasModel || isModel
+		if !(isModel && inPath) && !(bare && string(name) == "custom_id") {
+			b = append(b, '"')
 			b = append(b, key...)
-			b = append(b, ':')
+			b = append(b, '"', ':')
 			b = append(b, value...)
 			b = append(b, ',')
 		}
-		return ok
-	})
+	}
 	if !hasModel {
 		b = append(b, `"model":`...)
-		b = appendString(b, p.fill.model)
+		b = jsonscan.AppendString(b, p.fill.model)
 		b = append(b, ',')
 	}
-	b[len(b)-1] = '}'
-	p.built = b
-	return b
+	if len(b) > 1 {
+		b = b[:len(b)-1] // the last comma
+	}
+	p.built = append(b, '}')
+	return p.built
 }
 
 // model finds out the model of a request whose body says that one.
 func (p *parser) model(rq *request, raw []byte) *problem {
 	switch {
+	case rq.model != "": // the url's
+		if raw != nil && (raw[0] != '"' || strings.TrimPrefix(string(jsonscan.Unquote(raw)), "models/") != rq.model) {
+			return &problem{text: fmt.Sprintf("the url names the model %q, and the body %s", rq.model, clip(raw))}
+		}
+		rq.model = p.name([]byte(rq.model))
 	case raw == nil && p.fill.model != "":
 		rq.model = p.fill.model
 	case raw == nil:
@@ -284,7 +335,7 @@ func (p *parser) model(rq *request, raw []byte) *problem {
 	case raw[0] != '"' || len(raw) == 2:
 		return &problem{text: fmt.Sprintf("model is %s, want a name", clip(raw))}
 	default:
-		rq.model = p.name(unquote(raw))
+		rq.model = p.name(jsonscan.Unquote(raw))
 	}
 	return nil
 }
@@ -303,14 +354,7 @@ func (p *parser) name(b []byte) string {
 	return name
 }
 
-// recognise finds the provider and checks that it has the endpoint.
-func (p *parser) recognise(rq *request) *problem {
-	if bad := p.recogniseModel(rq); bad != nil {
-		return bad
-	}
-	return p.fits(rq)
-}
-
+// recogniseModel finds the provider.
 func (p *parser) recogniseModel(rq *request) *problem {
 	if p.fill.provider.Name != "" {
 		rq.provider = p.fill.provider
@@ -335,23 +379,26 @@ func (p *parser) recogniseModel(rq *request) *problem {
 	return nil
 }
 
-// fits refuses a request in the form of one well-known provider for the other.
+// fits refuses a request in the form of one well-known provider for another, and a model that is none for its path.
 func (p *parser) fits(rq *request) *problem {
-	name := rq.provider.Name
-	if name != "openai" && name != "anthropic" || rq.endpoint.Dialect() == rq.provider.Dialect {
-		return nil
+	if !rq.provider.Has(rq.endpoint) {
+		return &problem{text: fmt.Sprintf("%s does not have %s", rq.provider.Name, rq.endpoint)}
 	}
-	return &problem{text: fmt.Sprintf("%s does not have %s", name, rq.endpoint)}
+	if rq.endpoint.Dialect() == provider.Gemini {
+		rq.model = strings.TrimPrefix(rq.model, "models/") // the same model, and so the same lane
+	}
+	if _, err := rq.endpoint.Path(rq.model); err != nil {
+		return &problem{text: err.Error()}
+	}
+	return nil
 }
-
-// embeds says whether a model's name says that it makes embeddings. A line that has an url does not need the guess.
-func embeds(model string) bool { return strings.Contains(strings.ToLower(model), "embed") }
 
 // hash returns the identity of a request: where it goes and what it says, whatever spaces stand between.
 func (p *parser) hash(rq *request) work.Hash {
-	p.compact = append(p.compact[:0], rq.endpoint.String()...)
+	path, _ := rq.endpoint.Path(rq.model) // fits has checked it
+	p.compact = append(p.compact[:0], path...)
 	p.compact = append(p.compact, '\n')
-	p.compact = appendCompact(p.compact, rq.body)
+	p.compact = jsonscan.AppendCompact(p.compact, rq.body)
 	sum := work.HashOf(p.compact)
 	p.shrink()
 	return sum

@@ -4,12 +4,11 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/provider"
 )
-
-// defaultMaxTokens is what a bare prompt for Anthropic gets, which demands a bound, when nothing else says one.
-const defaultMaxTokens = 4096
 
 // text makes a request of a line of plain text.
 func (p *parser) text(line []byte, number int) (request, *problem) {
@@ -21,7 +20,7 @@ func (p *parser) text(line []byte, number int) (request, *problem) {
 			hint: "--model makes every line of plain text a prompt",
 		}
 	}
-	p.members = members{prompt: appendString(nil, bytes.TrimSpace(line))}
+	p.members = members{prompt: jsonscan.AppendString(nil, bytes.TrimSpace(line))}
 	return rq, p.prompt(&rq, []byte("{}"))
 }
 
@@ -38,100 +37,135 @@ func (p *parser) prompt(rq *request, line []byte) *problem {
 		return bad
 	}
 	rq.filled = true
-	switch {
-	case rq.provider.Dialect == provider.Anthropic:
-		rq.endpoint = provider.Messages
-	case embeds(rq.model):
-		rq.endpoint = provider.Embeddings
-	default:
-		rq.endpoint = provider.ChatCompletions
+	rq.endpoint = rq.provider.PromptEndpoint(rq.model)
+	if bad := p.fits(rq); bad != nil {
+		return bad
 	}
 	system := m.system
 	if system == nil && p.fill.system != "" {
-		system = appendString(nil, p.fill.system)
+		system = jsonscan.AppendString(nil, p.fill.system)
 	}
 	if system != nil && rq.endpoint != provider.Messages && system[0] != '"' {
 		return &problem{text: "system is not a text"}
 	}
-	p.built = p.appendPrompt(p.built[:0], rq, line, system)
+	b := appendPrompt(p.built[:0], rq, m.prompt, system)
+	p.built = append(appendMembers(b, line, p.settings(rq, system), ofPrompt), '}')
 	rq.body = p.built
 	return nil
 }
 
-// appendPrompt appends the body of a prompt.
-func (p *parser) appendPrompt(b []byte, rq *request, line, system []byte) []byte {
-	m := &p.members
-	b = append(b, `{"model":`...)
-	b = appendString(b, rq.model)
-	switch rq.endpoint {
-	case provider.Embeddings:
-		b = append(b, `,"input":`...)
-		b = append(b, m.prompt...)
-	default:
-		if system != nil && rq.endpoint == provider.Messages {
-			b = append(b, `,"system":`...)
-			b = append(b, system...)
-		}
-		b = append(b, `,"messages":[`...)
-		if system != nil && rq.endpoint != provider.Messages {
-			b = append(b, `{"role":"system","content":`...)
-			b = append(b, system...)
-			b = append(b, `},`...)
-		}
-		b = append(b, `{"role":"user","content":`...)
-		b = append(b, m.prompt...)
-		b = append(b, `}]`...)
+// ofPrompt says whether a member of a line is the prompt's own, and so no member of the body.
+func ofPrompt(name string) bool {
+	switch name {
+	case "custom_id", "prompt", "system", "model":
+		return true
 	}
-	var own []string // names that the line brings itself, and so are not filled in
-	s := scanner{b: line}
-	s.object(func(key []byte) bool {
-		value, ok := s.span()
-		name := string(unquote(key))
-		switch name {
-		case "custom_id", "prompt", "system", "model":
-			return ok
+	return false
+}
+
+// appendPrompt appends the body of a prompt, but for its end.
+func appendPrompt(b []byte, rq *request, prompt, system []byte) []byte {
+	switch rq.endpoint {
+	case provider.GenerateContent:
+		b = append(b, `{"contents":[{"role":"user","parts":[{"text":`...)
+		b = append(b, prompt...)
+		return append(b, `}]}]`...)
+	case provider.EmbedContent:
+		b = append(b, `{"content":{"parts":[{"text":`...)
+		b = append(b, prompt...)
+		return append(b, `}]}`...)
+	}
+	b = append(b, `{"model":`...)
+	b = jsonscan.AppendString(b, rq.model)
+	if rq.endpoint == provider.Embeddings {
+		b = append(b, `,"input":`...)
+		return append(b, prompt...)
+	}
+	if system != nil && rq.endpoint == provider.Messages {
+		b = append(b, `,"system":`...)
+		b = append(b, system...)
+	}
+	b = append(b, `,"messages":[`...)
+	if system != nil && rq.endpoint != provider.Messages {
+		b = append(b, `{"role":"system","content":`...)
+		b = append(b, system...)
+		b = append(b, `},`...)
+	}
+	b = append(b, `{"role":"user","content":`...)
+	b = append(b, prompt...)
+	return append(b, `}]`...)
+}
+
+// settings returns what is to be set in the body of a prompt, where the line does not set it itself.
+func (p *parser) settings(rq *request, system []byte) []setting {
+	set := append(p.set[:0], p.fill.set...)
+	if system != nil && rq.endpoint == provider.GenerateContent {
+		value := append([]byte(`{"parts":[{"text":`), system...)
+		set = append(set, setting{"systemInstruction", append(value, `}]}`...)})
+	}
+	bound, n := rq.provider.Bound(rq.endpoint)
+	if p.fill.maxTokens > 0 {
+		n = p.fill.maxTokens
+	}
+	bounded := p.members.maxTokens != nil || slices.ContainsFunc(set, func(s setting) bool {
+		return s.name == "max_tokens" || s.name == "max_completion_tokens"
+	})
+	if bound != "" && n > 0 && !bounded {
+		set = append(set, setting{bound, strconv.AppendInt(nil, int64(n), 10)})
+	}
+	p.set = set
+	return set
+}
+
+// appendMembers appends the members of an object, each behind a comma, and then the settings for which it has none. The
+// name of a setting may be a path through objects, with dots. Members that are left out do not count as set.
+func appendMembers(b, object []byte, set []setting, leftOut func(name string) bool) []byte {
+	var own []string
+	s := jsonscan.New(object)
+	for s.Enter('{'); s.Next('}'); {
+		name := string(jsonscan.Name(s.Key()))
+		value := s.Span()
+		if leftOut == nil || !leftOut(name) {
+			own = append(own, name)
+			b = appendMember(b, name, within(value, name, set))
+		}
+	}
+	for _, st := range set {
+		name, _, deeper := strings.Cut(st.name, ".")
+		if slices.Contains(own, name) {
+			continue
 		}
 		own = append(own, name)
-		b = appendMember(b, key, value)
-		return ok
-	})
-	for _, set := range p.fill.set {
-		if !slices.Contains(own, set.name) {
-			own = append(own, set.name)
-			b = appendMember(b, appendString(nil, set.name), set.value)
+		if deeper {
+			st.value = []byte("{}")
+		}
+		b = appendMember(b, name, within(st.value, name, set))
+	}
+	return b
+}
+
+// within returns the value of a member with the settings whose paths lead into it, if it is an object.
+func within(value []byte, name string, set []setting) []byte {
+	if value[0] != '{' {
+		return value
+	}
+	var inner []setting
+	for _, st := range set {
+		if n := len(name); len(st.name) > n && st.name[n] == '.' && st.name[:n] == name {
+			inner = append(inner, setting{st.name[n+1:], st.value})
 		}
 	}
-	if n := p.maxTokens(rq); n > 0 && m.maxTokens == nil && !slices.Contains(own, "max_tokens") && !slices.Contains(own, "max_completion_tokens") {
-		b = appendMember(b, appendString(nil, maxTokensName(rq)), strconv.AppendInt(nil, int64(n), 10))
+	if inner == nil {
+		return value
 	}
+	b := appendMembers(nil, value, inner, nil)
+	b[0] = '{' // there is a member at least
 	return append(b, '}')
 }
 
-// maxTokens returns the bound on the answer that is filled in; 0 is none.
-func (p *parser) maxTokens(rq *request) int {
-	switch {
-	case rq.endpoint == provider.Embeddings:
-		return 0
-	case p.fill.maxTokens > 0:
-		return p.fill.maxTokens
-	case rq.endpoint == provider.Messages:
-		return defaultMaxTokens
-	}
-	return 0
-}
-
-// maxTokensName returns what the bound is called. OpenAI's newer models refuse max_tokens, and other servers do not know
-// its new name (https://platform.openai.com/docs/api-reference/chat/create).
-func maxTokensName(rq *request) string {
-	if rq.provider.Name == "openai" {
-		return "max_completion_tokens"
-	}
-	return "max_tokens"
-}
-
-func appendMember(b, key, value []byte) []byte {
+func appendMember(b []byte, name string, value []byte) []byte {
 	b = append(b, ',')
-	b = append(b, key...)
+	b = jsonscan.AppendString(b, name)
 	b = append(b, ':')
 	return append(b, value...)
 }

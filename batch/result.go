@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -19,7 +20,7 @@ func appendResult(b []byte, r *work.Result) []byte {
 	b = append(b, resultPrefix...)
 	b = appendResultID(b, r)
 	b = append(b, `","custom_id":`...)
-	b = appendString(b, r.ID)
+	b = jsonscan.AppendString(b, r.ID)
 	b = append(b, `,"response":`...)
 	if r.Status == 0 {
 		b = append(b, `null`...)
@@ -27,7 +28,7 @@ func appendResult(b []byte, r *work.Result) []byte {
 		b = append(b, `{"status_code":`...)
 		b = strconv.AppendInt(b, int64(r.Status), 10)
 		b = append(b, `,"request_id":`...)
-		b = appendString(b, r.RequestID)
+		b = jsonscan.AppendString(b, r.RequestID)
 		b = append(b, `,"body":`...)
 		b = appendBody(b, r.Payload)
 		b = append(b, '}')
@@ -37,9 +38,9 @@ func appendResult(b []byte, r *work.Result) []byte {
 		b = append(b, `null`...)
 	} else {
 		b = append(b, `{"code":`...)
-		b = appendString(b, r.Kind.String())
+		b = jsonscan.AppendString(b, r.Kind.String())
 		b = append(b, `,"message":`...)
-		b = appendString(b, message(r.Err))
+		b = jsonscan.AppendString(b, message(r.Err))
 		b = append(b, '}')
 	}
 	b = append(b, `,"sluice":{"input":"`...)
@@ -80,10 +81,10 @@ func message(err error) string {
 
 // appendBody appends an answer's body on one line: as it is if it is JSON, and else as a text.
 func appendBody(b, body []byte) []byte {
-	if !valid(body) {
-		return appendString(b, body)
+	if !jsonscan.Valid(body) {
+		return jsonscan.AppendString(b, body)
 	}
-	return appendCompact(b, body)
+	return jsonscan.AppendCompact(b, body)
 }
 
 func appendMillis(b []byte, d time.Duration) []byte {
@@ -110,35 +111,48 @@ var errNotResult = errors.New("not a result of a batch: want custom_id and sluic
 // parseResult reads a line of the output.
 func parseResult(line []byte) (rec recorded, err error) {
 	var hash []byte
-	s := scanner{b: line}
-	ok := s.object(func(key []byte) bool {
-		switch {
-		case is(key, "custom_id"):
-			value, ok := s.span()
-			if ok && value[0] == '"' {
-				rec.id = unquote(value)
+	s := jsonscan.New(line)
+	for s.Enter('{'); s.Next('}'); {
+		switch string(jsonscan.Name(s.Key())) {
+		case "custom_id":
+			rec.id = text(s.Span())
+		case "error":
+			rec.failed = string(s.Span()) != "null"
+		case "sluice":
+			if s.Peek() == '{' {
+				hash = inputHash(&s)
+			} else {
+				s.Skip()
 			}
-			return ok
-		case is(key, "error"):
-			value, ok := s.span()
-			rec.failed = string(value) != "null"
-			return ok
-		case is(key, "sluice") && s.peek() == '{':
-			return s.object(func(key []byte) bool {
-				value, ok := s.span()
-				if ok && is(key, "input") && value[0] == '"' {
-					hash = unquote(value)
-				}
-				return ok
-			})
+		default:
+			s.Skip()
 		}
-		return s.value()
-	})
-	if !ok || !s.end() || rec.id == nil || hash == nil {
+	}
+	if !s.End() || rec.id == nil || hash == nil {
 		return recorded{}, errNotResult
 	}
 	rec.hash, err = work.ParseHash(hash)
 	return rec, err
+}
+
+// inputHash reads the hash of a request from the object beside its result.
+func inputHash(s *jsonscan.Scanner) (hash []byte) {
+	for s.Enter('{'); s.Next('}'); {
+		if string(jsonscan.Name(s.Key())) == "input" {
+			hash = text(s.Span())
+		} else {
+			s.Skip()
+		}
+	}
+	return hash
+}
+
+// text returns the meaning of a JSON value that is a string; nil of any other.
+func text(value []byte) []byte {
+	if len(value) == 0 || value[0] != '"' {
+		return nil
+	}
+	return jsonscan.Unquote(value)
 }
 
 // wholeResult says whether a last line without its newline is a whole one.

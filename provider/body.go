@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/jsonscan"
 )
 
 // answerBody is the body of an answer that is still on its way. Its bytes pass through unchanged, and are looked at in
@@ -175,13 +176,17 @@ func (t *tail) Write(p []byte) {
 
 // usage reads the last usage object. Text cannot be taken for one: within a string, its quotes are escaped.
 func (t *tail) usage(e Endpoint) (sluice.Usage, bool) {
-	at := bytes.LastIndex(t.b, []byte(`"usage"`))
+	name := `"usage"`
+	if e.Dialect() == Gemini {
+		name = `"usageMetadata"`
+	}
+	at := bytes.LastIndex(t.b, []byte(name))
 	if at < 0 || at > 0 && t.b[at-1] == '\\' {
 		return sluice.Usage{}, false
 	}
-	s := scanner{b: t.b, i: at}
-	s.key()
+	s := jsonscan.New(t.b[at:])
+	s.Key()
 	var sum summary
 	sum.readUsage(e, &s)
-	return sum.usage, sum.hasUsage && !s.bad
+	return sum.usage, sum.hasUsage && !s.Bad()
 }

@@ -25,8 +25,8 @@ type Message struct {
 	meter *meter
 }
 
-// Collect folds a stream into the whole message that it amounts to: a chat completion, a response object, or a message
-// of Anthropic. It fails with ErrCut when the stream ends before the message does, with ErrAnswerTooLong above most
+// Collect folds a stream into the whole message that it amounts to: a chat completion, a response object, a message of
+// Anthropic, or generated content of Gemini, whose stream may be an array instead of events. It fails with ErrCut when the stream ends before the message does, with ErrAnswerTooLong above most
 // bytes, and with r's error; the Message then holds what was seen. A stream that the provider itself breaks off is no
 // error here: see Message.Fault. Collect returns at the event that ends the message, which may be before r's end.
 func Collect(e Endpoint, r io.Reader, most int64) (Message, error) {
@@ -88,6 +88,8 @@ func newFold(e Endpoint) fold {
 		return &messageFold{blocks: map[int]map[string]any{}}
 	case Responses:
 		return &responseFold{}
+	case GenerateContent, StreamGenerateContent:
+		return &contentFold{top: map[string]any{}, candidates: map[int]*candidate{}}
 	}
 	return &chatFold{top: map[string]any{}, choices: map[int]map[string]any{}}
 }

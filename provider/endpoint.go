@@ -22,11 +22,15 @@ type Endpoint uint8
 
 // Endpoints. The zero value is none.
 const (
-	NoEndpoint      Endpoint = iota
-	ChatCompletions          // POST /v1/chat/completions
-	Responses                // POST /v1/responses
-	Embeddings               // POST /v1/embeddings
-	Messages                 // POST /v1/messages
+	NoEndpoint            Endpoint = iota
+	ChatCompletions                // POST /v1/chat/completions
+	Responses                      // POST /v1/responses
+	Embeddings                     // POST /v1/embeddings
+	Messages                       // POST /v1/messages
+	GenerateContent                // POST /v1beta/models/{model}:generateContent
+	StreamGenerateContent          // POST /v1beta/models/{model}:streamGenerateContent?alt=sse
+	EmbedContent                   // POST /v1beta/models/{model}:embedContent
+	BatchEmbedContents             // POST /v1beta/models/{model}:batchEmbedContents
 	numEndpoints
 )
 
@@ -42,31 +46,100 @@ func (e Endpoint) String() string {
 	case Messages:
 		return "/v1/messages"
 	}
+	if method := e.method(); method != "" {
+		return geminiVersion + "/models/{model}" + method
+	}
+	return ""
+}
+
+// geminiVersion begins the paths of Gemini (https://ai.google.dev/gemini-api/docs/api-versions).
+const geminiVersion = "/v1beta"
+
+// method returns what ends an endpoint of Gemini, behind the model (https://ai.google.dev/api/generate-content,
+// https://ai.google.dev/api/embeddings), "" for all others.
+func (e Endpoint) method() string {
+	switch e {
+	case GenerateContent:
+		return ":generateContent"
+	case StreamGenerateContent:
+		return ":streamGenerateContent"
+	case EmbedContent:
+		return ":embedContent"
+	case BatchEmbedContents:
+		return ":batchEmbedContents"
+	}
 	return ""
 }
 
 // Dialect returns the form of the endpoint's requests and answers.
 func (e Endpoint) Dialect() Dialect {
-	if e == Messages {
+	switch {
+	case e == Messages:
 		return Anthropic
+	case e.method() != "":
+		return Gemini
 	}
 	return OpenAI
 }
 
-// ParseEndpoint reads the url of a batch line, which is exactly one of the known paths. An address is refused, so that
-// no input file decides where the key is sent.
-func ParseEndpoint(path string) (Endpoint, error) {
+// embeds reports whether the endpoint answers with embeddings, which are no tokens.
+func (e Endpoint) embeds() bool {
+	return e == Embeddings || e == EmbedContent || e == BatchEmbedContents
+}
+
+// Path returns the endpoint's path for a model. Only Gemini's hold one: x, models/x or tunedModels/x. It fails for an id
+// that could lead elsewhere, since ids come from input files.
+func (e Endpoint) Path(model string) (string, error) {
+	method := e.method()
+	if method == "" {
+		return e.String(), nil
+	}
+	collection, id := "/models/", strings.TrimPrefix(model, "models/")
+	if tuned, ok := strings.CutPrefix(model, "tunedModels/"); ok {
+		collection, id = "/tunedModels/", tuned
+	}
+	if id == "" || strings.Contains(id, "..") || strings.ContainsFunc(id, notInModel) {
+		return "", fmt.Errorf("model %q is no id of a Gemini model: want letters, digits, dots, dashes and underscores, "+
+			"such as gemini-2.5-flash", Redact(clip(model, 200)))
+	}
+	return geminiVersion + collection + id + method, nil
+}
+
+func notInModel(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_')
+}
+
+// ParseEndpoint reads the url of a batch line, which is exactly one of the known paths, and the model that stands in it
+// with Gemini. An address is refused, so that no input file decides where the key is sent.
+func ParseEndpoint(path string) (e Endpoint, model string, err error) {
 	for e := NoEndpoint + 1; e < numEndpoints; e++ {
-		if path == e.String() {
-			return e, nil
+		method := e.method()
+		if method == "" {
+			if path == e.String() {
+				return e, "", nil
+			}
+			continue
+		}
+		bare := path
+		if e == StreamGenerateContent {
+			bare = strings.TrimSuffix(path, "?"+eventQuery) // as the documents write it
+		}
+		id, ok := strings.CutSuffix(bare, method)
+		if !ok {
+			continue
+		}
+		if rest, ok := strings.CutPrefix(id, geminiVersion+"/"); ok {
+			if want, err := e.Path(rest); want == bare || err != nil {
+				return e, strings.TrimPrefix(rest, "models/"), err
+			}
 		}
 	}
 	if strings.Contains(path, "//") {
-		return NoEndpoint, fmt.Errorf("url %q is an address: only a path is allowed, such as /v1/chat/completions; "+
+		return NoEndpoint, "", fmt.Errorf("url %q is an address: only a path is allowed, such as /v1/chat/completions; "+
 			"the address comes from the base URL", Redact(clip(path, 200)))
 	}
-	return NoEndpoint, fmt.Errorf("unknown url %q: want /v1/chat/completions, /v1/responses, /v1/embeddings or "+
-		"/v1/messages", Redact(clip(path, 200)))
+	return NoEndpoint, "", fmt.Errorf("unknown url %q: want /v1/chat/completions, /v1/responses, /v1/embeddings, "+
+		"/v1/messages or %s", Redact(clip(path, 200)), GenerateContent)
 }
 
 // EndpointOf returns the endpoint that a request of some SDK is for. The path may stand below any base, such as
@@ -86,37 +159,119 @@ func EndpointOf(r *http.Request) (Endpoint, bool) {
 	case strings.HasSuffix(path, "/v1/messages"): // with /v1: OpenAI has /v1/threads/x/messages
 		return Messages, true
 	}
+	for e := GenerateContent; e <= BatchEmbedContents; e++ {
+		if strings.HasSuffix(path, e.method()) && modelIn(path) != "" {
+			return e, true
+		}
+	}
 	return NoEndpoint, false
 }
 
+// modelIn returns the model that stands in a path: of Gemini, or the name that stands for it with Azure. "" is none.
+func modelIn(path string) string {
+	if _, rest, ok := strings.Cut(path, "/deployments/"); ok {
+		name, _, _ := strings.Cut(rest, "/")
+		return name
+	}
+	at, prefix := strings.LastIndex(path, "/models/"), "/models/"
+	if at < 0 {
+		at, prefix = strings.LastIndex(path, "/tunedModels/"), "/" // which stays, as it tells the two apart
+	}
+	if at < 0 {
+		return ""
+	}
+	name, _, _ := strings.Cut(path[at+len(prefix):], ":")
+	return name
+}
+
 // URL returns the address of an endpoint below base, which is as the official SDK takes it; "" is the provider's own.
-// A base for OpenAI that is only a host gets the /v1 that such servers want. A query in base is kept (Azure's
-// api-version).
-func (p Provider) URL(base string, e Endpoint) string {
+// A base for OpenAI that is only a host gets the /v1 that such servers want, one for Gemini without any version its
+// /v1beta. A query in base is kept (Azure's api-version), and wins over what the provider's Query says of the same name.
+// It fails like Path.
+func (p Provider) URL(base string, e Endpoint, model string) (string, error) {
+	path, err := e.Path(model)
+	if err != nil {
+		return "", err
+	}
 	if base == "" {
 		base = p.BaseURL
 	}
-	base, query, hasQuery := strings.Cut(base, "?")
+	base, query, _ := strings.Cut(base, "?")
 	base = strings.TrimRight(base, "/")
-	path := e.String()
 	_, afterScheme, _ := strings.Cut(base, "://")
 	hasPath := strings.Contains(afterScheme, "/")
-	if strings.HasSuffix(base, "/v1") || (hasPath && e.Dialect() == OpenAI) {
+	switch {
+	case e.Dialect() == Gemini:
+		if p.Dialect == OpenAI {
+			base = strings.TrimSuffix(base, "/v1") // that is OpenAI's
+		}
+		if versioned(base) {
+			path = strings.TrimPrefix(path, geminiVersion)
+		}
+	case strings.HasSuffix(base, "/v1") || hasPath && e.Dialect() == OpenAI:
 		path = strings.TrimPrefix(path, "/v1")
 	}
-	if hasQuery {
-		return base + path + "?" + query
+	query = withQuery(query, p.Query)
+	if e == StreamGenerateContent {
+		query = withQuery(query, eventQuery)
 	}
-	return base + path
+	if query != "" {
+		return base + path + "?" + query, nil
+	}
+	return base + path, nil
 }
 
-// NewRequest makes the request of one call. The key is sent as the provider wants it; "" sends none. The headers in
-// extra win over all others. The body can be sent again (GetBody is set).
-func (p Provider) NewRequest(ctx context.Context, base, key string, e Endpoint, body []byte, extra http.Header) (*http.Request, error) {
+// eventQuery asks Gemini for server-sent events; without, a stream is one JSON array.
+const eventQuery = "alt=sse"
+
+// versioned reports whether some part of an address's path is a version, such as /v1beta, or Vertex's /v1 before its
+// projects.
+func versioned(base string) bool {
+	_, rest, _ := strings.Cut(base, "://")
+	_, rest, _ = strings.Cut(rest, "/")
+	for part := range strings.SplitSeq(rest, "/") {
+		if len(part) > 1 && part[0] == 'v' && part[1] >= '0' && part[1] <= '9' {
+			return true
+		}
+	}
+	return false
+}
+
+// withQuery adds those members of a query that the other does not name.
+func withQuery(query, more string) string {
+	if more == "" {
+		return query
+	}
+	for member := range strings.SplitSeq(more, "&") {
+		name, _, _ := strings.Cut(member, "=")
+		named := false
+		for other := range strings.SplitSeq(query, "&") {
+			have, _, _ := strings.Cut(other, "=")
+			named = named || have == name
+		}
+		switch {
+		case named || member == "":
+		case query == "":
+			query = member
+		default:
+			query += "&" + member
+		}
+	}
+	return query
+}
+
+// NewRequest makes the request of one call. The model goes into the path where it belongs there (see URL), and is not
+// looked at elsewhere. The key is sent as the provider wants it; "" sends none. The headers in extra win over all others.
+// The body can be sent again (GetBody is set).
+func (p Provider) NewRequest(ctx context.Context, base, key string, e Endpoint, model string, body []byte, extra http.Header) (*http.Request, error) {
 	if base == "" && p.BaseURL == "" {
 		return nil, fmt.Errorf("provider %q has no base URL of its own: give one", p.Name)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.URL(base, e), bytes.NewReader(body))
+	address, err := p.URL(base, e, model)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
 		// A parse error quotes the whole address, which may hold a key.
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/jsonscan"
 )
 
 const (
@@ -39,47 +40,82 @@ var ErrNotObject = errors.New("request body is not a JSON object")
 // Estimate reads what a call will use at most from the body of its request, in one pass. It trusts nothing: whatever
 // the body claims, the cost is at least one token and no sum overflows. Broken JSON is ErrNotObject.
 func Estimate(e Endpoint, body []byte) (Request, error) {
-	c := counter{scanner: scanner{b: body}}
+	c := counter{Scanner: jsonscan.New(body)}
 	var (
 		r   = Request{N: 1}
 		out int64
 	)
-	for c.enter('{'); c.next('}'); {
-		switch string(c.key()) {
+	r.Stream = e == StreamGenerateContent
+	for c.Enter('{'); c.Next('}'); {
+		switch string(c.Key()) {
 		case "model":
-			r.Model = c.text()
+			r.Model = c.Text()
 		case "stream":
-			r.Stream = c.truth()
+			r.Stream = c.Truth() || r.Stream
 		case "stream_options":
 			r.StreamUsage = c.flag("include_usage")
 		case "service_tier":
-			r.ServiceTier = c.text()
+			r.ServiceTier = c.Text()
 		case "n":
-			if n, ok := c.number(); ok {
-				r.N = int(max(1, min(n, maxCount)))
-			}
+			c.answers(&r.N)
 		case "max_tokens", "max_completion_tokens", "max_output_tokens":
-			if n, ok := c.number(); ok {
-				out = max(out, min(n, maxCount))
-			}
-		case "messages", "input", "instructions", "system", "prompt":
+			c.bound(&out)
+		case "generationConfig", "generation_config":
+			c.generation(&out, &r.N)
+		case "messages", "input", "instructions", "system", "prompt",
+			"contents", "systemInstruction", "system_instruction", "content", "requests":
 			c.content()
 		case "tools", "functions", "response_format", "text":
 			c.words()
 		default:
-			c.skip()
+			c.Skip()
 		}
 	}
-	c.end()
-	if c.bad {
+	c.End()
+	if c.Bad() {
 		return Request{N: 1, Cost: sluice.Cost{Input: c.tokens()}}, ErrNotObject
 	}
 	r.Text = c.bytes
 	r.Cost.Input = c.tokens()
-	if e != Embeddings {
+	if !e.embeds() {
 		r.Cost.MaxOutput = int(min(maxCount, saturate(out, int64(r.N))))
 	}
 	return r, nil
+}
+
+// bound reads a member that bounds an answer. Of several, the highest counts.
+func (c *counter) bound(out *int64) {
+	if n, ok := c.Number(); ok {
+		*out = max(*out, min(n, maxCount))
+	}
+}
+
+// answers reads a member that says how many answers are asked for.
+func (c *counter) answers(to *int) {
+	if n, ok := c.Number(); ok {
+		*to = int(max(1, min(n, maxCount)))
+	}
+}
+
+// generation reads Gemini's generationConfig (https://ai.google.dev/api/generate-content#generationconfig). Like all
+// protocol buffers it may be spelt either way.
+func (c *counter) generation(out *int64, n *int) {
+	if c.Peek() != '{' {
+		c.Skip()
+		return
+	}
+	for c.Enter('{'); c.Next('}'); {
+		switch string(c.Key()) {
+		case "maxOutputTokens", "max_output_tokens":
+			c.bound(out)
+		case "candidateCount", "candidate_count":
+			c.answers(n)
+		case "responseSchema", "response_schema", "responseJsonSchema", "response_json_schema":
+			c.words()
+		default:
+			c.Skip()
+		}
+	}
 }
 
 // saturate multiplies two counts that are not negative and at most maxCount.
@@ -92,7 +128,7 @@ func saturate(a, b int64) int64 {
 
 // counter counts the text and the media of an input.
 type counter struct {
-	scanner
+	jsonscan.Scanner
 	bytes int
 	media int
 	ids   int // numbers in the input: an embeddings request may hold tokens instead of text
@@ -105,15 +141,15 @@ func (c *counter) tokens() int {
 
 // flag reads a member of an object that is true or false.
 func (c *counter) flag(name string) (is bool) {
-	if c.peek() != '{' {
-		c.skip()
+	if c.Peek() != '{' {
+		c.Skip()
 		return false
 	}
-	for c.enter('{'); c.next('}'); {
-		if string(c.key()) == name {
-			is = c.truth()
+	for c.Enter('{'); c.Next('}'); {
+		if string(c.Key()) == name {
+			is = c.Truth()
 		} else {
-			c.skip()
+			c.Skip()
 		}
 	}
 	return is
@@ -121,11 +157,11 @@ func (c *counter) flag(name string) (is bool) {
 
 // content counts a value of messages, input or system: text, parts, or lists of them.
 func (c *counter) content() {
-	switch b := c.peek(); b {
+	switch b := c.Peek(); b {
 	case '"':
 		c.string()
 	case '[':
-		for c.enter('['); c.next(']'); {
+		for c.Enter('['); c.Next(']'); {
 			c.content()
 		}
 	case '{':
@@ -134,13 +170,13 @@ func (c *counter) content() {
 		if b == '-' || b >= '0' && b <= '9' {
 			c.ids++
 		}
-		c.skip()
+		c.Skip()
 	}
 }
 
 // string counts a string as text, or as one medium if it is a data URL.
 func (c *counter) string() {
-	raw, size := c.str()
+	raw, size := c.Str()
 	if bytes.HasPrefix(raw, dataScheme) {
 		c.media++
 		return
@@ -158,33 +194,34 @@ func (c *counter) part() {
 		text   bool // the object is a source of type text
 		medium bool
 	)
-	for c.enter('{'); c.next('}'); {
-		switch string(c.key()) {
+	for c.Enter('{'); c.Next('}'); {
+		switch string(c.Key()) {
 		case "type":
-			if c.peek() != '"' {
-				c.skip()
+			if c.Peek() != '"' {
+				c.Skip()
 				break
 			}
-			raw, _ := c.str()
+			raw, _ := c.Str()
 			text = string(raw) == "text"
 		case "data":
-			if c.peek() != '"' {
+			if c.Peek() != '"' {
 				c.content()
 				break
 			}
-			_, data = c.str()
-		case "image_url", "url", "file_id", "file_data", "file_url":
-			if c.peek() != '"' {
+			_, data = c.Str()
+		case "image_url", "url", "file_id", "file_data", "file_url", "fileUri", "file_uri":
+			if c.Peek() != '"' {
 				c.content()
 				break
 			}
-			c.str()
+			c.Str()
 			medium = true
-		case "input", "arguments", "parameters":
+		case "input", "arguments", "parameters", "args", "response":
 			c.words()
 		case "role", "id", "call_id", "tool_call_id", "tool_use_id", "name", "status", "detail", "format", "filename",
-			"media_type", "signature", "cache_control", "title":
-			c.skip()
+			"media_type", "signature", "cache_control", "title", "mimeType", "mime_type", "thoughtSignature", "thought_signature",
+			"model", "taskType", "task_type":
+			c.Skip()
 		default:
 			c.inner()
 		}
@@ -199,32 +236,32 @@ func (c *counter) part() {
 
 // inner counts a member of a part: its strings and parts, but no bare numbers.
 func (c *counter) inner() {
-	switch c.peek() {
+	switch c.Peek() {
 	case '"', '[', '{':
 		ids := c.ids
 		c.content()
 		c.ids = ids
 	default:
-		c.skip()
+		c.Skip()
 	}
 }
 
 // words counts every string in a value, names of members too: what a tool or a schema costs.
 func (c *counter) words() {
-	switch c.peek() {
+	switch c.Peek() {
 	case '"':
-		_, size := c.str()
+		_, size := c.Str()
 		c.bytes += size
 	case '[':
-		for c.enter('['); c.next(']'); {
+		for c.Enter('['); c.Next(']'); {
 			c.words()
 		}
 	case '{':
-		for c.enter('{'); c.next('}'); {
-			c.bytes += len(c.key())
+		for c.Enter('{'); c.Next('}'); {
+			c.bytes += len(c.Key())
 			c.words()
 		}
 	default:
-		c.skip()
+		c.Skip()
 	}
 }

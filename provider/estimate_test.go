@@ -36,6 +36,14 @@ func TestCostIsReadFromTheBody(t *testing.T) {
 		{"an image that a tool returned", provider.Messages, `{"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":[{"type":"image","source":{"type":"base64","data":"AAAA"}}]}]}]}`, sluice.Cost{Input: 1500}},
 		{"embeddings have no output", provider.Embeddings, `{"model":"e","input":["1234","12345678"],"max_tokens":5}`, sluice.Cost{Input: 3}},
 		{"embeddings of tokens", provider.Embeddings, `{"model":"e","input":[[1,2,3],[4,5]]}`, sluice.Cost{Input: 5}},
+		{"gemini's contents and instruction", provider.GenerateContent, `{"systemInstruction":{"parts":[{"text":"12345678"}]},"contents":[{"role":"user","parts":[{"text":"1234"}]},{"role":"model","parts":[{"text":"1234","thoughtSignature":"c2lnbmF0dXJl"}]}],"generationConfig":{"maxOutputTokens":20,"candidateCount":3,"temperature":1}}`, sluice.Cost{Input: 4, MaxOutput: 60}},
+		{"the same, spelt as protocol buffers are", provider.GenerateContent, `{"system_instruction":{"parts":{"text":"12345678"}},"contents":[{"parts":[{"text":"12345678","thought_signature":"c2ln"}]}],"generation_config":{"max_output_tokens":20,"candidate_count":3}}`, sluice.Cost{Input: 4, MaxOutput: 60}},
+		{"gemini's images and files", provider.StreamGenerateContent, `{"contents":[{"parts":[{"inlineData":{"mimeType":"image/png","data":"iVBORw0KGgo="}},{"inline_data":{"mime_type":"image/png","data":"iVBORw0KGgo="}},{"fileData":{"mimeType":"audio/mp3","fileUri":"https://x/files/a"}},{"file_data":{"file_uri":"gs://a/b"}},{"text":"1234"}]}]}`, sluice.Cost{Input: 6001}},
+		{"gemini's tools", provider.GenerateContent, `{"contents":[{"parts":[{"functionCall":{"name":"f","args":{"url":"abcdefghi"}}},{"functionResponse":{"name":"f","response":{"data":"abcd"}}}]}],"tools":[{"a":"bcd"}],"generationConfig":{"responseSchema":{"a":"bcd"}}}`, sluice.Cost{Input: 7}},
+		{"gemini's embeddings have no output", provider.EmbedContent, `{"model":"models/e","content":{"parts":[{"text":"12345678"}]},"generationConfig":{"maxOutputTokens":9}}`, sluice.Cost{Input: 2}},
+		{"many of them", provider.BatchEmbedContents, `{"requests":[{"model":"models/e","taskType":"RETRIEVAL_QUERY","content":{"parts":[{"text":"12345678"}]},"outputDimensionality":768},{"model":"models/e","content":{"parts":[{"text":"1234"}]}}]}`, sluice.Cost{Input: 3}},
+		{"gemini's nonsense", provider.GenerateContent, `{"contents":7,"systemInstruction":null,"generationConfig":{"maxOutputTokens":1e400,"candidateCount":1e400}}`, sluice.Cost{Input: 1, MaxOutput: 1 << 40}},
+		{"gemini's bounds in a list", provider.GenerateContent, `{"contents":[],"generationConfig":[9]}`, sluice.Cost{Input: 1}},
 		{"tools cost their words", provider.ChatCompletions, `{"tools":[{"type":"function","function":{"name":"abcd"}}]}`, sluice.Cost{Input: 7}},
 		{"escapes count as what they mean", provider.ChatCompletions, `{"messages":[{"content":"\u00e9\n\ud83d\ude00x"}]}`, sluice.Cost{Input: 2}},
 		{"claims that are nonsense", provider.ChatCompletions, `{"messages":[],"n":-4,"max_tokens":-100}`, sluice.Cost{Input: 1}},
@@ -62,6 +70,10 @@ func TestModelAndStreamAreRead(t *testing.T) {
 	if err != nil || r.Model != "" || r.Stream || r.N != 1 {
 		t.Errorf("%+v %v", r, err)
 	}
+	r, err = provider.Estimate(provider.StreamGenerateContent, []byte(`{"stream":false,"generationConfig":{"candidateCount":4}}`))
+	if err != nil || !r.Stream || r.N != 4 {
+		t.Errorf("%+v %v", r, err)
+	}
 }
 
 func TestBrokenJSONIsAnError(t *testing.T) {
@@ -79,8 +91,9 @@ func FuzzEstimate(f *testing.F) {
 	f.Add(`{"input":[[1,2],"data:x",{"image_url":{"url":"x"}}],"n":1e400,"stream_options":{"include_usage":true}}`)
 	f.Add(`{"a":"\ud83d\ude00\n","b":[true,false,null,-0.5e+7]}`)
 	f.Add(`{"a":"` + "\x01" + `"}`)
+	f.Add(`{"contents":[{"parts":[{"text":"a"},{"inlineData":{"data":"AA"}}]}],"generation_config":{"maxOutputTokens":1e99,"candidateCount":-1}}`)
 	f.Fuzz(func(t *testing.T, body string) {
-		for _, e := range []provider.Endpoint{provider.ChatCompletions, provider.Responses, provider.Embeddings, provider.Messages} {
+		for _, e := range []provider.Endpoint{provider.ChatCompletions, provider.Responses, provider.Embeddings, provider.Messages, provider.GenerateContent} {
 			r, err := provider.Estimate(e, []byte(body))
 			object := strings.HasPrefix(strings.TrimLeft(body, " \t\r\n"), "{") && json.Valid([]byte(body))
 			if (err == nil) != object {

@@ -62,8 +62,8 @@ func Exchange(ctx context.Context, base http.RoundTripper, permit *sluice.Permit
 	defer f.land()
 	defer resp.Body.Close()
 	a := Answer{Status: resp.StatusCode, RequestID: Redact(requestID(resp.Header), cfg.Key), Header: resp.Header}
-	readings := Readings(resp.Header, time.Now())
-	if resp.StatusCode/100 == 2 && streams(resp.Header, cfg.Stream) {
+	readings := cfg.Provider.Readings(resp.Header, time.Now())
+	if resp.StatusCode/100 == 2 && cfg.streams(resp.Header) {
 		if permit != nil {
 			permit.Answered(readings)
 		}
@@ -164,16 +164,18 @@ func (cfg ExchangeConfig) broken(ctx context.Context, f *flight, err error) slui
 	return o
 }
 
-// streams reports whether a good answer is a stream of events.
-func streams(h http.Header, asked bool) bool {
+// streams reports whether a good answer is a stream.
+func (cfg ExchangeConfig) streams(h http.Header) bool {
 	ct := h.Get("Content-Type")
-	if len(ct) >= len(eventStream) && strings.EqualFold(ct[:len(eventStream)], eventStream) {
+	is := func(kind string) bool { return len(ct) >= len(kind) && strings.EqualFold(ct[:len(kind)], kind) }
+	switch {
+	case is("text/event-stream"):
 		return true
+	case cfg.Endpoint == StreamGenerateContent: // an array, element by element
+		return ct == "" || is("application/json")
 	}
-	return asked && ct == ""
+	return cfg.Stream && ct == ""
 }
-
-const eventStream = "text/event-stream"
 
 // requestID returns the name that the provider gave the call.
 func requestID(h http.Header) string {

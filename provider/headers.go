@@ -7,63 +7,70 @@ import (
 	"github.com/sluice-llm/sluice"
 )
 
-// budget is one way in which providers state a budget in headers. Names are canonical.
+// budget is a form that all providers share, and how far its numbers are rounded.
 type budget struct {
-	dimension               sluice.Dimension
-	limit, remaining, reset string
-	slack                   int64
+	HeaderForm
+	slack int64
 }
 
-// budgets are all known forms. Of two that state the same dimension, the first wins.
+// budgets are all shared forms. Of two that state the same dimension, the first wins.
 //
 // Left out are budgets of another pool (anthropic-priority-*, anthropic-fast-*), those that state only a limit
 // (x-ratelimit-limit-tokens-cache-adjusted-prompt) or only a share (anthropic-ratelimit-unified-*; see Classify), and
 // months (x-ratelimitbysize-*-month).
 var budgets = [...]budget{
 	// OpenAI, Azure, Groq, and most that are compatible: https://platform.openai.com/docs/guides/rate-limits. Azure's
-	// resets are integer seconds (https://github.com/openai/openai-dotnet/issues/838). Groq's requests are per day
-	// (https://console.groq.com/docs/rate-limits), as are OpenAI's on small tiers; window tells.
-	{sluice.Requests, "X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests", 0},
-	{sluice.Tokens, "X-Ratelimit-Limit-Tokens", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens", 0},
+	// resets are integer seconds (https://github.com/openai/openai-dotnet/issues/838). On OpenAI's small tiers they are
+	// of a day; perDay tells.
+	{HeaderForm{sluice.Requests, "X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests"}, 0},
+	{HeaderForm{sluice.Tokens, "X-Ratelimit-Limit-Tokens", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens"}, 0},
 
 	// Anthropic: https://docs.anthropic.com/en/api/rate-limits ("remaining ... rounded to the nearest thousand").
-	{sluice.Requests, "Anthropic-Ratelimit-Requests-Limit", "Anthropic-Ratelimit-Requests-Remaining", "Anthropic-Ratelimit-Requests-Reset", 0},
-	{sluice.InputTokens, "Anthropic-Ratelimit-Input-Tokens-Limit", "Anthropic-Ratelimit-Input-Tokens-Remaining", "Anthropic-Ratelimit-Input-Tokens-Reset", 1000},
-	{sluice.OutputTokens, "Anthropic-Ratelimit-Output-Tokens-Limit", "Anthropic-Ratelimit-Output-Tokens-Remaining", "Anthropic-Ratelimit-Output-Tokens-Reset", 1000},
-	{sluice.Tokens, "Anthropic-Ratelimit-Tokens-Limit", "Anthropic-Ratelimit-Tokens-Remaining", "Anthropic-Ratelimit-Tokens-Reset", 1000},
+	{HeaderForm{sluice.Requests, "Anthropic-Ratelimit-Requests-Limit", "Anthropic-Ratelimit-Requests-Remaining", "Anthropic-Ratelimit-Requests-Reset"}, 0},
+	{HeaderForm{sluice.InputTokens, "Anthropic-Ratelimit-Input-Tokens-Limit", "Anthropic-Ratelimit-Input-Tokens-Remaining", "Anthropic-Ratelimit-Input-Tokens-Reset"}, 1000},
+	{HeaderForm{sluice.OutputTokens, "Anthropic-Ratelimit-Output-Tokens-Limit", "Anthropic-Ratelimit-Output-Tokens-Remaining", "Anthropic-Ratelimit-Output-Tokens-Reset"}, 1000},
+	{HeaderForm{sluice.Tokens, "Anthropic-Ratelimit-Tokens-Limit", "Anthropic-Ratelimit-Tokens-Remaining", "Anthropic-Ratelimit-Tokens-Reset"}, 1000},
 
 	// Fireworks: https://docs.fireworks.ai/serverless/rate-limits.
-	{sluice.InputTokens, "X-Ratelimit-Limit-Tokens-Prompt", "X-Ratelimit-Remaining-Tokens-Prompt", "X-Ratelimit-Reset-Tokens-Prompt", 0},
-	{sluice.OutputTokens, "X-Ratelimit-Limit-Tokens-Generated", "X-Ratelimit-Remaining-Tokens-Generated", "X-Ratelimit-Reset-Tokens-Generated", 0},
+	{HeaderForm{sluice.InputTokens, "X-Ratelimit-Limit-Tokens-Prompt", "X-Ratelimit-Remaining-Tokens-Prompt", "X-Ratelimit-Reset-Tokens-Prompt"}, 0},
+	{HeaderForm{sluice.OutputTokens, "X-Ratelimit-Limit-Tokens-Generated", "X-Ratelimit-Remaining-Tokens-Generated", "X-Ratelimit-Reset-Tokens-Generated"}, 0},
 
 	// Mistral, as clients report it from the wire.
-	{sluice.Tokens, "Ratelimitbysize-Limit", "Ratelimitbysize-Remaining", "Ratelimitbysize-Reset", 0},
-	{sluice.Tokens, "X-Ratelimitbysize-Limit-Minute", "X-Ratelimitbysize-Remaining-Minute", "", 0},
+	{HeaderForm{sluice.Tokens, "Ratelimitbysize-Limit", "Ratelimitbysize-Remaining", "Ratelimitbysize-Reset"}, 0},
+	{HeaderForm{sluice.Tokens, "X-Ratelimitbysize-Limit-Minute", "X-Ratelimitbysize-Remaining-Minute", ""}, 0},
 
 	// Together: the dynamic limit is the one in force (https://docs.together.ai/docs/serverless/rate-limits).
-	{sluice.Tokens, "X-Tokenlimit-Limit-Dynamic", "X-Tokenlimit-Remaining-Dynamic", "X-Tokenlimit-Reset", 0},
-	{sluice.Tokens, "X-Tokenlimit-Limit", "X-Tokenlimit-Remaining", "X-Tokenlimit-Reset", 0},
+	{HeaderForm{sluice.Tokens, "X-Tokenlimit-Limit-Dynamic", "X-Tokenlimit-Remaining-Dynamic", "X-Tokenlimit-Reset"}, 0},
+	{HeaderForm{sluice.Tokens, "X-Tokenlimit-Limit", "X-Tokenlimit-Remaining", "X-Tokenlimit-Reset"}, 0},
 
 	// OpenRouter (reset in epoch milliseconds), Together, and gateways; then the IETF draft.
-	{sluice.Requests, "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", 0},
-	{sluice.Requests, "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", 0},
+	{HeaderForm{sluice.Requests, "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}, 0},
+	{HeaderForm{sluice.Requests, "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset"}, 0},
 }
 
-// Readings returns every budget that the headers of an answer state, at most one per dimension. A budget without a
-// positive limit and a remainder is not one: Azure states -1 for what it does not know. It returns nil, and allocates
-// nothing, when there is none.
-func Readings(h http.Header, now time.Time) []sluice.Reading {
+// Readings returns every budget that the headers of an answer state, at most one per dimension. The provider's own forms
+// come first, and headers that they read are read as nothing else. A budget without a positive limit and a remainder is
+// not one: Azure states -1 for what it does not know. It returns nil, and allocates nothing, when there is none.
+func (p Provider) Readings(h http.Header, now time.Time) []sluice.Reading {
 	var (
 		found [sluice.NumDimensions]sluice.Reading
 		seen  [sluice.NumDimensions]bool
 		n     int
 	)
-	for i := range budgets {
-		r, ok := budgets[i].read(h, now)
+	take := func(r sluice.Reading, ok bool) {
 		if ok && !seen[r.Dimension] {
 			seen[r.Dimension] = true
 			found[n] = r
 			n++
+		}
+	}
+	for i := range p.Headers {
+		r, _, ok := p.Headers[i].read(h, now)
+		take(r, ok)
+	}
+	for i := range budgets {
+		if !overrides(p.Headers, &budgets[i].HeaderForm) {
+			take(budgets[i].read(h, now))
 		}
 	}
 	if n == 0 {
@@ -72,25 +79,21 @@ func Readings(h http.Header, now time.Time) []sluice.Reading {
 	return append(make([]sluice.Reading, 0, n), found[:n]...)
 }
 
-// read reads one form, if it is there.
+// overrides reports whether one of a provider's own forms reads the headers of a shared one.
+func overrides(own []HeaderForm, shared *HeaderForm) bool {
+	for i := range own {
+		if own[i].Remaining == shared.Remaining || own[i].Limit == shared.Limit {
+			return true
+		}
+	}
+	return false
+}
+
+// read reads a shared form, if it is there. Which window it is of, its numbers tell.
 func (b *budget) read(h http.Header, now time.Time) (r sluice.Reading, ok bool) {
-	remaining, ok := count(h[b.remaining])
-	if !ok {
-		return r, false
-	}
-	limit, ok := count(h[b.limit])
-	if !ok || limit == 0 {
-		return r, false
-	}
-	r = sluice.Reading{Dimension: b.dimension, Limit: limit, Remaining: min(remaining, limit), Slack: b.slack}
-	var form resetForm
-	if v := h[b.reset]; len(v) > 0 {
-		r.Reset, form = resetIn(v[0], h, now)
-	}
-	if form == secondReset {
-		r.ResetSlack = time.Second
-	}
-	if perDay(r, form == bucketReset) {
+	r, form, ok := b.HeaderForm.read(h, now)
+	r.Slack = b.slack
+	if ok && perDay(r, form == bucketReset) {
 		switch r.Dimension {
 		case sluice.Requests:
 			r.Dimension = sluice.RequestsPerDay
@@ -98,7 +101,27 @@ func (b *budget) read(h http.Header, now time.Time) (r sluice.Reading, ok bool) 
 			r.Dimension = sluice.TokensPerDay
 		}
 	}
-	return r, true
+	return r, ok
+}
+
+// read reads one form, if it is there.
+func (f *HeaderForm) read(h http.Header, now time.Time) (r sluice.Reading, form resetForm, ok bool) {
+	remaining, ok := count(h[f.Remaining])
+	if !ok {
+		return r, 0, false
+	}
+	limit, ok := count(h[f.Limit])
+	if !ok || limit == 0 {
+		return r, 0, false
+	}
+	r = sluice.Reading{Dimension: f.Dimension, Limit: limit, Remaining: min(remaining, limit)}
+	if v := h[f.Reset]; len(v) > 0 {
+		r.Reset, form = resetIn(v[0], h, now)
+	}
+	if form == secondReset {
+		r.ResetSlack = time.Second
+	}
+	return r, form, true
 }
 
 const (
@@ -163,16 +186,16 @@ func exhausted(h http.Header) sluice.Dimension {
 	var found sluice.Dimension
 	for i := range budgets {
 		b := &budgets[i]
-		if n, ok := count(h[b.remaining]); !ok || n > 0 || b.dimension == found {
+		if n, ok := count(h[b.Remaining]); !ok || n > 0 || b.Dimension == found {
 			continue
 		}
-		if limit, ok := count(h[b.limit]); len(h[b.limit]) > 0 && (!ok || limit == 0) {
+		if limit, ok := count(h[b.Limit]); len(h[b.Limit]) > 0 && (!ok || limit == 0) {
 			continue // -1 of -1, or 0 of 0, is not known rather than spent
 		}
 		if found != sluice.AnyDimension {
 			return sluice.AnyDimension
 		}
-		found = b.dimension
+		found = b.Dimension
 	}
 	return found
 }

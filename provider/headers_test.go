@@ -76,7 +76,7 @@ func TestEveryFormOfHeadersIsRead(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if d := cmp.Diff(c.want, provider.Readings(c.header, noon)); d != "" {
+			if d := cmp.Diff(c.want, anybody.Readings(c.header, noon)); d != "" {
 				t.Error(d)
 			}
 		})
@@ -118,13 +118,56 @@ func TestRetryAfterIsReadInItsOrder(t *testing.T) {
 	}
 }
 
+// anybody is a provider without forms of its own.
+var anybody provider.Provider
+
+// groq is one with: its requests are of a day (https://console.groq.com/docs/rate-limits).
+var groq = provider.Provider{Headers: []provider.HeaderForm{
+	{Dimension: sluice.RequestsPerDay, Limit: "X-Ratelimit-Limit-Requests", Remaining: "X-Ratelimit-Remaining-Requests", Reset: "X-Ratelimit-Reset-Requests"},
+}}
+
+func TestAProvidersOwnFormsWin(t *testing.T) {
+	own := func(forms ...provider.HeaderForm) provider.Provider { return provider.Provider{Headers: forms} }
+	cases := []struct {
+		name     string
+		provider provider.Provider
+		header   http.Header
+		want     []sluice.Reading
+	}{
+		{"requests of a day, whatever the numbers look like", groq, openAIHeaders(),
+			[]sluice.Reading{{Dimension: sluice.RequestsPerDay, Limit: 500, Remaining: 499, Reset: 120 * time.Millisecond},
+				{Dimension: sluice.Tokens, Limit: 30000, Remaining: 29571, Reset: 858 * time.Millisecond}}},
+		{"a form nobody else has", own(provider.HeaderForm{Dimension: sluice.TokensPerDay, Limit: "X-Day-Limit", Remaining: "X-Day-Left"}),
+			header("x-day-limit", "1000", "x-day-left", "10", "x-ratelimit-limit-tokens", "50", "x-ratelimit-remaining-tokens", "40"),
+			[]sluice.Reading{{Dimension: sluice.TokensPerDay, Limit: 1000, Remaining: 10}, {Dimension: sluice.Tokens, Limit: 50, Remaining: 40}}},
+		{"before a shared one of the same dimension", own(provider.HeaderForm{Dimension: sluice.Requests, Limit: "X-Own-Limit", Remaining: "X-Own-Left", Reset: "X-Own-Reset"}),
+			header("x-own-limit", "7", "x-own-left", "9", "x-own-reset", "30", "x-ratelimit-limit-requests", "50", "x-ratelimit-remaining-requests", "40"),
+			[]sluice.Reading{{Dimension: sluice.Requests, Limit: 7, Remaining: 7, Reset: 30 * time.Second, ResetSlack: time.Second}}},
+		{"headers that are the provider's own are read as nothing else, even if they say nothing", groq,
+			header("x-ratelimit-limit-requests", "-1", "x-ratelimit-remaining-requests", "-1", "x-ratelimit-limit", "5", "x-ratelimit-remaining", "4"),
+			[]sluice.Reading{{Dimension: sluice.Requests, Limit: 5, Remaining: 4}}},
+		{"its own that are not there leave the rest", groq, header("x-ratelimit-limit-tokens", "50", "x-ratelimit-remaining-tokens", "40"),
+			[]sluice.Reading{{Dimension: sluice.Tokens, Limit: 50, Remaining: 40}}},
+		{"none", groq, header("content-type", "application/json"), nil},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if d := cmp.Diff(c.want, c.provider.Readings(c.header, noon)); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
 func TestReadingsDoNotAllocateForNothing(t *testing.T) {
 	h := header("content-type", "application/json", "date", "Sun, 01 Mar 2026 12:00:00 GMT", "x-request-id", "req_1")
-	if n := testing.AllocsPerRun(100, func() { provider.Readings(h, noon) }); n != 0 {
-		t.Errorf("%v allocations without headers", n)
+	for _, p := range []provider.Provider{anybody, groq} {
+		if n := testing.AllocsPerRun(100, func() { p.Readings(h, noon) }); n != 0 {
+			t.Errorf("%v allocations without headers", n)
+		}
 	}
 	h = openAIHeaders()
-	if n := testing.AllocsPerRun(100, func() { provider.Readings(h, noon) }); n > 1 {
+	if n := testing.AllocsPerRun(100, func() { anybody.Readings(h, noon) }); n > 1 {
 		t.Errorf("%v allocations with headers", n)
 	}
 }
@@ -145,7 +188,7 @@ func FuzzReadings(f *testing.F) {
 			"anthropic-ratelimit-tokens-limit", limit, "anthropic-ratelimit-tokens-remaining", remaining, "anthropic-ratelimit-tokens-reset", reset,
 			"retry-after", reset, "retry-after-ms", limit, "date", remaining)
 		const most = 31 * 24 * time.Hour
-		for _, r := range provider.Readings(h, noon) {
+		for _, r := range anybody.Readings(h, noon) {
 			if r.Limit <= 0 || r.Remaining < 0 || r.Remaining > r.Limit || r.Reset < 0 || r.Reset > most {
 				t.Errorf("%+v", r)
 			}
@@ -164,7 +207,7 @@ func BenchmarkReadings(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				provider.Readings(h, noon)
+				anybody.Readings(h, noon)
 			}
 		})
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/sluice-llm/sluice/internal/jsonscan"
 )
 
 // literal reads the object literals in which programs quote an error: JSON, and what Python and JavaScript print
@@ -146,7 +148,7 @@ func (p *literalParser) escaped(b *strings.Builder) {
 	case 'r':
 		b.WriteByte('\r')
 	case 'u':
-		if r, ok := hex4([]byte(p.s[p.i:min(p.i+4, len(p.s))])); ok {
+		if r, ok := jsonscan.Hex4([]byte(p.s[p.i:min(p.i+4, len(p.s))])); ok {
 			p.i += 4
 			if !utf8.ValidRune(r) {
 				r = utf8.RuneError

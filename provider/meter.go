@@ -5,6 +5,7 @@ import (
 	"cmp"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/jsonscan"
 )
 
 // meter reads a stream's events as they pass: what the call has used, whether it came to its end, whether it broke off
@@ -12,6 +13,7 @@ import (
 type meter struct {
 	e      Endpoint
 	parser Parser
+	array  *elements // instead of the parser, of a stream that is an array
 	sum    summary
 	seen   counter // text of the answer so far
 	done   bool    // the event that ends a message came
@@ -25,7 +27,20 @@ type meter struct {
 
 // feed takes the next bytes of the stream.
 func (m *meter) feed(b []byte) {
-	if err := m.parser.Feed(b, m.event); err != nil {
+	if m.e == StreamGenerateContent && m.array == nil && !m.parser.begun {
+		b = bytes.TrimLeft(b, " \r\n\t") // the first other byte tells what it is
+		if len(b) > 0 && (b[0] == '[' || b[0] == '{') {
+			m.array = &elements{}
+		}
+	}
+	var err error
+	if m.array != nil {
+		err = m.array.Feed(b, m.event)
+		m.done = m.done || m.array.closed
+	} else {
+		err = m.parser.Feed(b, m.event)
+	}
+	if err != nil {
 		m.bad = err
 	}
 }
@@ -79,10 +94,10 @@ func (m *meter) event(ev Event) {
 		return
 	}
 	sum, seen, opened, closed := m.sum, m.seen, m.opened, m.closed
-	m.seen.scanner = scanner{b: ev.Data}
+	m.seen.Scanner = jsonscan.New(ev.Data)
 	failed, ended := m.members()
 	switch {
-	case m.seen.bad:
+	case m.seen.Bad():
 		// Not JSON: half an event at the end of a stream that was cut, or a server's own notes. It proves nothing.
 		m.sum, m.seen, m.opened, m.closed = sum, seen, opened, closed
 	case failed:
@@ -94,62 +109,66 @@ func (m *meter) event(ev Event) {
 
 // members reads an event's data, and reports whether it says that the answer failed or came to its end.
 func (m *meter) members() (failed, ended bool) {
-	s := &m.seen.scanner
-	for s.enter('{'); s.next('}'); {
-		switch string(s.key()) {
+	s := &m.seen.Scanner
+	for s.Enter('{'); s.Next('}'); {
+		switch string(s.Key()) {
 		case "type":
-			switch s.word() {
+			switch word(s) {
 			case "error", "response.failed":
 				failed = true
 			case "response.completed", "response.incomplete", "message_stop":
 				ended = true
 			}
 		case "error":
-			c := s.peek()
-			s.skip()
+			c := s.Peek()
+			s.Skip()
 			failed = failed || c == '{' || c == '"'
-		case "usage":
+		case "usage", "usageMetadata":
 			m.sum.readUsage(m.e, s)
-		case "choices":
+		case "choices", "candidates":
 			m.choices()
+		case "promptFeedback":
+			m.sum.readReason(s, "blockReason")
 		case "delta":
 			m.delta()
 		case "message", "response":
 			m.whole()
 		default:
-			s.skip()
+			s.Skip()
 		}
 	}
-	s.end()
+	s.End()
 	return failed, ended
 }
 
-// choices counts the text of a chat chunk and takes its finish reason.
+// choices counts the text of a chunk, of chat or of Gemini, and takes its finish reason.
 func (m *meter) choices() {
-	s := &m.seen.scanner
-	if s.peek() != '[' {
-		s.skip()
+	s := &m.seen.Scanner
+	if s.Peek() != '[' {
+		s.Skip()
 		return
 	}
-	for s.enter('['); s.next(']'); {
-		if s.peek() != '{' {
-			s.skip()
+	for s.Enter('['); s.Next(']'); {
+		if s.Peek() != '{' {
+			s.Skip()
 			continue
 		}
 		var (
 			index  int64
 			finish string
 		)
-		for s.enter('{'); s.next('}'); {
-			switch string(s.key()) {
+		for s.Enter('{'); s.Next('}'); {
+			switch string(s.Key()) {
 			case "index":
-				index, _ = s.number()
-			case "finish_reason":
-				finish = s.word()
+				index, _ = s.Number()
+			case "finish_reason", "finishReason":
+				finish = word(s)
 			case "delta":
 				m.delta()
+			case "content":
+				m.seen.content()
 			default:
-				s.skip()
+				s.Skip()
 			}
 		}
 		m.choice(uint64(index), finish)
@@ -170,40 +189,40 @@ func (m *meter) choice(index uint64, finish string) {
 
 // delta counts what a delta adds to the answer: a string (responses), or an object (chat, messages).
 func (m *meter) delta() {
-	s := &m.seen.scanner
-	switch s.peek() {
+	s := &m.seen.Scanner
+	switch s.Peek() {
 	case '"':
-		_, size := s.str()
+		_, size := s.Str()
 		m.seen.bytes += size
 	case '{':
-		for s.enter('{'); s.next('}'); {
-			switch string(s.key()) {
+		for s.Enter('{'); s.Next('}'); {
+			switch string(s.Key()) {
 			case "stop_reason":
-				m.sum.finish = cmp.Or(s.word(), m.sum.finish)
+				m.sum.finish = cmp.Or(word(s), m.sum.finish)
 			case "content", "text", "thinking", "reasoning", "reasoning_content", "refusal", "partial_json":
 				m.seen.words()
 			case "tool_calls", "function_call":
 				m.seen.content()
 			default:
-				s.skip()
+				s.Skip()
 			}
 		}
 	default:
-		s.skip()
+		s.Skip()
 	}
 }
 
 // whole reads the message that a stream of Anthropic opens with, or the response object that events of OpenAI carry.
 func (m *meter) whole() {
-	s := &m.seen.scanner
-	if s.peek() != '{' {
-		s.skip()
+	s := &m.seen.Scanner
+	if s.Peek() != '{' {
+		s.Skip()
 		return
 	}
 	var sum summary
 	sum.counts = m.sum.counts
 	sum.members(m.e, s)
-	if s.bad {
+	if s.Bad() {
 		return
 	}
 	if sum.hasUsage {

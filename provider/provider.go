@@ -74,6 +74,8 @@ type Liar struct {
 // Sources: the headings "openai" and "anthropic" of the providers' own rate-limit pages,
 // https://platform.openai.com/docs/guides/rate-limits (tokens are counted up front as max(input, max_tokens)) and
 // https://docs.anthropic.com/en/api/rate-limits (output is counted as it is produced; cache reads are not counted).
+// Gemini limits the tokens of the input alone (https://ai.google.dev/gemini-api/docs/rate-limits), cached ones included
+// (https://ai.google.dev/gemini-api/docs/caching), so nothing is to be reserved for what a request declares.
 func table() []Provider {
 	bearer := Auth{Header: "Authorization", Prefix: "Bearer "}
 	return []Provider{
@@ -95,12 +97,22 @@ func table() []Provider {
 			Charge:  sluice.ChargeActual,
 		},
 		{
+			Name:         "gemini",
+			BaseURL:      "https://generativelanguage.googleapis.com/v1beta",
+			KeyEnv:       []string{"GEMINI_API_KEY", "GOOGLE_API_KEY"},
+			Auth:         Auth{Header: "X-Goog-Api-Key"},
+			Dialect:      Gemini,
+			Charge:       sluice.ChargeActual,
+			CountsCached: true,
+		},
+		{
 			Name:         "openai-compatible",
 			KeyEnv:       []string{"OPENAI_API_KEY"},
 			Auth:         bearer,
 			Dialect:      OpenAI,
 			Charge:       sluice.ChargeDeclared,
 			CountsCached: true,
+			KeyOptional:  true,
 		},
 		{
 			Name:         "sim",
@@ -122,6 +134,8 @@ func prefixes() []struct{ prefix, provider string } {
 		{"o4", "openai"},
 		{"text-embedding", "openai"},
 		{"claude", "anthropic"},
+		{"gemini", "gemini"}, // but not gemma, whose weights anybody may serve
+		{"models/gemini", "gemini"},
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -105,7 +104,11 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	// A body that is not JSON is the provider's to refuse.
 	est, _ := Estimate(e, body)
-	call := sluice.Call{Lane: cmp.Or(est.Model, deployment(req.URL.Path)), Cost: est.Cost}
+	lane := cmp.Or(est.Model, modelIn(req.URL.Path))
+	if e.Dialect() == Gemini {
+		lane = modelIn(req.URL.Path) // its body may spell it otherwise
+	}
+	call := sluice.Call{Lane: lane, Cost: est.Cost}
 	if t.cfg.Call != nil {
 		call = t.cfg.Call(req, call)
 	}
@@ -165,16 +168,6 @@ func plainly(req *http.Request) *http.Request {
 	return &r
 }
 
-// deployment returns the name that stands for the model in a path of Azure, or "".
-func deployment(path string) string {
-	_, rest, ok := strings.Cut(path, "/deployments/")
-	if !ok {
-		return ""
-	}
-	name, _, _ := strings.Cut(rest, "/")
-	return name
-}
-
 // attempts are the tries of one call. Do makes them one after the other.
 type attempts struct {
 	cfg  ExchangeConfig
@@ -203,9 +196,9 @@ func (a *attempts) try(ctx context.Context, p *sluice.Permit) sluice.Outcome {
 		return o
 	}
 	f.alive()
-	readings := Readings(resp.Header, time.Now())
+	readings := a.cfg.Provider.Readings(resp.Header, time.Now())
 	b := &answerBody{cfg: a.cfg, flight: f, permit: p, resp: resp, rc: resp.Body, readings: readings, ctx: ctx}
-	streamed := resp.StatusCode/100 == 2 && streams(resp.Header, a.cfg.Stream)
+	streamed := resp.StatusCode/100 == 2 && a.cfg.streams(resp.Header)
 	switch {
 	case streamed && packed(resp.Header):
 		a.hand(resp, b, resp.ContentLength)

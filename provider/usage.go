@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/jsonscan"
 )
 
 // summary is what an answer says besides its content.
@@ -21,7 +22,7 @@ type summary struct {
 
 // counts are the members of a usage object as they were last stated.
 type counts struct {
-	input, output, created, cached int64
+	input, output, created, cached, tools, thoughts int64
 }
 
 // failed reports whether an answer of status 200 is an error all the same.
@@ -38,87 +39,88 @@ func ParseUsage(e Endpoint, body []byte) (u sluice.Usage, finish string, ok bool
 
 // summarize reads an answer of status 200 in one pass over it, decoding nothing but what it is asked for.
 func summarize(e Endpoint, body []byte) summary {
-	s := scanner{b: body}
+	s := jsonscan.New(body)
 	var sum summary
 	sum.members(e, &s)
-	s.end()
-	sum.valid = !s.bad
+	sum.valid = s.End()
 	return sum
 }
 
-func (sum *summary) members(e Endpoint, s *scanner) {
-	for s.enter('{'); s.next('}'); {
-		switch string(s.key()) {
-		case "usage":
+func (sum *summary) members(e Endpoint, s *jsonscan.Scanner) {
+	for s.Enter('{'); s.Next('}'); {
+		switch string(s.Key()) {
+		case "usage", "usageMetadata":
 			sum.readUsage(e, s)
-		case "choices":
+		case "choices", "candidates":
 			sum.hasBody = sum.readChoices(s) || sum.hasBody
+		case "promptFeedback":
+			sum.readReason(s, "blockReason")
 		case "output", "content", "data":
-			c := s.peek()
+			c := s.Peek()
 			sum.hasBody = sum.hasBody || c == '['
-			s.skip()
+			s.Skip()
 		case "stop_reason":
-			sum.finish = cmp.Or(s.word(), sum.finish)
+			sum.finish = cmp.Or(word(s), sum.finish)
 		case "status":
-			sum.status = s.word()
+			sum.status = word(s)
 			if e == Responses && sum.finish == "" {
 				sum.finish = sum.status
 			}
 		case "incomplete_details":
-			sum.readIncomplete(s)
+			sum.readReason(s, "reason")
 		case "type":
-			sum.isError = s.word() == "error"
+			sum.isError = word(s) == "error"
 		case "error":
-			switch s.peek() {
+			switch s.Peek() {
 			case '{', '"':
-				start := s.i
-				s.skip()
-				sum.hasError = s.i-start > len(`{}`)
+				sum.hasError = len(s.Span()) > len(`{}`)
 			default:
-				s.skip()
+				s.Skip()
 			}
 		default:
-			s.skip()
+			s.Skip()
 		}
 	}
 }
 
 // readChoices takes the first reason that any choice gives, and reports whether there is a choice.
-func (sum *summary) readChoices(s *scanner) (any bool) {
-	if s.peek() != '[' {
-		s.skip()
+func (sum *summary) readChoices(s *jsonscan.Scanner) (any bool) {
+	if s.Peek() != '[' {
+		s.Skip()
 		return false
 	}
-	for s.enter('['); s.next(']'); {
-		if s.peek() != '{' {
-			s.skip()
+	for s.Enter('['); s.Next(']'); {
+		if s.Peek() != '{' {
+			s.Skip()
 			continue
 		}
 		any = true
-		for s.enter('{'); s.next('}'); {
-			if string(s.key()) == "finish_reason" {
-				if w := s.word(); sum.finish == "" {
+		for s.Enter('{'); s.Next('}'); {
+			switch string(s.Key()) {
+			case "finish_reason", "finishReason":
+				if w := word(s); sum.finish == "" {
 					sum.finish = w
 				}
-			} else {
-				s.skip()
+			default:
+				s.Skip()
 			}
 		}
 	}
 	return any
 }
 
-// readIncomplete takes the reason why a responses object is incomplete.
-func (sum *summary) readIncomplete(s *scanner) {
-	if s.peek() != '{' {
-		s.skip()
+// readReason takes the member of that name, which says why there is no answer, or only a part of one: a responses
+// object is incomplete, or Gemini blocks a prompt.
+func (sum *summary) readReason(s *jsonscan.Scanner, name string) {
+	if s.Peek() != '{' {
+		s.Skip()
 		return
 	}
-	for s.enter('{'); s.next('}'); {
-		if string(s.key()) == "reason" {
-			sum.finish = cmp.Or(s.word(), sum.finish)
+	for s.Enter('{'); s.Next('}'); {
+		if string(s.Key()) == name {
+			sum.finish = cmp.Or(word(s), sum.finish)
 		} else {
-			s.skip()
+			s.Skip()
 		}
 	}
 }
@@ -128,18 +130,21 @@ func (sum *summary) readIncomplete(s *scanner) {
 //	chat completions, embeddings  prompt_tokens, prompt_tokens_details.cached_tokens, completion_tokens
 //	responses                     input_tokens, input_tokens_details.cached_tokens, output_tokens
 //	messages                      input_tokens + cache_creation_input_tokens + cache_read_input_tokens, output_tokens
+//	generateContent               promptTokenCount + toolUsePromptTokenCount, cachedContentTokenCount,
+//	                              candidatesTokenCount + thoughtsTokenCount
 //
 // Only Anthropic's input_tokens leaves the cached ones out
 // (https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching, "tracking cache performance"). In its streams a
-// later usage object states only what changed, so a member that is absent keeps its value.
-func (sum *summary) readUsage(e Endpoint, s *scanner) {
-	if s.peek() != '{' {
-		s.skip() // null in all but the last chunk of a stream
+// later usage object states only what changed, so a member that is absent keeps its value. Gemini's counts are all of a
+// call so far (https://ai.google.dev/api/generate-content#usagemetadata); thoughts are paid for like the answer.
+func (sum *summary) readUsage(e Endpoint, s *jsonscan.Scanner) {
+	if s.Peek() != '{' {
+		s.Skip() // null in all but the last chunk of a stream
 		return
 	}
 	c := &sum.counts
-	for s.enter('{'); s.next('}'); {
-		switch string(s.key()) {
+	for s.Enter('{'); s.Next('}'); {
+		switch string(s.Key()) {
 		case "prompt_tokens", "input_tokens":
 			sum.count(s, &c.input)
 		case "completion_tokens", "output_tokens":
@@ -150,47 +155,61 @@ func (sum *summary) readUsage(e Endpoint, s *scanner) {
 			sum.count(s, &c.cached)
 		case "prompt_tokens_details", "input_tokens_details":
 			sum.readDetails(s)
+		case "promptTokenCount":
+			sum.count(s, &c.input)
+		case "cachedContentTokenCount":
+			sum.count(s, &c.cached)
+		case "candidatesTokenCount":
+			sum.count(s, &c.output)
+		case "toolUsePromptTokenCount":
+			sum.count(s, &c.tools)
+		case "thoughtsTokenCount":
+			sum.count(s, &c.thoughts)
 		default:
-			s.skip()
+			s.Skip()
 		}
 	}
-	u := sluice.Usage{Input: int(c.input), CachedInput: int(c.cached), Output: int(c.output)}
+	u := sluice.Usage{
+		Input: int(min(maxCount, c.input+c.tools)), CachedInput: int(c.cached), Output: int(min(maxCount, c.output+c.thoughts)),
+	}
 	if e.Dialect() == Anthropic {
 		u.Input = int(min(maxCount, c.input+c.created+c.cached))
 	}
 	sum.usage = u
 }
 
-func (sum *summary) readDetails(s *scanner) {
-	if s.peek() != '{' {
-		s.skip()
+func (sum *summary) readDetails(s *jsonscan.Scanner) {
+	if s.Peek() != '{' {
+		s.Skip()
 		return
 	}
-	for s.enter('{'); s.next('}'); {
-		if string(s.key()) == "cached_tokens" {
+	for s.Enter('{'); s.Next('}'); {
+		if string(s.Key()) == "cached_tokens" {
 			sum.count(s, &sum.counts.cached)
 		} else {
-			s.skip()
+			s.Skip()
 		}
 	}
 }
 
-func (sum *summary) count(s *scanner, to *int64) {
-	if n, ok := s.number(); ok {
+func (sum *summary) count(s *jsonscan.Scanner, to *int64) {
+	if n, ok := s.Number(); ok {
 		*to = max(0, min(n, maxCount))
 		sum.hasUsage = true
 	}
 }
 
 // word reads a label. The labels that every answer has are not allocated anew.
-func (s *scanner) word() string {
-	if s.peek() != '"' {
-		s.skip()
+func word(s *jsonscan.Scanner) string {
+	if s.Peek() != '"' {
+		s.Skip()
 		return ""
 	}
-	at := s.i
-	raw, size := s.str()
-	switch string(raw) {
+	quoted := s.Span()
+	if quoted == nil {
+		return ""
+	}
+	switch string(quoted[1 : len(quoted)-1]) {
 	case "stop":
 		return "stop"
 	case "length":
@@ -209,9 +228,10 @@ func (s *scanner) word() string {
 		return "message"
 	case "error":
 		return "error"
+	case "STOP":
+		return "STOP"
+	case "MAX_TOKENS":
+		return "MAX_TOKENS"
 	}
-	if size == len(raw) {
-		return string(raw)
-	}
-	return unquote(s.b[at:s.i])
+	return string(jsonscan.Unquote(quoted))
 }

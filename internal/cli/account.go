@@ -129,7 +129,7 @@ func (f *accountFlags) named() (provider.Provider, error) {
 	return p, nil
 }
 
-// Key returns the key for p. Only a server that is not one of the providers may do without.
+// Key returns the key for p. It is an error if there is none, unless p may do without.
 func (a *accounts) Key(p provider.Provider) (string, error) {
 	a.mu.Lock()
 	key, known := a.keys[p.Name]
@@ -175,7 +175,7 @@ func (a *accounts) findKey(p provider.Provider) (foundKey, error) {
 			return foundKey{value: key, from: name}, nil
 		}
 	}
-	if p.Name == "sim" || len(names) == 0 || p.Name == "openai-compatible" && f.keyEnv == "" {
+	if p.Auth.Header == "" || len(names) == 0 || p.KeyOptional && f.keyEnv == "" {
 		return foundKey{}, nil
 	}
 	where := "in the environment"

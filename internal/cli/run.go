@@ -48,8 +48,8 @@ func newRun(s *streams) *cobra.Command {
 		Short: "Run the calls in a file of JSON lines, and record one result each",
 		Long: `Run the calls in a file of JSON lines at the provider's rate limit, and record one result each.
 
-A line is an OpenAI Batch request, an Anthropic batch request, a bare request body, {"prompt": ...} or, with --model,
-plain text. The output has the form of OpenAI Batch. It is the checkpoint as well: the same command again does what is
+A line is a request of an OpenAI, Anthropic or Gemini batch, a bare request body, {"prompt": ...} or, with --model, plain
+text. The output has the form of OpenAI Batch. It is the checkpoint as well: the same command again does what is
 left. The first interrupt lets open calls end, the second abandons them.
 
 The key is read from the environment. Limits are learned from the provider's answers; those told here are ceilings.`,
@@ -83,7 +83,7 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.timeout, "timeout", 10*time.Minute, "time for one try")
 	fs.StringVar(&o.system, "system", "", "system prompt of prompts and plain text, or @FILE")
 	fs.IntVar(&o.maxTokens, "max-tokens", 0, "most output tokens of prompts and plain text (0: the provider's default)")
-	fs.StringArrayVar(&o.set, "set", nil, "field to set in requests of prompts and plain text, as name=json (repeatable)")
+	fs.StringArrayVar(&o.set, "set", nil, "field to set in requests of prompts and plain text, as name=json; dots in the name lead into objects (repeatable)")
 	fs.BoolVar(&o.skipInvalid, "skip-invalid", false, "record wrong lines as failed in place of refusing the input")
 	fs.BoolVar(&o.retryFailed, "retry-failed", false, "try the failed items of OUT again")
 	fs.StringVar(&o.changed, "changed", "", "what to do with items whose request changed since: redo or keep (absent: refuse)")

@@ -1,8 +1,8 @@
-package provider
+// Package jsonscan pulls values out of JSON in one pass, without building them.
+package jsonscan
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"math"
 	"math/bits"
 	"strconv"
@@ -13,29 +13,63 @@ import (
 // maxDepth is how deeply JSON may be nested: what encoding/json allows.
 const maxDepth = 10000
 
-// scanner pulls values out of JSON in one pass and without allocating. It accepts exactly what encoding/json accepts.
-// Once it met an error it returns only zero values, so callers check bad once at the end.
+// Scanner reads one JSON text. It accepts exactly what encoding/json accepts. Once it met an error it returns only zero
+// values, so callers check once at the end. Make one with New; it is not safe for concurrent use.
 //
-//	for s.enter('{'); s.next('}'); {
-//		switch string(s.key()) {
-//		case "model": model = s.text()
-//		default:      s.skip()
+//	for s.Enter('{'); s.Next('}'); {
+//		switch string(s.Key()) {
+//		case "model": model = s.Text()
+//		default:      s.Skip()
 //		}
 //	}
-type scanner struct {
+//	s.End()
+type Scanner struct {
 	b     []byte
 	i     int
+	at    int // where the error was
 	depth int
 	first bool // just after an opening bracket
 	bad   bool
 }
 
-func (s *scanner) fail() {
-	s.bad = true
+// New returns a Scanner of b, which it neither copies nor changes.
+func New(b []byte) Scanner { return Scanner{b: b} }
+
+// Bad reports whether there was an error.
+func (s *Scanner) Bad() bool { return s.bad }
+
+// Offset returns how far the scanner is; after an error, where that was.
+func (s *Scanner) Offset() int {
+	if s.bad {
+		return s.at
+	}
+	return s.i
+}
+
+// Since returns what was read since that offset; nil after an error.
+func (s *Scanner) Since(offset int) []byte {
+	if s.bad {
+		return nil
+	}
+	return s.b[offset:s.i]
+}
+
+// Span reads any value and returns its text; nil after an error.
+func (s *Scanner) Span() []byte {
+	s.space()
+	start := s.i
+	s.Skip()
+	return s.Since(start)
+}
+
+func (s *Scanner) fail() {
+	if !s.bad {
+		s.bad, s.at = true, s.i
+	}
 	s.i = len(s.b)
 }
 
-func (s *scanner) space() {
+func (s *Scanner) space() {
 	for s.i < len(s.b) {
 		switch s.b[s.i] {
 		case ' ', '\n', '\r', '\t':
@@ -46,8 +80,8 @@ func (s *scanner) space() {
 	}
 }
 
-// peek returns the first byte of the next value, 0 at the end.
-func (s *scanner) peek() byte {
+// Peek returns the first byte of the next value, 0 at the end.
+func (s *Scanner) Peek() byte {
 	s.space()
 	if s.i < len(s.b) {
 		return s.b[s.i]
@@ -55,9 +89,9 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// enter opens an object or array.
-func (s *scanner) enter(open byte) {
-	if s.peek() != open || s.depth >= maxDepth {
+// Enter opens an object or array.
+func (s *Scanner) Enter(open byte) {
+	if s.Peek() != open || s.depth >= maxDepth {
 		s.fail()
 		return
 	}
@@ -66,12 +100,12 @@ func (s *scanner) enter(open byte) {
 	s.first = true
 }
 
-// next reports whether the object or array has another member, and closes it if not.
-func (s *scanner) next(end byte) bool {
+// Next reports whether the object or array has another member, and closes it if not.
+func (s *Scanner) Next(end byte) bool {
 	if s.bad {
 		return false
 	}
-	c := s.peek()
+	c := s.Peek()
 	if c == end {
 		s.i++
 		s.depth--
@@ -89,15 +123,15 @@ func (s *scanner) next(end byte) bool {
 	return true
 }
 
-func (s *scanner) broken() bool {
+func (s *Scanner) broken() bool {
 	s.fail()
 	return false
 }
 
-// key reads a member's name and its colon. The name is as it stands in the text, escapes and all.
-func (s *scanner) key() []byte {
-	raw, _ := s.str()
-	if s.peek() != ':' {
+// Key reads a member's name and its colon. The name is as it stands in the text, escapes and all.
+func (s *Scanner) Key() []byte {
+	raw, _ := s.Str()
+	if s.Peek() != ':' {
 		s.fail()
 		return nil
 	}
@@ -105,16 +139,16 @@ func (s *scanner) key() []byte {
 	return raw
 }
 
-// str reads a string and returns what stands between the quotes, and how many bytes it is when unescaped.
-func (s *scanner) str() (raw []byte, size int) {
-	if s.peek() != '"' {
+// Str reads a string and returns what stands between the quotes, and how many bytes it is when unescaped.
+func (s *Scanner) Str() (raw []byte, size int) {
+	if s.Peek() != '"' {
 		s.fail()
 		return nil, 0
 	}
 	s.i++
 	start, saved := s.i, 0
 	for {
-		s.i += plain(s.b[s.i:])
+		s.i += Plain(s.b[s.i:])
 		if s.i >= len(s.b) {
 			s.fail()
 			return nil, 0
@@ -134,7 +168,7 @@ func (s *scanner) str() (raw []byte, size int) {
 }
 
 // escape steps over one escape and returns how many bytes longer than its meaning it is.
-func (s *scanner) escape() int {
+func (s *Scanner) escape() int {
 	rest := s.b[s.i:]
 	if len(rest) < 2 {
 		s.fail()
@@ -145,7 +179,7 @@ func (s *scanner) escape() int {
 		s.i += 2
 		return 1
 	case 'u':
-		r, ok := hex4(rest[2:])
+		r, ok := Hex4(rest[2:])
 		if !ok {
 			s.fail()
 			return 0
@@ -161,7 +195,8 @@ func (s *scanner) escape() int {
 	return 0
 }
 
-func hex4(b []byte) (rune, bool) {
+// Hex4 reads the four digits of a \u escape.
+func Hex4(b []byte) (rune, bool) {
 	if len(b) < 4 {
 		return 0, false
 	}
@@ -184,9 +219,9 @@ const (
 	highs = 0x8080808080808080
 )
 
-// plain returns how many bytes of b come before the first quote, backslash or control character, eight at a time: most
+// Plain returns how many bytes of b come before the first quote, backslash or control character, eight at a time: most
 // of a request is text, and looking at each byte would be most of the work.
-func plain(b []byte) int {
+func Plain(b []byte) int {
 	i := 0
 	for ; i+8 <= len(b); i += 8 {
 		v := binary.LittleEndian.Uint64(b[i:])
@@ -205,28 +240,27 @@ func plain(b []byte) int {
 	return i
 }
 
-// text reads a string and returns its meaning. Any other value is skipped and is "".
-func (s *scanner) text() string {
-	if s.peek() != '"' {
-		s.skip()
+// Text reads a string and returns its meaning. Any other value is skipped and is "".
+func (s *Scanner) Text() string {
+	if s.Peek() != '"' {
+		s.Skip()
 		return ""
 	}
-	raw, size := s.str()
+	raw, size := s.Str()
 	if s.bad {
 		return ""
 	}
 	if size == len(raw) {
 		return string(raw)
 	}
-	quoted := s.b[s.i-len(raw)-2 : s.i]
-	return unquote(quoted)
+	return string(Unquote(s.b[s.i-len(raw)-2 : s.i]))
 }
 
-// number reads a number as an integer, rounded down and kept within ±2⁵³. Any other value is skipped and is not ok.
-func (s *scanner) number() (n int64, ok bool) {
-	c := s.peek()
+// Number reads a number as an integer, rounded down and kept within ±2⁵³. Any other value is skipped and is not ok.
+func (s *Scanner) Number() (n int64, ok bool) {
+	c := s.Peek()
 	if c != '-' && (c < '0' || c > '9') {
-		s.skip()
+		s.Skip()
 		return 0, false
 	}
 	start := s.i
@@ -265,7 +299,7 @@ func floatToInt(lit []byte) (int64, bool) {
 }
 
 // numeral steps over a number.
-func (s *scanner) numeral() {
+func (s *Scanner) numeral() {
 	if s.i < len(s.b) && s.b[s.i] == '-' {
 		s.i++
 	}
@@ -293,7 +327,7 @@ func (s *scanner) numeral() {
 	}
 }
 
-func (s *scanner) digits() int {
+func (s *Scanner) digits() int {
 	start := s.i
 	for s.i < len(s.b) && s.b[s.i] >= '0' && s.b[s.i] <= '9' {
 		s.i++
@@ -301,27 +335,27 @@ func (s *scanner) digits() int {
 	return s.i - start
 }
 
-// truth reads true. Any other value is skipped and is false.
-func (s *scanner) truth() bool {
-	is := s.peek() == 't'
-	s.skip()
+// Truth reads true. Any other value is skipped and is false.
+func (s *Scanner) Truth() bool {
+	is := s.Peek() == 't'
+	s.Skip()
 	return is && !s.bad
 }
 
-// skip steps over any value.
-func (s *scanner) skip() {
-	switch c := s.peek(); c {
+// Skip steps over any value.
+func (s *Scanner) Skip() {
+	switch c := s.Peek(); c {
 	case '{':
-		for s.enter('{'); s.next('}'); {
-			s.key()
-			s.skip()
+		for s.Enter('{'); s.Next('}'); {
+			s.Key()
+			s.Skip()
 		}
 	case '[':
-		for s.enter('['); s.next(']'); {
-			s.skip()
+		for s.Enter('['); s.Next(']'); {
+			s.Skip()
 		}
 	case '"':
-		s.str()
+		s.Str()
 	case 't':
 		s.literal("true")
 	case 'f':
@@ -333,7 +367,7 @@ func (s *scanner) skip() {
 	}
 }
 
-func (s *scanner) literal(want string) {
+func (s *Scanner) literal(want string) {
 	if len(s.b)-s.i < len(want) || string(s.b[s.i:s.i+len(want)]) != want {
 		s.fail()
 		return
@@ -341,18 +375,10 @@ func (s *scanner) literal(want string) {
 	s.i += len(want)
 }
 
-// end fails unless nothing but space is left.
-func (s *scanner) end() {
-	if s.peek() != 0 || s.i < len(s.b) {
+// End fails unless nothing but space is left. It reports whether all was well.
+func (s *Scanner) End() bool {
+	if s.Peek() != 0 || s.i < len(s.b) {
 		s.fail()
 	}
-}
-
-// unquote returns the meaning of a JSON string that a scanner has found to be well formed.
-func unquote(quoted []byte) string {
-	var v string
-	if err := json.Unmarshal(quoted, &v); err != nil {
-		return string(quoted[1 : len(quoted)-1])
-	}
-	return v
+	return !s.bad
 }
