@@ -90,8 +90,7 @@ type HeaderForm struct {
 
 // Liar is a wait that is not to be believed: after Probe one call is let through to see.
 type Liar struct {
-	Wait  time.Duration `yaml:"wait"`
-	Probe time.Duration `yaml:"probe"`
+	Wait, Probe time.Duration
 }
 
 // clone returns a copy that shares nothing with p.

@@ -226,8 +226,8 @@ func TestRowsOfOnesOwnChangeOnlyWhatTheyName(t *testing.T) {
 	r, err := before.With(
 		provider.Row{Name: "azure", Query: ptr(""), BaseURL: ptr("https://me.openai.azure.com/openai/v1")},
 		provider.Row{Name: "OpenAI", Tiers: []provider.TierRow{
-			{Tier: "tier1", Models: []string{"gpt-5.4"}, RPM: ptr(7)},
-			{Tier: "tier1", Models: []string{"gpt-4o-mini-realtime"}, RPM: ptr(9)},
+			{Tier: "tier1", Models: []string{"gpt-5.4"}, RPM: ptr(provider.Count(7))},
+			{Tier: "tier1", Models: []string{"gpt-4o-mini-realtime"}, RPM: ptr(provider.Count(9))},
 		}},
 		provider.Row{Name: "house", Aliases: []string{"mine"}, BaseURL: ptr("http://10.0.0.1:8000/v1"), Models: []string{"gpt-oss", "house-"}},
 	)
@@ -284,14 +284,14 @@ func TestWrongRowsAreNamed(t *testing.T) {
 		"headers[0].dimension":        {Name: "x", Headers: []provider.HeaderRow{{Dimension: "rps", Limit: "A", Remaining: "B"}}},
 		"headers[0]":                  {Name: "x", Headers: []provider.HeaderRow{{Dimension: "rpm", Limit: "A"}}},
 		"codes":                       {Name: "x", Codes: map[string]string{"a": "slow"}},
-		"liars[0]":                    {Name: "x", Liars: []provider.Liar{{Wait: 1}}},
+		"liars[0].probe":              {Name: "x", Liars: []provider.LiarRow{{Wait: "1h"}}},
 		"models[0]":                   {Name: "x", Models: []string{"!"}},
 		"tiers[0].tier":               {Name: "x", Tiers: []provider.TierRow{{}}},
-		"tiers[1].rpm":                {Name: "x", Tiers: []provider.TierRow{{Tier: "a"}, {Tier: "b", RPM: ptr(0)}}},
+		"tiers[1].rpm":                {Name: "x", Tiers: []provider.TierRow{{Tier: "a"}, {Tier: "b", RPM: ptr(provider.Count(0))}}},
 		"tiers[0].price_in":           {Name: "x", Tiers: []provider.TierRow{{Tier: "a", PriceIn: ptr(-1.0)}}},
-		"tiers[0].latency":            {Name: "x", Tiers: []provider.TierRow{{Tier: "a", Latency: ptr(time.Duration(0))}}},
+		"tiers[0].latency":            {Name: "x", Tiers: []provider.TierRow{{Tier: "a", Latency: "0s"}}},
 		"tiers[0].models[0]":          {Name: "x", Tiers: []provider.TierRow{{Tier: "a", Models: []string{""}}}},
-		"tiers[0].tokens_per_request": {Name: "x", Tiers: []provider.TierRow{{Tier: "a", TokensPerRequest: ptr(-5)}}},
+		"tiers[0].tokens_per_request": {Name: "x", Tiers: []provider.TierRow{{Tier: "a", TokensPerRequest: ptr(provider.Count(-5))}}},
 	}
 	for field, row := range cases {
 		_, err := provider.Published().With(provider.Row{Name: "fine"}, row)

@@ -5,10 +5,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
 
 	"github.com/sluice-llm/sluice"
 )
@@ -29,7 +33,7 @@ type Row struct {
 	Query        *string           `yaml:"query"`
 	Headers      []HeaderRow       `yaml:"headers"`
 	Codes        map[string]string `yaml:"codes"`
-	Liars        []Liar            `yaml:"liars"`
+	Liars        []LiarRow         `yaml:"liars"`
 	Models       []string          `yaml:"models"`
 	Tiers        []TierRow         `yaml:"tiers"`
 	Source       string            `yaml:"source"`
@@ -46,26 +50,43 @@ type HeaderRow struct {
 	Reset     string `yaml:"reset"`
 }
 
+// LiarRow is a Liar as a file writes it.
+type LiarRow struct {
+	Wait  string `yaml:"wait"`
+	Probe string `yaml:"probe"`
+}
+
+// Count is a whole number in a file.
+type Count int
+
+// UnmarshalYAML reads a whole number; the parser alone would cut 1.5 down to 1.
+func (c *Count) UnmarshalYAML(n ast.Node) error {
+	if _, ok := n.(*ast.IntegerNode); !ok {
+		return &yaml.TypeError{DstType: reflect.TypeFor[int](), SrcType: reflect.TypeFor[string](), Token: n.GetToken()}
+	}
+	return yaml.NodeToValue(n, (*int)(c))
+}
+
 // TierRow is one Tier of a provider as a file writes it. It changes the tier of that name which is for the same models,
 // and is a new one where there is none.
 type TierRow struct {
-	Tier             string         `yaml:"tier"`
-	Models           []string       `yaml:"models"`
-	RPM              *int           `yaml:"rpm"`
-	TPM              *int           `yaml:"tpm"`
-	ITPM             *int           `yaml:"itpm"`
-	OTPM             *int           `yaml:"otpm"`
-	RPD              *int           `yaml:"rpd"`
-	TPD              *int           `yaml:"tpd"`
-	Concurrent       *int           `yaml:"concurrent"`
-	PriceIn          *float64       `yaml:"price_in"`
-	PriceOut         *float64       `yaml:"price_out"`
-	Latency          *time.Duration `yaml:"latency"`
-	TokensPerRequest *int           `yaml:"tokens_per_request"`
-	Source           string         `yaml:"source"`
-	Date             string         `yaml:"date"`
-	Note             string         `yaml:"note"`
-	Doubtful         *bool          `yaml:"doubtful"`
+	Tier             string   `yaml:"tier"`
+	Models           []string `yaml:"models"`
+	RPM              *Count   `yaml:"rpm"`
+	TPM              *Count   `yaml:"tpm"`
+	ITPM             *Count   `yaml:"itpm"`
+	OTPM             *Count   `yaml:"otpm"`
+	RPD              *Count   `yaml:"rpd"`
+	TPD              *Count   `yaml:"tpd"`
+	Concurrent       *Count   `yaml:"concurrent"`
+	PriceIn          *float64 `yaml:"price_in"`
+	PriceOut         *float64 `yaml:"price_out"`
+	Latency          string   `yaml:"latency"`
+	TokensPerRequest *Count   `yaml:"tokens_per_request"`
+	Source           string   `yaml:"source"`
+	Date             string   `yaml:"date"`
+	Note             string   `yaml:"note"`
+	Doubtful         *bool    `yaml:"doubtful"`
 }
 
 // RowError says which field of which row is wrong.
@@ -265,14 +286,32 @@ func (p *Provider) changeLists(row *Row) (field string, err error) {
 		p.Codes[plainName(code)] = kind
 	}
 	if row.Liars != nil {
-		p.Liars = slices.Clone(row.Liars)
+		p.Liars = nil
 	}
 	for k, l := range row.Liars {
-		if l.Wait <= 0 || l.Probe <= 0 || l.Probe > l.Wait {
-			return fmt.Sprintf("liars[%d]", k), errors.New("wait and probe are times above zero, and probe is the shorter one")
+		wait, err := duration(l.Wait)
+		if err != nil {
+			return fmt.Sprintf("liars[%d].wait", k), err
 		}
+		probe, err := duration(l.Probe)
+		if err == nil && probe > wait {
+			err = errors.New("it is longer than wait")
+		}
+		if err != nil {
+			return fmt.Sprintf("liars[%d].probe", k), err
+		}
+		p.Liars = append(p.Liars, Liar{wait, probe})
 	}
 	return "", nil
+}
+
+// duration reads a time above zero.
+func duration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%q is no time above zero, such as 2s or 24h", text)
+	}
+	return d, nil
 }
 
 // checkBase refuses what is no address, or one that says more than where.
@@ -314,7 +353,7 @@ func (t *Tier) change(row *TierRow) (field string, err error) {
 	for _, f := range []struct {
 		name string
 		to   *int
-		from *int
+		from *Count
 	}{
 		{"rpm", &t.Limits.RPM, row.RPM}, {"tpm", &t.Limits.TPM, row.TPM}, {"itpm", &t.Limits.ITPM, row.ITPM},
 		{"otpm", &t.Limits.OTPM, row.OTPM}, {"rpd", &t.Limits.RPD, row.RPD}, {"tpd", &t.Limits.TPD, row.TPD},
@@ -323,7 +362,7 @@ func (t *Tier) change(row *TierRow) (field string, err error) {
 		if f.from != nil && *f.from <= 0 {
 			return f.name, fmt.Errorf("%d is not above zero: leave out what is not known", *f.from)
 		}
-		set(f.to, f.from)
+		set(f.to, (*int)(f.from))
 	}
 	for _, f := range []struct {
 		name string
@@ -339,10 +378,11 @@ func (t *Tier) change(row *TierRow) (field string, err error) {
 		}
 		*f.to = copied(f.from)
 	}
-	if row.Latency != nil && *row.Latency <= 0 {
-		return "latency", fmt.Errorf("%s is not above zero", *row.Latency)
+	if row.Latency != "" {
+		if t.Latency, err = duration(row.Latency); err != nil {
+			return "latency", err
+		}
 	}
-	set(&t.Latency, row.Latency)
 	set(&t.Doubtful, row.Doubtful)
 	said(&t.Source, row.Source)
 	said(&t.Date, row.Date)
