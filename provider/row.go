@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -210,7 +209,7 @@ func (p *Provider) change(row *Row) (field string, err error) {
 	}
 	if row.KeyEnv != nil {
 		for k, name := range row.KeyEnv {
-			if !variable.MatchString(name) { // it may be a key: it is not quoted
+			if !isVariable(name) { // it may be a key: it is not quoted
 				return fmt.Sprintf("key_env[%d]", k), errors.New("this is no name of a variable, such as MY_API_KEY")
 			}
 		}
@@ -232,8 +231,11 @@ func checkPrefixes(field string, prefixes []string) (string, error) {
 	return "", nil
 }
 
-// variable is what an environment variable for a key is called. Keys have small letters.
-var variable = regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,63}$`)
+// isVariable reports whether an environment variable for a key may be called that. Keys have small letters.
+func isVariable(name string) bool {
+	other := func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' }
+	return name != "" && len(name) <= 64 && (name[0] < '0' || name[0] > '9') && !strings.ContainsFunc(name, other)
+}
 
 // changeWords changes what is one of several words.
 func (p *Provider) changeWords(row *Row) (field string, err error) {
