@@ -131,7 +131,10 @@ func TestWhatIsReturnedIsTheCallersOwn(t *testing.T) {
 	m, _ := r.Lookup("mistral")
 	m.Codes["1300"] = sluice.Auth
 	for _, tier := range r.Tiers("deepseek") {
-		*tier.PriceIn, tier.Models[0] = -1, "x"
+		*tier.PriceIn, *tier.PriceOut, tier.Models[0] = -1, -1, "x"
+	}
+	if tier, err := r.Find("deepseek", "all", "deepseek-v4-pro"); err != nil || *tier.PriceIn != 1.32 || *tier.PriceOut != 3.96 {
+		t.Errorf("%+v %v", tier, err)
 	}
 	if diff := cmp.Diff(want, r.All()); diff != "" {
 		t.Error(diff)
@@ -228,6 +231,7 @@ func TestRowsOfOnesOwnChangeOnlyWhatTheyName(t *testing.T) {
 		provider.Row{Name: "OpenAI", Tiers: []provider.TierRow{
 			{Tier: "tier1", Models: []string{"gpt-5.4"}, RPM: ptr(provider.Count(7))},
 			{Tier: "tier1", Models: []string{"gpt-4o-mini-realtime"}, RPM: ptr(provider.Count(9))},
+			{Tier: "tier1", Models: []string{"gpt-4o-2024"}, RPM: ptr(provider.Count(11))},
 		}},
 		provider.Row{Name: "house", Aliases: []string{"mine"}, BaseURL: ptr("http://10.0.0.1:8000/v1"), Models: []string{"gpt-oss", "house-"}},
 	)
@@ -254,6 +258,9 @@ func TestRowsOfOnesOwnChangeOnlyWhatTheyName(t *testing.T) {
 	}
 	if tier, err := r.Find("openai", "tier1", "gpt-4o-mini-realtime"); err != nil || tier.Limits != (sluice.Limits{RPM: 9, RPD: 1000}) || tier.Source == "" {
 		t.Errorf("%+v %v", tier, err)
+	}
+	if tier, err := r.Find("openai", "tier1", "gpt-4o-2024-08-06"); err != nil || tier.Limits.RPM != 11 {
+		t.Errorf("a tier of one's own is found first: %+v %v", tier, err)
 	}
 	if p, _ := before.Recognise("gpt-oss-120b"); p.Name != "" || len(before.Names()) == len(r.Names()) {
 		t.Error("the published registry was changed")

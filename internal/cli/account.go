@@ -87,7 +87,7 @@ func (f *accountFlags) open(template sluice.Config, hide func(secret string)) (*
 		if a.provider, err = f.named(a.settings.registry); err != nil {
 			return nil, err
 		}
-		if _, _, err := a.settings.Limits(a.provider, f.model, limits); err != nil {
+		if err := a.settings.Apply(&sluice.Config{}, a.provider, f.model, limits); err != nil {
 			return nil, err
 		}
 	}
@@ -206,16 +206,11 @@ func (a *accounts) Scheduler(p provider.Provider) (*sluice.Scheduler, error) {
 	if err := a.flags.checkAddress(p); err != nil {
 		return nil, err
 	}
-	told, start, err := a.settings.Limits(p, a.flags.model, a.limits)
-	if err != nil {
+	c := a.template
+	if err := a.settings.Apply(&c, p, a.flags.model, a.limits); err != nil {
 		return nil, err
 	}
-	c := a.template
-	c.Limits, c.Account, c.StateDir = told, told, stateDir(p) // what is told is a ceiling of all models together
-	if l := a.settings.limits; l != nil && l.Model != "" {
-		c.Account = a.limits
-	}
-	c.Start = start
+	c.StateDir = stateDir(p)
 	c.Charge, c.CountsCached = p.Charge, p.CountsCached
 	c.MaxThrottles = a.flags.maxThrottles
 	if c.MaxThrottles == 0 {

@@ -116,25 +116,31 @@ func load(name, from string) (config.File, error) {
 	return file, nil
 }
 
-// Limits returns the ceilings and the first beliefs for an account at p. Flags win over the file, and that over the
-// tier, each where it states something. The model is that of --model, "" where lines name theirs.
-func (s *settings) Limits(p provider.Provider, model string, flags sluice.Limits) (told, start sluice.Limits, err error) {
+// Apply sets the limits of c, for an account at p. Flags win over the file, and that over the tier, each where it states
+// something. The model is that of --model, "" where lines name theirs.
+func (s *settings) Apply(c *sluice.Config, p provider.Provider, model string, flags sluice.Limits) error {
+	var told, start sluice.Limits
 	if s.tier != "" {
 		tier, err := s.published(p, model)
 		if err != nil {
-			return told, start, err
+			return err
 		}
 		start = tier.Limits
 	}
 	if s.limits != nil {
 		if err := s.check(p, model); err != nil {
-			return told, start, err
+			return err
 		}
 		ceilings, beliefs := s.limits.Split()
 		told, start = ceilings, over(beliefs, start)
 	}
-	told = over(flags, told)
-	return told, without(start, told), nil
+	c.Limits = over(flags, told)
+	c.Start = without(start, c.Limits)
+	c.Account = c.Limits // what is told is a ceiling of all models together,
+	if s.limits != nil && s.limits.Model != "" {
+		c.Account = flags // unless it is told of one model
+	}
+	return nil
 }
 
 // published returns the limits of the tier.

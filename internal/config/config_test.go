@@ -115,6 +115,7 @@ providers:
 func TestErrorsNameLineAndField(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"limits:\n  rpm: 500\n  tmp: 3\n", `f.yaml:3: unknown field "tmp" (did you mean tpm`},
+		{"limits:\r\n  rpm: 500\r\n  tmp: 3\r\n", `f.yaml:3: unknown field "tmp"`},
 		{"provider: []\n", `f.yaml:1: unknown field "provider" (did you mean providers?)`},
 		{"limits:\n  rpm:\n    valeu: 3\n", `f.yaml:3: unknown field "valeu" (did you mean value?)`},
 		{"providers:\n  - name: x\n    bas_url: http://a/v1\n", `f.yaml:3: unknown field "bas_url" (did you mean base_url?)`},
@@ -148,6 +149,8 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"limits:\n  rpm: &a 1\n  tpm: *a\n", `f.yaml:2: anchors and references`},
 		{"limits:\n  rpm: !!int 1\n", `f.yaml:2: tags`},
 		{"limits: {rpm: 1}\n---\nlimits: {rpm: 2}\n", `f.yaml:3: a second document`},
+		{"limits: " + strings.Repeat("[", 30) + strings.Repeat("]", 30), `f.yaml:1: is nested too deeply`},
+		{"- - - - - - - - - - - - - - a\n", `f.yaml:1: is nested too deeply`},
 		{"\xff\xfe", `f.yaml: is no text in UTF-8`},
 		{strings.Repeat("#", 300<<10), `f.yaml: is larger than 256 KiB`},
 	} {
