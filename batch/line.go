@@ -353,7 +353,8 @@ func (p *parser) fits(rq *request) *problem {
 	if name != "openai" && name != "anthropic" && name != "gemini" || rq.endpoint.Dialect() == rq.provider.Dialect {
 		return nil
 	}
-	return &problem{text: fmt.Sprintf("%s does not have %s", name, rq.endpoint)}
+	return &problem{text: fmt.Sprintf("%s does not have %s", name, rq.endpoint),
+		hint: "for a server that is compatible with OpenAI's, say --provider openai-compatible and --base-url"}
 }
 
 // embeds says whether a model's name says that it makes embeddings. A line that has an url does not need the guess.

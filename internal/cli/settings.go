@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -39,6 +40,8 @@ type settings struct {
 	registry *provider.Registry
 	limits   *config.Limits // nil: none
 	from     string         // the file that they are of
+	asked    bool           // they were asked for by themselves, not with all settings
+	used     atomic.Bool
 	tier     string
 	notes    []string // for those who want to know where things come from
 	doubts   []string // for everybody
@@ -65,7 +68,7 @@ func (f *settingsFlags) open() (*settings, error) {
 	if s.registry, err = s.registry.With(own.Providers...); err != nil {
 		return nil, usageError(fmt.Errorf("%s: %w", f.limits, err), "name each provider in one of the two files")
 	}
-	s.limits, s.from = own.Limits, f.limits
+	s.limits, s.from, s.asked = own.Limits, f.limits, true
 	return s, nil
 }
 
@@ -127,18 +130,27 @@ func (s *settings) Apply(c *sluice.Config, p provider.Provider, model string, fl
 		}
 		start = tier.Limits
 	}
+	ofOneModel := false
 	if s.limits != nil {
-		if err := s.check(p, model); err != nil {
+		why, err := s.mismatch(p, model)
+		switch {
+		case err != nil:
 			return err
+		case why != "" && s.asked: // too high, they would be found out by refusals; too low, by nobody
+			return usageError(errors.New(why), "give a file of this one's limits, or leave --limits out to have them learned")
+		case why != "":
+			s.note("the limits are left out: " + why)
+		default:
+			ceilings, beliefs := s.limits.Split()
+			told, start, ofOneModel = ceilings, over(beliefs, start), s.limits.Model != ""
+			s.used.Store(true)
 		}
-		ceilings, beliefs := s.limits.Split()
-		told, start = ceilings, over(beliefs, start)
 	}
 	c.Limits = over(flags, told)
 	c.Start = without(start, c.Limits)
 	c.Account = c.Limits // what is told is a ceiling of all models together,
-	if s.limits != nil && s.limits.Model != "" {
-		c.Account = flags // unless it is told of one model
+	if ofOneModel {
+		c.Account = flags // unless it is told of one
 	}
 	return nil
 }
@@ -151,41 +163,49 @@ func (s *settings) published(p provider.Provider, model string) (provider.Tier, 
 			"name a tier and, with --model, a model that it is published for, or tell limits by --rpm and --tpm")
 	}
 	note := fmt.Sprintf("begins with tier %s of %s: %s (%s, %s)", tier.Tier, p.Name, limitWords(tier.Limits), tier.Source, tier.Date)
-	notes := &s.notes
 	if tier.Doubtful {
-		notes = &s.doubts
 		note += ", which is doubtful: headers and refusals will tell"
+		s.doubts = withNote(s.doubts, note)
+		return tier, nil
 	}
-	if !slices.Contains(*notes, note) {
-		*notes = append(*notes, note)
-	}
+	s.note(note)
 	return tier, nil
 }
 
-// check refuses limits of another account: too high, they would be found out by refusals; too low, by nobody.
-func (s *settings) check(p provider.Provider, model string) error {
+func (s *settings) note(text string) { s.notes = withNote(s.notes, text) }
+
+func withNote(notes []string, text string) []string {
+	if slices.Contains(notes, text) {
+		return notes
+	}
+	return append(notes, text)
+}
+
+// mismatch says why the limits are not those of that model at p; "" if they are.
+func (s *settings) mismatch(p provider.Provider, model string) (why string, err error) {
 	if name := s.limits.Provider; name != "" {
 		of, ok := s.registry.Lookup(name)
 		if !ok {
-			return usageError(fmt.Errorf("%s: limits.provider: unknown provider %q%s", s.from, name, provider.Meant(s.registry.Suggest(name))),
+			return "", usageError(fmt.Errorf("%s: limits.provider: unknown provider %q%s", s.from, name, provider.Meant(s.registry.Suggest(name))),
 				"it is one of %s", strings.Join(s.registry.Names(), ", "))
 		}
 		if of.Name != p.Name {
-			return usageError(fmt.Errorf("%s has the limits of %s, and this is %s", s.from, of.Name, p.Name),
-				"give a file of this provider's limits, or leave --limits out to have them learned")
+			return fmt.Sprintf("%s has the limits of %s, and this is %s", s.from, of.Name, p.Name), nil
 		}
 	}
-	if s.foreign(model) {
-		return usageError(fmt.Errorf("%s has the limits of %s, and --model is %s", s.from, s.limits.Model, model),
-			"give a file of this model's limits, or leave --limits out to have them learned")
+	if of := s.limits.Model; of != "" && model != "" && !sameModel(of, model) {
+		return fmt.Sprintf("%s has the limits of %s, and --model is %s", s.from, of, model), nil
 	}
-	return nil
+	return "", nil
 }
 
-// foreign reports whether the limits are those of another model.
+// foreign reports whether a model has the limits of another.
 func (s *settings) foreign(model string) bool {
-	return s.limits != nil && s.limits.Model != "" && model != "" && !strings.EqualFold(family(s.limits.Model), family(model))
+	return s.limits != nil && s.used.Load() && s.limits.Model != "" && !sameModel(s.limits.Model, model)
 }
+
+// sameModel reports whether two ids are of one model, or of versions of it.
+func sameModel(a, b string) bool { return strings.EqualFold(family(a), family(b)) }
 
 // family returns a model's id without the date that names one version of it.
 func family(model string) string {
