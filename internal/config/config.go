@@ -260,6 +260,7 @@ func (d *document) translate(err error) error {
 	e := &Error{File: d.name, Line: line(of.GetToken()), Field: d.pathOf(of.GetToken()), Text: provider.Redact(of.GetMessage())}
 	var unknown *yaml.UnknownFieldError
 	var mistyped *yaml.TypeError
+	var misshapen *yaml.UnexpectedNodeTypeError
 	switch {
 	case errors.As(err, &unknown):
 		name := unknown.GetToken().Value
@@ -270,6 +271,10 @@ func (d *document) translate(err error) error {
 		}
 	case errors.As(err, &mistyped):
 		e.Text = "want " + inWords(mistyped.DstType)
+	case errors.As(err, &misshapen) && misshapen.Expected == ast.SequenceType:
+		e.Text = "want a list, with a dash before each entry"
+	case errors.As(err, &misshapen) && misshapen.Expected == ast.MappingType:
+		e.Text = "want fields, such as name: value"
 	}
 	return e
 }
