@@ -60,6 +60,9 @@ type Config struct {
 	// nobody is known for is taken for openai-compatible if there is a BaseURL, and refused otherwise.
 	Provider provider.Provider
 
+	// Registry is where providers are looked up. Nil: provider.Published.
+	Registry *provider.Registry
+
 	// BaseURL is where the provider's API is, as its official SDK takes it. "" is the provider's own.
 	BaseURL string
 
@@ -178,7 +181,10 @@ func (cfg *Config) check() (fill, error) {
 	case cfg.Timeout < 0:
 		return wrong("Timeout", errors.New("is negative"))
 	}
-	f := fill{provider: cfg.Provider, baseURL: cfg.BaseURL, model: cfg.Model, system: cfg.System, maxTokens: cfg.MaxTokens}
+	if cfg.Registry == nil {
+		cfg.Registry = provider.Published()
+	}
+	f := fill{provider: cfg.Provider, registry: cfg.Registry, baseURL: cfg.BaseURL, model: cfg.Model, system: cfg.System, maxTokens: cfg.MaxTokens}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Set)) {
 		value := cfg.Set[name]
 		if !jsonscan.Valid(value) {

@@ -390,3 +390,43 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		t.Error("the input was damaged")
 	}
 }
+
+func TestModelsAreRecognisedByTheGivenRegistry(t *testing.T) {
+	house, err := provider.Published().With(provider.Row{Name: "house", BaseURL: new("http://house.invalid/v1"), Models: []string{"house-"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var met []string
+	cfg := newFiles(t, `{"model":"house-7b","messages":[]}`).config(t, &stub{})
+	cfg.Provider, cfg.Registry = provider.Provider{}, house
+	scheduler := cfg.Scheduler
+	cfg.Scheduler = func(p provider.Provider) (*sluice.Scheduler, error) {
+		met = append(met, p.Name)
+		return scheduler(p)
+	}
+	b, err := batch.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+	if len(met) != 1 || met[0] != "house" {
+		t.Errorf("%q", met)
+	}
+}
+
+func TestAnUnknownModelIsAnsweredWithWhatMayBeMeant(t *testing.T) {
+	for line, want := range map[string][2]string{
+		`{"model":"gtp-4o","messages":[]}`:             {`model "gtp-4o" is of no provider that is recognised: ids begin with gpt-`, "--provider"},
+		`{"model":"meta-llama/Llama-3","messages":[]}`: {`model "meta-llama/Llama-3" is of no provider`, "several hosts"},
+		`{"model":"something-else","messages":[]}`:     {`model "something-else" is of no provider`, "--base-url"},
+		`{"model":"gemini-2.5-flash","messages":[]}`:   {"gemini does not have /v1/chat/completions", "openai-compatible"},
+	} {
+		cfg := newFiles(t, line).config(t, &stub{})
+		cfg.Provider = provider.Provider{}
+		_, err := batch.Open(cfg)
+		wrong, ok := errors.AsType[*batch.InputError](err)
+		if !ok || !strings.Contains(err.Error(), want[0]) || !strings.Contains(wrong.Hint, want[1]) {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}

@@ -44,6 +44,7 @@ type parser struct {
 // fill is what bare prompts, plain text and requests without a model are completed with.
 type fill struct {
 	provider  provider.Provider // Name "" is recognised from the model
+	registry  *provider.Registry
 	baseURL   string
 	model     string
 	system    string
@@ -364,25 +365,37 @@ func (p *parser) recogniseModel(rq *request) *problem {
 		rq.provider = known
 		return nil
 	}
-	found, ok := provider.Recognise(rq.model)
+	found, ok := p.fill.registry.Recognise(rq.model)
 	if !ok && p.fill.baseURL != "" {
-		found, ok = provider.Lookup("openai-compatible")
+		found, ok = p.fill.registry.Lookup("openai-compatible")
 	}
 	if !ok {
-		return &problem{
-			text: fmt.Sprintf("model %s is of no provider that is recognised", clip([]byte(strconv.Quote(rq.model)))),
-			hint: "say --provider, or --base-url for a server that is compatible with OpenAI's",
-		}
+		return p.unrecognised(rq.model)
 	}
 	p.lookup[rq.model] = found
 	rq.provider = found
 	return nil
 }
 
+// unrecognised says that a model's provider is not known, and what may have been meant.
+func (p *parser) unrecognised(model string) *problem {
+	bad := &problem{
+		text: fmt.Sprintf("model %s is of no provider that is recognised", clip([]byte(strconv.Quote(model)))),
+		hint: "say --provider, or --base-url for a server that is compatible with OpenAI's",
+	}
+	if near := p.fill.registry.SuggestModel(model); len(near) > 0 {
+		bad.text += ": ids begin with " + strings.Join(near, " or ")
+	} else if strings.Contains(model, "/") {
+		bad.hint += "; several hosts serve such a model"
+	}
+	return bad
+}
+
 // fits refuses a request in the form of one well-known provider for another, and a model that is none for its path.
 func (p *parser) fits(rq *request) *problem {
 	if !rq.provider.Has(rq.endpoint) {
-		return &problem{text: fmt.Sprintf("%s does not have %s", rq.provider.Name, rq.endpoint)}
+		return &problem{text: fmt.Sprintf("%s does not have %s", rq.provider.Name, rq.endpoint),
+			hint: "for a server that is compatible with OpenAI's, say --provider openai-compatible and --base-url"}
 	}
 	if rq.endpoint.Dialect() == provider.Gemini {
 		rq.model = strings.TrimPrefix(rq.model, "models/") // the same model, and so the same lane

@@ -7,7 +7,9 @@
 package provider
 
 import (
-	"strings"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -23,21 +25,33 @@ const (
 	Gemini                   // generateContent
 )
 
+// String returns the dialect's name as files spell it.
+func (d Dialect) String() string {
+	if int(d) < len(dialects) {
+		return dialects[d]
+	}
+	return fmt.Sprintf("dialect(%d)", uint8(d))
+}
+
+var dialects = [...]string{"openai", "anthropic", "gemini"}
+
 // Auth says how a key travels.
 type Auth struct {
-	Header string // canonical; "" sends no key
-	Prefix string // before the key
+	Header string `yaml:"header"` // canonical; "" sends no key
+	Prefix string `yaml:"prefix"` // before the key
 }
 
 // Provider is what is known of one provider before anything was sent. The zero value is an openai-compatible server
 // without an address. It is a value: copy and change it freely.
 type Provider struct {
-	Name    string
-	BaseURL string   // as the official SDK takes it: OpenAI with /v1, Anthropic without
-	KeyEnv  []string // variables that may hold the key, first come first served
-	Auth    Auth
-	Dialect Dialect
-	Charge  sluice.Charge
+	Name     string
+	Aliases  []string // other names that people use for it
+	BaseURL  string   // as the official SDK takes it: OpenAI with /v1, Anthropic without; "" where everybody has their own
+	BaseForm string   // how one's own looks then, such as "https://{resource}.openai.azure.com/openai/deployments/{deployment}"
+	KeyEnv   []string // variables that may hold the key, first come first served
+	Auth     Auth
+	Dialect  Dialect
+	Charge   sluice.Charge
 
 	// CountsCached says whether input that is read from a prompt cache counts against the token limits.
 	CountsCached bool
@@ -58,6 +72,14 @@ type Provider struct {
 
 	// Liars are waits that this provider is known to state wrongly.
 	Liars []Liar
+
+	// Models are how the ids of its models begin, as Registry.Recognise reads them.
+	Models []string
+
+	Source   string // an address that says all this,
+	Date     string // and when it was written or last looked at
+	Note     string
+	Doubtful bool // the source is not the provider, or is contradicted elsewhere
 }
 
 // HeaderForm is one way in which a budget is stated in headers. Names are canonical; Reset may be empty.
@@ -71,111 +93,18 @@ type Liar struct {
 	Wait, Probe time.Duration
 }
 
-// Sources: the headings "openai" and "anthropic" of the providers' own rate-limit pages,
-// https://platform.openai.com/docs/guides/rate-limits (tokens are counted up front as max(input, max_tokens)) and
-// https://docs.anthropic.com/en/api/rate-limits (output is counted as it is produced; cache reads are not counted).
-// Gemini limits the tokens of the input alone (https://ai.google.dev/gemini-api/docs/rate-limits), cached ones included
-// (https://ai.google.dev/gemini-api/docs/caching), so nothing is to be reserved for what a request declares.
-func table() []Provider {
-	bearer := Auth{Header: "Authorization", Prefix: "Bearer "}
-	return []Provider{
-		{
-			Name:         "openai",
-			BaseURL:      "https://api.openai.com/v1",
-			KeyEnv:       []string{"OPENAI_API_KEY"},
-			Auth:         bearer,
-			Dialect:      OpenAI,
-			Charge:       sluice.ChargeDeclared,
-			CountsCached: true,
-		},
-		{
-			Name:    "anthropic",
-			BaseURL: "https://api.anthropic.com",
-			KeyEnv:  []string{"ANTHROPIC_API_KEY"},
-			Auth:    Auth{Header: "X-Api-Key"},
-			Dialect: Anthropic,
-			Charge:  sluice.ChargeActual,
-		},
-		{
-			Name:         "gemini",
-			BaseURL:      "https://generativelanguage.googleapis.com/v1beta",
-			KeyEnv:       []string{"GEMINI_API_KEY", "GOOGLE_API_KEY"},
-			Auth:         Auth{Header: "X-Goog-Api-Key"},
-			Dialect:      Gemini,
-			Charge:       sluice.ChargeActual,
-			CountsCached: true,
-		},
-		{
-			Name:         "openai-compatible",
-			KeyEnv:       []string{"OPENAI_API_KEY"},
-			Auth:         bearer,
-			Dialect:      OpenAI,
-			Charge:       sluice.ChargeDeclared,
-			CountsCached: true,
-			KeyOptional:  true,
-		},
-		{
-			Name:         "sim",
-			BaseURL:      "http://sim.invalid/v1", // never resolved: the imitation is a RoundTripper
-			Dialect:      OpenAI,
-			Charge:       sluice.ChargeDeclared,
-			CountsCached: true,
-		},
-	}
+// clone returns a copy that shares nothing with p.
+func (p Provider) clone() Provider {
+	p.Aliases, p.KeyEnv, p.Models = slices.Clone(p.Aliases), slices.Clone(p.KeyEnv), slices.Clone(p.Models)
+	p.Headers, p.Codes, p.Liars = slices.Clone(p.Headers), maps.Clone(p.Codes), slices.Clone(p.Liars)
+	return p
 }
 
-// prefixes are how the model ids of a provider begin, in lower case. An id that begins otherwise may be anybody's.
-func prefixes() []struct{ prefix, provider string } {
-	return []struct{ prefix, provider string }{
-		{"gpt-", "openai"},
-		{"chatgpt", "openai"},
-		{"o1", "openai"},
-		{"o3", "openai"},
-		{"o4", "openai"},
-		{"text-embedding", "openai"},
-		{"claude", "anthropic"},
-		{"gemini", "gemini"}, // but not gemma, whose weights anybody may serve
-		{"models/gemini", "gemini"},
-	}
-}
+// Lookup returns the published provider of that name or alias.
+func Lookup(name string) (Provider, bool) { return Published().Lookup(name) }
 
-// Lookup returns the provider of that name.
-func Lookup(name string) (Provider, bool) {
-	for _, p := range table() {
-		if p.Name == name {
-			return p, true
-		}
-	}
-	return Provider{}, false
-}
+// Recognise returns the published provider that a model id belongs to; see Registry.Recognise.
+func Recognise(model string) (Provider, bool) { return Published().Recognise(model) }
 
-// Recognise returns the provider that a model id belongs to. It says false of an id that it does not know, also of
-// open models that begin like a provider's own (gpt-oss).
-func Recognise(model string) (Provider, bool) {
-	m := strings.ToLower(strings.TrimSpace(model))
-	if strings.HasPrefix(m, "gpt-oss") || strings.HasPrefix(m, "gpt-j") || strings.HasPrefix(m, "gpt-neo") {
-		return Provider{}, false
-	}
-	for _, row := range prefixes() {
-		rest, ok := strings.CutPrefix(m, row.prefix)
-		if !ok {
-			continue
-		}
-		// "o1" and "o1-mini" are models of OpenAI, "o1x" is not.
-		if len(row.prefix) == 2 && rest != "" && rest[0] != '-' {
-			continue
-		}
-		return Lookup(row.provider)
-	}
-	return Provider{}, false
-}
-
-// Names returns the names that Lookup knows.
-func Names() []string {
-	rows := table()
-	names := make([]string, len(rows))
-	for i, p := range rows {
-		names[i] = p.Name
-	}
-	return names
-}
+// Names returns the names of the published providers.
+func Names() []string { return Published().Names() }

@@ -33,11 +33,13 @@ type accountFlags struct {
 	headers      []string
 	caFile       string
 	limits       limitFlags
+	settings     settingsFlags
 	maxThrottles int
 }
 
 func (f *accountFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.provider, "provider", "", strings.Join(provider.Names(), ", ")+" (absent: recognised from the model)")
+	// The names are not listed: reading them would slow every start down.
+	fs.StringVar(&f.provider, "provider", "", "whose API it is, such as openai, anthropic, azure or sim (absent: recognised from the model)")
 	fs.StringVar(&f.baseURL, "base-url", "", "address of the API, as the provider's official SDK takes it")
 	fs.StringVar(&f.model, "model", "", "model for lines that name none")
 	fs.StringVar(&f.keyEnv, "key-env", "", "environment variable that holds the key (absent: the provider's usual one)")
@@ -45,6 +47,7 @@ func (f *accountFlags) register(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&f.headers, "header", nil, "header to send with every call, as 'Name: value' (repeatable)")
 	fs.StringVar(&f.caFile, "ca-file", "", "certificates to trust besides the system's, in PEM")
 	f.limits.register(fs)
+	f.settings.register(fs)
 	fs.IntVar(&f.maxThrottles, "max-throttles", 20, "give an item up when it was throttled more often than that")
 }
 
@@ -53,7 +56,8 @@ type accounts struct {
 	flags     *accountFlags
 	provider  provider.Provider // without a name: recognised from each line's model
 	headers   http.Header
-	limits    sluice.Limits
+	limits    sluice.Limits // of the flags
+	settings  *settings
 	transport http.RoundTripper
 	template  sluice.Config // of every account's Scheduler
 	hide      func(secret string)
@@ -76,8 +80,14 @@ func (f *accountFlags) open(template sluice.Config, hide func(secret string)) (*
 		return nil, err
 	}
 	a := &accounts{flags: f, limits: limits, template: template, hide: hide, keys: make(map[string]foundKey)}
+	if a.settings, err = f.settings.open(); err != nil {
+		return nil, err
+	}
 	if f.provider != "" {
-		if a.provider, err = f.named(); err != nil {
+		if a.provider, err = f.named(a.settings.registry); err != nil {
+			return nil, err
+		}
+		if err := a.settings.Apply(&sluice.Config{}, a.provider, f.model, limits); err != nil {
 			return nil, err
 		}
 	}
@@ -116,17 +126,22 @@ func checkBaseURL(address string) error {
 }
 
 // named returns the provider that the flag names.
-func (f *accountFlags) named() (provider.Provider, error) {
-	p, ok := provider.Lookup(f.provider)
+func (f *accountFlags) named(known *provider.Registry) (provider.Provider, error) {
+	p, ok := known.Lookup(f.provider)
 	if !ok {
-		return p, usageError(fmt.Errorf("unknown provider %q", f.provider), "--provider is one of %s",
-			strings.Join(provider.Names(), ", "))
+		return p, usageError(fmt.Errorf("unknown provider %q%s", f.provider, provider.Meant(known.Suggest(f.provider))),
+			"--provider is one of %s", strings.Join(known.Names(), ", "))
 	}
-	if f.baseURL == "" && p.BaseURL == "" {
-		return p, usageError(fmt.Errorf("--provider %s has no address of its own", p.Name),
-			"say where it is, such as --base-url http://127.0.0.1:8000/v1")
+	return p, f.checkAddress(p)
+}
+
+// checkAddress refuses a provider whose address only the user knows, and who did not say it.
+func (f *accountFlags) checkAddress(p provider.Provider) error {
+	if f.baseURL != "" || p.BaseURL != "" {
+		return nil
 	}
-	return p, nil
+	return usageError(fmt.Errorf("provider %s has no address of its own", p.Name),
+		"say where it is, such as --base-url %s", cmp.Or(p.BaseForm, "http://127.0.0.1:8000/v1"))
 }
 
 // Key returns the key for p. It is an error if there is none, unless p may do without.
@@ -188,8 +203,14 @@ func (a *accounts) findKey(p provider.Provider) (foundKey, error) {
 
 // Scheduler makes the Scheduler of the account at p.
 func (a *accounts) Scheduler(p provider.Provider) (*sluice.Scheduler, error) {
+	if err := a.flags.checkAddress(p); err != nil {
+		return nil, err
+	}
 	c := a.template
-	c.Limits, c.Account, c.StateDir = a.limits, a.limits, stateDir(p) // a flag is a ceiling of all models together
+	if err := a.settings.Apply(&c, p, a.flags.model, a.limits); err != nil {
+		return nil, err
+	}
+	c.StateDir = stateDir(p)
 	c.Charge, c.CountsCached = p.Charge, p.CountsCached
 	c.MaxThrottles = a.flags.maxThrottles
 	if c.MaxThrottles == 0 {

@@ -56,6 +56,7 @@ The key is read from the environment. Limits are learned from the provider's ans
 		Example: `  sluice run --provider sim examples/prompts.jsonl -o out.jsonl
   sluice run prompts.jsonl -o out.jsonl --rpm 500 --tpm 30000
   sluice run prompts.txt -o out.jsonl --model claude-sonnet-4-5 --max-tokens 500 --system @instructions.txt
+  sluice run prompts.jsonl -o out.jsonl --tier tier1 --model gpt-4o
   sluice run prompts.jsonl -o out.jsonl --base-url http://127.0.0.1:8000/v1 --concurrent 32
   sluice run prompts.jsonl -o out.jsonl --retry-failed
   generate | sluice run - -o out.jsonl`,
@@ -100,7 +101,7 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	r := &batchRun{s: s, o: o, pauses: &work.Pauses{}, failures: make(map[sluice.Kind]string)}
+	r := &batchRun{s: s, o: o, pauses: &work.Pauses{}, failures: make(map[sluice.Kind]string), strangers: make(map[string]bool)}
 	observers := observers{r.pauses, sluice.ObserverFunc(r.warn)}
 	accounts, err := o.account.open(sluice.Config{Attempts: o.attempts, Observer: &observers}, s.err.secrets.hide)
 	if err != nil {
@@ -118,12 +119,14 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	}
 	cfg.Stdin, cfg.Logger, cfg.Pauses = s.in, slog.New(&logHandler{s: s, verbose: o.verbose}), r.pauses
 	cfg.Provider, cfg.ExtraHeader, cfg.Transport = accounts.provider, accounts.headers, accounts.transport
+	cfg.Registry = accounts.settings.registry
 	cfg.Key, cfg.Scheduler = accounts.Key, accounts.Scheduler
 	cfg.OnResult = r.result
 	if r.batch, err = batch.Open(cfg); err != nil {
 		return explain(err, o, accounts)
 	}
 	defer func() { err = cmp.Or(err, r.batch.Close()) }()
+	r.noteSettings()
 	return r.run(ctx)
 }
 
@@ -157,9 +160,10 @@ type batchRun struct {
 
 	abandoned int // calls that were open at the second interrupt
 
-	mu       sync.Mutex
-	failures map[sluice.Kind]string // the first message of each kind
-	lastErr  string                 // of the last call that failed
+	mu        sync.Mutex
+	failures  map[sluice.Kind]string // the first message of each kind
+	lastErr   string                 // of the last call that failed
+	strangers map[string]bool        // models that were warned of
 }
 
 // run runs the batch, shows its progress, and says what it came to.
@@ -281,6 +285,7 @@ func (r *batchRun) warn(e sluice.Event) {
 		r.s.errorf("hint: let them run one after the other; sharing one quota is what `sluice serve` will be for\n")
 	}
 	r.watchHealth(e)
+	r.watchModel(e.Lane)
 	if !r.o.verbose {
 		return
 	}
@@ -293,6 +298,33 @@ func (r *batchRun) warn(e sluice.Event) {
 		r.s.errorf("sluice: %s: goes on\n", e.Lane)
 	case sluice.EventThrottled, sluice.EventGaveUp:
 		r.s.errorf("sluice: %s: %s: %v\n", e.Lane, e.Call, e.Outcome.Err)
+	}
+}
+
+// noteSettings tells where settings come from: whom asked for more, and everybody what is doubtful.
+func (r *batchRun) noteSettings() {
+	for _, doubt := range r.accounts.settings.doubts {
+		r.s.errorf("sluice: warning: %s\n", doubt)
+	}
+	if !r.o.verbose {
+		return
+	}
+	for _, note := range r.accounts.settings.notes {
+		r.s.errorf("sluice: %s\n", note)
+	}
+}
+
+// watchModel warns, once, of a model that begins with the limits of another.
+func (r *batchRun) watchModel(model string) {
+	s := r.accounts.settings
+	if !s.foreign(model) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.strangers[model] {
+		r.strangers[model] = true
+		r.s.errorf("sluice: warning: %s begins with the limits of %s, which %s has\n", model, s.limits.Model, s.from)
 	}
 }
 

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// listedProvider is a provider as a list in JSON has it.
+type listedProvider struct {
+	Name         string       `json:"name"`
+	Aliases      []string     `json:"aliases,omitempty"`
+	BaseURL      string       `json:"base_url,omitempty"`
+	BaseForm     string       `json:"base_form,omitempty"`
+	KeyEnv       []string     `json:"key_env,omitempty"`
+	KeyOptional  bool         `json:"key_optional"`
+	Dialect      string       `json:"dialect"`
+	Charge       string       `json:"charge"`
+	CountsCached bool         `json:"counts_cached"`
+	Models       []string     `json:"models,omitempty"`
+	Source       string       `json:"source,omitempty"`
+	Date         string       `json:"date,omitempty"`
+	Doubtful     bool         `json:"doubtful"`
+	Note         string       `json:"note,omitempty"`
+	Tiers        []listedTier `json:"tiers"`
+}
+
+// listedTier is a tier as a list in JSON has it. What is not known is left out.
+type listedTier struct {
+	Tier             string        `json:"tier"`
+	Models           []string      `json:"models,omitempty"`
+	Limits           sluice.Limits `json:"limits"`
+	PriceIn          *float64      `json:"price_in,omitempty"`
+	PriceOut         *float64      `json:"price_out,omitempty"`
+	LatencyMS        int64         `json:"latency_ms,omitempty"`
+	TokensPerRequest int           `json:"tokens_per_request,omitempty"`
+	Source           string        `json:"source,omitempty"`
+	Date             string        `json:"date,omitempty"`
+	Doubtful         bool          `json:"doubtful"`
+	Note             string        `json:"note,omitempty"`
+}
+
+// listRegistry prints what is published about providers, as a table or as one JSON document.
+func listRegistry(s *streams, r *provider.Registry, asJSON bool) error {
+	if asJSON {
+		var list struct {
+			Providers []listedProvider `json:"providers"`
+		}
+		for _, p := range r.All() {
+			list.Providers = append(list.Providers, listed(p, r.Tiers(p.Name)))
+		}
+		return s.printJSON(list)
+	}
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PROVIDER\tTIER\tMODELS\tLIMITS\t$ IN/OUT\tDATE\tSOURCE")
+	for _, p := range r.All() {
+		tiers := r.Tiers(p.Name)
+		if len(tiers) == 0 {
+			fmt.Fprintf(w, "%s\t-\t-\tnot published\t-\t%s\t%s\n", escape(p.Name), escape(doubted(p.Date, p.Doubtful)), escape(p.Source))
+		}
+		for _, t := range tiers {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", escape(p.Name), escape(t.Tier), escape(modelWords(t.Models)),
+				limitWords(t.Limits), priceWords(t), escape(doubted(t.Date, t.Doubtful)), escape(t.Source))
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	b.WriteString("? is doubtful: old, contradicted, or not from the provider itself. What is absent is not known.\n")
+	_, err := s.out.Write([]byte(b.String()))
+	return err
+}
+
+// listed returns a provider and its tiers as a list in JSON has them.
+func listed(p provider.Provider, tiers []provider.Tier) listedProvider {
+	charge := "declared"
+	if p.Charge == sluice.ChargeActual {
+		charge = "actual"
+	}
+	l := listedProvider{
+		Name: p.Name, Aliases: p.Aliases, BaseURL: p.BaseURL, BaseForm: p.BaseForm, KeyEnv: p.KeyEnv,
+		KeyOptional: p.KeyOptional, Dialect: p.Dialect.String(), Charge: charge, CountsCached: p.CountsCached,
+		Models: p.Models, Source: p.Source, Date: p.Date, Doubtful: p.Doubtful, Note: p.Note, Tiers: []listedTier{},
+	}
+	for _, t := range tiers {
+		l.Tiers = append(l.Tiers, listedTier{
+			Tier: t.Tier, Models: t.Models, Limits: t.Limits, PriceIn: t.PriceIn, PriceOut: t.PriceOut,
+			LatencyMS: t.Latency.Milliseconds(), TokensPerRequest: t.TokensPerRequest,
+			Source: t.Source, Date: t.Date, Doubtful: t.Doubtful, Note: t.Note,
+		})
+	}
+	return l
+}
+
+// doubted marks what is doubtful.
+func doubted(date string, doubtful bool) string {
+	date = cmp.Or(date, "-")
+	if doubtful {
+		date += " ?"
+	}
+	return date
+}
+
+// modelWords lists the models of a tier.
+func modelWords(prefixes []string) string {
+	var models []string
+	for _, m := range prefixes {
+		if !strings.HasPrefix(m, "!") {
+			models = append(models, m)
+		}
+	}
+	if len(models) == 0 {
+		return "all"
+	}
+	return strings.Join(models, " ")
+}
+
+// limitWords lists limits as flags name them.
+func limitWords(l sluice.Limits) string {
+	var words []string
+	for _, d := range []struct {
+		name  string
+		value int
+	}{
+		{"rpm", l.RPM}, {"tpm", l.TPM}, {"itpm", l.ITPM}, {"otpm", l.OTPM}, {"rpd", l.RPD}, {"tpd", l.TPD},
+		{"concurrent", l.Concurrent},
+	} {
+		if d.value > 0 {
+			words = append(words, d.name+" "+group(d.value))
+		}
+	}
+	if len(words) == 0 {
+		return "none known"
+	}
+	return strings.Join(words, ", ")
+}
+
+// priceWords writes both prices.
+func priceWords(t provider.Tier) string {
+	if t.PriceIn == nil && t.PriceOut == nil {
+		return "-"
+	}
+	price := func(p *float64) string {
+		if p == nil {
+			return "-"
+		}
+		return strconv.FormatFloat(*p, 'f', -1, 64)
+	}
+	return price(t.PriceIn) + "/" + price(t.PriceOut)
+}

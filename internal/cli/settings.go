@@ -1,0 +1,255 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// settingsFlags name what is written down of accounts: files, and the tier whose limits are published.
+type settingsFlags struct {
+	config string
+	limits string
+	tier   string
+}
+
+func (f *settingsFlags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.config, "config", "", "file of providers and limits (absent: $"+configVariable+", or sluice.yaml where one is)")
+	fs.StringVar(&f.limits, "limits", "", "file of limits to begin with; those that it calls told are ceilings")
+	fs.StringVar(&f.tier, "tier", "", "begin with the limits that are published for this tier of the provider")
+}
+
+const (
+	configVariable = "SLUICE_CONFIG"
+	usualConfig    = "sluice.yaml"
+)
+
+// settings are what is written down of accounts.
+type settings struct {
+	registry *provider.Registry
+	limits   *config.Limits // nil: none
+	from     string         // the file that they are of
+	asked    bool           // they were asked for by themselves, not with all settings
+	used     atomic.Bool
+	tier     string
+	notes    []string // for those who want to know where things come from
+	doubts   []string // for everybody
+}
+
+// open reads the files.
+func (f *settingsFlags) open() (*settings, error) {
+	s := &settings{tier: f.tier}
+	file, err := f.openConfig(s)
+	if err != nil {
+		return nil, err
+	}
+	s.registry, s.limits, s.from = file.Registry(), file.Limits, file.Name
+	if f.limits == "" {
+		return s, nil
+	}
+	own, err := load(f.limits, "--limits")
+	if err != nil {
+		return nil, err
+	}
+	if own.Limits == nil {
+		return nil, usageError(fmt.Errorf("%s has no limits", f.limits), "write them below limits:, such as limits: {rpm: 500}")
+	}
+	if s.registry, err = s.registry.With(own.Providers...); err != nil {
+		return nil, usageError(fmt.Errorf("%s: %w", f.limits, err), "name each provider in one of the two files")
+	}
+	s.limits, s.from, s.asked = own.Limits, f.limits, true
+	return s, nil
+}
+
+// openConfig reads the file of settings that is named, or the usual one.
+func (f *settingsFlags) openConfig(s *settings) (config.File, error) {
+	if f.config != "" {
+		return load(f.config, "--config")
+	}
+	if name := os.Getenv(configVariable); name != "" {
+		s.notes = append(s.notes, fmt.Sprintf("settings are those of %s, which $%s names", name, configVariable))
+		return load(name, "$"+configVariable)
+	}
+	if _, err := os.Stat(usualConfig); errors.Is(err, fs.ErrNotExist) {
+		return config.File{}, nil
+	}
+	file, err := load(usualConfig, "--config")
+	if err != nil {
+		return file, err
+	}
+	s.notes = append(s.notes, "settings are those of "+usualConfig)
+	return file, checkUnasked(file)
+}
+
+// checkUnasked refuses a file that nobody named and that says where keys go: it may have come with somebody's project.
+func checkUnasked(file config.File) error {
+	for _, row := range file.Providers {
+		if row.BaseURL != nil || row.Query != nil || row.Auth != nil || row.KeyEnv != nil {
+			return usageError(fmt.Errorf("%s says where the key for %s is sent, and was not asked for", file.Name, row.Name),
+				"look at it, and then name it: --config %s", file.Name)
+		}
+	}
+	return nil
+}
+
+// load reads a file that a flag or variable names.
+func load(name, from string) (config.File, error) {
+	file, err := config.Load(name)
+	if wrong, ok := errors.AsType[*config.Error](err); ok {
+		hint := wrong.Hint()
+		if hint == "" {
+			hint = "mend the line; docs/providers.md shows how such a file looks"
+		}
+		return file, usageError(wrong, "%s", hint)
+	}
+	if err != nil {
+		return file, usageError(fmt.Errorf("%s: %w", from, err), "name a file that can be read")
+	}
+	return file, nil
+}
+
+// Apply sets the limits of c, for an account at p. Flags win over the file, and that over the tier, each where it states
+// something. The model is that of --model, "" where lines name theirs.
+func (s *settings) Apply(c *sluice.Config, p provider.Provider, model string, flags sluice.Limits) error {
+	var told, start sluice.Limits
+	if s.tier != "" {
+		tier, err := s.published(p, model)
+		if err != nil {
+			return err
+		}
+		start = tier.Limits
+	}
+	ofOneModel := false
+	if s.limits != nil {
+		why, err := s.mismatch(p, model)
+		switch {
+		case err != nil:
+			return err
+		case why != "" && s.asked: // too high, they would be found out by refusals; too low, by nobody
+			return usageError(errors.New(why), "give a file of this one's limits, or leave --limits out to have them learned")
+		case why != "":
+			s.note("the limits are left out: " + why)
+		default:
+			ceilings, beliefs := s.limits.Split()
+			told, start, ofOneModel = ceilings, over(beliefs, start), s.limits.Model != ""
+			s.used.Store(true)
+		}
+	}
+	c.Limits = over(flags, told)
+	c.Start = without(start, c.Limits)
+	c.Account = c.Limits // what is told is a ceiling of all models together,
+	if ofOneModel {
+		c.Account = flags // unless it is told of one
+	}
+	return nil
+}
+
+// published returns the limits of the tier.
+func (s *settings) published(p provider.Provider, model string) (provider.Tier, error) {
+	tier, err := s.registry.Find(p.Name, s.tier, model)
+	if err != nil {
+		return tier, usageError(fmt.Errorf("--tier: %w", err),
+			"name a tier and, with --model, a model that it is published for, or tell limits by --rpm and --tpm")
+	}
+	note := fmt.Sprintf("begins with tier %s of %s: %s (%s, %s)", tier.Tier, p.Name, limitWords(tier.Limits), tier.Source, tier.Date)
+	if tier.Doubtful {
+		note += ", which is doubtful: headers and refusals will tell"
+		s.doubts = withNote(s.doubts, note)
+		return tier, nil
+	}
+	s.note(note)
+	return tier, nil
+}
+
+func (s *settings) note(text string) { s.notes = withNote(s.notes, text) }
+
+func withNote(notes []string, text string) []string {
+	if slices.Contains(notes, text) {
+		return notes
+	}
+	return append(notes, text)
+}
+
+// mismatch says why the limits are not those of that model at p; "" if they are.
+func (s *settings) mismatch(p provider.Provider, model string) (why string, err error) {
+	if name := s.limits.Provider; name != "" {
+		of, ok := s.registry.Lookup(name)
+		if !ok {
+			return "", usageError(fmt.Errorf("%s: limits.provider: unknown provider %q%s", s.from, name, provider.Meant(s.registry.Suggest(name))),
+				"it is one of %s", strings.Join(s.registry.Names(), ", "))
+		}
+		if of.Name != p.Name {
+			return fmt.Sprintf("%s has the limits of %s, and this is %s", s.from, of.Name, p.Name), nil
+		}
+	}
+	if of := s.limits.Model; of != "" && model != "" && !sameModel(of, model) {
+		return fmt.Sprintf("%s has the limits of %s, and --model is %s", s.from, of, model), nil
+	}
+	return "", nil
+}
+
+// foreign reports whether a model has the limits of another.
+func (s *settings) foreign(model string) bool {
+	return s.limits != nil && s.used.Load() && s.limits.Model != "" && !sameModel(s.limits.Model, model)
+}
+
+// sameModel reports whether two ids are of one model, or of versions of it.
+func sameModel(a, b string) bool { return strings.EqualFold(family(a), family(b)) }
+
+// family returns a model's id without the date that names one version of it.
+func family(model string) string {
+	model = strings.TrimSuffix(model, "-latest")
+	for _, layout := range []string{"-2006-01-02", "-20060102"} {
+		if rest := len(model) - len(layout); rest > 0 {
+			if _, err := time.Parse(layout, model[rest:]); err == nil {
+				return model[:rest]
+			}
+		}
+	}
+	return model
+}
+
+// over returns what is stated above, or else below.
+func over(above, below sluice.Limits) sluice.Limits {
+	for _, d := range pairs(&above, &below) {
+		if *d[0] == 0 {
+			*d[0] = *d[1]
+		}
+	}
+	if above.Burst == 0 {
+		above.Burst = below.Burst
+	}
+	return above
+}
+
+// without returns the limits but those that others state.
+func without(limits, others sluice.Limits) sluice.Limits {
+	for _, d := range pairs(&limits, &others) {
+		if *d[1] != 0 {
+			*d[0] = 0
+		}
+	}
+	if others.Burst != 0 {
+		limits.Burst = 0
+	}
+	return limits
+}
+
+// pairs returns the same limit of both, for each.
+func pairs(a, b *sluice.Limits) [][2]*int {
+	return [][2]*int{
+		{&a.RPM, &b.RPM}, {&a.TPM, &b.TPM}, {&a.ITPM, &b.ITPM}, {&a.OTPM, &b.OTPM},
+		{&a.RPD, &b.RPD}, {&a.TPD, &b.TPD}, {&a.Concurrent, &b.Concurrent},
+	}
+}

@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"testing"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+func TestSnapshotsAreOfTheirModel(t *testing.T) {
+	for id, want := range map[string]string{
+		"gpt-4o-2024-08-06": "gpt-4o", "claude-opus-4-5-20251101": "claude-opus-4-5", "mistral-small-latest": "mistral-small",
+		"gpt-4o": "gpt-4o", "gpt-4o-mini": "gpt-4o-mini", "-20251101": "-20251101", "m-20259901": "m-20259901", "": "",
+	} {
+		if got := family(id); got != want {
+			t.Errorf("%q is of %q, want %q", id, got, want)
+		}
+	}
+}
+
+// Flags win over the file, and the file over the tier, each for its own limits alone.
+func TestEachLimitIsOfTheNearestThatStatesIt(t *testing.T) {
+	limits := &config.Limits{
+		RPM:  &config.Limit{Value: 10, Source: config.SourceTold},
+		ITPM: &config.Limit{Value: 20, Source: config.SourceMeasured},
+		OTPM: &config.Limit{Value: 25, Source: config.SourceMeasured},
+		TPD:  &config.Limit{Value: 30, Source: config.SourceHeader},
+	}
+	s := &settings{registry: provider.Published(), tier: "tier1", limits: limits}
+	p, _ := provider.Lookup("anthropic")
+	flags := sluice.Limits{ITPM: 1, Concurrent: 2, Burst: 3}
+	for _, model := range []string{"", "claude-sonnet-4-5"} { // of the file
+		var c sluice.Config
+		limits.Model = model
+		if err := s.Apply(&c, p, "claude-sonnet-4-5-20250929", flags); err != nil {
+			t.Fatal(err)
+		}
+		told := sluice.Limits{RPM: 10, ITPM: 1, Concurrent: 2, Burst: 3}
+		if c.Limits != told {
+			t.Errorf("told %+v, want %+v", c.Limits, told)
+		}
+		if want := (sluice.Limits{OTPM: 25, TPD: 30}); c.Start != want {
+			t.Errorf("start %+v, want %+v", c.Start, want)
+		}
+		if model != "" {
+			told = flags
+		}
+		if c.Account != told {
+			t.Errorf("account %+v, want %+v", c.Account, told)
+		}
+	}
+	limits.Model = ""
+	s.tier = "start"
+	var c sluice.Config
+	if err := s.Apply(&c, p, "claude-sonnet-5", sluice.Limits{RPM: 3}); err != nil || c.Start != (sluice.Limits{ITPM: 20, OTPM: 25, TPD: 30}) {
+		t.Errorf("%+v, %v", c.Start, err)
+	}
+}

@@ -1,0 +1,349 @@
+// Package config reads what users write down: sluice.yaml, and the file of limits that a search for them leaves behind.
+// Both have one schema and are YAML, of which JSON is a part.
+//
+// Load reads a file, and says what is wrong with it by line and field. WriteLimits writes limits for Load to read.
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// File is what a file says. The zero value says nothing.
+type File struct {
+	Name string `yaml:"-"` // of the file, as it was given
+
+	// Providers change what is known of providers, and add others.
+	Providers []provider.Row `yaml:"providers"`
+
+	// Limits are those of an account. Nil: the file has none.
+	Limits *Limits `yaml:"limits"`
+
+	registry *provider.Registry
+}
+
+// Registry returns the published registry with the file's providers laid over it.
+func (f *File) Registry() *provider.Registry {
+	if f.registry == nil {
+		return provider.Published()
+	}
+	return f.registry
+}
+
+// Error is what is wrong with a file.
+type Error struct {
+	File  string
+	Line  int    // from 1; 0 where it is no single line
+	Field string // its path, such as limits.rpm; "" where it is no single field
+	Text  string
+	hint  string
+}
+
+// Error says where it is and what.
+func (e *Error) Error() string {
+	text := e.Text
+	if e.Field != "" {
+		text = e.Field + ": " + text
+	}
+	if e.Line > 0 {
+		return fmt.Sprintf("%s:%d: %s", e.File, e.Line, text)
+	}
+	return e.File + ": " + text
+}
+
+// Hint says what to do about it; "" is nothing in particular.
+func (e *Error) Hint() string { return e.hint }
+
+// largest is how large a file may be: many times what anybody writes by hand.
+const largest = 256 << 10
+
+// Load reads a file. An error about its content is an *Error.
+func Load(path string) (File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return File{}, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, largest+1))
+	if err != nil {
+		return File{}, err
+	}
+	return Parse(path, data)
+}
+
+// Parse reads the content of a file of that name. The error is an *Error.
+func Parse(name string, data []byte) (File, error) {
+	d := document{name: name}
+	file := File{Name: name}
+	if err := d.parse(data); err != nil {
+		return File{}, err
+	}
+	if d.body == nil { // nothing, or comments alone
+		return file, nil
+	}
+	if err := d.checkSecrets(); err != nil {
+		return File{}, err
+	}
+	if err := d.decode(&file); err != nil {
+		return File{}, err
+	}
+	if file.Limits != nil {
+		if field, err := file.Limits.check(); err != nil {
+			return File{}, d.wrong("limits."+field, err)
+		}
+	}
+	for i := range file.Providers {
+		for k := range file.Providers[i].Tiers {
+			if t := &file.Providers[i].Tiers[k]; t.Source == "" {
+				t.Source = name
+			}
+		}
+	}
+	if len(file.Providers) > 0 {
+		var err error
+		file.registry, err = provider.Published().With(file.Providers...)
+		if row, ok := errors.AsType[*provider.RowError](err); ok {
+			return File{}, d.wrong(fmt.Sprintf("providers[%d].%s", row.Row, row.Field), row.Err)
+		}
+	}
+	return file, nil
+}
+
+// document is the tree of a file.
+type document struct {
+	name string
+	file *ast.File
+	body ast.Node // nil when there is nothing in it
+}
+
+// parse makes the tree, and refuses what would make it too deep or too large.
+func (d *document) parse(data []byte) (err error) {
+	if len(data) > largest {
+		return &Error{File: d.name, Text: fmt.Sprintf("is larger than %d KiB", largest>>10)}
+	}
+	if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
+		return &Error{File: d.name, Text: "is no text in UTF-8"}
+	}
+	defer func() { // the parser was not made for everything that a file may hold
+		if r := recover(); r != nil {
+			d.body, err = nil, &Error{File: d.name, Text: "is no YAML"}
+		}
+	}()
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	text := strings.ReplaceAll(strings.ReplaceAll(string(data), "\r\n", "\n"), "\r", "\n")
+	tokens := lexer.Tokenize(text)
+	if err := d.checkTokens(tokens); err != nil {
+		return err
+	}
+	d.file, err = parser.Parse(tokens, 0)
+	if err != nil {
+		return d.translate(err)
+	}
+	for _, doc := range d.file.Docs {
+		if doc.Body == nil || doc.Body.Type() == ast.CommentType || doc.Body.Type() == ast.NullType {
+			continue
+		}
+		if d.body != nil {
+			return &Error{File: d.name, Line: line(doc.Body.GetToken()), Text: "a second document begins: one is read"}
+		}
+		d.body = doc.Body
+	}
+	return nil
+}
+
+const (
+	deepest = 20 // levels of brackets
+	widest  = 12 // levels of a block that begin on one line
+)
+
+// checkTokens refuses what the schema has no use for and hostile files have: references, and nesting without end.
+func (d *document) checkTokens(tokens token.Tokens) error {
+	brackets, level, at := 0, 0, 0
+	for _, t := range tokens {
+		if line(t) != at {
+			at, level = line(t), 0
+		}
+		switch t.Type {
+		case token.AnchorType, token.AliasType, token.MergeKeyType:
+			return &Error{File: d.name, Line: line(t), Text: "anchors and references (& * <<) are not read: write it out"}
+		case token.TagType, token.DirectiveType:
+			return &Error{File: d.name, Line: line(t), Text: "tags and directives (! %) are not read: put quotes around a text that begins so"}
+		case token.SequenceStartType, token.MappingStartType:
+			brackets++
+		case token.SequenceEndType, token.MappingEndType:
+			brackets--
+		case token.SequenceEntryType, token.MappingKeyType, token.MappingValueType:
+			if brackets == 0 {
+				level++
+			}
+		}
+		if brackets > deepest || level > widest {
+			return &Error{File: d.name, Line: line(t), Text: "is nested too deeply"}
+		}
+	}
+	return nil
+}
+
+// decode fills in the file.
+func (d *document) decode(file *File) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &Error{File: d.name, Text: "cannot be read as settings"}
+		}
+	}()
+	if err := yaml.NodeToValue(d.body, file, yaml.Strict()); err != nil {
+		return d.translate(err)
+	}
+	return nil
+}
+
+// checkSecrets refuses keys: files are copied and committed.
+func (d *document) checkSecrets() error {
+	var found error
+	ast.Walk(visitor(func(n ast.Node) {
+		s, ok := n.(ast.ScalarNode)
+		if !ok || found != nil {
+			return
+		}
+		if text := fmt.Sprint(s.GetValue()); provider.Redact(text) != text {
+			found = &Error{File: d.name, Line: line(n.GetToken()), Text: "this looks like an API key", hint: keyHint}
+		}
+	}), d.body)
+	return found
+}
+
+const keyHint = "keys stand in the environment: name the variable that holds it in key_env, such as key_env: [MY_API_KEY], and replace a key that was in a file"
+
+// visitor looks at every node.
+type visitor func(ast.Node)
+
+func (v visitor) Visit(n ast.Node) ast.Visitor {
+	v(n)
+	return v
+}
+
+// wrong is an error about the field of that path, or about what it is missing in.
+func (d *document) wrong(field string, err error) error {
+	at := 0
+	for path := field; at == 0 && path != ""; {
+		if p, err := yaml.PathString("$." + path); err == nil {
+			if n, err := p.FilterFile(d.file); err == nil && n != nil {
+				at = line(n.GetToken())
+			}
+		}
+		path = path[:max(strings.LastIndexAny(path, ".["), 0)]
+	}
+	return &Error{File: d.name, Line: at, Field: field, Text: provider.Redact(err.Error())}
+}
+
+// translate says in our words what the parser found.
+func (d *document) translate(err error) error {
+	var of yaml.Error
+	if !errors.As(err, &of) {
+		return &Error{File: d.name, Text: provider.Redact(err.Error())}
+	}
+	e := &Error{File: d.name, Line: line(of.GetToken()), Field: d.pathOf(of.GetToken()), Text: provider.Redact(of.GetMessage())}
+	var unknown *yaml.UnknownFieldError
+	var mistyped *yaml.TypeError
+	var misshapen *yaml.UnexpectedNodeTypeError
+	switch {
+	case errors.As(err, &unknown):
+		name := unknown.GetToken().Value
+		e.Field = ""
+		e.Text = provider.Redact(fmt.Sprintf("unknown field %q", name)) + provider.Meant(provider.Nearest(name, fields()))
+		if low := strings.ToLower(name); strings.Contains(low, "key") || strings.Contains(low, "secret") || strings.Contains(low, "token") {
+			e.hint = keyHint
+		}
+	case errors.As(err, &mistyped):
+		e.Text = "want " + inWords(mistyped.DstType)
+	case errors.As(err, &misshapen) && misshapen.Expected == ast.SequenceType:
+		e.Text = "want a list, with a dash before each entry"
+	case errors.As(err, &misshapen) && misshapen.Expected == ast.MappingType:
+		e.Text = "want fields, such as name: value"
+	}
+	return e
+}
+
+// pathOf returns the path of the field whose value begins with that token.
+func (d *document) pathOf(t *token.Token) string {
+	path := ""
+	if d.body == nil || t == nil {
+		return ""
+	}
+	ast.Walk(visitor(func(n ast.Node) {
+		if path == "" && n.GetToken() == t {
+			path = strings.TrimPrefix(strings.TrimPrefix(n.GetPath(), "$"), ".")
+		}
+	}), d.body)
+	return path
+}
+
+// inWords says what values a type has.
+func inWords(t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t == reflect.TypeFor[time.Time]() {
+		return "an instant, such as 2026-01-31T12:00:00Z"
+	}
+	switch t.Kind() {
+	case reflect.Int:
+		return "a whole number"
+	case reflect.Float64:
+		return "a number"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list, such as [a, b]"
+	case reflect.String:
+		return "a text"
+	}
+	return "fields, each on a line of its own"
+}
+
+// fields returns the names of all fields that there are.
+func fields() []string {
+	var names []string
+	seen := make(map[reflect.Type]bool)
+	var collect func(t reflect.Type)
+	collect = func(t reflect.Type) {
+		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+			t = t.Elem()
+		}
+		if t.Kind() != reflect.Struct || seen[t] {
+			return
+		}
+		seen[t] = true
+		for i := range t.NumField() {
+			name, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
+			if name != "" && name != "-" {
+				names = append(names, name)
+				collect(t.Field(i).Type)
+			}
+		}
+	}
+	collect(reflect.TypeFor[File]())
+	return names
+}
+
+func line(t *token.Token) int {
+	if t == nil || t.Position == nil {
+		return 0
+	}
+	return t.Position.Line
+}

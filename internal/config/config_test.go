@@ -1,0 +1,369 @@
+package config_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/config"
+)
+
+func TestLimitsAreReadFromYAMLAndJSON(t *testing.T) {
+	at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	want := &config.Limits{
+		Provider: "openai", Model: "gpt-4o",
+		RPM:          &config.Limit{Value: 500, Source: config.SourceTold},
+		TPM:          &config.Limit{Value: 30000, Source: config.SourceHeader, Confidence: 0.9, At: at},
+		Concurrent:   &config.Limit{Value: 12, Source: config.SourceMeasured},
+		BurstSeconds: &config.Limit{Value: 1.5, Source: config.SourceAtLeast},
+	}
+	for name, text := range map[string]string{
+		"block": `
+limits:
+  provider: openai
+  model: gpt-4o
+  rpm: 500
+  tpm: {value: 30000, source: header, confidence: 0.9, at: 2026-11-21T10:00:00Z}
+  concurrent:
+    value: 12
+    source: measured
+  burst_seconds: {value: 1.5, source: verified-at-least}
+`,
+		"json": `{"limits":{"provider":"openai","model":"gpt-4o","rpm":500,"tpm":{"value":30000,"source":"header","confidence":0.9,
+"at":"2026-11-21T10:00:00Z"},"concurrent":{"value":12,"source":"measured"},"burst_seconds":{"value":1.5,"source":"verified-at-least"}}}`,
+	} {
+		for _, form := range []string{text, "\xef\xbb\xbf" + text, strings.ReplaceAll(text, "\n", "\r\n"), "# by hand\n---\n" + text} {
+			f, err := config.Parse(name, []byte(form))
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if diff := cmp.Diff(want, f.Limits); diff != "" {
+				t.Errorf("%s: %s", name, diff)
+			}
+		}
+	}
+	told, start := want.Split()
+	if told != (sluice.Limits{RPM: 500}) || start != (sluice.Limits{TPM: 30000, Concurrent: 12, Burst: 1500 * time.Millisecond}) {
+		t.Errorf("told %+v, start %+v", told, start)
+	}
+}
+
+func TestEveryLimitIsItsOwn(t *testing.T) {
+	f, err := config.Parse("x", []byte("limits: {rpm: 1, tpm: 2, itpm: 3, otpm: 4, rpd: 5, tpd: 6, concurrent: 7, burst_seconds: 8}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, start := f.Limits.Split()
+	want := sluice.Limits{RPM: 1, TPM: 2, ITPM: 3, OTPM: 4, RPD: 5, TPD: 6, Concurrent: 7, Burst: 8 * time.Second}
+	if told != want || start != (sluice.Limits{}) {
+		t.Errorf("%+v %+v", told, start)
+	}
+}
+
+func TestNothingIsNothing(t *testing.T) {
+	for _, text := range []string{"", "\n\n", "# a comment\n", "---\n", "\xef\xbb\xbf", "null\n", "{}", "providers: []\n"} {
+		f, err := config.Parse("x", []byte(text))
+		if err != nil || f.Limits != nil || len(f.Providers) > 0 {
+			t.Errorf("%q: %+v, %v", text, f, err)
+			continue
+		}
+		if _, ok := f.Registry().Lookup("openai"); !ok {
+			t.Errorf("%q: no registry", text)
+		}
+	}
+}
+
+func TestProvidersAreLaidOverThePublishedOnes(t *testing.T) {
+	f, err := config.Parse("sluice.yaml", []byte(`
+providers:
+  - name: house
+    base_url: http://10.0.0.1:8000/v1
+    key_env: [HOUSE_KEY]
+    key_optional: true
+    models: [house-]
+    headers:
+      - {dimension: rpm, limit: x-house-limit, remaining: x-house-left}
+    codes: {too_fast: rate_limit}
+    liars: [{wait: 1h, probe: 10s}]
+    tiers:
+      - {tier: normal, rpm: 100, price_in: 0.5, latency: 2s}
+  - name: openai
+    base_url: https://proxy.example.com/v1
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, ok := f.Registry().Recognise("house-7b")
+	if !ok || p.BaseURL != "http://10.0.0.1:8000/v1" || !p.KeyOptional || p.Headers[0].Limit != "X-House-Limit" || p.Codes["toofast"] != sluice.RateLimit {
+		t.Errorf("%+v", p)
+	}
+	if tier, err := f.Registry().Find("house", "normal", ""); err != nil || tier.Limits.RPM != 100 || tier.Latency != 2*time.Second || tier.Source != "sluice.yaml" {
+		t.Errorf("%+v %v", tier, err)
+	}
+	if p, _ := f.Registry().Lookup("openai"); p.BaseURL != "https://proxy.example.com/v1" || p.KeyEnv[0] != "OPENAI_API_KEY" {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestErrorsNameLineAndField(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"limits:\n  rpm: 500\n  tmp: 3\n", `f.yaml:3: unknown field "tmp" (did you mean tpm`},
+		{"limits:\r\n  rpm: 500\r\n  tmp: 3\r\n", `f.yaml:3: unknown field "tmp"`},
+		{"provider: []\n", `f.yaml:1: unknown field "provider" (did you mean providers?)`},
+		{"limits:\n  rpm:\n    valeu: 3\n", `f.yaml:3: unknown field "valeu" (did you mean value?)`},
+		{"providers:\n  - name: x\n    bas_url: http://a/v1\n", `f.yaml:3: unknown field "bas_url" (did you mean base_url?)`},
+		{"providers:\n  - name: x\n    base_url: ftp://a/v1\n", `f.yaml:3: providers[0].base_url: this is no http`},
+		{"providers:\n  - name: x\n  - name: y\n    tiers:\n      - tier: a\n        rpm: -1\n", `f.yaml:6: providers[1].tiers[0].rpm: -1 is not above zero`},
+		{"providers:\n  - name: x\n  - aliases: [y]\n", `f.yaml:3: providers[1].name: a provider needs a name`},
+		{"providers:\n  - name: x\n    tiers:\n      - {tier: a, rpm: many}\n", `f.yaml:4: providers[0].tiers[0].rpm: want a whole number`},
+		{"providers:\n  - name: x\n    tiers:\n      - {tier: a, rpm: 1.5}\n", `f.yaml:4: providers[0].tiers[0].rpm: want a whole number`},
+		{"providers:\n  - name: x\n    key_optional: perhaps\n", `f.yaml:3: providers[0].key_optional: want true or false`},
+		{"providers:\n  - name: x\n    liars: [{wait: long, probe: 1m}]\n", `f.yaml:3: providers[0].liars[0].wait: "long" is no time`},
+		{"providers: openai\n", `f.yaml:1: providers: want a list`},
+		{"providers:\n  house: {}\n", `f.yaml:2: providers: want a list`},
+		{"providers:\n  - house\n", `f.yaml:2: providers[0]: want fields`},
+		{"just a text\n", `f.yaml:1: want fields`},
+		{"providers:\n  - name: [x]\n", `f.yaml:2: providers[0].name: want a text`},
+		{"providers:\n  - name: x\n    codes: {a: slow}\n", `f.yaml:3: providers[0].codes: a: unknown kind "slow"`},
+		{"limits:\n  rpm: 0\n", `f.yaml:2: limits.rpm: 0 is no whole number above zero`},
+		{"limits:\n  rpm: 1.5\n", `f.yaml:2: limits.rpm: 1.5 is no whole number`},
+		{"limits:\n  rpm: -3\n", `f.yaml:2: limits.rpm: -3`},
+		{"limits:\n  rpm: .nan\n", `f.yaml:2: limits.rpm`},
+		{"limits:\n  rpm: .inf\n", `f.yaml:2: limits.rpm`},
+		{"limits:\n  rpm: 1e300\n", `f.yaml:2: limits.rpm`},
+		{"limits:\n  burst_seconds: 0\n", `f.yaml:2: limits.burst_seconds: 0 is no number of seconds`},
+		{"limits:\n  rpm: many\n", `f.yaml:2: limits.rpm: want a number`},
+		{"limits:\n  rpm: {value: 3}\n", `f.yaml:2: limits.rpm.source: "" is not one of told`},
+		{"limits:\n  rpm: {value: 3, source: heard}\n", `f.yaml:2: limits.rpm.source: "heard"`},
+		{"limits:\n  rpm: {value: 3, source: told, confidence: 2}\n", `f.yaml:2: limits.rpm.confidence: 2`},
+		{"limits:\n  rpm: {value: 3, source: told, at: yesterday}\n", `f.yaml:2: limits.rpm.at: want an instant`},
+		{"limits:\n  rpm: [1]\n", `f.yaml:2: limits.rpm: `},
+		{"limits: [{rpm: 1}]\n", `f.yaml:1: limits: `},
+		{"providers:\n  - name: x\n    tiers:\n      - {tier: a, rpm: 99999999999999999999}\n", `f.yaml:4: providers[0].tiers[0].rpm: `},
+		{"limits: {}\n", `f.yaml:1: limits.rpm: no limit is there`},
+		{"limits:\n  rpm: 1\n  rpm: 2\n", `f.yaml:3: `},
+		{"limits:\n\trpm: 1\n", `f.yaml:2: `},
+		{"limits: [\n", `f.yaml:1: `},
+		{"limits:\n  rpm: &a 1\n  tpm: *a\n", `f.yaml:2: anchors and references`},
+		{"limits:\n  rpm: !!int 1\n", `f.yaml:2: tags`},
+		{"limits: {rpm: 1}\n---\nlimits: {rpm: 2}\n", `f.yaml:3: a second document`},
+		{"limits: " + strings.Repeat("[", 30) + strings.Repeat("]", 30), `f.yaml:1: is nested too deeply`},
+		{"- - - - - - - - - - - - - - a\n", `f.yaml:1: is nested too deeply`},
+		{"\xff\xfe", `f.yaml: is no text in UTF-8`},
+		{strings.Repeat("#", 300<<10), `f.yaml: is larger than 256 KiB`},
+	} {
+		_, err := config.Parse("f.yaml", []byte(c.text))
+		wrong, ok := errors.AsType[*config.Error](err)
+		if !ok || !strings.Contains(wrong.Error(), c.want) || strings.Contains(wrong.Error(), "\n") {
+			t.Errorf("%.60q: %v, want %s", c.text, err, c.want)
+		}
+	}
+}
+
+func TestKeysAreRefusedAndNotQuoted(t *testing.T) {
+	const secret = "sk-proj-abcdefghijklmnop1234"
+	for _, text := range []string{
+		"providers:\n  - name: x\n    note: " + secret + "\n",
+		"providers:\n  - name: x\n    key_env: [" + secret + "]\n",
+		"providers:\n  - name: x\n    api_key: " + secret + "\n",
+		"providers:\n  - name: x\n    auth: {header: Authorization, prefix: \"Bearer " + secret + "\"}\n",
+		"providers:\n  - name: x\n    query: key=" + secret + "\n",
+		"providers:\n  - name: x\n    " + secret + ": 1\n",
+		secret + "\n",
+		"providers:\n  - name: x\n    note: |\n      " + secret + "\n",
+	} {
+		_, err := config.Parse("f.yaml", []byte(text))
+		wrong, ok := errors.AsType[*config.Error](err)
+		if !ok || !strings.Contains(wrong.Hint(), "key_env") || strings.Contains(err.Error()+wrong.Hint(), "abcdefgh") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	_, err := config.Parse("f.yaml", []byte("providers:\n  - name: x\n    api_key: opaque\n"))
+	if wrong, ok := errors.AsType[*config.Error](err); !ok || !strings.Contains(wrong.Hint(), "key_env") {
+		t.Errorf("%v", err)
+	}
+	_, err = config.Parse("f.yaml", []byte("providers:\n  - name: x\n    key_env: [qW3opaquekeyofsomebody]\n"))
+	if err == nil || strings.Contains(err.Error(), "opaque") || !strings.Contains(err.Error(), "f.yaml:3: providers[0].key_env[0]") {
+		t.Errorf("%v", err)
+	}
+}
+
+// hostile are files that parsers have broken at.
+func hostile() []string {
+	deep := strings.Repeat("[", 100000)
+	var steps strings.Builder
+	for i := range 600 {
+		steps.WriteString(strings.Repeat(" ", i) + "a:\n")
+	}
+	return []string{
+		deep, deep + strings.Repeat("]", 100000), strings.Repeat("{a: ", 50000), strings.Repeat("- ", 100000),
+		strings.Repeat("? ", 100000), strings.Repeat("!a ", 50000), strings.Repeat("a: ", 50000), steps.String(),
+		"a: &a [x, x, x, x]\nb: &b [*a, *a, *a, *a]\nc: &c [*b, *b, *b, *b]\n", "a: &a [*a]\n", "<<: *a\n",
+		strings.Repeat("\"", 100000), strings.Repeat("'", 99999), strings.Repeat("a\n", 100000), strings.Repeat("|\n", 1000),
+		strings.Repeat("# x\n", 60000), strings.Repeat("- a\n", 50000), strings.Repeat("\t", 1000), strings.Repeat("---\n", 50000),
+		"limits: |\n" + strings.Repeat(" x\n", 80000), strings.Repeat(" ", 200000), strings.Repeat("k: v\n", 1000), "%YAML 9\n---\n",
+		"\"\\u", "\"\\x", "limits: >-", "? \n: \n", "- - - - - - - - - - - - - - -\n", "!!binary x", "{", "}", "]", ":", "a:\n - b\n  - c", "\r", "*", "&",
+	}
+}
+
+func TestHostileFilesHaveAnEnd(t *testing.T) {
+	for _, text := range hostile() {
+		_, err := config.Parse("x", []byte(text))
+		if _, ok := errors.AsType[*config.Error](err); err != nil && !ok {
+			t.Errorf("%.20q: %v", text, err)
+		}
+	}
+}
+
+func TestTheDocumentedFilesAreFine(t *testing.T) {
+	text, err := os.ReadFile("../../docs/providers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(text), "```yaml\n")[1:]
+	if len(blocks) < 2 {
+		t.Fatalf("%d examples", len(blocks))
+	}
+	for _, block := range blocks {
+		block, _, _ = strings.Cut(block, "```")
+		f, err := config.Parse("docs/providers.md", []byte(block))
+		if err != nil {
+			t.Errorf("%s\n%v", block, err)
+		}
+		for _, row := range f.Providers {
+			if p, ok := f.Registry().Lookup(row.Name); !ok || p.BaseURL != *row.BaseURL {
+				t.Errorf("%+v", p)
+			}
+		}
+	}
+}
+
+func TestEveryFieldIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/providers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range config.Fields() {
+		if !strings.Contains(string(text), "`"+field+"`") && !strings.Contains(string(text), field+":") {
+			t.Errorf("%s is not in docs/providers.md", field)
+		}
+	}
+}
+
+func TestMissingFileIsNamed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none.yaml")
+	if _, err := config.Load(path); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), path) {
+		t.Errorf("%v", err)
+	}
+	if _, err := config.Load(t.TempDir()); err == nil {
+		t.Error("a directory is no file")
+	}
+}
+
+func genLimit(whole bool) *rapid.Generator[*config.Limit] {
+	return rapid.Custom(func(t *rapid.T) *config.Limit {
+		if rapid.Bool().Draw(t, "absent") {
+			return nil
+		}
+		l := &config.Limit{
+			Value: float64(rapid.IntRange(1, 1<<40).Draw(t, "value")),
+			Source: rapid.SampledFrom([]config.Source{config.SourceTold, config.SourceRegistry, config.SourceHeader,
+				config.SourceMeasured, config.SourceAtLeast}).Draw(t, "source"),
+			Confidence: rapid.Float64Range(0, 1).Draw(t, "confidence"),
+		}
+		if !whole {
+			l.Value = rapid.Float64Range(1e-9, 1e9).Draw(t, "seconds")
+		}
+		if rapid.Bool().Draw(t, "dated") {
+			l.At = time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, "at"), rapid.Int64Range(0, 999999999).Draw(t, "nanos")).UTC()
+		}
+		return l
+	})
+}
+
+func TestWrittenLimitsAreReadBack(t *testing.T) {
+	dir := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.SampledFrom([]string{"", "openai", "gpt-4o", "meta-llama/Llama-3.3-70B", "null", "1", "true", "a: b", "- x", "#", "\"q\"", "&a", "ü", "it's", " x ", "2026-01-01"})
+		l := config.Limits{
+			Provider: name.Draw(t, "provider"), Model: name.Draw(t, "model"),
+			RPM: genLimit(true).Draw(t, "rpm"), TPM: genLimit(true).Draw(t, "tpm"), ITPM: genLimit(true).Draw(t, "itpm"),
+			OTPM: genLimit(true).Draw(t, "otpm"), RPD: genLimit(true).Draw(t, "rpd"), TPD: genLimit(true).Draw(t, "tpd"),
+			Concurrent: genLimit(true).Draw(t, "concurrent"), BurstSeconds: genLimit(false).Draw(t, "burst"),
+		}
+		path := filepath.Join(dir, "limits.json")
+		if err := config.WriteLimits(path, l); err != nil {
+			if told, start := l.Split(); told == (sluice.Limits{}) && start == (sluice.Limits{}) {
+				return // no limits at all are refused
+			}
+			t.Fatal(err)
+		}
+		f, err := config.Load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(&l, f.Limits); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) > 1 {
+		t.Errorf("%v are left, %v", left, err)
+	}
+}
+
+func TestLimitsThatCouldNotBeReadAreNotWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.json")
+	for _, l := range []config.Limits{
+		{}, {RPM: &config.Limit{Value: -1, Source: config.SourceTold}}, {RPM: &config.Limit{Value: 1}},
+		{Model: "a\x00b", RPM: &config.Limit{Value: 1, Source: config.SourceTold}},
+	} {
+		if err := config.WriteLimits(path, l); err == nil {
+			t.Errorf("%+v is written", l)
+		}
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Error("there is a file")
+	}
+	fine := config.Limits{RPM: &config.Limit{Value: 1, Source: config.SourceTold}}
+	if err := config.WriteLimits(filepath.Join(path, "no", "such"), fine); err == nil {
+		t.Error("written to nowhere")
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, text := range hostile() {
+		if len(text) < 4096 {
+			f.Add([]byte(text))
+		}
+	}
+	for _, text := range []string{
+		"limits: {rpm: 500, tpm: {value: 3, source: header, at: 2026-01-01T00:00:00Z}}\n",
+		"providers:\n  - name: x\n    base_url: http://a/v1\n    tiers:\n      - {tier: a, rpm: 3}\n",
+		`{"limits":{"rpm":{"value":1,"source":"told"}}}`, "limits:\r\n  rpm: 1\r\n", "\xef\xbb\xbf# x\n",
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file, err := config.Parse("x", data)
+		if err == nil {
+			file.Registry()
+			if file.Limits != nil {
+				if told, start := file.Limits.Split(); told == (sluice.Limits{}) && start == (sluice.Limits{}) {
+					t.Error("limits that limit nothing")
+				}
+			}
+			return
+		}
+		if _, ok := errors.AsType[*config.Error](err); !ok || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q", err)
+		}
+	})
+}

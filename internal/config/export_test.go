@@ -1,0 +1,4 @@
+package config
+
+// Fields returns the names of all fields.
+func Fields() []string { return fields() }

@@ -1,0 +1,58 @@
+package provider_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// documented is the table of docs/providers.md.
+func documented() string {
+	var b strings.Builder
+	b.WriteString("| name | aliases | address | key | charged as | cached input | tiers |\n|---|---|---|---|---|---|---|\n")
+	code := func(words []string) string {
+		if len(words) == 0 {
+			return ""
+		}
+		return "`" + strings.Join(words, "`, `") + "`"
+	}
+	for _, p := range provider.Published().All() {
+		charge, cached, key := "declared", "does not count", code(p.KeyEnv)
+		if p.Charge == sluice.ChargeActual {
+			charge = "actual"
+		}
+		if p.CountsCached {
+			cached = "counts"
+		}
+		if p.KeyOptional {
+			key = strings.TrimPrefix(key+", or none", ", or ")
+		}
+		var tiers []string
+		for _, t := range provider.Published().Tiers(p.Name) {
+			if n := len(tiers); n == 0 || tiers[n-1] != t.Tier {
+				tiers = append(tiers, t.Tier)
+			}
+		}
+		address := code([]string{p.BaseURL})
+		if p.BaseURL == "" {
+			address = "your own, such as " + code([]string{p.BaseForm})
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", p.Name, code(p.Aliases), address, key,
+			charge, cached, code(tiers))
+	}
+	return b.String()
+}
+
+func TestTheDocumentedTableIsThatOfTheData(t *testing.T) {
+	text, err := os.ReadFile("../docs/providers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "\n"+documented()+"\n") {
+		t.Errorf("docs/providers.md should have this table:\n%s", documented())
+	}
+}

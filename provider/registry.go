@@ -1,0 +1,257 @@
+package provider
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/sluice-llm/sluice"
+)
+
+//go:embed providers.yaml
+var published []byte
+
+// Registry is what is known of providers: how they are spoken to, and which limits and prices they publish. It does
+// not change once it is made, and is safe for concurrent use. What its methods return is the caller's own.
+type Registry struct {
+	providers []Provider
+	tiers     []Tier // of one provider together, in the order of providers
+	names     map[string]int
+	prefixes  []prefix
+}
+
+// prefix is how the model ids of a provider begin; one that begins with ! is nobody's.
+type prefix struct {
+	text     string
+	provider int
+}
+
+// Tier is one row of published limits: what an account of that tier may use of some models. A limit or price that is
+// not known is zero or nil, which never means that there is none.
+type Tier struct {
+	Provider, Tier string
+	Models         []string // how the ids begin that it is for, as Registry.Recognise reads them; none is all
+	Limits         sluice.Limits
+
+	PriceIn, PriceOut *float64 // US dollars per million tokens
+
+	Latency          time.Duration // of a call, and
+	TokensPerRequest int           // its size, where the source states them
+
+	Source, Date, Note string
+	Doubtful           bool // the source is not the provider, is old, or is contradicted elsewhere
+}
+
+// Is reports whether the tier is for that model.
+func (t Tier) Is(model string) bool { return len(t.Models) == 0 || among(t.Models, model) }
+
+// Published returns the registry that is built in. It is read, in some 5 ms, when it is first asked for.
+func Published() *Registry { return readPublished() }
+
+var readPublished = sync.OnceValue(func() *Registry {
+	var file struct {
+		Providers []Row `yaml:"providers"`
+	}
+	err := yaml.UnmarshalWithOptions(published, &file, yaml.Strict())
+	if err != nil {
+		panic("provider: providers.yaml: " + err.Error()) // a test reads it
+	}
+	r, err := new(Registry).With(file.Providers...)
+	if err != nil {
+		panic("provider: providers.yaml: " + err.Error())
+	}
+	return r
+})
+
+// bare returns a name as it is compared: letters and digits in lower case.
+func bare(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r > 0x7f:
+			return r
+		}
+		return -1
+	}, name)
+}
+
+// Lookup returns the provider of that name or alias. Case and punctuation do not matter.
+func (r *Registry) Lookup(name string) (Provider, bool) {
+	i, ok := r.names[bare(name)]
+	if !ok {
+		return Provider{}, false
+	}
+	return r.providers[i].clone(), true
+}
+
+// Recognise returns the provider that a model id belongs to. It says false of an id that it does not know, and of ids
+// that are several hosts' (open models).
+func (r *Registry) Recognise(model string) (Provider, bool) {
+	id := strings.ToLower(strings.TrimSpace(model))
+	for _, p := range r.prefixes {
+		text, nobody := strings.CutPrefix(p.text, "!")
+		if !begins(id, text) {
+			continue
+		}
+		if nobody {
+			return Provider{}, false
+		}
+		return r.providers[p.provider].clone(), true
+	}
+	return Provider{}, false
+}
+
+// among reports whether the first of the prefixes that fits the model is not one with !.
+func among(prefixes []string, model string) bool {
+	id := strings.ToLower(strings.TrimSpace(model))
+	for _, p := range prefixes {
+		text, not := strings.CutPrefix(p, "!")
+		if begins(id, text) {
+			return !not
+		}
+	}
+	return false
+}
+
+// begins reports whether an id in lower case begins with a prefix that ends where a word of it does: "o1" and "o1-mini"
+// begin with o1, "o1x" does not, and gpt-5.1 is no gpt-5.
+func begins(id, prefix string) bool {
+	rest, ok := strings.CutPrefix(id, strings.ToLower(prefix))
+	return ok && (rest == "" || strings.ContainsRune("-:@/_", rune(rest[0])) || strings.HasSuffix(prefix, "-"))
+}
+
+// Names returns the names of all providers.
+func (r *Registry) Names() []string {
+	names := make([]string, len(r.providers))
+	for i, p := range r.providers {
+		names[i] = p.Name
+	}
+	return names
+}
+
+// All returns all providers.
+func (r *Registry) All() []Provider {
+	all := make([]Provider, len(r.providers))
+	for i, p := range r.providers {
+		all[i] = p.clone()
+	}
+	return all
+}
+
+// Tiers returns the limits that a provider publishes, or those of all providers for "".
+func (r *Registry) Tiers(provider string) []Tier {
+	if p, ok := r.Lookup(provider); ok {
+		provider = p.Name
+	}
+	var tiers []Tier
+	for _, t := range r.tiers {
+		if provider == "" || t.Provider == provider {
+			tiers = append(tiers, t.clone())
+		}
+	}
+	return tiers
+}
+
+// clone returns a copy that shares nothing with t.
+func (t Tier) clone() Tier {
+	t.Models = slices.Clone(t.Models)
+	t.PriceIn, t.PriceOut = copied(t.PriceIn), copied(t.PriceOut)
+	return t
+}
+
+func copied(price *float64) *float64 {
+	if price == nil {
+		return nil
+	}
+	return new(*price)
+}
+
+// Find returns the limits of a tier for a model. "" is no model, which is enough where the tier's limits are the same
+// for all. The error lists what there is: nothing is ever chosen that was not named.
+func (r *Registry) Find(provider, tier, model string) (Tier, error) {
+	p, ok := r.Lookup(provider)
+	if !ok {
+		return Tier{}, fmt.Errorf("unknown provider %q%s", provider, Meant(r.Suggest(provider)))
+	}
+	var names []string
+	var of []Tier // with that name
+	for _, t := range r.tiers {
+		if t.Provider != p.Name {
+			continue
+		}
+		if !slices.Contains(names, t.Tier) {
+			names = append(names, t.Tier)
+		}
+		if bare(t.Tier) == bare(tier) {
+			of = append(of, t)
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return Tier{}, fmt.Errorf("no limits are published for %s", p.Name)
+	case len(of) == 0:
+		return Tier{}, fmt.Errorf("%s has no tier %q, but %s%s", p.Name, tier, strings.Join(names, ", "), Meant(Nearest(tier, names)))
+	}
+	for _, t := range of {
+		if model == "" && len(of) == 1 || model != "" && t.Is(model) {
+			return t.clone(), nil
+		}
+	}
+	if model == "" {
+		return Tier{}, fmt.Errorf("tier %s of %s differs by model: name one of %s", of[0].Tier, p.Name, families(of))
+	}
+	return Tier{}, fmt.Errorf("tier %s of %s has no limits for %q, but for %s", of[0].Tier, p.Name, model, families(of))
+}
+
+// families lists what models the rows of a tier are for.
+func families(tiers []Tier) string {
+	var all []string
+	for _, t := range tiers {
+		for _, m := range t.Models {
+			if !strings.HasPrefix(m, "!") {
+				all = append(all, m)
+			}
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// Suggest returns the names of the providers that somebody may have meant who wrote name, nearest first.
+func (r *Registry) Suggest(name string) []string {
+	var known []string
+	for _, p := range r.providers {
+		known = append(append(known, p.Name), p.Aliases...)
+	}
+	var names []string
+	for _, near := range Nearest(name, known) {
+		if p := r.providers[r.names[bare(near)]].Name; !slices.Contains(names, p) {
+			names = append(names, p)
+		}
+	}
+	return names
+}
+
+// SuggestModel returns how the model ids begin that somebody may have meant who wrote model.
+func (r *Registry) SuggestModel(model string) []string {
+	id := strings.ToLower(strings.TrimSpace(model))
+	var near []string
+	for _, p := range r.prefixes {
+		const least = 4 // shorter ones are near to everything
+		if len(p.text) < least || p.text[0] == '!' {
+			continue
+		}
+		for n := len(p.text) - 1; n <= min(len(p.text)+1, len(id)); n++ {
+			if distance(id[:n], p.text) == 1 {
+				near = append(near, p.text)
+				break
+			}
+		}
+	}
+	return near
+}

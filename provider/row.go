@@ -1,0 +1,407 @@
+package provider
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// Row is one provider as a file of YAML writes it. A field that is not there is left as it was, or has its default for
+// a provider that is new.
+type Row struct {
+	Name         string            `yaml:"name"`
+	Aliases      []string          `yaml:"aliases"`
+	BaseURL      *string           `yaml:"base_url"`
+	BaseForm     *string           `yaml:"base_form"`
+	KeyEnv       []string          `yaml:"key_env"`
+	KeyOptional  *bool             `yaml:"key_optional"`
+	Auth         *Auth             `yaml:"auth"`
+	Dialect      string            `yaml:"dialect"`
+	Charge       string            `yaml:"charge"`
+	CountsCached *bool             `yaml:"counts_cached"`
+	Query        *string           `yaml:"query"`
+	Headers      []HeaderRow       `yaml:"headers"`
+	Codes        map[string]string `yaml:"codes"`
+	Liars        []LiarRow         `yaml:"liars"`
+	Models       []string          `yaml:"models"`
+	Tiers        []TierRow         `yaml:"tiers"`
+	Source       string            `yaml:"source"`
+	Date         string            `yaml:"date"`
+	Note         string            `yaml:"note"`
+	Doubtful     *bool             `yaml:"doubtful"`
+}
+
+// HeaderRow is a HeaderForm as a file writes it.
+type HeaderRow struct {
+	Dimension string `yaml:"dimension"`
+	Limit     string `yaml:"limit"`
+	Remaining string `yaml:"remaining"`
+	Reset     string `yaml:"reset"`
+}
+
+// LiarRow is a Liar as a file writes it.
+type LiarRow struct {
+	Wait  string `yaml:"wait"`
+	Probe string `yaml:"probe"`
+}
+
+// Count is a whole number in a file.
+type Count int
+
+// UnmarshalYAML reads a whole number; the parser alone would cut 1.5 down to 1.
+func (c *Count) UnmarshalYAML(n ast.Node) error {
+	if _, ok := n.(*ast.IntegerNode); !ok {
+		return &yaml.TypeError{DstType: reflect.TypeFor[int](), SrcType: reflect.TypeFor[string](), Token: n.GetToken()}
+	}
+	return yaml.NodeToValue(n, (*int)(c))
+}
+
+// TierRow is one Tier of a provider as a file writes it. It changes the tier of that name which is for the same models,
+// and is a new one where there is none.
+type TierRow struct {
+	Tier             string   `yaml:"tier"`
+	Models           []string `yaml:"models"`
+	RPM              *Count   `yaml:"rpm"`
+	TPM              *Count   `yaml:"tpm"`
+	ITPM             *Count   `yaml:"itpm"`
+	OTPM             *Count   `yaml:"otpm"`
+	RPD              *Count   `yaml:"rpd"`
+	TPD              *Count   `yaml:"tpd"`
+	Concurrent       *Count   `yaml:"concurrent"`
+	PriceIn          *float64 `yaml:"price_in"`
+	PriceOut         *float64 `yaml:"price_out"`
+	Latency          string   `yaml:"latency"`
+	TokensPerRequest *Count   `yaml:"tokens_per_request"`
+	Source           string   `yaml:"source"`
+	Date             string   `yaml:"date"`
+	Note             string   `yaml:"note"`
+	Doubtful         *bool    `yaml:"doubtful"`
+}
+
+// RowError says which field of which row is wrong.
+type RowError struct {
+	Row   int    // from 0
+	Field string // its path in the row, such as "tiers[1].rpm"
+	Err   error
+}
+
+// Error names the field.
+func (e *RowError) Error() string { return fmt.Sprintf("providers[%d].%s: %v", e.Row, e.Field, e.Err) }
+
+// Unwrap returns what is wrong.
+func (e *RowError) Unwrap() error { return e.Err }
+
+// With returns a registry in which the rows have changed what they name, and added what was not there. The models of a
+// row are looked at before all others. The error is a *RowError; r is not changed.
+func (r *Registry) With(rows ...Row) (*Registry, error) {
+	next := &Registry{names: make(map[string]int)}
+	next.providers, next.tiers = r.All(), r.Tiers("")
+	for name, i := range r.names {
+		next.names[name] = i
+	}
+	for i := range rows {
+		row := &rows[i]
+		if field, err := next.apply(row); err != nil {
+			return nil, &RowError{i, field, err}
+		}
+	}
+	// What is new is found first.
+	old := len(r.tiers)
+	next.tiers = append(slices.Clone(next.tiers[old:]), next.tiers[:old]...)
+	slices.SortStableFunc(next.tiers, func(a, b Tier) int {
+		return next.names[bare(a.Provider)] - next.names[bare(b.Provider)]
+	})
+	for _, row := range rows {
+		i := next.names[bare(row.Name)]
+		for _, m := range row.Models {
+			next.prefixes = append(next.prefixes, prefix{strings.ToLower(m), i})
+		}
+	}
+	for _, p := range r.prefixes {
+		changed := func(row Row) bool { return row.Models != nil && next.names[bare(row.Name)] == p.provider }
+		if !slices.ContainsFunc(rows, changed) {
+			next.prefixes = append(next.prefixes, p)
+		}
+	}
+	return next, nil
+}
+
+// apply changes what the row names. The error is about the returned field.
+func (r *Registry) apply(row *Row) (field string, err error) {
+	if bare(row.Name) == "" {
+		return "name", errors.New("a provider needs a name")
+	}
+	i, known := r.names[bare(row.Name)]
+	if !known {
+		i = len(r.providers)
+		r.names[bare(row.Name)] = i
+		r.providers = append(r.providers, Provider{Name: row.Name, CountsCached: true})
+	}
+	p := &r.providers[i]
+	for k, alias := range row.Aliases {
+		if of, taken := r.names[bare(alias)]; bare(alias) == "" || taken && of != i {
+			return fmt.Sprintf("aliases[%d]", k), fmt.Errorf("%q names another provider already", alias)
+		}
+		r.names[bare(alias)] = i
+	}
+	if field, err := p.change(row); err != nil {
+		return field, err
+	}
+	if !known && row.Auth == nil {
+		p.Auth = usualAuth(p.Dialect)
+	}
+	for k := range row.Tiers {
+		if field, err := r.applyTier(p.Name, &row.Tiers[k]); err != nil {
+			return fmt.Sprintf("tiers[%d].%s", k, field), err
+		}
+	}
+	return "", nil
+}
+
+// usualAuth is how servers that speak a dialect take a key.
+func usualAuth(d Dialect) Auth {
+	switch d {
+	case Anthropic:
+		return Auth{Header: "X-Api-Key"}
+	case Gemini:
+		return Auth{Header: "X-Goog-Api-Key"}
+	}
+	return Auth{Header: "Authorization", Prefix: "Bearer "}
+}
+
+// change changes what the row says of how the provider is spoken to.
+func (p *Provider) change(row *Row) (field string, err error) {
+	if row.Aliases != nil {
+		p.Aliases = slices.Clone(row.Aliases)
+	}
+	if field, err := checkPrefixes("models", row.Models); err != nil {
+		return field, err
+	}
+	if row.Models != nil {
+		p.Models = slices.Clone(row.Models)
+	}
+	set(&p.BaseForm, row.BaseForm)
+	set(&p.Query, row.Query)
+	set(&p.KeyOptional, row.KeyOptional)
+	set(&p.CountsCached, row.CountsCached)
+	set(&p.Doubtful, row.Doubtful)
+	said(&p.Source, row.Source)
+	said(&p.Date, row.Date)
+	said(&p.Note, row.Note)
+	if row.BaseURL != nil {
+		if err := checkBase(*row.BaseURL); err != nil {
+			return "base_url", err
+		}
+		p.BaseURL = *row.BaseURL
+	}
+	if row.Auth != nil {
+		p.Auth = Auth{Header: http.CanonicalHeaderKey(row.Auth.Header), Prefix: row.Auth.Prefix}
+	}
+	if row.KeyEnv != nil {
+		for k, name := range row.KeyEnv {
+			if !isVariable(name) { // it may be a key: it is not quoted
+				return fmt.Sprintf("key_env[%d]", k), errors.New("this is no name of a variable, such as MY_API_KEY")
+			}
+		}
+		p.KeyEnv = slices.Clone(row.KeyEnv)
+	}
+	if field, err := p.changeWords(row); err != nil {
+		return field, err
+	}
+	return p.changeLists(row)
+}
+
+// checkPrefixes refuses prefixes of nothing.
+func checkPrefixes(field string, prefixes []string) (string, error) {
+	for k, p := range prefixes {
+		if strings.TrimPrefix(p, "!") == "" {
+			return fmt.Sprintf("%s[%d]", field, k), errors.New("an empty prefix fits nothing")
+		}
+	}
+	return "", nil
+}
+
+// isVariable reports whether an environment variable for a key may be called that. Keys have small letters.
+func isVariable(name string) bool {
+	other := func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' }
+	return name != "" && len(name) <= 64 && (name[0] < '0' || name[0] > '9') && !strings.ContainsFunc(name, other)
+}
+
+// changeWords changes what is one of several words.
+func (p *Provider) changeWords(row *Row) (field string, err error) {
+	if row.Dialect != "" {
+		d := slices.Index(dialects[:], row.Dialect)
+		if d < 0 {
+			return "dialect", fmt.Errorf("unknown dialect %q: it is openai, anthropic or gemini", row.Dialect)
+		}
+		p.Dialect = Dialect(d)
+	}
+	switch row.Charge {
+	case "":
+	case "declared":
+		p.Charge = sluice.ChargeDeclared
+	case "actual":
+		p.Charge = sluice.ChargeActual
+	default:
+		return "charge", fmt.Errorf("unknown charge %q: it is declared or actual", row.Charge)
+	}
+	return "", nil
+}
+
+// changeLists changes headers, codes and liars, each as a whole.
+func (p *Provider) changeLists(row *Row) (field string, err error) {
+	if row.Headers != nil {
+		p.Headers = nil
+	}
+	for k, h := range row.Headers {
+		form := HeaderForm{Limit: http.CanonicalHeaderKey(h.Limit), Remaining: http.CanonicalHeaderKey(h.Remaining),
+			Reset: http.CanonicalHeaderKey(h.Reset)}
+		if err := form.Dimension.UnmarshalText([]byte(h.Dimension)); err != nil || form.Dimension == sluice.AnyDimension {
+			return fmt.Sprintf("headers[%d].dimension", k), fmt.Errorf("unknown dimension %q: it is rpm, tpm, itpm, otpm, rpd, tpd or concurrent", h.Dimension)
+		}
+		if h.Limit == "" || h.Remaining == "" {
+			return fmt.Sprintf("headers[%d]", k), errors.New("limit and remaining each need the name of a header")
+		}
+		p.Headers = append(p.Headers, form)
+	}
+	if row.Codes != nil {
+		p.Codes = make(map[string]sluice.Kind, len(row.Codes))
+	}
+	for code, name := range row.Codes {
+		var kind sluice.Kind
+		if err := kind.UnmarshalText([]byte(name)); err != nil || kind == sluice.OK {
+			return "codes", fmt.Errorf("%s: unknown kind %q of failure: it is one such as rate_limit or overloaded", code, name)
+		}
+		if plainName(code) == "" {
+			return "codes", fmt.Errorf("%q has neither letters nor digits", code)
+		}
+		p.Codes[plainName(code)] = kind
+	}
+	if row.Liars != nil {
+		p.Liars = nil
+	}
+	for k, l := range row.Liars {
+		wait, err := duration(l.Wait)
+		if err != nil {
+			return fmt.Sprintf("liars[%d].wait", k), err
+		}
+		probe, err := duration(l.Probe)
+		if err == nil && probe > wait {
+			err = errors.New("it is longer than wait")
+		}
+		if err != nil {
+			return fmt.Sprintf("liars[%d].probe", k), err
+		}
+		p.Liars = append(p.Liars, Liar{wait, probe})
+	}
+	return "", nil
+}
+
+// duration reads a time above zero.
+func duration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%q is no time above zero, such as 2s or 24h", text)
+	}
+	return d, nil
+}
+
+// checkBase refuses what is no address, or one that says more than where.
+func checkBase(base string) error {
+	u, err := url.Parse(base)
+	switch {
+	case base == "":
+		return nil
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return errors.New("this is no http or https address, such as http://127.0.0.1:8000/v1")
+	case u.User != nil:
+		return errors.New("an address holds no user and password")
+	case u.RawQuery != "" || u.Fragment != "":
+		return errors.New("an address ends with its path; what follows ? is the field query")
+	}
+	return nil
+}
+
+// applyTier changes the tier of that name for the same models, or adds one.
+func (r *Registry) applyTier(provider string, row *TierRow) (field string, err error) {
+	if bare(row.Tier) == "" {
+		return "tier", errors.New("a tier needs a name")
+	}
+	if field, err := checkPrefixes("models", row.Models); err != nil {
+		return field, err
+	}
+	i := slices.IndexFunc(r.tiers, func(t Tier) bool {
+		return t.Provider == provider && bare(t.Tier) == bare(row.Tier) && slices.Equal(t.Models, row.Models)
+	})
+	if i < 0 {
+		i = len(r.tiers)
+		r.tiers = append(r.tiers, Tier{Provider: provider, Tier: row.Tier, Models: slices.Clone(row.Models)})
+	}
+	return r.tiers[i].change(row)
+}
+
+// change changes what the row says of a tier.
+func (t *Tier) change(row *TierRow) (field string, err error) {
+	for _, f := range []struct {
+		name string
+		to   *int
+		from *Count
+	}{
+		{"rpm", &t.Limits.RPM, row.RPM}, {"tpm", &t.Limits.TPM, row.TPM}, {"itpm", &t.Limits.ITPM, row.ITPM},
+		{"otpm", &t.Limits.OTPM, row.OTPM}, {"rpd", &t.Limits.RPD, row.RPD}, {"tpd", &t.Limits.TPD, row.TPD},
+		{"concurrent", &t.Limits.Concurrent, row.Concurrent}, {"tokens_per_request", &t.TokensPerRequest, row.TokensPerRequest},
+	} {
+		if f.from != nil && *f.from <= 0 {
+			return f.name, fmt.Errorf("%d is not above zero: leave out what is not known", *f.from)
+		}
+		set(f.to, (*int)(f.from))
+	}
+	for _, f := range []struct {
+		name string
+		to   **float64
+		from *float64
+	}{{"price_in", &t.PriceIn, row.PriceIn}, {"price_out", &t.PriceOut, row.PriceOut}} {
+		const most = 1e6 // dollars per million tokens
+		if f.from == nil {
+			continue
+		}
+		if !(*f.from >= 0 && *f.from <= most) {
+			return f.name, fmt.Errorf("%v is no price in dollars per million tokens", *f.from)
+		}
+		*f.to = copied(f.from)
+	}
+	if row.Latency != "" {
+		if t.Latency, err = duration(row.Latency); err != nil {
+			return "latency", err
+		}
+	}
+	set(&t.Doubtful, row.Doubtful)
+	said(&t.Source, row.Source)
+	said(&t.Date, row.Date)
+	said(&t.Note, row.Note)
+	return "", nil
+}
+
+// set changes a field to what a row says of it, if it does.
+func set[T any](field, to *T) {
+	if to != nil {
+		*field = *to
+	}
+}
+
+// said changes a text that a row does not leave out.
+func said(field *string, to string) {
+	if to != "" {
+		*field = to
+	}
+}
