@@ -22,6 +22,9 @@ const usualSafety = 0.8
 // ErrNoLimits is wrapped by the error of Compute for limits that do not bound the workload: nothing can be planned.
 var ErrNoLimits = errors.New("no limit is known that bounds this workload")
 
+// ErrTooLong is wrapped by the error of Compute for more requests than a century is enough for.
+var ErrTooLong = errors.New("would take longer than a century")
+
 // Options shape a Plan. The zero value is a provider that charges what is declared, and no prices.
 type Options struct {
 	// Safety is the share of the limits that unpaced workers may use, from 0 to 1; 0 leaves one worker. Nil is 0.8. A
@@ -134,8 +137,7 @@ func Compute(limits sluice.Limits, w Workload, o Options) (Plan, error) {
 	if p.Workload.Requests > 0 {
 		seconds := p.seconds(p.Workload.Requests)
 		if seconds > longestTime.Seconds() {
-			return Plan{}, wrong("Workload.Requests", "%d would take longer than a century at %.3g requests a minute",
-				p.Workload.Requests, p.Throughput)
+			return Plan{}, wrong("Workload.Requests", "%d at %.3g a minute: %w", p.Workload.Requests, p.Throughput, ErrTooLong)
 		}
 		p.Time = time.Duration(seconds * float64(time.Second))
 	}
