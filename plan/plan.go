@@ -119,7 +119,7 @@ func Compute(limits sluice.Limits, w Workload, o Options) (Plan, error) {
 		w.Requests = len(w.Calls)
 	}
 	p := Plan{Limits: limits, Safety: o.safety(), Graphs: max(1, o.Graphs), Charge: o.Charge}
-	p.Workload, p.Assumed = w.complete()
+	p.Workload, p.Assumed = w.complete(o.Charge)
 	d := p.Workload.demand(limits, o)
 	if p.Bounds = p.bounds(d); len(p.Bounds) == 0 {
 		return Plan{}, &FieldError{Field: "Limits", Err: ErrNoLimits}

@@ -227,11 +227,28 @@ func TestAPlanSaysWhatItAssumes(t *testing.T) {
 		{"an answer is cut at max_tokens", plan.Workload{Latency: 1, InputTokens: 10, OutputTokens: 90, MaxTokens: 40}, nil, 10, 40},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := compute(t, sluice.Limits{RPM: 1}, c.w, plan.Options{})
+			p := compute(t, sluice.Limits{RPM: 1}, c.w, plan.Options{Charge: sluice.ChargeActual})
 			if !slices.Equal(p.Assumed, c.want) || p.InputTokens != c.in || p.OutputTokens != c.out {
 				t.Errorf("%+v; %v in, %v out", p.Assumed, p.InputTokens, p.OutputTokens)
 			}
 		})
+	}
+}
+
+func TestAPlanSaysWhichCallsDeclareNothingWhereThatCounts(t *testing.T) {
+	why := ": charged by its input alone"
+	for _, c := range []struct {
+		w    plan.Workload
+		want []plan.Assumption
+	}{
+		{shortCalls(1), []plan.Assumption{{"max_tokens", "none", "not stated" + why}}},
+		{plan.Workload{Latency: 1, InputTokens: 1, OutputTokens: 1, MaxTokens: 9}, nil},
+		{plan.Workload{Latency: 1, Calls: []plan.Call{{Input: 1, Output: 1}, {Input: 1, Output: 1, MaxTokens: 2}}},
+			[]plan.Assumption{{"max_tokens", "none", "not stated by 1 of 2 calls" + why}}},
+	} {
+		if p := compute(t, sluice.Limits{TPM: 100_000}, c.w, plan.Options{}); !slices.Equal(p.Assumed, c.want) {
+			t.Errorf("%+v, want %+v", p.Assumed, c.want)
+		}
 	}
 }
 

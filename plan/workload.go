@@ -114,7 +114,7 @@ func (w Workload) check() error {
 
 // Assumption is something that nobody said, and that a plan was made with.
 type Assumption struct {
-	What  string `json:"what"` // as in the plan's JSON: latency, input_tokens, output_tokens
+	What  string `json:"what"` // as in the plan's JSON: latency, input_tokens, output_tokens, max_tokens
 	Value string `json:"value"`
 	Why   string `json:"why"`
 }
@@ -124,15 +124,13 @@ type demand struct {
 	count    int // of calls that were added up
 	charged  gate.Vector
 	reserved gate.Vector
-	largest  gate.Vector // charge of any one call
-	input    float64     // used
+	input    float64 // used
 	output   float64
-	declared float64
 	tooLarge int
 }
 
 // complete fills in what the workload leaves out, and says what that was.
-func (w Workload) complete() (Workload, []Assumption) {
+func (w Workload) complete(charge sluice.Charge) (Workload, []Assumption) {
 	var assumed []Assumption
 	assume := func(what, value, why string) { assumed = append(assumed, Assumption{what, value, why}) }
 	if w.Latency == 0 {
@@ -153,6 +151,9 @@ func (w Workload) complete() (Workload, []Assumption) {
 			value = fmt.Sprintf("max_tokens, or %d", usualOutput)
 		}
 		assume("output_tokens", value, w.share(noOutput))
+	}
+	if charge == sluice.ChargeDeclared && !w.allDeclare() {
+		assume("max_tokens", "none", w.share(max(1, len(w.Calls)-w.declare()))+": charged by its input alone")
 	}
 	return w, assumed
 }
@@ -242,7 +243,6 @@ func (d *demand) add(c Call, limits sluice.Limits, o Options) {
 	for i := range charged {
 		d.charged[i] += charged[i]
 		d.reserved[i] += reserved[i]
-		d.largest[i] = max(d.largest[i], charged[i])
 		limit := limitOf(limits, sluice.Dimension(i))
 		tooLarge = tooLarge || limit > 0 && charged[i] > limit
 	}
@@ -252,7 +252,6 @@ func (d *demand) add(c Call, limits sluice.Limits, o Options) {
 	d.count++
 	d.input += float64(c.Input)
 	d.output += float64(c.Output)
-	d.declared += float64(c.MaxTokens)
 }
 
 // mean turns sums into means.
@@ -264,7 +263,6 @@ func (d *demand) mean() {
 	}
 	d.input /= n
 	d.output /= n
-	d.declared /= n
 }
 
 // whole is n rounded down, but for what rounding took off before.
