@@ -93,7 +93,6 @@ func modelOf(l sluice.Limits, p Plan) *ConcurrencyModel {
 func (m ConcurrencyModel) ResourceLimits() sluice.ResourceLimits {
 	l := sluice.ResourceLimits{
 		ConcurrentNodes: new(int64(m.ParallelNodes)), ConcurrentCalls: new(int64(m.ParallelCalls)),
-		WarningThreshold: usualSafety,
 	}
 	if m.MaxTokens > 0 {
 		l.Tokens = new(int64(m.MaxTokens))

@@ -106,7 +106,7 @@ func (p Plan) Next() (next Bound, factor float64, ok bool) {
 // many calls and tokens are too many in all is the caller's to say: a plan's totals are estimates.
 func (p Plan) ResourceLimits() sluice.ResourceLimits {
 	return sluice.ResourceLimits{
-		ConcurrentNodes: new(int64(p.NodesPerGraph)), ConcurrentCalls: new(int64(p.Slots)), WarningThreshold: usualSafety,
+		ConcurrentNodes: new(int64(p.NodesPerGraph)), ConcurrentCalls: new(int64(p.Slots)),
 	}
 }
 

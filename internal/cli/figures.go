@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -398,7 +399,9 @@ func (b *bestFigures) print(s *streams) error {
 	return nil
 }
 
+// modelList names the models of a tier: all, or how their ids begin, without the exceptions that begin with !.
 func modelList(names []string) string {
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return strings.HasPrefix(name, "!") })
 	if len(names) == 0 {
 		return "all"
 	}
@@ -415,7 +418,7 @@ func number(n float64) string {
 
 // dollars writes a sum of money.
 func dollars(usd float64) string {
-	if usd != 0 && usd < 0.01 {
+	if usd > 0 && usd < 1 {
 		return fmt.Sprintf("$%.2g", usd)
 	}
 	cents := int64(usd*100 + 0.5)

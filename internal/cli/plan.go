@@ -59,15 +59,15 @@ func newPlan(s *streams) *cobra.Command {
 		Short: "Say what a provider's limits allow: slots, workers, throughput, time and cost",
 		Long: `Say what a provider's limits allow: slots, workers, throughput, time and cost.
 
-Limits are those published for a tier, those of a file that "sluice find" left, and those told here, which win in that
-order. All of them are a prior: a run believes what the provider's headers say. Slots are open calls for Sluice, which
-keeps to a pace. Workers are loops without one that still stay within every limit, if any number does.
+Limits are those published for a tier; over them those of a file, as "sluice find" leaves one; over them those told here.
+All of them are a prior: a run believes what the provider's headers say. Slots are open calls for Sluice, which keeps to
+a pace. Workers are loops without one that still stay within every limit, if any number does.
 
 Exit code 4 means that --max-cost or --deadline cannot be kept.`,
 		Example: `  sluice plan --list
   sluice plan --provider anthropic --tier start --model claude-sonnet-4-5 --requests 10000
   sluice plan --rpm 500 --tpm 30000 --latency 1.5s --input-tokens 1200 --max-tokens 300
-  sluice plan --provider openai --tier tier1 --model gpt-4o --workload prompts.jsonl --what-if tier2
+  sluice plan --tier start --model claude-sonnet-4-5 --workload prompts.jsonl --max-tokens 500 --deadline 2h
   sluice plan --provider best --by cost --requests 1000 --doubtful`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
