@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/plan"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -23,32 +23,33 @@ const best = "best"
 type planOptions struct {
 	flags *pflag.FlagSet
 
-	provider, tier, model string
-	latency               time.Duration
-	inputTokens           int
-	cachedTokens          int
-	outputTokens          int
-	maxTokens             int
-	requests              int
-	workload              string
-	safety                float64
-	graphs                int
-	limits                limitFlags
-	limitsFile            string
-	config                string
-	charge                string
-	priceIn, priceOut     float64
-	maxCost               float64
-	deadline              time.Duration
-	by                    string
-	doubtful              bool
-	whatIf                []string
-	list                  bool
-	asJSON                bool
+	provider     string
+	model        string
+	settings     settingsFlags
+	limits       limitFlags
+	charge       string
+	latency      time.Duration
+	inputTokens  int
+	cachedTokens int
+	outputTokens int
+	maxTokens    int
+	requests     int
+	workload     string
+	safety       float64
+	graphs       int
+	priceIn      float64
+	priceOut     float64
+	maxCost      float64
+	deadline     time.Duration
+	by           string
+	doubtful     bool
+	whatIf       []string
+	list         bool
+	asJSON       bool
 
-	told       sluice.Limits
-	fileLimits *config.Limits
-	input      workloadFile
+	told  sluice.Limits // by flags
+	kept  *settings
+	input workloadFile
 }
 
 // newPlan returns the command that turns limits and a workload into figures.
@@ -82,8 +83,14 @@ Exit code 4 means that --max-cost or --deadline cannot be kept.`,
 func (o *planOptions) register(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	fs.StringVar(&o.provider, "provider", "", "whose limits, or best to rank all (absent: recognised from the model)")
-	fs.StringVar(&o.tier, "tier", "", "tier of the account, see --list")
 	fs.StringVar(&o.model, "model", "", "model, where limits differ by it")
+	o.settings.register(fs)
+	o.limits.register(fs)
+	for _, l := range append(o.limits.all(), limitFlag{name: "burst-seconds"}) {
+		f := fs.Lookup(l.name)
+		f.Usage = strings.Replace(f.Usage, "(0: learned)", "(0: as published)", 1)
+	}
+	fs.StringVar(&o.charge, "charge", "", "tokens charged: declared (max_tokens) or actual (absent: as the provider does)")
 	fs.DurationVar(&o.latency, "latency", 0, "mean time of one call (absent: the tier's, or 2s)")
 	fs.IntVar(&o.inputTokens, "input-tokens", 0, "mean input tokens of a request (absent: the tier's, or 1500)")
 	fs.IntVar(&o.cachedTokens, "cached-tokens", 0, "of these, read from a prompt cache")
@@ -93,14 +100,6 @@ func (o *planOptions) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.workload, "workload", "", "requests to plan for, as run takes them, or a table of token counts as .csv")
 	fs.Float64Var(&o.safety, "safety", 0.8, "share of the limits that workers without a pace may use, from 0 to 1")
 	fs.IntVar(&o.graphs, "graphs", 1, "programs side by side that share the limits")
-	o.limits.register(fs)
-	for _, l := range append(o.limits.all(), limitFlag{name: "burst-seconds"}) {
-		f := fs.Lookup(l.name)
-		f.Usage = strings.Replace(f.Usage, "(0: learned)", "(0: as published)", 1)
-	}
-	fs.StringVar(&o.limitsFile, "limits", "", "file of limits, as sluice find leaves one")
-	fs.StringVar(&o.config, "config", "", "file of providers and limits")
-	fs.StringVar(&o.charge, "charge", "", "tokens charged: declared (max_tokens) or actual (absent: as the provider does)")
 	fs.Float64Var(&o.priceIn, "price-in", 0, "USD per million input tokens (absent: as published)")
 	fs.Float64Var(&o.priceOut, "price-out", 0, "USD per million output tokens (absent: as published)")
 	fs.Float64Var(&o.maxCost, "max-cost", 0, "fail if it costs more USD")
@@ -114,10 +113,10 @@ func (o *planOptions) register(fs *pflag.FlagSet) {
 
 // runPlan is the plan command.
 func runPlan(s *streams, o *planOptions) error {
-	registry, err := o.open()
-	if err != nil {
+	if err := o.open(); err != nil {
 		return err
 	}
+	registry := o.kept.registry
 	if o.list {
 		return listRegistry(s, registry, o.asJSON)
 	}
@@ -151,7 +150,7 @@ func (o *planOptions) answer(s *streams, registry *provider.Registry, account pr
 		model = o.input.model
 	}
 	var figures []figures
-	for _, tier := range append([]string{o.tier}, o.whatIf...) {
+	for _, tier := range append([]string{o.settings.tier}, o.whatIf...) {
 		j, err := o.subjectOf(registry, account, tier, model)
 		if err != nil {
 			return err
@@ -243,60 +242,16 @@ func (o *planOptions) tiersOf(r *provider.Registry) (tiers, doubtful []provider.
 	return tiers, doubtful
 }
 
-// open reads the files of limits and providers.
-func (o *planOptions) open() (*provider.Registry, error) {
-	registry := provider.Published()
-	if o.config != "" {
-		f, err := config.Load(o.config)
-		if err != nil {
-			return nil, fileError("config", err)
-		}
-		registry, o.fileLimits = f.Registry(), f.Limits
+// open reads what is written down, and takes provider and model from there where no flag says them.
+func (o *planOptions) open() (err error) {
+	if o.kept, err = o.settings.open(); err != nil {
+		return err
 	}
-	if o.limitsFile != "" {
-		f, err := config.Load(o.limitsFile)
-		if err != nil {
-			return nil, fileError("limits", err)
-		}
-		if o.fileLimits = f.Limits; f.Limits == nil {
-			return nil, usageError(fmt.Errorf("--limits: %s has no limits", o.limitsFile), `its form is {"limits": {"rpm": {"value": 500, "source": "told"}}}`)
-		}
-	}
-	var err error
 	if o.told, err = o.limits.Limits(); err != nil {
-		return nil, err
+		return err
 	}
-	return registry, o.adopt(registry)
-}
-
-// fileError is an error of reading a file that a flag names.
-func fileError(flag string, err error) error {
-	hint := hintOf(err)
-	if hint == "" {
-		hint = "name a file that can be read, in the form that the documentation shows"
-	}
-	return usageError(fmt.Errorf("--%s: %w", flag, err), "%s", hint)
-}
-
-// adopt takes provider and model from the file of limits where no flag says them, and refuses limits of others.
-func (o *planOptions) adopt(r *provider.Registry) error {
-	l := o.fileLimits
-	if l == nil || o.list || o.provider == best {
-		return nil
-	}
-	told, _ := r.Lookup(o.provider)
-	of, _ := r.Lookup(l.Provider)
-	switch {
-	case o.provider == "":
-		o.provider = l.Provider
-	case l.Provider != "" && told.Name != of.Name:
-		return usageError(fmt.Errorf("the limits are of %s, not of %s", l.Provider, o.provider), "give the limits of %s, or leave --provider out", o.provider)
-	}
-	switch {
-	case o.model == "":
-		o.model = l.Model
-	case l.Model != "" && l.Model != o.model:
-		return usageError(fmt.Errorf("the limits are of %s, not of %s", l.Model, o.model), "give the limits of %s, or leave --model out", o.model)
+	if l := o.kept.limits; l != nil && o.provider != best {
+		o.provider, o.model = cmp.Or(o.provider, l.Provider), cmp.Or(o.model, l.Model)
 	}
 	return nil
 }
@@ -394,10 +349,10 @@ func (o *planOptions) checkTogether() error {
 	if given("max-cost", "deadline") == "deadline" && o.requests == 0 && o.workload == "" {
 		return usageError(errors.New("--deadline for how many requests?"), "say --requests or --workload")
 	}
-	if len(o.whatIf) > 0 && o.tier == "" && !toldAny(o.fileLimits, o.told) {
+	if len(o.whatIf) > 0 && o.settings.tier == "" && !toldAny(o.kept.limits, o.told) {
 		return usageError(errors.New("--what-if compares with --tier, which is missing"), "say which tier the account is of")
 	}
-	if len(o.whatIf) > 0 && toldAny(o.fileLimits, o.told) {
+	if len(o.whatIf) > 0 && toldAny(o.kept.limits, o.told) {
 		return usageError(errors.New("--what-if compares published tiers, and limits that are told would hide them"), "leave the limits out")
 	}
 	return nil

@@ -142,10 +142,15 @@ func (o *planOptions) subjectOf(r *provider.Registry, account provider.Provider,
 			return j, usageError(err, "sluice plan --list shows what is published, or tell the limits with --rpm, --tpm and so on")
 		}
 		j.tier = t
-	case !toldAny(o.fileLimits, o.told):
+	case !toldAny(o.kept.limits, o.told):
 		return j, noLimits(r, account, model)
 	}
-	j.overlay(o.fileLimits, o.told)
+	if o.kept.limits != nil {
+		if err := o.kept.check(account, model); err != nil {
+			return j, err
+		}
+	}
+	j.overlay(o.kept.limits, o.told)
 	return j, nil
 }
 
