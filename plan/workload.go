@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -19,7 +20,7 @@ const (
 // The most that can be planned with. Beyond them a number is a slip, and sums would overflow.
 const (
 	mostLatency  = 30 * 24 * time.Hour
-	mostTokens   = 100_000_000 // of one call
+	largestCall  = 100_000_000 // in tokens
 	mostRequests = 10_000_000_000
 	mostLimit    = 1_000_000_000_000
 	mostGraphs   = 1_000_000_000
@@ -46,11 +47,13 @@ type Workload struct {
 // Call is one call of a workload.
 type Call struct {
 	Input     int
-	Cached    int  // the part of Input that is read from a prompt cache
-	MaxTokens int  // what the request declares; 0 is nothing
-	Output    int  // 0 is not known
-	NoOutput  bool // Output of 0 is what it says
+	MaxTokens int // what the request declares; 0 is nothing
+	Output    int // 0 is not known; NoOutput is none
+	Cached    int // the part of Input that is read from a prompt cache
 }
+
+// NoOutput is the Output of a call that produces none.
+const NoOutput = -1
 
 // FieldError names the field of the limits, the workload or the options that is wrong, such as "Workload.Latency".
 type FieldError struct {
@@ -93,10 +96,10 @@ func (w Workload) check() error {
 	err := firstOf(
 		inRange("Workload.Requests", w.Requests, mostRequests),
 		inRange("Workload.Latency", w.Latency, mostLatency),
-		inRange("Workload.InputTokens", w.InputTokens, mostTokens),
-		inRange("Workload.CachedTokens", w.CachedTokens, mostTokens),
-		inRange("Workload.OutputTokens", w.OutputTokens, mostTokens),
-		inRange("Workload.MaxTokens", w.MaxTokens, mostTokens),
+		inRange("Workload.InputTokens", w.InputTokens, largestCall),
+		inRange("Workload.CachedTokens", w.CachedTokens, largestCall),
+		inRange("Workload.OutputTokens", w.OutputTokens, largestCall),
+		inRange("Workload.MaxTokens", w.MaxTokens, largestCall),
 	)
 	if err != nil {
 		return err
@@ -105,8 +108,8 @@ func (w Workload) check() error {
 		return wrong("Workload.OutputTokens", "%d, although there is no output", w.OutputTokens)
 	}
 	for i, c := range w.Calls {
-		if min(c.Input, c.Cached, c.Output, c.MaxTokens) < 0 || max(c.Input, c.Cached, c.Output, c.MaxTokens) > mostTokens {
-			return wrong(fmt.Sprintf("Workload.Calls[%d]", i), "%+v: tokens go from 0 to %d", c, mostTokens)
+		if min(c.Input, c.Cached, c.Output-NoOutput, c.MaxTokens) < 0 || max(c.Input, c.Cached, c.Output, c.MaxTokens) > largestCall {
+			return wrong(fmt.Sprintf("Workload.Calls[%d]", i), "%+v: tokens go from 0 to %d", c, largestCall)
 		}
 	}
 	return nil
@@ -167,7 +170,7 @@ func (w *Workload) missing() (input, output int) {
 		if c.Input == 0 {
 			input++
 		}
-		if c.Output == 0 && !c.NoOutput {
+		if c.Output == 0 {
 			output++
 		}
 	}
@@ -206,14 +209,12 @@ func (w *Workload) fill(c Call) Call {
 	if c.MaxTokens == 0 {
 		c.MaxTokens = w.MaxTokens
 	}
-	if c.Output == 0 && !c.NoOutput {
-		c.Output, c.NoOutput = w.OutputTokens, w.NoOutput
-	}
-	if c.Output == 0 && !c.NoOutput {
-		c.Output = c.MaxTokens
-	}
-	if c.Output == 0 && !c.NoOutput {
-		c.Output = usualOutput
+	switch {
+	case c.Output == NoOutput, c.Output == 0 && w.NoOutput:
+		c.Output = 0
+		return c
+	case c.Output == 0:
+		c.Output = cmp.Or(w.OutputTokens, c.MaxTokens, usualOutput)
 	}
 	if c.MaxTokens > 0 {
 		c.Output = min(c.Output, c.MaxTokens)

@@ -54,9 +54,11 @@ func (o *planOptions) readRequests(s *streams, account provider.Provider) (workl
 		if err != nil {
 			return workloadFile{}, workloadError(err)
 		}
-		models[r.Model] = append(models[r.Model], plan.Call{
-			Input: r.Price.Cost.Input, MaxTokens: r.Price.Cost.MaxOutput, NoOutput: r.Endpoint == provider.Embeddings,
-		})
+		c := plan.Call{Input: r.Price.Cost.Input, MaxTokens: r.Price.Cost.MaxOutput}
+		if r.Endpoint == provider.Embeddings {
+			c.Output = plan.NoOutput
+		}
+		models[r.Model] = append(models[r.Model], c)
 	}
 	names := slices.Sorted(maps.Keys(models))
 	if len(names) < 2 {
@@ -202,8 +204,10 @@ func (t *lengths) next() (plan.Call, error) {
 			return c, usageError(fmt.Errorf("%s line %d: %s is %q", t.path, line, t.names[i], clip(record[i], 40)),
 				"tokens are whole numbers, from 1 up for input")
 		}
+		if what == "output" && n == 0 {
+			n = plan.NoOutput
+		}
 		*to[k] = n
-		c.NoOutput = c.NoOutput || what == "output" && n == 0
 	}
 	return c, nil
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/sluice-llm/sluice/plan"
 )
 
 // FuzzLengths: a table gives calls whose lengths are none below zero, or an error that names it.
@@ -25,7 +27,7 @@ func FuzzLengths(f *testing.F) {
 			return
 		}
 		for _, c := range w.calls {
-			if c.Input < 0 || min(c.Cached, c.Output, c.MaxTokens) < 0 || c.NoOutput && c.Output > 0 {
+			if min(c.Input, c.Cached, c.MaxTokens, c.Output-plan.NoOutput) < 0 {
 				t.Fatalf("%+v", c)
 			}
 		}
