@@ -163,23 +163,40 @@ func Open(cfg Config) (*Batch, error) {
 // check fills in defaults and names the field that is wrong.
 func (cfg *Config) check() (fill, error) {
 	wrong := func(field string, err error) (fill, error) { return fill{}, &ConfigError{Field: field, Err: err} }
+	f, err := cfg.checkInput()
+	switch {
+	case err != nil:
+		return fill{}, err
+	case cfg.Output == "":
+		return wrong("Output", errMissing)
+	case cfg.Scheduler == nil:
+		return wrong("Scheduler", errMissing)
+	case cfg.Changed == ChangedRedo && cfg.Input == "-":
+		return wrong("Changed", errors.New("redo needs an input file: standard input is not known before it is run"))
+	case cfg.Timeout < 0:
+		return wrong("Timeout", errors.New("is negative"))
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Transport == nil {
+		cfg.Transport = provider.NewBase(4096)
+	}
+	return f, nil
+}
+
+// checkInput names the field that is wrong of those that reading the input takes.
+func (cfg *Config) checkInput() (fill, error) {
+	wrong := func(field string, err error) (fill, error) { return fill{}, &ConfigError{Field: field, Err: err} }
 	switch {
 	case cfg.Input == "":
 		return wrong("Input", errMissing)
 	case cfg.Input == "-" && cfg.Stdin == nil:
 		return wrong("Stdin", errMissing)
-	case cfg.Output == "":
-		return wrong("Output", errMissing)
-	case cfg.Scheduler == nil:
-		return wrong("Scheduler", errMissing)
 	case cfg.MaxTokens < 0:
 		return wrong("MaxTokens", errors.New("is negative"))
-	case cfg.Changed == ChangedRedo && cfg.Input == "-":
-		return wrong("Changed", errors.New("redo needs an input file: standard input is not known before it is run"))
 	case cfg.Limit < 0:
 		return wrong("Limit", errors.New("is negative"))
-	case cfg.Timeout < 0:
-		return wrong("Timeout", errors.New("is negative"))
 	}
 	if cfg.Registry == nil {
 		cfg.Registry = provider.Published()
@@ -194,12 +211,6 @@ func (cfg *Config) check() (fill, error) {
 			return wrong("Set", err)
 		}
 		f.set = append(f.set, setting{name: name, value: jsonscan.AppendCompact(nil, value)})
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Transport == nil {
-		cfg.Transport = provider.NewBase(4096)
 	}
 	return f, nil
 }

@@ -38,6 +38,7 @@ func (f *limitFlags) all() []limitFlag {
 		{"itpm", "at most so many input tokens a minute (0: learned)", &l.ITPM},
 		{"otpm", "at most so many output tokens a minute (0: learned)", &l.OTPM},
 		{"rpd", "at most so many requests a day (0: learned)", &l.RPD},
+		{"tpd", "at most so many tokens a day, input and output together (0: learned)", &l.TPD},
 		{"concurrent", "at most so many calls open at once (0: learned)", &l.Concurrent},
 	}
 }

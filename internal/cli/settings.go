@@ -131,20 +131,14 @@ func (s *settings) Apply(c *sluice.Config, p provider.Provider, model string, fl
 		start = tier.Limits
 	}
 	ofOneModel := false
-	if s.limits != nil {
-		why, err := s.mismatch(p, model)
-		switch {
-		case err != nil:
-			return err
-		case why != "" && s.asked: // too high, they would be found out by refusals; too low, by nobody
-			return usageError(errors.New(why), "give a file of this one's limits, or leave --limits out to have them learned")
-		case why != "":
-			s.note("the limits are left out: " + why)
-		default:
-			ceilings, beliefs := s.limits.Split()
-			told, start, ofOneModel = ceilings, over(beliefs, start), s.limits.Model != ""
-			s.used.Store(true)
-		}
+	written, err := s.limitsFor(p, model)
+	if err != nil {
+		return err
+	}
+	if written != nil {
+		ceilings, beliefs := written.Split()
+		told, start, ofOneModel = ceilings, over(beliefs, start), written.Model != ""
+		s.used.Store(true)
 	}
 	c.Limits = over(flags, told)
 	c.Start = without(start, c.Limits)
@@ -153,6 +147,24 @@ func (s *settings) Apply(c *sluice.Config, p provider.Provider, model string, fl
 		c.Account = flags // unless it is told of one
 	}
 	return nil
+}
+
+// limitsFor returns the limits that are written down of that model at p; nil if there are none.
+func (s *settings) limitsFor(p provider.Provider, model string) (*config.Limits, error) {
+	if s.limits == nil {
+		return nil, nil
+	}
+	why, err := s.mismatch(p, model)
+	switch {
+	case err != nil:
+		return nil, err
+	case why != "" && s.asked: // too high, they would be found out by refusals; too low, by nobody
+		return nil, usageError(errors.New(why), "give a file of this one's limits, or leave --limits out")
+	case why != "":
+		s.note("the limits are left out: " + why)
+		return nil, nil
+	}
+	return s.limits, nil
 }
 
 // published returns the limits of the tier.

@@ -23,6 +23,23 @@ type reserves struct {
 	p95     float64
 }
 
+// Reserve is what a call is charged when it is admitted to a lane of which nothing was learned yet.
+func Reserve(charge Charge, c Cost) Vector {
+	r := reserves{charge: charge}
+	return r.cost(c)
+}
+
+// Settled is what it is charged in the end, when its usage is known. Cached input counts where countsCached says so.
+func Settled(charge Charge, countsCached bool, c Cost, u Usage) Vector {
+	r := reserves{charge: charge, cached: countsCached}
+	if charge != ChargeActual {
+		return r.cost(c)
+	}
+	v := r.actual(u)
+	v[Requests], v[RequestsPerDay] = 1, 1
+	return v
+}
+
 // cost is what a call is expected to be charged, per dimension.
 func (r *reserves) cost(c Cost) Vector {
 	v := r.raw(c)

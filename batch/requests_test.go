@@ -1,0 +1,84 @@
+package batch_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+const mixedForms = "\ufeff" + `{"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{"model":"gpt-4o","max_tokens":50,"messages":[{"role":"user","content":"12345678"}]}}` +
+	"\r\n\n" + `{"custom_id":"b","method":"POST","url":"/v1/embeddings","body":{"model":"text-embedding-3-small","input":"1234"}}` +
+	"\n" + `{"prompt":"123456789012"}` + "\nplain text of a prompt"
+
+func TestRequestsAreReadAsARunReadsThem(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "in.jsonl")
+	if err := os.WriteFile(path, []byte(mixedForms), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := []batch.Request{
+		{Line: 1, Model: "gpt-4o", Provider: "openai", Endpoint: provider.ChatCompletions,
+			Price: provider.Request{Model: "gpt-4o", N: 1, Cost: sluice.Cost{Input: 2, MaxOutput: 50}, Text: 8}},
+		{Line: 3, Model: "text-embedding-3-small", Provider: "openai", Endpoint: provider.Embeddings,
+			Price: provider.Request{Model: "text-embedding-3-small", N: 1, Cost: sluice.Cost{Input: 1}, Text: 4}},
+		{Line: 4, Model: "claude-x", Provider: "anthropic", Endpoint: provider.Messages,
+			Price: provider.Request{Model: "claude-x", N: 1, Cost: sluice.Cost{Input: 3, MaxOutput: 7}, Text: 12}},
+		{Line: 5, Model: "claude-x", Provider: "anthropic", Endpoint: provider.Messages,
+			Price: provider.Request{Model: "claude-x", N: 1, Cost: sluice.Cost{Input: 6, MaxOutput: 7}, Text: 22}},
+	}
+	for name, cfg := range map[string]batch.Config{
+		"file":           {Input: path, Model: "claude-x", MaxTokens: 7},
+		"standard input": {Input: "-", Stdin: strings.NewReader(mixedForms), Model: "claude-x", MaxTokens: 7},
+		"the first two":  {Input: path, Model: "claude-x", MaxTokens: 7, Limit: 2},
+	} {
+		n := len(want)
+		if cfg.Limit > 0 {
+			n = cfg.Limit
+		}
+		var got []batch.Request
+		for r, err := range batch.Requests(cfg) {
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			got = append(got, r)
+		}
+		if len(got) != n {
+			t.Fatalf("%s: %d requests, want %d", name, len(got), n)
+		}
+		for i, r := range got {
+			if r != want[i] {
+				t.Errorf("%s: %+v, want %+v", name, r, want[i])
+			}
+		}
+	}
+}
+
+func TestRequestsEndAtABadLine(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"prompt":"a"}` + "\n{broken":                                              "standard input line 2: broken JSON",
+		`{"custom_id":"x","prompt":"a"}` + "\n" + `{"custom_id":"x","prompt":"b"}`:  "standard input line 2: custom_id \"x\" is that of line 1 too",
+		`{"custom_id":"x","url":"/v1/unheard","body":{"model":"gpt-4o","input":1}}`: "standard input line 1: ",
+	} {
+		var last error
+		for _, err := range batch.Requests(batch.Config{Input: "-", Stdin: strings.NewReader(text), Model: "gpt-4o"}) {
+			last = err
+		}
+		if _, ok := errors.AsType[*batch.InputError](last); !ok || !strings.HasPrefix(last.Error(), want) {
+			t.Errorf("%v, want %s", last, want)
+		}
+	}
+	for field, cfg := range map[string]batch.Config{
+		"Input": {Input: "/nonexistent"}, "Stdin": {Input: "-"}, "Limit": {Input: "-", Stdin: strings.NewReader(""), Limit: -1},
+	} {
+		for _, err := range batch.Requests(cfg) {
+			if wrong, ok := errors.AsType[*batch.ConfigError](err); !ok || wrong.Field != field {
+				t.Errorf("%v, want a fault in %s", err, field)
+			}
+		}
+	}
+}

@@ -1,0 +1,441 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/plan"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// figures are a plan as it is printed.
+type figures struct {
+	Provider string        `json:"provider,omitempty"`
+	Tier     string        `json:"tier,omitempty"`
+	Model    string        `json:"model,omitempty"`
+	Limits   config.Limits `json:"limits"`
+	Source   *tierSource   `json:"tier_source,omitempty"`
+
+	Workload workloadFigures   `json:"workload"`
+	Assumed  []plan.Assumption `json:"assumed,omitempty"`
+	Safety   float64           `json:"safety"`
+	Graphs   int               `json:"graphs"`
+
+	Slots         int                `json:"slots"`
+	Workers       int                `json:"workers"`
+	WorkersSafe   bool               `json:"workers_safe"`
+	Exceeded      []sluice.Dimension `json:"workers_exceed,omitempty"`
+	NodesPerGraph int                `json:"nodes_per_graph"`
+
+	Throughput float64        `json:"throughput_rpm"`
+	Binding    bindingFigures `json:"binding"`
+	Bounds     []boundFigures `json:"bounds"`
+	TimeS      *float64       `json:"time_s,omitempty"`
+	Cost       *float64       `json:"cost_usd,omitempty"`
+	CostEach   *float64       `json:"cost_per_request_usd,omitempty"`
+
+	Charge   string  `json:"charge"`
+	Charged  float64 `json:"charged_tokens_per_request"`
+	Reserved float64 `json:"reserved_tokens_per_request"`
+	TooLarge int     `json:"requests_above_a_limit,omitempty"`
+
+	*modelFigures
+
+	WithinDeadline *int `json:"requests_within_deadline,omitempty"`
+	WithinBudget   *int `json:"requests_within_budget,omitempty"`
+
+	WhatIf []figures `json:"what_if,omitempty"`
+
+	plan   plan.Plan
+	models []string // of the tier
+}
+
+// tierSource is where published limits are from.
+type tierSource struct {
+	URL      string `json:"url,omitempty"`
+	Date     string `json:"date,omitempty"`
+	Note     string `json:"note,omitempty"`
+	Doubtful bool   `json:"doubtful"`
+}
+
+type workloadFigures struct {
+	Requests     int     `json:"requests,omitempty"`
+	LatencyMS    float64 `json:"latency_ms"`
+	InputTokens  float64 `json:"input_tokens"`
+	OutputTokens float64 `json:"output_tokens"`
+	OtherModels  int     `json:"requests_for_other_models,omitempty"`
+}
+
+type bindingFigures struct {
+	Dimension sluice.Dimension `json:"dimension"`
+	Next      string           `json:"next,omitempty"`
+	Factor    float64          `json:"next_factor,omitempty"`
+}
+
+type boundFigures struct {
+	Dimension sluice.Dimension `json:"dimension"`
+	Limit     int              `json:"limit"`
+	Charged   float64          `json:"charged_per_request"`
+	PerMinute float64          `json:"requests_per_minute"`
+}
+
+// modelFigures are the usual rule of thumb and what it would offer.
+type modelFigures struct {
+	Calls          int                `json:"cap_model_calls"`
+	Nodes          int                `json:"cap_model_nodes"`
+	Throughput     float64            `json:"cap_model_throughput_rpm"`
+	MaxTokens      int                `json:"cap_model_max_tokens,omitempty"`
+	OffersRequests float64            `json:"cap_model_offers_rpm"`
+	OffersTokens   float64            `json:"cap_model_offers_tpm"`
+	Breaks         []sluice.Dimension `json:"cap_model_breaks,omitempty"`
+}
+
+func newFigures(j subject, p plan.Plan, o *planOptions) figures {
+	f := figures{
+		Provider: j.account.Name, Tier: j.tier.Tier, Model: j.model, Limits: j.limits,
+		Workload: workloadFigures{p.Workload.Requests, p.Workload.Latency.Seconds() * 1000, p.InputTokens, p.OutputTokens, o.input.others},
+		Assumed:  p.Assumed, Safety: p.Safety, Graphs: p.Graphs,
+		Slots: p.Slots, Workers: p.Workers, WorkersSafe: p.WorkersSafe, Exceeded: p.Exceeded, NodesPerGraph: p.NodesPerGraph,
+		Throughput: p.Throughput, Binding: bindingFigures{Dimension: p.Binding().Dimension},
+		Cost: p.Cost, CostEach: p.CostPerRequest,
+		Charge: "declared", Charged: p.ChargedTokens, Reserved: p.ReservedTokens, TooLarge: p.TooLarge,
+		plan: p, models: j.tier.Models,
+	}
+	if p.Charge == sluice.ChargeActual {
+		f.Charge = "actual"
+	}
+	if j.tier.Tier != "" {
+		f.Source = &tierSource{j.tier.Source, j.tier.Date, j.tier.Note, j.tier.Doubtful}
+	}
+	if next, factor, ok := p.Next(); ok {
+		f.Binding.Next, f.Binding.Factor = next.Dimension.String(), factor
+	}
+	for _, b := range p.Bounds {
+		f.Bounds = append(f.Bounds, boundFigures(b))
+	}
+	if p.Workload.Requests > 0 {
+		f.TimeS = new(p.Time.Seconds())
+	}
+	if m := p.CapModel; m != nil {
+		f.modelFigures = &modelFigures{m.ParallelCalls, m.ParallelNodes, m.Throughput, m.MaxTokens, m.OffersRequests, m.OffersTokens, m.Breaks}
+	}
+	if o.deadline > 0 {
+		f.WithinDeadline = new(p.Within(o.deadline))
+	}
+	if n, ok := p.Affordable(o.maxCost); ok && o.flags.Changed("max-cost") {
+		f.WithinBudget = new(n)
+	}
+	return f
+}
+
+// name is what the figures are of.
+func (f *figures) name() string {
+	words := []string{}
+	for _, w := range []string{f.Provider, f.Tier, f.Model} {
+		if w != "" {
+			words = append(words, escape(w))
+		}
+	}
+	if len(words) == 0 {
+		return "a provider"
+	}
+	return strings.Join(words, " ")
+}
+
+// print writes the figures as a table, those of other tiers beside them.
+func (f *figures) print(s *streams) error {
+	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	columns := []*figures{f}
+	for i := range f.WhatIf {
+		columns = append(columns, &f.WhatIf[i])
+	}
+	explained := len(columns) == 1
+	for _, c := range columns {
+		fmt.Fprintf(w, "\t%s", c.name())
+	}
+	fmt.Fprintln(w)
+	for _, row := range figureRows() {
+		cells, said := []string{row.label}, false
+		for _, c := range columns {
+			value, text := row.cell(c)
+			said = said || value != ""
+			if explained && text != "" {
+				value += "\t" + text
+			}
+			cells = append(cells, value)
+		}
+		if said {
+			fmt.Fprintln(w, strings.Join(cells, "\t"))
+		}
+	}
+	for _, c := range columns {
+		fmt.Fprintf(w, "\nlimits of %s\n", c.name())
+		c.printLimits(w)
+	}
+	f.printAssumed(w)
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	s.prior()
+	return nil
+}
+
+// prior says that figures from a table are no promise.
+func (s *streams) prior() {
+	s.errorf("sluice: limits are a prior: what the provider's headers say, or sluice find measures, wins\n")
+}
+
+// figureRow is one figure: a value, and what there is to say of it when it stands alone.
+type figureRow struct {
+	label string
+	cell  func(*figures) (value, text string)
+}
+
+func figureRows() []figureRow {
+	return []figureRow{
+		{"slots", func(f *figures) (string, string) {
+			text := "open calls for Sluice, which keeps to a pace"
+			if f.Graphs > 1 {
+				text += fmt.Sprintf(": %s for each of %d graphs", group(f.NodesPerGraph), f.Graphs)
+			}
+			return group(f.Slots), text
+		}},
+		{"workers", func(f *figures) (string, string) { return f.workers() }},
+		{"cap_model_calls", func(f *figures) (string, string) { return f.capModel() }},
+		{"requests/min", func(f *figures) (string, string) {
+			text := fmt.Sprintf("bound by %s", f.Binding.Dimension)
+			if f.Binding.Next != "" {
+				text += fmt.Sprintf("; %s would allow %.3g times as many", f.Binding.Next, f.Binding.Factor)
+			}
+			return number(f.Throughput), text
+		}},
+		{"time", func(f *figures) (string, string) {
+			if f.TimeS == nil {
+				return "", ""
+			}
+			return span(f.plan.Time), fmt.Sprintf("for %s", count(f.Workload.Requests, "request"))
+		}},
+		{"cost", func(f *figures) (string, string) { return f.cost() }},
+		{"tokens/request", func(f *figures) (string, string) {
+			return number(f.Charged), fmt.Sprintf("charged as %s; reserved at first: %s; used: %s in, %s out", f.Charge,
+				number(f.Reserved), number(f.Workload.InputTokens), number(f.Workload.OutputTokens))
+		}},
+		{"within the deadline", func(f *figures) (string, string) { return optional(f.WithinDeadline), "requests" }},
+		{"within the budget", func(f *figures) (string, string) { return optional(f.WithinBudget), "requests" }},
+		{"above a limit", func(f *figures) (string, string) {
+			if f.TooLarge == 0 {
+				return "", ""
+			}
+			return group(f.TooLarge), "requests that are larger than a whole limit each: the provider refuses them"
+		}},
+		{"other models", func(f *figures) (string, string) {
+			if f.Workload.OtherModels == 0 {
+				return "", ""
+			}
+			return group(f.Workload.OtherModels), "requests of the workload, left out: their limits are others"
+		}},
+	}
+}
+
+func (f *figures) workers() (value, text string) {
+	if f.WorkersSafe {
+		share, most := 0.0, f.plan.Bounds[0]
+		for _, b := range f.plan.Bounds {
+			if used := f.plan.Offered(f.Workers, b) / float64(b.Limit); used > share {
+				share, most = used, b
+			}
+		}
+		return group(f.Workers), fmt.Sprintf("loops without a pace that stay within every limit; they use %s of %s %s at most",
+			percent(share), most.Dimension, group(most.Limit))
+	}
+	var uses []string
+	for _, d := range f.Exceeded {
+		for _, b := range f.plan.Bounds {
+			if b.Dimension == d {
+				uses = append(uses, fmt.Sprintf("%s of %s %s", number(f.plan.Offered(1, b)), d, group(b.Limit)))
+			}
+		}
+	}
+	return group(f.Workers) + " NOT SAFE", "even one loop without a pace exceeds a limit: " + strings.Join(uses, ", ")
+}
+
+func (f *figures) capModel() (value, text string) {
+	m := f.modelFigures
+	if m == nil {
+		return "", ""
+	}
+	text = fmt.Sprintf("the usual rule of thumb: without a pace it offers %s requests/min", number(m.OffersRequests))
+	if limit := f.plan.Limits.RPM; limit > 0 {
+		text += fmt.Sprintf(" (rpm %s)", group(limit))
+	}
+	text += fmt.Sprintf(", %s tokens/min", number(m.OffersTokens))
+	if limit := f.plan.Limits.TPM; limit > 0 {
+		text += fmt.Sprintf(" (tpm %s)", group(limit))
+	}
+	if len(m.Breaks) > 0 {
+		text += ": too many"
+	}
+	return group(m.Calls), text
+}
+
+func (f *figures) cost() (value, text string) {
+	switch {
+	case f.Cost != nil:
+		return dollars(*f.Cost), fmt.Sprintf("%s each", dollars(*f.CostEach))
+	case f.CostEach != nil:
+		return dollars(*f.CostEach), "for each request"
+	}
+	return "unknown", "no prices: say --price-in and --price-out"
+}
+
+// printLimits lists the limits and where each is from.
+func (f *figures) printLimits(w io.Writer) {
+	for _, l := range limitFields(&sluice.Limits{}, &f.Limits, sluice.Limits{}) {
+		f.printLimit(w, l.name, *l.source)
+	}
+	f.printLimit(w, "burst_seconds", f.Limits.BurstSeconds)
+}
+
+func (f *figures) printLimit(w io.Writer, name string, l *config.Limit) {
+	if l == nil {
+		return
+	}
+	from := string(l.Source)
+	if l.Source == config.SourceRegistry && f.Source != nil {
+		from = "published"
+		if f.Source.Doubtful {
+			from = "doubtful"
+		}
+		for _, text := range []string{f.Source.Date, f.Source.URL, f.Source.Note} {
+			if text != "" {
+				from += "\t" + text
+			}
+		}
+	} else if !l.At.IsZero() {
+		from += "\t" + l.At.Format(time.DateOnly)
+	}
+	fmt.Fprintf(w, "  %s\t%s\t%s\n", name, number(l.Value), escapeCells(from))
+}
+
+// escapeCells escapes text but for the tabs between its cells.
+func escapeCells(text string) string {
+	cells := strings.Split(text, "\t")
+	for i, c := range cells {
+		cells[i] = escape(c)
+	}
+	return strings.Join(cells, "\t")
+}
+
+func (f *figures) printAssumed(w io.Writer) {
+	if len(f.Assumed) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nassumed\n")
+	for _, a := range f.Assumed {
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", a.What, a.Value, escape(a.Why))
+	}
+}
+
+// bestFigures are plans for several tiers, in order.
+type bestFigures struct {
+	By      string       `json:"by"`
+	Ranked  []figures    `json:"ranked"`
+	LeftOut []leftFigure `json:"left_out,omitempty"`
+}
+
+// leftFigure is a tier that could not be ranked.
+type leftFigure struct {
+	Provider string   `json:"provider"`
+	Tier     string   `json:"tier"`
+	Models   []string `json:"models,omitempty"`
+	Why      string   `json:"why"`
+}
+
+func (b *bestFigures) leave(left []plan.Choice, doubtful []provider.Tier) {
+	for _, c := range left {
+		b.LeftOut = append(b.LeftOut, leftFigure{c.Tier.Provider, c.Tier.Tier, c.Tier.Models, c.Why})
+	}
+	for _, t := range doubtful {
+		b.LeftOut = append(b.LeftOut, leftFigure{t.Provider, t.Tier, t.Models, "doubtful: --doubtful lets it in"})
+	}
+}
+
+func (b *bestFigures) print(s *streams) error {
+	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "\tprovider\ttier\tmodels\trequests/min\tbound by\tslots\tworkers\ttime\tcost\tsource\n")
+	for i := range b.Ranked {
+		f := &b.Ranked[i]
+		workers, took := group(f.Workers), "-"
+		if !f.WorkersSafe {
+			workers += " NOT SAFE"
+		}
+		if f.TimeS != nil {
+			took = span(f.plan.Time)
+		}
+		cost, _ := f.cost()
+		from := "published"
+		if f.Source.Doubtful {
+			from = "doubtful"
+		}
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i+1, escape(f.Provider), escape(f.Tier), modelList(f.models),
+			number(f.Throughput), f.Binding.Dimension, group(f.Slots), workers, took, cost, escapeCells(from+"\t"+f.Source.Date))
+	}
+	if len(b.LeftOut) > 0 {
+		fmt.Fprintf(w, "\nleft out\n")
+	}
+	for _, l := range b.LeftOut {
+		fmt.Fprintf(w, "\t%s\t%s\t%s\t%s\n", escape(l.Provider), escape(l.Tier), modelList(l.Models), l.Why)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	s.prior()
+	return nil
+}
+
+// modelList names the models of a tier: all, or how their ids begin, without the exceptions that begin with !.
+func modelList(names []string) string {
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return strings.HasPrefix(name, "!") })
+	if len(names) == 0 {
+		return "all"
+	}
+	return escape(clip(strings.Join(names, ","), 40))
+}
+
+// number writes a figure with as many digits as it is worth.
+func number(n float64) string {
+	if n >= 100 || n == float64(int64(n)) {
+		return group(n + 0.5)
+	}
+	return fmt.Sprintf("%.3g", n)
+}
+
+// dollars writes a sum of money.
+func dollars(usd float64) string {
+	if usd > 0 && usd < 1 {
+		return fmt.Sprintf("$%.2g", usd)
+	}
+	cents := int64(usd*100 + 0.5)
+	return fmt.Sprintf("$%s.%02d", group(cents/100), cents%100)
+}
+
+func optional(n *int) string {
+	if n == nil {
+		return ""
+	}
+	return group(*n)
+}
+
+// count writes a number of things.
+func count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return group(n) + " " + thing
+}

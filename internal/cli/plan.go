@@ -1,0 +1,382 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/plan"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// best is the provider that stands for all of them.
+const best = "best"
+
+// planOptions are the flags of the plan command, and what they lead to.
+type planOptions struct {
+	flags *pflag.FlagSet
+
+	provider     string
+	model        string
+	settings     settingsFlags
+	limits       limitFlags
+	charge       string
+	latency      time.Duration
+	inputTokens  int
+	cachedTokens int
+	outputTokens int
+	maxTokens    int
+	requests     int
+	workload     string
+	safety       float64
+	graphs       int
+	priceIn      float64
+	priceOut     float64
+	maxCost      float64
+	deadline     time.Duration
+	by           string
+	doubtful     bool
+	whatIf       []string
+	list         bool
+	asJSON       bool
+
+	told  sluice.Limits // by flags
+	kept  *settings
+	input workloadFile
+}
+
+// newPlan returns the command that turns limits and a workload into figures.
+func newPlan(s *streams) *cobra.Command {
+	var o planOptions
+	cmd := &cobra.Command{
+		Use:   "plan [--provider P --tier T | --rpm N ...]",
+		Short: "Say what a provider's limits allow: slots, workers, throughput, time and cost",
+		Long: `Say what a provider's limits allow: slots, workers, throughput, time and cost.
+
+Limits are those published for a tier; over them those of a file, as "sluice find" leaves one; over them those told here.
+All of them are a prior: a run believes what the provider's headers say. Slots are open calls for Sluice, which keeps to
+a pace. Workers are loops without one that still stay within every limit, if any number does.
+
+Exit code 4 means that --max-cost or --deadline cannot be kept.`,
+		Example: `  sluice plan --list
+  sluice plan --provider anthropic --tier start --model claude-sonnet-4-5 --requests 10000
+  sluice plan --rpm 500 --tpm 30000 --latency 1.5s --input-tokens 1200 --max-tokens 300
+  sluice plan --tier start --model claude-sonnet-4-5 --workload prompts.jsonl --max-tokens 500 --deadline 2h
+  sluice plan --provider best --by cost --requests 1000 --doubtful`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.flags = cmd.Flags()
+			return runPlan(s, &o)
+		},
+	}
+	o.register(cmd.Flags())
+	return cmd
+}
+
+func (o *planOptions) register(fs *pflag.FlagSet) {
+	fs.SortFlags = false
+	fs.StringVar(&o.provider, "provider", "", "whose limits, or best to rank all (absent: recognised from the model)")
+	fs.StringVar(&o.model, "model", "", "model, where limits differ by it")
+	o.settings.register(fs)
+	o.limits.register(fs)
+	for _, l := range append(o.limits.all(), limitFlag{name: "burst-seconds"}) {
+		f := fs.Lookup(l.name)
+		f.Usage = strings.Replace(f.Usage, "(0: learned)", "(0: as published)", 1)
+	}
+	fs.StringVar(&o.charge, "charge", "", "tokens charged: declared (max_tokens) or actual (absent: as the provider does)")
+	fs.DurationVar(&o.latency, "latency", 0, "mean time of one call (absent: the tier's, or 2s)")
+	fs.IntVar(&o.inputTokens, "input-tokens", 0, "mean input tokens of a request (absent: the tier's, or 1500)")
+	fs.IntVar(&o.cachedTokens, "cached-tokens", 0, "of these, read from a prompt cache")
+	fs.IntVar(&o.outputTokens, "output-tokens", 0, "mean output tokens (absent: the tier's, max_tokens, or 500)")
+	fs.IntVar(&o.maxTokens, "max-tokens", 0, "max_tokens that requests declare (absent: none)")
+	fs.IntVar(&o.requests, "requests", 0, "how many requests (0: no end, or those of --workload)")
+	fs.StringVar(&o.workload, "workload", "", "requests to plan for, as run takes them, or a table of token counts as .csv")
+	fs.Float64Var(&o.safety, "safety", 0.8, "share of the limits that workers without a pace may use, from 0 to 1")
+	fs.IntVar(&o.graphs, "graphs", 1, "programs side by side that share the limits")
+	fs.Float64Var(&o.priceIn, "price-in", 0, "USD per million input tokens (absent: as published)")
+	fs.Float64Var(&o.priceOut, "price-out", 0, "USD per million output tokens (absent: as published)")
+	fs.Float64Var(&o.maxCost, "max-cost", 0, "fail if it costs more USD")
+	fs.DurationVar(&o.deadline, "deadline", 0, "fail if it takes longer")
+	fs.StringVar(&o.by, "by", "time", "what --provider best ranks by: time or cost")
+	fs.BoolVar(&o.doubtful, "doubtful", false, "let --provider best rank limits too whose source is doubtful")
+	fs.StringSliceVar(&o.whatIf, "what-if", nil, "other tiers to compare with, separated by commas")
+	fs.BoolVar(&o.list, "list", false, "list what is published, and nothing else")
+	fs.BoolVar(&o.asJSON, "json", false, "print one JSON document")
+}
+
+// runPlan is the plan command.
+func runPlan(s *streams, o *planOptions) error {
+	if err := o.open(); err != nil {
+		return err
+	}
+	registry := o.kept.registry
+	if o.list {
+		return listRegistry(s, registry, o.asJSON)
+	}
+	if err := o.check(); err != nil {
+		return err
+	}
+	if o.provider == best {
+		return o.rank(s, registry)
+	}
+	account, err := o.accountOf(registry, o.model)
+	if err != nil {
+		return err
+	}
+	if o.workload != "" {
+		if o.input, err = o.readWorkload(s, account); err != nil {
+			return err
+		}
+		if o.model == "" && o.input.model != "" {
+			if account, err = o.accountOf(registry, o.input.model); err != nil {
+				return err
+			}
+		}
+	}
+	return o.answer(s, registry, account)
+}
+
+// answer plans, prints, and says which of the user's bounds cannot be kept.
+func (o *planOptions) answer(s *streams, registry *provider.Registry, account provider.Provider) error {
+	model := o.model
+	if model == "" {
+		model = o.input.model
+	}
+	var figures []figures
+	for _, tier := range append([]string{o.settings.tier}, o.whatIf...) {
+		j, err := o.subjectOf(registry, account, tier, model)
+		if err != nil {
+			return err
+		}
+		p, err := plan.ForTier(j.tier, j.account, o.work(), o.options())
+		if err != nil {
+			return o.planError(err)
+		}
+		figures = append(figures, newFigures(j, p, o))
+	}
+	first := &figures[0]
+	first.WhatIf = figures[1:]
+	missed, err := o.missed(first.plan)
+	if err != nil {
+		return err
+	}
+	if o.asJSON {
+		err = s.printJSON(first)
+	} else {
+		err = first.print(s)
+	}
+	if err != nil {
+		return err
+	}
+	return missed
+}
+
+// rank plans for all tiers and prints them in order.
+func (o *planOptions) rank(s *streams, registry *provider.Registry) error {
+	if o.workload != "" {
+		var err error
+		if o.input, err = o.readWorkload(s, provider.Provider{}); err != nil {
+			return err
+		}
+	}
+	by := plan.ByTime
+	if o.by == "cost" {
+		by = plan.ByCost
+	}
+	tiers, doubtful := o.tiersOf(registry)
+	ranked, left, err := plan.Rank(registry, tiers, o.work(), o.options(), by)
+	if err != nil {
+		return o.planError(err)
+	}
+	b := bestFigures{By: o.by, Ranked: []figures{}}
+	for _, c := range ranked {
+		account, _ := registry.Lookup(c.Tier.Provider)
+		j := subject{account: account, tier: c.Tier, model: o.model}
+		j.overlay(nil, sluice.Limits{})
+		b.Ranked = append(b.Ranked, newFigures(j, c.Plan, o))
+	}
+	b.leave(left, doubtful)
+	missed := error(nil)
+	if len(ranked) > 0 {
+		if missed, err = o.missed(ranked[0].Plan); err != nil {
+			return err
+		}
+	}
+	if o.asJSON {
+		err = s.printJSON(b)
+	} else {
+		err = b.print(s)
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(ranked) == 0:
+		return usageError(errors.New("no tier can be ranked"), "rank by time, say --price-in and --price-out, or let doubtful ones in with --doubtful")
+	}
+	return missed
+}
+
+// tiersOf returns the tiers to rank, and those that are left out because they are doubtful.
+func (o *planOptions) tiersOf(r *provider.Registry) (tiers, doubtful []provider.Tier) {
+	model := o.model
+	if model == "" {
+		model = o.input.model
+	}
+	owner, owned := r.Recognise(model)
+	for _, t := range r.Tiers("") {
+		switch {
+		case model != "" && (!t.Is(model) || owned && t.Provider != owner.Name):
+		case t.Doubtful && !o.doubtful:
+			doubtful = append(doubtful, t)
+		default:
+			tiers = append(tiers, t)
+		}
+	}
+	return tiers, doubtful
+}
+
+// open reads what is written down, and takes provider and model from there where no flag says them.
+func (o *planOptions) open() (err error) {
+	if o.kept, err = o.settings.open(); err != nil {
+		return err
+	}
+	if o.told, err = o.limits.Limits(); err != nil {
+		return err
+	}
+	if l := o.kept.limits; l != nil && o.provider != best {
+		o.provider, o.model = cmp.Or(o.provider, l.Provider), cmp.Or(o.model, l.Model)
+	}
+	return nil
+}
+
+// work is the workload that the flags and the file describe.
+func (o *planOptions) work() plan.Workload {
+	w := plan.Workload{
+		Requests: o.requests, Latency: o.latency, InputTokens: o.inputTokens, CachedTokens: o.cachedTokens,
+		OutputTokens: o.outputTokens, MaxTokens: o.maxTokens, Calls: o.input.calls,
+	}
+	w.NoOutput = o.flags.Changed("output-tokens") && o.outputTokens == 0
+	if o.workload != "" && !strings.HasSuffix(strings.ToLower(o.workload), ".csv") {
+		w.MaxTokens = 0 // the lines were completed with it, as run does: others declare nothing
+	}
+	return w
+}
+
+// options are those of the plan.
+func (o *planOptions) options() plan.Options {
+	p := plan.Options{Safety: &o.safety, Graphs: o.graphs}
+	if o.flags.Changed("price-in") {
+		p.PriceIn = &o.priceIn
+	}
+	if o.flags.Changed("price-out") {
+		p.PriceOut = &o.priceOut
+	}
+	return p
+}
+
+// missed is an error when the plan exceeds the user's budget or deadline, and another when it cannot be known.
+func (o *planOptions) missed(p plan.Plan) (missed, err error) {
+	var faults, fits []string
+	if o.flags.Changed("max-cost") {
+		n, ok := p.Affordable(o.maxCost)
+		if !ok {
+			return nil, usageError(errors.New("--max-cost needs prices, and none are known"), "say --price-in and --price-out, in USD per million tokens")
+		}
+		if p.Cost != nil && *p.Cost > o.maxCost {
+			faults = append(faults, fmt.Sprintf("cost %s, above --max-cost %s", dollars(*p.Cost), dollars(o.maxCost)))
+			fits = append(fits, fmt.Sprintf("%s requests cost no more", group(n)))
+		}
+	}
+	if o.deadline > 0 && p.Time > o.deadline {
+		faults = append(faults, fmt.Sprintf("take %s, longer than --deadline %s", span(p.Time), o.deadline))
+		fits = append(fits, fmt.Sprintf("%s requests are answered in time", group(p.Within(o.deadline))))
+	}
+	if len(faults) == 0 {
+		return nil, nil
+	}
+	return &exitError{
+		code: exitThreshold, hint: strings.Join(fits, "; "),
+		err: fmt.Errorf("%s requests %s", group(p.Workload.Requests), strings.Join(faults, ", and ")),
+	}, nil
+}
+
+// check finds what is wrong with the flags themselves, and between them.
+func (o *planOptions) check() error {
+	for _, name := range []string{"latency", "input-tokens", "max-tokens", "graphs", "deadline"} {
+		f := o.flags.Lookup(name)
+		if zero := f.Value.String(); f.Changed && (zero == "0" || zero == "0s") {
+			return usageError(fmt.Errorf("--%s %s is not above zero", name, zero), "leave --%s out, or say what it is", name)
+		}
+	}
+	switch {
+	case o.deadline < 0:
+		return usageError(fmt.Errorf("--deadline %s is below zero", o.deadline), "say how long it may take, such as --deadline 2h")
+	case !(o.maxCost >= 0):
+		return usageError(fmt.Errorf("--max-cost %v is no sum of money", o.maxCost), "say how many USD it may cost")
+	case o.by != "time" && o.by != "cost":
+		return usageError(fmt.Errorf("--by %s is not known", o.by), "say time or cost")
+	}
+	return o.checkTogether()
+}
+
+// checkTogether finds flags that do not go together.
+func (o *planOptions) checkTogether() error {
+	given := func(names ...string) string {
+		i := slices.IndexFunc(names, o.flags.Changed)
+		if i < 0 {
+			return ""
+		}
+		return names[i]
+	}
+	limits := []string{"rpm", "tpm", "itpm", "otpm", "rpd", "tpd", "concurrent", "burst-seconds", "limits"}
+	if o.provider == best {
+		if name := given(append(limits, "tier", "what-if", "charge")...); name != "" {
+			return usageError(fmt.Errorf("--%s does not go with --provider best, which ranks published limits", name), "leave one of them out")
+		}
+	} else if name := given("by", "doubtful"); name != "" {
+		return usageError(fmt.Errorf("--%s is for --provider best", name), "leave it out, or say --provider best")
+	}
+	if name := given("input-tokens", "cached-tokens"); name != "" && o.workload != "" {
+		return usageError(fmt.Errorf("--%s and --workload both say how long requests are", name), "leave one of them out")
+	}
+	if given("max-cost", "deadline") == "deadline" && o.requests == 0 && o.workload == "" {
+		return usageError(errors.New("--deadline for how many requests?"), "say --requests or --workload")
+	}
+	if len(o.whatIf) > 0 && o.settings.tier == "" && !toldAny(o.kept.limits, o.told) {
+		return usageError(errors.New("--what-if compares with --tier, which is missing"), "say which tier the account is of")
+	}
+	if len(o.whatIf) > 0 && toldAny(o.kept.limits, o.told) {
+		return usageError(errors.New("--what-if compares published tiers, and limits that are told would hide them"), "leave the limits out")
+	}
+	return nil
+}
+
+// planError names the flag whose value the plan refuses.
+func (o *planOptions) planError(err error) error {
+	wrong, ok := errors.AsType[*plan.FieldError](err)
+	if !ok {
+		return err
+	}
+	if errors.Is(err, plan.ErrNoLimits) {
+		return usageError(wrong.Err, "tell a limit of requests, of tokens that the requests use, or of open calls: --rpm, --tpm, --concurrent")
+	}
+	flags := map[string]string{
+		"Limits.RPM": "rpm", "Limits.TPM": "tpm", "Limits.ITPM": "itpm", "Limits.OTPM": "otpm", "Limits.RPD": "rpd",
+		"Limits.TPD": "tpd", "Limits.Concurrent": "concurrent", "Limits.Burst": "burst-seconds",
+		"Workload.Requests": "requests", "Workload.Latency": "latency", "Workload.InputTokens": "input-tokens",
+		"Workload.CachedTokens": "cached-tokens", "Workload.OutputTokens": "output-tokens", "Workload.MaxTokens": "max-tokens",
+		"Options.Safety": "safety", "Options.Graphs": "graphs", "Options.PriceIn": "price-in", "Options.PriceOut": "price-out",
+	}
+	name := wrong.Field
+	if flag, ok := flags[wrong.Field]; ok {
+		name = "--" + flag
+	}
+	return usageError(fmt.Errorf("%s: %w", name, wrong.Err), "see sluice plan --help")
+}

@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// How far a limit is to be trusted that nobody has tried.
+const (
+	trustTold      = 1
+	trustPublished = 0.9
+	trustDoubtful  = 0.5
+)
+
+// subject is an account and its limits, and where each is from.
+type subject struct {
+	account provider.Provider
+	tier    provider.Tier // Tier is "" when the limits are of none; its Limits are those to plan with
+	model   string
+	limits  config.Limits // the same, with their sources
+}
+
+// limitField is a limit in its three forms.
+type limitField struct {
+	name   string
+	value  *int
+	source **config.Limit
+	told   int
+}
+
+func limitFields(l *sluice.Limits, from *config.Limits, told sluice.Limits) []limitField {
+	return []limitField{
+		{"rpm", &l.RPM, &from.RPM, told.RPM},
+		{"tpm", &l.TPM, &from.TPM, told.TPM},
+		{"itpm", &l.ITPM, &from.ITPM, told.ITPM},
+		{"otpm", &l.OTPM, &from.OTPM, told.OTPM},
+		{"rpd", &l.RPD, &from.RPD, told.RPD},
+		{"tpd", &l.TPD, &from.TPD, told.TPD},
+		{"concurrent", &l.Concurrent, &from.Concurrent, told.Concurrent},
+	}
+}
+
+// overlay puts limits that were told, or that stand in a file, over those of the tier.
+func (j *subject) overlay(file *config.Limits, told sluice.Limits) {
+	trust := float64(trustPublished)
+	if j.tier.Doubtful {
+		trust = trustDoubtful
+	}
+	j.limits = config.Limits{Provider: j.account.Name, Model: j.model}
+	l := &j.tier.Limits
+	if file == nil {
+		file = &config.Limits{}
+	}
+	inFile := limitFields(&sluice.Limits{}, file, told)
+	for i, f := range limitFields(l, &j.limits, told) {
+		if *f.value > 0 {
+			*f.source = &config.Limit{Value: float64(*f.value), Source: config.SourceRegistry, Confidence: trust}
+		}
+		if stated := *inFile[i].source; stated != nil {
+			*f.value, *f.source = int(stated.Value), new(*stated)
+		}
+		if f.told > 0 {
+			*f.value, *f.source = f.told, &config.Limit{Value: float64(f.told), Source: config.SourceTold, Confidence: trustTold}
+		}
+	}
+	if b := file.BurstSeconds; b != nil {
+		l.Burst, j.limits.BurstSeconds = time.Duration(b.Value*float64(time.Second)), new(*b)
+	}
+	if b := told.Burst; b > 0 {
+		l.Burst = b
+		j.limits.BurstSeconds = &config.Limit{Value: b.Seconds(), Source: config.SourceTold, Confidence: trustTold}
+	}
+}
+
+// toldAny says whether somebody told limits of any kind.
+func toldAny(file *config.Limits, told sluice.Limits) bool {
+	told.Burst = 0
+	if told != (sluice.Limits{}) {
+		return true
+	}
+	if file == nil {
+		return false
+	}
+	return slices.ContainsFunc(limitFields(&told, file, told), func(f limitField) bool { return *f.source != nil })
+}
+
+// accountOf finds whose limits are planned with. An account without a name is nobody's that is known.
+func (o *planOptions) accountOf(r *provider.Registry, model string) (provider.Provider, error) {
+	name := o.provider
+	if name == "" {
+		account, ok := r.Recognise(model)
+		if !ok {
+			account = provider.Provider{CountsCached: true}
+		}
+		return o.charged(account)
+	}
+	account, ok := r.Lookup(name)
+	if !ok {
+		return account, unknownProvider(r, name)
+	}
+	return o.charged(account)
+}
+
+func unknownProvider(r *provider.Registry, name string) error {
+	err := fmt.Errorf("unknown provider %q", name)
+	if near := r.Suggest(name); len(near) > 0 {
+		return usageError(err, "do you mean %s?", strings.Join(near, " or "))
+	}
+	return usageError(err, "it is one of %s, or best", strings.Join(r.Names(), ", "))
+}
+
+// charged applies --charge.
+func (o *planOptions) charged(account provider.Provider) (provider.Provider, error) {
+	switch o.charge {
+	case "":
+	case "declared":
+		account.Charge = sluice.ChargeDeclared
+	case "actual":
+		account.Charge = sluice.ChargeActual
+	default:
+		return account, usageError(fmt.Errorf("--charge %s is not known", o.charge), "say declared or actual")
+	}
+	return account, nil
+}
+
+// subjectOf finds the limits to plan with: the tier's, and over them the file's and the flags'.
+func (o *planOptions) subjectOf(r *provider.Registry, account provider.Provider, tier, model string) (subject, error) {
+	j := subject{account: account, model: model}
+	written, err := o.kept.limitsFor(account, model)
+	if err != nil {
+		return j, err
+	}
+	switch {
+	case tier != "" && account.Name == "":
+		return j, usageError(fmt.Errorf("--tier %s, but of which provider?", tier), "say --provider, or a --model that it is known by")
+	case tier != "":
+		t, err := r.Find(account.Name, tier, model)
+		if err != nil {
+			return j, usageError(err, "sluice plan --list shows what is published, or tell the limits with --rpm, --tpm and so on")
+		}
+		j.tier = t
+	case !toldAny(written, o.told):
+		return j, noLimits(r, account, model)
+	}
+	j.overlay(written, o.told)
+	return j, nil
+}
+
+// noLimits says how limits can be found.
+func noLimits(r *provider.Registry, account provider.Provider, model string) error {
+	const find = "read the limits in the provider's console or in the headers of an answer, or measure them with sluice find; " +
+		"then tell them with --rpm, --tpm and so on, or --limits FILE"
+	var names []string
+	for _, t := range r.Tiers(account.Name) {
+		if account.Name != "" && !slices.Contains(names, t.Tier) {
+			names = append(names, t.Tier)
+		}
+	}
+	switch {
+	case len(names) > 0:
+		return usageError(fmt.Errorf("which tier of %s? Its limits differ: %s", account.Name, strings.Join(names, ", ")),
+			"say --tier %s, or tell the limits with --rpm, --tpm and so on", names[0])
+	case account.Name != "":
+		return usageError(fmt.Errorf("no limit is known: none are published for %s", account.Name), find)
+	case model != "":
+		return usageError(fmt.Errorf("no limit is known: model %q is of no provider that is recognised", model), "say --provider and --tier. Or %s", find)
+	}
+	return usageError(errors.New("no limit is known: neither a provider nor limits are named"), "say --provider and --tier, or --provider best. Or %s", find)
+}

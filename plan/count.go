@@ -1,0 +1,129 @@
+package plan
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// usualBurst is what buckets are believed to hold of which nobody knows, as by the Scheduler.
+const usualBurst = time.Second
+
+// slots are the open calls of a paced client. By Little's law it has rate × latency of them on average; as calls last
+// differently long, their number varies about as Poisson's, and three deviations more are seldom needed. What a bucket
+// holds that is known to be large goes out at once, besides.
+func (p *Plan) slots() int {
+	open := p.Throughput * (p.Workload.Latency + p.Limits.Burst).Minutes()
+	n := math.Ceil(open + 3*math.Sqrt(open))
+	if limit := p.Limits.Concurrent; limit > 0 {
+		n = min(n, float64(limit))
+	}
+	if p.Workload.Requests > 0 {
+		n = min(n, float64(p.Workload.Requests))
+	}
+	return max(1, int(min(n, mostLimit)))
+}
+
+// workers are the loops that stay within all limits without a pace, and the limits that even one exceeds.
+func (p *Plan) workers() (n int, exceeded []sluice.Dimension) {
+	mean, worst := math.Inf(1), math.Inf(1)
+	for _, b := range p.Bounds {
+		m, w := p.workersWithin(b)
+		mean, worst = min(mean, m), min(worst, w)
+		if whole(min(m, w)) < 1 {
+			exceeded = append(exceeded, b.Dimension)
+		}
+	}
+	n = min(whole(min(mean*p.Safety, mostLimit)), whole(min(worst, mostLimit)))
+	slices.Sort(exceeded)
+	return max(1, n), exceeded
+}
+
+// workersWithin are the loops that one limit allows: on average, and in the worst minute. All begin at once, so that
+// long calls go out in volleys, of which a minute holds more than its share; and a bucket that is known to be small
+// must hold the first volley. One call on its own never has to: it goes out when the bucket is full.
+func (p *Plan) workersWithin(b Bound) (mean, worst float64) {
+	if b.Dimension == sluice.Concurrency {
+		return float64(b.Limit), math.Inf(1)
+	}
+	latency := p.Workload.Latency.Minutes()
+	mean = b.PerMinute * latency
+	volleys := math.Ceil(minutes(b.Dimension)/latency - 1e-9)
+	worst = float64(b.Limit) / b.Charged / volleys
+	if burst := p.Limits.Burst; burst > 0 && minutes(b.Dimension) == 1 {
+		worst = min(worst, max(1, b.PerMinute*burst.Minutes()))
+	}
+	return mean, worst
+}
+
+// Offered is what that many unpaced workers would use of a limit in the time over which it is counted.
+func (p Plan) Offered(workers int, b Bound) float64 {
+	if b.Dimension == sluice.Concurrency {
+		return float64(workers)
+	}
+	return float64(workers) / p.Workload.Latency.Minutes() * minutes(b.Dimension) * b.Charged
+}
+
+// seconds is how long n requests take: each limit has a shortest time for them, and the longest of these counts.
+func (p *Plan) seconds(n int) float64 {
+	latency := p.Workload.Latency.Seconds()
+	longest := latency
+	for _, b := range p.Bounds {
+		if b.Dimension == sluice.Concurrency {
+			longest = max(longest, math.Ceil(float64(n)/float64(b.Limit))*latency)
+			continue
+		}
+		level, rate := p.bucket(b)
+		longest = max(longest, (float64(n)*b.Charged-level)/rate+latency)
+	}
+	return longest
+}
+
+// bucket is what a limit's bucket holds, at least one request, and its refill a second.
+func (p *Plan) bucket(b Bound) (level, rate float64) {
+	rate = float64(b.Limit) / minutes(b.Dimension) / 60
+	burst := usualBurst.Seconds()
+	switch {
+	case minutes(b.Dimension) > 1:
+		burst = minutes(b.Dimension) * 60
+	case p.Limits.Burst > 0:
+		burst = p.Limits.Burst.Seconds()
+	}
+	return max(b.Charged, rate*burst), rate
+}
+
+// Within is how many of the requests are answered in a time, and without end at most 10,000,000,000.
+func (p Plan) Within(d time.Duration) int {
+	latency := p.Workload.Latency
+	if d < latency {
+		return 0
+	}
+	most := float64(mostRequests)
+	if n := p.Workload.Requests; n > 0 {
+		most = float64(n)
+	}
+	for _, b := range p.Bounds {
+		if b.Dimension == sluice.Concurrency {
+			most = min(most, float64(b.Limit)*math.Floor(d.Seconds()/latency.Seconds()+1e-9))
+			continue
+		}
+		level, rate := p.bucket(b)
+		most = min(most, ((d-latency).Seconds()*rate+level)/b.Charged)
+	}
+	return whole(most)
+}
+
+// Affordable is how many requests that much money pays for, at most 10,000,000,000; false when a price is missing.
+func (p Plan) Affordable(usd float64) (int, bool) {
+	switch {
+	case p.CostPerRequest == nil:
+		return 0, false
+	case !(usd > 0):
+		return 0, true
+	case *p.CostPerRequest == 0:
+		return mostRequests, true
+	}
+	return whole(min(usd / *p.CostPerRequest, mostRequests)), true
+}

@@ -1,0 +1,122 @@
+package plan_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/plan"
+)
+
+// row is what the rule of thumb was first made for.
+type row struct {
+	name    string
+	limits  sluice.Limits
+	latency time.Duration
+}
+
+func rows() map[string]row {
+	return map[string]row{
+		"anthropic": {"anthropic", sluice.Limits{RPM: 50, TPM: 40_000, Concurrent: 5}, 2 * time.Second},
+		"openai":    {"openai", sluice.Limits{RPM: 500, TPM: 30_000}, 1500 * time.Millisecond},
+		"modal":     {"modal", sluice.Limits{RPM: 600, TPM: 100_000, Concurrent: 4}, 500 * time.Millisecond},
+	}
+}
+
+func TestTheModelKeepsItsFigures(t *testing.T) {
+	for _, c := range []struct {
+		row          string
+		margin       *float64
+		graphs       int
+		calls, nodes int
+		throughput   float64
+		tokens       int
+	}{
+		{"anthropic", nil, 1, 4, 4, 16, 10_000},
+		{"openai", nil, 1, 10, 10, 12, 7_500},
+		{"modal", nil, 1, 3, 3, 40, 25_000},
+		{"anthropic", nil, 2, 4, 2, 16, 10_000},
+		{"anthropic", nil, 100, 4, 1, 16, 10_000},
+		{"openai", nil, 3, 10, 3, 12, 7_500},
+		{"anthropic", new(0.0), 1, 1, 1, 0, 10_000},
+		{"openai", new(0.0), 1, 1, 1, 0, 7_500},
+		{"anthropic", new(0.8), 1, 4, 4, 16, 10_000},
+		{"anthropic", new(1.0), 1, 5, 5, 20, 10_000},
+		{"openai", new(1.0), 1, 12, 12, 15, 7_500},
+		{"modal", new(1.0), 1, 4, 4, 50, 25_000},
+	} {
+		r := rows()[c.row]
+		m, err := plan.Model(r.limits, 2000, r.latency, plan.Options{Safety: c.margin, Graphs: c.graphs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.ParallelCalls != c.calls || m.ParallelNodes != c.nodes || m.Throughput != c.throughput || m.MaxTokens != c.tokens {
+			t.Errorf("%s, %d graphs: %+v, want %+v", c.row, c.graphs, m, c)
+		}
+	}
+}
+
+func TestTheModelSaysWhatItWouldOffer(t *testing.T) {
+	for _, c := range []struct {
+		row              string
+		requests, tokens float64
+		breaks           []sluice.Dimension
+	}{
+		{"anthropic", 120, 240_000, []sluice.Dimension{sluice.Requests, sluice.Tokens}},
+		{"openai", 400, 800_000, []sluice.Dimension{sluice.Tokens}},
+		{"modal", 360, 720_000, []sluice.Dimension{sluice.Tokens}},
+	} {
+		r := rows()[c.row]
+		m, err := plan.Model(r.limits, 0, r.latency, plan.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.OffersRequests != c.requests || m.OffersTokens != c.tokens || !slices.Equal(m.Breaks, c.breaks) {
+			t.Errorf("%s: %+v", c.row, m)
+		}
+	}
+}
+
+func TestTheModelGrowsWithItsLimits(t *testing.T) {
+	one, err := plan.Model(sluice.Limits{RPM: 500, TPM: 30_000}, 0, 0, plan.Options{})
+	two, err2 := plan.Model(sluice.Limits{RPM: 1000, TPM: 60_000}, 0, 0, plan.Options{})
+	if err = errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	if two.ParallelCalls <= one.ParallelCalls || two.Throughput != 2*one.Throughput || two.MaxTokens != 2*one.MaxTokens {
+		t.Errorf("%+v, doubled %+v", one, two)
+	}
+}
+
+func TestTheModelBoundsConcurrencyAndNotTheCallsInAll(t *testing.T) {
+	r := rows()["anthropic"]
+	m, err := plan.Model(r.limits, 0, r.latency, plan.Options{Graphs: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := m.ResourceLimits()
+	if *l.ConcurrentNodes != 2 || *l.ConcurrentCalls != 4 || *l.Tokens != 10_000 || l.LLMCalls != nil {
+		t.Errorf("%+v", l)
+	}
+}
+
+func TestTheModelNamesWhatIsWrong(t *testing.T) {
+	r := rows()["anthropic"]
+	for field, call := range map[string]func() error{
+		"Limits":  func() error { _, err := plan.Model(sluice.Limits{TPM: 1}, 0, 0, plan.Options{}); return err },
+		"tokens":  func() error { _, err := plan.Model(r.limits, -1, 0, plan.Options{}); return err },
+		"latency": func() error { _, err := plan.Model(r.limits, 0, -1, plan.Options{}); return err },
+		"Options.Safety": func() error {
+			_, err := plan.Model(r.limits, 0, 0, plan.Options{Safety: new(1.1)})
+			return err
+		},
+		"Options.Graphs": func() error { _, err := plan.Model(r.limits, 0, 0, plan.Options{Graphs: -1}); return err },
+	} {
+		wrong, ok := errors.AsType[*plan.FieldError](call())
+		if !ok || wrong.Field != field {
+			t.Errorf("%s: %v", field, wrong)
+		}
+	}
+}

@@ -1,0 +1,270 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/gate"
+)
+
+// What is assumed of a workload that does not say.
+const (
+	usualLatency = 2 * time.Second
+	usualInput   = 1500 // of 2,000 tokens a request
+	usualOutput  = 500
+)
+
+// The most that can be planned with. Beyond them a number is a slip, and sums would overflow.
+const (
+	mostLatency  = 30 * 24 * time.Hour
+	largestCall  = 100_000_000 // in tokens
+	mostRequests = 10_000_000_000
+	mostLimit    = 1_000_000_000_000
+	mostGraphs   = 1_000_000_000
+)
+
+// Workload is what is to be called. The zero value is calls without end, all of whose measures are assumed.
+type Workload struct {
+	Requests int           // how many calls; 0 is no end, or as many as there are Calls
+	Latency  time.Duration // a call's mean, from sending to the answer's end; 0 is not known: 2 s are assumed
+
+	// Means over the calls. A zero is not known, and something is assumed in its place, which the Plan says: 1,500
+	// input tokens; for output max_tokens, or 500 where none are declared.
+	InputTokens  int
+	CachedTokens int // the part of the input that is read from a prompt cache; 0 is none
+	OutputTokens int
+	NoOutput     bool // the calls produce no output, as those for embeddings
+	MaxTokens    int  // what a request declares; 0 is nothing
+
+	// Calls are the calls themselves, or a sample of Requests of them. What a call leaves out is taken from the means
+	// above. In place of a slice that holds them all.
+	Calls []Call
+}
+
+// Call is one call of a workload.
+type Call struct {
+	Input     int
+	MaxTokens int // what the request declares; 0 is nothing
+	Output    int // 0 is not known; NoOutput is none
+	Cached    int // the part of Input that is read from a prompt cache
+}
+
+// NoOutput is the Output of a call that produces none.
+const NoOutput = -1
+
+// FieldError names the field of the limits, the workload or the options that is wrong, such as "Workload.Latency".
+type FieldError struct {
+	Field string
+	Err   error
+}
+
+// Error names the field.
+func (e *FieldError) Error() string { return fmt.Sprintf("plan: %s: %v", e.Field, e.Err) }
+
+// Unwrap returns what is wrong with it.
+func (e *FieldError) Unwrap() error { return e.Err }
+
+func wrong(field, format string, args ...any) error {
+	return &FieldError{Field: field, Err: fmt.Errorf(format, args...)}
+}
+
+// inRange refuses what lies outside 0 to most.
+func inRange[N int | time.Duration](field string, n, most N) error {
+	switch {
+	case n < 0:
+		return wrong(field, "%v is below zero", n)
+	case n > most:
+		return wrong(field, "%v is more than can be planned with, which is %v", n, most)
+	}
+	return nil
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check names the field that is wrong.
+func (w Workload) check() error {
+	err := firstOf(
+		inRange("Workload.Requests", w.Requests, mostRequests),
+		inRange("Workload.Latency", w.Latency, mostLatency),
+		inRange("Workload.InputTokens", w.InputTokens, largestCall),
+		inRange("Workload.CachedTokens", w.CachedTokens, largestCall),
+		inRange("Workload.OutputTokens", w.OutputTokens, largestCall),
+		inRange("Workload.MaxTokens", w.MaxTokens, largestCall),
+	)
+	if err != nil {
+		return err
+	}
+	if w.NoOutput && w.OutputTokens > 0 {
+		return wrong("Workload.OutputTokens", "%d, although there is no output", w.OutputTokens)
+	}
+	for i, c := range w.Calls {
+		if min(c.Input, c.Cached, c.Output-NoOutput, c.MaxTokens) < 0 || max(c.Input, c.Cached, c.Output, c.MaxTokens) > largestCall {
+			return wrong(fmt.Sprintf("Workload.Calls[%d]", i), "%+v: tokens go from 0 to %d", c, largestCall)
+		}
+	}
+	return nil
+}
+
+// Assumption is something that nobody said, and that a plan was made with.
+type Assumption struct {
+	What  string `json:"what"` // as in the plan's JSON: latency, input_tokens, output_tokens, max_tokens
+	Value string `json:"value"`
+	Why   string `json:"why"`
+}
+
+// demand is what calls need, summed up over them.
+type demand struct {
+	count    int // of calls that were added up
+	charged  gate.Vector
+	reserved gate.Vector
+	input    float64 // used
+	output   float64
+	tooLarge int
+}
+
+// complete fills in what the workload leaves out, and says what that was.
+func (w Workload) complete(charge sluice.Charge) (Workload, []Assumption) {
+	var assumed []Assumption
+	assume := func(what, value, why string) { assumed = append(assumed, Assumption{what, value, why}) }
+	if w.Latency == 0 {
+		w.Latency = usualLatency
+		assume("latency", w.Latency.String(), "not stated")
+	}
+	noInput, noOutput := w.missing()
+	if noInput > 0 && w.InputTokens == 0 {
+		w.InputTokens = usualInput
+		assume("input_tokens", fmt.Sprint(usualInput), w.share(noInput))
+	}
+	if noOutput > 0 && w.OutputTokens == 0 && !w.NoOutput {
+		value := fmt.Sprint(usualOutput)
+		switch {
+		case w.allDeclare():
+			value = "max_tokens"
+		case w.anyDeclares():
+			value = fmt.Sprintf("max_tokens, or %d", usualOutput)
+		}
+		assume("output_tokens", value, w.share(noOutput))
+	}
+	if charge == sluice.ChargeDeclared && !w.allDeclare() {
+		assume("max_tokens", "none", w.share(max(1, len(w.Calls)-w.declare()))+": charged by its input alone")
+	}
+	return w, assumed
+}
+
+// missing counts the calls that do not say how long they are.
+func (w *Workload) missing() (input, output int) {
+	if len(w.Calls) == 0 {
+		return 1, 1
+	}
+	for _, c := range w.Calls {
+		if c.Input == 0 {
+			input++
+		}
+		if c.Output == 0 {
+			output++
+		}
+	}
+	return input, output
+}
+
+func (w *Workload) share(n int) string {
+	if n < len(w.Calls) {
+		return fmt.Sprintf("not stated by %d of %d calls", n, len(w.Calls))
+	}
+	return "not stated"
+}
+
+func (w *Workload) allDeclare() bool {
+	return w.MaxTokens > 0 || len(w.Calls) > 0 && w.declare() == len(w.Calls)
+}
+
+func (w *Workload) anyDeclares() bool { return w.MaxTokens > 0 || w.declare() > 0 }
+
+func (w *Workload) declare() int {
+	n := 0
+	for _, c := range w.Calls {
+		if c.MaxTokens > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// fill gives a call the means for what it leaves out. A call that uses more than it declares is cut by the provider.
+func (w *Workload) fill(c Call) Call {
+	if c.Input == 0 {
+		c.Input, c.Cached = w.InputTokens, w.CachedTokens
+	}
+	c.Cached = min(c.Cached, c.Input)
+	if c.MaxTokens == 0 {
+		c.MaxTokens = w.MaxTokens
+	}
+	switch {
+	case c.Output == NoOutput, c.Output == 0 && w.NoOutput:
+		c.Output = 0
+		return c
+	case c.Output == 0:
+		c.Output = cmp.Or(w.OutputTokens, c.MaxTokens, usualOutput)
+	}
+	if c.MaxTokens > 0 {
+		c.Output = min(c.Output, c.MaxTokens)
+	}
+	return c
+}
+
+// demand adds up the calls of a workload that is complete.
+func (w *Workload) demand(limits sluice.Limits, o Options) demand {
+	var d demand
+	if len(w.Calls) == 0 {
+		d.add(w.fill(Call{}), limits, o)
+	}
+	for _, c := range w.Calls {
+		d.add(w.fill(c), limits, o)
+	}
+	d.mean()
+	return d
+}
+
+func (d *demand) add(c Call, limits sluice.Limits, o Options) {
+	cost := sluice.Cost{Input: c.Input, MaxOutput: c.MaxTokens}
+	usage := sluice.Usage{Input: c.Input, CachedInput: c.Cached, Output: c.Output}
+	charged := gate.Settled(o.Charge, o.CountsCached, cost, usage)
+	reserved := gate.Reserve(o.Charge, cost)
+	tooLarge := false
+	for i := range charged {
+		d.charged[i] += charged[i]
+		d.reserved[i] += reserved[i]
+		limit := limitOf(limits, sluice.Dimension(i))
+		tooLarge = tooLarge || limit > 0 && charged[i] > limit
+	}
+	if tooLarge {
+		d.tooLarge++
+	}
+	d.count++
+	d.input += float64(c.Input)
+	d.output += float64(c.Output)
+}
+
+// mean turns sums into means.
+func (d *demand) mean() {
+	n := float64(d.count)
+	for i := range d.charged {
+		d.charged[i] /= n
+		d.reserved[i] /= n
+	}
+	d.input /= n
+	d.output /= n
+}
+
+// whole is n rounded down, but for what rounding took off before.
+func whole(n float64) int { return int(math.Floor(n + 1e-9*max(1, n))) }
