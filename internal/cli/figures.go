@@ -188,7 +188,7 @@ func (f *figures) print(s *streams) error {
 
 // prior says that figures from a table are no promise.
 func (s *streams) prior() {
-	s.errorf("sluice: limits are a prior: what the provider's headers say, or sluice find measures, wins\n")
+	s.errorf("sluice: limits are a prior: what the provider's headers and refusals say wins\n")
 }
 
 // figureRow is one figure: a value, and what there is to say of it when it stands alone.

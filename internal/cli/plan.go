@@ -60,7 +60,7 @@ func newPlan(s *streams) *cobra.Command {
 		Short: "Say what a provider's limits allow: slots, workers, throughput, time and cost",
 		Long: `Say what a provider's limits allow: slots, workers, throughput, time and cost.
 
-Limits are those published for a tier; over them those of a file, as "sluice find" leaves one; over them those told here.
+Limits are those published for a tier; over them those of a file; over them those told here.
 All of them are a prior: a run believes what the provider's headers say. Slots are open calls for Sluice, which keeps to
 a pace. Workers are loops without one that still stay within every limit, if any number does.
 

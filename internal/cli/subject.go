@@ -155,7 +155,7 @@ func (o *planOptions) subjectOf(r *provider.Registry, account provider.Provider,
 
 // noLimits says how limits can be found.
 func noLimits(r *provider.Registry, account provider.Provider, model string) error {
-	const find = "read the limits in the provider's console or in the headers of an answer, or measure them with sluice find; " +
+	const find = "read the limits in the provider's console or in the headers of an answer; " +
 		"then tell them with --rpm, --tpm and so on, or --limits FILE"
 	var names []string
 	for _, t := range r.Tiers(account.Name) {
