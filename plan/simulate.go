@@ -1,0 +1,533 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/sim"
+)
+
+// Simulate foresees a run: it drives the gate that admits calls in a real one, in virtual time, against an imitation of
+// the provider. Its shell does what the Scheduler, Do and a run's workers do around the gate; nothing else is copied.
+//
+// It fails when the scenario makes no sense, naming the field, and with the context's error when that ends, beside what
+// was seen until then. A scenario without an end is looked at up to a bound, which Forecast.Stopped names.
+func Simulate(ctx context.Context, s Scenario) (Forecast, error) {
+	s, err := s.withDefaults()
+	if err != nil {
+		return Forecast{}, err
+	}
+	limiter, err := sim.NewLimiter(s.Provider)
+	if err != nil {
+		return Forecast{}, fmt.Errorf("scenario: %w", err)
+	}
+	r := &run{
+		s: &s, cfg: limiter.Config(), limiter: limiter, wire: wire{dialect: s.Dialect, form: s.Provider.RetryAfter},
+		count: s.count(), first: -1, timer: -1, owners: make(map[*gate.Ticket]*try), line: newTimeline(),
+	}
+	if s.Unpaced == 0 {
+		random := rand.New(rand.NewPCG(s.Provider.Seed, 1))
+		r.gate = gate.New(gate.Config{
+			Limits: s.Told, Account: s.Told, Start: s.Start, Charge: sluice.Charge(s.Provider.Charge),
+			Attempts: s.Attempts, MaxThrottles: s.MaxThrottles, Random: random.Int64N,
+		})
+	}
+	err = r.run(ctx)
+	return r.forecast(), err
+}
+
+// run is a simulation under way.
+type run struct {
+	s       *Scenario
+	cfg     sim.Config
+	limiter *sim.Limiter
+	wire    wire
+	gate    *gate.Gate // nil: the workers are not paced
+	count   int        // of calls; below zero: without end
+
+	now    time.Duration // since the start
+	first  time.Duration // when the first call reached the provider; below zero: none has
+	events eventHeap
+	timer  time.Duration // when the Scheduler's timer fires; below zero: it is not armed
+	owners map[*gate.Ticket]*try
+	grants []*gate.Ticket
+	free   []*try
+	quotas []sim.Quota
+
+	taken   int // calls that were taken up
+	busy    int // workers that have one
+	waiting int // of those, waiting to be sent
+	open    int // in flight
+
+	f         Forecast
+	line      timeline
+	waits     spread
+	latencies spread
+	stuckAt   time.Duration // the instant at which much happens,
+	stuck     int           // and how much
+	last      time.Duration // when the last call ended
+	step      int
+}
+
+// try is a call at hand and its present try. It is used again for other calls.
+type try struct {
+	ticket gate.Ticket
+	call   Call
+	index  int
+
+	attempts, throttles, overloads int
+	admitted                       int       // by the provider
+	queued                         time.Time // when it first asked,
+	order                          uint64    // and before whom of those at the same instant
+	waited                         time.Duration
+	aside                          bool // between attempts it does not count as waiting
+
+	sent    time.Duration
+	request sim.Request
+	course  sim.Course
+	part    int // of the answer's parts, the next one to be charged
+	quotas  [sim.MaxQuotas]sim.Quota
+	told    int // of them
+	read    [sim.MaxQuotas]sluice.Reading
+	outcome sluice.Outcome
+}
+
+// epoch is the virtual instant 0.
+func epoch() time.Time { return time.Unix(1_000_000_000, 0) }
+
+func (r *run) clock() time.Time { return epoch().Add(r.now) }
+
+const (
+	lookUp     = 4096      // steps between two looks at the context
+	mostAtOnce = 1_000_000 // steps at one instant, beside some for each call
+	parts      = 8         // of a streamed answer whose output is charged as it is made
+)
+
+// run goes from event to event until there are none.
+func (r *run) run(ctx context.Context) error {
+	for r.f.Stopped == "" {
+		r.pump()
+		if r.taken == r.count && r.busy == 0 {
+			return nil
+		}
+		r.arm()
+		if r.step++; r.step%lookUp == 0 && ctx.Err() != nil {
+			r.f.Stopped = "cancelled"
+			return ctx.Err()
+		}
+		next, isTimer := r.timer, true
+		if len(r.events.heap) > 0 && (next < 0 || r.events.heap[0].at <= next) {
+			next, isTimer = r.events.heap[0].at, false
+		}
+		switch {
+		case next < 0:
+			return nil
+		case next > r.s.Horizon:
+			r.now = r.s.Horizon
+			r.f.Stopped = fmt.Sprintf("the look ahead ended after %v", r.s.Horizon)
+			continue
+		}
+		r.now = max(r.now, next)
+		r.watch()
+		if isTimer {
+			r.timer = -1
+			r.gate.Tick(r.clock())
+			continue
+		}
+		e := r.events.pop()
+		e.what(r, e.try)
+	}
+	return nil
+}
+
+// watch ends a look at something that goes on for ever.
+func (r *run) watch() {
+	if r.now > r.stuckAt {
+		r.stuckAt, r.stuck = r.now, 0
+	}
+	if r.stuck++; r.stuck > mostAtOnce+64*max(0, r.count) {
+		r.f.Stopped = "time stands still: calls come to an end as soon as they begin"
+	}
+	if r.f.Tries >= r.s.MaxTries {
+		r.f.Stopped = fmt.Sprintf("the look ahead ended after %d tries", r.f.Tries)
+	}
+}
+
+// later lets something happen to a try after d.
+func (r *run) later(d time.Duration, what func(*run, *try), t *try) {
+	r.events.push(event{at: r.now + max(0, d), what: what, try: t})
+}
+
+// pump sends what the gate grants, and lets workers take up calls, until neither is possible.
+func (r *run) pump() {
+	for r.f.Stopped == "" {
+		some := false
+		if r.gate != nil {
+			r.grants = append(r.grants[:0], r.gate.Granted()...)
+			for _, ticket := range r.grants {
+				some = true
+				r.send(r.owners[ticket])
+			}
+		}
+		if !r.take() && !some {
+			return
+		}
+	}
+}
+
+// take lets a worker take up the next call, if there is one and a worker that may. A run has as many workers as are of
+// use: few wait to be sent.
+func (r *run) take() bool {
+	most := r.s.Workers
+	if r.gate == nil {
+		most = r.s.Unpaced
+	} else if r.s.Spare > 0 && r.waiting >= r.s.Spare {
+		return false
+	}
+	if r.taken == r.count || r.busy >= most {
+		return false
+	}
+	r.watch()
+	t := r.fresh()
+	t.call, t.index = r.s.call(r.taken), r.taken
+	r.taken++
+	r.busy++
+	r.waiting++
+	r.ask(t)
+	return true
+}
+
+// fresh returns a try for a call.
+func (r *run) fresh() *try {
+	n := len(r.free)
+	if n == 0 {
+		t := new(try)
+		r.owners[&t.ticket] = t
+		return t
+	}
+	t := r.free[n-1]
+	r.free = r.free[:n-1]
+	t.attempts, t.throttles, t.overloads, t.admitted = 0, 0, 0, 0
+	t.queued, t.order, t.waited, t.aside = time.Time{}, 0, 0, false
+	return t
+}
+
+// ask queues a call's next try, as the Scheduler does.
+func (r *run) ask(t *try) {
+	if r.gate == nil {
+		r.send(t)
+		return
+	}
+	cost := sluice.Cost{Input: max(1, t.call.Input), MaxOutput: t.call.MaxTokens}
+	t.ticket = gate.Ticket{Call: gate.Call{Cost: cost}, Attempt: t.attempts + 1, Throttles: t.throttles, Overloads: t.overloads,
+		Queued: t.queued, Order: t.order, Front: t.order > 0}
+	if !r.gate.Acquire(r.clock(), &t.ticket) {
+		if !t.aside {
+			r.waiting--
+		}
+		t.outcome = sluice.Outcome{Kind: sluice.ContextLength, TooLarge: true}
+		r.end(t, false)
+	}
+}
+
+// send lets a granted call leave.
+func (r *run) send(t *try) {
+	if r.gate != nil {
+		t.queued, t.order = t.ticket.Queued, t.ticket.Order
+		t.waited += t.ticket.Waited + t.ticket.Paused
+		r.gate.Sent(r.clock(), &t.ticket)
+	}
+	if !t.aside {
+		r.waiting--
+	}
+	t.sent, t.told = r.now, 0
+	t.outcome = sluice.Outcome{}
+	r.open++
+	r.f.Peak = max(r.f.Peak, r.open)
+	r.f.Tries++
+	s := r.present()
+	s.Sent++
+	s.InFlight = max(s.InFlight, r.open)
+	s.Waiting = max(s.Waiting, r.waiting)
+	if r.s.RoundTrip > 0 {
+		r.later(r.s.RoundTrip/2, (*run).arrive, t)
+		return
+	}
+	r.arrive(t)
+}
+
+// present is the step of the present instant.
+func (r *run) present() *Step { return r.line.at(r.now, r.limiter.Spent) }
+
+// elsewhere is the present instant as the provider counts it, from the first call.
+func (r *run) elsewhere() time.Duration { return r.now - max(0, r.first) }
+
+// arrive is when a call reaches the provider.
+func (r *run) arrive(t *try) {
+	if r.first < 0 {
+		r.first = r.now
+	}
+	now := r.elsewhere()
+	r.present() // before anything is charged
+	t.request = sim.Request{Input: t.call.Input, MaxTokens: t.call.MaxTokens, Output: t.call.Output}
+	deadline := t.sent + r.s.Timeout
+	course, no, admitted := r.limiter.Admit(now, max(0, deadline-r.now), t.index, &t.request, t.admitted)
+	if !r.cfg.LateHeaders && no.Why != "bad_request" {
+		r.tell(t, now)
+	}
+	if !admitted {
+		left := r.now + r.cfg.RefusalLatency
+		t.outcome = r.wire.refusal(&no, left, left+r.s.RoundTrip/2)
+		if t.outcome.Kind.Throttle() {
+			r.f.Refused[dimensionOf(no.Why)]++
+		}
+		r.later(r.cfg.RefusalLatency, (*run).reply, t)
+		return
+	}
+	t.admitted++
+	t.course, t.part = course, 0
+	r.begin(t, deadline)
+}
+
+// tell computes what the headers of a call's answer say.
+func (r *run) tell(t *try, now time.Duration) {
+	r.quotas = r.limiter.Quotas(r.quotas[:0], now)
+	t.told = copy(t.quotas[:], r.quotas)
+}
+
+// begin lets an admitted call go its course, to its end or to its client's patience's.
+func (r *run) begin(t *try, deadline time.Duration) {
+	c := &t.course
+	c.Head += max(0, r.first)
+	c.End += max(0, r.first)
+	switch c.Fault {
+	case sim.FaultServerError:
+		t.outcome.Kind = sluice.ServerError
+	case sim.FaultOverloaded:
+		t.outcome.Kind = sluice.Overloaded
+		r.f.Refused[sluice.AnyDimension]++
+	case sim.FaultReset, sim.FaultCut:
+		t.outcome.Kind = sluice.Network
+	case sim.FaultHang:
+		t.outcome.Kind = sluice.Timeout
+	}
+	if c.Fault == sim.FaultCut && r.s.Stream { // in the middle
+		c.End, c.Output = (c.Head+c.End)/2, c.Output/2
+	}
+	late := c.End > deadline
+	if r.s.Stream { // every part is a sign of life
+		late = c.Head > deadline
+	}
+	if late {
+		t.outcome.Kind = sluice.Timeout
+		made := 0
+		if over := deadline - c.Head; over > 0 && c.End > c.Head {
+			made = int(float64(c.Output) * float64(over) / float64(c.End-c.Head))
+		}
+		c.End, c.Output = max(r.now, deadline), made
+	}
+	whole := t.outcome.Kind == sluice.OK || t.outcome.Kind == sluice.Network && c.Fault == sim.FaultCut
+	if r.s.Stream && whole {
+		r.later(c.Head-r.now, (*run).head, t)
+		return
+	}
+	r.later(c.End-r.now, (*run).leave, t)
+}
+
+// head is when a streamed answer begins.
+func (r *run) head(t *try) {
+	if r.cfg.LateHeaders {
+		r.tell(t, r.elsewhere())
+	}
+	if r.gate != nil {
+		r.later(r.s.RoundTrip/2, (*run).answered, t)
+	}
+	r.piece(t)
+}
+
+// answered is when a streamed answer's head comes in.
+func (r *run) answered(t *try) {
+	r.gate.Answered(r.clock(), &t.ticket, r.readings(t))
+}
+
+// readings is what a client reads out of the headers that come in now.
+func (r *run) readings(t *try) []sluice.Reading {
+	return r.wire.readings(t.read[:0], t.quotas[:t.told], r.now-r.s.RoundTrip/2, r.now)
+}
+
+// piece lets the next part of a stream come, after which its output is charged.
+func (r *run) piece(t *try) {
+	c := &t.course
+	if t.part > 0 {
+		r.produced(c.Output*t.part/parts - c.Output*(t.part-1)/parts)
+	}
+	if r.s.Provider.Charge != sim.ChargeActual {
+		t.part = parts - 1
+	}
+	t.part++
+	if t.part == parts {
+		r.later(c.End-r.now, (*run).leave, t)
+		return
+	}
+	r.later(c.Head+(c.End-c.Head)*time.Duration(t.part)/parts-r.now, (*run).piece, t)
+}
+
+func (r *run) produced(output int) {
+	r.present()
+	r.limiter.Produced(r.elsewhere(), output)
+}
+
+// leave is when an admitted call is over for the provider.
+func (r *run) leave(t *try) {
+	c := &t.course
+	rest := c.Output
+	if t.part > 0 { // a stream, of which all parts but the last were charged
+		rest = c.Output - c.Output*(parts-1)/parts
+	}
+	r.produced(rest)
+	r.limiter.Leave(t.outcome.Kind == sluice.OK)
+	if t.outcome.Kind == sluice.Timeout { // it was the client who left
+		r.returned(t)
+		return
+	}
+	r.reply(t)
+}
+
+// reply is when the end of an answer is on its way.
+func (r *run) reply(t *try) {
+	if r.cfg.LateHeaders && !r.s.Stream {
+		r.tell(t, r.elsewhere())
+	}
+	if r.s.RoundTrip > 0 {
+		r.later(r.s.RoundTrip/2, (*run).returned, t)
+		return
+	}
+	r.returned(t)
+}
+
+// returned is when an answer has come in: the permit goes back, and the call is done, given up or tried again, as in Do.
+func (r *run) returned(t *try) {
+	r.open--
+	s := r.present()
+	o := &t.outcome
+	if o.Kind == sluice.OK {
+		o.Usage, o.HasUsage = sluice.Usage{Input: max(1, t.call.Input), Output: t.course.Output}, true
+	}
+	if o.Kind != sluice.Timeout && (o.Kind != sluice.Network || t.course.Fault == sim.FaultCut) {
+		o.Readings = r.readings(t)
+	}
+	if o.Kind == sluice.RateLimit && o.Dimension == sluice.AnyDimension {
+		o.Dimension = exhausted(o.Readings)
+	}
+	if o.Kind.Throttle() {
+		r.f.Throttled++
+		s.Throttled++
+	}
+	var d gate.Decision
+	if r.gate != nil {
+		d = r.gate.Release(r.clock(), &t.ticket, o)
+	} else {
+		d = r.unpaced(t)
+	}
+	if d.Throttle {
+		t.throttles++
+	} else {
+		t.attempts++
+	}
+	if o.Kind == sluice.Overloaded {
+		t.overloads++
+	}
+	switch d.Action {
+	case gate.Done, gate.GiveUp:
+		r.end(t, d.Action == gate.Done)
+		return
+	}
+	if t.aside = o.Kind.Transient(); !t.aside {
+		r.waiting++
+	}
+	if d.Wait > 0 {
+		if r.gate == nil {
+			t.waited += d.Wait
+		}
+		r.later(d.Wait, (*run).ask, t)
+		return
+	}
+	r.ask(t)
+}
+
+// unpaced is what a client without a scheduler does after a try.
+func (r *run) unpaced(t *try) gate.Decision {
+	const pause = 500 * time.Millisecond // where nobody says how long to wait
+	o := &t.outcome
+	switch {
+	case o.Kind == sluice.OK:
+		return gate.Decision{Action: gate.Done}
+	case o.Kind.Throttle() && !o.TooLarge && t.throttles < r.s.MaxThrottles:
+		wait := o.Wait
+		if wait <= 0 {
+			wait = pause
+		}
+		return gate.Decision{Action: gate.Again, Throttle: true, Wait: wait}
+	case o.Kind.Transient() && t.attempts+1 < r.s.Attempts:
+		return gate.Decision{Action: gate.Again, Wait: pause}
+	}
+	return gate.Decision{Action: gate.GiveUp}
+}
+
+// end is when a worker is done with a call.
+func (r *run) end(t *try, good bool) {
+	s := r.present()
+	r.busy--
+	r.last = r.now
+	r.free = append(r.free, t)
+	if t.outcome.Kind.Fatal() {
+		r.f.Stopped = "no further call can succeed: " + t.outcome.Kind.String()
+	}
+	if !good {
+		r.f.Failed++
+		s.Failed++
+		return
+	}
+	r.f.Answered++
+	s.Answered++
+	r.f.Input += int64(max(1, t.call.Input))
+	r.f.Output += int64(t.course.Output)
+	r.waits.add(t.waited)
+	r.latencies.add(r.now - t.sent)
+}
+
+// arm sets the one timer to the next instant at which the gate has something to do, as the Scheduler does: a timer that
+// fires earlier is armed again then.
+func (r *run) arm() {
+	if r.gate == nil {
+		return
+	}
+	next := r.gate.Next()
+	if next.IsZero() {
+		return
+	}
+	if at := next.Sub(epoch()); r.timer < 0 || at < r.timer {
+		r.timer = max(at, r.now)
+	}
+}
+
+// forecast is what was seen.
+func (r *run) forecast() Forecast {
+	f := &r.f
+	f.Time = r.last
+	if f.Stopped != "" {
+		f.Time = r.now
+	}
+	r.line.at(max(r.now, f.Time), r.limiter.Spent)
+	spent := r.limiter.Spent()
+	r.line.endMinute(spent)
+	r.line.next(spent)
+	f.Width, f.Steps = r.line.width, r.line.steps[:len(r.line.steps)-1]
+	f.Quotas = quotas(r.cfg, f.Time, spent, r.line.busiest)
+	f.Wait, f.Latency = r.waits.result(), r.latencies.result()
+	return *f
+}
