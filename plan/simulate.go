@@ -27,7 +27,7 @@ func Simulate(ctx context.Context, s Scenario) (Forecast, error) {
 	}
 	r := &run{
 		s: &s, cfg: limiter.Config(), limiter: limiter, wire: wire{dialect: s.Dialect, form: s.Provider.RetryAfter},
-		count: s.count(), first: -1, timer: -1, owners: make(map[*gate.Ticket]*try), line: newTimeline(),
+		count: s.count(), first: -1, timer: -1, owners: make(map[*gate.Ticket]*try), line: newTimeline(), epoch: time.Now(),
 	}
 	if s.Unpaced == 0 {
 		random := rand.New(rand.NewPCG(s.Provider.Seed, 1))
@@ -48,6 +48,10 @@ type run struct {
 	wire    wire
 	gate    *gate.Gate // nil: the workers are not paced
 	count   int        // of calls; below zero: without end
+
+	// epoch is the virtual instant 0. Nothing follows from which it is; but it has a monotonic reading, and so the gate's
+	// arithmetic on instants is twice as fast.
+	epoch time.Time
 
 	now    time.Duration // since the start
 	first  time.Duration // when the first call reached the provider; below zero: none has
@@ -96,10 +100,7 @@ type try struct {
 	outcome sluice.Outcome
 }
 
-// epoch is the virtual instant 0.
-func epoch() time.Time { return time.Unix(1_000_000_000, 0) }
-
-func (r *run) clock() time.Time { return epoch().Add(r.now) }
+func (r *run) clock() time.Time { return r.epoch.Add(r.now) }
 
 const (
 	lookUp     = 4096      // steps between two looks at the context
@@ -510,7 +511,7 @@ func (r *run) arm() {
 	if next.IsZero() {
 		return
 	}
-	if at := next.Sub(epoch()); r.timer < 0 || at < r.timer {
+	if at := next.Sub(r.epoch); r.timer < 0 || at < r.timer {
 		r.timer = max(at, r.now)
 	}
 }
