@@ -3,6 +3,7 @@ package plan
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -153,14 +154,19 @@ func (r *run) watch() {
 	if r.stuck++; r.stuck > mostAtOnce+64*max(0, r.count) {
 		r.f.Stopped = "time stands still: calls come to an end as soon as they begin"
 	}
-	if r.f.Tries >= r.s.MaxTries {
-		r.f.Stopped = fmt.Sprintf("the look ahead ended after %d tries", r.f.Tries)
-	}
 }
 
 // later lets something happen to a try after d.
 func (r *run) later(d time.Duration, what func(*run, *try), t *try) {
-	r.events.push(event{at: r.now + max(0, d), what: what, try: t})
+	r.events.push(event{at: after(r.now, max(0, d)), what: what, try: t})
+}
+
+// after is d after the instant at, or an hour that no clock shows.
+func after(at, d time.Duration) time.Duration {
+	if d > math.MaxInt64-at {
+		return math.MaxInt64
+	}
+	return at + d
 }
 
 // pump sends what the gate grants, and lets workers take up calls, until neither is possible.
@@ -245,6 +251,10 @@ func (r *run) send(t *try) {
 	if !t.aside {
 		r.waiting--
 	}
+	if r.f.Tries == r.s.MaxTries {
+		r.f.Stopped = fmt.Sprintf("the look ahead ended after %d tries", r.f.Tries)
+		return
+	}
 	t.sent, t.told = r.now, 0
 	t.outcome = sluice.Outcome{}
 	r.open++
@@ -275,7 +285,7 @@ func (r *run) arrive(t *try) {
 	now := r.elsewhere()
 	r.present() // before anything is charged
 	t.request = sim.Request{Input: t.call.Input, MaxTokens: t.call.MaxTokens, Output: t.call.Output}
-	deadline := t.sent + r.s.Timeout
+	deadline := after(t.sent, r.s.Timeout)
 	course, no, admitted := r.limiter.Admit(now, max(0, deadline-r.now), t.index, &t.request, t.admitted)
 	if !r.cfg.LateHeaders && no.Why != "bad_request" {
 		r.tell(t, now)
