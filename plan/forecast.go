@@ -123,6 +123,8 @@ type timeline struct {
 	begun time.Duration // of the present step
 	spent sim.Spent     // by its beginning
 
+	open, waiting int // calls, now
+
 	minute  int       // the present one
 	atStart sim.Spent // what was spent by its beginning
 	busiest sim.Spent // most in any minute
@@ -130,6 +132,13 @@ type timeline struct {
 
 func newTimeline() timeline {
 	return timeline{width: 100 * time.Millisecond, steps: append(make([]Step, 0, MostSteps), Step{})}
+}
+
+// have notes how many calls are open and waiting now. at was asked for the instant.
+func (t *timeline) have(open, waiting int) {
+	t.open, t.waiting = open, waiting
+	s := &t.steps[len(t.steps)-1]
+	s.InFlight, s.Waiting = max(s.InFlight, open), max(s.Waiting, waiting)
 }
 
 // at returns the step of the instant now, with what was spent before. It is asked before anything happens.
@@ -164,7 +173,7 @@ func (t *timeline) next(spent sim.Spent) {
 		t.width *= 2
 	}
 	t.begun = time.Duration(len(t.steps)) * t.width
-	t.steps = append(t.steps, Step{InFlight: last.InFlight, Waiting: last.Waiting})
+	t.steps = append(t.steps, Step{InFlight: t.open, Waiting: t.waiting})
 }
 
 // with joins two steps.

@@ -260,10 +260,8 @@ func (r *run) send(t *try) {
 	r.open++
 	r.f.Peak = max(r.f.Peak, r.open)
 	r.f.Tries++
-	s := r.present()
-	s.Sent++
-	s.InFlight = max(s.InFlight, r.open)
-	s.Waiting = max(s.Waiting, r.waiting)
+	r.present().Sent++
+	r.line.have(r.open, r.waiting)
 	if r.s.RoundTrip > 0 {
 		r.later(r.s.RoundTrip/2, (*run).arrive, t)
 		return
@@ -424,6 +422,7 @@ func (r *run) reply(t *try) {
 func (r *run) returned(t *try) {
 	r.open--
 	s := r.present()
+	r.line.have(r.open, r.waiting)
 	o := &t.outcome
 	if o.Kind == sluice.OK {
 		o.Usage, o.HasUsage = sluice.Usage{Input: max(1, t.call.Input), Output: t.course.Output}, true
