@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +24,6 @@ type job struct {
 	scenario plan.Scenario
 	items    int
 	body     func(i int) []byte
-	slack    float64 // how far the two may be apart; 0: 5 %
 }
 
 func jobs() []job {
@@ -52,12 +52,20 @@ func jobs() []job {
 		{name: "round trip", scenario: plan.Scenario{Provider: a, Told: told, RoundTrip: 100 * time.Millisecond}, items: 400, body: short},
 		{name: "anthropic", scenario: plan.Scenario{Dialect: provider.Anthropic, Told: sluice.Limits{OTPM: 60000, Concurrent: 40},
 			Provider: sim.Config{OTPM: 60000, Burst: 10 * s, Concurrent: 40, Charge: sim.ChargeActual, Latency: 300 * time.Millisecond,
-				PerToken: 2 * time.Millisecond, OutputTokens: 250, OutputSigma: .5}}, items: 300, body: lognormal, slack: .1},
+				PerToken: 2 * time.Millisecond, OutputTokens: 250, OutputSigma: .5}}, items: 300, body: lognormal},
 		{name: "anthropic streamed", scenario: plan.Scenario{Dialect: provider.Anthropic, Stream: true,
 			Told: sluice.Limits{ITPM: 30000, OTPM: 60000, Concurrent: 40},
 			Provider: sim.Config{ITPM: 30000, OTPM: 60000, Burst: 10 * s, Concurrent: 40, Charge: sim.ChargeActual,
 				Latency: 300 * time.Millisecond, PerToken: 2 * time.Millisecond, OutputTokens: 250, OutputSigma: .5}}, items: 300,
-			body: streamed, slack: .1},
+			body: streamed},
+		{name: "long answers streamed", scenario: plan.Scenario{Stream: true, Told: sluice.Limits{RPM: 900, Concurrent: 400},
+			Provider: with(a, func(c *sim.Config) {
+				c.Concurrent, c.Latency, c.PerToken, c.OutputTokens = 400, s, 19*s/16, 16
+				c.Storms = []sim.Storm{{From: 5 * s, To: 5*s + 70*time.Millisecond}}
+			})}, items: 400, body: streamed},
+		{name: "streams that are cut", scenario: plan.Scenario{Stream: true, Provider: with(a, func(c *sim.Config) {
+			c.Concurrent, c.PerToken, c.OutputTokens, c.Faults = 5, s/16, 16, sim.Faults{Cut: 0.15}
+		}), Told: sluice.Limits{RPM: 900, Concurrent: 5}}, items: 300, body: streamed},
 	}
 }
 
@@ -86,7 +94,7 @@ func (j job) endpoint() (provider.Provider, provider.Endpoint) {
 }
 
 // run is the job done by a Scheduler and a Runner, as sluice run does it.
-func (j job) run(tb testing.TB, srv *sim.Server, rt http.RoundTripper, base string) (took time.Duration, throttles int) {
+func (j job) run(tb testing.TB, srv *sim.Server, rt http.RoundTripper, base string) (took time.Duration, throttles int, longest time.Duration) {
 	p, endpoint := j.endpoint()
 	if endpoint == provider.ChatCompletions {
 		base += "/v1"
@@ -106,7 +114,12 @@ func (j job) run(tb testing.TB, srv *sim.Server, rt http.RoundTripper, base stri
 			provider.ExchangeConfig{Provider: p, Endpoint: endpoint, Stream: j.scenario.Stream, Cost: item.Cost})
 		return work.Result{}, o
 	}
-	runner, err := work.New(work.Config{Handler: work.Calls(s, attempt)})
+	var mu sync.Mutex
+	runner, err := work.New(work.Config{Handler: work.Calls(s, attempt), OnResult: func(r *work.Result) {
+		mu.Lock()
+		defer mu.Unlock()
+		longest = max(longest, r.Tally.Queued+r.Tally.Cooldown)
+	}})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -124,7 +137,7 @@ func (j job) run(tb testing.TB, srv *sim.Server, rt http.RoundTripper, base stri
 	if _, err := runner.Run(context.Background()); err != nil {
 		tb.Error(err)
 	}
-	return time.Since(start), srv.Stats().Throttled
+	return time.Since(start), srv.Stats().Throttled, longest
 }
 
 // simulate is the same job foreseen.
@@ -162,23 +175,26 @@ func TestSimulationForeseesARunWithinFivePercent(t *testing.T) {
 	for _, j := range jobs() {
 		t.Run(j.name, func(t *testing.T) {
 			f := j.simulate(t)
-			var took time.Duration
+			var took, longest time.Duration
 			var throttles int
 			synctest.Test(t, func(t *testing.T) {
 				srv, err := sim.New(j.scenario.Provider)
 				if err != nil {
 					t.Fatal(err)
 				}
-				took, throttles = j.run(t, srv, srv.Transport(), "http://sim.invalid")
+				took, throttles, longest = j.run(t, srv, srv.Transport(), "http://sim.invalid")
 			})
 			off := f.Time.Seconds()/took.Seconds() - 1
-			t.Logf("foreseen %v and %d throttles, run %v and %d: %+.2f %%", f.Time, f.Throttled, took, throttles, 100*off)
-			slack := 0.05
-			if j.slack > 0 {
-				slack = j.slack
+			t.Logf("foreseen %v, %d throttles, waits up to %v; run %v, %d and %v: %+.2f %%", f.Time, f.Throttled, f.Wait.Max, took, throttles,
+				longest, 100*off)
+			if math.Abs(off) > 0.05 {
+				t.Errorf("%+.1f %% off", 100*off)
 			}
-			if math.Abs(off) > slack {
-				t.Errorf("%+.1f %% off, want at most %.0f %%", 100*off, 100*slack)
+			if d := f.Throttled - throttles; d > 2+throttles/5 || -d > 2+throttles/5 {
+				t.Errorf("%d throttles foreseen, %d met", f.Throttled, throttles)
+			}
+			if d := (f.Wait.Max - longest).Abs(); d > time.Second/2+longest/5 {
+				t.Errorf("waits of %v foreseen, %v met", f.Wait.Max, longest)
 			}
 			if f.Answered+f.Failed != j.items || f.Stopped != "" {
 				t.Errorf("%d answered, %d failed of %d; stopped: %q", f.Answered, f.Failed, j.items, f.Stopped)

@@ -36,8 +36,8 @@ type Scenario struct {
 	// RoundTrip is what the network adds to every exchange.
 	RoundTrip time.Duration
 
-	// Workers bounds the calls that are handled at once, Spare those of them that wait to be sent. Default 1024 and 16, as
-	// a run has it; a negative Spare is no bound of its own.
+	// Workers bounds the workers, each of which has one call at hand. One more is started while fewer than Spare calls
+	// wait to be sent. Default 1024 and 16, as a run has it; a negative Spare is no bound of its own.
 	Workers, Spare int
 
 	// Unpaced, if set, is so many workers without any scheduler: each sends its next call when the last is answered. One

@@ -64,8 +64,9 @@ type run struct {
 	quotas []sim.Quota
 
 	taken   int // calls that were taken up
-	busy    int // workers that have one
-	waiting int // of those, waiting to be sent
+	workers int // that were started
+	busy    int // of those, the ones that have a call
+	waiting int // calls of theirs that wait to be sent
 	open    int // in flight
 
 	f         Forecast
@@ -162,17 +163,20 @@ func (r *run) pump() {
 	}
 }
 
-// take lets a worker take up the next call, if there is one and a worker that may. A run has as many workers as are of
-// use: few wait to be sent.
+// take lets a worker take up the next call, if there is one and a worker that may. As in a run, a worker is started for a
+// call if none is idle and few calls wait to be sent; once started, it takes up one call after the other.
 func (r *run) take() bool {
-	most := r.s.Workers
-	if r.gate == nil {
-		most = r.s.Unpaced
-	} else if r.s.Spare > 0 && r.waiting >= r.s.Spare {
+	if r.taken == r.count {
 		return false
 	}
-	if r.taken == r.count || r.busy >= most {
-		return false
+	if r.busy == r.workers {
+		switch {
+		case r.gate == nil && r.workers >= r.s.Unpaced:
+			return false
+		case r.gate != nil && (r.workers >= r.s.Workers || r.s.Spare > 0 && r.waiting >= r.s.Spare):
+			return false
+		}
+		r.workers++
 	}
 	r.watch()
 	t := r.fresh()
@@ -217,12 +221,11 @@ func (r *run) ask(t *try) {
 	}
 }
 
-// send lets a granted call leave.
+// send lets a granted call leave: at the instant of its grant, by which the gate has it down as sent already.
 func (r *run) send(t *try) {
 	if r.gate != nil {
 		t.queued, t.order = t.ticket.Queued, t.ticket.Order
 		t.waited += t.ticket.Waited + t.ticket.Paused
-		r.gate.Sent(r.clock(), &t.ticket)
 	}
 	if !t.aside {
 		r.waiting--

@@ -106,6 +106,8 @@ func TestForecastOfWhatCannotSucceedOrHasNoEnd(t *testing.T) {
 			Calls: calls(30, one)}, failed: 30},
 		"too large, as only headers show": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{ITPM: 5, RPM: 600}, 0, s, 0),
 			Dialect: provider.Anthropic, Calls: calls(2, one)}, failed: 2, throttled: 2, time: -1},
+		"throttled more often than it may": {scenario: plan.Scenario{Calls: calls(1, one), MaxThrottles: 7,
+			Provider: sim.Config{Storms: []sim.Storm{{To: time.Hour, Silent: true}}}}, failed: 1, throttled: 8, time: -1},
 		"money that is spent": {scenario: plan.Scenario{Provider: sim.Config{SpentAfter: 5}, Calls: calls(30, one)}, answered: 8, failed: 1, // those in flight then
 			time: -1, stopped: "no further call can succeed"},
 		"a day's requests": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{RPD: 10}, 0, s, 0), Told: sluice.Limits{RPD: 10},

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/provider"
@@ -66,6 +68,25 @@ func TestWireUnderstandsWhatTheTextOfAnAnswerSays(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestEventsComeInTheirOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var h eventHeap
+		var want []event
+		ats := rapid.SliceOfN(rapid.Int64Range(0, 9), 0, 60).Draw(t, "at")
+		for i, at := range ats {
+			e := event{at: time.Duration(at), seq: uint64(i) + 1}
+			h.push(e)
+			want = append(want, e)
+		}
+		slices.SortStableFunc(want, func(a, b event) int { return int(a.at - b.at) })
+		for i, w := range want {
+			if e := h.pop(); e.at != w.at || e.seq != w.seq {
+				t.Fatalf("event %d is number %d at %v, want %d at %v", i, e.seq, e.at, w.seq, w.at)
+			}
+		}
+	})
 }
 
 const wireCalls = 6 // at 100 ms from each other
