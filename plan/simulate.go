@@ -26,9 +26,10 @@ func Simulate(ctx context.Context, s Scenario) (Forecast, error) {
 	if err != nil {
 		return Forecast{}, fmt.Errorf("scenario: %w", err)
 	}
+	now := time.Now()
 	r := &run{
-		s: &s, cfg: limiter.Config(), limiter: limiter, wire: wire{dialect: s.Dialect, form: s.Provider.RetryAfter},
-		count: s.count(), first: -1, timer: -1, owners: make(map[*gate.Ticket]*try), line: newTimeline(), epoch: time.Now(),
+		s: &s, cfg: limiter.Config(), limiter: limiter, wire: wire{dialect: s.Dialect, form: s.Provider.RetryAfter, epoch: now},
+		count: s.count(), first: -1, timer: -1, owners: make(map[*gate.Ticket]*try), line: newTimeline(), epoch: now,
 	}
 	if s.Unpaced == 0 {
 		random := rand.New(rand.NewPCG(s.Provider.Seed, 1))

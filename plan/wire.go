@@ -13,6 +13,7 @@ import (
 type wire struct {
 	dialect provider.Dialect
 	form    sim.RetryAfterForm
+	epoch   time.Time // of the virtual instant 0
 }
 
 // dimensionOf is what a name of the imitation's stands for.
@@ -95,6 +96,9 @@ func (w *wire) refusal(no *sim.Refusal, left, came time.Duration) sluice.Outcome
 	if no.Overloaded {
 		o.Kind = sluice.Overloaded
 	}
+	if w.dialect == provider.Gemini {
+		return w.gemini(o, no, came)
+	}
 	if no.Hint {
 		o.Wait = w.retryAfter(no.Wait, left, came)
 	}
@@ -115,6 +119,32 @@ func (w *wire) refusal(no *sim.Refusal, left, came time.Duration) sluice.Outcome
 		return o
 	}
 	o.Used, o.Wait = int64(no.Used), ceil(no.Wait, time.Millisecond)
+	return o
+}
+
+// gemini is a refusal that Gemini words: by its body alone, whose RetryInfo tells the wait cut down to the second. A day's
+// quota ends at an instant.
+func (w *wire) gemini(o sluice.Outcome, no *sim.Refusal, came time.Duration) sluice.Outcome {
+	if no.Vague {
+		return o
+	}
+	hint := no.Hint && w.form != sim.RetryAfterNone
+	if hint {
+		o.Wait = no.Wait.Truncate(time.Second)
+	}
+	if no.Limit == 0 {
+		return o
+	}
+	o.Limit = int64(no.Limit)
+	switch o.Dimension = dimensionOf(no.Why); o.Dimension {
+	case sluice.Tokens, sluice.OutputTokens: // there are no such quotas, and so no names by which a client knows them
+		o.Dimension = sluice.AnyDimension
+	case sluice.RequestsPerDay:
+		o.Kind = sluice.UsageWindow
+		if hint {
+			o.Until = w.epoch.Add(came + o.Wait)
+		}
+	}
 	return o
 }
 

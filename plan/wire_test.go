@@ -143,7 +143,7 @@ func understood(t *testing.T, c sim.Config, dialect string) []sluice.Outcome {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &run{s: &s, cfg: limiter.Config(), limiter: limiter, wire: wire{dialect: s.Dialect, form: c.RetryAfter}, first: -1, timer: -1,
+	r := &run{s: &s, cfg: limiter.Config(), limiter: limiter, wire: wire{dialect: s.Dialect, form: c.RetryAfter, epoch: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)}, first: -1, timer: -1,
 		count: wireCalls, taken: wireCalls, busy: wireCalls, line: newTimeline()}
 	out := make([]sluice.Outcome, wireCalls)
 	tries := make([]*try, wireCalls)
