@@ -24,7 +24,8 @@ type Scenario struct {
 	// earlier run. What neither tells, the client learns from headers and refusals, as it does in a real run.
 	Told, Start sluice.Limits
 
-	// Calls are what there is to send, in this order, once.
+	// Calls are what there is to send, in this order, once. An Output of 0 is as long as the Provider's answers are;
+	// one below zero is no output, as of embeddings.
 	Calls []Call
 
 	// Draw sends so many calls in place of that, each drawn from Calls. Negative: without end, until Horizon.
@@ -56,8 +57,9 @@ type Scenario struct {
 	MaxTries int
 }
 
-// Imitate returns a provider with these limits, which answers after latency and perToken for each token of output. A
-// limit of tokens per day is not imitated: a client that is told of it keeps to it all the same.
+// Imitate returns a provider with these limits, which answers after latency and perToken for each token of output. Its
+// buckets hold l.Burst of refill, and start full; a Burst of zero is a whole minute's, so that twice the limit may pass in
+// the first. A limit of tokens per day is not imitated: a client that is told of it keeps to it all the same.
 func Imitate(l sluice.Limits, charge sluice.Charge, latency, perToken time.Duration) sim.Config {
 	if latency == 0 {
 		latency = -1 // to the imitation, zero is a default
