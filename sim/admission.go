@@ -40,28 +40,10 @@ func (s *Server) admit(c *call) *refusal {
 	return nil
 }
 
-// judgeLocked checks, in this order, storm, money, concurrency, requests and
-// tokens, and charges all of them or none.
+// judgeLocked charges all that a call costs, or says why it may not pass.
 func (s *Server) judgeLocked(c *call, now time.Duration) (no refusal, refused bool) {
-	if storm, ok := s.config.stormAt(now); ok {
-		no.reason, no.status, no.wait, no.hint = reasonStorm, storm.Status, storm.To-now, !storm.Silent
-	} else if s.config.SpentAfter > 0 && s.paid >= s.config.SpentAfter {
-		no.reason = reasonSpent
-	} else if s.config.Concurrent > 0 && s.open >= s.config.Concurrent {
-		// Nobody knows when a call will end: no hint.
-		no.reason = reasonConcurrent
-	} else {
-		cost := c.cost(s.config.Charge)
-		short, ok := s.limiter.take(now, &cost)
-		if ok {
-			return no, false
-		}
-		no.reason, no.shortage, no.wait, no.hint = reasonShortage, short, short.wait, !short.tooLarge
-	}
-	if s.config.ChargeRefusals {
-		s.limiter.refuse(now)
-	}
-	return no, true
+	price := c.cost(s.config.Charge)
+	return s.limiter.judge(&s.config, now, &price, s.open, s.paid)
 }
 
 func (s *Server) quotasLocked(c *call, now time.Duration) {

@@ -1,232 +1,210 @@
 package sim
 
-import (
-	"math"
-	"math/bits"
-	"time"
-)
+import "time"
 
-// dimension is one of the budgets a provider counts, in the order in which it
-// checks them.
-type dimension int
+// Limiter is a provider in virtual time: it judges and times calls by
+// arithmetic alone, as a [Server] of the same Config does. Instants are counted
+// from the first request and must not go backwards. It is not safe for
+// concurrent use. Most callers want Admit, Quotas and Leave.
+type Limiter struct {
+	config  Config
+	budgets *budgets
+	places  places
+	open    int
+	paid    int
+	spent   Spent
+}
 
+// NewLimiter returns a limiter with full buckets, or an error that names the
+// field of c that makes no sense.
+func NewLimiter(c Config) (*Limiter, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Limiter{config: c, budgets: newBudgets(c), places: places{n: c.Queue}}, nil
+}
+
+// Config is the limiter's, with its defaults filled in.
+func (l *Limiter) Config() Config { return l.config }
+
+// Spent is what was ever charged, refusals that are charged left out.
+type Spent struct{ Requests, Tokens, Input, Output float64 }
+
+// Spent is what was charged so far.
+func (l *Limiter) Spent() Spent { return l.spent }
+
+// Fault is what goes wrong with an admitted call, as [Faults] words it.
+type Fault int
+
+// Faults of an admitted call.
 const (
-	requests dimension = iota
-	requestsPerDay
-	tokens
-	inputTokens
-	outputTokens
-	dimensions
+	NoFault Fault = iota
+	FaultServerError
+	FaultOverloaded
+	FaultReset
+	FaultHang
+	FaultCut
 )
 
-// bucket is one budget. It is arithmetic on instants, counted from the first
-// request; a bucket whose limit is zero does not exist.
-type bucket struct {
-	configured int           // limit per period in the Config
-	limit      int           // limit per period now
-	period     time.Duration // a minute or a day
-	burst      time.Duration // refill the bucket can hold
-	fixed      bool          // filled once every burst
-
-	level float64
-	at    time.Duration
+// Course is how an admitted call goes.
+type Course struct {
+	Fault  Fault
+	Head   time.Duration // the instant of the first byte
+	End    time.Duration // and of the last
+	Output int           // tokens that are made between the two
 }
 
-// perSecond is the refill.
-func (b *bucket) perSecond() float64 { return float64(b.limit) / b.period.Seconds() }
+// Refusal is why a call was not admitted.
+type Refusal struct {
+	// Why is the name under which [Stats] counts it: "storm", "spent",
+	// "concurrent", "rpm", "rpd", "tpm", "itpm" or "otpm"; or "bad_request".
+	Why        string
+	Overloaded bool // a storm that is said to be an overload
+	Vague      bool // the body says nothing of what follows
 
-func (b *bucket) capacity() float64 { return max(1, b.perSecond()*b.burst.Seconds()) }
+	// Of a bucket.
+	Limit, Used, Requested int
+	TooLarge               bool // it can never pass
 
-// advance brings the level up to now.
-func (b *bucket) advance(now time.Duration) {
-	if b.limit == 0 || now <= b.at {
+	Wait time.Duration // until the call may pass
+	Hint bool          // Retry-After tells the wait
+}
+
+// Admit judges item i of a workload, which was admitted attempt times before,
+// and says how it will go; or it says no, and why. A call that hangs does so
+// until patience is over. It settles what r leaves open: the length of the
+// answer, and the luck of a request without a body, which is that of i.
+func (l *Limiter) Admit(now, patience time.Duration, i int, r *Request, attempt int) (Course, Refusal, bool) {
+	l.config.settle(i, r)
+	if l.config.Faults.badRequest(newLuck(l.config.Seed, r.hash, 0)) {
+		return Course{}, Refusal{Why: "bad_request"}, false
+	}
+	price := costOf(l.config.Charge, max(r.Input, 1), r.MaxTokens)
+	if no, refused := l.budgets.judge(&l.config, now, &price, l.open, l.paid); refused {
+		s := &no.shortage
+		return Course{}, Refusal{
+			Why: no.name(), Overloaded: no.reason == reasonStorm && no.status != 429, Vague: l.config.VagueBodies,
+			Limit: s.limit, Used: s.used, Requested: s.requested, TooLarge: s.tooLarge, Wait: no.wait, Hint: no.hint,
+		}, false
+	}
+	l.open++
+	l.spent.Requests++
+	l.spent.Tokens += price.charge[tokens]
+	l.spent.Input += price.charge[inputTokens]
+	l.spent.Output += price.charge[outputTokens]
+	return l.course(now, patience, r, attempt), Refusal{}, true
+}
+
+// course draws how a call goes that was admitted now.
+func (l *Limiter) course(now, patience time.Duration, r *Request, attempt int) Course {
+	p := l.config.plan(r.hash, uint32(attempt), r.Output)
+	c := Course{Fault: Fault(p.fault)}
+	head, whole := p.latency, p.latency
+	switch p.fault {
+	case faultNone, faultCut:
+		whole, c.Output = p.whole(), r.Output
+	case faultOverloaded:
+		head, whole = l.config.RefusalLatency, l.config.RefusalLatency
+	case faultHang:
+		head, whole = patience, patience
+	}
+	c.End = l.places.pass(now, whole)
+	c.Head = c.End - whole + head
+	return c
+}
+
+// Produced charges output that was made by now. Who charges what is declared
+// does so at admission, and nothing here.
+func (l *Limiter) Produced(now time.Duration, output int) {
+	if l.config.Charge != ChargeActual || output <= 0 {
 		return
 	}
-	if b.fixed {
-		if now/b.burst > b.at/b.burst {
-			b.level = b.capacity()
-		}
-	} else {
-		b.level = min(b.capacity(), b.level+b.perSecond()*(now-b.at).Seconds())
+	l.budgets.produced(now, output)
+	l.spent.Tokens += float64(output)
+	l.spent.Output += float64(output)
+}
+
+// Leave ends an admitted call.
+func (l *Limiter) Leave(answered bool) {
+	l.open--
+	if answered {
+		l.paid++
 	}
-	b.at = now
 }
 
-// scale changes the limit to the configured one times factor.
-func (b *bucket) scale(factor float64) {
-	if b.limit == 0 {
-		return
+// Quota is one budget as the headers of an answer describe it.
+type Quota struct {
+	Name      string // "rpm", "rpd", "tpm", "itpm" or "otpm"
+	Limit     int
+	Remaining int           // whole units that are left
+	Reset     time.Duration // until the bucket is full
+}
+
+// MaxQuotas is the most that Quotas appends.
+const MaxQuotas = int(dimensions)
+
+// Quotas appends what the headers of an answer tell, in the order of the
+// names above; nothing, with NoHeaders. Headers are computed when a call was
+// admitted or refused; with LateHeaders, when its answer is sent.
+func (l *Limiter) Quotas(dst []Quota, now time.Duration) []Quota {
+	if l.config.NoHeaders {
+		return dst
 	}
-	b.limit = max(1, int(math.Round(float64(b.configured)*factor)))
-	b.level = min(b.level, b.capacity())
-}
-
-// slack forgives rounding: a call that comes exactly when it may, may.
-const slack = 1e-6
-
-// holds reports whether n fits, with the bucket advanced to now.
-func (b *bucket) holds(n float64) bool {
-	return b.limit == 0 || b.level+slack >= min(n, b.capacity())
-}
-
-// wait is how long it takes from now until n fits.
-func (b *bucket) wait(n float64) time.Duration {
-	return b.until(min(n, b.capacity()) - b.level)
-}
-
-// until is how long it takes for the level to rise by n.
-func (b *bucket) until(n float64) time.Duration {
-	if n <= 0 {
-		return 0
+	all := l.budgets.quotas(now)
+	if l.config.DailyHeaders {
+		all[requests] = quota{}
 	}
-	if b.fixed {
-		return b.burst - b.at%b.burst
-	}
-	return time.Duration(math.Ceil(n/b.perSecond()*1e9 - 0.01)) // less the noise of floats
-}
-
-// limiter is the buckets of one account. It is not safe for concurrent use.
-type limiter struct {
-	buckets [dimensions]bucket
-	changes []Change
-}
-
-func newLimiter(c Config) *limiter {
-	l := &limiter{changes: c.Changes}
-	for d, limit := range [dimensions]int{c.RPM, c.RPD, c.TPM, c.ITPM, c.OTPM} {
-		b := bucket{configured: limit, limit: limit, period: time.Minute, burst: c.Burst, fixed: c.FixedWindow}
-		if dimension(d) == requestsPerDay {
-			b.period, b.burst, b.fixed = 24*time.Hour, 24*time.Hour, false
-		}
-		if limit > 0 {
-			b.level = b.capacity()
-		}
-		l.buckets[d] = b
-	}
-	return l
-}
-
-// advance brings every bucket up to now, through the changes on the way.
-func (l *limiter) advance(now time.Duration) {
-	for len(l.changes) > 0 && l.changes[0].At <= now {
-		change := l.changes[0]
-		l.changes = l.changes[1:]
-		for d := range l.buckets {
-			l.buckets[d].advance(change.At)
-			l.buckets[d].scale(change.Factor)
+	for d := range all {
+		if q := &all[d]; q.limit > 0 {
+			dst = append(dst, Quota{dimension(d).name(), q.limit, q.remaining, q.reset})
 		}
 	}
-	for d := range l.buckets {
-		l.buckets[d].advance(now)
+	return dst
+}
+
+// places are the calls that a silent queue serves at once, as a heap of the
+// instants at which they end.
+type places struct {
+	n    int // 0: there is no queue
+	ends []time.Duration
+}
+
+// pass is when a call that comes now and takes so long is over.
+func (p *places) pass(now, took time.Duration) time.Duration {
+	if p.n == 0 {
+		return now + took
+	}
+	if len(p.ends) < p.n {
+		p.ends = append(p.ends, now+took)
+		p.up(len(p.ends) - 1)
+		return now + took
+	}
+	end := max(now, p.ends[0]) + took
+	p.ends[0] = end
+	p.down(0)
+	return end
+}
+
+func (p *places) up(i int) {
+	for i > 0 && p.ends[i] < p.ends[(i-1)/2] {
+		p.ends[i], p.ends[(i-1)/2] = p.ends[(i-1)/2], p.ends[i]
+		i = (i - 1) / 2
 	}
 }
 
-// cost is what a call needs to be admitted and what it is then charged.
-type cost struct {
-	need, charge [dimensions]float64
-}
-
-// shortage says which bucket refused a call, and why.
-type shortage struct {
-	dimension dimension
-	limit     int
-	used      int           // limit - level, in whole units
-	requested int           // what the call needs
-	tooLarge  bool          // above the limit itself: it can never pass
-	wait      time.Duration // as the provider states it, from whole units
-	exact     time.Duration // as it is
-}
-
-// take charges c if every bucket holds it, and nothing otherwise.
-func (l *limiter) take(now time.Duration, c *cost) (shortage, bool) {
-	l.advance(now)
-	for d := range l.buckets {
-		if b := &l.buckets[d]; !b.holds(c.need[d]) || b.limit > 0 && c.need[d] > float64(b.limit) {
-			return b.shortage(dimension(d), c.need[d]), false
+func (p *places) down(i int) {
+	for {
+		least := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(p.ends); child++ {
+			if p.ends[child] < p.ends[least] {
+				least = child
+			}
 		}
-	}
-	for d := range l.buckets {
-		l.buckets[d].level -= c.charge[d]
-	}
-	return shortage{}, true
-}
-
-// shortage states what is missing in whole units, as the providers do: their
-// wait is (used + requested - limit) / limit of the period to the millisecond.
-// https://github.com/continuedev/continue/issues/11472
-func (b *bucket) shortage(d dimension, need float64) shortage {
-	level := int(math.Floor(b.level + slack))
-	s := shortage{
-		dimension: d,
-		limit:     b.limit,
-		used:      b.limit - level,
-		requested: int(math.Ceil(need)),
-		tooLarge:  need > float64(b.limit),
-	}
-	if !s.tooLarge {
-		s.exact = b.wait(need)
-		s.wait = s.exact
-		if missing := s.requested - level; !b.fixed && need <= b.capacity() && missing > 0 {
-			s.wait = b.untilWhole(missing)
+		if least == i {
+			return
 		}
+		p.ends[i], p.ends[least] = p.ends[least], p.ends[i]
+		i = least
 	}
-	return s
-}
-
-// untilWhole is until for whole units, without the rounding of floats.
-func (b *bucket) untilWhole(n int) time.Duration {
-	hi, lo := bits.Mul64(uint64(n), uint64(b.period))
-	q, rest := bits.Div64(hi, lo, uint64(b.limit))
-	if rest > 0 {
-		q++
-	}
-	return time.Duration(q)
-}
-
-// refuse charges the requests buckets for a refused call.
-func (l *limiter) refuse(now time.Duration) {
-	l.advance(now)
-	for _, d := range []dimension{requests, requestsPerDay} {
-		b := &l.buckets[d]
-		b.level = max(0, b.level-1)
-	}
-}
-
-// produced charges n output tokens that were made by now.
-func (l *limiter) produced(now time.Duration, n int) {
-	l.advance(now)
-	l.buckets[tokens].level -= float64(n)
-	l.buckets[outputTokens].level -= float64(n)
-}
-
-// nextChange is the instant of the next change after now, if there is one.
-func (l *limiter) nextChange() (time.Duration, bool) {
-	if len(l.changes) == 0 {
-		return 0, false
-	}
-	return l.changes[0].At, true
-}
-
-// quota is a bucket as the headers tell it. Its zero value: no such limit.
-type quota struct {
-	limit     int
-	remaining int           // whole units left
-	reset     time.Duration // until the bucket is full
-}
-
-// quotas describes every bucket at now.
-func (l *limiter) quotas(now time.Duration) (q [dimensions]quota) {
-	l.advance(now)
-	for d := range l.buckets {
-		b := &l.buckets[d]
-		if b.limit == 0 {
-			continue
-		}
-		q[d] = quota{
-			limit:     b.limit,
-			remaining: max(0, int(math.Floor(b.level+slack))),
-			reset:     b.until(b.capacity() - b.level),
-		}
-	}
-	return q
 }

@@ -65,7 +65,7 @@ func (c Config) Optimum(w Workload) time.Duration {
 	if err != nil {
 		panic(err)
 	}
-	o := optimum{config: &c, limiter: newLimiter(c)}
+	o := optimum{config: &c, limiter: newBudgets(c), places: places{n: c.Queue}}
 	for i := range w {
 		o.items = append(o.items, c.item(i, w[i]))
 	}
@@ -79,6 +79,12 @@ type item struct {
 }
 
 func (c *Config) item(i int, r Request) *item {
+	c.settle(i, &r)
+	return &item{Request: r}
+}
+
+// settle decides what r leaves open, as item i of a workload.
+func (c *Config) settle(i int, r *Request) {
 	if r.hash == (hash{}) {
 		binary.LittleEndian.PutUint64(r.hash[:8], uint64(i)+1)
 	}
@@ -86,18 +92,17 @@ func (c *Config) item(i int, r Request) *item {
 		r.Output, _ = c.answerTokens(r.hash, r.MaxTokens)
 	}
 	r.Output = max(r.Output, 0)
-	return &item{Request: r}
 }
 
 // optimum is a run in virtual time.
 type optimum struct {
 	config  *Config
-	limiter *limiter
+	limiter *budgets
 	now     time.Duration
 	again   []*item // to be repeated, which goes before
 	items   []*item // what is left
 	open    events
-	servers events // when each place behind the silent queue is free
+	places  places
 }
 
 // event is the end of an open call.
@@ -193,22 +198,9 @@ func (o *optimum) begin(it *item) event {
 	case faultHang:
 		took = 0 // who knows everything does not wait for it
 	}
-	end.at = o.place(took)
+	end.at = o.places.pass(o.now, took)
 	heap.Push(&o.open, end)
 	return end
-}
-
-// place is when a call that comes now and takes so long is over, given the
-// silent queue.
-func (o *optimum) place(took time.Duration) time.Duration {
-	begin := o.now
-	if o.config.Queue > 0 && len(o.servers) >= o.config.Queue {
-		begin = max(begin, heap.Pop(&o.servers).(event).at)
-	}
-	if o.config.Queue > 0 {
-		heap.Push(&o.servers, event{at: begin + took})
-	}
-	return begin + took
 }
 
 // events is a heap by time.

@@ -58,7 +58,7 @@ func (r *refusal) name() string {
 	case reasonConcurrent:
 		return "concurrent"
 	case reasonShortage:
-		return [dimensions]string{"rpm", "rpd", "tpm", "itpm", "otpm"}[r.shortage.dimension]
+		return r.shortage.dimension.name()
 	case reasonServerError:
 		return "server_error"
 	case reasonOverloaded:

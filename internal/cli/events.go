@@ -81,6 +81,9 @@ func (l *eventLog) Observe(e sluice.Event) {
 	case sluice.EventReleased, sluice.EventThrottled, sluice.EventGaveUp:
 		line.Kind = e.Outcome.Kind.String()
 	}
+	if e.Type == sluice.EventThrottled { // the limit that was met, where the refusal names it
+		line.Dimension, line.Limit = e.Outcome.Dimension.String(), e.Outcome.Limit
+	}
 	if e.Outcome.Err != nil {
 		line.Error = l.secrets.blot(e.Outcome.Err.Error())
 	}

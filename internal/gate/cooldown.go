@@ -1,9 +1,6 @@
 package gate
 
-import (
-	"math/rand/v2"
-	"time"
-)
+import "time"
 
 const (
 	leastPause   = 250 * time.Millisecond // the shortest pause where the provider states none
@@ -42,13 +39,13 @@ func (c *cooldown) begin(now time.Time, cause Kind, hint, gap time.Duration) {
 }
 
 // extend moves the end of the pause to what a throttle asks for, never earlier. The provider's wait is a floor.
-func (c *cooldown) extend(now time.Time, hint time.Duration) {
+func (c *cooldown) extend(now time.Time, hint time.Duration, random func(int64) int64) {
 	if hint <= 0 {
 		return
 	}
 	hint = min(hint, longestHint)
 	margin := min(hint/50, 100*time.Millisecond)
-	c.pause(now, now.Add(hint+margin+time.Duration(rand.Int64N(int64(margin)+1))+2*time.Millisecond))
+	c.pause(now, now.Add(hint+margin+time.Duration(random(int64(margin)+1))+2*time.Millisecond))
 }
 
 // pause extends the pause until then, never shortens it. Long pauses are instants of the wall clock: laptops sleep.

@@ -9,6 +9,7 @@
 package gate
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +27,17 @@ type Config struct {
 	Weights      map[string]float64
 	Remote       bool // budgets are in a ledger that answers later: see Asks
 	Observed     bool // somebody wants Events
+
+	// Random returns a number below n. Nil: the process's own source. Who wants to see the same twice brings another.
+	Random func(n int64) int64
+}
+
+// random is a number below n.
+func (c *Config) random(n int64) int64 {
+	if c.Random != nil {
+		return c.Random(n)
+	}
+	return rand.Int64N(n)
 }
 
 // Gate admits the calls of one account. It is not safe for concurrent use.

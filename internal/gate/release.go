@@ -1,9 +1,6 @@
 package gate
 
-import (
-	"math/rand/v2"
-	"time"
-)
+import "time"
 
 const (
 	backoffUnit     = 200 * time.Millisecond
@@ -162,7 +159,7 @@ func (l *lane) throttled(now time.Time, t *Ticket, o *Outcome) {
 	case l.explainedRow < mostExplained && l.explained(now, t, o):
 		l.explainedRow++
 		if o.Dimension != Requests || o.Wait > l.refill(o.Dimension)+time.Second {
-			l.cool.extend(now, o.Wait)
+			l.cool.extend(now, o.Wait, l.gate.cfg.random)
 		}
 	default:
 		l.unexplained(now, t, o, stale)
@@ -194,7 +191,7 @@ func (l *lane) unexplained(now time.Time, t *Ticket, o *Outcome, stale bool) {
 
 // coolDown pauses the lane, by a new epoch where the call was sent in the current one.
 func (l *lane) coolDown(now time.Time, t *Ticket, o *Outcome, stale bool) {
-	l.cool.extend(now, o.Wait)
+	l.cool.extend(now, o.Wait, l.gate.cfg.random)
 	if stale {
 		return
 	}
@@ -210,7 +207,7 @@ func (l *lane) window(now time.Time, o *Outcome, stale bool) {
 	if !stale {
 		l.cool.begin(now, UsageWindow, 0, 0)
 	}
-	l.cool.extend(now, o.Wait)
+	l.cool.extend(now, o.Wait, l.gate.cfg.random)
 	switch {
 	case !o.Until.IsZero():
 		l.cool.pause(now, o.Until)
@@ -234,19 +231,19 @@ func (l *lane) decide(t *Ticket, o *Outcome) Decision {
 			d.Action = GiveUp
 		}
 		if o.Kind == Overloaded && l.overloadRow < overloadsInARow {
-			d.Wait = max(o.Wait, backoff(t.Overloads+1))
+			d.Wait = max(o.Wait, l.gate.cfg.backoff(t.Overloads+1))
 		}
 		return d
 	case o.Kind.Transient() && t.Attempt < l.gate.cfg.Attempts:
-		return Decision{Action: Again, Wait: max(o.Wait, backoff(t.Attempt)+l.retries.delay())}
+		return Decision{Action: Again, Wait: max(o.Wait, l.gate.cfg.backoff(t.Attempt)+l.retries.delay())}
 	}
 	return Decision{Action: GiveUp}
 }
 
 // backoff is a random part of 0.2 s, doubled with each further attempt (full jitter).
-func backoff(attempt int) time.Duration {
+func (c *Config) backoff(attempt int) time.Duration {
 	most := min(backoffUnit<<min(attempt-1, 20), longestBackoff)
-	return time.Duration(rand.Int64N(int64(most)))
+	return time.Duration(c.random(int64(most)))
 }
 
 func (l *lane) announce(now time.Time, t *Ticket, o *Outcome, d Decision) {

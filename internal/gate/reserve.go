@@ -1,7 +1,5 @@
 package gate
 
-import "slices"
-
 const (
 	outputSamples  = 64   // recent outputs that the reserve is taken from
 	enoughSamples  = 20   // below so many, max_tokens is reserved
@@ -91,9 +89,7 @@ func (r *reserves) learn(c Cost, u Usage) {
 	r.outputs[r.n%outputSamples] = int32(min(u.Output, 1<<30))
 	r.n++
 	if r.n == enoughSamples || r.n > enoughSamples && r.n%8 == 0 {
-		sorted := slices.Clone(r.outputs[:min(r.n, outputSamples)])
-		slices.Sort(sorted)
-		r.p95 = float64(sorted[len(sorted)*95/100])
+		r.p95 = float64(percentile95(r.outputs[:min(r.n, outputSamples)]))
 	}
 	if c.Input > 0 && u.Input > 0 {
 		ratio := min(max(float64(u.Input)/float64(c.Input), 0.25), 4)
@@ -102,6 +98,20 @@ func (r *reserves) learn(c Cost, u Usage) {
 		}
 		r.input += 0.05 * (ratio - r.input)
 	}
+}
+
+// percentile95 is the 95th percentile of at most outputSamples samples: the smallest of the few largest.
+func percentile95(samples []int32) int32 {
+	var largest [outputSamples - outputSamples*95/100]int32 // descending
+	n := len(samples) - len(samples)*95/100
+	for _, x := range samples {
+		for i := range largest[:n] {
+			if x > largest[i] {
+				x, largest[i] = largest[i], x
+			}
+		}
+	}
+	return largest[n-1]
 }
 
 // actual is what a provider that charges what is used took for a call.

@@ -95,11 +95,15 @@ func TestOutputIsReservedByWhatIsUsualOnceThereAreSamples(t *testing.T) {
 	if got, _ := r.reserve(gate.OutputTokens, gate.Cost{Input: 10, MaxOutput: 700}, usage(10, 0, 100)); got != 700 {
 		t.Fatalf("%.0f is reserved, want max_tokens where that is less", got)
 	}
-	for range 64 {
-		r.reserve(gate.OutputTokens, gate.Cost{Input: 10, MaxOutput: 4000}, usage(10, 0, 50))
+	for i := range 80 { // of 64, the three longest are above the 95th percentile
+		out := 50
+		if i == 40 || i == 50 || i == 60 {
+			out = 1000
+		}
+		r.reserve(gate.OutputTokens, gate.Cost{Input: 10, MaxOutput: 4000}, usage(10, 0, out))
 	}
 	if got, _ := r.reserve(gate.OutputTokens, gate.Cost{Input: 10, MaxOutput: 4000}, usage(10, 0, 50)); math.Abs(got-55) > 1 {
-		t.Fatalf("%.0f is reserved after 64 short answers, want 1.1 × 50", got)
+		t.Fatalf("%.0f is reserved after 61 short answers and 3 long ones, want 1.1 × 50", got)
 	}
 }
 

@@ -1,0 +1,322 @@
+package plan
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// Observed is what the events of earlier runs show of each lane, the one with most calls first.
+type Observed struct {
+	Lanes []ObservedLane
+	Lines int  // that were read
+	Cut   bool // the last line was cut off, and is left out
+}
+
+// ObservedLane is what events show of one lane, which is usually a model.
+type ObservedLane struct {
+	Lane        string
+	First, Last time.Time
+
+	Answered, Failed int
+	Throttled        [sluice.NumDimensions]int // by the limit that was met; AnyDimension is not stated
+	Peak             int                       // most calls in flight
+
+	Limits    sluice.Limits // as headers and refusals told them, or the Scheduler measured: the last word of each
+	Sustained sluice.Usage  // most tokens of answers in one minute,
+	PerMinute int           // and most answers
+
+	Latency  Spread        // of good answers, from sending to the last byte
+	Base     time.Duration // the part of it that does not grow with the answer,
+	PerToken time.Duration // and what each token of output adds; 0 when the two cannot be told apart
+	Jitter   float64       // the sigma of a lognormal factor on both
+
+	// Calls are a fair sample of the answered calls, at most MostSampled. What a call declared as max_tokens is not among
+	// the events.
+	Calls []Call
+}
+
+const (
+	// MostSampled is how many calls a sample has at most.
+	MostSampled = 10_000
+
+	mostLanes = 256     // in a file of events
+	mostLine  = 1 << 20 // bytes of a line
+)
+
+// FromEvents reads the JSON lines that sluice run --events writes, of any length, and says what they show. A line that
+// is cut off at the end of the file, as a killed run leaves it, is left out. It fails with the number of the line that is
+// no event, and with the reader's error.
+func FromEvents(r io.Reader) (Observed, error) {
+	o := observer{lanes: make(map[string]*laneObserver)}
+	in := bufio.NewReaderSize(r, mostLine)
+	var seen Observed
+	for n := 1; ; n++ {
+		line, err := in.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			return Observed{}, fmt.Errorf("events line %d: longer than %d bytes", n, mostLine)
+		}
+		if err != nil && err != io.EOF {
+			return Observed{}, fmt.Errorf("events line %d: %w", n, err)
+		}
+		whole := err == nil
+		if len(bytes.TrimSpace(line)) > 0 {
+			lineErr := o.line(line)
+			if lineErr != nil && whole {
+				return Observed{}, fmt.Errorf("events line %d: %w", n, lineErr)
+			}
+			if seen.Cut = lineErr != nil; !seen.Cut {
+				seen.Lines++
+			}
+		}
+		if !whole {
+			break
+		}
+	}
+	for _, l := range o.lanes {
+		seen.Lanes = append(seen.Lanes, l.result())
+	}
+	slices.SortFunc(seen.Lanes, func(a, b ObservedLane) int {
+		return cmp.Or(cmp.Compare(b.Answered, a.Answered), cmp.Compare(a.Lane, b.Lane))
+	})
+	return seen, nil
+}
+
+// Scenario is the run that does the same again: the calls that were observed, against a provider as it showed itself, of
+// which the client knows the limits from the start. charge says how the provider counts.
+func (l *ObservedLane) Scenario(charge sluice.Charge) Scenario {
+	limits := l.Limits
+	unknown := limits.RPM+limits.TPM+limits.ITPM+limits.OTPM+limits.RPD+limits.TPD+limits.Concurrent == 0
+	if throttled := l.Throttled[sluice.AnyDimension] + l.Throttled[sluice.Requests]; unknown && throttled > 0 {
+		limits.RPM = l.PerMinute // something held calls back: what passed is as much as is known of it
+	}
+	s := Scenario{Provider: Imitate(limits, charge, l.Base, l.PerToken), Start: limits, Calls: l.Calls, Draw: l.Answered + l.Failed}
+	s.Provider.Jitter = l.Jitter
+	if len(l.Calls) == 0 {
+		s.Draw = 0
+	}
+	return s
+}
+
+// observedEvent is what is read of a line.
+type observedEvent struct {
+	Type      sluice.EventType `json:"type"`
+	At        time.Time        `json:"at"`
+	Lane      string           `json:"lane"`
+	LatencyMS int64            `json:"latency_ms"`
+	Dimension sluice.Dimension `json:"dimension"`
+	Limit     int64            `json:"limit"`
+	Kind      sluice.Kind      `json:"kind"`
+	Usage     *sluice.Usage    `json:"usage"`
+	InFlight  int              `json:"in_flight"`
+}
+
+// observer takes in events, of any number, in bounded memory.
+type observer struct {
+	lanes map[string]*laneObserver
+}
+
+// line takes in one line.
+func (o *observer) line(line []byte) error {
+	var e observedEvent
+	if err := json.Unmarshal(line, &e); err != nil {
+		return err
+	}
+	const mostMS = int64(math.MaxInt64 / time.Millisecond)
+	switch u := e.Usage; {
+	case e.Type == "":
+		return errors.New(`no event: it has no "type"`)
+	case e.LatencyMS < 0 || e.LatencyMS > mostMS:
+		return fmt.Errorf("latency_ms is %d", e.LatencyMS)
+	case e.InFlight < 0:
+		return fmt.Errorf("in_flight is %d", e.InFlight)
+	case e.Limit < 0:
+		return fmt.Errorf("limit is %d", e.Limit)
+	case u != nil && (min(u.Input, u.CachedInput, u.Output) < 0 || max(u.Input, u.CachedInput, u.Output) > mostTokens):
+		return fmt.Errorf("usage is %d tokens in (%d of them cached) and %d out", u.Input, u.CachedInput, u.Output)
+	}
+	l := o.lanes[e.Lane]
+	if l == nil {
+		if len(o.lanes) == mostLanes {
+			return fmt.Errorf("lane %.100q is one more than the %d that can be told apart", e.Lane, mostLanes)
+		}
+		l = &laneObserver{seen: ObservedLane{Lane: e.Lane, First: e.At}, random: rand.New(rand.NewPCG(1, 2))}
+		o.lanes[e.Lane] = l
+	}
+	l.event(&e)
+	return nil
+}
+
+// laneObserver is what was seen of a lane.
+type laneObserver struct {
+	seen    ObservedLane
+	random  *rand.Rand
+	times   spread
+	line    fit
+	sampled int // calls that the sample was drawn from
+	sample  []sampled
+
+	minute   int64 // the present one,
+	inMinute int   // and the answers
+	usedIn   sluice.Usage
+}
+
+// sampled is an answered call.
+type sampled struct {
+	call    Call
+	latency time.Duration
+	usage   bool
+}
+
+func (l *laneObserver) event(e *observedEvent) {
+	s := &l.seen
+	if e.At.Before(s.First) {
+		s.First = e.At
+	}
+	if e.At.After(s.Last) {
+		s.Last = e.At
+	}
+	s.Peak = max(s.Peak, e.InFlight)
+	switch e.Type {
+	case sluice.EventLimit:
+		l.limit(e)
+	case sluice.EventThrottled:
+		s.Throttled[e.Dimension]++
+		if e.Limit > 0 {
+			l.limit(e)
+		}
+	case sluice.EventGaveUp:
+		s.Failed++
+	case sluice.EventReleased:
+		if e.Kind == sluice.OK {
+			l.answer(e)
+		}
+	}
+}
+
+// limit notes a limit that was told.
+func (l *laneObserver) limit(e *observedEvent) {
+	lim, n := &l.seen.Limits, int(min(e.Limit, mostTokens))
+	switch e.Dimension {
+	case sluice.Concurrency:
+		lim.Concurrent = n
+	case sluice.Requests:
+		lim.RPM = n
+	case sluice.Tokens:
+		lim.TPM = n
+	case sluice.InputTokens:
+		lim.ITPM = n
+	case sluice.OutputTokens:
+		lim.OTPM = n
+	case sluice.RequestsPerDay:
+		lim.RPD = n
+	case sluice.TokensPerDay:
+		lim.TPD = n
+	}
+}
+
+// answer notes a good answer.
+func (l *laneObserver) answer(e *observedEvent) {
+	l.seen.Answered++
+	latency := time.Duration(e.LatencyMS) * time.Millisecond
+	l.times.add(latency)
+	if m := e.At.Unix() / 60; m != l.minute {
+		l.endMinute()
+		l.minute = m
+	}
+	l.inMinute++
+	one := sampled{latency: latency}
+	if u := e.Usage; u != nil {
+		l.usedIn = l.usedIn.Add(*u)
+		l.line.add(float64(u.Output), latency.Seconds())
+		one.call, one.usage = Call{Input: u.Input, Output: u.Output}, true
+		if one.call.Output == 0 {
+			one.call.Output = -1 // to a Scenario, zero is whatever the provider likes
+		}
+	}
+	// A reservoir: every call is as likely to be in it as any other.
+	l.sampled++
+	if len(l.sample) < MostSampled {
+		l.sample = append(l.sample, one)
+	} else if i := l.random.IntN(l.sampled); i < MostSampled {
+		l.sample[i] = one
+	}
+}
+
+func (l *laneObserver) endMinute() {
+	s := &l.seen
+	s.PerMinute = max(s.PerMinute, l.inMinute)
+	s.Sustained = sluice.Usage{Input: max(s.Sustained.Input, l.usedIn.Input), CachedInput: max(s.Sustained.CachedInput, l.usedIn.CachedInput),
+		Output: max(s.Sustained.Output, l.usedIn.Output)}
+	l.inMinute, l.usedIn = 0, sluice.Usage{}
+}
+
+// result is what all of it shows.
+func (l *laneObserver) result() ObservedLane {
+	l.endMinute()
+	s := &l.seen
+	s.Latency = l.times.result()
+	base, slope := l.line.result()
+	s.Base, s.PerToken = toDuration(base), toDuration(slope)
+	if slope == 0 {
+		s.Base = s.Latency.P50
+	}
+	var sum, squares, n float64
+	for _, one := range l.sample {
+		if one.usage {
+			s.Calls = append(s.Calls, one.call)
+		}
+		foreseen := s.Base + time.Duration(max(0, one.call.Output))*s.PerToken
+		if one.latency > 0 && foreseen > 0 && (one.usage || slope == 0) {
+			x := math.Log(one.latency.Seconds() / foreseen.Seconds())
+			sum, squares, n = sum+x, squares+x*x, n+1
+		}
+	}
+	if n > 1 {
+		s.Jitter = math.Sqrt(max(0, squares/n-sum/n*sum/n))
+	}
+	return *s
+}
+
+func toDuration(seconds float64) time.Duration {
+	return time.Duration(min(seconds*1e9, math.MaxInt64/2))
+}
+
+// fit is a straight line through points, by least squares.
+type fit struct{ n, x, y, xx, xy, yy float64 }
+
+func (f *fit) add(x, y float64) {
+	f.n++
+	f.x += x
+	f.y += y
+	f.xx += x * x
+	f.xy += x * y
+	f.yy += y * y
+}
+
+// result is the line's height at 0 and its slope. The slope is 0 where nothing certain can be said of it.
+func (f *fit) result() (base, slope float64) {
+	const (
+		enough    = 20  // points
+		certainty = 0.5 // of the correlation
+	)
+	covariance, spreadX, spreadY := f.n*f.xy-f.x*f.y, f.n*f.xx-f.x*f.x, f.n*f.yy-f.y*f.y
+	if f.n < enough || spreadX <= 1e-9*f.n*f.xx || spreadY <= 0 || covariance < certainty*math.Sqrt(spreadX)*math.Sqrt(spreadY) {
+		return 0, 0
+	}
+	slope = covariance / spreadX
+	if base = (f.y - slope*f.x) / f.n; base < 0 { // all of it grows with the answer
+		return 0, f.xy / f.xx
+	}
+	return base, slope
+}

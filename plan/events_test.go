@@ -1,0 +1,201 @@
+package plan_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/cli"
+	"github.com/sluice-llm/sluice/plan"
+)
+
+func TestEventsOfARealRunTellHowTheNextOneGoes(t *testing.T) {
+	dir := t.TempDir()
+	in, events := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "events.jsonl")
+	var prompts bytes.Buffer
+	for i := range 60 {
+		fmt.Fprintf(&prompts, `{"model":"m","messages":[{"role":"user","content":"item %d"}],"max_tokens":300}`+"\n", i)
+	}
+	if err := os.WriteFile(in, prompts.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stderr bytes.Buffer
+	args := []string{"run", in, "-o", filepath.Join(dir, "out.jsonl"), "--provider", "sim", "--events", events, "--progress", "none", "--sync", "none"}
+	signals := make(chan os.Signal, 1) // what the runtime starts for the first who asks must not be in the bubble
+	signal.Notify(signals, os.Interrupt)
+	signal.Stop(signals)
+	synctest.Test(t, func(t *testing.T) { // the imitation is in process, so that the run takes no time
+		if code := cli.Main(context.Background(), args, nil, io.Discard, &stderr); code != 0 {
+			t.Fatalf("exit code %d: %s", code, &stderr)
+		}
+	})
+	f, err := os.Open(events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	o, err := plan.FromEvents(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(o.Lanes) != 1 || o.Cut || o.Lines < 120 {
+		t.Fatalf("%d lanes, %d lines, cut: %v", len(o.Lanes), o.Lines, o.Cut)
+	}
+	// The imitation of the command: 900 RPM, told by headers; 200 ms with a sigma of 0.2; about 80 tokens.
+	l := &o.Lanes[0]
+	if l.Lane != "m" || l.Answered != 60 || l.Failed != 0 || l.Limits != (sluice.Limits{RPM: 900}) || len(l.Calls) != 60 || l.Peak < 2 || l.PerMinute != 60 {
+		t.Errorf("seen: %+v", l)
+	}
+	if p50 := l.Latency.P50; p50 < 150*time.Millisecond || p50 > 300*time.Millisecond || l.PerToken != 0 || l.Jitter < 0.1 || l.Jitter > 0.35 {
+		t.Errorf("latency %+v, jitter %v, per token %v", l.Latency, l.Jitter, l.PerToken)
+	}
+	again := simulate(t, l.Scenario(sluice.ChargeDeclared))
+	if took := l.Last.Sub(l.First); again.Answered != 60 || math.Abs(again.Time.Seconds()-took.Seconds()) > 0.25*took.Seconds() {
+		t.Errorf("the same again would take %v and answer %d; it took %v", again.Time, again.Answered, took)
+	}
+}
+
+// line is a good answer's event.
+func line(at time.Time, latency time.Duration, in, out int) string {
+	return fmt.Sprintf(`{"type":"released","at":%q,"lane":"m","latency_ms":%d,"kind":"ok","usage":{"input_tokens":%d,"cached_input_tokens":0,`+
+		`"output_tokens":%d},"in_flight":3,"waiting":0}`+"\n", at.Format(time.RFC3339Nano), latency.Milliseconds(), in, out)
+}
+
+func TestEventsTellLatencyPerTokenApart(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	const n = 30_000
+	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	var events strings.Builder
+	for i := range n { // ten a second, longer and longer
+		out := 20 + i*500/n
+		latency := time.Duration(float64(800*time.Millisecond+time.Duration(out)*12*time.Millisecond) * math.Exp(0.1*r.NormFloat64()))
+		events.WriteString(line(start.Add(time.Duration(i)*100*time.Millisecond), latency, 100+i%50, out))
+	}
+	o, err := plan.FromEvents(strings.NewReader(events.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := o.Lanes[0]
+	if math.Abs(l.Base.Seconds()-0.8) > 0.05 || math.Abs(l.PerToken.Seconds()-0.012) > 0.0005 || math.Abs(l.Jitter-0.1) > 0.02 {
+		t.Errorf("%v and %v per token, sigma %.3f; want 0.8 s, 12 ms and 0.1", l.Base, l.PerToken, l.Jitter)
+	}
+	if len(l.Calls) != plan.MostSampled || l.Answered != 30_000 || l.PerMinute != 600 {
+		t.Errorf("%d of %d sampled, %d a minute", len(l.Calls), l.Answered, l.PerMinute)
+	}
+	mean := 0.0
+	for _, c := range l.Calls {
+		mean += float64(c.Output) / float64(len(l.Calls))
+	}
+	if math.Abs(mean-269.5) > 5 {
+		t.Errorf("the sample's mean output is %.1f, want about 269.5", mean)
+	}
+	if math.Abs(l.Latency.P50.Seconds()-4.03) > 0.1 || l.Latency.P95 <= l.Latency.P50 || l.Latency.Max < l.Latency.P95 {
+		t.Errorf("latency %+v", l.Latency)
+	}
+}
+
+func TestEventsTellLimitsAndThrottles(t *testing.T) {
+	o, err := plan.FromEvents(strings.NewReader(`
+{"type":"limit","at":"2026-03-01T12:00:00Z","lane":"a","dimension":"tpm","limit":90000,"in_flight":0,"waiting":0}
+{"type":"throttled","at":"2026-03-01T12:00:01Z","lane":"a","dimension":"rpm","limit":500,"kind":"rate_limit","in_flight":7,"waiting":0}
+{"type":"limit","at":"2026-03-01T12:00:02Z","lane":"a","dimension":"tpm","limit":60000,"in_flight":0,"waiting":0}
+{"type":"throttled","at":"2026-03-01T12:00:03Z","lane":"b","kind":"rate_limit","in_flight":2,"waiting":0}
+{"type":"gave_up","at":"2026-03-01T12:00:03Z","lane":"b","kind":"rate_limit","in_flight":2,"waiting":0}
+{"type":"something new","at":"2026-03-01T12:00:03Z","lane":"b","more":[1]}
+` + line(time.Date(2026, 3, 1, 12, 0, 5, 0, time.UTC), time.Second, 10, 0) + `{"type":"released","at":"2026-03-01T1`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !o.Cut || o.Lines != 7 || len(o.Lanes) != 3 {
+		t.Fatalf("%d lines, cut: %v, lanes: %+v", o.Lines, o.Cut, o.Lanes)
+	}
+	by := make(map[string]plan.ObservedLane)
+	for _, l := range o.Lanes {
+		by[l.Lane] = l
+	}
+	if a := by["a"]; a.Limits != (sluice.Limits{RPM: 500, TPM: 60000}) || a.Throttled[sluice.Requests] != 1 || a.Peak != 7 {
+		t.Errorf("a: %+v", a)
+	}
+	if b := by["b"]; b.Throttled[sluice.AnyDimension] != 1 || b.Failed != 1 || b.Limits != (sluice.Limits{}) {
+		t.Errorf("b: %+v", b)
+	}
+	if m := by["m"]; len(m.Calls) != 1 || m.Calls[0] != (plan.Call{Input: 10, Output: -1}) {
+		t.Errorf("m: %+v", m)
+	}
+	b := by["b"]
+	if s := b.Scenario(sluice.ChargeActual); s.Draw != 0 || s.Provider.Charge == 0 {
+		t.Errorf("b again: %+v", s)
+	}
+}
+
+func TestEventsThatMakeNoSenseAreNamedByTheirLine(t *testing.T) {
+	good := line(time.Unix(0, 0), time.Second, 1, 1)
+	for word, text := range map[string]string{
+		"line 2: no event":      good + `{"at":"2026-03-01T12:00:00Z"}` + "\n" + good,
+		"line 3":                good + good + "nonsense\n",
+		"line 1":                `{"type":"released","at":"yesterday"}` + "\n",
+		"unknown kind":          `{"type":"released","kind":"nice"}` + "\n",
+		"unknown dimension":     `{"type":"limit","dimension":"length"}` + "\n",
+		"latency_ms is -1":      `{"type":"released","latency_ms":-1}` + "\n",
+		"usage is -1":           `{"type":"released","usage":{"input_tokens":-1}}` + "\n",
+		"in_flight is -2":       `{"type":"released","in_flight":-2}` + "\n",
+		"limit is -2":           `{"type":"limit","limit":-2}` + "\n",
+		"line 2: longer than":   good + strings.Repeat("x", 2<<20),
+		"one more than the 256": manyLanes(300),
+	} {
+		if _, err := plan.FromEvents(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("want an error that says %q: %v", word, err)
+		}
+	}
+	broken := io.MultiReader(strings.NewReader(good), iotest.ErrReader(io.ErrClosedPipe))
+	if _, err := plan.FromEvents(broken); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("the reader's error is lost: %v", err)
+	}
+	if o, err := plan.FromEvents(strings.NewReader("")); err != nil || len(o.Lanes) != 0 {
+		t.Errorf("an empty file: %+v, %v", o, err)
+	}
+}
+
+func manyLanes(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `{"type":"granted","lane":"%d"}`+"\n", i)
+	}
+	return b.String()
+}
+
+func FuzzFromEvents(f *testing.F) {
+	f.Add([]byte(line(time.Unix(1e9, 0), time.Second, 100, 20) + line(time.Unix(1e9, 5), 2*time.Second, 100, 50)))
+	f.Add([]byte(`{"type":"limit","at":"2026-03-01T12:00:00Z","lane":"a","dimension":"tpm","limit":90000}` + "\n{"))
+	f.Add([]byte(`{"type":"throttled","dimension":"rpm","kind":"rate_limit"}` + "\n\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		o, err := plan.FromEvents(bytes.NewReader(b))
+		if err != nil {
+			return
+		}
+		for i := range o.Lanes {
+			l := &o.Lanes[i]
+			if math.IsNaN(l.Jitter) || math.IsInf(l.Jitter, 0) || l.Base < 0 || l.PerToken < 0 || len(l.Calls) > plan.MostSampled {
+				t.Fatalf("%+v", l)
+			}
+			s := l.Scenario(sluice.ChargeDeclared)
+			s.Horizon, s.MaxTries, s.Draw = time.Hour, 100, min(s.Draw, 100)
+			if _, err := plan.Simulate(context.Background(), s); err != nil {
+				t.Fatalf("what was observed cannot be simulated: %v", err)
+			}
+		}
+	})
+}

@@ -1,0 +1,43 @@
+package plan_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/plan"
+)
+
+// How long do 10,000 calls take at 500 requests a minute, and what would 20 workers without a scheduler do?
+func ExampleSimulate() {
+	limits := sluice.Limits{RPM: 500, TPM: 500_000, Burst: time.Second}
+	s := plan.Scenario{
+		Provider: plan.Imitate(limits, sluice.ChargeDeclared, 800*time.Millisecond, 4*time.Millisecond),
+		Told:     limits,
+		Calls:    []plan.Call{{Input: 400, MaxTokens: 500, Output: 120}, {Input: 900, MaxTokens: 500, Output: 200}},
+		Draw:     10_000,
+	}
+	paced, err := plan.Simulate(context.Background(), s)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("paced: %v, %d throttled, at most %d in flight\n", paced.Time.Round(time.Second), paced.Throttled, paced.Peak)
+
+	s.Unpaced = 20
+	unpaced, err := plan.Simulate(context.Background(), s)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("20 workers: throttled %d times for every call\n", unpaced.Throttled/10_000)
+
+	var svg bytes.Buffer
+	if err := plan.Draw(&svg, plan.Named{Name: "paced", Forecast: paced}, plan.Named{Name: "20 workers", Forecast: unpaced}); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// paced: 20m13s, 0 throttled, at most 17 in flight
+	// 20 workers: throttled 7 times for every call
+}

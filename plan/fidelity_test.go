@@ -1,0 +1,204 @@
+package plan_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/plan"
+	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/sim"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// job is what a run and a simulation of it are both given.
+type job struct {
+	name     string
+	scenario plan.Scenario
+	items    int
+	body     func(i int) []byte
+}
+
+func jobs() []job {
+	const s = time.Second
+	a := sim.Config{RPM: 900, Burst: 15 * s, Concurrent: 30, Latency: 200 * time.Millisecond}
+	with := func(c sim.Config, change func(*sim.Config)) sim.Config {
+		change(&c)
+		return c
+	}
+	told := sluice.Limits{RPM: 900, Concurrent: 30}
+	return []job{
+		{name: "A requests bound", scenario: plan.Scenario{Provider: a, Told: told}, items: 400, body: short},
+		{name: "B tokens bound", scenario: plan.Scenario{Provider: sim.Config{TPM: 90000, Burst: 10 * s, Concurrent: 60},
+			Told: sluice.Limits{TPM: 90000, Concurrent: 60}}, items: 200, body: lognormal},
+		{name: "D silent queue", scenario: plan.Scenario{Provider: sim.Config{Queue: 6, Latency: 400 * time.Millisecond, NoHeaders: true}},
+			items: 200, body: short},
+		{name: "nothing told", scenario: plan.Scenario{Provider: a}, items: 400, body: short},
+		{name: "storm", scenario: plan.Scenario{Provider: with(a, func(c *sim.Config) {
+			c.Storms = []sim.Storm{{From: 3 * s, To: 7 * s, Silent: true}}
+		}), Told: told}, items: 400, body: short},
+		{name: "faults", scenario: plan.Scenario{Provider: with(a, func(c *sim.Config) {
+			c.Faults = sim.Faults{ServerError: .05, Reset: .02, Cut: .02}
+		}), Told: told}, items: 400, body: short},
+		{name: "slots, nothing told", scenario: plan.Scenario{Provider: sim.Config{Concurrent: 9, Latency: 400 * time.Millisecond,
+			NoHeaders: true, VagueBodies: true, RetryAfter: sim.RetryAfterNone}}, items: 400, body: short},
+		{name: "round trip", scenario: plan.Scenario{Provider: a, Told: told, RoundTrip: 100 * time.Millisecond}, items: 400, body: short},
+		{name: "anthropic", scenario: plan.Scenario{Dialect: provider.Anthropic, Told: sluice.Limits{OTPM: 60000, Concurrent: 40},
+			Provider: sim.Config{OTPM: 60000, Burst: 10 * s, Concurrent: 40, Charge: sim.ChargeActual, Latency: 300 * time.Millisecond,
+				PerToken: 2 * time.Millisecond, OutputTokens: 250, OutputSigma: .5}}, items: 300, body: lognormal},
+		{name: "anthropic streamed", scenario: plan.Scenario{Dialect: provider.Anthropic, Stream: true,
+			Told: sluice.Limits{ITPM: 30000, OTPM: 60000, Concurrent: 40},
+			Provider: sim.Config{ITPM: 30000, OTPM: 60000, Burst: 10 * s, Concurrent: 40, Charge: sim.ChargeActual,
+				Latency: 300 * time.Millisecond, PerToken: 2 * time.Millisecond, OutputTokens: 250, OutputSigma: .5}}, items: 300,
+			body: streamed},
+		{name: "long answers streamed", scenario: plan.Scenario{Stream: true, Told: sluice.Limits{RPM: 900, Concurrent: 400},
+			Provider: with(a, func(c *sim.Config) {
+				c.Concurrent, c.Latency, c.PerToken, c.OutputTokens = 400, s, 19*s/16, 16
+				c.Storms = []sim.Storm{{From: 5 * s, To: 5*s + 70*time.Millisecond}}
+			})}, items: 400, body: streamed},
+		{name: "streams that are cut", scenario: plan.Scenario{Stream: true, Provider: with(a, func(c *sim.Config) {
+			c.Concurrent, c.PerToken, c.OutputTokens, c.Faults = 5, s/16, 16, sim.Faults{Cut: 0.15}
+		}), Told: sluice.Limits{RPM: 900, Concurrent: 5}}, items: 300, body: streamed},
+	}
+}
+
+func short(i int) []byte {
+	return fmt.Appendf(nil, `{"model":"m","messages":[{"role":"user","content":"item %d"}],"max_tokens":16}`, i)
+}
+
+func streamed(i int) []byte {
+	return fmt.Appendf(nil, `{"model":"m","messages":[{"role":"user","content":"item %d"}],"max_tokens":600,"stream":true}`, i)
+}
+
+// lognormal declares lengths with a median of 250 tokens and a sigma of 0.7.
+func lognormal(i int) []byte {
+	r := rand.New(rand.NewPCG(7, uint64(i)))
+	return fmt.Appendf(nil, `{"model":"m","messages":[{"role":"user","content":"item %d"}],"max_tokens":%d}`, i,
+		int(250*math.Exp(0.7*r.NormFloat64()))+1)
+}
+
+func (j job) endpoint() (provider.Provider, provider.Endpoint) {
+	if j.scenario.Dialect == provider.Anthropic {
+		p, _ := provider.Lookup("anthropic")
+		return p, provider.Messages
+	}
+	p, _ := provider.Lookup("openai")
+	return p, provider.ChatCompletions
+}
+
+// run is the job done by a Scheduler and a Runner, as sluice run does it.
+func (j job) run(tb testing.TB, srv *sim.Server, rt http.RoundTripper, base string) (took time.Duration, throttles int, longest time.Duration) {
+	p, endpoint := j.endpoint()
+	if endpoint == provider.ChatCompletions {
+		base += "/v1"
+	}
+	s, err := sluice.New(sluice.Config{Limits: j.scenario.Told, Account: j.scenario.Told, Charge: p.Charge, CountsCached: p.CountsCached})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer s.Close()
+	attempt := func(ctx context.Context, permit *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
+		body := item.Data.([]byte)
+		req, err := p.NewRequest(ctx, base, "k", endpoint, "m", body, nil)
+		if err != nil {
+			return work.Result{}, sluice.Outcome{Kind: sluice.Internal, Err: err}
+		}
+		_, o := provider.Exchange(ctx, delayed{rt, j.scenario.RoundTrip}, permit, req,
+			provider.ExchangeConfig{Provider: p, Endpoint: endpoint, Stream: j.scenario.Stream, Cost: item.Cost})
+		return work.Result{}, o
+	}
+	var mu sync.Mutex
+	runner, err := work.New(work.Config{Handler: work.Calls(s, attempt), OnResult: func(r *work.Result) {
+		mu.Lock()
+		defer mu.Unlock()
+		longest = max(longest, r.Tally.Queued+r.Tally.Cooldown)
+	}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for i := range j.items {
+		body := j.body(i)
+		est, err := provider.Estimate(endpoint, body)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if err := runner.Add(work.Item{ID: fmt.Sprint(i), Cost: est.Cost, Data: body}); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	start := time.Now()
+	if _, err := runner.Run(context.Background()); err != nil {
+		tb.Error(err)
+	}
+	return time.Since(start), srv.Stats().Throttled, longest
+}
+
+// simulate is the same job foreseen.
+func (j job) simulate(tb testing.TB) plan.Forecast {
+	_, endpoint := j.endpoint()
+	var bodies [][]byte
+	for i := range j.items {
+		bodies = append(bodies, j.body(i))
+	}
+	s := j.scenario
+	for _, r := range s.Provider.Workload(endpoint.String(), bodies...) {
+		s.Calls = append(s.Calls, plan.Call{Input: r.Input, MaxTokens: r.MaxTokens, Output: r.Output})
+	}
+	f, err := plan.Simulate(context.Background(), s)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return f
+}
+
+// delayed adds half a round trip on either side.
+type delayed struct {
+	http.RoundTripper
+	rtt time.Duration
+}
+
+func (d delayed) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(d.rtt / 2)
+	resp, err := d.RoundTripper.RoundTrip(r)
+	time.Sleep(d.rtt / 2)
+	return resp, err
+}
+
+func TestSimulationForeseesARunWithinFivePercent(t *testing.T) {
+	for _, j := range jobs() {
+		t.Run(j.name, func(t *testing.T) {
+			f := j.simulate(t)
+			var took, longest time.Duration
+			var throttles int
+			synctest.Test(t, func(t *testing.T) {
+				srv, err := sim.New(j.scenario.Provider)
+				if err != nil {
+					t.Fatal(err)
+				}
+				took, throttles, longest = j.run(t, srv, srv.Transport(), "http://sim.invalid")
+			})
+			off := f.Time.Seconds()/took.Seconds() - 1
+			t.Logf("foreseen %v, %d throttles, waits up to %v; run %v, %d and %v: %+.2f %%", f.Time, f.Throttled, f.Wait.Max, took, throttles,
+				longest, 100*off)
+			if math.Abs(off) > 0.05 {
+				t.Errorf("%+.1f %% off", 100*off)
+			}
+			if d := f.Throttled - throttles; d > 2+throttles/5 || -d > 2+throttles/5 {
+				t.Errorf("%d throttles foreseen, %d met", f.Throttled, throttles)
+			}
+			if d := (f.Wait.Max - longest).Abs(); d > time.Second/2+longest/5 {
+				t.Errorf("waits of %v foreseen, %v met", f.Wait.Max, longest)
+			}
+			if f.Answered+f.Failed != j.items || f.Stopped != "" {
+				t.Errorf("%d answered, %d failed of %d; stopped: %q", f.Answered, f.Failed, j.items, f.Stopped)
+			}
+		})
+	}
+}

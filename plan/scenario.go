@@ -1,0 +1,142 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/sim"
+)
+
+// Scenario is a run to be foreseen: a provider, what the client is told of it, and what there is to send. Provider and
+// Calls are what it needs; a zero field means its default.
+type Scenario struct {
+	// Provider is what the provider allows, how it counts, and how fast it answers. See Imitate. Its Seed decides all
+	// luck, so that the same Scenario comes to the same Forecast.
+	Provider sim.Config
+
+	// Dialect is how the provider words its refusals, and what its headers tell.
+	Dialect provider.Dialect
+
+	// Told are the ceilings that flags set, and Start the limits believed at first, such as those of a file or of an
+	// earlier run. What neither tells, the client learns from headers and refusals, as it does in a real run.
+	Told, Start sluice.Limits
+
+	// Calls are what there is to send, in this order, once. An Output of 0 is as long as the Provider's answers are;
+	// one below zero is no output, as of embeddings.
+	Calls []Call
+
+	// Draw sends so many calls in place of that, each drawn from Calls. Negative: without end, until Horizon.
+	Draw int
+
+	// Stream says that answers are streamed, so that their headers come before their bodies.
+	Stream bool
+
+	// RoundTrip is what the network adds to every exchange.
+	RoundTrip time.Duration
+
+	// Workers bounds the workers, each of which has one call at hand. One more is started while fewer than Spare calls
+	// wait to be sent. Default 1024 and 16, as a run has it; a negative Spare is no bound of its own.
+	Workers, Spare int
+
+	// Unpaced, if set, is so many workers without any scheduler: each sends its next call when the last is answered. One
+	// that is throttled waits as it is asked to, or half a second, and sends its call again.
+	Unpaced int
+
+	// Attempts, MaxThrottles and Timeout are those of a run: 6, 20 and 10 minutes. A negative MaxThrottles gives up a call
+	// that is throttled once.
+	Attempts, MaxThrottles int
+	Timeout                time.Duration
+
+	// Horizon is when to stop looking. Default a year; a Draw without end needs one.
+	Horizon time.Duration
+
+	// MaxTries bounds how often calls are sent in all, and so how long the computation takes. Default 100 million.
+	MaxTries int
+}
+
+// Imitate returns a provider with these limits, which answers after latency and perToken for each token of output. Its
+// buckets hold l.Burst of refill, and start full; a Burst of zero is a whole minute's, so that twice the limit may pass in
+// the first. A limit of tokens per day is not imitated: a client that is told of it keeps to it all the same.
+func Imitate(l sluice.Limits, charge sluice.Charge, latency, perToken time.Duration) sim.Config {
+	if latency == 0 {
+		latency = -1 // to the imitation, zero is a default
+	}
+	return sim.Config{
+		RPM: l.RPM, TPM: l.TPM, ITPM: l.ITPM, OTPM: l.OTPM, RPD: l.RPD, Concurrent: l.Concurrent, Burst: l.Burst,
+		Charge: sim.Charge(charge), Latency: latency, PerToken: perToken,
+	}
+}
+
+// withDefaults returns the scenario with its defaults filled in, or an error that names the field that makes no sense.
+func (s Scenario) withDefaults() (Scenario, error) {
+	for _, f := range []struct {
+		name string
+		v    int64
+	}{
+		{"RoundTrip", int64(s.RoundTrip)}, {"Workers", int64(s.Workers)}, {"Unpaced", int64(s.Unpaced)},
+		{"Attempts", int64(s.Attempts)}, {"Timeout", int64(s.Timeout)}, {"Horizon", int64(s.Horizon)},
+		{"MaxTries", int64(s.MaxTries)},
+	} {
+		if f.v < 0 {
+			return s, fmt.Errorf("scenario: %s is below zero", f.name)
+		}
+	}
+	if s.Dialect > provider.Gemini {
+		return s, fmt.Errorf("scenario: Dialect is %d, which is none", s.Dialect)
+	}
+	if s.Draw != 0 && len(s.Calls) == 0 {
+		return s, fmt.Errorf("scenario: Draw needs Calls to draw from")
+	}
+	if s.Draw < 0 && s.Horizon == 0 {
+		return s, fmt.Errorf("scenario: a Draw without end needs a Horizon")
+	}
+	for i, c := range s.Calls {
+		if c.Input < 0 || c.MaxTokens < 0 || max(c.Input, c.MaxTokens, c.Output) > mostTokens {
+			return s, fmt.Errorf("scenario: call %d has %d tokens in, at most %d and probably %d out: want 0 to %d", i+1, c.Input,
+				c.MaxTokens, c.Output, mostTokens)
+		}
+	}
+	// The Scheduler's own check of limits is the one that a run meets.
+	scheduler, err := sluice.New(sluice.Config{Limits: s.Told, Start: s.Start})
+	if err != nil {
+		return s, fmt.Errorf("scenario: %w", err)
+	}
+	if err := scheduler.Close(); err != nil {
+		return s, err
+	}
+	s.Workers, s.Spare = cmp.Or(s.Workers, 1024), cmp.Or(s.Spare, 16)
+	s.Attempts, s.MaxThrottles = cmp.Or(s.Attempts, 6), max(0, cmp.Or(s.MaxThrottles, 20))
+	s.Timeout, s.Horizon = cmp.Or(s.Timeout, 10*time.Minute), cmp.Or(s.Horizon, 365*24*time.Hour)
+	s.MaxTries = cmp.Or(s.MaxTries, 100_000_000)
+	return s, nil
+}
+
+// mostTokens is more than any call has.
+const mostTokens = 1_000_000_000
+
+// count is how many calls there are; -1 is without end.
+func (s *Scenario) count() int {
+	if s.Draw != 0 {
+		return max(s.Draw, -1)
+	}
+	return len(s.Calls)
+}
+
+// call is the i-th call.
+func (s *Scenario) call(i int) Call {
+	if s.Draw == 0 {
+		return s.Calls[i]
+	}
+	return s.Calls[mix(s.Provider.Seed^mix(uint64(i)+1))%uint64(len(s.Calls))]
+}
+
+// mix scatters the bits of x (the finalizer of SplitMix64).
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

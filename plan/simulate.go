@@ -1,0 +1,377 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/sim"
+)
+
+// Simulate foresees a run: it drives the gate that admits calls in a real one, in virtual time, against an imitation of
+// the provider. Its shell does what the Scheduler, Do and a run's workers do around the gate; nothing else is copied.
+//
+// It fails when the scenario makes no sense, naming the field, and with the context's error when that ends, beside what
+// was seen until then. A scenario without an end is looked at up to a bound, which Forecast.Stopped names.
+func Simulate(ctx context.Context, s Scenario) (Forecast, error) {
+	s, err := s.withDefaults()
+	if err != nil {
+		return Forecast{}, err
+	}
+	limiter, err := sim.NewLimiter(s.Provider)
+	if err != nil {
+		return Forecast{}, fmt.Errorf("scenario: %w", err)
+	}
+	now := time.Now()
+	r := &run{
+		s: &s, cfg: limiter.Config(), limiter: limiter, wire: wire{dialect: s.Dialect, form: s.Provider.RetryAfter, epoch: now},
+		count: s.count(), first: -1, timer: -1, owners: make(map[*gate.Ticket]*try), line: newTimeline(), epoch: now,
+	}
+	if s.Unpaced == 0 {
+		random := rand.New(rand.NewPCG(s.Provider.Seed, 1))
+		r.gate = gate.New(gate.Config{
+			Limits: s.Told, Account: s.Told, Start: s.Start, Charge: sluice.Charge(s.Provider.Charge),
+			Attempts: s.Attempts, MaxThrottles: s.MaxThrottles, Random: random.Int64N,
+		})
+	}
+	err = r.run(ctx)
+	return r.forecast(), err
+}
+
+// run is a simulation under way.
+type run struct {
+	s       *Scenario
+	cfg     sim.Config
+	limiter *sim.Limiter
+	wire    wire
+	gate    *gate.Gate // nil: the workers are not paced
+	count   int        // of calls; below zero: without end
+
+	// epoch is the virtual instant 0. Nothing follows from which it is; but it has a monotonic reading, and so the gate's
+	// arithmetic on instants is twice as fast.
+	epoch time.Time
+
+	now    time.Duration // since the start
+	first  time.Duration // when the first call reached the provider; below zero: none has
+	events eventHeap
+	timer  time.Duration // when the Scheduler's timer fires; below zero: it is not armed
+	owners map[*gate.Ticket]*try
+	grants []*gate.Ticket
+	free   []*try
+	quotas []sim.Quota
+
+	taken   int // calls that were taken up
+	workers int // that were started
+	busy    int // of those, the ones that have a call
+	waiting int // calls of theirs that wait to be sent
+	open    int // in flight
+
+	f         Forecast
+	line      timeline
+	waits     spread
+	latencies spread
+	stuckAt   time.Duration // the instant at which much happens,
+	stuck     int           // and how much
+	last      time.Duration // when the last call ended
+	step      int
+}
+
+func (r *run) clock() time.Time { return r.epoch.Add(r.now) }
+
+const (
+	lookUp     = 4096      // steps between two looks at the context
+	mostAtOnce = 1_000_000 // steps at one instant, beside some for each call
+)
+
+// run goes from event to event until there are none.
+func (r *run) run(ctx context.Context) error {
+	for r.f.Stopped == "" {
+		r.pump()
+		if r.taken == r.count && r.busy == 0 {
+			return nil
+		}
+		r.arm()
+		if r.step++; r.step%lookUp == 0 && ctx.Err() != nil {
+			r.f.Stopped = "cancelled"
+			return ctx.Err()
+		}
+		next, isTimer := r.timer, true
+		if len(r.events.heap) > 0 && (next < 0 || r.events.heap[0].at <= next) {
+			next, isTimer = r.events.heap[0].at, false
+		}
+		switch {
+		case next < 0:
+			return nil
+		case next > r.s.Horizon:
+			r.now = r.s.Horizon
+			r.f.Stopped = fmt.Sprintf("the look ahead ended after %v", r.s.Horizon)
+			continue
+		}
+		r.now = max(r.now, next)
+		r.watch()
+		if isTimer {
+			r.timer = -1
+			r.gate.Tick(r.clock())
+			continue
+		}
+		e := r.events.pop()
+		e.what(r, e.try)
+	}
+	return nil
+}
+
+// watch ends a look at something that goes on for ever.
+func (r *run) watch() {
+	if r.now > r.stuckAt {
+		r.stuckAt, r.stuck = r.now, 0
+	}
+	if r.stuck++; r.stuck > mostAtOnce+64*max(0, r.count) {
+		r.f.Stopped = "time stands still: calls come to an end as soon as they begin"
+	}
+}
+
+// later lets something happen to a try after d.
+func (r *run) later(d time.Duration, what func(*run, *try), t *try) {
+	r.events.push(event{at: after(r.now, max(0, d)), what: what, try: t})
+}
+
+// after is d after the instant at, or an hour that no clock shows.
+func after(at, d time.Duration) time.Duration {
+	if d > math.MaxInt64-at {
+		return math.MaxInt64
+	}
+	return at + d
+}
+
+// pump sends what the gate grants, and lets workers take up calls, until neither is possible.
+func (r *run) pump() {
+	for r.f.Stopped == "" {
+		some := false
+		if r.gate != nil {
+			r.grants = append(r.grants[:0], r.gate.Granted()...)
+			for _, ticket := range r.grants {
+				some = true
+				r.send(r.owners[ticket])
+			}
+		}
+		if !r.take() && !some {
+			return
+		}
+	}
+}
+
+// take lets a worker take up the next call, if there is one and a worker that may. As in a run, a worker is started for a
+// call if none is idle and few calls wait to be sent; once started, it takes up one call after the other.
+func (r *run) take() bool {
+	if r.taken == r.count {
+		return false
+	}
+	if r.busy == r.workers {
+		switch {
+		case r.gate == nil && r.workers >= r.s.Unpaced:
+			return false
+		case r.gate != nil && (r.workers >= r.s.Workers || r.s.Spare > 0 && r.waiting >= r.s.Spare):
+			return false
+		}
+		r.workers++
+	}
+	r.watch()
+	t := r.fresh()
+	t.call, t.index = r.s.call(r.taken), r.taken
+	r.taken++
+	r.busy++
+	r.waiting++
+	r.ask(t)
+	return true
+}
+
+// fresh returns a try for a call.
+func (r *run) fresh() *try {
+	n := len(r.free)
+	if n == 0 {
+		t := new(try)
+		r.owners[&t.ticket] = t
+		return t
+	}
+	t := r.free[n-1]
+	r.free = r.free[:n-1]
+	t.attempts, t.throttles, t.overloads, t.admitted = 0, 0, 0, 0
+	t.queued, t.order, t.waited, t.aside = time.Time{}, 0, 0, false
+	return t
+}
+
+// ask queues a call's next try, as the Scheduler does.
+func (r *run) ask(t *try) {
+	if r.gate == nil {
+		r.send(t)
+		return
+	}
+	cost := sluice.Cost{Input: max(1, t.call.Input), MaxOutput: t.call.MaxTokens}
+	t.ticket = gate.Ticket{Call: gate.Call{Cost: cost}, Attempt: t.attempts + 1, Throttles: t.throttles, Overloads: t.overloads,
+		Queued: t.queued, Order: t.order, Front: t.order > 0}
+	if !r.gate.Acquire(r.clock(), &t.ticket) {
+		if !t.aside {
+			r.waiting--
+		}
+		t.outcome = sluice.Outcome{Kind: sluice.ContextLength, TooLarge: true}
+		r.end(t, false)
+	}
+}
+
+// send lets a granted call leave: at the instant of its grant, by which the gate has it down as sent already.
+func (r *run) send(t *try) {
+	if r.gate != nil {
+		t.queued, t.order = t.ticket.Queued, t.ticket.Order
+		t.waited += t.ticket.Waited + t.ticket.Paused
+	}
+	if !t.aside {
+		r.waiting--
+	}
+	if r.f.Tries == r.s.MaxTries {
+		r.f.Stopped = fmt.Sprintf("the look ahead ended after %d tries", r.f.Tries)
+		return
+	}
+	t.sent, t.told = r.now, 0
+	t.outcome = sluice.Outcome{}
+	r.open++
+	r.f.Peak = max(r.f.Peak, r.open)
+	r.f.Tries++
+	r.present().Sent++
+	r.line.have(r.open, r.waiting)
+	if r.s.RoundTrip > 0 {
+		r.later(r.s.RoundTrip/2, (*run).arrive, t)
+		return
+	}
+	r.arrive(t)
+}
+
+// present is the step of the present instant.
+func (r *run) present() *Step { return r.line.at(r.now, r.limiter.Spent) }
+
+// returned is when an answer has come in: the permit goes back, and the call is done, given up or tried again, as in Do.
+func (r *run) returned(t *try) {
+	r.open--
+	s := r.present()
+	r.line.have(r.open, r.waiting)
+	o := &t.outcome
+	if o.Kind == sluice.OK {
+		o.Usage, o.HasUsage = sluice.Usage{Input: max(1, t.call.Input), Output: t.course.Output}, true
+	}
+	if o.Kind != sluice.Timeout && (o.Kind != sluice.Network || t.course.Fault == sim.FaultCut) {
+		o.Readings = r.readings(t)
+	}
+	if o.Kind == sluice.RateLimit && o.Dimension == sluice.AnyDimension {
+		o.Dimension = exhausted(o.Readings)
+	}
+	if o.Kind.Throttle() {
+		r.f.Throttled++
+		s.Throttled++
+	}
+	var d gate.Decision
+	if r.gate != nil {
+		d = r.gate.Release(r.clock(), &t.ticket, o)
+	} else {
+		d = r.unpaced(t)
+	}
+	if d.Throttle {
+		t.throttles++
+	} else {
+		t.attempts++
+	}
+	if o.Kind == sluice.Overloaded {
+		t.overloads++
+	}
+	switch d.Action {
+	case gate.Done, gate.GiveUp:
+		r.end(t, d.Action == gate.Done)
+		return
+	}
+	if t.aside = o.Kind.Transient(); !t.aside {
+		r.waiting++
+	}
+	if d.Wait > 0 {
+		if r.gate == nil {
+			t.waited += d.Wait
+		}
+		r.later(d.Wait, (*run).ask, t)
+		return
+	}
+	r.ask(t)
+}
+
+// unpaced is what a client without a scheduler does after a try.
+func (r *run) unpaced(t *try) gate.Decision {
+	const pause = 500 * time.Millisecond // where nobody says how long to wait
+	o := &t.outcome
+	switch {
+	case o.Kind == sluice.OK:
+		return gate.Decision{Action: gate.Done}
+	case o.Kind.Throttle() && !o.TooLarge && t.throttles < r.s.MaxThrottles:
+		wait := o.Wait
+		if wait <= 0 {
+			wait = pause
+		}
+		return gate.Decision{Action: gate.Again, Throttle: true, Wait: wait}
+	case o.Kind.Transient() && t.attempts+1 < r.s.Attempts:
+		return gate.Decision{Action: gate.Again, Wait: pause}
+	}
+	return gate.Decision{Action: gate.GiveUp}
+}
+
+// end is when a worker is done with a call.
+func (r *run) end(t *try, good bool) {
+	s := r.present()
+	r.busy--
+	r.last = r.now
+	r.free = append(r.free, t)
+	if t.outcome.Kind.Fatal() {
+		r.f.Stopped = "no further call can succeed: " + t.outcome.Kind.String()
+	}
+	if !good {
+		r.f.Failed++
+		s.Failed++
+		return
+	}
+	r.f.Answered++
+	s.Answered++
+	r.f.Input += int64(max(1, t.call.Input))
+	r.f.Output += int64(t.course.Output)
+	r.waits.add(t.waited)
+	r.latencies.add(r.now - t.sent)
+}
+
+// arm sets the one timer to the next instant at which the gate has something to do, as the Scheduler does: a timer that
+// fires earlier is armed again then.
+func (r *run) arm() {
+	if r.gate == nil {
+		return
+	}
+	next := r.gate.Next()
+	if next.IsZero() {
+		return
+	}
+	if at := next.Sub(r.epoch); r.timer < 0 || at < r.timer {
+		r.timer = max(at, r.now)
+	}
+}
+
+// forecast is what was seen.
+func (r *run) forecast() Forecast {
+	f := &r.f
+	f.Time = r.last
+	if f.Stopped != "" {
+		f.Time = r.now
+	}
+	r.line.at(max(r.now, f.Time), r.limiter.Spent)
+	spent := r.limiter.Spent()
+	r.line.endMinute(spent)
+	r.line.next(spent)
+	f.Width, f.Steps = r.line.width, r.line.steps[:len(r.line.steps)-1]
+	f.Quotas = quotas(r.cfg, f.Time, spent, r.line.busiest)
+	f.Wait, f.Latency = r.waits.result(), r.latencies.result()
+	return *f
+}

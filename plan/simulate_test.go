@@ -1,0 +1,294 @@
+package plan_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/plan"
+	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/sim"
+)
+
+func simulate(t testing.TB, s plan.Scenario) plan.Forecast {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	f, err := plan.Simulate(ctx, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func calls(n int, c plan.Call) []plan.Call {
+	out := make([]plan.Call, n)
+	for i := range out {
+		out[i] = c
+	}
+	return out
+}
+
+// expected is what a scenario should come to. A time, and numbers of calls, below zero are not looked at.
+type expected struct {
+	scenario   plan.Scenario
+	time       time.Duration // within 2 %
+	answered   int
+	failed     int
+	throttled  int
+	stopped    string
+	peak       int
+	share      float64 // of the first limit; 0 is not looked at
+	busiest    float64 // of the first limit
+	waitAtMost time.Duration
+}
+
+func (test expected) check(t *testing.T) {
+	t.Helper()
+	f := simulate(t, test.scenario)
+	if test.time >= 0 && math.Abs(f.Time.Seconds()-test.time.Seconds()) > 0.02*test.time.Seconds() {
+		t.Errorf("takes %v, want %v", f.Time, test.time)
+	}
+	if test.answered >= 0 && math.Abs(float64(f.Answered-test.answered)) > 0.02*float64(test.answered) ||
+		test.failed >= 0 && f.Failed != test.failed || f.Throttled != test.throttled {
+		t.Errorf("%d answered, %d failed, %d throttled; want %d, %d, %d", f.Answered, f.Failed, f.Throttled, test.answered, test.failed,
+			test.throttled)
+	}
+	if (test.stopped == "") != (f.Stopped == "") || !strings.HasPrefix(f.Stopped, test.stopped) {
+		t.Errorf("stopped: %q, want %q", f.Stopped, test.stopped)
+	}
+	if test.peak > 0 && f.Peak != test.peak {
+		t.Errorf("%d in flight, want %d", f.Peak, test.peak)
+	}
+	if test.share > 0 && (math.Abs(f.Quotas[0].Share-test.share) > 0.03 || f.Quotas[0].Share > 1) {
+		t.Errorf("%.3f of %v used, want %.2f", f.Quotas[0].Share, f.Quotas[0].Dimension, test.share)
+	}
+	if test.busiest > 0 && math.Abs(f.Quotas[0].Busiest-test.busiest) > 0.02*test.busiest {
+		t.Errorf("%.0f in the busiest minute, want %.0f", f.Quotas[0].Busiest, test.busiest)
+	}
+	if test.waitAtMost > 0 && (f.Wait.Max > test.waitAtMost || f.Wait.Max == 0) {
+		t.Errorf("waits %v, want at most %v", f.Wait.Max, test.waitAtMost)
+	}
+}
+
+func TestForecastOfWhatCanBeWorkedOutByHand(t *testing.T) {
+	const s = time.Second
+	one := plan.Call{Input: 10, MaxTokens: 100, Output: 50}
+	for name, test := range map[string]expected{
+		"nothing to do": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{RPM: 1}, 0, s, 0)}},
+		"a call": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{}, 0, s, 10*time.Millisecond), Calls: calls(1, one)},
+			time: 1500 * time.Millisecond, answered: 1, peak: 1},
+		"told slots, no other limit": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{Concurrent: 10}, 0, s, 0),
+			Told: sluice.Limits{Concurrent: 10}, Calls: calls(100, one)}, time: 10 * s, answered: 100, peak: 10, waitAtMost: 3 * s},
+		"a minute of a told rate": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{RPM: 600, Burst: s}, 0, s, 0),
+			Told: sluice.Limits{RPM: 600, Burst: s}, Calls: calls(600, one)}, time: 60600 * time.Millisecond, answered: 600, share: 0.97, busiest: 600},
+		"half an hour of output tokens": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{OTPM: 60000, Burst: 10 * s}, sluice.ChargeActual,
+			s, 10*time.Millisecond), Dialect: provider.Anthropic, Told: sluice.Limits{OTPM: 60000, Burst: 10 * s}, Calls: calls(36000, one)},
+			time: 30 * time.Minute, answered: 36000, share: 0.98},
+	} {
+		t.Run(name, test.check)
+	}
+}
+
+func TestForecastOfWhatCannotSucceedOrHasNoEnd(t *testing.T) {
+	const s = time.Second
+	one := plan.Call{Input: 10, MaxTokens: 100, Output: 50}
+	for name, test := range map[string]expected{
+		"too large for any bucket": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{TPM: 60}, 0, s, 0), Calls: calls(3, one)}, failed: 3, time: -1},
+		"known to be too large": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{TPM: 60}, 0, s, 0), Told: sluice.Limits{TPM: 60},
+			Calls: calls(30, one)}, failed: 30},
+		"too large, as only headers show": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{ITPM: 5, RPM: 600}, 0, s, 0),
+			Dialect: provider.Anthropic, Calls: calls(2, one)}, failed: 2, throttled: 2, time: -1},
+		"throttled more often than it may": {scenario: plan.Scenario{Calls: calls(1, one), MaxThrottles: 7,
+			Provider: sim.Config{Storms: []sim.Storm{{To: time.Hour, Silent: true}}}}, failed: 1, throttled: 8, time: -1},
+		"money that is spent": {scenario: plan.Scenario{Provider: sim.Config{SpentAfter: 5}, Calls: calls(30, one)}, answered: 8, failed: 1, // those in flight then
+			time: -1, stopped: "no further call can succeed"},
+		"a day's requests": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{RPD: 10}, 0, s, 0), Told: sluice.Limits{RPD: 10},
+			Calls: calls(30, one)}, time: 48 * time.Hour, answered: 30},
+		"beyond the horizon": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{RPD: 10}, 0, s, 0), Told: sluice.Limits{RPD: 10},
+			Calls: calls(30, one), Horizon: 12 * time.Hour}, time: 12 * time.Hour, answered: 14, stopped: "the look ahead ended after 12h0m0s"},
+		"without end": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{RPM: 600, Burst: s}, 0, s, 0),
+			Told: sluice.Limits{RPM: 600, Burst: s}, Calls: calls(1, one), Draw: -1, Horizon: 10 * time.Minute}, time: 10 * time.Minute, answered: 5945,
+			stopped: "the look ahead ended after 10m0s"},
+		"in no time": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{}, 0, 0, 0), Calls: calls(1, one), Draw: -1, Horizon: s},
+			time: -1, answered: -1, stopped: "time stands still"},
+		"unpaced and in no time": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{}, 0, 0, 0), Calls: calls(1, one), Draw: -1, Horizon: s,
+			Unpaced: 3}, time: -1, answered: -1, stopped: "time stands still"},
+		"too large without end": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{TPM: 60}, 0, s, 0), Told: sluice.Limits{TPM: 60},
+			Calls: calls(1, one), Draw: -1, Horizon: s}, time: -1, failed: -1, stopped: "time stands still"},
+		"a bound on tries": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{}, 0, s, 0), Calls: calls(1000, one), MaxTries: 100},
+			time: -1, answered: -1, stopped: "the look ahead ended after 100 tries"},
+		"hangs": {scenario: plan.Scenario{Provider: sim.Config{Faults: sim.Faults{Hang: 1}}, Calls: calls(2, one), Timeout: s, Attempts: 2},
+			time: -1, failed: 2},
+		"answers that take too long": {scenario: plan.Scenario{Provider: sim.Config{Latency: 10 * s}, Calls: calls(1, one), Timeout: s, Attempts: 1},
+			time: s, failed: 1, peak: 1},
+	} {
+		t.Run(name, test.check)
+	}
+}
+
+func TestSimulateNamesTheFieldThatMakesNoSense(t *testing.T) {
+	one := calls(1, plan.Call{})
+	for word, s := range map[string]plan.Scenario{
+		"Config.RPM":       {Provider: sim.Config{RPM: -1}},
+		"Told":             {Told: sluice.Limits{Concurrent: -3}},
+		"Limits.TPM":       {Told: sluice.Limits{TPM: -3}},
+		"Start.RPD":        {Start: sluice.Limits{RPD: -3}},
+		"Draw needs Calls": {Draw: 3},
+		"Horizon":          {Calls: one, Draw: -1},
+		"Unpaced":          {Unpaced: -1},
+		"RoundTrip":        {RoundTrip: -1},
+		"call 2":           {Calls: append(calls(1, plan.Call{}), plan.Call{MaxTokens: -1})},
+		"call 1":           {Calls: calls(1, plan.Call{Input: 1 << 50})},
+		"Dialect":          {Dialect: 99},
+	} {
+		if word == "Told" {
+			word = "Limits.Concurrent"
+		}
+		if _, err := plan.Simulate(context.Background(), s); err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("want an error that names %s: %v", word, err)
+		}
+	}
+}
+
+// countdown is a context that ends when it was looked at so often.
+type countdown struct {
+	context.Context
+	looks int
+}
+
+func (c *countdown) Err() error {
+	if c.looks--; c.looks < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestSimulateStopsWhenItsContextEndsAndKeepsWhatWasSeen(t *testing.T) {
+	f, err := plan.Simulate(&countdown{context.Background(), 10}, day(24))
+	if !errors.Is(err, context.Canceled) || f.Stopped != "cancelled" {
+		t.Errorf("stopped: %q, %v", f.Stopped, err)
+	}
+	// It looks every few thousand steps of less than a few microseconds each.
+	if f.Answered == 0 || f.Tries > 11*5000 {
+		t.Errorf("%d tries, %d answered", f.Tries, f.Answered)
+	}
+}
+
+// A rule of thumb that is wrong in practice: so many workers as the limit feeds. Unpaced they are throttled, paced not.
+func TestWorkersWithoutASchedulerAreThrottledWhereSlotsWithOneAreNot(t *testing.T) {
+	limits := sluice.Limits{RPM: 600, TPM: 600_000, Burst: time.Second}
+	s := plan.Scenario{
+		Provider: plan.Imitate(limits, sluice.ChargeDeclared, 900*time.Millisecond, 0),
+		Calls:    []plan.Call{{Input: 300, MaxTokens: 500, Output: 100}, {Input: 500, MaxTokens: 200, Output: 150}},
+		Draw:     -1, Horizon: 10 * time.Minute,
+	}
+	s.Unpaced = 8 // 533 a minute: below the limit
+	if f := simulate(t, s); f.Throttled != 0 || f.Peak != 8 || math.Abs(f.PerMinute()-533) > 5 {
+		t.Errorf("8 workers: %d throttled, %d in flight, %.0f a minute", f.Throttled, f.Peak, f.PerMinute())
+	}
+	s.Unpaced = 12 // 800 a minute
+	if f := simulate(t, s); f.Throttled < 100 || f.Refused[sluice.Requests] != f.Throttled {
+		t.Errorf("12 workers: %d throttled, by limit %v", f.Throttled, f.Refused)
+	}
+	s.Unpaced, s.Told = 0, limits
+	s.Told.Concurrent = 12
+	f := simulate(t, s)
+	if f.Throttled != 0 || f.Peak > 12 || f.PerMinute() < 0.97*600 || f.PerMinute() > 601 {
+		t.Errorf("12 slots: %d throttled, %d in flight, %.0f a minute", f.Throttled, f.Peak, f.PerMinute())
+	}
+	for _, q := range f.Quotas {
+		if q.Share > 1 || q.Busiest > float64(q.Limit)*1.02+10 {
+			t.Errorf("beyond the limit: %+v", q)
+		}
+	}
+}
+
+// scenarios of all kinds, most of them nonsense.
+func anyScenario() *rapid.Generator[plan.Scenario] {
+	return rapid.Custom(func(t *rapid.T) plan.Scenario {
+		limit := func(name string) int { return rapid.SampledFrom([]int{0, 0, 1, 7, 60, 900, 1 << 40}).Draw(t, name) }
+		span := func(name string) time.Duration {
+			return rapid.SampledFrom([]time.Duration{-1, 0, 1, time.Millisecond, time.Second, time.Hour}).Draw(t, name)
+		}
+		part := func(name string) float64 { return rapid.SampledFrom([]float64{0, 0, 0.01, 0.2}).Draw(t, name) }
+		limits := func(name string) sluice.Limits {
+			return sluice.Limits{RPM: limit(name + " RPM"), TPM: limit(name + " TPM"), ITPM: limit(name + " ITPM"), OTPM: limit(name + " OTPM"),
+				RPD: limit(name + " RPD"), Concurrent: limit(name + " Concurrent"), Burst: max(0, span(name+" Burst"))}
+		}
+		s := plan.Scenario{
+			Provider: plan.Imitate(limits("real"), sluice.Charge(rapid.IntRange(0, 1).Draw(t, "charge")), span("latency"), max(0, span("per token"))),
+			Dialect:  rapid.SampledFrom([]provider.Dialect{provider.OpenAI, provider.Anthropic, provider.Gemini}).Draw(t, "dialect"),
+			Told:     limits("told"), Start: limits("start"), Stream: rapid.Bool().Draw(t, "stream"),
+			RoundTrip: max(0, span("round trip")), Workers: rapid.IntRange(0, 30).Draw(t, "workers"), Spare: rapid.IntRange(-1, 20).Draw(t, "spare"),
+			Unpaced: rapid.SampledFrom([]int{0, 0, 0, 1, 10}).Draw(t, "unpaced"), Attempts: rapid.IntRange(0, 3).Draw(t, "attempts"),
+			MaxThrottles: rapid.IntRange(-1, 3).Draw(t, "throttles"), Timeout: max(0, span("timeout")), MaxTries: 5000,
+		}
+		p := &s.Provider
+		p.Seed, p.Jitter = rapid.Uint64().Draw(t, "seed"), part("jitter")
+		p.Queue, p.FixedWindow = rapid.IntRange(0, 3).Draw(t, "queue"), rapid.Bool().Draw(t, "windows")
+		p.NoHeaders, p.LateHeaders, p.VagueBodies = rapid.Bool().Draw(t, "no headers"), rapid.Bool().Draw(t, "late"), rapid.Bool().Draw(t, "vague")
+		p.Faults = sim.Faults{ServerError: part("500"), Overloaded: part("529"), Reset: part("reset"), Hang: part("hang"), Cut: part("cut"),
+			BadRequest: part("400")}
+		if rapid.Bool().Draw(t, "storm") {
+			p.Storms = []sim.Storm{{From: time.Second, To: rapid.SampledFrom([]time.Duration{time.Minute, math.MaxInt64}).Draw(t, "to")}}
+		}
+		s.Calls = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) plan.Call {
+			return plan.Call{Input: rapid.IntRange(0, 2000).Draw(t, "in"), MaxTokens: rapid.IntRange(0, 2000).Draw(t, "most"),
+				Output: rapid.IntRange(-1, 2000).Draw(t, "out")}
+		}), 0, 20).Draw(t, "calls")
+		if len(s.Calls) > 0 {
+			s.Draw = rapid.SampledFrom([]int{0, 100, -1}).Draw(t, "draw")
+			s.Horizon = rapid.SampledFrom([]time.Duration{time.Second, time.Hour, 48 * time.Hour}).Draw(t, "horizon")
+		}
+		return s
+	})
+}
+
+func TestEveryScenarioComesToAnEndThatAddsUp(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := anyScenario().Draw(t, "scenario")
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		f, err := plan.Simulate(ctx, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(s.Calls); f.Stopped == "" && s.Draw == 0 && f.Answered+f.Failed != n || s.Draw < 0 && f.Stopped == "" {
+			t.Fatalf("%d answered, %d failed of %d; stopped: %q", f.Answered, f.Failed, n, f.Stopped)
+		}
+		if told := s.Told.Concurrent; s.Unpaced == 0 && told > 0 && f.Peak > told || s.Unpaced > 0 && f.Peak > s.Unpaced {
+			t.Fatalf("%d in flight", f.Peak)
+		}
+		var sum plan.Step
+		for _, step := range f.Steps {
+			sum.Sent += step.Sent
+			sum.Answered += step.Answered
+			sum.Failed += step.Failed
+			sum.Throttled += step.Throttled
+			sum.InFlight = max(sum.InFlight, step.InFlight)
+		}
+		if sum.Sent != f.Tries || sum.Answered != f.Answered || sum.Failed != f.Failed || sum.Throttled != f.Throttled || sum.InFlight != f.Peak {
+			t.Fatalf("the steps come to %+v, the whole to %+v", sum, f)
+		}
+		if len(f.Steps) > plan.MostSteps || f.Time < 0 || f.Time > time.Duration(len(f.Steps)+1)*f.Width {
+			t.Fatalf("%d steps of %v in %v", len(f.Steps), f.Width, f.Time)
+		}
+		for _, q := range f.Quotas {
+			if math.IsNaN(q.Share) || q.Spent < 0 {
+				t.Fatalf("%+v", q)
+			}
+		}
+		again, err := plan.Simulate(ctx, s)
+		if err != nil || !reflect.DeepEqual(f, again) {
+			t.Fatalf("the same twice differs: %+v, %+v, %v", f, again, err)
+		}
+	})
+}

@@ -1,0 +1,261 @@
+package sim
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// dimension is one of the budgets a provider counts, in the order in which it
+// checks them.
+type dimension int
+
+const (
+	requests dimension = iota
+	requestsPerDay
+	tokens
+	inputTokens
+	outputTokens
+	dimensions
+)
+
+// name is how Stats and Quota call the dimension.
+func (d dimension) name() string {
+	return [dimensions]string{"rpm", "rpd", "tpm", "itpm", "otpm"}[d]
+}
+
+// bucket is one budget. It is arithmetic on instants, counted from the first
+// request; a bucket whose limit is zero does not exist.
+type bucket struct {
+	configured int           // limit per period in the Config
+	limit      int           // limit per period now
+	period     time.Duration // a minute or a day
+	burst      time.Duration // refill the bucket can hold
+	fixed      bool          // filled once every burst
+
+	level float64
+	at    time.Duration
+}
+
+// perSecond is the refill.
+func (b *bucket) perSecond() float64 { return float64(b.limit) / b.period.Seconds() }
+
+func (b *bucket) capacity() float64 { return max(1, b.perSecond()*b.burst.Seconds()) }
+
+// advance brings the level up to now.
+func (b *bucket) advance(now time.Duration) {
+	if b.limit == 0 || now <= b.at {
+		return
+	}
+	if b.fixed {
+		if now/b.burst > b.at/b.burst {
+			b.level = b.capacity()
+		}
+	} else {
+		b.level = min(b.capacity(), b.level+b.perSecond()*(now-b.at).Seconds())
+	}
+	b.at = now
+}
+
+// scale changes the limit to the configured one times factor.
+func (b *bucket) scale(factor float64) {
+	if b.limit == 0 {
+		return
+	}
+	b.limit = max(1, int(math.Round(float64(b.configured)*factor)))
+	b.level = min(b.level, b.capacity())
+}
+
+// slack forgives rounding: a call that comes exactly when it may, may.
+const slack = 1e-6
+
+// holds reports whether n fits, with the bucket advanced to now.
+func (b *bucket) holds(n float64) bool {
+	return b.limit == 0 || b.level+slack >= min(n, b.capacity())
+}
+
+// wait is how long it takes from now until n fits.
+func (b *bucket) wait(n float64) time.Duration {
+	return b.until(min(n, b.capacity()) - b.level)
+}
+
+// until is how long it takes for the level to rise by n.
+func (b *bucket) until(n float64) time.Duration {
+	if n <= 0 {
+		return 0
+	}
+	if b.fixed {
+		return b.burst - b.at%b.burst
+	}
+	return time.Duration(math.Ceil(n/b.perSecond()*1e9 - 0.01)) // less the noise of floats
+}
+
+// budgets are the buckets of one account. They are not safe for concurrent use.
+type budgets struct {
+	buckets [dimensions]bucket
+	changes []Change
+}
+
+func newBudgets(c Config) *budgets {
+	l := &budgets{changes: c.Changes}
+	for d, limit := range [dimensions]int{c.RPM, c.RPD, c.TPM, c.ITPM, c.OTPM} {
+		b := bucket{configured: limit, limit: limit, period: time.Minute, burst: c.Burst, fixed: c.FixedWindow}
+		if dimension(d) == requestsPerDay {
+			b.period, b.burst, b.fixed = 24*time.Hour, 24*time.Hour, false
+		}
+		if limit > 0 {
+			b.level = b.capacity()
+		}
+		l.buckets[d] = b
+	}
+	return l
+}
+
+// advance brings every bucket up to now, through the changes on the way.
+func (l *budgets) advance(now time.Duration) {
+	for len(l.changes) > 0 && l.changes[0].At <= now {
+		change := l.changes[0]
+		l.changes = l.changes[1:]
+		for d := range l.buckets {
+			l.buckets[d].advance(change.At)
+			l.buckets[d].scale(change.Factor)
+		}
+	}
+	for d := range l.buckets {
+		l.buckets[d].advance(now)
+	}
+}
+
+// cost is what a call needs to be admitted and what it is then charged.
+type cost struct {
+	need, charge [dimensions]float64
+}
+
+// shortage says which bucket refused a call, and why.
+type shortage struct {
+	dimension dimension
+	limit     int
+	used      int           // limit - level, in whole units
+	requested int           // what the call needs
+	tooLarge  bool          // above the limit itself: it can never pass
+	wait      time.Duration // as the provider states it, from whole units
+	exact     time.Duration // as it is
+}
+
+// take charges c if every bucket holds it, and nothing otherwise.
+func (l *budgets) take(now time.Duration, c *cost) (shortage, bool) {
+	l.advance(now)
+	for d := range l.buckets {
+		if b := &l.buckets[d]; !b.holds(c.need[d]) || b.limit > 0 && c.need[d] > float64(b.limit) {
+			return b.shortage(dimension(d), c.need[d]), false
+		}
+	}
+	for d := range l.buckets {
+		l.buckets[d].level -= c.charge[d]
+	}
+	return shortage{}, true
+}
+
+// shortage states what is missing in whole units, as the providers do: their
+// wait is (used + requested - limit) / limit of the period to the millisecond.
+// https://github.com/continuedev/continue/issues/11472
+func (b *bucket) shortage(d dimension, need float64) shortage {
+	level := int(math.Floor(b.level + slack))
+	s := shortage{
+		dimension: d,
+		limit:     b.limit,
+		used:      b.limit - level,
+		requested: int(math.Ceil(need)),
+		tooLarge:  need > float64(b.limit),
+	}
+	if !s.tooLarge {
+		s.exact = b.wait(need)
+		s.wait = s.exact
+		if missing := s.requested - level; !b.fixed && need <= b.capacity() && missing > 0 {
+			s.wait = b.untilWhole(missing)
+		}
+	}
+	return s
+}
+
+// untilWhole is until for whole units, without the rounding of floats.
+func (b *bucket) untilWhole(n int) time.Duration {
+	hi, lo := bits.Mul64(uint64(n), uint64(b.period))
+	q, rest := bits.Div64(hi, lo, uint64(b.limit))
+	if rest > 0 {
+		q++
+	}
+	return time.Duration(q)
+}
+
+// judge checks, in this order, storm, money, concurrency, requests and tokens,
+// and charges all of them or none, for a call that comes while so many are
+// open and so many are paid for.
+func (l *budgets) judge(c *Config, now time.Duration, price *cost, open, paid int) (no refusal, refused bool) {
+	if storm, ok := c.stormAt(now); ok {
+		no.reason, no.status, no.wait, no.hint = reasonStorm, storm.Status, storm.To-now, !storm.Silent
+	} else if c.SpentAfter > 0 && paid >= c.SpentAfter {
+		no.reason = reasonSpent
+	} else if c.Concurrent > 0 && open >= c.Concurrent {
+		// Nobody knows when a call will end: no hint.
+		no.reason = reasonConcurrent
+	} else {
+		short, ok := l.take(now, price)
+		if ok {
+			return no, false
+		}
+		no.reason, no.shortage, no.wait, no.hint = reasonShortage, short, short.wait, !short.tooLarge
+	}
+	if c.ChargeRefusals {
+		l.refuse(now)
+	}
+	return no, true
+}
+
+// refuse charges the requests buckets for a refused call.
+func (l *budgets) refuse(now time.Duration) {
+	l.advance(now)
+	for _, d := range []dimension{requests, requestsPerDay} {
+		b := &l.buckets[d]
+		b.level = max(0, b.level-1)
+	}
+}
+
+// produced charges n output tokens that were made by now.
+func (l *budgets) produced(now time.Duration, n int) {
+	l.advance(now)
+	l.buckets[tokens].level -= float64(n)
+	l.buckets[outputTokens].level -= float64(n)
+}
+
+// nextChange is the instant of the next change after now, if there is one.
+func (l *budgets) nextChange() (time.Duration, bool) {
+	if len(l.changes) == 0 {
+		return 0, false
+	}
+	return l.changes[0].At, true
+}
+
+// quota is a bucket as the headers tell it. Its zero value: no such limit.
+type quota struct {
+	limit     int
+	remaining int           // whole units left
+	reset     time.Duration // until the bucket is full
+}
+
+// quotas describes every bucket at now.
+func (l *budgets) quotas(now time.Duration) (q [dimensions]quota) {
+	l.advance(now)
+	for d := range l.buckets {
+		b := &l.buckets[d]
+		if b.limit == 0 {
+			continue
+		}
+		q[d] = quota{
+			limit:     b.limit,
+			remaining: max(0, int(math.Floor(b.level+slack))),
+			reset:     b.until(b.capacity() - b.level),
+		}
+	}
+	return q
+}
