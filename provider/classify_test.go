@@ -296,7 +296,7 @@ func TestErrorEventsAreClassifiedWithoutAStatus(t *testing.T) {
 		`{"type":"error","error":{"type":"invalid_request_error","code":"invalid_value","message":"bad","param":"tools[0]"}}`: sluice.BadRequest,
 	}
 	for data, want := range cases {
-		if v := provider.ClassifyEvent([]byte(data), noon); v.Kind != want {
+		if v := provider.ClassifyEvent(provider.Provider{}, []byte(data), noon); v.Kind != want {
 			t.Errorf("kind %v, want %v (%v): %s", v.Kind, want, v.Why, data)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sluice-llm/sluice"
 )
 
 // fault is an error as its structure states it, whatever the shape it came in. Only what stands in an error's place is
@@ -20,6 +22,8 @@ type fault struct {
 	resetsIn   time.Duration // a wait that a member states
 	structured bool          // there was an object that speaks of an error
 	html       bool          // it is a page, of a proxy most likely
+	heard      bool          // it was found in a text, not in an error's place
+	api        bool          // an object in that text is an error's
 }
 
 // mark is one name that an error bears.
@@ -44,11 +48,32 @@ func decode(body []byte) *fault {
 		return f
 	}
 	if s[0] == '<' {
-		f.html = true
+		f.page(s)
 		return f
+	}
+	if data, ok := sseError(s); ok {
+		s = data
 	}
 	f.text(s, 0)
 	return f
+}
+
+// sseError returns the data of the event of a stream that is an error.
+func sseError(s string) (string, bool) {
+	if !strings.HasPrefix(s, "event:") && !strings.HasPrefix(s, "data:") && !strings.HasPrefix(s, ":") {
+		return "", false
+	}
+	at := 0
+	if i := strings.Index(s, "event: error"); i >= 0 {
+		at = i
+	}
+	for line := range strings.Lines(s[at:]) {
+		data, ok := strings.CutPrefix(strings.TrimSpace(line), "data:")
+		if v, isObject := literal(strings.TrimSpace(data)); ok && isObject && errorShaped(v) {
+			return strings.TrimSpace(data), true
+		}
+	}
+	return "", false
 }
 
 // text reads a text in an error's place: it is the message, unless it quotes an object that holds one.
@@ -211,8 +236,16 @@ func (f *fault) label(key string, v any) {
 }
 
 func (f *fault) mark(field, value string) {
-	if len(f.marks) < maxMarks && value != "" && len(value) <= 200 {
-		f.marks = append(f.marks, mark{field, value, plainName(value)})
+	if len(f.marks) >= maxMarks || value == "" || len(value) > 200 {
+		return
+	}
+	name := value
+	if field == "exception" { // without its package
+		name = name[strings.LastIndexAny(name, ".$")+1:]
+	}
+	m := mark{field, value, plainName(name)}
+	if !slices.Contains(f.marks, m) {
+		f.marks = append(f.marks, m)
 	}
 }
 
@@ -332,9 +365,25 @@ func (f *fault) wait(now time.Time) time.Duration {
 	return 0
 }
 
-// named returns the first mark that bears one of the names.
-func (f *fault) named(names []string) (mark, bool) {
+// coded returns the first mark that a provider's own codes explain.
+func (f *fault) coded(codes map[string]sluice.Kind) (mark, bool) {
+	if len(codes) == 0 {
+		return mark{}, false
+	}
 	for _, m := range f.marks {
+		if kind, ok := codes[m.name]; ok && kind != sluice.OK {
+			return m, true
+		}
+	}
+	return mark{}, false
+}
+
+// named returns the first mark that bears one of the names, in that field if one is given.
+func (f *fault) named(names []string, field string) (mark, bool) {
+	for _, m := range f.marks {
+		if field != "" && m.field != field {
+			continue
+		}
 		for _, name := range names {
 			if matches(name, m.name) {
 				return m, true

@@ -10,15 +10,24 @@ import (
 // ({'error': {'code': None}}, { message: 'x' }). It also reads one that was cut off, as far as it goes. It returns
 // false when s does not begin with an object or list that has at least one member.
 func literal(s string) (any, bool) {
+	v, n := literalIn(s)
+	return v, n > 0
+}
+
+// literalIn is literal, and says how much of s the literal takes; 0 when there is none.
+func literalIn(s string) (any, int) {
 	p := literalParser{s: s}
-	v := p.value(0)
-	switch v := v.(type) {
+	switch v := p.value(0).(type) {
 	case map[string]any:
-		return v, len(v) > 0
+		if len(v) > 0 {
+			return v, p.i
+		}
 	case []any:
-		return v, len(v) > 0
+		if len(v) > 0 {
+			return v, p.i
+		}
 	}
-	return nil, false
+	return nil, 0
 }
 
 // literalDepth is how deeply literals may be nested: errors are shallow.

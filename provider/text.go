@@ -1,0 +1,373 @@
+package provider
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// ClassifyText says what a text in an error's channel means: what an SDK threw, what a command wrote to its standard
+// error, a line of a log, an answer that somebody pasted. status is the HTTP status if it is known, else 0.
+//
+// A text is OK unless it speaks as an error does: by the name of an exception, an error's prefix, a status beside its
+// phrase, an error object, or a sentence that providers and agents are known to refuse with. What only talks about
+// errors is OK, such as a commit's title, a manual, code, or a display of usage. Terminals break and decorate what
+// they show; where the plain reading says nothing definite, the text is read again with its broken lines joined.
+func ClassifyText(p Provider, status int, text string, now time.Time) Verdict {
+	s := unadorned(ends(text))
+	v := p.hear(status, s, now)
+	if !v.vague() {
+		return v
+	}
+	if joined := tight(s); joined != s {
+		if w := p.hear(status, joined, now); !w.vague() {
+			return w
+		}
+	}
+	return v
+}
+
+// ends returns a text's beginning and end if it is too long to be read whole: a log's error stands in one of them.
+func ends(s string) string {
+	if len(s) <= maxFault {
+		return s
+	}
+	return s[:maxFault/2] + "\n" + s[len(s)-maxFault/2:]
+}
+
+// vague reports whether a verdict rests on nothing that the error says of itself.
+func (v Verdict) vague() bool {
+	return v.Kind == sluice.OK || v.Why.Field == "" || v.Why.Field == "status"
+}
+
+// hear classifies one reading of a text.
+func (p Provider) hear(status int, s string, now time.Time) Verdict {
+	l := listener{f: &fault{heard: true}}
+	l.listen(strings.TrimSpace(s))
+	if status < 400 {
+		status = 0
+	}
+	switch {
+	case l.spoke:
+		return p.verdict(l.f, status, l.header, now)
+	case status == 0 || l.good:
+		return Verdict{Why: Reason{Rule: "no error"}}
+	}
+	f := decode([]byte(s))
+	f.heard = true
+	return p.verdict(f, status, l.header, now)
+}
+
+// listener finds in a text what speaks as an error.
+type listener struct {
+	f      *fault
+	header http.Header
+	spoke  bool // an error was heard
+	good   bool // it is a good answer, whatever is in it
+}
+
+// listen reads a whole text.
+func (l *listener) listen(s string) {
+	if s == "" {
+		return
+	}
+	if status, h, body, ok := httpHead(s); ok {
+		l.answer(status, h, body)
+		return
+	}
+	if s[0] == '<' || strings.Contains(clip(asciiLower(s), 2000), "<html") {
+		if l.f.page(s); l.f.html {
+			l.spoke = l.f.status != 0
+			return
+		}
+	}
+	if s[0] == '{' {
+		if sum := summarize(NoEndpoint, []byte(s)); sum.valid && sum.hasBody && !sum.failed() {
+			l.good = true
+			return
+		}
+	}
+	if s[0] == '"' && strings.Contains(s, `\"`) {
+		l.f.text(s, 0) // an object quoted as a text
+		if l.spoke = len(l.f.marks) > 0; l.spoke {
+			return
+		}
+	}
+	l.lines(s)
+}
+
+// answer reads an HTTP answer that was pasted as text.
+func (l *listener) answer(status int, h http.Header, body string) {
+	if status/100 == 2 {
+		sum := summarize(NoEndpoint, []byte(body))
+		if l.good = !sum.valid || !sum.failed(); l.good && !strings.Contains(body, "event: error") {
+			return
+		}
+		l.good = false
+	}
+	l.header, l.spoke = h, true
+	heard := l.f.heard
+	*l.f = *decode([]byte(body))
+	l.f.heard = heard
+	if l.f.status == 0 && status >= 400 {
+		l.f.status = status
+	}
+}
+
+// httpHead splits a text that begins with the status line of an HTTP answer.
+func httpHead(s string) (status int, h http.Header, body string, ok bool) {
+	s = strings.TrimPrefix(s, "< ")
+	if !strings.HasPrefix(s, "HTTP/") {
+		return 0, nil, s, false
+	}
+	line, rest, _ := strings.Cut(s, "\n")
+	_, after, _ := strings.Cut(line, " ")
+	if len(after) < 3 || !isDigit(after[0]) || !isDigit(after[1]) || !isDigit(after[2]) {
+		return 0, nil, s, false
+	}
+	status = int(after[0]-'0')*100 + int(after[1]-'0')*10 + int(after[2]-'0')
+	h = http.Header{}
+	for rest != "" {
+		line, body, _ := strings.Cut(rest, "\n")
+		line = strings.TrimSpace(strings.TrimPrefix(line, "< "))
+		k, v, named := strings.Cut(line, ":")
+		if line == "" || !named || strings.ContainsAny(k, " {\"'") {
+			if line == "" {
+				rest = body
+			}
+			break
+		}
+		h.Add(strings.TrimSpace(k), strings.TrimSpace(v))
+		rest = body
+	}
+	return status, h, strings.TrimSpace(rest), true
+}
+
+// lines reads a text line by line. An error goes on over the lines that follow it until a blank one, or until
+// something else begins.
+func (l *listener) lines(s string) {
+	diff := strings.Contains(s, "\n@@ ") || strings.Contains(s, "diff --git ")
+	open := false // the line before spoke
+	skip := false // the line before announced a line of code
+	var said strings.Builder
+	flush := func() {
+		l.utter(said.String())
+		said.Reset()
+		open = false
+	}
+	for i := 0; i < len(s); {
+		end := strings.IndexByte(s[i:], '\n')
+		if end < 0 {
+			end = len(s) - i
+		}
+		line := strings.TrimSpace(s[i : i+end])
+		next := i + end + 1
+		switch {
+		case skip:
+			skip = false
+		case line == "":
+			flush()
+		case strings.HasPrefix(line, "File \""):
+			flush()
+			skip = true
+		case noise(line, diff):
+			flush()
+		default:
+			if n := l.object(s, i, i+end); n > 0 {
+				flush()
+				next = n
+				break
+			}
+			if at, ok := voiceIn(line); ok {
+				flush()
+				l.lead(line[:at])
+				said.WriteString(line[at:])
+				open = true
+			} else if open && said.Len() < maxMessage {
+				said.WriteByte(' ')
+				said.WriteString(line)
+			}
+		}
+		i = next
+	}
+	flush()
+}
+
+// object reads the error object that begins on the line s[i:end], and returns where it ends; 0 when there is none.
+// What stands before it on the line speaks with it.
+func (l *listener) object(s string, i, end int) int {
+	for n := 0; n < 4; n++ {
+		at := strings.IndexAny(s[i:end], "{[")
+		if at < 0 {
+			return 0
+		}
+		at += i
+		v, size := literalIn(s[at:])
+		if m, ok := v.(map[string]any); ok && m["is_error"] == true {
+			l.result(m)
+			return at + size
+		}
+		if size > 0 && errorShaped(v) {
+			before := lineBefore(s, at)
+			if _, voiced := voiceIn(before + " {"); !voiced && hedged(before) {
+				return at + size
+			}
+			l.names(before)
+			l.f.prefix(before)
+			l.f.walk(v, "", 0)
+			l.f.message(afterPrefixes(before))
+			l.spoke, l.f.api = true, true
+			rest := s[at+size : at+size+firstLine(s[at+size:])]
+			if d := waitIn(normalise(rest)); d > 0 && l.f.resetsIn == 0 {
+				l.f.message(strings.Trim(rest, " )·-,."))
+			}
+			return at + size + len(rest)
+		}
+		if size > 0 && at == i {
+			return at + size // an object that is no error: an answer, an event, a display
+		}
+		i = at + 1
+	}
+	return 0
+}
+
+// result reads the event by which an agent ends: its result is the error's text if it says that it is one.
+func (l *listener) result(m map[string]any) {
+	if s, ok := m["result"].(string); ok {
+		inner := listener{f: l.f}
+		inner.lines(unadorned(s))
+		l.spoke = l.spoke || inner.spoke
+	}
+}
+
+// lineBefore returns the part of a line that ends at i.
+func lineBefore(s string, i int) string {
+	return strings.TrimSpace(s[strings.LastIndexByte(s[:i], '\n')+1 : i])
+}
+
+// firstLine returns the length of the first line of s.
+func firstLine(s string) int {
+	if n := strings.IndexByte(s, '\n'); n >= 0 {
+		return n
+	}
+	return len(s)
+}
+
+// utter takes what a line and those after it say as the words of an error.
+func (l *listener) utter(s string) {
+	if s == "" {
+		return
+	}
+	l.spoke = true
+	l.names(s)
+	l.f.prefix(s)
+	l.f.message(afterPrefixes(s))
+	l.f.message(s)
+}
+
+// lead takes the status from what stands before an error on its line.
+func (l *listener) lead(s string) {
+	if n := statusIn(s); n != 0 && l.f.status == 0 {
+		l.f.status = n
+	}
+}
+
+// names takes the names of exceptions and codes that words of an error bear.
+func (l *listener) names(s string) {
+	eachWord(s, func(at, end int) bool {
+		switch w := s[at:end]; {
+		case isException(w):
+			l.f.mark("exception", w)
+		case isCode(w):
+			l.f.mark("code", w)
+		}
+		return true
+	})
+}
+
+// errorShaped reports whether an object is an error's own: stricter than speaksOfError, which is asked about what
+// stands in an error's place already.
+func errorShaped(v any) bool {
+	switch v := v.(type) {
+	case []any:
+		return len(v) > 0 && errorShaped(v[0])
+	case map[string]any:
+		switch e := v["error"].(type) {
+		case map[string]any:
+			return len(e) > 0
+		case string:
+			return e != ""
+		}
+		if t, _ := v["type"].(string); t == "error" || strings.HasSuffix(t, "_error") || strings.HasSuffix(t, "Error") || t == "response.failed" {
+			return true
+		}
+		if e, ok := v["errors"].([]any); ok && len(e) > 0 {
+			return true
+		}
+		if t, _ := v["__type"].(string); t != "" || v["object"] == "error" || v["level"] == "error" || v["severity"] == "ERROR" {
+			return true
+		}
+		_, message := first(v, "message", "detail", "msg", "errorMessage")
+		code, coded := first(v, "code", "status", "statusCode", "status_code", "type", "error_code")
+		if message && coded {
+			s, isText := code.(string)
+			return statusOf(code) != 0 || isText && isCode(strings.ToLower(s)+"_")
+		}
+		return false
+	}
+	return false
+}
+
+// first returns the first member that an object has.
+func first(m map[string]any, names ...string) (any, bool) {
+	for _, n := range names {
+		if v, ok := m[n]; ok && v != nil {
+			return v, true
+		}
+	}
+	return nil, false
+}
+
+// page reads the title of a page: proxies put the status there.
+func (f *fault) page(s string) {
+	low := asciiLower(s)
+	i := strings.Index(low, "<html")
+	if i < 0 {
+		i = strings.Index(low, "<!doctype")
+	}
+	if i < 0 && s[0] != '<' {
+		return
+	}
+	f.html = true
+	f.prefix(s[:max(i, 0)])
+	for _, tag := range [...]string{"title", "h1"} {
+		text, ok := element(s, low, tag)
+		if !ok {
+			continue
+		}
+		f.message(text)
+		if n := statusIn(text); n != 0 && f.status == 0 {
+			f.status = n
+		}
+	}
+}
+
+// element returns the text of the first element of a name. low is s in lower case.
+func element(s, low, tag string) (string, bool) {
+	at := strings.Index(low, "<"+tag)
+	if at < 0 {
+		return "", false
+	}
+	open := strings.IndexByte(low[at:], '>')
+	if open < 0 {
+		return "", false
+	}
+	at += open + 1
+	end := strings.Index(low[at:], "<")
+	if end < 0 {
+		return "", false
+	}
+	return strings.TrimSpace(s[at : at+end]), true
+}

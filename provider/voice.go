@@ -1,0 +1,313 @@
+package provider
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// voiceIn finds where on a line an error begins to speak. ok is false for what only talks about errors.
+func voiceIn(line string) (at int, ok bool) {
+	line = clip(line, 4*maxMessage)
+	if i := outcry(line); i >= 0 {
+		return i, true
+	}
+	found := -1
+	words := 0
+	var before string // the word before, in lower case
+	eachWord(line, func(i, end int) bool {
+		w := line[i:end]
+		low := asciiLower(w)
+		switch {
+		case isException(w) && names(line, i, end),
+			statusWord(line, i, end, before),
+			words < 10 && prefixed(line, low, end),
+			errno(w):
+			if !hedged(line[:i]) {
+				found = i
+			}
+			return false
+		}
+		before, words = low, words+1
+		return true
+	})
+	return found, found >= 0
+}
+
+// eachWord calls f with the place of each run of characters that names are made of, until it returns false.
+func eachWord(s string, f func(start, end int) bool) {
+	for i := 0; i < len(s); {
+		if !isWord(s[i]) {
+			i++
+			continue
+		}
+		start := i
+		for i < len(s) && (isWord(s[i]) || (s[i] == '.' || s[i] == '$' || s[i] == '#') && i+1 < len(s) && isWord(s[i+1])) {
+			i++
+		}
+		if !f(start, i) {
+			return
+		}
+	}
+}
+
+// exceptionEnds are how the names of exceptions end.
+var exceptionEnds = [...]string{"Error", "Exception", "Timeout", "Exhausted", "Disconnected", "DeadlineExceeded", "Unavailable",
+	"Unauthenticated", "PermissionDenied", "TooManyRequests", "InvalidArgument", "IncompleteRead", "Throttled", "Fault"}
+
+// isException reports whether a word is the name of an exception: openai.RateLimitError, ThrottlingException.
+func isException(w string) bool {
+	if i := strings.LastIndexAny(w, ".$#"); i >= 0 {
+		w = w[i+1:]
+	}
+	if len(w) < len("Timeout") || w[0] < 'A' || w[0] > 'Z' || w == "Exception" || w == "Unavailable" || strings.ToUpper(w) == w {
+		return false
+	}
+	for _, end := range exceptionEnds {
+		if strings.HasSuffix(w, end) {
+			return true
+		}
+	}
+	return false
+}
+
+// names reports whether the name of an exception is given as what happened: text or nothing follows it.
+func names(line string, i, end int) bool {
+	rest := strings.TrimLeft(line[end:], "'\"`*>")
+	if rest == "" || strings.IndexByte(":([{])", rest[0]) >= 0 || strings.HasPrefix(rest, " -") || strings.HasPrefix(rest, " {") ||
+		strings.HasPrefix(rest, " [") || strings.HasPrefix(rest, " (") || strings.HasPrefix(rest, ", ") {
+		return true
+	}
+	return i == 0
+}
+
+// isCode reports whether a word is one of the names that errors bear in place of words: rate_limit_error,
+// RESOURCE_EXHAUSTED.
+func isCode(w string) bool {
+	return len(w) > 6 && strings.IndexByte(w[1:], '_') >= 0 && !strings.Contains(w, ".") && !strings.HasPrefix(w, "_")
+}
+
+// errno reports whether a word is an error of the network as Node and POSIX name it.
+func errno(w string) bool {
+	switch w {
+	case "ECONNRESET", "ECONNREFUSED", "ECONNABORTED", "ENOTFOUND", "EAI_AGAIN", "EPIPE", "EHOSTUNREACH", "ENETUNREACH", "ENETDOWN",
+		"ETIMEDOUT", "ESOCKETTIMEDOUT", "ERR_NETWORK", "EPROTO", "ERR_STREAM_PREMATURE_CLOSE", "UND_ERR_SOCKET",
+		"UND_ERR_CONNECT_TIMEOUT", "UND_ERR_HEADERS_TIMEOUT", "UND_ERR_BODY_TIMEOUT", "DEPTH_ZERO_SELF_SIGNED_CERT",
+		"SELF_SIGNED_CERT_IN_CHAIN", "UNABLE_TO_GET_ISSUER_CERT_LOCALLY", "UNABLE_TO_VERIFY_LEAF_SIGNATURE", "CERT_HAS_EXPIRED",
+		"ERR_TLS_CERT_ALTNAME_INVALID":
+		return true
+	}
+	return false
+}
+
+// statusWord reports whether the word is an error's status, said as one: after "status code", "HTTP" and the like, or
+// before its own phrase ("429 Too Many Requests"), or first on the line before a sentence or an object.
+func statusWord(line string, i, end int, before string) bool {
+	w := line[i:end]
+	status := statusOf(w)
+	if status == 0 {
+		return false
+	}
+	rest := strings.TrimLeft(line[end:], " :-)]'\"—–·")
+	low := asciiLower(clip(rest, 40))
+	phrase := strings.ToLower(http.StatusText(status))
+	if status == 529 {
+		phrase = "overloaded"
+	}
+	if phrase != "" && strings.HasPrefix(low, phrase) {
+		return true
+	}
+	for _, code := range [...]string{"resource_exhausted", "unavailable", "status code", "invalid_argument", "permission_denied",
+		"unauthenticated", "internal", "deadline_exceeded", "overloaded", "service unavailable", "rate limit", "bad gateway",
+		"too many requests", "client error", "server error", "error"} {
+		if strings.HasPrefix(low, code) {
+			return true
+		}
+	}
+	switch before {
+	case "code", "status", "status_code", "statuscode", "http", "1.1", "2", "2.0", "1.0", "error", "errorcode", "error_code", "apierror", "capierror":
+		return i == 0 || strings.IndexByte(" :=(\"'[", line[i-1]) >= 0
+	}
+	lead := strings.TrimSpace(line[:i])
+	if lead == "" || strings.HasSuffix(lead, "Error:") || strings.HasSuffix(lead, "error:") {
+		return rest == "" || rest[0] == '{' || rest[0] >= 'A' && rest[0] <= 'Z'
+	}
+	return false
+}
+
+// prefixed reports whether a word early on a line makes it an error's: "error:", "failed", "unable to".
+func prefixed(line, low string, end int) bool {
+	rest := line[end:]
+	switch low {
+	case "error", "fatal", "exception", "panic", "err", "fehler", "erreur", "erro", "errore", "エラー", "错误":
+		t := strings.TrimLeft(rest, " ]*)\"'")
+		return t == "" || t[0] == ':' || t[0] == '(' || t[0] == '-' || strings.HasPrefix(rest, "]") || strings.HasPrefix(rest, "=") ||
+			startsWithAny(asciiLower(strings.TrimLeft(rest, " ")), "calling", "occurred", "while", "during", "communicating", "from", "in ",
+				"generating", "fetching", "sending", "processing", "code", "running", "invoking", "when", "connecting")
+	case "failed", "failure", "unable", "cannot", "couldn't", "could":
+		return low != "could" || strings.HasPrefix(rest, " not")
+	}
+	return false
+}
+
+func startsWithAny(s string, prefixes ...string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s, p) })
+}
+
+// hedges are words after which an error is only spoken about.
+var hedges = map[string]bool{
+	"if": true, "when": true, "whenever": true, "unless": true, "how": true, "why": true, "should": true, "could": true,
+	"might": true, "may": true, "can": true, "handle": true, "handles": true, "handled": true, "handling": true, "catch": true,
+	"catches": true, "catching": true, "except": true, "implement": true, "implements": true, "add": true, "adds": true,
+	"added": true, "support": true, "fix": true, "fixes": true, "fixed": true, "expect": true, "expected": true, "assert": true,
+	"avoid": true, "avoids": true, "prevent": true, "prevents": true, "mock": true, "simulate": true, "treat": true,
+	"returns": true, "raises": true, "throws": true, "throw": true, "raise": true, "class": true, "import": true, "e.g": true,
+	"like": true, "such": true, "instead": true, "detect": true, "detects": true, "parse": true, "map": true, "maps": true,
+	"case": true, "isinstance": true, "instanceof": true, "new": true, "typically": true, "usually": true, "means": true,
+	"document": true, "improve": true, "reduce": true, "test": true, "tests": true, "docs": true, "feat": true,
+	"and": false,
+}
+
+// hedged reports whether what stands before an error on its line only speaks about it.
+func hedged(before string) bool {
+	if i := strings.LastIndexAny(before, ".!;"); i >= 0 && strings.HasPrefix(before[i+1:], " ") {
+		before = before[i+1:] // of the sentence before
+	}
+	found := false
+	eachWord(before, func(i, end int) bool {
+		found = hedges[asciiLower(before[i:end])]
+		return !found
+	})
+	return found || strings.HasSuffix(before, "`") || strings.HasSuffix(strings.TrimSpace(before), "?")
+}
+
+// outcry returns where on a line a sentence begins that is an error's by itself, or -1. Sentences are looked for at
+// the beginning of the line, behind what introduces it ("Error:", a time, "[API Error:"), and behind a full stop.
+func outcry(line string) int {
+	low := straight.Replace(line)
+	if len(low) != len(line) {
+		line = low
+	}
+	low = strings.ToLower(low)
+	if len(low) != len(line) {
+		return -1
+	}
+	for i, n := 0, 0; i >= 0 && n < 40; n++ {
+		start := i + leading(low[i:])
+		for _, p := range outcries {
+			if matches(p, clip(low[start:], 2*maxMessage)) && !question(low[start:]) {
+				return min(start, len(line))
+			}
+		}
+		i = nextClause(low, start)
+	}
+	return -1
+}
+
+// question reports whether the sentence that s begins with is one.
+func question(s string) bool {
+	i := strings.IndexAny(s, ".?!\n")
+	return i >= 0 && s[i] == '?'
+}
+
+// leading returns how much of s stands before its first letter.
+func leading(s string) int {
+	for i, r := range s {
+		if unicode.IsLetter(r) || r >= '0' && r <= '9' {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// nextClause returns where the clause after the one at i begins, or -1.
+func nextClause(s string, i int) int {
+	for ; i < len(s); i++ {
+		switch s[i] {
+		case ':', '.', '|', '[', '(', '"', '-', '!':
+			return i + 1
+		case 0xc2: // ·
+			if strings.HasPrefix(s[i:], "·") {
+				return i + 2
+			}
+		case 0xe3: // 。
+			if strings.HasPrefix(s[i:], "。") {
+				return i + utf8.RuneLen('。')
+			}
+		}
+	}
+	return -1
+}
+
+// noise reports whether a line is none of the error's words: a frame of a stack, code, a line of a diff, a commit's title,
+// a heading or a box of a template, an answer of status 200.
+func noise(line string, diff bool) bool {
+	if diff && strings.IndexByte("+-@ ", line[0]) >= 0 || commitTitle(line) {
+		return true
+	}
+	low := asciiLower(clip(line, 200))
+	switch {
+	case strings.HasPrefix(low, "at ") && strings.ContainsAny(low, "(/:"), strings.Trim(low, "^~ ") == "",
+		startsWithAny(low, "traceback (most recent", "during handling of the above", "the above exception was", "diff --git", "@@ ",
+			"+++ ", "--- a/", "commit ", "merge pull request", "merge branch", "- [ ]", "- [x]", "###", "//", "/*", "* @", "def ",
+			"class ", "async ", "await ", "const ", "let ", "var ", "import ", "from ", "raise ", "throw ", "return ", "except ", "catch ",
+			"} catch", "if (", "elif ", "case ", "export ", "func ", "function ", "public ", "private ", "assert ", "expect("):
+		return true
+	case strings.HasSuffix(low, "{") && strings.Contains(low, "("), strings.HasSuffix(low, ";") && strings.ContainsAny(low, "(="):
+		return true
+	}
+	for _, v := range [...]string{`http/1.1 2`, `http/2 2`, `http/1.1" 2`, `http/2.0" 2`, `http/1.0" 2`, `http/2" 2`} {
+		if i := strings.Index(low, v); i >= 0 && i+len(v)+1 < len(low) && isDigit(low[i+len(v)]) && isDigit(low[i+len(v)+1]) {
+			return true
+		}
+	}
+	return false
+}
+
+// commitTitle reports whether a line is a conventional commit's, with or without its hash.
+func commitTitle(line string) bool {
+	line = strings.TrimLeft(line, "*-• ")
+	if hash, rest, ok := strings.Cut(line, " "); ok && len(hash) >= 7 && len(hash) <= 40 && strings.Trim(hash, "0123456789abcdef") == "" {
+		line = rest
+	}
+	head, _, ok := strings.Cut(line, ":")
+	if !ok || len(head) > 60 {
+		return false
+	}
+	head = strings.TrimSuffix(asciiLower(head), "!")
+	kind, _, _ := strings.Cut(head, "(")
+	switch kind {
+	case "feat", "fix", "chore", "docs", "refactor", "test", "tests", "perf", "ci", "build", "style", "revert", "feature", "bugfix", "hotfix", "wip":
+		return true
+	}
+	return false
+}
+
+// afterPrefixes returns what an error says behind the names and the prefixes that introduce it: of
+// "openai.RateLimitError: Error code: 429 - Slow down" the last two words.
+func afterPrefixes(s string) string {
+	for range 6 {
+		head, rest, ok := strings.Cut(s, ": ")
+		if !ok || len(head) > 80 || strings.ContainsAny(head, "{.!?") && !isException(head) {
+			break
+		}
+		i := 0
+		introduces := false
+		eachWord(head, func(at, end int) bool {
+			i++
+			low := asciiLower(head[at:end])
+			introduces = introduces || isException(head[at:end]) || prefixed(head, low, end) || low == "code" || low == "error"
+			return i < 10
+		})
+		if !introduces {
+			break
+		}
+		s = rest
+	}
+	if n := leadingStatus(s); n != 0 {
+		s = strings.TrimLeft(s[3:], " -:—–")
+	}
+	return strings.TrimSpace(s)
+}
