@@ -20,7 +20,7 @@ const maxMessage = 1000
 // counts: gateways wrap a 429 in a 400.
 func Classify(p Provider, status int, h http.Header, body []byte, now time.Time) Verdict {
 	if status/100 == 2 {
-		if s := summarize(NoEndpoint, body); !s.valid || !s.failed() {
+		if s := summarize(NoEndpoint, body); !s.valid || !s.failed() && !(s.hasError && s.finish == "error") {
 			return Verdict{Why: Reason{Rule: "good status", Field: "status", Value: strconv.Itoa(status)}}
 		}
 		return p.verdict(decode(body), 0, h, now)
@@ -36,6 +36,7 @@ func ClassifyEvent(p Provider, data []byte, now time.Time) Verdict {
 
 // verdict finds the rule that a fault falls under, and fills in what the fault says besides.
 func (p Provider) verdict(f *fault, status int, h http.Header, now time.Time) Verdict {
+	h = f.quotedHeaders(h)
 	f.headerMarks(h)
 	if f.status != 0 && (status == 0 || status >= 400) {
 		status = f.status
@@ -164,6 +165,10 @@ func (v *Verdict) fill(f *fault, r *rule, h http.Header, now time.Time) {
 	}
 	if v.Wait == 0 && v.Kind != sluice.Overloaded {
 		v.Wait = platformReset(h, now)
+	}
+	if v.Kind == sluice.RateLimit && v.Dimension == sluice.AnyDimension && v.Limit == 0 && v.Wait > longLimit {
+		v.Kind = sluice.UsageWindow
+		v.Why.Also = "rate_limit: it is called one, but asks for longer than any of them"
 	}
 	if v.Kind != sluice.Overloaded {
 		v.fillWindow(f, r, h, now)

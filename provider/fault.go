@@ -20,6 +20,7 @@ type fault struct {
 	low        []string      // the same in normal form
 	resetsAt   time.Time     // an instant that a member states
 	resetsIn   time.Duration // a wait that a member states
+	header     http.Header   // what the error quotes of another answer's head
 	structured bool          // there was an object that speaks of an error
 	html       bool          // it is a page, of a proxy most likely
 	heard      bool          // it was found in a text, not in an error's place
@@ -206,6 +207,11 @@ func (f *fault) member(key string, v any, nested int) {
 	case "type", "reason", "error_code", "error_type", "errorcode", "__type", "limit_source", "quotaid", "name",
 		"limit_type", "category", "error_name":
 		f.label(key, v)
+		return
+	case "headers":
+		if m, ok := v.(map[string]any); ok && f.header == nil {
+			f.header = headersIn(m)
+		}
 		return
 	case "flagged_input", "limit_reached":
 		if v != nil && v != false {
@@ -403,6 +409,35 @@ func (f *fault) said(patterns []string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// headersIn returns the headers that an object holds, each as a text or a list of texts.
+func headersIn(m map[string]any) http.Header {
+	h := make(http.Header, len(m))
+	for k, v := range m {
+		if list, ok := v.([]any); ok && len(list) > 0 {
+			v = list[0]
+		}
+		switch v := v.(type) {
+		case string:
+			h.Set(k, v)
+		case json.Number:
+			h.Set(k, v.String())
+		}
+	}
+	return h
+}
+
+// quotedHeaders returns the headers of an answer and, where it has none of that name, those that its error quotes.
+func (f *fault) quotedHeaders(h http.Header) http.Header {
+	if len(f.header) == 0 {
+		return h
+	}
+	all := f.header.Clone()
+	for k, v := range h {
+		all[http.CanonicalHeaderKey(k)] = v
+	}
+	return all
 }
 
 // headerMarks adds what headers name the error.

@@ -84,7 +84,7 @@ func (l *listener) listen(s string) {
 		}
 	}
 	if s[0] == '{' {
-		if sum := summarize(NoEndpoint, []byte(s)); sum.valid && sum.hasBody && !sum.failed() {
+		if sum := summarize(NoEndpoint, []byte(s)); sum.valid && sum.hasBody && !sum.hasError {
 			l.good = true
 			return
 		}
