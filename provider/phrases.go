@@ -8,12 +8,12 @@ var windowWords = []string{"*usage limit reached*", "*usage limit has been reach
 	"*hit your*limit*reset*", "*hit your limit*", "*hit your session limit*", "*hit your*weekly limit*", "*reached your*weekly limit*",
 	"*reached your session limit*", "*limit reached*resets*", "*hour limit reached*", "*weekly limit reached*", "*session limit reached*",
 	"*limit will reset*", "*for your limit to reset*", "*limits will reset*", "*usage limit exceeded*", "*plan limit reached*",
-	"*out of extra usage*", "*weekly rate limit*", "*exhausted your*quota*", "*limit reached|*", "*hit your*message limit*",
+	"*out of extra usage*", "*weekly rate limit*", "*exhausted your quota*", "*exhausted your *ly quota*", "*limit reached|*", "*hit your*message limit*",
 	"*reached the*usage limit*", "*hit the*usage limit*", "*your weekly*limit*", "*your 5-hour*limit*",
 	// translated
 	"*has alcanzado*límite*", "*has llegado*límite*", "*alcanz*límite*", "*límite*alcanzado*", "*has superado*límite*", "*has agotado*",
 	"*avez atteint*limite*", "*as atteint*limite*", "*limite*atteinte*", "*limit*erreicht*", "*atingiu*limite*", "*limite*atingido*",
-	"*raggiunto*limite*", "*limite*raggiunto*", "*上限に達し*", "*使用上限*", "*利用上限*", "*使用限制*", "*用量上限*", "*用量限制*", "*额度已用*",
+	"*raggiunto*limite*", "*limite*raggiunto*", "*上限に達し*", "*制限に達し*", "*使用上限*", "*利用上限*", "*使用限制*", "*用量上限*", "*用量限制*", "*额度已用*",
 	"*使用量*上限*", "*한도에 도달*", "*额度已*用*"}
 
 var moneyWords = []string{"*credit balance*too low*", "*insufficient balance*", "*insufficient credit*", "*insufficient_quota*",

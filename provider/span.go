@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // maxWait caps what any text may make us wait: longer than every window that providers have.
@@ -183,10 +184,10 @@ func digits(s string) (number, rest string) {
 
 // unit cuts a unit of time off the beginning of s; 0 when there is none.
 func unit(s string) (time.Duration, string) {
-	s = strings.TrimLeft(s, " \t\n")
-	i := 0
-	for i < len(s) && (s[i]|0x20 >= 'a' && s[i]|0x20 <= 'z' || s[i] >= 0x80) {
-		i++
+	s = strings.TrimLeft(s, " \t\n\u00a0")
+	i := strings.IndexFunc(s, func(r rune) bool { return !unicode.IsLetter(r) })
+	if i < 0 {
+		i = len(s)
 	}
 	if d, ok := units[strings.ToLower(s[:i])]; ok {
 		return d, s[i:]

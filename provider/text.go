@@ -225,8 +225,8 @@ func (l *listener) object(s string, i, end int) int {
 			}
 			return at + size + len(rest)
 		}
-		if size > 0 && at == i {
-			return at + size // an object that is no error: an answer, an event, a display
+		if size > 0 && at == i && isObject(v) {
+			return at + size // no error: an answer, an event, a display
 		}
 		i = at + 1
 	}
@@ -320,6 +320,15 @@ func errorShaped(v any) bool {
 	return false
 }
 
+// isObject reports whether a value is an object or a list of them. Text in brackets reads as a list of words.
+func isObject(v any) bool {
+	if list, ok := v.([]any); ok && len(list) > 0 {
+		v = list[0]
+	}
+	_, ok := v.(map[string]any)
+	return ok
+}
+
 // first returns the first member that an object has.
 func first(m map[string]any, names ...string) (any, bool) {
 	for _, n := range names {
@@ -348,9 +357,12 @@ func (f *fault) page(s string) {
 			continue
 		}
 		f.message(text)
-		if n := statusIn(text); n != 0 && f.status == 0 {
-			f.status = n
-		}
+		eachWord(text, func(at, end int) bool {
+			if f.status == 0 {
+				f.status = statusOf(text[at:end])
+			}
+			return f.status == 0
+		})
 	}
 }
 

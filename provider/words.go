@@ -40,13 +40,14 @@ func matches(pattern, s string) bool {
 }
 
 // waitCues are the words before a wait. Those of other languages are of messages that are known to be translated.
-var waitCues = [...]string{"try again in", "retry in", "retry after", "retry-after", "retrydelay", "retrying in", "retrying after",
+var waitCues = [...]string{"try again in", "retry in", "retry after", "retry-after", "retrydelay",
 	"try again after", "again after", "wait for", "please wait", "replenished in", "resets in", "reset in", "resets after",
-	"reset after", "resetting in", "retry again in", "available in", "renews in", "retry_after", "retry delay of", "sleeping for",
-	"sleeping", "backing off for", "backing off", "wait", "again in",
+	"reset after", "resetting in", "retry again in", "available in", "renews in", "retry_after", "retry delay of", "again in",
 	"de nuevo en", "intentarlo en", "espera", "se restablece en", "restablecerá en", "réessayez dans", "réessayer dans", "dans",
 	"patienter", "versuche es in", "versuchen sie es in", "zurückgesetzt in", "warte", "warten sie", "novamente em",
-	"redefine em", "aguarde", "riprova tra"}
+	"redefine em", "aguarde", "riprova tra", "wait",
+	// what a client chose to wait stands behind what it was told
+	"retrying in", "retrying after", "sleeping for", "sleeping", "backing off for", "backing off"}
 
 // laterWaits are the words after a wait.
 var laterWaits = [...]string{"后重试", "后再试", "后重置", "后恢复", "後に", "後再", "후에", "후 다시", "erneut", "zurückgesetzt"}
