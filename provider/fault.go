@@ -35,10 +35,11 @@ type mark struct {
 }
 
 const (
-	maxFault    = 64 << 10 // how much of an error is read
-	maxNested   = 4        // errors within the text of errors
-	maxMessages = 8
-	maxMarks    = 64
+	maxFault       = 64 << 10 // how much of an error is read
+	maxNested      = 4        // errors within the text of errors
+	maxMessages    = 8
+	longestMessage = 8 << 10 // how much of one message is read
+	maxMarks       = 64
 )
 
 // decode reads an error's body: an object in one of the forms that APIs use, text that quotes one, or text alone.
@@ -122,7 +123,7 @@ func (f *fault) prefix(s string) {
 
 // message adds a text to what the error says, the innermost first.
 func (f *fault) message(s string) {
-	s = strings.Join(strings.Fields(s), " ")
+	s = strings.Join(strings.Fields(clip(s, longestMessage)), " ")
 	if s == "" || len(f.messages) >= maxMessages || slices.Contains(f.messages, s) {
 		return
 	}

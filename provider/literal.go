@@ -10,24 +10,20 @@ import (
 // ({'error': {'code': None}}, { message: 'x' }). It also reads one that was cut off, as far as it goes. It returns
 // false when s does not begin with an object or list that has at least one member.
 func literal(s string) (any, bool) {
-	v, n := literalIn(s)
-	return v, n > 0
+	v, ok, _ := literalIn(s)
+	return v, ok
 }
 
-// literalIn is literal, and says how much of s the literal takes; 0 when there is none.
-func literalIn(s string) (any, int) {
+// literalIn is literal, and says how much of s was read.
+func literalIn(s string) (v any, ok bool, n int) {
 	p := literalParser{s: s}
 	switch v := p.value(0).(type) {
 	case map[string]any:
-		if len(v) > 0 {
-			return v, p.i
-		}
+		return v, len(v) > 0, p.i
 	case []any:
-		if len(v) > 0 {
-			return v, p.i
-		}
+		return v, len(v) > 0, p.i
 	}
-	return nil, 0
+	return nil, false, p.i
 }
 
 // literalDepth is how deeply literals may be nested: errors are shallow.
@@ -83,7 +79,7 @@ func (p *literalParser) object(depth int) any {
 			continue
 		}
 		at := p.i
-		key, _ := p.value(literalDepth).(string)
+		key := p.name()
 		if p.peek() != ':' {
 			if p.i == at {
 				p.i++
@@ -96,6 +92,16 @@ func (p *literalParser) object(depth int) any {
 		p.i++
 		m[key] = p.value(depth + 1)
 	}
+}
+
+// name reads the name of a member, in quotes or bare.
+func (p *literalParser) name() string {
+	switch p.peek() {
+	case '"', '\'':
+		return p.quoted()
+	}
+	name, _ := p.bare().(string)
+	return name
 }
 
 func (p *literalParser) list(depth int) any {

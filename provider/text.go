@@ -66,7 +66,14 @@ type listener struct {
 	header http.Header
 	spoke  bool // an error was heard
 	good   bool // it is a good answer, whatever is in it
+	read   int  // bytes that were looked through for objects
+	said   int  // utterances
 }
+
+const (
+	mostRead = 4 * maxFault // so that a text of nothing but brackets is not read from each of them
+	mostSaid = 300
+)
 
 // listen reads a whole text.
 func (l *listener) listen(s string) {
@@ -204,7 +211,13 @@ func (l *listener) object(s string, i, end int) int {
 			return 0
 		}
 		at += i
-		v, size := literalIn(s[at:])
+		if l.read > mostRead {
+			return 0
+		}
+		v, found, size := literalIn(s[at:])
+		if l.read += size; !found {
+			size = 0
+		}
 		if m, ok := v.(map[string]any); ok && m["is_error"] == true {
 			l.result(m)
 			return at + size
@@ -257,7 +270,7 @@ func firstLine(s string) int {
 
 // utter takes what a line and those after it say as the words of an error.
 func (l *listener) utter(s string) {
-	if s == "" {
+	if l.said++; s == "" || l.said > mostSaid {
 		return
 	}
 	l.spoke = true

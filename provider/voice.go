@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -194,17 +195,41 @@ func outcry(line string) int {
 	if len(low) != len(line) {
 		return -1
 	}
+	known := outcryIndex()
 	for i, n := 0, 0; i >= 0 && n < 40; n++ {
 		start := i + leading(low[i:])
-		for _, p := range outcries {
-			if matches(p, clip(low[start:], 2*maxMessage)) && !question(low[start:]) {
-				return min(start, len(line))
+		for _, p := range known[beginning(low[start:])] {
+			if matches(p, low[start:]) && !question(low[start:]) {
+				return start
 			}
 		}
 		i = nextClause(low, start)
 	}
+	if strings.IndexFunc(low, func(r rune) bool { return r >= 0x2e80 }) >= 0 { // no spaces stand between these words
+		for _, p := range known[""] {
+			if matches(p, low) {
+				return 0
+			}
+		}
+	}
 	return -1
 }
+
+// beginning returns the first bytes of a sentence: what outcries are looked up by.
+func beginning(s string) string { return s[:min(3, len(s))] }
+
+// outcryIndex returns the outcries by their beginnings; those that may begin anywhere are under "".
+var outcryIndex = sync.OnceValue(func() map[string][]string {
+	index := make(map[string][]string)
+	for _, p := range outcries {
+		key := beginning(p)
+		if p[0] == '*' {
+			key = ""
+		}
+		index[key] = append(index[key], p)
+	}
+	return index
+})
 
 // question reports whether the sentence that s begins with is one.
 func question(s string) bool {
