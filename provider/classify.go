@@ -74,7 +74,9 @@ func (p Provider) decide(v *Verdict, f *fault, status int, h http.Header) *rule 
 			continue
 		}
 		if why, ok := r.holds(f, status, h); ok {
-			why.Also = r.also
+			if p.Name == "" || r.either {
+				why.Also = r.also
+			}
 			v.Kind, v.TooLarge, v.Why = r.kind, r.tooLarge, why
 			if r.hint != "" {
 				v.Message = strings.TrimSuffix(r.hint+": "+v.Message, ": ")

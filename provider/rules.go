@@ -22,6 +22,7 @@ type rule struct {
 	until    func(now time.Time) time.Time // when it is over, if the rule alone knows and nothing else says
 	hint     string                        // put before the provider's words
 	also     string                        // what the same words may mean as well
+	either   bool                          // that holds of every provider, not only of one that is not known
 }
 
 // Statuses that rules share.
@@ -104,9 +105,9 @@ var rules = [...]rule{
 	{name: "payment required of Google", statuses: []int{402}, marks: []string{"resourceexhausted"}, kind: sluice.QuotaExhausted},
 	// Google says "You exceeded your current quota" of limits per minute too, but marks them.
 	{name: "resource exhausted", statuses: []int{0, 200, 429}, marks: []string{"resourceexhausted"},
-		kind: sluice.RateLimit, also: "quota_exhausted: Google says the same of a day's quota and of capacity"},
+		kind: sluice.RateLimit, either: true, also: "quota_exhausted: Google says the same of a day's quota and of capacity"},
 	{name: "quota of Google", dialect: Gemini, statuses: []int{0, 200, 429}, words: []string{"*exceeded your current quota*"},
-		kind: sluice.RateLimit, also: "usage_window: Google says the same of a day's quota"},
+		kind: sluice.RateLimit, either: true, also: "usage_window: Google says the same of a day's quota"},
 	{name: "quota in words", statuses: []int{0, 200, 400, 401, 403, 429}, words: []string{"*exceeded your current quota*"},
 		kind: sluice.QuotaExhausted, also: "rate_limit: Google says the same of limits per minute"},
 	{name: "quota exhausted in words", statuses: []int{0, 200, 400, 401, 402, 403, 429}, words: moneyWords,
@@ -141,7 +142,7 @@ var rules = [...]rule{
 		"requestthrottled*", "tokens", "requests", "creditlimit", "queuefull", "*ratelimiterror", "concurrencylimit*",
 		"requestratetoolarge", "limitreached"}, kind: sluice.RateLimit},
 	{name: "rate limit in words", statuses: []int{0, 400, 403, 429, 503}, words: rateWords, kind: sluice.RateLimit},
-	{name: "rate limit by status", statuses: []int{429}, kind: sluice.RateLimit,
+	{name: "rate limit by status", statuses: []int{429}, kind: sluice.RateLimit, either: true,
 		also: "quota_exhausted: a 429 that says no more may also mean that no credit is left"},
 
 	// Anthropic's 504
