@@ -56,7 +56,7 @@ func (c *clockReader) monthName() (time.Month, bool) {
 // date reads "2026-04-01", "Jul 11", "Jul 5th, 2026", "26 de julio", "26. Juli 2026", "7月26日".
 func (c *clockReader) date() bool {
 	start := c.i
-	if c.isoDate() || c.hanDate() || c.monthDay() || c.dayMonth() {
+	if c.isoDate() || c.slashDate() || c.hanDate() || c.monthDay() || c.dayMonth() {
 		c.dated = true
 		return true
 	}
@@ -79,6 +79,27 @@ func (c *clockReader) isoDate() bool {
 	c.year, c.month, c.day = t.Date()
 	c.i += len("2006-01-02")
 	return true
+}
+
+// slashDate reads "11/17/2025": the month first, as in America, unless it can only be the day.
+func (c *clockReader) slashDate() bool {
+	start := c.i
+	m, ok := c.number(2)
+	if ok && c.cut("/") {
+		d, ok := c.number(2)
+		if ok && c.cut("/") {
+			y, ok := c.number(4)
+			if m > 12 {
+				m, d = d, m
+			}
+			if ok && y >= 2000 && m >= 1 && m <= 12 && d >= 1 && d <= 31 {
+				c.year, c.month, c.day = y, time.Month(m), d
+				return true
+			}
+		}
+	}
+	c.i = start
+	return false
 }
 
 func (c *clockReader) monthDay() bool {

@@ -20,12 +20,25 @@ const maxMessage = 1000
 // counts: gateways wrap a 429 in a 400.
 func Classify(p Provider, status int, h http.Header, body []byte, now time.Time) Verdict {
 	if status/100 == 2 {
-		if s := summarize(NoEndpoint, body); !s.valid || !s.failed() && !(s.hasError && s.finish == "error") {
-			return Verdict{Why: Reason{Rule: "good status", Field: "status", Value: strconv.Itoa(status)}}
+		s := summarize(NoEndpoint, body)
+		switch {
+		case s.valid && (s.failed() || s.hasError && s.finish == "error"), s.valid && !s.hasBody && errorBody(body):
+			return p.verdict(decode(body), 0, h, now)
+		case !s.valid && len(body) > 0:
+			// A stream, a head that was pasted with it, JSON that a server wrote by hand: what is an error in it says so.
+			if v, _ := p.hear(0, string(body[:min(len(body), maxFault)]), now); v.Kind != sluice.OK {
+				return v
+			}
 		}
-		return p.verdict(decode(body), 0, h, now)
+		return Verdict{Why: Reason{Rule: "good status", Field: "status", Value: strconv.Itoa(status)}}
 	}
 	return p.verdict(decode(body), status, h, now)
+}
+
+// errorBody reports whether a body without any answer in it has the form of an error.
+func errorBody(body []byte) bool {
+	v, ok := literal(string(body[:min(len(body), maxFault)]))
+	return ok && errorShaped(v)
 }
 
 // ClassifyEvent says what an error in the middle of a stream means. data is the event's data. The

@@ -127,6 +127,12 @@ func (f *fault) message(s string) {
 	if s == "" || len(f.messages) >= maxMessages || slices.Contains(f.messages, s) {
 		return
 	}
+	eachWord(s, func(at, end int) bool {
+		if isException(s[at:end]) && names(s, at, end) {
+			f.mark("exception", s[at:end])
+		}
+		return true
+	})
 	f.messages = append(f.messages, s)
 	f.low = append(f.low, normalise(s))
 }
@@ -205,7 +211,7 @@ func (f *fault) member(key string, v any, nested int) {
 		}
 		f.label(key, v)
 		return
-	case "type", "reason", "error_code", "error_type", "errorcode", "__type", "limit_source", "quotaid", "name",
+	case "type", "reason", "error_code", "errortype", "codex_error_info", "blockreason", "error_type", "errorcode", "__type", "limit_source", "quotaid", "name",
 		"limit_type", "category", "error_name":
 		f.label(key, v)
 		return

@@ -4,7 +4,7 @@ package provider
 // any text.
 
 var windowWords = []string{"*usage limit reached*", "*usage limit has been reached*", "*hit your*usage limit*",
-	"*reached your*usage limit*", "*exceeded your*usage limit*", "*quota will be replenished in*", "*hit your*limit*resets*",
+	"*reached your*usage limit*", "*quota will be replenished in*", "*hit your*limit*resets*",
 	"*hit your*limit*reset*", "*hit your limit*", "*hit your session limit*", "*hit your*weekly limit*", "*reached your*weekly limit*",
 	"*reached your session limit*", "*limit reached*resets*", "*hour limit reached*", "*weekly limit reached*", "*session limit reached*",
 	"*limit will reset*", "*for your limit to reset*", "*limits will reset*", "*usage limit exceeded*", "*plan limit reached*",
@@ -22,7 +22,7 @@ var moneyWords = []string{"*credit balance*too low*", "*insufficient balance*", 
 	"*insufficient quota*", "*not enough credits*", "*no credits*", "*run out of credits*", "*spend limit*reached*", "*spending limit*reached*",
 	"*reached*spend*limit*", "*reached*spending*limit*", "*余额不足*", "*欠费*", "*exceeded*spend*limit*", "*never purchased credits*",
 	"*key limit exceeded*", "*top up*balance*", "*suspended due to*balance*", "*exceeded its*credit*", "*add credits*to continue*",
-	"*exceeded your monthly included credits*", "*used all*credits*", "*payment required*"}
+	"*exceeded your monthly included credits*", "*used all*credits*", "*quota is not enough*", "*quota not enough*", "*额度不足*", "*quota*insufficient*", "*insufficient*quota*", "*insufficient user quota*", "*payment required*"}
 
 var authWords = []string{"*incorrect api key*", "*invalid x-api-key*", "*invalid api key*", "*api key not valid*", "*invalid subscription key*",
 	"*api key*expired*", "*organization has been disabled*", "*please run /login*", "*oauth token*expired*", "*oauth token*revoked*",

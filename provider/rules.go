@@ -65,7 +65,7 @@ var rules = [...]rule{
 		"*you will regain access on*"}, kind: sluice.UsageWindow},
 	// https://openrouter.ai/docs/api-reference/limits: the day is UTC's.
 	{name: "free models of a day", words: []string{"*free-models-per-day*"}, kind: sluice.UsageWindow, until: nextDay},
-	{name: "quota of a day in words", words: []string{"too many tokens per day*", "*daily quota*", "*daily limit*",
+	{name: "quota of a day in words", words: []string{"*too many tokens per day*", "*daily quota*", "*daily limit*", "*your daily *limit*", "*your daily *quota*",
 		"*daily usage limit*", "*quota*per day*exceeded*", "*requests per day*exceeded*", "*exceeded*limit*per day*"},
 		kind: sluice.UsageWindow},
 	{name: "allowance of a month", words: []string{"*trial key*limited to*month*", "*calls*per month*", "*calls / month*",
@@ -79,6 +79,7 @@ var rules = [...]rule{
 		"responsibleaipolicyviolation", "moderationblocked", "flaggedinput", "datainspectionfailed",
 		"contentblocked", "stopcandidateexception", "blockedpromptexception", "prohibitedcontent", "jailbreak"},
 		kind: sluice.ContentFilter},
+	{name: "content blocked by Google", marks: []string{"*"}, field: "blockreason", kind: sluice.ContentFilter},
 	{name: "context length", marks: []string{"contextlengthexceeded", "*contextwindowexceeded*",
 		"exceedcontextsizeerror", "stringabovemaxlength"}, kind: sluice.ContextLength},
 	{name: "context length in words", statuses: []int{0, 200, 400, 413, 422, 500},
@@ -94,7 +95,7 @@ var rules = [...]rule{
 		words: []string{"*content management policy*", "*content filtering policy*", "*content filter*",
 			"*flagged as potentially violating*", "*violat*usage polic*", "*violat*content polic*", "*violat*safety*polic*",
 			"*flagged*moderation*", "*requires moderation*", "*rejected*safety system*", "*blocked*safety*",
-			"*content exists risk*", "*blocked by*content*", "*prohibited content*", "*inappropriate content*"}, kind: sluice.ContentFilter},
+			"*content exists risk*", "*blocked for reason*", "*blocked or filtered*", "*prompt was blocked*", "*response was blocked*", "*prompt*blocked*", "*blocked by*content*", "*prohibited content*", "*inappropriate content*"}, kind: sluice.ContentFilter},
 
 	{name: "quota of a minute", marks: []string{"*perminute*"}, kind: sluice.RateLimit},
 	{name: "overloaded, in words of a limit", statuses: []int{0, 429}, words: []string{"*no capacity available*",
@@ -142,9 +143,15 @@ var rules = [...]rule{
 		"requestthrottled*", "tokens", "requests", "creditlimit", "queuefull", "*ratelimiterror", "concurrencylimit*",
 		"requestratetoolarge", "limitreached"}, kind: sluice.RateLimit},
 	{name: "rate limit in words", statuses: []int{0, 400, 403, 429, 503}, words: rateWords, kind: sluice.RateLimit},
+	{name: "limit in words", statuses: []int{0}, words: []string{"*limit exceeded*", "*limit reached*", "*quota exceeded*", "*quota reached*",
+		"*quota exhausted*", "*limits exceeded*", "*exceeded your *limit*", "*reached your *limit*", "*limit*has been reached*",
+		"*quota*has been exhausted*"}, kind: sluice.RateLimit},
 	{name: "rate limit by status", statuses: []int{429}, kind: sluice.RateLimit, either: true,
 		also: "quota_exhausted: a 429 that says no more may also mean that no credit is left"},
 
+	{name: "server error in words", statuses: []int{0, 200}, words: []string{"internal server error*", "*internal error has occurred*",
+		"*internal error occurred*", "bad gateway*", "the server had an error*", "*error occurred while processing your request*"},
+		kind: sluice.ServerError},
 	// Anthropic's 504
 	{name: "provider timed out", statuses: []int{0, 200, 500, 504}, marks: []string{"timeouterror"}, field: "type",
 		kind: sluice.ServerError},
@@ -169,9 +176,6 @@ var rules = [...]rule{
 	// An error inside a good answer or a stream has no status of its own: its type decides.
 	{name: "server error", statuses: []int{0, 200}, marks: []string{"servererror", "apierror",
 		"internalservererror", "internalerror", "internal", "internalserverexception", "badgateway*", "unknownerror"},
-		kind: sluice.ServerError},
-	{name: "server error in words", statuses: []int{0, 200}, words: []string{"internal server error*", "*internal error has occurred*",
-		"*internal error occurred*", "bad gateway*", "the server had an error*", "*error occurred while processing your request*"},
 		kind: sluice.ServerError},
 	{name: "bad request", statuses: []int{0, 200}, marks: []string{"invalidrequest*", "badrequest*", "unprocessableentity*",
 		"invalidargument", "validationexception", "requesttoolarge", "unsupportedparam*", "invalidvalue",

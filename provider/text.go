@@ -17,12 +17,12 @@ import (
 // they show; where the plain reading says nothing definite, the text is read again with its broken lines joined.
 func ClassifyText(p Provider, status int, text string, now time.Time) Verdict {
 	s := unadorned(ends(text))
-	v := p.hear(status, s, now)
-	if !v.vague() {
-		return v
+	v, muted := p.hear(status, s, now)
+	if !v.vague() || muted && v.Kind == sluice.OK {
+		return v // lines that are no error's words must not become some by being joined
 	}
 	if joined := tight(s); joined != s {
-		if w := p.hear(status, joined, now); !w.vague() {
+		if w, _ := p.hear(status, joined, now); !w.vague() {
 			return w
 		}
 	}
@@ -42,8 +42,8 @@ func (v Verdict) vague() bool {
 	return v.Kind == sluice.OK || v.Why.Field == "" || v.Why.Field == "status"
 }
 
-// hear classifies one reading of a text.
-func (p Provider) hear(status int, s string, now time.Time) Verdict {
+// hear classifies one reading of a text. muted says that lines of it were passed over.
+func (p Provider) hear(status int, s string, now time.Time) (v Verdict, muted bool) {
 	l := listener{f: &fault{heard: true}}
 	l.listen(strings.TrimSpace(s))
 	if status < 400 {
@@ -51,13 +51,13 @@ func (p Provider) hear(status int, s string, now time.Time) Verdict {
 	}
 	switch {
 	case l.spoke:
-		return p.verdict(l.f, status, l.header, now)
+		return p.verdict(l.f, status, l.header, now), l.muted
 	case status == 0 || l.good:
-		return Verdict{Why: Reason{Rule: "no error"}}
+		return Verdict{Why: Reason{Rule: "no error"}}, l.muted
 	}
 	f := decode([]byte(s))
 	f.heard = true
-	return p.verdict(f, status, l.header, now)
+	return p.verdict(f, status, l.header, now), l.muted
 }
 
 // listener finds in a text what speaks as an error.
@@ -66,6 +66,7 @@ type listener struct {
 	header http.Header
 	spoke  bool // an error was heard
 	good   bool // it is a good answer, whatever is in it
+	muted  bool // lines were passed over that are none of an error's words
 	read   int  // bytes that were looked through for objects
 	said   int  // utterances
 }
@@ -107,12 +108,11 @@ func (l *listener) listen(s string) {
 
 // answer reads an HTTP answer that was pasted as text.
 func (l *listener) answer(status int, h http.Header, body string) {
-	if status/100 == 2 {
+	if _, stream := sseError(body); status/100 == 2 && !stream {
 		sum := summarize(NoEndpoint, []byte(body))
-		if l.good = !sum.valid || !sum.failed(); l.good && !strings.Contains(body, "event: error") {
+		if l.good = !sum.failed() && (sum.hasBody || !errorBody([]byte(body))); l.good {
 			return
 		}
-		l.good = false
 	}
 	l.header, l.spoke = h, true
 	heard := l.f.heard
@@ -125,6 +125,10 @@ func (l *listener) answer(status int, h http.Header, body string) {
 
 // httpHead splits a text that begins with the status line of an HTTP answer.
 func httpHead(s string) (status int, h http.Header, body string, ok bool) {
+	for n := 0; n < 40 && requestLine(s); n++ {
+		_, s, _ = strings.Cut(s, "\n")
+		s = strings.TrimLeft(s, " \n")
+	}
 	s = strings.TrimPrefix(s, "< ")
 	if !strings.HasPrefix(s, "HTTP/") {
 		return 0, nil, s, false
@@ -152,12 +156,18 @@ func httpHead(s string) (status int, h http.Header, body string, ok bool) {
 	return status, h, strings.TrimSpace(rest), true
 }
 
+// requestLine reports whether s begins with a line of the request that an answer was to, as clients print it.
+func requestLine(s string) bool {
+	return startsWithAny(s, "> ", "* ", ">\n", "*\n", "POST http", "POST /", "GET http", "GET /")
+}
+
 // lines reads a text line by line. An error goes on over the lines that follow it until a blank one, or until
 // something else begins.
 func (l *listener) lines(s string) {
 	diff := strings.Contains(s, "\n@@ ") || strings.Contains(s, "diff --git ")
 	open := false // the line before spoke
 	skip := false // the line before announced a line of code
+	tool := false // what an agent's tool printed
 	var said strings.Builder
 	flush := func() {
 		l.utter(said.String())
@@ -176,11 +186,17 @@ func (l *listener) lines(s string) {
 			skip = false
 		case line == "":
 			flush()
+			tool = false
+		case toolCall(line):
+			flush()
+			tool, l.muted = true, true
+		case tool && !strings.HasPrefix(line, "API Error"):
 		case strings.HasPrefix(line, "File \""):
 			flush()
 			skip = true
 		case noise(line, diff):
 			flush()
+			l.muted = true
 		default:
 			if n := l.object(s, i, i+end); n > 0 {
 				flush()
@@ -231,14 +247,15 @@ func (l *listener) object(s string, i, end int) int {
 			l.f.prefix(before)
 			l.f.walk(v, "", 0)
 			l.f.message(afterPrefixes(before))
-			l.spoke, l.f.api = true, true
+			m, _ := v.(map[string]any)
+			l.spoke, l.f.api = true, l.f.api || len(m) != 1 || m["error"] != nil
 			rest := s[at+size : at+size+firstLine(s[at+size:])]
 			if d := waitIn(normalise(rest)); d > 0 && l.f.resetsIn == 0 {
 				l.f.message(strings.Trim(rest, " )·-,."))
 			}
 			return at + size + len(rest)
 		}
-		if size > 0 && at == i && isObject(v) {
+		if size > 0 && isObject(v) && (at == i || strings.HasSuffix(strings.TrimSpace(s[i:at]), "data:")) {
 			return at + size // no error: an answer, an event, a display
 		}
 		i = at + 1
@@ -307,30 +324,46 @@ func errorShaped(v any) bool {
 	case []any:
 		return len(v) > 0 && errorShaped(v[0])
 	case map[string]any:
-		switch e := v["error"].(type) {
-		case map[string]any:
-			return len(e) > 0
-		case string:
-			return e != ""
+		for k, member := range v {
+			if errorMember(asciiLower(k), member) {
+				return true
+			}
 		}
-		if t, _ := v["type"].(string); t == "error" || strings.HasSuffix(t, "_error") || strings.HasSuffix(t, "Error") || t == "response.failed" {
-			return true
+		message, worded := first(v, "message", "detail", "msg", "errorMessage")
+		_, isText := message.(string)
+		code, coded := first(v, "code", "status", "statusCode", "status_code", "type", "error_code", "name")
+		if worded && coded {
+			s, named := code.(string)
+			return statusOf(code) != 0 || named && (isCode(asciiLower(s)+"_") || isException(s))
 		}
-		if e, ok := v["errors"].([]any); ok && len(e) > 0 {
-			return true
-		}
-		if t, _ := v["__type"].(string); t != "" || v["object"] == "error" || v["level"] == "error" || v["severity"] == "ERROR" {
-			return true
-		}
-		_, message := first(v, "message", "detail", "msg", "errorMessage")
-		code, coded := first(v, "code", "status", "statusCode", "status_code", "type", "error_code")
-		if message && coded {
-			s, isText := code.(string)
-			return statusOf(code) != 0 || isText && isCode(strings.ToLower(s)+"_")
-		}
-		return false
+		return worded && isText && len(v) == 1
 	}
 	return false
+}
+
+// errorMember reports whether a member makes an error of its object.
+func errorMember(key string, v any) bool {
+	s, _ := v.(string)
+	switch v := v.(type) {
+	case map[string]any:
+		return len(v) > 0 && (strings.Contains(key, "error") || (key == "cause" || key == "data" || key == "response") && errorShaped(v))
+	case []any:
+		return key == "errors" && len(v) > 0
+	case bool:
+		return v && (key == "error" || key == "iserror" || key == "is_error")
+	}
+	switch key {
+	case "type", "object", "event", "level", "severity", "status":
+		low := asciiLower(s)
+		return strings.HasSuffix(low, "error") || low == "response.failed" || low == "fatal"
+	case "code", "errno":
+		return errno(s)
+	case "name":
+		return isException(s)
+	case "__type", "$fault":
+		return s != ""
+	}
+	return s != "" && strings.Contains(key, "error") && !strings.EqualFold(s, "none") && !strings.EqualFold(s, "null")
 }
 
 // isObject reports whether a value is an object or a list of them. Text in brackets reads as a list of words.

@@ -122,7 +122,7 @@ func statusWord(line string, i, end int, before string) bool {
 	}
 	for _, code := range [...]string{"resource_exhausted", "unavailable", "status code", "invalid_argument", "permission_denied",
 		"unauthenticated", "internal", "deadline_exceeded", "overloaded", "service unavailable", "rate limit", "bad gateway",
-		"too many requests", "client error", "server error", "error"} {
+		"too many requests", "client error", "server error"} {
 		if strings.HasPrefix(low, code) {
 			return true
 		}
@@ -198,10 +198,12 @@ func outcry(line string) int {
 	known := outcryIndex()
 	for i, n := 0, 0; i >= 0 && n < 40; n++ {
 		start := i + leading(low[i:])
+		cries := exceeded(low[start:])
 		for _, p := range known[beginning(low[start:])] {
-			if matches(p, low[start:]) && !question(low[start:]) {
-				return start
-			}
+			cries = cries || matches(p, low[start:])
+		}
+		if cries && !question(low[start:]) && !hedged(line[:start]) {
+			return start
 		}
 		i = nextClause(low, start)
 	}
@@ -231,6 +233,33 @@ var outcryIndex = sync.OnceValue(func() map[string][]string {
 	return index
 })
 
+// limits and ends are the nouns and verbs of "Weekly limit reached" and "Provider rate limit exceeded".
+var (
+	limits = map[string]bool{"limit": true, "limits": true, "quota": true, "allowance": true, "credits": true, "balance": true, "capacity": true,
+		"ratelimit": true}
+	passed = map[string]bool{"exceeded": true, "reached": true, "hit": true, "exhausted": true, "depleted": true, "expired": true, "insufficient": true}
+)
+
+// exceeded reports whether a clause in lower case begins by saying that a limit was reached: within its first words, and
+// with nothing behind it that would make a name of it ("usage limit reached dialog").
+func exceeded(s string) bool {
+	noun, found, words := false, false, 0
+	eachWord(clip(s, 100), func(i, end int) bool {
+		w := s[i:end]
+		switch words++; {
+		case noun && passed[w]:
+			rest := strings.TrimLeft(s[end:], " \"'*")
+			found = rest == "" || !isLetter(rest[0]) || startsWithAny(rest, "for ", "on ", "in ", "by ", "please", "try ", "resets", "retry", "at ", "with ", "and ", "again")
+			return false
+		case noun && (w == "is" || w == "has" || w == "been" || w == "was" || w == "have"):
+		default:
+			noun = limits[w]
+		}
+		return words < 7
+	})
+	return found
+}
+
 // question reports whether the sentence that s begins with is one.
 func question(s string) bool {
 	i := strings.IndexAny(s, ".?!\n")
@@ -251,8 +280,17 @@ func leading(s string) int {
 func nextClause(s string, i int) int {
 	for ; i < len(s); i++ {
 		switch s[i] {
-		case ':', '.', '|', '[', '(', '"', '-', '!':
+		case ':', '|', '[', '(', '!', ',':
 			return i + 1
+		case '.', '-':
+			if i+1 == len(s) || s[i+1] == ' ' {
+				return i + 1
+			}
+		case '"', '\'', '*':
+			// A quotation in the middle of a sentence is spoken about; after a colon it is said.
+			if lead := strings.TrimRight(s[:i], " "); lead == "" || strings.IndexByte(":=([{,", lead[len(lead)-1]) >= 0 {
+				return i + 1
+			}
 		case 0xc2: // ·
 			if strings.HasPrefix(s[i:], "·") {
 				return i + 2
@@ -274,7 +312,7 @@ func noise(line string, diff bool) bool {
 	}
 	low := asciiLower(clip(line, 200))
 	switch {
-	case strings.HasPrefix(low, "at ") && strings.ContainsAny(low, "(/:"), strings.Trim(low, "^~ ") == "",
+	case stackFrame(low), strings.Trim(low, "^~ ") == "", strings.HasPrefix(low, "+ "), startsWithAny(low, "npm err", "npm warn"),
 		startsWithAny(low, "traceback (most recent", "during handling of the above", "the above exception was", "diff --git", "@@ ",
 			"+++ ", "--- a/", "commit ", "merge pull request", "merge branch", "- [ ]", "- [x]", "###", "//", "/*", "* @", "def ",
 			"class ", "async ", "await ", "const ", "let ", "var ", "import ", "from ", "raise ", "throw ", "return ", "except ", "catch ",
@@ -289,6 +327,36 @@ func noise(line string, diff bool) bool {
 		}
 	}
 	return false
+}
+
+// stackFrame reports whether a line is a frame of a stack as Node and Java print it: "at f (file.js:1:2)".
+func stackFrame(low string) bool {
+	if !strings.HasPrefix(low, "at ") {
+		return false
+	}
+	line := strings.TrimRight(low, " ){}")
+	colon := strings.LastIndexByte(line, ':')
+	return colon > 0 && colon+1 < len(line) && strings.Trim(line[colon+1:], "0123456789") == "" ||
+		startsWithAny(low, "at async ", "at new ", "at process.") || strings.Contains(low, "<anonymous>") || strings.HasSuffix(low, "(unknown)") ||
+		strings.Contains(low, "(native") || strings.Contains(low, "file://")
+}
+
+// toolCall reports whether a line is the head under which an agent shows what a tool did: "Bash(npm ci)".
+func toolCall(line string) bool {
+	name, rest, ok := strings.Cut(line, "(")
+	if !ok || name == "" || len(name) > 24 || !strings.HasSuffix(rest, ")") && !strings.HasSuffix(rest, "…") || isException(name) {
+		return false
+	}
+	for i := range len(name) {
+		if !isLetter(name[i]) {
+			return false
+		}
+	}
+	switch name {
+	case "Error", "Exception", "error":
+		return false
+	}
+	return name[0] >= 'A' && name[0] <= 'Z'
 }
 
 // commitTitle reports whether a line is a conventional commit's, with or without its hash.

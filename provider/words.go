@@ -47,7 +47,7 @@ var waitCues = [...]string{"try again in", "retry in", "retry after", "retry-aft
 	"patienter", "versuche es in", "versuchen sie es in", "zurückgesetzt in", "warte", "warten sie", "novamente em",
 	"redefine em", "aguarde", "riprova tra", "wait",
 	// what a client chose to wait stands behind what it was told
-	"retrying in", "retrying after", "sleeping for", "sleeping", "backing off for", "backing off"}
+	"waiting for", "waiting", "retrying in", "retrying after", "sleeping for", "sleeping", "backing off for", "backing off"}
 
 // laterWaits are the words after a wait.
 var laterWaits = [...]string{"后重试", "后再试", "后重置", "后恢复", "後に", "後再", "후에", "후 다시", "erneut", "zurückgesetzt"}
@@ -60,6 +60,11 @@ func waitIn(low string) time.Duration {
 			_, after, ok := strings.Cut(rest, cue)
 			if !ok {
 				break
+			}
+			before := len(rest) - len(after) - len(cue)
+			if before > 0 && isLetter(rest[before-1]) && isLetter(cue[0]) {
+				rest = after
+				continue // within another word
 			}
 			rest = after
 			after = strings.TrimLeft(after, " :=(\"'~")
