@@ -208,6 +208,7 @@ func (v *Verdict) fillWindow(f *fault, r *rule, h http.Header, now time.Time) {
 	for _, m := range f.messages {
 		if until.IsZero() {
 			until = windowEnd(m, now)
+			f.windowed = !until.IsZero()
 		}
 	}
 	if v.Kind == sluice.RateLimit {
@@ -222,22 +223,19 @@ func (v *Verdict) fillWindow(f *fault, r *rule, h http.Header, now time.Time) {
 	if until.IsZero() && f.resetsIn > 0 {
 		until = now.Add(f.resetsIn)
 	}
-	// What a rule knows of its windows stands above a wait in words: Google asks for seconds when a day's quota is
-	// spent (https://github.com/ogkalu2/comic-translate/issues/403).
-	if until.IsZero() || r.over(now).After(until) && f.resetsAt.IsZero() {
-		if at := r.over(now); !at.IsZero() {
-			until, v.Wait = at, 0
-		}
-	}
 	if v.Wait == 0 && until.After(now) {
 		v.Wait = positive(until.Sub(now))
 	}
 	if until.IsZero() && v.Wait > 0 {
 		until = now.Add(v.Wait)
 	}
-	v.Until = until.UTC()
-	if until.IsZero() {
-		v.Until = time.Time{}
+	// What a rule knows of its windows is not stated, so it is no Wait. It stands above a wait that is: Google asks for
+	// seconds when a day's quota is spent (https://github.com/ogkalu2/comic-translate/issues/403).
+	if known := r.over(now); known.After(until) && f.resetsAt.IsZero() && !f.windowed {
+		until = known
+	}
+	if !until.IsZero() {
+		v.Until = until.UTC()
 	}
 }
 

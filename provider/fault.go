@@ -23,6 +23,7 @@ type fault struct {
 	header     http.Header   // what the error quotes of another answer's head
 	structured bool          // there was an object that speaks of an error
 	html       bool          // it is a page, of a proxy most likely
+	windowed   bool          // its words state an instant
 	heard      bool          // it was found in a text, not in an error's place
 	api        bool          // an object in that text is an error's
 }
@@ -128,8 +129,11 @@ func (f *fault) message(s string) {
 		return
 	}
 	eachWord(s, func(at, end int) bool {
-		if isException(s[at:end]) && names(s, at, end) {
-			f.mark("exception", s[at:end])
+		switch w := s[at:end]; {
+		case isException(w) && names(s, at, end):
+			f.mark("exception", w)
+		case errno(w):
+			f.mark("code", w)
 		}
 		return true
 	})

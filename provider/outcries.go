@@ -67,7 +67,7 @@ var outcries = [...]string{
 	// the network, timeouts, servers
 	"connection error*", "connection refused*", "connection reset*", "connection closed*", "connection lost*", "connection timed out*",
 	"connection aborted*", "connection terminated*", "connect econn*", "connect etimedout*", "connect timeout*", "read econnreset*",
-	"read timed out*", "read timeout*", "connection timeout*", "request timed out*", "the request timed out*", "request timeout*", "the operation timed out*", "operation timed out*",
+	"read timed out*", "api timeout*", "request exceeded time limit*", "read timeout*", "connection timeout*", "request timed out*", "the request timed out*", "request timeout*", "the operation timed out*", "operation timed out*",
 	"the operation was aborted*timeout*", "timeout of *exceeded*", "timed out*", "timeout awaiting*", "timeout waiting*", "deadline exceeded*",
 	"context deadline exceeded*", "net/http: *", "dial tcp *", "fetch failed*", "failed to fetch*", "network error*", "network request failed*",
 	"socket hang up*", "socket closed*", "getaddrinfo *", "other side closed*", "unexpected eof*", "eof", "no such host*", "no route to host*",

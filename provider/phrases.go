@@ -30,7 +30,7 @@ var authWords = []string{"*incorrect api key*", "*invalid x-api-key*", "*invalid
 	"*security token included in the request*", "*unable to locate credentials*", "*api_key client option must be set*",
 	"*country, region, or territory not supported*", "*login expired*", "*could not resolve authentication method*",
 	"*didn't provide an api key*", "*did not provide an api key*", "*missing authentication*", "*invalid authentication*",
-	"*authentication fails*", "*authentication failed*", "*access token could not be refreshed*", "*refresh token*", "*authentication_error*",
+	"*authentication fails*", "*authentication failed*", "*access token could not be refreshed*", "*reauthentication is needed*", "*reauthenticate*", "*re-authenticate*", "*refresh token*", "*authentication_error*",
 	"*invalid token*", "*token*has expired*", "*401 unauthorized*", "*unauthorized*", "*invalid credentials*", "*permission denied on resource*",
 	"*default credentials were not found*", "*api key*invalid*", "*api key is*", "*user not found*", "*not authorized to*"}
 
@@ -44,9 +44,9 @@ var rateWords = []string{"*rate limit reached*", "*rate limit is exceeded*", "*r
 	"*请求过于频繁*", "*请求过多*", "*速率限制*", "*リクエストが多すぎ*", "*demasiadas solicitudes*", "*trop de requêtes*", "*zu viele anfragen*",
 	"*muitas solicitações*", "*troppe richieste*", "*요청이 너무 많*", "*访问量过大*", "*并发*过高*"}
 
-var timeoutWords = []string{"*timed out*", "*timeout of *exceeded*", "*deadline exceeded*", "*i/o timeout*", "*etimedout*",
+var timeoutWords = []string{"*timed out*", "*timeout of *exceeded*", "*deadline exceeded*", "*i/o timeout*", "*deadline of *exceeded*",
 	"*handshake timeout*", "*awaiting headers*", "*connect timeout*", "*read timeout*", "*request timeout*", "*idle timeout*",
-	"*timeout awaiting*", "*timeout waiting*", "*due to timeout*", "*timeout error*", "*response stalled*", "*timeout exceeded*", "timeout*"}
+	"*timeout awaiting*", "*timeout waiting*", "*due to timeout*", "*timeout error*", "*response stalled*", "*timeout exceeded*", "timeout*", "*api timeout*", "*exceeded time limit*", "*time limit exceeded*"}
 
 // networkMarks are the names that programs give a connection that was not made or broke: of Python's httpx, requests,
 // urllib3, aiohttp and botocore, of Node and undici, Java and Go.
@@ -60,12 +60,12 @@ var networkMarks = []string{"apiconnectionerror", "connecterror", "connectionerr
 	"selfsignedcertinchain", "unabletogetissuercertlocally", "unabletoverifyleafsignature", "certhasexpired", "errtls*",
 	"certificateverifyfailed", "sslhandshakeexception", "httpconnectionerror", "transporterror", "apiuserabortederror", "connectionfailed*"}
 
-var networkWords = []string{"*econnreset*", "*econnrefused*", "*enotfound*", "*eai_again*", "*fetch failed*", "*socket hang up*",
+var networkWords = []string{"*fetch failed*", "*socket hang up*",
 	"*connection error*", "*getaddrinfo*", "*name or service not known*", "*temporary failure in name resolution*", "*nodename nor servname*",
 	"*no such host*", "*connection refused*", "*connection reset*", "*connection aborted*", "*remote end closed*", "*broken pipe*",
 	"*certificate*verif*", "*self-signed certificate*", "*self signed certificate*", "*local issuer certificate*", "*x509:*", "*tls handshake*",
 	"*tls: *", "*ssl*handshake*", "*violation of protocol*", "*other side closed*", "*peer closed connection*", "*incomplete chunked read*",
-	"*server disconnected*", "*cannot connect to host*", "*stream disconnected before completion*", "*error sending request*", "*dial tcp*",
+	"*server disconnected*", "*cannot connect to host*", "*stream disconnected before completion*", "*error sending request*", "*dial tcp*", "*ssl_connect*", "*ssl_error*", "*connection attempts failed*", "*stream closed before*",
 	"*unexpected eof*", "eof", "*network is unreachable*", "*no route to host*", "*host is unreachable*", "*net::err_*", "*could not resolve*",
 	"*failed to connect*", "*could not connect*", "*couldn't connect*", "*unable to connect*", "*cannot connect*", "*goaway*", "*max retries exceeded with url*",
 	"*network error*", "*network request failed*", "*connection closed*", "*connection lost*", "*connection was*closed*", "*connection was forcibly closed*",

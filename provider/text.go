@@ -246,9 +246,10 @@ func (l *listener) object(s string, i, end int) int {
 			l.names(before)
 			l.f.prefix(before)
 			l.f.walk(v, "", 0)
-			l.f.message(afterPrefixes(before))
+			l.words(before)
 			m, _ := v.(map[string]any)
-			l.spoke, l.f.api = true, l.f.api || len(m) != 1 || m["error"] != nil
+			_, plain := m["error"].(string)
+			l.spoke, l.f.api = true, l.f.api || len(m) != 1 || m["error"] != nil && !plain
 			rest := s[at+size : at+size+firstLine(s[at+size:])]
 			if d := waitIn(normalise(rest)); d > 0 && l.f.resetsIn == 0 {
 				l.f.message(strings.Trim(rest, " )·-,."))
@@ -293,8 +294,17 @@ func (l *listener) utter(s string) {
 	l.spoke = true
 	l.names(s)
 	l.f.prefix(s)
-	l.f.message(afterPrefixes(s))
+	l.words(s)
 	l.f.message(s)
+}
+
+// words takes what a text says behind the prefixes that introduce it.
+func (l *listener) words(s string) {
+	said, status := afterPrefixes(s)
+	if l.f.status == 0 {
+		l.f.status = status
+	}
+	l.f.message(said)
 }
 
 // lead takes the status from what stands before an error on its line.
@@ -310,7 +320,7 @@ func (l *listener) names(s string) {
 		switch w := s[at:end]; {
 		case isException(w):
 			l.f.mark("exception", w)
-		case isCode(w):
+		case isCode(w), errno(w):
 			l.f.mark("code", w)
 		}
 		return true
@@ -331,14 +341,19 @@ func errorShaped(v any) bool {
 		}
 		message, worded := first(v, "message", "detail", "msg", "errorMessage")
 		_, isText := message.(string)
-		code, coded := first(v, "code", "status", "statusCode", "status_code", "type", "error_code", "name")
-		if worded && coded {
-			s, named := code.(string)
-			return statusOf(code) != 0 || named && (isCode(asciiLower(s)+"_") || isException(s))
+		if code, coded := first(v, "code", "status", "statusCode", "status_code", "error_code"); worded && isText && coded {
+			return statusOf(code) != 0 || named(code)
 		}
-		return worded && isText && len(v) == 1
+		t, _ := v["type"].(string)
+		return worded && isText && (len(v) == 1 || isCode(t))
 	}
 	return false
+}
+
+// named reports whether a code is a name.
+func named(code any) bool {
+	s, ok := code.(string)
+	return ok && len(s) > 2 && (isLetter(s[0]) || isDigit(s[0]))
 }
 
 // errorMember reports whether a member makes an error of its object.

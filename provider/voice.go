@@ -12,9 +12,7 @@ import (
 // voiceIn finds where on a line an error begins to speak. ok is false for what only talks about errors.
 func voiceIn(line string) (at int, ok bool) {
 	line = clip(line, 4*maxMessage)
-	if i := outcry(line); i >= 0 {
-		return i, true
-	}
+	cry := outcry(line)
 	found := -1
 	words := 0
 	var before string // the word before, in lower case
@@ -22,6 +20,8 @@ func voiceIn(line string) (at int, ok bool) {
 		w := line[i:end]
 		low := asciiLower(w)
 		switch {
+		case programming(w):
+			return false
 		case isException(w) && names(line, i, end),
 			statusWord(line, i, end, before),
 			words < 10 && prefixed(line, low, end),
@@ -34,7 +34,23 @@ func voiceIn(line string) (at int, ok bool) {
 		before, words = low, words+1
 		return true
 	})
+	if cry >= 0 && (found < 0 || cry < found) {
+		found = cry
+	}
 	return found, found >= 0
+}
+
+// programming reports whether a word is the name of an exception that a program's own mistakes raise: it says nothing
+// of a call.
+func programming(w string) bool {
+	switch w {
+	case "KeyError", "NameError", "AttributeError", "ImportError", "ModuleNotFoundError", "SyntaxError", "IndexError", "AssertionError",
+		"FileNotFoundError", "ReferenceError", "RangeError", "NotImplementedError", "RecursionError", "UnboundLocalError", "ZeroDivisionError",
+		"IndentationError", "UnicodeDecodeError", "UnicodeEncodeError", "NotADirectoryError", "IsADirectoryError", "NullPointerException",
+		"ClassCastException", "IllegalStateException":
+		return true
+	}
+	return false
 }
 
 // eachWord calls f with the place of each run of characters that names are made of, until it returns false.
@@ -61,7 +77,12 @@ var exceptionEnds = [...]string{"Error", "Exception", "Timeout", "Exhausted", "D
 // isException reports whether a word is the name of an exception: openai.RateLimitError, ThrottlingException.
 func isException(w string) bool {
 	if i := strings.LastIndexAny(w, ".$#"); i >= 0 {
+		if path := w[:i]; strings.HasSuffix(path, "exceptions") || strings.HasSuffix(path, "errors") || strings.HasSuffix(path, ".error") {
+			return true // google.api_core.exceptions.NotFound
+		}
 		w = w[i+1:]
+	} else if w == "Timeout" {
+		return false // also a setting's name
 	}
 	if len(w) < len("Timeout") || w[0] < 'A' || w[0] > 'Z' || w == "Exception" || w == "Unavailable" || strings.ToUpper(w) == w {
 		return false
@@ -132,7 +153,7 @@ func statusWord(line string, i, end int, before string) bool {
 		return i == 0 || strings.IndexByte(" :=(\"'[", line[i-1]) >= 0
 	}
 	lead := strings.TrimSpace(line[:i])
-	if lead == "" || strings.HasSuffix(lead, "Error:") || strings.HasSuffix(lead, "error:") {
+	if lead == "" || line[i-1] == ' ' && strings.IndexByte(":=-", lead[len(lead)-1]) >= 0 {
 		return rest == "" || rest[0] == '{' || rest[0] >= 'A' && rest[0] <= 'Z'
 	}
 	return false
@@ -280,7 +301,7 @@ func leading(s string) int {
 func nextClause(s string, i int) int {
 	for ; i < len(s); i++ {
 		switch s[i] {
-		case ':', '|', '[', '(', '!', ',':
+		case ':', '|', '[', '(', ')', '!', ',':
 			return i + 1
 		case '.', '-':
 			if i+1 == len(s) || s[i+1] == ' ' {
@@ -379,8 +400,8 @@ func commitTitle(line string) bool {
 }
 
 // afterPrefixes returns what an error says behind the names and the prefixes that introduce it: of
-// "openai.RateLimitError: Error code: 429 - Slow down" the last two words.
-func afterPrefixes(s string) string {
+// "openai.RateLimitError: Error code: 429 - Slow down" the last two words, and the status.
+func afterPrefixes(s string) (words string, status int) {
 	for range 6 {
 		head, rest, ok := strings.Cut(s, ": ")
 		if !ok || len(head) > 80 || strings.ContainsAny(head, "{.!?") && !isException(head) {
@@ -399,8 +420,8 @@ func afterPrefixes(s string) string {
 		}
 		s = rest
 	}
-	if n := leadingStatus(s); n != 0 {
+	if status = leadingStatus(s); status != 0 {
 		s = strings.TrimLeft(s[3:], " -:—–")
 	}
-	return strings.TrimSpace(s)
+	return strings.Trim(s, " ])}"), status
 }
