@@ -181,7 +181,7 @@ func (v *Verdict) fill(f *fault, r *rule, h http.Header, now time.Time) {
 	if v.Wait == 0 && v.Kind != sluice.Overloaded {
 		v.Wait = platformReset(h, now)
 	}
-	if v.Kind == sluice.RateLimit && v.Dimension == sluice.AnyDimension && v.Limit == 0 && v.Wait > longLimit {
+	if v.Kind == sluice.RateLimit && v.Dimension == sluice.AnyDimension && v.Wait > longLimit {
 		v.Kind = sluice.UsageWindow
 		v.Why.Also = "rate_limit: it is called one, but asks for longer than any of them"
 	}

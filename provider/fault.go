@@ -148,7 +148,7 @@ func speaksOfError(v any) bool {
 		for k := range v {
 			switch strings.ToLower(k) {
 			case "error", "errors", "message", "code", "type", "detail", "fault", "msg", "status", "__type",
-				"error_message", "errormessage", "statuscode", "rate_limit", "response", "error_description":
+				"error_message", "errormessage", "statuscode", "rate_limit", "response", "error_description", "promptfeedback":
 				return true
 			}
 		}
@@ -215,7 +215,7 @@ func (f *fault) member(key string, v any, nested int) {
 		}
 		f.label(key, v)
 		return
-	case "type", "reason", "error_code", "errortype", "codex_error_info", "blockreason", "error_type", "errorcode", "__type", "limit_source", "quotaid", "name",
+	case "type", "reason", "error_code", "errortype", "codex_error_info", "blockreason", "block_reason", "error_type", "errorcode", "__type", "limit_source", "quotaid", "name",
 		"limit_type", "category", "error_name":
 		f.label(key, v)
 		return

@@ -9,7 +9,7 @@ var windowWords = []string{"*usage limit reached*", "*usage limit has been reach
 	"*reached your session limit*", "*limit reached*resets*", "*hour limit reached*", "*weekly limit reached*", "*session limit reached*",
 	"*limit will reset*", "*for your limit to reset*", "*limits will reset*", "*usage limit exceeded*", "*plan limit reached*",
 	"*out of extra usage*", "*weekly rate limit*", "*exhausted your quota*", "*exhausted your *ly quota*", "*limit reached|*", "*hit your*message limit*",
-	"*reached the*usage limit*", "*hit the*usage limit*", "*your weekly*limit*", "*your 5-hour*limit*",
+	"*reached *usage limit*", "*hit the*usage limit*", "*your weekly*limit*", "*your 5-hour*limit*",
 	// translated
 	"*has alcanzado*límite*", "*has llegado*límite*", "*alcanz*límite*", "*límite*alcanzado*", "*has superado*límite*", "*has agotado*",
 	"*avez atteint*limite*", "*as atteint*limite*", "*limite*atteinte*", "*limit*erreicht*", "*atingiu*limite*", "*limite*atingido*",

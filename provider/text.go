@@ -320,7 +320,7 @@ func (l *listener) names(s string) {
 		switch w := s[at:end]; {
 		case isException(w):
 			l.f.mark("exception", w)
-		case isCode(w), errno(w):
+		case isCode(w), errno(w), strings.HasSuffix(s[:at], "code = "): // of gRPC
 			l.f.mark("code", w)
 		}
 		return true
@@ -361,6 +361,10 @@ func errorMember(key string, v any) bool {
 	s, _ := v.(string)
 	switch v := v.(type) {
 	case map[string]any:
+		if key == "promptfeedback" { // of Gemini, in place of an answer
+			_, blocked := first(v, "blockReason", "block_reason")
+			return blocked
+		}
 		return len(v) > 0 && (strings.Contains(key, "error") || (key == "cause" || key == "data" || key == "response") && errorShaped(v))
 	case []any:
 		return key == "errors" && len(v) > 0

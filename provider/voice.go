@@ -153,10 +153,15 @@ func statusWord(line string, i, end int, before string) bool {
 		return i == 0 || strings.IndexByte(" :=(\"'[", line[i-1]) >= 0
 	}
 	lead := strings.TrimSpace(line[:i])
-	if lead == "" || line[i-1] == ' ' && strings.IndexByte(":=-", lead[len(lead)-1]) >= 0 {
+	if lead == "" || line[i-1] == ' ' && strings.IndexByte(":=-", lead[len(lead)-1]) >= 0 && errorish(asciiLower(lead)) {
 		return rest == "" || rest[0] == '{' || rest[0] >= 'A' && rest[0] <= 'Z'
 	}
 	return false
+}
+
+// errorish reports whether what introduces a status is about errors at all.
+func errorish(low string) bool {
+	return strings.Contains(low, "error") || strings.Contains(low, "fail") || strings.Contains(low, "exception")
 }
 
 // prefixed reports whether a word early on a line makes it an error's: "error:", "failed", "unable to".
@@ -188,7 +193,7 @@ var hedges = map[string]bool{
 	"returns": true, "raises": true, "throws": true, "throw": true, "raise": true, "class": true, "import": true, "e.g": true,
 	"like": true, "such": true, "instead": true, "detect": true, "detects": true, "parse": true, "map": true, "maps": true,
 	"case": true, "isinstance": true, "instanceof": true, "new": true, "typically": true, "usually": true, "means": true,
-	"document": true, "improve": true, "reduce": true, "test": true, "tests": true, "docs": true, "feat": true,
+	"issue": true, "created": true, "titled": true, "closes": true, "merged": true, "opened": true, "skipping": true, "document": true, "improve": true, "reduce": true, "test": true, "tests": true, "docs": true, "feat": true,
 	"and": false,
 }
 
@@ -264,17 +269,20 @@ var (
 // exceeded reports whether a clause in lower case begins by saying that a limit was reached: within its first words, and
 // with nothing behind it that would make a name of it ("usage limit reached dialog").
 func exceeded(s string) bool {
-	noun, found, words := false, false, 0
+	noun, bare, found, words := false, false, false, 0
 	eachWord(clip(s, 100), func(i, end int) bool {
 		w := s[i:end]
 		switch words++; {
 		case noun && passed[w]:
+			if hedged(s[:i]) || bare && words == 2 && !strings.Contains(s, "reset") && !strings.Contains(s, "try") {
+				return false
+			}
 			rest := strings.TrimLeft(s[end:], " \"'*")
 			found = rest == "" || !isLetter(rest[0]) || startsWithAny(rest, "for ", "on ", "in ", "by ", "please", "try ", "resets", "retry", "at ", "with ", "and ", "again")
 			return false
 		case noun && (w == "is" || w == "has" || w == "been" || w == "was" || w == "have"):
 		default:
-			noun = limits[w]
+			noun, bare = limits[w], strings.HasPrefix(w, "limit")
 		}
 		return words < 7
 	})

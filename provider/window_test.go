@@ -93,3 +93,43 @@ func TestResetsInWordsAreRead(t *testing.T) {
 		}
 	}
 }
+
+// New York puts its clocks forward at 2:00 on 8 March 2026, and back at 2:00 on 1 November.
+func TestHoursThatAreLeftOutOrComeTwiceHaveAnInstant(t *testing.T) {
+	cases := []struct{ name, now, text, want string }{
+		{"a clock that is left out is taken as before the change", "2026-03-08T05:00:00Z", "resets 2:30am (America/New_York)", "2026-03-08T07:30:00Z"},
+		{"before it", "2026-03-08T05:00:00Z", "resets 1:59am (America/New_York)", "2026-03-08T06:59:00Z"},
+		{"after it", "2026-03-08T05:00:00Z", "resets 3am (America/New_York)", "2026-03-08T07:00:00Z"},
+		{"a clock that comes twice is the later one", "2026-11-01T04:00:00Z", "resets 1:30am (America/New_York)", "2026-11-01T06:30:00Z"},
+		{"between the two", "2026-11-01T05:45:00Z", "resets 1:30am (America/New_York)", "2026-11-01T06:30:00Z"},
+		{"behind them", "2026-11-01T04:00:00Z", "resets 2am (America/New_York)", "2026-11-01T07:00:00Z"},
+		{"tomorrow has 23 hours", "2026-03-07T20:00:00Z", "resets 2pm (America/New_York)", "2026-03-08T18:00:00Z"},
+		{"a year's end", "2026-12-31T20:00:00Z", "resets Jan 2, 5am (UTC)", "2027-01-02T05:00:00Z"},
+		{"a year's beginning", "2027-01-01T01:00:00Z", "resets Dec 31, 11pm (UTC)", "2026-12-31T23:00:00Z"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			now, err := time.Parse(time.RFC3339, c.now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := provider.WindowEnd(c.text, now).Format(time.RFC3339); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestAClockWithoutAZoneIsInTheLocationOfNow(t *testing.T) {
+	tokyo, err := time.LoadLocation("Asia/Tokyo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := provider.WindowEnd("resets 4am", july.In(tokyo)) // 1:00 on the 24th there
+	if want := time.Date(2026, 7, 23, 19, 0, 0, 0, time.UTC); !at.Equal(want) {
+		t.Errorf("%v, want %v", at, want)
+	}
+	if at.Location() != time.UTC {
+		t.Errorf("in %v: verdicts could not be compared", at.Location())
+	}
+}
