@@ -56,6 +56,9 @@ func (p Provider) verdict(f *fault, status int, h http.Header, now time.Time) Ve
 	}
 	v := Verdict{Message: f.words()}
 	r := p.decide(&v, f, status, h)
+	if r == nil && v.Kind == sluice.OK && status == 0 {
+		v.state(f)
+	}
 	if r == nil && v.Kind == sluice.OK {
 		v.fallback(f, status)
 	}

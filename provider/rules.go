@@ -65,7 +65,7 @@ var rules = [...]rule{
 		"*you will regain access on*"}, kind: sluice.UsageWindow},
 	// https://openrouter.ai/docs/api-reference/limits: the day is UTC's.
 	{name: "free models of a day", words: []string{"*free-models-per-day*"}, kind: sluice.UsageWindow, until: nextDay},
-	{name: "quota of a day in words", words: []string{"*too many tokens per day*", "*daily quota*", "*daily limit*", "*your daily *limit*", "*your daily *quota*",
+	{name: "quota of a day in words", words: []string{"*too many tokens per day*", "*daily quota*", "*daily limit*", "*your daily *limit*", "*your daily *quota*", "*daily * limit*", "*daily request limit*",
 		"*daily usage limit*", "*quota*per day*exceeded*", "*per day limit exceeded*", "*tokens per day*exceeded*", "*requests per day*exceeded*", "*exceeded*limit*per day*"},
 		kind: sluice.UsageWindow},
 	{name: "allowance of a month", words: []string{"*trial key*limited to*month*", "*calls*per month*", "*calls / month*",
@@ -86,7 +86,7 @@ var rules = [...]rule{
 		words: []string{"*prompt is too long*", "*maximum context length*", "*input tokens exceed*",
 			"*input length and*exceed context limit*", "*input is too long*", "*input token count*exceeds*",
 			"*exceeds the maximum number of tokens allowed*", "*exceeds the context window*", "*exceed context limit*",
-			"*exceeds*context size*", "*exceeds*context length*", "*context length exceeded*", "*context window*exceeded*",
+			"*exceeds*context size*", "*exceeds*context length*", "*context length exceeded*", "*context limit reached*", "*context limit exceeded*", "*context window*exceeded*",
 			"*exceeds*maximum*input tokens*", "*too many input tokens*", "*prompt contains*tokens*maximum*",
 			"*out of room in the model's context window*", "*conversation too long*", "*exceeds the model's*context*",
 			"*tokens*exceed*context window*", "*exceeded max context*", "*larger than the maximum context*", "*reduce the length of*", "*body too large for *", "*inputs*tokens*must be <=*",

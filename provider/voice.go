@@ -154,7 +154,7 @@ func statusWord(line string, i, end int, before string) bool {
 	}
 	lead := strings.TrimSpace(line[:i])
 	if lead == "" || line[i-1] == ' ' && strings.IndexByte(":=-", lead[len(lead)-1]) >= 0 && errorish(asciiLower(lead)) {
-		return rest == "" || rest[0] == '{' || rest[0] >= 'A' && rest[0] <= 'Z'
+		return rest == "" || rest[0] == '{' || rest[0] >= 'A' && rest[0] <= 'Z' || rest[0] >= 0x80
 	}
 	return false
 }
@@ -185,7 +185,7 @@ func startsWithAny(s string, prefixes ...string) bool {
 
 // hedges are words after which an error is only spoken about.
 var hedges = map[string]bool{
-	"if": true, "when": true, "whenever": true, "unless": true, "how": true, "why": true, "should": true, "could": true,
+	"if": true, "when": true, "whenever": true, "unless": true, "how": true, "why": true, "should": true,
 	"might": true, "may": true, "can": true, "handle": true, "handles": true, "handled": true, "handling": true, "catch": true,
 	"catches": true, "catching": true, "except": true, "implement": true, "implements": true, "add": true, "adds": true,
 	"added": true, "support": true, "fix": true, "fixes": true, "fixed": true, "expect": true, "expected": true, "assert": true,
@@ -225,6 +225,9 @@ func outcry(line string) int {
 	for i, n := 0, 0; i >= 0 && n < 40; n++ {
 		start := i + leading(low[i:])
 		cries := exceeded(low[start:])
+		if n < 2 && !cries {
+			_, cries = states(low[start:])
+		}
 		for _, p := range known[beginning(low[start:])] {
 			cries = cries || matches(p, low[start:])
 		}
@@ -274,7 +277,7 @@ func exceeded(s string) bool {
 		w := s[i:end]
 		switch words++; {
 		case noun && passed[w]:
-			if hedged(s[:i]) || bare && words == 2 && !strings.Contains(s, "reset") && !strings.Contains(s, "try") {
+			if hedged(s[:i]) || foreign(s[:i]) || bare && words == 2 && !strings.Contains(s, "reset") && !strings.Contains(s, "try") {
 				return false
 			}
 			rest := strings.TrimLeft(s[end:], " \"'*")
@@ -285,6 +288,21 @@ func exceeded(s string) bool {
 			noun, bare = limits[w], strings.HasPrefix(w, "limit")
 		}
 		return words < 7
+	})
+	return found
+}
+
+// foreign reports whether a limit is of something else than a provider's: of recursion, of a tool's steps, of a file.
+func foreign(before string) bool {
+	found := false
+	eachWord(before, func(i, end int) bool {
+		switch before[i:end] {
+		case "recursion", "iteration", "iterations", "turn", "turns", "depth", "nesting", "file", "files", "line", "lines", "stack", "retry", "retries",
+			"disk", "step", "steps", "redirect", "redirects", "upload", "cache", "memory", "heap", "size", "column", "character", "test", "tests",
+			"fail", "db", "database", "pool", "thread", "threads", "mcp", "npm", "pip", "git", "docker", "ssh":
+			found = true
+		}
+		return !found
 	})
 	return found
 }
@@ -388,11 +406,12 @@ func toolCall(line string) bool {
 	return name[0] >= 'A' && name[0] <= 'Z'
 }
 
-// commitTitle reports whether a line is a conventional commit's, with or without its hash.
+// commitTitle reports whether a line is the title of a commit: behind its hash, or in the conventional form.
 func commitTitle(line string) bool {
 	line = strings.TrimLeft(line, "*-• ")
-	if hash, rest, ok := strings.Cut(line, " "); ok && len(hash) >= 7 && len(hash) <= 40 && strings.Trim(hash, "0123456789abcdef") == "" {
-		line = rest
+	if hash, _, ok := strings.Cut(line, " "); ok && len(hash) >= 7 && len(hash) <= 40 && strings.Trim(hash, "0123456789abcdef") == "" &&
+		strings.ContainsAny(hash, "abcdef") {
+		return true
 	}
 	head, _, ok := strings.Cut(line, ":")
 	if !ok || len(head) > 60 {
