@@ -218,7 +218,10 @@ func (v *Verdict) fillWindow(f *fault, r *rule, h http.Header, now time.Time) {
 		if until.After(now) && v.Wait == 0 {
 			v.Wait = positive(until.Sub(now))
 		}
-		return
+		if !f.windowed || v.Dimension != sluice.AnyDimension || v.Wait < longReset {
+			return
+		}
+		v.Kind = sluice.UsageWindow // limits per minute state no time of the day
 	}
 	if _, at, ok := rejectedWindow(h, now); ok && until.IsZero() {
 		until = at

@@ -65,7 +65,8 @@ var rules = [...]rule{
 		"*you will regain access on*"}, kind: sluice.UsageWindow},
 	// https://openrouter.ai/docs/api-reference/limits: the day is UTC's.
 	{name: "free models of a day", words: []string{"*free-models-per-day*"}, kind: sluice.UsageWindow, until: nextDay},
-	{name: "quota of a day in words", words: []string{"*too many tokens per day*", "*daily quota*", "*daily limit*", "*your daily *limit*", "*your daily *quota*", "*daily * limit*", "*daily request limit*",
+	{name: "quota of a day", words: []string{"*_per_day*"}, kind: sluice.UsageWindow, until: nextPacificDay},
+	{name: "quota of a day in words", words: []string{"*too many tokens per day*", "*daily quota*", "*daily limit*", "*daily * limit*", "*daily * quota*", "*weekly *limit*", "*weekly *quota*",
 		"*daily usage limit*", "*quota*per day*exceeded*", "*per day limit exceeded*", "*tokens per day*exceeded*", "*requests per day*exceeded*", "*exceeded*limit*per day*"},
 		kind: sluice.UsageWindow},
 	{name: "allowance of a month", words: []string{"*trial key*limited to*month*", "*calls*per month*", "*calls / month*",

@@ -18,6 +18,11 @@ type statement struct {
 var statements = [...]statement{
 	{sluice.ContextLength, []string{"context", "prompt", "input", "conversation", "messages", "tokens"},
 		[]string{"too long", "too large", "too big", "limit reached", "limit exceeded", "window exceeded", "overflow", "exceeds"}},
+	{sluice.QuotaExhausted, []string{"balance", "credit", "credits", "funds", "billing", "payment", "spend limit", "spending limit"},
+		[]string{"insufficient", "exhausted", "depleted", "too low", "not enough", "no", "out of", "ran out", "run out", "required", "failed", "declined",
+			"reached", "exceeded", "expired"}},
+	{sluice.ContentFilter, []string{"request", "prompt", "response", "content", "output", "input", "message"},
+		[]string{"blocked by", "flagged", "filtered", "moderated", "violates"}},
 	{sluice.Auth, []string{"api key", "apikey", "token", "credentials", "credential", "authentication", "authorization", "oauth", "login", "api_key",
 		"access key", "authenticated"},
 		[]string{"invalid", "invalidated", "expired", "missing", "revoked", "incorrect", "required", "failed", "not found", "not valid", "not set",
@@ -42,7 +47,11 @@ const reach = 5
 func states(clause string) (sluice.Kind, bool) {
 	var words []string
 	eachWord(clip(clause, 160), func(i, end int) bool {
-		words = append(words, clause[i:end])
+		w := clause[i:end]
+		if strings.HasSuffix(w, "_api_key") {
+			w = "api_key" // of a variable's name
+		}
+		words = append(words, w)
 		return len(words) < 14
 	})
 	if len(words) == 0 || hedges[words[0]] || imperative(words[0]) || foreign(strings.Join(words, " ")) {

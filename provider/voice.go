@@ -359,7 +359,7 @@ func noise(line string, diff bool) bool {
 	}
 	low := asciiLower(clip(line, 200))
 	switch {
-	case stackFrame(low), strings.Trim(low, "^~ ") == "", strings.HasPrefix(low, "+ "), startsWithAny(low, "npm err", "npm warn"),
+	case stackFrame(low), ofOthers(low), found(low), strings.Trim(low, "^~ ") == "", strings.HasPrefix(low, "+ "),
 		startsWithAny(low, "traceback (most recent", "during handling of the above", "the above exception was", "diff --git", "@@ ",
 			"+++ ", "--- a/", "commit ", "merge pull request", "merge branch", "- [ ]", "- [x]", "###", "//", "/*", "* @", "def ",
 			"class ", "async ", "await ", "const ", "let ", "var ", "import ", "from ", "raise ", "throw ", "return ", "except ", "catch ",
@@ -374,6 +374,34 @@ func noise(line string, diff bool) bool {
 		}
 	}
 	return false
+}
+
+// ofOthers reports whether a line is the error of a program that has nothing to do with a model: "ssh: connect to host".
+func ofOthers(low string) bool {
+	i := 0
+	for i < len(low) && (isWord(low[i]) || low[i] == '-') {
+		i++
+	}
+	switch low[:i] {
+	case "ssh", "scp", "rsync", "docker", "podman", "git", "npm", "yarn", "pnpm", "pip", "apt", "apt-get", "brew", "cargo", "make", "kubectl", "helm",
+		"terraform", "psycopg2", "psycopg", "redis", "pymongo", "sqlalchemy", "mysql", "sudo", "bash", "sh", "zsh", "mcp", "wget", "elasticsearch", "kafka":
+		return true
+	case "fatal":
+		return startsWithAny(low, "fatal: unable to access", "fatal: not a git", "fatal: could not read", "fatal: repository")
+	case "curl":
+		return startsWithAny(low, "curl: (22)")
+	}
+	return false
+}
+
+// found reports whether a line is what a search in files prints of a comment: "src/client.ts:42:  // ...".
+func found(low string) bool {
+	place, rest, ok := strings.Cut(low, ":")
+	if !ok || !strings.Contains(place, ".") || strings.Contains(place, " ") {
+		return false
+	}
+	number, rest, ok := strings.Cut(rest, ":")
+	return ok && number != "" && strings.Trim(number, "0123456789") == "" && startsWithAny(strings.TrimSpace(rest), "//", "#", "/*", "*", "--")
 }
 
 // stackFrame reports whether a line is a frame of a stack as Node and Java print it: "at f (file.js:1:2)".
