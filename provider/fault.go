@@ -50,6 +50,14 @@ func decode(body []byte) *fault {
 	if s == "" {
 		return f
 	}
+	if status, h, rest, ok := httpHead(s); ok {
+		f = decode([]byte(rest))
+		f.header = f.quotedHeaders(h)
+		if f.status == 0 && status >= 400 {
+			f.status = status
+		}
+		return f
+	}
 	if s[0] == '<' {
 		f.page(s)
 		return f

@@ -115,9 +115,8 @@ func (l *listener) answer(status int, h http.Header, body string) {
 		}
 	}
 	l.header, l.spoke = h, true
-	heard := l.f.heard
 	*l.f = *decode([]byte(body))
-	l.f.heard = heard
+	l.f.heard = true
 	if l.f.status == 0 && status >= 400 {
 		l.f.status = status
 	}

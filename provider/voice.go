@@ -478,5 +478,16 @@ func afterPrefixes(s string) (words string, status int) {
 	if status = leadingStatus(s); status != 0 {
 		s = strings.TrimLeft(s[3:], " -:—–")
 	}
-	return strings.Trim(s, " ])}"), status
+	return unbracketed(s), status
+}
+
+// unbracketed returns s without the brackets at its end that were opened before it: of "[API Error: terminated]".
+func unbracketed(s string) string {
+	s = strings.TrimSpace(s)
+	for _, pair := range [...]string{"[]", "()", "{}"} {
+		if strings.HasSuffix(s, pair[1:]) && strings.Count(s, pair[:1]) < strings.Count(s, pair[1:]) {
+			s = strings.TrimSpace(s[:len(s)-1])
+		}
+	}
+	return s
 }

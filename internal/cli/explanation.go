@@ -59,7 +59,7 @@ func printVerdict(s *streams, v provider.Verdict, now time.Time) error {
 	} else if limited && v.Until.IsZero() {
 		add("wait", "not stated")
 	}
-	if !v.Until.IsZero() && v.Wait == 0 {
+	if !v.Until.IsZero() && v.Until.Sub(now.Add(v.Wait)).Abs() > time.Second {
 		add("reset", "%s", moment(v.Until, now))
 	}
 	if v.Probe > 0 {
