@@ -17,7 +17,8 @@ type statement struct {
 // statements are tried in this order, after every rule has failed.
 var statements = [...]statement{
 	{sluice.ContextLength, []string{"context", "prompt", "input", "conversation", "messages", "tokens"},
-		[]string{"too long", "too large", "too big", "limit reached", "limit exceeded", "window exceeded", "overflow", "exceeds"}},
+		[]string{"too long", "too large", "too big", "limit reached", "limit exceeded", "window exceeded", "overflow", "exceeds", "maximum context",
+			"context window", "context length"}},
 	{sluice.QuotaExhausted, []string{"balance", "credit", "credits", "funds", "billing", "payment", "spend limit", "spending limit"},
 		[]string{"insufficient", "exhausted", "depleted", "too low", "not enough", "no", "out of", "ran out", "run out", "required", "failed", "declined",
 			"reached", "exceeded", "expired"}},
@@ -29,8 +30,8 @@ var statements = [...]statement{
 			"denied", "rejected", "no", "not configured", "not provided", "not", "wrong"}},
 	{sluice.Overloaded, []string{"server", "servers", "model", "engine", "provider", "service", "upstream", "system", "api", "backend", "负载"},
 		[]string{"overloaded", "busy", "at capacity", "high demand", "high load", "high traffic", "unavailable", "no capacity", "饱和"}},
-	{sluice.RateLimit, []string{"limit", "limits", "quota", "allowance", "ratelimit", "requests", "usage"},
-		[]string{"exceeded", "reached", "hit", "exhausted", "used up", "too many", "exceeds", "throttled"}},
+	{sluice.RateLimit, []string{"limit", "limits", "quota", "allowance", "ratelimit", "requests", "usage", "messages"},
+		[]string{"exceeded", "reached", "hit", "exhausted", "used up", "used all", "too many", "exceeds", "throttled"}},
 	{sluice.Timeout, []string{"request", "response", "operation", "connection", "api", "model", "stream", "call", "read", "connect"},
 		[]string{"timed out", "timeout", "time out", "took too long", "no response"}},
 	{sluice.Network, []string{"connection", "socket", "stream", "host", "network", "tls", "ssl", "certificate", "dns", "proxy", "server", "endpoint", "api",
