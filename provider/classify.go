@@ -218,7 +218,7 @@ func (v *Verdict) fillWindow(f *fault, r *rule, h http.Header, now time.Time) {
 		if until.After(now) && v.Wait == 0 {
 			v.Wait = positive(until.Sub(now))
 		}
-		if !f.windowed || v.Dimension != sluice.AnyDimension || v.Wait < longReset {
+		if !f.windowed || v.Dimension != sluice.AnyDimension || until.Sub(now).Abs() < longReset {
 			return
 		}
 		v.Kind = sluice.UsageWindow // limits per minute state no time of the day

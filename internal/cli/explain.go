@@ -145,7 +145,11 @@ func (c puzzle) solve() provider.Verdict {
 	if answer && c.channel != "sdk" && c.channel != "cli" {
 		return provider.Classify(c.provider, c.status, c.headers, []byte(c.text), c.now)
 	}
-	return provider.ClassifyText(c.provider, c.status, c.text, c.now)
+	v := provider.ClassifyText(c.provider, c.status, c.text, c.now)
+	if v.Kind.Throttle() && v.Wait == 0 {
+		v.Wait = provider.RetryAfter(c.headers, nil, c.now)
+	}
+	return v
 }
 
 // explainLines explains a file of errors, line by line. What is not in a line is as the flags say.
