@@ -51,22 +51,27 @@ func decode(body []byte) *fault {
 		return f
 	}
 	if status, h, rest, ok := httpHead(s); ok {
-		f = decode([]byte(rest))
+		f.body(rest)
 		f.header = f.quotedHeaders(h)
 		if f.status == 0 && status >= 400 {
 			f.status = status
 		}
 		return f
 	}
-	if s[0] == '<' {
+	f.body(s)
+	return f
+}
+
+// body reads what stands behind a head.
+func (f *fault) body(s string) {
+	if strings.HasPrefix(s, "<") {
 		f.page(s)
-		return f
+		return
 	}
 	if data, ok := sseError(s); ok {
 		s = data
 	}
 	f.text(s, 0)
-	return f
 }
 
 // sseError returns the data of the event of a stream that is an error.
