@@ -143,4 +143,4 @@ func TestHostileTextsAreReadInLinearTime(t *testing.T) {
 
 // hostileLimit is for two readings, which take below 30 ms. It leaves room for a machine that is busy and a race detector: what is
 // not linear takes seconds.
-const hostileLimit = 500 * time.Millisecond
+const hostileLimit = 250 * time.Millisecond

@@ -29,12 +29,19 @@ func ClassifyText(p Provider, status int, text string, now time.Time) Verdict {
 	return v
 }
 
+// maxLines is how many lines of a text are read.
+const maxLines = 600
+
 // ends returns a text's beginning and end if it is too long to be read whole: a log's error stands in one of them.
 func ends(s string) string {
-	if len(s) <= maxFault {
+	if len(s) > maxFault {
+		s = s[:maxFault/2] + "\n" + s[len(s)-maxFault/2:]
+	}
+	if strings.Count(s, "\n") <= maxLines {
 		return s
 	}
-	return s[:maxFault/2] + "\n" + s[len(s)-maxFault/2:]
+	lines := strings.SplitAfter(s, "\n")
+	return strings.Join(lines[:maxLines/2], "") + strings.Join(lines[len(lines)-maxLines/2:], "")
 }
 
 // vague reports whether a verdict rests on nothing that the error says of itself.
