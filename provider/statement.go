@@ -17,8 +17,8 @@ type statement struct {
 // statements are tried in this order, after every rule has failed.
 var statements = [...]statement{
 	{sluice.ContextLength, []string{"context", "prompt", "input", "conversation", "messages", "tokens"},
-		[]string{"too long", "too large", "too big", "limit reached", "limit exceeded", "window exceeded", "overflow", "exceeds", "maximum context",
-			"context window", "context length"}},
+		[]string{"too long", "too large", "too big", "limit reached", "limit exceeded", "window exceeded", "overflow", "exceeds", "exceeded maximum",
+			"exceed maximum", "exceed context"}},
 	{sluice.QuotaExhausted, []string{"balance", "credit", "credits", "funds", "billing", "payment", "spend limit", "spending limit"},
 		[]string{"insufficient", "exhausted", "depleted", "too low", "not enough", "no", "out of", "ran out", "run out", "required", "failed", "declined",
 			"reached", "exceeded", "expired"}},
@@ -64,7 +64,7 @@ func states(clause string) (sluice.Kind, bool) {
 				continue
 			}
 			for j := max(0, i-reach); j < min(len(words), i+reach); j++ {
-				if anyAt(words, j, s.states) && !hedged(strings.Join(words[:max(i, j)], " ")) {
+				if anyAt(words, j, s.states) && !(j+1 < len(words) && subjects[words[j+1]]) && !hedged(strings.Join(words[:max(i, j)], " ")) {
 					return s.kind, true
 				}
 			}
@@ -73,12 +73,16 @@ func states(clause string) (sluice.Kind, bool) {
 	return 0, false
 }
 
+// subjects are words that make a name of the state before them: "rate limit exceeded errors".
+var subjects = map[string]bool{"error": true, "errors": true, "handling": true, "issue": true, "issues": true, "case": true, "cases": true, "page": true,
+	"dialog": true, "message": true, "messages": true, "events": true, "tests": true, "logic": true, "policy": true, "counter": true, "scenario": true}
+
 // imperative reports whether a word begins the title of a change, or what somebody says of himself.
 func imperative(word string) bool {
 	switch word {
 	case "i", "let", "we", "make", "allow", "set", "use", "update", "remove", "change", "move", "refactor", "bump", "increase", "extend", "raise",
 		"respect", "honor", "honour", "show", "log", "print", "enable", "disable", "ensure", "don", "do", "better", "proper", "retry", "wait", "check",
-		"stop", "start", "run", "skip", "ignore", "return", "keep", "split", "merge", "rename", "replace", "introduce", "clarify", "tweak", "drop", "limit":
+		"stop", "start", "run", "skip", "ignore", "return", "keep", "split", "merge", "rename", "replace", "see", "introduce", "clarify", "tweak", "drop", "limit":
 		return true
 	}
 	return false

@@ -225,7 +225,7 @@ func outcry(line string) int {
 	for i, n := 0, 0; i >= 0 && n < 40; n++ {
 		start := i + leading(low[i:])
 		cries := exceeded(low[start:])
-		if n < 2 && !cries {
+		if n < 2 && !cries && (i == 0 || low[i-1] != '.' && low[i-1] != ',') {
 			_, cries = states(low[start:])
 		}
 		for _, p := range known[beginning(low[start:])] {
@@ -354,14 +354,15 @@ func nextClause(s string, i int) int {
 // noise reports whether a line is none of the error's words: a frame of a stack, code, a line of a diff, a commit's title,
 // a heading or a box of a template, an answer of status 200.
 func noise(line string, diff bool) bool {
-	if diff && strings.IndexByte("+-@ ", line[0]) >= 0 || commitTitle(line) {
+	row := len(line) > 2 && line[0] == '|' && line[len(line)-1] == '|' && strings.Count(line, "|") > 2 // of a table
+	if row || diff && strings.IndexByte("+-@ ", line[0]) >= 0 || commitTitle(line) {
 		return true
 	}
 	low := asciiLower(clip(line, 200))
 	switch {
 	case stackFrame(low), ofOthers(low), found(low), strings.Trim(low, "^~ ") == "", strings.HasPrefix(low, "+ "),
 		startsWithAny(low, "traceback (most recent", "during handling of the above", "the above exception was", "diff --git", "@@ ",
-			"+++ ", "--- a/", "commit ", "merge pull request", "merge branch", "- [ ]", "- [x]", "###", "//", "/*", "* @", "def ",
+			"+++ ", "--- a/", "commit ", "merge pull request", "merge branch", "- [ ]", "- [x]", "- `", "* `", "###", "//", "/*", "* @", "def ",
 			"class ", "async ", "await ", "const ", "let ", "var ", "import ", "from ", "raise ", "throw ", "return ", "except ", "catch ",
 			"} catch", "if (", "elif ", "case ", "export ", "print(", "console.", "logger.", "log.", "fmt.", "func ", "function ", "public ", "private ", "assert ", "expect("):
 		return true
