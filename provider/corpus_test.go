@@ -132,11 +132,16 @@ func TestCorpusIsClassified(t *testing.T) {
 		files = append(files, extra)
 	}
 	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) { judgeCorpus(t, corpus(t, file)) })
+		least := 97
+		if filepath.Base(file) == "made_errors.jsonl" {
+			least = 100 // what we made ourselves
+		}
+		t.Run(filepath.Base(file), func(t *testing.T) { judgeCorpus(t, corpus(t, file), least) })
 	}
 }
 
-func judgeCorpus(t *testing.T, samples []sample) {
+// judgeCorpus fails below least in a hundred, and when something waits that is no limit.
+func judgeCorpus(t *testing.T, samples []sample, least int) {
 	table := map[[2]string]int{}
 	rules := map[string]int{}
 	right, waits, exact := 0, 0, 0
@@ -174,11 +179,11 @@ func judgeCorpus(t *testing.T, samples []sample) {
 	}
 	report(t, table, rules)
 	t.Logf("%d of %d kinds, %d of %d waits", right, len(samples), exact, waits)
-	if exact*100 < waits*97 {
-		t.Errorf("%d of %d waits are right, which is below 97 %%", exact, waits)
+	if exact*100 < waits*least {
+		t.Errorf("%d of %d waits are right, which is below %d %%", exact, waits, least)
 	}
-	if right*100 < len(samples)*97 {
-		t.Errorf("%d of %d kinds are right, which is below 97 %%", right, len(samples))
+	if right*100 < len(samples)*least {
+		t.Errorf("%d of %d kinds are right, which is below %d %%", right, len(samples), least)
 	}
 }
 

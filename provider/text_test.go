@@ -88,6 +88,10 @@ func textCases() []textCase {
 		// what only talks about errors
 		{"a commit's title", "feat: implement daily rate limit", ok, 0},
 		{"a commit about an error", "fix(api): retry on 429 RateLimitError: Rate limit reached", ok, 0},
+		{"a commit that says no more", "chore: rate limit exceeded", ok, 0},
+		{"what a tool printed", "⏺ Bash(curl -s api)\n  ⎿  Error: Exit code 1\n     429 Too Many Requests\n", ok, 0},
+		{"what follows a tool", "⏺ Bash(ls)\n  ⎿  a.go\n\n  ⎿  API Error: 529 Overloaded", sluice.Overloaded, 0},
+		{"a log that must not be joined", "$ git log --oneline\n1a2b3c4 RateLimitError: slow down", ok, 0},
 		{"a log of commits", "a1b2c3d4 fix: handle 529 overloaded_error\n9f8e7d6c docs: rate limit exceeded errors", ok, 0},
 		{"a manual", "Rate limits are measured in requests per minute. When you exceed the limit, the API returns a 429 Too Many Requests error. You should back off and retry.", ok, 0},
 		{"usage", "Current session\n████ 25% used, Resets Jul 26, 5:59am (America/New_York)", ok, 0},
