@@ -122,18 +122,21 @@ func (w *wire) refusal(no *sim.Refusal, left, came time.Duration) sluice.Outcome
 	return o
 }
 
-// gemini is a refusal that Gemini words: by its body alone, whose RetryInfo tells the wait cut down to the second. A day's
+// gemini is a refusal that Gemini words: by its body alone, whose words tell the wait to the millisecond. A day's
 // quota ends at an instant.
 func (w *wire) gemini(o sluice.Outcome, no *sim.Refusal, came time.Duration) sluice.Outcome {
 	if no.Vague {
 		return o
 	}
 	hint := no.Hint && w.form != sim.RetryAfterNone
-	if hint {
-		o.Wait = no.Wait.Truncate(time.Second)
-	}
-	if no.Limit == 0 {
+	if no.Limit == 0 { // a storm has no words, and RetryInfo is cut down to the second
+		if hint {
+			o.Wait = no.Wait.Truncate(time.Second)
+		}
 		return o
+	}
+	if hint {
+		o.Wait = ceil(no.Wait, time.Millisecond)
 	}
 	o.Limit = int64(no.Limit)
 	switch o.Dimension = dimensionOf(no.Why); o.Dimension {

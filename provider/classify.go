@@ -20,49 +20,79 @@ const maxMessage = 1000
 // counts: gateways wrap a 429 in a 400.
 func Classify(p Provider, status int, h http.Header, body []byte, now time.Time) Verdict {
 	if status/100 == 2 {
-		if s := summarize(NoEndpoint, body); !s.valid || !s.failed() {
-			return Verdict{Why: Reason{Rule: "good status", Field: "status", Value: strconv.Itoa(status)}}
+		s := summarize(NoEndpoint, body)
+		switch {
+		case s.valid && (s.failed() || s.hasError && s.finish == "error"), s.valid && !s.hasBody && errorBody(body):
+			return p.verdict(decode(body), 0, h, now)
+		case !s.valid && len(body) > 0:
+			// A stream, a head that was pasted with it, JSON that a server wrote by hand: what is an error in it says so.
+			if v, _ := p.hear(0, string(body[:min(len(body), maxFault)]), now); v.Kind != sluice.OK {
+				return v
+			}
 		}
-		return verdict(decode(body), 0, h, now)
+		return Verdict{Why: Reason{Rule: "good status", Field: "status", Value: strconv.Itoa(status)}}
 	}
-	return verdict(decode(body), status, h, now)
+	return p.verdict(decode(body), status, h, now)
+}
+
+// errorBody reports whether a body without any answer in it has the form of an error.
+func errorBody(body []byte) bool {
+	v, ok := literal(string(body[:min(len(body), maxFault)]))
+	return ok && errorShaped(v)
 }
 
 // ClassifyEvent says what an error in the middle of a stream means. data is the event's data. The
 // headers of the answer were sent before the error, so only the event's own words can ask for a wait.
-func ClassifyEvent(data []byte, now time.Time) Verdict {
-	return verdict(decode(data), 0, nil, now)
+func ClassifyEvent(p Provider, data []byte, now time.Time) Verdict {
+	return p.verdict(decode(data), 0, nil, now)
 }
 
 // verdict finds the rule that a fault falls under, and fills in what the fault says besides.
-func verdict(f *fault, status int, h http.Header, now time.Time) Verdict {
+func (p Provider) verdict(f *fault, status int, h http.Header, now time.Time) Verdict {
+	h = f.quotedHeaders(h)
 	f.headerMarks(h)
 	if f.status != 0 && (status == 0 || status >= 400) {
 		status = f.status
 	}
 	v := Verdict{Message: f.words()}
-	r := v.decide(f, status, h)
-	if r == nil {
+	r := p.decide(&v, f, status, h)
+	if r == nil && v.Kind == sluice.OK && status == 0 {
+		v.state(f)
+	}
+	if r == nil && v.Kind == sluice.OK {
 		v.fallback(f, status)
 	}
 	if v.Kind == sluice.OK {
 		return Verdict{Why: v.Why}
 	}
 	v.fill(f, r, h, now)
+	p.doubt(&v, f)
 	return v
 }
 
-// decide applies the first rule that holds.
-func (v *Verdict) decide(f *fault, status int, h http.Header) *rule {
+// decide applies the first rule that holds: a request larger than the limit is too large whatever its code is called,
+// then come the provider's own codes, then the rules that all share. The rule is nil if it is none of the table's.
+func (p Provider) decide(v *Verdict, f *fault, status int, h http.Header) *rule {
 	fig, msg := f.figures()
 	if limited := status == 0 || status == 413 || status == 429; limited && fig.requested > fig.limit && fig.limit > 0 {
 		v.Kind, v.TooLarge = sluice.ContextLength, true
-		v.Why = Reason{"request larger than the whole limit", "message", quote(msg)}
+		v.Why = Reason{Rule: "request larger than the whole limit", Field: "message", Value: quote(msg)}
+		return nil
+	}
+	if m, ok := f.coded(p.Codes); ok {
+		v.Kind = p.Codes[m.name]
+		v.Why = Reason{Rule: "code of " + p.Name, Field: m.field, Value: quote(m.value)}
 		return nil
 	}
 	for i := range rules {
 		r := &rules[i]
+		if r.loose && f.heard && !f.api || r.dialect != OpenAI && r.dialect != p.Dialect {
+			continue
+		}
 		if why, ok := r.holds(f, status, h); ok {
+			if p.Name == "" || r.either {
+				why.Also = r.also
+			}
 			v.Kind, v.TooLarge, v.Why = r.kind, r.tooLarge, why
 			if r.hint != "" {
 				v.Message = strings.TrimSuffix(r.hint+": "+v.Message, ": ")
@@ -75,23 +105,23 @@ func (v *Verdict) decide(f *fault, status int, h http.Header) *rule {
 
 // holds reports whether a fault falls under the rule, and by what.
 func (r *rule) holds(f *fault, status int, h http.Header) (Reason, bool) {
-	why := Reason{r.name, "status", strconv.Itoa(status)}
+	why := Reason{Rule: r.name, Field: "status", Value: strconv.Itoa(status)}
 	if r.statuses != nil && !slices.Contains(r.statuses, status) {
 		return why, false
 	}
 	if r.marks != nil {
-		m, ok := f.named(r.marks)
+		m, ok := f.named(r.marks, r.field)
 		if !ok {
 			return why, false
 		}
-		why = Reason{r.name, m.field, quote(m.value)}
+		why = Reason{Rule: r.name, Field: m.field, Value: quote(m.value)}
 	}
 	if r.words != nil {
 		msg, ok := f.said(r.words)
 		if !ok {
 			return why, false
 		}
-		why = Reason{r.name, "message", quote(msg)}
+		why = Reason{Rule: r.name, Field: "message", Value: quote(msg)}
 	}
 	switch r.header {
 	case "":
@@ -100,12 +130,12 @@ func (r *rule) holds(f *fault, status int, h http.Header) (Reason, bool) {
 		if !ok {
 			return why, false
 		}
-		why = Reason{r.name, strings.ToLower(k), "rejected"}
+		why = Reason{Rule: r.name, Field: strings.ToLower(k), Value: "rejected"}
 	default:
 		if headerWait(h, time.Time{}) == 0 && h.Get(r.header) == "" {
 			return why, false
 		}
-		why = Reason{r.name, strings.ToLower(r.header), quote(h.Get(r.header))}
+		why = Reason{Rule: r.name, Field: strings.ToLower(r.header), Value: quote(h.Get(r.header))}
 	}
 	return why, true
 }
@@ -116,7 +146,7 @@ func (v *Verdict) fallback(f *fault, status int) {
 	if v.TooLarge {
 		return
 	}
-	v.Why = Reason{"status", "status", strconv.Itoa(status)}
+	v.Why = Reason{Rule: "status", Field: "status", Value: strconv.Itoa(status)}
 	switch {
 	case status == 503 && !f.html:
 		v.Kind = sluice.Overloaded
@@ -124,7 +154,7 @@ func (v *Verdict) fallback(f *fault, status int) {
 		v.Kind = sluice.ServerError
 	case status >= 300:
 		v.Kind = sluice.BadRequest
-	case f.structured:
+	case f.structured && (f.api || !f.heard):
 		v.Kind, v.Why = sluice.ServerError, Reason{Rule: "error of no known type"}
 	default:
 		v.Kind, v.Why = sluice.OK, Reason{Rule: "no error"}
@@ -144,10 +174,8 @@ func (v *Verdict) fill(f *fault, r *rule, h http.Header, now time.Time) {
 	if v.Dimension == sluice.AnyDimension && v.Kind == sluice.RateLimit {
 		v.Dimension = exhausted(h)
 	}
-	if r != nil && r.until != nil {
-		v.Until = r.until(now)
-	}
 	if !v.Kind.Throttle() {
+		v.Until = r.over(now)
 		return
 	}
 	if v.Wait = f.wait(now); v.Wait == 0 {
@@ -156,27 +184,84 @@ func (v *Verdict) fill(f *fault, r *rule, h http.Header, now time.Time) {
 	if v.Wait == 0 && v.Kind != sluice.Overloaded {
 		v.Wait = platformReset(h, now)
 	}
-	if v.Kind == sluice.UsageWindow {
-		v.fillWindow(f, h, now)
+	if v.Kind == sluice.RateLimit && v.Dimension == sluice.AnyDimension && v.Wait > longLimit {
+		v.Kind = sluice.UsageWindow
+		v.Why.Also = "rate_limit: it is called one, but asks for longer than any of them"
+	}
+	if v.Kind != sluice.Overloaded {
+		v.fillWindow(f, r, h, now)
 	}
 }
 
-// fillWindow finds out when a usage window ends.
-func (v *Verdict) fillWindow(f *fault, h http.Header, now time.Time) {
-	v.Until = f.resetsAt
-	for _, m := range f.low {
-		if at := instantIn(m); !at.IsZero() {
-			v.Until = at
+// over returns when what the rule speaks of is over, if the rule knows.
+func (r *rule) over(now time.Time) time.Time {
+	if r == nil || r.until == nil {
+		return time.Time{}
+	}
+	return r.until(now)
+}
+
+// longLimit is the wait from which a limit is none of requests or tokens per minute but an allowance of hours or days.
+const longLimit = 90 * time.Minute
+
+// fillWindow finds out when a window ends, and that it is one. What the error's members say wins over its words, those
+// over headers, and all over what the rule knows of such windows.
+func (v *Verdict) fillWindow(f *fault, r *rule, h http.Header, now time.Time) {
+	until := f.resetsAt
+	for _, m := range f.messages {
+		if until.IsZero() {
+			until = windowEnd(m, now)
+			f.windowed = !until.IsZero()
 		}
 	}
-	if _, at, ok := rejectedWindow(h, now); ok && v.Until.IsZero() {
-		v.Until = at
+	if v.Kind == sluice.RateLimit {
+		if until.After(now) && v.Wait == 0 {
+			v.Wait = positive(until.Sub(now))
+		}
+		if !f.windowed || v.Dimension != sluice.AnyDimension || until.Sub(now).Abs() < longReset {
+			return
+		}
+		v.Kind = sluice.UsageWindow // limits per minute state no time of the day
 	}
-	if v.Until.IsZero() && f.resetsIn > 0 {
-		v.Until = now.Add(f.resetsIn)
+	if _, at, ok := rejectedWindow(h, now); ok && until.IsZero() {
+		until = at
 	}
-	if v.Wait == 0 && v.Until.After(now) {
-		v.Wait = positive(v.Until.Sub(now))
+	if until.IsZero() && f.resetsIn > 0 {
+		until = now.Add(f.resetsIn)
+	}
+	if v.Wait == 0 && until.After(now) {
+		v.Wait = positive(until.Sub(now))
+	}
+	if until.IsZero() && v.Wait > 0 {
+		until = now.Add(v.Wait)
+	}
+	// What a rule knows of its windows is not stated, so it is no Wait. It stands above a wait that is: Google asks for
+	// seconds when a day's quota is spent (https://github.com/ogkalu2/comic-translate/issues/403).
+	if known := r.over(now); known.After(until) && f.resetsAt.IsZero() && !f.windowed {
+		until = known
+	}
+	if !until.IsZero() {
+		v.Until = until.UTC()
+	}
+}
+
+// doubtful is how long a limit per minute may ask to wait and be believed.
+const doubtful = time.Hour
+
+// doubt finds a wait that is not to be believed: one that this provider is known to state wrongly, or hours for a limit
+// per minute. Azure states a day for the minute of a tiny deployment (https://github.com/alex-wolf-ps/dbchatprov2/issues/2).
+func (p Provider) doubt(v *Verdict, f *fault) {
+	for _, liar := range p.Liars {
+		if v.Wait > 0 && v.Wait == liar.Wait && liar.Probe < v.Wait {
+			v.Probe = liar.Probe
+			return
+		}
+	}
+	switch v.Dimension {
+	case sluice.Requests, sluice.Tokens, sluice.InputTokens, sluice.OutputTokens:
+		if v.Kind == sluice.RateLimit && v.Wait > doubtful {
+			v.Probe = time.Minute
+		}
 	}
 }
 

@@ -146,7 +146,7 @@ func (cfg ExchangeConfig) collect(ctx context.Context, f *flight, resp *http.Res
 
 // fault classifies an error that came in the middle of a stream.
 func (cfg ExchangeConfig) fault(resp *http.Response, data []byte, id string) sluice.Outcome {
-	v := ClassifyEvent(data, time.Now())
+	v := ClassifyEvent(cfg.Provider, data, time.Now())
 	return v.without(cfg.Key).Outcome(cfg.Provider, resp.StatusCode, id)
 }
 

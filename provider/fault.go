@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sluice-llm/sluice"
 )
 
 // fault is an error as its structure states it, whatever the shape it came in. Only what stands in an error's place is
@@ -18,8 +20,12 @@ type fault struct {
 	low        []string      // the same in normal form
 	resetsAt   time.Time     // an instant that a member states
 	resetsIn   time.Duration // a wait that a member states
+	header     http.Header   // what the error quotes of another answer's head
 	structured bool          // there was an object that speaks of an error
 	html       bool          // it is a page, of a proxy most likely
+	windowed   bool          // its words state an instant
+	heard      bool          // it was found in a text, not in an error's place
+	api        bool          // an object in that text is an error's
 }
 
 // mark is one name that an error bears.
@@ -30,10 +36,11 @@ type mark struct {
 }
 
 const (
-	maxFault    = 64 << 10 // how much of an error is read
-	maxNested   = 4        // errors within the text of errors
-	maxMessages = 8
-	maxMarks    = 64
+	maxFault       = 64 << 10 // how much of an error is read
+	maxNested      = 4        // errors within the text of errors
+	maxMessages    = 8
+	longestMessage = 8 << 10 // how much of one message is read
+	maxMarks       = 64
 )
 
 // decode reads an error's body: an object in one of the forms that APIs use, text that quotes one, or text alone.
@@ -43,12 +50,46 @@ func decode(body []byte) *fault {
 	if s == "" {
 		return f
 	}
-	if s[0] == '<' {
-		f.html = true
+	if status, h, rest, ok := httpHead(s); ok {
+		f.body(rest)
+		f.header = f.quotedHeaders(h)
+		if f.status == 0 && status >= 400 {
+			f.status = status
+		}
 		return f
 	}
-	f.text(s, 0)
+	f.body(s)
 	return f
+}
+
+// body reads what stands behind a head.
+func (f *fault) body(s string) {
+	if strings.HasPrefix(s, "<") {
+		f.page(s)
+		return
+	}
+	if data, ok := sseError(s); ok {
+		s = data
+	}
+	f.text(s, 0)
+}
+
+// sseError returns the data of the event of a stream that is an error.
+func sseError(s string) (string, bool) {
+	if !strings.HasPrefix(s, "event:") && !strings.HasPrefix(s, "data:") && !strings.HasPrefix(s, ":") {
+		return "", false
+	}
+	at := 0
+	if i := strings.Index(s, "event: error"); i >= 0 {
+		at = i
+	}
+	for line := range strings.Lines(s[at:]) {
+		data, ok := strings.CutPrefix(strings.TrimSpace(line), "data:")
+		if v, isObject := literal(strings.TrimSpace(data)); ok && isObject && errorShaped(v) {
+			return strings.TrimSpace(data), true
+		}
+	}
+	return "", false
 }
 
 // text reads a text in an error's place: it is the message, unless it quotes an object that holds one.
@@ -96,10 +137,19 @@ func (f *fault) prefix(s string) {
 
 // message adds a text to what the error says, the innermost first.
 func (f *fault) message(s string) {
-	s = strings.Join(strings.Fields(s), " ")
+	s = strings.Join(strings.Fields(clip(s, longestMessage)), " ")
 	if s == "" || len(f.messages) >= maxMessages || slices.Contains(f.messages, s) {
 		return
 	}
+	eachWord(s, func(at, end int) bool {
+		switch w := s[at:end]; {
+		case isException(w) && names(s, at, end):
+			f.mark("exception", w)
+		case errno(w):
+			f.mark("code", w)
+		}
+		return true
+	})
 	f.messages = append(f.messages, s)
 	f.low = append(f.low, normalise(s))
 }
@@ -111,7 +161,7 @@ func speaksOfError(v any) bool {
 		for k := range v {
 			switch strings.ToLower(k) {
 			case "error", "errors", "message", "code", "type", "detail", "fault", "msg", "status", "__type",
-				"error_message", "errormessage", "statuscode", "rate_limit", "response", "error_description":
+				"error_message", "errormessage", "statuscode", "rate_limit", "response", "error_description", "promptfeedback":
 				return true
 			}
 		}
@@ -178,9 +228,14 @@ func (f *fault) member(key string, v any, nested int) {
 		}
 		f.label(key, v)
 		return
-	case "type", "reason", "error_code", "error_type", "errorcode", "__type", "limit_source", "quotaid", "name",
+	case "type", "reason", "error_code", "errortype", "codex_error_info", "blockreason", "block_reason", "error_type", "errorcode", "__type", "limit_source", "quotaid", "name",
 		"limit_type", "category", "error_name":
 		f.label(key, v)
+		return
+	case "headers":
+		if m, ok := v.(map[string]any); ok && f.header == nil {
+			f.header = headersIn(m)
+		}
 		return
 	case "flagged_input", "limit_reached":
 		if v != nil && v != false {
@@ -211,8 +266,16 @@ func (f *fault) label(key string, v any) {
 }
 
 func (f *fault) mark(field, value string) {
-	if len(f.marks) < maxMarks && value != "" && len(value) <= 200 {
-		f.marks = append(f.marks, mark{field, value, plainName(value)})
+	if len(f.marks) >= maxMarks || value == "" || len(value) > 200 {
+		return
+	}
+	name := value
+	if field == "exception" { // without its package
+		name = name[strings.LastIndexAny(name, ".$")+1:]
+	}
+	m := mark{field, value, plainName(name)}
+	if !slices.Contains(f.marks, m) {
+		f.marks = append(f.marks, m)
 	}
 }
 
@@ -311,7 +374,10 @@ func leadingStatus(s string) int {
 
 // wait returns how long the error itself asks to wait: a member's word, a sentence's, or what its numbers come to.
 func (f *fault) wait(now time.Time) time.Duration {
+	said := f.saidWait()
 	switch {
+	case f.resetsIn > 0 && said > f.resetsIn && said < f.resetsIn+time.Second:
+		return said // Gemini's retryDelay is its own sentence cut down to the second
 	case f.resetsIn > 0:
 		return f.resetsIn
 	case !f.resetsAt.IsZero():
@@ -319,10 +385,8 @@ func (f *fault) wait(now time.Time) time.Duration {
 			return d
 		}
 	}
-	for _, m := range f.low {
-		if d := waitIn(m); d > 0 {
-			return d
-		}
+	if said > 0 {
+		return said
 	}
 	for _, m := range f.low {
 		if d := parseFigures(m).wait(); d > 0 {
@@ -332,9 +396,35 @@ func (f *fault) wait(now time.Time) time.Duration {
 	return 0
 }
 
-// named returns the first mark that bears one of the names.
-func (f *fault) named(names []string) (mark, bool) {
+// saidWait returns the wait that a sentence states.
+func (f *fault) saidWait() time.Duration {
+	for _, m := range f.low {
+		if d := waitIn(m); d > 0 {
+			return d
+		}
+	}
+	return 0
+}
+
+// coded returns the first mark that a provider's own codes explain.
+func (f *fault) coded(codes map[string]sluice.Kind) (mark, bool) {
+	if len(codes) == 0 {
+		return mark{}, false
+	}
 	for _, m := range f.marks {
+		if kind, ok := codes[m.name]; ok && kind != sluice.OK {
+			return m, true
+		}
+	}
+	return mark{}, false
+}
+
+// named returns the first mark that bears one of the names, in that field if one is given.
+func (f *fault) named(names []string, field string) (mark, bool) {
+	for _, m := range f.marks {
+		if field != "" && m.field != field {
+			continue
+		}
 		for _, name := range names {
 			if matches(name, m.name) {
 				return m, true
@@ -354,6 +444,35 @@ func (f *fault) said(patterns []string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// headersIn returns the headers that an object holds, each as a text or a list of texts.
+func headersIn(m map[string]any) http.Header {
+	h := make(http.Header, len(m))
+	for k, v := range m {
+		if list, ok := v.([]any); ok && len(list) > 0 {
+			v = list[0]
+		}
+		switch v := v.(type) {
+		case string:
+			h.Set(k, v)
+		case json.Number:
+			h.Set(k, v.String())
+		}
+	}
+	return h
+}
+
+// quotedHeaders returns the headers of an answer and, where it has none of that name, those that its error quotes.
+func (f *fault) quotedHeaders(h http.Header) http.Header {
+	if len(f.header) == 0 {
+		return h
+	}
+	all := f.header.Clone()
+	for k, v := range h {
+		all[http.CanonicalHeaderKey(k)] = v
+	}
+	return all
 }
 
 // headerMarks adds what headers name the error.

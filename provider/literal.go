@@ -12,15 +12,20 @@ import (
 // ({'error': {'code': None}}, { message: 'x' }). It also reads one that was cut off, as far as it goes. It returns
 // false when s does not begin with an object or list that has at least one member.
 func literal(s string) (any, bool) {
+	v, ok, _ := literalIn(s)
+	return v, ok
+}
+
+// literalIn is literal, and says how much of s was read.
+func literalIn(s string) (v any, ok bool, n int) {
 	p := literalParser{s: s}
-	v := p.value(0)
-	switch v := v.(type) {
+	switch v := p.value(0).(type) {
 	case map[string]any:
-		return v, len(v) > 0
+		return v, len(v) > 0, p.i
 	case []any:
-		return v, len(v) > 0
+		return v, len(v) > 0, p.i
 	}
-	return nil, false
+	return nil, false, p.i
 }
 
 // literalDepth is how deeply literals may be nested: errors are shallow.
@@ -76,7 +81,7 @@ func (p *literalParser) object(depth int) any {
 			continue
 		}
 		at := p.i
-		key, _ := p.value(literalDepth).(string)
+		key := p.name()
 		if p.peek() != ':' {
 			if p.i == at {
 				p.i++
@@ -89,6 +94,16 @@ func (p *literalParser) object(depth int) any {
 		p.i++
 		m[key] = p.value(depth + 1)
 	}
+}
+
+// name reads the name of a member, in quotes or bare.
+func (p *literalParser) name() string {
+	switch p.peek() {
+	case '"', '\'':
+		return p.quoted()
+	}
+	name, _ := p.bare().(string)
+	return name
 }
 
 func (p *literalParser) list(depth int) any {

@@ -12,12 +12,17 @@ type rule struct {
 	name     string
 	statuses []int    // the HTTP status is one of these; 0 is an error that has none, such as one inside a stream
 	marks    []string // a type, code or reason is one of these names: letters and digits in lower case, * any text
+	field    string   // where the mark stands; "" anywhere
 	words    []string // a message is as one of these patterns, in lower case, * any text
 	header   string   // a header is there
+	loose    bool     // only what stands in an error's place is meant, not the words of a command or a log
+	dialect  Dialect  // it holds of this dialect alone; OpenAI, the zero one, says nothing
 	kind     sluice.Kind
 	tooLarge bool
-	until    func(now time.Time) time.Time // when it is over, if the rule alone knows
+	until    func(now time.Time) time.Time // when it is over, if the rule alone knows and nothing else says
 	hint     string                        // put before the provider's words
+	also     string                        // what the same words may mean as well
+	either   bool                          // that holds of every provider, not only of one that is not known
 }
 
 // Statuses that rules share.
@@ -32,7 +37,8 @@ var (
 //  1. what a code states and no words could change: money, windows, size, content
 //  2. what only words state
 //  3. keys, overload, rate limits
-//  4. statuses
+//  4. timeouts and the network, as SDKs and commands name them
+//  5. statuses
 //
 // Sources are the providers' error references and the texts in testdata.
 var rules = [...]rule{
@@ -47,58 +53,78 @@ var rules = [...]rule{
 	{name: "quota exhausted", marks: []string{"insufficientquota", "creditbalanceexhausted", "*spendlimitexceeded",
 		"organizationusagelimitexceeded", "billinghardlimitreached", "billinglimit*", "billingnotactive",
 		"billingerror", "insufficientbalance", "insufficientcredits", "insufficientfunds", "weightexceedsbudget",
-		"openroutercredits", "openrouterkeylimit"}, kind: sluice.QuotaExhausted},
+		"openroutercredits", "openrouterkeylimit", "servicequotaexceededexception", "creditexhausted",
+		"paymentrequired*", "exceededcurrentquotaerror", "arrearage"}, kind: sluice.QuotaExhausted},
 
-	{name: "usage window of a plan", marks: []string{"usagelimitreached", "limitreached", "usagelimitexceeded"},
-		kind: sluice.UsageWindow},
-	{name: "quota of a day", marks: []string{"*perday*"}, kind: sluice.UsageWindow},
+	{name: "usage window of a plan", marks: []string{"usagelimitreached", "usagelimitexceeded", "usagelimitreachederror",
+		"usagenotincluded"}, kind: sluice.UsageWindow},
+	{name: "usage window of a plan", marks: []string{"limitreached"}, field: "limit_reached", kind: sluice.UsageWindow},
+	{name: "quota of a day", marks: []string{"*perday*"}, field: "quotaid", kind: sluice.UsageWindow, until: nextPacificDay},
+	{name: "quota of a day", marks: []string{"*perday*", "terminalquotaerror"}, kind: sluice.UsageWindow},
 	{name: "usage limit until a stated day", words: []string{"*reached your specified*usage limit*",
 		"*you will regain access on*"}, kind: sluice.UsageWindow},
-	{name: "usage window in words", words: []string{"*free-models-per-day*", "too many tokens per day*",
-		"*usage limit reached*", "*usage limit has been reached*", "*hit your usage limit*",
-		"*quota will be replenished in*", "*hit your*limit*resets*"}, kind: sluice.UsageWindow},
+	// https://openrouter.ai/docs/api-reference/limits: the day is UTC's.
+	{name: "free models of a day", words: []string{"*free-models-per-day*"}, kind: sluice.UsageWindow, until: nextDay},
+	{name: "quota of a day", words: []string{"*_per_day*"}, kind: sluice.UsageWindow, until: nextPacificDay},
+	{name: "quota of a day in words", words: []string{"*too many tokens per day*", "*daily quota*", "*daily limit*", "*daily * limit*", "*daily * quota*", "*weekly *limit*", "*weekly *quota*",
+		"*daily usage limit*", "*quota*per day*exceeded*", "*per day limit exceeded*", "*tokens per day*exceeded*", "*requests per day*exceeded*", "*exceeded*limit*per day*"},
+		kind: sluice.UsageWindow},
+	{name: "allowance of a month", words: []string{"*trial key*limited to*month*", "*calls*per month*", "*calls / month*",
+		"*monthly usage limit*", "*premium request allowance*", "*premium requests*exceeded*", "*exceeded*premium request*"},
+		kind: sluice.UsageWindow, until: nextMonth},
+	{name: "usage window in words", words: windowWords, kind: sluice.UsageWindow},
 
 	{name: "request larger than the whole limit", statuses: refusals,
-		words: []string{"request too large for *limit*requested*"}, kind: sluice.ContextLength, tooLarge: true},
-	{name: "content filtered", marks: []string{"contentfilter*", "contentpolicyviolation",
+		words: []string{"*request too large for *limit*requested*"}, kind: sluice.ContextLength, tooLarge: true},
+	{name: "content filtered", marks: []string{"contentfilter*", "contentpolicyviolation*",
 		"responsibleaipolicyviolation", "moderationblocked", "flaggedinput", "datainspectionfailed",
-		"contentblocked"}, kind: sluice.ContentFilter},
-	{name: "context length", marks: []string{"contextlengthexceeded", "contextwindowexceeded",
-		"modelcontextwindowexceeded", "exceedcontextsizeerror"}, kind: sluice.ContextLength},
+		"contentblocked", "stopcandidateexception", "blockedpromptexception", "prohibitedcontent", "jailbreak"},
+		kind: sluice.ContentFilter},
+	{name: "content blocked by Google", marks: []string{"*"}, field: "blockreason", kind: sluice.ContentFilter},
+	{name: "context length", marks: []string{"contextlengthexceeded", "tokenslimitreached", "*contextwindowexceeded*",
+		"exceedcontextsizeerror", "stringabovemaxlength"}, kind: sluice.ContextLength},
 	{name: "context length in words", statuses: []int{0, 200, 400, 413, 422, 500},
-		words: []string{"*prompt is too long*", "*maximum context length*",
+		words: []string{"*prompt is too long*", "*maximum context length*", "*input tokens exceed*",
 			"*input length and*exceed context limit*", "*input is too long*", "*input token count*exceeds*",
 			"*exceeds the maximum number of tokens allowed*", "*exceeds the context window*", "*exceed context limit*",
-			"*exceeds*context size*", "*context length exceeded*", "*context window*exceeded*"},
+			"*exceeds*context size*", "*exceeds*context length*", "*context length exceeded*", "*context limit reached*", "*context limit exceeded*", "*context window*exceeded*",
+			"*exceeds*maximum*input tokens*", "*too many input tokens*", "*prompt contains*tokens*maximum*",
+			"*out of room in the model's context window*", "*conversation too long*", "*exceeds the model's*context*",
+			"*tokens*exceed*context window*", "*exceeded max context*", "*larger than the maximum context*", "*reduce the length of*", "*body too large for *", "*inputs*tokens*must be <=*",
+			"*tokens in the prompt cannot exceed*", "*too large for model with*"},
 		kind: sluice.ContextLength},
-	{name: "content filtered in words", statuses: []int{0, 200, 400, 403, 422},
+	{name: "content filtered in words", statuses: []int{0, 200, 400, 403, 422, 500},
 		words: []string{"*content management policy*", "*content filtering policy*", "*content filter*",
-			"*flagged as potentially violating*", "*violat*usage polic*", "*violat*content polic*",
-			"*flagged*moderation*", "*requires moderation*", "*rejected*safety system*"}, kind: sluice.ContentFilter},
+			"*flagged as potentially violating*", "*violat*usage polic*", "*violat*content polic*", "*violat*safety*polic*", "*violat*guideline*",
+			"*flagged*moderation*", "*requires moderation*", "*rejected*safety system*", "*blocked*safety*",
+			"*content exists risk*", "*blocked for reason*", "*blocked or filtered*", "*prompt was blocked*", "*response was blocked*", "*prompt*blocked*", "*blocked by*content*", "*prohibited content*", "*inappropriate content*"}, kind: sluice.ContentFilter},
 
 	{name: "quota of a minute", marks: []string{"*perminute*"}, kind: sluice.RateLimit},
 	{name: "overloaded, in words of a limit", statuses: []int{0, 429}, words: []string{"*no capacity available*",
-		"*at capacity*", "*capacity exceeded*", "*experiencing high demand*", "*overloaded*"},
+		"*at capacity*", "*capacity exceeded*", "*experiencing high*", "*overloaded*", "*high load*"},
 		kind: sluice.Overloaded},
+	{name: "prepaid credits are depleted", statuses: []int{0, 402, 429}, words: []string{"*credits*depleted*", "*credit*depleted*"},
+		kind: sluice.QuotaExhausted},
+	{name: "payment required of Google", statuses: []int{402}, marks: []string{"resourceexhausted"}, kind: sluice.QuotaExhausted},
 	// Google says "You exceeded your current quota" of limits per minute too, but marks them.
 	{name: "resource exhausted", statuses: []int{0, 200, 429}, marks: []string{"resourceexhausted"},
-		kind: sluice.RateLimit},
-	{name: "quota exhausted in words", statuses: []int{0, 200, 400, 401, 402, 403, 429},
-		words: []string{"*credit balance*too low*", "*exceeded your current quota*", "*insufficient balance*",
-			"*insufficient credit*", "*insufficient funds*", "*used all available credits*", "*monthly spending limit*",
-			"*billing hard limit*", "*account is not active*billing*", "*out of credits*", "*credits*depleted*",
-			"*requires more credits*", "*quota exceeded*subscription*"}, kind: sluice.QuotaExhausted},
+		kind: sluice.RateLimit, either: true, also: "quota_exhausted: Google says the same of a day's quota and of capacity"},
+	{name: "quota of Google", dialect: Gemini, statuses: []int{0, 200, 429}, words: []string{"*exceeded your current quota*"},
+		kind: sluice.RateLimit, either: true, also: "usage_window: Google says the same of a day's quota"},
+	{name: "quota in words", statuses: []int{0, 200, 400, 401, 403, 429}, words: []string{"*exceeded your current quota*", "*check your plan and billing*"},
+		kind: sluice.QuotaExhausted, also: "rate_limit: Google says the same of limits per minute"},
+	{name: "quota exhausted in words", statuses: []int{0, 200, 400, 401, 402, 403, 429}, words: moneyWords,
+		kind: sluice.QuotaExhausted},
 
 	{name: "model not found", marks: []string{"modelnotfound", "deploymentnotfound", "notfounderror"},
 		statuses: []int{0, 200, 400, 403, 404}, kind: sluice.BadRequest},
 	{name: "key refused", statuses: []int{0, 200, 400, 401, 403, 404, 500}, marks: []string{"invalidapikey",
-		"apikeyinvalid", "missingapikey", "invalidauthentication", "authenticationerror", "permissionerror",
-		"permissiondenied", "unauthenticated", "unauthorized", "unsupportedcountryregionterritory",
-		"accountdeactivated", "accessdeniedexception", "unrecognizedclientexception", "expiredtokenexception",
-		"accessdenied"}, kind: sluice.Auth},
-	{name: "key refused in words", statuses: []int{0, 400, 401, 403}, words: []string{"*incorrect api key*",
-		"*invalid x-api-key*", "*invalid api key*", "*api key not valid*", "*invalid subscription key*",
-		"*api key*expired*", "*organization has been disabled*"}, kind: sluice.Auth},
+		"apikeyinvalid", "missingapikey", "invalidauthentication*", "*authenticationerror", "permissionerror",
+		"permissiondenied*", "unauthenticated", "unauthorized*", "unsupportedcountryregionterritory",
+		"accountdeactivated", "accessdenied*", "unrecognizedclientexception", "expiredtoken*", "forbidden*",
+		"nocredentialserror", "defaultcredentialserror", "refresherror", "invalidsignatureexception", "authenticationfailed",
+		"tokenexpired", "oauth*", "invalidtoken*", "apikeyexpired", "invalidclienttokenid"}, kind: sluice.Auth},
+	{name: "key refused in words", statuses: []int{0, 200, 400, 401, 403}, words: authWords, kind: sluice.Auth},
 
 	// Written by Envoy, which many providers stand behind: the model never saw the request.
 	{name: "proxy lost its connection", statuses: []int{0, 502, 503, 504},
@@ -106,26 +132,38 @@ var rules = [...]rule{
 		kind:  sluice.Network},
 	// OpenAI; 429, formerly 503
 	{name: "ramp too fast", marks: []string{"slowdown"}, kind: sluice.RateLimit},
-	{name: "overloaded", statuses: throttles, marks: []string{"overloadederror", "overloaded", "serverisoverloaded",
-		"engineoverloaded*", "modeloverloaded", "unavailable", "serviceunavailable*", "modelnotreadyexception"},
-		kind: sluice.Overloaded},
+	{name: "overloaded", statuses: throttles, marks: []string{"overloaded*", "serverisoverloaded",
+		"engineoverloaded*", "modeloverloaded*", "unavailable", "serviceunavailable*", "modelnotreadyexception",
+		"capacityexceeded*", "serveroverloaded*"}, kind: sluice.Overloaded},
 	{name: "overloaded in words", statuses: []int{0, 200, 429, 500, 502, 503, 529}, words: []string{"*overloaded*",
-		"*at capacity*", "*no capacity available*", "*capacity exceeded*", "*experiencing high demand*"},
+		"*at capacity*", "*no capacity available*", "*capacity exceeded*", "*experiencing high demand*", "*server is busy*",
+		"*repeated 529*", "*experiencing high*", "*servers are busy*", "*service is too busy*"},
 		kind: sluice.Overloaded},
 	// https://docs.anthropic.com: subscriptions state their windows only in these headers.
 	{name: "usage window in headers", statuses: []int{429}, header: "rejected", kind: sluice.UsageWindow},
-	{name: "rate limit", statuses: throttles, marks: []string{"ratelimit*", "toomanyrequests*", "throttling*",
-		"requestthrottled*", "tokens", "requests", "creditlimit", "queuefull"}, kind: sluice.RateLimit},
-	{name: "rate limit by status", statuses: []int{429}, kind: sluice.RateLimit},
-	{name: "rate limit in words", statuses: []int{0, 400, 403, 503}, words: []string{"*rate limit reached*",
-		"*rate limit is exceeded*", "*rate limit exceeded*", "*exceeded*rate limit*", "*would exceed*rate limit*",
-		"*rate limited*", "*rate-limited*", "*limiting requests*", "too many requests*", "too many tokens*",
-		"*too many concurrent*"}, kind: sluice.RateLimit},
+	{name: "rate limit", statuses: throttles, marks: []string{"ratelimit*", "toomanyrequests*", "throttling*", "*throttlingexception", "throttled*",
+		"requestthrottled*", "tokens", "requests", "creditlimit", "queuefull", "*ratelimiterror", "concurrencylimit*",
+		"requestratetoolarge", "limitreached"}, kind: sluice.RateLimit},
+	{name: "rate limit in words", statuses: []int{0, 400, 403, 429, 503}, words: rateWords, kind: sluice.RateLimit},
+	{name: "limit in words", statuses: []int{0}, words: []string{"*limit exceeded*", "*limit reached*", "*quota exceeded*", "*quota reached*",
+		"*quota exhausted*", "*limits exceeded*", "*exceeded your *limit*", "*reached your *limit*", "*limit*has been reached*",
+		"*quota*has been exhausted*"}, kind: sluice.RateLimit},
+	{name: "rate limit by status", statuses: []int{429}, kind: sluice.RateLimit, either: true,
+		also: "quota_exhausted: a 429 that says no more may also mean that no credit is left"},
 
-	// Anthropic's 504
-	{name: "provider timed out", statuses: []int{0, 200, 500, 504}, marks: []string{"timeouterror"},
+	{name: "server error in words", statuses: []int{0, 200}, words: []string{"internal server error*", "*internal error has occurred*",
+		"*internal error occurred*", "bad gateway*", "the server had an error*", "*error occurred while processing your request*"},
 		kind: sluice.ServerError},
-	{name: "timed out", marks: []string{"deadlineexceeded", "requesttimeout", "timeout"}, kind: sluice.Timeout},
+	// Anthropic's 504
+	{name: "provider timed out", statuses: []int{0, 200, 500, 504}, marks: []string{"timeouterror"}, field: "type",
+		kind: sluice.ServerError},
+	{name: "timed out", statuses: []int{0, 200, 408, 499, 500, 502, 503, 504}, marks: []string{"deadlineexceeded*", "requesttimeout*",
+		"*timeout", "*timeouterror", "*timeoutexception", "etimedout", "esockettimedout", "uinderrconnecttimeout",
+		"underr*timeout", "*timedout"}, kind: sluice.Timeout},
+	{name: "timed out in words", statuses: []int{0, 408, 504}, words: timeoutWords, kind: sluice.Timeout},
+	{name: "connection failed", statuses: []int{0}, marks: networkMarks, kind: sluice.Network},
+	{name: "connection failed in words", statuses: []int{0}, words: networkWords, kind: sluice.Network},
+
 	{name: "timed out by status", statuses: []int{408, 504}, kind: sluice.Timeout},
 	{name: "overloaded by status", statuses: []int{529}, kind: sluice.Overloaded},
 	{name: "payment required, but a wait is stated", statuses: []int{402}, header: "Retry-After",
@@ -139,11 +177,17 @@ var rules = [...]rule{
 
 	// An error inside a good answer or a stream has no status of its own: its type decides.
 	{name: "server error", statuses: []int{0, 200}, marks: []string{"servererror", "apierror",
-		"internalservererror", "internalerror", "internal"}, kind: sluice.ServerError},
-	{name: "bad request", statuses: []int{0, 200}, marks: []string{"invalidrequest*", "badrequest*",
-		"invalidargument", "validationexception", "requesttoolarge", "*notfound*", "unsupported*", "invalidvalue",
-		"invalidtype"}, kind: sluice.BadRequest},
-	{name: "bad request in words", statuses: []int{0}, words: []string{"*max_tokens is too large*", "invalid *"},
+		"internalservererror", "internalerror", "internal", "internalserverexception", "badgateway*", "unknownerror"},
+		kind: sluice.ServerError},
+	{name: "bad request", statuses: []int{0, 200}, marks: []string{"invalidrequest*", "badrequest*", "unprocessableentity*",
+		"invalidargument", "validationexception", "requesttoolarge", "unsupportedparam*", "invalidvalue", "notfound", "notfoundexception",
+		"invalidtype", "modelerrorexception"}, kind: sluice.BadRequest},
+	{name: "bad request, loosely", statuses: []int{0, 200}, marks: []string{"*notfound*", "unsupported*"}, loose: true,
+		kind: sluice.BadRequest},
+	{name: "bad request in words", statuses: []int{0}, words: []string{"*max_tokens is too large*", "*is not found for api version*", "*model * does not exist*",
+		"*unsupported parameter*", "*not supported with this model*", "*model*is not supported*", "*model*not found*"},
+		kind: sluice.BadRequest},
+	{name: "bad request in words, loosely", statuses: []int{0}, words: []string{"invalid *"}, loose: true,
 		kind: sluice.BadRequest},
 }
 
@@ -151,4 +195,21 @@ var rules = [...]rule{
 func nextMonth(now time.Time) time.Time {
 	y, m, _ := now.UTC().Date()
 	return time.Date(y, m+1, 1, 0, 0, 0, 0, time.UTC)
+}
+
+// nextDay returns the next midnight in UTC.
+func nextDay(now time.Time) time.Time {
+	y, m, d := now.UTC().Date()
+	return time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)
+}
+
+// nextPacificDay returns the next midnight in Los Angeles, when Google's days begin:
+// https://ai.google.dev/gemini-api/docs/rate-limits. Without a database of zones it is that of standard time.
+func nextPacificDay(now time.Time) time.Time {
+	at, ok := zone("America/Los_Angeles")
+	if !ok {
+		at = time.FixedZone("", -8*3600)
+	}
+	y, m, d := now.In(at).Date()
+	return wall(y, m, d+1, 0, 0, at).UTC()
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // maxWait caps what any text may make us wait: longer than every window that providers have.
@@ -129,7 +130,10 @@ func span(s string) (d time.Duration, rest string) {
 	for {
 		t := strings.TrimLeft(rest, " \t\n")
 		if any {
-			t = strings.TrimLeft(strings.TrimPrefix(t, "and "), ", ")
+			for _, and := range [...]string{"and ", "y ", "et ", "und ", "e "} {
+				t = strings.TrimPrefix(t, and)
+			}
+			t = strings.TrimLeft(t, ", ")
 		}
 		number, after := digits(t)
 		if number == "" {
@@ -180,30 +184,53 @@ func digits(s string) (number, rest string) {
 
 // unit cuts a unit of time off the beginning of s; 0 when there is none.
 func unit(s string) (time.Duration, string) {
-	s = strings.TrimLeft(s, " \t\n")
-	i := 0
-	for i < len(s) && (s[i]|0x20 >= 'a' && s[i]|0x20 <= 'z' || s[i] >= 0x80) {
-		i++
+	s = strings.TrimLeft(s, " \t\n\u00a0")
+	i := strings.IndexFunc(s, func(r rune) bool { return !unicode.IsLetter(r) })
+	if i < 0 {
+		i = len(s)
 	}
-	switch strings.ToLower(s[:i]) {
-	case "ns":
-		return time.Nanosecond, s[i:]
-	case "us", "µs", "μs":
-		return time.Microsecond, s[i:]
-	case "ms", "millisecond", "milliseconds":
-		return time.Millisecond, s[i:]
-	case "s", "sec", "secs", "second", "seconds":
-		return time.Second, s[i:]
-	case "m", "min", "mins", "minute", "minutes":
-		return time.Minute, s[i:]
-	case "h", "hr", "hrs", "hour", "hours":
-		return time.Hour, s[i:]
-	case "d", "day", "days":
-		return 24 * time.Hour, s[i:]
-	case "w", "week", "weeks":
-		return 7 * 24 * time.Hour, s[i:]
+	if d, ok := units[strings.ToLower(s[:i])]; ok {
+		return d, s[i:]
+	}
+	for _, u := range hanUnits {
+		if rest, ok := strings.CutPrefix(s, u.name); ok {
+			return u.unit, rest
+		}
 	}
 	return 0, s
+}
+
+// units are the names of units of time: of Go's durations, then of English, Spanish, French, German, Portuguese and
+// Italian sentences.
+var units = map[string]time.Duration{
+	"ns": time.Nanosecond, "us": time.Microsecond, "µs": time.Microsecond, "μs": time.Microsecond,
+	"ms": time.Millisecond, "msec": time.Millisecond, "millisecond": time.Millisecond, "milliseconds": time.Millisecond,
+	"s": time.Second, "sec": time.Second, "secs": time.Second, "second": time.Second, "seconds": time.Second,
+	"m": time.Minute, "min": time.Minute, "mins": time.Minute, "minute": time.Minute, "minutes": time.Minute,
+	"h": time.Hour, "hr": time.Hour, "hrs": time.Hour, "hour": time.Hour, "hours": time.Hour,
+	"d": day, "day": day, "days": day, "w": 7 * day, "wk": 7 * day, "week": 7 * day, "weeks": 7 * day,
+
+	"segundo": time.Second, "segundos": time.Second, "seconde": time.Second, "secondes": time.Second,
+	"sekunde": time.Second, "sekunden": time.Second, "secondi": time.Second, "secondo": time.Second,
+	"minuto": time.Minute, "minutos": time.Minute, "minuten": time.Minute, "minuti": time.Minute,
+	"hora": time.Hour, "horas": time.Hour, "heure": time.Hour, "heures": time.Hour, "stunde": time.Hour,
+	"stunden": time.Hour, "std": time.Hour, "ora": time.Hour, "ore": time.Hour,
+	"día": day, "días": day, "dia": day, "dias": day, "jour": day, "jours": day, "tag": day, "tage": day, "tagen": day,
+	"giorno": day, "giorni": day,
+	"semana": 7 * day, "semanas": 7 * day, "semaine": 7 * day, "semaines": 7 * day, "woche": 7 * day, "wochen": 7 * day,
+}
+
+const day = 24 * time.Hour
+
+// hanUnits are those of Chinese, Japanese and Korean, where no space follows a word; the longer come first.
+var hanUnits = [...]struct {
+	name string
+	unit time.Duration
+}{
+	{"毫秒", time.Millisecond}, {"ミリ秒", time.Millisecond}, {"秒", time.Second}, {"초", time.Second},
+	{"分钟", time.Minute}, {"分鐘", time.Minute}, {"分", time.Minute}, {"분", time.Minute},
+	{"个小时", time.Hour}, {"小时", time.Hour}, {"小時", time.Hour}, {"時間", time.Hour}, {"시간", time.Hour},
+	{"天", day}, {"日間", day}, {"日", day}, {"일", day},
 }
 
 // clock reads a span of .NET, "d.hh:mm:ss" or "hh:mm:ss", as Azure API Management writes it.

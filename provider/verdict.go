@@ -12,6 +12,7 @@ type Verdict struct {
 	Kind      sluice.Kind
 	Wait      time.Duration    // how long the provider asks to wait; 0 when it does not say
 	Until     time.Time        // when a usage window resets; zero when it does not say
+	Probe     time.Duration    // when not zero, do not believe Wait: let one call through after this
 	Dimension sluice.Dimension // which limit was exceeded
 	Limit     int64            // that limit, the part of it in use, and what the call asked for, where the words say so
 	Used      int64
@@ -26,14 +27,27 @@ type Reason struct {
 	Rule  string `json:"rule"`            // the rule's name, such as "insufficient quota"
 	Field string `json:"field,omitempty"` // what it read: status, type, code, message, ...
 	Value string `json:"value,omitempty"` // what it found there, without keys
+	Also  string `json:"also,omitempty"`  // the other reading that the same error allows: "rate_limit: ..."
 }
 
 // String returns the reason as one line.
 func (r Reason) String() string {
-	if r.Field == "" {
-		return r.Rule
+	s := r.Rule
+	if r.Field != "" {
+		s = fmt.Sprintf("%s (%s: %s)", r.Rule, r.Field, r.Value)
 	}
-	return fmt.Sprintf("%s (%s: %s)", r.Rule, r.Field, r.Value)
+	if r.Also != "" {
+		s += "; or " + r.Also
+	}
+	return s
+}
+
+// Pause returns how long to send nothing: what the provider asks for, unless that is not to be believed.
+func (v Verdict) Pause() time.Duration {
+	if v.Probe > 0 {
+		return v.Probe
+	}
+	return v.Wait
 }
 
 // Error is the error of an Outcome that a provider's answer led to. Use errors.As to reach it.
@@ -69,8 +83,11 @@ func (v Verdict) without(key string) Verdict {
 // Outcome returns the verdict as the outcome of an attempt: of an answer of that status by p.
 func (v Verdict) Outcome(p Provider, status int, requestID string) sluice.Outcome {
 	o := sluice.Outcome{
-		Kind: v.Kind, Wait: v.Wait, Until: v.Until,
+		Kind: v.Kind, Wait: v.Pause(), Until: v.Until,
 		Dimension: v.Dimension, Limit: v.Limit, Used: v.Used, Requested: v.Requested, TooLarge: v.TooLarge,
+	}
+	if v.Probe > 0 {
+		o.Until = time.Time{} // it is the same statement
 	}
 	if v.Kind != sluice.OK {
 		o.Err = &Error{Provider: p.Name, Status: status, RequestID: requestID, Verdict: v}

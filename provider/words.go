@@ -39,22 +39,62 @@ func matches(pattern, s string) bool {
 	return s == ""
 }
 
+// waitCues are the words before a wait. Those of other languages are of messages that are known to be translated.
+var waitCues = [...]string{"try again in", "retry in", "retry after", "retry-after", "retrydelay",
+	"try again after", "again after", "wait for", "please wait", "replenished in", "resets in", "reset in", "resets after",
+	"reset after", "resetting in", "retry again in", "available in", "renews in", "retry_after", "retry delay of", "again in",
+	"de nuevo en", "intentarlo en", "espera", "se restablece en", "restablecerá en", "réessayez dans", "réessayer dans", "dans",
+	"patienter", "versuche es in", "versuchen sie es in", "zurückgesetzt in", "warte", "warten sie", "novamente em",
+	"redefine em", "aguarde", "riprova tra", "wait",
+	// what a client chose to wait stands behind what it was told
+	"waiting for", "waiting", "retrying in", "retrying after", "sleeping for", "sleeping", "backing off for", "backing off"}
+
+// laterWaits are the words after a wait.
+var laterWaits = [...]string{"后重试", "后再试", "后重置", "后恢复", "後に", "後再", "후에", "후 다시", "erneut", "zurückgesetzt"}
+
 // waitIn returns how long a sentence in normal form asks to wait, in the forms that providers use.
 func waitIn(low string) time.Duration {
-	for _, phrase := range []string{"try again in", "retry in", "retry after", "retrying in", "again after", "wait for",
-		"please wait", "replenished in", "resets in", "reset in", "reset after", "retry again in", "available in",
-		"wait", "again in"} {
+	for _, cue := range waitCues {
 		rest := low
 		for {
-			_, after, ok := strings.Cut(rest, phrase)
+			_, after, ok := strings.Cut(rest, cue)
 			if !ok {
 				break
 			}
+			before := len(rest) - len(after) - len(cue)
+			if before > 0 && isLetter(rest[before-1]) && isLetter(cue[0]) {
+				rest = after
+				continue // within another word
+			}
 			rest = after
-			after = strings.TrimPrefix(strings.TrimLeft(after, " :"), "about ")
+			after = strings.TrimLeft(after, " :=(\"'~")
+			for _, filler := range [...]string{"for ", "about ", "at least ", "approximately ", "unos ", "environ ", "up to ", "another "} {
+				after = strings.TrimPrefix(after, filler)
+			}
 			if d, _ := span(after); d > 0 {
 				return d
 			}
+		}
+	}
+	for _, cue := range laterWaits {
+		if before, _, ok := strings.Cut(low, cue); ok {
+			if d := spanBefore(before); d > 0 {
+				return d
+			}
+		}
+	}
+	return 0
+}
+
+// spanBefore reads the duration that a text ends with: "请在 3 小时 43 分钟".
+func spanBefore(s string) time.Duration {
+	const reach = 48
+	for i := max(0, len(s)-reach); i < len(s); i++ {
+		if !isDigit(s[i]) || i > 0 && isDigit(s[i-1]) {
+			continue
+		}
+		if d, rest := span(s[i:]); d > 0 && strings.TrimSpace(rest) == "" {
+			return d
 		}
 	}
 	return 0
@@ -194,22 +234,4 @@ func isThousand(s string) bool {
 		}
 	}
 	return len(s) == 3 || s[3] < '0' || s[3] > '9'
-}
-
-// instantIn reads when access comes back: "regain access on 2026-04-01 at 00:00 UTC".
-func instantIn(low string) time.Time {
-	_, after, ok := strings.Cut(low, "regain access on ")
-	if !ok {
-		return time.Time{}
-	}
-	for _, layout := range []string{"2006-01-02 at 15:04 utc", "2006-01-02t15:04:05z", "2006-01-02 15:04 utc", "2006-01-02"} {
-		if len(after) < len(layout) {
-			continue
-		}
-		text := after[:len(layout)]
-		if at, err := time.Parse(strings.ToUpper(layout), strings.ToUpper(text)); err == nil {
-			return at
-		}
-	}
-	return time.Time{}
 }

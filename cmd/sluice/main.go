@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"os"
+	_ "time/tzdata" // resets are stated in zones that a host may not know
 
 	"github.com/sluice-llm/sluice/internal/cli"
 )

@@ -46,7 +46,7 @@ It finds the limits in the answers' headers and refusals, keeps to them, and kee
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(err, "see %s --help", cmd.CommandPath())
 	})
-	root.AddCommand(newRun(s), newPlan(s), newSim(s), newVersion(s))
+	root.AddCommand(newRun(s), newPlan(s), newExplain(s), newSim(s), newVersion(s))
 	root.InitDefaultCompletionCmd(root.Name())
 	typed(root)
 	return root

@@ -1,0 +1,322 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// explainOptions are the flags of the explain command.
+type explainOptions struct {
+	status   int
+	headers  []string
+	provider string
+	now      string
+	json     bool
+	lines    bool
+}
+
+// longestError is how much is read of an error, and of a line of them.
+const longestError = 16 << 20
+
+// newExplain returns the command that says what an error means.
+func newExplain(s *streams) *cobra.Command {
+	var o explainOptions
+	cmd := &cobra.Command{
+		Use:   "explain [FILE|-]",
+		Short: "Say what an error means and what Sluice would do about it",
+		Long: `Say what an error means, how long to wait, what Sluice would do about it, and why.
+
+The error is whatever you can paste: the body of an answer, a whole answer with its head, what an SDK threw, what an
+agent or a command printed, a line of a log. It is read from FILE or standard input. Nothing is sent and no
+configuration is read.
+
+With --jsonl each line is an object with text, and where known status, headers, channel (http, sdk or cli), provider and
+now; one line is printed for each. A line that is broken is named on standard error; the others are explained, and the
+exit code is 2.`,
+		Example: `  sluice explain error.txt
+  some-agent 2>&1 | sluice explain
+  sluice explain --status 429 --header 'retry-after: 20' body.json
+  sluice explain --provider gemini --json body.json
+  sluice explain --jsonl errors.jsonl > verdicts.jsonl`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return runExplain(s, o, args) },
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.IntVar(&o.status, "status", 0, "HTTP status of the answer, if it is known")
+	fs.StringArrayVar(&o.headers, "header", nil, "header of the answer, as 'Name: value' (repeatable)")
+	fs.StringVar(&o.provider, "provider", "", strings.Join(provider.Names(), ", ")+" (absent: the error's structure decides)")
+	fs.StringVar(&o.now, "now", "", "when the error came, as 2026-03-01T12:00:00Z (absent: now)")
+	fs.BoolVar(&o.json, "json", false, "print one JSON document")
+	fs.BoolVar(&o.lines, "jsonl", false, "read and print one JSON object per line")
+	return cmd
+}
+
+// runExplain explains one text, or a file of them.
+func runExplain(s *streams, o explainOptions, args []string) error {
+	c, err := o.puzzle()
+	if err != nil {
+		return err
+	}
+	in, name := s.in, "standard input"
+	if len(args) == 1 && args[0] != "-" {
+		name = args[0]
+		f, err := os.Open(name)
+		if err != nil {
+			return usageError(err, "name a file that holds the error, or give it on standard input")
+		}
+		defer f.Close()
+		in = f
+	}
+	if o.lines {
+		return explainLines(s, in, name, c)
+	}
+	text, err := io.ReadAll(io.LimitReader(in, longestError+1))
+	switch {
+	case err != nil:
+		return usageError(fmt.Errorf("%s: %w", name, err), "name a file that holds the error, or give it on standard input")
+	case len(text) > longestError:
+		return usageError(fmt.Errorf("%s is longer than %d MiB", name, longestError>>20), "give the error alone")
+	case strings.TrimSpace(string(text)) == "" && c.status == 0 && len(c.headers) == 0:
+		return usageError(fmt.Errorf("%s is empty", name), "paste the error, such as: sluice explain error.txt")
+	}
+	c.text = string(text)
+	v := c.solve()
+	if o.json {
+		return s.printJSON(newExplanation(v))
+	}
+	return printVerdict(s, v, c.now)
+}
+
+// puzzle is an error to be explained.
+type puzzle struct {
+	provider provider.Provider
+	channel  string // http, sdk, cli; "" is chosen by what is known
+	status   int
+	headers  http.Header
+	text     string
+	now      time.Time
+}
+
+// puzzle returns what the flags say of the error.
+func (o *explainOptions) puzzle() (puzzle, error) {
+	c := puzzle{status: o.status, now: time.Now()}
+	if o.status != 0 && (o.status < 100 || o.status > 599) {
+		return c, usageError(fmt.Errorf("--status %d is no HTTP status", o.status), "give one such as --status 429, or leave it out")
+	}
+	if o.json && o.lines {
+		return c, usageError(errors.New("--json and --jsonl are one too many"), "--jsonl prints JSON as it is")
+	}
+	var err error
+	if c.headers, err = parseHeaders(o.headers); err != nil {
+		return c, err
+	}
+	if o.now != "" {
+		if c.now, err = time.Parse(time.RFC3339, o.now); err != nil {
+			return c, usageError(fmt.Errorf("--now %s is no time", o.now), "write it as 2026-03-01T12:00:00Z")
+		}
+	}
+	if o.provider != "" {
+		var ok bool
+		if c.provider, ok = provider.Lookup(o.provider); !ok {
+			return c, usageError(fmt.Errorf("unknown provider %q", o.provider), "did you mean %s? --provider is one of %s",
+				nearest(o.provider, provider.Names()), strings.Join(provider.Names(), ", "))
+		}
+	}
+	return c, nil
+}
+
+// solve classifies the error: as an answer if it is known to be one, else by what the text looks like.
+func (c puzzle) solve() provider.Verdict {
+	answer := c.status != 0 || len(c.headers) > 0
+	if answer && c.channel != "sdk" && c.channel != "cli" {
+		return provider.Classify(c.provider, c.status, c.headers, []byte(c.text), c.now)
+	}
+	v := provider.ClassifyText(c.provider, c.status, c.text, c.now)
+	if v.Kind.Throttle() && v.Wait == 0 {
+		v.Wait = provider.RetryAfter(c.headers, nil, c.now)
+	}
+	return v
+}
+
+// explainLines explains a file of errors, line by line. What is not in a line is as the flags say.
+func explainLines(s *streams, in io.Reader, name string, flags puzzle) error {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(make([]byte, 64<<10), longestError)
+	out := bufio.NewWriter(s.out)
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	n, broken, solved := 0, 0, 0
+	for lines.Scan() {
+		n++
+		if len(strings.TrimSpace(lines.Text())) == 0 {
+			continue
+		}
+		c := flags
+		if err := c.read(lines.Bytes()); err != nil {
+			broken++
+			s.errorf("sluice: error: %s line %d: %s\n", name, n, err)
+			continue
+		}
+		solved++
+		if err := enc.Encode(newExplanation(c.solve())); err != nil {
+			return err
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	switch {
+	case lines.Err() != nil:
+		return usageError(fmt.Errorf("%s line %d: %w", name, n+1, lines.Err()), "a line holds one error, of at most %d MiB", longestError>>20)
+	case broken > 0:
+		return usageError(fmt.Errorf("%s of %s lines of %s are broken", group(broken), group(broken+solved), name),
+			`each line is an object such as {"text": "...", "status": 429}`)
+	case solved == 0:
+		return usageError(fmt.Errorf("%s is empty", name), `each line is an object such as {"text": "...", "status": 429}`)
+	}
+	return nil
+}
+
+// read fills in what a line says. The provider is a hint: a name that is not known means none.
+func (c *puzzle) read(line []byte) error {
+	var in struct {
+		Status   json.RawMessage `json:"status"`
+		Headers  map[string]any  `json:"headers"`
+		Channel  string          `json:"channel"`
+		Text     *string         `json:"text"`
+		Provider string          `json:"provider"`
+		Now      string          `json:"now"`
+	}
+	if err := json.Unmarshal(line, &in); err != nil {
+		return plainJSON(err)
+	}
+	if status := strings.Trim(string(in.Status), `"`); status != "" && status != "null" {
+		n, err := strconv.Atoi(status)
+		if err != nil || n < 0 || n > 999 {
+			return errors.New("status is no HTTP status")
+		}
+		c.status = n
+	}
+	switch in.Channel {
+	case "", "http", "sdk", "cli":
+	default:
+		return fmt.Errorf("channel %q is none of http, sdk and cli", in.Channel)
+	}
+	if in.Text == nil && c.status == 0 && len(in.Headers) == 0 {
+		return errors.New("text is missing")
+	}
+	if in.Text != nil {
+		c.text = *in.Text
+	}
+	if in.Now != "" {
+		at, err := time.Parse(time.RFC3339, in.Now)
+		if err != nil {
+			return fmt.Errorf("now %q is no time such as 2026-03-01T12:00:00Z", in.Now)
+		}
+		c.now = at
+	}
+	c.channel = in.Channel
+	if p, ok := provider.Lookup(in.Provider); ok {
+		c.provider = p
+	}
+	return c.readHeaders(in.Headers)
+}
+
+// readHeaders adds headers whose values are texts, numbers or lists of them.
+func (c *puzzle) readHeaders(from map[string]any) error {
+	if len(from) > 0 {
+		c.headers = c.headers.Clone()
+	}
+	for name, value := range from {
+		values, isList := value.([]any)
+		if !isList {
+			values = []any{value}
+		}
+		for _, v := range values {
+			switch v := v.(type) {
+			case nil:
+			case string:
+				c.headers.Add(name, v)
+			case float64:
+				c.headers.Add(name, strconv.FormatFloat(v, 'f', -1, 64))
+			default:
+				return fmt.Errorf("header %s is neither a text nor a list of texts", strconv.Quote(name))
+			}
+		}
+	}
+	return nil
+}
+
+// plainJSON says what is wrong with a line in place of Go's types.
+func plainJSON(err error) error {
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		if wrong.Field == "" {
+			return fmt.Errorf("a JSON %s where an object belongs", wrong.Value)
+		}
+		return fmt.Errorf("%s is a JSON %s", wrong.Field, wrong.Value)
+	}
+	return fmt.Errorf("no JSON: %w", err)
+}
+
+// nearest returns the name that takes the fewest changes to make.
+func nearest(word string, names []string) string {
+	best, least := "", len(word)+1<<20
+	for _, name := range names {
+		if d := changes(strings.ToLower(word), name); d < least {
+			best, least = name, d
+		}
+	}
+	return best
+}
+
+// changes counts the letters to put in, take out or exchange to make b of a.
+func changes(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		last := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			d := last
+			if a[i] != b[j] {
+				d++
+			}
+			last = row[j+1]
+			row[j+1] = min(d, row[j]+1, last+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// meanings are what each kind means, and what a run does about it.
+var meanings = map[sluice.Kind]struct{ means, action, does string }{
+	sluice.OK:             {"no error", "none", "nothing"},
+	sluice.RateLimit:      {"the provider asks to slow down", "pause", "keep the call, and correct the limit or pause what shares it; no attempt is spent"},
+	sluice.Overloaded:     {"the provider has no capacity", "pause", "keep the call and pause what shares the model; no attempt is spent"},
+	sluice.UsageWindow:    {"an allowance of hours, days or a plan is used up", "pause_until_reset", "keep the call and pause what shares the allowance until it is renewed; no attempt is spent"},
+	sluice.QuotaExhausted: {"no credit is left, or a spend cap is reached", "stop", "stop the run: nothing more can succeed; it can be resumed"},
+	sluice.Auth:           {"the key was refused", "stop", "stop the run: no call with this key can succeed; it can be resumed"},
+	sluice.Timeout:        {"no answer came in time", "retry", "try again after a backoff; an attempt is spent"},
+	sluice.Network:        {"the connection was not made, or broke", "retry", "try again after a backoff; an attempt is spent if the call was sent"},
+	sluice.ServerError:    {"the provider made a mistake", "retry", "try again after a backoff; an attempt is spent"},
+	sluice.BadRequest:     {"the request itself is wrong", "fail", "give the item up: the same request would be refused again"},
+	sluice.ContextLength:  {"the request is larger than the model's context, or than the whole limit", "fail", "give the item up: the same request would be refused again"},
+	sluice.ContentFilter:  {"refused for its content", "fail", "give the item up: the same request would be refused again"},
+}

@@ -1,0 +1,74 @@
+package cli_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	_ "time/tzdata" // as the binary has it
+
+	"github.com/sluice-llm/sluice/internal/cli"
+)
+
+// explain runs the command over one line of JSON.
+func explainLine(t *testing.T, line string) (out map[string]any, stderr string, code int) {
+	t.Helper()
+	var stdout, errs bytes.Buffer
+	code = cli.Main(t.Context(), []string{"explain", "--jsonl", "--now", "2026-03-01T12:00:00Z"}, strings.NewReader(line), &stdout, &errs)
+	if stdout.Len() > 0 {
+		if err := json.Unmarshal(stdout.Bytes(), &out); err != nil {
+			t.Fatalf("%v: %s", err, stdout.String())
+		}
+	}
+	return out, errs.String(), code
+}
+
+func TestExplainReadsWhatALineKnowsOfItsError(t *testing.T) {
+	const limited = `openai.RateLimitError: Error code: 429`
+	cases := []struct {
+		name, line, kind string
+		wait             any
+	}{
+		{"headers as texts", `{"status":429,"headers":{"retry-after":"7"},"text":""}`, "rate_limit", 7.0},
+		{"headers as lists", `{"status":429,"headers":{"Retry-After":["7","8"]},"text":""}`, "rate_limit", 7.0},
+		{"headers as numbers", `{"status":429,"headers":{"retry-after-ms":1500},"text":""}`, "rate_limit", 1.5},
+		{"headers of words", `{"channel":"sdk","headers":{"retry-after":"7"},"text":"` + limited + `"}`, "rate_limit", 7.0},
+		{"a status as a text", `{"status":"529","text":""}`, "overloaded", nil},
+		{"nothing but words", `{"text":"` + limited + `"}`, "rate_limit", nil},
+		{"nulls", `{"status":null,"headers":null,"provider":null,"channel":"http","text":"` + limited + `","now":null}`, "rate_limit", nil},
+		{"a provider that nobody knows", `{"provider":"local","text":"` + limited + `"}`, "rate_limit", nil},
+		{"its own time", `{"now":"2026-03-01T13:00:00Z","text":"You've hit your limit · resets 2pm (UTC)"}`, "usage_window", 3600.0},
+		{"what is no error", `{"channel":"cli","text":"docs: rate limit exceeded"}`, "ok", nil},
+		{"words in a good status", `{"status":200,"channel":"http","text":"That model is currently overloaded with other requests."}`, "overloaded", nil},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			out, stderr, code := explainLine(t, c.line)
+			if code != 0 || out["kind"] != c.kind || out["retry_after_s"] != c.wait {
+				t.Errorf("exit %d, kind %v, wait %v; want %s, %v\n%s", code, out["kind"], out["retry_after_s"], c.kind, c.wait, stderr)
+			}
+		})
+	}
+}
+
+func TestExplainNamesALineThatIsBroken(t *testing.T) {
+	for _, line := range []string{`{`, `[]`, `"x"`, `{"text":5}`, `{"status":"many","text":"x"}`, `{"channel":"phone","text":"x"}`, `{"now":"noon","text":"x"}`,
+		`{"headers":{"a":{"b":1}},"text":"x"}`, `{"status":0}`} {
+		_, stderr, code := explainLine(t, line)
+		if code != 2 || !strings.Contains(stderr, "standard input line 1: ") {
+			t.Errorf("%s: exit %d, %q", line, code, stderr)
+		}
+	}
+}
+
+func TestExplainPrintsNoKey(t *testing.T) {
+	const key = "sk-proj-abcdefgh0123456789"
+	for _, text := range []string{"Incorrect API key provided: " + key, `{"error":{"message":"` + key + `","type":"` + key + `"}}`, "Error: 429 Bearer " + key} {
+		line, _ := json.Marshal(map[string]any{"status": 429, "text": text, "headers": map[string]string{"authorization": "Bearer " + key}})
+		out, stderr, _ := explainLine(t, string(line))
+		if strings.Contains(fmt.Sprint(out, stderr), key) {
+			t.Errorf("%s: %v %s", text, out, stderr)
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package provider_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+const longestWait = 31 * 24 * time.Hour
+
+// sane checks what holds of every verdict.
+func sane(t *testing.T, v provider.Verdict) {
+	t.Helper()
+	limit := v.Kind.Throttle()
+	switch {
+	case v.Wait < 0 || v.Wait > longestWait || v.Probe < 0 || v.Probe > v.Wait || v.Limit < 0 || v.Used < 0 || v.Requested < 0:
+		t.Errorf("out of bounds: %+v", v)
+	case !limit && (v.Wait > 0 || v.Probe > 0):
+		t.Errorf("a wait of %v for %v", v.Wait, v.Kind)
+	case !limit && v.Kind != sluice.QuotaExhausted && !v.Until.IsZero():
+		t.Errorf("until %v for %v", v.Until, v.Kind)
+	case v.Kind == sluice.OK && v.Message != "":
+		t.Errorf("a message of no error: %+v", v)
+	case v.Why.Rule == "":
+		t.Errorf("no reason: %+v", v)
+	}
+	if text := v.Message + v.Why.String(); strings.Contains(text, planted) {
+		t.Errorf("a key in %q", text)
+	}
+}
+
+// planted is a key that is put into what is fuzzed.
+const planted = "sk-proj-abcdefgh0123456789"
+
+func FuzzClassify(f *testing.F) {
+	for _, c := range classifyCases() {
+		f.Add(c.status, "retry-after: "+strings.Join(c.header, " "), c.body)
+	}
+	f.Add(429, "1.5", `{"error":{"metadata":{"headers":{"X-RateLimit-Remaining":"0","X-RateLimit-Reset":"1772366430000"}}}}`)
+	f.Fuzz(func(t *testing.T, status int, value, body string) {
+		body = strings.ReplaceAll(body, "KEY", " "+planted+" ")
+		p := provider.Provider{Name: "x", Codes: map[string]sluice.Kind{"odd": sluice.RateLimit}, Liars: []provider.Liar{{Wait: time.Minute, Probe: time.Second}}}
+		h := header("retry-after", value, "x-ratelimit-remaining-requests", value, "x-amzn-errortype", value)
+		v := provider.Classify(p, status, h, []byte(body), noon)
+		sane(t, v)
+		if status >= 300 && v.Kind == sluice.OK {
+			t.Errorf("status %d is ok", status)
+		}
+		if w := provider.Classify(p, status, h, []byte(body), noon); w != v {
+			t.Errorf("%+v, then %+v", v, w)
+		}
+	})
+}
+
+func FuzzClassifyText(f *testing.F) {
+	for _, c := range textCases() {
+		f.Add(0, c.text)
+	}
+	for _, c := range corpus(f, "testdata/published.jsonl") {
+		f.Add(c.Status, c.Text)
+	}
+	f.Fuzz(func(t *testing.T, status int, text string) {
+		text = strings.ReplaceAll(text, "KEY", " "+planted+" ")
+		v := provider.ClassifyText(provider.Provider{}, status, text, noon)
+		sane(t, v)
+		if w := provider.ClassifyText(provider.Provider{}, status, text, noon); w != v {
+			t.Errorf("%+v, then %+v", v, w)
+		}
+	})
+}
+
+func FuzzWindow(f *testing.F) {
+	for _, c := range windowCases() {
+		f.Add(c.text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		const most = 400 * 24 * time.Hour
+		at := provider.WindowEnd(text, july)
+		if d := at.Sub(july); !at.IsZero() && (d > most || d < -most) {
+			t.Errorf("%v", at)
+		}
+		if again := provider.WindowEnd(text, july); again != at {
+			t.Errorf("%v, then %v", at, again)
+		}
+	})
+}
+
+func FuzzSpan(f *testing.F) {
+	for _, s := range []string{"6m0s", "2s81ms", "1.984999999s", "3 hours 43 minutes", "1 minute and 5 seconds", "4.01:23:45", "58 hours",
+		"5 days 22 hours 11 minutes", "3小时43分钟", "2 horas y 5 minutos", "1e9s", "9999999999999999999d", "NaN", "-5s", "...", "1.2.3s"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		d, rest := provider.Span(s)
+		if d < 0 || d > longestWait || !strings.HasSuffix(s, rest) {
+			t.Errorf("%q: %v, rest %q", s, d, rest)
+		}
+	})
+}
+
+func FuzzLiteral(f *testing.F) {
+	for _, s := range []string{`{"a":1}`, `{'error': {'code': None, 'n': [1, 2, True]}}`, `{ message: 'x', type: undefined }`, `[{"a":{`, `{"a`, `{{{{`, `{"\u00e9\ud800":"\`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		v, ok := provider.Literal(s)
+		if !ok {
+			return
+		}
+		if _, err := json.Marshal(v); err != nil {
+			t.Errorf("%q: %v", s, err)
+		}
+		// What is JSON reads as JSON does, numbers aside.
+		var want map[string]any
+		if got, isMap := v.(map[string]any); isMap && json.Unmarshal([]byte(s), &want) == nil && len(got) > len(want) {
+			t.Errorf("%q: %d members, want %d", s, len(got), len(want))
+		}
+	})
+}
+
+// Sixty-four kilobytes of what could make a reader go over them again and again.
+func TestHostileTextsAreReadInLinearTime(t *testing.T) {
+	const size = 64 << 10
+	fill := func(s string) string { return strings.Repeat(s, size/len(s)+1)[:size] }
+	for _, s := range []string{"{", "[", `{"error":`, `{"error":{"message":"`, "a", "a ", "\n", "{\n", "Error: ", "Error: \n", "429 ", "x: ", "x. ", "\"", "'", "\\", "<", "<title>",
+		"resets ", "resets at at at ", "try again in ", "9", "9 ", "1:", "wait 1", "limit limit ", "*", "HTTP/1.1 429\n", "a:b\n", "data: {\n", "│", "\x1b[", "é", "重置", "resets 重置 1", "RateLimitError: ",
+		"{'error': '{\"error\": '", "you've hit your ", "Jul 1", "openai.", "Error code: 4", "  \n  ", "({[<", "event: error\ndata: ", "retry in 1 hour and ", "has exceeded rate limit "} {
+		text := fill(s)
+		start := time.Now()
+		v := provider.ClassifyText(provider.Provider{}, 0, text, noon)
+		w := provider.Classify(provider.Provider{}, 429, nil, []byte(text), noon)
+		if d := time.Since(start); d > hostileLimit {
+			t.Errorf("%q: %v", s, d)
+		}
+		sane(t, v)
+		sane(t, w)
+	}
+}
+
+// hostileLimit is for two readings, which take below 30 ms. It leaves room for a machine that is busy and a race detector: what is
+// not linear takes seconds.
+const hostileLimit = 250 * time.Millisecond
