@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/gate"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
 )
@@ -62,14 +63,12 @@ type Scenario struct {
 }
 
 // Scenario is the run that the plan is for: its calls, each answered after its latency, times a lognormal factor of that
-// sigma and of mean one, by a provider with its limits, whose buckets hold Limits.Burst or else a second's worth. The
-// client is told nothing: see Told and Start. A plan without end needs a Horizon.
+// sigma and of mean one, by a provider with its limits, whose buckets hold Limits.Burst, or else a second's worth and the
+// largest call. The client is told nothing: see Told and Start. A plan without end needs a Horizon.
 func (p Plan) Scenario(jitter float64) Scenario {
-	limits := p.Limits
-	limits.Burst = cmp.Or(limits.Burst, usualBurst)
 	w := &p.Workload
 	median := time.Duration(float64(w.Latency) * math.Exp(-jitter*jitter/2))
-	s := Scenario{Provider: Imitate(limits, p.Charge, median, 0), Draw: w.Requests}
+	s := Scenario{Provider: Imitate(p.Limits, p.Charge, median, 0), Draw: w.Requests}
 	s.Provider.Jitter = jitter
 	if len(w.Calls) == 0 {
 		s.Calls = []Call{p.whole(w.fill(Call{}))}
@@ -83,7 +82,24 @@ func (p Plan) Scenario(jitter float64) Scenario {
 	case len(w.Calls):
 		s.Draw = 0 // these themselves, in their order
 	}
+	if s.Provider.Burst == 0 {
+		s.Provider.Burst = p.holding(s.Calls)
+	}
 	return s
+}
+
+// holding is a burst that lets each of the calls pass which the limits allow.
+func (p *Plan) holding(calls []Call) time.Duration {
+	burst := usualBurst
+	for _, c := range calls {
+		for d, n := range gate.Reserve(p.Charge, sluice.Cost{Input: c.Input, MaxOutput: c.MaxTokens}) {
+			limit := limitOf(p.Limits, sluice.Dimension(d))
+			if limit > 0 && minutes(sluice.Dimension(d)) == 1 {
+				burst = max(burst, time.Duration(min(1, n/limit)*float64(time.Minute)))
+			}
+		}
+	}
+	return burst
 }
 
 // whole is a call as an imitation counts it, which knows of no cache.
