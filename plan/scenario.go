@@ -63,8 +63,8 @@ type Scenario struct {
 }
 
 // Scenario is the run that the plan is for: its calls, each answered after its latency, times a lognormal factor of that
-// sigma and of mean one, by a provider with its limits, whose buckets hold Limits.Burst, or else a second's worth and the
-// largest call. The client is told nothing: see Told and Start. A plan without end needs a Horizon.
+// sigma and of mean one, by a provider with its limits, whose buckets hold Limits.Burst, or else a second's worth and
+// four of the largest calls. The client is told nothing: see Told and Start. A plan without end needs a Horizon.
 func (p Plan) Scenario(jitter float64) Scenario {
 	w := &p.Workload
 	median := time.Duration(float64(w.Latency) * math.Exp(-jitter*jitter/2))
@@ -88,14 +88,15 @@ func (p Plan) Scenario(jitter float64) Scenario {
 	return s
 }
 
-// holding is a burst that lets each of the calls pass which the limits allow.
+// holding is a burst of which calls do not take all at once: providers do not refuse a lone call for its length, and what a
+// call returns of its reserve must fit in.
 func (p *Plan) holding(calls []Call) time.Duration {
 	burst := usualBurst
 	for _, c := range calls {
 		for d, n := range gate.Reserve(p.Charge, sluice.Cost{Input: c.Input, MaxOutput: c.MaxTokens}) {
 			limit := limitOf(p.Limits, sluice.Dimension(d))
 			if limit > 0 && minutes(sluice.Dimension(d)) == 1 {
-				burst = max(burst, time.Duration(min(1, n/limit)*float64(time.Minute)))
+				burst = max(burst, time.Duration(min(1, 4*n/limit)*float64(time.Minute)))
 			}
 		}
 	}

@@ -137,7 +137,7 @@ func (o *planOptions) scenario(f *figures) (plan.Scenario, []plan.Assumption) {
 		s.Told, s.Start = f.subject.told, f.subject.start
 	}
 	if f.plan.Limits.Burst == 0 {
-		assumed = append(assumed, plan.Assumption{What: "burst_seconds", Value: fmt.Sprint(s.Provider.Burst.Seconds()), Why: "not stated: what the provider's buckets hold, a second's worth or the largest call"})
+		assumed = append(assumed, plan.Assumption{What: "burst_seconds", Value: fmt.Sprint(s.Provider.Burst.Seconds()), Why: "not stated: what the provider's buckets hold, a second's worth or four of the largest calls"})
 	}
 	if f.plan.Workload.Requests == 0 {
 		s.Horizon = o.foresee.horizon
@@ -160,7 +160,7 @@ func (s *streams) lookAhead(f *figures) func(ended int, at time.Duration) {
 			return
 		}
 		shown = time.Now()
-		line := fmt.Sprintf("foreseeing %s: %s, %s of the run", f.name(), count(ended, "call"), span(at))
+		line := fmt.Sprintf("foreseen: %s, %s of %s", count(ended, "call"), span(at), f.name())
 		if n := f.plan.Workload.Requests; n > 0 {
 			line = bar(ended, n, 20) + " " + line
 		}

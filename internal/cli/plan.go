@@ -79,7 +79,7 @@ Exit code 4 means that --max-cost or --deadline cannot be kept.`,
   sluice plan --tier start --model claude-sonnet-4-5 --workload prompts.jsonl --max-tokens 500 --deadline 2h
   sluice plan --provider best --by cost --requests 1000 --doubtful
   sluice plan --rpm 500 --tpm 30000 --workload prompts.jsonl --max-tokens 500 --simulate --plot forecast.svg
-  sluice plan --model gpt-4o --tier tier1 --what-if tier2,tier3 --requests 5000 --simulate
+  sluice plan --model claude-sonnet-4 --tier tier1 --what-if tier2,tier3 --requests 5000 --simulate
   sluice run prompts.jsonl -o out.jsonl --events run.events.jsonl
   sluice plan --events run.events.jsonl --requests 100000 --simulate`,
 		Args: cobra.NoArgs,
