@@ -34,7 +34,7 @@ func TestReadLengthsTakesAFairSampleOfALongTable(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("\ufeffmax_tokens, Output_Tokens ,x,INPUT_TOKENS\r\n")
 	for i := range 10_000 {
-		fmt.Fprintf(&table, "%d,\"%d\",\"what\never\",%d\r\n", i%7, i+1, i+1)
+		fmt.Fprintf(&table, "%d,\"%d\",\"what\never%200s\",%d\r\n", i%7, i+1, "", i+1)
 	}
 	got, err := plan.ReadLengths(strings.NewReader(table.String()), 1000)
 	if err != nil {

@@ -45,6 +45,13 @@ func TestAPlansScenarioComesToThePlansFigures(t *testing.T) {
 			if f.Answered != p.Workload.Requests || f.Failed > 0 || f.Stopped != "" {
 				t.Errorf("%+v", f)
 			}
+			sum := int64(0)
+			for _, call := range c.w.Calls {
+				sum += int64(call.Input)
+			}
+			if c.w.Requests == 0 && f.Input != sum {
+				t.Errorf("%d tokens were sent of %d: not each call once", f.Input, sum)
+			}
 			if off := float64(f.Time)/float64(p.Time) - 1; math.Abs(off) > c.off {
 				t.Errorf("foreseen %v, computed %v", f.Time, p.Time)
 			}
