@@ -38,6 +38,21 @@ func (f *Forecast) PerMinute() float64 {
 	return float64(f.Answered) / f.Time.Minutes()
 }
 
+// Within is how many calls are answered in a time, as exactly as the Steps tell.
+func (f *Forecast) Within(d time.Duration) int {
+	if d >= f.Time {
+		return f.Answered
+	}
+	n := 0
+	for i, s := range f.Steps {
+		if time.Duration(i+1)*f.Width > d {
+			break
+		}
+		n += s.Answered
+	}
+	return n
+}
+
 // QuotaUse is how much of one of the provider's limits was used.
 type QuotaUse struct {
 	Dimension sluice.Dimension

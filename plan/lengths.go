@@ -2,7 +2,6 @@ package plan
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -13,144 +12,209 @@ import (
 	"strings"
 )
 
-// ReadLengths reads a table of the tokens of calls: CSV with a header, of which the columns ContextTokens and
-// GeneratedTokens (as in Azure's traces), or input_tokens and output_tokens, and max_tokens, if there is one, are read,
-// whatever the case of their letters. Of more than most rows it returns a fair sample of most, in their order; the same
-// one each time. It fails with the number of the line that makes no sense.
-func ReadLengths(r io.Reader, most int) ([]Call, error) {
+// Lengths are the lengths of calls, as a table has them.
+type Lengths struct {
+	Calls     []Call // in their order: all of them, or a fair sample
+	Rows      int    // how many the table has
+	HasOutput bool   // it says how long the answers were
+}
+
+// LengthsError names the line of a table that makes no sense.
+type LengthsError struct {
+	Line int
+	Err  error
+}
+
+// Error names the line.
+func (e *LengthsError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
+
+// Unwrap returns what is wrong with it.
+func (e *LengthsError) Unwrap() error { return e.Err }
+
+// ReadLengths reads a table of the tokens of calls: CSV with a header, of which the columns input_tokens (prompt_tokens,
+// or ContextTokens as in Azure's traces) and, where there are, output_tokens (completion_tokens, GeneratedTokens),
+// max_tokens (max_completion_tokens, max_output_tokens) and cached_tokens (cached_input_tokens) are read, whatever their
+// case and punctuation. An empty field is not known. Of more than most rows it returns a fair sample of most, in their
+// order; the same one each time. It fails with a *LengthsError.
+func ReadLengths(r io.Reader, most int) (Lengths, error) {
 	if most <= 0 {
-		return nil, fmt.Errorf("lengths: at most %d calls make no sample", most)
+		return Lengths{}, fmt.Errorf("lengths: at most %d calls make no sample", most)
 	}
-	in := table{r: bufio.NewReaderSize(r, mostLine)}
-	header, err := in.row()
-	if err == io.EOF {
-		return nil, errors.New("lengths: the table is empty: want a header such as input_tokens,output_tokens")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("lengths: line %d: %w", in.line, err)
-	}
-	columns, err := findColumns(header)
-	if err != nil {
-		return nil, err
+	t := newTable(r)
+	if err := t.header(); err != nil {
+		return Lengths{}, err
 	}
 	type row struct {
 		n    int
 		call Call
 	}
 	var kept []row
+	lengths := Lengths{HasOutput: t.at[columnOutput] >= 0}
 	random := rand.New(rand.NewPCG(1, 2))
-	for n := 0; ; n++ {
-		record, err := in.row()
+	for ; ; lengths.Rows++ {
+		call, err := t.call()
 		if err == io.EOF {
 			break
 		}
-		var call Call
-		if err == nil {
-			call, err = columns.call(record)
-		}
 		if err != nil {
-			return nil, fmt.Errorf("lengths: line %d: %w", in.line, err)
+			return Lengths{}, err
 		}
+		// A reservoir: every row is as likely to be in it as any other.
 		if len(kept) < most {
-			kept = append(kept, row{n, call})
-		} else if i := random.IntN(n + 1); i < most {
-			kept[i] = row{n, call}
+			kept = append(kept, row{lengths.Rows, call})
+		} else if i := random.IntN(lengths.Rows + 1); i < most {
+			kept[i] = row{lengths.Rows, call}
 		}
 	}
 	if len(kept) == 0 {
-		return nil, errors.New("lengths: the table has no rows below its header")
+		return Lengths{}, &LengthsError{t.line + 1, errors.New("no rows below the header")}
 	}
 	slices.SortFunc(kept, func(a, b row) int { return a.n - b.n })
-	calls := make([]Call, len(kept))
+	lengths.Calls = make([]Call, len(kept))
 	for i := range kept {
-		calls[i] = kept[i].call
+		lengths.Calls[i] = kept[i].call
 	}
-	return calls, nil
+	return lengths, nil
 }
 
-// columns are where the numbers stand; below zero: nowhere.
-type columns struct{ input, output, declared int }
+// Columns that are read.
+const (
+	columnInput = iota
+	columnCached
+	columnOutput
+	columnMax
+	numColumns
+)
 
-func findColumns(header []string) (columns, error) {
-	c := columns{-1, -1, -1}
-	for i, name := range header {
-		name = strings.ToLower(strings.TrimSpace(strings.TrimPrefix(name, "\ufeff"))) // spreadsheets mark UTF-8 with it
-		var at *int
-		switch name {
-		case "contexttokens", "input_tokens":
-			at = &c.input
-		case "generatedtokens", "output_tokens":
-			at = &c.output
-		case "max_tokens":
-			at = &c.declared
-		default:
+// columnOf is what a column holds, by its name; below zero: nothing that is read.
+func columnOf(name string) int {
+	switch strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(strings.TrimSpace(name))) {
+	case "contexttokens", "inputtokens", "prompttokens":
+		return columnInput
+	case "cachedtokens", "cachedinputtokens":
+		return columnCached
+	case "generatedtokens", "outputtokens", "completiontokens":
+		return columnOutput
+	case "maxtokens", "maxcompletiontokens", "maxoutputtokens":
+		return columnMax
+	}
+	return -1
+}
+
+// table is one that is being read.
+type table struct {
+	in    bounded
+	csv   *csv.Reader
+	names []string
+	at    [numColumns]int // where each column is; below zero: nowhere
+	line  int             // at which the last row began
+}
+
+func newTable(r io.Reader) *table {
+	t := &table{in: bounded{r: r}, at: [numColumns]int{-1, -1, -1, -1}}
+	t.in.left = mostLine
+	b := bufio.NewReader(&t.in)
+	if mark, _ := b.Peek(3); string(mark) == "\ufeff" { // spreadsheets mark UTF-8 with it
+		b.Discard(3)
+	}
+	t.csv = csv.NewReader(b)
+	t.csv.ReuseRecord = true
+	return t
+}
+
+// bounded ends a row that is too long: a quote that is never closed must not take the whole file into memory.
+type bounded struct {
+	r    io.Reader
+	left int
+}
+
+var errLongRow = fmt.Errorf("longer than %d bytes: is a quote never closed?", mostLine)
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errLongRow
+	}
+	n, err := b.r.Read(p)
+	b.left -= n
+	return n, err
+}
+
+// row reads the next row; at the end it is io.EOF.
+func (t *table) row() ([]string, error) {
+	t.in.left = mostLine
+	record, err := t.csv.Read()
+	if err == io.EOF {
+		return nil, err
+	}
+	if wrong, ok := errors.AsType[*csv.ParseError](err); ok {
+		if errors.Is(err, csv.ErrFieldCount) {
+			return nil, &LengthsError{wrong.Line, fmt.Errorf("%w: %d, where the header has %d", wrong.Err, len(record), len(t.names))}
+		}
+		return nil, &LengthsError{wrong.StartLine, wrong.Err}
+	}
+	if len(record) > 0 {
+		t.line, _ = t.csv.FieldPos(0)
+	}
+	if err != nil {
+		return nil, &LengthsError{max(1, t.line), err}
+	}
+	return record, nil
+}
+
+// header finds the columns.
+func (t *table) header() error {
+	record, err := t.row()
+	if err == io.EOF {
+		return &LengthsError{1, errors.New("empty: want a header such as input_tokens,output_tokens")}
+	}
+	if err != nil {
+		return err
+	}
+	t.names = slices.Clone(record)
+	for i, name := range t.names {
+		what := columnOf(name)
+		if what < 0 {
 			continue
 		}
-		if *at >= 0 {
-			return c, fmt.Errorf("lengths: column %d of the header says %.40q again", i+1, name)
+		if first := t.at[what]; first >= 0 {
+			return &LengthsError{t.line, fmt.Errorf("%.40q and %.40q say the same", t.names[first], name)}
 		}
-		*at = i
+		t.at[what] = i
 	}
-	if c.input < 0 || c.output < 0 {
-		return c, fmt.Errorf("lengths: the header names no column for the tokens in or out: want input_tokens and output_tokens")
+	if t.at[columnInput] < 0 {
+		return &LengthsError{t.line, fmt.Errorf("no column of input tokens among %.200q", strings.Join(t.names, ", "))}
+	}
+	return nil
+}
+
+// call reads the next row.
+func (t *table) call() (Call, error) {
+	record, err := t.row()
+	if err != nil {
+		return Call{}, err
+	}
+	var c Call
+	to := [numColumns]*int{columnInput: &c.Input, columnCached: &c.Cached, columnOutput: &c.Output, columnMax: &c.MaxTokens}
+	for what, at := range t.at {
+		if at < 0 {
+			continue
+		}
+		text := strings.TrimSpace(record[at])
+		if text == "" {
+			continue
+		}
+		least := 0
+		if what == columnInput {
+			least = 1
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n < least || n > largestCall {
+			line, _ := t.csv.FieldPos(at)
+			return c, &LengthsError{line, fmt.Errorf("%.40s is %.40q: want a number from %d to %d", t.names[at], text, least, largestCall)}
+		}
+		if *to[what] = n; what == columnOutput && n == 0 {
+			c.Output = NoOutput
+		}
 	}
 	return c, nil
-}
-
-// call reads a row.
-func (c columns) call(record []string) (call Call, err error) {
-	for _, f := range []struct {
-		name string
-		at   int
-		to   *int
-	}{{"input", c.input, &call.Input}, {"output", c.output, &call.Output}, {"max_tokens", c.declared, &call.MaxTokens}} {
-		if f.at < 0 {
-			continue
-		}
-		if f.at >= len(record) {
-			return call, fmt.Errorf("it has %d fields, and %s tokens are in field %d", len(record), f.name, f.at+1)
-		}
-		text := strings.TrimSpace(record[f.at])
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 0 || n > mostTokens {
-			return call, fmt.Errorf("%s tokens are %.40q: want a number from 0 to %d", f.name, text, mostTokens)
-		}
-		*f.to = n
-	}
-	if call.Output == 0 {
-		call.Output = -1 // to a Scenario, zero is whatever the provider likes
-	}
-	return call, nil
-}
-
-// table reads rows of CSV, each on a line of its own: a quote that is never closed must not take the whole file into
-// memory.
-type table struct {
-	r    *bufio.Reader
-	line int // the number of the row read last
-}
-
-// row returns the fields of the next line that is not empty, or io.EOF.
-func (t *table) row() ([]string, error) {
-	for {
-		line, err := t.r.ReadSlice('\n')
-		t.line++
-		if errors.Is(err, bufio.ErrBufferFull) {
-			return nil, fmt.Errorf("longer than %d bytes", mostLine)
-		}
-		if err != nil && (err != io.EOF || len(line) == 0) {
-			return nil, err
-		}
-		if line = bytes.TrimSpace(line); len(line) == 0 {
-			continue
-		}
-		if bytes.IndexByte(line, '"') < 0 {
-			return strings.Split(string(line), ","), nil
-		}
-		record, err := csv.NewReader(bytes.NewReader(line)).Read()
-		if err != nil {
-			return nil, errors.New("its quotes do not match")
-		}
-		return record, nil
-	}
 }

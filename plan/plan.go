@@ -47,7 +47,9 @@ type Plan struct {
 	Assumed  []Assumption // what nobody said
 	Safety   float64
 	Graphs   int
-	Charge   sluice.Charge
+
+	Charge       sluice.Charge
+	CountsCached bool
 
 	// Slots are the open calls that a paced client needs so that pace alone holds it back, at most the provider's cap.
 	Slots int
@@ -118,7 +120,7 @@ func Compute(limits sluice.Limits, w Workload, o Options) (Plan, error) {
 	if w.Requests == 0 {
 		w.Requests = len(w.Calls)
 	}
-	p := Plan{Limits: limits, Safety: o.safety(), Graphs: max(1, o.Graphs), Charge: o.Charge}
+	p := Plan{Limits: limits, Safety: o.safety(), Graphs: max(1, o.Graphs), Charge: o.Charge, CountsCached: o.CountsCached}
 	p.Workload, p.Assumed = w.complete(o.Charge)
 	d := p.Workload.demand(limits, o)
 	if p.Bounds = p.bounds(d); len(p.Bounds) == 0 {

@@ -3,9 +3,11 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/gate"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
 )
@@ -55,6 +57,62 @@ type Scenario struct {
 
 	// MaxTries bounds how often calls are sent in all, and so how long the computation takes. Default 100 million.
 	MaxTries int
+
+	// Progress, if set, is told now and then how many calls have ended, and at which time of the run.
+	Progress func(ended int, at time.Duration)
+}
+
+// Scenario is the run that the plan is for: its calls, each answered after its latency, times a lognormal factor of that
+// sigma and of mean one, by a provider with its limits, whose buckets hold Limits.Burst, or else a second's worth and
+// four of the largest calls. The client is told nothing: see Told and Start. A plan without end needs a Horizon.
+func (p Plan) Scenario(jitter float64) Scenario {
+	w := &p.Workload
+	median := time.Duration(float64(w.Latency) * math.Exp(-jitter*jitter/2))
+	s := Scenario{Provider: Imitate(p.Limits, p.Charge, median, 0), Draw: w.Requests}
+	s.Provider.Jitter = jitter
+	if len(w.Calls) == 0 {
+		s.Calls = []Call{p.whole(w.fill(Call{}))}
+	}
+	for _, c := range w.Calls {
+		s.Calls = append(s.Calls, p.whole(w.fill(c)))
+	}
+	switch w.Requests {
+	case 0:
+		s.Draw = -1
+	case len(w.Calls):
+		s.Draw = 0 // these themselves, in their order
+	}
+	if s.Provider.Burst == 0 {
+		s.Provider.Burst = p.holding(s.Calls)
+	}
+	return s
+}
+
+// holding is a burst of which calls do not take all at once: providers do not refuse a lone call for its length, and what a
+// call returns of its reserve must fit in.
+func (p *Plan) holding(calls []Call) time.Duration {
+	burst := usualBurst
+	for _, c := range calls {
+		for d, n := range gate.Reserve(p.Charge, sluice.Cost{Input: c.Input, MaxOutput: c.MaxTokens}) {
+			limit := limitOf(p.Limits, sluice.Dimension(d))
+			if limit > 0 && minutes(sluice.Dimension(d)) == 1 {
+				burst = max(burst, time.Duration(min(1, 4*n/limit)*float64(time.Minute)))
+			}
+		}
+	}
+	return burst
+}
+
+// whole is a call as an imitation counts it, which knows of no cache.
+func (p *Plan) whole(c Call) Call {
+	if p.Charge == sluice.ChargeActual && !p.CountsCached {
+		c.Input -= c.Cached
+	}
+	c.Input, c.Cached = max(1, c.Input), 0
+	if c.Output == 0 {
+		c.Output = NoOutput
+	}
+	return c
 }
 
 // Imitate returns a provider with these limits, which answers after latency and perToken for each token of output. Its

@@ -95,9 +95,14 @@ func (r *run) run(ctx context.Context) error {
 			return nil
 		}
 		r.arm()
-		if r.step++; r.step%lookUp == 0 && ctx.Err() != nil {
-			r.f.Stopped = "cancelled"
-			return ctx.Err()
+		if r.step++; r.step%lookUp == 0 {
+			if ctx.Err() != nil {
+				r.f.Stopped = "cancelled"
+				return ctx.Err()
+			}
+			if r.s.Progress != nil {
+				r.s.Progress(r.f.Answered+r.f.Failed, r.now)
+			}
 		}
 		next, isTimer := r.timer, true
 		if len(r.events.heap) > 0 && (next < 0 || r.events.heap[0].at <= next) {

@@ -50,10 +50,14 @@ type figures struct {
 	WithinDeadline *int `json:"requests_within_deadline,omitempty"`
 	WithinBudget   *int `json:"requests_within_budget,omitempty"`
 
+	Observed *observedFigures `json:"observed,omitempty"`
+	Forecast *forecastFigures `json:"forecast,omitempty"`
+
 	WhatIf []figures `json:"what_if,omitempty"`
 
-	plan   plan.Plan
-	models []string // of the tier
+	plan    plan.Plan
+	subject subject
+	models  []string // of the tier
 }
 
 // tierSource is where published limits are from.
@@ -105,7 +109,7 @@ func newFigures(j subject, p plan.Plan, o *planOptions) figures {
 		Throughput: p.Throughput, Binding: bindingFigures{Dimension: p.Binding().Dimension},
 		Cost: p.Cost, CostEach: p.CostPerRequest,
 		Charge: "declared", Charged: p.ChargedTokens, Reserved: p.ReservedTokens, TooLarge: p.TooLarge,
-		plan: p, models: j.tier.Models,
+		plan: p, subject: j, models: j.tier.Models,
 	}
 	if p.Charge == sluice.ChargeActual {
 		f.Charge = "actual"
@@ -155,28 +159,18 @@ func (f *figures) print(s *streams) error {
 	for i := range f.WhatIf {
 		columns = append(columns, &f.WhatIf[i])
 	}
-	explained := len(columns) == 1
 	for _, c := range columns {
 		fmt.Fprintf(w, "\t%s", c.name())
 	}
 	fmt.Fprintln(w)
-	for _, row := range figureRows() {
-		cells, said := []string{row.label}, false
-		for _, c := range columns {
-			value, text := row.cell(c)
-			said = said || value != ""
-			if explained && text != "" {
-				value += "\t" + text
-			}
-			cells = append(cells, value)
-		}
-		if said {
-			fmt.Fprintln(w, strings.Join(cells, "\t"))
-		}
-	}
+	printRows(w, figureRows(), columns)
+	printForecasts(w, columns)
 	for _, c := range columns {
 		fmt.Fprintf(w, "\nlimits of %s\n", c.name())
 		c.printLimits(w)
+	}
+	if f.Observed != nil {
+		f.Observed.print(w)
 	}
 	f.printAssumed(w)
 	if err := w.Flush(); err != nil {
@@ -195,6 +189,24 @@ func (s *streams) prior() {
 type figureRow struct {
 	label string
 	cell  func(*figures) (value, text string)
+}
+
+// printRows writes rows of figures, each explained where it stands alone.
+func printRows(w io.Writer, rows []figureRow, columns []*figures) {
+	for _, row := range rows {
+		cells, said := []string{row.label}, false
+		for _, c := range columns {
+			value, text := row.cell(c)
+			said = said || value != ""
+			if len(columns) == 1 && text != "" {
+				value += "\t" + text
+			}
+			cells = append(cells, value)
+		}
+		if said {
+			fmt.Fprintln(w, strings.Join(cells, "\t"))
+		}
+	}
 }
 
 func figureRows() []figureRow {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -46,10 +47,13 @@ type planOptions struct {
 	whatIf       []string
 	list         bool
 	asJSON       bool
+	events       string
+	foresee      foreseeFlags
 
 	told  sluice.Limits // by flags
 	kept  *settings
 	input workloadFile
+	seen  *observation // nil: no events were given
 }
 
 // newPlan returns the command that turns limits and a workload into figures.
@@ -64,16 +68,24 @@ Limits are those published for a tier; over them those of a file; over them thos
 All of them are a prior: a run believes what the provider's headers say. Slots are open calls for Sluice, which keeps to
 a pace. Workers are loops without one that still stay within every limit, if any number does.
 
+--simulate foresees the run besides: the gate that admits calls in a real run does so in virtual time, against an
+imitation of the provider, for a client that is told what these flags would tell sluice run.
+--events takes limits, latency and lengths from an earlier run, where nothing else says them.
+
 Exit code 4 means that --max-cost or --deadline cannot be kept.`,
 		Example: `  sluice plan --list
   sluice plan --provider anthropic --tier start --model claude-sonnet-4-5 --requests 10000
   sluice plan --rpm 500 --tpm 30000 --latency 1.5s --input-tokens 1200 --max-tokens 300
   sluice plan --tier start --model claude-sonnet-4-5 --workload prompts.jsonl --max-tokens 500 --deadline 2h
-  sluice plan --provider best --by cost --requests 1000 --doubtful`,
+  sluice plan --provider best --by cost --requests 1000 --doubtful
+  sluice plan --rpm 500 --tpm 30000 --workload prompts.jsonl --max-tokens 500 --simulate --plot forecast.svg
+  sluice plan --model claude-sonnet-4 --tier tier1 --what-if tier2,tier3 --requests 5000 --simulate
+  sluice run prompts.jsonl -o out.jsonl --events run.events.jsonl
+  sluice plan --events run.events.jsonl --requests 100000 --simulate`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.flags = cmd.Flags()
-			return runPlan(s, &o)
+			return runPlan(cmd.Context(), s, &o)
 		},
 	}
 	o.register(cmd.Flags())
@@ -97,6 +109,7 @@ func (o *planOptions) register(fs *pflag.FlagSet) {
 	fs.IntVar(&o.outputTokens, "output-tokens", 0, "mean output tokens (absent: the tier's, max_tokens, or 500)")
 	fs.IntVar(&o.maxTokens, "max-tokens", 0, "max_tokens that requests declare (absent: none)")
 	fs.IntVar(&o.requests, "requests", 0, "how many requests (0: no end, or those of --workload)")
+	fs.StringVar(&o.events, "events", "", "events of an earlier run to take limits, latency and lengths from (- is standard input)")
 	fs.StringVar(&o.workload, "workload", "", "requests to plan for, as run takes them, or a table of token counts as .csv")
 	fs.Float64Var(&o.safety, "safety", 0.8, "share of the limits that workers without a pace may use, from 0 to 1")
 	fs.IntVar(&o.graphs, "graphs", 1, "programs side by side that share the limits")
@@ -107,12 +120,13 @@ func (o *planOptions) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.by, "by", "time", "what --provider best ranks by: time or cost")
 	fs.BoolVar(&o.doubtful, "doubtful", false, "let --provider best rank limits too whose source is doubtful")
 	fs.StringSliceVar(&o.whatIf, "what-if", nil, "other tiers to compare with, separated by commas")
+	o.foresee.register(fs)
 	fs.BoolVar(&o.list, "list", false, "list what is published, and nothing else")
 	fs.BoolVar(&o.asJSON, "json", false, "print one JSON document")
 }
 
 // runPlan is the plan command.
-func runPlan(s *streams, o *planOptions) error {
+func runPlan(ctx context.Context, s *streams, o *planOptions) error {
 	if err := o.open(); err != nil {
 		return err
 	}
@@ -126,32 +140,44 @@ func runPlan(s *streams, o *planOptions) error {
 	if o.provider == best {
 		return o.rank(s, registry)
 	}
-	account, err := o.accountOf(registry, o.model)
+	account, err := o.read(s, registry)
 	if err != nil {
 		return err
 	}
-	if o.workload != "" {
-		if o.input, err = o.readWorkload(s, account); err != nil {
-			return err
-		}
-		if o.model == "" && o.input.model != "" {
-			if account, err = o.accountOf(registry, o.input.model); err != nil {
-				return err
-			}
-		}
+	if err := o.checkWhatIf(account); err != nil {
+		return err
 	}
-	return o.answer(s, registry, account)
+	return o.answer(ctx, s, registry, account)
 }
 
-// answer plans, prints, and says which of the user's bounds cannot be kept.
-func (o *planOptions) answer(s *streams, registry *provider.Registry, account provider.Provider) error {
-	model := o.model
-	if model == "" {
-		model = o.input.model
+// read reads the files that tell of the workload, and finds whose limits are planned with.
+func (o *planOptions) read(s *streams, registry *provider.Registry) (provider.Provider, error) {
+	if o.events != "" {
+		var err error
+		if o.seen, err = o.readEvents(s); err != nil {
+			return provider.Provider{}, err
+		}
+		o.model = cmp.Or(o.model, o.seen.lane.Lane)
 	}
-	var figures []figures
-	for _, tier := range append([]string{o.settings.tier}, o.whatIf...) {
-		j, err := o.subjectOf(registry, account, tier, model)
+	account, err := o.accountOf(registry, o.model)
+	if err != nil || o.workload == "" {
+		return account, err
+	}
+	if o.input, err = o.readWorkload(s, account); err != nil {
+		return account, err
+	}
+	if o.model == "" && o.input.model != "" {
+		return o.accountOf(registry, o.input.model)
+	}
+	return account, nil
+}
+
+// answer plans, foresees, prints, and says which of the user's bounds cannot be kept.
+func (o *planOptions) answer(ctx context.Context, s *streams, registry *provider.Registry, account provider.Provider) error {
+	model := cmp.Or(o.model, o.input.model)
+	var all []figures
+	for i, tier := range append([]string{o.settings.tier}, o.whatIf...) {
+		j, err := o.subjectOf(registry, account, tier, model, i > 0)
 		if err != nil {
 			return err
 		}
@@ -159,11 +185,19 @@ func (o *planOptions) answer(s *streams, registry *provider.Registry, account pr
 		if err != nil {
 			return o.planError(err)
 		}
-		figures = append(figures, newFigures(j, p, o))
+		all = append(all, newFigures(j, p, o))
 	}
-	first := &figures[0]
-	first.WhatIf = figures[1:]
-	missed, err := o.missed(first.plan)
+	first := &all[0]
+	if o.seen != nil {
+		first.Observed = o.seen.figures()
+	}
+	if o.foresee.simulate {
+		if err := o.foreseeAll(ctx, s, all); err != nil {
+			return err
+		}
+	}
+	first.WhatIf = all[1:]
+	missed, err := o.missed(first)
 	if err != nil {
 		return err
 	}
@@ -199,13 +233,13 @@ func (o *planOptions) rank(s *streams, registry *provider.Registry) error {
 	for _, c := range ranked {
 		account, _ := registry.Lookup(c.Tier.Provider)
 		j := subject{account: account, tier: c.Tier, model: o.model}
-		j.overlay(nil, sluice.Limits{})
+		j.overlay(sluice.Limits{})
 		b.Ranked = append(b.Ranked, newFigures(j, c.Plan, o))
 	}
 	b.leave(left, doubtful)
 	missed := error(nil)
 	if len(ranked) > 0 {
-		if missed, err = o.missed(ranked[0].Plan); err != nil {
+		if missed, err = o.missed(&b.Ranked[0]); err != nil {
 			return err
 		}
 	}
@@ -250,10 +284,19 @@ func (o *planOptions) open() (err error) {
 	if o.told, err = o.limits.Limits(); err != nil {
 		return err
 	}
-	if l := o.kept.limits; l != nil && o.provider != best {
-		o.provider, o.model = cmp.Or(o.provider, l.Provider), cmp.Or(o.model, l.Model)
-	}
+	o.adopt()
 	return nil
+}
+
+// adopt takes provider and model from the file of limits. Limits that nobody asked for are used where they fit, but do not
+// say whom the plan is for, if anything else does.
+func (o *planOptions) adopt() {
+	l := o.kept.limits
+	said := o.provider != "" || o.model != "" || o.workload != "" || o.events != ""
+	if l == nil || o.provider == best || said && !o.kept.asked {
+		return
+	}
+	o.provider, o.model = cmp.Or(o.provider, l.Provider), cmp.Or(o.model, l.Model)
 }
 
 // work is the workload that the flags and the file describe.
@@ -265,6 +308,12 @@ func (o *planOptions) work() plan.Workload {
 	w.NoOutput = o.flags.Changed("output-tokens") && o.outputTokens == 0
 	if o.workload != "" && !strings.HasSuffix(strings.ToLower(o.workload), ".csv") {
 		w.MaxTokens = 0 // the lines were completed with it, as run does: others declare nothing
+	}
+	if w.Requests == 0 {
+		w.Requests = o.input.rows
+	}
+	if o.seen != nil {
+		o.seen.complete(&w, o)
 	}
 	return w
 }
@@ -281,9 +330,11 @@ func (o *planOptions) options() plan.Options {
 	return p
 }
 
-// missed is an error when the plan exceeds the user's budget or deadline, and another when it cannot be known.
-func (o *planOptions) missed(p plan.Plan) (missed, err error) {
+// missed is an error when the plan, or what was foreseen of it, exceeds the user's budget or deadline, and another when it
+// cannot be known.
+func (o *planOptions) missed(f *figures) (missed, err error) {
 	var faults, fits []string
+	p := f.plan
 	if o.flags.Changed("max-cost") {
 		n, ok := p.Affordable(o.maxCost)
 		if !ok {
@@ -292,11 +343,14 @@ func (o *planOptions) missed(p plan.Plan) (missed, err error) {
 		if p.Cost != nil && *p.Cost > o.maxCost {
 			faults = append(faults, fmt.Sprintf("cost %s, above --max-cost %s", dollars(*p.Cost), dollars(o.maxCost)))
 			fits = append(fits, fmt.Sprintf("%s requests cost no more", group(n)))
+		} else if c := f.Forecast; c != nil && c.Cost != nil && *c.Cost > o.maxCost {
+			faults = append(faults, fmt.Sprintf("are foreseen to cost %s, above --max-cost %s", dollars(*c.Cost), dollars(o.maxCost)))
+			fits = append(fits, fmt.Sprintf("%s requests cost no more", group(n)))
 		}
 	}
-	if o.deadline > 0 && p.Time > o.deadline {
-		faults = append(faults, fmt.Sprintf("take %s, longer than --deadline %s", span(p.Time), o.deadline))
-		fits = append(fits, fmt.Sprintf("%s requests are answered in time", group(p.Within(o.deadline))))
+	if took, n, how := o.longest(f); o.deadline > 0 && took > o.deadline {
+		faults = append(faults, fmt.Sprintf("%s %s, longer than --deadline %s", how, span(took), o.deadline))
+		fits = append(fits, fmt.Sprintf("%s requests are answered in time", group(n)))
 	}
 	if len(faults) == 0 {
 		return nil, nil
@@ -305,6 +359,16 @@ func (o *planOptions) missed(p plan.Plan) (missed, err error) {
 		code: exitThreshold, hint: strings.Join(fits, "; "),
 		err: fmt.Errorf("%s requests %s", group(p.Workload.Requests), strings.Join(faults, ", and ")),
 	}, nil
+}
+
+// longest is how long the plan takes, or the run that was foreseen where that takes longer, and how many requests are
+// answered by the deadline.
+func (o *planOptions) longest(f *figures) (took time.Duration, within int, how string) {
+	took, within, how = f.plan.Time, f.plan.Within(o.deadline), "take"
+	if f.Forecast != nil && f.plan.Workload.Requests > 0 && f.Forecast.seen.Time > took {
+		took, within, how = f.Forecast.seen.Time, f.Forecast.seen.Within(o.deadline), "are foreseen to take"
+	}
+	return took, within, how
 }
 
 // check finds what is wrong with the flags themselves, and between them.
@@ -326,34 +390,46 @@ func (o *planOptions) check() error {
 	return o.checkTogether()
 }
 
-// checkTogether finds flags that do not go together.
-func (o *planOptions) checkTogether() error {
-	given := func(names ...string) string {
-		i := slices.IndexFunc(names, o.flags.Changed)
-		if i < 0 {
-			return ""
-		}
+// first is the first of the flags that is given; "" if none is.
+func (o *planOptions) first(names ...string) string {
+	if i := slices.IndexFunc(names, o.flags.Changed); i >= 0 {
 		return names[i]
 	}
-	limits := []string{"rpm", "tpm", "itpm", "otpm", "rpd", "tpd", "concurrent", "burst-seconds", "limits"}
+	return ""
+}
+
+// checkTogether finds flags that do not go together.
+func (o *planOptions) checkTogether() error {
+	limits := []string{"rpm", "tpm", "itpm", "otpm", "rpd", "tpd", "concurrent", "burst-seconds", "limits", "events"}
 	if o.provider == best {
-		if name := given(append(limits, "tier", "what-if", "charge")...); name != "" {
+		if name := o.first(append(limits, "tier", "what-if", "charge", "simulate")...); name != "" {
 			return usageError(fmt.Errorf("--%s does not go with --provider best, which ranks published limits", name), "leave one of them out")
 		}
-	} else if name := given("by", "doubtful"); name != "" {
+	} else if name := o.first("by", "doubtful"); name != "" {
 		return usageError(fmt.Errorf("--%s is for --provider best", name), "leave it out, or say --provider best")
 	}
-	if name := given("input-tokens", "cached-tokens"); name != "" && o.workload != "" {
+	if name := o.first("input-tokens", "cached-tokens"); name != "" && o.workload != "" {
 		return usageError(fmt.Errorf("--%s and --workload both say how long requests are", name), "leave one of them out")
 	}
-	if given("max-cost", "deadline") == "deadline" && o.requests == 0 && o.workload == "" {
+	if o.first("max-cost", "deadline") == "deadline" && o.requests == 0 && o.workload == "" && o.events == "" {
 		return usageError(errors.New("--deadline for how many requests?"), "say --requests or --workload")
 	}
-	if len(o.whatIf) > 0 && o.settings.tier == "" && !toldAny(o.kept.limits, o.told) {
-		return usageError(errors.New("--what-if compares with --tier, which is missing"), "say which tier the account is of")
+	return o.foresee.check(o)
+}
+
+// checkWhatIf refuses to compare tiers where limits that are told would hide them, or with nothing.
+func (o *planOptions) checkWhatIf(account provider.Provider) error {
+	if len(o.whatIf) == 0 {
+		return nil
 	}
-	if len(o.whatIf) > 0 && toldAny(o.kept.limits, o.told) {
+	written, err := o.kept.limitsFor(account, o.model)
+	switch {
+	case err != nil:
+		return err
+	case toldAny(written, o.told):
 		return usageError(errors.New("--what-if compares published tiers, and limits that are told would hide them"), "leave the limits out")
+	case o.settings.tier == "" && o.seen == nil:
+		return usageError(errors.New("--what-if compares with --tier, which is missing"), "say which tier the account is of")
 	}
 	return nil
 }

@@ -140,13 +140,19 @@ func (s *settings) Apply(c *sluice.Config, p provider.Provider, model string, fl
 		told, start, ofOneModel = ceilings, over(beliefs, start), written.Model != ""
 		s.used.Store(true)
 	}
-	c.Limits = over(flags, told)
-	c.Start = without(start, c.Limits)
+	c.Limits, c.Start = begin(flags, told, start)
 	c.Account = c.Limits // what is told is a ceiling of all models together,
 	if ofOneModel {
 		c.Account = flags // unless it is told of one
 	}
 	return nil
+}
+
+// begin returns the ceilings and the beliefs of a client that is told limits by flags, and by files or tiers in one of both
+// ways.
+func begin(flags, told, start sluice.Limits) (ceilings, beliefs sluice.Limits) {
+	ceilings = over(flags, told)
+	return ceilings, without(start, ceilings)
 }
 
 // limitsFor returns the limits that are written down of that model at p; nil if there are none.

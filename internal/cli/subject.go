@@ -25,6 +25,8 @@ type subject struct {
 	tier    provider.Tier // Tier is "" when the limits are of none; its Limits are those to plan with
 	model   string
 	limits  config.Limits // the same, with their sources
+
+	told, start sluice.Limits // of these, what a run with the same flags has for ceilings, and what it begins with
 }
 
 // limitField is a limit in its three forms.
@@ -47,31 +49,43 @@ func limitFields(l *sluice.Limits, from *config.Limits, told sluice.Limits) []li
 	}
 }
 
-// overlay puts limits that were told, or that stand in a file, over those of the tier.
-func (j *subject) overlay(file *config.Limits, told sluice.Limits) {
+// overlay puts limits that were told, or that are written down, over those of the tier: what comes later over what comes
+// before.
+func (j *subject) overlay(told sluice.Limits, written ...*config.Limits) {
 	trust := float64(trustPublished)
 	if j.tier.Doubtful {
 		trust = trustDoubtful
 	}
 	j.limits = config.Limits{Provider: j.account.Name, Model: j.model}
 	l := &j.tier.Limits
-	if file == nil {
-		file = &config.Limits{}
-	}
-	inFile := limitFields(&sluice.Limits{}, file, told)
-	for i, f := range limitFields(l, &j.limits, told) {
+	fields := limitFields(l, &j.limits, told)
+	for _, f := range fields {
 		if *f.value > 0 {
 			*f.source = &config.Limit{Value: float64(*f.value), Source: config.SourceRegistry, Confidence: trust}
 		}
-		if stated := *inFile[i].source; stated != nil {
-			*f.value, *f.source = int(stated.Value), new(*stated)
+	}
+	var ceilings sluice.Limits
+	beliefs := j.tier.Limits
+	for _, layer := range written {
+		if layer == nil {
+			continue
 		}
+		for i, below := range limitFields(&sluice.Limits{}, layer, told) {
+			if stated := *below.source; stated != nil {
+				*fields[i].value, *fields[i].source = int(stated.Value), new(*stated)
+			}
+		}
+		if b := layer.BurstSeconds; b != nil {
+			l.Burst, j.limits.BurstSeconds = time.Duration(b.Value*float64(time.Second)), new(*b)
+		}
+		above, start := layer.Split()
+		ceilings, beliefs = over(above, ceilings), over(start, beliefs)
+	}
+	j.told, j.start = begin(told, ceilings, beliefs)
+	for _, f := range fields {
 		if f.told > 0 {
 			*f.value, *f.source = f.told, &config.Limit{Value: float64(f.told), Source: config.SourceTold, Confidence: trustTold}
 		}
-	}
-	if b := file.BurstSeconds; b != nil {
-		l.Burst, j.limits.BurstSeconds = time.Duration(b.Value*float64(time.Second)), new(*b)
 	}
 	if b := told.Burst; b > 0 {
 		l.Burst = b
@@ -130,12 +144,17 @@ func (o *planOptions) charged(account provider.Provider) (provider.Provider, err
 	return account, nil
 }
 
-// subjectOf finds the limits to plan with: the tier's, and over them the file's and the flags'.
-func (o *planOptions) subjectOf(r *provider.Registry, account provider.Provider, tier, model string) (subject, error) {
+// subjectOf finds the limits to plan with: the tier's, over them those that were observed, the file's and the flags'. Those
+// observed are not for another tier than the account's.
+func (o *planOptions) subjectOf(r *provider.Registry, account provider.Provider, tier, model string, other bool) (subject, error) {
 	j := subject{account: account, model: model}
 	written, err := o.kept.limitsFor(account, model)
 	if err != nil {
 		return j, err
+	}
+	var seen *config.Limits
+	if o.seen != nil && !other {
+		seen = o.seen.limitsBelow(tier != "" || toldAny(written, o.told))
 	}
 	switch {
 	case tier != "" && account.Name == "":
@@ -146,10 +165,10 @@ func (o *planOptions) subjectOf(r *provider.Registry, account provider.Provider,
 			return j, usageError(err, "sluice plan --list shows what is published, or tell the limits with --rpm, --tpm and so on")
 		}
 		j.tier = t
-	case !toldAny(written, o.told):
+	case !toldAny(written, o.told) && !toldAny(seen, sluice.Limits{}):
 		return j, noLimits(r, account, model)
 	}
-	j.overlay(written, o.told)
+	j.overlay(o.told, seen, written)
 	return j, nil
 }
 

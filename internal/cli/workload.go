@@ -1,15 +1,11 @@
 package cli
 
 import (
-	"bufio"
-	"encoding/csv"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/sluice-llm/sluice/batch"
@@ -20,6 +16,7 @@ import (
 // workloadFile is what a file of requests, or of their lengths, says of a workload.
 type workloadFile struct {
 	calls     []plan.Call
+	rows      int    // how many requests the file has, where calls are a sample of them; else 0
 	model     string // of all of them; "" when the file does not say
 	others    int    // requests for other models, which have limits of their own
 	hasOutput bool   // the file says how long the answers were
@@ -93,15 +90,8 @@ func workloadError(err error) error {
 	return usageError(err, "%s", hint)
 }
 
-// columns are what a table's columns may be called, without case and punctuation.
-func columns() map[string][]string {
-	return map[string][]string{
-		"input":  {"contexttokens", "inputtokens", "prompttokens"},
-		"cached": {"cachedtokens", "cachedinputtokens"},
-		"output": {"generatedtokens", "outputtokens", "completiontokens"},
-		"max":    {"maxtokens", "maxcompletiontokens", "maxoutputtokens"},
-	}
-}
+// mostLengths is how many rows of a table are kept; of more, a sample stands for all.
+const mostLengths = 1_000_000
 
 // readLengths reads a table with a column of input tokens and others.
 func readLengths(path string) (workloadFile, error) {
@@ -110,112 +100,10 @@ func readLengths(path string) (workloadFile, error) {
 		return workloadFile{}, usageError(fmt.Errorf("--workload: %w", err), "give a table with a header, or a file of JSON lines")
 	}
 	defer file.Close()
-	return parseLengths(path, file)
-}
-
-// parseLengths reads the table of that name.
-func parseLengths(path string, from io.Reader) (workloadFile, error) {
-	r := csv.NewReader(withoutMark(from))
-	r.ReuseRecord = true
-	t := lengths{path: path, reader: r, at: make(map[string]int)}
-	if err := t.header(); err != nil {
-		return workloadFile{}, err
-	}
-	f := workloadFile{hasOutput: t.has("output")}
-	for {
-		c, err := t.next()
-		if err == io.EOF {
-			return f, nil
-		}
-		if err != nil {
-			return f, err
-		}
-		f.calls = append(f.calls, c)
-	}
-}
-
-// withoutMark strips a byte order mark.
-func withoutMark(r io.Reader) io.Reader {
-	b := bufio.NewReader(r)
-	if mark, _ := b.Peek(3); string(mark) == "\ufeff" {
-		b.Discard(3)
-	}
-	return b
-}
-
-// lengths is a table of the lengths of requests.
-type lengths struct {
-	path   string
-	reader *csv.Reader
-	names  []string       // of the columns
-	at     map[string]int // what columns are at
-}
-
-func (t *lengths) has(what string) bool { _, ok := t.at[what]; return ok }
-
-// header finds the columns.
-func (t *lengths) header() error {
-	record, err := t.reader.Read()
-	if err == io.EOF {
-		return usageError(fmt.Errorf("%s is empty", t.path), "the first line names the columns, such as input_tokens,output_tokens")
-	}
+	table, err := plan.ReadLengths(file, mostLengths)
 	if err != nil {
-		return t.broken(err)
+		return workloadFile{}, usageError(fmt.Errorf("%s %w", path, err), "a header such as input_tokens,output_tokens names "+
+			"the columns (or ContextTokens,GeneratedTokens); below it a row for each request, of whole numbers of tokens")
 	}
-	t.names = slices.Clone(record)
-	for i, name := range t.names {
-		bare := strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(strings.TrimSpace(name)))
-		for what, known := range columns() {
-			if !slices.Contains(known, bare) {
-				continue
-			}
-			if first, twice := t.at[what]; twice {
-				return usageError(fmt.Errorf("%s line 1: %s and %s say the same", t.path, t.names[first], name), "leave one of them out")
-			}
-			t.at[what] = i
-		}
-	}
-	if !t.has("input") {
-		return usageError(fmt.Errorf("%s line 1: no column of input tokens among %s", t.path, clip(strings.Join(t.names, ", "), 200)),
-			"name the columns input_tokens and output_tokens, or ContextTokens and GeneratedTokens")
-	}
-	return nil
-}
-
-// next reads a row.
-func (t *lengths) next() (plan.Call, error) {
-	record, err := t.reader.Read()
-	if err == io.EOF {
-		return plan.Call{}, err
-	}
-	if err != nil {
-		return plan.Call{}, t.broken(err)
-	}
-	var c plan.Call
-	to := [...]*int{&c.Input, &c.Cached, &c.Output, &c.MaxTokens}
-	for k, what := range [...]string{"input", "cached", "output", "max"} {
-		i, ok := t.at[what]
-		if !ok || record[i] == "" {
-			continue
-		}
-		n, err := strconv.Atoi(strings.TrimSpace(record[i]))
-		if err != nil || n < 0 || what == "input" && n == 0 {
-			line, _ := t.reader.FieldPos(i)
-			return c, usageError(fmt.Errorf("%s line %d: %s is %q", t.path, line, t.names[i], clip(record[i], 40)),
-				"tokens are whole numbers, from 1 up for input")
-		}
-		if what == "output" && n == 0 {
-			n = plan.NoOutput
-		}
-		*to[k] = n
-	}
-	return c, nil
-}
-
-// broken is what is wrong with the table itself.
-func (t *lengths) broken(err error) error {
-	if wrong, ok := errors.AsType[*csv.ParseError](err); ok {
-		return usageError(fmt.Errorf("%s line %d: %w", t.path, wrong.Line, wrong.Err), "mend the line: it must have as many fields as the header")
-	}
-	return usageError(fmt.Errorf("%s: %w", t.path, err), "give a file that can be read")
+	return workloadFile{calls: table.Calls, rows: table.Rows, hasOutput: table.HasOutput}, nil
 }

@@ -1,0 +1,230 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-llm/sluice/plan"
+)
+
+// foreseeFlags are the flags of what plan foresees.
+type foreseeFlags struct {
+	simulate bool
+	learn    bool
+	plot     string
+	jitter   float64
+	horizon  time.Duration
+	seed     uint64
+}
+
+// What is assumed of a run to be foreseen where nobody says.
+const (
+	usualJitter  = 0.2
+	usualHorizon = 10 * time.Minute
+)
+
+func (f *foreseeFlags) register(fs *pflag.FlagSet) {
+	fs.BoolVar(&f.simulate, "simulate", false, "foresee the run, in virtual time, beside computing it")
+	fs.StringVar(&f.plot, "plot", "", "with --simulate: draw the run into FILE.svg, which is replaced")
+	fs.BoolVar(&f.learn, "learn", false, "with --simulate: the client is told nothing, and learns the limits from answers")
+	fs.Float64Var(&f.jitter, "jitter", usualJitter, "with --simulate: spread of the latency, sigma of a lognormal factor (absent: that of --events, or 0.2)")
+	fs.DurationVar(&f.horizon, "for", usualHorizon, "with --simulate: how long to look at requests without end")
+	fs.Uint64Var(&f.seed, "seed", 0, "with --simulate: decides all luck")
+}
+
+// mostDrawn is how many forecasts a chart tells apart.
+const mostDrawn = 7
+
+// check finds what is wrong with the flags themselves, and with others.
+func (f *foreseeFlags) check(o *planOptions) error {
+	if o.events == "-" && o.workload == "-" {
+		return usageError(errors.New("--events and --workload both read standard input"), "give one of them a file")
+	}
+	if !f.simulate {
+		for _, name := range []string{"plot", "learn", "jitter", "for", "seed"} {
+			if o.flags.Changed(name) {
+				return usageError(fmt.Errorf("--%s is for --simulate, which is missing", name), "say --simulate, too")
+			}
+		}
+		return nil
+	}
+	switch {
+	case !(f.jitter >= 0 && f.jitter <= 3):
+		return usageError(fmt.Errorf("--jitter %v is not between 0 and 3", f.jitter), "say how far latencies spread, such as --jitter 0.3")
+	case f.horizon <= 0:
+		return usageError(fmt.Errorf("--for %s is not above zero", f.horizon), "say how long to look, such as --for 1h")
+	case o.flags.Changed("for") && (o.requests > 0 || o.workload != "" || o.events != ""):
+		return usageError(errors.New("--for is for requests without end, and these have one"), "leave --for out, or --requests, --workload and --events")
+	case o.flags.Changed("plot"):
+		return f.checkPlot(o)
+	}
+	return nil
+}
+
+// checkPlot refuses a chart that cannot be drawn, or that would take the place of something else.
+func (f *foreseeFlags) checkPlot(o *planOptions) error {
+	switch {
+	case !strings.EqualFold(filepath.Ext(f.plot), ".svg"):
+		return usageError(fmt.Errorf("--plot %q does not end in .svg, and a chart is nothing else", f.plot), "name a file such as --plot forecast.svg")
+	case len(o.whatIf) >= mostDrawn:
+		return usageError(fmt.Errorf("--plot: %d tiers cannot be told apart in a chart", len(o.whatIf)+1), "compare %d at most", mostDrawn)
+	}
+	for _, other := range []string{o.workload, o.events, o.settings.limits, o.settings.config} {
+		if sameFile(f.plot, other) {
+			return usageError(fmt.Errorf("--plot would replace %s, which is read", other), "give the chart a file of its own")
+		}
+	}
+	return nil
+}
+
+// foreseeAll foresees a run for each of the figures, and draws them.
+func (o *planOptions) foreseeAll(ctx context.Context, s *streams, all []figures) error {
+	chart, err := o.foresee.openChart()
+	if err != nil {
+		return err
+	}
+	defer chart.discard()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := func(os.Signal) { cancel() }
+	defer onInterrupt(stop, stop)()
+	var drawn []plan.Named
+	for i := range all {
+		f := &all[i]
+		scenario, assumed := o.scenario(f)
+		scenario.Progress = s.lookAhead(f)
+		seen, err := plan.Simulate(ctx, scenario)
+		s.err.redraw(nil)
+		switch {
+		case ctx.Err() != nil:
+			return &exitError{code: exitInterrupted, err: errors.New("interrupted"), hint: "fewer --requests are foreseen sooner; without --simulate the plan is there at once"}
+		case err != nil:
+			return usageError(err, "see sluice plan --help")
+		}
+		f.Assumed = append(f.Assumed, assumed...)
+		f.Forecast = newForecast(f, &scenario, seen, o.deadline)
+		f.Forecast.Plot = o.foresee.plot
+		drawn = append(drawn, plan.Named{Name: f.name(), Forecast: seen})
+	}
+	return chart.draw(s, drawn)
+}
+
+// scenario is the run to foresee, and what nobody said of it.
+func (o *planOptions) scenario(f *figures) (plan.Scenario, []plan.Assumption) {
+	var assumed []plan.Assumption
+	jitter := o.foresee.jitter
+	switch {
+	case o.flags.Changed("jitter"):
+	case o.seen != nil && !o.flags.Changed("latency"):
+		jitter = o.seen.lane.Jitter
+	default:
+		assumed = append(assumed, plan.Assumption{What: "jitter", Value: fmt.Sprint(jitter), Why: "not stated"})
+	}
+	s := f.plan.Scenario(jitter)
+	if o.seen != nil && !o.flags.Changed("latency") {
+		o.seen.apply(&s)
+	}
+	s.Workers, s.Dialect, s.Provider.Seed = mostWorkers, f.subject.account.Dialect, o.foresee.seed
+	if !o.foresee.learn {
+		s.Told, s.Start = f.subject.told, f.subject.start
+	}
+	if f.plan.Limits.Burst == 0 {
+		assumed = append(assumed, plan.Assumption{What: "burst_seconds", Value: fmt.Sprint(s.Provider.Burst.Seconds()), Why: "not stated: what the provider's buckets hold, a second's worth or four of the largest calls"})
+	}
+	if f.plan.Workload.Requests == 0 {
+		s.Horizon = o.foresee.horizon
+		if !o.flags.Changed("for") {
+			assumed = append(assumed, plan.Assumption{What: "for", Value: span(s.Horizon), Why: "not stated: how long to look at requests without end"})
+		}
+	}
+	return s, assumed
+}
+
+// lookAhead shows on a terminal how far a simulation is.
+func (s *streams) lookAhead(f *figures) func(ended int, at time.Duration) {
+	if _, _, tty := s.terminal(); !tty {
+		return nil
+	}
+	shown := time.Now()
+	return func(ended int, at time.Duration) {
+		width, _, ok := s.terminal()
+		if !ok || time.Since(shown) < 200*time.Millisecond {
+			return
+		}
+		shown = time.Now()
+		line := fmt.Sprintf("foreseen: %s, %s of %s", count(ended, "call"), span(at), f.name())
+		if n := f.plan.Workload.Requests; n > 0 {
+			line = bar(ended, n, 20) + " " + line
+		}
+		s.err.redraw([]string{clip(line, width-1)})
+	}
+}
+
+// chartFile is where a chart goes: as a whole, or not at all. Nil is none.
+type chartFile struct {
+	name, path string // as it was named, and where that leads
+	tmp        *os.File
+}
+
+// openChart finds out whether the chart can be written before a long look begins.
+func (f *foreseeFlags) openChart() (*chartFile, error) {
+	if f.plot == "" {
+		return nil, nil
+	}
+	path := f.plot
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, chartError(err)
+	case !info.Mode().IsRegular():
+		return nil, chartError(fmt.Errorf("%s is no file that could be replaced", path))
+	default:
+		if path, err = filepath.EvalSymlinks(path); err != nil {
+			return nil, chartError(err)
+		}
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return nil, chartError(err)
+	}
+	return &chartFile{f.plot, path, tmp}, nil
+}
+
+func chartError(err error) error {
+	return usageError(fmt.Errorf("--plot: %w", err), "name a file that can be written, such as --plot forecast.svg")
+}
+
+// draw writes the chart and puts it in its place.
+func (c *chartFile) draw(s *streams, forecasts []plan.Named) error {
+	if c == nil {
+		return nil
+	}
+	if err := plan.Draw(c.tmp, forecasts...); err != nil {
+		return fmt.Errorf("--plot: %w", err)
+	}
+	if err := errors.Join(c.tmp.Chmod(0o644), c.tmp.Sync(), c.tmp.Close()); err != nil {
+		return fmt.Errorf("--plot: %w", err)
+	}
+	if err := os.Rename(c.tmp.Name(), c.path); err != nil {
+		return fmt.Errorf("--plot: %w", err)
+	}
+	s.errorf("sluice: the chart is in %s\n", c.name)
+	c.tmp = nil
+	return nil
+}
+
+// discard removes what was not put in its place.
+func (c *chartFile) discard() {
+	if c != nil && c.tmp != nil {
+		c.tmp.Close()
+		os.Remove(c.tmp.Name())
+	}
+}
