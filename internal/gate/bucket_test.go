@@ -8,6 +8,33 @@ import (
 	"github.com/sluice-llm/sluice/internal/gate"
 )
 
+// What headers leave open by rounding is no news: read as if it were, a bucket of 33,333 tokens looked like one of 2,000,
+// from which a call of 8,000 goes at once.
+func TestRoundedNumbersOnlyBoundWhatABucketHolds(t *testing.T) {
+	const rate = 2_000_000.0 / 60
+	for _, tt := range []struct {
+		name  string
+		left  int64
+		reset time.Duration
+		want  float64
+	}{
+		{"nothing new", 2000, time.Second, rate},
+		{"as little as the rounding allows", 25_000, 2 * time.Second, 24_500 + rate},
+		{"it holds more", 60_000, time.Second, 59_500},
+		{"it holds less", 5000, 200 * time.Millisecond, 5500 + 0.2*rate},
+		{"it cannot hold more than the limit", 2_000_000, time.Minute, 2_000_000},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, gate.Config{Charge: gate.ChargeActual, Limits: gate.Limits{ITPM: 2_000_000}})
+			r.answer(r.acquire(gate.Call{Cost: gate.Cost{Input: 100}}), gate.Reading{Dimension: gate.InputTokens, Limit: 2_000_000,
+				Remaining: tt.left, Reset: tt.reset, Slack: 1000, ResetSlack: time.Second})
+			if b := r.budget(gate.InputTokens); math.Abs(b.Cap-tt.want) > 1 {
+				t.Errorf("%+v, want a cap of %.0f", b, tt.want)
+			}
+		})
+	}
+}
+
 // A provider that charges output when it is there has a full bucket, which does not refill, while answers are on their
 // way. What they will be charged is not refilled here either.
 func TestWhatOpenCallsWillBeChargedIsNotForgotten(t *testing.T) {

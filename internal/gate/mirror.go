@@ -175,8 +175,9 @@ func (l *lane) read(now time.Time, t *Ticket, r Reading) {
 	switch {
 	case r.Reset == 0:
 		m.cap = max(m.cap, min(m.limit, left), 1)
-	case left > slack || !m.capRead:
-		m.cap, m.capRead = max(1, min(m.limit, left+rate*least)), true
+	case left > slack || !m.capRead: // rounded numbers leave it open by how much the bucket is larger
+		most := left + slack + rate*max(0, r.Reset).Seconds()
+		m.cap, m.capRead = max(1, min(max(m.cap, left-slack+rate*least), most, m.limit)), true
 	}
 	age := now.Sub(t.sent)
 	lo := min(m.cap, left-slack+rate*max(0, age-l.margin).Seconds()) - t.early(d) - l.unproduced(t, d)
