@@ -35,6 +35,31 @@ func TestRoundedNumbersOnlyBoundWhatABucketHolds(t *testing.T) {
 	}
 }
 
+// A call above the bucket goes from a full one. By then the first second's burst has been given out, and what is left of
+// that time must not be paced above the rate.
+func TestACallAboveTheBucketIsPaidOffAtTheProvidersPace(t *testing.T) {
+	r := newRig(t, gate.Config{Limits: gate.Limits{TPM: 30_000}}) // 500 a second
+	call := gate.Call{Cost: gate.Cost{Input: 1500}}
+	var sent []time.Duration
+	for range 3 {
+		r.queue(call)
+	}
+	for r.since() < 10*time.Second {
+		for range r.take() {
+			sent = append(sent, r.since())
+		}
+		r.sleep(10 * time.Millisecond)
+	}
+	if len(sent) != 3 || sent[0] > time.Second {
+		t.Fatalf("sent at %v", sent)
+	}
+	for i, at := range sent[1:] {
+		if gap := at - sent[i]; gap < 3*time.Second || gap > 3100*time.Millisecond {
+			t.Errorf("%v after the one before, where the provider takes 3 s to refill: %v", gap, sent)
+		}
+	}
+}
+
 // A provider that charges output when it is there has a full bucket, which does not refill, while answers are on their
 // way. What they will be charged is not refilled here either.
 func TestWhatOpenCallsWillBeChargedIsNotForgotten(t *testing.T) {
