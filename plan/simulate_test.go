@@ -104,7 +104,7 @@ func TestForecastOfWhatCannotSucceedOrHasNoEnd(t *testing.T) {
 		"too large for any bucket": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{TPM: 60}, 0, s, 0), Calls: calls(3, one)}, failed: 3, time: -1},
 		"known to be too large": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{TPM: 60}, 0, s, 0), Told: sluice.Limits{TPM: 60},
 			Calls: calls(30, one)}, failed: 30},
-		"too large, as only headers show": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{ITPM: 5, RPM: 600}, 0, s, 0),
+		"too large, as only headers show": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{ITPM: 5, OTPM: 50, RPM: 600}, 0, s, 0),
 			Dialect: provider.Anthropic, Calls: calls(2, one)}, failed: 2, throttled: 2, time: -1},
 		"throttled more often than it may": {scenario: plan.Scenario{Calls: calls(1, one), MaxThrottles: 7,
 			Provider: sim.Config{Storms: []sim.Storm{{To: time.Hour, Silent: true}}}}, failed: 1, throttled: 8, time: -1},
