@@ -92,6 +92,9 @@ func TestForecastOfWhatCanBeWorkedOutByHand(t *testing.T) {
 		"half an hour of output tokens": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{OTPM: 60000, Burst: 10 * s}, sluice.ChargeActual,
 			s, 10*time.Millisecond), Dialect: provider.Anthropic, Told: sluice.Limits{OTPM: 60000, Burst: 10 * s}, Calls: calls(36000, one)},
 			time: 30 * time.Minute, answered: 36000, share: 0.98},
+		"input tokens, of which a bucket holds a third of a call": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{ITPM: 30000, Burst: s},
+			sluice.ChargeActual, 2*s, 0), Dialect: provider.Anthropic, Told: sluice.Limits{ITPM: 30000}, Calls: calls(201, plan.Call{Input: 1500, Output: 500})},
+			time: 10 * time.Minute, answered: 201, share: 0.99},
 	} {
 		t.Run(name, test.check)
 	}
