@@ -26,7 +26,7 @@ func (p *Plan) slots() int {
 	return max(1, int(min(n, mostLimit)))
 }
 
-// workers are the loops that stay within all limits without a pace, and the limits that even one exceeds.
+// workers are the loops that stay within all limits without a pace, and the limits that are not safe from even one.
 func (p *Plan) workers() (n int, exceeded []sluice.Dimension) {
 	mean, worst := math.Inf(1), math.Inf(1)
 	for _, b := range p.Bounds {
@@ -42,8 +42,8 @@ func (p *Plan) workers() (n int, exceeded []sluice.Dimension) {
 }
 
 // workersWithin are the loops that one limit allows: on average, and in the worst minute. All begin at once, so that
-// long calls go out in volleys, of which a minute holds more than its share; and a bucket that is known to be small
-// must hold the first volley. One call on its own never has to: it goes out when the bucket is full.
+// long calls go out in volleys, of which a minute holds more than its share; and a bucket that is known to hold less
+// than a minute must hold a volley, and what calls use besides that end sooner.
 func (p *Plan) workersWithin(b Bound) (mean, worst float64) {
 	if b.Dimension == sluice.Concurrency {
 		return float64(b.Limit), math.Inf(1)
@@ -52,10 +52,38 @@ func (p *Plan) workersWithin(b Bound) (mean, worst float64) {
 	mean = b.PerMinute * latency
 	volleys := math.Ceil(minutes(b.Dimension)/latency - 1e-9)
 	worst = float64(b.Limit) / b.Charged / volleys
-	if burst := p.Limits.Burst; burst > 0 && minutes(b.Dimension) == 1 {
-		worst = min(worst, max(1, b.PerMinute*burst.Minutes()))
+	if burst := p.Limits.Burst; burst > 0 && burst < time.Minute && minutes(b.Dimension) == 1 {
+		worst = min(worst, workersFor(b.PerMinute*burst.Minutes(), mean))
 	}
 	return mean, worst
+}
+
+// atOnce is what a bucket must hold, in calls, for n workers of which mean would use the limit whole: a call of each, and
+// what chance adds, which grows as a queue does that is as busy as the limit is. Calls that vary by 30 % seldom use the
+// half of that.
+func atOnce(n, mean float64) float64 {
+	if n >= mean {
+		return math.Inf(1)
+	}
+	return n + n/(mean-n)
+}
+
+// workersFor are the workers for which a bucket of so many calls suffices: it solves atOnce(n, mean) = held for n.
+func workersFor(held, mean float64) float64 {
+	sum := held + mean + 1
+	return 2 * held / (sum/mean + math.Sqrt(max(0, sum/mean*sum/mean-4*held/mean)))
+}
+
+// workersBurst is the refill that buckets must hold for the workers. Beyond a minute's nothing is asked: a limit counts
+// minutes.
+func (p *Plan) workersBurst() time.Duration {
+	most := 0.0
+	for _, b := range p.Bounds {
+		if b.Dimension != sluice.Concurrency && minutes(b.Dimension) == 1 {
+			most = max(most, atOnce(float64(p.Workers), b.PerMinute*p.Workload.Latency.Minutes())/b.PerMinute)
+		}
+	}
+	return time.Duration(min(1, most) * float64(time.Minute))
 }
 
 // Offered is what that many unpaced workers would use of a limit in the time over which it is counted.

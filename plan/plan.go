@@ -56,10 +56,15 @@ type Plan struct {
 
 	// Workers is how many loops that call again as soon as they are answered, and keep to no pace, stay within all limits
 	// for calls of the mean length; Safety is their margin for calls that end sooner. At least 1; when WorkersSafe is
-	// false even that one exceeds the limits in Exceeded, so that no number is safe.
-	Workers     int
-	WorkersSafe bool
-	Exceeded    []sluice.Dimension
+	// false even that one is too many for the limits in Exceeded, so that no number is safe.
+	//
+	// Safe means that no minute sees more than its limit. What a provider's bucket holds is Limits.Burst, or where that is
+	// not known a whole minute's. All workers begin at once: a bucket that holds less than WorkersBurst refuses some of
+	// them, now and then.
+	Workers      int
+	WorkersSafe  bool
+	WorkersBurst time.Duration
+	Exceeded     []sluice.Dimension
 
 	NodesPerGraph int // Slots shared by the graphs, at least 1
 
@@ -132,7 +137,7 @@ func Compute(limits sluice.Limits, w Workload, o Options) (Plan, error) {
 	p.TooLarge = int(math.Round(float64(d.tooLarge) / float64(d.count) * float64(p.Workload.Requests)))
 	p.Slots = p.slots()
 	p.Workers, p.Exceeded = p.workers()
-	p.WorkersSafe = len(p.Exceeded) == 0
+	p.WorkersSafe, p.WorkersBurst = len(p.Exceeded) == 0, p.workersBurst()
 	p.NodesPerGraph = max(1, p.Slots/p.Graphs)
 	p.price(o)
 	p.CapModel = modelOf(limits, p)

@@ -94,13 +94,39 @@ func TestWorkersKeepEveryLimitAndSlotsReachIt(t *testing.T) {
 		{"a day's requests that suffice", sluice.Limits{RPM: 600, RPD: 1000}, shortCalls(1000), plan.Options{}, 34, 16, nil},
 		{"calls of two minutes all begin in one", sluice.Limits{RPM: 60},
 			plan.Workload{Latency: 2 * time.Minute, InputTokens: 1, OutputTokens: 1}, plan.Options{Safety: new(1.0)}, 153, 60, nil},
-		{"a bucket that is known to be small", sluice.Limits{RPM: 600, Burst: time.Second}, shortCalls(0), plan.Options{}, 47, 10, nil},
+		{"a bucket that is known to be small", sluice.Limits{RPM: 600, Burst: time.Second}, shortCalls(0), plan.Options{}, 47, 9, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := compute(t, c.limits, c.w, c.o)
 			if p.Slots != c.slots || p.Workers != c.workers || !slices.Equal(p.Exceeded, c.exceeded) ||
 				p.WorkersSafe != (len(c.exceeded) == 0) {
 				t.Errorf("slots %d, workers %d, safe %v, exceeded %v", p.Slots, p.Workers, p.WorkersSafe, p.Exceeded)
+			}
+		})
+	}
+}
+
+func TestWorkersNeedBucketsThatHoldACallOfEachAndMore(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		limits  sluice.Limits
+		o       plan.Options
+		workers int
+		safe    bool
+		want    time.Duration
+	}{
+		{"16 of the 20 that the limit feeds, and 16 ÷ 4", sluice.Limits{RPM: 600}, plan.Options{}, 16, true, 2 * time.Second},
+		{"as many as the limit feeds", sluice.Limits{RPM: 600}, plan.Options{Safety: new(1.0)}, 20, true, time.Minute},
+		{"a cap has no bucket", sluice.Limits{Concurrent: 10}, plan.Options{}, 8, true, 0},
+		{"nor does a day ask for more", sluice.Limits{RPM: 600, RPD: 100_000}, plan.Options{}, 1, true, time.Second * 2 / 19},
+		{"told of a second: 9 and 9 ÷ 11", sluice.Limits{RPM: 600, Burst: time.Second}, plan.Options{}, 9, true, time.Second * 108 / 110},
+		{"told of a call: one and what chance adds are too many", sluice.Limits{RPM: 60, Burst: time.Second}, plan.Options{}, 1, false, 2 * time.Second},
+		{"told of a minute is as untold", sluice.Limits{RPM: 600, Burst: time.Minute}, plan.Options{}, 16, true, 2 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := compute(t, c.limits, shortCalls(0), c.o)
+			if p.Workers != c.workers || p.WorkersSafe != c.safe || (p.WorkersBurst-c.want).Abs() > time.Millisecond {
+				t.Errorf("%d workers, safe %v, on buckets of %v; want %d, %v, %v", p.Workers, p.WorkersSafe, p.WorkersBurst, c.workers, c.safe, c.want)
 			}
 		})
 	}

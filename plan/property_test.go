@@ -62,6 +62,9 @@ func TestSafeWorkersStayWithinEveryLimit(t *testing.T) {
 				t.Fatalf("%d workers use %v of %s %d: more than the margin leaves", p.Workers, offered, b.Dimension, b.Limit)
 			}
 		}
+		if told := p.Limits.Burst; p.WorkersSafe && told < time.Minute && told > 0 && p.WorkersBurst > told+told/1e6 {
+			t.Fatalf("%d workers need buckets of %v, where %v are told", p.Workers, p.WorkersBurst, told)
+		}
 		if limit := p.Limits.Concurrent; limit > 0 && (p.Slots > limit || p.Workers > limit) {
 			t.Fatalf("%d slots, %d workers above the cap of %d", p.Slots, p.Workers, limit)
 		}
@@ -134,6 +137,9 @@ func checkPlan(t *testing.T, p plan.Plan, err error) {
 	}
 	for _, b := range p.Bounds {
 		checkFinite(t, nil, b.PerMinute, b.Charged, p.Offered(p.Workers, b))
+	}
+	if p.WorkersBurst < 0 || p.WorkersBurst > time.Minute {
+		t.Fatalf("%d workers on buckets of %v", p.Workers, p.WorkersBurst)
 	}
 	n, _ := p.Affordable(1)
 	if min(p.Slots, p.Workers, p.NodesPerGraph) < 1 || p.Time < 0 || p.Throughput <= 0 || min(n, p.Within(time.Hour), p.TooLarge) < 0 {

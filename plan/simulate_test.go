@@ -92,6 +92,9 @@ func TestForecastOfWhatCanBeWorkedOutByHand(t *testing.T) {
 		"half an hour of output tokens": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{OTPM: 60000, Burst: 10 * s}, sluice.ChargeActual,
 			s, 10*time.Millisecond), Dialect: provider.Anthropic, Told: sluice.Limits{OTPM: 60000, Burst: 10 * s}, Calls: calls(36000, one)},
 			time: 30 * time.Minute, answered: 36000, share: 0.98},
+		"input tokens, of which a bucket holds a third of a call": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{ITPM: 30000, Burst: s},
+			sluice.ChargeActual, 2*s, 0), Dialect: provider.Anthropic, Told: sluice.Limits{ITPM: 30000}, Calls: calls(201, plan.Call{Input: 1500, Output: 500})},
+			time: 10 * time.Minute, answered: 201, share: 0.99},
 	} {
 		t.Run(name, test.check)
 	}
@@ -104,7 +107,7 @@ func TestForecastOfWhatCannotSucceedOrHasNoEnd(t *testing.T) {
 		"too large for any bucket": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{TPM: 60}, 0, s, 0), Calls: calls(3, one)}, failed: 3, time: -1},
 		"known to be too large": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{TPM: 60}, 0, s, 0), Told: sluice.Limits{TPM: 60},
 			Calls: calls(30, one)}, failed: 30},
-		"too large, as only headers show": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{ITPM: 5, RPM: 600}, 0, s, 0),
+		"too large, as only headers show": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{ITPM: 5, OTPM: 50, RPM: 600}, 0, s, 0),
 			Dialect: provider.Anthropic, Calls: calls(2, one)}, failed: 2, throttled: 2, time: -1},
 		"throttled more often than it may": {scenario: plan.Scenario{Calls: calls(1, one), MaxThrottles: 7,
 			Provider: sim.Config{Storms: []sim.Storm{{To: time.Hour, Silent: true}}}}, failed: 1, throttled: 8, time: -1},

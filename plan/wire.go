@@ -51,7 +51,7 @@ func (w *wire) readings(dst []sluice.Reading, quotas []sim.Quota, left, came tim
 		dst = w.exact(dst, sluice.Tokens, by[sluice.Tokens])
 	case provider.Anthropic:
 		both, in, out := by[sluice.Tokens], by[sluice.InputTokens], by[sluice.OutputTokens]
-		if both.Limit == 0 { // then that header shows the sum
+		if both.Limit == 0 && in.Limit > 0 && out.Limit > 0 { // then that header shows the sum
 			both.Limit, both.Remaining, both.Reset = in.Limit+out.Limit, in.Remaining+out.Remaining, max(in.Reset, out.Reset)
 		}
 		dst = w.rounded(dst, requests, by[requests], 1, left, came)

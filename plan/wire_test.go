@@ -30,6 +30,8 @@ func TestWireUnderstandsWhatTheTextOfAnAnswerSays(t *testing.T) {
 		"tokens, too large":   {TPM: 90},
 		"tokens in and out":   {ITPM: 12000, OTPM: 3000},
 		"tokens as produced":  {ITPM: 12000, OTPM: 300, Charge: sim.ChargeActual, OutputTokens: 250},
+		"tokens in":           {ITPM: 3000, Burst: 9 * s, Charge: sim.ChargeActual},
+		"tokens out":          {OTPM: 300, Charge: sim.ChargeActual, OutputTokens: 250},
 		"both as produced":    {TPM: 3000, OTPM: 300, Charge: sim.ChargeActual, OutputTokens: 250},
 		"slots":               {Concurrent: 1, RPM: 100},
 		"late headers":        {RPM: 3, TPM: 9000, LateHeaders: true},

@@ -53,7 +53,7 @@ func (openai) rateHeaders(h *headers, q *[dimensions]quota, _ time.Time) {
 // the nearest thousand, and the time at which a limit is full again is an
 // instant (here rounded up to the second). The "tokens" headers show the
 // limit on tokens in and out together if there is one, and else the sum of
-// the two.
+// the two; where only one of the two is limited there is no sum to show.
 // https://docs.anthropic.com/en/api/rate-limits
 func (anthropic) rateHeaders(h *headers, q *[dimensions]quota, now time.Time) {
 	perMinute := &q[requests]
@@ -61,7 +61,7 @@ func (anthropic) rateHeaders(h *headers, q *[dimensions]quota, now time.Time) {
 		perMinute = &q[requestsPerDay]
 	}
 	both := q[tokens]
-	if both.limit == 0 {
+	if both.limit == 0 && q[inputTokens].limit > 0 && q[outputTokens].limit > 0 {
 		both = quota{
 			limit:     q[inputTokens].limit + q[outputTokens].limit,
 			remaining: q[inputTokens].remaining + q[outputTokens].remaining,

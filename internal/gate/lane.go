@@ -193,7 +193,7 @@ func (l *lane) grant(now time.Time, t *Ticket) {
 	output := t.cost[OutputTokens]
 	t.tenant.serve(work(t.cost[InputTokens], output))
 	t.tenant.turn = t.ID
-	l.openOutput += output
+	l.owe(output)
 	t.openOutput = l.openOutput
 	l.recent.enter(now, &l.sums, t)
 	for d := range l.sums {
@@ -206,6 +206,17 @@ func (l *lane) grant(now time.Time, t *Ticket) {
 	l.gate.granted = append(l.gate.granted, t)
 	if l.gate.cfg.Observed {
 		l.gate.note(l.event(EventGranted, now, t))
+	}
+}
+
+// owe notes that the output of open calls became so much more.
+func (l *lane) owe(output float64) {
+	l.openOutput += output
+	if l.open == 0 {
+		l.openOutput = 0 // no residue of rounding
+	}
+	if l.book != nil && l.reserves.charge == ChargeActual {
+		l.book.owe(l.openOutput)
 	}
 }
 

@@ -91,11 +91,22 @@ type Book struct {
 type budget struct {
 	level, rate, cap float64
 	at               time.Time
+	due              float64 // what open calls were charged here, and the provider charges only when they end
+}
+
+// top is the level at which the budget is full. A provider's full bucket does not refill, so what is still due would be
+// forgotten here, and met by surprise. Answers that take longer than the bucket lasts must not stop all others: a second
+// of refill is always believed.
+func (b *budget) top() float64 {
+	if b.due == 0 {
+		return b.cap
+	}
+	return max(b.cap-b.due, min(b.cap, b.rate))
 }
 
 func (b *budget) refill(now time.Time) {
 	if dt := now.Sub(b.at); dt > 0 {
-		b.level = min(b.cap, b.level+b.rate*dt.Seconds())
+		b.level = min(b.top(), b.level+b.rate*dt.Seconds())
 	}
 	b.at = now // also when the clock was set back
 }
@@ -109,7 +120,7 @@ func (b *Book) wait(now time.Time, cost *Vector) (longest time.Duration, bound D
 		}
 		bud.refill(now)
 		// A call above the bucket's size goes from a full one. A hair of tolerance keeps rounding from costing a wake-up.
-		short := min(cost[d], bud.cap) - bud.level - 1e-9
+		short := min(cost[d], bud.top()) - bud.level - 1e-9
 		if short <= 0 {
 			continue
 		}
@@ -135,7 +146,7 @@ func (b *Book) refund(now time.Time, refund *Vector) {
 	for d := Requests; d < NumDimensions; d++ {
 		if bud := &b.budgets[d]; bud.rate > 0 && refund[d] != 0 {
 			bud.refill(now)
-			bud.level = min(bud.cap, bud.level+refund[d])
+			bud.level = min(bud.top(), bud.level+refund[d])
 		}
 	}
 }
@@ -145,7 +156,12 @@ func (b *Book) correct(now time.Time, c *Correction) {
 	bud.refill(now)
 	bud.rate, bud.cap, bud.at = c.Rate, c.Cap, now
 	since := b.spent[c.Dimension] - c.Mark
-	bud.level = min(max(bud.level, c.Lo-since), c.Hi-since, bud.cap)
+	bud.level = min(max(bud.level, c.Lo-since), c.Hi-since, bud.top())
+}
+
+// owe notes what the output of open calls will still be charged.
+func (b *Book) owe(output float64) {
+	b.budgets[Tokens].due, b.budgets[OutputTokens].due = output, output
 }
 
 // seconds makes a duration of a number of seconds, without overflow.

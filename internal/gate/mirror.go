@@ -175,8 +175,9 @@ func (l *lane) read(now time.Time, t *Ticket, r Reading) {
 	switch {
 	case r.Reset == 0:
 		m.cap = max(m.cap, min(m.limit, left), 1)
-	case left > slack || !m.capRead:
-		m.cap, m.capRead = max(1, min(m.limit, left+rate*least)), true
+	case left > slack || !m.capRead: // rounded numbers leave it open by how much the bucket is larger
+		most := left + slack + rate*max(0, r.Reset).Seconds()
+		m.cap, m.capRead = max(1, min(max(m.cap, left-slack+rate*least), most, m.limit)), true
 	}
 	age := now.Sub(t.sent)
 	lo := min(m.cap, left-slack+rate*max(0, age-l.margin).Seconds()) - t.early(d) - l.unproduced(t, d)
@@ -296,7 +297,8 @@ func (l *lane) measure(now time.Time, t *Ticket) {
 	l.gate.note(Event{Type: EventLimit, At: now, Lane: l.name, Dimension: Requests, Limit: int64(m.limit)})
 }
 
-// drip ends the pace at which a bucket's unknown burst is given out.
+// drip ends the pace at which a bucket's unknown burst is given out: after a time, or as soon as the whole burst is there.
+// A call above it goes then, and leaves a debt that is paid off at the provider's own pace.
 func (l *lane) drip(now time.Time) {
 	if !l.dripping {
 		return
@@ -307,13 +309,23 @@ func (l *lane) drip(now time.Time) {
 		if m.dripEnd.IsZero() {
 			continue
 		}
-		if now.Before(m.dripEnd) {
+		if now.Before(m.dripEnd) && !l.brim(now, d) {
 			l.dripping = true
 			continue
 		}
 		m.pace, m.dripEnd = paceUntried, time.Time{}
 		l.correct(now, d, Correction{Mark: l.sums[d], Lo: math.Inf(-1), Hi: math.Inf(1)})
 	}
+}
+
+// brim reports whether a budget is known to be full.
+func (l *lane) brim(now time.Time, d Dimension) bool {
+	if l.book == nil {
+		return false
+	}
+	b := &l.book.budgets[d]
+	b.refill(now)
+	return b.level >= b.top()
 }
 
 // grow tries a little more than a measured rate, once it has held for a while: 3 % a second.

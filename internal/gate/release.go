@@ -32,10 +32,7 @@ func (l *lane) released(now time.Time, t *Ticket, o *Outcome) Decision {
 	l.flight.remove(t)
 	l.open--
 	l.gate.account.open--
-	l.openOutput -= t.cost[OutputTokens]
-	if l.open == 0 {
-		l.openOutput = 0 // no residue of rounding
-	}
+	l.owe(-t.cost[OutputTokens])
 	if o.Unsent {
 		l.leaveProbe(t)
 		l.undo(now, t)
