@@ -124,15 +124,9 @@ func modelWords(prefixes []string) string {
 // limitWords lists limits as flags name them.
 func limitWords(l sluice.Limits) string {
 	var words []string
-	for _, d := range []struct {
-		name  string
-		value int
-	}{
-		{"rpm", l.RPM}, {"tpm", l.TPM}, {"itpm", l.ITPM}, {"otpm", l.OTPM}, {"rpd", l.RPD}, {"tpd", l.TPD},
-		{"concurrent", l.Concurrent},
-	} {
-		if d.value > 0 {
-			words = append(words, d.name+" "+group(d.value))
+	for d, limit := range l.All() {
+		if *limit > 0 {
+			words = append(words, d.String()+" "+group(*limit))
 		}
 	}
 	if len(words) == 0 {

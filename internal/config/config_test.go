@@ -367,3 +367,16 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestEveryLimitOfAFileIsReachedByItsName(t *testing.T) {
+	for d := range new(sluice.Limits).All() {
+		f, err := config.Parse("x.yaml", []byte("limits: {"+d.String()+": 7}"))
+		if err != nil || *f.Limits.At(d) == nil {
+			t.Fatalf("%v: %+v, %v", d, f.Limits, err)
+		}
+		told, start := f.Limits.Split()
+		if *told.At(d) != 7 || start != (sluice.Limits{}) {
+			t.Errorf("%v: told %+v, start %+v", d, told, start)
+		}
+	}
+}

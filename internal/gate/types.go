@@ -1,6 +1,9 @@
 package gate
 
-import "time"
+import (
+	"iter"
+	"time"
+)
 
 // Limits is what a provider allows. A zero field is unknown, not unlimited.
 type Limits struct {
@@ -12,6 +15,39 @@ type Limits struct {
 	TPD        int           `json:"tpd,omitempty"`        // tokens per day
 	Concurrent int           `json:"concurrent,omitempty"` // calls open at once
 	Burst      time.Duration `json:"burst,omitempty"`      // how much refill the provider's buckets hold
+}
+
+// At is the limit of a dimension, for reading and for setting; nil for what is none.
+func (l *Limits) At(d Dimension) *int {
+	switch d {
+	case Concurrency:
+		return &l.Concurrent
+	case Requests:
+		return &l.RPM
+	case Tokens:
+		return &l.TPM
+	case InputTokens:
+		return &l.ITPM
+	case OutputTokens:
+		return &l.OTPM
+	case RequestsPerDay:
+		return &l.RPD
+	case TokensPerDay:
+		return &l.TPD
+	}
+	return nil
+}
+
+// All yields every dimension with its limit, known or not, in the order of the fields.
+func (l *Limits) All() iter.Seq2[Dimension, *int] {
+	return func(yield func(Dimension, *int) bool) {
+		for d := Requests; d < NumDimensions; d++ {
+			if !yield(d, l.At(d)) {
+				return
+			}
+		}
+		yield(Concurrency, &l.Concurrent)
+	}
 }
 
 // Charge says how a provider counts the tokens of a call against its budget.
