@@ -99,13 +99,11 @@ func (s Scenario) withDefaults() (Scenario, error) {
 				c.MaxTokens, c.Output, mostTokens)
 		}
 	}
-	// The Scheduler's own check of limits is the one that a run meets.
-	scheduler, err := sluice.New(sluice.Config{Limits: s.Told, Start: s.Start})
-	if err != nil {
-		return s, fmt.Errorf("scenario: %w", err)
+	if err := s.Told.Check(); err != nil {
+		return s, fmt.Errorf("scenario: Told.%w", err)
 	}
-	if err := scheduler.Close(); err != nil {
-		return s, err
+	if err := s.Start.Check(); err != nil {
+		return s, fmt.Errorf("scenario: Start.%w", err)
 	}
 	s.Workers, s.Spare = cmp.Or(s.Workers, 1024), cmp.Or(s.Spare, 16)
 	s.Attempts, s.MaxThrottles = cmp.Or(s.Attempts, 6), max(0, cmp.Or(s.MaxThrottles, 20))

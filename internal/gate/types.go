@@ -1,7 +1,9 @@
 package gate
 
 import (
+	"fmt"
 	"iter"
+	"strings"
 	"time"
 )
 
@@ -48,6 +50,23 @@ func (l *Limits) All() iter.Seq2[Dimension, *int] {
 		}
 		yield(Concurrency, &l.Concurrent)
 	}
+}
+
+// Check refuses limits below zero. The error begins with the field's name.
+func (l Limits) Check() error {
+	for d, limit := range l.All() {
+		if *limit < 0 {
+			name := strings.ToUpper(d.String())
+			if d == Concurrency {
+				name = "Concurrent"
+			}
+			return fmt.Errorf("%s is %d: a limit cannot be negative", name, *limit)
+		}
+	}
+	if l.Burst < 0 {
+		return fmt.Errorf("%s is %v: a time cannot be negative", "Burst", l.Burst)
+	}
+	return nil
 }
 
 // Charge says how a provider counts the tokens of a call against its budget.
