@@ -66,8 +66,27 @@ func Imitate(l sluice.Limits, charge sluice.Charge, latency, perToken time.Durat
 	}
 	return sim.Config{
 		RPM: l.RPM, TPM: l.TPM, ITPM: l.ITPM, OTPM: l.OTPM, RPD: l.RPD, Concurrent: l.Concurrent, Burst: l.Burst,
-		Charge: sim.Charge(charge), Latency: latency, PerToken: perToken,
+		Charge: imitated(charge), Latency: latency, PerToken: perToken,
 	}
+}
+
+// imitated is how the imitation words a charge.
+func imitated(c sluice.Charge) sim.Charge {
+	switch c {
+	case sluice.ChargeDeclared:
+		return sim.ChargeDeclared
+	case sluice.ChargeActual:
+		return sim.ChargeActual
+	}
+	return -1 // which it refuses
+}
+
+// charge is how the provider counts, in the Scheduler's words.
+func (s *Scenario) charge() sluice.Charge {
+	if s.Provider.Charge == sim.ChargeActual {
+		return sluice.ChargeActual
+	}
+	return sluice.ChargeDeclared
 }
 
 // withDefaults returns the scenario with its defaults filled in, or an error that names the field that makes no sense.

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -21,10 +20,7 @@ func documented() string {
 		return "`" + strings.Join(words, "`, `") + "`"
 	}
 	for _, p := range provider.Published().All() {
-		charge, cached, key := "declared", "does not count", code(p.KeyEnv)
-		if p.Charge == sluice.ChargeActual {
-			charge = "actual"
-		}
+		cached, key := "does not count", code(p.KeyEnv)
 		if p.CountsCached {
 			cached = "counts"
 		}
@@ -42,7 +38,7 @@ func documented() string {
 			address = "your own, such as " + code([]string{p.BaseForm})
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", p.Name, code(p.Aliases), address, key,
-			charge, cached, code(tiers))
+			p.Charge, cached, code(tiers))
 	}
 	return b.String()
 }

@@ -246,14 +246,10 @@ func (p *Provider) changeWords(row *Row) (field string, err error) {
 		}
 		p.Dialect = Dialect(d)
 	}
-	switch row.Charge {
-	case "":
-	case "declared":
-		p.Charge = sluice.ChargeDeclared
-	case "actual":
-		p.Charge = sluice.ChargeActual
-	default:
-		return "charge", fmt.Errorf("unknown charge %q: it is declared or actual", row.Charge)
+	if row.Charge != "" {
+		if err := p.Charge.UnmarshalText([]byte(row.Charge)); err != nil {
+			return "charge", err
+		}
 	}
 	return "", nil
 }

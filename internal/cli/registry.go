@@ -79,13 +79,9 @@ func listRegistry(s *streams, r *provider.Registry, asJSON bool) error {
 
 // listed returns a provider and its tiers as a list in JSON has them.
 func listed(p provider.Provider, tiers []provider.Tier) listedProvider {
-	charge := "declared"
-	if p.Charge == sluice.ChargeActual {
-		charge = "actual"
-	}
 	l := listedProvider{
 		Name: p.Name, Aliases: p.Aliases, BaseURL: p.BaseURL, BaseForm: p.BaseForm, KeyEnv: p.KeyEnv,
-		KeyOptional: p.KeyOptional, Dialect: p.Dialect.String(), Charge: charge, CountsCached: p.CountsCached,
+		KeyOptional: p.KeyOptional, Dialect: p.Dialect.String(), Charge: p.Charge.String(), CountsCached: p.CountsCached,
 		Models: p.Models, Source: p.Source, Date: p.Date, Doubtful: p.Doubtful, Note: p.Note, Tiers: []listedTier{},
 	}
 	for _, t := range tiers {

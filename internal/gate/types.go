@@ -69,16 +69,6 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// Charge says how a provider counts the tokens of a call against its budget.
-type Charge uint8
-
-const (
-	// ChargeDeclared counts max(input, max_tokens) when the call arrives and refunds nothing (OpenAI, Azure, Bedrock).
-	ChargeDeclared Charge = iota
-	// ChargeActual counts input when the call arrives and output as it is produced (Anthropic, xAI).
-	ChargeActual
-)
-
 // Cost is what a call is expected to use, before it is made.
 type Cost struct {
 	Input     int // estimated input tokens
