@@ -2,6 +2,7 @@ package provider
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,6 +86,44 @@ func (e Endpoint) Dialect() Dialect {
 // embeds reports whether the endpoint answers with embeddings, which are no tokens.
 func (e Endpoint) embeds() bool {
 	return e == Embeddings || e == EmbedContent || e == BatchEmbedContents
+}
+
+// Has reports whether the provider may have an endpoint. One that speaks OpenAI's dialect may have those of others
+// besides, unless it is known to have none.
+func (p Provider) Has(e Endpoint) bool {
+	return e.Dialect() == p.Dialect || p.Dialect == OpenAI && !p.OneDialect
+}
+
+// PromptEndpoint returns the endpoint for a bare prompt to a model, which is for embeddings if its name says so.
+func (p Provider) PromptEndpoint(model string) Endpoint {
+	embeds := strings.Contains(strings.ToLower(model), "embed")
+	switch {
+	case p.Dialect == Anthropic:
+		return Messages
+	case p.Dialect == Gemini && embeds:
+		return EmbedContent
+	case p.Dialect == Gemini:
+		return GenerateContent
+	case embeds:
+		return Embeddings
+	}
+	return ChatCompletions
+}
+
+// Bound returns the member of a body that bounds the length of the answer, "" if it has none; a dot goes into an object.
+// otherwise is the bound to send when nobody says one, because the provider demands one; 0 is to send none.
+func (p Provider) Bound(e Endpoint) (member string, otherwise int) {
+	switch {
+	case e.embeds():
+		return "", 0
+	case e == Messages:
+		return "max_tokens", 4096
+	case e == Responses:
+		return "max_output_tokens", 0
+	case e.Dialect() == Gemini:
+		return "generationConfig.maxOutputTokens", 0
+	}
+	return cmp.Or(p.ChatBound, "max_tokens"), 0
 }
 
 // Path returns the endpoint's path for a model. Only Gemini's hold one: x, models/x or tunedModels/x. It fails for an id

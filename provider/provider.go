@@ -59,6 +59,15 @@ type Provider struct {
 	// Query is what every address carries besides, without its question mark, such as Azure's "api-version=2024-10-21".
 	Query string
 
+	// OneDialect says that a server of the dialect OpenAI has no endpoints of others besides. Those of another dialect
+	// have only their own.
+	OneDialect bool
+
+	// ChatBound is the member of chat completions that bounds the length of an answer; "" is max_tokens. OpenAI's newer
+	// models refuse that, and other servers do not know its new name, max_completion_tokens
+	// (https://platform.openai.com/docs/api-reference/chat/create).
+	ChatBound string
+
 	// KeyOptional says that the server may do without a key.
 	KeyOptional bool
 

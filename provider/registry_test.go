@@ -288,6 +288,7 @@ func TestWrongRowsAreNamed(t *testing.T) {
 		"key_env[0]":                  {Name: "x", KeyEnv: []string{"sk-abc"}},
 		"dialect":                     {Name: "x", Dialect: "french"},
 		"charge":                      {Name: "x", Charge: "double"},
+		"chat_bound":                  {Name: "x", ChatBound: "length"},
 		"headers[0].dimension":        {Name: "x", Headers: []provider.HeaderRow{{Dimension: "rps", Limit: "A", Remaining: "B"}}},
 		"headers[0]":                  {Name: "x", Headers: []provider.HeaderRow{{Dimension: "rpm", Limit: "A"}}},
 		"codes":                       {Name: "x", Codes: map[string]string{"a": "slow"}},
@@ -348,5 +349,30 @@ func BenchmarkRecognise(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		provider.Recognise("claude-opus-4-5")
+	}
+}
+
+func TestEndpointsAndBoundsAreThoseOfTheRow(t *testing.T) {
+	r, err := provider.Published().With(
+		provider.Row{Name: "proxy", ChatBound: "max_completion_tokens"},
+		provider.Row{Name: "only", OneDialect: ptr(true)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, bound string
+		messages    bool
+	}{
+		{"openai", "max_completion_tokens", false},
+		{"openai-compatible", "max_tokens", true},
+		{"proxy", "max_completion_tokens", true},
+		{"only", "max_tokens", false},
+		{"gemini", "max_tokens", false},
+	} {
+		p, ok := r.Lookup(c.name)
+		bound, _ := p.Bound(provider.ChatCompletions)
+		if !ok || bound != c.bound || p.Has(provider.Messages) != c.messages {
+			t.Errorf("%s: bound %s, messages %t", c.name, bound, p.Has(provider.Messages))
+		}
 	}
 }

@@ -27,6 +27,8 @@ type Row struct {
 	KeyOptional  *bool             `yaml:"key_optional"`
 	Auth         *Auth             `yaml:"auth"`
 	Dialect      string            `yaml:"dialect"`
+	OneDialect   *bool             `yaml:"one_dialect"`
+	ChatBound    string            `yaml:"chat_bound"`
 	Charge       string            `yaml:"charge"`
 	CountsCached *bool             `yaml:"counts_cached"`
 	Query        *string           `yaml:"query"`
@@ -193,6 +195,7 @@ func (p *Provider) change(row *Row) (field string, err error) {
 	set(&p.BaseForm, row.BaseForm)
 	set(&p.Query, row.Query)
 	set(&p.KeyOptional, row.KeyOptional)
+	set(&p.OneDialect, row.OneDialect)
 	set(&p.CountsCached, row.CountsCached)
 	set(&p.Doubtful, row.Doubtful)
 	said(&p.Source, row.Source)
@@ -246,6 +249,10 @@ func (p *Provider) changeWords(row *Row) (field string, err error) {
 		}
 		p.Dialect = Dialect(d)
 	}
+	if b := row.ChatBound; b != "" && b != "max_tokens" && b != "max_completion_tokens" {
+		return "chat_bound", fmt.Errorf("unknown bound %q: it is max_tokens or max_completion_tokens", b)
+	}
+	said(&p.ChatBound, row.ChatBound)
 	if row.Charge != "" {
 		if err := p.Charge.UnmarshalText([]byte(row.Charge)); err != nil {
 			return "charge", err
