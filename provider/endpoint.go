@@ -299,14 +299,28 @@ func withQuery(query, more string) string {
 	return query
 }
 
-// NewRequest makes the request of one call. The model goes into the path where it belongs there (see URL), and is not
-// looked at elsewhere. The key is sent as the provider wants it; "" sends none. The headers in extra win over all others.
-// The body can be sent again (GetBody is set).
-func (p Provider) NewRequest(ctx context.Context, base, key string, e Endpoint, model string, body []byte, extra http.Header) (*http.Request, error) {
-	if base == "" && p.BaseURL == "" {
+// Target says where a call goes and how.
+type Target struct {
+	BaseURL  string // as the official SDK takes it; "" is the provider's own
+	Key      string // sent as the provider wants it; "" sends none
+	Endpoint Endpoint
+	Model    string      // goes into the path where it belongs there (see URL), and is not looked at elsewhere
+	Header   http.Header // wins over all other headers
+}
+
+// Check returns the error that every request to the target's address would have, whatever its endpoint and model.
+func (p Provider) Check(t Target) error {
+	t.Endpoint = ChatCompletions
+	_, err := p.NewRequest(context.Background(), t, nil)
+	return err
+}
+
+// NewRequest makes the request of one call. The body can be sent again (GetBody is set).
+func (p Provider) NewRequest(ctx context.Context, t Target, body []byte) (*http.Request, error) {
+	if t.BaseURL == "" && p.BaseURL == "" {
 		return nil, fmt.Errorf("provider %q has no base URL of its own: give one", p.Name)
 	}
-	address, err := p.URL(base, e, model)
+	address, err := p.URL(t.BaseURL, t.Endpoint, t.Model)
 	if err != nil {
 		return nil, err
 	}
@@ -316,21 +330,21 @@ func (p Provider) NewRequest(ctx context.Context, base, key string, e Endpoint, 
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err
 		}
-		return nil, fmt.Errorf("base URL: %s", Redact(err.Error(), key))
+		return nil, fmt.Errorf("base URL: %s", Redact(err.Error(), t.Key))
 	}
 	if req.URL.Scheme != "http" && req.URL.Scheme != "https" || req.URL.Host == "" {
-		return nil, fmt.Errorf("base URL %q is not an http or https address", Redact(clip(base, 200), key))
+		return nil, fmt.Errorf("base URL %q is not an http or https address", Redact(clip(t.BaseURL, 200), t.Key))
 	}
 	h := req.Header
 	h.Set("Content-Type", "application/json")
 	h.Set("User-Agent", userAgent())
-	if e.Dialect() == Anthropic {
+	if t.Endpoint.Dialect() == Anthropic {
 		h.Set("Anthropic-Version", anthropicVersion)
 	}
-	if key != "" && p.Auth.Header != "" {
-		h.Set(p.Auth.Header, p.Auth.Prefix+key)
+	if t.Key != "" && p.Auth.Header != "" {
+		h.Set(p.Auth.Header, p.Auth.Prefix+t.Key)
 	}
-	for k, v := range extra {
+	for k, v := range t.Header {
 		h[http.CanonicalHeaderKey(k)] = v
 	}
 	return req, nil
