@@ -189,13 +189,13 @@ func (o *optimum) begin(it *item) event {
 	end := event{repeat: it}
 	took := plan.latency
 	switch plan.fault {
-	case faultNone:
+	case NoFault:
 		took, end.output, end.repeat = plan.whole(), it.Output, nil
-	case faultCut:
+	case FaultCut:
 		took, end.output = plan.whole(), it.Output
-	case faultOverloaded:
+	case FaultOverloaded:
 		took = o.config.RefusalLatency
-	case faultHang:
+	case FaultHang:
 		took = 0 // who knows everything does not wait for it
 	}
 	end.at = o.places.pass(o.now, took)
