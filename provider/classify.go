@@ -251,9 +251,9 @@ const doubtful = time.Hour
 // doubt finds a wait that is not to be believed: one that this provider is known to state wrongly, or hours for a limit
 // per minute. Azure states a day for the minute of a tiny deployment (https://github.com/alex-wolf-ps/dbchatprov2/issues/2).
 func (p Provider) doubt(v *Verdict, f *fault) {
-	for _, liar := range p.Liars {
-		if v.Wait > 0 && v.Wait == liar.Wait && liar.Probe < v.Wait {
-			v.Probe = liar.Probe
+	for _, u := range p.UntrustedWaits {
+		if v.Wait > 0 && v.Wait == u.Wait && u.Probe < v.Wait {
+			v.Probe = u.Probe
 			return
 		}
 	}

@@ -83,7 +83,7 @@ func TestWhatProvidersDoDifferentlyIsRead(t *testing.T) {
 	if azure.Auth != (provider.Auth{Header: "Api-Key"}) || azure.Query != "api-version=2024-10-21" || azure.BaseURL != "" {
 		t.Errorf("%+v", azure)
 	}
-	if diff := cmp.Diff([]provider.Liar{{Wait: 24 * time.Hour, Probe: time.Minute}}, azure.Liars); diff != "" {
+	if diff := cmp.Diff([]provider.UntrustedWait{{Wait: 24 * time.Hour, Probe: time.Minute}}, azure.UntrustedWaits); diff != "" {
 		t.Error(diff)
 	}
 	if mistral.Codes["1300"] != sluice.RateLimit || mistral.Codes["3505"] != sluice.Overloaded {
@@ -125,7 +125,7 @@ func TestWhatIsReturnedIsTheCallersOwn(t *testing.T) {
 	want := r.All()
 	tiers := r.Tiers("")
 	p, _ := r.Lookup("azure")
-	p.KeyEnv[0], p.Liars[0].Wait, p.Aliases[0] = "X", 1, "x"
+	p.KeyEnv[0], p.UntrustedWaits[0].Wait, p.Aliases[0] = "X", 1, "x"
 	g, _ := r.Recognise("groq/compound")
 	g.Headers[0].Limit, g.Models[0] = "X", "x"
 	m, _ := r.Lookup("mistral")
@@ -292,7 +292,7 @@ func TestWrongRowsAreNamed(t *testing.T) {
 		"headers[0].dimension":        {Name: "x", Headers: []provider.HeaderRow{{Dimension: "rps", Limit: "A", Remaining: "B"}}},
 		"headers[0]":                  {Name: "x", Headers: []provider.HeaderRow{{Dimension: "rpm", Limit: "A"}}},
 		"codes":                       {Name: "x", Codes: map[string]string{"a": "slow"}},
-		"liars[0].probe":              {Name: "x", Liars: []provider.LiarRow{{Wait: "1h"}}},
+		"untrusted_waits[0].probe":    {Name: "x", UntrustedWaits: []provider.UntrustedWaitRow{{Wait: "1h"}}},
 		"models[0]":                   {Name: "x", Models: []string{"!"}},
 		"tiers[0].tier":               {Name: "x", Tiers: []provider.TierRow{{}}},
 		"tiers[1].rpm":                {Name: "x", Tiers: []provider.TierRow{{Tier: "a"}, {Tier: "b", RPM: ptr(provider.Count(0))}}},

@@ -19,31 +19,31 @@ import (
 // Row is one provider as a file of YAML writes it. A field that is not there is left as it was, or has its default for
 // a provider that is new.
 type Row struct {
-	Name         string            `yaml:"name"`
-	Aliases      []string          `yaml:"aliases"`
-	BaseURL      *string           `yaml:"base_url"`
-	BaseForm     *string           `yaml:"base_form"`
-	KeyEnv       []string          `yaml:"key_env"`
-	KeyOptional  *bool             `yaml:"key_optional"`
-	Auth         *Auth             `yaml:"auth"`
-	Dialect      string            `yaml:"dialect"`
-	OneDialect   *bool             `yaml:"one_dialect"`
-	ChatBound    string            `yaml:"chat_bound"`
-	Charge       string            `yaml:"charge"`
-	CountsCached *bool             `yaml:"counts_cached"`
-	Query        *string           `yaml:"query"`
-	Headers      []HeaderRow       `yaml:"headers"`
-	Codes        map[string]string `yaml:"codes"`
-	Liars        []LiarRow         `yaml:"liars"`
-	Models       []string          `yaml:"models"`
-	Tiers        []TierRow         `yaml:"tiers"`
-	Source       string            `yaml:"source"`
-	Date         string            `yaml:"date"`
-	Note         string            `yaml:"note"`
-	Doubtful     *bool             `yaml:"doubtful"`
+	Name           string             `yaml:"name"`
+	Aliases        []string           `yaml:"aliases"`
+	BaseURL        *string            `yaml:"base_url"`
+	BaseForm       *string            `yaml:"base_form"`
+	KeyEnv         []string           `yaml:"key_env"`
+	KeyOptional    *bool              `yaml:"key_optional"`
+	Auth           *Auth              `yaml:"auth"`
+	Dialect        string             `yaml:"dialect"`
+	OneDialect     *bool              `yaml:"one_dialect"`
+	ChatBound      string             `yaml:"chat_bound"`
+	Charge         string             `yaml:"charge"`
+	CountsCached   *bool              `yaml:"counts_cached"`
+	Query          *string            `yaml:"query"`
+	Headers        []HeaderRow        `yaml:"headers"`
+	Codes          map[string]string  `yaml:"codes"`
+	UntrustedWaits []UntrustedWaitRow `yaml:"untrusted_waits"`
+	Models         []string           `yaml:"models"`
+	Tiers          []TierRow          `yaml:"tiers"`
+	Source         string             `yaml:"source"`
+	Date           string             `yaml:"date"`
+	Note           string             `yaml:"note"`
+	Doubtful       *bool              `yaml:"doubtful"`
 }
 
-// HeaderRow is a HeaderForm as a file writes it.
+// HeaderRow is a HeaderForm as a file writes it: in texts, so that an error about one can name its field and line.
 type HeaderRow struct {
 	Dimension string `yaml:"dimension"`
 	Limit     string `yaml:"limit"`
@@ -51,8 +51,8 @@ type HeaderRow struct {
 	Reset     string `yaml:"reset"`
 }
 
-// LiarRow is a Liar as a file writes it.
-type LiarRow struct {
+// UntrustedWaitRow is an UntrustedWait as a file writes it, in texts for the same reason.
+type UntrustedWaitRow struct {
 	Wait  string `yaml:"wait"`
 	Probe string `yaml:"probe"`
 }
@@ -261,7 +261,7 @@ func (p *Provider) changeWords(row *Row) (field string, err error) {
 	return "", nil
 }
 
-// changeLists changes headers, codes and liars, each as a whole.
+// changeLists changes headers, codes and untrusted waits, each as a whole.
 func (p *Provider) changeLists(row *Row) (field string, err error) {
 	if row.Headers != nil {
 		p.Headers = nil
@@ -290,22 +290,22 @@ func (p *Provider) changeLists(row *Row) (field string, err error) {
 		}
 		p.Codes[plainName(code)] = kind
 	}
-	if row.Liars != nil {
-		p.Liars = nil
+	if row.UntrustedWaits != nil {
+		p.UntrustedWaits = nil
 	}
-	for k, l := range row.Liars {
-		wait, err := duration(l.Wait)
+	for k, u := range row.UntrustedWaits {
+		wait, err := duration(u.Wait)
 		if err != nil {
-			return fmt.Sprintf("liars[%d].wait", k), err
+			return fmt.Sprintf("untrusted_waits[%d].wait", k), err
 		}
-		probe, err := duration(l.Probe)
+		probe, err := duration(u.Probe)
 		if err == nil && probe > wait {
 			err = errors.New("it is longer than wait")
 		}
 		if err != nil {
-			return fmt.Sprintf("liars[%d].probe", k), err
+			return fmt.Sprintf("untrusted_waits[%d].probe", k), err
 		}
-		p.Liars = append(p.Liars, Liar{wait, probe})
+		p.UntrustedWaits = append(p.UntrustedWaits, UntrustedWait{wait, probe})
 	}
 	return "", nil
 }

@@ -91,7 +91,7 @@ providers:
     headers:
       - {dimension: rpm, limit: x-house-limit, remaining: x-house-left}
     codes: {too_fast: rate_limit}
-    liars: [{wait: 1h, probe: 10s}]
+    untrusted_waits: [{wait: 1h, probe: 10s}]
     tiers:
       - {tier: normal, rpm: 100, price_in: 0.5, latency: 2s}
   - name: openai
@@ -125,7 +125,7 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"providers:\n  - name: x\n    tiers:\n      - {tier: a, rpm: many}\n", `f.yaml:4: providers[0].tiers[0].rpm: want a whole number`},
 		{"providers:\n  - name: x\n    tiers:\n      - {tier: a, rpm: 1.5}\n", `f.yaml:4: providers[0].tiers[0].rpm: want a whole number`},
 		{"providers:\n  - name: x\n    key_optional: perhaps\n", `f.yaml:3: providers[0].key_optional: want true or false`},
-		{"providers:\n  - name: x\n    liars: [{wait: long, probe: 1m}]\n", `f.yaml:3: providers[0].liars[0].wait: "long" is no time`},
+		{"providers:\n  - name: x\n    untrusted_waits: [{wait: long, probe: 1m}]\n", `f.yaml:3: providers[0].untrusted_waits[0].wait: "long" is no time`},
 		{"providers: openai\n", `f.yaml:1: providers: want a list`},
 		{"providers:\n  house: {}\n", `f.yaml:2: providers: want a list`},
 		{"providers:\n  - house\n", `f.yaml:2: providers[0]: want fields`},
