@@ -65,7 +65,7 @@ func listRegistry(s *streams, r *provider.Registry, asJSON bool) error {
 			fmt.Fprintf(w, "%s\t-\t-\tnot published\t-\t%s\t%s\n", escape(p.Name), escape(doubted(p.Date, p.Doubtful)), escape(p.Source))
 		}
 		for _, t := range tiers {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", escape(p.Name), escape(t.Tier), escape(modelWords(t.Models)),
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", escape(p.Name), escape(t.Tier), escape(modelWords(t)),
 				limitWords(t.Limits), priceWords(t), escape(doubted(t.Date, t.Doubtful)), escape(t.Source))
 		}
 	}
@@ -104,17 +104,8 @@ func doubted(date string, doubtful bool) string {
 }
 
 // modelWords lists the models of a tier.
-func modelWords(prefixes []string) string {
-	var models []string
-	for _, m := range prefixes {
-		if !strings.HasPrefix(m, "!") {
-			models = append(models, m)
-		}
-	}
-	if len(models) == 0 {
-		return "all"
-	}
-	return strings.Join(models, " ")
+func modelWords(t provider.Tier) string {
+	return cmp.Or(strings.Join(t.Families(), " "), "all")
 }
 
 // limitWords lists limits as flags name them.
