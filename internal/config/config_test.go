@@ -275,7 +275,7 @@ func genLimit(whole bool) *rapid.Generator[*config.Limit] {
 		l := &config.Limit{
 			Value: float64(rapid.IntRange(1, 1<<40).Draw(t, "value")),
 			Source: rapid.SampledFrom([]config.Source{config.SourceTold, config.SourceRegistry, config.SourceHeader,
-				config.SourceMeasured, config.SourceAtLeast}).Draw(t, "source"),
+				config.SourceRefusal, config.SourceMeasured, config.SourceAtLeast}).Draw(t, "source"),
 			Confidence: rapid.Float64Range(0, 1).Draw(t, "confidence"),
 		}
 		if !whole {

@@ -34,16 +34,18 @@ type Limits struct {
 	BurstSeconds *Limit `json:"burst_seconds,omitempty" yaml:"burst_seconds"`
 }
 
-// Source says how a limit came to be known.
-type Source string
+// Source says how a limit came to be known: in the words of a Snapshot, so that what was learned can be written down, and
+// in some that only a file has.
+type Source = sluice.Source
 
-// Sources of limits.
+// Sources of limits. A limit that is only begun with (sluice.SourceStart) is not known, and has no place in a file.
 const (
-	SourceTold     Source = "told"              // somebody said so: it is a ceiling
-	SourceRegistry Source = "registry"          // published for the account's tier
-	SourceHeader   Source = "header"            // the provider's answers stated it
-	SourceMeasured Source = "measured"          // found out by trying
-	SourceAtLeast  Source = "verified-at-least" // so much was used without a refusal
+	SourceTold            = sluice.SourceTold     // somebody said so: it is a ceiling
+	SourceRegistry Source = "registry"            // published for the account's tier
+	SourceHeader          = sluice.SourceHeader   // the provider's answers stated it,
+	SourceRefusal         = sluice.SourceRefusal  // or its refusals
+	SourceMeasured        = sluice.SourceMeasured // found out by trying
+	SourceAtLeast  Source = "verified-at-least"   // so much was used without a refusal
 )
 
 // Limit is one limit and where it is from. A file may write just its number, which is then told.
@@ -170,10 +172,10 @@ func (l *Limit) check() (part string, err error) {
 		return ".confidence", fmt.Errorf("%v is not between 0 and 1", l.Confidence)
 	}
 	switch l.Source {
-	case SourceTold, SourceRegistry, SourceHeader, SourceMeasured, SourceAtLeast:
+	case SourceTold, SourceRegistry, SourceHeader, SourceRefusal, SourceMeasured, SourceAtLeast:
 		return "", nil
 	}
-	return ".source", fmt.Errorf("%q is not one of told, registry, header, measured, verified-at-least", l.Source)
+	return ".source", fmt.Errorf("%q is not one of told, registry, header, refusal, measured, verified-at-least", l.Source)
 }
 
 // WriteLimits writes limits to a file for Load to read. The file is replaced as a whole, or not at all.
