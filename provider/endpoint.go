@@ -138,7 +138,7 @@ func (e Endpoint) Path(model string) (string, error) {
 		collection, id = "/tunedModels/", tuned
 	}
 	if id == "" || strings.Contains(id, "..") || strings.ContainsFunc(id, notInModel) {
-		return "", fmt.Errorf("model %q is no id of a Gemini model: want letters, digits, dots, dashes and underscores, "+
+		return "", fmt.Errorf("model %q is not the id of a Gemini model: want letters, digits, dots, dashes and underscores, "+
 			"such as gemini-2.5-flash", Redact(clip(model, 200)))
 	}
 	return geminiVersion + collection + id + method, nil

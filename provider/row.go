@@ -213,7 +213,7 @@ func (p *Provider) change(row *Row) (field string, err error) {
 	if row.KeyEnv != nil {
 		for k, name := range row.KeyEnv {
 			if !isVariable(name) { // it may be a key: it is not quoted
-				return fmt.Sprintf("key_env[%d]", k), errors.New("this is no name of a variable, such as MY_API_KEY")
+				return fmt.Sprintf("key_env[%d]", k), errors.New("this is not the name of a variable, such as MY_API_KEY")
 			}
 		}
 		p.KeyEnv = slices.Clone(row.KeyEnv)
@@ -314,7 +314,7 @@ func (p *Provider) changeLists(row *Row) (field string, err error) {
 func duration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("%q is no time above zero, such as 2s or 24h", text)
+		return 0, fmt.Errorf("%q is not a time above zero, such as 2s or 24h", text)
 	}
 	return d, nil
 }
@@ -326,7 +326,7 @@ func checkBase(base string) error {
 	case base == "":
 		return nil
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return errors.New("this is no http or https address, such as http://127.0.0.1:8000/v1")
+		return errors.New("this is not an http or https address, such as http://127.0.0.1:8000/v1")
 	case u.User != nil:
 		return errors.New("an address holds no user and password")
 	case u.RawQuery != "" || u.Fragment != "":
@@ -379,7 +379,7 @@ func (t *Tier) change(row *TierRow) (field string, err error) {
 			continue
 		}
 		if !(*f.from >= 0 && *f.from <= most) {
-			return f.name, fmt.Errorf("%v is no price in dollars per million tokens", *f.from)
+			return f.name, fmt.Errorf("%v is not a price in dollars per million tokens", *f.from)
 		}
 		*f.to = copied(f.from)
 	}

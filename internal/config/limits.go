@@ -145,7 +145,7 @@ func (l *Limits) check() (field string, err error) {
 	for d, limit := range l.stated() {
 		none = false
 		if v := limit.Value; !(v > 0 && v <= math.MaxInt32<<10 && v == math.Trunc(v)) {
-			return d.String(), fmt.Errorf("%v is no whole number above zero: leave out what is not known", v)
+			return d.String(), fmt.Errorf("%v is not a whole number above zero: leave out what is not known", v)
 		}
 		if part, err := limit.check(); err != nil {
 			return d.String() + part, err
@@ -154,7 +154,7 @@ func (l *Limits) check() (field string, err error) {
 	if b := l.BurstSeconds; b != nil {
 		none = false
 		if !(b.Value > 0 && b.Value <= math.MaxInt32) {
-			return "burst_seconds", fmt.Errorf("%v is no number of seconds above zero: leave out what is not known", b.Value)
+			return "burst_seconds", fmt.Errorf("%v is not a number of seconds above zero: leave out what is not known", b.Value)
 		}
 		if part, err := b.check(); err != nil {
 			return "burst_seconds" + part, err
@@ -185,7 +185,7 @@ func WriteLimits(path string, l Limits) error {
 	}
 	for _, text := range []string{l.Provider, l.Model} {
 		if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0xfffd }) {
-			return fmt.Errorf("limits: %q is no name", text)
+			return fmt.Errorf("limits: %q is not a name", text)
 		}
 	}
 	data, err := json.MarshalIndent(struct {
