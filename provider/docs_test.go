@@ -3,6 +3,7 @@ package provider_test
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -50,5 +51,20 @@ func TestTheDocumentedTableIsThatOfTheData(t *testing.T) {
 	}
 	if !strings.Contains(string(text), "\n"+documented()+"\n") {
 		t.Errorf("docs/providers.md should have this table:\n%s", documented())
+	}
+}
+
+func TestEveryFieldOfARowIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../docs/providers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []reflect.Type{reflect.TypeFor[provider.Row](), reflect.TypeFor[provider.TierRow](),
+		reflect.TypeFor[provider.HeaderRow](), reflect.TypeFor[provider.Auth]()} {
+		for i := range row.NumField() {
+			if name := row.Field(i).Tag.Get("yaml"); !strings.Contains(string(text), "`"+name+"`") {
+				t.Errorf("docs/providers.md does not name %s of a %s", name, row.Name())
+			}
+		}
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-llm/sluice"
 )
 
-// Row is one provider as a file of YAML writes it. A field that is not there is left as it was, or has its default for
-// a provider that is new.
+// Row is one provider as a file of YAML writes it; docs/providers.md has a table of the fields. One that is not there is
+// left as it was, or has its default for a provider that is new.
 type Row struct {
 	Name           string             `yaml:"name"`
 	Aliases        []string           `yaml:"aliases"`
