@@ -32,8 +32,8 @@ type ResourceLimits struct {
 	ConcurrentCalls *int64         `json:"concurrent_calls,omitempty"` // calls open at once
 	LLMCalls        *int64         `json:"llm_calls,omitempty"`        // calls made in all: a guard against loops that never end
 
-	// WarningThreshold is the share of a limit from which on its use is a warning. Default 0.8, also for what is no
-	// positive number; above 1 nothing is.
+	// WarningThreshold is the share of a limit from which on its use is a warning. Zero, negative or NaN: 0.8. Above 1:
+	// never warn.
 	WarningThreshold float64 `json:"warning_threshold,omitempty"`
 }
 
@@ -91,7 +91,7 @@ type ResourceCheck struct {
 	Used     int64          `json:"used"`
 	Limit    int64          `json:"limit"`             // 0 when there is none
 	Share    float64        `json:"share"`             // Used / Limit; 0 when there is no such number
-	Set      bool           `json:"limited,omitempty"` // there is a limit
+	Limited  bool           `json:"limited,omitempty"` // there is a limit
 }
 
 // Check says how the use of one resource stands to its limit. A resource that is none of the constants has no limit.
@@ -138,7 +138,7 @@ func (l ResourceLimits) check(row resourceRow) ResourceCheck {
 	if row.limit == nil {
 		return c
 	}
-	c.Limit, c.Set = *row.limit, true
+	c.Limit, c.Limited = *row.limit, true
 	if c.Limit > 0 {
 		c.Share = float64(c.Used) / float64(c.Limit)
 	}
@@ -161,7 +161,7 @@ func (c ResourceCheck) String() string {
 	if c.Resource == ResourceTime {
 		used, limit = time.Duration(c.Used).String(), time.Duration(c.Limit).String()
 	}
-	if !c.Set {
+	if !c.Limited {
 		return fmt.Sprintf("%s: %s, no limit", c.Resource, used)
 	}
 	return fmt.Sprintf("%s: %s of %s (%.1f %%): %s", c.Resource, used, limit, 100*c.Share, c.Status)

@@ -184,7 +184,7 @@ func (sc scenario) play(tb testing.TB, srv *sim.Server, rt http.RoundTripper, ur
 		var answer provider.Answer
 		call := sluice.Call{ID: strconv.Itoa(i), Cost: est.Cost, Tenant: strconv.Itoa(i % max(1, sc.tenants))}
 		_, err = s.Do(context.Background(), call, func(ctx context.Context, permit *sluice.Permit) (o sluice.Outcome) {
-			req, err := p.NewRequest(ctx, base, "k", endpoint, "m", bodies[i], nil)
+			req, err := p.NewRequest(ctx, provider.Target{BaseURL: base, Key: "k", Endpoint: endpoint, Model: "m"}, bodies[i])
 			if err != nil {
 				return sluice.Outcome{Kind: sluice.Internal, Err: err}
 			}

@@ -119,19 +119,8 @@ func (c *Config) check() error {
 		name string
 		Limits
 	}{{"Limits", c.Limits}, {"Account", c.Account}, {"Start", c.Start}} {
-		for _, f := range []struct {
-			name string
-			v    int
-		}{
-			{"RPM", l.RPM}, {"TPM", l.TPM}, {"ITPM", l.ITPM}, {"OTPM", l.OTPM}, {"RPD", l.RPD}, {"TPD", l.TPD},
-			{"Concurrent", l.Concurrent},
-		} {
-			if f.v < 0 {
-				return fmt.Errorf("config: %s.%s is %d: a limit cannot be negative", l.name, f.name, f.v)
-			}
-		}
-		if l.Burst < 0 {
-			return fmt.Errorf("config: %s.Burst is %v: a time cannot be negative", l.name, l.Burst)
+		if err := l.Check(); err != nil {
+			return fmt.Errorf("config: %s.%w", l.name, err)
 		}
 	}
 	if c.Charge > ChargeActual {

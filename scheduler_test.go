@@ -216,6 +216,7 @@ func TestAnUnnamedMistakeInAConfigIsNamed(t *testing.T) {
 	}{
 		{sluice.Config{Limits: sluice.Limits{RPM: -1}}, "Limits.RPM"},
 		{sluice.Config{Start: sluice.Limits{TPD: -1}}, "Start.TPD"},
+		{sluice.Config{Limits: sluice.Limits{Concurrent: -1}}, "Limits.Concurrent"},
 		{sluice.Config{Limits: sluice.Limits{Burst: -1}}, "Limits.Burst"},
 		{sluice.Config{Attempts: -1}, "Attempts"},
 		{sluice.Config{Weights: map[string]float64{"acme": 0}}, `Weights["acme"]`},

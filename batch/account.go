@@ -14,7 +14,7 @@ import (
 type account struct {
 	batch    *Batch
 	provider provider.Provider
-	key      string
+	target   provider.Target // of every call, but for endpoint and model
 	handler  work.Handler
 	answered atomic.Bool  // by whatever answer
 	misses   atomic.Int32 // calls that never left, before that
@@ -30,20 +30,20 @@ func (b *Batch) account(p provider.Provider) (*account, error) {
 	if a := b.accounts[p.Name]; a != nil {
 		return a, nil
 	}
-	a := &account{batch: b, provider: p}
+	a := &account{batch: b, provider: p, target: provider.Target{BaseURL: b.cfg.BaseURL, Header: b.cfg.ExtraHeader}}
 	if b.cfg.Key != nil {
 		key, err := b.cfg.Key(p)
 		if err != nil {
 			return nil, err
 		}
-		a.key = key
+		a.target.Key = key
 	}
 	scheduler, err := b.cfg.Scheduler(p)
 	if err != nil {
 		return nil, err
 	}
 	// Whatever is wrong with the address shows now, not at the first call.
-	if _, err := p.NewRequest(context.Background(), b.cfg.BaseURL, a.key, provider.ChatCompletions, "", nil, b.cfg.ExtraHeader); err != nil {
+	if err := p.Check(a.target); err != nil {
 		return nil, &ConfigError{Field: "BaseURL", Err: err}
 	}
 	a.handler = work.Calls(scheduler, a.attempt)
@@ -68,7 +68,9 @@ type call struct {
 func (a *account) attempt(ctx context.Context, permit *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
 	c, cfg := item.Data.(*call), &a.batch.cfg
 	result := work.Result{Data: a}
-	req, err := a.provider.NewRequest(ctx, cfg.BaseURL, a.key, c.endpoint, item.Lane, c.body, cfg.ExtraHeader)
+	to := a.target
+	to.Endpoint, to.Model = c.endpoint, item.Lane
+	req, err := a.provider.NewRequest(ctx, to, c.body)
 	if err != nil {
 		return result, sluice.Outcome{Kind: sluice.BadRequest, Err: err, Unsent: true}
 	}
@@ -77,7 +79,7 @@ func (a *account) attempt(ctx context.Context, permit *sluice.Permit, item work.
 		Endpoint: c.endpoint,
 		Stream:   c.stream,
 		Timeout:  cfg.Timeout,
-		Key:      a.key,
+		Key:      a.target.Key,
 		Cost:     item.Cost,
 	})
 	if answer.Status != 0 && !a.answered.Load() {

@@ -227,7 +227,7 @@ func settable(name string, all map[string]json.RawMessage) error {
 			continue
 		}
 		if i == 0 || name[i-1] == '.' {
-			return fmt.Errorf("%q is no path to a member", name)
+			return fmt.Errorf("%q is not a path to a member", name)
 		}
 		if _, whole := all[name[:i]]; whole && i < len(name) {
 			return fmt.Errorf("%s and %s cannot both be set", name[:i], name)

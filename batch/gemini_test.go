@@ -98,10 +98,10 @@ func TestFormsOfInputForGemini(t *testing.T) {
 
 func TestBadLinesForGeminiAreRefused(t *testing.T) {
 	for _, tt := range []struct{ name, provider, line, want string }{
-		{"a model that leads elsewhere", "gemini", `{"model":"../files/x","contents":[]}`, "no id of a Gemini model"},
-		{"one with a query", "gemini", `{"prompt":"x","model":"gemini-2.5-flash?key=1"}`, "no id of a Gemini model"},
-		{"one of another host", "gemini", `{"request":{"model":"//evil.example/x","contents":[]}}`, "no id of a Gemini model"},
-		{"a url that leads elsewhere", "gemini", `{"url":"/v1beta/models/x/../y:generateContent","body":{"contents":[]}}`, "no id of a Gemini model"},
+		{"a model that leads elsewhere", "gemini", `{"model":"../files/x","contents":[]}`, "is not the id of a Gemini model"},
+		{"one with a query", "gemini", `{"prompt":"x","model":"gemini-2.5-flash?key=1"}`, "is not the id of a Gemini model"},
+		{"one of another host", "gemini", `{"request":{"model":"//evil.example/x","contents":[]}}`, "is not the id of a Gemini model"},
+		{"a url that leads elsewhere", "gemini", `{"url":"/v1beta/models/x/../y:generateContent","body":{"contents":[]}}`, "is not the id of a Gemini model"},
 		{"an address", "gemini", `{"url":"https://evil.example/v1beta/models/x:generateContent","body":{"contents":[]}}`, "is an address"},
 		{"two models", "gemini", `{"url":"/v1beta/models/x:generateContent","body":{"model":"y","contents":[]}}`, `the url names the model "x", and the body "y"`},
 		{"a model of two kinds", "gemini", `{"url":"/v1beta/models/x:generateContent","body":{"model":["x"],"contents":[]}}`, `the url names the model "x", and the body ["x"]`},

@@ -246,9 +246,6 @@ func (p *parser) whole(rq *request, name string, body []byte) *problem {
 	if bad := p.model(rq, p.body.model); bad != nil {
 		return bad
 	}
-	if bad := p.recogniseModel(rq); bad != nil {
-		return bad
-	}
 	rq.body = body
 	if inPath := rq.endpoint.Dialect() == provider.Gemini; inPath == (p.body.model != nil) {
 		rq.body = p.rebuild(body, inPath, false)
@@ -263,9 +260,6 @@ func (p *parser) bare(rq *request, line []byte) *problem {
 		return &problem{text: "the request has a model, but neither messages, input nor contents"}
 	}
 	if bad := p.model(rq, m.model); bad != nil {
-		return bad
-	}
-	if bad := p.recogniseModel(rq); bad != nil {
 		return bad
 	}
 	switch {
@@ -321,7 +315,7 @@ func (p *parser) rebuild(object []byte, inPath, bare bool) []byte {
 	return p.built
 }
 
-// model finds out the model of a request whose body says that one.
+// model finds out the model of a request whose body says that one, and its provider.
 func (p *parser) model(rq *request, raw []byte) *problem {
 	switch {
 	case rq.model != "": // the url's
@@ -338,25 +332,11 @@ func (p *parser) model(rq *request, raw []byte) *problem {
 	default:
 		rq.model = p.name(jsonscan.Unquote(raw))
 	}
-	return nil
+	return p.recognise(rq)
 }
 
-// name returns b as a text, the same one for the same name: a file has many lines and few models.
-func (p *parser) name(b []byte) string {
-	if known, ok := p.names[string(b)]; ok {
-		return known
-	}
-	const most = 1000
-	if len(p.names) == most {
-		clear(p.names)
-	}
-	name := string(b)
-	p.names[name] = name
-	return name
-}
-
-// recogniseModel finds the provider.
-func (p *parser) recogniseModel(rq *request) *problem {
+// recognise finds the provider of a request's model.
+func (p *parser) recognise(rq *request) *problem {
 	if p.fill.provider.Name != "" {
 		rq.provider = p.fill.provider
 		return nil
@@ -375,6 +355,20 @@ func (p *parser) recogniseModel(rq *request) *problem {
 	p.lookup[rq.model] = found
 	rq.provider = found
 	return nil
+}
+
+// name returns b as a text, the same one for the same name: a file has many lines and few models.
+func (p *parser) name(b []byte) string {
+	if known, ok := p.names[string(b)]; ok {
+		return known
+	}
+	const most = 1000
+	if len(p.names) == most {
+		clear(p.names)
+	}
+	name := string(b)
+	p.names[name] = name
+	return name
 }
 
 // unrecognised says that a model's provider is not known, and what may have been meant.

@@ -33,9 +33,6 @@ func (p *parser) prompt(rq *request, line []byte) *problem {
 	if bad := p.model(rq, m.model); bad != nil {
 		return bad
 	}
-	if bad := p.recogniseModel(rq); bad != nil {
-		return bad
-	}
 	rq.filled = true
 	rq.endpoint = rq.provider.PromptEndpoint(rq.model)
 	if bad := p.fits(rq); bad != nil {

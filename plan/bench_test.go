@@ -1,20 +1,12 @@
 package plan_test
 
 import (
-	"bytes"
 	"context"
-	"io"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/internal/cli"
 	"github.com/sluice-llm/sluice/plan"
-	"github.com/sluice-llm/sluice/sim"
 )
 
 // day is a lane of 10,000 requests per minute in full use.
@@ -54,58 +46,5 @@ func BenchmarkSimulateHour(b *testing.B) {
 		if _, err := plan.Simulate(context.Background(), day(1)); err != nil {
 			b.Fatal(err)
 		}
-	}
-}
-
-// BenchmarkForecastOfCommand compares forecasts with the command itself, sluice run, over sockets, by the clock. It
-// takes a minute and a half:
-//
-//	go test ./plan -run '^$' -bench ForecastOfCommand -benchtime 1x
-func BenchmarkForecastOfCommand(b *testing.B) {
-	for _, j := range jobs()[:4] {
-		b.Run(j.name, func(b *testing.B) {
-			f := j.simulate(b)
-			for b.Loop() {
-				srv, err := sim.New(j.scenario.Provider)
-				if err != nil {
-					b.Fatal(err)
-				}
-				ts := httptest.NewServer(srv)
-				start := time.Now()
-				j.command(b, ts.URL)
-				took := time.Since(start)
-				ts.Close()
-				b.ReportMetric(f.Time.Seconds(), "foreseen-s")
-				b.ReportMetric(took.Seconds(), "run-s")
-				b.ReportMetric(100*(f.Time.Seconds()/took.Seconds()-1), "%off")
-				b.ReportMetric(float64(srv.Stats().Throttled), "throttles")
-			}
-		})
-	}
-}
-
-// command runs the job as a user does.
-func (j job) command(tb testing.TB, url string) {
-	dir := tb.TempDir()
-	in := filepath.Join(dir, "in.jsonl")
-	var lines bytes.Buffer
-	for i := range j.items {
-		lines.Write(append(j.body(i), '\n'))
-	}
-	if err := os.WriteFile(in, lines.Bytes(), 0o600); err != nil {
-		tb.Fatal(err)
-	}
-	args := []string{"run", in, "-o", filepath.Join(dir, "out.jsonl"), "--provider", "openai-compatible", "--base-url", url + "/v1",
-		"--progress", "none", "--sync", "none"}
-	told := j.scenario.Told
-	for flag, n := range map[string]int{"--rpm": told.RPM, "--tpm": told.TPM, "--concurrent": told.Concurrent} {
-		if n > 0 {
-			args = append(args, flag, strconv.Itoa(n))
-		}
-	}
-	tb.Setenv("XDG_STATE_HOME", dir)
-	var stderr bytes.Buffer
-	if code := cli.Main(context.Background(), args, nil, io.Discard, &stderr); code != 0 {
-		tb.Fatalf("exit code %d: %s", code, &stderr)
 	}
 }

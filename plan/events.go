@@ -96,8 +96,7 @@ func FromEvents(r io.Reader) (Observed, error) {
 // which the client knows the limits from the start. charge says how the provider counts.
 func (l *ObservedLane) Scenario(charge sluice.Charge) Scenario {
 	limits := l.Limits
-	unknown := limits.RPM+limits.TPM+limits.ITPM+limits.OTPM+limits.RPD+limits.TPD+limits.Concurrent == 0
-	if throttled := l.Throttled[sluice.AnyDimension] + l.Throttled[sluice.Requests]; unknown && throttled > 0 {
+	if throttled := l.Throttled[sluice.AnyDimension] + l.Throttled[sluice.Requests]; limits == (sluice.Limits{Burst: limits.Burst}) && throttled > 0 {
 		limits.RPM = l.PerMinute // something held calls back: what passed is as much as is known of it
 	}
 	s := Scenario{Provider: Imitate(limits, charge, l.Base, l.PerToken), Start: limits, Calls: l.Calls, Draw: l.Answered + l.Failed}
@@ -206,22 +205,8 @@ func (l *laneObserver) event(e *observedEvent) {
 
 // limit notes a limit that was told.
 func (l *laneObserver) limit(e *observedEvent) {
-	lim, n := &l.seen.Limits, int(min(e.Limit, mostTokens))
-	switch e.Dimension {
-	case sluice.Concurrency:
-		lim.Concurrent = n
-	case sluice.Requests:
-		lim.RPM = n
-	case sluice.Tokens:
-		lim.TPM = n
-	case sluice.InputTokens:
-		lim.ITPM = n
-	case sluice.OutputTokens:
-		lim.OTPM = n
-	case sluice.RequestsPerDay:
-		lim.RPD = n
-	case sluice.TokensPerDay:
-		lim.TPD = n
+	if to := l.seen.Limits.At(e.Dimension); to != nil {
+		*to = int(min(e.Limit, mostTokens))
 	}
 }
 

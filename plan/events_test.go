@@ -8,65 +8,14 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"os"
-	"os/signal"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
-	"testing/synctest"
 	"time"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/internal/cli"
 	"github.com/sluice-llm/sluice/plan"
 )
-
-func TestEventsOfARealRunTellHowTheNextOneGoes(t *testing.T) {
-	dir := t.TempDir()
-	in, events := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "events.jsonl")
-	var prompts bytes.Buffer
-	for i := range 60 {
-		fmt.Fprintf(&prompts, `{"model":"m","messages":[{"role":"user","content":"item %d"}],"max_tokens":300}`+"\n", i)
-	}
-	if err := os.WriteFile(in, prompts.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var stderr bytes.Buffer
-	args := []string{"run", in, "-o", filepath.Join(dir, "out.jsonl"), "--provider", "sim", "--events", events, "--progress", "none", "--sync", "none"}
-	signals := make(chan os.Signal, 1) // what the runtime starts for the first who asks must not be in the bubble
-	signal.Notify(signals, os.Interrupt)
-	signal.Stop(signals)
-	synctest.Test(t, func(t *testing.T) { // the imitation is in process, so that the run takes no time
-		if code := cli.Main(context.Background(), args, nil, io.Discard, &stderr); code != 0 {
-			t.Fatalf("exit code %d: %s", code, &stderr)
-		}
-	})
-	f, err := os.Open(events)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	o, err := plan.FromEvents(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(o.Lanes) != 1 || o.Cut || o.Lines < 120 {
-		t.Fatalf("%d lanes, %d lines, cut: %v", len(o.Lanes), o.Lines, o.Cut)
-	}
-	// The imitation of the command: 900 RPM, told by headers; 200 ms with a sigma of 0.2; about 80 tokens.
-	l := &o.Lanes[0]
-	if l.Lane != "m" || l.Answered != 60 || l.Failed != 0 || l.Limits != (sluice.Limits{RPM: 900}) || len(l.Calls) != 60 || l.Peak < 2 || l.PerMinute != 60 {
-		t.Errorf("seen: %+v", l)
-	}
-	if p50 := l.Latency.P50; p50 < 150*time.Millisecond || p50 > 300*time.Millisecond || l.PerToken != 0 || l.Jitter < 0.1 || l.Jitter > 0.35 {
-		t.Errorf("latency %+v, jitter %v, per token %v", l.Latency, l.Jitter, l.PerToken)
-	}
-	again := simulate(t, l.Scenario(sluice.ChargeDeclared))
-	if took := l.Last.Sub(l.First); again.Answered != 60 || math.Abs(again.Time.Seconds()-took.Seconds()) > 0.25*took.Seconds() {
-		t.Errorf("the same again would take %v and answer %d; it took %v", again.Time, again.Answered, took)
-	}
-}
 
 // line is a good answer's event.
 func line(at time.Time, latency time.Duration, in, out int) string {

@@ -106,7 +106,7 @@ func (j job) run(tb testing.TB, srv *sim.Server, rt http.RoundTripper, base stri
 	defer s.Close()
 	attempt := func(ctx context.Context, permit *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
 		body := item.Data.([]byte)
-		req, err := p.NewRequest(ctx, base, "k", endpoint, "m", body, nil)
+		req, err := p.NewRequest(ctx, provider.Target{BaseURL: base, Key: "k", Endpoint: endpoint, Model: "m"}, body)
 		if err != nil {
 			return work.Result{}, sluice.Outcome{Kind: sluice.Internal, Err: err}
 		}

@@ -124,8 +124,27 @@ func Imitate(l sluice.Limits, charge sluice.Charge, latency, perToken time.Durat
 	}
 	return sim.Config{
 		RPM: l.RPM, TPM: l.TPM, ITPM: l.ITPM, OTPM: l.OTPM, RPD: l.RPD, Concurrent: l.Concurrent, Burst: l.Burst,
-		Charge: sim.Charge(charge), Latency: latency, PerToken: perToken,
+		Charge: imitated(charge), Latency: latency, PerToken: perToken,
 	}
+}
+
+// imitated is how the imitation words a charge.
+func imitated(c sluice.Charge) sim.Charge {
+	switch c {
+	case sluice.ChargeDeclared:
+		return sim.ChargeDeclared
+	case sluice.ChargeActual:
+		return sim.ChargeActual
+	}
+	return -1 // which it refuses
+}
+
+// charge is how the provider counts, in the Scheduler's words.
+func (s *Scenario) charge() sluice.Charge {
+	if s.Provider.Charge == sim.ChargeActual {
+		return sluice.ChargeActual
+	}
+	return sluice.ChargeDeclared
 }
 
 // withDefaults returns the scenario with its defaults filled in, or an error that names the field that makes no sense.
@@ -157,13 +176,11 @@ func (s Scenario) withDefaults() (Scenario, error) {
 				c.MaxTokens, c.Output, mostTokens)
 		}
 	}
-	// The Scheduler's own check of limits is the one that a run meets.
-	scheduler, err := sluice.New(sluice.Config{Limits: s.Told, Start: s.Start})
-	if err != nil {
-		return s, fmt.Errorf("scenario: %w", err)
+	if err := s.Told.Check(); err != nil {
+		return s, fmt.Errorf("scenario: Told.%w", err)
 	}
-	if err := scheduler.Close(); err != nil {
-		return s, err
+	if err := s.Start.Check(); err != nil {
+		return s, fmt.Errorf("scenario: Start.%w", err)
 	}
 	s.Workers, s.Spare = cmp.Or(s.Workers, 1024), cmp.Or(s.Spare, 16)
 	s.Attempts, s.MaxThrottles = cmp.Or(s.Attempts, 6), max(0, cmp.Or(s.MaxThrottles, 20))

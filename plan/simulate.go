@@ -34,7 +34,7 @@ func Simulate(ctx context.Context, s Scenario) (Forecast, error) {
 	if s.Unpaced == 0 {
 		random := rand.New(rand.NewPCG(s.Provider.Seed, 1))
 		r.gate = gate.New(gate.Config{
-			Limits: s.Told, Account: s.Told, Start: s.Start, Charge: sluice.Charge(s.Provider.Charge),
+			Limits: s.Told, Account: s.Told, Start: s.Start, Charge: s.charge(),
 			Attempts: s.Attempts, MaxThrottles: s.MaxThrottles, Random: random.Int64N,
 		})
 	}

@@ -141,9 +141,10 @@ func TestSimulateNamesTheFieldThatMakesNoSense(t *testing.T) {
 	one := calls(1, plan.Call{})
 	for word, s := range map[string]plan.Scenario{
 		"Config.RPM":       {Provider: sim.Config{RPM: -1}},
-		"Told":             {Told: sluice.Limits{Concurrent: -3}},
-		"Limits.TPM":       {Told: sluice.Limits{TPM: -3}},
+		"Told.Concurrent":  {Told: sluice.Limits{Concurrent: -3}},
+		"Told.TPM":         {Told: sluice.Limits{TPM: -3}},
 		"Start.RPD":        {Start: sluice.Limits{RPD: -3}},
+		"Start.Burst":      {Start: sluice.Limits{Burst: -3}},
 		"Draw needs Calls": {Draw: 3},
 		"Horizon":          {Calls: one, Draw: -1},
 		"Unpaced":          {Unpaced: -1},
@@ -152,9 +153,6 @@ func TestSimulateNamesTheFieldThatMakesNoSense(t *testing.T) {
 		"call 1":           {Calls: calls(1, plan.Call{Input: 1 << 50})},
 		"Dialect":          {Dialect: 99},
 	} {
-		if word == "Told" {
-			word = "Limits.Concurrent"
-		}
 		if _, err := plan.Simulate(context.Background(), s); err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("want an error that names %s: %v", word, err)
 		}

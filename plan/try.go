@@ -47,7 +47,7 @@ func (r *run) arrive(t *try) {
 	t.request = sim.Request{Input: t.call.Input, MaxTokens: t.call.MaxTokens, Output: t.call.Output}
 	deadline := after(t.sent, r.s.Timeout)
 	course, no, admitted := r.limiter.Admit(now, max(0, deadline-r.now), t.index, &t.request, t.admitted)
-	if !r.cfg.LateHeaders && no.Why != "bad_request" {
+	if !r.cfg.LateHeaders && no.Why != sim.WhyBadRequest {
 		r.tell(t, now)
 	}
 	if !admitted {

@@ -109,7 +109,7 @@ func heard(t *testing.T, c sim.Config, dialect string, endpoint provider.Endpoin
 				if endpoint == provider.GenerateContent {
 					body = fmt.Appendf(nil, `{"contents":[{"parts":[{"text":"%020d"}]}],"generationConfig":{"maxOutputTokens":300}}`, i)
 				}
-				req, err := p.NewRequest(t.Context(), "http://x", "k", endpoint, "m", body, nil)
+				req, err := p.NewRequest(t.Context(), provider.Target{BaseURL: "http://x", Key: "k", Endpoint: endpoint, Model: "m"}, body)
 				if err != nil {
 					t.Error(err)
 					return

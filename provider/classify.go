@@ -65,7 +65,7 @@ func (p Provider) verdict(f *fault, status int, h http.Header, now time.Time) Ve
 	if v.Kind == sluice.OK {
 		return Verdict{Why: v.Why}
 	}
-	v.fill(f, r, h, now)
+	v.fill(&p, f, r, h, now)
 	p.doubt(&v, f)
 	return v
 }
@@ -162,7 +162,7 @@ func (v *Verdict) fallback(f *fault, status int) {
 }
 
 // fill adds what the error says of limits and waits. What is no limit has no wait.
-func (v *Verdict) fill(f *fault, r *rule, h http.Header, now time.Time) {
+func (v *Verdict) fill(p *Provider, f *fault, r *rule, h http.Header, now time.Time) {
 	if !v.Kind.Throttle() && !v.TooLarge && v.Kind != sluice.QuotaExhausted {
 		return
 	}
@@ -172,7 +172,7 @@ func (v *Verdict) fill(f *fault, r *rule, h http.Header, now time.Time) {
 		v.Dimension = f.dimension()
 	}
 	if v.Dimension == sluice.AnyDimension && v.Kind == sluice.RateLimit {
-		v.Dimension = exhausted(h)
+		v.Dimension = p.exhausted(h, now)
 	}
 	if !v.Kind.Throttle() {
 		v.Until = r.over(now)
@@ -251,9 +251,9 @@ const doubtful = time.Hour
 // doubt finds a wait that is not to be believed: one that this provider is known to state wrongly, or hours for a limit
 // per minute. Azure states a day for the minute of a tiny deployment (https://github.com/alex-wolf-ps/dbchatprov2/issues/2).
 func (p Provider) doubt(v *Verdict, f *fault) {
-	for _, liar := range p.Liars {
-		if v.Wait > 0 && v.Wait == liar.Wait && liar.Probe < v.Wait {
-			v.Probe = liar.Probe
+	for _, u := range p.UntrustedWaits {
+		if v.Wait > 0 && v.Wait == u.Wait && u.Probe < v.Wait {
+			v.Probe = u.Probe
 			return
 		}
 	}

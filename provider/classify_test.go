@@ -243,6 +243,30 @@ func TestSpentHeaderNamesTheLimit(t *testing.T) {
 	}
 }
 
+func TestASpentBudgetIsTheOneThatItsReadingIs(t *testing.T) {
+	noRequests := header("x-ratelimit-limit-requests", "14400", "x-ratelimit-remaining-requests", "0", "x-ratelimit-reset-requests", "6s")
+	day := noRequests.Clone()
+	day.Set("x-ratelimit-reset-requests", "5h52m48s")
+	for _, c := range []struct {
+		name string
+		p    provider.Provider
+		h    http.Header
+		want sluice.Dimension
+	}{
+		{"a minute's requests", anybody, noRequests, sluice.Requests},
+		{"a day's by its provider's own form", groq, noRequests, sluice.RequestsPerDay},
+		{"a day's by its reset", anybody, day, sluice.RequestsPerDay},
+		{"a header that no other provider has", provider.Provider{Headers: []provider.HeaderForm{
+			{Dimension: sluice.InputTokens, Limit: "X-In", Remaining: "X-In-Left"}}},
+			header("x-in", "10", "x-in-left", "0"), sluice.InputTokens},
+		{"without a limit", groq, header("x-ratelimit-remaining-requests", "0"), sluice.RequestsPerDay},
+	} {
+		if v := provider.Classify(c.p, 429, c.h, nil, noon); v.Dimension != c.want {
+			t.Errorf("%s: %q, want %q", c.name, v.Dimension, c.want)
+		}
+	}
+}
+
 func TestLargeRequestIsToldFromLargeUse(t *testing.T) {
 	const small = `{"error":{"message":"Rate limit reached on tokens per min (TPM): Limit 30000, Used 29000, Requested 30000. Please try again in 58s."}}`
 	const large = `{"error":{"message":"Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 30601.","code":"rate_limit_exceeded"}}`

@@ -254,7 +254,7 @@ func TestSimulatedStreamsCollectLikeWholeAnswers(t *testing.T) {
 		provider.Responses:       `{"model":"m","input":"hi","max_output_tokens":50,"stream":true}`,
 		provider.Messages:        `{"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":50,"stream":true}`,
 	} {
-		req, err := p.NewRequest(t.Context(), "", "", e, "m", []byte(body), nil)
+		req, err := p.NewRequest(t.Context(), provider.Target{Endpoint: e, Model: "m"}, []byte(body))
 		if err != nil {
 			t.Fatal(err)
 		}

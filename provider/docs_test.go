@@ -3,10 +3,10 @@ package provider_test
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -21,10 +21,7 @@ func documented() string {
 		return "`" + strings.Join(words, "`, `") + "`"
 	}
 	for _, p := range provider.Published().All() {
-		charge, cached, key := "declared", "does not count", code(p.KeyEnv)
-		if p.Charge == sluice.ChargeActual {
-			charge = "actual"
-		}
+		cached, key := "does not count", code(p.KeyEnv)
 		if p.CountsCached {
 			cached = "counts"
 		}
@@ -42,7 +39,7 @@ func documented() string {
 			address = "your own, such as " + code([]string{p.BaseForm})
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", p.Name, code(p.Aliases), address, key,
-			charge, cached, code(tiers))
+			p.Charge, cached, code(tiers))
 	}
 	return b.String()
 }
@@ -54,5 +51,20 @@ func TestTheDocumentedTableIsThatOfTheData(t *testing.T) {
 	}
 	if !strings.Contains(string(text), "\n"+documented()+"\n") {
 		t.Errorf("docs/providers.md should have this table:\n%s", documented())
+	}
+}
+
+func TestEveryFieldOfARowIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../docs/providers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []reflect.Type{reflect.TypeFor[provider.Row](), reflect.TypeFor[provider.TierRow](),
+		reflect.TypeFor[provider.HeaderRow](), reflect.TypeFor[provider.Auth]()} {
+		for i := range row.NumField() {
+			if name := row.Field(i).Tag.Get("yaml"); !strings.Contains(string(text), "`"+name+"`") {
+				t.Errorf("docs/providers.md does not name %s of a %s", name, row.Name())
+			}
+		}
 	}
 }

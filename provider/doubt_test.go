@@ -38,7 +38,7 @@ func TestAProvidersOwnCodesWinOverTheSharedRules(t *testing.T) {
 }
 
 func TestAWaitThatIsNotToBeBelievedIsProbed(t *testing.T) {
-	liar := provider.Provider{Name: "liar", Liars: []provider.Liar{{Wait: 100 * time.Second, Probe: 5 * time.Second}}}
+	odd := provider.Provider{Name: "odd", UntrustedWaits: []provider.UntrustedWait{{Wait: 100 * time.Second, Probe: 5 * time.Second}}}
 	minute := `{"error":{"message":"Requests to the X Operation have exceeded token rate limit of your current pricing tier. Please retry after 86400 seconds."}}`
 	cases := []struct {
 		name        string
@@ -48,8 +48,8 @@ func TestAWaitThatIsNotToBeBelievedIsProbed(t *testing.T) {
 		body        string
 		wait, probe time.Duration
 	}{
-		{"what a liar says", liar, 429, header("retry-after", "100"), `{}`, 100 * time.Second, 5 * time.Second},
-		{"what a liar says of something else", liar, 429, header("retry-after", "101"), `{}`, 101 * time.Second, 0},
+		{"a wait that a provider states wrongly", odd, 429, header("retry-after", "100"), `{}`, 100 * time.Second, 5 * time.Second},
+		{"another wait of that provider", odd, 429, header("retry-after", "101"), `{}`, 101 * time.Second, 0},
 		{"what others say", provider.Provider{}, 429, header("retry-after", "100"), `{}`, 100 * time.Second, 0},
 		{"a day for a limit per minute", provider.Provider{}, 429, nil, minute, 24 * time.Hour, time.Minute},
 		{"an hour for a limit per minute", provider.Provider{}, 429, nil, strings.Replace(minute, "86400", "3600", 1), time.Hour, 0},
@@ -71,7 +71,7 @@ func TestAWaitThatIsNotToBeBelievedIsProbed(t *testing.T) {
 		})
 	}
 	v := provider.Verdict{Kind: sluice.UsageWindow, Wait: time.Hour, Until: noon.Add(time.Hour), Probe: time.Minute}
-	if o := v.Outcome(liar, 429, ""); o.Wait != time.Minute || !o.Until.IsZero() {
+	if o := v.Outcome(odd, 429, ""); o.Wait != time.Minute || !o.Until.IsZero() {
 		t.Errorf("an instant that is as little to be believed: %+v", o)
 	}
 }

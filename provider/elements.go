@@ -54,9 +54,6 @@ func (p *elements) Feed(b []byte, emit func(Event)) error {
 	return p.err
 }
 
-// End says that the stream is over. Half an element is none.
-func (p *elements) End(func(Event)) error { return p.err }
-
 // emit hands an element out whose last bytes are these.
 func (p *elements) emit(last []byte, emit func(Event)) {
 	if len(p.b) > 0 {

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,6 +88,44 @@ func (e Endpoint) embeds() bool {
 	return e == Embeddings || e == EmbedContent || e == BatchEmbedContents
 }
 
+// Has reports whether the provider may have an endpoint. One that speaks OpenAI's dialect may have those of others
+// besides, unless it is known to have none.
+func (p Provider) Has(e Endpoint) bool {
+	return e.Dialect() == p.Dialect || p.Dialect == OpenAI && !p.OneDialect
+}
+
+// PromptEndpoint returns the endpoint for a bare prompt to a model, which is for embeddings if its name says so.
+func (p Provider) PromptEndpoint(model string) Endpoint {
+	embeds := strings.Contains(strings.ToLower(model), "embed")
+	switch {
+	case p.Dialect == Anthropic:
+		return Messages
+	case p.Dialect == Gemini && embeds:
+		return EmbedContent
+	case p.Dialect == Gemini:
+		return GenerateContent
+	case embeds:
+		return Embeddings
+	}
+	return ChatCompletions
+}
+
+// Bound returns the member of a body that bounds the length of the answer, "" if it has none; a dot goes into an object.
+// otherwise is the bound to send when nobody says one, because the provider demands one; 0 is to send none.
+func (p Provider) Bound(e Endpoint) (member string, otherwise int) {
+	switch {
+	case e.embeds():
+		return "", 0
+	case e == Messages:
+		return "max_tokens", 4096
+	case e == Responses:
+		return "max_output_tokens", 0
+	case e.Dialect() == Gemini:
+		return "generationConfig.maxOutputTokens", 0
+	}
+	return cmp.Or(p.ChatBound, "max_tokens"), 0
+}
+
 // Path returns the endpoint's path for a model. Only Gemini's hold one: x, models/x or tunedModels/x. It fails for an id
 // that could lead elsewhere, since ids come from input files.
 func (e Endpoint) Path(model string) (string, error) {
@@ -99,7 +138,7 @@ func (e Endpoint) Path(model string) (string, error) {
 		collection, id = "/tunedModels/", tuned
 	}
 	if id == "" || strings.Contains(id, "..") || strings.ContainsFunc(id, notInModel) {
-		return "", fmt.Errorf("model %q is no id of a Gemini model: want letters, digits, dots, dashes and underscores, "+
+		return "", fmt.Errorf("model %q is not the id of a Gemini model: want letters, digits, dots, dashes and underscores, "+
 			"such as gemini-2.5-flash", Redact(clip(model, 200)))
 	}
 	return geminiVersion + collection + id + method, nil
@@ -260,14 +299,28 @@ func withQuery(query, more string) string {
 	return query
 }
 
-// NewRequest makes the request of one call. The model goes into the path where it belongs there (see URL), and is not
-// looked at elsewhere. The key is sent as the provider wants it; "" sends none. The headers in extra win over all others.
-// The body can be sent again (GetBody is set).
-func (p Provider) NewRequest(ctx context.Context, base, key string, e Endpoint, model string, body []byte, extra http.Header) (*http.Request, error) {
-	if base == "" && p.BaseURL == "" {
+// Target says where a call goes and how.
+type Target struct {
+	BaseURL  string // as the official SDK takes it; "" is the provider's own
+	Key      string // sent as the provider wants it; "" sends none
+	Endpoint Endpoint
+	Model    string      // goes into the path where it belongs there (see URL), and is not looked at elsewhere
+	Header   http.Header // wins over all other headers
+}
+
+// Check returns the error that every request to the target's address would have, whatever its endpoint and model.
+func (p Provider) Check(t Target) error {
+	t.Endpoint = ChatCompletions
+	_, err := p.NewRequest(context.Background(), t, nil)
+	return err
+}
+
+// NewRequest makes the request of one call. The body can be sent again (GetBody is set).
+func (p Provider) NewRequest(ctx context.Context, t Target, body []byte) (*http.Request, error) {
+	if t.BaseURL == "" && p.BaseURL == "" {
 		return nil, fmt.Errorf("provider %q has no base URL of its own: give one", p.Name)
 	}
-	address, err := p.URL(base, e, model)
+	address, err := p.URL(t.BaseURL, t.Endpoint, t.Model)
 	if err != nil {
 		return nil, err
 	}
@@ -277,21 +330,21 @@ func (p Provider) NewRequest(ctx context.Context, base, key string, e Endpoint, 
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err
 		}
-		return nil, fmt.Errorf("base URL: %s", Redact(err.Error(), key))
+		return nil, fmt.Errorf("base URL: %s", Redact(err.Error(), t.Key))
 	}
 	if req.URL.Scheme != "http" && req.URL.Scheme != "https" || req.URL.Host == "" {
-		return nil, fmt.Errorf("base URL %q is not an http or https address", Redact(clip(base, 200), key))
+		return nil, fmt.Errorf("base URL %q is not an http or https address", Redact(clip(t.BaseURL, 200), t.Key))
 	}
 	h := req.Header
 	h.Set("Content-Type", "application/json")
 	h.Set("User-Agent", userAgent())
-	if e.Dialect() == Anthropic {
+	if t.Endpoint.Dialect() == Anthropic {
 		h.Set("Anthropic-Version", anthropicVersion)
 	}
-	if key != "" && p.Auth.Header != "" {
-		h.Set(p.Auth.Header, p.Auth.Prefix+key)
+	if t.Key != "" && p.Auth.Header != "" {
+		h.Set(p.Auth.Header, p.Auth.Prefix+t.Key)
 	}
-	for k, v := range extra {
+	for k, v := range t.Header {
 		h[http.CanonicalHeaderKey(k)] = v
 	}
 	return req, nil

@@ -25,13 +25,10 @@ const (
 
 // Request is what a request's body says about its price.
 type Request struct {
-	Model       string // "" when the body does not say
-	Stream      bool
-	StreamUsage bool // chat completions: the stream will state its usage (stream_options.include_usage)
-	ServiceTier string
-	N           int // how many answers are asked for; at least 1
-	Cost        sluice.Cost
-	Text        int // bytes of text in the input
+	Model  string // "" when the body does not say
+	Stream bool
+	N      int // how many answers are asked for; at least 1
+	Cost   sluice.Cost
 }
 
 // ErrNotObject is returned by Estimate for a body that is not one JSON object.
@@ -52,10 +49,6 @@ func Estimate(e Endpoint, body []byte) (Request, error) {
 			r.Model = c.Text()
 		case "stream":
 			r.Stream = c.Truth() || r.Stream
-		case "stream_options":
-			r.StreamUsage = c.flag("include_usage")
-		case "service_tier":
-			r.ServiceTier = c.Text()
 		case "n":
 			c.answers(&r.N)
 		case "max_tokens", "max_completion_tokens", "max_output_tokens":
@@ -75,7 +68,6 @@ func Estimate(e Endpoint, body []byte) (Request, error) {
 	if c.Bad() {
 		return Request{N: 1, Cost: sluice.Cost{Input: c.tokens()}}, ErrNotObject
 	}
-	r.Text = c.bytes
 	r.Cost.Input = c.tokens()
 	if !e.embeds() {
 		r.Cost.MaxOutput = int(min(maxCount, saturate(out, int64(r.N))))
@@ -137,22 +129,6 @@ type counter struct {
 func (c *counter) tokens() int {
 	n := (int64(c.bytes)+bytesPerToken-1)/bytesPerToken + int64(c.media)*mediaTokens + int64(c.ids)
 	return int(max(1, min(n, maxCount)))
-}
-
-// flag reads a member of an object that is true or false.
-func (c *counter) flag(name string) (is bool) {
-	if c.Peek() != '{' {
-		c.Skip()
-		return false
-	}
-	for c.Enter('{'); c.Next('}'); {
-		if string(c.Key()) == name {
-			is = c.Truth()
-		} else {
-			c.Skip()
-		}
-	}
-	return is
 }
 
 // content counts a value of messages, input or system: text, parts, or lists of them.

@@ -63,7 +63,7 @@ func TestCostIsReadFromTheBody(t *testing.T) {
 
 func TestModelAndStreamAreRead(t *testing.T) {
 	r, err := provider.Estimate(provider.ChatCompletions, []byte(`{"stream":true,"stream_options":{"include_usage":true},"service_tier":"flex","model":"a\u0062c","n":2}`))
-	if err != nil || r.Model != "abc" || !r.Stream || !r.StreamUsage || r.ServiceTier != "flex" || r.N != 2 {
+	if err != nil || r.Model != "abc" || !r.Stream || r.N != 2 {
 		t.Errorf("%+v %v", r, err)
 	}
 	r, err = provider.Estimate(provider.ChatCompletions, []byte(`{"stream":"true","model":7,"metadata":{"model":"no"}}`))
@@ -99,7 +99,7 @@ func FuzzEstimate(f *testing.F) {
 			if (err == nil) != object {
 				t.Fatalf("error %v, valid %v", err, object)
 			}
-			if r.Cost.Input < 1 || r.Cost.MaxOutput < 0 || r.N < 1 || r.Cost.MaxOutput > 1<<40 || r.Text > len(body) {
+			if r.Cost.Input < 1 || r.Cost.MaxOutput < 0 || r.N < 1 || r.Cost.MaxOutput > 1<<40 || r.Cost.Input > 1+1500*len(body) {
 				t.Fatalf("%+v", r)
 			}
 			var m struct{ Model string }

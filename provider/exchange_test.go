@@ -64,7 +64,7 @@ func exchange(t *testing.T, ctx context.Context, base http.RoundTripper, cfg pro
 		cfg.Endpoint = provider.ChatCompletions
 	}
 	cfg.Provider = p
-	req, err := p.NewRequest(ctx, "http://127.0.0.1:1/v1", "sk-test-0123456789", cfg.Endpoint, "m", []byte(`{"model":"m"}`), nil)
+	req, err := p.NewRequest(ctx, provider.Target{BaseURL: "http://127.0.0.1:1/v1", Key: "sk-test-0123456789", Endpoint: cfg.Endpoint, Model: "m"}, []byte(`{"model":"m"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestWhatNeverLeftIsUnsent(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			p := lookup(t, "openai")
-			req, err := p.NewRequest(t.Context(), c.url, "sk-test-0123456789", provider.ChatCompletions, "m", []byte(`{}`), nil)
+			req, err := p.NewRequest(t.Context(), provider.Target{BaseURL: c.url, Key: "sk-test-0123456789", Endpoint: provider.ChatCompletions, Model: "m"}, []byte(`{}`))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -349,7 +349,7 @@ func BenchmarkExchange(b *testing.B) {
 	body := kilobyte()
 	b.ReportAllocs()
 	for b.Loop() {
-		req, _ := p.NewRequest(b.Context(), "", "k", provider.ChatCompletions, "m", body, nil)
+		req, _ := p.NewRequest(b.Context(), provider.Target{Key: "k", Endpoint: provider.ChatCompletions, Model: "m"}, body)
 		if _, o := provider.Exchange(b.Context(), base, nil, req, provider.ExchangeConfig{Provider: p, Endpoint: provider.ChatCompletions}); o.Kind != sluice.OK {
 			b.Fatal(o.Err)
 		}

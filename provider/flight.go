@@ -125,7 +125,7 @@ func (f *flight) roundTrip(base http.RoundTripper, req *http.Request) (resp *htt
 	}
 	if err == nil && resp.StatusCode < 200 { // after a 101 a read would obey neither the context nor the time limit
 		resp.Body.Close()
-		resp, err = nil, fmt.Errorf("server answered %s, which is no answer to a call", resp.Status)
+		resp, err = nil, fmt.Errorf("server answered %s, which is not an answer to a call", resp.Status)
 	}
 	return resp, err
 }

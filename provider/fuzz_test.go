@@ -43,7 +43,7 @@ func FuzzClassify(f *testing.F) {
 	f.Add(429, "1.5", `{"error":{"metadata":{"headers":{"X-RateLimit-Remaining":"0","X-RateLimit-Reset":"1772366430000"}}}}`)
 	f.Fuzz(func(t *testing.T, status int, value, body string) {
 		body = strings.ReplaceAll(body, "KEY", " "+planted+" ")
-		p := provider.Provider{Name: "x", Codes: map[string]sluice.Kind{"odd": sluice.RateLimit}, Liars: []provider.Liar{{Wait: time.Minute, Probe: time.Second}}}
+		p := provider.Provider{Name: "x", Codes: map[string]sluice.Kind{"odd": sluice.RateLimit}, UntrustedWaits: []provider.UntrustedWait{{Wait: time.Minute, Probe: time.Second}}}
 		h := header("retry-after", value, "x-ratelimit-remaining-requests", value, "x-amzn-errortype", value)
 		v := provider.Classify(p, status, h, []byte(body), noon)
 		sane(t, v)

@@ -7,10 +7,10 @@ import (
 	"github.com/sluice-llm/sluice"
 )
 
-// budget is a form that all providers share, and how far its numbers are rounded.
+// budget is a form of headers and what else is known of it.
 type budget struct {
 	HeaderForm
-	slack int64
+	slack int64 // how far its numbers are rounded
 }
 
 // budgets are all shared forms. Of two that state the same dimension, the first wins.
@@ -57,26 +57,32 @@ func (p Provider) Readings(h http.Header, now time.Time) []sluice.Reading {
 		seen  [sluice.NumDimensions]bool
 		n     int
 	)
-	take := func(r sluice.Reading, ok bool) {
-		if ok && !seen[r.Dimension] {
+	for b, own := range p.forms {
+		if r, ok := b.read(h, now, own); ok && !seen[r.Dimension] {
 			seen[r.Dimension] = true
 			found[n] = r
 			n++
-		}
-	}
-	for i := range p.Headers {
-		r, _, ok := p.Headers[i].read(h, now)
-		take(r, ok)
-	}
-	for i := range budgets {
-		if !overrides(p.Headers, &budgets[i].HeaderForm) {
-			take(budgets[i].read(h, now))
 		}
 	}
 	if n == 0 {
 		return nil
 	}
 	return append(make([]sluice.Reading, 0, n), found[:n]...)
+}
+
+// forms yields the forms that the provider's answers may have: its own, then those shared ones whose headers its own do
+// not read.
+func (p *Provider) forms(yield func(b budget, own bool) bool) {
+	for i := range p.Headers {
+		if !yield(budget{HeaderForm: p.Headers[i]}, true) {
+			return
+		}
+	}
+	for i := range budgets {
+		if !overrides(p.Headers, &budgets[i].HeaderForm) && !yield(budgets[i], false) {
+			return
+		}
+	}
 }
 
 // overrides reports whether one of a provider's own forms reads the headers of a shared one.
@@ -89,11 +95,12 @@ func overrides(own []HeaderForm, shared *HeaderForm) bool {
 	return false
 }
 
-// read reads a shared form, if it is there. Which window it is of, its numbers tell.
-func (b *budget) read(h http.Header, now time.Time) (r sluice.Reading, ok bool) {
+// read reads a form, if it is there. The dimension of a provider's own is as stated; which window a shared one is of, its
+// numbers tell.
+func (b *budget) read(h http.Header, now time.Time, own bool) (r sluice.Reading, ok bool) {
 	r, form, ok := b.HeaderForm.read(h, now)
 	r.Slack = b.slack
-	if ok && perDay(r, form == bucketReset) {
+	if ok && !own && perDay(r, form == bucketReset) {
 		switch r.Dimension {
 		case sluice.Requests:
 			r.Dimension = sluice.RequestsPerDay
@@ -104,7 +111,7 @@ func (b *budget) read(h http.Header, now time.Time) (r sluice.Reading, ok bool) 
 	return r, ok
 }
 
-// read reads one form, if it is there.
+// read reads the headers of a form, if they are there.
 func (f *HeaderForm) read(h http.Header, now time.Time) (r sluice.Reading, form resetForm, ok bool) {
 	remaining, ok := count(h[f.Remaining])
 	if !ok {
@@ -180,24 +187,34 @@ func headerWait(h http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// exhausted returns the dimension of the only budget of which the headers say that nothing is left. Unlike Readings it
-// needs no limit.
-func exhausted(h http.Header) sluice.Dimension {
+// exhausted returns the dimension of the only budget of which the headers say that nothing is left.
+func (p *Provider) exhausted(h http.Header, now time.Time) sluice.Dimension {
 	var found sluice.Dimension
-	for i := range budgets {
-		b := &budgets[i]
-		if n, ok := count(h[b.Remaining]); !ok || n > 0 || b.Dimension == found {
+	for b, own := range p.forms {
+		d, ok := b.spent(h, now, own)
+		if !ok || d == found {
 			continue
-		}
-		if limit, ok := count(h[b.Limit]); len(h[b.Limit]) > 0 && (!ok || limit == 0) {
-			continue // -1 of -1, or 0 of 0, is not known rather than spent
 		}
 		if found != sluice.AnyDimension {
 			return sluice.AnyDimension
 		}
-		found = b.Dimension
+		found = d
 	}
 	return found
+}
+
+// spent reports whether nothing is left of a budget, and of which dimension it is. Unlike read it needs no limit.
+func (b *budget) spent(h http.Header, now time.Time, own bool) (sluice.Dimension, bool) {
+	if n, ok := count(h[b.Remaining]); !ok || n > 0 {
+		return 0, false
+	}
+	if limit, ok := count(h[b.Limit]); len(h[b.Limit]) > 0 && (!ok || limit == 0) {
+		return 0, false // -1 of -1, or 0 of 0, is not known rather than spent
+	}
+	if r, ok := b.read(h, now, own); ok {
+		return r.Dimension, true
+	}
+	return b.Dimension, true
 }
 
 // serverTime returns what time it is for the server that states instants: its own Date if its clock and ours disagree

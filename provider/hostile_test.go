@@ -29,7 +29,7 @@ func (c canned) RoundTrip(r *http.Request) (*http.Response, error) {
 func hostileExchange(t *testing.T, rt http.RoundTripper) (provider.Answer, sluice.Outcome) {
 	t.Helper()
 	p, _ := provider.Lookup("openai")
-	req, err := p.NewRequest(t.Context(), "http://host/v1", "sk-sentinel-0123456789", provider.ChatCompletions, "m", []byte(`{"model":"m"}`), nil)
+	req, err := p.NewRequest(t.Context(), provider.Target{BaseURL: "http://host/v1", Key: "sk-sentinel-0123456789", Endpoint: provider.ChatCompletions, Model: "m"}, []byte(`{"model":"m"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,6 +59,15 @@ type Provider struct {
 	// Query is what every address carries besides, without its question mark, such as Azure's "api-version=2024-10-21".
 	Query string
 
+	// OneDialect says that a server of the dialect OpenAI has no endpoints of others besides. Those of another dialect
+	// have only their own.
+	OneDialect bool
+
+	// ChatBound is the member of chat completions that bounds the length of an answer; "" is max_tokens. OpenAI's newer
+	// models refuse that, and other servers do not know its new name, max_completion_tokens
+	// (https://platform.openai.com/docs/api-reference/chat/create).
+	ChatBound string
+
 	// KeyOptional says that the server may do without a key.
 	KeyOptional bool
 
@@ -70,8 +79,8 @@ type Provider struct {
 	// and digits, and what they mean. They win over the shared rules.
 	Codes map[string]sluice.Kind
 
-	// Liars are waits that this provider is known to state wrongly.
-	Liars []Liar
+	// UntrustedWaits are waits that this provider is known to state wrongly.
+	UntrustedWaits []UntrustedWait
 
 	// Models are how the ids of its models begin, as Registry.Recognise reads them.
 	Models []string
@@ -88,15 +97,16 @@ type HeaderForm struct {
 	Limit, Remaining, Reset string
 }
 
-// Liar is a wait that is not to be believed: after Probe one call is let through to see.
-type Liar struct {
+// UntrustedWait is one that is not to be believed: after Probe one call is let through to see.
+type UntrustedWait struct {
 	Wait, Probe time.Duration
 }
 
 // clone returns a copy that shares nothing with p.
 func (p Provider) clone() Provider {
 	p.Aliases, p.KeyEnv, p.Models = slices.Clone(p.Aliases), slices.Clone(p.KeyEnv), slices.Clone(p.Models)
-	p.Headers, p.Codes, p.Liars = slices.Clone(p.Headers), maps.Clone(p.Codes), slices.Clone(p.Liars)
+	p.Headers, p.Codes = slices.Clone(p.Headers), maps.Clone(p.Codes)
+	p.UntrustedWaits = slices.Clone(p.UntrustedWaits)
 	return p
 }
 

@@ -129,7 +129,7 @@ func TestModelInAPathIsOnlyAnID(t *testing.T) {
 		if got, err := provider.GenerateContent.Path(model); err == nil {
 			t.Errorf("%q is let into %s", model, got)
 		}
-		if _, err := lookup(t, "gemini").NewRequest(t.Context(), "", "k", provider.GenerateContent, model, nil, nil); err == nil {
+		if _, err := lookup(t, "gemini").NewRequest(t.Context(), provider.Target{Key: "k", Endpoint: provider.GenerateContent, Model: model}, nil); err == nil {
 			t.Errorf("%q is sent", model)
 		}
 	}
@@ -199,7 +199,7 @@ func FuzzEndpoint(f *testing.F) {
 		if err != nil {
 			e, model = provider.GenerateContent, s
 		}
-		req, refused := gemini.NewRequest(t.Context(), "https://host.example", "", e, model, nil, nil)
+		req, refused := gemini.NewRequest(t.Context(), provider.Target{BaseURL: "https://host.example", Endpoint: e, Model: model}, nil)
 		if refused != nil {
 			if err == nil {
 				t.Fatalf("%q: %v", s, refused)
@@ -219,7 +219,7 @@ func FuzzEndpoint(f *testing.F) {
 
 func TestRequestIsAsTheProviderWantsIt(t *testing.T) {
 	ctx := context.Background()
-	req, err := lookup(t, "anthropic").NewRequest(ctx, "", "sk-ant-1", provider.Messages, "m", []byte(`{}`), header("anthropic-beta", "b"))
+	req, err := lookup(t, "anthropic").NewRequest(ctx, provider.Target{Key: "sk-ant-1", Endpoint: provider.Messages, Model: "m", Header: header("anthropic-beta", "b")}, []byte(`{}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestRequestIsAsTheProviderWantsIt(t *testing.T) {
 	if b, _ := io.ReadAll(body); err != nil || string(b) != "{}" || req.ContentLength != 2 || req.Method != http.MethodPost {
 		t.Errorf("%q %v %d %s", b, err, req.ContentLength, req.Method)
 	}
-	req, err = lookup(t, "openai").NewRequest(ctx, "", "sk-1", provider.ChatCompletions, "m", nil, header("User-Agent", "me"))
+	req, err = lookup(t, "openai").NewRequest(ctx, provider.Target{Key: "sk-1", Endpoint: provider.ChatCompletions, Model: "m", Header: header("User-Agent", "me")}, nil)
 	if err != nil || req.Header.Get("Authorization") != "Bearer sk-1" || req.Header.Get("User-Agent") != "me" {
 		t.Errorf("%v %v", req.Header, err)
 	}
@@ -244,12 +244,12 @@ func TestRequestIsAsTheProviderWantsIt(t *testing.T) {
 
 func TestBadBaseIsRefusedWithoutItsKey(t *testing.T) {
 	for _, base := range []string{"ftp://x/v1", "x/v1", "https://", "http://[::1/?key=sk-abcdefghijkl", "http://a b/v1"} {
-		_, err := lookup(t, "openai").NewRequest(context.Background(), base, "k", provider.ChatCompletions, "m", nil, nil)
+		_, err := lookup(t, "openai").NewRequest(context.Background(), provider.Target{BaseURL: base, Key: "k", Endpoint: provider.ChatCompletions, Model: "m"}, nil)
 		if err == nil || strings.Contains(err.Error(), "sk-abcdefghijkl") {
 			t.Errorf("%q: %v", base, err)
 		}
 	}
-	if _, err := lookup(t, "openai-compatible").NewRequest(context.Background(), "", "", provider.ChatCompletions, "m", nil, nil); err == nil {
+	if _, err := lookup(t, "openai-compatible").NewRequest(context.Background(), provider.Target{Endpoint: provider.ChatCompletions, Model: "m"}, nil); err == nil {
 		t.Error("no base is needed")
 	}
 }

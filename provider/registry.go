@@ -50,6 +50,17 @@ type Tier struct {
 // Is reports whether the tier is for that model.
 func (t Tier) Is(model string) bool { return len(t.Models) == 0 || among(t.Models, model) }
 
+// Families returns how the ids of its models begin, without the exceptions; none is all models.
+func (t Tier) Families() []string {
+	var all []string
+	for _, m := range t.Models {
+		if !strings.HasPrefix(m, "!") {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
 // Published returns the registry that is built in. It is read, in some 5 ms, when it is first asked for.
 func Published() *Registry { return readPublished() }
 
@@ -213,11 +224,7 @@ func (r *Registry) Find(provider, tier, model string) (Tier, error) {
 func families(tiers []Tier) string {
 	var all []string
 	for _, t := range tiers {
-		for _, m := range t.Models {
-			if !strings.HasPrefix(m, "!") {
-				all = append(all, m)
-			}
-		}
+		all = append(all, t.Families()...)
 	}
 	return strings.Join(all, ", ")
 }

@@ -83,7 +83,7 @@ func TestWhatProvidersDoDifferentlyIsRead(t *testing.T) {
 	if azure.Auth != (provider.Auth{Header: "Api-Key"}) || azure.Query != "api-version=2024-10-21" || azure.BaseURL != "" {
 		t.Errorf("%+v", azure)
 	}
-	if diff := cmp.Diff([]provider.Liar{{Wait: 24 * time.Hour, Probe: time.Minute}}, azure.Liars); diff != "" {
+	if diff := cmp.Diff([]provider.UntrustedWait{{Wait: 24 * time.Hour, Probe: time.Minute}}, azure.UntrustedWaits); diff != "" {
 		t.Error(diff)
 	}
 	if mistral.Codes["1300"] != sluice.RateLimit || mistral.Codes["3505"] != sluice.Overloaded {
@@ -125,7 +125,7 @@ func TestWhatIsReturnedIsTheCallersOwn(t *testing.T) {
 	want := r.All()
 	tiers := r.Tiers("")
 	p, _ := r.Lookup("azure")
-	p.KeyEnv[0], p.Liars[0].Wait, p.Aliases[0] = "X", 1, "x"
+	p.KeyEnv[0], p.UntrustedWaits[0].Wait, p.Aliases[0] = "X", 1, "x"
 	g, _ := r.Recognise("groq/compound")
 	g.Headers[0].Limit, g.Models[0] = "X", "x"
 	m, _ := r.Lookup("mistral")
@@ -288,10 +288,11 @@ func TestWrongRowsAreNamed(t *testing.T) {
 		"key_env[0]":                  {Name: "x", KeyEnv: []string{"sk-abc"}},
 		"dialect":                     {Name: "x", Dialect: "french"},
 		"charge":                      {Name: "x", Charge: "double"},
+		"chat_bound":                  {Name: "x", ChatBound: "length"},
 		"headers[0].dimension":        {Name: "x", Headers: []provider.HeaderRow{{Dimension: "rps", Limit: "A", Remaining: "B"}}},
 		"headers[0]":                  {Name: "x", Headers: []provider.HeaderRow{{Dimension: "rpm", Limit: "A"}}},
 		"codes":                       {Name: "x", Codes: map[string]string{"a": "slow"}},
-		"liars[0].probe":              {Name: "x", Liars: []provider.LiarRow{{Wait: "1h"}}},
+		"untrusted_waits[0].probe":    {Name: "x", UntrustedWaits: []provider.UntrustedWaitRow{{Wait: "1h"}}},
 		"models[0]":                   {Name: "x", Models: []string{"!"}},
 		"tiers[0].tier":               {Name: "x", Tiers: []provider.TierRow{{}}},
 		"tiers[1].rpm":                {Name: "x", Tiers: []provider.TierRow{{Tier: "a"}, {Tier: "b", RPM: ptr(provider.Count(0))}}},
@@ -348,5 +349,30 @@ func BenchmarkRecognise(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		provider.Recognise("claude-opus-4-5")
+	}
+}
+
+func TestEndpointsAndBoundsAreThoseOfTheRow(t *testing.T) {
+	r, err := provider.Published().With(
+		provider.Row{Name: "proxy", ChatBound: "max_completion_tokens"},
+		provider.Row{Name: "only", OneDialect: ptr(true)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, bound string
+		messages    bool
+	}{
+		{"openai", "max_completion_tokens", false},
+		{"openai-compatible", "max_tokens", true},
+		{"proxy", "max_completion_tokens", true},
+		{"only", "max_tokens", false},
+		{"gemini", "max_tokens", false},
+	} {
+		p, ok := r.Lookup(c.name)
+		bound, _ := p.Bound(provider.ChatCompletions)
+		if !ok || bound != c.bound || p.Has(provider.Messages) != c.messages {
+			t.Errorf("%s: bound %s, messages %t", c.name, bound, p.Has(provider.Messages))
+		}
 	}
 }

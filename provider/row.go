@@ -16,32 +16,34 @@ import (
 	"github.com/sluice-llm/sluice"
 )
 
-// Row is one provider as a file of YAML writes it. A field that is not there is left as it was, or has its default for
-// a provider that is new.
+// Row is one provider as a file of YAML writes it; docs/providers.md has a table of the fields. One that is not there is
+// left as it was, or has its default for a provider that is new.
 type Row struct {
-	Name         string            `yaml:"name"`
-	Aliases      []string          `yaml:"aliases"`
-	BaseURL      *string           `yaml:"base_url"`
-	BaseForm     *string           `yaml:"base_form"`
-	KeyEnv       []string          `yaml:"key_env"`
-	KeyOptional  *bool             `yaml:"key_optional"`
-	Auth         *Auth             `yaml:"auth"`
-	Dialect      string            `yaml:"dialect"`
-	Charge       string            `yaml:"charge"`
-	CountsCached *bool             `yaml:"counts_cached"`
-	Query        *string           `yaml:"query"`
-	Headers      []HeaderRow       `yaml:"headers"`
-	Codes        map[string]string `yaml:"codes"`
-	Liars        []LiarRow         `yaml:"liars"`
-	Models       []string          `yaml:"models"`
-	Tiers        []TierRow         `yaml:"tiers"`
-	Source       string            `yaml:"source"`
-	Date         string            `yaml:"date"`
-	Note         string            `yaml:"note"`
-	Doubtful     *bool             `yaml:"doubtful"`
+	Name           string             `yaml:"name"`
+	Aliases        []string           `yaml:"aliases"`
+	BaseURL        *string            `yaml:"base_url"`
+	BaseForm       *string            `yaml:"base_form"`
+	KeyEnv         []string           `yaml:"key_env"`
+	KeyOptional    *bool              `yaml:"key_optional"`
+	Auth           *Auth              `yaml:"auth"`
+	Dialect        string             `yaml:"dialect"`
+	OneDialect     *bool              `yaml:"one_dialect"`
+	ChatBound      string             `yaml:"chat_bound"`
+	Charge         string             `yaml:"charge"`
+	CountsCached   *bool              `yaml:"counts_cached"`
+	Query          *string            `yaml:"query"`
+	Headers        []HeaderRow        `yaml:"headers"`
+	Codes          map[string]string  `yaml:"codes"`
+	UntrustedWaits []UntrustedWaitRow `yaml:"untrusted_waits"`
+	Models         []string           `yaml:"models"`
+	Tiers          []TierRow          `yaml:"tiers"`
+	Source         string             `yaml:"source"`
+	Date           string             `yaml:"date"`
+	Note           string             `yaml:"note"`
+	Doubtful       *bool              `yaml:"doubtful"`
 }
 
-// HeaderRow is a HeaderForm as a file writes it.
+// HeaderRow is a HeaderForm as a file writes it: in texts, so that an error about one can name its field and line.
 type HeaderRow struct {
 	Dimension string `yaml:"dimension"`
 	Limit     string `yaml:"limit"`
@@ -49,8 +51,8 @@ type HeaderRow struct {
 	Reset     string `yaml:"reset"`
 }
 
-// LiarRow is a Liar as a file writes it.
-type LiarRow struct {
+// UntrustedWaitRow is an UntrustedWait as a file writes it, in texts for the same reason.
+type UntrustedWaitRow struct {
 	Wait  string `yaml:"wait"`
 	Probe string `yaml:"probe"`
 }
@@ -193,6 +195,7 @@ func (p *Provider) change(row *Row) (field string, err error) {
 	set(&p.BaseForm, row.BaseForm)
 	set(&p.Query, row.Query)
 	set(&p.KeyOptional, row.KeyOptional)
+	set(&p.OneDialect, row.OneDialect)
 	set(&p.CountsCached, row.CountsCached)
 	set(&p.Doubtful, row.Doubtful)
 	said(&p.Source, row.Source)
@@ -210,7 +213,7 @@ func (p *Provider) change(row *Row) (field string, err error) {
 	if row.KeyEnv != nil {
 		for k, name := range row.KeyEnv {
 			if !isVariable(name) { // it may be a key: it is not quoted
-				return fmt.Sprintf("key_env[%d]", k), errors.New("this is no name of a variable, such as MY_API_KEY")
+				return fmt.Sprintf("key_env[%d]", k), errors.New("this is not the name of a variable, such as MY_API_KEY")
 			}
 		}
 		p.KeyEnv = slices.Clone(row.KeyEnv)
@@ -246,19 +249,19 @@ func (p *Provider) changeWords(row *Row) (field string, err error) {
 		}
 		p.Dialect = Dialect(d)
 	}
-	switch row.Charge {
-	case "":
-	case "declared":
-		p.Charge = sluice.ChargeDeclared
-	case "actual":
-		p.Charge = sluice.ChargeActual
-	default:
-		return "charge", fmt.Errorf("unknown charge %q: it is declared or actual", row.Charge)
+	if b := row.ChatBound; b != "" && b != "max_tokens" && b != "max_completion_tokens" {
+		return "chat_bound", fmt.Errorf("unknown bound %q: it is max_tokens or max_completion_tokens", b)
+	}
+	said(&p.ChatBound, row.ChatBound)
+	if row.Charge != "" {
+		if err := p.Charge.UnmarshalText([]byte(row.Charge)); err != nil {
+			return "charge", err
+		}
 	}
 	return "", nil
 }
 
-// changeLists changes headers, codes and liars, each as a whole.
+// changeLists changes headers, codes and untrusted waits, each as a whole.
 func (p *Provider) changeLists(row *Row) (field string, err error) {
 	if row.Headers != nil {
 		p.Headers = nil
@@ -287,22 +290,22 @@ func (p *Provider) changeLists(row *Row) (field string, err error) {
 		}
 		p.Codes[plainName(code)] = kind
 	}
-	if row.Liars != nil {
-		p.Liars = nil
+	if row.UntrustedWaits != nil {
+		p.UntrustedWaits = nil
 	}
-	for k, l := range row.Liars {
-		wait, err := duration(l.Wait)
+	for k, u := range row.UntrustedWaits {
+		wait, err := duration(u.Wait)
 		if err != nil {
-			return fmt.Sprintf("liars[%d].wait", k), err
+			return fmt.Sprintf("untrusted_waits[%d].wait", k), err
 		}
-		probe, err := duration(l.Probe)
+		probe, err := duration(u.Probe)
 		if err == nil && probe > wait {
 			err = errors.New("it is longer than wait")
 		}
 		if err != nil {
-			return fmt.Sprintf("liars[%d].probe", k), err
+			return fmt.Sprintf("untrusted_waits[%d].probe", k), err
 		}
-		p.Liars = append(p.Liars, Liar{wait, probe})
+		p.UntrustedWaits = append(p.UntrustedWaits, UntrustedWait{wait, probe})
 	}
 	return "", nil
 }
@@ -311,7 +314,7 @@ func (p *Provider) changeLists(row *Row) (field string, err error) {
 func duration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("%q is no time above zero, such as 2s or 24h", text)
+		return 0, fmt.Errorf("%q is not a time above zero, such as 2s or 24h", text)
 	}
 	return d, nil
 }
@@ -323,7 +326,7 @@ func checkBase(base string) error {
 	case base == "":
 		return nil
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return errors.New("this is no http or https address, such as http://127.0.0.1:8000/v1")
+		return errors.New("this is not an http or https address, such as http://127.0.0.1:8000/v1")
 	case u.User != nil:
 		return errors.New("an address holds no user and password")
 	case u.RawQuery != "" || u.Fragment != "":
@@ -376,7 +379,7 @@ func (t *Tier) change(row *TierRow) (field string, err error) {
 			continue
 		}
 		if !(*f.from >= 0 && *f.from <= most) {
-			return f.name, fmt.Errorf("%v is no price in dollars per million tokens", *f.from)
+			return f.name, fmt.Errorf("%v is not a price in dollars per million tokens", *f.from)
 		}
 		*f.to = copied(f.from)
 	}

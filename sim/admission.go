@@ -43,11 +43,11 @@ func (s *Server) admit(c *call) *refusal {
 // judgeLocked charges all that a call costs, or says why it may not pass.
 func (s *Server) judgeLocked(c *call, now time.Duration) (no refusal, refused bool) {
 	price := c.cost(s.config.Charge)
-	return s.limiter.judge(&s.config, now, &price, s.open, s.paid)
+	return s.budgets.judge(&s.config, now, &price, s.open, s.paid)
 }
 
 func (s *Server) quotasLocked(c *call, now time.Duration) {
-	c.quotas = s.limiter.quotas(now)
+	c.quotas = s.budgets.quotas(now)
 	if s.config.DailyHeaders {
 		c.quotas[requests] = c.quotas[requestsPerDay]
 	}
@@ -136,6 +136,6 @@ func (s *Server) produced(output int) {
 func (s *Server) chargeLocked(output int) {
 	s.stats.OutputTokens += output
 	if s.config.Charge == ChargeActual && output > 0 {
-		s.limiter.produced(time.Since(s.start), output)
+		s.budgets.produced(time.Since(s.start), output)
 	}
 }

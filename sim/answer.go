@@ -14,13 +14,13 @@ func (s *Server) answer(ctx context.Context, c *call, w wire) {
 	}
 	latency := c.plan.latency
 	switch c.plan.fault {
-	case faultHang:
+	case FaultHang:
 		<-ctx.Done()
 		s.leave(c, failed, true, 0)
 		return
-	case faultOverloaded:
+	case FaultOverloaded:
 		latency = s.config.RefusalLatency
-	case faultNone, faultCut:
+	case NoFault, FaultCut:
 		if !c.stream {
 			s.whole(ctx, c, w)
 			return
@@ -31,11 +31,11 @@ func (s *Server) answer(ctx context.Context, c *call, w wire) {
 		return
 	}
 	switch c.plan.fault {
-	case faultServerError:
+	case FaultServerError:
 		s.fail(c, reasonServerError, w)
-	case faultOverloaded:
+	case FaultOverloaded:
 		s.fail(c, reasonOverloaded, w)
-	case faultReset:
+	case FaultReset:
 		s.leave(c, failed, true, 0)
 		w.reset()
 	default:
@@ -60,7 +60,7 @@ func (s *Server) whole(ctx context.Context, c *call, w wire) {
 	h := s.headers(c, w)
 	h.set("Content-Type", "application/json")
 	body := c.dialect.answer(make([]byte, 0, 768+len(filler)*c.plan.output), c)
-	if c.plan.fault == faultCut {
+	if c.plan.fault == FaultCut {
 		s.leave(c, failed, true, c.plan.output)
 		w.tear(http.StatusOK, body)
 		return
@@ -91,7 +91,7 @@ func (s *Server) stream(ctx context.Context, c *call, w wire) {
 	w.event(c.dialect.open(nil, c))
 	size := max(1, (c.perChoice+maxParts-1)/maxParts)
 	tear := -1
-	if c.plan.fault == faultCut {
+	if c.plan.fault == FaultCut {
 		tear = c.plan.output / 2
 	}
 	for choice := range c.choices {

@@ -97,32 +97,32 @@ type budgets struct {
 }
 
 func newBudgets(c Config) *budgets {
-	l := &budgets{changes: c.Changes}
+	b := &budgets{changes: c.Changes}
 	for d, limit := range [dimensions]int{c.RPM, c.RPD, c.TPM, c.ITPM, c.OTPM} {
-		b := bucket{configured: limit, limit: limit, period: time.Minute, burst: c.Burst, fixed: c.FixedWindow}
+		one := bucket{configured: limit, limit: limit, period: time.Minute, burst: c.Burst, fixed: c.FixedWindow}
 		if dimension(d) == requestsPerDay {
-			b.period, b.burst, b.fixed = 24*time.Hour, 24*time.Hour, false
+			one.period, one.burst, one.fixed = 24*time.Hour, 24*time.Hour, false
 		}
 		if limit > 0 {
-			b.level = b.capacity()
+			one.level = one.capacity()
 		}
-		l.buckets[d] = b
+		b.buckets[d] = one
 	}
-	return l
+	return b
 }
 
 // advance brings every bucket up to now, through the changes on the way.
-func (l *budgets) advance(now time.Duration) {
-	for len(l.changes) > 0 && l.changes[0].At <= now {
-		change := l.changes[0]
-		l.changes = l.changes[1:]
-		for d := range l.buckets {
-			l.buckets[d].advance(change.At)
-			l.buckets[d].scale(change.Factor)
+func (b *budgets) advance(now time.Duration) {
+	for len(b.changes) > 0 && b.changes[0].At <= now {
+		change := b.changes[0]
+		b.changes = b.changes[1:]
+		for d := range b.buckets {
+			b.buckets[d].advance(change.At)
+			b.buckets[d].scale(change.Factor)
 		}
 	}
-	for d := range l.buckets {
-		l.buckets[d].advance(now)
+	for d := range b.buckets {
+		b.buckets[d].advance(now)
 	}
 }
 
@@ -143,15 +143,15 @@ type shortage struct {
 }
 
 // take charges c if every bucket holds it, and nothing otherwise.
-func (l *budgets) take(now time.Duration, c *cost) (shortage, bool) {
-	l.advance(now)
-	for d := range l.buckets {
-		if b := &l.buckets[d]; !b.holds(c.need[d]) || b.limit > 0 && c.need[d] > float64(b.limit) {
-			return b.shortage(dimension(d), c.need[d]), false
+func (b *budgets) take(now time.Duration, c *cost) (shortage, bool) {
+	b.advance(now)
+	for d := range b.buckets {
+		if one := &b.buckets[d]; !one.holds(c.need[d]) || one.limit > 0 && c.need[d] > float64(one.limit) {
+			return one.shortage(dimension(d), c.need[d]), false
 		}
 	}
-	for d := range l.buckets {
-		l.buckets[d].level -= c.charge[d]
+	for d := range b.buckets {
+		b.buckets[d].level -= c.charge[d]
 	}
 	return shortage{}, true
 }
@@ -191,7 +191,7 @@ func (b *bucket) untilWhole(n int) time.Duration {
 // judge checks, in this order, storm, money, concurrency, requests and tokens,
 // and charges all of them or none, for a call that comes while so many are
 // open and so many are paid for.
-func (l *budgets) judge(c *Config, now time.Duration, price *cost, open, paid int) (no refusal, refused bool) {
+func (b *budgets) judge(c *Config, now time.Duration, price *cost, open, paid int) (no refusal, refused bool) {
 	if storm, ok := c.stormAt(now); ok {
 		no.reason, no.status, no.wait, no.hint = reasonStorm, storm.Status, storm.To-now, !storm.Silent
 	} else if c.SpentAfter > 0 && paid >= c.SpentAfter {
@@ -200,40 +200,40 @@ func (l *budgets) judge(c *Config, now time.Duration, price *cost, open, paid in
 		// Nobody knows when a call will end: no hint.
 		no.reason = reasonConcurrent
 	} else {
-		short, ok := l.take(now, price)
+		short, ok := b.take(now, price)
 		if ok {
 			return no, false
 		}
 		no.reason, no.shortage, no.wait, no.hint = reasonShortage, short, short.wait, !short.tooLarge
 	}
 	if c.ChargeRefusals {
-		l.refuse(now)
+		b.refuse(now)
 	}
 	return no, true
 }
 
 // refuse charges the requests buckets for a refused call.
-func (l *budgets) refuse(now time.Duration) {
-	l.advance(now)
+func (b *budgets) refuse(now time.Duration) {
+	b.advance(now)
 	for _, d := range []dimension{requests, requestsPerDay} {
-		b := &l.buckets[d]
-		b.level = max(0, b.level-1)
+		one := &b.buckets[d]
+		one.level = max(0, one.level-1)
 	}
 }
 
 // produced charges n output tokens that were made by now.
-func (l *budgets) produced(now time.Duration, n int) {
-	l.advance(now)
-	l.buckets[tokens].level -= float64(n)
-	l.buckets[outputTokens].level -= float64(n)
+func (b *budgets) produced(now time.Duration, n int) {
+	b.advance(now)
+	b.buckets[tokens].level -= float64(n)
+	b.buckets[outputTokens].level -= float64(n)
 }
 
 // nextChange is the instant of the next change after now, if there is one.
-func (l *budgets) nextChange() (time.Duration, bool) {
-	if len(l.changes) == 0 {
+func (b *budgets) nextChange() (time.Duration, bool) {
+	if len(b.changes) == 0 {
 		return 0, false
 	}
-	return l.changes[0].At, true
+	return b.changes[0].At, true
 }
 
 // quota is a bucket as the headers tell it. Its zero value: no such limit.
@@ -244,17 +244,17 @@ type quota struct {
 }
 
 // quotas describes every bucket at now.
-func (l *budgets) quotas(now time.Duration) (q [dimensions]quota) {
-	l.advance(now)
-	for d := range l.buckets {
-		b := &l.buckets[d]
-		if b.limit == 0 {
+func (b *budgets) quotas(now time.Duration) (q [dimensions]quota) {
+	b.advance(now)
+	for d := range b.buckets {
+		one := &b.buckets[d]
+		if one.limit == 0 {
 			continue
 		}
 		q[d] = quota{
-			limit:     b.limit,
-			remaining: max(0, int(math.Floor(b.level+slack))),
-			reset:     b.until(b.capacity() - b.level),
+			limit:     one.limit,
+			remaining: max(0, int(math.Floor(one.level+slack))),
+			reset:     one.until(one.capacity() - one.level),
 		}
 	}
 	return q

@@ -5,31 +5,32 @@ import (
 	"time"
 )
 
-// fault is what goes wrong with an admitted call.
-type fault int
+// Fault is what goes wrong with an admitted call, as [Faults] words it.
+type Fault int
 
+// Faults of an admitted call.
 const (
-	faultNone fault = iota
-	faultServerError
-	faultOverloaded
-	faultReset
-	faultHang
-	faultCut
+	NoFault Fault = iota
+	FaultServerError
+	FaultOverloaded
+	FaultReset
+	FaultHang
+	FaultCut
 )
 
 // draw tells the fault of the attempt l.
-func (f Faults) draw(l luck) fault {
+func (f Faults) draw(l luck) Fault {
 	if !f.attempt() {
-		return faultNone
+		return NoFault
 	}
 	u := l.uniform(drawFault)
 	for i, p := range [...]float64{f.ServerError, f.Overloaded, f.Reset, f.Hang, f.Cut} {
 		if u < p {
-			return faultServerError + fault(i)
+			return FaultServerError + Fault(i)
 		}
 		u -= p
 	}
-	return faultNone
+	return NoFault
 }
 
 // badRequest reports whether the request of l is refused as a bad one.
@@ -39,7 +40,7 @@ func (f Faults) badRequest(l luck) bool {
 
 // plan is how an admitted call will go.
 type plan struct {
-	fault    fault
+	fault    Fault
 	latency  time.Duration // to the first byte
 	perToken time.Duration
 	output   int // tokens of the whole answer

@@ -34,19 +34,6 @@ type Spent struct{ Requests, Tokens, Input, Output float64 }
 // Spent is what was charged so far.
 func (l *Limiter) Spent() Spent { return l.spent }
 
-// Fault is what goes wrong with an admitted call, as [Faults] words it.
-type Fault int
-
-// Faults of an admitted call.
-const (
-	NoFault Fault = iota
-	FaultServerError
-	FaultOverloaded
-	FaultReset
-	FaultHang
-	FaultCut
-)
-
 // Course is how an admitted call goes.
 type Course struct {
 	Fault  Fault
@@ -55,10 +42,18 @@ type Course struct {
 	Output int           // tokens that are made between the two
 }
 
+// Reasons of a refusal that no bucket explains.
+const (
+	WhyStorm      = "storm"
+	WhySpent      = "spent"
+	WhyConcurrent = "concurrent"
+	WhyBadRequest = "bad_request"
+)
+
 // Refusal is why a call was not admitted.
 type Refusal struct {
-	// Why is the name under which [Stats] counts it: "storm", "spent",
-	// "concurrent", "rpm", "rpd", "tpm", "itpm" or "otpm"; or "bad_request".
+	// Why is the name under which [Stats] counts it: one of the constants, or
+	// of a bucket "rpm", "rpd", "tpm", "itpm" or "otpm".
 	Why        string
 	Overloaded bool // a storm that is said to be an overload
 	Vague      bool // the body says nothing of what follows
@@ -78,7 +73,7 @@ type Refusal struct {
 func (l *Limiter) Admit(now, patience time.Duration, i int, r *Request, attempt int) (Course, Refusal, bool) {
 	l.config.settle(i, r)
 	if l.config.Faults.badRequest(newLuck(l.config.Seed, r.hash, 0)) {
-		return Course{}, Refusal{Why: "bad_request"}, false
+		return Course{}, Refusal{Why: WhyBadRequest}, false
 	}
 	price := costOf(l.config.Charge, max(r.Input, 1), r.MaxTokens)
 	if no, refused := l.budgets.judge(&l.config, now, &price, l.open, l.paid); refused {
@@ -99,14 +94,14 @@ func (l *Limiter) Admit(now, patience time.Duration, i int, r *Request, attempt 
 // course draws how a call goes that was admitted now.
 func (l *Limiter) course(now, patience time.Duration, r *Request, attempt int) Course {
 	p := l.config.plan(r.hash, uint32(attempt), r.Output)
-	c := Course{Fault: Fault(p.fault)}
+	c := Course{Fault: p.fault}
 	head, whole := p.latency, p.latency
 	switch p.fault {
-	case faultNone, faultCut:
+	case NoFault, FaultCut:
 		whole, c.Output = p.whole(), r.Output
-	case faultOverloaded:
+	case FaultOverloaded:
 		head, whole = l.config.RefusalLatency, l.config.RefusalLatency
-	case faultHang:
+	case FaultHang:
 		head, whole = patience, patience
 	}
 	c.End = l.places.pass(now, whole)

@@ -51,7 +51,7 @@ func (c Config) Workload(path string, bodies ...[]byte) Workload {
 // Optimum is the least time in which a client can have all of w answered: one
 // that knows the provider's whole state, is never refused, whose network takes
 // no time, and that comes to the limits with full buckets. It follows from the
-// provider's parameters alone, by its own limiter in virtual time: bursts,
+// provider's parameters alone, by its own budgets in virtual time: bursts,
 // concurrency, silent queue, latency, storms, changes and faults included.
 //
 // Items go in the order given, each as early as the provider lets it pass, and
@@ -65,7 +65,7 @@ func (c Config) Optimum(w Workload) time.Duration {
 	if err != nil {
 		panic(err)
 	}
-	o := optimum{config: &c, limiter: newBudgets(c), places: places{n: c.Queue}}
+	o := optimum{config: &c, budgets: newBudgets(c), places: places{n: c.Queue}}
 	for i := range w {
 		o.items = append(o.items, c.item(i, w[i]))
 	}
@@ -97,7 +97,7 @@ func (c *Config) settle(i int, r *Request) {
 // optimum is a run in virtual time.
 type optimum struct {
 	config  *Config
-	limiter *budgets
+	budgets *budgets
 	now     time.Duration
 	again   []*item // to be repeated, which goes before
 	items   []*item // what is left
@@ -154,12 +154,12 @@ func (o *optimum) admit(it *item) (passed, gone bool) {
 		return false, false
 	}
 	price := costOf(o.config.Charge, it.Input, it.MaxTokens)
-	short, ok := o.limiter.take(o.now, &price)
+	short, ok := o.budgets.take(o.now, &price)
 	if ok || short.tooLarge {
 		return ok, short.tooLarge
 	}
 	next := o.now + max(short.exact, 1)
-	if at, ok := o.limiter.nextChange(); ok {
+	if at, ok := o.budgets.nextChange(); ok {
 		next = min(next, at)
 	}
 	if len(o.open) > 0 {
@@ -174,7 +174,7 @@ func (o *optimum) settle() {
 	for len(o.open) > 0 && o.open[0].at <= o.now {
 		end := heap.Pop(&o.open).(event)
 		if o.config.Charge == ChargeActual {
-			o.limiter.produced(end.at, end.output)
+			o.budgets.produced(end.at, end.output)
 		}
 		if end.repeat != nil && end.repeat.attempts < maxAttempts {
 			o.again = append(o.again, end.repeat)
@@ -189,13 +189,13 @@ func (o *optimum) begin(it *item) event {
 	end := event{repeat: it}
 	took := plan.latency
 	switch plan.fault {
-	case faultNone:
+	case NoFault:
 		took, end.output, end.repeat = plan.whole(), it.Output, nil
-	case faultCut:
+	case FaultCut:
 		took, end.output = plan.whole(), it.Output
-	case faultOverloaded:
+	case FaultOverloaded:
 		took = o.config.RefusalLatency
-	case faultHang:
+	case FaultHang:
 		took = 0 // who knows everything does not wait for it
 	}
 	end.at = o.places.pass(o.now, took)

@@ -52,11 +52,11 @@ type refusal struct {
 func (r *refusal) name() string {
 	switch r.reason {
 	case reasonStorm:
-		return "storm"
+		return WhyStorm
 	case reasonSpent:
-		return "spent"
+		return WhySpent
 	case reasonConcurrent:
-		return "concurrent"
+		return WhyConcurrent
 	case reasonShortage:
 		return r.shortage.dimension.name()
 	case reasonServerError:
@@ -66,7 +66,7 @@ func (r *refusal) name() string {
 	case reasonBadKey, reasonNoKey:
 		return "auth"
 	default:
-		return "bad_request"
+		return WhyBadRequest
 	}
 }
 

@@ -15,7 +15,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	start    time.Time // of the first request
-	limiter  *budgets
+	budgets  *budgets
 	open     int // admitted, and not yet done
 	serving  int // of those, past the silent queue
 	queue    []chan struct{}
@@ -39,7 +39,7 @@ func New(c Config) (*Server, error) {
 	}
 	return &Server{
 		config:   c,
-		limiter:  newBudgets(c),
+		budgets:  newBudgets(c),
 		accounts: map[hash]account{},
 		stats:    Stats{Refused: map[string]int{}},
 	}, nil

@@ -31,16 +31,17 @@ type limitFlag struct {
 }
 
 func (f *limitFlags) all() []limitFlag {
-	l := &f.limits
-	return []limitFlag{
-		{"rpm", "at most so many requests a minute (0: learned)", &l.RPM},
-		{"tpm", "at most so many tokens a minute, input and output together (0: learned)", &l.TPM},
-		{"itpm", "at most so many input tokens a minute (0: learned)", &l.ITPM},
-		{"otpm", "at most so many output tokens a minute (0: learned)", &l.OTPM},
-		{"rpd", "at most so many requests a day (0: learned)", &l.RPD},
-		{"tpd", "at most so many tokens a day, input and output together (0: learned)", &l.TPD},
-		{"concurrent", "at most so many calls open at once (0: learned)", &l.Concurrent},
+	what := [...]string{
+		sluice.Requests: "requests a minute", sluice.Tokens: "tokens a minute, input and output together",
+		sluice.InputTokens: "input tokens a minute", sluice.OutputTokens: "output tokens a minute",
+		sluice.RequestsPerDay: "requests a day", sluice.TokensPerDay: "tokens a day, input and output together",
+		sluice.Concurrency: "calls open at once",
 	}
+	var flags []limitFlag
+	for d, value := range f.limits.All() {
+		flags = append(flags, limitFlag{d.String(), "at most so many " + what[d] + " (0: learned)", value})
+	}
+	return flags
 }
 
 // Limits returns the limits, or a usage error that names the flag that is wrong.

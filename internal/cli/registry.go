@@ -65,7 +65,7 @@ func listRegistry(s *streams, r *provider.Registry, asJSON bool) error {
 			fmt.Fprintf(w, "%s\t-\t-\tnot published\t-\t%s\t%s\n", escape(p.Name), escape(doubted(p.Date, p.Doubtful)), escape(p.Source))
 		}
 		for _, t := range tiers {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", escape(p.Name), escape(t.Tier), escape(modelWords(t.Models)),
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", escape(p.Name), escape(t.Tier), escape(modelWords(t)),
 				limitWords(t.Limits), priceWords(t), escape(doubted(t.Date, t.Doubtful)), escape(t.Source))
 		}
 	}
@@ -79,13 +79,9 @@ func listRegistry(s *streams, r *provider.Registry, asJSON bool) error {
 
 // listed returns a provider and its tiers as a list in JSON has them.
 func listed(p provider.Provider, tiers []provider.Tier) listedProvider {
-	charge := "declared"
-	if p.Charge == sluice.ChargeActual {
-		charge = "actual"
-	}
 	l := listedProvider{
 		Name: p.Name, Aliases: p.Aliases, BaseURL: p.BaseURL, BaseForm: p.BaseForm, KeyEnv: p.KeyEnv,
-		KeyOptional: p.KeyOptional, Dialect: p.Dialect.String(), Charge: charge, CountsCached: p.CountsCached,
+		KeyOptional: p.KeyOptional, Dialect: p.Dialect.String(), Charge: p.Charge.String(), CountsCached: p.CountsCached,
 		Models: p.Models, Source: p.Source, Date: p.Date, Doubtful: p.Doubtful, Note: p.Note, Tiers: []listedTier{},
 	}
 	for _, t := range tiers {
@@ -108,31 +104,16 @@ func doubted(date string, doubtful bool) string {
 }
 
 // modelWords lists the models of a tier.
-func modelWords(prefixes []string) string {
-	var models []string
-	for _, m := range prefixes {
-		if !strings.HasPrefix(m, "!") {
-			models = append(models, m)
-		}
-	}
-	if len(models) == 0 {
-		return "all"
-	}
-	return strings.Join(models, " ")
+func modelWords(t provider.Tier) string {
+	return cmp.Or(strings.Join(t.Families(), " "), "all")
 }
 
 // limitWords lists limits as flags name them.
 func limitWords(l sluice.Limits) string {
 	var words []string
-	for _, d := range []struct {
-		name  string
-		value int
-	}{
-		{"rpm", l.RPM}, {"tpm", l.TPM}, {"itpm", l.ITPM}, {"otpm", l.OTPM}, {"rpd", l.RPD}, {"tpd", l.TPD},
-		{"concurrent", l.Concurrent},
-	} {
-		if d.value > 0 {
-			words = append(words, d.name+" "+group(d.value))
+	for d, limit := range l.All() {
+		if *limit > 0 {
+			words = append(words, d.String()+" "+group(*limit))
 		}
 	}
 	if len(words) == 0 {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -240,34 +241,22 @@ func family(model string) string {
 
 // over returns what is stated above, or else below.
 func over(above, below sluice.Limits) sluice.Limits {
-	for _, d := range pairs(&above, &below) {
-		if *d[0] == 0 {
-			*d[0] = *d[1]
-		}
+	for d, limit := range above.All() {
+		*limit = cmp.Or(*limit, *below.At(d))
 	}
-	if above.Burst == 0 {
-		above.Burst = below.Burst
-	}
+	above.Burst = cmp.Or(above.Burst, below.Burst)
 	return above
 }
 
 // without returns the limits but those that others state.
 func without(limits, others sluice.Limits) sluice.Limits {
-	for _, d := range pairs(&limits, &others) {
-		if *d[1] != 0 {
-			*d[0] = 0
+	for d, stated := range others.All() {
+		if *stated != 0 {
+			*limits.At(d) = 0
 		}
 	}
 	if others.Burst != 0 {
 		limits.Burst = 0
 	}
 	return limits
-}
-
-// pairs returns the same limit of both, for each.
-func pairs(a, b *sluice.Limits) [][2]*int {
-	return [][2]*int{
-		{&a.RPM, &b.RPM}, {&a.TPM, &b.TPM}, {&a.ITPM, &b.ITPM}, {&a.OTPM, &b.OTPM},
-		{&a.RPD, &b.RPD}, {&a.TPD, &b.TPD}, {&a.Concurrent, &b.Concurrent},
-	}
 }

@@ -137,11 +137,11 @@ func (d *document) parse(data []byte) (err error) {
 		return &Error{File: d.name, Text: fmt.Sprintf("is larger than %d KiB", largest>>10)}
 	}
 	if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
-		return &Error{File: d.name, Text: "is no text in UTF-8"}
+		return &Error{File: d.name, Text: "is not UTF-8"}
 	}
 	defer func() { // the parser was not made for everything that a file may hold
 		if r := recover(); r != nil {
-			d.body, err = nil, &Error{File: d.name, Text: "is no YAML"}
+			d.body, err = nil, &Error{File: d.name, Text: "is not YAML"}
 		}
 	}()
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))

@@ -91,7 +91,7 @@ providers:
     headers:
       - {dimension: rpm, limit: x-house-limit, remaining: x-house-left}
     codes: {too_fast: rate_limit}
-    liars: [{wait: 1h, probe: 10s}]
+    untrusted_waits: [{wait: 1h, probe: 10s}]
     tiers:
       - {tier: normal, rpm: 100, price_in: 0.5, latency: 2s}
   - name: openai
@@ -119,26 +119,26 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"provider: []\n", `f.yaml:1: unknown field "provider" (did you mean providers?)`},
 		{"limits:\n  rpm:\n    valeu: 3\n", `f.yaml:3: unknown field "valeu" (did you mean value?)`},
 		{"providers:\n  - name: x\n    bas_url: http://a/v1\n", `f.yaml:3: unknown field "bas_url" (did you mean base_url?)`},
-		{"providers:\n  - name: x\n    base_url: ftp://a/v1\n", `f.yaml:3: providers[0].base_url: this is no http`},
+		{"providers:\n  - name: x\n    base_url: ftp://a/v1\n", `f.yaml:3: providers[0].base_url: this is not an http`},
 		{"providers:\n  - name: x\n  - name: y\n    tiers:\n      - tier: a\n        rpm: -1\n", `f.yaml:6: providers[1].tiers[0].rpm: -1 is not above zero`},
 		{"providers:\n  - name: x\n  - aliases: [y]\n", `f.yaml:3: providers[1].name: a provider needs a name`},
 		{"providers:\n  - name: x\n    tiers:\n      - {tier: a, rpm: many}\n", `f.yaml:4: providers[0].tiers[0].rpm: want a whole number`},
 		{"providers:\n  - name: x\n    tiers:\n      - {tier: a, rpm: 1.5}\n", `f.yaml:4: providers[0].tiers[0].rpm: want a whole number`},
 		{"providers:\n  - name: x\n    key_optional: perhaps\n", `f.yaml:3: providers[0].key_optional: want true or false`},
-		{"providers:\n  - name: x\n    liars: [{wait: long, probe: 1m}]\n", `f.yaml:3: providers[0].liars[0].wait: "long" is no time`},
+		{"providers:\n  - name: x\n    untrusted_waits: [{wait: long, probe: 1m}]\n", `f.yaml:3: providers[0].untrusted_waits[0].wait: "long" is not a time`},
 		{"providers: openai\n", `f.yaml:1: providers: want a list`},
 		{"providers:\n  house: {}\n", `f.yaml:2: providers: want a list`},
 		{"providers:\n  - house\n", `f.yaml:2: providers[0]: want fields`},
 		{"just a text\n", `f.yaml:1: want fields`},
 		{"providers:\n  - name: [x]\n", `f.yaml:2: providers[0].name: want a text`},
 		{"providers:\n  - name: x\n    codes: {a: slow}\n", `f.yaml:3: providers[0].codes: a: unknown kind "slow"`},
-		{"limits:\n  rpm: 0\n", `f.yaml:2: limits.rpm: 0 is no whole number above zero`},
-		{"limits:\n  rpm: 1.5\n", `f.yaml:2: limits.rpm: 1.5 is no whole number`},
+		{"limits:\n  rpm: 0\n", `f.yaml:2: limits.rpm: 0 is not a whole number above zero`},
+		{"limits:\n  rpm: 1.5\n", `f.yaml:2: limits.rpm: 1.5 is not a whole number`},
 		{"limits:\n  rpm: -3\n", `f.yaml:2: limits.rpm: -3`},
 		{"limits:\n  rpm: .nan\n", `f.yaml:2: limits.rpm`},
 		{"limits:\n  rpm: .inf\n", `f.yaml:2: limits.rpm`},
 		{"limits:\n  rpm: 1e300\n", `f.yaml:2: limits.rpm`},
-		{"limits:\n  burst_seconds: 0\n", `f.yaml:2: limits.burst_seconds: 0 is no number of seconds`},
+		{"limits:\n  burst_seconds: 0\n", `f.yaml:2: limits.burst_seconds: 0 is not a number of seconds`},
 		{"limits:\n  rpm: many\n", `f.yaml:2: limits.rpm: want a number`},
 		{"limits:\n  rpm: {value: 3}\n", `f.yaml:2: limits.rpm.source: "" is not one of told`},
 		{"limits:\n  rpm: {value: 3, source: heard}\n", `f.yaml:2: limits.rpm.source: "heard"`},
@@ -156,7 +156,7 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"limits: {rpm: 1}\n---\nlimits: {rpm: 2}\n", `f.yaml:3: a second document`},
 		{"limits: " + strings.Repeat("[", 30) + strings.Repeat("]", 30), `f.yaml:1: is nested too deeply`},
 		{"- - - - - - - - - - - - - - a\n", `f.yaml:1: is nested too deeply`},
-		{"\xff\xfe", `f.yaml: is no text in UTF-8`},
+		{"\xff\xfe", `f.yaml: is not UTF-8`},
 		{strings.Repeat("#", 300<<10), `f.yaml: is larger than 256 KiB`},
 	} {
 		_, err := config.Parse("f.yaml", []byte(c.text))
@@ -275,7 +275,7 @@ func genLimit(whole bool) *rapid.Generator[*config.Limit] {
 		l := &config.Limit{
 			Value: float64(rapid.IntRange(1, 1<<40).Draw(t, "value")),
 			Source: rapid.SampledFrom([]config.Source{config.SourceTold, config.SourceRegistry, config.SourceHeader,
-				config.SourceMeasured, config.SourceAtLeast}).Draw(t, "source"),
+				config.SourceRefusal, config.SourceMeasured, config.SourceAtLeast}).Draw(t, "source"),
 			Confidence: rapid.Float64Range(0, 1).Draw(t, "confidence"),
 		}
 		if !whole {
@@ -366,4 +366,17 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q", err)
 		}
 	})
+}
+
+func TestEveryLimitOfAFileIsReachedByItsName(t *testing.T) {
+	for d := range new(sluice.Limits).All() {
+		f, err := config.Parse("x.yaml", []byte("limits: {"+d.String()+": 7}"))
+		if err != nil || *f.Limits.At(d) == nil {
+			t.Fatalf("%v: %+v, %v", d, f.Limits, err)
+		}
+		told, start := f.Limits.Split()
+		if *told.At(d) != 7 || start != (sluice.Limits{}) {
+			t.Errorf("%v: told %+v, start %+v", d, told, start)
+		}
+	}
 }

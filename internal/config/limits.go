@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"os"
 	"path/filepath"
@@ -33,16 +34,18 @@ type Limits struct {
 	BurstSeconds *Limit `json:"burst_seconds,omitempty" yaml:"burst_seconds"`
 }
 
-// Source says how a limit came to be known.
-type Source string
+// Source says how a limit came to be known: in the words of a Snapshot, so that what was learned can be written down, and
+// in some that only a file has.
+type Source = sluice.Source
 
-// Sources of limits.
+// Sources of limits. A limit that is only begun with (sluice.SourceStart) is not known, and has no place in a file.
 const (
-	SourceTold     Source = "told"              // somebody said so: it is a ceiling
-	SourceRegistry Source = "registry"          // published for the account's tier
-	SourceHeader   Source = "header"            // the provider's answers stated it
-	SourceMeasured Source = "measured"          // found out by trying
-	SourceAtLeast  Source = "verified-at-least" // so much was used without a refusal
+	SourceTold            = sluice.SourceTold     // somebody said so: it is a ceiling
+	SourceRegistry Source = "registry"            // published for the account's tier
+	SourceHeader          = sluice.SourceHeader   // the provider's answers stated it,
+	SourceRefusal         = sluice.SourceRefusal  // or its refusals
+	SourceMeasured        = sluice.SourceMeasured // found out by trying
+	SourceAtLeast  Source = "verified-at-least"   // so much was used without a refusal
 )
 
 // Limit is one limit and where it is from. A file may write just its number, which is then told.
@@ -86,84 +89,93 @@ func (i *instant) UnmarshalYAML(n ast.Node) error {
 	return nil
 }
 
-// each calls f for every limit that there is, with its name, until f fails.
-func (l *Limits) each(f func(name string, limit *Limit) error) error {
-	for _, row := range []struct {
-		name  string
-		limit *Limit
-	}{
-		{"rpm", l.RPM}, {"tpm", l.TPM}, {"itpm", l.ITPM}, {"otpm", l.OTPM}, {"rpd", l.RPD}, {"tpd", l.TPD},
-		{"concurrent", l.Concurrent}, {burst, l.BurstSeconds},
-	} {
-		if row.limit == nil {
-			continue
-		}
-		if err := f(row.name, row.limit); err != nil {
-			return err
-		}
+// At is the limit of a dimension, for reading and for setting; nil for what is none.
+func (l *Limits) At(d sluice.Dimension) **Limit {
+	switch d {
+	case sluice.Concurrency:
+		return &l.Concurrent
+	case sluice.Requests:
+		return &l.RPM
+	case sluice.Tokens:
+		return &l.TPM
+	case sluice.InputTokens:
+		return &l.ITPM
+	case sluice.OutputTokens:
+		return &l.OTPM
+	case sluice.RequestsPerDay:
+		return &l.RPD
+	case sluice.TokensPerDay:
+		return &l.TPD
 	}
 	return nil
 }
 
-const burst = "burst_seconds"
+// stated yields the limits that there are, but for the burst.
+func (l *Limits) stated() iter.Seq2[sluice.Dimension, *Limit] {
+	return func(yield func(sluice.Dimension, *Limit) bool) {
+		for d := range new(sluice.Limits).All() {
+			if limit := *l.At(d); limit != nil && !yield(d, limit) {
+				return
+			}
+		}
+	}
+}
 
 // Split returns the limits that somebody told, which are ceilings, and all others, which are a beginning that the
 // provider's answers correct.
 func (l *Limits) Split() (told, start sluice.Limits) {
-	l.each(func(name string, limit *Limit) error {
-		to := &start
+	of := func(limit *Limit) *sluice.Limits {
 		if limit.Source == SourceTold {
-			to = &told
+			return &told
 		}
-		switch name {
-		case "rpm":
-			to.RPM = int(limit.Value)
-		case "tpm":
-			to.TPM = int(limit.Value)
-		case "itpm":
-			to.ITPM = int(limit.Value)
-		case "otpm":
-			to.OTPM = int(limit.Value)
-		case "rpd":
-			to.RPD = int(limit.Value)
-		case "tpd":
-			to.TPD = int(limit.Value)
-		case "concurrent":
-			to.Concurrent = int(limit.Value)
-		case burst:
-			to.Burst = time.Duration(limit.Value * float64(time.Second))
-		}
-		return nil
-	})
+		return &start
+	}
+	for d, limit := range l.stated() {
+		*of(limit).At(d) = int(limit.Value)
+	}
+	if b := l.BurstSeconds; b != nil {
+		of(b).Burst = time.Duration(b.Value * float64(time.Second))
+	}
 	return told, start
 }
 
 // check refuses what is no limit. The error is about the returned field.
 func (l *Limits) check() (field string, err error) {
 	none := true
-	err = l.each(func(name string, limit *Limit) error {
+	for d, limit := range l.stated() {
 		none = false
-		field = name
-		switch v := limit.Value; {
-		case name == burst && !(v > 0 && v <= math.MaxInt32):
-			return fmt.Errorf("%v is no number of seconds above zero: leave out what is not known", v)
-		case name != burst && !(v > 0 && v <= math.MaxInt32<<10 && v == math.Trunc(v)):
-			return fmt.Errorf("%v is no whole number above zero: leave out what is not known", v)
-		case !(limit.Confidence >= 0 && limit.Confidence <= 1):
-			field += ".confidence"
-			return fmt.Errorf("%v is not between 0 and 1", limit.Confidence)
+		if v := limit.Value; !(v > 0 && v <= math.MaxInt32<<10 && v == math.Trunc(v)) {
+			return d.String(), fmt.Errorf("%v is not a whole number above zero: leave out what is not known", v)
 		}
-		switch limit.Source {
-		case SourceTold, SourceRegistry, SourceHeader, SourceMeasured, SourceAtLeast:
-			return nil
+		if part, err := limit.check(); err != nil {
+			return d.String() + part, err
 		}
-		field += ".source"
-		return fmt.Errorf("%q is not one of told, registry, header, measured, verified-at-least", limit.Source)
-	})
-	if err == nil && none {
+	}
+	if b := l.BurstSeconds; b != nil {
+		none = false
+		if !(b.Value > 0 && b.Value <= math.MaxInt32) {
+			return "burst_seconds", fmt.Errorf("%v is not a number of seconds above zero: leave out what is not known", b.Value)
+		}
+		if part, err := b.check(); err != nil {
+			return "burst_seconds" + part, err
+		}
+	}
+	if none {
 		return "rpm", errors.New("no limit is there: state one, such as rpm: 500")
 	}
-	return field, err
+	return "", nil
+}
+
+// check refuses what cannot be said of a limit. The error is about the returned part of it.
+func (l *Limit) check() (part string, err error) {
+	if !(l.Confidence >= 0 && l.Confidence <= 1) {
+		return ".confidence", fmt.Errorf("%v is not between 0 and 1", l.Confidence)
+	}
+	switch l.Source {
+	case SourceTold, SourceRegistry, SourceHeader, SourceRefusal, SourceMeasured, SourceAtLeast:
+		return "", nil
+	}
+	return ".source", fmt.Errorf("%q is not one of told, registry, header, refusal, measured, verified-at-least", l.Source)
 }
 
 // WriteLimits writes limits to a file for Load to read. The file is replaced as a whole, or not at all.
@@ -173,7 +185,7 @@ func WriteLimits(path string, l Limits) error {
 	}
 	for _, text := range []string{l.Provider, l.Model} {
 		if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0xfffd }) {
-			return fmt.Errorf("limits: %q is no name", text)
+			return fmt.Errorf("limits: %q is not a name", text)
 		}
 	}
 	data, err := json.MarshalIndent(struct {

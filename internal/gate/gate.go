@@ -28,7 +28,7 @@ type Config struct {
 	Remote       bool // budgets are in a ledger that answers later: see Asks
 	Observed     bool // somebody wants Events
 
-	// Random returns a number below n. Nil: the process's own source. Who wants to see the same twice brings another.
+	// Random returns a number below n. Nil: the process's own source. Set it for repeatable runs.
 	Random func(n int64) int64
 }
 

@@ -99,3 +99,38 @@ func (d *Dimension) UnmarshalText(b []byte) error {
 	}
 	return fmt.Errorf("unknown dimension %q", b)
 }
+
+// Charge says how a provider counts the tokens of a call against its budget.
+type Charge uint8
+
+const (
+	// ChargeDeclared counts max(input, max_tokens) when the call arrives and refunds nothing (OpenAI, Azure, Bedrock).
+	ChargeDeclared Charge = iota
+	// ChargeActual counts input when the call arrives and output as it is produced (Anthropic, xAI).
+	ChargeActual
+	numCharges
+)
+
+var chargeNames = [numCharges]string{"declared", "actual"}
+
+// String returns the charge's name as it stands in files.
+func (c Charge) String() string {
+	if c < numCharges {
+		return chargeNames[c]
+	}
+	return fmt.Sprintf("charge(%d)", uint8(c))
+}
+
+// MarshalText writes the charge's name.
+func (c Charge) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads the charge's name.
+func (c *Charge) UnmarshalText(b []byte) error {
+	for i, name := range chargeNames {
+		if name == string(b) {
+			*c = Charge(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown charge %q: it is declared or actual", b)
+}

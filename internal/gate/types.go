@@ -1,6 +1,11 @@
 package gate
 
-import "time"
+import (
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+)
 
 // Limits is what a provider allows. A zero field is unknown, not unlimited.
 type Limits struct {
@@ -14,15 +19,55 @@ type Limits struct {
 	Burst      time.Duration `json:"burst,omitempty"`      // how much refill the provider's buckets hold
 }
 
-// Charge says how a provider counts the tokens of a call against its budget.
-type Charge uint8
+// At is the limit of a dimension, for reading and for setting; nil for what is none.
+func (l *Limits) At(d Dimension) *int {
+	switch d {
+	case Concurrency:
+		return &l.Concurrent
+	case Requests:
+		return &l.RPM
+	case Tokens:
+		return &l.TPM
+	case InputTokens:
+		return &l.ITPM
+	case OutputTokens:
+		return &l.OTPM
+	case RequestsPerDay:
+		return &l.RPD
+	case TokensPerDay:
+		return &l.TPD
+	}
+	return nil
+}
 
-const (
-	// ChargeDeclared counts max(input, max_tokens) when the call arrives and refunds nothing (OpenAI, Azure, Bedrock).
-	ChargeDeclared Charge = iota
-	// ChargeActual counts input when the call arrives and output as it is produced (Anthropic, xAI).
-	ChargeActual
-)
+// All yields every dimension with its limit, known or not, in the order of the fields.
+func (l *Limits) All() iter.Seq2[Dimension, *int] {
+	return func(yield func(Dimension, *int) bool) {
+		for d := Requests; d < NumDimensions; d++ {
+			if !yield(d, l.At(d)) {
+				return
+			}
+		}
+		yield(Concurrency, &l.Concurrent)
+	}
+}
+
+// Check refuses limits below zero. The error begins with the field's name.
+func (l Limits) Check() error {
+	for d, limit := range l.All() {
+		if *limit < 0 {
+			name := strings.ToUpper(d.String())
+			if d == Concurrency {
+				name = "Concurrent"
+			}
+			return fmt.Errorf("%s is %d: a limit cannot be negative", name, *limit)
+		}
+	}
+	if l.Burst < 0 {
+		return fmt.Errorf("%s is %v: a time cannot be negative", "Burst", l.Burst)
+	}
+	return nil
+}
 
 // Cost is what a call is expected to use, before it is made.
 type Cost struct {

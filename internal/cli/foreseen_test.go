@@ -1,0 +1,155 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http/httptest"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/cli"
+	"github.com/sluice-llm/sluice/plan"
+	"github.com/sluice-llm/sluice/sim"
+)
+
+func TestEventsOfARealRunTellHowTheNextOneGoes(t *testing.T) {
+	dir := t.TempDir()
+	in, events := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "events.jsonl")
+	var prompts bytes.Buffer
+	for i := range 60 {
+		fmt.Fprintf(&prompts, `{"model":"m","messages":[{"role":"user","content":"item %d"}],"max_tokens":300}`+"\n", i)
+	}
+	if err := os.WriteFile(in, prompts.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stderr bytes.Buffer
+	args := []string{"run", in, "-o", filepath.Join(dir, "out.jsonl"), "--provider", "sim", "--events", events, "--progress", "none", "--sync", "none"}
+	signals := make(chan os.Signal, 1) // what the runtime starts for the first who asks must not be in the bubble
+	signal.Notify(signals, os.Interrupt)
+	signal.Stop(signals)
+	synctest.Test(t, func(t *testing.T) { // the imitation is in process, so that the run takes no time
+		if code := cli.Main(context.Background(), args, nil, io.Discard, &stderr); code != 0 {
+			t.Fatalf("exit code %d: %s", code, &stderr)
+		}
+	})
+	f, err := os.Open(events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	o, err := plan.FromEvents(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(o.Lanes) != 1 || o.Cut || o.Lines < 120 {
+		t.Fatalf("%d lanes, %d lines, cut: %v", len(o.Lanes), o.Lines, o.Cut)
+	}
+	// The imitation of the command: 900 RPM, told by headers; 200 ms with a sigma of 0.2; about 80 tokens.
+	l := &o.Lanes[0]
+	if l.Lane != "m" || l.Answered != 60 || l.Failed != 0 || l.Limits != (sluice.Limits{RPM: 900}) || len(l.Calls) != 60 || l.Peak < 2 || l.PerMinute != 60 {
+		t.Errorf("seen: %+v", l)
+	}
+	if p50 := l.Latency.P50; p50 < 150*time.Millisecond || p50 > 300*time.Millisecond || l.PerToken != 0 || l.Jitter < 0.1 || l.Jitter > 0.35 {
+		t.Errorf("latency %+v, jitter %v, per token %v", l.Latency, l.Jitter, l.PerToken)
+	}
+	again, err := plan.Simulate(t.Context(), l.Scenario(sluice.ChargeDeclared))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := l.Last.Sub(l.First); again.Answered != 60 || math.Abs(again.Time.Seconds()-took.Seconds()) > 0.25*took.Seconds() {
+		t.Errorf("the same again would take %v and answer %d; it took %v", again.Time, again.Answered, took)
+	}
+}
+
+// foreseen is a run of the command, and what it meets.
+type foreseen struct {
+	name  string
+	sim   sim.Config
+	told  sluice.Limits
+	items int
+	bound func(i int) int // max_tokens
+}
+
+func commands() []foreseen {
+	const s = time.Second
+	a := sim.Config{RPM: 900, Burst: 15 * s, Concurrent: 30, Latency: 200 * time.Millisecond}
+	short := func(int) int { return 16 }
+	lognormal := func(i int) int { // a median of 250 tokens and a sigma of 0.7
+		return int(250*math.Exp(0.7*rand.New(rand.NewPCG(7, uint64(i))).NormFloat64())) + 1
+	}
+	return []foreseen{
+		{"A requests bound", a, sluice.Limits{RPM: 900, Concurrent: 30}, 400, short},
+		{"B tokens bound", sim.Config{TPM: 90000, Burst: 10 * s, Concurrent: 60}, sluice.Limits{TPM: 90000, Concurrent: 60}, 200, lognormal},
+		{"D silent queue", sim.Config{Queue: 6, Latency: 400 * time.Millisecond, NoHeaders: true}, sluice.Limits{}, 200, short},
+		{"nothing told", a, sluice.Limits{}, 400, short},
+	}
+}
+
+// BenchmarkForecastOfCommand compares forecasts with the command itself, sluice run, over sockets, by the clock. It
+// takes a minute and a half:
+//
+//	go test ./internal/cli -run '^$' -bench ForecastOfCommand -benchtime 1x
+func BenchmarkForecastOfCommand(b *testing.B) {
+	for _, c := range commands() {
+		b.Run(c.name, func(b *testing.B) {
+			var bodies [][]byte
+			for i := range c.items {
+				bodies = append(bodies, fmt.Appendf(nil, `{"model":"m","messages":[{"role":"user","content":"item %d"}],"max_tokens":%d}`, i, c.bound(i)))
+			}
+			s := plan.Scenario{Provider: c.sim, Told: c.told}
+			for _, r := range c.sim.Workload("/v1/chat/completions", bodies...) {
+				s.Calls = append(s.Calls, plan.Call{Input: r.Input, MaxTokens: r.MaxTokens, Output: r.Output})
+			}
+			f, err := plan.Simulate(b.Context(), s)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				srv, err := sim.New(c.sim)
+				if err != nil {
+					b.Fatal(err)
+				}
+				ts := httptest.NewServer(srv)
+				start := time.Now()
+				c.run(b, bodies, ts.URL)
+				took := time.Since(start)
+				ts.Close()
+				b.ReportMetric(f.Time.Seconds(), "foreseen-s")
+				b.ReportMetric(took.Seconds(), "run-s")
+				b.ReportMetric(100*(f.Time.Seconds()/took.Seconds()-1), "%off")
+				b.ReportMetric(float64(srv.Stats().Throttled), "throttles")
+			}
+		})
+	}
+}
+
+// run does the job as a user does.
+func (c foreseen) run(tb testing.TB, bodies [][]byte, url string) {
+	dir := tb.TempDir()
+	in := filepath.Join(dir, "in.jsonl")
+	if err := os.WriteFile(in, bytes.Join(bodies, []byte("\n")), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	args := []string{"run", in, "-o", filepath.Join(dir, "out.jsonl"), "--provider", "openai-compatible", "--base-url", url + "/v1",
+		"--progress", "none", "--sync", "none"}
+	for d, limit := range c.told.All() {
+		if *limit > 0 {
+			args = append(args, "--"+d.String(), strconv.Itoa(*limit))
+		}
+	}
+	tb.Setenv("XDG_STATE_HOME", dir)
+	var stderr bytes.Buffer
+	if code := cli.Main(context.Background(), args, nil, io.Discard, &stderr); code != 0 {
+		tb.Fatalf("exit code %d: %s", code, &stderr)
+	}
+}
