@@ -94,6 +94,9 @@ func FuzzSpan(f *testing.F) {
 		"5 days 22 hours 11 minutes", "3小时43分钟", "2 horas y 5 minutos", "1e9s", "9999999999999999999d", "NaN", "-5s", "...", "1.2.3s"} {
 		f.Add(s)
 	}
+	for _, c := range spanCases() {
+		f.Add(c.text)
+	}
 	f.Fuzz(func(t *testing.T, s string) {
 		d, rest := provider.Span(s)
 		if d < 0 || d > longestWait || !strings.HasSuffix(s, rest) {
