@@ -85,6 +85,10 @@ func windowCases() []windowCase {
 		{"resets at 16:45 PM", "2026-07-23T16:45:00Z"},
 		{"Retry-After: 1784900000", "2026-07-24T13:33:20Z"},
 		{"resets Feb 29, 2027 at 9am UTC", ""},
+		{"resets Feb 29 at 9am UTC", ""},
+		{"resets 2026-07-26 Sunday 12:30 UTC", "2026-07-26T12:30:00Z"},
+		{"RESETS JUL 25 (SAT) AT 12:30 UTC", "2026-07-25T12:30:00Z"},
+		{"resets Jul 26 4pm 2000 tokens", "2026-07-26T16:00:00Z"},
 
 		// a clock that has just passed
 		{"resets 3:56pm", "2026-07-23T15:56:00Z"},
@@ -116,6 +120,9 @@ func windowCases() []windowCase {
 		{"resets 21:00 (PST, UTC-8)", "2026-07-24T04:00:00Z"},
 		{"将于北京时间 17:00 重置", "2026-07-24T09:00:00Z"},
 		{"resets at UTC 17:00", "2026-07-23T17:00:00Z"},
+		{"将于 UTC+8 17:00 重置", "2026-07-24T09:00:00Z"},
+		{"将于（UTC+8）17:00 重置", "2026-07-24T09:00:00Z"},
+		{"resets 5pm ( UTC )", "2026-07-23T17:00:00Z"},
 
 		// zones that nobody knows
 		{"resets 5pm (Mars/Olympus)", ""},

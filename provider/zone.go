@@ -167,15 +167,26 @@ func asciiLower(s string) string {
 	return s
 }
 
-// leadingZone reads a zone that stands before its clock, where only a full name can be told from other words.
+// leadingZone reads a zone that stands before its clock, where only what begins with UTC or GMT can be told from other
+// words: "UTC 17:00", "(UTC+8) 17:00".
 func (c *clockReader) leadingZone() {
 	start := c.i
-	if !c.hanZone() && c.word([]string{"utc", "gmt", "(utc)", "(gmt)"}) {
-		c.in = time.UTC
+	bracket := c.cut("(", "（")
+	if !c.hanZone() {
+		end := c.i
+		for end < min(len(c.low), c.i+maxZone) && (isLetter(c.low[end]) || isDigit(c.low[end]) || strings.IndexByte("+-:", c.low[end]) >= 0) {
+			end++
+		}
+		name := strings.TrimRight(c.low[c.i:end], ":")
+		at, ok := zone(name)
+		if !ok || !strings.HasPrefix(name, "utc") && !strings.HasPrefix(name, "gmt") {
+			c.i = start
+			return
+		}
+		c.i, c.in = end, at
 	}
-	c.skip(" :,")
-	if c.i == start || c.i < len(c.low) && strings.IndexByte("+-", c.low[c.i]) >= 0 {
-		c.i, c.in = start, nil // an offset
+	if bracket {
+		c.cut(")", "）")
 	}
 }
 
@@ -204,10 +215,13 @@ func (c *clockReader) zone() bool {
 			c.i = start
 			return false
 		}
-		inside := c.s[c.i : c.i+end]
+		inside := strings.TrimSpace(c.s[c.i : c.i+end])
 		c.i += end
 		c.cut(")", "）")
-		c.bracketed(inside)
+		inner := clockReader{s: inside, low: asciiLower(inside), now: c.now}
+		if inner.hanZone() || inner.bareZone() { // else it is a remark: "(in 3 hours)"
+			c.in, c.lost = inner.in, inner.lost
+		}
 		return true
 	}
 	if c.hanZone() || c.bareZone() {
@@ -215,21 +229,6 @@ func (c *clockReader) zone() bool {
 	}
 	c.i = start
 	return false
-}
-
-// bracketed reads the zone that stands alone within brackets, or what else stands there: "(in 3 hours)".
-func (c *clockReader) bracketed(s string) {
-	inner := clockReader{s: s, low: asciiLower(s), now: c.now}
-	first, _, _ := strings.Cut(strings.TrimSpace(s), ",")
-	at, known := zone(first)
-	switch {
-	case known:
-		c.in = at
-	case inner.hanZone() || inner.bareZone():
-		c.in, c.lost = inner.in, inner.lost
-	case zoneLike(s):
-		c.lost = true
-	}
 }
 
 // mostWords is how many words the name of a zone has: "Central European Summer Time".
