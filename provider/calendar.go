@@ -3,26 +3,45 @@ package provider
 import (
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
-// months are the beginnings of the names of months: English, then what differs in the other languages.
-var months = map[string]time.Month{
-	"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11, "dec": 12,
-	"ene": 1, "abr": 4, "ago": 8, "dic": 12, // Spanish
-	"fév": 2, "fev": 2, "avr": 4, "mai": 5, "juin": 6, "juil": 7, "aoû": 8, "aou": 8, "déc": 12, // French
-	"mär": 3, "okt": 10, "dez": 12, // German
-	"set": 9, "out": 10, // Portuguese
-	"gen": 1, "mag": 5, "giu": 6, "lug": 7, "ott": 10, // Italian
-}
+// months are the names of months, whole and cut short: of English, then what differs in Spanish, French, German,
+// Portuguese and Italian.
+var months = numbered(
+	"jan january ene enero janv janvier januar jänner janeiro gen gennaio",
+	"feb february febrero fév févr février fevrier februar fev fevereiro febbraio",
+	"mar march marzo mars mär märz maerz março marco",
+	"apr april abr abril avr avril aprile",
+	"may mayo mai maio mag maggio",
+	"jun june junio juin juni junho giu giugno",
+	"jul july julio juil juillet juli julho lug luglio",
+	"aug august ago agosto aoû août aou aout",
+	"sep sept september septiembre septembre set setembro settembre",
+	"oct october octubre octobre okt oktober out outubro ott ottobre",
+	"nov november noviembre novembre novembro",
+	"dec december dic diciembre déc décembre decembre dez dezember dezembro dicembre",
+)
 
-// weekdays are the beginnings of the names of days; 1 is Sunday.
-var weekdays = map[string]int{
-	"sun": 1, "mon": 2, "tue": 3, "wed": 4, "thu": 5, "fri": 6, "sat": 7,
-	"dom": 1, "lun": 2, "mié": 4, "jue": 5, "vie": 6, "sáb": 7, // Spanish
-	"dim": 1, "mer": 4, "jeu": 5, "ven": 6, "sam": 7, // French
-	"sonnt": 1, "mont": 2, "dien": 3, "mittw": 4, "donn": 5, "freit": 6, "samst": 7, // German
-	"seg": 2, "ter": 3, "qua": 4, "qui": 5, "sex": 6, // Portuguese
+// weekdays are the names of days likewise; 1 is Sunday.
+var weekdays = numbered(
+	"sun sunday dom domingo dim dimanche sonntag domenica",
+	"mon monday lun lunes lundi montag seg segunda lunedì",
+	"tue tues tuesday martes mardi dienstag ter terça martedì",
+	"wed weds wednesday mié miércoles miercoles mer mercredi mittwoch qua quarta mercoledì",
+	"thu thur thurs thursday jue jueves jeu jeudi donnerstag qui quinta giovedì",
+	"fri friday vie viernes ven vendredi freitag sex sexta venerdì",
+	"sat saturday sáb sábado sabado sam samedi samstag sonnabend sabato",
+)
+
+// numbered returns the words of each text with its number, from 1 on.
+func numbered(texts ...string) map[string]int {
+	all := map[string]int{}
+	for i, text := range texts {
+		for _, word := range strings.Fields(text) {
+			all[word] = i + 1
+		}
+	}
+	return all
 }
 
 // name cuts the letters off that stand here.
@@ -36,27 +55,17 @@ func (c *clockReader) name() string {
 
 // monthName reads the name of a month, whole or cut short.
 func (c *clockReader) monthName() (time.Month, bool) {
-	name := c.name()
-	if len(name) > len("septiembre") {
-		return 0, false
+	m, ok := months[c.name()]
+	if ok {
+		c.cut(".")
 	}
-	if strings.HasPrefix(c.low[c.i:], ".") {
-		c.i++
-	}
-	for n := 5; n >= 3; n-- { // juin and juil before jui
-		if len(name) >= n {
-			if m, ok := months[name[:n]]; ok {
-				return m, true
-			}
-		}
-	}
-	return 0, false
+	return time.Month(m), ok
 }
 
-// date reads "2026-04-01", "Jul 11", "Jul 5th, 2026", "26 de julio", "26. Juli 2026", "7月26日".
+// date reads "2026-04-01", "04/01/2026", "01.04.2026", "Jul 11", "Jul 5th, 2026", "26 de julio", "01-Apr-26", "7月26日".
 func (c *clockReader) date() bool {
 	start := c.i
-	if c.isoDate() || c.slashDate() || c.hanDate() || c.monthDay() || c.dayMonth() {
+	if c.isoDate() || c.slashDate() || c.dottedDate() || c.hanDate() || c.monthDay() || c.dayMonth() {
 		c.dated = true
 		return true
 	}
@@ -102,6 +111,23 @@ func (c *clockReader) slashDate() bool {
 	return false
 }
 
+// dottedDate reads "17.11.2025", as it is written in German.
+func (c *clockReader) dottedDate() bool {
+	start := c.i
+	d, ok := c.number(2)
+	if ok && d >= 1 && d <= 31 && c.cut(".") {
+		m, ok := c.number(2)
+		if ok && m >= 1 && m <= 12 && c.cut(".") {
+			if y, ok := c.number(4); ok && y >= 2000 {
+				c.year, c.month, c.day = y, time.Month(m), d
+				return true
+			}
+		}
+	}
+	c.i = start
+	return false
+}
+
 func (c *clockReader) monthDay() bool {
 	start := c.i
 	m, ok := c.monthName()
@@ -124,7 +150,7 @@ func (c *clockReader) dayMonth() bool {
 	day, ok := c.number(2)
 	if ok && day >= 1 && day <= 31 {
 		c.word([]string{"st", "nd", "rd", "th"})
-		c.skip(" .\u00a0º")
+		c.skip(" .-\u00a0º")
 		c.word([]string{"de", "of", "do"})
 		c.skip(" ")
 		if m, ok := c.monthName(); ok {
@@ -139,15 +165,33 @@ func (c *clockReader) dayMonth() bool {
 	return false
 }
 
-// yearAfter reads a year behind a date, if there is one.
-func (c *clockReader) yearAfter() {
+// yearAfter reads a year behind a date, if there is one. Behind a hyphen it may be of two digits: "01-Mar-26".
+func (c *clockReader) yearAfter() bool {
 	start := c.i
+	short := c.cut("-")
 	c.skip(" ,")
-	if y, ok := c.number(4); ok && y >= 2000 && y < 2200 && !strings.HasPrefix(c.low[c.i:], ":") {
+	digits := c.i
+	y, ok := c.number(4)
+	if short && c.i-digits == 2 {
+		y += 2000
+	}
+	if ok && y >= 2000 && y < 2200 && !strings.HasPrefix(c.low[c.i:], ":") {
 		c.year = y
-		return
+		return true
 	}
 	c.i = start
+	return false
+}
+
+// lateYear reads the year that stands behind the clock, as in C: "Sun Mar  1 12:30:00 2026".
+func (c *clockReader) lateYear() bool {
+	start := c.i
+	if y, ok := c.number(4); ok && c.endsAt(c.i) && max(y-c.now.Year(), c.now.Year()-y) <= 1 {
+		c.year = y
+		return true
+	}
+	c.i = start
+	return false
 }
 
 // hanDate reads a date of Chinese, Japanese and Korean: "2026年7月26日".
@@ -182,29 +226,86 @@ func (c *clockReader) cut(texts ...string) bool {
 	return false
 }
 
-// dayName reads a weekday, today or tomorrow.
+// dayName reads today, tomorrow or a weekday, and the date that may stand behind one: "Sun, 01 Mar 2026". The date says
+// more, so that the weekday is then left aside.
 func (c *clockReader) dayName() bool {
-	start := c.i
 	switch {
-	case c.word([]string{"today", "tonight", "hoy", "heute", "hoje", "oggi", "今天", "今日"}):
+	case c.word([]string{"today", "tonight", "this evening", "hoy", "heute", "hoje", "oggi", "aujourd'hui", "今天", "今日", "오늘"}):
 		c.today, c.dated = true, true
 		return true
 	case c.word([]string{"tomorrow", "mañana", "demain", "morgen", "amanhã", "domani", "明天", "明日", "내일"}):
 		c.today, c.dated, c.ahead = true, true, 1
 		return true
 	}
-	name := c.name()
-	for n := min(len(name), 6); n >= 3 && len(name) <= len("donnerstag"); n-- {
-		if d, ok := weekdays[name[:n]]; ok {
-			c.weekday, c.dated = d, true
-			return true
+	d, ok := c.weekdayName()
+	if !ok {
+		return false
+	}
+	c.weekday, c.dated = d, true
+	end := c.i
+	c.skip(" ,\u00a0")
+	c.word([]string{"the", "on", "le", "el", "den", "dem", "dia", "día"})
+	c.skip(" ")
+	if c.date() {
+		c.weekday = 0
+	} else {
+		c.i = end
+	}
+	return true
+}
+
+// weekdayName reads the name of a weekday, whole or cut short, or with one character as in Chinese and Japanese.
+func (c *clockReader) weekdayName() (d int, ok bool) {
+	start := c.i
+	if d, ok = weekdays[c.name()]; ok {
+		c.cut("-feira", ".")
+		return d, true
+	}
+	c.i = start
+	if c.cut("星期", "礼拜", "周", "週") {
+		d, ok = c.hanDay()
+	} else if d, ok = c.hanDay(); ok {
+		ok = c.cut("曜日", "曜", "요일")
+	}
+	if !ok {
+		c.i = start
+	}
+	return d, ok
+}
+
+// hanDay reads the character of a weekday.
+func (c *clockReader) hanDay() (d int, ok bool) {
+	for i, names := range [...][]string{{"日", "天", "일"}, {"一", "月", "월"}, {"二", "火", "화"}, {"三", "水", "수"}, {"四", "木", "목"},
+		{"五", "金", "금"}, {"六", "土", "토"}} {
+		if c.cut(names...) {
+			return i + 1, true
 		}
+	}
+	return 0, false
+}
+
+// dayBeside moves over the weekday that stands behind its date: "March 1 (Sunday)", "3月1日（日）".
+func (c *clockReader) dayBeside() bool {
+	start := c.i
+	bracket := c.cut("(", "（")
+	_, ok := c.weekdayName()
+	if !ok && bracket {
+		_, ok = c.hanDay()
+	}
+	if ok && (!bracket || c.cut(")", "）")) {
+		return true
 	}
 	c.i = start
 	return false
 }
 
-// clock reads "4pm", "8:30 p.m.", "16:00", "16:00:05", "16h30", "16 Uhr", "下午4点30分", "午後8時", noon and midnight.
+// noons and midnights are those clocks by name.
+var (
+	noons     = []string{"noon", "midday", "mediodía", "midi", "mittag", "mezzogiorno"}
+	midnights = []string{"midnight", "medianoche", "minuit", "mitternacht", "meia-noite", "mezzanotte"}
+)
+
+// clock reads "4pm", "8:30 p.m.", "16:00", "16:00:05.5", "à 16h30", "16 Uhr", "下午4点30分", "午後8時", noon and midnight.
 func (c *clockReader) clock() bool {
 	start := c.i
 	half := 0 // 1 before noon, 2 after
@@ -213,27 +314,25 @@ func (c *clockReader) clock() bool {
 		half = 1
 	case c.cut("午後", "下午", "晚上", "오후"):
 		half = 2
-	case c.word([]string{"noon"}):
+	case c.word(noons):
 		c.hour, c.clocked = 12, true
 		return true
-	case c.word([]string{"midnight"}):
+	case c.word(midnights):
 		c.clocked = true
 		return true
 	}
 	c.skip(" ")
 	h, ok := c.number(2)
 	minute, marked := c.minutes()
-	if c.cut(":") { // seconds
-		c.number(2)
-		if c.cut(".") {
-			c.number(9)
-		}
+	second := time.Duration(0)
+	if marked {
+		second = c.seconds()
 	}
 	if half == 0 {
-		half = c.half()
+		half = c.half(h)
 	}
-	named := c.hours()
-	if !ok || h > 24 || minute > 59 || half > 0 && h > 12 || half == 0 && !marked && !named {
+	named := half == 0 && c.hours()
+	if !ok || h > 24 || minute > 59 || half == 0 && !marked && !named {
 		c.i = start
 		return false
 	}
@@ -243,7 +342,7 @@ func (c *clockReader) clock() bool {
 	case half == 2 && h < 12:
 		h += 12
 	}
-	c.hour, c.minute, c.clocked = h, minute, true
+	c.hour, c.minute, c.second, c.clocked = h, minute, second, true
 	return true
 }
 
@@ -251,15 +350,22 @@ func (c *clockReader) clock() bool {
 func (c *clockReader) minutes() (minute int, marked bool) {
 	start := c.i
 	han := c.cut("時", "点", "點", "时", "시")
-	french := !han && (c.cut("h") || c.cut(" h "))
-	if !han && !french && !c.cut(":") && !(c.cut(".") && c.i < len(c.low) && isDigit(c.low[c.i])) {
+	if han && (c.cut("間") || c.cut("간")) { // hours, not a clock
 		c.i = start
 		return 0, false
 	}
-	c.skip(" ")
+	french := !han && c.romance() && (c.cut("h") || c.cut(" h "))
+	dot := !han && !french && c.cut(".")
+	if !han && !french && !dot && !c.cut(":") {
+		return 0, false
+	}
+	if !dot {
+		c.skip(" ")
+	}
 	digits := c.i
 	m, ok := c.number(2)
 	switch {
+	case ok && c.i-digits == 2 && dot && !c.followed(): // "1.25 seconds"
 	case ok && c.i-digits == 2:
 		c.cut("分", "분")
 		return m, true
@@ -270,13 +376,46 @@ func (c *clockReader) minutes() (minute int, marked bool) {
 	return 0, false
 }
 
-// half reads am and pm.
-func (c *clockReader) half() int {
+// romance reports whether the words before are of a language in which "16h30" is a clock: in English it is a duration.
+func (c *clockReader) romance() bool { return c.at24 || c.month != 0 }
+
+// followed reports whether a word stands here that makes a clock of the number before it.
+func (c *clockReader) followed() bool {
+	start := c.i
+	ok := c.half(0) > 0 || c.hours()
+	c.i = start
+	return ok
+}
+
+// seconds reads the seconds of a clock, with decimals.
+func (c *clockReader) seconds() time.Duration {
+	start := c.i
+	if !c.cut(":") {
+		return 0
+	}
+	n, ok := c.number(2)
+	if !ok || n > 60 {
+		c.i = start
+		return 0
+	}
+	d := time.Duration(n) * time.Second
+	if c.i+1 < len(c.low) && c.low[c.i] == '.' && isDigit(c.low[c.i+1]) {
+		c.i++
+		for scale := time.Second / 10; c.i < len(c.low) && isDigit(c.low[c.i]); scale /= 10 {
+			d += time.Duration(c.low[c.i]-'0') * scale
+			c.i++
+		}
+	}
+	return d
+}
+
+// half reads am and pm behind an hour. Behind one of 13 or more, am is a German word, and pm says nothing new.
+func (c *clockReader) half(hour int) int {
 	start := c.i
 	c.skip(" \u00a0\u202f")
-	for i, forms := range [...][]string{{"a.m.", "a. m.", "am", "a.m"}, {"p.m.", "p. m.", "pm", "p.m"}} {
+	for i, forms := range [...][]string{{"a.m.", "a. m.", "am", "a.m", "midnight"}, {"p.m.", "p. m.", "pm", "p.m", "noon"}} {
 		for _, form := range forms {
-			if strings.HasPrefix(c.low[c.i:], form) && c.endsAt(c.i+len(form)) {
+			if strings.HasPrefix(c.low[c.i:], form) && c.endsAt(c.i+len(form)) && (i == 1 || hour <= 12) {
 				c.i += len(form)
 				return i + 1
 			}
@@ -290,39 +429,9 @@ func (c *clockReader) half() int {
 func (c *clockReader) hours() bool {
 	start := c.i
 	c.skip(" ")
-	if c.word([]string{"uhr", "horas", "heures", "o'clock", "hs"}) {
+	if c.word([]string{"uhr", "o'clock"}) || c.romance() && c.word([]string{"horas", "heures", "hs"}) {
 		return true
 	}
 	c.i = start
 	return false
-}
-
-// zone reads the zone that follows a clock, in brackets or bare; without one it is now's own location.
-func (c *clockReader) zone() *time.Location {
-	c.skip(" ,")
-	if c.cut("(", "（") {
-		if end := strings.IndexAny(c.s[c.i:], ")）"); end >= 0 {
-			if at, ok := zone(c.s[c.i : c.i+end]); ok {
-				return at
-			}
-		}
-		c.skip(" ")
-	}
-	end := c.i
-	for end < len(c.s) && (isLetter(c.s[end]) || isDigit(c.s[end]) || strings.IndexByte("/_+-:", c.s[end]) >= 0) {
-		end++
-	}
-	name := strings.TrimRight(c.s[c.i:end], ":-/")
-	if at, ok := zone(name); ok {
-		return at
-	}
-	if strings.HasPrefix(c.low[end:], " time") {
-		if at, ok := zone(c.low[c.i:end] + " time"); ok {
-			return at
-		}
-	}
-	if r, _ := utf8.DecodeRuneInString(c.s[c.i:]); r == '北' {
-		return time.FixedZone("", 8*3600)
-	}
-	return c.now.Location()
 }

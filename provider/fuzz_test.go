@@ -94,6 +94,9 @@ func FuzzSpan(f *testing.F) {
 		"5 days 22 hours 11 minutes", "3小时43分钟", "2 horas y 5 minutos", "1e9s", "9999999999999999999d", "NaN", "-5s", "...", "1.2.3s"} {
 		f.Add(s)
 	}
+	for _, c := range spanCases() {
+		f.Add(c.text)
+	}
 	f.Fuzz(func(t *testing.T, s string) {
 		d, rest := provider.Span(s)
 		if d < 0 || d > longestWait || !strings.HasSuffix(s, rest) {
@@ -128,7 +131,7 @@ func TestHostileTextsAreReadInLinearTime(t *testing.T) {
 	fill := func(s string) string { return strings.Repeat(s, size/len(s)+1)[:size] }
 	for _, s := range []string{"{", "[", `{"error":`, `{"error":{"message":"`, "a", "a ", "\n", "{\n", "Error: ", "Error: \n", "429 ", "x: ", "x. ", "\"", "'", "\\", "<", "<title>",
 		"resets ", "resets at at at ", "try again in ", "9", "9 ", "1:", "wait 1", "limit limit ", "*", "HTTP/1.1 429\n", "a:b\n", "data: {\n", "│", "\x1b[", "é", "重置", "resets 重置 1", "RateLimitError: ",
-		"{'error': '{\"error\": '", "you've hit your ", "Jul 1", "openai.", "Error code: 4", "  \n  ", "({[<", "event: error\ndata: ", "retry in 1 hour and ", "has exceeded rate limit "} {
+		"{'error': '{\"error\": '", "you've hit your ", "Jul 1", "openai.", "Error code: 4", "  \n  ", "({[<", "event: error\ndata: ", "retry in 1 hour and ", "has exceeded rate limit ", "resets 5pm (", "resets 5pm a ", "resets Mon, ", "resets UTC ", "resets at the ", "resets 5pm A/", "周", "resets 周", "1-", "wait a ", "wait PT1", "wait 1,000,"} {
 		text := fill(s)
 		start := time.Now()
 		v := provider.ClassifyText(provider.Provider{}, 0, text, noon)

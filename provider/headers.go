@@ -2,6 +2,8 @@ package provider
 
 import (
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -167,10 +169,15 @@ func RetryAfter(h http.Header, body []byte, now time.Time) time.Duration {
 	return headerWait(h, now)
 }
 
-// headerWait reads retry-after-ms, then retry-after: seconds with or without decimals, or a date.
+// headerWait reads retry-after-ms, then retry-after: seconds with or without decimals, or a date, or what gateways put
+// there against the standard: an epoch, RFC 3339, a duration with units.
 func headerWait(h http.Header, now time.Time) time.Duration {
 	if v := h["Retry-After-Ms"]; len(v) > 0 {
-		if d := seconds(v[0], time.Millisecond); d > 0 {
+		d, _ := resetIn(v[0], h, now)
+		if f, err := strconv.ParseFloat(strings.TrimSpace(v[0]), 64); err == nil && f < epochMillis {
+			d = seconds(v[0], time.Millisecond)
+		}
+		if d > 0 {
 			return d
 		}
 	}
@@ -178,13 +185,8 @@ func headerWait(h http.Header, now time.Time) time.Duration {
 	if len(v) == 0 {
 		return 0
 	}
-	if d := seconds(v[0], time.Second); d > 0 {
-		return d
-	}
-	if at, err := http.ParseTime(v[0]); err == nil {
-		return positive(at.Sub(serverTime(h, now)))
-	}
-	return 0
+	d, _ := resetIn(v[0], h, now)
+	return d
 }
 
 // exhausted returns the dimension of the only budget of which the headers say that nothing is left.

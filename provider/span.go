@@ -74,13 +74,26 @@ const (
 	secondReset           // an instant or seconds, rounded to whole ones
 )
 
-// resetIn reads when a budget is full again: a duration ("6m0s"), an instant (RFC 3339, or an epoch in seconds or
-// milliseconds), or seconds.
+// Numbers from these on are instants, in seconds and in milliseconds since 1970: no wait is as long.
+const (
+	epoch       = 1e9 // 2001
+	epochMillis = 1e12
+)
+
+// sinceEpoch reads an instant from a number of seconds or milliseconds since 1970; zero for smaller numbers.
+func sinceEpoch(f float64) time.Time {
+	switch {
+	case f >= epochMillis && f < 1e15:
+		return time.UnixMilli(int64(f))
+	case f >= epoch && f < epochMillis:
+		return time.UnixMilli(int64(f * 1000))
+	}
+	return time.Time{}
+}
+
+// resetIn reads when a budget is full again: a duration ("6m0s"), an instant (RFC 3339, the form of HTTP's own dates,
+// or an epoch in seconds or milliseconds), or seconds.
 func resetIn(s string, h http.Header, now time.Time) (time.Duration, resetForm) {
-	const (
-		epoch       = 1e9 // 2001; no reset is as many seconds away
-		epochMillis = 1e12
-	)
 	s = strings.TrimSpace(s)
 	if s == "" {
 		return 0, noReset
@@ -90,21 +103,28 @@ func resetIn(s string, h http.Header, now time.Time) (time.Duration, resetForm) 
 		form = exactReset
 	}
 	if len(s) >= len("2006-01-02T15:04:05Z") && s[4] == '-' {
-		at, err := time.Parse(time.RFC3339, s)
+		at, err := time.Parse(time.RFC3339, strings.Replace(s, " ", "T", 1))
 		if err != nil {
 			return 0, noReset
 		}
 		return positive(at.Sub(serverTime(h, now))), form
 	}
-	if last := s[len(s)-1]; last >= '0' && last <= '9' || last == '.' {
+	if isLetter(s[0]) && len(s) >= len(time.ANSIC) {
+		at, err := http.ParseTime(s)
+		if err != nil {
+			return 0, noReset
+		}
+		return positive(at.Sub(serverTime(h, now))), secondReset
+	}
+	if last := s[len(s)-1]; (isDigit(last) || last == '.') && strings.IndexByte(s, ':') < 0 {
 		f, err := strconv.ParseFloat(s, 64)
-		switch {
+		switch at := sinceEpoch(f); {
 		case err != nil || f < 0:
 			return 0, noReset
-		case f >= epochMillis && f < 1e15:
-			return positive(time.UnixMilli(int64(f)).Sub(serverTime(h, now))), exactReset
-		case f >= epoch && f < epochMillis:
-			return positive(time.Unix(int64(f), 0).Sub(serverTime(h, now))), form
+		case f >= epochMillis && !at.IsZero():
+			return positive(at.Sub(serverTime(h, now))), exactReset
+		case !at.IsZero():
+			return positive(at.Sub(serverTime(h, now))), form
 		}
 		return seconds(s, time.Second), form
 	}
@@ -117,9 +137,13 @@ func resetIn(s string, h http.Header, now time.Time) (time.Duration, resetForm) 
 
 // span reads a duration from the beginning of s, and returns what follows it. It takes what APIs write in headers and
 // in sentences: "6m0s", "2s81ms", "1.984999999s", "7 seconds", "3 hours 43 minutes", "1 minute and 5 seconds",
-// "4.01:23:45". A number alone is seconds. It returns 0 when there is none.
+// "1,200 seconds", "an hour", "30-60 seconds" (the longer), "PT1M30S", "4.01:23:45". A number alone is seconds, unless
+// it is an instant. It returns 0 when there is none.
 func span(s string) (d time.Duration, rest string) {
 	if d, rest, ok := clock(s); ok {
+		return d, rest
+	}
+	if d, rest, ok := isoSpan(s); ok {
 		return d, rest
 	}
 	var (
@@ -130,31 +154,26 @@ func span(s string) (d time.Duration, rest string) {
 	for {
 		t := strings.TrimLeft(rest, " \t\n")
 		if any {
-			for _, and := range [...]string{"and ", "y ", "et ", "und ", "e "} {
-				t = strings.TrimPrefix(t, and)
-			}
-			t = strings.TrimLeft(t, ", ")
+			t = joint(t)
 		}
-		number, after := digits(t)
-		if number == "" {
-			break
-		}
-		f, err := strconv.ParseFloat(number, 64)
-		if err != nil {
+		f, after, ok := quantity(t)
+		if !ok {
 			break
 		}
 		u, after2 := unit(after)
 		if u == 0 && any {
 			break // another number, not a part of the duration
 		}
-		if u == 0 && !endsPhrase(after) {
-			break // a date, or a number of something else
+		if u == 0 {
+			if upper, u, rest := longer(after); u > 0 {
+				return scaled(max(f, upper), u), rest
+			}
+			if !endsPhrase(after) || f >= epoch {
+				break // a date, or a number of something else
+			}
+			return scaled(f, time.Second), after
 		}
 		any = true
-		if u == 0 {
-			total, rest = f*float64(time.Second), after
-			break
-		}
 		total += f * float64(u)
 		rest = after2
 	}
@@ -164,20 +183,106 @@ func span(s string) (d time.Duration, rest string) {
 	return scaled(total, 1), rest
 }
 
+// joint moves over what joins the parts of a duration: "3 hours, and 43 minutes".
+func joint(s string) string {
+	s = strings.TrimLeft(s, ", ")
+	for _, and := range [...]string{"and ", "& ", "y ", "et ", "und ", "e "} {
+		s = strings.TrimPrefix(s, and)
+	}
+	return strings.TrimLeft(s, ", ")
+}
+
+// longer reads the longer end of a range and its unit from what follows the shorter one: "-60 seconds", " to 10 minutes".
+func longer(s string) (f float64, u time.Duration, rest string) {
+	t := strings.TrimLeft(s, " ")
+	for _, to := range [...]string{"-", "–", "—", "to ", "or "} {
+		after, ok := strings.CutPrefix(t, to)
+		if !ok {
+			continue
+		}
+		if f, after, ok := quantity(strings.TrimLeft(after, " ")); ok {
+			if u, rest := unit(after); u > 0 {
+				return f, u, rest
+			}
+		}
+	}
+	return 0, 0, s
+}
+
+// isoSpan reads a duration of ISO 8601: "PT30S", "P1DT2H". Its months and years are of no fixed length, and not read.
+func isoSpan(s string) (d time.Duration, rest string, ok bool) {
+	if len(s) < len("PT1S") || s[0]|0x20 != 'p' || s[1]|0x20 != 't' && !isDigit(s[1]) {
+		return 0, s, false
+	}
+	rest = s[1:]
+	var total float64
+	for scale := isoDays; rest != ""; {
+		if rest[0]|0x20 == 't' {
+			scale, rest = isoTimes, rest[1:]
+			continue
+		}
+		number, after := digits(rest)
+		f, err := strconv.ParseFloat(number, 64)
+		if err != nil || after == "" || scale[after[0]|0x20] == 0 {
+			break
+		}
+		total += f * float64(scale[after[0]|0x20])
+		rest, ok = after[1:], true
+	}
+	if !ok || rest != "" && (isLetter(rest[0]) || isDigit(rest[0])) {
+		return 0, s, false
+	}
+	return scaled(total, 1), rest, true
+}
+
+// The units of ISO 8601, before and after its T.
+var (
+	isoDays  = map[byte]time.Duration{'w': 7 * day, 'd': day}
+	isoTimes = map[byte]time.Duration{'h': time.Hour, 'm': time.Minute, 's': time.Second}
+)
+
 // endsPhrase reports whether what follows a number leaves it a number alone.
 func endsPhrase(s string) bool {
 	t := strings.TrimLeft(s, " ")
 	return t == "" || strings.IndexByte(".,;)]}\"'\n!", t[0]) >= 0
 }
 
-// digits cuts a decimal number off the beginning of s. A dot that ends a sentence is not part of it.
+// quantity cuts a number off the beginning of s, in digits or as the words that stand before a single unit.
+func quantity(s string) (f float64, rest string, ok bool) {
+	number, rest := digits(s)
+	if number != "" {
+		f, err := strconv.ParseFloat(number, 64)
+		return f, rest, err == nil
+	}
+	word, after, _ := strings.Cut(s[:min(len(s), 48)], " ")
+	if !ones[strings.ToLower(word)] {
+		return 0, s, false
+	}
+	if u, _ := unit(after); u < time.Second {
+		return 0, s, false
+	}
+	return 1, s[len(word):], true
+}
+
+// ones are the words for one, in the languages of units.
+var ones = map[string]bool{"a": true, "an": true, "one": true, "un": true, "una": true, "une": true, "uno": true, "um": true, "uma": true,
+	"ein": true, "eine": true, "einer": true, "einem": true, "einen": true}
+
+// digits cuts a decimal number off the beginning of s, without the commas between its thousands. A dot that ends a
+// sentence is not part of it.
 func digits(s string) (number, rest string) {
-	i := 0
-	for i < len(s) && (s[i] >= '0' && s[i] <= '9' || s[i] == '.') {
+	i, commas := 0, 0
+	for i < len(s) && (isDigit(s[i]) || s[i] == '.' || s[i] == ',' && i > 0 && i <= 3+4*commas && commas < 4 && isThousand(s[i+1:])) {
+		if s[i] == ',' {
+			commas++
+		}
 		i++
 	}
 	for i > 0 && s[i-1] == '.' {
 		i--
+	}
+	if commas > 0 {
+		return strings.ReplaceAll(s[:i], ",", ""), s[i:]
 	}
 	return s[:i], s[i:]
 }
@@ -209,6 +314,7 @@ var units = map[string]time.Duration{
 	"m": time.Minute, "min": time.Minute, "mins": time.Minute, "minute": time.Minute, "minutes": time.Minute,
 	"h": time.Hour, "hr": time.Hour, "hrs": time.Hour, "hour": time.Hour, "hours": time.Hour,
 	"d": day, "day": day, "days": day, "w": 7 * day, "wk": 7 * day, "week": 7 * day, "weeks": 7 * day,
+	"month": 30 * day, "months": 30 * day,
 
 	"segundo": time.Second, "segundos": time.Second, "seconde": time.Second, "secondes": time.Second,
 	"sekunde": time.Second, "sekunden": time.Second, "secondi": time.Second, "secondo": time.Second,
@@ -229,8 +335,9 @@ var hanUnits = [...]struct {
 }{
 	{"毫秒", time.Millisecond}, {"ミリ秒", time.Millisecond}, {"秒", time.Second}, {"초", time.Second},
 	{"分钟", time.Minute}, {"分鐘", time.Minute}, {"分", time.Minute}, {"분", time.Minute},
-	{"个小时", time.Hour}, {"小时", time.Hour}, {"小時", time.Hour}, {"時間", time.Hour}, {"시간", time.Hour},
+	{"个小时", time.Hour}, {"個小時", time.Hour}, {"小时", time.Hour}, {"小時", time.Hour}, {"時間", time.Hour}, {"시간", time.Hour},
 	{"天", day}, {"日間", day}, {"日", day}, {"일", day},
+	{"週間", 7 * day}, {"周", 7 * day}, {"주", 7 * day},
 }
 
 // clock reads a span of .NET, "d.hh:mm:ss" or "hh:mm:ss", as Azure API Management writes it.

@@ -13,7 +13,7 @@ const farthest = 400 * 24 * time.Hour
 // resetCues are the words after which a message says when access comes back. A few are languages whose messages are
 // known to be translated: Spanish, French, German, Portuguese, Italian.
 var resetCues = [...]string{"reset", "try again at", "try again on", "try again after", "try again", "retry at",
-	"retry after", "regain access", "available again", "available at", "available on", "renews", "replenish", "until",
+	"retry after", "retry-after", "retry_after", "regain access", "available again", "available at", "available on", "renews", "replenish", "until",
 	"come back at", "wait till", "blocked till", "ends on", "expires on", "expires at", "refresh",
 	"restablece", "restablecer", "reinicia", "renueva", "de nuevo", "intentarlo", "réinitialis", "réessay",
 	"zurückgesetzt", "zurück", "erneut", "wieder", "redefin", "novamente", "ripristin", "riprova"}
@@ -69,7 +69,7 @@ func beforeCue(s, low string, cue int, now time.Time) time.Time {
 			continue
 		}
 		c := clockReader{s: s[:cue], low: low[:cue], i: i, now: now}
-		if t := c.instant(); !t.IsZero() {
+		if t := c.instant(); !t.IsZero() || c.lost {
 			return t
 		}
 	}
@@ -83,29 +83,41 @@ type clockReader struct {
 	now    time.Time
 
 	year, day, hour, minute int
+	second                  time.Duration // with its decimals
 	month                   time.Month
 	weekday                 int // 1 is Sunday; 0 none
 	ahead                   int // days from today: tomorrow is 1
 	dated, clocked, today   bool
+	in                      *time.Location // the zone that is named; nil if none is
+	lost                    bool           // a zone is named that nobody knows
+	at24                    bool           // a word stood before that makes a clock of "16h30"
 }
+
+// clockWords are those of Spanish, French and Portuguese that stand before a clock.
+var clockWords = []string{"a las", "a la", "las", "à", "às", "as"}
+
+// joints are words between a date and a clock, in either order.
+var joints = []string{"at", "on", "the", "um", "am", "den", "alle", "ore", "le", "el", "em", "的"}
 
 // fillers are words between a cue and the time that it speaks of.
 var fillers = [...]string{"on", "at", "by", "se", "the", "after", "about",
-	"around", "approximately", "a las", "a la", "las", "la", "el", "le", "les", "à", "a", "às", "as", "os", "am", "um", "den", "dia", "día",
+	"around", "approximately", "la", "el", "le", "les", "a", "os", "am", "um", "den", "dia", "día",
 	"il", "alle", "将于", "将在", "于", "在", "is", "are", "will", "be", "your", "limit", "limits", "quota", "usage", "time", "date", "access",
-	"window", "it", "again", "next", "resets", "reset", "de", "do", "da", "das", "para", "hasta", "sich", "wird", "de nuevo", "reached"}
+	"window", "daily", "every day", "each day", "it", "again", "next", "resets", "reset", "de", "do", "da", "das", "para", "hasta", "sich", "wird", "de nuevo", "reached"}
 
 // afterCue reads the instant that follows a cue, if at most a few filling words stand between.
 func (c *clockReader) afterCue() time.Time {
 	c.name() // the rest of the cue's own word: "resets", "restablecerá"
 	for range 7 {
-		c.skip(" ,:·-—–=\"'`*\u00a0")
+		c.skip(" ,:·-—–=\"'`*~(_\u00a0")
 		start := *c
-		if t := c.instant(); !t.IsZero() {
+		if t := c.instant(); !t.IsZero() || c.lost {
 			return t
 		}
 		*c = start
-		if !c.word(fillers[:]) {
+		if c.word(clockWords) {
+			c.at24 = true
+		} else if !c.word(fillers[:]) {
 			return time.Time{}
 		}
 	}
@@ -153,33 +165,64 @@ func (c *clockReader) number(most int) (n int, ok bool) {
 	return n, c.i > start
 }
 
-// instant reads a date, a clock, or both in either order, and a zone after them.
+// instant reads a date, a clock and a zone, in any order. It is none if the zone is not known.
 func (c *clockReader) instant() time.Time {
 	if t := c.epoch(); !t.IsZero() {
 		return t
 	}
-	for range 4 {
+	c.leadingZone()
+	for range 8 {
 		c.skip(" ,\u00a0")
-		start := c.i
-		if !c.dated && (c.date() || c.dayName()) {
-			c.skip(" ,\u00a0")
-			if !c.word([]string{"at", "a las", "a la", "um", "à", "às", "alle", "ore", "的"}) && c.month != 0 && c.i+1 < len(c.low) &&
-				c.low[c.i] == 't' && isDigit(c.low[c.i+1]) {
-				c.i++ // RFC 3339
-			}
+		if c.part() {
 			continue
 		}
-		c.i = start
-		if !c.clocked && c.clock() {
-			continue
+		start, at24 := c.i, c.at24
+		c.join()
+		if !c.part() {
+			c.i, c.at24 = start, at24
+			break
 		}
-		c.i = start
-		break
 	}
-	if !c.dated && !c.clocked {
+	if !c.dated && !c.clocked || c.lost {
 		return time.Time{}
 	}
-	return c.resolve(c.zone())
+	if c.in == nil {
+		c.in = c.now.Location()
+	}
+	return c.resolve(c.in)
+}
+
+// join moves over the words between two parts: "Monday, the 2nd, at 4pm", "4pm on Monday".
+func (c *clockReader) join() {
+	for range 3 {
+		switch {
+		case c.word(clockWords):
+			c.at24 = true
+		case !c.word(joints):
+			return
+		}
+		c.skip(" ,\u00a0")
+	}
+}
+
+// part reads one more part of an instant.
+func (c *clockReader) part() bool {
+	switch {
+	case !c.dated && (c.date() || c.dayName()):
+		if c.month != 0 && c.i+1 < len(c.low) && c.low[c.i] == 't' && isDigit(c.low[c.i+1]) {
+			c.i++ // RFC 3339
+		}
+		return true
+	case c.month != 0 && c.dayBeside():
+		return true
+	case !c.clocked && c.clock():
+		return true
+	case !c.dated && !c.clocked || c.lost:
+		return false
+	case c.month != 0 && c.clocked && c.year == 0 && c.lateYear():
+		return true
+	}
+	return c.in == nil && c.zone()
 }
 
 // epoch reads seconds or milliseconds since 1970.
@@ -201,30 +244,53 @@ func (c *clockReader) epoch() time.Time {
 	return time.Time{}
 }
 
+// grace is how long ago a clock may have shown a time that is still meant, rather than the next day's. A refusal is
+// sent, logged and read a moment after it was written, clocks differ, and what resets at 4pm may refuse a little longer.
+const grace = 5 * time.Minute
+
 // resolve returns the instant that was read, in a zone.
 func (c *clockReader) resolve(at *time.Location) time.Time {
 	now := c.now.In(at)
 	y, m, d := now.Date()
 	switch {
 	case c.weekday > 0:
-		ahead := (c.weekday - 1 - int(now.Weekday()) + 7) % 7
-		t := wall(y, m, d+ahead, c.hour, c.minute, at)
-		if t.Before(now) {
-			t = wall(y, m, d+ahead+7, c.hour, c.minute, at)
-		}
-		return t
+		const week = 7
+		return c.coming(y, m, d+(c.weekday-1-int(now.Weekday())+week)%week, week, at)
 	case c.dated && c.year == 0 && c.month != 0:
 		return c.nearestYear(y, at)
+	case c.dated && c.month != 0 && !c.exists(c.year):
+		return time.Time{}
 	case c.dated && c.month != 0:
-		return wall(c.year, c.month, c.day, c.hour, c.minute, at)
+		return c.wall(c.year, c.month, c.day, at)
+	case c.today && c.ahead == 0 && c.clocked && c.hour < morning:
+		return c.coming(y, m, d, 1, at)
 	case c.today:
-		return wall(y, m, d+c.ahead, c.hour, c.minute, at)
+		return c.wall(y, m, d+c.ahead, at)
 	}
-	t := wall(y, m, d, c.hour, c.minute, at)
-	if t.Before(now) { // a clock that has passed today is tomorrow's
-		t = wall(y, m, d+1, c.hour, c.minute, at)
+	return c.coming(y, m, d, 1, at)
+}
+
+// morning is the hour before which "tonight" and "today at midnight" are of the next day.
+const morning = 6
+
+// coming returns the first instant that has not passed, of those every so many days before and after a day.
+func (c *clockReader) coming(y int, m time.Month, d, every int, at *time.Location) (t time.Time) {
+	for _, day := range [...]int{d - every, d, d + every} {
+		if t = c.wall(y, m, day, at); !t.Before(c.now.Add(-grace)) {
+			break
+		}
 	}
 	return t
+}
+
+// wall returns the instant of a day at which the clock shows what was read.
+func (c *clockReader) wall(y int, m time.Month, d int, at *time.Location) time.Time {
+	return wall(y, m, d, c.hour, c.minute, at).Add(c.second)
+}
+
+// exists reports whether a year has the date that was read: not every one has a 29 February.
+func (c *clockReader) exists(year int) bool {
+	return time.Date(year, c.month, c.day, 0, 0, 0, 0, time.UTC).Day() == c.day
 }
 
 // nearestYear gives a date without a year the year that brings it nearest to now. So "Jan 2" seen in December is next
@@ -232,7 +298,10 @@ func (c *clockReader) resolve(at *time.Location) time.Time {
 func (c *clockReader) nearestYear(y int, at *time.Location) time.Time {
 	var best time.Time
 	for _, year := range [...]int{y - 1, y, y + 1} {
-		t := wall(year, c.month, c.day, c.hour, c.minute, at)
+		if !c.exists(year) {
+			continue
+		}
+		t := c.wall(year, c.month, c.day, at)
 		if best.IsZero() || t.Sub(c.now).Abs() < best.Sub(c.now).Abs() {
 			best = t
 		}

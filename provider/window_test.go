@@ -1,10 +1,14 @@
 package provider_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 	_ "time/tzdata"
 
+	"pgregory.net/rapid"
+
+	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -57,7 +61,86 @@ func windowCases() []windowCase {
 		{"usage limit reached|1784800000", "2026-07-23T09:46:40Z"},
 		{"resets at 1784900000", "2026-07-24T13:33:20Z"},
 
+		// a weekday before a date, which says more
+		{"resets at Thu, 23 Jul 2026 16:30:00 GMT", "2026-07-23T16:30:00Z"},
+		{"resets at Fri, 24 Jul 2026 12:30 GMT", "2026-07-24T12:30:00Z"},
+		{"resets at Fri, 24 Jul 2026 12:30:00 +0200", "2026-07-24T10:30:00Z"},
+		{"resets at Friday, 24-Jul-26 12:30:00 GMT", "2026-07-24T12:30:00Z"},
+		{"resets at Fri Jul 24 12:30:00 2026", "2026-07-24T12:30:00Z"},
+		{"resets at Fri Jul 24 12:30:00 PDT 2026", "2026-07-24T19:30:00Z"},
+		{"resets at Fri Jul 24 2026 12:30:00 GMT-0700 (Pacific Daylight Time)", "2026-07-24T19:30:00Z"},
+		{"Your limit resets Sunday, July 26, 2026 at 12:30 PM (UTC)", "2026-07-26T12:30:00Z"},
+		{"resets on Sunday the 26th of July at noon UTC", "2026-07-26T12:00:00Z"},
+		{"resets July 26 (Sunday) at 12:30 UTC", "2026-07-26T12:30:00Z"},
+		{"resets Monday, 9am UTC", "2026-07-27T09:00:00Z"},
+		{"resets 26.07.2026 um 12:30 Uhr (Europe/Berlin)", "2026-07-26T10:30:00Z"},
+		{"resets at 12:30 PM UTC on July 26, 2026", "2026-07-26T12:30:00Z"},
+		{"resets at 8:30 PM PT on Friday", "2026-07-25T03:30:00Z"},
+		{"resets at 9am tomorrow (UTC)", "2026-07-24T09:00:00Z"},
+		{"resets 2026-07-26 12:30:45 +0000 UTC", "2026-07-26T12:30:45Z"},
+		{"resets tonight at midnight UTC", "2026-07-24T00:00:00Z"},
+		{"resets daily at 00:00 UTC", "2026-07-24T00:00:00Z"},
+		{"resets 12 midnight UTC", "2026-07-24T00:00:00Z"},
+		{"resets 16:45:30", "2026-07-23T16:45:30Z"},
+		{"resets at 16:45 PM", "2026-07-23T16:45:00Z"},
+		{"Retry-After: 1784900000", "2026-07-24T13:33:20Z"},
+		{"resets Feb 29, 2027 at 9am UTC", ""},
+		{"resets Feb 29 at 9am UTC", ""},
+		{"resets 2026-07-26 Sunday 12:30 UTC", "2026-07-26T12:30:00Z"},
+		{"RESETS JUL 25 (SAT) AT 12:30 UTC", "2026-07-25T12:30:00Z"},
+		{"resets Jul 26 4pm 2000 tokens", "2026-07-26T16:00:00Z"},
+
+		// a clock that has just passed
+		{"resets 3:56pm", "2026-07-23T15:56:00Z"},
+		{"resets 3:54pm", "2026-07-24T15:54:00Z"},
+		{"resets Thu 3:56pm", "2026-07-23T15:56:00Z"},
+		{"resets Thu 3:54pm", "2026-07-30T15:54:00Z"},
+
+		// zones in words
+		{"resets 5pm Pacific", "2026-07-24T00:00:00Z"},
+		{"resets 5pm Eastern.", "2026-07-23T21:00:00Z"},
+		{"resets 5pm US Central", "2026-07-23T22:00:00Z"},
+		{"resets 5pm mountain time", "2026-07-23T23:00:00Z"},
+		{"resets 5pm (Pacific Standard Time)", "2026-07-24T00:00:00Z"},
+		{"resets 5pm PT", "2026-07-24T00:00:00Z"},
+		{"resets 5pm ET, or upgrade", "2026-07-23T21:00:00Z"},
+		{"resets 5pm CT", "2026-07-23T22:00:00Z"},
+		{"resets 5pm MT", "2026-07-23T23:00:00Z"},
+		{"resets 5pm EST/EDT", "2026-07-23T21:00:00Z"},
+		{"resets 6pm UK time", "2026-07-23T17:00:00Z"},
+		{"resets 9pm Central European Summer Time", "2026-07-23T19:00:00Z"},
+		{"resets 5pm Beijing time", "2026-07-24T09:00:00Z"},
+		{"resets 5pm (Tokyo)", "2026-07-24T08:00:00Z"},
+		{"resets 5pm in Pacific Time", "2026-07-24T00:00:00Z"},
+		{"resets 5pm local time", "2026-07-23T17:00:00Z"},
+		{"resets 5pm (your local time)", "2026-07-23T17:00:00Z"},
+		{"resets 5pm (in 1 hour)", "2026-07-23T17:00:00Z"},
+		{"resets 5pm and/or upgrade", "2026-07-23T17:00:00Z"},
+		{"resets 21:00 UTC +02:00", "2026-07-23T19:00:00Z"},
+		{"resets 21:00 (PST, UTC-8)", "2026-07-24T04:00:00Z"},
+		{"将于北京时间 17:00 重置", "2026-07-24T09:00:00Z"},
+		{"resets at UTC 17:00", "2026-07-23T17:00:00Z"},
+		{"将于 UTC+8 17:00 重置", "2026-07-24T09:00:00Z"},
+		{"将于（UTC+8）17:00 重置", "2026-07-24T09:00:00Z"},
+		{"resets 5pm ( UTC )", "2026-07-23T17:00:00Z"},
+
+		// zones that nobody knows
+		{"resets 5pm (Mars/Olympus)", ""},
+		{"resets 5pm Mars/Olympus", ""},
+		{"resets Jul 26, 5pm (Mars/Olympus)", ""},
+		{"resets 5pm Mars time", ""},
+		{"resets 5pm (server time)", ""},
+		{"resets 5pm XQT", ""},
+		{"Das Limit wird um 17:00 (Mars/Olympus) zurückgesetzt", ""},
+
 		// other languages
+		{"限制将于2026年7月26日（周日）12:30 重置", "2026-07-26T12:30:00Z"},
+		{"将于星期一 09:00 重置", "2026-07-27T09:00:00Z"},
+		{"使用制限は月曜日 09:00 (Asia/Tokyo) にリセットされます", "2026-07-27T00:00:00Z"},
+		{"se restablece el lunes a las 9:00 (Europe/Madrid)", "2026-07-27T07:00:00Z"},
+		{"redefine segunda-feira às 9h30 (America/Sao_Paulo)", "2026-07-27T12:30:00Z"},
+		{"wird am Montag um 9.30 Uhr (Europe/Berlin) zurückgesetzt", "2026-07-27T07:30:00Z"},
+		{"es wird zurückgesetzt um 16:30 am Montag (Europe/Berlin)", "2026-07-27T14:30:00Z"},
 		{"Has alcanzado tu límite de uso · se restablece a las 4 p. m. (America/Bogota)", "2026-07-23T21:00:00Z"},
 		{"Tu límite se restablecerá el 26 de julio a las 17:30 (Europe/Madrid)", "2026-07-26T15:30:00Z"},
 		{"Vous avez atteint votre limite · réinitialisation à 20h30 (Europe/Paris)", "2026-07-23T18:30:00Z"},
@@ -78,6 +161,13 @@ func windowCases() []windowCase {
 		{"resets at 99:99", ""},
 		{"resets at 9999-01-01 at 00:00 UTC", ""},
 		{"connection reset by peer 104:443", ""},
+		{"retry after 1.25 seconds", ""},
+		{"retry after 2h30m", ""},
+		{"try again after 5h", ""},
+		{"5시간 후 초기화됩니다", ""},
+		{"5時間後にリセット", ""},
+		{"resets monthly", ""},
+		{"available until terminated", ""},
 	}
 }
 
@@ -118,6 +208,79 @@ func TestHoursThatAreLeftOutOrComeTwiceHaveAnInstant(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A decimal or "2h30m" was once a clock, so that a limit per minute became a window of hours.
+func TestWaitsAreNoClocks(t *testing.T) {
+	for _, text := range []string{"Rate limit reached. Please retry after 1.25 seconds.", "Rate limit reached. Please retry after 0h30m.",
+		"429 Too many requests, try again after 20.45s"} {
+		if v := provider.ClassifyText(provider.Provider{}, 429, text, july); v.Kind != sluice.RateLimit || v.Wait == 0 || !v.Until.IsZero() {
+			t.Errorf("%q: %v, wait %v, until %v", text, v.Kind, v.Wait, v.Until)
+		}
+	}
+}
+
+func TestAClockThatHasJustPassedIsNoWait(t *testing.T) {
+	v := provider.ClassifyText(provider.Provider{}, 0, "You've hit your limit · resets 4pm (UTC)", july.Add(5*time.Second))
+	if v.Kind != sluice.UsageWindow || v.Wait != 0 || !v.Until.Equal(july) {
+		t.Errorf("%v, wait %v, until %v", v.Kind, v.Wait, v.Until)
+	}
+}
+
+// changes are where calendars are odd: clocks that are put forward and back, ends of years, leap days.
+var changes = []string{"2026-03-08T10:00:00Z", "2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z", "2026-11-01T06:00:00Z", "2026-04-04T16:00:00Z",
+	"2026-10-03T16:00:00Z", "2026-12-31T23:59:59Z", "2027-01-01T00:00:00Z", "2028-02-29T12:00:00Z", "2028-03-01T00:00:00Z", "2026-07-23T16:00:00Z"}
+
+var homes = []string{"UTC", "America/Los_Angeles", "America/New_York", "America/Sao_Paulo", "Europe/London", "Europe/Berlin", "Asia/Kolkata",
+	"Asia/Kathmandu", "Asia/Tokyo", "Australia/Sydney", "Australia/Lord_Howe", "Pacific/Auckland"}
+
+// forms are layouts of whole instants. ZONE stands for the name of a zone.
+var forms = []string{time.RFC3339, "2006-01-02T15:04:05.000-07:00", "2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05-07:00", "2006/01/02 15:04:05 (ZONE)",
+	"Mon, 02 Jan 2006 15:04:05 -0700", "Mon Jan 02 2006 15:04:05 GMT-0700", "Mon Jan _2 15:04:05 ZONE 2006", "Mon Jan _2 15:04:05 2006 (ZONE)",
+	"Monday, 02-Jan-06 15:04:05 -0700", "Monday, January 2, 2006 at 3:04:05 PM (ZONE)", "January 2, 2006, 3:04:05 PM ZONE", "Jan 2, 2006 at 3:04:05pm (ZONE)",
+	"Jan 2 2006 15:04:05 UTC-07:00", "2 January 2006 at 15:04:05 ZONE", "02.01.2006 um 15:04:05 Uhr (ZONE)", "3:04:05 PM ZONE on Monday, January 2, 2006",
+	"15:04:05 on Jan 2 (ZONE)", "January 2 (Monday) at 15:04:05 (ZONE)", "01/02/2006 3:04:05 PM ZONE", "2006年1月2日 15:04:05 (ZONE)", "2006年1月2日（Mon）15:04:05 ZONE"}
+
+// nearForms are layouts of what lies within a day.
+var nearForms = []string{"3:04:05pm (ZONE)", "3:04:05 PM ZONE", "15:04:05 (ZONE)", "Mon 15:04:05 (ZONE)", "Monday at 3:04:05 PM ZONE", "3:04:05 PM ZONE on Monday"}
+
+func TestAnInstantIsReadInEveryFormThatItIsWrittenIn(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		change, err := time.Parse(time.RFC3339, rapid.SampledFrom(changes).Draw(t, "change"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		zone := rapid.SampledFrom(homes).Draw(t, "zone")
+		home, err := time.LoadLocation(zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := change.Add(time.Duration(rapid.IntRange(-2*86400, 2*86400).Draw(t, "now")) * time.Second)
+		read := func(at time.Time, layouts []string) {
+			at = at.In(home)
+			if again(at) {
+				return // the hour comes once more, and that is the one that is meant
+			}
+			for _, layout := range layouts {
+				text := "resets at " + strings.ReplaceAll(at.Format(layout), "ZONE", zone)
+				if got := provider.WindowEnd(text, now); !got.Equal(at) {
+					t.Errorf("%q at %v: got %v, want %v", text, now, got, at.UTC())
+				}
+			}
+		}
+		read(now.Add(time.Duration(rapid.IntRange(-150*86400, 150*86400).Draw(t, "far"))*time.Second), forms)
+		read(now.Add(time.Duration(rapid.IntRange(-240, 22*3600).Draw(t, "near"))*time.Second), nearForms)
+	})
+}
+
+// again reports whether clocks will show the same time once more, because they are put back.
+func again(at time.Time) bool {
+	for _, d := range []time.Duration{30 * time.Minute, time.Hour} {
+		if at.Add(d).Format(time.DateTime) == at.Format(time.DateTime) {
+			return true
+		}
+	}
+	return false
 }
 
 func TestAClockWithoutAZoneIsInTheLocationOfNow(t *testing.T) {

@@ -19,26 +19,54 @@ var abbreviations = map[string]string{
 	"mez": "Europe/Berlin", "mesz": "Europe/Berlin", "msk": "Europe/Moscow",
 	"ist": "Asia/Kolkata", "jst": "Asia/Tokyo", "kst": "Asia/Seoul", "sgt": "Asia/Singapore", "hkt": "Asia/Hong_Kong",
 	"aest": "Australia/Sydney", "aedt": "Australia/Sydney", "nzst": "Pacific/Auckland", "nzdt": "Pacific/Auckland",
-	"brt": "America/Sao_Paulo", "art": "America/Argentina/Buenos_Aires",
+	"brt": "America/Sao_Paulo", "art": "America/Argentina/Buenos_Aires", "clt": "America/Santiago",
+	"ast": "America/Halifax", "adt": "America/Halifax", "nst": "America/St_Johns", "ndt": "America/St_Johns",
+	"akst": "America/Anchorage", "akdt": "America/Anchorage", "hst": "Pacific/Honolulu",
+	"acst": "Australia/Adelaide", "acdt": "Australia/Adelaide", "awst": "Australia/Perth", "aet": "Australia/Sydney",
+	"idt": "Asia/Jerusalem", "trt": "Europe/Istanbul", "gst": "Asia/Dubai", "pkt": "Asia/Karachi", "npt": "Asia/Kathmandu",
+	"ict": "Asia/Bangkok", "wib": "Asia/Jakarta", "pht": "Asia/Manila", "myt": "Asia/Kuala_Lumpur", "sast": "Africa/Johannesburg",
 }
 
-// legacy are old names of zones that not every system's database has. Pacific Time and its like are said in words.
+// places are the names of zones in words, without the "time" or "standard time" that follows them.
+var places = map[string]string{
+	"pacific": "America/Los_Angeles", "mountain": "America/Denver", "central": "America/Chicago", "eastern": "America/New_York",
+	"us pacific": "America/Los_Angeles", "us mountain": "America/Denver", "us central": "America/Chicago", "us eastern": "America/New_York",
+	"u.s. pacific": "America/Los_Angeles", "u.s. mountain": "America/Denver", "u.s. central": "America/Chicago", "u.s. eastern": "America/New_York",
+	"atlantic": "America/Halifax", "alaska": "America/Anchorage", "hawaii": "Pacific/Honolulu", "arizona": "America/Phoenix",
+	"coordinated universal": "UTC", "universal": "UTC", "greenwich mean": "UTC", "greenwich": "UTC",
+	"western european": "Europe/Lisbon", "central european": "Europe/Berlin", "eastern european": "Europe/Athens",
+	"uk": "Europe/London", "british": "Europe/London", "london": "Europe/London", "irish": "Europe/Dublin", "moscow": "Europe/Moscow",
+	"paris": "Europe/Paris", "berlin": "Europe/Berlin", "new york": "America/New_York", "los angeles": "America/Los_Angeles",
+	"san francisco": "America/Los_Angeles", "california": "America/Los_Angeles", "india": "Asia/Kolkata", "indian": "Asia/Kolkata",
+	"beijing": "Asia/Shanghai", "china": "Asia/Shanghai", "shanghai": "Asia/Shanghai", "hong kong": "Asia/Hong_Kong",
+	"taipei": "Asia/Taipei", "singapore": "Asia/Singapore", "tokyo": "Asia/Tokyo", "japan": "Asia/Tokyo", "seoul": "Asia/Seoul",
+	"korea": "Asia/Seoul", "korean": "Asia/Seoul", "israel": "Asia/Jerusalem", "sydney": "Australia/Sydney", "brasília": "America/Sao_Paulo",
+	"brasilia": "America/Sao_Paulo",
+}
+
+// hanZones are the zones that are named without spaces, before a clock or behind it.
+var hanZones = [...]struct{ name, zone string }{
+	{"北京时间", "Asia/Shanghai"}, {"北京時間", "Asia/Shanghai"}, {"中国标准时间", "Asia/Shanghai"}, {"香港时间", "Asia/Hong_Kong"},
+	{"台北時間", "Asia/Taipei"}, {"東京時間", "Asia/Tokyo"}, {"日本時間", "Asia/Tokyo"}, {"日本标准时间", "Asia/Tokyo"},
+	{"한국시간", "Asia/Seoul"}, {"한국 시간", "Asia/Seoul"}, {"太平洋时间", "America/Los_Angeles"}, {"太平洋時間", "America/Los_Angeles"},
+	{"美国东部时间", "America/New_York"}, {"世界标准时间", "UTC"}, {"协调世界时", "UTC"},
+}
+
+// legacy are old names of zones that not every system's database has.
 var legacy = map[string]string{
 	"us/pacific": "America/Los_Angeles", "us/mountain": "America/Denver", "us/central": "America/Chicago",
 	"us/eastern": "America/New_York", "us/arizona": "America/Phoenix", "us/hawaii": "Pacific/Honolulu",
 	"us/alaska": "America/Anchorage", "asia/calcutta": "Asia/Kolkata", "asia/saigon": "Asia/Ho_Chi_Minh",
 	"asia/katmandu": "Asia/Kathmandu", "asia/rangoon": "Asia/Yangon", "europe/kiev": "Europe/Kyiv",
-	"america/buenos_aires": "America/Argentina/Buenos_Aires", "pacific time": "America/Los_Angeles",
-	"mountain time": "America/Denver", "central time": "America/Chicago", "eastern time": "America/New_York",
-	"beijing time": "Asia/Shanghai", "北京时间": "Asia/Shanghai", "japan": "Asia/Tokyo", "singapore": "Asia/Singapore",
-	"prc": "Asia/Shanghai", "rok": "Asia/Seoul", "turkey": "Europe/Istanbul", "israel": "Asia/Jerusalem",
+	"america/buenos_aires": "America/Argentina/Buenos_Aires", "prc": "Asia/Shanghai", "rok": "Asia/Seoul",
+	"turkey": "Europe/Istanbul",
 }
 
 // maxZone is longer than every name of a zone.
 const maxZone = 48
 
-// zone reads the name of a time zone: one of the database, in any case, an old name, an abbreviation, or an offset
-// ("GMT+2", "UTC-03:30", "+0200", "Z").
+// zone reads the name of a time zone: one of the database, in any case, an old name, an abbreviation, an offset
+// ("GMT+2", "UTC-03:30", "+0200", "Z"), or words ("Pacific Time", "Central European Summer Time", "Tokyo").
 func zone(name string) (*time.Location, bool) {
 	name = strings.TrimSpace(name)
 	if name == "" || len(name) > maxZone {
@@ -49,6 +77,8 @@ func zone(name string) (*time.Location, bool) {
 		low, name = asciiLower(full), full
 	}
 	if full, ok := legacy[low]; ok {
+		name = full
+	} else if full, ok := places[place(low)]; ok {
 		name = full
 	}
 	if name == "UTC" {
@@ -66,6 +96,20 @@ func zone(name string) (*time.Location, bool) {
 		}
 	}
 	return nil, false
+}
+
+// place returns the name of a zone without the words for time behind it.
+func place(low string) string {
+	base, ok := strings.CutSuffix(low, " time")
+	if !ok {
+		return low
+	}
+	for _, season := range [...]string{" standard", " daylight", " summer", " daylight saving", " daylight savings", " winter"} {
+		if short, ok := strings.CutSuffix(base, season); ok {
+			return short
+		}
+	}
+	return base
 }
 
 // offset reads an offset from UTC in hours, with or without minutes. Etc/GMT+5 lies west of Greenwich, GMT+5 east.
@@ -122,3 +166,137 @@ func asciiLower(s string) string {
 	}
 	return s
 }
+
+// leadingZone reads a zone that stands before its clock, where only what begins with UTC or GMT can be told from other
+// words: "UTC 17:00", "(UTC+8) 17:00".
+func (c *clockReader) leadingZone() {
+	start := c.i
+	bracket := c.cut("(", "（")
+	if !c.hanZone() {
+		end := c.i
+		for end < min(len(c.low), c.i+maxZone) && (isLetter(c.low[end]) || isDigit(c.low[end]) || strings.IndexByte("+-:", c.low[end]) >= 0) {
+			end++
+		}
+		name := strings.TrimRight(c.low[c.i:end], ":")
+		at, ok := zone(name)
+		if !ok || !strings.HasPrefix(name, "utc") && !strings.HasPrefix(name, "gmt") {
+			c.i = start
+			return
+		}
+		c.i, c.in = end, at
+	}
+	if bracket {
+		c.cut(")", "）")
+	}
+}
+
+// hanZone reads a zone that is named without spaces.
+func (c *clockReader) hanZone() bool {
+	for _, z := range hanZones {
+		if strings.HasPrefix(c.low[c.i:], z.name) {
+			if at, ok := zone(z.zone); ok {
+				c.i, c.in = c.i+len(z.name), at
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// zone reads the zone that follows a date or a clock, in brackets or bare. It marks the reader lost where one is named
+// that nobody knows: the instant is then not stated, and to take another zone for it would be a wait of our own making.
+func (c *clockReader) zone() bool {
+	start := c.i
+	c.word([]string{"in", "in the", "the"})
+	c.skip(" ")
+	if c.cut("(", "（") {
+		end := strings.IndexAny(c.s[c.i:min(len(c.s), c.i+2*maxZone)], ")）")
+		if end < 0 {
+			c.i = start
+			return false
+		}
+		inside := strings.TrimSpace(c.s[c.i : c.i+end])
+		c.i += end
+		c.cut(")", "）")
+		inner := clockReader{s: inside, low: asciiLower(inside), now: c.now}
+		if inner.hanZone() || inner.bareZone() { // else it is a remark: "(in 3 hours)"
+			c.in, c.lost = inner.in, inner.lost
+		}
+		return true
+	}
+	if c.hanZone() || c.bareZone() {
+		return true
+	}
+	c.i = start
+	return false
+}
+
+// mostWords is how many words the name of a zone has: "Central European Summer Time".
+const mostWords = 4
+
+// bareZone reads the longest name of a zone that stands here.
+func (c *clockReader) bareZone() bool {
+	if c.word([]string{"local time", "your local time", "your time", "local", "heure locale", "hora local", "ortszeit", "本地时间", "当地时间"}) {
+		c.in = c.now.Location()
+		return true
+	}
+	if c.word([]string{"server time", "system time"}) {
+		c.lost = true
+		return true
+	}
+	var ends [mostWords]int
+	n := 0
+	for end := c.i; n < mostWords; n++ {
+		from := end
+		for end < min(len(c.s), c.i+maxZone) && (isLetter(c.s[end]) || isDigit(c.s[end]) || strings.IndexByte("/_+-:.", c.s[end]) >= 0 || c.s[end] >= 0x80) {
+			end++
+		}
+		if end == from {
+			break
+		}
+		ends[n] = end
+		if end >= len(c.s) || c.s[end] != ' ' {
+			n++
+			break
+		}
+		end++
+	}
+	for ; n > 0; n-- {
+		name := strings.TrimRight(c.s[c.i:ends[n-1]], ":-/.+")
+		at, ok := zone(strings.ReplaceAll(name, "−", "-"))
+		if !ok && n == 1 {
+			first, second, two := strings.Cut(name, "/") // "EST/EDT"
+			if at, ok = zone(first); ok && two {
+				_, ok = zone(second)
+			}
+		}
+		if ok {
+			c.i, c.in = c.i+len(name), at
+			return true
+		}
+		if n <= 2 && zoneLike(name) {
+			c.i, c.lost = c.i+len(name), true
+			return true
+		}
+	}
+	return false
+}
+
+// zoneLike reports whether words that name no known zone look like one's name: "Mars/Olympus", "XYT", "Mars time".
+func zoneLike(s string) bool {
+	s = strings.TrimSpace(s)
+	if base, ok := strings.CutSuffix(asciiLower(s), " time"); ok {
+		return !strings.Contains(base, " ") && isCapital(s)
+	}
+	area, city, ok := strings.Cut(s, "/")
+	if ok {
+		return isCapital(area) && isCapital(city) && !strings.ContainsAny(s, " .:") // not "and/or", nor an address
+	}
+	if len(s) < 3 || len(s) > 5 || s[len(s)-1] != 'T' {
+		return false
+	}
+	return strings.IndexFunc(s, func(r rune) bool { return r < 'A' || r > 'Z' }) < 0
+}
+
+// isCapital reports whether a name begins with a capital letter.
+func isCapital(s string) bool { return s != "" && s[0] >= 'A' && s[0] <= 'Z' }
