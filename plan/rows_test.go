@@ -96,7 +96,7 @@ func (r published) scenario(w plan.Workload, burst time.Duration, jitter float64
 		Provider: plan.Imitate(l, r.by.Charge, time.Duration(float64(w.Latency)*math.Exp(-jitter*jitter/2)), 0),
 		Dialect:  r.by.Dialect,
 		Calls:    []plan.Call{{Input: w.InputTokens, MaxTokens: w.MaxTokens, Output: w.OutputTokens}},
-		Draw:     -1, Horizon: 10 * time.Minute,
+		Requests: -1, Horizon: 10 * time.Minute,
 	}
 	s.Provider.Jitter = jitter
 	return s

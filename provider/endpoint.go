@@ -82,8 +82,8 @@ func (e Endpoint) Dialect() Dialect {
 	return OpenAI
 }
 
-// embeds reports whether the endpoint answers with embeddings, which are no tokens.
-func (e Endpoint) embeds() bool {
+// Embeds reports whether the endpoint answers with embeddings, which are no tokens.
+func (e Endpoint) Embeds() bool {
 	return e == Embeddings || e == EmbedContent || e == BatchEmbedContents
 }
 

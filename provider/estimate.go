@@ -77,7 +77,7 @@ func Estimate(e Endpoint, body []byte) (Request, error) {
 	}
 	r.Text = c.bytes
 	r.Cost.Input = c.tokens()
-	if !e.embeds() {
+	if !e.Embeds() {
 		r.Cost.MaxOutput = int(min(maxCount, saturate(out, int64(r.N))))
 	}
 	return r, nil

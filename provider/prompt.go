@@ -31,7 +31,7 @@ func (p Provider) PromptEndpoint(model string) Endpoint {
 // (https://platform.openai.com/docs/api-reference/chat/create).
 func (p Provider) Bound(e Endpoint) (member string, otherwise int) {
 	switch {
-	case e.embeds():
+	case e.Embeds():
 		return "", 0
 	case e == Messages:
 		return "max_tokens", 4096
