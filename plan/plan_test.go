@@ -251,6 +251,8 @@ func TestAPlanSaysWhatItAssumes(t *testing.T) {
 		{"some calls do not say", plan.Workload{Latency: 1, Calls: []plan.Call{{Input: 10, Output: 30}, {Input: 20, Output: plan.NoOutput},
 			{MaxTokens: 60}}}, []plan.Assumption{{"input_tokens", "1500", "not stated by 1 of 3 calls"},
 			{"output_tokens", "max_tokens, or 500", "not stated by 1 of 3 calls"}}, 510, 30},
+		{"several answers are asked for", plan.Workload{Latency: 1, Calls: []plan.Call{{Input: 10, Answers: 3}, {Input: 10, Answers: 3, MaxTokens: 300}}},
+			[]plan.Assumption{{"output_tokens", "max_tokens, or 500", "not stated"}}, 10, 900},
 		{"an answer is cut at max_tokens", plan.Workload{Latency: 1, MaxTokens: 40, Calls: []plan.Call{{Input: 10, Output: 90}, {Input: 10, Output: 20}}},
 			[]plan.Assumption{{"output_tokens", "max_tokens", "1 of 2 calls would be longer, and are cut"}}, 10, 30},
 	} {
@@ -312,6 +314,8 @@ func TestComputeNamesWhatIsWrong(t *testing.T) {
 		{"Workload.CachedTokens", good, plan.Workload{InputTokens: 1000, CachedTokens: 2000}, plan.Options{}},
 		{"Workload.CachedTokens", good, plan.Workload{CachedTokens: 2000}, plan.Options{}},
 		{"Workload.Calls[0]", good, plan.Workload{Calls: []plan.Call{{Input: 1, Cached: 2}}}, plan.Options{}},
+		{"Workload.Calls[0]", good, plan.Workload{Calls: []plan.Call{{Answers: -1}}}, plan.Options{}},
+		{"Workload.Calls[0]", good, plan.Workload{Calls: []plan.Call{{Answers: 1 << 40}}}, plan.Options{}},
 		{"Workload.MaxTokens", good, plan.Workload{MaxTokens: math.MaxInt}, plan.Options{}},
 		{"Workload.Calls[1]", good, plan.Workload{Calls: []plan.Call{{}, {Input: -1}}}, plan.Options{}},
 		{"Workload.Calls[0]", good, plan.Workload{Calls: []plan.Call{{Output: -2}}}, plan.Options{}},

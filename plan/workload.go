@@ -51,6 +51,7 @@ type Call struct {
 	MaxTokens int // what the request declares; 0 is nothing
 	Output    int // 0 is not known; NoOutput is none
 	Cached    int // the part of Input that is read from a prompt cache
+	Answers   int // how many are asked for, as n says; 0 is one. Output and MaxTokens are those of all together
 }
 
 // NoOutput is the Output of a call that produces none.
@@ -128,6 +129,8 @@ func (c Call) check() error {
 	case min(c.Input, c.Cached, c.Output-NoOutput, c.MaxTokens) < 0 || max(c.Input, c.Cached, c.Output, c.MaxTokens) > largestCall:
 		return fmt.Errorf("%d tokens in, %d of them cached, at most %d and probably %d out: want 0 to %d", c.Input, c.Cached,
 			c.MaxTokens, c.Output, largestCall)
+	case c.Answers < 0 || c.Answers > largestCall/usualOutput:
+		return fmt.Errorf("%d answers are asked for: want 1 to %d", c.Answers, largestCall/usualOutput)
 	case c.Cached > c.Input && c.Input > 0:
 		return fmt.Errorf("%d tokens are cached of an input of %d", c.Cached, c.Input)
 	}
@@ -258,7 +261,7 @@ func (w *Workload) fill(c Call) Call {
 		c.Output = 0
 		return c
 	case c.Output == 0:
-		c.Output = cmp.Or(w.OutputTokens, c.MaxTokens, usualOutput)
+		c.Output = cmp.Or(w.OutputTokens, c.MaxTokens, usualOutput*max(1, c.Answers))
 	}
 	if c.MaxTokens > 0 {
 		c.Output = min(c.Output, c.MaxTokens)
