@@ -15,7 +15,7 @@ func day(hours int) plan.Scenario {
 	s := plan.Scenario{
 		Provider: plan.Imitate(limits, sluice.ChargeDeclared, 2*time.Second, 10*time.Millisecond),
 		Told:     limits,
-		Draw:     hours * 60 * 10_000,
+		Requests: hours * 60 * 10_000,
 	}
 	s.Provider.Jitter = 0.3
 	for i := range 1000 {

@@ -19,7 +19,7 @@ func whatIfs(t *testing.T) []plan.Named {
 	limits := sluice.Limits{RPM: 600, TPM: 300_000, Burst: time.Second}
 	s := plan.Scenario{
 		Provider: plan.Imitate(limits, sluice.ChargeDeclared, 900*time.Millisecond, 5*time.Millisecond),
-		Calls:    []plan.Call{{Input: 300, MaxTokens: 500, Output: 100}, {Input: 500, MaxTokens: 400, Output: 150}}, Draw: 3000,
+		Calls:    []plan.Call{{Input: 300, MaxTokens: 500, Output: 100}, {Input: 500, MaxTokens: 400, Output: 150}}, Requests: 3000,
 	}
 	paced, unpaced, storm := s, s, s
 	paced.Told = limits
@@ -102,7 +102,7 @@ func TestDrawTellsTimeInAUnitThatSuits(t *testing.T) {
 	for want, d := range map[string]time.Duration{"time (seconds)": 20 * time.Second, "time (minutes)": time.Hour, "time (hours)": 30 * time.Hour,
 		"time (days)": 200 * time.Hour} {
 		s := plan.Scenario{Provider: plan.Imitate(sluice.Limits{RPM: 1}, 0, time.Second, 0), Told: sluice.Limits{RPM: 1}, Calls: calls(1, plan.Call{}),
-			Draw: -1, Horizon: d}
+			Requests: -1, Horizon: d}
 		var svg bytes.Buffer
 		if err := plan.Draw(&svg, plan.Named{Forecast: simulate(t, s)}); err != nil {
 			t.Fatal(err)

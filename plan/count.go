@@ -3,6 +3,7 @@ package plan
 import (
 	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -32,11 +33,16 @@ func (p *Plan) workers() (n int, exceeded []sluice.Dimension) {
 	for _, b := range p.Bounds {
 		m, w := p.workersWithin(b)
 		mean, worst = min(mean, m), min(worst, w)
-		if whole(min(m, w)) < 1 {
+		if whole(min(m, w)) < 1 || !p.fit(1, b, 1) {
 			exceeded = append(exceeded, b.Dimension)
 		}
 	}
 	n = min(whole(min(mean*p.Safety, mostLimit)), whole(min(worst, mostLimit)))
+	for _, b := range p.Bounds {
+		if p.orders[b.Dimension] != nil {
+			n = sort.Search(max(0, n), func(i int) bool { return !p.fit(i+1, b, p.Safety) })
+		}
+	}
 	slices.Sort(exceeded)
 	return max(1, n), exceeded
 }
@@ -50,8 +56,7 @@ func (p *Plan) workersWithin(b Bound) (mean, worst float64) {
 	}
 	latency := p.Workload.Latency.Minutes()
 	mean = b.PerMinute * latency
-	volleys := math.Ceil(minutes(b.Dimension)/latency - 1e-9)
-	worst = float64(b.Limit) / b.Charged / volleys
+	worst = float64(b.Limit) / b.Charged / p.volleys(b)
 	if burst := p.Limits.Burst; burst > 0 && burst < time.Minute && minutes(b.Dimension) == 1 {
 		worst = min(worst, workersFor(b.PerMinute*burst.Minutes(), mean))
 	}
@@ -80,18 +85,66 @@ func (p *Plan) workersBurst() time.Duration {
 	most := 0.0
 	for _, b := range p.Bounds {
 		if b.Dimension != sluice.Concurrency && minutes(b.Dimension) == 1 {
-			most = max(most, atOnce(float64(p.Workers), b.PerMinute*p.Workload.Latency.Minutes())/b.PerMinute)
+			most = max(most, p.held(p.Workers, b)/float64(b.Limit))
 		}
 	}
 	return time.Duration(min(1, most) * float64(time.Minute))
 }
 
-// Offered is what that many unpaced workers would use of a limit in the time over which it is counted.
+// held is what a bucket must hold for the workers.
+func (p *Plan) held(workers int, b Bound) float64 {
+	n, latency := float64(workers), p.Workload.Latency.Minutes()
+	o := p.orders[b.Dimension]
+	if o == nil {
+		return atOnce(n, b.PerMinute*latency) * b.Charged
+	}
+	perMinute := max(1, n/latency)
+	mean := float64(b.Limit) / (o.heaviest(perMinute) / perMinute) * latency
+	calls := atOnce(n, mean)
+	if math.IsInf(calls, 1) {
+		return calls
+	}
+	return o.debt(float64(b.Limit)*latency/n) + o.heaviest(calls)
+}
+
+// fit reports whether that many workers stay within that share of a limit, whichever calls of Workload.Calls are at hand.
+func (p *Plan) fit(workers int, b Bound, share float64) bool {
+	o := p.orders[b.Dimension]
+	if o == nil {
+		return true
+	}
+	limit := float64(b.Limit) * (1 + 1e-9)
+	if p.Offered(workers, b) > limit*share || p.Busiest(workers, b) > limit {
+		return false
+	}
+	burst := p.Limits.Burst
+	return burst <= 0 || burst >= time.Minute || minutes(b.Dimension) > 1 || p.held(workers, b) <= limit*burst.Minutes()
+}
+
+// Offered is what that many unpaced workers would use of a limit in the time over which it is counted, while the heaviest
+// of the calls are at hand.
 func (p Plan) Offered(workers int, b Bound) float64 {
+	return p.use(float64(workers)/p.Workload.Latency.Minutes()*minutes(b.Dimension), workers, b)
+}
+
+// Busiest is that in the worst such time: all call at once, and so do those whose answers come in its last moment.
+func (p Plan) Busiest(workers int, b Bound) float64 {
+	return p.use(float64(workers)*p.volleys(b), workers, b)
+}
+
+// volleys are how often workers that begin at once call in the time of a limit.
+func (p *Plan) volleys(b Bound) float64 {
+	return math.Ceil(minutes(b.Dimension)/p.Workload.Latency.Minutes() - 1e-9)
+}
+
+func (p *Plan) use(calls float64, workers int, b Bound) float64 {
 	if b.Dimension == sluice.Concurrency {
 		return float64(workers)
 	}
-	return float64(workers) / p.Workload.Latency.Minutes() * minutes(b.Dimension) * b.Charged
+	if o := p.orders[b.Dimension]; o != nil {
+		return o.heaviest(calls)
+	}
+	return calls * b.Charged
 }
 
 // seconds is how long n requests take: each limit has a shortest time for them, and the longest of these counts.

@@ -99,10 +99,10 @@ func (l *ObservedLane) Scenario(charge sluice.Charge) Scenario {
 	if throttled := l.Throttled[sluice.AnyDimension] + l.Throttled[sluice.Requests]; limits == (sluice.Limits{Burst: limits.Burst}) && throttled > 0 {
 		limits.RPM = l.PerMinute // something held calls back: what passed is as much as is known of it
 	}
-	s := Scenario{Provider: Imitate(limits, charge, l.Base, l.PerToken), Start: limits, Calls: l.Calls, Draw: l.Answered + l.Failed}
+	s := Scenario{Provider: Imitate(limits, charge, l.Base, l.PerToken), Start: limits, Calls: l.Calls, Requests: l.Answered + l.Failed}
 	s.Provider.Jitter = l.Jitter
 	if len(l.Calls) == 0 {
-		s.Draw = 0
+		s.Requests = 0
 	}
 	return s
 }
@@ -141,7 +141,7 @@ func (o *observer) line(line []byte) error {
 		return fmt.Errorf("in_flight is %d", e.InFlight)
 	case e.Limit < 0:
 		return fmt.Errorf("limit is %d", e.Limit)
-	case u != nil && (min(u.Input, u.CachedInput, u.Output) < 0 || max(u.Input, u.CachedInput, u.Output) > mostTokens):
+	case u != nil && (min(u.Input, u.CachedInput, u.Output) < 0 || max(u.Input, u.CachedInput, u.Output) > largestCall):
 		return fmt.Errorf("usage is %d tokens in (%d of them cached) and %d out", u.Input, u.CachedInput, u.Output)
 	}
 	l := o.lanes[e.Lane]
@@ -206,7 +206,7 @@ func (l *laneObserver) event(e *observedEvent) {
 // limit notes a limit that was told.
 func (l *laneObserver) limit(e *observedEvent) {
 	if to := l.seen.Limits.At(e.Dimension); to != nil {
-		*to = int(min(e.Limit, mostTokens))
+		*to = int(min(e.Limit, mostLimit))
 	}
 }
 
@@ -226,7 +226,7 @@ func (l *laneObserver) answer(e *observedEvent) {
 		l.line.add(float64(u.Output), latency.Seconds())
 		one.call, one.usage = Call{Input: u.Input, Output: u.Output}, true
 		if one.call.Output == 0 {
-			one.call.Output = -1 // to a Scenario, zero is whatever the provider likes
+			one.call.Output = NoOutput // to a Scenario, zero is whatever the provider likes
 		}
 	}
 	// A reservoir: every call is as likely to be in it as any other.

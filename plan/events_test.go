@@ -85,7 +85,7 @@ func TestEventsTellLimitsAndThrottles(t *testing.T) {
 		t.Errorf("m: %+v", m)
 	}
 	b := by["b"]
-	if s := b.Scenario(sluice.ChargeActual); s.Draw != 0 || s.Provider.Charge == 0 {
+	if s := b.Scenario(sluice.ChargeActual); s.Requests != 0 || s.Provider.Charge == 0 {
 		t.Errorf("b again: %+v", s)
 	}
 }
@@ -141,7 +141,7 @@ func FuzzFromEvents(f *testing.F) {
 				t.Fatalf("%+v", l)
 			}
 			s := l.Scenario(sluice.ChargeDeclared)
-			s.Horizon, s.MaxTries, s.Draw = time.Hour, 100, min(s.Draw, 100)
+			s.Horizon, s.MaxTries, s.Requests = time.Hour, 100, min(s.Requests, 100)
 			if _, err := plan.Simulate(context.Background(), s); err != nil {
 				t.Fatalf("what was observed cannot be simulated: %v", err)
 			}

@@ -18,7 +18,7 @@ func ExampleSimulate() {
 		Provider: plan.Imitate(limits, sluice.ChargeDeclared, 800*time.Millisecond, 4*time.Millisecond),
 		Told:     limits,
 		Calls:    []plan.Call{{Input: 400, MaxTokens: 500, Output: 120}, {Input: 900, MaxTokens: 500, Output: 200}},
-		Draw:     10_000,
+		Requests: 10_000,
 	}
 	paced, err := plan.Simulate(context.Background(), s)
 	if err != nil {

@@ -34,7 +34,7 @@ func (e *LengthsError) Unwrap() error { return e.Err }
 // ReadLengths reads a table of the tokens of calls: CSV with a header, of which the columns input_tokens (prompt_tokens,
 // or ContextTokens as in Azure's traces) and, where there are, output_tokens (completion_tokens, GeneratedTokens),
 // max_tokens (max_completion_tokens, max_output_tokens) and cached_tokens (cached_input_tokens) are read, whatever their
-// case and punctuation. An empty field is not known. Of more than most rows it returns a fair sample of most, in their
+// case and punctuation. An empty field is not known, but input has to be. Of more than most rows it returns a fair sample of most, in their
 // order; the same one each time. It fails with a *LengthsError.
 func ReadLengths(r io.Reader, most int) (Lengths, error) {
 	if most <= 0 {
@@ -200,7 +200,7 @@ func (t *table) call() (Call, error) {
 			continue
 		}
 		text := strings.TrimSpace(record[at])
-		if text == "" {
+		if text == "" && what != columnInput {
 			continue
 		}
 		least := 0
@@ -215,6 +215,9 @@ func (t *table) call() (Call, error) {
 		if *to[what] = n; what == columnOutput && n == 0 {
 			c.Output = NoOutput
 		}
+	}
+	if err := c.check(); err != nil {
+		return c, &LengthsError{t.line, err}
 	}
 	return c, nil
 }

@@ -59,7 +59,7 @@ func TestReadLengthsTakesAFairSampleOfALongTable(t *testing.T) {
 
 func TestReadLengthsKnowsColumnsByManyNames(t *testing.T) {
 	for text, want := range map[string]plan.Call{
-		"Prompt Tokens,max-tokens,cached_tokens\n 7 ,8,9\n":            {Input: 7, MaxTokens: 8, Cached: 9},
+		"Prompt Tokens,max-tokens,cached_tokens\n 7 ,8,6\n":            {Input: 7, MaxTokens: 8, Cached: 6},
 		"\ufeff\"input_tokens\",Completion_Tokens\r\n1,0\r\n":          {Input: 1, Output: plan.NoOutput},
 		"InputTokens,output_tokens,max_completion_tokens\n5,,\n":       {Input: 5},
 		"id,cached_input_tokens,ContextTokens,maxOutputTokens\na,,3,4": {Input: 3, MaxTokens: 4},
@@ -82,6 +82,8 @@ func TestReadLengthsNamesTheLineThatMakesNoSense(t *testing.T) {
 		"line 3: input_tokens is \"x\"":                          header + "1,2\nx,2\n",
 		"line 2: input_tokens is \"0\": want a number from 1":    header + "0,2\n",
 		"line 2: output_tokens is \"-2\"":                        header + "1,-2\n",
+		"line 3: input_tokens is \"\": want a number from 1":     header + "1,2\n,2\n",
+		"line 3: 9 tokens are cached of an input of 7":           "input_tokens,cached_tokens\n1,1\n7,9\n",
 		"line 4: wrong number of fields: 1, where the header":    header + "1,2\n\n1\n",
 		"line 2: extraneous or missing \"":                       header + "\"1,2\n",
 		"line 2: bare":                                           header + "1\"2,2\n",

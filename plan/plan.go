@@ -54,9 +54,10 @@ type Plan struct {
 	// Slots are the open calls that a paced client needs so that pace alone holds it back, at most the provider's cap.
 	Slots int
 
-	// Workers is how many loops that call again as soon as they are answered, and keep to no pace, stay within all limits
-	// for calls of the mean length; Safety is their margin for calls that end sooner. At least 1; when WorkersSafe is
-	// false even that one is too many for the limits in Exceeded, so that no number is safe.
+	// Workers is how many loops that call again as soon as they are answered, and keep to no pace, stay within all limits;
+	// Safety is their margin for calls that end sooner than the mean. At least 1; when WorkersSafe is false even that one
+	// is too many for the limits in Exceeded, so that no number is safe. Of calls that differ the heaviest stretch
+	// decides, as they follow each other in Workload.Calls, the first after the last.
 	//
 	// Safe means that no minute sees more than its limit. What a provider's bucket holds is Limits.Burst, or where that is
 	// not known a whole minute's. All workers begin at once: a bucket that holds less than WorkersBurst refuses some of
@@ -87,6 +88,8 @@ type Plan struct {
 
 	// CapModel is the usual rule of thumb for the same limits; nil when they do not determine it.
 	CapModel *ConcurrencyModel
+
+	orders [sluice.NumDimensions]*order // nil: calls are all charged the same
 }
 
 // Bound is one limit, and the requests a minute that it allows.
@@ -126,7 +129,7 @@ func Compute(limits sluice.Limits, w Workload, o Options) (Plan, error) {
 		w.Requests = len(w.Calls)
 	}
 	p := Plan{Limits: limits, Safety: o.safety(), Graphs: max(1, o.Graphs), Charge: o.Charge, CountsCached: o.CountsCached}
-	p.Workload, p.Assumed = w.complete(o.Charge)
+	p.Workload, p.Assumed = w.complete(limits, o)
 	d := p.Workload.demand(limits, o)
 	if p.Bounds = p.bounds(d); len(p.Bounds) == 0 {
 		return Plan{}, &FieldError{Field: "Limits", Err: ErrNoLimits}
@@ -136,6 +139,7 @@ func Compute(limits sluice.Limits, w Workload, o Options) (Plan, error) {
 	p.ChargedTokens, p.ReservedTokens = d.charged[sluice.Tokens], d.reserved[sluice.Tokens]
 	p.TooLarge = int(math.Round(float64(d.tooLarge) / float64(d.count) * float64(p.Workload.Requests)))
 	p.Slots = p.slots()
+	p.orders = p.ordersOf(o)
 	p.Workers, p.Exceeded = p.workers()
 	p.WorkersSafe, p.WorkersBurst = len(p.Exceeded) == 0, p.workersBurst()
 	p.NodesPerGraph = max(1, p.Slots/p.Graphs)
@@ -183,7 +187,7 @@ func checkPrice(field string, usd *float64) error {
 
 func checkLimits(l sluice.Limits) error {
 	for _, d := range dimensions {
-		if err := inRange("Limits."+fieldOf(d), int(limitOf(l, d)), mostLimit); err != nil {
+		if err := inRange("Limits."+fieldOf(d), limitOf(l, d), mostLimit); err != nil {
 			return err
 		}
 	}
@@ -197,22 +201,22 @@ var dimensions = [...]sluice.Dimension{
 }
 
 // limitOf picks a dimension's limit; 0 is not known.
-func limitOf(l sluice.Limits, d sluice.Dimension) float64 {
+func limitOf(l sluice.Limits, d sluice.Dimension) int {
 	switch d {
 	case sluice.Requests:
-		return float64(l.RPM)
+		return l.RPM
 	case sluice.Tokens:
-		return float64(l.TPM)
+		return l.TPM
 	case sluice.InputTokens:
-		return float64(l.ITPM)
+		return l.ITPM
 	case sluice.OutputTokens:
-		return float64(l.OTPM)
+		return l.OTPM
 	case sluice.RequestsPerDay:
-		return float64(l.RPD)
+		return l.RPD
 	case sluice.TokensPerDay:
-		return float64(l.TPD)
+		return l.TPD
 	case sluice.Concurrency:
-		return float64(l.Concurrent)
+		return l.Concurrent
 	}
 	return 0
 }
@@ -249,8 +253,8 @@ func minutes(d sluice.Dimension) float64 {
 func (p *Plan) bounds(d demand) []Bound {
 	var bounds []Bound
 	for _, dim := range dimensions {
-		limit := limitOf(p.Limits, dim)
-		b := Bound{Dimension: dim, Limit: int(limit), Charged: d.charged[dim]}
+		limit := float64(limitOf(p.Limits, dim))
+		b := Bound{Dimension: dim, Limit: limitOf(p.Limits, dim), Charged: d.charged[dim]}
 		switch {
 		case limit == 0:
 			continue

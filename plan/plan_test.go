@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -250,7 +251,10 @@ func TestAPlanSaysWhatItAssumes(t *testing.T) {
 		{"some calls do not say", plan.Workload{Latency: 1, Calls: []plan.Call{{Input: 10, Output: 30}, {Input: 20, Output: plan.NoOutput},
 			{MaxTokens: 60}}}, []plan.Assumption{{"input_tokens", "1500", "not stated by 1 of 3 calls"},
 			{"output_tokens", "max_tokens, or 500", "not stated by 1 of 3 calls"}}, 510, 30},
-		{"an answer is cut at max_tokens", plan.Workload{Latency: 1, InputTokens: 10, OutputTokens: 90, MaxTokens: 40}, nil, 10, 40},
+		{"several answers are asked for", plan.Workload{Latency: 1, Calls: []plan.Call{{Input: 10, Answers: 3}, {Input: 10, Answers: 3, MaxTokens: 300}}},
+			[]plan.Assumption{{"output_tokens", "max_tokens, or 500", "not stated"}}, 10, 900},
+		{"an answer is cut at max_tokens", plan.Workload{Latency: 1, MaxTokens: 40, Calls: []plan.Call{{Input: 10, Output: 90}, {Input: 10, Output: 20}}},
+			[]plan.Assumption{{"output_tokens", "max_tokens", "1 of 2 calls would be longer, and are cut"}}, 10, 30},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := compute(t, sluice.Limits{RPM: 1}, c.w, plan.Options{Charge: sluice.ChargeActual})
@@ -268,6 +272,8 @@ func TestAPlanSaysWhichCallsDeclareNothingWhereThatCounts(t *testing.T) {
 		want []plan.Assumption
 	}{
 		{shortCalls(1), []plan.Assumption{{"max_tokens", "none", "not stated" + why}}},
+		{plan.Workload{Latency: 1, InputTokens: 10, CachedTokens: 9, OutputTokens: 1, MaxTokens: 9}, []plan.Assumption{{"cached_tokens",
+			"counted", "only an answer tells what was cached, and here calls are charged before it"}}},
 		{plan.Workload{Latency: 1, InputTokens: 1, OutputTokens: 1, MaxTokens: 9}, nil},
 		{plan.Workload{Latency: 1, Calls: []plan.Call{{Input: 1, Output: 1}, {Input: 1, Output: 1, MaxTokens: 2}}},
 			[]plan.Assumption{{"max_tokens", "none", "not stated by 1 of 2 calls" + why}}},
@@ -292,6 +298,7 @@ func TestComputeNamesWhatIsWrong(t *testing.T) {
 		{"Limits.RPM", sluice.Limits{RPM: -1}, plan.Workload{}, plan.Options{}},
 		{"Limits.TPM", sluice.Limits{TPM: -1}, plan.Workload{}, plan.Options{}},
 		{"Limits.TPD", sluice.Limits{TPD: math.MaxInt}, plan.Workload{}, plan.Options{}},
+		{"Limits.RPM", sluice.Limits{RPM: math.MaxInt}, plan.Workload{}, plan.Options{}},
 		{"Limits.Concurrent", sluice.Limits{Concurrent: -1}, plan.Workload{}, plan.Options{}},
 		{"Limits.Burst", sluice.Limits{RPM: 1, Burst: -1}, plan.Workload{}, plan.Options{}},
 		{"Workload.Requests", good, plan.Workload{Requests: -1}, plan.Options{}},
@@ -303,6 +310,12 @@ func TestComputeNamesWhatIsWrong(t *testing.T) {
 		{"Workload.CachedTokens", good, plan.Workload{CachedTokens: -1}, plan.Options{}},
 		{"Workload.OutputTokens", good, plan.Workload{OutputTokens: -1}, plan.Options{}},
 		{"Workload.OutputTokens", good, plan.Workload{OutputTokens: 1, NoOutput: true}, plan.Options{}},
+		{"Workload.OutputTokens", good, plan.Workload{OutputTokens: 500, MaxTokens: 100}, plan.Options{}},
+		{"Workload.CachedTokens", good, plan.Workload{InputTokens: 1000, CachedTokens: 2000}, plan.Options{}},
+		{"Workload.CachedTokens", good, plan.Workload{CachedTokens: 2000}, plan.Options{}},
+		{"Workload.Calls[0]", good, plan.Workload{Calls: []plan.Call{{Input: 1, Cached: 2}}}, plan.Options{}},
+		{"Workload.Calls[0]", good, plan.Workload{Calls: []plan.Call{{Answers: -1}}}, plan.Options{}},
+		{"Workload.Calls[0]", good, plan.Workload{Calls: []plan.Call{{Answers: 1 << 40}}}, plan.Options{}},
 		{"Workload.MaxTokens", good, plan.Workload{MaxTokens: math.MaxInt}, plan.Options{}},
 		{"Workload.Calls[1]", good, plan.Workload{Calls: []plan.Call{{}, {Input: -1}}}, plan.Options{}},
 		{"Workload.Calls[0]", good, plan.Workload{Calls: []plan.Call{{Output: -2}}}, plan.Options{}},
@@ -319,6 +332,9 @@ func TestComputeNamesWhatIsWrong(t *testing.T) {
 		wrong, ok := errors.AsType[*plan.FieldError](err)
 		if !ok || wrong.Field != c.field {
 			t.Errorf("%v, want a fault in %s", err, c.field)
+		}
+		if c.l.RPM == math.MaxInt && !strings.Contains(err.Error(), "9223372036854775807 is more than") {
+			t.Errorf("%v", err)
 		}
 		if c.field == "Limits" && !errors.Is(err, plan.ErrNoLimits) {
 			t.Errorf("%v is not ErrNoLimits", err)

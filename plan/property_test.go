@@ -32,7 +32,7 @@ func drawWorkload(t *rapid.T) plan.Workload {
 		Requests:    rapid.IntRange(0, 1_000_000).Draw(t, "requests"),
 		Latency:     time.Duration(rapid.Int64Range(0, int64(10*time.Minute)).Draw(t, "latency")),
 		InputTokens: rapid.IntRange(0, 100_000).Draw(t, "input"), OutputTokens: rapid.IntRange(0, 10_000).Draw(t, "output"),
-		MaxTokens: rapid.IntRange(0, 10_000).Draw(t, "max"),
+		MaxTokens: rapid.SampledFrom([]int{0, 10_000, 20_000}).Draw(t, "max"),
 	}
 }
 

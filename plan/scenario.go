@@ -27,11 +27,11 @@ type Scenario struct {
 	Told, Start sluice.Limits
 
 	// Calls are what there is to send, in this order, once. An Output of 0 is as long as the Provider's answers are;
-	// one below zero is no output, as of embeddings.
+	// NoOutput is none, as of embeddings.
 	Calls []Call
 
-	// Draw sends so many calls in place of that, each drawn from Calls. Negative: without end, until Horizon.
-	Draw int
+	// Requests is how many calls to send in place of that, each drawn from Calls. Negative: without end, until Horizon.
+	Requests int
 
 	// Stream says that answers are streamed, so that their headers come before their bodies.
 	Stream bool
@@ -40,19 +40,19 @@ type Scenario struct {
 	RoundTrip time.Duration
 
 	// Workers bounds the workers, each of which has one call at hand. One more is started while fewer than Spare calls
-	// wait to be sent. Default 1024 and 16, as a run has it; a negative Spare is no bound of its own.
+	// wait to be sent. Default 16,384 and 16, as a run has it; a negative Spare is no bound of its own.
 	Workers, Spare int
 
 	// Unpaced, if set, is so many workers without any scheduler: each sends its next call when the last is answered. One
 	// that is throttled waits as it is asked to, or half a second, and sends its call again.
 	Unpaced int
 
-	// Attempts, MaxThrottles and Timeout are those of a run: 6, 20 and 10 minutes. A negative MaxThrottles gives up a call
-	// that is throttled once.
+	// Attempts, MaxThrottles and Timeout are those of a run: 6, 20 and 10 minutes; a century is the longest Timeout. A
+	// negative MaxThrottles gives up a call that is throttled once.
 	Attempts, MaxThrottles int
 	Timeout                time.Duration
 
-	// Horizon is when to stop looking. Default a year; a Draw without end needs one.
+	// Horizon is when to stop looking, within a century. Default a year; Requests without end need one.
 	Horizon time.Duration
 
 	// MaxTries bounds how often calls are sent in all, and so how long the computation takes. Default 100 million.
@@ -68,7 +68,7 @@ type Scenario struct {
 func (p Plan) Scenario(jitter float64) Scenario {
 	w := &p.Workload
 	median := time.Duration(float64(w.Latency) * math.Exp(-jitter*jitter/2))
-	s := Scenario{Provider: Imitate(p.Limits, p.Charge, median, 0), Draw: w.Requests}
+	s := Scenario{Provider: Imitate(p.Limits, p.Charge, median, 0), Requests: w.Requests}
 	s.Provider.Jitter = jitter
 	if len(w.Calls) == 0 {
 		s.Calls = []Call{p.whole(w.fill(Call{}))}
@@ -78,9 +78,9 @@ func (p Plan) Scenario(jitter float64) Scenario {
 	}
 	switch w.Requests {
 	case 0:
-		s.Draw = -1
+		s.Requests = -1
 	case len(w.Calls):
-		s.Draw = 0 // these themselves, in their order
+		s.Requests = 0 // these themselves, in their order
 	}
 	if s.Provider.Burst == 0 {
 		s.Provider.Burst = p.holding(s.Calls)
@@ -94,7 +94,7 @@ func (p *Plan) holding(calls []Call) time.Duration {
 	burst := usualBurst
 	for _, c := range calls {
 		for d, n := range gate.Reserve(p.Charge, sluice.Cost{Input: c.Input, MaxOutput: c.MaxTokens}) {
-			limit := limitOf(p.Limits, sluice.Dimension(d))
+			limit := float64(limitOf(p.Limits, sluice.Dimension(d)))
 			if limit > 0 && minutes(sluice.Dimension(d)) == 1 {
 				burst = max(burst, time.Duration(min(1, 4*n/limit)*float64(time.Minute)))
 			}
@@ -149,60 +149,73 @@ func (s *Scenario) charge() sluice.Charge {
 
 // withDefaults returns the scenario with its defaults filled in, or an error that names the field that makes no sense.
 func (s Scenario) withDefaults() (Scenario, error) {
-	for _, f := range []struct {
-		name string
-		v    int64
-	}{
-		{"RoundTrip", int64(s.RoundTrip)}, {"Workers", int64(s.Workers)}, {"Unpaced", int64(s.Unpaced)},
-		{"Attempts", int64(s.Attempts)}, {"Timeout", int64(s.Timeout)}, {"Horizon", int64(s.Horizon)},
-		{"MaxTries", int64(s.MaxTries)},
-	} {
-		if f.v < 0 {
-			return s, fmt.Errorf("scenario: %s is below zero", f.name)
-		}
+	err := firstOf(
+		inRange("Scenario.RoundTrip", s.RoundTrip, mostLatency),
+		inRange("Scenario.Workers", s.Workers, mostLimit), inRange("Scenario.Unpaced", s.Unpaced, mostLimit),
+		inRange("Scenario.Attempts", s.Attempts, math.MaxInt), inRange("Scenario.MaxTries", s.MaxTries, math.MaxInt),
+		inRange("Scenario.Timeout", s.Timeout, longestTime), inRange("Scenario.Horizon", s.Horizon, longestTime),
+		s.checkAnswers(), s.checkCalls(),
+	)
+	if err != nil {
+		return s, err
 	}
 	if s.Dialect > provider.Gemini {
-		return s, fmt.Errorf("scenario: Dialect is %d, which is none", s.Dialect)
-	}
-	if s.Draw != 0 && len(s.Calls) == 0 {
-		return s, fmt.Errorf("scenario: Draw needs Calls to draw from")
-	}
-	if s.Draw < 0 && s.Horizon == 0 {
-		return s, fmt.Errorf("scenario: a Draw without end needs a Horizon")
-	}
-	for i, c := range s.Calls {
-		if c.Input < 0 || c.MaxTokens < 0 || max(c.Input, c.MaxTokens, c.Output) > mostTokens {
-			return s, fmt.Errorf("scenario: call %d has %d tokens in, at most %d and probably %d out: want 0 to %d", i+1, c.Input,
-				c.MaxTokens, c.Output, mostTokens)
-		}
+		return s, wrong("Scenario.Dialect", "%d is none", s.Dialect)
 	}
 	if err := s.Told.Check(); err != nil {
-		return s, fmt.Errorf("scenario: Told.%w", err)
+		return s, &FieldError{"Scenario.Told", err}
 	}
 	if err := s.Start.Check(); err != nil {
-		return s, fmt.Errorf("scenario: Start.%w", err)
+		return s, &FieldError{"Scenario.Start", err}
 	}
-	s.Workers, s.Spare = cmp.Or(s.Workers, 1024), cmp.Or(s.Spare, 16)
+	s.Workers, s.Spare = cmp.Or(s.Workers, 16_384), cmp.Or(s.Spare, 16)
 	s.Attempts, s.MaxThrottles = cmp.Or(s.Attempts, 6), max(0, cmp.Or(s.MaxThrottles, 20))
 	s.Timeout, s.Horizon = cmp.Or(s.Timeout, 10*time.Minute), cmp.Or(s.Horizon, 365*24*time.Hour)
 	s.MaxTries = cmp.Or(s.MaxTries, 100_000_000)
 	return s, nil
 }
 
-// mostTokens is more than any call has.
-const mostTokens = 1_000_000_000
+// checkCalls refuses calls that are none.
+func (s *Scenario) checkCalls() error {
+	switch {
+	case s.Requests != 0 && len(s.Calls) == 0:
+		return wrong("Scenario.Requests", "%d, but no Calls to draw from", s.Requests)
+	case s.Requests > mostRequests:
+		return inRange("Scenario.Requests", s.Requests, mostRequests)
+	case s.Requests < 0 && s.Horizon == 0:
+		return wrong("Scenario.Horizon", "missing, and Requests are without end")
+	}
+	for i, c := range s.Calls {
+		if err := c.check(); err != nil {
+			return &FieldError{fmt.Sprintf("Scenario.Calls[%d]", i), err}
+		}
+	}
+	return nil
+}
+
+// checkAnswers refuses answers that take longer than a century, the longest of them too.
+func (s *Scenario) checkAnswers() error {
+	if s.Provider.Latency > mostLatency {
+		return inRange("Scenario.Provider.Latency", s.Provider.Latency, mostLatency)
+	}
+	longest := max(1, s.Provider.OutputTokens)
+	for _, c := range s.Calls {
+		longest = max(longest, c.Output)
+	}
+	return inRange("Scenario.Provider.PerToken", s.Provider.PerToken, longestTime/time.Duration(longest))
+}
 
 // count is how many calls there are; -1 is without end.
 func (s *Scenario) count() int {
-	if s.Draw != 0 {
-		return max(s.Draw, -1)
+	if s.Requests != 0 {
+		return max(s.Requests, -1)
 	}
 	return len(s.Calls)
 }
 
 // call is the i-th call.
 func (s *Scenario) call(i int) Call {
-	if s.Draw == 0 {
+	if s.Requests == 0 {
 		return s.Calls[i]
 	}
 	return s.Calls[mix(s.Provider.Seed^mix(uint64(i)+1))%uint64(len(s.Calls))]

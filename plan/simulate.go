@@ -15,7 +15,7 @@ import (
 // Simulate foresees a run: it drives the gate that admits calls in a real one, in virtual time, against an imitation of
 // the provider. Its shell does what the Scheduler, Do and a run's workers do around the gate; nothing else is copied.
 //
-// It fails when the scenario makes no sense, naming the field, and with the context's error when that ends, beside what
+// It fails with a *FieldError when the scenario makes no sense, and with the context's error when that ends, beside what
 // was seen until then. A scenario without an end is looked at up to a bound, which Forecast.Stopped names.
 func Simulate(ctx context.Context, s Scenario) (Forecast, error) {
 	s, err := s.withDefaults()
@@ -24,7 +24,7 @@ func Simulate(ctx context.Context, s Scenario) (Forecast, error) {
 	}
 	limiter, err := sim.NewLimiter(s.Provider)
 	if err != nil {
-		return Forecast{}, fmt.Errorf("scenario: %w", err)
+		return Forecast{}, &FieldError{"Scenario.Provider", err}
 	}
 	now := time.Now()
 	r := &run{

@@ -118,14 +118,14 @@ func TestForecastOfWhatCannotSucceedOrHasNoEnd(t *testing.T) {
 		"beyond the horizon": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{RPD: 10}, 0, s, 0), Told: sluice.Limits{RPD: 10},
 			Calls: calls(30, one), Horizon: 12 * time.Hour}, time: 12 * time.Hour, answered: 14, stopped: "the look ahead ended after 12h0m0s"},
 		"without end": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{RPM: 600, Burst: s}, 0, s, 0),
-			Told: sluice.Limits{RPM: 600, Burst: s}, Calls: calls(1, one), Draw: -1, Horizon: 10 * time.Minute}, time: 10 * time.Minute, answered: 5945,
+			Told: sluice.Limits{RPM: 600, Burst: s}, Calls: calls(1, one), Requests: -1, Horizon: 10 * time.Minute}, time: 10 * time.Minute, answered: 5945,
 			stopped: "the look ahead ended after 10m0s"},
-		"in no time": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{}, 0, 0, 0), Calls: calls(1, one), Draw: -1, Horizon: s},
+		"in no time": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{}, 0, 0, 0), Calls: calls(1, one), Requests: -1, Horizon: s},
 			time: -1, answered: -1, stopped: "time stands still"},
-		"unpaced and in no time": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{}, 0, 0, 0), Calls: calls(1, one), Draw: -1, Horizon: s,
+		"unpaced and in no time": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{}, 0, 0, 0), Calls: calls(1, one), Requests: -1, Horizon: s,
 			Unpaced: 3}, time: -1, answered: -1, stopped: "time stands still"},
 		"too large without end": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{TPM: 60}, 0, s, 0), Told: sluice.Limits{TPM: 60},
-			Calls: calls(1, one), Draw: -1, Horizon: s}, time: -1, failed: -1, stopped: "time stands still"},
+			Calls: calls(1, one), Requests: -1, Horizon: s}, time: -1, failed: -1, stopped: "time stands still"},
 		"a bound on tries": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{}, 0, s, 0), Calls: calls(1000, one), MaxTries: 100},
 			time: -1, answered: -1, stopped: "the look ahead ended after 100 tries"},
 		"hangs": {scenario: plan.Scenario{Provider: sim.Config{Faults: sim.Faults{Hang: 1}}, Calls: calls(2, one), Timeout: s, Attempts: 2},
@@ -140,21 +140,28 @@ func TestForecastOfWhatCannotSucceedOrHasNoEnd(t *testing.T) {
 func TestSimulateNamesTheFieldThatMakesNoSense(t *testing.T) {
 	one := calls(1, plan.Call{})
 	for word, s := range map[string]plan.Scenario{
-		"Config.RPM":       {Provider: sim.Config{RPM: -1}},
-		"Told.Concurrent":  {Told: sluice.Limits{Concurrent: -3}},
-		"Told.TPM":         {Told: sluice.Limits{TPM: -3}},
-		"Start.RPD":        {Start: sluice.Limits{RPD: -3}},
-		"Start.Burst":      {Start: sluice.Limits{Burst: -3}},
-		"Draw needs Calls": {Draw: 3},
-		"Horizon":          {Calls: one, Draw: -1},
-		"Unpaced":          {Unpaced: -1},
-		"RoundTrip":        {RoundTrip: -1},
-		"call 2":           {Calls: append(calls(1, plan.Call{}), plan.Call{MaxTokens: -1})},
-		"call 1":           {Calls: calls(1, plan.Call{Input: 1 << 50})},
-		"Dialect":          {Dialect: 99},
+		"Config.RPM":                      {Provider: sim.Config{RPM: -1}},
+		"Told: Concurrent":                {Told: sluice.Limits{Concurrent: -3}},
+		"Told: TPM":                       {Told: sluice.Limits{TPM: -3}},
+		"Start: RPD":                      {Start: sluice.Limits{RPD: -3}},
+		"Start: Burst":                    {Start: sluice.Limits{Burst: -3}},
+		"Requests: 3, but no Calls":       {Requests: 3},
+		"Horizon: missing":                {Calls: one, Requests: -1},
+		"Horizon: 2562047h47m16.":         {Calls: one, Horizon: math.MaxInt64},
+		"Timeout: 2562047h47m16.":         {Calls: one, Timeout: math.MaxInt64},
+		"PerToken: 2562047h47m16.":        {Calls: one, Provider: sim.Config{PerToken: math.MaxInt64}},
+		"PerToken: 1h0m0s":                {Calls: calls(1, plan.Call{Output: 1_000_000}), Provider: sim.Config{PerToken: time.Hour}},
+		"Latency: 2562047h47m16.":         {Calls: one, Provider: sim.Config{Latency: math.MaxInt64}},
+		"Unpaced":                         {Unpaced: -1},
+		"RoundTrip":                       {RoundTrip: -1},
+		"Calls[1]":                        {Calls: append(calls(1, plan.Call{}), plan.Call{MaxTokens: -1})},
+		"Calls[0]":                        {Calls: calls(1, plan.Call{Input: 1 << 50})},
+		"Calls[0]: 0 tokens in, 0 of the": {Calls: calls(1, plan.Call{Output: -2})},
+		"Dialect":                         {Dialect: 99},
 	} {
-		if _, err := plan.Simulate(context.Background(), s); err == nil || !strings.Contains(err.Error(), word) {
-			t.Errorf("want an error that names %s: %v", word, err)
+		_, err := plan.Simulate(context.Background(), s)
+		if wrong, ok := errors.AsType[*plan.FieldError](err); !ok || !strings.Contains(wrong.Error(), word) {
+			t.Errorf("want a FieldError that names %s: %v", word, err)
 		}
 	}
 }
@@ -189,7 +196,7 @@ func TestWorkersWithoutASchedulerAreThrottledWhereSlotsWithOneAreNot(t *testing.
 	s := plan.Scenario{
 		Provider: plan.Imitate(limits, sluice.ChargeDeclared, 900*time.Millisecond, 0),
 		Calls:    []plan.Call{{Input: 300, MaxTokens: 500, Output: 100}, {Input: 500, MaxTokens: 200, Output: 150}},
-		Draw:     -1, Horizon: 10 * time.Minute,
+		Requests: -1, Horizon: 10 * time.Minute,
 	}
 	s.Unpaced = 8 // 533 a minute: below the limit
 	if f := simulate(t, s); f.Throttled != 0 || f.Peak != 8 || math.Abs(f.PerMinute()-533) > 5 {
@@ -246,7 +253,7 @@ func anyScenario() *rapid.Generator[plan.Scenario] {
 				Output: rapid.IntRange(-1, 2000).Draw(t, "out")}
 		}), 0, 20).Draw(t, "calls")
 		if len(s.Calls) > 0 {
-			s.Draw = rapid.SampledFrom([]int{0, 100, -1}).Draw(t, "draw")
+			s.Requests = rapid.SampledFrom([]int{0, 100, -1}).Draw(t, "draw")
 			s.Horizon = rapid.SampledFrom([]time.Duration{time.Second, time.Hour, 48 * time.Hour}).Draw(t, "horizon")
 		}
 		return s
@@ -262,7 +269,7 @@ func TestEveryScenarioComesToAnEndThatAddsUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(s.Calls); f.Stopped == "" && s.Draw == 0 && f.Answered+f.Failed != n || s.Draw < 0 && f.Stopped == "" {
+		if n := len(s.Calls); f.Stopped == "" && s.Requests == 0 && f.Answered+f.Failed != n || s.Requests < 0 && f.Stopped == "" {
 			t.Fatalf("%d answered, %d failed of %d; stopped: %q", f.Answered, f.Failed, n, f.Stopped)
 		}
 		if told := s.Told.Concurrent; s.Unpaced == 0 && told > 0 && f.Peak > told || s.Unpaced > 0 && f.Peak > s.Unpaced {

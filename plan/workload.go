@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -50,6 +51,7 @@ type Call struct {
 	MaxTokens int // what the request declares; 0 is nothing
 	Output    int // 0 is not known; NoOutput is none
 	Cached    int // the part of Input that is read from a prompt cache
+	Answers   int // how many are asked for, as n says; 0 is one. Output and MaxTokens are those of all together
 }
 
 // NoOutput is the Output of a call that produces none.
@@ -107,10 +109,30 @@ func (w Workload) check() error {
 	if w.NoOutput && w.OutputTokens > 0 {
 		return wrong("Workload.OutputTokens", "%d, although there is no output", w.OutputTokens)
 	}
+	if most := cmp.Or(w.InputTokens, usualInput); w.CachedTokens > most && len(w.Calls) == 0 {
+		return wrong("Workload.CachedTokens", "%d of an input of %d tokens", w.CachedTokens, most)
+	}
+	if w.OutputTokens > w.MaxTokens && w.MaxTokens > 0 && len(w.Calls) == 0 {
+		return wrong("Workload.OutputTokens", "%d, although max_tokens cuts answers at %d", w.OutputTokens, w.MaxTokens)
+	}
 	for i, c := range w.Calls {
-		if min(c.Input, c.Cached, c.Output-NoOutput, c.MaxTokens) < 0 || max(c.Input, c.Cached, c.Output, c.MaxTokens) > largestCall {
-			return wrong(fmt.Sprintf("Workload.Calls[%d]", i), "%+v: tokens go from 0 to %d", c, largestCall)
+		if err := c.check(); err != nil {
+			return &FieldError{fmt.Sprintf("Workload.Calls[%d]", i), err}
 		}
+	}
+	return nil
+}
+
+// check refuses lengths that no call has.
+func (c Call) check() error {
+	switch {
+	case min(c.Input, c.Cached, c.Output-NoOutput, c.MaxTokens) < 0 || max(c.Input, c.Cached, c.Output, c.MaxTokens) > largestCall:
+		return fmt.Errorf("%d tokens in, %d of them cached, at most %d and probably %d out: want 0 to %d", c.Input, c.Cached,
+			c.MaxTokens, c.Output, largestCall)
+	case c.Answers < 0 || c.Answers > largestCall/usualOutput:
+		return fmt.Errorf("%d answers are asked for: want 1 to %d", c.Answers, largestCall/usualOutput)
+	case c.Cached > c.Input && c.Input > 0:
+		return fmt.Errorf("%d tokens are cached of an input of %d", c.Cached, c.Input)
 	}
 	return nil
 }
@@ -133,7 +155,7 @@ type demand struct {
 }
 
 // complete fills in what the workload leaves out, and says what that was.
-func (w Workload) complete(charge sluice.Charge) (Workload, []Assumption) {
+func (w Workload) complete(limits sluice.Limits, o Options) (Workload, []Assumption) {
 	var assumed []Assumption
 	assume := func(what, value, why string) { assumed = append(assumed, Assumption{what, value, why}) }
 	if w.Latency == 0 {
@@ -155,10 +177,35 @@ func (w Workload) complete(charge sluice.Charge) (Workload, []Assumption) {
 		}
 		assume("output_tokens", value, w.share(noOutput))
 	}
-	if charge == sluice.ChargeDeclared && !w.allDeclare() {
-		assume("max_tokens", "none", w.share(max(1, len(w.Calls)-w.declare()))+": charged by its input alone")
+	if o.Charge == sluice.ChargeDeclared && !w.allDeclare() {
+		charged := ": charged by its input alone"
+		if limits.OTPM > 0 {
+			charged += ", and for otpm by its output"
+		}
+		assume("max_tokens", "none", w.share(max(1, len(w.Calls)-w.declare()))+charged)
+	}
+	if o.Charge == sluice.ChargeDeclared && !o.CountsCached && w.anyCached() {
+		assume("cached_tokens", "counted", "only an answer tells what was cached, and here calls are charged before it")
+	}
+	if n := w.cut(); n > 0 {
+		assume("output_tokens", "max_tokens", fmt.Sprintf("%d of %d calls would be longer, and are cut", n, len(w.Calls)))
 	}
 	return w, assumed
+}
+
+func (w *Workload) anyCached() bool {
+	return w.CachedTokens > 0 || slices.ContainsFunc(w.Calls, func(c Call) bool { return c.Cached > 0 })
+}
+
+// cut counts the calls whose own length is above their max_tokens.
+func (w *Workload) cut() int {
+	n := 0
+	for _, c := range w.Calls {
+		if most := cmp.Or(c.MaxTokens, w.MaxTokens); most > 0 && c.Output > most {
+			n++
+		}
+	}
+	return n
 }
 
 // missing counts the calls that do not say how long they are.
@@ -214,7 +261,7 @@ func (w *Workload) fill(c Call) Call {
 		c.Output = 0
 		return c
 	case c.Output == 0:
-		c.Output = cmp.Or(w.OutputTokens, c.MaxTokens, usualOutput)
+		c.Output = cmp.Or(w.OutputTokens, c.MaxTokens, usualOutput*max(1, c.Answers))
 	}
 	if c.MaxTokens > 0 {
 		c.Output = min(c.Output, c.MaxTokens)
@@ -235,16 +282,24 @@ func (w *Workload) demand(limits sluice.Limits, o Options) demand {
 	return d
 }
 
+// charged is what a call that is complete counts against the limits in the end. Output that it does not bound counts where
+// output is limited by itself, however a provider counts the two together.
+func (c Call) charged(o Options) gate.Vector {
+	cost := sluice.Cost{Input: c.Input, MaxOutput: c.MaxTokens}
+	v := gate.Settled(o.Charge, o.CountsCached, cost, sluice.Usage{Input: c.Input, CachedInput: c.Cached, Output: c.Output})
+	v[sluice.OutputTokens] = max(v[sluice.OutputTokens], float64(c.Output))
+	return v
+}
+
 func (d *demand) add(c Call, limits sluice.Limits, o Options) {
 	cost := sluice.Cost{Input: c.Input, MaxOutput: c.MaxTokens}
-	usage := sluice.Usage{Input: c.Input, CachedInput: c.Cached, Output: c.Output}
-	charged := gate.Settled(o.Charge, o.CountsCached, cost, usage)
+	charged := c.charged(o)
 	reserved := gate.Reserve(o.Charge, cost)
 	tooLarge := false
 	for i := range charged {
 		d.charged[i] += charged[i]
 		d.reserved[i] += reserved[i]
-		limit := limitOf(limits, sluice.Dimension(i))
+		limit := float64(limitOf(limits, sluice.Dimension(i)))
 		tooLarge = tooLarge || limit > 0 && charged[i] > limit
 	}
 	if tooLarge {
@@ -267,4 +322,4 @@ func (d *demand) mean() {
 }
 
 // whole is n rounded down, but for what rounding took off before.
-func whole(n float64) int { return int(math.Floor(n + 1e-9*max(1, n))) }
+func whole(n float64) int { return int(math.Floor(n + min(1e-3, 1e-9*max(1, n)))) }

@@ -83,8 +83,8 @@ func (e Endpoint) Dialect() Dialect {
 	return OpenAI
 }
 
-// embeds reports whether the endpoint answers with embeddings, which are no tokens.
-func (e Endpoint) embeds() bool {
+// Embeds reports whether the endpoint answers with embeddings, which are no tokens.
+func (e Endpoint) Embeds() bool {
 	return e == Embeddings || e == EmbedContent || e == BatchEmbedContents
 }
 
@@ -114,7 +114,7 @@ func (p Provider) PromptEndpoint(model string) Endpoint {
 // otherwise is the bound to send when nobody says one, because the provider demands one; 0 is to send none.
 func (p Provider) Bound(e Endpoint) (member string, otherwise int) {
 	switch {
-	case e.embeds():
+	case e.Embeds():
 		return "", 0
 	case e == Messages:
 		return "max_tokens", 4096

@@ -69,7 +69,7 @@ func Estimate(e Endpoint, body []byte) (Request, error) {
 		return Request{N: 1, Cost: sluice.Cost{Input: c.tokens()}}, ErrNotObject
 	}
 	r.Cost.Input = c.tokens()
-	if !e.embeds() {
+	if !e.Embeds() {
 		r.Cost.MaxOutput = int(min(maxCount, saturate(out, int64(r.N))))
 	}
 	return r, nil

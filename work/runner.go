@@ -35,7 +35,7 @@ type Config struct {
 	Already int
 
 	// Workers bounds how many items of a lane (and tenant and priority) are handled at once. Below that, their number
-	// follows what the Scheduler lets through. Default 1024.
+	// follows what the Scheduler lets through. Default UsualWorkers.
 	Workers int
 
 	// Queue bounds how many items of a lane (and tenant and priority) wait for a worker. Default 256.
@@ -64,6 +64,10 @@ type Config struct {
 	// Logger is told of what goes wrong beside the run. Nil discards.
 	Logger *slog.Logger
 }
+
+// UsualWorkers bounds the workers of a lane where nobody does. It is far above what a provider takes at once; a worker is
+// started only when the Scheduler let the others' calls through, so that those above cost nothing.
+const UsualWorkers = 16_384
 
 // Runner runs items through handlers, once. Add, Drain, Stop and Progress are safe for concurrent use.
 type Runner struct {
@@ -108,7 +112,7 @@ func New(cfg Config) (*Runner, error) {
 	case cfg.Journal != nil && cfg.Encode == nil:
 		return nil, errors.New("work: Journal needs Encode")
 	}
-	cfg.Workers = cmp.Or(cfg.Workers, 1024)
+	cfg.Workers = cmp.Or(cfg.Workers, UsualWorkers)
 	cfg.Queue = cmp.Or(cfg.Queue, 256)
 	cfg.QueueBytes = cmp.Or(cfg.QueueBytes, 32<<20)
 	if cfg.Logger == nil {

@@ -104,6 +104,17 @@ func TestSlotsStayBusyWithFewWorkersMoreThanSlots(t *testing.T) {
 	})
 }
 
+func TestSlotsBeyondAThousandAreUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slots, n = 2500, 5000
+		r := newRunner(t, work.Config{Handler: work.Calls(scheduler(t, slots), answer(time.Second, always(sluice.OK)))})
+		add(t, r, numbered(n)...)
+		if rep, err := r.Run(context.Background()); err != nil || rep.Done != n || rep.Wall > 2100*time.Millisecond {
+			t.Errorf("done %d in %v, error %v: want 2 s", rep.Done, rep.Wall, err)
+		}
+	})
+}
+
 func TestLongCallsDoNotHoldBackThosePacedByARate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 600, Concurrent: 1000}})

@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
+	"github.com/sluice-llm/sluice/work"
 )
 
 // accountFlags say where calls go, with which key and under which limits.
@@ -350,5 +351,5 @@ func newTransport(caFile string) (http.RoundTripper, error) {
 	return t, nil
 }
 
-// connections is how many are kept for reuse: as many calls as a run may have in flight.
-const connections = 1024
+// connections is how many are kept for reuse: as many as a run may have calls in flight.
+const connections = work.UsualWorkers

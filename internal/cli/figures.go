@@ -31,6 +31,7 @@ type figures struct {
 	Workers       int                `json:"workers"`
 	WorkersSafe   bool               `json:"workers_safe"`
 	Exceeded      []sluice.Dimension `json:"workers_exceed,omitempty"`
+	WorkersBurst  float64            `json:"workers_burst_seconds"`
 	NodesPerGraph int                `json:"nodes_per_graph"`
 
 	Throughput float64        `json:"throughput_rpm"`
@@ -105,7 +106,7 @@ func newFigures(j subject, p plan.Plan, o *planOptions) figures {
 		Provider: j.account.Name, Tier: j.tier.Tier, Model: j.model, Limits: j.limits,
 		Workload: workloadFigures{p.Workload.Requests, p.Workload.Latency.Seconds() * 1000, p.InputTokens, p.OutputTokens, o.input.others},
 		Assumed:  p.Assumed, Safety: p.Safety, Graphs: p.Graphs,
-		Slots: p.Slots, Workers: p.Workers, WorkersSafe: p.WorkersSafe, Exceeded: p.Exceeded, NodesPerGraph: p.NodesPerGraph,
+		Slots: p.Slots, Workers: p.Workers, WorkersSafe: p.WorkersSafe, Exceeded: p.Exceeded, WorkersBurst: p.WorkersBurst.Seconds(), NodesPerGraph: p.NodesPerGraph,
 		Throughput: p.Throughput, Binding: bindingFigures{Dimension: p.Binding().Dimension},
 		Cost: p.Cost, CostEach: p.CostPerRequest,
 		Charge: "declared", Charged: p.ChargedTokens, Reserved: p.ReservedTokens, TooLarge: p.TooLarge,
@@ -263,18 +264,39 @@ func (f *figures) workers() (value, text string) {
 				share, most = used, b
 			}
 		}
-		return group(f.Workers), fmt.Sprintf("loops without a pace that stay within every limit; they use %s of %s %s at most",
+		text = fmt.Sprintf("loops without a pace that stay within every limit; they use %s of %s %s at most",
 			percent(share), most.Dimension, group(most.Limit))
+		if burst := f.plan.WorkersBurst; burst > 0 {
+			text += fmt.Sprintf(", of buckets that hold %s", atLeast(burst))
+		}
+		return group(f.Workers), text
 	}
 	var uses []string
 	for _, d := range f.Exceeded {
 		for _, b := range f.plan.Bounds {
-			if b.Dimension == d {
-				uses = append(uses, fmt.Sprintf("%s of %s %s", number(f.plan.Offered(1, b)), d, group(b.Limit)))
+			if used := f.plan.Busiest(1, b); b.Dimension == d && used > float64(b.Limit) {
+				uses = append(uses, fmt.Sprintf("%s of %s %s", number(used), d, group(b.Limit)))
 			}
 		}
 	}
-	return group(f.Workers) + " NOT SAFE", "even one loop without a pace exceeds a limit: " + strings.Join(uses, ", ")
+	text = "even one loop without a pace exceeds a limit: " + strings.Join(uses, ", ")
+	if len(uses) == 0 {
+		text = fmt.Sprintf("even one loop without a pace needs buckets that hold %s; they are said to hold %s", atLeast(f.plan.WorkersBurst),
+			span(f.plan.Limits.Burst))
+	}
+	return group(f.Workers) + " NOT SAFE", text
+}
+
+// atLeast writes a time that must not be less.
+func atLeast(d time.Duration) string {
+	unit := time.Second
+	switch {
+	case d <= time.Second:
+		unit = time.Millisecond
+	case d <= 9900*time.Millisecond:
+		unit = 100 * time.Millisecond
+	}
+	return span((d + unit - 1).Truncate(unit))
 }
 
 func (f *figures) capModel() (value, text string) {
@@ -420,8 +442,14 @@ func modelList(names []string) string {
 	return escape(clip(strings.Join(names, ","), 40))
 }
 
+// beyond is where whole numbers end: neither a reader nor an int64 has a use for so many digits.
+const beyond = 1e15
+
 // number writes a figure with as many digits as it is worth.
 func number(n float64) string {
+	if n >= beyond {
+		return fmt.Sprintf("%.3g", n)
+	}
 	if n >= 100 || n == float64(int64(n)) {
 		return group(n + 0.5)
 	}
@@ -432,6 +460,9 @@ func number(n float64) string {
 func dollars(usd float64) string {
 	if usd > 0 && usd < 1 {
 		return fmt.Sprintf("$%.2g", usd)
+	}
+	if usd >= beyond {
+		return fmt.Sprintf("$%.3g", usd)
 	}
 	cents := int64(usd*100 + 0.5)
 	return fmt.Sprintf("$%s.%02d", group(cents/100), cents%100)

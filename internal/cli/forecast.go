@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/plan"
+	"github.com/sluice-llm/sluice/work"
 )
 
 // forecastFigures are a forecast as it is printed.
@@ -220,8 +221,8 @@ func forecastRows() []figureRow {
 	}
 }
 
-// mostWorkers is how many calls a run has open at most.
-const mostWorkers = 1024
+// mostWorkers is how many calls of a model a run has open at most.
+const mostWorkers = work.UsualWorkers
 
 // tries counts them.
 func tries(n int) string {

@@ -107,7 +107,7 @@ func (o *planOptions) foreseeAll(ctx context.Context, s *streams, all []figures)
 		case ctx.Err() != nil:
 			return &exitError{code: exitInterrupted, err: errors.New("interrupted"), hint: "fewer --requests are foreseen sooner; without --simulate the plan is there at once"}
 		case err != nil:
-			return usageError(err, "see sluice plan --help")
+			return o.planError(err)
 		}
 		f.Assumed = append(f.Assumed, assumed...)
 		f.Forecast = newForecast(f, &scenario, seen, o.deadline)

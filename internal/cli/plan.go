@@ -411,7 +411,7 @@ func (o *planOptions) checkTogether() error {
 	if name := o.first("input-tokens", "cached-tokens"); name != "" && o.workload != "" {
 		return usageError(fmt.Errorf("--%s and --workload both say how long requests are", name), "leave one of them out")
 	}
-	if o.first("max-cost", "deadline") == "deadline" && o.requests == 0 && o.workload == "" && o.events == "" {
+	if o.flags.Changed("deadline") && o.requests == 0 && o.workload == "" && o.events == "" {
 		return usageError(errors.New("--deadline for how many requests?"), "say --requests or --workload")
 	}
 	return o.foresee.check(o)
@@ -451,6 +451,10 @@ func (o *planOptions) planError(err error) error {
 		"Options.Safety": "safety", "Options.Graphs": "graphs", "Options.PriceIn": "price-in", "Options.PriceOut": "price-out",
 	}
 	name := wrong.Field
+	var call int
+	if n, _ := fmt.Sscanf(name, "Workload.Calls[%d]", &call); n == 1 && o.workload != "" {
+		return usageError(fmt.Errorf("%s: request %d of %s: %w", o.workload, call+1, cmp.Or(o.model, o.input.model, "the table"), wrong.Err), "mend the request")
+	}
 	if flag, ok := flags[wrong.Field]; ok {
 		name = "--" + flag
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -46,35 +47,64 @@ func (o *planOptions) readRequests(s *streams, account provider.Provider) (workl
 		Input: o.workload, Stdin: s.in, Registry: o.kept.registry, Provider: account, Model: o.model, MaxTokens: o.maxTokens,
 		BaseURL: "http://nowhere.invalid/v1", // nothing is sent: a model may be of a server that is not known here
 	}
-	models := make(map[string][]plan.Call)
+	models := make(map[string]*modelCalls)
 	for r, err := range batch.Requests(cfg) {
 		if err != nil {
 			return workloadFile{}, workloadError(err)
 		}
-		c := plan.Call{Input: r.Price.Cost.Input, MaxTokens: r.Price.Cost.MaxOutput}
-		if r.Endpoint == provider.Embeddings {
+		c := plan.Call{Input: r.Price.Cost.Input, MaxTokens: r.Price.Cost.MaxOutput, Answers: r.Price.N}
+		if r.Endpoint.Embeds() {
 			c.Output = plan.NoOutput
 		}
-		models[r.Model] = append(models[r.Model], c)
-	}
-	names := slices.Sorted(maps.Keys(models))
-	if len(names) < 2 {
-		f := workloadFile{}
-		for _, name := range names {
-			f.model, f.calls = name, models[name]
+		key := modelKey(r.Model)
+		if models[key] == nil {
+			models[key] = &modelCalls{name: r.Model}
 		}
-		return f, nil
+		models[key].calls = append(models[key].calls, c)
 	}
-	f := workloadFile{model: o.model, calls: models[o.model]}
-	for i, name := range names {
-		f.others += len(models[name])
-		names[i] = fmt.Sprintf("%s (%s)", name, group(len(models[name])))
+	return o.choose(models)
+}
+
+// modelCalls are the calls of a model, in all its versions, whose limits are one.
+type modelCalls struct {
+	name  string // of the first
+	calls []plan.Call
+}
+
+// modelKey is the same for names for which sameModel is true.
+func modelKey(model string) string { return strings.ToLower(family(model)) }
+
+// choose takes the calls of --model, or of the only one.
+func (o *planOptions) choose(models map[string]*modelCalls) (workloadFile, error) {
+	if len(models) == 0 {
+		return workloadFile{}, nil
+	}
+	sorted := slices.SortedFunc(maps.Values(models), func(a, b *modelCalls) int { return cmp.Compare(a.name, b.name) })
+	chosen := models[modelKey(o.model)]
+	if o.model == "" && len(sorted) == 1 {
+		chosen = sorted[0]
+	}
+	if chosen == nil {
+		var names []string
+		for _, m := range sorted[:min(20, len(sorted))] {
+			names = append(names, fmt.Sprintf("%s (%s)", m.name, group(len(m.calls))))
+		}
+		if more := len(sorted) - len(names); more > 0 {
+			names = append(names, fmt.Sprintf("and %s more", group(more)))
+		}
+		list := strings.Join(names, ", ")
+		if o.model == "" {
+			return workloadFile{}, usageError(fmt.Errorf("%s is for several models, which have limits of their own: %s", o.workload, list),
+				"choose one with --model")
+		}
+		return workloadFile{}, usageError(fmt.Errorf("%s has no requests for %s, whose limits are planned with, but for %s", o.workload, o.model, list),
+			"choose one of them with --model, and its limits")
+	}
+	f := workloadFile{model: chosen.name, calls: chosen.calls}
+	for _, m := range sorted {
+		f.others += len(m.calls)
 	}
 	f.others -= len(f.calls)
-	if len(f.calls) == 0 {
-		return f, usageError(fmt.Errorf("%s is for several models, which have limits of their own: %s", o.workload,
-			strings.Join(names, ", ")), "choose one with --model")
-	}
 	return f, nil
 }
 
