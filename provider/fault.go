@@ -37,7 +37,7 @@ type mark struct {
 
 const (
 	maxFault       = 64 << 10 // how much of an error is read
-	maxNested      = 4        // errors within the text of errors
+	maxNested      = 12       // errors within the text of errors, and members within members around them
 	maxMessages    = 8
 	longestMessage = 8 << 10 // how much of one message is read
 	maxMarks       = 64
@@ -64,7 +64,7 @@ func decode(body []byte) *fault {
 
 // body reads what stands behind a head.
 func (f *fault) body(s string) {
-	if strings.HasPrefix(s, "<") {
+	if tagged(s) {
 		f.page(s)
 		return
 	}
@@ -110,10 +110,11 @@ func (f *fault) text(s string, nested int) {
 	}
 	at := strings.IndexAny(s, "{[")
 	for n := 0; at >= 0 && n < 4; n++ {
-		v, ok := literal(s[at:])
+		begin := mapStart(s, at)
+		v, ok := literal(s[begin:])
 		if ok && speaksOfError(v) {
-			if at > 0 {
-				f.prefix(s[:at])
+			if begin > 0 {
+				f.prefix(s[:begin])
 			}
 			f.walk(v, "", nested)
 			return
@@ -161,7 +162,7 @@ func speaksOfError(v any) bool {
 		for k := range v {
 			switch strings.ToLower(k) {
 			case "error", "errors", "message", "code", "type", "detail", "fault", "msg", "status", "__type",
-				"error_message", "errormessage", "statuscode", "rate_limit", "response", "error_description", "promptfeedback":
+				"error_message", "errormessage", "statuscode", "base_resp", "limit_reached", "rate_limit", "response", "error_description", "promptfeedback":
 				return true
 			}
 		}
@@ -184,7 +185,12 @@ func (f *fault) walk(v any, key string, nested int) {
 		for k := range v {
 			keys = append(keys, k)
 		}
-		slices.Sort(keys)
+		slices.SortFunc(keys, func(a, b string) int {
+			if names := isStatusName(a); names != isStatusName(b) { // so that a status within a message has the last word
+				return map[bool]int{true: -1, false: 1}[names]
+			}
+			return strings.Compare(a, b)
+		})
 		for _, k := range keys {
 			f.member(strings.ToLower(k), v[k], nested)
 		}
@@ -198,6 +204,15 @@ func (f *fault) walk(v any, key string, nested int) {
 	case string:
 		f.member(key, v, nested)
 	}
+}
+
+// isStatusName reports whether a member of that name may be the status.
+func isStatusName(key string) bool {
+	switch strings.ToLower(key) {
+	case "code", "status", "status_code", "statuscode", "raw_status_code", "http_status":
+		return true
+	}
+	return false
 }
 
 // member reads one member.
@@ -237,19 +252,29 @@ func (f *fault) member(key string, v any, nested int) {
 			f.header = headersIn(m)
 		}
 		return
+	case "base_resp":
+		if m, ok := v.(map[string]any); ok {
+			f.label("base_resp", m["status_code"])
+		}
 	case "flagged_input", "limit_reached":
 		if v != nil && v != false {
 			f.mark(key, key)
 		}
 		return
 	case "resets_at", "reset_at", "resetsat", "resets_in_seconds", "retry_after", "retry_after_seconds",
-		"retry_after_ms", "retrydelay", "retry_delay", "reset_after":
+		"retry_after_ms", "retrydelay", "retry_delay", "reset_after", "estimated_time", "retryafter", "retry_in", "retryafterseconds":
 		f.reset(key, v)
 		return
 	}
-	switch v.(type) {
+	switch v := v.(type) {
 	case map[string]any, []any:
 		f.walk(v, key, nested+1)
+	case string:
+		if strings.HasSuffix(key, "message") || strings.HasSuffix(key, "msg") {
+			f.text(v, nested+1)
+		} else if strings.HasSuffix(key, "code") {
+			f.label(key, v)
+		}
 	}
 }
 

@@ -53,7 +53,7 @@ var outcries = [...]string{
 	"your input exceeds*", "the input token count*exceeds*", "request too large*", "context length exceeded*",
 	"context window exceeded*", "conversation too long*", "the prompt is too long*", "input exceeds*", "maximum context length*",
 	"context window *exceeded*", "the request exceeds *context*", "codex ran out of room in the model's context window*",
-	"output blocked by content filter*", "the response was filtered*", "content filter*", "your request was flagged*",
+	"output blocked by content filter*", "blocked: candidate*", "blocked: prompt*", "block_reason: *", "the response was filtered*", "content filter*", "your request was flagged*",
 	"this content was flagged*", "your prompt was flagged*", "the response was blocked*",
 
 	// keys

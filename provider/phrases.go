@@ -32,7 +32,7 @@ var authWords = []string{"*incorrect api key*", "*invalid x-api-key*", "*invalid
 	"*didn't provide an api key*", "*did not provide an api key*", "*missing authentication*", "*invalid authentication*",
 	"*authentication fails*", "*authentication failed*", "*access token could not be refreshed*", "*reauthentication is needed*", "*reauthenticate*", "*re-authenticate*", "*refresh token*", "*authentication_error*",
 	"*invalid token*", "*token*has expired*", "*401 unauthorized*", "*unauthorized*", "*invalid credentials*", "*permission denied on resource*",
-	"*default credentials were not found*", "*api key*invalid*", "*api key is*", "*user not found*", "*not authorized to*"}
+	"*default credentials were not found*", "*api key*invalid*", "*user not found*", "*not authorized to*"}
 
 var rateWords = []string{"*rate limit reached*", "*rate limit is exceeded*", "*rate limit exceeded*", "*exceeded*rate limit*",
 	"*would exceed*rate limit*", "*rate limited*", "*rate-limited*", "*limiting requests*", "*too many requests*", "too many tokens*",
@@ -42,7 +42,7 @@ var rateWords = []string{"*rate limit reached*", "*rate limit is exceeded*", "*r
 	"*exceeded*concurren*", "*requests per minute*", "*tokens per minute*exceeded*", "*request rate increased too quickly*", "*slow down*",
 	"*ratelimit*", "*over rate limit*", "*rate limit quota*", "*quota exceeded for quota metric*", "*quota metric*limit*",
 	"*请求过于频繁*", "*请求过多*", "*速率限制*", "*リクエストが多すぎ*", "*demasiadas solicitudes*", "*trop de requêtes*", "*zu viele anfragen*",
-	"*muitas solicitações*", "*troppe richieste*", "*요청이 너무 많*", "*访问量过大*", "*并发*过高*"}
+	"*muitas solicitações*", "*troppe richieste*", "*요청이 너무 많*", "*并发*过高*"}
 
 var timeoutWords = []string{"*timed out*", "*timeout of *exceeded*", "*deadline exceeded*", "*i/o timeout*", "*deadline of *exceeded*",
 	"*handshake timeout*", "*awaiting headers*", "*connect timeout*", "*read timeout*", "*request timeout*", "*idle timeout*",
@@ -66,7 +66,7 @@ var networkWords = []string{"*fetch failed*", "*socket hang up*",
 	"*certificate*verif*", "*self-signed certificate*", "*self signed certificate*", "*local issuer certificate*", "*x509:*", "*tls handshake*",
 	"*tls: *", "*ssl*handshake*", "*violation of protocol*", "*other side closed*", "*peer closed connection*", "*incomplete chunked read*",
 	"*server disconnected*", "*cannot connect to host*", "*stream disconnected before completion*", "*error sending request*", "*dial tcp*", "*ssl_connect*", "*ssl_error*", "*connection attempts failed*", "*stream closed before*",
-	"*unexpected eof*", "eof", "*network is unreachable*", "*no route to host*", "*host is unreachable*", "*net::err_*", "*could not resolve*",
+	"*unexpected eof*", "eof", "*: eof", "*network is unreachable*", "*no route to host*", "*host is unreachable*", "*net::err_*", "*could not resolve*",
 	"*failed to connect*", "*could not connect*", "*couldn't connect*", "*unable to connect*", "*cannot connect*", "*goaway*", "*max retries exceeded with url*",
 	"*network error*", "*network request failed*", "*connection closed*", "*connection lost*", "*connection was*closed*", "*connection was forcibly closed*",
 	"*tunnel connection failed*", "*proxy*connect*", "terminated", "*socket closed*", "*premature close*", "*winerror 100*", "*errno 111*", "*errno 104*",

@@ -15,9 +15,11 @@ type rule struct {
 	field    string   // where the mark stands; "" anywhere
 	words    []string // a message is as one of these patterns, in lower case, * any text
 	header   string   // a header is there
+	class    int      // its marks name no more than a class of errors, which this status is
 	loose    bool     // only what stands in an error's place is meant, not the words of a command or a log
 	dialect  Dialect  // it holds of this dialect alone; OpenAI, the zero one, says nothing
 	kind     sluice.Kind
+	waited   bool // with a wait stated it is a rate limit: money does not come back in seconds
 	tooLarge bool
 	until    func(now time.Time) time.Time // when it is over, if the rule alone knows and nothing else says
 	hint     string                        // put before the provider's words
@@ -47,6 +49,20 @@ var rules = [...]rule{
 	{name: "spend cap of the tier", marks: []string{"enforcedspendlimitreached"}, kind: sluice.QuotaExhausted,
 		until: nextMonth},
 	// https://openrouter.ai/docs/api-reference/limits: the only 402s to be tried again.
+	// https://platform.minimax.io/docs/api-reference/errorcode and https://docs.bigmodel.cn/cn/api/api-code: their
+	// words are in several languages, their numbers are not.
+	{name: "number of MiniMax", marks: []string{"1008"}, field: "base_resp", kind: sluice.QuotaExhausted},
+	{name: "number of MiniMax", marks: []string{"1002", "1039"}, field: "base_resp", kind: sluice.RateLimit},
+	{name: "number of MiniMax", marks: []string{"1004", "2049"}, field: "base_resp", kind: sluice.Auth},
+	{name: "number of MiniMax", marks: []string{"1026", "1027"}, field: "base_resp", kind: sluice.ContentFilter},
+	{name: "number of MiniMax", marks: []string{"2013", "1042"}, field: "base_resp", kind: sluice.BadRequest},
+	{name: "number of MiniMax", marks: []string{"1001"}, field: "base_resp", kind: sluice.Timeout},
+	{name: "number of Z.ai", marks: []string{"1113", "1309"}, field: "code", kind: sluice.QuotaExhausted},
+	{name: "number of Z.ai", marks: []string{"1304", "1308", "1310"}, field: "code", kind: sluice.UsageWindow},
+	{name: "number of Z.ai", marks: []string{"1302", "1303"}, field: "code", kind: sluice.RateLimit}, // 1305 means two things
+	{name: "number of Z.ai", marks: []string{"1312"}, field: "code", kind: sluice.Overloaded},
+	{name: "number of Z.ai", marks: []string{"1301"}, field: "code", kind: sluice.ContentFilter},
+	{name: "number of Z.ai", marks: []string{"1261"}, field: "code", kind: sluice.ContextLength},
 	{name: "budget held by calls in flight", marks: []string{"inflightbudgetexhausted", "openrouterinflightbudget"},
 		kind: sluice.RateLimit},
 	// https://help.openai.com/en/articles/5955604 and https://docs.anthropic.com/en/api/errors.
@@ -54,7 +70,7 @@ var rules = [...]rule{
 		"organizationusagelimitexceeded", "billinghardlimitreached", "billinglimit*", "billingnotactive",
 		"billingerror", "insufficientbalance", "insufficientcredits", "insufficientfunds", "weightexceedsbudget",
 		"openroutercredits", "openrouterkeylimit", "servicequotaexceededexception", "creditexhausted",
-		"paymentrequired*", "exceededcurrentquotaerror", "arrearage"}, kind: sluice.QuotaExhausted},
+		"paymentrequired*", "exceededcurrentquotaerror", "arrearage", "accountoverdue*", "insufficient*quota*"}, kind: sluice.QuotaExhausted},
 
 	{name: "usage window of a plan", marks: []string{"usagelimitreached", "usagelimitexceeded", "usagelimitreachederror",
 		"usagenotincluded"}, kind: sluice.UsageWindow},
@@ -78,7 +94,7 @@ var rules = [...]rule{
 		words: []string{"*request too large for *limit*requested*"}, kind: sluice.ContextLength, tooLarge: true},
 	{name: "content filtered", marks: []string{"contentfilter*", "contentpolicyviolation*",
 		"responsibleaipolicyviolation", "moderationblocked", "flaggedinput", "datainspectionfailed",
-		"contentblocked", "stopcandidateexception", "blockedpromptexception", "prohibitedcontent", "jailbreak"},
+		"contentblocked", "stopcandidateexception", "blockedpromptexception", "prohibitedcontent", "jailbreak", "sensitivewords*"},
 		kind: sluice.ContentFilter},
 	{name: "content blocked by Google", marks: []string{"*"}, field: "blockreason", kind: sluice.ContentFilter},
 	{name: "context length", marks: []string{"contextlengthexceeded", "tokenslimitreached", "*contextwindowexceeded*",
@@ -90,18 +106,18 @@ var rules = [...]rule{
 			"*exceeds*context size*", "*exceeds*context length*", "*context length exceeded*", "*context limit reached*", "*context limit exceeded*", "*context window*exceeded*",
 			"*exceeds*maximum*input tokens*", "*too many input tokens*", "*prompt contains*tokens*maximum*",
 			"*out of room in the model's context window*", "*conversation too long*", "*exceeds the model's*context*",
-			"*tokens*exceed*context window*", "*exceeded max context*", "*larger than the maximum context*", "*reduce the length of*", "*body too large for *", "*inputs*tokens*must be <=*",
+			"*tokens*exceed*context window*", "*exceeded max context*", "*larger than the maximum context*", "*maximum prompt length*", "*tokens when context the overflows*", "*reduce the length of*", "*body too large for *", "*inputs*tokens*must be <=*",
 			"*tokens in the prompt cannot exceed*", "*too large for model with*"},
 		kind: sluice.ContextLength},
 	{name: "content filtered in words", statuses: []int{0, 200, 400, 403, 422, 500},
 		words: []string{"*content management policy*", "*content filtering policy*", "*content filter*",
 			"*flagged as potentially violating*", "*violat*usage polic*", "*violat*content polic*", "*violat*safety*polic*", "*violat*guideline*",
 			"*flagged*moderation*", "*requires moderation*", "*rejected*safety system*", "*blocked*safety*",
-			"*content exists risk*", "*blocked for reason*", "*blocked or filtered*", "*prompt was blocked*", "*response was blocked*", "*prompt*blocked*", "*blocked by*content*", "*prohibited content*", "*inappropriate content*"}, kind: sluice.ContentFilter},
+			"*content exists risk*", "*blocked for reason*", "*blocked or filtered*", "*prompt was blocked*", "*response was blocked*", "*prompt*blocked*", "*blocked by*content*", "*prohibited content*", "*inappropriate content*", "*finishreasonsafety*", "*finish_reason*safety*"}, kind: sluice.ContentFilter},
 
 	{name: "quota of a minute", marks: []string{"*perminute*"}, kind: sluice.RateLimit},
 	{name: "overloaded, in words of a limit", statuses: []int{0, 429}, words: []string{"*no capacity available*",
-		"*at capacity*", "*capacity exceeded*", "*experiencing high*", "*overloaded*", "*high load*"},
+		"*at capacity*", "*capacity exceeded*", "*experiencing high*", "*overloaded*", "*high load*", "*负载*饱和*", "*访问量过大*"},
 		kind: sluice.Overloaded},
 	{name: "prepaid credits are depleted", statuses: []int{0, 402, 429}, words: []string{"*credits*depleted*", "*credit*depleted*"},
 		kind: sluice.QuotaExhausted},
@@ -112,7 +128,7 @@ var rules = [...]rule{
 	{name: "quota of Google", dialect: Gemini, statuses: []int{0, 200, 429}, words: []string{"*exceeded your current quota*"},
 		kind: sluice.RateLimit, either: true, also: "usage_window: Google says the same of a day's quota"},
 	{name: "quota in words", statuses: []int{0, 200, 400, 401, 403, 429}, words: []string{"*exceeded your current quota*", "*check your plan and billing*"},
-		kind: sluice.QuotaExhausted, also: "rate_limit: Google says the same of limits per minute"},
+		kind: sluice.QuotaExhausted, waited: true, also: "rate_limit: Google says the same of limits per minute"},
 	{name: "quota exhausted in words", statuses: []int{0, 200, 400, 401, 402, 403, 429}, words: moneyWords,
 		kind: sluice.QuotaExhausted},
 
@@ -152,7 +168,7 @@ var rules = [...]rule{
 		also: "quota_exhausted: a 429 that says no more may also mean that no credit is left"},
 
 	{name: "server error in words", statuses: []int{0, 200}, words: []string{"internal server error*", "*internal error has occurred*",
-		"*internal error occurred*", "bad gateway*", "the server had an error*", "*error occurred while processing your request*"},
+		"*internal error occurred*", "bad gateway*", "the server had an error*", "*error occurred while processing your request*", "*error occurred while generating*"},
 		kind: sluice.ServerError},
 	// Anthropic's 504
 	{name: "provider timed out", statuses: []int{0, 200, 500, 504}, marks: []string{"timeouterror"}, field: "type",
@@ -160,11 +176,13 @@ var rules = [...]rule{
 	{name: "timed out", statuses: []int{0, 200, 408, 499, 500, 502, 503, 504}, marks: []string{"deadlineexceeded*", "requesttimeout*",
 		"*timeout", "*timeouterror", "*timeoutexception", "etimedout", "esockettimedout", "uinderrconnecttimeout",
 		"underr*timeout", "*timedout"}, kind: sluice.Timeout},
+	{name: "asks to come back", statuses: []int{0}, words: []string{"*请*秒后*试*", "*请在*后*试*", "*try again in * second*", "*try again after * second*",
+		"*please retry after * second*"}, kind: sluice.RateLimit},
 	{name: "timed out in words", statuses: []int{0, 408, 504}, words: timeoutWords, kind: sluice.Timeout},
 	{name: "connection failed", statuses: []int{0}, marks: networkMarks, kind: sluice.Network},
 	{name: "connection failed in words", statuses: []int{0}, words: networkWords, kind: sluice.Network},
 
-	{name: "timed out by status", statuses: []int{408, 504}, kind: sluice.Timeout},
+	{name: "timed out by status", statuses: []int{408, 504, 522, 524}, kind: sluice.Timeout},
 	{name: "overloaded by status", statuses: []int{529}, kind: sluice.Overloaded},
 	{name: "payment required, but a wait is stated", statuses: []int{402}, header: "Retry-After",
 		kind: sluice.RateLimit},
@@ -176,13 +194,13 @@ var rules = [...]rule{
 		hint: "the base URL redirects, which is not followed: give the address it leads to"},
 
 	// An error inside a good answer or a stream has no status of its own: its type decides.
-	{name: "server error", statuses: []int{0, 200}, marks: []string{"servererror", "apierror",
-		"internalservererror", "internalerror", "internal", "internalserverexception", "badgateway*", "unknownerror"},
+	{name: "server error", class: 500, statuses: []int{0, 200}, marks: []string{"servererror", "apierror",
+		"internalservererror", "internalerror", "internal", "internalserverexception", "badgateway*", "unknownerror", "modelerrorexception"},
 		kind: sluice.ServerError},
-	{name: "bad request", statuses: []int{0, 200}, marks: []string{"invalidrequest*", "badrequest*", "unprocessableentity*",
-		"invalidargument", "validationexception", "requesttoolarge", "unsupportedparam*", "invalidvalue", "notfound", "notfoundexception",
-		"invalidtype", "modelerrorexception"}, kind: sluice.BadRequest},
-	{name: "bad request, loosely", statuses: []int{0, 200}, marks: []string{"*notfound*", "unsupported*"}, loose: true,
+	{name: "bad request", class: 400, statuses: []int{0, 200}, marks: []string{"invalidrequest*", "badrequest*", "unprocessableentity*",
+		"invalidargument", "validationexception", "requesttoolarge", "unsupportedparam*", "invalidparameter*", "invalidvalue", "notfound", "notfoundexception",
+		"invalidtype"}, kind: sluice.BadRequest},
+	{name: "bad request, loosely", class: 400, statuses: []int{0, 200}, marks: []string{"*notfound*", "unsupported*"}, loose: true,
 		kind: sluice.BadRequest},
 	{name: "bad request in words", statuses: []int{0}, words: []string{"*max_tokens is too large*", "*is not found for api version*", "*model * does not exist*",
 		"*unsupported parameter*", "*not supported with this model*", "*model*is not supported*", "*model*not found*"},

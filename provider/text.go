@@ -1,7 +1,9 @@
 package provider
 
 import (
+	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -92,7 +94,7 @@ func (l *listener) listen(s string) {
 		l.answer(status, h, body)
 		return
 	}
-	if s[0] == '<' || strings.Contains(clip(asciiLower(s), 2000), "<html") {
+	if tagged(s) || strings.Contains(clip(asciiLower(s), 2000), "<html") {
 		if l.f.page(s); l.f.html {
 			l.spoke = l.f.status != 0
 			return
@@ -104,6 +106,9 @@ func (l *listener) listen(s string) {
 			return
 		}
 	}
+	if s[0] == '"' && strings.Contains(clip(s, 80), `":`) {
+		s = "{" + s // members whose braces were left out
+	}
 	if s[0] == '"' && strings.Contains(s, `\"`) {
 		l.f.text(s, 0) // an object quoted as a text
 		if l.spoke = len(l.f.marks) > 0; l.spoke {
@@ -111,6 +116,11 @@ func (l *listener) listen(s string) {
 		}
 	}
 	l.lines(s)
+}
+
+// tagged reports whether a text begins as a page does. A log's "<4>" is no tag.
+func tagged(s string) bool {
+	return len(s) > 1 && s[0] == '<' && (isLetter(s[1]) || s[1] == '!' || s[1] == '?')
 }
 
 // answer reads an HTTP answer that was pasted as text.
@@ -175,8 +185,12 @@ func (l *listener) lines(s string) {
 	skip := false // the line before announced a line of code
 	tool := false // what an agent's tool printed
 	var said strings.Builder
+	var lead string // what stands before it on its line
 	flush := func() {
 		l.utter(said.String())
+		if said.Len() > 0 && waitIn(normalise(lead)) > 0 {
+			l.f.message(lead) // what a client says of its own next try
+		}
 		said.Reset()
 		open = false
 	}
@@ -211,17 +225,28 @@ func (l *listener) lines(s string) {
 			}
 			if at, ok := voiceIn(line); ok {
 				flush()
-				l.lead(line[:at])
+				lead = line[:at]
+				l.lead(lead)
 				said.WriteString(line[at:])
 				open = true
 			} else if open && said.Len() < maxMessage {
 				said.WriteByte(' ')
 				said.WriteString(line)
+			} else if l.spoke && comesBack(line) {
+				l.f.message(line) // when to try the call above again, or when the window ends
 			}
 		}
 		i = next
 	}
 	flush()
+}
+
+// comesBack reports whether a line does nothing but say when something is tried again or reset.
+func comesBack(line string) bool {
+	low := asciiLower(clip(line[leading(line):], 160))
+	return strings.ContainsAny(low, "0123456789") && startsWithAny(low, "retry", "will retry", "try again", "please try again", "please wait", "wait ",
+		"resets", "reset ", "usage will reset", "usage resets", "your limit", "limit will reset", "limit resets", "your quota", "quota will reset",
+		"quota resets", "next reset", "available again", "waiting ")
 }
 
 // object reads the error object that begins on the line s[i:end], and returns where it ends; 0 when there is none.
@@ -232,7 +257,7 @@ func (l *listener) object(s string, i, end int) int {
 		if at < 0 {
 			return 0
 		}
-		at += i
+		at = mapStart(s, at+i)
 		if l.read > mostRead {
 			return 0
 		}
@@ -253,9 +278,7 @@ func (l *listener) object(s string, i, end int) int {
 			l.f.prefix(before)
 			l.f.walk(v, "", 0)
 			l.words(before)
-			m, _ := v.(map[string]any)
-			_, plain := m["error"].(string)
-			l.spoke, l.f.api = true, l.f.api || len(m) != 1 || m["error"] != nil && !plain
+			l.spoke, l.f.api = true, l.f.api || ofAPI(v)
 			rest := s[at+size : at+size+firstLine(s[at+size:])]
 			if d := waitIn(normalise(rest)); d > 0 && l.f.resetsIn == 0 {
 				l.f.message(strings.Trim(rest, " )·-,."))
@@ -265,9 +288,38 @@ func (l *listener) object(s string, i, end int) int {
 		if size > 0 && isObject(v) && (at == i || strings.HasSuffix(strings.TrimSpace(s[i:at]), "data:")) {
 			return at + size // no error: an answer, an event, a display
 		}
-		i = at + 1
+		i = at + 1 + strings.IndexAny(s[at:], "{[")
 	}
 	return 0
+}
+
+// mapStart returns where the literal with the bracket at s[at] begins: maps of Go have a word before it.
+func mapStart(s string, at int) int {
+	if s[at] == '[' && strings.HasSuffix(s[:at], "map") {
+		return at - len("map")
+	}
+	return at
+}
+
+// ofAPI reports whether an error object is one of an API, which names the error, and not what a program wrote down of
+// its own mistakes: {"error": "some text", "timestamp": "..."}.
+func ofAPI(v any) bool {
+	if list, ok := v.([]any); ok && len(list) > 0 {
+		v = list[0]
+	}
+	m, _ := v.(map[string]any)
+	for k, member := range m {
+		switch asciiLower(k) {
+		case "error":
+			if s, plain := member.(string); !plain || isCode(s) {
+				return true
+			}
+		case "timestamp", "message", "details", "stack":
+		default:
+			return true
+		}
+	}
+	return m["message"] != nil && m["error"] == nil
 }
 
 // result reads the event by which an agent ends: its result is the error's text if it says that it is one.
@@ -326,6 +378,8 @@ func (l *listener) names(s string) {
 		switch w := s[at:end]; {
 		case isException(w):
 			l.f.mark("exception", w)
+		case strings.HasSuffix(s[:at], "block_reason: "): // of Google's clients, as protocol buffers are printed
+			l.f.mark("blockreason", w)
 		case isCode(w), errno(w), strings.HasSuffix(s[:at], "code = "): // of gRPC
 			l.f.mark("code", w)
 		}
@@ -338,7 +392,7 @@ func (l *listener) names(s string) {
 func errorShaped(v any) bool {
 	switch v := v.(type) {
 	case []any:
-		return len(v) > 0 && errorShaped(v[0])
+		return len(v) > 0 && slices.ContainsFunc(v[:min(len(v), maxMessages)], errorShaped)
 	case map[string]any:
 		for k, member := range v {
 			if errorMember(asciiLower(k), member) {
@@ -348,7 +402,7 @@ func errorShaped(v any) bool {
 		message, worded := first(v, "message", "detail", "msg", "errorMessage")
 		_, isText := message.(string)
 		if code, coded := first(v, "code", "status", "statusCode", "status_code", "error_code"); worded && isText && coded {
-			return statusOf(code) != 0 || named(code)
+			return statusOf(code) != 0 || hasName(code)
 		}
 		t, _ := v["type"].(string)
 		return worded && isText && (len(v) == 1 || isCode(t))
@@ -356,8 +410,8 @@ func errorShaped(v any) bool {
 	return false
 }
 
-// named reports whether a code is a name.
-func named(code any) bool {
+// hasName reports whether a code is a name.
+func hasName(code any) bool {
 	s, ok := code.(string)
 	return ok && len(s) > 2 && (isLetter(s[0]) || isDigit(s[0]))
 }
@@ -371,6 +425,13 @@ func errorMember(key string, v any) bool {
 			_, blocked := first(v, "blockReason", "block_reason")
 			return blocked
 		}
+		if key == "base_resp" {
+			n, _ := v["status_code"].(json.Number)
+			return n != "" && n != "0"
+		}
+		if _, stated := v["limit_reached"]; stated {
+			return v["limit_reached"] == true
+		}
 		return len(v) > 0 && (strings.Contains(key, "error") || (key == "cause" || key == "data" || key == "response") && errorShaped(v))
 	case []any:
 		return key == "errors" && len(v) > 0
@@ -381,6 +442,8 @@ func errorMember(key string, v any) bool {
 	case "type", "object", "event", "level", "severity", "status":
 		low := asciiLower(s)
 		return strings.HasSuffix(low, "error") || low == "response.failed" || low == "fatal"
+	case "@type":
+		return strings.HasSuffix(s, "google.rpc.ErrorInfo") || strings.HasSuffix(s, "google.rpc.QuotaFailure") || strings.HasSuffix(s, "google.rpc.RetryInfo")
 	case "code", "errno":
 		return errno(s)
 	case "name":

@@ -13,6 +13,9 @@ import (
 func voiceIn(line string) (at int, ok bool) {
 	line = clip(line, 4*maxMessage)
 	cry := outcry(line)
+	if firstPerson(line) {
+		cry = -1
+	}
 	found := -1
 	words := 0
 	var before string // the word before, in lower case
@@ -20,11 +23,12 @@ func voiceIn(line string) (at int, ok bool) {
 		w := line[i:end]
 		low := asciiLower(w)
 		switch {
-		case programming(w):
+		case programming(w), ofLibrary(w):
+			cry = -1
 			return false
 		case isException(w) && names(line, i, end),
 			statusWord(line, i, end, before),
-			words < 10 && prefixed(line, low, end),
+			words < 10 && prefixed(line, low, end) && !firstPerson(line),
 			errno(w):
 			if !hedged(line[:i]) {
 				found = i
@@ -34,10 +38,18 @@ func voiceIn(line string) (at int, ok bool) {
 		before, words = low, words+1
 		return true
 	})
+	if i := errorWord(line); i >= 0 && (found < 0 || i < found) && !hedged(line[:i]) {
+		found = i
+	}
 	if cry >= 0 && (found < 0 || cry < found) {
 		found = cry
 	}
 	return found, found >= 0
+}
+
+// firstPerson reports whether somebody speaks of himself on a line. Providers do not.
+func firstPerson(line string) bool {
+	return startsWithAny(line, "I ", "I'") || strings.Contains(line, " I ") || strings.Contains(line, " I'") || strings.Contains(line, " my ")
 }
 
 // programming reports whether a word is the name of an exception that a program's own mistakes raise: it says nothing
@@ -51,6 +63,12 @@ func programming(w string) bool {
 		return true
 	}
 	return false
+}
+
+// ofLibrary reports whether an exception is of a library that makes no calls to a model: redis.exceptions.ConnectionError.
+func ofLibrary(w string) bool {
+	root, _, ok := strings.Cut(w, ".")
+	return ok && ofOthers(asciiLower(root)+" ")
 }
 
 // eachWord calls f with the place of each run of characters that names are made of, until it returns false.
@@ -72,12 +90,13 @@ func eachWord(s string, f func(start, end int) bool) {
 
 // exceptionEnds are how the names of exceptions end.
 var exceptionEnds = [...]string{"Error", "Exception", "Timeout", "Exhausted", "Disconnected", "DeadlineExceeded", "Unavailable",
-	"Unauthenticated", "PermissionDenied", "TooManyRequests", "InvalidArgument", "IncompleteRead", "Throttled", "Fault"}
+	"Unauthenticated", "PermissionDenied", "TooManyRequests", "InvalidArgument", "IncompleteRead", "Throttled", "Fault", "TimedOut"}
 
 // isException reports whether a word is the name of an exception: openai.RateLimitError, ThrottlingException.
 func isException(w string) bool {
 	if i := strings.LastIndexAny(w, ".$#"); i >= 0 {
-		if path := w[:i]; strings.HasSuffix(path, "exceptions") || strings.HasSuffix(path, "errors") || strings.HasSuffix(path, ".error") {
+		if path := w[:i]; strings.HasSuffix(path, "exceptions") || strings.HasSuffix(path, "errors") || strings.HasSuffix(path, ".error") ||
+			strings.Contains(path, ".errors.") || strings.Contains(path, ".exceptions.") {
 			return true // google.api_core.exceptions.NotFound
 		}
 		w = w[i+1:]
@@ -98,8 +117,8 @@ func isException(w string) bool {
 // names reports whether the name of an exception is given as what happened: text or nothing follows it.
 func names(line string, i, end int) bool {
 	rest := strings.TrimLeft(line[end:], "'\"`*>")
-	if rest == "" || strings.IndexByte(":([{])", rest[0]) >= 0 || strings.HasPrefix(rest, " -") || strings.HasPrefix(rest, " {") ||
-		strings.HasPrefix(rest, " [") || strings.HasPrefix(rest, " (") || strings.HasPrefix(rest, ", ") {
+	if rest == "" || strings.IndexByte(":([{])", rest[0]) >= 0 || strings.HasPrefix(rest, " -") || strings.HasPrefix(rest, " {") || strings.HasPrefix(rest, " }") ||
+		strings.HasPrefix(rest, " [") || strings.HasPrefix(rest, " (") || strings.HasPrefix(rest, ", ") || strings.HasPrefix(rest, ". ") || rest == "." {
 		return true
 	}
 	return i == 0
@@ -129,7 +148,7 @@ func errno(w string) bool {
 func statusWord(line string, i, end int, before string) bool {
 	w := line[i:end]
 	status := statusOf(w)
-	if status == 0 {
+	if lead := asciiLower(line[max(0, i-12):i]); status == 0 || strings.HasSuffix(lead, "exit code ") || strings.HasSuffix(lead, "exited with ") {
 		return false
 	}
 	rest := strings.TrimLeft(line[end:], " :-)]'\"—–·")
@@ -161,6 +180,7 @@ func statusWord(line string, i, end int, before string) bool {
 
 // errorish reports whether what introduces a status is about errors at all.
 func errorish(low string) bool {
+	low = low[strings.LastIndexByte(low, ',')+1:]
 	return strings.Contains(low, "error") || strings.Contains(low, "fail") || strings.Contains(low, "exception")
 }
 
@@ -168,15 +188,39 @@ func errorish(low string) bool {
 func prefixed(line, low string, end int) bool {
 	rest := line[end:]
 	switch low {
-	case "error", "fatal", "exception", "panic", "err", "fehler", "erreur", "erro", "errore", "エラー", "错误":
+	case "error", "fatal", "exception", "panic", "err", "fehler", "erreur", "erro", "errore":
+		if start := end - len(low); start > 0 && strings.HasSuffix(strings.TrimRight(line[:start], " "), `"`) {
+			return false // the error that was quoted
+		}
 		t := strings.TrimLeft(rest, " ]*)\"'")
-		return t == "" || t[0] == ':' || t[0] == '(' || t[0] == '-' || strings.HasPrefix(rest, "]") || strings.HasPrefix(rest, "=") ||
+		return t == "" || strings.HasPrefix(rest, " {") && start(line, end, low) || t[0] == ':' || t[0] == '(' || t[0] == '-' || strings.HasPrefix(rest, "]") || strings.HasPrefix(rest, "=") ||
 			startsWithAny(asciiLower(strings.TrimLeft(rest, " ")), "calling", "occurred", "while", "during", "communicating", "from", "in ",
 				"generating", "fetching", "sending", "processing", "code", "running", "invoking", "when", "connecting")
 	case "failed", "failure", "unable", "cannot", "couldn't", "could":
 		return low != "could" || strings.HasPrefix(rest, " not")
 	}
 	return false
+}
+
+// start reports whether a word stands first on its line, or behind a path: reqwest::Error.
+func start(line string, end int, low string) bool {
+	before := line[:end-len(low)]
+	return before == "" || strings.HasSuffix(before, "::") || strings.HasSuffix(before, ": ")
+}
+
+// errorWord returns where the words of an error begin behind the word for one in a script without spaces or in Russian, or -1.
+func errorWord(line string) int {
+	for _, w := range [...]string{"エラー", "错误", "錯誤", "失败", "失敗", "异常", "出错", "Ошибка", "ошибка", "오류", "에러"} {
+		i := strings.Index(clip(line, 120), w)
+		if i < 0 {
+			continue
+		}
+		rest := strings.TrimLeft(line[i+len(w):], " ]】)）")
+		if startsWithAny(rest, ":", "：") || rest == "" {
+			return i
+		}
+	}
+	return -1
 }
 
 func startsWithAny(s string, prefixes ...string) bool {
@@ -194,7 +238,7 @@ var hedges = map[string]bool{
 	"like": true, "such": true, "instead": true, "detect": true, "detects": true, "parse": true, "map": true, "maps": true,
 	"case": true, "isinstance": true, "instanceof": true, "new": true, "typically": true, "usually": true, "means": true,
 	"issue": true, "created": true, "titled": true, "closes": true, "merged": true, "opened": true, "skipping": true, "document": true, "improve": true, "reduce": true, "test": true, "tests": true, "docs": true, "feat": true,
-	"and": false,
+	"says": true, "keeps": true, "getting": true, "seeing": true, "reports": true, "reported": true, "reporting": true,
 }
 
 // hedged reports whether what stands before an error on its line only speaks about it.
@@ -204,7 +248,8 @@ func hedged(before string) bool {
 	}
 	found := false
 	eachWord(before, func(i, end int) bool {
-		found = hedges[asciiLower(before[i:end])]
+		w := asciiLower(before[i:end])
+		found = hedges[w] && !((w == "may" || w == "might") && strings.HasPrefix(before[end:], " have "))
 		return !found
 	})
 	return found || strings.HasSuffix(before, "`") || strings.HasSuffix(strings.TrimSpace(before), "?")
@@ -226,7 +271,7 @@ func outcry(line string) int {
 		start := i + leading(low[i:])
 		cries := exceeded(low[start:])
 		if n < 2 && !cries && (i == 0 || low[i-1] != '.' && low[i-1] != ',') {
-			_, cries = states(low[start:])
+			_, cries, _ = states(low[start:])
 		}
 		for _, p := range known[beginning(low[start:])] {
 			cries = cries || matches(p, low[start:])
@@ -277,11 +322,11 @@ func exceeded(s string) bool {
 		w := s[i:end]
 		switch words++; {
 		case noun && passed[w]:
-			if hedged(s[:i]) || foreign(s[:i]) || bare && words == 2 && !strings.Contains(s, "reset") && !strings.Contains(s, "try") {
+			if hedged(s[:i]) || foreign(s[:i]) || strings.Contains(s[:i], "connection") || bare && words == 2 && !strings.Contains(s, "reset") && !strings.Contains(s, "try") {
 				return false
 			}
 			rest := strings.TrimLeft(s[end:], " \"'*")
-			found = rest == "" || !isLetter(rest[0]) || startsWithAny(rest, "for ", "on ", "in ", "by ", "please", "try ", "resets", "retry", "at ", "with ", "and ", "again")
+			found = rest == "" || !isLetter(rest[0]) || startsWithAny(rest, "for ", "on ", "in ", "by ", "please", "try ", "resets", "retry", "with ", "and ", "again")
 			return false
 		case noun && (w == "is" || w == "has" || w == "been" || w == "was" || w == "have"):
 		default:
@@ -296,15 +341,20 @@ func exceeded(s string) bool {
 func foreign(before string) bool {
 	found := false
 	eachWord(before, func(i, end int) bool {
-		switch before[i:end] {
-		case "recursion", "iteration", "iterations", "turn", "turns", "depth", "nesting", "file", "files", "line", "lines", "stack", "retry", "retries",
-			"disk", "step", "steps", "redirect", "redirects", "upload", "cache", "memory", "heap", "size", "column", "character", "test", "tests",
-			"fail", "db", "database", "pool", "thread", "threads", "mcp", "npm", "pip", "git", "docker", "ssh":
-			found = true
-		}
+		found = foreignWord(before[i:end])
 		return !found
 	})
 	return found
+}
+
+func foreignWord(w string) bool {
+	switch w {
+	case "recursion", "iteration", "iterations", "turn", "turns", "depth", "nesting", "file", "files", "line", "lines", "stack", "retry", "retries",
+		"disk", "step", "steps", "redirect", "redirects", "upload", "cache", "memory", "heap", "size", "column", "character", "test", "tests",
+		"fail", "db", "database", "pool", "thread", "threads", "mcp", "npm", "pip", "git", "docker", "ssh", "thinking", "reasoning", "time":
+		return true
+	}
+	return false
 }
 
 // question reports whether the sentence that s begins with is one.
@@ -328,6 +378,15 @@ func nextClause(s string, i int) int {
 	for ; i < len(s); i++ {
 		switch s[i] {
 		case ':', '|', '[', '(', ')', '!', ',':
+			if s[i] == '(' && i+1 < len(s) && isDigit(s[i+1]) { // a number of what stands before
+				if n := strings.IndexByte(clip(s[i:], 60), ')'); n > 0 && i+n+1 < len(s) && s[i+n+1] == ' ' {
+					i += n
+					continue
+				}
+			}
+			if s[i] == ',' && i+1 < len(s) && isDigit(s[i+1]) {
+				continue // thousands
+			}
 			return i + 1
 		case '.', '-':
 			if i+1 == len(s) || s[i+1] == ' ' {
@@ -359,10 +418,13 @@ func noise(line string, diff bool) bool {
 		return true
 	}
 	low := asciiLower(clip(line, 200))
+	if metric(low) || assigned(low) || statuses(low) > 2 {
+		return true
+	}
 	switch {
 	case stackFrame(low), ofOthers(low), found(low), strings.Trim(low, "^~ ") == "", strings.HasPrefix(low, "+ "),
 		startsWithAny(low, "traceback (most recent", "during handling of the above", "the above exception was", "diff --git", "@@ ",
-			"+++ ", "--- a/", "commit ", "merge pull request", "merge branch", "- [ ]", "- [x]", "- `", "* `", "###", "//", "/*", "* @", "def ",
+			"+++ ", "--- a/", "commit ", "merge pull request", "merge branch", "[bug]", "[feature", "msgid ", "msgstr ", "- [ ]", "- [x]", "- `", "* `", "###", "//", "/*", "* @", "def ",
 			"class ", "async ", "await ", "const ", "let ", "var ", "import ", "from ", "raise ", "throw ", "return ", "except ", "catch ",
 			"} catch", "if (", "elif ", "case ", "export ", "print(", "console.", "logger.", "log.", "fmt.", "func ", "function ", "public ", "private ", "assert ", "expect("):
 		return true
@@ -377,6 +439,32 @@ func noise(line string, diff bool) bool {
 	return false
 }
 
+// metric reports whether a line is one of Prometheus's: a name, labels in braces, a number.
+func metric(low string) bool {
+	open, end := strings.IndexByte(low, '{'), strings.LastIndex(low, "} ")
+	return open > 0 && end > open && strings.Trim(low[:open], "abcdefghijklmnopqrstuvwxyz0123456789_") == "" && strings.Trim(low[end+2:], "0123456789.e+-") == ""
+}
+
+// assigned reports whether a line gives a variable a text: rate_limit_error = "...".
+func assigned(low string) bool {
+	name, value, ok := strings.Cut(low, " = ")
+	return ok && name != "" && !strings.HasSuffix(low, ",") && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_.") == "" && startsWithAny(value, `"`, "'", `f"`, "f'")
+}
+
+// statuses returns how many different statuses of errors stand on a line: three are a list of them.
+func statuses(low string) int {
+	var seen [200]bool
+	n := 0
+	eachWord(low, func(i, end int) bool {
+		if s := statusOf(low[i:end]); s != 0 && !seen[s-400] {
+			seen[s-400] = true
+			n++
+		}
+		return true
+	})
+	return n
+}
+
 // ofOthers reports whether a line is the error of a program that has nothing to do with a model: "ssh: connect to host".
 func ofOthers(low string) bool {
 	i := 0
@@ -385,10 +473,12 @@ func ofOthers(low string) bool {
 	}
 	switch low[:i] {
 	case "ssh", "scp", "rsync", "docker", "podman", "git", "npm", "yarn", "pnpm", "pip", "apt", "apt-get", "brew", "cargo", "make", "kubectl", "helm",
-		"terraform", "psycopg2", "psycopg", "redis", "pymongo", "sqlalchemy", "mysql", "sudo", "bash", "sh", "zsh", "mcp", "wget", "elasticsearch", "kafka":
+		"terraform", "psql", "pg_dump", "mysqldump", "tar", "cp", "mv", "rm", "dd", "ls", "cat", "mkdir", "ln", "find", "grep", "sed", "awk", "mount", "gcc", "clang",
+		"ld", "cc1", "rustc", "javac", "mvn", "gradle", "ffmpeg", "systemctl", "systemd", "dpkg", "snap", "openssl", "psycopg2", "psycopg", "redis", "pymongo", "sqlalchemy", "mysql", "sudo", "bash", "sh", "zsh", "mcp", "wget", "elasticsearch", "kafka",
+		"remote", "pytest", "subprocess", "sqlite3", "django", "celery":
 		return true
 	case "fatal":
-		return startsWithAny(low, "fatal: unable to access", "fatal: not a git", "fatal: could not read", "fatal: repository")
+		return startsWithAny(low, "fatal: unable to access", "fatal: not a git", "fatal: could not read", "fatal: repository", "fatal: authentication failed for")
 	case "curl":
 		return startsWithAny(low, "curl: (22)")
 	}
@@ -420,6 +510,9 @@ func stackFrame(low string) bool {
 // toolCall reports whether a line is the head under which an agent shows what a tool did: "Bash(npm ci)".
 func toolCall(line string) bool {
 	name, rest, ok := strings.Cut(line, "(")
+	if closes := strings.IndexByte(rest, ')'); closes >= 0 && strings.HasPrefix(rest[closes+1:], ":") {
+		return false // of a program's object, which says what went wrong behind it
+	}
 	if !ok || name == "" || len(name) > 24 || !strings.HasSuffix(rest, ")") && !strings.HasSuffix(rest, "…") || isException(name) {
 		return false
 	}
@@ -458,6 +551,9 @@ func commitTitle(line string) bool {
 // afterPrefixes returns what an error says behind the names and the prefixes that introduce it: of
 // "openai.RateLimitError: Error code: 429 - Slow down" the last two words, and the status.
 func afterPrefixes(s string) (words string, status int) {
+	if name, rest, ok := strings.Cut(s, ") "); ok && isException(strings.TrimPrefix(name, "** (")) {
+		s = rest // of Elixir: "** (Req.TransportError) timeout"
+	}
 	for range 6 {
 		head, rest, ok := strings.Cut(s, ": ")
 		if !ok || len(head) > 80 || strings.ContainsAny(head, "{.!?") && !isException(head) {
