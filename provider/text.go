@@ -402,12 +402,18 @@ func errorShaped(v any) bool {
 		message, worded := first(v, "message", "detail", "msg", "errorMessage")
 		_, isText := message.(string)
 		if code, coded := first(v, "code", "status", "statusCode", "status_code", "error_code"); worded && isText && coded {
-			return statusOf(code) != 0 || hasName(code)
+			return statusOf(code) != 0 || hasName(code) || numbered(code) && v["data"] == nil
 		}
 		t, _ := v["type"].(string)
 		return worded && isText && (len(v) == 1 || isCode(t))
 	}
 	return false
+}
+
+// numbered reports whether a code is a number of a provider's own.
+func numbered(code any) bool {
+	n, ok := code.(json.Number)
+	return ok && len(n) > 3 && n[0] != '-'
 }
 
 // hasName reports whether a code is a name.

@@ -270,7 +270,7 @@ func outcry(line string) int {
 	for i, n := 0, 0; i >= 0 && n < 40; n++ {
 		start := i + leading(low[i:])
 		cries := exceeded(low[start:])
-		if n < 2 && !cries && (i == 0 || low[i-1] != '.' && low[i-1] != ',') {
+		if n < 8 && !cries && (i == 0 || low[i-1] != '.' && low[i-1] != ',') {
 			_, cries, _ = states(low[start:])
 		}
 		for _, p := range known[beginning(low[start:])] {
