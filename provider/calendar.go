@@ -6,23 +6,56 @@ import (
 	"unicode/utf8"
 )
 
-// months are the beginnings of the names of months: English, then what differs in the other languages.
-var months = map[string]time.Month{
-	"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11, "dec": 12,
-	"ene": 1, "abr": 4, "ago": 8, "dic": 12, // Spanish
-	"fév": 2, "fev": 2, "avr": 4, "mai": 5, "juin": 6, "juil": 7, "aoû": 8, "aou": 8, "déc": 12, // French
-	"mär": 3, "okt": 10, "dez": 12, // German
-	"set": 9, "out": 10, // Portuguese
-	"gen": 1, "mag": 5, "giu": 6, "lug": 7, "ott": 10, // Italian
+// monthOf returns the month that a name begins: of English, Spanish, French, German, Portuguese or Italian.
+func monthOf(name string) (time.Month, bool) {
+	switch name {
+	case "jan", "ene", "gen":
+		return 1, true
+	case "feb", "fév", "fev":
+		return 2, true
+	case "mar", "mär":
+		return 3, true
+	case "apr", "abr", "avr":
+		return 4, true
+	case "may", "mai", "mag":
+		return 5, true
+	case "jun", "juin", "giu":
+		return 6, true
+	case "jul", "juil", "lug":
+		return 7, true
+	case "aug", "ago", "aoû", "aou":
+		return 8, true
+	case "sep", "set":
+		return 9, true
+	case "oct", "okt", "out", "ott":
+		return 10, true
+	case "nov":
+		return 11, true
+	case "dec", "dic", "déc", "dez":
+		return 12, true
+	}
+	return 0, false
 }
 
-// weekdays are the beginnings of the names of days; 1 is Sunday.
-var weekdays = map[string]int{
-	"sun": 1, "mon": 2, "tue": 3, "wed": 4, "thu": 5, "fri": 6, "sat": 7,
-	"dom": 1, "lun": 2, "mié": 4, "jue": 5, "vie": 6, "sáb": 7, // Spanish
-	"dim": 1, "mer": 4, "jeu": 5, "ven": 6, "sam": 7, // French
-	"sonnt": 1, "mont": 2, "dien": 3, "mittw": 4, "donn": 5, "freit": 6, "samst": 7, // German
-	"seg": 2, "ter": 3, "qua": 4, "qui": 5, "sex": 6, // Portuguese
+// weekdayOf returns the day that a name begins, in the same languages; 1 is Sunday.
+func weekdayOf(name string) (int, bool) {
+	switch name {
+	case "sun", "dom", "dim", "sonnt":
+		return 1, true
+	case "mon", "lun", "mont", "seg":
+		return 2, true
+	case "tue", "dien", "ter":
+		return 3, true
+	case "wed", "mié", "mer", "mittw", "qua":
+		return 4, true
+	case "thu", "jue", "jeu", "donn", "qui":
+		return 5, true
+	case "fri", "vie", "ven", "freit", "sex":
+		return 6, true
+	case "sat", "sáb", "sam", "samst":
+		return 7, true
+	}
+	return 0, false
 }
 
 // name cuts the letters off that stand here.
@@ -45,7 +78,7 @@ func (c *clockReader) monthName() (time.Month, bool) {
 	}
 	for n := 5; n >= 3; n-- { // juin and juil before jui
 		if len(name) >= n {
-			if m, ok := months[name[:n]]; ok {
+			if m, ok := monthOf(name[:n]); ok {
 				return m, true
 			}
 		}
@@ -195,7 +228,7 @@ func (c *clockReader) dayName() bool {
 	}
 	name := c.name()
 	for n := min(len(name), 6); n >= 3 && len(name) <= len("donnerstag"); n-- {
-		if d, ok := weekdays[name[:n]]; ok {
+		if d, ok := weekdayOf(name[:n]); ok {
 			c.weekday, c.dated = d, true
 			return true
 		}

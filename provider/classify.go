@@ -26,7 +26,7 @@ func Classify(p Provider, status int, h http.Header, body []byte, now time.Time)
 			return p.verdict(decode(body), 0, h, now)
 		case !s.valid && len(body) > 0:
 			// A stream, a head that was pasted with it, JSON that a server wrote by hand: what is an error in it says so.
-			if v, _ := p.hear(0, string(body[:min(len(body), maxFault)]), now); v.Kind != sluice.OK {
+			if v, _ := p.readText(0, string(body[:min(len(body), maxFault)]), now); v.Kind != sluice.OK {
 				return v
 			}
 		}
@@ -89,7 +89,7 @@ func (p Provider) decide(v *Verdict, f *fault, status int, h http.Header) *rule 
 	}
 	for i := range rules {
 		r := &rules[i]
-		if r.loose && f.heard && !f.api || r.dialect != OpenAI && r.dialect != p.Dialect {
+		if r.loose && f.fromText && !f.api || r.dialect != OpenAI && r.dialect != p.Dialect {
 			continue
 		}
 		if why, ok := r.holds(f, status, h); ok {
@@ -174,7 +174,7 @@ func (v *Verdict) fallback(f *fault, status int) {
 		v.Kind = sluice.ServerError
 	case status >= 300:
 		v.Kind = sluice.BadRequest
-	case f.structured && (f.api || !f.heard):
+	case f.structured && (f.api || !f.fromText):
 		v.Kind, v.Why = sluice.ServerError, Reason{Rule: "error of no known type"}
 	default:
 		v.Kind, v.Why = sluice.OK, Reason{Rule: "no error"}

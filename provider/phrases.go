@@ -1,9 +1,11 @@
 package provider
 
 // The patterns of rules that have many: in lower case with straight quotes, from a message's beginning to its end, * for
-// any text.
+// any text. Many are mere substrings. They are applied only to what already speaks as an error: to a body in an error's
+// place, or to the words of a text that errorIn has found. Never to a model's answer, nor to a text as a whole. What a
+// clause states in the words of statements needs no pattern here.
 
-var windowWords = []string{"*usage limit reached*", "*usage limit has been reached*", "*hit your*usage limit*",
+var windowWords = [...]string{"*usage limit reached*", "*usage limit has been reached*", "*hit your*usage limit*",
 	"*quota will be replenished in*",
 	"*hit your limit*", "*hit your session limit*",
 	"*reached your session limit*", "*limit reached*resets*", "*hour limit reached*", "*session limit reached*",
@@ -16,7 +18,7 @@ var windowWords = []string{"*usage limit reached*", "*usage limit has been reach
 	"*raggiunto*limite*", "*limite*raggiunto*", "*上限に達し*", "*制限に達し*", "*使用上限*", "*利用上限*", "*使用限制*", "*用量上限*", "*用量限制*",
 	"*使用量*上限*", "*한도에 도달*", "*额度已*用*"}
 
-var moneyWords = []string{
+var moneyWords = [...]string{
 	"*monthly spending limit*", "*billing hard limit*",
 	"*account is not active*billing*", "*requires more credits*", "*quota exceeded*subscription*",
 	"*run out of credits*", "*spend limit*reached*", "*spending limit*reached*",
@@ -24,7 +26,7 @@ var moneyWords = []string{
 	"*key limit exceeded*", "*top up*balance*", "*suspended due to*balance*", "*add credits*to continue*",
 	"*used all*credits*"}
 
-var authWords = []string{"*incorrect api key*", "*invalid x-api-key*", "*invalid api key*", "*api key not valid*", "*invalid subscription key*",
+var authWords = [...]string{"*incorrect api key*", "*invalid x-api-key*", "*invalid api key*", "*api key not valid*", "*invalid subscription key*",
 	"*api key*expired*", "*organization has been disabled*", "*please run /login*",
 	"*oauth authentication is*", "*invalid bearer token*", "*not logged in*", "*missing api key*", "*no api key*",
 	"*security token included in the request*", "*unable to locate credentials*", "*api_key client option must be set*",
@@ -34,7 +36,7 @@ var authWords = []string{"*incorrect api key*", "*invalid x-api-key*", "*invalid
 	"*invalid token*", "*unauthorized*", "*invalid credentials*", "*permission denied on resource*",
 	"*default credentials were not found*", "*api key*invalid*", "*user not found*", "*not authorized to*"}
 
-var rateWords = []string{"*rate limit reached*", "*rate limit is exceeded*", "*rate limit exceeded*", "*exceeded*rate limit*",
+var rateWords = [...]string{"*rate limit reached*", "*rate limit is exceeded*", "*rate limit exceeded*", "*exceeded*rate limit*",
 	"*would exceed*rate limit*", "*rate limited*", "*rate-limited*", "*limiting requests*", "*too many requests*", "too many tokens*",
 	"*too many concurrent*", "*hit*rate limit*", "*rate limit hit*", "*rate_limit_exceeded*", "*rate_limit_error*",
 	"*quota exceeded for*per minute*", "*exhausted your capacity*", "*exceeded*limit*per minute*", "*resource exhausted*",
@@ -44,13 +46,13 @@ var rateWords = []string{"*rate limit reached*", "*rate limit is exceeded*", "*r
 	"*请求过于频繁*", "*请求过多*", "*速率限制*", "*リクエストが多すぎ*", "*demasiadas solicitudes*", "*trop de requêtes*", "*zu viele anfragen*",
 	"*muitas solicitações*", "*troppe richieste*", "*요청이 너무 많*", "*并发*过高*"}
 
-var timeoutWords = []string{"*time limit exceeded*", "*timed out*", "*timeout of *exceeded*", "*deadline exceeded*", "*i/o timeout*", "*deadline of *exceeded*",
+var timeoutWords = [...]string{"*time limit exceeded*", "*timed out*", "*timeout of *exceeded*", "*deadline exceeded*", "*i/o timeout*", "*deadline of *exceeded*",
 	"*handshake timeout*", "*awaiting headers*", "*idle timeout*",
 	"*timeout awaiting*", "*timeout waiting*", "*due to timeout*", "*timeout error*", "*response stalled*", "*timeout exceeded*", "timeout*", "*exceeded time limit*"}
 
 // networkMarks are the names that programs give a connection that was not made or broke: of Python's httpx, requests,
 // urllib3, aiohttp and botocore, of Node and undici, Java and Go.
-var networkMarks = []string{"apiconnectionerror", "connecterror", "connectionerror", "connectionreset*", "connectionrefused*",
+var networkMarks = [...]string{"apiconnectionerror", "connecterror", "connectionerror", "connectionreset*", "connectionrefused*",
 	"connectionaborted*", "brokenpipe*", "remotedisconnected", "remoteprotocolerror", "localprotocolerror", "protocolerror", "readerror",
 	"writeerror", "networkerror", "proxyerror", "sslerror", "sslcert*", "sslzeroreturnerror", "ssleoferror", "newconnectionerror",
 	"maxretryerror", "nameresolutionerror", "clientconnector*", "clientoserror", "clientpayloaderror", "serverdisconnected*",
@@ -60,7 +62,7 @@ var networkMarks = []string{"apiconnectionerror", "connecterror", "connectionerr
 	"selfsignedcertinchain", "unabletogetissuercertlocally", "unabletoverifyleafsignature", "certhasexpired", "errtls*",
 	"certificateverifyfailed", "sslhandshakeexception", "httpconnectionerror", "transporterror", "apiuserabortederror", "connectionfailed*"}
 
-var networkWords = []string{"*fetch failed*", "*socket hang up*",
+var networkWords = [...]string{"*fetch failed*", "*socket hang up*",
 	"*connection error*", "*getaddrinfo*", "*name or service not known*", "*temporary failure in name resolution*", "*nodename nor servname*",
 	"*no such host*", "*remote end closed*", "*broken pipe*",
 	"*certificate*verif*", "*self-signed certificate*", "*self signed certificate*", "*local issuer certificate*", "*x509:*", "*tls handshake*",

@@ -88,7 +88,7 @@ var rules = [...]rule{
 	{name: "allowance of a month", words: []string{"*trial key*limited to*month*", "*calls*per month*", "*calls / month*",
 		"*monthly usage limit*", "*premium request allowance*", "*premium requests*exceeded*", "*exceeded*premium request*"},
 		kind: sluice.UsageWindow, until: nextMonth},
-	{name: "usage window in words", words: windowWords, kind: sluice.UsageWindow},
+	{name: "usage window in words", words: windowWords[:], kind: sluice.UsageWindow},
 
 	{name: "request larger than the whole limit", statuses: refusals,
 		words: []string{"*request too large for *limit*requested*"}, kind: sluice.ContextLength, tooLarge: true},
@@ -129,7 +129,7 @@ var rules = [...]rule{
 		kind: sluice.RateLimit, either: true, also: "usage_window: Google says the same of a day's quota"},
 	{name: "quota in words", statuses: []int{0, 200, 400, 401, 403, 429}, words: []string{"*exceeded your current quota*", "*check your plan and billing*"},
 		kind: sluice.QuotaExhausted, waited: true, also: "rate_limit: Google says the same of limits per minute"},
-	{name: "quota exhausted in words", statuses: []int{0, 200, 400, 401, 402, 403, 429}, words: moneyWords,
+	{name: "quota exhausted in words", statuses: []int{0, 200, 400, 401, 402, 403, 429}, words: moneyWords[:],
 		kind: sluice.QuotaExhausted},
 
 	{name: "model not found", marks: []string{"modelnotfound", "deploymentnotfound", "notfounderror"},
@@ -140,7 +140,7 @@ var rules = [...]rule{
 		"accountdeactivated", "accessdenied*", "unrecognizedclientexception", "expiredtoken*", "forbidden*",
 		"nocredentialserror", "defaultcredentialserror", "refresherror", "invalidsignatureexception", "authenticationfailed",
 		"tokenexpired", "oauth*", "invalidtoken*", "apikeyexpired", "invalidclienttokenid"}, kind: sluice.Auth},
-	{name: "key refused in words", statuses: []int{0, 200, 400, 401, 403}, words: authWords, kind: sluice.Auth},
+	{name: "key refused in words", statuses: []int{0, 200, 400, 401, 403}, words: authWords[:], kind: sluice.Auth},
 
 	// Written by Envoy, which many providers stand behind: the model never saw the request.
 	{name: "proxy lost its connection", statuses: []int{0, 502, 503, 504},
@@ -160,7 +160,7 @@ var rules = [...]rule{
 	{name: "rate limit", statuses: throttles, marks: []string{"ratelimit*", "toomanyrequests*", "throttling*", "*throttlingexception", "throttled*",
 		"requestthrottled*", "tokens", "requests", "creditlimit", "queuefull", "*ratelimiterror", "concurrencylimit*",
 		"requestratetoolarge", "limitreached"}, kind: sluice.RateLimit},
-	{name: "rate limit in words", statuses: []int{0, 400, 403, 429, 503}, words: rateWords, kind: sluice.RateLimit},
+	{name: "rate limit in words", statuses: []int{0, 400, 403, 429, 503}, words: rateWords[:], kind: sluice.RateLimit},
 	{name: "limit in words", statuses: []int{0}, words: []string{"*limit exceeded*", "*limit reached*",
 		"*limit*has been reached*",
 	}, kind: sluice.RateLimit},
@@ -179,9 +179,9 @@ var rules = [...]rule{
 		"underr*timeout", "*timedout"}, kind: sluice.Timeout},
 	{name: "asks to come back", statuses: []int{0}, words: []string{"*请*秒后*试*", "*请在*后*试*", "*try again in * second*", "*try again after * second*",
 		"*please retry after * second*"}, kind: sluice.RateLimit},
-	{name: "timed out in words", statuses: []int{0, 408, 504}, words: timeoutWords, kind: sluice.Timeout},
-	{name: "connection failed", statuses: []int{0}, marks: networkMarks, kind: sluice.Network},
-	{name: "connection failed in words", statuses: []int{0}, words: networkWords, kind: sluice.Network},
+	{name: "timed out in words", statuses: []int{0, 408, 504}, words: timeoutWords[:], kind: sluice.Timeout},
+	{name: "connection failed", statuses: []int{0}, marks: networkMarks[:], kind: sluice.Network},
+	{name: "connection failed in words", statuses: []int{0}, words: networkWords[:], kind: sluice.Network},
 
 	{name: "timed out by status", statuses: []int{408, 504, 522, 524}, kind: sluice.Timeout},
 	{name: "overloaded by status", statuses: []int{529}, kind: sluice.Overloaded},

@@ -189,7 +189,7 @@ func unit(s string) (time.Duration, string) {
 	if i < 0 {
 		i = len(s)
 	}
-	if d, ok := units[strings.ToLower(s[:i])]; ok {
+	if d, ok := unitOf(strings.ToLower(s[:i])); ok {
 		return d, s[i:]
 	}
 	for _, u := range hanUnits {
@@ -200,24 +200,28 @@ func unit(s string) (time.Duration, string) {
 	return 0, s
 }
 
-// units are the names of units of time: of Go's durations, then of English, Spanish, French, German, Portuguese and
+// unitOf returns the unit of time of a name: of Go's durations, then of English, Spanish, French, German, Portuguese and
 // Italian sentences.
-var units = map[string]time.Duration{
-	"ns": time.Nanosecond, "us": time.Microsecond, "µs": time.Microsecond, "μs": time.Microsecond,
-	"ms": time.Millisecond, "msec": time.Millisecond, "millisecond": time.Millisecond, "milliseconds": time.Millisecond,
-	"s": time.Second, "sec": time.Second, "secs": time.Second, "second": time.Second, "seconds": time.Second,
-	"m": time.Minute, "min": time.Minute, "mins": time.Minute, "minute": time.Minute, "minutes": time.Minute,
-	"h": time.Hour, "hr": time.Hour, "hrs": time.Hour, "hour": time.Hour, "hours": time.Hour,
-	"d": day, "day": day, "days": day, "w": 7 * day, "wk": 7 * day, "week": 7 * day, "weeks": 7 * day,
-
-	"segundo": time.Second, "segundos": time.Second, "seconde": time.Second, "secondes": time.Second,
-	"sekunde": time.Second, "sekunden": time.Second, "secondi": time.Second, "secondo": time.Second,
-	"minuto": time.Minute, "minutos": time.Minute, "minuten": time.Minute, "minuti": time.Minute,
-	"hora": time.Hour, "horas": time.Hour, "heure": time.Hour, "heures": time.Hour, "stunde": time.Hour,
-	"stunden": time.Hour, "std": time.Hour, "ora": time.Hour, "ore": time.Hour,
-	"día": day, "días": day, "dia": day, "dias": day, "jour": day, "jours": day, "tag": day, "tage": day, "tagen": day,
-	"giorno": day, "giorni": day,
-	"semana": 7 * day, "semanas": 7 * day, "semaine": 7 * day, "semaines": 7 * day, "woche": 7 * day, "wochen": 7 * day,
+func unitOf(name string) (time.Duration, bool) {
+	switch name {
+	case "ns":
+		return time.Nanosecond, true
+	case "us", "µs", "μs":
+		return time.Microsecond, true
+	case "ms", "msec", "millisecond", "milliseconds":
+		return time.Millisecond, true
+	case "s", "sec", "secs", "second", "seconds", "segundo", "segundos", "seconde", "secondes", "sekunde", "sekunden", "secondi", "secondo":
+		return time.Second, true
+	case "m", "min", "mins", "minute", "minutes", "minuto", "minutos", "minuten", "minuti":
+		return time.Minute, true
+	case "h", "hr", "hrs", "hour", "hours", "hora", "horas", "heure", "heures", "stunde", "stunden", "std", "ora", "ore":
+		return time.Hour, true
+	case "d", "day", "days", "día", "días", "dia", "dias", "jour", "jours", "tag", "tage", "tagen", "giorno", "giorni":
+		return day, true
+	case "w", "wk", "week", "weeks", "semana", "semanas", "semaine", "semaines", "woche", "wochen":
+		return 7 * day, true
+	}
+	return 0, false
 }
 
 const day = 24 * time.Hour

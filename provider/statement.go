@@ -16,7 +16,7 @@ type statement struct {
 	quiet  bool // what is no error unless something else says so
 }
 
-var networkThings = []string{"connection", "socket", "stream", "host", "network", "tls", "ssl", "certificate", "dns", "proxy", "server", "endpoint", "api",
+var networkThings = [...]string{"connection", "socket", "stream", "host", "network", "tls", "ssl", "certificate", "dns", "proxy", "server", "endpoint", "api",
 	"internet"}
 
 // statements are tried in this order, after every rule that knows a code or a sentence has failed and before the status
@@ -51,11 +51,11 @@ var statements = [...]statement{
 	{sluice.Timeout, []string{"request", "response", "operation", "connection", "api", "model", "stream", "call", "read", "connect"},
 		[]string{"timed out", "timeout", "time out", "took too long", "no response", "timedout"}, false},
 	{sluice.ServerError, []string{"engine", "worker", "process", "runner"}, []string{"died", "dead", "crashed", "has terminated", "no longer running"}, false},
-	{sluice.Network, networkThings,
+	{sluice.Network, networkThings[:],
 		[]string{"reset", "refused", "lost", "unreachable", "could not reach", "couldn't reach", "cannot reach", "unable to reach", "can't reach",
 			"could not resolve", "failed to resolve", "not resolve", "unable to connect", "handshake failed", "connection failed", "failed to connect",
 			"hung up", "not be established", "not established", "unexpectedly", "closed by", "terminated by", "closed before", "aborted by"}, false},
-	{sluice.Network, networkThings, []string{"closed", "terminated", "aborted", "disconnected", "dropped", "offline", "interrupted", "not connected"}, true},
+	{sluice.Network, networkThings[:], []string{"closed", "terminated", "aborted", "disconnected", "dropped", "offline", "interrupted", "not connected"}, true},
 	{sluice.Network, []string{"certificate"}, []string{"invalid", "untrusted", "expired", "unverified", "not trusted", "mismatch"}, false},
 	{sluice.ServerError, []string{"memory"}, []string{"requires more", "out of", "not enough", "insufficient"}, false},
 	{sluice.BadRequest, []string{"model", "max_tokens", "maxtokens", "max_completion_tokens", "temperature", "top_p", "response_format", "tool_choice",
@@ -90,9 +90,9 @@ const reach = 5
 
 // states returns what a clause in lower case states within its first words, and whether that makes an error of it by
 // itself. Clauses that only speak about it state nothing, nor do those of something else than a call: a file, a test.
-func states(clause string) (kind sluice.Kind, aloud, ok bool) {
+func states(clause string) (kind sluice.Kind, alone, ok bool) {
 	words := wordsOf(unquoted(clause))
-	if len(words) == 0 || hedges[words[0]] || imperative(words[0]) || len(words) > 1 && words[0] == "the" && strings.HasPrefix(words[1], "user") {
+	if len(words) == 0 || hedge(words[0]) || imperative(words[0]) || len(words) > 1 && words[0] == "the" && strings.HasPrefix(words[1], "user") {
 		kind, ok = hanStates(clause)
 		return kind, ok, ok
 	}

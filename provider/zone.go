@@ -6,32 +6,95 @@ import (
 	"time"
 )
 
-// abbreviations are the short names of zones that people and programs write. Some are used for several zones (CST is
+// abbreviated returns the zone of a short name that people and programs write. Some are used for several zones (CST is
 // also China's, IST also Ireland's and Israel's): they mean here what they mean in the messages of American providers.
-var abbreviations = map[string]string{
-	"utc": "UTC", "gmt": "UTC", "z": "UTC",
-	"pt": "America/Los_Angeles", "pst": "America/Los_Angeles", "pdt": "America/Los_Angeles",
-	"mt": "America/Denver", "mst": "America/Denver", "mdt": "America/Denver",
-	"ct": "America/Chicago", "cst": "America/Chicago", "cdt": "America/Chicago",
-	"et": "America/New_York", "est": "America/New_York", "edt": "America/New_York",
-	"wet": "Europe/Lisbon", "west": "Europe/Lisbon", "bst": "Europe/London",
-	"cet": "Europe/Berlin", "cest": "Europe/Berlin", "eet": "Europe/Athens", "eest": "Europe/Athens",
-	"mez": "Europe/Berlin", "mesz": "Europe/Berlin", "msk": "Europe/Moscow",
-	"ist": "Asia/Kolkata", "jst": "Asia/Tokyo", "kst": "Asia/Seoul", "sgt": "Asia/Singapore", "hkt": "Asia/Hong_Kong",
-	"aest": "Australia/Sydney", "aedt": "Australia/Sydney", "nzst": "Pacific/Auckland", "nzdt": "Pacific/Auckland",
-	"brt": "America/Sao_Paulo", "art": "America/Argentina/Buenos_Aires",
+func abbreviated(low string) (string, bool) {
+	switch low {
+	case "utc", "gmt", "z":
+		return "UTC", true
+	case "pt", "pst", "pdt":
+		return "America/Los_Angeles", true
+	case "mt", "mst", "mdt":
+		return "America/Denver", true
+	case "ct", "cst", "cdt":
+		return "America/Chicago", true
+	case "et", "est", "edt":
+		return "America/New_York", true
+	case "wet", "west":
+		return "Europe/Lisbon", true
+	case "bst":
+		return "Europe/London", true
+	case "cet", "cest", "mez", "mesz":
+		return "Europe/Berlin", true
+	case "eet", "eest":
+		return "Europe/Athens", true
+	case "msk":
+		return "Europe/Moscow", true
+	case "ist":
+		return "Asia/Kolkata", true
+	case "jst":
+		return "Asia/Tokyo", true
+	case "kst":
+		return "Asia/Seoul", true
+	case "sgt":
+		return "Asia/Singapore", true
+	case "hkt":
+		return "Asia/Hong_Kong", true
+	case "aest", "aedt":
+		return "Australia/Sydney", true
+	case "nzst", "nzdt":
+		return "Pacific/Auckland", true
+	case "brt":
+		return "America/Sao_Paulo", true
+	case "art":
+		return "America/Argentina/Buenos_Aires", true
+	}
+	return "", false
 }
 
-// legacy are old names of zones that not every system's database has. Pacific Time and its like are said in words.
-var legacy = map[string]string{
-	"us/pacific": "America/Los_Angeles", "us/mountain": "America/Denver", "us/central": "America/Chicago",
-	"us/eastern": "America/New_York", "us/arizona": "America/Phoenix", "us/hawaii": "Pacific/Honolulu",
-	"us/alaska": "America/Anchorage", "asia/calcutta": "Asia/Kolkata", "asia/saigon": "Asia/Ho_Chi_Minh",
-	"asia/katmandu": "Asia/Kathmandu", "asia/rangoon": "Asia/Yangon", "europe/kiev": "Europe/Kyiv",
-	"america/buenos_aires": "America/Argentina/Buenos_Aires", "pacific time": "America/Los_Angeles",
-	"mountain time": "America/Denver", "central time": "America/Chicago", "eastern time": "America/New_York",
-	"beijing time": "Asia/Shanghai", "北京时间": "Asia/Shanghai", "japan": "Asia/Tokyo", "singapore": "Asia/Singapore",
-	"prc": "Asia/Shanghai", "rok": "Asia/Seoul", "turkey": "Europe/Istanbul", "israel": "Asia/Jerusalem",
+// legacy returns the zone of an old name that not every system's database has. Pacific Time and its like are said in words.
+func legacy(low string) (string, bool) {
+	switch low {
+	case "us/pacific", "pacific time":
+		return "America/Los_Angeles", true
+	case "us/mountain", "mountain time":
+		return "America/Denver", true
+	case "us/central", "central time":
+		return "America/Chicago", true
+	case "us/eastern", "eastern time":
+		return "America/New_York", true
+	case "us/arizona":
+		return "America/Phoenix", true
+	case "us/hawaii":
+		return "Pacific/Honolulu", true
+	case "us/alaska":
+		return "America/Anchorage", true
+	case "asia/calcutta":
+		return "Asia/Kolkata", true
+	case "asia/saigon":
+		return "Asia/Ho_Chi_Minh", true
+	case "asia/katmandu":
+		return "Asia/Kathmandu", true
+	case "asia/rangoon":
+		return "Asia/Yangon", true
+	case "europe/kiev":
+		return "Europe/Kyiv", true
+	case "america/buenos_aires":
+		return "America/Argentina/Buenos_Aires", true
+	case "beijing time", "北京时间", "prc":
+		return "Asia/Shanghai", true
+	case "japan":
+		return "Asia/Tokyo", true
+	case "singapore":
+		return "Asia/Singapore", true
+	case "rok":
+		return "Asia/Seoul", true
+	case "turkey":
+		return "Europe/Istanbul", true
+	case "israel":
+		return "Asia/Jerusalem", true
+	}
+	return "", false
 }
 
 // maxZone is longer than every name of a zone.
@@ -45,10 +108,10 @@ func zone(name string) (*time.Location, bool) {
 		return nil, false
 	}
 	low := asciiLower(name)
-	if full, ok := abbreviations[low]; ok {
+	if full, ok := abbreviated(low); ok {
 		low, name = asciiLower(full), full
 	}
-	if full, ok := legacy[low]; ok {
+	if full, ok := legacy(low); ok {
 		name = full
 	}
 	if name == "UTC" {

@@ -1,9 +1,9 @@
 package provider
 
-// outcries are the sentences with which providers and agents refuse a call, where no name and no prefix says that they
+// sentences are the sentences with which providers and agents refuse a call, where no name and no prefix says that they
 // are an error. They are anchored at the sentence's beginning, in lower case with straight quotes; * is any text. That
 // a sentence is here says only that it is an error: which one, the rules say.
-var outcries = [...]string{
+var sentences = [...]string{
 	// plans: Claude Code, Codex, Copilot, Gemini CLI
 	"you've hit your *", "you have hit your *", "you have reached your *",
 	"you've reached your specified*",
