@@ -18,9 +18,11 @@ func noise(line string, diff bool) bool {
 	switch {
 	case stackFrame(low), ofOthers(low), searchHit(low), strings.Trim(low, "^~ ") == "", strings.HasPrefix(low, "+ "),
 		startsWithAny(low, "traceback (most recent", "during handling of the above", "the above exception was", "diff --git", "@@ ",
-			"+++ ", "--- a/", "commit ", "merge pull request", "merge branch", "[bug]", "[feature", "msgid ", "msgstr ", "- [ ]", "- [x]", "- `", "* `", "###", "//", "/*", "* @", "def ",
+			"+++ ", "--- a/", "commit ", "merge pull request", "merge branch", "[bug]", "[feature", "msgid ", "msgstr ", "- [ ]", "- [x]", "- `", "* `",
+			"###", "//", "/*", "* @", "def ",
 			"class ", "async ", "await ", "const ", "let ", "var ", "import ", "from ", "raise ", "throw ", "return ", "except ", "catch ",
-			"} catch", "if (", "elif ", "case ", "export ", "print(", "console.", "logger.", "log.", "fmt.", "func ", "function ", "public ", "private ", "assert ", "expect("):
+			"} catch", "if (", "elif ", "case ", "export ", "print(", "console.", "logger.", "log.", "fmt.", "func ", "function ", "public ", "private ",
+			"assert ", "expect("):
 		return true
 	case strings.HasSuffix(low, "{") && strings.Contains(low, "("), strings.HasSuffix(low, ";") && strings.ContainsAny(low, "(="):
 		return true
@@ -67,12 +69,15 @@ func ofOthers(low string) bool {
 	}
 	switch low[:i] {
 	case "ssh", "scp", "rsync", "docker", "podman", "git", "npm", "yarn", "pnpm", "pip", "apt", "apt-get", "brew", "cargo", "make", "kubectl", "helm",
-		"terraform", "psql", "pg_dump", "mysqldump", "tar", "cp", "mv", "rm", "dd", "ls", "cat", "mkdir", "ln", "find", "grep", "sed", "awk", "mount", "gcc", "clang",
-		"ld", "cc1", "rustc", "javac", "mvn", "gradle", "ffmpeg", "systemctl", "systemd", "dpkg", "snap", "openssl", "psycopg2", "psycopg", "redis", "pymongo", "sqlalchemy", "mysql", "sudo", "bash", "sh", "zsh", "mcp", "wget", "elasticsearch", "kafka",
+		"terraform", "psql", "pg_dump", "mysqldump", "tar", "cp", "mv", "rm", "dd", "ls", "cat", "mkdir", "ln", "find", "grep", "sed", "awk", "mount",
+		"gcc", "clang",
+		"ld", "cc1", "rustc", "javac", "mvn", "gradle", "ffmpeg", "systemctl", "systemd", "dpkg", "snap", "openssl", "psycopg2", "psycopg", "redis",
+		"pymongo", "sqlalchemy", "mysql", "sudo", "bash", "sh", "zsh", "mcp", "wget", "elasticsearch", "kafka",
 		"remote", "pytest", "subprocess", "sqlite3", "django", "celery":
 		return true
 	case "fatal":
-		return startsWithAny(low, "fatal: unable to access", "fatal: not a git", "fatal: could not read", "fatal: repository", "fatal: authentication failed for")
+		return startsWithAny(low, "fatal: unable to access", "fatal: not a git", "fatal: could not read", "fatal: repository",
+			"fatal: authentication failed for")
 	case "curl":
 		return startsWithAny(low, "curl: (22)")
 	}

@@ -46,9 +46,11 @@ var rateWords = [...]string{"*rate limit reached*", "*rate limit is exceeded*", 
 	"*请求过于频繁*", "*请求过多*", "*速率限制*", "*リクエストが多すぎ*", "*demasiadas solicitudes*", "*trop de requêtes*", "*zu viele anfragen*",
 	"*muitas solicitações*", "*troppe richieste*", "*요청이 너무 많*", "*并发*过高*"}
 
-var timeoutWords = [...]string{"*time limit exceeded*", "*timed out*", "*timeout of *exceeded*", "*deadline exceeded*", "*i/o timeout*", "*deadline of *exceeded*",
+var timeoutWords = [...]string{"*time limit exceeded*", "*timed out*", "*timeout of *exceeded*", "*deadline exceeded*", "*i/o timeout*",
+	"*deadline of *exceeded*",
 	"*handshake timeout*", "*awaiting headers*", "*idle timeout*",
-	"*timeout awaiting*", "*timeout waiting*", "*due to timeout*", "*timeout error*", "*response stalled*", "*timeout exceeded*", "timeout*", "*exceeded time limit*"}
+	"*timeout awaiting*", "*timeout waiting*", "*due to timeout*", "*timeout error*", "*response stalled*", "*timeout exceeded*", "timeout*",
+	"*exceeded time limit*"}
 
 // networkMarks are the names that programs give a connection that was not made or broke: of Python's httpx, requests,
 // urllib3, aiohttp and botocore, of Node and undici, Java and Go.
@@ -69,7 +71,8 @@ var networkWords = [...]string{"*fetch failed*", "*socket hang up*",
 	"*tls: *", "*ssl*handshake*", "*violation of protocol*", "*other side closed*", "*incomplete chunked read*",
 	"*error sending request*", "*dial tcp*", "*ssl_connect*", "*ssl_error*", "*connection attempts failed*",
 	"*unexpected eof*", "eof", "*: eof", "*no route to host*", "*net::err_*", "*could not resolve*",
-	"*failed to connect*", "*could not connect*", "*couldn't connect*", "*unable to connect*", "*cannot connect*", "*goaway*", "*max retries exceeded with url*",
+	"*failed to connect*", "*could not connect*", "*couldn't connect*", "*unable to connect*", "*cannot connect*", "*goaway*",
+	"*max retries exceeded with url*",
 	"*network error*", "*network request failed*",
 	"*proxy*connect*", "terminated", "*premature close*", "*winerror 100*", "*errno 111*", "*errno 104*",
 	"*errno 101*", "*errno 113*", "*errno -2]*", "*errno -3]*", "*errno 8]*", "*errno 32]*", "*errno 61*", "*errno 54*", "failed to fetch*",

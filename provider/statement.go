@@ -16,26 +16,33 @@ type statement struct {
 	quiet  bool // what is no error unless something else says so
 }
 
-var networkThings = [...]string{"connection", "socket", "stream", "host", "network", "tls", "ssl", "certificate", "dns", "proxy", "server", "endpoint", "api",
+var networkThings = [...]string{"connection", "socket", "stream", "host", "network", "tls", "ssl", "certificate", "dns", "proxy", "server",
+	"endpoint", "api",
 	"internet"}
 
 // statements are tried in this order, after every rule that knows a code or a sentence has failed and before the status
 // alone decides.
 var statements = [...]statement{
 	{sluice.BadRequest, []string{"array", "string"}, []string{"too long", "too large"}, false},
-	{sluice.BadRequest, []string{"max_tokens", "maxtokens", "max_completion_tokens", "maximum tokens you"}, []string{"exceeds", "exceed", "too large", "too high"}, false},
+	{sluice.BadRequest, []string{"max_tokens", "maxtokens", "max_completion_tokens", "maximum tokens you"}, []string{"exceeds", "exceed",
+		"too large", "too high"}, false},
 	{sluice.ContextLength, []string{"context size", "context length", "context window", "context limit"},
 		[]string{"exceeded", "overflow", "overflows", "overflowed", "too small", "not enough"}, false},
 	{sluice.ContextLength, []string{"context", "prompt", "input", "inputs", "conversation", "messages", "tokens", "token", "history"},
-		[]string{"too long", "too large", "too big", "too many", "limit reached", "limit exceeded", "window exceeded", "overflow", "overflows", "exceeds",
+		[]string{"too long", "too large", "too big", "too many", "limit reached", "limit exceeded", "window exceeded", "overflow", "overflows",
+			"exceeds",
 			"exceed", "exceeded maximum", "longer than", "larger than"}, false},
-	{sluice.QuotaExhausted, []string{"balance", "credit", "credits", "funds", "billing", "payment", "spend limit", "spending limit", "budget", "prepaid"},
-		[]string{"insufficient", "exhausted", "depleted", "too low", "not enough", "no", "out of", "ran out", "run out", "required", "failed", "declined",
+	{sluice.QuotaExhausted, []string{"balance", "credit", "credits", "funds", "billing", "payment", "spend limit", "spending limit", "budget",
+		"prepaid"},
+		[]string{"insufficient", "exhausted", "depleted", "too low", "not enough", "no", "out of", "ran out", "run out", "required", "failed",
+			"declined",
 			"reached", "reaching", "exceeded", "expired", "overdue", "used up", "negative"}, false},
 	{sluice.QuotaExhausted, []string{"quota", "account"},
 		[]string{"insufficient", "not enough", "out of", "in arrears", "overdue", "unpaid"}, false},
-	{sluice.ContentFilter, []string{"request", "prompt", "response", "content", "output", "input", "message", "candidate", "completion", "answer", "image"},
-		[]string{"blocked by", "blocked due", "blocked for", "flagged", "filtered", "moderated", "violates", "inappropriate content", "sensitive content",
+	{sluice.ContentFilter, []string{"request", "prompt", "response", "content", "output", "input", "message", "candidate", "completion", "answer",
+		"image"},
+		[]string{"blocked by", "blocked due", "blocked for", "flagged", "filtered", "moderated", "violates", "inappropriate content",
+			"sensitive content",
 			"unsafe content"}, false},
 	{sluice.Auth, []string{"api key", "apikey", "token", "credentials", "credential", "authentication", "authorization", "oauth", "login", "api_key",
 		"access key", "authenticated"},
@@ -47,21 +54,28 @@ var statements = [...]statement{
 	{sluice.Overloaded, []string{"slots", "workers", "instances", "replicas", "upstreams", "upstream", "capacity"},
 		[]string{"no", "not enough", "insufficient", "unavailable", "exhausted", "exceeded", "unhealthy"}, false},
 	{sluice.RateLimit, []string{"limit", "limits", "quota", "allowance", "ratelimit", "requests", "usage", "messages", "calls", "throughput"},
-		[]string{"exceeded", "reached", "hit", "exhausted", "used up", "used all", "too many", "exceeds", "throttled", "too high", "too frequent"}, false},
+		[]string{"exceeded", "reached", "hit", "exhausted", "used up", "used all", "too many", "exceeds", "throttled", "too high",
+			"too frequent"}, false},
 	{sluice.Timeout, []string{"request", "response", "operation", "connection", "api", "model", "stream", "call", "read", "connect"},
 		[]string{"timed out", "timeout", "time out", "took too long", "no response", "timedout"}, false},
-	{sluice.ServerError, []string{"engine", "worker", "process", "runner"}, []string{"died", "dead", "crashed", "has terminated", "no longer running"}, false},
+	{sluice.ServerError, []string{"engine", "worker", "process", "runner"}, []string{"died", "dead", "crashed", "has terminated",
+		"no longer running"}, false},
 	{sluice.Network, networkThings[:],
 		[]string{"reset", "refused", "lost", "unreachable", "could not reach", "couldn't reach", "cannot reach", "unable to reach", "can't reach",
-			"could not resolve", "failed to resolve", "not resolve", "unable to connect", "handshake failed", "connection failed", "failed to connect",
+			"could not resolve", "failed to resolve", "not resolve", "unable to connect", "handshake failed", "connection failed",
+			"failed to connect",
 			"hung up", "not be established", "not established", "unexpectedly", "closed by", "terminated by", "closed before", "aborted by"}, false},
-	{sluice.Network, networkThings[:], []string{"closed", "terminated", "aborted", "disconnected", "dropped", "offline", "interrupted", "not connected"}, true},
+	{sluice.Network, networkThings[:], []string{"closed", "terminated", "aborted", "disconnected", "dropped", "offline", "interrupted",
+		"not connected"}, true},
 	{sluice.Network, []string{"certificate"}, []string{"invalid", "untrusted", "expired", "unverified", "not trusted", "mismatch"}, false},
 	{sluice.ServerError, []string{"memory"}, []string{"requires more", "out of", "not enough", "insufficient"}, false},
-	{sluice.BadRequest, []string{"model", "max_tokens", "maxtokens", "max_completion_tokens", "temperature", "top_p", "response_format", "tool_choice",
+	{sluice.BadRequest, []string{"model", "max_tokens", "maxtokens", "max_completion_tokens", "temperature", "top_p", "response_format",
+		"tool_choice",
 		"account deployment"},
-		[]string{"invalid", "not found", "not supported", "unsupported", "does not exist", "doesn't exist", "not exist", "not available", "not eligible",
-			"unknown", "unrecognized", "bigger than", "too large", "too long", "too close", "not a valid", "out of range", "no such", "must be"}, false},
+		[]string{"invalid", "not found", "not supported", "unsupported", "does not exist", "doesn't exist", "not exist", "not available",
+			"not eligible",
+			"unknown", "unrecognized", "bigger than", "too large", "too long", "too close", "not a valid", "out of range", "no such",
+			"must be"}, false},
 }
 
 // admits reports whether an answer of that status can mean what its words state. A status that names the cause leaves
@@ -229,7 +243,8 @@ func han(r rune) bool { return r >= 0x2e80 && r <= 0xffdc }
 
 // rated reports whether a clause speaks of how much fits into a time, and not of how much fits into a call.
 func rated(clause string) bool {
-	for _, s := range [...]string{"per minute", "per min", "/min", "per second", "per day", "/day", "per hour", "tpm", "rpm", "tpd", "rpd", "rate limit", "per 86400",
+	for _, s := range [...]string{"per minute", "per min", "/min", "per second", "per day", "/day", "per hour", "tpm", "rpm", "tpd", "rpd",
+		"rate limit", "per 86400",
 		"daily", "monthly", "weekly"} {
 		if strings.Contains(clause, s) {
 			return true
@@ -244,7 +259,8 @@ func named(words []string) bool {
 		return false
 	}
 	switch words[0] {
-	case "error", "errors", "handling", "issue", "issues", "case", "cases", "page", "dialog", "message", "messages", "events", "tests", "logic", "policy",
+	case "error", "errors", "handling", "issue", "issues", "case", "cases", "page", "dialog", "message", "messages", "events", "tests", "logic",
+		"policy",
 		"counter", "scenario", "time":
 		return true
 	}
@@ -258,8 +274,10 @@ func imperative(word string) bool {
 	}
 	switch word {
 	case "i", "let", "we", "make", "allow", "set", "use", "update", "remove", "change", "move", "refactor", "bump", "increase", "extend", "raise",
-		"respect", "honor", "honour", "show", "log", "print", "enable", "disable", "ensure", "don", "do", "better", "proper", "retry", "wait", "check",
-		"stop", "start", "run", "skip", "ignore", "return", "keep", "split", "merge", "rename", "replace", "see", "introduce", "clarify", "tweak", "drop", "limit", "reproduce", "investigate", "debug", "my", "surface", "reject", "returns":
+		"respect", "honor", "honour", "show", "log", "print", "enable", "disable", "ensure", "don", "do", "better", "proper", "retry", "wait",
+		"check",
+		"stop", "start", "run", "skip", "ignore", "return", "keep", "split", "merge", "rename", "replace", "see", "introduce", "clarify", "tweak",
+		"drop", "limit", "reproduce", "investigate", "debug", "my", "surface", "reject", "returns":
 		return true
 	}
 	return false
