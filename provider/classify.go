@@ -65,8 +65,8 @@ func (p Provider) verdict(f *fault, status int, h http.Header, now time.Time) Ve
 	if v.Kind == sluice.OK {
 		return Verdict{Why: v.Why}
 	}
-	if r != nil && r.waited && f.wait(now) > 0 {
-		v.Kind, v.Why.Also = sluice.RateLimit, ""
+	if v.Kind == sluice.QuotaExhausted && (r != nil && r.waited || v.Why.Rule == statementRule) && f.wait(now) > 0 {
+		v.Kind, v.Why.Also = sluice.RateLimit, "" // money does not come back by itself
 	}
 	v.fill(f, r, h, now)
 	p.doubt(&v, f)

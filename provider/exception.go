@@ -17,6 +17,17 @@ func programming(w string) bool {
 	return false
 }
 
+// ofProgram reports whether a line begins with the name of such an exception.
+func ofProgram(line string) bool {
+	found, words := false, 0
+	eachWord(line, func(i, end int) bool {
+		found = programming(line[i:end]) || ofLibrary(line[i:end])
+		words++
+		return !found && words < 2
+	})
+	return found
+}
+
 // ofLibrary reports whether an exception is of a library that makes no calls to a model: redis.exceptions.ConnectionError.
 func ofLibrary(w string) bool {
 	root, _, ok := strings.Cut(w, ".")

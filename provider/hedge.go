@@ -11,7 +11,7 @@ func hedge(word string) bool {
 		"catching", "except", "implement", "implements", "add", "adds", "added", "support", "fix", "fixes", "fixed", "expect", "expected", "assert",
 		"avoid", "avoids", "prevent", "prevents", "mock", "simulate", "treat", "returns", "raises", "throws", "throw", "raise", "class", "import", "e.g",
 		"like", "such", "instead", "detect", "detects", "parse", "map", "maps", "case", "isinstance", "instanceof", "new", "typically", "usually",
-		"means", "issue", "created", "titled", "closes", "merged", "opened", "skipping", "document", "improve", "reduce", "test", "tests", "docs", "feat",
+		"means", "issue", "titled", "closes", "merged", "opened", "skipping", "document", "improve", "reduce", "test", "tests", "docs", "feat",
 		"says", "keeps", "getting", "seeing", "reports", "reported", "reporting":
 		return true
 	}

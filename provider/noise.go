@@ -12,16 +12,18 @@ func noise(line string, diff bool) bool {
 		return true
 	}
 	low := asciiLower(clip(line, 200))
-	if metric(low) || assigned(low) || statuses(low) > 2 {
+	if metric(low) || assigned(low) || statuses(low) > 2 || ofProgram(line) {
 		return true
 	}
 	switch {
 	case stackFrame(low), ofOthers(low), searchHit(low), strings.Trim(low, "^~ ") == "", strings.HasPrefix(low, "+ "),
 		startsWithAny(low, "traceback (most recent", "during handling of the above", "the above exception was", "diff --git", "@@ ",
-			"+++ ", "--- a/", "commit ", "merge pull request", "merge branch", "[bug]", "[feature", "msgid ", "msgstr ", "- [ ]", "- [x]", "- `", "* `",
+			"+++ ", "--- a/", "commit ", "merge pull request", "merge branch", "[bug]", "[feature", "msgid ", "msgstr ", "- [ ]", "- [x]", "- `",
+			"* `",
 			"###", "//", "/*", "* @", "def ",
 			"class ", "async ", "await ", "const ", "let ", "var ", "import ", "from ", "raise ", "throw ", "return ", "except ", "catch ",
-			"} catch", "if (", "elif ", "case ", "export ", "print(", "console.", "logger.", "log.", "fmt.", "func ", "function ", "public ", "private ",
+			"} catch", "if (", "elif ", "case ", "export ", "print(", "console.", "logger.", "log.", "fmt.", "func ", "function ", "public ",
+			"private ",
 			"assert ", "expect("):
 		return true
 	case strings.HasSuffix(low, "{") && strings.Contains(low, "("), strings.HasSuffix(low, ";") && strings.ContainsAny(low, "(="):

@@ -16,7 +16,7 @@ var windowWords = [...]string{"*usage limit reached*", "*usage limit has been re
 	"*has llegado*límite*", "*alcanz*límite*", "*límite*alcanzado*", "*has superado*límite*", "*has agotado*",
 	"*avez atteint*limite*", "*as atteint*limite*", "*limite*atteinte*", "*limit*erreicht*", "*atingiu*limite*", "*limite*atingido*",
 	"*raggiunto*limite*", "*limite*raggiunto*", "*上限に達し*", "*制限に達し*", "*使用上限*", "*利用上限*", "*使用限制*", "*用量上限*", "*用量限制*",
-	"*使用量*上限*", "*한도에 도달*", "*额度已*用*"}
+	"*使用量*上限*", "*한도에 도달*"}
 
 var moneyWords = [...]string{
 	"*monthly spending limit*", "*billing hard limit*",

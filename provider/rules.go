@@ -19,7 +19,7 @@ type rule struct {
 	loose    bool     // only what stands in an error's place is meant, not the words of a command or a log
 	dialect  Dialect  // it holds of this dialect alone; OpenAI, the zero one, says nothing
 	kind     sluice.Kind
-	waited   bool // with a wait stated it is a rate limit: money does not come back in seconds
+	waited   bool // with a wait stated it is a rate limit
 	tooLarge bool
 	until    func(now time.Time) time.Time // when it is over, if the rule alone knows and nothing else says
 	hint     string                        // put before the provider's words
@@ -70,7 +70,8 @@ var rules = [...]rule{
 		"organizationusagelimitexceeded", "billinghardlimitreached", "billinglimit*", "billingnotactive",
 		"billingerror", "insufficientbalance", "insufficientcredits", "insufficientfunds", "weightexceedsbudget",
 		"openroutercredits", "openrouterkeylimit", "servicequotaexceededexception", "creditexhausted",
-		"paymentrequired*", "exceededcurrentquotaerror", "arrearage", "accountoverdue*", "insufficient*quota*"}, kind: sluice.QuotaExhausted},
+		"paymentrequired*", "exceededcurrentquotaerror", "arrearage", "accountoverdue*", "insufficient*quota*",
+		"allocationquota*"}, kind: sluice.QuotaExhausted},
 
 	{name: "usage window of a plan", marks: []string{"usagelimitreached", "usagelimitexceeded", "usagelimitreachederror",
 		"usagenotincluded"}, kind: sluice.UsageWindow},

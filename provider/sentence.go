@@ -130,7 +130,7 @@ func nextClause(s string, i int) int {
 				continue // thousands
 			}
 			return i + 1
-		case '.', '-':
+		case '.', '-', ']':
 			if i+1 == len(s) || s[i+1] == ' ' {
 				return i + 1
 			}

@@ -28,20 +28,21 @@ var statements = [...]statement{
 		"too large", "too high"}, false},
 	{sluice.ContextLength, []string{"context size", "context length", "context window", "context limit"},
 		[]string{"exceeded", "overflow", "overflows", "overflowed", "too small", "not enough"}, false},
-	{sluice.ContextLength, []string{"context", "prompt", "input", "inputs", "conversation", "messages", "tokens", "token", "history"},
+	{sluice.ContextLength, []string{"context", "prompt", "input", "inputs", "prompt_tokens", "conversation", "messages", "tokens", "token",
+		"history"},
 		[]string{"too long", "too large", "too big", "too many", "limit reached", "limit exceeded", "window exceeded", "overflow", "overflows",
 			"exceeds",
-			"exceed", "exceeded maximum", "longer than", "larger than"}, false},
+			"exceed", "exceeded maximum", "longer than", "larger than", "must have less than", "must be less than"}, false},
 	{sluice.QuotaExhausted, []string{"balance", "credit", "credits", "funds", "billing", "payment", "spend limit", "spending limit", "budget",
 		"prepaid"},
 		[]string{"insufficient", "exhausted", "depleted", "too low", "not enough", "no", "out of", "ran out", "run out", "required", "failed",
 			"declined",
-			"reached", "reaching", "exceeded", "expired", "overdue", "used up", "negative"}, false},
+			"reached", "reaching", "exceeded", "expired", "overdue", "used up", "negative", "doesn't have any", "don't have any"}, false},
 	{sluice.QuotaExhausted, []string{"quota", "account"},
 		[]string{"insufficient", "not enough", "out of", "in arrears", "overdue", "unpaid"}, false},
 	{sluice.ContentFilter, []string{"request", "prompt", "response", "content", "output", "input", "message", "candidate", "completion", "answer",
 		"image"},
-		[]string{"blocked by", "blocked due", "blocked for", "flagged", "filtered", "moderated", "violates", "inappropriate content",
+		[]string{"blocked by", "blocked due", "blocked for", "flagged", "filtered", "moderated", "violates", "inappropriate content", "safety system",
 			"sensitive content",
 			"unsafe content"}, false},
 	{sluice.Auth, []string{"api key", "apikey", "token", "credentials", "credential", "authentication", "authorization", "oauth", "login", "api_key",
@@ -148,6 +149,11 @@ func wordsOf(clause string) []string {
 			id, last = true, end
 			return true
 		}
+		if last >= 0 && i == last+1 && clause[last] == '\'' && len(w) <= 2 { // the end of "couldn't" and "you've"
+			words[len(words)-1] += "'" + w
+			last = end
+			return true
+		}
 		id = false
 		if strings.HasSuffix(w, "_api_key") {
 			w = "api_key" // of a variable's name
@@ -208,7 +214,7 @@ var hanStatements = [...]hanStatement{
 	{sluice.ContextLength, []string{"上下文", "输入长度", "提示词", "token", "コンテキスト"}, []string{"超过", "超出", "过长", "太长", "超え"}},
 	{sluice.QuotaExhausted, []string{"余额", "额度", "配额", "账户", "账号", "资源包"}, []string{"不足", "欠费", "用完", "用尽", "耗尽"}},
 	{sluice.ContentFilter, []string{"内容", "响应", "输入", "输出", "提示", "请求"}, []string{"过滤", "违规", "敏感", "不当", "审核", "不安全"}},
-	{sluice.Auth, []string{"密钥", "令牌", "api key", "apikey", "token", "鉴权", "认证", "身份验证"}, []string{"无效", "过期", "错误", "失败", "不正确", "不存在",
+	{sluice.Auth, []string{"密钥", "令牌", "api key", "apikey", "token", "鉴权", "认证", "身份验证"}, []string{"无效", "过期", "错误", "失败", "不正确", "不存在", "不可用",
 		"未提供", "不合法"}},
 	{sluice.Overloaded, []string{"负载", "模型", "服务", "系统", "上游", "渠道", "访问量", "サーバー", "服务器"}, []string{"饱和", "繁忙", "过大", "过载", "拥挤", "过高",
 		"无可用", "不可用", "混雑", "过负荷"}},
@@ -300,6 +306,9 @@ func anyAt(words []string, i int, phrases []string) int {
 	return most
 }
 
+// statementRule is the name of the rule that statements are.
+const statementRule = "statement in words"
+
 // state decides by what the clauses of an error's messages state, where the status leaves that to them.
 func (v *Verdict) state(f *fault, status int) bool {
 	if f.html {
@@ -310,7 +319,7 @@ func (v *Verdict) state(f *fault, status int) bool {
 			start := at + leading(low[at:])
 			if kind, _, ok := states(low[start:]); ok && admits(status, kind) {
 				v.Kind = kind
-				v.Why = Reason{Rule: "statement in words", Field: "message", Value: quote(f.messages[i])}
+				v.Why = Reason{Rule: statementRule, Field: "message", Value: quote(f.messages[i])}
 				return true
 			}
 			at = nextClause(low, start)

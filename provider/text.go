@@ -57,6 +57,9 @@ func (p Provider) readText(status int, s string, now time.Time) (v Verdict, skip
 	if status < 400 {
 		status = 0
 	}
+	if r.f.resetsIn == 0 {
+		r.f.resetsIn = protoDelay(s)
+	}
 	switch {
 	case r.found:
 		return p.verdict(r.f, status, r.header, now), r.skipped
@@ -299,6 +302,8 @@ func (r *textReader) names(s string) {
 			r.f.mark("exception", w)
 		case strings.HasSuffix(s[:at], "block_reason: "): // of Google's clients, as protocol buffers are printed
 			r.f.mark("blockreason", w)
+		case strings.Contains(w, "PerDay"), strings.Contains(w, "PerMinute"): // of Google's quotas
+			r.f.mark("quotaid", w)
 		case isCode(w), errno(w), strings.HasSuffix(s[:at], "code = "): // of gRPC
 			r.f.mark("code", w)
 		}

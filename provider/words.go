@@ -89,6 +89,26 @@ func waitIn(low string) time.Duration {
 	return 0
 }
 
+// protoDelay reads the wait that Google's clients print of a protocol buffer: "retry_delay { seconds: 37 nanos: 5 }".
+func protoDelay(s string) time.Duration {
+	_, after, ok := strings.Cut(s, "retry_delay {")
+	if !ok {
+		return 0
+	}
+	inner, _, _ := strings.Cut(clip(after, 80), "}")
+	fields := strings.Fields(inner)
+	var d time.Duration
+	for i := 0; i+1 < len(fields); i += 2 {
+		switch fields[i] {
+		case "seconds:":
+			d += seconds(fields[i+1], time.Second)
+		case "nanos:":
+			d += seconds(fields[i+1], time.Nanosecond)
+		}
+	}
+	return positive(d)
+}
+
 // retriedIn reads what a client says that it waits, with more in between: "retrying 1/5 in 195ms", "Retrying f in 2.0
 // seconds as it raised ...".
 func retriedIn(low string) time.Duration {
