@@ -40,7 +40,9 @@ var exceptionEnds = [...]string{"Error", "Exception", "Timeout", "Exhausted", "D
 
 // isException reports whether a word is the name of an exception: openai.RateLimitError, ThrottlingException.
 func isException(w string) bool {
-	if i := strings.LastIndexAny(w, ".$#"); i >= 0 {
+	i := strings.LastIndexAny(w, ".$#")
+	inPath := i >= 0
+	if inPath {
 		if path := w[:i]; strings.HasSuffix(path, "exceptions") || strings.HasSuffix(path, "errors") || strings.HasSuffix(path, ".error") ||
 			strings.Contains(path, ".errors.") || strings.Contains(path, ".exceptions.") {
 			return true // google.api_core.exceptions.NotFound
@@ -51,6 +53,9 @@ func isException(w string) bool {
 	}
 	if len(w) < len("Timeout") || w[0] < 'A' || w[0] > 'Z' || w == "Exception" || w == "Unavailable" || strings.ToUpper(w) == w {
 		return false
+	}
+	if !inPath && strings.ToLower(w[1:]) == w[1:] {
+		return false // a word of a sentence: "Disconnected from server"
 	}
 	for _, end := range exceptionEnds {
 		if strings.HasSuffix(w, end) {

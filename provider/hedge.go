@@ -12,7 +12,7 @@ func hedge(word string) bool {
 		"avoid", "avoids", "prevent", "prevents", "mock", "simulate", "treat", "returns", "raises", "throws", "throw", "raise", "class", "import", "e.g",
 		"like", "such", "instead", "detect", "detects", "parse", "map", "maps", "case", "isinstance", "instanceof", "new", "typically", "usually",
 		"means", "issue", "titled", "closes", "merged", "opened", "skipping", "document", "improve", "reduce", "test", "tests", "docs", "feat",
-		"says", "keeps", "getting", "seeing", "reports", "reported", "reporting":
+		"says", "keeps", "getting", "seeing", "report", "reports", "reported", "reporting":
 		return true
 	}
 	return false

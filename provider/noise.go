@@ -16,6 +16,8 @@ func noise(line string, diff bool) bool {
 		return true
 	}
 	switch {
+	case strings.Contains(low, "docker daemon"), strings.Contains(low, " kernel: "), startsWithAny(low, "github api "):
+		return true
 	case stackFrame(low), ofOthers(low), searchHit(low), strings.Trim(low, "^~ ") == "", strings.HasPrefix(low, "+ "),
 		startsWithAny(low, "traceback (most recent", "during handling of the above", "the above exception was", "diff --git", "@@ ",
 			"+++ ", "--- a/", "commit ", "merge pull request", "merge branch", "[bug]", "[feature", "msgid ", "msgstr ", "- [ ]", "- [x]", "- `",
@@ -75,7 +77,7 @@ func ofOthers(low string) bool {
 		"gcc", "clang",
 		"ld", "cc1", "rustc", "javac", "mvn", "gradle", "ffmpeg", "systemctl", "systemd", "dpkg", "snap", "openssl", "psycopg2", "psycopg", "redis",
 		"pymongo", "sqlalchemy", "mysql", "sudo", "bash", "sh", "zsh", "mcp", "wget", "elasticsearch", "kafka",
-		"remote", "pytest", "subprocess", "sqlite3", "django", "celery":
+		"remote", "pytest", "selenium", "playwright", "smtplib", "imaplib", "ftplib", "paramiko", "pymysql", "asyncpg", "subprocess", "sqlite3", "django", "celery":
 		return true
 	case "fatal":
 		return startsWithAny(low, "fatal: unable to access", "fatal: not a git", "fatal: could not read", "fatal: repository",
@@ -110,6 +112,9 @@ func stackFrame(low string) bool {
 
 // toolCall reports whether a line is the head under which an agent shows what a tool did: "Bash(npm ci)".
 func toolCall(line string) bool {
+	if line == "Explored" || line == "Updated Plan" {
+		return true
+	}
 	name, rest, ok := strings.Cut(line, "(")
 	if closes := strings.IndexByte(rest, ')'); closes >= 0 && strings.HasPrefix(rest[closes+1:], ":") {
 		return false // of a program's object, which says what went wrong behind it

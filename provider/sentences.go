@@ -33,7 +33,7 @@ var sentences = [...]string{
 	"number of concurrent*exceeded*", "resource exhausted*", "resource has been exhausted*",
 	"you have been rate limited*", "you are being rate limited*", "you are rate limited*", "your account is rate limited*",
 	"api rate limit *", "exceeded retry limit*", "server is temporarily limiting requests*",
-	"request rate increased too quickly*", "slow down*", "please slow down*",
+	"request rate increased too quickly*", "slow down*", "throttled by*", "please slow down*",
 	"max * concurrency*", "account reached max *", "provider returned error*",
 
 	// capacity
@@ -61,7 +61,7 @@ var sentences = [...]string{
 	"user not found*", "your organization has been disabled*",
 
 	// the network, timeouts, servers
-	"connection error*", "connection closed*",
+	"connection error*",
 	"connection aborted*", "connection terminated*", "connect econn*", "connect etimedout*", "read econnreset*",
 	"request exceeded time limit*",
 	"the operation was aborted*timeout*", "timeout of *exceeded*", "timed out*", "timeout awaiting*", "timeout waiting*", "deadline exceeded*",

@@ -192,7 +192,7 @@ func elsewhere(words []string) bool {
 	switch words[1] {
 	case "on", "during", "between", "outside", "in":
 		return words[0] == "unavailable"
-	case "cors", "hook", "firewall", "robots", "adblock":
+	case "user", "client", "cors", "hook", "firewall", "robots", "adblock":
 		return true
 	}
 	return false
