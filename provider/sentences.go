@@ -66,7 +66,7 @@ var sentences = [...]string{
 	"request exceeded time limit*",
 	"the operation was aborted*timeout*", "timeout of *exceeded*", "timed out*", "timeout awaiting*", "timeout waiting*", "deadline exceeded*",
 	"context deadline exceeded*", "net/http: *", "dial tcp *", "fetch failed*", "network error*", "network request failed*",
-	"socket hang up*", "socket closed*", "getaddrinfo *", "other side closed*", "unexpected eof*", "eof", "no such host*", "no route to host*",
+	"socket hang up*", "getaddrinfo *", "other side closed*", "unexpected eof*", "eof", "no such host*", "no route to host*",
 	"name or service not known*", "temporary failure in name resolution*",
 	"remote end closed*", "server disconnected*", "peer closed connection*", "broken pipe*", "stream disconnected before completion*",
 	"stream error*", "error decoding response body*", "tls handshake*", "tls: *", "x509: *", "certificate verify failed*",
