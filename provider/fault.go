@@ -239,14 +239,11 @@ func (f *fault) member(key string, v any, nested int) {
 		f.label(key, v)
 		return
 	case "headers":
-		if m, ok := v.(map[string]any); ok && f.header == nil {
-			f.header = headersIn(m)
-		}
+		f.quote(v)
 		return
 	case "base_resp":
-		if m, ok := v.(map[string]any); ok {
-			f.label("base_resp", m["status_code"])
-		}
+		m, _ := v.(map[string]any)
+		f.label("base_resp", m["status_code"])
 	case "flagged_input", "limit_reached":
 		if v != nil && v != false {
 			f.mark(key, key)

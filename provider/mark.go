@@ -86,8 +86,19 @@ func (f *fault) named(names []string, field string) (mark, bool) {
 	return mark{}, false
 }
 
+// quote keeps the first headers that an error quotes.
+func (f *fault) quote(v any) {
+	if f.header == nil {
+		f.header = headersIn(v)
+	}
+}
+
 // headersIn returns the headers that an object holds, each as a text or a list of texts.
-func headersIn(m map[string]any) http.Header {
+func headersIn(v any) http.Header {
+	m, _ := v.(map[string]any)
+	if len(m) == 0 {
+		return nil
+	}
 	h := make(http.Header, len(m))
 	for k, v := range m {
 		if list, ok := v.([]any); ok && len(list) > 0 {

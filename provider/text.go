@@ -124,9 +124,7 @@ func (r *textReader) read(s string) {
 // something else begins.
 func (r *textReader) lines(s string) {
 	diff := strings.Contains(s, "\n@@ ") || strings.Contains(s, "diff --git ")
-	open := false // the line before spoke
-	skip := false // the line before announced a line of code
-	tool := false // what an agent's tool printed
+	var open, skip, tool bool // the line before spoke; announced a line of code; was what an agent's tool printed
 	var said strings.Builder
 	var lead string // what stands before it on its line
 	flush := func() {
