@@ -7,7 +7,7 @@ import (
 
 // months are the names of months, whole and cut short: of English, then what differs in Spanish, French, German,
 // Portuguese and Italian.
-var months = numbered(
+var months = byNumber(
 	"jan january ene enero janv janvier januar jänner janeiro gen gennaio",
 	"feb february febrero fév févr février fevrier februar fev fevereiro febbraio",
 	"mar march marzo mars mär märz maerz março marco",
@@ -23,7 +23,7 @@ var months = numbered(
 )
 
 // weekdays are the names of days likewise; 1 is Sunday.
-var weekdays = numbered(
+var weekdays = byNumber(
 	"sun sunday dom domingo dim dimanche sonntag domenica",
 	"mon monday lun lunes lundi montag seg segunda lunedì",
 	"tue tues tuesday martes mardi dienstag ter terça martedì",
@@ -33,8 +33,8 @@ var weekdays = numbered(
 	"sat saturday sáb sábado sabado sam samedi samstag sonnabend sabato",
 )
 
-// numbered returns the words of each text with its number, from 1 on.
-func numbered(texts ...string) map[string]int {
+// byNumber returns the words of each text with its number, from 1 on.
+func byNumber(texts ...string) map[string]int {
 	all := map[string]int{}
 	for i, text := range texts {
 		for _, word := range strings.Fields(text) {

@@ -22,11 +22,11 @@ func Classify(p Provider, status int, h http.Header, body []byte, now time.Time)
 	if status/100 == 2 {
 		s := summarize(NoEndpoint, body)
 		switch {
-		case s.valid && (s.failed() || s.hasError && s.finish == "error"), s.valid && !s.hasBody && errorBody(body):
+		case s.valid && s.refuses(body):
 			return p.verdict(decode(body), 0, h, now)
 		case !s.valid && len(body) > 0:
 			// A stream, a head that was pasted with it, JSON that a server wrote by hand: what is an error in it says so.
-			if v, _ := p.hear(0, string(body[:min(len(body), maxFault)]), now); v.Kind != sluice.OK {
+			if v, _ := p.readText(0, string(body[:min(len(body), maxFault)]), now); v.Kind != sluice.OK {
 				return v
 			}
 		}
@@ -56,14 +56,17 @@ func (p Provider) verdict(f *fault, status int, h http.Header, now time.Time) Ve
 	}
 	v := Verdict{Message: f.words()}
 	r := p.decide(&v, f, status, h)
-	if r == nil && v.Kind == sluice.OK && status == 0 {
-		v.state(f)
+	if r == nil && v.Kind == sluice.OK {
+		v.state(f, status)
 	}
 	if r == nil && v.Kind == sluice.OK {
 		v.fallback(f, status)
 	}
 	if v.Kind == sluice.OK {
 		return Verdict{Why: v.Why}
+	}
+	if v.Kind == sluice.QuotaExhausted && (r != nil && r.waited || v.Why.Rule == statementRule) && f.wait(now) > 0 {
+		v.Kind, v.Why.Also = sluice.RateLimit, "" // money does not come back by itself
 	}
 	v.fill(&p, f, r, h, now)
 	p.doubt(&v, f)
@@ -86,10 +89,13 @@ func (p Provider) decide(v *Verdict, f *fault, status int, h http.Header) *rule 
 	}
 	for i := range rules {
 		r := &rules[i]
-		if r.loose && f.heard && !f.api || r.dialect != OpenAI && r.dialect != p.Dialect {
+		if r.loose && f.fromText && !f.api || r.dialect != OpenAI && r.dialect != p.Dialect {
 			continue
 		}
 		if why, ok := r.holds(f, status, h); ok {
+			if like, vague := r.vague(status); vague && v.state(f, like) {
+				return nil // what the words state is more than such a rule knows
+			}
 			if p.Name == "" || r.either {
 				why.Also = r.also
 			}
@@ -101,6 +107,20 @@ func (p Provider) decide(v *Verdict, f *fault, status int, h http.Header) *rule 
 		}
 	}
 	return nil
+}
+
+// vague reports whether the rule knows a class of errors only, from a status or from a type that says no more, and which
+// status the class is.
+func (r *rule) vague(status int) (like int, ok bool) {
+	switch {
+	case r.words != nil || r.header != "":
+		return 0, false
+	case r.marks == nil:
+		return status, true
+	case r.class != 0:
+		return r.class, true
+	}
+	return 0, false
 }
 
 // holds reports whether a fault falls under the rule, and by what.
@@ -154,7 +174,7 @@ func (v *Verdict) fallback(f *fault, status int) {
 		v.Kind = sluice.ServerError
 	case status >= 300:
 		v.Kind = sluice.BadRequest
-	case f.structured && (f.api || !f.heard):
+	case f.structured && (f.api || !f.fromText):
 		v.Kind, v.Why = sluice.ServerError, Reason{Rule: "error of no known type"}
 	default:
 		v.Kind, v.Why = sluice.OK, Reason{Rule: "no error"}
@@ -188,9 +208,26 @@ func (v *Verdict) fill(p *Provider, f *fault, r *rule, h http.Header, now time.T
 		v.Kind = sluice.UsageWindow
 		v.Why.Also = "rate_limit: it is called one, but asks for longer than any of them"
 	}
+	if v.Kind == sluice.RateLimit && v.Wait == 0 && f.allowance() {
+		v.Kind = sluice.UsageWindow
+		v.Why.Also = "rate_limit: it may refill all the time, but says nothing of when"
+	}
 	if v.Kind != sluice.Overloaded {
 		v.fillWindow(f, r, h, now)
 	}
+}
+
+// allowance reports whether the limit that the error speaks of is one of a day or longer.
+func (f *fault) allowance() bool {
+	for _, low := range f.low {
+		for _, period := range [...]string{"per day", "/day", "(rpd)", "(tpd)", " tpd ", " rpd ", "for today", "for the day", "for this month", "for this week",
+			"daily", "weekly", "monthly", "per week", "per month", "/month", "per 86400", "每日", "每天", "当日", "今日", "每周", "每月", "本月"} {
+			if strings.Contains(low, period) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // over returns when what the rule speaks of is over, if the rule knows.
@@ -225,6 +262,9 @@ func (v *Verdict) fillWindow(f *fault, r *rule, h http.Header, now time.Time) {
 	}
 	if _, at, ok := rejectedWindow(h, now); ok && until.IsZero() {
 		until = at
+	}
+	if until.IsZero() {
+		until = codexReset(h, now)
 	}
 	if until.IsZero() && f.resetsIn > 0 {
 		until = now.Add(f.resetsIn)
@@ -329,6 +369,26 @@ func platformReset(h http.Header, now time.Time) time.Duration {
 		return 0
 	}
 	return d
+}
+
+// codexReset returns when the windows of a ChatGPT plan that are used up have all reset, from the headers that Codex is
+// sent: X-Codex-{Primary,Secondary}-{Used-Percent,Reset-At,Reset-After-Seconds}.
+func codexReset(h http.Header, now time.Time) (until time.Time) {
+	for _, name := range [...]string{"Primary", "Secondary"} {
+		prefix := "X-Codex-" + name + "-"
+		if used, ok := count(h[prefix+"Used-Percent"]); !ok || used < 100 {
+			continue
+		}
+		for _, key := range [...]string{prefix + "Reset-At", prefix + "Reset-After-Seconds"} {
+			if v := h[key]; len(v) > 0 {
+				if d, _ := resetIn(v[0], h, now); d > 0 && now.Add(d).After(until) {
+					until = now.Add(d)
+				}
+				break
+			}
+		}
+	}
+	return until
 }
 
 // rejectedWindow finds the window of a subscription that is used up, in Anthropic's undocumented headers

@@ -108,21 +108,25 @@ func (cfg ExchangeConfig) read(ctx context.Context, f *flight, resp *http.Respon
 	return o
 }
 
-// judge says what a whole answer that is not a stream meant.
+// judge says what a whole answer that is not a stream meant. A good status is no good answer if an error is in it; what
+// such an answer says that it used counts all the same.
 func (cfg ExchangeConfig) judge(status int, h http.Header, body []byte, id string) (o sluice.Outcome, finish string) {
+	var s summary
 	if status/100 == 2 {
-		s := summarize(cfg.Endpoint, body)
-		if s.valid && !s.failed() {
+		s = summarize(cfg.Endpoint, body)
+		blocked := s.finish != "" && !s.failed() // a prompt that Gemini blocks: an answer without content, which is paid for
+		if s.valid && (blocked || !s.refuses(body)) {
 			return sluice.Outcome{Usage: s.usage, HasUsage: s.hasUsage}, s.finish
-		}
-		if !s.valid {
-			v := Verdict{Kind: sluice.ServerError, Message: "answer is not JSON: " + Redact(clip(string(body), 200), cfg.Key),
-				Why: Reason{Rule: "good status, no JSON", Field: "body", Value: h.Get("Content-Type")}}
-			return v.Outcome(cfg.Provider, status, id), ""
 		}
 	}
 	v := Classify(cfg.Provider, status, h, body, time.Now())
-	return v.without(cfg.Key).Outcome(cfg.Provider, status, id), ""
+	if v.Kind == sluice.OK { // it is no error that anybody knows, but no answer either
+		v = Verdict{Kind: sluice.ServerError, Message: "answer is not JSON: " + Redact(clip(string(body), 200)),
+			Why: Reason{Rule: "good status, no JSON", Field: "body", Value: h.Get("Content-Type")}}
+	}
+	o = v.without(cfg.Key).Outcome(cfg.Provider, status, id)
+	o.Usage, o.HasUsage = s.usage, s.hasUsage
+	return o, ""
 }
 
 // collect takes an answer that is a stream.

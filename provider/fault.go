@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/sluice-llm/sluice"
 )
 
 // fault is an error as its structure states it, whatever the shape it came in. Only what stands in an error's place is
@@ -24,20 +22,13 @@ type fault struct {
 	structured bool          // there was an object that speaks of an error
 	html       bool          // it is a page, of a proxy most likely
 	windowed   bool          // its words state an instant
-	heard      bool          // it was found in a text, not in an error's place
+	fromText   bool          // it was found in a text, not in an error's place
 	api        bool          // an object in that text is an error's
-}
-
-// mark is one name that an error bears.
-type mark struct {
-	field string
-	value string // as it stands there
-	name  string // its letters and digits, in lower case: what rules compare
 }
 
 const (
 	maxFault       = 64 << 10 // how much of an error is read
-	maxNested      = 4        // errors within the text of errors
+	maxNested      = 12       // errors within the text of errors, and members within members around them
 	maxMessages    = 8
 	longestMessage = 8 << 10 // how much of one message is read
 	maxMarks       = 64
@@ -64,7 +55,7 @@ func decode(body []byte) *fault {
 
 // body reads what stands behind a head.
 func (f *fault) body(s string) {
-	if strings.HasPrefix(s, "<") {
+	if tagged(s) {
 		f.page(s)
 		return
 	}
@@ -110,10 +101,11 @@ func (f *fault) text(s string, nested int) {
 	}
 	at := strings.IndexAny(s, "{[")
 	for n := 0; at >= 0 && n < 4; n++ {
-		v, ok := literal(s[at:])
+		begin := mapStart(s, at)
+		v, ok := literal(s[begin:])
 		if ok && speaksOfError(v) {
-			if at > 0 {
-				f.prefix(s[:at])
+			if begin > 0 {
+				f.prefix(s[:begin])
 			}
 			f.walk(v, "", nested)
 			return
@@ -143,7 +135,7 @@ func (f *fault) message(s string) {
 	}
 	eachWord(s, func(at, end int) bool {
 		switch w := s[at:end]; {
-		case isException(w) && names(s, at, end):
+		case isException(w) && happened(s, at, end):
 			f.mark("exception", w)
 		case errno(w):
 			f.mark("code", w)
@@ -161,7 +153,7 @@ func speaksOfError(v any) bool {
 		for k := range v {
 			switch strings.ToLower(k) {
 			case "error", "errors", "message", "code", "type", "detail", "fault", "msg", "status", "__type",
-				"error_message", "errormessage", "statuscode", "rate_limit", "response", "error_description", "promptfeedback":
+				"error_message", "errormessage", "statuscode", "base_resp", "limit_reached", "rate_limit", "response", "error_description", "promptfeedback":
 				return true
 			}
 		}
@@ -184,7 +176,12 @@ func (f *fault) walk(v any, key string, nested int) {
 		for k := range v {
 			keys = append(keys, k)
 		}
-		slices.Sort(keys)
+		slices.SortFunc(keys, func(a, b string) int {
+			if names := isStatusName(a); names != isStatusName(b) { // so that a status within a message has the last word
+				return map[bool]int{true: -1, false: 1}[names]
+			}
+			return strings.Compare(a, b)
+		})
 		for _, k := range keys {
 			f.member(strings.ToLower(k), v[k], nested)
 		}
@@ -198,6 +195,15 @@ func (f *fault) walk(v any, key string, nested int) {
 	case string:
 		f.member(key, v, nested)
 	}
+}
+
+// isStatusName reports whether a member of that name may be the status.
+func isStatusName(key string) bool {
+	switch strings.ToLower(key) {
+	case "code", "status", "status_code", "statuscode", "raw_status_code", "http_status":
+		return true
+	}
+	return false
 }
 
 // member reads one member.
@@ -233,66 +239,31 @@ func (f *fault) member(key string, v any, nested int) {
 		f.label(key, v)
 		return
 	case "headers":
-		if m, ok := v.(map[string]any); ok && f.header == nil {
-			f.header = headersIn(m)
-		}
+		f.quote(v)
 		return
+	case "base_resp":
+		m, _ := v.(map[string]any)
+		f.label("base_resp", m["status_code"])
 	case "flagged_input", "limit_reached":
 		if v != nil && v != false {
 			f.mark(key, key)
 		}
 		return
 	case "resets_at", "reset_at", "resetsat", "resets_in_seconds", "retry_after", "retry_after_seconds",
-		"retry_after_ms", "retrydelay", "retry_delay", "reset_after":
+		"retry_after_ms", "retrydelay", "retry_delay", "reset_after", "estimated_time", "retryafter", "retry_in", "retryafterseconds":
 		f.reset(key, v)
 		return
 	}
-	switch v.(type) {
+	switch v := v.(type) {
 	case map[string]any, []any:
 		f.walk(v, key, nested+1)
-	}
-}
-
-// label takes a member that names the error.
-func (f *fault) label(key string, v any) {
-	switch v := v.(type) {
 	case string:
-		f.mark(key, v)
-	case json.Number:
-		f.mark(key, v.String())
-	case map[string]any, []any:
-		f.walk(v, key, 1)
-	}
-}
-
-func (f *fault) mark(field, value string) {
-	if len(f.marks) >= maxMarks || value == "" || len(value) > 200 {
-		return
-	}
-	name := value
-	if field == "exception" { // without its package
-		name = name[strings.LastIndexAny(name, ".$")+1:]
-	}
-	m := mark{field, value, plainName(name)}
-	if !slices.Contains(f.marks, m) {
-		f.marks = append(f.marks, m)
-	}
-}
-
-// plainName returns the letters and digits of a name in lower case: rate_limit_exceeded, RateLimitExceeded and
-// "ThrottlingException:http://..." and "com.amazon#ThrottlingException" of AWS compare alike.
-func plainName(s string) string {
-	s, _, _ = strings.Cut(s, ":")
-	if i := strings.LastIndexByte(s, '#'); i >= 0 {
-		s = s[i+1:]
-	}
-	var b strings.Builder
-	for _, r := range strings.ToLower(s) {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
-			b.WriteRune(r)
+		if strings.HasSuffix(key, "message") || strings.HasSuffix(key, "msg") {
+			f.text(v, nested+1)
+		} else if strings.HasSuffix(key, "code") {
+			f.label(key, v)
 		}
 	}
-	return b.String()
 }
 
 // reset takes a member that says when to come back.
@@ -406,34 +377,6 @@ func (f *fault) saidWait() time.Duration {
 	return 0
 }
 
-// coded returns the first mark that a provider's own codes explain.
-func (f *fault) coded(codes map[string]sluice.Kind) (mark, bool) {
-	if len(codes) == 0 {
-		return mark{}, false
-	}
-	for _, m := range f.marks {
-		if kind, ok := codes[m.name]; ok && kind != sluice.OK {
-			return m, true
-		}
-	}
-	return mark{}, false
-}
-
-// named returns the first mark that bears one of the names, in that field if one is given.
-func (f *fault) named(names []string, field string) (mark, bool) {
-	for _, m := range f.marks {
-		if field != "" && m.field != field {
-			continue
-		}
-		for _, name := range names {
-			if matches(name, m.name) {
-				return m, true
-			}
-		}
-	}
-	return mark{}, false
-}
-
 // said returns the first message that one of the patterns matches.
 func (f *fault) said(patterns []string) (string, bool) {
 	for i, low := range f.low {
@@ -444,42 +387,4 @@ func (f *fault) said(patterns []string) (string, bool) {
 		}
 	}
 	return "", false
-}
-
-// headersIn returns the headers that an object holds, each as a text or a list of texts.
-func headersIn(m map[string]any) http.Header {
-	h := make(http.Header, len(m))
-	for k, v := range m {
-		if list, ok := v.([]any); ok && len(list) > 0 {
-			v = list[0]
-		}
-		switch v := v.(type) {
-		case string:
-			h.Set(k, v)
-		case json.Number:
-			h.Set(k, v.String())
-		}
-	}
-	return h
-}
-
-// quotedHeaders returns the headers of an answer and, where it has none of that name, those that its error quotes.
-func (f *fault) quotedHeaders(h http.Header) http.Header {
-	if len(f.header) == 0 {
-		return h
-	}
-	all := f.header.Clone()
-	for k, v := range h {
-		all[http.CanonicalHeaderKey(k)] = v
-	}
-	return all
-}
-
-// headerMarks adds what headers name the error.
-func (f *fault) headerMarks(h http.Header) {
-	for _, k := range [...]string{"X-Amzn-Errortype", "X-Error-Code", "X-Error-Type"} {
-		if v := h[k]; len(v) > 0 {
-			f.mark(strings.ToLower(k), v[0])
-		}
-	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 )
 
-// literal reads the object literals in which programs quote an error: JSON, and what Python and JavaScript print
-// ({'error': {'code': None}}, { message: 'x' }). It also reads one that was cut off, as far as it goes. It returns
+// literal reads the object literals in which programs quote an error: JSON, and what Python, JavaScript, Go, Lua, Ruby,
+// Elixir and Rust print ({'error': {'code': None}}, { message: 'x' }, map[code:429], { code = 429 }, {"code"=>429}). It also reads one that was cut off, as far as it goes. It returns
 // false when s does not begin with an object or list that has at least one member.
 func literal(s string) (any, bool) {
 	v, ok, _ := literalIn(s)
@@ -53,6 +53,10 @@ func (p *literalParser) value(depth int) any {
 		p.i = len(p.s)
 		return nil
 	}
+	if p.peek() == 'm' && strings.HasPrefix(p.s[p.i:], "map[") {
+		p.i += len("map[")
+		return p.goMap(depth)
+	}
 	switch c := p.peek(); c {
 	case '{':
 		return p.object(depth)
@@ -63,7 +67,14 @@ func (p *literalParser) value(depth int) any {
 	case 0:
 		return nil
 	}
-	return p.bare()
+	v := p.bare()
+	if word, _ := v.(string); p.i < len(p.s) && (p.s[p.i] == '"' || p.s[p.i] == '\'') && strings.HasSuffix(word, "(") || word == "%" && p.peek() == '{' {
+		v = p.value(depth + 1) // Some("tokens") of Rust, %{} of Elixir
+		if p.i < len(p.s) && p.s[p.i] == ')' {
+			p.i++
+		}
+	}
+	return v
 }
 
 func (p *literalParser) object(depth int) any {
@@ -82,7 +93,7 @@ func (p *literalParser) object(depth int) any {
 		}
 		at := p.i
 		key := p.name()
-		if p.peek() != ':' {
+		if !p.separator() {
 			if p.i == at {
 				p.i++
 			}
@@ -91,9 +102,83 @@ func (p *literalParser) object(depth int) any {
 			}
 			continue
 		}
-		p.i++
 		m[key] = p.value(depth + 1)
 	}
+}
+
+// separator moves over what stands between a name and its value: a colon, = in Lua, => in Ruby and Elixir.
+func (p *literalParser) separator() bool {
+	switch p.peek() {
+	case ':':
+		p.i++
+		return true
+	case '=':
+		p.i++
+		if p.i < len(p.s) && p.s[p.i] == '>' {
+			p.i++
+		}
+		return true
+	}
+	return false
+}
+
+// goMap reads what Go prints of a map behind "map[": keys and values without quotes, where a value goes on to the next
+// word with a colon at its end, or to the bracket.
+func (p *literalParser) goMap(depth int) any {
+	m := map[string]any{}
+	for {
+		switch c := p.peek(); c {
+		case 0:
+			return m
+		case ']':
+			p.i++
+			return m
+		}
+		n := goKey(p.s[p.i:])
+		if n == 0 {
+			p.i++
+			continue
+		}
+		key := p.s[p.i : p.i+n]
+		p.i += n + 1
+		if rest := p.s[p.i:]; startsWithAny(rest, "map[", "[") {
+			m[key] = p.value(depth + 1)
+		} else {
+			m[key] = p.goValue()
+		}
+	}
+}
+
+// goValue reads a value that is no map.
+func (p *literalParser) goValue() any {
+	start := p.i
+	for ; p.i < len(p.s); p.i++ {
+		if c := p.s[p.i]; c == ']' || c == ' ' && goKey(p.s[p.i+1:]) > 0 {
+			break
+		}
+	}
+	switch v := p.s[start:p.i]; {
+	case v == "<nil>":
+		return nil
+	case v == "true", v == "false":
+		return v == "true"
+	case v != "" && isDigit(v[0]) && json.Valid([]byte(v)):
+		return json.Number(v)
+	default:
+		return v
+	}
+}
+
+// goKey returns the length of the key that s begins with, without its colon; 0 when there is none.
+func goKey(s string) int {
+	i := 0
+	for i < len(s) && i < 40 && (isWord(s[i]) || s[i] == '@' || s[i] == '-') {
+		i++
+	}
+	if i == 0 || isDigit(s[0]) || i+1 >= len(s) || s[i] != ':' || s[i+1] == ' ' || s[i+1] == '/' {
+		return 0
+	}
+	return i
 }
 
 // name reads the name of a member, in quotes or bare.
@@ -180,7 +265,7 @@ func (p *literalParser) escaped(b *strings.Builder) {
 // bare reads a word without quotes: a number, a constant, or the name of a member.
 func (p *literalParser) bare() any {
 	start := p.i
-	for p.i < len(p.s) && !strings.ContainsRune(" \t\r\n,:{}[]\"'", rune(p.s[p.i])) {
+	for p.i < len(p.s) && strings.IndexByte(" \t\r\n,:={}[]\"'", p.s[p.i]) < 0 {
 		p.i++
 	}
 	word := p.s[start:p.i]

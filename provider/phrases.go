@@ -1,56 +1,60 @@
 package provider
 
 // The patterns of rules that have many: in lower case with straight quotes, from a message's beginning to its end, * for
-// any text.
+// any text. Many are mere substrings. They are applied only to what already speaks as an error: to a body in an error's
+// place, or to the words of a text that errorIn has found. Never to a model's answer, nor to a text as a whole. What a
+// clause states in the words of statements needs no pattern here.
 
-var windowWords = []string{"*usage limit reached*", "*usage limit has been reached*", "*hit your*usage limit*",
-	"*reached your*usage limit*", "*quota will be replenished in*", "*hit your*limit*resets*",
-	"*hit your*limit*reset*", "*hit your limit*", "*hit your session limit*", "*hit your*weekly limit*", "*reached your*weekly limit*",
-	"*reached your session limit*", "*limit reached*resets*", "*hour limit reached*", "*weekly limit reached*", "*session limit reached*",
+var windowWords = [...]string{"*usage limit reached*", "*usage limit has been reached*", "*hit your*usage limit*",
+	"*quota will be replenished in*",
+	"*hit your limit*", "*hit your session limit*",
+	"*reached your session limit*", "*limit reached*resets*", "*hour limit reached*", "*session limit reached*",
 	"*limit will reset*", "*for your limit to reset*", "*limits will reset*", "*usage limit exceeded*", "*plan limit reached*",
-	"*out of extra usage*", "*weekly rate limit*", "*exhausted your quota*", "*exhausted your *ly quota*", "*limit reached|*", "*hit your*message limit*",
-	"*reached *usage limit*", "*hit the*usage limit*", "*your weekly*limit*", "*your 5-hour*limit*",
+	"*out of extra usage*", "*exhausted your quota*", "*exhausted your *ly quota*", "*limit reached|*", "*hit your*message limit*",
+	"*reached *usage limit*", "*hit the*usage limit*", "*your 5-hour*limit*",
 	// translated
-	"*has alcanzado*límite*", "*has llegado*límite*", "*alcanz*límite*", "*límite*alcanzado*", "*has superado*límite*", "*has agotado*",
+	"*has llegado*límite*", "*alcanz*límite*", "*límite*alcanzado*", "*has superado*límite*", "*has agotado*",
 	"*avez atteint*limite*", "*as atteint*limite*", "*limite*atteinte*", "*limit*erreicht*", "*atingiu*limite*", "*limite*atingido*",
-	"*raggiunto*limite*", "*limite*raggiunto*", "*上限に達し*", "*制限に達し*", "*使用上限*", "*利用上限*", "*使用限制*", "*用量上限*", "*用量限制*", "*额度已用*",
-	"*使用量*上限*", "*한도에 도달*", "*额度已*用*"}
+	"*raggiunto*limite*", "*limite*raggiunto*", "*上限に達し*", "*制限に達し*", "*使用上限*", "*利用上限*", "*使用限制*", "*用量上限*", "*用量限制*",
+	"*使用量*上限*", "*한도에 도달*"}
 
-var moneyWords = []string{"*credit balance*too low*", "*insufficient balance*", "*insufficient credit*", "*insufficient_quota*",
-	"*insufficient funds*", "*used all available credits*", "*monthly spending limit*", "*billing hard limit*",
-	"*account is not active*billing*", "*out of credits*", "*requires more credits*", "*quota exceeded*subscription*",
-	"*insufficient quota*", "*not enough credits*", "*no credits*", "*run out of credits*", "*spend limit*reached*", "*spending limit*reached*",
-	"*reached*spend*limit*", "*reached*spending*limit*", "*余额不足*", "*欠费*", "*exceeded*spend*limit*", "*never purchased credits*",
-	"*key limit exceeded*", "*top up*balance*", "*suspended due to*balance*", "*exceeded its*credit*", "*add credits*to continue*",
-	"*exceeded your monthly included credits*", "*used all*credits*", "*quota is not enough*", "*quota not enough*", "*额度不足*", "*quota*insufficient*", "*insufficient*quota*", "*insufficient user quota*", "*payment required*"}
+var moneyWords = [...]string{
+	"*monthly spending limit*", "*billing hard limit*",
+	"*account is not active*billing*", "*requires more credits*", "*quota exceeded*subscription*",
+	"*run out of credits*", "*spend limit*reached*", "*spending limit*reached*",
+	"*欠费*", "*never purchased credits*",
+	"*key limit exceeded*", "*top up*balance*", "*suspended due to*balance*", "*add credits*to continue*",
+	"*used all*credits*"}
 
-var authWords = []string{"*incorrect api key*", "*invalid x-api-key*", "*invalid api key*", "*api key not valid*", "*invalid subscription key*",
-	"*api key*expired*", "*organization has been disabled*", "*please run /login*", "*oauth token*expired*", "*oauth token*revoked*",
-	"*oauth authentication is*", "*invalid bearer token*", "*not logged in*", "*missing api key*", "*no api key*", "*no auth credentials*",
+var authWords = [...]string{"*incorrect api key*", "*invalid x-api-key*", "*invalid api key*", "*api key not valid*", "*invalid subscription key*",
+	"*api key*expired*", "*organization has been disabled*", "*please run /login*",
+	"*oauth authentication is*", "*invalid bearer token*", "*not logged in*", "*missing api key*", "*no api key*",
 	"*security token included in the request*", "*unable to locate credentials*", "*api_key client option must be set*",
-	"*country, region, or territory not supported*", "*login expired*", "*could not resolve authentication method*",
-	"*didn't provide an api key*", "*did not provide an api key*", "*missing authentication*", "*invalid authentication*",
-	"*authentication fails*", "*authentication failed*", "*access token could not be refreshed*", "*reauthentication is needed*", "*reauthenticate*", "*re-authenticate*", "*refresh token*", "*authentication_error*",
-	"*invalid token*", "*token*has expired*", "*401 unauthorized*", "*unauthorized*", "*invalid credentials*", "*permission denied on resource*",
-	"*default credentials were not found*", "*api key*invalid*", "*api key is*", "*user not found*", "*not authorized to*"}
+	"*country, region, or territory not supported*", "*could not resolve authentication method*",
+	"*didn't provide an api key*", "*invalid authentication*",
+	"*authentication fails*", "*reauthentication is needed*", "*reauthenticate*", "*re-authenticate*", "*refresh token*", "*authentication_error*",
+	"*invalid token*", "*unauthorized*", "*invalid credentials*", "*permission denied on resource*",
+	"*default credentials were not found*", "*api key*invalid*", "*user not found*", "*not authorized to*"}
 
-var rateWords = []string{"*rate limit reached*", "*rate limit is exceeded*", "*rate limit exceeded*", "*exceeded*rate limit*",
+var rateWords = [...]string{"*rate limit reached*", "*rate limit is exceeded*", "*rate limit exceeded*", "*exceeded*rate limit*",
 	"*would exceed*rate limit*", "*rate limited*", "*rate-limited*", "*limiting requests*", "*too many requests*", "too many tokens*",
-	"*too many concurrent*", "*hit a rate limit*", "*hit*rate limit*", "*rate limit hit*", "*rate_limit_exceeded*", "*rate_limit_error*",
+	"*too many concurrent*", "*hit*rate limit*", "*rate limit hit*", "*rate_limit_exceeded*", "*rate_limit_error*",
 	"*quota exceeded for*per minute*", "*exhausted your capacity*", "*exceeded*limit*per minute*", "*resource exhausted*",
-	"*resource has been exhausted*", "*request was throttled*", "*concurrency*exceeded*", "*reached max*concurrency*",
+	"*resource has been exhausted*", "*request was throttled*", "throttled by*", "*concurrency*exceeded*", "*reached max*concurrency*",
 	"*exceeded*concurren*", "*requests per minute*", "*tokens per minute*exceeded*", "*request rate increased too quickly*", "*slow down*",
 	"*ratelimit*", "*over rate limit*", "*rate limit quota*", "*quota exceeded for quota metric*", "*quota metric*limit*",
 	"*请求过于频繁*", "*请求过多*", "*速率限制*", "*リクエストが多すぎ*", "*demasiadas solicitudes*", "*trop de requêtes*", "*zu viele anfragen*",
-	"*muitas solicitações*", "*troppe richieste*", "*요청이 너무 많*", "*访问量过大*", "*并发*过高*"}
+	"*muitas solicitações*", "*troppe richieste*", "*요청이 너무 많*", "*并发*过高*"}
 
-var timeoutWords = []string{"*timed out*", "*timeout of *exceeded*", "*deadline exceeded*", "*i/o timeout*", "*deadline of *exceeded*",
-	"*handshake timeout*", "*awaiting headers*", "*connect timeout*", "*read timeout*", "*request timeout*", "*idle timeout*",
-	"*timeout awaiting*", "*timeout waiting*", "*due to timeout*", "*timeout error*", "*response stalled*", "*timeout exceeded*", "timeout*", "*api timeout*", "*exceeded time limit*", "*time limit exceeded*"}
+var timeoutWords = [...]string{"*time limit exceeded*", "*timed out*", "*timeout of *exceeded*", "*deadline exceeded*", "*i/o timeout*",
+	"*deadline of *exceeded*",
+	"*handshake timeout*", "*awaiting headers*", "*idle timeout*",
+	"*timeout awaiting*", "*timeout waiting*", "*due to timeout*", "*timeout error*", "*response stalled*", "*timeout exceeded*", "timeout*",
+	"*exceeded time limit*"}
 
 // networkMarks are the names that programs give a connection that was not made or broke: of Python's httpx, requests,
 // urllib3, aiohttp and botocore, of Node and undici, Java and Go.
-var networkMarks = []string{"apiconnectionerror", "connecterror", "connectionerror", "connectionreset*", "connectionrefused*",
+var networkMarks = [...]string{"apiconnectionerror", "connecterror", "connectionerror", "connectionreset*", "connectionrefused*",
 	"connectionaborted*", "brokenpipe*", "remotedisconnected", "remoteprotocolerror", "localprotocolerror", "protocolerror", "readerror",
 	"writeerror", "networkerror", "proxyerror", "sslerror", "sslcert*", "sslzeroreturnerror", "ssleoferror", "newconnectionerror",
 	"maxretryerror", "nameresolutionerror", "clientconnector*", "clientoserror", "clientpayloaderror", "serverdisconnected*",
@@ -60,16 +64,17 @@ var networkMarks = []string{"apiconnectionerror", "connecterror", "connectionerr
 	"selfsignedcertinchain", "unabletogetissuercertlocally", "unabletoverifyleafsignature", "certhasexpired", "errtls*",
 	"certificateverifyfailed", "sslhandshakeexception", "httpconnectionerror", "transporterror", "apiuserabortederror", "connectionfailed*"}
 
-var networkWords = []string{"*fetch failed*", "*socket hang up*",
+var networkWords = [...]string{"*fetch failed*", "*socket hang up*",
 	"*connection error*", "*getaddrinfo*", "*name or service not known*", "*temporary failure in name resolution*", "*nodename nor servname*",
-	"*no such host*", "*connection refused*", "*connection reset*", "*connection aborted*", "*remote end closed*", "*broken pipe*",
+	"*no such host*", "*remote end closed*", "*broken pipe*",
 	"*certificate*verif*", "*self-signed certificate*", "*self signed certificate*", "*local issuer certificate*", "*x509:*", "*tls handshake*",
-	"*tls: *", "*ssl*handshake*", "*violation of protocol*", "*other side closed*", "*peer closed connection*", "*incomplete chunked read*",
-	"*server disconnected*", "*cannot connect to host*", "*stream disconnected before completion*", "*error sending request*", "*dial tcp*", "*ssl_connect*", "*ssl_error*", "*connection attempts failed*", "*stream closed before*",
-	"*unexpected eof*", "eof", "*network is unreachable*", "*no route to host*", "*host is unreachable*", "*net::err_*", "*could not resolve*",
-	"*failed to connect*", "*could not connect*", "*couldn't connect*", "*unable to connect*", "*cannot connect*", "*goaway*", "*max retries exceeded with url*",
-	"*network error*", "*network request failed*", "*connection closed*", "*connection lost*", "*connection was*closed*", "*connection was forcibly closed*",
-	"*tunnel connection failed*", "*proxy*connect*", "terminated", "*socket closed*", "*premature close*", "*winerror 100*", "*errno 111*", "*errno 104*",
+	"*tls: *", "*ssl*handshake*", "*violation of protocol*", "*other side closed*", "*incomplete chunked read*",
+	"*error sending request*", "*dial tcp*", "*ssl_connect*", "*ssl_error*", "*connection attempts failed*",
+	"*unexpected eof*", "eof", "*: eof", "*no route to host*", "*net::err_*", "*could not resolve*",
+	"*failed to connect*", "*could not connect*", "*couldn't connect*", "*unable to connect*", "*cannot connect*", "*goaway*",
+	"*max retries exceeded with url*",
+	"*network error*", "*network request failed*",
+	"*proxy*connect*", "terminated", "*premature close*", "*winerror 100*", "*errno 111*", "*errno 104*",
 	"*errno 101*", "*errno 113*", "*errno -2]*", "*errno -3]*", "*errno 8]*", "*errno 32]*", "*errno 61*", "*errno 54*", "failed to fetch*",
-	"*empty reply from server*", "*error decoding response body*", "*certificate has expired*", "*connection*terminated*", "*transport error*",
-	"*internet connection*", "*connectionrefused*", "*stream error*", "*connectionreset*", "*connection to*failed*", "*connection failed*", "*http2: *"}
+	"*empty reply from server*", "*error decoding response body*", "*transport error*",
+	"*internet connection*", "*connectionrefused*", "*stream error*", "*connectionreset*", "*connection to*failed*", "*http2: *"}

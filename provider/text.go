@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
@@ -17,12 +18,12 @@ import (
 // they show; where the plain reading says nothing definite, the text is read again with its broken lines joined.
 func ClassifyText(p Provider, status int, text string, now time.Time) Verdict {
 	s := unadorned(ends(text))
-	v, muted := p.hear(status, s, now)
-	if !v.vague() || muted && v.Kind == sluice.OK {
+	v, skipped := p.readText(status, s, now)
+	if !v.vague() || skipped && v.Kind == sluice.OK {
 		return v // lines that are no error's words must not become some by being joined
 	}
 	if joined := tight(s); joined != s {
-		if w, _ := p.hear(status, joined, now); !w.vague() {
+		if w, _ := p.readText(status, joined, now); !w.vague() {
 			return w
 		}
 	}
@@ -49,134 +50,88 @@ func (v Verdict) vague() bool {
 	return v.Kind == sluice.OK || v.Why.Field == "" || v.Why.Field == "status"
 }
 
-// hear classifies one reading of a text. muted says that lines of it were passed over.
-func (p Provider) hear(status int, s string, now time.Time) (v Verdict, muted bool) {
-	l := listener{f: &fault{heard: true}}
-	l.listen(strings.TrimSpace(s))
+// readText classifies one reading of a text. muted says that lines of it were passed over.
+func (p Provider) readText(status int, s string, now time.Time) (v Verdict, skipped bool) {
+	r := textReader{f: &fault{fromText: true}}
+	r.read(strings.TrimSpace(s))
 	if status < 400 {
 		status = 0
 	}
+	if r.f.resetsIn == 0 {
+		r.f.resetsIn = protoDelay(s)
+	}
 	switch {
-	case l.spoke:
-		return p.verdict(l.f, status, l.header, now), l.muted
-	case status == 0 || l.good:
-		return Verdict{Why: Reason{Rule: "no error"}}, l.muted
+	case r.found:
+		return p.verdict(r.f, status, r.header, now), r.skipped
+	case status == 0 || r.good:
+		return Verdict{Why: Reason{Rule: "no error"}}, r.skipped
 	}
 	f := decode([]byte(s))
-	f.heard = true
-	return p.verdict(f, status, l.header, now), l.muted
+	f.fromText = true
+	return p.verdict(f, status, r.header, now), r.skipped
 }
 
-// listener finds in a text what speaks as an error.
-type listener struct {
-	f      *fault
-	header http.Header
-	spoke  bool // an error was heard
-	good   bool // it is a good answer, whatever is in it
-	muted  bool // lines were passed over that are none of an error's words
-	read   int  // bytes that were looked through for objects
-	said   int  // utterances
+// textReader finds in a text what speaks as an error.
+type textReader struct {
+	f       *fault
+	header  http.Header
+	found   bool // an error was found
+	good    bool // it is a good answer, whatever is in it
+	skipped bool // lines were passed over that are none of an error's words
+	looked  int  // bytes that were looked through for objects
+	taken   int  // how often words were taken
 }
 
 const (
-	mostRead = 4 * maxFault // so that a text of nothing but brackets is not read from each of them
-	mostSaid = 300
+	mostLooked = 4 * maxFault // so that a text of nothing but brackets is not read from each of them
+	mostTaken  = 300
 )
 
-// listen reads a whole text.
-func (l *listener) listen(s string) {
+// read takes what is an error in a whole text.
+func (r *textReader) read(s string) {
 	if s == "" {
 		return
 	}
 	if status, h, body, ok := httpHead(s); ok {
-		l.answer(status, h, body)
+		r.answer(status, h, body)
 		return
 	}
-	if s[0] == '<' || strings.Contains(clip(asciiLower(s), 2000), "<html") {
-		if l.f.page(s); l.f.html {
-			l.spoke = l.f.status != 0
+	if tagged(s) || strings.Contains(clip(asciiLower(s), 2000), "<html") {
+		if r.f.page(s); r.f.html {
+			r.found = r.f.status != 0
 			return
 		}
 	}
 	if s[0] == '{' {
 		if sum := summarize(NoEndpoint, []byte(s)); sum.valid && sum.hasBody && !sum.hasError {
-			l.good = true
+			r.good = true
 			return
 		}
+	}
+	if s[0] == '"' && strings.Contains(clip(s, 80), `":`) {
+		s = "{" + s // members whose braces were left out
 	}
 	if s[0] == '"' && strings.Contains(s, `\"`) {
-		l.f.text(s, 0) // an object quoted as a text
-		if l.spoke = len(l.f.marks) > 0; l.spoke {
+		r.f.text(s, 0) // an object quoted as a text
+		if r.found = len(r.f.marks) > 0; r.found {
 			return
 		}
 	}
-	l.lines(s)
-}
-
-// answer reads an HTTP answer that was pasted as text.
-func (l *listener) answer(status int, h http.Header, body string) {
-	if _, stream := sseError(body); status/100 == 2 && !stream {
-		sum := summarize(NoEndpoint, []byte(body))
-		if l.good = !sum.failed() && (sum.hasBody || !errorBody([]byte(body))); l.good {
-			return
-		}
-	}
-	l.header, l.spoke = h, true
-	*l.f = *decode([]byte(body))
-	l.f.heard = true
-	if l.f.status == 0 && status >= 400 {
-		l.f.status = status
-	}
-}
-
-// httpHead splits a text that begins with the status line of an HTTP answer.
-func httpHead(s string) (status int, h http.Header, body string, ok bool) {
-	for n := 0; n < 40 && requestLine(s); n++ {
-		_, s, _ = strings.Cut(s, "\n")
-		s = strings.TrimLeft(s, " \n")
-	}
-	s = strings.TrimPrefix(s, "< ")
-	if !strings.HasPrefix(s, "HTTP/") {
-		return 0, nil, s, false
-	}
-	line, rest, _ := strings.Cut(s, "\n")
-	_, after, _ := strings.Cut(line, " ")
-	if len(after) < 3 || !isDigit(after[0]) || !isDigit(after[1]) || !isDigit(after[2]) {
-		return 0, nil, s, false
-	}
-	status = int(after[0]-'0')*100 + int(after[1]-'0')*10 + int(after[2]-'0')
-	h = http.Header{}
-	for rest != "" {
-		line, body, _ := strings.Cut(rest, "\n")
-		line = strings.TrimSpace(strings.TrimPrefix(line, "< "))
-		k, v, named := strings.Cut(line, ":")
-		if line == "" || !named || strings.ContainsAny(k, " {\"'") {
-			if line == "" {
-				rest = body
-			}
-			break
-		}
-		h.Add(strings.TrimSpace(k), strings.TrimSpace(v))
-		rest = body
-	}
-	return status, h, strings.TrimSpace(rest), true
-}
-
-// requestLine reports whether s begins with a line of the request that an answer was to, as clients print it.
-func requestLine(s string) bool {
-	return startsWithAny(s, "> ", "* ", ">\n", "*\n", "POST http", "POST /", "GET http", "GET /")
+	r.lines(s)
 }
 
 // lines reads a text line by line. An error goes on over the lines that follow it until a blank one, or until
 // something else begins.
-func (l *listener) lines(s string) {
+func (r *textReader) lines(s string) {
 	diff := strings.Contains(s, "\n@@ ") || strings.Contains(s, "diff --git ")
-	open := false // the line before spoke
-	skip := false // the line before announced a line of code
-	tool := false // what an agent's tool printed
+	var open, skip, tool bool // the line before spoke; announced a line of code; was what an agent's tool printed
 	var said strings.Builder
+	var lead string // what stands before it on its line
 	flush := func() {
-		l.utter(said.String())
+		r.take(said.String())
+		if said.Len() > 0 && waitIn(normalise(lead)) > 0 {
+			r.f.message(lead) // what a client says of its own next try
+		}
 		said.Reset()
 		open = false
 	}
@@ -195,28 +150,31 @@ func (l *listener) lines(s string) {
 			tool = false
 		case toolCall(line):
 			flush()
-			tool, l.muted = true, true
+			tool, r.skipped = true, true
 		case tool && !strings.HasPrefix(line, "API Error"):
 		case strings.HasPrefix(line, "File \""):
 			flush()
 			skip = true
 		case noise(line, diff):
 			flush()
-			l.muted = true
+			r.skipped = true
 		default:
-			if n := l.object(s, i, i+end); n > 0 {
+			if n := r.object(s, i, i+end); n > 0 {
 				flush()
 				next = n
 				break
 			}
-			if at, ok := voiceIn(line); ok {
+			if at, ok := errorIn(line); ok {
 				flush()
-				l.lead(line[:at])
+				lead = line[:at]
+				r.lead(lead)
 				said.WriteString(line[at:])
 				open = true
 			} else if open && said.Len() < maxMessage {
 				said.WriteByte(' ')
 				said.WriteString(line)
+			} else if r.found && comesBack(line) {
+				r.f.message(line) // when to try the call above again, or when the window ends
 			}
 		}
 		i = next
@@ -224,58 +182,72 @@ func (l *listener) lines(s string) {
 	flush()
 }
 
+// comesBack reports whether a line does nothing but say when something is tried again or reset.
+func comesBack(line string) bool {
+	low := asciiLower(clip(line[leading(line):], 160))
+	return strings.ContainsAny(low, "0123456789") && startsWithAny(low, "retry", "will retry", "try again", "please try again", "please wait", "wait ",
+		"resets", "reset ", "usage will reset", "usage resets", "your limit", "limit will reset", "limit resets", "your quota", "quota will reset",
+		"quota resets", "next reset", "available again", "waiting ")
+}
+
 // object reads the error object that begins on the line s[i:end], and returns where it ends; 0 when there is none.
 // What stands before it on the line speaks with it.
-func (l *listener) object(s string, i, end int) int {
+func (r *textReader) object(s string, i, end int) int {
 	for n := 0; n < 4; n++ {
 		at := strings.IndexAny(s[i:end], "{[")
 		if at < 0 {
 			return 0
 		}
-		at += i
-		if l.read > mostRead {
+		at = mapStart(s, at+i)
+		if r.looked > mostLooked {
 			return 0
 		}
 		v, found, size := literalIn(s[at:])
-		if l.read += size; !found {
+		if r.looked += size; !found {
 			size = 0
 		}
 		if m, ok := v.(map[string]any); ok && m["is_error"] == true {
-			l.result(m)
+			r.result(m)
 			return at + size
 		}
 		if size > 0 && errorShaped(v) {
 			before := lineBefore(s, at)
-			if _, voiced := voiceIn(before + " {"); !voiced && hedged(before) {
+			if _, speaks := errorIn(before + " {"); !speaks && hedged(before) {
 				return at + size
 			}
-			l.names(before)
-			l.f.prefix(before)
-			l.f.walk(v, "", 0)
-			l.words(before)
-			m, _ := v.(map[string]any)
-			_, plain := m["error"].(string)
-			l.spoke, l.f.api = true, l.f.api || len(m) != 1 || m["error"] != nil && !plain
+			r.names(before)
+			r.f.prefix(before)
+			r.f.walk(v, "", 0)
+			r.words(before)
+			r.found, r.f.api = true, r.f.api || ofAPI(v)
 			rest := s[at+size : at+size+firstLine(s[at+size:])]
-			if d := waitIn(normalise(rest)); d > 0 && l.f.resetsIn == 0 {
-				l.f.message(strings.Trim(rest, " )·-,."))
+			if d := waitIn(normalise(rest)); d > 0 && r.f.resetsIn == 0 {
+				r.f.message(strings.Trim(rest, " )·-,."))
 			}
 			return at + size + len(rest)
 		}
 		if size > 0 && isObject(v) && (at == i || strings.HasSuffix(strings.TrimSpace(s[i:at]), "data:")) {
 			return at + size // no error: an answer, an event, a display
 		}
-		i = at + 1
+		i = at + 1 + strings.IndexAny(s[at:], "{[")
 	}
 	return 0
 }
 
+// mapStart returns where the literal with the bracket at s[at] begins: maps of Go have a word before it.
+func mapStart(s string, at int) int {
+	if s[at] == '[' && strings.HasSuffix(s[:at], "map") {
+		return at - len("map")
+	}
+	return at
+}
+
 // result reads the event by which an agent ends: its result is the error's text if it says that it is one.
-func (l *listener) result(m map[string]any) {
+func (r *textReader) result(m map[string]any) {
 	if s, ok := m["result"].(string); ok {
-		inner := listener{f: l.f}
+		inner := textReader{f: r.f}
 		inner.lines(unadorned(s))
-		l.spoke = l.spoke || inner.spoke
+		r.found = r.found || inner.found
 	}
 }
 
@@ -292,165 +264,53 @@ func firstLine(s string) int {
 	return len(s)
 }
 
-// utter takes what a line and those after it say as the words of an error.
-func (l *listener) utter(s string) {
-	if l.said++; s == "" || l.said > mostSaid {
+// take takes what a line and those after it say as the words of an error.
+func (r *textReader) take(s string) {
+	if r.taken++; s == "" || r.taken > mostTaken {
 		return
 	}
-	l.spoke = true
-	l.names(s)
-	l.f.prefix(s)
-	l.words(s)
-	l.f.message(s)
+	r.found = true
+	r.names(s)
+	r.f.prefix(s)
+	r.words(s)
+	r.f.message(s)
 }
 
 // words takes what a text says behind the prefixes that introduce it.
-func (l *listener) words(s string) {
+func (r *textReader) words(s string) {
 	said, status := afterPrefixes(s)
-	if l.f.status == 0 {
-		l.f.status = status
+	if r.f.status == 0 {
+		r.f.status = status
 	}
-	l.f.message(said)
+	r.f.message(said)
 }
 
 // lead takes the status from what stands before an error on its line.
-func (l *listener) lead(s string) {
-	if n := statusIn(s); n != 0 && l.f.status == 0 {
-		l.f.status = n
+func (r *textReader) lead(s string) {
+	if n := statusIn(s); n != 0 && r.f.status == 0 {
+		r.f.status = n
 	}
 }
 
 // names takes the names of exceptions and codes that words of an error bear.
-func (l *listener) names(s string) {
+func (r *textReader) names(s string) {
 	eachWord(s, func(at, end int) bool {
 		switch w := s[at:end]; {
 		case isException(w):
-			l.f.mark("exception", w)
+			r.f.mark("exception", w)
+		case strings.HasSuffix(s[:at], "block_reason: "): // of Google's clients, as protocol buffers are printed
+			r.f.mark("blockreason", w)
+		case strings.Contains(w, "PerDay"), strings.Contains(w, "PerMinute"): // of Google's quotas
+			r.f.mark("quotaid", w)
 		case isCode(w), errno(w), strings.HasSuffix(s[:at], "code = "): // of gRPC
-			l.f.mark("code", w)
+			r.f.mark("code", w)
 		}
 		return true
 	})
 }
 
-// errorShaped reports whether an object is an error's own: stricter than speaksOfError, which is asked about what
-// stands in an error's place already.
-func errorShaped(v any) bool {
-	switch v := v.(type) {
-	case []any:
-		return len(v) > 0 && errorShaped(v[0])
-	case map[string]any:
-		for k, member := range v {
-			if errorMember(asciiLower(k), member) {
-				return true
-			}
-		}
-		message, worded := first(v, "message", "detail", "msg", "errorMessage")
-		_, isText := message.(string)
-		if code, coded := first(v, "code", "status", "statusCode", "status_code", "error_code"); worded && isText && coded {
-			return statusOf(code) != 0 || named(code)
-		}
-		t, _ := v["type"].(string)
-		return worded && isText && (len(v) == 1 || isCode(t))
-	}
-	return false
-}
-
-// named reports whether a code is a name.
-func named(code any) bool {
-	s, ok := code.(string)
-	return ok && len(s) > 2 && (isLetter(s[0]) || isDigit(s[0]))
-}
-
-// errorMember reports whether a member makes an error of its object.
-func errorMember(key string, v any) bool {
-	s, _ := v.(string)
-	switch v := v.(type) {
-	case map[string]any:
-		if key == "promptfeedback" { // of Gemini, in place of an answer
-			_, blocked := first(v, "blockReason", "block_reason")
-			return blocked
-		}
-		return len(v) > 0 && (strings.Contains(key, "error") || (key == "cause" || key == "data" || key == "response") && errorShaped(v))
-	case []any:
-		return key == "errors" && len(v) > 0
-	case bool:
-		return v && (key == "error" || key == "iserror" || key == "is_error")
-	}
-	switch key {
-	case "type", "object", "event", "level", "severity", "status":
-		low := asciiLower(s)
-		return strings.HasSuffix(low, "error") || low == "response.failed" || low == "fatal"
-	case "code", "errno":
-		return errno(s)
-	case "name":
-		return isException(s)
-	case "__type", "$fault":
-		return s != ""
-	}
-	return s != "" && strings.Contains(key, "error") && !strings.EqualFold(s, "none") && !strings.EqualFold(s, "null")
-}
-
-// isObject reports whether a value is an object or a list of them. Text in brackets reads as a list of words.
-func isObject(v any) bool {
-	if list, ok := v.([]any); ok && len(list) > 0 {
-		v = list[0]
-	}
-	_, ok := v.(map[string]any)
-	return ok
-}
-
-// first returns the first member that an object has.
-func first(m map[string]any, names ...string) (any, bool) {
-	for _, n := range names {
-		if v, ok := m[n]; ok && v != nil {
-			return v, true
-		}
-	}
-	return nil, false
-}
-
-// page reads the title of a page: proxies put the status there.
-func (f *fault) page(s string) {
-	low := asciiLower(s)
-	i := strings.Index(low, "<html")
-	if i < 0 {
-		i = strings.Index(low, "<!doctype")
-	}
-	if i < 0 && s[0] != '<' {
-		return
-	}
-	f.html = true
-	f.prefix(s[:max(i, 0)])
-	for _, tag := range [...]string{"title", "h1"} {
-		text, ok := element(s, low, tag)
-		if !ok {
-			continue
-		}
-		f.message(text)
-		eachWord(text, func(at, end int) bool {
-			if f.status == 0 {
-				f.status = statusOf(text[at:end])
-			}
-			return f.status == 0
-		})
-	}
-}
-
-// element returns the text of the first element of a name. low is s in lower case.
-func element(s, low, tag string) (string, bool) {
-	at := strings.Index(low, "<"+tag)
-	if at < 0 {
-		return "", false
-	}
-	open := strings.IndexByte(low[at:], '>')
-	if open < 0 {
-		return "", false
-	}
-	at += open + 1
-	end := strings.Index(low[at:], "<")
-	if end < 0 {
-		return "", false
-	}
-	return strings.TrimSpace(s[at : at+end]), true
+// numbered reports whether a code is a number of a provider's own.
+func numbered(code any) bool {
+	n, ok := code.(json.Number)
+	return ok && len(n) > 3 && n[0] != '-'
 }

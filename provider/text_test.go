@@ -60,7 +60,7 @@ func textCases() []textCase {
 		{"a head", "HTTP/1.1 429 Too Many Requests\nRetry-After: 60\nContent-Type: application/json\n\n{\"error\":{\"message\":\"slow\"}}", sluice.RateLimit, 60 * sec},
 		{"a good head", "HTTP/1.1 200 OK\nanthropic-ratelimit-requests-remaining: 0\nretry-after: 9", ok, 0},
 		{"an event", "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}", sluice.Overloaded, 0},
-		{"cloudflare", "<!DOCTYPE html>\n<html><head><title>api.example.com | 524: A timeout occurred</title></head></html>", sluice.ServerError, 0},
+		{"cloudflare", "<!DOCTYPE html>\n<html><head><title>api.example.com | 524: A timeout occurred</title></head></html>", sluice.Timeout, 0},
 		{"nginx", "<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body><center><h1>502 Bad Gateway</h1></center><hr><center>nginx</center></body></html>", sluice.ServerError, 0},
 		{"nginx behind words", "Error: 504 <html><head><title>504 Gateway Time-out</title></head></html>", sluice.Timeout, 0},
 

@@ -16,7 +16,7 @@ type summary struct {
 	status   string // of a responses object
 	hasError bool   // it has a member "error" that says something
 	hasBody  bool   // it has what an answer has: choices, output, content, data
-	isError  bool   // its type is "error"
+	isError  bool   // its type is "error", or it states a status of its own that is one
 	valid    bool   // it is one JSON object
 }
 
@@ -25,9 +25,15 @@ type counts struct {
 	input, output, created, cached, tools, thoughts int64
 }
 
-// failed reports whether an answer of status 200 is an error all the same.
+// failed reports whether an answer of status 200 says that it is an error all the same. Gateways that lose a provider in
+// the middle of its answer give what came, and beside it an error and the reason "error".
 func (s summary) failed() bool {
-	return s.isError || s.hasError && (!s.hasBody || s.status == "failed")
+	return s.isError || s.hasError && (!s.hasBody || s.status == "failed" || s.finish == "error")
+}
+
+// refuses reports whether an answer of status 200 is an error: it says so, or has the form of one and no answer in it.
+func (s summary) refuses(body []byte) bool {
+	return s.failed() || !s.hasBody && errorBody(body)
 }
 
 // ParseUsage reads from a whole answer what the call used and why it ended. ok is false when the answer does not state
@@ -61,6 +67,8 @@ func (sum *summary) members(e Endpoint, s *jsonscan.Scanner) {
 			s.Skip()
 		case "stop_reason":
 			sum.finish = cmp.Or(word(s), sum.finish)
+		case "base_resp": // of MiniMax, which answers 200 to everything
+			sum.readBase(s)
 		case "status":
 			sum.status = word(s)
 			if e == Responses && sum.finish == "" {
@@ -69,7 +77,7 @@ func (sum *summary) members(e Endpoint, s *jsonscan.Scanner) {
 		case "incomplete_details":
 			sum.readReason(s, "reason")
 		case "type":
-			sum.isError = word(s) == "error"
+			sum.isError = word(s) == "error" || sum.isError
 		case "error":
 			switch s.Peek() {
 			case '{', '"':
@@ -121,6 +129,21 @@ func (sum *summary) readReason(s *jsonscan.Scanner, name string) {
 			sum.finish = cmp.Or(word(s), sum.finish)
 		} else {
 			s.Skip()
+		}
+	}
+}
+
+// readBase reads the member in which a status other than 0 is an error.
+func (sum *summary) readBase(s *jsonscan.Scanner) {
+	if s.Peek() != '{' {
+		s.Skip()
+		return
+	}
+	for s.Enter('{'); s.Next('}'); {
+		if string(s.Key()) != "status_code" {
+			s.Skip()
+		} else if n, ok := s.Number(); ok && n != 0 {
+			sum.isError = true
 		}
 	}
 }

@@ -14,7 +14,7 @@ const farthest = 400 * 24 * time.Hour
 // known to be translated: Spanish, French, German, Portuguese, Italian.
 var resetCues = [...]string{"reset", "try again at", "try again on", "try again after", "try again", "retry at",
 	"retry after", "retry-after", "retry_after", "regain access", "available again", "available at", "available on", "renews", "replenish", "until",
-	"come back at", "wait till", "blocked till", "ends on", "expires on", "expires at", "refresh",
+	"come back at", "wait till", "blocked till", "ends on", "refresh",
 	"restablece", "restablecer", "reinicia", "renueva", "de nuevo", "intentarlo", "réinitialis", "réessay",
 	"zurückgesetzt", "zurück", "erneut", "wieder", "redefin", "novamente", "ripristin", "riprova"}
 

@@ -76,11 +76,53 @@ func waitIn(low string) time.Duration {
 			}
 		}
 	}
+	if d := retriedIn(low); d > 0 {
+		return d
+	}
 	for _, cue := range laterWaits {
 		if before, _, ok := strings.Cut(low, cue); ok {
 			if d := spanBefore(before); d > 0 {
 				return d
 			}
+		}
+	}
+	return 0
+}
+
+// protoDelay reads the wait that Google's clients print of a protocol buffer: "retry_delay { seconds: 37 nanos: 5 }".
+func protoDelay(s string) time.Duration {
+	_, after, ok := strings.Cut(s, "retry_delay {")
+	if !ok {
+		return 0
+	}
+	inner, _, _ := strings.Cut(clip(after, 80), "}")
+	fields := strings.Fields(inner)
+	var d time.Duration
+	for i := 0; i+1 < len(fields); i += 2 {
+		switch fields[i] {
+		case "seconds:":
+			d += seconds(fields[i+1], time.Second)
+		case "nanos:":
+			d += seconds(fields[i+1], time.Nanosecond)
+		}
+	}
+	return positive(d)
+}
+
+// retriedIn reads what a client says that it waits, with more in between: "retrying 1/5 in 195ms", "Retrying f in 2.0
+// seconds as it raised ...".
+func retriedIn(low string) time.Duration {
+	_, after, ok := strings.Cut(low, "retrying ")
+	if !ok {
+		return 0
+	}
+	after = clip(after, 160)
+	for range 3 {
+		if _, after, ok = strings.Cut(after, " in "); !ok {
+			return 0
+		}
+		if d, rest := span(after); d > 0 && len(rest) < len(after) {
+			return d
 		}
 	}
 	return 0
@@ -146,21 +188,28 @@ func parseFigures(low string) figures {
 	return f
 }
 
-// dimensionIn returns which limit a sentence in normal form speaks of.
+// dimensionIn returns which limit a sentence in normal form speaks of. An abbreviation in brackets names it; words may
+// also stand in what the sentence advises ("the input or output tokens must be reduced").
 func dimensionIn(low string) sluice.Dimension {
-	for _, row := range []struct {
+	for _, row := range [...]struct {
 		dimension sluice.Dimension
 		words     []string
 	}{
+		{sluice.RequestsPerDay, []string{"(rpd)"}},
+		{sluice.TokensPerDay, []string{"(tpd)"}},
+		{sluice.InputTokens, []string{"(itpm)"}},
+		{sluice.OutputTokens, []string{"(otpm)"}},
+		{sluice.Tokens, []string{"(tpm)"}},
+		{sluice.Requests, []string{"(rpm)"}},
 		{sluice.Concurrency, []string{"concurren", "simultaneous", "parallel requests"}},
-		{sluice.RequestsPerDay, []string{"(rpd)", "requests per day", "requests/day", "request per day"}},
-		{sluice.TokensPerDay, []string{"(tpd)", "tokens per day", "tokens/day", "token per day"}},
-		{sluice.InputTokens, []string{"input tokens per", "input token", "(itpm)", "prompt tokens per"}},
-		{sluice.OutputTokens, []string{"output tokens per", "output token", "(otpm)", "generated tokens per"}},
-		{sluice.Tokens, []string{"(tpm)", "tokens per min", "token per min", "tokens/min", "token rate limit",
-			"too many tokens", "request tokens has exceeded"}},
-		{sluice.Requests, []string{"(rpm)", "requests per min", "request per min", "requests/min", "queries per min",
-			"call rate limit", "requests per second", "number of requests has exceeded", "too many requests per"}},
+		{sluice.RequestsPerDay, []string{"requests per day", "requests/day", "request per day"}},
+		{sluice.TokensPerDay, []string{"tokens per day", "tokens/day", "token per day", "tpd rate limit"}},
+		{sluice.InputTokens, []string{"input tokens per", "input token", "prompt tokens per"}},
+		{sluice.OutputTokens, []string{"output tokens per", "output token", "generated tokens per"}},
+		{sluice.Tokens, []string{"tokens per min", "token per min", "tokens/min", "token rate limit", "too many tokens",
+			"request tokens has exceeded", "tpm rate limit"}},
+		{sluice.Requests, []string{"requests per min", "request per min", "requests/min", "queries per min",
+			"call rate limit", "requests per second", "number of requests has exceeded", "too many requests per", "rpm rate limit"}},
 	} {
 		for _, w := range row.words {
 			if strings.Contains(low, w) {

@@ -1,0 +1,155 @@
+package provider
+
+import (
+	"strings"
+)
+
+// noise reports whether a line is none of the error's words: a frame of a stack, code, a line of a diff, a commit's title,
+// a heading or a box of a template, an answer of status 200.
+func noise(line string, diff bool) bool {
+	row := len(line) > 2 && line[0] == '|' && line[len(line)-1] == '|' && strings.Count(line, "|") > 2 // of a table
+	if row || diff && strings.IndexByte("+-@ ", line[0]) >= 0 || commitTitle(line) {
+		return true
+	}
+	low := asciiLower(clip(line, 200))
+	if metric(low) || assigned(low) || statuses(low) > 2 || ofProgram(line) {
+		return true
+	}
+	switch {
+	case strings.Contains(low, "docker daemon"), strings.Contains(low, " kernel: "), startsWithAny(low, "github api "):
+		return true
+	case stackFrame(low), ofOthers(low), searchHit(low), strings.Trim(low, "^~ ") == "", strings.HasPrefix(low, "+ "),
+		startsWithAny(low, "traceback (most recent", "during handling of the above", "the above exception was", "diff --git", "@@ ",
+			"+++ ", "--- a/", "commit ", "merge pull request", "merge branch", "[bug]", "[feature", "msgid ", "msgstr ", "- [ ]", "- [x]", "- `",
+			"* `",
+			"###", "//", "/*", "* @", "def ",
+			"class ", "async ", "await ", "const ", "let ", "var ", "import ", "from ", "raise ", "throw ", "return ", "except ", "catch ",
+			"} catch", "if (", "elif ", "case ", "export ", "print(", "console.", "logger.", "log.", "fmt.", "func ", "function ", "public ",
+			"private ",
+			"assert ", "expect("):
+		return true
+	case strings.HasSuffix(low, "{") && strings.Contains(low, "("), strings.HasSuffix(low, ";") && strings.ContainsAny(low, "(="):
+		return true
+	}
+	for _, v := range [...]string{`http/1.1 2`, `http/2 2`, `http/1.1" 2`, `http/2.0" 2`, `http/1.0" 2`, `http/2" 2`} {
+		if i := strings.Index(low, v); i >= 0 && i+len(v)+1 < len(low) && isDigit(low[i+len(v)]) && isDigit(low[i+len(v)+1]) {
+			return true
+		}
+	}
+	return false
+}
+
+// metric reports whether a line is one of Prometheus's: a name, labels in braces, a number.
+func metric(low string) bool {
+	open, end := strings.IndexByte(low, '{'), strings.LastIndex(low, "} ")
+	return open > 0 && end > open && strings.Trim(low[:open], "abcdefghijklmnopqrstuvwxyz0123456789_") == "" && strings.Trim(low[end+2:], "0123456789.e+-") == ""
+}
+
+// assigned reports whether a line gives a variable a text: rate_limit_error = "...".
+func assigned(low string) bool {
+	name, value, ok := strings.Cut(low, " = ")
+	return ok && name != "" && !strings.HasSuffix(low, ",") && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_.") == "" && startsWithAny(value, `"`, "'", `f"`, "f'")
+}
+
+// statuses returns how many different statuses of errors stand on a line: three are a list of them.
+func statuses(low string) int {
+	var seen [200]bool
+	n := 0
+	eachWord(low, func(i, end int) bool {
+		if s := statusOf(low[i:end]); s != 0 && !seen[s-400] {
+			seen[s-400] = true
+			n++
+		}
+		return true
+	})
+	return n
+}
+
+// ofOthers reports whether a line is the error of a program that has nothing to do with a model: "ssh: connect to host".
+func ofOthers(low string) bool {
+	i := 0
+	for i < len(low) && (isWord(low[i]) || low[i] == '-') {
+		i++
+	}
+	switch low[:i] {
+	case "ssh", "scp", "rsync", "docker", "podman", "git", "npm", "yarn", "pnpm", "pip", "apt", "apt-get", "brew", "cargo", "make", "kubectl", "helm",
+		"terraform", "psql", "pg_dump", "mysqldump", "tar", "cp", "mv", "rm", "dd", "ls", "cat", "mkdir", "ln", "find", "grep", "sed", "awk", "mount",
+		"gcc", "clang",
+		"ld", "cc1", "rustc", "javac", "mvn", "gradle", "ffmpeg", "systemctl", "systemd", "dpkg", "snap", "openssl", "psycopg2", "psycopg", "redis",
+		"pymongo", "sqlalchemy", "mysql", "sudo", "bash", "sh", "zsh", "mcp", "wget", "elasticsearch", "kafka",
+		"remote", "pytest", "selenium", "playwright", "smtplib", "imaplib", "ftplib", "paramiko", "pymysql", "asyncpg", "subprocess", "sqlite3", "django", "celery":
+		return true
+	case "fatal":
+		return startsWithAny(low, "fatal: unable to access", "fatal: not a git", "fatal: could not read", "fatal: repository",
+			"fatal: authentication failed for")
+	case "curl":
+		return startsWithAny(low, "curl: (22)")
+	}
+	return false
+}
+
+// searchHit reports whether a line is what a search in files prints of a comment: "src/client.ts:42:  // ...".
+func searchHit(low string) bool {
+	place, rest, ok := strings.Cut(low, ":")
+	if !ok || !strings.Contains(place, ".") || strings.Contains(place, " ") {
+		return false
+	}
+	number, rest, ok := strings.Cut(rest, ":")
+	return ok && number != "" && strings.Trim(number, "0123456789") == "" && startsWithAny(strings.TrimSpace(rest), "//", "#", "/*", "*", "--")
+}
+
+// stackFrame reports whether a line is a frame of a stack as Node and Java print it: "at f (file.js:1:2)".
+func stackFrame(low string) bool {
+	if !strings.HasPrefix(low, "at ") {
+		return false
+	}
+	line := strings.TrimRight(low, " ){}")
+	colon := strings.LastIndexByte(line, ':')
+	return colon > 0 && colon+1 < len(line) && strings.Trim(line[colon+1:], "0123456789") == "" ||
+		startsWithAny(low, "at async ", "at new ", "at process.") || strings.Contains(low, "<anonymous>") || strings.HasSuffix(low, "(unknown)") ||
+		strings.Contains(low, "(native") || strings.Contains(low, "file://")
+}
+
+// toolCall reports whether a line is the head under which an agent shows what a tool did: "Bash(npm ci)".
+func toolCall(line string) bool {
+	if line == "Explored" || line == "Updated Plan" {
+		return true
+	}
+	name, rest, ok := strings.Cut(line, "(")
+	if closes := strings.IndexByte(rest, ')'); closes >= 0 && strings.HasPrefix(rest[closes+1:], ":") {
+		return false // of a program's object, which says what went wrong behind it
+	}
+	if !ok || name == "" || len(name) > 24 || !strings.HasSuffix(rest, ")") && !strings.HasSuffix(rest, "…") || isException(name) {
+		return false
+	}
+	for i := range len(name) {
+		if !isLetter(name[i]) {
+			return false
+		}
+	}
+	switch name {
+	case "Error", "Exception", "error":
+		return false
+	}
+	return name[0] >= 'A' && name[0] <= 'Z'
+}
+
+// commitTitle reports whether a line is the title of a commit: behind its hash, or in the conventional form.
+func commitTitle(line string) bool {
+	line = strings.TrimLeft(line, "*-• ")
+	if hash, _, ok := strings.Cut(line, " "); ok && len(hash) >= 7 && len(hash) <= 40 && strings.Trim(hash, "0123456789abcdef") == "" &&
+		strings.ContainsAny(hash, "abcdef") {
+		return true
+	}
+	head, _, ok := strings.Cut(line, ":")
+	if !ok || len(head) > 60 {
+		return false
+	}
+	head = strings.TrimSuffix(asciiLower(head), "!")
+	kind, _, _ := strings.Cut(head, "(")
+	switch kind {
+	case "feat", "fix", "chore", "docs", "refactor", "test", "tests", "perf", "ci", "build", "style", "revert", "feature", "bugfix", "hotfix", "wip":
+		return true
+	}
+	return false
+}
