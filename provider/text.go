@@ -59,8 +59,10 @@ func (p Provider) hear(status int, s string, now time.Time) (v Verdict, muted bo
 	switch {
 	case l.spoke:
 		return p.verdict(l.f, status, l.header, now), l.muted
-	case status == 0 || l.good:
-		return Verdict{Why: Reason{Rule: "no error"}}, l.muted
+	case l.good:
+		return Verdict{Why: Reason{Rule: "good answer"}}, l.muted
+	case status == 0:
+		return Verdict{Why: Reason{Rule: noError}}, l.muted
 	}
 	f := decode([]byte(s))
 	f.heard = true
@@ -160,6 +162,12 @@ func httpHead(s string) (status int, h http.Header, body string, ok bool) {
 		rest = body
 	}
 	return status, h, strings.TrimSpace(rest), true
+}
+
+// Head returns the status and the headers of an HTTP answer that was pasted as text; false if the text begins otherwise.
+func Head(text string) (status int, h http.Header, ok bool) {
+	status, h, _, ok = httpHead(strings.TrimSpace(unadorned(ends(text))))
+	return status, h, ok
 }
 
 // requestLine reports whether s begins with a line of the request that an answer was to, as clients print it.
