@@ -122,13 +122,27 @@ type Batch struct {
 // Report is what a run came to.
 type Report struct {
 	work.Report
-	Total         int // lines with a request, as far as they were read
-	Already       int // of those, recorded by earlier runs
-	AlreadyFailed int // of those, recorded as failed
+	Total           int // lines with a request, as far as they were read
+	Already         int // of those, recorded by earlier runs
+	AlreadyFailed   int // of those, recorded as failed
+	AlreadyMendable int // of those, by what another try may mend
 }
 
 // Left is how many lines are not recorded yet.
 func (r Report) Left() int { return r.Total - r.Already - r.Done - r.Report.Failed }
+
+// Mendable reports whether another try may mend one of the failures, of this run or an earlier one.
+func (r Report) Mendable() bool {
+	for kind := range r.Kinds {
+		if mendable(kind) {
+			return true
+		}
+	}
+	return r.AlreadyMendable > 0
+}
+
+// mendable reports whether what failed so may succeed at another time.
+func mendable(k sluice.Kind) bool { return k.Throttle() || k.Transient() }
 
 // Open checks cfg, locks the output, reads the whole input, and finds out what is left to do. It sends nothing, and of
 // the output it changes only a torn last line. It fails
@@ -292,6 +306,7 @@ func (b *Batch) Run(ctx context.Context) (Report, error) {
 	rep, err := b.runner.Run(ctx)
 	if gone, ok := errors.AsType[*UnreachableError](err); ok {
 		err = gone
+		b.journal.Withdraw() // whoever looks for a state finds that of a run that began
 	}
 	return b.report(rep), err
 }
@@ -299,6 +314,7 @@ func (b *Batch) Run(ctx context.Context) (Report, error) {
 func (b *Batch) report(rep work.Report) Report {
 	return Report{
 		Report: rep, Total: b.Total(), Already: b.Already(), AlreadyFailed: int(b.input.alreadyFailed.Load()),
+		AlreadyMendable: int(b.input.alreadyMendable.Load()),
 	}
 }
 

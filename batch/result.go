@@ -101,9 +101,10 @@ func appendResultID(b []byte, r *work.Result) []byte {
 
 // recorded is what a resume reads of a line of the output.
 type recorded struct {
-	id     []byte // may share the line's memory
-	hash   work.Hash
-	failed bool
+	id       []byte // may share the line's memory
+	hash     work.Hash
+	failed   bool
+	mendable bool // by another try
 }
 
 var errNotResult = errors.New("not a result of a batch: want custom_id and sluice.input")
@@ -117,7 +118,9 @@ func parseResult(line []byte) (rec recorded, err error) {
 		case "custom_id":
 			rec.id = text(s.Span())
 		case "error":
-			rec.failed = string(s.Span()) != "null"
+			fault := s.Span()
+			rec.failed = string(fault) != "null"
+			rec.mendable = rec.failed && mayMend(fault)
 		case "sluice":
 			if s.Peek() == '{' {
 				hash = inputHash(&s)
@@ -145,6 +148,19 @@ func inputHash(s *jsonscan.Scanner) (hash []byte) {
 		}
 	}
 	return hash
+}
+
+// mayMend reports whether another try may mend a recorded error: not if its code is a kind of which that is known.
+func mayMend(fault []byte) bool {
+	var kind sluice.Kind
+	s := jsonscan.New(fault)
+	for s.Enter('{'); s.Next('}'); {
+		if string(jsonscan.Name(s.Key())) == "code" {
+			return kind.UnmarshalText(text(s.Span())) != nil || mendable(kind)
+		}
+		s.Skip()
+	}
+	return true
 }
 
 // text returns the meaning of a JSON value that is a string; nil of any other.

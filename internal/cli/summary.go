@@ -43,6 +43,8 @@ type summary struct {
 	PerMin float64            `json:"per_min"`
 	Lanes  []laneSummary      `json:"lanes"`
 	Bound  map[string]float64 `json:"bound_by"` // shares of the wall time
+
+	ran int // items that this run recorded
 }
 
 // laneSummary is what a run took of the limits of one lane.
@@ -71,7 +73,7 @@ func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 		InputTokens: rep.Usage.Input, OutputTokens: rep.Usage.Output,
 		WallMS: rep.Wall.Milliseconds(), QueuedMS: rep.Queued.Milliseconds(),
 		CooldownMS: rep.Cooldown.Milliseconds(), BackoffMS: rep.Backoff.Milliseconds(),
-		Lanes: []laneSummary{}, Bound: map[string]float64{},
+		Lanes: []laneSummary{}, Bound: map[string]float64{}, ran: rep.Done + rep.Failed,
 	}
 	for kind, n := range rep.Kinds {
 		if kind != sluice.OK {
@@ -79,7 +81,7 @@ func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 		}
 	}
 	if rep.Wall > 0 {
-		sum.PerMin = float64(rep.Done+rep.Failed) / rep.Wall.Minutes()
+		sum.PerMin = float64(sum.ran) / rep.Wall.Minutes()
 	}
 	sum.Throttles = 0 // of items that were not finished, too
 	for _, lane := range snap.Lanes {
@@ -168,8 +170,7 @@ func (sum *summary) print(s *streams) {
 	for _, kind := range slices.Sorted(maps.Keys(sum.First)) {
 		row("failed", "%s, first %s", kind, sum.First[kind])
 	}
-	row("rate", "%s/min, throttled %s", group(sum.PerMin), times(sum.Throttles))
-	row("tokens", "%s in, %s out", group(sum.InputTokens), group(sum.OutputTokens))
+	sum.printWork(row)
 	for _, lane := range sum.Lanes {
 		if text := lane.String(); text != "" {
 			row("quota", "%s", text)
@@ -182,6 +183,20 @@ func (sum *summary) print(s *streams) {
 		row("finish", "%s", counts(sum.Finish))
 	}
 	row("output", "%s", sum.Output)
+}
+
+// printWork writes what was sent, if anything was. Two calls make a rate: one is none, however quick it was.
+func (sum *summary) printWork(row func(name, format string, args ...any)) {
+	const leastForRate = 2
+	switch {
+	case sum.Attempts == 0 && sum.Throttles == 0:
+		return
+	case min(sum.ran, sum.Attempts) >= leastForRate:
+		row("rate", "%s/min, throttled %s", group(sum.PerMin), times(sum.Throttles))
+	default:
+		row("throttled", "%s", times(sum.Throttles))
+	}
+	row("tokens", "%s in, %s out", group(sum.InputTokens), group(sum.OutputTokens))
 }
 
 // String is what the lane's limits are and what the run took of them.
