@@ -73,6 +73,11 @@ type Config struct {
 	// closes it after the run.
 	Scheduler func(provider.Provider) (*sluice.Scheduler, error)
 
+	// Price returns what a model costs at a provider, in US dollars per million tokens, and false where that is not
+	// known. It must be safe for concurrent use. Nil knows none. With prices, each result and the Report say what calls cost:
+	// input that was read from a cache at the price of other input.
+	Price func(p provider.Provider, model string) (in, out float64, ok bool)
+
 	// Transport sends the requests. Default: provider.NewBase(4096).
 	Transport http.RoundTripper
 
@@ -115,6 +120,8 @@ type Batch struct {
 
 	outdated *matcher // drops results that are to be replaced, once Run begins; nil when there are none
 
+	bill bill
+
 	mu       sync.Mutex
 	accounts map[string]*account // by provider
 }
@@ -126,6 +133,9 @@ type Report struct {
 	Already         int // of those, recorded by earlier runs
 	AlreadyFailed   int // of those, recorded as failed
 	AlreadyMendable int // of those, by what another try may mend
+
+	Cost   float64 // in US dollars, of the results of this run whose usage and price are known
+	Costed int     // so many
 }
 
 // Left is how many lines are not recorded yet.
@@ -275,7 +285,7 @@ func (b *Batch) prepare() error {
 		Already:  b.Already(),
 		Workers:  b.cfg.Workers,
 		Journal:  b.journal,
-		Encode:   appendResult,
+		Encode:   b.encode,
 		Accept:   b.accept,
 		OnResult: b.cfg.OnResult,
 		Pauses:   b.cfg.Pauses,
@@ -312,7 +322,9 @@ func (b *Batch) Run(ctx context.Context) (Report, error) {
 }
 
 func (b *Batch) report(rep work.Report) Report {
+	cost, costed := b.bill.sum()
 	return Report{
+		Cost: cost, Costed: costed,
 		Report: rep, Total: b.Total(), Already: b.Already(), AlreadyFailed: int(b.input.alreadyFailed.Load()),
 		AlreadyMendable: int(b.input.alreadyMendable.Load()),
 	}
@@ -340,7 +352,6 @@ func (b *Batch) Close() error {
 // accept refuses what only says that the provider is not there, as long as nothing says that it is.
 func (b *Batch) accept(r *work.Result) error {
 	a, _ := r.Data.(*account)
-	r.Data = nil
 	if a == nil || a.answered.Load() || r.Kind != sluice.Network || b.runner.Progress().Done > 0 {
 		return nil
 	}

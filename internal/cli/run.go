@@ -120,7 +120,7 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	cfg.Stdin, cfg.Logger, cfg.Pauses = s.in, slog.New(&logHandler{s: s, verbose: o.verbose}), r.pauses
 	cfg.Provider, cfg.ExtraHeader, cfg.Transport = accounts.provider, accounts.headers, accounts.transport
 	cfg.Registry = accounts.settings.registry
-	cfg.Key, cfg.Scheduler = accounts.Key, accounts.Scheduler
+	cfg.Key, cfg.Scheduler, cfg.Price = accounts.Key, accounts.Scheduler, accounts.Price
 	cfg.OnResult = r.result
 	if r.batch, err = batch.Open(cfg); err != nil {
 		return explain(err, o, accounts)

@@ -31,14 +31,16 @@ type summary struct {
 
 	First map[string]string `json:"first_failures,omitempty"` // by kind: the item and its message
 
-	Attempts     int   `json:"attempts"`
-	Throttles    int   `json:"throttles"`
-	InputTokens  int   `json:"input_tokens"`
-	OutputTokens int   `json:"output_tokens"`
-	WallMS       int64 `json:"wall_ms"`
-	QueuedMS     int64 `json:"queued_ms"` // over all items
-	CooldownMS   int64 `json:"cooldown_ms"`
-	BackoffMS    int64 `json:"backoff_ms"`
+	Attempts     int      `json:"attempts"`
+	Throttles    int      `json:"throttles"`
+	InputTokens  int      `json:"input_tokens"`
+	OutputTokens int      `json:"output_tokens"`
+	Cost         *float64 `json:"cost_usd"`     // of this run; null where no price is known
+	Costed       int      `json:"costed_items"` // whose price and usage are known
+	WallMS       int64    `json:"wall_ms"`
+	QueuedMS     int64    `json:"queued_ms"` // over all items
+	CooldownMS   int64    `json:"cooldown_ms"`
+	BackoffMS    int64    `json:"backoff_ms"`
 
 	PerMin float64            `json:"per_min"`
 	Lanes  []laneSummary      `json:"lanes"`
@@ -74,6 +76,9 @@ func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 		WallMS: rep.Wall.Milliseconds(), QueuedMS: rep.Queued.Milliseconds(),
 		CooldownMS: rep.Cooldown.Milliseconds(), BackoffMS: rep.Backoff.Milliseconds(),
 		Lanes: []laneSummary{}, Bound: map[string]float64{}, ran: rep.Done + rep.Failed,
+	}
+	if rep.Costed > 0 {
+		sum.Cost, sum.Costed = &rep.Cost, rep.Costed
 	}
 	for kind, n := range rep.Kinds {
 		if kind != sluice.OK {
@@ -197,6 +202,13 @@ func (sum *summary) printWork(row func(name, format string, args ...any)) {
 		row("throttled", "%s", times(sum.Throttles))
 	}
 	row("tokens", "%s in, %s out", group(sum.InputTokens), group(sum.OutputTokens))
+	switch {
+	case sum.Cost == nil:
+	case sum.Costed < sum.ran:
+		row("cost", "%s for %s of %s items", dollars(*sum.Cost), group(sum.Costed), group(sum.ran))
+	default:
+		row("cost", "%s", dollars(*sum.Cost))
+	}
 }
 
 // String is what the lane's limits are and what the run took of them.
