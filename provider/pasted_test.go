@@ -1,8 +1,12 @@
 package provider_test
 
 import (
+	"net/http"
+	"slices"
 	"testing"
+	"time"
 
+	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -43,5 +47,32 @@ func TestWhatNothingSpeaksOfIsNotRecognised(t *testing.T) {
 	}
 	if v := provider.Classify(anybody, 200, nil, []byte("whatever"), noon); !v.Recognised() {
 		t.Errorf("a good status: %+v", v)
+	}
+}
+
+func TestStatedAddsBudgetsWithoutARemainder(t *testing.T) {
+	h := http.Header{}
+	for name, value := range map[string]string{
+		"x-ratelimit-limit-tokens": "30000", "x-ratelimit-reset-tokens": "6m0s",
+		"x-ratelimit-limit-requests": "200", "x-ratelimit-remaining-requests": "199",
+		"anthropic-ratelimit-output-tokens-limit": "-1",
+	} {
+		h.Set(name, value)
+	}
+	var anybody provider.Provider
+	got := anybody.Stated(h, noon)
+	want := []sluice.Reading{
+		{Dimension: sluice.Requests, Limit: 200, Remaining: 199},
+		{Dimension: sluice.Tokens, Limit: 30000, Remaining: -1, Reset: 6 * time.Minute},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	h.Set("x-ratelimit-reset-tokens", "7h12m")
+	if got := anybody.Stated(h, noon); len(got) != 2 || got[1].Dimension != sluice.TokensPerDay {
+		t.Errorf("a day's: %+v", got)
+	}
+	if got := anybody.Readings(h, noon); len(got) != 1 {
+		t.Errorf("what has no remainder is no reading: %+v", got)
 	}
 }

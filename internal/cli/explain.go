@@ -151,7 +151,7 @@ func (c puzzle) solve() solution {
 		c.now = at.In(c.now.Location()) // an answer says when it came
 	}
 	v := solution{Verdict: c.classify(), now: c.now, asked: provider.RetryAfter(head, nil, c.now)}
-	v.budgets = c.provider.Readings(head, c.now)
+	v.budgets = c.provider.Stated(head, c.now)
 	return v
 }
 

@@ -55,7 +55,7 @@ type explanation struct {
 type budgetFigures struct {
 	Dimension sluice.Dimension `json:"dimension"`
 	Limit     int64            `json:"limit"`
-	Remaining int64            `json:"remaining"`
+	Remaining *int64           `json:"remaining"`
 	FullAt    *time.Time       `json:"full_at"`
 }
 
@@ -66,7 +66,11 @@ func newExplanation(v solution) explanation {
 		Dimension: stated(v.Dimension.String()), ResetAt: instant(v.Until), ResumeAt: instant(v.resume()),
 	}
 	for _, b := range v.budgets {
-		e.Budgets = append(e.Budgets, budgetFigures{b.Dimension, b.Limit, b.Remaining, instant(v.fullAt(b))})
+		f := budgetFigures{Dimension: b.Dimension, Limit: b.Limit, FullAt: instant(v.fullAt(b))}
+		if b.Remaining >= 0 {
+			f.Remaining = &b.Remaining
+		}
+		e.Budgets = append(e.Budgets, f)
 	}
 	return e
 }
@@ -168,7 +172,10 @@ func wait(d time.Duration) string { return d.Round(time.Millisecond).String() }
 
 // budgetWords is what the headers state of a budget.
 func (v solution) budgetWords(b sluice.Reading) string {
-	text := fmt.Sprintf("%s %s by the headers, %s left", group(b.Limit), b.Dimension, group(b.Remaining))
+	text := fmt.Sprintf("%s %s by the headers", group(b.Limit), b.Dimension)
+	if b.Remaining >= 0 {
+		text += fmt.Sprintf(", %s left", group(b.Remaining))
+	}
 	if at := v.fullAt(b); !at.IsZero() {
 		text += fmt.Sprintf(", full again in %s, at %s", wait(b.Reset), moment(at, v.now))
 	}

@@ -187,7 +187,9 @@ func (sum *summary) print(s *streams) {
 	if len(sum.Finish) > 0 {
 		row("finish", "%s", counts(sum.Finish))
 	}
-	row("output", "%s", sum.Output)
+	if done+sum.Failed > 0 {
+		row("output", "%s", sum.Output)
+	}
 }
 
 // printWork writes what was sent, if anything was. Two calls make a rate: one is none, however quick it was.
