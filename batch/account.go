@@ -18,6 +18,7 @@ type account struct {
 	handler  work.Handler
 	answered atomic.Bool  // by whatever answer
 	misses   atomic.Int32 // calls that never left, before that
+	prices   prices
 }
 
 // mostMisses is after how many calls in a row that could not be sent a provider that never answered is not there.

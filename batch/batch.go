@@ -73,6 +73,11 @@ type Config struct {
 	// closes it after the run.
 	Scheduler func(provider.Provider) (*sluice.Scheduler, error)
 
+	// Price returns what a model costs at a provider, in US dollars per million tokens, and false where that is not
+	// known. It must be safe for concurrent use. Nil knows none. With prices, each result and the Report say what calls cost:
+	// input that was read from a cache at the price of other input.
+	Price func(p provider.Provider, model string) (in, out float64, ok bool)
+
 	// Transport sends the requests. Default: provider.NewBase(4096).
 	Transport http.RoundTripper
 
@@ -115,6 +120,8 @@ type Batch struct {
 
 	outdated *matcher // drops results that are to be replaced, once Run begins; nil when there are none
 
+	bill bill
+
 	mu       sync.Mutex
 	accounts map[string]*account // by provider
 }
@@ -122,13 +129,30 @@ type Batch struct {
 // Report is what a run came to.
 type Report struct {
 	work.Report
-	Total         int // lines with a request, as far as they were read
-	Already       int // of those, recorded by earlier runs
-	AlreadyFailed int // of those, recorded as failed
+	Total           int // lines with a request, as far as they were read
+	Already         int // of those, recorded by earlier runs
+	AlreadyFailed   int // of those, recorded as failed
+	AlreadyMendable int // of those, by what another try may mend
+
+	Cost   float64 // in US dollars, of the results of this run whose usage and price are known
+	Costed int     // so many
 }
 
 // Left is how many lines are not recorded yet.
 func (r Report) Left() int { return r.Total - r.Already - r.Done - r.Report.Failed }
+
+// Mendable reports whether another try may mend one of the failures, of this run or an earlier one.
+func (r Report) Mendable() bool {
+	for kind := range r.Kinds {
+		if mendable(kind) {
+			return true
+		}
+	}
+	return r.AlreadyMendable > 0
+}
+
+// mendable reports whether what failed so may succeed at another time.
+func mendable(k sluice.Kind) bool { return k.Throttle() || k.Transient() }
 
 // Open checks cfg, locks the output, reads the whole input, and finds out what is left to do. It sends nothing, and of
 // the output it changes only a torn last line. It fails
@@ -261,7 +285,7 @@ func (b *Batch) prepare() error {
 		Already:  b.Already(),
 		Workers:  b.cfg.Workers,
 		Journal:  b.journal,
-		Encode:   appendResult,
+		Encode:   b.encode,
 		Accept:   b.accept,
 		OnResult: b.cfg.OnResult,
 		Pauses:   b.cfg.Pauses,
@@ -292,13 +316,17 @@ func (b *Batch) Run(ctx context.Context) (Report, error) {
 	rep, err := b.runner.Run(ctx)
 	if gone, ok := errors.AsType[*UnreachableError](err); ok {
 		err = gone
+		b.journal.Withdraw() // whoever looks for a state finds that of a run that began
 	}
 	return b.report(rep), err
 }
 
 func (b *Batch) report(rep work.Report) Report {
+	cost, costed := b.bill.sum()
 	return Report{
+		Cost: cost, Costed: costed,
 		Report: rep, Total: b.Total(), Already: b.Already(), AlreadyFailed: int(b.input.alreadyFailed.Load()),
+		AlreadyMendable: int(b.input.alreadyMendable.Load()),
 	}
 }
 
@@ -324,7 +352,6 @@ func (b *Batch) Close() error {
 // accept refuses what only says that the provider is not there, as long as nothing says that it is.
 func (b *Batch) accept(r *work.Result) error {
 	a, _ := r.Data.(*account)
-	r.Data = nil
 	if a == nil || a.answered.Load() || r.Kind != sluice.Network || b.runner.Progress().Done > 0 {
 		return nil
 	}

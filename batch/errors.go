@@ -62,7 +62,7 @@ func (e *InputErrors) Hint() string { return e.Problems[0].Hint }
 // ChangedError is returned when custom_ids of the input are recorded in the output for other requests.
 type ChangedError struct {
 	Path  string
-	Lines []int // the first few
+	Lines []int // the first few, in order
 	IDs   []string
 	More  int
 }

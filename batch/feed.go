@@ -151,6 +151,9 @@ func (b *Batch) arrived(line work.Line, tooLong bool) (item work.Item, already b
 	if in.pastFailed.Has(recorded) {
 		in.alreadyFailed.Add(1)
 	}
+	if in.pastMendable.Has(recorded) {
+		in.alreadyMendable.Add(1)
+	}
 	return work.Item{}, true, nil
 }
 

@@ -25,20 +25,22 @@ type input struct {
 	file   *os.File // nil for standard input
 	info   os.FileInfo
 
-	index      work.Index // of the lines of a request, by number; forgotten when a file's output is matched
-	past       work.Index // of standard input: of the output's lines, by number
-	pastFailed work.Bits  // of those, failures
-	invalid    work.Bits  // lines that are none, with SkipInvalid
-	duplicates map[int]int
-	problems   []*InputError
-	more       int
+	index        work.Index // of the lines of a request, by number; forgotten when a file's output is matched
+	past         work.Index // of standard input: of the output's lines, by number
+	pastFailed   work.Bits  // of those, failures, and of those such as another try may mend
+	pastMendable work.Bits
+	invalid      work.Bits // lines that are none, with SkipInvalid
+	duplicates   map[int]int
+	problems     []*InputError
+	more         int
 
-	total         atomic.Int64
-	already       atomic.Int64
-	alreadyFailed atomic.Int64
-	bare          int            // prompts and plain text
-	models        map[string]int // of a file
-	providers     []provider.Provider
+	total           atomic.Int64
+	already         atomic.Int64
+	alreadyFailed   atomic.Int64
+	alreadyMendable atomic.Int64
+	bare            int            // prompts and plain text
+	models          map[string]int // of a file
+	providers       []provider.Provider
 }
 
 func openInput(cfg Config, f fill) (*input, error) {

@@ -15,8 +15,22 @@ import (
 // resultPrefix is how every line of the output begins.
 const resultPrefix = `{"id":"batch_req_`
 
-// appendResult appends a result as a line of an OpenAI batch output file, with what Sluice knows beside it.
-func appendResult(b []byte, r *work.Result) []byte {
+// encode appends a result as it is recorded.
+func (b *Batch) encode(dst []byte, r *work.Result) []byte {
+	a, _ := r.Data.(*account)
+	r.Data = nil
+	cost, ok := 0.0, false
+	if a != nil && r.Tally.HasUsage {
+		if cost, ok = a.cost(r.Lane, r.Tally.Usage); ok {
+			b.bill.add(cost)
+		}
+	}
+	return appendResult(dst, r, cost, ok)
+}
+
+// appendResult appends a result as a line of an OpenAI batch output file, with what Sluice knows beside it: its cost
+// only if that is known.
+func appendResult(b []byte, r *work.Result, cost float64, costed bool) []byte {
 	b = append(b, resultPrefix...)
 	b = appendResultID(b, r)
 	b = append(b, `","custom_id":`...)
@@ -63,7 +77,13 @@ func appendResult(b []byte, r *work.Result) []byte {
 	b = strconv.AppendInt(b, int64(r.Tally.Usage.Input), 10)
 	b = append(b, `,"output_tokens":`...)
 	b = strconv.AppendInt(b, int64(r.Tally.Usage.Output), 10)
-	b = append(b, `,"cost_usd":null,"kind":"`...)
+	b = append(b, `,"cost_usd":`...)
+	if costed {
+		b = appendDollars(b, cost)
+	} else {
+		b = append(b, `null`...)
+	}
+	b = append(b, `,"kind":"`...)
 	b = append(b, r.Kind.String()...)
 	return append(b, "\"}}\n"...)
 }
@@ -101,9 +121,10 @@ func appendResultID(b []byte, r *work.Result) []byte {
 
 // recorded is what a resume reads of a line of the output.
 type recorded struct {
-	id     []byte // may share the line's memory
-	hash   work.Hash
-	failed bool
+	id       []byte // may share the line's memory
+	hash     work.Hash
+	failed   bool
+	mendable bool // by another try
 }
 
 var errNotResult = errors.New("not a result of a batch: want custom_id and sluice.input")
@@ -117,7 +138,9 @@ func parseResult(line []byte) (rec recorded, err error) {
 		case "custom_id":
 			rec.id = text(s.Span())
 		case "error":
-			rec.failed = string(s.Span()) != "null"
+			fault := s.Span()
+			rec.failed = string(fault) != "null"
+			rec.mendable = rec.failed && mayMend(fault)
 		case "sluice":
 			if s.Peek() == '{' {
 				hash = inputHash(&s)
@@ -145,6 +168,19 @@ func inputHash(s *jsonscan.Scanner) (hash []byte) {
 		}
 	}
 	return hash
+}
+
+// mayMend reports whether another try may mend a recorded error: not if its code is a kind of which that is known.
+func mayMend(fault []byte) bool {
+	var kind sluice.Kind
+	s := jsonscan.New(fault)
+	for s.Enter('{'); s.Next('}'); {
+		if string(jsonscan.Name(s.Key())) == "code" {
+			return kind.UnmarshalText(text(s.Span())) != nil || mendable(kind)
+		}
+		s.Skip()
+	}
+	return true
 }
 
 // text returns the meaning of a JSON value that is a string; nil of any other.

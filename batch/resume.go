@@ -1,6 +1,8 @@
 package batch
 
 import (
+	"slices"
+
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -74,6 +76,9 @@ func (m *matcher) read() error {
 		case counts:
 			if in.index.Done().Set(number) && rec.failed {
 				in.alreadyFailed.Add(1)
+				if rec.mendable {
+					in.alreadyMendable.Add(1)
+				}
 			}
 		case again:
 			m.drop++
@@ -99,6 +104,9 @@ func (m *matcher) remember(number int, rec *recorded) {
 	in := m.batch.input
 	if _, ok := in.past.Add(number-1, rec.id, rec.hash); ok && rec.failed {
 		in.pastFailed.Set(number - 1)
+		if rec.mendable {
+			in.pastMendable.Set(number - 1)
+		}
 	}
 }
 
@@ -127,13 +135,18 @@ func (m *matcher) judge(number int, rec *recorded) verdict {
 	return counts
 }
 
+// refuse keeps the first lines of the input whose request changed, whatever the order of their results.
 func (m *matcher) refuse(number int, id []byte) {
-	if len(m.changed.Lines) == mostProblems {
-		m.changed.More++
-		return
+	c := &m.changed
+	at, _ := slices.BinarySearch(c.Lines, number+1)
+	if at < mostProblems {
+		c.Lines = slices.Insert(c.Lines, at, number+1)
+		c.IDs = slices.Insert(c.IDs, at, string(id))
 	}
-	m.changed.Lines = append(m.changed.Lines, number+1)
-	m.changed.IDs = append(m.changed.IDs, string(id))
+	if len(c.Lines) > mostProblems || at == mostProblems {
+		c.Lines, c.IDs = c.Lines[:mostProblems], c.IDs[:mostProblems]
+		c.More++
+	}
 }
 
 // keep says whether a line stays in the output.

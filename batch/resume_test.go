@@ -108,6 +108,30 @@ func TestFillingFlagsArePartOfTheRequest(t *testing.T) {
 	}
 }
 
+func TestChangedLinesAreNamedInTheirOrder(t *testing.T) {
+	f := newFiles(t, chats(30))
+	cfg := f.config(t, &stub{})
+	if _, err := run(t, cfg); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(f.out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := strings.SplitAfter(strings.TrimSuffix(string(b), "\n"), "\n")
+	results[len(results)-1] += "\n"
+	slices.Reverse(results) // they come as the calls end, which is in any order
+	if err := os.WriteFile(f.out, []byte(strings.Join(results, "")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f.input(t, strings.ReplaceAll(chats(30), "What is", "How much is"))
+	_, err = run(t, cfg)
+	changed, ok := errors.AsType[*batch.ChangedError](err)
+	if want := []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}; !ok || !slices.Equal(changed.Lines, want) || changed.More != 20 || changed.IDs[0] != "1" {
+		t.Errorf("error %v, %+v", err, changed)
+	}
+}
+
 func isChanged(err error) bool {
 	_, ok := errors.AsType[*batch.ChangedError](err)
 	return ok

@@ -177,7 +177,7 @@ func (v *Verdict) fallback(f *fault, status int) {
 	case f.structured && (f.api || !f.fromText):
 		v.Kind, v.Why = sluice.ServerError, Reason{Rule: "error of no known type"}
 	default:
-		v.Kind, v.Why = sluice.OK, Reason{Rule: "no error"}
+		v.Kind, v.Why = sluice.OK, Reason{Rule: noError}
 	}
 }
 

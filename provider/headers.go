@@ -2,6 +2,7 @@ package provider
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -103,14 +104,43 @@ func (b *budget) read(h http.Header, now time.Time, own bool) (r sluice.Reading,
 	r, form, ok := b.HeaderForm.read(h, now)
 	r.Slack = b.slack
 	if ok && !own && perDay(r, form == bucketReset) {
-		switch r.Dimension {
-		case sluice.Requests:
-			r.Dimension = sluice.RequestsPerDay
-		case sluice.Tokens:
-			r.Dimension = sluice.TokensPerDay
-		}
+		r.Dimension = ofDay(r.Dimension)
 	}
 	return r, ok
+}
+
+// ofDay returns the dimension of a day that goes by the name of one of a minute.
+func ofDay(d sluice.Dimension) sluice.Dimension {
+	switch d {
+	case sluice.Requests:
+		return sluice.RequestsPerDay
+	case sluice.Tokens:
+		return sluice.TokensPerDay
+	}
+	return d
+}
+
+// Stated returns what Readings does and, after it, the budgets whose limit is stated and whose remainder is not, which
+// is -1 then. Nothing can be kept to by those, but people may want to see them.
+func (p Provider) Stated(h http.Header, now time.Time) []sluice.Reading {
+	all := p.Readings(h, now)
+	for b, own := range p.forms {
+		limit, ok := count(h[b.Limit])
+		if !ok || limit == 0 || len(h[b.Remaining]) > 0 {
+			continue
+		}
+		r := sluice.Reading{Dimension: b.Dimension, Limit: limit, Remaining: -1}
+		if v := h[b.Reset]; len(v) > 0 {
+			r.Reset, _ = resetIn(v[0], h, now)
+		}
+		if !own && r.Reset > longReset {
+			r.Dimension = ofDay(r.Dimension)
+		}
+		if !slices.ContainsFunc(all, func(o sluice.Reading) bool { return o.Dimension == r.Dimension }) {
+			all = append(all, r)
+		}
+	}
+	return all
 }
 
 // read reads the headers of a form, if they are there.

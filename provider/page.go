@@ -54,6 +54,12 @@ func httpHead(s string) (status int, h http.Header, body string, ok bool) {
 	return status, h, strings.TrimSpace(rest), true
 }
 
+// Head returns the status and the headers of an HTTP answer that was pasted as text; false if the text begins otherwise.
+func Head(text string) (status int, h http.Header, ok bool) {
+	status, h, _, ok = httpHead(strings.TrimSpace(unadorned(ends(text))))
+	return status, h, ok
+}
+
 // requestLine reports whether s begins with a line of the request that an answer was to, as clients print it.
 func requestLine(s string) bool {
 	return startsWithAny(s, "> ", "* ", ">\n", "*\n", "POST http", "POST /", "GET http", "GET /")

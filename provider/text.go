@@ -63,8 +63,10 @@ func (p Provider) readText(status int, s string, now time.Time) (v Verdict, skip
 	switch {
 	case r.found:
 		return p.verdict(r.f, status, r.header, now), r.skipped
-	case status == 0 || r.good:
-		return Verdict{Why: Reason{Rule: "no error"}}, r.skipped
+	case r.good:
+		return Verdict{Why: Reason{Rule: "good answer"}}, r.skipped
+	case status == 0:
+		return Verdict{Why: Reason{Rule: noError}}, r.skipped
 	}
 	f := decode([]byte(s))
 	f.fromText = true

@@ -42,6 +42,13 @@ func (r Reason) String() string {
 	return s
 }
 
+// noError is the rule of what nothing is known of.
+const noError = "no error"
+
+// Recognised reports whether a verdict rests on anything: on an error that is known, or on an answer that is good. One
+// that does not is OK because nothing in a text spoke as an error does, which the text may be nevertheless.
+func (v Verdict) Recognised() bool { return v.Kind != sluice.OK || v.Why.Rule != noError }
+
 // Pause returns how long to send nothing: what the provider asks for, unless that is not to be believed.
 func (v Verdict) Pause() time.Duration {
 	if v.Probe > 0 {

@@ -98,7 +98,8 @@ type Config struct {
 	// Changes are instants at which the rate limits change.
 	Changes []Change
 	// SpentAfter is the number of paid answers after which the account's
-	// money is spent, for good. Zero: never.
+	// money is spent, for good. Calls that are open then are answered and
+	// paid as well. Zero: never.
 	SpentAfter int
 
 	// Key, if set, is the only API key that is let in.

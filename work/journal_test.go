@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -284,4 +285,32 @@ func TestStateFileIsReplacedWholeAndBackedUp(t *testing.T) {
 			t.Errorf("neither file: %v", err)
 		}
 	})
+}
+
+func TestAWithdrawnRunLeavesTheStateOfTheOneBefore(t *testing.T) {
+	path := journalPath(t)
+	state := work.StatePath(path)
+	run := func(withdraw bool, items ...work.Item) {
+		j := openJournal(t, path, work.JournalConfig{})
+		r := newRunner(t, work.Config{Journal: j, Encode: encode, Handler: &fake{}})
+		add(t, r, items...)
+		if _, err := r.Run(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if withdraw {
+			j.Withdraw()
+		}
+		if err := j.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	run(true)
+	if _, err := work.LoadState(state); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a state of the only run, which was withdrawn: %v", err)
+	}
+	run(false, numbered(2)...)
+	run(true)
+	if s, err := work.LoadState(state); err != nil || s.Total != 2 || s.Done != 2 {
+		t.Errorf("%+v, error %v", s, err)
+	}
 }

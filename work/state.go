@@ -227,6 +227,13 @@ func (j *Journal) writeState(s State) error {
 	return s.save(StatePath(j.path), j.cfg.Sync != SyncNone)
 }
 
+// Withdraw makes Close leave the state as it was before this run, of which nothing came.
+func (j *Journal) Withdraw() {
+	j.stateMu.Lock()
+	defer j.stateMu.Unlock()
+	j.ran = false
+}
+
 // endState takes back what beginState wrote if there was no run.
 func (j *Journal) endState() {
 	j.stateMu.Lock()

@@ -235,6 +235,26 @@ func (a *accounts) Scheduler(p provider.Provider) (*sluice.Scheduler, error) {
 	return scheduler, nil
 }
 
+// Price returns what a model costs at p, in US dollars per million tokens: as the row of --tier says, or else as all
+// published and own rows for the model do that have prices. It is not known where they differ, as between tiers.
+func (a *accounts) Price(p provider.Provider, model string) (in, out float64, ok bool) {
+	if tier := a.settings.tier; tier != "" {
+		if row, err := a.settings.registry.Find(p.Name, tier, model); err == nil && row.PriceIn != nil && row.PriceOut != nil {
+			return *row.PriceIn, *row.PriceOut, true
+		}
+	}
+	for _, row := range a.settings.registry.Tiers(p.Name) {
+		switch {
+		case !row.Is(model) || row.PriceIn == nil || row.PriceOut == nil:
+		case !ok:
+			in, out, ok = *row.PriceIn, *row.PriceOut, true
+		case in != *row.PriceIn || out != *row.PriceOut:
+			return 0, 0, false
+		}
+	}
+	return in, out, ok
+}
+
 // Snapshot is the state of all accounts.
 func (a *accounts) Snapshot() sluice.Snapshot {
 	a.mu.Lock()

@@ -25,6 +25,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 
 // newRoot returns the tree of commands.
 func newRoot(s *streams) *cobra.Command {
+	var which bool
 	root := &cobra.Command{
 		Use:   "sluice",
 		Short: "Run LLM calls at their provider's rate limit, and none beyond it",
@@ -34,18 +35,22 @@ It finds the limits in the answers' headers and refusals, keeps to them, and kee
 		Example: `  sluice run --provider sim examples/prompts.jsonl -o out.jsonl    no key, no network: try it
   sluice run prompts.jsonl -o out.jsonl                            the key comes from the environment
   sluice run prompts.jsonl -o out.jsonl                            again: does what is left`,
-		Args:          cobra.NoArgs,
+		Args:          noCommand,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if which {
+				return s.printVersion()
+			}
+			return cmd.Help()
+		},
 	}
+	root.Flags().BoolVar(&which, "version", false, "print which Sluice this is")
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetUsageTemplate(usageTemplate)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError(err, "see %s --help", cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newRun(s), newPlan(s), newExplain(s), newSim(s), newVersion(s))
 	root.InitDefaultCompletionCmd(root.Name())
 	typed(root)
@@ -62,23 +67,3 @@ func typed(cmd *cobra.Command) {
 		typed(sub)
 	}
 }
-
-// usageTemplate is cobra's, with the examples at the end.
-const usageTemplate = `Usage:
-{{- if .Runnable}}
-  {{.UseLine}}{{end}}
-{{- if .HasAvailableSubCommands}}
-  {{.CommandPath}} COMMAND
-
-Commands:
-{{- range .Commands}}{{if (or .IsAvailableCommand (eq .Name "help"))}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}
-{{- if .HasAvailableLocalFlags}}
-
-Flags:
-{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}
-{{- if .HasExample}}
-
-Examples:
-{{.Example}}{{end}}
-`

@@ -59,7 +59,7 @@ exit code is 2.`,
 	fs.IntVar(&o.status, "status", 0, "HTTP status of the answer, if it is known")
 	fs.StringArrayVar(&o.headers, "header", nil, "header of the answer, as 'Name: value' (repeatable)")
 	fs.StringVar(&o.provider, "provider", "", strings.Join(provider.Names(), ", ")+" (absent: the error's structure decides)")
-	fs.StringVar(&o.now, "now", "", "when the error came, as 2026-03-01T12:00:00Z (absent: now)")
+	fs.StringVar(&o.now, "now", "", "when the error came, as 2026-03-01T12:00:00Z (absent: what its Date header says, or now)")
 	fs.BoolVar(&o.json, "json", false, "print one JSON document")
 	fs.BoolVar(&o.lines, "jsonl", false, "read and print one JSON object per line")
 	return cmd
@@ -98,7 +98,7 @@ func runExplain(s *streams, o explainOptions, args []string) error {
 	if o.json {
 		return s.printJSON(newExplanation(v))
 	}
-	return printVerdict(s, v, c.now)
+	return v.print(s)
 }
 
 // puzzle is an error to be explained.
@@ -109,6 +109,7 @@ type puzzle struct {
 	headers  http.Header
 	text     string
 	now      time.Time
+	told     bool // now was told, so that no header says it
 }
 
 // puzzle returns what the flags say of the error.
@@ -128,6 +129,7 @@ func (o *explainOptions) puzzle() (puzzle, error) {
 		if c.now, err = time.Parse(time.RFC3339, o.now); err != nil {
 			return c, usageError(fmt.Errorf("--now %s is no time", o.now), "write it as 2026-03-01T12:00:00Z")
 		}
+		c.told = true
 	}
 	if o.provider != "" {
 		var ok bool
@@ -140,7 +142,21 @@ func (o *explainOptions) puzzle() (puzzle, error) {
 }
 
 // solve classifies the error: as an answer if it is known to be one, else by what the text looks like.
-func (c puzzle) solve() provider.Verdict {
+func (c puzzle) solve() solution {
+	head := c.headers
+	if _, pasted, ok := provider.Head(c.text); ok && len(head) == 0 {
+		head = pasted
+	}
+	if at, err := http.ParseTime(head.Get("Date")); err == nil && !c.told {
+		c.now = at.In(c.now.Location()) // an answer says when it came
+	}
+	v := solution{Verdict: c.classify(), now: c.now, asked: provider.RetryAfter(head, nil, c.now)}
+	v.budgets = c.provider.Stated(head, c.now)
+	return v
+}
+
+// classify returns what the error means.
+func (c puzzle) classify() provider.Verdict {
 	answer := c.status != 0 || len(c.headers) > 0
 	if answer && c.channel != "sdk" && c.channel != "cli" {
 		return provider.Classify(c.provider, c.status, c.headers, []byte(c.text), c.now)
@@ -227,7 +243,7 @@ func (c *puzzle) read(line []byte) error {
 		if err != nil {
 			return fmt.Errorf("now %q is no time such as 2026-03-01T12:00:00Z", in.Now)
 		}
-		c.now = at
+		c.now, c.told = at, true
 	}
 	c.channel = in.Channel
 	if p, ok := provider.Lookup(in.Provider); ok {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -9,7 +10,30 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// explanation is a verdict as JSON. Fields are only ever added.
+// solution is what an error means at the instant it came.
+type solution struct {
+	provider.Verdict
+	now     time.Time
+	asked   time.Duration    // the wait of the headers alone
+	budgets []sluice.Reading // what the headers state of limits
+}
+
+// resume returns when Sluice goes on; the zero time where nothing says how long to wait, or nothing is waited for.
+func (v solution) resume() time.Time {
+	if !v.Kind.Throttle() {
+		return time.Time{}
+	}
+	var at time.Time
+	if pause := v.Pause(); pause > 0 {
+		at = v.now.Add(pause)
+	}
+	if v.Kind == sluice.UsageWindow && v.Probe == 0 && v.Until.After(at) {
+		at = v.Until // asked to wait for less, it would be refused again
+	}
+	return at
+}
+
+// explanation is a solution as JSON. Fields are only ever added.
 type explanation struct {
 	Kind       sluice.Kind     `json:"kind"`
 	RetryAfter *float64        `json:"retry_after_s"`
@@ -23,19 +47,49 @@ type explanation struct {
 	Action     string          `json:"action"`
 	Why        provider.Reason `json:"why"`
 	Message    string          `json:"message"`
+	ResumeAt   *time.Time      `json:"resume_at"`
+	Budgets    []budgetFigures `json:"budgets,omitempty"`
 }
 
-func newExplanation(v provider.Verdict) explanation {
+// budgetFigures is a budget that headers state.
+type budgetFigures struct {
+	Dimension sluice.Dimension `json:"dimension"`
+	Limit     int64            `json:"limit"`
+	Remaining *int64           `json:"remaining"`
+	FullAt    *time.Time       `json:"full_at"`
+}
+
+func newExplanation(v solution) explanation {
 	e := explanation{
 		Kind: v.Kind, RetryAfter: stated(v.Wait.Seconds()), Limit: stated(v.Limit), Used: stated(v.Used), Requested: stated(v.Requested),
 		TooLarge: v.TooLarge, ProbeAfter: stated(v.Probe.Seconds()), Action: meanings[v.Kind].action, Why: v.Why, Message: v.Message,
-		Dimension: stated(v.Dimension.String()),
+		Dimension: stated(v.Dimension.String()), ResetAt: instant(v.Until), ResumeAt: instant(v.resume()),
 	}
-	if !v.Until.IsZero() {
-		at := v.Until.UTC()
-		e.ResetAt = &at
+	for _, b := range v.budgets {
+		f := budgetFigures{Dimension: b.Dimension, Limit: b.Limit, FullAt: instant(v.fullAt(b))}
+		if b.Remaining >= 0 {
+			f.Remaining = &b.Remaining
+		}
+		e.Budgets = append(e.Budgets, f)
 	}
 	return e
+}
+
+// fullAt returns when a budget is full again; the zero time where nobody says.
+func (v solution) fullAt(b sluice.Reading) time.Time {
+	if b.Reset <= 0 {
+		return time.Time{}
+	}
+	return v.now.Add(b.Reset)
+}
+
+// instant returns a time as files have it; nil where there is none.
+func instant(at time.Time) *time.Time {
+	if at.IsZero() {
+		return nil
+	}
+	at = at.UTC()
+	return &at
 }
 
 // stated returns nil for what a verdict does not state.
@@ -47,32 +101,31 @@ func stated[T comparable](v T) *T {
 	return &v
 }
 
-// printVerdict prints a verdict as people read it.
-func printVerdict(s *streams, v provider.Verdict, now time.Time) error {
-	m := meanings[v.Kind]
-	lines := []string{fmt.Sprintf("%s: %s", v.Kind, m.means)}
+// print prints a solution as people read it.
+func (v solution) print(s *streams) error {
+	lines := []string{fmt.Sprintf("%s: %s", v.Kind, meanings[v.Kind].means)}
+	if !v.Recognised() {
+		lines[0] = "no provider error recognised here"
+	}
 	add := func(name, format string, args ...any) {
 		lines = append(lines, fmt.Sprintf("  %-8s%s", name, fmt.Sprintf(format, args...)))
 	}
-	if limited := v.Kind.Throttle(); limited && v.Wait > 0 {
-		add("wait", "%s, until %s", v.Wait.Round(time.Millisecond), moment(now.Add(v.Wait), now))
-	} else if limited && v.Until.IsZero() {
-		add("wait", "not stated")
-	}
-	if !v.Until.IsZero() && v.Until.Sub(now.Add(v.Wait)).Abs() > time.Second {
-		add("reset", "%s", moment(v.Until, now))
-	}
-	if v.Probe > 0 {
-		add("probe", "after %s: a wait of %s is not to be believed here", v.Probe, v.Wait.Round(time.Millisecond))
-	}
-	if figures := limitFigures(v); figures != "" {
+	v.printWaits(add)
+	if figures := v.limitFigures(); figures != "" {
 		add("limit", "%s", figures)
+	}
+	for _, b := range v.budgets {
+		add("budget", "%s", v.budgetWords(b))
 	}
 	if v.TooLarge {
 		add("size", "the request alone is larger than the whole limit: it can never pass")
 	}
-	add("sluice", "%s", m.does)
-	add("why", "%s", provider.Reason{Rule: v.Why.Rule, Field: v.Why.Field, Value: v.Why.Value})
+	if v.Recognised() {
+		add("sluice", "%s", meanings[v.Kind].does)
+		add("why", "%s", provider.Reason{Rule: v.Why.Rule, Field: v.Why.Field, Value: v.Why.Value})
+	} else {
+		add("why", "nothing in it speaks as a provider's error does; --status and --header tell what the text leaves out")
+	}
 	if v.Why.Also != "" {
 		add("or", "%s", v.Why.Also)
 	}
@@ -87,6 +140,48 @@ func printVerdict(s *streams, v provider.Verdict, now time.Time) error {
 	return nil
 }
 
+// printWaits says how long Sluice waits, and what the provider asked for where that is something else.
+func (v solution) printWaits(add func(name, format string, args ...any)) {
+	resume := v.resume()
+	switch {
+	case !resume.IsZero():
+		add("wait", "%s, until %s", wait(resume.Sub(v.now)), moment(resume, v.now))
+	case v.Kind.Throttle():
+		add("wait", "not stated")
+	case !v.Until.IsZero():
+		add("reset", "%s", moment(v.Until, v.now))
+	}
+	if !v.Kind.Throttle() {
+		return
+	}
+	switch {
+	case v.Probe > 0:
+		add("asked", "%s, which is not to be believed here: one call is let through before", wait(v.Wait))
+	case v.Wait > 0 && resume.Sub(v.now) > v.Wait+time.Second:
+		add("asked", "%s, which ends before the allowance is renewed", wait(v.Wait))
+	case v.asked > 0 && v.asked != v.Wait:
+		add("asked", "%s by the header; the words are more exact", wait(v.asked))
+	}
+	if differs := v.Until.Sub(resume).Abs() > time.Second; !v.Until.IsZero() && differs && v.Probe == 0 {
+		add("reset", "%s", moment(v.Until, v.now))
+	}
+}
+
+// wait writes a wait as it was stated, to the millisecond.
+func wait(d time.Duration) string { return d.Round(time.Millisecond).String() }
+
+// budgetWords is what the headers state of a budget.
+func (v solution) budgetWords(b sluice.Reading) string {
+	text := fmt.Sprintf("%s %s by the headers", group(b.Limit), b.Dimension)
+	if b.Remaining >= 0 {
+		text += fmt.Sprintf(", %s left", group(b.Remaining))
+	}
+	if at := v.fullAt(b); !at.IsZero() {
+		text += fmt.Sprintf(", full again in %s, at %s", wait(b.Reset), moment(at, v.now))
+	}
+	return text
+}
+
 // moment writes an instant in local time and in UTC.
 func moment(at, now time.Time) string {
 	const layout = "2006-01-02 15:04:05"
@@ -97,9 +192,13 @@ func moment(at, now time.Time) string {
 	return fmt.Sprintf("%s (%s UTC)", local.Format(layout+" -07:00"), utc.Format(layout))
 }
 
-// limitFigures names the limit that was exceeded, with its figures.
-func limitFigures(v provider.Verdict) string {
+// limitFigures names the limit that was exceeded, with its figures; "" if a budget of the headers says as much.
+func (v solution) limitFigures() string {
 	var parts []string
+	stated := func(b sluice.Reading) bool { return b.Dimension == v.Dimension }
+	if v.Limit == 0 && v.Used == 0 && v.Requested == 0 && slices.ContainsFunc(v.budgets, stated) {
+		return ""
+	}
 	switch {
 	case v.Limit > 0 && v.Dimension != sluice.AnyDimension:
 		parts = append(parts, group(v.Limit)+" "+v.Dimension.String())

@@ -120,7 +120,7 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	cfg.Stdin, cfg.Logger, cfg.Pauses = s.in, slog.New(&logHandler{s: s, verbose: o.verbose}), r.pauses
 	cfg.Provider, cfg.ExtraHeader, cfg.Transport = accounts.provider, accounts.headers, accounts.transport
 	cfg.Registry = accounts.settings.registry
-	cfg.Key, cfg.Scheduler = accounts.Key, accounts.Scheduler
+	cfg.Key, cfg.Scheduler, cfg.Price = accounts.Key, accounts.Scheduler, accounts.Price
 	cfg.OnResult = r.result
 	if r.batch, err = batch.Open(cfg); err != nil {
 		return explain(err, o, accounts)
@@ -163,6 +163,7 @@ type batchRun struct {
 	mu        sync.Mutex
 	failures  map[sluice.Kind]string // the first message of each kind
 	lastErr   string                 // of the last call that failed
+	reached   bool                   // something was answered, or broke off: the provider is there
 	strangers map[string]bool        // models that were warned of
 }
 
@@ -191,12 +192,15 @@ func (r *batchRun) run(ctx context.Context) error {
 func (r *batchRun) watchHealth(e sluice.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if e.Type == sluice.EventReleased && !(e.Outcome.Kind == sluice.Network && e.Outcome.Unsent) {
+		r.reached = true
+	}
 	switch {
 	case e.Type == sluice.EventReleased && e.Outcome.Kind.Transient() && e.Outcome.Err != nil:
 		r.lastErr = clip(e.Outcome.Err.Error(), mostMessage)
 	case e.Type == sluice.EventBreaker && e.Until.IsZero():
 		r.s.errorf("sluice: %s: answers again\n", e.Lane)
-	case e.Type == sluice.EventBreaker:
+	case e.Type == sluice.EventBreaker && r.reached: // else the run ends, and there is no next try
 		why := ""
 		if r.lastErr != "" {
 			why = ": " + r.lastErr
@@ -228,7 +232,7 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 	for kind, message := range r.failures {
 		sum.First[kind.String()] = message
 	}
-	err = r.verdict(sum, err)
+	err = r.verdict(sum, rep.Mendable(), err)
 	if r.o.asJSON {
 		if jsonErr := r.s.printJSON(sum); jsonErr != nil {
 			return jsonErr
@@ -243,15 +247,17 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 	return err
 }
 
-// verdict says how the run ended, in sum and as an error.
-func (r *batchRun) verdict(sum *summary, err error) error {
+// verdict says how the run ended, in sum and as an error. mendable says that another try may mend a failure.
+func (r *batchRun) verdict(sum *summary, mendable bool, err error) error {
 	switch {
 	case err == nil && sum.Failed == 0:
 		sum.Outcome = "done"
 		return nil
 	case err == nil:
 		sum.Outcome = "items_failed"
-		sum.Hint = fmt.Sprintf("try the failed items again: %s", r.o.command("--retry-failed"))
+		if mendable {
+			sum.Hint = fmt.Sprintf("try the failed items again: %s", r.o.command("--retry-failed"))
+		}
 		return silent(exitItems)
 	}
 	end := explain(err, r.o, r.accounts)

@@ -76,7 +76,7 @@ func (o *simOptions) register(fs *pflag.FlagSet) {
 	fs.Float64Var(&c.Faults.Cut, "fault-cut", 0, "share of answers cut in the middle")
 	fs.Float64Var(&c.Faults.BadRequest, "fault-400", 0, "share of requests answered 400, always the same ones")
 	fs.StringArrayVar(&o.storms, "storm", nil, "refuse every call in that time, as FROM-TO[:STATUS] (repeatable)")
-	fs.IntVar(&c.SpentAfter, "spent-after", 0, "the account's money is spent after so many answers (0: never)")
+	fs.IntVar(&c.SpentAfter, "spent-after", 0, "the account's money is spent after so many answers; calls that are open then are answered, too (0: never)")
 	fs.StringVar(&o.keyEnv, "key-env", "", "let in only the key that this environment variable holds")
 	fs.Uint64Var(&c.Seed, "seed", 0, "decides all luck")
 }

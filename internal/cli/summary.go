@@ -31,18 +31,22 @@ type summary struct {
 
 	First map[string]string `json:"first_failures,omitempty"` // by kind: the item and its message
 
-	Attempts     int   `json:"attempts"`
-	Throttles    int   `json:"throttles"`
-	InputTokens  int   `json:"input_tokens"`
-	OutputTokens int   `json:"output_tokens"`
-	WallMS       int64 `json:"wall_ms"`
-	QueuedMS     int64 `json:"queued_ms"` // over all items
-	CooldownMS   int64 `json:"cooldown_ms"`
-	BackoffMS    int64 `json:"backoff_ms"`
+	Attempts     int      `json:"attempts"`
+	Throttles    int      `json:"throttles"`
+	InputTokens  int      `json:"input_tokens"`
+	OutputTokens int      `json:"output_tokens"`
+	Cost         *float64 `json:"cost_usd"`     // of this run; null where no price is known
+	Costed       int      `json:"costed_items"` // whose price and usage are known
+	WallMS       int64    `json:"wall_ms"`
+	QueuedMS     int64    `json:"queued_ms"` // over all items
+	CooldownMS   int64    `json:"cooldown_ms"`
+	BackoffMS    int64    `json:"backoff_ms"`
 
 	PerMin float64            `json:"per_min"`
 	Lanes  []laneSummary      `json:"lanes"`
 	Bound  map[string]float64 `json:"bound_by"` // shares of the wall time
+
+	ran int // items that this run recorded
 }
 
 // laneSummary is what a run took of the limits of one lane.
@@ -71,7 +75,10 @@ func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 		InputTokens: rep.Usage.Input, OutputTokens: rep.Usage.Output,
 		WallMS: rep.Wall.Milliseconds(), QueuedMS: rep.Queued.Milliseconds(),
 		CooldownMS: rep.Cooldown.Milliseconds(), BackoffMS: rep.Backoff.Milliseconds(),
-		Lanes: []laneSummary{}, Bound: map[string]float64{},
+		Lanes: []laneSummary{}, Bound: map[string]float64{}, ran: rep.Done + rep.Failed,
+	}
+	if rep.Costed > 0 {
+		sum.Cost, sum.Costed = &rep.Cost, rep.Costed
 	}
 	for kind, n := range rep.Kinds {
 		if kind != sluice.OK {
@@ -79,7 +86,7 @@ func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 		}
 	}
 	if rep.Wall > 0 {
-		sum.PerMin = float64(rep.Done+rep.Failed) / rep.Wall.Minutes()
+		sum.PerMin = float64(sum.ran) / rep.Wall.Minutes()
 	}
 	sum.Throttles = 0 // of items that were not finished, too
 	for _, lane := range snap.Lanes {
@@ -168,8 +175,7 @@ func (sum *summary) print(s *streams) {
 	for _, kind := range slices.Sorted(maps.Keys(sum.First)) {
 		row("failed", "%s, first %s", kind, sum.First[kind])
 	}
-	row("rate", "%s/min, throttled %s", group(sum.PerMin), times(sum.Throttles))
-	row("tokens", "%s in, %s out", group(sum.InputTokens), group(sum.OutputTokens))
+	sum.printWork(row)
 	for _, lane := range sum.Lanes {
 		if text := lane.String(); text != "" {
 			row("quota", "%s", text)
@@ -181,7 +187,30 @@ func (sum *summary) print(s *streams) {
 	if len(sum.Finish) > 0 {
 		row("finish", "%s", counts(sum.Finish))
 	}
-	row("output", "%s", sum.Output)
+	if done+sum.Failed > 0 {
+		row("output", "%s", sum.Output)
+	}
+}
+
+// printWork writes what was sent, if anything was. Two calls make a rate: one is none, however quick it was.
+func (sum *summary) printWork(row func(name, format string, args ...any)) {
+	const leastForRate = 2
+	switch {
+	case sum.Attempts == 0 && sum.Throttles == 0:
+		return
+	case min(sum.ran, sum.Attempts) >= leastForRate:
+		row("rate", "%s/min, throttled %s", group(sum.PerMin), times(sum.Throttles))
+	default:
+		row("throttled", "%s", times(sum.Throttles))
+	}
+	row("tokens", "%s in, %s out", group(sum.InputTokens), group(sum.OutputTokens))
+	switch {
+	case sum.Cost == nil:
+	case sum.Costed < sum.ran:
+		row("cost", "%s for %s of %s items", dollars(*sum.Cost), group(sum.Costed), group(sum.ran))
+	default:
+		row("cost", "%s", dollars(*sum.Cost))
+	}
 }
 
 // String is what the lane's limits are and what the run took of them.

@@ -167,7 +167,7 @@ func TestTheHintOfARefusedKeyNamesThatProvidersVariable(t *testing.T) {
 
 func TestVerboseTellsABreakerThatOpensFromOneThatCloses(t *testing.T) {
 	var out strings.Builder
-	r := &batchRun{s: newStreams(nil, nil, io.Discard, &out), o: &runOptions{verbose: true}, accounts: &accounts{settings: &settings{}}}
+	r := &batchRun{s: newStreams(nil, nil, io.Discard, &out), o: &runOptions{verbose: true}, accounts: &accounts{settings: &settings{}}, reached: true}
 	at := time.Date(2026, 3, 4, 12, 0, 0, 0, time.Local)
 	r.warn(sluice.Event{Type: sluice.EventBreaker, Lane: "m", At: at, Until: at.Add(time.Minute).UTC()})
 	r.warn(sluice.Event{Type: sluice.EventBreaker, Lane: "m", At: at})

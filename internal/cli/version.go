@@ -28,16 +28,20 @@ func newVersion(s *streams) *cobra.Command {
   sluice version --json`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			v := buildVersion()
 			if asJSON {
-				return s.printJSON(v)
+				return s.printJSON(buildVersion())
 			}
-			_, err := fmt.Fprintln(s.out, v)
-			return err
+			return s.printVersion()
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
 	return cmd
+}
+
+// printVersion prints which Sluice this is, on one line.
+func (s *streams) printVersion() error {
+	_, err := fmt.Fprintln(s.out, buildVersion())
+	return err
 }
 
 // buildVersion reads what the Go linker wrote into the binary.

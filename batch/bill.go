@@ -1,0 +1,74 @@
+package batch
+
+import (
+	"math"
+	"strconv"
+	"sync"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// bill adds up what results cost. The zero value is ready. It is safe for concurrent use.
+type bill struct {
+	mu     sync.Mutex
+	usd    float64
+	costed int
+}
+
+func (b *bill) add(usd float64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.usd += usd
+	b.costed++
+}
+
+func (b *bill) sum() (usd float64, costed int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return round(b.usd), b.costed
+}
+
+// price is what a model costs, in US dollars per million tokens.
+type price struct {
+	in, out float64
+	known   bool
+}
+
+// prices are those of one provider's models that were asked for. The zero value is ready.
+type prices struct {
+	mu      sync.RWMutex
+	byModel map[string]price
+}
+
+// cost returns what a model's tokens cost, and false where no price is known.
+func (a *account) cost(model string, used sluice.Usage) (usd float64, ok bool) {
+	if a.batch.cfg.Price == nil {
+		return 0, false
+	}
+	a.prices.mu.RLock()
+	p, asked := a.prices.byModel[model]
+	a.prices.mu.RUnlock()
+	if !asked {
+		p.in, p.out, p.known = a.batch.cfg.Price(a.provider, model)
+		a.prices.keep(model, p)
+	}
+	const million = 1e6
+	return round((float64(used.Input)*p.in + float64(used.Output)*p.out) / million), p.known
+}
+
+func (p *prices) keep(model string, of price) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.byModel == nil {
+		p.byModel = make(map[string]price)
+	}
+	p.byModel[model] = of
+}
+
+// round takes off the noise of binary fractions, which is far below the price of a token.
+func round(usd float64) float64 {
+	const unit = 1e12
+	return math.Round(usd*unit) / unit
+}
+
+func appendDollars(b []byte, usd float64) []byte { return strconv.AppendFloat(b, usd, 'f', -1, 64) }

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// usageTemplate is cobra's, with the examples at the end.
+const usageTemplate = `Usage:
+{{- if .Runnable}}
+  {{.UseLine}}{{end}}
+{{- if .HasAvailableSubCommands}}
+  {{.CommandPath}} COMMAND
+
+Commands:
+{{- range .Commands}}{{if (or .IsAvailableCommand (eq .Name "help"))}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}
+{{- if .HasAvailableLocalFlags}}
+
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}
+{{- if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}
+`
+
+// forms are what a flag's value looks like, by the flag's type.
+var forms = map[string]string{
+	"int":      "a whole number, such as 50000",
+	"uint64":   "a whole number from 0, such as 7",
+	"float64":  "a number, such as 0.5",
+	"duration": "a time with its unit, such as 2s or 1m30s",
+	"bool":     "true or false",
+}
+
+// flagError says what is wrong with a flag in place of the words of Go's parsers.
+func flagError(cmd *cobra.Command, err error) error {
+	help := fmt.Sprintf("see %s --help", cmd.CommandPath())
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		var near []string
+		for _, name := range provider.Nearest(unknown.GetSpecifiedName(), names) {
+			near = append(near, "--"+name)
+		}
+		return usageError(fmt.Errorf("%w%s", err, provider.Meant(near)), "%s", help)
+	}
+	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return usageError(err, "%s", help)
+	}
+	flag := wrong.GetFlag()
+	if errors.Is(err, strconv.ErrRange) {
+		return usageError(fmt.Errorf("--%s %s is too large", flag.Name, wrong.GetValue()), "%s", help)
+	}
+	if form := forms[flag.Value.Type()]; form != "" {
+		return usageError(fmt.Errorf("--%s %s is not %s", flag.Name, wrong.GetValue(), form), "%s", help)
+	}
+	return usageError(fmt.Errorf("--%s %s: %w", flag.Name, wrong.GetValue(), wrong.Unwrap()), "%s", help)
+}
+
+// noCommand refuses arguments of the root, which are no command of it.
+func noCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	return usageError(fmt.Errorf("unknown command %q%s", args[0], provider.Meant(provider.Nearest(args[0], names))),
+		"it is one of %s: see sluice --help", strings.Join(names, ", "))
+}
