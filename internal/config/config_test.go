@@ -55,6 +55,42 @@ limits:
 	}
 }
 
+func TestFilesOfLimitsHoldNoProviders(t *testing.T) {
+	for name, text := range map[string]string{
+		"yaml":         "limits: {rpm: 5}\nproviders: [{name: openai, base_url: http://a/v1}]",
+		"json":         "{\"limits\": {\"rpm\": 5},\n\"providers\": []}",
+		"escaped json": "{\"limits\": {\"rpm\": 5},\n\"provider\\u0073\": []}",
+		"quoted yaml":  "limits: {rpm: 5}\n'providers': []",
+	} {
+		l, err := config.ParseLimits("x", []byte(text))
+		if wrong, ok := errors.AsType[*config.Error](err); !ok || wrong.Line != 2 || wrong.Hint() == "" {
+			t.Errorf("%s: %v, %v", name, l, err)
+		}
+	}
+}
+
+func TestLimitsStandBesideOtherThingsInJSONAlone(t *testing.T) {
+	more := []byte("\xef\xbb\xbf{\"slots\": 3, \"what_if\": [{\"limits\": 1}],\r\n\"limits\": {\"rpm\": 5}, \"note\": \"token=abcd1234efgh\"}\n")
+	if l, err := config.ParseLimits("x", more); err != nil || l == nil || l.RPM.Value != 5 {
+		t.Errorf("%v, %v", l, err)
+	}
+	if _, err := config.Parse("x", more); err == nil {
+		t.Error("settings have such fields, too")
+	}
+	if l, err := config.ParseLimits("x", []byte(`{"slots": 3}`)); l != nil || err != nil {
+		t.Errorf("%v, %v", l, err)
+	}
+	for text, want := range map[string]string{
+		"slots: 3\nlimits: {rpm: 5}":                               `x:1: unknown field "slots"`,
+		"{\"slots\": 3,\n\"limits\": {\"rpm\": 5, \"zzzzzz\": 6}}": `x:2: unknown field "zzzzzz"`,
+		"{\"slots\": 3,\n\"limits\": {\"rpm\": 0}}":                "x:2: limits.rpm: 0 is no whole number above zero: leave out what is not known",
+	} {
+		if _, err := config.ParseLimits("x", []byte(text)); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
 func TestEveryLimitIsItsOwn(t *testing.T) {
 	f, err := config.Parse("x", []byte("limits: {rpm: 1, tpm: 2, itpm: 3, otpm: 4, rpd: 5, tpd: 6, concurrent: 7, burst_seconds: 8}"))
 	if err != nil {
@@ -352,6 +388,11 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
+		if _, err := config.ParseLimits("x", data); err != nil {
+			if _, ok := errors.AsType[*config.Error](err); !ok {
+				t.Errorf("limits: %q", err)
+			}
+		}
 		file, err := config.Parse("x", data)
 		if err == nil {
 			file.Registry()
