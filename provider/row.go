@@ -209,7 +209,7 @@ func (p *Provider) change(row *Row) (field string, err error) {
 	}
 	if row.KeyEnv != nil {
 		for k, name := range row.KeyEnv {
-			if !isVariable(name) { // it may be a key: it is not quoted
+			if !IsVariable(name) { // it may be a key: it is not quoted
 				return fmt.Sprintf("key_env[%d]", k), errors.New("this is no name of a variable, such as MY_API_KEY")
 			}
 		}
@@ -231,8 +231,9 @@ func checkPrefixes(field string, prefixes []string) (string, error) {
 	return "", nil
 }
 
-// isVariable reports whether an environment variable for a key may be called that. Keys have small letters.
-func isVariable(name string) bool {
+// IsVariable reports whether an environment variable for a key may be called that. Keys have small letters: what is no such
+// name may be a key, and must not be quoted.
+func IsVariable(name string) bool {
 	other := func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' }
 	return name != "" && len(name) <= 64 && (name[0] < '0' || name[0] > '9') && !strings.ContainsFunc(name, other)
 }
