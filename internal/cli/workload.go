@@ -40,6 +40,11 @@ func (o *planOptions) readWorkload(s *streams, account provider.Provider) (workl
 	return f, err
 }
 
+const (
+	longestCall = 100_000_000 // in tokens, as plan has it
+	mostNames   = 20          // of models, in an error
+)
+
 // readRequests reads the lines that a run would send.
 func (o *planOptions) readRequests(s *streams, account provider.Provider) (workloadFile, error) {
 	cfg := batch.Config{
@@ -54,6 +59,10 @@ func (o *planOptions) readRequests(s *streams, account provider.Provider) (workl
 		c := plan.Call{Input: r.Price.Cost.Input, MaxTokens: r.Price.Cost.MaxOutput}
 		if r.Endpoint == provider.Embeddings {
 			c.Output = plan.NoOutput
+		}
+		if max(c.Input, c.MaxTokens) > longestCall {
+			return workloadFile{}, workloadError(&batch.InputError{Path: o.workload, Line: r.Line,
+				Problem: fmt.Sprintf("%s tokens are more than the %s that can be planned with", group(max(c.Input, c.MaxTokens)), group(longestCall))})
 		}
 		models[r.Model] = append(models[r.Model], c)
 	}
@@ -71,6 +80,9 @@ func (o *planOptions) readRequests(s *streams, account provider.Provider) (workl
 		names[i] = fmt.Sprintf("%s (%s)", name, group(len(models[name])))
 	}
 	f.others -= len(f.calls)
+	if more := len(names) - mostNames; more > 0 {
+		names = append(names[:mostNames], "and "+count(more, "other"))
+	}
 	if len(f.calls) == 0 {
 		return f, usageError(fmt.Errorf("%s is for several models, which have limits of their own: %s", o.workload,
 			strings.Join(names, ", ")), "choose one with --model")

@@ -152,6 +152,8 @@ func TestErrorsNameLineAndField(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"limits:\n  rpm: 500\n  tmp: 3\n", `f.yaml:3: unknown field "tmp" (did you mean tpm`},
 		{"limits:\r\n  rpm: 500\r\n  tmp: 3\r\n", `f.yaml:3: unknown field "tmp"`},
+		{"limits:\n  rpm: 5\n  burst_seconds: 1e9\n", `f.yaml:3: limits.burst_seconds: 1e+09 is more seconds than a day has`},
+		{"limits:\n  rpm: 5\n  tpm: 2e12\n", `f.yaml:3: limits.tpm: 2e+12 is above 1000000000000`},
 		{"provider: []\n", `f.yaml:1: unknown field "provider" (did you mean providers?)`},
 		{"limits:\n  rpm:\n    valeu: 3\n", `f.yaml:3: unknown field "valeu" (did you mean value?)`},
 		{"providers:\n  - name: x\n    bas_url: http://a/v1\n", `f.yaml:3: unknown field "bas_url" (did you mean base_url?)`},
@@ -309,13 +311,13 @@ func genLimit(whole bool) *rapid.Generator[*config.Limit] {
 			return nil
 		}
 		l := &config.Limit{
-			Value: float64(rapid.IntRange(1, 1<<40).Draw(t, "value")),
+			Value: float64(rapid.IntRange(1, 1e12).Draw(t, "value")),
 			Source: rapid.SampledFrom([]config.Source{config.SourceTold, config.SourceRegistry, config.SourceHeader,
 				config.SourceMeasured, config.SourceAtLeast}).Draw(t, "source"),
 			Confidence: rapid.Float64Range(0, 1).Draw(t, "confidence"),
 		}
 		if !whole {
-			l.Value = rapid.Float64Range(1e-9, 1e9).Draw(t, "seconds")
+			l.Value = rapid.Float64Range(1e-9, 86400).Draw(t, "seconds")
 		}
 		if rapid.Bool().Draw(t, "dated") {
 			l.At = time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, "at"), rapid.Int64Range(0, 999999999).Draw(t, "nanos")).UTC()

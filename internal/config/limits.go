@@ -105,7 +105,12 @@ func (l *Limits) each(f func(name string, limit *Limit) error) error {
 	return nil
 }
 
-const burst = "burst_seconds"
+const (
+	burst = "burst_seconds"
+
+	longestBurst = 24 * 60 * 60 // s; as much as can be planned with
+	largestLimit = 1e12         // the same
+)
 
 // Split returns the limits that somebody told, which are ceilings, and all others, which are a beginning that the
 // provider's answers correct.
@@ -145,10 +150,14 @@ func (l *Limits) check() (field string, err error) {
 		none = false
 		field = name
 		switch v := limit.Value; {
-		case name == burst && !(v > 0 && v <= math.MaxInt32):
+		case name == burst && !(v > 0):
 			return fmt.Errorf("%v is no number of seconds above zero: leave out what is not known", v)
-		case name != burst && !(v > 0 && v <= math.MaxInt32<<10 && v == math.Trunc(v)):
+		case name == burst && v > longestBurst:
+			return fmt.Errorf("%v is more seconds than a day has: leave out what is not known", v)
+		case name != burst && !(v > 0 && v == math.Trunc(v)):
 			return fmt.Errorf("%v is no whole number above zero: leave out what is not known", v)
+		case v > largestLimit:
+			return fmt.Errorf("%v is above %d: leave out what is not known", v, int(largestLimit))
 		case !(limit.Confidence >= 0 && limit.Confidence <= 1):
 			field += ".confidence"
 			return fmt.Errorf("%v is not between 0 and 1", limit.Confidence)
