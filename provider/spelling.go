@@ -201,11 +201,12 @@ func unescape[T string | []byte](text T, i int) (c byte, n int) {
 
 // unescapeJSON reads \u002f, \x2f and \/. What was written into JSON twice has more backslashes.
 func unescapeJSON[T string | []byte](text T, i int) (c byte, n int) {
+	const deepest = 8 // backslashes: three times over
 	j := i
-	for j < len(text) && text[j] == '\\' {
+	for j < len(text) && text[j] == '\\' && j-i < deepest {
 		j++
 	}
-	if j == len(text) {
+	if j == len(text) || text[j] == '\\' {
 		return 0, 0
 	}
 	digits := 0

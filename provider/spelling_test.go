@@ -165,3 +165,10 @@ func BenchmarkRedact(b *testing.B) {
 		provider.Redact(text, opaqueKey)
 	}
 }
+
+// Each of these took time by the square of its length once, or could: a test that hangs is the sign.
+func TestHostileTextsAreSearchedInOneGo(t *testing.T) {
+	for _, part := range []string{`\`, "%", "&#", `\u`, "sk-", "cookie: a ", "://a:", "token:", "\x1b[", "\u200b", "ZQ7v", `ZQ7v\`} {
+		provider.Redact(strings.Repeat(part, (1<<20)/len(part)), opaqueKey, strings.Repeat(`\`, 20)+"b")
+	}
+}
