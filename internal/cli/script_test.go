@@ -70,6 +70,7 @@ func (s suite) Run() int {
 	os.Setenv(transcriptDir, filepath.Join(root, "transcripts"))
 	os.Setenv("SLUICE_TEST_ROOT", root)
 	code := s.m.Run()
+	log.SetOutput(os.Stderr) // the program discards what is logged
 	leaks, files, err := findKey(root)
 	switch {
 	case err != nil:
