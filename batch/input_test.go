@@ -117,6 +117,8 @@ func TestBadLinesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		{"no params", `{"params":"x"}`, "params is not an object"},
 		{"body and params", `{"params":{"model":"m"},"body":{"model":"m"}}`, "both body and params"},
 		{"no model", `{"url":"/v1/responses","body":{"input":"x"}}`, "model is missing"},
+		{"a model beside the body", `{"url":"/v1/responses","model":"m","body":{"input":"x"}}`, `the model "m" stands beside body`},
+		{"a model beside params", `{"params":{"messages":[]},"model":"m"}`, `the model "m" stands beside params`},
 		{"a model that is no name", `{"model":4,"messages":[]}`, "model is 4"},
 		{"an empty model", `{"model":"","messages":[]}`, `model is ""`},
 		{"only a model", `{"model":"m"}`, "neither messages, input nor contents"},
@@ -147,6 +149,25 @@ func TestBadLinesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 				t.Errorf("left behind: %v", left)
 			}
 		})
+	}
+}
+
+func TestBadLinesAreQuotedWithoutKeys(t *testing.T) {
+	const key = "sk-proj-abcdefgh0123456789"
+	for _, line := range []string{
+		`{"method":"sk-proj-abcdefgh0123456789","url":"/v1/responses","body":{}}`, `{"url":"/v1/sk-proj-abcdefgh0123456789","body":{}}`,
+		`{"model":["sk-proj-abcdefgh0123456789"],"messages":[]}`, `{"custom_id":["sk-proj-abcdefgh0123456789"],"prompt":"x"}`,
+		`{"model":"sk-proj-abcdefgh0123456789","messages":[]}`, `{"model":"sk\u002dproj\u002dabcdefgh0123456789","messages":[]}`,
+		`{"url":"/v1beta/models/x:generateContent","body":{"model":"sk-proj-abcdefgh0123456789"}}`,
+	} {
+		f := newFiles(t, line+"\n")
+		cfg := f.config(t, &stub{})
+		cfg.Provider = provider.Provider{}
+		_, err := run(t, cfg)
+		in, ok := errors.AsType[*batch.InputError](err)
+		if !ok || strings.Contains(in.Problem+in.Hint, key[8:]) || !strings.Contains(in.Problem, "***") {
+			t.Errorf("%s: %v", line, err)
+		}
 	}
 }
 

@@ -74,7 +74,17 @@ func newParser(f fill) *parser {
 }
 
 // parse reads the line with that number, which is not blank. Also of a bad line it returns the id, if that can be read.
+// What is quoted of it holds no key, which may stand where a name belongs.
 func (p *parser) parse(line []byte, number int) (request, *problem) {
+	rq, bad := p.request(line, number)
+	if bad != nil {
+		bad.text, bad.hint = provider.Redact(bad.text), provider.Redact(bad.hint)
+	}
+	return rq, bad
+}
+
+// request reads a line.
+func (p *parser) request(line []byte, number int) (request, *problem) {
 	if !utf8.Valid(line) {
 		return request{}, &problem{text: "not valid UTF-8"}
 	}
@@ -231,6 +241,12 @@ func (p *parser) gemini(rq *request) *problem {
 	if p.body.contents == nil && p.body.content != nil {
 		rq.endpoint = provider.EmbedContent
 	}
+	if beside := p.members.model; beside != nil {
+		if bad := p.model(rq, beside); bad != nil {
+			return bad
+		}
+		rq.model = strings.TrimPrefix(rq.model, "models/")
+	}
 	return p.whole(rq, "request", p.members.request)
 }
 
@@ -242,6 +258,9 @@ func (p *parser) whole(rq *request, name string, body []byte) *problem {
 	}
 	if body[0] != '{' {
 		return &problem{text: name + " is not an object"}
+	}
+	if beside := p.members.model; beside != nil && p.body.model == nil && rq.model == "" {
+		return &problem{text: fmt.Sprintf("the model %s stands beside %s", clip(beside), name), hint: "it belongs into " + name}
 	}
 	if bad := p.model(rq, p.body.model); bad != nil {
 		return bad
@@ -318,9 +337,9 @@ func (p *parser) rebuild(object []byte, inPath, bare bool) []byte {
 // model finds out the model of a request whose body says that one, and its provider.
 func (p *parser) model(rq *request, raw []byte) *problem {
 	switch {
-	case rq.model != "": // the url's
+	case rq.model != "": // the url's, or the line's
 		if raw != nil && (raw[0] != '"' || strings.TrimPrefix(string(jsonscan.Unquote(raw)), "models/") != rq.model) {
-			return &problem{text: fmt.Sprintf("the url names the model %q, and the body %s", rq.model, clip(raw))}
+			return &problem{text: fmt.Sprintf("two models are named: %q, and in the body %s", rq.model, clip(raw))}
 		}
 		rq.model = p.name([]byte(rq.model))
 	case raw == nil && p.fill.model != "":

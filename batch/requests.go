@@ -9,6 +9,7 @@ import (
 
 // Request is what a line of an input asks for.
 type Request struct {
+	Line     int
 	Model    string
 	Endpoint provider.Endpoint
 	Price    provider.Request // what the body says of its price
@@ -67,5 +68,5 @@ func (in *input) request(line work.Line) (Request, error) {
 	if err != nil {
 		return Request{}, in.problem(line.Number, &problem{text: err.Error()})
 	}
-	return Request{Model: rq.model, Endpoint: rq.endpoint, Price: price}, nil
+	return Request{Line: line.Number, Model: rq.model, Endpoint: rq.endpoint, Price: price}, nil
 }

@@ -82,8 +82,8 @@ func (cfg ExchangeConfig) strike(body []byte, kind sluice.Kind) []byte {
 	switch {
 	case kind != sluice.OK:
 		return []byte(Redact(string(body), cfg.Key))
-	case len(cfg.Key) >= leastKey && bytes.Contains(body, []byte(cfg.Key)):
-		return bytes.ReplaceAll(body, []byte(cfg.Key), []byte(struck))
+	case len(cfg.Key) >= leastKey && holds(body, []byte(cfg.Key)):
+		return strikeKey(body, []byte(cfg.Key))
 	}
 	return body
 }

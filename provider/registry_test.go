@@ -313,6 +313,38 @@ func TestWrongRowsAreNamed(t *testing.T) {
 	}
 }
 
+// What no request can hold, or would silently be left out of it, is refused where it is written.
+func TestRowsThatCannotBeSentAreRefused(t *testing.T) {
+	header := func(name string) provider.Row { return provider.Row{Auth: &provider.Auth{Header: name}} }
+	for name, tt := range map[string]struct {
+		field string
+		row   provider.Row
+	}{
+		"a header with a line":    {"auth.header", header("X-Key\r\nEvil: yes")},
+		"a header with a space":   {"auth.header", header("X Key")},
+		"a header with an umlaut": {"auth.header", header("Schl\u00fcssel")},
+		"the host":                {"auth.header", header("host")},
+		"the length":              {"auth.header", header("Content-Length")},
+		"a prefix alone":          {"auth.header", provider.Row{Auth: &provider.Auth{Prefix: "Bearer "}}},
+		"a prefix with a line":    {"auth.prefix", provider.Row{Auth: &provider.Auth{Header: "X-Key", Prefix: "a\nb"}}},
+		"a query that is cut":     {"query", provider.Row{Query: ptr("a=1#b=2")}},
+		"a query with a space":    {"query", provider.Row{Query: ptr("a=1 2")}},
+		"an address that is cut":  {"base_url", provider.Row{BaseURL: ptr("http://a/v1#")}},
+		"an address with a query": {"base_url", provider.Row{BaseURL: ptr("http://a/v1?")}},
+	} {
+		tt.row.Name = "x"
+		_, err := provider.Published().With(tt.row)
+		if wrong, ok := err.(*provider.RowError); !ok || wrong.Field != tt.field || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, auth := range []provider.Auth{{}, {Header: "x-house_key", Prefix: "Token "}} {
+		if _, err := provider.Published().With(provider.Row{Name: "x", Auth: &auth, Query: ptr("api-version=1&a=%23")}); err != nil {
+			t.Errorf("%v: %v", auth, err)
+		}
+	}
+}
+
 // A model is of at most the provider that its first fitting prefix names, whatever the case and the space around it.
 func TestRecognitionFollowsTheOrderOfPrefixes(t *testing.T) {
 	var prefixes, owners []string

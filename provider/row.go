@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -192,6 +193,12 @@ func (p *Provider) change(row *Row) (field string, err error) {
 	if row.Models != nil {
 		p.Models = slices.Clone(row.Models)
 	}
+	if row.Query != nil && strings.ContainsFunc(*row.Query, func(r rune) bool { return r <= ' ' || r > '~' || r == '#' }) {
+		return "query", errors.New("an address holds no # and no spaces: write %23 and %20")
+	}
+	if field, err := row.Auth.check(); err != nil {
+		return field, err
+	}
 	set(&p.BaseForm, row.BaseForm)
 	set(&p.Query, row.Query)
 	set(&p.KeyOptional, row.KeyOptional)
@@ -212,7 +219,7 @@ func (p *Provider) change(row *Row) (field string, err error) {
 	}
 	if row.KeyEnv != nil {
 		for k, name := range row.KeyEnv {
-			if !isVariable(name) { // it may be a key: it is not quoted
+			if !IsVariable(name) { // it may be a key: it is not quoted
 				return fmt.Sprintf("key_env[%d]", k), errors.New("this is not the name of a variable, such as MY_API_KEY")
 			}
 		}
@@ -222,6 +229,27 @@ func (p *Provider) change(row *Row) (field string, err error) {
 		return field, err
 	}
 	return p.changeLists(row)
+}
+
+// check refuses what no request can be sent with.
+func (a *Auth) check() (field string, err error) {
+	if a == nil || *a == (Auth{}) { // no key is sent
+		return "", nil
+	}
+	other := func(r rune) bool {
+		return r >= utf8.RuneSelf || !isWord(byte(r)) && !strings.ContainsRune("!#$%&'*+-.^`|~", r)
+	}
+	if a.Header == "" || strings.ContainsFunc(a.Header, other) {
+		return "auth.header", errors.New("this is no name of a header, such as X-Api-Key")
+	}
+	switch name := http.CanonicalHeaderKey(a.Header); name {
+	case "Host", "Content-Length", "Content-Type", "Transfer-Encoding", "Trailer", "Connection", "User-Agent", "Accept-Encoding":
+		return "auth.header", fmt.Errorf("%s holds something else than a key: name another, such as X-Api-Key", name)
+	}
+	if strings.ContainsFunc(a.Prefix, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return "auth.prefix", errors.New("a header holds letters, digits and signs of ASCII alone")
+	}
+	return "", nil
 }
 
 // checkPrefixes refuses prefixes of nothing.
@@ -234,8 +262,9 @@ func checkPrefixes(field string, prefixes []string) (string, error) {
 	return "", nil
 }
 
-// isVariable reports whether an environment variable for a key may be called that. Keys have small letters.
-func isVariable(name string) bool {
+// IsVariable reports whether an environment variable for a key may be called that. Keys have small letters: what is no such
+// name may be a key, and must not be quoted.
+func IsVariable(name string) bool {
 	other := func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' }
 	return name != "" && len(name) <= 64 && (name[0] < '0' || name[0] > '9') && !strings.ContainsFunc(name, other)
 }
@@ -329,7 +358,7 @@ func checkBase(base string) error {
 		return errors.New("this is not an http or https address, such as http://127.0.0.1:8000/v1")
 	case u.User != nil:
 		return errors.New("an address holds no user and password")
-	case u.RawQuery != "" || u.Fragment != "":
+	case strings.ContainsAny(base, "?#"):
 		return errors.New("an address ends with its path; what follows ? is the field query")
 	}
 	return nil

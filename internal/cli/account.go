@@ -198,6 +198,10 @@ func (a *accounts) findKey(p provider.Provider) (foundKey, error) {
 	if f.keysFile != "" {
 		where += " or in " + f.keysFile
 	}
+	if !provider.IsVariable(names[0]) {
+		return foundKey{}, usageError(fmt.Errorf("no key for %s: what --key-env names is not set %s", p.Name, where),
+			"--key-env takes the name of a variable, such as --key-env MY_API_KEY, and never a key itself")
+	}
 	return foundKey{}, usageError(fmt.Errorf("no key for %s: %s is not set %s", p.Name, names[0], where),
 		"export %s=..., or name another variable with --key-env, or try without a key: --provider sim", names[0])
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -170,19 +171,29 @@ func (c puzzle) classify() provider.Verdict {
 
 // explainLines explains a file of errors, line by line. What is not in a line is as the flags say.
 func explainLines(s *streams, in io.Reader, name string, flags puzzle) error {
-	lines := bufio.NewScanner(in)
-	lines.Buffer(make([]byte, 64<<10), longestError)
 	out := bufio.NewWriter(s.out)
+	lines := bufio.NewReaderSize(flusher{in, out}, 64<<10)
 	enc := json.NewEncoder(out)
 	enc.SetEscapeHTML(false)
 	n, broken, solved := 0, 0, 0
-	for lines.Scan() {
-		n++
-		if len(strings.TrimSpace(lines.Text())) == 0 {
+	var unread error
+	for {
+		line, err := readLine(lines)
+		if err != nil && !errors.Is(err, errLongLine) {
+			unread = err
+			break
+		}
+		if n++; n == 1 {
+			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf")) // some editors write it
+		}
+		if err == nil && len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
 		c := flags
-		if err := c.read(lines.Bytes()); err != nil {
+		if err == nil {
+			err = c.read(line)
+		}
+		if err != nil {
 			broken++
 			s.errorf("sluice: error: %s line %d: %s\n", name, n, err)
 			continue
@@ -196,8 +207,8 @@ func explainLines(s *streams, in io.Reader, name string, flags puzzle) error {
 		return err
 	}
 	switch {
-	case lines.Err() != nil:
-		return usageError(fmt.Errorf("%s line %d: %w", name, n+1, lines.Err()), "a line holds one error, of at most %d MiB", longestError>>20)
+	case unread != io.EOF:
+		return usageError(fmt.Errorf("%s line %d: %w", name, n+1, unread), "name a file that can be read, or give it on standard input")
 	case broken > 0:
 		return usageError(fmt.Errorf("%s of %s lines of %s are broken", group(broken), group(broken+solved), name),
 			`each line is an object such as {"text": "...", "status": 429}`)
@@ -205,6 +216,45 @@ func explainLines(s *streams, in io.Reader, name string, flags puzzle) error {
 		return usageError(fmt.Errorf("%s is empty", name), `each line is an object such as {"text": "...", "status": 429}`)
 	}
 	return nil
+}
+
+// flusher is an input before each reading of which the output is written: who waits for an answer before it sends more would
+// else wait for ever.
+type flusher struct {
+	in  io.Reader
+	out *bufio.Writer
+}
+
+func (f flusher) Read(b []byte) (int, error) {
+	if err := f.out.Flush(); err != nil {
+		return 0, err
+	}
+	return f.in.Read(b)
+}
+
+var errLongLine = fmt.Errorf("the line is longer than %d MiB", longestError>>20)
+
+// readLine returns the next line. Of one that is too long it reads all and returns errLongLine; what follows can be read.
+func readLine(r *bufio.Reader) (line []byte, err error) {
+	long := false
+	for {
+		part, err := r.ReadSlice('\n')
+		if long = long || len(line)+len(part) > longestError; long {
+			line = nil
+		}
+		if !long {
+			line = append(line, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+		case err != nil && (!errors.Is(err, io.EOF) || len(line) == 0 && !long):
+			return nil, err
+		case long:
+			return nil, errLongLine
+		default:
+			return line, nil
+		}
+	}
 }
 
 // read fills in what a line says. The provider is a hint: a name that is not known means none.

@@ -1,11 +1,14 @@
 package cli_test
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	_ "time/tzdata" // as the binary has it
 
 	"github.com/sluice-llm/sluice/internal/cli"
@@ -60,6 +63,51 @@ func TestExplainNamesALineThatIsBroken(t *testing.T) {
 			t.Errorf("%s: exit %d, %q", line, code, stderr)
 		}
 	}
+}
+
+func TestExplainGoesOnAfterALineThatIsTooLong(t *testing.T) {
+	const good = `{"text":"529 Overloaded"}` + "\n"
+	for name, long := range map[string]string{
+		"beyond":  `{"text":"` + strings.Repeat("x", 17<<20) + "\"}\n",
+		"by one":  strings.Repeat("x", 16<<20) + "\n",
+		"no JSON": strings.Repeat(" ", 40<<20) + "\n",
+	} {
+		var stdout, stderr bytes.Buffer
+		code := cli.Main(t.Context(), []string{"explain", "--jsonl"}, strings.NewReader(good+long+good+strings.TrimSuffix(good, "\n")), &stdout, &stderr)
+		if code != 2 || strings.Count(stdout.String(), "overloaded\"") != 3 {
+			t.Errorf("%s: exit %d, %q", name, code, stdout.String())
+		}
+		if want := "standard input line 2: the line is longer than 16 MiB"; !strings.Contains(stderr.String(), want) {
+			t.Errorf("%s: %q", name, stderr.String())
+		}
+	}
+}
+
+func TestExplainReadsAFileOfAnEditorThatMarksIt(t *testing.T) {
+	if out, stderr, code := explainLine(t, "\ufeff"+`{"text":"529 Overloaded"}`); code != 0 || out["kind"] != "overloaded" {
+		t.Errorf("exit %d, %v, %s", code, out, stderr)
+	}
+}
+
+// Who asks line by line gets each answer before the next question.
+func TestExplainAnswersBeforeItReadsOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, ask := io.Pipe()
+		answers, out := io.Pipe()
+		code := make(chan int)
+		go func() { code <- cli.Main(t.Context(), []string{"explain", "--jsonl"}, in, out, io.Discard) }()
+		lines := bufio.NewReader(answers)
+		for _, half := range []string{"", `{"te`} { // of the next line
+			fmt.Fprint(ask, `{"text":"529 Overloaded"}`+"\n"+half)
+			if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, "overloaded") {
+				t.Fatal(line, err)
+			}
+		}
+		ask.Close()
+		if n := <-code; n != 2 {
+			t.Errorf("exit %d of half a line", n)
+		}
+	})
 }
 
 func TestExplainPrintsNoKey(t *testing.T) {

@@ -27,7 +27,10 @@ import (
 )
 
 // sentinelKey is the key in every test that has one. TestMain fails if any byte that the suite wrote holds it.
-const sentinelKey = "sk-sentinel-5d1f0c7e9b2a4836"
+const sentinelKey = "sk-sentinel-" + sentinelCore
+
+// sentinelCore is the part of it that nothing escapes.
+const sentinelCore = "5d1f0c7e9b2a4836"
 
 // transcriptDir names the variable that says where the program under test copies its output to.
 const transcriptDir = "SLUICE_TEST_TRANSCRIPTS"
@@ -67,6 +70,7 @@ func (s suite) Run() int {
 	os.Setenv(transcriptDir, filepath.Join(root, "transcripts"))
 	os.Setenv("SLUICE_TEST_ROOT", root)
 	code := s.m.Run()
+	log.SetOutput(os.Stderr) // the program discards what is logged
 	leaks, files, err := findKey(root)
 	switch {
 	case err != nil:
@@ -90,7 +94,7 @@ func findKey(root string) (leaks []string, files int, err error) {
 		}
 		b, err := os.ReadFile(path)
 		files++
-		if bytes.Contains(b, []byte(sentinelKey)) {
+		if bytes.Contains(b, []byte(sentinelCore)) {
 			leaks = append(leaks, path)
 		}
 		return err
@@ -135,6 +139,7 @@ func TestScripts(t *testing.T) {
 			"prompts":    cmdPrompts,
 			"badutf8":    cmdBadUTF8,
 			"keyfile":    cmdKeyfile,
+			"replace":    cmdReplace,
 			"echo":       cmdEcho,
 			"asked":      cmdAsked,
 			"tries":      cmdTries,
@@ -224,10 +229,10 @@ func cmdSimstat(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// server NAME hangs|echoes serves something that is no good and puts its address into the variable NAME: one that never
-// answers, and one that quotes the request's headers in a refusal.
+// server NAME hangs|echoes|escapes serves something that is no good and puts its address into the variable NAME: one that
+// never answers, and one that quotes the request's headers in a refusal, as they are or with escapes.
 func cmdServer(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, neg, len(args) == 3, "server NAME hangs|echoes STATUS")
+	usage(ts, neg, len(args) == 3, "server NAME hangs|echoes|escapes STATUS")
 	stop := make(chan struct{})
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -240,7 +245,12 @@ func cmdServer(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(number(ts, args[2]))
-		fmt.Fprintf(w, `{"error":{"message":"\u001b[2Jrejected: %s","type":"odd"}}`, r.Header.Get("Authorization"))
+		said := r.Header.Get("Authorization")
+		if args[1] == "escapes" {
+			key := strings.TrimPrefix(said, "Bearer ")
+			said = strings.ReplaceAll(key, "-", `\u002d`) + " " + strings.ReplaceAll(key, "-", "%2d") + " " + strings.ReplaceAll(key, "s", "&#115;")
+		}
+		fmt.Fprintf(w, `{"error":{"message":"\u001b[2Jrejected: %s","type":"odd"}}`, said)
 	}))
 	ts.Defer(func() {
 		close(stop)
@@ -332,6 +342,13 @@ func cmdBadUTF8(ts *testscript.TestScript, neg bool, args []string) {
 func cmdKeyfile(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, neg, len(args) == 1, "keyfile NAME")
 	text := "# keys\nOTHER_KEY=\"nothing\"\nexport " + args[0] + "='" + sentinelKey + "' # mine\n"
+	ts.Check(os.WriteFile(ts.MkAbs("secret.env"), []byte(text), 0o600))
+}
+
+// replace OLD NEW FILE writes secret.env, a copy of the file with OLD replaced.
+func cmdReplace(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 3, "replace OLD NEW FILE")
+	text := strings.ReplaceAll(ts.ReadFile(args[2]), args[0], args[1])
 	ts.Check(os.WriteFile(ts.MkAbs("secret.env"), []byte(text), 0o600))
 }
 

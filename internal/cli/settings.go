@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -59,17 +60,14 @@ func (f *settingsFlags) open() (*settings, error) {
 	if f.limits == "" {
 		return s, nil
 	}
-	own, err := load(f.limits, "--limits")
+	own, err := config.LoadLimits(f.limits)
 	if err != nil {
-		return nil, err
+		return nil, unread(err, "--limits")
 	}
-	if own.Limits == nil {
+	if own == nil {
 		return nil, usageError(fmt.Errorf("%s has no limits", f.limits), "write them below limits:, such as limits: {rpm: 500}")
 	}
-	if s.registry, err = s.registry.With(own.Providers...); err != nil {
-		return nil, usageError(fmt.Errorf("%s: %w", f.limits, err), "name each provider in one of the two files")
-	}
-	s.limits, s.from, s.asked = own.Limits, f.limits, true
+	s.limits, s.from, s.asked = own, f.limits, true
 	return s, nil
 }
 
@@ -93,12 +91,18 @@ func (f *settingsFlags) openConfig(s *settings) (config.File, error) {
 	return file, checkUnasked(file)
 }
 
-// checkUnasked refuses a file that nobody named and that says where keys go: it may have come with somebody's project.
+// checkUnasked refuses a file that nobody named and that holds more than limits and the tiers of known providers: all else
+// has a say in where keys go, and the file may have come with somebody's project.
 func checkUnasked(file config.File) error {
 	for _, row := range file.Providers {
-		if row.BaseURL != nil || row.Query != nil || row.Auth != nil || row.KeyEnv != nil {
-			return usageError(fmt.Errorf("%s says where the key for %s is sent, and was not asked for", file.Name, row.Name),
-				"look at it, and then name it: --config %s", file.Name)
+		said := row
+		if _, known := provider.Published().Lookup(row.Name); known {
+			said.Name = ""
+		}
+		said.Tiers, said.Source, said.Date, said.Note, said.Doubtful = nil, "", "", "", nil
+		if !reflect.ValueOf(said).IsZero() {
+			return usageError(fmt.Errorf("%s says more of %s than its tiers, and was not asked for", file.Name, row.Name),
+				"it may decide where keys are sent: look at it, and then name it: --config %s", file.Name)
 		}
 	}
 	return nil
@@ -107,17 +111,19 @@ func checkUnasked(file config.File) error {
 // load reads a file that a flag or variable names.
 func load(name, from string) (config.File, error) {
 	file, err := config.Load(name)
-	if wrong, ok := errors.AsType[*config.Error](err); ok {
-		hint := wrong.Hint()
-		if hint == "" {
-			hint = "mend the line; docs/providers.md shows how such a file looks"
-		}
-		return file, usageError(wrong, "%s", hint)
-	}
 	if err != nil {
-		return file, usageError(fmt.Errorf("%s: %w", from, err), "name a file that can be read")
+		return file, unread(err, from)
 	}
 	return file, nil
+}
+
+// unread is the error about a file that a flag or variable names.
+func unread(err error, from string) error {
+	wrong, ok := errors.AsType[*config.Error](err)
+	if !ok {
+		return usageError(fmt.Errorf("%s: %w", from, err), "name a file that can be read")
+	}
+	return usageError(wrong, "%s", cmp.Or(wrong.Hint(), "mend the line; docs/providers.md shows how such a file looks"))
 }
 
 // Apply sets the limits of c, for an account at p. Flags win over the file, and that over the tier, each where it states

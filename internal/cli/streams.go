@@ -11,6 +11,8 @@ import (
 	"unicode"
 
 	"golang.org/x/term"
+
+	"github.com/sluice-llm/sluice/provider"
 )
 
 // streams are the program's ends. Writing to out and err is safe for concurrent use.
@@ -29,16 +31,17 @@ func newStreams(args []string, stdin io.Reader, stdout, stderr io.Writer) *strea
 	}
 }
 
-// errorf prints to standard error. Text among args is escaped: it may come from anywhere.
+// errorf prints to standard error. Text among args is escaped: it may come from anywhere. Keys are struck out of it first,
+// since escapes could part them.
 func (s *streams) errorf(format string, args ...any) {
 	for i, a := range args {
 		switch a := a.(type) {
 		case string:
-			args[i] = escape(a)
+			args[i] = escape(s.err.secrets.blot(a))
 		case error:
-			args[i] = escape(a.Error())
+			args[i] = escape(s.err.secrets.blot(a.Error()))
 		case fmt.Stringer:
-			args[i] = escape(a.String())
+			args[i] = escape(s.err.secrets.blot(a.String()))
 		}
 	}
 	fmt.Fprintf(s.err, format, args...)
@@ -85,14 +88,13 @@ func (s *secrets) hide(text string) {
 	}
 }
 
-// blot returns text without the secrets.
+// blot returns text without the secrets, and without whatever else looks like a key: one may have been given in place of
+// a name.
 func (s *secrets) blot(text string) string {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, secret := range s.texts {
-		text = strings.ReplaceAll(text, secret, "[redacted]")
-	}
-	return text
+	texts := s.texts // it only grows
+	s.mu.Unlock()
+	return provider.Redact(text, texts...)
 }
 
 // safeWriter passes text on with secrets blotted out, and keeps a block of lines below all other text, which can be
@@ -138,7 +140,7 @@ func (w *safeWriter) eraseLocked() string {
 func (w *safeWriter) drawLocked() string {
 	var b strings.Builder
 	for _, line := range w.block {
-		b.WriteString(w.secrets.blot(escape(line)))
+		b.WriteString(escape(w.secrets.blot(line)))
 		b.WriteByte('\n')
 	}
 	return b.String()

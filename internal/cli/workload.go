@@ -41,6 +41,11 @@ func (o *planOptions) readWorkload(s *streams, account provider.Provider) (workl
 	return f, err
 }
 
+const (
+	longestCall = 100_000_000 // in tokens, as plan has it
+	mostNames   = 20          // of models, in an error
+)
+
 // readRequests reads the lines that a run would send.
 func (o *planOptions) readRequests(s *streams, account provider.Provider) (workloadFile, error) {
 	cfg := batch.Config{
@@ -55,6 +60,10 @@ func (o *planOptions) readRequests(s *streams, account provider.Provider) (workl
 		c := plan.Call{Input: r.Price.Cost.Input, MaxTokens: r.Price.Cost.MaxOutput, Answers: r.Price.N}
 		if r.Endpoint.Embeds() {
 			c.Output = plan.NoOutput
+		}
+		if longest := max(c.Input, c.MaxTokens); longest > longestCall {
+			return workloadFile{}, workloadError(&batch.InputError{Path: o.workload, Line: r.Line,
+				Problem: fmt.Sprintf("%s tokens are more than the %s that can be planned with", group(longest), group(longestCall))})
 		}
 		key := modelKey(r.Model)
 		if models[key] == nil {
@@ -86,11 +95,11 @@ func (o *planOptions) choose(models map[string]*modelCalls) (workloadFile, error
 	}
 	if chosen == nil {
 		var names []string
-		for _, m := range sorted[:min(20, len(sorted))] {
+		for _, m := range sorted[:min(mostNames, len(sorted))] {
 			names = append(names, fmt.Sprintf("%s (%s)", m.name, group(len(m.calls))))
 		}
 		if more := len(sorted) - len(names); more > 0 {
-			names = append(names, fmt.Sprintf("and %s more", group(more)))
+			names = append(names, "and "+count(more, "other"))
 		}
 		list := strings.Join(names, ", ")
 		if o.model == "" {

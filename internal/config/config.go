@@ -1,16 +1,19 @@
 // Package config reads what users write down: sluice.yaml, and the file of limits that a search for them leaves behind.
 // Both have one schema and are YAML, of which JSON is a part.
 //
-// Load reads a file, and says what is wrong with it by line and field. WriteLimits writes limits for Load to read.
+// Load reads a file, and says what is wrong with it by line and field. LoadLimits reads limits alone, such as WriteLimits
+// writes.
 package config
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -74,25 +77,62 @@ const largest = 256 << 10
 
 // Load reads a file. An error about its content is an *Error.
 func Load(path string) (File, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return File{}, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, largest+1))
+	data, err := read(path)
 	if err != nil {
 		return File{}, err
 	}
 	return Parse(path, data)
 }
 
+// LoadLimits reads the limits of a file, nil if it has none. Such files are passed on, and so must not hold providers, which
+// say where keys go. One in JSON may say more beside its limits: what a command prints can be read. An error about its
+// content is an *Error.
+func LoadLimits(path string) (*Limits, error) {
+	data, err := read(path)
+	if err != nil {
+		return nil, err
+	}
+	return ParseLimits(path, data)
+}
+
+// read returns the content of a file, not much more than Parse takes.
+func read(path string) ([]byte, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // opening a pipe would wait for a writer
+		return nil, fmt.Errorf("%s is no regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, largest+1))
+}
+
 // Parse reads the content of a file of that name. The error is an *Error.
 func Parse(name string, data []byte) (File, error) {
 	d := document{name: name}
-	file := File{Name: name}
 	if err := d.parse(data); err != nil {
 		return File{}, err
 	}
+	return d.read()
+}
+
+// ParseLimits reads the content of a file of limits. The error is an *Error.
+func ParseLimits(name string, data []byte) (*Limits, error) {
+	d := document{name: name}
+	if err := d.parse(data); err != nil {
+		return nil, err
+	}
+	if err := d.keepLimits(json.Valid(bytes.TrimPrefix(data, []byte(mark)))); err != nil {
+		return nil, err
+	}
+	file, err := d.read()
+	return file.Limits, err
+}
+
+// read returns what the tree says.
+func (d *document) read() (File, error) {
+	file := File{Name: d.name}
 	if d.body == nil { // nothing, or comments alone
 		return file, nil
 	}
@@ -110,7 +150,7 @@ func Parse(name string, data []byte) (File, error) {
 	for i := range file.Providers {
 		for k := range file.Providers[i].Tiers {
 			if t := &file.Providers[i].Tiers[k]; t.Source == "" {
-				t.Source = name
+				t.Source = d.name
 			}
 		}
 	}
@@ -123,6 +163,9 @@ func Parse(name string, data []byte) (File, error) {
 	}
 	return file, nil
 }
+
+// mark is what some editors write at the beginning of a file.
+const mark = "\xef\xbb\xbf"
 
 // document is the tree of a file.
 type document struct {
@@ -144,7 +187,7 @@ func (d *document) parse(data []byte) (err error) {
 			d.body, err = nil, &Error{File: d.name, Text: "is not YAML"}
 		}
 	}()
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	data = bytes.TrimPrefix(data, []byte(mark))
 	text := strings.ReplaceAll(strings.ReplaceAll(string(data), "\r\n", "\n"), "\r", "\n")
 	tokens := lexer.Tokenize(text)
 	if err := d.checkTokens(tokens); err != nil {
@@ -162,6 +205,28 @@ func (d *document) parse(data []byte) (err error) {
 			return &Error{File: d.name, Line: line(doc.Body.GetToken()), Text: "a second document begins: one is read"}
 		}
 		d.body = doc.Body
+	}
+	return nil
+}
+
+// keepLimits refuses providers, and takes out what is not limits where that is allowed.
+func (d *document) keepLimits(more bool) error {
+	m, ok := d.body.(*ast.MappingNode)
+	if !ok {
+		return nil
+	}
+	for _, v := range m.Values {
+		if key := v.Key.GetToken(); key.Value == "providers" {
+			return &Error{File: d.name, Line: line(key), Field: key.Value, Text: "a file of limits holds no providers, which say where keys are sent",
+				hint: "look at them, and if they are right name the file by --config"}
+		}
+	}
+	if !more {
+		return nil
+	}
+	m.Values = slices.DeleteFunc(m.Values, func(v *ast.MappingValueNode) bool { return v.Key.GetToken().Value != "limits" })
+	if len(m.Values) == 0 {
+		d.body = nil
 	}
 	return nil
 }

@@ -55,6 +55,42 @@ limits:
 	}
 }
 
+func TestFilesOfLimitsHoldNoProviders(t *testing.T) {
+	for name, text := range map[string]string{
+		"yaml":         "limits: {rpm: 5}\nproviders: [{name: openai, base_url: http://a/v1}]",
+		"json":         "{\"limits\": {\"rpm\": 5},\n\"providers\": []}",
+		"escaped json": "{\"limits\": {\"rpm\": 5},\n\"provider\\u0073\": []}",
+		"quoted yaml":  "limits: {rpm: 5}\n'providers': []",
+	} {
+		l, err := config.ParseLimits("x", []byte(text))
+		if wrong, ok := errors.AsType[*config.Error](err); !ok || wrong.Line != 2 || wrong.Hint() == "" {
+			t.Errorf("%s: %v, %v", name, l, err)
+		}
+	}
+}
+
+func TestLimitsStandBesideOtherThingsInJSONAlone(t *testing.T) {
+	more := []byte("\xef\xbb\xbf{\"slots\": 3, \"what_if\": [{\"limits\": 1}],\r\n\"limits\": {\"rpm\": 5}, \"note\": \"token=abcd1234efgh\"}\n")
+	if l, err := config.ParseLimits("x", more); err != nil || l == nil || l.RPM.Value != 5 {
+		t.Errorf("%v, %v", l, err)
+	}
+	if _, err := config.Parse("x", more); err == nil {
+		t.Error("settings have such fields, too")
+	}
+	if l, err := config.ParseLimits("x", []byte(`{"slots": 3}`)); l != nil || err != nil {
+		t.Errorf("%v, %v", l, err)
+	}
+	for text, want := range map[string]string{
+		"slots: 3\nlimits: {rpm: 5}":                               `x:1: unknown field "slots"`,
+		"{\"slots\": 3,\n\"limits\": {\"rpm\": 5, \"zzzzzz\": 6}}": `x:2: unknown field "zzzzzz"`,
+		"{\"slots\": 3,\n\"limits\": {\"rpm\": 0}}":                "x:2: limits.rpm: 0 is not a whole number above zero: leave out what is not known",
+	} {
+		if _, err := config.ParseLimits("x", []byte(text)); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
 func TestEveryLimitIsItsOwn(t *testing.T) {
 	f, err := config.Parse("x", []byte("limits: {rpm: 1, tpm: 2, itpm: 3, otpm: 4, rpd: 5, tpd: 6, concurrent: 7, burst_seconds: 8}"))
 	if err != nil {
@@ -116,6 +152,8 @@ func TestErrorsNameLineAndField(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"limits:\n  rpm: 500\n  tmp: 3\n", `f.yaml:3: unknown field "tmp" (did you mean tpm`},
 		{"limits:\r\n  rpm: 500\r\n  tmp: 3\r\n", `f.yaml:3: unknown field "tmp"`},
+		{"limits:\n  rpm: 5\n  burst_seconds: 1e9\n", `f.yaml:3: limits.burst_seconds: 1e+09 is more seconds than a day has`},
+		{"limits:\n  rpm: 5\n  tpm: 2e12\n", `f.yaml:3: limits.tpm: 2e+12 is above 1000000000000`},
 		{"provider: []\n", `f.yaml:1: unknown field "provider" (did you mean providers?)`},
 		{"limits:\n  rpm:\n    valeu: 3\n", `f.yaml:3: unknown field "valeu" (did you mean value?)`},
 		{"providers:\n  - name: x\n    bas_url: http://a/v1\n", `f.yaml:3: unknown field "bas_url" (did you mean base_url?)`},
@@ -273,13 +311,13 @@ func genLimit(whole bool) *rapid.Generator[*config.Limit] {
 			return nil
 		}
 		l := &config.Limit{
-			Value: float64(rapid.IntRange(1, 1<<40).Draw(t, "value")),
+			Value: float64(rapid.IntRange(1, 1e12).Draw(t, "value")),
 			Source: rapid.SampledFrom([]config.Source{config.SourceTold, config.SourceRegistry, config.SourceHeader,
 				config.SourceRefusal, config.SourceMeasured, config.SourceAtLeast}).Draw(t, "source"),
 			Confidence: rapid.Float64Range(0, 1).Draw(t, "confidence"),
 		}
 		if !whole {
-			l.Value = rapid.Float64Range(1e-9, 1e9).Draw(t, "seconds")
+			l.Value = rapid.Float64Range(1e-9, 86400).Draw(t, "seconds")
 		}
 		if rapid.Bool().Draw(t, "dated") {
 			l.At = time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, "at"), rapid.Int64Range(0, 999999999).Draw(t, "nanos")).UTC()
@@ -352,6 +390,11 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
+		if _, err := config.ParseLimits("x", data); err != nil {
+			if _, ok := errors.AsType[*config.Error](err); !ok {
+				t.Errorf("limits: %q", err)
+			}
+		}
 		file, err := config.Parse("x", data)
 		if err == nil {
 			file.Registry()

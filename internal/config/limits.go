@@ -121,6 +121,11 @@ func (l *Limits) stated() iter.Seq2[sluice.Dimension, *Limit] {
 	}
 }
 
+const (
+	longestBurst = 24 * 60 * 60 // s; as much as can be planned with
+	largestLimit = 1e12         // the same
+)
+
 // Split returns the limits that somebody told, which are ceilings, and all others, which are a beginning that the
 // provider's answers correct.
 func (l *Limits) Split() (told, start sluice.Limits) {
@@ -144,8 +149,12 @@ func (l *Limits) check() (field string, err error) {
 	none := true
 	for d, limit := range l.stated() {
 		none = false
-		if v := limit.Value; !(v > 0 && v <= math.MaxInt32<<10 && v == math.Trunc(v)) {
+		v := limit.Value
+		switch {
+		case !(v > 0 && v == math.Trunc(v)):
 			return d.String(), fmt.Errorf("%v is not a whole number above zero: leave out what is not known", v)
+		case v > largestLimit:
+			return d.String(), fmt.Errorf("%v is above %d: leave out what is not known", v, int(largestLimit))
 		}
 		if part, err := limit.check(); err != nil {
 			return d.String() + part, err
@@ -153,8 +162,11 @@ func (l *Limits) check() (field string, err error) {
 	}
 	if b := l.BurstSeconds; b != nil {
 		none = false
-		if !(b.Value > 0 && b.Value <= math.MaxInt32) {
+		switch {
+		case !(b.Value > 0):
 			return "burst_seconds", fmt.Errorf("%v is not a number of seconds above zero: leave out what is not known", b.Value)
+		case b.Value > longestBurst:
+			return "burst_seconds", fmt.Errorf("%v is more seconds than a day has: leave out what is not known", b.Value)
 		}
 		if part, err := b.check(); err != nil {
 			return "burst_seconds" + part, err
