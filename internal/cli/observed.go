@@ -107,6 +107,16 @@ func (ob *observation) used() int {
 	return n
 }
 
+// tooShort says of a run that met no limit, and whose pace stands for one, that it did not last for the minute over which
+// limits are counted; "" if it did.
+func (ob *observation) tooShort() string {
+	took := ob.lane.Last.Sub(ob.lane.First)
+	if took >= time.Minute || ob.lane.Limits != (sluice.Limits{}) {
+		return ""
+	}
+	return fmt.Sprintf("%s shows %s alone, in which no limit was met: a minute may allow far more than rpm %s", escape(ob.from), span(took), group(ob.used()))
+}
+
 // complete fills in what flags and file leave out of the workload.
 func (ob *observation) complete(w *plan.Workload, o *planOptions) {
 	if w.Latency == 0 {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -122,14 +123,6 @@ func (o *planOptions) accountOf(r *provider.Registry, model string) (provider.Pr
 	return o.charged(account)
 }
 
-func unknownProvider(r *provider.Registry, name string) error {
-	err := fmt.Errorf("unknown provider %q", name)
-	if near := r.Suggest(name); len(near) > 0 {
-		return usageError(err, "do you mean %s?", strings.Join(near, " or "))
-	}
-	return usageError(err, "it is one of %s, or best", strings.Join(r.Names(), ", "))
-}
-
 // charged applies --charge.
 func (o *planOptions) charged(account provider.Provider) (provider.Provider, error) {
 	switch o.charge {
@@ -162,7 +155,7 @@ func (o *planOptions) subjectOf(r *provider.Registry, account provider.Provider,
 	case tier != "":
 		t, err := r.Find(account.Name, tier, model)
 		if err != nil {
-			return j, usageError(err, "sluice plan --list shows what is published, or tell the limits with --rpm, --tpm and so on")
+			return j, usageError(err, "%s", otherTiers(r, account, model))
 		}
 		j.tier = t
 	case !toldAny(written, o.told) && !toldAny(seen, sluice.Limits{}):
@@ -172,20 +165,49 @@ func (o *planOptions) subjectOf(r *provider.Registry, account provider.Provider,
 	return j, nil
 }
 
-// noLimits says how limits can be found.
-func noLimits(r *provider.Registry, account provider.Provider, model string) error {
-	const find = "read the limits in the provider's console or in the headers of an answer; " +
-		"then tell them with --rpm, --tpm and so on, or --limits FILE"
+// howToFind is how to find limits that are not published.
+const howToFind = "read the limits in the provider's console or in the headers of an answer; " +
+	"then tell them with --rpm, --tpm and so on, or --limits FILE"
+
+// tiersWith names the tiers that have limits for the model, or for any if it is "".
+func tiersWith(r *provider.Registry, account provider.Provider, model string) []string {
 	var names []string
 	for _, t := range r.Tiers(account.Name) {
-		if account.Name != "" && !slices.Contains(names, t.Tier) {
+		if (model == "" || t.Is(model)) && !slices.Contains(names, t.Tier) {
 			names = append(names, t.Tier)
 		}
 	}
+	return names
+}
+
+// otherTiers is the hint for a tier that is not there, or not for the model.
+func otherTiers(r *provider.Registry, account provider.Provider, model string) string {
+	names := tiersWith(r, account, model)
 	switch {
+	case len(names) == 0:
+		return howToFind
+	case model == "":
+		return "sluice plan --list shows what is published, or tell the limits with --rpm, --tpm and so on"
+	}
+	return fmt.Sprintf("limits for %s are published of --tier %s. Or %s", model, strings.Join(names, ", "), howToFind)
+}
+
+// noLimits says how limits can be found.
+func noLimits(r *provider.Registry, account provider.Provider, model string) error {
+	const find = howToFind
+	var names []string
+	if account.Name != "" {
+		names = tiersWith(r, account, model)
+	}
+	switch {
+	case len(names) == 1:
+		return usageError(fmt.Errorf("no limit is known: of %s, those of tier %s alone are published", cmp.Or(model, account.Name), names[0]),
+			"say --tier %s if that is your account's. Or %s", names[0], find)
 	case len(names) > 0:
 		return usageError(fmt.Errorf("which tier of %s? Its limits differ: %s", account.Name, strings.Join(names, ", ")),
-			"say --tier %s, or tell the limits with --rpm, --tpm and so on", names[0])
+			"say --tier %s or another, as the provider's console says. Or %s", names[0], find)
+	case account.Name != "" && model != "":
+		return usageError(fmt.Errorf("no limit is known: none are published for %s of %s", model, account.Name), find)
 	case account.Name != "":
 		return usageError(fmt.Errorf("no limit is known: none are published for %s", account.Name), find)
 	case model != "":
