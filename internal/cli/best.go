@@ -122,15 +122,21 @@ type leftFigure struct {
 	Tier     string   `json:"tier"`
 	Models   []string `json:"models,omitempty"`
 	Why      string   `json:"why"`
+
+	tier provider.Tier
+}
+
+func leftOut(t provider.Tier, why string) leftFigure {
+	return leftFigure{t.Provider, t.Tier, t.Models, why, t}
 }
 
 func (b *bestFigures) leave(left []plan.Choice, doubtful, unfit []provider.Tier) {
 	for _, c := range left {
-		b.LeftOut = append(b.LeftOut, leftFigure{c.Tier.Provider, c.Tier.Tier, c.Tier.Models, c.Why})
+		b.LeftOut = append(b.LeftOut, leftOut(c.Tier, c.Why))
 	}
 	leave := func(tiers []provider.Tier, why string) {
 		for _, t := range tiers {
-			b.LeftOut = append(b.LeftOut, leftFigure{t.Provider, t.Tier, t.Models, why})
+			b.LeftOut = append(b.LeftOut, leftOut(t, why))
 		}
 	}
 	leave(doubtful, "doubtful: --doubtful lets it in")
@@ -154,14 +160,14 @@ func (b *bestFigures) print(s *streams) error {
 		if f.Source.Doubtful {
 			from = "doubtful"
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i+1, escape(f.Provider), escape(f.Tier), modelList(f.models),
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i+1, escape(f.Provider), escape(f.Tier), modelCell(f.subject.tier),
 			number(f.Throughput), f.Binding.Dimension, group(f.Slots), workers, took, cost, escapeCells(from+"\t"+f.Source.Date))
 	}
 	if len(b.LeftOut) > 0 {
 		fmt.Fprintf(w, "\nleft out\n")
 	}
 	for _, l := range b.LeftOut {
-		fmt.Fprintf(w, "\t%s\t%s\t%s\t%s\n", escape(l.Provider), escape(l.Tier), modelList(l.Models), l.Why)
+		fmt.Fprintf(w, "\t%s\t%s\t%s\t%s\n", escape(l.Provider), escape(l.Tier), modelCell(l.tier), l.Why)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -169,3 +175,6 @@ func (b *bestFigures) print(s *streams) error {
 	s.prior()
 	return nil
 }
+
+// modelCell names the models of a tier in a narrow column.
+func modelCell(t provider.Tier) string { return escape(clip(modelWords(t), 40)) }

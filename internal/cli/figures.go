@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -59,7 +58,6 @@ type figures struct {
 
 	plan    plan.Plan
 	subject subject
-	models  []string // of the tier
 }
 
 // tierSource is where published limits are from.
@@ -110,11 +108,8 @@ func newFigures(j subject, p plan.Plan, o *planOptions) figures {
 		Slots: p.Slots, Workers: p.Workers, WorkersSafe: p.WorkersSafe, Exceeded: p.Exceeded, WorkersBurst: p.WorkersBurst.Seconds(), NodesPerGraph: p.NodesPerGraph,
 		Throughput: p.Throughput, Binding: bindingFigures{Dimension: p.Binding().Dimension},
 		Cost: p.Cost, CostEach: p.CostPerRequest,
-		Charge: "declared", Charged: p.ChargedTokens, Reserved: p.ReservedTokens, TooLarge: p.TooLarge,
-		plan: p, subject: j, models: j.tier.Models,
-	}
-	if p.Charge == sluice.ChargeActual {
-		f.Charge = "actual"
+		Charge: p.Charge.String(), Charged: p.ChargedTokens, Reserved: p.ReservedTokens, TooLarge: p.TooLarge,
+		plan: p, subject: j,
 	}
 	if j.tier.Tier != "" {
 		f.Source = &tierSource{j.tier.Source, j.tier.Date, j.tier.Note, j.tier.Doubtful}
@@ -342,8 +337,8 @@ func (f *figures) cost() (value, text string) {
 
 // printLimits lists the limits and where each is from.
 func (f *figures) printLimits(w io.Writer) {
-	for _, l := range limitFields(&sluice.Limits{}, &f.Limits, sluice.Limits{}) {
-		f.printLimit(w, l.name, *l.source)
+	for d := range new(sluice.Limits).All() {
+		f.printLimit(w, d.String(), *f.Limits.At(d))
 	}
 	f.printLimit(w, "burst_seconds", f.Limits.BurstSeconds)
 }
@@ -386,15 +381,6 @@ func (f *figures) printAssumed(w io.Writer) {
 	for _, a := range f.Assumed {
 		fmt.Fprintf(w, "  %s\t%s\t%s\n", a.What, a.Value, escape(a.Why))
 	}
-}
-
-// modelList names the models of a tier: all, or how their ids begin, without the exceptions that begin with !.
-func modelList(names []string) string {
-	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return strings.HasPrefix(name, "!") })
-	if len(names) == 0 {
-		return "all"
-	}
-	return escape(clip(strings.Join(names, ","), 40))
 }
 
 // beyond is where whole numbers end: neither a reader nor an int64 has a use for so many digits.

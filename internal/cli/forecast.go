@@ -126,9 +126,9 @@ func dimensionWords(by map[string]int) string {
 // limitMap are the limits that are stated, by their names.
 func limitMap(l sluice.Limits) map[string]float64 {
 	m := make(map[string]float64)
-	for name, n := range map[string]int{"rpm": l.RPM, "tpm": l.TPM, "itpm": l.ITPM, "otpm": l.OTPM, "rpd": l.RPD, "tpd": l.TPD, "concurrent": l.Concurrent} {
-		if n > 0 {
-			m[name] = float64(n)
+	for d, limit := range l.All() {
+		if *limit > 0 {
+			m[d.String()] = float64(*limit)
 		}
 	}
 	if l.Burst > 0 {

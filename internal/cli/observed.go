@@ -90,9 +90,9 @@ func (ob *observation) limitsBelow(known bool) *config.Limits {
 		limits, from, trust = sluice.Limits{RPM: ob.used()}, config.SourceAtLeast, trustUsed
 	}
 	var l config.Limits
-	for _, f := range limitFields(&limits, &l, sluice.Limits{}) {
-		if *f.value > 0 {
-			*f.source = &config.Limit{Value: float64(*f.value), Source: from, Confidence: trust, At: ob.lane.Last}
+	for d, limit := range limits.All() {
+		if *limit > 0 {
+			*l.At(d) = &config.Limit{Value: float64(*limit), Source: from, Confidence: trust, At: ob.lane.Last}
 		}
 	}
 	return &l
@@ -202,9 +202,9 @@ func (f *observedFigures) print(w io.Writer) {
 	limits := "none was met\twhat was used is allowed, and perhaps more"
 	if f.Limits != nil {
 		var words []string
-		for _, l := range limitFields(&sluice.Limits{}, f.Limits, sluice.Limits{}) {
-			if *l.source != nil {
-				words = append(words, fmt.Sprintf("%s %s", l.name, number((*l.source).Value)))
+		for d := range new(sluice.Limits).All() {
+			if l := *f.Limits.At(d); l != nil {
+				words = append(words, fmt.Sprintf("%s %s", d, number(l.Value)))
 			}
 		}
 		limits = strings.Join(words, ", ") + "\tthe last word of headers, refusals and the run's own measuring"

@@ -220,7 +220,8 @@ func (o *planOptions) warn(s *streams, r *provider.Registry, account provider.Pr
 	if owner, ok := r.Recognise(model); ok && len(account.Models) > 0 && owner.Name != account.Name {
 		s.errorf("sluice: warning: %s is a model of %s: is --provider %s meant?\n", escape(model), owner.Name, account.Name)
 	}
-	if o.seen == nil || o.settings.tier != "" || toldAny(nil, o.told) {
+	written, err := o.kept.limitsFor(account, model)
+	if err != nil || o.seen == nil || o.settings.tier != "" || toldAny(written, o.told) {
 		return
 	}
 	if short := o.seen.tooShort(); short != "" {

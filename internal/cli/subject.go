@@ -30,26 +30,6 @@ type subject struct {
 	told, start sluice.Limits // of these, what a run with the same flags has for ceilings, and what it begins with
 }
 
-// limitField is a limit in its three forms.
-type limitField struct {
-	name   string
-	value  *int
-	source **config.Limit
-	told   int
-}
-
-func limitFields(l *sluice.Limits, from *config.Limits, told sluice.Limits) []limitField {
-	return []limitField{
-		{"rpm", &l.RPM, &from.RPM, told.RPM},
-		{"tpm", &l.TPM, &from.TPM, told.TPM},
-		{"itpm", &l.ITPM, &from.ITPM, told.ITPM},
-		{"otpm", &l.OTPM, &from.OTPM, told.OTPM},
-		{"rpd", &l.RPD, &from.RPD, told.RPD},
-		{"tpd", &l.TPD, &from.TPD, told.TPD},
-		{"concurrent", &l.Concurrent, &from.Concurrent, told.Concurrent},
-	}
-}
-
 // overlay puts limits that were told, or that are written down, over those of the tier: what comes later over what comes
 // before.
 func (j *subject) overlay(told sluice.Limits, written ...*config.Limits) {
@@ -59,10 +39,9 @@ func (j *subject) overlay(told sluice.Limits, written ...*config.Limits) {
 	}
 	j.limits = config.Limits{Provider: j.account.Name, Model: j.model}
 	l := &j.tier.Limits
-	fields := limitFields(l, &j.limits, told)
-	for _, f := range fields {
-		if *f.value > 0 {
-			*f.source = &config.Limit{Value: float64(*f.value), Source: config.SourceRegistry, Confidence: trust}
+	for d, limit := range l.All() {
+		if *limit > 0 {
+			*j.limits.At(d) = &config.Limit{Value: float64(*limit), Source: config.SourceRegistry, Confidence: trust}
 		}
 	}
 	var ceilings sluice.Limits
@@ -71,9 +50,9 @@ func (j *subject) overlay(told sluice.Limits, written ...*config.Limits) {
 		if layer == nil {
 			continue
 		}
-		for i, below := range limitFields(&sluice.Limits{}, layer, told) {
-			if stated := *below.source; stated != nil {
-				*fields[i].value, *fields[i].source = int(stated.Value), new(*stated)
+		for d, limit := range l.All() {
+			if stated := *layer.At(d); stated != nil {
+				*limit, *j.limits.At(d) = int(stated.Value), new(*stated)
 			}
 		}
 		if b := layer.BurstSeconds; b != nil {
@@ -83,9 +62,9 @@ func (j *subject) overlay(told sluice.Limits, written ...*config.Limits) {
 		ceilings, beliefs = over(above, ceilings), over(start, beliefs)
 	}
 	j.told, j.start = begin(told, ceilings, beliefs)
-	for _, f := range fields {
-		if f.told > 0 {
-			*f.value, *f.source = f.told, &config.Limit{Value: float64(f.told), Source: config.SourceTold, Confidence: trustTold}
+	for d, limit := range told.All() {
+		if *limit > 0 {
+			*l.At(d), *j.limits.At(d) = *limit, &config.Limit{Value: float64(*limit), Source: config.SourceTold, Confidence: trustTold}
 		}
 	}
 	if b := told.Burst; b > 0 {
@@ -103,7 +82,12 @@ func toldAny(file *config.Limits, told sluice.Limits) bool {
 	if file == nil {
 		return false
 	}
-	return slices.ContainsFunc(limitFields(&told, file, told), func(f limitField) bool { return *f.source != nil })
+	for d := range told.All() {
+		if *file.At(d) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // accountOf finds whose limits are planned with. An account without a name is nobody's that is known.
@@ -125,14 +109,11 @@ func (o *planOptions) accountOf(r *provider.Registry, model string) (provider.Pr
 
 // charged applies --charge.
 func (o *planOptions) charged(account provider.Provider) (provider.Provider, error) {
-	switch o.charge {
-	case "":
-	case "declared":
-		account.Charge = sluice.ChargeDeclared
-	case "actual":
-		account.Charge = sluice.ChargeActual
-	default:
-		return account, usageError(fmt.Errorf("--charge %s is not known", o.charge), "say declared or actual")
+	if o.charge == "" {
+		return account, nil
+	}
+	if err := account.Charge.UnmarshalText([]byte(o.charge)); err != nil {
+		return account, usageError(fmt.Errorf("--charge: %w", err), "leave it out to count as the provider does")
 	}
 	return account, nil
 }
