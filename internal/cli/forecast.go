@@ -230,7 +230,7 @@ func (c *forecastFigures) inFlight(f *figures) string {
 	}
 	text += fmt.Sprintf("; computed slots: %s", group(f.Slots))
 	if c.Peak > f.Slots && start == 0 && ceiling == 0 {
-		text += ", enough for the pace; more are open where calls take longer or a full bucket lets many start"
+		text += ", enough for the pace; more are open where calls take longer, a full bucket lets many start, or no limit is known yet"
 	}
 	return text
 }
