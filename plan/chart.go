@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"image/color"
 	"io"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -36,9 +35,10 @@ const (
 	mostPoints  = 120
 )
 
-// Draw writes a chart of the forecasts as SVG, all on the same axes: calls answered per minute beside the limit on
-// requests, the tightest limit's use, calls in flight, and throttled calls, if there are any. The same forecasts make the
-// same bytes. It fails when there is nothing to draw, more than 7 forecasts, or w fails.
+// Draw writes a chart of the forecasts as SVG, all on the same axes: calls answered per minute, of a single one beside what
+// its tightest limit allows, the tightest limit's use, calls in flight, and throttled calls so far, if there are any. Runs
+// of very different length are drawn over the share of each one's own time, and rates that differ as much on a logarithmic
+// axis. The same forecasts make the same bytes. It fails when there is nothing to draw, more than 7 forecasts, or w fails.
 func Draw(w io.Writer, forecasts ...Named) error {
 	canvas := vgsvg.New(chartWidth, chartHeight(forecasts))
 	if err := drawOn(draw.New(canvas), forecasts); err != nil {
@@ -72,12 +72,12 @@ func anyThrottled(forecasts []Named) bool {
 
 // drawOn draws the chart on c.
 func drawOn(c draw.Canvas, forecasts []Named) error {
-	longest := time.Duration(0)
+	longest, shortest := time.Duration(0), time.Duration(math.MaxInt64)
 	for _, f := range forecasts {
 		if len(f.Steps) == 0 || f.Time <= 0 {
 			return fmt.Errorf("chart: forecast %q is empty", f.Name)
 		}
-		longest = max(longest, f.Time)
+		longest, shortest = max(longest, f.Time), min(shortest, f.Time)
 	}
 	switch {
 	case len(forecasts) == 0:
@@ -85,7 +85,7 @@ func drawOn(c draw.Canvas, forecasts []Named) error {
 	case len(forecasts) > mostLines:
 		return fmt.Errorf("chart: %d forecasts cannot be told apart: want at most %d", len(forecasts), mostLines)
 	}
-	ch := chart{forecasts: forecasts, longest: longest, legend: plot.NewLegend()}
+	ch := chart{forecasts: forecasts, longest: longest, legend: plot.NewLegend(), shares: longest > comparable*shortest}
 	ch.unit, ch.unitName = timeUnit(longest)
 	ch.legend.TextStyle.Font = sans(11)
 	ch.legend.Top, ch.legend.Left = true, true
@@ -98,6 +98,9 @@ func drawOn(c draw.Canvas, forecasts []Named) error {
 		panels = append(panels, []*plot.Plot{ch.throttled()})
 	}
 	panels[len(panels)-1][0].X.Label.Text = "time (" + ch.unitName + ")"
+	if ch.shares {
+		panels[len(panels)-1][0].X.Label.Text = "share of each run's own time (%)"
+	}
 	head := headHeight(forecasts)
 	tiles := draw.Tiles{Rows: len(panels), Cols: 1, PadY: 3 * vg.Millimeter, PadLeft: 3 * vg.Millimeter, PadRight: 8 * vg.Millimeter, PadBottom: 2 * vg.Millimeter}
 	for i, row := range plot.Align(panels, tiles, draw.Crop(c, 0, 0, 0, -head)) {
@@ -113,8 +116,13 @@ type chart struct {
 	longest   time.Duration
 	unit      time.Duration // of the axis of time
 	unitName  string
+	shares    bool // the axis of time is each forecast's own
 	legend    plot.Legend
 }
+
+// comparable is how many times as long, or as fast, one forecast may be as another on a common axis: of more, the smaller
+// is squeezed to nothing.
+const comparable = 2
 
 // timeUnit is the unit in which a time of that length is best told.
 func timeUnit(d time.Duration) (time.Duration, string) {
@@ -135,8 +143,8 @@ func (ch *chart) panel(label string) *plot.Plot {
 	p.Y.Label.Text = label
 	p.Y.Label.TextStyle.Font, p.X.Label.TextStyle.Font = sans(11), sans(11)
 	p.X.Tick.Label.Font, p.Y.Tick.Label.Font = sans(10), sans(10)
-	p.X.Min, p.X.Max = 0, float64(ch.longest)/float64(ch.unit)
-	p.X.Tick.Marker, p.Y.Tick.Marker = ticks{10}, ticks{5}
+	p.X.Min, p.X.Max = 0, ch.end()
+	p.X.Tick.Marker, p.Y.Tick.Marker = ticks{most: 10}, ticks{most: 5}
 	grid := plotter.NewGrid()
 	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{225}, color.Gray{240}
 	p.Add(grid)
@@ -153,36 +161,63 @@ func closePanel(p *plot.Plot) *plot.Plot {
 // rate is the panel of calls per minute.
 func (ch *chart) rate() *plot.Plot {
 	p := ch.panel("answered per minute")
-	limits := make(map[int]bool)
+	var lines []*plotter.Line
+	slowest, fastest := math.Inf(1), 0.0 // on average
 	for i, f := range ch.forecasts {
 		line := ch.line(i, ch.points(f, func(s Step, width time.Duration) float64 { return float64(s.Answered) / width.Minutes() }))
+		lines = append(lines, line)
 		p.Add(line)
 		ch.legend.Add(summary(f), line)
-		for _, q := range f.Quotas {
-			if q.Dimension == sluice.Requests {
-				limits[q.Limit] = true
-			}
-		}
+		slowest, fastest = min(slowest, f.PerMinute()), max(fastest, f.PerMinute())
 	}
-	top := p.Y.Max
-	var rule *plotter.Line
-	for _, limit := range slices.Sorted(maps.Keys(limits)) {
-		if float64(limit) > 4*top && top > 0 { // far above: it would squeeze the lines to the ground
-			continue
-		}
-		rule = ch.rule(float64(limit))
-		p.Add(rule)
+	ch.legend.Add(ch.limitWords(p), ch.rule(0))
+	if slowest > 0 && fastest > comparable*slowest {
+		return logarithmic(p, lines, slowest)
 	}
-	if rule == nil {
-		rule = ch.rule(0)
-	}
-	ch.legend.Add("limit", rule)
 	return closePanel(p)
+}
+
+// limitWords say what a dashed line is. Of one forecast it stands beside the rate, too; those of several would not be told
+// apart there.
+func (ch *chart) limitWords(p *plot.Plot) string {
+	if len(ch.forecasts) > 1 {
+		return "all of a run's tightest limit"
+	}
+	f := ch.forecasts[0]
+	q, ok := tightest(f.Quotas)
+	if !ok || f.Answered == 0 || q.Spent == 0 {
+		return "limit"
+	}
+	allowed := float64(q.Limit) / minutes(q.Dimension) / (q.Spent / float64(f.Answered))
+	if allowed <= 4*p.Y.Max { // far above, it would squeeze the line to the ground
+		p.Add(ch.rule(allowed))
+	}
+	text := fmt.Sprintf("tightest limit: %v %s", q.Dimension, thousands(float64(q.Limit)))
+	if q.Dimension != sluice.Requests {
+		text += fmt.Sprintf(", which allows %.4g answers a minute", allowed)
+	}
+	return text
+}
+
+// logarithmic gives the panel an axis of powers, down to half of the slowest run's rate: single steps below are cut.
+func logarithmic(p *plot.Plot, lines []*plotter.Line, slowest float64) *plot.Plot {
+	for _, line := range lines {
+		for i := range line.XYs {
+			line.XYs[i].Y = max(line.XYs[i].Y, slowest/2)
+		}
+	}
+	p.X.Min, p.Y.Min, p.Y.Max = 0, slowest/2, p.Y.Max*1.3
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, powers{}
+	p.Y.Label.Text = "answered/min (log)"
+	return p
 }
 
 // summary is a forecast in the legend.
 func summary(f Named) string {
 	text := fmt.Sprintf("%s: %s calls in %s, %s throttled", f.Name, thousands(float64(f.Answered)), roundTime(f.Time), thousands(float64(f.Throttled)))
+	if q, ok := tightest(f.Quotas); ok {
+		text += fmt.Sprintf(", tightest limit %v %s", q.Dimension, thousands(float64(q.Limit)))
+	}
 	if f.Failed > 0 {
 		text += fmt.Sprintf(", %s failed", thousands(float64(f.Failed)))
 	}
@@ -208,12 +243,8 @@ func (ch *chart) quota() *plot.Plot {
 		if !ok {
 			continue
 		}
-		minutes := 1.0
-		if q.Dimension == sluice.RequestsPerDay {
-			minutes = 24 * 60
-		}
 		p.Add(ch.line(i, ch.points(f, func(s Step, width time.Duration) float64 {
-			return 100 * q.of(s) / width.Minutes() / (float64(q.Limit) / minutes)
+			return 100 * q.of(s) / width.Minutes() / (float64(q.Limit) / minutes(q.Dimension))
 		})))
 		p.Y.Label.Text = fmt.Sprintf("tightest limit used: %v (%%)", q.Dimension)
 	}
@@ -250,17 +281,23 @@ func (q *QuotaUse) of(s Step) float64 {
 // inFlight is the panel of open calls.
 func (ch *chart) inFlight() *plot.Plot {
 	p := ch.panel("calls in flight (most)")
+	p.Y.Tick.Marker = ticks{most: 5, whole: true}
 	for i, f := range ch.forecasts {
 		p.Add(ch.line(i, ch.points(f, func(s Step, _ time.Duration) float64 { return float64(s.InFlight) })))
 	}
 	return closePanel(p)
 }
 
-// throttled is the panel of throttled calls.
+// throttled is the panel of throttled calls: their number so far, as a rate makes a storm of a single one.
 func (ch *chart) throttled() *plot.Plot {
-	p := ch.panel("throttled per minute")
+	p := ch.panel("throttled so far")
+	p.Y.Tick.Marker = ticks{most: 5, whole: true}
 	for i, f := range ch.forecasts {
-		p.Add(ch.line(i, ch.points(f, func(s Step, width time.Duration) float64 { return float64(s.Throttled) / width.Minutes() })))
+		sum := 0
+		p.Add(ch.line(i, ch.points(f, func(s Step, _ time.Duration) float64 {
+			sum += s.Throttled
+			return float64(sum)
+		})))
 	}
 	return closePanel(p)
 }
@@ -284,13 +321,26 @@ func (ch *chart) points(f Named, value func(s Step, width time.Duration) float64
 		if end-begin < f.Width/2 && from > 0 { // a rest, too short to tell a rate by
 			break
 		}
-		xys = append(xys, plotter.XY{X: ch.x(begin), Y: value(sum, max(end-begin, time.Nanosecond))})
+		xys = append(xys, plotter.XY{X: ch.x(f, begin), Y: value(sum, max(end-begin, time.Nanosecond))})
 	}
-	xys = append(xys, plotter.XY{X: ch.x(f.Time), Y: xys[len(xys)-1].Y}) // the end of the last step
+	xys = append(xys, plotter.XY{X: ch.x(f, f.Time), Y: xys[len(xys)-1].Y}) // the end of the last step
 	return xys
 }
 
-func (ch *chart) x(d time.Duration) float64 { return float64(d) / float64(ch.unit) }
+// x is where an instant of a forecast is on the axis of time, which ends at end.
+func (ch *chart) x(f Named, d time.Duration) float64 {
+	if ch.shares {
+		return 100 * float64(d) / float64(f.Time)
+	}
+	return float64(d) / float64(ch.unit)
+}
+
+func (ch *chart) end() float64 {
+	if ch.shares {
+		return 100
+	}
+	return float64(ch.longest) / float64(ch.unit)
+}
 
 // line is the i-th forecast's. Lines differ by colour, and by dashes too, for print.
 func (ch *chart) line(i int, points plotter.XYs) *plotter.Line {
@@ -306,7 +356,7 @@ func (ch *chart) line(i int, points plotter.XYs) *plotter.Line {
 
 // rule is a limit.
 func (ch *chart) rule(y float64) *plotter.Line {
-	return &plotter.Line{XYs: plotter.XYs{{X: 0, Y: y}, {X: ch.x(ch.longest), Y: y}},
+	return &plotter.Line{XYs: plotter.XYs{{X: 0, Y: y}, {X: ch.end(), Y: y}},
 		LineStyle: draw.LineStyle{Color: color.Gray{90}, Width: vg.Points(1), Dashes: []vg.Length{5, 4}}}
 }
 
@@ -315,7 +365,10 @@ func sans(points float64) font.Font {
 }
 
 // ticks are at most so many round numbers.
-type ticks struct{ most int }
+type ticks struct {
+	most  int
+	whole bool // none between whole numbers
+}
 
 // Ticks implements plot.Ticker.
 func (t ticks) Ticks(low, high float64) []plot.Tick {
@@ -326,9 +379,28 @@ func (t ticks) Ticks(low, high float64) []plot.Tick {
 	for i := 0; (high-low)/step > float64(t.most); i++ { // 1, 2, 5, 10, ...
 		step *= [3]float64{2, 2.5, 2}[i%3]
 	}
+	if t.whole {
+		step = max(step, 1)
+	}
 	var out []plot.Tick
 	for i := math.Ceil(low / step); i*step <= high*(1+1e-9); i++ {
 		out = append(out, plot.Tick{Value: i * step, Label: thousands(i * step)})
+	}
+	return out
+}
+
+// powers are the ticks 1, 2, 5, 10, 20 and so on of a logarithmic axis.
+type powers struct{}
+
+// Ticks implements plot.Ticker.
+func (powers) Ticks(low, high float64) []plot.Tick {
+	var out []plot.Tick
+	for power := math.Pow(10, math.Floor(math.Log10(low))); power <= high; power *= 10 {
+		for _, digit := range [...]float64{1, 2, 5} {
+			if at := digit * power; at >= low && at <= high {
+				out = append(out, plot.Tick{Value: at, Label: thousands(at)})
+			}
+		}
 	}
 	return out
 }

@@ -5,6 +5,9 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -68,7 +71,7 @@ func TestDrawShowsEveryForecastOnCommonAxes(t *testing.T) {
 	words, strokes := texts(t, svg.Bytes())
 	all := strings.Join(words, "\n")
 	for _, want := range []string{"paced: 3,000 calls in 5m4s, 0 throttled", `20 workers <without> "pacing" & sense: `, "storm: 3,000 calls in",
-		"limit", "answered per minute", "tightest limit used (%)", "calls in flight (most)", "throttled per minute", "time (minutes)", "600", "100"} {
+		"all of a run's tightest limit", "answered per minute", "tightest limit used (%)", "calls in flight (most)", "throttled so far", "time (minutes)", "600", "100"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("the chart does not say %q, but:\n%s", want, all)
 		}
@@ -93,8 +96,80 @@ func TestDrawLeavesOutThrottlesWhereThereAreNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	words, _ := texts(t, svg.Bytes())
-	if all := strings.Join(words, "\n"); strings.Contains(all, "throttled per minute") || !strings.Contains(all, "tightest limit used: rpm (%)") {
+	if all := strings.Join(words, "\n"); strings.Contains(all, "throttled so far") || !strings.Contains(all, "tightest limit used: rpm (%)") {
 		t.Errorf("the chart says:\n%s", all)
+	}
+}
+
+// tiers are forecasts of one job under limits that differ by 20 times, of which those on output decide.
+func tiers(t *testing.T) []plan.Named {
+	var all []plan.Named
+	for name, limits := range map[string]sluice.Limits{"slow": {RPM: 1000, OTPM: 8000}, "fast": {RPM: 2000, OTPM: 160_000}} {
+		s := plan.Scenario{Provider: plan.Imitate(limits, sluice.ChargeActual, time.Second, 0), Calls: calls(1, plan.Call{Input: 10, Output: 500}), Requests: 600, Told: limits}
+		all = append(all, plan.Named{Name: name, Forecast: simulate(t, s)})
+	}
+	slices.SortFunc(all, func(a, b plan.Named) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+func TestDrawKeepsRunsOfVeryDifferentLengthReadable(t *testing.T) {
+	var svg bytes.Buffer
+	both := tiers(t)
+	if err := plan.Draw(&svg, both...); err != nil {
+		t.Fatal(err)
+	}
+	words, _ := texts(t, svg.Bytes())
+	all := strings.Join(words, "\n")
+	for _, want := range []string{"share of each run's own time (%)", "answered/min (log)", "\n20\n", "\n200\n", "tightest limit otpm 8,000", "tightest limit otpm 160,000"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("the chart does not say %q, but:\n%s", want, all)
+		}
+	}
+	if strings.Contains(all, "time (minutes)") {
+		t.Errorf("the chart is over minutes too:\n%s", all)
+	}
+	reach := make(map[string]float64) // how far to the right the lines of a colour go
+	for _, m := range regexp.MustCompile(`(?s)<path d="([^"]*)"[^>]*stroke:(#0072B2|#D55E00)`).FindAllStringSubmatch(svg.String(), -1) {
+		for _, x := range regexp.MustCompile(`[ML](-?[0-9.]+),`).FindAllStringSubmatch(m[1], -1) {
+			at, err := strconv.ParseFloat(x[1], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reach[m[2]] = max(reach[m[2]], at)
+		}
+	}
+	if fast, slow := reach["#0072B2"], reach["#D55E00"]; fast == 0 || fast != slow {
+		t.Errorf("the runs end at %v and %v of the axis", fast, slow)
+	}
+}
+
+func TestDrawBindsASingleRunToItsTightestLimit(t *testing.T) {
+	var svg bytes.Buffer
+	if err := plan.Draw(&svg, tiers(t)[1]); err != nil {
+		t.Fatal(err)
+	}
+	words, _ := texts(t, svg.Bytes())
+	if all := strings.Join(words, "\n"); !strings.Contains(all, "tightest limit: otpm 8,000, which allows 16 answers a minute") || !strings.Contains(all, "time (minutes)") {
+		t.Errorf("the chart says:\n%s", all)
+	}
+}
+
+func TestDrawCountsASingleThrottleAsOne(t *testing.T) {
+	limits := sluice.Limits{RPM: 60, Burst: time.Second}
+	s := plan.Scenario{Provider: plan.Imitate(limits, 0, time.Second, 0), Calls: calls(1, plan.Call{}), Requests: 60, Told: limits}
+	s.Provider.Storms = []sim.Storm{{From: 20 * time.Second, To: 22 * time.Second, Silent: true}}
+	f := simulate(t, s)
+	if f.Throttled == 0 || f.Throttled > 2 {
+		t.Fatalf("%d throttled in %v: the test needs one or two", f.Throttled, f.Time)
+	}
+	var svg bytes.Buffer
+	if err := plan.Draw(&svg, plan.Named{Name: "one", Forecast: f}); err != nil {
+		t.Fatal(err)
+	}
+	words, _ := texts(t, svg.Bytes())
+	_, axis, _ := strings.Cut(strings.Join(words, " "), "throttled so far ")
+	if !strings.HasPrefix(axis, "0 1 ") || strings.Contains(axis, " 3 ") {
+		t.Errorf("the axis is %q", axis)
 	}
 }
 

@@ -8,9 +8,9 @@ package plan
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -186,59 +186,28 @@ func checkPrice(field string, usd *float64) error {
 }
 
 func checkLimits(l sluice.Limits) error {
-	for _, d := range dimensions {
-		if err := inRange("Limits."+fieldOf(d), limitOf(l, d), mostLimit); err != nil {
+	for d, limit := range l.All() {
+		if err := inRange("Limits."+fieldOf(d), *limit, mostLimit); err != nil {
 			return err
 		}
 	}
 	return inRange("Limits.Burst", l.Burst, 24*time.Hour)
 }
 
-// dimensions are those that a limit may have, as they are listed.
-var dimensions = [...]sluice.Dimension{
-	sluice.Requests, sluice.Tokens, sluice.InputTokens, sluice.OutputTokens, sluice.RequestsPerDay, sluice.TokensPerDay,
-	sluice.Concurrency,
-}
-
 // limitOf picks a dimension's limit; 0 is not known.
 func limitOf(l sluice.Limits, d sluice.Dimension) int {
-	switch d {
-	case sluice.Requests:
-		return l.RPM
-	case sluice.Tokens:
-		return l.TPM
-	case sluice.InputTokens:
-		return l.ITPM
-	case sluice.OutputTokens:
-		return l.OTPM
-	case sluice.RequestsPerDay:
-		return l.RPD
-	case sluice.TokensPerDay:
-		return l.TPD
-	case sluice.Concurrency:
-		return l.Concurrent
+	if limit := l.At(d); limit != nil {
+		return *limit
 	}
 	return 0
 }
 
+// fieldOf names the field of a limit.
 func fieldOf(d sluice.Dimension) string {
-	switch d {
-	case sluice.Requests:
-		return "RPM"
-	case sluice.Tokens:
-		return "TPM"
-	case sluice.InputTokens:
-		return "ITPM"
-	case sluice.OutputTokens:
-		return "OTPM"
-	case sluice.RequestsPerDay:
-		return "RPD"
-	case sluice.TokensPerDay:
-		return "TPD"
-	case sluice.Concurrency:
+	if d == sluice.Concurrency {
 		return "Concurrent"
 	}
-	return fmt.Sprint(d)
+	return strings.ToUpper(d.String())
 }
 
 // minutes is the time over which a limit is counted.
@@ -252,9 +221,9 @@ func minutes(d sluice.Dimension) float64 {
 // bounds lists what bounds the throughput. A day's budget does where it does not last for the whole workload.
 func (p *Plan) bounds(d demand) []Bound {
 	var bounds []Bound
-	for _, dim := range dimensions {
-		limit := float64(limitOf(p.Limits, dim))
-		b := Bound{Dimension: dim, Limit: limitOf(p.Limits, dim), Charged: d.charged[dim]}
+	for dim, stated := range p.Limits.All() {
+		limit := float64(*stated)
+		b := Bound{Dimension: dim, Limit: *stated, Charged: d.charged[dim]}
 		switch {
 		case limit == 0:
 			continue

@@ -130,8 +130,7 @@ func checkBaseURL(address string) error {
 func (f *accountFlags) named(known *provider.Registry) (provider.Provider, error) {
 	p, ok := known.Lookup(f.provider)
 	if !ok {
-		return p, usageError(fmt.Errorf("unknown provider %q%s", f.provider, provider.Meant(known.Suggest(f.provider))),
-			"--provider is one of %s", strings.Join(known.Names(), ", "))
+		return p, unknownProvider(known, f.provider)
 	}
 	return p, f.checkAddress(p)
 }

@@ -3,7 +3,8 @@ package cli
 import (
 	"fmt"
 	"io"
-	"slices"
+	"math"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -11,7 +12,6 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/plan"
-	"github.com/sluice-llm/sluice/provider"
 )
 
 // figures are a plan as it is printed.
@@ -58,7 +58,6 @@ type figures struct {
 
 	plan    plan.Plan
 	subject subject
-	models  []string // of the tier
 }
 
 // tierSource is where published limits are from.
@@ -109,11 +108,8 @@ func newFigures(j subject, p plan.Plan, o *planOptions) figures {
 		Slots: p.Slots, Workers: p.Workers, WorkersSafe: p.WorkersSafe, Exceeded: p.Exceeded, WorkersBurst: p.WorkersBurst.Seconds(), NodesPerGraph: p.NodesPerGraph,
 		Throughput: p.Throughput, Binding: bindingFigures{Dimension: p.Binding().Dimension},
 		Cost: p.Cost, CostEach: p.CostPerRequest,
-		Charge: "declared", Charged: p.ChargedTokens, Reserved: p.ReservedTokens, TooLarge: p.TooLarge,
-		plan: p, subject: j, models: j.tier.Models,
-	}
-	if p.Charge == sluice.ChargeActual {
-		f.Charge = "actual"
+		Charge: p.Charge.String(), Charged: p.ChargedTokens, Reserved: p.ReservedTokens, TooLarge: p.TooLarge,
+		plan: p, subject: j,
 	}
 	if j.tier.Tier != "" {
 		f.Source = &tierSource{j.tier.Source, j.tier.Date, j.tier.Note, j.tier.Doubtful}
@@ -213,18 +209,18 @@ func printRows(w io.Writer, rows []figureRow, columns []*figures) {
 func figureRows() []figureRow {
 	return []figureRow{
 		{"slots", func(f *figures) (string, string) {
-			text := "open calls for Sluice, which keeps to a pace"
+			text := "open calls are enough at this pace: nothing to set in sluice run, the size of a pool of your own"
 			if f.Graphs > 1 {
-				text += fmt.Sprintf(": %s for each of %d graphs", group(f.NodesPerGraph), f.Graphs)
+				text += fmt.Sprintf("; %s for each of %d graphs", group(f.NodesPerGraph), f.Graphs)
 			}
 			return group(f.Slots), text
 		}},
 		{"workers", func(f *figures) (string, string) { return f.workers() }},
-		{"cap_model_calls", func(f *figures) (string, string) { return f.capModel() }},
+		{"rule of thumb", func(f *figures) (string, string) { return f.capModel() }},
 		{"requests/min", func(f *figures) (string, string) {
 			text := fmt.Sprintf("bound by %s", f.Binding.Dimension)
 			if f.Binding.Next != "" {
-				text += fmt.Sprintf("; %s would allow %.3g times as many", f.Binding.Next, f.Binding.Factor)
+				text += fmt.Sprintf("; %s would allow %s", f.Binding.Next, timesAsMany(f.Binding.Factor))
 			}
 			return number(f.Throughput), text
 		}},
@@ -287,6 +283,17 @@ func (f *figures) workers() (value, text string) {
 	return group(f.Workers) + " NOT SAFE", text
 }
 
+// timesAsMany writes a factor that is not below 1.
+func timesAsMany(factor float64) string {
+	switch {
+	case factor < 1.005:
+		return "no more"
+	case factor < 10:
+		return fmt.Sprintf("%.3g times as many", factor)
+	}
+	return number(factor) + " times as many"
+}
+
 // atLeast writes a time that must not be less.
 func atLeast(d time.Duration) string {
 	unit := time.Second
@@ -304,7 +311,7 @@ func (f *figures) capModel() (value, text string) {
 	if m == nil {
 		return "", ""
 	}
-	text = fmt.Sprintf("the usual rule of thumb: without a pace it offers %s requests/min", number(m.OffersRequests))
+	text = fmt.Sprintf("calls at once, by the cap or requests/min alone: without a pace they come to %s requests/min", number(m.OffersRequests))
 	if limit := f.plan.Limits.RPM; limit > 0 {
 		text += fmt.Sprintf(" (rpm %s)", group(limit))
 	}
@@ -330,8 +337,8 @@ func (f *figures) cost() (value, text string) {
 
 // printLimits lists the limits and where each is from.
 func (f *figures) printLimits(w io.Writer) {
-	for _, l := range limitFields(&sluice.Limits{}, &f.Limits, sluice.Limits{}) {
-		f.printLimit(w, l.name, *l.source)
+	for d := range new(sluice.Limits).All() {
+		f.printLimit(w, d.String(), *f.Limits.At(d))
 	}
 	f.printLimit(w, "burst_seconds", f.Limits.BurstSeconds)
 }
@@ -376,72 +383,6 @@ func (f *figures) printAssumed(w io.Writer) {
 	}
 }
 
-// bestFigures are plans for several tiers, in order.
-type bestFigures struct {
-	By      string       `json:"by"`
-	Ranked  []figures    `json:"ranked"`
-	LeftOut []leftFigure `json:"left_out,omitempty"`
-}
-
-// leftFigure is a tier that could not be ranked.
-type leftFigure struct {
-	Provider string   `json:"provider"`
-	Tier     string   `json:"tier"`
-	Models   []string `json:"models,omitempty"`
-	Why      string   `json:"why"`
-}
-
-func (b *bestFigures) leave(left []plan.Choice, doubtful []provider.Tier) {
-	for _, c := range left {
-		b.LeftOut = append(b.LeftOut, leftFigure{c.Tier.Provider, c.Tier.Tier, c.Tier.Models, c.Why})
-	}
-	for _, t := range doubtful {
-		b.LeftOut = append(b.LeftOut, leftFigure{t.Provider, t.Tier, t.Models, "doubtful: --doubtful lets it in"})
-	}
-}
-
-func (b *bestFigures) print(s *streams) error {
-	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "\tprovider\ttier\tmodels\trequests/min\tbound by\tslots\tworkers\ttime\tcost\tsource\n")
-	for i := range b.Ranked {
-		f := &b.Ranked[i]
-		workers, took := group(f.Workers), "-"
-		if !f.WorkersSafe {
-			workers += " NOT SAFE"
-		}
-		if f.TimeS != nil {
-			took = span(f.plan.Time)
-		}
-		cost, _ := f.cost()
-		from := "published"
-		if f.Source.Doubtful {
-			from = "doubtful"
-		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i+1, escape(f.Provider), escape(f.Tier), modelList(f.models),
-			number(f.Throughput), f.Binding.Dimension, group(f.Slots), workers, took, cost, escapeCells(from+"\t"+f.Source.Date))
-	}
-	if len(b.LeftOut) > 0 {
-		fmt.Fprintf(w, "\nleft out\n")
-	}
-	for _, l := range b.LeftOut {
-		fmt.Fprintf(w, "\t%s\t%s\t%s\t%s\n", escape(l.Provider), escape(l.Tier), modelList(l.Models), l.Why)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	s.prior()
-	return nil
-}
-
-// modelList names the models of a tier: all, or how their ids begin, without the exceptions that begin with !.
-func modelList(names []string) string {
-	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return strings.HasPrefix(name, "!") })
-	if len(names) == 0 {
-		return "all"
-	}
-	return escape(clip(strings.Join(names, ","), 40))
-}
-
 // beyond is where whole numbers end: neither a reader nor an int64 has a use for so many digits.
 const beyond = 1e15
 
@@ -458,10 +399,11 @@ func number(n float64) string {
 
 // dollars writes a sum of money.
 func dollars(usd float64) string {
-	if usd > 0 && usd < 1 {
-		return fmt.Sprintf("$%.2g", usd)
+	if usd > 1e-12 && usd < 0.995 {
+		digits := max(2, 1-int(math.Floor(math.Log10(usd)))) // the two that count, and cents at least
+		return "$" + strconv.FormatFloat(usd, 'f', digits, 64)
 	}
-	if usd >= beyond {
+	if usd >= beyond || usd > 0 && usd <= 1e-12 {
 		return fmt.Sprintf("$%.3g", usd)
 	}
 	cents := int64(usd*100 + 0.5)

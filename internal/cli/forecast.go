@@ -126,9 +126,9 @@ func dimensionWords(by map[string]int) string {
 // limitMap are the limits that are stated, by their names.
 func limitMap(l sluice.Limits) map[string]float64 {
 	m := make(map[string]float64)
-	for name, n := range map[string]int{"rpm": l.RPM, "tpm": l.TPM, "itpm": l.ITPM, "otpm": l.OTPM, "rpd": l.RPD, "tpd": l.TPD, "concurrent": l.Concurrent} {
-		if n > 0 {
-			m[name] = float64(n)
+	for d, limit := range l.All() {
+		if *limit > 0 {
+			m[d.String()] = float64(*limit)
 		}
 	}
 	if l.Burst > 0 {
@@ -202,11 +202,7 @@ func forecastRows() []figureRow {
 		}),
 		row("quota used", func(_ *figures, c *forecastFigures) (string, string) { return c.quotas() }),
 		row("in flight", func(f *figures, c *forecastFigures) (string, string) {
-			text := "at most"
-			if c.Peak == mostWorkers {
-				text = "the most that a run opens"
-			}
-			return group(c.Peak), fmt.Sprintf("%s; computed slots: %s", text, group(f.Slots))
+			return group(c.Peak), c.inFlight(f)
 		}),
 		row("waits", func(_ *figures, c *forecastFigures) (string, string) {
 			return spanMS(c.Wait.Mean), fmt.Sprintf("on average, in a queue of 16 calls at most; 95 %% below %s", spanMS(c.Wait.P95))
@@ -219,6 +215,24 @@ func forecastRows() []figureRow {
 		}),
 		row("within the deadline", func(_ *figures, c *forecastFigures) (string, string) { return optional(c.WithinDeadline), "requests" }),
 	}
+}
+
+// inFlight explains the most calls in flight beside the slots that were computed.
+func (c *forecastFigures) inFlight(f *figures) string {
+	text := "at most"
+	most := float64(c.Peak)
+	start, ceiling := c.Client.BeginsWith["concurrent"], c.Client.Told["concurrent"]
+	switch {
+	case c.Peak == mostWorkers:
+		text = "the most that a run opens"
+	case start > 0 && ceiling == 0 && most > start:
+		text = fmt.Sprintf("at most: concurrent %s is where it begins, and it tries more; --concurrent %s holds it there", number(start), number(start))
+	}
+	text += fmt.Sprintf("; computed slots: %s", group(f.Slots))
+	if c.Peak > f.Slots && start == 0 && ceiling == 0 {
+		text += ", enough for the pace; more are open where calls take longer, a full bucket lets many start, or no limit is known yet"
+	}
+	return text
 }
 
 // mostWorkers is how many calls of a model a run has open at most.

@@ -90,9 +90,9 @@ func (ob *observation) limitsBelow(known bool) *config.Limits {
 		limits, from, trust = sluice.Limits{RPM: ob.used()}, config.SourceAtLeast, trustUsed
 	}
 	var l config.Limits
-	for _, f := range limitFields(&limits, &l, sluice.Limits{}) {
-		if *f.value > 0 {
-			*f.source = &config.Limit{Value: float64(*f.value), Source: from, Confidence: trust, At: ob.lane.Last}
+	for d, limit := range limits.All() {
+		if *limit > 0 {
+			*l.At(d) = &config.Limit{Value: float64(*limit), Source: from, Confidence: trust, At: ob.lane.Last}
 		}
 	}
 	return &l
@@ -105,6 +105,16 @@ func (ob *observation) used() int {
 		n = max(n, int(float64(ob.lane.Answered)/took.Minutes()))
 	}
 	return n
+}
+
+// tooShort says of a run that met no limit, and whose pace stands for one, that it did not last for the minute over which
+// limits are counted; "" if it did.
+func (ob *observation) tooShort() string {
+	took := ob.lane.Last.Sub(ob.lane.First)
+	if took >= time.Minute || ob.lane.Limits != (sluice.Limits{}) {
+		return ""
+	}
+	return fmt.Sprintf("%s shows %s alone, in which no limit was met: a minute may allow far more than rpm %s", escape(ob.from), span(took), group(ob.used()))
 }
 
 // complete fills in what flags and file leave out of the workload.
@@ -192,9 +202,9 @@ func (f *observedFigures) print(w io.Writer) {
 	limits := "none was met\twhat was used is allowed, and perhaps more"
 	if f.Limits != nil {
 		var words []string
-		for _, l := range limitFields(&sluice.Limits{}, f.Limits, sluice.Limits{}) {
-			if *l.source != nil {
-				words = append(words, fmt.Sprintf("%s %s", l.name, number((*l.source).Value)))
+		for d := range new(sluice.Limits).All() {
+			if l := *f.Limits.At(d); l != nil {
+				words = append(words, fmt.Sprintf("%s %s", d, number(l.Value)))
 			}
 		}
 		limits = strings.Join(words, ", ") + "\tthe last word of headers, refusals and the run's own measuring"

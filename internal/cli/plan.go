@@ -17,9 +17,6 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// best is the provider that stands for all of them.
-const best = "best"
-
 // planOptions are the flags of the plan command, and what they lead to.
 type planOptions struct {
 	flags *pflag.FlagSet
@@ -121,7 +118,7 @@ func (o *planOptions) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.doubtful, "doubtful", false, "let --provider best rank limits too whose source is doubtful")
 	fs.StringSliceVar(&o.whatIf, "what-if", nil, "other tiers to compare with, separated by commas")
 	o.foresee.register(fs)
-	fs.BoolVar(&o.list, "list", false, "list what is published, and nothing else")
+	fs.BoolVar(&o.list, "list", false, "list what is published, of --provider and for --model if they are named, and nothing else")
 	fs.BoolVar(&o.asJSON, "json", false, "print one JSON document")
 }
 
@@ -132,8 +129,9 @@ func runPlan(ctx context.Context, s *streams, o *planOptions) error {
 	}
 	registry := o.kept.registry
 	if o.list {
-		return listRegistry(s, registry, o.asJSON)
+		return listRegistry(s, registry, o.provider, o.model, o.asJSON)
 	}
+	o.adopt()
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -147,6 +145,7 @@ func runPlan(ctx context.Context, s *streams, o *planOptions) error {
 	if err := o.checkWhatIf(account); err != nil {
 		return err
 	}
+	o.warn(s, registry, account)
 	return o.answer(ctx, s, registry, account)
 }
 
@@ -209,83 +208,34 @@ func (o *planOptions) answer(ctx context.Context, s *streams, registry *provider
 	if err != nil {
 		return err
 	}
-	return missed
-}
-
-// rank plans for all tiers and prints them in order.
-func (o *planOptions) rank(s *streams, registry *provider.Registry) error {
-	if o.workload != "" {
-		var err error
-		if o.input, err = o.readWorkload(s, provider.Provider{}); err != nil {
-			return err
-		}
-	}
-	by := plan.ByTime
-	if o.by == "cost" {
-		by = plan.ByCost
-	}
-	tiers, doubtful := o.tiersOf(registry)
-	ranked, left, err := plan.Rank(registry, tiers, o.work(), o.options(), by)
-	if err != nil {
-		return o.planError(err)
-	}
-	b := bestFigures{By: o.by, Ranked: []figures{}}
-	for _, c := range ranked {
-		account, _ := registry.Lookup(c.Tier.Provider)
-		j := subject{account: account, tier: c.Tier, model: o.model}
-		j.overlay(sluice.Limits{})
-		b.Ranked = append(b.Ranked, newFigures(j, c.Plan, o))
-	}
-	b.leave(left, doubtful)
-	missed := error(nil)
-	if len(ranked) > 0 {
-		if missed, err = o.missed(&b.Ranked[0]); err != nil {
-			return err
-		}
-	}
-	if o.asJSON {
-		err = s.printJSON(b)
-	} else {
-		err = b.print(s)
-	}
-	switch {
-	case err != nil:
-		return err
-	case len(ranked) == 0:
-		return usageError(errors.New("no tier can be ranked"), "rank by time, say --price-in and --price-out, or let doubtful ones in with --doubtful")
+	if name := o.first("deadline", "max-cost"); name != "" && len(all) > 1 {
+		s.errorf("sluice: --deadline and --max-cost are judged for %s alone, the first column\n", first.name())
 	}
 	return missed
 }
 
-// tiersOf returns the tiers to rank, and those that are left out because they are doubtful.
-func (o *planOptions) tiersOf(r *provider.Registry) (tiers, doubtful []provider.Tier) {
-	model := o.model
-	if model == "" {
-		model = o.input.model
+// warn tells of what fits together badly, although a plan can be made of it.
+func (o *planOptions) warn(s *streams, r *provider.Registry, account provider.Provider) {
+	model := cmp.Or(o.model, o.input.model)
+	if owner, ok := r.Recognise(model); ok && len(account.Models) > 0 && owner.Name != account.Name {
+		s.errorf("sluice: warning: %s is a model of %s: is --provider %s meant?\n", escape(model), owner.Name, account.Name)
 	}
-	owner, owned := r.Recognise(model)
-	for _, t := range r.Tiers("") {
-		switch {
-		case model != "" && (!t.Is(model) || owned && t.Provider != owner.Name):
-		case t.Doubtful && !o.doubtful:
-			doubtful = append(doubtful, t)
-		default:
-			tiers = append(tiers, t)
-		}
+	written, err := o.kept.limitsFor(account, model)
+	if err != nil || o.seen == nil || o.settings.tier != "" || toldAny(written, o.told) {
+		return
 	}
-	return tiers, doubtful
+	if short := o.seen.tooShort(); short != "" {
+		s.errorf("sluice: warning: %s. Tell --rpm, --tpm and so on, or give the events of a longer run\n", short)
+	}
 }
 
-// open reads what is written down, and takes provider and model from there where no flag says them.
+// open reads what is written down.
 func (o *planOptions) open() (err error) {
 	if o.kept, err = o.settings.open(); err != nil {
 		return err
 	}
-	if o.told, err = o.limits.Limits(); err != nil {
-		return err
-	}
-	o.adopt()
-	return nil
+	o.told, err = o.limits.Limits()
+	return err
 }
 
 // adopt takes provider and model from the file of limits. Limits that nobody asked for are used where they fit, but do not
@@ -338,7 +288,7 @@ func (o *planOptions) missed(f *figures) (missed, err error) {
 	if o.flags.Changed("max-cost") {
 		n, ok := p.Affordable(o.maxCost)
 		if !ok {
-			return nil, usageError(errors.New("--max-cost needs prices, and none are known"), "say --price-in and --price-out, in USD per million tokens")
+			return nil, o.noPrice(f)
 		}
 		if p.Cost != nil && *p.Cost > o.maxCost {
 			faults = append(faults, fmt.Sprintf("cost %s, above --max-cost %s", dollars(*p.Cost), dollars(o.maxCost)))
@@ -359,6 +309,19 @@ func (o *planOptions) missed(f *figures) (missed, err error) {
 		code: exitThreshold, hint: strings.Join(fits, "; "),
 		err: fmt.Errorf("%s requests %s", group(p.Workload.Requests), strings.Join(faults, ", and ")),
 	}, nil
+}
+
+// noPrice says which price is missing.
+func (o *planOptions) noPrice(f *figures) error {
+	known := func(flag string, published *float64) bool { return o.flags.Changed(flag) || published != nil }
+	tier := f.subject.tier
+	switch in, out := known("price-in", tier.PriceIn), known("price-out", tier.PriceOut); {
+	case in && !out:
+		return usageError(errors.New("--max-cost needs the price of output, too"), "say --price-out, in USD per million tokens")
+	case out && !in:
+		return usageError(errors.New("--max-cost needs the price of input, too"), "say --price-in, in USD per million tokens")
+	}
+	return usageError(errors.New("--max-cost needs prices, and none are known"), "say --price-in and --price-out, in USD per million tokens")
 }
 
 // longest is how long the plan takes, or the run that was foreseen where that takes longer, and how many requests are

@@ -45,27 +45,74 @@ type listedTier struct {
 	Note             string        `json:"note,omitempty"`
 }
 
-// listRegistry prints what is published about providers, as a table or as one JSON document.
-func listRegistry(s *streams, r *provider.Registry, asJSON bool) error {
-	if asJSON {
-		var list struct {
-			Providers []listedProvider `json:"providers"`
+// unknownProvider is the error for a name that is nobody's.
+func unknownProvider(r *provider.Registry, name string) error {
+	return usageError(fmt.Errorf("unknown provider %q%s", name, provider.Meant(r.Suggest(name))),
+		"--provider is one of %s", strings.Join(r.Names(), ", "))
+}
+
+// entry is a provider and those of its tiers that were asked for.
+type entry struct {
+	provider.Provider
+	tiers []provider.Tier
+}
+
+// entries are what is published of a provider and for a model; "" is all.
+func entries(r *provider.Registry, name, model string) ([]entry, error) {
+	all := r.All()
+	if name != "" && name != best {
+		p, ok := r.Lookup(name)
+		if !ok {
+			return nil, unknownProvider(r, name)
 		}
-		for _, p := range r.All() {
-			list.Providers = append(list.Providers, listed(p, r.Tiers(p.Name)))
+		all = []provider.Provider{p}
+	}
+	owner, owned := r.Recognise(model)
+	var found []entry
+	for _, p := range all {
+		e := entry{Provider: p}
+		its := len(all) == 1 || owned && p.Name == owner.Name // the answer, even without limits
+		if model != "" && owned && !its {
+			continue
+		}
+		for _, t := range r.Tiers(p.Name) {
+			if model == "" || t.Is(model) {
+				e.tiers = append(e.tiers, t)
+			}
+		}
+		if model == "" || its || len(e.tiers) > 0 {
+			found = append(found, e)
+		}
+	}
+	return found, nil
+}
+
+// listRegistry prints what is published about providers, as a table or as one JSON document: of all, or of one, or for a
+// model.
+func listRegistry(s *streams, r *provider.Registry, name, model string, asJSON bool) error {
+	published, err := entries(r, name, model)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		list := struct {
+			Providers []listedProvider `json:"providers"`
+		}{[]listedProvider{}}
+		for _, e := range published {
+			list.Providers = append(list.Providers, listed(e.Provider, e.tiers))
 		}
 		return s.printJSON(list)
 	}
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PROVIDER\tTIER\tMODELS\tLIMITS\t$ IN/OUT\tDATE\tSOURCE")
-	for _, p := range r.All() {
-		tiers := r.Tiers(p.Name)
-		if len(tiers) == 0 {
-			fmt.Fprintf(w, "%s\t-\t-\tnot published\t-\t%s\t%s\n", escape(p.Name), escape(doubted(p.Date, p.Doubtful)), escape(p.Source))
+	for _, e := range published {
+		if len(e.tiers) == 0 {
+			fmt.Fprintf(w, "%s\t-\t%s\tnot published\t-\t%s\t%s\n", escape(e.Name), escape(cmp.Or(model, "-")),
+				escape(doubted(e.Date, e.Doubtful)), escape(e.Source))
 		}
-		for _, t := range tiers {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", escape(p.Name), escape(t.Tier), escape(modelWords(t)),
+		for _, t := range e.tiers {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", escape(e.Name), escape(t.Tier), escape(modelWords(t)),
 				limitWords(t.Limits), priceWords(t), escape(doubted(t.Date, t.Doubtful)), escape(t.Source))
 		}
 	}
@@ -73,7 +120,7 @@ func listRegistry(s *streams, r *provider.Registry, asJSON bool) error {
 		return err
 	}
 	b.WriteString("? is doubtful: old, contradicted, or not from the provider itself. What is absent is not known.\n")
-	_, err := s.out.Write([]byte(b.String()))
+	_, err = s.out.Write([]byte(b.String()))
 	return err
 }
 

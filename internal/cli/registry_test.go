@@ -12,7 +12,7 @@ import (
 func printed(t *testing.T, r *provider.Registry, asJSON bool) string {
 	t.Helper()
 	var out, err bytes.Buffer
-	if err := listRegistry(newStreams(nil, nil, &out, &err), r, asJSON); err != nil {
+	if err := listRegistry(newStreams(nil, nil, &out, &err), r, "", "", asJSON); err != nil {
 		t.Fatal(err)
 	}
 	if err.Len() > 0 {

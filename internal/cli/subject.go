@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -29,26 +30,6 @@ type subject struct {
 	told, start sluice.Limits // of these, what a run with the same flags has for ceilings, and what it begins with
 }
 
-// limitField is a limit in its three forms.
-type limitField struct {
-	name   string
-	value  *int
-	source **config.Limit
-	told   int
-}
-
-func limitFields(l *sluice.Limits, from *config.Limits, told sluice.Limits) []limitField {
-	return []limitField{
-		{"rpm", &l.RPM, &from.RPM, told.RPM},
-		{"tpm", &l.TPM, &from.TPM, told.TPM},
-		{"itpm", &l.ITPM, &from.ITPM, told.ITPM},
-		{"otpm", &l.OTPM, &from.OTPM, told.OTPM},
-		{"rpd", &l.RPD, &from.RPD, told.RPD},
-		{"tpd", &l.TPD, &from.TPD, told.TPD},
-		{"concurrent", &l.Concurrent, &from.Concurrent, told.Concurrent},
-	}
-}
-
 // overlay puts limits that were told, or that are written down, over those of the tier: what comes later over what comes
 // before.
 func (j *subject) overlay(told sluice.Limits, written ...*config.Limits) {
@@ -58,10 +39,9 @@ func (j *subject) overlay(told sluice.Limits, written ...*config.Limits) {
 	}
 	j.limits = config.Limits{Provider: j.account.Name, Model: j.model}
 	l := &j.tier.Limits
-	fields := limitFields(l, &j.limits, told)
-	for _, f := range fields {
-		if *f.value > 0 {
-			*f.source = &config.Limit{Value: float64(*f.value), Source: config.SourceRegistry, Confidence: trust}
+	for d, limit := range l.All() {
+		if *limit > 0 {
+			*j.limits.At(d) = &config.Limit{Value: float64(*limit), Source: config.SourceRegistry, Confidence: trust}
 		}
 	}
 	var ceilings sluice.Limits
@@ -70,9 +50,9 @@ func (j *subject) overlay(told sluice.Limits, written ...*config.Limits) {
 		if layer == nil {
 			continue
 		}
-		for i, below := range limitFields(&sluice.Limits{}, layer, told) {
-			if stated := *below.source; stated != nil {
-				*fields[i].value, *fields[i].source = int(stated.Value), new(*stated)
+		for d, limit := range l.All() {
+			if stated := *layer.At(d); stated != nil {
+				*limit, *j.limits.At(d) = int(stated.Value), new(*stated)
 			}
 		}
 		if b := layer.BurstSeconds; b != nil {
@@ -82,9 +62,9 @@ func (j *subject) overlay(told sluice.Limits, written ...*config.Limits) {
 		ceilings, beliefs = over(above, ceilings), over(start, beliefs)
 	}
 	j.told, j.start = begin(told, ceilings, beliefs)
-	for _, f := range fields {
-		if f.told > 0 {
-			*f.value, *f.source = f.told, &config.Limit{Value: float64(f.told), Source: config.SourceTold, Confidence: trustTold}
+	for d, limit := range told.All() {
+		if *limit > 0 {
+			*l.At(d), *j.limits.At(d) = *limit, &config.Limit{Value: float64(*limit), Source: config.SourceTold, Confidence: trustTold}
 		}
 	}
 	if b := told.Burst; b > 0 {
@@ -102,7 +82,12 @@ func toldAny(file *config.Limits, told sluice.Limits) bool {
 	if file == nil {
 		return false
 	}
-	return slices.ContainsFunc(limitFields(&told, file, told), func(f limitField) bool { return *f.source != nil })
+	for d := range told.All() {
+		if *file.At(d) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // accountOf finds whose limits are planned with. An account without a name is nobody's that is known.
@@ -122,24 +107,13 @@ func (o *planOptions) accountOf(r *provider.Registry, model string) (provider.Pr
 	return o.charged(account)
 }
 
-func unknownProvider(r *provider.Registry, name string) error {
-	err := fmt.Errorf("unknown provider %q", name)
-	if near := r.Suggest(name); len(near) > 0 {
-		return usageError(err, "do you mean %s?", strings.Join(near, " or "))
-	}
-	return usageError(err, "it is one of %s, or best", strings.Join(r.Names(), ", "))
-}
-
 // charged applies --charge.
 func (o *planOptions) charged(account provider.Provider) (provider.Provider, error) {
-	switch o.charge {
-	case "":
-	case "declared":
-		account.Charge = sluice.ChargeDeclared
-	case "actual":
-		account.Charge = sluice.ChargeActual
-	default:
-		return account, usageError(fmt.Errorf("--charge %s is not known", o.charge), "say declared or actual")
+	if o.charge == "" {
+		return account, nil
+	}
+	if err := account.Charge.UnmarshalText([]byte(o.charge)); err != nil {
+		return account, usageError(fmt.Errorf("--charge: %w", err), "leave it out to count as the provider does")
 	}
 	return account, nil
 }
@@ -162,7 +136,7 @@ func (o *planOptions) subjectOf(r *provider.Registry, account provider.Provider,
 	case tier != "":
 		t, err := r.Find(account.Name, tier, model)
 		if err != nil {
-			return j, usageError(err, "sluice plan --list shows what is published, or tell the limits with --rpm, --tpm and so on")
+			return j, usageError(err, "%s", otherTiers(r, account, model))
 		}
 		j.tier = t
 	case !toldAny(written, o.told) && !toldAny(seen, sluice.Limits{}):
@@ -172,20 +146,49 @@ func (o *planOptions) subjectOf(r *provider.Registry, account provider.Provider,
 	return j, nil
 }
 
-// noLimits says how limits can be found.
-func noLimits(r *provider.Registry, account provider.Provider, model string) error {
-	const find = "read the limits in the provider's console or in the headers of an answer; " +
-		"then tell them with --rpm, --tpm and so on, or --limits FILE"
+// howToFind is how to find limits that are not published.
+const howToFind = "read the limits in the provider's console or in the headers of an answer; " +
+	"then tell them with --rpm, --tpm and so on, or --limits FILE"
+
+// tiersWith names the tiers that have limits for the model, or for any if it is "".
+func tiersWith(r *provider.Registry, account provider.Provider, model string) []string {
 	var names []string
 	for _, t := range r.Tiers(account.Name) {
-		if account.Name != "" && !slices.Contains(names, t.Tier) {
+		if (model == "" || t.Is(model)) && !slices.Contains(names, t.Tier) {
 			names = append(names, t.Tier)
 		}
 	}
+	return names
+}
+
+// otherTiers is the hint for a tier that is not there, or not for the model.
+func otherTiers(r *provider.Registry, account provider.Provider, model string) string {
+	names := tiersWith(r, account, model)
 	switch {
+	case len(names) == 0:
+		return howToFind
+	case model == "":
+		return "sluice plan --list shows what is published, or tell the limits with --rpm, --tpm and so on"
+	}
+	return fmt.Sprintf("limits for %s are published of --tier %s. Or %s", model, strings.Join(names, ", "), howToFind)
+}
+
+// noLimits says how limits can be found.
+func noLimits(r *provider.Registry, account provider.Provider, model string) error {
+	const find = howToFind
+	var names []string
+	if account.Name != "" {
+		names = tiersWith(r, account, model)
+	}
+	switch {
+	case len(names) == 1:
+		return usageError(fmt.Errorf("no limit is known: of %s, those of tier %s alone are published", cmp.Or(model, account.Name), names[0]),
+			"say --tier %s if that is your account's. Or %s", names[0], find)
 	case len(names) > 0:
 		return usageError(fmt.Errorf("which tier of %s? Its limits differ: %s", account.Name, strings.Join(names, ", ")),
-			"say --tier %s, or tell the limits with --rpm, --tpm and so on", names[0])
+			"say --tier %s or another, as the provider's console says. Or %s", names[0], find)
+	case account.Name != "" && model != "":
+		return usageError(fmt.Errorf("no limit is known: none are published for %s of %s", model, account.Name), find)
 	case account.Name != "":
 		return usageError(fmt.Errorf("no limit is known: none are published for %s", account.Name), find)
 	case model != "":

@@ -21,7 +21,7 @@ func group[N int | int64 | float64](n N) string {
 	return sign + digits
 }
 
-// span writes a duration as people say it: "41 s", "3 min 20 s", "2 h 05 min".
+// span writes a duration as people say it: "41 s", "3 min 20 s", "2 h 05 min", "2 days 21 h".
 func span(d time.Duration) string {
 	s := int64(math.Round(d.Seconds()))
 	switch {
@@ -38,7 +38,11 @@ func span(d time.Duration) string {
 	case s < 48*3600:
 		return fmt.Sprintf("%d h %02d min", s/3600, s%3600/60)
 	}
-	return fmt.Sprintf("%d days", s/86400)
+	hours := (s + 1800) / 3600
+	if hours%24 == 0 {
+		return fmt.Sprintf("%d days", hours/24)
+	}
+	return fmt.Sprintf("%d days %d h", hours/24, hours%24)
 }
 
 // clock writes the instant t as seen at now: the local time, with the date if that is another day.

@@ -106,8 +106,11 @@ func (o *planOptions) choose(models map[string]*modelCalls) (workloadFile, error
 			return workloadFile{}, usageError(fmt.Errorf("%s is for several models, which have limits of their own: %s", o.workload, list),
 				"choose one with --model")
 		}
-		return workloadFile{}, usageError(fmt.Errorf("%s has no requests for %s, whose limits are planned with, but for %s", o.workload, o.model, list),
-			"choose one of them with --model, and its limits")
+		hint := "choose one of them with --model, and its limits"
+		if o.seen != nil {
+			hint = "give the events of a run of these, or leave --events out"
+		}
+		return workloadFile{}, usageError(fmt.Errorf("%s has no requests for %s, whose limits are planned with, but for %s", o.workload, o.model, list), "%s", hint)
 	}
 	f := workloadFile{model: chosen.name, calls: chosen.calls}
 	for _, m := range sorted {
