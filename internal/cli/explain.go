@@ -59,7 +59,7 @@ exit code is 2.`,
 	fs.SortFlags = false
 	fs.IntVar(&o.status, "status", 0, "HTTP status of the answer, if it is known")
 	fs.StringArrayVar(&o.headers, "header", nil, "header of the answer, as 'Name: value' (repeatable)")
-	fs.StringVar(&o.provider, "provider", "", strings.Join(provider.Names(), ", ")+" (absent: the error's structure decides)")
+	fs.StringVar(&o.provider, "provider", "", "name of the provider, such as openai or groq (absent: the error's structure decides)")
 	fs.StringVar(&o.now, "now", "", "when the error came, as 2026-03-01T12:00:00Z (absent: what its Date header says, or now)")
 	fs.BoolVar(&o.json, "json", false, "print one JSON document")
 	fs.BoolVar(&o.lines, "jsonl", false, "read and print one JSON object per line")
@@ -135,8 +135,7 @@ func (o *explainOptions) puzzle() (puzzle, error) {
 	if o.provider != "" {
 		var ok bool
 		if c.provider, ok = provider.Lookup(o.provider); !ok {
-			return c, usageError(fmt.Errorf("unknown provider %q", o.provider), "did you mean %s? --provider is one of %s",
-				nearest(o.provider, provider.Names()), strings.Join(provider.Names(), ", "))
+			return c, unknownProvider(provider.Published(), o.provider)
 		}
 	}
 	return c, nil
@@ -337,38 +336,6 @@ func plainJSON(err error) error {
 		return fmt.Errorf("%s is a JSON %s", wrong.Field, wrong.Value)
 	}
 	return fmt.Errorf("no JSON: %w", err)
-}
-
-// nearest returns the name that takes the fewest changes to make.
-func nearest(word string, names []string) string {
-	best, least := "", len(word)+1<<20
-	for _, name := range names {
-		if d := changes(strings.ToLower(word), name); d < least {
-			best, least = name, d
-		}
-	}
-	return best
-}
-
-// changes counts the letters to put in, take out or exchange to make b of a.
-func changes(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		last := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			d := last
-			if a[i] != b[j] {
-				d++
-			}
-			last = row[j+1]
-			row[j+1] = min(d, row[j]+1, last+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // meanings are what each kind means, and what a run does about it.
