@@ -338,18 +338,22 @@ func plainJSON(err error) error {
 	return fmt.Errorf("no JSON: %w", err)
 }
 
-// meanings are what each kind means, and what a run does about it.
-var meanings = map[sluice.Kind]struct{ means, action, does string }{
-	sluice.OK:             {"no error", "none", "nothing"},
-	sluice.RateLimit:      {"the provider asks to slow down", "pause", "keep the call, and correct the limit or pause what shares it; no attempt is spent"},
-	sluice.Overloaded:     {"the provider has no capacity", "pause", "keep the call and pause what shares the model; no attempt is spent"},
-	sluice.UsageWindow:    {"an allowance of hours, days or a plan is used up", "pause_until_reset", "keep the call and pause what shares the allowance until it is renewed; no attempt is spent"},
-	sluice.QuotaExhausted: {"no credit is left, or a spend cap is reached", "stop", "stop the run: nothing more can succeed; it can be resumed"},
-	sluice.Auth:           {"the key was refused", "stop", "stop the run: no call with this key can succeed; it can be resumed"},
-	sluice.Timeout:        {"no answer came in time", "retry", "try again after a backoff; an attempt is spent"},
-	sluice.Network:        {"the connection was not made, or broke", "retry", "try again after a backoff; an attempt is spent if the call was sent"},
-	sluice.ServerError:    {"the provider made a mistake", "retry", "try again after a backoff; an attempt is spent"},
-	sluice.BadRequest:     {"the request itself is wrong", "fail", "give the item up: the same request would be refused again"},
-	sluice.ContextLength:  {"the request is larger than the model's context, or than the whole limit", "fail", "give the item up: the same request would be refused again"},
-	sluice.ContentFilter:  {"refused for its content", "fail", "give the item up: the same request would be refused again"},
+// meaning is what a kind means, and what a run does about it.
+type meaning struct{ means, action, does string }
+
+func meaningOf(k sluice.Kind) meaning {
+	return map[sluice.Kind]meaning{
+		sluice.OK:             {"no error", "none", "nothing"},
+		sluice.RateLimit:      {"the provider asks to slow down", "pause", "keep the call, and correct the limit or pause what shares it; no attempt is spent"},
+		sluice.Overloaded:     {"the provider has no capacity", "pause", "keep the call and pause what shares the model; no attempt is spent"},
+		sluice.UsageWindow:    {"an allowance of hours, days or a plan is used up", "pause_until_reset", "keep the call and pause what shares the allowance until it is renewed; no attempt is spent"},
+		sluice.QuotaExhausted: {"no credit is left, or a spend cap is reached", "stop", "stop the run: nothing more can succeed; it can be resumed"},
+		sluice.Auth:           {"the key was refused", "stop", "stop the run: no call with this key can succeed; it can be resumed"},
+		sluice.Timeout:        {"no answer came in time", "retry", "try again after a backoff; an attempt is spent"},
+		sluice.Network:        {"the connection was not made, or broke", "retry", "try again after a backoff; an attempt is spent if the call was sent"},
+		sluice.ServerError:    {"the provider made a mistake", "retry", "try again after a backoff; an attempt is spent"},
+		sluice.BadRequest:     {"the request itself is wrong", "fail", "give the item up: the same request would be refused again"},
+		sluice.ContextLength:  {"the request is larger than the model's context, or than the whole limit", "fail", "give the item up: the same request would be refused again"},
+		sluice.ContentFilter:  {"refused for its content", "fail", "give the item up: the same request would be refused again"},
+	}[k]
 }

@@ -62,7 +62,7 @@ type budgetFigures struct {
 func newExplanation(v solution) explanation {
 	e := explanation{
 		Kind: v.Kind, RetryAfter: stated(v.Wait.Seconds()), Limit: stated(v.Limit), Used: stated(v.Used), Requested: stated(v.Requested),
-		TooLarge: v.TooLarge, ProbeAfter: stated(v.Probe.Seconds()), Action: meanings[v.Kind].action, Why: v.Why, Message: v.Message,
+		TooLarge: v.TooLarge, ProbeAfter: stated(v.Probe.Seconds()), Action: meaningOf(v.Kind).action, Why: v.Why, Message: v.Message,
 		Dimension: stated(v.Dimension.String()), ResetAt: instant(v.Until), ResumeAt: instant(v.resume()),
 	}
 	for _, b := range v.budgets {
@@ -103,7 +103,7 @@ func stated[T comparable](v T) *T {
 
 // print prints a solution as people read it.
 func (v solution) print(s *streams) error {
-	lines := []string{fmt.Sprintf("%s: %s", v.Kind, meanings[v.Kind].means)}
+	lines := []string{fmt.Sprintf("%s: %s", v.Kind, meaningOf(v.Kind).means)}
 	if !v.Recognised() {
 		lines[0] = "no provider error recognised here"
 	}
@@ -121,7 +121,7 @@ func (v solution) print(s *streams) error {
 		add("size", "the request alone is larger than the whole limit: it can never pass")
 	}
 	if v.Recognised() {
-		add("sluice", "%s", meanings[v.Kind].does)
+		add("sluice", "%s", meaningOf(v.Kind).does)
 		add("why", "%s", provider.Reason{Rule: v.Why.Rule, Field: v.Why.Field, Value: v.Why.Value})
 	} else {
 		add("why", "nothing in it speaks as a provider's error does; --status and --header tell what the text leaves out")
