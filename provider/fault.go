@@ -367,6 +367,12 @@ func (f *fault) wait(now time.Time) time.Duration {
 	return 0
 }
 
+// told reports whether the provider itself asks to wait. What a client waits before it tries again says nothing of why.
+func (f *fault) told(now time.Time) bool {
+	said := func(low string) bool { return toldWait(low) > 0 || parseFigures(low).wait() > 0 }
+	return f.resetsIn > 0 || f.resetsAt.After(now) || slices.ContainsFunc(f.low, said)
+}
+
 // saidWait returns the wait that a sentence states.
 func (f *fault) saidWait() time.Duration {
 	for _, m := range f.low {

@@ -26,6 +26,7 @@ func errorIn(line string) (at int, ok bool) {
 		case isException(w) && happened(line, i, end),
 			statusWord(line, i, end, before),
 			words < 10 && prefixed(line, low, end) && !firstPerson(line),
+			words == 0 && strings.HasSuffix(w, "_error") && strings.HasPrefix(line[end:], ": "),
 			errno(w):
 			if !hedged(line[:i]) {
 				found = i
@@ -59,6 +60,9 @@ func statusWord(line string, i, end int, before string) bool {
 	}
 	rest := strings.TrimLeft(line[end:], " :-)]'\"—–·")
 	low := asciiLower(clip(rest, 40))
+	if startsWithAny(low, "errors", "responses", "failures") {
+		return false // many of them are spoken about
+	}
 	phrase := strings.ToLower(http.StatusText(status))
 	if status == 529 {
 		phrase = "overloaded"
@@ -99,6 +103,9 @@ func prefixed(line, low string, end int) bool {
 			return false // the error that was quoted
 		}
 		t := strings.TrimLeft(rest, " ]*)\"'")
+		if n := strings.TrimLeft(t, ": "); leadingStatus(n) != 0 && strings.HasPrefix(n[3:], " errors ") {
+			return false // "API Error: 500 errors are", of many
+		}
 		return t == "" || strings.HasPrefix(rest, " {") && start(line, end, low) || t[0] == ':' || t[0] == '(' || t[0] == '-' || strings.HasPrefix(rest, "]") || strings.HasPrefix(rest, "=") ||
 			startsWithAny(asciiLower(strings.TrimLeft(rest, " ")), "calling", "occurred", "while", "during", "communicating", "from", "in ",
 				"generating", "fetching", "sending", "processing", "code", "running", "invoking", "when", "connecting")

@@ -12,7 +12,7 @@ func noise(line string, diff bool) bool {
 		return true
 	}
 	low := asciiLower(clip(line, 200))
-	if metric(low) || assigned(low) || statuses(low) > 2 || ofProgram(line) {
+	if driven(low) || localService(low) || metric(low) || assigned(low) || statuses(low) > 2 || ofProgram(line) {
 		return true
 	}
 	switch {
@@ -37,6 +37,41 @@ func noise(line string, diff bool) bool {
 		}
 	}
 	return false
+}
+
+// driven reports whether a line is of a program that drives a browser or runs tests, whose waits are for pages and tests.
+func driven(low string) bool {
+	for _, w := range [...]string{"navigation timeout", "page.goto", "locator.", "for selector", "for locator", "page.click", "page.wait", "page.fill",
+		"for async tests", "ms for a test", "for a hook"} {
+		if strings.Contains(low, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// localService reports whether a line names the address of a database or a queue, by its port.
+func localService(low string) bool {
+	at := strings.IndexByte(low, ':')
+	for ; at >= 0; at = next(low, at, ':') {
+		n := at + 1
+		for n < len(low) && isDigit(low[n]) {
+			n++
+		}
+		switch low[at+1 : n] {
+		case "5432", "3306", "6379", "27017", "9092", "5672", "11211", "1433", "1521", "2375", "2181", "9222":
+			return at > 0 && isWord(low[at-1]) || at > 0 && low[at-1] == ']' || strings.HasSuffix(low[:at], "::")
+		}
+	}
+	return false
+}
+
+// next returns where c stands behind i, or -1.
+func next(s string, i int, c byte) int {
+	if n := strings.IndexByte(s[i+1:], c); n >= 0 {
+		return i + 1 + n
+	}
+	return -1
 }
 
 // metric reports whether a line is one of Prometheus's: a name, labels in braces, a number.

@@ -49,7 +49,7 @@ var sentences = [...]string{
 	"request too large*",
 	"maximum context length*",
 	"codex ran out of room in the model's context window*",
-	"blocked: candidate*", "your request was rejected*", "blocked: prompt*", "block_reason: *", "content filter*", "content exists risk*",
+	"blocked: candidate*", "your request was rejected*", "blocked: prompt*", "block_reason: *", "block_reason=<*", "content filter*", "content exists risk*",
 	"the response was blocked*",
 
 	// keys

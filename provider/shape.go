@@ -23,6 +23,11 @@ func errorShaped(v any) bool {
 		if code, coded := first(v, "code", "status", "statusCode", "status_code", "error_code"); worded && isText && coded {
 			return statusOf(code) != 0 || hasName(code) || numbered(code) && v["data"] == nil
 		}
+		_, hasParam := v["param"]
+		_, hasCode := v["code"]
+		if worded && isText && hasParam && hasCode {
+			return true // OpenAI's, with null for what it does not say
+		}
 		t, _ := v["type"].(string)
 		return worded && isText && (len(v) == 1 || isCode(t))
 	}
@@ -51,7 +56,7 @@ func errorMember(key string, v any) bool {
 		if _, stated := v["limit_reached"]; stated {
 			return v["limit_reached"] == true
 		}
-		return len(v) > 0 && (strings.Contains(key, "error") || (key == "cause" || key == "data" || key == "response") && errorShaped(v))
+		return len(v) > 0 && (strings.Contains(key, "error") || (key == "cause" || key == "data" || key == "response" || key == "detail") && errorShaped(v))
 	case []any:
 		return key == "errors" && len(v) > 0
 	case bool:

@@ -69,10 +69,11 @@ var statements = [...]statement{
 	{sluice.Network, networkThings[:], []string{"closed", "terminated", "aborted", "disconnected", "dropped", "offline", "interrupted",
 		"not connected"}, true},
 	{sluice.Network, []string{"certificate"}, []string{"invalid", "untrusted", "expired", "unverified", "not trusted", "mismatch"}, false},
+	{sluice.ServerError, []string{"server error", "internal error"}, []string{"interrupted", "due to", "because of"}, false},
 	{sluice.ServerError, []string{"memory"}, []string{"requires more", "out of", "not enough", "insufficient"}, false},
 	{sluice.BadRequest, []string{"model", "max_tokens", "maxtokens", "max_completion_tokens", "temperature", "top_p", "response_format",
 		"tool_choice",
-		"account deployment"},
+		"account deployment", "api deployment", "model deployment"},
 		[]string{"invalid", "not found", "not supported", "unsupported", "does not exist", "doesn't exist", "not exist", "not available",
 			"not eligible",
 			"unknown", "unrecognized", "bigger than", "too large", "too long", "too close", "not a valid", "out of range", "no such",
@@ -167,13 +168,14 @@ func wordsOf(clause string) []string {
 // holds reports whether the words of a clause make the statement.
 func (s *statement) holds(words []string) bool {
 	for i := range words {
-		if anyAt(words, i, s.things) == 0 || foreignAt(words, i) {
+		size := anyAt(words, i, s.things)
+		if size == 0 || foreignAt(words, i) {
 			continue
 		}
 		if s.kind == sluice.RateLimit && i > 0 && strings.HasPrefix(words[i-1], "connection") {
 			continue // of a server
 		}
-		for j := max(0, i-reach); j < min(len(words), i+reach); j++ {
+		for j := max(0, i-reach); j < min(len(words), i+size-1+reach); j++ {
 			n := anyAt(words, j, s.states)
 			if n > 0 && !(j > i && named(words[j+n:])) && !elsewhere(words[j+n-1:]) && !hedged(strings.Join(words[:max(i, j)], " ")) {
 				return true
@@ -192,6 +194,8 @@ func elsewhere(words []string) bool {
 	switch words[1] {
 	case "on", "during", "between", "outside", "in":
 		return words[0] == "unavailable"
+	case "for":
+		return slices.ContainsFunc(words[2:min(5, len(words))], foreignWord)
 	case "user", "client", "cors", "hook", "firewall", "robots", "adblock":
 		return true
 	}
