@@ -113,9 +113,9 @@ func (p Provider) decide(v *Verdict, f *fault, status int, h http.Header) *rule 
 // status the class is.
 func (r *rule) vague(status int) (like int, ok bool) {
 	switch {
-	case r.words != nil || r.header != "":
+	case r.words != nil && r.class == 0 || r.header != "":
 		return 0, false
-	case r.marks == nil:
+	case r.marks == nil && r.words == nil:
 		return status, true
 	case r.class != 0:
 		return r.class, true
@@ -224,7 +224,7 @@ func (v *Verdict) fill(p *Provider, f *fault, r *rule, h http.Header, now time.T
 // allowance reports whether the limit that the error speaks of is one of a day or longer.
 func (f *fault) allowance() bool {
 	for _, low := range f.low {
-		for _, period := range [...]string{"per day", "/day", "(rpd)", "(tpd)", " tpd ", " rpd ", "for today", "for the day", "for this month", "for this week",
+		for _, period := range [...]string{"per day", "/day", "(rpd)", "(tpd)", " tpd ", " rpd ", "for today", "today's", "for the day", "for this month", "for this week",
 			"daily", "weekly", "monthly", "per week", "per month", "/month", "per 86400", "每日", "每天", "当日", "今日", "每周", "每月", "本月"} {
 			if strings.Contains(low, period) {
 				return true

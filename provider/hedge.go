@@ -13,7 +13,8 @@ func hedge(word string) bool {
 		"avoid", "avoids", "prevent", "prevents", "mock", "simulate", "treat", "returns", "raises", "throws", "throw", "raise", "class", "import", "e.g",
 		"like", "such", "instead", "detect", "detects", "parse", "map", "maps", "case", "isinstance", "instanceof", "new", "typically", "usually",
 		"means", "issue", "titled", "closes", "merged", "opened", "skipping", "document", "improve", "reduce", "test", "tests", "docs", "feat",
-		"ok", "says", "keeps", "getting", "seeing", "report", "reports", "reported", "reporting":
+		"ok", "successfully", "succeeded", "recovered", "fixing",
+		"understanding", "troubleshooting", "solving", "resolving", "says", "keeps", "getting", "seeing", "report", "reports", "reported", "reporting":
 		return true
 	}
 	return false
@@ -59,6 +60,16 @@ func diagnosis(before string) bool {
 	})
 }
 
+// guess reports whether a clause in lower case begins as a supposition that something is wrong, and not as one of why.
+func guess(clause string) bool {
+	word, rest, _ := strings.Cut(clip(clause, 40), " ")
+	switch strings.TrimSuffix(word, ",") {
+	case "possibly", "perhaps", "probably", "maybe", "presumably", "apparently":
+		return !startsWithAny(rest, "due ", "because ", "caused ")
+	}
+	return false
+}
+
 // foreign reports whether a limit is of something else than a provider's: of recursion, of a tool's steps, of a file.
 func foreign(before string) bool {
 	found := false
@@ -76,7 +87,8 @@ func foreignWord(w string) bool {
 		"fail", "db", "database", "pool", "thread", "threads", "mcp", "npm", "pip", "git", "docker", "ssh", "thinking", "reasoning", "time",
 		"email", "emails", "mail", "mailbox", "smtp", "sms", "sending", "phone", "attempt", "attempts", "password", "factor", "storage", "inode",
 		"seat", "seats", "member", "members", "collaborator", "minutes", "speed", "pull", "page", "site", "website", "wiki", "registry", "table",
-		"row", "rows", "download", "downloads", "browser", "navigation", "cart":
+		"row", "rows", "download", "downloads", "browser", "navigation", "cart", "slack", "twitter", "discord",
+		"telegram", "jira", "postgres", "postgresql", "mysql", "redis", "mongodb", "kafka", "ldap", "imap":
 		return true
 	}
 	return false

@@ -37,7 +37,7 @@ var authWords = [...]string{"*incorrect api key*", "*invalid x-api-key*", "*inva
 	"*default credentials were not found*", "*api key*invalid*", "*user not found*", "*not authorized to*"}
 
 var rateWords = [...]string{"*rate limit reached*", "*rate limit is exceeded*", "*rate limit exceeded*", "*exceeded*rate limit*",
-	"*would exceed*rate limit*", "*rate limited*", "*rate-limited*", "*limiting requests*", "*too many requests*", "too many tokens*",
+	"*would exceed*rate limit*", "*rate limited*", "*rate-limited*", "*limiting requests*", "*too many requests*", "too many tokens, *wait*", "too many tokens per *",
 	"*too many concurrent*", "*hit*rate limit*", "*rate limit hit*", "*rate_limit_exceeded*", "*rate_limit_error*",
 	"*quota exceeded for*per minute*", "*exhausted your capacity*", "*exceeded*limit*per minute*", "*resource exhausted*",
 	"*resource has been exhausted*", "*request was throttled*", "throttled by*", "*concurrency*exceeded*", "*reached max*concurrency*",

@@ -42,7 +42,7 @@ func matches(pattern, s string) bool {
 // waitCues are the words before a wait. Those of other languages are of messages that are known to be translated.
 var waitCues = [...]string{"try again in", "retry in", "retry after", "retry-after", "retrydelay",
 	"try again after", "again after", "wait for", "please wait", "replenished in", "resets in", "reset in", "resets after",
-	"reset after", "resetting in", "retry again in", "available in", "renews in", "retry_after", "retry delay of", "again in",
+	"reset after", "resetting in", "retry again in", "available in", "back in", "renews in", "retry_after", "retry delay of", "again in",
 	"de nuevo en", "intentarlo en", "espera", "se restablece en", "restablecerá en", "réessayez dans", "réessayer dans", "dans",
 	"patienter", "versuche es in", "versuchen sie es in", "zurückgesetzt in", "warte", "warten sie", "novamente em",
 	"redefine em", "aguarde", "riprova tra", "wait"}
@@ -90,7 +90,7 @@ func waitBehind(low string, cues []string) time.Duration {
 				break
 			}
 			before := len(rest) - len(after) - len(cue)
-			if before > 0 && isLetter(rest[before-1]) && isLetter(cue[0]) {
+			if before > 0 && (isLetter(rest[before-1]) || rest[before-1] == '_') && isLetter(cue[0]) {
 				rest = after
 				continue // within another word
 			}
