@@ -224,7 +224,7 @@ func (v *Verdict) fill(p *Provider, f *fault, r *rule, h http.Header, now time.T
 // allowance reports whether the limit that the error speaks of is one of a day or longer.
 func (f *fault) allowance() bool {
 	for _, low := range f.low {
-		for _, period := range [...]string{"per day", "/day", "(rpd)", "(tpd)", " tpd ", " rpd ", "for today", "today's", "for the day", "for this month", "for this week",
+		for _, period := range [...]string{"per day", "/day", "(rpd)", "(tpd)", " tpd ", " rpd ", "for today", "today's", "for the day", "this month", "this week",
 			"daily", "weekly", "monthly", "per week", "per month", "/month", "per 86400", "每日", "每天", "当日", "今日", "每周", "每月", "本月"} {
 			if strings.Contains(low, period) {
 				return true

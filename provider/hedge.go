@@ -31,7 +31,7 @@ func hedged(before string) bool {
 	found := false
 	eachWord(before, func(i, end int) bool {
 		w := asciiLower(before[i:end])
-		found = hedge(w) && !((w == "may" || w == "might") && strings.HasPrefix(before[end:], " have "))
+		found = hedge(w) && !((w == "may" || w == "might") && startsWithAny(before[end:], " have ", " be temporarily"))
 		return !found
 	})
 	return found || strings.HasSuffix(before, "`") || strings.HasSuffix(strings.TrimSpace(before), "?")

@@ -9,6 +9,9 @@ import (
 // errorIn finds where on a line an error begins to speak. ok is false for what only talks about errors.
 func errorIn(line string) (at int, ok bool) {
 	line = clip(line, 4*maxMessage)
+	if at := ranInto(line); at > 0 {
+		return at, true
+	}
 	told := sentenceIn(line)
 	if firstPerson(line) {
 		told = -1
@@ -78,7 +81,7 @@ func statusWord(line string, i, end int, before string) bool {
 		}
 	}
 	switch before {
-	case "code", "status", "status_code", "statuscode", "http", "1.1", "2", "2.0", "1.0", "error", "errorcode", "error_code", "apierror", "capierror":
+	case "code", "status", "status_code", "statuscode", "http", "1.1", "2", "2.0", "1.0", "error", "errorcode", "error_code", "apierror", "capierror", "rejected":
 		return i == 0 || strings.IndexByte(" :=(\"'[", line[i-1]) >= 0
 	}
 	lead := strings.TrimSpace(line[:i])

@@ -155,13 +155,8 @@ func (r *textReader) lines(s string) {
 		case strings.HasPrefix(line, "File \""):
 			flush()
 			skip = true
-		case noise(line, diff):
+		case noise(line, diff) && ranInto(line) == 0:
 			flush()
-			if at := ranInto(line); at > 0 {
-				said.WriteString(line[at:])
-				open = true
-				break
-			}
 			r.skipped = true
 		default:
 			if n := r.object(s, i, i+end); n > 0 {
