@@ -80,6 +80,7 @@ func happened(line string, i, end int) bool {
 // is followed by a colon and a sentence.
 func ranInto(line string) int {
 	found := 0
+	line = clip(line, maxMessage)
 	if !startsWithAny(line, "raise ", "return ", "await ", "throw ") {
 		return 0
 	}

@@ -14,7 +14,7 @@ func hedge(word string) bool {
 		"like", "such", "instead", "detect", "detects", "parse", "map", "maps", "case", "isinstance", "instanceof", "new", "typically", "usually",
 		"means", "issue", "titled", "closes", "merged", "opened", "skipping", "document", "improve", "reduce", "test", "tests", "docs", "feat",
 		"ok", "successfully", "succeeded", "recovered", "fixing",
-		"understanding", "troubleshooting", "solving", "resolving", "says", "keeps", "getting", "seeing", "report", "reports", "reported", "reporting":
+		"understanding", "troubleshooting", "solving", "resolving", "show", "shows", "showing", "example", "says", "keeps", "getting", "seeing", "report", "reports", "reported", "reporting":
 		return true
 	}
 	return false
@@ -42,6 +42,12 @@ func hedged(before string) bool {
 func diagnosis(before string) bool {
 	label, _, ok := strings.Cut(asciiLower(clip(before, 100)), ":")
 	words := strings.Fields(strings.Trim(label, "*_#>- "))
+	if ok && len(words) == 1 {
+		switch words[0] { // of a form that somebody filled in
+		case "title", "subject", "todo", "fixme", "steps", "example", "summary", "topic":
+			return true
+		}
+	}
 	if !ok || len(words) < 2 || len(words) > 6 {
 		return false
 	}
@@ -58,6 +64,21 @@ func diagnosis(before string) bool {
 		}
 		return false
 	})
+}
+
+// narrated reports whether a sentence in lower case tells of a day that is over.
+func narrated(sentence string) bool {
+	sentence = sentence[:firstLine(sentence)]
+	if i := strings.Index(sentence, ". "); i >= 0 {
+		sentence = sentence[:i]
+	}
+	for _, w := range [...]string{"yesterday", "last week", "last month", "last night", "last year", "this morning", "this afternoon", "days ago", "hours ago",
+		"weeks ago"} {
+		if strings.Contains(sentence, w) {
+			return true
+		}
+	}
+	return false
 }
 
 // guess reports whether a clause in lower case begins as a supposition that something is wrong, and not as one of why.

@@ -28,7 +28,7 @@ func sentenceIn(line string) int {
 		for _, p := range known[beginning(low[start:])] {
 			speaks = speaks || matches(p, low[start:]) && !(strings.HasPrefix(p, "you") && foreign(clip(low[start:], 50)))
 		}
-		if speaks && !question(low[start:]) && !hedged(line[:start]) && !diagnosis(low[start:]) && !guess(low[start:]) {
+		if speaks && !question(low[start:]) && !hedged(line[:start]) && !diagnosis(low[start:]) && !guess(low[start:]) && !narrated(low[start:]) {
 			return start
 		}
 		i = nextClause(low, start)
