@@ -32,7 +32,7 @@ var authWords = [...]string{"*incorrect api key*", "*invalid x-api-key*", "*inva
 	"*security token included in the request*", "*unable to locate credentials*", "*api_key client option must be set*",
 	"*country, region, or territory not supported*", "*could not resolve authentication method*",
 	"*didn't provide an api key*", "*invalid authentication*",
-	"*authentication fails*", "*reauthentication is needed*", "*reauthenticate*", "*re-authenticate*", "*refresh token*", "*authentication_error*",
+	"*authentication fails*", "*reauthentication is needed*", "*reauthenticate*", "*re-authenticate*", "*refresh token*", "*authentication_error*", "*authentication error*",
 	"*invalid token*", "*unauthorized*", "*invalid credentials*", "*permission denied on resource*",
 	"*default credentials were not found*", "*api key*invalid*", "*user not found*", "*not authorized to*"}
 

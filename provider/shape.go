@@ -75,7 +75,18 @@ func errorMember(key string, v any) bool {
 	case "__type", "$fault":
 		return s != ""
 	}
-	return s != "" && strings.Contains(key, "error") && !strings.EqualFold(s, "none") && !strings.EqualFold(s, "null")
+	return s != "" && errorKey(key) && !strings.EqualFold(s, "none") && !strings.EqualFold(s, "null")
+}
+
+// errorKey reports whether a member of that name holds an error's words or name: "last_error", "errorMessage", and not a
+// figure about errors ("error_rate", "error_budget").
+func errorKey(key string) bool {
+	_, after, ok := strings.Cut(key, "error")
+	switch strings.Trim(after, "_-.") {
+	case "rate", "rates", "budget", "count", "counts", "rate_limit", "threshold", "handler", "policy", "log", "page":
+		return false
+	}
+	return ok
 }
 
 // isObject reports whether a value is an object or a list of them. Text in brackets reads as a list of words.
