@@ -65,7 +65,7 @@ func (p Provider) verdict(f *fault, status int, h http.Header, now time.Time) Ve
 	if v.Kind == sluice.OK {
 		return Verdict{Why: v.Why}
 	}
-	if v.Kind == sluice.QuotaExhausted && (r != nil && r.waited || v.Why.Rule == statementRule) && f.wait(now) > 0 {
+	if v.Kind == sluice.QuotaExhausted && (r != nil && r.waited || v.Why.Rule == statementRule) && f.told(now) {
 		v.Kind, v.Why.Also = sluice.RateLimit, "" // money does not come back by itself
 	}
 	v.fill(&p, f, r, h, now)
@@ -113,9 +113,9 @@ func (p Provider) decide(v *Verdict, f *fault, status int, h http.Header) *rule 
 // status the class is.
 func (r *rule) vague(status int) (like int, ok bool) {
 	switch {
-	case r.words != nil || r.header != "":
+	case r.words != nil && r.class == 0 || r.header != "":
 		return 0, false
-	case r.marks == nil:
+	case r.marks == nil && r.words == nil:
 		return status, true
 	case r.class != 0:
 		return r.class, true
@@ -204,6 +204,10 @@ func (v *Verdict) fill(p *Provider, f *fault, r *rule, h http.Header, now time.T
 	if v.Wait == 0 && v.Kind != sluice.Overloaded {
 		v.Wait = platformReset(h, now)
 	}
+	if spent := codexReset(h, now); v.Kind == sluice.RateLimit && v.Wait == 0 && spent.After(now) {
+		v.Kind = sluice.UsageWindow
+		v.Why.Also = "rate_limit: the status says no more, but a window of the plan is used up"
+	}
 	if v.Kind == sluice.RateLimit && v.Dimension == sluice.AnyDimension && v.Wait > longLimit {
 		v.Kind = sluice.UsageWindow
 		v.Why.Also = "rate_limit: it is called one, but asks for longer than any of them"
@@ -220,7 +224,7 @@ func (v *Verdict) fill(p *Provider, f *fault, r *rule, h http.Header, now time.T
 // allowance reports whether the limit that the error speaks of is one of a day or longer.
 func (f *fault) allowance() bool {
 	for _, low := range f.low {
-		for _, period := range [...]string{"per day", "/day", "(rpd)", "(tpd)", " tpd ", " rpd ", "for today", "for the day", "for this month", "for this week",
+		for _, period := range [...]string{"per day", "/day", "(rpd)", "(tpd)", " tpd ", " rpd ", "for today", "today's", "for the day", "this month", "this week",
 			"daily", "weekly", "monthly", "per week", "per month", "/month", "per 86400", "每日", "每天", "当日", "今日", "每周", "每月", "本月"} {
 			if strings.Contains(low, period) {
 				return true
@@ -379,7 +383,7 @@ func codexReset(h http.Header, now time.Time) (until time.Time) {
 		if used, ok := count(h[prefix+"Used-Percent"]); !ok || used < 100 {
 			continue
 		}
-		for _, key := range [...]string{prefix + "Reset-At", prefix + "Reset-After-Seconds"} {
+		for _, key := range [...]string{prefix + "Reset-After-Seconds", prefix + "Reset-At"} {
 			if v := h[key]; len(v) > 0 {
 				if d, _ := resetIn(v[0], h, now); d > 0 && now.Add(d).After(until) {
 					until = now.Add(d)

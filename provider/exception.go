@@ -72,7 +72,26 @@ func happened(line string, i, end int) bool {
 		strings.HasPrefix(rest, " [") || strings.HasPrefix(rest, " (") || strings.HasPrefix(rest, ", ") || strings.HasPrefix(rest, ". ") || rest == "." {
 		return true
 	}
-	return i == 0
+	return i == 0 && !startsWithAny(rest, " with ", " on ", " when ", " for ", " after ", " while ", " during ", " in ", " and ", " is ") // a title
+}
+
+// ranInto returns where in a line of code an error begins that was printed behind it without a line's end between them:
+// "raise self.error(openai.RateLimitError: You exceeded ...". It returns 0 for code alone, where no name of an exception
+// is followed by a colon and a sentence.
+func ranInto(line string) int {
+	found := 0
+	line = clip(line, maxMessage)
+	if !startsWithAny(line, "raise ", "return ", "await ", "throw ") {
+		return 0
+	}
+	eachWord(line, func(i, end int) bool {
+		if rest, ok := strings.CutPrefix(line[end:], ": "); ok && rest != "" && rest[0] >= 'A' && rest[0] <= 'Z' && isException(line[i:end]) &&
+			strings.IndexByte(line[:i], '"') < 0 && strings.IndexByte(line[:i], '\'') < 0 {
+			found = i
+		}
+		return found == 0
+	})
+	return found
 }
 
 // isCode reports whether a word is one of the names that errors bear in place of words: rate_limit_error,

@@ -200,7 +200,7 @@ func (f *fault) walk(v any, key string, nested int) {
 // isStatusName reports whether a member of that name may be the status.
 func isStatusName(key string) bool {
 	switch strings.ToLower(key) {
-	case "code", "status", "status_code", "statuscode", "raw_status_code", "http_status":
+	case "code", "status", "status_code", "statuscode", "raw_status_code", "http_status", "error_code", "errorcode":
 		return true
 	}
 	return false
@@ -227,14 +227,14 @@ func (f *fault) member(key string, v any, nested int) {
 			}
 			return
 		}
-	case "code", "status", "status_code", "statuscode", "raw_status_code", "http_status":
+	case "code", "status", "status_code", "statuscode", "raw_status_code", "http_status", "error_code", "errorcode":
 		if n := statusOf(v); n != 0 {
 			f.status = n
 			return
 		}
 		f.label(key, v)
 		return
-	case "type", "reason", "error_code", "errortype", "codex_error_info", "blockreason", "block_reason", "error_type", "errorcode", "__type", "limit_source", "quotaid", "name",
+	case "type", "reason", "errortype", "codex_error_info", "blockreason", "block_reason", "error_type", "__type", "limit_source", "quotaid", "name",
 		"limit_type", "category", "error_name":
 		f.label(key, v)
 		return
@@ -258,7 +258,7 @@ func (f *fault) member(key string, v any, nested int) {
 	case map[string]any, []any:
 		f.walk(v, key, nested+1)
 	case string:
-		if strings.HasSuffix(key, "message") || strings.HasSuffix(key, "msg") {
+		if strings.HasSuffix(key, "message") || strings.HasSuffix(key, "msg") || strings.HasSuffix(key, "error") && strings.Contains(v, " ") {
 			f.text(v, nested+1)
 		} else if strings.HasSuffix(key, "code") {
 			f.label(key, v)
@@ -365,6 +365,12 @@ func (f *fault) wait(now time.Time) time.Duration {
 		}
 	}
 	return 0
+}
+
+// told reports whether the provider itself asks to wait. What a client waits before it tries again says nothing of why.
+func (f *fault) told(now time.Time) bool {
+	said := func(low string) bool { return toldWait(low) > 0 || parseFigures(low).wait() > 0 }
+	return f.resetsIn > 0 || f.resetsAt.After(now) || slices.ContainsFunc(f.low, said)
 }
 
 // saidWait returns the wait that a sentence states.

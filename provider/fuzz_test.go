@@ -132,7 +132,7 @@ func TestHostileTextsAreReadInLinearTime(t *testing.T) {
 	for _, s := range []string{"{", "[", `{"error":`, `{"error":{"message":"`, "a", "a ", "\n", "{\n", "Error: ", "Error: \n", "429 ", "x: ", "x. ", "\"", "'", "\\", "<", "<title>",
 		"resets ", "resets at at at ", "try again in ", "9", "9 ", "1:", "wait 1", "limit limit ", "*", "HTTP/1.1 429\n", "a:b\n", "data: {\n", "│", "\x1b[", "é", "重置", "resets 重置 1", "RateLimitError: ",
 		"{'error': '{\"error\": '", "you've hit your ", "Jul 1", "openai.", "Error code: 4", "  \n  ", "({[<", "event: error\ndata: ", "retry in 1 hour and ", "has exceeded rate limit ", "map[", "map[a:b ", "{a=>", "Some(\"a", "retrying in ",
-		"error: token\n", "额度", "retry_delay {", "{\"error_msg\":\"{", "resets 5pm (", "resets 5pm a ", "resets Mon, ", "resets UTC ", "resets at the ", "resets 5pm A/", "周", "resets 周", "1-", "wait a ", "wait PT1", "wait 1,000,"} {
+		"error: token\n", "额度", "retry_delay {", "{\"error_msg\":\"{", "resets 5pm (", "resets 5pm a ", "resets Mon, ", "resets UTC ", "resets at the ", "resets 5pm A/", "周", "resets 周", "1-", "wait a ", "wait PT1", "wait 1,000,", "raise 'AError: B ", "9% of ", ":5432 ", "the root cause: ", "possibly ", "x: HTTP/1 429\na: b\n", "<class '"} {
 		text := fill(s)
 		start := time.Now()
 		v := provider.ClassifyText(provider.Provider{}, 0, text, noon)

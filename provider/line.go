@@ -9,6 +9,9 @@ import (
 // errorIn finds where on a line an error begins to speak. ok is false for what only talks about errors.
 func errorIn(line string) (at int, ok bool) {
 	line = clip(line, 4*maxMessage)
+	if at := ranInto(line); at > 0 {
+		return at, true
+	}
 	told := sentenceIn(line)
 	if firstPerson(line) {
 		told = -1
@@ -26,6 +29,7 @@ func errorIn(line string) (at int, ok bool) {
 		case isException(w) && happened(line, i, end),
 			statusWord(line, i, end, before),
 			words < 10 && prefixed(line, low, end) && !firstPerson(line),
+			words == 0 && strings.HasSuffix(w, "_error") && strings.HasPrefix(line[end:], ": "),
 			errno(w):
 			if !hedged(line[:i]) {
 				found = i
@@ -59,6 +63,9 @@ func statusWord(line string, i, end int, before string) bool {
 	}
 	rest := strings.TrimLeft(line[end:], " :-)]'\"—–·")
 	low := asciiLower(clip(rest, 40))
+	if startsWithAny(low, "errors", "responses", "failures") {
+		return false // many of them are spoken about
+	}
 	phrase := strings.ToLower(http.StatusText(status))
 	if status == 529 {
 		phrase = "overloaded"
@@ -74,7 +81,7 @@ func statusWord(line string, i, end int, before string) bool {
 		}
 	}
 	switch before {
-	case "code", "status", "status_code", "statuscode", "http", "1.1", "2", "2.0", "1.0", "error", "errorcode", "error_code", "apierror", "capierror":
+	case "code", "status", "status_code", "statuscode", "http", "1.1", "2", "2.0", "1.0", "error", "errorcode", "error_code", "apierror", "capierror", "rejected":
 		return i == 0 || strings.IndexByte(" :=(\"'[", line[i-1]) >= 0
 	}
 	lead := strings.TrimSpace(line[:i])
@@ -99,6 +106,9 @@ func prefixed(line, low string, end int) bool {
 			return false // the error that was quoted
 		}
 		t := strings.TrimLeft(rest, " ]*)\"'")
+		if n := strings.TrimLeft(t, ": "); leadingStatus(n) != 0 && strings.HasPrefix(n[3:], " errors ") {
+			return false // "API Error: 500 errors are", of many
+		}
 		return t == "" || strings.HasPrefix(rest, " {") && start(line, end, low) || t[0] == ':' || t[0] == '(' || t[0] == '-' || strings.HasPrefix(rest, "]") || strings.HasPrefix(rest, "=") ||
 			startsWithAny(asciiLower(strings.TrimLeft(rest, " ")), "calling", "occurred", "while", "during", "communicating", "from", "in ",
 				"generating", "fetching", "sending", "processing", "code", "running", "invoking", "when", "connecting")

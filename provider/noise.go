@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"strconv"
 	"strings"
 )
 
@@ -12,17 +13,17 @@ func noise(line string, diff bool) bool {
 		return true
 	}
 	low := asciiLower(clip(line, 200))
-	if metric(low) || assigned(low) || statuses(low) > 2 || ofProgram(line) {
+	if partly(low) || driven(low) || otherService(low) || metric(low) || assigned(low) || statuses(low) > 2 || ofProgram(line) {
 		return true
 	}
 	switch {
-	case strings.Contains(low, "docker daemon"), strings.Contains(low, " kernel: "), startsWithAny(low, "github api "):
+	case strings.Contains(low, "docker daemon"), strings.Contains(low, " kernel: "), strings.Contains(low, "github api "), startsWithAny(low, "fail ", "pass "):
 		return true
 	case stackFrame(low), ofOthers(low), searchHit(low), strings.Trim(low, "^~ ") == "", strings.HasPrefix(low, "+ "),
 		startsWithAny(low, "traceback (most recent", "during handling of the above", "the above exception was", "diff --git", "@@ ",
 			"+++ ", "--- a/", "commit ", "merge pull request", "merge branch", "[bug]", "[feature", "msgid ", "msgstr ", "- [ ]", "- [x]", "- `",
 			"* `",
-			"###", "//", "/*", "* @", "def ",
+			"# ", "## ", "###", "//", "/*", "* @", "def ",
 			"class ", "async ", "await ", "const ", "let ", "var ", "import ", "from ", "raise ", "throw ", "return ", "except ", "catch ",
 			"} catch", "if (", "elif ", "case ", "export ", "print(", "console.", "logger.", "log.", "fmt.", "func ", "function ", "public ",
 			"private ",
@@ -37,6 +38,61 @@ func noise(line string, diff bool) bool {
 		}
 	}
 	return false
+}
+
+// partly reports whether a line says which part of a limit is used: below a hundred in a hundred it is a display.
+func partly(low string) bool {
+	before, after, ok := strings.Cut(low, "%")
+	after, ok2 := strings.CutPrefix(after, " of ")
+	i := len(before)
+	for i > 0 && (isDigit(before[i-1]) || before[i-1] == '.') {
+		i--
+	}
+	used, err := strconv.ParseFloat(before[i:], 64)
+	return ok && ok2 && err == nil && used < 100 && (strings.Contains(after, "limit") || strings.Contains(after, "quota") || strings.Contains(after, "usage") ||
+		strings.Contains(after, "allowance") || strings.Contains(after, "budget"))
+}
+
+// driven reports whether a line is of a program that drives a browser or runs tests, whose waits are for pages and tests.
+func driven(low string) bool {
+	for _, w := range [...]string{"navigation timeout", "page.goto", "locator.", "for selector", "for locator", "page.click", "page.wait", "page.fill",
+		"for async tests", "ms for a test", "for a hook"} {
+		if strings.Contains(low, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// otherService reports whether a line names the address of what is no model: of a registry of packages by its name, of a
+// database or a queue by its port.
+func otherService(low string) bool {
+	for _, host := range [...]string{"pypi.org", "pythonhosted.org", "npmjs.org", "archive.ubuntu.com", "deb.debian.org", "docker.io", "crates.io",
+		"proxy.golang.org", "sheets.googleapis.com"} {
+		if strings.Contains(low, host) {
+			return true
+		}
+	}
+	at := strings.IndexByte(low, ':')
+	for ; at >= 0; at = next(low, at, ':') {
+		n := at + 1
+		for n < len(low) && isDigit(low[n]) {
+			n++
+		}
+		switch low[at+1 : n] {
+		case "5432", "3306", "6379", "27017", "9092", "5672", "11211", "1433", "1521", "2375", "2181", "9222":
+			return at > 0 && isWord(low[at-1]) || at > 0 && low[at-1] == ']' || strings.HasSuffix(low[:at], "::")
+		}
+	}
+	return false
+}
+
+// next returns where c stands behind i, or -1.
+func next(s string, i int, c byte) int {
+	if n := strings.IndexByte(s[i+1:], c); n >= 0 {
+		return i + 1 + n
+	}
+	return -1
 }
 
 // metric reports whether a line is one of Prometheus's: a name, labels in braces, a number.
@@ -77,7 +133,8 @@ func ofOthers(low string) bool {
 		"gcc", "clang",
 		"ld", "cc1", "rustc", "javac", "mvn", "gradle", "ffmpeg", "systemctl", "systemd", "dpkg", "snap", "openssl", "psycopg2", "psycopg", "redis",
 		"pymongo", "sqlalchemy", "mysql", "sudo", "bash", "sh", "zsh", "mcp", "wget", "elasticsearch", "kafka",
-		"remote", "pytest", "selenium", "playwright", "smtplib", "imaplib", "ftplib", "paramiko", "pymysql", "asyncpg", "subprocess", "sqlite3", "django", "celery":
+		"remote", "pytest", "selenium", "playwright", "smtplib", "imaplib", "ftplib", "paramiko", "pymysql", "asyncpg", "subprocess", "sqlite3", "django", "celery",
+		"tweepy", "discord", "stripe", "octokit", "kubelet", "twilio", "slack_sdk", "telegram":
 		return true
 	case "fatal":
 		return startsWithAny(low, "fatal: unable to access", "fatal: not a git", "fatal: could not read", "fatal: repository",

@@ -28,6 +28,9 @@ func httpHead(s string) (status int, h http.Header, body string, ok bool) {
 		s = strings.TrimLeft(s, " \n")
 	}
 	s = strings.TrimPrefix(s, "< ")
+	if at := strings.Index(s[:firstLine(s)], ": HTTP/"); at >= 0 && at < 80 && headerLine(s[firstLine(s):]) {
+		s = s[at+2:] // behind a client's own words
+	}
 	if !strings.HasPrefix(s, "HTTP/") {
 		return 0, nil, s, false
 	}
@@ -58,6 +61,13 @@ func httpHead(s string) (status int, h http.Header, body string, ok bool) {
 func Head(text string) (status int, h http.Header, ok bool) {
 	status, h, _, ok = httpHead(strings.TrimSpace(unadorned(ends(text))))
 	return status, h, ok
+}
+
+// headerLine reports whether the first line of s that is not empty is a header: a name and what it is.
+func headerLine(s string) bool {
+	s = strings.TrimLeft(s, "\n")
+	name, _, ok := strings.Cut(s[:firstLine(s)], ": ")
+	return ok && name != "" && strings.Trim(asciiLower(name), "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
 // requestLine reports whether s begins with a line of the request that an answer was to, as clients print it.

@@ -32,12 +32,12 @@ var authWords = [...]string{"*incorrect api key*", "*invalid x-api-key*", "*inva
 	"*security token included in the request*", "*unable to locate credentials*", "*api_key client option must be set*",
 	"*country, region, or territory not supported*", "*could not resolve authentication method*",
 	"*didn't provide an api key*", "*invalid authentication*",
-	"*authentication fails*", "*reauthentication is needed*", "*reauthenticate*", "*re-authenticate*", "*refresh token*", "*authentication_error*",
+	"*authentication fails*", "*reauthentication is needed*", "*reauthenticate*", "*re-authenticate*", "*refresh token*", "*authentication_error*", "*authentication error*",
 	"*invalid token*", "*unauthorized*", "*invalid credentials*", "*permission denied on resource*",
 	"*default credentials were not found*", "*api key*invalid*", "*user not found*", "*not authorized to*"}
 
 var rateWords = [...]string{"*rate limit reached*", "*rate limit is exceeded*", "*rate limit exceeded*", "*exceeded*rate limit*",
-	"*would exceed*rate limit*", "*rate limited*", "*rate-limited*", "*limiting requests*", "*too many requests*", "too many tokens*",
+	"*would exceed*rate limit*", "*rate limited*", "*rate-limited*", "*limiting requests*", "*too many requests*", "too many tokens, *wait*", "too many tokens per *",
 	"*too many concurrent*", "*hit*rate limit*", "*rate limit hit*", "*rate_limit_exceeded*", "*rate_limit_error*",
 	"*quota exceeded for*per minute*", "*exhausted your capacity*", "*exceeded*limit*per minute*", "*resource exhausted*",
 	"*resource has been exhausted*", "*request was throttled*", "throttled by*", "*concurrency*exceeded*", "*reached max*concurrency*",

@@ -15,7 +15,7 @@ type rule struct {
 	field    string   // where the mark stands; "" anywhere
 	words    []string // a message is as one of these patterns, in lower case, * any text
 	header   string   // a header is there
-	class    int      // its marks name no more than a class of errors, which this status is
+	class    int      // its marks or words name no more than a class of errors, which this status is
 	loose    bool     // only what stands in an error's place is meant, not the words of a command or a log
 	dialect  Dialect  // it holds of this dialect alone; OpenAI, the zero one, says nothing
 	kind     sluice.Kind
@@ -159,7 +159,7 @@ var rules = [...]rule{
 		"capacityexceeded*", "serveroverloaded*"}, kind: sluice.Overloaded},
 	{name: "overloaded in words", statuses: []int{0, 200, 429, 500, 502, 503, 529}, words: []string{"*overloaded*",
 		"*at capacity*", "*server is busy*",
-		"*repeated 529*", "*experiencing high*"},
+		"*repeated 529*", "*experiencing high*", "*bedrock is unable to process*"},
 		kind: sluice.Overloaded},
 	// https://docs.anthropic.com: subscriptions state their windows only in these headers.
 	{name: "usage window in headers", statuses: []int{429}, header: "rejected", kind: sluice.UsageWindow},
@@ -167,7 +167,7 @@ var rules = [...]rule{
 		"requestthrottled*", "tokens", "requests", "creditlimit", "queuefull", "*ratelimiterror", "concurrencylimit*",
 		"requestratetoolarge", "limitreached"}, kind: sluice.RateLimit},
 	{name: "rate limit in words", statuses: []int{0, 400, 403, 429, 503}, words: rateWords[:], kind: sluice.RateLimit},
-	{name: "limit in words", statuses: []int{0}, words: []string{"*limit exceeded*", "*limit reached*",
+	{name: "limit in words", class: 429, statuses: []int{0}, words: []string{"*limit exceeded*", "*limit reached*",
 		"*limit*has been reached*",
 	}, kind: sluice.RateLimit},
 	{name: "rate limit by status", statuses: []int{429}, kind: sluice.RateLimit, either: true,
@@ -202,7 +202,7 @@ var rules = [...]rule{
 
 	// An error inside a good answer or a stream has no status of its own: its type decides.
 	{name: "server error", class: 500, statuses: []int{0, 200}, marks: []string{"servererror", "apierror",
-		"internalservererror", "internalerror", "internal", "internalserverexception", "badgateway*", "unknownerror", "modelerrorexception"},
+		"internalservererror", "*enginedeaderror", "internalerror", "internal", "internalserverexception", "badgateway*", "unknownerror", "modelerrorexception"},
 		kind: sluice.ServerError},
 	{name: "bad request", class: 400, statuses: []int{0, 200}, marks: []string{"invalidrequest*", "badrequest*", "unprocessableentity*",
 		"invalidargument", "validationexception", "requesttoolarge", "unsupportedparam*", "invalidparameter*", "invalidvalue", "notfound",

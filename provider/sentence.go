@@ -26,9 +26,9 @@ func sentenceIn(line string) int {
 			_, speaks, _ = states(low[start:])
 		}
 		for _, p := range known[beginning(low[start:])] {
-			speaks = speaks || matches(p, low[start:])
+			speaks = speaks || matches(p, low[start:]) && !(strings.HasPrefix(p, "you") && foreign(clip(low[start:], 50)))
 		}
-		if speaks && !question(low[start:]) && !hedged(line[:start]) {
+		if speaks && !question(low[start:]) && !hedged(line[:start]) && !diagnosis(low[start:]) && !guess(low[start:]) && !narrated(low[start:]) {
 			return start
 		}
 		i = nextClause(low, start)

@@ -47,9 +47,9 @@ var sentences = [...]string{
 	// size and content
 	"this model's maximum context length*",
 	"request too large*",
-	"maximum context length*",
+	"maximum context length*", "this endpoint's maximum context length*",
 	"codex ran out of room in the model's context window*",
-	"blocked: candidate*", "your request was rejected*", "blocked: prompt*", "block_reason: *", "content filter*", "content exists risk*",
+	"blocked: candidate*", "your request was rejected*", "blocked: prompt*", "block_reason: *", "block_reason=<*", "content filter*", "content exists risk*",
 	"the response was blocked*",
 
 	// keys

@@ -23,6 +23,11 @@ func errorShaped(v any) bool {
 		if code, coded := first(v, "code", "status", "statusCode", "status_code", "error_code"); worded && isText && coded {
 			return statusOf(code) != 0 || hasName(code) || numbered(code) && v["data"] == nil
 		}
+		_, hasParam := v["param"]
+		_, hasCode := v["code"]
+		if worded && isText && hasParam && hasCode {
+			return true // OpenAI's, with null for what it does not say
+		}
 		t, _ := v["type"].(string)
 		return worded && isText && (len(v) == 1 || isCode(t))
 	}
@@ -51,7 +56,7 @@ func errorMember(key string, v any) bool {
 		if _, stated := v["limit_reached"]; stated {
 			return v["limit_reached"] == true
 		}
-		return len(v) > 0 && (strings.Contains(key, "error") || (key == "cause" || key == "data" || key == "response") && errorShaped(v))
+		return len(v) > 0 && (strings.Contains(key, "error") || (key == "cause" || key == "data" || key == "response" || key == "detail") && errorShaped(v))
 	case []any:
 		return key == "errors" && len(v) > 0
 	case bool:
@@ -70,7 +75,18 @@ func errorMember(key string, v any) bool {
 	case "__type", "$fault":
 		return s != ""
 	}
-	return s != "" && strings.Contains(key, "error") && !strings.EqualFold(s, "none") && !strings.EqualFold(s, "null")
+	return s != "" && errorKey(key) && !strings.EqualFold(s, "none") && !strings.EqualFold(s, "null")
+}
+
+// errorKey reports whether a member of that name holds an error's words or name: "last_error", "errorMessage", and not a
+// figure about errors ("error_rate", "error_budget").
+func errorKey(key string) bool {
+	_, after, ok := strings.Cut(key, "error")
+	switch strings.Trim(after, "_-.") {
+	case "rate", "rates", "budget", "count", "counts", "rate_limit", "threshold", "handler", "policy", "log", "page":
+		return false
+	}
+	return ok
 }
 
 // isObject reports whether a value is an object or a list of them. Text in brackets reads as a list of words.

@@ -18,7 +18,7 @@ type statement struct {
 
 var networkThings = [...]string{"connection", "socket", "stream", "host", "network", "tls", "ssl", "certificate", "dns", "proxy", "server",
 	"endpoint", "api",
-	"internet"}
+	"internet", "provider", "gateway"}
 
 // statements are tried in this order, after every rule that knows a code or a sentence has failed and before the status
 // alone decides.
@@ -46,33 +46,41 @@ var statements = [...]statement{
 			"sensitive content",
 			"unsafe content"}, false},
 	{sluice.Auth, []string{"api key", "apikey", "token", "credentials", "credential", "authentication", "authorization", "oauth", "login", "api_key",
-		"access key", "authenticated"},
+		"access key", "authenticated", "authenticate"},
 		[]string{"invalid", "invalidated", "expired", "missing", "revoked", "incorrect", "required", "failed", "not found", "not valid", "not set",
-			"denied", "rejected", "no", "not configured", "not provided", "not", "wrong"}, false},
-	{sluice.Overloaded, []string{"server", "servers", "model", "engine", "provider", "service", "upstream", "system", "api", "backend", "models"},
+			"denied", "rejected", "no", "not configured", "not provided", "didn't provide", "not", "wrong"}, false},
+	{sluice.Overloaded, []string{"server", "servers", "model", "engine", "provider", "service", "upstream", "system", "api", "backend", "models",
+		"we're"},
 		[]string{"overloaded", "busy", "at capacity", "high demand", "high load", "high traffic", "unavailable", "no capacity", "currently loading",
-			"still loading", "is loading", "warming up", "not ready", "temporarily not available", "currently not available", "saturated"}, false},
+			"still loading", "is loading", "warming up", "not ready", "temporarily not available", "currently not available", "saturated",
+			"temporarily unable"}, false},
 	{sluice.Overloaded, []string{"slots", "workers", "instances", "replicas", "upstreams", "upstream", "capacity"},
 		[]string{"no", "not enough", "insufficient", "unavailable", "exhausted", "exceeded", "unhealthy"}, false},
-	{sluice.RateLimit, []string{"limit", "limits", "quota", "allowance", "ratelimit", "requests", "usage", "messages", "calls", "throughput"},
-		[]string{"exceeded", "reached", "hit", "exhausted", "used up", "used all", "too many", "exceeds", "throttled", "too high",
+	{sluice.RateLimit, []string{"limit", "limits", "quota", "allowance", "ratelimit", "requests", "usage", "messages", "calls", "throughput", "allocation"},
+		[]string{"run out of", "ran out of", "out of usage", "out of requests", "used your", "exceeded", "reached", "hit", "exhausted", "used up", "used all", "too many", "exceeds", "throttled", "too high",
 			"too frequent"}, false},
+	{sluice.RateLimit, []string{"temporarily", "currently", "been", "provider", "upstream"}, []string{"rate limited"}, false},
+	{sluice.Timeout, []string{"model", "server", "provider", "upstream", "api"}, []string{"stopped responding", "not respond", "not responding",
+		"didn't respond"}, false},
 	{sluice.Timeout, []string{"request", "response", "operation", "connection", "api", "model", "stream", "call", "read", "connect"},
 		[]string{"timed out", "timeout", "time out", "took too long", "no response", "timedout"}, false},
 	{sluice.ServerError, []string{"engine", "worker", "process", "runner"}, []string{"died", "dead", "crashed", "has terminated",
 		"no longer running"}, false},
+	{sluice.ServerError, []string{"server error", "internal error"}, []string{"interrupted", "due to", "because of"}, false},
 	{sluice.Network, networkThings[:],
-		[]string{"reset", "refused", "lost", "unreachable", "could not reach", "couldn't reach", "cannot reach", "unable to reach", "can't reach",
+		[]string{"reset", "refused", "lost", "unreachable", "could not reach", "couldn't reach", "cannot reach", "unable to reach", "can't reach", "trouble connecting",
 			"could not resolve", "failed to resolve", "not resolve", "unable to connect", "handshake failed", "connection failed",
 			"failed to connect",
 			"hung up", "not be established", "not established", "unexpectedly", "closed by", "terminated by", "closed before", "aborted by"}, false},
+	{sluice.Network, []string{"stream", "request", "response", "body"}, []string{"ended without", "ended before", "ended unexpectedly",
+		"ended prematurely", "cut off", "error reading"}, false},
 	{sluice.Network, networkThings[:], []string{"closed", "terminated", "aborted", "disconnected", "dropped", "offline", "interrupted",
 		"not connected"}, true},
 	{sluice.Network, []string{"certificate"}, []string{"invalid", "untrusted", "expired", "unverified", "not trusted", "mismatch"}, false},
 	{sluice.ServerError, []string{"memory"}, []string{"requires more", "out of", "not enough", "insufficient"}, false},
 	{sluice.BadRequest, []string{"model", "max_tokens", "maxtokens", "max_completion_tokens", "temperature", "top_p", "response_format",
 		"tool_choice",
-		"account deployment"},
+		"account deployment", "api deployment", "model deployment"},
 		[]string{"invalid", "not found", "not supported", "unsupported", "does not exist", "doesn't exist", "not exist", "not available",
 			"not eligible",
 			"unknown", "unrecognized", "bigger than", "too large", "too long", "too close", "not a valid", "out of range", "no such",
@@ -167,15 +175,16 @@ func wordsOf(clause string) []string {
 // holds reports whether the words of a clause make the statement.
 func (s *statement) holds(words []string) bool {
 	for i := range words {
-		if anyAt(words, i, s.things) == 0 || foreignAt(words, i) {
+		size := anyAt(words, i, s.things)
+		if size == 0 || foreignAt(words, i) {
 			continue
 		}
 		if s.kind == sluice.RateLimit && i > 0 && strings.HasPrefix(words[i-1], "connection") {
 			continue // of a server
 		}
-		for j := max(0, i-reach); j < min(len(words), i+reach); j++ {
+		for j := max(0, i-reach); j < min(len(words), i+size-1+reach); j++ {
 			n := anyAt(words, j, s.states)
-			if n > 0 && !(j > i && named(words[j+n:])) && !elsewhere(words[j+n-1:]) && !hedged(strings.Join(words[:max(i, j)], " ")) {
+			if n > 0 && !(j > i && named(words[j+n:])) && !elsewhere(words[max(i+size, j+n)-1:]) && !hedged(strings.Join(words[:max(i, j)], " ")) {
 				return true
 			}
 		}
@@ -192,15 +201,22 @@ func elsewhere(words []string) bool {
 	switch words[1] {
 	case "on", "during", "between", "outside", "in":
 		return words[0] == "unavailable"
+	case "for", "with":
+		return slices.ContainsFunc(words[2:min(5, len(words))], foreignWord)
 	case "user", "client", "cors", "hook", "firewall", "robots", "adblock":
 		return true
 	}
 	return false
 }
 
-// foreignAt reports whether the thing at words[i] is of something that is no call.
+// foreignAt reports whether the thing at words[i] is of something that is no call. What is counted is none: "attempt 3".
 func foreignAt(words []string, i int) bool {
-	return slices.ContainsFunc(words[max(0, i-3):i], foreignWord) || slices.ContainsFunc(words[:min(i, 2)], foreignWord)
+	for j, w := range words[:i] {
+		if (j >= i-3 || j < 2) && foreignWord(w) && !isDigit(words[j+1][0]) {
+			return true
+		}
+	}
+	return false
 }
 
 // hanStatement is a statement where no spaces stand between words: both parts stand in one clause, in any order.

@@ -17,7 +17,7 @@ import (
 // errors is OK, such as a commit's title, a manual, code, or a display of usage. Terminals break and decorate what
 // they show; where the plain reading says nothing definite, the text is read again with its broken lines joined.
 func ClassifyText(p Provider, status int, text string, now time.Time) Verdict {
-	s := unadorned(ends(text))
+	s := strings.ReplaceAll(unadorned(ends(text)), "<class '", "") // the name of an exception in Python's brackets
 	v, skipped := p.readText(status, s, now)
 	if !v.vague() || skipped && v.Kind == sluice.OK {
 		return v // lines that are no error's words must not become some by being joined
@@ -157,7 +157,7 @@ func (r *textReader) lines(s string) {
 		case strings.HasPrefix(line, "File \""):
 			flush()
 			skip = true
-		case noise(line, diff):
+		case noise(line, diff) && ranInto(line) == 0:
 			flush()
 			r.skipped = true
 		default:
@@ -300,7 +300,7 @@ func (r *textReader) names(s string) {
 		switch w := s[at:end]; {
 		case isException(w):
 			r.f.mark("exception", w)
-		case strings.HasSuffix(s[:at], "block_reason: "): // of Google's clients, as protocol buffers are printed
+		case strings.HasSuffix(s[:at], "block_reason: "), strings.HasSuffix(s[:at], "block_reason=<"): // as Google's clients print it
 			r.f.mark("blockreason", w)
 		case strings.Contains(w, "PerDay"), strings.Contains(w, "PerMinute"): // of Google's quotas
 			r.f.mark("quotaid", w)

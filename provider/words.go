@@ -42,19 +42,47 @@ func matches(pattern, s string) bool {
 // waitCues are the words before a wait. Those of other languages are of messages that are known to be translated.
 var waitCues = [...]string{"try again in", "retry in", "retry after", "retry-after", "retrydelay",
 	"try again after", "again after", "wait for", "please wait", "replenished in", "resets in", "reset in", "resets after",
-	"reset after", "resetting in", "retry again in", "available in", "renews in", "retry_after", "retry delay of", "again in",
+	"reset after", "resetting in", "retry again in", "available in", "back in", "renews in", "retry_after", "retry delay of", "again in",
 	"de nuevo en", "intentarlo en", "espera", "se restablece en", "restablecerá en", "réessayez dans", "réessayer dans", "dans",
 	"patienter", "versuche es in", "versuchen sie es in", "zurückgesetzt in", "warte", "warten sie", "novamente em",
-	"redefine em", "aguarde", "riprova tra", "wait",
-	// what a client chose to wait stands behind what it was told
-	"waiting for", "waiting", "retrying in", "retrying after", "sleeping for", "sleeping", "backing off for", "backing off"}
+	"redefine em", "aguarde", "riprova tra", "wait"}
+
+// chosenCues are the words before a wait that a client chose.
+var chosenCues = [...]string{"waiting for", "waiting", "retrying in", "retrying after", "sleeping for", "sleeping", "backing off for", "backing off"}
 
 // laterWaits are the words after a wait.
 var laterWaits = [...]string{"后重试", "后再试", "后重置", "后恢复", "後に", "後再", "후에", "후 다시", "erneut", "zurückgesetzt"}
 
-// waitIn returns how long a sentence in normal form asks to wait, in the forms that providers use.
+// waitIn returns how long a sentence in normal form asks to wait, in the forms that providers use. What a client chose to
+// wait stands behind what it was told.
 func waitIn(low string) time.Duration {
-	for _, cue := range waitCues {
+	if d := toldWait(low); d > 0 {
+		return d
+	}
+	if d := waitBehind(low, chosenCues[:]); d > 0 {
+		return d
+	}
+	return retriedIn(low)
+}
+
+// toldWait is the part of waitIn that a provider said.
+func toldWait(low string) time.Duration {
+	if d := waitBehind(low, waitCues[:]); d > 0 {
+		return d
+	}
+	for _, cue := range laterWaits {
+		if before, _, ok := strings.Cut(low, cue); ok {
+			if d := spanBefore(before); d > 0 {
+				return d
+			}
+		}
+	}
+	return 0
+}
+
+// waitBehind returns the wait that stands behind one of the cues.
+func waitBehind(low string, cues []string) time.Duration {
+	for _, cue := range cues {
 		rest := low
 		for {
 			_, after, ok := strings.Cut(rest, cue)
@@ -62,7 +90,7 @@ func waitIn(low string) time.Duration {
 				break
 			}
 			before := len(rest) - len(after) - len(cue)
-			if before > 0 && isLetter(rest[before-1]) && isLetter(cue[0]) {
+			if before > 0 && (isLetter(rest[before-1]) || rest[before-1] == '_') && isLetter(cue[0]) {
 				rest = after
 				continue // within another word
 			}
@@ -72,16 +100,6 @@ func waitIn(low string) time.Duration {
 				after = strings.TrimPrefix(after, filler)
 			}
 			if d, _ := span(after); d > 0 {
-				return d
-			}
-		}
-	}
-	if d := retriedIn(low); d > 0 {
-		return d
-	}
-	for _, cue := range laterWaits {
-		if before, _, ok := strings.Cut(low, cue); ok {
-			if d := spanBefore(before); d > 0 {
 				return d
 			}
 		}
