@@ -223,7 +223,7 @@ func bearer(s string) int {
 	}
 	const longestWord = 20
 	value := s[k : k+run(s[k:])]
-	if len(value) < 6 || len(value) < longestWord && strings.IndexAny(value, "0123456789*%\\") < 0 {
+	if len(value) < 6 || len(value) < longestWord && !strings.ContainsAny(value, "0123456789*%\\") {
 		return 0
 	}
 	if s[1]|0x20 == 'a' && len(value) < 16 { // "basic " begins sentences, too
@@ -300,8 +300,8 @@ func (r redaction) believes(prefix, rest string) bool {
 			rest = rest[:i]
 		}
 		// A name is made of words: none is as long, and few have digits.
-		return strings.IndexAny(rest, `*%\&`) >= 0 || mixed(rest, 8) || len(rest) >= 20 && (strings.IndexAny(rest, "0123456789") >= 0 ||
-			strings.HasPrefix(rest, "proj-")) || len(rest) >= 16 && strings.IndexAny(rest, "-_") < 0
+		return strings.ContainsAny(rest, `*%\&`) || mixed(rest, 8) || len(rest) >= 20 && (strings.ContainsAny(rest, "0123456789") ||
+			strings.HasPrefix(rest, "proj-")) || len(rest) >= 16 && !strings.ContainsAny(rest, "-_")
 	}
 	least := 20
 	switch prefix {

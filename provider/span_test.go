@@ -114,7 +114,7 @@ func TestDecimalCommasAreRead(t *testing.T) {
 }
 
 func TestSuggestionsNameEachOnce(t *testing.T) {
-	if got := provider.Nearest("rmp", []string{"rpm", "tpm", "rpm"}); len(got) != 1 && len(got) != 2 || len(got) == 2 && got[0] == got[1] {
+	if got := provider.Nearest("rmp", []string{"rpm", "rpm"}); len(got) != 1 {
 		t.Errorf("%q", got)
 	}
 }
