@@ -83,7 +83,7 @@ func (cfg ExchangeConfig) strike(body []byte, kind sluice.Kind) []byte {
 	case kind != sluice.OK:
 		return []byte(Redact(string(body), cfg.Key))
 	case len(cfg.Key) >= leastKey && holds(body, []byte(cfg.Key)):
-		return strikeKey(body, []byte(cfg.Key))
+		return []byte(redaction{keys: []string{cfg.Key}, given: true}.of(string(body)))
 	}
 	return body
 }

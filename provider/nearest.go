@@ -22,7 +22,7 @@ func Nearest(name string, known []string) []string {
 		folded := bare(k)
 		far := distance(want, folded)
 		begun := len(want) >= 3 && strings.HasPrefix(folded, want)
-		if k != name && (begun || far <= max(1, len(want)/4) && far < len(want)) {
+		if known := func(n near) bool { return n.name == k }; !slices.ContainsFunc(found, known) && k != name && (begun || far <= max(1, len(want)/4) && far < len(want)) {
 			found = append(found, near{k, far})
 		}
 	}

@@ -224,7 +224,11 @@ func (r *Registry) Find(provider, tier, model string) (Tier, error) {
 func families(tiers []Tier) string {
 	var all []string
 	for _, t := range tiers {
-		all = append(all, t.Families()...)
+		for _, family := range t.Families() {
+			if !slices.Contains(all, family) {
+				all = append(all, family)
+			}
+		}
 	}
 	return strings.Join(all, ", ")
 }

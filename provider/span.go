@@ -281,10 +281,29 @@ func digits(s string) (number, rest string) {
 	for i > 0 && s[i-1] == '.' {
 		i--
 	}
+	if n := decimals(s[i:]); i > 0 && (n == 2 || n > 2 && s[:i] == "0") && commas == 0 && strings.IndexByte(s[:i], '.') < 0 {
+		return s[:i] + "." + s[i+1:i+n], s[i+n:]
+	}
 	if commas > 0 {
 		return strings.ReplaceAll(s[:i], ",", ""), s[i:]
 	}
 	return s[:i], s[i:]
+}
+
+// decimals returns the length of a comma with the one or two digits and the unit behind it, as most of Europe writes a
+// decimal number; 0 if there is none. The unit is not counted.
+func decimals(s string) int {
+	n := 1
+	for n < len(s) && isDigit(s[n]) {
+		n++
+	}
+	if n < 2 || n > 3 || s[0] != ',' {
+		return 0
+	}
+	if u, _ := unit(s[n:]); u == 0 {
+		return 0
+	}
+	return n
 }
 
 // unit cuts a unit of time off the beginning of s; 0 when there is none.

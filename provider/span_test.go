@@ -100,3 +100,21 @@ func TestADurationIsReadInEveryFormThatItIsWrittenIn(t *testing.T) {
 		}
 	})
 }
+
+func TestDecimalCommasAreRead(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"rate limit: try again in 1,5 seconds": 1500 * time.Millisecond, "rate limit exceeded, retry in 0,25 s": 250 * time.Millisecond,
+		"rate limit: try again in 1,200 seconds": 1200 * time.Second,
+	} {
+		body := []byte(`{"error":{"message":"` + text + `"}}`)
+		if got := provider.Classify(provider.Provider{}, 429, nil, body, time.Now()).Wait; got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestSuggestionsNameEachOnce(t *testing.T) {
+	if got := provider.Nearest("rmp", []string{"rpm", "rpm"}); len(got) != 1 {
+		t.Errorf("%q", got)
+	}
+}

@@ -16,8 +16,12 @@ const (
 // marks are how a character begins that stands escaped: as JSON, addresses and HTML do it. In addresses + is a space.
 var marks = [...]byte{'\\', '%', '&', '+'}
 
-// forms are a key as it is, and the same in both kinds of base64, all but what would depend on what follows it there.
-type forms [3][]byte
+// forms are a key as it is, and in both kinds of base64 as it stands there at the beginning, or behind a user's name or
+// another scheme: what else is encoded moves it by a character or two. All is left out that depends on what is around it.
+type forms [1 + 2*3][]byte
+
+// encodedRoom is the size of all forms in base64.
+const encodedRoom = 2 * 3 * ((mostEncoded + 4) / 3 * 4)
 
 // formsOf returns the forms of a key. Those in base64 are written into room.
 func formsOf(key, room []byte) (f forms) {
@@ -25,13 +29,20 @@ func formsOf(key, room []byte) (f forms) {
 	if len(key) < leastEncoded || len(key) > mostEncoded {
 		return f
 	}
-	whole := key[:len(key)/3*3]
-	n := len(whole) / 3 * 4
-	f[1], f[2] = room[:n], room[n:2*n]
-	base64.StdEncoding.Encode(f[1], whole)
-	base64.URLEncoding.Encode(f[2], whole)
-	if bytes.Equal(f[1], f[2]) {
-		f[2] = nil
+	var moved [2 + mostEncoded]byte
+	n := copy(moved[2:], key)
+	for by := range 3 {
+		from := moved[2-by : 2+n]
+		first, end := (by*8+5)/6, len(from)*8/6
+		for kind, encoding := range [...]*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+			size := encoding.EncodedLen(len(from))
+			encoding.Encode(room[:size], from)
+			f[1+2*by+kind] = room[first:end]
+			room = room[size:]
+		}
+		if bytes.Equal(f[1+2*by], f[2+2*by]) {
+			f[2+2*by] = nil
+		}
 	}
 	return f
 }
@@ -42,7 +53,7 @@ func holds(text, key []byte) bool {
 	if len(text) < len(key) {
 		return false
 	}
-	var room [2 * mostEncoded / 3 * 4]byte
+	var room [encodedRoom]byte
 	f := formsOf(key, room[:])
 	var wanted [utf8.RuneSelf]bool // the characters of all forms
 	for _, form := range f {
@@ -141,7 +152,7 @@ func beyond(text []byte, end int, encoded bool) int {
 
 // strikeKey returns text without a key that it holds.
 func strikeKey(text, key []byte) []byte {
-	f := formsOf(key, make([]byte, 2*mostEncoded/3*4))
+	f := formsOf(key, make([]byte, encodedRoom))
 	var b []byte
 	done := 0
 	for i := 0; i < len(text); i++ {
@@ -151,6 +162,9 @@ func strikeKey(text, key []byte) []byte {
 		}
 		if start < done {
 			continue
+		}
+		if start > done {
+			start -= torn(text[done:start])
 		}
 		b = append(b, text[done:start]...)
 		b = append(b, struck...)
@@ -329,8 +343,11 @@ func unseen(s string, i int) int {
 		return escape
 	}
 	j := i + escape + 1
-	for j < len(s) && (s[j] < '@' || s[j] > '~') {
+	for j < len(s) && s[j] >= '0' && s[j] <= '?' {
 		j++
 	}
-	return min(j+1, len(s)) - i
+	if j < len(s) && s[j] >= '@' && s[j] <= '~' && s[j] != '\\' {
+		j++
+	}
+	return j - i
 }

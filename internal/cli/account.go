@@ -84,6 +84,9 @@ func (f *accountFlags) open(template sluice.Config, hide func(secret string)) (*
 	if a.settings, err = f.settings.open(); err != nil {
 		return nil, err
 	}
+	if err := a.settings.send(f.provider); err != nil {
+		return nil, err
+	}
 	if f.provider != "" {
 		if a.provider, err = f.named(a.settings.registry); err != nil {
 			return nil, err

@@ -145,7 +145,7 @@ func (v solution) printWaits(add func(name, format string, args ...any)) {
 	resume := v.resume()
 	switch {
 	case !resume.IsZero():
-		add("wait", "%s, until %s", wait(resume.Sub(v.now)), moment(resume, v.now))
+		add("wait", "%s, until %s", wait(max(0, resume.Sub(v.now))), moment(resume, v.now))
 	case v.Kind.Throttle():
 		add("wait", "not stated")
 	case !v.Until.IsZero():

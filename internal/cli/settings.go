@@ -44,6 +44,8 @@ type settings struct {
 	from     string         // the file that they are of
 	asked    bool           // they were asked for by themselves, not with all settings
 	used     atomic.Bool
+	unasked  []foreignRow // rows of a file that nobody named which say where keys go; the registry has them
+	rows     []provider.Row
 	tier     string
 	notes    []string // for those who want to know where things come from
 	doubts   []string // for everybody
@@ -88,24 +90,62 @@ func (f *settingsFlags) openConfig(s *settings) (config.File, error) {
 		return file, err
 	}
 	s.notes = append(s.notes, "settings are those of "+usualConfig)
-	return file, checkUnasked(file)
+	s.unasked, s.rows = unasked(file)
+	return file, nil
 }
 
-// checkUnasked refuses a file that nobody named and that holds more than limits and the tiers of known providers: all else
-// has a say in where keys go, and the file may have come with somebody's project.
-func checkUnasked(file config.File) error {
-	for _, row := range file.Providers {
+// foreignRow is a row of a file that nobody named.
+type foreignRow struct {
+	name  string // of the provider
+	field string // that says more than tiers, with its path
+	file  string
+}
+
+// send prepares for calls to be sent to the provider of that name, "" where each line's model decides. Rows that nobody
+// asked for and that say where keys go are left out, with a warning. The run is refused if it would use one.
+func (s *settings) send(name string) error {
+	if len(s.unasked) == 0 {
+		return nil
+	}
+	p, _ := s.registry.Lookup(name)
+	for _, row := range s.unasked {
+		if meant, _ := s.registry.Lookup(row.name); name == "" || meant.Name == p.Name && p.Name != "" {
+			return usageError(fmt.Errorf("%s says more of %s than its tiers (%s), and was not asked for", row.file, row.name, row.field),
+				"it may decide where keys are sent: look at it, and then name it: --config %s; or name another --provider", row.file)
+		}
+	}
+	row := s.unasked[0]
+	s.doubts = append(s.doubts, fmt.Sprintf("%s: %s says where keys are sent and was not asked for: left out, as is all else there of such providers (name it by --config to use it)",
+		row.file, row.field))
+	var err error
+	s.registry, err = provider.Published().With(s.rows...)
+	return err
+}
+
+// unasked parts the rows of a file that nobody named: those that hold more than the tiers of known providers, and the others.
+// All but tiers has a say in where keys go, and the file may have come with somebody's project.
+func unasked(file config.File) (foreign []foreignRow, own []provider.Row) {
+	for i, row := range file.Providers {
 		said := row
 		if _, known := provider.Published().Lookup(row.Name); known {
 			said.Name = ""
 		}
 		said.Tiers, said.Source, said.Date, said.Note, said.Doubtful = nil, "", "", "", nil
-		if !reflect.ValueOf(said).IsZero() {
-			return usageError(fmt.Errorf("%s says more of %s than its tiers, and was not asked for", file.Name, row.Name),
-				"it may decide where keys are sent: look at it, and then name it: --config %s", file.Name)
+		field := ""
+		for f, v := range reflect.ValueOf(said).Fields() {
+			if field = f.Tag.Get("yaml"); field != "name" && !v.IsZero() {
+				break
+			}
+			field = ""
+		}
+		switch {
+		case reflect.ValueOf(said).IsZero():
+			own = append(own, row)
+		default:
+			foreign = append(foreign, foreignRow{row.Name, fmt.Sprintf("providers[%d].%s", i, cmp.Or(field, "name")), file.Name})
 		}
 	}
-	return nil
+	return foreign, own
 }
 
 // load reads a file that a flag or variable names.

@@ -27,7 +27,7 @@ func newStreams(args []string, stdin io.Reader, stdout, stderr io.Writer) *strea
 	hidden := &secrets{}
 	return &streams{
 		args: args, in: stdin,
-		out: &safeWriter{w: stdout, secrets: hidden}, err: &safeWriter{w: stderr, secrets: hidden},
+		out: &safeWriter{w: stdout, secrets: hidden, data: true}, err: &safeWriter{w: stderr, secrets: hidden},
 	}
 }
 
@@ -90,11 +90,15 @@ func (s *secrets) hide(text string) {
 
 // blot returns text without the secrets, and without whatever else looks like a key: one may have been given in place of
 // a name.
-func (s *secrets) blot(text string) string {
+func (s *secrets) blot(text string) string { return provider.Redact(text, s.all()...) }
+
+// strike returns data without the secrets, and without what can be nothing but a key.
+func (s *secrets) strike(text string) string { return provider.Strike(text, s.all()...) }
+
+func (s *secrets) all() []string {
 	s.mu.Lock()
-	texts := s.texts // it only grows
-	s.mu.Unlock()
-	return provider.Redact(text, texts...)
+	defer s.mu.Unlock()
+	return s.texts // it only grows
 }
 
 // safeWriter passes text on with secrets blotted out, and keeps a block of lines below all other text, which can be
@@ -103,13 +107,18 @@ type safeWriter struct {
 	mu      sync.Mutex
 	w       io.Writer
 	secrets *secrets
+	data    bool     // what is written is data: names and ids stay that only remind of keys
 	block   []string // shown on the terminal below the rest
 }
 
 func (w *safeWriter) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	text := w.secrets.blot(string(b))
+	blot := w.secrets.blot
+	if w.data {
+		blot = w.secrets.strike
+	}
+	text := blot(string(b))
 	if len(w.block) > 0 {
 		text = w.eraseLocked() + text + w.drawLocked()
 	}

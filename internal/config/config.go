@@ -98,6 +98,9 @@ func LoadLimits(path string) (*Limits, error) {
 // read returns the content of a file, not much more than Parse takes.
 func read(path string) ([]byte, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // opening a pipe would wait for a writer
+		if none, err := os.Stat(os.DevNull); err == nil && os.SameFile(info, none) {
+			return nil, nil // how one asks for no file
+		}
 		return nil, fmt.Errorf("%s is no regular file", path)
 	}
 	f, err := os.Open(path)
