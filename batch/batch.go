@@ -311,7 +311,9 @@ func (b *Batch) Run(ctx context.Context) (Report, error) {
 	rep, err := b.runner.Run(ctx)
 	if gone, ok := errors.AsType[*UnreachableError](err); ok {
 		err = gone
-		b.journal.Withdraw() // whoever looks for a state finds that of a run that began
+		if gone.Recorded = rep.Done + rep.Failed; gone.Recorded == 0 {
+			b.journal.Withdraw() // whoever looks for a state finds that of a run that began
+		}
 	}
 	return b.report(rep), err
 }

@@ -103,11 +103,12 @@ func (e *OtherInputError) Error() string {
 // Hint says what can be done.
 func (e *OtherInputError) Hint() string { return "give another output file" }
 
-// UnreachableError is returned by a run whose first calls never reached the provider, when nothing succeeded yet.
-// Nothing was recorded.
+// UnreachableError is returned by a run whose first calls never reached a provider. Nothing is recorded of those; what
+// came of others is.
 type UnreachableError struct {
 	Provider string
 	BaseURL  string
+	Recorded int // results of this run
 	Err      error
 }
 
@@ -121,6 +122,9 @@ func (e *UnreachableError) Unwrap() error { return e.Err }
 
 // Hint says what can be done.
 func (e *UnreachableError) Hint() string {
+	if e.Recorded > 0 {
+		return "check the base URL and the network; what is recorded is kept"
+	}
 	return "check the base URL and the network; nothing was recorded"
 }
 

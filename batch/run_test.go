@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -124,6 +125,29 @@ func TestASpentAccountKeepsWhatIsDone(t *testing.T) {
 		rep, err = run(t, f.config(t, newSim(t, sim.Config{}).Transport()))
 		if err != nil || rep.Already != done || rep.Done != 50-done {
 			t.Errorf("afterwards: already %d, done %d, error %v", rep.Already, rep.Done, err)
+		}
+	})
+}
+
+func TestAHostThatNobodyReachesBesideOneThatAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		claude := strings.NewReplacer(`"m"`, `"claude-sonnet-4-5"`, `"messages"`, `"max_tokens":9,"messages"`, `/v1/chat/completions`, `/v1/messages`)
+		f := newFiles(t, strings.ReplaceAll(chats(3), `"m"`, `"gpt-4o"`)+claude.Replace(strings.ReplaceAll(chats(9), `_id":"`, `_id":"c`)))
+		cfg := f.config(t, roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Host == "api.openai.com" {
+				return (&stub{}).RoundTrip(r)
+			}
+			time.Sleep(time.Second)
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+		}))
+		cfg.Provider = provider.Provider{}
+		_, err := run(t, cfg)
+		gone, ok := errors.AsType[*batch.UnreachableError](err)
+		if !ok || gone.Recorded != 3 || strings.Contains(gone.Hint(), "nothing") {
+			t.Errorf("error %+v, want an *UnreachableError that knows of 3 results", err)
+		}
+		if state, err := work.LoadState(work.StatePath(f.out)); err != nil || state.Done != 3 || state.Status == work.Completed {
+			t.Errorf("state %+v, error %v", state, err)
 		}
 	})
 }

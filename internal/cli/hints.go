@@ -51,7 +51,7 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 	case isAny[*batch.OtherInputError](err):
 		e.code, e.hint = exitUsage, "give another output with -o"
 	case isAny[*batch.UnreachableError](err):
-		e.hint = "check the network and --base-url. Nothing was recorded; " + again
+		e.hint = "check the network and --base-url. " + kept(err) + "; " + again
 	case errors.Is(err, work.ErrDrained), errors.Is(err, context.Canceled):
 		e.code, e.err = exitInterrupted, errors.New("interrupted")
 		e.hint = again
@@ -64,6 +64,14 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 		e.hint = "check -o: its directory must be there, and the file must be yours to write"
 	}
 	return e
+}
+
+// kept says what is recorded of a run that did not reach its provider.
+func kept(err error) string {
+	if gone, ok := errors.AsType[*batch.UnreachableError](err); ok && gone.Recorded > 0 {
+		return "What is recorded is kept"
+	}
+	return "Nothing was recorded"
 }
 
 // explainStop says why no item can succeed any more.
