@@ -346,11 +346,15 @@ func (b *Batch) Close() error {
 	return b.journal.Close()
 }
 
-// accept refuses what only says that the provider is not there, as long as nothing says that it is.
+// accept refuses what only says that the provider is not there, as long as nothing says that it is, and what says that
+// this host could not call it.
 func (b *Batch) accept(r *work.Result) error {
 	a, _ := r.Data.(*account)
-	if a == nil || a.answered.Load() || r.Kind != sluice.Network || b.runner.Progress().Done > 0 {
+	if a == nil || r.Kind != sluice.Network {
 		return nil
 	}
-	return a.unreachable(r.Err)
+	if outOfFiles(r.Err) || !a.answered.Load() && b.runner.Progress().Done == 0 {
+		return a.unreachable(r.Err)
+	}
+	return nil
 }

@@ -103,8 +103,8 @@ func (e *OtherInputError) Error() string {
 // Hint says what can be done.
 func (e *OtherInputError) Hint() string { return "give another output file" }
 
-// UnreachableError is returned by a run whose first calls never reached a provider. Nothing is recorded of those; what
-// came of others is.
+// UnreachableError is returned by a run whose first calls never reached a provider, or that this host had no room for: then
+// it unwraps to syscall.EMFILE or ENFILE. Nothing is recorded of those calls; what came of others is.
 type UnreachableError struct {
 	Provider string
 	BaseURL  string
@@ -122,10 +122,14 @@ func (e *UnreachableError) Unwrap() error { return e.Err }
 
 // Hint says what can be done.
 func (e *UnreachableError) Hint() string {
-	if e.Recorded > 0 {
-		return "check the base URL and the network; what is recorded is kept"
+	what, kept := "check the base URL and the network", "nothing was recorded"
+	if outOfFiles(e.Err) {
+		what = "allow the process more open files, with ulimit -n, or fewer calls at once"
 	}
-	return "check the base URL and the network; nothing was recorded"
+	if e.Recorded > 0 {
+		kept = "what is recorded is kept"
+	}
+	return what + "; " + kept
 }
 
 // ConfigError names a field of Config that is wrong.

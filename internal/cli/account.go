@@ -60,6 +60,7 @@ type accounts struct {
 	limits    sluice.Limits // of the flags
 	settings  *settings
 	transport http.RoundTripper
+	room      room
 	template  sluice.Config // of every account's Scheduler
 	hide      func(secret string)
 
@@ -107,7 +108,8 @@ func (f *accountFlags) open(template sluice.Config, hide func(secret string)) (*
 	if a.provider.Name == "sim" {
 		a.transport, err = imitation()
 	} else {
-		a.transport, err = newTransport(f.caFile)
+		a.room = newRoom()
+		a.transport, err = newTransport(f.caFile, a.room.calls)
 	}
 	return a, err
 }
@@ -214,6 +216,7 @@ func (a *accounts) Scheduler(p provider.Provider) (*sluice.Scheduler, error) {
 	if err := a.settings.Apply(&c, p, a.flags.model, a.limits); err != nil {
 		return nil, err
 	}
+	a.room.bound(&c)
 	c.StateDir = stateDir(p)
 	c.Charge, c.CountsCached = p.Charge, p.CountsCached
 	c.MaxThrottles = a.flags.maxThrottles
@@ -352,9 +355,11 @@ func secretive(name string) bool {
 	return false
 }
 
-// newTransport returns a transport for many calls to one host, which trusts the certificates in that file too.
-func newTransport(caFile string) (http.RoundTripper, error) {
+// newTransport returns a transport for many calls to one host, which trusts the certificates in that file too. It has at
+// most so many connections to it; 0 is no bound.
+func newTransport(caFile string, most int) (http.RoundTripper, error) {
 	t := provider.NewBase(connections)
+	t.MaxConnsPerHost = most
 	if caFile == "" {
 		return t, nil
 	}
