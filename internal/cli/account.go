@@ -134,6 +134,10 @@ func (f *accountFlags) named(known *provider.Registry) (provider.Provider, error
 	if !ok {
 		return p, unknownProvider(known, f.provider)
 	}
+	if p.Name == "sim" && f.baseURL != "" {
+		return p, usageError(errors.New("--base-url has no meaning for --provider sim, which is built in"),
+			"leave it out, or call a `sluice sim` that runs there with --provider openai-compatible")
+	}
 	return p, f.checkAddress(p)
 }
 
