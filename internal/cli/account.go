@@ -368,7 +368,7 @@ func newTransport(caFile string, most int) (http.RoundTripper, error) {
 		return t, nil
 	}
 	const hint = "--ca-file takes certificates in PEM"
-	pem, err := os.ReadFile(caFile)
+	pem, err := readNamed(caFile, 16)
 	if err != nil {
 		return nil, usageError(fmt.Errorf("certificates: %w", err), hint)
 	}
