@@ -3,7 +3,9 @@ package batch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/provider"
@@ -56,6 +58,11 @@ func (a *account) unreachable(cause error) *UnreachableError {
 	return &UnreachableError{Provider: a.provider.Name, BaseURL: a.baseURL(), Err: cause}
 }
 
+// outOfFiles reports whether it was this host that had no room for a connection, which says nothing of the provider.
+func outOfFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
 func (a *account) baseURL() string { return cmp.Or(a.batch.cfg.BaseURL, a.provider.BaseURL) }
 
 // call is what an attempt needs of an item's request.
@@ -86,7 +93,7 @@ func (a *account) attempt(ctx context.Context, permit *sluice.Permit, item work.
 	if answer.Status != 0 && !a.answered.Load() {
 		a.answered.Store(true)
 	}
-	if o.Kind == sluice.Network && o.Unsent && ctx.Err() == nil && !a.answered.Load() && a.misses.Add(1) >= mostMisses {
+	if o.Kind == sluice.Network && o.Unsent && ctx.Err() == nil && !outOfFiles(o.Err) && !a.answered.Load() && a.misses.Add(1) >= mostMisses {
 		a.batch.runner.Stop(a.unreachable(o.Err))
 	}
 	result.Status, result.RequestID = answer.Status, answer.RequestID

@@ -31,7 +31,7 @@ type Changed uint8
 // What happens to them.
 const (
 	ChangedRefused Changed = iota // Open fails with a *ChangedError
-	ChangedRedo                   // they run again, and the old results are dropped
+	ChangedRedo                   // they run again; the first new result drops the old ones
 	ChangedKeep                   // the recorded results count
 )
 
@@ -98,7 +98,7 @@ type Config struct {
 	Check func(id string, body []byte) error
 
 	SkipInvalid bool    // bad lines are recorded as failed instead of refused
-	RetryFailed bool    // failed results are dropped from the output first, and their lines run again
+	RetryFailed bool    // the lines of failed results run again; the first new result drops those
 	Changed     Changed // what happens to lines whose request changed
 	Limit       int     // only the first so many lines with a request; 0 is all
 
@@ -117,8 +117,6 @@ type Batch struct {
 	journal *work.Journal
 	runner  *work.Runner
 	input   *input
-
-	outdated *matcher // drops results that are to be replaced, once Run begins; nil when there are none
 
 	bill bill
 
@@ -310,13 +308,12 @@ func (b *Batch) Models() map[string]int { return maps.Clone(b.input.models) }
 // Run does what is left, and says what became of it, also when it fails. It returns what work.Runner.Run returns, an
 // *InputError for a bad line of standard input, or an *UnreachableError.
 func (b *Batch) Run(ctx context.Context) (Report, error) {
-	if err := b.dropOutdated(); err != nil {
-		return b.report(work.Report{}), err
-	}
 	rep, err := b.runner.Run(ctx)
 	if gone, ok := errors.AsType[*UnreachableError](err); ok {
 		err = gone
-		b.journal.Withdraw() // whoever looks for a state finds that of a run that began
+		if gone.Recorded = rep.Done + rep.Failed; gone.Recorded == 0 {
+			b.journal.Withdraw() // whoever looks for a state finds that of a run that began
+		}
 	}
 	return b.report(rep), err
 }
@@ -349,11 +346,15 @@ func (b *Batch) Close() error {
 	return b.journal.Close()
 }
 
-// accept refuses what only says that the provider is not there, as long as nothing says that it is.
+// accept refuses what only says that the provider is not there, as long as nothing says that it is, and what says that
+// this host could not call it.
 func (b *Batch) accept(r *work.Result) error {
 	a, _ := r.Data.(*account)
-	if a == nil || a.answered.Load() || r.Kind != sluice.Network || b.runner.Progress().Done > 0 {
+	if a == nil || r.Kind != sluice.Network {
 		return nil
 	}
-	return a.unreachable(r.Err)
+	if outOfFiles(r.Err) || !a.answered.Load() && b.runner.Progress().Done == 0 {
+		return a.unreachable(r.Err)
+	}
+	return nil
 }

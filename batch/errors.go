@@ -103,11 +103,12 @@ func (e *OtherInputError) Error() string {
 // Hint says what can be done.
 func (e *OtherInputError) Hint() string { return "give another output file" }
 
-// UnreachableError is returned by a run whose first calls never reached the provider, when nothing succeeded yet.
-// Nothing was recorded.
+// UnreachableError is returned by a run whose first calls never reached a provider, or that this host had no room for: then
+// it unwraps to syscall.EMFILE or ENFILE. Nothing is recorded of those calls; what came of others is.
 type UnreachableError struct {
 	Provider string
 	BaseURL  string
+	Recorded int // results of this run
 	Err      error
 }
 
@@ -121,7 +122,14 @@ func (e *UnreachableError) Unwrap() error { return e.Err }
 
 // Hint says what can be done.
 func (e *UnreachableError) Hint() string {
-	return "check the base URL and the network; nothing was recorded"
+	what, kept := "check the base URL and the network", "nothing was recorded"
+	if outOfFiles(e.Err) {
+		what = "allow the process more open files, with ulimit -n, or fewer calls at once"
+	}
+	if e.Recorded > 0 {
+		kept = "what is recorded is kept"
+	}
+	return what + "; " + kept
 }
 
 // ConfigError names a field of Config that is wrong.

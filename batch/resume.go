@@ -13,33 +13,13 @@ func (b *Batch) resume() error {
 		return err
 	}
 	b.input.already.Store(int64(b.input.index.Done().Len()))
-	if m.drop > 0 {
-		b.outdated = m
-	} else {
-		b.input.forget()
+	switch {
+	case m.drop > 0:
+		b.journal.Rewrite(m.keep) // which asks the index then
+	case b.input.file != nil:
+		b.input.index.Forget() // only a resume needs it
 	}
 	return nil
-}
-
-// dropOutdated removes from the output what is to be done again. Only Run does it, so that Open alone changes nothing.
-func (b *Batch) dropOutdated() error {
-	m := b.outdated
-	if m == nil {
-		return nil
-	}
-	b.outdated = nil
-	if _, err := b.journal.Rewrite(m.keep); err != nil {
-		return err
-	}
-	b.input.forget()
-	return nil
-}
-
-// forget gives back what only a resume needs.
-func (in *input) forget() {
-	if in.file != nil {
-		in.index.Forget()
-	}
 }
 
 // matcher goes through the output's lines.

@@ -196,6 +196,47 @@ func TestRetryFailed(t *testing.T) {
 	}
 }
 
+func TestResultsSurviveARunThatReachedNobody(t *testing.T) {
+	for name, again := range map[string]func(f files, cfg *batch.Config){
+		"lines that changed": func(f files, cfg *batch.Config) {
+			f.input(t, strings.ReplaceAll(chats(6), "What is", "How much is"))
+			cfg.Changed = batch.ChangedRedo
+		},
+		"lines that failed": func(_ files, cfg *batch.Config) { cfg.RetryFailed = true },
+		"lines that failed, from standard input": func(_ files, cfg *batch.Config) {
+			cfg.RetryFailed, cfg.Input, cfg.Stdin = true, "-", strings.NewReader(chats(6))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFiles(t, chats(6))
+				if _, err := run(t, f.config(t, &odd{})); err != nil {
+					t.Fatal(err)
+				}
+				before, _ := os.ReadFile(f.out)
+				state, _ := work.LoadState(work.StatePath(f.out))
+				cfg := f.config(t, &stub{err: errors.New("dial tcp: connection refused")})
+				again(f, &cfg)
+				_, err := run(t, cfg)
+				if _, ok := errors.AsType[*batch.UnreachableError](err); !ok {
+					t.Fatalf("error %v, want an *UnreachableError", err)
+				}
+				if after, _ := os.ReadFile(f.out); !bytes.Equal(before, after) {
+					t.Errorf("%d results of 6 are left", bytes.Count(after, []byte("\n")))
+				}
+				if now, _ := work.LoadState(work.StatePath(f.out)); now.Status != work.Completed || now.Done != state.Done {
+					t.Errorf("state %+v, before it was %+v", now, state)
+				}
+				cfg = f.config(t, &stub{})
+				again(f, &cfg)
+				if rep, err := run(t, cfg); err != nil || rep.Left() != 0 || len(f.results(t)) != 6 {
+					t.Errorf("reached again: left %d, %d results, error %v", rep.Left(), len(f.results(t)), err)
+				}
+			})
+		})
+	}
+}
+
 // odd refuses requests about odd numbers.
 type odd struct{ good bool }
 

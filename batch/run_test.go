@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,6 +127,64 @@ func TestASpentAccountKeepsWhatIsDone(t *testing.T) {
 		if err != nil || rep.Already != done || rep.Done != 50-done {
 			t.Errorf("afterwards: already %d, done %d, error %v", rep.Already, rep.Done, err)
 		}
+	})
+}
+
+func TestAHostThatNobodyReachesBesideOneThatAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		claude := strings.NewReplacer(`"m"`, `"claude-sonnet-4-5"`, `"messages"`, `"max_tokens":9,"messages"`, `/v1/chat/completions`, `/v1/messages`)
+		f := newFiles(t, strings.ReplaceAll(chats(3), `"m"`, `"gpt-4o"`)+claude.Replace(strings.ReplaceAll(chats(9), `_id":"`, `_id":"c`)))
+		cfg := f.config(t, roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Host == "api.openai.com" {
+				return (&stub{}).RoundTrip(r)
+			}
+			time.Sleep(time.Second)
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+		}))
+		cfg.Provider = provider.Provider{}
+		_, err := run(t, cfg)
+		gone, ok := errors.AsType[*batch.UnreachableError](err)
+		if !ok || gone.Recorded != 3 || strings.Contains(gone.Hint(), "nothing") {
+			t.Errorf("error %+v, want an *UnreachableError that knows of 3 results", err)
+		}
+		if state, err := work.LoadState(work.StatePath(f.out)); err != nil || state.Done != 3 || state.Status == work.Completed {
+			t.Errorf("state %+v, error %v", state, err)
+		}
+	})
+}
+
+func TestTooManyOpenFilesAreNoFaultOfTheProvider(t *testing.T) {
+	full := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("socket", syscall.EMFILE)}
+	t.Run("for a while: all is done", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFiles(t, chats(20))
+			var tries atomic.Int32
+			rep, err := run(t, f.config(t, roundTripper(func(r *http.Request) (*http.Response, error) {
+				if tries.Add(1) <= 8 {
+					return nil, full
+				}
+				return (&stub{}).RoundTrip(r)
+			})))
+			if err != nil || rep.Done != 20 {
+				t.Errorf("done %d, error %v", rep.Done, err)
+			}
+		})
+	})
+	t.Run("for good: the run ends, and no item has failed", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFiles(t, chats(3))
+			rep, err := run(t, f.config(t, roundTripper(func(r *http.Request) (*http.Response, error) {
+				s := &stub{}
+				if resp, err := s.RoundTrip(r); strings.Contains(s.sent[0].body, "What is 2?") {
+					return resp, err
+				}
+				return nil, full
+			})))
+			gone, ok := errors.AsType[*batch.UnreachableError](err)
+			if !ok || !errors.Is(err, syscall.EMFILE) || !strings.Contains(gone.Hint(), "open files") || rep.Report.Failed != 0 {
+				t.Errorf("failed %d, error %v", rep.Report.Failed, err)
+			}
+		})
 	})
 }
 

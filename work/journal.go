@@ -1,7 +1,6 @@
 package work
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"time"
 )
@@ -75,6 +73,7 @@ type Journal struct {
 	written uint64 // lines
 	err     error  // the first; nothing is written after it
 	closed  bool
+	keep    func(Line) bool // what the next Append leaves of the lines before it; nil: all
 
 	syncMu  sync.Mutex
 	syncEnd *sync.Cond
@@ -267,13 +266,11 @@ func (j *Journal) Append(line []byte) error {
 		j.mu.Unlock()
 		return err
 	}
-	if _, err := j.file.Write(line); err != nil {
-		err = errors.Join(err, j.file.Truncate(j.size))
+	if err := j.writeLocked(line); err != nil {
 		j.err = &JournalError{Path: j.path, Err: err}
 		j.mu.Unlock()
 		return j.err
 	}
-	j.size += int64(len(line))
 	j.written++
 	n := j.written
 	j.mu.Unlock()
@@ -287,6 +284,20 @@ func (j *Journal) Append(line []byte) error {
 		default:
 		}
 	}
+	return nil
+}
+
+// writeLocked writes a line, and with the first one drops what Rewrite said.
+func (j *Journal) writeLocked(line []byte) error {
+	if j.keep != nil {
+		keep := j.keep
+		j.keep = nil
+		return j.rewriteLocked(keep, line)
+	}
+	if _, err := j.file.Write(line); err != nil {
+		return errors.Join(err, j.file.Truncate(j.size))
+	}
+	j.size += int64(len(line))
 	return nil
 }
 
@@ -378,83 +389,21 @@ func (j *Journal) Lines() iter.Seq2[Line, error] {
 		j.mu.Lock()
 		file, size := j.file, j.size
 		j.mu.Unlock()
-		r := NewLineReader(io.NewSectionReader(file, 0, size), 0)
-		for {
-			line, err := r.Next()
-			if err == io.EOF {
-				return
-			}
-			if !yield(line, err) || err != nil {
-				return
-			}
-		}
+		eachLine(file, size, yield)
 	}
 }
 
-// Rewrite replaces the journal by one with only the lines that keep wants, and says how many others there were. It
-// copies to a new file, syncs it and renames it, so that a crash leaves the old or the new one. It must not run at the
-// same time as Append.
-func (j *Journal) Rewrite(keep func(Line) bool) (removed int, err error) {
-	// The lock makes the name ours; one that a crash left is overwritten. It is opened as the journal is, to become it.
-	tmp, err := os.OpenFile(j.path+".rewrite.tmp", os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_TRUNC, 0o644)
-	if err != nil {
-		return 0, err
-	}
-	defer func() {
-		if err != nil {
-			tmp.Close()
-			os.Remove(tmp.Name())
-			err = &JournalError{Path: j.path, Err: err}
+func eachLine(file *os.File, size int64, yield func(Line, error) bool) {
+	r := NewLineReader(io.NewSectionReader(file, 0, size), 0)
+	for {
+		line, err := r.Next()
+		if err == io.EOF {
+			return
 		}
-	}()
-	w := bufio.NewWriterSize(tmp, 256<<10)
-	for line, err := range j.Lines() {
-		if err != nil {
-			return 0, err
+		if !yield(line, err) || err != nil {
+			return
 		}
-		if !keep(line) {
-			removed++
-			continue
-		}
-		w.Write(line.Bytes)
-		w.WriteByte('\n') // a bufio.Writer keeps its first error for Flush
 	}
-	info, err := j.file.Stat()
-	if err != nil {
-		return 0, err
-	}
-	if err := errors.Join(w.Flush(), tmp.Chmod(info.Mode().Perm()), tmp.Sync()); err != nil {
-		return 0, err
-	}
-	return removed, j.replaceBy(tmp)
-}
-
-// replaceBy makes the new file the journal. It is locked before it has the journal's name.
-func (j *Journal) replaceBy(tmp *os.File) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	info, err := tmp.Stat()
-	if err != nil {
-		return err
-	}
-	if runtime.GOOS == "windows" { // where an open file can be neither replaced nor renamed
-		j.file.Close()
-		tmp.Close()
-		if err := os.Rename(tmp.Name(), j.path); err != nil {
-			return err
-		}
-		return errors.Join(j.open(), j.cutTornLine())
-	}
-	if err := lockFile(tmp); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp.Name(), j.path); err != nil {
-		return err
-	}
-	syncDir(filepath.Dir(j.path))
-	j.file.Close()
-	j.file, j.size = tmp, info.Size()
-	return nil
 }
 
 // Close syncs, writes the state, and unlocks the journal. A journal that was created and got no line is removed.

@@ -137,15 +137,14 @@ func TestJournalSyncsOnceAnInterval(t *testing.T) {
 
 func TestJournalRewriteKeepsWhatIsWanted(t *testing.T) {
 	path := journalPath(t)
-	j := openJournal(t, path, work.JournalConfig{})
-	for i := range 10 {
-		if err := j.Append(fmt.Appendf(nil, "%d\n", i)); err != nil {
-			t.Fatal(err)
-		}
+	const before = "0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n"
+	if err := os.WriteFile(path, []byte(before), 0o644); err != nil {
+		t.Fatal(err)
 	}
-	removed, err := j.Rewrite(func(l work.Line) bool { return l.Number%2 == 1 })
-	if err != nil || removed != 5 {
-		t.Fatalf("removed %d, error %v", removed, err)
+	j := openJournal(t, path, work.JournalConfig{})
+	j.Rewrite(func(l work.Line) bool { return l.Number%2 == 1 })
+	if b, _ := os.ReadFile(path); string(b) != before {
+		t.Errorf("with no new line, the file is %q", b)
 	}
 	if err := j.Append([]byte("new\n")); err != nil {
 		t.Fatal(err)
@@ -153,7 +152,10 @@ func TestJournalRewriteKeepsWhatIsWanted(t *testing.T) {
 	if got := strings.Join(linesOf(t, j), " "); got != "0 2 4 6 8 new" {
 		t.Errorf("lines %q", got)
 	}
-	if b, _ := os.ReadFile(path); string(b) != "0\n2\n4\n6\n8\nnew\n" {
+	if err := j.Append([]byte("newer\n")); err != nil {
+		t.Fatal(err)
+	}
+	if b, _ := os.ReadFile(path); string(b) != "0\n2\n4\n6\n8\nnew\nnewer\n" {
 		t.Errorf("file %q", b)
 	}
 	if _, err := work.OpenJournal(path, work.JournalConfig{}); err == nil {
@@ -162,6 +164,27 @@ func TestJournalRewriteKeepsWhatIsWanted(t *testing.T) {
 	left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*.tmp"))
 	if len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestARewriteThatFailsLeavesTheJournalAsItWas(t *testing.T) {
+	path := journalPath(t)
+	if err := os.WriteFile(path, []byte("a\nb\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(path+".rewrite.tmp", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	j := openJournal(t, path, work.JournalConfig{})
+	j.Rewrite(func(work.Line) bool { return false })
+	for range 2 {
+		err := j.Append([]byte("c\n"))
+		if _, ok := errors.AsType[*work.JournalError](err); !ok {
+			t.Errorf("error %v, want a *JournalError", err)
+		}
+	}
+	if b, _ := os.ReadFile(path); string(b) != "a\nb\n" {
+		t.Errorf("file %q", b)
 	}
 }
 
@@ -178,10 +201,11 @@ func TestJournalFollowsLinks(t *testing.T) {
 	if _, err := work.OpenJournal(target, work.JournalConfig{}); err == nil {
 		t.Error("the same file was opened twice, by two names")
 	}
-	if _, err := j.Rewrite(func(l work.Line) bool { return l.Number == 2 }); err != nil {
+	j.Rewrite(func(l work.Line) bool { return l.Number == 2 })
+	if err := j.Append([]byte("c\n")); err != nil {
 		t.Fatal(err)
 	}
-	if b, _ := os.ReadFile(target); string(b) != "b\n" {
+	if b, _ := os.ReadFile(target); string(b) != "b\nc\n" {
 		t.Errorf("target %q", b)
 	}
 	if info, _ := os.Lstat(link); info.Mode()&os.ModeSymlink == 0 {

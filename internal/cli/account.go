@@ -60,6 +60,7 @@ type accounts struct {
 	limits    sluice.Limits // of the flags
 	settings  *settings
 	transport http.RoundTripper
+	room      room
 	template  sluice.Config // of every account's Scheduler
 	hide      func(secret string)
 
@@ -110,7 +111,8 @@ func (f *accountFlags) open(template sluice.Config, hide func(secret string)) (*
 	if a.provider.Name == "sim" {
 		a.transport, err = imitation()
 	} else {
-		a.transport, err = newTransport(f.caFile)
+		a.room = newRoom()
+		a.transport, err = newTransport(f.caFile, a.room.calls)
 	}
 	return a, err
 }
@@ -134,6 +136,10 @@ func (f *accountFlags) named(known *provider.Registry) (provider.Provider, error
 	p, ok := known.Lookup(f.provider)
 	if !ok {
 		return p, unknownProvider(known, f.provider)
+	}
+	if p.Name == "sim" && f.baseURL != "" {
+		return p, usageError(errors.New("--base-url has no meaning for --provider sim, which is built in"),
+			"leave it out, or call a `sluice sim` that runs there with --provider openai-compatible")
 	}
 	return p, f.checkAddress(p)
 }
@@ -217,6 +223,7 @@ func (a *accounts) Scheduler(p provider.Provider) (*sluice.Scheduler, error) {
 	if err := a.settings.Apply(&c, p, a.flags.model, a.limits); err != nil {
 		return nil, err
 	}
+	a.room.bound(&c)
 	c.StateDir = stateDir(p)
 	c.Charge, c.CountsCached = p.Charge, p.CountsCached
 	c.MaxThrottles = a.flags.maxThrottles
@@ -355,14 +362,16 @@ func secretive(name string) bool {
 	return false
 }
 
-// newTransport returns a transport for many calls to one host, which trusts the certificates in that file too.
-func newTransport(caFile string) (http.RoundTripper, error) {
+// newTransport returns a transport for many calls to one host, which trusts the certificates in that file too. It has at
+// most so many connections to it; 0 is no bound.
+func newTransport(caFile string, most int) (http.RoundTripper, error) {
 	t := provider.NewBase(connections)
+	t.MaxConnsPerHost = most
 	if caFile == "" {
 		return t, nil
 	}
 	const hint = "--ca-file takes certificates in PEM"
-	pem, err := os.ReadFile(caFile)
+	pem, err := readNamed(caFile, 16)
 	if err != nil {
 		return nil, usageError(fmt.Errorf("certificates: %w", err), hint)
 	}

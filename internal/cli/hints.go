@@ -50,8 +50,10 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 		e.code, e.list = exitUsage, true
 	case isAny[*batch.OtherInputError](err):
 		e.code, e.hint = exitUsage, "give another output with -o"
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		e.hint = "raise the number of open files, as with ulimit -n 4096, or lower --concurrent. " + kept(err) + "; " + again
 	case isAny[*batch.UnreachableError](err):
-		e.hint = "check the network and --base-url. Nothing was recorded; " + again
+		e.hint = "check the network and --base-url. " + kept(err) + "; " + again
 	case errors.Is(err, work.ErrDrained), errors.Is(err, context.Canceled):
 		e.code, e.err = exitInterrupted, errors.New("interrupted")
 		e.hint = again
@@ -64,6 +66,14 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 		e.hint = "check -o: its directory must be there, and the file must be yours to write"
 	}
 	return e
+}
+
+// kept says what is recorded of a run that did not reach its provider.
+func kept(err error) string {
+	if gone, ok := errors.AsType[*batch.UnreachableError](err); ok && gone.Recorded == 0 {
+		return "Nothing was recorded"
+	}
+	return "What is recorded is kept"
 }
 
 // explainStop says why no item can succeed any more.

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 )
@@ -14,32 +12,25 @@ func lookupKey(name, file string) (string, error) {
 	if key := strings.TrimSpace(os.Getenv(name)); key != "" || file == "" {
 		return key, nil
 	}
-	f, err := os.Open(file)
+	text, err := readNamed(file, 1)
 	if err != nil {
 		return "", usageError(fmt.Errorf("keys file: %w", err), "--keys-file takes a file of NAME=value lines")
 	}
-	defer f.Close()
-	key, err := readKey(f, name)
-	if err != nil {
-		return "", usageError(fmt.Errorf("keys file %s: %w", file, err), "--keys-file takes a file of NAME=value lines")
-	}
-	return key, nil
+	return keyIn(string(text), name), nil
 }
 
-// readKey finds the variable name in lines of the form NAME=value, which may begin with "export" and be quoted. The
+// keyIn finds the variable name in lines of the form NAME=value, which may begin with "export" and be quoted. The
 // last one holds, as in a shell.
-func readKey(r io.Reader, name string) (string, error) {
+func keyIn(text, name string) string {
 	key := ""
-	lines := bufio.NewScanner(r)
-	for lines.Scan() {
-		line := strings.TrimSpace(strings.TrimPrefix(lines.Text(), "\ufeff"))
-		line = strings.TrimSpace(strings.TrimPrefix(line, "export "))
+	for line := range strings.Lines(strings.TrimPrefix(text, "\ufeff")) {
+		line = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "export "))
 		before, value, ok := strings.Cut(line, "=")
 		if ok && strings.TrimSpace(before) == name {
 			key = unquote(strings.TrimSpace(value))
 		}
 	}
-	return key, lines.Err()
+	return key
 }
 
 // unquote strips the quotes of a value, or the comment behind one without quotes.

@@ -75,7 +75,7 @@ func (o *runOptions) systemText() (string, error) {
 	if !isFile {
 		return o.system, nil
 	}
-	b, err := os.ReadFile(name)
+	b, err := readNamed(name, 16)
 	if err != nil {
 		return "", usageError(fmt.Errorf("system prompt: %w", err), "--system takes the text itself, or @FILE")
 	}

@@ -121,7 +121,7 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	cfg.Provider, cfg.ExtraHeader, cfg.Transport = accounts.provider, accounts.headers, accounts.transport
 	cfg.Registry = accounts.settings.registry
 	cfg.Key, cfg.Scheduler, cfg.Price = accounts.Key, accounts.Scheduler, accounts.Price
-	cfg.OnResult = r.result
+	cfg.OnResult, cfg.Workers = r.result, accounts.room.calls
 	if r.batch, err = batch.Open(cfg); err != nil {
 		return explain(err, o, accounts)
 	}
@@ -307,8 +307,15 @@ func (r *batchRun) warn(e sluice.Event) {
 	}
 }
 
-// noteSettings tells where settings come from: whom asked for more, and everybody what is doubtful.
+// noteSettings tells where settings come from: whom asked for more, and everybody what is doubtful or holds the run back.
 func (r *batchRun) noteSettings() {
+	wanted := r.batch.Left()
+	if r.o.input == "-" { // nobody knows yet what will come
+		wanted = r.accounts.limits.Concurrent
+	}
+	if note := r.accounts.room.note(wanted); note != "" {
+		r.s.errorf("sluice: %s\n", note)
+	}
 	for _, doubt := range r.accounts.settings.doubts {
 		r.s.errorf("sluice: warning: %s\n", doubt)
 	}
