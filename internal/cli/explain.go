@@ -170,9 +170,8 @@ func (c puzzle) classify() provider.Verdict {
 
 // explainLines explains a file of errors, line by line. What is not in a line is as the flags say.
 func explainLines(s *streams, in io.Reader, name string, flags puzzle) error {
-	out := bufio.NewWriter(s.out)
-	lines := bufio.NewReaderSize(flusher{in, out}, 64<<10)
-	enc := json.NewEncoder(out)
+	lines := bufio.NewReaderSize(in, 64<<10)
+	enc := json.NewEncoder(s.out) // a line is one write: who waits for it gets it, and keys are struck out of it as a whole
 	enc.SetEscapeHTML(false)
 	n, broken, solved := 0, 0, 0
 	var unread error
@@ -202,9 +201,6 @@ func explainLines(s *streams, in io.Reader, name string, flags puzzle) error {
 			return err
 		}
 	}
-	if err := out.Flush(); err != nil {
-		return err
-	}
 	switch {
 	case unread != io.EOF:
 		return usageError(fmt.Errorf("%s line %d: %w", name, n+1, unread), "name a file that can be read, or give it on standard input")
@@ -215,20 +211,6 @@ func explainLines(s *streams, in io.Reader, name string, flags puzzle) error {
 		return usageError(fmt.Errorf("%s is empty", name), `each line is an object such as {"text": "...", "status": 429}`)
 	}
 	return nil
-}
-
-// flusher is an input before each reading of which the output is written: who waits for an answer before it sends more would
-// else wait for ever.
-type flusher struct {
-	in  io.Reader
-	out *bufio.Writer
-}
-
-func (f flusher) Read(b []byte) (int, error) {
-	if err := f.out.Flush(); err != nil {
-		return 0, err
-	}
-	return f.in.Read(b)
 }
 
 var errLongLine = fmt.Errorf("the line is longer than %d MiB", longestError>>20)
