@@ -112,6 +112,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("TEST_KEY", sentinelKey)
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // a program under the race detector sleeps for a second before it ends
 			env.Setenv(transcriptDir, os.Getenv(transcriptDir))
 			return nil
 		},
