@@ -53,7 +53,20 @@ func (r redaction) of(s string) string {
 		}
 		b.WriteString(r.of(line))
 	}
+	if r.left(b.String()) {
+		return got // a key that goes over several lines
+	}
 	return b.String()
+}
+
+// left reports whether a given key is still in s.
+func (r redaction) left(s string) bool {
+	for _, k := range r.keys {
+		if k = strings.TrimSpace(k); len(k) >= leastKey && k != struck && holds([]byte(s), []byte(k)) {
+			return true
+		}
+	}
+	return false
 }
 
 func (r redaction) seenAndUnseen(s string) string {

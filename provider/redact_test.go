@@ -55,6 +55,7 @@ func FuzzRedact(f *testing.F) {
 	f.Add("https://x/?key=%s&a=b", "AIzaSyDdI0hCZtE6vySjMm-WEfRq3CPzqKqqsHI")
 	f.Add("Bearer %s", "eyJhbGciOi.JIUzI1NiIs")
 	f.Add("Bearer Bearer %s", "x-api-key: key=1234")
+	f.Add("%s", "0 \n0")
 	f.Fuzz(func(t *testing.T, text, key string) {
 		key = strings.TrimSpace(key)
 		got := provider.Redact(strings.ReplaceAll(text, "%s", key), key)

@@ -29,13 +29,10 @@ func (r redaction) ofJSON(s string) string {
 		}
 		b.WriteString(r.token(label, token))
 	}
-	got := b.String()
-	for _, k := range r.keys {
-		if k = strings.TrimSpace(k); len(k) >= leastKey && k != struck && holds([]byte(got), []byte(k)) {
-			return `"` + struck + `"` // it has a part of the document's own signs
-		}
+	if r.left(b.String()) {
+		return `"` + struck + `"` // a key that has a part of the document's own signs
 	}
-	return got
+	return b.String()
 }
 
 // token returns a scalar behind its label without keys.
