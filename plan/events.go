@@ -141,7 +141,7 @@ func (o *observer) line(line []byte) error {
 		return fmt.Errorf("in_flight is %d", e.InFlight)
 	case e.Limit < 0:
 		return fmt.Errorf("limit is %d", e.Limit)
-	case u != nil && (min(u.Input, u.CachedInput, u.Output) < 0 || max(u.Input, u.CachedInput, u.Output) > largestCall):
+	case u != nil && (min(u.Input, u.CachedInput, u.Output) < 0 || max(u.Input, u.CachedInput, u.Output) > LargestCall):
 		return fmt.Errorf("usage is %d tokens in (%d of them cached) and %d out", u.Input, u.CachedInput, u.Output)
 	}
 	l := o.lanes[e.Lane]

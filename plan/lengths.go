@@ -208,9 +208,9 @@ func (t *table) call() (Call, error) {
 			least = 1
 		}
 		n, err := strconv.Atoi(text)
-		if err != nil || n < least || n > largestCall {
+		if err != nil || n < least || n > LargestCall {
 			line, _ := t.csv.FieldPos(at)
-			return c, &LengthsError{line, fmt.Errorf("%.40s is %.40q: want a number from %d to %d", t.names[at], text, least, largestCall)}
+			return c, &LengthsError{line, fmt.Errorf("%.40s is %.40q: want a number from %d to %d", t.names[at], text, least, LargestCall)}
 		}
 		if *to[what] = n; what == columnOutput && n == 0 {
 			c.Output = NoOutput

@@ -29,7 +29,7 @@ type ConcurrencyModel struct {
 // Model is the rule of thumb for limits and calls of that length: 0 tokens are 2,000, and 0 latency is 2 s. It fails
 // with a *FieldError, also when the limits hold neither a cap nor requests a minute.
 func Model(l sluice.Limits, tokens int, latency time.Duration, o Options) (ConcurrencyModel, error) {
-	err := firstOf(checkLimits(l), inRange("tokens", tokens, largestCall), inRange("latency", latency, mostLatency), o.check())
+	err := firstOf(checkLimits(l), inRange("tokens", tokens, LargestCall), inRange("latency", latency, mostLatency), o.check())
 	switch {
 	case err != nil:
 		return ConcurrencyModel{}, err

@@ -11,6 +11,9 @@ import (
 	"github.com/sluice-llm/sluice/internal/gate"
 )
 
+// LargestCall is how many tokens a call that can be planned with has at most, in or out.
+const LargestCall = 100_000_000
+
 // What is assumed of a workload that does not say.
 const (
 	usualLatency = 2 * time.Second
@@ -21,7 +24,6 @@ const (
 // The most that can be planned with. Beyond them a number is a slip, and sums would overflow.
 const (
 	mostLatency  = 30 * 24 * time.Hour
-	largestCall  = 100_000_000 // in tokens
 	mostRequests = 10_000_000_000
 	mostLimit    = 1_000_000_000_000
 	mostGraphs   = 1_000_000_000
@@ -98,10 +100,10 @@ func (w Workload) check() error {
 	err := firstOf(
 		inRange("Workload.Requests", w.Requests, mostRequests),
 		inRange("Workload.Latency", w.Latency, mostLatency),
-		inRange("Workload.InputTokens", w.InputTokens, largestCall),
-		inRange("Workload.CachedTokens", w.CachedTokens, largestCall),
-		inRange("Workload.OutputTokens", w.OutputTokens, largestCall),
-		inRange("Workload.MaxTokens", w.MaxTokens, largestCall),
+		inRange("Workload.InputTokens", w.InputTokens, LargestCall),
+		inRange("Workload.CachedTokens", w.CachedTokens, LargestCall),
+		inRange("Workload.OutputTokens", w.OutputTokens, LargestCall),
+		inRange("Workload.MaxTokens", w.MaxTokens, LargestCall),
 	)
 	if err != nil {
 		return err
@@ -126,11 +128,11 @@ func (w Workload) check() error {
 // check refuses lengths that no call has.
 func (c Call) check() error {
 	switch {
-	case min(c.Input, c.Cached, c.Output-NoOutput, c.MaxTokens) < 0 || max(c.Input, c.Cached, c.Output, c.MaxTokens) > largestCall:
+	case min(c.Input, c.Cached, c.Output-NoOutput, c.MaxTokens) < 0 || max(c.Input, c.Cached, c.Output, c.MaxTokens) > LargestCall:
 		return fmt.Errorf("%d tokens in, %d of them cached, at most %d and probably %d out: want 0 to %d", c.Input, c.Cached,
-			c.MaxTokens, c.Output, largestCall)
-	case c.Answers < 0 || c.Answers > largestCall/usualOutput:
-		return fmt.Errorf("%d answers are asked for: want 1 to %d", c.Answers, largestCall/usualOutput)
+			c.MaxTokens, c.Output, LargestCall)
+	case c.Answers < 0 || c.Answers > LargestCall/usualOutput:
+		return fmt.Errorf("%d answers are asked for: want 1 to %d", c.Answers, LargestCall/usualOutput)
 	case c.Cached > c.Input && c.Input > 0:
 		return fmt.Errorf("%d tokens are cached of an input of %d", c.Cached, c.Input)
 	}

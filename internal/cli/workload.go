@@ -41,10 +41,8 @@ func (o *planOptions) readWorkload(s *streams, account provider.Provider) (workl
 	return f, err
 }
 
-const (
-	longestCall = 100_000_000 // in tokens, as plan has it
-	mostNames   = 20          // of models, in an error
-)
+// mostNames is how many models an error lists.
+const mostNames = 20
 
 // readRequests reads the lines that a run would send.
 func (o *planOptions) readRequests(s *streams, account provider.Provider) (workloadFile, error) {
@@ -61,9 +59,9 @@ func (o *planOptions) readRequests(s *streams, account provider.Provider) (workl
 		if r.Endpoint.Embeds() {
 			c.Output = plan.NoOutput
 		}
-		if longest := max(c.Input, c.MaxTokens); longest > longestCall {
+		if longest := max(c.Input, c.MaxTokens); longest > plan.LargestCall {
 			return workloadFile{}, workloadError(&batch.InputError{Path: o.workload, Line: r.Line,
-				Problem: fmt.Sprintf("%s tokens are more than the %s that can be planned with", group(longest), group(longestCall))})
+				Problem: fmt.Sprintf("%s tokens are more than the %s that can be planned with", group(longest), group(plan.LargestCall))})
 		}
 		key := modelKey(r.Model)
 		if models[key] == nil {
