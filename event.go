@@ -61,6 +61,8 @@ const (
 	SourceHeader   = gate.SourceHeader
 	SourceRefusal  = gate.SourceRefusal
 	SourceMeasured = gate.SourceMeasured
+	SourceRegistry = gate.SourceRegistry
+	SourceAtLeast  = gate.SourceAtLeast
 )
 
 // NumDimensions is the number of dimensions, AnyDimension included.

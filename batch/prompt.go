@@ -45,7 +45,7 @@ func (p *parser) prompt(rq *request, line []byte) *problem {
 	if system != nil && rq.endpoint != provider.Messages && system[0] != '"' {
 		return &problem{text: "system is not a text"}
 	}
-	b := appendPrompt(p.built[:0], rq, m.prompt, system)
+	b := provider.AppendPrompt(p.built[:0], rq.endpoint, rq.model, m.prompt, system)
 	p.built = append(appendMembers(b, line, p.settings(rq, system), ofPrompt), '}')
 	rq.body = p.built
 	return nil
@@ -58,39 +58,6 @@ func ofPrompt(name string) bool {
 		return true
 	}
 	return false
-}
-
-// appendPrompt appends the body of a prompt, but for its end.
-func appendPrompt(b []byte, rq *request, prompt, system []byte) []byte {
-	switch rq.endpoint {
-	case provider.GenerateContent:
-		b = append(b, `{"contents":[{"role":"user","parts":[{"text":`...)
-		b = append(b, prompt...)
-		return append(b, `}]}]`...)
-	case provider.EmbedContent:
-		b = append(b, `{"content":{"parts":[{"text":`...)
-		b = append(b, prompt...)
-		return append(b, `}]}`...)
-	}
-	b = append(b, `{"model":`...)
-	b = jsonscan.AppendString(b, rq.model)
-	if rq.endpoint == provider.Embeddings {
-		b = append(b, `,"input":`...)
-		return append(b, prompt...)
-	}
-	if system != nil && rq.endpoint == provider.Messages {
-		b = append(b, `,"system":`...)
-		b = append(b, system...)
-	}
-	b = append(b, `,"messages":[`...)
-	if system != nil && rq.endpoint != provider.Messages {
-		b = append(b, `{"role":"system","content":`...)
-		b = append(b, system...)
-		b = append(b, `},`...)
-	}
-	b = append(b, `{"role":"user","content":`...)
-	b = append(b, prompt...)
-	return append(b, `}]`...)
 }
 
 // settings returns what is to be set in the body of a prompt, where the line does not set it itself.

@@ -34,18 +34,17 @@ type Limits struct {
 	BurstSeconds *Limit `json:"burst_seconds,omitempty" yaml:"burst_seconds"`
 }
 
-// Source says how a limit came to be known: in the words of a Snapshot, so that what was learned can be written down, and
-// in some that only a file has.
+// Source says how a limit came to be known: in the words of a Snapshot, so that what was learned can be written down.
 type Source = sluice.Source
 
 // Sources of limits. A limit that is only begun with (sluice.SourceStart) is not known, and has no place in a file.
 const (
-	SourceTold            = sluice.SourceTold     // somebody said so: it is a ceiling
-	SourceRegistry Source = "registry"            // published for the account's tier
-	SourceHeader          = sluice.SourceHeader   // the provider's answers stated it,
-	SourceRefusal         = sluice.SourceRefusal  // or its refusals
-	SourceMeasured        = sluice.SourceMeasured // found out by trying
-	SourceAtLeast  Source = "verified-at-least"   // so much was used without a refusal
+	SourceTold     = sluice.SourceTold     // somebody said so: it is a ceiling
+	SourceRegistry = sluice.SourceRegistry // published for the account's tier
+	SourceHeader   = sluice.SourceHeader   // the provider's answers stated it,
+	SourceRefusal  = sluice.SourceRefusal  // or its refusals
+	SourceMeasured = sluice.SourceMeasured // found out by trying
+	SourceAtLeast  = sluice.SourceAtLeast  // so much was used without a refusal
 )
 
 // Limit is one limit and where it is from. A file may write just its number, which is then told.

@@ -38,6 +38,10 @@ const (
 	SourceHeader   Source = "header"
 	SourceRefusal  Source = "refusal"
 	SourceMeasured Source = "measured"
+
+	// Two that the gate itself never gives.
+	SourceRegistry Source = "registry"          // published for the account's tier
+	SourceAtLeast  Source = "verified-at-least" // so much was used without a refusal
 )
 
 // mirror is what is believed of one of the provider's buckets. Its level is the ledger's.

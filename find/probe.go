@@ -1,0 +1,220 @@
+package find
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// prober makes calls past every scheduler, and keeps the account of them. It is safe for concurrent use.
+type prober struct {
+	cfg   Config
+	began time.Time
+	stop  context.CancelCauseFunc // ends the search
+
+	mu       sync.Mutex
+	phase    Phase
+	serial   uint64
+	open     int
+	spent    Spent // open calls counted with all that they may use
+	probes   []Probe
+	heard    map[sluice.Dimension]evidence // what answers said of limits
+	lastSent time.Time
+}
+
+// evidence is what answers said of one budget.
+type evidence struct {
+	sluice.Reading
+	source sluice.Source
+	at     time.Time
+}
+
+// newProber returns a prober and the context under which its calls are made. It is cancelled, with the reason as its
+// cause, when there is no point in going on.
+func newProber(ctx context.Context, cfg Config) (*prober, context.Context) {
+	ctx, stop := context.WithCancelCause(ctx)
+	p := &prober{cfg: cfg, began: time.Now(), stop: stop, heard: make(map[sluice.Dimension]evidence)}
+	if cfg.PriceIn != nil && cfg.PriceOut != nil {
+		p.spent.Cost = new(float64)
+	}
+	return p, ctx
+}
+
+// reply is what became of one call.
+type reply struct {
+	sent, done time.Time
+	outcome    sluice.Outcome
+}
+
+func (r *reply) took() time.Duration { return r.done.Sub(r.sent) }
+func (r *reply) accepted() bool      { return r.outcome.Kind == sluice.OK }
+
+// refused reports whether the provider asked to slow down. What it has no capacity for (503, 529) is no limit's doing.
+func (r *reply) refused() bool {
+	return r.outcome.Kind == sluice.RateLimit || r.outcome.Kind == sluice.UsageWindow
+}
+
+// once makes one call, of any outcome. It fails only when the search is over.
+func (p *prober) once(ctx context.Context, s *shape) (reply, error) {
+	req, started, err := p.begin(ctx, s)
+	if err != nil {
+		return reply{}, err
+	}
+	_, o := provider.Exchange(ctx, p.cfg.Base, nil, req, provider.ExchangeConfig{
+		Provider: p.cfg.Provider, Endpoint: p.cfg.Target.Endpoint, Timeout: p.cfg.Timeout, Key: p.cfg.Target.Key,
+	})
+	r := reply{sent: started.sent, done: time.Now(), outcome: o}
+	p.end(s, started, &r)
+	if ctx.Err() != nil {
+		return r, context.Cause(ctx)
+	}
+	return r, nil
+}
+
+// start is a call that is open.
+type start struct {
+	sent     time.Time
+	inFlight int
+	phase    Phase
+	in, out  int // reserved
+}
+
+// begin reserves what a call may use and makes its request. It fails, and ends the search, when the budget is used up.
+func (p *prober) begin(ctx context.Context, s *shape) (*http.Request, start, error) {
+	if ctx.Err() != nil {
+		return nil, start{}, context.Cause(ctx)
+	}
+	in, out := s.reserve()
+	p.mu.Lock()
+	err := p.affordLocked(in, out)
+	if err != nil {
+		p.mu.Unlock()
+		p.stop(err)
+		return nil, start{}, err
+	}
+	p.serial++
+	id := nonce(p.cfg.Seed, p.serial)
+	p.open++
+	p.spendLocked(in, out)
+	p.spent.Calls++
+	p.lastSent = time.Now()
+	st := start{sent: p.lastSent, inFlight: p.open, phase: p.phase, in: in, out: out}
+	p.mu.Unlock()
+
+	req, err := p.cfg.Provider.NewRequest(ctx, p.cfg.Target, s.body(p.cfg.Provider, p.cfg.Target, id))
+	if err != nil {
+		p.stop(err)
+	}
+	return req, st, err
+}
+
+// affordLocked fails when a call of so many tokens would go beyond what the search may cost.
+func (p *prober) affordLocked(in, out int) error {
+	if p.spent.Tokens()+in+out > p.cfg.TokenBudget {
+		return ErrTokenBudget
+	}
+	if most := p.cfg.MaxCost; most != nil && *p.spent.Cost+p.price(in, out) > *most {
+		return ErrMaxCost
+	}
+	return nil
+}
+
+func (p *prober) spendLocked(in, out int) {
+	p.spent.Input += in
+	p.spent.Output += out
+	if p.spent.Cost != nil {
+		cost := *p.spent.Cost + p.price(in, out)
+		p.spent.Cost = &cost
+	}
+}
+
+func (p *prober) price(in, out int) float64 {
+	return (float64(in)**p.cfg.PriceIn + float64(out)**p.cfg.PriceOut) / 1e6
+}
+
+// end settles a call.
+func (p *prober) end(s *shape, st start, r *reply) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open--
+	in, out := 0, 0
+	switch {
+	case r.outcome.HasUsage:
+		in, out = r.outcome.Usage.Input, r.outcome.Usage.Output
+	case r.accepted(): // an answer that does not say what it used
+		in, out = st.in, st.out
+	}
+	p.spendLocked(in-st.in, out-st.out)
+	switch {
+	case r.accepted():
+		p.spent.Accepted++
+	case r.refused():
+		p.spent.Refused++
+	default:
+		p.spent.Failed++
+	}
+	if r.accepted() || r.refused() {
+		p.probes = append(p.probes, Probe{
+			Phase: st.phase, At: st.sent.Sub(p.began), Latency: r.took(), InFlight: st.inFlight, Real: s.real, Refused: r.refused(),
+		})
+	}
+	p.hearLocked(r)
+	switch r.outcome.Kind {
+	case sluice.QuotaExhausted, sluice.Auth:
+		p.stop(r.outcome.Err)
+	}
+}
+
+// hearLocked keeps what an answer says of limits.
+func (p *prober) hearLocked(r *reply) {
+	for _, reading := range r.outcome.Readings {
+		p.heard[reading.Dimension] = evidence{reading, sluice.SourceHeader, r.done}
+	}
+	o := &r.outcome
+	if e, ok := p.heard[o.Dimension]; r.refused() && o.Limit > 0 && (!ok || e.source != sluice.SourceHeader) {
+		p.heard[o.Dimension] = evidence{sluice.Reading{Dimension: o.Dimension, Limit: o.Limit}, sluice.SourceRefusal, r.done}
+	}
+}
+
+// burst makes n calls at once and waits for all of them.
+func (p *prober) burst(ctx context.Context, s *shape, n int) ([]reply, error) {
+	replies, errs := make([]reply, n), make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { replies[i], errs[i] = p.once(ctx, s) })
+	}
+	wg.Wait()
+	return replies, errors.Join(errs...)
+}
+
+// warm opens connections, so that the first calls of a burst do not wait for them.
+func (p *prober) warm(ctx context.Context, n int) {
+	base, ok := p.cfg.Base.(*http.Transport)
+	if !ok {
+		return // no connections that anybody knows of
+	}
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			req, err := p.cfg.Provider.NewRequest(ctx, p.cfg.Target, nil)
+			if err != nil {
+				return
+			}
+			// Whatever is answered to a question without a body, it was not a call.
+			req.Method, req.Body, req.GetBody, req.ContentLength = http.MethodHead, nil, nil, 0
+			resp, err := base.RoundTrip(req)
+			if err != nil {
+				return
+			}
+			_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16))
+			resp.Body.Close()
+		})
+	}
+	wg.Wait()
+}
