@@ -58,14 +58,18 @@ func (c Config) Workload(path string, bodies ...[]byte) Workload {
 // one that fails goes again before others do. (With token limits, another
 // order could fill gaps a little better.) Requests without a body, that is
 // not made by [Config.Workload], draw their luck by their place in w. Money
-// (SpentAfter) is left out of account, and so is a request that is too large
-// ever to pass. Optimum panics if c makes no sense.
+// (SpentAfter) is left out of account, and so are stray refusals and a request
+// that is too large ever to pass. Contention counts as a silent queue of as many
+// places, which gets as much done. Optimum panics if c makes no sense.
 func (c Config) Optimum(w Workload) time.Duration {
 	c, err := c.withDefaults()
 	if err != nil {
 		panic(err)
 	}
 	o := optimum{config: &c, budgets: newBudgets(c), places: places{n: c.Queue}}
+	if n := c.Contention; n > 0 && (c.Queue == 0 || n < c.Queue) {
+		o.places.n = n
+	}
 	for i := range w {
 		o.items = append(o.items, c.item(i, w[i]))
 	}
