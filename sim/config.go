@@ -60,6 +60,10 @@ type Config struct {
 	// FixedWindow fills a minute bucket once every Burst, counted from the
 	// first request, in place of the continuous refill.
 	FixedWindow bool
+	// Drained has the minute buckets start empty at the first request, as if
+	// others had used them up. An [Oracle], which asks for nothing before it
+	// may have it, does not get along with that.
+	Drained bool
 	// Charge says what a request costs in tokens, and when.
 	Charge Charge
 	// ChargeRefusals charges the requests buckets for a refused call as well,

@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"context"
 	"math"
 	"strings"
 	"testing"
@@ -37,5 +38,20 @@ func TestNewNamesTheBadField(t *testing.T) {
 	}
 	if _, err := sim.New(sim.Config{Latency: -1, RefusalLatency: -1}); err != nil {
 		t.Errorf("New without latency: %v", err)
+	}
+}
+
+func TestDrainedBucketsStartEmpty(t *testing.T) {
+	c := sim.Config{RPM: 60, RPD: 10, Drained: true}
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		s := serve(t, c)
+		equal(t, "status at once", send(ctx, s, chatPath, chatBody("a", 1, 1)).status, 429)
+		time.Sleep(time.Second)
+		r := send(ctx, s, chatPath, chatBody("a", 1, 1))
+		equal(t, "status a second later", r.status, 200)
+		equal(t, "remaining", r.header.Get("x-ratelimit-remaining-requests"), "0")
+	})
+	if _, err := (sim.Oracle{Config: c}).Run(t.Context(), nil, "", nil); err == nil || !strings.Contains(err.Error(), "Config.Drained") {
+		t.Errorf("an oracle runs against drained buckets: %v", err)
 	}
 }

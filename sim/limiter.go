@@ -19,7 +19,7 @@ type Limiter struct {
 	strays  map[hash]uint32 // refused for no reason
 }
 
-// NewLimiter returns a limiter with full buckets, or an error that names the
+// NewLimiter returns a limiter that nothing was asked yet, or an error that names the
 // field of c that makes no sense, or that arithmetic cannot follow.
 func NewLimiter(c Config) (*Limiter, error) {
 	c, err := c.withDefaults()

@@ -50,7 +50,7 @@ func (c Config) Workload(path string, bodies ...[]byte) Workload {
 
 // Optimum is the least time in which a client can have all of w answered: one
 // that knows the provider's whole state, is never refused, whose network takes
-// no time, and that comes to the limits with full buckets. It follows from the
+// no time, and that comes to the limits with its first request. It follows from the
 // provider's parameters alone, by its own budgets in virtual time: bursts,
 // concurrency, silent queue, latency, storms, changes and faults included.
 //

@@ -46,8 +46,10 @@ func TestOptimum(t *testing.T) {
 			calls(3, one), 6700 * ms}, // at 0, 1, and half a second and half of ten seconds later
 		"faster": {sim.Config{RPM: 1, Burst: ms, Changes: []sim.Change{{At: 30 * time.Second, Factor: 60}}},
 			calls(2, one), 30700 * ms},
-		"too large": {sim.Config{TPM: 600}, sim.Workload{one, {Input: 601}, one}, 200 * ms},
-		"windows":   {sim.Config{RPM: 60, Burst: 10 * time.Second, FixedWindow: true}, calls(31, one), 30200 * ms},
+		"drained":        {sim.Config{RPM: 60, RPD: 10, Drained: true}, calls(5, one), 5200 * ms},
+		"drained window": {sim.Config{RPM: 60, Burst: 10 * time.Second, FixedWindow: true, Drained: true}, calls(10, one), 10200 * ms},
+		"too large":      {sim.Config{TPM: 600}, sim.Workload{one, {Input: 601}, one}, 200 * ms},
+		"windows":        {sim.Config{RPM: 60, Burst: 10 * time.Second, FixedWindow: true}, calls(31, one), 30200 * ms},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.config.OutputTokens == 0 {
