@@ -14,8 +14,9 @@ const (
 	largestFat  = 4000
 	// largestWeight is how many real calls one may stand for.
 	largestWeight = 8
-	tellApart     = 12 // tiny calls at the same pace: refused as well, it is not the tokens
-	strayOf       = 6  // a refusal whose next so many calls pass is a stray
+	tellApart     = 12   // tiny calls at the same pace: refused as well, it is not the tokens
+	lastCalls     = 8    // of which half are refused when a budget is used up
+	strayShare    = 0.02 // of calls may be refused for no reason
 )
 
 // certify uses a minute's worth of what the answer needs: first as requests that declare as many tokens as real ones,
@@ -126,7 +127,7 @@ func (s *search) drain(ctx context.Context, of proof, sh shape) error {
 	case err != nil:
 		return err
 	case refused:
-		return s.refusedBy(ctx, by, l)
+		return s.refusedBy(ctx, by, &sh)
 	case most < n:
 		s.vouch(of, &sh, float64(most)*weight/60, true)
 		s.uncertain(of, &sh, n)
@@ -264,15 +265,16 @@ func (s *search) fire(ctx context.Context, l *loop, of proof, pace float64, n in
 		}
 	}
 	l.wg.Wait()
-	return of, l.refusing(), nil
+	refused = float64(l.refusedAmong(0, len(l.calls))) > max(2, strayShare*float64(len(l.calls)))
+	return of, refused, nil
 }
 
-// refusing reports whether more than one of the last calls was refused.
+// refusing reports whether so many of the last calls were refused that they are no strays.
 func (l *loop) refusing() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	seen, refused := 0, 0
-	for i := len(l.calls) - 1; i >= 0 && seen < strayOf; i-- {
+	for i := len(l.calls) - 1; i >= 0 && seen < lastCalls; i-- {
 		if c := l.calls[i]; c.over {
 			seen++
 			if c.refused() {
@@ -280,42 +282,35 @@ func (l *loop) refusing() bool {
 			}
 		}
 	}
-	return refused > 1
+	return 2*refused >= lastCalls
 }
 
-// refusedBy measures what refused.
-func (s *search) refusedBy(ctx context.Context, of proof, l *loop) error {
+// refusedBy measures what refused. Where tiny calls pass after all, however fast, it was the tokens.
+func (s *search) refusedBy(ctx context.Context, of proof, sh *shape) error {
 	s.absorb()
-	d, real, per := sluice.Tokens, s.tiny, 0.0
-	switch of {
-	case ofRequests:
-		d = sluice.Requests
-	case ofDeclared:
-		s.charge, s.chargeFrom = sluice.ChargeDeclared, sluice.SourceMeasured
-		real = shape{name: "declared", prompt: word, bound: int(max(s.in.mean(), float64(s.real.bound)))}
-		per = float64(real.bound)
-	case ofUsed:
-		s.charge, s.chargeFrom = sluice.ChargeActual, sluice.SourceMeasured
-		real = filler(int(s.in.mean() + s.out.mean()))
-		per = s.fatTokens(l, &real)
+	if of == ofRequests {
+		if s.sure(sluice.Requests) { // the refusals have told
+			return nil
+		}
+		found, err := s.measure(ctx, sluice.Requests, &s.tiny, 0)
+		if err != nil || found || sh.name == s.tiny.name {
+			return err
+		}
+		of = ofDeclared
 	}
-	if s.sure(d) { // the refusals have told
+	if s.sure(sluice.Tokens) {
 		return nil
 	}
-	_, err := s.measure(ctx, d, &real, per, 0)
-	return err
-}
-
-// fatTokens is what a fat call was counted with, by the answers of others.
-func (s *search) fatTokens(l *loop, sh *shape) float64 {
-	var in, out sample
-	for _, c := range l.calls {
-		if c.accepted() && c.outcome.HasUsage {
-			in.add(float64(c.outcome.Usage.Input))
-			out.add(float64(c.outcome.Usage.Output))
-		}
+	real := shape{name: "declared", prompt: word, bound: int(max(s.in.mean(), float64(s.real.bound))), output: sh.output}
+	charge := sluice.ChargeDeclared
+	if of == ofUsed {
+		real, charge = filler(int(s.in.mean()+s.out.mean())), sluice.ChargeActual
 	}
-	return in.mean()*float64(len(sh.prompt)+nonceChars)/float64(len(l.sh.prompt)+nonceChars) + out.mean()
+	found, err := s.measure(ctx, sluice.Tokens, &real, 0)
+	if found && s.sure(sluice.Tokens) {
+		s.charge, s.chargeFrom = charge, sluice.SourceMeasured
+	}
+	return err
 }
 
 // tell tells which budget refuses calls that declare many tokens: tiny ones at the same pace meet that of requests alone.

@@ -106,12 +106,12 @@ func (l *loop) end() error {
 	return l.err
 }
 
-// measure finds the refill of the bucket that refuses calls of a shape. per is what such a call is charged with, 0 for
-// one request. found is false when so many calls pass in a row that it was no bucket; row 0 is what the answer needs in a
-// minute.
-func (s *search) measure(ctx context.Context, d sluice.Dimension, sh *shape, per float64, row int) (found bool, err error) {
+// measure finds the refill of the bucket that refuses calls of a shape. found is false when so many calls pass in a row
+// that it was no bucket; row 0 is what the answer needs in a minute.
+func (s *search) measure(ctx context.Context, d sluice.Dimension, sh *shape, row int) (found bool, err error) {
 	s.enter(PhaseRate, "how fast %s are refilled", d)
-	r, found, err := s.askAll(ctx, sh, question{least: leastGrants, row: row})
+	q := question{least: leastGrants, row: row}
+	r, found, err := s.askAll(ctx, sh, q)
 	if err != nil || !found {
 		return found, err
 	}
@@ -122,16 +122,38 @@ func (s *search) measure(ctx context.Context, d sluice.Dimension, sh *shape, per
 		}
 		if charges {
 			s.note("refused calls count against the limit, too: a client that asks again at once gets nothing")
-		} else if r, found, err = s.askAll(ctx, sh, question{least: leastGrants, row: row, patient: true}); err != nil || !found {
-			return found, err
+		} else {
+			q.patient = true
+			if r, found, err = s.askAll(ctx, sh, q); err != nil || !found {
+				return found, err
+			}
 		}
+		s.tedious[d] = charges || r.clumped
 	}
 	if r.perSecond == 0 {
 		s.note("calls are refused, and none passed in %s: their rate could not be measured", longestRate/2)
 		return true, nil
 	}
-	s.believe(d, r, per)
+	s.believe(d, r, s.takes(d, sh))
 	return true, nil
+}
+
+// believe takes a measured rate for a limit.
+func (s *search) believe(d sluice.Dimension, r refilled, per float64) {
+	s.limits[d] = Finding{Value: r.perSecond * 60 * per, Source: sluice.SourceMeasured, Margin: max(r.margin, 0.25/float64(r.grants)), At: time.Now()}
+	s.grants[d] = max(1, int(math.Round(1/(2*r.margin))))
+	s.log("%s: %.1f a minute, by %d grants", d, s.limits[d].Value, r.grants)
+}
+
+// takes is what a call of a shape takes of a budget.
+func (s *search) takes(d sluice.Dimension, sh *shape) float64 {
+	switch {
+	case d == sluice.Requests:
+		return 1
+	case sh.name == "declared":
+		return float64(sh.bound)
+	}
+	return s.perChar.mean()*float64(len(sh.prompt)+nonceChars) + s.wordOut.mean()
 }
 
 // question is when an open loop knows enough.
@@ -149,17 +171,6 @@ func (s *search) askAll(ctx context.Context, sh *shape, q question) (refilled, b
 		err = ended
 	}
 	return r, found, err
-}
-
-// believe takes a measured rate for a limit.
-func (s *search) believe(d sluice.Dimension, r refilled, per float64) {
-	if per == 0 {
-		per = 1
-	}
-	s.limits[d] = Finding{Value: r.perSecond * 60 * per, Source: sluice.SourceMeasured, Margin: max(r.margin, 0.25/float64(r.grants)), At: time.Now()}
-	s.grants[d] = max(1, int(math.Round(1/(2*r.margin))))
-	s.windows[d] = r.clumped
-	s.log("%s: %.1f a minute, by %d grants", d, s.limits[d].Value, r.grants)
 }
 
 // ask runs an open loop until the rate of its grants is known well enough. found is false when so many calls passed in a
@@ -187,6 +198,8 @@ func (s *search) ask(ctx context.Context, l *loop, q question) (r refilled, foun
 		fast, enough := pace >= min(3*s.need(), fastestPace), 66*s.need()
 		if q.row > 0 {
 			fast, enough = pace >= min(2*s.need(), fastestPace), float64(q.row)
+		} else if len(shots) > 0 && sinceRefusal(shots) == len(shots) { // not even at first: no bucket was empty
+			enough = max(60, 10*s.need())
 		}
 		if row := float64(sinceRefusal(shots)); fast && row > max(20, enough) {
 			return r, false, nil // a minute's worth, at one go
