@@ -95,7 +95,7 @@ type Config struct {
 	// RefusalLatency is the time a refusal takes. Zero: 5 ms; negative: none.
 	RefusalLatency time.Duration
 	// OutputTokens is the length of an answer, where max_tokens does not cut
-	// it. Zero: 64.
+	// it. Zero: 64. A prompt that asks for "one word" gets one token.
 	OutputTokens int
 	// OutputSigma spreads that length lognormally, by request.
 	OutputSigma float64
