@@ -193,7 +193,7 @@ func rows() []row {
 		{name: "storm at 15 s, cap 20", sim: sim.Config{Concurrent: 20, Storms: storm(15 * s)}, latency: 5 * s},
 		{name: "storm at 5 s, rpm 500", sim: sim.Config{RPM: 500, Burst: 10 * s, Storms: storm(5 * s)}},
 		{name: "storm at 15 s, rpm 500", sim: sim.Config{RPM: 500, Burst: 10 * s, Storms: storm(15 * s)}},
-		{name: "rpm 500 halves at 20 s", sim: sim.Config{RPM: 500, Burst: 10 * s, Changes: halves(20 * s)}},
+		{name: "rpm 500 halves at 10 s", sim: sim.Config{RPM: 500, Burst: 10 * s, Changes: halves(10 * s)}},
 		{name: "rpm 500 halves at 60 s", sim: sim.Config{RPM: 500, Burst: 10 * s, Changes: halves(60 * s)}},
 		{name: "rpm 60, refusals charged", sim: sim.Config{RPM: 60, ChargeRefusals: true}, latency: 4600 * time.Millisecond, unsafe: true},
 		{name: "rpm 500, refusals charged", sim: sim.Config{RPM: 500, Burst: 10 * s, ChargeRefusals: true}},
