@@ -199,5 +199,5 @@ func counted(server *sim.Server) tally {
 // realBody is a call like the real ones of a search.
 func realBody(model string, serial int64) []byte {
 	return fmt.Appendf(nil, `{"model":%q,"max_tokens":%d,"messages":[{"role":"user","content":"%0*d%s"}]}`,
-		model, realTokens, nonceChars, serial, essay)
+		model, realTokens, nonceChars, serial, manuscript)
 }

@@ -29,11 +29,11 @@ const (
 	nonceChars = 20  // that stand before each prompt
 )
 
-// essay is the prompt of real calls.
-var essay = strings.Repeat("Write at length of what you know. ", 14)
+// manuscript is the prompt of real calls.
+var manuscript = strings.Repeat("Write at length of what you know. ", 14)
 
 // realInput is the tokens of a real call's input, as sim counts them.
-func realInput() int { return (nonceChars + len(essay) + 3) / 4 }
+func realInput() int { return (nonceChars + len(manuscript) + 3) / 4 }
 
 // config is the provider of the row, whose luck is that of seed.
 func (r row) config(seed uint64) sim.Config {

@@ -136,7 +136,7 @@ func (r row) search(t *testing.T, seed uint64) (find.Config, *sim.Server) {
 	}
 	p, target := r.provider()
 	return find.Config{
-		Provider: p, Target: target, Base: server.Transport(), Prompt: essay, MinOutputTokens: realTokens, Seed: seed,
+		Provider: p, Target: target, Base: server.Transport(), Prompt: manuscript, MinOutputTokens: realTokens, Seed: seed,
 	}, server
 }
 
