@@ -46,6 +46,7 @@ type search struct {
 	limits  map[sluice.Dimension]Finding
 	grants  map[sluice.Dimension]int // by which a limit was measured
 	vouched map[proof]voucher
+	windows map[sluice.Dimension]bool // limits that are filled anew now and then, at once
 
 	charge     sluice.Charge
 	chargeFrom sluice.Source
@@ -63,7 +64,7 @@ func newSearch(cfg Config, p *prober) *search {
 		cfg: cfg, p: p,
 		real:   shape{name: "real", real: true, prompt: cfg.Prompt, bound: cfg.MinOutputTokens},
 		tiny:   shape{name: "tiny", prompt: word, bound: tinyOutput},
-		limits: make(map[sluice.Dimension]Finding), grants: make(map[sluice.Dimension]int), vouched: make(map[proof]voucher),
+		limits: make(map[sluice.Dimension]Finding), grants: make(map[sluice.Dimension]int), vouched: make(map[proof]voucher), windows: make(map[sluice.Dimension]bool),
 		chargeFrom: SourceUnknown,
 	}
 	for d, limit := range cfg.Published.All() {

@@ -10,10 +10,12 @@ import (
 
 const (
 	certifyPace = 4.0 // times what the answer needs: a bucket of a minute is empty in a quarter of one
-	pacedShare  = 0.4 // of a rate that is known, while another budget is tested
-	largestFat  = 2000
-	tellApart   = 12 // tiny calls at the same pace: refused as well, it is not the tokens
-	strayOf     = 6  // a refusal whose next so many calls pass is a stray
+	pacedShare  = 0.8 // of a rate that is known, while another budget is tested
+	largestFat  = 4000
+	// largestWeight is how many real calls one may stand for.
+	largestWeight = 8
+	tellApart     = 12 // tiny calls at the same pace: refused as well, it is not the tokens
+	strayOf       = 6  // a refusal whose next so many calls pass is a stray
 )
 
 // certify uses a minute's worth of what the answer needs: first as requests that declare as many tokens as real ones,
@@ -74,7 +76,7 @@ func (s *search) size(real, largest float64) float64 {
 	if !s.sure(sluice.Requests) {
 		return real
 	}
-	return max(real, min(8*real, largest))
+	return max(real, min(largestWeight*real, largest))
 }
 
 // declaring is a call that declares as many tokens as a real one, or more, and uses few.
@@ -100,6 +102,9 @@ func (s *search) weight(sh *shape) float64 {
 
 // drain makes a minute's worth of calls as fast as it may, and measures what refuses.
 func (s *search) drain(ctx context.Context, of proof, sh shape) error {
+	if err := s.fit(ctx, &sh); err != nil {
+		return err
+	}
 	weight := 1.0
 	if of != ofRequests {
 		weight = s.weight(&sh)
@@ -109,9 +114,6 @@ func (s *search) drain(ctx context.Context, of proof, sh shape) error {
 	calls := 60 * need
 	if of != ofUsed && pace > need { // what flows in meanwhile is made up for, where that costs little
 		calls *= min(2, pace/(pace-need))
-	}
-	if err := s.talkative(ctx, &sh); err != nil {
-		return err
 	}
 	n, most := max(1, int(math.Ceil(calls))), s.affordable(&sh)
 	s.enter(PhaseCertify, "%d calls worth a minute of %s", min(n, most), of)
@@ -134,17 +136,36 @@ func (s *search) drain(ctx context.Context, of proof, sh shape) error {
 	return nil
 }
 
-// talkative makes one call of a shape that declares much, to see how much of it is used: some models think before they say
-// a word.
-func (s *search) talkative(ctx context.Context, sh *shape) error {
-	if sh.name != "declared" {
-		return nil
+// fit makes one call of a shape that is not tiny, to see whether the model takes it, and how much of what it declares is
+// used: some models think before they say a word. One that is too large is made smaller.
+func (s *search) fit(ctx context.Context, sh *shape) error {
+	for sh.name != s.tiny.name {
+		r, err := s.passing(ctx, sh)
+		switch {
+		case err == nil:
+			if r.accepted() && r.outcome.HasUsage {
+				sh.output = min(sh.bound, max(tinyOutput, 3*r.outcome.Usage.Output/2))
+			}
+			return nil
+		case !s.shrink(sh, &r):
+			return err
+		}
 	}
-	r, err := s.passing(ctx, sh)
-	if r.accepted() && r.outcome.HasUsage {
-		sh.output = min(sh.bound, max(tinyOutput, 3*r.outcome.Usage.Output/2))
+	return nil
+}
+
+// shrink makes a call smaller that the model does not take, but not smaller than a real one.
+func (s *search) shrink(sh *shape, r *reply) bool {
+	if kind := r.outcome.Kind; kind != sluice.BadRequest && kind != sluice.ContextLength || s.weight(sh) < 1.5 {
+		return false
 	}
-	return err
+	s.log("the model does not take so large a call: %v", r.outcome.Err)
+	if sh.name == "declared" {
+		sh.bound = max(sh.bound/2, s.real.bound)
+	} else {
+		*sh = filler(max(len(sh.prompt)/8, int(s.in.mean()+s.out.mean())))
+	}
+	return true
 }
 
 func (p proof) String() string {

@@ -63,7 +63,7 @@ func (s *search) emptied(ctx context.Context, sh *shape) (done bool, err error) 
 	if f := s.limits[sluice.Requests]; f.Known() && f.Source != sluice.SourceRegistry {
 		return true, nil
 	}
-	return s.measure(ctx, sluice.Requests, sh, 0, 3*max(s.seen, firstBurst))
+	return s.measure(ctx, sluice.Requests, sh, 0, max(40, 5*s.seen))
 }
 
 // silent tells whether calls of a burst waited without a word. If so, two more bursts make sure.

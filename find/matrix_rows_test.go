@@ -128,10 +128,10 @@ func (r row) whole() int {
 func (r row) provider() (provider.Provider, provider.Target) {
 	if r.dialect != "" {
 		p, _ := provider.Lookup(r.dialect)
-		return p, provider.Target{BaseURL: "http://sim.invalid", Key: "any", Model: "claude-sonnet-4-5"}
+		return p, provider.Target{BaseURL: "http://127.0.0.1", Key: "any", Model: "claude-sonnet-4-5"}
 	}
 	p, _ := provider.Lookup("openai-compatible")
-	return p, provider.Target{BaseURL: "http://sim.invalid/v1", Key: "any", Model: "m"}
+	return p, provider.Target{BaseURL: "http://127.0.0.1/v1", Key: "any", Model: "m"}
 }
 
 // rows are the providers by which a search is measured.

@@ -187,8 +187,8 @@ func (s *search) recheck(ctx context.Context) error {
 func (s *search) changed(ctx context.Context) (bool, error) {
 	for _, d := range []sluice.Dimension{sluice.Requests, sluice.Tokens} {
 		was := s.limits[d]
-		if was.Source != sluice.SourceMeasured || s.busy(d) > 1.5*float64(s.ceiling()) {
-			continue
+		if was.Source != sluice.SourceMeasured || s.windows[d] || s.busy(d) > 1.5*float64(s.ceiling()) {
+			continue // a window that is filled once a minute would take minutes
 		}
 		sh, per := s.tiny, 1.0
 		if d == sluice.Tokens {
