@@ -49,7 +49,6 @@ func (f *accountFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.caFile, "ca-file", "", "certificates to trust besides the system's, in PEM")
 	f.limits.register(fs)
 	f.settings.register(fs)
-	fs.IntVar(&f.maxThrottles, "max-throttles", 20, "give an item up when it was throttled more often than that")
 }
 
 // accounts are where calls go and how: one account for each provider that the input names.
