@@ -197,6 +197,14 @@ const (
 	BoundNothing     Bound = "nothing_passed" // no call is safe
 )
 
+// Binding is the limit per minute that bounds an answer.
+type Binding struct {
+	Dimension sluice.Dimension // AnyDimension: none does
+	Cost      float64          // what it counts of a real call: 1, or tokens
+	Busy      float64          // how many real calls it keeps open, on average
+	Margin    float64          // the share of them that the answer leaves out, for chance
+}
+
 // Latency is how long real calls take, when as many are open as the answer says.
 type Latency struct {
 	Mean time.Duration
@@ -229,9 +237,11 @@ func (s Soak) AtMost() float64 {
 
 // Result is what a search found, as far as it came.
 type Result struct {
-	// Workers is the answer: so many loops without a pace stay within every limit. 0: none do.
+	// Workers is the answer: so many loops without a pace stay within every limit. 0: none do. Where the search was stopped
+	// early, the Soak alone says how many are safe, if it ran.
 	Workers int
 	Bound   Bound
+	Binding Binding // where Bound is BoundRequests, BoundTokens or BoundCertified
 	// BucketOfOne says that two calls at once are refused however seldom they come: no count of workers without a pace
 	// is safe, and only a client that paces them, such as sluice run, uses the limit.
 	BucketOfOne bool
