@@ -12,7 +12,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -36,7 +39,8 @@ type Config struct {
 
 	Timeout time.Duration // of one call. Default 2 minutes
 
-	// TokenBudget is how many tokens the search may be billed for. Default 1,000,000; negative: no such bound.
+	// TokenBudget is how many tokens the search may be billed for. Default 1,000,000, and none for a server on this
+	// machine or network, which bills nobody; negative: no such bound.
 	TokenBudget int
 	// MaxCost is how many US dollars it may cost; nil: no such bound. It needs both prices.
 	MaxCost           *float64
@@ -91,10 +95,10 @@ func (c Config) withDefaults() (Config, error) {
 		return c, &FieldError{"MaxCost", errors.New("prices are not known")}
 	}
 	switch {
+	case c.TokenBudget < 0, c.TokenBudget == 0 && c.free():
+		c.TokenBudget = math.MaxInt
 	case c.TokenBudget == 0:
 		c.TokenBudget = DefaultTokenBudget
-	case c.TokenBudget < 0:
-		c.TokenBudget = math.MaxInt
 	}
 	if err := c.Provider.Check(c.Target); err != nil {
 		return c, &FieldError{"Target", err}
@@ -103,6 +107,17 @@ func (c Config) withDefaults() (Config, error) {
 		c.Base = provider.NewBase(c.MaxWorkers)
 	}
 	return c, nil
+}
+
+// free reports whether calls go to a server of one's own.
+func (c *Config) free() bool {
+	u, err := url.Parse(cmp.Or(c.Target.BaseURL, c.Provider.BaseURL))
+	if err != nil {
+		return false
+	}
+	host := u.Hostname()
+	ip := net.ParseIP(host)
+	return ip != nil && (ip.IsLoopback() || ip.IsPrivate()) || host == "localhost" || strings.HasSuffix(host, ".local") || c.Provider.Name == "sim"
 }
 
 // mostWorkers is far beyond what any account allows, and what one machine keeps open.

@@ -19,7 +19,8 @@ type prober struct {
 	stop  context.CancelCauseFunc // ends the search
 
 	mu       sync.Mutex
-	phase    Phase
+	progress Progress
+	told     time.Time // when Progress was called last
 	serial   uint64
 	open     int
 	spent    Spent // open calls counted with all that they may use
@@ -71,6 +72,7 @@ func (p *prober) once(ctx context.Context, s *shape) (reply, error) {
 	})
 	r := reply{sent: started.sent, done: time.Now(), outcome: o}
 	p.end(s, started, &r)
+	p.tell(false)
 	if ctx.Err() != nil {
 		return r, context.Cause(ctx)
 	}
@@ -104,7 +106,7 @@ func (p *prober) begin(ctx context.Context, s *shape) (*http.Request, start, err
 	p.spendLocked(in, out)
 	p.spent.Calls++
 	p.lastSent = time.Now()
-	st := start{sent: p.lastSent, inFlight: p.open, phase: p.phase, in: in, out: out}
+	st := start{sent: p.lastSent, inFlight: p.open, phase: p.progress.Phase, in: in, out: out}
 	p.mu.Unlock()
 
 	req, err := p.cfg.Provider.NewRequest(ctx, p.cfg.Target, s.body(p.cfg.Provider, p.cfg.Target, id))
@@ -143,7 +145,7 @@ func (p *prober) end(s *shape, st start, r *reply) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open--
-	in, out := 0, 0
+	in, out := 0, 0 // a call that was not answered is not billed
 	switch {
 	case r.outcome.HasUsage:
 		in, out = r.outcome.Usage.Input, r.outcome.Usage.Output
@@ -180,6 +182,33 @@ func (p *prober) hearLocked(r *reply) {
 	if e, ok := p.heard[o.Dimension]; r.refused() && o.Limit > 0 && (!ok || e.source != sluice.SourceHeader) {
 		p.heard[o.Dimension] = evidence{sluice.Reading{Dimension: o.Dimension, Limit: o.Limit}, sluice.SourceRefusal, r.done}
 	}
+}
+
+// enter begins a phase.
+func (p *prober) enter(phase Phase, doing string, low, high int) {
+	p.mu.Lock()
+	p.progress.Phase, p.progress.Doing, p.progress.Low, p.progress.High = phase, doing, low, high
+	p.mu.Unlock()
+	p.tell(true)
+}
+
+const tellEvery = 250 * time.Millisecond
+
+// tell says how far the search is, if it is time to.
+func (p *prober) tell(now bool) {
+	if p.cfg.Progress == nil {
+		return
+	}
+	p.mu.Lock()
+	if !now && time.Since(p.told) < tellEvery {
+		p.mu.Unlock()
+		return
+	}
+	p.told = time.Now()
+	p.progress.Spent, p.progress.Elapsed = p.spent, time.Since(p.began)
+	progress := p.progress
+	p.mu.Unlock()
+	p.cfg.Progress(progress)
 }
 
 // burst makes n calls at once and waits for all of them.

@@ -1,6 +1,7 @@
 package find
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/hex"
 	"math"
@@ -23,6 +24,7 @@ type shape struct {
 	real   bool
 	prompt string
 	bound  int // most output tokens
+	output int // as many are expected; 0: as many as may be
 }
 
 const (
@@ -47,9 +49,9 @@ func filler(tokens int) shape {
 	return shape{name: "fat", prompt: b.String(), bound: tinyOutput}
 }
 
-// reserve is how many tokens a call may be billed for at most, before its answer says.
+// reserve is how many tokens a call is expected to be billed for at most, before its answer says.
 func (s *shape) reserve() (input, output int) {
-	return int(math.Ceil(float64(len(s.prompt)+nonceChars)/charsPerToken)) + 8, s.bound
+	return int(math.Ceil(float64(len(s.prompt)+nonceChars)/charsPerToken)) + 8, cmp.Or(s.output, s.bound)
 }
 
 // nonceChars is the length of what stands before each prompt.

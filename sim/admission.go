@@ -20,7 +20,7 @@ func (s *Server) admit(c *call) *refusal {
 	}
 	s.stats.Requests++
 	if refused {
-		no.vague = s.config.VagueBodies
+		no.vague = no.vague || s.config.VagueBodies
 		no.hint = no.hint && s.config.RetryAfter != RetryAfterNone
 		s.stats.Refused[no.name()]++
 		s.stats.Throttled++
@@ -42,6 +42,11 @@ func (s *Server) admit(c *call) *refusal {
 
 // judgeLocked charges all that a call costs, or says why it may not pass.
 func (s *Server) judgeLocked(c *call, now time.Duration) (no refusal, refused bool) {
+	if a := s.accounts[c.hash]; s.config.throttled(c.hash, a.admitted+a.strays) {
+		a.strays++
+		s.accounts[c.hash] = a
+		return refusal{reason: reasonStray, vague: true}, true
+	}
 	price := c.cost(s.config.Charge)
 	return s.budgets.judge(&s.config, now, &price, s.open, s.paid)
 }

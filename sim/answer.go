@@ -12,29 +12,31 @@ func (s *Server) answer(ctx context.Context, c *call, w wire) {
 		s.leave(c, abandoned, false, 0)
 		return
 	}
-	latency := c.plan.latency
 	switch c.plan.fault {
 	case FaultHang:
 		<-ctx.Done()
 		s.leave(c, failed, true, 0)
 		return
 	case FaultOverloaded:
-		latency = s.config.RefusalLatency
+		if !wait(ctx, s.config.RefusalLatency) {
+			s.leave(c, abandoned, true, 0)
+			return
+		}
+		s.fail(c, reasonOverloaded, w)
+		return
 	case NoFault, FaultCut:
 		if !c.stream {
 			s.whole(ctx, c, w)
 			return
 		}
 	}
-	if !wait(ctx, latency) {
+	if _, ok := s.processor.serve(ctx, c.plan.latency); !ok {
 		s.leave(c, abandoned, true, 0)
 		return
 	}
 	switch c.plan.fault {
 	case FaultServerError:
 		s.fail(c, reasonServerError, w)
-	case FaultOverloaded:
-		s.fail(c, reasonOverloaded, w)
 	case FaultReset:
 		s.leave(c, failed, true, 0)
 		w.reset()
@@ -52,9 +54,8 @@ func (s *Server) fail(c *call, why reason, w wire) {
 // last byte is handed to the network, so that the client, who learns of the
 // end by that byte, finds the place free.
 func (s *Server) whole(ctx context.Context, c *call, w wire) {
-	begun := time.Now()
-	if !wait(ctx, c.plan.whole()) {
-		s.leave(c, abandoned, true, c.plan.producedIn(time.Since(begun)))
+	if had, ok := s.processor.serve(ctx, c.plan.whole()); !ok {
+		s.leave(c, abandoned, true, c.plan.producedIn(had))
 		return
 	}
 	h := s.headers(c, w)
@@ -69,7 +70,7 @@ func (s *Server) whole(ctx context.Context, c *call, w wire) {
 	w.whole(http.StatusOK, body)
 }
 
-// producedIn is how many tokens there are after d.
+// producedIn is how many tokens there are after d of service.
 func (p *plan) producedIn(d time.Duration) int {
 	if d < p.latency {
 		return 0
@@ -102,7 +103,7 @@ func (s *Server) stream(ctx context.Context, c *call, w wire) {
 				w.tearStream()
 				return
 			}
-			if !wait(ctx, time.Duration(to-from)*c.plan.perToken) {
+			if _, ok := s.processor.serve(ctx, time.Duration(to-from)*c.plan.perToken); !ok {
 				s.leave(c, abandoned, true, 0)
 				return
 			}

@@ -103,7 +103,7 @@ func newBudgets(c Config) *budgets {
 		if dimension(d) == requestsPerDay {
 			one.period, one.burst, one.fixed = 24*time.Hour, 24*time.Hour, false
 		}
-		if limit > 0 {
+		if limit > 0 && !(c.Drained && one.period == time.Minute) {
 			one.level = one.capacity()
 		}
 		b.buckets[d] = one

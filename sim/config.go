@@ -46,6 +46,11 @@ type Config struct {
 	// Queue serves so many calls at once and lets the rest wait without a
 	// word, in order, as self-hosted servers do. Zero: no such queue.
 	Queue int
+	// Contention serves so many calls at full speed; when more are open, all
+	// of them get slower together, as those that share one GPU do. None waits
+	// and none is refused. Zero: no such thing. A [Limiter], which says at
+	// once when a call will end, cannot do that.
+	Contention int
 
 	// Burst is what a minute bucket holds, as so much refill, and never less
 	// than one token or request. Zero: 60 s, the whole minute's limit.
@@ -55,6 +60,10 @@ type Config struct {
 	// FixedWindow fills a minute bucket once every Burst, counted from the
 	// first request, in place of the continuous refill.
 	FixedWindow bool
+	// Drained has the minute buckets start empty at the first request, as if
+	// others had used them up. An [Oracle], which asks for nothing before it
+	// may have it, does not get along with that.
+	Drained bool
 	// Charge says what a request costs in tokens, and when.
 	Charge Charge
 	// ChargeRefusals charges the requests buckets for a refused call as well,
@@ -86,7 +95,7 @@ type Config struct {
 	// RefusalLatency is the time a refusal takes. Zero: 5 ms; negative: none.
 	RefusalLatency time.Duration
 	// OutputTokens is the length of an answer, where max_tokens does not cut
-	// it. Zero: 64.
+	// it. Zero: 64. A prompt that asks for "one word" gets one token.
 	OutputTokens int
 	// OutputSigma spreads that length lognormally, by request.
 	OutputSigma float64
@@ -142,8 +151,9 @@ const (
 	RetryAfterNone
 )
 
-// Faults are probabilities per admitted call; their sum is at most 1. A call
-// that fails so was charged, but is not counted as paid.
+// Faults are probabilities per admitted call; their sum is at most 1, not
+// counting the last two. A call that fails so was charged, but is not counted
+// as paid.
 type Faults struct {
 	// ServerError answers 500 after the usual time to the first byte.
 	ServerError float64
@@ -159,6 +169,10 @@ type Faults struct {
 	// BadRequest answers 400 before admission. It hits a request, not an
 	// attempt: the same body always gets it.
 	BadRequest float64
+	// Throttled answers 429 at once, before admission, without a word of what
+	// or how long. No limit explains it, nothing is charged for it, and it is
+	// a matter of luck again when the request comes again.
+	Throttled float64
 }
 
 // attempt reports whether luck of a single attempt is asked for.
@@ -194,7 +208,7 @@ type Change struct {
 func (c Config) withDefaults() (Config, error) {
 	for name, n := range map[string]int{
 		"RPM": c.RPM, "TPM": c.TPM, "ITPM": c.ITPM, "OTPM": c.OTPM, "RPD": c.RPD, "Concurrent": c.Concurrent,
-		"Queue": c.Queue, "OutputTokens": c.OutputTokens, "SpentAfter": c.SpentAfter,
+		"Queue": c.Queue, "Contention": c.Contention, "OutputTokens": c.OutputTokens, "SpentAfter": c.SpentAfter,
 	} {
 		if n < 0 {
 			return c, fmt.Errorf("sim: Config.%s is %d, below zero", name, n)
@@ -236,7 +250,7 @@ func (c Config) withDefaults() (Config, error) {
 func (c *Config) checkEvents() error {
 	for name, p := range map[string]float64{
 		"ServerError": c.Faults.ServerError, "Overloaded": c.Faults.Overloaded, "Reset": c.Faults.Reset,
-		"Hang": c.Faults.Hang, "Cut": c.Faults.Cut, "BadRequest": c.Faults.BadRequest,
+		"Hang": c.Faults.Hang, "Cut": c.Faults.Cut, "BadRequest": c.Faults.BadRequest, "Throttled": c.Faults.Throttled,
 	} {
 		if !(p >= 0 && p <= 1) {
 			return fmt.Errorf("sim: Config.Faults.%s is %v, not a probability", name, p)

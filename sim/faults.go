@@ -38,6 +38,13 @@ func (f Faults) badRequest(l luck) bool {
 	return f.BadRequest > 0 && l.uniform(drawBadRequest) < f.BadRequest
 }
 
+// throttled reports whether a request is refused for no reason, which is a
+// matter of luck each time it comes: so often it was admitted or so refused
+// before.
+func (c *Config) throttled(hash hash, before uint32) bool {
+	return c.Faults.Throttled > 0 && newLuck(c.Seed, hash, before).uniform(drawThrottled) < c.Faults.Throttled
+}
+
 // plan is how an admitted call will go.
 type plan struct {
 	fault    Fault
@@ -64,7 +71,9 @@ func (c *Config) plan(hash hash, attempt uint32, output int) plan {
 }
 
 // perAttempt reports whether attempts at one request differ.
-func (c *Config) perAttempt() bool { return c.Jitter > 0 || c.Faults.attempt() }
+func (c *Config) perAttempt() bool {
+	return c.Jitter > 0 || c.Faults.attempt() || c.Faults.Throttled > 0
+}
 
 // answerTokens is the length of one answer to the request of that hash, and
 // whether maxTokens (0: none) cut it.

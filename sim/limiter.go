@@ -1,6 +1,9 @@
 package sim
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Limiter is a provider in virtual time: it judges and times calls by
 // arithmetic alone, as a [Server] of the same Config does. Instants are counted
@@ -13,16 +16,20 @@ type Limiter struct {
 	open    int
 	paid    int
 	spent   Spent
+	strays  map[hash]uint32 // refused for no reason
 }
 
-// NewLimiter returns a limiter with full buckets, or an error that names the
-// field of c that makes no sense.
+// NewLimiter returns a limiter that nothing was asked yet, or an error that names the
+// field of c that makes no sense, or that arithmetic cannot follow.
 func NewLimiter(c Config) (*Limiter, error) {
 	c, err := c.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	return &Limiter{config: c, budgets: newBudgets(c), places: places{n: c.Queue}}, nil
+	if c.Contention > 0 {
+		return nil, fmt.Errorf("sim: Config.Contention is %d, but a Limiter says when a call ends before others come", c.Contention)
+	}
+	return &Limiter{config: c, budgets: newBudgets(c), places: places{n: c.Queue}, strays: map[hash]uint32{}}, nil
 }
 
 // Config is the limiter's, with its defaults filled in.
@@ -45,6 +52,7 @@ type Course struct {
 // Reasons of a refusal that no bucket explains.
 const (
 	WhyStorm      = "storm"
+	WhyStray      = "stray" // [Faults].Throttled
 	WhySpent      = "spent"
 	WhyConcurrent = "concurrent"
 	WhyBadRequest = "bad_request"
@@ -74,6 +82,10 @@ func (l *Limiter) Admit(now, patience time.Duration, i int, r *Request, attempt 
 	l.config.settle(i, r)
 	if l.config.Faults.badRequest(newLuck(l.config.Seed, r.hash, 0)) {
 		return Course{}, Refusal{Why: WhyBadRequest}, false
+	}
+	if l.config.throttled(r.hash, uint32(attempt)+l.strays[r.hash]) {
+		l.strays[r.hash]++
+		return Course{}, Refusal{Why: WhyStray, Vague: true}, false
 	}
 	price := costOf(l.config.Charge, max(r.Input, 1), r.MaxTokens)
 	if no, refused := l.budgets.judge(&l.config, now, &price, l.open, l.paid); refused {

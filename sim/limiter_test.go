@@ -32,7 +32,7 @@ func limiterConfigs() *rapid.Generator[sim.Config] {
 			Charge:  rapid.SampledFrom([]sim.Charge{sim.ChargeDeclared, sim.ChargeActual}).Draw(t, "charge"),
 			Latency: 197 * time.Millisecond, RefusalLatency: -1, PerToken: 1013 * time.Microsecond, Jitter: 0.1, OutputSigma: 0.5,
 			ChargeRefusals: rapid.Bool().Draw(t, "charge refusals"),
-			Faults:         sim.Faults{ServerError: 0.1, Overloaded: 0.1, Reset: 0.1},
+			Faults:         sim.Faults{ServerError: 0.1, Overloaded: 0.1, Reset: 0.1, Throttled: 0.1},
 			Storms:         []sim.Storm{{From: 3 * time.Second, To: 4 * time.Second}},
 			Changes:        []sim.Change{{At: 6 * time.Second, Factor: 0.5}},
 		}
@@ -149,5 +149,8 @@ func TestLimiterTellsWhatHeadersWould(t *testing.T) {
 	}
 	if _, err := sim.NewLimiter(sim.Config{RPM: -1}); err == nil {
 		t.Error("a limit below zero passes")
+	}
+	if _, err := sim.NewLimiter(sim.Config{Contention: 2}); err == nil || !strings.Contains(err.Error(), "Config.Contention") {
+		t.Errorf("contention, which a limiter cannot foresee: %v", err)
 	}
 }

@@ -23,6 +23,7 @@ const (
 	drawBadRequest
 	drawLatency
 	drawOutput
+	drawThrottled
 )
 
 // uniform is in [0, 1).

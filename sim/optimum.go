@@ -50,7 +50,7 @@ func (c Config) Workload(path string, bodies ...[]byte) Workload {
 
 // Optimum is the least time in which a client can have all of w answered: one
 // that knows the provider's whole state, is never refused, whose network takes
-// no time, and that comes to the limits with full buckets. It follows from the
+// no time, and that comes to the limits with its first request. It follows from the
 // provider's parameters alone, by its own budgets in virtual time: bursts,
 // concurrency, silent queue, latency, storms, changes and faults included.
 //
@@ -58,14 +58,18 @@ func (c Config) Workload(path string, bodies ...[]byte) Workload {
 // one that fails goes again before others do. (With token limits, another
 // order could fill gaps a little better.) Requests without a body, that is
 // not made by [Config.Workload], draw their luck by their place in w. Money
-// (SpentAfter) is left out of account, and so is a request that is too large
-// ever to pass. Optimum panics if c makes no sense.
+// (SpentAfter) is left out of account, and so are stray refusals and a request
+// that is too large ever to pass. Contention counts as a silent queue of as many
+// places, which gets as much done. Optimum panics if c makes no sense.
 func (c Config) Optimum(w Workload) time.Duration {
 	c, err := c.withDefaults()
 	if err != nil {
 		panic(err)
 	}
 	o := optimum{config: &c, budgets: newBudgets(c), places: places{n: c.Queue}}
+	if n := c.Contention; n > 0 && (c.Queue == 0 || n < c.Queue) {
+		o.places.n = n
+	}
 	for i := range w {
 		o.items = append(o.items, c.item(i, w[i]))
 	}

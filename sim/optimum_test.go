@@ -34,18 +34,22 @@ func TestOptimum(t *testing.T) {
 		"declared tokens": {sim.Config{TPM: 600}, calls(8, one), 20200 * ms},
 		"actual tokens":   {sim.Config{TPM: 600, Charge: sim.ChargeActual, OutputTokens: 80}, calls(8, one), 200 * ms},
 		// 200 ms for the first, whose 90 tokens leave a debt of 90 - 60 - 2.
-		"debt":         {sim.Config{OTPM: 60, Concurrent: 1, Charge: sim.ChargeActual, OutputTokens: 90}, calls(2, one), 200*ms + 31000*ms + 200*ms},
-		"concurrency":  {sim.Config{Concurrent: 2}, calls(5, one), 600 * ms},
-		"silent queue": {sim.Config{Queue: 2}, calls(5, one), 600 * ms},
-		"both":         {sim.Config{Queue: 2, Concurrent: 3}, calls(5, one), 600 * ms},
+		"debt":                      {sim.Config{OTPM: 60, Concurrent: 1, Charge: sim.ChargeActual, OutputTokens: 90}, calls(2, one), 200*ms + 31000*ms + 200*ms},
+		"concurrency":               {sim.Config{Concurrent: 2}, calls(5, one), 600 * ms},
+		"silent queue":              {sim.Config{Queue: 2}, calls(5, one), 600 * ms},
+		"both":                      {sim.Config{Queue: 2, Concurrent: 3}, calls(5, one), 600 * ms},
+		"contention":                {sim.Config{Contention: 2}, calls(5, one), 600 * ms},
+		"contention behind a queue": {sim.Config{Queue: 3, Contention: 2}, calls(5, one), 600 * ms},
 		"storm": {sim.Config{RPM: 60, Burst: ms, Storms: []sim.Storm{{From: 1500 * ms, To: 4 * time.Second}}},
 			calls(4, one), 5200 * ms}, // at 0, 1, 4 and 5 s
 		"slower": {sim.Config{RPM: 60, Burst: ms, Changes: []sim.Change{{At: 1500 * ms, Factor: 0.1}}},
 			calls(3, one), 6700 * ms}, // at 0, 1, and half a second and half of ten seconds later
 		"faster": {sim.Config{RPM: 1, Burst: ms, Changes: []sim.Change{{At: 30 * time.Second, Factor: 60}}},
 			calls(2, one), 30700 * ms},
-		"too large": {sim.Config{TPM: 600}, sim.Workload{one, {Input: 601}, one}, 200 * ms},
-		"windows":   {sim.Config{RPM: 60, Burst: 10 * time.Second, FixedWindow: true}, calls(31, one), 30200 * ms},
+		"drained":        {sim.Config{RPM: 60, RPD: 10, Drained: true}, calls(5, one), 5200 * ms},
+		"drained window": {sim.Config{RPM: 60, Burst: 10 * time.Second, FixedWindow: true, Drained: true}, calls(10, one), 10200 * ms},
+		"too large":      {sim.Config{TPM: 600}, sim.Workload{one, {Input: 601}, one}, 200 * ms},
+		"windows":        {sim.Config{RPM: 60, Burst: 10 * time.Second, FixedWindow: true}, calls(31, one), 30200 * ms},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.config.OutputTokens == 0 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -38,11 +39,14 @@ type Report struct {
 }
 
 // Run sends every body until it is answered or refused for good. It fails only
-// if a body is not JSON or ctx ends.
+// if a body is not JSON, ctx ends or the Config is none for an Oracle.
 func (o Oracle) Run(ctx context.Context, client *http.Client, baseURL string, bodies [][]byte) (Report, error) {
 	config, err := o.Config.withDefaults()
 	if err != nil {
 		return Report{}, err
+	}
+	if config.Drained {
+		return Report{}, errors.New("sim: Config.Drained: buckets fill from the first request on, which an Oracle would hold back")
 	}
 	if o.Path == "" {
 		o.Path = "/v1/chat/completions"

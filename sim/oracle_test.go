@@ -40,6 +40,9 @@ func TestOracleReachesTheOptimum(t *testing.T) {
 		"silent queue": {
 			sim.Config{Queue: 6, Jitter: 0.3},
 			chatBodies(300, 10, 20)},
+		"contention": {
+			sim.Config{Contention: 6, Jitter: 0.3},
+			chatBodies(300, 10, 20)},
 		"storm": {
 			sim.Config{RPM: 1200, Burst: 2 * time.Second, Storms: []sim.Storm{{From: 3 * time.Second, To: 8 * time.Second}}},
 			chatBodies(300, 10, 20)},

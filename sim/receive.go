@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"net/http"
 	"net/url"
 	"slices"
@@ -114,6 +115,9 @@ func (s *Server) validate(c *call, header http.Header, body []byte) *refusal {
 		return &refusal{reason: reasonBadRequest}
 	}
 	s.prepare(c)
+	if bytes.Contains(body, []byte("one word")) && c.perChoice > 0 {
+		c.perChoice, c.cut = 1, false // models do as they are asked
+	}
 	return nil
 }
 

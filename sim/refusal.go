@@ -14,7 +14,8 @@ type reason int
 
 const (
 	// Throttles, in the order in which they are checked.
-	reasonStorm reason = iota
+	reasonStray reason = iota
+	reasonStorm
 	reasonSpent
 	reasonConcurrent
 	reasonShortage
@@ -51,6 +52,8 @@ type refusal struct {
 // name is the key under which [Stats] counts the refusal.
 func (r *refusal) name() string {
 	switch r.reason {
+	case reasonStray:
+		return WhyStray
 	case reasonStorm:
 		return WhyStorm
 	case reasonSpent:

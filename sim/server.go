@@ -11,7 +11,8 @@ import (
 // Server is an imitation of a provider. New makes one; it is safe for
 // concurrent use. Most callers want it as an http.Handler or by its Transport.
 type Server struct {
-	config Config
+	config    Config
+	processor processor
 
 	mu       sync.Mutex
 	start    time.Time // of the first request
@@ -27,6 +28,7 @@ type Server struct {
 // account is what is known about one request.
 type account struct {
 	admitted uint32
+	strays   uint32 // refused for no reason
 	paid     uint32
 }
 
@@ -38,10 +40,11 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	return &Server{
-		config:   c,
-		budgets:  newBudgets(c),
-		accounts: map[hash]account{},
-		stats:    Stats{Refused: map[string]int{}},
+		config:    c,
+		processor: processor{places: c.Contention},
+		budgets:   newBudgets(c),
+		accounts:  map[hash]account{},
+		stats:     Stats{Refused: map[string]int{}},
 	}, nil
 }
 

@@ -10,9 +10,10 @@ type Stats struct {
 	// those that had not.
 	Requests int `json:"requests"`
 	Invalid  int `json:"invalid"`
-	// Throttled counts those refused by a limit, a storm, or for want of
-	// money; Refused has the reasons: rpm, rpd, tpm, itpm, otpm, concurrent,
-	// storm, spent, and of the invalid auth and bad_request.
+	// Throttled counts those refused by a limit, a storm, for no reason, or
+	// for want of money; Refused has the reasons: rpm, rpd, tpm, itpm, otpm,
+	// concurrent, storm, stray, spent, and of the invalid auth and
+	// bad_request.
 	Throttled int            `json:"throttled"`
 	Refused   map[string]int `json:"refused"`
 	// Of the admitted calls, Answered were answered whole and paid for,

@@ -1,0 +1,345 @@
+package find
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+const (
+	certifyPace = 4.0 // times what the answer needs: a bucket of a minute is empty in a quarter of one
+	pacedShare  = 0.4 // of a rate that is known, while another budget is tested
+	largestFat  = 2000
+	tellApart   = 12 // tiny calls at the same pace: refused as well, it is not the tokens
+	strayOf     = 6  // a refusal whose next so many calls pass is a stray
+)
+
+// certify uses a minute's worth of what the answer needs: first as requests that declare as many tokens as real ones,
+// then, where tokens may be counted as they are used, as input. What is refused is measured.
+func (s *search) certify(ctx context.Context) error {
+	if s.cfg.Quick {
+		return nil
+	}
+	for range 6 {
+		s.absorb()
+		of, sh, ok := s.untested()
+		if !ok {
+			return nil
+		}
+		if err := s.drain(ctx, of, sh); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// told reports whether a limit is known by more than hearsay.
+func (s *search) sure(d sluice.Dimension) bool {
+	f := s.limits[d]
+	return f.Known() && f.Source != sluice.SourceRegistry && f.Source != sluice.SourceAtLeast
+}
+
+// proof is what a drain showed to be enough.
+type proof int
+
+const (
+	ofRequests proof = iota
+	ofDeclared       // tokens, as they are declared
+	ofUsed           // tokens, as they are used
+)
+
+// untested is what nobody vouches for yet, and the calls that test it. Headers that state any budget state all.
+func (s *search) untested() (proof, shape, bool) {
+	missing := func(p proof) bool { _, ok := s.vouched[p]; return !ok }
+	stated := s.sure(sluice.Tokens) || s.sure(sluice.InputTokens) || s.limits[sluice.Requests].Source == sluice.SourceHeader
+	switch {
+	case missing(ofRequests) && !s.sure(sluice.Requests) && stated:
+		return ofRequests, s.tiny, true
+	case missing(ofRequests) && !s.sure(sluice.Requests):
+		return ofRequests, s.declaring(), true // which tests both, unless some are refused
+	case stated:
+	case missing(ofDeclared):
+		return ofDeclared, s.declaring(), true
+	case missing(ofUsed):
+		return ofUsed, s.fat(), true
+	}
+	return 0, shape{}, false
+}
+
+// size is how much larger than a real one a call may be that tests tokens: where the rate of requests is known, fewer and
+// larger ones are as good, and do not meet it.
+func (s *search) size(real, largest float64) float64 {
+	if !s.sure(sluice.Requests) {
+		return real
+	}
+	return max(real, min(8*real, largest))
+}
+
+// declaring is a call that declares as many tokens as a real one, or more, and uses few.
+func (s *search) declaring() shape {
+	return shape{name: "declared", prompt: word, bound: int(s.size(max(s.in.mean(), float64(s.real.bound)), largeBound))}
+}
+
+// fat is a call with as much input as a real one has tokens, or more.
+func (s *search) fat() shape {
+	return filler(int(s.size(s.in.mean()+s.out.mean(), largestFat)))
+}
+
+// weight is how many real calls' tokens a call of a shape is worth.
+func (s *search) weight(sh *shape) float64 {
+	switch sh.name {
+	case "declared":
+		return float64(sh.bound) / max(1, s.in.mean(), float64(s.real.bound))
+	case "fat":
+		return float64(len(sh.prompt)+nonceChars) / 4 / max(1, s.in.mean()+s.out.mean())
+	}
+	return 1
+}
+
+// drain makes a minute's worth of calls as fast as it may, and measures what refuses.
+func (s *search) drain(ctx context.Context, of proof, sh shape) error {
+	weight := 1.0
+	if of != ofRequests {
+		weight = s.weight(&sh)
+	}
+	need := s.need() / weight
+	pace := s.drainPace(need)
+	calls := 60 * need
+	if of != ofUsed && pace > need { // what flows in meanwhile is made up for, where that costs little
+		calls *= min(2, pace/(pace-need))
+	}
+	if err := s.talkative(ctx, &sh); err != nil {
+		return err
+	}
+	n, most := max(1, int(math.Ceil(calls))), s.affordable(&sh)
+	s.enter(PhaseCertify, "%d calls worth a minute of %s", min(n, most), of)
+	l := s.newLoop(&sh)
+	by, refused, err := s.fire(ctx, l, of, pace, min(n, most))
+	if ended := l.end(); ended != nil {
+		err = ended
+	}
+	switch {
+	case err != nil:
+		return err
+	case refused:
+		return s.refusedBy(ctx, by, l)
+	case most < n:
+		s.vouch(of, &sh, float64(most)*weight/60, true)
+		s.uncertain(of, &sh, n)
+	default:
+		s.vouch(of, &sh, s.need(), false)
+	}
+	return nil
+}
+
+// talkative makes one call of a shape that declares much, to see how much of it is used: some models think before they say
+// a word.
+func (s *search) talkative(ctx context.Context, sh *shape) error {
+	if sh.name != "declared" {
+		return nil
+	}
+	r, err := s.passing(ctx, sh)
+	if r.accepted() && r.outcome.HasUsage {
+		sh.output = min(sh.bound, max(tinyOutput, 3*r.outcome.Usage.Output/2))
+	}
+	return err
+}
+
+func (p proof) String() string {
+	return [...]string{"requests", "tokens as declared", "tokens as used"}[p]
+}
+
+// drainPace is as fast as slots and known rates allow, and not faster than tells more.
+func (s *search) drainPace(need float64) float64 {
+	pace := certifyPace * need
+	if room := max(4, s.seen); s.quick.n > 0 {
+		if s.slots.Known() {
+			room = max(1, int(s.slots.Value))
+		}
+		pace = min(pace, 0.8*float64(room)/s.quick.mean())
+	}
+	if s.sure(sluice.Requests) {
+		pace = min(pace, pacedShare*s.limits[sluice.Requests].Value/60)
+	}
+	return min(pace, fastestPace)
+}
+
+// affordable is how many calls of a shape the budget allows, less what the soak needs.
+func (s *search) affordable(sh *shape) int {
+	in, out := sh.reserve()
+	realIn, realOut := s.real.reserve()
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	soak := float64(s.soakCalls())
+	left := float64(s.cfg.TokenBudget-s.p.spent.Tokens()) - soak*float64(realIn+realOut)
+	n := left / float64(in+out)
+	if most := s.cfg.MaxCost; most != nil {
+		money := *most - *s.p.spent.Cost - soak*s.p.price(realIn, realOut)
+		n = min(n, money/max(1e-12, s.p.price(in, out)))
+	}
+	return max(0, int(min(n, 1e9)))
+}
+
+// uncertain says what could not be certified, and which flag would.
+func (s *search) uncertain(of proof, sh *shape, calls int) {
+	in, out := sh.reserve()
+	s.p.mu.Lock()
+	spent := s.p.spent.Tokens()
+	s.p.mu.Unlock()
+	realIn, realOut := s.real.reserve()
+	tokens := spent + calls*(in+out) + s.soakCalls()*(realIn+realOut)
+	s.note("the budget does not suffice to certify the %s that more workers need in a minute", of)
+	s.hint = "--token-budget " + group(int(math.Ceil(float64(tokens)*1.1/1e5)*1e5)) + " certifies more"
+	if s.cfg.MaxCost != nil {
+		s.hint += ", with a --max-cost of as much"
+	}
+}
+
+// vouch takes what passed as certified: so many real calls a second. short says that the answer needs more.
+func (s *search) vouch(of proof, sh *shape, perSecond float64, short bool) {
+	v := voucher{perSecond, short}
+	s.vouched[of] = v
+	if of == ofRequests && sh.name == "declared" {
+		s.vouched[ofDeclared] = v
+	}
+}
+
+// voucher is what passed: so many real calls' worth a second.
+type voucher struct {
+	perSecond float64
+	short     bool // more is needed, and was not tried
+}
+
+// vouchedWorkers is how many workers what was certified suffices for, if that is fewer than could be.
+func (s *search) vouchedWorkers() float64 {
+	w := math.Inf(1)
+	for _, v := range s.vouched {
+		if v.short {
+			w = min(w, v.perSecond*s.latency.mean())
+		}
+	}
+	return w
+}
+
+// fire makes n calls at a pace, and stops when one is refused that is no stray; then it tells what refused, as long as
+// that is still empty.
+func (s *search) fire(ctx context.Context, l *loop, of proof, pace float64, n int) (by proof, refused bool, err error) {
+	began := time.Now()
+	for len(l.calls) < n {
+		if err := sleep(ctx, time.Until(began.Add(seconds(float64(len(l.calls))/pace)))); err != nil {
+			return of, false, err
+		}
+		if !l.send(ctx) {
+			// As many are open as may be: the pace is theirs.
+			if err := sleep(ctx, time.Millisecond); err != nil {
+				return of, false, err
+			}
+		}
+		if l.refusing() {
+			by, err = s.tell(ctx, l, of, pace)
+			return by, true, err
+		}
+	}
+	l.wg.Wait()
+	return of, l.refusing(), nil
+}
+
+// refusing reports whether more than one of the last calls was refused.
+func (l *loop) refusing() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	seen, refused := 0, 0
+	for i := len(l.calls) - 1; i >= 0 && seen < strayOf; i-- {
+		if c := l.calls[i]; c.over {
+			seen++
+			if c.refused() {
+				refused++
+			}
+		}
+	}
+	return refused > 1
+}
+
+// refusedBy measures what refused.
+func (s *search) refusedBy(ctx context.Context, of proof, l *loop) error {
+	s.absorb()
+	d, real, per := sluice.Tokens, s.tiny, 0.0
+	switch of {
+	case ofRequests:
+		d = sluice.Requests
+	case ofDeclared:
+		s.charge, s.chargeFrom = sluice.ChargeDeclared, sluice.SourceMeasured
+		real = shape{name: "declared", prompt: word, bound: int(max(s.in.mean(), float64(s.real.bound)))}
+		per = float64(real.bound)
+	case ofUsed:
+		s.charge, s.chargeFrom = sluice.ChargeActual, sluice.SourceMeasured
+		real = filler(int(s.in.mean() + s.out.mean()))
+		per = s.fatTokens(l, &real)
+	}
+	if s.sure(d) { // the refusals have told
+		return nil
+	}
+	_, err := s.measure(ctx, d, &real, per, 0)
+	return err
+}
+
+// fatTokens is what a fat call was counted with, by the answers of others.
+func (s *search) fatTokens(l *loop, sh *shape) float64 {
+	var in, out sample
+	for _, c := range l.calls {
+		if c.accepted() && c.outcome.HasUsage {
+			in.add(float64(c.outcome.Usage.Input))
+			out.add(float64(c.outcome.Usage.Output))
+		}
+	}
+	return in.mean()*float64(len(sh.prompt)+nonceChars)/float64(len(l.sh.prompt)+nonceChars) + out.mean()
+}
+
+// tell tells which budget refuses calls that declare many tokens: tiny ones at the same pace meet that of requests alone.
+func (s *search) tell(ctx context.Context, l *loop, of proof, pace float64) (proof, error) {
+	if of != ofRequests || l.sh.name != "declared" {
+		return of, nil
+	}
+	if of, ok := l.said(); ok {
+		return of, nil
+	}
+	s.enter(PhaseCertify, "requests or tokens?")
+	tiny := s.newLoop(&s.tiny)
+	for range tellApart {
+		tiny.send(ctx)
+		if sleep(ctx, seconds(1/pace)) != nil {
+			break
+		}
+	}
+	if err := tiny.end(); err != nil {
+		return of, err
+	}
+	refused := 0
+	for _, c := range tiny.calls {
+		if c.refused() {
+			refused++
+		}
+	}
+	if refused <= 1 {
+		return ofDeclared, nil
+	}
+	return ofRequests, nil
+}
+
+// said is what the loop's refusals say of themselves.
+func (l *loop) said() (proof, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.calls {
+		switch d := c.outcome.Dimension; {
+		case !c.over || !c.refused():
+		case d == sluice.Requests:
+			return ofRequests, true
+		case d == sluice.Tokens:
+			return ofDeclared, true
+		}
+	}
+	return 0, false
+}

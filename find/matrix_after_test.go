@@ -1,0 +1,153 @@
+package find_test
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/find"
+	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/sim"
+)
+
+// lasting is for how long a search's answer is put to the proof.
+const lasting = 10 * time.Minute
+
+// step is what a worker does next.
+type step struct {
+	at     time.Duration
+	worker int
+	ends   bool // a call of so many tokens; else it sends one
+	output int
+}
+
+type steps []step
+
+func (s steps) Len() int { return len(s) }
+func (s steps) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(s[i].at, s[j].at), cmp.Compare(s[i].worker, s[j].worker)) < 0
+}
+func (s steps) Swap(i, j int) { s[i], s[j] = s[j], s[i] }
+func (s *steps) Push(x any)   { *s = append(*s, x.(step)) }
+func (s *steps) Pop() any     { last := len(*s) - 1; x := (*s)[last]; *s = (*s)[:last]; return x }
+
+// unpaced is the share of refusals that so many workers meet who send real calls back to back, and wait a second, or what
+// they are told to, after a refusal.
+func (r row) unpaced(t *testing.T, workers int, seed uint64) float64 {
+	c := r.later(seed)
+	if c.Contention > 0 && len(r.rates()) == 0 && c.Concurrent == 0 {
+		return 0 // nothing is ever refused
+	}
+	limiter, err := sim.NewLimiter(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = limiter.Config()
+	var todo steps
+	for w := range workers {
+		heap.Push(&todo, step{worker: w})
+	}
+	sent, refused := 0, 0
+	for len(todo) > 0 {
+		s := heap.Pop(&todo).(step)
+		if s.at > lasting {
+			break
+		}
+		if s.ends {
+			limiter.Produced(s.at, s.output)
+			limiter.Leave(true)
+		}
+		sent++
+		call := sim.Request{Input: realInput(), MaxTokens: realTokens}
+		course, no, ok := limiter.Admit(s.at, time.Hour, sent, &call, 0)
+		if ok {
+			heap.Push(&todo, step{at: course.End, worker: s.worker, ends: true, output: course.Output})
+			continue
+		}
+		refused++
+		wait := time.Second
+		if no.Hint && c.RetryAfter != sim.RetryAfterNone {
+			wait = no.Wait
+		}
+		heap.Push(&todo, step{at: s.at + c.RefusalLatency + wait, worker: s.worker})
+	}
+	return float64(refused) / float64(max(1, sent))
+}
+
+// scheduler is how a client begins that reads what a search has found: a limit that was told is a ceiling, others are
+// corrected by answers. So much as was merely used is no limit, but for calls that were open at once.
+func scheduler(p provider.Provider, found *find.Result) sluice.Config {
+	c := sluice.Config{Charge: p.Charge, CountsCached: p.CountsCached}
+	if found.ChargeFrom != find.SourceUnknown && found.ChargeFrom != "" {
+		c.Charge = found.Charge
+	}
+	set := func(d sluice.Dimension, f find.Finding) {
+		limits := &c.Start
+		if f.Source == sluice.SourceTold {
+			limits = &c.Limits
+		}
+		if f.Known() && (f.Source != sluice.SourceAtLeast || d == sluice.Concurrency) {
+			*limits.At(d) = int(f.Value)
+		}
+	}
+	for d, f := range found.Limits {
+		set(d, f)
+	}
+	set(sluice.Concurrency, found.Slots)
+	return c
+}
+
+// paced is the share of refusals that a Scheduler meets with what a search has found, and how many calls a minute are
+// answered. It has always more to do than it may. It runs in a bubble.
+func (r row) paced(t *testing.T, found *find.Result, seed uint64) (refused, perMinute float64) {
+	server, err := sim.New(r.later(seed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, target := r.provider()
+	target.Endpoint = p.PromptEndpoint(target.Model)
+	s, err := sluice.New(scheduler(p, found))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), lasting)
+	defer cancel()
+	var serial atomic.Int64
+	one := func() {
+		body := realBody(target.Model, serial.Add(1))
+		call := sluice.Call{Cost: sluice.Cost{Input: realInput(), MaxOutput: realTokens}}
+		_, _ = s.Do(ctx, call, func(ctx context.Context, permit *sluice.Permit) sluice.Outcome { // the server counts
+			req, err := p.NewRequest(ctx, target, body)
+			if err != nil {
+				return sluice.Outcome{Kind: sluice.Internal, Err: err}
+			}
+			_, o := provider.Exchange(ctx, server.Transport(), permit, req,
+				provider.ExchangeConfig{Provider: p, Endpoint: target.Endpoint, Key: target.Key, Cost: call.Cost})
+			return o
+		})
+	}
+	var wg sync.WaitGroup
+	for range 4 * max(1, found.Workers) {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				one()
+			}
+		})
+	}
+	wg.Wait()
+	stats := server.Stats()
+	return float64(stats.Throttled) / float64(max(1, stats.Requests)), float64(stats.Answered) / lasting.Minutes()
+}
+
+// realBody is a call like the real ones of a search.
+func realBody(model string, serial int64) []byte {
+	return fmt.Appendf(nil, `{"model":%q,"max_tokens":%d,"messages":[{"role":"user","content":"%0*d%s"}]}`,
+		model, realTokens, nonceChars, serial, essay)
+}

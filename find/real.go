@@ -1,0 +1,112 @@
+package find
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+const (
+	shapeCalls   = 3
+	longestWait  = 2 * time.Minute // for the first calls to pass
+	largeBound   = 4000            // tokens declared by a call that tests how they are charged: more is more than some models allow
+	shapePatient = 8               // refusals of one call
+)
+
+// shape makes real calls, one by one: how long one takes, and how many tokens it uses. A tiny one follows.
+func (s *search) shape(ctx context.Context) error {
+	s.enter(PhaseShape, "%d real calls, one by one", shapeCalls)
+	for i := range shapeCalls {
+		r, err := s.passing(ctx, &s.real)
+		if err != nil {
+			return err
+		}
+		if s.none {
+			return nil
+		}
+		if i == 0 && s.cfg.MinOutputTokens > 0 && r.outcome.HasUsage && r.outcome.Usage.Output < s.cfg.MinOutputTokens/2 {
+			s.note("real calls have answers of some %d tokens, not %d: a --prompt-file that asks for more makes them longer",
+				r.outcome.Usage.Output, s.cfg.MinOutputTokens)
+		}
+	}
+	_, err := s.passing(ctx, &s.tiny)
+	return err
+}
+
+// passing makes calls until one is answered, and waits in between for as long as refusals ask. If none is, nothing passes
+// here at all.
+func (s *search) passing(ctx context.Context, sh *shape) (reply, error) {
+	began, pause := time.Now(), time.Second
+	for tries := 0; ; tries++ {
+		r, err := s.p.call(ctx, sh)
+		if err != nil {
+			return r, err
+		}
+		s.learn(sh, r)
+		if r.accepted() {
+			return r, nil
+		}
+		o := &r.outcome
+		switch {
+		case o.TooLarge || o.Kind == sluice.ContextLength:
+			return r, fmt.Errorf("a real call is larger than a whole limit: %w", o.Err)
+		case !r.refused():
+			return r, fmt.Errorf("%w: %w", ErrNoAnswer, o.Err)
+		}
+		wait := max(o.Wait, pause)
+		if tries >= shapePatient || time.Since(began)+wait > longestWait {
+			s.none = true
+			s.note("even a single call is refused: %v", o.Err)
+			return r, nil
+		}
+		s.log("refused, although nothing else is open: waits %v", wait)
+		if err := sleep(ctx, wait); err != nil {
+			return r, err
+		}
+		pause = min(2*pause, 30*time.Second)
+	}
+}
+
+// weigh learns from headers how tokens are counted: as declared, or as used. Two calls are enough.
+func (s *search) weigh(ctx context.Context) error {
+	s.absorb()
+	k := s.limits[sluice.Tokens]
+	if s.chargeFrom != SourceUnknown || k.Source != sluice.SourceHeader {
+		return nil
+	}
+	s.enter(PhaseCharge, "how tokens are counted")
+	declared := min(largeBound, int(k.Value)/2)
+	if declared <= 4*tinyOutput {
+		return nil
+	}
+	// The largest that it may be charged with while the bucket holds it: a small one refills quickly.
+	large := shape{name: "declared", prompt: word, bound: declared}
+	r, err := s.p.once(ctx, &large)
+	if err != nil {
+		return err
+	}
+	s.learn(&large, r)
+	switch used, ok := usedTokens(&r); {
+	case r.outcome.TooLarge:
+		s.charge, s.chargeFrom = sluice.ChargeDeclared, sluice.SourceRefusal
+	case !ok || !r.accepted():
+	case used >= 0.5*float64(declared):
+		s.charge, s.chargeFrom = sluice.ChargeDeclared, sluice.SourceHeader
+	case k.Value/60*r.took().Seconds() < 0.25*float64(declared): // it cannot have been refilled meanwhile
+		s.charge, s.chargeFrom = sluice.ChargeActual, sluice.SourceHeader
+	}
+	s.log("a call that declared %d tokens: %s, by %s", declared, s.charge, s.chargeFrom)
+	return nil
+}
+
+// usedTokens is how much of the tokens' budget was in use when the headers of an answer were made.
+func usedTokens(r *reply) (float64, bool) {
+	for _, reading := range r.outcome.Readings {
+		if reading.Dimension == sluice.Tokens {
+			return float64(reading.Limit - reading.Remaining), true
+		}
+	}
+	return 0, false
+}
