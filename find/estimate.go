@@ -4,7 +4,8 @@ import "math"
 
 // Forecast is what a search may spend, before it begins.
 type Forecast struct {
-	Phases []PhaseForecast `json:"phases"`
+	TokenBudget int             `json:"token_budget"` // 0: none
+	Phases      []PhaseForecast `json:"phases"`
 	// Usual is what a search takes that meets a limit of some hundred requests a minute, and is told little by headers:
 	// with them it takes less. Most bounds it, whatever happens.
 	Usual Amount `json:"usual"`
@@ -179,6 +180,9 @@ func (a Amount) plus(b Amount) Amount {
 
 // done holds the sums to what the search may cost.
 func (f *forecast) done() Forecast {
+	if f.cfg.TokenBudget < math.MaxInt {
+		f.TokenBudget = f.cfg.TokenBudget
+	}
 	f.bound(&f.Usual)
 	f.bound(&f.Most)
 	for i := range f.Phases {

@@ -67,6 +67,8 @@ func TestAForecastStaysWithinWhatTheSearchMayCost(t *testing.T) {
 		{"the usual token budget", func(*find.Config) {}, func(a find.Amount) bool { return a.Tokens == find.DefaultTokenBudget }},
 		{"a token budget", func(c *find.Config) { c.TokenBudget = 5000 }, func(a find.Amount) bool { return a.Tokens == 5000 && a.Calls < 150 }},
 		{"no token budget", func(c *find.Config) { c.TokenBudget = -1 }, func(a find.Amount) bool { return a.Tokens > 2*find.DefaultTokenBudget }},
+		{"a server of one's own", func(c *find.Config) { c.Target.BaseURL = "http://127.0.0.1:8000/v1" },
+			func(a find.Amount) bool { return a.Tokens > 2*find.DefaultTokenBudget }},
 		{"a cost", func(c *find.Config) { c.PriceIn, c.PriceOut, c.MaxCost = &in, &out, new(0.25) },
 			func(a find.Amount) bool { return math.Abs(*a.Cost-0.25) < 1e-9 && a.Tokens < find.DefaultTokenBudget }},
 		{"a cost above the token budget", func(c *find.Config) { c.PriceIn, c.PriceOut, c.MaxCost, c.TokenBudget = &in, &out, new(25.0), 1000 },
@@ -77,8 +79,8 @@ func TestAForecastStaysWithinWhatTheSearchMayCost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !c.within(f.Most) {
-				t.Errorf("at most %+v", f.Most)
+			if !c.within(f.Most) || f.TokenBudget > 0 && f.Most.Tokens > f.TokenBudget {
+				t.Errorf("at most %+v of %d", f.Most, f.TokenBudget)
 			}
 			for _, p := range f.Phases {
 				if p.Most.Tokens > f.Most.Tokens || p.Most.Calls > f.Most.Calls {

@@ -212,14 +212,6 @@ const (
 	BoundNothing     Bound = "nothing_passed" // no call is safe
 )
 
-// Binding is the limit per minute that bounds an answer.
-type Binding struct {
-	Dimension sluice.Dimension // AnyDimension: none does
-	Cost      float64          // what it counts of a real call: 1, or tokens
-	Busy      float64          // how many real calls it keeps open, on average
-	Margin    float64          // the share of them that the answer leaves out, for chance
-}
-
 // Latency is how long real calls take, when as many are open as the answer says.
 type Latency struct {
 	Mean time.Duration

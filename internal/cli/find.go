@@ -104,7 +104,7 @@ func (o *findOptions) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.outputFile, "output-file", "", "write what was found to FILE, as one JSON document, which --limits reads")
 	fs.StringVar(&o.plot, "plot", "", "draw what was found into FILE.svg, which is replaced")
 	fs.DurationVar(&o.timeout, "timeout", find.DefaultTimeout, "time for one call")
-	fs.IntVar(&o.tokenBudget, "token-budget", find.DefaultTokenBudget, "spend no more tokens, input and output together (0: no such bound)")
+	fs.IntVar(&o.tokenBudget, "token-budget", 0, "spend no more tokens, input and output together (0: 1,000,000, or as many as it takes on a server of one's own; -1: as many as it takes)")
 	fs.Float64Var(&o.maxCost, "max-cost", 0, "spend no more USD")
 	fs.Float64Var(&o.priceIn, "price-in", 0, "USD per million input tokens (absent: as published)")
 	fs.Float64Var(&o.priceOut, "price-out", 0, "USD per million output tokens (absent: as published)")
@@ -171,8 +171,8 @@ func (o *findOptions) check() error {
 		return usageError(fmt.Errorf("--min-output-tokens %d is below one", o.minOutput), "say how long real answers are, such as --min-output-tokens 500")
 	case o.timeout <= 0:
 		return usageError(fmt.Errorf("--timeout %s is not above zero", o.timeout), "say how long one call may take, such as --timeout 2m")
-	case o.tokenBudget < 0:
-		return usageError(fmt.Errorf("--token-budget %d is below zero", o.tokenBudget), "say how many tokens may be spent, or 0 for no such bound")
+	case o.tokenBudget < -1:
+		return usageError(fmt.Errorf("--token-budget %d is below zero", o.tokenBudget), "say how many tokens may be spent, or -1 for as many as it takes")
 	case !(o.maxCost >= 0):
 		return usageError(fmt.Errorf("--max-cost %v is no sum of money", o.maxCost), "say how many USD it may cost")
 	case !(o.priceIn >= 0):
@@ -223,7 +223,7 @@ func (f *search) prepare() error {
 	f.cfg = find.Config{
 		Provider: p, Target: provider.Target{BaseURL: o.account.baseURL, Model: o.account.model, Header: f.accounts.headers},
 		Base: f.accounts.transport, MaxWorkers: f.workers(), MinOutputTokens: o.minOutput, Timeout: o.timeout,
-		TokenBudget: cmp.Or(o.tokenBudget, -1), Quick: o.quick, Told: f.cfg.Told, Published: f.cfg.Published,
+		TokenBudget: o.tokenBudget, Quick: o.quick, Told: f.cfg.Told, Published: f.cfg.Published,
 	}
 	if !o.dryRun {
 		if f.cfg.Target.Key, err = f.accounts.Key(p); err != nil {

@@ -60,15 +60,15 @@ func printAmounts(w io.Writer, name string, amounts ...find.Amount) {
 
 // bounds are the flags that bound what is spent.
 func (f *search) bounds() string {
-	text := "--token-budget bounds all of it"
-	if f.o.tokenBudget > 0 {
-		text = fmt.Sprintf("--token-budget %s bounds all of it", group(f.o.tokenBudget))
+	text := "no number of tokens bounds it: --token-budget would"
+	if n := f.forecast.TokenBudget; n > 0 {
+		text = fmt.Sprintf("--token-budget %s bounds all of it", group(n))
 	}
 	if m := f.cfg.MaxCost; m != nil {
-		text += ", and so does --max-cost " + dollars(*m)
+		text += "; so does --max-cost " + dollars(*m)
 	}
 	if f.forecast.Most.Cost == nil {
-		text += "; its price is not known: --price-in and --price-out tell it"
+		text += "; the price is not known: --price-in and --price-out tell it"
 	}
 	return text
 }

@@ -48,10 +48,11 @@ func (f *search) auto(ctx context.Context) error {
 	} else if end == nil || w.safe() > 0 {
 		_, err = fmt.Fprintln(f.s.out, w.safe())
 	}
-	if f.o.progress != progressJSON { // else what is on standard error is for programs
+	known := end == nil || d.Limits != nil
+	if f.o.progress != progressJSON && (known || end.code != exitFailed) { // else what is on standard error is for programs
 		f.tell(w)
 	}
-	if end == nil || d.Limits != nil { // what was found before is not given away for nothing
+	if known { // what was found before is not given away for nothing
 		err = cmp.Or(err, f.write(d))
 	}
 	if len(r.Probes) > 0 {
@@ -85,14 +86,14 @@ func (f *search) findings(w found, end *exitError) *findings {
 func (f *search) settings() findingSettings {
 	return findingSettings{
 		MaxWorkers: f.cfg.MaxWorkers, MinOutputTokens: f.cfg.MinOutputTokens, PromptFile: cmp.Or(f.o.promptFile, "built-in"),
-		TimeoutMS: f.cfg.Timeout.Milliseconds(), TokenBudget: f.o.tokenBudget, MaxCost: f.cfg.MaxCost, Quick: f.cfg.Quick,
+		TimeoutMS: f.cfg.Timeout.Milliseconds(), TokenBudget: f.forecast.TokenBudget, MaxCost: f.cfg.MaxCost, Quick: f.cfg.Quick,
 	}
 }
 
 // budgets are the flags that bound what can be certified.
 func (f *search) budgets() string {
 	var flags []string
-	if n := f.o.tokenBudget; n > 0 {
+	if n := f.forecast.TokenBudget; n > 0 {
 		flags = append(flags, "--token-budget "+group(n))
 	}
 	if m := f.cfg.MaxCost; m != nil {
@@ -144,7 +145,7 @@ func (f *search) ending(err error) *exitError {
 	case isAny[*find.FieldError](err):
 		e, _ = errors.AsType[*exitError](f.o.wrongField(err))
 	case errors.Is(err, find.ErrTokenBudget):
-		e.code, e.err = exitBudget, fmt.Errorf("stopped by --token-budget %s: %w", group(f.o.tokenBudget), err)
+		e.code, e.err = exitBudget, fmt.Errorf("stopped by --token-budget %s: %w", group(f.forecast.TokenBudget), err)
 		e.hint = "raise it; --dry-run says what a search may spend, and --quick spends less"
 	case errors.Is(err, find.ErrMaxCost):
 		e.code, e.err = exitBudget, fmt.Errorf("stopped by --max-cost %s: %w", dollars(f.o.maxCost), err)

@@ -64,7 +64,7 @@ func (f found) answer() string {
 		return count(f.Workers, "worker")
 	case f.safe() > 0:
 		return "stopped early: " + count(f.safe(), "worker") + " were safe"
-	case f.High > f.Low:
+	case f.High > f.Low && (f.Low > 0 || f.High < f.most):
 		return fmt.Sprintf("stopped early: the answer lies between %s and %s", group(f.Low), count(f.High, "worker"))
 	}
 	return "stopped early: nothing is known of the answer"

@@ -108,6 +108,8 @@ func TestWhatWasFoundIsSaidInOneLine(t *testing.T) {
 		}, nil, "0 workers: even one call at a time is refused; 9 calls, 0 tokens, 2 min 00 s"},
 		{"stopped with an interval", func(r *find.Result) { r.Soak, r.Low, r.High = find.Soak{}, 4, 32 }, context.Canceled,
 			"stopped early: the answer lies between 4 and 32 workers; at least 64 at once; 598 requests/min (measured ±3 %)" + spent},
+		{"stopped when it was no more than what was asked for", func(r *find.Result) { *r = find.Result{High: 100} }, context.Canceled,
+			"stopped early: nothing is known of the answer; 0 calls, 0 tokens, 0 ms"},
 		{"stopped in the soak", func(r *find.Result) { r.Soak = find.Soak{Workers: 11, Calls: 8, Refused: 1} }, context.Canceled,
 			"stopped early: the answer lies between 11 and 12 workers; at least 64 at once; 598 requests/min (measured ±3 %); soak 8 calls, 1 refused" + spent},
 		{"stopped after the soak", func(r *find.Result) {}, find.ErrTokenBudget,
@@ -280,7 +282,7 @@ func TestHowASearchEnds(t *testing.T) {
 				cmd.SilenceErrors, cmd.SilenceUsage = true, true
 				typed(cmd)
 				args := []string{"--provider", "openai-compatible", "--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--output-file", file,
-					"--price-in", "1", "--price-out", "2", "--max-cost", "2"}
+					"--price-in", "1", "--price-out", "2", "--max-cost", "2", "--token-budget", "1000000"}
 				if asJSON {
 					args = append(args, "--json")
 				}
