@@ -38,7 +38,8 @@ type search struct {
 	least      time.Duration
 	refusal    time.Duration // the longest that a refusal took
 	in, out    sample        // tokens of real calls
-	tinyIn     sample        // and of tiny ones
+	perChar    sample        // tokens in for a character, of fat ones,
+	wordOut    sample        // and out
 
 	slots   Finding // known cap or queue
 	queue   bool
@@ -46,6 +47,7 @@ type search struct {
 	limits  map[sluice.Dimension]Finding
 	grants  map[sluice.Dimension]int // by which a limit was measured
 	vouched map[proof]voucher
+	tedious map[sluice.Dimension]bool // limits whose rate takes minutes to measure
 
 	charge     sluice.Charge
 	chargeFrom sluice.Source
@@ -63,7 +65,7 @@ func newSearch(cfg Config, p *prober) *search {
 		cfg: cfg, p: p,
 		real:   shape{name: "real", real: true, prompt: cfg.Prompt, bound: cfg.MinOutputTokens},
 		tiny:   shape{name: "tiny", prompt: word, bound: tinyOutput},
-		limits: make(map[sluice.Dimension]Finding), grants: make(map[sluice.Dimension]int), vouched: make(map[proof]voucher),
+		limits: make(map[sluice.Dimension]Finding), grants: make(map[sluice.Dimension]int), vouched: make(map[proof]voucher), tedious: make(map[sluice.Dimension]bool),
 		chargeFrom: SourceUnknown,
 	}
 	for d, limit := range cfg.Published.All() {
@@ -109,7 +111,7 @@ func (s *search) run(ctx context.Context) error {
 func (s *search) enter(phase Phase, format string, args ...any) {
 	doing := fmt.Sprintf(format, args...)
 	low, high := s.interval()
-	s.p.enter(phase, doing, low, high)
+	s.p.enter(phase, doing, low, high, true)
 	s.log("%s: %s", phase, doing)
 }
 
@@ -294,7 +296,9 @@ func (s *search) learn(sh *shape, replies ...reply) {
 		case sh.name == s.tiny.name:
 			s.quick.add(took.Seconds())
 			s.least = min(cmp.Or(s.least, took), took)
-			s.tinyIn.add(float64(r.outcome.Usage.Input))
+		case sh.name == "fat" && r.outcome.HasUsage:
+			s.perChar.add(float64(r.outcome.Usage.Input) / float64(len(sh.prompt)+nonceChars))
+			s.wordOut.add(float64(r.outcome.Usage.Output))
 		}
 	}
 }

@@ -10,10 +10,13 @@ import (
 
 const (
 	certifyPace = 4.0 // times what the answer needs: a bucket of a minute is empty in a quarter of one
-	pacedShare  = 0.4 // of a rate that is known, while another budget is tested
-	largestFat  = 2000
-	tellApart   = 12 // tiny calls at the same pace: refused as well, it is not the tokens
-	strayOf     = 6  // a refusal whose next so many calls pass is a stray
+	pacedShare  = 0.8 // of a rate that is known, while another budget is tested
+	largestFat  = 4000
+	// largestWeight is how many real calls one may stand for.
+	largestWeight = 8
+	tellApart     = 12   // tiny calls at the same pace: refused as well, it is not the tokens
+	lastCalls     = 8    // of which half are refused when a budget is used up
+	strayShare    = 0.02 // of calls may be refused for no reason
 )
 
 // certify uses a minute's worth of what the answer needs: first as requests that declare as many tokens as real ones,
@@ -74,7 +77,7 @@ func (s *search) size(real, largest float64) float64 {
 	if !s.sure(sluice.Requests) {
 		return real
 	}
-	return max(real, min(8*real, largest))
+	return max(real, min(largestWeight*real, largest))
 }
 
 // declaring is a call that declares as many tokens as a real one, or more, and uses few.
@@ -100,6 +103,9 @@ func (s *search) weight(sh *shape) float64 {
 
 // drain makes a minute's worth of calls as fast as it may, and measures what refuses.
 func (s *search) drain(ctx context.Context, of proof, sh shape) error {
+	if err := s.fit(ctx, &sh); err != nil {
+		return err
+	}
 	weight := 1.0
 	if of != ofRequests {
 		weight = s.weight(&sh)
@@ -109,9 +115,6 @@ func (s *search) drain(ctx context.Context, of proof, sh shape) error {
 	calls := 60 * need
 	if of != ofUsed && pace > need { // what flows in meanwhile is made up for, where that costs little
 		calls *= min(2, pace/(pace-need))
-	}
-	if err := s.talkative(ctx, &sh); err != nil {
-		return err
 	}
 	n, most := max(1, int(math.Ceil(calls))), s.affordable(&sh)
 	s.enter(PhaseCertify, "%d calls worth a minute of %s", min(n, most), of)
@@ -124,7 +127,7 @@ func (s *search) drain(ctx context.Context, of proof, sh shape) error {
 	case err != nil:
 		return err
 	case refused:
-		return s.refusedBy(ctx, by, l)
+		return s.refusedBy(ctx, by, &sh)
 	case most < n:
 		s.vouch(of, &sh, float64(most)*weight/60, true)
 		s.uncertain(of, &sh, n)
@@ -134,17 +137,36 @@ func (s *search) drain(ctx context.Context, of proof, sh shape) error {
 	return nil
 }
 
-// talkative makes one call of a shape that declares much, to see how much of it is used: some models think before they say
-// a word.
-func (s *search) talkative(ctx context.Context, sh *shape) error {
-	if sh.name != "declared" {
-		return nil
+// fit makes one call of a shape that is not tiny, to see whether the model takes it, and how much of what it declares is
+// used: some models think before they say a word. One that is too large is made smaller.
+func (s *search) fit(ctx context.Context, sh *shape) error {
+	for sh.name != s.tiny.name {
+		r, err := s.passing(ctx, sh)
+		switch {
+		case err == nil:
+			if r.accepted() && r.outcome.HasUsage {
+				sh.output = min(sh.bound, max(tinyOutput, 3*r.outcome.Usage.Output/2))
+			}
+			return nil
+		case !s.shrink(sh, &r):
+			return err
+		}
 	}
-	r, err := s.passing(ctx, sh)
-	if r.accepted() && r.outcome.HasUsage {
-		sh.output = min(sh.bound, max(tinyOutput, 3*r.outcome.Usage.Output/2))
+	return nil
+}
+
+// shrink makes a call smaller that the model does not take, but not smaller than a real one.
+func (s *search) shrink(sh *shape, r *reply) bool {
+	if kind := r.outcome.Kind; kind != sluice.BadRequest && kind != sluice.ContextLength || s.weight(sh) < 1.5 {
+		return false
 	}
-	return err
+	s.log("the model does not take so large a call: %v", r.outcome.Err)
+	if sh.name == "declared" {
+		sh.bound = max(sh.bound/2, s.real.bound)
+	} else {
+		*sh = filler(max(len(sh.prompt)/8, int(s.in.mean()+s.out.mean())))
+	}
+	return true
 }
 
 func (p proof) String() string {
@@ -243,15 +265,16 @@ func (s *search) fire(ctx context.Context, l *loop, of proof, pace float64, n in
 		}
 	}
 	l.wg.Wait()
-	return of, l.refusing(), nil
+	refused = float64(l.refusedAmong(0, len(l.calls))) > max(2, strayShare*float64(len(l.calls)))
+	return of, refused, nil
 }
 
-// refusing reports whether more than one of the last calls was refused.
+// refusing reports whether so many of the last calls were refused that they are no strays.
 func (l *loop) refusing() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	seen, refused := 0, 0
-	for i := len(l.calls) - 1; i >= 0 && seen < strayOf; i-- {
+	for i := len(l.calls) - 1; i >= 0 && seen < lastCalls; i-- {
 		if c := l.calls[i]; c.over {
 			seen++
 			if c.refused() {
@@ -259,42 +282,35 @@ func (l *loop) refusing() bool {
 			}
 		}
 	}
-	return refused > 1
+	return 2*refused >= lastCalls
 }
 
-// refusedBy measures what refused.
-func (s *search) refusedBy(ctx context.Context, of proof, l *loop) error {
+// refusedBy measures what refused. Where tiny calls pass after all, however fast, it was the tokens.
+func (s *search) refusedBy(ctx context.Context, of proof, sh *shape) error {
 	s.absorb()
-	d, real, per := sluice.Tokens, s.tiny, 0.0
-	switch of {
-	case ofRequests:
-		d = sluice.Requests
-	case ofDeclared:
-		s.charge, s.chargeFrom = sluice.ChargeDeclared, sluice.SourceMeasured
-		real = shape{name: "declared", prompt: word, bound: int(max(s.in.mean(), float64(s.real.bound)))}
-		per = float64(real.bound)
-	case ofUsed:
-		s.charge, s.chargeFrom = sluice.ChargeActual, sluice.SourceMeasured
-		real = filler(int(s.in.mean() + s.out.mean()))
-		per = s.fatTokens(l, &real)
+	if of == ofRequests {
+		if s.sure(sluice.Requests) { // the refusals have told
+			return nil
+		}
+		found, err := s.measure(ctx, sluice.Requests, &s.tiny, 0)
+		if err != nil || found || sh.name == s.tiny.name {
+			return err
+		}
+		of = ofDeclared
 	}
-	if s.sure(d) { // the refusals have told
+	if s.sure(sluice.Tokens) {
 		return nil
 	}
-	_, err := s.measure(ctx, d, &real, per, 0)
-	return err
-}
-
-// fatTokens is what a fat call was counted with, by the answers of others.
-func (s *search) fatTokens(l *loop, sh *shape) float64 {
-	var in, out sample
-	for _, c := range l.calls {
-		if c.accepted() && c.outcome.HasUsage {
-			in.add(float64(c.outcome.Usage.Input))
-			out.add(float64(c.outcome.Usage.Output))
-		}
+	real := shape{name: "declared", prompt: word, bound: int(max(s.in.mean(), float64(s.real.bound))), output: sh.output}
+	charge := sluice.ChargeDeclared
+	if of == ofUsed {
+		real, charge = filler(int(s.in.mean()+s.out.mean())), sluice.ChargeActual
 	}
-	return in.mean()*float64(len(sh.prompt)+nonceChars)/float64(len(l.sh.prompt)+nonceChars) + out.mean()
+	found, err := s.measure(ctx, sluice.Tokens, &real, 0)
+	if found && s.sure(sluice.Tokens) {
+		s.charge, s.chargeFrom = charge, sluice.SourceMeasured
+	}
+	return err
 }
 
 // tell tells which budget refuses calls that declare many tokens: tiny ones at the same pace meet that of requests alone.

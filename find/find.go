@@ -34,6 +34,8 @@ type Config struct {
 
 	// Prompt is the real call's. Default: one whose answer has more than 500 tokens.
 	Prompt string
+	// PromptFile is the file that Prompt came from. It is only recorded.
+	PromptFile string
 	// MinOutputTokens bounds the answer of a real call, which is so long if the prompt asks for enough. Default 500.
 	MinOutputTokens int
 

@@ -16,7 +16,7 @@ const (
 
 // gallop doubles a burst of tiny calls until some are refused, or left to wait, or no more can be needed.
 func (s *search) gallop(ctx context.Context) error {
-	strays := 0
+	strays, small := 0, false
 	for n := min(firstBurst, s.ceiling()); n > 1; {
 		s.enter(PhaseGallop, "%d at once", n)
 		v, err := s.volley(ctx, &s.tiny, n)
@@ -31,7 +31,7 @@ func (s *search) gallop(ctx context.Context) error {
 			if n >= s.ceiling() {
 				return nil
 			}
-			n, strays = min(2*n, s.ceiling()), 0
+			n, strays, small = min(2*n, s.ceiling()), 0, false
 			continue
 		}
 		why, err := s.separate(ctx, v, n)
@@ -43,9 +43,12 @@ func (s *search) gallop(ctx context.Context) error {
 		case bySlots:
 			return nil
 		case byBucket:
-			if done, err := s.emptied(ctx, &s.tiny); err != nil || done {
+			// Where nothing is refused afterwards it was a storm, or a bucket that is small, and refilled faster than needed.
+			if done, err := s.emptied(ctx); err != nil || done || small {
 				return err
 			}
+			small = true
+			continue
 		}
 		if strays++; strays > mostStrays {
 			s.note("bursts of %d calls are refused now and then: others may be using the same limit", n)
@@ -59,11 +62,11 @@ func (s *search) gallop(ctx context.Context) error {
 }
 
 // emptied measures the bucket that refused, unless answers have told its limit. done says that there is one.
-func (s *search) emptied(ctx context.Context, sh *shape) (done bool, err error) {
+func (s *search) emptied(ctx context.Context) (done bool, err error) {
 	if f := s.limits[sluice.Requests]; f.Known() && f.Source != sluice.SourceRegistry {
 		return true, nil
 	}
-	return s.measure(ctx, sluice.Requests, sh, 0, 3*max(s.seen, firstBurst))
+	return s.measure(ctx, sluice.Requests, &s.tiny, max(40, 5*s.seen))
 }
 
 // silent tells whether calls of a burst waited without a word. If so, two more bursts make sure.

@@ -149,5 +149,5 @@ func (r row) paced(t *testing.T, found *find.Result, seed uint64) (refused, perM
 // realBody is a call like the real ones of a search.
 func realBody(model string, serial int64) []byte {
 	return fmt.Appendf(nil, `{"model":%q,"max_tokens":%d,"messages":[{"role":"user","content":"%0*d%s"}]}`,
-		model, realTokens, nonceChars, serial, essay)
+		model, realTokens, nonceChars, serial, longPrompt)
 }

@@ -28,11 +28,11 @@ const (
 	nonceChars = 20  // that stand before each prompt
 )
 
-// essay is the prompt of real calls.
-var essay = strings.Repeat("Write at length of what you know. ", 14)
+// longPrompt is the prompt of real calls.
+var longPrompt = strings.Repeat("Write at length of what you know. ", 14)
 
 // realInput is the tokens of a real call's input, as sim counts them.
-func realInput() int { return (nonceChars + len(essay) + 3) / 4 }
+func realInput() int { return (nonceChars + len(longPrompt) + 3) / 4 }
 
 // config is the provider of the row, whose luck is that of seed.
 func (r row) config(seed uint64) sim.Config {
@@ -123,10 +123,10 @@ func (r row) whole() int {
 func (r row) provider() (provider.Provider, provider.Target) {
 	if r.dialect != "" {
 		p, _ := provider.Lookup(r.dialect)
-		return p, provider.Target{BaseURL: "http://sim.invalid", Key: "any", Model: "claude-sonnet-4-5"}
+		return p, provider.Target{BaseURL: "http://127.0.0.1", Key: "any", Model: "claude-sonnet-4-5"}
 	}
 	p, _ := provider.Lookup("openai-compatible")
-	return p, provider.Target{BaseURL: "http://sim.invalid/v1", Key: "any", Model: "m"}
+	return p, provider.Target{BaseURL: "http://127.0.0.1/v1", Key: "any", Model: "m"}
 }
 
 // rows are the providers by which a search is measured.

@@ -123,7 +123,7 @@ func (r row) search(t *testing.T, seed uint64) (find.Config, *sim.Server) {
 		t.Fatal(err)
 	}
 	p, target := r.provider()
-	c := find.Config{Provider: p, Target: target, Base: server.Transport(), Prompt: essay, MinOutputTokens: realTokens, Seed: seed}
+	c := find.Config{Provider: p, Target: target, Base: server.Transport(), Prompt: longPrompt, MinOutputTokens: realTokens, Seed: seed}
 	if os.Getenv("SLUICE_LOG") != "" {
 		begun := time.Now()
 		c.Log = func(line string) { t.Logf("%s seed %d %8.3f s  %s", r.name, seed, time.Since(begun).Seconds(), line) }

@@ -18,6 +18,8 @@ type prober struct {
 	began time.Time
 	stop  context.CancelCauseFunc // ends the search
 
+	telling sync.Mutex // held while Progress is called
+
 	mu       sync.Mutex
 	progress Progress
 	told     time.Time // when Progress was called last
@@ -54,7 +56,7 @@ type reply struct {
 }
 
 func (r *reply) took() time.Duration { return r.done.Sub(r.sent) }
-func (r *reply) accepted() bool      { return r.outcome.Kind == sluice.OK }
+func (r *reply) accepted() bool      { return !r.done.IsZero() && r.outcome.Kind == sluice.OK }
 
 // refused reports whether the provider asked to slow down. What it has no capacity for (503, 529) is no limit's doing.
 func (r *reply) refused() bool {
@@ -110,7 +112,12 @@ func (p *prober) begin(ctx context.Context, s *shape) (*http.Request, start, err
 	p.mu.Unlock()
 
 	req, err := p.cfg.Provider.NewRequest(ctx, p.cfg.Target, s.body(p.cfg.Provider, p.cfg.Target, id))
-	if err != nil {
+	if err != nil { // it was no call
+		p.mu.Lock()
+		p.open--
+		p.spendLocked(-in, -out)
+		p.spent.Calls--
+		p.mu.Unlock()
 		p.stop(err)
 	}
 	return req, st, err
@@ -184,21 +191,23 @@ func (p *prober) hearLocked(r *reply) {
 	}
 }
 
-// enter begins a phase.
-func (p *prober) enter(phase Phase, doing string, low, high int) {
+// enter says what is being done, and tells of it at once or when it is time to.
+func (p *prober) enter(phase Phase, doing string, low, high int, now bool) {
 	p.mu.Lock()
 	p.progress.Phase, p.progress.Doing, p.progress.Low, p.progress.High = phase, doing, low, high
 	p.mu.Unlock()
-	p.tell(true)
+	p.tell(now)
 }
 
 const tellEvery = 250 * time.Millisecond
 
-// tell says how far the search is, if it is time to.
+// tell says how far the search is, if it is time to. Nobody tells two at once.
 func (p *prober) tell(now bool) {
 	if p.cfg.Progress == nil {
 		return
 	}
+	p.telling.Lock()
+	defer p.telling.Unlock()
 	p.mu.Lock()
 	if !now && time.Since(p.told) < tellEvery {
 		p.mu.Unlock()

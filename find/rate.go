@@ -15,9 +15,8 @@ const (
 	fineMargin  = 0.025 // a rate that is known so well is known well enough
 	usualPace   = 20.0  // calls a second: refusals cost nothing, and tell more when they come often
 	fastestPace = 400.0
-	silence     = 5 * time.Second // without a grant: asks less often
+	silence     = 5 * time.Second // without a grant: perhaps refused calls are charged
 	slowest     = 500 * time.Millisecond
-	slowestWait = 8 * time.Second  // without any grant ever: perhaps refusals are charged, too
 	longestRate = 4 * time.Minute  // of measuring
 	shortRate   = 75 * time.Second // when a few grants have to do
 )
@@ -107,32 +106,54 @@ func (l *loop) end() error {
 	return l.err
 }
 
-// measure finds the refill of the bucket that refuses calls of a shape. per is what such a call is charged with, 0 for
-// one request. found is false when so many calls pass in a row that it was no bucket; row 0 is what the answer needs in a
-// minute.
-func (s *search) measure(ctx context.Context, d sluice.Dimension, sh *shape, per float64, row int) (found bool, err error) {
+// measure finds the refill of the bucket that refuses calls of a shape. found is false when so many calls pass in a row
+// that it was no bucket; row 0 is what the answer needs in a minute.
+func (s *search) measure(ctx context.Context, d sluice.Dimension, sh *shape, row int) (found bool, err error) {
 	s.enter(PhaseRate, "how fast %s are refilled", d)
-	r, found, err := s.askAll(ctx, sh, question{least: leastGrants, row: row})
+	q := question{least: leastGrants, row: row}
+	r, found, err := s.askAll(ctx, sh, q)
 	if err != nil || !found {
 		return found, err
 	}
 	if r.perSecond == 0 { // nothing passes while one asks
-		charged := false
-		if r, charged, err = s.bisect(ctx, sh); err != nil {
+		charges := false
+		if r, charges, err = s.byGaps(ctx, sh); err != nil {
 			return true, err
 		}
-		if charged {
+		if charges {
 			s.note("refused calls count against the limit, too: a client that asks again at once gets nothing")
-		} else if r, found, err = s.askAll(ctx, sh, question{least: leastGrants, row: row, patient: true}); err != nil || !found {
-			return found, err
+		} else {
+			q.patient = true
+			if r, found, err = s.askAll(ctx, sh, q); err != nil || !found {
+				return found, err
+			}
 		}
+		s.tedious[d] = charges || r.clumped
 	}
 	if r.perSecond == 0 {
 		s.note("calls are refused, and none passed in %s: their rate could not be measured", longestRate/2)
 		return true, nil
 	}
-	s.believe(d, r, per)
+	s.believe(d, r, s.takes(d, sh))
 	return true, nil
+}
+
+// believe takes a measured rate for a limit.
+func (s *search) believe(d sluice.Dimension, r refilled, per float64) {
+	s.limits[d] = Finding{Value: r.perSecond * 60 * per, Source: sluice.SourceMeasured, Margin: max(r.margin, 0.25/float64(r.grants)), At: time.Now()}
+	s.grants[d] = max(1, int(math.Round(1/(2*r.margin))))
+	s.log("%s: %.1f a minute, by %d grants", d, s.limits[d].Value, r.grants)
+}
+
+// takes is what a call of a shape takes of a budget.
+func (s *search) takes(d sluice.Dimension, sh *shape) float64 {
+	switch {
+	case d == sluice.Requests:
+		return 1
+	case sh.name == "declared":
+		return float64(sh.bound)
+	}
+	return s.perChar.mean()*float64(len(sh.prompt)+nonceChars) + s.wordOut.mean()
 }
 
 // question is when an open loop knows enough.
@@ -152,21 +173,11 @@ func (s *search) askAll(ctx context.Context, sh *shape, q question) (refilled, b
 	return r, found, err
 }
 
-// believe takes a measured rate for a limit.
-func (s *search) believe(d sluice.Dimension, r refilled, per float64) {
-	if per == 0 {
-		per = 1
-	}
-	s.limits[d] = Finding{Value: r.perSecond * 60 * per, Source: sluice.SourceMeasured, Margin: max(r.margin, 0.25/float64(r.grants)), At: time.Now()}
-	s.grants[d] = max(1, int(math.Round(1/(2*r.margin))))
-	s.log("%s: %.1f a minute, by %d grants", d, s.limits[d].Value, r.grants)
-}
-
 // ask runs an open loop until the rate of its grants is known well enough. found is false when so many calls passed in a
 // row that no bucket can be what refused before.
 func (s *search) ask(ctx context.Context, l *loop, q question) (r refilled, found bool, err error) {
 	began, lastChange := time.Now(), time.Now()
-	pace, gap := usualPace/2, time.Duration(0)
+	pace, gap := usualPace, time.Duration(0)
 	var lastGrant time.Time
 	for {
 		if gap == 0 {
@@ -186,7 +197,9 @@ func (s *search) ask(ctx context.Context, l *loop, q question) (r refilled, foun
 		}
 		fast, enough := pace >= min(3*s.need(), fastestPace), 66*s.need()
 		if q.row > 0 {
-			fast, enough = pace >= min(3*s.need(), usualPace), float64(q.row)
+			fast, enough = pace >= min(2*s.need(), fastestPace), float64(q.row)
+		} else if len(shots) > 0 && sinceRefusal(shots) == len(shots) { // not even at first: no bucket was empty
+			enough = max(60, 10*s.need())
 		}
 		if row := float64(sinceRefusal(shots)); fast && row > max(20, enough) {
 			return r, false, nil // a minute's worth, at one go
@@ -197,7 +210,7 @@ func (s *search) ask(ctx context.Context, l *loop, q question) (r refilled, foun
 		}
 		quiet := time.Since(latest(began, lastGrant))
 		switch {
-		case !q.patient && quiet > slowestWait && lastGrant.IsZero(), quiet > longestRate/2:
+		case !q.patient && quiet > silence, quiet > longestRate/2:
 			return refilled{}, true, nil
 		case quiet > silence:
 			gap = min(slowest, gap*3/2)
@@ -238,62 +251,4 @@ func (s *search) enough(r *refilled, least int, took time.Duration) bool {
 	low, high := r.perSecond*(1-r.margin), r.perSecond*(1+r.margin)
 	latency := s.latency.mean()
 	return r.margin <= fineMargin && math.Floor(low*latency) == math.Floor(high*latency)
-}
-
-// bisect finds the rate of a bucket that charges refused calls as well: an open loop keeps it empty for ever. After a
-// refusal it holds nothing, so that a call passes exactly if the gap before it was long enough. charged is false if two
-// calls pass at once then: it was a storm, or a window that has begun anew.
-func (s *search) bisect(ctx context.Context, sh *shape) (r refilled, charged bool, err error) {
-	s.enter(PhaseRate, "how long a pause lets one call pass")
-	low, high := time.Duration(0), 50*time.Millisecond
-	for {
-		first, second, err := s.after(ctx, sh, high)
-		if err != nil || second {
-			return r, false, err
-		}
-		if first {
-			// Once more: a bucket that lets one in after such a pause does so again.
-			if first, second, err = s.after(ctx, sh, high); err != nil || second {
-				return r, false, err
-			}
-			if first {
-				break
-			}
-		}
-		if low, high = high, 2*high; high > time.Minute {
-			return r, false, nil // not even one a minute
-		}
-	}
-	for float64(high-low) > fineMargin*float64(high) {
-		gap := (low + high) / 2
-		first, _, err := s.after(ctx, sh, gap)
-		if err != nil {
-			return r, true, err
-		}
-		if first {
-			high = gap
-		} else {
-			low = gap
-		}
-	}
-	mean := (low + high).Seconds() / 2
-	return refilled{perSecond: 1 / mean, grants: leastGrants, margin: (high - low).Seconds() / 2 / mean}, true, nil
-}
-
-// after makes a call after a pause, and another at once. Unless both pass, the last was refused, and the bucket is empty.
-func (s *search) after(ctx context.Context, sh *shape, gap time.Duration) (first, second bool, err error) {
-	if err := sleep(ctx, gap); err != nil {
-		return false, false, err
-	}
-	for _, passed := range []*bool{&first, &second} {
-		r, err := s.p.once(ctx, sh)
-		if err != nil {
-			return first, second, err
-		}
-		s.learn(sh, r)
-		if *passed = r.accepted(); !*passed {
-			break
-		}
-	}
-	return first, second, nil
 }

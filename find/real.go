@@ -10,7 +10,7 @@ import (
 
 const (
 	shapeCalls   = 3
-	longestWait  = 2 * time.Minute // for the first calls to pass
+	longestFirst = 2 * time.Minute // for the first calls to pass
 	largeBound   = 4000            // tokens declared by a call that tests how they are charged: more is more than some models allow
 	shapePatient = 8               // refusals of one call
 )
@@ -56,7 +56,7 @@ func (s *search) passing(ctx context.Context, sh *shape) (reply, error) {
 			return r, fmt.Errorf("%w: %w", ErrNoAnswer, o.Err)
 		}
 		wait := max(o.Wait, pause)
-		if tries >= shapePatient || time.Since(began)+wait > longestWait {
+		if tries >= shapePatient || time.Since(began)+wait > longestFirst {
 			s.none = true
 			s.note("even a single call is refused: %v", o.Err)
 			return r, nil

@@ -187,31 +187,28 @@ func (s *search) recheck(ctx context.Context) error {
 func (s *search) changed(ctx context.Context) (bool, error) {
 	for _, d := range []sluice.Dimension{sluice.Requests, sluice.Tokens} {
 		was := s.limits[d]
-		if was.Source != sluice.SourceMeasured || s.busy(d) > 1.5*float64(s.ceiling()) {
+		if was.Source != sluice.SourceMeasured || s.tedious[d] || s.busy(d) > 1.5*float64(s.ceiling()) {
 			continue
 		}
-		sh, per := s.tiny, 1.0
-		if d == sluice.Tokens {
-			if sh, per = s.declaring(), 0; s.charge == sluice.ChargeActual {
-				sh = filler(int(s.in.mean() + s.out.mean()))
-			}
-			sh.bound = min(sh.bound, int(max(s.in.mean(), float64(s.real.bound))))
-			per = s.weight(&sh) * s.charged()
+		sh := s.tiny
+		switch {
+		case d == sluice.Requests:
+		case s.charge == sluice.ChargeActual:
+			sh = filler(int(s.in.mean() + s.out.mean()))
+		default:
+			sh = shape{name: "declared", prompt: word, bound: int(s.charged())}
 		}
 		s.enter(PhaseRecheck, "are %s refilled as before?", d)
 		r, found, err := s.askAll(ctx, &sh, question{least: recheckGrants, patient: true})
 		if err != nil {
 			return false, err
 		}
-		if !found || r.perSecond == 0 {
-			continue
-		}
-		now := r.perSecond * 60 * per
-		if math.Abs(now-was.Value) <= 3*max(0.02, was.Margin+r.margin)*was.Value {
+		now := r.perSecond * 60 * s.takes(d, &sh)
+		if !found || now == 0 || math.Abs(now-was.Value) <= 3*max(0.02, was.Margin+r.margin)*was.Value {
 			continue
 		}
 		s.note("%s per minute were %.0f, and are %.0f now: the limit changed, or others use it at the same time", d, was.Value, now)
-		_, err = s.measure(ctx, d, &sh, per, 0)
+		_, err = s.measure(ctx, d, &sh, 0)
 		return true, err
 	}
 	return false, nil
