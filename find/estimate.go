@@ -81,10 +81,19 @@ func EstimateSweep(cfg Config) (Forecast, error) {
 	if err != nil {
 		return Forecast{}, err
 	}
+	most, err := SweepAtMost(cfg)
+	if err != nil {
+		return Forecast{}, err
+	}
 	whole := estimated{cfg: cfg, shape: shape{prompt: cfg.Prompt, bound: cfg.MinOutputTokens}, answer: cfg.MinOutputTokens}
+	n := min(firstWorkers, cfg.MaxWorkers)
+	calls := prompts(n) // when nothing is refused
+	for n < cfg.MaxWorkers {
+		n = nextWorkers(n, cfg.MaxWorkers)
+		calls += prompts(n)
+	}
 	f := forecast{cfg: cfg}
-	up, most := sweepPrompts(cfg.MaxWorkers)
-	f.add(PhaseSweep, whole.usual(up), whole.most(most))
+	f.add(PhaseSweep, whole.usual(calls), Amount{most.Calls, most.Tokens(), most.Cost})
 	return f.done(), nil
 }
 
@@ -94,31 +103,6 @@ func bursts(most int) (calls int) {
 		calls += n
 	}
 	return calls + most
-}
-
-// sweepPrompts is how many prompts a sweep sends that is never refused, and how many it may send at most.
-func sweepPrompts(largest int) (up, most int) {
-	passed := 0
-	for w := min(3, largest); ; {
-		up += max(6, 2*w)
-		back := 0
-		for b := max(1, w*4/5); b < w && b > passed; b = max(1, b*4/5) { // refused here, it scales back
-			if back += max(6, 2*b); b == 1 {
-				break
-			}
-		}
-		most, passed = max(most, up+back), w
-		if w >= largest {
-			return up, most
-		}
-		switch {
-		case w < 12:
-			w *= 2
-		default:
-			w = w * 3 / 2
-		}
-		w = min(w, largest)
-	}
 }
 
 // estimated is a call of one shape, and how long its answer usually is.

@@ -234,6 +234,7 @@ func (f *search) prepare() error {
 		if f.cfg.Prompt, err = readPrompt(o.promptFile); err != nil {
 			return err
 		}
+		f.cfg.PromptFile = o.promptFile
 	}
 	if err := f.prices(p); err != nil {
 		return err

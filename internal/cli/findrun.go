@@ -85,7 +85,7 @@ func (f *search) findings(w found, end *exitError) *findings {
 
 func (f *search) settings() findingSettings {
 	return findingSettings{
-		MaxWorkers: f.cfg.MaxWorkers, MinOutputTokens: f.cfg.MinOutputTokens, PromptFile: cmp.Or(f.o.promptFile, "built-in"),
+		MaxWorkers: f.cfg.MaxWorkers, MinOutputTokens: f.cfg.MinOutputTokens, PromptFile: cmp.Or(f.o.promptFile, find.BuiltIn),
 		TimeoutMS: f.cfg.Timeout.Milliseconds(), TokenBudget: f.forecast.TokenBudget, MaxCost: f.cfg.MaxCost, Quick: f.cfg.Quick,
 	}
 }
@@ -146,10 +146,10 @@ func (f *search) ending(err error) *exitError {
 		e, _ = errors.AsType[*exitError](f.o.wrongField(err))
 	case errors.Is(err, find.ErrTokenBudget):
 		e.code, e.err = exitBudget, fmt.Errorf("stopped by --token-budget %s: %w", group(f.forecast.TokenBudget), err)
-		e.hint = "raise it; --dry-run says what a search may spend, and --quick spends less"
+		e.hint = f.o.cheaper()
 	case errors.Is(err, find.ErrMaxCost):
 		e.code, e.err = exitBudget, fmt.Errorf("stopped by --max-cost %s: %w", dollars(f.o.maxCost), err)
-		e.hint = "raise it; --dry-run says what a search may spend, and --quick spends less"
+		e.hint = f.o.cheaper()
 	case errors.Is(err, context.Canceled):
 		e.code, e.err, e.hint = exitInterrupted, errors.New("interrupted"), "the same command searches anew"
 	case said:
@@ -160,6 +160,14 @@ func (f *search) ending(err error) *exitError {
 		e.hint = "check the network and --base-url; " + again
 	}
 	return e
+}
+
+// cheaper says what to do when a budget was used up.
+func (o *findOptions) cheaper() string {
+	if o.mode == modeSweep {
+		return "raise it; --dry-run says what a search may spend, and --max-workers bounds it"
+	}
+	return "raise it; --dry-run says what a search may spend, and --quick spends less"
 }
 
 // explainRefused says why the provider does not answer, and what to do.
