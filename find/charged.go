@@ -51,8 +51,8 @@ func (s *search) byGaps(ctx context.Context, sh *shape) (r refilled, ok bool, er
 			low = gap
 		}
 	}
-	mean := (low + high).Seconds() / 2
-	return refilled{perSecond: 1 / mean, grants: leastGrants, margin: (high - low).Seconds() / 2 / mean}, true, nil
+	// Whoever asks too often here gets nothing: the rate is the one that surely passes.
+	return refilled{perSecond: 1 / high.Seconds(), grants: leastGrants, margin: float64(high-low) / float64(high)}, true, nil
 }
 
 // gaps are pauses of an open loop.

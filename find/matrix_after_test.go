@@ -16,8 +16,10 @@ import (
 	"github.com/sluice-llm/sluice/sim"
 )
 
-// lasting is for how long a search's answer is put to the proof.
-const lasting = 10 * time.Minute
+const (
+	lasting  = 10 * time.Minute // is for how long a search's answer is put to the proof
+	settling = 2 * time.Minute  // until what is empty at first has had its time to fill, and all workers have begun
+)
 
 // step is what a worker does next.
 type step struct {
@@ -37,23 +39,28 @@ func (s steps) Swap(i, j int) { s[i], s[j] = s[j], s[i] }
 func (s *steps) Push(x any)   { *s = append(*s, x.(step)) }
 func (s *steps) Pop() any     { last := len(*s) - 1; x := (*s)[last]; *s = (*s)[:last]; return x }
 
-// unpaced is the share of refusals that so many workers meet who send real calls back to back, and wait a second, or what
-// they are told to, after a refusal.
-func (r row) unpaced(t *testing.T, workers int, seed uint64) float64 {
+// refusals are shares of calls that were refused.
+type refusals struct {
+	all  float64
+	then float64 // once all has settled
+}
+
+// unpaced tells what becomes of so many workers who send real calls back to back, and wait a second, or what they are
+// told to, after a refusal.
+func (r row) unpaced(t *testing.T, workers int, seed uint64) refusals {
 	c := r.later(seed)
 	if c.Contention > 0 && len(r.rates()) == 0 && c.Concurrent == 0 {
-		return 0 // nothing is ever refused
+		return refusals{} // nothing ever is, and a Limiter cannot imitate it
 	}
 	limiter, err := sim.NewLimiter(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c = limiter.Config()
 	var todo steps
 	for w := range workers {
 		heap.Push(&todo, step{worker: w})
 	}
-	sent, refused := 0, 0
+	var all, then tally
 	for len(todo) > 0 {
 		s := heap.Pop(&todo).(step)
 		if s.at > lasting {
@@ -63,21 +70,55 @@ func (r row) unpaced(t *testing.T, workers int, seed uint64) float64 {
 			limiter.Produced(s.at, s.output)
 			limiter.Leave(true)
 		}
-		sent++
 		call := sim.Request{Input: realInput(), MaxTokens: realTokens}
-		course, no, ok := limiter.Admit(s.at, time.Hour, sent, &call, 0)
+		course, no, ok := limiter.Admit(s.at, time.Hour, all.sent, &call, 0)
+		all.add(!ok)
+		if s.at > settling {
+			then.add(!ok)
+		}
 		if ok {
 			heap.Push(&todo, step{at: course.End, worker: s.worker, ends: true, output: course.Output})
 			continue
 		}
-		refused++
 		wait := time.Second
-		if no.Hint && c.RetryAfter != sim.RetryAfterNone {
-			wait = no.Wait
+		if no.Hint && c.RetryAfter == sim.RetryAfterSeconds {
+			wait = (no.Wait + time.Second - 1).Truncate(time.Second)
 		}
-		heap.Push(&todo, step{at: s.at + c.RefusalLatency + wait, worker: s.worker})
+		heap.Push(&todo, step{at: s.at + limiter.Config().RefusalLatency + wait, worker: s.worker})
 	}
-	return float64(refused) / float64(max(1, sent))
+	return refusals{all.share(), then.share()}
+}
+
+// tally counts calls.
+type tally struct{ sent, refused int }
+
+func (n *tally) add(refused bool) {
+	n.sent++
+	if refused {
+		n.refused++
+	}
+}
+
+func (n tally) share() float64 { return float64(n.refused) / float64(max(1, n.sent)) }
+
+// perfect is what a search should find.
+func (r row) perfect() *find.Result {
+	f := &find.Result{Workers: r.whole(), Limits: map[sluice.Dimension]find.Finding{}, ChargeFrom: sluice.SourceMeasured}
+	if r.sim.Charge == sim.ChargeActual {
+		f.Charge = sluice.ChargeActual
+	}
+	known := find.Finding{Source: sluice.SourceMeasured}
+	if r.stated {
+		known.Source = sluice.SourceHeader
+	}
+	for _, one := range r.rates() {
+		known.Value = one.limit
+		f.Limits[one.dimension] = known
+	}
+	if known.Value = float64(max(r.sim.Concurrent, r.sim.Queue)); known.Value > 0 {
+		f.Slots = known
+	}
+	return f
 }
 
 // scheduler is how a client begins that reads what a search has found: a limit that was told is a ceiling, others are
@@ -103,9 +144,9 @@ func scheduler(p provider.Provider, found *find.Result) sluice.Config {
 	return c
 }
 
-// paced is the share of refusals that a Scheduler meets with what a search has found, and how many calls a minute are
-// answered. It has always more to do than it may. It runs in a bubble.
-func (r row) paced(t *testing.T, found *find.Result, seed uint64) (refused, perMinute float64) {
+// paced tells what becomes of a Scheduler with what a search has found, and how many calls a minute are answered. It has
+// always more to do than it may. It runs in a bubble.
+func (r row) paced(t *testing.T, found *find.Result, seed uint64) (refused refusals, perMinute float64) {
 	server, err := sim.New(r.later(seed))
 	if err != nil {
 		t.Fatal(err)
@@ -141,13 +182,22 @@ func (r row) paced(t *testing.T, found *find.Result, seed uint64) (refused, perM
 			}
 		})
 	}
+	time.Sleep(settling)
+	before := counted(server)
 	wg.Wait()
+	all := counted(server)
+	then := tally{all.sent - before.sent, all.refused - before.refused}
+	return refusals{all.share(), then.share()}, float64(server.Stats().Answered) / lasting.Minutes()
+}
+
+// counted is how many calls a server has seen.
+func counted(server *sim.Server) tally {
 	stats := server.Stats()
-	return float64(stats.Throttled) / float64(max(1, stats.Requests)), float64(stats.Answered) / lasting.Minutes()
+	return tally{stats.Requests, stats.Throttled}
 }
 
 // realBody is a call like the real ones of a search.
 func realBody(model string, serial int64) []byte {
 	return fmt.Appendf(nil, `{"model":%q,"max_tokens":%d,"messages":[{"role":"user","content":"%0*d%s"}]}`,
-		model, realTokens, nonceChars, serial, longPrompt)
+		model, realTokens, nonceChars, serial, manuscript)
 }

@@ -34,10 +34,13 @@ type slots struct {
 	queue queue
 }
 
-func newSlots(told, start int) slots {
+// newSlots begins at a cap that is told or believed. One that is believed was found by refusals at some time: it is not
+// tried out at once.
+func newSlots(now time.Time, told, start int) slots {
 	s := slots{limit: startSlots, ceiling: told, hold: firstHold}
 	if start > 0 {
-		s.limit = float64(start)
+		s.limit, s.bad = float64(start), start+1
+		s.hold, s.until = longestHold/2, now.Add(longestHold/2)
 	}
 	if told > 0 {
 		s.limit = float64(told)
