@@ -248,9 +248,11 @@ func (s Soak) AtMost() float64 {
 
 // Result is what a search found, as far as it came.
 type Result struct {
-	// Workers is the answer: so many loops without a pace stay within every limit. 0: none do.
+	// Workers is the answer: so many loops without a pace stay within every limit. 0: none do. Where the search was stopped
+	// early, the Soak alone says how many are safe, if it ran.
 	Workers int
 	Bound   Bound
+	Binding Binding // where Bound is BoundRequests, BoundTokens or BoundCertified
 	// BucketOfOne says that two calls at once are refused however seldom they come: no count of workers without a pace
 	// is safe, and only a client that paces them, such as sluice run, uses the limit.
 	BucketOfOne bool

@@ -49,7 +49,6 @@ func (f *accountFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.caFile, "ca-file", "", "certificates to trust besides the system's, in PEM")
 	f.limits.register(fs)
 	f.settings.register(fs)
-	fs.IntVar(&f.maxThrottles, "max-throttles", 20, "give an item up when it was throttled more often than that")
 }
 
 // accounts are where calls go and how: one account for each provider that the input names.
@@ -151,6 +150,27 @@ func (f *accountFlags) checkAddress(p provider.Provider) error {
 	}
 	return usageError(fmt.Errorf("provider %s has no address of its own", p.Name),
 		"say where it is, such as --base-url %s", cmp.Or(p.BaseForm, "http://127.0.0.1:8000/v1"))
+}
+
+// of returns the provider of a model: the one that is named, or else that which the model is recognised as.
+func (a *accounts) of(model string) (provider.Provider, error) {
+	if a.provider.Name != "" {
+		return a.provider, nil
+	}
+	known := a.settings.registry
+	p, ok := known.Recognise(model)
+	if !ok && a.flags.baseURL != "" {
+		p, ok = known.Lookup("openai-compatible")
+	}
+	if !ok {
+		near := ""
+		if ids := known.SuggestModel(model); len(ids) > 0 {
+			near = ": ids begin with " + strings.Join(ids, " or ")
+		}
+		return p, usageError(fmt.Errorf("model %q is of no provider that is recognised%s", model, near),
+			"say --provider, which is one of %s; or --base-url for a server that is compatible with OpenAI's", strings.Join(known.Names(), ", "))
+	}
+	return p, a.flags.checkAddress(p)
 }
 
 // Key returns the key for p. It is an error if there is none, unless p may do without.

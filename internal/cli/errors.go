@@ -13,7 +13,8 @@ const (
 	exitFailed      = 1   // could not run: nothing was recorded of what failed
 	exitUsage       = 2   // wrong flags, configuration or input
 	exitItems       = 3   // finished, but some items of the output failed
-	exitThreshold   = 4   // a budget or deadline that was set cannot be kept
+	exitThreshold   = 4   // a budget or deadline that was set cannot be kept, or no number of workers is safe
+	exitBudget      = 5   // stopped by a budget that was set
 	exitInterrupted = 130 // stopped by a signal; resumable
 )
 

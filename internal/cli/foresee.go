@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -71,27 +69,21 @@ func (f *foreseeFlags) check(o *planOptions) error {
 
 // checkPlot refuses a chart that cannot be drawn, or that would take the place of something else.
 func (f *foreseeFlags) checkPlot(o *planOptions) error {
-	switch {
-	case !strings.EqualFold(filepath.Ext(f.plot), ".svg"):
-		return usageError(fmt.Errorf("--plot %q does not end in .svg, and a chart is nothing else", f.plot), "name a file such as --plot forecast.svg")
-	case len(o.whatIf) >= mostDrawn:
+	if err := checkSVG(f.plot); err != nil {
+		return err
+	}
+	if len(o.whatIf) >= mostDrawn {
 		return usageError(fmt.Errorf("--plot: %d tiers cannot be told apart in a chart", len(o.whatIf)+1), "compare %d at most", mostDrawn)
 	}
-	for _, other := range []string{o.workload, o.events, o.settings.limits, o.settings.config} {
-		if sameFile(f.plot, other) {
-			return usageError(fmt.Errorf("--plot would replace %s, which is read", other), "give the chart a file of its own")
-		}
-	}
-	return nil
+	return keepsApart("plot", f.plot, o.workload, o.events, o.settings.limits, o.settings.config)
 }
 
 // foreseeAll foresees a run for each of the figures, and draws them.
 func (o *planOptions) foreseeAll(ctx context.Context, s *streams, all []figures) error {
-	chart, err := o.foresee.openChart()
+	chart, err := newFileFor("plot", o.foresee.plot)
 	if err != nil {
 		return err
 	}
-	defer chart.discard()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := func(os.Signal) { cancel() }
@@ -114,7 +106,7 @@ func (o *planOptions) foreseeAll(ctx context.Context, s *streams, all []figures)
 		f.Forecast.Plot = o.foresee.plot
 		drawn = append(drawn, plan.Named{Name: f.name(), Forecast: seen})
 	}
-	return chart.draw(s, drawn)
+	return s.draw(chart, func(w io.Writer) error { return plan.Draw(w, drawn...) })
 }
 
 // scenario is the run to foresee, and what nobody said of it.
@@ -165,66 +157,5 @@ func (s *streams) lookAhead(f *figures) func(ended int, at time.Duration) {
 			line = bar(ended, n, 20) + " " + line
 		}
 		s.err.redraw([]string{clip(line, width-1)})
-	}
-}
-
-// chartFile is where a chart goes: as a whole, or not at all. Nil is none.
-type chartFile struct {
-	name, path string // as it was named, and where that leads
-	tmp        *os.File
-}
-
-// openChart finds out whether the chart can be written before a long look begins.
-func (f *foreseeFlags) openChart() (*chartFile, error) {
-	if f.plot == "" {
-		return nil, nil
-	}
-	path := f.plot
-	switch info, err := os.Stat(path); {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return nil, chartError(err)
-	case !info.Mode().IsRegular():
-		return nil, chartError(fmt.Errorf("%s is no file that could be replaced", path))
-	default:
-		if path, err = filepath.EvalSymlinks(path); err != nil {
-			return nil, chartError(err)
-		}
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
-	if err != nil {
-		return nil, chartError(err)
-	}
-	return &chartFile{f.plot, path, tmp}, nil
-}
-
-func chartError(err error) error {
-	return usageError(fmt.Errorf("--plot: %w", err), "name a file that can be written, such as --plot forecast.svg")
-}
-
-// draw writes the chart and puts it in its place.
-func (c *chartFile) draw(s *streams, forecasts []plan.Named) error {
-	if c == nil {
-		return nil
-	}
-	if err := plan.Draw(c.tmp, forecasts...); err != nil {
-		return fmt.Errorf("--plot: %w", err)
-	}
-	if err := errors.Join(c.tmp.Chmod(0o644), c.tmp.Sync(), c.tmp.Close()); err != nil {
-		return fmt.Errorf("--plot: %w", err)
-	}
-	if err := os.Rename(c.tmp.Name(), c.path); err != nil {
-		return fmt.Errorf("--plot: %w", err)
-	}
-	s.errorf("sluice: the chart is in %s\n", c.name)
-	c.tmp = nil
-	return nil
-}
-
-// discard removes what was not put in its place.
-func (c *chartFile) discard() {
-	if c != nil && c.tmp != nil {
-		c.tmp.Close()
-		os.Remove(c.tmp.Name())
 	}
 }

@@ -82,17 +82,21 @@ func (e *exitError) explainStop(stopped *work.StoppedError, keys *accounts, agai
 	switch stopped.Kind {
 	case sluice.Auth:
 		e.err = fmt.Errorf("the key was refused: %w", stopped.Err)
-		check := "no variable held a key: name one with --key-env, or check the key in --header"
-		if refused, ok := errors.AsType[*provider.Error](stopped.Err); ok {
-			if name := keys.KeyFrom(refused.Provider); name != "" {
-				check = "check the key in " + name
-			}
-		}
-		e.hint = check + ". Nothing of this was recorded; then " + again
+		e.hint = keys.check(stopped.Err) + ". Nothing of this was recorded; then " + again
 	case sluice.QuotaExhausted:
 		e.err = fmt.Errorf("the account's quota is spent: %w", stopped.Err)
 		e.hint = "add credit or raise the spend limit. What is done is kept; then " + again
 	}
+}
+
+// check says which key to look at after one was refused.
+func (a *accounts) check(err error) string {
+	if refused, ok := errors.AsType[*provider.Error](err); ok {
+		if name := a.KeyFrom(refused.Provider); name != "" {
+			return "check the key in " + name
+		}
+	}
+	return "no variable held a key: name one with --key-env, or check the key in --header"
 }
 
 // explainConfig says what is wrong in the words of the command line.

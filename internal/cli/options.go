@@ -10,20 +10,29 @@ import (
 	"strings"
 )
 
+// choice is a flag that takes one of a few words. An empty one stands for none of them.
+type choice struct {
+	flag, value string
+	known       []string
+}
+
+// check refuses other words.
+func (c choice) check() error {
+	if slices.Contains(c.known, c.value) {
+		return nil
+	}
+	return usageError(fmt.Errorf("--%s %s is not known", c.flag, c.value), "it is one of %s", strings.Trim(strings.Join(c.known, ", "), ", "))
+}
+
 // check finds what is wrong with the flags themselves, and reads what they point to.
 func (o *runOptions) check() error {
-	choices := []struct {
-		flag, value string
-		known       []string
-	}{
-		{"progress", o.progress, []string{progressAuto, progressPlain, progressJSON, progressNone}},
+	for _, c := range []choice{
+		{"progress", o.progress, progressWays()},
 		{"sync", o.sync, []string{"each", "interval", "none"}},
 		{"changed", o.changed, []string{"", "redo", "keep"}},
-	}
-	for _, c := range choices {
-		if !slices.Contains(c.known, c.value) {
-			return usageError(fmt.Errorf("--%s %s is not known", c.flag, c.value), "it is one of %s",
-				strings.Trim(strings.Join(c.known, ", "), ", "))
+	} {
+		if err := c.check(); err != nil {
+			return err
 		}
 	}
 	switch {

@@ -313,9 +313,13 @@ func (o *planOptions) missed(f *figures) (missed, err error) {
 
 // noPrice says which price is missing.
 func (o *planOptions) noPrice(f *figures) error {
-	known := func(flag string, published *float64) bool { return o.flags.Changed(flag) || published != nil }
 	tier := f.subject.tier
-	switch in, out := known("price-in", tier.PriceIn), known("price-out", tier.PriceOut); {
+	return missingPrice(o.flags.Changed("price-in") || tier.PriceIn != nil, o.flags.Changed("price-out") || tier.PriceOut != nil)
+}
+
+// missingPrice says which price is missing of the two that --max-cost needs.
+func missingPrice(in, out bool) error {
+	switch {
 	case in && !out:
 		return usageError(errors.New("--max-cost needs the price of output, too"), "say --price-out, in USD per million tokens")
 	case out && !in:

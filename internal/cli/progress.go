@@ -15,6 +15,10 @@ const (
 	progressNone  = "none"
 )
 
+func progressWays() []string {
+	return []string{progressAuto, progressPlain, progressJSON, progressNone}
+}
+
 // progress shows how a run stands, on standard error, until stop is called.
 type progress struct {
 	s    *streams

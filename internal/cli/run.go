@@ -80,6 +80,7 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	fs.StringVarP(&o.output, "output", "o", "", "file that gets one result per line (required)")
 	o.account.register(fs)
+	fs.IntVar(&o.account.maxThrottles, "max-throttles", 20, "give an item up when it was throttled more often than that")
 	fs.IntVar(&o.attempts, "attempts", 6, "tries per item, throttled ones aside")
 	fs.DurationVar(&o.timeout, "timeout", 10*time.Minute, "time for one try")
 	fs.StringVar(&o.system, "system", "", "system prompt of prompts and plain text, or @FILE")

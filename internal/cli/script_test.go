@@ -191,6 +191,10 @@ func cmdSim(ts *testscript.TestScript, neg bool, args []string) {
 			c.SpentAfter = number(ts, value)
 		case "bad":
 			c.Faults.BadRequest = 0.5
+		case "models":
+			c.Models = strings.Split(value, ",")
+		case "noheaders":
+			c.NoHeaders = true
 		default:
 			ts.Fatalf("unknown field %q", field)
 		}

@@ -71,6 +71,19 @@ func (j *subject) overlay(told sluice.Limits, written ...*config.Limits) {
 		l.Burst = b
 		j.limits.BurstSeconds = &config.Limit{Value: b.Seconds(), Source: config.SourceTold, Confidence: trustTold}
 	}
+	j.dropSeen()
+}
+
+// dropSeen leaves out how many calls were merely seen open at once, where a rate is known: more were not needed then.
+func (j *subject) dropSeen() {
+	if c := j.limits.Concurrent; c == nil || c.Source != config.SourceAtLeast {
+		return
+	}
+	rates := j.tier.Limits
+	rates.Concurrent, rates.Burst = 0, 0
+	if rates != (sluice.Limits{}) {
+		j.tier.Limits.Concurrent, j.limits.Concurrent = 0, nil
+	}
 }
 
 // toldAny says whether somebody told limits of any kind.

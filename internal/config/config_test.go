@@ -103,6 +103,18 @@ func TestEveryLimitIsItsOwn(t *testing.T) {
 	}
 }
 
+func TestWhatWasUsedWithoutARefusalIsNoRateToKeepTo(t *testing.T) {
+	atLeast := func(v float64) *config.Limit { return &config.Limit{Value: v, Source: config.SourceAtLeast} }
+	l := config.Limits{
+		RPM: atLeast(600), TPM: atLeast(1), ITPM: atLeast(1), OTPM: atLeast(1), RPD: atLeast(1), TPD: atLeast(1),
+		Concurrent: atLeast(64), BurstSeconds: atLeast(2),
+	}
+	want := sluice.Limits{Concurrent: 64, Burst: 2 * time.Second}
+	if told, start := l.Split(); told != (sluice.Limits{}) || start != want {
+		t.Errorf("told %+v, start %+v, want %+v", told, start, want)
+	}
+}
+
 func TestNothingIsNothing(t *testing.T) {
 	for _, text := range []string{"", "\n\n", "# a comment\n", "---\n", "\xef\xbb\xbf", "null\n", "{}", "providers: []\n"} {
 		f, err := config.Parse("x", []byte(text))

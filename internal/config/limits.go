@@ -125,8 +125,9 @@ const (
 	largestLimit = 1e12         // the same
 )
 
-// Split returns the limits that somebody told, which are ceilings, and all others, which are a beginning that the
-// provider's answers correct.
+// Split returns the limits that somebody told, which are ceilings, and others, which are a beginning that the provider's
+// answers correct. So much a minute as was merely used without a refusal is neither: a client that began with it would
+// keep to it where nothing states a limit. So many calls open at once are a beginning, which grows.
 func (l *Limits) Split() (told, start sluice.Limits) {
 	of := func(limit *Limit) *sluice.Limits {
 		if limit.Source == SourceTold {
@@ -135,7 +136,9 @@ func (l *Limits) Split() (told, start sluice.Limits) {
 		return &start
 	}
 	for d, limit := range l.stated() {
-		*of(limit).At(d) = int(limit.Value)
+		if limit.Source != SourceAtLeast || d == sluice.Concurrency {
+			*of(limit).At(d) = int(limit.Value)
+		}
 	}
 	if b := l.BurstSeconds; b != nil {
 		of(b).Burst = time.Duration(b.Value * float64(time.Second))

@@ -1,0 +1,340 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/find"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// Ways to search.
+const (
+	modeAuto  = "auto"
+	modeSweep = "sweep"
+)
+
+// findOptions are the flags of the find command.
+type findOptions struct {
+	flags   *pflag.FlagSet
+	account accountFlags
+
+	mode        string
+	maxWorkers  int
+	promptFile  string
+	minOutput   int
+	outputFile  string
+	plot        string
+	timeout     time.Duration
+	tokenBudget int
+	maxCost     float64
+	priceIn     float64
+	priceOut    float64
+	quick       bool
+	dryRun      bool
+	progress    string
+	asJSON      bool
+	verbose     bool
+
+	auto func(context.Context, find.Config) (*find.Result, error)
+}
+
+// newFind returns the command that searches for what a provider enforces.
+func newFind(s *streams) *cobra.Command { return newFindBy(s, find.Auto) }
+
+// newFindBy is newFind with another way to search.
+func newFindBy(s *streams, auto func(context.Context, find.Config) (*find.Result, error)) *cobra.Command {
+	o := findOptions{auto: auto}
+	cmd := &cobra.Command{
+		Use:   "find --model M",
+		Short: "Find out what a provider really enforces, and how many workers are safe",
+		Long: `Find out what a provider really enforces, and how many workers are safe.
+
+One number is printed on standard output: so many loops without a pace, with calls like the real one, stay within every
+limit. --output-file keeps the limits themselves, which run, plan and find read by --limits.
+
+Headers and the words of refusals come first; what they do not tell is measured, by calls that are as small as they can
+be. Only some calls are real: --prompt-file and --min-output-tokens say what they are like. --mode sweep tries 3, 6, 12
+workers and so on with real calls, as people do by hand; it meets no limit per minute.
+
+Calls cost money: --dry-run says what may be spent, --token-budget and --max-cost bound it.
+
+Exit code 4 means that no number is safe, 5 that a budget was used up before an answer was there.`,
+		Example: `  sluice find --model gpt-4o-mini --dry-run
+  sluice find --model gpt-4o-mini --output-file limits.json
+  sluice run prompts.jsonl -o out.jsonl --limits limits.json
+  sluice find --model claude-sonnet-4-5 --prompt-file usual.txt --min-output-tokens 1200 --max-cost 2
+  sluice find --model qwen3 --base-url http://127.0.0.1:8000/v1 --max-workers 256 --plot found.svg
+  sluice find --model sim-small --provider sim
+  sluice find --model gpt-4o-mini --mode sweep --verbose`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.flags = cmd.Flags()
+			return runFind(cmd.Context(), s, &o)
+		},
+	}
+	o.register(cmd.Flags())
+	return cmd
+}
+
+func (o *findOptions) register(fs *pflag.FlagSet) {
+	fs.SortFlags = false
+	o.account.register(fs)
+	fs.Lookup("model").Usage = "model to search with (required)"
+	fs.Lookup("limits").Usage = "file of limits; those that it calls told are not measured"
+	fs.Lookup("tier").Usage = "believe the limits that are published for this tier, until answers say otherwise"
+	for _, l := range o.account.limits.all() {
+		f := fs.Lookup(l.name)
+		f.Usage = strings.Replace(f.Usage, "(0: learned)", "(0: to be found out)", 1)
+	}
+	fs.StringVar(&o.mode, "mode", modeAuto, "auto, or sweep: bursts of more and more workers")
+	fs.IntVar(&o.maxWorkers, "max-workers", find.DefaultWorkers, "try and recommend no more")
+	fs.StringVar(&o.promptFile, "prompt-file", "", "prompt of the real calls (absent: one that asks for a long essay)")
+	fs.IntVar(&o.minOutput, "min-output-tokens", find.DefaultOutput, "output tokens of a real call, which is cut off there")
+	fs.StringVar(&o.outputFile, "output-file", "", "write what was found to FILE, as one JSON document, which --limits reads")
+	fs.StringVar(&o.plot, "plot", "", "draw what was found into FILE.svg, which is replaced")
+	fs.DurationVar(&o.timeout, "timeout", find.DefaultTimeout, "time for one call")
+	fs.IntVar(&o.tokenBudget, "token-budget", 0, "spend no more tokens, input and output together (0: 1,000,000, or as many as it takes on a server of one's own; -1: as many as it takes)")
+	fs.Float64Var(&o.maxCost, "max-cost", 0, "spend no more USD")
+	fs.Float64Var(&o.priceIn, "price-in", 0, "USD per million input tokens (absent: as published)")
+	fs.Float64Var(&o.priceOut, "price-out", 0, "USD per million output tokens (absent: as published)")
+	fs.BoolVar(&o.quick, "quick", false, "leave out the calls that only certify: fewer, and less is known")
+	fs.BoolVar(&o.dryRun, "dry-run", false, "say what may be spent, and send nothing")
+	fs.StringVar(&o.progress, "progress", progressAuto, "auto (on a terminal alone), plain, json or none")
+	fs.BoolVar(&o.asJSON, "json", false, "print one JSON document in place of the number")
+	fs.BoolVar(&o.verbose, "verbose", false, "say every step on standard error")
+}
+
+// runFind is the find command.
+func runFind(ctx context.Context, s *streams, o *findOptions) (err error) {
+	if err := o.check(); err != nil {
+		return err
+	}
+	accounts, err := o.account.open(sluice.Config{}, s.err.secrets.hide)
+	if err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, accounts.Close()) }()
+	f := &search{s: s, o: o, accounts: accounts}
+	if err := f.prepare(); err != nil {
+		return err
+	}
+	if o.dryRun {
+		return f.foretell()
+	}
+	if err := f.openFiles(); err != nil {
+		return err
+	}
+	if o.mode == modeSweep {
+		return f.sweep(ctx)
+	}
+	return f.auto(ctx)
+}
+
+// search is one search.
+type search struct {
+	s        *streams
+	o        *findOptions
+	accounts *accounts
+	cfg      find.Config
+	forecast find.Forecast
+	document *newFile
+	chart    *newFile
+}
+
+// check finds what is wrong with the flags themselves.
+func (o *findOptions) check() error {
+	for _, c := range []choice{
+		{"mode", o.mode, []string{modeAuto, modeSweep}},
+		{"progress", o.progress, progressWays()},
+	} {
+		if err := c.check(); err != nil {
+			return err
+		}
+	}
+	switch {
+	case o.account.model == "":
+		return usageError(errors.New("no model: --model is missing"), "say which model to search with, such as --model gpt-4o-mini")
+	case o.maxWorkers < 1:
+		return usageError(fmt.Errorf("--max-workers %d is below one", o.maxWorkers), "say how many may be tried, such as --max-workers 100")
+	case o.minOutput < 1:
+		return usageError(fmt.Errorf("--min-output-tokens %d is below one", o.minOutput), "say how long real answers are, such as --min-output-tokens 500")
+	case o.timeout <= 0:
+		return usageError(fmt.Errorf("--timeout %s is not above zero", o.timeout), "say how long one call may take, such as --timeout 2m")
+	case o.tokenBudget < -1:
+		return usageError(fmt.Errorf("--token-budget %d is below zero", o.tokenBudget), "say how many tokens may be spent, or -1 for as many as it takes")
+	case !(o.maxCost >= 0):
+		return usageError(fmt.Errorf("--max-cost %v is no sum of money", o.maxCost), "say how many USD it may cost")
+	case !(o.priceIn >= 0):
+		return usageError(fmt.Errorf("--price-in %v is not a price", o.priceIn), "say it in USD per million tokens")
+	case !(o.priceOut >= 0):
+		return usageError(fmt.Errorf("--price-out %v is not a price", o.priceOut), "say it in USD per million tokens")
+	}
+	return o.checkTogether()
+}
+
+// checkTogether finds flags that do not go together.
+func (o *findOptions) checkTogether() error {
+	if o.mode == modeSweep {
+		for _, name := range []string{"plot", "quick"} {
+			if o.flags.Changed(name) {
+				return usageError(fmt.Errorf("--%s has no meaning for --mode sweep", name), "leave one of them out")
+			}
+		}
+	}
+	if o.flags.Changed("plot") {
+		if err := checkSVG(o.plot); err != nil {
+			return err
+		}
+	}
+	if o.outputFile == "-" {
+		return usageError(errors.New("--output-file - is no file"), "--json prints the document on standard output")
+	}
+	if sameFile(o.outputFile, o.plot) {
+		return usageError(fmt.Errorf("--output-file and --plot are the same file %s", o.plot), "give each a file of its own")
+	}
+	read := []string{o.promptFile, o.account.keysFile, o.account.caFile, o.account.settings.config}
+	if err := keepsApart("output-file", o.outputFile, read...); err != nil { // in the place of --limits it is just newer
+		return err
+	}
+	return keepsApart("plot", o.plot, append(read, o.account.settings.limits)...)
+}
+
+// prepare finds out whose limits are searched for, and what it may cost. Nothing is sent.
+func (f *search) prepare() error {
+	o := f.o
+	p, err := f.accounts.of(o.account.model)
+	if err != nil {
+		return err
+	}
+	if err := f.limits(p); err != nil {
+		return err
+	}
+	f.cfg = find.Config{
+		Provider: p, Target: provider.Target{BaseURL: o.account.baseURL, Model: o.account.model, Header: f.accounts.headers},
+		Base: f.accounts.transport, MaxWorkers: f.workers(), MinOutputTokens: o.minOutput, Timeout: o.timeout,
+		TokenBudget: o.tokenBudget, Quick: o.quick, Told: f.cfg.Told, Published: f.cfg.Published,
+	}
+	if !o.dryRun {
+		if f.cfg.Target.Key, err = f.accounts.Key(p); err != nil {
+			return err
+		}
+	}
+	if o.promptFile != "" {
+		if f.cfg.Prompt, err = readPrompt(o.promptFile); err != nil {
+			return err
+		}
+		f.cfg.PromptFile = o.promptFile
+	}
+	if err := f.prices(p); err != nil {
+		return err
+	}
+	estimate := find.Estimate
+	if o.mode == modeSweep {
+		estimate = find.EstimateSweep
+	}
+	if f.forecast, err = estimate(f.cfg); err != nil {
+		return o.wrongField(err)
+	}
+	return nil
+}
+
+// limits takes what is told, and what is believed, of an account at p.
+func (f *search) limits(p provider.Provider) error {
+	var c sluice.Config
+	if err := f.accounts.settings.Apply(&c, p, f.o.account.model, f.accounts.limits); err != nil {
+		return err
+	}
+	f.cfg.Told, f.cfg.Published = c.Limits, c.Start
+	for _, doubt := range f.accounts.settings.doubts {
+		f.s.errorf("sluice: warning: %s\n", doubt)
+	}
+	if f.o.verbose {
+		for _, note := range f.accounts.settings.notes {
+			f.s.errorf("sluice: %s\n", note)
+		}
+	}
+	return nil
+}
+
+// workers is how many can be tried: each is an open file.
+func (f *search) workers() int {
+	room := f.accounts.room
+	if note := room.note(f.o.maxWorkers); note != "" {
+		f.s.errorf("sluice: %s\n", note)
+		return room.calls
+	}
+	return f.o.maxWorkers
+}
+
+// readPrompt returns what stands in a file.
+func readPrompt(name string) (string, error) {
+	b, err := readNamed(name, 16)
+	prompt := strings.TrimSpace(string(b))
+	if err == nil && prompt == "" {
+		err = fmt.Errorf("%s is empty", name)
+	}
+	if err != nil {
+		return "", usageError(fmt.Errorf("--prompt-file: %w", err), "name a file with the prompt of a real call")
+	}
+	return prompt, nil
+}
+
+// prices finds out what tokens cost, and refuses a bound on what is not known.
+func (f *search) prices(p provider.Provider) error {
+	o, c := f.o, &f.cfg
+	if in, out, ok := f.accounts.Price(p, o.account.model); ok {
+		c.PriceIn, c.PriceOut = &in, &out
+	}
+	if o.flags.Changed("price-in") {
+		c.PriceIn = &o.priceIn
+	}
+	if o.flags.Changed("price-out") {
+		c.PriceOut = &o.priceOut
+	}
+	if !o.flags.Changed("max-cost") {
+		return nil
+	}
+	if c.PriceIn == nil || c.PriceOut == nil {
+		return missingPrice(c.PriceIn != nil, c.PriceOut != nil)
+	}
+	c.MaxCost = &o.maxCost
+	return nil
+}
+
+// wrongField names the flag whose value the search refuses.
+func (o *findOptions) wrongField(err error) error {
+	wrong, ok := errors.AsType[*find.FieldError](err)
+	if !ok {
+		return err
+	}
+	flags := map[string]string{
+		"Target.Model": "model", "Target": "base-url", "MaxWorkers": "max-workers", "MinOutputTokens": "min-output-tokens",
+		"Timeout": "timeout", "MaxCost": "max-cost",
+	}
+	return usageError(fmt.Errorf("--%s: %w", cmp.Or(flags[wrong.Field], wrong.Field), wrong.Err), "see sluice find --help")
+}
+
+// openFiles finds out whether what is found can be written down, before anything is spent on it.
+func (f *search) openFiles() (err error) {
+	if dir := filepath.Dir(f.o.outputFile); f.o.outputFile != "" {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return usageError(fmt.Errorf("--output-file: %w", err), "name a file that can be written")
+		}
+	}
+	if f.document, err = newFileFor("output-file", f.o.outputFile); err != nil {
+		return err
+	}
+	f.chart, err = newFileFor("plot", f.o.plot)
+	return err
+}

@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/sluice-llm/sluice/find"
+)
+
+// foretold is what a search may spend, as a document.
+type foretold struct {
+	Model    string          `json:"model"`
+	Provider string          `json:"provider"`
+	Mode     string          `json:"mode"`
+	DryRun   bool            `json:"dry_run"`
+	Settings findingSettings `json:"settings"`
+	find.Forecast
+}
+
+// foretell says what the search may spend.
+func (f *search) foretell() error {
+	if f.o.asJSON {
+		return f.s.printJSON(foretold{f.cfg.Target.Model, f.cfg.Provider.Name, f.o.mode, true, f.settings(), f.forecast})
+	}
+	f.s.errorf("sluice: a search with %s at %s may spend\n", f.cfg.Target.Model, f.cfg.Provider.Name)
+	w := tabwriter.NewWriter(f.s.err, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "  phase\tusually calls\ttokens%s\tat most calls\ttokens%s\n", f.priced("cost"), f.priced("cost"))
+	for _, p := range f.forecast.Phases {
+		printAmounts(w, string(p.Phase), p.Usual, p.Most)
+	}
+	if len(f.forecast.Phases) > 1 {
+		printAmounts(w, "all", f.forecast.Usual, f.forecast.Most)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	f.s.errorf("sluice: nothing was sent; refused calls cost nothing, and %s\n", f.bounds())
+	return nil
+}
+
+// priced is a further column where prices are known.
+func (f *search) priced(head string) string {
+	if f.forecast.Most.Cost == nil {
+		return ""
+	}
+	return "\t" + head
+}
+
+func printAmounts(w io.Writer, name string, amounts ...find.Amount) {
+	fmt.Fprintf(w, "  %s", name)
+	for _, a := range amounts {
+		fmt.Fprintf(w, "\t%s\t%s", group(a.Calls), thousands(a.Tokens))
+		if a.Cost != nil {
+			fmt.Fprintf(w, "\t%s", dollars(*a.Cost))
+		}
+	}
+	fmt.Fprintln(w)
+}
+
+// bounds are the flags that bound what is spent.
+func (f *search) bounds() string {
+	text := "no number of tokens bounds it: --token-budget would"
+	if n := f.forecast.TokenBudget; n > 0 {
+		text = fmt.Sprintf("--token-budget %s bounds all of it", group(n))
+	}
+	if m := f.cfg.MaxCost; m != nil {
+		text += "; so does --max-cost " + dollars(*m)
+	}
+	if f.forecast.Most.Cost == nil {
+		text += "; the price is not known: --price-in and --price-out tell it"
+	}
+	return text
+}

@@ -1,0 +1,380 @@
+package cli
+
+// What a search ends with is seen from outside only as far as an imitation leads to it: these tests are in the package.
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/find"
+	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// finding is a value that became known an hour ago.
+func finding(value float64, source sluice.Source, margin float64) find.Finding {
+	return find.Finding{Value: value, Source: source, Margin: margin, At: foundAt.Add(-time.Hour)}
+}
+
+var foundAt = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// foundResult is what a search finds that is bound by requests.
+func foundResult() *find.Result {
+	return &find.Result{
+		Workers: 11, Bound: find.BoundRequests,
+		Binding: find.Binding{Dimension: sluice.Requests, Cost: 1, Busy: 12.46, Margin: 0.05},
+		Slots:   finding(64, sluice.SourceAtLeast, 0),
+		Limits:  map[sluice.Dimension]find.Finding{sluice.Requests: finding(598.7, sluice.SourceMeasured, 0.03)},
+		Latency: find.Latency{Mean: 1250 * time.Millisecond, CV: 0.2, N: 36}, Input: 120, Output: 500, Charged: 620,
+		Soak:  find.Soak{Workers: 11, Calls: 33},
+		Spent: find.Spent{Calls: 433, Accepted: 400, Refused: 33, Input: 34_000, Output: 20_400},
+		Took:  31 * time.Second, Low: 11, High: 12,
+		Charge: sluice.ChargeActual, ChargeFrom: sluice.SourceHeader,
+	}
+}
+
+func TestWhatWasFoundIsSaidInOneLine(t *testing.T) {
+	const soak, spent = "; soak 33 calls, 0 refused", "; 433 calls, 54k tokens, 31 s"
+	cost := 0.1234
+	for _, c := range []struct {
+		name   string
+		change func(*find.Result)
+		err    error
+		want   string
+	}{
+		{"requests that were measured", func(r *find.Result) {}, nil,
+			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s a call keep 12.5 busy, less 5 % margin; at least 64 at once" + soak + spent},
+		{"requests that headers tell", func(r *find.Result) {
+			r.Limits[sluice.Requests] = finding(600, sluice.SourceHeader, 0)
+			r.Latency.Mean, r.Workers, r.Binding.Busy, r.Binding.Margin = 200*time.Millisecond, 1, 2, 0
+		}, nil, "1 worker: 600 requests/min (told by headers) and 200 ms a call keep 2 busy; at least 64 at once" + soak + spent},
+		{"input tokens that a refusal tells", func(r *find.Result) {
+			r.Bound, r.Binding = find.BoundTokens, find.Binding{Dimension: sluice.InputTokens, Cost: 119.6, Busy: 5.2, Margin: 0.021}
+			r.Limits[sluice.InputTokens] = finding(30_000, sluice.SourceRefusal, 0)
+			r.Workers = 5
+		}, nil, "5 workers: 30,000 input tokens/min (told by refusals), 120 tokens and 1.25 s a call keep 5.2 busy, less 2 % margin; " +
+			"at least 64 at once; 598 requests/min (measured ±3 %)" + soak + spent},
+		{"tokens that are published", func(r *find.Result) {
+			r.Bound, r.Binding = find.BoundTokens, find.Binding{Dimension: sluice.Tokens, Cost: 620, Busy: 1.04, Margin: 0.004}
+			r.Limits = map[sluice.Dimension]find.Finding{sluice.Tokens: finding(30_000, sluice.SourceRegistry, 0)}
+			r.Workers = 1
+		}, nil, "1 worker: 30,000 tokens/min (published), 620 tokens and 1.25 s a call keep 1.04 busy, less 0.4 % margin; at least 64 at once" + soak + spent},
+		{"a cap that was measured", func(r *find.Result) {
+			r.Bound, r.Slots, r.Workers, r.Binding = find.BoundConcurrency, finding(20, sluice.SourceMeasured, 0), 20, find.Binding{}
+			r.Limits = map[sluice.Dimension]find.Finding{
+				sluice.Requests: finding(900.9, sluice.SourceAtLeast, 0), sluice.RequestsPerDay: finding(10_000, sluice.SourceHeader, 0)}
+		}, nil, "20 workers: 20 at once, more are refused (measured); at least 900 requests/min; 10,000 requests/day (told by headers)" + soak + spent},
+		{"a cap that was told", func(r *find.Result) {
+			r.Bound, r.Slots, r.Workers, r.Limits, r.Binding = find.BoundConcurrency, finding(8, sluice.SourceTold, 0), 8, nil, find.Binding{}
+		}, nil, "8 workers: 8 at once, more are refused (told)" + soak + spent},
+		{"a queue", func(r *find.Result) {
+			r.Bound, r.Queue, r.Slots, r.Workers, r.Limits, r.Binding = find.BoundQueue, true, finding(16, sluice.SourceMeasured, 0), 16, nil, find.Binding{}
+		}, nil, "16 workers: the server answers 16 at once and lets the rest wait (measured)" + soak + spent},
+		{"a queue, and a rate below it", func(r *find.Result) { r.Queue, r.Slots = true, finding(16, sluice.SourceMeasured, 0) }, nil,
+			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s a call keep 12.5 busy, less 5 % margin; the server answers 16 at once (measured)" + soak + spent},
+		{"a cap, and a rate below it", func(r *find.Result) { r.Slots = finding(80, sluice.SourceMeasured, 0) }, nil,
+			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s a call keep 12.5 busy, less 5 % margin; at most 80 at once (measured)" + soak + spent},
+		{"nothing below what was asked for", func(r *find.Result) {
+			r.Bound, r.Workers, r.Slots, r.Limits, r.Binding = find.BoundWorkers, 100, finding(100, sluice.SourceAtLeast, 0), nil, find.Binding{}
+		}, nil, "100 workers: no more than --max-workers 100 were tried; at least 100 at once" + soak + spent},
+		{"what could be certified", func(r *find.Result) {
+			r.Bound, r.Limits[sluice.Requests] = find.BoundCertified, finding(598.7, sluice.SourceAtLeast, 0)
+			r.Binding.Margin = 0
+		}, nil, "11 workers: 598 requests/min (verified at least) and 1.25 s a call keep 12.5 busy; more could not be certified within --token-budget 1,000,000; " +
+			"at least 64 at once" + soak + spent},
+		{"a soak that was refused first", func(r *find.Result) {
+			r.Bound, r.Workers, r.Limits, r.Binding = find.BoundSoak, 9, nil, find.Binding{}
+			r.Soak = find.Soak{Workers: 9, Calls: 27, Refused: 1}
+		}, nil, "9 workers: more were refused when they ran with real calls; at least 64 at once; soak 27 calls, 1 refused" + spent},
+		{"a bucket of one", func(r *find.Result) {
+			r.BucketOfOne, r.Workers, r.Slots = true, 1, find.Finding{}
+			r.Spent.Cost = &cost
+		}, nil, "1 worker: 598 requests/min (measured ±3 %) and 1.25 s a call keep 12.5 busy, less 5 % margin; two calls at once are refused however " +
+			"seldom they come: no number of workers without a pace is safe, only sluice run uses this limit" + soak + "; 433 calls, 54k tokens, $0.12, 31 s"},
+		{"nothing passed", func(r *find.Result) {
+			*r = find.Result{Bound: find.BoundNothing, Spent: find.Spent{Calls: 9, Refused: 9}, Took: 120 * time.Second}
+		}, nil, "0 workers: even one call at a time is refused; 9 calls, 0 tokens, 2 min 00 s"},
+		{"stopped with an interval", func(r *find.Result) { r.Soak, r.Low, r.High = find.Soak{}, 4, 32 }, context.Canceled,
+			"stopped early: the answer lies between 4 and 32 workers; at least 64 at once; 598 requests/min (measured ±3 %)" + spent},
+		{"stopped when it was no more than what was asked for", func(r *find.Result) { *r = find.Result{High: 100} }, context.Canceled,
+			"stopped early: nothing is known of the answer; 0 calls, 0 tokens, 0 ms"},
+		{"stopped in the soak", func(r *find.Result) { r.Soak = find.Soak{Workers: 11, Calls: 8, Refused: 1} }, context.Canceled,
+			"stopped early: the answer lies between 11 and 12 workers; at least 64 at once; 598 requests/min (measured ±3 %); soak 8 calls, 1 refused" + spent},
+		{"stopped after the soak", func(r *find.Result) {}, find.ErrTokenBudget,
+			"stopped early: 11 workers were safe; at least 64 at once; 598 requests/min (measured ±3 %)" + soak + spent},
+		{"stopped at once", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 1}} }, context.Canceled,
+			"stopped early: nothing is known of the answer; 1 call, 0 tokens, 0 ms"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := foundResult()
+			c.change(r)
+			got := found{Result: r, most: 100, budgets: "--token-budget 1,000,000", err: c.err}.line()
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestWhatWasFoundIsReadAsLimits(t *testing.T) {
+	r := foundResult()
+	r.Limits[sluice.Tokens] = finding(90_000, sluice.SourceHeader, 0)
+	r.Limits[sluice.InputTokens] = finding(0.5, sluice.SourceMeasured, 0.1) // no whole one is left of it
+	r.Limits[sluice.OutputTokens] = finding(8_000, sluice.SourceRegistry, 0)
+	r.Limits[sluice.RequestsPerDay] = find.Finding{Source: find.SourceUnknown}
+	r.Notes = []string{"[anchors & *references* {are} \"quoted\": here] \x1b \u2028 #"}
+	target := provider.Target{Model: "gpt-4o", BaseURL: "https://api.example.com/v1"}
+	d := newFindings(r, target, provider.Provider{Name: "openai"}, trustDoubtful, foundAt)
+	b, err := json.MarshalIndent(d, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := config.ParseLimits("limits.json", b)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, b)
+	}
+	at := foundAt.Add(-time.Hour)
+	want := &config.Limits{
+		Provider: "openai", Model: "gpt-4o",
+		RPM:        &config.Limit{Value: 598, Source: config.SourceMeasured, Confidence: 0.97, At: at},
+		TPM:        &config.Limit{Value: 90_000, Source: config.SourceHeader, Confidence: 1, At: at},
+		OTPM:       &config.Limit{Value: 8_000, Source: config.SourceRegistry, Confidence: trustDoubtful, At: at},
+		Concurrent: &config.Limit{Value: 64, Source: config.SourceAtLeast, Confidence: 1, At: at},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	// A run begins with all of it, but for what was merely used without a refusal.
+	if told, start := got.Split(); told != (sluice.Limits{}) || start != (sluice.Limits{RPM: 598, TPM: 90_000, OTPM: 8_000, Concurrent: 64}) {
+		t.Errorf("told %+v, start %+v", told, start)
+	}
+	for _, field := range []string{
+		`"workers": 11,`, `"bound": "requests",`, `"bucket_of_one": false,`, `"model": "gpt-4o",`, `"provider": "openai",`,
+		`"base_url": "https://api.example.com/v1",`, `"mode": "auto",`, `"timestamp": "2026-11-21T12:00:00Z",`,
+		`"queue": {
+      "value": null,
+      "source": "unknown"
+    },`,
+		`"rpm": {
+      "value": 598.7,
+      "source": "measured",
+      "margin": 0.03,
+      "confidence": 0.97,
+      "at": "2026-11-21T11:00:00Z",
+      "age_s": 3600
+    },`,
+		`"charge": {
+      "value": "actual",
+      "source": "header"
+    },`,
+		`"latency_ms": {
+      "mean": 1250,
+      "cv": 0.2,
+      "n": 36,`,
+		`"real": {
+      "input_tokens": 120,
+      "output_tokens": 500,
+      "charged_tokens": 620
+    }`,
+		`"soak": {
+    "workers": 11,
+    "calls": 33,
+    "refused": 0,
+    "at_most": 0.09090909090909091
+  },`,
+		`"input_tokens": 34000,`, `"took_ms": 31000,`, `"low": 11,`, `"high": 12,`,
+	} {
+		if !bytes.Contains(b, []byte(field)) {
+			t.Errorf("no %s in\n%s", field, b)
+		}
+	}
+}
+
+func TestAQueueIsNoCap(t *testing.T) {
+	r := foundResult()
+	r.Queue, r.Slots = true, finding(16, sluice.SourceMeasured, 0)
+	d := newFindings(r, provider.Target{}, provider.Provider{}, trustPublished, foundAt)
+	if q := d.Values.Queue; q.Value == nil || *q.Value != 16 || d.Values.Slots.Value != nil || d.Limits.Concurrent.Value != 16 {
+		t.Errorf("queue %+v, slots %+v, limits %+v", q, d.Values.Slots, d.Limits)
+	}
+}
+
+func TestNothingFoundHasNoLimits(t *testing.T) {
+	d := newFindings(&find.Result{}, provider.Target{}, provider.Provider{}, trustPublished, foundAt)
+	b, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l, err := config.ParseLimits("x", b); l != nil || err != nil || d.Values.Latency != nil || d.Values.RPM.Source != find.SourceUnknown {
+		t.Errorf("%+v, %v in %s", l, err, b)
+	}
+}
+
+func TestHowASearchEnds(t *testing.T) {
+	refusal := func(kind sluice.Kind, status int) error {
+		return &provider.Error{Provider: "openai-compatible", Status: status, Verdict: provider.Verdict{Kind: kind, Message: "so it is"}}
+	}
+	for _, c := range []struct {
+		name    string
+		change  func(*find.Result)
+		err     error
+		code    int
+		stdout  string
+		stderr  []string
+		written bool
+	}{
+		{"with an answer", func(r *find.Result) { r.Notes, r.Hint = []string{"a note"}, "do more" }, nil, exitDone, "11\n",
+			[]string{"11 workers: 598", "\nnote: a note\n", "\nhint: do more\n", "what was found is in "}, true},
+		{"with none that is safe", func(r *find.Result) { *r = find.Result{Bound: find.BoundNothing, Spent: find.Spent{Calls: 9}} }, nil,
+			exitThreshold, "0\n", []string{"0 workers: even one"}, true},
+		{"interrupted", func(r *find.Result) { r.Soak, r.Low, r.High = find.Soak{}, 4, 32 }, context.Canceled, exitInterrupted, "",
+			[]string{"between 4 and 32 workers", "sluice: error: interrupted\n", "hint: the same command searches anew"}, true},
+		{"interrupted when a number was safe", func(r *find.Result) {}, context.Canceled, exitInterrupted, "11\n",
+			[]string{"11 workers were safe"}, true},
+		{"interrupted with nothing known", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 1}} }, context.Canceled,
+			exitInterrupted, "", []string{"nothing is known"}, false},
+		{"by the token budget", func(r *find.Result) { r.Soak = find.Soak{} }, fmt.Errorf("then: %w", find.ErrTokenBudget), exitBudget, "",
+			[]string{"stopped by --token-budget 1,000,000: then: the token budget is used up", "hint: raise it"}, true},
+		{"by the cost", func(r *find.Result) { r.Soak = find.Soak{} }, find.ErrMaxCost, exitBudget, "", []string{"stopped by --max-cost $2.00"}, true},
+		{"by a refused key", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 1}} }, refusal(sluice.Auth, 401), exitFailed, "",
+			[]string{"the key was refused: openai-compatible: 401 auth: so it is", "hint: no variable held a key"}, false},
+		{"by a spent quota", func(r *find.Result) {}, refusal(sluice.QuotaExhausted, 429), exitFailed, "11\n",
+			[]string{"the account's quota is spent", "hint: add credit"}, true},
+		{"by an unknown model", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 1}} },
+			fmt.Errorf("%w: %w", find.ErrNoAnswer, refusal(sluice.BadRequest, 404)), exitFailed, "",
+			[]string{"404", "hint: check --model: openai-compatible has no m,"}, false},
+		{"by a request that is refused", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 1}} }, refusal(sluice.BadRequest, 400),
+			exitFailed, "", []string{"hint: the provider does not take the calls of a search"}, false},
+		{"by a prompt that is too long", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 1}} }, refusal(sluice.ContextLength, 400),
+			exitFailed, "", []string{"hint: give a shorter prompt by --prompt-file"}, false},
+		{"by a provider that fails", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 3}} }, refusal(sluice.ServerError, 500),
+			exitFailed, "", []string{"hint: the provider fails"}, false},
+		{"by a host that is not there", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 3}} },
+			fmt.Errorf("%w: %w", find.ErrNoAnswer, errors.New("connection refused")), exitFailed, "", []string{"hint: check the network and --base-url"}, false},
+		{"before it began", func(r *find.Result) { *r = find.Result{} }, &find.FieldError{Field: "Timeout", Err: errors.New("is odd")}, exitUsage, "",
+			[]string{"sluice: error: --timeout: is odd\nhint: see sluice find --help\n"}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "new", "found.json")
+			for _, asJSON := range []bool{false, true} {
+				var stdout, stderr bytes.Buffer
+				s := newStreams(nil, strings.NewReader(""), &stdout, &stderr)
+				cmd := newFindBy(s, func(_ context.Context, cfg find.Config) (*find.Result, error) {
+					if cfg.MaxCost == nil || *cfg.MaxCost != 2 || cfg.TokenBudget != 1_000_000 || cfg.Target.Model != "m" {
+						t.Errorf("%+v", cfg)
+					}
+					r := foundResult()
+					c.change(r)
+					return r, c.err
+				})
+				cmd.SilenceErrors, cmd.SilenceUsage = true, true
+				typed(cmd)
+				args := []string{"--provider", "openai-compatible", "--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--output-file", file,
+					"--price-in", "1", "--price-out", "2", "--max-cost", "2", "--token-budget", "1000000"}
+				if asJSON {
+					args = append(args, "--json")
+				}
+				cmd.SetArgs(args)
+				if code := s.report(cmd.ExecuteContext(t.Context())); code != c.code {
+					t.Errorf("exit code %d, want %d", code, c.code)
+				}
+				for _, text := range c.stderr {
+					if !strings.Contains(stderr.String(), text) {
+						t.Errorf("no %q in\n%s", text, stderr.String())
+					}
+				}
+				switch {
+				case asJSON && c.code != exitUsage:
+					checkDocument(t, stdout.Bytes(), c.err)
+				case stdout.String() != c.stdout:
+					t.Errorf("standard output is %q, want %q", stdout.String(), c.stdout)
+				}
+				b, err := os.ReadFile(file)
+				if written := err == nil; written != c.written {
+					t.Errorf("written: %v, want %v", written, c.written)
+				} else if written {
+					checkDocument(t, b, c.err)
+				}
+			}
+			if left, _ := filepath.Glob(file + ".*"); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+// checkDocument looks at a document of a search that ended with err.
+func checkDocument(t *testing.T, b []byte, err error) {
+	t.Helper()
+	var d findings
+	if jsonErr := json.Unmarshal(b, &d); jsonErr != nil {
+		t.Errorf("%v in\n%s", jsonErr, b)
+	}
+	if (d.Error != "") != (err != nil) || d.Mode != modeAuto || d.Settings.MaxWorkers != 100 || d.BaseURL != "http://127.0.0.1:9/v1" {
+		t.Errorf("%s", b)
+	}
+}
+
+func TestHowASearchStands(t *testing.T) {
+	at := find.Progress{
+		Phase: find.PhaseGallop, Doing: "32 at once", Spent: find.Spent{Calls: 60, Input: 900, Output: 300}, Elapsed: 12 * time.Second, Low: 16, High: 100,
+	}
+	const gallop = "gallop: 32 at once; 60 calls, 1,200 tokens, 12 s; between 16 and 100 workers"
+	if got := standing(at); got != gallop {
+		t.Errorf("%q", got)
+	}
+	later := at
+	later.Elapsed += time.Second
+	soak := later
+	soak.Phase, soak.Doing = find.PhaseSoak, "11 workers"
+	last := soak
+	last.Elapsed += 4 * time.Second
+	for _, c := range []struct {
+		mode  string
+		lines int
+		first string
+	}{
+		{progressAuto, 0, ""}, // it is no terminal
+		{progressNone, 0, ""},
+		{progressPlain, 3, "sluice: " + gallop},
+		{progressJSON, 4, `{"phase":"gallop","doing":"32 at once","spent":{"calls":60,"accepted":0,"refused":0,"failed":0,` +
+			`"input_tokens":900,"output_tokens":300,"cost_usd":null},"elapsed_ms":12000,"low":16,"high":100}`},
+	} {
+		var stderr bytes.Buffer
+		p := newFindProgress(newStreams(nil, nil, io.Discard, &stderr), c.mode)
+		for _, now := range []find.Progress{at, at, later, soak, last} {
+			p.tell(now)
+		}
+		p.stop()
+		p.tell(last)
+		lines := strings.Split(strings.TrimSuffix(stderr.String(), "\n"), "\n")
+		if got := strings.Count(stderr.String(), "\n"); got != c.lines || lines[0] != c.first {
+			t.Errorf("%s: %d lines:\n%s", c.mode, got, stderr.String())
+		}
+	}
+}
+
+func TestFoundFigures(t *testing.T) {
+	for _, c := range []struct{ got, want string }{
+		{thousands(9_999), "9,999"}, {thousands(54_400), "54k"}, {thousands(999_499), "999k"}, {thousands(1_000_000), "1M"}, {thousands(1_234_000), "1.23M"},
+		{figure(12.46), "12.5"}, {figure(0.0123), "0.0123"}, {figure(1234.5), "1,235"},
+		{exactly(1254 * time.Millisecond), "1.25 s"}, {exactly(200 * time.Millisecond), "200 ms"}, {exactly(2 * time.Minute), "2 min 00 s"},
+		{marginWords(0), ""}, {marginWords(0.0042), "0.4 %"}, {marginWords(0.03), "3 %"},
+	} {
+		if c.got != c.want {
+			t.Errorf("got %q, want %q", c.got, c.want)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// newFile is a file that is written as a whole, or not at all: what it replaces stays until then. Nil is none.
+type newFile struct {
+	flag       string // that names it
+	name, path string // as it was named, and where that leads
+	mode       fs.FileMode
+}
+
+// newFileFor finds out whether the file can be written, before a long look for what goes into it begins. It leaves nothing
+// behind. No name is no file.
+func newFileFor(flag, name string) (*newFile, error) {
+	if name == "" {
+		return nil, nil
+	}
+	f := &newFile{flag: flag, name: name, path: name, mode: 0o644}
+	switch info, err := os.Stat(name); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, f.wrong(err)
+	case !info.Mode().IsRegular():
+		return nil, f.wrong(fmt.Errorf("%s is no file that could be replaced", name))
+	default:
+		if err := f.find(info); err != nil {
+			return nil, f.wrong(err)
+		}
+	}
+	tmp, err := f.create()
+	if err != nil {
+		return nil, f.wrong(err)
+	}
+	if err := errors.Join(tmp.Close(), os.Remove(tmp.Name())); err != nil {
+		return nil, f.wrong(err)
+	}
+	return f, nil
+}
+
+// find takes in the file that is there, which must be one that could be written: who made it read-only meant it.
+func (f *newFile) find(info fs.FileInfo) error {
+	was, err := os.OpenFile(f.name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	f.mode = info.Mode().Perm()
+	f.path, err = filepath.EvalSymlinks(f.name)
+	return errors.Join(err, was.Close())
+}
+
+// wrong says that the flag names what cannot be written.
+func (f *newFile) wrong(err error) error {
+	return usageError(fmt.Errorf("--%s: %w", f.flag, err), "name a file that can be written")
+}
+
+// create makes a file beside it, since only within one directory a file is replaced at once.
+func (f *newFile) create() (*os.File, error) {
+	return os.CreateTemp(filepath.Dir(f.path), filepath.Base(f.path)+".*.tmp")
+}
+
+// write puts what fill writes in its place.
+func (f *newFile) write(fill func(io.Writer) error) (err error) {
+	if f == nil {
+		return nil
+	}
+	tmp, err := f.create()
+	if err != nil {
+		return fmt.Errorf("--%s: %w", f.flag, err)
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(tmp.Name())
+			err = fmt.Errorf("--%s: %w", f.flag, err)
+		}
+	}()
+	err = errors.Join(fill(tmp), tmp.Chmod(f.mode), tmp.Sync(), tmp.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), f.path)
+}
+
+// checkSVG refuses a chart that would be something else by its name.
+func checkSVG(name string) error {
+	if strings.EqualFold(filepath.Ext(name), ".svg") {
+		return nil
+	}
+	return usageError(fmt.Errorf("--plot %q does not end in .svg, and a chart is nothing else", name), "name a file such as --plot chart.svg")
+}
+
+// keepsApart refuses a new file in the place of one that is read.
+func keepsApart(flag, name string, read ...string) error {
+	for _, other := range read {
+		if sameFile(name, other) {
+			return usageError(fmt.Errorf("--%s would replace %s, which is read", flag, other), "give --%s a file of its own", flag)
+		}
+	}
+	return nil
+}
+
+// draw writes a chart and says where it is.
+func (s *streams) draw(chart *newFile, fill func(io.Writer) error) error {
+	if chart == nil {
+		return nil
+	}
+	if err := chart.write(fill); err != nil {
+		return err
+	}
+	s.errorf("sluice: the chart is in %s\n", chart.name)
+	return nil
+}
