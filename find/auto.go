@@ -27,6 +27,8 @@ func Auto(ctx context.Context, cfg Config) (*Result, error) {
 	r := s.result()
 	if err != nil { // nobody knows more than that
 		r.Workers, r.Bound = r.Low, BoundStopped
+	} else {
+		r.Low, r.High = r.Workers, r.Workers
 	}
 	return r, err
 }
@@ -222,6 +224,7 @@ func (s *search) result() *Result {
 		r.Slots = Finding{Value: float64(s.seen), Source: sluice.SourceAtLeast, At: time.Now()}
 	}
 	s.certified(r.Limits)
+	r.Binding = s.binding(r)
 	r.Low, r.High = s.interval()
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
