@@ -13,7 +13,7 @@ import (
 )
 
 // Auto searches for the number of calls that may be open at once so that none is refused. It always returns what is known
-// so far, also beside an error: [ErrTokenBudget], [ErrMaxCost], [ErrNoAnswer], a *FieldError before any call, a
+// so far, also beside an error: [ErrTokenBudget], [ErrMaxCost], [ErrDay], [ErrNoAnswer], a *FieldError before any call, a
 // *provider.Error when the provider will not answer at all, or ctx's cause.
 func Auto(ctx context.Context, cfg Config) (*Result, error) {
 	cfg, err := cfg.withDefaults()
@@ -24,7 +24,11 @@ func Auto(ctx context.Context, cfg Config) (*Result, error) {
 	defer p.stop(nil)
 	s := newSearch(cfg, p)
 	err = s.run(ctx)
-	return s.result(), err
+	r := s.result()
+	if err != nil { // nobody knows more than that
+		r.Workers, r.Bound = r.Low, BoundStopped
+	}
+	return r, err
 }
 
 // search is what an automatic search knows. One goroutine has it.

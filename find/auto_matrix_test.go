@@ -11,7 +11,6 @@ import (
 func notYet(name string) bool {
 	switch name {
 	case "queue 8", "queue 16", "queue 48", "queue 16, 10 s", "1 % 503, queue 16", "0.5 % stray 429, queue 16",
-		"cap 80", "cap 20, 0.5 s", "rpm 60, refusals charged", "rpm 500, refusals charged",
 		"tpm 60k declared, burst 1 s", "tpm 20k declared, burst 1 s", "tpm 60k actual, burst 1 s", "tpm 20k actual, burst 1 s":
 		return true
 	}

@@ -143,6 +143,7 @@ var (
 	ErrTokenBudget = errors.New("the token budget is used up")
 	ErrMaxCost     = errors.New("the cost allowed is used up")
 	ErrNoAnswer    = errors.New("no call was answered")
+	ErrDay         = errors.New("half of what was left of the day's requests is used up")
 )
 
 // Phase is a part of a search.
@@ -211,6 +212,7 @@ const (
 	BoundWorkers     Bound = "max_workers"    // no more were asked for
 	BoundCertified   Bound = "certified"      // no more could be certified
 	BoundSoak        Bound = "soak"           // more were refused when they ran
+	BoundStopped     Bound = "stopped"        // the search ended early: so many did pass
 	BoundNothing     Bound = "nothing_passed" // no call is safe
 )
 

@@ -194,7 +194,7 @@ func rows() []row {
 		{name: "storm at 5 s, rpm 500", sim: sim.Config{RPM: 500, Burst: 10 * s, Storms: storm(5 * s)}},
 		{name: "storm at 15 s, rpm 500", sim: sim.Config{RPM: 500, Burst: 10 * s, Storms: storm(15 * s)}},
 		{name: "rpm 500 halves at 10 s", sim: sim.Config{RPM: 500, Burst: 10 * s, Changes: halves(10 * s)}},
-		{name: "rpm 500 halves at 60 s", sim: sim.Config{RPM: 500, Burst: 10 * s, Changes: halves(60 * s)}},
+		{name: "rpm 500 halves at 45 s", sim: sim.Config{RPM: 500, Burst: 10 * s, Changes: halves(45 * s)}},
 		{name: "rpm 60, refusals charged", sim: sim.Config{RPM: 60, ChargeRefusals: true}, latency: 4600 * time.Millisecond, unsafe: true},
 		{name: "rpm 500, refusals charged", sim: sim.Config{RPM: 500, Burst: 10 * s, ChargeRefusals: true}},
 

@@ -29,6 +29,7 @@ type prober struct {
 	probes   []Probe
 	heard    map[sluice.Dimension]evidence // what answers said of limits
 	lastSent time.Time
+	dayLeft  int64 // the most requests that were left of a day
 }
 
 // evidence is what answers said of one budget.
@@ -177,13 +178,27 @@ func (p *prober) end(s *shape, st start, r *reply) {
 	switch r.outcome.Kind {
 	case sluice.QuotaExhausted, sluice.Auth:
 		p.stop(r.outcome.Err)
+	case sluice.UsageWindow:
+		if until := r.outcome.Until; until.After(r.done.Add(longestWindow)) {
+			p.stop(r.outcome.Err)
+		}
 	}
 }
+
+// longestWindow is how long a search waits for the end of an hour's or a day's allowance.
+const longestWindow = 2 * time.Minute
 
 // hearLocked keeps what an answer says of limits.
 func (p *prober) hearLocked(r *reply) {
 	for _, reading := range r.outcome.Readings {
-		p.heard[reading.Dimension] = evidence{reading, sluice.SourceHeader, r.done}
+		e := evidence{reading, sluice.SourceHeader, r.done}
+		p.heard[reading.Dimension] = e
+		if ofDay(reading.Dimension, e) == sluice.RequestsPerDay && reading.Remaining >= 0 {
+			p.dayLeft = max(p.dayLeft, reading.Remaining)
+			if 2*reading.Remaining < p.dayLeft {
+				p.stop(ErrDay)
+			}
+		}
 	}
 	o := &r.outcome
 	if e, ok := p.heard[o.Dimension]; r.refused() && o.Limit > 0 && (!ok || e.source != sluice.SourceHeader) {

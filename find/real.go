@@ -26,6 +26,9 @@ func (s *search) shape(ctx context.Context) error {
 		if s.none {
 			return nil
 		}
+		if i == 0 {
+			s.others(&r)
+		}
 		if i == 0 && s.cfg.MinOutputTokens > 0 && r.outcome.HasUsage && r.outcome.Usage.Output < s.cfg.MinOutputTokens/2 {
 			s.note("real calls have answers of some %d tokens, not %d: a --prompt-file that asks for more makes them longer",
 				r.outcome.Usage.Output, s.cfg.MinOutputTokens)
@@ -33,6 +36,24 @@ func (s *search) shape(ctx context.Context) error {
 	}
 	_, err := s.passing(ctx, &s.tiny)
 	return err
+}
+
+// others says so when more is in use than the search's own first calls have used.
+func (s *search) others(r *reply) {
+	for _, reading := range r.outcome.Readings {
+		own, used := 1.0, float64(reading.Limit-reading.Remaining-reading.Slack)
+		switch reading.Dimension {
+		case sluice.Requests:
+		case sluice.Tokens, sluice.InputTokens, sluice.OutputTokens:
+			own = float64(max(r.outcome.Usage.Input, s.real.bound) + r.outcome.Usage.Output)
+		default:
+			continue
+		}
+		if ofDay(reading.Dimension, evidence{Reading: reading, source: sluice.SourceHeader}) == reading.Dimension && used > 2*own+1 {
+			s.note("%.0f of %s were in use when the search had used %.0f: others use the same limit, or did within the last minute",
+				used, reading.Dimension, own)
+		}
+	}
 }
 
 // passing makes calls until one is answered, and waits in between for as long as refusals ask. If none is, nothing passes

@@ -413,7 +413,7 @@ func TestSweepTellsItsProgress(t *testing.T) {
 			}
 		}
 		each := []string{"3 workers, 0 of 6 calls", "6 workers, 0 of 12 calls", "12 workers, 0 of 24 calls", "9 workers, 0 of 18 calls"}
-		if diff := cmp.Diff(each, starts); diff != "" {
+		if diff := cmp.Diff(each, slices.Compact(starts)); diff != "" {
 			t.Error(diff)
 		}
 		if len(heard) < 6 || heard[len(heard)-1].High != 11 {
