@@ -99,7 +99,13 @@ func runExplain(s *streams, o explainOptions, args []string) error {
 	if o.json {
 		return s.printJSON(newExplanation(v))
 	}
-	return v.print(s)
+	if err := v.print(s); err != nil {
+		return err
+	}
+	if v.Kind == sluice.RateLimit && v.Limit == 0 && len(v.budgets) == 0 {
+		s.errorf("hint: sluice find --model M finds out what the limit is; sluice run keeps to it\n")
+	}
+	return nil
 }
 
 // puzzle is an error to be explained.

@@ -157,7 +157,7 @@ func TestWhatWasFoundIsReadAsLimits(t *testing.T) {
 		t.Error(diff)
 	}
 	// A run begins with all of it, but for what was merely used without a refusal.
-	if told, start := got.Split(); told != (sluice.Limits{}) || start != (sluice.Limits{RPM: 598, TPM: 90_000, OTPM: 8_000, Concurrent: 64}) {
+	if told, start := got.Split(); told != (sluice.Limits{}) || start != (sluice.Limits{RPM: 598, TPM: 90_000, OTPM: 8_000}) {
 		t.Errorf("told %+v, start %+v", told, start)
 	}
 	for _, field := range []string{

@@ -25,6 +25,7 @@ type simOptions struct {
 	charge     string
 	retryAfter string
 	storms     []string
+	changes    []string
 	keyEnv     string
 }
 
@@ -40,7 +41,8 @@ Gemini's tokens per minute count the input alone: choose them by --itpm. The pat
 The address is printed on standard output. GET /stats tells what was called. An interrupt ends it.`,
 		Example: `  sluice sim --rpm 500 --tpm 30000
   sluice sim --listen 127.0.0.1:8080 --concurrent 8 --retry-after none
-  sluice sim --rpm 3000 --fault-500 0.05 --storm 3s-7s`,
+  sluice sim --rpm 3000 --fault-500 0.05 --storm 3s-7s
+  sluice sim --rpm 600 --no-headers --change 30s:0.5`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runSim(cmd.Context(), s, o) },
 	}
@@ -59,15 +61,22 @@ func (o *simOptions) register(fs *pflag.FlagSet) {
 	fs.IntVar(&c.RPD, "rpd", 0, "requests per day (0: no limit)")
 	fs.IntVar(&c.Concurrent, "concurrent", 0, "refuse calls above so many open ones (0: no limit)")
 	fs.IntVar(&c.Queue, "queue", 0, "serve so many at once and let the rest wait (0: no queue)")
+	fs.IntVar(&c.Contention, "contention", 0, "serve so many at full speed, and more of them slower (0: as many as come)")
 	fs.Float64Var(&o.burst, "burst-seconds", 60, "how many seconds' worth a bucket holds")
 	fs.BoolVar(&c.FixedWindow, "fixed-window", false, "fill buckets once every --burst-seconds in place of continuously")
+	fs.BoolVar(&c.Drained, "drained", false, "begin with empty buckets")
+	fs.StringArrayVar(&o.changes, "change", nil, "multiply the limits by a factor from an instant on, as AFTER:FACTOR (repeatable)")
 	fs.StringVar(&o.charge, "charge", "declared", "tokens charged: declared (max_tokens) or actual")
+	fs.BoolVar(&c.ChargeRefusals, "charge-refusals", false, "count refused calls against the requests, too")
 	fs.DurationVar(&c.Latency, "latency", 200*time.Millisecond, "time to the first byte")
 	fs.DurationVar(&c.PerToken, "per-token", 0, "time for every output token")
 	fs.Float64Var(&c.Jitter, "jitter", 0, "spread of the latency: sigma of a lognormal factor")
 	fs.IntVar(&c.OutputTokens, "output-tokens", 64, "length of an answer where max_tokens does not cut it")
+	fs.Float64Var(&c.OutputSigma, "output-sigma", 0, "spread of that length: sigma of a lognormal factor")
 	fs.StringVar(&o.retryAfter, "retry-after", "seconds", "what a refusal says of the wait: seconds, ms, date or none")
 	fs.BoolVar(&c.NoHeaders, "no-headers", false, "send no rate limit headers")
+	fs.BoolVar(&c.LateHeaders, "late-headers", false, "count what is left when the answer is sent, not when the call was let in")
+	fs.BoolVar(&c.DailyHeaders, "daily-headers", false, "state the day's requests in the headers, in place of the minute's (needs --rpd)")
 	fs.BoolVar(&c.VagueBodies, "vague", false, "refusals say neither limit nor wait in their body")
 	fs.Float64Var(&c.Faults.ServerError, "fault-500", 0, "share of calls answered 500")
 	fs.Float64Var(&c.Faults.Overloaded, "fault-529", 0, "share of calls answered 529 (Anthropic) or 503 (OpenAI, Gemini)")
@@ -75,6 +84,7 @@ func (o *simOptions) register(fs *pflag.FlagSet) {
 	fs.Float64Var(&c.Faults.Hang, "fault-hang", 0, "share of calls never answered")
 	fs.Float64Var(&c.Faults.Cut, "fault-cut", 0, "share of answers cut in the middle")
 	fs.Float64Var(&c.Faults.BadRequest, "fault-400", 0, "share of requests answered 400, always the same ones")
+	fs.Float64Var(&c.Faults.Throttled, "fault-429", 0, "share of calls answered 429 for no reason")
 	fs.StringArrayVar(&o.storms, "storm", nil, "refuse every call in that time, as FROM-TO[:STATUS] (repeatable)")
 	fs.IntVar(&c.SpentAfter, "spent-after", 0, "the account's money is spent after so many answers; calls that are open then are answered, too (0: never)")
 	fs.StringVar(&o.keyEnv, "key-env", "", "let in only the key that this environment variable holds")
@@ -127,10 +137,22 @@ func runSim(ctx context.Context, s *streams, o simOptions) error {
 
 // server returns the imitation that the flags describe.
 func (o *simOptions) server() (*sim.Server, error) {
-	c := o.config
-	var err error
-	if c.Burst, err = seconds("burst-seconds", o.burst); err != nil {
+	c, err := o.described()
+	if err != nil {
 		return nil, err
+	}
+	server, err := sim.New(c)
+	if err != nil {
+		return nil, usageError(err, "see sluice sim --help")
+	}
+	return server, nil
+}
+
+// described is what the flags describe.
+func (o *simOptions) described() (c sim.Config, err error) {
+	c = o.config
+	if c.Burst, err = seconds("burst-seconds", o.burst); err != nil {
+		return c, err
 	}
 	if c.Latency == 0 {
 		c.Latency = -1 // to sim, zero is the default
@@ -141,34 +163,37 @@ func (o *simOptions) server() (*sim.Server, error) {
 	case "actual":
 		c.Charge = sim.ChargeActual
 	default:
-		return nil, usageError(fmt.Errorf("--charge %s is not known", o.charge), "say declared or actual")
+		return c, usageError(fmt.Errorf("--charge %s is not known", o.charge), "say declared or actual")
 	}
 	forms := map[string]sim.RetryAfterForm{
 		"seconds": sim.RetryAfterSeconds, "ms": sim.RetryAfterMillis, "date": sim.RetryAfterDate, "none": sim.RetryAfterNone,
 	}
 	form, ok := forms[o.retryAfter]
 	if !ok {
-		return nil, usageError(fmt.Errorf("--retry-after %s is not known", o.retryAfter), "say seconds, ms, date or none")
+		return c, usageError(fmt.Errorf("--retry-after %s is not known", o.retryAfter), "say seconds, ms, date or none")
 	}
 	c.RetryAfter = form
 	for _, text := range o.storms {
 		storm, err := parseStorm(text)
 		if err != nil {
-			return nil, usageError(err, "write FROM-TO or FROM-TO:STATUS, such as --storm 3s-7s or --storm 3s-7s:529")
+			return c, usageError(err, "write FROM-TO or FROM-TO:STATUS, such as --storm 3s-7s or --storm 3s-7s:529")
 		}
 		c.Storms = append(c.Storms, storm)
 	}
+	for _, text := range o.changes {
+		change, err := parseChange(text)
+		if err != nil {
+			return c, usageError(err, "write AFTER:FACTOR, such as --change 30s:0.5")
+		}
+		c.Changes = append(c.Changes, change)
+	}
 	if o.keyEnv != "" {
 		if c.Key = os.Getenv(o.keyEnv); c.Key == "" {
-			return nil, usageError(fmt.Errorf("environment variable %s is not set", o.keyEnv),
+			return c, usageError(fmt.Errorf("environment variable %s is not set", o.keyEnv),
 				"export %s=... or leave --key-env out to let any key in", o.keyEnv)
 		}
 	}
-	server, err := sim.New(c)
-	if err != nil {
-		return nil, usageError(err, "see sluice sim --help")
-	}
-	return server, nil
+	return c, nil
 }
 
 // parseStorm reads FROM-TO[:STATUS].
@@ -190,4 +215,19 @@ func parseStorm(text string) (sim.Storm, error) {
 		return storm, fmt.Errorf("--storm %s: %w", text, err)
 	}
 	return storm, nil
+}
+
+// parseChange reads AFTER:FACTOR.
+func parseChange(text string) (change sim.Change, err error) {
+	after, factor, ok := strings.Cut(text, ":")
+	if !ok {
+		return change, fmt.Errorf("--change %s: a duration and a factor are needed", text)
+	}
+	if change.At, err = time.ParseDuration(after); err == nil {
+		change.Factor, err = strconv.ParseFloat(factor, 64)
+	}
+	if err != nil {
+		return change, fmt.Errorf("--change %s: %w", text, err)
+	}
+	return change, nil
 }

@@ -160,8 +160,8 @@ func (o *planOptions) subjectOf(r *provider.Registry, account provider.Provider,
 }
 
 // howToFind is how to find limits that are not published.
-const howToFind = "read the limits in the provider's console or in the headers of an answer; " +
-	"then tell them with --rpm, --tpm and so on, or --limits FILE"
+const howToFind = "find them out with sluice find --model M --output-file FILE and say --limits FILE, " +
+	"or read them in the provider's console or in the headers of an answer, and tell them with --rpm, --tpm and so on"
 
 // tiersWith names the tiers that have limits for the model, or for any if it is "".
 func tiersWith(r *provider.Registry, account provider.Provider, model string) []string {

@@ -126,8 +126,8 @@ const (
 )
 
 // Split returns the limits that somebody told, which are ceilings, and others, which are a beginning that the provider's
-// answers correct. So much a minute as was merely used without a refusal is neither: a client that began with it would
-// keep to it where nothing states a limit. So many calls open at once are a beginning, which grows.
+// answers correct. What was merely used without a refusal is neither: a client that began with it would keep to it where
+// nothing states a limit.
 func (l *Limits) Split() (told, start sluice.Limits) {
 	of := func(limit *Limit) *sluice.Limits {
 		if limit.Source == SourceTold {
@@ -136,7 +136,7 @@ func (l *Limits) Split() (told, start sluice.Limits) {
 		return &start
 	}
 	for d, limit := range l.stated() {
-		if limit.Source != SourceAtLeast || d == sluice.Concurrency {
+		if limit.Source != SourceAtLeast {
 			*of(limit).At(d) = int(limit.Value)
 		}
 	}

@@ -1,0 +1,96 @@
+package cli
+
+// What a server was made from cannot be seen from outside: this test is in the package.
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-llm/sluice/sim"
+)
+
+func TestEveryFlagOfTheImitationIsItsOwn(t *testing.T) {
+	t.Setenv("SIM_TEST_KEY", "any-key-of-a-test")
+	flags := []struct {
+		args string
+		set  func(*sim.Config)
+	}{
+		{"--rpm 5", func(c *sim.Config) { c.RPM = 5 }},
+		{"--tpm 5", func(c *sim.Config) { c.TPM = 5 }},
+		{"--itpm 5", func(c *sim.Config) { c.ITPM = 5 }},
+		{"--otpm 5", func(c *sim.Config) { c.OTPM = 5 }},
+		{"--rpd 5", func(c *sim.Config) { c.RPD = 5 }},
+		{"--concurrent 5", func(c *sim.Config) { c.Concurrent = 5 }},
+		{"--queue 5", func(c *sim.Config) { c.Queue = 5 }},
+		{"--contention 5", func(c *sim.Config) { c.Contention = 5 }},
+		{"--burst-seconds 1.5", func(c *sim.Config) { c.Burst = 1500 * time.Millisecond }},
+		{"--fixed-window", func(c *sim.Config) { c.FixedWindow = true }},
+		{"--drained", func(c *sim.Config) { c.Drained = true }},
+		{"--change 30s:0.5 --change 1m:2", func(c *sim.Config) {
+			c.Changes = []sim.Change{{At: 30 * time.Second, Factor: 0.5}, {At: time.Minute, Factor: 2}}
+		}},
+		{"--charge actual", func(c *sim.Config) { c.Charge = sim.ChargeActual }},
+		{"--charge-refusals", func(c *sim.Config) { c.ChargeRefusals = true }},
+		{"--latency 5ms", func(c *sim.Config) { c.Latency = 5 * time.Millisecond }},
+		{"--per-token 5ms", func(c *sim.Config) { c.PerToken = 5 * time.Millisecond }},
+		{"--jitter 0.5", func(c *sim.Config) { c.Jitter = 0.5 }},
+		{"--output-tokens 5", func(c *sim.Config) { c.OutputTokens = 5 }},
+		{"--output-sigma 0.5", func(c *sim.Config) { c.OutputSigma = 0.5 }},
+		{"--retry-after ms", func(c *sim.Config) { c.RetryAfter = sim.RetryAfterMillis }},
+		{"--no-headers", func(c *sim.Config) { c.NoHeaders = true }},
+		{"--late-headers", func(c *sim.Config) { c.LateHeaders = true }},
+		{"--daily-headers", func(c *sim.Config) { c.DailyHeaders = true }},
+		{"--vague", func(c *sim.Config) { c.VagueBodies = true }},
+		{"--fault-500 0.5", func(c *sim.Config) { c.Faults.ServerError = 0.5 }},
+		{"--fault-529 0.5", func(c *sim.Config) { c.Faults.Overloaded = 0.5 }},
+		{"--fault-reset 0.5", func(c *sim.Config) { c.Faults.Reset = 0.5 }},
+		{"--fault-hang 0.5", func(c *sim.Config) { c.Faults.Hang = 0.5 }},
+		{"--fault-cut 0.5", func(c *sim.Config) { c.Faults.Cut = 0.5 }},
+		{"--fault-400 0.5", func(c *sim.Config) { c.Faults.BadRequest = 0.5 }},
+		{"--fault-429 0.5", func(c *sim.Config) { c.Faults.Throttled = 0.5 }},
+		{"--storm 3s-7s:529", func(c *sim.Config) { c.Storms = []sim.Storm{{From: 3 * time.Second, To: 7 * time.Second, Status: 529}} }},
+		{"--spent-after 5", func(c *sim.Config) { c.SpentAfter = 5 }},
+		{"--key-env SIM_TEST_KEY", func(c *sim.Config) { c.Key = "any-key-of-a-test" }},
+		{"--seed 5", func(c *sim.Config) { c.Seed = 5 }},
+	}
+	plain := sim.Config{Burst: time.Minute, Latency: 200 * time.Millisecond, OutputTokens: 64}
+	all := plain
+	for _, f := range flags {
+		want := plain
+		f.set(&want)
+		f.set(&all)
+		if diff := cmp.Diff(want, describedBy(t, f.args)); diff != "" {
+			t.Errorf("%s: %s", f.args, diff)
+		}
+	}
+	for field, value := range reflect.ValueOf(all).Fields() {
+		switch field.Name {
+		case "Models", "RefusalLatency", "NoStats": // have none
+		default:
+			if value.IsZero() {
+				t.Errorf("no flag sets %s", field.Name)
+			}
+		}
+	}
+}
+
+// describedBy is what the imitation is like by those flags.
+func describedBy(t *testing.T, args string) sim.Config {
+	t.Helper()
+	var o simOptions
+	fs := pflag.NewFlagSet("sim", pflag.ContinueOnError)
+	o.register(fs)
+	if err := fs.Parse(strings.Fields(args)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := o.described()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
