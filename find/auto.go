@@ -13,7 +13,8 @@ import (
 )
 
 // Auto searches for the number of calls that may be open at once so that none is refused. It always returns what is known
-// so far, also beside an error: [ErrTokenBudget], [ErrMaxCost], [ErrDay], [ErrNoAnswer], a *FieldError before any call, a
+// so far, also beside an error: [ErrTokenBudget], [ErrMaxCost], [ErrDay], [ErrNoAnswer],
+// [ErrUnreliable], a *FieldError before any call, a
 // *provider.Error when the provider will not answer at all, or ctx's cause.
 func Auto(ctx context.Context, cfg Config) (*Result, error) {
 	cfg, err := cfg.withDefaults()

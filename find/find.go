@@ -143,6 +143,7 @@ var (
 	ErrTokenBudget = errors.New("the token budget is used up")
 	ErrMaxCost     = errors.New("the cost allowed is used up")
 	ErrNoAnswer    = errors.New("no call was answered")
+	ErrUnreliable  = errors.New("too many calls fail to tell anything of limits")
 	ErrDay         = errors.New("half of what was left of the day's requests is used up")
 )
 

@@ -18,6 +18,9 @@ type prober struct {
 	began time.Time
 	stop  context.CancelCauseFunc // ends the search
 
+	warmed   int // connections that were opened,
+	warmedAt time.Time
+
 	telling sync.Mutex // held while Progress is called
 
 	mu       sync.Mutex
@@ -246,12 +249,16 @@ func (p *prober) burst(ctx context.Context, s *shape, n int) ([]reply, error) {
 	return replies, errors.Join(errs...)
 }
 
+// staysWarm is how long an idle connection is believed to stay open.
+const staysWarm = 20 * time.Second
+
 // warm opens connections, so that the first calls of a burst do not wait for them.
 func (p *prober) warm(ctx context.Context, n int) {
 	base, ok := p.cfg.Base.(*http.Transport)
-	if !ok {
-		return // no connections that anybody knows of
+	if !ok || n <= p.warmed && time.Since(p.warmedAt) < staysWarm {
+		return // no connections that anybody knows of, or enough
 	}
+	p.warmed, p.warmedAt = n, time.Now()
 	var wg sync.WaitGroup
 	for range n {
 		wg.Go(func() {

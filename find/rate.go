@@ -1,6 +1,7 @@
 package find
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"sync"
@@ -58,7 +59,7 @@ func (l *loop) send(ctx context.Context) bool {
 	c := &call{sent: time.Now()}
 	l.calls = append(l.calls, c)
 	l.wg.Go(func() {
-		r, err := l.s.p.once(ctx, l.sh)
+		r, err := l.s.p.probe(ctx, l.sh)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		c.reply, c.over = r, true
@@ -100,10 +101,12 @@ func (l *loop) shots() []shot {
 // end waits for the calls that are open, and learns from all.
 func (l *loop) end() error {
 	l.wg.Wait()
-	for _, c := range l.calls {
-		l.s.learn(l.sh, c.reply)
+	replies := make([]reply, len(l.calls))
+	for i, c := range l.calls {
+		replies[i] = c.reply
 	}
-	return l.err
+	l.s.learn(l.sh, replies...)
+	return cmp.Or(l.err, failing(replies))
 }
 
 // measure finds the refill of the bucket that refuses calls of a shape. found is false when so many calls pass in a row

@@ -3,6 +3,7 @@ package find
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -13,6 +14,36 @@ const (
 	firstPause  = time.Second // before the second try; it doubles
 	longestWait = time.Minute // that a search makes because a provider asks for it
 )
+
+// probe makes one call like once, but tries it again when it was the network or the server that failed: those say nothing of
+// limits.
+func (p *prober) probe(ctx context.Context, s *shape) (reply, error) {
+	for try := 1; ; try++ {
+		r, err := p.once(ctx, s)
+		if err != nil || try == tries || !r.outcome.Kind.Transient() {
+			return r, err
+		}
+		if err := sleep(ctx, firstPause<<(try-1)); err != nil {
+			return r, err
+		}
+	}
+}
+
+// failing is the error of calls of which too many failed, each of them several times.
+func failing(replies []reply) error {
+	var last error
+	failed := 0
+	for i := range replies {
+		if r := &replies[i]; !r.accepted() && !r.refused() && r.outcome.Kind != sluice.Overloaded {
+			failed++
+			last = r.outcome.Err
+		}
+	}
+	if failed < 3 || 4*failed < len(replies) || last == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %d of %d calls failed: %w", ErrUnreliable, failed, len(replies), last)
+}
 
 // call makes one call like once, but tries it again where that may help: when the network or the server failed, and when
 // the provider had no capacity. Of such tries only the last counts. A refusal is what a search wants to know: it is never

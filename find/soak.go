@@ -79,6 +79,9 @@ func (s *search) soak(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if err := failing(replies); err != nil {
+			return err
+		}
 		s.learn(&s.real, replies...)
 		refused := count(replies, (*reply).refused)
 		s.soaked = Soak{Workers: w, Calls: count(replies, (*reply).accepted) + refused, Refused: refused}
@@ -111,7 +114,7 @@ func (s *search) lower(w int, replies []reply) {
 		lowered = most
 	}
 	s.lowered = max(1, lowered)
-	s.log("of %d real calls %d were refused: tries %d workers", len(replies), len(replies)-accepted, s.lowered)
+	s.note("%d of %d real calls of %d workers were refused: %d are safer than the limits say", count(replies, (*reply).refused), len(replies), w, s.lowered)
 }
 
 // rest lets buckets fill for the first calls of so many workers.

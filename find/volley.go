@@ -27,7 +27,7 @@ func (s *search) volley(ctx context.Context, sh *shape, n int) (volley, error) {
 	)
 	for i := range n {
 		wg.Go(func() {
-			v.replies[i], errs[i] = s.p.once(ctx, sh)
+			v.replies[i], errs[i] = s.p.probe(ctx, sh)
 			if v.replies[i].refused() {
 				refused <- struct{}{}
 			}
@@ -36,6 +36,9 @@ func (s *search) volley(ctx context.Context, sh *shape, n int) (volley, error) {
 	lone, err := s.lone(ctx, began, refused)
 	wg.Wait()
 	if err := errors.Join(append(errs, err)...); err != nil {
+		return v, err
+	}
+	if err := failing(v.replies); err != nil {
 		return v, err
 	}
 	s.learn(sh, v.replies...)
