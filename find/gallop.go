@@ -118,7 +118,7 @@ func (s *search) separate(ctx context.Context, v volley, n int) (reason, error) 
 			letIn = 0 // one that failed early made room
 		}
 		switch {
-		case v.refused() == 0:
+		case v.refused() == 0, letIn > 0 && v.refused() <= 1+n/50:
 			return byStray, nil
 		case k == 0 && !empty && len(counts) == 0: // a storm, or a bucket that was empty already
 			empty = true

@@ -18,8 +18,10 @@ const (
 )
 
 var heading = fmt.Sprintf(headCells+"\n"+headCells,
-	"", "", "429s of as many", "", "", "err", "R or K", "", "tokens", "minutes", "429s of as many", "429s if run", "used", "", "", "", "tokens", "429s of as many",
-	"provider", "truth", "%", "auto", "", "%", "err %", "calls", "k", "", "%", "paces them, %", "%", "sweep", "", "calls", "k", "%")
+	"", "", "429s of as many", "", "", "err", "R or K", "", "tokens", "minutes", "429s of as many", "429s if run", "used",
+	"", "", "", "tokens", "429s of as many",
+	"provider", "truth", "%", "auto", "", "%", "err %", "calls", "k", "", "%", "paces them, %", "%",
+	"sweep", "", "calls", "k", "%")
 
 // line is a row of the table.
 func (r row) line(trials []trial) string {

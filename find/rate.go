@@ -90,9 +90,9 @@ func (l *loop) shots() []shot {
 		case !c.over && now.Sub(c.sent) < sure:
 			return all
 		case !c.over:
-			all = append(all, shot{c.sent, true})
-		case c.accepted() || c.refused():
-			all = append(all, shot{c.sent, c.accepted()})
+			all = append(all, shot{at: c.sent, granted: true})
+		default:
+			all = append(all, shot{c.sent, c.accepted(), !c.accepted() && !c.refused()})
 		}
 	}
 	return all
@@ -233,7 +233,7 @@ func latest(a, b time.Time) time.Time {
 
 // sinceRefusal is how many calls in a row passed at last.
 func sinceRefusal(shots []shot) (n int) {
-	for i := len(shots) - 1; i >= 0 && shots[i].granted; i-- {
+	for i := len(shots) - 1; i >= 0 && (shots[i].granted || shots[i].failed); i-- {
 		n++
 	}
 	return n
@@ -246,6 +246,8 @@ func (s *search) enough(r *refilled, least int, took time.Duration) bool {
 		return r.grants >= 4 && took > shortRate && !r.clumped
 	case r.clumped:
 		return r.margin < fineMargin
+	case r.grants < mostGrants*min(r.failed, 3):
+		return false // one that failed and was counted is to weigh little
 	case r.grants >= 2*mostGrants:
 		return true
 	case r.grants >= mostGrants && r.margin <= fineMargin:

@@ -10,12 +10,14 @@ import (
 type shot struct {
 	at      time.Time
 	granted bool
+	failed  bool // nobody knows whether it was counted
 }
 
 // refilled is what an open loop tells of the bucket that refused.
 type refilled struct {
 	perSecond float64
 	grants    int
+	failed    int
 	margin    float64 // the rate may be so much off, relatively
 	clumped   bool    // filled now and then rather than continuously
 }
@@ -28,7 +30,13 @@ const oddInterval = 3
 // another is what flowed in between them. Intervals that are far from the usual are left out: a storm, which ends in a
 // full bucket, or a stray refusal.
 func refill(shots []shot) refilled {
-	marks := marksOf(shots)
+	told := make([]shot, 0, len(shots))
+	for _, s := range shots {
+		if !s.failed {
+			told = append(told, s)
+		}
+	}
+	marks := marksOf(told)
 	if len(marks) < 2 {
 		return refilled{}
 	}
@@ -57,7 +65,7 @@ func refill(shots []shot) refilled {
 			break
 		}
 	}
-	var r refilled
+	r := refilled{failed: len(shots) - len(told)}
 	took, blur, clumps := 0.0, marks[0].blur.Seconds(), 0
 	for _, i := range all {
 		rate := float64(i.grants) / i.took

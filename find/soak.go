@@ -207,7 +207,7 @@ func (s *search) changed(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		now := r.perSecond * 60 * s.takes(d, &sh)
-		if !found || now == 0 || math.Abs(now-was.Value) <= 3*max(0.02, was.Margin+r.margin)*was.Value {
+		if !found || now == 0 || math.Abs(now-was.Value) <= 2*max(0.02, was.Margin+r.margin)*was.Value {
 			continue
 		}
 		s.note("%s per minute were %.0f, and are %.0f now: the limit changed, or others use it at the same time", d, was.Value, now)

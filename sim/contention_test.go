@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,15 +37,16 @@ func TestContentionSlowsAllCallsTogether(t *testing.T) {
 			bubble(t, func(t *testing.T, ctx context.Context) {
 				s := serve(t, sim.Config{Contention: test.places, Latency: second})
 				took := make([]time.Duration, len(test.come))
+				var wg sync.WaitGroup
 				for i, at := range test.come {
-					go func() {
+					wg.Go(func() {
 						time.Sleep(at)
 						r := send(ctx, s, chatPath, chatBody("a", 1, 10))
 						equal(t, "status", r.status, 200)
 						took[i] = r.took
-					}()
+					})
 				}
-				time.Sleep(time.Minute)
+				wg.Wait()
 				for i := range took {
 					if d := took[i] - test.took[i]; d.Abs() > time.Microsecond {
 						t.Errorf("call %d took %v, want %v", i, took[i], test.took[i])
@@ -108,13 +110,14 @@ func TestContentionSharesFairly(t *testing.T) {
 		}
 		synctest.Test(t, func(t *testing.T) {
 			s := serve(t, sim.Config{Contention: places, Latency: -1, PerToken: time.Millisecond, OutputTokens: 1000})
+			var wg sync.WaitGroup
 			for i := range come {
-				go func() {
+				wg.Go(func() {
 					time.Sleep(come[i])
 					took[i] = send(t.Context(), s, chatPath, chatBody("a", 1, int(need[i]/time.Millisecond))).took
-				}()
+				})
 			}
-			time.Sleep(time.Hour)
+			wg.Wait()
 		})
 		for i, end := range shared(places, come, need) {
 			if d := come[i] + took[i] - end; d.Abs() > time.Microsecond {
