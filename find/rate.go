@@ -42,11 +42,15 @@ type call struct {
 }
 
 func (s *search) newLoop(sh *shape) *loop {
-	room := max(4, s.seen)
+	return &loop{s: s, sh: sh, room: s.room()}
+}
+
+// room is how many calls may surely be open, or may be tried.
+func (s *search) room() int {
 	if s.slots.Known() {
-		room = max(1, int(s.slots.Value))
+		return max(1, min(int(s.slots.Value), s.cfg.MaxWorkers))
 	}
-	return &loop{s: s, sh: sh, room: room}
+	return min(max(4, s.seen), s.cfg.MaxWorkers)
 }
 
 // send makes a call, unless there are as many open as may be. It does not wait.
@@ -68,6 +72,13 @@ func (l *loop) send(ctx context.Context) bool {
 		}
 	})
 	return true
+}
+
+// widen lets more be open, if nobody knows how many may be.
+func (l *loop) widen() {
+	if !l.s.slots.Known() {
+		l.room = min(2*l.room, l.s.cfg.MaxWorkers)
+	}
 }
 
 func (l *loop) openLocked() (n int) {
@@ -189,7 +200,10 @@ func (s *search) ask(ctx context.Context, l *loop, q question) (r refilled, foun
 		if err := sleep(ctx, gap); err != nil {
 			return r, true, err
 		}
-		l.send(ctx)
+		if !l.send(ctx) { // so many are open: they wait for one another, not for a bucket
+			l.widen()
+			lastGrant = time.Now()
+		}
 		shots := l.shots()
 		if n := len(shots); n > 0 && shots[n-1].granted {
 			lastGrant, gap = shots[n-1].at, 0
