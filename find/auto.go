@@ -45,6 +45,7 @@ type search struct {
 	least      time.Duration
 	refusal    time.Duration // the longest that a refusal took
 	in, out    sample        // tokens of real calls
+	tinyIn     sample        // of tiny ones,
 	perChar    sample        // tokens in for a character, of fat ones,
 	wordOut    sample        // and out
 
@@ -304,6 +305,7 @@ func (s *search) learn(sh *shape, replies ...reply) {
 		case sh.name == s.tiny.name:
 			s.quick.add(took.Seconds())
 			s.least = min(cmp.Or(s.least, took), took)
+			s.tinyIn.add(float64(r.outcome.Usage.Input))
 		case sh.name == "fat" && r.outcome.HasUsage:
 			s.perChar.add(float64(r.outcome.Usage.Input) / float64(len(sh.prompt)+nonceChars))
 			s.wordOut.add(float64(r.outcome.Usage.Output))

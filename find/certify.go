@@ -189,7 +189,7 @@ func (s *search) drainPace(need float64) float64 {
 		if s.slots.Known() {
 			room = max(1, int(s.slots.Value))
 		}
-		pace = min(pace, 0.8*float64(room)/s.quick.mean())
+		pace = min(pace, 0.95*float64(room)/s.quick.mean())
 	}
 	if s.sure(sluice.Requests) {
 		pace = min(pace, pacedShare*s.limits[sluice.Requests].Value/60)
@@ -315,11 +315,13 @@ func (s *search) refusedBy(ctx context.Context, of proof, sh *shape) error {
 	if of == ofUsed {
 		real, charge = filler(int(s.in.mean()+s.out.mean())), sluice.ChargeActual
 	}
-	found, err := s.measure(ctx, sluice.Tokens, &real, 0)
-	if found && s.sure(sluice.Tokens) {
-		s.charge, s.chargeFrom = charge, sluice.SourceMeasured
+	was, from := s.charge, s.chargeFrom
+	s.charge, s.chargeFrom = charge, sluice.SourceMeasured
+	if _, err := s.measure(ctx, sluice.Tokens, &real, 0); err != nil || s.sure(sluice.Tokens) {
+		return err
 	}
-	return err
+	s.charge, s.chargeFrom = was, from
+	return nil
 }
 
 // tell tells which budget refuses calls that declare many tokens: tiny ones at the same pace meet that of requests alone.

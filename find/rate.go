@@ -16,6 +16,7 @@ const (
 	fineMargin  = 0.025 // a rate that is known so well is known well enough
 	usualPace   = 20.0  // calls a second: refusals cost nothing, and tell more when they come often
 	fastestPace = 400.0
+	sameLimit   = 0.15            // two rates that differ by less may be of one limit
 	silence     = 5 * time.Second // without a grant: perhaps refused calls are charged
 	slowest     = 500 * time.Millisecond
 	longestRate = 4 * time.Minute  // of measuring
@@ -146,6 +147,23 @@ func (s *search) believe(d sluice.Dimension, r refilled, per float64) {
 	s.limits[d] = Finding{Value: r.perSecond * 60 * per, Source: sluice.SourceMeasured, Margin: max(r.margin, 0.25/float64(r.grants)), At: time.Now()}
 	s.grants[d] = max(1, int(math.Round(1/(2*r.margin))))
 	s.log("%s: %.1f a minute, by %d grants", d, s.limits[d].Value, r.grants)
+	if d == sluice.Tokens {
+		s.same()
+	}
+}
+
+// same takes back a limit of requests that was the one of tokens, as tiny calls meet it.
+func (s *search) same() {
+	requests, tokens := s.limits[sluice.Requests], s.limits[sluice.Tokens]
+	tiny := max(s.tinyIn.mean(), float64(s.tiny.bound))
+	if s.charge == sluice.ChargeActual {
+		tiny = s.tinyIn.mean() + 1
+	}
+	if requests.Source == sluice.SourceMeasured && math.Abs(requests.Value*tiny-tokens.Value) < sameLimit*tokens.Value {
+		delete(s.limits, sluice.Requests)
+		delete(s.grants, sluice.Requests)
+		s.vouched[ofRequests] = voucher{perSecond: requests.Value / 60}
+	}
 }
 
 // takes is what a call of a shape takes of a budget.
