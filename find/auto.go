@@ -279,6 +279,7 @@ func (s *search) learn(sh *shape, replies ...reply) {
 		switch {
 		case r.refused():
 			s.refusal = max(s.refusal, took)
+			s.learnCharge(sh, r)
 		case !r.accepted():
 		case sh.real:
 			s.latency.add(took.Seconds())

@@ -19,7 +19,7 @@ const (
 	mostDrains    = 8
 	lastCalls     = 8    // of which half are refused when a budget is used up
 	strayShare    = 0.02 // of calls may be refused for no reason
-	sameLimit     = 0.06 // two measured limits may differ by so much
+	sameLimit     = 0.15 // two rates that differ by less may be of one limit
 )
 
 // certify uses a minute's worth of what the answer needs: first as requests that declare as many tokens as real ones,
@@ -109,12 +109,13 @@ func (s *search) untested() (proof, shape, bool) {
 }
 
 // size is how much larger than a real one a call may be that tests tokens: where the rate of requests is known, fewer and
-// larger ones are as good, and do not meet it.
+// larger ones are as good, and do not meet it. Where few may be open, only larger ones use up a budget.
 func (s *search) size(real, largest float64) float64 {
-	if !s.sure(sluice.Requests) {
-		return real
+	weight := certifyPace * s.need() * s.quick.mean() / float64(s.room())
+	if s.sure(sluice.Requests) {
+		weight = largestWeight
 	}
-	return max(real, min(largestWeight*real, largest))
+	return max(real, min(min(weight, largestWeight)*real, largest))
 }
 
 // declaring is a call that declares as many tokens as a real one, or more, and uses few.
@@ -214,7 +215,7 @@ func (p proof) String() string {
 func (s *search) drainPace(need float64) float64 {
 	pace := certifyPace * need
 	if s.quick.n > 0 {
-		pace = min(pace, 0.8*float64(s.room())/s.quick.mean())
+		pace = min(pace, 0.95*float64(s.room())/s.quick.mean())
 	}
 	if s.sure(sluice.Requests) {
 		pace = min(pace, pacedShare*s.limits[sluice.Requests].Value/60)
@@ -350,11 +351,13 @@ func (s *search) refusedBy(ctx context.Context, of proof, sh *shape) error {
 	if of == ofUsed && s.cfg.Provider.Dialect == provider.Gemini { // which counts the input alone
 		d = sluice.InputTokens
 	}
-	found, err := s.measure(ctx, d, &real, 0)
-	if found && s.sure(sluice.Tokens) {
-		s.charge, s.chargeFrom = charge, sluice.SourceMeasured
+	was, from := s.charge, s.chargeFrom
+	s.charge, s.chargeFrom = charge, sluice.SourceMeasured
+	if _, err := s.measure(ctx, d, &real, 0); err != nil || s.sure(d) {
+		return err
 	}
-	return err
+	s.charge, s.chargeFrom = was, from
+	return nil
 }
 
 // tell tells which budget refuses calls that declare many tokens: tiny ones at the same pace meet that of requests alone.

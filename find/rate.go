@@ -11,15 +11,16 @@ import (
 )
 
 const (
-	leastGrants = 12
-	mostGrants  = 40
-	fineMargin  = 0.025 // a rate that is known so well is known well enough
-	usualPace   = 20.0  // calls a second: refusals cost nothing, and tell more when they come often
-	fastestPace = 400.0
-	silence     = 5 * time.Second // without a grant: perhaps refused calls are charged
-	slowest     = 500 * time.Millisecond
-	longestRate = 4 * time.Minute  // of measuring
-	shortRate   = 75 * time.Second // when a few grants have to do
+	leastGrants  = 12
+	mostGrants   = 40
+	fineMargin   = 0.025 // a rate that is known so well is known well enough
+	usualPace    = 20.0  // calls a second: refusals cost nothing, and tell more when they come often
+	fastestPace  = 400.0
+	leastRefused = 0.1             // of calls that come faster than a bucket is refilled: it is no bucket that refuses fewer
+	silence      = 5 * time.Second // without a grant: perhaps refused calls are charged
+	slowest      = 500 * time.Millisecond
+	longestRate  = 4 * time.Minute  // of measuring
+	shortRate    = 75 * time.Second // when a few grants have to do
 )
 
 // loop asks for calls at a pace, whatever becomes of them.
@@ -210,7 +211,7 @@ func (s *search) ask(ctx context.Context, l *loop, q question) (r refilled, foun
 		}
 		r = refill(shots)
 		if s.enough(&r, q.least, time.Since(began)) {
-			return r, true, nil
+			return r, refusedSince(shots) >= leastRefused, nil
 		}
 		fast, enough := pace >= min(3*s.need(), fastestPace), 66*s.need()
 		if q.row > 0 {
@@ -243,6 +244,21 @@ func latest(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// refusedSince is the share of refused calls since the first of them.
+func refusedSince(shots []shot) float64 {
+	n, refused := 0, 0
+	for _, one := range shots {
+		switch {
+		case !one.granted && !one.failed:
+			refused++
+			n++
+		case refused > 0:
+			n++
+		}
+	}
+	return float64(refused) / float64(max(1, n))
 }
 
 // sinceRefusal is how many calls in a row passed at last.

@@ -127,6 +127,19 @@ func (s *search) weigh(ctx context.Context) error {
 	return nil
 }
 
+// learnCharge learns from the words of a refusal how tokens are counted, where a call declares many more than it has.
+func (s *search) learnCharge(sh *shape, r *reply) {
+	o, declared := &r.outcome, int64(sh.bound)
+	in, _ := sh.reserve()
+	if o.Dimension != sluice.Tokens || o.Requested <= 0 || s.chargeFrom != SourceUnknown || declared < 3*int64(in) {
+		return
+	}
+	s.charge, s.chargeFrom = sluice.ChargeActual, sluice.SourceRefusal
+	if o.Requested >= declared*9/10 {
+		s.charge = sluice.ChargeDeclared
+	}
+}
+
 // heard is what answers said last of a budget.
 func (s *search) heard(d sluice.Dimension) evidence {
 	s.p.mu.Lock()
