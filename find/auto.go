@@ -62,6 +62,7 @@ type search struct {
 	chargeFrom sluice.Source
 
 	bucketOfOne bool
+	forgiving   bool // refused calls were seen not to be charged
 	soaked      Soak
 	lowered     int // workers that a soak refused; 0: none
 	notes       []string

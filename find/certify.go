@@ -109,13 +109,13 @@ func (s *search) untested() (proof, shape, bool) {
 }
 
 // size is how much larger than a real one a call may be that tests tokens: where the rate of requests is known, fewer and
-// larger ones are as good, and do not meet it. Where few may be open, only larger ones use up a budget.
+// larger ones are as good, and do not meet it. Where very few may be open, only larger ones use up a budget.
 func (s *search) size(real, largest float64) float64 {
-	weight := certifyPace * s.need() * s.quick.mean() / float64(s.room())
+	weight := certifyPace / float64(s.room())
 	if s.sure(sluice.Requests) {
 		weight = largestWeight
 	}
-	return max(real, min(min(weight, largestWeight)*real, largest))
+	return max(real, min(weight*real, largest))
 }
 
 // declaring is a call that declares as many tokens as a real one, or more, and uses few.
@@ -165,7 +165,7 @@ func (s *search) drain(ctx context.Context, of proof, sh shape) error {
 	case err != nil:
 		return err
 	case refused:
-		return s.refusedBy(ctx, by, &sh)
+		return s.refusedBy(ctx, by, &sh, pace)
 	case most < n:
 		s.vouch(of, &sh, float64(most)*weight/60, true)
 		s.uncertain(of, &sh, n)
@@ -324,13 +324,13 @@ func (l *loop) refusing() bool {
 }
 
 // refusedBy measures what refused. Where tiny calls pass after all, however fast, it was the tokens.
-func (s *search) refusedBy(ctx context.Context, of proof, sh *shape) error {
+func (s *search) refusedBy(ctx context.Context, of proof, sh *shape, pace float64) error {
 	s.absorb()
 	if of == ofRequests {
 		if s.sure(sluice.Requests) { // the refusals have told
 			return nil
 		}
-		found, err := s.measure(ctx, sluice.Requests, &s.tiny, 0)
+		found, err := s.measure(ctx, sluice.Requests, &s.tiny, question{pace: pace})
 		if err != nil || found || sh.name == s.tiny.name {
 			return err
 		}
@@ -344,7 +344,7 @@ func (s *search) refusedBy(ctx context.Context, of proof, sh *shape) error {
 	if of == ofUsed {
 		real, charge = filler(int(s.in.mean()+s.out.mean())), sluice.ChargeActual
 	}
-	if s.sure(sluice.Requests) { // fewer and larger ones do not meet it
+	if s.sure(sluice.Requests) && s.busy(sluice.Requests) < 2*float64(s.ceiling()) { // fewer and larger ones do not meet it
 		real = *sh
 	}
 	d := sluice.Tokens
@@ -353,7 +353,7 @@ func (s *search) refusedBy(ctx context.Context, of proof, sh *shape) error {
 	}
 	was, from := s.charge, s.chargeFrom
 	s.charge, s.chargeFrom = charge, sluice.SourceMeasured
-	if _, err := s.measure(ctx, d, &real, 0); err != nil || s.sure(d) {
+	if _, err := s.measure(ctx, d, &real, question{pace: pace}); err != nil || s.sure(d) {
 		return err
 	}
 	s.charge, s.chargeFrom = was, from

@@ -71,7 +71,7 @@ func (s *search) emptied(ctx context.Context, v *volley) (done bool, err error) 
 	if f := s.limits[sluice.Requests]; f.Known() && f.Source != sluice.SourceRegistry {
 		return true, nil
 	}
-	return s.measure(ctx, sluice.Requests, &s.tiny, max(40, 5*s.seen))
+	return s.measure(ctx, sluice.Requests, &s.tiny, question{row: max(40, 5*s.seen)})
 }
 
 // silent tells whether calls of a burst waited without a word. If so, two more bursts make sure.

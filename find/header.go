@@ -13,6 +13,7 @@ type evidence struct {
 	source sluice.Source
 	at     time.Time
 	period period
+	day    bool // it was read as one of a day
 }
 
 // period is how long a stated budget takes to fill, between two bounds, by all readings of it: a budget of which u are in
@@ -53,15 +54,30 @@ func (p period) includes(d time.Duration) bool { return p.least <= d+d/50 && d-d
 
 // dimension is what a reading is really of: some headers of requests tell the day's.
 func (e *evidence) dimension() sluice.Dimension {
-	long := e.Reset-e.ResetSlack > longestMinute || e.period.least > longestMinute && (e.period.includes(hour) || e.period.includes(day))
-	switch {
-	case e.source != sluice.SourceHeader || !long:
-	case e.Dimension == sluice.Requests:
+	p := &e.period
+	long := e.Reset-e.ResetSlack > longestMinute || p.least > longestMinute && (p.includes(hour) || p.includes(day)) ||
+		e.day && (p.most == 0 || p.includes(day))
+	if e.source != sluice.SourceHeader || !long {
+		return e.Dimension
+	}
+	switch e.Dimension {
+	case sluice.Requests:
 		return sluice.RequestsPerDay
-	case e.Dimension == sluice.Tokens:
+	case sluice.Tokens:
 		return sluice.TokensPerDay
 	}
 	return e.Dimension
+}
+
+// ofMinute is the name of a day's budget as one of a minute. A single reading may look like a day's, and be of a window.
+func ofMinute(d sluice.Dimension) sluice.Dimension {
+	switch d {
+	case sluice.RequestsPerDay:
+		return sluice.Requests
+	case sluice.TokensPerDay:
+		return sluice.Tokens
+	}
+	return d
 }
 
 // inUse is how much of a minute's budget is in use. A budget that is full while less than its limit is left holds no more:

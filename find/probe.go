@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -186,8 +187,16 @@ const longestWindow = 2 * time.Minute
 
 // hearLocked keeps what an answer says of limits.
 func (p *prober) hearLocked(r *reply) {
+	both := func(d sluice.Dimension) bool { // of a minute and of a day
+		return slices.ContainsFunc(r.outcome.Readings, func(o sluice.Reading) bool { return o.Dimension != d && ofMinute(o.Dimension) == ofMinute(d) })
+	}
 	for _, reading := range r.outcome.Readings {
-		e := evidence{reading, sluice.SourceHeader, r.done, p.heard[reading.Dimension].period.narrowed(&reading, r.took())}
+		of := reading.Dimension
+		if !both(of) {
+			reading.Dimension = ofMinute(of)
+		}
+		period := p.heard[reading.Dimension].period.narrowed(&reading, r.took())
+		e := evidence{reading, sluice.SourceHeader, r.done, period, of != reading.Dimension}
 		p.heard[reading.Dimension] = e
 		if e.dimension() == sluice.RequestsPerDay && reading.Remaining >= 0 {
 			p.dayLeft = max(p.dayLeft, reading.Remaining)
@@ -198,7 +207,7 @@ func (p *prober) hearLocked(r *reply) {
 	}
 	o := &r.outcome
 	if e, ok := p.heard[o.Dimension]; r.refused() && o.Limit > 0 && (!ok || e.source != sluice.SourceHeader) {
-		p.heard[o.Dimension] = evidence{sluice.Reading{Dimension: o.Dimension, Limit: o.Limit}, sluice.SourceRefusal, r.done, e.period}
+		p.heard[o.Dimension] = evidence{sluice.Reading{Dimension: o.Dimension, Limit: o.Limit}, sluice.SourceRefusal, r.done, e.period, false}
 	}
 }
 

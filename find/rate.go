@@ -122,15 +122,15 @@ func (l *loop) end() error {
 }
 
 // measure finds the refill of the bucket that refuses calls of a shape. found is false when so many calls pass in a row
-// that it was no bucket; row 0 is what the answer needs in a minute.
-func (s *search) measure(ctx context.Context, d sluice.Dimension, sh *shape, row int) (found bool, err error) {
+// that it was no bucket.
+func (s *search) measure(ctx context.Context, d sluice.Dimension, sh *shape, q question) (found bool, err error) {
 	s.enter(PhaseRate, "how fast %s are refilled", d)
-	q := question{least: leastGrants, row: row}
+	q.least, q.patient = leastGrants, s.forgiving
 	r, found, err := s.askAll(ctx, sh, q)
 	if err != nil || !found {
 		return found, err
 	}
-	if r.perSecond == 0 { // nothing passes while one asks
+	if r.perSecond == 0 && !s.forgiving { // nothing passes while one asks
 		charges := false
 		if r, charges, err = s.byGaps(ctx, sh); err != nil {
 			return true, err
@@ -138,7 +138,7 @@ func (s *search) measure(ctx context.Context, d sluice.Dimension, sh *shape, row
 		if charges {
 			s.note("refused calls count against the limit, too: a client that asks again at once gets nothing")
 		} else {
-			q.patient = true
+			q.patient, s.forgiving = true, true
 			if r, found, err = s.askAll(ctx, sh, q); err != nil || !found {
 				return found, err
 			}
@@ -173,9 +173,10 @@ func (s *search) takes(d sluice.Dimension, sh *shape) float64 {
 
 // question is when an open loop knows enough.
 type question struct {
-	least   int  // grants
-	row     int  // so many in a row: no bucket; 0: a minute's worth of what the answer needs
-	patient bool // goes on although nothing passes
+	least   int     // grants
+	row     int     // so many in a row: no bucket; 0: a minute's worth of what the answer needs
+	patient bool    // goes on although nothing passes
+	pace    float64 // at which calls were refused: a slower loop may find a bucket filled again; 0: not known
 }
 
 // askAll is ask with a loop of its own.
@@ -192,8 +193,9 @@ func (s *search) askAll(ctx context.Context, sh *shape, q question) (refilled, b
 // row that no bucket can be what refused before.
 func (s *search) ask(ctx context.Context, l *loop, q question) (r refilled, found bool, err error) {
 	began, lastChange := time.Now(), time.Now()
-	pace, gap := usualPace, time.Duration(0)
+	pace, gap := max(q.pace, usualPace), time.Duration(0)
 	var lastGrant time.Time
+	judged := 0 // shots that were looked at
 	for {
 		if gap == 0 {
 			gap = seconds(1 / pace)
@@ -206,8 +208,10 @@ func (s *search) ask(ctx context.Context, l *loop, q question) (r refilled, foun
 			lastGrant = time.Now()
 		}
 		shots := l.shots()
-		if n := len(shots); n > 0 && shots[n-1].granted {
-			lastGrant, gap = shots[n-1].at, 0
+		for ; judged < len(shots); judged++ {
+			if shots[judged].granted {
+				lastGrant, gap = shots[judged].at, 0
+			}
 		}
 		r = refill(shots)
 		if s.enough(&r, q.least, time.Since(began)) {
@@ -223,6 +227,8 @@ func (s *search) ask(ctx context.Context, l *loop, q question) (r refilled, foun
 			return r, false, nil // a minute's worth, at one go
 		} else if !fast && row > max(20, 2*pace) && time.Since(lastChange) > time.Second {
 			pace, lastChange, gap = 2*pace, time.Now(), 0
+		} else if pace > usualPace && refusedLast(shots) > int(pace/4) { // a quarter of a second
+			pace, gap = max(usualPace, pace/2), 0
 		} else if r.grants >= 3 {
 			pace = min(max(1.5*r.perSecond, min(5*r.perSecond, usualPace)), fastestPace)
 		}
@@ -244,6 +250,14 @@ func latest(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// refusedLast is how many calls in a row were refused at last.
+func refusedLast(shots []shot) (n int) {
+	for i := len(shots) - 1; i >= 0 && !shots[i].granted; i-- {
+		n++
+	}
+	return n
 }
 
 // refusedSince is the share of refused calls since the first of them.

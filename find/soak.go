@@ -211,7 +211,7 @@ func (s *search) changed(ctx context.Context) (bool, error) {
 			continue
 		}
 		s.note("%s per minute were %.0f, and are %.0f now: the limit changed, or others use it at the same time", d, was.Value, now)
-		_, err = s.measure(ctx, d, &sh, 0)
+		_, err = s.measure(ctx, d, &sh, question{})
 		return true, err
 	}
 	return false, nil
