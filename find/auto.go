@@ -42,10 +42,11 @@ type search struct {
 	real, tiny shape
 	latency    sample // of real calls, seconds
 	quick      sample // of tiny ones,
+	tinyIn     sample // whose tokens in,
+	tinyOut    sample // and out;
 	least      time.Duration
 	refusal    time.Duration // the longest that a refusal took
 	in, out    sample        // tokens of real calls
-	tinyIn     sample        // of tiny ones,
 	perChar    sample        // tokens in for a character, of fat ones,
 	wordOut    sample        // and out
 
@@ -138,15 +139,13 @@ func (s *search) note(format string, args ...any) {
 	}
 }
 
-const longestMinute = 600 * time.Second // what refills more slowly is a day's budget, not a minute's
-
 // absorb takes over what answers have said of limits since.
 func (s *search) absorb() {
 	s.p.mu.Lock()
 	heard := maps.Clone(s.p.heard)
 	s.p.mu.Unlock()
-	for d, e := range heard {
-		d = ofDay(d, e)
+	for _, e := range heard {
+		d := e.dimension()
 		was := s.limits[d]
 		if d == sluice.Concurrency {
 			was = s.slots
@@ -166,23 +165,6 @@ func (s *search) absorb() {
 			s.limits[d] = f
 		}
 	}
-}
-
-// ofDay is the dimension that a reading is really of: some headers of requests tell the day's.
-func ofDay(d sluice.Dimension, e evidence) sluice.Dimension {
-	used := e.Limit - e.Remaining
-	if e.source != sluice.SourceHeader || used <= 0 || e.Reset <= e.ResetSlack {
-		return d
-	}
-	period := time.Duration(float64(e.Reset-e.ResetSlack) * float64(e.Limit) / float64(used+1))
-	switch {
-	case period <= longestMinute:
-	case d == sluice.Requests:
-		return sluice.RequestsPerDay
-	case d == sluice.Tokens:
-		return sluice.TokensPerDay
-	}
-	return d
 }
 
 // sample is a mean and a spread.
@@ -298,6 +280,7 @@ func (s *search) learn(sh *shape, replies ...reply) {
 		switch {
 		case r.refused():
 			s.refusal = max(s.refusal, took)
+			s.learnCharge(sh, r)
 		case !r.accepted():
 		case sh.real:
 			s.latency.add(took.Seconds())
@@ -305,8 +288,11 @@ func (s *search) learn(sh *shape, replies ...reply) {
 			s.out.add(float64(r.outcome.Usage.Output))
 		case sh.name == s.tiny.name:
 			s.quick.add(took.Seconds())
+			if r.outcome.HasUsage {
+				s.tinyIn.add(float64(r.outcome.Usage.Input))
+				s.tinyOut.add(float64(r.outcome.Usage.Output))
+			}
 			s.least = min(cmp.Or(s.least, took), took)
-			s.tinyIn.add(float64(r.outcome.Usage.Input))
 		case sh.name == "fat" && r.outcome.HasUsage:
 			s.perChar.add(float64(r.outcome.Usage.Input) / float64(len(sh.prompt)+nonceChars))
 			s.wordOut.add(float64(r.outcome.Usage.Output))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/provider"
 )
 
 const (
@@ -18,6 +19,7 @@ const (
 	mostDrains    = 8
 	lastCalls     = 8    // of which half are refused when a budget is used up
 	strayShare    = 0.02 // of calls may be refused for no reason
+	sameLimit     = 0.15 // two rates that differ by less may be of one limit
 )
 
 // certify uses a minute's worth of what the answer needs: first as requests that declare as many tokens as real ones,
@@ -29,6 +31,7 @@ func (s *search) certify(ctx context.Context) error {
 	tried := make(map[proof]int)
 	for range mostDrains {
 		s.absorb()
+		s.same()
 		of, sh, ok := s.untested()
 		if !ok {
 			return nil
@@ -47,10 +50,35 @@ func (s *search) certify(ctx context.Context) error {
 	return nil
 }
 
-// told reports whether a limit is known by more than hearsay.
+// toldTokens reports whether a limit of tokens is known, of whatever kind.
+func (s *search) toldTokens() bool {
+	return s.sure(sluice.Tokens) || s.sure(sluice.InputTokens) || s.sure(sluice.OutputTokens)
+}
+
+// sure reports whether a limit is known by more than hearsay.
 func (s *search) sure(d sluice.Dimension) bool {
 	f := s.limits[d]
 	return f.Known() && f.Source != sluice.SourceRegistry && f.Source != sluice.SourceAtLeast
+}
+
+// same drops a rate of requests that was measured, where it is a limit of tokens that tiny calls met: they have some, too.
+func (s *search) same() {
+	requests := s.limits[sluice.Requests]
+	if requests.Source != sluice.SourceMeasured || s.tinyIn.n == 0 {
+		return
+	}
+	in, out := s.tinyIn.mean(), s.tinyOut.mean()
+	for _, d := range rates[1:] {
+		for _, tokens := range [...]float64{in, in + out, max(in, tinyOutput), in + tinyOutput} {
+			if s.sure(d) && math.Abs(requests.Value*tokens/s.limits[d].Value-1) < sameLimit {
+				s.log("%.0f tiny calls a minute are the %.0f of %s", requests.Value, s.limits[d].Value, d)
+				delete(s.limits, sluice.Requests)
+				delete(s.grants, sluice.Requests)
+				s.vouch(ofRequests, &s.tiny, min(s.need(), requests.Value/60), false)
+				return
+			}
+		}
+	}
 }
 
 // proof is what a drain showed to be enough.
@@ -65,7 +93,7 @@ const (
 // untested is what nobody vouches for yet, and the calls that test it. Headers that state any budget state all.
 func (s *search) untested() (proof, shape, bool) {
 	missing := func(p proof) bool { _, ok := s.vouched[p]; return !ok }
-	stated := s.sure(sluice.Tokens) || s.sure(sluice.InputTokens) || s.limits[sluice.Requests].Source == sluice.SourceHeader
+	stated := s.toldTokens() || s.limits[sluice.Requests].Source == sluice.SourceHeader
 	switch {
 	case missing(ofRequests) && !s.sure(sluice.Requests) && stated:
 		return ofRequests, s.tiny, true
@@ -81,12 +109,13 @@ func (s *search) untested() (proof, shape, bool) {
 }
 
 // size is how much larger than a real one a call may be that tests tokens: where the rate of requests is known, fewer and
-// larger ones are as good, and do not meet it.
+// larger ones are as good, and do not meet it. Where few may be open, only larger ones use up a budget.
 func (s *search) size(real, largest float64) float64 {
-	if !s.sure(sluice.Requests) {
-		return real
+	weight := certifyPace * s.need() * s.quick.mean() / float64(s.room())
+	if s.sure(sluice.Requests) {
+		weight = largestWeight
 	}
-	return max(real, min(largestWeight*real, largest))
+	return max(real, min(min(weight, largestWeight)*real, largest))
 }
 
 // declaring is a call that declares as many tokens as a real one, or more, and uses few.
@@ -185,11 +214,8 @@ func (p proof) String() string {
 // drainPace is as fast as slots and known rates allow, and not faster than tells more.
 func (s *search) drainPace(need float64) float64 {
 	pace := certifyPace * need
-	if room := max(4, s.seen); s.quick.n > 0 {
-		if s.slots.Known() {
-			room = max(1, int(s.slots.Value))
-		}
-		pace = min(pace, 0.95*float64(room)/s.quick.mean())
+	if s.quick.n > 0 {
+		pace = min(pace, 0.95*float64(s.room())/s.quick.mean())
 	}
 	if s.sure(sluice.Requests) {
 		pace = min(pace, pacedShare*s.limits[sluice.Requests].Value/60)
@@ -275,6 +301,9 @@ func (s *search) fire(ctx context.Context, l *loop, of proof, pace float64, n in
 	}
 	l.wg.Wait()
 	refused = float64(l.refusedAmong(0, len(l.calls))) > max(2, strayShare*float64(len(l.calls)))
+	if by, ok := l.said(); ok && refused {
+		return by, true, nil
+	}
 	return of, refused, nil
 }
 
@@ -307,7 +336,7 @@ func (s *search) refusedBy(ctx context.Context, of proof, sh *shape) error {
 		}
 		of = ofDeclared
 	}
-	if s.sure(sluice.Tokens) {
+	if s.toldTokens() {
 		return nil
 	}
 	real := shape{name: "declared", prompt: word, bound: int(max(s.in.mean(), float64(s.real.bound))), output: sh.output}
@@ -315,9 +344,16 @@ func (s *search) refusedBy(ctx context.Context, of proof, sh *shape) error {
 	if of == ofUsed {
 		real, charge = filler(int(s.in.mean()+s.out.mean())), sluice.ChargeActual
 	}
+	if s.sure(sluice.Requests) { // fewer and larger ones do not meet it
+		real = *sh
+	}
+	d := sluice.Tokens
+	if of == ofUsed && s.cfg.Provider.Dialect == provider.Gemini { // which counts the input alone
+		d = sluice.InputTokens
+	}
 	was, from := s.charge, s.chargeFrom
 	s.charge, s.chargeFrom = charge, sluice.SourceMeasured
-	if _, err := s.measure(ctx, sluice.Tokens, &real, 0); err != nil || s.sure(sluice.Tokens) {
+	if _, err := s.measure(ctx, d, &real, 0); err != nil || s.sure(d) {
 		return err
 	}
 	s.charge, s.chargeFrom = was, from
@@ -364,7 +400,7 @@ func (l *loop) said() (proof, bool) {
 		case !c.over || !c.refused():
 		case d == sluice.Requests:
 			return ofRequests, true
-		case d == sluice.Tokens:
+		case d == sluice.Tokens || d == sluice.InputTokens || d == sluice.OutputTokens:
 			return ofDeclared, true
 		}
 	}

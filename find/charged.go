@@ -6,10 +6,11 @@ import (
 )
 
 const (
-	firstGap   = 50 * time.Millisecond
-	longestGap = 8 * time.Second
-	control    = 20 // calls in a row, none of which passes if refused ones are charged
-	mostEmpty  = 64 // calls at once that a bucket lets in which is said to be empty
+	firstGap    = 50 * time.Millisecond
+	longestGap  = 8 * time.Second
+	shortestGap = time.Millisecond // whatever refuses calls now and then, but lets them come so soon, is no bucket
+	control     = 20               // calls in a row, none of which passes if refused ones are charged
+	mostEmpty   = 64               // calls at once that a bucket lets in which is said to be empty
 )
 
 // byGaps finds the rate of a bucket that charges refused calls as well: an open loop keeps it empty for ever. After a
@@ -19,6 +20,7 @@ const (
 func (s *search) byGaps(ctx context.Context, sh *shape) (r refilled, ok bool, err error) {
 	s.enter(PhaseRate, "how long a pause lets one call pass")
 	g := gaps{loop: s.newLoop(sh), burst: 2}
+	g.room = max(g.room, 4)
 	defer func() {
 		if ended := g.end(); ended != nil {
 			err = ended
@@ -42,8 +44,8 @@ func (s *search) byGaps(ctx context.Context, sh *shape) (r refilled, ok bool, er
 	for float64(high-low) > fineMargin*float64(high) {
 		gap := (low + high) / 2
 		one, err := g.try(ctx, gap)
-		if err != nil {
-			return r, true, err
+		if err != nil || gap < shortestGap {
+			return r, false, err
 		}
 		if one {
 			high = gap

@@ -44,7 +44,7 @@ func (s *search) gallop(ctx context.Context) error {
 			return nil
 		case byBucket:
 			// Where nothing is refused afterwards it was a storm, or a bucket that is small, and refilled faster than needed.
-			if done, err := s.emptied(ctx); err != nil || done || small {
+			if done, err := s.emptied(ctx, &v); err != nil || done || small {
 				return err
 			}
 			small = true
@@ -62,7 +62,12 @@ func (s *search) gallop(ctx context.Context) error {
 }
 
 // emptied measures the bucket that refused, unless answers have told its limit. done says that there is one.
-func (s *search) emptied(ctx context.Context) (done bool, err error) {
+func (s *search) emptied(ctx context.Context, v *volley) (done bool, err error) {
+	for i := range v.replies {
+		if d := v.replies[i].outcome.Dimension; v.replies[i].refused() && d != sluice.AnyDimension && s.sure(d) {
+			return true, nil
+		}
+	}
 	if f := s.limits[sluice.Requests]; f.Known() && f.Source != sluice.SourceRegistry {
 		return true, nil
 	}

@@ -35,13 +35,6 @@ type prober struct {
 	dayLeft  int64 // the most requests that were left of a day
 }
 
-// evidence is what answers said of one budget.
-type evidence struct {
-	sluice.Reading
-	source sluice.Source
-	at     time.Time
-}
-
 // newProber returns a prober and the context under which its calls are made. It is cancelled, with the reason as its
 // cause, when there is no point in going on.
 func newProber(ctx context.Context, cfg Config) (*prober, context.Context) {
@@ -194,9 +187,9 @@ const longestWindow = 2 * time.Minute
 // hearLocked keeps what an answer says of limits.
 func (p *prober) hearLocked(r *reply) {
 	for _, reading := range r.outcome.Readings {
-		e := evidence{reading, sluice.SourceHeader, r.done}
+		e := evidence{reading, sluice.SourceHeader, r.done, p.heard[reading.Dimension].period.narrowed(&reading, r.took())}
 		p.heard[reading.Dimension] = e
-		if ofDay(reading.Dimension, e) == sluice.RequestsPerDay && reading.Remaining >= 0 {
+		if e.dimension() == sluice.RequestsPerDay && reading.Remaining >= 0 {
 			p.dayLeft = max(p.dayLeft, reading.Remaining)
 			if 2*reading.Remaining < p.dayLeft {
 				p.stop(ErrDay)
@@ -205,7 +198,7 @@ func (p *prober) hearLocked(r *reply) {
 	}
 	o := &r.outcome
 	if e, ok := p.heard[o.Dimension]; r.refused() && o.Limit > 0 && (!ok || e.source != sluice.SourceHeader) {
-		p.heard[o.Dimension] = evidence{sluice.Reading{Dimension: o.Dimension, Limit: o.Limit}, sluice.SourceRefusal, r.done}
+		p.heard[o.Dimension] = evidence{sluice.Reading{Dimension: o.Dimension, Limit: o.Limit}, sluice.SourceRefusal, r.done, e.period}
 	}
 }
 

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	leastGrants = 12
-	mostGrants  = 40
-	fineMargin  = 0.025 // a rate that is known so well is known well enough
-	usualPace   = 20.0  // calls a second: refusals cost nothing, and tell more when they come often
-	fastestPace = 400.0
-	sameLimit   = 0.15            // two rates that differ by less may be of one limit
-	silence     = 5 * time.Second // without a grant: perhaps refused calls are charged
-	slowest     = 500 * time.Millisecond
-	longestRate = 4 * time.Minute  // of measuring
-	shortRate   = 75 * time.Second // when a few grants have to do
+	leastGrants  = 12
+	mostGrants   = 40
+	fineMargin   = 0.025 // a rate that is known so well is known well enough
+	usualPace    = 20.0  // calls a second: refusals cost nothing, and tell more when they come often
+	fastestPace  = 400.0
+	leastRefused = 0.1             // of calls that come faster than a bucket is refilled: it is no bucket that refuses fewer
+	silence      = 5 * time.Second // without a grant: perhaps refused calls are charged
+	slowest      = 500 * time.Millisecond
+	longestRate  = 4 * time.Minute  // of measuring
+	shortRate    = 75 * time.Second // when a few grants have to do
 )
 
 // loop asks for calls at a pace, whatever becomes of them.
@@ -43,11 +43,15 @@ type call struct {
 }
 
 func (s *search) newLoop(sh *shape) *loop {
-	room := max(4, s.seen)
+	return &loop{s: s, sh: sh, room: s.room()}
+}
+
+// room is how many calls may surely be open, or may be tried.
+func (s *search) room() int {
 	if s.slots.Known() {
-		room = max(1, int(s.slots.Value))
+		return max(1, min(int(s.slots.Value), s.cfg.MaxWorkers))
 	}
-	return &loop{s: s, sh: sh, room: room}
+	return min(max(4, s.seen), s.cfg.MaxWorkers)
 }
 
 // send makes a call, unless there are as many open as may be. It does not wait.
@@ -69,6 +73,13 @@ func (l *loop) send(ctx context.Context) bool {
 		}
 	})
 	return true
+}
+
+// widen lets more be open, if nobody knows how many may be.
+func (l *loop) widen() {
+	if !l.s.slots.Known() {
+		l.room = min(2*l.room, l.s.cfg.MaxWorkers)
+	}
 }
 
 func (l *loop) openLocked() (n int) {
@@ -147,23 +158,6 @@ func (s *search) believe(d sluice.Dimension, r refilled, per float64) {
 	s.limits[d] = Finding{Value: r.perSecond * 60 * per, Source: sluice.SourceMeasured, Margin: max(r.margin, 0.25/float64(r.grants)), At: time.Now()}
 	s.grants[d] = max(1, int(math.Round(1/(2*r.margin))))
 	s.log("%s: %.1f a minute, by %d grants", d, s.limits[d].Value, r.grants)
-	if d == sluice.Tokens {
-		s.same()
-	}
-}
-
-// same takes back a limit of requests that was the one of tokens, as tiny calls meet it.
-func (s *search) same() {
-	requests, tokens := s.limits[sluice.Requests], s.limits[sluice.Tokens]
-	tiny := max(s.tinyIn.mean(), float64(s.tiny.bound))
-	if s.charge == sluice.ChargeActual {
-		tiny = s.tinyIn.mean() + 1
-	}
-	if requests.Source == sluice.SourceMeasured && math.Abs(requests.Value*tiny-tokens.Value) < sameLimit*tokens.Value {
-		delete(s.limits, sluice.Requests)
-		delete(s.grants, sluice.Requests)
-		s.vouched[ofRequests] = voucher{perSecond: requests.Value / 60}
-	}
 }
 
 // takes is what a call of a shape takes of a budget.
@@ -207,14 +201,17 @@ func (s *search) ask(ctx context.Context, l *loop, q question) (r refilled, foun
 		if err := sleep(ctx, gap); err != nil {
 			return r, true, err
 		}
-		l.send(ctx)
+		if !l.send(ctx) { // so many are open: they wait for one another, not for a bucket
+			l.widen()
+			lastGrant = time.Now()
+		}
 		shots := l.shots()
 		if n := len(shots); n > 0 && shots[n-1].granted {
 			lastGrant, gap = shots[n-1].at, 0
 		}
 		r = refill(shots)
 		if s.enough(&r, q.least, time.Since(began)) {
-			return r, true, nil
+			return r, refusedSince(shots) >= leastRefused, nil
 		}
 		fast, enough := pace >= min(3*s.need(), fastestPace), 66*s.need()
 		if q.row > 0 {
@@ -247,6 +244,21 @@ func latest(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// refusedSince is the share of refused calls since the first of them.
+func refusedSince(shots []shot) float64 {
+	n, refused := 0, 0
+	for _, one := range shots {
+		switch {
+		case !one.granted && !one.failed:
+			refused++
+			n++
+		case refused > 0:
+			n++
+		}
+	}
+	return float64(refused) / float64(max(1, n))
 }
 
 // sinceRefusal is how many calls in a row passed at last.

@@ -40,8 +40,9 @@ func (s *search) shape(ctx context.Context) error {
 
 // others says so when more is in use than the search's own first calls have used.
 func (s *search) others(r *reply) {
-	for _, reading := range r.outcome.Readings {
-		own, used := 1.0, float64(reading.Limit-reading.Remaining-reading.Slack)
+	for i := range r.outcome.Readings {
+		reading := &r.outcome.Readings[i]
+		own, used := 1.0, inUse(reading)
 		switch reading.Dimension {
 		case sluice.Requests:
 		case sluice.Tokens, sluice.InputTokens, sluice.OutputTokens:
@@ -49,7 +50,7 @@ func (s *search) others(r *reply) {
 		default:
 			continue
 		}
-		if ofDay(reading.Dimension, evidence{Reading: reading, source: sluice.SourceHeader}) == reading.Dimension && used > 2*own+1 {
+		if e := s.heard(reading.Dimension); e.dimension() == reading.Dimension && used > 2*own+1 {
 			s.note("%.0f of %s were in use when the search had used %.0f: others use the same limit, or did within the last minute",
 				used, reading.Dimension, own)
 		}
@@ -98,6 +99,7 @@ func (s *search) weigh(ctx context.Context) error {
 		return nil
 	}
 	s.enter(PhaseCharge, "how tokens are counted")
+	before := s.heard(sluice.Tokens) // with the answer to a tiny call
 	declared := min(largeBound, int(k.Value)/2)
 	if declared <= 4*tinyOutput {
 		return nil
@@ -109,25 +111,38 @@ func (s *search) weigh(ctx context.Context) error {
 		return err
 	}
 	s.learn(&large, r)
-	switch used, ok := usedTokens(&r); {
+	now := s.heard(sluice.Tokens)
+	used := float64((now.Limit - now.Remaining) - (before.Limit - before.Remaining)) // since
+	cameBack := k.Value / 60 * (now.at.Sub(before.at) + s.least).Seconds()
+	switch {
 	case r.outcome.TooLarge:
 		s.charge, s.chargeFrom = sluice.ChargeDeclared, sluice.SourceRefusal
-	case !ok || !r.accepted():
+	case !r.accepted() || now.at != r.done:
 	case used >= 0.5*float64(declared):
 		s.charge, s.chargeFrom = sluice.ChargeDeclared, sluice.SourceHeader
-	case k.Value/60*r.took().Seconds() < 0.25*float64(declared): // it cannot have been refilled meanwhile
+	case used+cameBack < 0.9*float64(declared): // it would be more
 		s.charge, s.chargeFrom = sluice.ChargeActual, sluice.SourceHeader
 	}
 	s.log("a call that declared %d tokens: %s, by %s", declared, s.charge, s.chargeFrom)
 	return nil
 }
 
-// usedTokens is how much of the tokens' budget was in use when the headers of an answer were made.
-func usedTokens(r *reply) (float64, bool) {
-	for _, reading := range r.outcome.Readings {
-		if reading.Dimension == sluice.Tokens {
-			return float64(reading.Limit - reading.Remaining), true
-		}
+// learnCharge learns from the words of a refusal how tokens are counted, where a call declares many more than it has.
+func (s *search) learnCharge(sh *shape, r *reply) {
+	o, declared := &r.outcome, int64(sh.bound)
+	in, _ := sh.reserve()
+	if o.Dimension != sluice.Tokens || o.Requested <= 0 || s.chargeFrom != SourceUnknown || declared < 3*int64(in) {
+		return
 	}
-	return 0, false
+	s.charge, s.chargeFrom = sluice.ChargeActual, sluice.SourceRefusal
+	if o.Requested >= declared*9/10 {
+		s.charge = sluice.ChargeDeclared
+	}
+}
+
+// heard is what answers said last of a budget.
+func (s *search) heard(d sluice.Dimension) evidence {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	return s.p.heard[d]
 }
