@@ -52,7 +52,8 @@ type search struct {
 
 	slots   Finding // known cap or queue
 	queue   bool
-	seen    int // calls that were open at once and accepted
+	flights [][]flight // of bursts that were answered
+	seen    int        // calls that were open at once and accepted
 	limits  map[sluice.Dimension]Finding
 	grants  map[sluice.Dimension]int // by which a limit was measured
 	vouched map[proof]voucher

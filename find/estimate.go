@@ -37,6 +37,7 @@ const (
 	rateMost     = 40
 	rateOffered  = 1.5 // calls for each grant: those above it are refused, and cost nothing
 	certifyUsual = 300
+	certifyFewer = 3
 	certifyFast  = 600 // calls a minute of one worker, when they take a tenth of a second
 	soakUsual    = 33
 	soakMost     = 60
@@ -54,7 +55,7 @@ func Estimate(cfg Config) (Forecast, error) {
 	tiny := estimated{cfg: cfg, shape: shape{prompt: word, bound: tinyOutput}, answer: 2}
 	declared := estimated{cfg: cfg, shape: shape{prompt: word, bound: declaredMost}, answer: 2}
 
-	f := forecast{cfg: cfg}
+	f := forecast{cfg: cfg, least: tiny.usual(1)}
 	f.add(PhaseShape, whole.usual(shapeMost), whole.most(shapeMost))
 	f.add(PhaseCharge, declared.usual(chargeMost), declared.most(chargeMost))
 	if cfg.Told.Concurrent == 0 {
@@ -63,12 +64,16 @@ func Estimate(cfg Config) (Forecast, error) {
 	if cfg.Told.RPM == 0 {
 		f.add(PhaseRate, tiny.usual(rateUsual*rateOffered), tiny.most(rateMost*rateOffered))
 	}
-	if cfg.Told.TPM == 0 && cfg.Told.ITPM == 0 && cfg.Told.OTPM == 0 { // calls of another dimension, as large as real ones
+	tokens := cfg.Told.TPM == 0 && cfg.Told.ITPM == 0 && cfg.Told.OTPM == 0
+	if tokens { // calls as large as real ones
 		f.add(PhaseRate, whole.usual(0), whole.most(rateMost*rateOffered))
 	}
-	if !cfg.Quick {
-		usual := min(certifyUsual, certifyFast*cfg.MaxWorkers)
-		f.add(PhaseCertify, tiny.usual(usual), tiny.most(certifyFast*cfg.MaxWorkers))
+	if usual, most := min(certifyUsual, certifyFast*cfg.MaxWorkers), certifyFast*cfg.MaxWorkers; !cfg.Quick {
+		f.add(PhaseCertify, tiny.usual(usual), tiny.most(most))
+		if tokens { // as many tokens as the real calls of a minute use, by fewer calls with long prompts
+			long := estimated{cfg: cfg, shape: filler(certifyFewer * (tokensOf(cfg.Prompt) + cfg.MinOutputTokens)), answer: 2}
+			f.add(PhaseCertify, long.usual(usual/certifyFewer), long.most(most/certifyFewer))
+		}
 	}
 	f.add(PhaseSoak, whole.usual(min(soakUsual, max(8, 3*cfg.MaxWorkers))), whole.most(soakMost))
 	f.add(PhaseRecheck, tiny.usual(recheckMost), tiny.most(recheckMost))
@@ -92,7 +97,7 @@ func EstimateSweep(cfg Config) (Forecast, error) {
 		n = nextWorkers(n, cfg.MaxWorkers)
 		calls += prompts(n)
 	}
-	f := forecast{cfg: cfg}
+	f := forecast{cfg: cfg, least: cfg.amount(1, tokensOf(cfg.Prompt), 1)}
 	f.add(PhaseSweep, whole.usual(calls), Amount{most.Calls, most.Tokens(), most.Cost})
 	return f.done(), nil
 }
@@ -118,10 +123,13 @@ func (e estimated) most(calls int) Amount {
 	return e.cfg.amount(calls, in, out)
 }
 
-// usual is what so many such calls usually spend: a token is four characters of English.
+// usual is what so many such calls usually spend.
 func (e estimated) usual(calls int) Amount {
-	return e.cfg.amount(calls, (len(e.shape.prompt)+nonceChars)/4+8, e.answer)
+	return e.cfg.amount(calls, tokensOf(e.shape.prompt), e.answer)
 }
+
+// tokensOf is how many tokens a prompt usually has, with its nonce and what an API adds.
+func tokensOf(prompt string) int { return (len(prompt)+nonceChars)/4 + 8 }
 
 func (c *Config) amount(calls, in, out int) Amount {
 	a := Amount{Calls: calls, Tokens: calls * (in + out)}
@@ -135,7 +143,8 @@ func (c *Config) amount(calls, in, out int) Amount {
 // forecast adds phases up.
 type forecast struct {
 	Forecast
-	cfg Config
+	cfg   Config
+	least Amount // one call of the smallest
 }
 
 // add adds a phase, or a part of the last one.
@@ -173,25 +182,26 @@ func (f *forecast) done() Forecast {
 		p := &f.Phases[i]
 		f.bound(&p.Usual)
 		f.bound(&p.Most)
-		f.Most.Calls, f.Most.Tokens = max(f.Most.Calls, p.Most.Calls), max(f.Most.Tokens, p.Most.Tokens) // all may go into the cheapest
+		f.Most.Tokens = max(f.Most.Tokens, p.Most.Tokens) // all money may go into the cheapest
 	}
 	return f.Forecast
 }
 
-// bound cuts an amount at the budgets, and its calls with it.
+// bound cuts an amount at the budgets. All of its calls may be the smallest.
 func (f *forecast) bound(a *Amount) {
-	share := 1.0
-	if a.Tokens > f.cfg.TokenBudget {
-		share = float64(f.cfg.TokenBudget) / float64(a.Tokens)
+	if most := f.cfg.TokenBudget; a.Tokens > most {
+		f.cut(a, float64(most)/float64(a.Tokens))
+		a.Calls = min(a.Calls, most/f.least.Tokens)
 	}
-	if m := f.cfg.MaxCost; m != nil && *a.Cost*share > *m {
-		share = *m / *a.Cost
+	if most := f.cfg.MaxCost; most != nil && *a.Cost > *most {
+		f.cut(a, *most / *a.Cost)
+		a.Calls = min(a.Calls, int(*most / *f.least.Cost))
 	}
-	if share == 1 {
-		return
-	}
+}
+
+// cut leaves a share of what is spent.
+func (f *forecast) cut(a *Amount, share float64) {
 	a.Tokens = int(share * float64(a.Tokens))
-	a.Calls = int(math.Ceil(share * float64(a.Calls)))
 	if a.Cost != nil {
 		cost := share * *a.Cost
 		a.Cost = &cost

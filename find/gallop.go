@@ -74,28 +74,28 @@ func (s *search) emptied(ctx context.Context, v *volley) (done bool, err error) 
 	return s.measure(ctx, sluice.Requests, &s.tiny, question{row: max(40, 5*s.seen)})
 }
 
-// silent tells whether calls of a burst waited without a word. If so, two more bursts make sure.
+// silent tells whether calls of bursts wait without a word. If it looks so, two more bursts make sure.
 func (s *search) silent(ctx context.Context, v *volley) (bool, error) {
-	bursts := [][]flight{v.flights()}
-	places, sure := fitQueue(bursts)
-	if !sure {
+	s.flights = append(s.flights, v.flights())
+	fit := judgeQueue(s.flights)
+	if fit.evidence < suspicion {
 		return false, nil
 	}
 	for range 2 {
-		n := min(max(2*places, 4), s.cfg.MaxWorkers)
-		s.enter(PhaseQueue, "do %d at once wait for %d places?", n, places)
+		n := min(max(2*fit.places, len(v.replies)), s.cfg.MaxWorkers)
+		s.enter(PhaseQueue, "do %d at once wait for %d places?", n, fit.places)
 		more, err := s.volley(ctx, &s.tiny, n)
 		if err != nil {
 			return false, err
 		}
 		if more.refused() == 0 {
-			bursts = append(bursts, more.flights())
+			s.flights = append(s.flights, more.flights())
 		}
 	}
-	if places, sure = fitQueue(bursts); !sure {
+	if fit = judgeQueue(s.flights); fit.evidence < certainty {
 		return false, nil
 	}
-	s.slots = Finding{Value: float64(places), Source: sluice.SourceMeasured, At: time.Now()}
+	s.slots = Finding{Value: float64(fit.places), Source: sluice.SourceMeasured, At: time.Now()}
 	s.queue = true
 	return true, nil
 }

@@ -87,7 +87,7 @@ func (s *search) soak(ctx context.Context) error {
 		s.soaked = Soak{Workers: w, Calls: count(replies, (*reply).accepted) + refused, Refused: refused}
 		s.seen = max(s.seen, overlap(replies))
 		switch {
-		case refused == 0 || s.bucketOfOne:
+		case refused == 0 || s.bucketOfOne, again && float64(refused) <= 1+strayShare*float64(n):
 			return nil
 		case !again && refused <= max(1, n/10): // a stray perhaps
 			again = true
