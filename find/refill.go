@@ -54,17 +54,9 @@ func refill(shots []shot) refilled {
 	slices.SortFunc(byRate, func(a, b interval) int {
 		return int(math.Copysign(1, float64(a.grants)*b.took-float64(b.grants)*a.took))
 	})
-	total := 0
-	for _, i := range all {
-		total += i.grants
-	}
-	usual, before := 0.0, 0
-	for _, i := range byRate {
-		if before += i.grants; 2*before >= total {
-			usual = float64(i.grants) / i.took
-			break
-		}
-	}
+	// Not weighted by grants: after a stray refusal a bucket that is still full grants more than all that follows.
+	middle := byRate[(len(byRate)-1)/2]
+	usual := float64(middle.grants) / middle.took
 	r := refilled{failed: len(shots) - len(told)}
 	took, blur, clumps := 0.0, marks[0].blur.Seconds(), 0
 	for _, i := range all {
