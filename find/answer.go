@@ -37,7 +37,7 @@ func (s *search) cost(d sluice.Dimension) float64 {
 	case sluice.InputTokens:
 		return s.in.mean()
 	case sluice.OutputTokens:
-		if s.chargeFrom != SourceUnknown && s.charge == sluice.ChargeDeclared {
+		if s.chargeFrom == SourceUnknown || s.charge == sluice.ChargeDeclared {
 			return float64(s.real.bound)
 		}
 		return s.out.mean()

@@ -57,7 +57,8 @@ type search struct {
 	limits  map[sluice.Dimension]Finding
 	grants  map[sluice.Dimension]int // by which a limit was measured
 	vouched map[proof]voucher
-	tedious map[sluice.Dimension]bool // limits whose rate takes minutes to measure
+	by      map[sluice.Dimension]shape // the calls that measured it
+	tedious map[sluice.Dimension]bool  // limits whose rate takes minutes to measure
 
 	charge     sluice.Charge
 	chargeFrom sluice.Source
@@ -76,7 +77,7 @@ func newSearch(cfg Config, p *prober) *search {
 		cfg: cfg, p: p,
 		real:   shape{name: "real", real: true, prompt: cfg.Prompt, bound: cfg.MinOutputTokens},
 		tiny:   shape{name: "tiny", prompt: word, bound: tinyOutput},
-		limits: make(map[sluice.Dimension]Finding), grants: make(map[sluice.Dimension]int), vouched: make(map[proof]voucher), tedious: make(map[sluice.Dimension]bool),
+		limits: make(map[sluice.Dimension]Finding), grants: make(map[sluice.Dimension]int), vouched: make(map[proof]voucher), tedious: make(map[sluice.Dimension]bool), by: make(map[sluice.Dimension]shape),
 		chargeFrom: SourceUnknown,
 	}
 	for d, limit := range cfg.Published.All() {

@@ -150,6 +150,7 @@ func (s *search) measure(ctx context.Context, d sluice.Dimension, sh *shape, q q
 		return true, nil
 	}
 	s.believe(d, r, s.takes(d, sh))
+	s.by[d] = *sh
 	return true, nil
 }
 
@@ -215,7 +216,9 @@ func (s *search) ask(ctx context.Context, l *loop, q question) (r refilled, foun
 		}
 		r = refill(shots)
 		if s.enough(&r, q.least, time.Since(began)) {
-			return r, refusedSince(shots) >= leastRefused, nil
+			if found = refusedSince(shots) >= leastRefused; found || r.grants >= 2*mostGrants {
+				return r, found, nil
+			}
 		}
 		fast, enough := pace >= min(3*s.need(), fastestPace), 66*s.need()
 		if q.row > 0 {
@@ -260,16 +263,17 @@ func refusedLast(shots []shot) (n int) {
 	return n
 }
 
-// refusedSince is the share of refused calls since the first of them.
+// refusedSince is the share of refused calls since the first that was granted after one.
 func refusedSince(shots []shot) float64 {
-	n, refused := 0, 0
+	n, refused, met := 0, 0, false
 	for _, one := range shots {
-		switch {
-		case !one.granted && !one.failed:
+		no := !one.granted && !one.failed
+		met = met || no
+		if one.granted && met || n > 0 {
+			n++
+		}
+		if no && n > 0 {
 			refused++
-			n++
-		case refused > 0:
-			n++
 		}
 	}
 	return float64(refused) / float64(max(1, n))

@@ -188,19 +188,12 @@ func (s *search) recheck(ctx context.Context) error {
 
 // changed reports whether the rate of a measured limit is another than before.
 func (s *search) changed(ctx context.Context) (bool, error) {
-	for _, d := range []sluice.Dimension{sluice.Requests, sluice.Tokens} {
+	for _, d := range rates {
 		was := s.limits[d]
 		if was.Source != sluice.SourceMeasured || s.tedious[d] || s.busy(d) > 1.5*float64(s.ceiling()) {
 			continue
 		}
-		sh := s.tiny
-		switch {
-		case d == sluice.Requests:
-		case s.charge == sluice.ChargeActual:
-			sh = filler(int(s.in.mean() + s.out.mean()))
-		default:
-			sh = shape{name: "declared", prompt: word, bound: int(s.charged())}
-		}
+		sh := s.by[d]
 		s.enter(PhaseRecheck, "are %s refilled as before?", d)
 		r, found, err := s.askAll(ctx, &sh, question{least: recheckGrants, patient: true})
 		if err != nil {

@@ -2,7 +2,6 @@ package find
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -35,7 +34,7 @@ func (s *search) volley(ctx context.Context, sh *shape, n int) (volley, error) {
 	}
 	lone, err := s.lone(ctx, began, refused)
 	wg.Wait()
-	if err := errors.Join(append(errs, err)...); err != nil {
+	if err := first(append(errs, err)); err != nil {
 		return v, err
 	}
 	if err := failing(v.replies); err != nil {

@@ -3,6 +3,7 @@ package find_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -283,7 +284,7 @@ func (w *wild) faults(found *find.Result, server *sim.Server, err error) (faults
 		fault("LONG %v", found.Took.Round(time.Second))
 	}
 	if err != nil {
-		if w.search.TokenBudget == 0 || err != find.ErrTokenBudget {
+		if w.search.TokenBudget == 0 || !errors.Is(err, find.ErrTokenBudget) {
 			fault("ERROR %v", err)
 		}
 		return faults
@@ -311,8 +312,11 @@ func (w *wild) wrong(found *find.Result) (faults []string) {
 	switch {
 	case n > math.Floor(high+1e-9) && n > 1.05*high:
 		word := "ABOVE"
-		if w.search.Quick {
+		switch {
+		case w.search.Quick:
 			word = "QUICK-ABOVE"
+		case bound == sluice.OutputTokens && found.Limits[bound].Source == "": // which nothing tells, and no probe tests
+			word = "OUTPUT-ABOVE"
 		}
 		if n <= math.Floor(high*max(luck, 1)+1e-9) {
 			word = "LUCK-ABOVE"
