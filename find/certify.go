@@ -18,6 +18,8 @@ const (
 	largestWeight = 8
 	tellApart     = 12 // tiny calls at the same pace: refused as well, it is not the tokens
 	mostDrains    = 8
+	fewCalls      = 500
+	fewTokens     = 100_000
 	lastCalls     = 8    // of which half are refused when a budget is used up
 	strayShare    = 0.02 // of calls may be refused for no reason
 	sameLimit     = 0.15 // two rates that differ by less may be of one limit
@@ -151,10 +153,7 @@ func (s *search) drain(ctx context.Context, of proof, sh shape) error {
 	}
 	need := s.need() / weight
 	pace := s.drainPace(need)
-	calls := 60 * need
-	if of != ofUsed && pace > need { // what flows in meanwhile is made up for, where that costs little
-		calls *= min(2, pace/(pace-need))
-	}
+	calls := 60 * need * s.refillShare(of, &sh, need, pace)
 	n, most := max(1, int(math.Ceil(calls))), s.affordable(&sh)
 	s.enter(PhaseCertify, "%d calls worth a minute of %s", min(n, most), of)
 	l, began := s.newLoop(&sh), time.Now()
@@ -176,6 +175,22 @@ func (s *search) drain(ctx context.Context, of proof, sh shape) error {
 		s.vouch(of, &sh, voucher{perSecond: s.need(), proven: proven})
 	}
 	return nil
+}
+
+// refillShare is by how much more than a minute's worth is needed to empty a bucket of a minute, since it is refilled
+// meanwhile. Where that costs much it is not made up for: what is verified is less then.
+func (s *search) refillShare(of proof, sh *shape, need, pace float64) float64 {
+	share := 2.0
+	if pace > need {
+		share = min(share, pace/(pace-need))
+	}
+	in, out := sh.reserve()
+	calls := 60 * need * share
+	cheap := calls <= fewCalls && calls*float64(in+out) <= fewTokens
+	if !cheap && (of == ofUsed || pace <= need) {
+		return 1
+	}
+	return share
 }
 
 // fit makes one call of a shape that is not tiny, to see whether the model takes it, and how much of what it declares is
