@@ -1,8 +1,8 @@
 package find
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"sync"
@@ -239,7 +239,7 @@ func (p *prober) burst(ctx context.Context, s *shape, n int) ([]reply, error) {
 		wg.Go(func() { replies[i], errs[i] = p.once(ctx, s) })
 	}
 	wg.Wait()
-	return replies, errors.Join(errs...)
+	return replies, cmp.Or(errs...)
 }
 
 // staysWarm is how long an idle connection is believed to stay open.
