@@ -228,11 +228,11 @@ func (s *search) certified(limits map[sluice.Dimension]Finding) {
 		}
 	}
 	if v, ok := s.vouched[ofRequests]; ok {
-		atLeast(sluice.Requests, 60*v.perSecond)
+		atLeast(sluice.Requests, 60*v.atLeast())
 	}
 	declared, ok := s.vouched[ofDeclared]
 	if used, both := s.vouched[ofUsed]; ok && both {
-		atLeast(sluice.Tokens, 60*min(declared.perSecond*max(s.in.mean(), float64(s.real.bound)), used.perSecond*(s.in.mean()+s.out.mean())))
+		atLeast(sluice.Tokens, 60*min(declared.atLeast()*max(s.in.mean(), float64(s.real.bound)), used.atLeast()*(s.in.mean()+s.out.mean())))
 	}
 }
 

@@ -1,6 +1,7 @@
 package find
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"time"
@@ -17,6 +18,8 @@ const (
 	largestWeight = 8
 	tellApart     = 12 // tiny calls at the same pace: refused as well, it is not the tokens
 	mostDrains    = 8
+	fewCalls      = 500
+	fewTokens     = 100_000
 	lastCalls     = 8    // of which half are refused when a budget is used up
 	strayShare    = 0.02 // of calls may be refused for no reason
 	sameLimit     = 0.15 // two rates that differ by less may be of one limit
@@ -43,7 +46,7 @@ func (s *search) certify(ctx context.Context) error {
 		// budget, and other calls will tell which.
 		if _, vouched := s.vouched[of]; !vouched {
 			if tried[of]++; tried[of] == 2 {
-				s.vouch(of, &s.tiny, s.need(), false)
+				s.vouch(of, &s.tiny, voucher{perSecond: s.need()})
 			}
 		}
 	}
@@ -74,7 +77,7 @@ func (s *search) same() {
 				s.log("%.0f tiny calls a minute are the %.0f of %s", requests.Value, s.limits[d].Value, d)
 				delete(s.limits, sluice.Requests)
 				delete(s.grants, sluice.Requests)
-				s.vouch(ofRequests, &s.tiny, min(s.need(), requests.Value/60), false)
+				s.vouch(ofRequests, &s.tiny, voucher{perSecond: min(s.need(), requests.Value/60)})
 				return
 			}
 		}
@@ -150,13 +153,10 @@ func (s *search) drain(ctx context.Context, of proof, sh shape) error {
 	}
 	need := s.need() / weight
 	pace := s.drainPace(need)
-	calls := 60 * need
-	if of != ofUsed && pace > need { // what flows in meanwhile is made up for, where that costs little
-		calls *= min(2, pace/(pace-need))
-	}
+	calls := 60 * need * s.refillShare(of, &sh, need, pace)
 	n, most := max(1, int(math.Ceil(calls))), s.affordable(&sh)
 	s.enter(PhaseCertify, "%d calls worth a minute of %s", min(n, most), of)
-	l := s.newLoop(&sh)
+	l, began := s.newLoop(&sh), time.Now()
 	by, refused, err := s.fire(ctx, l, of, pace, min(n, most))
 	if ended := l.end(); ended != nil {
 		err = ended
@@ -167,12 +167,30 @@ func (s *search) drain(ctx context.Context, of proof, sh shape) error {
 	case refused:
 		return s.refusedBy(ctx, by, &sh, pace)
 	case most < n:
-		s.vouch(of, &sh, float64(most)*weight/60, true)
+		s.vouch(of, &sh, voucher{perSecond: float64(most) * weight / 60, short: true})
 		s.uncertain(of, &sh, n)
 	default:
-		s.vouch(of, &sh, s.need(), false)
+		// A bucket of a minute that was full holds as much, and what flowed in meanwhile.
+		proven := float64(n) * weight / (time.Minute + time.Since(began)).Seconds()
+		s.vouch(of, &sh, voucher{perSecond: s.need(), proven: proven})
 	}
 	return nil
+}
+
+// refillShare is by how much more than a minute's worth is needed to empty a bucket of a minute, since it is refilled
+// meanwhile. Where that costs much it is not made up for: what is verified is less then.
+func (s *search) refillShare(of proof, sh *shape, need, pace float64) float64 {
+	share := 2.0
+	if pace > need {
+		share = min(share, pace/(pace-need))
+	}
+	in, out := sh.reserve()
+	calls := 60 * need * share
+	cheap := calls <= fewCalls && calls*float64(in+out) <= fewTokens
+	if !cheap && (of == ofUsed || pace <= need) {
+		return 1
+	}
+	return share
 }
 
 // fit makes one call of a shape that is not tiny, to see whether the model takes it, and how much of what it declares is
@@ -254,20 +272,23 @@ func (s *search) uncertain(of proof, sh *shape, calls int) {
 	}
 }
 
-// vouch takes what passed as certified: so many real calls a second. short says that the answer needs more.
-func (s *search) vouch(of proof, sh *shape, perSecond float64, short bool) {
-	v := voucher{perSecond, short}
+// vouch takes what passed as certified.
+func (s *search) vouch(of proof, sh *shape, v voucher) {
 	s.vouched[of] = v
 	if of == ofRequests && sh.name == "declared" {
 		s.vouched[ofDeclared] = v
 	}
 }
 
-// voucher is what passed: so many real calls' worth a second.
+// voucher is what passed, in real calls' worth a second.
 type voucher struct {
-	perSecond float64
-	short     bool // more is needed, and was not tried
+	perSecond float64 // a minute's worth of it passed,
+	proven    float64 // and so much flows in for certain; 0: as much
+	short     bool    // more is needed, and was not tried
 }
+
+// atLeast is what is surely allowed.
+func (v voucher) atLeast() float64 { return min(v.perSecond, cmp.Or(v.proven, v.perSecond)) }
 
 // vouchedWorkers is how many workers what was certified suffices for, if that is fewer than could be.
 func (s *search) vouchedWorkers() float64 {

@@ -182,28 +182,33 @@ func (f *forecast) done() Forecast {
 		p := &f.Phases[i]
 		f.bound(&p.Usual)
 		f.bound(&p.Most)
-		f.Most.Tokens = max(f.Most.Tokens, p.Most.Tokens) // all money may go into the cheapest
 	}
 	return f.Forecast
 }
 
-// bound cuts an amount at the budgets. All of its calls may be the smallest.
+// bound cuts an amount at the budgets: each of its figures at the most that it may come to, all calls being the smallest, or
+// all tokens the cheapest or the dearest.
 func (f *forecast) bound(a *Amount) {
-	if most := f.cfg.TokenBudget; a.Tokens > most {
-		f.cut(a, float64(most)/float64(a.Tokens))
-		a.Calls = min(a.Calls, most/f.least.Tokens)
+	c := &f.cfg
+	a.Calls = min(a.Calls, c.TokenBudget/f.least.Tokens)
+	a.Tokens = min(a.Tokens, c.TokenBudget)
+	if a.Cost == nil {
+		return
 	}
-	if most := f.cfg.MaxCost; most != nil && *a.Cost > *most {
-		f.cut(a, *most / *a.Cost)
-		a.Calls = min(a.Calls, int(*most / *f.least.Cost))
+	cheap, dear := min(*c.PriceIn, *c.PriceOut)/1e6, max(*c.PriceIn, *c.PriceOut)/1e6
+	cost := min(*a.Cost, dear*float64(c.TokenBudget))
+	if m := c.MaxCost; m != nil {
+		cost = min(cost, *m)
+		a.Calls = atMost(a.Calls, *m / *f.least.Cost)
+		a.Tokens = atMost(a.Tokens, *m/cheap)
 	}
+	a.Cost = &cost
 }
 
-// cut leaves a share of what is spent.
-func (f *forecast) cut(a *Amount, share float64) {
-	a.Tokens = int(share * float64(a.Tokens))
-	if a.Cost != nil {
-		cost := share * *a.Cost
-		a.Cost = &cost
+// atMost is n, or what is less.
+func atMost(n int, most float64) int {
+	if most < float64(n) {
+		return int(most)
 	}
+	return n // also where nothing costs anything
 }

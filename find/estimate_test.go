@@ -71,8 +71,12 @@ func TestAForecastStaysWithinWhatTheSearchMayCost(t *testing.T) {
 			func(a find.Amount) bool { return a.Tokens > 2*find.DefaultTokenBudget }},
 		{"a cost", func(c *find.Config) { c.PriceIn, c.PriceOut, c.MaxCost = &in, &out, new(0.25) },
 			func(a find.Amount) bool { return math.Abs(*a.Cost-0.25) < 1e-9 && a.Tokens < find.DefaultTokenBudget }},
+		{"what costs nothing", func(c *find.Config) { c.PriceIn, c.PriceOut, c.MaxCost = new(0.0), new(0.0), new(0.0) },
+			func(a find.Amount) bool {
+				return *a.Cost == 0 && a.Tokens == find.DefaultTokenBudget && a.Calls > 10_000
+			}},
 		{"a cost above the token budget", func(c *find.Config) { c.PriceIn, c.PriceOut, c.MaxCost, c.TokenBudget = &in, &out, new(25.0), 1000 },
-			func(a find.Amount) bool { return a.Tokens == 1000 && *a.Cost <= 0.01 && *a.Cost > 0.0025 }},
+			func(a find.Amount) bool { return a.Tokens == 1000 && *a.Cost <= 0.01+1e-9 && *a.Cost > 0.0025 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f, err := find.Estimate(forecastOf(t, c.change))
@@ -83,7 +87,7 @@ func TestAForecastStaysWithinWhatTheSearchMayCost(t *testing.T) {
 				t.Errorf("at most %+v of %d", f.Most, f.TokenBudget)
 			}
 			for _, p := range f.Phases {
-				if p.Most.Tokens > f.Most.Tokens || p.Most.Calls > f.Most.Calls {
+				if p.Most.Tokens > f.Most.Tokens || p.Most.Calls > f.Most.Calls || p.Most.Cost != nil && *p.Most.Cost > *f.Most.Cost {
 					t.Errorf("%s: %+v, and %+v in all", p.Phase, p.Most, f.Most)
 				}
 			}

@@ -1,6 +1,7 @@
 package find
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -247,17 +248,7 @@ func (p *prober) burst(ctx context.Context, s *shape, n int) ([]reply, error) {
 		wg.Go(func() { replies[i], errs[i] = p.once(ctx, s) })
 	}
 	wg.Wait()
-	return replies, first(errs)
-}
-
-// first is the first of the errors. A search that is over has one, and each of its calls has the same.
-func first(errs []error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return replies, cmp.Or(errs...)
 }
 
 // staysWarm is how long an idle connection is believed to stay open.

@@ -223,7 +223,7 @@ func (s *search) ask(ctx context.Context, l *loop, q question) (r refilled, foun
 		fast, enough := pace >= min(3*s.need(), fastestPace), 66*s.need()
 		if q.row > 0 {
 			fast, enough = pace >= min(2*s.need(), fastestPace), float64(q.row)
-		} else if len(shots) > 0 && sinceRefusal(shots) == len(shots) { // not even at first: no bucket was empty
+		} else if !q.patient && len(shots) > 0 && sinceRefusal(shots) == len(shots) { // not even at first: no bucket was empty
 			enough = max(60, 10*s.need())
 		}
 		if row := float64(sinceRefusal(shots)); fast && row > max(20, enough) {

@@ -1,6 +1,7 @@
 package find
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -34,7 +35,7 @@ func (s *search) volley(ctx context.Context, sh *shape, n int) (volley, error) {
 	}
 	lone, err := s.lone(ctx, began, refused)
 	wg.Wait()
-	if err := first(append(errs, err)); err != nil {
+	if err := cmp.Or(append(errs, err)...); err != nil {
 		return v, err
 	}
 	if err := failing(v.replies); err != nil {

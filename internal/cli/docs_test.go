@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,5 +90,71 @@ func TestTheExamplesOfExplainAreWhatItPrints(t *testing.T) {
 				t.Errorf("%d examples, want %d", n, least)
 			}
 		})
+	}
+}
+
+func TestTheForecastsOfFindAreWhatItPrints(t *testing.T) {
+	document, err := os.ReadFile(filepath.Join("..", "..", "docs", "find.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	n := 0
+	for _, e := range exchanges(string(document)) {
+		args := strings.Fields(e.command)
+		if !strings.HasPrefix(e.command, "sluice find ") || !slices.Contains(args, "--dry-run") {
+			continue
+		}
+		n++
+		var stdout, stderr bytes.Buffer
+		code := cli.Main(t.Context(), args[1:], strings.NewReader(""), &stdout, &stderr)
+		if code != 0 || stdout.Len() > 0 || stderr.String() != e.output {
+			t.Errorf("%s: exit code %d, prints\n%s\nand not\n%s", e.command, code, stderr.String(), e.output)
+		}
+	}
+	if n < 2 {
+		t.Errorf("%d examples, want 2", n)
+	}
+}
+
+// commandWords parts a command of a document into words, up to where a shell does something else with it. ok is false of
+// what is no command of ours.
+func commandWords(command string) (words []string, ok bool) {
+	words = strings.Fields(strings.TrimPrefix(command, "go run ./cmd/"))
+	if len(words) < 2 || words[0] != "sluice" {
+		return nil, false
+	}
+	if end := slices.IndexFunc(words, func(w string) bool { return w == "|" || w == ">" || w == "&" }); end >= 0 {
+		words = words[:end]
+	}
+	return words[1:], true
+}
+
+func TestTheCommandsOfTheDocumentsAreOnes(t *testing.T) {
+	names, err := filepath.Glob(filepath.Join("..", "..", "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	least := map[string]int{"find.md": 6, "plan.md": 5, "README.md": 8}
+	for _, name := range append(names, filepath.Join("..", "..", "README.md")) {
+		document, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, e := range exchanges(strings.ReplaceAll(string(document), "\\\n", " ")) {
+			words, ok := commandWords(e.command)
+			if !ok {
+				continue
+			}
+			n++
+			var stdout, stderr bytes.Buffer
+			if code := cli.Main(t.Context(), append(words, "--help"), strings.NewReader(""), &stdout, &stderr); code != 0 {
+				t.Errorf("%s: %s: %s", name, e.command, stderr.String())
+			}
+		}
+		if n < least[filepath.Base(name)] {
+			t.Errorf("%s has %d commands, want %d", name, n, least[filepath.Base(name)])
+		}
 	}
 }

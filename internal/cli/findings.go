@@ -127,6 +127,15 @@ func newFindings(r *find.Result, target provider.Target, p provider.Provider, pu
 	return d
 }
 
+// knows reports whether there is a limit that one could keep to.
+func (d *findings) knows() bool {
+	if d.Limits == nil {
+		return false
+	}
+	told, start := d.Limits.Split()
+	return told != (sluice.Limits{}) || start != (sluice.Limits{})
+}
+
 // valueWriter writes findings down, at an instant.
 type valueWriter struct {
 	published float64 // how far to trust limits of a tier
@@ -158,12 +167,12 @@ func (w valueWriter) limits(r *find.Result, provider, model string) *config.Limi
 // mostLimit is the largest that a file of limits may state.
 const mostLimit = 1e12
 
-// confidence is from 0 to 1.
+// confidence is from 0 to 1, with three digits.
 func (w valueWriter) confidence(f find.Finding) float64 {
 	if f.Source == sluice.SourceRegistry {
 		return w.published
 	}
-	return min(max(0, 1-f.Margin), 1)
+	return math.Round(min(max(0, 1-f.Margin), 1)*1000) / 1000
 }
 
 func (w valueWriter) values(r *find.Result) foundValues {

@@ -48,11 +48,10 @@ func (f *search) auto(ctx context.Context) error {
 	} else if end == nil || w.safe() > 0 {
 		_, err = fmt.Fprintln(f.s.out, w.safe())
 	}
-	known := end == nil || d.Limits != nil
-	if f.o.progress != progressJSON && (known || end.code != exitFailed) { // else what is on standard error is for programs
+	if f.o.progress != progressJSON && (end == nil || end.code != exitFailed || d.Limits != nil) { // else what is on standard error is for programs
 		f.tell(w)
 	}
-	if known { // what was found before is not given away for nothing
+	if f.worthWriting(end, d.knows()) {
 		err = cmp.Or(err, f.write(d))
 	}
 	if len(r.Probes) > 0 {
@@ -65,6 +64,12 @@ func (f *search) auto(ctx context.Context) error {
 		return silent(exitThreshold)
 	}
 	return err
+}
+
+// worthWriting reports whether what a search knows at its end goes into the file: what was found before is not given away
+// for nothing.
+func (f *search) worthWriting(end *exitError, knows bool) bool {
+	return f.document != nil && (end == nil || knows || end.code != exitFailed && !f.document.replaces)
 }
 
 // findings is the document of what was found.
@@ -115,9 +120,6 @@ func (f *search) tell(w found) {
 
 // write puts a document into the file that was asked for. No key stands in it.
 func (f *search) write(document any) error {
-	if f.document == nil {
-		return nil
-	}
 	b, err := json.MarshalIndent(document, "", "  ")
 	if err != nil {
 		return err

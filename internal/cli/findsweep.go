@@ -29,7 +29,7 @@ func (f *search) sweep(ctx context.Context) error {
 	if f.o.progress != progressJSON && r.Recommended > 0 {
 		f.s.errorf("note: each worker made two calls, which meet no limit per minute, and other clients of the account share its limits\n")
 	}
-	if known {
+	if f.worthWriting(end, r.Recommended > 0) {
 		err = cmp.Or(err, f.write(r))
 	}
 	switch {

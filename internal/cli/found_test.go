@@ -233,42 +233,51 @@ func TestHowASearchEnds(t *testing.T) {
 		code    int
 		stdout  string
 		stderr  []string
-		written bool
+		written bool // where nothing was before
+		kept    bool // what was there before
 	}{
 		{"with an answer", func(r *find.Result) { r.Notes, r.Hint = []string{"a note"}, "do more" }, nil, exitDone, "11\n",
-			[]string{"11 workers: 598", "\nnote: a note\n", "\nhint: do more\n", "what was found is in "}, true},
+			[]string{"11 workers: 598", "\nnote: a note\n", "\nhint: do more\n", "what was found is in "}, true, false},
 		{"with none that is safe", func(r *find.Result) { *r = find.Result{Bound: find.BoundNothing, Spent: find.Spent{Calls: 9}} }, nil,
-			exitThreshold, "0\n", []string{"0 workers: even one"}, true},
+			exitThreshold, "0\n", []string{"0 workers: even one"}, true, false},
 		{"interrupted", func(r *find.Result) { r.Soak, r.Low, r.High = find.Soak{}, 4, 32 }, context.Canceled, exitInterrupted, "",
-			[]string{"between 4 and 32 workers", "sluice: error: interrupted\n", "hint: the same command searches anew"}, true},
+			[]string{"between 4 and 32 workers", "sluice: error: interrupted\n", "hint: the same command searches anew"}, true, false},
 		{"interrupted when a number was safe", func(r *find.Result) {}, context.Canceled, exitInterrupted, "11\n",
-			[]string{"11 workers were safe"}, true},
+			[]string{"11 workers were safe"}, true, false},
 		{"interrupted with nothing known", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 1}} }, context.Canceled,
-			exitInterrupted, "", []string{"nothing is known"}, false},
+			exitInterrupted, "", []string{"nothing is known"}, true, true},
+		{"interrupted with no more known than what passed", func(r *find.Result) { r.Limits, r.Soak = nil, find.Soak{} }, context.Canceled,
+			exitInterrupted, "", []string{"at least 64 at once"}, true, true},
 		{"by the token budget", func(r *find.Result) { r.Soak = find.Soak{} }, fmt.Errorf("then: %w", find.ErrTokenBudget), exitBudget, "",
-			[]string{"stopped by --token-budget 1,000,000: then: the token budget is used up", "hint: raise it"}, true},
-		{"by the cost", func(r *find.Result) { r.Soak = find.Soak{} }, find.ErrMaxCost, exitBudget, "", []string{"stopped by --max-cost $2.00"}, true},
+			[]string{"stopped by --token-budget 1,000,000: then: the token budget is used up", "hint: raise it"}, true, false},
+		{"by the cost", func(r *find.Result) { r.Soak = find.Soak{} }, find.ErrMaxCost, exitBudget, "", []string{"stopped by --max-cost $2.00"}, true, false},
 		{"by a refused key", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 1}} }, refusal(sluice.Auth, 401), exitFailed, "",
-			[]string{"the key was refused: openai-compatible: 401 auth: so it is", "hint: no variable held a key"}, false},
+			[]string{"the key was refused: openai-compatible: 401 auth: so it is", "hint: no variable held a key"}, false, true},
 		{"by a spent quota", func(r *find.Result) {}, refusal(sluice.QuotaExhausted, 429), exitFailed, "11\n",
-			[]string{"the account's quota is spent", "hint: add credit"}, true},
+			[]string{"the account's quota is spent", "hint: add credit"}, true, false},
 		{"by an unknown model", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 1}} },
 			fmt.Errorf("%w: %w", find.ErrNoAnswer, refusal(sluice.BadRequest, 404)), exitFailed, "",
-			[]string{"404", "hint: check --model: openai-compatible has no m,"}, false},
+			[]string{"404", "hint: check --model: openai-compatible has no m,"}, false, true},
 		{"by a request that is refused", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 1}} }, refusal(sluice.BadRequest, 400),
-			exitFailed, "", []string{"hint: the provider does not take the calls of a search"}, false},
+			exitFailed, "", []string{"hint: the provider does not take the calls of a search"}, false, true},
 		{"by a prompt that is too long", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 1}} }, refusal(sluice.ContextLength, 400),
-			exitFailed, "", []string{"hint: give a shorter prompt by --prompt-file"}, false},
+			exitFailed, "", []string{"hint: give a shorter prompt by --prompt-file"}, false, true},
 		{"by a provider that fails", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 3}} }, refusal(sluice.ServerError, 500),
-			exitFailed, "", []string{"hint: the provider fails"}, false},
+			exitFailed, "", []string{"hint: the provider fails"}, false, true},
 		{"by a host that is not there", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 3}} },
-			fmt.Errorf("%w: %w", find.ErrNoAnswer, errors.New("connection refused")), exitFailed, "", []string{"hint: check the network and --base-url"}, false},
+			fmt.Errorf("%w: %w", find.ErrNoAnswer, errors.New("connection refused")), exitFailed, "", []string{"hint: check the network and --base-url"}, false, true},
 		{"before it began", func(r *find.Result) { *r = find.Result{} }, &find.FieldError{Field: "Timeout", Err: errors.New("is odd")}, exitUsage, "",
-			[]string{"sluice: error: --timeout: is odd\nhint: see sluice find --help\n"}, false},
+			[]string{"sluice: error: --timeout: is odd\nhint: see sluice find --help\n"}, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), "new", "found.json")
+			const before = `{"limits":{"rpm":5}}`
 			for _, asJSON := range []bool{false, true} {
+				file := filepath.Join(t.TempDir(), "new", "found.json")
+				if asJSON { // the second time there is one
+					if err := errors.Join(os.Mkdir(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(before), 0o600)); err != nil {
+						t.Fatal(err)
+					}
+				}
 				var stdout, stderr bytes.Buffer
 				s := newStreams(nil, strings.NewReader(""), &stdout, &stderr)
 				cmd := newFindBy(s, func(_ context.Context, cfg find.Config) (*find.Result, error) {
@@ -302,14 +311,18 @@ func TestHowASearchEnds(t *testing.T) {
 					t.Errorf("standard output is %q, want %q", stdout.String(), c.stdout)
 				}
 				b, err := os.ReadFile(file)
-				if written := err == nil; written != c.written {
-					t.Errorf("written: %v, want %v", written, c.written)
-				} else if written {
+				switch written, kept := err == nil, string(b) == before; {
+				case !asJSON && written != c.written, asJSON && kept != c.kept:
+					t.Errorf("written: %v, want %v; kept: %v, want %v", written, c.written, kept, c.kept)
+				case written && !kept:
 					checkDocument(t, b, c.err)
 				}
-			}
-			if left, _ := filepath.Glob(file + ".*"); len(left) > 0 {
-				t.Errorf("left behind: %v", left)
+				if left, _ := filepath.Glob(file + ".*"); len(left) > 0 {
+					t.Errorf("left behind: %v", left)
+				}
+				if info, err := os.Stat(file); asJSON && (err != nil || info.Mode().Perm() != 0o600) {
+					t.Errorf("its mode is another: %v, %v", info, err)
+				}
 			}
 		})
 	}

@@ -15,6 +15,7 @@ type newFile struct {
 	flag       string // that names it
 	name, path string // as it was named, and where that leads
 	mode       fs.FileMode
+	replaces   bool // a file is there
 }
 
 // newFileFor finds out whether the file can be written, before a long look for what goes into it begins. It leaves nothing
@@ -51,7 +52,7 @@ func (f *newFile) find(info fs.FileInfo) error {
 	if err != nil {
 		return err
 	}
-	f.mode = info.Mode().Perm()
+	f.mode, f.replaces = info.Mode().Perm(), true
 	f.path, err = filepath.EvalSymlinks(f.name)
 	return errors.Join(err, was.Close())
 }
