@@ -81,13 +81,16 @@ func TestNoMoreCallsAreOpenThanWorkersAreAskedFor(t *testing.T) {
 	for _, most := range []int{1, 2, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			c, _ := row{}.search(t, 1)
-			server, err := sim.New(sim.Config{Latency: 2 * time.Second, Jitter: 0.1, OutputTokens: realTokens, Concurrent: 3, NoHeaders: true, VagueBodies: true})
+			server, err := sim.New(sim.Config{
+				Latency: 2 * time.Second, Jitter: 0.1, OutputTokens: realTokens, Concurrent: 3, NoHeaders: true, VagueBodies: true,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			c.Base, c.MaxWorkers = server.Transport(), most
 			found, err := find.Auto(t.Context(), c)
-			if peak := server.Stats().Peak; err != nil || found.Workers != most || peak > most || found.Limits[sluice.Requests].Source == sluice.SourceMeasured {
+			peak := server.Stats().Peak
+			if err != nil || found.Workers != most || peak > most || found.Limits[sluice.Requests].Source == sluice.SourceMeasured {
 				t.Errorf("%d workers of %d, %d open: %v: %s", found.Workers, most, peak, err, belief(found))
 			}
 		})
