@@ -133,6 +133,7 @@ func (s *search) separate(ctx context.Context, v volley, n int) (reason, error) 
 		case k == 0, letIn > 0 && v.refused() > 1, len(counts) > 0 && k <= counts[0]/2:
 			return byBucket, nil
 		case slices.Contains(counts, k):
+			s.wavering(n, append(counts, k))
 			return s.capOf(ctx, k)
 		default:
 			counts = append(counts, k)
@@ -144,8 +145,15 @@ func (s *search) separate(ctx context.Context, v volley, n int) (reason, error) 
 		}
 	}
 	slices.Sort(counts)
-	s.note("of %d calls at once, now %d were accepted and now %d: others may be using the same limit", n, counts[0], counts[len(counts)-1])
+	s.wavering(n, counts)
 	return s.capOf(ctx, counts[len(counts)/2])
+}
+
+// wavering says so when bursts of as many calls were not let in alike.
+func (s *search) wavering(n int, counts []int) {
+	if least, most := slices.Min(counts), slices.Max(counts); least < most {
+		s.note("of %d calls at once, now %d were accepted and now %d: others may be using the same limit", n, least, most)
+	}
 }
 
 // said is the reason that refusals give themselves, in words or headers.
