@@ -196,7 +196,7 @@ func (s *search) changed(ctx context.Context) (bool, error) {
 		}
 		sh := s.by[d]
 		s.enter(PhaseRecheck, "are %s refilled as before?", d)
-		r, found, err := s.askAll(ctx, &sh, question{least: recheckGrants, patient: true})
+		r, found, err := s.ask(ctx, &sh, question{least: recheckGrants, patient: true})
 		if err != nil {
 			return false, err
 		}
