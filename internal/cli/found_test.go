@@ -391,3 +391,37 @@ func TestFoundFigures(t *testing.T) {
 		}
 	}
 }
+
+func TestNoKeyIsWritten(t *testing.T) {
+	const key = "any-key-of-a-test-that-is-long"
+	t.Setenv("FIND_TEST_KEY", key)
+	file := filepath.Join(t.TempDir(), "found.json")
+	for _, mode := range [][]string{nil, {"--json"}, {"--verbose"}} {
+		var stdout, stderr bytes.Buffer
+		s := newStreams(nil, strings.NewReader(""), &stdout, &stderr)
+		cmd := newFindBy(s, func(_ context.Context, cfg find.Config) (*find.Result, error) {
+			if cfg.Target.Key != key {
+				t.Errorf("the key is %q", cfg.Target.Key)
+			}
+			if cfg.Log != nil {
+				cfg.Log("said " + cfg.Target.Key)
+			}
+			r := foundResult()
+			r.Notes, r.Hint = []string{"said " + cfg.Target.Key}, "say "+cfg.Target.Key
+			return r, nil
+		})
+		cmd.SetArgs(append(mode, "--model", "gpt-4o-mini", "--key-env", "FIND_TEST_KEY", "--output-file", file))
+		if err := cmd.ExecuteContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		written, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range map[string]string{"standard output": stdout.String(), "standard error": stderr.String(), "the file": string(written)} {
+			if strings.Contains(text, key) {
+				t.Errorf("%v: the key stands in %s:\n%s", mode, name, text)
+			}
+		}
+	}
+}
