@@ -110,7 +110,8 @@ func (s *search) lower(w int, replies []reply) {
 	most := overlap(replies)
 	accepted := count(replies, (*reply).accepted)
 	lowered := min(w-1, max(1, int(math.Floor(float64(w)*float64(accepted)/float64(len(replies))))))
-	if most < w && !s.slots.Known() && accepted > len(replies)/2 {
+	open := count(replies, func(r *reply) bool { return r.refused() && r.outcome.Dimension == sluice.Concurrency }) > 0 // too many were
+	if most < w && !s.slots.Known() && (open || accepted > len(replies)/2) {
 		lowered = most
 	}
 	s.lowered = max(1, lowered)
