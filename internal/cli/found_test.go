@@ -110,6 +110,8 @@ func TestWhatWasFoundIsSaidInOneLine(t *testing.T) {
 			"stopped early: the answer lies between 4 and 32 workers; at least 64 at once; 598 requests/min (measured ±3 %)" + spent},
 		{"stopped when it was no more than what was asked for", func(r *find.Result) { *r = find.Result{High: 100} }, context.Canceled,
 			"stopped early: nothing is known of the answer; 0 calls, 0 tokens, 0 ms"},
+		{"stopped when it had to be proved", func(r *find.Result) { r.Soak, r.Low, r.High, r.Limits = find.Soak{}, 1, 1, nil }, context.Canceled,
+			"stopped early: the answer is at most 1 worker; at least 64 at once" + spent},
 		{"stopped in the soak", func(r *find.Result) { r.Soak = find.Soak{Workers: 11, Calls: 8, Refused: 1} }, context.Canceled,
 			"stopped early: the answer lies between 11 and 12 workers; at least 64 at once; 598 requests/min (measured ±3 %); soak 8 calls, 1 refused" + spent},
 		{"stopped after the soak", func(r *find.Result) {}, find.ErrTokenBudget,
