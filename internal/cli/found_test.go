@@ -110,6 +110,8 @@ func TestWhatWasFoundIsSaidInOneLine(t *testing.T) {
 			"stopped early: the answer lies between 4 and 32 workers; at least 64 at once; 598 requests/min (measured ±3 %)" + spent},
 		{"stopped when it was no more than what was asked for", func(r *find.Result) { *r = find.Result{High: 100} }, context.Canceled,
 			"stopped early: nothing is known of the answer; 0 calls, 0 tokens, 0 ms"},
+		{"stopped when it had to be proved", func(r *find.Result) { r.Soak, r.Low, r.High, r.Limits = find.Soak{}, 1, 1, nil }, context.Canceled,
+			"stopped early: the answer is at most 1 worker; at least 64 at once" + spent},
 		{"stopped in the soak", func(r *find.Result) { r.Soak = find.Soak{Workers: 11, Calls: 8, Refused: 1} }, context.Canceled,
 			"stopped early: the answer lies between 11 and 12 workers; at least 64 at once; 598 requests/min (measured ±3 %); soak 8 calls, 1 refused" + spent},
 		{"stopped after the soak", func(r *find.Result) {}, find.ErrTokenBudget,
@@ -388,6 +390,40 @@ func TestFoundFigures(t *testing.T) {
 	} {
 		if c.got != c.want {
 			t.Errorf("got %q, want %q", c.got, c.want)
+		}
+	}
+}
+
+func TestNoKeyIsWritten(t *testing.T) {
+	const key = "any-key-of-a-test-that-is-long"
+	t.Setenv("FIND_TEST_KEY", key)
+	file := filepath.Join(t.TempDir(), "found.json")
+	for _, mode := range [][]string{nil, {"--json"}, {"--verbose"}} {
+		var stdout, stderr bytes.Buffer
+		s := newStreams(nil, strings.NewReader(""), &stdout, &stderr)
+		cmd := newFindBy(s, func(_ context.Context, cfg find.Config) (*find.Result, error) {
+			if cfg.Target.Key != key {
+				t.Errorf("the key is %q", cfg.Target.Key)
+			}
+			if cfg.Log != nil {
+				cfg.Log("said " + cfg.Target.Key)
+			}
+			r := foundResult()
+			r.Notes, r.Hint = []string{"said " + cfg.Target.Key}, "say "+cfg.Target.Key
+			return r, nil
+		})
+		cmd.SetArgs(append(mode, "--model", "gpt-4o-mini", "--key-env", "FIND_TEST_KEY", "--output-file", file))
+		if err := cmd.ExecuteContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		written, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range map[string]string{"standard output": stdout.String(), "standard error": stderr.String(), "the file": string(written)} {
+			if strings.Contains(text, key) {
+				t.Errorf("%v: the key stands in %s:\n%s", mode, name, text)
+			}
 		}
 	}
 }
