@@ -38,7 +38,7 @@ func (s *search) pairs(ctx context.Context) error {
 		}
 	}
 	s.bucketOfOne = true
-	s.note("two calls at once are refused however seldom they come: no number of workers without a pace is safe, only `sluice run` paces them")
+	s.log("two calls at once are refused however seldom they come")
 	return nil
 }
 
