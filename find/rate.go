@@ -3,6 +3,7 @@ package find
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"sync"
 	"time"
@@ -28,9 +29,14 @@ type loop struct {
 	s    *search
 	sh   *shape
 	room int // open at once
+	most int // room is never more
 
 	mu    sync.Mutex
 	calls []*call
+	open  int
+	lost  int  // calls in a row, at last, that failed
+	full  int  // and that were answered by a server without capacity
+	stuck bool // full was too many once
 	wg    sync.WaitGroup
 	err   error
 }
@@ -43,7 +49,8 @@ type call struct {
 }
 
 func (s *search) newLoop(sh *shape) *loop {
-	return &loop{s: s, sh: sh, room: s.room()}
+	most := s.bearable(sh)
+	return &loop{s: s, sh: sh, most: most, room: min(s.room(), most)}
 }
 
 // room is how many calls may surely be open, or may be tried.
@@ -58,37 +65,56 @@ func (s *search) room() int {
 func (l *loop) send(ctx context.Context) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.openLocked() >= l.room {
+	if l.open >= l.room {
 		return false
 	}
 	c := &call{sent: time.Now()}
 	l.calls = append(l.calls, c)
+	l.open++
 	l.wg.Go(func() {
 		r, err := l.s.p.probe(ctx, l.sh)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		c.reply, c.over = r, true
-		if err != nil && l.err == nil {
-			l.err = err
-		}
+		l.open--
+		l.settleLocked(&c.reply, err)
 	})
 	return true
+}
+
+// hopeless is how many calls in a row fail where it is of no use to go on.
+const hopeless = 16
+
+// settleLocked takes the end of a call into account.
+func (l *loop) settleLocked(r *reply, err error) {
+	switch {
+	case err != nil:
+		l.err = cmp.Or(l.err, err)
+	case r.accepted() || r.refused():
+		l.lost, l.full = 0, 0
+	case r.outcome.Kind == sluice.Overloaded:
+		l.full++
+		l.stuck = l.stuck || l.full >= hopeless
+	default:
+		l.lost++
+		if l.lost >= hopeless && l.err == nil {
+			l.err = fmt.Errorf("%w: %d in a row: %w", ErrUnreliable, l.lost, r.outcome.Err)
+		}
+	}
+}
+
+// going fails when there is no point in sending more. crowded says that the server has no capacity.
+func (l *loop) going() (crowded bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stuck, l.err
 }
 
 // widen lets more be open, if nobody knows how many may be.
 func (l *loop) widen() {
 	if !l.s.slots.Known() {
-		l.room = min(2*l.room, l.s.cfg.MaxWorkers)
+		l.room = min(2*l.room, l.s.cfg.MaxWorkers, l.most)
 	}
-}
-
-func (l *loop) openLocked() (n int) {
-	for i := len(l.calls) - 1; i >= 0 && i >= len(l.calls)-2000; i-- {
-		if !l.calls[i].over {
-			n++
-		}
-	}
-	return n
 }
 
 // shots are the calls whose fate is known. One that is open for longer than any refusal took was accepted.
@@ -202,6 +228,9 @@ func (s *search) ask(ctx context.Context, l *loop, q question) (r refilled, foun
 			gap = seconds(1 / pace)
 		}
 		if err := sleep(ctx, gap); err != nil {
+			return r, true, err
+		}
+		if _, err := l.going(); err != nil {
 			return r, true, err
 		}
 		if !l.send(ctx) { // so many are open: they wait for one another, not for a bucket
