@@ -79,6 +79,9 @@ func (i *inquiry) next(ctx context.Context) error {
 	if err := sleep(ctx, i.gap); err != nil {
 		return err
 	}
+	if _, err := i.loop.going(); err != nil {
+		return err
+	}
 	if !i.loop.send(ctx) { // so many are open: they wait for one another, not for a bucket
 		i.loop.widen()
 		i.grantedAt = time.Now()

@@ -253,7 +253,13 @@ func (s *search) dayNotes(r *Result) (notes []string) {
 	return notes
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+// seconds is so many, or as many as there can be.
+func seconds(s float64) time.Duration {
+	if ns := s * float64(time.Second); ns < float64(never) {
+		return time.Duration(ns)
+	}
+	return never
+}
 
 // sleep waits, unless the search is over.
 func sleep(ctx context.Context, d time.Duration) error {
@@ -287,8 +293,13 @@ func (s *search) learn(sh *shape, replies ...reply) {
 		case !r.accepted():
 		case sh.real:
 			s.latency.add(took.Seconds())
-			s.in.add(float64(r.outcome.Usage.Input))
-			s.out.add(float64(r.outcome.Usage.Output))
+			in, out := r.outcome.Usage.Input, r.outcome.Usage.Output
+			if in+out == 0 { // it does not say: nothing may count as less than it is
+				in, out = sh.reserve()
+				s.note("answers do not say how many tokens they used: it is taken for as many as a call may use, %d in and %d out", in, out)
+			}
+			s.in.add(float64(in))
+			s.out.add(float64(out))
 		case sh.name == s.tiny.name:
 			s.quick.add(took.Seconds())
 			if r.outcome.HasUsage {

@@ -164,6 +164,8 @@ func (s *search) drain(ctx context.Context, of proof, sh shape) error {
 	switch {
 	case err != nil:
 		return err
+	case l.stuck: // it proves nothing
+		return s.recovery(ctx)
 	case refused:
 		return s.refusedBy(ctx, by, &sh, pace)
 	case most < n:
@@ -257,6 +259,19 @@ func (s *search) affordable(sh *shape) int {
 	return max(0, int(min(n, 1e9)))
 }
 
+// bearable is how many calls of a shape may be open if all of them use as much as they may: where few are expected to, they
+// could go far beyond the budget before the first is answered.
+func (s *search) bearable(sh *shape) int {
+	in, _ := sh.reserve()
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	n := float64(s.cfg.TokenBudget-s.p.spent.Tokens()) / float64(in+sh.bound)
+	if most := s.cfg.MaxCost; most != nil {
+		n = min(n, (*most-*s.p.spent.Cost)/max(1e-12, s.p.price(in, sh.bound)))
+	}
+	return max(1, int(min(n, mostWorkers)))
+}
+
 // uncertain says what could not be certified, and which flag would.
 func (s *search) uncertain(of proof, sh *shape, calls int) {
 	in, out := sh.reserve()
@@ -307,6 +322,9 @@ func (s *search) fire(ctx context.Context, l *loop, of proof, pace float64, n in
 	began := time.Now()
 	for len(l.calls) < n {
 		if err := sleep(ctx, time.Until(began.Add(seconds(float64(len(l.calls))/pace)))); err != nil {
+			return of, false, err
+		}
+		if crowded, err := l.going(); crowded || err != nil {
 			return of, false, err
 		}
 		if !l.send(ctx) {

@@ -67,8 +67,8 @@ func (d *drawing) head(c draw.Canvas) {
 	title := draw.TextStyle{Color: color.Black, Font: chart.Sans(14), Handler: plot.DefaultTextHandler, YAlign: draw.YTop}
 	c.FillText(title, vg.Point{X: c.Min.X + headLeft, Y: c.Max.Y - 3*vg.Millimeter}, d.title())
 	calls, answer := chart.Legend(), chart.Legend()
-	calls.Add("accepted calls: "+count(d.Probes, func(p Probe) bool { return !p.Refused }), swatch{accepted()})
-	calls.Add("refused calls: "+count(d.Probes, func(p Probe) bool { return p.Refused }), swatch{refused()})
+	calls.Add("accepted calls: "+tally(d.Probes, func(p Probe) bool { return !p.Refused }), swatch{accepted()})
+	calls.Add("refused calls: "+tally(d.Probes, func(p Probe) bool { return p.Refused }), swatch{refused()})
 	for _, real := range []bool{true, false} {
 		words := "latency of tiny calls"
 		if real {
@@ -89,8 +89,8 @@ func (d *drawing) head(c draw.Canvas) {
 	answer.Draw(draw.Crop(c, headLeft+8*vg.Centimeter, 0, 0, top))
 }
 
-// count is how many of the probes are of a kind.
-func count(probes []Probe, kind func(Probe) bool) string {
+// tally is how many of the probes are of a kind.
+func tally(probes []Probe, kind func(Probe) bool) string {
 	n := 0
 	for _, p := range probes {
 		if kind(p) {

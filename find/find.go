@@ -89,10 +89,16 @@ func (c Config) withDefaults() (Config, error) {
 		return c, &FieldError{"MaxWorkers", fmt.Errorf("%d is above %d", c.MaxWorkers, mostWorkers)}
 	case c.MinOutputTokens < 0:
 		return c, &FieldError{"MinOutputTokens", fmt.Errorf("%d is below 1", c.MinOutputTokens)}
+	case c.MinOutputTokens > mostOutput:
+		return c, &FieldError{"MinOutputTokens", fmt.Errorf("%d is above %d", c.MinOutputTokens, mostOutput)}
 	case c.Timeout < 0:
 		return c, &FieldError{"Timeout", fmt.Errorf("%v is below zero", c.Timeout)}
-	case c.MaxCost != nil && !(*c.MaxCost >= 0):
+	case c.MaxCost != nil && !(*c.MaxCost >= 0 && *c.MaxCost <= mostDollars):
 		return c, &FieldError{"MaxCost", fmt.Errorf("%v is no sum of money", *c.MaxCost)}
+	case c.PriceIn != nil && !(*c.PriceIn >= 0 && *c.PriceIn <= mostDollars):
+		return c, &FieldError{"PriceIn", fmt.Errorf("%v is no price", *c.PriceIn)}
+	case c.PriceOut != nil && !(*c.PriceOut >= 0 && *c.PriceOut <= mostDollars):
+		return c, &FieldError{"PriceOut", fmt.Errorf("%v is no price", *c.PriceOut)}
 	case c.MaxCost != nil && (c.PriceIn == nil || c.PriceOut == nil):
 		return c, &FieldError{"MaxCost", errors.New("prices are not known")}
 	}
@@ -124,6 +130,12 @@ func (c *Config) free() bool {
 
 // mostWorkers is far beyond what any account allows, and what one machine keeps open.
 const mostWorkers = 10_000
+
+// mostDollars is more than anybody pays for a search, or for a million tokens.
+const mostDollars = 1e9
+
+// mostOutput is far beyond what any model writes, and small enough that sums of it do not overflow.
+const mostOutput = 10_000_000
 
 // FieldError says which field of a Config makes no sense.
 type FieldError struct {

@@ -3,8 +3,11 @@ package find
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"sync"
 	"time"
+
+	"github.com/sluice-llm/sluice"
 )
 
 // loop asks for calls at a pace, whatever becomes of them.
@@ -12,12 +15,16 @@ type loop struct {
 	s    *search
 	sh   *shape
 	room int // open at once
+	most int // room is never more
 
 	wg sync.WaitGroup
 
 	mu    sync.Mutex
 	calls []*call
 	open  int
+	lost  int  // calls in a row, at last, that failed
+	full  int  // and that were answered by a server without capacity
+	stuck bool // full was too many once
 	err   error
 	shots []shot // of the first calls, as far as their fate is known
 }
@@ -30,7 +37,8 @@ type call struct {
 }
 
 func (s *search) newLoop(sh *shape) *loop {
-	return &loop{s: s, sh: sh, room: s.room()}
+	most := s.bearable(sh)
+	return &loop{s: s, sh: sh, most: most, room: min(s.room(), most)}
 }
 
 // room is how many calls may surely be open, or may be tried.
@@ -57,17 +65,43 @@ func (l *loop) send(ctx context.Context) bool {
 		defer l.mu.Unlock()
 		c.reply, c.over = r, true
 		l.open--
-		if err != nil && l.err == nil {
-			l.err = err
-		}
+		l.settleLocked(&c.reply, err)
 	})
 	return true
+}
+
+// hopeless is how many calls in a row fail where it is of no use to go on.
+const hopeless = 16
+
+// settleLocked takes the end of a call into account.
+func (l *loop) settleLocked(r *reply, err error) {
+	switch {
+	case err != nil:
+		l.err = cmp.Or(l.err, err)
+	case r.accepted() || r.refused():
+		l.lost, l.full = 0, 0
+	case r.outcome.Kind == sluice.Overloaded:
+		l.full++
+		l.stuck = l.stuck || l.full >= hopeless
+	default:
+		l.lost++
+		if l.lost >= hopeless && l.err == nil {
+			l.err = fmt.Errorf("%w: %d in a row: %w", ErrUnreliable, l.lost, r.outcome.Err)
+		}
+	}
+}
+
+// going fails when there is no point in sending more. crowded says that the server has no capacity.
+func (l *loop) going() (crowded bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stuck, l.err
 }
 
 // widen lets more be open, if nobody knows how many may be.
 func (l *loop) widen() {
 	if !l.s.slots.Known() {
-		l.room = min(2*l.room, l.s.cfg.MaxWorkers)
+		l.room = min(2*l.room, l.s.cfg.MaxWorkers, l.most)
 	}
 }
 

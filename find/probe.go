@@ -3,6 +3,7 @@ package find
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -33,14 +34,15 @@ type prober struct {
 	probes   []Probe
 	heard    map[sluice.Dimension]evidence // what answers said of limits
 	lastSent time.Time
-	dayLeft  int64 // the most requests that were left of a day
+	dayLeft  int64          // the most requests that were left of a day
+	longest  map[string]int // tokens of the longest answer to a shape: some models think for longer than they may
 }
 
 // newProber returns a prober and the context under which its calls are made. It is cancelled, with the reason as its
 // cause, when there is no point in going on.
 func newProber(ctx context.Context, cfg Config) (*prober, context.Context) {
 	ctx, stop := context.WithCancelCause(ctx)
-	p := &prober{cfg: cfg, began: time.Now(), stop: stop, heard: make(map[sluice.Dimension]evidence)}
+	p := &prober{cfg: cfg, began: time.Now(), stop: stop, heard: make(map[sluice.Dimension]evidence), longest: make(map[string]int)}
 	if cfg.PriceIn != nil && cfg.PriceOut != nil {
 		p.spent.Cost = new(float64)
 	}
@@ -67,9 +69,13 @@ func (p *prober) once(ctx context.Context, s *shape) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	_, o := provider.Exchange(ctx, p.cfg.Base, nil, req, provider.ExchangeConfig{
+	a, o := provider.Exchange(ctx, p.cfg.Base, nil, req, provider.ExchangeConfig{
 		Provider: p.cfg.Provider, Endpoint: p.cfg.Target.Endpoint, Timeout: p.cfg.Timeout, Key: p.cfg.Target.Key,
+		MaxBytes: leastBytes + bytesPerToken*int64(s.bound),
 	})
+	if o.Kind == sluice.OK && !o.HasUsage && a.FinishReason == "" { // whoever answers so answers anything, at any pace
+		o.Kind, o.Err = sluice.BadRequest, errNoModel
+	}
 	r := reply{sent: started.sent, done: time.Now(), outcome: o}
 	p.end(s, started, &r)
 	p.tell(false)
@@ -78,6 +84,15 @@ func (p *prober) once(ctx context.Context, s *shape) (reply, error) {
 	}
 	return r, nil
 }
+
+// errNoModel is the error of a good answer that none of a model's looks like.
+var errNoModel = errors.New("the answer says neither what it used nor why it ended: it is not a model's")
+
+// What is read of an answer at most: many calls are open at once.
+const (
+	leastBytes    = 4 << 20
+	bytesPerToken = 256
+)
 
 // start is a call that is open.
 type start struct {
@@ -94,6 +109,7 @@ func (p *prober) begin(ctx context.Context, s *shape) (*http.Request, start, err
 	}
 	in, out := s.reserve()
 	p.mu.Lock()
+	out = max(out, p.longest[s.name])
 	err := p.affordLocked(in, out)
 	if err != nil {
 		p.mu.Unlock()
@@ -152,8 +168,9 @@ func (p *prober) end(s *shape, st start, r *reply) {
 	p.open--
 	in, out := 0, 0 // a call that was not answered is not billed
 	switch {
-	case r.outcome.HasUsage:
+	case r.outcome.HasUsage && r.outcome.Usage.Input+r.outcome.Usage.Output > 0:
 		in, out = r.outcome.Usage.Input, r.outcome.Usage.Output
+		p.longest[s.name] = max(p.longest[s.name], out)
 	case r.accepted(): // an answer that does not say what it used
 		in, out = st.in, st.out
 	}
@@ -254,6 +271,9 @@ func (p *prober) burst(ctx context.Context, s *shape, n int) ([]reply, error) {
 // staysWarm is how long an idle connection is believed to stay open.
 const staysWarm = 20 * time.Second
 
+// longestWarm is how long connections may take to open.
+const longestWarm = 10 * time.Second
+
 // warm opens connections, so that the first calls of a burst do not wait for them.
 func (p *prober) warm(ctx context.Context, n int) {
 	base, ok := p.cfg.Base.(*http.Transport)
@@ -261,6 +281,8 @@ func (p *prober) warm(ctx context.Context, n int) {
 		return // no connections that anybody knows of, or enough
 	}
 	p.warmed, p.warmedAt = n, time.Now()
+	ctx, cancel := context.WithTimeout(ctx, min(longestWarm, p.cfg.Timeout)) // who never answers such a question has connected
+	defer cancel()
 	var wg sync.WaitGroup
 	for range n {
 		wg.Go(func() {

@@ -74,3 +74,39 @@ func (r *reply) retry(try int) (time.Duration, bool) {
 	wait := cmp.Or(o.Wait, firstPause<<(try-1))
 	return wait, wait <= longestWait
 }
+
+// recovery waits until a server that has no capacity, for whatever reason, answers again.
+func (s *search) recovery(ctx context.Context) error {
+	s.log("the server has no capacity: waits until it has")
+	began := time.Now()
+	for pause := firstPause; ; pause *= 2 {
+		r, err := s.p.once(ctx, &s.tiny)
+		switch {
+		case err != nil:
+			return err
+		case r.accepted() || r.refused():
+			return nil
+		case time.Since(began)+pause > longestWait:
+			return fmt.Errorf("%w: %w", ErrNoAnswer, r.outcome.Err)
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+// crowding is the error of calls of which so many found no capacity that the others prove nothing.
+func crowding(replies []reply) error {
+	full := 0
+	var last error
+	for i := range replies {
+		if o := &replies[i].outcome; o.Kind == sluice.Overloaded {
+			full++
+			last = o.Err
+		}
+	}
+	if full < 3 || 4*full < len(replies) {
+		return nil
+	}
+	return fmt.Errorf("%w: the server had no capacity for %d of %d calls: %w", ErrUnreliable, full, len(replies), last)
+}

@@ -68,7 +68,7 @@ func (s *search) headed() bool {
 // soak runs the answer with real calls, and lowers it if they are refused.
 func (s *search) soak(ctx context.Context) error {
 	again := false
-	for range mostSoaks {
+	for tries := 1; tries <= mostSoaks; tries++ {
 		w, _ := s.answer()
 		if err := s.rest(ctx, w); err != nil {
 			return err
@@ -83,6 +83,14 @@ func (s *search) soak(ctx context.Context) error {
 			return err
 		}
 		s.learn(&s.real, replies...)
+		if err := crowding(replies); err != nil && tries == mostSoaks {
+			return err
+		} else if err != nil {
+			if err := s.recovery(ctx); err != nil {
+				return err
+			}
+			continue
+		}
 		refused := count(replies, (*reply).refused)
 		s.soaked = Soak{Workers: w, Calls: count(replies, (*reply).accepted) + refused, Refused: refused}
 		s.seen = max(s.seen, overlap(replies))
@@ -94,7 +102,10 @@ func (s *search) soak(ctx context.Context) error {
 			continue
 		}
 		if w == 1 {
-			break
+			if refused < len(replies) {
+				break
+			}
+			return s.untilOnePasses(ctx) // else none is safe
 		}
 		s.lower(w, replies)
 		again = false
@@ -161,7 +172,7 @@ func (s *search) work(ctx context.Context, w, n int) ([]reply, error) {
 				}
 				replies = append(replies, r)
 				mu.Unlock()
-				if r.refused() && sleep(ctx, max(r.outcome.Wait, time.Second)) != nil {
+				if r.refused() && sleep(ctx, min(max(r.outcome.Wait, time.Second), longestRest)) != nil {
 					return
 				}
 			}

@@ -327,7 +327,7 @@ func (o *findOptions) wrongField(err error) error {
 	}
 	flags := map[string]string{
 		"Target.Model": "model", "Target": "base-url", "MaxWorkers": "max-workers", "MinOutputTokens": "min-output-tokens",
-		"Timeout": "timeout", "MaxCost": "max-cost",
+		"Timeout": "timeout", "MaxCost": "max-cost", "PriceIn": "price-in", "PriceOut": "price-out",
 	}
 	return usageError(fmt.Errorf("--%s: %w", cmp.Or(flags[wrong.Field], wrong.Field), wrong.Err), "see sluice find --help")
 }
@@ -342,6 +342,13 @@ func (f *search) openFiles() (err error) {
 	if f.document, err = newFileFor("output-file", f.o.outputFile); err != nil {
 		return err
 	}
-	f.chart, err = newFileFor("plot", f.o.plot)
-	return err
+	if f.chart, err = newFileFor("plot", f.o.plot); err != nil {
+		return err
+	}
+	for flag, name := range map[string]string{"output-file": f.o.outputFile, "plot": f.o.plot} {
+		if f.s.prints(name) { // the file would replace what is printed
+			return usageError(fmt.Errorf("--%s: standard output goes to %s as well", flag, name), "--json prints the document on standard output")
+		}
+	}
+	return nil
 }

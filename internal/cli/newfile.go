@@ -27,6 +27,9 @@ func newFileFor(flag, name string) (*newFile, error) {
 	f := &newFile{flag: flag, name: name, path: name, mode: 0o644}
 	switch info, err := os.Stat(name); {
 	case errors.Is(err, fs.ErrNotExist):
+		if to, err := os.Readlink(name); err == nil { // a link would be replaced, and not what it leads to
+			return nil, f.wrong(fmt.Errorf("%s is a link to %s, which is not there", name, to))
+		}
 	case err != nil:
 		return nil, f.wrong(err)
 	case !info.Mode().IsRegular():

@@ -47,6 +47,17 @@ func (s *streams) errorf(format string, args ...any) {
 	fmt.Fprintf(s.err, format, args...)
 }
 
+// prints reports whether standard output goes to that file.
+func (s *streams) prints(name string) bool {
+	file, isFile := s.out.w.(*os.File)
+	if !isFile || name == "" {
+		return false
+	}
+	a, errA := file.Stat()
+	b, errB := os.Stat(name)
+	return errA == nil && errB == nil && os.SameFile(a, b)
+}
+
 // printJSON writes v as one indented document to standard output.
 func (s *streams) printJSON(v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")

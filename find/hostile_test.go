@@ -1,0 +1,236 @@
+package find_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/find"
+)
+
+// short is an answer of one word.
+const short = `{"choices":[{"message":{"content":"Yes"},"finish_reason":"stop"}],"usage":{"prompt_tokens":20,"completion_tokens":1}}`
+
+const noCapacity = `{"error":{"message":"overloaded","type":"server_error"}}`
+
+// isReal reports whether a call is large enough to be a real one.
+func isReal(r *http.Request) bool { return r.ContentLength > 500 }
+
+// willing answers everything, in its time.
+func willing(r *http.Request) *http.Response {
+	if isReal(r) {
+		time.Sleep(2 * time.Second)
+		return answer(200, essay)
+	}
+	time.Sleep(300 * time.Millisecond)
+	return answer(200, short)
+}
+
+// until is willing for so many calls, and then something else.
+func until(n int64, then func(*http.Request) (*http.Response, error)) base {
+	var calls atomic.Int64
+	return func(r *http.Request) (*http.Response, error) {
+		if calls.Add(1) > n {
+			return then(r)
+		}
+		return willing(r), nil
+	}
+}
+
+// always answers so, soon.
+func always(status int, body string, headers ...string) base {
+	return func(*http.Request) (*http.Response, error) {
+		time.Sleep(50 * time.Millisecond)
+		return answer(status, body, headers...), nil
+	}
+}
+
+func hangs(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// A server that is gone in the middle of a search is not taken for one without limits, and is left alone soon.
+func TestServerThatFailsFromSomeCallOnIsLeftAlone(t *testing.T) {
+	unreachable := func(*http.Request) (*http.Response, error) { return nil, reset() }
+	for _, one := range []struct {
+		name string
+		then base
+		most time.Duration
+	}{
+		{"connections are reset", unreachable, 3 * time.Minute},
+		{"nothing is answered", hangs, 15 * time.Minute}, // three tries of two minutes, twice
+		{"503", always(503, noCapacity), 6 * time.Minute},
+		{"a page", always(200, "<html>Sign in</html>"), 3 * time.Minute},
+		{"an empty object", always(200, "{}"), 3 * time.Minute},
+		{"an error in a good answer", always(200, `{"error":{"message":"boom","code":500}}`), 3 * time.Minute},
+		{"404", always(404, `{"error":{"message":"no such model"}}`), 3 * time.Minute},
+	} {
+		for _, quick := range []bool{false, true} {
+			for _, n := range []int64{3, 50, 200, 300} {
+				t.Run(one.name, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						cfg := over(until(n, one.then))
+						cfg.Quick = quick
+						r, err := find.Auto(t.Context(), cfg)
+						if err == nil || r.Workers > 1 {
+							t.Errorf("%d workers after %d calls, error %v", r.Workers, n, err)
+						}
+						if r.Took > one.most || r.Spent.Calls > 2000 {
+							t.Errorf("after %d calls it took %v and made %d calls: %v", n, r.Took, r.Spent.Calls, err)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+func TestSoakThatFindsNoCapacityProvesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var real atomic.Int64
+		cfg := over(base(func(r *http.Request) (*http.Response, error) {
+			if isReal(r) && real.Add(1) > 3 {
+				return answer(503, noCapacity), nil
+			}
+			return willing(r), nil
+		}))
+		cfg.Quick = true
+		r, err := find.Auto(t.Context(), cfg)
+		if !errors.Is(err, find.ErrUnreliable) || r.Workers > 1 {
+			t.Errorf("%d workers, error %v", r.Workers, err)
+		}
+	})
+}
+
+func TestRefusalThatAsksForHoursDoesNotHoldTheSoak(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := over(until(300, always(429, limited, "Retry-After: 3600")))
+		cfg.Quick = true
+		r, err := find.Auto(t.Context(), cfg)
+		if err != nil || r.Workers != 0 || r.Took > 30*time.Minute {
+			t.Errorf("%d workers after %v, error %v", r.Workers, r.Took, err)
+		}
+	})
+}
+
+func TestOneWorkerWhoseEveryCallIsRefusedIsNotSafe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := over(until(300, always(429, limited)))
+		cfg.Quick = true
+		r, err := find.Auto(t.Context(), cfg)
+		if err != nil || r.Workers != 0 || r.Bound != find.BoundNothing {
+			t.Errorf("%d workers, bound %s, error %v", r.Workers, r.Bound, err)
+		}
+	})
+}
+
+// Answers may be longer than what was asked for, and than those before. Only what is open then goes beyond the budget.
+func TestModelThatBeginsToThinkStaysWithinTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const budget, thought = 60_000, 500
+		var calls atomic.Int64
+		thinks := strings.Replace(short, `"completion_tokens":1`, `"completion_tokens":500`, 1)
+		cfg := over(base(func(r *http.Request) (*http.Response, error) {
+			if calls.Add(1) < 220 {
+				return willing(r), nil
+			}
+			willing(r)
+			return answer(200, thinks), nil
+		}))
+		cfg.TokenBudget = budget
+		r, err := find.Auto(t.Context(), cfg)
+		if over := r.Spent.Tokens() - budget; over > 0 {
+			t.Errorf("spent %d tokens more than %d: %v", over, budget, err)
+		}
+	})
+}
+
+func TestAnswersThatStateNoUsageAreNotFree(t *testing.T) {
+	for name, body := range map[string]string{
+		"none":     `{"choices":[{"message":{"content":"Yes"},"finish_reason":"stop"}]}`,
+		"zero":     strings.NewReplacer(":1}", ":0}", ":20,", ":0,").Replace(short),
+		"negative": strings.NewReplacer(":1}", ":-9000000}", ":20,", ":-50,").Replace(short),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := over(base(func(r *http.Request) (*http.Response, error) {
+					willing(r)
+					return answer(200, body, "x-ratelimit-limit-tokens: 20000", "x-ratelimit-remaining-tokens: 19990", "x-ratelimit-reset-tokens: 30ms"), nil
+				}))
+				r, err := find.Auto(t.Context(), cfg)
+				if err != nil || r.Bound != find.BoundTokens || r.Spent.Tokens() < 3*500 {
+					t.Errorf("%d workers by %s, %d tokens spent, error %v", r.Workers, r.Bound, r.Spent.Tokens(), err)
+				}
+			})
+		})
+	}
+}
+
+func TestUsageBeyondAnyBudgetEndsTheSearch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		huge := strings.NewReplacer(":1}", ":9223372036854775807}", ":20,", ":9223372036854775807,").Replace(short)
+		cfg := over(base(func(r *http.Request) (*http.Response, error) { return answer(200, huge), nil }))
+		if r, err := find.Auto(t.Context(), cfg); !errors.Is(err, find.ErrTokenBudget) || r.Spent.Calls > 1 {
+			t.Errorf("%d calls, error %v", r.Spent.Calls, err)
+		}
+	})
+}
+
+func TestFiguresThatWouldOverflowAreRefused(t *testing.T) {
+	price, endless := 1.0, 1e300
+	for field, change := range map[string]func(*find.Config){
+		"MinOutputTokens": func(c *find.Config) { c.MinOutputTokens = 1<<63 - 1 },
+		"PriceIn":         func(c *find.Config) { c.PriceIn, c.PriceOut = &endless, &price },
+		"PriceOut":        func(c *find.Config) { c.PriceIn, c.PriceOut = &price, &endless },
+		"MaxCost":         func(c *find.Config) { c.PriceIn, c.PriceOut, c.MaxCost = &price, &price, &endless },
+	} {
+		cfg := over(base(func(*http.Request) (*http.Response, error) { t.Error("a call"); return nil, reset() }))
+		change(&cfg)
+		_, err := find.Auto(t.Context(), cfg)
+		if e, ok := errors.AsType[*find.FieldError](err); !ok || e.Field != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
+func TestLimitOfADayThatLastsForEverIsNoNote(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := over(until(1e9, nil))
+		cfg.Quick, cfg.MaxWorkers, cfg.Told = true, 2, sluice.Limits{RPD: 1 << 53}
+		if r, err := find.Auto(t.Context(), cfg); err != nil || len(r.Notes) > 0 {
+			t.Errorf("notes %q, error %v", r.Notes, err)
+		}
+	})
+}
+
+// Connections are opened by a question that some servers never answer.
+func TestServerThatAnswersNoHeadIsSearchedAllTheSame(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodHead {
+			<-r.Context().Done()
+			return
+		}
+		io.Copy(io.Discard, r.Body)
+		io.WriteString(w, short)
+	}))
+	defer server.Close()
+	transport := &http.Transport{DialContext: (&net.Dialer{}).DialContext}
+	defer transport.CloseIdleConnections()
+	cfg := over(transport)
+	cfg.Target.BaseURL, cfg.MaxWorkers, cfg.Quick, cfg.Timeout = server.URL+"/v1", 4, true, 300*time.Millisecond
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if r, err := find.Auto(ctx, cfg); err != nil || r.Workers != 4 {
+		t.Errorf("%d workers, error %v", r.Workers, err)
+	}
+}
