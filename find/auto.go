@@ -77,7 +77,8 @@ func newSearch(cfg Config, p *prober) *search {
 		cfg: cfg, p: p,
 		real:   shape{name: "real", real: true, prompt: cfg.Prompt, bound: cfg.MinOutputTokens},
 		tiny:   shape{name: "tiny", prompt: word, bound: tinyOutput},
-		limits: make(map[sluice.Dimension]Finding), grants: make(map[sluice.Dimension]int), vouched: make(map[proof]voucher), tedious: make(map[sluice.Dimension]bool), by: make(map[sluice.Dimension]shape),
+		limits: make(map[sluice.Dimension]Finding), grants: make(map[sluice.Dimension]int), vouched: make(map[proof]voucher),
+		tedious: make(map[sluice.Dimension]bool), by: make(map[sluice.Dimension]shape),
 		chargeFrom: SourceUnknown,
 	}
 	for d, limit := range cfg.Published.All() {

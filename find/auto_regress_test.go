@@ -13,16 +13,15 @@ import (
 )
 
 // finds makes a search at the row's provider, with what change makes of its Config.
-func (r row) finds(t *testing.T, change func(*find.Config)) (found *find.Result, stats sim.Stats, err error) {
+func (r row) finds(t *testing.T, change func(*find.Config)) (found *find.Result, err error) {
 	synctest.Test(t, func(t *testing.T) {
-		c, server := r.search(t, 1)
+		c, _ := r.search(t, 1)
 		if change != nil {
 			change(&c)
 		}
 		found, err = find.Auto(t.Context(), c)
-		stats = server.Stats()
 	})
-	return found, stats, err
+	return found, err
 }
 
 // near reports whether an answer is what is true, or a little less.
@@ -33,7 +32,7 @@ func (r row) near(found *find.Result) bool {
 
 func TestABucketThatNeverHoldsAWholeMinuteIsNotInUse(t *testing.T) {
 	r := row{latency: time.Second, stated: true, sim: sim.Config{TPM: 60_000, Burst: 50 * time.Second, Charge: sim.ChargeActual}}
-	found, _, err := r.finds(t, nil)
+	found, err := r.finds(t, nil)
 	if err != nil || found.Charge != sluice.ChargeActual || found.ChargeFrom != sluice.SourceHeader {
 		t.Errorf("%s, by %s: %v", found.Charge, found.ChargeFrom, err)
 	}
@@ -45,7 +44,7 @@ func TestABucketThatNeverHoldsAWholeMinuteIsNotInUse(t *testing.T) {
 func TestHeadersOfAWindowAreNotOfADay(t *testing.T) {
 	for _, rpm := range []int{120, 500, 4000} {
 		r := row{stated: true, latency: time.Second, sim: sim.Config{RPM: rpm, FixedWindow: true}}
-		found, _, err := r.finds(t, nil)
+		found, err := r.finds(t, nil)
 		if err != nil || found.Limits[sluice.RequestsPerDay].Known() || found.Limits[sluice.Requests].Value != float64(rpm) || !r.near(found) {
 			t.Errorf("rpm %d: %d workers: %v: %s", rpm, found.Workers, err, belief(found))
 		}
@@ -54,7 +53,7 @@ func TestHeadersOfAWindowAreNotOfADay(t *testing.T) {
 
 func TestRefusalsThatNameALimitOfInputMeasureNoOther(t *testing.T) {
 	r := row{stated: true, sim: sim.Config{ITPM: 6000, Burst: 12 * time.Second, NoHeaders: true}}
-	found, _, err := r.finds(t, nil)
+	found, err := r.finds(t, nil)
 	for _, d := range []sluice.Dimension{sluice.Requests, sluice.Tokens} {
 		if f := found.Limits[d]; f.Source == sluice.SourceMeasured {
 			t.Errorf("%v: %.0f", d, f.Value)
@@ -66,8 +65,13 @@ func TestRefusalsThatNameALimitOfInputMeasureNoOther(t *testing.T) {
 }
 
 func TestTinyCallsThatMeetALimitOfTokensSetNoneOfRequests(t *testing.T) {
-	r := row{sim: sim.Config{TPM: 12_000, Burst: 20 * time.Second}, latency: 6 * time.Second}
-	found, _, err := r.finds(t, nil)
+	r := row{stated: true, sim: sim.Config{TPM: 12_000, Burst: 6 * time.Second, NoHeaders: true}, latency: 6 * time.Second}
+	found, err := r.finds(t, nil)
+	if err != nil || found.Limits[sluice.Tokens].Value != 12_000 || found.Limits[sluice.Requests].Source == sluice.SourceMeasured {
+		t.Errorf("told: %d workers: %v: %s", found.Workers, err, belief(found))
+	}
+	r.stated = false
+	found, err = r.finds(t, nil)
 	if err != nil || found.Limits[sluice.Requests].Source == sluice.SourceMeasured || found.Limits[sluice.Tokens].Source != sluice.SourceMeasured {
 		t.Errorf("%d workers: %v: %s", found.Workers, err, belief(found))
 	}
@@ -75,17 +79,27 @@ func TestTinyCallsThatMeetALimitOfTokensSetNoneOfRequests(t *testing.T) {
 
 func TestNoMoreCallsAreOpenThanWorkersAreAskedFor(t *testing.T) {
 	for _, most := range []int{1, 2, 3} {
-		r := row{sim: sim.Config{Concurrent: 4}}
-		found, stats, err := r.finds(t, func(c *find.Config) { c.MaxWorkers = most })
-		if err != nil || found.Workers != most || stats.Peak > most || found.Limits[sluice.Requests].Source == sluice.SourceMeasured {
-			t.Errorf("%d workers of %d, %d open: %v: %s", found.Workers, most, stats.Peak, err, belief(found))
-		}
+		synctest.Test(t, func(t *testing.T) {
+			c, _ := row{}.search(t, 1)
+			server, err := sim.New(sim.Config{
+				Latency: 2 * time.Second, Jitter: 0.1, OutputTokens: realTokens, Concurrent: 3, NoHeaders: true, VagueBodies: true,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Base, c.MaxWorkers = server.Transport(), most
+			found, err := find.Auto(t.Context(), c)
+			peak := server.Stats().Peak
+			if err != nil || found.Workers != most || peak > most || found.Limits[sluice.Requests].Source == sluice.SourceMeasured {
+				t.Errorf("%d workers of %d, %d open: %v: %s", found.Workers, most, peak, err, belief(found))
+			}
+		})
 	}
 }
 
 func TestARefusalTellsHowTokensAreCounted(t *testing.T) {
 	r := row{stated: true, latency: 5 * time.Second, sim: sim.Config{TPM: 60_000, NoHeaders: true}}
-	found, _, err := r.finds(t, nil)
+	found, err := r.finds(t, nil)
 	if err != nil || found.Charge != sluice.ChargeDeclared || found.ChargeFrom == find.SourceUnknown || !r.near(found) {
 		t.Errorf("%s, by %s, %d workers: %v: %s", found.Charge, found.ChargeFrom, found.Workers, err, belief(found))
 	}
@@ -93,7 +107,7 @@ func TestARefusalTellsHowTokensAreCounted(t *testing.T) {
 
 func TestASpentBudgetIsOneError(t *testing.T) {
 	r := row{sim: sim.Config{}}
-	_, _, err := r.finds(t, func(c *find.Config) { c.TokenBudget = 3000 })
+	_, err := r.finds(t, func(c *find.Config) { c.TokenBudget = 3000 })
 	if !errors.Is(err, find.ErrTokenBudget) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("%q", err)
 	}

@@ -12,6 +12,7 @@ const (
 	firstBurst  = 4
 	mostRepeats = 5 // bursts of one size until a cap's count is believed
 	mostStrays  = 3
+	leastWait   = 0.6 // of the time that the last of a queue takes, if all calls take the least
 )
 
 // gallop doubles a burst of tiny calls until some are refused, or left to wait, or no more can be needed.
@@ -78,7 +79,7 @@ func (s *search) emptied(ctx context.Context, v *volley) (done bool, err error) 
 func (s *search) silent(ctx context.Context, v *volley) (bool, error) {
 	s.flights = append(s.flights, v.flights())
 	fit := judgeQueue(s.flights)
-	if fit.evidence < suspicion {
+	if fit.evidence < suspicion || !s.waited(v, fit.places) {
 		return false, nil
 	}
 	for range 2 {
@@ -92,12 +93,23 @@ func (s *search) silent(ctx context.Context, v *volley) (bool, error) {
 			s.flights = append(s.flights, more.flights())
 		}
 	}
-	if fit = judgeQueue(s.flights); fit.evidence < certainty {
+	if fit = judgeQueue(s.flights); fit.evidence < certainty || !s.waited(v, fit.places) {
 		return false, nil
 	}
 	s.slots = Finding{Value: float64(fit.places), Source: sluice.SourceMeasured, At: time.Now()}
 	s.queue = true
 	return true, nil
+}
+
+// waited reports whether calls of a burst took as long as they have to if they wait for so many places: a network that lets
+// one after the other through looks like a queue, too, but a short one.
+func (s *search) waited(v *volley, places int) bool {
+	longest := time.Duration(0)
+	for _, f := range v.flights() {
+		longest = max(longest, f.took)
+	}
+	turns := (len(v.replies) + places - 1) / max(1, places)
+	return longest.Seconds() > leastWait*float64(turns)*s.least.Seconds()
 }
 
 // reason is why calls of a burst were refused.

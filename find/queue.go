@@ -19,7 +19,7 @@ const (
 	certainty = 6 // is believed
 )
 
-type verdict struct {
+type judgement struct {
 	places   int
 	evidence float64
 	sigma    float64
@@ -80,19 +80,19 @@ func median(x []float64) float64 {
 	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
-func judgeQueue(bursts [][]flight) verdict {
+func judgeQueue(bursts [][]flight) judgement {
 	vs := orderings(bursts)
 	widest := 0
 	for _, v := range vs {
 		widest = max(widest, len(v.ended))
 	}
 	if widest < 2 {
-		return verdict{}
+		return judgement{}
 	}
 	laws := &laws{}
 	constant := fitConstant(vs)
 	best := fitPlaces(laws, vs, widest)
-	v := verdict{places: best.places, sigma: best.sigma, fifo: best.score, rivals: map[string]float64{"constant": constant}}
+	v := judgement{places: best.places, sigma: best.sigma, fifo: best.score, rivals: map[string]float64{"constant": constant}}
 	if best.score-constant < 2 {
 		v.evidence = best.score - constant
 		return v

@@ -38,7 +38,7 @@ func (s *search) pairs(ctx context.Context) error {
 		}
 	}
 	s.bucketOfOne = true
-	s.note("two calls at once are refused however seldom they come: no number of workers without a pace is safe, only `sluice run` paces them")
+	s.log("two calls at once are refused however seldom they come")
 	return nil
 }
 
@@ -121,7 +121,8 @@ func (s *search) lower(w int, replies []reply) {
 	most := overlap(replies)
 	accepted := count(replies, (*reply).accepted)
 	lowered := min(w-1, max(1, int(math.Floor(float64(w)*float64(accepted)/float64(len(replies))))))
-	if most < w && !s.slots.Known() && accepted > len(replies)/2 {
+	open := count(replies, func(r *reply) bool { return r.refused() && r.outcome.Dimension == sluice.Concurrency }) > 0 // too many were
+	if most < w && !s.slots.Known() && (open || accepted > len(replies)/2) {
 		lowered = most
 	}
 	s.lowered = max(1, lowered)
@@ -206,7 +207,7 @@ func (s *search) changed(ctx context.Context) (bool, error) {
 		}
 		sh := s.by[d]
 		s.enter(PhaseRecheck, "are %s refilled as before?", d)
-		r, found, err := s.askAll(ctx, &sh, question{least: recheckGrants, patient: true})
+		r, found, err := s.ask(ctx, &sh, question{least: recheckGrants, patient: true})
 		if err != nil {
 			return false, err
 		}

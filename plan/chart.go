@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"image/color"
@@ -11,13 +10,12 @@ import (
 	"time"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/chart"
 )
 
 // Named is a forecast as a chart names it.
@@ -27,7 +25,7 @@ type Named struct {
 }
 
 // mostLines is how many forecasts can be told apart in one chart: so many colours are safe for the colour-blind.
-const mostLines = 7
+const mostLines = chart.Colours
 
 const (
 	chartWidth  = 24 * vg.Centimeter
@@ -40,17 +38,7 @@ const (
 // of very different length are drawn over the share of each one's own time, and rates that differ as much on a logarithmic
 // axis. The same forecasts make the same bytes. It fails when there is nothing to draw, more than 7 forecasts, or w fails.
 func Draw(w io.Writer, forecasts ...Named) error {
-	canvas := vgsvg.New(chartWidth, chartHeight(forecasts))
-	if err := drawOn(draw.New(canvas), forecasts); err != nil {
-		return err
-	}
-	var svg bytes.Buffer
-	if _, err := canvas.WriteTo(&svg); err != nil {
-		return err
-	}
-	// Few machines have the font by which the text was measured; these are as wide.
-	_, err := w.Write(bytes.ReplaceAll(svg.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif")))
-	return err
+	return chart.WriteSVG(w, chartWidth, chartHeight(forecasts), func(c draw.Canvas) error { return drawOn(c, forecasts) })
 }
 
 const legendRow = 0.55 * vg.Centimeter
@@ -85,14 +73,9 @@ func drawOn(c draw.Canvas, forecasts []Named) error {
 	case len(forecasts) > mostLines:
 		return fmt.Errorf("chart: %d forecasts cannot be told apart: want at most %d", len(forecasts), mostLines)
 	}
-	ch := chart{forecasts: forecasts, longest: longest, legend: plot.NewLegend(), shares: longest > comparable*shortest}
+	ch := drawing{forecasts: forecasts, longest: longest, legend: chart.Legend(), shares: longest > comparable*shortest}
 	ch.unit, ch.unitName = timeUnit(longest)
-	ch.legend.TextStyle.Font = sans(11)
-	ch.legend.Top, ch.legend.Left = true, true
-	ch.legend.ThumbnailWidth, ch.legend.Padding = vg.Centimeter, vg.Millimeter
 
-	c.SetColor(color.White)
-	c.Fill(c.Rectangle.Path())
 	panels := [][]*plot.Plot{{ch.rate()}, {ch.quota()}, {ch.inFlight()}}
 	if anyThrottled(forecasts) {
 		panels = append(panels, []*plot.Plot{ch.throttled()})
@@ -110,8 +93,8 @@ func drawOn(c draw.Canvas, forecasts []Named) error {
 	return nil
 }
 
-// chart is one that is being drawn.
-type chart struct {
+// drawing is a chart that is being drawn.
+type drawing struct {
 	forecasts []Named
 	longest   time.Duration
 	unit      time.Duration // of the axis of time
@@ -138,16 +121,9 @@ func timeUnit(d time.Duration) (time.Duration, string) {
 }
 
 // panel returns an empty panel on the common axis of time.
-func (ch *chart) panel(label string) *plot.Plot {
-	p := plot.New()
-	p.Y.Label.Text = label
-	p.Y.Label.TextStyle.Font, p.X.Label.TextStyle.Font = sans(11), sans(11)
-	p.X.Tick.Label.Font, p.Y.Tick.Label.Font = sans(10), sans(10)
+func (ch *drawing) panel(label string) *plot.Plot {
+	p := chart.Panel(label)
 	p.X.Min, p.X.Max = 0, ch.end()
-	p.X.Tick.Marker, p.Y.Tick.Marker = ticks{most: 10}, ticks{most: 5}
-	grid := plotter.NewGrid()
-	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{225}, color.Gray{240}
-	p.Add(grid)
 	return p
 }
 
@@ -159,7 +135,7 @@ func closePanel(p *plot.Plot) *plot.Plot {
 }
 
 // rate is the panel of calls per minute.
-func (ch *chart) rate() *plot.Plot {
+func (ch *drawing) rate() *plot.Plot {
 	p := ch.panel("answered per minute")
 	var lines []*plotter.Line
 	slowest, fastest := math.Inf(1), 0.0 // on average
@@ -179,7 +155,7 @@ func (ch *chart) rate() *plot.Plot {
 
 // limitWords say what a dashed line is. Of one forecast it stands beside the rate, too; those of several would not be told
 // apart there.
-func (ch *chart) limitWords(p *plot.Plot) string {
+func (ch *drawing) limitWords(p *plot.Plot) string {
 	if len(ch.forecasts) > 1 {
 		return "all of a run's tightest limit"
 	}
@@ -192,7 +168,7 @@ func (ch *chart) limitWords(p *plot.Plot) string {
 	if allowed <= 4*p.Y.Max { // far above, it would squeeze the line to the ground
 		p.Add(ch.rule(allowed))
 	}
-	text := fmt.Sprintf("tightest limit: %v %s", q.Dimension, thousands(float64(q.Limit)))
+	text := fmt.Sprintf("tightest limit: %v %s", q.Dimension, chart.Thousands(float64(q.Limit)))
 	if q.Dimension != sluice.Requests {
 		text += fmt.Sprintf(", which allows %.4g answers a minute", allowed)
 	}
@@ -207,19 +183,19 @@ func logarithmic(p *plot.Plot, lines []*plotter.Line, slowest float64) *plot.Plo
 		}
 	}
 	p.X.Min, p.Y.Min, p.Y.Max = 0, slowest/2, p.Y.Max*1.3
-	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, powers{}
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, chart.Powers{}
 	p.Y.Label.Text = "answered/min (log)"
 	return p
 }
 
 // summary is a forecast in the legend.
 func summary(f Named) string {
-	text := fmt.Sprintf("%s: %s calls in %s, %s throttled", f.Name, thousands(float64(f.Answered)), roundTime(f.Time), thousands(float64(f.Throttled)))
+	text := fmt.Sprintf("%s: %s calls in %s, %s throttled", f.Name, chart.Thousands(float64(f.Answered)), roundTime(f.Time), chart.Thousands(float64(f.Throttled)))
 	if q, ok := tightest(f.Quotas); ok {
-		text += fmt.Sprintf(", tightest limit %v %s", q.Dimension, thousands(float64(q.Limit)))
+		text += fmt.Sprintf(", tightest limit %v %s", q.Dimension, chart.Thousands(float64(q.Limit)))
 	}
 	if f.Failed > 0 {
-		text += fmt.Sprintf(", %s failed", thousands(float64(f.Failed)))
+		text += fmt.Sprintf(", %s failed", chart.Thousands(float64(f.Failed)))
 	}
 	return text
 }
@@ -236,7 +212,7 @@ func roundTime(d time.Duration) time.Duration {
 }
 
 // quota is the panel of each forecast's tightest limit.
-func (ch *chart) quota() *plot.Plot {
+func (ch *drawing) quota() *plot.Plot {
 	p := ch.panel("tightest limit used (%)")
 	for i, f := range ch.forecasts {
 		q, ok := tightest(f.Quotas)
@@ -279,9 +255,9 @@ func (q *QuotaUse) of(s Step) float64 {
 }
 
 // inFlight is the panel of open calls.
-func (ch *chart) inFlight() *plot.Plot {
+func (ch *drawing) inFlight() *plot.Plot {
 	p := ch.panel("calls in flight (most)")
-	p.Y.Tick.Marker = ticks{most: 5, whole: true}
+	p.Y.Tick.Marker = chart.Ticks{Most: 5, Whole: true}
 	for i, f := range ch.forecasts {
 		p.Add(ch.line(i, ch.points(f, func(s Step, _ time.Duration) float64 { return float64(s.InFlight) })))
 	}
@@ -289,9 +265,9 @@ func (ch *chart) inFlight() *plot.Plot {
 }
 
 // throttled is the panel of throttled calls: their number so far, as a rate makes a storm of a single one.
-func (ch *chart) throttled() *plot.Plot {
+func (ch *drawing) throttled() *plot.Plot {
 	p := ch.panel("throttled so far")
-	p.Y.Tick.Marker = ticks{most: 5, whole: true}
+	p.Y.Tick.Marker = chart.Ticks{Most: 5, Whole: true}
 	for i, f := range ch.forecasts {
 		sum := 0
 		p.Add(ch.line(i, ch.points(f, func(s Step, _ time.Duration) float64 {
@@ -304,7 +280,7 @@ func (ch *chart) throttled() *plot.Plot {
 
 // points are a value of a forecast over time, of steps so wide that their number can be seen and single calls do not
 // show.
-func (ch *chart) points(f Named, value func(s Step, width time.Duration) float64) plotter.XYs {
+func (ch *drawing) points(f Named, value func(s Step, width time.Duration) float64) plotter.XYs {
 	const enough = 15 // calls in a step, on average
 	wide := (len(f.Steps) + mostPoints - 1) / mostPoints
 	for len(f.Steps)/wide > 12 && float64(f.Answered)*float64(wide) < enough*float64(len(f.Steps)) {
@@ -328,14 +304,14 @@ func (ch *chart) points(f Named, value func(s Step, width time.Duration) float64
 }
 
 // x is where an instant of a forecast is on the axis of time, which ends at end.
-func (ch *chart) x(f Named, d time.Duration) float64 {
+func (ch *drawing) x(f Named, d time.Duration) float64 {
 	if ch.shares {
 		return 100 * float64(d) / float64(f.Time)
 	}
 	return float64(d) / float64(ch.unit)
 }
 
-func (ch *chart) end() float64 {
+func (ch *drawing) end() float64 {
 	if ch.shares {
 		return 100
 	}
@@ -343,76 +319,14 @@ func (ch *chart) end() float64 {
 }
 
 // line is the i-th forecast's. Lines differ by colour, and by dashes too, for print.
-func (ch *chart) line(i int, points plotter.XYs) *plotter.Line {
-	// The palette of Okabe and Ito, without its yellow, is safe for the colour-blind:
-	// https://jfly.uni-koeln.de/color/
-	colours := [mostLines]color.RGBA{
-		{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255}, {86, 180, 233, 255}, {230, 159, 0, 255}, {0, 0, 0, 255},
-	}
+func (ch *drawing) line(i int, points plotter.XYs) *plotter.Line {
 	dashes := [mostLines][]vg.Length{nil, {7, 2}, {2, 2}, {9, 2, 2, 2}, {4, 4}, {12, 3}, {1, 3}}
 	return &plotter.Line{XYs: points, StepStyle: plotter.PostStep,
-		LineStyle: draw.LineStyle{Color: colours[i], Width: vg.Points(1.6), Dashes: dashes[i]}}
+		LineStyle: draw.LineStyle{Color: chart.Colour(i), Width: vg.Points(1.6), Dashes: dashes[i]}}
 }
 
 // rule is a limit.
-func (ch *chart) rule(y float64) *plotter.Line {
+func (ch *drawing) rule(y float64) *plotter.Line {
 	return &plotter.Line{XYs: plotter.XYs{{X: 0, Y: y}, {X: ch.end(), Y: y}},
 		LineStyle: draw.LineStyle{Color: color.Gray{90}, Width: vg.Points(1), Dashes: []vg.Length{5, 4}}}
-}
-
-func sans(points float64) font.Font {
-	return font.Font{Typeface: "Liberation", Variant: "Sans", Size: vg.Points(points)}
-}
-
-// ticks are at most so many round numbers.
-type ticks struct {
-	most  int
-	whole bool // none between whole numbers
-}
-
-// Ticks implements plot.Ticker.
-func (t ticks) Ticks(low, high float64) []plot.Tick {
-	step := math.Pow(10, math.Floor(math.Log10(max(high-low, 1e-9))))
-	for step*float64(t.most) > 4*(high-low) {
-		step /= 10
-	}
-	for i := 0; (high-low)/step > float64(t.most); i++ { // 1, 2, 5, 10, ...
-		step *= [3]float64{2, 2.5, 2}[i%3]
-	}
-	if t.whole {
-		step = max(step, 1)
-	}
-	var out []plot.Tick
-	for i := math.Ceil(low / step); i*step <= high*(1+1e-9); i++ {
-		out = append(out, plot.Tick{Value: i * step, Label: thousands(i * step)})
-	}
-	return out
-}
-
-// powers are the ticks 1, 2, 5, 10, 20 and so on of a logarithmic axis.
-type powers struct{}
-
-// Ticks implements plot.Ticker.
-func (powers) Ticks(low, high float64) []plot.Tick {
-	var out []plot.Tick
-	for power := math.Pow(10, math.Floor(math.Log10(low))); power <= high; power *= 10 {
-		for _, digit := range [...]float64{1, 2, 5} {
-			if at := digit * power; at >= low && at <= high {
-				out = append(out, plot.Tick{Value: at, Label: thousands(at)})
-			}
-		}
-	}
-	return out
-}
-
-// thousands writes 30000 as 30,000, and what is no whole number with the digits that it has.
-func thousands(x float64) string {
-	if x != math.Trunc(x) {
-		return fmt.Sprintf("%.4g", x)
-	}
-	s := fmt.Sprintf("%.0f", x)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }

@@ -255,7 +255,14 @@ func (f *search) limits(p provider.Provider) error {
 	if err := f.accounts.settings.Apply(&c, p, f.o.account.model, f.accounts.limits); err != nil {
 		return err
 	}
-	f.cfg.Told, f.cfg.Published = c.Limits, c.Start
+	f.cfg.Told = c.Limits
+	if settings := f.accounts.settings; settings.tier != "" { // what else a file says was found by an earlier search
+		tier, err := settings.published(p, f.o.account.model)
+		if err != nil {
+			return err
+		}
+		f.cfg.Published = without(tier.Limits, c.Limits)
+	}
 	for _, doubt := range f.accounts.settings.doubts {
 		f.s.errorf("sluice: warning: %s\n", doubt)
 	}

@@ -50,7 +50,7 @@ func (f found) safe() int {
 	case !f.stopped():
 		return f.Workers
 	case f.Soak.Calls > 0 && f.Soak.Refused == 0:
-		return f.Soak.Workers
+		return min(f.Soak.Workers, f.High) // a limit may have been lowered since
 	}
 	return 0
 }
@@ -66,6 +66,8 @@ func (f found) answer() string {
 		return "stopped early: " + count(f.safe(), "worker") + " were safe"
 	case f.High > f.Low && (f.Low > 0 || f.High < f.most):
 		return fmt.Sprintf("stopped early: the answer lies between %s and %s", group(f.Low), count(f.High, "worker"))
+	case f.High > 0 && f.High == f.Low:
+		return "stopped early: the answer is at most " + count(f.High, "worker")
 	}
 	return "stopped early: nothing is known of the answer"
 }

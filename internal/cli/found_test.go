@@ -110,6 +110,8 @@ func TestWhatWasFoundIsSaidInOneLine(t *testing.T) {
 			"stopped early: the answer lies between 4 and 32 workers; at least 64 at once; 598 requests/min (measured ±3 %)" + spent},
 		{"stopped when it was no more than what was asked for", func(r *find.Result) { *r = find.Result{High: 100} }, context.Canceled,
 			"stopped early: nothing is known of the answer; 0 calls, 0 tokens, 0 ms"},
+		{"stopped when it had to be proved", func(r *find.Result) { r.Soak, r.Low, r.High, r.Limits = find.Soak{}, 1, 1, nil }, context.Canceled,
+			"stopped early: the answer is at most 1 worker; at least 64 at once" + spent},
 		{"stopped in the soak", func(r *find.Result) { r.Soak = find.Soak{Workers: 11, Calls: 8, Refused: 1} }, context.Canceled,
 			"stopped early: the answer lies between 11 and 12 workers; at least 64 at once; 598 requests/min (measured ±3 %); soak 8 calls, 1 refused" + spent},
 		{"stopped after the soak", func(r *find.Result) {}, find.ErrTokenBudget,
@@ -248,6 +250,16 @@ func TestHowASearchEnds(t *testing.T) {
 			exitInterrupted, "", []string{"nothing is known"}, true, true},
 		{"interrupted with no more known than what passed", func(r *find.Result) { r.Limits, r.Soak = nil, find.Soak{} }, context.Canceled,
 			exitInterrupted, "", []string{"at least 64 at once"}, true, true},
+		{"interrupted with no more known than what is published and told", func(r *find.Result) {
+			r.Limits = map[sluice.Dimension]find.Finding{
+				sluice.Requests: finding(500, sluice.SourceRegistry, 0), sluice.Tokens: finding(9000, sluice.SourceTold, 0),
+			}
+			r.Soak = find.Soak{}
+		}, context.Canceled, exitInterrupted, "", []string{"published"}, true, true},
+		{"interrupted after a limit was lowered", func(r *find.Result) { r.Low, r.High = 6, 6 }, context.Canceled, exitInterrupted, "6\n",
+			[]string{"6 workers were safe"}, true, false},
+		{"by half of what was left of the day", func(r *find.Result) { r.Soak = find.Soak{} }, find.ErrDay, exitFailed, "",
+			[]string{"hint: the rest of the day's requests is left for other work"}, true, false},
 		{"by the token budget", func(r *find.Result) { r.Soak = find.Soak{} }, fmt.Errorf("then: %w", find.ErrTokenBudget), exitBudget, "",
 			[]string{"stopped by --token-budget 1,000,000: then: the token budget is used up", "hint: raise it"}, true, false},
 		{"by the cost", func(r *find.Result) { r.Soak = find.Soak{} }, find.ErrMaxCost, exitBudget, "", []string{"stopped by --max-cost $2.00"}, true, false},
@@ -388,6 +400,40 @@ func TestFoundFigures(t *testing.T) {
 	} {
 		if c.got != c.want {
 			t.Errorf("got %q, want %q", c.got, c.want)
+		}
+	}
+}
+
+func TestNoKeyIsWritten(t *testing.T) {
+	const key = "any-key-of-a-test-that-is-long"
+	t.Setenv("FIND_TEST_KEY", key)
+	file := filepath.Join(t.TempDir(), "found.json")
+	for _, mode := range [][]string{nil, {"--json"}, {"--verbose"}} {
+		var stdout, stderr bytes.Buffer
+		s := newStreams(nil, strings.NewReader(""), &stdout, &stderr)
+		cmd := newFindBy(s, func(_ context.Context, cfg find.Config) (*find.Result, error) {
+			if cfg.Target.Key != key {
+				t.Errorf("the key is %q", cfg.Target.Key)
+			}
+			if cfg.Log != nil {
+				cfg.Log("said " + cfg.Target.Key)
+			}
+			r := foundResult()
+			r.Notes, r.Hint = []string{"said " + cfg.Target.Key}, "say "+cfg.Target.Key
+			return r, nil
+		})
+		cmd.SetArgs(append(mode, "--model", "gpt-4o-mini", "--key-env", "FIND_TEST_KEY", "--output-file", file))
+		if err := cmd.ExecuteContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		written, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range map[string]string{"standard output": stdout.String(), "standard error": stderr.String(), "the file": string(written)} {
+			if strings.Contains(text, key) {
+				t.Errorf("%v: the key stands in %s:\n%s", mode, name, text)
+			}
 		}
 	}
 }
