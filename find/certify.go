@@ -259,19 +259,6 @@ func (s *search) affordable(sh *shape) int {
 	return max(0, int(min(n, 1e9)))
 }
 
-// bearable is how many calls of a shape may be open if all of them use as much as they may: where few are expected to, they
-// could go far beyond the budget before the first is answered.
-func (s *search) bearable(sh *shape) int {
-	in, _ := sh.reserve()
-	s.p.mu.Lock()
-	defer s.p.mu.Unlock()
-	n := float64(s.cfg.TokenBudget-s.p.spent.Tokens()) / float64(in+sh.bound)
-	if most := s.cfg.MaxCost; most != nil {
-		n = min(n, (*most-*s.p.spent.Cost)/max(1e-12, s.p.price(in, sh.bound)))
-	}
-	return max(1, int(min(n, mostWorkers)))
-}
-
 // uncertain says what could not be certified, and which flag would.
 func (s *search) uncertain(of proof, sh *shape, calls int) {
 	in, out := sh.reserve()

@@ -134,25 +134,21 @@ func TestOneWorkerWhoseEveryCallIsRefusedIsNotSafe(t *testing.T) {
 	})
 }
 
-// Answers may be longer than what was asked for, and than those before. Only what is open then goes beyond the budget.
-func TestModelThatBeginsToThinkStaysWithinTheBudget(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const budget, thought = 60_000, 500
-		var calls atomic.Int64
-		thinks := strings.Replace(short, `"completion_tokens":1`, `"completion_tokens":500`, 1)
-		cfg := over(base(func(r *http.Request) (*http.Response, error) {
-			if calls.Add(1) < 220 {
-				return willing(r), nil
+// Some models think for longer than they are told to. What is open is counted as the longest that was met.
+func TestModelThatThinksForLongerThanItMayStaysWithinTheBudget(t *testing.T) {
+	for _, budget := range []int{100_000, 300_000, 1_000_000} {
+		synctest.Test(t, func(t *testing.T) {
+			thought := strings.Replace(short, ":1}", ":4000}", 1)
+			cfg := over(base(func(r *http.Request) (*http.Response, error) {
+				willing(r)
+				return answer(200, thought), nil
+			}))
+			cfg.TokenBudget = budget
+			if r, err := find.Auto(t.Context(), cfg); r.Spent.Tokens() > budget {
+				t.Errorf("spent %d tokens of %d: %v", r.Spent.Tokens(), budget, err)
 			}
-			willing(r)
-			return answer(200, thinks), nil
-		}))
-		cfg.TokenBudget = budget
-		r, err := find.Auto(t.Context(), cfg)
-		if over := r.Spent.Tokens() - budget; over > 0 {
-			t.Errorf("spent %d tokens more than %d: %v", over, budget, err)
-		}
-	})
+		})
+	}
 }
 
 func TestAnswersThatStateNoUsageAreNotFree(t *testing.T) {

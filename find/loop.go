@@ -15,7 +15,6 @@ type loop struct {
 	s    *search
 	sh   *shape
 	room int // open at once
-	most int // room is never more
 
 	wg sync.WaitGroup
 
@@ -37,8 +36,7 @@ type call struct {
 }
 
 func (s *search) newLoop(sh *shape) *loop {
-	most := s.bearable(sh)
-	return &loop{s: s, sh: sh, most: most, room: min(s.room(), most)}
+	return &loop{s: s, sh: sh, room: s.room()}
 }
 
 // room is how many calls may surely be open, or may be tried.
@@ -101,7 +99,7 @@ func (l *loop) going() (crowded bool, err error) {
 // widen lets more be open, if nobody knows how many may be.
 func (l *loop) widen() {
 	if !l.s.slots.Known() {
-		l.room = min(2*l.room, l.s.cfg.MaxWorkers, l.most)
+		l.room = min(2*l.room, l.s.cfg.MaxWorkers)
 	}
 }
 

@@ -127,13 +127,17 @@ func newFindings(r *find.Result, target provider.Target, p provider.Provider, pu
 	return d
 }
 
-// knows reports whether there is a limit that one could keep to.
+// knows reports whether there is a limit that one could keep to, and that was not known before the search.
 func (d *findings) knows() bool {
 	if d.Limits == nil {
 		return false
 	}
-	told, start := d.Limits.Split()
-	return told != (sluice.Limits{}) || start != (sluice.Limits{})
+	for dimension := range new(sluice.Limits).All() {
+		if l := *d.Limits.At(dimension); l != nil && l.Source != sluice.SourceTold && l.Source != sluice.SourceRegistry && l.Source != sluice.SourceAtLeast {
+			return true
+		}
+	}
+	return false
 }
 
 // valueWriter writes findings down, at an instant.

@@ -152,6 +152,8 @@ func (f *search) ending(err error) *exitError {
 	case errors.Is(err, find.ErrMaxCost):
 		e.code, e.err = exitBudget, fmt.Errorf("stopped by --max-cost %s: %w", dollars(f.o.maxCost), err)
 		e.hint = f.o.cheaper()
+	case errors.Is(err, find.ErrDay):
+		e.hint = "the rest of the day's requests is left for other work; when the day is over the same command searches again"
 	case errors.Is(err, context.Canceled):
 		e.code, e.err, e.hint = exitInterrupted, errors.New("interrupted"), "the same command searches anew"
 	case said:

@@ -50,7 +50,7 @@ func (f found) safe() int {
 	case !f.stopped():
 		return f.Workers
 	case f.Soak.Calls > 0 && f.Soak.Refused == 0:
-		return f.Soak.Workers
+		return min(f.Soak.Workers, f.High) // a limit may have been lowered since
 	}
 	return 0
 }

@@ -250,6 +250,16 @@ func TestHowASearchEnds(t *testing.T) {
 			exitInterrupted, "", []string{"nothing is known"}, true, true},
 		{"interrupted with no more known than what passed", func(r *find.Result) { r.Limits, r.Soak = nil, find.Soak{} }, context.Canceled,
 			exitInterrupted, "", []string{"at least 64 at once"}, true, true},
+		{"interrupted with no more known than what is published and told", func(r *find.Result) {
+			r.Limits = map[sluice.Dimension]find.Finding{
+				sluice.Requests: finding(500, sluice.SourceRegistry, 0), sluice.Tokens: finding(9000, sluice.SourceTold, 0),
+			}
+			r.Soak = find.Soak{}
+		}, context.Canceled, exitInterrupted, "", []string{"published"}, true, true},
+		{"interrupted after a limit was lowered", func(r *find.Result) { r.Low, r.High = 6, 6 }, context.Canceled, exitInterrupted, "6\n",
+			[]string{"6 workers were safe"}, true, false},
+		{"by half of what was left of the day", func(r *find.Result) { r.Soak = find.Soak{} }, find.ErrDay, exitFailed, "",
+			[]string{"hint: the rest of the day's requests is left for other work"}, true, false},
 		{"by the token budget", func(r *find.Result) { r.Soak = find.Soak{} }, fmt.Errorf("then: %w", find.ErrTokenBudget), exitBudget, "",
 			[]string{"stopped by --token-budget 1,000,000: then: the token budget does not suffice for another call", "hint: raise it"}, true, false},
 		{"by the cost", func(r *find.Result) { r.Soak = find.Soak{} }, find.ErrMaxCost, exitBudget, "", []string{"stopped by --max-cost $2.00"}, true, false},
