@@ -35,6 +35,9 @@ func (f *search) foretell() error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	if f.o.mode == modeAuto {
+		f.s.errorf("sluice: most searches take one to five minutes, and those that headers answer some seconds\n")
+	}
 	f.s.errorf("sluice: nothing was sent; refused calls cost nothing, and %s\n", f.bounds())
 	return nil
 }
