@@ -217,7 +217,7 @@ func (s *search) result() *Result {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
 	r.Spent, r.Probes = s.p.spent, s.p.probes
-	r.Notes = append(slices.Clone(r.Notes), s.dayNotes(r)...)
+	r.Notes = append(slices.Clone(r.Notes), s.advice(r)...)
 	return r
 }
 
@@ -237,23 +237,6 @@ func (s *search) certified(limits map[sluice.Dimension]Finding) {
 	}
 }
 
-// dayNotes say how long a day's limits last.
-func (s *search) dayNotes(r *Result) (notes []string) {
-	if s.latency.n == 0 || r.Workers == 0 {
-		return nil
-	}
-	perSecond := float64(r.Workers) / s.latency.mean()
-	for d, cost := range map[sluice.Dimension]float64{sluice.RequestsPerDay: 1, sluice.TokensPerDay: s.charged()} {
-		if f := s.limits[d]; f.Known() && cost > 0 {
-			if lasts := seconds(f.Value / (perSecond * cost)); lasts < 24*time.Hour {
-				notes = append(notes, fmt.Sprintf("%d workers use up a day's %.0f %s in %s", r.Workers, f.Value, d, lasts.Round(time.Minute)))
-			}
-		}
-	}
-	return notes
-}
-
-// seconds is so many, or as many as there can be.
 func seconds(s float64) time.Duration {
 	if ns := s * float64(time.Second); ns < float64(never) {
 		return time.Duration(ns)

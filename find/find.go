@@ -152,8 +152,8 @@ func (e *FieldError) Unwrap() error { return e.Err }
 // Why a search ended before it was done. A *provider.Error says that the provider will not answer at all, such as for a
 // spent quota or a refused key, and a context's error is itself.
 var (
-	ErrTokenBudget = errors.New("the token budget is used up")
-	ErrMaxCost     = errors.New("the cost allowed is used up")
+	ErrTokenBudget = errors.New("the token budget does not suffice for another call")
+	ErrMaxCost     = errors.New("the cost allowed does not suffice for another call")
 	ErrNoAnswer    = errors.New("no call was answered")
 	ErrUnreliable  = errors.New("too many calls fail to tell anything of limits")
 	ErrDay         = errors.New("half of what was left of the day's requests is used up")

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -268,6 +269,16 @@ func (p *prober) burst(ctx context.Context, s *shape, n int) ([]reply, error) {
 	return replies, cmp.Or(errs...)
 }
 
+// modelsPath is where the models are listed, by the path of an endpoint.
+func modelsPath(endpoint string) string {
+	for _, end := range []string{"/models/", "/chat/completions", "/messages", "/embeddings", "/responses"} {
+		if i := strings.LastIndex(endpoint, end); i >= 0 {
+			return endpoint[:i] + "/models"
+		}
+	}
+	return endpoint
+}
+
 // staysWarm is how long an idle connection is believed to stay open.
 const staysWarm = 20 * time.Second
 
@@ -290,8 +301,9 @@ func (p *prober) warm(ctx context.Context, n int) {
 			if err != nil {
 				return
 			}
-			// Whatever is answered to a question without a body, it was not a call.
+			// The list of models costs nothing, and of its answer only the head is asked for.
 			req.Method, req.Body, req.GetBody, req.ContentLength = http.MethodHead, nil, nil, 0
+			req.URL.Path, req.URL.RawPath = modelsPath(req.URL.Path), ""
 			resp, err := base.RoundTrip(req)
 			if err != nil {
 				return

@@ -30,7 +30,7 @@ func (s *search) shape(ctx context.Context) error {
 			s.others(&r)
 		}
 		if i == 0 && s.cfg.MinOutputTokens > 0 && r.outcome.HasUsage && r.outcome.Usage.Output < s.cfg.MinOutputTokens/2 {
-			s.note("real calls have answers of some %d tokens, not %d: a --prompt-file that asks for more makes them longer",
+			s.note("real calls have answers of some %d tokens, not %d, and the number is for calls like these: a --prompt-file that asks for more makes them longer",
 				r.outcome.Usage.Output, s.cfg.MinOutputTokens)
 		}
 	}
@@ -95,7 +95,7 @@ func (s *search) passing(ctx context.Context, sh *shape) (reply, error) {
 func (s *search) weigh(ctx context.Context) error {
 	s.absorb()
 	k := s.limits[sluice.Tokens]
-	if s.chargeFrom != SourceUnknown || k.Source != sluice.SourceHeader {
+	if s.chargeFrom != SourceUnknown && s.chargeFrom != sluice.SourceRegistry || k.Source != sluice.SourceHeader {
 		return nil
 	}
 	s.enter(PhaseCharge, "how tokens are counted")

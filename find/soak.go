@@ -74,7 +74,7 @@ func (s *search) soak(ctx context.Context) error {
 			return err
 		}
 		n := s.soakCalls()
-		s.enter(PhaseSoak, "%d workers, %d real calls", w, n)
+		s.enter(PhaseSoak, "%s, %d real calls", workers(w), n)
 		replies, err := s.work(ctx, w, n)
 		if err != nil {
 			return err
@@ -126,7 +126,7 @@ func (s *search) lower(w int, replies []reply) {
 		lowered = most
 	}
 	s.lowered = max(1, lowered)
-	s.note("%d of %d real calls of %d workers were refused: %d are safer than the limits say", count(replies, (*reply).refused), len(replies), w, s.lowered)
+	s.note("%d of %d real calls of %d workers were refused, although the limits allow them: the answer is no more than %d", count(replies, (*reply).refused), len(replies), w, s.lowered)
 }
 
 // rest lets buckets fill for the first calls of so many workers.

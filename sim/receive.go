@@ -65,7 +65,7 @@ func dialectOf(path string, header http.Header, query url.Values) dialect {
 
 // route finds the endpoint; some belong to one dialect alone.
 func (c *call) route(method, path string, query url.Values) bool {
-	if method == http.MethodGet {
+	if method == http.MethodGet || method == http.MethodHead {
 		c.endpoint = modelsPage
 		if path == "/stats" {
 			c.endpoint = statsPage

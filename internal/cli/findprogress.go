@@ -65,11 +65,11 @@ func (p *findProgress) drawPlain(at find.Progress) { p.s.errorf("sluice: %s\n", 
 
 // standing is how a search stands, in a line.
 func standing(at find.Progress) string {
-	text := fmt.Sprintf("%s: %s; %s", at.Phase, at.Doing, spentWords(at.Spent, at.Elapsed))
-	if at.High > 0 {
-		text += fmt.Sprintf("; between %s and %s", group(at.Low), count(at.High, "worker"))
+	text := ""
+	if at.High > 0 { // first: terminals may be narrow
+		text = fmt.Sprintf("%s to %s; ", group(at.Low), count(at.High, "worker"))
 	}
-	return text
+	return text + fmt.Sprintf("%s: %s; %s", at.Phase, at.Doing, spentWords(at.Spent, at.Elapsed))
 }
 
 // findLine is how a search stands, for programs.

@@ -130,7 +130,7 @@ func (f *search) write(document any) error {
 		return err
 	})
 	if err == nil {
-		f.s.errorf("sluice: what was found is in %s\n", f.document.name)
+		f.s.errorf("sluice: the record of the search is in %s\n", f.document.name)
 	}
 	return err
 }

@@ -82,7 +82,11 @@ func (f found) why() string {
 	case find.BoundRequests, find.BoundTokens:
 		return f.busy()
 	case find.BoundCertified:
-		return fmt.Sprintf("%s; more could not be certified within %s", f.busy(), f.budgets)
+		if text := "more could not be certified within " + f.budgets; !f.Limits[f.Binding.Dimension].Known() {
+			return text
+		} else {
+			return f.busy() + "; " + text
+		}
 	case find.BoundSoak:
 		return "more were refused when they ran with real calls"
 	case find.BoundNothing:

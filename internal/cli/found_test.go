@@ -239,7 +239,7 @@ func TestHowASearchEnds(t *testing.T) {
 		kept    bool // what was there before
 	}{
 		{"with an answer", func(r *find.Result) { r.Notes, r.Hint = []string{"a note"}, "do more" }, nil, exitDone, "11\n",
-			[]string{"11 workers: 598", "\nnote: a note\n", "\nhint: do more\n", "what was found is in "}, true, false},
+			[]string{"11 workers: 598", "\nnote: a note\n", "\nhint: do more\n", "the record of the search is in "}, true, false},
 		{"with none that is safe", func(r *find.Result) { *r = find.Result{Bound: find.BoundNothing, Spent: find.Spent{Calls: 9}} }, nil,
 			exitThreshold, "0\n", []string{"0 workers: even one"}, true, false},
 		{"interrupted", func(r *find.Result) { r.Soak, r.Low, r.High = find.Soak{}, 4, 32 }, context.Canceled, exitInterrupted, "",
@@ -261,7 +261,7 @@ func TestHowASearchEnds(t *testing.T) {
 		{"by half of what was left of the day", func(r *find.Result) { r.Soak = find.Soak{} }, find.ErrDay, exitFailed, "",
 			[]string{"hint: the rest of the day's requests is left for other work"}, true, false},
 		{"by the token budget", func(r *find.Result) { r.Soak = find.Soak{} }, fmt.Errorf("then: %w", find.ErrTokenBudget), exitBudget, "",
-			[]string{"stopped by --token-budget 1,000,000: then: the token budget is used up", "hint: raise it"}, true, false},
+			[]string{"stopped by --token-budget 1,000,000: then: the token budget does not suffice for another call", "hint: raise it"}, true, false},
 		{"by the cost", func(r *find.Result) { r.Soak = find.Soak{} }, find.ErrMaxCost, exitBudget, "", []string{"stopped by --max-cost $2.00"}, true, false},
 		{"by a refused key", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 1}} }, refusal(sluice.Auth, 401), exitFailed, "",
 			[]string{"the key was refused: openai-compatible: 401 auth: so it is", "hint: no variable held a key"}, false, true},
@@ -374,7 +374,7 @@ func TestHowASearchStands(t *testing.T) {
 	at := find.Progress{
 		Phase: find.PhaseGallop, Doing: "32 at once", Spent: find.Spent{Calls: 60, Input: 900, Output: 300}, Elapsed: 12 * time.Second, Low: 16, High: 100,
 	}
-	const gallop = "gallop: 32 at once; 60 calls, 1,200 tokens, 12 s; between 16 and 100 workers"
+	const gallop = "16 to 100 workers; gallop: 32 at once; 60 calls, 1,200 tokens, 12 s"
 	if got := standing(at); got != gallop {
 		t.Errorf("%q", got)
 	}

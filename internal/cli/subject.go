@@ -74,15 +74,22 @@ func (j *subject) overlay(told sluice.Limits, written ...*config.Limits) {
 	j.dropSeen()
 }
 
-// dropSeen leaves out how many calls were merely seen open at once, where a rate is known: more were not needed then.
+// dropSeen leaves out what merely passed without a refusal, where a limit is known that is none of these: nobody knows how
+// much more would. Where none is, so much is sure; but how many calls were seen open at once says nothing beside a rate, as a
+// search opens no more than it needs.
 func (j *subject) dropSeen() {
-	if c := j.limits.Concurrent; c == nil || c.Source != config.SourceAtLeast {
-		return
+	known, rate := false, false
+	for d := range j.tier.Limits.All() {
+		if limit := *j.limits.At(d); limit != nil {
+			known = known || limit.Source != config.SourceAtLeast
+			rate = rate || d != sluice.Concurrency
+		}
 	}
-	rates := j.tier.Limits
-	rates.Concurrent, rates.Burst = 0, 0
-	if rates != (sluice.Limits{}) {
-		j.tier.Limits.Concurrent, j.limits.Concurrent = 0, nil
+	for d, value := range j.tier.Limits.All() {
+		limit := *j.limits.At(d)
+		if limit != nil && limit.Source == config.SourceAtLeast && (known || rate && d == sluice.Concurrency) {
+			*value, *j.limits.At(d) = 0, nil
+		}
 	}
 }
 
