@@ -352,6 +352,24 @@ func checkDocument(t *testing.T, b []byte, err error) {
 	}
 }
 
+// The number would be lost: the file is replaced.
+func TestFileThatIsPrintedToIsNotWritten(t *testing.T) {
+	printed, err := os.Create(filepath.Join(t.TempDir(), "out.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer printed.Close()
+	var stderr bytes.Buffer
+	s := newStreams(nil, strings.NewReader(""), printed, &stderr)
+	cmd := newFindBy(s, func(context.Context, find.Config) (*find.Result, error) { return foundResult(), nil })
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs([]string{"--provider", "openai-compatible", "--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--output-file", printed.Name()})
+	const want = "--output-file: standard output goes to "
+	if code := s.report(cmd.ExecuteContext(t.Context())); code != exitUsage || !strings.Contains(stderr.String(), want) {
+		t.Errorf("exit code %d, no %q in\n%s", code, want, stderr.String())
+	}
+}
+
 func TestHowASearchStands(t *testing.T) {
 	at := find.Progress{
 		Phase: find.PhaseGallop, Doing: "32 at once", Spent: find.Spent{Calls: 60, Input: 900, Output: 300}, Elapsed: 12 * time.Second, Low: 16, High: 100,
