@@ -153,7 +153,8 @@ func (s *search) drain(ctx context.Context, of proof, sh shape) error {
 	}
 	need := s.need() / weight
 	pace := s.drainPace(need)
-	calls := 60 * need * s.refillShare(of, &sh, need, pace)
+	// Workers that are answered in no time need more than anybody allows: what is sure is said then.
+	calls := min(60*need*s.refillShare(of, &sh, need, pace), 60*fastestPace)
 	n, most := max(1, int(math.Ceil(calls))), s.affordable(&sh)
 	s.enter(PhaseCertify, "%d calls worth a minute of %s", min(n, most), of)
 	l, began := s.newLoop(&sh), time.Now()
