@@ -3,6 +3,7 @@ package find
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -13,9 +14,8 @@ import (
 )
 
 // Auto searches for the number of calls that may be open at once so that none is refused. It always returns what is known
-// so far, also beside an error: [ErrTokenBudget], [ErrMaxCost], [ErrDay], [ErrNoAnswer],
-// [ErrUnreliable], a *FieldError before any call, a
-// *provider.Error when the provider will not answer at all, or ctx's cause.
+// so far, also beside an error: [ErrTokenBudget], [ErrMaxCost], [ErrDay], [ErrNoAnswer], [ErrUnreliable], a
+// *FieldError before any call, a *provider.Error when the provider will not answer at all, or ctx's cause.
 func Auto(ctx context.Context, cfg Config) (*Result, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -24,7 +24,10 @@ func Auto(ctx context.Context, cfg Config) (*Result, error) {
 	p, ctx := newProber(ctx, cfg)
 	defer p.stop(nil)
 	s := newSearch(cfg, p)
-	err = s.run(ctx)
+	if err = s.run(ctx); errors.Is(err, errRefused) {
+		s.note("%v", err)
+		s.none, err = true, nil
+	}
 	r := s.result()
 	if err != nil { // nobody knows more than that
 		r.Workers, r.Bound = r.Low, BoundStopped

@@ -203,8 +203,9 @@ func TestLimitOfADayThatLastsForEverIsNoNote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := over(until(1e9, nil))
 		cfg.Quick, cfg.MaxWorkers, cfg.Told = true, 2, sluice.Limits{RPD: 1 << 53}
-		if r, err := find.Auto(t.Context(), cfg); err != nil || strings.Contains(strings.Join(r.Notes, "\n"), "a day") {
-			t.Errorf("notes %q, error %v", r.Notes, err)
+		r, err := find.Auto(t.Context(), cfg)
+		if notes := strings.Join(r.Notes, "\n"); err != nil || strings.Contains(notes, "a day's") {
+			t.Errorf("notes %q, error %v", notes, err)
 		}
 	})
 }

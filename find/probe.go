@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -35,6 +36,8 @@ type prober struct {
 	probes   []Probe
 	heard    map[sluice.Dimension]evidence // what answers said of limits
 	lastSent time.Time
+	passed   time.Time      // when a call was accepted last
+	real     time.Duration  // the longest that a real call took
 	dayLeft  int64          // the most requests that were left of a day
 	longest  map[string]int // tokens of the longest answer to a shape: some models think for longer than they may
 }
@@ -43,7 +46,8 @@ type prober struct {
 // cause, when there is no point in going on.
 func newProber(ctx context.Context, cfg Config) (*prober, context.Context) {
 	ctx, stop := context.WithCancelCause(ctx)
-	p := &prober{cfg: cfg, began: time.Now(), stop: stop, heard: make(map[sluice.Dimension]evidence), longest: make(map[string]int)}
+	now := time.Now()
+	p := &prober{cfg: cfg, began: now, passed: now, stop: stop, heard: make(map[sluice.Dimension]evidence), longest: make(map[string]int)}
 	if cfg.PriceIn != nil && cfg.PriceOut != nil {
 		p.spent.Cost = new(float64)
 	}
@@ -71,7 +75,7 @@ func (p *prober) once(ctx context.Context, s *shape) (reply, error) {
 		return reply{}, err
 	}
 	a, o := provider.Exchange(ctx, p.cfg.Base, nil, req, provider.ExchangeConfig{
-		Provider: p.cfg.Provider, Endpoint: p.cfg.Target.Endpoint, Timeout: p.cfg.Timeout, Key: p.cfg.Target.Key,
+		Provider: p.cfg.Provider, Endpoint: p.cfg.Target.Endpoint, Timeout: p.timeout(s), Key: p.cfg.Target.Key,
 		MaxBytes: leastBytes + bytesPerToken*int64(s.bound),
 	})
 	if o.Kind == sluice.OK && !o.HasUsage && a.FinishReason == "" { // whoever answers so answers anything, at any pace
@@ -179,8 +183,15 @@ func (p *prober) end(s *shape, st start, r *reply) {
 	switch {
 	case r.accepted():
 		p.spent.Accepted++
+		p.passed = r.done
+		if s.real {
+			p.real = max(p.real, r.took())
+		}
 	case r.refused():
 		p.spent.Refused++
+		if r.done.Sub(p.passed) > longestNothing {
+			p.stop(fmt.Errorf("%w: %w", errRefused, r.outcome.Err))
+		}
 	default:
 		p.spent.Failed++
 	}
@@ -199,6 +210,28 @@ func (p *prober) end(s *shape, st start, r *reply) {
 		}
 	}
 }
+
+// longestNothing is how long a search goes on while every call is refused. A window that fills once a minute lets some in
+// sooner, and a storm has ended.
+const longestNothing = 4 * time.Minute
+
+var errRefused = errors.New("every call was refused for four minutes")
+
+// timeout is how long a call may take. A tiny one that takes many times as long as real ones did hangs: the longest queue
+// that a search makes is shorter.
+func (p *prober) timeout(s *shape) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.real || p.real == 0 {
+		return p.cfg.Timeout
+	}
+	return min(p.cfg.Timeout, max(leastTimeout, hangs*p.real))
+}
+
+const (
+	leastTimeout = 30 * time.Second
+	hangs        = 30
+)
 
 // longestWindow is how long a search waits for the end of an hour's or a day's allowance.
 const longestWindow = 2 * time.Minute
