@@ -175,13 +175,11 @@ func (l *law) place(y float64) (int, float64) {
 // ---- replay
 
 // replay is the log-likelihood of a ordering where places calls are served at once. If slow is not nil, call k takes slow[k] (log) longer.
-var evals int
 var guesses = 16
 
 func replay(l *law, mu float64, v ordering, places int, slow []float64) float64 {
 	b := len(v.ended)
 	places = min(places, b)
-	evals++
 	calls := make([]open, b)
 	for i := range calls {
 		if i < places {
