@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fifo"
 )
 
 // Auto searches for the number of calls that may be open at once so that none is refused. It always returns what is known
@@ -55,8 +56,8 @@ type search struct {
 
 	slots   Finding // known cap or queue
 	queue   bool
-	flights [][]flight // of bursts that were answered
-	seen    int        // calls that were open at once and accepted
+	flights [][]fifo.Flight // of bursts that were answered
+	seen    int             // calls that were open at once and accepted
 	limits  map[sluice.Dimension]Finding
 	grants  map[sluice.Dimension]int // by which a limit was measured
 	vouched map[proof]voucher

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fifo"
 )
 
 const (
@@ -78,13 +79,13 @@ func (s *search) emptied(ctx context.Context, v *volley) (done bool, err error) 
 // silent tells whether calls of bursts wait without a word. If it looks so, two more bursts make sure.
 func (s *search) silent(ctx context.Context, v *volley) (bool, error) {
 	s.flights = append(s.flights, v.flights())
-	fit := judgeQueue(s.flights)
-	if fit.evidence < suspicion || !s.waited(v, fit.places) {
+	places, sure := fifo.Fit(s.flights)
+	if places == 0 || !s.waited(v, places) {
 		return false, nil
 	}
 	for range 2 {
-		n := min(max(2*fit.places, len(v.replies)), s.cfg.MaxWorkers)
-		s.enter(PhaseQueue, "do %d at once wait for %d places?", n, fit.places)
+		n := min(max(2*places, len(v.replies)), s.cfg.MaxWorkers)
+		s.enter(PhaseQueue, "do %d at once wait for %d places?", n, places)
 		more, err := s.volley(ctx, &s.tiny, n)
 		if err != nil {
 			return false, err
@@ -93,10 +94,10 @@ func (s *search) silent(ctx context.Context, v *volley) (bool, error) {
 			s.flights = append(s.flights, more.flights())
 		}
 	}
-	if fit = judgeQueue(s.flights); fit.evidence < certainty || !s.waited(v, fit.places) {
+	if places, sure = fifo.Fit(s.flights); !sure || !s.waited(v, places) {
 		return false, nil
 	}
-	s.slots = Finding{Value: float64(fit.places), Source: sluice.SourceMeasured, At: time.Now()}
+	s.slots = Finding{Value: float64(places), Source: sluice.SourceMeasured, At: time.Now()}
 	s.queue = true
 	return true, nil
 }
@@ -106,7 +107,7 @@ func (s *search) silent(ctx context.Context, v *volley) (bool, error) {
 func (s *search) waited(v *volley, places int) bool {
 	longest := time.Duration(0)
 	for _, f := range v.flights() {
-		longest = max(longest, f.took)
+		longest = max(longest, f.Took)
 	}
 	turns := (len(v.replies) + places - 1) / max(1, places)
 	return longest.Seconds() > leastWait*float64(turns)*s.least.Seconds()

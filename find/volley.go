@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/fifo"
 )
 
 // volley is a burst of calls, with lone ones sent while all that were accepted are surely open.
@@ -99,7 +101,7 @@ func count(replies []reply, is func(*reply) bool) (n int) {
 }
 
 // flights are the answered calls, for what their latencies tell.
-func (v *volley) flights() (f []flight) {
+func (v *volley) flights() (f []fifo.Flight) {
 	if len(v.replies) == 0 {
 		return nil
 	}
@@ -111,7 +113,7 @@ func (v *volley) flights() (f []flight) {
 	}
 	for i := range v.replies {
 		if r := &v.replies[i]; r.accepted() {
-			f = append(f, flight{r.sent.Sub(began), r.took()})
+			f = append(f, fifo.Flight{Sent: r.sent.Sub(began), Took: r.took()})
 		}
 	}
 	return f
