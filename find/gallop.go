@@ -79,7 +79,7 @@ func (s *search) emptied(ctx context.Context, v *volley) (done bool, err error) 
 // silent tells whether calls of bursts wait without a word. If it looks so, two more bursts make sure.
 func (s *search) silent(ctx context.Context, v *volley) (bool, error) {
 	s.flights = append(s.flights, v.flights())
-	places, sure := fifo.Fit(s.flights)
+	places, _ := fifo.Fit(s.flights)
 	if places == 0 || !s.waited(v, places) {
 		return false, nil
 	}
@@ -94,7 +94,8 @@ func (s *search) silent(ctx context.Context, v *volley) (bool, error) {
 			s.flights = append(s.flights, more.flights())
 		}
 	}
-	if places, sure = fifo.Fit(s.flights); !sure || !s.waited(v, places) {
+	places, sure := fifo.Fit(s.flights)
+	if !sure || !s.waited(v, places) {
 		return false, nil
 	}
 	s.slots = Finding{Value: float64(places), Source: sluice.SourceMeasured, At: time.Now()}
