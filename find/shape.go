@@ -29,7 +29,7 @@ type shape struct {
 
 const (
 	tinyOutput = 16 // tokens; the least that every API takes as a bound
-	// wordTokens is how many tokens a filler word is worth at most, for what is reserved before a call is made.
+	// charsPerToken is the least that a token is worth in texts like these, for what is reserved before a call is made.
 	charsPerToken = 3.0
 )
 
