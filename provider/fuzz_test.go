@@ -134,14 +134,21 @@ func TestHostileTextsAreReadInLinearTime(t *testing.T) {
 		"{'error': '{\"error\": '", "you've hit your ", "Jul 1", "openai.", "Error code: 4", "  \n  ", "({[<", "event: error\ndata: ", "retry in 1 hour and ", "has exceeded rate limit ", "map[", "map[a:b ", "{a=>", "Some(\"a", "retrying in ",
 		"error: token\n", "额度", "retry_delay {", "{\"error_msg\":\"{", "resets 5pm (", "resets 5pm a ", "resets Mon, ", "resets UTC ", "resets at the ", "resets 5pm A/", "周", "resets 周", "1-", "wait a ", "wait PT1", "wait 1,000,", "raise 'AError: B ", "9% of ", ":5432 ", "the root cause: ", "possibly ", "x: HTTP/1 429\na: b\n", "<class '"} {
 		text := fill(s)
-		start := time.Now()
-		v := provider.ClassifyText(provider.Provider{}, 0, text, noon)
-		w := provider.Classify(provider.Provider{}, 429, nil, []byte(text), noon)
-		if d := time.Since(start); d > hostileLimit {
-			t.Errorf("%q: %v", s, d)
+		least := time.Hour
+		for range 3 { // something else may have had the machine
+			start := time.Now()
+			v := provider.ClassifyText(provider.Provider{}, 0, text, noon)
+			w := provider.Classify(provider.Provider{}, 429, nil, []byte(text), noon)
+			least = min(least, time.Since(start))
+			sane(t, v)
+			sane(t, w)
+			if least <= hostileLimit {
+				break
+			}
 		}
-		sane(t, v)
-		sane(t, w)
+		if least > hostileLimit {
+			t.Errorf("%q: %v", s, least)
+		}
 	}
 }
 
