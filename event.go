@@ -14,16 +14,25 @@ type EventType = gate.EventType
 
 // Types of event.
 const (
-	EventGranted   = gate.EventGranted
-	EventReleased  = gate.EventReleased
-	EventThrottled = gate.EventThrottled
-	EventBackoff   = gate.EventBackoff
-	EventCooldown  = gate.EventCooldown
-	EventResumed   = gate.EventResumed
-	EventLimit     = gate.EventLimit
-	EventBreaker   = gate.EventBreaker
-	EventGaveUp    = gate.EventGaveUp
-	EventShared    = gate.EventShared
+	EventStarted          = gate.EventStarted
+	EventClosed           = gate.EventClosed
+	EventMemberRegistered = gate.EventMemberRegistered
+	EventMemberClosed     = gate.EventMemberClosed
+	EventSlotWaiting      = gate.EventSlotWaiting
+	EventSlotAcquired     = gate.EventSlotAcquired
+	EventSlotReleased     = gate.EventSlotReleased
+	EventSlotCancelled    = gate.EventSlotCancelled
+	EventThrottled        = gate.EventThrottled
+	EventAttemptFailed    = gate.EventAttemptFailed
+	EventGaveUp           = gate.EventGaveUp
+	EventCooldownStarted  = gate.EventCooldownStarted
+	EventCooldownEnded    = gate.EventCooldownEnded
+	EventLimitsChanged    = gate.EventLimitsChanged
+	EventBreaker          = gate.EventBreaker
+	EventPaused           = gate.EventPaused
+	EventResumed          = gate.EventResumed
+	EventShared           = gate.EventShared
+	EventItemDone         = gate.EventItemDone
 )
 
 // Observer is told of events, in order and never under a lock, by whoever caused them or by who is telling at that time.

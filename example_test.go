@@ -48,7 +48,7 @@ func ExamplePermit_Release() {
 
 func ExampleEvent() {
 	s, err := sluice.New(sluice.Config{Observer: sluice.ObserverFunc(func(e sluice.Event) {
-		if e.Type == sluice.EventLimit {
+		if e.Type == sluice.EventLimitsChanged {
 			fmt.Printf("%s: %v is %d a minute\n", e.Lane, e.Dimension, e.Limit)
 		}
 	})})
@@ -148,7 +148,7 @@ func ExampleObserver() {
 	var granted, throttled atomic.Int64
 	s, err := sluice.New(sluice.Config{Observer: sluice.ObserverFunc(func(e sluice.Event) {
 		switch e.Type {
-		case sluice.EventGranted:
+		case sluice.EventSlotAcquired:
 			granted.Add(1)
 		case sluice.EventThrottled:
 			throttled.Add(1)

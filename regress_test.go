@@ -18,7 +18,7 @@ func TestAnObserverHearsOfAGrantBeforeItsRelease(t *testing.T) {
 		var mu sync.Mutex
 		var heard []string
 		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}, Observer: sluice.ObserverFunc(func(e sluice.Event) {
-			if e.Call == "first" && e.Type == sluice.EventReleased {
+			if e.Call == "first" && e.Type == sluice.EventSlotReleased {
 				time.Sleep(time.Second) // an observer that is slow for once
 			}
 			mu.Lock()
@@ -184,7 +184,7 @@ func TestAnObserverHearsNothingAfterClose(t *testing.T) {
 		var closed atomic.Bool
 		var late atomic.Int32
 		s, err := sluice.New(sluice.Config{Observer: sluice.ObserverFunc(func(e sluice.Event) {
-			if e.Call == "slow" && e.Type == sluice.EventReleased {
+			if e.Call == "slow" && e.Type == sluice.EventSlotReleased {
 				time.Sleep(time.Second)
 			}
 			if closed.Load() {

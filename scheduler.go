@@ -111,6 +111,9 @@ func New(cfg Config) (*Scheduler, error) {
 	if cfg.Ledger != nil {
 		s.remote = newRemote(s, cfg.Ledger)
 	}
+	if cfg.Observer != nil { // told with the first thing that happens: the caller does not have the Scheduler yet
+		s.events = append(s.events, Event{Type: EventStarted, At: time.Now()})
+	}
 	return s, nil
 }
 
@@ -367,6 +370,7 @@ func (s *Scheduler) tellLocked() {
 		s.quiet.Broadcast()
 	}()
 	for i := range events {
+		events[i].Account = s.cfg.Name
 		s.cfg.Observer.Observe(events[i])
 	}
 }
@@ -408,6 +412,20 @@ func (s *Scheduler) Snapshot() Snapshot {
 	return Snapshot{At: now, Lanes: s.gate.Snapshot(now)}
 }
 
+// sayClosedLocked tells the Observer the last that there is.
+func (s *Scheduler) sayClosedLocked() {
+	if s.cfg.Observer == nil {
+		return
+	}
+	s.events = append(s.gate.Events(s.events), Event{Type: EventClosed, At: time.Now(), InFlight: s.gate.Open()})
+	s.telling = true
+	defer func() { // also when it panics
+		s.telling = false
+		s.quiet.Broadcast()
+	}()
+	s.tellLocked()
+}
+
 // Close ends all waiting with ErrClosed, writes the lanes' state, and waits for what the Scheduler started. Permits in
 // use may still be released. It is safe to call twice, but not from the Observer.
 func (s *Scheduler) Close() error {
@@ -430,6 +448,7 @@ func (s *Scheduler) Close() error {
 	for s.telling {
 		s.quiet.Wait()
 	}
+	s.sayClosedLocked()
 	s.mu.Unlock()
 	if s.store != nil {
 		return s.store.close()

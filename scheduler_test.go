@@ -514,11 +514,14 @@ func TestAnObserverIsToldInOrderAndMayUseTheScheduler(t *testing.T) {
 		for id, outcomes := range map[string][]sluice.Outcome{"good": {ok}, "throttled": {throttled, ok}, "hopeless": {failed, failed}} {
 			s.Do(t.Context(), sluice.Call{ID: id}, (&script{outcomes: outcomes}).run)
 		}
-		const granted, released, refused = sluice.EventGranted, sluice.EventReleased, sluice.EventThrottled
+		const (
+			granted, released = sluice.EventSlotAcquired, sluice.EventSlotReleased
+			refused, failure  = sluice.EventThrottled, sluice.EventAttemptFailed
+		)
 		for id, want := range map[string][]sluice.EventType{
 			"good":      {granted, released},
-			"throttled": {granted, refused, granted, released},
-			"hopeless":  {granted, released, sluice.EventBackoff, granted, released, sluice.EventGaveUp},
+			"throttled": {granted, released, refused, sluice.EventSlotWaiting, granted, released},
+			"hopeless":  {granted, released, failure, granted, released, failure, sluice.EventGaveUp},
 		} {
 			if diff := cmp.Diff(want, d.of(id)); diff != "" {
 				t.Errorf("events of %s (-want +got):\n%s", id, diff)
@@ -582,7 +585,7 @@ func TestWaitingCostsOneTimer(t *testing.T) {
 		var wakes atomic.Int32
 		s := open(t, sluice.Config{Limits: sluice.Limits{RPM: 60, Burst: time.Second, Concurrent: 1000},
 			Observer: sluice.ObserverFunc(func(e sluice.Event) {
-				if e.Type == sluice.EventGranted {
+				if e.Type == sluice.EventSlotAcquired {
 					wakes.Add(1)
 				}
 			})})

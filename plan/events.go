@@ -109,7 +109,7 @@ func (l *ObservedLane) Scenario(charge sluice.Charge) Scenario {
 
 // observedEvent is what is read of a line.
 type observedEvent struct {
-	Type      sluice.EventType `json:"type"`
+	Type      sluice.EventType `json:"event"`
 	At        time.Time        `json:"at"`
 	Lane      string           `json:"lane"`
 	LatencyMS int64            `json:"latency_ms"`
@@ -117,7 +117,7 @@ type observedEvent struct {
 	Limit     int64            `json:"limit"`
 	Kind      sluice.Kind      `json:"kind"`
 	Usage     *sluice.Usage    `json:"usage"`
-	InFlight  int              `json:"in_flight"`
+	InFlight  int              `json:"active"`
 }
 
 // observer takes in events, of any number, in bounded memory.
@@ -134,15 +134,18 @@ func (o *observer) line(line []byte) error {
 	const mostMS = int64(math.MaxInt64 / time.Millisecond)
 	switch u := e.Usage; {
 	case e.Type == "":
-		return errors.New(`no event: it has no "type"`)
+		return errors.New(`no event: it has no "event"`)
 	case e.LatencyMS < 0 || e.LatencyMS > mostMS:
 		return fmt.Errorf("latency_ms is %d", e.LatencyMS)
 	case e.InFlight < 0:
-		return fmt.Errorf("in_flight is %d", e.InFlight)
+		return fmt.Errorf("active is %d", e.InFlight)
 	case e.Limit < 0:
 		return fmt.Errorf("limit is %d", e.Limit)
 	case u != nil && (min(u.Input, u.CachedInput, u.Output) < 0 || max(u.Input, u.CachedInput, u.Output) > LargestCall):
 		return fmt.Errorf("usage is %d tokens in (%d of them cached) and %d out", u.Input, u.CachedInput, u.Output)
+	}
+	if !ofLane(e.Type) {
+		return nil
 	}
 	l := o.lanes[e.Lane]
 	if l == nil {
@@ -154,6 +157,16 @@ func (o *observer) line(line []byte) error {
 	}
 	l.event(&e)
 	return nil
+}
+
+// ofLane reports whether events of that type show something of a lane.
+func ofLane(t sluice.EventType) bool {
+	switch t {
+	case sluice.EventStarted, sluice.EventClosed, sluice.EventMemberRegistered, sluice.EventMemberClosed,
+		sluice.EventPaused, sluice.EventResumed, sluice.EventItemDone:
+		return false
+	}
+	return true
 }
 
 // laneObserver is what was seen of a lane.
@@ -187,7 +200,7 @@ func (l *laneObserver) event(e *observedEvent) {
 	}
 	s.Peak = max(s.Peak, e.InFlight)
 	switch e.Type {
-	case sluice.EventLimit:
+	case sluice.EventLimitsChanged:
 		l.limit(e)
 	case sluice.EventThrottled:
 		s.Throttled[e.Dimension]++
@@ -196,7 +209,7 @@ func (l *laneObserver) event(e *observedEvent) {
 		}
 	case sluice.EventGaveUp:
 		s.Failed++
-	case sluice.EventReleased:
+	case sluice.EventSlotReleased:
 		if e.Kind == sluice.OK {
 			l.answer(e)
 		}

@@ -19,8 +19,8 @@ import (
 
 // line is a good answer's event.
 func line(at time.Time, latency time.Duration, in, out int) string {
-	return fmt.Sprintf(`{"type":"released","at":%q,"lane":"m","latency_ms":%d,"kind":"ok","usage":{"input_tokens":%d,"cached_input_tokens":0,`+
-		`"output_tokens":%d},"in_flight":3,"waiting":0}`+"\n", at.Format(time.RFC3339Nano), latency.Milliseconds(), in, out)
+	return fmt.Sprintf(`{"event":"slot_released","at":%q,"lane":"m","latency_ms":%d,"kind":"ok","usage":{"input_tokens":%d,"cached_input_tokens":0,`+
+		`"output_tokens":%d},"active":3,"waiting":0}`+"\n", at.Format(time.RFC3339Nano), latency.Milliseconds(), in, out)
 }
 
 func TestEventsTellLatencyPerTokenApart(t *testing.T) {
@@ -58,13 +58,13 @@ func TestEventsTellLatencyPerTokenApart(t *testing.T) {
 
 func TestEventsTellLimitsAndThrottles(t *testing.T) {
 	o, err := plan.FromEvents(strings.NewReader(`
-{"type":"limit","at":"2026-03-01T12:00:00Z","lane":"a","dimension":"tpm","limit":90000,"in_flight":0,"waiting":0}
-{"type":"throttled","at":"2026-03-01T12:00:01Z","lane":"a","dimension":"rpm","limit":500,"kind":"rate_limit","in_flight":7,"waiting":0}
-{"type":"limit","at":"2026-03-01T12:00:02Z","lane":"a","dimension":"tpm","limit":60000,"in_flight":0,"waiting":0}
-{"type":"throttled","at":"2026-03-01T12:00:03Z","lane":"b","kind":"rate_limit","in_flight":2,"waiting":0}
-{"type":"gave_up","at":"2026-03-01T12:00:03Z","lane":"b","kind":"rate_limit","in_flight":2,"waiting":0}
-{"type":"something new","at":"2026-03-01T12:00:03Z","lane":"b","more":[1]}
-` + line(time.Date(2026, 3, 1, 12, 0, 5, 0, time.UTC), time.Second, 10, 0) + `{"type":"released","at":"2026-03-01T1`))
+{"event":"limits_changed","at":"2026-03-01T12:00:00Z","lane":"a","dimension":"tpm","limit":90000,"active":0,"waiting":0}
+{"event":"throttled","at":"2026-03-01T12:00:01Z","lane":"a","dimension":"rpm","limit":500,"kind":"rate_limit","active":7,"waiting":0}
+{"event":"limits_changed","at":"2026-03-01T12:00:02Z","lane":"a","dimension":"tpm","limit":60000,"active":0,"waiting":0}
+{"event":"throttled","at":"2026-03-01T12:00:03Z","lane":"b","kind":"rate_limit","active":2,"waiting":0}
+{"event":"gave_up","at":"2026-03-01T12:00:03Z","lane":"b","kind":"rate_limit","active":2,"waiting":0}
+{"event":"something new","at":"2026-03-01T12:00:03Z","lane":"b","more":[1]}
+` + line(time.Date(2026, 3, 1, 12, 0, 5, 0, time.UTC), time.Second, 10, 0) + `{"event":"slot_released","at":"2026-03-01T1`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,13 +95,13 @@ func TestEventsThatMakeNoSenseAreNamedByTheirLine(t *testing.T) {
 	for word, text := range map[string]string{
 		"line 2: no event":      good + `{"at":"2026-03-01T12:00:00Z"}` + "\n" + good,
 		"line 3":                good + good + "nonsense\n",
-		"line 1":                `{"type":"released","at":"yesterday"}` + "\n",
-		"unknown kind":          `{"type":"released","kind":"nice"}` + "\n",
-		"unknown dimension":     `{"type":"limit","dimension":"length"}` + "\n",
-		"latency_ms is -1":      `{"type":"released","latency_ms":-1}` + "\n",
-		"usage is -1":           `{"type":"released","usage":{"input_tokens":-1}}` + "\n",
-		"in_flight is -2":       `{"type":"released","in_flight":-2}` + "\n",
-		"limit is -2":           `{"type":"limit","limit":-2}` + "\n",
+		"line 1":                `{"event":"slot_released","at":"yesterday"}` + "\n",
+		"unknown kind":          `{"event":"slot_released","kind":"nice"}` + "\n",
+		"unknown dimension":     `{"event":"limits_changed","dimension":"length"}` + "\n",
+		"latency_ms is -1":      `{"event":"slot_released","latency_ms":-1}` + "\n",
+		"usage is -1":           `{"event":"slot_released","usage":{"input_tokens":-1}}` + "\n",
+		"active is -2":          `{"event":"slot_released","active":-2}` + "\n",
+		"limit is -2":           `{"event":"limits_changed","limit":-2}` + "\n",
 		"line 2: longer than":   good + strings.Repeat("x", 2<<20),
 		"one more than the 256": manyLanes(300),
 	} {
@@ -121,15 +121,15 @@ func TestEventsThatMakeNoSenseAreNamedByTheirLine(t *testing.T) {
 func manyLanes(n int) string {
 	var b strings.Builder
 	for i := range n {
-		fmt.Fprintf(&b, `{"type":"granted","lane":"%d"}`+"\n", i)
+		fmt.Fprintf(&b, `{"event":"slot_acquired","lane":"%d"}`+"\n", i)
 	}
 	return b.String()
 }
 
 func FuzzFromEvents(f *testing.F) {
 	f.Add([]byte(line(time.Unix(1e9, 0), time.Second, 100, 20) + line(time.Unix(1e9, 5), 2*time.Second, 100, 50)))
-	f.Add([]byte(`{"type":"limit","at":"2026-03-01T12:00:00Z","lane":"a","dimension":"tpm","limit":90000}` + "\n{"))
-	f.Add([]byte(`{"type":"throttled","dimension":"rpm","kind":"rate_limit"}` + "\n\n"))
+	f.Add([]byte(`{"event":"limits_changed","at":"2026-03-01T12:00:00Z","lane":"a","dimension":"tpm","limit":90000}` + "\n{"))
+	f.Add([]byte(`{"event":"throttled","dimension":"rpm","kind":"rate_limit"}` + "\n\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		o, err := plan.FromEvents(bytes.NewReader(b))
 		if err != nil {

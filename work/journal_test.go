@@ -255,7 +255,7 @@ func TestStateFileIsReplacedWholeAndBackedUp(t *testing.T) {
 				now := time.Now()
 				for range 2 { // told twice, the second time longer: one pause
 					now = now.Add(time.Minute)
-					pauses.Observe(sluice.Event{Type: sluice.EventCooldown, Lane: "m", At: time.Now(), Until: now})
+					pauses.Observe(sluice.Event{Type: sluice.EventCooldownStarted, Lane: "m", At: time.Now(), Until: now})
 				}
 				synctest.Wait()
 				time.Sleep(time.Millisecond) // for the file, which is outside the bubble's time

@@ -265,7 +265,7 @@ func TestNothingIsSentAfterAFatalAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int32
 		s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 1}, Observer: sluice.ObserverFunc(func(e sluice.Event) {
-			if e.Type == sluice.EventGranted && sent.Load() == 1 {
+			if e.Type == sluice.EventSlotAcquired && sent.Load() == 1 {
 				time.Sleep(time.Minute) // the next call has its permit before the one that was refused has returned
 			}
 		})})

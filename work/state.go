@@ -141,12 +141,12 @@ type Pauses struct {
 
 // Observe counts the start of a pause and remembers how long each lane's lasts.
 func (p *Pauses) Observe(e sluice.Event) {
-	if e.Type != sluice.EventCooldown && e.Type != sluice.EventResumed {
+	if e.Type != sluice.EventCooldownStarted && e.Type != sluice.EventCooldownEnded {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if e.Type == sluice.EventResumed {
+	if e.Type == sluice.EventCooldownEnded {
 		delete(p.until, e.Lane)
 		return
 	}

@@ -52,33 +52,43 @@ func (l *eventLog) flushLoop() {
 
 // eventLine is an event as it stands in the file.
 type eventLine struct {
-	Type      sluice.EventType `json:"type"`
+	Event     sluice.EventType `json:"event"`
 	At        time.Time        `json:"at"`
+	Account   string           `json:"account,omitempty"`
+	Member    string           `json:"member,omitempty"`
 	Lane      string           `json:"lane,omitempty"`
 	Tenant    string           `json:"tenant,omitempty"`
 	Call      string           `json:"call,omitempty"`
 	Attempt   int              `json:"attempt,omitempty"`
+	Throttles int              `json:"throttles,omitempty"`
 	WaitMS    int64            `json:"wait_ms,omitempty"`
 	LatencyMS int64            `json:"latency_ms,omitempty"`
 	Until     time.Time        `json:"until,omitzero"`
 	Dimension string           `json:"dimension,omitempty"`
 	Limit     int64            `json:"limit,omitempty"`
+	Source    sluice.Source    `json:"source,omitempty"`
 	Kind      string           `json:"kind,omitempty"`
 	Error     string           `json:"error,omitempty"`
+	Finish    string           `json:"finish_reason,omitempty"`
 	Usage     *sluice.Usage    `json:"usage,omitempty"`
-	InFlight  int              `json:"in_flight"`
+	Cost      float64          `json:"cost_usd,omitempty"`
+	Reused    bool             `json:"reused,omitempty"`
+	Active    int              `json:"active"`
+	Max       int              `json:"max"`
 	Waiting   int              `json:"waiting"`
 }
 
 // Observe writes e.
 func (l *eventLog) Observe(e sluice.Event) {
 	line := eventLine{
-		Type: e.Type, At: e.At, Lane: e.Lane, Tenant: e.Tenant, Call: e.Call, Attempt: e.Attempt,
-		WaitMS: e.Wait.Milliseconds(), LatencyMS: e.Latency.Milliseconds(),
-		Until: e.Until, Dimension: e.Dimension.String(), Limit: e.Limit, InFlight: e.InFlight, Waiting: e.Waiting,
+		Event: e.Type, At: e.At, Account: e.Account, Member: e.Member, Lane: e.Lane, Tenant: e.Tenant, Call: e.Call,
+		Attempt: e.Attempt, Throttles: e.Throttles, WaitMS: e.Wait.Milliseconds(), LatencyMS: e.Latency.Milliseconds(),
+		Until: e.Until, Dimension: e.Dimension.String(), Limit: e.Limit, Source: e.Source, Finish: e.Finish, Cost: e.Cost,
+		Reused: e.Reused, Active: e.InFlight, Max: e.Slots, Waiting: e.Waiting,
 	}
 	switch e.Type {
-	case sluice.EventReleased, sluice.EventThrottled, sluice.EventGaveUp:
+	case sluice.EventSlotReleased, sluice.EventThrottled, sluice.EventAttemptFailed, sluice.EventGaveUp, sluice.EventItemDone,
+		sluice.EventCooldownStarted:
 		line.Kind = e.Outcome.Kind.String()
 	}
 	if e.Type == sluice.EventThrottled { // the limit that was met, where the refusal names it

@@ -193,11 +193,11 @@ func (r *batchRun) run(ctx context.Context) error {
 func (r *batchRun) watchHealth(e sluice.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e.Type == sluice.EventReleased && !(e.Outcome.Kind == sluice.Network && e.Outcome.Unsent) {
+	if e.Type == sluice.EventSlotReleased && !(e.Outcome.Kind == sluice.Network && e.Outcome.Unsent) {
 		r.reached = true
 	}
 	switch {
-	case e.Type == sluice.EventReleased && e.Outcome.Kind.Transient() && e.Outcome.Err != nil:
+	case e.Type == sluice.EventSlotReleased && e.Outcome.Kind.Transient() && e.Outcome.Err != nil:
 		r.lastErr = clip(e.Outcome.Err.Error(), mostMessage)
 	case e.Type == sluice.EventBreaker && e.Until.IsZero():
 		r.s.errorf("sluice: %s: answers again\n", e.Lane)
@@ -297,11 +297,11 @@ func (r *batchRun) warn(e sluice.Event) {
 		return
 	}
 	switch e.Type {
-	case sluice.EventLimit:
+	case sluice.EventLimitsChanged:
 		r.s.errorf("sluice: %s: %s is %s\n", e.Lane, e.Dimension, group(e.Limit))
-	case sluice.EventCooldown:
+	case sluice.EventCooldownStarted:
 		r.s.errorf("sluice: %s: pauses until %s: %s\n", e.Lane, clock(e.Until, e.At), e.Outcome.Kind)
-	case sluice.EventResumed:
+	case sluice.EventCooldownEnded:
 		r.s.errorf("sluice: %s: goes on\n", e.Lane)
 	case sluice.EventThrottled, sluice.EventGaveUp:
 		r.s.errorf("sluice: %s: %s: %v\n", e.Lane, e.Call, e.Outcome.Err)

@@ -164,7 +164,7 @@ func TestTheRampIsOneThenFourThenSixteen(t *testing.T) {
 	if diff := cmp.Diff([]int{1, 4, 13}, sizes[:3]); diff != "" {
 		t.Fatalf("waves (-want +got):\n%s", diff)
 	}
-	if n := r.count(gate.EventResumed); n != 1 || r.lane().Probing {
+	if n := r.count(gate.EventCooldownEnded); n != 1 || r.lane().Probing {
 		t.Fatalf("resumed %d times, probing %v: four proofs in a row are 256, above 64 slots", n, r.lane().Probing)
 	}
 }

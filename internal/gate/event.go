@@ -7,33 +7,55 @@ type EventType string
 
 // Types of event.
 const (
-	EventGranted   EventType = "granted"   // a call may be sent
-	EventReleased  EventType = "released"  // an attempt ended; Outcome says how
-	EventThrottled EventType = "throttled" // an attempt was refused for now; Outcome says how
-	EventBackoff   EventType = "backoff"   // a call waits on its own before its next attempt
-	EventCooldown  EventType = "cooldown"  // a lane pauses until Until
-	EventResumed   EventType = "resumed"   // a lane's pause is over and proven
-	EventLimit     EventType = "limit"     // a limit of a lane was learned or corrected
-	EventBreaker   EventType = "breaker"   // a lane's circuit breaker opened (Until is set) or closed
-	EventGaveUp    EventType = "gave_up"   // Do gave up on a call
-	EventShared    EventType = "shared"    // another process uses the lane too: together they may exceed its limits
+	EventStarted EventType = "scheduler_started"
+	EventClosed  EventType = "scheduler_closed"
+
+	EventMemberRegistered EventType = "member_registered" // Member makes calls from now on
+	EventMemberClosed     EventType = "member_closed"
+
+	EventSlotWaiting   EventType = "slot_waiting"   // a call could not be sent at once, and waits
+	EventSlotAcquired  EventType = "slot_acquired"  // a call may be sent; Wait is how long it waited
+	EventSlotReleased  EventType = "slot_released"  // an attempt ended, throttled or not; Outcome says how
+	EventSlotCancelled EventType = "slot_cancelled" // a call gave up waiting
+
+	EventThrottled     EventType = "throttled"      // an attempt was refused for now; Wait is the call's own wait, if it has one
+	EventAttemptFailed EventType = "attempt_failed" // an attempt failed; Wait is until the next, 0 if there is none
+	EventGaveUp        EventType = "gave_up"        // Do gave up on a call
+
+	EventCooldownStarted EventType = "cooldown_started" // a lane pauses until Until
+	EventCooldownEnded   EventType = "cooldown_ended"   // a lane's pause is over and proven
+	EventLimitsChanged   EventType = "limits_changed"   // a limit of a lane was learned, corrected or told
+	EventBreaker         EventType = "breaker"          // a lane's circuit breaker opened (Until is set) or closed
+	EventPaused          EventType = "paused"           // Pause: nothing is sent in any lane
+	EventResumed         EventType = "resumed"          // Resume
+	EventShared          EventType = "shared"           // another process uses the lane too: together they may exceed its limits
+
+	EventItemDone EventType = "item_done" // a result was recorded: it is of a program above the Scheduler, such as a batch
 )
 
 // Event is something that happened in a lane. Only the fields that its type speaks of are set.
 type Event struct {
 	Type      EventType
 	At        time.Time
+	Account   string // Config.Name of the Scheduler
+	Member    string
 	Lane      string
 	Tenant    string
-	Call      string // Call.ID
-	Attempt   int
+	Call      string        // Call.ID
+	Attempt   int           // of the call, from 1; of an item that is done: how many were made
+	Throttles int           // of an item that is done
 	Wait      time.Duration // how long the call waited, or has to wait
 	Latency   time.Duration
 	Until     time.Time
 	Dimension Dimension
 	Limit     int64
+	Source    Source // of a limit
 	Outcome   Outcome
-	InFlight  int // in the lane, after the event
+	Finish    string  // why the model stopped, of an item that is done
+	Cost      float64 // in US dollars, of an item that is done; 0 where it is not known
+	Reused    bool    // the item that is done took no call: its answer was there already
+	InFlight  int     // in the lane, after the event
+	Slots     int     // how many calls may be open there
 	Waiting   int
 }
 
@@ -45,6 +67,7 @@ type Snapshot struct {
 	Slots     int                          // how many calls may be open now
 	Oldest    time.Time                    // when the oldest open call was sent; zero when none is
 	Until     time.Time                    // the lane pauses until then; zero or past: it does not
+	Held      bool                         // Pause holds it
 	Probing   bool                         // after a pause, only a few unproven calls are let out
 	Pause     Kind                         // why it pauses; ServerError: the breaker is open
 	Binding   Dimension                    // what holds the next call back

@@ -47,6 +47,7 @@ type Gate struct {
 	account account
 	lanes   map[string]*lane
 	sorted  []*lane // by name
+	held    bool    // nothing is sent
 	last    *lane   // the one that was asked for last
 	ids     uint64
 	granted []*Ticket
@@ -162,6 +163,9 @@ func (g *Gate) Acquire(now time.Time, t *Ticket) bool {
 	t.pausedAt = l.pausedFor(now)
 	l.order.push(t)
 	g.pump(now, l)
+	if g.cfg.Observed && t.state != held {
+		g.note(l.event(EventSlotWaiting, now, t))
+	}
 	return true
 }
 
@@ -171,11 +175,21 @@ func (g *Gate) Cancel(now time.Time, t *Ticket) {
 	case queued:
 		t.lane.order.remove(t)
 		t.state = released
+		g.cancelled(now, t)
 		g.pump(now, t.lane)
 	case asked:
 		t.state = abandoned
+		g.cancelled(now, t)
 	case held:
 		g.Release(now, t, &Outcome{Unsent: true})
+	}
+}
+
+func (g *Gate) cancelled(now time.Time, t *Ticket) {
+	if g.cfg.Observed {
+		e := t.lane.event(EventSlotCancelled, now, t)
+		e.Wait = now.Sub(t.asked)
+		g.note(e)
 	}
 }
 
@@ -319,6 +333,15 @@ func (g *Gate) settle(now time.Time, l *lane, id uint64, refund Vector) {
 		return
 	}
 	g.settles = append(g.settles, Settlement{ID: id, Lane: l.name, Refund: refund})
+}
+
+// Open is how many calls are open in all lanes.
+func (g *Gate) Open() int {
+	n := 0
+	for _, l := range g.sorted {
+		n += l.open
+	}
+	return n
 }
 
 // Snapshot returns the state of every lane, by name.

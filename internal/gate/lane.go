@@ -153,6 +153,9 @@ func (l *lane) charge(cost *Vector) Vector {
 // closed reports whether the lane may send nothing now, why, and when to look again.
 func (l *lane) closed(now time.Time) (cause Dimension, until time.Time, closed bool) {
 	look := now.Add(lookAgain)
+	if l.gate.held {
+		return AnyDimension, look, true
+	}
 	if now.Before(l.cool.until) {
 		if l.cool.until.Before(look) {
 			look = l.cool.until
@@ -205,7 +208,7 @@ func (l *lane) grant(now time.Time, t *Ticket) {
 	l.flight.add(t)
 	l.gate.granted = append(l.gate.granted, t)
 	if l.gate.cfg.Observed {
-		l.gate.note(l.event(EventGranted, now, t))
+		l.gate.note(l.event(EventSlotAcquired, now, t))
 	}
 }
 
@@ -274,7 +277,7 @@ func (l *lane) accept(now time.Time, t *Ticket) {
 		return
 	}
 	if l.cool.proven(l.slots.n()) {
-		l.gate.note(Event{Type: EventResumed, At: now, Lane: l.name})
+		l.gate.note(Event{Type: EventCooldownEnded, At: now, Lane: l.name})
 	}
 }
 
@@ -290,11 +293,7 @@ func (l *lane) leaveProbe(t *Ticket) bool {
 
 // useful is the most slots that the budgets can feed, by Little's law and twice that.
 func (l *lane) useful(now time.Time) float64 {
-	latency := l.latency
-	if t := l.flight.head; t != nil {
-		latency = max(latency, now.Sub(t.sent).Seconds())
-	}
-	bound := 1e9
+	latency, bound := l.usual(now), 1e9
 	for d := Requests; d < NumDimensions; d++ {
 		m := &l.mirrors[d]
 		if m.limit == 0 || l.meanCost[d] == 0 {
@@ -394,12 +393,12 @@ func (l *lane) requeue(t *Ticket) {
 
 func (l *lane) event(typ EventType, now time.Time, t *Ticket) Event {
 	return Event{Type: typ, At: now, Lane: l.name, Tenant: t.Call.Tenant, Call: t.Call.ID, Attempt: t.Attempt,
-		Wait: t.Waited + t.Paused, InFlight: l.open, Waiting: l.order.waiting}
+		Wait: t.Waited + t.Paused, InFlight: l.open, Slots: l.slots.n(), Waiting: l.order.waiting + len(l.outstanding)}
 }
 
 func (l *lane) snapshot(now time.Time) Snapshot {
 	s := Snapshot{Lane: l.name, InFlight: l.open, Waiting: l.order.waiting + len(l.outstanding), Slots: l.slots.n(),
-		Until: l.cool.until, Probing: l.cool.probing, Pause: l.cool.cause, Blocked: l.blocked, Binding: l.binding,
+		Until: l.cool.until, Held: l.gate.held, Probing: l.cool.probing, Pause: l.cool.cause, Blocked: l.blocked, Binding: l.binding,
 		Bound: l.bound, Throttles: l.throttles, Granted: l.grants}
 	if l.blocked {
 		s.Bound[l.binding] += now.Sub(l.blockedAt)

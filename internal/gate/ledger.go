@@ -131,6 +131,21 @@ func (b *Book) wait(now time.Time, cost *Vector) (longest time.Duration, bound D
 	return longest, bound
 }
 
+// drain is how long until the cost of several calls has flowed in, beyond what the buckets hold.
+func (b *Book) drain(now time.Time, cost *Vector) (longest time.Duration) {
+	for d := Requests; d < NumDimensions; d++ {
+		bud := &b.budgets[d]
+		if bud.rate == 0 {
+			continue
+		}
+		bud.refill(now)
+		if short := cost[d] - bud.level; short > 0 {
+			longest = max(longest, seconds(short/bud.rate))
+		}
+	}
+	return longest
+}
+
 // charge takes cost from every budget and returns what was ever spent.
 func (b *Book) charge(cost *Vector) Vector {
 	for d := Requests; d < NumDimensions; d++ {

@@ -98,7 +98,7 @@ func (g *Gate) Recall(now time.Time, m Memory) {
 	if m.Until.After(now) && m.Cause == UsageWindow {
 		l.cool.begin(now, UsageWindow, 0, 0)
 		l.cool.pause(now, m.Until)
-		g.note(Event{Type: EventCooldown, At: now, Lane: l.name, Until: l.cool.until, Outcome: Outcome{Kind: UsageWindow, Until: m.Until}})
+		g.note(Event{Type: EventCooldownStarted, At: now, Lane: l.name, Until: l.cool.until, Outcome: Outcome{Kind: UsageWindow, Until: m.Until}})
 	}
 	age := now.Sub(m.SavedAt)
 	if age < 0 || age > forgetAfter {

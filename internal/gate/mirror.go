@@ -216,7 +216,12 @@ func (l *lane) believe(now time.Time, d Dimension, limit float64, source Source)
 		m.pace = paceBlind
 		m.cap = max(1, startCap*m.rate(d))
 	}
-	l.gate.note(Event{Type: EventLimit, At: now, Lane: l.name, Dimension: d, Limit: int64(limit)})
+	l.changed(now, d, limit, source)
+}
+
+// changed tells of a limit that is another now.
+func (l *lane) changed(now time.Time, d Dimension, limit float64, source Source) {
+	l.gate.note(Event{Type: EventLimitsChanged, At: now, Lane: l.name, Dimension: d, Limit: int64(limit), Source: source})
 }
 
 // unproduced is the output of calls open when t was sent that its answer's headers may not count yet.
@@ -298,7 +303,7 @@ func (l *lane) measure(now time.Time, t *Ticket) {
 	m.source, m.pace = SourceMeasured, paceBlind
 	m.cap, m.growAt = max(1, startCap*m.rate(Requests)), now.Add(m.hold)
 	l.correct(now, Requests, Correction{Mark: t.mark[Requests], Lo: 0, Hi: 0})
-	l.gate.note(Event{Type: EventLimit, At: now, Lane: l.name, Dimension: Requests, Limit: int64(m.limit)})
+	l.changed(now, Requests, m.limit, SourceMeasured)
 }
 
 // drip ends the pace at which a bucket's unknown burst is given out: after a time, or as soon as the whole burst is there.

@@ -302,7 +302,7 @@ func TestALimitIsToldToObserversWhenItChanges(t *testing.T) {
 		r.answer(r.acquire(gate.Call{}), gate.Reading{Limit: limit, Remaining: limit - 1, Reset: time.Second})
 		r.sleep(time.Second)
 	}
-	if n := r.count(gate.EventLimit); n != 2 {
+	if n := r.count(gate.EventLimitsChanged); n != 2 {
 		t.Fatalf("%d events of two changes", n)
 	}
 }

@@ -72,7 +72,7 @@ func (p *play) look() {
 func (p *play) epoch(lane string) int {
 	n := 0
 	for _, e := range p.events {
-		if e.Lane == lane && (e.Type == gate.EventCooldown || e.Type == gate.EventBreaker && !e.Until.IsZero()) {
+		if e.Lane == lane && (e.Type == gate.EventCooldownStarted || e.Type == gate.EventBreaker && !e.Until.IsZero()) {
 			n++
 		}
 	}

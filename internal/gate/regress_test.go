@@ -128,7 +128,7 @@ func TestAHeaderAtZeroExplainsARefusal(t *testing.T) {
 	h := r.acquire(gate.Call{})
 	r.acquire(gate.Call{})
 	r.release(h, gate.Outcome{Kind: gate.RateLimit, Readings: []gate.Reading{{Dimension: gate.Requests, Limit: 600, Remaining: 0, Reset: time.Second}}})
-	if n := r.count(gate.EventCooldown); n != 0 || r.lane().Slots != 8 {
+	if n := r.count(gate.EventCooldownStarted); n != 0 || r.lane().Slots != 8 {
 		t.Fatalf("%d cooldowns, %d slots: a header at zero is taken for an unexplained refusal", n, r.lane().Slots)
 	}
 }
@@ -288,7 +288,7 @@ func TestATooLargeCallPausesNobody(t *testing.T) {
 	if d.Action != gate.GiveUp {
 		t.Errorf("decision %+v, want to give up", d)
 	}
-	if l := r.lane(); r.count(gate.EventCooldown) > 0 || l.Slots != 8 {
+	if l := r.lane(); r.count(gate.EventCooldownStarted) > 0 || l.Slots != 8 {
 		t.Fatalf("a call that can never fit made the lane pause or lose slots: %+v", l)
 	}
 }

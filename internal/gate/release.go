@@ -153,6 +153,7 @@ func (l *lane) throttled(now time.Time, t *Ticket, o *Outcome) {
 		}
 	case o.Dimension == Concurrency && t.open > 1:
 		l.slots.refuse(now, t, int(o.Limit))
+		l.changed(now, Concurrency, float64(l.slots.n()), SourceRefusal)
 	case l.explainedRow < mostExplained && l.explained(now, t, o):
 		l.explainedRow++
 		if o.Dimension != Requests || o.Wait > l.refill(o.Dimension)+time.Second {
@@ -196,7 +197,7 @@ func (l *lane) coolDown(now time.Time, t *Ticket, o *Outcome, stale bool) {
 		l.measure(now, t)
 	}
 	l.cool.begin(now, o.Kind, o.Wait, l.refill(Requests))
-	l.gate.note(Event{Type: EventCooldown, At: now, Lane: l.name, Until: l.cool.until, Outcome: *o})
+	l.gate.note(Event{Type: EventCooldownStarted, At: now, Lane: l.name, Until: l.cool.until, Outcome: *o})
 }
 
 // window pauses the lane until a day's or a plan's allowance is there again.
@@ -214,7 +215,7 @@ func (l *lane) window(now time.Time, o *Outcome, stale bool) {
 	if stale {
 		return
 	}
-	l.gate.note(Event{Type: EventCooldown, At: now, Lane: l.name, Until: l.cool.until, Outcome: *o})
+	l.gate.note(Event{Type: EventCooldownStarted, At: now, Lane: l.name, Until: l.cool.until, Outcome: *o})
 }
 
 // decide says what becomes of the call.
@@ -243,20 +244,26 @@ func (c *Config) backoff(attempt int) time.Duration {
 	return time.Duration(c.random(int64(most)))
 }
 
+// announce tells of a try that ended, and of what that means for the call.
 func (l *lane) announce(now time.Time, t *Ticket, o *Outcome, d Decision) {
-	typ := EventReleased
-	if o.Kind.Throttle() {
-		typ = EventThrottled
-	}
-	e := l.event(typ, now, t)
+	e := l.event(EventSlotReleased, now, t)
 	e.Latency, e.Outcome = now.Sub(t.sent), *o
 	l.gate.note(e)
 	switch {
-	case d.Action == GiveUp:
+	case o.Kind == OK || o.Abandoned:
+		return
+	case o.Kind.Throttle():
+		e.Type = EventThrottled
+	default:
+		e.Type = EventAttemptFailed
+	}
+	e.Wait = 0
+	if d.Action == Again {
+		e.Wait = d.Wait
+	}
+	l.gate.note(e)
+	if d.Action == GiveUp {
 		e.Type = EventGaveUp
-		l.gate.note(e)
-	case d.Action == Again && d.Wait > 0:
-		e.Type, e.Wait = EventBackoff, d.Wait
 		l.gate.note(e)
 	}
 }

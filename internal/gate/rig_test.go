@@ -237,7 +237,7 @@ func (r *rig) pause() time.Duration { return max(0, r.lane().Until.Sub(r.now)) }
 
 func (r *rig) wantEpochs(n int) {
 	r.t.Helper()
-	if got := r.count(gate.EventCooldown); got != n {
+	if got := r.count(gate.EventCooldownStarted); got != n {
 		r.t.Fatalf("at %v: %d cooldowns, want %d", r.since(), got, n)
 	}
 }
