@@ -106,6 +106,7 @@ type Config struct {
 	Workers int // see work.Config
 
 	OnResult func(*work.Result) // see work.Config
+	Observer sluice.Observer    // see work.Config; its Schedulers have their own
 	Pauses   *work.Pauses       // see work.Config
 	Logger   *slog.Logger       // nil discards
 }
@@ -118,8 +119,6 @@ type Batch struct {
 	runner  *work.Runner
 	input   *input
 
-	bill bill
-
 	mu       sync.Mutex
 	accounts map[string]*account // by provider
 }
@@ -131,9 +130,6 @@ type Report struct {
 	Already         int // of those, recorded by earlier runs
 	AlreadyFailed   int // of those, recorded as failed
 	AlreadyMendable int // of those, by what another try may mend
-
-	Cost   float64 // in US dollars, of the results of this run whose usage and price are known
-	Costed int     // so many
 }
 
 // Left is how many lines are not recorded yet.
@@ -283,9 +279,11 @@ func (b *Batch) prepare() error {
 		Already:  b.Already(),
 		Workers:  b.cfg.Workers,
 		Journal:  b.journal,
-		Encode:   b.encode,
+		Encode:   appendResult,
 		Accept:   b.accept,
 		OnResult: b.cfg.OnResult,
+		Observer: b.cfg.Observer,
+		Name:     "run",
 		Pauses:   b.cfg.Pauses,
 		Logger:   b.log,
 	})
@@ -319,9 +317,7 @@ func (b *Batch) Run(ctx context.Context) (Report, error) {
 }
 
 func (b *Batch) report(rep work.Report) Report {
-	cost, costed := b.bill.sum()
 	return Report{
-		Cost: cost, Costed: costed,
 		Report: rep, Total: b.Total(), Already: b.Already(), AlreadyFailed: int(b.input.alreadyFailed.Load()),
 		AlreadyMendable: int(b.input.alreadyMendable.Load()),
 	}
@@ -346,11 +342,18 @@ func (b *Batch) Close() error {
 	return b.journal.Close()
 }
 
-// accept refuses what only says that the provider is not there, as long as nothing says that it is, and what says that
+// accept completes a result by its cost. It refuses what only says that the provider is not there, as long as nothing says that it is, and what says that
 // this host could not call it.
 func (b *Batch) accept(r *work.Result) error {
 	a, _ := r.Data.(*account)
-	if a == nil || r.Kind != sluice.Network {
+	r.Data = nil
+	if a == nil {
+		return nil
+	}
+	if r.Tally.HasUsage {
+		r.Cost, r.HasCost = a.cost(r.Lane, r.Tally.Usage)
+	}
+	if r.Kind != sluice.Network {
 		return nil
 	}
 	if outOfFiles(r.Err) || !a.answered.Load() && b.runner.Progress().Done == 0 {

@@ -8,26 +8,6 @@ import (
 	"github.com/sluice-llm/sluice"
 )
 
-// bill adds up what results cost. The zero value is ready. It is safe for concurrent use.
-type bill struct {
-	mu     sync.Mutex
-	usd    float64
-	costed int
-}
-
-func (b *bill) add(usd float64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.usd += usd
-	b.costed++
-}
-
-func (b *bill) sum() (usd float64, costed int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return round(b.usd), b.costed
-}
-
 // price is what a model costs, in US dollars per million tokens.
 type price struct {
 	in, out float64

@@ -31,7 +31,7 @@ func ParseLine(line []byte, number int) (Parsed, error) {
 
 // ResultLine is the line of a good result with that body.
 func ResultLine(id string, body []byte) []byte {
-	return appendResult(nil, &work.Result{ID: id, Status: 200, Payload: body}, 0, false)
+	return appendResult(nil, &work.Result{ID: id, Status: 200, Payload: body})
 }
 
 // RecordedID is the custom_id that a resume reads.

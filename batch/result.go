@@ -15,22 +15,9 @@ import (
 // resultPrefix is how every line of the output begins.
 const resultPrefix = `{"id":"batch_req_`
 
-// encode appends a result as it is recorded.
-func (b *Batch) encode(dst []byte, r *work.Result) []byte {
-	a, _ := r.Data.(*account)
-	r.Data = nil
-	cost, ok := 0.0, false
-	if a != nil && r.Tally.HasUsage {
-		if cost, ok = a.cost(r.Lane, r.Tally.Usage); ok {
-			b.bill.add(cost)
-		}
-	}
-	return appendResult(dst, r, cost, ok)
-}
-
 // appendResult appends a result as a line of an OpenAI batch output file, with what Sluice knows beside it: its cost
 // only if that is known.
-func appendResult(b []byte, r *work.Result, cost float64, costed bool) []byte {
+func appendResult(b []byte, r *work.Result) []byte {
 	b = append(b, resultPrefix...)
 	b = appendResultID(b, r)
 	b = append(b, `","custom_id":`...)
@@ -78,8 +65,8 @@ func appendResult(b []byte, r *work.Result, cost float64, costed bool) []byte {
 	b = append(b, `,"output_tokens":`...)
 	b = strconv.AppendInt(b, int64(r.Tally.Usage.Output), 10)
 	b = append(b, `,"cost_usd":`...)
-	if costed {
-		b = appendDollars(b, cost)
+	if r.HasCost {
+		b = appendDollars(b, r.Cost)
 	} else {
 		b = append(b, `null`...)
 	}

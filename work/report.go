@@ -2,6 +2,7 @@ package work
 
 import (
 	"maps"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,9 @@ type Report struct {
 	Attempts  int
 	Throttles int
 	Usage     sluice.Usage // of all attempts
+	Reused    int          // of those done, answered without a call
+	Cost      float64      // in US dollars, of those whose cost is known,
+	Costed    int          // which are so many
 
 	Queued   time.Duration // waited for turns and budgets, over all items
 	Cooldown time.Duration // waited while lanes paused
@@ -38,6 +42,7 @@ type Progress struct {
 	Attempts  int
 	Throttles int
 	Usage     sluice.Usage
+	Cost      float64 // in US dollars, as far as it is known
 	Elapsed   time.Duration
 }
 
@@ -54,6 +59,9 @@ type tally struct {
 	finish  map[string]int
 	sum     sluice.Tally
 	results int
+	reused  int
+	cost    float64
+	costed  int
 }
 
 func (t *tally) begin() {
@@ -69,6 +77,13 @@ func (t *tally) add(r *Result) {
 	t.kinds[min(int(r.Kind), len(t.kinds)-1)]++
 	if r.Kind == sluice.OK {
 		t.finish[r.FinishReason]++
+	}
+	if r.Reused {
+		t.reused++
+	}
+	if r.HasCost {
+		t.cost += r.Cost
+		t.costed++
 	}
 	t.sum.Attempts += r.Tally.Attempts
 	t.sum.Throttles += r.Tally.Throttles
@@ -93,6 +108,7 @@ func (r *Runner) Progress() Progress {
 		Attempts:  t.sum.Attempts,
 		Throttles: t.sum.Throttles,
 		Usage:     t.sum.Usage,
+		Cost:      roundDollars(t.cost),
 	}
 	p.Total = max(p.Total, p.Already+int(r.taken.Load()))
 	if !t.started.IsZero() {
@@ -116,6 +132,9 @@ func (r *Runner) Report() Report {
 		Attempts:  t.sum.Attempts,
 		Throttles: t.sum.Throttles,
 		Usage:     t.sum.Usage,
+		Reused:    t.reused,
+		Cost:      roundDollars(t.cost),
+		Costed:    t.costed,
 		Queued:    t.sum.Queued,
 		Cooldown:  t.sum.Cooldown,
 		Backoff:   t.sum.Backoff,
@@ -130,4 +149,10 @@ func (r *Runner) Report() Report {
 		rep.Wall = time.Since(t.started)
 	}
 	return rep
+}
+
+// roundDollars takes off the noise of binary fractions, which is far below the price of a token.
+func roundDollars(usd float64) float64 {
+	const unit = 1e12
+	return math.Round(usd*unit) / unit
 }

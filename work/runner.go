@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/sluice-llm/sluice"
 )
@@ -50,13 +51,18 @@ type Config struct {
 	// Encode appends a result's line, which ends in a newline, to dst.
 	Encode func(dst []byte, result *Result) []byte
 
-	// Accept is asked before a result is recorded. An error refuses it and stops the run, which returns that error. It
-	// must be safe for concurrent use. Nil accepts all.
+	// Accept is asked before a result is recorded, and may complete it, as by its cost. An error refuses it and stops the
+	// run, which returns that error. It must be safe for concurrent use. Nil accepts all.
 	Accept func(result *Result) error
 
 	// OnResult is told of each result once it is recorded. It must be quick and safe for concurrent use, and not keep the
 	// pointer.
 	OnResult func(result *Result)
+
+	// Observer is told when the run starts and ends to make calls, as Name, and of each result once it is recorded. It must
+	// be quick and safe for concurrent use. Nil is nobody.
+	Observer sluice.Observer
+	Name     string
 
 	// Pauses counts the Scheduler's pauses for the state file. Nil counts none.
 	Pauses *Pauses
@@ -251,6 +257,8 @@ func (r *Runner) runAll(ctx context.Context) (Report, error) {
 	r.tally.begin()
 	defer r.begin(ctx)()
 
+	r.tell(sluice.Event{Type: sluice.EventMemberRegistered})
+	defer r.tell(sluice.Event{Type: sluice.EventMemberClosed})
 	keeper := r.keepState()
 	if err := r.feed(); err != nil {
 		r.halt(err)
@@ -329,6 +337,7 @@ func (r *Runner) finish(w *worker, item *Item, err error) {
 		}
 	}
 	r.tally.add(result)
+	r.observe(result)
 	if r.cfg.OnResult != nil {
 		r.cfg.OnResult(result)
 	}
@@ -337,6 +346,27 @@ func (r *Runner) finish(w *worker, item *Item, err error) {
 		case r.out <- *result:
 		case <-r.outGone:
 		}
+	}
+}
+
+// observe tells of a result that was recorded.
+func (r *Runner) observe(result *Result) {
+	if r.cfg.Observer == nil {
+		return
+	}
+	t := &result.Tally
+	r.tell(sluice.Event{
+		Type: sluice.EventItemDone, Lane: result.Lane, Tenant: result.Tenant, Call: result.ID,
+		Attempt: t.Attempts, Throttles: t.Throttles, Wait: t.Wait(), Latency: t.Latency,
+		Outcome: sluice.Outcome{Kind: result.Kind, Err: result.Err, Usage: t.Usage, HasUsage: t.HasUsage},
+		Finish:  result.FinishReason, Cost: result.Cost, Reused: result.Reused,
+	})
+}
+
+func (r *Runner) tell(e sluice.Event) {
+	if r.cfg.Observer != nil {
+		e.At, e.Member = time.Now(), r.cfg.Name
+		r.cfg.Observer.Observe(e)
 	}
 }
 

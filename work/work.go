@@ -50,7 +50,11 @@ type Result struct {
 	RequestID    string // the provider's name for the answer
 	FinishReason string // why the model stopped
 	Payload      []byte // the answer's body, also of a failure that came with one
-	Data         any    // from the Handler
+	Reused       bool   // no call was made for it: the answer was there already
+
+	Cost    float64 // in US dollars, of all its tries;
+	HasCost bool    // that is known
+	Data    any     // from the Handler
 }
 
 // Hash is the identity of a request. The zero value is none.

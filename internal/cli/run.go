@@ -119,6 +119,7 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 		observers = append(observers, log)
 	}
 	cfg.Stdin, cfg.Logger, cfg.Pauses = s.in, slog.New(&logHandler{s: s, verbose: o.verbose}), r.pauses
+	cfg.Observer = &observers
 	cfg.Provider, cfg.ExtraHeader, cfg.Transport = accounts.provider, accounts.headers, accounts.transport
 	cfg.Registry = accounts.settings.registry
 	cfg.Key, cfg.Scheduler, cfg.Price = accounts.Key, accounts.Scheduler, accounts.Price
@@ -292,7 +293,9 @@ func (r *batchRun) warn(e sluice.Event) {
 		r.s.errorf("hint: let them run one after the other; sharing one quota is what `sluice serve` will be for\n")
 	}
 	r.watchHealth(e)
-	r.watchModel(e.Lane)
+	if e.Lane != "" {
+		r.watchModel(e.Lane)
+	}
 	if !r.o.verbose {
 		return
 	}
