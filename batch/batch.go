@@ -102,6 +102,8 @@ type Config struct {
 	Changed     Changed // what happens to lines whose request changed
 	Limit       int     // only the first so many lines with a request; 0 is all
 
+	Budget Budget // stops the run when it is spent
+
 	Sync    work.SyncMode
 	Workers int // see work.Config
 
@@ -117,8 +119,11 @@ type Batch struct {
 	journal *work.Journal
 	runner  *work.Runner
 	input   *input
+	began   time.Time
 
-	bill bill
+	bill     bill
+	ration   *ration // nil: no budget bounds what calls use
+	failures failures
 
 	mu       sync.Mutex
 	accounts map[string]*account // by provider
@@ -134,6 +139,8 @@ type Report struct {
 
 	Cost   float64 // in US dollars, of the results of this run whose usage and price are known
 	Costed int     // so many
+
+	Budgets []Used // of the Budget, what it bounds
 }
 
 // Left is how many lines are not recorded yet.
@@ -160,7 +167,8 @@ func Open(cfg Config) (*Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Batch{cfg: cfg, log: cfg.Logger, accounts: make(map[string]*account)}
+	b := &Batch{cfg: cfg, log: cfg.Logger, began: time.Now(), accounts: make(map[string]*account)}
+	b.ration = newRation(cfg.Budget, b.Stop)
 	in, err := openInput(cfg, f)
 	if err != nil {
 		return nil, err
@@ -197,6 +205,9 @@ func (cfg *Config) check() (fill, error) {
 		return wrong("Changed", errors.New("redo needs an input file: standard input is not known before it is run"))
 	case cfg.Timeout < 0:
 		return wrong("Timeout", errors.New("is negative"))
+	}
+	if err := cfg.Budget.check(cfg.Price != nil); err != nil {
+		return wrong("Budget", err)
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -285,7 +296,7 @@ func (b *Batch) prepare() error {
 		Journal:  b.journal,
 		Encode:   b.encode,
 		Accept:   b.accept,
-		OnResult: b.cfg.OnResult,
+		OnResult: b.onResult(),
 		Pauses:   b.cfg.Pauses,
 		Logger:   b.log,
 	})
@@ -308,6 +319,7 @@ func (b *Batch) Models() map[string]int { return maps.Clone(b.input.models) }
 // Run does what is left, and says what became of it, also when it fails. It returns what work.Runner.Run returns, an
 // *InputError for a bad line of standard input, or an *UnreachableError.
 func (b *Batch) Run(ctx context.Context) (Report, error) {
+	defer b.awaitDeadline()()
 	rep, err := b.runner.Run(ctx)
 	if gone, ok := errors.AsType[*UnreachableError](err); ok {
 		err = gone
@@ -323,7 +335,7 @@ func (b *Batch) report(rep work.Report) Report {
 	return Report{
 		Cost: cost, Costed: costed,
 		Report: rep, Total: b.Total(), Already: b.Already(), AlreadyFailed: int(b.input.alreadyFailed.Load()),
-		AlreadyMendable: int(b.input.alreadyMendable.Load()),
+		AlreadyMendable: int(b.input.alreadyMendable.Load()), Budgets: b.budgets(),
 	}
 }
 

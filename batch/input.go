@@ -38,8 +38,9 @@ type input struct {
 	already         atomic.Int64
 	alreadyFailed   atomic.Int64
 	alreadyMendable atomic.Int64
-	bare            int            // prompts and plain text
-	models          map[string]int // of a file
+	bare            int             // prompts and plain text
+	models          map[string]int  // of a file
+	costs           map[string]bool // models whose price is known, where a budget needs it
 	providers       []provider.Provider
 }
 
@@ -131,6 +132,11 @@ func (in *input) scan() error {
 			return &ConfigError{Field: "Input", Err: err}
 		}
 		rq, bad := in.read(line, line.Bytes == nil)
+		if bad == nil {
+			if err := in.priced(line.Number, &rq); err != nil {
+				return err
+			}
+		}
 		if bad = in.remember(line, &rq, bad); bad != nil {
 			in.refuse(line.Number, bad)
 		}

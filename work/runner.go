@@ -271,8 +271,8 @@ func (r *Runner) runAll(ctx context.Context) (Report, error) {
 
 	report := r.Report()
 	err := r.reason()
-	if errors.Is(err, ErrDrained) && r.allDone() {
-		err = nil // the drain came when there was nothing left to stop
+	if halted(err) && r.allDone() {
+		err = nil // the stop came when there was nothing left to stop
 	}
 	keeper.end(err)
 	return report, err
@@ -294,6 +294,12 @@ func (r *Runner) begin(ctx context.Context) func() {
 func (r *Runner) allDone() bool {
 	p := r.Progress()
 	return r.tally.fed.Load() && p.Left() == 0
+}
+
+// halted says whether err is that of Drain or Stop.
+func halted(err error) bool {
+	stopped, ok := errors.AsType[*StoppedError](err)
+	return errors.Is(err, ErrDrained) || ok && stopped.Kind == sluice.OK
 }
 
 // finish records what became of an item, unless a stop cut it short.

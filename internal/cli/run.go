@@ -21,6 +21,7 @@ import (
 // runOptions are the flags of the run command.
 type runOptions struct {
 	account accountFlags
+	budget  budgetFlags
 	args    []string // of the command line
 
 	input       string
@@ -90,6 +91,7 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.retryFailed, "retry-failed", false, "try the failed items of OUT again")
 	fs.StringVar(&o.changed, "changed", "", "what to do with items whose request changed since: redo or keep (absent: refuse)")
 	fs.StringVar(&o.sync, "sync", "interval", "force results to the disk: each, interval (100 ms) or none")
+	o.budget.register(fs)
 	fs.StringVar(&o.progress, "progress", progressAuto, "auto, plain, json or none")
 	fs.BoolVar(&o.asJSON, "json", false, "print the summary as one JSON document on standard output")
 	fs.BoolVar(&o.verbose, "verbose", false, "say more on standard error")
@@ -121,7 +123,7 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	cfg.Stdin, cfg.Logger, cfg.Pauses = s.in, slog.New(&logHandler{s: s, verbose: o.verbose}), r.pauses
 	cfg.Provider, cfg.ExtraHeader, cfg.Transport = accounts.provider, accounts.headers, accounts.transport
 	cfg.Registry = accounts.settings.registry
-	cfg.Key, cfg.Scheduler, cfg.Price = accounts.Key, accounts.Scheduler, accounts.Price
+	cfg.Key, cfg.Scheduler, cfg.Price = accounts.Key, accounts.Scheduler, o.budget.price(accounts.Price)
 	cfg.OnResult, cfg.Workers = r.result, accounts.room.calls
 	if r.batch, err = batch.Open(cfg); err != nil {
 		return explain(err, o, accounts)
@@ -141,6 +143,9 @@ func (o *runOptions) config() (batch.Config, error) {
 	cfg = batch.Config{
 		Input: o.input, Output: o.output, BaseURL: o.account.baseURL, Timeout: o.timeout, Model: o.account.model,
 		MaxTokens: o.maxTokens, SkipInvalid: o.skipInvalid, RetryFailed: o.retryFailed,
+	}
+	if cfg.Budget, err = o.budget.budget(time.Now(), o.attempts); err != nil {
+		return cfg, err
 	}
 	if cfg.System, err = o.systemText(); err != nil {
 		return cfg, err
@@ -263,8 +268,11 @@ func (r *batchRun) verdict(sum *summary, mendable bool, err error) error {
 	}
 	end := explain(err, r.o, r.accounts)
 	sum.Outcome, sum.Error, sum.Hint = "failed", end.Error(), end.hint
-	if end.code == exitInterrupted {
+	switch end.code {
+	case exitInterrupted:
 		sum.Outcome = "interrupted"
+	case exitBudget:
+		sum.Outcome = "stopped"
 	}
 	if r.abandoned > 0 {
 		end.err = fmt.Errorf("%w, with %d calls open: they may be billed", end.err, r.abandoned)

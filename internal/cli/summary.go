@@ -17,7 +17,7 @@ type summary struct {
 	Input   string `json:"input"`
 	Output  string `json:"output"`
 	Events  string `json:"events,omitempty"`
-	Outcome string `json:"outcome"` // done, items_failed, interrupted, failed
+	Outcome string `json:"outcome"` // done, items_failed, stopped, interrupted, failed
 	Error   string `json:"error,omitempty"`
 	Hint    string `json:"hint,omitempty"`
 
@@ -41,6 +41,8 @@ type summary struct {
 	QueuedMS     int64    `json:"queued_ms"` // over all items
 	CooldownMS   int64    `json:"cooldown_ms"`
 	BackoffMS    int64    `json:"backoff_ms"`
+
+	Budgets []batch.Used `json:"budgets,omitempty"` // that were set, and what this run used of them
 
 	PerMin float64            `json:"per_min"`
 	Lanes  []laneSummary      `json:"lanes"`
@@ -76,6 +78,7 @@ func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 		WallMS: rep.Wall.Milliseconds(), QueuedMS: rep.Queued.Milliseconds(),
 		CooldownMS: rep.Cooldown.Milliseconds(), BackoffMS: rep.Backoff.Milliseconds(),
 		Lanes: []laneSummary{}, Bound: map[string]float64{}, ran: rep.Done + rep.Failed,
+		Budgets: rep.Budgets,
 	}
 	if rep.Costed > 0 {
 		sum.Cost, sum.Costed = &rep.Cost, rep.Costed
