@@ -102,6 +102,7 @@ type Config struct {
 	Changed     Changed // what happens to lines whose request changed
 	Limit       int     // only the first so many lines with a request; 0 is all
 
+	Order  Order  // of the lines of the output
 	Budget Budget // stops the run when it is spent
 
 	Sync    work.SyncMode
@@ -176,7 +177,7 @@ func Open(cfg Config) (*Batch, error) {
 	b.input = in
 	if err = in.differsFrom(cfg.Output); err == nil {
 		b.journal, err = work.OpenJournal(cfg.Output, work.JournalConfig{
-			Sync: cfg.Sync, Whole: wholeResult, Prefix: resultPrefix, Logger: cfg.Logger,
+			Sync: cfg.Sync, Whole: wholeResult, Prefix: resultPrefix, Aside: cfg.Order == OrderInput, Logger: cfg.Logger,
 		})
 	}
 	if err != nil {
@@ -297,6 +298,7 @@ func (b *Batch) prepare() error {
 		Encode:   b.encode,
 		Accept:   b.accept,
 		OnResult: b.onResult(),
+		Conclude: b.conclude(),
 		Pauses:   b.cfg.Pauses,
 		Logger:   b.log,
 	})

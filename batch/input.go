@@ -76,8 +76,10 @@ func (in *input) differsFrom(output string) error {
 	if in.file == nil {
 		return nil
 	}
-	if out, err := os.Stat(output); err == nil && os.SameFile(in.info, out) {
-		return &ConfigError{Field: "Output", Err: errors.New("is the input")}
+	for _, name := range []string{output, work.AsidePath(output)} {
+		if out, err := os.Stat(name); err == nil && os.SameFile(in.info, out) {
+			return &ConfigError{Field: "Output", Err: errors.New("is the input")}
+		}
 	}
 	return nil
 }

@@ -58,6 +58,9 @@ type Config struct {
 	// pointer.
 	OnResult func(result *Result)
 
+	// Conclude is called at the end of a run that recorded all items. Its error is the run's. Nil does nothing.
+	Conclude func() error
+
 	// Pauses counts the Scheduler's pauses for the state file. Nil counts none.
 	Pauses *Pauses
 
@@ -273,6 +276,9 @@ func (r *Runner) runAll(ctx context.Context) (Report, error) {
 	err := r.reason()
 	if halted(err) && r.allDone() {
 		err = nil // the stop came when there was nothing left to stop
+	}
+	if err == nil && r.cfg.Conclude != nil {
+		err = r.cfg.Conclude()
 	}
 	keeper.end(err)
 	return report, err

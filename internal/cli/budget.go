@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -136,8 +135,8 @@ func isDuration(text string) bool {
 	return err == nil
 }
 
-// commandWithout is the command line that this run was started by, without a flag and its value.
-func (o *runOptions) commandWithout(flag string) string {
+// commandWithout is the command line that this run was started by, without a flag and its value, and with words instead.
+func (o *runOptions) commandWithout(flag string, instead ...string) string {
 	less := *o
 	less.args = nil
 	for i := 0; i < len(o.args); i++ {
@@ -148,6 +147,6 @@ func (o *runOptions) commandWithout(flag string) string {
 			less.args = append(less.args, o.args[i])
 		}
 	}
-	less.args = slices.Clip(less.args)
+	less.args = append(less.args, instead...)
 	return less.command()
 }

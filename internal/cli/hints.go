@@ -36,6 +36,11 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 		e.explainConfig(wrong)
 		return e
 	}
+	if isAny[*work.AsideError](err) {
+		e.code = exitUsage
+		e.hint = "go on in order of the input: " + o.commandWithout("--order", "--order", "input")
+		return e
+	}
 	if locked, ok := errors.AsType[*work.LockedError](err); ok {
 		e.code = exitUsage
 		e.hint = "wait for that run to end, or give this one another output with -o"

@@ -35,6 +35,7 @@ type runOptions struct {
 	retryFailed bool
 	changed     string
 	sync        string
+	order       string
 	progress    string
 	asJSON      bool
 	verbose     bool
@@ -91,6 +92,7 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.retryFailed, "retry-failed", false, "try the failed items of OUT again")
 	fs.StringVar(&o.changed, "changed", "", "what to do with items whose request changed since: redo or keep (absent: refuse)")
 	fs.StringVar(&o.sync, "sync", "interval", "force results to the disk: each, interval (100 ms) or none")
+	fs.StringVar(&o.order, "order", "completion", "order of OUT's lines: completion, or input (then OUT is written at the end)")
 	o.budget.register(fs)
 	fs.StringVar(&o.progress, "progress", progressAuto, "auto, plain, json or none")
 	fs.BoolVar(&o.asJSON, "json", false, "print the summary as one JSON document on standard output")
@@ -153,7 +155,8 @@ func (o *runOptions) config() (batch.Config, error) {
 	if cfg.Set, err = o.settings(); err != nil {
 		return cfg, err
 	}
-	return cfg, errors.Join(cfg.Changed.UnmarshalText([]byte(o.changed)), cfg.Sync.UnmarshalText([]byte(o.sync)))
+	return cfg, errors.Join(cfg.Changed.UnmarshalText([]byte(o.changed)), cfg.Sync.UnmarshalText([]byte(o.sync)),
+		cfg.Order.UnmarshalText([]byte(o.order)))
 }
 
 // batchRun is one run of a batch.
@@ -234,6 +237,7 @@ const mostMessage = 300
 func (r *batchRun) conclude(rep batch.Report, err error) error {
 	sum := summarize(rep, r.accounts.Snapshot())
 	sum.Input, sum.Output, sum.Events = r.o.input, r.o.output, r.o.events
+	sum.Journal = r.batch.Aside()
 	sum.First = make(map[string]string)
 	for kind, message := range r.failures {
 		sum.First[kind.String()] = message

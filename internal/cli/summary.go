@@ -16,6 +16,7 @@ import (
 type summary struct {
 	Input   string `json:"input"`
 	Output  string `json:"output"`
+	Journal string `json:"journal,omitempty"` // has the results, until all are there and the output is written
 	Events  string `json:"events,omitempty"`
 	Outcome string `json:"outcome"` // done, items_failed, stopped, interrupted, failed
 	Error   string `json:"error,omitempty"`
@@ -190,7 +191,10 @@ func (sum *summary) print(s *streams) {
 	if len(sum.Finish) > 0 {
 		row("finish", "%s", counts(sum.Finish))
 	}
-	if done+sum.Failed > 0 {
+	switch {
+	case done+sum.Failed > 0 && sum.Journal != "":
+		row("output", "%s; %s comes in order of the input, once all are there", sum.Journal, sum.Output)
+	case done+sum.Failed > 0:
 		row("output", "%s", sum.Output)
 	}
 }
