@@ -297,7 +297,8 @@ func TestTheRunGoesOnWhileOneThatWaitsFits(t *testing.T) {
 
 func TestAPanicCountsAsAllThatItMayHaveUsed(t *testing.T) {
 	f := newFiles(t, strings.ReplaceAll(chats(1), `"model":"m"`, `"model":"m","max_tokens":100`))
-	cfg := f.config(t, roundTripper(func(r *http.Request) (*http.Response, error) { panic("odd") }))
+	cfg := f.config(t, &stub{})
+	cfg.Check = func(string, []byte) error { panic("odd") }
 	cfg.Budget.Tokens = 500
 	rep, err := run(t, cfg)
 	if err != nil || rep.Report.Failed != 1 || len(rep.Budgets) != 1 || rep.Budgets[0].Used < 100 {
