@@ -49,7 +49,9 @@ func (b *Batch) account(p provider.Provider) (*account, error) {
 	if err := p.Check(a.target); err != nil {
 		return nil, &ConfigError{Field: "BaseURL", Err: err}
 	}
-	a.handler = work.Calls(scheduler, a.attempt)
+	if a.handler = work.Calls(scheduler, a.attempt); b.ration != nil {
+		a.handler = work.RationedCalls(scheduler, a.attempt, rationed{b.ration, a})
+	}
 	b.accounts[p.Name] = a
 	return a, nil
 }
@@ -82,6 +84,10 @@ func (a *account) attempt(ctx context.Context, permit *sluice.Permit, item work.
 	if err != nil {
 		return result, sluice.Outcome{Kind: sluice.BadRequest, Err: err, Unsent: true}
 	}
+	claim := a.batch.ration.of(c)
+	if !claim.begin() {
+		return result, sluice.Outcome{Kind: sluice.Network, Err: errStarved, Unsent: true, Abandoned: true}
+	}
 	answer, o := provider.Exchange(ctx, cfg.Transport, permit, req, provider.ExchangeConfig{
 		Provider: a.provider,
 		Endpoint: c.endpoint,
@@ -103,6 +109,7 @@ func (a *account) attempt(ctx context.Context, permit *sluice.Permit, item work.
 			o.Kind, o.Err = sluice.InvalidOutput, err
 		}
 	}
+	claim.end(answer.Status, &o)
 	return result, o
 }
 

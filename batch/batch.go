@@ -102,6 +102,9 @@ type Config struct {
 	Changed     Changed // what happens to lines whose request changed
 	Limit       int     // only the first so many lines with a request; 0 is all
 
+	Order  Order  // of the lines of the output
+	Budget Budget // stops the run when it is spent
+
 	Sync    work.SyncMode
 	Workers int // see work.Config
 
@@ -118,6 +121,10 @@ type Batch struct {
 	journal *work.Journal
 	runner  *work.Runner
 	input   *input
+	began   time.Time
+
+	ration   *ration // nil: no budget bounds what calls use
+	failures failures
 
 	mu       sync.Mutex
 	accounts map[string]*account // by provider
@@ -130,6 +137,8 @@ type Report struct {
 	Already         int // of those, recorded by earlier runs
 	AlreadyFailed   int // of those, recorded as failed
 	AlreadyMendable int // of those, by what another try may mend
+
+	Budgets []Used // of the Budget, what it bounds
 }
 
 // Left is how many lines are not recorded yet.
@@ -156,7 +165,8 @@ func Open(cfg Config) (*Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Batch{cfg: cfg, log: cfg.Logger, accounts: make(map[string]*account)}
+	b := &Batch{cfg: cfg, log: cfg.Logger, began: time.Now(), accounts: make(map[string]*account)}
+	b.ration = newRation(cfg.Budget, b.Stop)
 	in, err := openInput(cfg, f)
 	if err != nil {
 		return nil, err
@@ -164,7 +174,7 @@ func Open(cfg Config) (*Batch, error) {
 	b.input = in
 	if err = in.differsFrom(cfg.Output); err == nil {
 		b.journal, err = work.OpenJournal(cfg.Output, work.JournalConfig{
-			Sync: cfg.Sync, Whole: wholeResult, Prefix: resultPrefix, Logger: cfg.Logger,
+			Sync: cfg.Sync, Whole: wholeResult, Prefix: resultPrefix, Aside: cfg.Order == OrderInput, Logger: cfg.Logger,
 		})
 	}
 	if err != nil {
@@ -193,6 +203,9 @@ func (cfg *Config) check() (fill, error) {
 		return wrong("Changed", errors.New("redo needs an input file: standard input is not known before it is run"))
 	case cfg.Timeout < 0:
 		return wrong("Timeout", errors.New("is negative"))
+	}
+	if err := cfg.Budget.check(cfg.Price != nil); err != nil {
+		return wrong("Budget", err)
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -281,9 +294,10 @@ func (b *Batch) prepare() error {
 		Journal:  b.journal,
 		Encode:   appendResult,
 		Accept:   b.accept,
-		OnResult: b.cfg.OnResult,
 		Observer: b.cfg.Observer,
 		Name:     "run",
+		OnResult: b.onResult(),
+		Conclude: b.conclude(),
 		Pauses:   b.cfg.Pauses,
 		Logger:   b.log,
 	})
@@ -306,6 +320,7 @@ func (b *Batch) Models() map[string]int { return maps.Clone(b.input.models) }
 // Run does what is left, and says what became of it, also when it fails. It returns what work.Runner.Run returns, an
 // *InputError for a bad line of standard input, or an *UnreachableError.
 func (b *Batch) Run(ctx context.Context) (Report, error) {
+	defer b.awaitDeadline()()
 	rep, err := b.runner.Run(ctx)
 	if gone, ok := errors.AsType[*UnreachableError](err); ok {
 		err = gone
@@ -319,7 +334,7 @@ func (b *Batch) Run(ctx context.Context) (Report, error) {
 func (b *Batch) report(rep work.Report) Report {
 	return Report{
 		Report: rep, Total: b.Total(), Already: b.Already(), AlreadyFailed: int(b.input.alreadyFailed.Load()),
-		AlreadyMendable: int(b.input.alreadyMendable.Load()),
+		AlreadyMendable: int(b.input.alreadyMendable.Load()), Budgets: b.budgets(),
 	}
 }
 

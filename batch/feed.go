@@ -130,6 +130,11 @@ func (b *Batch) feedStdin(ctx context.Context) iter.Seq2[work.Item, error] {
 func (b *Batch) arrived(line work.Line, tooLong bool) (item work.Item, already bool, err error) {
 	in := b.input
 	rq, bad := in.read(line, tooLong)
+	if bad == nil {
+		if err := in.priced(line.Number, &rq); err != nil {
+			return work.Item{}, false, err
+		}
+	}
 	if refused := in.remember(line, &rq, bad); refused != nil {
 		return work.Item{}, false, in.problem(line.Number, refused)
 	}

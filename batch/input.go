@@ -38,8 +38,9 @@ type input struct {
 	already         atomic.Int64
 	alreadyFailed   atomic.Int64
 	alreadyMendable atomic.Int64
-	bare            int            // prompts and plain text
-	models          map[string]int // of a file
+	bare            int             // prompts and plain text
+	models          map[string]int  // of a file
+	costs           map[string]bool // models whose price is known, where a budget needs it
 	providers       []provider.Provider
 }
 
@@ -75,8 +76,10 @@ func (in *input) differsFrom(output string) error {
 	if in.file == nil {
 		return nil
 	}
-	if out, err := os.Stat(output); err == nil && os.SameFile(in.info, out) {
-		return &ConfigError{Field: "Output", Err: errors.New("is the input")}
+	for _, name := range []string{output, work.AsidePath(output)} {
+		if out, err := os.Stat(name); err == nil && os.SameFile(in.info, out) {
+			return &ConfigError{Field: "Output", Err: errors.New("is the input")}
+		}
 	}
 	return nil
 }
@@ -131,6 +134,11 @@ func (in *input) scan() error {
 			return &ConfigError{Field: "Input", Err: err}
 		}
 		rq, bad := in.read(line, line.Bytes == nil)
+		if bad == nil {
+			if err := in.priced(line.Number, &rq); err != nil {
+				return err
+			}
+		}
 		if bad = in.remember(line, &rq, bad); bad != nil {
 			in.refuse(line.Number, bad)
 		}

@@ -16,7 +16,7 @@ func (b *Batch) resume() error {
 	switch {
 	case m.drop > 0:
 		b.journal.Rewrite(m.keep) // which asks the index then
-	case b.input.file != nil:
+	case b.input.file != nil && b.cfg.Order == OrderCompletion:
 		b.input.index.Forget() // only a resume needs it
 	}
 	return nil

@@ -16,6 +16,7 @@ type Index struct {
 	shards [64]shard
 	done   Bits
 	n      int
+	span   int
 }
 
 const rowsPerChunk = 1 << 13
@@ -50,6 +51,7 @@ func (x *Index) Add(number int, id []byte, hash Hash) (other int, ok bool) {
 	s.used++
 	x.setRow(number, row{id: h, hash: hash.short()})
 	x.n++
+	x.span = number + 1
 	return number, true
 }
 
@@ -77,6 +79,9 @@ func (x *Index) Same(number int, hash Hash) bool {
 
 // Len returns how many items there are.
 func (x *Index) Len() int { return x.n }
+
+// Span is one above the highest number of an item.
+func (x *Index) Span() int { return x.span }
 
 // Done returns the marks of items that are done.
 func (x *Index) Done() *Bits { return &x.done }

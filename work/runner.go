@@ -63,6 +63,8 @@ type Config struct {
 	// be quick and safe for concurrent use. Nil is nobody.
 	Observer sluice.Observer
 	Name     string
+	// Conclude is called at the end of a run that recorded all items. Its error is the run's. Nil does nothing.
+	Conclude func() error
 
 	// Pauses counts the Scheduler's pauses for the state file. Nil counts none.
 	Pauses *Pauses
@@ -279,8 +281,11 @@ func (r *Runner) runAll(ctx context.Context) (Report, error) {
 
 	report := r.Report()
 	err := r.reason()
-	if errors.Is(err, ErrDrained) && r.allDone() {
-		err = nil // the drain came when there was nothing left to stop
+	if halted(err) && r.allDone() {
+		err = nil // the stop came when there was nothing left to stop
+	}
+	if err == nil && r.cfg.Conclude != nil {
+		err = r.cfg.Conclude()
 	}
 	keeper.end(err)
 	return report, err
@@ -302,6 +307,12 @@ func (r *Runner) begin(ctx context.Context) func() {
 func (r *Runner) allDone() bool {
 	p := r.Progress()
 	return r.tally.fed.Load() && p.Left() == 0
+}
+
+// halted says whether err is that of Drain or Stop.
+func halted(err error) bool {
+	stopped, ok := errors.AsType[*StoppedError](err)
+	return errors.Is(err, ErrDrained) || ok && stopped.Kind == sluice.OK
 }
 
 // finish records what became of an item, unless a stop cut it short.

@@ -197,7 +197,7 @@ func (p *Pauses) now() (count int, until time.Time) {
 
 // beginState reads what an earlier run left and says that this process has the journal.
 func (j *Journal) beginState() error {
-	earlier, err := LoadState(StatePath(j.path))
+	earlier, err := LoadState(StatePath(j.out))
 	if _, damaged := errors.AsType[*DamagedStateError](err); damaged {
 		j.cfg.Logger.Warn(err.Error())
 	}
@@ -224,7 +224,7 @@ func (j *Journal) writeState(s State) error {
 		s.StartedAt = j.earlier.StartedAt
 	}
 	s.PauseCount += j.earlier.PauseCount
-	return s.save(StatePath(j.path), j.cfg.Sync != SyncNone)
+	return s.save(StatePath(j.out), j.cfg.Sync != SyncNone)
 }
 
 // Withdraw makes Close leave the state as it was before this run, of which nothing came.
@@ -241,7 +241,7 @@ func (j *Journal) endState() {
 	if j.ran {
 		return
 	}
-	path := StatePath(j.path)
+	path := StatePath(j.out)
 	if !j.known {
 		os.Remove(path)
 		os.Remove(path + ".bak")

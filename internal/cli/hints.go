@@ -23,6 +23,10 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 	e := &exitError{code: exitFailed, err: err}
 	e.hint = hintOf(err)
 	again := "the same command goes on where this one stopped: " + o.command()
+	if spent, ok := errors.AsType[*batch.BudgetError](err); ok {
+		e.explainBudget(spent, o)
+		return e
+	}
 	if stopped, ok := errors.AsType[*work.StoppedError](err); ok {
 		e.explainStop(stopped, keys, again)
 		return e
@@ -30,6 +34,11 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 	if wrong, ok := errors.AsType[*batch.ConfigError](err); ok {
 		e.code = exitUsage
 		e.explainConfig(wrong)
+		return e
+	}
+	if isAny[*work.AsideError](err) {
+		e.code = exitUsage
+		e.hint = "go on in order of the input: " + o.commandWithout("--order", "--order", "input")
 		return e
 	}
 	if locked, ok := errors.AsType[*work.LockedError](err); ok {

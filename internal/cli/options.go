@@ -29,6 +29,7 @@ func (o *runOptions) check() error {
 	for _, c := range []choice{
 		{"progress", o.progress, progressWays()},
 		{"sync", o.sync, []string{"each", "interval", "none"}},
+		{"order", o.order, []string{"completion", "input"}},
 		{"changed", o.changed, []string{"", "redo", "keep"}},
 	} {
 		if err := c.check(); err != nil {

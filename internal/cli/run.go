@@ -21,6 +21,7 @@ import (
 // runOptions are the flags of the run command.
 type runOptions struct {
 	account accountFlags
+	budget  budgetFlags
 	args    []string // of the command line
 
 	input       string
@@ -34,6 +35,7 @@ type runOptions struct {
 	retryFailed bool
 	changed     string
 	sync        string
+	order       string
 	progress    string
 	asJSON      bool
 	verbose     bool
@@ -90,6 +92,8 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.retryFailed, "retry-failed", false, "try the failed items of OUT again")
 	fs.StringVar(&o.changed, "changed", "", "what to do with items whose request changed since: redo or keep (absent: refuse)")
 	fs.StringVar(&o.sync, "sync", "interval", "force results to the disk: each, interval (100 ms) or none")
+	fs.StringVar(&o.order, "order", "completion", "order of OUT's lines: completion, or input (then OUT is written at the end)")
+	o.budget.register(fs)
 	fs.StringVar(&o.progress, "progress", progressAuto, "auto, plain, json or none")
 	fs.BoolVar(&o.asJSON, "json", false, "print the summary as one JSON document on standard output")
 	fs.BoolVar(&o.verbose, "verbose", false, "say more on standard error")
@@ -122,7 +126,7 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	cfg.Observer = &observers
 	cfg.Provider, cfg.ExtraHeader, cfg.Transport = accounts.provider, accounts.headers, accounts.transport
 	cfg.Registry = accounts.settings.registry
-	cfg.Key, cfg.Scheduler, cfg.Price = accounts.Key, accounts.Scheduler, accounts.Price
+	cfg.Key, cfg.Scheduler, cfg.Price = accounts.Key, accounts.Scheduler, o.budget.price(accounts.Price)
 	cfg.OnResult, cfg.Workers = r.result, accounts.room.calls
 	if r.batch, err = batch.Open(cfg); err != nil {
 		return explain(err, o, accounts)
@@ -143,13 +147,17 @@ func (o *runOptions) config() (batch.Config, error) {
 		Input: o.input, Output: o.output, BaseURL: o.account.baseURL, Timeout: o.timeout, Model: o.account.model,
 		MaxTokens: o.maxTokens, SkipInvalid: o.skipInvalid, RetryFailed: o.retryFailed,
 	}
+	if cfg.Budget, err = o.budget.budget(time.Now(), o.attempts); err != nil {
+		return cfg, err
+	}
 	if cfg.System, err = o.systemText(); err != nil {
 		return cfg, err
 	}
 	if cfg.Set, err = o.settings(); err != nil {
 		return cfg, err
 	}
-	return cfg, errors.Join(cfg.Changed.UnmarshalText([]byte(o.changed)), cfg.Sync.UnmarshalText([]byte(o.sync)))
+	return cfg, errors.Join(cfg.Changed.UnmarshalText([]byte(o.changed)), cfg.Sync.UnmarshalText([]byte(o.sync)),
+		cfg.Order.UnmarshalText([]byte(o.order)))
 }
 
 // batchRun is one run of a batch.
@@ -230,6 +238,7 @@ const mostMessage = 300
 func (r *batchRun) conclude(rep batch.Report, err error) error {
 	sum := summarize(rep, r.accounts.Snapshot())
 	sum.Input, sum.Output, sum.Events = r.o.input, r.o.output, r.o.events
+	sum.Journal = r.batch.Aside()
 	sum.First = make(map[string]string)
 	for kind, message := range r.failures {
 		sum.First[kind.String()] = message
@@ -264,8 +273,11 @@ func (r *batchRun) verdict(sum *summary, mendable bool, err error) error {
 	}
 	end := explain(err, r.o, r.accounts)
 	sum.Outcome, sum.Error, sum.Hint = "failed", end.Error(), end.hint
-	if end.code == exitInterrupted {
+	switch end.code {
+	case exitInterrupted:
 		sum.Outcome = "interrupted"
+	case exitBudget:
+		sum.Outcome = "stopped"
 	}
 	if r.abandoned > 0 {
 		end.err = fmt.Errorf("%w, with %d calls open: they may be billed", end.err, r.abandoned)

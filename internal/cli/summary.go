@@ -16,8 +16,9 @@ import (
 type summary struct {
 	Input   string `json:"input"`
 	Output  string `json:"output"`
+	Journal string `json:"journal,omitempty"` // has the results, until all are there and the output is written
 	Events  string `json:"events,omitempty"`
-	Outcome string `json:"outcome"` // done, items_failed, interrupted, failed
+	Outcome string `json:"outcome"` // done, items_failed, stopped, interrupted, failed
 	Error   string `json:"error,omitempty"`
 	Hint    string `json:"hint,omitempty"`
 
@@ -41,6 +42,8 @@ type summary struct {
 	QueuedMS     int64    `json:"queued_ms"` // over all items
 	CooldownMS   int64    `json:"cooldown_ms"`
 	BackoffMS    int64    `json:"backoff_ms"`
+
+	Budgets []batch.Used `json:"budgets,omitempty"` // that were set, and what this run used of them
 
 	PerMin float64            `json:"per_min"`
 	Lanes  []laneSummary      `json:"lanes"`
@@ -76,6 +79,7 @@ func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 		WallMS: rep.Wall.Milliseconds(), QueuedMS: rep.Queued.Milliseconds(),
 		CooldownMS: rep.Cooldown.Milliseconds(), BackoffMS: rep.Backoff.Milliseconds(),
 		Lanes: []laneSummary{}, Bound: map[string]float64{}, ran: rep.Done + rep.Failed,
+		Budgets: rep.Budgets,
 	}
 	if rep.Costed > 0 {
 		sum.Cost, sum.Costed = &rep.Cost, rep.Costed
@@ -187,7 +191,10 @@ func (sum *summary) print(s *streams) {
 	if len(sum.Finish) > 0 {
 		row("finish", "%s", counts(sum.Finish))
 	}
-	if done+sum.Failed > 0 {
+	switch {
+	case done+sum.Failed > 0 && sum.Journal != "":
+		row("output", "%s; %s comes in order of the input, once all are there", sum.Journal, sum.Output)
+	case done+sum.Failed > 0:
 		row("output", "%s", sum.Output)
 	}
 }
