@@ -49,7 +49,7 @@ func (b *Batch) account(p provider.Provider) (*account, error) {
 	if err := p.Check(a.target); err != nil {
 		return nil, &ConfigError{Field: "BaseURL", Err: err}
 	}
-	a.handler = work.Calls(scheduler, a.attempt)
+	a.handler = b.layers(a, work.Calls(scheduler, a.attempt))
 	b.accounts[p.Name] = a
 	return a, nil
 }

@@ -102,6 +102,10 @@ type Config struct {
 	Changed     Changed // what happens to lines whose request changed
 	Limit       int     // only the first so many lines with a request; 0 is all
 
+	// Dedupe makes one call for all lines whose requests are equal: the others, and lines that are equal to one with a good
+	// recorded answer, get the same. Requests whose answers may differ, as by a temperature, are equal all the same.
+	Dedupe bool
+
 	Sync    work.SyncMode
 	Workers int // see work.Config
 
@@ -168,7 +172,7 @@ func Open(cfg Config) (*Batch, error) {
 	b.input = in
 	if err = in.differsFrom(cfg.Output); err == nil {
 		b.journal, err = work.OpenJournal(cfg.Output, work.JournalConfig{
-			Sync: cfg.Sync, Whole: wholeResult, Prefix: resultPrefix, Logger: cfg.Logger,
+			Sync: cfg.Sync, Whole: wholeResult, Prefix: resultPrefix, Reread: cfg.Dedupe, Logger: cfg.Logger,
 		})
 	}
 	if err != nil {
@@ -285,7 +289,7 @@ func (b *Batch) prepare() error {
 		Journal:  b.journal,
 		Encode:   b.encode,
 		Accept:   b.accept,
-		OnResult: b.cfg.OnResult,
+		OnResult: b.onResult(),
 		Pauses:   b.cfg.Pauses,
 		Logger:   b.log,
 	})

@@ -20,7 +20,10 @@ func (b *Batch) encode(dst []byte, r *work.Result) []byte {
 	a, _ := r.Data.(*account)
 	r.Data = nil
 	cost, ok := 0.0, false
-	if a != nil && r.Tally.HasUsage {
+	switch {
+	case r.Twin != "" || r.Cached:
+		ok = true // whatever the price is, nothing was paid
+	case a != nil && r.Tally.HasUsage:
 		if cost, ok = a.cost(r.Lane, r.Tally.Usage); ok {
 			b.bill.add(cost)
 		}
@@ -82,6 +85,13 @@ func appendResult(b []byte, r *work.Result, cost float64, costed bool) []byte {
 		b = appendDollars(b, cost)
 	} else {
 		b = append(b, `null`...)
+	}
+	if r.Twin != "" {
+		b = append(b, `,"twin":`...)
+		b = jsonscan.AppendString(b, r.Twin)
+	}
+	if r.Cached {
+		b = append(b, `,"cached":true`...)
 	}
 	b = append(b, `,"kind":"`...)
 	b = append(b, r.Kind.String()...)

@@ -130,6 +130,7 @@ type worker struct {
 	ctx     context.Context // the run's, with the worker in it: made once, for all items
 	item    Item            // at hand,
 	handler Handler         // its handler
+	direct  *calls          // that this goes straight to; nil if it does not
 	result  Result          // and its result
 	line    []byte          // the result's line, reused
 
@@ -152,8 +153,8 @@ func (w *worker) calls() bool {
 	if w.handler = w.item.Handler; w.handler == nil {
 		w.handler = w.runner.cfg.Handler
 	}
-	_, straight := w.handler.(*calls)
-	return straight
+	w.direct = callsOf(w.handler)
+	return w.direct != nil
 }
 
 // uncount takes a worker that was counted ahead out of its lane's waiting.
@@ -167,7 +168,7 @@ func (w *worker) uncount() {
 // journaled says whether the item's result goes from this handler to the journal directly. Something in between might
 // wait for other items, and a slow journal must not hold those back then.
 func (w *worker) journaled(c *calls) bool {
-	return w != nil && w.runner.cfg.Journal != nil && w.handler == Handler(c)
+	return w != nil && w.runner.cfg.Journal != nil && w.direct == c
 }
 
 // settle says that the item's answer is recorded, or never will be.

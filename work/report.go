@@ -18,6 +18,9 @@ type Report struct {
 	Kinds  map[sluice.Kind]int // of those recorded
 	Finish map[string]int      // reasons why models stopped, of those done
 
+	Twins  int // of those recorded, whose result came from another item's call
+	Cached int // likewise, from what was kept of an earlier call
+
 	Attempts  int
 	Throttles int
 	Usage     sluice.Usage // of all attempts
@@ -54,6 +57,8 @@ type tally struct {
 	finish  map[string]int
 	sum     sluice.Tally
 	results int
+	twins   int
+	cached  int
 }
 
 func (t *tally) begin() {
@@ -66,6 +71,12 @@ func (t *tally) add(r *Result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.results++
+	if r.Twin != "" {
+		t.twins++
+	}
+	if r.Cached {
+		t.cached++
+	}
 	t.kinds[min(int(r.Kind), len(t.kinds)-1)]++
 	if r.Kind == sluice.OK {
 		t.finish[r.FinishReason]++
@@ -113,6 +124,8 @@ func (r *Runner) Report() Report {
 		Failed:    t.results - done,
 		Kinds:     make(map[sluice.Kind]int),
 		Finish:    maps.Clone(t.finish),
+		Twins:     t.twins,
+		Cached:    t.cached,
 		Attempts:  t.sum.Attempts,
 		Throttles: t.sum.Throttles,
 		Usage:     t.sum.Usage,

@@ -34,10 +34,16 @@ func (j *Journal) rewriteLocked(keep func(Line) bool, last []byte) (err error) {
 		}
 	}()
 	w := bufio.NewWriterSize(tmp, 256<<10)
+	var gone moved
 	eachLine(j.file, j.size, func(line Line, lineErr error) bool {
-		if err = lineErr; err == nil && keep(line) {
+		if err = lineErr; err != nil {
+			return true
+		}
+		if keep(line) {
 			w.Write(line.Bytes)
 			w.WriteByte('\n') // a bufio.Writer keeps its first error for Flush
+		} else if j.cfg.Reread {
+			gone.drop(line.Offset, int64(len(line.Bytes))+1)
 		}
 		return true
 	})
@@ -52,7 +58,12 @@ func (j *Journal) rewriteLocked(keep func(Line) bool, last []byte) (err error) {
 	if err := errors.Join(w.Flush(), tmp.Chmod(info.Mode().Perm()), tmp.Sync()); err != nil {
 		return err
 	}
-	return j.replaceByLocked(tmp)
+	gone.end = j.size
+	if err := j.replaceByLocked(tmp); err != nil {
+		return err
+	}
+	j.moved = gone
+	return nil
 }
 
 // replaceByLocked makes the new file the journal. It is locked before it has the journal's name.

@@ -93,6 +93,7 @@ type Runner struct {
 	lanes       map[string]bool   // names among queues
 	room        chan struct{}     // something was taken out of a queue
 	queuedBytes atomic.Int64
+	aside       aside
 	taken       atomic.Int64 // items taken in
 	out         chan Result  // to Results; nil for Run
 	outGone     chan struct{}
@@ -317,26 +318,10 @@ func (r *Runner) finish(w *worker, item *Item, err error) {
 			return
 		}
 	}
-	if j := r.cfg.Journal; j != nil {
-		w.line = r.cfg.Encode(w.line[:0], result)
-		if err := j.Append(w.line); err != nil {
-			r.fail(err)
-			return
-		}
-		w.settle()
-		if cap(w.line) > 1<<20 {
-			w.line = nil
-		}
-	}
-	r.tally.add(result)
-	if r.cfg.OnResult != nil {
-		r.cfg.OnResult(result)
-	}
-	if r.out != nil {
-		select {
-		case r.out <- *result:
-		case <-r.outGone:
-		}
+	if item.Also == nil {
+		r.record(w)
+	} else {
+		r.recordAll(w, item)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 // runOptions are the flags of the run command.
 type runOptions struct {
 	account accountFlags
+	reuse   reuseFlags
 	args    []string // of the command line
 
 	input       string
@@ -80,6 +81,7 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	fs.StringVarP(&o.output, "output", "o", "", "file that gets one result per line (required)")
 	o.account.register(fs)
+	o.reuse.register(fs)
 	fs.IntVar(&o.account.maxThrottles, "max-throttles", 20, "give an item up when it was throttled more often than that")
 	fs.IntVar(&o.attempts, "attempts", 6, "tries per item, throttled ones aside")
 	fs.DurationVar(&o.timeout, "timeout", 10*time.Minute, "time for one try")
@@ -146,6 +148,9 @@ func (o *runOptions) config() (batch.Config, error) {
 		return cfg, err
 	}
 	if cfg.Set, err = o.settings(); err != nil {
+		return cfg, err
+	}
+	if err := o.reuse.fill(&cfg); err != nil {
 		return cfg, err
 	}
 	return cfg, errors.Join(cfg.Changed.UnmarshalText([]byte(o.changed)), cfg.Sync.UnmarshalText([]byte(o.sync)))

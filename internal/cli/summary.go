@@ -31,6 +31,9 @@ type summary struct {
 
 	First map[string]string `json:"first_failures,omitempty"` // by kind: the item and its message
 
+	Deduplicated int `json:"deduplicated"` // of this run's results, had from another item's call
+	Cached       int `json:"cached"`       // of this run's results, had from the cache
+
 	Attempts     int      `json:"attempts"`
 	Throttles    int      `json:"throttles"`
 	InputTokens  int      `json:"input_tokens"`
@@ -68,17 +71,18 @@ type budgetSummary struct {
 func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 	sum := &summary{
 		Total: rep.Total, Already: rep.Already, Done: rep.Done, Left: max(0, rep.Left()),
-		Failed:   rep.Failed + rep.AlreadyFailed,
-		Kinds:    map[string]int{},
-		Finish:   rep.Finish,
+		Failed:       rep.Failed + rep.AlreadyFailed,
+		Kinds:        map[string]int{},
+		Finish:       rep.Finish,
+		Deduplicated: rep.Twins, Cached: rep.Cached,
 		Attempts: rep.Attempts, Throttles: rep.Throttles,
 		InputTokens: rep.Usage.Input, OutputTokens: rep.Usage.Output,
 		WallMS: rep.Wall.Milliseconds(), QueuedMS: rep.Queued.Milliseconds(),
 		CooldownMS: rep.Cooldown.Milliseconds(), BackoffMS: rep.Backoff.Milliseconds(),
 		Lanes: []laneSummary{}, Bound: map[string]float64{}, ran: rep.Done + rep.Failed,
 	}
-	if rep.Costed > 0 {
-		sum.Cost, sum.Costed = &rep.Cost, rep.Costed
+	if free := rep.Twins + rep.Cached; rep.Costed > 0 || free > 0 && free == sum.ran {
+		sum.Cost, sum.Costed = &rep.Cost, rep.Costed+free
 	}
 	for kind, n := range rep.Kinds {
 		if kind != sluice.OK {
@@ -175,6 +179,7 @@ func (sum *summary) print(s *streams) {
 	for _, kind := range slices.Sorted(maps.Keys(sum.First)) {
 		row("failed", "%s, first %s", kind, sum.First[kind])
 	}
+	sum.printReuse(row)
 	sum.printWork(row)
 	for _, lane := range sum.Lanes {
 		if text := lane.String(); text != "" {
