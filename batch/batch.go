@@ -106,6 +106,11 @@ type Config struct {
 	// recorded answer, get the same. Requests whose answers may differ, as by a temperature, are equal all the same.
 	Dedupe bool
 
+	// Cache is a directory of good answers, which is made if it is not there: a request that was answered well before, by
+	// the same provider at the same address, gets that answer without a call. "" keeps none. Several processes may share it.
+	Cache       string
+	CacheMaxAge time.Duration // of answers that count. 0 is any
+
 	Sync    work.SyncMode
 	Workers int // see work.Config
 
@@ -121,6 +126,7 @@ type Batch struct {
 	journal *work.Journal
 	runner  *work.Runner
 	input   *input
+	cache   *cache // nil for none
 
 	bill bill
 
@@ -135,6 +141,9 @@ type Report struct {
 	Already         int // of those, recorded by earlier runs
 	AlreadyFailed   int // of those, recorded as failed
 	AlreadyMendable int // of those, by what another try may mend
+
+	CacheHits   int // requests of this run whose answer was in the cache
+	CacheMisses int // and whose was not
 
 	Cost   float64 // in US dollars, of the results of this run whose usage and price are known
 	Costed int     // so many
@@ -199,6 +208,10 @@ func (cfg *Config) check() (fill, error) {
 		return wrong("Scheduler", errMissing)
 	case cfg.Changed == ChangedRedo && cfg.Input == "-":
 		return wrong("Changed", errors.New("redo needs an input file: standard input is not known before it is run"))
+	case cfg.CacheMaxAge < 0:
+		return wrong("CacheMaxAge", errors.New("is negative"))
+	case cfg.CacheMaxAge > 0 && cfg.Cache == "":
+		return wrong("CacheMaxAge", errors.New("is for a cache, and there is none"))
 	case cfg.Timeout < 0:
 		return wrong("Timeout", errors.New("is negative"))
 	}
@@ -271,6 +284,9 @@ func (b *Batch) prepare() error {
 	if err := b.resume(); err != nil {
 		return err
 	}
+	if err := b.openReuse(); err != nil {
+		return err
+	}
 	for _, p := range in.providers {
 		if _, err := b.account(p); err != nil {
 			return err
@@ -324,7 +340,9 @@ func (b *Batch) Run(ctx context.Context) (Report, error) {
 
 func (b *Batch) report(rep work.Report) Report {
 	cost, costed := b.bill.sum()
+	hits, misses := b.cache.counts()
 	return Report{
+		CacheHits: hits, CacheMisses: misses,
 		Cost: cost, Costed: costed,
 		Report: rep, Total: b.Total(), Already: b.Already(), AlreadyFailed: int(b.input.alreadyFailed.Load()),
 		AlreadyMendable: int(b.input.alreadyMendable.Load()),

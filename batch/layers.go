@@ -10,8 +10,22 @@ func (b *Batch) layers(a *account, calls work.Handler) work.Handler {
 	if b.cfg.Dedupe {
 		layers = append(layers, b.recall)
 	}
+	if b.cache != nil {
+		layers = append(layers, b.cached(a))
+	}
 	if len(layers) == 0 {
 		return calls
 	}
 	return work.Chain(calls, layers...)
+}
+
+// openReuse opens what layers keep outside of the output.
+func (b *Batch) openReuse() (err error) {
+	if b.cfg.Cache == "" {
+		return nil
+	}
+	if b.cache, err = openCache(b.cfg.Cache, b.cfg.CacheMaxAge, b.log); err != nil {
+		return &ConfigError{Field: "Cache", Err: err}
+	}
+	return nil
 }

@@ -49,6 +49,8 @@ type summary struct {
 	Lanes  []laneSummary      `json:"lanes"`
 	Bound  map[string]float64 `json:"bound_by"` // shares of the wall time
 
+	misses int // of the cache
+
 	ran int // items that this run recorded
 }
 
@@ -74,7 +76,7 @@ func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 		Failed:       rep.Failed + rep.AlreadyFailed,
 		Kinds:        map[string]int{},
 		Finish:       rep.Finish,
-		Deduplicated: rep.Twins, Cached: rep.Cached,
+		Deduplicated: rep.Twins, Cached: rep.Cached, misses: rep.CacheMisses,
 		Attempts: rep.Attempts, Throttles: rep.Throttles,
 		InputTokens: rep.Usage.Input, OutputTokens: rep.Usage.Output,
 		WallMS: rep.Wall.Milliseconds(), QueuedMS: rep.Queued.Milliseconds(),
