@@ -111,6 +111,10 @@ type Config struct {
 	Cache       string
 	CacheMaxAge time.Duration // of answers that count. 0 is any
 
+	// WarmUp lets the first of the calls whose prompts begin with the same long text go alone, so that a provider that
+	// keeps beginnings of prompts has this one when the others come.
+	WarmUp bool
+
 	Sync    work.SyncMode
 	Workers int // see work.Config
 

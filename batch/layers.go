@@ -13,6 +13,9 @@ func (b *Batch) layers(a *account, calls work.Handler) work.Handler {
 	if b.cache != nil {
 		layers = append(layers, b.cached(a))
 	}
+	if b.cfg.WarmUp {
+		layers = append(layers, warmingUp)
+	}
 	if len(layers) == 0 {
 		return calls
 	}

@@ -68,9 +68,11 @@ func (w *worker) stepAside() (back func()) {
 		return func() {}
 	}
 	w.uncount()
+	w.lane.aside.Add(1)
 	w.lane.grow()
 	return func() {
 		a.give(size)
+		w.lane.aside.Add(-1)
 		w.counted = true
 		w.lane.waiting.Add(1)
 	}

@@ -30,6 +30,7 @@ type lane struct {
 	workers atomic.Int32 // running
 	idle    atomic.Int32 // of those, waiting for an item
 	waiting atomic.Int32 // of those, waiting for a permit, or about to
+	aside   atomic.Int32 // of those, waiting in Aside
 }
 
 // place is where an item can be read again.
@@ -41,7 +42,7 @@ func (l *lane) grow() {
 	if len(l.items) == 0 || l.idle.Load() > 0 || l.waiting.Load() >= spare {
 		return
 	}
-	if l.workers.Add(1) > int32(l.runner.cfg.Workers) {
+	if l.workers.Add(1)-l.aside.Load() > int32(l.runner.cfg.Workers) {
 		l.workers.Add(-1)
 		return
 	}

@@ -34,8 +34,8 @@ type Config struct {
 	// Already is how many items earlier runs did, for Progress.
 	Already int
 
-	// Workers bounds how many items of a lane (and tenant and priority) are handled at once. Below that, their number
-	// follows what the Scheduler lets through. Default UsualWorkers.
+	// Workers bounds how many items of a lane (and tenant and priority) are handled at once, but for those that wait
+	// in Aside. Below that, their number follows what the Scheduler lets through. Default UsualWorkers.
 	Workers int
 
 	// Queue bounds how many items of a lane (and tenant and priority) wait for a worker. Default 256.

@@ -15,12 +15,14 @@ type reuseFlags struct {
 	dedupe      bool
 	cache       string
 	cacheMaxAge time.Duration
+	warmUp      bool
 }
 
 func (f *reuseFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.dedupe, "dedupe", false, "call equal requests once, and give all of them the same answer")
 	fs.StringVar(&f.cache, "cache", "", "keep good answers in this directory, and call nobody for what is there")
 	fs.DurationVar(&f.cacheMaxAge, "cache-max-age", 0, "call again for answers in the cache that are older (0: never)")
+	fs.BoolVar(&f.warmUp, "warm-up", false, "of prompts that begin alike, let the first go alone, so that the provider keeps that beginning for the others")
 }
 
 // fill sets what the flags say.
@@ -32,6 +34,7 @@ func (f *reuseFlags) fill(cfg *batch.Config) error {
 		return usageError(errors.New("--cache-max-age is for a cache, and there is none"), "add --cache DIR")
 	}
 	cfg.Dedupe, cfg.Cache, cfg.CacheMaxAge = f.dedupe, f.cache, f.cacheMaxAge
+	cfg.WarmUp = f.warmUp
 	return nil
 }
 
