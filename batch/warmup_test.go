@@ -207,7 +207,7 @@ func waiters(t *testing.T, luck *rand.Rand) error {
 		}
 		return 200
 	}
-	n, subjects := luck.IntN(300)+1, luck.IntN(20)+1
+	n, subjects := luck.IntN(120)+1, luck.IntN(12)+1
 	var text strings.Builder
 	for i := range n {
 		text.WriteString(about(fmt.Sprint(i), fmt.Sprint("s", luck.IntN(subjects)), 4500))
