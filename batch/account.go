@@ -49,9 +49,11 @@ func (b *Batch) account(p provider.Provider) (*account, error) {
 	if err := p.Check(a.target); err != nil {
 		return nil, &ConfigError{Field: "BaseURL", Err: err}
 	}
-	if a.handler = work.Calls(scheduler, a.attempt); b.ration != nil {
-		a.handler = work.RationedCalls(scheduler, a.attempt, rationed{b.ration, a})
+	calls := work.Calls(scheduler, a.attempt)
+	if b.ration != nil {
+		calls = work.RationedCalls(scheduler, a.attempt, rationed{b.ration, a})
 	}
+	a.handler = b.layers(a, calls)
 	b.accounts[p.Name] = a
 	return a, nil
 }

@@ -105,6 +105,19 @@ type Config struct {
 	Order  Order  // of the lines of the output
 	Budget Budget // stops the run when it is spent
 
+	// Dedupe makes one call for all lines whose requests are equal: the others, and lines that are equal to one with a good
+	// recorded answer, get the same. Requests whose answers may differ, as by a temperature, are equal all the same.
+	Dedupe bool
+
+	// Cache is a directory of good answers, which is made if it is not there: a request that was answered well before, by
+	// the same provider at the same address, gets that answer without a call. "" keeps none. Several processes may share it.
+	Cache       string
+	CacheMaxAge time.Duration // of answers that count. 0 is any
+
+	// WarmUp lets the first of the calls whose prompts begin with the same long text go alone, so that a provider that
+	// keeps beginnings of prompts has this one when the others come.
+	WarmUp bool
+
 	Sync    work.SyncMode
 	Workers int // see work.Config
 
@@ -122,6 +135,7 @@ type Batch struct {
 	runner  *work.Runner
 	input   *input
 	began   time.Time
+	cache   *cache // nil for none
 
 	ration   *ration // nil: no budget bounds what calls use
 	failures failures
@@ -139,6 +153,9 @@ type Report struct {
 	AlreadyMendable int // of those, by what another try may mend
 
 	Budgets []Used // of the Budget, what it bounds
+
+	CacheHits   int // requests of this run whose answer was in the cache
+	CacheMisses int // and whose was not
 }
 
 // Left is how many lines are not recorded yet.
@@ -174,7 +191,8 @@ func Open(cfg Config) (*Batch, error) {
 	b.input = in
 	if err = in.differsFrom(cfg.Output); err == nil {
 		b.journal, err = work.OpenJournal(cfg.Output, work.JournalConfig{
-			Sync: cfg.Sync, Whole: wholeResult, Prefix: resultPrefix, Aside: cfg.Order == OrderInput, Logger: cfg.Logger,
+			Sync: cfg.Sync, Whole: wholeResult, Prefix: resultPrefix, Aside: cfg.Order == OrderInput, Reread: cfg.Dedupe,
+			Logger: cfg.Logger,
 		})
 	}
 	if err != nil {
@@ -201,6 +219,10 @@ func (cfg *Config) check() (fill, error) {
 		return wrong("Scheduler", errMissing)
 	case cfg.Changed == ChangedRedo && cfg.Input == "-":
 		return wrong("Changed", errors.New("redo needs an input file: standard input is not known before it is run"))
+	case cfg.CacheMaxAge < 0:
+		return wrong("CacheMaxAge", errors.New("is negative"))
+	case cfg.CacheMaxAge > 0 && cfg.Cache == "":
+		return wrong("CacheMaxAge", errors.New("is for a cache, and there is none"))
 	case cfg.Timeout < 0:
 		return wrong("Timeout", errors.New("is negative"))
 	}
@@ -276,6 +298,9 @@ func (b *Batch) prepare() error {
 	if err := b.resume(); err != nil {
 		return err
 	}
+	if err := b.openReuse(); err != nil {
+		return err
+	}
 	for _, p := range in.providers {
 		if _, err := b.account(p); err != nil {
 			return err
@@ -332,9 +357,25 @@ func (b *Batch) Run(ctx context.Context) (Report, error) {
 }
 
 func (b *Batch) report(rep work.Report) Report {
+	hits, misses := b.cache.counts()
 	return Report{
+		CacheHits: hits, CacheMisses: misses,
 		Report: rep, Total: b.Total(), Already: b.Already(), AlreadyFailed: int(b.input.alreadyFailed.Load()),
 		AlreadyMendable: int(b.input.alreadyMendable.Load()), Budgets: b.budgets(),
+	}
+}
+
+// onResult tells all who want to know of results.
+func (b *Batch) onResult() func(*work.Result) {
+	hooks := []func(*work.Result){b.joined(), b.cfg.OnResult, b.counted()}
+	hooks = slices.DeleteFunc(hooks, func(f func(*work.Result)) bool { return f == nil })
+	if len(hooks) == 0 {
+		return nil
+	}
+	return func(r *work.Result) {
+		for _, f := range hooks {
+			f(r)
+		}
 	}
 }
 
@@ -362,13 +403,15 @@ func (b *Batch) Close() error {
 func (b *Batch) accept(r *work.Result) error {
 	a, _ := r.Data.(*account)
 	r.Data = nil
-	if a == nil {
+	switch {
+	case r.Twin != "" || r.Cached:
+		r.HasCost = true // whatever the price is, nothing was paid
+	case a == nil:
 		return nil
-	}
-	if r.Tally.HasUsage {
+	case r.Tally.HasUsage:
 		r.Cost, r.HasCost = a.cost(r.Lane, r.Tally.Usage)
 	}
-	if r.Kind != sluice.Network {
+	if a == nil || r.Kind != sluice.Network {
 		return nil
 	}
 	if outOfFiles(r.Err) || !a.answered.Load() && b.runner.Progress().Done == 0 {

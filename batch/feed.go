@@ -31,7 +31,7 @@ func (b *Batch) feedFile(yield func(work.Item, error) bool) {
 			return
 		}
 		seen++
-		if done.Has(line.Number - 1) {
+		if done.Has(line.Number-1) || in.twins.led.Has(line.Number-1) {
 			continue
 		}
 		item, err := b.again(line, line.Bytes == nil)
@@ -44,6 +44,9 @@ func (b *Batch) feedFile(yield func(work.Item, error) bool) {
 	}
 }
 
+// changedSince is said of a line that was right when it was scanned.
+const changedSince = " (the file changed since it was checked)"
+
 // again makes an item of a line that scan has seen.
 func (b *Batch) again(line work.Line, tooLong bool) (work.Item, error) {
 	in := b.input
@@ -52,7 +55,7 @@ func (b *Batch) again(line work.Line, tooLong bool) (work.Item, error) {
 		bad = duplicateOf(rq.id, other)
 	}
 	if bad != nil && !in.invalid.Has(line.Number-1) {
-		bad.text += " (the file changed since it was checked)"
+		bad.text += changedSince
 		return work.Item{}, in.problem(line.Number, bad)
 	}
 	return b.item(line, &rq, bad)
@@ -115,7 +118,8 @@ func (b *Batch) feedStdin(ctx context.Context) iter.Seq2[work.Item, error] {
 				return
 			}
 			item, already, err := b.arrived(line, line.Bytes == nil)
-			if !already && (!yield(item, err) || err != nil) {
+			joined := err == nil && !already && in.arrivals.join(ctx, &item)
+			if !already && !joined && (!yield(item, err) || err != nil) {
 				return
 			}
 			// Checked here, not once the next line is read: that may be long in coming.

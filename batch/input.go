@@ -21,6 +21,7 @@ const mostProblems = 10
 // input is read by the feed alone.
 type input struct {
 	cfg    Config
+	fill   fill
 	parser *parser
 	file   *os.File // nil for standard input
 	info   os.FileInfo
@@ -30,6 +31,8 @@ type input struct {
 	pastFailed   work.Bits  // of those, failures, and of those such as another try may mend
 	pastMendable work.Bits
 	invalid      work.Bits // lines that are none, with SkipInvalid
+	twins        twins     // of a file, with Dedupe
+	arrivals     arrivals  // of standard input, with Dedupe
 	duplicates   map[int]int
 	problems     []*InputError
 	more         int
@@ -45,7 +48,7 @@ type input struct {
 }
 
 func openInput(cfg Config, f fill) (*input, error) {
-	in := &input{cfg: cfg, parser: newParser(f), models: make(map[string]int), duplicates: make(map[int]int)}
+	in := &input{cfg: cfg, fill: f, parser: newParser(f), models: make(map[string]int), duplicates: make(map[int]int)}
 	if cfg.Input == "-" {
 		return in, nil
 	}
@@ -165,10 +168,12 @@ func (in *input) read(line work.Line, tooLong bool) (request, *problem) {
 func (in *input) remember(line work.Line, rq *request, bad *problem) *problem {
 	number := line.Number - 1
 	if bad == nil {
-		other, ok := in.index.Add(number, rq.id, in.parser.hash(rq))
+		hash := in.parser.hash(rq)
+		other, ok := in.index.Add(number, rq.id, hash)
 		if ok {
 			if in.file != nil {
 				in.count(rq)
+				in.meetTwin(line, hash)
 			}
 			return nil
 		}
@@ -250,5 +255,6 @@ func (b *Batch) item(line work.Line, rq *request, bad *problem) (work.Item, erro
 	item.Hash = b.input.parser.hash(rq)
 	item.Size = len(c.body)
 	item.Handler, item.Data = a.handler, c
+	item.Also = b.input.also(&item)
 	return item, nil
 }

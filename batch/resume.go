@@ -13,6 +13,7 @@ func (b *Batch) resume() error {
 		return err
 	}
 	b.input.already.Store(int64(b.input.index.Done().Len()))
+	b.input.twins.arrange(b.input.index.Done())
 	switch {
 	case m.drop > 0:
 		b.journal.Rewrite(m.keep) // which asks the index then
@@ -44,16 +45,20 @@ func (m *matcher) read() error {
 			return &work.JournalError{Path: b.journal.Path(), Line: line.Number, Err: err}
 		}
 		if in.file == nil {
-			m.remember(line.Number, &rec)
+			m.remember(line, &rec)
 			continue
 		}
 		number, ok := in.index.Find(rec.id)
 		if !ok {
+			if m.answers(line, &rec) {
+				m.matched++
+			}
 			continue
 		}
 		m.matched++
 		switch verdict := m.judge(number, &rec); verdict {
 		case counts:
+			m.answers(line, &rec)
 			if in.index.Done().Set(number) && rec.failed {
 				in.alreadyFailed.Add(1)
 				if rec.mendable {
@@ -75,13 +80,30 @@ func (m *matcher) read() error {
 	return nil
 }
 
+// answers keeps where a recorded answer is if lines of the file ask for the same, and says whether any does.
+func (m *matcher) answers(line work.Line, rec *recorded) bool {
+	in := m.batch.input
+	if !in.cfg.Dedupe || rec.failed {
+		return false
+	}
+	number, ok := in.index.FindHash(rec.hash)
+	if ok {
+		in.twins.answer(number, line.Offset)
+	}
+	return ok
+}
+
 // remember keeps a recorded result until its line comes from standard input.
-func (m *matcher) remember(number int, rec *recorded) {
+func (m *matcher) remember(line work.Line, rec *recorded) {
+	number := line.Number
 	if rec.failed && m.batch.cfg.RetryFailed {
 		m.drop++
 		return
 	}
 	in := m.batch.input
+	if in.cfg.Dedupe && !rec.failed {
+		in.arrivals.know(rec.hash, line.Offset)
+	}
 	if _, ok := in.past.Add(number-1, rec.id, rec.hash); ok && rec.failed {
 		in.pastFailed.Set(number - 1)
 		if rec.mendable {

@@ -19,16 +19,13 @@ type failures struct {
 	failed   int
 }
 
-// onResult returns what is told of each result.
-func (b *Batch) onResult() func(*work.Result) {
+// counted returns what is told of results so that too many failures stop the run; nil if any number may fail.
+func (b *Batch) counted() func(*work.Result) {
 	most := &b.cfg.Budget
 	if most.Failures == 0 && most.FailedShare == 0 {
-		return b.cfg.OnResult
+		return nil
 	}
 	return func(r *work.Result) {
-		if b.cfg.OnResult != nil {
-			b.cfg.OnResult(r)
-		}
 		if spent, over := b.failures.count(r.Kind != sluice.OK, most); over {
 			b.Stop(&BudgetError{Used: spent})
 		}

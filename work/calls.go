@@ -99,6 +99,7 @@ func (c *calls) do(wait context.Context, st *callState) (sluice.Tally, error) {
 func (st *callState) run(_ context.Context, permit *sluice.Permit) (o sluice.Outcome) {
 	w := st.worker
 	if w.journaled(st.calls) {
+		w.settle() // a handler that calls again has no use for the answer before
 		w.runner.unrecorded.send()
 		defer func() {
 			w.unrecorded = o.Kind == sluice.OK

@@ -53,6 +53,8 @@ type JournalConfig struct {
 	// has already are taken over by the first Append.
 	Aside bool
 
+	Reread bool // lines are to be read again, with ReadLine
+
 	Logger *slog.Logger // nil discards
 
 	disk disk // nil: the system's
@@ -84,6 +86,7 @@ type Journal struct {
 	err     error  // the first; nothing is written after it
 	closed  bool
 	keep    func(Line) bool // what the next Append leaves of the lines before it; nil: all
+	moved   moved           // where lines are since
 
 	syncMu  sync.Mutex
 	syncEnd *sync.Cond
@@ -255,11 +258,18 @@ func (j *Journal) cutTornLine() error {
 	return j.file.Truncate(end)
 }
 
-// Append writes a line, which ends in its newline, with one write. When it returns nil, the line is with the system (and
-// with SyncEach on the disk). When it fails, no part of the line is left, and no later Append succeeds.
-func (j *Journal) Append(line []byte) error {
-	if len(line) == 0 || line[len(line)-1] != '\n' || bytes.IndexByte(line, '\n') != len(line)-1 {
-		panic("work: a journal line is one line")
+// Append writes whole lines, each of which ends in its newline, with one write. When it returns nil, they are with the
+// system (and with SyncEach on the disk). When it fails, no part of them is left, and no later Append succeeds. A kill in
+// the midst may leave the first of them.
+func (j *Journal) Append(lines []byte) error {
+	_, err := j.AppendAt(lines)
+	return err
+}
+
+// AppendAt is Append that also returns where the first of the lines is, for ReadLine.
+func (j *Journal) AppendAt(lines []byte) (offset int64, err error) {
+	if len(lines) == 0 || lines[len(lines)-1] != '\n' {
+		panic("work: what is appended to a journal is whole lines")
 	}
 	j.mu.Lock()
 	if j.err == nil && j.closed {
@@ -267,40 +277,41 @@ func (j *Journal) Append(line []byte) error {
 	}
 	if err := j.err; err != nil {
 		j.mu.Unlock()
-		return err
+		return 0, err
 	}
-	if err := j.writeLocked(line); err != nil {
+	if err := j.writeLocked(lines); err != nil {
 		j.err = &JournalError{Path: j.path, Err: err}
 		j.mu.Unlock()
-		return j.err
+		return 0, j.err
 	}
-	j.written++
+	offset = j.moved.given(j.size - int64(len(lines)))
+	j.written += uint64(bytes.Count(lines, []byte{'\n'}))
 	n := j.written
 	j.mu.Unlock()
 
 	switch j.cfg.Sync {
 	case SyncEach:
-		return j.syncTo(n)
+		return offset, j.syncTo(n)
 	case SyncInterval:
 		select {
 		case j.dirty <- struct{}{}:
 		default:
 		}
 	}
-	return nil
+	return offset, nil
 }
 
-// writeLocked writes a line, and with the first one drops what Rewrite said.
-func (j *Journal) writeLocked(line []byte) error {
+// writeLocked writes lines, and with the first ones drops what Rewrite said.
+func (j *Journal) writeLocked(lines []byte) error {
 	if j.keep != nil || j.takes {
 		keep := j.keep
 		j.keep = nil
-		return j.rewriteLocked(keep, line)
+		return j.rewriteLocked(keep, lines)
 	}
-	if _, err := j.file.Write(line); err != nil {
+	if _, err := j.file.Write(lines); err != nil {
 		return errors.Join(err, j.file.Truncate(j.size))
 	}
-	j.size += int64(len(line))
+	j.size += int64(len(lines))
 	return nil
 }
 

@@ -38,10 +38,16 @@ func (j *Journal) rewriteLocked(keep func(Line) bool, last []byte) (err error) {
 		}
 	}()
 	w := bufio.NewWriterSize(tmp, 256<<10)
+	var gone moved
 	eachLine(j.file, j.size, func(line Line, lineErr error) bool {
-		if err = lineErr; err == nil && (keep == nil || keep(line)) {
+		if err = lineErr; err != nil {
+			return true
+		}
+		if keep == nil || keep(line) {
 			w.Write(line.Bytes)
 			w.WriteByte('\n') // a bufio.Writer keeps its first error for Flush
+		} else if j.cfg.Reread {
+			gone.drop(line.Offset, int64(len(line.Bytes))+1)
 		}
 		return true
 	})
@@ -56,7 +62,12 @@ func (j *Journal) rewriteLocked(keep func(Line) bool, last []byte) (err error) {
 	if err := errors.Join(w.Flush(), tmp.Chmod(info.Mode().Perm()), tmp.Sync()); err != nil {
 		return err
 	}
-	return j.replaceLocked(tmp, to)
+	gone.end = j.size
+	if err := j.replaceLocked(tmp, to); err != nil {
+		return err
+	}
+	j.moved = gone
+	return nil
 }
 
 // replaceLocked makes the new file the journal, under the name to. It is locked before it has that. The file of the run's

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/sluice-llm/sluice"
 )
@@ -35,8 +34,8 @@ type Config struct {
 	// Already is how many items earlier runs did, for Progress.
 	Already int
 
-	// Workers bounds how many items of a lane (and tenant and priority) are handled at once. Below that, their number
-	// follows what the Scheduler lets through. Default UsualWorkers.
+	// Workers bounds how many items of a lane (and tenant and priority) are handled at once, but for those that wait
+	// in Await. Below that, their number follows what the Scheduler lets through. Default UsualWorkers.
 	Workers int
 
 	// Queue bounds how many items of a lane (and tenant and priority) wait for a worker. Default 256.
@@ -101,6 +100,7 @@ type Runner struct {
 	lanes       map[string]bool   // names among queues
 	room        chan struct{}     // something was taken out of a queue
 	queuedBytes atomic.Int64
+	awaiting    awaiting
 	taken       atomic.Int64 // items taken in
 	out         chan Result  // to Results; nil for Run
 	outGone     chan struct{}
@@ -336,48 +336,10 @@ func (r *Runner) finish(w *worker, item *Item, err error) {
 			return
 		}
 	}
-	if j := r.cfg.Journal; j != nil {
-		w.line = r.cfg.Encode(w.line[:0], result)
-		if err := j.Append(w.line); err != nil {
-			r.fail(err)
-			return
-		}
-		w.settle()
-		if cap(w.line) > 1<<20 {
-			w.line = nil
-		}
-	}
-	r.tally.add(result)
-	r.observe(result)
-	if r.cfg.OnResult != nil {
-		r.cfg.OnResult(result)
-	}
-	if r.out != nil {
-		select {
-		case r.out <- *result:
-		case <-r.outGone:
-		}
-	}
-}
-
-// observe tells of a result that was recorded.
-func (r *Runner) observe(result *Result) {
-	if r.cfg.Observer == nil {
-		return
-	}
-	t := &result.Tally
-	r.tell(sluice.Event{
-		Type: sluice.EventItemDone, Lane: result.Lane, Tenant: result.Tenant, Call: result.ID,
-		Attempt: t.Attempts, Throttles: t.Throttles, Wait: t.Wait(), Latency: t.Latency,
-		Outcome: sluice.Outcome{Kind: result.Kind, Err: result.Err, Usage: t.Usage, HasUsage: t.HasUsage},
-		Finish:  result.FinishReason, Cost: result.Cost, Reused: result.Reused,
-	})
-}
-
-func (r *Runner) tell(e sluice.Event) {
-	if r.cfg.Observer != nil {
-		e.At, e.Member = time.Now(), r.cfg.Name
-		r.cfg.Observer.Observe(e)
+	if item.Also == nil {
+		r.record(w)
+	} else {
+		r.recordAll(w, item)
 	}
 }
 

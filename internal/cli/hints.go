@@ -123,6 +123,8 @@ func (e *exitError) explainConfig(wrong *batch.ConfigError) {
 	case "Set":
 		e.err = fmt.Errorf("--set %w", wrong.Err)
 		e.hint = `write --set temperature=0.2 or --set 'user="me"'`
+	case "Cache":
+		e.explainCache(wrong)
 	default:
 		e.err = wrong
 		e.hint = "see sluice run --help"

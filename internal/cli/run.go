@@ -22,6 +22,7 @@ import (
 type runOptions struct {
 	account accountFlags
 	budget  budgetFlags
+	reuse   reuseFlags
 	args    []string // of the command line
 
 	input       string
@@ -82,6 +83,7 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	fs.StringVarP(&o.output, "output", "o", "", "file that gets one result per line (required)")
 	o.account.register(fs)
+	o.reuse.register(fs)
 	fs.IntVar(&o.account.maxThrottles, "max-throttles", 20, "give an item up when it was throttled more often than that")
 	fs.IntVar(&o.attempts, "attempts", 6, "tries per item, throttled ones aside")
 	fs.DurationVar(&o.timeout, "timeout", 10*time.Minute, "time for one try")
@@ -154,6 +156,9 @@ func (o *runOptions) config() (batch.Config, error) {
 		return cfg, err
 	}
 	if cfg.Set, err = o.settings(); err != nil {
+		return cfg, err
+	}
+	if err := o.reuse.fill(&cfg); err != nil {
 		return cfg, err
 	}
 	return cfg, errors.Join(cfg.Changed.UnmarshalText([]byte(o.changed)), cfg.Sync.UnmarshalText([]byte(o.sync)),
