@@ -20,42 +20,55 @@ func (b *Batch) feed(ctx context.Context) iter.Seq2[work.Item, error] {
 // feedFile reads a file again that was checked.
 func (b *Batch) feedFile(yield func(work.Item, error) bool) {
 	in := b.input
-	done := in.index.Done()
-	seen, total := 0, int(in.total.Load())
-	for line, err := range each(in.lines()) {
-		if seen == total {
-			break
-		}
+	for row, err := range in.rest() {
 		if err != nil {
 			yield(work.Item{}, err)
 			return
 		}
-		seen++
-		if done.Has(line.Number - 1) {
-			continue
-		}
-		item, err := b.again(line, line.Bytes == nil)
+		item, err := b.again(row)
 		if !yield(item, err) || err != nil {
 			return
 		}
+	}
+	if in.spool {
+		return // it cannot change
 	}
 	if info, err := in.file.Stat(); err == nil && (info.Size() < in.info.Size() || !info.ModTime().Equal(in.info.ModTime())) {
 		b.log.Warn("the input was changed during the run", "input", in.cfg.Input)
 	}
 }
 
-// again makes an item of a line that scan has seen.
-func (b *Batch) again(line work.Line, tooLong bool) (work.Item, error) {
+// rest gives the rows of a file that scan has seen and that are left to do.
+func (in *input) rest() iter.Seq2[row, error] {
+	return func(yield func(row, error) bool) {
+		done, seen := in.index.Done(), 0
+		for row, err := range in.rows() {
+			if seen == in.scanned {
+				return
+			}
+			seen++
+			if err == nil && (done.Has(row.Number-1) || in.leftOut(row.Number-1)) {
+				continue
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// again makes an item of a row that scan has seen.
+func (b *Batch) again(r row) (work.Item, error) {
 	in := b.input
-	rq, bad := in.read(line, tooLong)
-	if other, ok := in.duplicates[line.Number-1]; ok && bad == nil {
+	rq, bad := in.read(r)
+	if other, ok := in.duplicates[r.Number-1]; ok && bad == nil {
 		bad = duplicateOf(rq.id, other)
 	}
-	if bad != nil && !in.invalid.Has(line.Number-1) {
+	if bad != nil && !in.invalid.Has(r.Number-1) {
 		bad.text += " (the file changed since it was checked)"
-		return work.Item{}, in.problem(line.Number, bad)
+		return work.Item{}, in.problem(r.Number, bad)
 	}
-	return b.item(line, &rq, bad)
+	return b.item(r.Line, &rq, bad)
 }
 
 // reloader returns how the items of a file are read again.
@@ -63,26 +76,26 @@ func (in *input) reloader(b *Batch) func(seq, ref int64) (work.Item, error) {
 	if in.file == nil {
 		return nil
 	}
-	var buf []byte
+	var r *reader // made when it is needed
 	return func(seq, ref int64) (work.Item, error) {
-		line := work.Line{Number: int(seq), Offset: ref}
-		var err error
-		if buf, err = in.readLineAt(buf, ref); err != nil {
+		if r == nil {
+			made, err := in.newReader()
+			if err != nil {
+				return work.Item{}, err
+			}
+			r = made
+		}
+		row, err := r.at(ref, int(seq))
+		if err != nil {
 			return work.Item{}, err
 		}
-		line.Bytes = buf
-		if len(buf) > maxLine {
-			line.Bytes = nil // as when it was read first: its hash is of no bytes
-			return b.again(line, true)
-		}
-		clean(&line)
-		return b.again(line, false)
+		return b.again(row)
 	}
 }
 
 // readLineAt reads the line that begins at offset into buf, or as much of it as shows that it is too long.
 func (in *input) readLineAt(buf []byte, offset int64) ([]byte, error) {
-	size := in.info.Size()
+	size := in.size
 	for want := int64(16 << 10); ; want *= 4 {
 		n := min(want, size-offset)
 		if int64(cap(buf)) < n {
@@ -105,16 +118,18 @@ func (in *input) readLineAt(buf []byte, offset int64) ([]byte, error) {
 func (b *Batch) feedStdin(ctx context.Context) iter.Seq2[work.Item, error] {
 	return func(yield func(work.Item, error) bool) {
 		in := b.input
-		r := work.NewLineReader(newInterruptible(ctx, in.cfg.Stdin), maxLine)
-		for line, err := range each(r) {
+		for row, err := range in.arriving(newInterruptible(ctx, in.cfg.Stdin)) {
 			if ctx.Err() != nil {
 				return
 			}
 			if err != nil {
+				if isDamaged(err) {
+					err = &ConfigError{Field: "Input", Err: err}
+				}
 				yield(work.Item{}, err)
 				return
 			}
-			item, already, err := b.arrived(line, line.Bytes == nil)
+			item, already, err := b.arrived(row)
 			if !already && (!yield(item, err) || err != nil) {
 				return
 			}
@@ -126,10 +141,10 @@ func (b *Batch) feedStdin(ctx context.Context) iter.Seq2[work.Item, error] {
 	}
 }
 
-// arrived checks a line of standard input and makes its item, unless it is recorded already.
-func (b *Batch) arrived(line work.Line, tooLong bool) (item work.Item, already bool, err error) {
-	in := b.input
-	rq, bad := in.read(line, tooLong)
+// arrived checks a row of standard input and makes its item, unless it is recorded already.
+func (b *Batch) arrived(r row) (item work.Item, already bool, err error) {
+	in, line := b.input, r.Line
+	rq, bad := in.read(r)
 	if refused := in.remember(line, &rq, bad); refused != nil {
 		return work.Item{}, false, in.problem(line.Number, refused)
 	}

@@ -52,6 +52,9 @@ func (m *matcher) read() error {
 			continue
 		}
 		m.matched++
+		if in.leftOut(number) {
+			continue
+		}
 		switch verdict := m.judge(number, &rec); verdict {
 		case counts:
 			if in.index.Done().Set(number) && rec.failed {
@@ -139,5 +142,5 @@ func (m *matcher) keep(line work.Line) bool {
 		return !rec.failed || !m.batch.cfg.RetryFailed
 	}
 	number, ok := m.batch.input.index.Find(rec.id)
-	return !ok || m.judge(number, &rec) == counts
+	return !ok || m.batch.input.leftOut(number) || m.judge(number, &rec) == counts
 }
