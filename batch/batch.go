@@ -203,10 +203,11 @@ func (cfg *Config) check() (fill, error) {
 		return wrong("Output", errMissing)
 	case cfg.Scheduler == nil:
 		return wrong("Scheduler", errMissing)
-	case cfg.Changed == ChangedRedo && cfg.Input == "-":
-		return wrong("Changed", errors.New("redo needs an input file: standard input is not known before it is run"))
 	case cfg.Timeout < 0:
 		return wrong("Timeout", errors.New("is negative"))
+	}
+	if err := cfg.checkChanged(); err != nil {
+		return fill{}, err
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -215,6 +216,13 @@ func (cfg *Config) check() (fill, error) {
 		cfg.Transport = provider.NewBase(4096)
 	}
 	return f, nil
+}
+
+func (cfg *Config) checkChanged() error {
+	if cfg.Changed == ChangedRedo && cfg.Input == "-" {
+		return &ConfigError{"Changed", errors.New("redo needs an input file: standard input is not known before it is run")}
+	}
+	return nil
 }
 
 // checkInput names the field that is wrong of those that reading the input takes.

@@ -123,10 +123,7 @@ func (b *Batch) feedStdin(ctx context.Context) iter.Seq2[work.Item, error] {
 				return
 			}
 			if err != nil {
-				if isDamaged(err) {
-					err = &ConfigError{Field: "Input", Err: err}
-				}
-				yield(work.Item{}, err)
+				yield(work.Item{}, inputFault(err))
 				return
 			}
 			item, already, err := b.arrived(row)
@@ -143,24 +140,41 @@ func (b *Batch) feedStdin(ctx context.Context) iter.Seq2[work.Item, error] {
 
 // arrived checks a row of standard input and makes its item, unless it is recorded already.
 func (b *Batch) arrived(r row) (item work.Item, already bool, err error) {
-	in, line := b.input, r.Line
-	rq, bad := in.read(r)
-	if refused := in.remember(line, &rq, bad); refused != nil {
-		return work.Item{}, false, in.problem(line.Number, refused)
+	rq, bad, err := b.input.accept(r)
+	if err != nil {
+		return work.Item{}, false, err
 	}
-	if other, ok := in.duplicates[line.Number-1]; ok && bad == nil {
+	if item, err = b.item(r.Line, &rq, bad); err != nil {
+		return work.Item{}, false, err
+	}
+	already, err = b.input.recorded(r.Number, item.ID, item.Hash)
+	if already || err != nil {
+		return work.Item{}, already, err
+	}
+	return item, false, nil
+}
+
+// accept checks a row of standard input and counts it. A bad one that is to be recorded comes with what is wrong.
+func (in *input) accept(r row) (request, *problem, error) {
+	rq, bad := in.read(r)
+	if refused := in.remember(r.Line, &rq, bad); refused != nil {
+		return request{}, nil, in.problem(r.Number, refused)
+	}
+	if other, ok := in.duplicates[r.Number-1]; ok && bad == nil {
 		bad = duplicateOf(rq.id, other)
 	}
 	in.total.Add(1)
-	if item, err = b.item(line, &rq, bad); err != nil {
-		return work.Item{}, false, err
-	}
-	recorded, ok := in.past.Find([]byte(item.ID))
+	return rq, bad, nil
+}
+
+// recorded says whether a row of standard input is recorded already.
+func (in *input) recorded(number int, id string, hash work.Hash) (bool, error) {
+	recorded, ok := in.past.Find([]byte(id))
 	if !ok {
-		return item, false, nil
+		return false, nil
 	}
-	if !in.past.Same(recorded, item.Hash) && b.cfg.Changed != ChangedKeep {
-		return work.Item{}, false, &ChangedError{Path: "-", Lines: []int{line.Number}, IDs: []string{item.ID}}
+	if !in.past.Same(recorded, hash) && in.cfg.Changed != ChangedKeep {
+		return false, &ChangedError{Path: "-", Lines: []int{number}, IDs: []string{id}}
 	}
 	in.already.Add(1)
 	if in.pastFailed.Has(recorded) {
@@ -169,7 +183,7 @@ func (b *Batch) arrived(r row) (item work.Item, already bool, err error) {
 	if in.pastMendable.Has(recorded) {
 		in.alreadyMendable.Add(1)
 	}
-	return work.Item{}, true, nil
+	return true, nil
 }
 
 // interruptible is a reader whose Read also ends with a context. The reads of the reader beneath are made by a

@@ -10,6 +10,7 @@ import (
 // Request is what a line of an input asks for.
 type Request struct {
 	Line     int
+	Provider string
 	Model    string
 	Endpoint provider.Endpoint
 	Price    provider.Request // what the body says of its price
@@ -67,9 +68,14 @@ func (in *input) request(line row) (Request, error) {
 		return Request{}, in.problem(line.Number, bad)
 	}
 	in.total.Add(1)
+	return in.priced(line.Number, &rq)
+}
+
+// priced says what a request costs.
+func (in *input) priced(number int, rq *request) (Request, error) {
 	price, err := provider.Estimate(rq.endpoint, rq.body)
 	if err != nil {
-		return Request{}, in.problem(line.Number, &problem{text: err.Error()})
+		return Request{}, in.problem(number, &problem{text: err.Error()})
 	}
-	return Request{Line: line.Number, Model: rq.model, Endpoint: rq.endpoint, Price: price}, nil
+	return Request{Line: number, Provider: rq.provider.Name, Model: rq.model, Endpoint: rq.endpoint, Price: price}, nil
 }

@@ -45,9 +45,12 @@ func (e *DamagedError) Error() string {
 // Unwrap returns what is wrong.
 func (e *DamagedError) Unwrap() error { return e.Err }
 
-func isDamaged(err error) bool {
-	_, ok := errors.AsType[*DamagedError](err)
-	return ok
+// inputFault is an error of reading standard input: one that is the fault of what was given says so.
+func inputFault(err error) error {
+	if _, ok := errors.AsType[*DamagedError](err); ok {
+		return &ConfigError{Field: "Input", Err: err}
+	}
+	return err
 }
 
 // Hint says what can be done.
