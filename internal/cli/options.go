@@ -36,7 +36,7 @@ func (o *runOptions) check() error {
 		}
 	}
 	switch {
-	case o.output == "":
+	case o.output == "" && !o.rows.dryRun:
 		return usageError(errors.New("no output file: -o is missing"), "say where results go, such as -o out.jsonl")
 	case o.output == "-":
 		return usageError(errors.New("the output is the checkpoint and cannot be a pipe"), "name a file, such as -o out.jsonl")

@@ -18,6 +18,7 @@ type rowFlags struct {
 	template string
 	limit    int
 	sample   int
+	dryRun   bool
 }
 
 func (f *rowFlags) register(fs *pflag.FlagSet) {
@@ -26,6 +27,7 @@ func (f *rowFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.template, "template", "", "file of a template that makes the prompt of each row of its fields, such as {{.question}}")
 	fs.IntVar(&f.limit, "limit", 0, "only the first so many rows (0: all)")
 	fs.IntVar(&f.sample, "sample", 0, "only so many rows, at random and always the same ones (0: all)")
+	fs.BoolVar(&f.dryRun, "dry-run", false, "say what is left to do, what it may cost and how long it takes, and send nothing")
 }
 
 // mostTemplate is how many MiB a template may have.

@@ -106,6 +106,9 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	if o.rows.dryRun {
+		return o.dry(s, cfg)
+	}
 	r := &batchRun{s: s, o: o, pauses: &work.Pauses{}, failures: make(map[sluice.Kind]string), strangers: make(map[string]bool)}
 	observers := observers{r.pauses, sluice.ObserverFunc(r.warn)}
 	accounts, err := o.account.open(sluice.Config{Attempts: o.attempts, Observer: &observers}, s.err.secrets.hide)
