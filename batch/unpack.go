@@ -37,9 +37,9 @@ type DamagedError struct {
 func (e *DamagedError) Error() string {
 	in := InputError{Path: e.Path}
 	if errors.Is(e.Err, io.ErrUnexpectedEOF) {
-		return fmt.Sprintf("%s is cut short: its %s data ends at byte %d, before it is whole", in.name(), e.Format, e.Offset)
+		return fmt.Sprintf("%s is cut short or damaged: its %s data breaks off at about byte %d", in.name(), e.Format, e.Offset)
 	}
-	return fmt.Sprintf("%s is damaged, or no %s: near byte %d: %v", in.name(), e.Format, e.Offset, e.Err)
+	return fmt.Sprintf("%s is damaged: its %s data is wrong at about byte %d: %v", in.name(), e.Format, e.Offset, e.Err)
 }
 
 // Unwrap returns what is wrong.
@@ -95,7 +95,11 @@ const mostWindow = 128 << 20
 // open returns a reader of what r holds. It is closed after use.
 func (p *packing) open(r io.Reader) (io.ReadCloser, error) {
 	if p.name == "gzip" {
-		return gzip.NewReader(r)
+		z, err := gzip.NewReader(r)
+		if err != nil {
+			return nil, err // and no *gzip.Reader that is nil
+		}
+		return z, nil
 	}
 	d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(mostWindow))
 	if err != nil {
