@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -129,13 +130,16 @@ func newDryLane(l *laneOutlook, a *accounts, b begun) dryLane {
 	}
 	if in, out, ok := a.Price(b.provider, l.model); ok {
 		const million = 1e6
-		lane.Cost = &costRange{Least: float64(l.in) * in / million}
+		lane.Cost = &costRange{Least: cleanUSD(float64(l.in) * in / million)}
 		if l.unbounded == 0 {
-			lane.Cost.Most = new(lane.Cost.Least + float64(l.mostOut)*out/million)
+			lane.Cost.Most = new(cleanUSD(lane.Cost.Least + float64(l.mostOut)*out/million))
 		}
 	}
 	return lane
 }
+
+// cleanUSD takes off the noise of binary fractions.
+func cleanUSD(usd float64) float64 { return math.Round(usd*1e12) / 1e12 }
 
 // plan sets what a plan says of the lane.
 func (l *dryLane) plan(p *plan.Plan) {
@@ -161,11 +165,11 @@ func (d *dryRun) add(l dryLane) {
 	case l.Cost == nil:
 		d.Cost = nil
 	case d.Cost != nil:
-		d.Cost.Least += l.Cost.Least
+		d.Cost.Least = cleanUSD(d.Cost.Least + l.Cost.Least)
 		if l.Cost.Most == nil {
 			d.Cost.Most = nil
 		} else if d.Cost.Most != nil {
-			*d.Cost.Most += *l.Cost.Most
+			*d.Cost.Most = cleanUSD(*d.Cost.Most + *l.Cost.Most)
 		}
 	}
 	switch {
