@@ -138,7 +138,7 @@ func (p *parser) request(line []byte, number int) (request, *problem) {
 	default:
 		bad = &problem{
 			text: "no form of request: neither body, params, request, messages, input, contents nor prompt",
-			hint: `the simplest line is {"prompt": "…"}`,
+			hint: `the simplest line is {"prompt": "…"}; --template makes prompts of other fields`,
 		}
 	}
 	return rq, bad

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -121,6 +120,7 @@ func (t *table) header(needsPrompt bool) error {
 	if err != nil {
 		return err
 	}
+	known := make(map[string]bool)
 	for i, name := range fields {
 		name = strings.TrimSpace(name)
 		switch {
@@ -128,14 +128,14 @@ func (t *table) header(needsPrompt bool) error {
 			return &tableError{line, fmt.Sprintf("the name of column %d is not valid UTF-8", i+1), "save the table as UTF-8"}
 		case name == "":
 			return &tableError{line, fmt.Sprintf("column %d has no name", i+1), "name it in the first line, or leave the column out (pandas: index=False)"}
-		case slices.Contains(t.names, name):
+		case known[name]:
 			return &tableError{line, fmt.Sprintf("two columns are named %s", clip(fmt.Appendf(nil, "%q", name))), "rename one of them"}
 		}
-		name = strings.Clone(name)
+		known[name] = true
 		t.names = append(t.names, name)
 		t.keys = append(t.keys, append(jsonscan.AppendString(nil, name), ':'))
 	}
-	if needsPrompt && !slices.Contains(t.names, "prompt") {
+	if needsPrompt && !known["prompt"] {
 		return &tableError{line, fmt.Sprintf("no column prompt among %s", t.columns()),
 			"the first line names the columns; --template makes prompts of others"}
 	}

@@ -65,6 +65,7 @@ func (o *runOptions) dry(s *streams, cfg batch.Config) error {
 	if err != nil {
 		return err
 	}
+	defer func() { _ = accounts.Close() }() // nothing was opened
 	cfg.Stdin, cfg.Provider, cfg.Registry = s.in, accounts.provider, accounts.settings.registry
 	seen := newOutlook()
 	if seen.preview, err = batch.Look(cfg, seen.add); err != nil {
@@ -194,6 +195,9 @@ func (d *dryRun) doubt(l *laneOutlook, lane dryLane, p *plan.Plan, b begun, a *a
 				d.Assumed = append(d.Assumed, assumed)
 			}
 		}
+	}
+	if a.settings.foreign(l.model) {
+		d.unknown(fmt.Sprintf("limits: %s begins with those of %s, which %s has", l.model, a.settings.limits.Model, a.settings.from))
 	}
 	if lane.Cost == nil {
 		d.unknown(fmt.Sprintf("cost: no price is known of %s at %s", l.model, l.provider))

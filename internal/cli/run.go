@@ -327,15 +327,7 @@ func (r *batchRun) noteSettings() {
 	if note := r.accounts.room.note(wanted); note != "" {
 		r.s.errorf("sluice: %s\n", note)
 	}
-	for _, doubt := range r.accounts.settings.doubts {
-		r.s.errorf("sluice: warning: %s\n", doubt)
-	}
-	if !r.o.verbose {
-		return
-	}
-	for _, note := range r.accounts.settings.notes {
-		r.s.errorf("sluice: %s\n", note)
-	}
+	r.accounts.tell(r.s, r.o.verbose)
 }
 
 // watchModel warns, once, of a model that begins with the limits of another.
