@@ -6,6 +6,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,6 +57,14 @@ type Config struct {
 	Stdin  io.Reader // for Input "-". Its last Read may outlive a run that is stopped
 	Output string    // path of the results
 
+	// Format is how the input is parted into rows. A compressed one (gzip, zstd) is unpacked whatever its format.
+	Format Format
+
+	// Template makes the prompt of each row, in place of one that it has: a text of text/template, to which the row's
+	// members are fields, and to which a line of plain text is the field line. TemplateName names it in errors.
+	Template     string
+	TemplateName string // default "template"
+
 	// Provider is whose API the lines are for. Without a Name it is recognised from each line's model; a model that
 	// nobody is known for is taken for openai-compatible if there is a BaseURL, and refused otherwise.
 	Provider provider.Provider
@@ -101,6 +110,7 @@ type Config struct {
 	RetryFailed bool    // the lines of failed results run again; the first new result drops those
 	Changed     Changed // what happens to lines whose request changed
 	Limit       int     // only the first so many lines with a request; 0 is all
+	Sample      int     // of those, so many at random, the same ones each time; 0 is all. It needs a file
 
 	Order  Order  // of the lines of the output
 	Budget Budget // stops the run when it is spent
@@ -217,8 +227,6 @@ func (cfg *Config) check() (fill, error) {
 		return wrong("Output", errMissing)
 	case cfg.Scheduler == nil:
 		return wrong("Scheduler", errMissing)
-	case cfg.Changed == ChangedRedo && cfg.Input == "-":
-		return wrong("Changed", errors.New("redo needs an input file: standard input is not known before it is run"))
 	case cfg.CacheMaxAge < 0:
 		return wrong("CacheMaxAge", errors.New("is negative"))
 	case cfg.CacheMaxAge > 0 && cfg.Cache == "":
@@ -229,6 +237,9 @@ func (cfg *Config) check() (fill, error) {
 	if err := cfg.Budget.check(cfg.Price != nil); err != nil {
 		return wrong("Budget", err)
 	}
+	if err := cfg.checkChanged(); err != nil {
+		return fill{}, err
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -236,6 +247,13 @@ func (cfg *Config) check() (fill, error) {
 		cfg.Transport = provider.NewBase(4096)
 	}
 	return f, nil
+}
+
+func (cfg *Config) checkChanged() error {
+	if cfg.Changed == ChangedRedo && cfg.Input == "-" {
+		return &ConfigError{"Changed", errors.New("redo needs an input file: standard input is not known before it is run")}
+	}
+	return nil
 }
 
 // checkInput names the field that is wrong of those that reading the input takes.
@@ -250,11 +268,21 @@ func (cfg *Config) checkInput() (fill, error) {
 		return wrong("MaxTokens", errors.New("is negative"))
 	case cfg.Limit < 0:
 		return wrong("Limit", errors.New("is negative"))
+	case cfg.Sample < 0:
+		return wrong("Sample", errors.New("is negative"))
+	case cfg.Sample > 0 && cfg.Input == "-":
+		return wrong("Sample", errors.New("needs an input file: standard input is not known before it is run"))
 	}
 	if cfg.Registry == nil {
 		cfg.Registry = provider.Published()
 	}
-	f := fill{provider: cfg.Provider, registry: cfg.Registry, baseURL: cfg.BaseURL, model: cfg.Model, system: cfg.System, maxTokens: cfg.MaxTokens}
+	f := fill{format: cfg.Format.named(cfg.Input), provider: cfg.Provider, registry: cfg.Registry, baseURL: cfg.BaseURL, model: cfg.Model, system: cfg.System, maxTokens: cfg.MaxTokens}
+	if cfg.Template != "" {
+		var err error
+		if f.template, err = newRenderer(cmp.Or(cfg.TemplateName, "template"), cfg.Template); err != nil {
+			return wrong("Template", err)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Set)) {
 		value := cfg.Set[name]
 		if !jsonscan.Valid(value) {

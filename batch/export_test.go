@@ -2,6 +2,7 @@ package batch
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
@@ -38,4 +39,66 @@ func ResultLine(id string, body []byte) []byte {
 func RecordedID(line []byte) (string, error) {
 	rec, err := parseResult(line)
 	return string(rec.id), err
+}
+
+// Row is a row of an input as a run reads it.
+type Row struct {
+	Line   int
+	Offset int64
+	Text   string
+	Bad    string // why it is none
+}
+
+func (r row) exported() Row {
+	out := Row{Line: r.Number, Offset: r.Offset, Text: string(r.Bytes)}
+	if r.bad != nil {
+		out.Bad = r.bad.text
+	}
+	return out
+}
+
+// Rows reads the rows of the input in sequence, and each of them again by itself.
+func Rows(cfg Config) (inOrder, again []Row, err error) {
+	f, err := cfg.checkInput()
+	if err != nil {
+		return nil, nil, err
+	}
+	in, err := openInput(cfg, f)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer in.close()
+	for r, err := range in.rows() {
+		if err != nil {
+			return inOrder, nil, err
+		}
+		inOrder = append(inOrder, r.exported())
+	}
+	single, err := in.newReader()
+	if err != nil {
+		return inOrder, nil, err
+	}
+	for i := range inOrder {
+		r := inOrder[len(inOrder)-1-i] // in another order
+		got, err := single.at(r.Offset, r.Line)
+		if err != nil {
+			return inOrder, nil, err
+		}
+		again = append(again, got.exported())
+	}
+	slices.Reverse(again)
+	return inOrder, again, nil
+}
+
+// Render makes the text of an object by a template.
+func Render(text string, object []byte) (string, error) {
+	r, err := newRenderer("t", text)
+	if err != nil {
+		return "", err
+	}
+	out, bad := r.render(object)
+	if bad != nil {
+		return "", errors.New(bad.text + "\n" + bad.hint)
+	}
+	return string(out), nil
 }

@@ -23,8 +23,11 @@ type input struct {
 	cfg    Config
 	fill   fill
 	parser *parser
-	file   *os.File // nil for standard input
-	info   os.FileInfo
+	format Format      // not by name
+	file   *os.File    // nil for standard input; of a compressed input, what it holds
+	size   int64       // of the file
+	info   os.FileInfo // of the file that was named
+	spool  bool        // the file is not that one
 
 	index        work.Index // of the lines of a request, by number; forgotten when a file's output is matched
 	past         work.Index // of standard input: of the output's lines, by number
@@ -37,6 +40,10 @@ type input struct {
 	problems     []*InputError
 	more         int
 
+	scanned int       // rows of a file that were read
+	sampled bool      // only the chosen ones of them are the input
+	chosen  work.Bits // by line
+
 	total           atomic.Int64
 	already         atomic.Int64
 	alreadyFailed   atomic.Int64
@@ -48,7 +55,7 @@ type input struct {
 }
 
 func openInput(cfg Config, f fill) (*input, error) {
-	in := &input{cfg: cfg, fill: f, parser: newParser(f), models: make(map[string]int), duplicates: make(map[int]int)}
+	in := &input{cfg: cfg, fill: f, format: f.format, parser: newParser(f), models: make(map[string]int), duplicates: make(map[int]int)}
 	if cfg.Input == "-" {
 		return in, nil
 	}
@@ -65,11 +72,37 @@ func openInput(cfg Config, f fill) (*input, error) {
 		return nil, &ConfigError{Field: "Input", Err: err}
 	}
 	in.file, in.info = file, info
+	if err := in.unpack(); err != nil {
+		file.Close()
+		return nil, err
+	}
 	return in, nil
 }
 
+// unpack reads what a compressed file holds into one of its own.
+func (in *input) unpack() error {
+	inner, err := unpackFile(in.file)
+	if _, room := errors.AsType[*UnpackError](err); err != nil && !room {
+		err = &ConfigError{Field: "Input", Err: err}
+	}
+	if err != nil {
+		return err
+	}
+	if in.size = in.info.Size(); inner == in.file {
+		return nil
+	}
+	in.file.Close()
+	in.file, in.spool = inner, true
+	in.size, err = inner.Seek(0, io.SeekCurrent)
+	return err
+}
+
 func (in *input) close() {
-	if in.file != nil {
+	switch {
+	case in.file == nil:
+	case in.spool:
+		dropSpool(in.file)
+	default:
 		in.file.Close()
 	}
 }
@@ -87,26 +120,24 @@ func (in *input) differsFrom(output string) error {
 	return nil
 }
 
-// lines returns a reader of the file as it was when it was opened.
-func (in *input) lines() *work.LineReader {
-	return work.NewLineReader(io.NewSectionReader(in.file, 0, in.info.Size()), maxLine)
-}
-
 // each gives the lines of r that have something on them, cleaned. One that is too long comes without its bytes. An error
 // is the last.
-func each(r *work.LineReader) iter.Seq2[work.Line, error] {
-	return func(yield func(work.Line, error) bool) {
+func each(r *work.LineReader) iter.Seq2[row, error] {
+	return func(yield func(row, error) bool) {
 		for {
 			line, err := r.Next()
 			if err == io.EOF {
 				return
 			}
-			_, tooLong := errors.AsType[*work.TooLongError](err)
-			if err != nil && !tooLong {
-				yield(work.Line{}, err)
-				return
+			var bad *problem
+			if err != nil {
+				if _, long := errors.AsType[*work.TooLongError](err); !long {
+					yield(row{}, err)
+					return
+				}
+				bad = tooLong()
 			}
-			if (tooLong || clean(&line)) && !yield(line, nil) {
+			if (bad != nil || clean(&line)) && !yield(row{line, bad}, nil) {
 				return
 			}
 		}
@@ -132,36 +163,44 @@ func (in *input) scan() error {
 	if in.file == nil {
 		return nil
 	}
-	for line, err := range each(in.lines()) {
+	sample := newSample(in)
+	for row, err := range in.rows() {
+		if wrong, ok := err.(*InputError); ok { // there is no reading on
+			in.problems = append(in.problems, wrong)
+			break
+		}
 		if err != nil {
 			return &ConfigError{Field: "Input", Err: err}
 		}
-		rq, bad := in.read(line, line.Bytes == nil)
+		rq, bad := in.read(row)
 		if bad == nil {
-			if err := in.priced(line.Number, &rq); err != nil {
+			if err := in.priced(row.Number, &rq); err != nil {
 				return err
 			}
 		}
-		if bad = in.remember(line, &rq, bad); bad != nil {
-			in.refuse(line.Number, bad)
+		sample.offer(row.Line, &rq, bad)
+		if bad = in.remember(row.Line, &rq, bad); bad != nil {
+			in.refuse(row.Number, bad)
 		}
+		in.scanned++
 		in.total.Add(1)
 		if in.reachedLimit() {
 			break
 		}
 	}
+	sample.choose()
 	if len(in.problems) > 0 {
 		return &InputErrors{Problems: in.problems, More: in.more}
 	}
 	return nil
 }
 
-// read parses a line.
-func (in *input) read(line work.Line, tooLong bool) (request, *problem) {
-	if tooLong {
-		return request{}, &problem{text: fmt.Sprintf("longer than %d MiB", maxLine>>20)}
+// read parses a row.
+func (in *input) read(r row) (request, *problem) {
+	if r.bad != nil {
+		return request{}, r.bad
 	}
-	return in.parser.parse(line.Bytes, line.Number)
+	return in.parser.parse(r.Bytes, r.Number)
 }
 
 // remember enters a line into the index, under the id that its result will have. It returns what is to be refused.

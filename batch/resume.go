@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/sluice-llm/sluice/work"
@@ -9,11 +10,10 @@ import (
 // resume matches the output with the input and marks what is done.
 func (b *Batch) resume() error {
 	m := &matcher{batch: b}
-	if err := m.read(); err != nil {
+	if err := m.read(b.journal.Path(), b.journal.Lines()); err != nil {
 		return err
 	}
-	b.input.already.Store(int64(b.input.index.Done().Len()))
-	b.input.twins.arrange(b.input.index.Done())
+	b.input.twins.arrange(func(number int) bool { return b.input.index.Done().Has(number) || b.input.leftOut(number) })
 	switch {
 	case m.drop > 0:
 		b.journal.Rewrite(m.keep) // which asks the index then
@@ -32,17 +32,18 @@ type matcher struct {
 	changed ChangedError
 }
 
-func (m *matcher) read() error {
+// read matches the lines of the output at path.
+func (m *matcher) read(path string, lines iter.Seq2[work.Line, error]) error {
 	b, in := m.batch, m.batch.input
 	m.changed.Path = in.cfg.Input
-	for line, err := range b.journal.Lines() {
+	for line, err := range lines {
 		if err != nil {
 			return err
 		}
 		m.lines++
 		rec, err := parseResult(line.Bytes)
 		if err != nil {
-			return &work.JournalError{Path: b.journal.Path(), Line: line.Number, Err: err}
+			return &work.JournalError{Path: path, Line: line.Number, Err: err}
 		}
 		if in.file == nil {
 			m.remember(line, &rec)
@@ -56,6 +57,9 @@ func (m *matcher) read() error {
 			continue
 		}
 		m.matched++
+		if in.leftOut(number) {
+			continue
+		}
 		switch verdict := m.judge(number, &rec); verdict {
 		case counts:
 			m.answers(line, &rec)
@@ -77,6 +81,7 @@ func (m *matcher) read() error {
 	case len(m.changed.Lines) > 0:
 		return &m.changed
 	}
+	in.already.Store(int64(in.index.Done().Len()))
 	return nil
 }
 
@@ -161,5 +166,5 @@ func (m *matcher) keep(line work.Line) bool {
 		return !rec.failed || !m.batch.cfg.RetryFailed
 	}
 	number, ok := m.batch.input.index.Find(rec.id)
-	return !ok || m.judge(number, &rec) == counts
+	return !ok || m.batch.input.leftOut(number) || m.judge(number, &rec) == counts
 }

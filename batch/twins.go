@@ -52,12 +52,13 @@ func (t *twins) answer(lead int, offset int64) {
 	t.answers[uint32(lead)] = offset
 }
 
-// arrange finds out what is left to do of each set: the first line of it that is not done leads the others.
-func (t *twins) arrange(done *work.Bits) {
+// arrange finds out what is left to do of each set: the first line of it that is not done, or left out of the run, leads the
+// others.
+func (t *twins) arrange(done func(number int) bool) {
 	slices.SortFunc(t.list, byLead)
 	answers := make(map[uint32]int64)
 	for lead, offset := range t.answers { // those of sets with one line
-		if !done.Has(int(lead)) {
+		if !done(int(lead)) {
 			answers[lead] = offset
 		}
 	}
@@ -74,12 +75,12 @@ func (t *twins) arrange(done *work.Bits) {
 }
 
 // arrangeSet appends what is left of one set but its lead to left, which may share memory with what was read of the set.
-func (t *twins) arrangeSet(left, set []twin, done *work.Bits, answers map[uint32]int64) []twin {
+func (t *twins) arrangeSet(left, set []twin, done func(number int) bool, answers map[uint32]int64) []twin {
 	first := set[0].lead
-	lead, found := first, !done.Has(int(first))
+	lead, found := first, !done(int(first))
 	for _, tw := range set {
 		switch {
-		case done.Has(int(tw.number)):
+		case done(int(tw.number)):
 		case found:
 			t.led.Set(int(tw.number))
 			tw.lead = lead
@@ -127,9 +128,10 @@ func (in *input) also(item *work.Item) iter.Seq2[work.Twin, error] {
 		}
 	}
 	return func(yield func(work.Twin, error) bool) {
-		r, _ := in.twins.readers.Get().(*twinReader)
-		if r == nil {
-			r = &twinReader{parser: newParser(in.fill)}
+		r, err := in.twinReader()
+		if err != nil {
+			yield(work.Twin{}, err)
+			return
 		}
 		defer in.twins.readers.Put(r)
 		for _, tw := range led {
@@ -142,29 +144,39 @@ func (in *input) also(item *work.Item) iter.Seq2[work.Twin, error] {
 
 // twinReader reads lines of a set again.
 type twinReader struct {
+	*reader
 	parser *parser
-	buf    []byte
+}
+
+func (in *input) twinReader() (*twinReader, error) {
+	if r, ok := in.twins.readers.Get().(*twinReader); ok {
+		return r, nil
+	}
+	r, err := in.newReader()
+	return &twinReader{reader: r, parser: newParser(in.fill)}, err
 }
 
 // read returns a line of a set, which must be as it was.
 func (r *twinReader) read(in *input, tw twin, hash work.Hash) (work.Twin, error) {
-	line := work.Line{Number: int(tw.number) + 1, Offset: tw.offset}
-	var err error
-	if r.buf, err = in.readLineAt(r.buf, tw.offset); err != nil {
+	again, err := r.at(tw.offset, int(tw.number)+1)
+	if err != nil {
 		return work.Twin{}, err
 	}
-	line.Bytes = r.buf
-	bad := &problem{text: "another request than before"}
+	bad := again.bad
 	var rq request
-	if len(r.buf) <= maxLine && clean(&line) {
-		rq, bad = r.parser.parse(line.Bytes, line.Number)
+	switch {
+	case bad != nil:
+	case len(again.Bytes) == 0:
+		bad = &problem{text: "another request than before"}
+	default:
+		rq, bad = r.parser.parse(again.Bytes, again.Number)
 	}
 	if bad == nil && r.parser.hash(&rq) != hash {
 		bad = &problem{text: "another request than before"}
 	}
 	if bad != nil {
 		bad.text += changedSince
-		return work.Twin{}, in.problem(line.Number, bad)
+		return work.Twin{}, in.problem(again.Number, bad)
 	}
-	return work.Twin{ID: string(rq.id), Seq: int64(line.Number), Hash: hash}, nil
+	return work.Twin{ID: string(rq.id), Seq: int64(again.Number), Hash: hash}, nil
 }

@@ -12,12 +12,16 @@ import (
 // happens once in 40 million runs, and then not again.
 type Index struct {
 	seed   maphash.Seed
-	rows   [][]row // chunks, so that growing copies nothing
+	rows   [][]row // chunks, so that growing copies nothing; by number, or by rank
 	shards [64]shard
 	hashes *[64]shard // of the rows that AddHash was told of, by their hashes; nil is none
 	done   Bits
 	n      int
 	span   int
+
+	// gaps are there once numbers were left out, as by records of a table that span lines: a row for each number would
+	// waste as much memory as there are gaps. Nil: every number from zero on has an item.
+	gaps *ranks
 }
 
 const rowsPerChunk = 1 << 13
@@ -58,8 +62,7 @@ func (x *Index) Add(number int, id []byte, hash Hash) (other int, ok bool) {
 	}
 	s.slots[i] = uint32(number) + 1
 	s.used++
-	x.setRow(number, row{id: h, hash: hash.short()})
-	x.n++
+	x.append(number, row{id: h, hash: hash.short()})
 	x.span = number + 1
 	return number, true
 }
@@ -83,7 +86,7 @@ func (x *Index) Find(id []byte) (number int, ok bool) {
 
 // Same says whether the item with this number was added with this hash.
 func (x *Index) Same(number int, hash Hash) bool {
-	return x.rows[number/rowsPerChunk][number%rowsPerChunk].hash == hash.short()
+	return x.row(number).hash == hash.short()
 }
 
 // AddHash makes the item with this number, which was added, known by its hash. If another item with the same hash is, it
@@ -155,7 +158,7 @@ func (x *Index) find(s *shard, h uint64, byHash bool) (slot int, found bool) {
 		if number == 0 {
 			return int(i), false
 		}
-		if x.rows[(number-1)/rowsPerChunk][(number-1)%rowsPerChunk].key(byHash) == h {
+		if x.row(int(number-1)).key(byHash) == h {
 			return int(i), true
 		}
 		if i++; i == n {
@@ -172,16 +175,57 @@ func (x *Index) growShard(s *shard, byHash bool) {
 		if number == 0 {
 			continue
 		}
-		i, _ := x.find(s, x.rows[(number-1)/rowsPerChunk][(number-1)%rowsPerChunk].key(byHash), byHash)
+		i, _ := x.find(s, x.row(int(number-1)).key(byHash), byHash)
 		s.slots[i] = number
 	}
 }
 
-func (x *Index) setRow(number int, r row) {
-	for number/rowsPerChunk >= len(x.rows) {
+// row returns the row of the item with that number.
+func (x *Index) row(number int) *row {
+	if x.gaps != nil {
+		number = x.gaps.rank(number)
+	}
+	return &x.rows[number/rowsPerChunk][number%rowsPerChunk]
+}
+
+// append adds the row of the item with that number, which is the last.
+func (x *Index) append(number int, r row) {
+	if x.gaps == nil && number != x.n {
+		x.gaps = &ranks{}
+		for i := range x.n {
+			x.gaps.add(i)
+		}
+	}
+	if x.gaps != nil {
+		x.gaps.add(number)
+	}
+	if x.n/rowsPerChunk == len(x.rows) {
 		x.rows = append(x.rows, make([]row, rowsPerChunk))
 	}
-	x.rows[number/rowsPerChunk][number%rowsPerChunk] = r
+	x.rows[x.n/rowsPerChunk][x.n%rowsPerChunk] = r
+	x.n++
+}
+
+// ranks is a set of rising numbers that says how many are below one, in 1.5 bits for each number up to the last.
+type ranks struct {
+	words []uint64
+	below []uint32 // how many are in the words before
+	n     uint32
+}
+
+// add adds a number above all others.
+func (s *ranks) add(number int) {
+	for number/64 >= len(s.words) {
+		s.words, s.below = append(s.words, 0), append(s.below, s.n)
+	}
+	s.words[number/64] |= 1 << (number % 64)
+	s.n++
+}
+
+// rank says how many are below a number of the set.
+func (s *ranks) rank(number int) int {
+	before := s.words[number/64] & (1<<(number%64) - 1)
+	return int(s.below[number/64]) + bits.OnesCount64(before)
 }
 
 // Bits is a set of small numbers. The zero value is empty. It is not safe for concurrent use.

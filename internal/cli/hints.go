@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,6 +60,7 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 		e.code, e.list = exitUsage, true
 	case isAny[*batch.OtherInputError](err):
 		e.code, e.hint = exitUsage, "give another output with -o"
+	case isAny[*batch.UnpackError](err): // it says where room is wanted
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		e.hint = "raise the number of open files, as with ulimit -n 4096, or lower --concurrent. " + kept(err) + "; " + again
 	case isAny[*batch.UnreachableError](err):
@@ -114,7 +116,10 @@ func (e *exitError) explainConfig(wrong *batch.ConfigError) {
 	switch wrong.Field {
 	case "Input":
 		e.err = fmt.Errorf("input: %w", wrong.Err)
-		e.hint = "give a file of JSON lines, or - for standard input"
+		e.hint = cmp.Or(hintOf(wrong), "give a file of JSON lines or a table as .csv, compressed or not, or - for standard input")
+	case "Template":
+		e.err = fmt.Errorf("--template: %w", wrong.Err)
+		e.hint = "mend the template; docs/run.md shows what stands in one"
 	case "Output":
 		e.err = fmt.Errorf("the output %w", wrong.Err)
 		e.hint = "give another file with -o"

@@ -23,6 +23,7 @@ type runOptions struct {
 	account accountFlags
 	budget  budgetFlags
 	reuse   reuseFlags
+	rows    rowFlags
 	args    []string // of the command line
 
 	input       string
@@ -52,7 +53,8 @@ func newRun(s *streams) *cobra.Command {
 		Long: `Run the calls in a file of JSON lines at the provider's rate limit, and record one result each.
 
 A line is a request of an OpenAI, Anthropic or Gemini batch, a bare request body, {"prompt": ...} or, with --model, plain
-text. The output has the form of OpenAI Batch. It is the checkpoint as well: the same command again does what is
+text; of a table (.csv, .tsv) the column prompt is one, or what --template makes of a row. Files may be compressed (.gz,
+.zst). The output has the form of OpenAI Batch. It is the checkpoint as well: the same command again does what is
 left. The first interrupt lets open calls end, the second abandons them.
 
 The key is read from the environment. Limits are learned from the provider's answers; those told here are ceilings.`,
@@ -62,6 +64,7 @@ The key is read from the environment. Limits are learned from the provider's ans
   sluice run prompts.jsonl -o out.jsonl --tier tier1 --model gpt-4o
   sluice run prompts.jsonl -o out.jsonl --base-url http://127.0.0.1:8000/v1 --concurrent 32
   sluice run prompts.jsonl -o out.jsonl --retry-failed
+  sluice run questions.csv.gz -o out.jsonl --model gpt-4o-mini --template prompt.tmpl --sample 20
   generate | sluice run - -o out.jsonl`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -83,6 +86,7 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	fs.StringVarP(&o.output, "output", "o", "", "file that gets one result per line (required)")
 	o.account.register(fs)
+	o.rows.register(fs)
 	o.reuse.register(fs)
 	fs.IntVar(&o.account.maxThrottles, "max-throttles", 20, "give an item up when it was throttled more often than that")
 	fs.IntVar(&o.attempts, "attempts", 6, "tries per item, throttled ones aside")
@@ -107,6 +111,9 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	cfg, err := o.config()
 	if err != nil {
 		return err
+	}
+	if o.rows.dryRun {
+		return o.dry(s, cfg)
 	}
 	r := &batchRun{s: s, o: o, pauses: &work.Pauses{}, failures: make(map[sluice.Kind]string), strangers: make(map[string]bool)}
 	observers := observers{r.pauses, sluice.ObserverFunc(r.warn)}
@@ -158,7 +165,10 @@ func (o *runOptions) config() (batch.Config, error) {
 	if cfg.Set, err = o.settings(); err != nil {
 		return cfg, err
 	}
-	if err := o.reuse.fill(&cfg); err != nil {
+	if err = o.rows.fill(&cfg); err != nil {
+		return cfg, err
+	}
+	if err = o.reuse.fill(&cfg); err != nil {
 		return cfg, err
 	}
 	return cfg, errors.Join(cfg.Changed.UnmarshalText([]byte(o.changed)), cfg.Sync.UnmarshalText([]byte(o.sync)),
@@ -337,15 +347,7 @@ func (r *batchRun) noteSettings() {
 	if note := r.accounts.room.note(wanted); note != "" {
 		r.s.errorf("sluice: %s\n", note)
 	}
-	for _, doubt := range r.accounts.settings.doubts {
-		r.s.errorf("sluice: warning: %s\n", doubt)
-	}
-	if !r.o.verbose {
-		return
-	}
-	for _, note := range r.accounts.settings.notes {
-		r.s.errorf("sluice: %s\n", note)
-	}
+	r.accounts.tell(r.s, r.o.verbose)
 }
 
 // watchModel warns, once, of a model that begins with the limits of another.
