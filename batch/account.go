@@ -70,6 +70,7 @@ type call struct {
 	endpoint provider.Endpoint
 	stream   bool
 	body     []byte
+	original []byte // the body of the line, once that of an attempt is another
 }
 
 // attempt is one exchange.
@@ -99,8 +100,11 @@ func (a *account) attempt(ctx context.Context, permit *sluice.Permit, item work.
 	result.Status, result.RequestID = answer.Status, answer.RequestID
 	result.Payload, result.FinishReason = answer.Body, answer.FinishReason
 	if o.Kind == sluice.OK && cfg.Check != nil {
-		if err := cfg.Check(item.ID, answer.Body); err != nil {
+		if err := cfg.Check(item.ID, c.endpoint, answer.Body); err != nil {
 			o.Kind, o.Err = sluice.InvalidOutput, err
+			if cfg.Feedback {
+				c.correct(answer.Body, err)
+			}
 		}
 	}
 	return result, o

@@ -1,0 +1,29 @@
+package batch
+
+import (
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// How much of an answer that was refused, and of what is wrong with it, is sent back to the model.
+const (
+	mostAnswerBack = 32 << 10
+	mostErrorBack  = 1 << 10
+)
+
+// correct makes the next attempt's request: the one of the line, the model's last answer, and what is wrong with it.
+// Earlier answers are left out, so that a request does not grow with every attempt. Where the conversation cannot go on,
+// the request stays as it is.
+func (c *call) correct(answer []byte, wrong error) {
+	if c.original == nil {
+		c.original = c.body
+	}
+	text := ""
+	if replies := provider.Replies(answer); len(replies) > 0 {
+		text = replies[0].Content()
+	}
+	user := "Your answer was not accepted: " + clipTo(wrong.Error(), mostErrorBack) +
+		"\nAnswer again, in full, with this corrected, and say nothing about the correction."
+	if body, ok := provider.AppendTurns(c.original, c.endpoint, clipTo(text, mostAnswerBack), user); ok {
+		c.body = body
+	}
+}
