@@ -53,12 +53,16 @@ func ParseSchema(doc []byte) (s *Schema, err error) {
 		}
 	}()
 	doc = bytes.TrimPrefix(doc, []byte("\ufeff"))
-	if place := jsonscan.New(doc); !jsonscan.Valid(doc) {
-		place.Skip()
-		place.End()
-		return nil, &SchemaError{Err: fmt.Errorf("no JSON: broken at line %d", 1+bytes.Count(doc[:min(place.Offset(), len(doc))], []byte("\n")))}
+	if len(bytes.TrimSpace(doc)) == 0 {
+		return nil, &SchemaError{Err: errors.New("is empty")}
 	}
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(doc))
+	if scan := jsonscan.New(doc); !jsonscan.Valid(doc) {
+		scan.Skip()
+		scan.End()
+		line := 1 + bytes.Count(doc[:min(scan.Offset(), len(doc))], []byte("\n"))
+		return nil, &SchemaError{Err: fmt.Errorf("no JSON: broken at line %d", line)}
+	}
+	value, err := decode(doc)
 	if err != nil {
 		return nil, &SchemaError{Err: fmt.Errorf("no JSON: %w", err)}
 	}

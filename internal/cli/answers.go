@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -142,8 +141,6 @@ func explainAnswers(err error) error {
 		return usageError(err, "name the output of a run, not its input")
 	case isAny[*inputFileError](err):
 		return usageError(err, "--input is the file of JSON lines that was run")
-	case isAny[*fs.PathError](err):
-		return usageError(err, "check the names of the files")
 	}
 	return err
 }
