@@ -3,6 +3,7 @@ package batch
 import (
 	"bytes"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 )
@@ -55,7 +56,7 @@ func valueOf(b []byte) []byte {
 		return nil
 	}
 	rest := bytes.TrimSpace(b[s.Offset():])
-	if len(rest) > 0 && !bytes.HasPrefix(rest, []byte(fence)) || !jsonscan.Valid(value) {
+	if len(rest) > 0 && !bytes.HasPrefix(rest, []byte(fence)) || !utf8.Valid(value) {
 		return nil
 	}
 	return value

@@ -2,11 +2,9 @@ package batch
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -47,9 +45,9 @@ var errOutside = errors.New("leads outside of the file, and nothing else is read
 // the document, and to the published schemas of the drafts themselves: no other file is read, and nothing is fetched. It
 // fails with a *SchemaError.
 func ParseSchema(doc []byte) (s *Schema, err error) {
-	defer func() { // numbers without measure are more than the library copes with
-		if r := recover(); r != nil {
-			s, err = nil, &SchemaError{Err: fmt.Errorf("no schema that can be compiled: %v", r)}
+	defer func() {
+		if r := recover(); r != nil { // of the library
+			s, err = nil, &SchemaError{Err: fmt.Errorf("cannot be compiled: %v", r)}
 		}
 	}()
 	doc = bytes.TrimPrefix(doc, []byte("\ufeff"))
@@ -62,9 +60,10 @@ func ParseSchema(doc []byte) (s *Schema, err error) {
 		line := 1 + bytes.Count(doc[:min(scan.Offset(), len(doc))], []byte("\n"))
 		return nil, &SchemaError{Err: fmt.Errorf("no JSON: broken at line %d", line)}
 	}
-	value, err := decode(doc)
-	if err != nil {
-		return nil, &SchemaError{Err: fmt.Errorf("no JSON: %w", err)}
+	d := decoder{Scanner: jsonscan.New(doc)}
+	value := d.value()
+	if d.monstrous {
+		return nil, &SchemaError{Err: fmt.Errorf("has a number beyond 1e%d", mostExponent)}
 	}
 	switch value.(type) {
 	case map[string]any, bool:
@@ -193,13 +192,13 @@ var errNotJSON = errors.New("the answer is not JSON")
 
 // check checks a JSON text.
 func (s *Schema) check(doc []byte) (err error) {
-	scan := jsonscan.New(doc)
-	if monstrous(&scan) {
-		return fmt.Errorf("the answer has a number beyond 1e%d", mostExponent)
-	}
-	value, err := decode(doc)
-	if err != nil {
+	d := decoder{Scanner: jsonscan.New(doc)}
+	value := d.value()
+	switch {
+	case !d.End():
 		return errNotJSON
+	case d.monstrous:
+		return fmt.Errorf("the answer has a number beyond 1e%d", mostExponent)
 	}
 	defer func() {
 		if r := recover(); r != nil { // of the library: one answer must not end the run
@@ -211,42 +210,6 @@ func (s *Schema) check(doc []byte) (err error) {
 		return fmt.Errorf("the answer does not fit the schema: %s", faults(v))
 	}
 	return err
-}
-
-// decode decodes a JSON text as the library wants it.
-func decode(doc []byte) (v any, err error) {
-	d := json.NewDecoder(bytes.NewReader(doc))
-	d.UseNumber()
-	err = d.Decode(&v)
-	return v, err
-}
-
-// mostExponent bounds numbers: the library counts with them exactly, which takes as long as they have digits.
-const mostExponent = 400
-
-// monstrous reports whether a value holds a number beyond that.
-func monstrous(s *jsonscan.Scanner) (is bool) {
-	switch s.Peek() {
-	case '{':
-		for s.Enter('{'); s.Next('}'); {
-			s.Key()
-			is = monstrous(s) || is
-		}
-	case '[':
-		for s.Enter('['); s.Next(']'); {
-			is = monstrous(s) || is
-		}
-	case '"', 't', 'f', 'n':
-		s.Skip()
-	default:
-		number := s.Span()
-		if i := bytes.IndexAny(number, "eE"); i >= 0 {
-			n, err := strconv.Atoi(string(number[i+1:]))
-			is = err != nil || math.Abs(float64(n)) > mostExponent
-		}
-		is = is || len(number) > 2*mostExponent
-	}
-	return is
 }
 
 // mostFaults is how many faults of an answer are named.

@@ -251,8 +251,14 @@ func (r *replyReader) text(s *jsonscan.Scanner) {
 		s.Skip()
 		return
 	}
-	if quoted := s.Span(); quoted != nil {
-		r.parts = append(r.parts, jsonscan.Unquote(quoted)...)
+	quoted := s.Span()
+	if quoted == nil {
+		return
+	}
+	if text := jsonscan.Unquote(quoted); r.parts == nil {
+		r.parts = text[:len(text):len(text)] // most have one part: it is copied once
+	} else {
+		r.parts = append(r.parts, text...)
 	}
 }
 

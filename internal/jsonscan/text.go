@@ -19,11 +19,46 @@ func Unquote(b []byte) []byte {
 	if bytes.IndexByte(inner, '\\') < 0 {
 		return inner
 	}
+	if plain, ok := unescape(inner); ok {
+		return plain
+	}
 	var text string
 	if json.Unmarshal(b, &text) != nil {
 		return inner // cannot be: it was read
 	}
 	return []byte(text)
+}
+
+// unescape returns the meaning of a string in UTF-8 whose escapes are the short ones. ok is false of any other.
+func unescape(inner []byte) (text []byte, ok bool) {
+	if !utf8.Valid(inner) {
+		return nil, false
+	}
+	text = make([]byte, 0, len(inner))
+	for {
+		i := bytes.IndexByte(inner, '\\')
+		if i < 0 || i+1 == len(inner) {
+			return append(text, inner...), i < 0
+		}
+		c := inner[i+1]
+		switch c {
+		case '"', '\\', '/':
+		case 'n':
+			c = '\n'
+		case 't':
+			c = '\t'
+		case 'r':
+			c = '\r'
+		case 'b':
+			c = '\b'
+		case 'f':
+			c = '\f'
+		default:
+			return nil, false
+		}
+		text = append(append(text, inner[:i]...), c)
+		inner = inner[i+2:]
+	}
 }
 
 // Name returns the meaning of a name that Key returned. It may share its memory.
