@@ -259,17 +259,17 @@ func (p *answerPrinter) conclude(s *streams) error {
 		return p.concludeOne()
 	}
 	if p.failed > 0 {
-		what := "they are among the answers, with their error"
+		what := "among the answers, with the error"
 		if p.o.onlyOK {
-			what = "they are left out"
+			what = "left out"
 		}
-		s.errorf("sluice: %d items failed: %s\n", p.failed, what)
+		s.errorf("sluice: %s failed: %s\n", count(p.failed, "item"), what)
 	}
 	if p.missing > 0 {
-		s.errorf("sluice: %d items of %s have no result in %s\n", p.missing, p.o.input, p.o.results)
+		s.errorf("sluice: %s of %s without a result in %s\n", count(p.missing, "item"), p.o.input, p.o.results)
 	}
 	if p.foreign > 0 {
-		s.errorf("sluice: %d results are of no line of %s: they are left out\n", p.foreign, p.o.input)
+		s.errorf("sluice: %s of no line of %s, left out\n", count(p.foreign, "result"), p.o.input)
 	}
 	return nil
 }
