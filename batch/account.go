@@ -70,7 +70,7 @@ type call struct {
 	endpoint provider.Endpoint
 	stream   bool
 	body     []byte
-	original []byte // the body of the line, once that of an attempt is another
+	line     *call // as the line has it, once an attempt has another body
 }
 
 // attempt is one exchange.

@@ -14,8 +14,9 @@ const (
 // Earlier answers are left out, so that a request does not grow with every attempt. Where the conversation cannot go on,
 // the request stays as it is.
 func (c *call) correct(answer []byte, wrong error) {
-	if c.original == nil {
-		c.original = c.body
+	if c.line == nil {
+		line := *c
+		c.line = &line
 	}
 	text := ""
 	if replies := provider.Replies(answer); len(replies) > 0 {
@@ -23,7 +24,7 @@ func (c *call) correct(answer []byte, wrong error) {
 	}
 	user := "Your answer was not accepted: " + clipTo(wrong.Error(), mostErrorBack) +
 		"\nAnswer again, in full, with this corrected, and say nothing about the correction."
-	if body, ok := provider.AppendTurns(c.original, c.endpoint, clipTo(text, mostAnswerBack), user); ok {
+	if body, ok := provider.AppendTurns(c.line.body, c.endpoint, clipTo(text, mostAnswerBack), user); ok {
 		c.body = body
 	}
 }

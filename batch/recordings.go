@@ -156,12 +156,13 @@ func (r *Recordings) Find(id string) (rec Recording, ok bool, err error) {
 	return Recording{}, false, nil
 }
 
-// lineAt reads the line that begins there.
+// lineAt reads the line that begins there: at first as much as two usual ones take.
 func (r *Recordings) lineAt(offset int64) ([]byte, error) {
-	const usual = 1 << 20
-	for want := int64(16 << 10); ; want *= 4 {
+	const most = 1 << 20 // that is kept for the next line
+	usual := 2 * r.size / int64(max(1, len(r.places)))
+	for want := max(512, min(usual, most)); ; want *= 4 {
 		n := min(want, r.size-offset)
-		if int64(cap(r.buf)) < n || cap(r.buf) > usual && n <= usual {
+		if int64(cap(r.buf)) < n || cap(r.buf) > most && n <= most {
 			r.buf = make([]byte, n)
 		}
 		b := r.buf[:n]
