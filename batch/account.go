@@ -89,7 +89,7 @@ func (a *account) attempt(ctx context.Context, permit *sluice.Permit, item work.
 		Stream:   c.stream,
 		Timeout:  cfg.Timeout,
 		Key:      a.target.Key,
-		Cost:     item.Cost,
+		Cost:     c.cost(item.Cost),
 	})
 	if answer.Status != 0 && !a.answered.Load() {
 		a.answered.Store(true)

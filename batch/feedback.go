@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -27,4 +28,15 @@ func (c *call) correct(answer []byte, wrong error) {
 	if body, ok := provider.AppendTurns(c.line.body, c.endpoint, clipTo(text, mostAnswerBack), user); ok {
 		c.body = body
 	}
+}
+
+// cost is what an attempt will use, of which its reservation knows only what the line's request would.
+func (c *call) cost(ofLine sluice.Cost) sluice.Cost {
+	if c.line == nil {
+		return ofLine
+	}
+	if est, err := provider.Estimate(c.endpoint, c.body); err == nil {
+		return est.Cost
+	}
+	return ofLine
 }

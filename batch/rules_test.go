@@ -3,6 +3,7 @@ package batch_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -199,7 +200,7 @@ func TestFeedbackIsBounded(t *testing.T) {
 		long := strings.Repeat("ä", 1<<20)
 		rt := &stub{answer: `{"choices":[{"message":{"content":"` + long + `"}}]}`}
 		cfg := f.config(t, rt)
-		cfg.Check, cfg.Feedback = batch.Rules{Schema: schema(t, `{"enum":["`+long+`"]}`)}.Check, true
+		cfg.Check, cfg.Feedback = func(string, provider.Endpoint, []byte) error { return errors.New(long) }, true
 		rep, err := run(t, cfg)
 		if err != nil || rep.Report.Failed != 1 || rep.Kinds[sluice.InvalidOutput] != 1 || len(rt.sent) != 6 {
 			t.Fatalf("%+v, error %v", rep.Report, err)

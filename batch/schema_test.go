@@ -2,6 +2,8 @@ package batch_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -161,6 +163,19 @@ func TestParseSchemaRefusesWhatIsNone(t *testing.T) {
 		}
 		if _, ok := errors.AsType[*batch.SchemaError](err); !ok || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "sluice:") {
 			t.Errorf("%s: error %v, want %q", c.doc, err, c.want)
+		}
+	}
+}
+
+func TestASchemaReadsNoOtherFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "other.json")
+	if err := os.WriteFile(path, []byte(`{"type":"string"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, ref := range []string{"file://" + path, path, "file:" + path} {
+		doc := `{"properties":{"a":{"$ref":` + asJSON(ref) + `}}}`
+		if _, err := batch.ParseSchema([]byte(doc)); err == nil || !strings.Contains(err.Error(), "leads outside") {
+			t.Errorf("%s: error %v", doc, err)
 		}
 	}
 }
