@@ -74,6 +74,7 @@ type call struct {
 	endpoint provider.Endpoint
 	stream   bool
 	body     []byte
+	line     *call // as the line has it, once an attempt has another body
 }
 
 // attempt is one exchange.
@@ -96,7 +97,7 @@ func (a *account) attempt(ctx context.Context, permit *sluice.Permit, item work.
 		Stream:   c.stream,
 		Timeout:  cfg.Timeout,
 		Key:      a.target.Key,
-		Cost:     item.Cost,
+		Cost:     c.cost(item.Cost),
 	})
 	if answer.Status != 0 && !a.answered.Load() {
 		a.answered.Store(true)
@@ -107,8 +108,11 @@ func (a *account) attempt(ctx context.Context, permit *sluice.Permit, item work.
 	result.Status, result.RequestID = answer.Status, answer.RequestID
 	result.Payload, result.FinishReason = answer.Body, answer.FinishReason
 	if o.Kind == sluice.OK && cfg.Check != nil {
-		if err := cfg.Check(item.ID, answer.Body); err != nil {
+		if err := cfg.Check(item.ID, c.endpoint, answer.Body); err != nil {
 			o.Kind, o.Err = sluice.InvalidOutput, err
+			if cfg.Feedback {
+				c.correct(answer.Body, err)
+			}
 		}
 	}
 	claim.end(answer.Status, &o)

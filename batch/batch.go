@@ -102,9 +102,13 @@ type Config struct {
 	MaxTokens int
 	Set       map[string]json.RawMessage
 
-	// Check refuses an answer, which counts as a failed attempt of kind InvalidOutput. Nil accepts all. It must be safe
-	// for concurrent use.
-	Check func(id string, body []byte) error
+	// Check refuses an answer, which counts as a failed attempt of kind InvalidOutput: see Rules. Nil accepts all. It must
+	// be safe for concurrent use.
+	Check func(id string, e provider.Endpoint, body []byte) error
+
+	// Feedback tells a model whose answer Check refused what is wrong with it: the next attempt's conversation goes on with
+	// the answer and the error.
+	Feedback bool
 
 	SkipInvalid bool    // bad lines are recorded as failed instead of refused
 	RetryFailed bool    // the lines of failed results run again; the first new result drops those

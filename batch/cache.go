@@ -279,7 +279,7 @@ func (c *cachedCalls) Handle(ctx context.Context, item work.Item) (work.Result, 
 // accepts asks whether an answer is good enough for this run, too.
 func (c *cachedCalls) accepts(item *work.Item, body []byte) bool {
 	check := c.account.batch.cfg.Check
-	return check == nil || check(item.ID, body) == nil
+	return check == nil || check(item.ID, item.Data.(*call).endpoint, body) == nil
 }
 
 // key is a hash of what an answer depends on: who is asked, where, which model, by which path, and what. Keys and

@@ -29,6 +29,8 @@ type input struct {
 	info   os.FileInfo // of the file that was named
 	spool  bool        // the file is not that one
 
+	anyColumns bool // a table needs none in particular
+
 	index        work.Index // of the lines of a request, by number; forgotten when a file's output is matched
 	past         work.Index // of standard input: of the output's lines, by number
 	pastFailed   work.Bits  // of those, failures, and of those such as another try may mend

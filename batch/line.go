@@ -451,12 +451,16 @@ func (p *parser) shrink() {
 // clip shortens what is quoted in a message.
 func clip(b []byte) string {
 	const most = 60
-	if len(b) <= most {
-		return string(b)
+	return clipTo(string(b), most)
+}
+
+// clipTo shortens a text to so many bytes, at a rune's boundary.
+func clipTo(s string, most int) string {
+	if len(s) <= most {
+		return s
 	}
-	b = b[:most]
-	for len(b) > 0 && !utf8.Valid(b) {
-		b = b[:len(b)-1]
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
 	}
-	return string(b) + "…"
+	return s[:most] + "…"
 }

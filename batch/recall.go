@@ -55,7 +55,7 @@ func (b *Batch) copyOf(offset int64, item *work.Item) (work.Result, bool) {
 	if !ok || rec.hash != item.Hash {
 		return work.Result{}, false
 	}
-	if b.cfg.Check != nil && b.cfg.Check(item.ID, rec.result.Payload) != nil {
+	if b.cfg.Check != nil && b.cfg.Check(item.ID, item.Data.(*call).endpoint, rec.result.Payload) != nil {
 		return work.Result{}, false
 	}
 	_, rec.result.FinishReason, _ = provider.ParseUsage(item.Data.(*call).endpoint, rec.result.Payload)

@@ -78,7 +78,7 @@ func (in *input) parted(r io.Reader) iter.Seq2[row, error] {
 	return func(yield func(row, error) bool) {
 		t := newTable(in.format)
 		t.reset(r, 0, 1)
-		err := t.header(in.cfg.Template == "")
+		err := t.header(in.cfg.Template == "" && !in.anyColumns)
 		for err == nil {
 			var next row
 			if next, err = t.next(); err == nil && !yield(next, nil) {

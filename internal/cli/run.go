@@ -33,6 +33,7 @@ type runOptions struct {
 	system      string
 	maxTokens   int
 	set         []string
+	checks      checkFlags
 	skipInvalid bool
 	retryFailed bool
 	changed     string
@@ -94,6 +95,7 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.system, "system", "", "system prompt of prompts and plain text, or @FILE")
 	fs.IntVar(&o.maxTokens, "max-tokens", 0, "most output tokens of prompts and plain text (0: the provider's default)")
 	fs.StringArrayVar(&o.set, "set", nil, "field to set in requests of prompts and plain text, as name=json; dots in the name lead into objects (repeatable)")
+	o.checks.register(fs)
 	fs.BoolVar(&o.skipInvalid, "skip-invalid", false, "record wrong lines as failed in place of refusing the input")
 	fs.BoolVar(&o.retryFailed, "retry-failed", false, "try the failed items of OUT again")
 	fs.StringVar(&o.changed, "changed", "", "what to do with items whose request changed since: redo or keep (absent: refuse)")
@@ -165,11 +167,10 @@ func (o *runOptions) config() (batch.Config, error) {
 	if cfg.Set, err = o.settings(); err != nil {
 		return cfg, err
 	}
-	if err = o.rows.fill(&cfg); err != nil {
-		return cfg, err
-	}
-	if err = o.reuse.fill(&cfg); err != nil {
-		return cfg, err
+	for _, fill := range []func(*batch.Config) error{o.rows.fill, o.checks.fill, o.reuse.fill} {
+		if err := fill(&cfg); err != nil {
+			return cfg, err
+		}
 	}
 	return cfg, errors.Join(cfg.Changed.UnmarshalText([]byte(o.changed)), cfg.Sync.UnmarshalText([]byte(o.sync)),
 		cfg.Order.UnmarshalText([]byte(o.order)))

@@ -68,6 +68,15 @@ func (s *streams) printJSON(v any) error {
 	return err
 }
 
+// data returns where much data goes that is not ours to change: to standard output as it is, but on a terminal without what
+// would steer that.
+func (s *streams) data() io.Writer {
+	if f, ok := s.out.w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return &screen{w: f}
+	}
+	return s.out.w
+}
+
 // terminal returns the size of the terminal that standard error is, or false if it is none.
 func (s *streams) terminal() (width, height int, ok bool) {
 	f, isFile := s.err.w.(*os.File)
