@@ -151,7 +151,7 @@ func TestDamagedEntriesAreSaidOnceAndReplaced(t *testing.T) {
 		func(b []byte) []byte { return append(b, 'x') },
 		func(b []byte) []byte { b[len(b)-3] ^= 1; return b },
 		func(b []byte) []byte { return bytes.Replace(b, []byte(`"status":200`), []byte(`"status":201`), 1) },
-		func([]byte) []byte { return make([]byte, 1000) }, // as a power cut leaves it
+		func([]byte) []byte { return make([]byte, 1000) },                      // as a power cut leaves it
 		func([]byte) []byte { b, _ := os.ReadFile(all[len(all)-1]); return b }, // another's answer
 	}
 	for i, spoil := range damage {
