@@ -13,6 +13,7 @@ import (
 // answers that lines without one may have. scan and resume fill it; then it is only read, but for led, which is the feed's.
 type twins struct {
 	list    twinList         // by number, and once it is arranged by lead and number
+	leads   work.Bits        // first lines of sets
 	answers map[uint32]int64 // where in the output the answer to a line is, by the number of the set's lead
 	led     work.Bits        // lines that get their results from the lead of their set, in this run
 	readers sync.Pool        // *twinReader
@@ -37,12 +38,17 @@ func (in *input) meetTwin(line work.Line, hash work.Hash) {
 	}
 	number := line.Number - 1
 	if lead, ok := in.index.AddHash(number, hash); !ok {
+		in.twins.leads.Set(lead)
 		in.twins.list.add(twin{offset: line.Offset, check: otherHalf(hash), lead: uint32(lead), number: uint32(number)})
 	}
 }
 
-// answer keeps where the recorded answer to the set of that lead is.
-func (t *twins) answer(lead int, offset int64) {
+// answer keeps where the recorded answer to the set of that lead is, which that line has or another one. Of a set of one
+// line that has its own, nobody asks.
+func (t *twins) answer(lead int, own bool, offset int64) {
+	if own && !t.leads.Has(lead) {
+		return
+	}
 	if t.answers == nil {
 		t.answers = make(map[uint32]int64)
 	}
