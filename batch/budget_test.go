@@ -111,7 +111,7 @@ func TestABudgetIsNeverExceeded(t *testing.T) {
 			p := &payer{luck: rand.New(rand.NewPCG(seed, 2)), faults: luck.Float64() * 0.6, most: time.Duration(1 + luck.IntN(3000)*int(time.Millisecond))}
 			cfg := f.config(t, p)
 			cfg.Price = prices
-			cfg.Check = func(_ string, body []byte) error {
+			cfg.Check = func(_ string, _ provider.Endpoint, body []byte) error {
 				if strings.Contains(string(body), "WRONG") {
 					return errors.New("wrong")
 				}
@@ -159,7 +159,7 @@ func TestABudgetIsUsedUp(t *testing.T) {
 			f := newFiles(t, strings.ReplaceAll(chats(400), `"model":"m"`, `"model":"m","max_tokens":1000`))
 			p := &payer{luck: rand.New(rand.NewPCG(5, 6)), faults: faults, most: time.Second}
 			cfg := f.config(t, p)
-			cfg.Check = func(_ string, body []byte) error {
+			cfg.Check = func(_ string, _ provider.Endpoint, body []byte) error {
 				if strings.Contains(string(body), "WRONG") {
 					return errors.New("wrong")
 				}
@@ -222,7 +222,7 @@ func TestARetryThatFindsNoRoomWaits(t *testing.T) {
 			return resp, err
 		}))
 		checked := 0
-		cfg.Check = func(id string, _ []byte) error {
+		cfg.Check = func(id string, _ provider.Endpoint, _ []byte) error {
 			if checked++; id == "1" && checked == 1 {
 				return errors.New("wrong")
 			}

@@ -18,16 +18,37 @@ type Parsed struct {
 
 // ParseLine parses one line as Open does, for a run against the imitation with a model given.
 func ParseLine(line []byte, number int) (Parsed, error) {
+	p, rq, err := parseLine(line, number)
+	if err != nil {
+		return Parsed{}, err
+	}
+	path, err := rq.endpoint.Path(rq.model)
+	return Parsed{ID: string(rq.id), Path: path, Body: rq.body, Hash: p.hash(&rq)}, err
+}
+
+func parseLine(line []byte, number int) (*parser, request, error) {
 	sims, _ := provider.Lookup("sim")
 	p := newParser(fill{provider: sims, model: "m", system: "s", maxTokens: 3, set: []setting{{"x", []byte("1")}, {"y.z", []byte("2")}}})
 	l := work.Line{Number: number, Bytes: line}
 	clean(&l)
 	rq, bad := p.parse(l.Bytes, number)
 	if bad != nil {
-		return Parsed{}, errors.New(bad.text)
+		return nil, rq, errors.New(bad.text)
 	}
-	path, err := rq.endpoint.Path(rq.model)
-	return Parsed{ID: string(rq.id), Path: path, Body: rq.body, Hash: p.hash(&rq)}, err
+	return p, rq, nil
+}
+
+// PrefixOf is the identity of a line's prefix; "" of one that is none.
+func PrefixOf(line []byte) (string, error) {
+	_, rq, err := parseLine(line, 1)
+	if err != nil {
+		return "", err
+	}
+	key, ok := prefixOf(&work.Item{Lane: rq.model, Data: &call{endpoint: rq.endpoint, body: rq.body}})
+	if !ok {
+		return "", nil
+	}
+	return key.String(), nil
 }
 
 // ResultLine is the line of a good result with that body.

@@ -51,7 +51,7 @@ func (m *matcher) read(path string, lines iter.Seq2[work.Line, error]) error {
 		}
 		number, ok := in.index.Find(rec.id)
 		if !ok {
-			if m.answers(line, &rec) {
+			if m.answers(-1, line, &rec) {
 				m.matched++
 			}
 			continue
@@ -62,7 +62,7 @@ func (m *matcher) read(path string, lines iter.Seq2[work.Line, error]) error {
 		}
 		switch verdict := m.judge(number, &rec); verdict {
 		case counts:
-			m.answers(line, &rec)
+			m.answers(number, line, &rec)
 			if in.index.Done().Set(number) && rec.failed {
 				in.alreadyFailed.Add(1)
 				if rec.mendable {
@@ -85,15 +85,16 @@ func (m *matcher) read(path string, lines iter.Seq2[work.Line, error]) error {
 	return nil
 }
 
-// answers keeps where a recorded answer is if lines of the file ask for the same, and says whether any does.
-func (m *matcher) answers(line work.Line, rec *recorded) bool {
+// answers keeps where a recorded answer is if lines of the file ask for the same, and says whether any does. It is the
+// answer of the line with that number, if that is not negative.
+func (m *matcher) answers(number int, line work.Line, rec *recorded) bool {
 	in := m.batch.input
 	if !in.cfg.Dedupe || rec.failed {
 		return false
 	}
-	number, ok := in.index.FindHash(rec.hash)
+	lead, ok := in.index.FindHash(rec.hash)
 	if ok {
-		in.twins.answer(number, line.Offset)
+		in.twins.answer(lead, lead == number, line.Offset)
 	}
 	return ok
 }

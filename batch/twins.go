@@ -1,10 +1,9 @@
 package batch
 
 import (
-	"cmp"
 	"encoding/binary"
 	"iter"
-	"slices"
+	"sort"
 	"sync"
 
 	"github.com/sluice-llm/sluice/work"
@@ -13,7 +12,8 @@ import (
 // twins are the lines of a file whose requests are equal to those of lines before them, in 24 bytes each, and the recorded
 // answers that lines without one may have. scan and resume fill it; then it is only read, but for led, which is the feed's.
 type twins struct {
-	list    []twin           // by number, and once it is arranged by lead and number
+	list    twinList         // by number, and once it is arranged by lead and number
+	leads   work.Bits        // first lines of sets
 	answers map[uint32]int64 // where in the output the answer to a line is, by the number of the set's lead
 	led     work.Bits        // lines that get their results from the lead of their set, in this run
 	readers sync.Pool        // *twinReader
@@ -38,14 +38,17 @@ func (in *input) meetTwin(line work.Line, hash work.Hash) {
 	}
 	number := line.Number - 1
 	if lead, ok := in.index.AddHash(number, hash); !ok {
-		in.twins.list = append(in.twins.list, twin{
-			offset: line.Offset, check: otherHalf(hash), lead: uint32(lead), number: uint32(number),
-		})
+		in.twins.leads.Set(lead)
+		in.twins.list.add(twin{offset: line.Offset, check: otherHalf(hash), lead: uint32(lead), number: uint32(number)})
 	}
 }
 
-// answer keeps where the recorded answer to the set of that lead is.
-func (t *twins) answer(lead int, offset int64) {
+// answer keeps where the recorded answer to the set of that lead is, which that line has or another one. Of a set of one
+// line that has its own, nobody asks.
+func (t *twins) answer(lead int, own bool, offset int64) {
+	if own && !t.leads.Has(lead) {
+		return
+	}
 	if t.answers == nil {
 		t.answers = make(map[uint32]int64)
 	}
@@ -55,36 +58,37 @@ func (t *twins) answer(lead int, offset int64) {
 // arrange finds out what is left to do of each set: the first line of it that is not done, or left out of the run, leads the
 // others.
 func (t *twins) arrange(done func(number int) bool) {
-	slices.SortFunc(t.list, byLead)
+	sort.Sort(&t.list)
 	answers := make(map[uint32]int64)
 	for lead, offset := range t.answers { // those of sets with one line
 		if !done(int(lead)) {
 			answers[lead] = offset
 		}
 	}
-	left := t.list[:0]
-	for i, end := 0, 0; i < len(t.list); i = end {
-		lead := t.list[i].lead
-		for end = i; end < len(t.list) && t.list[end].lead == lead; end++ {
+	left := 0 // so many of the list stay, at its beginning
+	for from, to := 0, 0; from < t.list.n; from = to {
+		for lead := t.list.at(from).lead; to < t.list.n && t.list.at(to).lead == lead; to++ {
 		}
-		left = t.arrangeSet(left, t.list[i:end], done, answers)
+		left = t.arrangeSet(from, to, left, done, answers)
 	}
-	t.list = slices.Clip(left)
-	slices.SortFunc(t.list, byLead)
+	t.list.cut(left)
+	sort.Sort(&t.list)
 	t.answers = answers
 }
 
-// arrangeSet appends what is left of one set but its lead to left, which may share memory with what was read of the set.
-func (t *twins) arrangeSet(left, set []twin, done func(number int) bool, answers map[uint32]int64) []twin {
-	first := set[0].lead
+// arrangeSet puts what is left of one set but its lead at the list's place left, and returns the place behind it.
+func (t *twins) arrangeSet(from, to, left int, done func(number int) bool, answers map[uint32]int64) int {
+	first := t.list.at(from).lead
 	lead, found := first, !done(int(first))
-	for _, tw := range set {
+	for i := from; i < to; i++ {
+		tw := *t.list.at(i)
 		switch {
 		case done(int(tw.number)):
 		case found:
 			t.led.Set(int(tw.number))
 			tw.lead = lead
-			left = append(left, tw)
+			*t.list.at(left) = tw
+			left++
 		default:
 			lead, found = tw.number, true
 			if offset, ok := t.answers[first]; ok {
@@ -95,18 +99,46 @@ func (t *twins) arrangeSet(left, set []twin, done func(number int) bool, answers
 	return left
 }
 
-func byLead(a, b twin) int {
-	return cmp.Or(cmp.Compare(a.lead, b.lead), cmp.Compare(a.number, b.number))
+// ledBy returns where in the list the lines are that the one with that number leads.
+func (t *twins) ledBy(number int) (from, to int) {
+	lead := uint32(number)
+	from = sort.Search(t.list.n, func(i int) bool { return t.list.at(i).lead >= lead })
+	for to = from; to < t.list.n && t.list.at(to).lead == lead; to++ {
+	}
+	return from, to
 }
 
-// ledBy returns the lines that the one with that number leads.
-func (t *twins) ledBy(number int) []twin {
-	from, _ := slices.BinarySearchFunc(t.list, twin{lead: uint32(number)}, byLead)
-	to := from
-	for to < len(t.list) && t.list[to].lead == uint32(number) {
-		to++
+// twinList is a list in chunks, so that growing copies nothing. It sorts by lead and number.
+type twinList struct {
+	chunks [][]twin
+	n      int
+}
+
+const twinsPerChunk = 1 << 13
+
+func (l *twinList) at(i int) *twin { return &l.chunks[i/twinsPerChunk][i%twinsPerChunk] }
+
+func (l *twinList) add(tw twin) {
+	if l.n%twinsPerChunk == 0 {
+		l.chunks = append(l.chunks, make([]twin, twinsPerChunk))
 	}
-	return t.list[from:to]
+	*l.at(l.n) = tw
+	l.n++
+}
+
+// cut leaves the first n.
+func (l *twinList) cut(n int) {
+	keep := (n + twinsPerChunk - 1) / twinsPerChunk
+	clear(l.chunks[keep:])
+	l.chunks, l.n = l.chunks[:keep], n
+}
+
+// Len, Swap and Less are for sort.Sort.
+func (l *twinList) Len() int      { return l.n }
+func (l *twinList) Swap(i, j int) { *l.at(i), *l.at(j) = *l.at(j), *l.at(i) }
+func (l *twinList) Less(i, j int) bool {
+	a, b := l.at(i), l.at(j)
+	return a.lead < b.lead || a.lead == b.lead && a.number < b.number
 }
 
 // also returns the lines that get their result from this item; nil without any. The feed calls it.
@@ -117,14 +149,15 @@ func (in *input) also(item *work.Item) iter.Seq2[work.Twin, error] {
 	case in.file == nil:
 		return in.arrivals.also(item.Hash)
 	}
-	led := in.twins.ledBy(int(item.Seq) - 1)
-	if len(led) == 0 {
+	t := &in.twins
+	from, to := t.ledBy(int(item.Seq) - 1)
+	if from == to {
 		return nil
 	}
 	hash, check := item.Hash, otherHalf(item.Hash)
-	for _, tw := range led {
-		if tw.check != check {
-			in.twins.led.Unset(int(tw.number)) // only half of the hash is the same: it comes later, and runs on its own
+	for i := from; i < to; i++ {
+		if tw := t.list.at(i); tw.check != check {
+			t.led.Unset(int(tw.number)) // only half of the hash is the same: it comes later, and runs on its own
 		}
 	}
 	return func(yield func(work.Twin, error) bool) {
@@ -133,9 +166,9 @@ func (in *input) also(item *work.Item) iter.Seq2[work.Twin, error] {
 			yield(work.Twin{}, err)
 			return
 		}
-		defer in.twins.readers.Put(r)
-		for _, tw := range led {
-			if tw.check == check && !yield(r.read(in, tw, hash)) {
+		defer t.readers.Put(r)
+		for i := from; i < to; i++ {
+			if tw := *t.list.at(i); tw.check == check && !yield(r.read(in, tw, hash)) {
 				return
 			}
 		}

@@ -29,7 +29,6 @@ func about(id, subject string, n int) string {
 // watch is an imitation that answers after a while, and knows which prefixes had calls open at the same time.
 type watch struct {
 	mu     sync.Mutex
-	luck   *rand.Rand
 	status func(subject string, nth int) int
 	took   func() time.Duration
 

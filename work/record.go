@@ -14,6 +14,10 @@ const (
 	mostTwins = 4096
 )
 
+// blocks is how many results of several items are recorded at once. Each needs room for a block, and the journal takes
+// one after the other anyway.
+const blocks = 4
+
 // record writes the line of the worker's result and tells of it.
 func (r *Runner) record(w *worker) {
 	w.line = w.line[:0]
@@ -44,7 +48,9 @@ func (r *Runner) recordAll(w *worker, item *Item) {
 		w.line, twins, own = w.line[:0], twins[:0], false
 		return true
 	}
-	w.line = w.line[:0]
+	usual := w.line
+	w.line = <-r.blocks
+	defer func() { r.blocks <- w.line[:0]; w.line = usual }()
 	r.encode(w, result)
 	for t, err := range item.Also {
 		if err != nil {

@@ -42,7 +42,7 @@ func TestAResultMayBeOfSeveralItems(t *testing.T) {
 			j := openJournal(t, journalPath(t), work.JournalConfig{})
 			var told []string
 			r := newRunner(t, work.Config{
-				Workers: 1, Journal: j, Encode: encode, Handler: work.Calls(scheduler(t, 1), answer(0, always(kind))),
+				Journal: j, Encode: encode, Workers: 1, Handler: work.Calls(scheduler(t, 1), answer(0, always(kind))),
 				OnResult: func(r *work.Result) {
 					told = append(told, fmt.Sprintf("%s %d %q %d %v", r.ID, r.Seq, r.Twin, r.Tally.Attempts, r.Kind))
 				},

@@ -101,6 +101,7 @@ type Runner struct {
 	room        chan struct{}     // something was taken out of a queue
 	queuedBytes atomic.Int64
 	awaiting    awaiting
+	blocks      chan []byte  // room for results of several items
 	taken       atomic.Int64 // items taken in
 	out         chan Result  // to Results; nil for Run
 	outGone     chan struct{}
@@ -134,6 +135,10 @@ func New(cfg Config) (*Runner, error) {
 		queues:   make(map[laneKey]*lane),
 		lanes:    make(map[string]bool),
 		room:     make(chan struct{}, 1),
+		blocks:   make(chan []byte, blocks),
+	}
+	for range blocks {
+		r.blocks <- nil
 	}
 	r.tally.finish = make(map[string]int)
 	return r, nil
