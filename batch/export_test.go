@@ -39,3 +39,12 @@ func RecordedID(line []byte) (string, error) {
 	rec, err := parseResult(line)
 	return string(rec.id), err
 }
+
+// ParseRecording reads a line as Recordings does.
+func ParseRecording(line []byte) (Recording, error) { return parseRecording(line) }
+
+// ReadFields reads one line as FieldsOf does.
+func ReadFields(line []byte, number int) InputFields {
+	r := fieldReader{known: make(map[string]int)}
+	return r.read(work.Line{Number: number, Bytes: line})
+}
