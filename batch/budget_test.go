@@ -258,7 +258,7 @@ func TestAttemptsStayBoundedByARetryThatWaited(t *testing.T) {
 			t.Cleanup(func() { s.Close() })
 			return s, err
 		}
-		cfg.Check = func(id string, _ []byte) error {
+		cfg.Check = func(id string, _ provider.Endpoint, _ []byte) error {
 			if id == "1" {
 				return errors.New("wrong")
 			}
@@ -298,7 +298,7 @@ func TestTheRunGoesOnWhileOneThatWaitsFits(t *testing.T) {
 func TestAPanicCountsAsAllThatItMayHaveUsed(t *testing.T) {
 	f := newFiles(t, strings.ReplaceAll(chats(1), `"model":"m"`, `"model":"m","max_tokens":100`))
 	cfg := f.config(t, &stub{})
-	cfg.Check = func(string, []byte) error { panic("odd") }
+	cfg.Check = func(string, provider.Endpoint, []byte) error { panic("odd") }
 	cfg.Budget.Tokens = 500
 	rep, err := run(t, cfg)
 	if err != nil || rep.Report.Failed != 1 || len(rep.Budgets) != 1 || rep.Budgets[0].Used < 100 {

@@ -123,7 +123,7 @@ func TestHitsAreCheckedLikeAnswers(t *testing.T) {
 	f := newFiles(t, chats(3))
 	dir := filepath.Join(t.TempDir(), "cache")
 	refuse := func(c *batch.Config) {
-		c.Check = func(id string, _ []byte) error {
+		c.Check = func(id string, _ provider.Endpoint, _ []byte) error {
 			if id == "2" {
 				return errors.New("refused")
 			}

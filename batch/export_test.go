@@ -123,3 +123,12 @@ func Render(text string, object []byte) (string, error) {
 	}
 	return string(out), nil
 }
+
+// ParseRecording reads a line as Recordings does.
+func ParseRecording(line []byte) (Recording, error) { return parseRecording(line) }
+
+// ReadFields reads one line as FieldsOf does.
+func ReadFields(line []byte, number int) InputFields {
+	r := fieldReader{known: make(map[string]int)}
+	return r.read(work.Line{Number: number, Bytes: line})
+}

@@ -1,12 +1,14 @@
 package batch_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -195,4 +197,52 @@ func TestFieldsHaveTheIDsOfARun(t *testing.T) {
 			}
 		}
 	}
+}
+
+// FuzzRecording compares with encoding/json.
+func FuzzRecording(f *testing.F) {
+	for _, s := range []string{
+		recordedLine(`"a"`, `{"status_code":200,"body":{}}`, `null`), recordedLine(`"b\n"`, `null`, `{"code":"x","message":"y"}`),
+		`{"custom_id":"a","error":"x"}`, `{"custom_id":"a","response":{"status_code":4e2}}`, `{"cust\u006fm_id":"a","error":null}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		rec, err := batch.ParseRecording(line)
+		if err != nil {
+			return
+		}
+		var object map[string]json.RawMessage
+		if err := json.Unmarshal(line, &object); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if rec.Body != nil && !json.Valid(rec.Body) {
+			t.Fatalf("%q: body %q", line, rec.Body)
+		}
+		var id string
+		if utf8.Valid(line) && json.Unmarshal(object["custom_id"], &id) == nil && rec.ID != id {
+			t.Fatalf("%q: id %q, want %q", line, rec.ID, id)
+		}
+	})
+}
+
+// FuzzFields: what an object holds is found in it, and a line that runs has the id that a run gives it.
+func FuzzFields(f *testing.F) {
+	for _, s := range []string{chat(1), `{"prompt":"x","n":[1,{}]}`, `{"key":"k","request":{"contents":[]}}`, `text`, `{"a":1,"a":2}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		if len(strings.TrimSpace(string(line))) == 0 {
+			return
+		}
+		in := batch.ReadFields(line, 3)
+		for _, field := range in.Fields {
+			if !json.Valid(field.Value) {
+				t.Fatalf("%q: %s is %q", line, field.Name, field.Value)
+			}
+		}
+		if p, err := batch.ParseLine(line, 3); err == nil && p.ID != in.ID {
+			t.Fatalf("%q: id %q, a run has %q", line, in.ID, p.ID)
+		}
+	})
 }

@@ -307,32 +307,38 @@ func (r *replyReader) list(s *jsonscan.Scanner, items bool) {
 	}
 }
 
-// part reads one part of a message, or one item of a response. What a member means depends on the part's type, which may
+// part is one part of a message, or one item of a response. What a member means depends on the part's type, which may
 // come last.
+type part struct {
+	kind                                     string
+	text, refusal, arguments, input, content []byte
+	thought                                  bool
+}
+
+// part reads one part.
 func (r *replyReader) part(s *jsonscan.Scanner, item bool) {
 	if s.Peek() != '{' {
 		s.Skip()
 		return
 	}
-	var kind string
-	var text, refusal, arguments, input, content []byte
-	thought, start := false, len(r.Calls)
+	var p part
+	calls := len(r.Calls)
 	for s.Enter('{'); s.Next('}'); {
 		switch string(jsonscan.Name(s.Key())) {
 		case "type":
-			kind = word(s)
+			p.kind = word(s)
 		case "text":
-			text = s.Span()
+			p.text = s.Span()
 		case "thought":
-			thought = s.Truth()
+			p.thought = s.Truth()
 		case "refusal":
-			refusal = s.Span()
+			p.refusal = s.Span()
 		case "arguments":
-			arguments = s.Span()
+			p.arguments = s.Span()
 		case "input":
-			input = s.Span()
+			p.input = s.Span()
 		case "content":
-			content = s.Span()
+			p.content = s.Span()
 		case "functionCall", "function_call":
 			r.call(s)
 		case "inlineData", "inline_data", "fileData", "file_data", "executableCode", "executable_code":
@@ -345,28 +351,31 @@ func (r *replyReader) part(s *jsonscan.Scanner, item bool) {
 	if s.Bad() {
 		return
 	}
-	if kind != "" {
-		r.Calls = r.Calls[:start] // such a member is Gemini's alone, whose parts have no type
+	if p.kind != "" {
+		r.Calls = r.Calls[:calls] // such a member is Gemini's alone, whose parts have no type
 	}
-	switch kind {
+	r.take(&p, item)
+}
+
+// take takes what a part says.
+func (r *replyReader) take(p *part, item bool) {
+	switch p.kind {
 	case "":
-		if thought {
-			return
+		if !p.thought {
+			r.again(p.text, (*replyReader).text)
 		}
-		r.again(text, (*replyReader).text)
 	case "text", "output_text":
-		r.again(text, (*replyReader).text)
+		r.again(p.text, (*replyReader).text)
 	case "refusal":
-		r.again(refusal, func(r *replyReader, s *jsonscan.Scanner) { r.Refusal = cmp.Or(s.Text(), r.Refusal) })
+		r.again(p.refusal, func(r *replyReader, s *jsonscan.Scanner) { r.Refusal = cmp.Or(s.Text(), r.Refusal) })
 	case "message":
-		if !item {
-			return
+		if item {
+			r.again(p.content, (*replyReader).content)
 		}
-		r.again(content, (*replyReader).content)
 	case "function_call":
-		r.again(arguments, (*replyReader).arguments)
+		r.again(p.arguments, (*replyReader).arguments)
 	case "tool_use", "custom_tool_call":
-		r.again(input, (*replyReader).arguments)
+		r.again(p.input, (*replyReader).arguments)
 	case "image", "image_url", "audio", "output_audio", "image_generation_call":
 		r.Other = true
 	}
