@@ -175,17 +175,17 @@ func (r *batchRun) run(ctx context.Context) error {
 	defer abandon()
 	p := startProgress(r.s, r.o.progress, r.status)
 	defer p.stop()
-	stop := onInterrupt(func(os.Signal) {
+	signals := listen(func(os.Signal) {
 		r.batch.Drain()
 		p.drain()
 	}, func(os.Signal) {
 		st := r.status()
 		r.abandoned, _, _ = st.sum()
 		abandon()
-	})
-	defer stop()
+	}, r.rereader())
+	defer signals.stop()
 	rep, err := r.batch.Run(ctx)
-	stop()
+	signals.stop()
 	p.stop()
 	return r.conclude(rep, err)
 }
