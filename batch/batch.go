@@ -108,6 +108,7 @@ type Config struct {
 	OnResult func(*work.Result) // see work.Config
 	Observer sluice.Observer    // see work.Config; its Schedulers have their own
 	Pauses   *work.Pauses       // see work.Config
+	Control  string             // see work.Config
 	Logger   *slog.Logger       // nil discards
 }
 
@@ -285,6 +286,7 @@ func (b *Batch) prepare() error {
 		Observer: b.cfg.Observer,
 		Name:     "run",
 		Pauses:   b.cfg.Pauses,
+		Control:  b.cfg.Control,
 		Logger:   b.log,
 	})
 	b.runner = runner

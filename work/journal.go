@@ -192,7 +192,7 @@ func (j *Journal) open() error {
 			err = fmt.Errorf("%s is not a regular file", j.path)
 		}
 		if err == nil {
-			err = lockFile(f)
+			err = lockSoon(f)
 		}
 		if errors.Is(err, errLocked) {
 			state, _ := LoadState(StatePath(j.path))

@@ -64,6 +64,9 @@ type Config struct {
 	Observer sluice.Observer
 	Name     string
 
+	// Control is the address that the run is controlled from, for the state file. "" is none.
+	Control string
+
 	// Pauses counts the Scheduler's pauses for the state file. Nil counts none.
 	Pauses *Pauses
 

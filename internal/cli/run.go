@@ -21,6 +21,7 @@ import (
 // runOptions are the flags of the run command.
 type runOptions struct {
 	account accountFlags
+	control controlFlags
 	args    []string // of the command line
 
 	input       string
@@ -94,6 +95,7 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.asJSON, "json", false, "print the summary as one JSON document on standard output")
 	fs.BoolVar(&o.verbose, "verbose", false, "say more on standard error")
 	fs.StringVar(&o.events, "events", "", "append every event of the scheduler to FILE, as JSON lines")
+	o.control.register(fs)
 }
 
 // runBatch is the run command.
@@ -118,6 +120,11 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 		defer func() { r.note(log.Close()) }()
 		observers = append(observers, log)
 	}
+	if r.control, err = o.control.open(s); err != nil {
+		return err
+	}
+	defer func() { r.note(r.control.Close()) }()
+	cfg.Control = r.control.address()
 	cfg.Stdin, cfg.Logger, cfg.Pauses = s.in, slog.New(&logHandler{s: s, verbose: o.verbose}), r.pauses
 	cfg.Observer = &observers
 	cfg.Provider, cfg.ExtraHeader, cfg.Transport = accounts.provider, accounts.headers, accounts.transport
@@ -159,6 +166,7 @@ type batchRun struct {
 	accounts *accounts
 	batch    *batch.Batch
 	pauses   *work.Pauses
+	control  *controlled
 
 	abandoned int // calls that were open at the second interrupt
 
@@ -184,6 +192,7 @@ func (r *batchRun) run(ctx context.Context) error {
 		abandon()
 	}, r.rereader())
 	defer signals.stop()
+	r.control.begin(r, p, signals)
 	rep, err := r.batch.Run(ctx)
 	signals.stop()
 	p.stop()
@@ -279,6 +288,7 @@ func (r *batchRun) status() status {
 	p := r.batch.Progress()
 	st := status{
 		total: p.Total, done: p.Already + p.Done, failed: p.Failed, usage: p.Usage, lanes: r.accounts.Snapshot().Lanes,
+		cost: p.Cost, held: r.accounts.held(),
 	}
 	if r.o.input == "-" {
 		st.total = 0 // what has come so far is no total

@@ -148,6 +148,7 @@ func TestScripts(t *testing.T) {
 			"waittries":  cmdWaittries,
 			"waittext":   cmdWaittext,
 			"ask":        cmdAsk,
+			"control":    cmdControl,
 		},
 	})
 }

@@ -19,6 +19,7 @@ type interrupts struct {
 	hadTerminal bool
 	asked       chan struct{} // closed to drain without a signal
 	ask         func()
+	draining    chan struct{} // closed when onDrain was called
 	signals     chan os.Signal
 	again       chan struct{} // a HUP asks to re-read; a second that waits would read the same
 	done        chan struct{}
@@ -35,7 +36,7 @@ func onInterrupt(drain, abandon func(os.Signal)) (stop func()) {
 func listen(drain, abandon func(os.Signal), reread func()) *interrupts {
 	i := &interrupts{
 		onDrain: drain, onAbandon: abandon, reread: reread,
-		asked: make(chan struct{}), signals: make(chan os.Signal, 2), done: make(chan struct{}), again: make(chan struct{}, 1),
+		asked: make(chan struct{}), draining: make(chan struct{}), signals: make(chan os.Signal, 2), done: make(chan struct{}), again: make(chan struct{}, 1),
 	}
 	if reread != nil {
 		i.hadTerminal = hasTerminal()
@@ -52,7 +53,13 @@ func listen(drain, abandon func(os.Signal), reread func()) *interrupts {
 }
 
 // drain is what one interrupt does; the second such is none.
-func (i *interrupts) drain() { i.ask() }
+func (i *interrupts) drain() {
+	i.ask()
+	select {
+	case <-i.draining:
+	case <-i.done:
+	}
+}
 
 // stop ends the listening. It is safe to call twice.
 func (i *interrupts) stop() {
@@ -65,16 +72,20 @@ func (i *interrupts) stop() {
 
 func (i *interrupts) loop() {
 	asked, drained := i.asked, false
+	drain := func(sig os.Signal) {
+		if !drained {
+			drained = true
+			i.onDrain(sig)
+			close(i.draining)
+		}
+	}
 	for {
 		select {
 		case <-i.done:
 			return
 		case <-asked:
 			asked = nil
-			if !drained {
-				i.onDrain(nil)
-			}
-			drained = true
+			drain(nil)
 		case sig := <-i.signals:
 			switch {
 			case sig == syscall.SIGHUP && i.reread != nil && !i.hungUp():
@@ -83,8 +94,7 @@ func (i *interrupts) loop() {
 				default:
 				}
 			case !drained:
-				drained = true
-				i.onDrain(sig)
+				drain(sig)
 			case sig != syscall.SIGHUP:
 				i.onAbandon(sig)
 				signal.Stop(i.signals)
