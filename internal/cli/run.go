@@ -22,6 +22,7 @@ import (
 type runOptions struct {
 	account accountFlags
 	control controlFlags
+	notify  notifyFlags
 	args    []string // of the command line
 
 	input       string
@@ -96,6 +97,7 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.verbose, "verbose", false, "say more on standard error")
 	fs.StringVar(&o.events, "events", "", "append every event of the scheduler to FILE, as JSON lines")
 	o.control.register(fs)
+	o.notify.register(fs)
 }
 
 // runBatch is the run command.
@@ -119,6 +121,12 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 		}
 		defer func() { r.note(log.Close()) }()
 		observers = append(observers, log)
+	}
+	if r.notify, err = o.notify.open(r); err != nil {
+		return err
+	}
+	if r.notify != nil {
+		observers = append(observers, r.notify)
 	}
 	if r.control, err = o.control.open(s); err != nil {
 		return err
@@ -167,6 +175,7 @@ type batchRun struct {
 	batch    *batch.Batch
 	pauses   *work.Pauses
 	control  *controlled
+	notify   *notifier
 
 	abandoned int // calls that were open at the second interrupt
 
@@ -193,6 +202,7 @@ func (r *batchRun) run(ctx context.Context) error {
 	}, r.rereader())
 	defer signals.stop()
 	r.control.begin(r, p, signals)
+	r.notify.start(r.status)
 	rep, err := r.batch.Run(ctx)
 	signals.stop()
 	p.stop()
@@ -255,6 +265,7 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 	if sum.Error == "" && sum.Hint != "" {
 		r.s.errorf("hint: %s\n", sum.Hint)
 	}
+	r.notify.end(sum)
 	return err
 }
 
