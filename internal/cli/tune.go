@@ -3,6 +3,8 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"os"
 	"sync"
 
 	"github.com/sluice-llm/sluice"
@@ -80,7 +82,10 @@ func (a *accounts) shapeBy(c *sluice.Config, p provider.Provider, s *settings, t
 }
 
 // rereads reports whether limits are of files, so that reading them again makes sense.
-func (a *accounts) rereads() bool { return a.settings.file.Name != "" || a.flags.settings.limits != "" }
+func (a *accounts) rereads() bool {
+	name := a.settings.file.Name
+	return name != "" && name != os.DevNull || a.flags.settings.limits != ""
+}
 
 // reread reads the files of limits again and lets their ceilings hold as if the run began now: flags win, and what control
 // told is over. It says what came of it. An error has changed nothing.
@@ -110,13 +115,9 @@ func (a *accounts) tell(limits map[sluice.Dimension]int) ([]retold, error) {
 	defer a.tuning.end()
 	a.tuning.mu.Lock()
 	s, told := a.tuning.settings, make(map[sluice.Dimension]int)
-	for d, limit := range a.tuning.told {
-		told[d] = limit
-	}
+	maps.Copy(told, a.tuning.told)
 	a.tuning.mu.Unlock()
-	for d, limit := range limits {
-		told[d] = limit
-	}
+	maps.Copy(told, limits)
 	return a.retell(s, told)
 }
 
