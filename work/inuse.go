@@ -30,7 +30,7 @@ func InUse(path string) (bool, error) {
 
 // lockSoon locks the file, and waits a little if it is locked: InUse locks too, for an instant.
 func lockSoon(f *os.File) error {
-	const tries, apart = 10, 10 * time.Millisecond
+	const tries, apart = 30, 10 * time.Millisecond
 	for range tries {
 		if err := lockFile(f); !errors.Is(err, errLocked) {
 			return err

@@ -3,7 +3,6 @@ package work_test
 import (
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,41 +42,6 @@ func TestAJournalIsInUseWhileItIsOpen(t *testing.T) {
 	}
 	_ = child.Wait()
 	check("of a process that was killed", false)
-}
-
-func TestWhoAsksWhetherAJournalIsInUseKeepsNobodyFromOpeningIt(t *testing.T) {
-	path := journalPath(t)
-	openJournal(t, path, work.JournalConfig{}).Close()
-	if err := os.WriteFile(path, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	stop := make(chan struct{})
-	wg.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				if _, err := work.InUse(path); err != nil {
-					t.Error(err)
-				}
-			}
-		}
-	})
-	for range 50 {
-		j, err := work.OpenJournal(path, work.JournalConfig{Sync: work.SyncNone})
-		if err != nil {
-			t.Error(err)
-			break
-		}
-		if err := j.Append([]byte("{}\n")); err != nil {
-			t.Error(err)
-		}
-		j.Close()
-	}
-	close(stop)
-	wg.Wait()
 }
 
 func TestTheStateSaysThatARunIsPausedByControlAndWhereThatIs(t *testing.T) {
