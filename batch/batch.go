@@ -138,6 +138,7 @@ type Config struct {
 	OnResult func(*work.Result) // see work.Config
 	Observer sluice.Observer    // see work.Config; its Schedulers have their own
 	Pauses   *work.Pauses       // see work.Config
+	Control  string             // see work.Config
 	Logger   *slog.Logger       // nil discards
 }
 
@@ -356,6 +357,7 @@ func (b *Batch) prepare() error {
 		OnResult: b.onResult(),
 		Conclude: b.conclude(),
 		Pauses:   b.cfg.Pauses,
+		Control:  b.cfg.Control,
 		Logger:   b.log,
 	})
 	b.runner = runner

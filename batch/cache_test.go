@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/provider"
 )
 
 // cachedRun is a run into a new output with a cache, what it said and how many calls it made.

@@ -53,4 +53,4 @@ func (systemDisk) SyncDir(dir string) {
 
 type systemFile struct{ *os.File }
 
-func (f systemFile) Lock() error { return lockFile(f.File) }
+func (f systemFile) Lock() error { return lockSoon(f.File) }

@@ -85,12 +85,12 @@ func (o *runOptions) dry(s *streams, cfg batch.Config) error {
 	if err := d.print(s); err != nil {
 		return err
 	}
-	accounts.tell(s, o.verbose)
+	accounts.explainLimits(s, o.verbose)
 	return nil
 }
 
-// tell says where limits come from, to whom asked for more, and to everybody what is doubtful of them.
-func (a *accounts) tell(s *streams, verbose bool) {
+// explainLimits says where limits come from, to whom asked for more, and to everybody what is doubtful of them.
+func (a *accounts) explainLimits(s *streams, verbose bool) {
 	for _, doubt := range a.settings.doubts {
 		s.errorf("sluice: warning: %s\n", doubt)
 	}

@@ -24,6 +24,8 @@ type runOptions struct {
 	budget  budgetFlags
 	reuse   reuseFlags
 	rows    rowFlags
+	control controlFlags
+	notify  notifyFlags
 	args    []string // of the command line
 
 	input       string
@@ -106,6 +108,8 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.asJSON, "json", false, "print the summary as one JSON document on standard output")
 	fs.BoolVar(&o.verbose, "verbose", false, "say more on standard error")
 	fs.StringVar(&o.events, "events", "", "append every event of the scheduler to FILE, as JSON lines")
+	o.control.register(fs)
+	o.notify.register(fs)
 }
 
 // runBatch is the run command.
@@ -133,6 +137,17 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 		defer func() { r.note(log.Close()) }()
 		observers = append(observers, log)
 	}
+	if r.notify, err = o.notify.open(r); err != nil {
+		return err
+	}
+	if r.notify != nil {
+		observers = append(observers, r.notify)
+	}
+	if r.control, err = o.control.open(s); err != nil {
+		return err
+	}
+	defer func() { r.note(r.control.Close()) }()
+	cfg.Control = r.control.address()
 	cfg.Stdin, cfg.Logger, cfg.Pauses = s.in, slog.New(&logHandler{s: s, verbose: o.verbose}), r.pauses
 	cfg.Observer = &observers
 	cfg.Provider, cfg.ExtraHeader, cfg.Transport = accounts.provider, accounts.headers, accounts.transport
@@ -183,6 +198,8 @@ type batchRun struct {
 	accounts *accounts
 	batch    *batch.Batch
 	pauses   *work.Pauses
+	control  *controlled
+	notify   *notifier
 
 	abandoned int // calls that were open at the second interrupt
 
@@ -199,17 +216,19 @@ func (r *batchRun) run(ctx context.Context) error {
 	defer abandon()
 	p := startProgress(r.s, r.o.progress, r.status)
 	defer p.stop()
-	stop := onInterrupt(func(os.Signal) {
+	signals := listen(func(os.Signal) {
 		r.batch.Drain()
 		p.drain()
 	}, func(os.Signal) {
 		st := r.status()
 		r.abandoned, _, _ = st.sum()
 		abandon()
-	})
-	defer stop()
+	}, r.rereader())
+	defer signals.stop()
+	r.control.begin(r, p, signals)
+	r.notify.start(r.status)
 	rep, err := r.batch.Run(ctx)
-	stop()
+	signals.stop()
 	p.stop()
 	return r.conclude(rep, err)
 }
@@ -271,6 +290,7 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 	if sum.Error == "" && sum.Hint != "" {
 		r.s.errorf("hint: %s\n", sum.Hint)
 	}
+	r.notify.end(sum)
 	return err
 }
 
@@ -307,6 +327,7 @@ func (r *batchRun) status() status {
 	p := r.batch.Progress()
 	st := status{
 		total: p.Total, done: p.Already + p.Done, failed: p.Failed, usage: p.Usage, lanes: r.accounts.Snapshot().Lanes,
+		cost: p.Cost, held: r.accounts.held(),
 	}
 	if r.o.input == "-" {
 		st.total = 0 // what has come so far is no total
@@ -348,7 +369,7 @@ func (r *batchRun) noteSettings() {
 	if note := r.accounts.room.note(wanted); note != "" {
 		r.s.errorf("sluice: %s\n", note)
 	}
-	r.accounts.tell(r.s, r.o.verbose)
+	r.accounts.explainLimits(r.s, r.o.verbose)
 }
 
 // watchModel warns, once, of a model that begins with the limits of another.

@@ -150,6 +150,7 @@ func TestScripts(t *testing.T) {
 			"waittries":  cmdWaittries,
 			"waittext":   cmdWaittext,
 			"ask":        cmdAsk,
+			"control":    cmdControl,
 		},
 	})
 }

@@ -78,8 +78,11 @@ func (s *streams) data() io.Writer {
 }
 
 // terminal returns the size of the terminal that standard error is, or false if it is none.
-func (s *streams) terminal() (width, height int, ok bool) {
-	f, isFile := s.err.w.(*os.File)
+func (s *streams) terminal() (width, height int, ok bool) { return s.err.terminal() }
+
+// terminal returns the size of the terminal that is written to, or false if it is none.
+func (w *safeWriter) terminal() (width, height int, ok bool) {
+	f, isFile := w.w.(*os.File)
 	if !isFile || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
 		return 0, 0, false
 	}
