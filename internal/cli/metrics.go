@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -27,35 +28,44 @@ type watch struct {
 	s       *streams
 	metrics *telemetry.Metrics
 	server  *telemetry.Server
+	otel    *telemetry.OTel
 
 	mu       sync.Mutex
 	accounts *accounts // nil: not there yet
 }
 
-// open begins to serve what the flags ask for.
-func (f *watchFlags) open(s *streams) (*watch, error) {
+// open begins to tell what the flags and the environment ask for.
+func (f *watchFlags) open(ctx context.Context, s *streams) (*watch, error) {
 	w := &watch{s: s}
-	if f.metrics == "" {
-		return w, nil
+	if f.metrics != "" {
+		if err := w.serve(f.metrics); err != nil {
+			return nil, err
+		}
 	}
-	if _, _, err := net.SplitHostPort(f.metrics); err != nil {
-		return nil, usageError(fmt.Errorf("--metrics-listen %q is not an address", f.metrics),
+	w.openOTel(ctx)
+	return w, nil
+}
+
+// serve begins to serve metrics at an address.
+func (w *watch) serve(address string) error {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return usageError(fmt.Errorf("--metrics-listen %q is not an address", address),
 			"give a host and a port, such as --metrics-listen 127.0.0.1:9464")
 	}
 	var err error
 	w.metrics = telemetry.NewMetrics(w.snapshot)
-	if w.server, err = telemetry.Serve(f.metrics, w.metrics); err != nil {
-		return nil, usageError(fmt.Errorf("--metrics-listen %s: %w", f.metrics, cause(err)),
+	if w.server, err = telemetry.Serve(address, w.metrics); err != nil {
+		return usageError(fmt.Errorf("--metrics-listen %s: %w", address, cause(err)),
 			"another program may be there: take another port, or 0 for one that is free")
 	}
-	_, port, _ := net.SplitHostPort(f.metrics)
+	_, port, _ := net.SplitHostPort(address)
 	if port == "0" || w.server.Everywhere() {
-		s.errorf("sluice: metrics at %s\n", w.server.URL())
+		w.s.errorf("sluice: metrics at %s\n", w.server.URL())
 	}
 	if w.server.Everywhere() {
-		s.errorf("sluice: warning: --metrics-listen %s lets every host that reaches this one read them\n", f.metrics)
+		w.s.errorf("sluice: warning: --metrics-listen %s lets every host that reaches this one read them\n", address)
 	}
-	return w, nil
+	return nil
 }
 
 // cause is what the system says of an address that cannot be had, without the address.
@@ -68,10 +78,14 @@ func cause(err error) error {
 
 // observers are those that events go to.
 func (w *watch) observers() []sluice.Observer {
-	if w.metrics == nil {
-		return nil
+	var os []sluice.Observer
+	if w.metrics != nil {
+		os = append(os, w.metrics)
 	}
-	return []sluice.Observer{w.metrics}
+	if w.otel != nil {
+		os = append(os, w.otel)
+	}
+	return os
 }
 
 // of has the watch ask the run's accounts how they stand.
@@ -100,6 +114,7 @@ func (w *watch) snapshot() sluice.Snapshot {
 
 // close ends it. What it has to say by then is said.
 func (w *watch) close() error {
+	w.closeOTel()
 	if w.server != nil {
 		return w.server.Close()
 	}

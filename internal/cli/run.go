@@ -106,7 +106,7 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	}
 	r := &batchRun{s: s, o: o, pauses: &work.Pauses{}, failures: make(map[sluice.Kind]string), strangers: make(map[string]bool)}
 	observers := observers{r.pauses, sluice.ObserverFunc(r.warn)}
-	watch, err := o.watch.open(s)
+	watch, err := o.watch.open(ctx, s)
 	if err != nil {
 		return err
 	}

@@ -12,43 +12,44 @@ const (
 	mostLabel  = 200     // bytes of a label
 )
 
-// byLane holds a value for each lane, up to mostLanes, and one for all others. It is safe for concurrent use.
-type byLane[T any] struct {
-	create func(label string) *T
+// table holds a value for each key, up to mostLanes, and one for all others. It is safe for concurrent use.
+type table[K comparable, T any] struct {
+	create func(key K) *T
+	others func() *T // made when the first of them comes
 
 	mu     sync.RWMutex
-	lanes  map[string]*T
-	others *T
+	values map[K]*T
+	other  *T
 }
 
-func newByLane[T any](create func(label string) *T) *byLane[T] {
-	return &byLane[T]{create: create, lanes: make(map[string]*T)}
+func newTable[K comparable, T any](create func(key K) *T, others func() *T) *table[K, T] {
+	return &table[K, T]{create: create, others: others, values: make(map[K]*T)}
 }
 
-// of returns the value of a lane.
-func (b *byLane[T]) of(lane string) *T {
-	b.mu.RLock()
-	v, others := b.lanes[lane], b.others
-	b.mu.RUnlock()
+// of returns the value of key.
+func (t *table[K, T]) of(key K) *T {
+	t.mu.RLock()
+	v, other := t.values[key], t.other
+	t.mu.RUnlock()
 	switch {
 	case v != nil:
 		return v
-	case others != nil:
-		return others
+	case other != nil:
+		return other
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	switch {
-	case b.lanes[lane] != nil:
-		return b.lanes[lane]
-	case len(b.lanes) < mostLanes:
-		v = b.create(label(lane))
-		b.lanes[strings.Clone(lane)] = v // a lane may be a piece of a line
+	case t.values[key] != nil:
+		return t.values[key]
+	case len(t.values) < mostLanes:
+		v = t.create(key)
+		t.values[key] = v
 		return v
-	case b.others == nil:
-		b.others = b.create(otherLanes)
+	case t.other == nil:
+		t.other = t.others()
 	}
-	return b.others
+	return t.other
 }
 
 // label makes text fit for a label: short, and UTF-8.

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,7 +26,7 @@ type Metrics struct {
 	items, attempts, throttles, gaveUp, retries, cancelled *prometheus.CounterVec
 	tokens, cost, reused, cooldowns                        *prometheus.CounterVec
 	wait, duration                                         *prometheus.HistogramVec
-	lanes                                                  *byLane[laneMetrics]
+	lanes                                                  *table[string, laneMetrics]
 
 	mu       sync.Mutex
 	breakers map[breaker]struct{} // that are open
@@ -71,7 +72,10 @@ func NewMetrics(snapshot func() sluice.Snapshot) *Metrics {
 		wait:      histogram("wait_seconds", "How long tries waited for their turn, pauses included.", waitBuckets()),
 		duration:  histogram("call_duration_seconds", "How long tries took, from sending to the end of the answer.", durationBuckets()),
 	}
-	m.lanes = newByLane(m.lane)
+	m.lanes = newTable(
+		func(lane string) *laneMetrics { return m.lane(label(strings.Clone(lane))) }, // it may be a piece of a line
+		func() *laneMetrics { return m.lane(otherLanes) },
+	)
 	return m
 }
 
