@@ -23,7 +23,7 @@ type call struct {
 	kind      sluice.Kind // of the last try
 	cancelled bool        // it was cut short
 
-	expires time.Time   // nobody waits longer for what is still to be told; zero: it is not about to end
+	expires time.Time // nobody waits longer for what is still to be told; zero: it is not about to end
 	ending  *list.Element
 	item    *item // what became of it, where that was told before its last try was
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,12 +14,15 @@ import (
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"google.golang.org/grpc/grpclog"
 
 	"github.com/sluice-llm/sluice"
 )
@@ -66,12 +70,13 @@ type OTel struct {
 // goes to cfg.Warn from then on, in place of standard error: its own log shows headers.
 func NewOTel(ctx context.Context, cfg OTelConfig) (*OTel, error) {
 	signals, err := otelEnvironment()
-	if err != nil || !signals.any() {
+	if err != nil || signals == (otelSignals{}) {
 		return &OTel{}, err
 	}
 	o := &OTel{cfg: cfg}
 	o.subjects = newTable(o.subject, func() *subject { return o.subject(route{lane: otherLanes}) })
 	otel.SetLogger(logr.Discard())
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(o.warn))
 	about, err := resource.New(ctx,
 		resource.WithAttributes(attribute.String("service.name", "sluice"), attribute.String("service.version", cfg.Version)),
@@ -79,21 +84,28 @@ func NewOTel(ctx context.Context, cfg OTelConfig) (*OTel, error) {
 	if err != nil {
 		o.warn(err) // what could be read of the variables is there
 	}
-	if signals.traces {
-		if err := o.openTraces(ctx, about); err != nil {
+	if signals.traces != "" {
+		if err := o.openTraces(ctx, about, signals.traces); err != nil {
 			return &OTel{}, err
 		}
 	}
-	if signals.metrics {
-		if err := o.openMetrics(ctx, about); err != nil {
-			return o, err
+	if signals.metrics != "" {
+		if err := o.openMetrics(ctx, about, signals.metrics); err != nil {
+			o.Shutdown(ctx)
+			return &OTel{}, err
 		}
 	}
 	return o, nil
 }
 
-func (o *OTel) openTraces(ctx context.Context, about *resource.Resource) error {
-	exporter, err := otlptracehttp.New(ctx)
+func (o *OTel) openTraces(ctx context.Context, about *resource.Resource, protocol string) error {
+	var exporter sdktrace.SpanExporter
+	var err error
+	if protocol == otelGRPC {
+		exporter, err = otlptracegrpc.New(ctx)
+	} else {
+		exporter, err = otlptracehttp.New(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("traces: %w", err)
 	}
@@ -103,8 +115,14 @@ func (o *OTel) openTraces(ctx context.Context, about *resource.Resource) error {
 	return nil
 }
 
-func (o *OTel) openMetrics(ctx context.Context, about *resource.Resource) error {
-	exporter, err := otlpmetrichttp.New(ctx)
+func (o *OTel) openMetrics(ctx context.Context, about *resource.Resource, protocol string) error {
+	var exporter sdkmetric.Exporter
+	var err error
+	if protocol == otelGRPC {
+		exporter, err = otlpmetricgrpc.New(ctx)
+	} else {
+		exporter, err = otlpmetrichttp.New(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}

@@ -7,10 +7,14 @@ import (
 	"strings"
 )
 
-// otelSignals says which signals the standard environment variables ask for.
-type otelSignals struct{ traces, metrics bool }
+// Protocols of the standard variables; "" exports nothing.
+const (
+	otelHTTP = "http/protobuf" // the default
+	otelGRPC = "grpc"
+)
 
-func (s otelSignals) any() bool { return s.traces || s.metrics }
+// otelSignals says by which protocol each signal is to be exported.
+type otelSignals struct{ traces, metrics string }
 
 // OTelWanted reports whether the environment names a collector of OpenTelemetry.
 func OTelWanted() bool {
@@ -35,26 +39,27 @@ func otelEnvironment() (otelSignals, error) {
 	return otelSignals{traces, metrics}, err
 }
 
-// otelSignal reports whether one signal, TRACES or METRICS, is to be exported.
-func otelSignal(signal string) (bool, error) {
-	name, endpoint := otelVariable(signal, "ENDPOINT")
-	if endpoint == "" {
-		return false, nil
-	}
-	switch exporter := "OTEL_" + signal + "_EXPORTER"; os.Getenv(exporter) {
-	case "none":
-		return false, nil
-	case "", "otlp":
-	default:
-		return false, fmt.Errorf("%s is %q: there are otlp and none", exporter, os.Getenv(exporter))
+// otelSignal returns the protocol by which one signal, TRACES or METRICS, is to be exported.
+func otelSignal(signal string) (protocol string, err error) {
+	address, endpoint := otelVariable(signal, "ENDPOINT")
+	exporter := "OTEL_" + signal + "_EXPORTER"
+	switch name := os.Getenv(exporter); {
+	case endpoint == "" || name == "none":
+		return "", nil
+	case name != "" && name != "otlp":
+		return "", fmt.Errorf("%s is %q: there are otlp and none", exporter, name)
 	}
 	if u, err := url.Parse(endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return false, fmt.Errorf("%s is not an address such as http://127.0.0.1:4318", name) // which may hold a password
+		return "", fmt.Errorf("%s is not an address such as http://127.0.0.1:4318", address) // which may hold a password
 	}
-	if name, protocol := otelVariable(signal, "PROTOCOL"); protocol != "" && protocol != "http/protobuf" {
-		return false, fmt.Errorf("%s is %q: there is http/protobuf alone, which collectors take at port 4318", name, protocol)
+	name, protocol := otelVariable(signal, "PROTOCOL")
+	switch protocol {
+	case "":
+		return otelHTTP, nil
+	case otelHTTP, otelGRPC:
+		return protocol, nil
 	}
-	return true, nil
+	return "", fmt.Errorf("%s is %q: there are %s and %s", name, protocol, otelHTTP, otelGRPC)
 }
 
 // otelVariable returns the variable of a signal, or else the one of all signals, and what it holds.
