@@ -450,12 +450,25 @@ func TestSecretsOfTheEnvironment(t *testing.T) {
 }
 
 func BenchmarkOTelObserve(b *testing.B) {
-	collect(b)
-	var w warnings
-	o := openOTel(b, &w, idle())
-	benchmark(b, o)
-	b.StopTimer()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	o.Shutdown(ctx)
+	for _, bench := range []struct{ name, env string }{
+		{"all", ""}, {"sampled", "OTEL_TRACES_SAMPLER=always_off"},
+		{"traces", "OTEL_METRICS_EXPORTER=none"}, {"metrics", "OTEL_TRACES_EXPORTER=none"},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/x-protobuf")
+			}))
+			defer server.Close()
+			b.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
+			if name, value, ok := strings.Cut(bench.env, "="); ok {
+				b.Setenv(name, value)
+			}
+			var w warnings
+			o := openOTel(b, &w, idle())
+			benchmark(b, o)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			o.Shutdown(ctx)
+		})
+	}
 }
