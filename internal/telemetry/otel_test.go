@@ -95,8 +95,11 @@ func TestSpansAndMetricsOfARun(t *testing.T) {
 // checkItems looks at the spans of the items.
 func checkItems(t *testing.T, c *collector, events []sluice.Event, rep, short batch.Report) {
 	var kinds, cancelled, input, output int
-	first := make(map[string]time.Time)
+	first, recorded := make(map[string]time.Time), make(map[string]bool)
 	for _, e := range events {
+		if e.Type == sluice.EventItemDone {
+			recorded[e.Call] = true
+		}
 		if e.Call != "" && first[e.Call].IsZero() {
 			first[e.Call] = e.At
 		}
@@ -121,6 +124,9 @@ func checkItems(t *testing.T, c *collector, events []sluice.Event, rep, short ba
 		failure := attr(s.Attributes, "error.type")
 		if (failure != "") != (s.Status.GetCode() == traces.Status_STATUS_CODE_ERROR) || s.Status.GetMessage() != failure {
 			t.Errorf("%s: error.type %q, status %v", id, failure, s.Status)
+		}
+		if (failure == "cancelled") == recorded[id] {
+			t.Errorf("%s: error.type %q, recorded: %v", id, failure, recorded[id])
 		}
 		switch {
 		case failure == "cancelled":

@@ -29,7 +29,7 @@ func (o *OTel) subject(r route) *subject {
 	r.lane = strings.Clone(r.lane) // it may be a piece of a line
 	of := o.cfg.Service(r.account, r.lane)
 	model := label(r.lane)
-	s := &subject{name: of.Operation + " " + model, attributes: []attribute.KeyValue{
+	s := &subject{name: strings.TrimSpace(of.Operation + " " + model), attributes: []attribute.KeyValue{
 		attribute.String("gen_ai.operation.name", of.Operation),
 		attribute.String("gen_ai.provider.name", label(of.Provider)),
 		attribute.String("gen_ai.request.model", model),
