@@ -45,6 +45,7 @@ type runOptions struct {
 	asJSON      bool
 	verbose     bool
 	events      string
+	watch       watchFlags
 }
 
 // newRun returns the command that runs the lines of a file.
@@ -110,6 +111,7 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.events, "events", "", "append every event of the scheduler to FILE, as JSON lines")
 	o.control.register(fs)
 	o.notify.register(fs)
+	o.watch.register(fs)
 }
 
 // runBatch is the run command.
@@ -123,11 +125,18 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	}
 	r := &batchRun{s: s, o: o, pauses: &work.Pauses{}, failures: make(map[sluice.Kind]string), strangers: make(map[string]bool)}
 	observers := observers{r.pauses, sluice.ObserverFunc(r.warn)}
+	watch, err := o.watch.open(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer func() { r.note(watch.close()) }() // after the accounts, which may still have something to tell
+	observers = append(observers, watch.observers()...)
 	accounts, err := o.account.open(sluice.Config{Attempts: o.attempts, Observer: &observers}, s.err.secrets.hide)
 	if err != nil {
 		return err
 	}
 	r.accounts = accounts
+	watch.of(accounts)
 	defer func() { err = cmp.Or(err, accounts.Close()) }()
 	if o.events != "" {
 		log, err := openEventLog(o.events, s.err.secrets)
@@ -158,6 +167,7 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 		return explain(err, o, accounts)
 	}
 	defer func() { err = cmp.Or(err, r.batch.Close()) }()
+	watch.follow(r.batch.Progress)
 	r.noteSettings()
 	return r.run(ctx)
 }
