@@ -55,7 +55,7 @@ func newRenderer(name, text string) (*renderer, error) {
 			continue
 		}
 		w := walker{count: count.Root.Nodes[0]}
-		w.list(part.Root)
+		w.counted(part.Root)
 		calls[part.Name()] = w.calls
 	}
 	if loop := recursion(calls, name, nil, make(map[string]bool)); loop != "" {
@@ -73,11 +73,17 @@ func (r *renderer) step() (string, error) {
 	return "", nil
 }
 
-// walker goes through a template: it makes every list of nodes that may come more than once count, and gathers the names of
+// walker goes through a template: it makes every list of nodes count that may come more than once, and gathers the names of
 // the templates that are called.
 type walker struct {
 	count parse.Node
 	calls []string
+}
+
+// counted makes the list count, beside what list does.
+func (w *walker) counted(l *parse.ListNode) {
+	w.list(l)
+	l.Nodes = slices.Insert(l.Nodes, 0, w.count)
 }
 
 func (w *walker) list(l *parse.ListNode) {
@@ -87,21 +93,18 @@ func (w *walker) list(l *parse.ListNode) {
 	for _, n := range l.Nodes {
 		switch n := n.(type) {
 		case *parse.IfNode:
-			w.branch(&n.BranchNode)
+			w.list(n.List)
+			w.list(n.ElseList)
 		case *parse.WithNode:
-			w.branch(&n.BranchNode)
+			w.list(n.List)
+			w.list(n.ElseList)
 		case *parse.RangeNode:
-			w.branch(&n.BranchNode)
+			w.counted(n.List)
+			w.list(n.ElseList)
 		case *parse.TemplateNode:
 			w.calls = append(w.calls, n.Name)
 		}
 	}
-	l.Nodes = slices.Insert(l.Nodes, 0, w.count)
-}
-
-func (w *walker) branch(b *parse.BranchNode) {
-	w.list(b.List)
-	w.list(b.ElseList)
 }
 
 // recursion returns the name of a template that calls itself, however indirectly; "" is none.

@@ -91,19 +91,13 @@ func TestTemplatesThatCannotMakeAPrompt(t *testing.T) {
 		"{{join .text .id}}":                     `"1" is not a list`,
 		"{{.text | truncate -1}}":                "truncate to -1 characters",
 		"{{if false}}x{{end}} ":                  "line 2: the prompt is empty",
-		"{{range 2000000000}}{{end}}x":           endless,
-		"{{range 2000000000}}{{if false}}{{else}}{{continue}}{{end}}{{end}}":                                                    endless,
+		"{{if false}}{{else}}{{range 2000000000}}{{end}}{{end}}":                                                                endless,
 		`{{define "a"}}{{range 200}}{{template "b"}}{{end}}{{end}}{{define "b"}}{{range 10000}}x{{end}}{{end}}{{template "a"}}`: endless,
 		`{{range 100000}}{{printf "%1000d" 1}}{{end}}`:                                                                          "template p.tmpl makes a text longer than 64 MiB",
 		`{{$x := "xxxxxxxx"}}{{range 60}}{{$x = print $x $x}}{{end}}`:                                                           "makes a text longer than 64 MiB",
 		`{{$x := "xxxxxxxx"}}{{range 60}}{{$x = replace "x" "xx" $x}}{{end}}`:                                                   "makes a text longer than 64 MiB",
-		`{{$x := "xxxxxxxx"}}{{range 60}}{{$x = json (printf "%s%s" $x $x)}}{{end}}`:                                            "makes a text longer than 64 MiB",
-		`{{$x := "<<<<<<<<"}}{{range 60}}{{$x = html $x}}{{end}}`:                                                               "",
 	} {
 		_, err := requests(batch.Config{Input: path, Model: "m", Template: tmpl, TemplateName: "p.tmpl"})
-		if want == "" {
-			continue // it ends, which is all that is asked of it
-		}
 		if _, ok := errors.AsType[*batch.InputError](err); !ok || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", tmpl, err, want)
 		}

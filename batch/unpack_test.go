@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -138,5 +139,26 @@ func TestThereIsNoRoomToUnpack(t *testing.T) {
 	_, err := batch.Open(batch.Config{Input: writeInput(t, "in.gz", gzipped(t, chats(1))), Output: "out", Scheduler: newFiles(t, "").config(t, nil).Scheduler})
 	if room, ok := errors.AsType[*batch.UnpackError](err); !ok || room.Dir != os.Getenv("TMPDIR") || !strings.Contains(room.Hint(), "TMPDIR") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestNothingIsLeftOfAnUnpackedInputByAKill: the file is gone from its directory while it is read.
+func TestNothingIsLeftOfAnUnpackedInputByAKill(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file cannot be taken away")
+	}
+	t.Setenv("TMPDIR", t.TempDir())
+	cfg := newFiles(t, "").config(t, &stub{})
+	cfg.Input = writeInput(t, "in.jsonl.gz", gzipped(t, chats(3)))
+	b, err := batch.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
+		t.Errorf("%v stand there, %v", left, err)
+	}
+	if rep, err := b.Run(context.Background()); err != nil || rep.Done != 3 {
+		t.Error(rep, err)
 	}
 }
