@@ -192,6 +192,43 @@ func TestTwinsOfALineThatChangedMeanwhile(t *testing.T) {
 	}
 }
 
+func TestStandardInputWaitsWhenTooManyLinesDo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		const n = 1<<16 + 3000
+		text := asking("a", make([]int, n)...)
+		f := newFiles(t, "")
+		calls := 0
+		in := &readAt{r: strings.NewReader(text)}
+		cfg := f.config(t, roundTripper(func(r *http.Request) (*http.Response, error) {
+			calls++
+			time.Sleep(time.Minute)
+			if left := len(text) - in.n; left < 100*1000 {
+				t.Errorf("only %d bytes were left to read while 65,536 lines waited", left)
+			}
+			return (&stub{}).RoundTrip(r)
+		}))
+		cfg.Dedupe, cfg.Input, cfg.Stdin = true, "-", in
+		if rep, err := run(t, cfg); err != nil || rep.Done != n || rep.Twins != n-1 || calls != 1 {
+			t.Errorf("%+v, %d calls, %v", rep, calls, err)
+		}
+	})
+}
+
+// readAt counts what is read.
+type readAt struct {
+	r io.Reader
+	n int
+}
+
+func (r *readAt) Read(p []byte) (int, error) {
+	n, err := r.r.Read(p)
+	r.n += n
+	return n, err
+}
+
 // TestTheLinesOfOneCallAreOneWrite looks at the output whenever it grew: no set may be there in part.
 func TestTheLinesOfOneCallAreOneWrite(t *testing.T) {
 	f := newFiles(t, asking("a", slices.Repeat([]int{1, 2, 3}, 50)...))
