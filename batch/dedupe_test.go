@@ -229,6 +229,37 @@ func (r *readAt) Read(p []byte) (int, error) {
 	return n, err
 }
 
+func TestHalfOfAHashIsNotEnough(t *testing.T) {
+	f, rt := newFiles(t, asking("a", 1, 1, 2, 1, 1)), &stub{}
+	cfg := f.config(t, rt)
+	cfg.Dedupe = true
+	b, err := batch.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.SpoilTwin(1)
+	rep, err := b.Run(context.Background())
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if r := f.results(t); err != nil || rep.Done != 5 || rep.Twins != 2 || rt.count() != 3 || r["a3"].Sluice.Twin != "" || r["a4"].Sluice.Twin != "a0" {
+		t.Errorf("%+v, %d calls, %v: want a3 to be called on its own", rep, rt.count(), err)
+	}
+
+	f.input(t, asking("b", 1, 2)) // of other ids: both have a recorded answer
+	if b, err = batch.Open(cfg); err != nil {
+		t.Fatal(err)
+	}
+	b.SpoilAnswers(0)
+	rep, err = b.Run(context.Background())
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if err != nil || rep.Done != 2 || rep.Twins != 1 || rt.count() != 4 {
+		t.Errorf("%+v, %d calls, %v: want b1 not to have another's answer", rep, rt.count(), err)
+	}
+}
+
 // TestTheLinesOfOneCallAreOneWrite looks at the output whenever it grew: no set may be there in part.
 func TestTheLinesOfOneCallAreOneWrite(t *testing.T) {
 	f := newFiles(t, asking("a", slices.Repeat([]int{1, 2, 3}, 50)...))

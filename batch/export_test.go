@@ -60,3 +60,13 @@ func RecordedID(line []byte) (string, error) {
 	rec, err := parseResult(line)
 	return string(rec.id), err
 }
+
+// SpoilTwin makes a line of a set look as if only half of its hash were that of the others.
+func (b *Batch) SpoilTwin(i int) { b.input.twins.list.at(i).check ^= 1 }
+
+// SpoilAnswers makes all recorded answers look like that of the line with this number.
+func (b *Batch) SpoilAnswers(number uint32) {
+	for lead := range b.input.twins.answers {
+		b.input.twins.answers[lead] = b.input.twins.answers[number]
+	}
+}
