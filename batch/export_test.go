@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"context"
 	"errors"
 
 	"github.com/sluice-llm/sluice/provider"
@@ -70,3 +71,16 @@ func (b *Batch) SpoilAnswers(number uint32) {
 		b.input.twins.answers[lead] = b.input.twins.answers[number]
 	}
 }
+
+// Warmth is what the layer of WarmUp knows.
+type Warmth struct{ w warmth }
+
+// Enter waits until a call with a prefix may go, and returns what is to be told whether it was answered.
+func (w *Warmth) Enter(ctx context.Context, prefix string) (alone bool, leave func(answered bool), err error) {
+	key := work.HashOf([]byte(prefix))
+	alone, err = w.w.enter(ctx, key)
+	return alone, func(answered bool) { w.w.leave(key, alone, answered) }, err
+}
+
+// Cold is how many prefixes are being warmed.
+func (w *Warmth) Cold() int { return len(w.w.cold) }
