@@ -138,6 +138,30 @@ func TestARecordedFailureIsNotCopied(t *testing.T) {
 	}
 }
 
+func TestAFailureBehindAnAnswerDoesNotHideIt(t *testing.T) {
+	f := newFiles(t, asking("a", 1))
+	cfg := f.config(t, &stub{})
+	if _, err := run(t, cfg); err != nil {
+		t.Fatal(err)
+	}
+	f.input(t, asking("a", 1, 1))
+	cfg.Transport = &stub{status: 400, answer: `{"error":{"message":"no","type":"invalid_request_error"}}`}
+	if rep, err := run(t, cfg); err != nil || rep.Failed != 1 { // without the flag each line is called
+		t.Fatalf("%+v, %v", rep, err)
+	}
+	cfg.Dedupe = true
+	for _, input := range []string{"file", "-"} {
+		more := asking(input, 1)
+		f.input(t, asking("a", 1, 1)+more)
+		if input == "-" {
+			cfg.Input, cfg.Stdin = "-", strings.NewReader(more)
+		}
+		if rep, err := run(t, cfg); err != nil || rep.Done != 1 || rep.Twins != 1 {
+			t.Errorf("%s: %+v, %v: want the good answer", input, rep, err)
+		}
+	}
+}
+
 func TestALineThatChangedMayHaveARecordedAnswer(t *testing.T) {
 	f, rt := newFiles(t, asking("a", 1, 2, 3)), &stub{}
 	cfg := f.config(t, rt)

@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"errors"
+	"iter"
 
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
@@ -84,3 +85,20 @@ func (w *Warmth) Enter(ctx context.Context, prefix string) (alone bool, leave fu
 
 // Cold is how many prefixes are being warmed.
 func (w *Warmth) Cold() int { return len(w.w.cold) }
+
+// Arrivals are the requests of standard input that are open or answered.
+type Arrivals struct{ a arrivals }
+
+// Join says whether the line joins one that is open. Else it is one, and twins gives those that join it, until it is closed.
+func (a *Arrivals) Join(seq int64, hash work.Hash) (joined bool, twins iter.Seq2[work.Twin, error]) {
+	twins = a.a.also(hash)
+	return a.a.join(context.Background(), &work.Item{Seq: seq, Hash: hash, Also: twins}), twins
+}
+
+// Told tells of a recorded result, and Find looks for one.
+func (a *Arrivals) Told(r *work.Result) { a.a.told(r) }
+
+// Find returns where the answer to a line's request is, once that is known.
+func (a *Arrivals) Find(ctx context.Context, seq int64, hash work.Hash) (int64, bool, error) {
+	return a.a.find(ctx, &work.Item{Seq: seq, Hash: hash})
+}
