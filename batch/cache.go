@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -141,6 +140,9 @@ func (c *cache) write(name string, text []byte, keep bool) (err error) {
 		}
 	}()
 	_, err = tmp.Write(text)
+	if err == nil && name == cacheVersionFile && keep {
+		err = tmp.Sync() // an entry that a power cut damages is called again; this must not be
+	}
 	if err = errors.Join(err, tmp.Close()); err != nil || !keep {
 		return err
 	}
@@ -270,7 +272,7 @@ func (c *cachedCalls) Handle(ctx context.Context, item work.Item) (work.Result, 
 	}
 	c.cache.misses.Add(1)
 	result, err := c.inner.Handle(ctx, item)
-	if err == nil && result.Status/100 == http.StatusOK/100 {
+	if err == nil && result.Status/100 == 2 {
 		c.cache.store(key, &result)
 	}
 	return result, err

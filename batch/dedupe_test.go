@@ -138,6 +138,30 @@ func TestARecordedFailureIsNotCopied(t *testing.T) {
 	}
 }
 
+func TestAFailureBehindAnAnswerDoesNotHideIt(t *testing.T) {
+	f := newFiles(t, asking("a", 1))
+	cfg := f.config(t, &stub{})
+	if _, err := run(t, cfg); err != nil {
+		t.Fatal(err)
+	}
+	f.input(t, asking("a", 1, 1))
+	cfg.Transport = &stub{status: 400, answer: `{"error":{"message":"no","type":"invalid_request_error"}}`}
+	if rep, err := run(t, cfg); err != nil || rep.Failed != 1 { // without the flag each line is called
+		t.Fatalf("%+v, %v", rep, err)
+	}
+	cfg.Dedupe = true
+	for _, input := range []string{"file", "-"} {
+		more := asking(input, 1)
+		f.input(t, asking("a", 1, 1)+more)
+		if input == "-" {
+			cfg.Input, cfg.Stdin = "-", strings.NewReader(more)
+		}
+		if rep, err := run(t, cfg); err != nil || rep.Done != 1 || rep.Twins != 1 {
+			t.Errorf("%s: %+v, %v: want the good answer", input, rep, err)
+		}
+	}
+}
+
 func TestALineThatChangedMayHaveARecordedAnswer(t *testing.T) {
 	f, rt := newFiles(t, asking("a", 1, 2, 3)), &stub{}
 	cfg := f.config(t, rt)
@@ -189,6 +213,74 @@ func TestTwinsOfALineThatChangedMeanwhile(t *testing.T) {
 	rep, err := run(t, cfg)
 	if bad, ok := errors.AsType[*batch.InputError](err); !ok || bad.Line != 2 || rep.Done != 1 || len(f.results(t)) != 1 {
 		t.Errorf("%+v, %v: want only the first line to be recorded, and line 2 to be named", rep, err)
+	}
+}
+
+func TestStandardInputWaitsWhenTooManyLinesDo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		const n = 1<<16 + 3000
+		text := asking("a", make([]int, n)...)
+		f := newFiles(t, "")
+		calls := 0
+		in := &readAt{r: strings.NewReader(text)}
+		cfg := f.config(t, roundTripper(func(r *http.Request) (*http.Response, error) {
+			calls++
+			time.Sleep(time.Minute)
+			if left := len(text) - in.n; left < 100*1000 {
+				t.Errorf("only %d bytes were left to read while 65,536 lines waited", left)
+			}
+			return (&stub{}).RoundTrip(r)
+		}))
+		cfg.Dedupe, cfg.Input, cfg.Stdin = true, "-", in
+		if rep, err := run(t, cfg); err != nil || rep.Done != n || rep.Twins != n-1 || calls != 1 {
+			t.Errorf("%+v, %d calls, %v", rep, calls, err)
+		}
+	})
+}
+
+// readAt counts what is read.
+type readAt struct {
+	r io.Reader
+	n int
+}
+
+func (r *readAt) Read(p []byte) (int, error) {
+	n, err := r.r.Read(p)
+	r.n += n
+	return n, err
+}
+
+func TestHalfOfAHashIsNotEnough(t *testing.T) {
+	f, rt := newFiles(t, asking("a", 1, 1, 2, 1, 1)), &stub{}
+	cfg := f.config(t, rt)
+	cfg.Dedupe = true
+	b, err := batch.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.SpoilTwin(1)
+	rep, err := b.Run(context.Background())
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if r := f.results(t); err != nil || rep.Done != 5 || rep.Twins != 2 || rt.count() != 3 || r["a3"].Sluice.Twin != "" || r["a4"].Sluice.Twin != "a0" {
+		t.Errorf("%+v, %d calls, %v: want a3 to be called on its own", rep, rt.count(), err)
+	}
+
+	f.input(t, asking("b", 1, 2)) // of other ids: both have a recorded answer
+	if b, err = batch.Open(cfg); err != nil {
+		t.Fatal(err)
+	}
+	b.SpoilAnswers(0)
+	rep, err = b.Run(context.Background())
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if err != nil || rep.Done != 2 || rep.Twins != 1 || rt.count() != 4 {
+		t.Errorf("%+v, %d calls, %v: want b1 not to have another's answer", rep, rt.count(), err)
 	}
 }
 

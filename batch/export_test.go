@@ -1,7 +1,9 @@
 package batch
 
 import (
+	"context"
 	"errors"
+	"iter"
 	"slices"
 
 	"github.com/sluice-llm/sluice/provider"
@@ -131,4 +133,44 @@ func ParseRecording(line []byte) (Recording, error) { return parseRecording(line
 func ReadFields(line []byte, number int) InputFields {
 	r := fieldReader{known: make(map[string]int)}
 	return r.read(work.Line{Number: number, Bytes: line})
+}
+
+// SpoilTwin makes a line of a set look as if only half of its hash were that of the others.
+func (b *Batch) SpoilTwin(i int) { b.input.twins.list.at(i).check ^= 1 }
+
+// SpoilAnswers makes all recorded answers look like that of the line with this number.
+func (b *Batch) SpoilAnswers(number uint32) {
+	for lead := range b.input.twins.answers {
+		b.input.twins.answers[lead] = b.input.twins.answers[number]
+	}
+}
+
+// Warmth is what the layer of WarmUp knows.
+type Warmth struct{ w warmth }
+
+// Enter waits until a call with a prefix may go, and returns what is to be told whether it was answered.
+func (w *Warmth) Enter(ctx context.Context, prefix string) (alone bool, leave func(answered bool), err error) {
+	key := work.HashOf([]byte(prefix))
+	alone, err = w.w.enter(ctx, key)
+	return alone, func(answered bool) { w.w.leave(key, alone, answered) }, err
+}
+
+// Cold is how many prefixes are being warmed.
+func (w *Warmth) Cold() int { return len(w.w.cold) }
+
+// Arrivals are the requests of standard input that are open or answered.
+type Arrivals struct{ a arrivals }
+
+// Join says whether the line joins one that is open. Else it is one, and twins gives those that join it, until it is closed.
+func (a *Arrivals) Join(seq int64, hash work.Hash) (joined bool, twins iter.Seq2[work.Twin, error]) {
+	twins = a.a.also(hash)
+	return a.a.join(context.Background(), &work.Item{Seq: seq, Hash: hash, Also: twins}), twins
+}
+
+// Told tells of a recorded result, and Find looks for one.
+func (a *Arrivals) Told(r *work.Result) { a.a.told(r) }
+
+// Find returns where the answer to a line's request is, once that is known.
+func (a *Arrivals) Find(ctx context.Context, seq int64, hash work.Hash) (int64, bool, error) {
+	return a.a.find(ctx, &work.Item{Seq: seq, Hash: hash})
 }

@@ -27,45 +27,61 @@ func (r *Runner) record(w *worker) {
 	}
 }
 
-// recordAll is record for a result that is of several items. Their lines are one write, unless they are very long: a kill
-// then leaves some of them without a line, for a resume to complete from those that have one.
+// recordAll is record for a result that may be of several items. Their lines are one write, unless they are very long: a
+// kill then leaves some of them without a line, for a resume to complete from those that have one.
 func (r *Runner) recordAll(w *worker, item *Item) {
-	var (
-		result = &w.result
-		twins  []Twin // encoded, and not written
-		own    = true // likewise the result itself
-	)
-	flush := func() bool {
-		if !r.write(w, own) {
-			return false
-		}
-		if own {
-			r.announce(result)
-		}
-		for _, t := range twins {
-			r.announce(twinOf(result, t))
-		}
-		w.line, twins, own = w.line[:0], twins[:0], false
-		return true
-	}
 	usual := w.line
-	w.line = <-r.blocks
-	defer func() { r.blocks <- w.line[:0]; w.line = usual }()
-	r.encode(w, result)
+	borrowed := false
+	defer func() {
+		if borrowed {
+			r.blocks <- w.line[:0]
+			w.line = usual
+		}
+	}()
+	w.line = w.line[:0]
+	r.encode(w, &w.result)
+	b := block{own: true}
 	for t, err := range item.Also {
 		if err != nil {
 			r.halt(err)
 			break
 		}
+		if !borrowed {
+			usual, borrowed = w.line, true
+			w.line = append(<-r.blocks, usual...)
+		}
 		r.taken.Add(1)
-		r.encode(w, twinOf(result, t))
-		if twins = append(twins, t); (len(w.line) >= mostBlock || len(twins) >= mostTwins) && !flush() {
+		r.encode(w, twinOf(&w.result, t))
+		b.twins = append(b.twins, t)
+		if (len(w.line) >= mostBlock || len(b.twins) >= mostTwins) && !r.flush(w, &b) {
 			return
 		}
 	}
-	if own || len(twins) > 0 {
-		flush()
+	r.flush(w, &b)
+}
+
+// block is what is encoded in a worker's line and not written: its result, and twins of that.
+type block struct {
+	own   bool
+	twins []Twin
+}
+
+// flush writes a block, tells of what it holds, and empties it.
+func (r *Runner) flush(w *worker, b *block) bool {
+	if !b.own && len(b.twins) == 0 {
+		return true
 	}
+	if !r.write(w, b.own) {
+		return false
+	}
+	if b.own {
+		r.announce(&w.result)
+	}
+	for _, t := range b.twins {
+		r.announce(twinOf(&w.result, t))
+	}
+	w.line, b.twins, b.own = w.line[:0], b.twins[:0], false
+	return true
 }
 
 // twinOf is the result that another item has from this one: it took nothing of its own.

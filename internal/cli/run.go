@@ -69,6 +69,7 @@ The key is read from the environment. Limits are learned from the provider's ans
   sluice run prompts.jsonl -o out.jsonl --base-url http://127.0.0.1:8000/v1 --concurrent 32
   sluice run prompts.jsonl -o out.jsonl --retry-failed
   sluice run questions.csv.gz -o out.jsonl --model gpt-4o-mini --template prompt.tmpl --sample 20
+  sluice run prompts.jsonl -o out.jsonl --dedupe --cache answers
   generate | sluice run - -o out.jsonl`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
