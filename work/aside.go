@@ -74,7 +74,7 @@ func (j *Journal) refuseAside() error {
 }
 
 // openAside opens the journal aside. While there is none and the file itself has lines, that is the journal until the
-// first Append takes it over. Both are locked, so that no run in another order begins.
+// first Append takes it over. Both are locked, so that no run in another order begins, of an older program either.
 func (j *Journal) openAside() error {
 	aside := AsidePath(j.out)
 	for {

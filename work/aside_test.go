@@ -3,6 +3,7 @@ package work_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -39,6 +40,14 @@ func TestJournalsAsideAreArranged(t *testing.T) {
 	if b, _ := os.ReadFile(path); string(b) != "id 3\nother\nid 1\nid 3\n" || !j.Aside() || j.Path() != work.AsidePath(path) {
 		t.Errorf("the file is %q, and the journal %s", b, j.Path())
 	}
+	f, err := work.SystemDisk().Open(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Lock() == nil {
+		t.Error("the file is not locked while the journal is aside")
+	}
+	f.Close()
 	if err := j.Arrange(5, byNumber); err != nil {
 		t.Fatal(err)
 	}
@@ -83,10 +92,49 @@ func TestAJournalWithoutLinesIsNone(t *testing.T) {
 	}
 }
 
+// lateDisk calls a function before the first time that a file of that name is opened.
+type lateDisk struct {
+	work.Disk
+	name   string
+	before func()
+}
+
+func (d *lateDisk) Open(name string, flag int, perm fs.FileMode) (work.File, error) {
+	if before := d.before; name == d.name && before != nil {
+		d.before = nil
+		before()
+	}
+	return d.Disk.Open(name, flag, perm)
+}
+
+func TestAJournalThatComesMeanwhileCounts(t *testing.T) {
+	path := journalPath(t)
+	if err := os.WriteFile(path, []byte("id 0\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cfg := work.JournalConfig{Aside: true}
+	d := &lateDisk{Disk: work.SystemDisk(), name: path, before: func() {
+		j, err := work.OpenJournal(path, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(j.Append([]byte("id 1\n")), j.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}}
+	j := openJournal(t, path, cfg.On(d))
+	if err := j.Append([]byte("id 2\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got := linesOf(t, j); !slices.Equal(got, []string{"id 0", "id 1", "id 2"}) {
+		t.Errorf("lines %q", got)
+	}
+}
+
 // TestOneJournalIsOpenAtOnce has many open the same journal at once, in place and aside, write a line, and leave it in
 // different ways. Never are two in, and no line is lost.
 func TestOneJournalIsOpenAtOnce(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range uint64(60) {
 		path := journalPath(t)
 		var (
 			wg       sync.WaitGroup
