@@ -37,7 +37,7 @@ func writeChats(tb testing.TB, path string, n int) {
 }
 
 // runWhole runs n items the whole way, against an imitation in the same process, and returns how long the run took.
-func runWhole(tb testing.TB, n int) time.Duration {
+func runWhole(tb testing.TB, n int, order batch.Order) time.Duration {
 	tb.Helper()
 	dir := tb.TempDir()
 	in, out := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out.jsonl")
@@ -51,7 +51,7 @@ func runWhole(tb testing.TB, n int) time.Duration {
 	}
 	sims, _ := provider.Lookup("sim")
 	b, err := batch.Open(batch.Config{
-		Input: in, Output: out, Provider: sims, Transport: server.Transport(),
+		Input: in, Output: out, Order: order, Provider: sims, Transport: server.Transport(),
 		Scheduler: func(provider.Provider) (*sluice.Scheduler, error) {
 			return sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 600_000_000, TPM: 2_000_000_000, Concurrent: 128}})
 		},
@@ -75,7 +75,7 @@ func runWhole(tb testing.TB, n int) time.Duration {
 // imitation, its usage, and a line on the disk.
 func BenchmarkItems(b *testing.B) {
 	b.ReportAllocs()
-	took := runWhole(b, b.N)
+	took := runWhole(b, b.N, batch.OrderCompletion)
 	b.ReportMetric(float64(b.N)/took.Seconds(), "items/s")
 	b.ReportMetric(float64(peakRSS())/(1<<20), "peak-MiB")
 }
@@ -85,7 +85,13 @@ func BenchmarkItems(b *testing.B) {
 //	go test -run '^$' -bench Million -benchtime 1x ./batch
 //
 // SLUICE_ITEMS changes the number.
-func BenchmarkMillion(b *testing.B) {
+func BenchmarkMillion(b *testing.B) { million(b, batch.OrderCompletion) }
+
+// BenchmarkMillionInOrder is BenchmarkMillion with the output in order of the input.
+func BenchmarkMillionInOrder(b *testing.B) { million(b, batch.OrderInput) }
+
+func million(b *testing.B, order batch.Order) {
+	b.Helper()
 	n := 1_000_000
 	if s := os.Getenv("SLUICE_ITEMS"); s != "" {
 		var err error
@@ -94,7 +100,7 @@ func BenchmarkMillion(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		took := runWhole(b, n)
+		took := runWhole(b, n, order)
 		b.ReportMetric(float64(n)/took.Seconds(), "items/s")
 	}
 	b.ReportMetric(float64(peakRSS())/(1<<20), "peak-MiB")

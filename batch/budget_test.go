@@ -22,13 +22,12 @@ import (
 // payer answers after random times with random usage within what requests declare, and fails now and then. It adds up
 // what a provider would bill.
 type payer struct {
-	mu       sync.Mutex
-	luck     *rand.Rand
-	faults   float64 // part of the calls that fail
-	most     time.Duration
-	in, out  int // tokens, billed
-	calls    int
-	unbilled int
+	mu      sync.Mutex
+	luck    *rand.Rand
+	faults  float64 // part of the calls that fail
+	most    time.Duration
+	in, out int // tokens, billed
+	calls   int
 }
 
 const priceIn, priceOut = 3.0, 15.0 // USD per million

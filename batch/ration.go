@@ -153,7 +153,7 @@ func (r *ration) abandon(c *call, k *claim) {
 }
 
 // Leave gives back what was held for a call. One whose next try found no room is first in the queue again.
-func (r *ration) Leave(item *work.Item, tally sluice.Tally, err error) (sluice.Tally, error, bool) {
+func (r *ration) Leave(item *work.Item, tally sluice.Tally, err error) (sluice.Tally, bool, error) {
 	c := item.Data.(*call)
 	r.mu.Lock()
 	k := r.claims[c]
@@ -174,7 +174,7 @@ func (r *ration) Leave(item *work.Item, tally sluice.Tally, err error) (sluice.T
 	if k.spent {
 		err = &sluice.CallError{Outcome: k.last, Tally: tally}
 	}
-	return tally, err, again
+	return tally, again, err
 }
 
 func (r *ration) leaveLocked(k *claim) {
