@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/sluice-llm/sluice/work"
@@ -89,6 +90,53 @@ func TestAJournalWithoutLinesIsNone(t *testing.T) {
 		if got := linesOf(t, j); !slices.Equal(got, []string{"id 0", "id 1"}) {
 			t.Errorf("lines %q", got)
 		}
+	}
+}
+
+// fullDisk has no room for a file whose name ends so.
+type fullDisk struct {
+	work.Disk
+	suffix string
+}
+
+func (d *fullDisk) Open(name string, flag int, perm fs.FileMode) (work.File, error) {
+	f, err := d.Disk.Open(name, flag, perm)
+	if err == nil && strings.HasSuffix(name, d.suffix) {
+		f = fullFile{f}
+	}
+	return f, err
+}
+
+type fullFile struct{ work.File }
+
+func (fullFile) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+func TestAFullDiskLeavesTheJournalAside(t *testing.T) {
+	path, cfg := journalPath(t), work.JournalConfig{Aside: true}
+	j := openJournal(t, path, cfg.On(&fullDisk{work.SystemDisk(), ".order.tmp"}))
+	for _, line := range []string{"id 1\n", "id 0\n"} {
+		if err := j.Append([]byte(line)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := j.Arrange(2, byNumber)
+	if wrong, ok := errors.AsType[*work.JournalError](err); !ok || wrong.Path != path || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("error %v", err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("the file is there")
+	}
+	j.Close()
+	j = openJournal(t, path, cfg)
+	if err := j.Arrange(2, byNumber); err != nil {
+		t.Fatal(err)
+	}
+	j.Close()
+	if b, _ := os.ReadFile(path); string(b) != "id 0\nid 1\n" {
+		t.Errorf("the file is %q", b)
+	}
+	if left, _ := filepath.Glob(path + ".*"); len(left) > 0 {
+		t.Errorf("left %q", left)
 	}
 }
 
