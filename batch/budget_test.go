@@ -294,6 +294,24 @@ func TestTheRunGoesOnWhileOneThatWaitsFits(t *testing.T) {
 	})
 }
 
+// TestACallThatNeverFitsHoldsNobodyUp has one early in a long run.
+func TestACallThatNeverFitsHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lines := strings.SplitAfter(strings.ReplaceAll(chats(80), `"model":"m"`, `"model":"m","max_tokens":100`), "\n")
+		lines[19] = strings.Replace(lines[19], "100", "100000", 1)
+		f := newFiles(t, strings.Join(lines, ""))
+		cfg := f.config(t, roundTripper(func(r *http.Request) (*http.Response, error) {
+			time.Sleep(time.Second)
+			return (&stub{}).RoundTrip(r)
+		}))
+		cfg.Budget.Tokens = 20_000
+		rep, err := run(t, cfg)
+		if spent, ok := errors.AsType[*batch.BudgetError](err); !ok || spent.ID != "20" || !spent.Alone() || rep.Done != 79 || rep.Wall > 15*time.Second {
+			t.Errorf("done %d in %s, error %v", rep.Done, rep.Wall, err)
+		}
+	})
+}
+
 func TestAPanicCountsAsAllThatItMayHaveUsed(t *testing.T) {
 	f := newFiles(t, strings.ReplaceAll(chats(1), `"model":"m"`, `"model":"m","max_tokens":100`))
 	cfg := f.config(t, &stub{})
