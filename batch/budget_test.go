@@ -312,6 +312,39 @@ func TestACallThatNeverFitsHoldsNobodyUp(t *testing.T) {
 	})
 }
 
+// TestCallsWaitForRoomInOrder has a small call come after a large one that waits: it would fit at once.
+func TestCallsWaitForRoomInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFiles(t, "")
+		var mu sync.Mutex
+		began, sent := time.Now(), map[string]time.Duration{}
+		cfg := f.config(t, roundTripper(func(r *http.Request) (*http.Response, error) {
+			s := &stub{}
+			resp, err := s.RoundTrip(r)
+			_, rest, _ := strings.Cut(s.sent[0].body, "What is ")
+			mu.Lock()
+			sent[rest[:1]] = time.Since(began)
+			mu.Unlock()
+			time.Sleep(time.Minute)
+			return resp, err
+		}))
+		stdin, feed := io.Pipe()
+		cfg.Input, cfg.Stdin = "-", stdin
+		go func() {
+			for i, most := range []int{100, 250, 10} {
+				io.WriteString(feed, strings.Replace(chat(i+1), `"model":"m"`, fmt.Sprintf(`"model":"m","max_tokens":%d`, most), 1)+"\n")
+				time.Sleep(time.Second)
+			}
+			feed.Close()
+		}()
+		cfg.Budget.Tokens = 300
+		rep, err := run(t, cfg)
+		if err != nil || rep.Done != 3 || sent["2"] < time.Minute || sent["3"] < sent["2"] {
+			t.Errorf("done %d, sent at %v, error %v", rep.Done, sent, err)
+		}
+	})
+}
+
 func TestAPanicCountsAsAllThatItMayHaveUsed(t *testing.T) {
 	f := newFiles(t, strings.ReplaceAll(chats(1), `"model":"m"`, `"model":"m","max_tokens":100`))
 	cfg := f.config(t, &stub{})
