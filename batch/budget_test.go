@@ -22,13 +22,12 @@ import (
 // payer answers after random times with random usage within what requests declare, and fails now and then. It adds up
 // what a provider would bill.
 type payer struct {
-	mu       sync.Mutex
-	luck     *rand.Rand
-	faults   float64 // part of the calls that fail
-	most     time.Duration
-	in, out  int // tokens, billed
-	calls    int
-	unbilled int
+	mu      sync.Mutex
+	luck    *rand.Rand
+	faults  float64 // part of the calls that fail
+	most    time.Duration
+	in, out int // tokens, billed
+	calls   int
 }
 
 const priceIn, priceOut = 3.0, 15.0 // USD per million
@@ -104,7 +103,7 @@ func sized(n int, luck *rand.Rand) string {
 func prices(provider.Provider, string) (in, out float64, ok bool) { return priceIn, priceOut, true }
 
 func TestABudgetIsNeverExceeded(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
 			luck := rand.New(rand.NewPCG(seed, 1))
 			f := newFiles(t, sized(120, luck))
@@ -291,6 +290,57 @@ func TestTheRunGoesOnWhileOneThatWaitsFits(t *testing.T) {
 		rep, err := run(t, cfg)
 		if spent, ok := errors.AsType[*batch.BudgetError](err); !ok || spent.ID != "2" || !spent.Alone() || rep.Done != 2 {
 			t.Errorf("done %d, error %v", rep.Done, err)
+		}
+	})
+}
+
+// TestACallThatNeverFitsHoldsNobodyUp has one early in a long run.
+func TestACallThatNeverFitsHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lines := strings.SplitAfter(strings.ReplaceAll(chats(80), `"model":"m"`, `"model":"m","max_tokens":100`), "\n")
+		lines[19] = strings.Replace(lines[19], "100", "100000", 1)
+		f := newFiles(t, strings.Join(lines, ""))
+		cfg := f.config(t, roundTripper(func(r *http.Request) (*http.Response, error) {
+			time.Sleep(time.Second)
+			return (&stub{}).RoundTrip(r)
+		}))
+		cfg.Budget.Tokens = 20_000
+		rep, err := run(t, cfg)
+		if spent, ok := errors.AsType[*batch.BudgetError](err); !ok || spent.ID != "20" || !spent.Alone() || rep.Done != 79 || rep.Wall > 15*time.Second {
+			t.Errorf("done %d in %s, error %v", rep.Done, rep.Wall, err)
+		}
+	})
+}
+
+// TestCallsWaitForRoomInOrder has a small call come after a large one that waits: it would fit at once.
+func TestCallsWaitForRoomInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFiles(t, "")
+		var mu sync.Mutex
+		began, sent := time.Now(), map[string]time.Duration{}
+		cfg := f.config(t, roundTripper(func(r *http.Request) (*http.Response, error) {
+			s := &stub{}
+			resp, err := s.RoundTrip(r)
+			_, rest, _ := strings.Cut(s.sent[0].body, "What is ")
+			mu.Lock()
+			sent[rest[:1]] = time.Since(began)
+			mu.Unlock()
+			time.Sleep(time.Minute)
+			return resp, err
+		}))
+		stdin, feed := io.Pipe()
+		cfg.Input, cfg.Stdin = "-", stdin
+		go func() {
+			for i, most := range []int{100, 250, 10} {
+				io.WriteString(feed, strings.Replace(chat(i+1), `"model":"m"`, fmt.Sprintf(`"model":"m","max_tokens":%d`, most), 1)+"\n")
+				time.Sleep(time.Second)
+			}
+			feed.Close()
+		}()
+		cfg.Budget.Tokens = 300
+		rep, err := run(t, cfg)
+		if err != nil || rep.Done != 3 || sent["2"] < time.Minute || sent["3"] < sent["2"] {
+			t.Errorf("done %d, sent at %v, error %v", rep.Done, sent, err)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -165,10 +166,11 @@ func TestFailedAndChangedItemsRunAgainInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, calls := newFiles(t, chats(30)), 0
 		good := shuffled(3, &calls)
+		var answered atomic.Int32
 		cfg := f.ordered(t, &calls)
 		cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
 			resp, err := good.RoundTrip(r)
-			if calls%3 == 0 {
+			if answered.Add(1)%3 == 0 {
 				return (&stub{status: 400, answer: `{"error":{"message":"bad"}}`}).RoundTrip(r)
 			}
 			return resp, err

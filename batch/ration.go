@@ -33,7 +33,7 @@ func (a amount) minus(b amount) amount { return amount{a[0] - b[0], a[1] - b[1]}
 //
 // What a call may use is held for it from before it waits for its permit until it is over: so those that wait for one,
 // a few more than are open, hold a part of the budget too. Where it does not fit, a call waits for others to end, in
-// order. If none is left that could end, the first of those who wait that fits is let in; if none fits, the run stops.
+// order, but for those that would not fit then. If none is left that could end, and none fits, the run stops.
 type ration struct {
 	limit amount // 0: none
 	stop  func(error)
@@ -153,7 +153,7 @@ func (r *ration) abandon(c *call, k *claim) {
 }
 
 // Leave gives back what was held for a call. One whose next try found no room is first in the queue again.
-func (r *ration) Leave(item *work.Item, tally sluice.Tally, err error) (sluice.Tally, error, bool) {
+func (r *ration) Leave(item *work.Item, tally sluice.Tally, err error) (sluice.Tally, bool, error) {
 	c := item.Data.(*call)
 	r.mu.Lock()
 	k := r.claims[c]
@@ -174,7 +174,7 @@ func (r *ration) Leave(item *work.Item, tally sluice.Tally, err error) (sluice.T
 	if k.spent {
 		err = &sluice.CallError{Outcome: k.last, Tally: tally}
 	}
-	return tally, err, again
+	return tally, again, err
 }
 
 func (r *ration) leaveLocked(k *claim) {
@@ -187,31 +187,34 @@ func (r *ration) leaveLocked(k *claim) {
 	r.open--
 }
 
-// pumpLocked lets in whom there is room for. It returns why the run must stop, to be told without the lock.
+// pumpLocked lets in whom there is room for. Who will not fit once the open calls are over holds nobody up. It returns why
+// the run must stop, to be told without the lock.
 func (r *ration) pumpLocked() error {
-	for len(r.queue) > 0 && !r.stopped {
-		i := 0
-		if !r.fitsLocked(r.queue[0]) {
-			if r.open > 0 {
-				return nil
-			}
-			if i = slices.IndexFunc(r.queue, r.fitsLocked); i < 0 {
-				r.stopped = true
-				return r.spentLocked(r.queue[0])
-			}
-		}
+	for i := 0; i < len(r.queue) && !r.stopped; {
 		k := r.queue[i]
-		r.queue = slices.Delete(r.queue, i, i+1)
-		r.holdLocked(k)
-		r.open++
-		k.let = true
-		close(k.ready)
+		switch {
+		case r.fitsLocked(k, r.held):
+			r.queue = slices.Delete(r.queue, i, i+1)
+			r.holdLocked(k)
+			r.open++
+			k.let = true
+			close(k.ready)
+		case r.fitsLocked(k, amount{}):
+			return nil // it is next
+		default:
+			i++
+		}
+	}
+	if r.open == 0 && len(r.queue) > 0 && !r.stopped {
+		r.stopped = true
+		return r.spentLocked(r.queue[0])
 	}
 	return nil
 }
 
-func (r *ration) fitsLocked(k *claim) bool {
-	all := r.used.plus(r.held).plus(k.need())
+// fitsLocked says whether there is room for a try beside what was used and what is held.
+func (r *ration) fitsLocked(k *claim, held amount) bool {
+	all := r.used.plus(held).plus(k.need())
 	return (r.limit[inMoney] == 0 || all[inMoney] <= r.limit[inMoney]) && (r.limit[inTokens] == 0 || all[inTokens] <= r.limit[inTokens])
 }
 
@@ -304,7 +307,7 @@ func (k *claim) begin() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k.held == (amount{}) {
-		if !r.fitsLocked(k) {
+		if !r.fitsLocked(k, r.held) {
 			k.starved = true
 			k.cancel(errStarved)
 			return false

@@ -3,6 +3,7 @@ package work_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/sluice-llm/sluice/work"
@@ -39,6 +41,14 @@ func TestJournalsAsideAreArranged(t *testing.T) {
 	if b, _ := os.ReadFile(path); string(b) != "id 3\nother\nid 1\nid 3\n" || !j.Aside() || j.Path() != work.AsidePath(path) {
 		t.Errorf("the file is %q, and the journal %s", b, j.Path())
 	}
+	f, err := work.SystemDisk().Open(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Lock() == nil {
+		t.Error("the file is not locked while the journal is aside")
+	}
+	f.Close()
 	if err := j.Arrange(5, byNumber); err != nil {
 		t.Fatal(err)
 	}
@@ -83,10 +93,96 @@ func TestAJournalWithoutLinesIsNone(t *testing.T) {
 	}
 }
 
+// fullDisk has no room for a file whose name ends so.
+type fullDisk struct {
+	work.Disk
+	suffix string
+}
+
+func (d *fullDisk) Open(name string, flag int, perm fs.FileMode) (work.File, error) {
+	f, err := d.Disk.Open(name, flag, perm)
+	if err == nil && strings.HasSuffix(name, d.suffix) {
+		f = fullFile{f}
+	}
+	return f, err
+}
+
+type fullFile struct{ work.File }
+
+func (fullFile) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+func TestAFullDiskLeavesTheJournalAside(t *testing.T) {
+	path, cfg := journalPath(t), work.JournalConfig{Aside: true}
+	j := openJournal(t, path, cfg.On(&fullDisk{work.SystemDisk(), ".order.tmp"}))
+	for _, line := range []string{"id 1\n", "id 0\n"} {
+		if err := j.Append([]byte(line)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := j.Arrange(2, byNumber)
+	if wrong, ok := errors.AsType[*work.JournalError](err); !ok || wrong.Path != path || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("error %v", err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("the file is there")
+	}
+	j.Close()
+	j = openJournal(t, path, cfg)
+	if err := j.Arrange(2, byNumber); err != nil {
+		t.Fatal(err)
+	}
+	j.Close()
+	if b, _ := os.ReadFile(path); string(b) != "id 0\nid 1\n" {
+		t.Errorf("the file is %q", b)
+	}
+	if left, _ := filepath.Glob(path + ".*"); len(left) > 0 {
+		t.Errorf("left %q", left)
+	}
+}
+
+// lateDisk calls a function before the first time that a file of that name is opened.
+type lateDisk struct {
+	work.Disk
+	name   string
+	before func()
+}
+
+func (d *lateDisk) Open(name string, flag int, perm fs.FileMode) (work.File, error) {
+	if before := d.before; name == d.name && before != nil {
+		d.before = nil
+		before()
+	}
+	return d.Disk.Open(name, flag, perm)
+}
+
+func TestAJournalThatComesMeanwhileCounts(t *testing.T) {
+	path := journalPath(t)
+	if err := os.WriteFile(path, []byte("id 0\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cfg := work.JournalConfig{Aside: true}
+	d := &lateDisk{Disk: work.SystemDisk(), name: path, before: func() {
+		j, err := work.OpenJournal(path, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(j.Append([]byte("id 1\n")), j.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}}
+	j := openJournal(t, path, cfg.On(d))
+	if err := j.Append([]byte("id 2\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got := linesOf(t, j); !slices.Equal(got, []string{"id 0", "id 1", "id 2"}) {
+		t.Errorf("lines %q", got)
+	}
+}
+
 // TestOneJournalIsOpenAtOnce has many open the same journal at once, in place and aside, write a line, and leave it in
 // different ways. Never are two in, and no line is lost.
 func TestOneJournalIsOpenAtOnce(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range uint64(60) {
 		path := journalPath(t)
 		var (
 			wg       sync.WaitGroup

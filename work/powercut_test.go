@@ -246,7 +246,7 @@ func recordedIn(t *testing.T, path string, cfg work.JournalConfig) map[string]bo
 
 // TestAPowerCutLosesNothingThatWasSynced cuts the power at any operation of the disk, and starts again.
 func TestAPowerCutLosesNothingThatWasSynced(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(150) {
 		synctest.Test(t, func(t *testing.T) { cutPower(t, seed) })
 	}
 }
@@ -269,7 +269,7 @@ func cutPower(t *testing.T, seed uint64) {
 		d.adopt(t)
 		d.budget = luck.IntN(60)
 		kept := map[string]bool{}
-		session(t, d, path, cfg, luck, &next, safe, kept, round > 0 && luck.IntN(3) == 0)
+		session(t, d, path, cfg, luck, &next, safe, kept, round > 0 && luck.IntN(2) == 0)
 		d.cut(t)
 		now := d.died
 		found := recordedIn(t, path, cfg)

@@ -16,7 +16,7 @@ type Ration interface {
 
 	// Leave is told how the call ended, also when its goroutine did, and returns what to make of that. With again, the
 	// call is made once more after another Enter.
-	Leave(item *Item, tally sluice.Tally, err error) (_ sluice.Tally, _ error, again bool)
+	Leave(item *Item, tally sluice.Tally, err error) (_ sluice.Tally, again bool, _ error)
 }
 
 // RationedCalls returns Calls that a Ration lets in, one by one.
@@ -27,23 +27,22 @@ func RationedCalls(s *sluice.Scheduler, attempt Attempt, ration Ration) Handler 
 }
 
 // rationed is do for calls that a Ration lets in.
-func (c *calls) rationed(wait context.Context, st *callState) (all sluice.Tally, err error) {
-	for again := true; again; {
+func (c *calls) rationed(wait context.Context, st *callState) (sluice.Tally, error) {
+	var all sluice.Tally
+	for {
 		ctx, err := c.ration.Enter(wait, &st.item)
 		if err != nil {
 			return all, err
 		}
-		var tally sluice.Tally
-		if tally, err, again = c.enter(ctx, st); !again {
-			return sum(all, tally), err
+		tally, again, err := c.enter(ctx, st)
+		if all = sum(all, tally); !again {
+			return all, err
 		}
-		all = sum(all, tally)
 	}
-	return all, err
 }
 
 // enter makes a call that the Ration let in.
-func (c *calls) enter(ctx context.Context, st *callState) (tally sluice.Tally, err error, again bool) {
+func (c *calls) enter(ctx context.Context, st *callState) (tally sluice.Tally, again bool, err error) {
 	left := false
 	defer func() {
 		if !left { // the attempt ended the goroutine
