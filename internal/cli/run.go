@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -104,20 +105,20 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	}
 	r := &batchRun{s: s, o: o, pauses: &work.Pauses{}, failures: make(map[sluice.Kind]string), strangers: make(map[string]bool)}
 	observers := observers{r.pauses, sluice.ObserverFunc(r.warn)}
+	if o.events != "" { // before the accounts, so that it is closed after them and has their last event
+		log, err := telemetry.OpenLog(o.events, s.err.secrets.blot)
+		if err != nil {
+			return usageError(fmt.Errorf("--events: %w", err), "name a file that can be written, and holds nothing but events")
+		}
+		defer func() { r.note(log.Close()) }()
+		observers = append(observers, log)
+	}
 	accounts, err := o.account.open(sluice.Config{Attempts: o.attempts, Observer: &observers}, s.err.secrets.hide)
 	if err != nil {
 		return err
 	}
 	r.accounts = accounts
 	defer func() { err = cmp.Or(err, accounts.Close()) }()
-	if o.events != "" {
-		log, err := openEventLog(o.events, s.err.secrets)
-		if err != nil {
-			return usageError(fmt.Errorf("--events: %w", err), "name a file that can be written")
-		}
-		defer func() { r.note(log.Close()) }()
-		observers = append(observers, log)
-	}
 	cfg.Stdin, cfg.Logger, cfg.Pauses = s.in, slog.New(&logHandler{s: s, verbose: o.verbose}), r.pauses
 	cfg.Observer = &observers
 	cfg.Provider, cfg.ExtraHeader, cfg.Transport = accounts.provider, accounts.headers, accounts.transport

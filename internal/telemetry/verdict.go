@@ -1,0 +1,144 @@
+package telemetry
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// Advice are the commands that a report can offer; "" where there is none.
+type Advice struct {
+	Retry string // tries the failed items again
+	Again string // does what is left
+}
+
+// noteworthy is the share of the time from which something is said to bind a run.
+const noteworthy = 0.1
+
+// Judge says in r what happened and what to do next.
+func (r *Report) Judge(advice Advice) {
+	r.Verdict, r.Next, r.Command = r.happened()+".", "", ""
+	switch {
+	case r.Run != nil && r.Run.Slots.Leaked > 0:
+		r.Next = "Slots were not given back: a program that uses the library must release every permit."
+	case r.mendable() > 0:
+		r.Next = fmt.Sprintf("Another try may mend %s:", things(r.mendable(), "failed item"))
+		r.Command = advice.Retry
+	case r.Items.Failed > 0:
+		r.Next = "Another try would fail in the same way: mend the requests that are named below, then try them again."
+		r.Command = advice.Retry
+	case r.Run != nil && r.Run.Slots.Cut > 0:
+		r.Next = "The last run did not end by itself, or is still on. The same command does what is left."
+		r.Command = advice.Again
+	}
+	if help := r.help(); help != "" {
+		r.Verdict += " " + help
+	}
+}
+
+// happened is what became of the items, and what held them back.
+func (r *Report) happened() string {
+	text := things(r.Items.Total, "item")
+	switch {
+	case r.Items.Total == 0:
+		text = "No item was done"
+	case r.Items.Failed == 0:
+		text += ", all done"
+	case r.Items.OK == 0:
+		text += ", all failed"
+	default:
+		text = fmt.Sprintf("%s of %s done, %s failed", group(r.Items.OK), things(r.Items.Total, "item"), group(r.Items.Failed))
+	}
+	if r.Run == nil {
+		return text
+	}
+	text += " in " + took(r.Run.WallMS)
+	if r.Run.Processes > 1 {
+		text += fmt.Sprintf(" of %d runs", r.Run.Processes)
+	}
+	var bound []string
+	for _, name := range largestFirst(r.Run.Bound) {
+		if share := r.Run.Bound[name]; share >= noteworthy && len(bound) < 2 {
+			bound = append(bound, held(name)+" "+percent(share)+" of the time")
+		}
+	}
+	if len(bound) == 0 {
+		return text + ", hardly held back by any limit"
+	}
+	return text + ", " + strings.Join(bound, " and ")
+}
+
+// held says that something held calls back.
+func held(by string) string {
+	switch by {
+	case "cooldown", "paused":
+		return "paused"
+	case sluice.Concurrency.String():
+		return "bound by the number of slots"
+	}
+	return "bound by " + by
+}
+
+// binding is what held the run back most.
+func (r *Run) binding() (name string, share float64) {
+	if names := largestFirst(r.Bound); len(names) > 0 {
+		name = names[0]
+	}
+	return name, r.Bound[name]
+}
+
+// help says what would have made it faster; "" where nothing certain can be said.
+func (r *Report) help() string {
+	if r.Run == nil {
+		return ""
+	}
+	name, share := r.Run.binding()
+	switch {
+	case share < noteworthy:
+		return ""
+	case name == "cooldown" && r.Run.Shared:
+		return "Another process used the same key: together they exceeded its limits. Let them run one after the other."
+	case name == "cooldown":
+		return fmt.Sprintf("The provider asked to slow down (%s in %s): see its words below.", things(r.Run.Throttles.Count, "refusal"), things(r.Run.Throttles.Episodes, "episode"))
+	case name == "paused":
+		return "Somebody paused it."
+	case name == sluice.Concurrency.String():
+		return r.Run.moreSlots()
+	}
+	if r.Run.source(name) == sluice.SourceTold {
+		return fmt.Sprintf("That limit was told: a higher --%s would help, if the account has it.", name)
+	}
+	return "A higher tier would help."
+}
+
+// moreSlots says whether more calls at once would help.
+func (r *Run) moreSlots() string {
+	if r.source(sluice.Concurrency.String()) == sluice.SourceTold {
+		return "That limit was told: a higher --concurrent would help, if the provider bears it."
+	}
+	return "It was learning how many calls the provider takes at once, or met that limit: tell --concurrent if you know it."
+}
+
+// source is where the limit of the busiest lane is known from.
+func (r *Run) source(dimension string) sluice.Source {
+	for _, l := range r.Lanes {
+		for _, q := range l.Quota {
+			if q.Dimension == dimension {
+				return sluice.Source(q.Source)
+			}
+		}
+	}
+	return ""
+}
+
+// mendable is how many failures another try may mend.
+func (r *Report) mendable() (n int) {
+	for _, f := range r.Failures {
+		var kind sluice.Kind
+		if kind.UnmarshalText([]byte(f.Kind)) == nil && (kind.Throttle() || kind.Transient()) {
+			n += f.Count
+		}
+	}
+	return n
+}
