@@ -39,6 +39,7 @@ type runOptions struct {
 	asJSON      bool
 	verbose     bool
 	events      string
+	report      runReportFlag
 }
 
 // newRun returns the command that runs the lines of a file.
@@ -95,6 +96,7 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.asJSON, "json", false, "print the summary as one JSON document on standard output")
 	fs.BoolVar(&o.verbose, "verbose", false, "say more on standard error")
 	fs.StringVar(&o.events, "events", "", "append every event of the scheduler to FILE, as JSON lines")
+	o.report.register(fs)
 }
 
 // runBatch is the run command.
@@ -113,6 +115,12 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 		defer func() { r.note(log.Close()) }()
 		observers = append(observers, log)
 	}
+	report, err := o.report.open(o)
+	if err != nil {
+		return err
+	}
+	defer func() { r.note(report.write(r, err)) }()
+	observers = report.observe(observers)
 	accounts, err := o.account.open(sluice.Config{Attempts: o.attempts, Observer: &observers}, s.err.secrets.hide)
 	if err != nil {
 		return err

@@ -45,7 +45,7 @@ type laneState struct {
 	bound [numBounds]time.Duration
 
 	cooling    bool
-	broken     bool      // the circuit breaker is open
+	until      time.Time // it pauses until then, at least
 	lastThrown time.Time // when it was last throttled or paused
 	episodes   int
 	cooldowns  int
@@ -90,7 +90,7 @@ func (l *laneState) event(e *sluice.Event, x time.Duration) {
 		l.cooling, l.lastThrown = false, e.At
 		l.line.resume(x)
 	case sluice.EventBreaker:
-		if l.broken = !e.Until.IsZero(); l.broken {
+		if l.until = e.Until; !l.until.IsZero() {
 			l.bind = int(sluice.AnyDimension)
 			l.line.pause(x, x+max(0, e.Until.Sub(e.At)), sluice.ServerError)
 		}
@@ -117,24 +117,37 @@ func hasCounts(t sluice.EventType) bool {
 // pass accounts for the time since the last event, in which something held calls back if any waited: what did is told
 // by the call that waited, as it begins to and when it no longer does.
 func (l *laneState) pass(e *sluice.Event) {
-	since := e.At.Sub(l.at)
+	from := l.at
 	if e.At.After(l.at) {
 		l.at = e.At
 	}
-	if l.waiting == 0 || since <= 0 {
+	if l.waiting == 0 || from.IsZero() || !e.At.After(from) {
 		return
+	}
+	if until := earlier(l.until, e.At); until.After(from) { // whatever held calls back then
+		l.hold(int(sluice.AnyDimension), until.Sub(from))
+		from = until
 	}
 	if e.Type == sluice.EventSlotAcquired && e.Wait > 0 {
 		l.bind = int(e.Dimension)
 	}
-	switch {
-	case l.bind != int(sluice.AnyDimension):
-		l.bound[l.bind] += since
-	case l.held:
-		l.bound[paused] += since
-	case l.cooling || l.broken:
-		l.bound[sluice.AnyDimension] += since
+	l.hold(l.bind, e.At.Sub(from))
+}
+
+// hold counts a time in which calls were held back. What holds a call back and is no limit is a pause, of which not all
+// have events of their own: a late refusal makes one longer.
+func (l *laneState) hold(by int, d time.Duration) {
+	if l.held && by == int(sluice.AnyDimension) {
+		by = int(paused)
 	}
+	l.bound[by] += d
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 func (l *laneState) release(e *sluice.Event, b *Bin, x time.Duration) {
@@ -178,6 +191,7 @@ func (l *laneState) cool(e *sluice.Event, x time.Duration) {
 	l.thrown(e.At)
 	l.cooling = true
 	l.cooldowns++
+	l.until = e.Until
 	l.bind = int(sluice.AnyDimension)
 	l.line.pause(x, x+max(0, e.Until.Sub(e.At)), e.Outcome.Kind)
 }
@@ -229,6 +243,6 @@ func (l *laneState) end(orderly bool) {
 	} else {
 		l.cut += l.open
 	}
-	l.open, l.waiting, l.cooling, l.broken, l.held = 0, 0, false, false, false
-	l.at, l.line.state = time.Time{}, Bin{}
+	l.open, l.waiting, l.cooling, l.held = 0, 0, false, false
+	l.at, l.until, l.line.state = time.Time{}, time.Time{}, Bin{}
 }

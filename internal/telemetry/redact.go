@@ -16,6 +16,7 @@ func (r *Report) Redact(message, name func(string) string) {
 	for i := range r.Longest {
 		r.Longest[i].ID = name(r.Longest[i].ID)
 	}
+	r.Verdict = message(r.Verdict)
 	r.Output, r.Events, r.Command = name(r.Output), name(r.Events), name(r.Command)
 	r.Finish, r.Models = renamed(r.Finish, name), renamed(r.Models, name)
 	if r.Run == nil {

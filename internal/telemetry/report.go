@@ -45,6 +45,7 @@ type Items struct {
 	Total        int     `json:"total"`
 	OK           int     `json:"ok"`
 	Failed       int     `json:"failed"`
+	Left         int     `json:"left,omitempty"` // as far as it is known
 	Reused       int     `json:"reused"`
 	PerMin       float64 `json:"per_min,omitempty"`
 	Throttled    int     `json:"throttled"`    // that were ever throttled,

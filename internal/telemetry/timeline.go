@@ -26,7 +26,6 @@ type Bin struct {
 	Waiting   int `json:"waiting"`   // and most that waited
 }
 
-
 // with is two bins in one.
 func (b Bin) with(c Bin) Bin {
 	return Bin{

@@ -7,10 +7,12 @@ import (
 	"github.com/sluice-llm/sluice"
 )
 
-// Advice are the commands that a report can offer; "" where there is none.
+// Advice is what a report can say beyond what it has seen. The zero value is nothing.
 type Advice struct {
-	Retry string // tries the failed items again
-	Again string // does what is left
+	Retry   string // the command that tries the failed items again; "" is none
+	Again   string // that does what is left
+	Left    int    // items that are
+	Stopped string // why the run ended before its time; "" when it did not
 }
 
 // noteworthy is the share of the time from which something is said to bind a run.
@@ -18,8 +20,15 @@ const noteworthy = 0.1
 
 // Judge says in r what happened and what to do next.
 func (r *Report) Judge(advice Advice) {
+	r.Items.Left = advice.Left
 	r.Verdict, r.Next, r.Command = r.happened()+".", "", ""
+	if advice.Stopped != "" {
+		r.Verdict += " The run stopped: " + clip(advice.Stopped, mostMessage) + "."
+	}
 	switch {
+	case advice.Left > 0:
+		r.Next = "The same command goes on with what is left:"
+		r.Command = advice.Again
 	case r.Run != nil && r.Run.Slots.Leaked > 0:
 		r.Next = "Slots were not given back: a program that uses the library must release every permit."
 	case r.mendable() > 0:
@@ -43,6 +52,11 @@ func (r *Report) happened() string {
 	switch {
 	case r.Items.Total == 0:
 		text = "No item was done"
+	case r.Items.Left > 0:
+		text = fmt.Sprintf("%s of %s done", group(r.Items.OK), things(r.Items.Total+r.Items.Left, "item"))
+		if r.Items.Failed > 0 {
+			text += fmt.Sprintf(", %s failed", group(r.Items.Failed))
+		}
 	case r.Items.Failed == 0:
 		text += ", all done"
 	case r.Items.OK == 0:
@@ -60,13 +74,13 @@ func (r *Report) happened() string {
 	var bound []string
 	for _, name := range largestFirst(r.Run.Bound) {
 		if share := r.Run.Bound[name]; share >= noteworthy && len(bound) < 2 {
-			bound = append(bound, held(name)+" "+percent(share)+" of the time")
+			bound = append(bound, held(name)+" "+percent(share))
 		}
 	}
 	if len(bound) == 0 {
 		return text + ", hardly held back by any limit"
 	}
-	return text + ", " + strings.Join(bound, " and ")
+	return text + ", " + strings.Join(bound, " and ") + " of the time"
 }
 
 // held says that something held calls back.
