@@ -20,7 +20,7 @@ func stormPage(t *testing.T) []byte {
 		o := watch(t, storm(), sluice.Limits{}, 400)
 		r := fromFiles(t, o.output, o.events)
 		r.Output = "answers.jsonl"
-		r.Judge(telemetry.Advice{Retry: "sluice run questions.jsonl -o answers.jsonl --retry-failed"})
+		r.Judge(telemetry.Advice{Left: 5, Again: "sluice run questions.jsonl -o answers.jsonl"})
 		check(t, r.WriteHTML(&b))
 		var again bytes.Buffer
 		check(t, r.WriteHTML(&again))

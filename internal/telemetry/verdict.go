@@ -35,8 +35,7 @@ func (r *Report) Judge(advice Advice) {
 		r.Next = fmt.Sprintf("Another try may mend %s:", things(r.mendable(), "failed item"))
 		r.Command = advice.Retry
 	case r.Items.Failed > 0:
-		r.Next = "Another try would fail in the same way: mend the requests that are named below, then try them again."
-		r.Command = advice.Retry
+		r.Next = "Another try would fail in the same way: mend the requests that are named below."
 	case r.Run != nil && r.Run.Slots.Cut > 0:
 		r.Next = "The last run did not end by itself, or is still on. The same command does what is left."
 		r.Command = advice.Again

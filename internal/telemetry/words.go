@@ -75,27 +75,27 @@ func largestFirst[V cmp.Ordered](byName map[string]V) []string {
 	})
 }
 
-// spread writes percentiles.
+// words writes percentiles.
 func (t Times) words() string {
 	return fmt.Sprintf("p50 %s, p95 %s, p99 %s, max %s", took(t.P50), took(t.P95), took(t.P99), took(t.Max))
 }
 
-// spread writes a distribution: "190 none, 8 once, 2 twice".
+// spread writes a distribution: "never 190, once 8, twice 2".
 func spread(counts []Count) string {
 	var parts []string
 	for _, c := range counts {
 		word := group(c.Of) + " times"
 		switch c.Of {
 		case 0:
-			word = "none"
+			word = "never"
 		case 1:
 			word = "once"
 		case 2:
 			word = "twice"
 		case mostTries:
-			word = group(c.Of) + " times or more"
+			word += " or more"
 		}
-		parts = append(parts, group(c.Items)+" "+word)
+		parts = append(parts, word+" "+group(c.Items))
 	}
 	return strings.Join(parts, ", ")
 }
