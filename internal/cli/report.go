@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -193,7 +193,7 @@ func (o *reportOptions) pick(s *streams) error {
 		return usageError(fmt.Errorf("--where: %w", err), "say for example --where 'event=slot_acquired wait_ms>1000'; see docs/report.md")
 	}
 	picked := 0
-	out := bufio.NewWriterSize(s.out, 64<<10)
+	var lines []byte // whole ones, since keys are looked for in what is written together
 	err = o.readEvents(s, func(r io.Reader) error {
 		_, err := telemetry.ReadEvents(r, func(line []byte, e *sluice.Event) error {
 			if !query.Match(e) {
@@ -203,7 +203,11 @@ func (o *reportOptions) pick(s *streams) error {
 			if o.count {
 				return nil
 			}
-			if _, err := out.Write(append(line, '\n')); err != nil {
+			if lines = append(append(lines, line...), '\n'); len(lines) < 64<<10 {
+				return nil
+			}
+			_, err := s.out.Write(lines)
+			if lines = lines[:0]; err != nil {
 				return &outputError{err}
 			}
 			return nil
@@ -211,7 +215,11 @@ func (o *reportOptions) pick(s *streams) error {
 		return err
 	})
 	if o.count && err == nil {
-		fmt.Fprintln(out, picked)
+		lines = fmt.Appendln(nil, picked)
 	}
-	return errors.Join(err, out.Flush())
+	if len(lines) > 0 {
+		_, outErr := s.out.Write(lines)
+		err = cmp.Or(err, outErr)
+	}
+	return err
 }

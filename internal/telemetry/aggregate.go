@@ -139,7 +139,7 @@ func (a *Aggregate) running(at time.Time) time.Duration {
 }
 
 func (a *Aggregate) lane(account, name string) *laneState {
-	key := laneKey{account, name}
+	key := laneKey{clip(account, mostID), clip(name, mostID)}
 	l := a.lanes[key]
 	if l == nil && len(a.lanes) >= mostLanes {
 		key = laneKey{"", otherNames}

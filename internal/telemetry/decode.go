@@ -77,7 +77,7 @@ func (d *decoder) word(s *jsonscan.Scanner) string {
 	if d.words == nil {
 		d.words = make(map[string]string)
 	}
-	if len(d.words) < mostWords {
+	if len(d.words) < mostWords && len(word) <= mostID {
 		d.words[word] = word
 	}
 	return word

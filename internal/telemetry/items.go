@@ -119,7 +119,7 @@ func (s *items) wait(it *item) {
 		return
 	}
 	i, _ := slices.BinarySearchFunc(s.longest, ms, func(l LongWait, ms int64) int { return cmp.Compare(ms, l.Wait+1) })
-	s.longest = slices.Insert(s.longest, i, LongWait{it.id, ms})
+	s.longest = slices.Insert(s.longest, i, LongWait{clip(it.id, mostID), ms})
 	s.longest = s.longest[:min(len(s.longest), mostLongest)]
 }
 
@@ -149,6 +149,7 @@ func countName(byName map[string]int, name string) map[string]int {
 	if byName == nil {
 		byName = make(map[string]int)
 	}
+	name = clip(name, mostID)
 	if _, known := byName[name]; !known && len(byName) >= mostNames {
 		name = otherNames
 	}
@@ -157,7 +158,7 @@ func countName(byName map[string]int, name string) map[string]int {
 }
 
 const (
-	mostID      = 200
+	mostID      = 200 // of a name or an id
 	mostMessage = 500 // characters that one looks at
 )
 

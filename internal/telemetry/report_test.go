@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
@@ -367,6 +369,52 @@ func TestFailuresHaveThreeIdsAndAMessage(t *testing.T) {
 	r.Judge(telemetry.Advice{Retry: "sluice run a -o b --retry-failed"})
 	if !strings.Contains(r.Verdict, "50 of 150 items done, 100 failed") || !strings.Contains(r.Next, "may mend 50 failed items") || r.Command == "" {
 		t.Errorf("%s %s %s", r.Verdict, r.Next, r.Command)
+	}
+}
+
+func TestOtherPeoplesWordsAreNoLinesOfOurs(t *testing.T) {
+	out := fmt.Sprintf(result, `a\nb`, "null", `{"code":"timeout","message":"late\n  items      9: 9 done"}`, 1, 0, 9, 1, "timeout")
+	r := fromFiles(t, []byte(out), nil)
+	r.Judge(telemetry.Advice{Stopped: "no\nluck"})
+	var text strings.Builder
+	check(t, r.WriteText(&text))
+	for line := range strings.Lines(text.String()) {
+		if strings.HasPrefix(line, "  items      9") || strings.HasPrefix(line, "luck") || strings.HasPrefix(line, "b ") {
+			t.Errorf("%s", text.String())
+		}
+	}
+}
+
+func TestWhoIsHeldBackByWhatIsDeclaredIsToldSo(t *testing.T) {
+	for used, word := range map[int]string{40: "Answers used 40 % of it alone", 95: "A higher tier would help"} {
+		var s script
+		s.at(0, "scheduler_started", "")
+		s.at(0, "limits_changed", `"lane":"m","dimension":"tpm","limit":1000,"source":"header"`)
+		s.at(0, "slot_waiting", `"lane":"m","dimension":"tpm","waiting":5`)
+		s.at(120_000, "slot_released", fmt.Sprintf(`"lane":"m","kind":"ok","waiting":5,"usage":{"input_tokens":%d,"output_tokens":%d}`, used*10, used*10))
+		r := fromFiles(t, nil, s.Bytes())
+		r.Judge(telemetry.Advice{})
+		if !strings.Contains(r.Verdict, word) {
+			t.Errorf("%d %%: %s", used, r.Verdict)
+		}
+	}
+}
+
+func TestTheDocumentDescribesEveryEventAndField(t *testing.T) {
+	document, err := os.ReadFile(filepath.Join("..", "..", "docs", "report.md"))
+	check(t, err)
+	words := []string{"input_tokens", "cached_input_tokens", "output_tokens"}
+	for _, typ := range telemetry.EventTypes() {
+		words = append(words, string(typ))
+	}
+	for f := range reflect.TypeFor[reference]().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		words = append(words, name)
+	}
+	for _, word := range words {
+		if !strings.Contains(string(document), "`"+word+"`") {
+			t.Errorf("docs/report.md says nothing of %s", word)
+		}
 	}
 }
 

@@ -6,19 +6,21 @@ import (
 	"strings"
 )
 
-// WriteText writes the report for a terminal. It fails when w does.
+// WriteText writes the report for a terminal, a line for each thing that there is to say: breaks within other people's
+// words become spaces, so that nothing looks like a line of ours. It fails when w does.
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintln(&b, r.Verdict)
+	line := strings.NewReplacer("\r\n", " ", "\n", " ", "\r", " ")
+	fmt.Fprintln(&b, line.Replace(r.Verdict))
 	if r.Next != "" {
 		fmt.Fprintln(&b, r.Next)
 	}
 	if r.Command != "" {
-		fmt.Fprintf(&b, "  %s\n", r.Command)
+		fmt.Fprintf(&b, "  %s\n", line.Replace(r.Command))
 	}
 	b.WriteByte('\n')
 	for _, row := range r.rows() {
-		fmt.Fprintf(&b, "  %-10s %s\n", row.Name, row.Text)
+		fmt.Fprintf(&b, "  %-10s %s\n", row.Name, line.Replace(row.Text))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

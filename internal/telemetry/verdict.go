@@ -119,10 +119,28 @@ func (r *Report) help() string {
 	case name == sluice.Concurrency.String():
 		return r.Run.moreSlots()
 	}
+	if used, ok := r.Run.used(name); ok && used < declared*share {
+		return fmt.Sprintf("Answers used %s of it alone: requests declare more output (max_tokens) than they get, and are held back for that. A smaller one would help, or a higher tier.", percent(used))
+	}
 	if r.Run.source(name) == sluice.SourceTold {
 		return fmt.Sprintf("That limit was told: a higher --%s would help, if the account has it.", name)
 	}
 	return "A higher tier would help."
+}
+
+// declared is the part of a limit of tokens below which a lane that is bound by it is taken to declare too much.
+const declared = 0.7
+
+// used is the share of a limit of tokens that answers used, in a run that was long enough to tell.
+func (r *Run) used(dimension string) (share float64, ok bool) {
+	for _, l := range r.Lanes {
+		for _, q := range l.Quota {
+			if q.Dimension == dimension && q.long && (q.dimension == sluice.Tokens || q.dimension == sluice.OutputTokens) {
+				return q.Share, true
+			}
+		}
+	}
+	return 0, false
 }
 
 // moreSlots says whether more calls at once would help.
