@@ -207,23 +207,31 @@ func (l *laneState) limit(x time.Duration, d sluice.Dimension, k known) {
 // use counts what was used of a limit, by minutes of the running time.
 func (l *laneState) use(x time.Duration, d sluice.Dimension, n int64) {
 	if m := int64(x / time.Minute); m != l.minute {
+		l.busiest = l.most()
 		l.minute, l.inMinute = m, [sluice.NumDimensions]int64{}
 	}
 	l.inMinute[d] += n
-	l.busiest[d] = max(l.busiest[d], l.inMinute[d])
+}
+
+// most is what was used in the busiest minutes, the present one included: only at its end is it known what was refused.
+func (l *laneState) most() (most [sluice.NumDimensions]int64) {
+	for d := range most {
+		most[d] = max(l.busiest[d], l.inMinute[d])
+	}
+	return most
 }
 
 // used is what was used of a limit's dimension in all, and the most of it in one minute.
 func (l *laneState) used(d sluice.Dimension) (all, busiest int64) {
 	switch d {
 	case sluice.Requests, sluice.RequestsPerDay:
-		return int64(l.acquired - l.refused()), l.busiest[sluice.Requests]
+		return int64(l.acquired - l.refused()), l.most()[sluice.Requests]
 	case sluice.Tokens, sluice.TokensPerDay:
-		return int64(l.usage.Input + l.usage.Output), l.busiest[sluice.Tokens]
+		return int64(l.usage.Input + l.usage.Output), l.most()[sluice.Tokens]
 	case sluice.InputTokens:
-		return int64(l.usage.Input), l.busiest[d]
+		return int64(l.usage.Input), l.most()[d]
 	case sluice.OutputTokens:
-		return int64(l.usage.Output), l.busiest[d]
+		return int64(l.usage.Output), l.most()[d]
 	}
 	return 0, 0
 }

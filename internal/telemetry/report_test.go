@@ -226,6 +226,26 @@ func TestWhatHeldCallsBack(t *testing.T) {
 	}
 }
 
+func TestTheBusiestMinuteIsOneOfCallsThatWereTaken(t *testing.T) {
+	var s script
+	s.at(0, "scheduler_started", "")
+	s.at(0, "limits_changed", `"lane":"m","dimension":"rpm","limit":60,"source":"header"`)
+	for i, minute := range []int{10, 30, 20} {
+		for j := range minute {
+			s.at(60_000*i+j*100+1000, "slot_acquired", `"lane":"m"`)
+		}
+		for j := range 8 {
+			s.at(60_000*i+j*100+20_000, "throttled", `"lane":"m","kind":"rate_limit"`)
+		}
+		s.at(60_000*i+30_000, "slot_released", `"lane":"m","kind":"ok","usage":{"input_tokens":7,"output_tokens":5}`)
+	}
+	s.at(180_000, "scheduler_closed", "")
+	q := fromFiles(t, nil, s.Bytes()).Run.Lanes[0].Quota
+	if len(q) != 1 || q[0].Used != 36 || q[0].Busiest != 22 || q[0].Share != .2 {
+		t.Errorf("%+v, want 36 used, 22 in the busiest minute, a fifth", q)
+	}
+}
+
 func TestSlotsOfProcessesThatEndAndThatAreKilled(t *testing.T) {
 	acquired := `"account":"a","lane":"m","active":1,"max":8`
 	process := func(s *script, from, releases int, ends bool) {
