@@ -55,7 +55,9 @@ func (o *runOptions) check() error {
 
 // checkFiles refuses files that would overwrite each other.
 func (o *runOptions) checkFiles() error {
-	named := []struct{ what, path string }{{"the input", o.input}, {"the output", o.output}, {"--events", o.events}, {"--template", o.rows.template}}
+	named := []struct{ what, path string }{
+		{"the input", o.input}, {"the output", o.output}, {"--events", o.events}, {"--report", o.report.name}, {"--template", o.rows.template},
+	}
 	for i, a := range named {
 		for _, b := range named[:i] {
 			if sameFile(a.path, b.path) {

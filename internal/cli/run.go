@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -46,6 +47,7 @@ type runOptions struct {
 	verbose     bool
 	events      string
 	watch       watchFlags
+	report      runReportFlag
 }
 
 // newRun returns the command that runs the lines of a file.
@@ -113,6 +115,7 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	o.control.register(fs)
 	o.notify.register(fs)
 	o.watch.register(fs)
+	o.report.register(fs)
 }
 
 // runBatch is the run command.
@@ -132,6 +135,20 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	}
 	defer func() { r.note(watch.close()) }() // after the accounts, which may still have something to tell
 	observers = append(observers, watch.observers()...)
+	if o.events != "" { // before the accounts, so that it is closed after them and has their last event
+		log, err := telemetry.OpenLog(o.events, s.err.secrets.blot)
+		if err != nil {
+			return usageError(fmt.Errorf("--events: %w", err), "name a file that can be written, and holds nothing but events")
+		}
+		defer func() { r.note(log.Close()) }()
+		observers = append(observers, log)
+	}
+	report, err := o.report.open(o)
+	if err != nil {
+		return err
+	}
+	defer func() { r.note(report.write(r, err)) }()
+	observers = report.observe(observers)
 	accounts, err := o.account.open(sluice.Config{Attempts: o.attempts, Observer: &observers}, s.err.secrets.hide)
 	if err != nil {
 		return err
@@ -139,14 +156,6 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	r.accounts = accounts
 	watch.of(accounts)
 	defer func() { err = cmp.Or(err, accounts.Close()) }()
-	if o.events != "" {
-		log, err := openEventLog(o.events, s.err.secrets)
-		if err != nil {
-			return usageError(fmt.Errorf("--events: %w", err), "name a file that can be written")
-		}
-		defer func() { r.note(log.Close()) }()
-		observers = append(observers, log)
-	}
 	if r.notify, err = o.notify.open(r); err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ type Event struct {
 	Wait      time.Duration // how long the call waited, or has to wait
 	Latency   time.Duration
 	Until     time.Time
-	Dimension Dimension
+	Dimension Dimension // the limit that is spoken of; of a slot what holds it back, or did: AnyDimension is a pause, or nothing
 	Limit     int64
 	Source    Source // of a limit
 	Outcome   Outcome

@@ -164,7 +164,7 @@ func (g *Gate) Acquire(now time.Time, t *Ticket) bool {
 	l.order.push(t)
 	g.pump(now, l)
 	if g.cfg.Observed && t.state != held {
-		g.note(l.event(EventSlotWaiting, now, t))
+		g.note(l.heldBack(EventSlotWaiting, now, t))
 	}
 	return true
 }

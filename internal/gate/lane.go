@@ -208,7 +208,7 @@ func (l *lane) grant(now time.Time, t *Ticket) {
 	l.flight.add(t)
 	l.gate.granted = append(l.gate.granted, t)
 	if l.gate.cfg.Observed {
-		l.gate.note(l.event(EventSlotAcquired, now, t))
+		l.gate.note(l.heldBack(EventSlotAcquired, now, t))
 	}
 }
 
@@ -394,6 +394,15 @@ func (l *lane) requeue(t *Ticket) {
 func (l *lane) event(typ EventType, now time.Time, t *Ticket) Event {
 	return Event{Type: typ, At: now, Lane: l.name, Tenant: t.Call.Tenant, Call: t.Call.ID, Attempt: t.Attempt,
 		Wait: t.Waited + t.Paused, InFlight: l.open, Slots: l.slots.n(), Waiting: l.order.waiting + len(l.outstanding)}
+}
+
+// heldBack is an event of a call that waits, or did until now, with what holds it back.
+func (l *lane) heldBack(typ EventType, now time.Time, t *Ticket) Event {
+	e := l.event(typ, now, t)
+	if l.blocked {
+		e.Dimension = l.binding
+	}
+	return e
 }
 
 func (l *lane) snapshot(now time.Time) Snapshot {

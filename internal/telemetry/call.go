@@ -25,7 +25,7 @@ type call struct {
 
 	expires time.Time // nobody waits longer for what is still to be told; zero: it is not about to end
 	ending  *list.Element
-	item    *item // what became of it, where that was told before its last try was
+	item    *outcome // what became of it, where that was told before its last try was
 }
 
 // mostSteps bounds the steps of a call that are told: more than the attempts and throttles that one has usually.
@@ -54,8 +54,8 @@ const (
 
 func (k stepKind) String() string { return [...]string{"wait", "backoff", "attempt"}[k] }
 
-// item is what an item came to.
-type item struct {
+// outcome is what an item came to.
+type outcome struct {
 	at        time.Time
 	kind      sluice.Kind
 	usage     sluice.Usage
@@ -67,8 +67,8 @@ type item struct {
 	reused    bool
 }
 
-func itemOf(e *sluice.Event) *item {
-	return &item{
+func outcomeOf(e *sluice.Event) *outcome {
+	return &outcome{
 		at: e.At, kind: e.Outcome.Kind, usage: e.Outcome.Usage, hasUsage: e.Outcome.HasUsage, finish: e.Finish,
 		cost: e.Cost, attempts: e.Attempt, throttles: e.Throttles, reused: e.Reused,
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-llm/sluice/internal/telemetry"
 )
 
-// document is what is written of telemetry.
-func document(t testing.TB) string {
+// readDocument is what is written of telemetry.
+func readDocument(t testing.TB) string {
 	t.Helper()
 	b, err := os.ReadFile("../../docs/observability.md")
 	if err != nil {
@@ -20,7 +20,7 @@ func document(t testing.TB) string {
 }
 
 func TestEveryMetricOfPrometheusIsDocumented(t *testing.T) {
-	text, all := document(t), names(telemetry.NewMetrics(none))
+	text, all := readDocument(t), names(telemetry.NewMetrics(none))
 	rows := regexp.MustCompile("(?m)^\\| `(sluice_[a-z_]+)`").FindAllStringSubmatch(text, -1)
 	for _, row := range rows {
 		if !all[row[1]] {
@@ -35,7 +35,7 @@ func TestEveryMetricOfPrometheusIsDocumented(t *testing.T) {
 
 // checkDocumented looks for what was exported in the document.
 func checkDocumented(t *testing.T, c *collector) {
-	text := document(t)
+	text := readDocument(t)
 	said := make(map[string]bool)
 	for _, s := range c.spans {
 		for _, a := range s.Attributes {

@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	mostLanes  = 100     // lanes that are told apart: a series each is what a watcher pays for
+	mostLabels = 100     // lanes that are told apart: a series each is what a watcher pays for
 	otherLanes = "other" // what those beyond share
 	mostLabel  = 200     // bytes of a label
 )
 
-// table holds a value for each key, up to mostLanes, and one for all others. It is safe for concurrent use.
+// table holds a value for each key, up to mostLabels, and one for all others. It is safe for concurrent use.
 type table[K comparable, T any] struct {
 	create func(key K) *T
 	others func() *T // made when the first of them comes
@@ -42,7 +42,7 @@ func (t *table[K, T]) of(key K) *T {
 	switch {
 	case t.values[key] != nil:
 		return t.values[key]
-	case len(t.values) < mostLanes:
+	case len(t.values) < mostLabels:
 		v = t.create(key)
 		t.values[key] = v
 		return v

@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-llm/sluice"
 )
 
-// laneState is how the lanes of one label stand, added up.
-type laneState struct {
+// laneGauges is how the lanes of one label stand, added up.
+type laneGauges struct {
 	inFlight, waiting, slots, paused int
 
 	until   time.Time // of the latest pause that is on; zero: none
@@ -22,14 +22,14 @@ type budgetState struct {
 }
 
 // gather adds up the lanes of a Snapshot by label.
-func gather(snap sluice.Snapshot, label func(lane string) string) map[string]*laneState {
-	states := make(map[string]*laneState)
+func gather(snap sluice.Snapshot, label func(lane string) string) map[string]*laneGauges {
+	states := make(map[string]*laneGauges)
 	for i := range snap.Lanes {
 		lane := &snap.Lanes[i]
 		name := label(lane.Lane)
 		st := states[name]
 		if st == nil {
-			st = &laneState{}
+			st = &laneGauges{}
 			states[name] = st
 		}
 		st.add(lane, snap.At)
@@ -37,7 +37,7 @@ func gather(snap sluice.Snapshot, label func(lane string) string) map[string]*la
 	return states
 }
 
-func (st *laneState) add(lane *sluice.LaneSnapshot, now time.Time) {
+func (st *laneGauges) add(lane *sluice.LaneSnapshot, now time.Time) {
 	st.inFlight += lane.InFlight
 	st.waiting += lane.Waiting
 	st.slots += lane.Slots

@@ -54,7 +54,7 @@ func (t *tracer) tell(c *call) {
 }
 
 // describe adds what the item came to.
-func (i *item) describe(to []attribute.KeyValue) []attribute.KeyValue {
+func (i *outcome) describe(to []attribute.KeyValue) []attribute.KeyValue {
 	to = append(to, attribute.Int("sluice.attempts", i.attempts), attribute.Int("sluice.throttles", i.throttles))
 	if i.hasUsage {
 		to = append(to, attribute.Int("gen_ai.usage.input_tokens", i.usage.Input),

@@ -89,7 +89,7 @@ func (t *tracer) takeLocked(e *sluice.Event) *call {
 		c.cutShort(e.At)
 		return t.overLocked(c)
 	case sluice.EventItemDone:
-		c.item = itemOf(e)
+		c.item = outcomeOf(e)
 		t.mayEndLocked(c, e.At)
 	}
 	if c.whole() {

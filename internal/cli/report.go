@@ -1,0 +1,225 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/telemetry"
+)
+
+// reportOptions are the flags of the report command.
+type reportOptions struct {
+	output  string // the results, "" for none
+	events  string
+	html    string
+	asJSON  bool
+	content bool
+	where   []string
+	count   bool
+}
+
+// newReport returns the command that says what a run came to.
+func newReport(s *streams) *cobra.Command {
+	var o reportOptions
+	cmd := &cobra.Command{
+		Use:   "report [OUT.jsonl] [--events FILE]",
+		Short: "Say what bound a run, what waited, was throttled or failed, and what it cost",
+		Long: `Say what bound a run, what waited, was throttled or failed, and what it cost.
+
+The results of a run tell what became of its items. With the events that sluice run --events FILE wrote, the report tells
+of the time as well: what held the calls back, how the limits were used, throttles and pauses. --html writes it as one
+page with charts. --where prints the events for which all conditions hold.`,
+		Example: `  sluice report out.jsonl
+  sluice report out.jsonl --events events.jsonl --html report.html
+  sluice report --events events.jsonl --where 'event=slot_acquired wait_ms>1000'
+  sluice report --events events.jsonl --where 'event=throttled at>2026-11-21T10:00:00Z' --count`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usageError(fmt.Errorf("one file of results is needed, not %d", len(args)), "sluice report OUT.jsonl --events FILE")
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				o.output = args[0]
+			}
+			if err := o.check(); err != nil {
+				return err
+			}
+			if len(o.where) > 0 {
+				return o.pick(s)
+			}
+			return o.report(s)
+		},
+	}
+	o.register(cmd.Flags())
+	return cmd
+}
+
+func (o *reportOptions) register(fs *pflag.FlagSet) {
+	fs.SortFlags = false
+	fs.StringVar(&o.events, "events", "", "file that sluice run --events wrote, or - for standard input")
+	fs.StringVar(&o.html, "html", "", "write the report to FILE, as one page with charts")
+	fs.BoolVar(&o.asJSON, "json", false, "print the report as one JSON document")
+	fs.BoolVar(&o.content, "include-content", false, "show the answers of failed items, clipped")
+	fs.StringArrayVar(&o.where, "where", nil, "print the events for which these conditions hold, such as 'event=throttled lane~gpt' (repeatable)")
+	fs.BoolVar(&o.count, "count", false, "print how many events --where picks")
+}
+
+// check finds what is wrong with the flags together.
+func (o *reportOptions) check() error {
+	switch {
+	case o.output == "" && o.events == "":
+		return usageError(errors.New("nothing to report on"), "name the results of a run, or --events: sluice report OUT.jsonl --events FILE")
+	case o.count && len(o.where) == 0:
+		return usageError(errors.New("--count of what?"), "say --where 'event=throttled', for example")
+	case len(o.where) > 0 && o.events == "":
+		return usageError(errors.New("--where asks events, and there are none"), "name the file that sluice run --events FILE wrote: --events FILE")
+	case len(o.where) > 0 && (o.output != "" || o.html != "" || o.asJSON || o.content):
+		return usageError(errors.New("--where prints events alone"), "leave OUT.jsonl, --html, --json and --include-content out")
+	case o.content && o.output == "":
+		return usageError(errors.New("--include-content needs the results: events hold no content"), "name OUT.jsonl")
+	}
+	return keepsApart("html", o.html, o.output, o.events)
+}
+
+// report reads what there is, and prints the report.
+func (o *reportOptions) report(s *streams) error {
+	page, err := newFileFor("html", o.html)
+	if err != nil {
+		return err
+	}
+	var a telemetry.Aggregate
+	if o.output != "" {
+		if err := o.readResults(&a); err != nil {
+			return err
+		}
+	}
+	if o.events != "" {
+		if err := o.readEvents(s, a.ReadEvents); err != nil {
+			return err
+		}
+	}
+	r := a.Report()
+	r.Output, r.Events = o.output, o.events
+	r.Judge(o.advice())
+	r.Redact(s.err.secrets.blot, s.err.secrets.strike)
+	if page != nil {
+		if err := page.write(r.WriteHTML); err != nil {
+			return err
+		}
+		s.errorf("sluice: the report is in %s\n", page.name)
+	}
+	if o.asJSON {
+		return s.printJSON(r)
+	}
+	return s.printReport(r)
+}
+
+// printReport writes a report for people. Ids and messages are other people's words.
+func (s *streams) printReport(r *telemetry.Report) error {
+	var b strings.Builder
+	if err := r.WriteText(&b); err != nil {
+		return err
+	}
+	for line := range strings.Lines(b.String()) {
+		if _, err := fmt.Fprintf(s.out, "%s\n", escape(strings.TrimSuffix(line, "\n"))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// advice are the commands that go on with a run of that output. Its input is not known.
+func (o *reportOptions) advice() telemetry.Advice {
+	if o.output == "" {
+		return telemetry.Advice{}
+	}
+	again := "sluice run … -o " + shellQuote(o.output)
+	return telemetry.Advice{Again: again, Retry: again + " --retry-failed"}
+}
+
+func (o *reportOptions) readResults(a *telemetry.Aggregate) error {
+	f, err := os.Open(o.output)
+	if err != nil {
+		return usageError(err, "name the file that sluice run -o OUT.jsonl wrote")
+	}
+	defer f.Close()
+	if err := a.ReadResults(f, o.content); err != nil {
+		return usageError(fmt.Errorf("%s: %w", o.output, err), "name the file that sluice run -o OUT.jsonl wrote")
+	}
+	return nil
+}
+
+// readEvents lets read read the events.
+func (o *reportOptions) readEvents(s *streams, read func(io.Reader) error) error {
+	from, in := o.events, s.in
+	if o.events == "-" {
+		from = "standard input"
+	} else {
+		f, err := os.Open(o.events)
+		if err != nil {
+			return usageError(fmt.Errorf("--events: %w", err), "name a file that sluice run --events FILE wrote")
+		}
+		defer f.Close()
+		in = f
+	}
+	if err := read(in); err != nil {
+		if gone, ok := errors.AsType[*outputError](err); ok {
+			return gone.err
+		}
+		return usageError(fmt.Errorf("%s: %w", from, err), "give a file as sluice run --events FILE writes it")
+	}
+	return nil
+}
+
+// outputError is a failure to print.
+type outputError struct{ err error }
+
+func (e *outputError) Error() string { return e.err.Error() }
+
+// pick prints the events that --where picks, or their number.
+func (o *reportOptions) pick(s *streams) error {
+	query, err := telemetry.ParseQuery(strings.Join(o.where, " "))
+	if err != nil {
+		return usageError(fmt.Errorf("--where: %w", err), "say for example --where 'event=slot_acquired wait_ms>1000'; see docs/report.md")
+	}
+	picked := 0
+	var lines []byte // whole ones, since keys are looked for in what is written together
+	err = o.readEvents(s, func(r io.Reader) error {
+		_, err := telemetry.ReadEvents(r, func(line []byte, e *sluice.Event) error {
+			if !query.Match(e) {
+				return nil
+			}
+			picked++
+			if o.count {
+				return nil
+			}
+			if lines = append(append(lines, line...), '\n'); len(lines) < 64<<10 {
+				return nil
+			}
+			_, err := s.out.Write(lines)
+			if lines = lines[:0]; err != nil {
+				return &outputError{err}
+			}
+			return nil
+		})
+		return err
+	})
+	if o.count && err == nil {
+		lines = fmt.Appendln(nil, picked)
+	}
+	if len(lines) > 0 {
+		_, outErr := s.out.Write(lines)
+		err = cmp.Or(err, outErr)
+	}
+	return err
+}

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"errors"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/telemetry"
+)
+
+// runReportFlag says where a run's report goes.
+type runReportFlag struct{ name string }
+
+func (f *runReportFlag) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.name, "report", "", "write a report of the run to FILE at its end, as one HTML page with charts")
+}
+
+// open makes sure that the report can be written; nil is none.
+func (f *runReportFlag) open(o *runOptions) (*runReport, error) {
+	page, err := newFileFor("report", f.name)
+	if err != nil || page == nil {
+		return nil, err
+	}
+	return &runReport{page: page, o: o}, nil
+}
+
+// runReport is the report of a run that is on. It is an Observer, which needs no file of events.
+type runReport struct {
+	telemetry.Aggregate
+	page *newFile
+	o    *runOptions
+}
+
+// write writes what was observed of a run that ended with err. A run that could not begin has no report.
+func (rr *runReport) write(r *batchRun, err error) error {
+	if rr == nil || r.batch == nil {
+		return nil
+	}
+	report := rr.Report()
+	report.Output, report.Events = rr.o.output, rr.o.events
+	report.Judge(telemetry.Advice{
+		Again: rr.o.command(), Retry: rr.o.command("--retry-failed"), Left: max(0, r.batch.Progress().Left()), Stopped: stopped(err),
+	})
+	report.Redact(r.s.err.secrets.blot, r.s.err.secrets.strike)
+	if err := rr.page.write(report.WriteHTML); err != nil {
+		return err
+	}
+	r.s.errorf("  %-10s %s\n", "report", rr.page.name)
+	return nil
+}
+
+// stopped is why a run ended before its time; "" when it did not.
+func stopped(err error) string {
+	end, ok := errors.AsType[*exitError](err)
+	switch {
+	case err == nil || ok && end.err == nil:
+		return ""
+	case ok && end.code == exitInterrupted:
+		return "it was interrupted"
+	}
+	return err.Error()
+}
+
+// observe adds the report to those that are told of the run.
+func (rr *runReport) observe(to []sluice.Observer) []sluice.Observer {
+	if rr == nil {
+		return to
+	}
+	return append(to, rr)
+}

@@ -1,0 +1,171 @@
+package telemetry
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// Aggregate adds events up, of one process as they happen or of several from a file, and the results of a batch, in memory
+// that does not grow with their number. It is an Observer and safe for concurrent use. The zero value is ready; most
+// callers want Report.
+type Aggregate struct {
+	mu sync.Mutex
+
+	events  int
+	first   time.Time
+	last    time.Time
+	runs    int           // processes
+	before  time.Duration // running time of those that ended
+	started time.Time     // of the present one
+	ended   time.Time     // its last event
+	members map[string]bool
+	opened  map[string]bool // accounts with a Scheduler that was not closed
+
+	lanes  map[laneKey]*laneState
+	shared bool
+
+	done    items // by events
+	results items // by the output
+	byFile  bool  // there is an output
+	cut     bool  // a last line was left out
+}
+
+type laneKey struct{ account, name string }
+
+// mostLanes is how many lanes are told apart; what is more is one lane.
+const mostLanes = 200
+
+// Observe takes in an event.
+func (a *Aggregate) Observe(e sluice.Event) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.events++
+	a.process(&e)
+	switch e.Type {
+	case sluice.EventItemDone:
+		a.done.add(itemOf(&e))
+	case sluice.EventMemberRegistered, sluice.EventMemberClosed, sluice.EventStarted:
+	case sluice.EventClosed:
+		a.close(e.Account)
+	case sluice.EventPaused, sluice.EventResumed:
+		a.hold(&e)
+	case sluice.EventShared:
+		a.shared = true
+	default:
+		a.lane(e.Account, e.Lane).event(&e, a.running(e.At))
+	}
+}
+
+// process notices where the events of one process end and those of the next begin: what was started is started again,
+// or something begins after everything was closed.
+func (a *Aggregate) process(e *sluice.Event) {
+	idle := len(a.members) == 0 && len(a.opened) == 0 && a.runs > 0
+	switch e.Type {
+	case sluice.EventMemberRegistered:
+		if idle || a.members[e.Member] {
+			a.endProcess()
+		}
+		a.begin(e.At)
+		a.members[e.Member] = true
+	case sluice.EventStarted:
+		if idle || a.opened[e.Account] {
+			a.endProcess()
+		}
+		a.begin(e.At)
+		a.opened[e.Account] = true
+	case sluice.EventMemberClosed:
+		delete(a.members, e.Member)
+	}
+	a.begin(e.At)
+	if e.At.After(a.ended) {
+		a.ended = e.At
+	}
+	if a.first.IsZero() || e.At.Before(a.first) {
+		a.first = e.At
+	}
+	if e.At.After(a.last) {
+		a.last = e.At
+	}
+}
+
+// begin begins a process, unless one is on.
+func (a *Aggregate) begin(at time.Time) {
+	if !a.started.IsZero() {
+		return
+	}
+	a.runs++
+	a.started, a.ended = at, at
+	a.members, a.opened = make(map[string]bool), make(map[string]bool)
+}
+
+// endProcess ends one that said nothing of it: what it had open was cut off.
+func (a *Aggregate) endProcess() {
+	for _, l := range a.lanes {
+		l.end(false)
+	}
+	a.before = a.wall()
+	a.started = time.Time{}
+}
+
+// close ends the lanes of an account in good order.
+func (a *Aggregate) close(account string) {
+	delete(a.opened, account)
+	for key, l := range a.lanes {
+		if key.account == account {
+			l.end(true)
+		}
+	}
+}
+
+// hold notes a pause that somebody asked for.
+func (a *Aggregate) hold(e *sluice.Event) {
+	for key, l := range a.lanes {
+		if key.account == e.Account {
+			l.pass(e)
+			l.held = e.Type == sluice.EventPaused
+		}
+	}
+}
+
+// wall is how long processes ran, the gaps between them left out.
+func (a *Aggregate) wall() time.Duration { return a.before + a.ended.Sub(a.started) }
+
+// running is how much running time had passed at an instant of the present process.
+func (a *Aggregate) running(at time.Time) time.Duration {
+	return a.before + max(0, at.Sub(a.started))
+}
+
+func (a *Aggregate) lane(account, name string) *laneState {
+	key := laneKey{clip(account, mostID), clip(name, mostID)}
+	l := a.lanes[key]
+	if l == nil && len(a.lanes) >= mostLanes {
+		key = laneKey{"", otherNames}
+		l = a.lanes[key]
+	}
+	if l == nil {
+		l = &laneState{account: key.account, name: key.name}
+		if a.lanes == nil {
+			a.lanes = make(map[laneKey]*laneState)
+		}
+		a.lanes[key] = l
+	}
+	return l
+}
+
+// itemOf is the item of which an event says that it is done.
+func itemOf(e *sluice.Event) *item {
+	it := &item{
+		id: e.Call, model: e.Lane, kind: e.Outcome.Kind, attempts: e.Attempt, throttles: e.Throttles, wait: e.Wait,
+		latency: e.Latency, usage: e.Outcome.Usage, finish: e.Finish, reused: e.Reused, cost: e.Cost, costed: e.Cost > 0,
+	}
+	if err := e.Outcome.Err; err != nil {
+		if call, ok := errors.AsType[*sluice.CallError](err); ok && call.Err != nil {
+			err = call.Err // the counts of tries stand beside it
+		}
+		it.message = err.Error()
+	}
+	return it
+}

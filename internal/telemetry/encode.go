@@ -1,0 +1,103 @@
+package telemetry
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/jsonscan"
+)
+
+// appendEvent appends e as a line of a file of events. message is the text of its error, without secrets. What is zero is
+// left out, the counts of calls excepted: docs/report.md describes each field.
+func appendEvent(b []byte, e *sluice.Event, message string) []byte {
+	b = append(b, `{"event":`...)
+	b = jsonscan.AppendString(b, string(e.Type))
+	b = append(b, `,"at":"`...)
+	b = e.At.AppendFormat(b, time.RFC3339Nano)
+	b = append(b, '"')
+	b = appendText(b, `,"account":`, e.Account)
+	b = appendText(b, `,"member":`, e.Member)
+	b = appendText(b, `,"lane":`, e.Lane)
+	b = appendText(b, `,"tenant":`, e.Tenant)
+	b = appendText(b, `,"call":`, e.Call)
+	b = appendCount(b, `,"attempt":`, int64(e.Attempt))
+	b = appendCount(b, `,"throttles":`, int64(e.Throttles))
+	b = appendCount(b, `,"wait_ms":`, e.Wait.Milliseconds())
+	b = appendCount(b, `,"latency_ms":`, e.Latency.Milliseconds())
+	if !e.Until.IsZero() {
+		b = append(b, `,"until":"`...)
+		b = e.Until.AppendFormat(b, time.RFC3339Nano)
+		b = append(b, '"')
+	}
+	dimension, limit := limitOf(e)
+	b = appendText(b, `,"dimension":`, dimension.String())
+	b = appendCount(b, `,"limit":`, limit)
+	b = appendText(b, `,"source":`, string(e.Source))
+	if hasKind(e.Type) {
+		b = appendText(b, `,"kind":`, e.Outcome.Kind.String())
+	}
+	b = appendText(b, `,"error":`, message)
+	b = appendText(b, `,"finish_reason":`, e.Finish)
+	b = appendUsage(b, &e.Outcome)
+	if e.Cost != 0 && !math.IsNaN(e.Cost) && !math.IsInf(e.Cost, 0) {
+		b = append(b, `,"cost_usd":`...)
+		b = strconv.AppendFloat(b, e.Cost, 'f', -1, 64)
+	}
+	if e.Reused {
+		b = append(b, `,"reused":true`...)
+	}
+	b = append(b, `,"active":`...)
+	b = strconv.AppendInt(b, int64(e.InFlight), 10)
+	b = append(b, `,"max":`...)
+	b = strconv.AppendInt(b, int64(e.Slots), 10)
+	b = append(b, `,"waiting":`...)
+	b = strconv.AppendInt(b, int64(e.Waiting), 10)
+	return append(b, "}\n"...)
+}
+
+// limitOf is the limit that an event speaks of: of a refusal the one that it names.
+func limitOf(e *sluice.Event) (sluice.Dimension, int64) {
+	if e.Type == sluice.EventThrottled {
+		return e.Outcome.Dimension, e.Outcome.Limit
+	}
+	return e.Dimension, e.Limit
+}
+
+// hasKind reports whether events of that type say how something ended, or why.
+func hasKind(t sluice.EventType) bool {
+	switch t {
+	case sluice.EventSlotReleased, sluice.EventThrottled, sluice.EventAttemptFailed, sluice.EventGaveUp, sluice.EventItemDone,
+		sluice.EventCooldownStarted:
+		return true
+	}
+	return false
+}
+
+func appendText(b []byte, name, text string) []byte {
+	if text == "" {
+		return b
+	}
+	return jsonscan.AppendString(append(b, name...), text)
+}
+
+func appendCount(b []byte, name string, n int64) []byte {
+	if n == 0 {
+		return b
+	}
+	return strconv.AppendInt(append(b, name...), n, 10)
+}
+
+func appendUsage(b []byte, o *sluice.Outcome) []byte {
+	if !o.HasUsage {
+		return b
+	}
+	b = append(b, `,"usage":{"input_tokens":`...)
+	b = strconv.AppendInt(b, int64(o.Usage.Input), 10)
+	b = append(b, `,"cached_input_tokens":`...)
+	b = strconv.AppendInt(b, int64(o.Usage.CachedInput), 10)
+	b = append(b, `,"output_tokens":`...)
+	b = strconv.AppendInt(b, int64(o.Usage.Output), 10)
+	return append(b, '}')
+}

@@ -1,0 +1,143 @@
+package telemetry
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// fieldKind is how the values of a field are compared.
+type fieldKind int
+
+const (
+	numberField fieldKind = iota
+	textField
+	timeField
+	truthField
+)
+
+// field is one of an event's, by its name in files.
+type field struct {
+	name string
+	kind fieldKind
+	of   func(*sluice.Event) value
+}
+
+// fields are those that events have, in the order in which files have them.
+func fields() []field {
+	number := func(name string, of func(*sluice.Event) int64) field {
+		return field{name, numberField, func(e *sluice.Event) value { return value{number: float64(of(e))} }}
+	}
+	text := func(name string, of func(*sluice.Event) string) field {
+		return field{name, textField, func(e *sluice.Event) value { return value{text: of(e)} }}
+	}
+	return []field{
+		text("event", func(e *sluice.Event) string { return string(e.Type) }),
+		{"at", timeField, func(e *sluice.Event) value { return value{at: e.At} }},
+		text("account", func(e *sluice.Event) string { return e.Account }),
+		text("member", func(e *sluice.Event) string { return e.Member }),
+		text("lane", func(e *sluice.Event) string { return e.Lane }),
+		text("tenant", func(e *sluice.Event) string { return e.Tenant }),
+		text("call", func(e *sluice.Event) string { return e.Call }),
+		number("attempt", func(e *sluice.Event) int64 { return int64(e.Attempt) }),
+		number("throttles", func(e *sluice.Event) int64 { return int64(e.Throttles) }),
+		number("wait_ms", func(e *sluice.Event) int64 { return e.Wait.Milliseconds() }),
+		number("latency_ms", func(e *sluice.Event) int64 { return e.Latency.Milliseconds() }),
+		{"until", timeField, func(e *sluice.Event) value { return value{at: e.Until} }},
+		text("dimension", func(e *sluice.Event) string { d, _ := limitOf(e); return d.String() }),
+		number("limit", func(e *sluice.Event) int64 { _, limit := limitOf(e); return limit }),
+		text("source", func(e *sluice.Event) string { return string(e.Source) }),
+		text("kind", kindOf),
+		text("error", errorOf),
+		text("finish_reason", func(e *sluice.Event) string { return e.Finish }),
+		number("usage.input_tokens", func(e *sluice.Event) int64 { return int64(e.Outcome.Usage.Input) }),
+		number("usage.cached_input_tokens", func(e *sluice.Event) int64 { return int64(e.Outcome.Usage.CachedInput) }),
+		number("usage.output_tokens", func(e *sluice.Event) int64 { return int64(e.Outcome.Usage.Output) }),
+		{"cost_usd", numberField, func(e *sluice.Event) value { return value{number: e.Cost} }},
+		{"reused", truthField, func(e *sluice.Event) value { return value{truth: e.Reused} }},
+		number("active", func(e *sluice.Event) int64 { return int64(e.InFlight) }),
+		number("max", func(e *sluice.Event) int64 { return int64(e.Slots) }),
+		number("waiting", func(e *sluice.Event) int64 { return int64(e.Waiting) }),
+	}
+}
+
+// kindOf is the kind of an event that has one.
+func kindOf(e *sluice.Event) string {
+	if !hasKind(e.Type) {
+		return ""
+	}
+	return e.Outcome.Kind.String()
+}
+
+func errorOf(e *sluice.Event) string {
+	if e.Outcome.Err == nil {
+		return ""
+	}
+	return e.Outcome.Err.Error()
+}
+
+// fieldOf is the field of that name.
+func fieldOf(name string) (field, error) {
+	all := fields()
+	if i := slices.IndexFunc(all, func(f field) bool { return f.name == name }); i >= 0 {
+		return all[i], nil
+	}
+	var names []string
+	for _, f := range all {
+		names = append(names, f.name)
+	}
+	return field{}, fmt.Errorf("events have no field %q%s: they have %s", name, provider.Meant(provider.Nearest(name, names)), listed(names))
+}
+
+// values are all that a text can be; nil where it can be anything.
+func (f *field) values() []string {
+	switch f.name {
+	case "event":
+		var all []string
+		for _, t := range EventTypes() {
+			all = append(all, string(t))
+		}
+		return all
+	case "kind":
+		return names(func(i uint8) string { return sluice.Kind(i).String() })
+	case "dimension":
+		return names(func(i uint8) string { return sluice.Dimension(i).String() })
+	case "source":
+		return []string{"", string(sluice.SourceTold), string(sluice.SourceStart), string(sluice.SourceHeader), string(sluice.SourceRefusal),
+			string(sluice.SourceMeasured), string(sluice.SourceRegistry), string(sluice.SourceAtLeast)}
+	}
+	return nil
+}
+
+// names are those of an enumeration, "" for none among them.
+func names(of func(uint8) string) []string {
+	all := []string{""}
+	for i := range uint8(255) {
+		name := of(i)
+		if strings.Contains(name, "(") { // beyond the last
+			break
+		}
+		if name != "" {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// listed writes words with commas between.
+func listed(words []string) string {
+	return strings.TrimPrefix(strings.Join(words, ", "), ", ")
+}
+
+// EventTypes are all types of event.
+func EventTypes() []sluice.EventType {
+	return []sluice.EventType{
+		sluice.EventStarted, sluice.EventClosed, sluice.EventMemberRegistered, sluice.EventMemberClosed,
+		sluice.EventSlotWaiting, sluice.EventSlotAcquired, sluice.EventSlotReleased, sluice.EventSlotCancelled,
+		sluice.EventThrottled, sluice.EventAttemptFailed, sluice.EventGaveUp, sluice.EventCooldownStarted, sluice.EventCooldownEnded,
+		sluice.EventLimitsChanged, sluice.EventBreaker, sluice.EventPaused, sluice.EventResumed, sluice.EventShared, sluice.EventItemDone,
+	}
+}

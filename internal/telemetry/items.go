@@ -1,0 +1,192 @@
+package telemetry
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// item is what became of one item, by its event or by its line in the output.
+type item struct {
+	id        string
+	model     string
+	kind      sluice.Kind
+	message   string // of its failure
+	answer    string // of its failure, where content is wanted
+	attempts  int
+	throttles int
+	wait      time.Duration
+	cooldown  time.Duration
+	backoff   time.Duration
+	latency   time.Duration
+	usage     sluice.Usage
+	cost      float64
+	costed    bool
+	finish    string
+	reused    bool
+}
+
+const (
+	mostIDs     = 3   // of a kind of failure
+	mostLongest = 5   // waits that are named
+	mostNames   = 200 // finish reasons, and models, that are told apart
+	mostTries   = 10  // that are told apart in a distribution
+	otherNames  = "(others)"
+)
+
+// items adds up what became of items. The zero value is ready.
+type items struct {
+	total, ok, reused        int
+	throttled, throttledOK   int // items that were throttled
+	retries, throttles       [mostTries + 1]int
+	waits, latencies         times
+	longest                  []LongWait
+	failures                 map[sluice.Kind]*Failure
+	finish, models           map[string]int
+	cooldown, backoff        time.Duration
+	usage                    sluice.Usage
+	cost                     float64
+	costed                   int
+	attempts, throttleEvents int
+}
+
+// LongWait is an item that waited long.
+type LongWait struct {
+	ID   string `json:"id"`
+	Wait int64  `json:"wait_ms"`
+}
+
+// Failure is one kind of failure: how many items failed so, the first few, and what one of them was told.
+type Failure struct {
+	Kind    string    `json:"kind"`
+	Count   int       `json:"count"`
+	IDs     []string  `json:"ids"`
+	Message string    `json:"message,omitempty"`
+	Answers []Content `json:"answers,omitempty"`
+}
+
+// Content is the answer of an item.
+type Content struct {
+	ID   string `json:"id"`
+	Text string `json:"text"`
+}
+
+func (s *items) add(it *item) {
+	s.total++
+	s.retries[min(max(0, it.attempts-1), mostTries)]++
+	s.throttles[min(it.throttles, mostTries)]++
+	s.attempts += it.attempts
+	s.throttleEvents += it.throttles
+	if it.throttles > 0 {
+		s.throttled++
+	}
+	if it.kind == sluice.OK {
+		s.ok++
+		if it.throttles > 0 {
+			s.throttledOK++
+		}
+		s.finish = countName(s.finish, it.finish)
+	} else {
+		s.fail(it)
+	}
+	if it.model != "" { // a refusal does not name it
+		s.models = countName(s.models, it.model)
+	}
+	s.cooldown += it.cooldown
+	s.backoff += it.backoff
+	s.usage = s.usage.Add(it.usage)
+	if it.costed {
+		s.cost += it.cost
+		s.costed++
+	}
+	if it.reused {
+		s.reused++
+		return // it neither waited nor was it answered
+	}
+	s.waits.add(it.wait)
+	if it.attempts > 0 {
+		s.latencies.add(it.latency)
+	}
+	s.wait(it)
+}
+
+// wait keeps the longest waits.
+func (s *items) wait(it *item) {
+	ms := it.wait.Milliseconds()
+	if ms == 0 || len(s.longest) == mostLongest && ms <= s.longest[mostLongest-1].Wait {
+		return
+	}
+	i, _ := slices.BinarySearchFunc(s.longest, ms, func(l LongWait, ms int64) int { return cmp.Compare(ms, l.Wait+1) })
+	s.longest = slices.Insert(s.longest, i, LongWait{clip(it.id, mostID), ms})
+	s.longest = s.longest[:min(len(s.longest), mostLongest)]
+}
+
+func (s *items) fail(it *item) {
+	f := s.failures[it.kind]
+	if f == nil {
+		f = &Failure{Kind: it.kind.String()}
+		if s.failures == nil {
+			s.failures = make(map[sluice.Kind]*Failure)
+		}
+		s.failures[it.kind] = f
+	}
+	f.Count++
+	if len(f.IDs) < mostIDs {
+		f.IDs = append(f.IDs, clip(it.id, mostID))
+		if it.answer != "" {
+			f.Answers = append(f.Answers, Content{clip(it.id, mostID), it.answer})
+		}
+	}
+	if f.Message == "" {
+		f.Message = clip(it.message, mostMessage)
+	}
+}
+
+// countName counts a name among a bounded number of them.
+func countName(byName map[string]int, name string) map[string]int {
+	if byName == nil {
+		byName = make(map[string]int)
+	}
+	name = clip(name, mostID)
+	if _, known := byName[name]; !known && len(byName) >= mostNames {
+		name = otherNames
+	}
+	byName[name]++
+	return byName
+}
+
+const (
+	mostID      = 200 // of a name or an id
+	mostMessage = 500 // characters that one looks at
+)
+
+// clip cuts text to so many characters.
+func clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return text
+}
+
+// Count is how many items needed so many of something; the last of a distribution is of those that needed as many or
+// more.
+type Count struct {
+	Of    int `json:"of"`
+	Items int `json:"items"`
+}
+
+// distribution leaves out what no item needed.
+func distribution(counts *[mostTries + 1]int) []Count {
+	all := []Count{}
+	for of, n := range counts {
+		if n > 0 {
+			all = append(all, Count{of, n})
+		}
+	}
+	return all
+}

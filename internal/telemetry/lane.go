@@ -1,0 +1,256 @@
+package telemetry
+
+import (
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// paused is what holds calls back while somebody pauses the Scheduler: beside the dimensions, of which AnyDimension is a
+// lane's own pause.
+const (
+	paused    = sluice.NumDimensions
+	numBounds = sluice.NumDimensions + 1
+)
+
+// boundName is what holds calls back, as files spell it.
+func boundName(i int) string {
+	switch i {
+	case int(sluice.AnyDimension):
+		return "cooldown"
+	case int(paused):
+		return "paused"
+	}
+	return sluice.Dimension(i).String()
+}
+
+// laneState is what events show of one lane, of an account.
+type laneState struct {
+	account, name string
+
+	acquired, released, answered, failed, gaveUp int
+	throttled                                    [sluice.NumDimensions]int
+	usage                                        sluice.Usage
+	peak                                         int
+	limits                                       [sluice.NumDimensions]known
+
+	open    int // acquired and not released, of this process
+	leaked  int // open when a Scheduler was closed
+	cut     int // open when a process ended without saying so
+	waiting int
+
+	held  bool // Pause
+	bind  int  // what holds calls back now, if any waits
+	at    time.Time
+	bound [numBounds]time.Duration
+
+	cooling    bool
+	until      time.Time // it pauses until then, at least
+	lastThrown time.Time // when it was last throttled or paused
+	episodes   int
+	cooldowns  int
+
+	minute    int64 // of the running time, and what was used in it
+	inMinute  [sluice.NumDimensions]int64
+	busiest   [sluice.NumDimensions]int64
+	latencies times
+	line      timeline
+}
+
+// known is a limit that is known.
+type known struct {
+	value  int64
+	source sluice.Source
+}
+
+// event takes in an event of the lane that happened after so much running time.
+func (l *laneState) event(e *sluice.Event, x time.Duration) {
+	l.pass(e)
+	b := l.line.at(x)
+	switch e.Type {
+	case sluice.EventSlotWaiting:
+		l.bind = int(e.Dimension)
+	case sluice.EventSlotAcquired:
+		l.acquired++
+		l.open++
+		b.Sent++
+		l.use(x, sluice.Requests, 1)
+	case sluice.EventSlotReleased:
+		l.release(e, b, x)
+	case sluice.EventThrottled:
+		l.throttle(e, b, x)
+	case sluice.EventAttemptFailed:
+		l.failed++
+		b.Failed++
+	case sluice.EventGaveUp:
+		l.gaveUp++
+	case sluice.EventCooldownStarted:
+		l.cool(e, x)
+	case sluice.EventCooldownEnded:
+		l.cooling, l.lastThrown = false, e.At
+		l.line.resume(x)
+	case sluice.EventBreaker:
+		if l.until = e.Until; !l.until.IsZero() {
+			l.bind = int(sluice.AnyDimension)
+			l.line.pause(x, x+max(0, e.Until.Sub(e.At)), sluice.ServerError)
+		}
+	case sluice.EventLimitsChanged:
+		l.limit(x, e.Dimension, known{e.Limit, e.Source})
+	}
+	if hasCounts(e.Type) {
+		l.peak = max(l.peak, e.InFlight)
+		l.line.see(x, e)
+		l.waiting = e.Waiting
+	}
+}
+
+// hasCounts reports whether events of that type say how many calls are open and wait.
+func hasCounts(t sluice.EventType) bool {
+	switch t {
+	case sluice.EventSlotWaiting, sluice.EventSlotAcquired, sluice.EventSlotReleased, sluice.EventSlotCancelled,
+		sluice.EventThrottled, sluice.EventAttemptFailed, sluice.EventGaveUp:
+		return true
+	}
+	return false
+}
+
+// pass accounts for the time since the last event, in which something held calls back if any waited: what did is told
+// by the call that waited, as it begins to and when it no longer does.
+func (l *laneState) pass(e *sluice.Event) {
+	from := l.at
+	if e.At.After(l.at) {
+		l.at = e.At
+	}
+	if l.waiting == 0 || from.IsZero() || !e.At.After(from) {
+		return
+	}
+	if until := earlier(l.until, e.At); until.After(from) { // whatever held calls back then
+		l.hold(int(sluice.AnyDimension), until.Sub(from))
+		from = until
+	}
+	if e.Type == sluice.EventSlotAcquired && e.Wait > 0 {
+		l.bind = int(e.Dimension)
+	}
+	l.hold(l.bind, e.At.Sub(from))
+}
+
+// hold counts a time in which calls were held back. What holds a call back and is no limit is a pause, of which not all
+// have events of their own: a late refusal makes one longer.
+func (l *laneState) hold(by int, d time.Duration) {
+	if l.held && by == int(sluice.AnyDimension) {
+		by = int(paused)
+	}
+	l.bound[by] += d
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func (l *laneState) release(e *sluice.Event, b *Bin, x time.Duration) {
+	l.released++
+	l.open = max(0, l.open-1)
+	if u := e.Outcome.Usage; e.Outcome.HasUsage {
+		l.usage = l.usage.Add(u)
+		b.Input += u.Input
+		b.Output += u.Output
+		l.use(x, sluice.InputTokens, int64(u.Input))
+		l.use(x, sluice.OutputTokens, int64(u.Output))
+		l.use(x, sluice.Tokens, int64(u.Input+u.Output))
+	}
+	if e.Outcome.Kind == sluice.OK {
+		l.answered++
+		b.Answered++
+		l.latencies.add(e.Latency)
+	}
+}
+
+// throttle notes a refusal. Those that are less than a second apart, and those of one pause, are of one episode.
+func (l *laneState) throttle(e *sluice.Event, b *Bin, x time.Duration) {
+	l.throttled[e.Outcome.Dimension]++
+	b.Throttled++
+	l.use(x, sluice.Requests, -1) // it was refused, and cost nothing
+	l.thrown(e.At)
+	if d := e.Outcome.Dimension; e.Outcome.Limit > 0 {
+		l.limit(x, d, known{e.Outcome.Limit, sluice.SourceRefusal})
+	}
+}
+
+func (l *laneState) thrown(at time.Time) {
+	const apart = time.Second
+	if !l.cooling && (l.episodes == 0 || at.Sub(l.lastThrown) > apart) {
+		l.episodes++
+	}
+	l.lastThrown = at
+}
+
+func (l *laneState) cool(e *sluice.Event, x time.Duration) {
+	l.thrown(e.At)
+	l.cooling = true
+	l.cooldowns++
+	l.until = e.Until
+	l.bind = int(sluice.AnyDimension)
+	l.line.pause(x, x+max(0, e.Until.Sub(e.At)), e.Outcome.Kind)
+}
+
+func (l *laneState) limit(x time.Duration, d sluice.Dimension, k known) {
+	if k.value <= 0 || l.limits[d] == k {
+		return
+	}
+	l.limits[d] = k
+	l.line.limit(x, d, k.value)
+}
+
+// use counts what was used of a limit, by minutes of the running time.
+func (l *laneState) use(x time.Duration, d sluice.Dimension, n int64) {
+	if m := int64(x / time.Minute); m != l.minute {
+		l.busiest = l.most()
+		l.minute, l.inMinute = m, [sluice.NumDimensions]int64{}
+	}
+	l.inMinute[d] += n
+}
+
+// most is what was used in the busiest minutes, the present one included: only at its end is it known what was refused.
+func (l *laneState) most() (most [sluice.NumDimensions]int64) {
+	for d := range most {
+		most[d] = max(l.busiest[d], l.inMinute[d])
+	}
+	return most
+}
+
+// used is what was used of a limit's dimension in all, and the most of it in one minute.
+func (l *laneState) used(d sluice.Dimension) (all, busiest int64) {
+	switch d {
+	case sluice.Requests, sluice.RequestsPerDay:
+		return int64(l.acquired - l.refused()), l.most()[sluice.Requests]
+	case sluice.Tokens, sluice.TokensPerDay:
+		return int64(l.usage.Input + l.usage.Output), l.most()[sluice.Tokens]
+	case sluice.InputTokens:
+		return int64(l.usage.Input), l.most()[d]
+	case sluice.OutputTokens:
+		return int64(l.usage.Output), l.most()[d]
+	}
+	return 0, 0
+}
+
+// refused is how many calls were throttled.
+func (l *laneState) refused() (n int) {
+	for _, of := range l.throttled {
+		n += of
+	}
+	return n
+}
+
+// end ends what a process had open: orderly says that it closed its Scheduler.
+func (l *laneState) end(orderly bool) {
+	if orderly {
+		l.leaked += l.open
+	} else {
+		l.cut += l.open
+	}
+	l.open, l.waiting, l.cooling, l.held = 0, 0, false, false
+	l.at, l.until, l.line.state = time.Time{}, time.Time{}, Bin{}
+}

@@ -1,0 +1,122 @@
+package telemetry
+
+import (
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// Log writes events as JSON lines. It is an Observer, safe for concurrent use, and several processes may append to one
+// file, since only whole lines are written. Open it with OpenLog, and Close it to learn whether all was written.
+type Log struct {
+	blot func(string) string
+	to   io.WriteCloser
+
+	mu  sync.Mutex
+	buf []byte // whole lines
+	err error  // the first failure to write; what comes after it is left out
+
+	writing sync.Mutex // orders what leaves buf
+	spare   []byte     // takes turns with buf
+
+	quit chan struct{}
+	wg   sync.WaitGroup
+}
+
+const (
+	logBuffer  = 64 << 10
+	flushEvery = 500 * time.Millisecond // so that who follows the file sees why nothing happens
+)
+
+// OpenLog appends to the file of that name, which it makes where there is none. A last line that a killed run left cut
+// off is taken out. It refuses a file that holds something else than events. blot takes secrets out of the texts of
+// errors; nil leaves them as they are.
+func OpenLog(name string, blot func(string) string) (*Log, error) {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := mendTail(name, f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return NewLog(f, blot), nil
+}
+
+// NewLog writes to w, which Close closes.
+func NewLog(w io.WriteCloser, blot func(string) string) *Log {
+	if blot == nil {
+		blot = func(text string) string { return text }
+	}
+	l := &Log{blot: blot, to: w, quit: make(chan struct{})}
+	l.wg.Go(l.flushLoop)
+	return l
+}
+
+// Observe writes e, at the latest in half a second.
+func (l *Log) Observe(e sluice.Event) {
+	message := ""
+	if e.Outcome.Err != nil {
+		message = l.blot(e.Outcome.Err.Error())
+	}
+	l.mu.Lock()
+	l.buf = appendEvent(l.buf, &e, message)
+	full := len(l.buf) >= logBuffer
+	l.mu.Unlock()
+	if full {
+		l.flush()
+	}
+}
+
+// Close writes what is left and returns the first failure of all.
+func (l *Log) Close() error {
+	close(l.quit)
+	l.wg.Wait()
+	l.flush()
+	l.fail(l.to.Close())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+func (l *Log) flushLoop() {
+	tick := time.NewTicker(flushEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			l.flush()
+		case <-l.quit:
+			return
+		}
+	}
+}
+
+// flush writes what waits. Who writes holds up only others that would: mu is free meanwhile, so that events are taken in.
+func (l *Log) flush() {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.mu.Lock()
+	lines, err := l.buf, l.err
+	l.buf = l.spare[:0]
+	l.mu.Unlock()
+	l.spare = lines
+	if len(lines) == 0 || err != nil {
+		return
+	}
+	if _, err := l.to.Write(lines); err != nil {
+		l.fail(err)
+	}
+}
+
+// fail keeps the first failure.
+func (l *Log) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		l.err = err
+	}
+}

@@ -1,0 +1,348 @@
+package telemetry_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/telemetry"
+)
+
+// reference is an event as encoding/json writes it.
+type reference struct {
+	Event     sluice.EventType `json:"event"`
+	At        time.Time        `json:"at"`
+	Account   string           `json:"account,omitempty"`
+	Member    string           `json:"member,omitempty"`
+	Lane      string           `json:"lane,omitempty"`
+	Tenant    string           `json:"tenant,omitempty"`
+	Call      string           `json:"call,omitempty"`
+	Attempt   int              `json:"attempt,omitempty"`
+	Throttles int              `json:"throttles,omitempty"`
+	WaitMS    int64            `json:"wait_ms,omitempty"`
+	LatencyMS int64            `json:"latency_ms,omitempty"`
+	Until     time.Time        `json:"until,omitzero"`
+	Dimension string           `json:"dimension,omitempty"`
+	Limit     int64            `json:"limit,omitempty"`
+	Source    sluice.Source    `json:"source,omitempty"`
+	Kind      string           `json:"kind,omitempty"`
+	Error     string           `json:"error,omitempty"`
+	Finish    string           `json:"finish_reason,omitempty"`
+	Usage     *sluice.Usage    `json:"usage,omitempty"`
+	Cost      float64          `json:"cost_usd,omitempty"`
+	Reused    bool             `json:"reused,omitempty"`
+	Active    int              `json:"active"`
+	Max       int              `json:"max"`
+	Waiting   int              `json:"waiting"`
+}
+
+// sink is a file in memory.
+type sink struct {
+	bytes.Buffer
+	fails  error
+	writes int
+}
+
+func (s *sink) Write(b []byte) (int, error) {
+	s.writes++
+	if s.fails != nil {
+		return 0, s.fails
+	}
+	return s.Buffer.Write(b)
+}
+
+func (s *sink) Close() error { return nil }
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 123456789, time.UTC)
+
+// full is an event of that type with every field set.
+func full(typ sluice.EventType) sluice.Event {
+	return sluice.Event{
+		Type: typ, At: noon, Account: "a#1", Member: "run", Lane: "gpt-4o", Tenant: "t", Call: "q\"1\n", Attempt: 2, Throttles: 3,
+		Wait: 1500 * time.Millisecond, Latency: 250 * time.Millisecond, Until: noon.Add(time.Second), Dimension: sluice.Tokens, Limit: 90000,
+		Source: sluice.SourceHeader, Finish: "stop", Cost: 0.0125, Reused: true, InFlight: 4, Slots: 8, Waiting: 12,
+		Outcome: sluice.Outcome{Kind: sluice.RateLimit, Err: errors.New("slow down, sk-secret"), Dimension: sluice.Requests, Limit: 500,
+			Usage: sluice.Usage{Input: 10, CachedInput: 3, Output: 20}, HasUsage: true},
+	}
+}
+
+func TestALineHasEveryFieldOfAnEvent(t *testing.T) {
+	for _, typ := range append(telemetry.EventTypes(), "something_new") {
+		var to sink
+		l := telemetry.NewLog(&to, func(s string) string { return strings.ReplaceAll(s, "sk-secret", "***") })
+		e := full(typ)
+		l.Observe(e)
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		want := reference{
+			Event: typ, At: e.At, Account: e.Account, Member: e.Member, Lane: e.Lane, Tenant: e.Tenant, Call: e.Call, Attempt: 2, Throttles: 3,
+			WaitMS: 1500, LatencyMS: 250, Until: e.Until, Dimension: "tpm", Limit: 90000, Source: e.Source, Error: "slow down, ***",
+			Finish: "stop", Usage: &e.Outcome.Usage, Cost: 0.0125, Reused: true, Active: 4, Max: 8, Waiting: 12,
+		}
+		switch typ {
+		case sluice.EventThrottled:
+			want.Dimension, want.Limit = "rpm", 500
+			fallthrough
+		case sluice.EventSlotReleased, sluice.EventAttemptFailed, sluice.EventGaveUp, sluice.EventItemDone, sluice.EventCooldownStarted:
+			want.Kind = "rate_limit"
+		}
+		var got reference
+		d := json.NewDecoder(bytes.NewReader(to.Bytes()))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&got); err != nil {
+			t.Fatalf("%s: %v", to.Bytes(), err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\n got %+v\nwant %+v", typ, got, want)
+		}
+		// And encoding/json writes the same bytes, in the same order.
+		if b, _ := json.Marshal(want); string(b)+"\n" != to.String() {
+			t.Errorf("%s\nis not\n%s", to.String(), b)
+		}
+	}
+}
+
+func TestWhatIsZeroIsLeftOut(t *testing.T) {
+	var to sink
+	l := telemetry.NewLog(&to, nil)
+	l.Observe(sluice.Event{Type: sluice.EventSlotAcquired, At: noon})
+	l.Close()
+	if want := `{"event":"slot_acquired","at":"2026-11-21T12:00:00.123456789Z","active":0,"max":0,"waiting":0}` + "\n"; to.String() != want {
+		t.Errorf("%s, want %s", to.String(), want)
+	}
+}
+
+func TestEventsReachTheFileInHalfASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		name := filepath.Join(t.TempDir(), "events.jsonl")
+		l, err := telemetry.OpenLog(name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Observe(full(sluice.EventThrottled))
+		time.Sleep(500 * time.Millisecond)
+		synctest.Wait()
+		if b, err := os.ReadFile(name); err != nil || bytes.Count(b, []byte("\n")) != 1 {
+			t.Errorf("%q, %v", b, err)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTheFirstFailureToWriteIsReported(t *testing.T) {
+	to := sink{fails: errors.New("disk full")}
+	l := telemetry.NewLog(&to, nil)
+	for range 2000 { // more than is buffered, so that it is tried more than once
+		l.Observe(full(sluice.EventThrottled))
+	}
+	if err := l.Close(); !errors.Is(err, to.fails) {
+		t.Errorf("%v, want %v", err, to.fails)
+	}
+	if to.writes != 1 {
+		t.Errorf("%d writes, want none after the first that failed", to.writes)
+	}
+}
+
+func TestManyMayWriteAtOnceAndLinesStayWhole(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "events.jsonl")
+	var all sync.WaitGroup
+	for range 2 { // processes
+		l, err := telemetry.OpenLog(name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for range 500 {
+					l.Observe(full(sluice.EventSlotReleased))
+				}
+			})
+		}
+		all.Go(func() {
+			wg.Wait()
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	cut, err := telemetry.ReadEvents(bytes.NewReader(b), func([]byte, *sluice.Event) error { n++; return nil })
+	if n != 4000 || cut || err != nil {
+		t.Errorf("%d events, cut: %v, %v", n, cut, err)
+	}
+}
+
+func TestWhatIsAppendedBeginsOnANewLine(t *testing.T) {
+	const line = `{"event":"slot_acquired","at":"2026-11-21T12:00:00Z","active":1,"max":8,"waiting":0}`
+	for name, c := range map[string]struct {
+		before, after string
+		refused       bool
+	}{
+		"a new file":                   {"", "", false},
+		"whole lines":                  {line + "\n", line + "\n", false},
+		"a line that is cut":           {line + "\n" + line[:40], line + "\n", false},
+		"a first line that is cut":     {line[:40], "", false},
+		"a line cut after three bytes": {line + "\n" + line[:3], line + "\n", false},
+		"a newline that is missing":    {line, line + "\n", false},
+		"something else":               {"custom_id,prompt\n", "custom_id,prompt\n", true},
+		"something else, unfinished":   {`{"custom_id":"a"`, `{"custom_id":"a"`, true},
+		"something else at the end":    {line + "\n{\"id\":1}", line + "\n{\"id\":1}", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "events.jsonl")
+			if err := os.WriteFile(file, []byte(c.before), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			l, err := telemetry.OpenLog(file, nil)
+			if (err != nil) != c.refused {
+				t.Fatal(err)
+			}
+			want := c.after
+			if !c.refused {
+				l.Observe(sluice.Event{Type: sluice.EventSlotAcquired, At: noon.Truncate(time.Second), InFlight: 1, Slots: 8})
+				if err := l.Close(); err != nil {
+					t.Fatal(err)
+				}
+				want += line + "\n"
+			}
+			if b, _ := os.ReadFile(file); string(b) != want {
+				t.Errorf("%q, want %q", b, want)
+			}
+		})
+	}
+}
+
+func TestEventsComeBackAsTheyWere(t *testing.T) {
+	var to sink
+	l := telemetry.NewLog(&to, nil)
+	var want []sluice.Event
+	for _, typ := range telemetry.EventTypes() {
+		e := full(typ)
+		want = append(want, e)
+		l.Observe(e)
+	}
+	l.Close()
+	i := 0
+	_, err := telemetry.ReadEvents(&to.Buffer, func(_ []byte, got *sluice.Event) error {
+		e := want[i]
+		i++
+		if e.Type == sluice.EventThrottled {
+			e.Dimension, e.Limit = e.Outcome.Dimension, e.Outcome.Limit
+		} else {
+			e.Outcome.Dimension, e.Outcome.Limit = 0, 0
+		}
+		if got.Outcome.Kind == sluice.OK {
+			e.Outcome.Kind = sluice.OK
+		}
+		if got.Outcome.Err.Error() != e.Outcome.Err.Error() || !got.At.Equal(e.At) || !got.Until.Equal(e.Until) {
+			t.Errorf("%+v, want %+v", got, e)
+		}
+		e.Outcome.Err, e.At, e.Until = got.Outcome.Err, got.At, got.Until
+		if !reflect.DeepEqual(*got, e) {
+			t.Errorf("%s:\n got %+v\nwant %+v", e.Type, got, e)
+		}
+		return nil
+	})
+	if err != nil || i != len(want) {
+		t.Errorf("%d of %d events: %v", i, len(want), err)
+	}
+}
+
+func TestALineThatIsNoEventIsNamed(t *testing.T) {
+	const good = `{"event":"slot_acquired","at":"2026-11-21T12:00:00Z","active":1,"max":8,"waiting":0}` + "\n"
+	for text, word := range map[string]string{
+		good + "nonsense\n": "events line 2: no JSON",
+		"\n" + good + `{"at":"2026-11-21T12:00:00Z"}` + "\n":  `events line 3: no event`,
+		`{"event":"throttled","kind":"nice"}` + "\n":          `events line 1: kind: unknown kind "nice"`,
+		`{"event":"throttled","at":"yesterday"}` + "\n":       "line 1: at: no instant",
+		`{"event":"throttled","wait_ms":-1}` + "\n":           "line 1: wait_ms: no time",
+		`{"event":"throttled","wait_ms":"1"}` + "\n":          "line 1: wait_ms",
+		`{"event":"throttled","usage":[]}` + "\n":             "line 1: usage: no object",
+		`{"event":"throttled","usage":{"input_tokens":-2}}`:   "",
+		`{"event":"throttled","cost_usd":-2}` + "\n":          "line 1: cost_usd",
+		good + strings.Repeat("x", 2<<20) + "\n":              "events line 2: longer than",
+		`{"event":"throttled","dimension":"length"}` + "\n{}": "line 1: dimension: unknown",
+	} {
+		cut, err := telemetry.ReadEvents(strings.NewReader(text), func([]byte, *sluice.Event) error { return nil })
+		if word == "" {
+			if err != nil || !cut {
+				t.Errorf("%s: cut: %v, %v", text, cut, err)
+			}
+		} else if err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("%.100s: want %q: %v", text, word, err)
+		}
+	}
+}
+
+func FuzzReadEvents(f *testing.F) {
+	f.Add([]byte(`{"event":"throttled","at":"2026-11-21T12:00:00Z","dimension":"rpm","kind":"rate_limit","usage":{"input_tokens":1}}` + "\n{"))
+	f.Add([]byte("\n\n{\"event\":\"item_done\",\"cost_usd\":1e-9,\"reused\":true,\"call\":\"\\u0000\"}\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var to sink
+		l := telemetry.NewLog(&to, nil)
+		n := 0
+		if _, err := telemetry.ReadEvents(bytes.NewReader(b), func(_ []byte, e *sluice.Event) error {
+			n++
+			l.Observe(*e)
+			return nil
+		}); err != nil {
+			l.Close()
+			return
+		}
+		l.Close()
+		again := 0
+		if _, err := telemetry.ReadEvents(&to.Buffer, func([]byte, *sluice.Event) error { again++; return nil }); err != nil || again != n {
+			t.Fatalf("%d of %d events come back: %v", again, n, err)
+		}
+		var a telemetry.Aggregate
+		if err := a.ReadEvents(bytes.NewReader(b)); err != nil {
+			t.Fatal(err)
+		}
+		a.Report().Judge(telemetry.Advice{})
+	})
+}
+
+type discard struct{}
+
+func (discard) Write(b []byte) (int, error) { return len(b), nil }
+func (discard) Close() error                { return nil }
+
+func BenchmarkLog(b *testing.B) {
+	l := telemetry.NewLog(discard{}, nil)
+	defer l.Close()
+	e := full(sluice.EventSlotReleased)
+	e.Call = "q0001"
+	e.Outcome.Err = nil
+	b.ReportAllocs()
+	for b.Loop() {
+		l.Observe(e)
+	}
+}
+
+func BenchmarkAggregate(b *testing.B) {
+	var a telemetry.Aggregate
+	e := full(sluice.EventSlotAcquired)
+	b.ReportAllocs()
+	for b.Loop() {
+		e.At = e.At.Add(time.Millisecond)
+		a.Observe(e)
+	}
+}

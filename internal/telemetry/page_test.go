@@ -1,0 +1,123 @@
+package telemetry_test
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/telemetry"
+)
+
+// stormPage is the page of a run through a storm of five seconds.
+func stormPage(t *testing.T) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		o := watch(t, storm(), sluice.Limits{}, 400)
+		r := fromFiles(t, o.output, o.events)
+		r.Output = "answers.jsonl"
+		r.Judge(telemetry.Advice{Left: 5, Again: "sluice run questions.jsonl -o answers.jsonl"})
+		check(t, r.WriteHTML(&b))
+		var again bytes.Buffer
+		check(t, r.WriteHTML(&again))
+		if !bytes.Equal(b.Bytes(), again.Bytes()) {
+			t.Error("the same report makes different pages")
+		}
+	})
+	return b.Bytes()
+}
+
+func TestAPageNeedsNothingElse(t *testing.T) {
+	page := string(stormPage(t))
+	for _, bad := range []string{"<script", "javascript:", "<link", "<img", "@import", "url(", "<iframe", "<?xml"} {
+		if strings.Contains(page, bad) {
+			t.Errorf("the page has %s", bad)
+		}
+	}
+	for _, address := range regexp.MustCompile(`https?://[^"<\s]+`).FindAllString(page, -1) {
+		if !strings.HasPrefix(address, "http://www.w3.org/") { // a namespace, which nobody fetches
+			t.Errorf("the page names %s", address)
+		}
+	}
+	if n := strings.Count(page, "<svg"); n != 4 { // two lanes, waits and latencies
+		t.Errorf("%d charts, want 4", n)
+	}
+	if strings.Contains(page, "NaN") || strings.Contains(page, "Inf ") {
+		t.Error("a chart has a place that is no number")
+	}
+}
+
+func TestAPageSaysWhatIsInTheReportAndNothingMore(t *testing.T) {
+	const secret, hostile = "sk-0123456789abcdefghijklmnopqrstuv", `<b onclick=x>&"'{{.}}</b>`
+	var out bytes.Buffer
+	fmt.Fprintf(&out, result, `<i>evil-`+secret, `{"status_code":200,"body":{"model":"<u>m","choices":[{"message":{"content":"private words `+secret+`"},"finish_reason":"</svg>"}]}}`,
+		`{"code":"invalid_output","message":"`+strings.ReplaceAll(hostile, `"`, `\"`)+secret+`"}`, 1, 0, 5, 5, "invalid_output")
+	for _, content := range []bool{false, true} {
+		var a telemetry.Aggregate
+		check(t, a.ReadResults(bytes.NewReader(out.Bytes()), content))
+		a.Observe(sluice.Event{Type: sluice.EventSlotAcquired, Lane: "</h3><script>" + secret, Account: "<a>", At: noon, InFlight: 1})
+		r := a.Report()
+		r.Judge(telemetry.Advice{Stopped: "the key " + secret + " was refused"})
+		blot := func(text string) string { return strings.ReplaceAll(text, secret, "***") }
+		r.Redact(blot, blot)
+		var b bytes.Buffer
+		check(t, r.WriteHTML(&b))
+		page := b.String()
+		for _, bad := range []string{secret, "<b onclick", "<i>evil", "<u>m", "<script"} {
+			if strings.Contains(page, bad) {
+				t.Errorf("content %v: the page has %s", content, bad)
+			}
+		}
+		if strings.Contains(page, "private words") != content {
+			t.Errorf("content %v: answers are shown: %v", content, !content)
+		}
+		if !strings.Contains(page, "&lt;b onclick=x&gt;") || !strings.Contains(page, "***") {
+			t.Errorf("content %v: the message is lost", content)
+		}
+	}
+}
+
+func TestReportsOfLittleAreWritten(t *testing.T) {
+	for name, observe := range map[string]func(*telemetry.Aggregate){
+		"nothing": func(*telemetry.Aggregate) {},
+		"a start": func(a *telemetry.Aggregate) { a.Observe(sluice.Event{Type: sluice.EventStarted, At: noon}) },
+		"a call": func(a *telemetry.Aggregate) {
+			a.Observe(sluice.Event{Type: sluice.EventSlotAcquired, At: noon, Lane: "m"})
+		},
+		"no time at all": func(a *telemetry.Aggregate) { a.Observe(sluice.Event{Type: sluice.EventThrottled}) },
+		"a limit": func(a *telemetry.Aggregate) {
+			a.Observe(sluice.Event{Type: sluice.EventLimitsChanged, At: noon, Dimension: 2, Limit: 5})
+		},
+		"an item": func(a *telemetry.Aggregate) {
+			a.Observe(sluice.Event{Type: sluice.EventItemDone, At: noon, Attempt: 1})
+		},
+		"backwards": func(a *telemetry.Aggregate) {
+			for i := range 5 {
+				a.Observe(sluice.Event{Type: sluice.EventSlotAcquired, At: noon.AddDate(0, 0, -i), Lane: "m", Waiting: 1})
+			}
+		},
+		"a century": func(a *telemetry.Aggregate) {
+			for i := range 5 {
+				a.Observe(sluice.Event{Type: sluice.EventSlotAcquired, At: noon.AddDate(25*i, 0, 0), Lane: "m", Waiting: 1})
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var a telemetry.Aggregate
+			observe(&a)
+			r := a.Report()
+			r.Judge(telemetry.Advice{})
+			r.Redact(strings.ToUpper, strings.ToUpper)
+			var page, text bytes.Buffer
+			check(t, r.WriteHTML(&page))
+			check(t, r.WriteText(&text))
+			if page.Len() == 0 || text.Len() == 0 || strings.Contains(page.String()+text.String(), "NaN") {
+				t.Error(text.String())
+			}
+		})
+	}
+}

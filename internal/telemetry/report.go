@@ -1,0 +1,250 @@
+package telemetry
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// Report is what a run came to, as JSON has it. What is not known is left out: an output says nothing of the run's time,
+// and events nothing of what earlier runs recorded.
+type Report struct {
+	Output  string `json:"output,omitempty"`
+	Events  string `json:"events,omitempty"`
+	Cut     bool   `json:"last_line_cut,omitempty"`
+	Verdict string `json:"verdict"`           // what happened, in a sentence or two
+	Next    string `json:"next,omitempty"`    // what to do now
+	Command string `json:"command,omitempty"` // that does it
+
+	Items    Items     `json:"items"`
+	Failures []Failure `json:"failures"`
+
+	Retries   []Count    `json:"retries"`           // further attempts, by items; being throttled is none
+	Throttled []Count    `json:"throttles_by_item"` // refusals, by items
+	Waits     Times      `json:"waits"`
+	Longest   []LongWait `json:"longest_waits"`
+	Latency   Times      `json:"latency"` // of last attempts
+
+	InputTokens  int            `json:"input_tokens"`
+	OutputTokens int            `json:"output_tokens"`
+	Cost         *float64       `json:"cost_usd"` // null where no price is known
+	Costed       int            `json:"costed_items"`
+	CooldownMS   int64          `json:"items_cooldown_ms,omitempty"` // waited in pauses, over all items
+	BackoffMS    int64          `json:"items_backoff_ms,omitempty"`
+	Finish       map[string]int `json:"finish_reasons"`
+	Models       map[string]int `json:"models"`
+
+	Run *Run `json:"run,omitempty"` // nil without events
+}
+
+// Items counts what became of items.
+type Items struct {
+	Total        int     `json:"total"`
+	OK           int     `json:"ok"`
+	Failed       int     `json:"failed"`
+	Left         int     `json:"left,omitempty"` // as far as it is known
+	Reused       int     `json:"reused"`
+	PerMin       float64 `json:"per_min,omitempty"`
+	Throttled    int     `json:"throttled"`    // that were ever throttled,
+	ThrottledOK  int     `json:"throttled_ok"` // and of those, that succeeded then
+	ThrottleRate float64 `json:"throttled_ok_share,omitempty"`
+}
+
+// Run is what events say of the time in which items were run.
+type Run struct {
+	First     time.Time          `json:"first"`
+	Last      time.Time          `json:"last"`
+	Processes int                `json:"processes"`
+	WallMS    int64              `json:"wall_ms"` // of all of them, without the time between
+	Bound     map[string]float64 `json:"bound_by"`
+	Throttles Throttles          `json:"throttles"`
+	Cooldowns Cooldowns          `json:"cooldowns"`
+	Slots     Slots              `json:"slots"`
+	Shared    bool               `json:"shared,omitempty"` // another process used a lane, too
+	Lanes     []Lane             `json:"lanes"`            // the busiest first
+}
+
+// Throttles counts refusals that asked to slow down. An episode is one pause, or refusals within a second.
+type Throttles struct {
+	Count           int            `json:"count"`
+	ByLimit         map[string]int `json:"by_limit"` // "unstated" where the refusal names none
+	Episodes        int            `json:"episodes"`
+	EpisodesPerHour float64        `json:"episodes_per_hour"`
+}
+
+// Cooldowns counts pauses of lanes.
+type Cooldowns struct {
+	Count  int   `json:"count"`
+	LostMS int64 `json:"lost_ms"` // in which calls waited and none was let out, in the lane that lost most
+}
+
+// Slots counts permits. Leaked are those that were open when their Scheduler was closed; Cut those that were open when a
+// process was killed, or are open still.
+type Slots struct {
+	Acquired int `json:"acquired"`
+	Released int `json:"released"`
+	Leaked   int `json:"leaked"`
+	Cut      int `json:"open_at_end"`
+	Most     int `json:"most_in_flight"` // in one lane
+}
+
+// Lane is one lane of an account.
+type Lane struct {
+	Account   string             `json:"account,omitempty"`
+	Lane      string             `json:"lane"`
+	Sent      int                `json:"sent"`
+	Answered  int                `json:"answered"`
+	Throttled int                `json:"throttled"`
+	Failed    int                `json:"failed_attempts"`
+	GaveUp    int                `json:"gave_up"`
+	Most      int                `json:"most_in_flight"`
+	Bound     map[string]float64 `json:"bound_by"`
+	Quota     []Quota            `json:"quota"`
+	Latency   Times              `json:"latency"`
+	WidthMS   int64              `json:"bin_ms"`
+	Bins      []Bin              `json:"bins"` // over the running time
+
+	line *timeline
+}
+
+// Quota is what was used of one limit.
+type Quota struct {
+	Dimension string  `json:"dimension"`
+	Limit     int64   `json:"limit"`
+	Source    string  `json:"source"`
+	Used      int64   `json:"used"`
+	Share     float64 `json:"share"`                    // of the limit, over the whole time; above 1 where a bucket was full at first
+	Busiest   int64   `json:"busiest_minute,omitempty"` // most in a minute of the running time
+	PerBin    []int64 `json:"used_by_bin,omitempty"`    // as Lane.Bins
+	Limits    []int64 `json:"limit_by_bin,omitempty"`   // what was known to be allowed in the time of a bin
+	dimension sluice.Dimension
+	long      bool // the run lasted for a minute at least
+}
+
+// Report says what all of it comes to.
+func (a *Aggregate) Report() *Report {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := &a.done
+	if a.byFile {
+		s = &a.results
+	}
+	r := &Report{
+		Cut: a.cut, Failures: []Failure{}, Retries: distribution(&s.retries), Throttled: distribution(&s.throttles),
+		Waits: s.waits.result(), Longest: append([]LongWait{}, s.longest...), Latency: s.latencies.result(),
+		InputTokens: s.usage.Input, OutputTokens: s.usage.Output, Costed: s.costed,
+		CooldownMS: s.cooldown.Milliseconds(), BackoffMS: s.backoff.Milliseconds(),
+		Finish: named(s.finish), Models: named(s.models),
+	}
+	r.Items = Items{Total: s.total, OK: s.ok, Failed: s.total - s.ok, Reused: max(s.reused, a.done.reused), Throttled: s.throttled, ThrottledOK: s.throttledOK}
+	if s.throttled > 0 {
+		r.Items.ThrottleRate = float64(s.throttledOK) / float64(s.throttled)
+	}
+	if s.costed > 0 {
+		cost := s.cost
+		r.Cost = &cost
+	}
+	for _, f := range s.failures {
+		r.Failures = append(r.Failures, *f)
+	}
+	slices.SortFunc(r.Failures, func(a, b Failure) int { return cmp.Or(b.Count-a.Count, cmp.Compare(a.Kind, b.Kind)) })
+	if a.events > 0 {
+		r.Run = a.run()
+		if wall := a.wall(); wall > 0 {
+			r.Items.PerMin = float64(a.done.total) / wall.Minutes()
+		}
+	}
+	return r
+}
+
+// named is a copy of counts by name, never nil.
+func named(counts map[string]int) map[string]int {
+	if counts == nil {
+		return map[string]int{}
+	}
+	return maps.Clone(counts)
+}
+
+func (a *Aggregate) run() *Run {
+	wall := a.wall()
+	r := &Run{
+		First: a.first, Last: a.last, Processes: a.runs, WallMS: wall.Milliseconds(), Bound: map[string]float64{}, Shared: a.shared,
+		Throttles: Throttles{ByLimit: map[string]int{}}, Lanes: []Lane{},
+	}
+	for _, l := range a.lanes {
+		r.add(l, wall)
+	}
+	if wall > 0 {
+		r.Throttles.EpisodesPerHour = float64(r.Throttles.Episodes) / wall.Hours()
+	}
+	slices.SortFunc(r.Lanes, func(a, b Lane) int {
+		return cmp.Or(b.Sent-a.Sent, cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Account, b.Account))
+	})
+	return r
+}
+
+// add takes in a lane.
+func (r *Run) add(l *laneState, wall time.Duration) {
+	refused := l.refused()
+	lane := Lane{
+		Account: l.account, Lane: l.name, Sent: l.acquired, Answered: l.answered, Throttled: refused, Failed: l.failed, GaveUp: l.gaveUp,
+		Most: l.peak, Bound: map[string]float64{}, Latency: l.latencies.result(), WidthMS: l.line.width.Milliseconds(),
+		Bins: slices.Clone(l.line.bins), line: l.line.clone(),
+	}
+	for i, held := range l.bound {
+		if held > 0 && wall > 0 {
+			name, share := boundName(i), min(1, float64(held)/float64(wall))
+			lane.Bound[name] = share
+			r.Bound[name] = max(r.Bound[name], share)
+		}
+	}
+	lane.Quota = l.quota(wall)
+	r.Lanes = append(r.Lanes, lane)
+	r.Throttles.Count += refused
+	for d, n := range l.throttled {
+		if n > 0 {
+			r.Throttles.ByLimit[cmp.Or(sluice.Dimension(d).String(), "unstated")] += n
+		}
+	}
+	r.Throttles.Episodes += l.episodes
+	r.Cooldowns.Count += l.cooldowns
+	r.Cooldowns.LostMS = max(r.Cooldowns.LostMS, l.bound[sluice.AnyDimension].Milliseconds())
+	r.Slots.Acquired += l.acquired
+	r.Slots.Released += l.released
+	r.Slots.Leaked += l.leaked
+	r.Slots.Cut += l.cut + l.open
+	r.Slots.Most = max(r.Slots.Most, l.peak)
+}
+
+// quota is what was used of each limit that is known.
+func (l *laneState) quota(wall time.Duration) []Quota {
+	all := []Quota{}
+	for d := sluice.Requests; d < sluice.NumDimensions; d++ {
+		k := l.limits[d]
+		if k.value == 0 {
+			continue
+		}
+		used, busiest := l.used(d)
+		q := Quota{Dimension: d.String(), Limit: k.value, Source: string(k.source), Used: used, Busiest: busiest, dimension: d, long: wall >= time.Minute}
+		if let := float64(k.value) * float64(wall) / float64(window(d)); let > 0 {
+			q.Share = float64(used) / let
+		}
+		if window(d) > time.Minute {
+			q.Busiest = 0
+		}
+		q.PerBin, q.Limits = l.line.quota(d)
+		all = append(all, q)
+	}
+	return all
+}
+
+// window is the time over which a limit is counted.
+func window(d sluice.Dimension) time.Duration {
+	if d == sluice.RequestsPerDay || d == sluice.TokensPerDay {
+		return 24 * time.Hour
+	}
+	return time.Minute
+}

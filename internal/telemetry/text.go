@@ -1,0 +1,162 @@
+package telemetry
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// WriteText writes the report for a terminal, a line for each thing that there is to say: breaks within other people's
+// words become spaces, so that nothing looks like a line of ours. It fails when w does.
+func (r *Report) WriteText(w io.Writer) error {
+	var b strings.Builder
+	line := strings.NewReplacer("\r\n", " ", "\n", " ", "\r", " ")
+	fmt.Fprintln(&b, line.Replace(r.Verdict))
+	if r.Next != "" {
+		fmt.Fprintln(&b, r.Next)
+	}
+	if r.Command != "" {
+		fmt.Fprintf(&b, "  %s\n", line.Replace(r.Command))
+	}
+	b.WriteByte('\n')
+	for _, row := range r.rows() {
+		fmt.Fprintf(&b, "  %-10s %s\n", row.Name, line.Replace(row.Text))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// row is one line of a report: what it is about, and what there is to say.
+type row struct{ Name, Text string }
+
+// rows are what there is to say, the most wanted first.
+func (r *Report) rows() []row {
+	var all []row
+	add := func(name, format string, args ...any) { all = append(all, row{name, fmt.Sprintf(format, args...)}) }
+	items := fmt.Sprintf("%s: %s done, %s failed", group(r.Items.Total), group(r.Items.OK), group(r.Items.Failed))
+	if r.Items.Reused > 0 {
+		items += fmt.Sprintf(", %s with an answer that was there already", group(r.Items.Reused))
+	}
+	if r.Items.PerMin > 0 {
+		items += fmt.Sprintf("; %s/min", group(int(r.Items.PerMin+0.5)))
+	}
+	add("items", "%s", items)
+	for _, f := range r.Failures {
+		text := fmt.Sprintf("%s %s: %s", group(f.Count), f.Kind, strings.Join(f.IDs, ", "))
+		if f.Count > len(f.IDs) {
+			text += ", …"
+		}
+		if f.Message != "" {
+			text += ": " + f.Message
+		}
+		add("failed", "%s", text)
+	}
+	all = append(all, r.runRows()...)
+	if r.Waits.Count > 0 {
+		add("waits", "%s", r.Waits.words())
+	}
+	if len(r.Longest) > 0 {
+		var longest []string
+		for _, l := range r.Longest {
+			longest = append(longest, fmt.Sprintf("%s (%s)", l.ID, took(l.Wait)))
+		}
+		add("longest", "%s", strings.Join(longest, ", "))
+	}
+	if r.Latency.Count > 0 {
+		add("latency", "%s", r.Latency.words())
+	}
+	return append(all, r.itemRows()...)
+}
+
+// itemRows are of the items alone.
+func (r *Report) itemRows() []row {
+	var all []row
+	add := func(name, format string, args ...any) { all = append(all, row{name, fmt.Sprintf(format, args...)}) }
+	if r.Items.Total == 0 {
+		return nil
+	}
+	add("retries", "%s", spread(r.Retries))
+	throttled := spread(r.Throttled)
+	if r.Items.Throttled > 0 {
+		throttled += fmt.Sprintf("; %s of the throttled succeeded then", percent(r.Items.ThrottleRate))
+	}
+	add("throttled", "%s", throttled)
+	tokens := fmt.Sprintf("%s in, %s out", group(r.InputTokens), group(r.OutputTokens))
+	switch {
+	case r.Cost == nil:
+	case r.Costed < r.Items.Total:
+		tokens += fmt.Sprintf("; $%.4g for %s of %s", *r.Cost, group(r.Costed), things(r.Items.Total, "item"))
+	default:
+		tokens += fmt.Sprintf("; $%.4g", *r.Cost)
+	}
+	add("tokens", "%s", tokens)
+	if len(r.Finish) > 0 {
+		add("finish", "%s", counts(r.Finish))
+	}
+	if len(r.Models) > 0 {
+		add("models", "%s", counts(r.Models))
+	}
+	return all
+}
+
+// runRows are of the time in which the items were run.
+func (r *Report) runRows() []row {
+	var all []row
+	add := func(name, format string, args ...any) { all = append(all, row{name, fmt.Sprintf(format, args...)}) }
+	if r.Run == nil {
+		return nil
+	}
+	add("bound by", "%s", shares(r.Run.Bound))
+	for _, l := range r.Run.Lanes {
+		if text := l.quotaWords(); text != "" {
+			add("quota", "%s: %s", l.name(r.Run), text)
+		}
+	}
+	t := r.Run.Throttles
+	if t.Count == 0 {
+		add("throttles", "none")
+	} else {
+		add("throttles", "%s (%s) in %s, %.3g an hour", group(t.Count), counts(t.ByLimit), things(t.Episodes, "episode"), t.EpisodesPerHour)
+	}
+	if c := r.Run.Cooldowns; c.Count > 0 {
+		add("cooldowns", "%s, %s lost", group(c.Count), took(c.LostMS))
+	}
+	s := r.Run.Slots
+	slots := fmt.Sprintf("%s acquired, %s released, %s leaked; at most %s in flight", group(s.Acquired), group(s.Released), group(s.Leaked), group(s.Most))
+	if s.Cut > 0 {
+		slots += fmt.Sprintf("; %s open when a run was cut off, or now", group(s.Cut))
+	}
+	add("slots", "%s", slots)
+	if len(r.Run.Lanes) > 1 {
+		for _, l := range r.Run.Lanes {
+			add("lane", "%s: %s answered, %s throttled, %s failed; %s", l.name(r.Run), group(l.Answered), group(l.Throttled), group(l.Failed), l.Latency.words())
+		}
+	}
+	return all
+}
+
+// name tells a lane from the others: with its account, where another has one of that name.
+func (l *Lane) name(r *Run) string {
+	for _, other := range r.Lanes {
+		if other.Lane == l.Lane && other.Account != l.Account && l.Account != "" {
+			return l.Lane + " of " + l.Account
+		}
+	}
+	return l.Lane
+}
+
+// quotaWords says what was used of each limit.
+func (l *Lane) quotaWords() string {
+	var parts []string
+	for _, q := range l.Quota {
+		text := fmt.Sprintf("%s of %s %s (%s)", group(q.Used), q.Dimension, group(q.Limit), q.Source)
+		if q.long && q.Share > 0 { // in less than a minute a bucket that was full at first says more than the limit
+			text = fmt.Sprintf("%s of %s %s (%s)", percent(q.Share), q.Dimension, group(q.Limit), q.Source)
+			if q.Busiest > 0 {
+				text += fmt.Sprintf(", %s in the busiest minute", group(q.Busiest))
+			}
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; ")
+}

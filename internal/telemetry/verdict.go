@@ -1,0 +1,175 @@
+package telemetry
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// Advice is what a report can say beyond what it has seen. The zero value is nothing.
+type Advice struct {
+	Retry   string // the command that tries the failed items again; "" is none
+	Again   string // that does what is left
+	Left    int    // items that are
+	Stopped string // why the run ended before its time; "" when it did not
+}
+
+// noteworthy is the share of the time from which something is said to bind a run.
+const noteworthy = 0.1
+
+// Judge says in r what happened and what to do next.
+func (r *Report) Judge(advice Advice) {
+	r.Items.Left = advice.Left
+	r.Verdict, r.Next, r.Command = r.happened()+".", "", ""
+	if advice.Stopped != "" {
+		r.Verdict += " The run stopped: " + clip(advice.Stopped, mostMessage) + "."
+	}
+	switch {
+	case advice.Left > 0:
+		r.Next = "The same command goes on with what is left:"
+		r.Command = advice.Again
+	case r.Run != nil && r.Run.Slots.Leaked > 0:
+		r.Next = "Slots were not given back: a program that uses the library must release every permit."
+	case r.mendable() > 0:
+		r.Next = fmt.Sprintf("Another try may mend %s:", things(r.mendable(), "failed item"))
+		r.Command = advice.Retry
+	case r.Items.Failed > 0:
+		r.Next = "Another try would fail in the same way: mend the requests that are named below."
+	case r.Run != nil && r.Run.Slots.Cut > 0:
+		r.Next = "The last run did not end by itself, or is still on. The same command does what is left."
+		r.Command = advice.Again
+	}
+	if help := r.help(); help != "" {
+		r.Verdict += " " + help
+	}
+}
+
+// happened is what became of the items, and what held them back.
+func (r *Report) happened() string {
+	text := things(r.Items.Total, "item")
+	switch {
+	case r.Items.Total == 0:
+		text = "No item was done"
+	case r.Items.Left > 0:
+		text = fmt.Sprintf("%s of %s done", group(r.Items.OK), things(r.Items.Total+r.Items.Left, "item"))
+		if r.Items.Failed > 0 {
+			text += fmt.Sprintf(", %s failed", group(r.Items.Failed))
+		}
+	case r.Items.Failed == 0:
+		text += ", all done"
+	case r.Items.OK == 0:
+		text += ", all failed"
+	default:
+		text = fmt.Sprintf("%s of %s done, %s failed", group(r.Items.OK), things(r.Items.Total, "item"), group(r.Items.Failed))
+	}
+	if r.Run == nil {
+		return text
+	}
+	text += " in " + took(r.Run.WallMS)
+	if r.Run.Processes > 1 {
+		text += fmt.Sprintf(" of %d runs", r.Run.Processes)
+	}
+	var bound []string
+	for _, name := range largestFirst(r.Run.Bound) {
+		if share := r.Run.Bound[name]; share >= noteworthy && len(bound) < 2 {
+			bound = append(bound, held(name)+" "+percent(share))
+		}
+	}
+	if len(bound) == 0 {
+		return text + ", hardly held back by any limit"
+	}
+	return text + ", " + strings.Join(bound, " and ") + " of the time"
+}
+
+// held says that something held calls back.
+func held(by string) string {
+	switch by {
+	case "cooldown", "paused":
+		return "paused"
+	case sluice.Concurrency.String():
+		return "bound by the number of slots"
+	}
+	return "bound by " + by
+}
+
+// binding is what held the run back most.
+func (r *Run) binding() (name string, share float64) {
+	if names := largestFirst(r.Bound); len(names) > 0 {
+		name = names[0]
+	}
+	return name, r.Bound[name]
+}
+
+// help says what would have made it faster; "" where nothing certain can be said.
+func (r *Report) help() string {
+	if r.Run == nil {
+		return ""
+	}
+	name, share := r.Run.binding()
+	switch {
+	case share < noteworthy:
+		return ""
+	case name == "cooldown" && r.Run.Shared:
+		return "Another process used the same key: together they exceeded its limits. Let them run one after the other."
+	case name == "cooldown":
+		return fmt.Sprintf("The provider asked to slow down (%s in %s): see its words below.", things(r.Run.Throttles.Count, "refusal"), things(r.Run.Throttles.Episodes, "episode"))
+	case name == "paused":
+		return "Somebody paused it."
+	case name == sluice.Concurrency.String():
+		return r.Run.moreSlots()
+	}
+	if used, ok := r.Run.used(name); ok && used < declared*share {
+		return fmt.Sprintf("Answers used %s of it alone: requests declare more output (max_tokens) than they get, and are held back for that. A smaller one would help, or a higher tier.", percent(used))
+	}
+	if r.Run.source(name) == sluice.SourceTold {
+		return fmt.Sprintf("That limit was told: a higher --%s would help, if the account has it.", name)
+	}
+	return "A higher tier would help."
+}
+
+// declared is the part of a limit of tokens below which a lane that is bound by it is taken to declare too much.
+const declared = 0.7
+
+// used is the share of a limit of tokens that answers used, in a run that was long enough to tell.
+func (r *Run) used(dimension string) (share float64, ok bool) {
+	for _, l := range r.Lanes {
+		for _, q := range l.Quota {
+			if q.Dimension == dimension && q.long && (q.dimension == sluice.Tokens || q.dimension == sluice.OutputTokens) {
+				return q.Share, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// moreSlots says whether more calls at once would help.
+func (r *Run) moreSlots() string {
+	if r.source(sluice.Concurrency.String()) == sluice.SourceTold {
+		return "That limit was told: a higher --concurrent would help, if the provider bears it."
+	}
+	return "It was learning how many calls the provider takes at once, or met that limit: tell --concurrent if you know it."
+}
+
+// source is where the limit of the busiest lane is known from.
+func (r *Run) source(dimension string) sluice.Source {
+	for _, l := range r.Lanes {
+		for _, q := range l.Quota {
+			if q.Dimension == dimension {
+				return sluice.Source(q.Source)
+			}
+		}
+	}
+	return ""
+}
+
+// mendable is how many failures another try may mend.
+func (r *Report) mendable() (n int) {
+	for _, f := range r.Failures {
+		var kind sluice.Kind
+		if kind.UnmarshalText([]byte(f.Kind)) == nil && (kind.Throttle() || kind.Transient()) {
+			n += f.Count
+		}
+	}
+	return n
+}
