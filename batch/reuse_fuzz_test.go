@@ -14,6 +14,7 @@ import (
 func FuzzCopied(f *testing.F) {
 	f.Add([]byte(`{"id":"batch_req_1","custom_id":"a","response":{"status_code":200,"request_id":"r","body":{"x":[1]}},"error":null,"sluice":{"input":"00112233445566778899aabbccddeeff","kind":"ok"}}`))
 	f.Add([]byte(`{"custom_id":"a","response":null,"error":{"code":"bad_request"},"sluice":{"input":"00112233445566778899aabbccddeeff"}}`))
+	f.Add([]byte(`{"custom_id":"a","response":{"status_code":400,"body":{}},"error":{"code":"bad_request"},"sluice":{"input":"00112233445566778899aabbccddeeff"}}`))
 	f.Add([]byte(`{"custom_id":"\ud800","response":{"body":"\u0000"},"error":null,"sluice":{"input":"00112233445566778899aabbccddeeff"}}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		copied, ok := batch.Copied(line)
