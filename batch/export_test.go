@@ -174,3 +174,20 @@ func (a *Arrivals) Told(r *work.Result) { a.a.told(r) }
 func (a *Arrivals) Find(ctx context.Context, seq int64, hash work.Hash) (int64, bool, error) {
 	return a.a.find(ctx, &work.Item{Seq: seq, Hash: hash})
 }
+
+// Copied is the line of another item that a recorded line makes; false if it is no good answer.
+func Copied(line []byte) ([]byte, bool) {
+	a, ok := parseAnswer(line)
+	if !ok {
+		return nil, false
+	}
+	r := a.result
+	r.ID, r.Hash = "copy of "+r.Twin, a.hash
+	return appendResult(nil, &r, 0, true), true
+}
+
+// ParseEntry reads an entry of the cache, and says whether it is whole.
+func ParseEntry(b []byte) (body []byte, ok bool) {
+	_, body, err := parseEntry(b)
+	return body, err == nil
+}
