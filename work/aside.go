@@ -23,34 +23,45 @@ func (e *AsideError) Error() string {
 }
 
 // openHere opens the journal in its place.
-func (j *Journal) openHere() (err error) {
+func (j *Journal) openHere() error {
 	if err := j.refuseAside(); err != nil { // before a file is made
 		return err
 	}
 	for {
-		j.file, err = j.openLocked(j.out, 0)
+		f, err := j.openLocked(j.out, 0)
 		if errors.Is(err, fs.ErrNotExist) {
-			j.file, err = j.openLocked(j.out, os.O_CREATE|os.O_EXCL)
+			f, err = j.openLocked(j.out, os.O_CREATE|os.O_EXCL)
 			if errors.Is(err, fs.ErrExist) {
 				continue
 			}
 			j.created = err == nil
 		}
-		break
-	}
-	if err != nil {
-		return err
-	}
-	// Whoever has its journal aside looks for this file once that is there: of two that begin at once, both may go, but
-	// never both stay.
-	if err := j.refuseAside(); err != nil {
-		if j.created {
-			j.disk.Remove(j.out)
+		if err != nil {
+			return err
 		}
-		j.file.Close()
-		return err
+		// Whoever has its journal aside looks for this file once that is there: of two that begin at once, both may go, but
+		// never both stay. A file that was made here is left, since another may have its name by now.
+		if err := j.refuseAside(); err != nil {
+			f.Close()
+			return err
+		}
+		if j.isAt(f, j.out) { // nobody is left who might replace it
+			j.file = f
+			return nil
+		}
+		j.created = false
+		f.Close()
 	}
-	return nil
+}
+
+// isAt says whether an open file still has that name.
+func (j *Journal) isAt(f file, name string) bool {
+	here, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := j.disk.Stat(name)
+	return err == nil && os.SameFile(here, there)
 }
 
 // refuseAside is an error if there is a journal aside. One without a line, such as a kill leaves, is none.
@@ -91,7 +102,7 @@ func (j *Journal) openAside() error {
 		f, err = j.openLocked(j.out, 0)
 		switch {
 		case err == nil:
-			if _, err := j.disk.Stat(aside); err == nil { // it came between the two
+			if _, err := j.disk.Stat(aside); err == nil || !j.isAt(f, j.out) { // it came between the two, and may be gone
 				f.Close()
 				continue
 			}

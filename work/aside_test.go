@@ -182,7 +182,7 @@ func TestAJournalThatComesMeanwhileCounts(t *testing.T) {
 // TestOneJournalIsOpenAtOnce has many open the same journal at once, in place and aside, write a line, and leave it in
 // different ways. Never are two in, and no line is lost.
 func TestOneJournalIsOpenAtOnce(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(100) {
 		path := journalPath(t)
 		var (
 			wg       sync.WaitGroup
