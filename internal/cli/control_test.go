@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -81,4 +82,29 @@ func askControl(path, address string, args []string) (status int, said string, e
 	resp.Header.Write(&text)
 	text.Write(answer)
 	return resp.StatusCode, strings.ReplaceAll(text.String(), "\r", ""), nil
+}
+
+// hammer ADDR N sends N of each request that tunes a run, from several sides at once; each must be answered well.
+func cmdHammer(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 2, "hammer ADDR N")
+	asks := [][]string{
+		{"POST", "/pause"}, {"POST", "/resume"}, {"GET", "/status"},
+		{"POST", "/limits", `{"rpm":600000}`}, {"POST", "/limits", `{"limits":{"concurrent":5,"rpm":null}}`},
+	}
+	var wg sync.WaitGroup
+	wrong := make(chan string, len(asks)*number(ts, args[1]))
+	for _, ask := range asks {
+		wg.Go(func() {
+			for range cap(wrong) / len(asks) {
+				if status, said, err := askControl(ts.MkAbs(args[0]), args[0], ask); err != nil || status != http.StatusOK {
+					wrong <- fmt.Sprintf("%v: %v %s", ask, err, said)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(wrong)
+	for text := range wrong {
+		ts.Fatalf("%s", text)
+	}
 }

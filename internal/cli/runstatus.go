@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -356,7 +357,9 @@ func (l *looker) watch(ctx context.Context) error {
 		}
 		if tty && !l.o.asJSON && !st.ended() {
 			l.s.out.redraw(clipped(st.block(time.Now()), width-1))
-		} else if err := l.printStep(st, tty); err != nil {
+		} else if err := l.printStep(st, tty); errors.Is(err, syscall.EPIPE) {
+			return nil // who read has seen enough
+		} else if err != nil {
 			return err
 		}
 		if st.ended() {

@@ -151,6 +151,7 @@ func TestScripts(t *testing.T) {
 			"waittext":   cmdWaittext,
 			"ask":        cmdAsk,
 			"control":    cmdControl,
+			"hammer":     cmdHammer,
 		},
 	})
 }

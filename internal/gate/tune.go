@@ -78,13 +78,13 @@ func (l *lane) tellBudget(now time.Time, d Dimension, ceiling float64) {
 	case m.limit == 0:
 		m.limit, m.source = ceiling, SourceTold
 		l.fill(now, d)
-	case ceiling < m.limit || m.source == SourceTold || m.source == SourceMeasured:
+	case ceiling < m.limit || m.source == SourceTold || m.source == SourceMeasured || m.source == SourceStart:
 		if m.limit > 0 && !m.capRead { // it was so many seconds of refill
 			m.cap = max(1, m.cap*ceiling/m.limit)
 		}
 		m.limit, m.source, m.cap = ceiling, SourceTold, min(m.cap, max(1, ceiling))
 		l.correct(now, d, Correction{Mark: l.sums[d], Lo: math.Inf(-1), Hi: math.Inf(+1)})
-	default: // what the provider says is below it
+	default: // what the provider itself says is below it
 		return
 	}
 	l.changed(now, d, ceiling, SourceTold)
