@@ -292,6 +292,16 @@ func TestAThrottleThatCanNeverFitIsAnAttempt(t *testing.T) {
 	}
 }
 
+func TestABreakerOpensAndCloses(t *testing.T) {
+	m := telemetry.NewMetrics(func() sluice.Snapshot { return sluice.Snapshot{Lanes: []sluice.LaneSnapshot{{Lane: "m"}}} })
+	for i, until := range []time.Time{{}, time.Now(), time.Now(), {}} { // opens again without closing, as after a probe
+		m.Observe(sluice.Event{Type: sluice.EventBreaker, Lane: "m", Until: until})
+		if open := scrape(t, m)[`sluice_breaker_open{lane="m"}`]; (open == 1) != !until.IsZero() {
+			t.Errorf("event %d: breaker_open is %v", i, open)
+		}
+	}
+}
+
 func BenchmarkMetricsObserve(b *testing.B) {
 	m := telemetry.NewMetrics(none)
 	benchmark(b, m)
