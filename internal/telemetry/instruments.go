@@ -68,9 +68,7 @@ func (i *instruments) observe(e *sluice.Event, subjects *table[route, subject]) 
 	case sluice.EventSlotAcquired:
 		i.wait.Record(ctx, e.Wait.Seconds(), subjects.of(route{e.Account, e.Lane}).plain)
 	case sluice.EventSlotReleased:
-		if !unused(e) {
-			i.released(ctx, e, subjects.of(route{e.Account, e.Lane}))
-		}
+		i.released(ctx, e, subjects.of(route{e.Account, e.Lane}))
 	case sluice.EventItemDone:
 		s := subjects.of(route{lane: e.Lane})
 		i.items.Add(ctx, 1, s.kinds[kindIndex(e.Outcome.Kind)])

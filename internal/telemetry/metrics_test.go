@@ -16,6 +16,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/work"
 )
@@ -149,34 +150,7 @@ func TestEveryMetricMovesAndAgreesWithTheRun(t *testing.T) {
 				t.Errorf("%s did not move", name)
 			}
 		}
-		for _, want := range []struct {
-			name, with string
-			value      float64
-		}{
-			{"sluice_items_total", `lane="stormy"`, float64(rep.Done + rep.Report.Failed)},
-			{"sluice_items_total", `kind="ok",lane="stormy"`, float64(rep.Done)},
-			{"sluice_items_total", `lane="dead"`, float64(short.Done + short.Report.Failed)},
-			{"sluice_attempts_total", `lane="stormy"`, float64(rep.Attempts)},
-			{"sluice_throttles_total", `lane="stormy"`, float64(r.throttles("stormy"))},
-			{"sluice_throttles_total", `lane="stormy"`, float64(rep.Throttles)},
-			{"sluice_tokens_total", `direction="input",lane="stormy"`, float64(rep.Usage.Input)},
-			{"sluice_tokens_total", `direction="output",lane="stormy"`, float64(rep.Usage.Output)},
-			{"sluice_tokens_total", `direction="cached_input",lane="stormy"`, float64(rep.Usage.CachedInput)},
-			{"sluice_cost_usd_total", `lane="stormy"`, rep.Cost},
-			{"sluice_wait_seconds", `lane="stormy"`, float64(rep.Attempts + rep.Throttles)},
-			{"sluice_call_duration_seconds", `lane="stormy"`, float64(rep.Attempts + rep.Throttles)},
-			{"sluice_gave_up_total", `lane="stormy"`, float64(rep.Report.Failed)},
-			{"sluice_retries_total", `lane="stormy"`, float64(rep.Attempts - rep.Done - rep.Report.Failed)},
-			{"sluice_items_reused_total", `lane="cached"`, 1},
-			{"sluice_in_flight", "", 0},
-			{"sluice_waiting", "", 0},
-			{"sluice_items_left", "", float64(short.Left())},
-			{"sluice_input_items", "", float64(short.Total)},
-		} {
-			if got := end.sum(want.name, want.with); math.Abs(got-want.value) > 1e-9 {
-				t.Errorf("%s{%s} is %v, want %v", want.name, want.with, got, want.value)
-			}
-		}
+		checkAgreement(t, end, r, rep, short)
 		for kind, n := range rep.Kinds {
 			if got := end.sum("sluice_items_total", fmt.Sprintf("kind=%q", kind), `lane="stormy"`); got != float64(n) {
 				t.Errorf("sluice_items_total of %s is %v, want %d", kind, got, n)
@@ -186,6 +160,38 @@ func TestEveryMetricMovesAndAgreesWithTheRun(t *testing.T) {
 			t.Error("paused and breaker_open are 1 where they are true")
 		}
 	})
+}
+
+// checkAgreement compares the values at the end with what the reports say of the runs.
+func checkAgreement(t *testing.T, end samples, r *rig, rep, short batch.Report) {
+	for _, want := range []struct {
+		name, with string
+		value      float64
+	}{
+		{"sluice_items_total", `lane="stormy"`, float64(rep.Done + rep.Report.Failed)},
+		{"sluice_items_total", `kind="ok",lane="stormy"`, float64(rep.Done)},
+		{"sluice_items_total", `lane="dead"`, float64(short.Done + short.Report.Failed)},
+		{"sluice_attempts_total", `lane="stormy"`, float64(rep.Attempts)},
+		{"sluice_throttles_total", `lane="stormy"`, float64(r.throttles("stormy"))},
+		{"sluice_throttles_total", `lane="stormy"`, float64(rep.Throttles)},
+		{"sluice_tokens_total", `direction="input",lane="stormy"`, float64(rep.Usage.Input)},
+		{"sluice_tokens_total", `direction="output",lane="stormy"`, float64(rep.Usage.Output)},
+		{"sluice_tokens_total", `direction="cached_input",lane="stormy"`, float64(rep.Usage.CachedInput)},
+		{"sluice_cost_usd_total", `lane="stormy"`, rep.Cost},
+		{"sluice_wait_seconds", `lane="stormy"`, float64(rep.Attempts + rep.Throttles)},
+		{"sluice_call_duration_seconds", `lane="stormy"`, float64(rep.Attempts + rep.Throttles)},
+		{"sluice_gave_up_total", `lane="stormy"`, float64(rep.Report.Failed)},
+		{"sluice_retries_total", `lane="stormy"`, float64(rep.Attempts - rep.Done - rep.Report.Failed)},
+		{"sluice_items_reused_total", `lane="cached"`, 1},
+		{"sluice_in_flight", "", 0},
+		{"sluice_waiting", "", 0},
+		{"sluice_items_left", "", float64(short.Left())},
+		{"sluice_input_items", "", float64(short.Total)},
+	} {
+		if got := end.sum(want.name, want.with); math.Abs(got-want.value) > 1e-9 {
+			t.Errorf("%s{%s} is %v, want %v", want.name, want.with, got, want.value)
+		}
+	}
 }
 
 // reuse runs one item whose answer is there already.
@@ -283,6 +289,16 @@ func TestAThrottleThatCanNeverFitIsAnAttempt(t *testing.T) {
 	got := scrape(t, m)
 	if got.sum("sluice_throttles_total") != 0 || got.sum("sluice_attempts_total", `kind="rate_limit"`) != 1 || got.sum("sluice_attempts_total") != 1 {
 		t.Error(got)
+	}
+}
+
+func TestABreakerOpensAndCloses(t *testing.T) {
+	m := telemetry.NewMetrics(func() sluice.Snapshot { return sluice.Snapshot{Lanes: []sluice.LaneSnapshot{{Lane: "m"}}} })
+	for i, until := range []time.Time{{}, time.Now(), time.Now(), {}} { // opens again without closing, as after a probe
+		m.Observe(sluice.Event{Type: sluice.EventBreaker, Lane: "m", Until: until})
+		if open := scrape(t, m)[`sluice_breaker_open{lane="m"}`]; (open == 1) != !until.IsZero() {
+			t.Errorf("event %d: breaker_open is %v", i, open)
+		}
 	}
 }
 

@@ -262,6 +262,38 @@ func TestAnItemMayBeToldBeforeItsCall(t *testing.T) {
 	}
 }
 
+// What is open as the run ends is cancelled, whatever it did then.
+func TestCallsThatAreOpenAtTheEnd(t *testing.T) {
+	c := collect(t)
+	var w warnings
+	o := openOTel(t, &w, idle())
+	at := time.Now()
+	failed := sluice.Outcome{Kind: sluice.ServerError}
+	for id, types := range map[string][]sluice.EventType{
+		"waits": {sluice.EventSlotWaiting},
+		"open":  {sluice.EventSlotWaiting, sluice.EventSlotAcquired},
+		"backs": {sluice.EventSlotAcquired, sluice.EventSlotReleased, sluice.EventAttemptFailed},
+	} {
+		for i, typ := range types {
+			o.Observe(sluice.Event{Type: typ, At: at.Add(time.Duration(i) * time.Second), Lane: "m", Call: id, Outcome: failed, Wait: time.Second})
+		}
+	}
+	o.Shutdown(context.Background())
+	for id, steps := range map[string][]string{"waits": {"wait"}, "open": {"wait", "attempt"}, "backs": {"attempt", "backoff"}} {
+		s := c.of(t, id)
+		var names []string
+		for _, step := range c.below(s) {
+			names = append(names, step.Name)
+		}
+		if attr(s.Attributes, "error.type") != "cancelled" || !slices.Equal(names, steps) {
+			t.Errorf("%s: error.type %q, steps %q, want %q", id, attr(s.Attributes, "error.type"), names, steps)
+		}
+	}
+	if open := c.below(c.of(t, "open"))[1]; attr(open.Attributes, "error.type") != "cancelled" {
+		t.Error("the try that was open is not cancelled")
+	}
+}
+
 func TestNoCallIsKept(t *testing.T) {
 	c := collect(t)
 	t.Setenv("OTEL_METRICS_EXPORTER", "none")
