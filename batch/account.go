@@ -18,6 +18,7 @@ type account struct {
 	provider provider.Provider
 	target   provider.Target // of every call, but for endpoint and model
 	handler  work.Handler
+	router   *router      // nil: it is no upstream, but the provider's only account
 	answered atomic.Bool  // by whatever answer
 	misses   atomic.Int32 // calls that never left, before that
 	prices   prices
@@ -63,7 +64,7 @@ func outOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-func (a *account) baseURL() string { return cmp.Or(a.batch.cfg.BaseURL, a.provider.BaseURL) }
+func (a *account) baseURL() string { return cmp.Or(a.target.BaseURL, a.provider.BaseURL) }
 
 // call is what an attempt needs of an item's request.
 type call struct {
@@ -72,12 +73,20 @@ type call struct {
 	body     []byte
 }
 
-// attempt is one exchange.
+// attempt is one exchange of an item.
 func (a *account) attempt(ctx context.Context, permit *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
-	c, cfg := item.Data.(*call), &a.batch.cfg
-	result := work.Result{Data: a}
 	to := a.target
-	to.Endpoint, to.Model = c.endpoint, item.Lane
+	to.Model = item.Lane
+	result, o := a.exchange(ctx, permit, &item, item.Data.(*call), to)
+	result.Data = a
+	return result, o
+}
+
+// exchange is one exchange with whom it is told.
+func (a *account) exchange(ctx context.Context, permit *sluice.Permit, item *work.Item, c *call, to provider.Target) (work.Result, sluice.Outcome) {
+	cfg := &a.batch.cfg
+	result := work.Result{}
+	to.Endpoint = c.endpoint
 	req, err := a.provider.NewRequest(ctx, to, c.body)
 	if err != nil {
 		return result, sluice.Outcome{Kind: sluice.BadRequest, Err: err, Unsent: true}
@@ -87,13 +96,14 @@ func (a *account) attempt(ctx context.Context, permit *sluice.Permit, item work.
 		Endpoint: c.endpoint,
 		Stream:   c.stream,
 		Timeout:  cfg.Timeout,
-		Key:      a.target.Key,
+		Key:      to.Key,
 		Cost:     item.Cost,
 	})
 	if answer.Status != 0 && !a.answered.Load() {
 		a.answered.Store(true)
 	}
-	if o.Kind == sluice.Network && o.Unsent && ctx.Err() == nil && !outOfFiles(o.Err) && !a.answered.Load() && a.misses.Add(1) >= mostMisses {
+	if o.Kind == sluice.Network && o.Unsent && ctx.Err() == nil && !outOfFiles(o.Err) && !a.answered.Load() && a.misses.Add(1) >= mostMisses &&
+		(a.router == nil || a.router.unreached(item.Lane, c.endpoint)) {
 		a.batch.runner.Stop(a.unreachable(o.Err))
 	}
 	result.Status, result.RequestID = answer.Status, answer.RequestID

@@ -73,6 +73,11 @@ type Config struct {
 	// closes it after the run.
 	Scheduler func(provider.Provider) (*sluice.Scheduler, error)
 
+	// Upstreams are where the calls go instead, each by the way that they choose: then Provider, BaseURL, Key, Scheduler and
+	// Price are not looked at. A prompt is completed for the first of them that serves its model. A result's Data is the
+	// *provider.Upstream that it is of, which its line names.
+	Upstreams *provider.Upstreams
+
 	// Price returns what a model costs at a provider, in US dollars per million tokens, and false where that is not
 	// known. It must be safe for concurrent use. Nil knows none. With prices, each result and the Report say what calls cost:
 	// input that was read from a cache at the price of other input.
@@ -121,6 +126,7 @@ type Batch struct {
 
 	mu       sync.Mutex
 	accounts map[string]*account // by provider
+	router   *router             // nil without Upstreams
 }
 
 // Report is what a run came to.
@@ -157,6 +163,7 @@ func Open(cfg Config) (*Batch, error) {
 		return nil, err
 	}
 	b := &Batch{cfg: cfg, log: cfg.Logger, accounts: make(map[string]*account)}
+	b.router = newRouter(b)
 	in, err := openInput(cfg, f)
 	if err != nil {
 		return nil, err
@@ -187,7 +194,7 @@ func (cfg *Config) check() (fill, error) {
 		return fill{}, err
 	case cfg.Output == "":
 		return wrong("Output", errMissing)
-	case cfg.Scheduler == nil:
+	case cfg.Scheduler == nil && cfg.Upstreams == nil:
 		return wrong("Scheduler", errMissing)
 	case cfg.Changed == ChangedRedo && cfg.Input == "-":
 		return wrong("Changed", errors.New("redo needs an input file: standard input is not known before it is run"))
@@ -219,7 +226,7 @@ func (cfg *Config) checkInput() (fill, error) {
 	if cfg.Registry == nil {
 		cfg.Registry = provider.Published()
 	}
-	f := fill{provider: cfg.Provider, registry: cfg.Registry, baseURL: cfg.BaseURL, model: cfg.Model, system: cfg.System, maxTokens: cfg.MaxTokens}
+	f := fill{provider: cfg.Provider, upstreams: cfg.Upstreams, registry: cfg.Registry, baseURL: cfg.BaseURL, model: cfg.Model, system: cfg.System, maxTokens: cfg.MaxTokens}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Set)) {
 		value := cfg.Set[name]
 		if !jsonscan.Valid(value) {
@@ -264,6 +271,9 @@ func (b *Batch) prepare() error {
 		return err
 	}
 	for _, p := range in.providers {
+		if b.router != nil {
+			break
+		}
 		if _, err := b.account(p); err != nil {
 			return err
 		}
@@ -345,6 +355,9 @@ func (b *Batch) Close() error {
 // accept completes a result by its cost. It refuses what only says that the provider is not there, as long as nothing says that it is, and what says that
 // this host could not call it.
 func (b *Batch) accept(r *work.Result) error {
+	if b.router != nil {
+		return b.router.accept(r)
+	}
 	a, _ := r.Data.(*account)
 	r.Data = nil
 	if a == nil {

@@ -19,7 +19,23 @@ func Calls(s *sluice.Scheduler, attempt Attempt) Handler {
 	if s == nil || attempt == nil {
 		panic("work: Calls needs a scheduler and an attempt")
 	}
-	c := &calls{scheduler: s, attempt: attempt}
+	return newCalls(&calls{scheduler: s, attempt: attempt})
+}
+
+// Route sends a call through some Scheduler's Do, of its own choice and perhaps one after another, and returns what that
+// took. try is to be called as Do's function, and not twice at once.
+type Route func(ctx context.Context, item Item, call sluice.Call, try func(context.Context, *sluice.Permit) sluice.Outcome) (sluice.Tally, error)
+
+// Routed returns an innermost Handler like that of Calls, for items that have several ways to go. What no call can survive at
+// one Scheduler does not stop the Runner, but an error of that kind does which the route returns: then there is no other.
+func Routed(route Route, attempt Attempt) Handler {
+	if route == nil || attempt == nil {
+		panic("work: Routed needs a route and an attempt")
+	}
+	return newCalls(&calls{route: route, attempt: attempt})
+}
+
+func newCalls(c *calls) *calls {
 	c.states.New = func() any {
 		st := &callState{calls: c}
 		st.try = st.run // bound once, so that a call allocates no closure
@@ -29,7 +45,8 @@ func Calls(s *sluice.Scheduler, attempt Attempt) Handler {
 }
 
 type calls struct {
-	scheduler *sluice.Scheduler
+	scheduler *sluice.Scheduler // of all items,
+	route     Route             // or, if that is nil, of each
 	attempt   Attempt
 	states    sync.Pool // *callState
 }
@@ -64,9 +81,7 @@ func (c *calls) Handle(ctx context.Context, item Item) (Result, error) {
 			w.queued(-1)
 		}
 	}()
-	tally, err := c.scheduler.Do(wait, sluice.Call{
-		ID: item.ID, Lane: item.Lane, Tenant: item.Tenant, Priority: item.Priority, Cost: item.Cost,
-	}, st.try)
+	tally, err := c.do(wait, item, st.try)
 
 	result := st.result
 	result.Tally = tally
@@ -78,6 +93,15 @@ func (c *calls) Handle(ctx context.Context, item Item) (Result, error) {
 		w.queued(-1)
 	}
 	return result, err
+}
+
+// do makes the item's call.
+func (c *calls) do(ctx context.Context, item Item, try func(context.Context, *sluice.Permit) sluice.Outcome) (sluice.Tally, error) {
+	call := sluice.Call{ID: item.ID, Lane: item.Lane, Tenant: item.Tenant, Priority: item.Priority, Cost: item.Cost}
+	if c.route != nil {
+		return c.route(ctx, item, call, try)
+	}
+	return c.scheduler.Do(ctx, call, try)
 }
 
 // run is one attempt. It works under the handler's context: the one that Do hands on ends at a drain.
@@ -102,7 +126,7 @@ func (st *callState) run(_ context.Context, permit *sluice.Permit) (o sluice.Out
 		st.aside = false
 		w.queued(+1)
 	}
-	if o.Kind.Fatal() && w != nil {
+	if o.Kind.Fatal() && w != nil && st.calls.route == nil { // else the route may know another way
 		w.runner.halt(&StoppedError{Kind: o.Kind, ID: st.item.ID, Err: o.Err})
 	}
 	return o
