@@ -27,7 +27,7 @@ type settingsFlags struct {
 }
 
 func (f *settingsFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.config, "config", "", "file of providers and limits (absent: $"+configVariable+", or sluice.yaml where one is)")
+	fs.StringVar(&f.config, "config", "", "file of providers, limits and upstreams (absent: $"+configVariable+", or sluice.yaml where one is)")
 	fs.StringVar(&f.limits, "limits", "", "file of limits to begin with; those that it calls told are ceilings")
 	fs.StringVar(&f.tier, "tier", "", "begin with the limits that are published for this tier of the provider")
 }
@@ -39,16 +39,19 @@ const (
 
 // settings are what is written down of accounts.
 type settings struct {
-	registry *provider.Registry
-	limits   *config.Limits // nil: none
-	from     string         // the file that they are of
-	asked    bool           // they were asked for by themselves, not with all settings
-	used     atomic.Bool
-	unasked  []foreignRow // rows of a file that nobody named which say where keys go; the registry has them
-	rows     []provider.Row
-	tier     string
-	notes    []string // for those who want to know where things come from
-	doubts   []string // for everybody
+	registry  *provider.Registry
+	limits    *config.Limits // nil: none
+	from      string         // the file that they are of
+	upstreams []config.Upstream
+	file      string // of all settings but limits; "" is none
+	found     bool   // nobody named it
+	asked     bool   // they were asked for by themselves, not with all settings
+	used      atomic.Bool
+	unasked   []foreignRow // rows of a file that nobody named which say where keys go; the registry has them
+	rows      []provider.Row
+	tier      string
+	notes     []string // for those who want to know where things come from
+	doubts    []string // for everybody
 }
 
 // open reads the files.
@@ -59,6 +62,7 @@ func (f *settingsFlags) open() (*settings, error) {
 		return nil, err
 	}
 	s.registry, s.limits, s.from = file.Registry(), file.Limits, file.Name
+	s.upstreams, s.file = file.Upstreams, file.Name
 	if f.limits == "" {
 		return s, nil
 	}
@@ -89,7 +93,7 @@ func (f *settingsFlags) openConfig(s *settings) (config.File, error) {
 	if err != nil {
 		return file, err
 	}
-	s.notes = append(s.notes, "settings are those of "+usualConfig)
+	s.notes, s.found = append(s.notes, "settings are those of "+usualConfig), true
 	s.unasked, s.rows = unasked(file)
 	return file, nil
 }

@@ -46,6 +46,8 @@ type summary struct {
 	Lanes  []laneSummary      `json:"lanes"`
 	Bound  map[string]float64 `json:"bound_by"` // shares of the wall time
 
+	Upstreams []upstreamSummary `json:"upstreams,omitempty"`
+
 	ran int // items that this run recorded
 }
 
@@ -176,6 +178,9 @@ func (sum *summary) print(s *streams) {
 		row("failed", "%s, first %s", kind, sum.First[kind])
 	}
 	sum.printWork(row)
+	for _, up := range sum.Upstreams {
+		row("upstream", "%s", up)
+	}
 	for _, lane := range sum.Lanes {
 		if text := lane.String(); text != "" {
 			row("quota", "%s", text)
