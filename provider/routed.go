@@ -21,7 +21,8 @@ type routed struct {
 	tried     uint64 // upstreams that failed it, by index, since all of them last had
 	spent     int    // attempts
 	throttles int
-	unsent    int // permits that were given back, at the present upstream
+	inRow     int // of those, and
+	unsent    int // permits that were given back, both at the present upstream
 	tally     sluice.Tally
 	gaveUp    *sluice.Outcome // why it is not tried again
 
@@ -56,7 +57,7 @@ func (r *routed) visit(at way) (again bool, err error) {
 	tally, err := at.up.Scheduler.Do(wait, call, r.try)
 	tally.Attempts -= r.unsent
 	tally.Queued += u.leave(r)
-	r.unsent = 0
+	r.unsent, r.inRow = 0, 0
 	r.add(tally)
 
 	failure, failed := errors.AsType[*sluice.CallError](err)
@@ -121,7 +122,7 @@ func (r *routed) try(_ context.Context, permit *sluice.Permit) sluice.Outcome {
 // judge decides where the call goes on, if it does. It may lengthen the wait of an outcome, which is the call's own.
 func (r *routed) judge(via Via, o *sluice.Outcome) {
 	switch {
-	case o.Open || o.Kind == sluice.OK || r.ctx.Err() != nil:
+	case o.Open || o.Kind == sluice.OK || r.ctx.Err() != nil: // it is over, or will be
 	case o.Kind.Fatal():
 		r.upstreams.refuse(r.at.up, via.Key, o)
 	case o.Kind.Throttle() && !o.TooLarge:
@@ -160,11 +161,15 @@ func (r *routed) failed(o *sluice.Outcome) {
 	r.upstreams.stay(r, o.Wait)
 }
 
-// windowWait is how long a usage window is taken to last where nobody says.
-const windowWait = 15 * time.Minute
+const (
+	windowWait = 15 * time.Minute // how long a usage window is taken to last where nobody says
+	mostTimes  = 3                // throttles in a row by the cheapest upstream, before another one is dearer, but sooner
+)
 
-// throttled moves a call that is to wait for long where another upstream takes it much sooner.
+// throttled moves a call to an upstream that takes it sooner than this one, which throttled it, may. Where all have, it waits
+// here: the lane pauses as it has to.
 func (r *routed) throttled(o *sluice.Outcome) {
+	u := r.upstreams
 	wait := o.Wait
 	if !o.Until.IsZero() {
 		wait = max(wait, time.Until(o.Until))
@@ -172,13 +177,19 @@ func (r *routed) throttled(o *sluice.Outcome) {
 	if o.Kind == sluice.UsageWindow && wait <= 0 {
 		wait = windowWait
 	}
-	for _, q := range r.offers(1 << r.at.up.index) {
-		if worthwhile(wait, q.delay) {
-			r.move()
-			return
-		}
+	r.inRow++
+	r.tried |= 1 << r.at.up.index
+	q, ok := u.best(r.offers(r.tried))
+	long := max(wait, leastGain)
+	if u.cfg.Prefer == PreferCost && r.inRow < mostTimes && wait <= Patience {
+		ok = false
 	}
-	r.upstreams.stay(r, 0)
+	if ok && q.delay <= long {
+		r.move()
+		return
+	}
+	r.tried = 1 << r.at.up.index
+	u.stay(r, 0)
 }
 
 // backoff is a random part of 0.2 s, doubled with each attempt.

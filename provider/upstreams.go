@@ -12,8 +12,9 @@ import (
 	"github.com/sluice-llm/sluice"
 )
 
-// Patience is how long a call may have to wait for the cheapest upstream, or for another one after an attempt failed.
-const Patience = 60 * time.Second
+// Patience is how long a call may have to wait for the cheapest upstream, or for another one after an attempt failed. It is
+// shorter than the minute for which an upstream that keeps failing is left alone.
+const Patience = 30 * time.Second
 
 // UpstreamsConfig shapes an Upstreams. Upstreams are what it needs.
 type UpstreamsConfig struct {
