@@ -388,7 +388,9 @@ func TestAnUpstreamThatHangsDoesNotHoldItemsBack(t *testing.T) {
 		f.add("main", roundTripper(func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
 			return nil, context.Cause(r.Context())
-		}), func(up *provider.Upstream) { up.Scheduler = f.scheduler(sluice.Config{Limits: sluice.Limits{Concurrent: 8}}) })
+		}), func(up *provider.Upstream) {
+			up.Scheduler = f.scheduler(sluice.Config{Limits: sluice.Limits{Concurrent: 8}})
+		})
 		f.add("spare", spare.Transport())
 		rep, err := f.run(files, func(c *batch.Config) { c.Timeout = 5 * time.Minute })
 		if err != nil || rep.Done != 300 {
