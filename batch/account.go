@@ -19,6 +19,7 @@ type account struct {
 	target   provider.Target // of every call, but for endpoint and model
 	handler  work.Handler
 	router   *router      // nil: it is no upstream, but the provider's only account
+	upstream string       // which one it is; "" is none
 	answered atomic.Bool  // by whatever answer
 	misses   atomic.Int32 // calls that never left, before that
 	prices   prices
@@ -56,7 +57,7 @@ func (b *Batch) account(p provider.Provider) (*account, error) {
 }
 
 func (a *account) unreachable(cause error) *UnreachableError {
-	return &UnreachableError{Provider: a.provider.Name, BaseURL: a.baseURL(), Err: cause}
+	return &UnreachableError{Provider: cmp.Or(a.upstream, a.provider.Name), BaseURL: a.baseURL(), Err: cause}
 }
 
 // outOfFiles reports whether it was this host that had no room for a connection, which says nothing of the provider.

@@ -35,7 +35,7 @@ func newRouter(b *Batch) *router {
 	}
 	r := &router{batch: b, upstreams: u, accounts: make(map[string]*account)}
 	for _, up := range u.All() {
-		r.accounts[up.Name] = &account{batch: b, provider: up.Provider, router: r,
+		r.accounts[up.Name] = &account{batch: b, provider: up.Provider, router: r, upstream: "upstream " + up.Name,
 			target: provider.Target{BaseURL: up.BaseURL, Header: b.cfg.ExtraHeader}}
 	}
 	r.handler = work.Routed(r.send, r.attempt)

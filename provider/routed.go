@@ -115,12 +115,13 @@ func (r *routed) try(_ context.Context, permit *sluice.Permit) sluice.Outcome {
 	if o.Kind.Throttle() {
 		up.throttles.Add(1)
 	}
-	r.judge(via, &o)
+	r.judge(permit.Attempt(), via, &o)
 	return o
 }
 
-// judge decides where the call goes on, if it does. It may lengthen the wait of an outcome, which is the call's own.
-func (r *routed) judge(via Via, o *sluice.Outcome) {
+// judge decides where the call goes on, if it does, after what is for the Scheduler its attempt of that number. It may lengthen
+// the wait of an outcome, which is the call's own.
+func (r *routed) judge(attempt int, via Via, o *sluice.Outcome) {
 	switch {
 	case o.Open || o.Kind == sluice.OK || r.ctx.Err() != nil: // it is over, or will be
 	case o.Kind.Fatal():
@@ -136,7 +137,7 @@ func (r *routed) judge(via Via, o *sluice.Outcome) {
 			r.giveUp(o)
 			return
 		}
-		r.failed(o)
+		r.failed(attempt, o)
 	}
 }
 
@@ -147,7 +148,7 @@ func (r *routed) giveUp(o *sluice.Outcome) {
 }
 
 // failed moves a call whose attempt failed to an upstream that has not failed it, or has it wait for its next attempt.
-func (r *routed) failed(o *sluice.Outcome) {
+func (r *routed) failed(attempt int, o *sluice.Outcome) {
 	if o.Kind != sluice.InvalidOutput { // that is the model's, wherever it is served
 		r.tried |= 1 << r.at.up.index
 		if q, ok := r.upstreams.best(r.offers(r.tried)); ok && q.delay <= Patience {
@@ -156,8 +157,9 @@ func (r *routed) failed(o *sluice.Outcome) {
 		}
 		r.tried = 1 << r.at.up.index
 	}
-	// Each Scheduler knows its own attempts alone; the call has had more.
-	o.Wait = max(o.Wait, backoff(r.spent))
+	if attempt < r.spent { // which it does not know of
+		o.Wait = max(o.Wait, backoff(r.spent))
+	}
 	r.upstreams.stay(r, o.Wait)
 }
 

@@ -162,6 +162,33 @@ func TestAttemptsCountOverAllUpstreams(t *testing.T) {
 	}
 }
 
+func TestTheWaitBetweenAttemptsGrowsWithAllThatWereMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 100
+		u := upstreams(t, provider.UpstreamsConfig{Attempts: 6}, "a", "b", "c", "d", "e")
+		var waited time.Duration
+		for range calls {
+			tally, _ := do(t.Context(), u, func(string) sluice.Outcome { return sluice.Outcome{Kind: sluice.InvalidOutput} })
+			waited += tally.Backoff
+		}
+		if mean := waited / calls; mean < 2500*time.Millisecond || mean > 3700*time.Millisecond { // half of 0.2 + 0.4 + … + 3.2 s
+			t.Errorf("a call waited %v on average", mean)
+		}
+	})
+	const calls = 60
+	var waited time.Duration
+	for range calls {
+		synctest.Test(t, func(t *testing.T) {
+			u := upstreams(t, provider.UpstreamsConfig{Attempts: 4}, "a", "b", "c")
+			tally, _ := do(t.Context(), u, func(string) sluice.Outcome { return sluice.Outcome{Kind: sluice.ServerError} })
+			waited += tally.Backoff
+		})
+	}
+	if mean := waited / calls; mean < 280*time.Millisecond || mean > 520*time.Millisecond { // half of 0.8 s
+		t.Errorf("a call that three upstreams failed waited %v on average", mean)
+	}
+}
+
 func TestThrottlesCountOverAllUpstreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := upstreams(t, provider.UpstreamsConfig{MaxThrottles: 5, Attempts: 1}, "a", "b")
