@@ -18,6 +18,8 @@ type account struct {
 	provider provider.Provider
 	target   provider.Target // of every call, but for endpoint and model
 	handler  work.Handler
+	router   *router      // nil: it is no upstream, but the provider's only account
+	upstream string       // which one it is; "" is none
 	answered atomic.Bool  // by whatever answer
 	misses   atomic.Int32 // calls that never left, before that
 	prices   prices
@@ -51,15 +53,17 @@ func (b *Batch) account(p provider.Provider) (*account, error) {
 	}
 	calls := work.Calls(scheduler, a.attempt)
 	if b.ration != nil {
-		calls = work.RationedCalls(scheduler, a.attempt, rationed{b.ration, a})
+		calls = work.Rationed(calls, rationed{
+			ration: b.ration, owner: a, price: func(item *work.Item) price { return a.price(item.Lane) }, most: b.cfg.Budget.Attempts,
+		})
 	}
-	a.handler = b.layers(a, calls)
+	a.handler = b.layers(calls, func(string, provider.Endpoint) []string { return []string{a.provider.Name, a.baseURL()} })
 	b.accounts[p.Name] = a
 	return a, nil
 }
 
 func (a *account) unreachable(cause error) *UnreachableError {
-	return &UnreachableError{Provider: a.provider.Name, BaseURL: a.baseURL(), Err: cause}
+	return &UnreachableError{Provider: cmp.Or(a.upstream, a.provider.Name), BaseURL: a.baseURL(), Err: cause}
 }
 
 // outOfFiles reports whether it was this host that had no room for a connection, which says nothing of the provider.
@@ -67,7 +71,7 @@ func outOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-func (a *account) baseURL() string { return cmp.Or(a.batch.cfg.BaseURL, a.provider.BaseURL) }
+func (a *account) baseURL() string { return cmp.Or(a.target.BaseURL, a.provider.BaseURL) }
 
 // call is what an attempt needs of an item's request.
 type call struct {
@@ -75,15 +79,25 @@ type call struct {
 	stream   bool
 	body     []byte
 	line     *call // as the line has it, once an attempt has another body
+	trip     *trip // nil without upstreams
 }
 
-// attempt is one exchange.
+// attempt is one exchange of an item.
 func (a *account) attempt(ctx context.Context, permit *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
-	c, cfg := item.Data.(*call), &a.batch.cfg
-	result := work.Result{Data: a}
 	to := a.target
-	to.Endpoint, to.Model = c.endpoint, item.Lane
-	req, err := a.provider.NewRequest(ctx, to, c.body)
+	to.Model = item.Lane
+	c := item.Data.(*call)
+	result, o := a.exchange(ctx, permit, &item, c, c.body, to)
+	result.Data = a
+	return result, o
+}
+
+// exchange is one exchange with whom it is told.
+func (a *account) exchange(ctx context.Context, permit *sluice.Permit, item *work.Item, c *call, body []byte, to provider.Target) (work.Result, sluice.Outcome) {
+	cfg := &a.batch.cfg
+	result := work.Result{}
+	to.Endpoint = c.endpoint
+	req, err := a.provider.NewRequest(ctx, to, body)
 	if err != nil {
 		return result, sluice.Outcome{Kind: sluice.BadRequest, Err: err, Unsent: true}
 	}
@@ -96,13 +110,14 @@ func (a *account) attempt(ctx context.Context, permit *sluice.Permit, item work.
 		Endpoint: c.endpoint,
 		Stream:   c.stream,
 		Timeout:  cfg.Timeout,
-		Key:      a.target.Key,
+		Key:      to.Key,
 		Cost:     c.cost(item.Cost),
 	})
 	if answer.Status != 0 && !a.answered.Load() {
 		a.answered.Store(true)
 	}
-	if o.Kind == sluice.Network && o.Unsent && ctx.Err() == nil && !outOfFiles(o.Err) && !a.answered.Load() && a.misses.Add(1) >= mostMisses {
+	if o.Kind == sluice.Network && o.Unsent && ctx.Err() == nil && !outOfFiles(o.Err) && !a.answered.Load() && a.misses.Add(1) >= mostMisses &&
+		(a.router == nil || a.router.unreached(item.Lane, c.endpoint)) {
 		a.batch.runner.Stop(a.unreachable(o.Err))
 	}
 	result.Status, result.RequestID = answer.Status, answer.RequestID
@@ -115,7 +130,7 @@ func (a *account) attempt(ctx context.Context, permit *sluice.Permit, item work.
 			}
 		}
 	}
-	claim.end(answer.Status, &o)
+	claim.end(answer.Status, &o, c.trip.price())
 	return result, o
 }
 

@@ -82,6 +82,11 @@ type Config struct {
 	// closes it after the run.
 	Scheduler func(provider.Provider) (*sluice.Scheduler, error)
 
+	// Upstreams are where the calls go instead, each by the way that they choose: then Provider, BaseURL, Key, Scheduler and
+	// Price are not looked at. A prompt is completed for the first of them that serves its model. A result's Data is the
+	// *provider.Upstream that it is of, which its line names.
+	Upstreams *provider.Upstreams
+
 	// Price returns what a model costs at a provider, in US dollars per million tokens, and false where that is not
 	// known. It must be safe for concurrent use. Nil knows none. With prices, each result and the Report say what calls cost:
 	// input that was read from a cache at the price of other input.
@@ -157,6 +162,7 @@ type Batch struct {
 
 	mu       sync.Mutex
 	accounts map[string]*account // by provider
+	router   *router             // nil without Upstreams
 }
 
 // Report is what a run came to.
@@ -230,7 +236,7 @@ func (cfg *Config) check() (fill, error) {
 		return fill{}, err
 	case cfg.Output == "":
 		return wrong("Output", errMissing)
-	case cfg.Scheduler == nil:
+	case cfg.Scheduler == nil && cfg.Upstreams == nil:
 		return wrong("Scheduler", errMissing)
 	case cfg.CacheMaxAge < 0:
 		return wrong("CacheMaxAge", errors.New("is negative"))
@@ -281,7 +287,10 @@ func (cfg *Config) checkInput() (fill, error) {
 	if cfg.Registry == nil {
 		cfg.Registry = provider.Published()
 	}
-	f := fill{format: cfg.Format.named(cfg.Input), provider: cfg.Provider, registry: cfg.Registry, baseURL: cfg.BaseURL, model: cfg.Model, system: cfg.System, maxTokens: cfg.MaxTokens}
+	f := fill{
+		format: cfg.Format.named(cfg.Input), provider: cfg.Provider, upstreams: cfg.Upstreams, registry: cfg.Registry, baseURL: cfg.BaseURL,
+		model: cfg.Model, system: cfg.System, maxTokens: cfg.MaxTokens,
+	}
 	if cfg.Template != "" {
 		var err error
 		if f.template, err = newRenderer(cmp.Or(cfg.TemplateName, "template"), cfg.Template); err != nil {
@@ -334,7 +343,11 @@ func (b *Batch) prepare() error {
 	if err := b.openReuse(); err != nil {
 		return err
 	}
+	b.router = newRouter(b)
 	for _, p := range in.providers {
+		if b.router != nil {
+			break
+		}
 		if _, err := b.account(p); err != nil {
 			return err
 		}
@@ -435,6 +448,9 @@ func (b *Batch) Close() error {
 // accept completes a result by its cost. It refuses what only says that the provider is not there, as long as nothing says that it is, and what says that
 // this host could not call it.
 func (b *Batch) accept(r *work.Result) error {
+	if b.router != nil {
+		return b.router.accept(r)
+	}
 	a, _ := r.Data.(*account)
 	r.Data = nil
 	switch {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -250,14 +251,17 @@ func (c *cache) store(key string, r *work.Result) {
 }
 
 // cached is the layer that answers items from the cache.
-func (b *Batch) cached(a *account) work.Middleware {
-	return func(inner work.Handler) work.Handler { return &cachedCalls{account: a, cache: b.cache, inner: inner} }
+func (b *Batch) cached(who answerers) work.Middleware {
+	return func(inner work.Handler) work.Handler {
+		return &cachedCalls{batch: b, who: who, cache: b.cache, inner: inner}
+	}
 }
 
 type cachedCalls struct {
-	account *account
-	cache   *cache
-	inner   work.Handler
+	batch *Batch
+	who   answerers
+	cache *cache
+	inner work.Handler
 }
 
 // Immediate says that nothing is waited for after the inner handler.
@@ -280,16 +284,19 @@ func (c *cachedCalls) Handle(ctx context.Context, item work.Item) (work.Result, 
 
 // accepts asks whether an answer is good enough for this run, too.
 func (c *cachedCalls) accepts(item *work.Item, body []byte) bool {
-	check := c.account.batch.cfg.Check
+	check := c.batch.cfg.Check
 	return check == nil || check(item.ID, item.Data.(*call).endpoint, body) == nil
 }
+
+// answerers names who may answer for a model: providers and addresses.
+type answerers func(model string, e provider.Endpoint) []string
 
 // key is a hash of what an answer depends on: who is asked, where, which model, by which path, and what. Keys and
 // headers are no part of it.
 func (c *cachedCalls) key(item *work.Item) string {
 	call := item.Data.(*call)
 	h := sha256.New()
-	for _, part := range []string{c.account.provider.Name, c.account.baseURL(), item.Lane, call.endpoint.String()} {
+	for _, part := range append(c.who(item.Lane, call.endpoint), item.Lane, call.endpoint.String()) {
 		fmt.Fprintf(h, "%d %s\n", len(part), part) // so that no two lists of parts are one text
 	}
 	h.Write(jsonscan.AppendCompact(nil, call.body))

@@ -106,7 +106,7 @@ func (e *OtherInputError) Hint() string { return "give another output file" }
 // UnreachableError is returned by a run whose first calls never reached a provider, or that this host had no room for: then
 // it unwraps to syscall.EMFILE or ENFILE. Nothing is recorded of those calls; what came of others is.
 type UnreachableError struct {
-	Provider string
+	Provider string // or which upstream
 	BaseURL  string
 	Recorded int // results of this run
 	Err      error

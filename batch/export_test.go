@@ -183,7 +183,7 @@ func Copied(line []byte) ([]byte, bool) {
 	}
 	r := a.result
 	r.ID, r.Hash = "copy of "+r.Twin, a.hash
-	return appendResult(nil, &r, 0, true), true
+	return appendResult(nil, &r), true
 }
 
 // ParseEntry reads an entry of the cache, and says whether it is whole.

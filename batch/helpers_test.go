@@ -113,6 +113,7 @@ type result struct {
 		InputTokens  int      `json:"input_tokens"`
 		OutputTokens int      `json:"output_tokens"`
 		CostUSD      *float64 `json:"cost_usd"`
+		Upstream     string   `json:"upstream"`
 		Kind         string   `json:"kind"`
 		Twin         string   `json:"twin"`
 		Cached       bool     `json:"cached"`

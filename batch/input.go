@@ -282,10 +282,6 @@ func (b *Batch) item(line work.Line, rq *request, bad *problem) (work.Item, erro
 		item.Handler, item.Data = work.HandlerFunc(handleInvalid), bad
 		return item, nil
 	}
-	a, err := b.account(rq.provider)
-	if err != nil {
-		return work.Item{}, err
-	}
 	c := &call{endpoint: rq.endpoint, body: bytes.Clone(rq.body)}
 	est, err := provider.Estimate(rq.endpoint, c.body)
 	if err != nil {
@@ -295,6 +291,15 @@ func (b *Batch) item(line work.Line, rq *request, bad *problem) (work.Item, erro
 	item.ID, item.Lane, item.Cost = string(rq.id), rq.model, est.Cost
 	item.Hash = b.input.parser.hash(rq)
 	item.Size = len(c.body)
+	if b.router != nil {
+		c.trip = &trip{}
+		item.Handler, item.Data = b.router.handler, c
+		return item, nil
+	}
+	a, err := b.account(rq.provider)
+	if err != nil {
+		return work.Item{}, err
+	}
 	item.Handler, item.Data = a.handler, c
 	item.Also = b.input.also(&item)
 	return item, nil

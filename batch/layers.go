@@ -5,13 +5,13 @@ import "github.com/sluice-llm/sluice/work"
 // layers puts around an account's calls what may spare them, the outermost first: an answer that the output has costs
 // least, one that is kept elsewhere takes no permit, and what waits for its turn does so before it asks for one. Without
 // any, calls are all there is.
-func (b *Batch) layers(a *account, calls work.Handler) work.Handler {
+func (b *Batch) layers(calls work.Handler, who answerers) work.Handler {
 	var layers []work.Middleware
 	if b.cfg.Dedupe {
 		layers = append(layers, b.recall)
 	}
 	if b.cache != nil {
-		layers = append(layers, b.cached(a))
+		layers = append(layers, b.cached(who))
 	}
 	if b.cfg.WarmUp {
 		layers = append(layers, warmingUp)

@@ -47,6 +47,7 @@ type fill struct {
 	format    Format            // not by name
 	template  *renderer         // nil: none
 	provider  provider.Provider // Name "" is recognised from the model
+	upstreams *provider.Upstreams
 	registry  *provider.Registry
 	baseURL   string
 	model     string
@@ -293,7 +294,7 @@ func (p *parser) bare(rq *request, line []byte) *problem {
 		rq.endpoint = provider.Messages
 	case m.messages != nil:
 		rq.endpoint = provider.ChatCompletions
-	case m.input != nil && rq.provider.PromptEndpoint(rq.model) == provider.Embeddings:
+	case m.input != nil && p.promptEndpoint(rq) == provider.Embeddings:
 		rq.endpoint = provider.Embeddings
 	case m.input != nil:
 		rq.endpoint = provider.Responses
@@ -363,6 +364,9 @@ func (p *parser) model(rq *request, raw []byte) *problem {
 
 // recognise finds the provider of a request's model.
 func (p *parser) recognise(rq *request) *problem {
+	if p.fill.upstreams != nil {
+		return p.upstream(rq)
+	}
 	if p.fill.provider.Name != "" {
 		rq.provider = p.fill.provider
 		return nil
@@ -413,7 +417,11 @@ func (p *parser) unrecognised(model string) *problem {
 
 // fits refuses a request in the form of one well-known provider for another, and a model that is none for its path.
 func (p *parser) fits(rq *request) *problem {
-	if !rq.provider.Has(rq.endpoint) {
+	if p.fill.upstreams != nil && !p.fill.upstreams.Serves(rq.model, rq.endpoint) {
+		return &problem{text: fmt.Sprintf("no upstream that serves %s has %s", clip([]byte(rq.model)), rq.endpoint),
+			hint: "such a line needs an upstream of its own form"}
+	}
+	if p.fill.upstreams == nil && !rq.provider.Has(rq.endpoint) {
 		return &problem{text: fmt.Sprintf("%s does not have %s", rq.provider.Name, rq.endpoint),
 			hint: "for a server that is compatible with OpenAI's, say --provider openai-compatible and --base-url"}
 	}

@@ -82,7 +82,7 @@ func (p *parser) prompt(rq *request, line []byte) *problem {
 		return bad
 	}
 	rq.filled = true
-	rq.endpoint = rq.provider.PromptEndpoint(rq.model)
+	rq.endpoint = p.promptEndpoint(rq)
 	if bad := p.fits(rq); bad != nil {
 		return bad
 	}

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -94,10 +95,12 @@ type claim struct {
 // errStarved ends the tries of a call that must wait for room.
 var errStarved = errors.New("the budget has no room for another try now")
 
-// rationed is the ration of one account.
+// rationed is the ration of one account, or of all upstreams together.
 type rationed struct {
 	*ration
-	account *account
+	owner *account // nil of upstreams
+	price func(*work.Item) price
+	most  int // attempts
 }
 
 // Enter waits until there is room for the item's call.
@@ -126,15 +129,15 @@ func (r rationed) Enter(ctx context.Context, item *work.Item) (context.Context, 
 }
 
 func (r rationed) claimLocked(item *work.Item, c *call) *claim {
-	key := seenKey{r.account, item.Lane}
+	key := seenKey{r.owner, item.Lane}
 	s := r.seen[key]
 	if s == nil {
 		s = &seen{ratio: 1}
 		r.seen[key] = s
 	}
 	return &claim{
-		ration: r.ration, id: item.ID, of: s, price: r.account.price(item.Lane), cost: item.Cost, embeds: c.endpoint.Embeds(),
-		most: r.account.batch.cfg.Budget.Attempts, ready: make(chan struct{}),
+		ration: r.ration, id: item.ID, of: s, price: r.price(item), cost: item.Cost, embeds: c.endpoint.Embeds(),
+		most: r.most, ready: make(chan struct{}),
 	}
 }
 
@@ -281,11 +284,12 @@ func (k *claim) need() amount {
 	case out == 0:
 		out = math.Ceil(1.1 * k.of.output)
 	}
-	return k.amount(math.Ceil(float64(k.cost.Input)*k.of.ratio), out)
+	return k.price.amount(math.Ceil(float64(k.cost.Input)*k.of.ratio), out)
 }
 
-func (k *claim) amount(in, out float64) amount {
-	return amount{math.Round((in*k.price.in + out*k.price.out) * (moneyUnit / 1e6)), in + out}
+// amount is what so many tokens come to.
+func (p *price) amount(in, out float64) amount {
+	return amount{math.Round((in*p.in + out*p.out) * (moneyUnit / 1e6)), in + out}
 }
 
 // of returns a call's claim.
@@ -318,15 +322,15 @@ func (k *claim) begin() bool {
 	return true
 }
 
-// end counts what a try used. status is that of its answer; 0 is none.
-func (k *claim) end(status int, o *sluice.Outcome) {
+// end counts what a try used, at that price; nil is the one that was reserved for. status is that of its answer; 0 is none.
+func (k *claim) end(status int, o *sluice.Outcome, at *price) {
 	if k == nil {
 		return
 	}
 	r := k.ration
 	r.mu.Lock()
 	k.sent = false
-	if used := k.used(status, o); used != (amount{}) {
+	if used := k.used(status, o, at); used != (amount{}) {
 		r.used = r.used.plus(used)
 		r.held = r.held.minus(k.held)
 		k.held = amount{}
@@ -345,13 +349,13 @@ func (k *claim) end(status int, o *sluice.Outcome) {
 
 // used is what a try used. Where nobody says, a refusal used nothing, and anything else all that was held for it: a call
 // that timed out may well be billed.
-func (k *claim) used(status int, o *sluice.Outcome) amount {
+func (k *claim) used(status int, o *sluice.Outcome, at *price) amount {
 	switch {
 	case o.HasUsage:
 		in, out := float64(max(0, o.Usage.Input)), float64(max(0, o.Usage.Output))
 		k.of.output = max(k.of.output, out)
 		k.of.ratio = max(k.of.ratio, in/float64(max(1, k.cost.Input)))
-		return k.amount(in, out)
+		return cmp.Or(at, &k.price).amount(in, out)
 	case o.Unsent, o.Kind.Throttle(), status >= 300:
 		return amount{}
 	}

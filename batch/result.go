@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -69,6 +70,10 @@ func appendResult(b []byte, r *work.Result) []byte {
 		b = appendDollars(b, r.Cost)
 	} else {
 		b = append(b, `null`...)
+	}
+	if up, ok := r.Data.(*provider.Upstream); ok {
+		b = append(b, `,"upstream":`...)
+		b = jsonscan.AppendString(b, up.Name)
 	}
 	if r.Twin != "" {
 		b = append(b, `,"twin":`...)

@@ -102,7 +102,7 @@ func (in *input) priced(number int, rq *request) error {
 	if in.cfg.Budget.Cost == 0 || in.costs[rq.model] {
 		return nil
 	}
-	if _, _, ok := in.cfg.Price(rq.provider, rq.model); !ok {
+	if !in.hasPrice(rq) {
 		return in.problem(number, &problem{
 			text: "the price of model " + strconv.Quote(clip([]byte(rq.model))) + " is not known, so that no sum can bound what it costs",
 			hint: "say what its tokens cost: --price-in and --price-out, in USD per million, or price_in and price_out of a tier in sluice.yaml",
@@ -113,4 +113,14 @@ func (in *input) priced(number int, rq *request) error {
 	}
 	in.costs[rq.model] = true
 	return nil
+}
+
+// hasPrice reports whether it is known what a request may cost, whoever answers it.
+func (in *input) hasPrice(rq *request) (ok bool) {
+	if u := in.cfg.Upstreams; u != nil {
+		_, _, ok = u.Price(rq.model, rq.endpoint)
+		return ok
+	}
+	_, _, ok = in.cfg.Price(rq.provider, rq.model)
+	return ok
 }

@@ -209,7 +209,7 @@ func (p *Provider) change(row *Row) (field string, err error) {
 	said(&p.Date, row.Date)
 	said(&p.Note, row.Note)
 	if row.BaseURL != nil {
-		if err := checkBase(*row.BaseURL); err != nil {
+		if err := CheckBase(*row.BaseURL); err != nil {
 			return "base_url", err
 		}
 		p.BaseURL = *row.BaseURL
@@ -348,8 +348,8 @@ func duration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// checkBase refuses what is no address, or one that says more than where.
-func checkBase(base string) error {
+// CheckBase refuses what is no address for a provider, or one that says more than where. "" is one.
+func CheckBase(base string) error {
 	u, err := url.Parse(base)
 	switch {
 	case base == "":

@@ -27,7 +27,7 @@ type watched struct {
 }
 
 func (w *watched) Observe(e sluice.Event) {
-	if e.Type == sluice.EventSlotReleased || e.Type == sluice.EventThrottled {
+	if e.Type == sluice.EventSlotReleased {
 		w.mu.Lock()
 		w.ends = append(w.ends, e.Outcome)
 		w.mu.Unlock()

@@ -19,7 +19,23 @@ func Calls(s *sluice.Scheduler, attempt Attempt) Handler {
 	if s == nil || attempt == nil {
 		panic("work: Calls needs a scheduler and an attempt")
 	}
-	c := &calls{scheduler: s, attempt: attempt}
+	return newCalls(&calls{scheduler: s, attempt: attempt})
+}
+
+// Route sends a call through some Scheduler's Do, of its own choice and perhaps one after another, and returns what that
+// took. try is to be called as Do's function, and not twice at once.
+type Route func(ctx context.Context, item Item, call sluice.Call, try func(context.Context, *sluice.Permit) sluice.Outcome) (sluice.Tally, error)
+
+// Routed returns an innermost Handler like that of Calls, for items that have several ways to go. What no call can survive at
+// one Scheduler does not stop the Runner, but an error of that kind does which the route returns: then there is no other.
+func Routed(route Route, attempt Attempt) Handler {
+	if route == nil || attempt == nil {
+		panic("work: Routed needs a route and an attempt")
+	}
+	return newCalls(&calls{route: route, attempt: attempt})
+}
+
+func newCalls(c *calls) *calls {
 	c.states.New = func() any {
 		st := &callState{calls: c}
 		st.try = st.run // bound once, so that a call allocates no closure
@@ -29,7 +45,8 @@ func Calls(s *sluice.Scheduler, attempt Attempt) Handler {
 }
 
 type calls struct {
-	scheduler *sluice.Scheduler
+	scheduler *sluice.Scheduler // of all items,
+	route     Route             // or, if that is nil, of each
 	attempt   Attempt
 	ration    Ration    // nil lets all in
 	states    sync.Pool // *callState
@@ -90,9 +107,11 @@ func (c *calls) Handle(ctx context.Context, item Item) (Result, error) {
 // do is the call, with all its tries.
 func (c *calls) do(wait context.Context, st *callState) (sluice.Tally, error) {
 	item := &st.item
-	return c.scheduler.Do(wait, sluice.Call{
-		ID: item.ID, Lane: item.Lane, Tenant: item.Tenant, Priority: item.Priority, Cost: item.Cost,
-	}, st.try)
+	call := sluice.Call{ID: item.ID, Lane: item.Lane, Tenant: item.Tenant, Priority: item.Priority, Cost: item.Cost}
+	if c.route != nil {
+		return c.route(wait, st.item, call, st.try)
+	}
+	return c.scheduler.Do(wait, call, st.try)
 }
 
 // run is one attempt. It works under the handler's context: the one that Do hands on ends at a drain.
@@ -118,7 +137,7 @@ func (st *callState) run(_ context.Context, permit *sluice.Permit) (o sluice.Out
 		st.aside = false
 		w.queued(+1)
 	}
-	if o.Kind.Fatal() && w != nil {
+	if o.Kind.Fatal() && w != nil && st.calls.route == nil { // else the route may know another way
 		w.runner.halt(&StoppedError{Kind: o.Kind, ID: st.item.ID, Err: o.Err})
 	}
 	return o

@@ -19,9 +19,8 @@ type Ration interface {
 	Leave(item *Item, tally sluice.Tally, err error) (_ sluice.Tally, again bool, _ error)
 }
 
-// RationedCalls returns Calls that a Ration lets in, one by one.
-func RationedCalls(s *sluice.Scheduler, attempt Attempt, ration Ration) Handler {
-	h := Calls(s, attempt)
+// Rationed has a Ration let in, one by one, the calls of a Handler that Calls or Routed returned.
+func Rationed(h Handler, ration Ration) Handler {
 	h.(*calls).ration = ration
 	return h
 }

@@ -63,9 +63,12 @@ type accounts struct {
 	template  sluice.Config // of every account's Scheduler
 	hide      func(secret string)
 	tuning    *tuning
+	upstreams *upstreams // nil: calls go to one provider, or to those that models are recognised as
+	shares    int        // accounts of upstreams, among which this host's room is shared
 
 	mu         sync.Mutex
 	schedulers []*sluice.Scheduler
+	names      []string            // of their accounts
 	keys       map[string]foundKey // by provider
 }
 
@@ -207,17 +210,9 @@ func (a *accounts) findKey(p provider.Provider) (foundKey, error) {
 		names = []string{f.keyEnv}
 	}
 	for _, name := range names {
-		key, err := lookupKey(name, f.keysFile)
-		if err != nil {
-			return foundKey{}, err
-		}
-		if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return foundKey{}, usageError(fmt.Errorf("the key in %s holds characters that no key has", name),
-				"look for line breaks, quotes or spaces in it")
-		}
-		if key != "" {
-			a.hide(key)
-			return foundKey{value: key, from: name}, nil
+		key, err := a.keyIn(name)
+		if err != nil || key != "" {
+			return foundKey{value: key, from: name}, err
 		}
 	}
 	if p.Auth.Header == "" || len(names) == 0 || p.KeyOptional && f.keyEnv == "" {
@@ -235,6 +230,22 @@ func (a *accounts) findKey(p provider.Provider) (foundKey, error) {
 		"export %s=..., or name another variable with --key-env, or try without a key: --provider sim", names[0])
 }
 
+// keyIn returns the key in a variable, "" if there is none. It is never printed.
+func (a *accounts) keyIn(name string) (string, error) {
+	key, err := lookupKey(name, a.flags.keysFile)
+	if err != nil {
+		return "", err
+	}
+	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", usageError(fmt.Errorf("the key in %s holds characters that no key has", name),
+			"look for line breaks, quotes or spaces in it")
+	}
+	if key != "" {
+		a.hide(key)
+	}
+	return key, nil
+}
+
 // Scheduler makes the Scheduler of the account at p.
 func (a *accounts) Scheduler(p provider.Provider) (*sluice.Scheduler, error) {
 	if err := a.flags.checkAddress(p); err != nil {
@@ -243,20 +254,26 @@ func (a *accounts) Scheduler(p provider.Provider) (*sluice.Scheduler, error) {
 	a.tuning.begin()
 	defer a.tuning.end()
 	c := a.template
-	if err := a.shape(&c, p); err != nil {
+	if err := a.shape(&c, p, ""); err != nil {
 		return nil, err
-	}
-	c.StateDir = stateDir(p)
-	c.Charge, c.CountsCached = p.Charge, p.CountsCached
-	c.MaxThrottles = a.flags.maxThrottles
-	if c.MaxThrottles == 0 {
-		c.MaxThrottles = -1 // to the Scheduler, zero is the default
 	}
 	key, err := a.Key(p)
 	if err != nil {
 		return nil, err
 	}
 	c.Name = accountName(cmp.Or(a.flags.baseURL, p.BaseURL), key)
+	return a.schedulerOf(c, p, "")
+}
+
+// schedulerOf makes the Scheduler of an account at p, of which c says the name and the limits. The label is that of an
+// account of upstreams, "" of any other. It is called with the turn of tuning.
+func (a *accounts) schedulerOf(c sluice.Config, p provider.Provider, label string) (*sluice.Scheduler, error) {
+	c.StateDir = stateDir(p)
+	c.Charge, c.CountsCached = p.Charge, p.CountsCached
+	c.MaxThrottles = a.flags.maxThrottles
+	if c.MaxThrottles == 0 {
+		c.MaxThrottles = -1 // to the Scheduler, zero is the default
+	}
 	scheduler, err := sluice.New(c)
 	if err != nil && c.StateDir != "" {
 		return nil, usageError(err, "learned limits are kept in %s: set XDG_STATE_HOME to a directory that you can write to", c.StateDir)
@@ -265,9 +282,9 @@ func (a *accounts) Scheduler(p provider.Provider) (*sluice.Scheduler, error) {
 		return nil, err
 	}
 	a.mu.Lock()
-	a.schedulers = append(a.schedulers, scheduler)
+	a.schedulers, a.names = append(a.schedulers, scheduler), append(a.names, c.Name)
 	a.mu.Unlock()
-	return scheduler, a.tuning.add(p, scheduler, c)
+	return scheduler, a.tuning.add(p, label, scheduler, c)
 }
 
 // Price returns what a model costs at p, in US dollars per million tokens: as the row of --tier says, or else as all
@@ -293,11 +310,14 @@ func (a *accounts) Price(p provider.Provider, model string) (in, out float64, ok
 // Snapshot is the state of all accounts.
 func (a *accounts) Snapshot() sluice.Snapshot {
 	a.mu.Lock()
-	schedulers := a.schedulers
+	schedulers, names := a.schedulers, a.names
 	a.mu.Unlock()
 	var all sluice.Snapshot
-	for _, s := range schedulers {
+	for i, s := range schedulers {
 		snap := s.Snapshot()
+		for k := range snap.Lanes {
+			snap.Lanes[k].Lane = a.upstreams.label(names[i], snap.Lanes[k].Lane)
+		}
 		all.At = snap.At
 		all.Lanes = append(all.Lanes, snap.Lanes...)
 	}

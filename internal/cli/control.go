@@ -183,7 +183,7 @@ func (c *controlled) SetLimits(limits map[sluice.Dimension]int) ([]control.Chang
 	done, err := r.accounts.tell(limits)
 	var changes []control.Change
 	for _, one := range done {
-		changes = append(changes, control.Change{Account: one.provider, Before: control.Named(one.before), After: control.Named(one.after)})
+		changes = append(changes, control.Change{Account: one.account, Before: control.Named(one.before), After: control.Named(one.after)})
 		for _, line := range one.text("limits set by control", len(done) > 1) {
 			r.s.errorf("sluice: %s\n", line)
 		}

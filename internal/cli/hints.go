@@ -90,6 +90,11 @@ func kept(err error) string {
 // explainStop says why no item can succeed any more.
 func (e *exitError) explainStop(stopped *work.StoppedError, keys *accounts, again string) {
 	e.err = stopped.Err
+	if none, ok := errors.AsType[*provider.NoneLeftError](stopped.Err); ok {
+		e.err = none
+		e.hint = "mend what each was left out for. What is done is kept; then " + again
+		return
+	}
 	switch stopped.Kind {
 	case sluice.Auth:
 		e.err = fmt.Errorf("the key was refused: %w", stopped.Err)

@@ -35,6 +35,14 @@ func (r room) bound(c *sluice.Config) {
 	}
 }
 
+// among is the part of it that each of so many accounts has.
+func (r room) among(accounts int) room {
+	if r.calls > 0 {
+		r.calls = max(1, r.calls/accounts)
+	}
+	return r
+}
+
 // note says how many calls there can be if so many are wanted and that is more.
 func (r room) note(wanted int) string {
 	if r.calls == 0 || wanted <= r.calls {

@@ -16,18 +16,20 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/telemetry"
+	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
 )
 
 // runOptions are the flags of the run command.
 type runOptions struct {
-	account accountFlags
-	budget  budgetFlags
-	reuse   reuseFlags
-	rows    rowFlags
-	control controlFlags
-	notify  notifyFlags
-	args    []string // of the command line
+	account   accountFlags
+	upstreams upstreamFlags
+	budget    budgetFlags
+	reuse     reuseFlags
+	rows      rowFlags
+	control   controlFlags
+	notify    notifyFlags
+	args      []string // of the command line
 
 	input       string
 	output      string
@@ -93,6 +95,7 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	fs.StringVarP(&o.output, "output", "o", "", "file that gets one result per line (required)")
 	o.account.register(fs)
+	o.upstreams.register(fs)
 	o.rows.register(fs)
 	o.reuse.register(fs)
 	fs.IntVar(&o.account.maxThrottles, "max-throttles", 20, "give an item up when it was throttled more often than that")
@@ -127,7 +130,7 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	if o.rows.dryRun {
 		return o.dry(s, cfg)
 	}
-	r := &batchRun{s: s, o: o, pauses: &work.Pauses{}, failures: make(map[sluice.Kind]string), strangers: make(map[string]bool)}
+	r := &batchRun{s: s, o: o, pauses: &work.Pauses{}, failures: make(map[sluice.Kind]string), strangers: make(map[string]bool), lastErr: make(map[string]string)}
 	observers := observers{r.pauses, sluice.ObserverFunc(r.warn)}
 	watch, err := o.watch.open(ctx, s)
 	if err != nil {
@@ -156,6 +159,9 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	r.accounts = accounts
 	watch.of(accounts)
 	defer func() { err = cmp.Or(err, accounts.Close()) }()
+	if err := accounts.openUpstreams(&o.upstreams, o.attempts, r.leftOut); err != nil {
+		return err
+	}
 	if r.notify, err = o.notify.open(r); err != nil {
 		return err
 	}
@@ -173,6 +179,9 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	cfg.Registry = accounts.settings.registry
 	cfg.Key, cfg.Scheduler, cfg.Price = accounts.Key, accounts.Scheduler, o.budget.price(accounts.Price)
 	cfg.OnResult, cfg.Workers = r.result, accounts.room.calls
+	if accounts.upstreams != nil {
+		cfg.Upstreams = accounts.upstreams.Upstreams
+	}
 	if r.batch, err = batch.Open(cfg); err != nil {
 		return explain(err, o, accounts)
 	}
@@ -225,7 +234,7 @@ type batchRun struct {
 
 	mu        sync.Mutex
 	failures  map[sluice.Kind]string // the first message of each kind
-	lastErr   string                 // of the last call that failed
+	lastErr   map[string]string      // of the last call that failed, by lane
 	reached   bool                   // something was answered, or broke off: the provider is there
 	strangers map[string]bool        // models that were warned of
 }
@@ -262,13 +271,13 @@ func (r *batchRun) watchHealth(e sluice.Event) {
 	}
 	switch {
 	case e.Type == sluice.EventSlotReleased && e.Outcome.Kind.Transient() && e.Outcome.Err != nil:
-		r.lastErr = clip(e.Outcome.Err.Error(), mostMessage)
+		r.lastErr[e.Lane] = clip(e.Outcome.Err.Error(), mostMessage)
 	case e.Type == sluice.EventBreaker && e.Until.IsZero():
 		r.s.errorf("sluice: %s: answers again\n", e.Lane)
 	case e.Type == sluice.EventBreaker && r.reached: // else the run ends, and there is no next try
 		why := ""
-		if r.lastErr != "" {
-			why = ": " + r.lastErr
+		if last := r.lastErr[e.Lane]; last != "" {
+			why = ": " + last
 		}
 		r.s.errorf("sluice: %s: keeps failing, next try at %s%s\n", e.Lane, clock(e.Until, e.At), why)
 	}
@@ -276,6 +285,7 @@ func (r *batchRun) watchHealth(e sluice.Event) {
 
 // result keeps the first message of each kind of failure for the summary.
 func (r *batchRun) result(res *work.Result) {
+	r.accounts.upstreams.observe(res)
 	if res.Kind == sluice.OK || res.Err == nil {
 		return
 	}
@@ -294,6 +304,7 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 	sum := summarize(rep, r.accounts.Snapshot())
 	sum.Input, sum.Output, sum.Events = r.o.input, r.o.output, r.o.events
 	sum.Journal = r.batch.Aside()
+	sum.Upstreams = r.accounts.upstreams.summary()
 	sum.First = make(map[string]string)
 	for kind, message := range r.failures {
 		sum.First[kind.String()] = message
@@ -357,13 +368,15 @@ func (r *batchRun) status() status {
 
 // warn tells what the user should know of the account while the run goes on, and more of it to whom asked for more.
 func (r *batchRun) warn(e sluice.Event) {
+	model := e.Lane
+	e.Lane = r.accounts.upstreams.label(e.Account, e.Lane)
 	if e.Type == sluice.EventShared {
 		r.s.errorf("sluice: another process uses %s with the same key: together they may exceed its limits\n", e.Lane)
 		r.s.errorf("hint: let them run one after the other; sharing one quota is what `sluice serve` will be for\n")
 	}
 	r.watchHealth(e)
-	if e.Lane != "" {
-		r.watchModel(e.Lane)
+	if model != "" {
+		r.watchModel(model)
 	}
 	if !r.o.verbose {
 		return
@@ -378,6 +391,15 @@ func (r *batchRun) warn(e sluice.Event) {
 	case sluice.EventThrottled, sluice.EventGaveUp:
 		r.s.errorf("sluice: %s: %s: %v\n", e.Lane, e.Call, e.Outcome.Err)
 	}
+}
+
+// leftOut tells of an upstream, or one of its keys, that gets no calls any more.
+func (r *batchRun) leftOut(l provider.LeftOut) {
+	if l.Whole {
+		r.s.errorf("sluice: upstream %s: left out: %s\n", l.Upstream, l)
+		return
+	}
+	r.s.errorf("sluice: upstream %s: goes on without a key: %s\n", l.Upstream, l)
 }
 
 // noteSettings tells where settings come from: whom asked for more, and everybody what is doubtful or holds the run back.

@@ -143,6 +143,7 @@ func TestScripts(t *testing.T) {
 			"badutf8":    cmdBadUTF8,
 			"keyfile":    cmdKeyfile,
 			"replace":    cmdReplace,
+			"fill":       cmdFill,
 			"echo":       cmdEcho,
 			"asked":      cmdAsked,
 			"tries":      cmdTries,
@@ -359,6 +360,13 @@ func cmdReplace(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, neg, len(args) == 3, "replace OLD NEW FILE")
 	text := strings.ReplaceAll(ts.ReadFile(args[2]), args[0], args[1])
 	ts.Check(os.WriteFile(ts.MkAbs("secret.env"), []byte(text), 0o600))
+}
+
+// fill FILE puts the values of variables into a file, where it has ${NAME}.
+func cmdFill(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 1, "fill FILE")
+	text := os.Expand(ts.ReadFile(args[0]), ts.Getenv)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 }
 
 func usage(ts *testscript.TestScript, neg, ok bool, text string) {

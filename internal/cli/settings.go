@@ -27,7 +27,7 @@ type settingsFlags struct {
 }
 
 func (f *settingsFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.config, "config", "", "file of providers and limits (absent: $"+configVariable+", or sluice.yaml where one is)")
+	fs.StringVar(&f.config, "config", "", "file of providers, limits and upstreams (absent: $"+configVariable+", or sluice.yaml where one is)")
 	fs.StringVar(&f.limits, "limits", "", "file of limits to begin with; those that it calls told are ceilings")
 	fs.StringVar(&f.tier, "tier", "", "begin with the limits that are published for this tier of the provider")
 }
@@ -41,6 +41,7 @@ const (
 type settings struct {
 	registry *provider.Registry
 	file     config.File    // the settings as they were read; without a Name there are none
+	found    bool           // nobody named that file
 	limits   *config.Limits // nil: none
 	from     string         // the file that they are of
 	asked    bool           // they were asked for by themselves, not with all settings
@@ -90,7 +91,7 @@ func (f *settingsFlags) openConfig(s *settings) (config.File, error) {
 	if err != nil {
 		return file, err
 	}
-	s.notes = append(s.notes, "settings are those of "+usualConfig)
+	s.notes, s.found = append(s.notes, "settings are those of "+usualConfig), true
 	s.unasked, s.rows = unasked(file)
 	return file, nil
 }

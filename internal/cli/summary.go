@@ -52,6 +52,8 @@ type summary struct {
 	Lanes  []laneSummary      `json:"lanes"`
 	Bound  map[string]float64 `json:"bound_by"` // shares of the wall time
 
+	Upstreams []upstreamSummary `json:"upstreams,omitempty"`
+
 	misses int // of the cache
 
 	ran int // items that this run recorded
@@ -187,6 +189,9 @@ func (sum *summary) print(s *streams) {
 	}
 	sum.printReuse(row)
 	sum.printWork(row)
+	for _, up := range sum.Upstreams {
+		row("upstream", "%s", up)
+	}
 	for _, lane := range sum.Lanes {
 		if text := lane.String(); text != "" {
 			row("quota", "%s", text)

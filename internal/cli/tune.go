@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"strings"
 	"sync"
 
 	"github.com/sluice-llm/sluice"
@@ -28,6 +30,7 @@ type tuning struct {
 // tuned is an account with the limits that it has now.
 type tuned struct {
 	provider  provider.Provider
+	label     string // of an account of upstreams; "" is no such
 	scheduler *sluice.Scheduler
 	limits    sluice.Limits // of each lane,
 	account   sluice.Limits // of all together,
@@ -41,9 +44,9 @@ func (t *tuning) begin() { t.turn <- struct{}{} }
 func (t *tuning) end()   { <-t.turn }
 
 // add takes an account in. It is called with the turn.
-func (t *tuning) add(p provider.Provider, s *sluice.Scheduler, c sluice.Config) error {
+func (t *tuning) add(p provider.Provider, label string, s *sluice.Scheduler, c sluice.Config) error {
 	t.mu.Lock()
-	t.tuned = append(t.tuned, &tuned{provider: p, scheduler: s, limits: c.Limits, account: c.Account, start: c.Start})
+	t.tuned = append(t.tuned, &tuned{provider: p, label: label, scheduler: s, limits: c.Limits, account: c.Account, start: c.Start})
 	paused := t.paused
 	t.mu.Unlock()
 	if paused {
@@ -59,25 +62,29 @@ func (t *tuning) all() []*tuned {
 	return t.tuned[:len(t.tuned):len(t.tuned)]
 }
 
-// shape sets the limits of c, for an account at p, as they are now.
-func (a *accounts) shape(c *sluice.Config, p provider.Provider) error {
+// shape sets the limits of c, for an account at p, as they are now. The label is that of an account of upstreams.
+func (a *accounts) shape(c *sluice.Config, p provider.Provider, label string) error {
 	a.tuning.mu.Lock()
 	s, told := a.tuning.settings, a.tuning.told
 	a.tuning.mu.Unlock()
 	if s == nil {
 		s = a.settings
 	}
-	return a.shapeBy(c, p, s, told)
+	return a.shapeBy(c, p, label, s, told)
 }
 
-func (a *accounts) shapeBy(c *sluice.Config, p provider.Provider, s *settings, told map[sluice.Dimension]int) error {
-	if err := s.Apply(c, p, a.flags.model, a.limits); err != nil {
+func (a *accounts) shapeBy(c *sluice.Config, p provider.Provider, label string, s *settings, told map[sluice.Dimension]int) error {
+	if own := s.ofAccount(label); own != nil {
+		ceilings, start := own.Split()
+		c.Limits, c.Start = begin(a.limits, ceilings, start)
+		c.Account = c.Limits
+	} else if err := s.Apply(c, p, a.flags.model, a.limits); err != nil {
 		return err
 	}
 	for d, limit := range told {
 		*c.Limits.At(d), *c.Account.At(d) = limit, limit
 	}
-	a.room.bound(c)
+	a.room.among(max(1, a.shares)).bound(c)
 	return nil
 }
 
@@ -123,10 +130,13 @@ func (a *accounts) tell(limits map[sluice.Dimension]int) ([]retold, error) {
 
 // retold is an account whose limits were exchanged.
 type retold struct {
-	provider      string
+	account       string
 	before, after sluice.Limits
 	began         bool // limits that are only begun with differ too
 }
+
+// name is what people call the account.
+func (t *tuned) name() string { return cmp.Or(strings.TrimPrefix(t.label, "="), t.provider.Name) }
 
 // retell lets the limits of settings and control hold in every account, or in none if they cannot. It is called with the
 // turn.
@@ -139,7 +149,7 @@ func (a *accounts) retell(s *settings, told map[sluice.Dimension]int) (changes [
 	}
 	for i, t := range all {
 		c := &next[i]
-		if err := a.shapeBy(c, t.provider, from, told); err != nil {
+		if err := a.shapeBy(c, t.provider, t.label, from, told); err != nil {
 			return nil, err
 		}
 		c.Limits.Burst, c.Account.Burst, c.Start.Burst = t.limits.Burst, t.account.Burst, t.start.Burst // buckets have their size
@@ -155,7 +165,7 @@ func (a *accounts) retell(s *settings, told map[sluice.Dimension]int) (changes [
 		if err := t.scheduler.SetLimits(c.Limits, c.Account); err != nil && !errors.Is(err, sluice.ErrClosed) {
 			return changes, err
 		}
-		changes = append(changes, retold{t.provider.Name, t.limits, c.Limits, t.start != c.Start})
+		changes = append(changes, retold{t.name(), t.limits, c.Limits, t.start != c.Start})
 		a.tuning.mu.Lock()
 		t.limits, t.account, t.start = c.Limits, c.Account, c.Start
 		a.tuning.mu.Unlock()
@@ -166,7 +176,7 @@ func (a *accounts) retell(s *settings, told map[sluice.Dimension]int) (changes [
 // text says what changed, in lines that begin so and, with named, with whose account it is.
 func (r retold) text(begin string, named bool) (said []string) {
 	if named {
-		begin += " (" + r.provider + ")"
+		begin += " (" + r.account + ")"
 	}
 	for d, after := range r.after.All() {
 		if before := *r.before.At(d); before != *after {

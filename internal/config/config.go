@@ -37,6 +37,9 @@ type File struct {
 	// Limits are those of an account. Nil: the file has none.
 	Limits *Limits `yaml:"limits"`
 
+	// Upstreams are the ways to send calls, where there are several.
+	Upstreams []Upstream `yaml:"upstreams"`
+
 	registry *provider.Registry
 }
 
@@ -52,6 +55,10 @@ func (f *File) Registry() *provider.Registry {
 func (f File) DiffersFrom(g File) bool {
 	for _, file := range []*File{&f, &g} {
 		file.Name, file.Limits, file.registry = "", nil, nil
+		file.Upstreams = slices.Clone(file.Upstreams)
+		for i := range file.Upstreams {
+			file.Upstreams[i].Limits = nil
+		}
 	}
 	return !reflect.DeepEqual(f, g)
 }
@@ -92,8 +99,8 @@ func Load(path string) (File, error) {
 	return Parse(path, data)
 }
 
-// LoadLimits reads the limits of a file, nil if it has none. Such files are passed on, and so must not hold providers, which
-// say where keys go. One in JSON may say more beside its limits: what a command prints can be read. An error about its
+// LoadLimits reads the limits of a file, nil if it has none. Such files are passed on, and so must not hold providers or
+// upstreams, which say where keys go. One in JSON may say more beside its limits: what a command prints can be read. An error about its
 // content is an *Error.
 func LoadLimits(path string) (*Limits, error) {
 	data, err := read(path)
@@ -172,6 +179,9 @@ func (d *document) read() (File, error) {
 			return File{}, d.wrong(fmt.Sprintf("providers[%d].%s", row.Row, row.Field), row.Err)
 		}
 	}
+	if field, err := file.checkUpstreams(); err != nil {
+		return File{}, d.wrong(field, err)
+	}
 	return file, nil
 }
 
@@ -220,15 +230,15 @@ func (d *document) parse(data []byte) (err error) {
 	return nil
 }
 
-// keepLimits refuses providers, and takes out what is not limits where that is allowed.
+// keepLimits refuses providers and upstreams, and takes out what is not limits where that is allowed.
 func (d *document) keepLimits(more bool) error {
 	m, ok := d.body.(*ast.MappingNode)
 	if !ok {
 		return nil
 	}
 	for _, v := range m.Values {
-		if key := v.Key.GetToken(); key.Value == "providers" {
-			return &Error{File: d.name, Line: line(key), Field: key.Value, Text: "a file of limits holds no providers, which say where keys are sent",
+		if key := v.Key.GetToken(); key.Value == "providers" || key.Value == "upstreams" {
+			return &Error{File: d.name, Line: line(key), Field: key.Value, Text: "a file of limits holds no " + key.Value + ", which say where keys are sent",
 				hint: "look at them, and if they are right name the file by --config"}
 		}
 	}
@@ -376,6 +386,9 @@ func inWords(t reflect.Type) string {
 	}
 	if t == reflect.TypeFor[time.Time]() {
 		return "an instant, such as 2026-01-31T12:00:00Z"
+	}
+	if t == reflect.TypeFor[Models]() {
+		return "models, as {asked: theirs} or a list such as [gpt-4o]"
 	}
 	switch t.Kind() {
 	case reflect.Int:

@@ -1,0 +1,292 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// upstreamFlags say which upstreams of the settings get the calls.
+type upstreamFlags struct {
+	names  []string
+	prefer string
+}
+
+func (f *upstreamFlags) register(fs *pflag.FlagSet) {
+	fs.StringArrayVar(&f.names, "upstream", nil, "use this upstream of the file of settings, and no others that are not named (repeatable)")
+	fs.StringVar(&f.prefer, "prefer", "", "of several upstreams, which gets a call: soonest or cost (absent: soonest)")
+}
+
+// upstreams are those of the settings, and what came of them.
+type upstreams struct {
+	*provider.Upstreams
+	labels map[string]string // of their accounts, by the Scheduler's name
+
+	mu   sync.Mutex
+	done map[string]*upstreamSummary
+}
+
+// upstreamSummary is what an upstream did in a run.
+type upstreamSummary struct {
+	Name      string   `json:"name"`
+	Items     int      `json:"items"`  // recorded by this run
+	Failed    int      `json:"failed"` // of those
+	Attempts  int      `json:"attempts"`
+	Throttles int      `json:"throttles"`
+	Cost      *float64 `json:"cost_usd"` // of its items; null where no price is known
+	LeftOut   string   `json:"left_out,omitempty"`
+}
+
+// openUpstreams makes ready the upstreams of the settings, if there are any and no flag says where calls go. What is left out
+// later is told to say.
+func (a *accounts) openUpstreams(f *upstreamFlags, attempts int, say func(provider.LeftOut)) error {
+	chosen, err := a.chooseUpstreams(f)
+	if err != nil || len(chosen) == 0 {
+		return err
+	}
+	cfg := provider.UpstreamsConfig{Registry: a.settings.registry, Attempts: attempts, MaxThrottles: a.flags.maxThrottles, LeftOut: say}
+	if cfg.MaxThrottles == 0 {
+		cfg.MaxThrottles = -1 // zero is the default
+	}
+	if err := cfg.Prefer.UnmarshalText([]byte(f.prefer)); err != nil {
+		return usageError(fmt.Errorf("--prefer: %w", err), "leave it out to have each call go where it can start soonest")
+	}
+	ups := &upstreams{labels: make(map[string]string), done: make(map[string]*upstreamSummary)}
+	labels := make(map[string]bool)
+	for _, up := range chosen {
+		labels[accountLabel(up)] = true
+	}
+	a.shares = len(labels)
+	schedulers := make(map[string]*sluice.Scheduler) // by account
+	for _, up := range chosen {
+		made, err := a.upstream(up)
+		if err != nil {
+			return err
+		}
+		label := accountLabel(up)
+		if schedulers[label] == nil {
+			if schedulers[label], err = a.upstreamScheduler(label, &made, ups); err != nil {
+				return err
+			}
+		}
+		made.Scheduler = schedulers[label]
+		cfg.Upstreams = append(cfg.Upstreams, made)
+	}
+	if ups.Upstreams, err = provider.NewUpstreams(cfg); err != nil {
+		return usageError(err, "mend the upstream in %s; docs/providers.md shows how such a file looks", a.settings.file.Name)
+	}
+	a.upstreams = ups
+	return nil
+}
+
+// accountLabel names the account of an upstream: its own has its name, which is nobody's account by the sign before it.
+func accountLabel(up config.Upstream) string { return cmp.Or(up.Account, "="+up.Name) }
+
+// chooseUpstreams returns the upstreams that are to be used: none if flags say where calls go.
+func (a *accounts) chooseUpstreams(f *upstreamFlags) ([]config.Upstream, error) {
+	s, all := a.settings, a.settings.file.Upstreams
+	elsewhere := ""
+	switch {
+	case a.flags.provider != "":
+		elsewhere = "--provider"
+	case a.flags.baseURL != "":
+		elsewhere = "--base-url"
+	}
+	asked := ""
+	switch {
+	case len(f.names) > 0:
+		asked = "--upstream"
+	case f.prefer != "":
+		asked = "--prefer"
+	}
+	switch {
+	case len(all) == 0 && asked != "":
+		return nil, usageError(fmt.Errorf("%s has no meaning without upstreams", asked), "write them below upstreams: in a file, and name that by --config")
+	case len(all) == 0:
+		return nil, nil
+	case elsewhere != "" && asked != "":
+		return nil, usageError(fmt.Errorf("both %s and %s say where calls go", asked, elsewhere), "leave one of them out")
+	case elsewhere != "":
+		s.note(fmt.Sprintf("the upstreams of %s are left out: %s says where calls go", s.file.Name, elsewhere))
+		return nil, nil
+	case s.found:
+		return nil, usageError(fmt.Errorf("%s has upstreams, and was not asked for", s.file.Name),
+			"they decide where keys are sent: look at them, and then name the file: --config %s; or name a --provider", s.file.Name)
+	case a.flags.keyEnv != "":
+		return nil, usageError(errors.New("--key-env has no meaning with upstreams"), "each names its own in key_env; or name a --provider")
+	}
+	if len(f.names) == 0 {
+		return all, nil
+	}
+	var names []string
+	for _, up := range all {
+		names = append(names, up.Name)
+	}
+	for _, name := range f.names {
+		if !slices.Contains(names, name) {
+			return nil, usageError(fmt.Errorf("--upstream: %s has none that is named %q%s", s.file.Name, name, provider.Meant(provider.Nearest(name, names))),
+				"it is one of %s", strings.Join(names, ", "))
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(up config.Upstream) bool { return !slices.Contains(f.names, up.Name) }), nil
+}
+
+// upstream makes what the settings say of one ready, but for its Scheduler.
+func (a *accounts) upstream(up config.Upstream) (provider.Upstream, error) {
+	p, _ := a.settings.registry.Lookup(up.Provider) // the file was checked
+	made := provider.Upstream{Name: up.Name, Provider: p, BaseURL: up.BaseURL, Account: up.Account, Models: up.Models}
+	made.Price = func(model string) (in, out float64, ok bool) {
+		if up.PriceIn != nil {
+			return *up.PriceIn, *up.PriceOut, true
+		}
+		return a.Price(p, model)
+	}
+	for _, name := range up.KeyEnv {
+		key, err := a.keyIn(name)
+		if err != nil {
+			return made, err
+		}
+		if key == "" {
+			return made, a.noKey(up.Name, name)
+		}
+		made.Keys = append(made.Keys, provider.Key{From: name, Value: key})
+	}
+	if up.KeyEnv != nil || p.Auth.Header == "" {
+		return made, nil
+	}
+	for _, name := range p.KeyEnv {
+		key, err := a.keyIn(name)
+		if err != nil {
+			return made, err
+		}
+		if key != "" {
+			made.Keys = []provider.Key{{From: name, Value: key}}
+			return made, nil
+		}
+	}
+	if len(p.KeyEnv) > 0 && !p.KeyOptional {
+		return made, a.noKey(up.Name, p.KeyEnv[0])
+	}
+	return made, nil
+}
+
+func (a *accounts) noKey(upstream, name string) error {
+	where := "in the environment"
+	if a.flags.keysFile != "" {
+		where += " or in " + a.flags.keysFile
+	}
+	return usageError(fmt.Errorf("no key for upstream %s: %s is not set %s", upstream, name, where),
+		"export %s=..., or name those upstreams that are to be used: --upstream NAME", name)
+}
+
+// upstreamScheduler makes the Scheduler of an account, whose first upstream is made.
+func (a *accounts) upstreamScheduler(label string, first *provider.Upstream, ups *upstreams) (*sluice.Scheduler, error) {
+	a.tuning.begin()
+	defer a.tuning.end()
+	c := a.template
+	if err := a.shape(&c, first.Provider, label); err != nil {
+		return nil, err
+	}
+	key := ""
+	if len(first.Keys) > 0 {
+		key = first.Keys[0].Value
+	}
+	c.Name = accountName(cmp.Or(first.BaseURL, first.Provider.BaseURL), key)
+	name := strings.TrimPrefix(label, "=")
+	if other, taken := ups.labels[c.Name]; taken {
+		return nil, usageError(fmt.Errorf("%s: %s and %s have the same address and key", a.settings.file.Name, other, name),
+			"give both the same account, whose limits they share")
+	}
+	ups.labels[c.Name] = name
+	return a.schedulerOf(c, first.Provider, label)
+}
+
+// ofAccount returns the limits of an account of upstreams; nil if it has none of its own.
+func (s *settings) ofAccount(label string) (limits *config.Limits) {
+	for _, up := range s.file.Upstreams {
+		if accountLabel(up) == label && up.Limits != nil {
+			limits = up.Limits
+		}
+	}
+	return limits
+}
+
+// observe counts a result.
+func (u *upstreams) observe(res *work.Result) {
+	up, ok := res.Data.(*provider.Upstream)
+	if u == nil || !ok {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	sum := u.done[up.Name]
+	if sum == nil {
+		sum = &upstreamSummary{}
+		u.done[up.Name] = sum
+	}
+	sum.Items++
+	if res.Kind != sluice.OK {
+		sum.Failed++
+	}
+	if res.HasCost {
+		if sum.Cost == nil {
+			sum.Cost = new(float64)
+		}
+		*sum.Cost += res.Cost
+	}
+}
+
+// summary is what the upstreams did, in order; nil without any.
+func (u *upstreams) summary() []upstreamSummary {
+	if u == nil {
+		return nil
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var all []upstreamSummary
+	for _, rep := range u.Report() {
+		sum := upstreamSummary{}
+		if done := u.done[rep.Name]; done != nil {
+			sum = *done
+		}
+		sum.Name, sum.Attempts, sum.Throttles = rep.Name, rep.Sent-rep.Throttles, rep.Throttles
+		if rep.LeftOut != nil {
+			sum.LeftOut = rep.LeftOut.String()
+		}
+		all = append(all, sum)
+	}
+	return all
+}
+
+// String is what the upstream did, for people.
+func (s upstreamSummary) String() string {
+	text := fmt.Sprintf("%s: %s items", s.Name, group(s.Items))
+	if s.Throttles > 0 {
+		text += fmt.Sprintf(", throttled %s", times(s.Throttles))
+	}
+	if s.Cost != nil {
+		text += ", " + dollars(*s.Cost)
+	}
+	if s.LeftOut != "" {
+		text += ", left out: " + s.LeftOut
+	}
+	return text
+}
+
+// label names a lane of an account: by its upstream, where there are several.
+func (u *upstreams) label(account, lane string) string {
+	if u == nil || u.labels[account] == "" {
+		return lane
+	}
+	return u.labels[account] + ": " + lane
+}

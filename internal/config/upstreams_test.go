@@ -1,0 +1,80 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-llm/sluice/internal/config"
+)
+
+func TestUpstreamsAreRead(t *testing.T) {
+	f, err := config.Parse("x", []byte(`
+providers: [{name: house, base_url: http://10.0.0.7:8000/v1}]
+upstreams:
+  - provider: OpenAI
+    models: [gpt-4o, gpt-4o-mini]
+    key_env: MY_KEY
+  - provider: openai
+    account: acme
+    models:
+      small: gpt-4o-mini
+    key_env: [KEY_1, KEY_2]
+    limits: {rpm: 500}
+    price_in: 2.5
+    price_out: 10
+  - {name: own, provider: house, models: {gpt-4o: llama}}
+  - provider: anthropic
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, out := 2.5, 10.0
+	want := []config.Upstream{
+		{Name: "openai", Provider: "openai", Models: config.Models{"gpt-4o": "gpt-4o", "gpt-4o-mini": "gpt-4o-mini"}, KeyEnv: config.Names{"MY_KEY"}},
+		{Name: "openai-2", Provider: "openai", Account: "acme", Models: config.Models{"small": "gpt-4o-mini"}, KeyEnv: config.Names{"KEY_1", "KEY_2"},
+			Limits: &config.Limits{RPM: &config.Limit{Value: 500, Source: config.SourceTold}}, PriceIn: &in, PriceOut: &out},
+		{Name: "own", Provider: "house", Models: config.Models{"gpt-4o": "llama"}},
+		{Name: "anthropic", Provider: "anthropic"},
+	}
+	if diff := cmp.Diff(want, f.Upstreams); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWrongUpstreamsAreNamedByLineAndField(t *testing.T) {
+	for text, want := range map[string]string{
+		"- {name: a}":                                                     "x:2: upstreams[0].provider: is missing: it is one of openai,",
+		"- {provider: opnai}":                                             `x:2: upstreams[0].provider: unknown provider "opnai" (did you mean openai?)`,
+		"- provider: openai\n  base_url: ftp://a":                         "x:3: upstreams[0].base_url: this is not an http or https address",
+		"- provider: openai\n  base_url: https://u:p@a/v1":                "x:3: this looks like an API key",
+		"- provider: azure\n  models: [a]":                                "x:2: upstreams[0].base_url: provider azure-openai has no address of its own",
+		"- provider: openrouter":                                          "x:2: upstreams[0].models: no model is recognised as one of openrouter",
+		"- provider: openai\n  models: []":                                "x:3: upstreams[0].models: none is there",
+		"- provider: openai\n  models: 7":                                 "x:3: upstreams[0].models: want models, as {asked: theirs} or a list",
+		"- provider: openai\n  models: {a: ''}":                           "x:3: upstreams[0].models: a model has no name",
+		"- provider: openai\n  key_env: not-a-variable":                   "x:3: upstreams[0].key_env: this is not the name of a variable",
+		"- provider: openai\n  name: a b":                                 "x:3: upstreams[0].name: want letters",
+		"- provider: openai\n  nmae: a":                                   `x:3: unknown field "nmae" (did you mean name?)`,
+		"- {provider: openai, name: a}\n- {provider: openai, name: a}":    "x:3: upstreams[1].name: another upstream is named a",
+		"- provider: openai\n  limits: {rpm: 0}":                          "x:3: upstreams[0].limits.rpm: 0 is not a whole number",
+		"- provider: openai\n  limits: {rpm: 5, model: a}":                "x:3: upstreams[0].limits: the limits of an upstream name no",
+		"- provider: openai\n  price_in: 1":                               "x:3: upstreams[0].price_in: price_in and price_out are stated together",
+		"- provider: openai\n  price_in: -1\n  price_out: 1":              "x:3: upstreams[0].price_in: -1 is not a price",
+		"- {provider: openai, account: a}\n- {provider: xai, account: a}": "x:3: upstreams[1].account: account a is one at openai",
+		"- {provider: openai, account: a, limits: {rpm: 1}}\n- {provider: openai, account: a, limits: {rpm: 1}}": "x:3: upstreams[1].limits: those of account a",
+		"- provider: sim":                "x:2: upstreams[0].provider: sim is built in",
+		"- provider: openai\n  key: abc": `x:3: unknown field "key"`,
+	} {
+		_, err := config.Parse("x", []byte("upstreams:\n"+text))
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v\nwant %s", text, err, want)
+		}
+	}
+	for _, text := range []string{"limits: {rpm: 5}\nupstreams: []", "{\"limits\": {\"rpm\": 5},\n\"upstreams\": []}"} {
+		if _, err := config.ParseLimits("x", []byte(text)); err == nil || !strings.Contains(err.Error(), "x:2: upstreams: a file of limits holds no upstreams") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}

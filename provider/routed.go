@@ -1,0 +1,201 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// routed is one call on its way. It waits at one upstream at a time; one goroutine drives it, and others may end its wait.
+type routed struct {
+	upstreams *Upstreams
+	ctx       context.Context // of the call; lives as long as it
+	call      sluice.Call
+	fn        func(context.Context, *sluice.Permit, Via) sluice.Outcome
+	ways      []way
+	offered   []offer // used again
+
+	tried     uint64 // upstreams that failed it, by index, since all of them last had
+	spent     int    // attempts
+	throttles int
+	inRow     int // of those, and
+	unsent    int // permits that were given back, both at the present upstream
+	tally     sluice.Tally
+	gaveUp    *sluice.Outcome // why it is not tried again
+
+	// Guarded by Upstreams.mu:
+	at         way
+	move       context.CancelFunc // ends the wait
+	from       time.Time          // it waits since, after its own wait for another attempt
+	waits      bool
+	prev, next *routed // of those that wait
+}
+
+// choose returns where the call goes; false if all are left out.
+func (r *routed) choose() (way, bool) {
+	q, ok := r.upstreams.best(r.offers(r.tried))
+	if !ok {
+		r.tried = 0
+		q, ok = r.upstreams.best(r.offers(0))
+	}
+	return q.way, ok
+}
+
+// visit makes the call at one upstream until it is over or moves. A move ends the wait: Do returns then, also after an
+// attempt, once its permit is given back.
+func (r *routed) visit(at way) (again bool, err error) {
+	u := r.upstreams
+	wait, move := context.WithCancel(r.ctx)
+	defer move()
+	u.join(r, at, move)
+	defer u.leave(r) // also when an attempt ends the goroutine
+	call := r.call
+	call.Lane = at.model
+	tally, err := at.up.Scheduler.Do(wait, call, r.try)
+	tally.Attempts -= r.unsent
+	tally.Queued += u.leave(r)
+	r.unsent, r.inRow = 0, 0
+	r.add(tally)
+
+	failure, failed := errors.AsType[*sluice.CallError](err)
+	switch {
+	case err == nil:
+		return false, nil
+	case r.gaveUp != nil:
+		return false, &sluice.CallError{Outcome: *r.gaveUp, Tally: r.tally}
+	case failed && failure.Kind.Fatal():
+		return true, nil
+	case errors.Is(err, sluice.ErrTooLarge) && r.elsewhere():
+		return true, nil
+	case failed:
+		return false, &sluice.CallError{Outcome: failure.Outcome, Tally: r.tally}
+	case r.ctx.Err() != nil:
+		return false, r.ctx.Err()
+	case wait.Err() != nil:
+		u.look() // what moved this call may hold others as well
+		return true, nil
+	}
+	return false, err
+}
+
+// add adds up what the call took.
+func (r *routed) add(t sluice.Tally) {
+	sum := &r.tally
+	if t.Tries() > 0 {
+		sum.Latency = t.Latency
+	}
+	sum.Attempts += t.Attempts
+	sum.Throttles += t.Throttles
+	sum.Queued += t.Queued
+	sum.Cooldown += t.Cooldown
+	sum.Backoff += t.Backoff
+	sum.Usage, sum.HasUsage = sum.Usage.Add(t.Usage), sum.HasUsage || t.HasUsage
+}
+
+// elsewhere notes that the present upstream is of no use to the call, and reports whether another one may be.
+func (r *routed) elsewhere() bool {
+	r.tried |= 1 << r.at.up.index
+	return len(r.offers(r.tried)) > 0
+}
+
+// try is one attempt, under a permit of the upstream that the call waited for.
+func (r *routed) try(_ context.Context, permit *sluice.Permit) sluice.Outcome {
+	via, ok := r.upstreams.depart(r)
+	if !ok { // the upstream was left out meanwhile
+		r.unsent++
+		r.move()
+		return sluice.Outcome{Kind: sluice.Network, Unsent: true, Err: context.Canceled}
+	}
+	up := r.at.up
+	up.sent.Add(1)
+	o := r.fn(r.ctx, permit, via)
+	if o.Kind.Throttle() {
+		up.throttles.Add(1)
+	}
+	r.judge(permit.Attempt(), via, &o)
+	return o
+}
+
+// judge decides where the call goes on, if it does, after what is for the Scheduler its attempt of that number. It may lengthen
+// the wait of an outcome, which is the call's own.
+func (r *routed) judge(attempt int, via Via, o *sluice.Outcome) {
+	switch {
+	case o.Open || o.Kind == sluice.OK || r.ctx.Err() != nil: // it is over, or will be
+	case o.Kind.Fatal():
+		r.upstreams.refuse(r.at.up, via.Key, o)
+	case o.Kind.Throttle() && !o.TooLarge:
+		if r.throttles++; r.throttles > r.upstreams.cfg.MaxThrottles {
+			r.giveUp(o)
+			return
+		}
+		r.throttled(o)
+	case o.Kind.Transient():
+		if r.spent++; r.spent >= r.upstreams.cfg.Attempts {
+			r.giveUp(o)
+			return
+		}
+		r.failed(attempt, o)
+	}
+}
+
+// giveUp ends the call's wait for good.
+func (r *routed) giveUp(o *sluice.Outcome) {
+	r.gaveUp = new(*o)
+	r.move()
+}
+
+// failed moves a call whose attempt failed to an upstream that has not failed it, or has it wait for its next attempt.
+func (r *routed) failed(attempt int, o *sluice.Outcome) {
+	if o.Kind != sluice.InvalidOutput { // that is the model's, wherever it is served
+		r.tried |= 1 << r.at.up.index
+		if q, ok := r.upstreams.best(r.offers(r.tried)); ok && q.delay <= Patience {
+			r.move()
+			return
+		}
+		r.tried = 1 << r.at.up.index
+	}
+	if attempt < r.spent { // which it does not know of
+		o.Wait = max(o.Wait, backoff(r.spent))
+	}
+	r.upstreams.stay(r, o.Wait)
+}
+
+const (
+	windowWait = 15 * time.Minute // how long a usage window is taken to last where nobody says
+	mostTimes  = 3                // throttles in a row by the cheapest upstream, before another one is dearer, but sooner
+)
+
+// throttled moves a call to an upstream that takes it sooner than this one, which throttled it, may. Where all have, it waits
+// here: the lane pauses as it has to.
+func (r *routed) throttled(o *sluice.Outcome) {
+	u := r.upstreams
+	wait := o.Wait
+	if !o.Until.IsZero() {
+		wait = max(wait, time.Until(o.Until))
+	}
+	if o.Kind == sluice.UsageWindow && wait <= 0 {
+		wait = windowWait
+	}
+	r.inRow++
+	r.tried |= 1 << r.at.up.index
+	q, ok := u.best(r.offers(r.tried))
+	long := max(wait, leastGain)
+	if u.cfg.Prefer == PreferCost && r.inRow < mostTimes && wait <= Patience {
+		ok = false
+	}
+	if ok && q.delay <= long {
+		r.move()
+		return
+	}
+	r.tried = 1 << r.at.up.index
+	u.stay(r, 0)
+}
+
+// backoff is a random part of 0.2 s, doubled with each attempt.
+func backoff(attempts int) time.Duration {
+	const unit, longest = 200 * time.Millisecond, 30 * time.Second
+	return rand.N(min(unit<<min(attempts-1, 20), longest))
+}
