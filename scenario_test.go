@@ -50,6 +50,10 @@ func requestsBound(change func(*sim.Config)) sim.Config {
 	return c
 }
 
+func halfFrom8To16(c *sim.Config) {
+	c.Changes = []sim.Change{{At: 8 * time.Second, Factor: .5}, {At: 16 * time.Second, Factor: 1}}
+}
+
 func storm(status int, silent bool, from, to time.Duration) []sim.Storm {
 	return []sim.Storm{{From: from, To: to, Status: status, Silent: silent}}
 }
@@ -81,6 +85,11 @@ func scenarios() []scenario {
 			c.Storms = storm(429, false, 5*s, 5*s+70*time.Millisecond)
 		}), told: manySlots, items: 400, body: streamed, timeout: 5 * time.Minute, most: 1.05, throttles: 1, virtualOnly: true},
 
+		{name: "H limit halves and doubles", sim: requestsBound(halfFrom8To16), told: told, items: 600, most: 1.10, throttles: 6},
+		{name: "H limit halves and doubles, in headers", sim: requestsBound(halfFrom8To16), items: 600, most: 1.10, throttles: 6},
+		{name: "K 0.5 % hangs", sim: requestsBound(func(c *sim.Config) { c.Faults.Hang = .005 }), told: told, items: 400, timeout: 2 * s, most: 1.05,
+			throttles: 2},
+
 		{name: "bursts of 0.1 s", sim: requestsBound(func(c *sim.Config) { c.Burst = s / 10 }), told: told, items: 400, most: 1.04, throttles: 4},
 		{name: "bursts of 60 s", sim: requestsBound(func(c *sim.Config) { c.Burst = 60 * s }), told: told, items: 1200, most: 1.02, throttles: 2},
 		{name: "Retry-After in ms", sim: requestsBound(func(c *sim.Config) {
@@ -102,7 +111,7 @@ func scenarios() []scenario {
 		// Here the last answer may take seconds, in whatever order the calls come to be sent: hence the wide bound.
 		{name: "jitter 0.8", sim: requestsBound(func(c *sim.Config) { c.Jitter = .8 }), told: told, items: 400, most: 1.3, throttles: 2},
 		{name: "jitter 0.8, nothing told", sim: requestsBound(func(c *sim.Config) { c.Jitter = .8 }), items: 400, most: 1.3, throttles: 6},
-		{name: "anthropic streamed", dialect: "anthropic", body: streamed, items: 300, told: sluice.Limits{ITPM: 30000, OTPM: 60000, Concurrent: 40},
+		{name: "J anthropic streamed", dialect: "anthropic", body: streamed, items: 300, told: sluice.Limits{ITPM: 30000, OTPM: 60000, Concurrent: 40},
 			sim: sim.Config{ITPM: 30000, OTPM: 60000, Burst: 10 * s, Concurrent: 40, Charge: sim.ChargeActual, Latency: 300 * time.Millisecond,
 				PerToken: 2 * time.Millisecond, OutputTokens: 250, OutputSigma: .5}},
 		{name: "anthropic whole", dialect: "anthropic", body: lognormal, items: 300, told: sluice.Limits{OTPM: 60000, Concurrent: 40},

@@ -49,7 +49,11 @@ func (b *Batch) account(p provider.Provider) (*account, error) {
 	if err := p.Check(a.target); err != nil {
 		return nil, &ConfigError{Field: "BaseURL", Err: err}
 	}
-	a.handler = work.Calls(scheduler, a.attempt)
+	calls := work.Calls(scheduler, a.attempt)
+	if b.ration != nil {
+		calls = work.RationedCalls(scheduler, a.attempt, rationed{b.ration, a})
+	}
+	a.handler = b.layers(a, calls)
 	b.accounts[p.Name] = a
 	return a, nil
 }
@@ -70,6 +74,7 @@ type call struct {
 	endpoint provider.Endpoint
 	stream   bool
 	body     []byte
+	line     *call // as the line has it, once an attempt has another body
 }
 
 // attempt is one exchange.
@@ -82,13 +87,17 @@ func (a *account) attempt(ctx context.Context, permit *sluice.Permit, item work.
 	if err != nil {
 		return result, sluice.Outcome{Kind: sluice.BadRequest, Err: err, Unsent: true}
 	}
+	claim := a.batch.ration.of(c)
+	if !claim.begin() {
+		return result, sluice.Outcome{Kind: sluice.Network, Err: errStarved, Unsent: true, Abandoned: true}
+	}
 	answer, o := provider.Exchange(ctx, cfg.Transport, permit, req, provider.ExchangeConfig{
 		Provider: a.provider,
 		Endpoint: c.endpoint,
 		Stream:   c.stream,
 		Timeout:  cfg.Timeout,
 		Key:      a.target.Key,
-		Cost:     item.Cost,
+		Cost:     c.cost(item.Cost),
 	})
 	if answer.Status != 0 && !a.answered.Load() {
 		a.answered.Store(true)
@@ -99,10 +108,14 @@ func (a *account) attempt(ctx context.Context, permit *sluice.Permit, item work.
 	result.Status, result.RequestID = answer.Status, answer.RequestID
 	result.Payload, result.FinishReason = answer.Body, answer.FinishReason
 	if o.Kind == sluice.OK && cfg.Check != nil {
-		if err := cfg.Check(item.ID, answer.Body); err != nil {
+		if err := cfg.Check(item.ID, c.endpoint, answer.Body); err != nil {
 			o.Kind, o.Err = sluice.InvalidOutput, err
+			if cfg.Feedback {
+				c.correct(answer.Body, err)
+			}
 		}
 	}
+	claim.end(answer.Status, &o)
 	return result, o
 }
 

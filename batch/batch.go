@@ -6,6 +6,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,6 +57,14 @@ type Config struct {
 	Stdin  io.Reader // for Input "-". Its last Read may outlive a run that is stopped
 	Output string    // path of the results
 
+	// Format is how the input is parted into rows. A compressed one (gzip, zstd) is unpacked whatever its format.
+	Format Format
+
+	// Template makes the prompt of each row, in place of one that it has: a text of text/template, to which the row's
+	// members are fields, and to which a line of plain text is the field line. TemplateName names it in errors.
+	Template     string
+	TemplateName string // default "template"
+
 	// Provider is whose API the lines are for. Without a Name it is recognised from each line's model; a model that
 	// nobody is known for is taken for openai-compatible if there is a BaseURL, and refused otherwise.
 	Provider provider.Provider
@@ -93,14 +102,35 @@ type Config struct {
 	MaxTokens int
 	Set       map[string]json.RawMessage
 
-	// Check refuses an answer, which counts as a failed attempt of kind InvalidOutput. Nil accepts all. It must be safe
-	// for concurrent use.
-	Check func(id string, body []byte) error
+	// Check refuses an answer, which counts as a failed attempt of kind InvalidOutput: see Rules. Nil accepts all. It must
+	// be safe for concurrent use.
+	Check func(id string, e provider.Endpoint, body []byte) error
+
+	// Feedback tells a model whose answer Check refused what is wrong with it: the next attempt's conversation goes on with
+	// the answer and the error.
+	Feedback bool
 
 	SkipInvalid bool    // bad lines are recorded as failed instead of refused
 	RetryFailed bool    // the lines of failed results run again; the first new result drops those
 	Changed     Changed // what happens to lines whose request changed
 	Limit       int     // only the first so many lines with a request; 0 is all
+	Sample      int     // of those, so many at random, the same ones each time; 0 is all. It needs a file
+
+	Order  Order  // of the lines of the output
+	Budget Budget // stops the run when it is spent
+
+	// Dedupe makes one call for all lines whose requests are equal: the others, and lines that are equal to one with a good
+	// recorded answer, get the same. Requests whose answers may differ, as by a temperature, are equal all the same.
+	Dedupe bool
+
+	// Cache is a directory of good answers, which is made if it is not there: a request that was answered well before, by
+	// the same provider at the same address, gets that answer without a call. "" keeps none. Several processes may share it.
+	Cache       string
+	CacheMaxAge time.Duration // of answers that count. 0 is any
+
+	// WarmUp lets the first of the calls whose prompts begin with the same long text go alone, so that a provider that
+	// keeps beginnings of prompts has this one when the others come.
+	WarmUp bool
 
 	Sync    work.SyncMode
 	Workers int // see work.Config
@@ -108,6 +138,7 @@ type Config struct {
 	OnResult func(*work.Result) // see work.Config
 	Observer sluice.Observer    // see work.Config; its Schedulers have their own
 	Pauses   *work.Pauses       // see work.Config
+	Control  string             // see work.Config
 	Logger   *slog.Logger       // nil discards
 }
 
@@ -118,6 +149,11 @@ type Batch struct {
 	journal *work.Journal
 	runner  *work.Runner
 	input   *input
+	began   time.Time
+	cache   *cache // nil for none
+
+	ration   *ration // nil: no budget bounds what calls use
+	failures failures
 
 	mu       sync.Mutex
 	accounts map[string]*account // by provider
@@ -130,6 +166,11 @@ type Report struct {
 	Already         int // of those, recorded by earlier runs
 	AlreadyFailed   int // of those, recorded as failed
 	AlreadyMendable int // of those, by what another try may mend
+
+	Budgets []Used // of the Budget, what it bounds
+
+	CacheHits   int // requests of this run whose answer was in the cache
+	CacheMisses int // and whose was not
 }
 
 // Left is how many lines are not recorded yet.
@@ -156,7 +197,8 @@ func Open(cfg Config) (*Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Batch{cfg: cfg, log: cfg.Logger, accounts: make(map[string]*account)}
+	b := &Batch{cfg: cfg, log: cfg.Logger, began: time.Now(), accounts: make(map[string]*account)}
+	b.ration = newRation(cfg.Budget, b.Stop)
 	in, err := openInput(cfg, f)
 	if err != nil {
 		return nil, err
@@ -164,7 +206,8 @@ func Open(cfg Config) (*Batch, error) {
 	b.input = in
 	if err = in.differsFrom(cfg.Output); err == nil {
 		b.journal, err = work.OpenJournal(cfg.Output, work.JournalConfig{
-			Sync: cfg.Sync, Whole: wholeResult, Prefix: resultPrefix, Logger: cfg.Logger,
+			Sync: cfg.Sync, Whole: wholeResult, Prefix: resultPrefix, Aside: cfg.Order == OrderInput, Reread: cfg.Dedupe,
+			Logger: cfg.Logger,
 		})
 	}
 	if err != nil {
@@ -189,10 +232,18 @@ func (cfg *Config) check() (fill, error) {
 		return wrong("Output", errMissing)
 	case cfg.Scheduler == nil:
 		return wrong("Scheduler", errMissing)
-	case cfg.Changed == ChangedRedo && cfg.Input == "-":
-		return wrong("Changed", errors.New("redo needs an input file: standard input is not known before it is run"))
+	case cfg.CacheMaxAge < 0:
+		return wrong("CacheMaxAge", errors.New("is negative"))
+	case cfg.CacheMaxAge > 0 && cfg.Cache == "":
+		return wrong("CacheMaxAge", errors.New("is for a cache, and there is none"))
 	case cfg.Timeout < 0:
 		return wrong("Timeout", errors.New("is negative"))
+	}
+	if err := cfg.Budget.check(cfg.Price != nil); err != nil {
+		return wrong("Budget", err)
+	}
+	if err := cfg.checkChanged(); err != nil {
+		return fill{}, err
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -201,6 +252,13 @@ func (cfg *Config) check() (fill, error) {
 		cfg.Transport = provider.NewBase(4096)
 	}
 	return f, nil
+}
+
+func (cfg *Config) checkChanged() error {
+	if cfg.Changed == ChangedRedo && cfg.Input == "-" {
+		return &ConfigError{"Changed", errors.New("redo needs an input file: standard input is not known before it is run")}
+	}
+	return nil
 }
 
 // checkInput names the field that is wrong of those that reading the input takes.
@@ -215,11 +273,21 @@ func (cfg *Config) checkInput() (fill, error) {
 		return wrong("MaxTokens", errors.New("is negative"))
 	case cfg.Limit < 0:
 		return wrong("Limit", errors.New("is negative"))
+	case cfg.Sample < 0:
+		return wrong("Sample", errors.New("is negative"))
+	case cfg.Sample > 0 && cfg.Input == "-":
+		return wrong("Sample", errors.New("needs an input file: standard input is not known before it is run"))
 	}
 	if cfg.Registry == nil {
 		cfg.Registry = provider.Published()
 	}
-	f := fill{provider: cfg.Provider, registry: cfg.Registry, baseURL: cfg.BaseURL, model: cfg.Model, system: cfg.System, maxTokens: cfg.MaxTokens}
+	f := fill{format: cfg.Format.named(cfg.Input), provider: cfg.Provider, registry: cfg.Registry, baseURL: cfg.BaseURL, model: cfg.Model, system: cfg.System, maxTokens: cfg.MaxTokens}
+	if cfg.Template != "" {
+		var err error
+		if f.template, err = newRenderer(cmp.Or(cfg.TemplateName, "template"), cfg.Template); err != nil {
+			return wrong("Template", err)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Set)) {
 		value := cfg.Set[name]
 		if !jsonscan.Valid(value) {
@@ -263,6 +331,9 @@ func (b *Batch) prepare() error {
 	if err := b.resume(); err != nil {
 		return err
 	}
+	if err := b.openReuse(); err != nil {
+		return err
+	}
 	for _, p := range in.providers {
 		if _, err := b.account(p); err != nil {
 			return err
@@ -281,10 +352,12 @@ func (b *Batch) prepare() error {
 		Journal:  b.journal,
 		Encode:   appendResult,
 		Accept:   b.accept,
-		OnResult: b.cfg.OnResult,
 		Observer: b.cfg.Observer,
 		Name:     "run",
+		OnResult: b.onResult(),
+		Conclude: b.conclude(),
 		Pauses:   b.cfg.Pauses,
+		Control:  b.cfg.Control,
 		Logger:   b.log,
 	})
 	b.runner = runner
@@ -306,6 +379,7 @@ func (b *Batch) Models() map[string]int { return maps.Clone(b.input.models) }
 // Run does what is left, and says what became of it, also when it fails. It returns what work.Runner.Run returns, an
 // *InputError for a bad line of standard input, or an *UnreachableError.
 func (b *Batch) Run(ctx context.Context) (Report, error) {
+	defer b.awaitDeadline()()
 	rep, err := b.runner.Run(ctx)
 	if gone, ok := errors.AsType[*UnreachableError](err); ok {
 		err = gone
@@ -317,9 +391,25 @@ func (b *Batch) Run(ctx context.Context) (Report, error) {
 }
 
 func (b *Batch) report(rep work.Report) Report {
+	hits, misses := b.cache.counts()
 	return Report{
+		CacheHits: hits, CacheMisses: misses,
 		Report: rep, Total: b.Total(), Already: b.Already(), AlreadyFailed: int(b.input.alreadyFailed.Load()),
-		AlreadyMendable: int(b.input.alreadyMendable.Load()),
+		AlreadyMendable: int(b.input.alreadyMendable.Load()), Budgets: b.budgets(),
+	}
+}
+
+// onResult tells all who want to know of results.
+func (b *Batch) onResult() func(*work.Result) {
+	hooks := []func(*work.Result){b.joined(), b.cfg.OnResult, b.counted()}
+	hooks = slices.DeleteFunc(hooks, func(f func(*work.Result)) bool { return f == nil })
+	if len(hooks) == 0 {
+		return nil
+	}
+	return func(r *work.Result) {
+		for _, f := range hooks {
+			f(r)
+		}
 	}
 }
 
@@ -347,13 +437,15 @@ func (b *Batch) Close() error {
 func (b *Batch) accept(r *work.Result) error {
 	a, _ := r.Data.(*account)
 	r.Data = nil
-	if a == nil {
+	switch {
+	case r.Twin != "" || r.Cached:
+		r.HasCost = true // whatever the price is, nothing was paid
+	case a == nil:
 		return nil
-	}
-	if r.Tally.HasUsage {
+	case r.Tally.HasUsage:
 		r.Cost, r.HasCost = a.cost(r.Lane, r.Tally.Usage)
 	}
-	if r.Kind != sluice.Network {
+	if a == nil || r.Kind != sluice.Network {
 		return nil
 	}
 	if outOfFiles(r.Err) || !a.answered.Load() && b.runner.Progress().Done == 0 {

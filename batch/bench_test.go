@@ -37,11 +37,17 @@ func writeChats(tb testing.TB, path string, n int) {
 }
 
 // runWhole runs n items the whole way, against an imitation in the same process, and returns how long the run took.
-func runWhole(tb testing.TB, n int) time.Duration {
+func runWhole(tb testing.TB, n int, order batch.Order) time.Duration {
 	tb.Helper()
 	dir := tb.TempDir()
-	in, out := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out.jsonl")
+	in := filepath.Join(dir, "in.jsonl")
 	writeChats(tb, in, n)
+	return runInput(tb, batch.Config{Input: in, Order: order}, n)
+}
+
+// runInput runs an input of n items.
+func runInput(tb testing.TB, cfg batch.Config, n int) time.Duration {
+	tb.Helper()
 	start := time.Now()
 	server, err := sim.New(sim.Config{
 		RPM: 600_000_000, TPM: 2_000_000_000, Concurrent: 256, Latency: time.Millisecond, OutputTokens: 16, NoStats: true,
@@ -49,13 +55,12 @@ func runWhole(tb testing.TB, n int) time.Duration {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	sims, _ := provider.Lookup("sim")
-	b, err := batch.Open(batch.Config{
-		Input: in, Output: out, Provider: sims, Transport: server.Transport(),
-		Scheduler: func(provider.Provider) (*sluice.Scheduler, error) {
-			return sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 600_000_000, TPM: 2_000_000_000, Concurrent: 128}})
-		},
-	})
+	cfg.Provider, _ = provider.Lookup("sim")
+	cfg.Output, cfg.Transport = filepath.Join(tb.TempDir(), "out.jsonl"), server.Transport()
+	cfg.Scheduler = func(provider.Provider) (*sluice.Scheduler, error) {
+		return sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 600_000_000, TPM: 2_000_000_000, Concurrent: 128}})
+	}
+	b, err := batch.Open(cfg)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -75,7 +80,7 @@ func runWhole(tb testing.TB, n int) time.Duration {
 // imitation, its usage, and a line on the disk.
 func BenchmarkItems(b *testing.B) {
 	b.ReportAllocs()
-	took := runWhole(b, b.N)
+	took := runWhole(b, b.N, batch.OrderCompletion)
 	b.ReportMetric(float64(b.N)/took.Seconds(), "items/s")
 	b.ReportMetric(float64(peakRSS())/(1<<20), "peak-MiB")
 }
@@ -85,7 +90,13 @@ func BenchmarkItems(b *testing.B) {
 //	go test -run '^$' -bench Million -benchtime 1x ./batch
 //
 // SLUICE_ITEMS changes the number.
-func BenchmarkMillion(b *testing.B) {
+func BenchmarkMillion(b *testing.B) { million(b, batch.OrderCompletion) }
+
+// BenchmarkMillionInOrder is BenchmarkMillion with the output in order of the input.
+func BenchmarkMillionInOrder(b *testing.B) { million(b, batch.OrderInput) }
+
+func million(b *testing.B, order batch.Order) {
+	b.Helper()
 	n := 1_000_000
 	if s := os.Getenv("SLUICE_ITEMS"); s != "" {
 		var err error
@@ -94,10 +105,76 @@ func BenchmarkMillion(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		took := runWhole(b, n)
+		took := runWhole(b, n, order)
 		b.ReportMetric(float64(n)/took.Seconds(), "items/s")
 	}
 	b.ReportMetric(float64(peakRSS())/(1<<20), "peak-MiB")
+}
+
+// writeTable writes a table of n records of three lines.
+func writeTable(tb testing.TB, path string, n int) {
+	tb.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	w := bufio.NewWriterSize(f, 1<<20)
+	fmt.Fprintln(w, "custom_id,question,number,prompt")
+	for i := range n {
+		fmt.Fprintf(w, "item-%07d,\"Is \"\"%d\"\" a prime number?\n\nThink of its divisors, and name the smallest one above 1.\",%d,Is it?\n", i, i, i)
+	}
+	if err := w.Flush(); err != nil {
+		tb.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+const benchTemplate = "Answer with one word.\n{{.question}} ({{.number | truncate 5}})"
+
+// BenchmarkMillionRows is BenchmarkMillion for a table with a template.
+func BenchmarkMillionRows(b *testing.B) {
+	n := 1_000_000
+	if s := os.Getenv("SLUICE_ITEMS"); s != "" {
+		var err error
+		if n, err = strconv.Atoi(s); err != nil {
+			b.Fatal(err)
+		}
+	}
+	in := filepath.Join(b.TempDir(), "in.csv")
+	writeTable(b, in, n)
+	for b.Loop() {
+		took := runInput(b, batch.Config{Input: in, Model: "m", MaxTokens: 16, Template: benchTemplate}, n)
+		b.ReportMetric(float64(n)/took.Seconds(), "items/s")
+	}
+	b.ReportMetric(float64(peakRSS())/(1<<20), "peak-MiB")
+}
+
+// BenchmarkRead measures how long a row takes to be read and parsed.
+func BenchmarkRead(b *testing.B) {
+	const n = 20_000
+	lines, table := filepath.Join(b.TempDir(), "in.jsonl"), filepath.Join(b.TempDir(), "in.csv")
+	writeChats(b, lines, n)
+	writeTable(b, table, n)
+	for name, cfg := range map[string]batch.Config{
+		"lines": {Input: lines}, "table": {Input: table}, "template": {Input: table, Template: benchTemplate},
+	} {
+		cfg.Model = "gpt-4o-mini"
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			rows := 0
+			for b.Loop() {
+				for _, err := range batch.Requests(cfg) {
+					if err != nil {
+						b.Fatal(err)
+					}
+					rows++
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(rows), "ns/row")
+		})
+	}
 }
 
 // peakRSS returns the most memory that this process ever held, or 0 where the system does not say.

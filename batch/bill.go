@@ -22,8 +22,15 @@ type prices struct {
 
 // cost returns what a model's tokens cost, and false where no price is known.
 func (a *account) cost(model string, used sluice.Usage) (usd float64, ok bool) {
+	const million = 1e6
+	p := a.price(model)
+	return round((float64(used.Input)*p.in + float64(used.Output)*p.out) / million), p.known
+}
+
+// price returns what a model costs.
+func (a *account) price(model string) price {
 	if a.batch.cfg.Price == nil {
-		return 0, false
+		return price{}
 	}
 	a.prices.mu.RLock()
 	p, asked := a.prices.byModel[model]
@@ -32,8 +39,7 @@ func (a *account) cost(model string, used sluice.Usage) (usd float64, ok bool) {
 		p.in, p.out, p.known = a.batch.cfg.Price(a.provider, model)
 		a.prices.keep(model, p)
 	}
-	const million = 1e6
-	return round((float64(used.Input)*p.in + float64(used.Output)*p.out) / million), p.known
+	return p
 }
 
 func (p *prices) keep(model string, of price) {

@@ -1,7 +1,10 @@
 package batch
 
 import (
+	"context"
 	"errors"
+	"iter"
+	"slices"
 
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
@@ -17,16 +20,37 @@ type Parsed struct {
 
 // ParseLine parses one line as Open does, for a run against the imitation with a model given.
 func ParseLine(line []byte, number int) (Parsed, error) {
+	p, rq, err := parseLine(line, number)
+	if err != nil {
+		return Parsed{}, err
+	}
+	path, err := rq.endpoint.Path(rq.model)
+	return Parsed{ID: string(rq.id), Path: path, Body: rq.body, Hash: p.hash(&rq)}, err
+}
+
+func parseLine(line []byte, number int) (*parser, request, error) {
 	sims, _ := provider.Lookup("sim")
 	p := newParser(fill{provider: sims, model: "m", system: "s", maxTokens: 3, set: []setting{{"x", []byte("1")}, {"y.z", []byte("2")}}})
 	l := work.Line{Number: number, Bytes: line}
 	clean(&l)
 	rq, bad := p.parse(l.Bytes, number)
 	if bad != nil {
-		return Parsed{}, errors.New(bad.text)
+		return nil, rq, errors.New(bad.text)
 	}
-	path, err := rq.endpoint.Path(rq.model)
-	return Parsed{ID: string(rq.id), Path: path, Body: rq.body, Hash: p.hash(&rq)}, err
+	return p, rq, nil
+}
+
+// PrefixOf is the identity of a line's prefix; "" of one that is none.
+func PrefixOf(line []byte) (string, error) {
+	_, rq, err := parseLine(line, 1)
+	if err != nil {
+		return "", err
+	}
+	key, ok := prefixOf(&work.Item{Lane: rq.model, Data: &call{endpoint: rq.endpoint, body: rq.body}})
+	if !ok {
+		return "", nil
+	}
+	return key.String(), nil
 }
 
 // ResultLine is the line of a good result with that body.
@@ -38,4 +62,115 @@ func ResultLine(id string, body []byte) []byte {
 func RecordedID(line []byte) (string, error) {
 	rec, err := parseResult(line)
 	return string(rec.id), err
+}
+
+// Row is a row of an input as a run reads it.
+type Row struct {
+	Line   int
+	Offset int64
+	Text   string
+	Bad    string // why it is none
+}
+
+func (r row) exported() Row {
+	out := Row{Line: r.Number, Offset: r.Offset, Text: string(r.Bytes)}
+	if r.bad != nil {
+		out.Bad = r.bad.text
+	}
+	return out
+}
+
+// Rows reads the rows of the input in sequence, and each of them again by itself.
+func Rows(cfg Config) (inOrder, again []Row, err error) {
+	f, err := cfg.checkInput()
+	if err != nil {
+		return nil, nil, err
+	}
+	in, err := openInput(cfg, f)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer in.close()
+	for r, err := range in.rows() {
+		if err != nil {
+			return inOrder, nil, err
+		}
+		inOrder = append(inOrder, r.exported())
+	}
+	single, err := in.newReader()
+	if err != nil {
+		return inOrder, nil, err
+	}
+	for i := range inOrder {
+		r := inOrder[len(inOrder)-1-i] // in another order
+		got, err := single.at(r.Offset, r.Line)
+		if err != nil {
+			return inOrder, nil, err
+		}
+		again = append(again, got.exported())
+	}
+	slices.Reverse(again)
+	return inOrder, again, nil
+}
+
+// Render makes the text of an object by a template.
+func Render(text string, object []byte) (string, error) {
+	r, err := newRenderer("t", text)
+	if err != nil {
+		return "", err
+	}
+	out, bad := r.render(object)
+	if bad != nil {
+		return "", errors.New(bad.text + "\n" + bad.hint)
+	}
+	return string(out), nil
+}
+
+// ParseRecording reads a line as Recordings does.
+func ParseRecording(line []byte) (Recording, error) { return parseRecording(line) }
+
+// ReadFields reads one line as FieldsOf does.
+func ReadFields(line []byte, number int) InputFields {
+	r := fieldReader{known: make(map[string]int)}
+	return r.read(work.Line{Number: number, Bytes: line})
+}
+
+// SpoilTwin makes a line of a set look as if only half of its hash were that of the others.
+func (b *Batch) SpoilTwin(i int) { b.input.twins.list.at(i).check ^= 1 }
+
+// SpoilAnswers makes all recorded answers look like that of the line with this number.
+func (b *Batch) SpoilAnswers(number uint32) {
+	for lead := range b.input.twins.answers {
+		b.input.twins.answers[lead] = b.input.twins.answers[number]
+	}
+}
+
+// Warmth is what the layer of WarmUp knows.
+type Warmth struct{ w warmth }
+
+// Enter waits until a call with a prefix may go, and returns what is to be told whether it was answered.
+func (w *Warmth) Enter(ctx context.Context, prefix string) (alone bool, leave func(answered bool), err error) {
+	key := work.HashOf([]byte(prefix))
+	alone, err = w.w.enter(ctx, key)
+	return alone, func(answered bool) { w.w.leave(key, alone, answered) }, err
+}
+
+// Cold is how many prefixes are being warmed.
+func (w *Warmth) Cold() int { return len(w.w.cold) }
+
+// Arrivals are the requests of standard input that are open or answered.
+type Arrivals struct{ a arrivals }
+
+// Join says whether the line joins one that is open. Else it is one, and twins gives those that join it, until it is closed.
+func (a *Arrivals) Join(seq int64, hash work.Hash) (joined bool, twins iter.Seq2[work.Twin, error]) {
+	twins = a.a.also(hash)
+	return a.a.join(context.Background(), &work.Item{Seq: seq, Hash: hash, Also: twins}), twins
+}
+
+// Told tells of a recorded result, and Find looks for one.
+func (a *Arrivals) Told(r *work.Result) { a.a.told(r) }
+
+// Find returns where the answer to a line's request is, once that is known.
+func (a *Arrivals) Find(ctx context.Context, seq int64, hash work.Hash) (int64, bool, error) {
+	return a.a.find(ctx, &work.Item{Seq: seq, Hash: hash})
 }

@@ -20,42 +20,61 @@ func (b *Batch) feed(ctx context.Context) iter.Seq2[work.Item, error] {
 // feedFile reads a file again that was checked.
 func (b *Batch) feedFile(yield func(work.Item, error) bool) {
 	in := b.input
-	done := in.index.Done()
-	seen, total := 0, int(in.total.Load())
-	for line, err := range each(in.lines()) {
-		if seen == total {
-			break
-		}
+	for row, err := range in.rest() {
 		if err != nil {
 			yield(work.Item{}, err)
 			return
 		}
-		seen++
-		if done.Has(line.Number - 1) {
+		if in.twins.led.Has(row.Number - 1) {
 			continue
 		}
-		item, err := b.again(line, line.Bytes == nil)
+		item, err := b.again(row)
 		if !yield(item, err) || err != nil {
 			return
 		}
+	}
+	if in.spool {
+		return // it cannot change
 	}
 	if info, err := in.file.Stat(); err == nil && (info.Size() < in.info.Size() || !info.ModTime().Equal(in.info.ModTime())) {
 		b.log.Warn("the input was changed during the run", "input", in.cfg.Input)
 	}
 }
 
-// again makes an item of a line that scan has seen.
-func (b *Batch) again(line work.Line, tooLong bool) (work.Item, error) {
+// rest gives the rows of a file that scan has seen and that are left to do.
+func (in *input) rest() iter.Seq2[row, error] {
+	return func(yield func(row, error) bool) {
+		done, seen := in.index.Done(), 0
+		for row, err := range in.rows() {
+			if seen == in.scanned {
+				return
+			}
+			seen++
+			if err == nil && (done.Has(row.Number-1) || in.leftOut(row.Number-1)) {
+				continue
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// changedSince is said of a row that was right when it was scanned.
+const changedSince = " (the file changed since it was checked)"
+
+// again makes an item of a row that scan has seen.
+func (b *Batch) again(r row) (work.Item, error) {
 	in := b.input
-	rq, bad := in.read(line, tooLong)
-	if other, ok := in.duplicates[line.Number-1]; ok && bad == nil {
+	rq, bad := in.read(r)
+	if other, ok := in.duplicates[r.Number-1]; ok && bad == nil {
 		bad = duplicateOf(rq.id, other)
 	}
-	if bad != nil && !in.invalid.Has(line.Number-1) {
-		bad.text += " (the file changed since it was checked)"
-		return work.Item{}, in.problem(line.Number, bad)
+	if bad != nil && !in.invalid.Has(r.Number-1) {
+		bad.text += changedSince
+		return work.Item{}, in.problem(r.Number, bad)
 	}
-	return b.item(line, &rq, bad)
+	return b.item(r.Line, &rq, bad)
 }
 
 // reloader returns how the items of a file are read again.
@@ -63,26 +82,26 @@ func (in *input) reloader(b *Batch) func(seq, ref int64) (work.Item, error) {
 	if in.file == nil {
 		return nil
 	}
-	var buf []byte
+	var r *reader // made when it is needed
 	return func(seq, ref int64) (work.Item, error) {
-		line := work.Line{Number: int(seq), Offset: ref}
-		var err error
-		if buf, err = in.readLineAt(buf, ref); err != nil {
+		if r == nil {
+			made, err := in.newReader()
+			if err != nil {
+				return work.Item{}, err
+			}
+			r = made
+		}
+		row, err := r.at(ref, int(seq))
+		if err != nil {
 			return work.Item{}, err
 		}
-		line.Bytes = buf
-		if len(buf) > maxLine {
-			line.Bytes = nil // as when it was read first: its hash is of no bytes
-			return b.again(line, true)
-		}
-		clean(&line)
-		return b.again(line, false)
+		return b.again(row)
 	}
 }
 
 // readLineAt reads the line that begins at offset into buf, or as much of it as shows that it is too long.
 func (in *input) readLineAt(buf []byte, offset int64) ([]byte, error) {
-	size := in.info.Size()
+	size := in.size
 	for want := int64(16 << 10); ; want *= 4 {
 		n := min(want, size-offset)
 		if int64(cap(buf)) < n {
@@ -105,17 +124,17 @@ func (in *input) readLineAt(buf []byte, offset int64) ([]byte, error) {
 func (b *Batch) feedStdin(ctx context.Context) iter.Seq2[work.Item, error] {
 	return func(yield func(work.Item, error) bool) {
 		in := b.input
-		r := work.NewLineReader(newInterruptible(ctx, in.cfg.Stdin), maxLine)
-		for line, err := range each(r) {
+		for row, err := range in.arriving(newInterruptible(ctx, in.cfg.Stdin)) {
 			if ctx.Err() != nil {
 				return
 			}
 			if err != nil {
-				yield(work.Item{}, err)
+				yield(work.Item{}, inputFault(err))
 				return
 			}
-			item, already, err := b.arrived(line, line.Bytes == nil)
-			if !already && (!yield(item, err) || err != nil) {
+			item, already, err := b.arrived(row)
+			joined := err == nil && !already && in.arrivals.join(ctx, &item)
+			if !already && !joined && (!yield(item, err) || err != nil) {
 				return
 			}
 			// Checked here, not once the next line is read: that may be long in coming.
@@ -126,26 +145,48 @@ func (b *Batch) feedStdin(ctx context.Context) iter.Seq2[work.Item, error] {
 	}
 }
 
-// arrived checks a line of standard input and makes its item, unless it is recorded already.
-func (b *Batch) arrived(line work.Line, tooLong bool) (item work.Item, already bool, err error) {
-	in := b.input
-	rq, bad := in.read(line, tooLong)
-	if refused := in.remember(line, &rq, bad); refused != nil {
-		return work.Item{}, false, in.problem(line.Number, refused)
+// arrived checks a row of standard input and makes its item, unless it is recorded already.
+func (b *Batch) arrived(r row) (item work.Item, already bool, err error) {
+	rq, bad, err := b.input.accept(r)
+	if err != nil {
+		return work.Item{}, false, err
 	}
-	if other, ok := in.duplicates[line.Number-1]; ok && bad == nil {
+	if item, err = b.item(r.Line, &rq, bad); err != nil {
+		return work.Item{}, false, err
+	}
+	already, err = b.input.recorded(r.Number, item.ID, item.Hash)
+	if already || err != nil {
+		return work.Item{}, already, err
+	}
+	return item, false, nil
+}
+
+// accept checks a row of standard input and counts it. A bad one that is to be recorded comes with what is wrong.
+func (in *input) accept(r row) (request, *problem, error) {
+	rq, bad := in.read(r)
+	if bad == nil {
+		if err := in.priced(r.Number, &rq); err != nil {
+			return request{}, nil, err
+		}
+	}
+	if refused := in.remember(r.Line, &rq, bad); refused != nil {
+		return request{}, nil, in.problem(r.Number, refused)
+	}
+	if other, ok := in.duplicates[r.Number-1]; ok && bad == nil {
 		bad = duplicateOf(rq.id, other)
 	}
 	in.total.Add(1)
-	if item, err = b.item(line, &rq, bad); err != nil {
-		return work.Item{}, false, err
-	}
-	recorded, ok := in.past.Find([]byte(item.ID))
+	return rq, bad, nil
+}
+
+// recorded says whether a row of standard input is recorded already.
+func (in *input) recorded(number int, id string, hash work.Hash) (bool, error) {
+	recorded, ok := in.past.Find([]byte(id))
 	if !ok {
-		return item, false, nil
+		return false, nil
 	}
-	if !in.past.Same(recorded, item.Hash) && b.cfg.Changed != ChangedKeep {
-		return work.Item{}, false, &ChangedError{Path: "-", Lines: []int{line.Number}, IDs: []string{item.ID}}
+	if !in.past.Same(recorded, hash) && in.cfg.Changed != ChangedKeep {
+		return false, &ChangedError{Path: "-", Lines: []int{number}, IDs: []string{id}}
 	}
 	in.already.Add(1)
 	if in.pastFailed.Has(recorded) {
@@ -154,7 +195,7 @@ func (b *Batch) arrived(line work.Line, tooLong bool) (item work.Item, already b
 	if in.pastMendable.Has(recorded) {
 		in.alreadyMendable.Add(1)
 	}
-	return work.Item{}, true, nil
+	return true, nil
 }
 
 // interruptible is a reader whose Read also ends with a context. The reads of the reader beneath are made by a

@@ -114,6 +114,8 @@ type result struct {
 		OutputTokens int      `json:"output_tokens"`
 		CostUSD      *float64 `json:"cost_usd"`
 		Kind         string   `json:"kind"`
+		Twin         string   `json:"twin"`
+		Cached       bool     `json:"cached"`
 	} `json:"sluice"`
 }
 

@@ -21,30 +21,43 @@ const mostProblems = 10
 // input is read by the feed alone.
 type input struct {
 	cfg    Config
+	fill   fill
 	parser *parser
-	file   *os.File // nil for standard input
-	info   os.FileInfo
+	format Format      // not by name
+	file   *os.File    // nil for standard input; of a compressed input, what it holds
+	size   int64       // of the file
+	info   os.FileInfo // of the file that was named
+	spool  bool        // the file is not that one
+
+	anyColumns bool // a table needs none in particular
 
 	index        work.Index // of the lines of a request, by number; forgotten when a file's output is matched
 	past         work.Index // of standard input: of the output's lines, by number
 	pastFailed   work.Bits  // of those, failures, and of those such as another try may mend
 	pastMendable work.Bits
 	invalid      work.Bits // lines that are none, with SkipInvalid
+	twins        twins     // of a file, with Dedupe
+	arrivals     arrivals  // of standard input, with Dedupe
 	duplicates   map[int]int
 	problems     []*InputError
 	more         int
+
+	scanned int       // rows of a file that were read
+	sampled bool      // only the chosen ones of them are the input
+	chosen  work.Bits // by line
 
 	total           atomic.Int64
 	already         atomic.Int64
 	alreadyFailed   atomic.Int64
 	alreadyMendable atomic.Int64
-	bare            int            // prompts and plain text
-	models          map[string]int // of a file
+	bare            int             // prompts and plain text
+	models          map[string]int  // of a file
+	costs           map[string]bool // models whose price is known, where a budget needs it
 	providers       []provider.Provider
 }
 
 func openInput(cfg Config, f fill) (*input, error) {
-	in := &input{cfg: cfg, parser: newParser(f), models: make(map[string]int), duplicates: make(map[int]int)}
+	in := &input{cfg: cfg, fill: f, format: f.format, parser: newParser(f), models: make(map[string]int), duplicates: make(map[int]int)}
 	if cfg.Input == "-" {
 		return in, nil
 	}
@@ -61,11 +74,37 @@ func openInput(cfg Config, f fill) (*input, error) {
 		return nil, &ConfigError{Field: "Input", Err: err}
 	}
 	in.file, in.info = file, info
+	if err := in.unpack(); err != nil {
+		file.Close()
+		return nil, err
+	}
 	return in, nil
 }
 
+// unpack reads what a compressed file holds into one of its own.
+func (in *input) unpack() error {
+	inner, err := unpackFile(in.file)
+	if _, room := errors.AsType[*UnpackError](err); err != nil && !room {
+		err = &ConfigError{Field: "Input", Err: err}
+	}
+	if err != nil {
+		return err
+	}
+	if in.size = in.info.Size(); inner == in.file {
+		return nil
+	}
+	in.file.Close()
+	in.file, in.spool = inner, true
+	in.size, err = inner.Seek(0, io.SeekCurrent)
+	return err
+}
+
 func (in *input) close() {
-	if in.file != nil {
+	switch {
+	case in.file == nil:
+	case in.spool:
+		dropSpool(in.file)
+	default:
 		in.file.Close()
 	}
 }
@@ -75,32 +114,32 @@ func (in *input) differsFrom(output string) error {
 	if in.file == nil {
 		return nil
 	}
-	if out, err := os.Stat(output); err == nil && os.SameFile(in.info, out) {
-		return &ConfigError{Field: "Output", Err: errors.New("is the input")}
+	for _, name := range []string{output, work.AsidePath(output)} {
+		if out, err := os.Stat(name); err == nil && os.SameFile(in.info, out) {
+			return &ConfigError{Field: "Output", Err: errors.New("is the input")}
+		}
 	}
 	return nil
 }
 
-// lines returns a reader of the file as it was when it was opened.
-func (in *input) lines() *work.LineReader {
-	return work.NewLineReader(io.NewSectionReader(in.file, 0, in.info.Size()), maxLine)
-}
-
 // each gives the lines of r that have something on them, cleaned. One that is too long comes without its bytes. An error
 // is the last.
-func each(r *work.LineReader) iter.Seq2[work.Line, error] {
-	return func(yield func(work.Line, error) bool) {
+func each(r *work.LineReader) iter.Seq2[row, error] {
+	return func(yield func(row, error) bool) {
 		for {
 			line, err := r.Next()
 			if err == io.EOF {
 				return
 			}
-			_, tooLong := errors.AsType[*work.TooLongError](err)
-			if err != nil && !tooLong {
-				yield(work.Line{}, err)
-				return
+			var bad *problem
+			if err != nil {
+				if _, long := errors.AsType[*work.TooLongError](err); !long {
+					yield(row{}, err)
+					return
+				}
+				bad = tooLong()
 			}
-			if (tooLong || clean(&line)) && !yield(line, nil) {
+			if (bad != nil || clean(&line)) && !yield(row{line, bad}, nil) {
 				return
 			}
 		}
@@ -126,41 +165,56 @@ func (in *input) scan() error {
 	if in.file == nil {
 		return nil
 	}
-	for line, err := range each(in.lines()) {
+	sample := newSample(in)
+	for row, err := range in.rows() {
+		if wrong, ok := err.(*InputError); ok { // there is no reading on
+			in.problems = append(in.problems, wrong)
+			break
+		}
 		if err != nil {
 			return &ConfigError{Field: "Input", Err: err}
 		}
-		rq, bad := in.read(line, line.Bytes == nil)
-		if bad = in.remember(line, &rq, bad); bad != nil {
-			in.refuse(line.Number, bad)
+		rq, bad := in.read(row)
+		if bad == nil {
+			if err := in.priced(row.Number, &rq); err != nil {
+				return err
+			}
 		}
+		sample.offer(row.Line, &rq, bad)
+		if bad = in.remember(row.Line, &rq, bad); bad != nil {
+			in.refuse(row.Number, bad)
+		}
+		in.scanned++
 		in.total.Add(1)
 		if in.reachedLimit() {
 			break
 		}
 	}
+	sample.choose()
 	if len(in.problems) > 0 {
 		return &InputErrors{Problems: in.problems, More: in.more}
 	}
 	return nil
 }
 
-// read parses a line.
-func (in *input) read(line work.Line, tooLong bool) (request, *problem) {
-	if tooLong {
-		return request{}, &problem{text: fmt.Sprintf("longer than %d MiB", maxLine>>20)}
+// read parses a row.
+func (in *input) read(r row) (request, *problem) {
+	if r.bad != nil {
+		return request{}, r.bad
 	}
-	return in.parser.parse(line.Bytes, line.Number)
+	return in.parser.parse(r.Bytes, r.Number)
 }
 
 // remember enters a line into the index, under the id that its result will have. It returns what is to be refused.
 func (in *input) remember(line work.Line, rq *request, bad *problem) *problem {
 	number := line.Number - 1
 	if bad == nil {
-		other, ok := in.index.Add(number, rq.id, in.parser.hash(rq))
+		hash := in.parser.hash(rq)
+		other, ok := in.index.Add(number, rq.id, hash)
 		if ok {
 			if in.file != nil {
 				in.count(rq)
+				in.meetTwin(line, hash)
 			}
 			return nil
 		}
@@ -242,5 +296,6 @@ func (b *Batch) item(line work.Line, rq *request, bad *problem) (work.Item, erro
 	item.Hash = b.input.parser.hash(rq)
 	item.Size = len(c.body)
 	item.Handler, item.Data = a.handler, c
+	item.Also = b.input.also(&item)
 	return item, nil
 }

@@ -38,11 +38,14 @@ type parser struct {
 	idText  []byte
 	built   []byte
 	compact []byte
+	prose   []byte // of a prompt, as JSON
 	set     []setting
 }
 
 // fill is what bare prompts, plain text and requests without a model are completed with.
 type fill struct {
+	format    Format            // not by name
+	template  *renderer         // nil: none
 	provider  provider.Provider // Name "" is recognised from the model
 	registry  *provider.Registry
 	baseURL   string
@@ -89,7 +92,7 @@ func (p *parser) request(line []byte, number int) (request, *problem) {
 		return request{}, &problem{text: "not valid UTF-8"}
 	}
 	trimmed := bytes.TrimLeft(line, " \t")
-	if trimmed[0] != '{' {
+	if trimmed[0] != '{' || p.fill.format == FormatText {
 		return p.text(line, number)
 	}
 	p.members = members{}
@@ -103,7 +106,9 @@ func (p *parser) request(line []byte, number int) (request, *problem) {
 	}
 	rq := request{}
 	var bad *problem
-	if m.customID == nil && m.request != nil {
+	if p.fromFields() {
+		rq.id, bad = p.id("custom_id", p.given(m.customID), number)
+	} else if m.customID == nil && m.request != nil {
 		rq.id, bad = p.id("key", m.key, number)
 	} else {
 		rq.id, bad = p.id("custom_id", m.customID, number)
@@ -112,6 +117,8 @@ func (p *parser) request(line []byte, number int) (request, *problem) {
 		return rq, bad
 	}
 	switch {
+	case p.fromFields():
+		bad = p.row(&rq, line)
 	case m.params != nil && m.body != nil:
 		bad = &problem{text: "both body and params"}
 	case m.request != nil && (m.body != nil || m.params != nil):
@@ -131,7 +138,7 @@ func (p *parser) request(line []byte, number int) (request, *problem) {
 	default:
 		bad = &problem{
 			text: "no form of request: neither body, params, request, messages, input, contents nor prompt",
-			hint: `the simplest line is {"prompt": "…"}`,
+			hint: `the simplest line is {"prompt": "…"}; --template makes prompts of other fields`,
 		}
 	}
 	return rq, bad
@@ -444,12 +451,16 @@ func (p *parser) shrink() {
 // clip shortens what is quoted in a message.
 func clip(b []byte) string {
 	const most = 60
-	if len(b) <= most {
-		return string(b)
+	return clipTo(string(b), most)
+}
+
+// clipTo shortens a text to so many bytes, at a rune's boundary.
+func clipTo(s string, most int) string {
+	if len(s) <= most {
+		return s
 	}
-	b = b[:most]
-	for len(b) > 0 && !utf8.Valid(b) {
-		b = b[:len(b)-1]
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
 	}
-	return string(b) + "…"
+	return s[:most] + "…"
 }

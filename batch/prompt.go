@@ -20,8 +20,56 @@ func (p *parser) text(line []byte, number int) (request, *problem) {
 			hint: "--model makes every line of plain text a prompt",
 		}
 	}
-	p.members = members{prompt: jsonscan.AppendString(nil, bytes.TrimSpace(line))}
-	return rq, p.prompt(&rq, []byte("{}"))
+	text := bytes.TrimSpace(line)
+	if p.fill.template != nil {
+		var bad *problem
+		if text, bad = p.fill.template.renderLine(text); bad != nil {
+			return rq, bad
+		}
+	}
+	p.members = members{}
+	return rq, p.rendered(&rq, text)
+}
+
+// fromFields says whether rows are fields to make prompts of, and no requests.
+func (p *parser) fromFields() bool { return p.fill.template != nil || p.fill.format.table() }
+
+// given returns a member of a row as JSON; nil is absent, as an empty field of a table is.
+func (p *parser) given(raw []byte) []byte {
+	if p.fill.format.table() && string(raw) == `""` {
+		return nil
+	}
+	return raw
+}
+
+// row makes a request of the fields of a row: the prompt that the template makes, or that it has, and its system and model.
+// No other field goes into the body.
+func (p *parser) row(rq *request, object []byte) *problem {
+	m := &p.members
+	text := []byte(nil)
+	if p.fill.template == nil {
+		text = jsonscan.Unquote(m.prompt) // a table has this column
+	} else {
+		var bad *problem
+		if text, bad = p.fill.template.render(object); bad != nil {
+			return bad
+		}
+	}
+	p.members = members{system: p.given(m.system), bodyMembers: bodyMembers{model: p.given(m.model)}}
+	return p.rendered(rq, text)
+}
+
+// rendered makes a request of the text of a prompt, of which nothing is taken for JSON.
+func (p *parser) rendered(rq *request, text []byte) *problem {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return &problem{text: "the prompt is empty", hint: "--skip-invalid records such rows as failed"}
+	}
+	if cap(p.prose) > 1<<20 {
+		p.prose = nil // after a very long row
+	}
+	p.prose = jsonscan.AppendString(p.prose[:0], text)
+	p.members.prompt = p.prose
+	return p.prompt(rq, []byte("{}"))
 }
 
 // prompt makes a request of {"prompt": …}. The members that it does not know go into the body as they are.

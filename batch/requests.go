@@ -10,13 +10,14 @@ import (
 // Request is what a line of an input asks for.
 type Request struct {
 	Line     int
+	Provider string
 	Model    string
 	Endpoint provider.Endpoint
 	Price    provider.Request // what the body says of its price
 }
 
 // Requests reads an input as a run would and sends nothing. It takes of cfg what says what to read: Input, Stdin,
-// Provider, BaseURL, Model, System, MaxTokens, Set and Limit. The first bad line ends it with an *InputError, and a bad
+// Format, Template, Provider, BaseURL, Model, System, MaxTokens, Set and Limit. The first bad line ends it with an *InputError, and a bad
 // field with a *ConfigError.
 func Requests(cfg Config) iter.Seq2[Request, error] {
 	return func(yield func(Request, error) bool) {
@@ -31,12 +32,15 @@ func Requests(cfg Config) iter.Seq2[Request, error] {
 			return
 		}
 		defer in.close()
-		for line, err := range each(in.reader()) {
+		for row, err := range in.all() {
 			if err != nil {
-				yield(Request{}, &ConfigError{Field: "Input", Err: err})
+				if _, ok := err.(*InputError); !ok {
+					err = &ConfigError{Field: "Input", Err: err}
+				}
+				yield(Request{}, err)
 				return
 			}
-			rq, err := in.request(line)
+			rq, err := in.request(row)
 			if !yield(rq, err) || err != nil || in.reachedLimit() {
 				return
 			}
@@ -44,17 +48,17 @@ func Requests(cfg Config) iter.Seq2[Request, error] {
 	}
 }
 
-// reader returns a reader of the file or of standard input.
-func (in *input) reader() *work.LineReader {
+// all gives the rows of the file or of standard input.
+func (in *input) all() iter.Seq2[row, error] {
 	if in.file != nil {
-		return in.lines()
+		return in.rows()
 	}
-	return work.NewLineReader(in.cfg.Stdin, maxLine)
+	return in.arriving(in.cfg.Stdin)
 }
 
-// request reads a line and what it costs.
-func (in *input) request(line work.Line) (Request, error) {
-	rq, bad := in.read(line, line.Bytes == nil)
+// request reads a row and what it costs.
+func (in *input) request(line row) (Request, error) {
+	rq, bad := in.read(line)
 	if bad == nil {
 		if other, ok := in.index.Add(line.Number-1, rq.id, work.Hash{}); !ok {
 			bad = duplicateOf(rq.id, other)
@@ -64,9 +68,14 @@ func (in *input) request(line work.Line) (Request, error) {
 		return Request{}, in.problem(line.Number, bad)
 	}
 	in.total.Add(1)
+	return in.estimated(line.Number, &rq)
+}
+
+// estimated says what a request costs.
+func (in *input) estimated(number int, rq *request) (Request, error) {
 	price, err := provider.Estimate(rq.endpoint, rq.body)
 	if err != nil {
-		return Request{}, in.problem(line.Number, &problem{text: err.Error()})
+		return Request{}, in.problem(number, &problem{text: err.Error()})
 	}
-	return Request{Line: line.Number, Model: rq.model, Endpoint: rq.endpoint, Price: price}, nil
+	return Request{Line: number, Provider: rq.provider.Name, Model: rq.model, Endpoint: rq.endpoint, Price: price}, nil
 }

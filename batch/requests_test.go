@@ -22,13 +22,13 @@ func TestRequestsAreReadAsARunReadsThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []batch.Request{
-		{Line: 1, Model: "gpt-4o", Endpoint: provider.ChatCompletions,
+		{Line: 1, Provider: "openai", Model: "gpt-4o", Endpoint: provider.ChatCompletions,
 			Price: provider.Request{Model: "gpt-4o", N: 1, Cost: sluice.Cost{Input: 2, MaxOutput: 50}}},
-		{Line: 3, Model: "text-embedding-3-small", Endpoint: provider.Embeddings,
+		{Line: 3, Provider: "openai", Model: "text-embedding-3-small", Endpoint: provider.Embeddings,
 			Price: provider.Request{Model: "text-embedding-3-small", N: 1, Cost: sluice.Cost{Input: 1}}},
-		{Line: 4, Model: "claude-x", Endpoint: provider.Messages,
+		{Line: 4, Provider: "anthropic", Model: "claude-x", Endpoint: provider.Messages,
 			Price: provider.Request{Model: "claude-x", N: 1, Cost: sluice.Cost{Input: 3, MaxOutput: 7}}},
-		{Line: 5, Model: "claude-x", Endpoint: provider.Messages,
+		{Line: 5, Provider: "anthropic", Model: "claude-x", Endpoint: provider.Messages,
 			Price: provider.Request{Model: "claude-x", N: 1, Cost: sluice.Cost{Input: 6, MaxOutput: 7}}},
 	}
 	for name, cfg := range map[string]batch.Config{

@@ -70,6 +70,13 @@ func appendResult(b []byte, r *work.Result) []byte {
 	} else {
 		b = append(b, `null`...)
 	}
+	if r.Twin != "" {
+		b = append(b, `,"twin":`...)
+		b = jsonscan.AppendString(b, r.Twin)
+	}
+	if r.Cached {
+		b = append(b, `,"cached":true`...)
+	}
 	b = append(b, `,"kind":"`...)
 	b = append(b, r.Kind.String()...)
 	return append(b, "\"}}\n"...)

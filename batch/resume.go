@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/sluice-llm/sluice/work"
@@ -9,14 +10,14 @@ import (
 // resume matches the output with the input and marks what is done.
 func (b *Batch) resume() error {
 	m := &matcher{batch: b}
-	if err := m.read(); err != nil {
+	if err := m.read(b.journal.Path(), b.journal.Lines()); err != nil {
 		return err
 	}
-	b.input.already.Store(int64(b.input.index.Done().Len()))
+	b.input.twins.arrange(func(number int) bool { return b.input.index.Done().Has(number) || b.input.leftOut(number) })
 	switch {
 	case m.drop > 0:
 		b.journal.Rewrite(m.keep) // which asks the index then
-	case b.input.file != nil:
+	case b.input.file != nil && b.cfg.Order == OrderCompletion:
 		b.input.index.Forget() // only a resume needs it
 	}
 	return nil
@@ -31,29 +32,37 @@ type matcher struct {
 	changed ChangedError
 }
 
-func (m *matcher) read() error {
+// read matches the lines of the output at path.
+func (m *matcher) read(path string, lines iter.Seq2[work.Line, error]) error {
 	b, in := m.batch, m.batch.input
 	m.changed.Path = in.cfg.Input
-	for line, err := range b.journal.Lines() {
+	for line, err := range lines {
 		if err != nil {
 			return err
 		}
 		m.lines++
 		rec, err := parseResult(line.Bytes)
 		if err != nil {
-			return &work.JournalError{Path: b.journal.Path(), Line: line.Number, Err: err}
+			return &work.JournalError{Path: path, Line: line.Number, Err: err}
 		}
 		if in.file == nil {
-			m.remember(line.Number, &rec)
+			m.remember(line, &rec)
 			continue
 		}
 		number, ok := in.index.Find(rec.id)
 		if !ok {
+			if m.answers(-1, line, &rec) {
+				m.matched++
+			}
 			continue
 		}
 		m.matched++
+		if in.leftOut(number) {
+			continue
+		}
 		switch verdict := m.judge(number, &rec); verdict {
 		case counts:
+			m.answers(number, line, &rec)
 			if in.index.Done().Set(number) && rec.failed {
 				in.alreadyFailed.Add(1)
 				if rec.mendable {
@@ -72,16 +81,35 @@ func (m *matcher) read() error {
 	case len(m.changed.Lines) > 0:
 		return &m.changed
 	}
+	in.already.Store(int64(in.index.Done().Len()))
 	return nil
 }
 
+// answers keeps where a recorded answer is if lines of the file ask for the same, and says whether any does. It is the
+// answer of the line with that number, if that is not negative.
+func (m *matcher) answers(number int, line work.Line, rec *recorded) bool {
+	in := m.batch.input
+	if !in.cfg.Dedupe || rec.failed {
+		return false
+	}
+	lead, ok := in.index.FindHash(rec.hash)
+	if ok {
+		in.twins.answer(lead, lead == number, line.Offset)
+	}
+	return ok
+}
+
 // remember keeps a recorded result until its line comes from standard input.
-func (m *matcher) remember(number int, rec *recorded) {
+func (m *matcher) remember(line work.Line, rec *recorded) {
+	number := line.Number
 	if rec.failed && m.batch.cfg.RetryFailed {
 		m.drop++
 		return
 	}
 	in := m.batch.input
+	if in.cfg.Dedupe && !rec.failed {
+		in.arrivals.know(rec.hash, line.Offset)
+	}
 	if _, ok := in.past.Add(number-1, rec.id, rec.hash); ok && rec.failed {
 		in.pastFailed.Set(number - 1)
 		if rec.mendable {
@@ -139,5 +167,5 @@ func (m *matcher) keep(line work.Line) bool {
 		return !rec.failed || !m.batch.cfg.RetryFailed
 	}
 	number, ok := m.batch.input.index.Find(rec.id)
-	return !ok || m.judge(number, &rec) == counts
+	return !ok || m.batch.input.leftOut(number) || m.judge(number, &rec) == counts
 }

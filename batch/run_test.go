@@ -267,7 +267,7 @@ func TestCheckRefusesAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, rt := newFiles(t, chats(2)), &stub{}
 		cfg := f.config(t, rt)
-		cfg.Check = func(id string, body []byte) error {
+		cfg.Check = func(id string, _ provider.Endpoint, body []byte) error {
 			if id == "2" && rt.count() < 4 || !json.Valid(body) {
 				return errors.New("not the schema")
 			}

@@ -31,6 +31,7 @@ func Calls(s *sluice.Scheduler, attempt Attempt) Handler {
 type calls struct {
 	scheduler *sluice.Scheduler
 	attempt   Attempt
+	ration    Ration    // nil lets all in
 	states    sync.Pool // *callState
 }
 
@@ -64,9 +65,15 @@ func (c *calls) Handle(ctx context.Context, item Item) (Result, error) {
 			w.queued(-1)
 		}
 	}()
-	tally, err := c.scheduler.Do(wait, sluice.Call{
-		ID: item.ID, Lane: item.Lane, Tenant: item.Tenant, Priority: item.Priority, Cost: item.Cost,
-	}, st.try)
+	var (
+		tally sluice.Tally
+		err   error
+	)
+	if c.ration == nil {
+		tally, err = c.do(wait, st)
+	} else {
+		tally, err = c.rationed(wait, st)
+	}
 
 	result := st.result
 	result.Tally = tally
@@ -80,10 +87,19 @@ func (c *calls) Handle(ctx context.Context, item Item) (Result, error) {
 	return result, err
 }
 
+// do is the call, with all its tries.
+func (c *calls) do(wait context.Context, st *callState) (sluice.Tally, error) {
+	item := &st.item
+	return c.scheduler.Do(wait, sluice.Call{
+		ID: item.ID, Lane: item.Lane, Tenant: item.Tenant, Priority: item.Priority, Cost: item.Cost,
+	}, st.try)
+}
+
 // run is one attempt. It works under the handler's context: the one that Do hands on ends at a drain.
 func (st *callState) run(_ context.Context, permit *sluice.Permit) (o sluice.Outcome) {
 	w := st.worker
 	if w.journaled(st.calls) {
+		w.settle() // a handler that calls again has no use for the answer before
 		w.runner.unrecorded.send()
 		defer func() {
 			w.unrecorded = o.Kind == sluice.OK

@@ -12,10 +12,16 @@ import (
 // happens once in 40 million runs, and then not again.
 type Index struct {
 	seed   maphash.Seed
-	rows   [][]row // chunks, so that growing copies nothing
+	rows   [][]row // chunks, so that growing copies nothing; by number, or by rank
 	shards [64]shard
+	hashes *[64]shard // of the rows that AddHash was told of, by their hashes; nil is none
 	done   Bits
 	n      int
+	span   int
+
+	// gaps are there once numbers were left out, as by records of a table that span lines: a row for each number would
+	// waste as much memory as there are gaps. Nil: every number from zero on has an item.
+	gaps *ranks
 }
 
 const rowsPerChunk = 1 << 13
@@ -23,6 +29,14 @@ const rowsPerChunk = 1 << 13
 type row struct {
 	id   uint64
 	hash uint64
+}
+
+// key is what a shard knows the row by.
+func (r row) key(byHash bool) uint64 {
+	if byHash {
+		return r.hash
+	}
+	return r.id
 }
 
 // shard is an open-addressed table of row numbers. There are many so that growing one copies little.
@@ -40,16 +54,16 @@ func (x *Index) Add(number int, id []byte, hash Hash) (other int, ok bool) {
 	h := maphash.Bytes(x.seed, id)
 	s := &x.shards[h>>58]
 	if s.used*5 >= len(s.slots)*4 {
-		x.growShard(s)
+		x.growShard(s, false)
 	}
-	i, found := x.find(s, h)
+	i, found := x.find(s, h, false)
 	if found {
 		return int(s.slots[i] - 1), false
 	}
 	s.slots[i] = uint32(number) + 1
 	s.used++
-	x.setRow(number, row{id: h, hash: hash.short()})
-	x.n++
+	x.append(number, row{id: h, hash: hash.short()})
+	x.span = number + 1
 	return number, true
 }
 
@@ -63,7 +77,7 @@ func (x *Index) Find(id []byte) (number int, ok bool) {
 	if len(s.slots) == 0 {
 		return 0, false
 	}
-	i, ok := x.find(s, h)
+	i, ok := x.find(s, h, false)
 	if !ok {
 		return 0, false
 	}
@@ -72,11 +86,53 @@ func (x *Index) Find(id []byte) (number int, ok bool) {
 
 // Same says whether the item with this number was added with this hash.
 func (x *Index) Same(number int, hash Hash) bool {
-	return x.rows[number/rowsPerChunk][number%rowsPerChunk].hash == hash.short()
+	return x.row(number).hash == hash.short()
+}
+
+// AddHash makes the item with this number, which was added, known by its hash. If another item with the same hash is, it
+// says false and that item's number.
+//
+// Hashes are kept as 64 bits: what is to be the same is worth a second look.
+func (x *Index) AddHash(number int, hash Hash) (first int, ok bool) {
+	if x.hashes == nil {
+		x.hashes = new([64]shard)
+	}
+	h := hash.short()
+	s := &x.hashes[h>>58]
+	if s.used*5 >= len(s.slots)*4 {
+		x.growShard(s, true)
+	}
+	i, found := x.find(s, h, true)
+	if found {
+		return int(s.slots[i] - 1), false
+	}
+	s.slots[i] = uint32(number) + 1
+	s.used++
+	return number, true
+}
+
+// FindHash returns the item that AddHash made known by this hash.
+func (x *Index) FindHash(hash Hash) (number int, ok bool) {
+	if x.hashes == nil {
+		return 0, false
+	}
+	h := hash.short()
+	s := &x.hashes[h>>58]
+	if len(s.slots) == 0 {
+		return 0, false
+	}
+	i, ok := x.find(s, h, true)
+	if !ok {
+		return 0, false
+	}
+	return int(s.slots[i] - 1), true
 }
 
 // Len returns how many items there are.
 func (x *Index) Len() int { return x.n }
+
+// Span is one above the highest number of an item.
+func (x *Index) Span() int { return x.span }
 
 // Done returns the marks of items that are done.
 func (x *Index) Done() *Bits { return &x.done }
@@ -93,8 +149,8 @@ func (h Hash) short() uint64 {
 	return v
 }
 
-// find returns the slot of the id, or the free slot where it belongs.
-func (x *Index) find(s *shard, h uint64) (slot int, found bool) {
+// find returns the slot of the row with that key, or the free slot where it belongs.
+func (x *Index) find(s *shard, h uint64, byHash bool) (slot int, found bool) {
 	n := uint64(len(s.slots))
 	hi, _ := bits.Mul64(h<<6, n) // the top bits chose the shard
 	for i := hi; ; {
@@ -102,7 +158,7 @@ func (x *Index) find(s *shard, h uint64) (slot int, found bool) {
 		if number == 0 {
 			return int(i), false
 		}
-		if x.rows[(number-1)/rowsPerChunk][(number-1)%rowsPerChunk].id == h {
+		if x.row(int(number-1)).key(byHash) == h {
 			return int(i), true
 		}
 		if i++; i == n {
@@ -112,23 +168,64 @@ func (x *Index) find(s *shard, h uint64) (slot int, found bool) {
 }
 
 // growShard makes a shard a quarter larger: doubling would waste more than the budget of 24 bytes allows.
-func (x *Index) growShard(s *shard) {
+func (x *Index) growShard(s *shard, byHash bool) {
 	old := s.slots
 	s.slots = make([]uint32, max(16, len(old)*5/4))
 	for _, number := range old {
 		if number == 0 {
 			continue
 		}
-		i, _ := x.find(s, x.rows[(number-1)/rowsPerChunk][(number-1)%rowsPerChunk].id)
+		i, _ := x.find(s, x.row(int(number-1)).key(byHash), byHash)
 		s.slots[i] = number
 	}
 }
 
-func (x *Index) setRow(number int, r row) {
-	for number/rowsPerChunk >= len(x.rows) {
+// row returns the row of the item with that number.
+func (x *Index) row(number int) *row {
+	if x.gaps != nil {
+		number = x.gaps.rank(number)
+	}
+	return &x.rows[number/rowsPerChunk][number%rowsPerChunk]
+}
+
+// append adds the row of the item with that number, which is the last.
+func (x *Index) append(number int, r row) {
+	if x.gaps == nil && number != x.n {
+		x.gaps = &ranks{}
+		for i := range x.n {
+			x.gaps.add(i)
+		}
+	}
+	if x.gaps != nil {
+		x.gaps.add(number)
+	}
+	if x.n/rowsPerChunk == len(x.rows) {
 		x.rows = append(x.rows, make([]row, rowsPerChunk))
 	}
-	x.rows[number/rowsPerChunk][number%rowsPerChunk] = r
+	x.rows[x.n/rowsPerChunk][x.n%rowsPerChunk] = r
+	x.n++
+}
+
+// ranks is a set of rising numbers that says how many are below one, in 1.5 bits for each number up to the last.
+type ranks struct {
+	words []uint64
+	below []uint32 // how many are in the words before
+	n     uint32
+}
+
+// add adds a number above all others.
+func (s *ranks) add(number int) {
+	for number/64 >= len(s.words) {
+		s.words, s.below = append(s.words, 0), append(s.below, s.n)
+	}
+	s.words[number/64] |= 1 << (number % 64)
+	s.n++
+}
+
+// rank says how many are below a number of the set.
+func (s *ranks) rank(number int) int {
+	before := s.words[number/64] & (1<<(number%64) - 1)
+	return int(s.below[number/64]) + bits.OnesCount64(before)
 }
 
 // Bits is a set of small numbers. The zero value is empty. It is not safe for concurrent use.
@@ -148,6 +245,14 @@ func (b *Bits) Set(i int) bool {
 	b.words[i/64] |= 1 << (i % 64)
 	b.n++
 	return true
+}
+
+// Unset takes i out.
+func (b *Bits) Unset(i int) {
+	if b.Has(i) {
+		b.words[i/64] &^= 1 << (i % 64)
+		b.n--
+	}
 }
 
 // Has says whether i is in the set.

@@ -49,16 +49,25 @@ type JournalConfig struct {
 	// something else.
 	Prefix string
 
+	// Aside keeps the lines in a journal beside the file, see AsidePath, until Arrange writes the file. Lines that the file
+	// has already are taken over by the first Append.
+	Aside bool
+
+	Reread bool // lines are to be read again, with ReadLine
+
 	Logger *slog.Logger // nil discards
+
+	disk disk // nil: the system's
 }
 
 // Journal is a file of lines, one per result, that is the checkpoint of its run: a line that is in it is done. One
 // process at a time has it open. It is safe for concurrent use.
 type Journal struct {
-	path string
+	out  string // the file of the results
 	cfg  JournalConfig
+	disk disk
 
-	created bool // the file did not exist before
+	created bool // the journal did not exist before
 	earlier State
 	known   bool // earlier was read from a file
 	start   time.Time
@@ -68,12 +77,16 @@ type Journal struct {
 	// mu is held while writing, against the rule of the house: lines must not interleave, and a partial one must be
 	// cut off before the next.
 	mu      sync.Mutex
-	file    *os.File
+	path    string // where the lines are: out, or aside
+	file    file
+	held    file // out, while the lines are aside; nil if there is none
+	takes   bool // the lines are in out, and the first Append takes them aside
 	size    int64
 	written uint64 // lines
 	err     error  // the first; nothing is written after it
 	closed  bool
 	keep    func(Line) bool // what the next Append leaves of the lines before it; nil: all
+	moved   moved           // where lines are since
 
 	syncMu  sync.Mutex
 	syncEnd *sync.Cond
@@ -132,17 +145,20 @@ func OpenJournal(path string, cfg JournalConfig) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{path: path, cfg: cfg, start: time.Now()}
+	j := &Journal{path: path, out: path, cfg: cfg, disk: cfg.disk, start: time.Now()}
+	if j.disk == nil {
+		j.disk = systemDisk{}
+	}
 	j.syncEnd = sync.NewCond(&j.syncMu)
-	if err := j.open(); err != nil {
+	open := j.openHere
+	if cfg.Aside {
+		open = j.openAside
+	}
+	if err := open(); err != nil {
 		return nil, err
 	}
-	if err := j.cutTornLine(); err != nil {
-		j.file.Close()
-		return nil, &JournalError{Path: path, Err: err}
-	}
-	if err := j.beginState(); err != nil {
-		j.file.Close()
+	if err := j.ready(); err != nil {
+		j.closeFiles()
 		return nil, err
 	}
 	if cfg.Sync == SyncInterval {
@@ -170,45 +186,33 @@ func followLinks(path string) (string, error) {
 	return "", fmt.Errorf("%s: too many links", path)
 }
 
-// Path returns where the journal is, links followed.
-func (j *Journal) Path() string { return j.path }
+// Path returns where the lines are, links followed: with Aside, that is beside the file until Arrange.
+func (j *Journal) Path() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.path
+}
 
-// open opens and locks the file that is at path then.
-func (j *Journal) open() error {
-	for {
-		f, err := os.OpenFile(j.path, os.O_RDWR|os.O_APPEND, 0)
-		if errors.Is(err, os.ErrNotExist) {
-			f, err = os.OpenFile(j.path, os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o644)
-			if errors.Is(err, os.ErrExist) {
-				continue
-			}
-			j.created = err == nil
-		}
-		if err != nil {
-			return err
-		}
-		info, err := f.Stat()
-		if err == nil && !info.Mode().IsRegular() {
-			err = fmt.Errorf("%s is not a regular file", j.path)
-		}
-		if err == nil {
-			err = lockFile(f)
-		}
-		if errors.Is(err, errLocked) {
-			state, _ := LoadState(StatePath(j.path))
-			err = &LockedError{Path: j.path, PID: state.PID}
-		}
-		if err != nil {
-			f.Close()
-			return err
-		}
-		// Between opening and locking, the one who had it may have replaced or removed the file.
-		if now, err := os.Stat(j.path); err == nil && os.SameFile(info, now) {
-			j.file = f
-			return nil
-		}
-		f.Close()
+// Aside says whether the lines are beside the file.
+func (j *Journal) Aside() bool { return j.Path() != j.out }
+
+// ready makes what was opened fit to be written.
+func (j *Journal) ready() error {
+	if err := j.cutTornLine(); err != nil {
+		return &JournalError{Path: j.path, Err: err}
 	}
+	if j.cfg.Sync != SyncNone {
+		j.syncDir() // a line that is synced in a file that has no name is lost, also if another run made the file
+	}
+	return j.beginState()
+}
+
+func (j *Journal) closeFiles() error {
+	err := j.file.Close()
+	if j.held != nil {
+		err = errors.Join(err, j.held.Close())
+	}
+	return err
 }
 
 // cutTornLine truncates the file after its last newline, unless what follows is a whole line.
@@ -243,20 +247,29 @@ func (j *Journal) cutTornLine() error {
 		j.size++
 		return err
 	}
+	torn := len(tail)
+	tail = bytes.TrimRight(tail, "\x00") // what a power cut leaves where only the file's size was written
 	n := min(len(tail), len(j.cfg.Prefix))
 	if string(tail[:n]) != j.cfg.Prefix[:n] {
 		return errors.New("its last line is no part of a result: is it another file?")
 	}
-	j.cfg.Logger.Info("cut off a torn last line", "journal", j.path, "bytes", len(tail))
+	j.cfg.Logger.Info("cut off a torn last line", "journal", j.path, "bytes", torn)
 	j.size = end
 	return j.file.Truncate(end)
 }
 
-// Append writes a line, which ends in its newline, with one write. When it returns nil, the line is with the system (and
-// with SyncEach on the disk). When it fails, no part of the line is left, and no later Append succeeds.
-func (j *Journal) Append(line []byte) error {
-	if len(line) == 0 || line[len(line)-1] != '\n' || bytes.IndexByte(line, '\n') != len(line)-1 {
-		panic("work: a journal line is one line")
+// Append writes whole lines, each of which ends in its newline, with one write. When it returns nil, they are with the
+// system (and with SyncEach on the disk). When it fails, no part of them is left, and no later Append succeeds. A kill in
+// the midst may leave the first of them.
+func (j *Journal) Append(lines []byte) error {
+	_, err := j.AppendAt(lines)
+	return err
+}
+
+// AppendAt is Append that also returns where the first of the lines is, for ReadLine.
+func (j *Journal) AppendAt(lines []byte) (offset int64, err error) {
+	if len(lines) == 0 || lines[len(lines)-1] != '\n' {
+		panic("work: what is appended to a journal is whole lines")
 	}
 	j.mu.Lock()
 	if j.err == nil && j.closed {
@@ -264,40 +277,41 @@ func (j *Journal) Append(line []byte) error {
 	}
 	if err := j.err; err != nil {
 		j.mu.Unlock()
-		return err
+		return 0, err
 	}
-	if err := j.writeLocked(line); err != nil {
+	if err := j.writeLocked(lines); err != nil {
 		j.err = &JournalError{Path: j.path, Err: err}
 		j.mu.Unlock()
-		return j.err
+		return 0, j.err
 	}
-	j.written++
+	offset = j.moved.given(j.size - int64(len(lines)))
+	j.written += uint64(bytes.Count(lines, []byte{'\n'}))
 	n := j.written
 	j.mu.Unlock()
 
 	switch j.cfg.Sync {
 	case SyncEach:
-		return j.syncTo(n)
+		return offset, j.syncTo(n)
 	case SyncInterval:
 		select {
 		case j.dirty <- struct{}{}:
 		default:
 		}
 	}
-	return nil
+	return offset, nil
 }
 
-// writeLocked writes a line, and with the first one drops what Rewrite said.
-func (j *Journal) writeLocked(line []byte) error {
-	if j.keep != nil {
+// writeLocked writes lines, and with the first ones drops what Rewrite said.
+func (j *Journal) writeLocked(lines []byte) error {
+	if j.keep != nil || j.takes {
 		keep := j.keep
 		j.keep = nil
-		return j.rewriteLocked(keep, line)
+		return j.rewriteLocked(keep, lines)
 	}
-	if _, err := j.file.Write(line); err != nil {
+	if _, err := j.file.Write(lines); err != nil {
 		return errors.Join(err, j.file.Truncate(j.size))
 	}
-	j.size += int64(len(line))
+	j.size += int64(len(lines))
 	return nil
 }
 
@@ -321,7 +335,7 @@ func (j *Journal) missing() error {
 	if err != nil {
 		return nil // closed
 	}
-	there, err := os.Stat(j.path)
+	there, err := j.disk.Stat(j.path)
 	switch {
 	case err != nil || !os.SameFile(here, there):
 		return &JournalError{Path: j.path, Err: errors.New("was removed or replaced while it was written: its results are lost")}
@@ -393,7 +407,7 @@ func (j *Journal) Lines() iter.Seq2[Line, error] {
 	}
 }
 
-func eachLine(file *os.File, size int64, yield func(Line, error) bool) {
+func eachLine(file io.ReaderAt, size int64, yield func(Line, error) bool) {
 	r := NewLineReader(io.NewSectionReader(file, 0, size), 0)
 	for {
 		line, err := r.Next()
@@ -422,15 +436,7 @@ func (j *Journal) Close() error {
 	err := j.Flush()
 	j.endState()
 	if j.created && j.size == 0 {
-		os.Remove(j.path)
+		j.disk.Remove(j.path)
 	}
-	return errors.Join(err, j.file.Close())
-}
-
-// syncDir makes a rename in a directory last. Not all systems can; then the rename lasts when they like.
-func syncDir(dir string) {
-	if d, err := os.Open(dir); err == nil {
-		_ = d.Sync()
-		d.Close()
-	}
+	return errors.Join(err, j.closeFiles())
 }

@@ -56,9 +56,10 @@ func (k *keeper) run() {
 // state is how the run stands.
 func (k *keeper) state() State {
 	p := k.runner.Progress()
-	pauses, until := k.runner.cfg.Pauses.now()
+	pauses, until, held := k.runner.cfg.Pauses.now()
 	state := State{
 		Status:         Running,
+		Control:        k.runner.cfg.Control,
 		PauseCount:     pauses,
 		RateLimitUntil: until,
 		Total:          p.Total,
@@ -71,6 +72,9 @@ func (k *keeper) state() State {
 	}
 	if !until.IsZero() {
 		state.Status = Paused
+	}
+	if held {
+		state.Status, state.Reason = Paused, HeldReason
 	}
 	return state
 }
@@ -90,6 +94,7 @@ func (k *keeper) end(err error) {
 	close(k.stop)
 	<-k.done
 	state := k.state()
+	state.Reason, state.Control = "", ""
 	if state.Status = statusOf(err); err != nil {
 		state.Reason = err.Error()
 	}

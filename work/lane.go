@@ -26,10 +26,11 @@ type lane struct {
 	items  chan Item
 	parked []place // of items that found the queue full, to be read again; only the feeding goroutine uses it
 
-	bytes   atomic.Int64 // sizes of the items that wait
-	workers atomic.Int32 // running
-	idle    atomic.Int32 // of those, waiting for an item
-	waiting atomic.Int32 // of those, waiting for a permit, or about to
+	bytes    atomic.Int64 // sizes of the items that wait
+	workers  atomic.Int32 // running
+	idle     atomic.Int32 // of those, waiting for an item
+	waiting  atomic.Int32 // of those, waiting for a permit, or about to
+	awaiting atomic.Int32 // of those, waiting in Await
 }
 
 // place is where an item can be read again.
@@ -41,7 +42,7 @@ func (l *lane) grow() {
 	if len(l.items) == 0 || l.idle.Load() > 0 || l.waiting.Load() >= spare {
 		return
 	}
-	if l.workers.Add(1) > int32(l.runner.cfg.Workers) {
+	if l.workers.Add(1)-l.awaiting.Load() > int32(l.runner.cfg.Workers) {
 		l.workers.Add(-1)
 		return
 	}
@@ -130,6 +131,7 @@ type worker struct {
 	ctx     context.Context // the run's, with the worker in it: made once, for all items
 	item    Item            // at hand,
 	handler Handler         // its handler
+	direct  *calls          // that this goes straight to; nil if it does not
 	result  Result          // and its result
 	line    []byte          // the result's line, reused
 
@@ -152,8 +154,8 @@ func (w *worker) calls() bool {
 	if w.handler = w.item.Handler; w.handler == nil {
 		w.handler = w.runner.cfg.Handler
 	}
-	_, straight := w.handler.(*calls)
-	return straight
+	w.direct = callsOf(w.handler)
+	return w.direct != nil
 }
 
 // uncount takes a worker that was counted ahead out of its lane's waiting.
@@ -167,7 +169,7 @@ func (w *worker) uncount() {
 // journaled says whether the item's result goes from this handler to the journal directly. Something in between might
 // wait for other items, and a slow journal must not hold those back then.
 func (w *worker) journaled(c *calls) bool {
-	return w != nil && w.runner.cfg.Journal != nil && w.handler == Handler(c)
+	return w != nil && w.runner.cfg.Journal != nil && w.direct == c
 }
 
 // settle says that the item's answer is recorded, or never will be.

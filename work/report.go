@@ -19,10 +19,12 @@ type Report struct {
 	Kinds  map[sluice.Kind]int // of those recorded
 	Finish map[string]int      // reasons why models stopped, of those done
 
+	Twins  int // of those recorded, whose result came from another item's call
+	Cached int // likewise, from what was kept of an earlier call
+
 	Attempts  int
 	Throttles int
 	Usage     sluice.Usage // of all attempts
-	Reused    int          // of those done, answered without a call
 	Cost      float64      // in US dollars, of those whose cost is known,
 	Costed    int          // which are so many
 
@@ -59,7 +61,8 @@ type tally struct {
 	finish  map[string]int
 	sum     sluice.Tally
 	results int
-	reused  int
+	twins   int
+	cached  int
 	cost    float64
 	costed  int
 }
@@ -74,12 +77,15 @@ func (t *tally) add(r *Result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.results++
+	if r.Twin != "" {
+		t.twins++
+	}
+	if r.Cached {
+		t.cached++
+	}
 	t.kinds[min(int(r.Kind), len(t.kinds)-1)]++
 	if r.Kind == sluice.OK {
 		t.finish[r.FinishReason]++
-	}
-	if r.Reused {
-		t.reused++
 	}
 	if r.HasCost {
 		t.cost += r.Cost
@@ -129,10 +135,11 @@ func (r *Runner) Report() Report {
 		Failed:    t.results - done,
 		Kinds:     make(map[sluice.Kind]int),
 		Finish:    maps.Clone(t.finish),
+		Twins:     t.twins,
+		Cached:    t.cached,
 		Attempts:  t.sum.Attempts,
 		Throttles: t.sum.Throttles,
 		Usage:     t.sum.Usage,
-		Reused:    t.reused,
 		Cost:      roundDollars(t.cost),
 		Costed:    t.costed,
 		Queued:    t.sum.Queued,

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/sluice-llm/sluice"
 )
@@ -35,8 +34,8 @@ type Config struct {
 	// Already is how many items earlier runs did, for Progress.
 	Already int
 
-	// Workers bounds how many items of a lane (and tenant and priority) are handled at once. Below that, their number
-	// follows what the Scheduler lets through. Default UsualWorkers.
+	// Workers bounds how many items of a lane (and tenant and priority) are handled at once, but for those that wait
+	// in Await. Below that, their number follows what the Scheduler lets through. Default UsualWorkers.
 	Workers int
 
 	// Queue bounds how many items of a lane (and tenant and priority) wait for a worker. Default 256.
@@ -63,6 +62,11 @@ type Config struct {
 	// be quick and safe for concurrent use. Nil is nobody.
 	Observer sluice.Observer
 	Name     string
+	// Conclude is called at the end of a run that recorded all items. Its error is the run's. Nil does nothing.
+	Conclude func() error
+
+	// Control is the address that the run is controlled from, for the state file. "" is none.
+	Control string
 
 	// Pauses counts the Scheduler's pauses for the state file. Nil counts none.
 	Pauses *Pauses
@@ -99,6 +103,8 @@ type Runner struct {
 	lanes       map[string]bool   // names among queues
 	room        chan struct{}     // something was taken out of a queue
 	queuedBytes atomic.Int64
+	awaiting    awaiting
+	blocks      chan []byte  // room for results of several items
 	taken       atomic.Int64 // items taken in
 	out         chan Result  // to Results; nil for Run
 	outGone     chan struct{}
@@ -132,6 +138,10 @@ func New(cfg Config) (*Runner, error) {
 		queues:   make(map[laneKey]*lane),
 		lanes:    make(map[string]bool),
 		room:     make(chan struct{}, 1),
+		blocks:   make(chan []byte, blocks),
+	}
+	for range blocks {
+		r.blocks <- nil
 	}
 	r.tally.finish = make(map[string]int)
 	return r, nil
@@ -279,8 +289,11 @@ func (r *Runner) runAll(ctx context.Context) (Report, error) {
 
 	report := r.Report()
 	err := r.reason()
-	if errors.Is(err, ErrDrained) && r.allDone() {
-		err = nil // the drain came when there was nothing left to stop
+	if halted(err) && r.allDone() {
+		err = nil // the stop came when there was nothing left to stop
+	}
+	if err == nil && r.cfg.Conclude != nil {
+		err = r.cfg.Conclude()
 	}
 	keeper.end(err)
 	return report, err
@@ -304,6 +317,12 @@ func (r *Runner) allDone() bool {
 	return r.tally.fed.Load() && p.Left() == 0
 }
 
+// halted says whether err is that of Drain or Stop.
+func halted(err error) bool {
+	stopped, ok := errors.AsType[*StoppedError](err)
+	return errors.Is(err, ErrDrained) || ok && stopped.Kind == sluice.OK
+}
+
 // finish records what became of an item, unless a stop cut it short.
 func (r *Runner) finish(w *worker, item *Item, err error) {
 	result := &w.result
@@ -325,48 +344,10 @@ func (r *Runner) finish(w *worker, item *Item, err error) {
 			return
 		}
 	}
-	if j := r.cfg.Journal; j != nil {
-		w.line = r.cfg.Encode(w.line[:0], result)
-		if err := j.Append(w.line); err != nil {
-			r.fail(err)
-			return
-		}
-		w.settle()
-		if cap(w.line) > 1<<20 {
-			w.line = nil
-		}
-	}
-	r.tally.add(result)
-	r.observe(result)
-	if r.cfg.OnResult != nil {
-		r.cfg.OnResult(result)
-	}
-	if r.out != nil {
-		select {
-		case r.out <- *result:
-		case <-r.outGone:
-		}
-	}
-}
-
-// observe tells of a result that was recorded.
-func (r *Runner) observe(result *Result) {
-	if r.cfg.Observer == nil {
-		return
-	}
-	t := &result.Tally
-	r.tell(sluice.Event{
-		Type: sluice.EventItemDone, Lane: result.Lane, Tenant: result.Tenant, Call: result.ID,
-		Attempt: t.Attempts, Throttles: t.Throttles, Wait: t.Wait(), Latency: t.Latency,
-		Outcome: sluice.Outcome{Kind: result.Kind, Err: result.Err, Usage: t.Usage, HasUsage: t.HasUsage},
-		Finish:  result.FinishReason, Cost: result.Cost, Reused: result.Reused,
-	})
-}
-
-func (r *Runner) tell(e sluice.Event) {
-	if r.cfg.Observer != nil {
-		e.At, e.Member = time.Now(), r.cfg.Name
-		r.cfg.Observer.Observe(e)
+	if item.Also == nil {
+		r.record(w)
+	} else {
+		r.recordAll(w, item)
 	}
 }
 

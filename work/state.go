@@ -19,19 +19,23 @@ type Status string
 // Statuses.
 const (
 	Running     Status = "running"
-	Paused      Status = "paused"      // all goes on when RateLimitUntil is past
+	Paused      Status = "paused"      // all goes on when RateLimitUntil is past, or, with a Reason, when somebody says so
 	Interrupted Status = "interrupted" // drained or cancelled, resumable
 	Completed   Status = "completed"   // every item is recorded
 	Failed      Status = "failed"      // by an error of ours, resumable
 	Stopped     Status = "stopped"     // a budget was spent or the account can do no more; resumable
 )
 
+// HeldReason is the Reason of a run that is Paused because somebody told its Schedulers to pause.
+const HeldReason = "paused by control"
+
 // State is what the file beside a journal says of its run. The journal is the truth; this is for people.
 type State struct {
 	Status         Status    `json:"status"`
 	Reason         string    `json:"reason,omitempty"` // why it is not running
 	PID            int       `json:"pid"`
-	StartedAt      time.Time `json:"started_at"` // of the first run
+	Control        string    `json:"control,omitempty"` // address that the run is controlled from while it goes on
+	StartedAt      time.Time `json:"started_at"`        // of the first run
 	UpdatedAt      time.Time `json:"updated_at"`
 	PauseCount     int       `json:"pause_count"`               // over all runs
 	RateLimitUntil time.Time `json:"rate_limit_until,omitzero"` // when the longest present pause ends
@@ -136,20 +140,43 @@ type Pauses struct {
 	mu    sync.Mutex
 	count int
 	until map[string]time.Time // by lane
+	held  map[string]bool      // accounts that are paused as a whole
 	kick  chan struct{}        // tells a keeper; nil until there is one
 }
 
-// Observe counts the start of a pause and remembers how long each lane's lasts.
+// Observe counts the start of a pause and remembers how long each lane's lasts, and which accounts are paused as a whole.
 func (p *Pauses) Observe(e sluice.Event) {
-	if e.Type != sluice.EventCooldownStarted && e.Type != sluice.EventCooldownEnded {
+	switch e.Type {
+	case sluice.EventCooldownStarted, sluice.EventCooldownEnded, sluice.EventPaused, sluice.EventResumed:
+	default:
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if e.Type == sluice.EventCooldownEnded {
+	switch e.Type {
+	case sluice.EventCooldownStarted:
+		p.coolLocked(e)
+	case sluice.EventCooldownEnded:
 		delete(p.until, e.Lane)
 		return
+	case sluice.EventPaused:
+		if p.held == nil {
+			p.held = make(map[string]bool)
+		}
+		if len(p.held) == 0 { // several accounts pause together
+			p.count++
+		}
+		p.held[e.Account] = true
+	case sluice.EventResumed:
+		delete(p.held, e.Account)
 	}
+	select {
+	case p.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (p *Pauses) coolLocked(e sluice.Event) {
 	if p.until == nil {
 		p.until = make(map[string]time.Time)
 	}
@@ -160,13 +187,9 @@ func (p *Pauses) Observe(e sluice.Event) {
 	if e.Until.After(before) {
 		p.until[e.Lane] = e.Until
 	}
-	select {
-	case p.kick <- struct{}{}:
-	default:
-	}
 }
 
-// watch returns a channel that is sent to when a pause begins or grows.
+// watch returns a channel that is sent to when a pause begins or grows, or the whole run goes on.
 func (p *Pauses) watch() <-chan struct{} {
 	if p == nil {
 		return nil
@@ -179,10 +202,10 @@ func (p *Pauses) watch() <-chan struct{} {
 	return p.kick
 }
 
-// now returns the number of pauses, and until when the longest present one lasts.
-func (p *Pauses) now() (count int, until time.Time) {
+// now returns the number of pauses, until when the longest present one lasts, and whether an account is paused as a whole.
+func (p *Pauses) now() (count int, until time.Time, held bool) {
 	if p == nil {
-		return 0, time.Time{}
+		return 0, time.Time{}, false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,18 +215,18 @@ func (p *Pauses) now() (count int, until time.Time) {
 			until = t
 		}
 	}
-	return p.count, until.UTC()
+	return p.count, until.UTC(), len(p.held) > 0
 }
 
 // beginState reads what an earlier run left and says that this process has the journal.
 func (j *Journal) beginState() error {
-	earlier, err := LoadState(StatePath(j.path))
+	earlier, err := LoadState(StatePath(j.out))
 	if _, damaged := errors.AsType[*DamagedStateError](err); damaged {
 		j.cfg.Logger.Warn(err.Error())
 	}
 	j.earlier, j.known = earlier, earlier.Status != ""
 	state := earlier
-	state.Status, state.Reason, state.RateLimitUntil = Running, "", time.Time{}
+	state.Status, state.Reason, state.Control, state.RateLimitUntil = Running, "", "", time.Time{}
 	state.PauseCount = 0 // those of before are added
 	return j.writeState(state)
 }
@@ -224,7 +247,7 @@ func (j *Journal) writeState(s State) error {
 		s.StartedAt = j.earlier.StartedAt
 	}
 	s.PauseCount += j.earlier.PauseCount
-	return s.save(StatePath(j.path), j.cfg.Sync != SyncNone)
+	return s.save(StatePath(j.out), j.cfg.Sync != SyncNone)
 }
 
 // Withdraw makes Close leave the state as it was before this run, of which nothing came.
@@ -241,7 +264,7 @@ func (j *Journal) endState() {
 	if j.ran {
 		return
 	}
-	path := StatePath(j.path)
+	path := StatePath(j.out)
 	if !j.known {
 		os.Remove(path)
 		os.Remove(path + ".bak")

@@ -13,6 +13,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/sluice-llm/sluice"
 )
@@ -32,6 +33,19 @@ type Item struct {
 
 	// Handler handles this item instead of Config.Handler.
 	Handler Handler
+
+	// Also gives other items that this one's result is of as well, such as those with the same request: they are recorded
+	// with it, whatever it is, and are not items of the feed. It is asked once there is a result, by the worker that has
+	// it, and not at all if a stop cuts the item short. Its error ends the run once what it gave before is recorded. Nil
+	// gives none.
+	Also iter.Seq2[Twin, error]
+}
+
+// Twin is an item that gets its result from another one.
+type Twin struct {
+	ID   string
+	Seq  int64
+	Hash Hash
 }
 
 // Result is what became of an item.
@@ -50,11 +64,14 @@ type Result struct {
 	RequestID    string // the provider's name for the answer
 	FinishReason string // why the model stopped
 	Payload      []byte // the answer's body, also of a failure that came with one
-	Reused       bool   // no call was made for it: the answer was there already
+	Data         any    // from the Handler
 
 	Cost    float64 // in US dollars, of all its tries;
 	HasCost bool    // that is known
-	Data    any     // from the Handler
+
+	Twin   string // the item whose call had this result; "" if it is this one's own
+	Cached bool   // it was kept from an earlier call
+	Offset int64  // where its line is in the journal, for Journal.ReadLine; not told of twins
 }
 
 // Hash is the identity of a request. The zero value is none.
@@ -114,10 +131,13 @@ type Middleware func(Handler) Handler
 // Chain puts middleware around h, the first outermost. Unlike plain nesting, it prepares and closes every layer: from
 // the inside out, and from the outside in.
 func Chain(h Handler, middleware ...Middleware) Handler {
-	c := &chain{Handler: h, layers: []Handler{h}}
+	c := &chain{Handler: h, layers: []Handler{h}, calls: callsOf(h)}
 	for i := len(middleware) - 1; i >= 0; i-- {
 		c.Handler = middleware[i](c.Handler)
 		c.layers = append(c.layers, c.Handler)
+		if _, ok := c.Handler.(Immediate); !ok {
+			c.calls = nil
+		}
 	}
 	return c
 }
@@ -125,6 +145,27 @@ func Chain(h Handler, middleware ...Middleware) Handler {
 type chain struct {
 	Handler
 	layers []Handler // innermost first
+	calls  *calls    // innermost of all, if all around it is Immediate
+}
+
+// Immediate is a Handler around another that waits for nothing once that one returned, and before it only by Aside: it
+// handles an item by at most one call of the other at a time, in the same goroutine. Around Calls, a Chain of these alone
+// keeps what Calls has by itself: a call whose answer is good counts as open until it is in the journal, so that a kill
+// costs no more calls than may be open, and a lane starts no more workers than its calls need.
+type Immediate interface {
+	Handler
+	Immediate()
+}
+
+// callsOf returns the Calls that h goes straight to; nil if it does not.
+func callsOf(h Handler) *calls {
+	switch h := h.(type) {
+	case *calls:
+		return h
+	case *chain:
+		return h.calls
+	}
+	return nil
 }
 
 // Errors of a run.

@@ -62,6 +62,7 @@ type accounts struct {
 	room      room
 	template  sluice.Config // of every account's Scheduler
 	hide      func(secret string)
+	tuning    *tuning
 
 	mu         sync.Mutex
 	schedulers []*sluice.Scheduler
@@ -80,7 +81,7 @@ func (f *accountFlags) open(template sluice.Config, hide func(secret string)) (*
 	if err := checkBaseURL(f.baseURL); err != nil {
 		return nil, err
 	}
-	a := &accounts{flags: f, limits: limits, template: template, hide: hide, keys: make(map[string]foundKey)}
+	a := &accounts{flags: f, limits: limits, template: template, hide: hide, tuning: newTuning(), keys: make(map[string]foundKey)}
 	if a.settings, err = f.settings.open(); err != nil {
 		return nil, err
 	}
@@ -239,11 +240,12 @@ func (a *accounts) Scheduler(p provider.Provider) (*sluice.Scheduler, error) {
 	if err := a.flags.checkAddress(p); err != nil {
 		return nil, err
 	}
+	a.tuning.begin()
+	defer a.tuning.end()
 	c := a.template
-	if err := a.settings.Apply(&c, p, a.flags.model, a.limits); err != nil {
+	if err := a.shape(&c, p); err != nil {
 		return nil, err
 	}
-	a.room.bound(&c)
 	c.StateDir = stateDir(p)
 	c.Charge, c.CountsCached = p.Charge, p.CountsCached
 	c.MaxThrottles = a.flags.maxThrottles
@@ -263,9 +265,9 @@ func (a *accounts) Scheduler(p provider.Provider) (*sluice.Scheduler, error) {
 		return nil, err
 	}
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.schedulers = append(a.schedulers, scheduler)
-	return scheduler, nil
+	a.mu.Unlock()
+	return scheduler, a.tuning.add(p, scheduler, c)
 }
 
 // Price returns what a model costs at p, in US dollars per million tokens: as the row of --tier says, or else as all

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,10 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 	e := &exitError{code: exitFailed, err: err}
 	e.hint = hintOf(err)
 	again := "the same command goes on where this one stopped: " + o.command()
+	if spent, ok := errors.AsType[*batch.BudgetError](err); ok {
+		e.explainBudget(spent, o)
+		return e
+	}
 	if stopped, ok := errors.AsType[*work.StoppedError](err); ok {
 		e.explainStop(stopped, keys, again)
 		return e
@@ -30,6 +35,11 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 	if wrong, ok := errors.AsType[*batch.ConfigError](err); ok {
 		e.code = exitUsage
 		e.explainConfig(wrong)
+		return e
+	}
+	if isAny[*work.AsideError](err) {
+		e.code = exitUsage
+		e.hint = "go on in order of the input: " + o.commandWithout("--order", "--order", "input")
 		return e
 	}
 	if locked, ok := errors.AsType[*work.LockedError](err); ok {
@@ -50,6 +60,7 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 		e.code, e.list = exitUsage, true
 	case isAny[*batch.OtherInputError](err):
 		e.code, e.hint = exitUsage, "give another output with -o"
+	case isAny[*batch.UnpackError](err): // it says where room is wanted
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		e.hint = "raise the number of open files, as with ulimit -n 4096, or lower --concurrent. " + kept(err) + "; " + again
 	case isAny[*batch.UnreachableError](err):
@@ -105,7 +116,10 @@ func (e *exitError) explainConfig(wrong *batch.ConfigError) {
 	switch wrong.Field {
 	case "Input":
 		e.err = fmt.Errorf("input: %w", wrong.Err)
-		e.hint = "give a file of JSON lines, or - for standard input"
+		e.hint = cmp.Or(hintOf(wrong), "give a file of JSON lines or a table as .csv, compressed or not, or - for standard input")
+	case "Template":
+		e.err = fmt.Errorf("--template: %w", wrong.Err)
+		e.hint = "mend the template; docs/run.md shows what stands in one"
 	case "Output":
 		e.err = fmt.Errorf("the output %w", wrong.Err)
 		e.hint = "give another file with -o"
@@ -114,6 +128,8 @@ func (e *exitError) explainConfig(wrong *batch.ConfigError) {
 	case "Set":
 		e.err = fmt.Errorf("--set %w", wrong.Err)
 		e.hint = `write --set temperature=0.2 or --set 'user="me"'`
+	case "Cache":
+		e.explainCache(wrong)
 	default:
 		e.err = wrong
 		e.hint = "see sluice run --help"

@@ -12,29 +12,58 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluice-llm/sluice/sim"
+	"github.com/sluice-llm/sluice/work"
 )
 
-// TestKill kills a run at 20 instants spread over it, without a warning, and starts the same command again each time.
+// killCase is how a run is killed.
+type killCase struct {
+	items, kills int
+	args         []string
+	between      func(k *killBench, kill int) // changes the input
+}
+
+// TestKill kills a run at instants spread over it, without a warning, and starts the same command again each time.
 // Nothing may be lost, nothing recorded twice, and nothing that was recorded called again. Alone, with its figures:
 //
 //	go test ./internal/cli -run TestKill -v
 func TestKill(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes some 20 s of real time, in real processes")
+		t.Skip("takes some 40 s of real time, in real processes")
 	}
-	const items, kills, slots = 600, 20, 16
-	k := newKillBench(t, items, slots)
+	for name, c := range map[string]killCase{
+		"plain":       {items: 600, kills: 20},
+		"in order":    {items: 300, kills: 8, args: []string{"--order", "input"}},
+		"in a budget": {items: 200, kills: 5, args: []string{"--max-tokens-total", "100000000", "--max-failures", "10%"}},
+		"appended":    {items: 300, kills: 6, between: func(k *killBench, _ int) { k.write(len(k.prompts) + 20) }},
+		"changed": {items: 300, kills: 6, args: []string{"--changed", "redo"}, between: func(k *killBench, kill int) {
+			k.change(kill, kill+40)
+		}},
+		"changed and appended in order": {items: 300, kills: 6, args: []string{"--changed", "redo", "--order", "input"},
+			between: func(k *killBench, kill int) {
+				k.write(len(k.prompts) + 20)
+				k.change(kill, kill+40)
+			}},
+	} {
+		t.Run(name, func(t *testing.T) { killOften(t, c) })
+	}
+}
+
+func killOften(t *testing.T, c killCase) {
+	const slots = 16
+	k := newKillBench(t, c.items, slots)
+	k.args = c.args
 	luck := rand.New(rand.NewPCG(1, 2))
 
 	var withOpen, openAtKills, unrecorded int
-	for i := range kills {
+	for i := range c.kills {
 		cmd := k.start()
-		k.awaitLines(i * items / kills)
+		k.awaitLines(i * c.items / c.kills)
 		time.Sleep(time.Duration(luck.IntN(150)) * time.Millisecond) // any instant of the work, not just after a line
 		open := k.stats().InFlight
 		if err := cmd.Process.Kill(); err != nil {
@@ -65,6 +94,9 @@ func TestKill(t *testing.T) {
 			t.Errorf("kill %d: %d results that were recorded are gone", i+1, lost)
 		}
 		k.remember(paid, recorded)
+		if c.between != nil {
+			c.between(k, i)
+		}
 	}
 	before := len(k.done)
 	if out, err := k.start().wait(); err != nil {
@@ -80,9 +112,10 @@ func TestKill(t *testing.T) {
 	for _, n := range paid {
 		twice += n - 1
 	}
+	items := len(k.prompts)
 	t.Logf("%d kills, %d with calls in flight (%d in all); recorded before the last run: %d of %d; lost: %d; "+
 		"recorded and called again: %d; called twice: %d, all of them open at a kill",
-		kills, withOpen, openAtKills, before, items, items-len(recorded), again, twice)
+		c.kills, withOpen, openAtKills, before, items, items-len(recorded), again, twice)
 	if len(recorded) != items {
 		t.Errorf("%d of %d items are recorded", len(recorded), items)
 	}
@@ -92,8 +125,43 @@ func TestKill(t *testing.T) {
 	if twice > unrecorded {
 		t.Errorf("%d calls were made twice, but only %d were cut off by kills", twice, unrecorded)
 	}
-	if withOpen < 15 {
-		t.Errorf("only %d of %d kills hit calls in flight, want 15", withOpen, kills)
+	if withOpen < c.kills*3/4 {
+		t.Errorf("only %d of %d kills hit calls in flight", withOpen, c.kills)
+	}
+	k.inOrder()
+}
+
+// TestKillAtTheEnd kills runs while the output is written in order, or about then.
+func TestKillAtTheEnd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds of real time, in real processes")
+	}
+	const items = 200
+	k := newKillBench(t, items, 64)
+	k.args = []string{"--order", "input"}
+	luck := rand.New(rand.NewPCG(3, 4))
+	if out, err := k.start().wait(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for i := range 12 {
+		k.write(items + i + 1)
+		cmd := k.start()
+		k.await("the last result", func() bool { return len(k.recorded()) == items+i+1 })
+		time.Sleep(time.Duration(luck.IntN(4000)) * time.Microsecond)
+		cmd.Process.Kill() // if it did not end before
+		cmd.Wait()
+		if n := len(k.recorded()); n != items+i+1 {
+			t.Errorf("after kill %d, %d of %d results are recorded", i, n, items+i+1)
+		}
+	}
+	if out, err := k.start().wait(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	k.inOrder()
+	for hash, n := range k.settle() {
+		if n != 1 {
+			t.Errorf("%s was called %d times", hash, n)
+		}
 	}
 }
 
@@ -103,8 +171,13 @@ type killBench struct {
 	dir       string
 	url       string
 	in, out   string
-	done      map[string]int // how often each recorded request was paid for when it was seen to be recorded
-	cut       map[string]int // likewise of requests that were paid for and not recorded
+	args      []string
+	prompts   []string          // of the input
+	ids       map[string]string // of the requests recorded, by hash
+	sets      bool              // items may have the same answer
+	lines     int               // of the output when it was looked at last
+	done      map[string]int    // how often each recorded request was paid for when it was seen to be recorded
+	cut       map[string]int    // likewise of requests that were paid for and not recorded
 	lastStart *run
 	simSays   *bytes.Buffer
 }
@@ -127,10 +200,8 @@ func newKillBench(t *testing.T, items, slots int) *killBench {
 		t.Fatal(err)
 	}
 	k := &killBench{t: t, dir: dir, in: filepath.Join(dir, "in.jsonl"), out: filepath.Join(dir, "out.jsonl"),
-		done: map[string]int{}, cut: map[string]int{}}
-	if err := os.WriteFile(k.in, promptLines(items), 0o644); err != nil {
-		t.Fatal(err)
-	}
+		ids: map[string]string{}, done: map[string]int{}, cut: map[string]int{}}
+	k.write(items)
 	server := exec.Command("sluice", "sim", "--concurrent", fmt.Sprint(slots), "--rpm", "12000", "--burst-seconds", "1",
 		"--latency", "150ms", "--jitter", "0.3")
 	k.simSays = new(bytes.Buffer)
@@ -156,9 +227,38 @@ func newKillBench(t *testing.T, items, slots int) *killBench {
 	return k
 }
 
+// write makes the input so many lines long.
+func (k *killBench) write(items int) {
+	all := slices.Collect(strings.Lines(string(promptLines(items))))
+	k.prompts = append(k.prompts, all[len(k.prompts):]...)
+	k.save()
+}
+
+// change changes the requests of some items.
+func (k *killBench) change(from, to int) {
+	for i := from; i < to; i++ {
+		k.prompts[i] = strings.Replace(k.prompts[i], "Prompt", "Another prompt", 1)
+		for hash, id := range k.ids {
+			if id == fmt.Sprintf("p%d", i) { // it may go, and is no result of an item any more
+				delete(k.done, hash)
+				delete(k.ids, hash)
+			}
+		}
+	}
+	k.save()
+}
+
+func (k *killBench) save() {
+	k.t.Helper()
+	if err := os.WriteFile(k.in, []byte(strings.Join(k.prompts, "")), 0o644); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
 // start runs the command, always the same.
 func (k *killBench) start() *run {
-	r := &run{Cmd: exec.Command("sluice", "run", "--provider", "openai", "--base-url", k.url+"/v1", k.in, "-o", k.out)}
+	args := append([]string{"run", "--provider", "openai", "--base-url", k.url + "/v1", k.in, "-o", k.out}, k.args...)
+	r := &run{Cmd: exec.Command("sluice", args...)}
 	r.Env = append(os.Environ(), "OPENAI_API_KEY="+sentinelKey, "XDG_STATE_HOME="+filepath.Join(k.dir, "state"))
 	r.Stdout, r.Stderr = &r.out, &r.out
 	if err := r.Start(); err != nil {
@@ -170,10 +270,43 @@ func (k *killBench) start() *run {
 
 // awaitLines waits until the output has so many lines.
 func (k *killBench) awaitLines(n int) {
-	k.await("the output to grow", func() bool {
-		b, err := os.ReadFile(k.out)
-		return (err == nil || errors.Is(err, fs.ErrNotExist)) && bytes.Count(b, []byte("\n")) >= n
-	})
+	k.await("the output to grow", func() bool { return bytes.Count(k.read(), []byte("\n")) >= n })
+}
+
+// read returns the lines of the output, or of the journal aside if there is one.
+func (k *killBench) read() []byte {
+	k.t.Helper()
+	for _, name := range []string{work.AsidePath(k.out), k.out, work.AsidePath(k.out)} { // it may come and go meanwhile
+		b, err := os.ReadFile(name)
+		if err == nil {
+			return b
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			k.t.Fatal(err)
+		}
+	}
+	return nil
+}
+
+// inOrder fails the test if the output is not in order of the input, where it should be.
+func (k *killBench) inOrder() {
+	k.t.Helper()
+	if !slices.Contains(k.args, "--order") {
+		return
+	}
+	if _, err := os.Stat(work.AsidePath(k.out)); err == nil {
+		k.t.Error("the journal is left")
+	}
+	n := 0
+	for line := range bytes.Lines(k.read()) {
+		if !bytes.Contains(line, fmt.Appendf(nil, `"custom_id":"p%d"`, n)) {
+			k.t.Fatalf("line %d of the output is %s", n+1, line)
+		}
+		n++
+	}
+	if n != len(k.prompts) {
+		k.t.Errorf("%d lines of %d are there", n, len(k.prompts))
+	}
 }
 
 // settle waits until the imitation has no call open, and none comes that a dead run had sent, and returns how often it
@@ -215,16 +348,13 @@ func (k *killBench) stats() (stats sim.Stats) {
 // another item.
 func (k *killBench) recorded() map[string]bool {
 	k.t.Helper()
-	b, err := os.ReadFile(k.out)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		k.t.Fatal(err)
-	}
-	hashes := map[string]bool{}
-	for line := range bytes.Lines(b) {
+	hashes, ids := map[string]bool{}, map[string]bool{}
+	for line := range bytes.Lines(k.read()) {
 		if !bytes.HasSuffix(line, []byte("\n")) {
 			continue // torn by the kill
 		}
 		var result struct {
+			CustomID string `json:"custom_id"`
 			Response struct {
 				Body struct {
 					Choices []struct{ Message struct{ Content string } }
@@ -241,11 +371,13 @@ func (k *killBench) recorded() map[string]bool {
 		if !ok || len(text) < 32 {
 			k.t.Fatalf("the answer in the output line %s is not the imitation's", line)
 		}
-		if hashes[text[:32]] {
+		if hashes[text[:32]] && !k.sets || ids[result.CustomID] {
 			k.t.Errorf("recorded twice: %s", line)
 		}
-		hashes[text[:32]] = true
+		hashes[text[:32]], ids[result.CustomID] = true, true
+		k.ids[text[:32]] = result.CustomID
 	}
+	k.lines = len(ids)
 	return hashes
 }
 

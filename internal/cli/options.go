@@ -29,6 +29,7 @@ func (o *runOptions) check() error {
 	for _, c := range []choice{
 		{"progress", o.progress, progressWays()},
 		{"sync", o.sync, []string{"each", "interval", "none"}},
+		{"order", o.order, []string{"completion", "input"}},
 		{"changed", o.changed, []string{"", "redo", "keep"}},
 	} {
 		if err := c.check(); err != nil {
@@ -36,7 +37,7 @@ func (o *runOptions) check() error {
 		}
 	}
 	switch {
-	case o.output == "":
+	case o.output == "" && !o.rows.dryRun:
 		return usageError(errors.New("no output file: -o is missing"), "say where results go, such as -o out.jsonl")
 	case o.output == "-":
 		return usageError(errors.New("the output is the checkpoint and cannot be a pipe"), "name a file, such as -o out.jsonl")
@@ -54,7 +55,7 @@ func (o *runOptions) check() error {
 
 // checkFiles refuses files that would overwrite each other.
 func (o *runOptions) checkFiles() error {
-	named := []struct{ what, path string }{{"the input", o.input}, {"the output", o.output}, {"--events", o.events}, {"--report", o.report.name}}
+	named := []struct{ what, path string }{{"the input", o.input}, {"the output", o.output}, {"--events", o.events}, {"--report", o.report.name}, {"--template", o.rows.template}}
 	for i, a := range named {
 		for _, b := range named[:i] {
 			if sameFile(a.path, b.path) {

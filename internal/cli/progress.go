@@ -27,9 +27,8 @@ type progress struct {
 	pace time.Duration
 	last bool // draw once more at the end
 
-	samples []sample
-
 	mu       sync.Mutex
+	samples  []sample
 	draining bool
 	wake     chan struct{}
 	quit     chan struct{}
@@ -42,12 +41,15 @@ type sample struct {
 	done int
 }
 
-// rateWindow is the time over which the rate is measured.
-const rateWindow = 30 * time.Second
+const (
+	rateWindow = 30 * time.Second       // over which the rate is measured,
+	leastApart = 100 * time.Millisecond // by samples that are so far apart
+)
 
 // startProgress shows what look returns, in the given way.
 func startProgress(s *streams, mode string, look func() status) *progress {
 	p := &progress{s: s, look: look, wake: make(chan struct{}, 1), quit: make(chan struct{})}
+	p.status() // the first sample of the rate
 	_, _, tty := s.terminal()
 	switch {
 	case mode == progressNone:
@@ -59,7 +61,6 @@ func startProgress(s *streams, mode string, look func() status) *progress {
 	default:
 		p.draw, p.pace = p.drawPlain, 3*time.Second
 	}
-	p.status() // the first sample of the rate
 	p.wg.Go(p.loop)
 	return p
 }
@@ -69,6 +70,11 @@ func (p *progress) drain() {
 	p.mu.Lock()
 	p.draining = true
 	p.mu.Unlock()
+	p.refresh()
+}
+
+// refresh shows at once what changed.
+func (p *progress) refresh() {
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -103,14 +109,16 @@ func (p *progress) loop() {
 	}
 }
 
-// status is how the run stands now.
+// status is how the run stands now. It is safe for concurrent use.
 func (p *progress) status() status {
 	st := p.look()
 	st.now = time.Now()
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	st.draining = p.draining
-	p.mu.Unlock()
-	p.samples = append(p.samples, sample{st.now, st.done + st.failed})
+	if n := len(p.samples); n < 2 || st.now.Sub(p.samples[n-1].at) >= leastApart {
+		p.samples = append(p.samples, sample{st.now, st.done + st.failed})
+	}
 	for len(p.samples) > 2 && st.now.Sub(p.samples[0].at) > rateWindow {
 		p.samples = p.samples[1:]
 	}

@@ -15,13 +15,17 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
-	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/work"
 )
 
 // runOptions are the flags of the run command.
 type runOptions struct {
 	account accountFlags
+	budget  budgetFlags
+	reuse   reuseFlags
+	rows    rowFlags
+	control controlFlags
+	notify  notifyFlags
 	args    []string // of the command line
 
 	input       string
@@ -31,15 +35,18 @@ type runOptions struct {
 	system      string
 	maxTokens   int
 	set         []string
+	checks      checkFlags
 	skipInvalid bool
 	retryFailed bool
 	changed     string
 	sync        string
+	order       string
 	progress    string
 	asJSON      bool
 	verbose     bool
 	events      string
 	report      runReportFlag
+	watch       watchFlags
 }
 
 // newRun returns the command that runs the lines of a file.
@@ -51,7 +58,8 @@ func newRun(s *streams) *cobra.Command {
 		Long: `Run the calls in a file of JSON lines at the provider's rate limit, and record one result each.
 
 A line is a request of an OpenAI, Anthropic or Gemini batch, a bare request body, {"prompt": ...} or, with --model, plain
-text. The output has the form of OpenAI Batch. It is the checkpoint as well: the same command again does what is
+text; of a table (.csv, .tsv) the column prompt is one, or what --template makes of a row. Files may be compressed (.gz,
+.zst). The output has the form of OpenAI Batch. It is the checkpoint as well: the same command again does what is
 left. The first interrupt lets open calls end, the second abandons them.
 
 The key is read from the environment. Limits are learned from the provider's answers; those told here are ceilings.`,
@@ -61,6 +69,8 @@ The key is read from the environment. Limits are learned from the provider's ans
   sluice run prompts.jsonl -o out.jsonl --tier tier1 --model gpt-4o
   sluice run prompts.jsonl -o out.jsonl --base-url http://127.0.0.1:8000/v1 --concurrent 32
   sluice run prompts.jsonl -o out.jsonl --retry-failed
+  sluice run questions.csv.gz -o out.jsonl --model gpt-4o-mini --template prompt.tmpl --sample 20
+  sluice run prompts.jsonl -o out.jsonl --dedupe --cache answers
   generate | sluice run - -o out.jsonl`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -82,21 +92,29 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	fs.StringVarP(&o.output, "output", "o", "", "file that gets one result per line (required)")
 	o.account.register(fs)
+	o.rows.register(fs)
+	o.reuse.register(fs)
 	fs.IntVar(&o.account.maxThrottles, "max-throttles", 20, "give an item up when it was throttled more often than that")
 	fs.IntVar(&o.attempts, "attempts", 6, "tries per item, throttled ones aside")
 	fs.DurationVar(&o.timeout, "timeout", 10*time.Minute, "time for one try")
 	fs.StringVar(&o.system, "system", "", "system prompt of prompts and plain text, or @FILE")
 	fs.IntVar(&o.maxTokens, "max-tokens", 0, "most output tokens of prompts and plain text (0: the provider's default)")
 	fs.StringArrayVar(&o.set, "set", nil, "field to set in requests of prompts and plain text, as name=json; dots in the name lead into objects (repeatable)")
+	o.checks.register(fs)
 	fs.BoolVar(&o.skipInvalid, "skip-invalid", false, "record wrong lines as failed in place of refusing the input")
 	fs.BoolVar(&o.retryFailed, "retry-failed", false, "try the failed items of OUT again")
 	fs.StringVar(&o.changed, "changed", "", "what to do with items whose request changed since: redo or keep (absent: refuse)")
 	fs.StringVar(&o.sync, "sync", "interval", "force results to the disk: each, interval (100 ms) or none")
+	fs.StringVar(&o.order, "order", "completion", "order of OUT's lines: completion, or input (then OUT is written at the end)")
+	o.budget.register(fs)
 	fs.StringVar(&o.progress, "progress", progressAuto, "auto, plain, json or none")
 	fs.BoolVar(&o.asJSON, "json", false, "print the summary as one JSON document on standard output")
 	fs.BoolVar(&o.verbose, "verbose", false, "say more on standard error")
 	fs.StringVar(&o.events, "events", "", "append every event of the scheduler to FILE, as JSON lines")
 	o.report.register(fs)
+	o.control.register(fs)
+	o.notify.register(fs)
+	o.watch.register(fs)
 }
 
 // runBatch is the run command.
@@ -105,38 +123,51 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	if o.rows.dryRun {
+		return o.dry(s, cfg)
+	}
 	r := &batchRun{s: s, o: o, pauses: &work.Pauses{}, failures: make(map[sluice.Kind]string), strangers: make(map[string]bool)}
 	observers := observers{r.pauses, sluice.ObserverFunc(r.warn)}
-	if o.events != "" { // before the accounts, so that it is closed after them and has their last event
-		log, err := telemetry.OpenLog(o.events, s.err.secrets.blot)
-		if err != nil {
-			return usageError(fmt.Errorf("--events: %w", err), "name a file that can be written, and holds nothing but events")
-		}
-		defer func() { r.note(log.Close()) }()
-		observers = append(observers, log)
-	}
-	report, err := o.report.open(o)
+	recorded, err := r.record(&observers)
 	if err != nil {
 		return err
 	}
-	defer func() { r.note(report.write(r, err)) }()
-	observers = report.observe(observers)
+	defer func() { recorded(err) }() // after the accounts, which may still have something to tell
+	watch, err := o.watch.open(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer func() { r.note(watch.close()) }()
+	observers = append(observers, watch.observers()...)
 	accounts, err := o.account.open(sluice.Config{Attempts: o.attempts, Observer: &observers}, s.err.secrets.hide)
 	if err != nil {
 		return err
 	}
 	r.accounts = accounts
+	watch.of(accounts)
 	defer func() { err = cmp.Or(err, accounts.Close()) }()
+	if r.notify, err = o.notify.open(r); err != nil {
+		return err
+	}
+	if r.notify != nil {
+		observers = append(observers, r.notify)
+	}
+	if r.control, err = o.control.open(s); err != nil {
+		return err
+	}
+	defer func() { r.note(r.control.Close()) }()
+	cfg.Control = r.control.address()
 	cfg.Stdin, cfg.Logger, cfg.Pauses = s.in, slog.New(&logHandler{s: s, verbose: o.verbose}), r.pauses
 	cfg.Observer = &observers
 	cfg.Provider, cfg.ExtraHeader, cfg.Transport = accounts.provider, accounts.headers, accounts.transport
 	cfg.Registry = accounts.settings.registry
-	cfg.Key, cfg.Scheduler, cfg.Price = accounts.Key, accounts.Scheduler, accounts.Price
+	cfg.Key, cfg.Scheduler, cfg.Price = accounts.Key, accounts.Scheduler, o.budget.price(accounts.Price)
 	cfg.OnResult, cfg.Workers = r.result, accounts.room.calls
 	if r.batch, err = batch.Open(cfg); err != nil {
 		return explain(err, o, accounts)
 	}
 	defer func() { err = cmp.Or(err, r.batch.Close()) }()
+	watch.follow(r.batch.Progress)
 	r.noteSettings()
 	return r.run(ctx)
 }
@@ -152,13 +183,22 @@ func (o *runOptions) config() (batch.Config, error) {
 		Input: o.input, Output: o.output, BaseURL: o.account.baseURL, Timeout: o.timeout, Model: o.account.model,
 		MaxTokens: o.maxTokens, SkipInvalid: o.skipInvalid, RetryFailed: o.retryFailed,
 	}
+	if cfg.Budget, err = o.budget.budget(time.Now(), o.attempts); err != nil {
+		return cfg, err
+	}
 	if cfg.System, err = o.systemText(); err != nil {
 		return cfg, err
 	}
 	if cfg.Set, err = o.settings(); err != nil {
 		return cfg, err
 	}
-	return cfg, errors.Join(cfg.Changed.UnmarshalText([]byte(o.changed)), cfg.Sync.UnmarshalText([]byte(o.sync)))
+	for _, fill := range []func(*batch.Config) error{o.rows.fill, o.checks.fill, o.reuse.fill} {
+		if err := fill(&cfg); err != nil {
+			return cfg, err
+		}
+	}
+	return cfg, errors.Join(cfg.Changed.UnmarshalText([]byte(o.changed)), cfg.Sync.UnmarshalText([]byte(o.sync)),
+		cfg.Order.UnmarshalText([]byte(o.order)))
 }
 
 // batchRun is one run of a batch.
@@ -168,6 +208,8 @@ type batchRun struct {
 	accounts *accounts
 	batch    *batch.Batch
 	pauses   *work.Pauses
+	control  *controlled
+	notify   *notifier
 
 	abandoned int // calls that were open at the second interrupt
 
@@ -184,17 +226,19 @@ func (r *batchRun) run(ctx context.Context) error {
 	defer abandon()
 	p := startProgress(r.s, r.o.progress, r.status)
 	defer p.stop()
-	stop := onInterrupt(func(os.Signal) {
+	signals := listen(func(os.Signal) {
 		r.batch.Drain()
 		p.drain()
 	}, func(os.Signal) {
 		st := r.status()
 		r.abandoned, _, _ = st.sum()
 		abandon()
-	})
-	defer stop()
+	}, r.rereader())
+	defer signals.stop()
+	r.control.begin(r, p, signals)
+	r.notify.start(r.status)
 	rep, err := r.batch.Run(ctx)
-	stop()
+	signals.stop()
 	p.stop()
 	return r.conclude(rep, err)
 }
@@ -239,6 +283,7 @@ const mostMessage = 300
 func (r *batchRun) conclude(rep batch.Report, err error) error {
 	sum := summarize(rep, r.accounts.Snapshot())
 	sum.Input, sum.Output, sum.Events = r.o.input, r.o.output, r.o.events
+	sum.Journal = r.batch.Aside()
 	sum.First = make(map[string]string)
 	for kind, message := range r.failures {
 		sum.First[kind.String()] = message
@@ -255,6 +300,7 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 	if sum.Error == "" && sum.Hint != "" {
 		r.s.errorf("hint: %s\n", sum.Hint)
 	}
+	r.notify.end(sum)
 	return err
 }
 
@@ -273,8 +319,11 @@ func (r *batchRun) verdict(sum *summary, mendable bool, err error) error {
 	}
 	end := explain(err, r.o, r.accounts)
 	sum.Outcome, sum.Error, sum.Hint = "failed", end.Error(), end.hint
-	if end.code == exitInterrupted {
+	switch end.code {
+	case exitInterrupted:
 		sum.Outcome = "interrupted"
+	case exitBudget:
+		sum.Outcome = "stopped"
 	}
 	if r.abandoned > 0 {
 		end.err = fmt.Errorf("%w, with %d calls open: they may be billed", end.err, r.abandoned)
@@ -288,6 +337,7 @@ func (r *batchRun) status() status {
 	p := r.batch.Progress()
 	st := status{
 		total: p.Total, done: p.Already + p.Done, failed: p.Failed, usage: p.Usage, lanes: r.accounts.Snapshot().Lanes,
+		cost: p.Cost, held: r.accounts.held(),
 	}
 	if r.o.input == "-" {
 		st.total = 0 // what has come so far is no total
@@ -329,15 +379,7 @@ func (r *batchRun) noteSettings() {
 	if note := r.accounts.room.note(wanted); note != "" {
 		r.s.errorf("sluice: %s\n", note)
 	}
-	for _, doubt := range r.accounts.settings.doubts {
-		r.s.errorf("sluice: warning: %s\n", doubt)
-	}
-	if !r.o.verbose {
-		return
-	}
-	for _, note := range r.accounts.settings.notes {
-		r.s.errorf("sluice: %s\n", note)
-	}
+	r.accounts.explainLimits(r.s, r.o.verbose)
 }
 
 // watchModel warns, once, of a model that begins with the limits of another.

@@ -128,6 +128,8 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":      cmdExits,
+			"compress":   cmdCompress,
+			"cut":        cmdCut,
 			"sim":        cmdSim,
 			"simstat":    cmdSimstat,
 			"server":     cmdServer,
@@ -148,6 +150,7 @@ func TestScripts(t *testing.T) {
 			"waittries":  cmdWaittries,
 			"waittext":   cmdWaittext,
 			"ask":        cmdAsk,
+			"control":    cmdControl,
 		},
 	})
 }

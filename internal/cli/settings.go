@@ -40,6 +40,7 @@ const (
 // settings are what is written down of accounts.
 type settings struct {
 	registry *provider.Registry
+	file     config.File    // the settings as they were read; without a Name there are none
 	limits   *config.Limits // nil: none
 	from     string         // the file that they are of
 	asked    bool           // they were asked for by themselves, not with all settings
@@ -58,7 +59,7 @@ func (f *settingsFlags) open() (*settings, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.registry, s.limits, s.from = file.Registry(), file.Limits, file.Name
+	s.file, s.registry, s.limits, s.from = file, file.Registry(), file.Limits, file.Name
 	if f.limits == "" {
 		return s, nil
 	}

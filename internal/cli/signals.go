@@ -7,31 +7,115 @@ import (
 	"syscall"
 )
 
-// onInterrupt calls drain at the first INT, TERM or HUP and abandon at the second. A third ends the process as if nobody
-// listened, should abandoning hang. The returned function ends the listening.
+// interrupts listens to signals. The first INT or TERM drains, the second abandons, and a third ends the process as if
+// nobody listened, should abandoning hang.
+//
+// HUP drains too, and never abandons: a terminal that goes away sends it more than once, from the system and from the
+// shell. Where there is something to re-read, and no terminal went away, it means to re-read that.
+type interrupts struct {
+	onDrain, onAbandon func(os.Signal)
+	reread             func() // nil: there is nothing to
+
+	hadTerminal bool
+	asked       chan struct{} // closed to drain without a signal
+	ask         func()
+	draining    chan struct{} // closed when onDrain was called
+	signals     chan os.Signal
+	again       chan struct{} // a HUP asks to re-read; a second that waits would read the same
+	done        chan struct{}
+	wg          sync.WaitGroup
+	stopOnce    sync.Once
+}
+
+// onInterrupt begins to listen. The returned function ends it.
 func onInterrupt(drain, abandon func(os.Signal)) (stop func()) {
-	signals := make(chan os.Signal, 2)
-	done := make(chan struct{})
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	return listen(drain, abandon, nil).stop
+}
+
+// listen begins to listen; reread is nil where there is nothing to re-read.
+func listen(drain, abandon func(os.Signal), reread func()) *interrupts {
+	i := &interrupts{
+		onDrain: drain, onAbandon: abandon, reread: reread,
+		asked: make(chan struct{}), draining: make(chan struct{}), signals: make(chan os.Signal, 2), done: make(chan struct{}), again: make(chan struct{}, 1),
+	}
+	if reread != nil {
+		i.hadTerminal = hasTerminal()
+		i.wg.Go(i.rereadLoop)
+	}
+	i.ask = sync.OnceFunc(func() { close(i.asked) })
+	signal.Notify(i.signals, os.Interrupt, syscall.SIGTERM)
 	if !signal.Ignored(syscall.SIGHUP) { // under nohup it is
-		signal.Notify(signals, syscall.SIGHUP)
+		signal.Notify(i.signals, syscall.SIGHUP)
 	}
 	signal.Ignore(syscall.SIGPIPE) // whoever read the progress is gone: that is no reason to abandon calls
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for _, react := range []func(os.Signal){drain, abandon} {
-			select {
-			case sig := <-signals:
-				react(sig)
-			case <-done:
+	i.wg.Go(i.loop)
+	return i
+}
+
+// drain is what one interrupt does; the second such is none.
+func (i *interrupts) drain() {
+	i.ask()
+	select {
+	case <-i.draining:
+	case <-i.done:
+	}
+}
+
+// stop ends the listening. It is safe to call twice.
+func (i *interrupts) stop() {
+	i.stopOnce.Do(func() {
+		signal.Stop(i.signals)
+		close(i.done)
+	})
+	i.wg.Wait()
+}
+
+func (i *interrupts) loop() {
+	asked, drained := i.asked, false
+	drain := func(sig os.Signal) {
+		if !drained {
+			drained = true
+			i.onDrain(sig)
+			close(i.draining)
+		}
+	}
+	for {
+		select {
+		case <-i.done:
+			return
+		case <-asked:
+			asked = nil
+			drain(nil)
+		case sig := <-i.signals:
+			switch {
+			case sig == syscall.SIGHUP && i.reread != nil && !i.hungUp():
+				select {
+				case i.again <- struct{}{}:
+				default:
+				}
+			case !drained:
+				drain(sig)
+			case sig != syscall.SIGHUP:
+				i.onAbandon(sig)
+				signal.Stop(i.signals)
 				return
 			}
 		}
-		signal.Stop(signals)
-	})
-	return sync.OnceFunc(func() {
-		signal.Stop(signals)
-		close(done)
-		wg.Wait()
-	})
+	}
 }
+
+// rereadLoop re-reads, apart from the loop: a disk that hangs must not keep interrupts away.
+func (i *interrupts) rereadLoop() {
+	for {
+		select {
+		case <-i.done:
+			return
+		case <-i.again:
+			i.reread()
+		}
+	}
+}
+
+// hungUp reports whether the terminal that the process was started from is gone. The system takes it from the process
+// before it sends HUP, so that whoever sends it by hand or by a service's manager can be told apart.
+func (i *interrupts) hungUp() bool { return i.hadTerminal && !hasTerminal() }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/control"
+	"github.com/sluice-llm/sluice/work"
 )
 
 // status is how a run stands at one instant.
@@ -18,6 +20,8 @@ type status struct {
 	failed   int // items that failed in this run
 	perMin   float64
 	usage    sluice.Usage
+	cost     float64 // in US dollars, as far as it is known
+	held     bool    // paused by control
 	lanes    []sluice.LaneSnapshot
 	draining bool
 }
@@ -48,6 +52,9 @@ func (s *status) busiest() (lane sluice.LaneSnapshot, ok bool) {
 // binding says what holds the run back now: "bound by rpm 900", "bound by 8 slots", "cooldown until 12:03:10"; "" if
 // nothing does.
 func (s *status) binding() string {
+	if s.held {
+		return work.HeldReason
+	}
 	lane, ok := s.busiest()
 	if !ok {
 		return ""
@@ -91,7 +98,7 @@ func (s *status) pause(lane sluice.LaneSnapshot) string {
 // eta estimates what is left: at the rate of what binds, if a limit does, else at the rate of late.
 func (s *status) eta() (time.Duration, bool) {
 	left := float64(s.left())
-	if s.total == 0 || left == 0 {
+	if s.total == 0 || left == 0 || s.held {
 		return 0, false
 	}
 	perMin := s.perMin
@@ -219,6 +226,10 @@ type statusLine struct {
 	Input     int       `json:"input_tokens"`
 	Output    int       `json:"output_tokens"`
 	Draining  bool      `json:"draining"`
+	Held      bool      `json:"paused_by_control"`
+	Cost      float64   `json:"cost_usd,omitempty"`
+
+	Lanes []control.Lane `json:"lanes"`
 }
 
 func (s *status) line() statusLine {
@@ -226,7 +237,7 @@ func (s *status) line() statusLine {
 	line := statusLine{
 		At: s.now, Total: s.total, Done: s.done, Failed: s.failed, InFlight: inFlight, Waiting: waiting,
 		Throttles: throttles, PerMin: math.Round(s.perMin*10) / 10, Input: s.usage.Input, Output: s.usage.Output,
-		Draining: s.draining,
+		Draining: s.draining, Held: s.held, Cost: s.cost, Lanes: control.Lanes(sluice.Snapshot{Lanes: s.lanes}, s.now),
 	}
 	if lane, ok := s.busiest(); ok {
 		if lane.Waiting > 0 {

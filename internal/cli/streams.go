@@ -68,9 +68,21 @@ func (s *streams) printJSON(v any) error {
 	return err
 }
 
+// data returns where much data goes that is not ours to change: to standard output as it is, but on a terminal without what
+// would steer that.
+func (s *streams) data() io.Writer {
+	if f, ok := s.out.w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return &screen{w: f}
+	}
+	return s.out.w
+}
+
 // terminal returns the size of the terminal that standard error is, or false if it is none.
-func (s *streams) terminal() (width, height int, ok bool) {
-	f, isFile := s.err.w.(*os.File)
+func (s *streams) terminal() (width, height int, ok bool) { return s.err.terminal() }
+
+// terminal returns the size of the terminal that is written to, or false if it is none.
+func (w *safeWriter) terminal() (width, height int, ok bool) {
+	f, isFile := w.w.(*os.File)
 	if !isFile || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
 		return 0, 0, false
 	}

@@ -16,8 +16,9 @@ import (
 type summary struct {
 	Input   string `json:"input"`
 	Output  string `json:"output"`
+	Journal string `json:"journal,omitempty"` // has the results, until all are there and the output is written
 	Events  string `json:"events,omitempty"`
-	Outcome string `json:"outcome"` // done, items_failed, interrupted, failed
+	Outcome string `json:"outcome"` // done, items_failed, stopped, interrupted, failed
 	Error   string `json:"error,omitempty"`
 	Hint    string `json:"hint,omitempty"`
 
@@ -31,6 +32,9 @@ type summary struct {
 
 	First map[string]string `json:"first_failures,omitempty"` // by kind: the item and its message
 
+	Deduplicated int `json:"deduplicated"` // of this run's results, had from another item's call
+	Cached       int `json:"cached"`       // of this run's results, had from the cache
+
 	Attempts     int      `json:"attempts"`
 	Throttles    int      `json:"throttles"`
 	InputTokens  int      `json:"input_tokens"`
@@ -42,9 +46,13 @@ type summary struct {
 	CooldownMS   int64    `json:"cooldown_ms"`
 	BackoffMS    int64    `json:"backoff_ms"`
 
+	Budgets []batch.Used `json:"budgets,omitempty"` // that were set, and what this run used of them
+
 	PerMin float64            `json:"per_min"`
 	Lanes  []laneSummary      `json:"lanes"`
 	Bound  map[string]float64 `json:"bound_by"` // shares of the wall time
+
+	misses int // of the cache
 
 	ran int // items that this run recorded
 }
@@ -68,17 +76,19 @@ type budgetSummary struct {
 func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 	sum := &summary{
 		Total: rep.Total, Already: rep.Already, Done: rep.Done, Left: max(0, rep.Left()),
-		Failed:   rep.Failed + rep.AlreadyFailed,
-		Kinds:    map[string]int{},
-		Finish:   rep.Finish,
+		Failed:       rep.Failed + rep.AlreadyFailed,
+		Kinds:        map[string]int{},
+		Finish:       rep.Finish,
+		Deduplicated: rep.Twins, Cached: rep.Cached, misses: rep.CacheMisses,
 		Attempts: rep.Attempts, Throttles: rep.Throttles,
 		InputTokens: rep.Usage.Input, OutputTokens: rep.Usage.Output,
 		WallMS: rep.Wall.Milliseconds(), QueuedMS: rep.Queued.Milliseconds(),
 		CooldownMS: rep.Cooldown.Milliseconds(), BackoffMS: rep.Backoff.Milliseconds(),
 		Lanes: []laneSummary{}, Bound: map[string]float64{}, ran: rep.Done + rep.Failed,
+		Budgets: rep.Budgets,
 	}
-	if rep.Costed > 0 {
-		sum.Cost, sum.Costed = &rep.Cost, rep.Costed
+	if free := rep.Twins + rep.Cached; rep.Costed > 0 || free > 0 && free == sum.ran {
+		sum.Cost, sum.Costed = &rep.Cost, rep.Costed+free
 	}
 	for kind, n := range rep.Kinds {
 		if kind != sluice.OK {
@@ -175,6 +185,7 @@ func (sum *summary) print(s *streams) {
 	for _, kind := range slices.Sorted(maps.Keys(sum.First)) {
 		row("failed", "%s, first %s", kind, sum.First[kind])
 	}
+	sum.printReuse(row)
 	sum.printWork(row)
 	for _, lane := range sum.Lanes {
 		if text := lane.String(); text != "" {
@@ -187,7 +198,10 @@ func (sum *summary) print(s *streams) {
 	if len(sum.Finish) > 0 {
 		row("finish", "%s", counts(sum.Finish))
 	}
-	if done+sum.Failed > 0 {
+	switch {
+	case done+sum.Failed > 0 && sum.Journal != "":
+		row("output", "%s; %s comes in order of the input, once all are there", sum.Journal, sum.Output)
+	case done+sum.Failed > 0:
 		row("output", "%s", sum.Output)
 	}
 }

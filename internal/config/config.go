@@ -48,6 +48,14 @@ func (f *File) Registry() *provider.Registry {
 	return f.registry
 }
 
+// DiffersFrom reports whether the file says anything else but of limits.
+func (f File) DiffersFrom(g File) bool {
+	for _, file := range []*File{&f, &g} {
+		file.Name, file.Limits, file.registry = "", nil, nil
+	}
+	return !reflect.DeepEqual(f, g)
+}
+
 // Error is what is wrong with a file.
 type Error struct {
 	File  string

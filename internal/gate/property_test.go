@@ -49,6 +49,9 @@ func (p *play) look() {
 		if p.open[t.Call.Lane] > l.Slots {
 			p.rt.Fatalf("at %v: call %q is number %d on %d slots", p.since(), t.Call.ID, p.open[t.Call.Lane], l.Slots)
 		}
+		if l.Held {
+			p.rt.Fatalf("at %v: call %q was granted while all is held", p.since(), t.Call.ID)
+		}
 		if p.now.Before(l.Until) {
 			p.rt.Fatalf("at %v: call %q was granted in a pause that lasts until %v", p.since(), t.Call.ID, l.Until.Sub(epoch0))
 		}
@@ -208,9 +211,28 @@ func (p *play) pass(longest int64) {
 	}
 }
 
+// tune pauses, resumes or tells other limits.
+func (p *play) tune() {
+	switch rapid.IntRange(0, 2).Draw(p.rt, "tune") {
+	case 0:
+		p.g.Hold(p.now, true)
+	case 1:
+		p.g.Hold(p.now, false)
+	case 2:
+		account := gate.Limits{}
+		if p.ledger == nil {
+			account = anyLimits(p.rt, "account")
+		}
+		p.g.SetLimits(p.now, anyLimits(p.rt, "told"), account)
+	}
+	p.drain()
+}
+
 // wind answers everything well until nothing waits, and looks at what is left.
 func (p *play) wind() {
 	p.rt.Helper()
+	p.g.Hold(p.now, false)
+	p.drain()
 	for round := 0; len(p.waiting) > 0 || len(p.held) > 0; round++ {
 		if round > 500_000 {
 			p.rt.Fatalf("at %v: %d calls still wait: %s", p.since(), len(p.waiting), dump(p.g.Snapshot(p.now)))
@@ -251,24 +273,25 @@ func (p *play) wind() {
 
 func dump(v any) string { return cmp.Diff(nil, v) }
 
+func anyLimits(rt *rapid.T, name string) gate.Limits {
+	some := func(of ...int) int { return draw(rt, of, name) }
+	return gate.Limits{RPM: some(0, 0, 30, 600, 60000), TPM: some(0, 0, 6000, 600000), ITPM: some(0, 0, 0, 20000), OTPM: some(0, 0, 0, 20000),
+		RPD: some(0, 0, 0, 100000), TPD: some(0, 0, 0, 10_000_000), Concurrent: some(0, 0, 1, 4, 64),
+		Burst: time.Duration(some(0, 0, 100, 1000, 60000)) * time.Millisecond}
+}
+
 func anyConfig(rt *rapid.T) gate.Config {
-	limits := func(name string) gate.Limits {
-		some := func(of ...int) int { return draw(rt, of, name) }
-		return gate.Limits{RPM: some(0, 0, 30, 600, 60000), TPM: some(0, 0, 6000, 600000), ITPM: some(0, 0, 0, 20000), OTPM: some(0, 0, 0, 20000),
-			RPD: some(0, 0, 0, 100000), TPD: some(0, 0, 0, 10_000_000), Concurrent: some(0, 0, 1, 4, 64),
-			Burst: time.Duration(some(0, 0, 100, 1000, 60000)) * time.Millisecond}
-	}
-	cfg := gate.Config{Limits: limits("told"), Charge: draw(rt, []gate.Charge{gate.ChargeDeclared, gate.ChargeActual}, "charge"),
+	cfg := gate.Config{Limits: anyLimits(rt, "told"), Charge: draw(rt, []gate.Charge{gate.ChargeDeclared, gate.ChargeActual}, "charge"),
 		Weights: map[string]float64{"x": 1, "y": 3}}
 	if rapid.Bool().Draw(rt, "started") {
-		cfg.Start = limits("start")
+		cfg.Start = anyLimits(rt, "start")
 	}
 	return cfg
 }
 
 func (p *play) run(steps int) {
 	for range steps {
-		switch rapid.IntRange(0, 9).Draw(p.rt, "step") {
+		switch rapid.IntRange(0, 10).Draw(p.rt, "step") {
 		case 0, 1, 2, 3:
 			p.ask()
 		case 4:
@@ -281,6 +304,8 @@ func (p *play) run(steps int) {
 			p.pass(300)
 		case 9:
 			p.pass(20_000)
+		case 10:
+			p.tune()
 		}
 	}
 }

@@ -122,8 +122,11 @@ func (g *Gate) Delay(now time.Time, c *Call) time.Duration {
 	}
 	cost := l.reserves.cost(c.Cost)
 	if l.book != nil {
+		known := 1 - math.Pow(0.9, float64(l.grants)) // the mean of the costs began at zero
 		for d := range cost {
-			cost[d] += float64(before) * l.meanCost[d]
+			if l.grants > 0 {
+				cost[d] += float64(before) * l.meanCost[d] / known
+			}
 		}
 		wait = max(wait, l.book.drain(now, &cost))
 		if l.gate.account.on {

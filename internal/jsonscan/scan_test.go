@@ -123,3 +123,29 @@ func FuzzString(f *testing.F) {
 		}
 	})
 }
+
+// FuzzUnquote: a string means what encoding/json says, whatever its escapes.
+func FuzzUnquote(f *testing.F) {
+	for _, seed := range []string{``, `plain`, `a\n\t\r\b\f\/\\\"z`, `\u00e9\ud83d\ude00`, `\ud800`, "\xff\\n", `\\n\\`, `\`, `\x`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, inner string) {
+		quoted := []byte(`"` + inner + `"`)
+		s := jsonscan.New(quoted)
+		s.Skip()
+		if !s.End() {
+			return
+		}
+		var want string
+		if err := json.Unmarshal(quoted, &want); err != nil {
+			t.Fatal(err)
+		}
+		got := string(jsonscan.Unquote(quoted))
+		if !strings.Contains(inner, `\`) { // then it is the text itself, bytes that are no UTF-8 and all
+			want = inner
+		}
+		if got != want {
+			t.Fatalf("%q means %q, want %q", quoted, got, want)
+		}
+	})
+}

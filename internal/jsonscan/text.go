@@ -3,6 +3,9 @@ package jsonscan
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
+	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -19,12 +22,63 @@ func Unquote(b []byte) []byte {
 	if bytes.IndexByte(inner, '\\') < 0 {
 		return inner
 	}
+	if text, ok := unescape(inner); ok {
+		return text
+	}
 	var text string
 	if json.Unmarshal(b, &text) != nil {
 		return inner // cannot be: it was read
 	}
 	return []byte(text)
 }
+
+// unescape returns the meaning of what stands between the quotes of a string in UTF-8, with one allocation.
+func unescape(inner []byte) ([]byte, bool) {
+	if !utf8.Valid(inner) {
+		return nil, false
+	}
+	text := make([]byte, 0, len(inner))
+	for {
+		n := Plain(inner)
+		text = append(text, inner[:n]...)
+		if inner = inner[n:]; len(inner) == 0 {
+			return text, true
+		}
+		if len(inner) < 2 || inner[0] != '\\' {
+			return nil, false
+		}
+		c := inner[1]
+		if c != 'u' {
+			i := strings.IndexByte(escapes, c)
+			if i < 0 {
+				return nil, false
+			}
+			text, inner = append(text, meanings[i]), inner[2:]
+			continue
+		}
+		r, ok := Hex4(inner[2:])
+		if !ok {
+			return nil, false
+		}
+		inner = inner[6:]
+		if utf16.IsSurrogate(r) {
+			low := rune(-1)
+			if bytes.HasPrefix(inner, []byte(`\u`)) {
+				low, _ = Hex4(inner[2:])
+			}
+			if r = utf16.DecodeRune(r, low); r != utf8.RuneError {
+				inner = inner[6:]
+			}
+		}
+		text = utf8.AppendRune(text, r)
+	}
+}
+
+// The letters of escapes, and what they mean.
+const (
+	escapes  = `"\/bfnrt`
+	meanings = "\"\\/\b\f\n\r\t"
+)
 
 // Name returns the meaning of a name that Key returned. It may share its memory.
 func Name(key []byte) []byte {
@@ -67,7 +121,6 @@ func stringLen(b []byte) int {
 
 // AppendString appends s as a JSON string. Bytes that are not UTF-8 become replacement characters.
 func AppendString[T string | []byte](dst []byte, s T) []byte {
-	const hexDigits = "0123456789abcdef"
 	dst = append(dst, '"')
 	start := len(dst)
 	dst = append(dst, s...)
@@ -75,26 +128,59 @@ func AppendString[T string | []byte](dst []byte, s T) []byte {
 	if utf8.Valid(rest) && Plain(rest) == len(rest) {
 		return append(dst, '"')
 	}
-	rest = bytes.ToValidUTF8(bytes.Clone(rest), []byte("\ufffd"))
-	dst = dst[:start]
-	for {
+	if !utf8.Valid(rest) {
+		rest = bytes.ToValidUTF8(bytes.Clone(rest), []byte("\ufffd"))
+		dst = append(dst[:start], rest...)
+	}
+	return append(escapeInPlace(dst, start), '"')
+}
+
+// escapeInPlace writes what stands from start on as the inside of a string.
+func escapeInPlace(dst []byte, start int) []byte {
+	more := 0
+	for rest := dst[start:]; ; {
 		n := Plain(rest)
-		dst = append(dst, rest[:n]...)
 		if n == len(rest) {
-			return append(dst, '"')
+			break
 		}
-		switch c := rest[n]; c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\r':
-			dst = append(dst, '\\', 'r')
-		case '\t':
-			dst = append(dst, '\\', 't')
-		default:
-			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+		more += len(escapeOf(rest[n])) - 1
+		rest = rest[n+1:]
+	}
+	if more == 0 {
+		return dst
+	}
+	// What is written comes before what is still to be read: the text is moved up by what its escapes take.
+	size := len(dst) - start
+	dst = slices.Grow(dst, more)[:len(dst)+more]
+	rest := dst[start+more:]
+	copy(rest, dst[start:start+size])
+	for to := start; ; {
+		n := Plain(rest)
+		to += copy(dst[to:], rest[:n])
+		if n == len(rest) {
+			return dst
 		}
+		to += copy(dst[to:], escapeOf(rest[n]))
 		rest = rest[n+1:]
 	}
 }
+
+// escapeOf is how a byte is written that cannot stand in a string.
+func escapeOf(c byte) string {
+	switch c {
+	case '"':
+		return `\"`
+	case '\\':
+		return `\\`
+	case '\n':
+		return `\n`
+	case '\r':
+		return `\r`
+	case '\t':
+		return `\t`
+	}
+	return controls[6*int(c) : 6*int(c)+6]
+}
+
+// controls are the long escapes of the control characters.
+const controls = `\u0000\u0001\u0002\u0003\u0004\u0005\u0006\u0007\u0008\u0009\u000a\u000b\u000c\u000d\u000e\u000f\u0010\u0011\u0012\u0013\u0014\u0015\u0016\u0017\u0018\u0019\u001a\u001b\u001c\u001d\u001e\u001f`

@@ -50,7 +50,7 @@ func TestAReportSaysWhatTheSchedulerSays(t *testing.T) {
 				for i := range fromFile.Run.Lanes { // times in files are in milliseconds
 					fromFile.Run.Lanes[i].Latency, r.Run.Lanes[i].Latency = telemetry.Times{}, telemetry.Times{}
 				}
-				a, b := document(t, fromFile), document(t, r)
+				a, b := alike(t, fromFile), alike(t, r)
 				if a != b {
 					t.Errorf("the file says\n%s\nand who saw it happen\n%s", a, b)
 				}
@@ -59,8 +59,8 @@ func TestAReportSaysWhatTheSchedulerSays(t *testing.T) {
 	}
 }
 
-// document is what of a report must be the same from the file of events, which has no fractions of milliseconds.
-func document(t *testing.T, r *telemetry.Report) string {
+// alike is what of a report must be the same from the file of events, which has no fractions of milliseconds.
+func alike(t *testing.T, r *telemetry.Report) string {
 	t.Helper()
 	c := *r
 	c.Waits, c.Latency, c.Longest, c.CooldownMS = telemetry.Times{}, telemetry.Times{}, nil, 0

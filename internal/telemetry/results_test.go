@@ -30,6 +30,15 @@ func TestFinishReasonsAndModelsOfEveryForm(t *testing.T) {
 	}
 }
 
+func TestAnswersThatWereThereAlreadyAreCounted(t *testing.T) {
+	line := fmt.Sprintf(result, "a", "null", "null", 0, 0, 9, 9, "ok")
+	out := line + strings.Replace(line, `"kind"`, `"twin":"a","kind"`, 1) + strings.Replace(line, `"kind"`, `"cached":true,"kind"`, 1)
+	r := fromFiles(t, []byte(out), nil)
+	if r.Items.Total != 3 || r.Items.Reused != 2 || r.Waits.Count != 1 {
+		t.Errorf("%+v, %d waits", r.Items, r.Waits.Count)
+	}
+}
+
 func TestALineThatIsNoResultIsNamed(t *testing.T) {
 	good := fmt.Sprintf(result, "a", "null", "null", 1, 0, 1, 1, "ok")
 	for text, word := range map[string]string{

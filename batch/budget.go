@@ -1,0 +1,131 @@
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+)
+
+// Budget bounds what a run may use: when it is spent, the run stops with a *BudgetError, and what is done is kept. It is
+// of one run: another one on the same output may use as much again. The zero value bounds nothing.
+type Budget struct {
+	// Cost and Tokens bound what calls cost, in US dollars, and their tokens, input and output. A call is sent only if
+	// what it may use fits beside what was used and what open calls may use. That is its estimated input and its most
+	// output: what the request declares, or else 1.1 times the longest answer of its model so far, or 4,096 tokens before
+	// the first. So no more is used than that, but where an answer is longer than all of this. Cost needs Config.Price.
+	Cost   float64
+	Tokens int
+
+	Deadline time.Time // nothing is sent after it
+
+	// Failures stops the run at that many failed items, FailedShare once more than this part of the finished ones failed,
+	// from 20 on.
+	Failures    int
+	FailedShare float64
+
+	// Attempts is how many attempts the Schedulers make, of a call that waits for room before another, too. Default 6.
+	Attempts int
+}
+
+// check names what is wrong.
+func (b *Budget) check(price bool) error {
+	switch {
+	case !(b.Cost >= 0) || math.IsInf(b.Cost, 0):
+		return fmt.Errorf("cost of %v is no sum of money", b.Cost)
+	case b.Cost > 0 && !price:
+		return errors.New("cost needs Config.Price")
+	case b.Tokens < 0:
+		return errors.New("tokens are negative")
+	case b.Failures < 0:
+		return errors.New("failures are negative")
+	case !(b.FailedShare >= 0 && b.FailedShare < 1):
+		return fmt.Errorf("failed share of %v is not below 1", b.FailedShare)
+	case b.Attempts < 0:
+		return errors.New("attempts are negative")
+	}
+	if b.Attempts == 0 {
+		b.Attempts = 6
+	}
+	return nil
+}
+
+// Limited is what a Budget bounds.
+type Limited string
+
+// What is bounded.
+const (
+	LimitedCost     Limited = "max_cost"         // US dollars
+	LimitedTokens   Limited = "max_tokens_total" // input and output
+	LimitedTime     Limited = "deadline"         // seconds that the run had
+	LimitedFailures Limited = "max_failures"     // failed items, or their share of the finished ones
+)
+
+// Used is what a run used of one of its bounds.
+type Used struct {
+	What  Limited `json:"budget"`
+	Unit  string  `json:"unit"` // usd, tokens, seconds, items or share
+	Limit float64 `json:"limit"`
+	Used  float64 `json:"used"`
+}
+
+// String says so in words.
+func (u Used) String() string {
+	switch u.Unit {
+	case "usd":
+		return fmt.Sprintf("spent %s of %s", dollars(u.Used), dollars(u.Limit))
+	case "tokens":
+		return fmt.Sprintf("used %s of %s tokens", whole(u.Used), whole(u.Limit))
+	case "items":
+		return fmt.Sprintf("%s items failed, of at most %s", whole(u.Used), whole(u.Limit))
+	case "share":
+		return fmt.Sprintf("%s of the finished items failed, of at most %s", percent(u.Used), percent(u.Limit))
+	}
+	return "the deadline is past"
+}
+
+// BudgetError stops a run whose Budget is spent.
+type BudgetError struct {
+	Used
+	Next float64 // what the next call may use: cost or tokens
+	ID   string  // whose call that is
+}
+
+// Alone says that the next call does not fit into the whole budget: a run with the same budget cannot make it.
+func (e *BudgetError) Alone() bool { return e.Next > e.Limit }
+
+// Error says what was used.
+func (e *BudgetError) Error() string {
+	next := whole(e.Next) + " tokens"
+	if e.Unit == "usd" {
+		next = dollars(e.Next)
+	}
+	switch {
+	case e.Next == 0:
+		return e.Used.String()
+	case e.Alone():
+		return fmt.Sprintf("%s, and item %q alone may take %s", e.Used, e.ID, next)
+	}
+	return fmt.Sprintf("%s, and the next call may take %s", e.Used, next)
+}
+
+// dollars writes a sum of money: cents, and of what is below a dollar two digits that count.
+func dollars(usd float64) string {
+	digits := 2
+	if usd > 1e-12 && usd < 0.995 {
+		digits = max(2, 1-int(math.Floor(math.Log10(usd))))
+	}
+	return "$" + strconv.FormatFloat(usd, 'f', digits, 64)
+}
+
+func percent(share float64) string { return strconv.FormatFloat(share*100, 'g', 3, 64) + " %" }
+
+// whole writes a number without a fraction, in groups of three digits.
+func whole(n float64) string {
+	s := strconv.FormatFloat(n, 'f', 0, 64)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

@@ -1,0 +1,297 @@
+package batch
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// The files of a cache: its version, and under two digits of its key each answer, which was written under a temporary
+// name before.
+const (
+	cacheVersionFile = "version"
+	cacheVersion     = "sluice cache 1\n"
+	cacheTemp        = ".tmp-"
+	entryMagic       = "sluice-answer 1 "
+)
+
+// mostEntry bounds what is read of an entry, far above the longest answer.
+const mostEntry = 128 << 20
+
+// cache is a directory of good answers, by what was asked of whom. Several processes may use it at once. It is safe for
+// concurrent use.
+type cache struct {
+	dir    string
+	maxAge time.Duration // 0 is any
+	log    *slog.Logger
+
+	hits, misses       atomic.Int64
+	damaged, unwelcome sync.Once // are said once
+}
+
+// CacheError is returned by Open for a directory that cannot be the cache. Nothing in it was touched.
+type CacheError struct {
+	Dir     string
+	Problem string
+	Advice  string
+}
+
+// Error names the directory and the problem.
+func (e *CacheError) Error() string { return e.Dir + " " + e.Problem }
+
+// Hint says what can be done.
+func (e *CacheError) Hint() string { return e.Advice }
+
+// openCache opens the cache in a directory, or makes it one.
+func openCache(dir string, maxAge time.Duration, log *slog.Logger) (*cache, error) {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = os.MkdirAll(dir, 0o700)
+	case err == nil && !info.IsDir():
+		return nil, &CacheError{dir, "is not a directory", "give --cache a directory of its own"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := &cache{dir: dir, maxAge: maxAge, log: log}
+	known, err := c.checkVersion()
+	if err != nil {
+		return nil, err
+	}
+	// Whether it can be written shows by writing it.
+	if err := c.write(cacheVersionFile, []byte(cacheVersion), !known); err != nil {
+		return nil, err
+	}
+	c.sweep()
+	return c, nil
+}
+
+// checkVersion refuses a directory of another version, or of something else. It says false of one that is new.
+func (c *cache) checkVersion() (known bool, err error) {
+	for range 2 { // another process may make it a cache meanwhile
+		b, err := os.ReadFile(filepath.Join(c.dir, cacheVersionFile))
+		switch {
+		case err == nil && string(b) == cacheVersion:
+			return true, nil
+		case err == nil && strings.HasPrefix(string(b), "sluice cache "):
+			return false, &CacheError{c.dir, fmt.Sprintf("is a cache of version %s, and this program's is 1", clip(bytes.TrimSpace(b[len("sluice cache "):]))),
+				"give --cache another directory, or remove that one: all it holds is copies of answers"}
+		case err == nil:
+			return false, c.foreign()
+		case !errors.Is(err, fs.ErrNotExist):
+			return false, err
+		}
+		entries, err := os.ReadDir(c.dir)
+		if err != nil {
+			return false, err
+		}
+		strangers := 0
+		for _, e := range entries {
+			if !strings.HasPrefix(e.Name(), cacheTemp) {
+				strangers++
+			}
+		}
+		if strangers == 0 {
+			return false, nil
+		}
+	}
+	return false, c.foreign()
+}
+
+func (c *cache) foreign() error {
+	return &CacheError{c.dir, "holds files that are no cache's", "give --cache an empty directory, or a new one"}
+}
+
+// sweep removes what killed processes left half written. Nobody writes for an hour.
+func (c *cache) sweep() {
+	entries, _ := os.ReadDir(c.dir)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && strings.HasPrefix(e.Name(), cacheTemp) && time.Since(info.ModTime()) > time.Hour {
+			os.Remove(filepath.Join(c.dir, e.Name()))
+		}
+	}
+}
+
+// write puts a file in its place as a whole. Without keep it only finds out whether it could.
+func (c *cache) write(name string, text []byte, keep bool) (err error) {
+	tmp, err := os.CreateTemp(c.dir, cacheTemp+"*") // of mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil || !keep {
+			os.Remove(tmp.Name())
+		}
+	}()
+	_, err = tmp.Write(text)
+	if err == nil && name == cacheVersionFile && keep {
+		err = tmp.Sync() // an entry that a power cut damages is called again; this must not be
+	}
+	if err = errors.Join(err, tmp.Close()); err != nil || !keep {
+		return err
+	}
+	path := filepath.Join(c.dir, name)
+	if err = os.Rename(tmp.Name(), path); errors.Is(err, fs.ErrNotExist) {
+		if err = os.Mkdir(filepath.Dir(path), 0o700); err == nil || errors.Is(err, fs.ErrExist) {
+			err = os.Rename(tmp.Name(), path)
+		}
+	}
+	return err
+}
+
+// entry is what stands above the body of an answer.
+type entry struct {
+	Key          string    `json:"key"`
+	At           time.Time `json:"at"`
+	Status       int       `json:"status"`
+	RequestID    string    `json:"request_id,omitempty"`
+	FinishReason string    `json:"finish_reason,omitempty"`
+}
+
+// entryName is where the answer of that key is.
+func entryName(key string) string { return filepath.Join(key[:2], key) }
+
+// load returns the answer of that key, if there is one.
+func (c *cache) load(key string) (work.Result, bool) {
+	path := filepath.Join(c.dir, entryName(key))
+	if info, err := os.Stat(path); err == nil && info.Size() > mostEntry {
+		c.spoilt(path, errors.New("too long"))
+		return work.Result{}, false
+	}
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return work.Result{}, false
+	}
+	var e entry
+	var body []byte
+	if err == nil {
+		e, body, err = parseEntry(b)
+	}
+	if err == nil && e.Key != key {
+		err = errors.New("the answer to another request")
+	}
+	if err != nil {
+		c.spoilt(path, err)
+		return work.Result{}, false
+	}
+	if c.maxAge > 0 && time.Since(e.At) > c.maxAge {
+		return work.Result{}, false
+	}
+	return work.Result{Status: e.Status, RequestID: e.RequestID, FinishReason: e.FinishReason, Payload: body, Cached: true}, true
+}
+
+var errDamaged = errors.New("damaged")
+
+// counts are how many answers it had, and how many it had not. A nil cache has none.
+func (c *cache) counts() (hits, misses int) {
+	if c == nil {
+		return 0, 0
+	}
+	return int(c.hits.Load()), int(c.misses.Load())
+}
+
+// parseEntry reads an entry, all of which its first line answers for.
+func parseEntry(b []byte) (e entry, body []byte, err error) {
+	first, rest, ok := bytes.Cut(b, []byte("\n"))
+	sum := sha256.Sum256(rest)
+	if !ok || string(first) != entryMagic+hex.EncodeToString(sum[:]) {
+		return e, nil, errDamaged
+	}
+	head, body, ok := bytes.Cut(rest, []byte("\n"))
+	if !ok {
+		return e, nil, errDamaged
+	}
+	if err := json.Unmarshal(head, &e); err != nil || e.Status/100 != 2 {
+		return e, nil, errDamaged
+	}
+	return e, body, nil
+}
+
+// spoilt says once that an entry cannot be read. Its request is called, and the entry replaced.
+func (c *cache) spoilt(path string, err error) {
+	c.damaged.Do(func() {
+		c.log.Warn("an answer in the cache cannot be used, and is called again", "file", path, "error", err)
+	})
+}
+
+// store keeps a good answer. If it cannot, the run goes on without.
+func (c *cache) store(key string, r *work.Result) {
+	head, err := json.Marshal(entry{Key: key, At: time.Now().UTC(), Status: r.Status, RequestID: r.RequestID, FinishReason: r.FinishReason})
+	if err == nil {
+		text := make([]byte, 0, len(entryMagic)+2*sha256.Size+1+len(head)+1+len(r.Payload))
+		text = append(text, entryMagic...)
+		sum := sha256.New()
+		for _, part := range [][]byte{head, {'\n'}, r.Payload} {
+			sum.Write(part)
+		}
+		text = append(hex.AppendEncode(text, sum.Sum(nil)), '\n')
+		text = append(append(text, head...), '\n')
+		err = c.write(entryName(key), append(text, r.Payload...), true)
+	}
+	if err != nil {
+		c.unwelcome.Do(func() { c.log.Warn("answers cannot be kept in the cache", "error", err) })
+	}
+}
+
+// cached is the layer that answers items from the cache.
+func (b *Batch) cached(a *account) work.Middleware {
+	return func(inner work.Handler) work.Handler { return &cachedCalls{account: a, cache: b.cache, inner: inner} }
+}
+
+type cachedCalls struct {
+	account *account
+	cache   *cache
+	inner   work.Handler
+}
+
+// Immediate says that nothing is waited for after the inner handler.
+func (c *cachedCalls) Immediate() {}
+
+// Handle gives the answer that is kept, or calls and keeps what is good.
+func (c *cachedCalls) Handle(ctx context.Context, item work.Item) (work.Result, error) {
+	key := c.key(&item)
+	if result, ok := c.cache.load(key); ok && c.accepts(&item, result.Payload) {
+		c.cache.hits.Add(1)
+		return result, nil
+	}
+	c.cache.misses.Add(1)
+	result, err := c.inner.Handle(ctx, item)
+	if err == nil && result.Status/100 == 2 {
+		c.cache.store(key, &result)
+	}
+	return result, err
+}
+
+// accepts asks whether an answer is good enough for this run, too.
+func (c *cachedCalls) accepts(item *work.Item, body []byte) bool {
+	check := c.account.batch.cfg.Check
+	return check == nil || check(item.ID, item.Data.(*call).endpoint, body) == nil
+}
+
+// key is a hash of what an answer depends on: who is asked, where, which model, by which path, and what. Keys and
+// headers are no part of it.
+func (c *cachedCalls) key(item *work.Item) string {
+	call := item.Data.(*call)
+	h := sha256.New()
+	for _, part := range []string{c.account.provider.Name, c.account.baseURL(), item.Lane, call.endpoint.String()} {
+		fmt.Fprintf(h, "%d %s\n", len(part), part) // so that no two lists of parts are one text
+	}
+	h.Write(jsonscan.AppendCompact(nil, call.body))
+	return hex.EncodeToString(h.Sum(nil))
+}

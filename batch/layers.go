@@ -1,0 +1,34 @@
+package batch
+
+import "github.com/sluice-llm/sluice/work"
+
+// layers puts around an account's calls what may spare them, the outermost first: an answer that the output has costs
+// least, one that is kept elsewhere takes no permit, and what waits for its turn does so before it asks for one. Without
+// any, calls are all there is.
+func (b *Batch) layers(a *account, calls work.Handler) work.Handler {
+	var layers []work.Middleware
+	if b.cfg.Dedupe {
+		layers = append(layers, b.recall)
+	}
+	if b.cache != nil {
+		layers = append(layers, b.cached(a))
+	}
+	if b.cfg.WarmUp {
+		layers = append(layers, warmingUp)
+	}
+	if len(layers) == 0 {
+		return calls
+	}
+	return work.Chain(calls, layers...)
+}
+
+// openReuse opens what layers keep outside of the output.
+func (b *Batch) openReuse() (err error) {
+	if b.cfg.Cache == "" {
+		return nil
+	}
+	if b.cache, err = openCache(b.cfg.Cache, b.cfg.CacheMaxAge, b.log); err != nil {
+		return &ConfigError{Field: "Cache", Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+
+	"github.com/sluice-llm/sluice/work"
+)
+
+// Preview is what a run would have before it.
+type Preview struct {
+	Total         int // lines with a request
+	Already       int // of those, recorded in the output
+	AlreadyFailed int // of those, recorded as failed
+	Invalid       int // of those that are left, such as would be recorded as failed, with SkipInvalid
+}
+
+// Left is how many lines are not recorded yet.
+func (p Preview) Left() int { return p.Total - p.Already }
+
+// Look finds out what a run would do, and gives each the requests that are left. It reads the input and the output as Open
+// does, and fails as Open does; it sends nothing, and creates, changes and locks nothing. Of cfg it takes what says what to
+// read, and Output, SkipInvalid, RetryFailed and Changed. Without an Output nothing is recorded.
+func Look(cfg Config, each func(Request)) (Preview, error) {
+	f, err := cfg.checkInput()
+	if err == nil {
+		err = cfg.checkChanged()
+	}
+	if err != nil {
+		return Preview{}, err
+	}
+	in, err := openInput(cfg, f)
+	if err != nil {
+		return Preview{}, err
+	}
+	defer in.close()
+	if err := in.differsFrom(cfg.Output); err != nil {
+		return Preview{}, err
+	}
+	if err := in.scan(); err != nil {
+		return Preview{}, err
+	}
+	if err := (&Batch{cfg: cfg, input: in}).match(); err != nil {
+		return Preview{}, err
+	}
+	l := look{in: in, each: each}
+	if in.file != nil {
+		err = l.file()
+	} else {
+		err = l.stdin()
+	}
+	p := Preview{Total: int(in.total.Load()), Already: int(in.already.Load()), AlreadyFailed: int(in.alreadyFailed.Load()), Invalid: l.invalid}
+	return p, err
+}
+
+// match matches the output with the input, and leaves it as it is.
+func (b *Batch) match() error {
+	if b.cfg.Output == "" {
+		return nil
+	}
+	file, err := openRecorded(b.cfg.Output)
+	if file == nil || err != nil {
+		return err
+	}
+	defer file.Close()
+	m := &matcher{batch: b}
+	return m.read(b.cfg.Output, recordedLines(file))
+}
+
+// openRecorded opens an output to read it; nil is that there is none.
+func openRecorded(path string) (*os.File, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, &ConfigError{Field: "Output", Err: fmt.Errorf("%s is not a regular file", path)}
+	}
+	return os.Open(path)
+}
+
+// recordedLines gives the lines of an output as they are matched: not a last one that a run left torn.
+func recordedLines(file *os.File) iter.Seq2[work.Line, error] {
+	return func(yield func(work.Line, error) bool) {
+		r := work.NewLineReader(file, 0)
+		for {
+			line, err := r.Next()
+			if err == io.EOF {
+				return
+			}
+			if err == nil && line.Torn && !wholeResult(line.Bytes) && torn(line.Bytes) {
+				return
+			}
+			if !yield(line, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// torn says whether a line may be the beginning of a result.
+func torn(line []byte) bool {
+	n := min(len(line), len(resultPrefix))
+	return string(line[:n]) == resultPrefix[:n]
+}
+
+// look goes through what is left.
+type look struct {
+	in      *input
+	each    func(Request)
+	invalid int
+}
+
+func (l *look) file() error {
+	for row, err := range l.in.rest() {
+		if err != nil {
+			return err
+		}
+		rq, bad := l.in.read(row)
+		if _, twice := l.in.duplicates[row.Number-1]; twice || bad != nil {
+			l.invalid++
+			continue
+		}
+		if err := l.give(row.Number, &rq); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *look) stdin() error {
+	in := l.in
+	for row, err := range in.arriving(in.cfg.Stdin) {
+		if err != nil {
+			return inputFault(err)
+		}
+		rq, bad, err := in.accept(row)
+		if err != nil {
+			return err
+		}
+		id, hash := invalidID(row.Number), work.HashOf(row.Bytes)
+		if bad == nil {
+			id, hash = rq.id, in.parser.hash(&rq)
+		}
+		already, err := in.recorded(row.Number, string(id), hash)
+		switch {
+		case err != nil:
+			return err
+		case already:
+		case bad != nil:
+			l.invalid++
+		default:
+			if err := l.give(row.Number, &rq); err != nil {
+				return err
+			}
+		}
+		if in.reachedLimit() {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (l *look) give(number int, rq *request) error {
+	estimated, err := l.in.estimated(number, rq)
+	if err == nil {
+		l.each(estimated)
+	}
+	return err
+}

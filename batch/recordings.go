@@ -1,0 +1,249 @@
+package batch
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"iter"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// Recordings is an output file as whoever wants its answers reads it, while a run writes to it or not: what stood in it
+// when it was opened. Close it. It is not safe for concurrent use.
+type Recordings struct {
+	path   string
+	file   *os.File
+	size   int64
+	seed   maphash.Seed
+	places []place // sorted, once Index was called
+	buf    []byte
+}
+
+// place is where the result of an item stands.
+type place struct {
+	id     uint64 // hash of its custom_id
+	offset int64
+}
+
+// Recording is one result. Its Body is valid until the next one is read.
+type Recording struct {
+	ID      string
+	Body    []byte // of the answer, as JSON; nil if there was none
+	Error   string // the kind of a failure; "" if there was none
+	Message string // what the failure says
+}
+
+// RecordingError is a line of a file of results that is none.
+type RecordingError struct {
+	Path string
+	Line int
+}
+
+// Error names the line.
+func (e *RecordingError) Error() string {
+	return fmt.Sprintf("%s line %d: not a result of a batch: want custom_id, and response or error", e.Path, e.Line)
+}
+
+// OpenRecordings opens an output file.
+func OpenRecordings(path string) (*Recordings, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return &Recordings{path: path, file: file, size: info.Size(), seed: maphash.MakeSeed()}, nil
+}
+
+// Close closes the file.
+func (r *Recordings) Close() error { return r.file.Close() }
+
+// All gives the results in the order in which they stand. A last line that is torn, since it is being written, is left
+// out. An error is the last: a *RecordingError for a line that is no result.
+func (r *Recordings) All() iter.Seq2[Recording, error] {
+	return func(yield func(Recording, error) bool) {
+		for line, err := range r.lines() {
+			if err != nil {
+				yield(Recording{}, err)
+				return
+			}
+			rec, err := parseRecording(line.Bytes)
+			if err != nil {
+				yield(Recording{}, &RecordingError{Path: r.path, Line: line.Number})
+				return
+			}
+			if !yield(rec, nil) {
+				return
+			}
+		}
+	}
+}
+
+// lines gives the lines that have something on them, but for a torn last one.
+func (r *Recordings) lines() iter.Seq2[work.Line, error] {
+	return func(yield func(work.Line, error) bool) {
+		reader := work.NewLineReader(io.NewSectionReader(r.file, 0, r.size), 0)
+		for line, err := range each(reader) {
+			if err == nil && line.Torn && unfinished(line.Bytes) {
+				return
+			}
+			if !yield(line.Line, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// unfinished reports whether a last line without its end is the beginning of a result.
+func unfinished(line []byte) bool {
+	_, err := parseRecording(line)
+	return err != nil && torn(line)
+}
+
+// Index reads the whole file, so that Find can find a result. It takes 16 bytes for each.
+func (r *Recordings) Index() error {
+	r.places = nil
+	for line, err := range r.lines() {
+		if err != nil {
+			return err
+		}
+		rec, err := parseRecording(line.Bytes)
+		if err != nil {
+			return &RecordingError{Path: r.path, Line: line.Number}
+		}
+		r.places = append(r.places, place{maphash.String(r.seed, rec.ID), line.Offset})
+	}
+	slices.SortFunc(r.places, func(a, b place) int { return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(b.offset, a.offset)) })
+	return nil
+}
+
+// Len returns how many results Index found.
+func (r *Recordings) Len() int { return len(r.places) }
+
+// Find returns the result of an item, the last one if there are several; ok is false if there is none. Call Index before.
+func (r *Recordings) Find(id string) (rec Recording, ok bool, err error) {
+	h := maphash.String(r.seed, id)
+	i, _ := slices.BinarySearchFunc(r.places, h, func(p place, h uint64) int { return cmp.Compare(p.id, h) })
+	for ; i < len(r.places) && r.places[i].id == h; i++ {
+		line, err := r.lineAt(r.places[i].offset)
+		if err != nil {
+			return Recording{}, false, err
+		}
+		if rec, err = parseRecording(line); err != nil {
+			return Recording{}, false, fmt.Errorf("%s was changed while it was read", r.path)
+		}
+		if rec.ID == id {
+			return rec, true, nil
+		}
+	}
+	return Recording{}, false, nil
+}
+
+// lineAt reads the line that begins there: at first as much as two usual ones take.
+func (r *Recordings) lineAt(offset int64) ([]byte, error) {
+	const most = 1 << 20 // that is kept for the next line
+	usual := 2 * r.size / int64(max(1, len(r.places)))
+	for want := max(512, min(usual, most)); ; want *= 4 {
+		n := min(want, r.size-offset)
+		if int64(cap(r.buf)) < n || cap(r.buf) > most && n <= most {
+			r.buf = make([]byte, n)
+		}
+		b := r.buf[:n]
+		if _, err := r.file.ReadAt(b, offset); err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		if i := bytes.IndexByte(b, '\n'); i >= 0 {
+			return b[:i], nil
+		}
+		if n == r.size-offset {
+			return b, nil
+		}
+	}
+}
+
+// parseRecording reads a line of an output, of ours or of OpenAI's batches.
+func parseRecording(line []byte) (rec Recording, err error) {
+	s := jsonscan.New(line)
+	var id []byte
+	answers := false
+	if s.Peek() != '{' {
+		return rec, errNotResult
+	}
+	for s.Enter('{'); s.Next('}'); {
+		switch string(jsonscan.Name(s.Key())) {
+		case "custom_id":
+			id = text(s.Span())
+		case "response":
+			answers = true
+			rec.response(&s)
+		case "error":
+			answers = true
+			rec.fault(&s)
+		default:
+			s.Skip()
+		}
+	}
+	if !s.End() || id == nil || !answers {
+		return Recording{}, errNotResult
+	}
+	rec.ID = string(id)
+	return rec, nil
+}
+
+// response reads the answer of a result.
+func (rec *Recording) response(s *jsonscan.Scanner) {
+	if s.Peek() != '{' {
+		s.Skip()
+		return
+	}
+	for s.Enter('{'); s.Next('}'); {
+		switch string(jsonscan.Name(s.Key())) {
+		case "body":
+			rec.Body = s.Span()
+		case "status_code":
+			// OpenAI's files tell of a refused request by this alone.
+			if status, ok := s.Number(); ok && status >= 300 && rec.Error == "" {
+				rec.Error = fmt.Sprintf("status_%d", status)
+			}
+		default:
+			s.Skip()
+		}
+	}
+}
+
+// fault reads the error of a result.
+func (rec *Recording) fault(s *jsonscan.Scanner) {
+	if s.Peek() != '{' {
+		if string(s.Span()) != "null" {
+			rec.Error = cmp.Or(rec.Error, "error")
+		}
+		return
+	}
+	rec.Error = cmp.Or(rec.Error, "error") // if it says no kind
+	for s.Enter('{'); s.Next('}'); {
+		switch string(jsonscan.Name(s.Key())) {
+		case "code":
+			if code := s.Text(); strings.TrimSpace(code) != "" {
+				rec.Error = code
+			}
+		case "message":
+			rec.Message = s.Text()
+		default:
+			s.Skip()
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package batch_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// sampled runs a sample and returns the ids that were run.
+func sampled(t *testing.T, input string, n, limit int) map[string]bool {
+	t.Helper()
+	f := newFiles(t, input)
+	cfg := f.config(t, &stub{})
+	cfg.Sample, cfg.Limit = n, limit
+	if rep, err := run(t, cfg); err != nil || rep.Total != rep.Done || rep.Left() != 0 {
+		t.Fatalf("%+v %v", rep, err)
+	}
+	ids := make(map[string]bool)
+	for id := range f.results(t) {
+		ids[id] = true
+	}
+	return ids
+}
+
+func TestASampleIsTheSameEachTimeAndPartOfALargerOne(t *testing.T) {
+	input := chats(400)
+	before := map[string]bool{}
+	for _, n := range []int{1, 10, 50, 300, 400, 1000} {
+		ids := sampled(t, input, n, 0)
+		if len(ids) != min(n, 400) {
+			t.Fatalf("a sample of %d has %d", n, len(ids))
+		}
+		for id := range before {
+			if !ids[id] {
+				t.Errorf("%s is in a smaller sample than %d, and not in that", id, n)
+			}
+		}
+		before = ids
+	}
+	ten := sampled(t, input, 10, 0)
+	lines := strings.SplitAfter(input, "\n")
+	slices.Reverse(lines)
+	if again := sampled(t, strings.Join(lines, ""), 10, 0); !maps.Equal(ten, again) {
+		t.Errorf("%v, and in another order %v", ten, again)
+	}
+	for id := range sampled(t, input, 10, 40) {
+		if len(id) > 2 || len(id) == 2 && id > "40" {
+			t.Errorf("%s is not among the first 40", id)
+		}
+	}
+	if slices.Equal(slices.Sorted(maps.Keys(ten)), []string{"1", "10", "2", "3", "4", "5", "6", "7", "8", "9"}) {
+		t.Error("the sample is the first ten")
+	}
+}
+
+func TestASampleIsFair(t *testing.T) {
+	ids := sampled(t, chats(2000), 500, 0)
+	first := 0
+	for id := range ids {
+		if n := 0; len(id) < 4 || id <= "1000" {
+			_ = n
+			first++
+		}
+	}
+	if first < 190 || first > 310 {
+		t.Errorf("%d of 500 are in the first half", first)
+	}
+}
+
+func TestLaterRunsGoOnWithTheRest(t *testing.T) {
+	f := newFiles(t, strings.Replace(chats(30), `"m"`, `"n"`, 1))
+	cfg := f.config(t, &stub{})
+	done := 0
+	for _, step := range []struct{ sample, limit, total, ran int }{{5, 0, 5, 5}, {5, 0, 5, 0}, {12, 0, 12, 7}, {3, 0, 3, 0}, {0, 10, 10, -1}, {0, 0, 30, -1}} {
+		cfg.Sample, cfg.Limit = step.sample, step.limit
+		b, err := batch.Open(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		models := 0
+		for _, n := range b.Models() {
+			models += n
+		}
+		rep, err := b.Run(context.Background())
+		if err != nil || rep.Total != step.total || models != step.total || step.ran >= 0 && rep.Done != step.ran || rep.Left() != 0 {
+			t.Fatalf("%+v: %+v, %v of models, %v", step, rep, models, err)
+		}
+		b.Close()
+		if done += rep.Done; len(f.results(t)) != done {
+			t.Fatalf("%d results of %d", len(f.results(t)), done)
+		}
+	}
+}
+
+func TestASampleLeavesOtherResultsAlone(t *testing.T) {
+	f := newFiles(t, chats(20))
+	cfg := f.config(t, &stub{status: 400, answer: `{"error":{"message":"no","type":"invalid_request_error"}}`})
+	if rep, err := run(t, cfg); err != nil || rep.Failed != 20 {
+		t.Fatalf("%+v %v", rep, err)
+	}
+	cfg.Transport, cfg.RetryFailed, cfg.Sample = &stub{}, true, 4
+	rep, err := run(t, cfg)
+	if err != nil || rep.Done != 4 || rep.Total != 4 || len(f.results(t)) != 20 {
+		t.Fatalf("%+v %v, %d results", rep, err, len(f.results(t)))
+	}
+	// A request that changed and is not in the sample is nothing to refuse.
+	f.input(t, strings.ReplaceAll(chats(20), "What is", "What was"))
+	cfg.RetryFailed, cfg.Changed, cfg.Sample = false, batch.ChangedRedo, 2
+	if rep, err := run(t, cfg); err != nil || rep.Done != 2 || len(f.results(t)) != 20 {
+		t.Fatalf("%+v %v", rep, err)
+	}
+}
+
+func TestLookSaysWhatARunWouldDo(t *testing.T) {
+	text := chats(10) + "broken {\n" + chat(3) + "\n"
+	f := newFiles(t, text)
+	s := &stub{}
+	cfg := f.config(t, s)
+	cfg.SkipInvalid, cfg.Model = true, ""
+	see := func(cfg batch.Config) (batch.Preview, []string) {
+		t.Helper()
+		var got []string
+		cfg.Scheduler = func(provider.Provider) (*sluice.Scheduler, error) { panic("no scheduler is needed") }
+		p, err := batch.Look(cfg, func(r batch.Request) { got = append(got, fmt.Sprint(r.Line)) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p, got
+	}
+	p, lines := see(cfg)
+	if want := (batch.Preview{Total: 12, Invalid: 2}); p != want || len(lines) != 10 {
+		t.Errorf("%+v %v", p, lines)
+	}
+	if _, err := os.Stat(f.out); err == nil || len(s.sent) > 0 {
+		t.Error("something was sent or written")
+	}
+	limited := cfg
+	limited.Limit = 4
+	if rep, err := run(t, limited); err != nil || rep.Done != 4 {
+		t.Fatal(rep, err)
+	}
+	before, _ := os.ReadFile(f.out)
+	j, err := work.OpenJournal(f.out, work.JournalConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	if err := os.WriteFile(f.out, append(before, before[:len(before)/9]...), 0o600); err != nil { // another run is writing
+		t.Fatal(err)
+	}
+	p, lines = see(cfg)
+	if want := (batch.Preview{Total: 12, Already: 4, Invalid: 2}); p != want || strings.Join(lines, " ") != "5 6 7 8 9 10" {
+		t.Errorf("%+v %v", p, lines)
+	}
+	stdin := cfg
+	stdin.Input, stdin.Stdin = "-", strings.NewReader(text)
+	if p2, lines2 := see(stdin); p2 != p || !slices.Equal(lines, lines2) {
+		t.Errorf("standard input: %+v %v", p2, lines2)
+	}
+	if after, _ := os.ReadFile(f.out); len(after) != len(before)+len(before)/9 {
+		t.Error("the output was changed")
+	}
+	for name, c := range map[string]func(*batch.Config){
+		"line 2: ":                      func(c *batch.Config) { c.SkipInvalid, c.Input = false, writeInput(t, "in", chats(1)+"{\n") },
+		"is not the one that was recor": func(c *batch.Config) { f.input(t, strings.ReplaceAll(text, "What", "Who")) },
+		"none of them is for a line of": func(c *batch.Config) { c.Input = writeInput(t, "in", chat(77)) },
+		"is the input":                  func(c *batch.Config) { c.Output = c.Input },
+		"is not a regular file":         func(c *batch.Config) { c.Output = t.TempDir() },
+	} {
+		bad := cfg
+		c(&bad)
+		if _, err := batch.Look(bad, func(batch.Request) {}); !strings.Contains(fmt.Sprint(err), name) {
+			t.Errorf("%v, want %s", err, name)
+		}
+		f.input(t, text)
+	}
+}

@@ -1,0 +1,226 @@
+package batch_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/sluice-llm/sluice/batch"
+)
+
+// person is a schema of which much can be missed.
+const person = `{
+	"$schema": "https://json-schema.org/draft/2020-12/schema",
+	"type": "object",
+	"required": ["name", "age"],
+	"properties": {
+		"name": {"type": "string", "pattern": "^[A-Z]"},
+		"age": {"type": "integer", "minimum": 0},
+		"tags": {"type": "array", "items": {"enum": ["a", "b"]}, "uniqueItems": true},
+		"boss": {"$ref": "#"},
+		"pet": {"$ref": "#/$defs/pet"}
+	},
+	"additionalProperties": false,
+	"$defs": {"pet": {"oneOf": [{"type": "string"}, {"const": 7}]}}
+}`
+
+func schema(t testing.TB, doc string) *batch.Schema {
+	t.Helper()
+	s, err := batch.ParseSchema([]byte(doc))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestSchemaChecksAnswers(t *testing.T) {
+	s := schema(t, person)
+	const ok = `{"name":"Ada","age":36}`
+	for _, c := range []struct {
+		name, text string
+		want       string // a part of the error; "" is none
+	}{
+		{"the whole text", ok, ""},
+		{"space around it", "\ufeff \n" + ok + "\r\n\t ", ""},
+		{"a block", "```json\n" + ok + "\n```", ""},
+		{"a block with text around it", "Here you are:\n\n```json\n" + ok + "\n```\n\nAnything else?", ""},
+		{"a block of no language", "```\n" + ok + "\n```", ""},
+		{"a block on one line", "```json " + ok + "```", ""},
+		{"a block on one line, close", "```" + ok + "```", ""},
+		{"a block with more beside its fence", "```json title=\"x\"\n" + ok + "\n```", ""},
+		{"a block with CRLF", "```json\r\n" + ok + "\r\n```\r\n", ""},
+		{"a block without its end", "```json\n" + ok, ""},
+		{"the first block that is JSON", "```python\nprint(1)\n```\n```json\n" + ok + "\n```\n```json\n{}\n```", ""},
+		{"the first block that is JSON, though it does not fit", "```\n{}\n```\n```\n" + ok + "\n```", "at the top: missing properties"},
+		{"fences within a text", "```json\n{\"name\":\"A```json\",\"age\":1}\n```", ""},
+		{"fences within the text of the whole", `{"name":"A` + "```" + `{}","age":1}`, ""},
+		{"text before it", "Sure! " + ok, "is not JSON"},
+		{"two values", ok + ok, "is not JSON"},
+		{"half of it", ok[:10], "is not JSON"},
+		{"a block of half of it", "```json\n" + ok[:10] + "\n```", "is not JSON"},
+		{"nothing", "", "is not JSON"},
+		{"fences alone", "``````", "is not JSON"},
+		{"a type", `{"name":"Ada","age":"36"}`, "does not fit the schema: at /age: got string, want integer"},
+		{"a place deep within", `{"name":"Ada","age":36,"boss":{"name":"Bo","age":1,"tags":["a","x"]}}`, "at /boss/tags/1: value must be one of 'a', 'b'"},
+		{"a member that is missing", `{"name":"Ada"}`, "at the top: missing property 'age'"},
+		{"a member too many", `{"name":"Ada","age":1,"x/y":1}`, "at the top: additional properties 'x/y' not allowed"},
+		{"a pattern", `{"name":"ada","age":1}`, "at /name: 'ada' does not match pattern"},
+		{"a bound", `{"name":"Ada","age":-1}`, "at /age: minimum: got -1, want 0"},
+		{"neither of two", `{"name":"Ada","age":1,"pet":8}`, "at /pet: got number, want string; at /pet: value must be 7"},
+		{"an integer as a float", `{"name":"Ada","age":36.0}`, ""},
+		{"a number without measure", `{"name":"Ada","age":1e1000000}`, "a number beyond 1e400"},
+		{"a number without end", `{"name":"Ada","age":` + strings.Repeat("1", 2000) + `}`, "a number beyond 1e400"},
+		{"an exponent without measure", `{"name":"Ada","age":1e99999999999999999999}`, "a number beyond 1e400"},
+		{"an exponent in a text", `{"name":"A1e1000000","age":1}`, ""},
+		{"a text that is no UTF-8", "{\"name\":\"A\xff\",\"age\":1}", "is not JSON"},
+		{"a lone surrogate", `{"name":"A\ud800","age":1}`, ""},
+		{"brackets without end", strings.Repeat("[", 200_000), "is not JSON"},
+		{"brackets", strings.Repeat("[", 9000) + strings.Repeat("]", 9000), "at the top: got array, want object"},
+		{"bosses without end", strings.Repeat(`{"name":"A","age":1,"boss":`, 3000) + ok + strings.Repeat("}", 3000), ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := s.Check(c.text)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestMessagesOfASchemaAreShort(t *testing.T) {
+	long := strings.Repeat("x", 10_000)
+	s := schema(t, `{"type":"object","additionalProperties":{"enum":["`+long+`"]}}`)
+	err := s.Check(`{"` + long + `":1,"b":1,"c":1,"d":1,"e":1}`)
+	if err == nil || len(err.Error()) > 1000 || !strings.HasSuffix(err.Error(), "and 2 more") {
+		t.Errorf("%d bytes: %v", len(err.Error()), err)
+	}
+}
+
+func TestBooleanSchemas(t *testing.T) {
+	if err := schema(t, `true`).Check(`[1]`); err != nil {
+		t.Error(err)
+	}
+	if err := schema(t, "\ufefffalse").Check(`[1]`); err == nil || !strings.Contains(err.Error(), "at the top: false schema") {
+		t.Error(err)
+	}
+	if err := schema(t, `{"$ref":"#"}`).Check(`[1]`); err == nil { // it refers to itself for ever
+		t.Error("a cycle fits")
+	}
+}
+
+func TestSchemasOfOtherDrafts(t *testing.T) {
+	for _, c := range []struct{ doc, fits, misses string }{
+		{`{"$schema":"http://json-schema.org/draft-04/schema#","id":"http://x.example/a.json","minimum":1,"exclusiveMinimum":true}`, `2`, `1`},
+		{`{"$schema":"http://json-schema.org/draft-07/schema#","definitions":{"a":{"$id":"a.json","type":"null"}},"items":[{"$ref":"a.json"}]}`, `[null]`, `[1]`},
+		{`{"$schema":"http://json-schema.org/draft-07/schema#","format":"date"}`, `"2026-02-28"`, `"2026-02-30"`},
+		{`{"$schema":"https://json-schema.org/draft/2019-09/schema","$anchor":"a","dependentRequired":{"x":["y"]}}`, `{}`, `{"x":1}`},
+		{`{"prefixItems":[{"type":"string"}],"format":"date"}`, `["a"]`, `[1]`},
+		{`{"$ref":"https://json-schema.org/draft/2020-12/schema"}`, `{"type":"string"}`, `{"type":"strng"}`},
+		{`{"$id":"https://x.example/a.json","$defs":{"b":{"$id":"b.json","type":"string"}},"$ref":"https://x.example/b.json"}`, `"x"`, `1`},
+	} {
+		s := schema(t, c.doc)
+		if err := s.Check(c.fits); err != nil {
+			t.Errorf("%s: %v", c.doc, err)
+		}
+		if err := s.Check(c.misses); err == nil {
+			t.Errorf("%s fits %s", c.misses, c.doc)
+		}
+	}
+}
+
+func TestParseSchemaRefusesWhatIsNone(t *testing.T) {
+	for _, c := range []struct{ doc, want string }{
+		{``, "is empty"},
+		{" \n", "is empty"},
+		{"\n{\n\"type\":", "no JSON: broken at line 3"},
+		{`{} {}`, "no JSON"},
+		{`[]`, "is no schema: want an object"},
+		{`null`, "is no schema: want an object"},
+		{`{"type":"objekt"}`, "is no schema: at /type: value must be one of"},
+		{`{"properties":{"a":{"required":true}}}`, "is no schema: at /properties/a/required: got boolean, want array"},
+		{`{"properties":{"a":{"pattern":"(?=x)"}}}`, "at /properties/a/pattern"},
+		{`{"$schema":"http://json-schema.org/draft-04/schema#","patternProperties":{"(?=x)":{}}}`, "(?=x)"},
+		{`{"properties":{"a":{"$ref":"b.json#/x"}}}`, `at /properties/a/$ref: "b.json#/x" leads outside`},
+		{`{"items":[{"$ref":"file:///etc/passwd"}],"$schema":"http://json-schema.org/draft-07/schema#"}`, `at /items/0/$ref: "file:///etc/passwd" leads outside`},
+		{`{"$id":"https://x.example/d/a.json","$ref":"#/$defs/a~1b","$defs":{"a/b":{"allOf":[{"$ref":"../b.json"}]}}}`, `at /$defs/a~1b/allOf/0/$ref: "../b.json" leads outside`},
+		{`{"$dynamicRef":"https://x.example/a#m"}`, `at /$dynamicRef: "https://x.example/a#m" leads outside`},
+		{`{"$schema":"https://x.example/meta"}`, `at /$schema: "https://x.example/meta" leads outside`},
+		{`{"$ref":"#/$defs/a"}`, "a reference leads to /$defs/a, where nothing is"},
+		{`{"$ref":"#a"}`, "a reference leads to #a, which is no anchor"},
+		{`{"$id":"::"}`, "id"},
+		{`{"multipleOf":1e99999999}`, ""},
+		{`{"minimum":1e999999999999}`, ""},
+	} {
+		s, err := batch.ParseSchema([]byte(c.doc))
+		if c.want == "" {
+			if err == nil {
+				s.Check(`3`)
+			}
+			continue // it must come to an end, however
+		}
+		if _, ok := errors.AsType[*batch.SchemaError](err); !ok || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "sluice:") {
+			t.Errorf("%s: error %v, want %q", c.doc, err, c.want)
+		}
+	}
+}
+
+func TestASchemaReadsNoOtherFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "other.json")
+	if err := os.WriteFile(path, []byte(`{"type":"string"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, ref := range []string{"file://" + path, path, "file:" + path} {
+		doc := `{"properties":{"a":{"$ref":` + asJSON(ref) + `}}}`
+		if _, err := batch.ParseSchema([]byte(doc)); err == nil || !strings.Contains(err.Error(), "leads outside") {
+			t.Errorf("%s: error %v", doc, err)
+		}
+	}
+}
+
+func TestASchemaIsSafeForConcurrentUse(t *testing.T) {
+	s := schema(t, person)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 50 {
+				if err := s.Check(`{"name":"Ada","age":36,"tags":["a","b"],"boss":{"name":"B","age":1}}`); err != nil {
+					t.Error(err)
+				}
+				if err := s.Check(`{"name":"ada","age":"x","tags":["a","a"],"pet":8}`); err == nil {
+					t.Error("fits")
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func FuzzSchemaCheck(f *testing.F) {
+	for _, s := range []string{`{"name":"Ada","age":36}`, "```json\n{}\n```", "a ```[\"```\"", `1e5`, "```json {\"name\":1e401}"} {
+		f.Add(s)
+	}
+	s := schema(f, person)
+	f.Fuzz(func(t *testing.T, text string) {
+		plain, block := s.Check(text), s.Check("```json\n"+text+"\n```")
+		if plain == nil && block != nil {
+			t.Errorf("%q fits, but not in a block: %v", text, block)
+		}
+	})
+}
+
+func FuzzParseSchema(f *testing.F) {
+	for _, s := range []string{person, `{"$ref":"a"}`, `{"$id":"x","$schema":"http://json-schema.org/draft-07/schema#"}`, `{"pattern":"["}`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, doc string) {
+		s, err := batch.ParseSchema([]byte(doc))
+		if err == nil {
+			s.Check(`{"a":[1,"x",null]}`)
+		} else if _, ok := errors.AsType[*batch.SchemaError](err); !ok {
+			t.Errorf("error %T", err)
+		}
+	})
+}

@@ -1,0 +1,116 @@
+package batch
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// leastJudged is how many items must be finished before a share of them says anything.
+const leastJudged = 20
+
+// failures count the items of a run that failed. The zero value is ready.
+type failures struct {
+	mu       sync.Mutex
+	finished int
+	failed   int
+}
+
+// counted returns what is told of results so that too many failures stop the run; nil if any number may fail.
+func (b *Batch) counted() func(*work.Result) {
+	most := &b.cfg.Budget
+	if most.Failures == 0 && most.FailedShare == 0 {
+		return nil
+	}
+	return func(r *work.Result) {
+		if spent, over := b.failures.count(r.Kind != sluice.OK, most); over {
+			b.Stop(&BudgetError{Used: spent})
+		}
+	}
+}
+
+// count counts a finished item, and says whether that were too many failures.
+func (f *failures) count(failed bool, most *Budget) (_ Used, over bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.finished++
+	if !failed {
+		return Used{}, false
+	}
+	f.failed++
+	for _, u := range f.usesLocked(most) {
+		if u.Unit == "items" && u.Used >= u.Limit || u.Unit == "share" && f.finished >= leastJudged && u.Used > u.Limit {
+			return u, true
+		}
+	}
+	return Used{}, false
+}
+
+func (f *failures) usesLocked(most *Budget) (all []Used) {
+	if most.Failures > 0 {
+		all = append(all, Used{LimitedFailures, "items", float64(most.Failures), float64(f.failed)})
+	}
+	if most.FailedShare > 0 {
+		all = append(all, Used{LimitedFailures, "share", most.FailedShare, float64(f.failed) / float64(max(1, f.finished))})
+	}
+	return all
+}
+
+// budgets says what a run used of what bounds it.
+func (b *Batch) budgets() []Used {
+	all := b.ration.uses()
+	if at := b.cfg.Budget.Deadline; !at.IsZero() {
+		all = append(all, Used{LimitedTime, "seconds", at.Sub(b.began).Seconds(), time.Since(b.began).Seconds()})
+	}
+	b.failures.mu.Lock()
+	defer b.failures.mu.Unlock()
+	return append(all, b.failures.usesLocked(&b.cfg.Budget)...)
+}
+
+// longestLook is how long a wait for an instant may rely on a clock that stands still while the machine sleeps.
+const longestLook = time.Minute
+
+// awaitDeadline stops the run at its deadline. The returned function ends the waiting.
+func (b *Batch) awaitDeadline() (end func()) {
+	at := b.cfg.Budget.Deadline.Round(0) // by the clock on the wall
+	if at.IsZero() {
+		return func() {}
+	}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for left := time.Until(at); left > 0; left = time.Until(at) {
+			select {
+			case <-time.After(min(left, longestLook)):
+			case <-done:
+				return
+			}
+		}
+		b.Stop(&BudgetError{Used: Used{What: LimitedTime, Unit: "seconds"}})
+	})
+	return func() {
+		close(done)
+		wg.Wait()
+	}
+}
+
+// priced refuses a line of whose cost nobody knows anything, where a sum of money bounds the run.
+func (in *input) priced(number int, rq *request) error {
+	if in.cfg.Budget.Cost == 0 || in.costs[rq.model] {
+		return nil
+	}
+	if _, _, ok := in.cfg.Price(rq.provider, rq.model); !ok {
+		return in.problem(number, &problem{
+			text: "the price of model " + strconv.Quote(clip([]byte(rq.model))) + " is not known, so that no sum can bound what it costs",
+			hint: "say what its tokens cost: --price-in and --price-out, in USD per million, or price_in and price_out of a tier in sluice.yaml",
+		})
+	}
+	if in.costs == nil {
+		in.costs = make(map[string]bool)
+	}
+	in.costs[rq.model] = true
+	return nil
+}

@@ -1,0 +1,203 @@
+package batch
+
+import (
+	"bufio"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// table reads the records of a table as JSON objects: its header's names, and the fields as texts. Use newTable, then
+// reset and header.
+type table struct {
+	comma rune
+	names []string
+	keys  [][]byte // the same as members of an object: "name":
+
+	in    bounded
+	buf   *bufio.Reader
+	csv   *csv.Reader
+	base  int64 // offset at which csv began
+	line  int   // and the line
+	after int   // the line below the last record
+	b     []byte
+}
+
+// tableError is what is wrong with a table from some line on.
+type tableError struct {
+	line       int
+	text, hint string
+}
+
+// Error names the line.
+func (e *tableError) Error() string { return fmt.Sprintf("line %d: %s", e.line, e.text) }
+
+// tableBuffer is how much of a table is read at once.
+const tableBuffer = 64 << 10
+
+func newTable(f Format) *table {
+	t := &table{comma: ','}
+	if f == FormatTSV {
+		t.comma = '\t'
+	}
+	t.buf = bufio.NewReaderSize(&t.in, tableBuffer)
+	return t
+}
+
+// reset goes on with r, whose first byte is at offset, on that line.
+func (t *table) reset(r io.Reader, offset int64, line int) {
+	t.in = bounded{r: r, left: mostRecord}
+	t.buf.Reset(&t.in)
+	t.csv = csv.NewReader(t.buf) // which reads the buffer itself
+	t.csv.Comma, t.csv.ReuseRecord, t.csv.FieldsPerRecord = t.comma, true, -1
+	t.base, t.line, t.after = offset, line, line
+}
+
+// mostRecord is how much is read for one record: its own bytes, and what is read ahead.
+const mostRecord = maxLine + tableBuffer
+
+// bounded ends a record that is too long: a quote that is never closed must not take the whole file into memory.
+type bounded struct {
+	r    io.Reader
+	left int
+}
+
+var errLongRecord = errors.New("too long")
+
+// Read reads no more than is left.
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errLongRecord
+	}
+	n, err := b.r.Read(p)
+	b.left -= n
+	return n, err
+}
+
+// record reads the next record and says where it begins. Its fields are valid until the next.
+func (t *table) record() (fields []string, offset int64, line int, err error) {
+	offset = t.csv.InputOffset()
+	t.in.left = mostRecord
+	fields, err = t.csv.Read()
+	if err == nil {
+		first, _ := t.csv.FieldPos(0)
+		last, _ := t.csv.FieldPos(len(fields) - 1)
+		t.after = t.line + last + strings.Count(fields[len(fields)-1], "\n")
+		return fields, t.base + offset, t.line + first - 1, nil
+	}
+	if wrong, ok := errors.AsType[*csv.ParseError](err); ok {
+		e := &tableError{line: t.line + wrong.StartLine - 1, text: wrong.Err.Error()}
+		e.hint = `a field with a quote, a line break or the separator stands in quotes, and quotes in it are doubled: "so ""called"""`
+		if where := t.line + wrong.Line - 1; where != e.line {
+			e.text += fmt.Sprintf(" (at line %d, column %d)", where, wrong.Column)
+		} else {
+			e.text += fmt.Sprintf(" (at column %d)", wrong.Column)
+		}
+		return nil, 0, 0, e
+	}
+	if errors.Is(err, errLongRecord) {
+		return nil, 0, 0, &tableError{line: t.after, text: tooLong().text + ": is a quote never closed?"}
+	}
+	return nil, 0, 0, err
+}
+
+// header reads the names of the columns. A table of which no prompts are made otherwise has a column of them.
+func (t *table) header(needsPrompt bool) error {
+	if mark, _ := t.buf.Peek(3); string(mark) == "\ufeff" { // spreadsheets mark UTF-8 with it
+		_, _ = t.buf.Discard(3)
+		t.base += 3
+	}
+	fields, _, line, err := t.record()
+	if err == io.EOF {
+		return &tableError{1, "no header: the table is empty", "its first line names the columns, such as custom_id,prompt"}
+	}
+	if err != nil {
+		return err
+	}
+	known := make(map[string]bool)
+	for i, name := range fields {
+		name = strings.TrimSpace(name)
+		switch {
+		case !utf8.ValidString(name):
+			return &tableError{line, fmt.Sprintf("the name of column %d is not valid UTF-8", i+1), "save the table as UTF-8"}
+		case name == "":
+			return &tableError{line, fmt.Sprintf("column %d has no name", i+1), "name it in the first line, or leave the column out (pandas: index=False)"}
+		case known[name]:
+			return &tableError{line, fmt.Sprintf("two columns are named %s", clip(fmt.Appendf(nil, "%q", name))), "rename one of them"}
+		}
+		known[name] = true
+		t.names = append(t.names, name)
+		t.keys = append(t.keys, append(jsonscan.AppendString(nil, name), ':'))
+	}
+	if needsPrompt && !known["prompt"] {
+		return &tableError{line, fmt.Sprintf("no column prompt among %s", t.columns()),
+			"the first line names the columns; --template makes prompts of others"}
+	}
+	return nil
+}
+
+// columns lists the names.
+func (t *table) columns() string {
+	const most = 10
+	quoted := make([]string, 0, most)
+	for _, name := range t.names[:min(most, len(t.names))] {
+		quoted = append(quoted, clip(fmt.Appendf(nil, "%q", name)))
+	}
+	text := strings.Join(quoted, ", ")
+	if more := len(t.names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// next reads the next record, or io.EOF after the last. Its bytes are valid until the next. A *tableError is of what cannot
+// be read on from.
+func (t *table) next() (row, error) {
+	fields, offset, line, err := t.record()
+	if err != nil {
+		return row{}, err
+	}
+	r := row{Line: work.Line{Number: line, Offset: offset}}
+	if cap(t.b) > 1<<20 {
+		t.b = nil // after a very long record
+	}
+	t.b = append(t.b[:0], '{')
+	if len(fields) != len(t.keys) {
+		r.bad = ragged(len(fields), len(t.keys))
+	}
+	for i, field := range fields {
+		if i > 0 {
+			t.b = append(t.b, ',')
+		}
+		if r.bad == nil {
+			t.b = append(t.b, t.keys[i]...)
+		}
+		if !utf8.ValidString(field) && r.bad == nil {
+			r.bad = &problem{text: fmt.Sprintf("%s is not valid UTF-8", clip([]byte(t.names[i]))), hint: "save the table as UTF-8"}
+		}
+		t.b = jsonscan.AppendString(t.b, field)
+	}
+	t.b = append(t.b, '}')
+	r.Bytes = t.b
+	if size := t.base + t.csv.InputOffset() - offset; size > maxLine {
+		r.bad = tooLong()
+	}
+	return r, nil
+}
+
+func ragged(has, want int) *problem {
+	fields := "fields"
+	if has == 1 {
+		fields = "field"
+	}
+	return &problem{
+		text: fmt.Sprintf("%d %s, and the header names %d", has, fields, want),
+		hint: "a field with the separator or a line break in it stands in quotes; --skip-invalid records such rows as failed",
+	}
+}

@@ -1,0 +1,264 @@
+package batch_test
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/sim"
+)
+
+// writeInput writes an input of that name and returns where it is.
+func writeInput(t testing.TB, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// sentBodies runs an input and returns the bodies that were sent, in their order as texts, and the recorded custom_ids in
+// theirs.
+func sentBodies(t *testing.T, cfg batch.Config) (bodies, ids []string) {
+	t.Helper()
+	var s stub
+	f := newFiles(t, "")
+	own := f.config(t, &s)
+	cfg.Output, cfg.Provider, cfg.Transport, cfg.Scheduler = own.Output, own.Provider, own.Transport, own.Scheduler
+	if rep, err := run(t, cfg); err != nil || rep.Failed > 0 {
+		t.Fatal(rep.Kinds, err)
+	}
+	for _, one := range s.sent {
+		bodies = append(bodies, one.body)
+	}
+	for id := range f.results(t) {
+		ids = append(ids, id)
+	}
+	slices.Sort(bodies)
+	slices.Sort(ids)
+	return bodies, ids
+}
+
+func chatBody(model, prompt, system string) string {
+	text := fmt.Sprintf(`{"model":%q,"messages":[`, model)
+	if system != "" {
+		text += fmt.Sprintf(`{"role":"system","content":%q},`, system)
+	}
+	return text + fmt.Sprintf(`{"role":"user","content":%q}]}`, prompt)
+}
+
+func TestATableIsPrompts(t *testing.T) {
+	text := "\ufeffcustom_id, prompt ,system,model,messages,max_tokens,body,url\r\n" +
+		"a,\"Say \"\"hi\"\",\r\nplease\",Be brief.,other,[],7,{},//x\r\n" +
+		"\r\n" +
+		",\"{\"\"prompt\"\":\"\"x\"\"}\",,,,,,\r\n" +
+		"last,é,,,,,,"
+	wantBodies := []string{
+		chatBody("m", "é", ""), chatBody("m", `{"prompt":"x"}`, ""), chatBody("other", "Say \"hi\",\nplease", "Be brief."),
+	}
+	slices.Sort(wantBodies)
+	wantIDs := []string{"5", "a", "last"}
+	for name, cfg := range map[string]batch.Config{
+		"a file by its name": {Input: writeInput(t, "in.CSV", text)},
+		"a file by format":   {Input: writeInput(t, "in.txt", text), Format: batch.FormatCSV},
+		"standard input":     {Input: "-", Stdin: strings.NewReader(text), Format: batch.FormatCSV},
+		"tabs":               {Input: writeInput(t, "in.tsv", strings.ReplaceAll(strings.ReplaceAll(text, ",", "\t"), "\t\r\nplease", ",\r\nplease"))},
+	} {
+		cfg.Model = "m"
+		bodies, ids := sentBodies(t, cfg)
+		if diff := cmp.Diff(wantBodies, bodies) + cmp.Diff(wantIDs, ids); diff != "" {
+			t.Errorf("%s:\n%s", name, diff)
+		}
+	}
+}
+
+func TestTablesThatAreWrong(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                               " line 1: no header: the table is empty",
+		"\n\n":                           " line 1: no header: the table is empty",
+		"question\nWhy?\n":               ` line 1: no column prompt among "question"`,
+		"prompt,prompt\na,b\n":           ` line 1: two columns are named "prompt"`,
+		",prompt\n1,b\n":                 " line 1: column 1 has no name",
+		"\nprompt,a\xff\n1,b\n":          " line 2: the name of column 2 is not valid UTF-8",
+		"prompt,a\nx,1\ny\n":             " line 3: 1 field, and the header names 2",
+		"prompt,a\n\n\"x\n\n\",1\ny,2,3": " line 6: 3 fields, and the header names 2",
+		"prompt,a\nx,1\ny\"\",2\n":       ` line 3: bare " in non-quoted-field (at column 2)`,
+		"prompt,a\nx,1\n\"y\n\n\"z,2\n":  ` line 3: extraneous or missing " in quoted-field (at line 5, column 1)`,
+		"prompt,a\n\"x,1\ny,2\n":         ` line 2: extraneous or missing " in quoted-field (at line 3, column 5)`,
+		"prompt,a\nx\xff,1\n":            " line 2: prompt is not valid UTF-8",
+		"prompt,a\nx,1\n ,2\n":           " line 3: the prompt is empty",
+		"prompt,custom_id\nx,1\ny,1\n":   ` line 3: custom_id "1" is that of line 2 too`,
+		"\xff\xfep\x00r\x00":             " line 1: the name of column 1 is not valid UTF-8",
+	} {
+		path := writeInput(t, "in.csv", text)
+		cfg := newFiles(t, "").config(t, &stub{err: errors.New("sent")})
+		cfg.Input, cfg.Model = path, "m"
+		_, err := batch.Open(cfg)
+		if _, ok := errors.AsType[*batch.InputErrors](err); !ok || !strings.HasPrefix(err.Error(), path+want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+		cfg.Input, cfg.Stdin, cfg.Format = "-", strings.NewReader(text), batch.FormatCSV
+		b, err := batch.Open(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = b.Run(context.Background())
+		if _, ok := errors.AsType[*batch.InputError](err); !ok && !strings.Contains(fmt.Sprint(err), "sent") {
+			t.Errorf("%q on standard input: %v, want %s", text, err, want)
+		}
+		b.Close()
+	}
+}
+
+func TestAQuoteThatIsNeverClosedEndsWithItsLine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads 64 MiB")
+	}
+	path := writeInput(t, "in.csv", "prompt\nfirst\n\"x\n"+strings.Repeat("a,b,c\n", 12<<20))
+	cfg := batch.Config{Input: path, Model: "gpt-4o"}
+	var last error
+	for _, err := range batch.Requests(cfg) {
+		last = err
+	}
+	if want := path + " line 3: longer than 64 MiB: is a quote never closed?"; last == nil || last.Error() != want {
+		t.Errorf("%v, want %s", last, want)
+	}
+}
+
+func TestRowsThatAreWrongCanBeSkipped(t *testing.T) {
+	text := "custom_id,prompt\na,one\nb\nc,three,3\na,four\ne,\xff\nf,six\n"
+	f := newFiles(t, "")
+	cfg := f.config(t, &stub{})
+	cfg.Input, cfg.Model, cfg.SkipInvalid = writeInput(t, "in.csv", text), "m", true
+	for range 2 { // the second time all of it is recorded
+		rep, err := run(t, cfg)
+		if err != nil || rep.Total != 6 || rep.Left() != 0 {
+			t.Fatalf("%+v %v", rep, err)
+		}
+	}
+	results := f.results(t)
+	for id, wrong := range map[string]bool{"a": false, "f": false, "line 3": true, "line 4": true, "line 5": true, "line 6": true} {
+		if r, ok := results[id]; !ok || wrong != (r.Error != nil) {
+			t.Errorf("%s: %+v", id, r)
+		}
+	}
+	// What stands in a wrong row tells it from others, too.
+	cfg.Input = writeInput(t, "in.csv", strings.Replace(text, "b\n", "B\n", 1))
+	if _, err := batch.Open(cfg); !strings.Contains(fmt.Sprint(err), `line 3: the request of custom_id "line 3" is not the one`) {
+		t.Error(err)
+	}
+	// Behind broken quotes nothing can be trusted.
+	cfg.Input = writeInput(t, "in.csv", "custom_id,prompt\na,\"x\"y\nb,two\n")
+	if _, err := batch.Open(cfg); !strings.Contains(fmt.Sprint(err), "line 2: ") {
+		t.Error(err)
+	}
+}
+
+// TestRowsOfAPausedModelAreReadAgain: the rows of a model that pauses are put aside as places in the file. All of them come,
+// as they were.
+func TestRowsOfAPausedModelAreReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 4000
+		var text strings.Builder
+		w := csv.NewWriter(&text)
+		w.Write([]string{"prompt", "model"})
+		for i := range n {
+			model := "busy"
+			if i >= n/2 {
+				model = "free"
+			}
+			w.Write([]string{fmt.Sprintf("line\n\"%d\",\n", i), model})
+		}
+		w.Flush()
+		f := newFiles(t, "")
+		server := newSim(t, sim.Config{Storms: []sim.Storm{{From: 0, To: time.Minute}}})
+		cfg := f.config(t, server.Transport())
+		cfg.Input = writeInput(t, "in.csv", text.String())
+		rep, err := run(t, cfg)
+		if err != nil || rep.Done != n {
+			t.Fatalf("done %d, error %v", rep.Done, err)
+		}
+		if got := len(f.results(t)); got != n {
+			t.Errorf("%d results", got)
+		}
+	})
+}
+
+// FuzzRows: a row that is read again at its place is what it was in sequence. Every record of a table is an object with the
+// header's names, of what encoding/csv reads.
+func FuzzRows(f *testing.F) {
+	for _, seed := range []string{
+		"prompt,a\nx,1\n", "\ufeffprompt\r\n\r\n\"a\r\nb\"\r\n\nc", "a,b\n1,2,3\n4\n\"5\n\",6", "x\n\"never\nclosed", "a\tb\n\"1\t\"\t2\n", "{\"prompt\":1}\n\ntext",
+	} {
+		for format := range 4 {
+			f.Add([]byte(seed), uint8(format))
+		}
+	}
+	f.Fuzz(func(t *testing.T, text []byte, format uint8) {
+		cfg := batch.Config{Format: batch.Format(1 + format%4), Template: "x"}
+		cfg.Input = writeInput(t, "in", string(text))
+		rows, again, err := batch.Rows(cfg)
+		if err != nil {
+			return
+		}
+		if diff := cmp.Diff(rows, again); diff != "" {
+			t.Fatalf("read again:\n%s", diff)
+		}
+		if cfg.Format < batch.FormatCSV {
+			return
+		}
+		r := csv.NewReader(strings.NewReader(strings.TrimPrefix(string(text), "\ufeff")))
+		r.FieldsPerRecord = -1
+		if cfg.Format == batch.FormatTSV {
+			r.Comma = '\t'
+		}
+		records, err := r.ReadAll()
+		if err != nil || len(records) != len(rows)+1 {
+			t.Fatalf("%d rows; encoding/csv: %d, %v", len(rows), len(records), err)
+		}
+		for i, row := range rows {
+			if row.Bad != "" {
+				continue
+			}
+			var got map[string]string
+			if err := json.Unmarshal([]byte(row.Text), &got); err != nil || len(got) != len(records[0]) {
+				t.Fatalf("%q: %v", row.Text, err)
+			}
+			for j, name := range records[0] {
+				if got[strings.TrimSpace(name)] != records[i+1][j] {
+					t.Fatalf("%q has not %q: %q", row.Text, name, records[i+1][j])
+				}
+			}
+		}
+	})
+}
+
+func TestRowsAreReadAgainAsTheyWere(t *testing.T) {
+	luck := rand.New(rand.NewPCG(1, 1))
+	fields := []string{"a", "", `"x"`, "\"x\n\n\"\"y\"", "é", `"` + strings.Repeat("z\n", 50_000) + `"`}
+	ends := []string{"\n", "\r\n", "\n\n", "\r\n\n\r\n"}
+	for range 200 {
+		text, n := "a,b\n", luck.IntN(60)
+		for range n {
+			text += "f" + "," + fields[luck.IntN(len(fields))] + ends[luck.IntN(len(ends))]
+		}
+		rows, again, err := batch.Rows(batch.Config{Input: writeInput(t, "in.csv", text), Template: "x"})
+		if diff := cmp.Diff(rows, again); err != nil || diff != "" || len(rows) != n {
+			t.Fatalf("%q read again: %d rows, want %d, %v\n%s", text, len(rows), n, err, diff)
+		}
+	}
+}

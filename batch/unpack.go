@@ -1,0 +1,268 @@
+package batch
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// packing is a way in which an input may be compressed.
+type packing struct {
+	name   string
+	suffix string // of names
+	magic  string // what it begins with: no text in UTF-8 does
+}
+
+var packings = [...]packing{
+	{"gzip", ".gz", "\x1f\x8b"},
+	{"zstd", ".zst", "\x28\xb5\x2f\xfd"},
+}
+
+// DamagedError is returned for a compressed input that is cut short or damaged.
+type DamagedError struct {
+	Path   string // "-" is standard input
+	Format string // gzip or zstd
+	Offset int64  // about how many bytes could be read
+	Err    error
+}
+
+// Error names the input and about where it is damaged.
+func (e *DamagedError) Error() string {
+	in := InputError{Path: e.Path}
+	if errors.Is(e.Err, io.ErrUnexpectedEOF) {
+		return fmt.Sprintf("%s is cut short or damaged: its %s data breaks off at about byte %d", in.name(), e.Format, e.Offset)
+	}
+	return fmt.Sprintf("%s is damaged: its %s data is wrong at about byte %d: %v", in.name(), e.Format, e.Offset, e.Err)
+}
+
+// Unwrap returns what is wrong.
+func (e *DamagedError) Unwrap() error { return e.Err }
+
+// inputFault is an error of reading standard input: one that is the fault of what was given says so.
+func inputFault(err error) error {
+	if _, ok := errors.AsType[*DamagedError](err); ok {
+		return &ConfigError{Field: "Input", Err: err}
+	}
+	return err
+}
+
+// Hint says what can be done.
+func (e *DamagedError) Hint() string {
+	return "fetch or write the file again; gzip -t and zstd -t test one"
+}
+
+// UnpackError is returned when there is no room for what a compressed input holds.
+type UnpackError struct {
+	Path string
+	Dir  string // where it was to go
+	Err  error
+}
+
+// Error names the input and the directory.
+func (e *UnpackError) Error() string {
+	return fmt.Sprintf("%s cannot be unpacked into %s: %v", e.Path, e.Dir, e.Err)
+}
+
+// Unwrap returns what the system said.
+func (e *UnpackError) Unwrap() error { return e.Err }
+
+// Hint says what can be done.
+func (e *UnpackError) Hint() string {
+	return "make room there, or name another directory in the variable TMPDIR"
+}
+
+// packedAs returns how a text is compressed that begins so; nil is not at all.
+func packedAs(head []byte) *packing {
+	for i := range packings {
+		if bytes.HasPrefix(head, []byte(packings[i].magic)) {
+			return &packings[i]
+		}
+	}
+	return nil
+}
+
+// mostWindow is how much of what came before a zstd stream may refer to. It takes so much memory; the zstd tool reads no
+// more either, unless it is told to.
+const mostWindow = 128 << 20
+
+// open returns a reader of what r holds. It is closed after use.
+func (p *packing) open(r io.Reader) (io.ReadCloser, error) {
+	if p.name == "gzip" {
+		z, err := gzip.NewReader(r)
+		if err != nil {
+			return nil, err // and no *gzip.Reader that is nil
+		}
+		return z, nil
+	}
+	d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(mostWindow))
+	if err != nil {
+		return nil, err
+	}
+	return d.IOReadCloser(), nil
+}
+
+// unpacked reads what a compressed text holds. Its errors are *DamagedErrors, but for those of the reader beneath.
+type unpacked struct {
+	path string
+	as   *packing
+	from source
+	r    io.ReadCloser
+}
+
+// source counts what is read of a reader, and keeps its error, to tell it from those of what is read.
+type source struct {
+	r   io.Reader
+	n   int64
+	err error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	s.n += int64(n)
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
+}
+
+func newUnpacked(path string, as *packing, r io.Reader) *unpacked {
+	return &unpacked{path: path, as: as, from: source{r: r}}
+}
+
+func (u *unpacked) Read(p []byte) (n int, err error) {
+	if u.r == nil {
+		if u.r, err = u.as.open(&u.from); err != nil {
+			return 0, u.damage(err)
+		}
+	}
+	if n, err = u.r.Read(p); err != nil && err != io.EOF {
+		err = u.damage(err)
+	}
+	return n, err
+}
+
+func (u *unpacked) damage(err error) error {
+	if u.from.err != nil {
+		return u.from.err
+	}
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return &DamagedError{Path: u.path, Format: u.as.name, Offset: u.from.n, Err: err}
+}
+
+func (u *unpacked) close() {
+	if u.r != nil {
+		u.r.Close()
+	}
+}
+
+// stream reads a text, which may be compressed: how it begins tells.
+type stream struct {
+	r io.Reader
+	u *unpacked // nil: nothing was read yet, or it is not compressed
+	b *bufio.Reader
+}
+
+// unpackStream returns a reader of what standard input holds. It reads nothing before it is read.
+func unpackStream(r io.Reader) io.Reader { return &stream{r: r} }
+
+func (s *stream) Read(p []byte) (int, error) {
+	if s.b == nil {
+		s.b = bufio.NewReaderSize(s.r, 16) // it is passed by once the first bytes are read
+		if as := s.packing(); as != nil {
+			s.u = newUnpacked("-", as, s.b)
+		}
+	}
+	if s.u != nil {
+		n, err := s.u.Read(p)
+		if err != nil {
+			s.u.close()
+		}
+		return n, err
+	}
+	return s.b.Read(p)
+}
+
+// packing looks at no more bytes than it has to: they may be long in coming.
+func (s *stream) packing() *packing {
+	for i := range packings {
+		magic := packings[i].magic
+		for n := 1; ; n++ {
+			head, _ := s.b.Peek(n)
+			if string(head) != magic[:n] {
+				break
+			}
+			if n == len(magic) {
+				return &packings[i]
+			}
+		}
+	}
+	return nil
+}
+
+// unpackFile returns the file, or one of what it holds if it is compressed, which close removes.
+func unpackFile(file *os.File) (*os.File, error) {
+	path := file.Name()
+	head := make([]byte, 4)
+	n, err := file.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	as := packedAs(head[:n])
+	if as == nil {
+		for i := range packings {
+			if strings.HasSuffix(strings.ToLower(path), packings[i].suffix) {
+				return nil, fmt.Errorf("%s is not compressed by %s, as its name says", path, packings[i].name)
+			}
+		}
+		return file, nil
+	}
+	u := newUnpacked(path, as, file)
+	defer u.close()
+	return spool(u)
+}
+
+// spool copies what a compressed input holds into a file that nobody else can open and that goes with the process.
+func spool(u *unpacked) (*os.File, error) {
+	tmp, err := os.CreateTemp("", "sluice-input-*") // for its owner alone
+	if err != nil {
+		return nil, &UnpackError{Path: u.path, Dir: os.TempDir(), Err: err}
+	}
+	_ = os.Remove(tmp.Name()) // where the system takes no open file away, dropSpool does
+	if err := u.copyTo(tmp); err != nil {
+		dropSpool(tmp)
+		return nil, err
+	}
+	return tmp, nil
+}
+
+// dropSpool closes the file and makes sure that it is gone.
+func dropSpool(tmp *os.File) {
+	tmp.Close()
+	_ = os.Remove(tmp.Name())
+}
+
+// copyTo writes all that it holds.
+func (u *unpacked) copyTo(w io.Writer) error {
+	buf := make([]byte, 256<<10)
+	for {
+		n, err := u.Read(buf)
+		if _, wrong := w.Write(buf[:n]); wrong != nil {
+			return &UnpackError{Path: u.path, Dir: os.TempDir(), Err: wrong}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

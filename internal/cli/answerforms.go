@@ -1,0 +1,215 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/jsonscan"
+)
+
+// answerForm is how answers are written.
+type answerForm interface {
+	begin(fields []string) error
+	answer(*answer) error
+	end() error
+}
+
+// form returns the form that the flags ask for.
+func (o *answersOptions) form(w io.Writer) answerForm {
+	buffered := bufio.NewWriterSize(w, 64<<10)
+	switch {
+	case o.csv:
+		return &csvAnswers{w: csv.NewWriter(buffered), buffered: buffered}
+	case o.text:
+		return &textAnswers{w: buffered, bare: o.oneID}
+	}
+	return &jsonAnswers{w: buffered}
+}
+
+// fieldName returns the name of a field of the input beside the answer's own, which are told apart by a prefix.
+func fieldName(name string) string {
+	const prefix = "input_"
+	bare := name
+	for strings.HasPrefix(bare, prefix) {
+		bare = bare[len(prefix):]
+	}
+	switch bare {
+	case "custom_id", "text", "texts", "finish_reason", "refusal", "error", "message":
+		return prefix + name
+	}
+	return name
+}
+
+// mostColumns bounds a table: lines that all have other members make none.
+const mostColumns = 1000
+
+// fieldNames returns the names of all fields of an input, in the order in which they come first.
+func fieldNames(path string) (names []string, err error) {
+	known := make(map[string]bool)
+	for in, err := range batch.FieldsOf(path) {
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range in.Fields {
+			if known[f.Name] {
+				continue
+			}
+			if len(names) == mostColumns {
+				return nil, fmt.Errorf("%s has fields of more than %d names, which are no columns: leave --csv out", path, mostColumns)
+			}
+			known[f.Name] = true
+			names = append(names, f.Name)
+		}
+	}
+	return names, nil
+}
+
+// jsonAnswers writes a JSON line for each answer.
+type jsonAnswers struct {
+	w   *bufio.Writer
+	buf []byte
+}
+
+func (j *jsonAnswers) begin([]string) error { return nil }
+
+func (j *jsonAnswers) answer(a *answer) error {
+	b := append(j.buf[:0], `{"custom_id":`...)
+	b = jsonscan.AppendString(b, a.id)
+	for _, f := range a.fields {
+		b = append(b, ',')
+		b = jsonscan.AppendString(b, fieldName(f.Name))
+		b = append(b, ':')
+		b = jsonscan.AppendCompact(b, f.Value)
+	}
+	b = append(b, `,"text":`...)
+	if text, ok := a.text(); ok {
+		b = jsonscan.AppendString(b, text)
+	} else {
+		b = append(b, `null`...)
+	}
+	if len(a.replies) > 1 {
+		b = append(b, `,"texts":[`...)
+		for i, reply := range a.replies {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = jsonscan.AppendString(b, reply.Content())
+		}
+		b = append(b, ']')
+	}
+	reason, refusal := a.finish()
+	b = appendSaid(b, "finish_reason", reason)
+	b = appendSaid(b, "refusal", refusal)
+	b = appendSaid(b, "error", a.kind)
+	b = appendSaid(b, "message", a.message)
+	j.buf = append(b, "}\n"...)
+	_, err := j.w.Write(j.buf)
+	return err
+}
+
+// appendSaid appends a member that is not empty.
+func appendSaid(b []byte, name, value string) []byte {
+	if value == "" {
+		return b
+	}
+	b = append(b, `,"`+name+`":`...)
+	return jsonscan.AppendString(b, value)
+}
+
+func (j *jsonAnswers) end() error { return j.w.Flush() }
+
+// csvAnswers writes a table.
+type csvAnswers struct {
+	w        *csv.Writer
+	buffered *bufio.Writer
+	columns  map[string]int // of the input's fields
+	row      []string
+}
+
+func (c *csvAnswers) begin(fields []string) error {
+	c.columns = make(map[string]int, len(fields))
+	header := []string{"custom_id"}
+	for _, name := range fields {
+		c.columns[name] = len(header)
+		header = append(header, fieldName(name))
+	}
+	header = append(header, "text", "finish_reason", "refusal", "error", "message")
+	c.row = make([]string, len(header))
+	return c.w.Write(header)
+}
+
+func (c *csvAnswers) answer(a *answer) error {
+	clear(c.row)
+	c.row[0] = a.id
+	for _, f := range a.fields {
+		if i, ok := c.columns[f.Name]; ok { // else the file grew
+			c.row[i] = cell(f.Value)
+		}
+	}
+	own := c.row[len(c.row)-5:]
+	own[0], _ = a.text()
+	own[1], own[2] = a.finish()
+	own[3], own[4] = a.kind, a.message
+	return c.w.Write(c.row)
+}
+
+// cell returns a JSON value as the content of a cell: a text as it is, null as nothing, and all else as JSON.
+func cell(value []byte) string {
+	switch {
+	case len(value) > 0 && value[0] == '"':
+		return string(jsonscan.Unquote(value))
+	case string(value) == "null":
+		return ""
+	}
+	return string(jsonscan.AppendCompact(nil, value))
+}
+
+func (c *csvAnswers) end() error {
+	c.w.Flush()
+	return errors.Join(c.w.Error(), c.buffered.Flush())
+}
+
+// textAnswers writes the bare texts: each below a line with the item's id, or the only one alone.
+type textAnswers struct {
+	w    *bufio.Writer
+	bare bool
+	any  bool
+}
+
+func (t *textAnswers) begin([]string) error { return nil }
+
+func (t *textAnswers) answer(a *answer) error {
+	text, _ := a.text()
+	var b strings.Builder
+	if !t.bare {
+		if t.any {
+			b.WriteByte('\n')
+		}
+		b.WriteString("--- " + oneLine(a.id))
+		if a.kind != "" {
+			b.WriteString(" (" + oneLine(a.kind) + ": " + oneLine(a.message) + ")")
+		}
+		b.WriteByte('\n')
+	}
+	t.any = true
+	b.WriteString(text)
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		b.WriteByte('\n')
+	}
+	_, err := t.w.WriteString(b.String())
+	return err
+}
+
+func (t *textAnswers) end() error { return t.w.Flush() }
+
+// oneLine makes a text fit for a heading.
+func oneLine(text string) string {
+	lines := slices.Collect(strings.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == '\r' }))
+	return strings.Join(lines, " ")
+}

@@ -1,0 +1,288 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// answersOptions are the flags of the answers command.
+type answersOptions struct {
+	results string
+	input   string
+	output  string
+	id      string
+	oneID   bool // --id was given
+	csv     bool
+	text    bool
+	onlyOK  bool
+}
+
+// newAnswers returns the command that prints the answers that stand in a file of results.
+func newAnswers(s *streams) *cobra.Command {
+	var o answersOptions
+	cmd := &cobra.Command{
+		Use:   "answers OUT.jsonl",
+		Short: "Print the answers in a file of results",
+		Long: `Print the answers in a file of results: the text of each, whatever its provider's form, and why it ended. Where there is
+no text, it is the arguments of the tool calls. Of several choices, it is the first.
+
+A JSON line for each, or CSV, or the bare texts. A run may be writing to the file.`,
+		Example: `  sluice answers out.jsonl | jq -r .text
+  sluice answers out.jsonl --csv --input prompts.jsonl -o answers.csv
+  sluice answers out.jsonl --text | less
+  sluice answers out.jsonl --text --id q001`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError(fmt.Errorf("one file of results is needed, not %d", len(args)),
+					"name the output of a run: sluice answers OUT.jsonl")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.results, o.oneID = args[0], cmd.Flags().Changed("id")
+			return printAnswers(s, &o)
+		},
+	}
+	o.register(cmd.Flags())
+	return cmd
+}
+
+func (o *answersOptions) register(fs *pflag.FlagSet) {
+	fs.SortFlags = false
+	fs.BoolVar(&o.csv, "csv", false, "print CSV with a header")
+	fs.BoolVar(&o.text, "text", false, "print the bare texts, each below a line with its id")
+	fs.StringVar(&o.input, "input", "", "file that was run: answers come in its order, beside its fields")
+	fs.StringVar(&o.id, "id", "", "only the answer of that item; with --text it is all that is printed")
+	fs.BoolVar(&o.onlyOK, "only-ok", false, "leave items that failed out")
+	fs.StringVarP(&o.output, "output", "o", "", "file to write in place of standard output")
+}
+
+// check finds what is wrong with the flags.
+func (o *answersOptions) check() error {
+	switch {
+	case o.csv && o.text:
+		return usageError(errors.New("--csv and --text exclude each other"), "choose one of them")
+	case o.results == "-" || o.input == "-":
+		return usageError(errors.New("answers are not read from standard input"), "name a file: it may be read more than once")
+	}
+	if o.output == "-" {
+		o.output = ""
+	}
+	return keepsApart("output", o.output, o.results, o.input)
+}
+
+// answer is what is printed of one item.
+type answer struct {
+	id      string
+	fields  []batch.Field // of its input
+	replies []provider.Reply
+	kind    string // of its failure; "" is none
+	message string
+}
+
+// text returns the answer's text; ok is false if there is no answer.
+func (a *answer) text() (text string, ok bool) {
+	if len(a.replies) == 0 {
+		return "", false
+	}
+	return a.replies[0].Content(), true
+}
+
+// finish returns why the answer ended and what it says of a refusal.
+func (a *answer) finish() (reason, refusal string) {
+	if len(a.replies) == 0 {
+		return "", ""
+	}
+	return a.replies[0].Finish, a.replies[0].Refusal
+}
+
+// printAnswers is the answers command.
+func printAnswers(s *streams, o *answersOptions) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	file, err := newFileFor("output", o.output)
+	if err != nil {
+		return err
+	}
+	results, err := batch.OpenRecordings(o.results)
+	if err != nil {
+		return usageError(err, "name the output of a run: sluice answers OUT.jsonl")
+	}
+	defer results.Close()
+	p := &answerPrinter{o: o, results: results}
+	if file != nil {
+		err = file.write(func(w io.Writer) error {
+			p.err = p.print(w)
+			return p.err
+		})
+		err = cmp.Or(p.err, err)
+	} else {
+		err = p.print(s.data())
+	}
+	if err != nil {
+		return explainAnswers(err)
+	}
+	return p.conclude(s)
+}
+
+// explainAnswers gives an error its exit code and hint.
+func explainAnswers(err error) error {
+	switch {
+	case isAny[*batch.RecordingError](err):
+		return usageError(err, "name the output of a run, not its input")
+	case isAny[*inputFileError](err):
+		return usageError(err, "--input is the file of JSON lines that was run")
+	}
+	return err
+}
+
+// inputFileError is what is wrong with the file that --input names.
+type inputFileError struct{ err error }
+
+func (e *inputFileError) Error() string { return "--input: " + e.err.Error() }
+func (e *inputFileError) Unwrap() error { return e.err }
+
+// answerPrinter prints answers, and counts them.
+type answerPrinter struct {
+	o       *answersOptions
+	results *batch.Recordings
+
+	shown   int
+	failed  int
+	missing int // items of the input without a result
+	foreign int // results that belong to no line of the input
+	last    answer
+	err     error // of print, in the words of its own
+}
+
+// print writes all answers to w.
+func (p *answerPrinter) print(w io.Writer) error {
+	form := p.o.form(w)
+	var names []string
+	var err error
+	if p.o.input != "" {
+		if p.o.csv {
+			if names, err = fieldNames(p.o.input); err != nil {
+				return &inputFileError{err}
+			}
+		}
+		if err = p.results.Index(); err != nil {
+			return err
+		}
+	}
+	if err = form.begin(names); err != nil {
+		return err
+	}
+	if p.o.input == "" {
+		err = p.inOrderOfResults(form)
+	} else {
+		err = p.inOrderOfInput(form)
+	}
+	// What came before an error is printed: a line that is no result may be the last of many.
+	return cmp.Or(err, form.end())
+}
+
+// inOrderOfResults prints the results as they stand in their file.
+func (p *answerPrinter) inOrderOfResults(form answerForm) error {
+	for rec, err := range p.results.All() {
+		if err != nil {
+			return err
+		}
+		if err := p.one(form, rec, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inOrderOfInput prints the results of the input's items.
+func (p *answerPrinter) inOrderOfInput(form answerForm) error {
+	found := 0
+	for in, err := range batch.FieldsOf(p.o.input) {
+		if err != nil {
+			return &inputFileError{err}
+		}
+		rec, ok, err := p.results.Find(in.ID)
+		if err == nil && !ok {
+			rec, ok, err = p.results.Find(in.Other)
+		}
+		if err != nil {
+			return err
+		}
+		if !ok {
+			p.missing++
+			continue
+		}
+		found++
+		if err := p.one(form, rec, in.Fields); err != nil {
+			return err
+		}
+	}
+	p.foreign = max(0, p.results.Len()-found)
+	return nil
+}
+
+// one prints one result, if it is wanted.
+func (p *answerPrinter) one(form answerForm, rec batch.Recording, fields []batch.Field) error {
+	if p.o.oneID && rec.ID != p.o.id {
+		return nil
+	}
+	if rec.Error != "" {
+		p.failed++
+		if p.o.onlyOK {
+			return nil
+		}
+	}
+	a := answer{id: rec.ID, fields: fields, kind: rec.Error, message: rec.Message}
+	if rec.Body != nil {
+		a.replies = provider.Replies(rec.Body)
+	}
+	p.shown++
+	if p.o.oneID {
+		p.last = a
+	}
+	return form.answer(&a)
+}
+
+// conclude says what is not among the answers.
+func (p *answerPrinter) conclude(s *streams) error {
+	if p.o.oneID {
+		return p.concludeOne()
+	}
+	if p.failed > 0 {
+		what := "among the answers, with the error"
+		if p.o.onlyOK {
+			what = "left out"
+		}
+		s.errorf("sluice: %s failed: %s\n", count(p.failed, "item"), what)
+	}
+	if p.missing > 0 {
+		s.errorf("sluice: %s of %s without a result in %s\n", count(p.missing, "item"), p.o.input, p.o.results)
+	}
+	if p.foreign > 0 {
+		s.errorf("sluice: %s of no line of %s, left out\n", count(p.foreign, "result"), p.o.input)
+	}
+	return nil
+}
+
+// concludeOne says why there is nothing to see of an item that was asked for.
+func (p *answerPrinter) concludeOne() error {
+	switch {
+	case p.shown == 0 && p.failed > 0:
+		return &exitError{code: exitItems, err: fmt.Errorf("%s failed", p.o.id)}
+	case p.shown == 0:
+		return fmt.Errorf("%s has no result of %q", p.o.results, p.o.id)
+	case p.o.text && p.last.kind != "":
+		return &exitError{code: exitItems, err: fmt.Errorf("%s failed: %s: %s", p.o.id, p.last.kind, clip(p.last.message, mostMessage))}
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/telemetry"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// watchFlags say who watches a run from outside.
+type watchFlags struct {
+	metrics string
+}
+
+func (f *watchFlags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.metrics, "metrics-listen", "", "address to serve Prometheus metrics at, such as 127.0.0.1:9464 (port 0: one that is free)")
+}
+
+// watch is what tells programs outside of a run how it goes. Close it.
+type watch struct {
+	s       *streams
+	metrics *telemetry.Metrics
+	server  *telemetry.Server
+	otel    *telemetry.OTel
+
+	mu       sync.Mutex
+	accounts *accounts // nil: not there yet
+}
+
+// open begins to tell what the flags and the environment ask for.
+func (f *watchFlags) open(ctx context.Context, s *streams) (*watch, error) {
+	w := &watch{s: s}
+	if f.metrics != "" {
+		if err := w.serve(f.metrics); err != nil {
+			return nil, err
+		}
+	}
+	w.openOTel(ctx)
+	return w, nil
+}
+
+// serve begins to serve metrics at an address.
+func (w *watch) serve(address string) error {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return usageError(fmt.Errorf("--metrics-listen %q is not an address", address),
+			"give a host and a port, such as --metrics-listen 127.0.0.1:9464")
+	}
+	var err error
+	w.metrics = telemetry.NewMetrics(w.snapshot)
+	if w.server, err = telemetry.Serve(address, w.metrics); err != nil {
+		return usageError(fmt.Errorf("--metrics-listen %s: %w", address, cause(err)),
+			"another program may be there: take another port, or 0 for one that is free")
+	}
+	_, port, _ := net.SplitHostPort(address)
+	if port == "0" || w.server.Everywhere() {
+		w.s.errorf("sluice: metrics at %s\n", w.server.URL())
+	}
+	if w.server.Everywhere() {
+		w.s.errorf("sluice: warning: --metrics-listen %s lets every host that reaches this one read them\n", address)
+	}
+	return nil
+}
+
+// cause is what the system says of an address that cannot be had, without the address.
+func cause(err error) error {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return op.Err
+	}
+	return err
+}
+
+// observers are those that events go to.
+func (w *watch) observers() []sluice.Observer {
+	var os []sluice.Observer
+	if w.metrics != nil {
+		os = append(os, w.metrics)
+	}
+	if w.otel != nil {
+		os = append(os, w.otel)
+	}
+	return os
+}
+
+// of has the watch ask the run's accounts how they stand.
+func (w *watch) of(a *accounts) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.accounts = a
+}
+
+// follow has the watch ask progress how far the run is.
+func (w *watch) follow(progress func() work.Progress) {
+	if w.metrics != nil {
+		w.metrics.SetProgress(progress)
+	}
+}
+
+func (w *watch) snapshot() sluice.Snapshot {
+	w.mu.Lock()
+	a := w.accounts
+	w.mu.Unlock()
+	if a == nil {
+		return sluice.Snapshot{}
+	}
+	return a.Snapshot()
+}
+
+// close ends it. What it has to say by then is said.
+func (w *watch) close() error {
+	w.closeOTel()
+	if w.server != nil {
+		return w.server.Close()
+	}
+	return nil
+}

@@ -1,0 +1,219 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	collectormetrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
+	collectortraces "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sluice-llm/sluice/internal/cli"
+	"github.com/sluice-llm/sluice/sim"
+)
+
+// buffer is written by the program and read by a test meanwhile.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// watched is a run of the program, of which a provider keeps the last call until it is let go.
+type watched struct {
+	stdout, stderr buffer
+	release        func()   // lets the last call go
+	code           chan int // of the program's end
+}
+
+// watchRun begins a run of so many items.
+func watchRun(t *testing.T, items int, flags ...string) *watched {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", dir)
+	server, err := sim.New(sim.Config{Latency: 5 * time.Millisecond, OutputTokens: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hold := make(chan struct{})
+	w := &watched{code: make(chan int, 1), release: sync.OnceFunc(func() { close(hold) })}
+	web := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if bytes.Contains(body, []byte("number 0 ")) {
+			<-hold
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		server.ServeHTTP(rw, r)
+	}))
+	t.Cleanup(web.Close)
+	t.Cleanup(w.release)
+	var in strings.Builder
+	for i := range items {
+		fmt.Fprintf(&in, `{"custom_id":"i%d","prompt":"number %d !"}`+"\n", i, i)
+	}
+	input := filepath.Join(dir, "in.jsonl")
+	if err := os.WriteFile(input, []byte(in.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{"run", input, "-o", filepath.Join(dir, "out.jsonl"), "--provider", "openai-compatible",
+		"--base-url", web.URL + "/v1", "--model", "m", "--json"}, flags...)
+	go func() { w.code <- cli.Main(context.Background(), args, strings.NewReader(""), &w.stdout, &w.stderr) }()
+	return w
+}
+
+// until waits until done, and fails the test if that takes too long.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// get returns an answer's status and text; 0 where nobody answers.
+func get(url, host string) (status int, text string) {
+	req, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		return 0, err.Error()
+	}
+	req.Host = host
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(b)
+}
+
+func TestTheMetricsOfARunAreServedWhileItGoesOn(t *testing.T) {
+	w := watchRun(t, 30, "--metrics-listen", "127.0.0.1:0")
+	at := regexp.MustCompile(`metrics at (http://127\.0\.0\.1:\d+)/metrics`)
+	until(t, "the address", func() bool { return at.MatchString(w.stderr.String()) })
+	base := at.FindStringSubmatch(w.stderr.String())[1]
+	var text string
+	until(t, "29 items", func() bool {
+		_, text = get(base+"/metrics", "")
+		return strings.Contains(text, `sluice_items_total{kind="ok",lane="m"} 29`+"\n")
+	})
+	for _, want := range []string{
+		`sluice_in_flight{lane="m"} 1`, `sluice_waiting{lane="m"} 0`, `sluice_input_items 30`, `sluice_items_left 1`,
+		`sluice_attempts_total{kind="ok",lane="m"} 29`, `sluice_tokens_total{direction="output",lane="m"} 290`,
+		`sluice_wait_seconds_count{lane="m"} 30`, `sluice_call_duration_seconds_count{lane="m"} 29`,
+		`# TYPE sluice_items_total counter`, `go_goroutines `, `process_start_time_seconds `,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	for _, test := range []struct {
+		path, host string
+		status     int
+	}{
+		{"/healthz", "", 200}, {"/metrics", "localhost", 200}, {"/metrics", "LOCALHOST:1", 200}, {"/healthz", "[::1]:9464", 200},
+		{"/metrics", "evil.example", 403}, {"/healthz", "evil.example:9464", 403}, {"/metrics", "127.0.0.1.evil.example", 403},
+		{"/metrics", "192.0.2.1", 403}, {"/", "", 404}, {"/debug/pprof/", "", 404},
+	} {
+		if status, text := get(base+test.path, test.host); status != test.status {
+			t.Errorf("%s of host %q: %d %s, want %d", test.path, test.host, status, text, test.status)
+		}
+	}
+	w.release()
+	if code := <-w.code; code != 0 {
+		t.Errorf("exit code %d: %s", code, w.stderr.String())
+	}
+	if status, _ := get(base+"/healthz", ""); status != 0 {
+		t.Errorf("the server outlives the run: %d", status)
+	}
+}
+
+func TestARunIsExportedByOpenTelemetry(t *testing.T) {
+	var mu sync.Mutex
+	spans, totals := make(map[string]int), make(map[string]float64)
+	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		var traces collectortraces.ExportTraceServiceRequest
+		var metrics collectormetrics.ExportMetricsServiceRequest
+		var err error
+		if r.URL.Path == "/v1/traces" {
+			err = proto.Unmarshal(b, &traces)
+		} else {
+			err = proto.Unmarshal(b, &metrics)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		for _, rs := range traces.ResourceSpans {
+			for _, s := range rs.ScopeSpans[0].Spans {
+				spans[s.Name]++
+			}
+		}
+		for _, rm := range metrics.ResourceMetrics {
+			for _, m := range rm.ScopeMetrics[0].Metrics {
+				for _, p := range m.GetHistogram().GetDataPoints() {
+					totals[m.Name+" "+p.Attributes[1].GetValue().GetStringValue()] += p.GetSum()
+				}
+			}
+		}
+		w.Header().Set("Content-Type", "application/x-protobuf")
+	}))
+	defer collector.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
+	w := watchRun(t, 30)
+	w.release()
+	if code := <-w.code; code != 0 || strings.Contains(w.stderr.String(), "warning") {
+		t.Errorf("exit code %d: %s", code, w.stderr.String())
+	}
+	var sum struct {
+		Attempts int `json:"attempts"`
+		Input    int `json:"input_tokens"`
+		Output   int `json:"output_tokens"`
+	}
+	if err := json.Unmarshal([]byte(w.stdout.String()), &sum); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if spans["chat m"] != 30 || spans["attempt"] != sum.Attempts {
+		t.Errorf("spans: %v", spans)
+	}
+	tokens := 0.0
+	for name, n := range totals {
+		if strings.HasPrefix(name, "gen_ai.client.token.usage ") {
+			tokens += n
+		}
+		if strings.HasPrefix(name, "gen_ai.client.") && !strings.HasSuffix(name, " openai-compatible") {
+			t.Errorf("provider in %s", name)
+		}
+	}
+	if tokens != float64(sum.Input+sum.Output) {
+		t.Errorf("%v tokens, want %d", tokens, sum.Input+sum.Output)
+	}
+}

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-llm/sluice/batch"
+)
+
+// reuseFlags say which calls are spared.
+type reuseFlags struct {
+	dedupe      bool
+	cache       string
+	cacheMaxAge time.Duration
+	warmUp      bool
+}
+
+func (f *reuseFlags) register(fs *pflag.FlagSet) {
+	fs.BoolVar(&f.dedupe, "dedupe", false, "call equal requests once, and give all of them the same answer")
+	fs.StringVar(&f.cache, "cache", "", "keep good answers in this directory, and call nobody for what is there")
+	fs.DurationVar(&f.cacheMaxAge, "cache-max-age", 0, "call again for answers in the cache that are older (0: never)")
+	fs.BoolVar(&f.warmUp, "warm-up", false, "of prompts that begin alike, let the first go alone, so that the provider keeps that beginning for the others")
+}
+
+// fill sets what the flags say.
+func (f *reuseFlags) fill(cfg *batch.Config) error {
+	switch {
+	case f.cacheMaxAge < 0:
+		return usageError(errors.New("--cache-max-age is negative"), "give an age such as --cache-max-age 168h")
+	case f.cacheMaxAge > 0 && f.cache == "":
+		return usageError(errors.New("--cache-max-age is for a cache, and there is none"), "add --cache DIR")
+	}
+	cfg.Dedupe, cfg.Cache, cfg.CacheMaxAge = f.dedupe, f.cache, f.cacheMaxAge
+	cfg.WarmUp = f.warmUp
+	return nil
+}
+
+// printReuse writes which calls were spared, if any was.
+func (sum *summary) printReuse(row func(name, format string, args ...any)) {
+	if all := sum.Cached + sum.misses; all > 0 {
+		row("cache", "%s hits of %s", group(sum.Cached), group(all))
+	}
+	if sum.Deduplicated > 0 {
+		row("dedupe", "%s of %s items have another's answer", group(sum.Deduplicated), group(sum.ran))
+	}
+}
+
+// explainCache says what is wrong with the directory of the cache.
+func (e *exitError) explainCache(wrong *batch.ConfigError) {
+	e.err = fmt.Errorf("--cache: %w", wrong.Err)
+	if e.hint = hintOf(wrong.Err); e.hint == "" {
+		e.hint = "give --cache a directory that you can write to"
+	}
+}

@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-llm/sluice/batch"
+)
+
+// rowFlags say what goes into a run: how its input is parted into rows, what prompts are made of them, and which of them.
+type rowFlags struct {
+	flags    *pflag.FlagSet
+	format   string
+	template string
+	limit    int
+	sample   int
+	dryRun   bool
+}
+
+func (f *rowFlags) register(fs *pflag.FlagSet) {
+	f.flags = fs
+	fs.StringVar(&f.format, "format", "", "form of the input: jsonl, text, csv or tsv (absent: by its name, else lines)")
+	fs.StringVar(&f.template, "template", "", "file of a template that makes the prompt of each row of its fields, such as {{.question}}")
+	fs.IntVar(&f.limit, "limit", 0, "only the first so many rows (0: all)")
+	fs.IntVar(&f.sample, "sample", 0, "only so many rows, at random and always the same ones (0: all)")
+	fs.BoolVar(&f.dryRun, "dry-run", false, "say what is left to do, what it may cost and how long it takes, and send nothing")
+}
+
+// mostTemplate is how many MiB a template may have.
+const mostTemplate = 1
+
+// fill checks the flags and fills the batch's fields.
+func (f *rowFlags) fill(cfg *batch.Config) error {
+	if err := (choice{"format", f.format, []string{"", "jsonl", "text", "csv", "tsv"}}).check(); err != nil {
+		return err
+	}
+	for name, n := range map[string]int{"limit": f.limit, "sample": f.sample} {
+		if f.flags.Changed(name) && n < 1 {
+			return usageError(fmt.Errorf("--%s %d is below one", name, n), "leave --%s out to have all rows", name)
+		}
+	}
+	if f.sample > 0 && cfg.Input == "-" {
+		return usageError(errors.New("--sample needs an input file: standard input is not known before it is run"),
+			"give a file, or take the first rows with --limit")
+	}
+	cfg.Limit, cfg.Sample = f.limit, f.sample
+	if err := cfg.Format.UnmarshalText([]byte(f.format)); err != nil || f.template == "" {
+		return err
+	}
+	text, err := readNamed(f.template, mostTemplate)
+	switch {
+	case err != nil:
+		return usageError(fmt.Errorf("--template: %w", err), "name a file that holds a template, such as: Answer in one word: {{.question}}")
+	case !utf8.Valid(text):
+		return usageError(fmt.Errorf("--template: %s is not valid UTF-8", f.template), "save it as UTF-8")
+	}
+	cfg.TemplateName, cfg.Template = f.template, strings.TrimPrefix(string(text), "\ufeff")
+	for _, end := range []string{"\n", "\r"} { // the end of its last line is the editor's, not the prompt's
+		cfg.Template = strings.TrimSuffix(cfg.Template, end)
+	}
+	if strings.TrimSpace(cfg.Template) == "" {
+		return usageError(fmt.Errorf("--template: %s is empty", f.template), "a template is a text with fields of the row, such as {{.question}}")
+	}
+	return nil
+}

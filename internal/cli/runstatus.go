@@ -1,0 +1,388 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-llm/sluice/internal/control"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// statusOptions are the flags of the status command.
+type statusOptions struct {
+	control controlFlags
+	asJSON  bool
+	watch   bool
+}
+
+// exitLeft is the exit code for a run that has ended and left something to do.
+const exitLeft = exitItems
+
+// newStatus returns the command that says how runs stand.
+func newStatus(s *streams) *cobra.Command {
+	var o statusOptions
+	cmd := &cobra.Command{
+		Use:   "status [OUT.jsonl|DIR]",
+		Short: "Say how a run stands, from another terminal",
+		Long: `Say how a run stands, from another terminal: by the file OUT.jsonl.state.json beside its output and, where the run
+was started with --control, by asking it for live figures.
+
+Without an output it lists the runs whose state is in the directory, or in this one.
+
+Exit codes: 0 the run goes on, or all is done; 3 it has ended and left something, or some items failed; 1 there is no
+state, or nobody answers; 2 usage.`,
+		Example: `  sluice status out.jsonl
+  sluice status out.jsonl --watch
+  sluice status --control unix:run.sock --json
+  sluice status`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), s, strings.Join(args, ""))
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringVar(&o.control.address, "control", "", "ask the run that is controlled there: unix:PATH, a path, or HOST:PORT")
+	o.control.registerToken(fs)
+	fs.BoolVar(&o.watch, "watch", false, "say it again every second, until the run has ended")
+	fs.BoolVar(&o.asJSON, "json", false, "print one JSON document (with --watch, one line each)")
+	return cmd
+}
+
+// runStatus is how a run stands, as --json prints it.
+type runStatus struct {
+	Output string `json:"output"`
+	Status string `json:"status"` // that of the state file, or killed, or draining
+	Reason string `json:"reason,omitempty"`
+	Hint   string `json:"hint,omitempty"`
+	Alive  bool   `json:"alive"`
+
+	State *work.State     `json:"state,omitempty"` // of the file beside the output
+	Live  *control.Status `json:"live,omitempty"`  // the run's own answer
+}
+
+// statusKilled is the status of a run that did not say goodbye.
+const statusKilled = "killed"
+
+// run is the status command.
+func (o *statusOptions) run(ctx context.Context, s *streams, name string) error {
+	if o.control.address != "" && name != "" {
+		return usageError(errors.New("--control and an output are two runs"), "leave one of them out")
+	}
+	if o.control.address == "" {
+		if info, err := os.Stat(cmp.Or(name, ".")); err == nil && info.IsDir() {
+			return o.list(s, cmp.Or(name, "."))
+		}
+	}
+	l, err := o.looker(s, name)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	if o.watch {
+		return l.watch(ctx)
+	}
+	st, err := l.look(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.print(st); err != nil {
+		return err
+	}
+	return st.end(s, o.asJSON)
+}
+
+// end returns what the command ends with.
+func (st *runStatus) end(s *streams, asJSON bool) error {
+	if st.Hint != "" && !asJSON {
+		s.errorf("hint: %s\n", st.Hint)
+	}
+	if st.ended() && (st.Status != string(work.Completed) || st.State.Failed > 0) {
+		return silent(exitLeft)
+	}
+	return nil
+}
+
+// ended reports whether the run does not go on.
+func (st *runStatus) ended() bool {
+	switch st.Status {
+	case string(work.Running), string(work.Paused), string(control.Draining):
+		return false
+	}
+	return true
+}
+
+// looker looks at one run, time and again.
+type looker struct {
+	s      *streams
+	o      *statusOptions
+	output string          // "": the run is known by its control alone
+	client *control.Client // nil: none yet, or it has none
+	asked  string          // address of the client
+	warned map[string]bool
+}
+
+// looker returns what looks at the run of that output, or at the one that is controlled there.
+func (o *statusOptions) looker(s *streams, output string) (*looker, error) {
+	l := &looker{s: s, o: o, output: output, warned: make(map[string]bool)}
+	if output != "" {
+		return l, nil
+	}
+	address, err := control.ParseAddress(o.control.address)
+	if err != nil {
+		return nil, usageError(fmt.Errorf("--control: %w", err), "give the run's address, such as --control unix:run.sock")
+	}
+	token := ""
+	if address.Network == "tcp" {
+		if token, err = o.control.token(s); err != nil {
+			return nil, err
+		}
+	}
+	l.client = control.NewClient(address, token)
+	return l, nil
+}
+
+func (l *looker) close() {
+	if l.client != nil {
+		l.client.Close()
+	}
+}
+
+// warn says something once.
+func (l *looker) warn(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !l.warned[text] {
+		l.warned[text] = true
+		l.s.errorf("sluice: warning: %s\n", text)
+	}
+}
+
+// look says how the run stands now.
+func (l *looker) look(ctx context.Context) (*runStatus, error) {
+	if l.output == "" {
+		live, err := l.client.Status(ctx)
+		if err != nil {
+			return nil, unanswered(err, l.o.control.address)
+		}
+		return &runStatus{Output: live.Output, Status: string(live.Phase), Alive: true, Live: &live}, nil
+	}
+	st, err := stand(l.output, l.warn)
+	if err != nil {
+		return nil, err
+	}
+	if st.Alive {
+		l.ask(ctx, st)
+	}
+	return st, nil
+}
+
+// unanswered is the error about a run that cannot be asked.
+func unanswered(err error, address string) error {
+	hint := "is the run still on? `sluice status OUT.jsonl` reads the state beside its output"
+	if refused, ok := errors.AsType[*control.Error](err); ok {
+		hint = cmp.Or(refused.Hint, hint)
+		if refused.Status == 401 {
+			hint = "export " + tokenVariable + " as the run has it, or name another variable by --control-token-env"
+		}
+	}
+	return &exitError{code: exitFailed, err: fmt.Errorf("--control %s: %w", address, err), hint: hint}
+}
+
+// ask adds live figures, if the run gives any. Its address stands in a file that anybody may have written: the token is sent
+// to nobody but this host.
+func (l *looker) ask(ctx context.Context, st *runStatus) {
+	if st.State.Control == "" {
+		return
+	}
+	if l.asked != st.State.Control {
+		address, err := control.ParseAddress(st.State.Control)
+		if err != nil || !address.Local() {
+			l.warn("the run is controlled at %s, which is not asked: name it by --control if you know it", st.State.Control)
+			return
+		}
+		token := ""
+		if address.Network == "tcp" {
+			if token, err = l.o.control.token(l.s); err != nil || token == "" {
+				l.warn("no live figures: %s, which holds the token of the run's control, is not set", cmp.Or(l.o.control.tokenEnv, tokenVariable))
+				return
+			}
+		}
+		l.close()
+		l.client, l.asked = control.NewClient(address, token), st.State.Control
+	}
+	live, err := l.client.Status(ctx)
+	switch {
+	case err != nil:
+		l.warn("no live figures: %v", err)
+	case live.PID == st.State.PID:
+		st.Live, st.Status = &live, string(live.Phase)
+		if live.Phase == control.Running && st.State.Status == work.Paused && st.State.Reason == "" {
+			st.Status = string(work.Paused)
+		}
+	}
+}
+
+// stand reads the state beside an output.
+func stand(output string, warn func(format string, args ...any)) (*runStatus, error) {
+	path := work.StatePath(output)
+	state, err := work.LoadState(path)
+	if damaged, ok := errors.AsType[*work.DamagedStateError](err); ok && damaged.Backup {
+		warn("%v", damaged)
+		err = nil
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &exitError{code: exitFailed, err: fmt.Errorf("no run has left a state at %s", path),
+			hint: "name the output of a run, as its -o does; `sluice status` lists the runs of a directory"}
+	}
+	if err != nil {
+		return nil, &exitError{code: exitFailed, err: err, hint: "the output is whole, and the same run command goes on where it stopped; that makes a new state"}
+	}
+	st := &runStatus{Output: output, Status: string(state.Status), Reason: state.Reason, State: &state}
+	if st.ended() {
+		st.Hint = leftHint(state)
+		return st, nil
+	}
+	if st.Alive = lives(output, state); !st.Alive {
+		st.Status = statusKilled
+		st.Reason = fmt.Sprintf("process %d is gone and did not say why", state.PID)
+		st.Hint = "what is recorded is whole: the same run command goes on where it stopped"
+	}
+	return st, nil
+}
+
+// leftHint says what to do about what a run left.
+func leftHint(state work.State) string {
+	switch {
+	case state.Status != work.Completed:
+		return "the same run command goes on where it stopped"
+	case state.Failed > 0:
+		return "the same run command with --retry-failed tries the failed items again"
+	}
+	return ""
+}
+
+// freshState is how old the state of a run that lives is at most: it is written every 30 s in any case.
+const freshState = 75 * time.Second
+
+// lives reports whether the run goes on: it has its output locked, which processes of other containers see too, or its process
+// is there and wrote the state just now, since the number may be another's by now.
+func lives(output string, state work.State) bool {
+	if used, err := work.InUse(output); err == nil && used {
+		return true
+	}
+	return time.Since(state.UpdatedAt) < freshState && processLives(state.PID)
+}
+
+// list says how the runs of a directory stand.
+func (o *statusOptions) list(s *streams, dir string) error {
+	names, err := filepath.Glob(filepath.Join(globQuote(dir), "*"+work.StatePath("")))
+	if err != nil {
+		return err
+	}
+	all := []*runStatus{}
+	for _, name := range names {
+		st, err := stand(strings.TrimSuffix(name, work.StatePath("")), func(format string, args ...any) {
+			s.errorf("sluice: warning: %s\n", fmt.Sprintf(format, args...))
+		})
+		if err != nil {
+			s.errorf("sluice: warning: %s\n", err)
+			continue
+		}
+		all = append(all, st)
+	}
+	if len(all) == 0 {
+		return &exitError{code: exitFailed, err: fmt.Errorf("no run has left a state in %s", dir), hint: "name the output of a run: sluice status OUT.jsonl"}
+	}
+	if o.asJSON {
+		return s.printJSON(struct {
+			Runs []*runStatus `json:"runs"`
+		}{all})
+	}
+	slices.SortStableFunc(all, func(a, b *runStatus) int { return b.State.UpdatedAt.Compare(a.State.UpdatedAt) })
+	var b strings.Builder
+	for _, st := range all {
+		fmt.Fprintln(&b, escape(st.line(time.Now())))
+	}
+	_, err = s.out.Write([]byte(b.String()))
+	return err
+}
+
+// globQuote writes a path so that a pattern matches it alone.
+func globQuote(path string) string {
+	return strings.NewReplacer(`*`, `[*]`, `?`, `[?]`, `[`, `[[]`).Replace(path)
+}
+
+// print writes how the run stands to standard output.
+func (l *looker) print(st *runStatus) error {
+	if l.o.asJSON {
+		return l.s.printJSON(st)
+	}
+	_, err := l.s.out.Write([]byte(strings.Join(escaped(st.block(time.Now())), "\n") + "\n"))
+	return err
+}
+
+// watch prints how the run stands every second, until it has ended: on a terminal in one place.
+func (l *looker) watch(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := func(os.Signal) { cancel() }
+	defer onInterrupt(stop, stop)()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	width, _, tty := l.s.out.terminal()
+	for first := true; ; first = false {
+		st, err := l.look(ctx)
+		switch {
+		case ctx.Err() != nil:
+			l.s.out.redraw(nil)
+			return silent(exitInterrupted)
+		case err != nil && !first && l.output == "":
+			l.s.out.redraw(nil)
+			l.s.errorf("sluice: the run does not answer any more\n")
+			return nil
+		case err != nil:
+			l.s.out.redraw(nil)
+			return err
+		}
+		if tty && !l.o.asJSON && !st.ended() {
+			l.s.out.redraw(clipped(st.block(time.Now()), width-1))
+		} else if err := l.printStep(st, tty); err != nil {
+			return err
+		}
+		if st.ended() {
+			return st.end(l.s, l.o.asJSON)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// printStep writes one of the looks of a watch.
+func (l *looker) printStep(st *runStatus, tty bool) error {
+	l.s.out.redraw(nil)
+	if l.o.asJSON {
+		b, err := json.Marshal(st)
+		if err != nil {
+			return err
+		}
+		_, err = l.s.out.Write(append(b, '\n'))
+		return err
+	}
+	if tty {
+		return l.print(st)
+	}
+	_, err := l.s.out.Write([]byte(escape(st.line(time.Now())) + "\n"))
+	return err
+}

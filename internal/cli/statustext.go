@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-llm/sluice/internal/control"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// block is how the run stands, in several lines.
+func (st *runStatus) block(now time.Time) []string {
+	lines := []string{st.head(now)}
+	row := func(name, format string, args ...any) {
+		lines = append(lines, fmt.Sprintf("  %-10s %s", name, fmt.Sprintf(format, args...)))
+	}
+	if st.Live == nil {
+		stateRows(st.State, row, now, !st.ended())
+		return lines
+	}
+	live := st.Live
+	progress := counted(live.Done+live.Failed, live.Total)
+	if live.Total > 0 {
+		progress += "  " + bar(live.Done+live.Failed, live.Total, 24)
+	}
+	if live.Failed > 0 {
+		progress += fmt.Sprintf("  %s failed", group(live.Failed))
+	}
+	row("items", "%s", progress)
+	rate := group(math.Round(live.PerMin)) + "/min"
+	if live.Bound != "" {
+		rate += "  " + live.Bound
+	}
+	if live.ETAms != nil {
+		rate += "  ETA " + span(time.Duration(*live.ETAms)*time.Millisecond)
+	}
+	row("rate", "%s", rate)
+	row("calls", "%d in flight  %s waiting  %d throttled", live.InFlight, group(live.Waiting), live.Throttles)
+	row("tokens", "%s in, %s out", group(live.Used.InputTokens), group(live.Used.OutputTokens))
+	if live.Used.CostUSD != nil {
+		row("cost", "%s", dollars(*live.Used.CostUSD))
+	}
+	for _, a := range live.Accounts {
+		row("ceilings", "%s: %s", a.Account, namedWords(a.Limits))
+	}
+	for _, lane := range live.Lanes {
+		row("lane", "%s", laneWords(lane, now))
+	}
+	return lines
+}
+
+// head names the run and says what it is about.
+func (st *runStatus) head(now time.Time) string {
+	text := fmt.Sprintf("%s: %s", cmp.Or(st.Output, "the run"), st.Status)
+	if st.Reason != "" {
+		text += ": " + st.Reason
+	}
+	switch {
+	case st.Live != nil:
+		text += fmt.Sprintf(" (process %d, for %s)", st.Live.PID, span(now.Sub(st.Live.StartedAt)))
+	case st.Alive:
+		text += fmt.Sprintf(" (process %d)", st.State.PID)
+	}
+	return text
+}
+
+// stateRows are what the state file says; going is of a run that goes on.
+func stateRows(s *work.State, row func(name, format string, args ...any), now time.Time, going bool) {
+	done := s.Already + s.Done + s.Failed
+	progress := counted(done, s.Total)
+	if s.Total > 0 {
+		progress += "  " + bar(done, s.Total, 24)
+	}
+	if s.Failed > 0 {
+		progress += fmt.Sprintf("  %s failed", group(s.Failed))
+	}
+	row("items", "%s", progress)
+	if going && s.RateLimitUntil.After(now) {
+		row("paused", "until %s", clock(s.RateLimitUntil, now))
+	}
+	row("throttled", "%s, paused %s", times(s.Throttles), times(s.PauseCount))
+	row("tokens", "%s in, %s out", group(s.InputTokens), group(s.OutputTokens))
+	row("updated", "%s ago", span(now.Sub(s.UpdatedAt)))
+}
+
+// line is how the run stands, in one line.
+func (st *runStatus) line(now time.Time) string {
+	if st.Live != nil {
+		live := st.Live
+		text := fmt.Sprintf("%s: %s, %s", cmp.Or(st.Output, "the run"), st.Status, counted(live.Done+live.Failed, live.Total))
+		if live.Failed > 0 {
+			text += fmt.Sprintf(", %s failed", group(live.Failed))
+		}
+		text += fmt.Sprintf(", %s/min", group(math.Round(live.PerMin)))
+		if live.Bound != "" {
+			text += ", " + live.Bound
+		}
+		if live.ETAms != nil {
+			text += ", ETA " + span(time.Duration(*live.ETAms)*time.Millisecond)
+		}
+		return text
+	}
+	s := st.State
+	text := fmt.Sprintf("%s: %s, %s", st.Output, st.Status, counted(s.Already+s.Done+s.Failed, s.Total))
+	if s.Failed > 0 {
+		text += fmt.Sprintf(", %s failed", group(s.Failed))
+	}
+	if !st.ended() && s.RateLimitUntil.After(now) {
+		text += ", paused until " + clock(s.RateLimitUntil, now)
+	}
+	if st.Reason != "" {
+		text += ", " + st.Reason
+	}
+	return text + fmt.Sprintf(" (%s ago)", span(now.Sub(s.UpdatedAt)))
+}
+
+// counted is "done of total", or what is known of it.
+func counted(done, total int) string {
+	if total == 0 {
+		return group(done) + " done"
+	}
+	return fmt.Sprintf("%s of %s", group(done), group(total))
+}
+
+// namedWords lists limits by name.
+func namedWords(limits map[string]int) string {
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		words = append(words, name+" "+group(limits[name]))
+	}
+	return cmp.Or(strings.Join(words, ", "), "none: learned")
+}
+
+// laneWords says how a lane stands.
+func laneWords(l control.Lane, now time.Time) string {
+	text := fmt.Sprintf("%s: %d of %d slots, %s waiting", cmp.Or(l.Lane, "-"), l.InFlight, l.Slots, group(l.Waiting))
+	if l.Until.After(now) {
+		text += fmt.Sprintf(", pauses until %s (%s)", clock(l.Until, now), l.Why)
+	}
+	for _, b := range l.Budgets {
+		if b.Limit > 0 {
+			text += fmt.Sprintf("; %s %s (%s), %s at hand", b.Dimension, group(b.Limit), b.Source, group(math.Floor(b.Level)))
+		}
+	}
+	return text
+}
+
+// escaped makes lines harmless on a terminal.
+func escaped(lines []string) []string {
+	for i, line := range lines {
+		lines[i] = escape(line)
+	}
+	return lines
+}
+
+// clipped cuts lines to a width.
+func clipped(lines []string, width int) []string {
+	for i, line := range lines {
+		lines[i] = clip(line, width)
+	}
+	return lines
+}

@@ -1,0 +1,261 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"sync"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// tuning changes ceilings and pauses of a run's accounts while their calls go on.
+type tuning struct {
+	// turn has room for whoever changes something, one after the other: the last to come is the one that holds. It is no
+	// lock, since observers are told meanwhile.
+	turn chan struct{}
+
+	mu       sync.Mutex
+	tuned    []*tuned
+	settings *settings                // as they were read again; nil: those of the start
+	told     map[sluice.Dimension]int // since then, by control; 0 is no ceiling
+	paused   bool
+}
+
+// tuned is an account with the limits that it has now.
+type tuned struct {
+	provider  provider.Provider
+	scheduler *sluice.Scheduler
+	limits    sluice.Limits // of each lane,
+	account   sluice.Limits // of all together,
+	start     sluice.Limits // and those that were only begun with
+}
+
+func newTuning() *tuning { return &tuning{turn: make(chan struct{}, 1)} }
+
+// begin waits for the turn, and end passes it on.
+func (t *tuning) begin() { t.turn <- struct{}{} }
+func (t *tuning) end()   { <-t.turn }
+
+// add takes an account in. It is called with the turn.
+func (t *tuning) add(p provider.Provider, s *sluice.Scheduler, c sluice.Config) error {
+	t.mu.Lock()
+	t.tuned = append(t.tuned, &tuned{provider: p, scheduler: s, limits: c.Limits, account: c.Account, start: c.Start})
+	paused := t.paused
+	t.mu.Unlock()
+	if paused {
+		return s.Pause()
+	}
+	return nil
+}
+
+// all returns the accounts there are.
+func (t *tuning) all() []*tuned {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.tuned[:len(t.tuned):len(t.tuned)]
+}
+
+// shape sets the limits of c, for an account at p, as they are now.
+func (a *accounts) shape(c *sluice.Config, p provider.Provider) error {
+	a.tuning.mu.Lock()
+	s, told := a.tuning.settings, a.tuning.told
+	a.tuning.mu.Unlock()
+	if s == nil {
+		s = a.settings
+	}
+	return a.shapeBy(c, p, s, told)
+}
+
+func (a *accounts) shapeBy(c *sluice.Config, p provider.Provider, s *settings, told map[sluice.Dimension]int) error {
+	if err := s.Apply(c, p, a.flags.model, a.limits); err != nil {
+		return err
+	}
+	for d, limit := range told {
+		*c.Limits.At(d), *c.Account.At(d) = limit, limit
+	}
+	a.room.bound(c)
+	return nil
+}
+
+// rereads reports whether limits are of files, so that reading them again makes sense.
+func (a *accounts) rereads() bool {
+	name := a.settings.file.Name
+	return name != "" && name != os.DevNull || a.flags.settings.limits != ""
+}
+
+// reread reads the files of limits again and lets their ceilings hold as if the run began now: flags win, and what control
+// told is over. It says what came of it. An error has changed nothing.
+func (a *accounts) reread() (said []string, err error) {
+	a.tuning.begin()
+	defer a.tuning.end()
+	next, said, err := a.settings.reread(&a.flags.settings)
+	if err != nil {
+		return nil, err
+	}
+	changes, err := a.retell(next, nil)
+	if err != nil {
+		return nil, err
+	}
+	if len(changes) == 0 {
+		return append(said, "limits re-read: nothing changed"), nil
+	}
+	for _, c := range changes {
+		said = append(said, c.text("limits re-read", len(changes) > 1)...)
+	}
+	return said, nil
+}
+
+// tell exchanges single ceilings in all accounts; 0 removes one. The others stay.
+func (a *accounts) tell(limits map[sluice.Dimension]int) ([]retold, error) {
+	a.tuning.begin()
+	defer a.tuning.end()
+	a.tuning.mu.Lock()
+	s, told := a.tuning.settings, make(map[sluice.Dimension]int)
+	maps.Copy(told, a.tuning.told)
+	a.tuning.mu.Unlock()
+	maps.Copy(told, limits)
+	return a.retell(s, told)
+}
+
+// retold is an account whose limits were exchanged.
+type retold struct {
+	provider      string
+	before, after sluice.Limits
+	began         bool // limits that are only begun with differ too
+}
+
+// retell lets the limits of settings and control hold in every account, or in none if they cannot. It is called with the
+// turn.
+func (a *accounts) retell(s *settings, told map[sluice.Dimension]int) (changes []retold, err error) {
+	all := a.tuning.all()
+	next := make([]sluice.Config, len(all))
+	from := s
+	if from == nil {
+		from = a.settings
+	}
+	for i, t := range all {
+		c := &next[i]
+		if err := a.shapeBy(c, t.provider, from, told); err != nil {
+			return nil, err
+		}
+		c.Limits.Burst, c.Account.Burst, c.Start.Burst = t.limits.Burst, t.account.Burst, t.start.Burst // buckets have their size
+		if err := errors.Join(c.Limits.Check(), c.Account.Check()); err != nil {
+			return nil, err
+		}
+	}
+	a.tuning.mu.Lock()
+	a.tuning.settings, a.tuning.told = s, told
+	a.tuning.mu.Unlock()
+	for i, t := range all {
+		c := next[i]
+		if err := t.scheduler.SetLimits(c.Limits, c.Account); err != nil && !errors.Is(err, sluice.ErrClosed) {
+			return changes, err
+		}
+		changes = append(changes, retold{t.provider.Name, t.limits, c.Limits, t.start != c.Start})
+		a.tuning.mu.Lock()
+		t.limits, t.account, t.start = c.Limits, c.Account, c.Start
+		a.tuning.mu.Unlock()
+	}
+	return changes, nil
+}
+
+// text says what changed, in lines that begin so and, with named, with whose account it is.
+func (r retold) text(begin string, named bool) (said []string) {
+	if named {
+		begin += " (" + r.provider + ")"
+	}
+	for d, after := range r.after.All() {
+		if before := *r.before.At(d); before != *after {
+			said = append(said, fmt.Sprintf("%s: %s %s -> %s", begin, d, ceiling(before), ceiling(*after)))
+		}
+	}
+	if len(said) == 0 {
+		said = append(said, begin+": nothing changed")
+	}
+	if r.began {
+		said = append(said, begin+": limits that are not told there, but learned, are taken at the start alone")
+	}
+	return said
+}
+
+// ceiling writes a limit that may be none.
+func ceiling(limit int) string {
+	if limit == 0 {
+		return "none"
+	}
+	return group(limit)
+}
+
+// hold pauses the sending of calls in all accounts, or lets it go on. It reports whether that is a change.
+func (a *accounts) hold(paused bool) (changed bool, err error) {
+	a.tuning.begin()
+	defer a.tuning.end()
+	a.tuning.mu.Lock()
+	changed = a.tuning.paused != paused
+	a.tuning.paused = paused
+	a.tuning.mu.Unlock()
+	for _, t := range a.tuning.all() {
+		act := t.scheduler.Resume
+		if paused {
+			act = t.scheduler.Pause
+		}
+		if holdErr := act(); holdErr != nil && !errors.Is(holdErr, sluice.ErrClosed) {
+			err = errors.Join(err, holdErr)
+		}
+	}
+	return changed, err
+}
+
+// held reports whether sending is paused by control.
+func (a *accounts) held() bool {
+	a.tuning.mu.Lock()
+	defer a.tuning.mu.Unlock()
+	return a.tuning.paused
+}
+
+// reread reads the files that the settings are of again, and returns settings that differ in limits alone. What else
+// changed there it says.
+func (s *settings) reread(f *settingsFlags) (next *settings, said []string, err error) {
+	next = &settings{registry: s.registry, tier: s.tier, file: s.file}
+	if name := s.file.Name; name != "" {
+		if next.file, err = config.Load(name); err != nil {
+			return nil, nil, err
+		}
+		if next.file.DiffersFrom(s.file) {
+			said = append(said, name+": only its limits are re-read; what else changed there holds from the next start")
+		}
+		next.limits, next.from = next.file.Limits, name
+	}
+	if f.limits == "" {
+		return next, said, nil
+	}
+	own, err := config.LoadLimits(f.limits)
+	if err != nil {
+		return nil, nil, err
+	}
+	if own == nil {
+		return nil, nil, fmt.Errorf("%s has no limits", f.limits)
+	}
+	next.limits, next.from, next.asked = own, f.limits, true
+	return next, said, nil
+}
+
+// rereader returns what re-reads the limits and says what came of it; nil where no file has any.
+func (r *batchRun) rereader() func() {
+	if !r.accounts.rereads() {
+		return nil
+	}
+	return func() {
+		said, err := r.accounts.reread()
+		if err != nil {
+			r.s.errorf("sluice: warning: limits stay as they are: %s\n", err)
+		}
+		for _, line := range said {
+			r.s.errorf("sluice: %s\n", line)
+		}
+	}
+}

@@ -1,0 +1,44 @@
+//go:build unix
+
+package command
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// group is a process group that begins with a command.
+type group struct{ cmd *exec.Cmd }
+
+// newGroup lets the command begin a group, away from the terminal's: Ctrl-C is for us to pass on.
+func newGroup(cmd *exec.Cmd) *group {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return &group{cmd}
+}
+
+func (g *group) started() {}
+func (g *group) close()   {}
+
+// ask asks all in the group to end.
+func (g *group) ask() error { return g.signal(syscall.SIGTERM) }
+
+// kill ends all in the group.
+func (g *group) kill() error { return g.signal(syscall.SIGKILL) }
+
+func (g *group) signal(sig syscall.Signal) error {
+	err := syscall.Kill(-g.cmd.Process.Pid, sig)
+	if errors.Is(err, syscall.ESRCH) {
+		return os.ErrProcessDone
+	}
+	return err
+}
+
+// signalOf names the signal that ended a process; "" is none.
+func signalOf(state *os.ProcessState) string {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return status.Signal().String()
+	}
+	return ""
+}

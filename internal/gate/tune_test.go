@@ -1,0 +1,190 @@
+package gate_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice/internal/gate"
+)
+
+// perSecond counts the calls that are let out in that time, each answered at once.
+func (r *rig) perSecond(d time.Duration) float64 {
+	r.t.Helper()
+	n := 0
+	end := r.now.Add(d)
+	for {
+		t := r.queue(gate.Call{})
+		for !t.Granted() {
+			if !r.step(end) {
+				r.cancel(t)
+				r.until(end)
+				return float64(n) / d.Seconds()
+			}
+		}
+		r.release(t, gate.Outcome{})
+		n++
+	}
+}
+
+func TestToldLimitsChangeWhileCallsGoOn(t *testing.T) {
+	r := newRig(t, gate.Config{Limits: gate.Limits{RPM: 600}, Account: gate.Limits{RPM: 600}})
+	r.perSecond(20 * time.Second) // the first burst is over
+	for _, rpm := range []int{600, 120, 1200, 60} {
+		limits := gate.Limits{RPM: rpm}
+		r.g.SetLimits(r.now, limits, limits)
+		r.drain()
+		r.perSecond(5 * time.Second)
+		got, want := r.perSecond(60*time.Second), float64(rpm)/60
+		if got > want || got < 0.95*want {
+			t.Errorf("at %d requests a minute, %.2f a second are let out, want %.2f", rpm, got, want)
+		}
+	}
+	if n := r.count(gate.EventLimitsChanged); n != 3 {
+		t.Errorf("%d limits were said to be changed, want 3", n)
+	}
+}
+
+func TestACeilingThatIsNoLongerToldIsABelief(t *testing.T) {
+	r := newRig(t, gate.Config{Limits: gate.Limits{RPM: 60}})
+	r.release(r.acquire(gate.Call{}), gate.Outcome{})
+	r.g.SetLimits(r.now, gate.Limits{}, gate.Limits{})
+	r.drain()
+	if b := r.budget(gate.Requests); b.Limit != 60 || b.Source != gate.SourceStart {
+		t.Errorf("%+v, want 60 as a belief", b)
+	}
+	r.sleep(10 * time.Second)
+	r.release(r.acquire(gate.Call{}), gate.Outcome{Readings: []gate.Reading{{Dimension: gate.Requests, Limit: 900, Remaining: 899, Reset: 67 * time.Millisecond}}})
+	if b := r.budget(gate.Requests); b.Limit != 900 || b.Source != gate.SourceHeader {
+		t.Errorf("%+v, want the 900 of the header", b)
+	}
+}
+
+func TestACeilingAboveWhatHeadersSayChangesNothing(t *testing.T) {
+	r := newRig(t, gate.Config{})
+	r.release(r.acquire(gate.Call{}), gate.Outcome{Readings: []gate.Reading{{Dimension: gate.Requests, Limit: 300, Remaining: 299, Reset: 200 * time.Millisecond}}})
+	r.g.SetLimits(r.now, gate.Limits{RPM: 900}, gate.Limits{RPM: 900})
+	r.drain()
+	if b := r.budget(gate.Requests); b.Limit != 300 || b.Source != gate.SourceHeader {
+		t.Errorf("%+v, want the header's 300", b)
+	}
+}
+
+func TestToldSlotsChangeWhileCallsAreOpen(t *testing.T) {
+	r := newRig(t, gate.Config{Limits: gate.Limits{Concurrent: 8}})
+	open := r.fill(gate.Call{})
+	to := func(n int) {
+		r.g.SetLimits(r.now, gate.Limits{Concurrent: n}, gate.Limits{Concurrent: n})
+		r.drain()
+	}
+	to(3)
+	waiting := r.queue(gate.Call{})
+	for _, held := range open[:5] {
+		r.release(held, gate.Outcome{})
+		if waiting.Granted() {
+			t.Fatalf("a call was let out beside %d others, and 3 may be open", r.lane().InFlight-1)
+		}
+	}
+	r.release(open[5], gate.Outcome{})
+	if !waiting.Granted() {
+		t.Error("the call that waited was not let out as the third")
+	}
+	more := r.queue(gate.Call{})
+	to(20)
+	if !more.Granted() || len(r.fill(gate.Call{})) != 16 {
+		t.Errorf("raised to 20 slots, %d are in flight", r.lane().InFlight)
+	}
+}
+
+func TestNothingIsSentWhileAllIsHeld(t *testing.T) {
+	r := newRig(t, gate.Config{Limits: gate.Limits{Concurrent: 4}})
+	open := r.acquire(gate.Call{Lane: "a"})
+	r.g.Hold(r.now, true)
+	r.g.Hold(r.now, true)
+	r.drain()
+	a, b := r.queue(gate.Call{Lane: "a"}), r.queue(gate.Call{Lane: "b"})
+	r.release(open, gate.Outcome{})
+	r.sleep(10 * time.Minute)
+	if a.Granted() || b.Granted() || !r.laneNamed("a").Held {
+		t.Fatal("a call was let out")
+	}
+	r.g.Hold(r.now, false)
+	r.drain()
+	if !a.Granted() || !b.Granted() {
+		t.Error("the calls that waited were not let out")
+	}
+	if r.count(gate.EventPaused) != 1 || r.count(gate.EventResumed) != 1 {
+		t.Errorf("paused %d times, resumed %d times", r.count(gate.EventPaused), r.count(gate.EventResumed))
+	}
+}
+
+// TestDelayForeseesTheWait compares what is foreseen with what comes, of calls behind others.
+func TestDelayForeseesTheWait(t *testing.T) {
+	second := func(r *rig) { // every call takes a second
+		for _, held := range r.take() {
+			r.sleepAndRelease(held, time.Second)
+		}
+	}
+	for name, c := range map[string]struct {
+		limits gate.Limits
+		cost   gate.Cost
+		before int
+		within float64
+	}{
+		"requests": {gate.Limits{RPM: 60, Burst: time.Second}, gate.Cost{}, 10, 0.05},
+		"tokens":   {gate.Limits{TPM: 60_000, Burst: time.Second}, gate.Cost{Input: 100, MaxOutput: 2000}, 10, 0.15},
+		"nothing":  {gate.Limits{RPM: 60, Burst: time.Second}, gate.Cost{}, 0, 0.05},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, gate.Config{Limits: c.limits})
+			call := gate.Call{Cost: c.cost}
+			r.release(r.acquire(call), gate.Outcome{})
+			for range c.before {
+				r.queue(call)
+			}
+			foreseen := r.g.Delay(r.now, &call)
+			asked := r.now
+			last := r.queue(call)
+			for !last.Granted() && r.step(r.now.Add(time.Hour)) {
+			}
+			took := r.now.Sub(asked)
+			if diff := math.Abs(foreseen.Seconds() - took.Seconds()); diff > c.within*took.Seconds()+0.02 {
+				t.Errorf("foreseen %v, took %v", foreseen, took)
+			}
+		})
+	}
+	t.Run("slots", func(t *testing.T) {
+		r := newRig(t, gate.Config{Limits: gate.Limits{Concurrent: 2}})
+		for range 50 { // it learns that a call takes a second
+			r.queue(gate.Call{})
+			second(r)
+		}
+		r.fill(gate.Call{})
+		for i := range 5 {
+			r.queue(gate.Call{ID: fmt.Sprint(i)})
+		}
+		if d := r.g.Delay(r.now, &gate.Call{}); d < 2500*time.Millisecond || d > 3500*time.Millisecond {
+			t.Errorf("foreseen %v behind 5 calls on 2 slots of a second each, want 3 s", d)
+		}
+	})
+	t.Run("pause", func(t *testing.T) {
+		r := newRig(t, gate.Config{})
+		r.release(r.acquire(gate.Call{}), gate.Outcome{Kind: gate.UsageWindow, Until: r.now.Add(time.Hour)})
+		if d := r.g.Delay(r.now, &gate.Call{}); d < time.Hour || d > time.Hour+time.Second {
+			t.Errorf("foreseen %v, want the hour until the window resets", d)
+		}
+		if d := r.g.Delay(r.now, &gate.Call{Lane: "another"}); d != 0 {
+			t.Errorf("foreseen %v on a lane that nobody used", d)
+		}
+		r.g.Hold(r.now, true)
+		if d := r.g.Delay(r.now, &gate.Call{}); d != math.MaxInt64 {
+			t.Errorf("foreseen %v while all is held", d)
+		}
+	})
+}
+
+func (r *rig) sleepAndRelease(t *gate.Ticket, d time.Duration) {
+	r.sleep(d)
+	r.release(t, gate.Outcome{})
+}

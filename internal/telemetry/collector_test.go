@@ -1,0 +1,237 @@
+package telemetry_test
+
+import (
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	collectormetrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
+	collectortraces "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	common "go.opentelemetry.io/proto/otlp/common/v1"
+	metrics "go.opentelemetry.io/proto/otlp/metrics/v1"
+	traces "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sluice-llm/sluice/internal/telemetry"
+)
+
+// collector keeps what it is sent, by HTTP or gRPC.
+type collector struct {
+	collectortraces.UnimplementedTraceServiceServer
+
+	mu       sync.Mutex
+	raw      strings.Builder // everything, as bytes
+	resource map[string]string
+	spans    []*traces.Span
+	metrics  map[string]*metrics.Metric // the last of each name
+	header   http.Header
+}
+
+// collect serves a collector and points the standard variables to it.
+func collect(t testing.TB) *collector {
+	t.Helper()
+	c := &collector{resource: make(map[string]string), metrics: make(map[string]*metrics.Metric)}
+	server := httptest.NewServer(c)
+	t.Cleanup(server.Close)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
+	return c
+}
+
+func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var body io.Reader = r.Body
+	if r.Header.Get("Content-Encoding") == "gzip" {
+		body, _ = gzip.NewReader(body)
+	}
+	b, err := io.ReadAll(body)
+	if err == nil {
+		switch r.URL.Path {
+		case "/v1/traces":
+			var req collectortraces.ExportTraceServiceRequest
+			if err = proto.Unmarshal(b, &req); err == nil {
+				c.Export(r.Context(), &req)
+			}
+		case "/v1/metrics":
+			var req collectormetrics.ExportMetricsServiceRequest
+			if err = proto.Unmarshal(b, &req); err == nil {
+				c.exportMetrics(&req)
+			}
+		default:
+			err = fmt.Errorf("no such path: %s", r.URL.Path)
+		}
+	}
+	c.mu.Lock()
+	c.raw.Write(b)
+	c.header = r.Header.Clone()
+	c.mu.Unlock()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-protobuf")
+}
+
+// Export takes traces.
+func (c *collector) Export(_ context.Context, req *collectortraces.ExportTraceServiceRequest) (*collectortraces.ExportTraceServiceResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, rs := range req.ResourceSpans {
+		for _, a := range rs.Resource.Attributes {
+			c.resource[a.Key] = text(a.Value)
+		}
+		for _, ss := range rs.ScopeSpans {
+			c.spans = append(c.spans, ss.Spans...)
+		}
+	}
+	return &collectortraces.ExportTraceServiceResponse{}, nil
+}
+
+func (c *collector) exportMetrics(req *collectormetrics.ExportMetricsServiceRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, rm := range req.ResourceMetrics {
+		for _, sm := range rm.ScopeMetrics {
+			for _, m := range sm.Metrics {
+				c.metrics[m.Name] = m
+			}
+		}
+	}
+}
+
+// items are the spans of items, those above the spans of steps.
+func (c *collector) items() (all []*traces.Span) {
+	for _, s := range c.spans {
+		if len(s.ParentSpanId) == 0 {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// of returns the span of the item of that id, and fails the test where there is not exactly one.
+func (c *collector) of(t testing.TB, id string) *traces.Span {
+	t.Helper()
+	var found *traces.Span
+	for _, s := range c.items() {
+		if attr(s.Attributes, "sluice.item.id") != id {
+			continue
+		}
+		if found != nil {
+			t.Fatalf("%s has two spans", id)
+		}
+		found = s
+	}
+	if found == nil {
+		t.Fatalf("%s has no span", id)
+	}
+	return found
+}
+
+// below are the names of the spans below another, in order of their start.
+func (c *collector) below(parent *traces.Span) (steps []*traces.Span) {
+	for _, s := range c.spans {
+		if string(s.ParentSpanId) == string(parent.SpanId) && string(s.TraceId) == string(parent.TraceId) {
+			steps = append(steps, s)
+		}
+	}
+	slices.SortStableFunc(steps, func(a, b *traces.Span) int { return int(int64(a.StartTimeUnixNano) - int64(b.StartTimeUnixNano)) })
+	return steps
+}
+
+// attr is the value of an attribute as text; "" where there is none.
+func attr(attributes []*common.KeyValue, key string) string {
+	for _, a := range attributes {
+		if a.Key == key {
+			return text(a.Value)
+		}
+	}
+	return ""
+}
+
+func text(v *common.AnyValue) string {
+	switch v := v.Value.(type) {
+	case *common.AnyValue_StringValue:
+		return v.StringValue
+	case *common.AnyValue_IntValue:
+		return fmt.Sprint(v.IntValue)
+	case *common.AnyValue_DoubleValue:
+		return fmt.Sprint(v.DoubleValue)
+	case *common.AnyValue_BoolValue:
+		return fmt.Sprint(v.BoolValue)
+	case *common.AnyValue_ArrayValue:
+		var parts []string
+		for _, e := range v.ArrayValue.Values {
+			parts = append(parts, text(e))
+		}
+		return "[" + strings.Join(parts, " ") + "]"
+	}
+	return ""
+}
+
+// count is how much of a metric there is: the sum of its points, of histograms their counts. with are attributes that
+// the points must have, as key=value.
+func (c *collector) count(name string, with ...string) (n float64) {
+	m := c.metrics[name]
+	if m == nil {
+		return 0
+	}
+	has := func(attributes []*common.KeyValue) bool {
+		for _, pair := range with {
+			key, value, _ := strings.Cut(pair, "=")
+			if attr(attributes, key) != value {
+				return false
+			}
+		}
+		return true
+	}
+	for _, p := range m.GetHistogram().GetDataPoints() {
+		if has(p.Attributes) {
+			n += float64(p.Count)
+		}
+	}
+	for _, p := range append(m.GetSum().GetDataPoints(), m.GetGauge().GetDataPoints()...) {
+		if has(p.Attributes) {
+			n += float64(p.GetAsInt()) + p.GetAsDouble()
+		}
+	}
+	return n
+}
+
+// warnings keeps what an OTel warns of.
+type warnings struct {
+	mu   sync.Mutex
+	list []error
+}
+
+func (w *warnings) add(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.list = append(w.list, err)
+}
+
+func (w *warnings) all() []error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.list)
+}
+
+// openOTel opens an OTel as the environment says.
+func openOTel(t testing.TB, w *warnings, r *rig) *telemetry.OTel {
+	t.Helper()
+	o, err := telemetry.NewOTel(context.Background(), telemetry.OTelConfig{
+		Version: "1.2.3", Warn: w.add, Snapshot: r.snapshot,
+		Service: func(account, lane string) telemetry.Service {
+			return telemetry.Service{Provider: "openai", Operation: "chat"}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}

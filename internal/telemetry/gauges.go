@@ -1,0 +1,81 @@
+package telemetry
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// gauges describe how things stand. They have no variables of their own: each scrape asks.
+type gauges struct {
+	inFlight, waiting, slots, paused, until, breaker *prometheus.Desc
+	limit, source, level                             *prometheus.Desc
+	input, left                                      *prometheus.Desc
+}
+
+func newGauges() gauges {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("sluice_"+name, help, labels, nil)
+	}
+	return gauges{
+		inFlight: desc("in_flight", "Calls that are open.", "lane"),
+		waiting:  desc("waiting", "Calls that wait for their turn.", "lane"),
+		slots:    desc("slots", "How many calls may be open now.", "lane"),
+		paused:   desc("paused", "1 while the lane pauses.", "lane"),
+		until:    desc("cooldown_until_timestamp_seconds", "When the lane's pause ends, as Unix time; 0 while there is none.", "lane"),
+		breaker:  desc("breaker_open", "1 while the lane's circuit breaker is open: the provider keeps failing.", "lane"),
+		limit:    desc("limit", "A limit of the provider, per minute or per day, as it is believed to be.", "dimension", "lane"),
+		source:   desc("limit_info", "Where a limit is known from; the value is 1.", "dimension", "source", "lane"),
+		level:    desc("budget_level", "What is left of a limit now, as it is believed to be.", "dimension", "lane"),
+		input:    desc("input_items", "Items of the input, as far as it was read."),
+		left:     desc("items_left", "Items of the input that are not recorded yet."),
+	}
+}
+
+func (g *gauges) all() []*prometheus.Desc {
+	return []*prometheus.Desc{
+		g.inFlight, g.waiting, g.slots, g.paused, g.until, g.breaker, g.limit, g.source, g.level, g.input, g.left,
+	}
+}
+
+// Describe sends what each metric is.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, v := range m.vecs() {
+		v.Describe(ch)
+	}
+	for _, d := range m.gauges.all() {
+		ch <- d
+	}
+}
+
+// Collect sends the values of all metrics.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, v := range m.vecs() {
+		v.Collect(ch)
+	}
+	set := func(d *prometheus.Desc, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	broken := m.broken()
+	for lane, st := range gather(m.snapshot(), func(lane string) string { return m.lanes.of(lane).label }) {
+		set(m.gauges.inFlight, float64(st.inFlight), lane)
+		set(m.gauges.waiting, float64(st.waiting), lane)
+		set(m.gauges.slots, float64(st.slots), lane)
+		set(m.gauges.paused, float64(st.paused), lane)
+		set(m.gauges.until, seconds(st.until), lane)
+		set(m.gauges.breaker, float64(broken[lane]), lane)
+		for d, b := range st.budgets {
+			if b.limit > 0 {
+				dimension := sluice.Dimension(d).String()
+				set(m.gauges.limit, float64(b.limit), dimension, lane)
+				set(m.gauges.level, b.level, dimension, lane)
+				set(m.gauges.source, 1, dimension, label(string(b.source)), lane)
+			}
+		}
+	}
+	if progress := m.progress.Load(); progress != nil {
+		p := (*progress)()
+		set(m.gauges.input, float64(p.Total))
+		set(m.gauges.left, float64(max(0, p.Left())))
+	}
+}

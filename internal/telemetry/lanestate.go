@@ -1,0 +1,57 @@
+package telemetry
+
+import (
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// laneState is how the lanes of one label stand, added up.
+type laneState struct {
+	inFlight, waiting, slots, paused int
+
+	until   time.Time // of the latest pause that is on; zero: none
+	budgets [sluice.NumDimensions]budgetState
+}
+
+// budgetState is one limit of the lanes of a label.
+type budgetState struct {
+	limit  int64
+	level  float64
+	source sluice.Source
+}
+
+// gather adds up the lanes of a Snapshot by label.
+func gather(snap sluice.Snapshot, label func(lane string) string) map[string]*laneState {
+	states := make(map[string]*laneState)
+	for i := range snap.Lanes {
+		lane := &snap.Lanes[i]
+		name := label(lane.Lane)
+		st := states[name]
+		if st == nil {
+			st = &laneState{}
+			states[name] = st
+		}
+		st.add(lane, snap.At)
+	}
+	return states
+}
+
+func (st *laneState) add(lane *sluice.LaneSnapshot, now time.Time) {
+	st.inFlight += lane.InFlight
+	st.waiting += lane.Waiting
+	st.slots += lane.Slots
+	pauses := lane.Until.After(now)
+	if pauses || lane.Held {
+		st.paused++
+	}
+	if pauses && lane.Until.After(st.until) {
+		st.until = lane.Until
+	}
+	for _, b := range lane.Budgets {
+		to := &st.budgets[b.Dimension]
+		to.limit += b.Limit
+		to.level += b.Level
+		to.source = b.Source
+	}
+}

@@ -1,0 +1,481 @@
+package telemetry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	collectortraces "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	traces "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/grpc"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/telemetry"
+)
+
+// recorded are the events of a stormy run and of one that is stopped, and what the first came to.
+func recorded(t *testing.T) (events []sluice.Event, rep, short batch.Report) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		r := &rig{t: t, observer: sluice.ObserverFunc(func(e sluice.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			events = append(events, e)
+		})}
+		rep = r.run(r.open("stormy", 150, stormy()))
+		broken := r.open("dead", 60, dead())
+		go func() {
+			time.Sleep(10 * time.Minute)
+			broken.Drain()
+		}()
+		short = r.run(broken)
+		r.close()
+	})
+	return events, rep, short
+}
+
+// idle is the state of the lanes at the end.
+func idle() *rig { return &rig{} }
+
+func TestSpansAndMetricsOfARun(t *testing.T) {
+	events, rep, short := recorded(t)
+	c := collect(t)
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "team=blue")
+	t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "100000")
+	s, err := sluice.New(sluice.Config{}) // a lane with one call in flight and one slot more
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	held := s.TryAcquire(sluice.Call{Lane: "held"})
+	defer held.Release(sluice.Outcome{})
+	if err := s.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var waiting sync.WaitGroup
+	waiting.Go(func() { s.Acquire(ctx, sluice.Call{Lane: "held"}) })
+	for s.Snapshot().Lanes[0].Waiting == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	var w warnings
+	o := openOTel(t, &w, &rig{schedulers: []*sluice.Scheduler{s}})
+	for _, e := range events {
+		o.Observe(e)
+	}
+	o.Shutdown(context.Background())
+	cancel()
+	waiting.Wait()
+	if all := w.all(); len(all) > 0 {
+		t.Errorf("warnings: %v", all)
+	}
+	if c.resource["service.name"] != "sluice" || c.resource["service.version"] != "1.2.3" || c.resource["team"] != "blue" {
+		t.Errorf("resource: %v", c.resource)
+	}
+	if strings.Contains(c.raw.String(), secretPrompt) || strings.Contains(c.raw.String(), "prompt:") {
+		t.Error("a prompt was exported")
+	}
+	checkItems(t, c, events, rep, short)
+	checkSteps(t, c, rep)
+	checkMetrics(t, c, events, rep, short)
+	checkDocumented(t, c)
+}
+
+// checkItems looks at the spans of the items.
+func checkItems(t *testing.T, c *collector, events []sluice.Event, rep, short batch.Report) {
+	var kinds, cancelled, input, output int
+	first, recorded := make(map[string]time.Time), make(map[string]bool)
+	for _, e := range events {
+		if e.Type == sluice.EventItemDone {
+			recorded[e.Call] = true
+		}
+		if e.Call != "" && first[e.Call].IsZero() {
+			first[e.Call] = e.At
+		}
+	}
+	for _, s := range c.items() {
+		id := attr(s.Attributes, "sluice.item.id")
+		c.of(t, id) // there is but one
+		if s.StartTimeUnixNano != uint64(first[id].UnixNano()) {
+			t.Errorf("%s starts at %d, not with its first event, %d", id, s.StartTimeUnixNano, first[id].UnixNano())
+		}
+		model := attr(s.Attributes, "gen_ai.request.model")
+		for key, want := range map[string]string{
+			"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "server.address": "127.0.0.1", "server.port": "8000",
+		} {
+			if got := attr(s.Attributes, key); got != want {
+				t.Errorf("%s: %s is %q", id, key, got)
+			}
+		}
+		if s.Name != "chat "+model || s.Kind != traces.Span_SPAN_KIND_CLIENT || !strings.HasPrefix(id, model) {
+			t.Errorf("%s: span %q of kind %v", id, s.Name, s.Kind)
+		}
+		failure := attr(s.Attributes, "error.type")
+		if (failure != "") != (s.Status.GetCode() == traces.Status_STATUS_CODE_ERROR) || s.Status.GetMessage() != failure {
+			t.Errorf("%s: error.type %q, status %v", id, failure, s.Status)
+		}
+		if (failure == "cancelled") == recorded[id] {
+			t.Errorf("%s: error.type %q, recorded: %v", id, failure, recorded[id])
+		}
+		switch {
+		case failure == "cancelled":
+			cancelled++
+		case model == "stormy":
+			kinds++
+			var in, out int
+			fmt.Sscan(attr(s.Attributes, "gen_ai.usage.input_tokens"), &in)
+			fmt.Sscan(attr(s.Attributes, "gen_ai.usage.output_tokens"), &out)
+			input, output = input+in, output+out
+			if failure == "" && (attr(s.Attributes, "gen_ai.response.finish_reasons") == "" || attr(s.Attributes, "sluice.cost_usd") == "" ||
+				attr(s.Attributes, "gen_ai.usage.cache_read.input_tokens") != "3" || out == 0) {
+				t.Errorf("%s: %v", id, s.Attributes)
+			}
+		}
+	}
+	if kinds != rep.Done+rep.Report.Failed || input != rep.Usage.Input || output != rep.Usage.Output {
+		t.Errorf("%d spans with %d tokens in and %d out, want %d with %d and %d", kinds, input, output,
+			rep.Done+rep.Report.Failed, rep.Usage.Input, rep.Usage.Output)
+	}
+	if cancelled == 0 || cancelled > short.Left() {
+		t.Errorf("%d spans are cancelled, of %d items that were left", cancelled, short.Left())
+	}
+}
+
+// checkSteps looks at the spans below those of the items.
+func checkSteps(t *testing.T, c *collector, rep batch.Report) {
+	seen := make(map[string]int)
+	refused := 0
+	for _, s := range c.items() {
+		if attr(s.Attributes, "gen_ai.request.model") != "stormy" {
+			continue
+		}
+		tries := 0
+		for _, step := range c.below(s) {
+			seen[step.Name]++
+			if step.StartTimeUnixNano < s.StartTimeUnixNano || step.EndTimeUnixNano > s.EndTimeUnixNano || step.EndTimeUnixNano < step.StartTimeUnixNano {
+				t.Errorf("%s: a step lies outside of its call", step.Name)
+			}
+			if step.Name == "attempt" {
+				tries++
+				if attr(step.Attributes, "sluice.limit.dimension") != "" {
+					refused++
+				}
+			}
+		}
+		if want := attr(s.Attributes, "sluice.tries"); fmt.Sprint(tries) != want {
+			t.Errorf("%s: %d attempts below it, want %s", attr(s.Attributes, "sluice.item.id"), tries, want)
+		}
+	}
+	if seen["attempt"] != rep.Attempts+rep.Throttles || refused != rep.Throttles || seen["wait"] == 0 || seen["backoff"] == 0 || len(seen) != 3 {
+		t.Errorf("steps: %v, %d refused; want %d attempts and %d throttles", seen, refused, rep.Attempts, rep.Throttles)
+	}
+}
+
+// checkMetrics looks at the values of every metric that there is.
+func checkMetrics(t *testing.T, c *collector, events []sluice.Event, rep, short batch.Report) {
+	tries := float64(rep.Attempts + rep.Throttles)
+	acquired, cooldowns := 0, 0
+	for _, e := range events {
+		if e.Type == sluice.EventSlotAcquired {
+			acquired++
+		}
+		if e.Type == sluice.EventCooldownStarted {
+			cooldowns++
+		}
+	}
+	stormy := "gen_ai.request.model=stormy"
+	checked := make(map[string]bool)
+	for _, want := range []struct {
+		name  string
+		value float64
+		with  []string
+	}{
+		{"gen_ai.client.operation.duration", tries, []string{stormy}},
+		{"gen_ai.client.operation.duration", float64(rep.Done), []string{stormy, "error.type=", "gen_ai.operation.name=chat", "gen_ai.provider.name=openai"}},
+		{"gen_ai.client.token.usage", float64(rep.Done), []string{stormy, "gen_ai.token.type=output"}},
+		{"sluice.wait.duration", float64(acquired), nil},
+		{"sluice.items", float64(rep.Done + rep.Report.Failed + short.Done + short.Report.Failed), nil},
+		{"sluice.items", float64(rep.Done), []string{stormy, "error.type="}},
+		{"sluice.throttles", float64(rep.Throttles), []string{stormy}},
+		{"sluice.cooldowns", float64(cooldowns), nil},
+		{"sluice.cost", rep.Cost, []string{stormy}},
+		{"sluice.in_flight", 1, []string{"gen_ai.request.model=held"}},
+		{"sluice.waiting", 1, []string{"gen_ai.request.model=held"}},
+		{"sluice.paused", 1, []string{"gen_ai.request.model=held"}},
+		{"sluice.slots", 8, []string{"gen_ai.request.model=held"}},
+	} {
+		checked[want.name] = true
+		if got := c.count(want.name, want.with...); math.Abs(got-want.value) > 1e-9 || got == 0 {
+			t.Errorf("%s%v is %v, want %v", want.name, want.with, got, want.value)
+		}
+	}
+	for name := range c.metrics {
+		if !checked[name] {
+			t.Errorf("nobody looks at %s", name)
+		}
+	}
+	bounds := c.metrics["gen_ai.client.operation.duration"].GetHistogram().GetDataPoints()[0].ExplicitBounds
+	if bounds[0] != 0.01 || bounds[len(bounds)-1] != 81.92 {
+		t.Errorf("bounds %v are not those of the conventions", bounds)
+	}
+}
+
+// An item that is done is told by another than the Scheduler is, and may come first.
+func TestAnItemMayBeToldBeforeItsCall(t *testing.T) {
+	c := collect(t)
+	var w warnings
+	o := openOTel(t, &w, idle())
+	at := time.Now()
+	event := func(typ sluice.EventType, after time.Duration) sluice.Event {
+		return sluice.Event{Type: typ, At: at.Add(after), Account: "http://h#1", Lane: "m", Call: "a", Attempt: 1, Latency: time.Second}
+	}
+	events := []sluice.Event{
+		event(sluice.EventSlotWaiting, 0), event(sluice.EventSlotAcquired, time.Second), event(sluice.EventSlotReleased, 2*time.Second),
+	}
+	for first := range len(events) + 1 {
+		all := slices.Insert(slices.Clone(events), first, event(sluice.EventItemDone, 2*time.Second))
+		for _, e := range all {
+			e.Call = fmt.Sprint("a", first)
+			o.Observe(e)
+		}
+	}
+	if n := o.Open(); n != 0 {
+		t.Errorf("%d calls are open", n)
+	}
+	o.Shutdown(context.Background())
+	for first := range len(events) + 1 {
+		s := c.of(t, fmt.Sprint("a", first))
+		if n := len(c.below(s)); n != 2 || s.Status.GetCode() == traces.Status_STATUS_CODE_ERROR {
+			t.Errorf("told at %d: %d steps, status %v", first, n, s.Status)
+		}
+	}
+}
+
+func TestNoCallIsKept(t *testing.T) {
+	c := collect(t)
+	t.Setenv("OTEL_METRICS_EXPORTER", "none")
+	t.Setenv("OTEL_TRACES_SAMPLER", "always_off")
+	var w warnings
+	o := openOTel(t, &w, idle())
+	at := time.Now()
+	send := func(id string, typ sluice.EventType, o2 sluice.Outcome, wait time.Duration) {
+		at = at.Add(time.Millisecond)
+		o.Observe(sluice.Event{Type: typ, At: at, Lane: "m", Call: id, Attempt: 1, Outcome: o2, Wait: wait})
+	}
+	failed := sluice.Outcome{Kind: sluice.ServerError, Err: errors.New("no")}
+	most := 0
+	for i := range 100_000 {
+		id := fmt.Sprint("call-", i)
+		send(id, sluice.EventSlotWaiting, sluice.Outcome{}, 0)
+		if i%5 == 0 {
+			send(id, sluice.EventSlotCancelled, sluice.Outcome{}, 0)
+			continue
+		}
+		send(id, sluice.EventSlotAcquired, sluice.Outcome{}, 0)
+		switch i % 5 {
+		case 1: // granted as it was cancelled
+			send(id, sluice.EventSlotReleased, sluice.Outcome{Unsent: true}, 0)
+		case 2: // given up, and never recorded
+			send(id, sluice.EventSlotReleased, failed, 0)
+			send(id, sluice.EventAttemptFailed, failed, 0)
+			send(id, sluice.EventGaveUp, failed, 0)
+		case 3: // answered, and never recorded
+			send(id, sluice.EventSlotReleased, sluice.Outcome{}, 0)
+		case 4:
+			send(id, sluice.EventSlotReleased, sluice.Outcome{}, 0)
+			send(id, sluice.EventItemDone, sluice.Outcome{}, 0)
+		}
+		most = max(most, o.Open())
+	}
+	if most > 3000 { // those of the last five seconds
+		t.Errorf("%d calls were kept at once", most)
+	}
+	at = at.Add(time.Minute)
+	for range 3000 {
+		send("last", sluice.EventItemDone, sluice.Outcome{}, 0)
+	}
+	if n := o.Open(); n > 1 {
+		t.Errorf("%d calls are kept", n)
+	}
+	o.Shutdown(context.Background())
+	if len(c.spans) > 0 || len(c.metrics) > 0 {
+		t.Error("what was not asked for was exported")
+	}
+}
+
+// Calls whose end nobody tells of, since they were cancelled in their own backoff, make room for others after a while.
+func TestCallsThatSleepForeverMakeRoom(t *testing.T) {
+	collect(t)
+	t.Setenv("OTEL_METRICS_EXPORTER", "none")
+	var w warnings
+	o := openOTel(t, &w, idle())
+	at := time.Now()
+	for i := range 70_000 {
+		for _, typ := range []sluice.EventType{sluice.EventSlotAcquired, sluice.EventSlotReleased, sluice.EventAttemptFailed} {
+			o.Observe(sluice.Event{Type: typ, At: at, Lane: "m", Call: fmt.Sprint(i), Wait: time.Second, Outcome: sluice.Outcome{Kind: sluice.Timeout}})
+		}
+	}
+	if n := o.Open(); n != 1<<16 {
+		t.Errorf("%d calls are kept", n)
+	}
+	o.Observe(sluice.Event{Type: sluice.EventSlotWaiting, At: at.Add(time.Hour), Lane: "m", Call: "new"})
+	if n := o.Open(); n != 1 {
+		t.Errorf("%d calls are kept after an hour", n)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	o.Shutdown(ctx)
+}
+
+func TestACollectorThatIsAwayCostsOneWarning(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+l.Addr().String())
+	exportTo(t, 10*time.Second)
+}
+
+func TestACollectorThatHangsEndsWithItsTime(t *testing.T) {
+	quit := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-quit }))
+	defer server.Close()
+	defer close(quit)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
+	exportTo(t, 10*time.Second)
+}
+
+// exportTo exports to a collector that takes nothing, and must be over in that time.
+func exportTo(t *testing.T, most time.Duration) {
+	t.Helper()
+	var w warnings
+	o := openOTel(t, &w, idle())
+	start := time.Now()
+	for i := range 20_000 {
+		for _, typ := range []sluice.EventType{sluice.EventSlotAcquired, sluice.EventSlotReleased, sluice.EventItemDone} {
+			o.Observe(sluice.Event{Type: typ, At: time.Now(), Lane: "m", Call: fmt.Sprint(i), Attempt: 1})
+		}
+	}
+	if took := time.Since(start); took > most {
+		t.Errorf("events took %v", took)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	start = time.Now()
+	o.Shutdown(ctx)
+	if took := time.Since(start); took > most/2 {
+		t.Errorf("the shutdown took %v", took)
+	}
+	if all := w.all(); len(all) != 1 {
+		t.Errorf("warnings: %v", all)
+	}
+}
+
+func TestGRPC(t *testing.T) {
+	c := &collector{resource: make(map[string]string)}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	collectortraces.RegisterTraceServiceServer(server, c)
+	var wg sync.WaitGroup
+	wg.Go(func() { server.Serve(l) })
+	defer wg.Wait()
+	defer server.Stop()
+	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://"+l.Addr().String())
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+	t.Setenv("OTEL_SERVICE_NAME", "mine")
+	var w warnings
+	o := openOTel(t, &w, idle())
+	o.Observe(sluice.Event{Type: sluice.EventItemDone, At: time.Now(), Lane: "m", Call: "a", Reused: true})
+	o.Shutdown(context.Background())
+	if s := c.of(t, "a"); attr(s.Attributes, "sluice.reused") != "true" || c.resource["service.name"] != "mine" || len(w.all()) > 0 {
+		t.Errorf("%v %v %v", s, c.resource, w.all())
+	}
+}
+
+func TestWhatTheEnvironmentAsksFor(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		env    []string
+		wanted bool
+		err    string
+	}{
+		{"nothing", nil, false, ""},
+		{"an endpoint", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1"}, true, ""},
+		{"disabled", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_SDK_DISABLED=true"}, false, ""},
+		{"json", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_PROTOCOL=http/json"}, true,
+			`OTEL_EXPORTER_OTLP_PROTOCOL is "http/json"`},
+		{"no scheme", []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=user:geheim@h:4318"}, true, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is not an address"},
+		{"console", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_TRACES_EXPORTER=console"}, true, `OTEL_TRACES_EXPORTER is "console"`},
+		{"none", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_TRACES_EXPORTER=none", "OTEL_METRICS_EXPORTER=none"}, true, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, pair := range test.env {
+				name, value, _ := strings.Cut(pair, "=")
+				t.Setenv(name, value)
+			}
+			if got := telemetry.OTelWanted(); got != test.wanted {
+				t.Errorf("wanted: %v", got)
+			}
+			o, err := telemetry.NewOTel(context.Background(), telemetry.OTelConfig{Warn: func(error) {}, Snapshot: none})
+			if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
+				t.Errorf("error %v, want %q", err, test.err)
+			}
+			if err != nil && strings.Contains(err.Error(), "geheim") {
+				t.Errorf("the error tells a password: %v", err)
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			o.Shutdown(ctx)
+		})
+	}
+}
+
+func TestSecretsOfTheEnvironment(t *testing.T) {
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20abcdefgh,x-team=blue")
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "https://user:geheim12@h")
+	got := telemetry.OTelSecrets()
+	for _, want := range []string{"abcdefgh", "Bearer%20abcdefgh", "geheim12"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%q lacks %q", got, want)
+		}
+	}
+}
+
+func BenchmarkOTelObserve(b *testing.B) {
+	for _, bench := range []struct{ name, env string }{
+		{"all", ""}, {"sampled", "OTEL_TRACES_SAMPLER=always_off"},
+		{"traces", "OTEL_METRICS_EXPORTER=none"}, {"metrics", "OTEL_TRACES_EXPORTER=none"},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/x-protobuf")
+			}))
+			defer server.Close()
+			b.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
+			if name, value, ok := strings.Cut(bench.env, "="); ok {
+				b.Setenv(name, value)
+			}
+			var w warnings
+			o := openOTel(b, &w, idle())
+			benchmark(b, o)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			o.Shutdown(ctx)
+		})
+	}
+}

@@ -1,0 +1,122 @@
+package telemetry
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+const (
+	mostScrapes  = 4 // at once; more are told to come again
+	scrapeTime   = 10 * time.Second
+	shutdownTime = time.Second
+)
+
+// Server serves Metrics to Prometheus. Close it.
+type Server struct {
+	listener net.Listener
+	http     *http.Server
+	wg       sync.WaitGroup
+}
+
+// Serve listens on an address such as 127.0.0.1:9464 and answers there from its return on. A port of 0 takes one that is
+// free.
+func Serve(address string, m *Metrics) (*Server, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{listener: listener}
+	s.http = &http.Server{
+		Handler:           s.guard(host, routes(m)),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       scrapeTime,
+		WriteTimeout:      2 * scrapeTime,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+	}
+	s.wg.Go(func() { s.http.Serve(listener) }) // until Close; what else ends it is not the run's concern
+	return s, nil
+}
+
+// routes answers to who was let in.
+func routes(m *Metrics) http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		MaxRequestsInFlight: mostScrapes,
+		Timeout:             scrapeTime,
+	}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	return mux
+}
+
+// Port is where the server listens.
+func (s *Server) Port() int { return s.listener.Addr().(*net.TCPAddr).Port }
+
+// Everywhere reports whether the server listens on all interfaces of the host.
+func (s *Server) Everywhere() bool { return s.listener.Addr().(*net.TCPAddr).IP.IsUnspecified() }
+
+// URL is where the metrics are.
+func (s *Server) URL() string {
+	if s.Everywhere() {
+		return fmt.Sprintf("http://127.0.0.1:%d/metrics", s.Port())
+	}
+	return "http://" + s.listener.Addr().String() + "/metrics"
+}
+
+// Close ends the server; a scrape that is under way has a second to end.
+func (s *Server) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
+	defer cancel()
+	err := s.http.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = s.http.Close()
+	}
+	s.wg.Wait()
+	return err
+}
+
+// guard refuses requests that name another host than this one: a web page whose name was bound to this address, so that
+// its scripts may read what stands here.
+func (s *Server) guard(configured string, next http.Handler) http.Handler {
+	own := map[string]bool{strings.ToLower(configured): true, "localhost": true}
+	if s.Everywhere() {
+		if name, err := os.Hostname(); err == nil {
+			own[strings.ToLower(name)] = true
+		}
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := strings.ToLower(hostOf(r.Host))
+		ip := net.ParseIP(host)
+		if own[host] || ip != nil && (ip.IsLoopback() || s.Everywhere()) { // nobody binds an address in numbers
+			next.ServeHTTP(w, r)
+			return
+		}
+		http.Error(w, "this is not "+cmp.Or(label(host), "the host of no name")+": ask for the host that --metrics-listen names", http.StatusForbidden)
+	})
+}
+
+// hostOf is the host of "host:port", "[::1]:port", or either alone.
+func hostOf(hostport string) string {
+	if host, _, err := net.SplitHostPort(hostport); err == nil {
+		return host
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]")
+}

@@ -1,0 +1,445 @@
+package provider
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/sluice-llm/sluice/internal/jsonscan"
+)
+
+// Reply is what one choice of an answer says.
+type Reply struct {
+	Text    string   // of all its parts that are text, thoughts left out
+	Calls   []string // the arguments of the tools that it asks for
+	Other   bool     // it holds something else, such as an image
+	Finish  string   // why it ended, as the provider words it; "" if that is not said
+	Refusal string   // what a model or filter that refused says of that: its words, or the reason's name
+
+	index    int64
+	filtered bool // whatever the reason is called
+}
+
+// Content returns the text, and where there is none the arguments of the tool calls, one per line: an answer that was
+// asked for as a call has its substance there.
+func (r Reply) Content() string {
+	if r.Text != "" {
+		return r.Text
+	}
+	return strings.Join(r.Calls, "\n")
+}
+
+// Cut reports whether the reply ended because it was too long.
+func (r Reply) Cut() bool {
+	switch strings.ToLower(r.Finish) {
+	case "length", "max_tokens", "max_output_tokens", "incomplete", // a response that does not say of what
+		"model_length", "max_length", "model_context_window_exceeded":
+		return true
+	}
+	return false
+}
+
+// Filtered reports whether the provider's filter held the reply, or a part of it, back.
+func (r Reply) Filtered() bool {
+	if r.filtered {
+		return true
+	}
+	switch strings.ToLower(r.Finish) {
+	case "content_filter", "content_filtered", "guardrail_intervened", "error_toxic", // the first is OpenAI's
+		"safety", "recitation", "blocklist", "prohibited_content", "spii", "language", "jailbreak", "model_armor",
+		"image_safety", "image_prohibited_content", "image_recitation", "image_other":
+		return true
+	}
+	return false
+}
+
+// Refused reports whether the model itself declined: with OpenAI's refusal, or Anthropic's stop_reason of that name.
+func (r Reply) Refused() bool {
+	return r.Finish == "refusal" || r.Refusal != "" && !r.Filtered()
+}
+
+// Empty reports whether the reply has nothing in it: neither text that is more than space, nor a tool call, nor anything
+// else. Thoughts and the words of a refusal are no answer.
+func (r Reply) Empty() bool {
+	return len(r.Calls) == 0 && !r.Other && strings.TrimSpace(r.Text) == ""
+}
+
+// Replies reads the choices of a whole answer in the order of their indices, whatever its dialect: chat completions, old
+// completions, responses, Anthropic's messages, and generated content of Gemini, also as the list of its chunks. It
+// returns nil for a body that has none, such as an error, embeddings, or what is not JSON. A prompt that Gemini blocks
+// is one empty Reply.
+func Replies(body []byte) []Reply {
+	s := jsonscan.New(body)
+	var all []Reply
+	if s.Peek() == '[' {
+		for s.Enter('['); s.Next(']'); {
+			if s.Peek() != '{' {
+				return nil
+			}
+			all = append(all, repliesOf(&s)...)
+		}
+		all = joined(all)
+	} else {
+		all = repliesOf(&s)
+	}
+	if !s.End() {
+		return nil
+	}
+	slices.SortStableFunc(all, func(a, b Reply) int { return cmp.Compare(a.index, b.index) })
+	return all
+}
+
+// joined puts the chunks of each choice together.
+func joined(chunks []Reply) []Reply {
+	at := make(map[int64]int)
+	texts := []*strings.Builder{}
+	var all []Reply
+	for _, c := range chunks {
+		i, known := at[c.index]
+		if !known {
+			i = len(all)
+			at[c.index] = i
+			all, texts = append(all, Reply{index: c.index}), append(texts, &strings.Builder{})
+		}
+		r := &all[i]
+		texts[i].WriteString(c.Text)
+		r.Calls = append(r.Calls, c.Calls...)
+		r.Other, r.filtered = r.Other || c.Other, r.filtered || c.filtered
+		r.Finish, r.Refusal = cmp.Or(c.Finish, r.Finish), cmp.Or(c.Refusal, r.Refusal)
+	}
+	for i, text := range texts {
+		all[i].Text = text.String()
+	}
+	return all
+}
+
+// replyReader gathers what one choice says.
+type replyReader struct {
+	Reply
+	parts []byte // the text so far
+	found bool   // there was something that makes an answer
+}
+
+// reply returns the choice.
+func (r *replyReader) reply() Reply {
+	r.Text = string(r.parts)
+	if r.Refusal == "" && (r.Filtered() || r.Refused()) {
+		r.Refusal = r.Finish
+	}
+	return r.Reply
+}
+
+// repliesOf reads one answer, or one chunk of Gemini's.
+func repliesOf(s *jsonscan.Scanner) (all []Reply) {
+	if s.Peek() != '{' {
+		s.Skip()
+		return nil
+	}
+	var one replyReader // of an answer that has no choices
+	var status string
+	for s.Enter('{'); s.Next('}'); {
+		switch string(jsonscan.Name(s.Key())) {
+		case "choices", "candidates":
+			all = append(all, choices(s)...)
+		case "output", "content": // of responses, of messages
+			if s.Peek() == '[' {
+				one.found = true
+				one.list(s, true)
+			} else {
+				s.Skip()
+			}
+		case "stop_reason":
+			one.Finish = cmp.Or(word(s), one.Finish)
+		case "stop_details":
+			one.members(s, nil, "explanation")
+		case "status":
+			status = word(s)
+		case "incomplete_details":
+			one.members(s, &one.Finish, "")
+		case "promptFeedback":
+			one.feedback(s)
+		default:
+			s.Skip()
+		}
+	}
+	if one.found && len(all) == 0 {
+		one.Finish = cmp.Or(one.Finish, status)
+		all = append(all, one.reply())
+	}
+	return all
+}
+
+// members reads an object's reason, and what it says of it in the member of that name.
+func (r *replyReader) members(s *jsonscan.Scanner, reason *string, says string) {
+	if s.Peek() != '{' {
+		s.Skip()
+		return
+	}
+	for s.Enter('{'); s.Next('}'); {
+		switch name := string(jsonscan.Name(s.Key())); {
+		case name == "reason" && reason != nil:
+			*reason = cmp.Or(word(s), *reason)
+		case name == says:
+			r.Refusal = cmp.Or(s.Text(), r.Refusal)
+		default:
+			s.Skip()
+		}
+	}
+}
+
+// feedback reads what Gemini says of a prompt: that it is blocked, or ratings.
+func (r *replyReader) feedback(s *jsonscan.Scanner) {
+	if s.Peek() != '{' {
+		s.Skip()
+		return
+	}
+	for s.Enter('{'); s.Next('}'); {
+		switch string(jsonscan.Name(s.Key())) {
+		case "blockReason":
+			r.Finish = word(s)
+			r.filtered = r.Finish != "" // also OTHER, which as a finishReason is no filter's
+			r.found = r.found || r.filtered
+		case "blockReasonMessage":
+			r.Refusal = cmp.Or(s.Text(), r.Refusal)
+		default:
+			s.Skip()
+		}
+	}
+}
+
+// choices reads a list of choices or candidates.
+func choices(s *jsonscan.Scanner) (all []Reply) {
+	if s.Peek() != '[' {
+		s.Skip()
+		return nil
+	}
+	for s.Enter('['); s.Next(']'); {
+		if s.Peek() != '{' {
+			s.Skip()
+			continue
+		}
+		var r replyReader
+		var why string
+		for s.Enter('{'); s.Next('}'); {
+			switch string(jsonscan.Name(s.Key())) {
+			case "index":
+				r.index, _ = s.Number()
+			case "finish_reason", "finishReason":
+				r.Finish = word(s)
+			case "finishMessage":
+				why = s.Text()
+			case "message", "content":
+				r.message(s)
+			case "text": // of old completions
+				r.text(s)
+			default:
+				s.Skip()
+			}
+		}
+		if r.Filtered() { // else it explains how something else ended
+			r.Refusal = cmp.Or(r.Refusal, why)
+		}
+		all = append(all, r.reply())
+	}
+	return all
+}
+
+// text takes a value that is a text.
+func (r *replyReader) text(s *jsonscan.Scanner) {
+	if s.Peek() != '"' {
+		s.Skip()
+		return
+	}
+	quoted := s.Span()
+	if quoted == nil {
+		return
+	}
+	if text := jsonscan.Unquote(quoted); r.parts == nil {
+		r.parts = text[:len(text):len(text)] // most have one part: it is copied once
+	} else {
+		r.parts = append(r.parts, text...)
+	}
+}
+
+// message reads the message of a choice of chat, or the content of a candidate.
+func (r *replyReader) message(s *jsonscan.Scanner) {
+	if s.Peek() != '{' {
+		s.Skip()
+		return
+	}
+	for s.Enter('{'); s.Next('}'); {
+		switch string(jsonscan.Name(s.Key())) {
+		case "content", "parts":
+			r.content(s)
+		case "refusal":
+			r.Refusal = cmp.Or(s.Text(), r.Refusal)
+		case "tool_calls":
+			r.calls(s)
+		case "function_call": // what tool calls once were
+			r.call(s)
+		case "audio", "images":
+			c := s.Peek()
+			r.Other = r.Other || c == '{' || c == '['
+			s.Skip()
+		default:
+			s.Skip()
+		}
+	}
+}
+
+// content reads a text, or a list of parts.
+func (r *replyReader) content(s *jsonscan.Scanner) {
+	switch s.Peek() {
+	case '"':
+		r.text(s)
+	case '[':
+		r.list(s, false)
+	default:
+		s.Skip()
+	}
+}
+
+// list reads a list of parts. Items, those of a response, may be messages with parts of their own.
+func (r *replyReader) list(s *jsonscan.Scanner, items bool) {
+	for s.Enter('['); s.Next(']'); {
+		r.part(s, items)
+	}
+}
+
+// part is one part of a message, or one item of a response. What a member means depends on the part's type, which may
+// come last.
+type part struct {
+	kind                                     string
+	text, refusal, arguments, input, content []byte
+	thought                                  bool
+}
+
+// part reads one part.
+func (r *replyReader) part(s *jsonscan.Scanner, item bool) {
+	if s.Peek() != '{' {
+		s.Skip()
+		return
+	}
+	var p part
+	calls := len(r.Calls)
+	for s.Enter('{'); s.Next('}'); {
+		switch string(jsonscan.Name(s.Key())) {
+		case "type":
+			p.kind = word(s)
+		case "text":
+			p.text = s.Span()
+		case "thought":
+			p.thought = s.Truth()
+		case "refusal":
+			p.refusal = s.Span()
+		case "arguments":
+			p.arguments = s.Span()
+		case "input":
+			p.input = s.Span()
+		case "content":
+			p.content = s.Span()
+		case "functionCall", "function_call":
+			r.call(s)
+		case "inlineData", "inline_data", "fileData", "file_data", "executableCode", "executable_code":
+			r.Other = true
+			s.Skip()
+		default:
+			s.Skip()
+		}
+	}
+	if s.Bad() {
+		return
+	}
+	if p.kind != "" {
+		r.Calls = r.Calls[:calls] // such a member is Gemini's alone, whose parts have no type
+	}
+	r.take(&p, item)
+}
+
+// take takes what a part says.
+func (r *replyReader) take(p *part, item bool) {
+	switch p.kind {
+	case "":
+		if !p.thought {
+			r.again(p.text, (*replyReader).text)
+		}
+	case "text", "output_text":
+		r.again(p.text, (*replyReader).text)
+	case "refusal":
+		r.again(p.refusal, func(r *replyReader, s *jsonscan.Scanner) { r.Refusal = cmp.Or(s.Text(), r.Refusal) })
+	case "message":
+		if item {
+			r.again(p.content, (*replyReader).content)
+		}
+	case "function_call":
+		r.again(p.arguments, (*replyReader).arguments)
+	case "tool_use", "custom_tool_call":
+		r.again(p.input, (*replyReader).arguments)
+	case "image", "image_url", "audio", "output_audio", "image_generation_call":
+		r.Other = true
+	}
+}
+
+// again reads a value that was kept until it was known what it is; nil is none.
+func (r *replyReader) again(value []byte, read func(*replyReader, *jsonscan.Scanner)) {
+	if value == nil {
+		return
+	}
+	s := jsonscan.New(value)
+	read(r, &s)
+}
+
+// calls reads the tool calls of a message of chat.
+func (r *replyReader) calls(s *jsonscan.Scanner) {
+	if s.Peek() != '[' {
+		s.Skip()
+		return
+	}
+	for s.Enter('['); s.Next(']'); {
+		if s.Peek() != '{' {
+			s.Skip()
+			continue
+		}
+		for s.Enter('{'); s.Next('}'); {
+			switch string(jsonscan.Name(s.Key())) {
+			case "function", "custom":
+				r.call(s)
+			default:
+				s.Skip()
+			}
+		}
+	}
+}
+
+// call reads what a function is called with. A call without arguments is one all the same.
+func (r *replyReader) call(s *jsonscan.Scanner) {
+	if s.Peek() != '{' {
+		s.Skip()
+		return
+	}
+	n := len(r.Calls)
+	for s.Enter('{'); s.Next('}'); {
+		switch string(jsonscan.Name(s.Key())) {
+		case "arguments", "args", "input":
+			r.arguments(s)
+		default:
+			s.Skip()
+		}
+	}
+	if len(r.Calls) == n {
+		r.Calls = append(r.Calls, "{}")
+	}
+}
+
+// arguments takes the arguments of a call: a text, which holds JSON with OpenAI, or the JSON itself.
+func (r *replyReader) arguments(s *jsonscan.Scanner) {
+	value := s.Span()
+	switch {
+	case value == nil:
+	case value[0] == '"':
+		r.Calls = append(r.Calls, string(jsonscan.Unquote(value)))
+	default:
+		r.Calls = append(r.Calls, string(bytes.TrimSpace(value)))
+	}
+}

@@ -1,0 +1,56 @@
+package work
+
+import (
+	"io"
+	"io/fs"
+	"os"
+)
+
+// disk is where journals are. Tests put one in between whose power they cut.
+type disk interface {
+	Open(name string, flag int, perm fs.FileMode) (file, error)
+	Stat(name string) (fs.FileInfo, error)
+	Rename(from, to string) error
+	Remove(name string) error
+	SyncDir(dir string) // makes what a directory holds last, where the system can
+}
+
+// file is an open file of a disk.
+type file interface {
+	io.Writer
+	io.ReaderAt
+	io.Closer
+	Name() string
+	Stat() (fs.FileInfo, error)
+	Chmod(fs.FileMode) error
+	Truncate(size int64) error
+	Sync() error
+	Lock() error // see lockFile
+}
+
+// systemDisk is the disk of the system.
+type systemDisk struct{}
+
+func (systemDisk) Open(name string, flag int, perm fs.FileMode) (file, error) {
+	f, err := os.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return systemFile{f}, nil
+}
+
+func (systemDisk) Stat(name string) (fs.FileInfo, error) { return os.Stat(name) }
+func (systemDisk) Rename(from, to string) error          { return os.Rename(from, to) }
+func (systemDisk) Remove(name string) error              { return os.Remove(name) }
+
+// SyncDir lets a rename last. Not all systems can; then it lasts when they like.
+func (systemDisk) SyncDir(dir string) {
+	if d, err := os.Open(dir); err == nil {
+		_ = d.Sync()
+		d.Close()
+	}
+}
+
+type systemFile struct{ *os.File }
+
+func (f systemFile) Lock() error { return lockSoon(f.File) }

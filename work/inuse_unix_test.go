@@ -1,0 +1,26 @@
+//go:build unix
+
+package work_test
+
+import (
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice/work"
+)
+
+func TestWhoAsksWhetherAJournalIsInUseKeepsNobodyFromOpeningIt(t *testing.T) {
+	path := journalPath(t)
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil { // as InUse does, for an instant
+		t.Fatal(err)
+	}
+	time.AfterFunc(20*time.Millisecond, func() { syscall.Flock(int(f.Fd()), syscall.LOCK_UN) })
+	openJournal(t, path, work.JournalConfig{}).Close()
+}

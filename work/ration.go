@@ -1,0 +1,64 @@
+package work
+
+import (
+	"context"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// Ration holds back calls that the Scheduler would let through, such as those that a budget has no room for. It must be
+// safe for concurrent use.
+type Ration interface {
+	// Enter returns once the item's call may be made, with the context to wait for permits under: whoever ends that ends
+	// the call's tries after the present one. No permit is held while Enter waits, and ctx ends when the run drains. Its
+	// error is the item's.
+	Enter(ctx context.Context, item *Item) (context.Context, error)
+
+	// Leave is told how the call ended, also when its goroutine did, and returns what to make of that. With again, the
+	// call is made once more after another Enter.
+	Leave(item *Item, tally sluice.Tally, err error) (_ sluice.Tally, again bool, _ error)
+}
+
+// RationedCalls returns Calls that a Ration lets in, one by one.
+func RationedCalls(s *sluice.Scheduler, attempt Attempt, ration Ration) Handler {
+	h := Calls(s, attempt)
+	h.(*calls).ration = ration
+	return h
+}
+
+// rationed is do for calls that a Ration lets in.
+func (c *calls) rationed(wait context.Context, st *callState) (sluice.Tally, error) {
+	var all sluice.Tally
+	for {
+		ctx, err := c.ration.Enter(wait, &st.item)
+		if err != nil {
+			return all, err
+		}
+		tally, again, err := c.enter(ctx, st)
+		if all = sum(all, tally); !again {
+			return all, err
+		}
+	}
+}
+
+// enter makes a call that the Ration let in.
+func (c *calls) enter(ctx context.Context, st *callState) (tally sluice.Tally, again bool, err error) {
+	left := false
+	defer func() {
+		if !left { // the attempt ended the goroutine
+			c.ration.Leave(&st.item, tally, errGoexit)
+		}
+	}()
+	tally, err = c.do(ctx, st)
+	left = true
+	return c.ration.Leave(&st.item, tally, err)
+}
+
+// sum adds up what became of a call over several turns.
+func sum(a, b sluice.Tally) sluice.Tally {
+	return sluice.Tally{
+		Attempts: a.Attempts + b.Attempts, Throttles: a.Throttles + b.Throttles,
+		Queued: a.Queued + b.Queued, Cooldown: a.Cooldown + b.Cooldown, Backoff: a.Backoff + b.Backoff, Latency: b.Latency,
+		Usage: a.Usage.Add(b.Usage), HasUsage: a.HasUsage || b.HasUsage,
+	}
+}
