@@ -15,7 +15,6 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
-	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
 )
@@ -48,8 +47,8 @@ type runOptions struct {
 	asJSON      bool
 	verbose     bool
 	events      string
-	watch       watchFlags
 	report      runReportFlag
+	watch       watchFlags
 }
 
 // newRun returns the command that runs the lines of a file.
@@ -115,10 +114,10 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.asJSON, "json", false, "print the summary as one JSON document on standard output")
 	fs.BoolVar(&o.verbose, "verbose", false, "say more on standard error")
 	fs.StringVar(&o.events, "events", "", "append every event of the scheduler to FILE, as JSON lines")
+	o.report.register(fs)
 	o.control.register(fs)
 	o.notify.register(fs)
 	o.watch.register(fs)
-	o.report.register(fs)
 }
 
 // runBatch is the run command.
@@ -132,26 +131,17 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	}
 	r := &batchRun{s: s, o: o, pauses: &work.Pauses{}, failures: make(map[sluice.Kind]string), strangers: make(map[string]bool), lastErr: make(map[string]string)}
 	observers := observers{r.pauses, sluice.ObserverFunc(r.warn)}
+	recorded, err := r.record(&observers)
+	if err != nil {
+		return err
+	}
+	defer func() { recorded(err) }() // after the accounts, which may still have something to tell
 	watch, err := o.watch.open(ctx, s)
 	if err != nil {
 		return err
 	}
-	defer func() { r.note(watch.close()) }() // after the accounts, which may still have something to tell
+	defer func() { r.note(watch.close()) }()
 	observers = append(observers, watch.observers()...)
-	if o.events != "" { // before the accounts, so that it is closed after them and has their last event
-		log, err := telemetry.OpenLog(o.events, s.err.secrets.blot)
-		if err != nil {
-			return usageError(fmt.Errorf("--events: %w", err), "name a file that can be written, and holds nothing but events")
-		}
-		defer func() { r.note(log.Close()) }()
-		observers = append(observers, log)
-	}
-	report, err := o.report.open(o)
-	if err != nil {
-		return err
-	}
-	defer func() { r.note(report.write(r, err)) }()
-	observers = report.observe(observers)
 	accounts, err := o.account.open(sluice.Config{Attempts: o.attempts, Observer: &observers}, s.err.secrets.hide)
 	if err != nil {
 		return err

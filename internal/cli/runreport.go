@@ -2,10 +2,10 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/telemetry"
 )
 
@@ -62,10 +62,26 @@ func stopped(err error) string {
 	return err.Error()
 }
 
-// observe adds the report to those that are told of the run.
-func (rr *runReport) observe(to []sluice.Observer) []sluice.Observer {
-	if rr == nil {
-		return to
+// record adds what keeps the run's events to those that are told of them: the file of --events, and the report. done
+// ends them.
+func (r *batchRun) record(to *observers) (done func(error), err error) {
+	report, err := r.o.report.open(r.o)
+	if err != nil {
+		return nil, err
 	}
-	return append(to, rr)
+	if report != nil {
+		*to = append(*to, report)
+	}
+	if r.o.events == "" {
+		return func(err error) { r.note(report.write(r, err)) }, nil
+	}
+	log, err := telemetry.OpenLog(r.o.events, r.s.err.secrets.blot)
+	if err != nil {
+		return nil, usageError(fmt.Errorf("--events: %w", err), "name a file that can be written, and holds nothing but events")
+	}
+	*to = append(*to, log)
+	return func(err error) {
+		r.note(log.Close())
+		r.note(report.write(r, err))
+	}, nil
 }

@@ -24,7 +24,7 @@ type Aggregate struct {
 	members map[string]bool
 	opened  map[string]bool // accounts with a Scheduler that was not closed
 
-	lanes  map[laneKey]*laneState
+	lanes  map[laneKey]*laneSeen
 	shared bool
 
 	done    items // by events
@@ -35,8 +35,8 @@ type Aggregate struct {
 
 type laneKey struct{ account, name string }
 
-// mostLanes is how many lanes are told apart; what is more is one lane.
-const mostLanes = 200
+// mostReported is how many lanes are told apart; what is more is one lane.
+const mostReported = 200
 
 // Observe takes in an event.
 func (a *Aggregate) Observe(e sluice.Event) {
@@ -46,7 +46,7 @@ func (a *Aggregate) Observe(e sluice.Event) {
 	a.process(&e)
 	switch e.Type {
 	case sluice.EventItemDone:
-		a.done.add(itemOf(&e))
+		a.done.add(finishedBy(&e))
 	case sluice.EventMemberRegistered, sluice.EventMemberClosed, sluice.EventStarted:
 	case sluice.EventClosed:
 		a.close(e.Account)
@@ -138,26 +138,26 @@ func (a *Aggregate) running(at time.Time) time.Duration {
 	return a.before + max(0, at.Sub(a.started))
 }
 
-func (a *Aggregate) lane(account, name string) *laneState {
+func (a *Aggregate) lane(account, name string) *laneSeen {
 	key := laneKey{clip(account, mostID), clip(name, mostID)}
 	l := a.lanes[key]
-	if l == nil && len(a.lanes) >= mostLanes {
+	if l == nil && len(a.lanes) >= mostReported {
 		key = laneKey{"", otherNames}
 		l = a.lanes[key]
 	}
 	if l == nil {
-		l = &laneState{account: key.account, name: key.name}
+		l = &laneSeen{account: key.account, name: key.name}
 		if a.lanes == nil {
-			a.lanes = make(map[laneKey]*laneState)
+			a.lanes = make(map[laneKey]*laneSeen)
 		}
 		a.lanes[key] = l
 	}
 	return l
 }
 
-// itemOf is the item of which an event says that it is done.
-func itemOf(e *sluice.Event) *item {
-	it := &item{
+// finishedBy is the item of which an event says that it is done.
+func finishedBy(e *sluice.Event) *finished {
+	it := &finished{
 		id: e.Call, model: e.Lane, kind: e.Outcome.Kind, attempts: e.Attempt, throttles: e.Throttles, wait: e.Wait,
 		latency: e.Latency, usage: e.Outcome.Usage, finish: e.Finish, reused: e.Reused, cost: e.Cost, costed: e.Cost > 0,
 	}

@@ -51,7 +51,7 @@ func browser(t *testing.T) (ctx context.Context, complaints func() []string) {
 			said = append(said, ev.ExceptionDetails.Text)
 		}
 	}))
-	ctx, cancel = context.WithTimeout(ctx, time.Minute)
+	ctx, cancel = context.WithTimeout(ctx, 3*time.Minute)
 	t.Cleanup(cancel)
 	return ctx, func() []string {
 		mu.Lock()

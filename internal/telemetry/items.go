@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-llm/sluice"
 )
 
-// item is what became of one item, by its event or by its line in the output.
-type item struct {
+// finished is what became of one item, by its event or by its line in the output.
+type finished struct {
 	id        string
 	model     string
 	kind      sluice.Kind
@@ -73,7 +73,7 @@ type Content struct {
 	Text string `json:"text"`
 }
 
-func (s *items) add(it *item) {
+func (s *items) add(it *finished) {
 	s.total++
 	s.retries[min(max(0, it.attempts-1), mostTries)]++
 	s.throttles[min(it.throttles, mostTries)]++
@@ -113,7 +113,7 @@ func (s *items) add(it *item) {
 }
 
 // wait keeps the longest waits.
-func (s *items) wait(it *item) {
+func (s *items) wait(it *finished) {
 	ms := it.wait.Milliseconds()
 	if ms == 0 || len(s.longest) == mostLongest && ms <= s.longest[mostLongest-1].Wait {
 		return
@@ -123,7 +123,7 @@ func (s *items) wait(it *item) {
 	s.longest = s.longest[:min(len(s.longest), mostLongest)]
 }
 
-func (s *items) fail(it *item) {
+func (s *items) fail(it *finished) {
 	f := s.failures[it.kind]
 	if f == nil {
 		f = &Failure{Kind: it.kind.String()}

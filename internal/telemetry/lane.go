@@ -24,8 +24,8 @@ func boundName(i int) string {
 	return sluice.Dimension(i).String()
 }
 
-// laneState is what events show of one lane, of an account.
-type laneState struct {
+// laneSeen is what events show of one lane, of an account.
+type laneSeen struct {
 	account, name string
 
 	acquired, released, answered, failed, gaveUp int
@@ -64,7 +64,7 @@ type known struct {
 }
 
 // event takes in an event of the lane that happened after so much running time.
-func (l *laneState) event(e *sluice.Event, x time.Duration) {
+func (l *laneSeen) event(e *sluice.Event, x time.Duration) {
 	l.pass(e)
 	b := l.line.at(x)
 	switch e.Type {
@@ -116,7 +116,7 @@ func hasCounts(t sluice.EventType) bool {
 
 // pass accounts for the time since the last event, in which something held calls back if any waited: what did is told
 // by the call that waited, as it begins to and when it no longer does.
-func (l *laneState) pass(e *sluice.Event) {
+func (l *laneSeen) pass(e *sluice.Event) {
 	from := l.at
 	if e.At.After(l.at) {
 		l.at = e.At
@@ -136,7 +136,7 @@ func (l *laneState) pass(e *sluice.Event) {
 
 // hold counts a time in which calls were held back. What holds a call back and is no limit is a pause, of which not all
 // have events of their own: a late refusal makes one longer.
-func (l *laneState) hold(by int, d time.Duration) {
+func (l *laneSeen) hold(by int, d time.Duration) {
 	if l.held && by == int(sluice.AnyDimension) {
 		by = int(paused)
 	}
@@ -150,7 +150,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-func (l *laneState) release(e *sluice.Event, b *Bin, x time.Duration) {
+func (l *laneSeen) release(e *sluice.Event, b *Bin, x time.Duration) {
 	l.released++
 	l.open = max(0, l.open-1)
 	if u := e.Outcome.Usage; e.Outcome.HasUsage {
@@ -169,7 +169,7 @@ func (l *laneState) release(e *sluice.Event, b *Bin, x time.Duration) {
 }
 
 // throttle notes a refusal. Those that are less than a second apart, and those of one pause, are of one episode.
-func (l *laneState) throttle(e *sluice.Event, b *Bin, x time.Duration) {
+func (l *laneSeen) throttle(e *sluice.Event, b *Bin, x time.Duration) {
 	l.throttled[e.Outcome.Dimension]++
 	b.Throttled++
 	l.use(x, sluice.Requests, -1) // it was refused, and cost nothing
@@ -179,7 +179,7 @@ func (l *laneState) throttle(e *sluice.Event, b *Bin, x time.Duration) {
 	}
 }
 
-func (l *laneState) thrown(at time.Time) {
+func (l *laneSeen) thrown(at time.Time) {
 	const apart = time.Second
 	if !l.cooling && (l.episodes == 0 || at.Sub(l.lastThrown) > apart) {
 		l.episodes++
@@ -187,7 +187,7 @@ func (l *laneState) thrown(at time.Time) {
 	l.lastThrown = at
 }
 
-func (l *laneState) cool(e *sluice.Event, x time.Duration) {
+func (l *laneSeen) cool(e *sluice.Event, x time.Duration) {
 	l.thrown(e.At)
 	l.cooling = true
 	l.cooldowns++
@@ -196,7 +196,7 @@ func (l *laneState) cool(e *sluice.Event, x time.Duration) {
 	l.line.pause(x, x+max(0, e.Until.Sub(e.At)), e.Outcome.Kind)
 }
 
-func (l *laneState) limit(x time.Duration, d sluice.Dimension, k known) {
+func (l *laneSeen) limit(x time.Duration, d sluice.Dimension, k known) {
 	if k.value <= 0 || l.limits[d] == k {
 		return
 	}
@@ -205,7 +205,7 @@ func (l *laneState) limit(x time.Duration, d sluice.Dimension, k known) {
 }
 
 // use counts what was used of a limit, by minutes of the running time.
-func (l *laneState) use(x time.Duration, d sluice.Dimension, n int64) {
+func (l *laneSeen) use(x time.Duration, d sluice.Dimension, n int64) {
 	if m := int64(x / time.Minute); m != l.minute {
 		l.busiest = l.most()
 		l.minute, l.inMinute = m, [sluice.NumDimensions]int64{}
@@ -214,7 +214,7 @@ func (l *laneState) use(x time.Duration, d sluice.Dimension, n int64) {
 }
 
 // most is what was used in the busiest minutes, the present one included: only at its end is it known what was refused.
-func (l *laneState) most() (most [sluice.NumDimensions]int64) {
+func (l *laneSeen) most() (most [sluice.NumDimensions]int64) {
 	for d := range most {
 		most[d] = max(l.busiest[d], l.inMinute[d])
 	}
@@ -222,7 +222,7 @@ func (l *laneState) most() (most [sluice.NumDimensions]int64) {
 }
 
 // used is what was used of a limit's dimension in all, and the most of it in one minute.
-func (l *laneState) used(d sluice.Dimension) (all, busiest int64) {
+func (l *laneSeen) used(d sluice.Dimension) (all, busiest int64) {
 	switch d {
 	case sluice.Requests, sluice.RequestsPerDay:
 		return int64(l.acquired - l.refused()), l.most()[sluice.Requests]
@@ -237,7 +237,7 @@ func (l *laneState) used(d sluice.Dimension) (all, busiest int64) {
 }
 
 // refused is how many calls were throttled.
-func (l *laneState) refused() (n int) {
+func (l *laneSeen) refused() (n int) {
 	for _, of := range l.throttled {
 		n += of
 	}
@@ -245,7 +245,7 @@ func (l *laneState) refused() (n int) {
 }
 
 // end ends what a process had open: orderly says that it closed its Scheduler.
-func (l *laneState) end(orderly bool) {
+func (l *laneSeen) end(orderly bool) {
 	if orderly {
 		l.leaked += l.open
 	} else {

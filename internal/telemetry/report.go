@@ -187,7 +187,7 @@ func (a *Aggregate) run() *Run {
 }
 
 // add takes in a lane.
-func (r *Run) add(l *laneState, wall time.Duration) {
+func (r *Run) add(l *laneSeen, wall time.Duration) {
 	refused := l.refused()
 	lane := Lane{
 		Account: l.account, Lane: l.name, Sent: l.acquired, Answered: l.answered, Throttled: refused, Failed: l.failed, GaveUp: l.gaveUp,
@@ -220,7 +220,7 @@ func (r *Run) add(l *laneState, wall time.Duration) {
 }
 
 // quota is what was used of each limit that is known.
-func (l *laneState) quota(wall time.Duration) []Quota {
+func (l *laneSeen) quota(wall time.Duration) []Quota {
 	all := []Quota{}
 	for d := sluice.Requests; d < sluice.NumDimensions; d++ {
 		k := l.limits[d]

@@ -67,12 +67,12 @@ func (a *Aggregate) ReadEvents(r io.Reader) error {
 type resultDecoder struct {
 	decoder
 	content bool
-	it      item
+	it      finished
 }
 
 // decode reads a line. What it returns is good until the next.
-func (d *resultDecoder) decode(line []byte) (*item, error) {
-	d.it = item{}
+func (d *resultDecoder) decode(line []byte) (*finished, error) {
+	d.it = finished{}
 	var body, fault []byte
 	var id, told bool
 	var wrong error
@@ -156,8 +156,10 @@ func (d *resultDecoder) toldField(s *jsonscan.Scanner, name []byte) (err error) 
 		it.usage.Input, err = count(s)
 	case "output_tokens":
 		it.usage.Output, err = count(s)
-	case "reused":
-		it.reused = s.Truth()
+	case "cached":
+		it.reused = s.Truth() || it.reused
+	case "twin": // of which item the answer is
+		it.reused = s.Text() != "" || it.reused
 	case "cost_usd":
 		if s.Peek() == 'n' {
 			s.Skip()

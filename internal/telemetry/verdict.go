@@ -117,7 +117,7 @@ func (r *Report) help() string {
 	case name == "paused":
 		return "Somebody paused it."
 	case name == sluice.Concurrency.String():
-		return r.Run.moreSlots()
+		return "More calls at once would help, if the provider bears them: a higher --concurrent, or none, since a run that is told no number learns it."
 	}
 	if used, ok := r.Run.used(name); ok && used < declared*share {
 		return fmt.Sprintf("Answers used %s of it alone: requests declare more output (max_tokens) than they get, and are held back for that. A smaller one would help, or a higher tier.", percent(used))
@@ -141,14 +141,6 @@ func (r *Run) used(dimension string) (share float64, ok bool) {
 		}
 	}
 	return 0, false
-}
-
-// moreSlots says whether more calls at once would help.
-func (r *Run) moreSlots() string {
-	if r.source(sluice.Concurrency.String()) == sluice.SourceTold {
-		return "That limit was told: a higher --concurrent would help, if the provider bears it."
-	}
-	return "It was learning how many calls the provider takes at once, or met that limit: tell --concurrent if you know it."
 }
 
 // source is where the limit of the busiest lane is known from.
