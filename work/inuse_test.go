@@ -1,3 +1,5 @@
+//go:build unix
+
 package work_test
 
 import (
