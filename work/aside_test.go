@@ -179,6 +179,52 @@ func TestAJournalThatComesMeanwhileCounts(t *testing.T) {
 	}
 }
 
+// betweenDisk has another run come and go while a file is opened and looked at.
+type betweenDisk struct {
+	work.Disk
+	path  string
+	comes func()
+	goes  func()
+}
+
+func (d *betweenDisk) Open(name string, flag int, perm fs.FileMode) (work.File, error) {
+	if comes := d.comes; name == d.path && comes != nil {
+		d.comes = nil
+		comes()
+	}
+	return d.Disk.Open(name, flag, perm)
+}
+
+func (d *betweenDisk) Stat(name string) (fs.FileInfo, error) {
+	if goes := d.goes; name == work.AsidePath(d.path) && d.comes == nil && goes != nil {
+		d.goes = nil
+		goes()
+	}
+	return d.Disk.Stat(name)
+}
+
+func TestAFileThatIsReplacedMeanwhileIsOpenedAgain(t *testing.T) {
+	path := journalPath(t)
+	var other *work.Journal
+	d := &betweenDisk{Disk: work.SystemDisk(), path: path, comes: func() {
+		other = openJournal(t, path, work.JournalConfig{Aside: true})
+	}, goes: func() {
+		if err := errors.Join(other.Append([]byte("id 0\n")), other.Arrange(1, byNumber), other.Close()); err != nil {
+			t.Error(err)
+		}
+	}}
+	j := openJournal(t, path, work.JournalConfig{}.On(d))
+	if err := j.Append([]byte("id 1\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Error(err)
+	}
+	if b, _ := os.ReadFile(path); string(b) != "id 0\nid 1\n" {
+		t.Errorf("the file is %q", b)
+	}
+}
+
 // TestOneJournalIsOpenAtOnce has many open the same journal at once, in place and aside, write a line, and leave it in
 // different ways. Never are two in, and no line is lost.
 func TestOneJournalIsOpenAtOnce(t *testing.T) {
