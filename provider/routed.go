@@ -170,6 +170,7 @@ func (r *routed) failed(attempt int, o *sluice.Outcome) {
 
 const (
 	windowWait = 15 * time.Minute // how long a usage window is taken to last where nobody says
+	leastWait  = time.Second      // how long a throttled call is taken to wait at least
 	mostTimes  = 3                // throttles in a row by the cheapest upstream, before another one is dearer, but sooner
 )
 
@@ -187,7 +188,7 @@ func (r *routed) throttled(o *sluice.Outcome) {
 	r.inRow++
 	r.tried |= 1 << r.at.up.index
 	q, ok := u.best(r.offers(r.tried))
-	long := max(wait, leastGain)
+	long := max(wait, leastWait)
 	if u.cfg.Prefer == PreferCost && r.inRow < mostTimes && wait <= Patience {
 		ok = false
 	}
