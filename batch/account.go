@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-llm/sluice/work"
 )
 
-// account is a key at a provider: one Scheduler, and the Handler that goes through it.
+// account is where calls go: a key at a provider, with one Scheduler and the Handler that goes through it, or one upstream of
+// several, for which the router chooses keys and has the Handler.
 type account struct {
 	batch    *Batch
 	provider provider.Provider

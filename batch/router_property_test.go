@@ -216,41 +216,49 @@ func (w *weather) RoundTrip(r *http.Request) (*http.Response, error) {
 	case <-r.Context().Done():
 		return nil, context.Cause(r.Context())
 	}
-	respond := func(status int, body string, header ...string) (*http.Response, error) {
-		resp := &http.Response{StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r, ContentLength: int64(len(body)),
-			Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader([]byte(body)))}
-		if len(header) == 2 {
-			resp.Header.Set(header[0], header[1])
-		}
-		return resp, nil
+	switch {
+	case fate >= 24 && fate < 100:
+		w.mu.Lock()
+		w.good[id]++
+		w.mu.Unlock()
+		return respond(r, 200, chatAnswer)
+	case fate == 20:
+		<-r.Context().Done()
+		return nil, context.Cause(r.Context())
 	}
+	return misfortune(r, fate)
+}
+
+// misfortune is what comes of a call that gets no good answer.
+func misfortune(r *http.Request, fate int) (*http.Response, error) {
 	switch {
 	case fate < 6:
-		return respond(500, `{"error":{"message":"internal"}}`)
+		return respond(r, 500, `{"error":{"message":"internal"}}`)
 	case fate < 10:
-		return respond(503, `{"error":{"message":"overloaded"}}`)
+		return respond(r, 503, `{"error":{"message":"overloaded"}}`)
 	case fate < 14:
-		return respond(429, `{"error":{"message":"slow down"}}`)
+		return respond(r, 429, `{"error":{"message":"slow down"}}`)
 	case fate < 15:
-		return respond(429, `{"error":{"message":"slow down"}}`, "Retry-After", "9")
+		return respond(r, 429, `{"error":{"message":"slow down"}}`, "Retry-After", "9")
 	case fate < 18:
 		return nil, syscall.ECONNRESET
 	case fate < 20:
 		return nil, syscall.ECONNREFUSED
-	case fate < 21:
-		<-r.Context().Done()
-		return nil, context.Cause(r.Context())
 	case fate < 23:
-		return respond(400, `{"error":{"message":"bad request"}}`)
+		return respond(r, 400, `{"error":{"message":"bad request"}}`)
 	case fate < 24:
-		return respond(200, strings.TrimSuffix(chatAnswer, "}"))
+		return respond(r, 200, strings.TrimSuffix(chatAnswer, "}"))
 	case fate == 100:
-		return respond(401, `{"error":{"message":"invalid api key","code":"invalid_api_key"}}`)
-	case fate == 101:
-		return respond(429, `{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}`)
+		return respond(r, 401, `{"error":{"message":"invalid api key","code":"invalid_api_key"}}`)
 	}
-	w.mu.Lock()
-	w.good[id]++
-	w.mu.Unlock()
-	return respond(200, chatAnswer)
+	return respond(r, 429, `{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}`)
+}
+
+func respond(r *http.Request, status int, body string, header ...string) (*http.Response, error) {
+	resp := &http.Response{StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r, ContentLength: int64(len(body)),
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader([]byte(body)))}
+	if len(header) == 2 {
+		resp.Header.Set(header[0], header[1])
+	}
+	return resp, nil
 }

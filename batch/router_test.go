@@ -152,6 +152,20 @@ func TestTwoUpstreamsAreUsedToTheFull(t *testing.T) {
 	})
 }
 
+func TestSlowAnswersKeepAllUpstreamsBusyFromTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, files := newFarm(t), newFiles(t, chats(48))
+		for _, name := range []string{"a", "b", "c"} {
+			f.add(name, newSim(t, sim.Config{Latency: time.Minute}).Transport(), func(up *provider.Upstream) {
+				up.Scheduler = f.scheduler(sluice.Config{Limits: sluice.Limits{Concurrent: 16}})
+			})
+		}
+		if rep, err := f.run(files); err != nil || rep.Done != 48 || rep.Wall > 66*time.Second {
+			t.Errorf("%+v, %v", rep, err)
+		}
+	})
+}
+
 func TestAnUpstreamDiesAndComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const items = 1500

@@ -21,8 +21,8 @@ type routed struct {
 	tried     uint64 // upstreams that failed it, by index, since all of them last had
 	spent     int    // attempts
 	throttles int
-	inRow     int // of those, and
-	unsent    int // permits that were given back, both at the present upstream
+	inRow     int  // of those, at the present upstream
+	unsent    bool // the permit was given back there, as the upstream was left out
 	tally     sluice.Tally
 	gaveUp    *sluice.Outcome // why it is not tried again
 
@@ -55,15 +55,20 @@ func (r *routed) visit(at way) (again bool, err error) {
 	call := r.call
 	call.Lane = at.model
 	tally, err := at.up.Scheduler.Do(wait, call, r.try)
-	tally.Attempts -= r.unsent
 	tally.Queued += u.leave(r)
-	r.unsent, r.inRow = 0, 0
+	unsent := r.unsent
+	if unsent {
+		tally.Attempts-- // Do counts what was not sent
+	}
+	r.unsent, r.inRow = false, 0
 	r.add(tally)
 
 	failure, failed := errors.AsType[*sluice.CallError](err)
 	switch {
 	case err == nil:
 		return false, nil
+	case unsent:
+		return true, nil
 	case r.gaveUp != nil:
 		return false, &sluice.CallError{Outcome: *r.gaveUp, Tally: r.tally}
 	case failed && failure.Kind.Fatal():
@@ -105,7 +110,7 @@ func (r *routed) elsewhere() bool {
 func (r *routed) try(_ context.Context, permit *sluice.Permit) sluice.Outcome {
 	via, ok := r.upstreams.depart(r)
 	if !ok { // the upstream was left out meanwhile
-		r.unsent++
+		r.unsent = true
 		r.move()
 		return sluice.Outcome{Kind: sluice.Network, Unsent: true, Err: context.Canceled}
 	}
@@ -165,6 +170,7 @@ func (r *routed) failed(attempt int, o *sluice.Outcome) {
 
 const (
 	windowWait = 15 * time.Minute // how long a usage window is taken to last where nobody says
+	leastWait  = time.Second      // how long a throttled call is taken to wait at least
 	mostTimes  = 3                // throttles in a row by the cheapest upstream, before another one is dearer, but sooner
 )
 
@@ -182,7 +188,7 @@ func (r *routed) throttled(o *sluice.Outcome) {
 	r.inRow++
 	r.tried |= 1 << r.at.up.index
 	q, ok := u.best(r.offers(r.tried))
-	long := max(wait, leastGain)
+	long := max(wait, leastWait)
 	if u.cfg.Prefer == PreferCost && r.inRow < mostTimes && wait <= Patience {
 		ok = false
 	}

@@ -19,7 +19,8 @@ type Upstream struct {
 	// Keys are keys of one account, which take turns. None sends none.
 	Keys []Key
 
-	// Account names whose limits these are. Upstreams of one account have one Scheduler. "" is an account of its own.
+	// Account names whose limits these are. Upstreams of one account have one Scheduler, which gives calls up no earlier than
+	// the Upstreams do. "" is an account of its own.
 	Account   string
 	Scheduler *sluice.Scheduler
 

@@ -58,7 +58,8 @@ func do(ctx context.Context, u *provider.Upstreams, fn func(name string) sluice.
 func TestACallThatHadItsPermitWhenTheUpstreamWasLeftOutIsNotSent(t *testing.T) {
 	for range 50 { // whether the permit or the move comes first is up to the runtime
 		synctest.Test(t, func(t *testing.T) {
-			u := upstreams(t, provider.UpstreamsConfig{}, "a")
+			only := upstream(t, "a", sluice.Config{Limits: sluice.Limits{Concurrent: 1}, Attempts: 1})
+			u := upstreams(t, provider.UpstreamsConfig{Upstreams: []provider.Upstream{only}, Attempts: 1})
 			var calls sync.WaitGroup
 			for i := range 3 {
 				calls.Go(func() {

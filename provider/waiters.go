@@ -12,7 +12,7 @@ import (
 const lookEvery = 200 * time.Millisecond
 
 // leastGain is how much sooner that is at least, beside twice as soon: a call that moves goes behind all others.
-const leastGain = time.Second
+const leastGain = 250 * time.Millisecond
 
 // worthwhile reports whether a wait is so much longer than another that a call moves for it.
 func worthwhile(wait, other time.Duration) bool { return other < (wait-leastGain)/2 }
