@@ -64,7 +64,8 @@ type accounts struct {
 	hide      func(secret string)
 	tuning    *tuning
 	upstreams *upstreams // nil: calls go to one provider, or to those that models are recognised as
-	shares    int        // accounts of upstreams, among which this host's room is shared
+	told      *toldPrices
+	shares    int // accounts of upstreams, among which this host's room is shared
 
 	mu         sync.Mutex
 	schedulers []*sluice.Scheduler
@@ -287,9 +288,12 @@ func (a *accounts) schedulerOf(c sluice.Config, p provider.Provider, label strin
 	return scheduler, a.tuning.add(p, label, scheduler, c)
 }
 
-// Price returns what a model costs at p, in US dollars per million tokens: as the row of --tier says, or else as all
+// Price returns what a model costs at p, in US dollars per million tokens: as flags say, or the row of --tier does, or else as all
 // published and own rows for the model do that have prices. It is not known where they differ, as between tiers.
 func (a *accounts) Price(p provider.Provider, model string) (in, out float64, ok bool) {
+	if a.told != nil {
+		return a.told.in, a.told.out, true
+	}
 	if tier := a.settings.tier; tier != "" {
 		if row, err := a.settings.registry.Find(p.Name, tier, model); err == nil && row.PriceIn != nil && row.PriceOut != nil {
 			return *row.PriceIn, *row.PriceOut, true

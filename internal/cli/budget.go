@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice/batch"
-	"github.com/sluice-llm/sluice/provider"
 )
 
 // budgetFlags bound what a run may use.
@@ -106,13 +105,16 @@ func (f *budgetFlags) setFailures(b *batch.Budget) (err error) {
 	return nil
 }
 
-// price returns the prices that were told, or else those that are known.
-func (f *budgetFlags) price(known func(provider.Provider, string) (in, out float64, ok bool)) func(provider.Provider, string) (in, out float64, ok bool) {
+// told returns the prices that the flags tell for all models; nil if they tell none.
+func (f *budgetFlags) told() *toldPrices {
 	if !f.flags.Changed("price-in") {
-		return known
+		return nil
 	}
-	return func(provider.Provider, string) (in, out float64, ok bool) { return f.priceIn, f.priceOut, true }
+	return &toldPrices{in: f.priceIn, out: f.priceOut}
 }
+
+// toldPrices are in US dollars per million tokens.
+type toldPrices struct{ in, out float64 }
 
 // explainBudget says how a run whose budget is spent goes on.
 func (e *exitError) explainBudget(spent *batch.BudgetError, o *runOptions) {

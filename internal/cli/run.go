@@ -130,8 +130,8 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 		return o.dry(s, cfg)
 	}
 	r := &batchRun{s: s, o: o, pauses: &work.Pauses{}, failures: make(map[sluice.Kind]string), strangers: make(map[string]bool), lastErr: make(map[string]string)}
-	observers := observers{r.pauses, sluice.ObserverFunc(r.warn)}
-	recorded, err := r.record(&observers)
+	r.observers = observers{r.pauses, sluice.ObserverFunc(r.warn)}
+	recorded, err := r.record()
 	if err != nil {
 		return err
 	}
@@ -141,44 +141,63 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 		return err
 	}
 	defer func() { r.note(watch.close()) }()
-	observers = append(observers, watch.observers()...)
-	accounts, err := o.account.open(sluice.Config{Attempts: o.attempts, Observer: &observers}, s.err.secrets.hide)
-	if err != nil {
+	r.observers = append(r.observers, watch.observers()...)
+	if err := r.openAccounts(); err != nil {
 		return err
 	}
-	r.accounts = accounts
-	watch.of(accounts)
-	defer func() { err = cmp.Or(err, accounts.Close()) }()
-	if err := accounts.openUpstreams(&o.upstreams, o.attempts, r.leftOut); err != nil {
-		return err
-	}
-	if r.notify, err = o.notify.open(r); err != nil {
-		return err
-	}
-	if r.notify != nil {
-		observers = append(observers, r.notify)
-	}
-	if r.control, err = o.control.open(s); err != nil {
+	watch.of(r.accounts)
+	defer func() { err = cmp.Or(err, r.accounts.Close()) }()
+	if err := r.openControl(); err != nil {
 		return err
 	}
 	defer func() { r.note(r.control.Close()) }()
-	cfg.Control = r.control.address()
-	cfg.Stdin, cfg.Logger, cfg.Pauses = s.in, slog.New(&logHandler{s: s, verbose: o.verbose}), r.pauses
-	cfg.Observer = &observers
-	cfg.Provider, cfg.ExtraHeader, cfg.Transport = accounts.provider, accounts.headers, accounts.transport
-	cfg.Registry = accounts.settings.registry
-	cfg.Key, cfg.Scheduler, cfg.Price = accounts.Key, accounts.Scheduler, o.budget.price(accounts.Price)
-	cfg.OnResult, cfg.Workers = r.result, accounts.room.calls
-	if accounts.upstreams != nil {
-		cfg.Upstreams = accounts.upstreams.Upstreams
-	}
+	r.complete(&cfg)
 	if r.batch, err = batch.Open(cfg); err != nil {
-		return explain(err, o, accounts)
+		return explain(err, o, r.accounts)
 	}
 	defer func() { err = cmp.Or(err, r.batch.Close()) }()
 	watch.follow(r.batch.Progress)
 	r.noteSettings()
 	return r.run(ctx)
+}
+
+// openAccounts makes ready where calls go.
+func (r *batchRun) openAccounts() (err error) {
+	o := r.o
+	if r.accounts, err = o.account.open(sluice.Config{Attempts: o.attempts, Observer: &r.observers}, r.s.err.secrets.hide); err != nil {
+		return err
+	}
+	r.accounts.told = o.budget.told()
+	if err := r.accounts.openUpstreams(&o.upstreams, o.attempts, r.leftOut); err != nil {
+		return errors.Join(err, r.accounts.Close())
+	}
+	return nil
+}
+
+// openControl makes ready who may be told of the run, and who may tell it something.
+func (r *batchRun) openControl() (err error) {
+	if r.notify, err = r.o.notify.open(r); err != nil {
+		return err
+	}
+	if r.notify != nil {
+		r.observers = append(r.observers, r.notify)
+	}
+	r.control, err = r.o.control.open(r.s)
+	return err
+}
+
+// complete adds to what the flags say of the batch what the run has made ready.
+func (r *batchRun) complete(cfg *batch.Config) {
+	a := r.accounts
+	cfg.Control = r.control.address()
+	cfg.Stdin, cfg.Logger, cfg.Pauses = r.s.in, slog.New(&logHandler{s: r.s, verbose: r.o.verbose}), r.pauses
+	cfg.Observer = &r.observers
+	cfg.Provider, cfg.ExtraHeader, cfg.Transport, cfg.Registry = a.provider, a.headers, a.transport, a.settings.registry
+	cfg.Key, cfg.Scheduler, cfg.Price = a.Key, a.Scheduler, a.Price
+	cfg.OnResult, cfg.Workers = r.result, a.room.calls
+	if a.upstreams != nil {
+		cfg.Upstreams = a.upstreams.Upstreams
+	}
 }
 
 // config is what the flags say of the batch.
@@ -219,6 +238,8 @@ type batchRun struct {
 	pauses   *work.Pauses
 	control  *controlled
 	notify   *notifier
+
+	observers observers // of all that happens; complete before the first call
 
 	abandoned int // calls that were open at the second interrupt
 

@@ -62,15 +62,15 @@ func stopped(err error) string {
 	return err.Error()
 }
 
-// record adds what keeps the run's events to those that are told of them: the file of --events, and the report. done
+// record adds what keeps the run's events to its observers: the file of --events, and the report. done
 // ends them.
-func (r *batchRun) record(to *observers) (done func(error), err error) {
+func (r *batchRun) record() (done func(error), err error) {
 	report, err := r.o.report.open(r.o)
 	if err != nil {
 		return nil, err
 	}
 	if report != nil {
-		*to = append(*to, report)
+		r.observers = append(r.observers, report)
 	}
 	if r.o.events == "" {
 		return func(err error) { r.note(report.write(r, err)) }, nil
@@ -79,7 +79,7 @@ func (r *batchRun) record(to *observers) (done func(error), err error) {
 	if err != nil {
 		return nil, usageError(fmt.Errorf("--events: %w", err), "name a file that can be written, and holds nothing but events")
 	}
-	*to = append(*to, log)
+	r.observers = append(r.observers, log)
 	return func(err error) {
 		r.note(log.Close())
 		r.note(report.write(r, err))

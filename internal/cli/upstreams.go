@@ -146,7 +146,7 @@ func (a *accounts) upstream(up config.Upstream) (provider.Upstream, error) {
 	p, _ := a.settings.registry.Lookup(up.Provider) // the file was checked
 	made := provider.Upstream{Name: up.Name, Provider: p, BaseURL: up.BaseURL, Account: up.Account, Models: up.Models}
 	made.Price = func(model string) (in, out float64, ok bool) {
-		if up.PriceIn != nil {
+		if up.PriceIn != nil && a.told == nil {
 			return *up.PriceIn, *up.PriceOut, true
 		}
 		return a.Price(p, model)
