@@ -154,7 +154,7 @@ func (j *Journal) haveAside(f file, aside string) (again bool, err error) {
 	return false, nil
 }
 
-// openLocked opens and locks the file that has that name then.
+// openLocked opens and locks the file that has that name then. With O_EXCL it is a file that it made.
 func (j *Journal) openLocked(name string, flag int) (file, error) {
 	for {
 		f, err := j.disk.Open(name, os.O_RDWR|os.O_APPEND|flag, 0o644)
@@ -182,10 +182,9 @@ func (j *Journal) openLocked(name string, flag int) (file, error) {
 			return f, nil
 		}
 		f.Close()
-		if flag&os.O_CREATE != 0 && errors.Is(err, fs.ErrNotExist) {
-			continue
+		if flag&os.O_EXCL != 0 {
+			return nil, fs.ErrExist // the name is, or was, another's: the caller looks again
 		}
-		flag &^= os.O_CREATE | os.O_EXCL
 	}
 }
 

@@ -228,7 +228,7 @@ func TestAFileThatIsReplacedMeanwhileIsOpenedAgain(t *testing.T) {
 // TestOneJournalIsOpenAtOnce has many open the same journal at once, in place and aside, write a line, and leave it in
 // different ways. Never are two in, and no line is lost.
 func TestOneJournalIsOpenAtOnce(t *testing.T) {
-	for seed := range uint64(100) {
+	for seed := range uint64(50) {
 		path := journalPath(t)
 		var (
 			wg       sync.WaitGroup

@@ -41,7 +41,7 @@ func locked(name string) (bool, error) {
 
 // lockSoon locks the file, and waits a little if it is locked: InUse locks too, for an instant.
 func lockSoon(f *os.File) error {
-	const tries, apart = 4, 3 * time.Millisecond
+	const tries, apart = 40, 5 * time.Millisecond
 	for range tries {
 		if err := lockFile(f); !errors.Is(err, errLocked) {
 			return err
