@@ -3,6 +3,7 @@ package batch_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -97,18 +98,64 @@ func BenchmarkMillionInOrder(b *testing.B) { million(b, batch.OrderInput) }
 
 func million(b *testing.B, order batch.Order) {
 	b.Helper()
-	n := 1_000_000
-	if s := os.Getenv("SLUICE_ITEMS"); s != "" {
-		var err error
-		if n, err = strconv.Atoi(s); err != nil {
-			b.Fatal(err)
-		}
-	}
+	n := aMillion(b)
 	for b.Loop() {
 		took := runWhole(b, n, order)
 		b.ReportMetric(float64(n)/took.Seconds(), "items/s")
 	}
 	b.ReportMetric(float64(peakRSS())/(1<<20), "peak-MiB")
+}
+
+// BenchmarkMillionPlain is what a million items cost without a call: each line of the same input is read and written, by
+// one write a line, as the journal does, and buffered.
+func BenchmarkMillionPlain(b *testing.B) {
+	n := aMillion(b)
+	in := filepath.Join(b.TempDir(), "in.jsonl")
+	writeChats(b, in, n)
+	for name, size := range map[string]int{"each": 1, "buffered": 1 << 20} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				copyLines(b, in, filepath.Join(b.TempDir(), "out.jsonl"), size)
+			}
+			b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "items/s")
+		})
+	}
+}
+
+// aMillion is the number of items of the benchmarks that are named so.
+func aMillion(b *testing.B) int {
+	b.Helper()
+	s := os.Getenv("SLUICE_ITEMS")
+	if s == "" {
+		return 1_000_000
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// copyLines copies a file line by line through a buffer of that size.
+func copyLines(b *testing.B, from, to string, size int) {
+	b.Helper()
+	in, err := os.Open(from)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		b.Fatal(err)
+	}
+	w := bufio.NewWriterSize(out, size)
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		w.Write(append(lines.Bytes(), '\n')) // a bufio.Writer keeps its first error for Flush
+	}
+	if err := errors.Join(lines.Err(), w.Flush(), out.Sync(), out.Close()); err != nil {
+		b.Fatal(err)
+	}
 }
 
 // writeTable writes a table of n records of three lines.
@@ -135,13 +182,7 @@ const benchTemplate = "Answer with one word.\n{{.question}} ({{.number | truncat
 
 // BenchmarkMillionRows is BenchmarkMillion for a table with a template.
 func BenchmarkMillionRows(b *testing.B) {
-	n := 1_000_000
-	if s := os.Getenv("SLUICE_ITEMS"); s != "" {
-		var err error
-		if n, err = strconv.Atoi(s); err != nil {
-			b.Fatal(err)
-		}
-	}
+	n := aMillion(b)
 	in := filepath.Join(b.TempDir(), "in.csv")
 	writeTable(b, in, n)
 	for b.Loop() {

@@ -22,7 +22,7 @@ import (
 
 // farm is several upstreams, each with a server of its own at a host of its name.
 type farm struct {
-	t     *testing.T
+	t     testing.TB
 	cfg   provider.UpstreamsConfig
 	hosts map[string]http.RoundTripper
 
@@ -30,7 +30,7 @@ type farm struct {
 	left []provider.LeftOut
 }
 
-func newFarm(t *testing.T) *farm {
+func newFarm(t testing.TB) *farm {
 	f := &farm{t: t, hosts: make(map[string]http.RoundTripper)}
 	f.cfg.LeftOut = func(l provider.LeftOut) {
 		f.mu.Lock()

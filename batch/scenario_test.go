@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
 	"github.com/sluice-llm/sluice/work"
@@ -136,6 +137,34 @@ func TestALongPauseOfOneModelCostsTheOtherNothing(t *testing.T) {
 	})
 }
 
+// dyingUpstream runs scenario N over sockets: two upstreams of ten calls a second each, with bursts of a second, of which one
+// is gone from second 5 on. It returns how long it took to how long it had to.
+func dyingUpstream(b *testing.B) (ratio float64, rep batch.Report) {
+	const items, rate, dies = 400, 10, 5
+	f, files := newFarm(b), newFiles(b, chats(items))
+	base := provider.NewBase(64)
+	defer base.CloseIdleConnections()
+	c := sim.Config{RPM: 60 * rate, Burst: time.Second, Latency: 200 * time.Millisecond}
+	var servers []*httptest.Server
+	for _, name := range []string{"dying", "other"} {
+		ts := httptest.NewServer(newSim(b, c))
+		b.Cleanup(ts.Close)
+		servers = append(servers, ts)
+		f.add(name, base, func(up *provider.Upstream) { up.BaseURL = ts.URL + "/v1" })
+		f.hosts[strings.TrimPrefix(ts.URL, "http://")] = base
+	}
+	time.AfterFunc(dies*time.Second, func() {
+		servers[0].Listener.Close()
+		servers[0].CloseClientConnections()
+	})
+	rep, err := f.run(files)
+	if err != nil || rep.Done != items {
+		b.Errorf("%d done, error %v", rep.Done, err)
+	}
+	alone := items - rate*(1+dies) - rate // what the other does beyond its burst
+	return rep.Wall.Seconds() / (float64(alone)/rate + c.Latency.Seconds()), rep
+}
+
 // BenchmarkScenario plays over real sockets what concerns a whole batch.
 func BenchmarkScenario(b *testing.B) {
 	serve := func(c sim.Config) string {
@@ -170,6 +199,14 @@ func BenchmarkScenario(b *testing.B) {
 			base.CloseIdleConnections()
 			b.ReportMetric(ratio(free, going()), "free-ratio")
 			b.ReportMetric(ratio(paused, pausing()), "paused-ratio")
+		}
+	})
+	b.Run("N two upstreams, one dies", func(b *testing.B) {
+		for b.Loop() {
+			ratio, rep := dyingUpstream(b)
+			b.ReportMetric(ratio, "ratio")
+			b.ReportMetric(float64(rep.Throttles), "throttles")
+			b.ReportMetric(float64(rep.Attempts-rep.Done), "tried-again")
 		}
 	})
 }
