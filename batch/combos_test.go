@@ -62,12 +62,13 @@ type saga struct {
 	invalid   int // lines that are none, at the input's beginning
 	changed   batch.Changed
 	rules     batch.Rules
-	order     batch.Order
+	order     batch.Order // may become that of the input once
 	upstreams bool
 	attempts  int
 
 	oracle *oracle
 	past   map[string][]int // questions that an item ever asked
+	gone   []askedItem      // were taken out of the input
 	known  map[string]result
 	cached map[int]bool // questions whose good answers were recorded by runs with the cache
 }
@@ -127,6 +128,17 @@ func (h *saga) change() {
 	if h.luck.IntN(3) == 0 {
 		h.luck.Shuffle(len(h.items), func(i, j int) { h.items[i], h.items[j] = h.items[j], h.items[i] })
 	}
+	if h.luck.IntN(4) == 0 && len(h.items) > 4 {
+		i := h.luck.IntN(len(h.items))
+		h.gone = append(h.gone, h.items[i])
+		h.items = slices.Delete(h.items, i, i+1)
+	}
+	if h.luck.IntN(4) == 0 && len(h.gone) > 0 { // where it was, or not
+		h.items, h.gone = slices.Insert(h.items, h.luck.IntN(len(h.items)), h.gone[0]), h.gone[1:]
+	}
+	if h.luck.IntN(8) == 0 {
+		h.order = batch.OrderInput
+	}
 }
 
 // text is the input: what is no request comes first, so that it keeps its lines.
@@ -165,6 +177,21 @@ func (h *saga) live() error {
 // whole judges the output at the end.
 func (h *saga) whole() error {
 	_, order, err := h.read()
+	if _, aside := os.Stat(work.AsidePath(h.files.out)); aside == nil {
+		return errors.New("the journal is left")
+	}
+	extra := make(map[string]bool) // stand last
+	for _, it := range h.gone {
+		extra[it.id] = true
+	}
+	if i := slices.IndexFunc(order, func(id string) bool { return extra[id] }); i >= 0 && h.order == batch.OrderInput {
+		for _, id := range order[i:] {
+			if !extra[id] {
+				return fmt.Errorf("%s stands behind lines that the input has not", id)
+			}
+		}
+	}
+	order = slices.DeleteFunc(order, func(id string) bool { return extra[id] })
 	var want []string
 	for i := range h.invalid {
 		want = append(want, fmt.Sprintf("line %d", i+1))
