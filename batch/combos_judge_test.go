@@ -94,30 +94,44 @@ func (p *plan) judgeEnd(rep *batch.Report, err error) error {
 	return nil
 }
 
+// recorded are the questions of which each answer in the output is good enough, if that is looked at.
+func (p *plan) recorded(before map[string]result) map[int]bool {
+	recorded, poor := make(map[int]bool), make(map[int]bool)
+	if !p.cfg.Dedupe {
+		return recorded
+	}
+	for _, r := range before {
+		if r.Error != nil {
+			continue
+		}
+		n, sort, _ := answered(r.Response.Body)
+		poor[n] = poor[n] || sort < p.sort
+	}
+	for _, it := range p.items { // whose own answer is sure to be looked at
+		if r, ok := before[it.id]; ok && r.Error == nil {
+			n, _, _ := answered(r.Response.Body)
+			recorded[n] = n == it.question && !poor[n] || recorded[n]
+		}
+	}
+	return recorded
+}
+
 // judgeCalls says whether more was paid for than had to be.
 func (p *plan) judgeCalls(before map[string]result) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	lines, recorded := make(map[int]int), make(map[int]bool)
+	lines := make(map[int]int)
 	for _, it := range p.items {
 		lines[it.question]++
 	}
-	if p.cfg.Dedupe {
-		for _, it := range p.items {
-			if r, ok := before[it.id]; ok && r.Error == nil {
-				if n, _ := answered(r.Response.Body); n == it.question {
-					recorded[n] = true
-				}
-			}
-		}
-	}
+	recorded := p.recorded(before)
 	lost := 0
 	for n, times := range p.oracle.good {
 		lost += times - p.own[n]
 		switch {
 		case recorded[n]:
 			return fmt.Errorf("question %d was called, and its answer is recorded", n)
-		case p.cfg.Cache != "" && p.cached[n]:
+		case p.cfg.Cache != "" && p.cached[p.sort][n]:
 			return fmt.Errorf("question %d was called, and its answer is in the cache", n)
 		case p.cfg.Dedupe && times > 1, times > lines[n]:
 			return fmt.Errorf("question %d of %d lines was answered %d times", n, lines[n], times)
@@ -131,7 +145,9 @@ func (p *plan) judgeCalls(before map[string]result) error {
 	}
 	if p.cfg.Cache != "" {
 		for n := range p.own {
-			p.cached[n] = true
+			for sort := 1; sort <= p.sort; sort++ {
+				p.cached[sort][n] = true
+			}
 		}
 	}
 	return nil
@@ -165,8 +181,8 @@ func (p *plan) judgeOutput(before map[string]result) error {
 		if !ok || (now.Error == nil) != (r.Kind == sluice.OK) || now.Sluice.Twin != r.Twin || now.Sluice.Cached != r.Cached {
 			return fmt.Errorf("%s is recorded as %+v, and was told of as %+v", id, now, r)
 		}
-		if n, err := answered(r.Payload); r.Kind == sluice.OK && (err != nil || n != asks[id]) {
-			return fmt.Errorf("%s asks %d, and has the answer %d: %w", id, asks[id], n, err)
+		if n, sort, err := answered(r.Payload); r.Kind == sluice.OK && (err != nil || n != asks[id] || sort < p.sort) {
+			return fmt.Errorf("%s asks %d, and has the answer %d of sort %d: %w", id, asks[id], n, sort, err)
 		}
 	}
 	return nil
@@ -177,6 +193,6 @@ func (p *plan) changedSince(was *result, asks int) bool {
 	if was.Error != nil {
 		return true
 	}
-	n, _ := answered(was.Response.Body)
+	n, _, _ := answered(was.Response.Body)
 	return n != asks
 }

@@ -61,8 +61,8 @@ type saga struct {
 	stdin     bool
 	invalid   int // lines that are none, at the input's beginning
 	changed   batch.Changed
-	rules     batch.Rules
-	order     batch.Order // may become that of the input once
+	rules     [3]batch.Rules // by the sort that is good enough
+	order     batch.Order    // may become that of the input once
 	upstreams bool
 	attempts  int
 
@@ -70,7 +70,7 @@ type saga struct {
 	past   map[string][]int // questions that an item ever asked
 	gone   []askedItem      // were taken out of the input
 	known  map[string]result
-	cached map[int]bool // questions whose good answers were recorded by runs with the cache
+	cached [3]map[int]bool // questions whose good answers were recorded by runs with the cache, by the worst sort they may be of
 }
 
 type askedItem struct {
@@ -83,7 +83,8 @@ func newSaga(t *testing.T, seed uint64) *saga {
 	h := &saga{
 		t: t, luck: luck, files: newFiles(t, ""), cache: filepath.Join(t.TempDir(), "cache"),
 		stdin: luck.IntN(4) == 0, changed: batch.ChangedRedo, upstreams: luck.IntN(3) == 0, attempts: 1 + luck.IntN(4),
-		oracle: &oracle{luck: rand.New(rand.NewPCG(seed, 12))}, past: make(map[string][]int), cached: make(map[int]bool),
+		oracle: &oracle{luck: rand.New(rand.NewPCG(seed, 12))}, past: make(map[string][]int),
+		cached: [3]map[int]bool{1: {}, 2: {}},
 	}
 	if h.stdin || luck.IntN(4) == 0 {
 		h.changed = batch.ChangedKeep
@@ -94,8 +95,8 @@ func newSaga(t *testing.T, seed uint64) *saga {
 	if luck.IntN(2) == 0 {
 		h.order = batch.OrderInput
 	}
-	h.rules.Schema = schema(t, `{"properties":{"n":{"type":"integer"}}}`)
-	h.rules.FailOn = batch.FlawLength
+	h.rules[1] = batch.Rules{FailOn: batch.FlawLength, Schema: schema(t, `{"properties":{"n":{"type":"integer"}}}`)}
+	h.rules[2] = batch.Rules{FailOn: batch.FlawLength, Schema: schema(t, `{"properties":{"n":{"type":"integer"},"sort":{"const":2}}}`)}
 	h.add(5 + luck.IntN(60))
 	return h
 }
@@ -248,7 +249,7 @@ func (h *saga) right(r *result) error {
 	if r.Error != nil {
 		return nil
 	}
-	n, err := answered(r.Response.Body)
+	n, _, err := answered(r.Response.Body)
 	if err != nil || !slices.Contains(h.past[r.CustomID], n) {
 		return fmt.Errorf("%s, which asked %v, has the answer %d: %w", r.CustomID, h.past[r.CustomID], n, err)
 	}
@@ -258,23 +259,23 @@ func (h *saga) right(r *result) error {
 	return nil
 }
 
-// answered returns which question an answer is to, if it is an accepted one.
-func answered(body []byte) (int, error) {
+// answered returns which question an answer is to, and its sort, if it is an accepted one.
+func answered(body []byte) (question, sort int, err error) {
 	var a struct {
 		Choices []struct {
 			Message      struct{ Content string }
 			FinishReason string `json:"finish_reason"`
 		}
 	}
-	var content struct{ N int }
+	var content struct{ N, Sort int }
 	if err := json.Unmarshal(body, &a); err != nil {
-		return -1, err
+		return -1, 0, err
 	}
 	if len(a.Choices) != 1 || a.Choices[0].FinishReason != "stop" {
-		return -1, errors.New("it is no good answer")
+		return -1, 0, errors.New("it is no good answer")
 	}
-	err := json.Unmarshal([]byte(a.Choices[0].Message.Content), &content)
-	return content.N, err
+	err = json.Unmarshal([]byte(a.Choices[0].Message.Content), &content)
+	return content.N, content.Sort, err
 }
 
 // plan is one run.
@@ -286,6 +287,7 @@ type plan struct {
 	end      string // how it is cut: drain, cancel, write; "" not at all
 	at       time.Duration
 	costly   bool // prefers cost
+	sort     int  // of answers, at least
 	peaceful bool
 
 	mu      sync.Mutex
@@ -301,10 +303,10 @@ func (h *saga) plan(peaceful, patient bool) *plan {
 	luck := h.luck
 	coin := func(n int) bool { return luck.IntN(n) == 0 }
 	p := &plan{saga: h, peaceful: peaceful, faults: luck.Float64() * 0.6, latency: time.Duration(1 + luck.IntN(2000)*int(time.Millisecond)),
-		costly: coin(2), results: make(map[string]work.Result), own: make(map[int]int)}
+		costly: coin(2), sort: 1 + luck.IntN(2), results: make(map[string]work.Result), own: make(map[int]int)}
 	p.cfg = batch.Config{
 		Input: h.files.in, Output: h.files.out, Transport: h.oracle, Order: h.order, Changed: h.changed, SkipInvalid: h.invalid > 0,
-		Check: h.rules.Check, Feedback: coin(2), Dedupe: coin(2), WarmUp: coin(2), RetryFailed: peaceful || patient || coin(3),
+		Check: h.rules[p.sort].Check, Feedback: coin(2), Dedupe: coin(2), WarmUp: coin(2), RetryFailed: peaceful || patient || coin(3),
 		Timeout: time.Hour, Sync: work.SyncNone, OnResult: p.note, Budget: batch.Budget{Attempts: h.attempts},
 	}
 	if coin(2) {
@@ -354,8 +356,8 @@ func (p *plan) budget(coin func(int) bool) {
 func (p *plan) String() string {
 	c := &p.cfg
 	return fmt.Sprintf("%d items, %d invalid, stdin %v, changed %d, order %d, upstreams %v, attempts %d, feedback %v, dedupe %v, cache %v, warm-up %v, "+
-		"retry failed %v, workers %d, limit %d, sample %d, budget %+v, faults %.2f, end %s at %s", len(p.items), p.invalid, p.stdin, c.Changed, c.Order,
-		p.upstreams, p.attempts, c.Feedback, c.Dedupe, c.Cache != "", c.WarmUp, c.RetryFailed, c.Workers, c.Limit, c.Sample, c.Budget, p.faults, p.end, p.at)
+		"retry failed %v, sort %d, workers %d, limit %d, sample %d, budget %+v, faults %.2f, end %s at %s", len(p.items), p.invalid, p.stdin, c.Changed, c.Order,
+		p.upstreams, p.attempts, c.Feedback, c.Dedupe, c.Cache != "", c.WarmUp, c.RetryFailed, p.sort, c.Workers, c.Limit, c.Sample, c.Budget, p.faults, p.end, p.at)
 }
 
 // note is told of each result.
@@ -370,7 +372,7 @@ func (p *plan) note(r *work.Result) {
 	p.results[r.ID] = kept
 	p.cost += r.Cost
 	if r.Kind == sluice.OK && r.Twin == "" && !r.Cached {
-		n, _ := answered(r.Payload)
+		n, _, _ := answered(r.Payload)
 		p.own[n]++
 	}
 }
@@ -385,7 +387,7 @@ func (p *plan) run() (done bool, err error) {
 	if p.stdin {
 		p.cfg.Input, p.cfg.Stdin = "-", io.Reader(strings.NewReader(p.text()))
 	}
-	p.oracle.begin(p.faults, p.latency)
+	p.oracle.begin(p.faults, p.latency, p.sort == 2)
 	schedulers := p.connect()
 	defer func() {
 		for _, s := range schedulers {

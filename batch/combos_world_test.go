@@ -25,6 +25,7 @@ type oracle struct {
 	luck   *rand.Rand
 	faults float64
 	most   time.Duration
+	strict bool // only answers of the second sort are good
 
 	open   int
 	peak   int
@@ -35,10 +36,10 @@ type oracle struct {
 }
 
 // begin forgets the run before.
-func (o *oracle) begin(faults float64, most time.Duration) {
+func (o *oracle) begin(faults float64, most time.Duration, strict bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.faults, o.most = faults, most
+	o.faults, o.most, o.strict = faults, most, strict
 	o.good, o.tokens, o.usd, o.peak = make(map[int]int), 0, 0, 0
 }
 
@@ -66,6 +67,9 @@ func (o *oracle) RoundTrip(r *http.Request) (*http.Response, error) {
 	o.peak = max(o.peak, o.open)
 	wait := time.Duration(o.luck.Int64N(int64(o.most)))
 	in, out := 1+o.luck.IntN(est.Cost.Input), o.luck.IntN(est.Cost.MaxOutput+1)
+	if o.luck.IntN(2) == 0 {
+		in, out = est.Cost.Input, est.Cost.MaxOutput
+	}
 	fate := -1
 	if o.luck.Float64() < o.faults {
 		fate = o.luck.IntN(8)
@@ -92,7 +96,11 @@ func (o *oracle) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // end is what comes of a call.
 func (o *oracle) end(r *http.Request, fate, question, in, out int) (*http.Response, error) {
-	content, finish := fmt.Sprintf(`{\"n\":%d}`, question), "stop"
+	sort, finish := 2, "stop"
+	if o.luck.Float64() < o.faults {
+		sort = 1
+	}
+	content := fmt.Sprintf(`{\"n\":%d,\"sort\":%d}`, question, sort)
 	switch fate {
 	case 0:
 		return respond(r, 500, `{"error":{"message":"oops","type":"server_error"}}`)
@@ -108,7 +116,9 @@ func (o *oracle) end(r *http.Request, fate, question, in, out int) (*http.Respon
 	case 6:
 		finish = "length"
 	default:
-		o.good[question]++
+		if sort == 2 || !o.strict {
+			o.good[question]++
+		}
 	}
 	o.bill(r, in, out)
 	return respond(r, 200, fmt.Sprintf(`{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"%s"},`+
