@@ -32,7 +32,6 @@ type oracle struct {
 	good   map[int]int // good answers of this run, by question
 	tokens int         // billed in this run
 	usd    float64
-	wrong  error
 }
 
 // begin forgets the run before.
