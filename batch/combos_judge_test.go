@@ -46,6 +46,8 @@ func (p *plan) judgeReport(rep *batch.Report, err error) error {
 		return fmt.Errorf("a cost of %v is recorded, %v was billed", p.cost, p.oracle.usd)
 	case err == nil && rep.Left() != 0:
 		return fmt.Errorf("it ended well, and %d are left", rep.Left())
+	case p.oracle.peak > mostOpen:
+		return fmt.Errorf("%d calls were open at once, with %d slots", p.oracle.peak, mostOpen)
 	case rep.Left() < 0:
 		return fmt.Errorf("%d are left", rep.Left())
 	}
@@ -140,7 +142,7 @@ func (p *plan) judgeCalls(before map[string]result) error {
 		}
 	}
 	abandoned := p.ended && p.end != "drain"
-	if lost > 0 && !abandoned || lost > 8 {
+	if lost > 0 && !abandoned || lost > mostOpen {
 		return fmt.Errorf("%d answers are not recorded", lost)
 	}
 	if p.cfg.Cache != "" {

@@ -53,6 +53,9 @@ func (o *oracle) bill(r *http.Request, in, out int) {
 
 const dearer = 3
 
+// mostOpen is how many calls there are slots for: 8 for each of two models, at one account or two.
+const mostOpen = 16
+
 // RoundTrip answers, or does whatever a provider may.
 func (o *oracle) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, _ := io.ReadAll(r.Body)
