@@ -112,10 +112,11 @@ func TestABudgetIsNeverExceeded(t *testing.T) {
 			cfg.Price = prices
 			cfg.Check = func(_ string, _ provider.Endpoint, body []byte) error {
 				if strings.Contains(string(body), "WRONG") {
-					return errors.New("wrong")
+					return errors.New(strings.Repeat("wrong ", 150))
 				}
 				return nil
 			}
+			cfg.Feedback = seed%2 == 1 // the next request is longer than the line's
 			cfg.Budget = batch.Budget{Attempts: 6}
 			if luck.IntN(2) == 0 {
 				cfg.Budget.Cost = 0.01 + luck.Float64()*0.3

@@ -191,3 +191,6 @@ func ParseEntry(b []byte) (body []byte, ok bool) {
 	_, body, err := parseEntry(b)
 	return body, err == nil
 }
+
+// FailWrites makes every further write of a result fail.
+func (b *Batch) FailWrites() { b.journal.Close() }

@@ -77,7 +77,7 @@ type claim struct {
 	id      string
 	of      *seen
 	price   price
-	cost    sluice.Cost
+	cost    sluice.Cost // of its last try: a corrected one takes more than the first
 	embeds  bool
 	most    int           // attempts
 	ready   chan struct{} // closed when it is let in
@@ -302,14 +302,19 @@ func (r *ration) of(c *call) *claim {
 	return r.claims[c]
 }
 
-// begin asks for room for a try. What was held for the one before is kept where that used nothing.
-func (k *claim) begin() bool {
+// begin asks for room for a try that may use cost. What was held for the one before is kept where that used nothing and was
+// the same.
+func (k *claim) begin(cost sluice.Cost) bool {
 	if k == nil {
 		return true
 	}
 	r := k.ration
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if k.cost != cost {
+		r.held = r.held.minus(k.held)
+		k.cost, k.held = cost, amount{}
+	}
 	if k.held == (amount{}) {
 		if !r.fitsLocked(k, r.held) {
 			k.starved = true

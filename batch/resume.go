@@ -58,6 +58,7 @@ func (m *matcher) read(path string, lines iter.Seq2[work.Line, error]) error {
 		}
 		m.matched++
 		if in.leftOut(number) {
+			m.answers(number, line, &rec)
 			continue
 		}
 		switch verdict := m.judge(number, &rec); verdict {

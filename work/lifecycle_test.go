@@ -285,3 +285,30 @@ func checkPanic(t *testing.T, r *work.Runner) {
 		t.Errorf("the panic came out as %v: %v", kinds["1"].Kind, kinds["1"].Err)
 	}
 }
+
+// TestAStopWithNothingLeftIsNone has the last item's result stop a run whose feed has not said yet that it was the last: it
+// was told how many there are.
+func TestAStopWithNothingLeftIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		recorded, concluded := make(chan struct{}), false
+		var r *work.Runner
+		r = newRunner(t, work.Config{
+			Total: 2, Already: 1,
+			Handler: work.HandlerFunc(func(context.Context, work.Item) (work.Result, error) { return work.Result{}, nil }),
+			Feed: func(context.Context) iter.Seq2[work.Item, error] {
+				return func(yield func(work.Item, error) bool) {
+					yield(numbered(1)[0], nil)
+					<-recorded
+				}
+			},
+			OnResult: func(*work.Result) {
+				r.Stop(errors.New("enough"))
+				close(recorded)
+			},
+			Conclude: func() error { concluded = true; return nil },
+		})
+		if rep, err := r.Run(t.Context()); err != nil || rep.Done != 1 || !concluded {
+			t.Errorf("done %d, concluded %v, error %v", rep.Done, concluded, err)
+		}
+	})
+}

@@ -28,7 +28,8 @@ type Config struct {
 	// Lanes is how many lanes the items have. 0 is unknown: those seen so far count.
 	Lanes int
 
-	// Total is how many items there are, for Progress. 0 is unknown: those taken in so far count.
+	// Total is how many items there are, those of earlier runs too, for Progress and to know a stop that came when there was
+	// nothing left to stop. 0 is unknown: those taken in so far count, and all are there once the feed has ended.
 	Total int
 
 	// Already is how many items earlier runs did, for Progress.
@@ -314,7 +315,7 @@ func (r *Runner) begin(ctx context.Context) func() {
 // allDone says whether a halted run had in fact done everything.
 func (r *Runner) allDone() bool {
 	p := r.Progress()
-	return r.tally.fed.Load() && p.Left() == 0
+	return (r.tally.fed.Load() || r.cfg.Total > 0) && p.Left() == 0
 }
 
 // halted says whether err is that of Drain or Stop.

@@ -1,0 +1,452 @@
+package batch_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// TestWhateverIsCombinedEachItemIsRecordedOnce runs histories of random options over an input that changes between runs.
+// Some runs are drained, cancelled, stopped by budgets, or cannot write. SLUICE_COMBOS is how many histories, from the seed
+// SLUICE_COMBOS_SEED on.
+func TestWhateverIsCombinedEachItemIsRecordedOnce(t *testing.T) {
+	histories, first := 12, 0
+	if n, err := strconv.Atoi(os.Getenv("SLUICE_COMBOS")); err == nil {
+		histories = n
+	}
+	if n, err := strconv.Atoi(os.Getenv("SLUICE_COMBOS_SEED")); err == nil {
+		first = n
+	}
+	for seed := first; seed < first+histories; seed++ {
+		synctest.Test(t, func(t *testing.T) {
+			h := newSaga(t, uint64(seed))
+			if err := h.live(); err != nil {
+				t.Errorf("seed %d: %v\n%s", seed, err, strings.Join(h.log, "\n"))
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// saga is runs on the same output, one after the other.
+type saga struct {
+	t     *testing.T
+	luck  *rand.Rand
+	files files
+	cache string
+	log   []string
+
+	// The same in all runs:
+	items     []askedItem
+	stdin     bool
+	invalid   int // lines that are none, at the input's beginning
+	changed   batch.Changed
+	rules     [3]batch.Rules // by the sort that is good enough
+	order     batch.Order    // may become that of the input once
+	upstreams bool
+	attempts  int
+
+	oracle *oracle
+	past   map[string][]int // questions that an item ever asked
+	gone   []askedItem      // were taken out of the input
+	known  map[string]result
+	cached [3]map[int]bool // questions whose good answers were recorded by runs with the cache, by the worst sort they may be of
+}
+
+type askedItem struct {
+	id       string
+	question int
+}
+
+func newSaga(t *testing.T, seed uint64) *saga {
+	luck := rand.New(rand.NewPCG(seed, 11))
+	h := &saga{
+		t: t, luck: luck, files: newFiles(t, ""), cache: filepath.Join(t.TempDir(), "cache"),
+		stdin: luck.IntN(4) == 0, changed: batch.ChangedRedo, upstreams: luck.IntN(3) == 0, attempts: 1 + luck.IntN(4),
+		oracle: &oracle{luck: rand.New(rand.NewPCG(seed, 12))}, past: make(map[string][]int),
+		cached: [3]map[int]bool{1: {}, 2: {}},
+	}
+	if h.stdin || luck.IntN(4) == 0 {
+		h.changed = batch.ChangedKeep
+	}
+	if luck.IntN(3) == 0 {
+		h.invalid = 1 + luck.IntN(3)
+	}
+	if luck.IntN(2) == 0 {
+		h.order = batch.OrderInput
+	}
+	h.rules[1] = batch.Rules{FailOn: batch.FlawLength, Schema: schema(t, `{"properties":{"n":{"type":"integer"}}}`)}
+	h.rules[2] = batch.Rules{FailOn: batch.FlawLength, Schema: schema(t, `{"properties":{"n":{"type":"integer"},"sort":{"const":2}}}`)}
+	h.add(5 + luck.IntN(60))
+	return h
+}
+
+// add appends items, which often ask what others do.
+func (h *saga) add(n int) {
+	for range n {
+		id := fmt.Sprintf("i%d", len(h.past))
+		h.items = append(h.items, askedItem{id, 0})
+		h.ask(len(h.items)-1, h.luck.IntN(40))
+	}
+}
+
+func (h *saga) ask(i, question int) {
+	it := &h.items[i]
+	it.question = question
+	h.past[it.id] = append(h.past[it.id], question)
+}
+
+// change is what people do to an input between runs.
+func (h *saga) change() {
+	if h.luck.IntN(3) == 0 {
+		h.add(1 + h.luck.IntN(10))
+	}
+	if h.luck.IntN(3) == 0 {
+		for range 1 + h.luck.IntN(4) {
+			h.ask(h.luck.IntN(len(h.items)), h.luck.IntN(40))
+		}
+	}
+	if h.luck.IntN(3) == 0 {
+		h.luck.Shuffle(len(h.items), func(i, j int) { h.items[i], h.items[j] = h.items[j], h.items[i] })
+	}
+	if h.luck.IntN(4) == 0 && len(h.items) > 4 {
+		i := h.luck.IntN(len(h.items))
+		h.gone = append(h.gone, h.items[i])
+		h.items = slices.Delete(h.items, i, i+1)
+	}
+	if h.luck.IntN(4) == 0 && len(h.gone) > 0 { // where it was, or not
+		h.items, h.gone = slices.Insert(h.items, h.luck.IntN(len(h.items)), h.gone[0]), h.gone[1:]
+	}
+	if h.luck.IntN(8) == 0 {
+		h.order = batch.OrderInput
+	}
+}
+
+// text is the input: what is no request comes first, so that it keeps its lines.
+func (h *saga) text() string {
+	var b strings.Builder
+	for range h.invalid {
+		b.WriteString("{\"nothing\":1}\n")
+	}
+	for _, it := range h.items {
+		b.WriteString(question(it.id, it.question) + "\n")
+	}
+	return b.String()
+}
+
+// live runs until all is done.
+func (h *saga) live() error {
+	const most = 14
+	for i := range most {
+		peaceful := i == most-1
+		if i > 0 && !peaceful && i < 8 {
+			h.change()
+		}
+		p := h.plan(peaceful, i > 8)
+		h.log = append(h.log, p.String())
+		done, err := p.run()
+		if err != nil {
+			return fmt.Errorf("run %d: %w", i+1, err)
+		}
+		if done && i >= 8 {
+			break
+		}
+	}
+	return h.whole()
+}
+
+// whole judges the output at the end.
+func (h *saga) whole() error {
+	_, order, err := h.read()
+	if _, aside := os.Stat(work.AsidePath(h.files.out)); aside == nil {
+		return errors.New("the journal is left")
+	}
+	extra := make(map[string]bool) // stand last
+	for _, it := range h.gone {
+		extra[it.id] = true
+	}
+	if i := slices.IndexFunc(order, func(id string) bool { return extra[id] }); i >= 0 && h.order == batch.OrderInput {
+		for _, id := range order[i:] {
+			if !extra[id] {
+				return fmt.Errorf("%s stands behind lines that the input has not", id)
+			}
+		}
+	}
+	order = slices.DeleteFunc(order, func(id string) bool { return extra[id] })
+	var want []string
+	for i := range h.invalid {
+		want = append(want, fmt.Sprintf("line %d", i+1))
+	}
+	for _, it := range h.items {
+		want = append(want, it.id)
+	}
+	if h.order != batch.OrderInput {
+		slices.Sort(want)
+		slices.Sort(order)
+	}
+	if err == nil && !slices.Equal(order, want) {
+		err = fmt.Errorf("the output has %v, want %v", order, want)
+	}
+	if err == nil && len(order) > 0 {
+		for _, it := range h.items {
+			if h.known[it.id].Error != nil {
+				err = fmt.Errorf("item %s failed at last: %s", it.id, h.known[it.id].Error.Message)
+			}
+		}
+	}
+	return err
+}
+
+// read reads the output, or the journal beside it, and checks each line by itself.
+func (h *saga) read() (all map[string]result, order []string, err error) {
+	b, err := os.ReadFile(work.AsidePath(h.files.out))
+	if err != nil {
+		b, err = os.ReadFile(h.files.out)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, nil, err
+	}
+	all = make(map[string]result)
+	for line := range bytes.Lines(b) {
+		var r result
+		if err := json.Unmarshal(line, &r); err != nil {
+			return nil, nil, fmt.Errorf("output line %q: %w", line, err)
+		}
+		if _, twice := all[r.CustomID]; twice {
+			return nil, nil, fmt.Errorf("%s is recorded twice", r.CustomID)
+		}
+		if err := h.right(&r); err != nil {
+			return nil, nil, err
+		}
+		all[r.CustomID], order = r, append(order, r.CustomID)
+	}
+	h.known = all
+	return all, order, nil
+}
+
+// right says whether a result may be that of its item.
+func (h *saga) right(r *result) error {
+	if r.Error != nil {
+		return nil
+	}
+	n, _, err := answered(r.Response.Body)
+	if err != nil || !slices.Contains(h.past[r.CustomID], n) {
+		return fmt.Errorf("%s, which asked %v, has the answer %d: %w", r.CustomID, h.past[r.CustomID], n, err)
+	}
+	if (r.Sluice.Twin != "" || r.Sluice.Cached) && (r.Sluice.CostUSD == nil || *r.Sluice.CostUSD != 0) {
+		return fmt.Errorf("%s cost something, and was not called", r.CustomID)
+	}
+	return nil
+}
+
+// answered returns which question an answer is to, and its sort, if it is an accepted one.
+func answered(body []byte) (question, sort int, err error) {
+	var a struct {
+		Choices []struct {
+			Message      struct{ Content string }
+			FinishReason string `json:"finish_reason"`
+		}
+	}
+	var content struct{ N, Sort int }
+	if err := json.Unmarshal(body, &a); err != nil {
+		return -1, 0, err
+	}
+	if len(a.Choices) != 1 || a.Choices[0].FinishReason != "stop" {
+		return -1, 0, errors.New("it is no good answer")
+	}
+	err = json.Unmarshal([]byte(a.Choices[0].Message.Content), &content)
+	return content.N, content.Sort, err
+}
+
+// plan is one run.
+type plan struct {
+	*saga
+	cfg      batch.Config
+	faults   float64
+	latency  time.Duration
+	end      string // how it is cut: drain, cancel, write; "" not at all
+	at       time.Duration
+	costly   bool // prefers cost
+	sort     int  // of answers, at least
+	peaceful bool
+
+	mu      sync.Mutex
+	ended   bool // it was cut
+	results map[string]work.Result
+	cost    float64
+	own     map[int]int // good results of its own calls, by question
+	twice   error
+}
+
+// plan draws the options of a run.
+func (h *saga) plan(peaceful, patient bool) *plan {
+	luck := h.luck
+	coin := func(n int) bool { return luck.IntN(n) == 0 }
+	p := &plan{saga: h, peaceful: peaceful, faults: luck.Float64() * 0.6, latency: time.Duration(1 + luck.IntN(2000)*int(time.Millisecond)),
+		costly: coin(2), sort: 1 + luck.IntN(2), results: make(map[string]work.Result), own: make(map[int]int)}
+	p.cfg = batch.Config{
+		Input: h.files.in, Output: h.files.out, Transport: h.oracle, Order: h.order, Changed: h.changed, SkipInvalid: h.invalid > 0,
+		Check: h.rules[p.sort].Check, Feedback: coin(2), Dedupe: coin(2), WarmUp: coin(2), RetryFailed: peaceful || patient || coin(3),
+		Timeout: time.Hour, Sync: work.SyncNone, OnResult: p.note, Budget: batch.Budget{Attempts: h.attempts},
+	}
+	if coin(2) {
+		p.cfg.Cache = h.cache
+	}
+	if coin(8) {
+		p.cfg.Workers = 1 + luck.IntN(4)
+	}
+	if peaceful {
+		p.faults = 0
+		return p
+	}
+	if coin(4) {
+		p.cfg.Limit = 1 + luck.IntN(len(h.items)+h.invalid)
+	}
+	if coin(4) && !h.stdin {
+		p.cfg.Sample = 1 + luck.IntN(len(h.items))
+	}
+	if coin(2) {
+		p.end = [...]string{"drain", "cancel", "write"}[luck.IntN(3)]
+		p.at = time.Duration(luck.IntN(15_000)) * time.Millisecond
+	}
+	p.budget(coin)
+	return p
+}
+
+func (p *plan) budget(coin func(int) bool) {
+	b := &p.cfg.Budget
+	if coin(4) {
+		b.Cost = math.Exp(p.luck.Float64()*5) * 0.002
+	}
+	if coin(4) {
+		b.Tokens = int(math.Exp(p.luck.Float64()*5) * 500)
+	}
+	if coin(6) {
+		b.Failures = 1 + p.luck.IntN(6)
+	}
+	if coin(6) {
+		b.FailedShare = 0.05 + p.luck.Float64()/3
+	}
+	if coin(6) {
+		b.Deadline = time.Now().Add(time.Duration(p.luck.IntN(20_000)) * time.Millisecond)
+	}
+}
+
+// String is the plan for people.
+func (p *plan) String() string {
+	c := &p.cfg
+	return fmt.Sprintf("%d items, %d invalid, stdin %v, changed %d, order %d, upstreams %v, attempts %d, feedback %v, dedupe %v, cache %v, warm-up %v, "+
+		"retry failed %v, sort %d, workers %d, limit %d, sample %d, budget %+v, faults %.2f, end %s at %s", len(p.items), p.invalid, p.stdin, c.Changed, c.Order,
+		p.upstreams, p.attempts, c.Feedback, c.Dedupe, c.Cache != "", c.WarmUp, c.RetryFailed, p.sort, c.Workers, c.Limit, c.Sample, c.Budget, p.faults, p.end, p.at)
+}
+
+// note is told of each result.
+func (p *plan) note(r *work.Result) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, twice := p.results[r.ID]; twice {
+		p.twice = fmt.Errorf("%s is told of twice", r.ID)
+	}
+	kept := *r
+	kept.Payload = bytes.Clone(r.Payload)
+	p.results[r.ID] = kept
+	p.cost += r.Cost
+	if r.Kind == sluice.OK && r.Twin == "" && !r.Cached {
+		n, _, _ := answered(r.Payload)
+		p.own[n]++
+	}
+}
+
+// run runs it and judges what came of it, and says whether all is done.
+func (p *plan) run() (done bool, err error) {
+	before, _, err := p.read()
+	if err != nil {
+		return false, err
+	}
+	p.files.input(p.t, p.text())
+	if p.stdin {
+		p.cfg.Input, p.cfg.Stdin = "-", io.Reader(strings.NewReader(p.text()))
+	}
+	p.oracle.begin(p.faults, p.latency, p.sort == 2)
+	schedulers := p.connect()
+	defer func() {
+		for _, s := range schedulers {
+			s.Close()
+		}
+	}()
+	b, err := batch.Open(p.cfg)
+	if _, other := errors.AsType[*batch.OtherInputError](err); other && (p.cfg.Limit > 0 || p.cfg.Sample > 0) {
+		return false, nil // none of those lines is recorded
+	}
+	if err != nil {
+		return false, err
+	}
+	rep, runErr := p.doRun(b)
+	p.log = append(p.log, fmt.Sprintf("  done %d, failed %d, left %d: %v", rep.Done, rep.Report.Failed, rep.Left(), runErr))
+	for _, s := range schedulers {
+		for _, lane := range s.Snapshot().Lanes {
+			if lane.InFlight != 0 || lane.Waiting != 0 {
+				return false, fmt.Errorf("%d in flight and %d waiting after the run", lane.InFlight, lane.Waiting)
+			}
+		}
+	}
+	for _, judge := range []func() error{
+		func() error { return p.judgeReport(&rep, runErr) },
+		func() error { return p.judgeCalls(before) },
+		func() error { return p.judgeOutput(before) },
+	} {
+		if err := judge(); err != nil {
+			return false, err
+		}
+	}
+	return runErr == nil && p.cfg.Limit == 0 && p.cfg.Sample == 0 && rep.AlreadyFailed == 0 && rep.Report.Failed == p.invalid, nil
+}
+
+func (p *plan) connect() (schedulers []*sluice.Scheduler) {
+	if p.upstreams {
+		p.cfg.Upstreams, schedulers = p.oracle.upstreams(p.t, p.attempts, p.costly)
+		p.cfg.Price = prices // is not looked at
+		return schedulers
+	}
+	return []*sluice.Scheduler{account(p.t, &p.cfg, p.attempts)}
+}
+
+// doRun runs a batch that is cut as planned.
+func (p *plan) doRun(b *batch.Batch) (batch.Report, error) {
+	ctx, cancel := context.WithCancel(p.t.Context())
+	defer cancel()
+	if p.end != "" {
+		end := map[string]func(){"drain": b.Drain, "cancel": cancel, "write": b.FailWrites}[p.end]
+		defer time.AfterFunc(p.at, func() {
+			p.mu.Lock()
+			p.ended = true
+			p.mu.Unlock()
+			end()
+		}).Stop()
+	}
+	rep, err := b.Run(ctx)
+	if closeErr := b.Close(); err == nil {
+		err = closeErr
+	}
+	return rep, err
+}
