@@ -31,8 +31,11 @@ const (
 	entryMagic       = "sluice-answer 1 "
 )
 
-// mostEntry bounds what is read of an entry, far above the longest answer.
-const mostEntry = 128 << 20
+// mostEntry bounds what is read of an entry, far above the longest answer, and mostVersion what is read of the version.
+const (
+	mostEntry   = 128 << 20
+	mostVersion = 1 << 10
+)
 
 // cache is a directory of good answers, by what was asked of whom. Several processes may use it at once. It is safe for
 // concurrent use.
@@ -86,8 +89,10 @@ func openCache(dir string, maxAge time.Duration, log *slog.Logger) (*cache, erro
 // checkVersion refuses a directory of another version, or of something else. It says false of one that is new.
 func (c *cache) checkVersion() (known bool, err error) {
 	for range 2 { // another process may make it a cache meanwhile
-		b, err := os.ReadFile(filepath.Join(c.dir, cacheVersionFile))
+		b, err := readPlain(filepath.Join(c.dir, cacheVersionFile), mostVersion)
 		switch {
+		case errors.Is(err, errNotPlain):
+			return false, c.foreign()
 		case err == nil && string(b) == cacheVersion:
 			return true, nil
 		case err == nil && strings.HasPrefix(string(b), "sluice cache "):
@@ -171,11 +176,7 @@ func entryName(key string) string { return filepath.Join(key[:2], key) }
 // load returns the answer of that key, if there is one.
 func (c *cache) load(key string) (work.Result, bool) {
 	path := filepath.Join(c.dir, entryName(key))
-	if info, err := os.Stat(path); err == nil && info.Size() > mostEntry {
-		c.spoilt(path, errors.New("too long"))
-		return work.Result{}, false
-	}
-	b, err := os.ReadFile(path)
+	b, err := readPlain(path, mostEntry)
 	if errors.Is(err, fs.ErrNotExist) {
 		return work.Result{}, false
 	}
@@ -197,7 +198,23 @@ func (c *cache) load(key string) (work.Result, bool) {
 	return work.Result{Status: e.Status, RequestID: e.RequestID, FinishReason: e.FinishReason, Payload: body, Cached: true}, true
 }
 
-var errDamaged = errors.New("damaged")
+var (
+	errDamaged  = errors.New("damaged")
+	errNotPlain = errors.New("no plain file, or too long")
+)
+
+// readPlain reads a file of that size at most. Whoever can write to the directory may have put a pipe or a device there,
+// which end only when it pleases them.
+func readPlain(path string, most int64) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular() || info.Size() > most:
+		return nil, errNotPlain
+	}
+	return os.ReadFile(path)
+}
 
 // counts are how many answers it had, and how many it had not. A nil cache has none.
 func (c *cache) counts() (hits, misses int) {

@@ -24,7 +24,7 @@ func templateFuncs() template.FuncMap {
 		"index":    index,
 		"print":    bounding(fmt.Sprint),
 		"println":  bounding(fmt.Sprintln),
-		"printf":   func(format string, args ...any) (string, error) { return atMost(fmt.Sprintf(format, args...)) },
+		"printf":   printf,
 		"html":     bounding(template.HTMLEscaper),
 		"js":       bounding(template.JSEscaper),
 		"urlquery": bounding(template.URLQueryEscaper),
@@ -37,6 +37,46 @@ func atMost(text string) (string, error) {
 		return "", errLong
 	}
 	return text, nil
+}
+
+// printf is that of text/template, but that what it pads to is bounded, all together: it would be in memory before its
+// length shows.
+func printf(format string, args ...any) (string, error) {
+	width := 0
+	for verbs := range strings.SplitSeq(format, "%") {
+		width += firstNumbers(verbs)
+		if width > maxLine {
+			return "", errLong
+		}
+	}
+	for _, arg := range args {
+		if n, ok := arg.(int); ok && strings.Contains(format, "*") && n > 0 {
+			width += min(n, mostWidth) * strings.Count(format, "*")
+		}
+	}
+	if width > maxLine {
+		return "", errLong
+	}
+	return atMost(fmt.Sprintf(format, args...))
+}
+
+// mostWidth is the most that fmt pads to.
+const mostWidth = 1_000_000
+
+// firstNumbers adds up the numbers that stand before the letter of a verb: its width and precision, and indexes.
+func firstNumbers(verb string) (sum int) {
+	n := 0
+	for _, c := range []byte(verb) {
+		switch {
+		case c >= '0' && c <= '9':
+			n = min(10*n+int(c-'0'), mostWidth)
+			continue
+		case strings.IndexByte("+-# .[]*", c) < 0:
+			return sum + n
+		}
+		sum, n = sum+n, 0
+	}
+	return sum + n
 }
 
 func bounding(f func(...any) string) func(...any) (string, error) {

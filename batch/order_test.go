@@ -320,6 +320,27 @@ func TestAKillAtTheEndCostsNothing(t *testing.T) {
 	})
 }
 
+func TestPuttingInOrderFollowsNoLink(t *testing.T) {
+	f := newFiles(t, chats(30))
+	other := filepath.Join(t.TempDir(), "other")
+	err := os.WriteFile(other, []byte("precious"), 0o644)
+	if err == nil {
+		err = os.Symlink(other, f.out+".order.tmp")
+	}
+	if err != nil {
+		t.Skip(err)
+	}
+	cfg := f.config(t, &stub{})
+	cfg.Order = batch.OrderInput
+	if _, err := run(t, cfg); err != nil {
+		t.Fatal(err)
+	}
+	f.isOrdered(t, upTo(1, 30))
+	if b, err := os.ReadFile(other); string(b) != "precious" {
+		t.Errorf("the other file holds %.40q, %v", b, err)
+	}
+}
+
 func TestRunsInDifferentOrdersExcludeEachOther(t *testing.T) {
 	for _, existing := range []bool{false, true} {
 		f := newFiles(t, chats(3))

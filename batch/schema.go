@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -16,7 +17,12 @@ import (
 )
 
 // Schema is a JSON Schema that answers are checked against. Make one with ParseSchema; it is safe for concurrent use.
-type Schema struct{ compiled *jsonschema.Schema }
+type Schema struct {
+	doc any
+
+	mu   sync.Mutex
+	free []*checker // as many as there were checks at once
+}
 
 // SchemaError says what is wrong with a schema, and where.
 type SchemaError struct {
@@ -70,16 +76,33 @@ func ParseSchema(doc []byte) (s *Schema, err error) {
 	default:
 		return nil, &SchemaError{Err: errors.New("is no schema: want an object, or true or false")}
 	}
-	c := jsonschema.NewCompiler()
-	c.UseLoader(closed{})
-	if err := c.AddResource(schemaURL, value); err != nil {
-		return nil, &SchemaError{Err: err}
+	if deeper(value, mostNested) {
+		return nil, &SchemaError{Err: fmt.Errorf("is nested deeper than %d levels", mostNested)}
 	}
-	compiled, err := c.Compile(schemaURL)
+	first, err := newChecker(value)
 	if err != nil {
-		return nil, schemaError(err, value)
+		return nil, err
 	}
-	return &Schema{compiled: compiled}, nil
+	return &Schema{doc: value, free: []*checker{first}}, nil
+}
+
+// mostNested is how deeply a schema may be nested: compiling one takes the cube of that.
+const mostNested = 300
+
+// deeper reports whether a value has more levels than that.
+func deeper(v any, levels int) bool {
+	below := func(v any) bool { return deeper(v, levels-1) }
+	switch v := v.(type) {
+	case map[string]any:
+		for _, member := range v {
+			if levels == 0 || below(member) {
+				return true
+			}
+		}
+	case []any:
+		return len(v) > 0 && levels == 0 || slices.ContainsFunc(v, below)
+	}
+	return false
 }
 
 // closed loads nothing.
@@ -200,12 +223,21 @@ func (s *Schema) check(doc []byte) (err error) {
 	case d.monstrous:
 		return fmt.Errorf("the answer has a number beyond 1e%d", mostExponent)
 	}
+	c, err := s.take()
+	if err != nil {
+		return err
+	}
+	defer s.give(c)
 	defer func() {
-		if r := recover(); r != nil { // of the library: one answer must not end the run
+		switch r := recover(); r {
+		case nil:
+		case errSteps:
+			err = errSteps
+		default: // of the library: one answer must not end the run
 			err = errors.New("the answer cannot be checked against the schema")
 		}
 	}()
-	err = s.compiled.Validate(value)
+	err = c.validate(value, leastSteps+stepsPerByte*len(doc))
 	if v, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
 		return fmt.Errorf("the answer does not fit the schema: %s", faults(v))
 	}

@@ -94,6 +94,8 @@ func TestTemplatesThatCannotMakeAPrompt(t *testing.T) {
 		"{{if false}}{{else}}{{range 2000000000}}{{end}}{{end}}":                                                                endless,
 		`{{define "a"}}{{range 200}}{{template "b"}}{{end}}{{end}}{{define "b"}}{{range 10000}}x{{end}}{{end}}{{template "a"}}`: endless,
 		`{{range 100000}}{{printf "%1000d" 1}}{{end}}`:                                                                          "template p.tmpl makes a text longer than 64 MiB",
+		`{{printf "` + strings.Repeat("%999999[1]d", 6000) + `" 1}}`:                                                            "makes a text longer than 64 MiB",
+		`{{printf "` + strings.Repeat("%[1]*[1]d", 100) + `" 999999}}`:                                                          "makes a text longer than 64 MiB",
 		`{{$x := "xxxxxxxx"}}{{range 60}}{{$x = print $x $x}}{{end}}`:                                                           "makes a text longer than 64 MiB",
 		`{{$x := "xxxxxxxx"}}{{range 60}}{{$x = replace "x" "xx" $x}}{{end}}`:                                                   "makes a text longer than 64 MiB",
 	} {

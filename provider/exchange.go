@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,8 +31,10 @@ type ExchangeConfig struct {
 	Stream   bool          // the request asked for a stream
 	Timeout  time.Duration // from the instant the request leaves to the answer's last byte. Default 10 minutes
 	MaxBytes int64         // of the answer. Default 64 MiB
-	Key      string        // the run's key, struck out of every text
+	Key      string        // the run's key, struck out of every text, as are the secrets in the request's header
 	Cost     sluice.Cost   // the estimate: the input of an answer that breaks off before it states its usage
+
+	keys []string // Key, and those of the header
 }
 
 // Answer is what came back, whole.
@@ -55,13 +58,14 @@ func Exchange(ctx context.Context, base http.RoundTripper, permit *sluice.Permit
 	if cfg.MaxBytes <= 0 {
 		cfg.MaxBytes = defaultBytes
 	}
-	resp, f, o := launch(ctx, base, permit, req, cfg.Timeout, cfg.Key)
+	cfg.keys = secretsOf(req.Header, cfg.Key)
+	resp, f, o := launch(ctx, base, permit, req, cfg.Timeout, cfg.keys)
 	if resp == nil {
 		return Answer{}, o
 	}
 	defer f.land()
 	defer resp.Body.Close()
-	a := Answer{Status: resp.StatusCode, RequestID: Redact(requestID(resp.Header), cfg.Key), Header: resp.Header}
+	a := Answer{Status: resp.StatusCode, RequestID: Redact(requestID(resp.Header), cfg.keys...), Header: resp.Header}
 	readings := cfg.Provider.Readings(resp.Header, time.Now())
 	if resp.StatusCode/100 == 2 && cfg.streams(resp.Header) {
 		if permit != nil {
@@ -72,18 +76,21 @@ func Exchange(ctx context.Context, base http.RoundTripper, permit *sluice.Permit
 		o = cfg.read(ctx, f, resp, &a)
 	}
 	o.Readings = readings
-	a.Body = cfg.strike(a.Body, o.Kind)
+	a.Body, a.FinishReason = cfg.strike(a.Body, o.Kind), clip(Redact(a.FinishReason, cfg.keys...), longFinish)
 	return a, o
 }
 
+// longFinish is how much of a reason to end is kept, which is a word.
+const longFinish = 200
+
 // strike strikes keys out of a body that will be kept: whatever looks like one out of a refusal, which may quote what
-// it was sent, and the run's own out of an answer.
+// it was sent, and what was sent out of an answer.
 func (cfg ExchangeConfig) strike(body []byte, kind sluice.Kind) []byte {
 	switch {
 	case kind != sluice.OK:
-		return []byte(Redact(string(body), cfg.Key))
-	case len(cfg.Key) >= leastKey && holds(body, []byte(cfg.Key)):
-		return []byte(redaction{keys: []string{cfg.Key}, given: true}.of(string(body)))
+		return []byte(Redact(string(body), cfg.keys...))
+	case slices.ContainsFunc(cfg.keys, func(key string) bool { return len(key) >= leastKey && holds(body, []byte(key)) }):
+		return []byte(redaction{keys: cfg.keys, given: true}.of(string(body)))
 	}
 	return body
 }
@@ -124,7 +131,7 @@ func (cfg ExchangeConfig) judge(status int, h http.Header, body []byte, id strin
 		v = Verdict{Kind: sluice.ServerError, Message: "answer is not JSON: " + Redact(clip(string(body), 200)),
 			Why: Reason{Rule: "good status, no JSON", Field: "body", Value: h.Get("Content-Type")}}
 	}
-	o = v.without(cfg.Key).Outcome(cfg.Provider, status, id)
+	o = v.without(cfg.keys).Outcome(cfg.Provider, status, id)
 	o.Usage, o.HasUsage = s.usage, s.hasUsage
 	return o, ""
 }
@@ -151,7 +158,7 @@ func (cfg ExchangeConfig) collect(ctx context.Context, f *flight, resp *http.Res
 // fault classifies an error that came in the middle of a stream.
 func (cfg ExchangeConfig) fault(resp *http.Response, data []byte, id string) sluice.Outcome {
 	v := ClassifyEvent(cfg.Provider, data, time.Now())
-	return v.without(cfg.Key).Outcome(cfg.Provider, resp.StatusCode, id)
+	return v.without(cfg.keys).Outcome(cfg.Provider, resp.StatusCode, id)
 }
 
 // broken is the outcome of an answer whose body did not come whole.

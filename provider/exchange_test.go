@@ -273,6 +273,38 @@ func TestRefusalsHoldNoKeyOfTheRun(t *testing.T) {
 	}
 }
 
+// A provider may give back all that it was sent, wherever it likes.
+func TestAnAnswerThatGivesTheSecretsBackHoldsNone(t *testing.T) {
+	answer := `{"choices":[{"message":{"content":"KEY and OTHER"},"finish_reason":"KEY OTHER"}],"usage":{"prompt_tokens":9,"completion_tokens":4}}`
+	stream := `data: {"choices":[{"delta":{"content":"KEY and OTHER"},"finish_reason":"KEY OTHER"}]}` + "\n\ndata: [DONE]\n\n"
+	refusal := `{"error":{"message":"KEY and OTHER","type":"OTHER"}}`
+	for _, c := range []struct {
+		status     int
+		body, kind string
+	}{{200, answer, "application/json"}, {200, stream, "text/event-stream"}, {400, refusal, "application/json"}} {
+		body := strings.NewReplacer("KEY", "plainsecret", "OTHER", "zebra-in-a-header").Replace(c.body)
+		req, err := http.NewRequestWithContext(t.Context(), "POST", "http://127.0.0.1:1/v1/chat/completions", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer plainsecret")
+		req.Header.Set("X-Gateway-Token", "zebra-in-a-header")
+		a, o := provider.Exchange(t.Context(), replies(c.status, body, "Content-Type", c.kind, "X-Request-Id", "plainsecret zebra-in-a-header"), nil, req,
+			provider.ExchangeConfig{Endpoint: provider.ChatCompletions, Key: "plainsecret"})
+		text := fmt.Sprint(a.FinishReason, " ", a.RequestID, " ", string(a.Body), " ", o.Err)
+		if strings.Contains(text, "plainsecret") || strings.Contains(text, "zebra-in-a-header") {
+			t.Errorf("status %d, %s: %s", c.status, c.kind, text)
+		}
+	}
+}
+
+func TestAFinishReasonIsShort(t *testing.T) {
+	a, _ := exchange(t, t.Context(), replies(200, strings.Replace(chatAnswer, "stop", strings.Repeat("x", 1<<20), 1)), provider.ExchangeConfig{})
+	if len(a.FinishReason) == 0 || len(a.FinishReason) > 300 {
+		t.Errorf("it has %d bytes", len(a.FinishReason))
+	}
+}
+
 // The time to make a connection is not the provider's.
 func TestTimeoutStartsWhenTheRequestLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

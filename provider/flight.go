@@ -26,7 +26,7 @@ type flight struct {
 	timer   *time.Timer
 	timeout time.Duration
 	permit  *sluice.Permit // may be nil
-	key     string
+	keys    []string
 	socket  bool // the base is a *http.Transport, which obeys contexts
 	sent    atomic.Bool
 	traced  atomic.Bool // the base tells when it looks for a connection,
@@ -35,8 +35,8 @@ type flight struct {
 
 // launch sends req and returns the answer's head. If there is none, it returns the outcome of the try. The caller
 // calls land when it is done with the body.
-func launch(ctx context.Context, base http.RoundTripper, permit *sluice.Permit, req *http.Request, timeout time.Duration, key string) (*http.Response, *flight, sluice.Outcome) {
-	f := &flight{permit: permit, timeout: timeout, key: key}
+func launch(ctx context.Context, base http.RoundTripper, permit *sluice.Permit, req *http.Request, timeout time.Duration, keys []string) (*http.Response, *flight, sluice.Outcome) {
+	f := &flight{permit: permit, timeout: timeout, keys: keys}
 	tryCtx, cancel := context.WithCancelCause(ctx)
 	f.cancel = cancel
 	f.cause = func() error { return context.Cause(tryCtx) }
@@ -177,7 +177,7 @@ func (f *flight) redacted(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err // its text begins with the address
 	}
-	return &networkError{text: Redact(err.Error(), f.key), err: err}
+	return &networkError{text: Redact(err.Error(), f.keys...), err: err}
 }
 
 // networkError is a network's error whose text holds no key.

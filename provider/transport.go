@@ -116,7 +116,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	a := &attempts{
 		cfg: ExchangeConfig{
 			Provider: t.cfg.Provider, Endpoint: e, Stream: est.Stream, Timeout: t.cfg.Timeout,
-			MaxBytes: defaultBytes, Key: t.cfg.Key, Cost: call.Cost,
+			MaxBytes: defaultBytes, Key: t.cfg.Key, Cost: call.Cost, keys: secretsOf(req.Header, t.cfg.Key),
 		},
 		base: t.cfg.Base, req: plainly(req), body: body,
 	}
@@ -191,7 +191,7 @@ const (
 // try makes one try.
 func (a *attempts) try(ctx context.Context, p *sluice.Permit) sluice.Outcome {
 	a.resp = nil
-	resp, f, o := launch(ctx, a.base, p, withBody(ctx, a.req, a.body), a.cfg.Timeout, a.cfg.Key)
+	resp, f, o := launch(ctx, a.base, p, withBody(ctx, a.req, a.body), a.cfg.Timeout, a.cfg.keys)
 	if resp == nil {
 		return o
 	}

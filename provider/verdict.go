@@ -82,8 +82,8 @@ func (e *Error) Error() string {
 }
 
 // without returns the verdict with a run's own key struck out of its texts.
-func (v Verdict) without(key string) Verdict {
-	v.Message, v.Why.Value = Redact(v.Message, key), Redact(v.Why.Value, key)
+func (v Verdict) without(keys []string) Verdict {
+	v.Message, v.Why.Value = Redact(v.Message, keys...), Redact(v.Why.Value, keys...)
 	return v
 }
 

@@ -1,6 +1,7 @@
 package work
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -26,6 +27,20 @@ type file interface {
 	Truncate(size int64) error
 	Sync() error
 	Lock() error // see lockFile
+}
+
+// openNew opens a file that becomes a journal under a name that is the caller's, and opens it as a journal is. What is there
+// is what a crash left, or a link of somebody else's, who must not choose which file is written: it is taken away.
+func openNew(d disk, name string) (file, error) {
+	const flag = os.O_RDWR | os.O_APPEND | os.O_CREATE | os.O_EXCL
+	f, err := d.Open(name, flag, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		if err := d.Remove(name); err != nil {
+			return nil, err
+		}
+		f, err = d.Open(name, flag, 0o644)
+	}
+	return f, err
 }
 
 // systemDisk is the disk of the system.

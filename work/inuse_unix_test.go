@@ -3,6 +3,7 @@
 package work_test
 
 import (
+	"errors"
 	"os"
 	"syscall"
 	"testing"
@@ -23,4 +24,25 @@ func TestWhoAsksWhetherAJournalIsInUseKeepsNobodyFromOpeningIt(t *testing.T) {
 	}
 	time.AfterFunc(20*time.Millisecond, func() { syscall.Flock(int(f.Fd()), syscall.LOCK_UN) })
 	openJournal(t, path, work.JournalConfig{}).Close()
+}
+
+// Reading a pipe that nobody writes to does not end.
+func TestAPipeIsNoState(t *testing.T) {
+	path := work.StatePath(journalPath(t))
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() {
+		_, err := work.LoadState(path)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if damaged, ok := errors.AsType[*work.DamagedStateError](err); !ok || damaged.Backup {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("it does not end")
+	}
 }

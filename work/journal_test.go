@@ -167,12 +167,36 @@ func TestJournalRewriteKeepsWhatIsWanted(t *testing.T) {
 	}
 }
 
+// Who can write to the directory must not choose which file the run writes over.
+func TestARewriteFollowsNoLink(t *testing.T) {
+	path := journalPath(t)
+	other := filepath.Join(t.TempDir(), "other")
+	for name, text := range map[string]string{path: "a\nb\n", other: "precious"} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(other, path+".rewrite.tmp"); err != nil {
+		t.Skip(err)
+	}
+	j := openJournal(t, path, work.JournalConfig{})
+	j.Rewrite(func(l work.Line) bool { return string(l.Bytes) == "b" })
+	if err := j.Append([]byte("c\n")); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{path: "b\nc\n", other: "precious"} {
+		if b, err := os.ReadFile(name); string(b) != want {
+			t.Errorf("%s holds %q, %v", name, b, err)
+		}
+	}
+}
+
 func TestARewriteThatFailsLeavesTheJournalAsItWas(t *testing.T) {
 	path := journalPath(t)
 	if err := os.WriteFile(path, []byte("a\nb\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(path+".rewrite.tmp", 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(path+".rewrite.tmp", "full"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	j := openJournal(t, path, work.JournalConfig{})

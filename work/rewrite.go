@@ -3,7 +3,6 @@ package work
 import (
 	"bufio"
 	"errors"
-	"os"
 	"runtime"
 )
 
@@ -26,8 +25,8 @@ func (j *Journal) rewriteLocked(keep func(Line) bool, last []byte) (err error) {
 	if j.takes {
 		to = AsidePath(j.out)
 	}
-	// The file lock makes the name ours; one that a crash left is overwritten. It is opened as the journal is, to become it.
-	tmp, err := j.disk.Open(to+".rewrite.tmp", os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_TRUNC, 0o644)
+	// The file lock makes the name ours; it is opened as the journal is, to become it.
+	tmp, err := openNew(j.disk, to+".rewrite.tmp")
 	if err != nil {
 		return err
 	}

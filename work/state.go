@@ -90,7 +90,17 @@ func LoadState(path string) (State, error) {
 	return State{}, &DamagedStateError{Path: path, Err: err}
 }
 
+// mostState bounds what is read of a state file, which has a few lines.
+const mostState = 1 << 20
+
 func readState(path string) (state State, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return State{}, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > mostState { // a pipe or a device may have no end
+		return State{}, errors.New("it is no plain file, or too long")
+	}
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return State{}, err

@@ -104,7 +104,7 @@ func (f *accountFlags) open(template sluice.Config, hide func(secret string)) (*
 		return nil, err
 	}
 	for name, values := range a.headers {
-		if secretive(name) {
+		if provider.IsSecretHeader(name) {
 			for _, value := range values {
 				for _, word := range strings.Fields(value) { // "Bearer" and the key behind it
 					hide(word)
@@ -395,17 +395,6 @@ func parseHeaders(texts []string) (http.Header, error) {
 		h.Add(name, value)
 	}
 	return h, nil
-}
-
-// secretive reports whether a header of that name may hold a secret.
-func secretive(name string) bool {
-	name = strings.ToLower(name)
-	for _, word := range []string{"auth", "key", "token", "secret", "cookie"} {
-		if strings.Contains(name, word) {
-			return true
-		}
-	}
-	return false
 }
 
 // newTransport returns a transport for many calls to one host, which trusts the certificates in that file too. It has at

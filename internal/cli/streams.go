@@ -27,7 +27,7 @@ func newStreams(args []string, stdin io.Reader, stdout, stderr io.Writer) *strea
 	hidden := &secrets{}
 	return &streams{
 		args: args, in: stdin,
-		out: &safeWriter{w: stdout, secrets: hidden, data: true}, err: &safeWriter{w: stderr, secrets: hidden},
+		out: &safeWriter{w: stdout, secrets: hidden, data: true, screens: isTerminal(stdout)}, err: &safeWriter{w: stderr, secrets: hidden},
 	}
 }
 
@@ -71,14 +71,19 @@ func (s *streams) printJSON(v any) error {
 // data returns where much data goes that is not ours to change: to standard output as it is, but on a terminal without what
 // would steer that.
 func (s *streams) data() io.Writer {
-	if f, ok := s.out.w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return &screen{w: f}
+	if s.out.screens {
+		return &screen{w: s.out.w}
 	}
 	return s.out.w
 }
 
 // terminal returns the size of the terminal that standard error is, or false if it is none.
 func (s *streams) terminal() (width, height int, ok bool) { return s.err.terminal() }
+
+func isTerminal(w io.Writer) bool {
+	f, isFile := w.(*os.File)
+	return isFile && term.IsTerminal(int(f.Fd()))
+}
 
 // terminal returns the size of the terminal that is written to, or false if it is none.
 func (w *safeWriter) terminal() (width, height int, ok bool) {
@@ -131,6 +136,7 @@ type safeWriter struct {
 	w       io.Writer
 	secrets *secrets
 	data    bool     // what is written is data: names and ids stay that only remind of keys
+	screens bool     // it goes to a terminal, which data must not steer
 	block   []string // shown on the terminal below the rest
 }
 
@@ -142,6 +148,9 @@ func (w *safeWriter) Write(b []byte) (int, error) {
 		blot = w.secrets.strike
 	}
 	text := blot(string(b))
+	if w.screens {
+		text = escapeLines(text)
+	}
 	if len(w.block) > 0 {
 		text = w.eraseLocked() + text + w.drawLocked()
 	}

@@ -280,3 +280,32 @@ func TestClientsSeeRefusals(t *testing.T) {
 		t.Errorf("a page: %v", err)
 	}
 }
+
+// FuzzHandler: whatever is asked, the answer is JSON, and without the token nothing is done.
+func FuzzHandler(f *testing.F) {
+	f.Add("GET", "/status", "localhost", "", "Bearer 0123456789abcdef", "")
+	f.Add("POST", "/limits", "127.0.0.1:80", "", "bearer  0123456789abcdef", `{"limits":{"rpm":500}}`)
+	f.Add("POST", "/drain", "evil.example", "http://evil.example", "Bearer 0123456789abcde", "{")
+	f.Add("POST", "/pause", "[::1]", "", "Basic x", "")
+	f.Fuzz(func(t *testing.T, method, path, host, origin, auth, body string) {
+		d := &double{phase: control.Running}
+		h := control.Handler(d, control.Guard{Token: "0123456789abcdef", Hosts: []string{}})
+		r := httptest.NewRequest("GET", "/", strings.NewReader(body))
+		r.Method, r.URL.Path, r.Host = method, path, host
+		r.Header.Set("Authorization", auth)
+		if origin != "" {
+			r.Header.Set("Origin", origin)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if !json.Valid(w.Body.Bytes()) {
+			t.Errorf("%d: %q", w.Code, w.Body)
+		}
+		if done := d.acts > 0 || d.limits != nil || w.Code == http.StatusOK; done && (!strings.Contains(auth, "0123456789abcdef") || origin != "") {
+			t.Errorf("%s %q of %q and %q by %q is answered: %d", method, path, origin, host, auth, w.Code)
+		}
+		if strings.Contains(w.Body.String(), "0123456789abcdef") {
+			t.Errorf("the answer holds the token: %q", w.Body)
+		}
+	})
+}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -15,10 +17,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/net/netutil"
 )
 
 const (
-	mostScrapes  = 4 // at once; more are told to come again
+	mostScrapes  = 4  // at once; more are told to come again
+	mostClients  = 32 // connections that are open at once: each is a file that the run's calls then lack
 	scrapeTime   = 10 * time.Second
 	shutdownTime = time.Second
 )
@@ -49,8 +53,9 @@ func Serve(address string, m *Metrics) (*Server, error) {
 		WriteTimeout:      2 * scrapeTime,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          log.New(io.Discard, "", 0), // standard error is the run's
 	}
-	s.wg.Go(func() { s.http.Serve(listener) }) // until Close; what else ends it is not the run's concern
+	s.wg.Go(func() { s.http.Serve(netutil.LimitListener(listener, mostClients)) }) // until Close; what else ends it is not the run's concern
 	return s, nil
 }
 

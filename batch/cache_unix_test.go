@@ -1,0 +1,49 @@
+//go:build unix
+
+package batch_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/sluice-llm/sluice/batch"
+)
+
+// Reading a pipe that nobody writes to does not end.
+func TestAPipeInACacheIsNoAnswer(t *testing.T) {
+	f := newFiles(t, chats(3))
+	dir := filepath.Join(t.TempDir(), "cache")
+	cachedRun(t, f, dir, nil)
+	pipe := func(path string) {
+		err := os.Remove(path)
+		if err == nil {
+			err = syscall.Mkfifo(path, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	pipe(entries(t, dir)[0])
+	within(t, func() {
+		if rep, calls, said := cachedRun(t, f, dir, nil); calls != 1 || rep.Cached != 2 || !strings.Contains(said, "no plain file") {
+			t.Errorf("%d calls, %+v, said %q", calls, rep, said)
+		}
+	})
+	if rep, calls, said := cachedRun(t, f, dir, nil); calls != 0 || rep.Cached != 3 || said != "" {
+		t.Errorf("then %d calls, %+v, said %q", calls, rep, said)
+	}
+	pipe(filepath.Join(dir, "version"))
+	within(t, func() {
+		os.Remove(f.out)
+		cfg := f.config(t, &stub{})
+		cfg.Cache = dir
+		_, err := batch.Open(cfg)
+		if _, ok := errors.AsType[*batch.CacheError](err); !ok {
+			t.Error(err)
+		}
+	})
+}

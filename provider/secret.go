@@ -1,0 +1,43 @@
+package provider
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// IsSecretHeader reports whether a header of that name may hold a secret.
+func IsSecretHeader(name string) bool {
+	name = strings.ToLower(name)
+	for _, word := range [...]string{"auth", "key", "token", "secret", "cookie", "password", "credential"} {
+		if strings.Contains(name, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// leastSecret is the length below which a word of a header is not looked for in answers: "Bearer" and "Basic" are some.
+const leastSecret = 8
+
+// secretsOf returns what must be kept out of all that comes back of a request: its key, if it has one, and what stands in
+// headers that hold secrets.
+func secretsOf(h http.Header, key string) []string {
+	secrets := make([]string, 0, 2)
+	if key != "" {
+		secrets = append(secrets, key)
+	}
+	for name, values := range h {
+		if !IsSecretHeader(name) {
+			continue
+		}
+		for _, value := range values {
+			for word := range strings.FieldsSeq(value) {
+				if len(word) >= leastSecret && !slices.Contains(secrets, word) {
+					secrets = append(secrets, word)
+				}
+			}
+		}
+	}
+	return secrets
+}
