@@ -141,8 +141,8 @@ func (a *accounts) chooseUpstreams(f *upstreamFlags) ([]config.Upstream, error) 
 	return slices.DeleteFunc(slices.Clone(all), func(up config.Upstream) bool { return !slices.Contains(f.names, up.Name) }), nil
 }
 
-// upstream makes what the settings say of one ready, but for its Scheduler.
-func (a *accounts) upstream(up config.Upstream) (provider.Upstream, error) {
+// described is what the settings say of an upstream, but for its keys and its Scheduler.
+func (a *accounts) described(up config.Upstream) provider.Upstream {
 	p, _ := a.settings.registry.Lookup(up.Provider) // the file was checked
 	made := provider.Upstream{Name: up.Name, Provider: p, BaseURL: up.BaseURL, Account: up.Account, Models: up.Models}
 	made.Price = func(model string) (in, out float64, ok bool) {
@@ -151,6 +151,13 @@ func (a *accounts) upstream(up config.Upstream) (provider.Upstream, error) {
 		}
 		return a.Price(p, model)
 	}
+	return made
+}
+
+// upstream makes what the settings say of one ready, but for its Scheduler.
+func (a *accounts) upstream(up config.Upstream) (provider.Upstream, error) {
+	made := a.described(up)
+	p := made.Provider
 	for _, name := range up.KeyEnv {
 		key, err := a.keyIn(name)
 		if err != nil {
