@@ -67,7 +67,7 @@ page with charts. --where prints the events for which all conditions hold.`,
 func (o *reportOptions) register(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	fs.StringVar(&o.events, "events", "", "file that sluice run --events wrote, or - for standard input")
-	fs.StringVar(&o.html, "html", "", "write the report to FILE, as one page with charts")
+	fs.StringVar(&o.html, "html", "", "write the report to FILE, as one page with charts (-: standard output, in place of the text)")
 	fs.BoolVar(&o.asJSON, "json", false, "print the report as one JSON document")
 	fs.BoolVar(&o.content, "include-content", false, "show the answers of failed items, clipped")
 	fs.StringArrayVar(&o.where, "where", nil, "print the events for which these conditions hold, such as 'event=throttled lane~gpt' (repeatable)")
@@ -85,6 +85,8 @@ func (o *reportOptions) check() error {
 		return usageError(errors.New("--where asks events, and there are none"), "name the file that sluice run --events FILE wrote: --events FILE")
 	case len(o.where) > 0 && (o.output != "" || o.html != "" || o.asJSON || o.content):
 		return usageError(errors.New("--where prints events alone"), "leave OUT.jsonl, --html, --json and --include-content out")
+	case o.html == "-" && o.asJSON:
+		return usageError(errors.New("--html - and --json both go to standard output"), "give one of them a file: --html FILE")
 	case o.content && o.output == "":
 		return usageError(errors.New("--include-content needs the results: events hold no content"), "name OUT.jsonl")
 	}
@@ -93,7 +95,11 @@ func (o *reportOptions) check() error {
 
 // report reads what there is, and prints the report.
 func (o *reportOptions) report(s *streams) error {
-	page, err := newFileFor("html", o.html)
+	name := o.html
+	if name == "-" {
+		name = ""
+	}
+	page, err := newFileFor("html", name)
 	if err != nil {
 		return err
 	}
@@ -117,6 +123,9 @@ func (o *reportOptions) report(s *streams) error {
 			return err
 		}
 		s.errorf("sluice: the report is in %s\n", page.name)
+	}
+	if o.html == "-" {
+		return r.WriteHTML(s.data())
 	}
 	if o.asJSON {
 		return s.printJSON(r)
@@ -150,7 +159,7 @@ func (o *reportOptions) advice() telemetry.Advice {
 func (o *reportOptions) readResults(a *telemetry.Aggregate) error {
 	f, err := os.Open(o.output)
 	if err != nil {
-		return usageError(err, "name the file that sluice run -o OUT.jsonl wrote")
+		return usageError(err, "%s", noResults(o.output, "sluice report"))
 	}
 	defer f.Close()
 	if err := a.ReadResults(f, o.content); err != nil {
