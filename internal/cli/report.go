@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/telemetry"
+	"github.com/sluice-llm/sluice/work"
 )
 
 // reportOptions are the flags of the report command.
@@ -116,7 +117,7 @@ func (o *reportOptions) report(s *streams) error {
 	}
 	r := a.Report()
 	r.Output, r.Events = o.output, o.events
-	r.Judge(o.advice())
+	r.Judge(o.advice(r.Items.Total))
 	r.Redact(s.err.secrets.blot, s.err.secrets.strike)
 	if page != nil {
 		if err := page.write(r.WriteHTML); err != nil {
@@ -147,13 +148,22 @@ func (s *streams) printReport(r *telemetry.Report) error {
 	return nil
 }
 
-// advice are the commands that go on with a run of that output. Its input is not known.
-func (o *reportOptions) advice() telemetry.Advice {
+// advice is what is known of the run of that output beside its results, of which there are so many: what its state file says is
+// left, and the commands that go on with it. Its input is not known.
+func (o *reportOptions) advice(results int) telemetry.Advice {
 	if o.output == "" {
 		return telemetry.Advice{}
 	}
 	again := "sluice run … -o " + shellQuote(o.output)
-	return telemetry.Advice{Again: again, Retry: again + " --retry-failed"}
+	advice := telemetry.Advice{Again: again, Retry: again + " --retry-failed"}
+	state, _ := work.LoadState(work.StatePath(o.output)) // without one, nothing is known to be left
+	if state.Status == "" || state.Status == work.Completed {
+		return advice
+	}
+	if advice.Left = max(0, state.Total-results); advice.Left > 0 && state.Status == work.Stopped {
+		advice.Stopped = strings.TrimPrefix(state.Reason, "run stopped: ")
+	}
+	return advice
 }
 
 func (o *reportOptions) readResults(a *telemetry.Aggregate) error {
