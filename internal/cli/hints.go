@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -55,6 +56,9 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 		e.code, e.list = exitUsage, true
 		if e.hint == "" {
 			e.hint = "mend the line, or record lines like it as failed with --skip-invalid"
+			if o.rows.format == "" && strings.Contains(filepath.Base(o.input), ".txt") {
+				e.hint += "; --format text takes all lines for plain text"
+			}
 		}
 	case isAny[*batch.ChangedError](err):
 		e.code, e.list = exitUsage, true

@@ -316,7 +316,9 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 	sum.Input, sum.Output, sum.Events = r.o.input, r.o.output, r.o.events
 	sum.Journal = r.batch.Aside()
 	sum.separate(r.accounts.heldFor(), rep.Wall)
-	sum.Upstreams = r.accounts.upstreams.summary()
+	r.mu.Lock()
+	sum.Upstreams = blame(r.accounts.upstreams.summary(), r.lastErr)
+	r.mu.Unlock()
 	sum.First = make(map[string]string)
 	for kind, message := range r.failures {
 		sum.First[kind.String()] = message
