@@ -68,7 +68,11 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		e.hint = "raise the number of open files, as with ulimit -n 4096, or lower --concurrent. " + kept(err) + "; " + again
 	case isAny[*batch.UnreachableError](err):
-		e.hint = "check the network and --base-url. " + kept(err) + "; " + again
+		where := "--base-url"
+		if keys != nil && keys.upstreams != nil {
+			where = "base_url of the upstreams"
+		}
+		e.hint = "check the network and " + where + ". " + kept(err) + "; " + again
 	case errors.Is(err, work.ErrDrained), errors.Is(err, context.Canceled):
 		e.code, e.err = exitInterrupted, errors.New("interrupted")
 		e.hint = again
