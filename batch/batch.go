@@ -439,6 +439,10 @@ func (b *Batch) Progress() work.Progress {
 	return p
 }
 
+// Rationed is how many calls wait, without a permit, for room in the Budget: they are neither in flight nor in a queue of a
+// Scheduler.
+func (b *Batch) Rationed() int { return b.ration.waiting() }
+
 // Close unlocks the output. An output that Open created and that got no result is removed. It is safe to call twice.
 func (b *Batch) Close() error {
 	b.input.close()

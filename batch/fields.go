@@ -21,18 +21,18 @@ type InputFields struct {
 	Fields []Field
 }
 
-// FieldsOf gives what stands in the lines of an input file, in their order: the members of an object other than its
-// custom_id, or a text as a prompt. An error is the last.
-func FieldsOf(path string) iter.Seq2[InputFields, error] {
+// FieldsOf gives what stands in the rows of an input file, in their order: the members of an object other than its custom_id,
+// the columns of a table, or a text as a prompt. An error is the last.
+func FieldsOf(path string, format Format) iter.Seq2[InputFields, error] {
 	return func(yield func(InputFields, error) bool) {
-		in, err := openInput(Config{Input: path}, fill{format: FormatByName.named(path)})
+		in, err := openInput(Config{Input: path}, fill{format: format.named(path)})
 		if err != nil {
 			yield(InputFields{}, err)
 			return
 		}
 		defer in.close()
 		in.anyColumns = true
-		reader := fieldReader{known: make(map[string]int)}
+		reader := fieldReader{known: make(map[string]int), text: in.format == FormatText}
 		for row, err := range in.rows() {
 			if err != nil {
 				yield(InputFields{}, err)
@@ -49,13 +49,14 @@ func FieldsOf(path string) iter.Seq2[InputFields, error] {
 type fieldReader struct {
 	fields []Field
 	known  map[string]int
+	text   bool // whatever lines begin with
 }
 
 func (r *fieldReader) read(line work.Line) InputFields {
 	number := strconv.Itoa(line.Number)
 	in := InputFields{ID: number, Other: string(invalidID(line.Number))}
 	s := jsonscan.New(line.Bytes)
-	if s.Peek() != '{' {
+	if r.text || s.Peek() != '{' {
 		if line.Bytes != nil { // else it was too long
 			in.Fields = append(r.fields[:0], Field{"prompt", jsonscan.AppendString(nil, line.Bytes)})
 		}

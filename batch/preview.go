@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"iter"
 	"os"
+	"path/filepath"
 
 	"github.com/sluice-llm/sluice/work"
 )
@@ -17,14 +18,16 @@ type Preview struct {
 	Already       int // of those, recorded in the output
 	AlreadyFailed int // of those, recorded as failed
 	Invalid       int // of those that are left, such as would be recorded as failed, with SkipInvalid
+	Twins         int // of those that are left, such as get the answer to an equal request, with Dedupe
 }
 
 // Left is how many lines are not recorded yet.
 func (p Preview) Left() int { return p.Total - p.Already }
 
-// Look finds out what a run would do, and gives each the requests that are left. It reads the input and the output as Open
-// does, and fails as Open does; it sends nothing, and creates, changes and locks nothing. Of cfg it takes what says what to
-// read, and Output, SkipInvalid, RetryFailed and Changed. Without an Output nothing is recorded.
+// Look finds out what a run would do, and gives each the requests that are left to call. It reads the input and the output as
+// Open does, and fails as Open does; it sends nothing, and creates, changes and locks nothing. Of cfg it takes what says what
+// to read, and Output, Order, SkipInvalid, RetryFailed, Changed, Dedupe, Budget, Upstreams and Price. Without an Output
+// nothing is recorded.
 func Look(cfg Config, each func(Request)) (Preview, error) {
 	f, err := cfg.checkInput()
 	if err == nil {
@@ -32,6 +35,9 @@ func Look(cfg Config, each func(Request)) (Preview, error) {
 	}
 	if err != nil {
 		return Preview{}, err
+	}
+	if err := cfg.Budget.check(cfg.Price != nil || cfg.Upstreams != nil); err != nil {
+		return Preview{}, &ConfigError{Field: "Budget", Err: err}
 	}
 	in, err := openInput(cfg, f)
 	if err != nil {
@@ -47,13 +53,14 @@ func Look(cfg Config, each func(Request)) (Preview, error) {
 	if err := (&Batch{cfg: cfg, input: in}).match(); err != nil {
 		return Preview{}, err
 	}
+	in.twins.arrange(func(number int) bool { return in.index.Done().Has(number) || in.leftOut(number) })
 	l := look{in: in, each: each}
 	if in.file != nil {
 		err = l.file()
 	} else {
 		err = l.stdin()
 	}
-	p := Preview{Total: int(in.total.Load()), Already: int(in.already.Load()), AlreadyFailed: int(in.alreadyFailed.Load()), Invalid: l.invalid}
+	p := Preview{Total: int(in.total.Load()), Already: int(in.already.Load()), AlreadyFailed: int(in.alreadyFailed.Load()), Invalid: l.invalid, Twins: l.twins}
 	return p, err
 }
 
@@ -62,13 +69,41 @@ func (b *Batch) match() error {
 	if b.cfg.Output == "" {
 		return nil
 	}
-	file, err := openRecorded(b.cfg.Output)
+	path, file, err := b.cfg.recordings()
 	if file == nil || err != nil {
 		return err
 	}
 	defer file.Close()
 	m := &matcher{batch: b}
-	return m.read(b.cfg.Output, recordedLines(file))
+	return m.read(path, recordedLines(file))
+}
+
+// recordings opens what a run would resume from: the journal aside if that has lines, else the output. It fails as a run in the
+// other order would.
+func (cfg *Config) recordings() (path string, file *os.File, err error) {
+	out := cfg.Output
+	if to, err := filepath.EvalSymlinks(out); err == nil {
+		out = to // the journal stands beside what a link leads to
+	}
+	aside := work.AsidePath(out)
+	if file, err = openRecorded(aside); file == nil || err != nil {
+		file, err = openRecorded(cfg.Output)
+		return cfg.Output, file, err
+	}
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+	case info.Size() == 0:
+		file.Close()
+		file, err = openRecorded(cfg.Output)
+		return cfg.Output, file, err
+	case cfg.Order != OrderInput:
+		err = &work.AsideError{Path: cfg.Output, Journal: aside}
+	default:
+		return aside, file, nil
+	}
+	file.Close()
+	return "", nil, err
 }
 
 // openRecorded opens an output to read it; nil is that there is none.
@@ -115,6 +150,8 @@ type look struct {
 	in      *input
 	each    func(Request)
 	invalid int
+	twins   int
+	asked   map[work.Hash]bool // by standard input
 }
 
 func (l *look) file() error {
@@ -125,6 +162,10 @@ func (l *look) file() error {
 		rq, bad := l.in.read(row)
 		if _, twice := l.in.duplicates[row.Number-1]; twice || bad != nil {
 			l.invalid++
+			continue
+		}
+		if _, answered := l.in.twins.answers[uint32(row.Number-1)]; answered || l.in.twins.led.Has(row.Number-1) {
+			l.twins++
 			continue
 		}
 		if err := l.give(row.Number, &rq); err != nil {
@@ -155,6 +196,8 @@ func (l *look) stdin() error {
 		case already:
 		case bad != nil:
 			l.invalid++
+		case l.asks(hash):
+			l.twins++
 		default:
 			if err := l.give(row.Number, &rq); err != nil {
 				return err
@@ -165,6 +208,20 @@ func (l *look) stdin() error {
 		}
 	}
 	return nil
+}
+
+// asks says whether a request of standard input is answered by another's call.
+func (l *look) asks(hash work.Hash) bool {
+	if !l.in.cfg.Dedupe {
+		return false
+	}
+	if l.asked == nil {
+		l.asked = make(map[work.Hash]bool)
+	}
+	_, answered := l.in.arrivals.answers[half(hash)]
+	known := answered || l.asked[hash]
+	l.asked[hash] = true
+	return known
 }
 
 func (l *look) give(number int, rq *request) error {

@@ -215,6 +215,16 @@ func (r *ration) pumpLocked() error {
 	return nil
 }
 
+// waiting is how many calls wait for room; none without a ration.
+func (r *ration) waiting() int {
+	if r == nil {
+		return 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.queue)
+}
+
 // fitsLocked says whether there is room for a try beside what was used and what is held.
 func (r *ration) fitsLocked(k *claim, held amount) bool {
 	all := r.used.plus(held).plus(k.need())

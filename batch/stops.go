@@ -2,6 +2,7 @@ package batch
 
 import (
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -103,10 +104,16 @@ func (in *input) priced(number int, rq *request) error {
 		return nil
 	}
 	if !in.hasPrice(rq) {
-		return in.problem(number, &problem{
+		bad := &problem{
 			text: "the price of model " + strconv.Quote(clip([]byte(rq.model))) + " is not known, so that no sum can bound what it costs",
 			hint: "say what its tokens cost: --price-in and --price-out, in USD per million, or price_in and price_out of a tier in sluice.yaml",
-		})
+		}
+		if u := in.cfg.Upstreams; u != nil {
+			bad.text = "the price of model " + strconv.Quote(clip([]byte(rq.model))) + " at upstream " +
+				strings.Join(u.Unpriced(rq.model, rq.endpoint), ", ") + " is not known, so that no sum can bound what it costs"
+			bad.hint = "say what its tokens cost: price_in and price_out of the upstream, in USD per million, or --price-in and --price-out for all"
+		}
+		return in.problem(number, bad)
 	}
 	if in.costs == nil {
 		in.costs = make(map[string]bool)

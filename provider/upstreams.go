@@ -143,6 +143,16 @@ func (u *Upstreams) Price(model string, e Endpoint) (in, out float64, ok bool) {
 	return in, out, len(ways) > 0
 }
 
+// Unpriced names the upstreams that serve a model at an endpoint at a price that is not known.
+func (u *Upstreams) Unpriced(model string, e Endpoint) (names []string) {
+	for _, w := range u.ways(model, e) {
+		if !w.priced {
+			names = append(names, w.up.Name)
+		}
+	}
+	return names
+}
+
 // Identity names who may answer for a model at an endpoint: provider, address and the model's id of each of its upstreams.
 func (u *Upstreams) Identity(model string, e Endpoint) (who []string) {
 	for _, w := range u.ways(model, e) {

@@ -50,9 +50,9 @@ func fieldName(name string) string {
 const mostColumns = 1000
 
 // fieldNames returns the names of all fields of an input, in the order in which they come first.
-func fieldNames(path string) (names []string, err error) {
+func fieldNames(path string, format batch.Format) (names []string, err error) {
 	known := make(map[string]bool)
-	for in, err := range batch.FieldsOf(path) {
+	for in, err := range batch.FieldsOf(path, format) {
 		if err != nil {
 			return nil, err
 		}

@@ -5,18 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/work"
 )
 
 // answersOptions are the flags of the answers command.
 type answersOptions struct {
 	results string
 	input   string
+	format  string // of the input
+	parted  batch.Format
 	output  string
 	id      string
 	oneID   bool // --id was given
@@ -60,6 +64,7 @@ func (o *answersOptions) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.csv, "csv", false, "print CSV with a header")
 	fs.BoolVar(&o.text, "text", false, "print the bare texts, each below a line with its id")
 	fs.StringVar(&o.input, "input", "", "file that was run: answers come in its order, beside its fields")
+	fs.StringVar(&o.format, "format", "", "form of --input: jsonl, text, csv or tsv (absent: by its name, else lines)")
 	fs.StringVar(&o.id, "id", "", "only the answer of that item; with --text it is all that is printed")
 	fs.BoolVar(&o.onlyOK, "only-ok", false, "leave items that failed out")
 	fs.StringVarP(&o.output, "output", "o", "", "file to write in place of standard output")
@@ -72,6 +77,15 @@ func (o *answersOptions) check() error {
 		return usageError(errors.New("--csv and --text exclude each other"), "choose one of them")
 	case o.results == "-" || o.input == "-":
 		return usageError(errors.New("answers are not read from standard input"), "name a file: it may be read more than once")
+	}
+	if err := (choice{"format", o.format, []string{"", "jsonl", "text", "csv", "tsv"}}).check(); err != nil {
+		return err
+	}
+	if err := o.parted.UnmarshalText([]byte(o.format)); err != nil {
+		return err
+	}
+	if o.format != "" && o.input == "" {
+		return usageError(errors.New("--format is that of the input, and there is none"), "name what was run: --input IN; the form of the answers is --csv or --text")
 	}
 	if o.output == "-" {
 		o.output = ""
@@ -115,7 +129,7 @@ func printAnswers(s *streams, o *answersOptions) error {
 	}
 	results, err := batch.OpenRecordings(o.results)
 	if err != nil {
-		return usageError(err, "name the output of a run: sluice answers OUT.jsonl")
+		return usageError(err, "%s", noResults(o.results, "sluice answers"))
 	}
 	defer results.Close()
 	p := &answerPrinter{o: o, results: results}
@@ -134,13 +148,23 @@ func printAnswers(s *streams, o *answersOptions) error {
 	return p.conclude(s)
 }
 
+// noResults says what to name in place of an output that is not there: the journal of a run in order of the input that has not
+// ended, if that is.
+func noResults(output, command string) string {
+	journal := work.AsidePath(output)
+	if _, err := os.Stat(journal); err == nil {
+		return "its run has not ended; the results so far: " + command + " " + shellQuote(journal)
+	}
+	return "name the file that sluice run -o OUT.jsonl wrote: " + command + " OUT.jsonl"
+}
+
 // explainAnswers gives an error its exit code and hint.
 func explainAnswers(err error) error {
 	switch {
 	case isAny[*batch.RecordingError](err):
 		return usageError(err, "name the output of a run, not its input")
 	case isAny[*inputFileError](err):
-		return usageError(err, "--input is the file of JSON lines that was run")
+		return usageError(err, "--input is the file that was run, and --format what its name does not tell")
 	}
 	return err
 }
@@ -148,7 +172,14 @@ func explainAnswers(err error) error {
 // inputFileError is what is wrong with the file that --input names.
 type inputFileError struct{ err error }
 
-func (e *inputFileError) Error() string { return "--input: " + e.err.Error() }
+// Error says it without the name that the library has for the flag.
+func (e *inputFileError) Error() string {
+	if wrong, ok := errors.AsType[*batch.ConfigError](e.err); ok {
+		return "--input: " + wrong.Err.Error()
+	}
+	return "--input: " + e.err.Error()
+}
+
 func (e *inputFileError) Unwrap() error { return e.err }
 
 // answerPrinter prints answers, and counts them.
@@ -171,7 +202,7 @@ func (p *answerPrinter) print(w io.Writer) error {
 	var err error
 	if p.o.input != "" {
 		if p.o.csv {
-			if names, err = fieldNames(p.o.input); err != nil {
+			if names, err = fieldNames(p.o.input, p.o.parted); err != nil {
 				return &inputFileError{err}
 			}
 		}
@@ -207,7 +238,7 @@ func (p *answerPrinter) inOrderOfResults(form answerForm) error {
 // inOrderOfInput prints the results of the input's items.
 func (p *answerPrinter) inOrderOfInput(form answerForm) error {
 	found := 0
-	for in, err := range batch.FieldsOf(p.o.input) {
+	for in, err := range batch.FieldsOf(p.o.input, p.o.parted) {
 		if err != nil {
 			return &inputFileError{err}
 		}

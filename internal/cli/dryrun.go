@@ -23,7 +23,8 @@ type dryRun struct {
 	Already int    `json:"already"` // recorded by earlier runs
 	Failed  int    `json:"failed"`  // of those
 	Left    int    `json:"left"`
-	Invalid int    `json:"invalid"` // of those, such as would be recorded as failed, and not sent
+	Invalid int    `json:"invalid"`                // of those, such as would be recorded as failed, and not sent
+	Twins   int    `json:"deduplicated,omitempty"` // of those, such as get the answer to an equal request
 
 	InputTokens     int64      `json:"input_tokens"`
 	MaxOutputTokens *int64     `json:"max_output_tokens"` // null: not all requests bound it
@@ -57,6 +58,8 @@ type dryLane struct {
 	PerMin          float64            `json:"per_min,omitempty"`
 	BoundBy         string             `json:"bound_by,omitempty"`
 	TooLarge        int                `json:"above_a_limit,omitempty"` // requests that the provider refuses
+
+	begins []begun
 }
 
 // dry says what the run would do. Nothing is sent, and no file is written.
@@ -66,18 +69,28 @@ func (o *runOptions) dry(s *streams, cfg batch.Config) error {
 		return err
 	}
 	defer func() { _ = accounts.Close() }() // nothing was opened
-	cfg.Stdin, cfg.Provider, cfg.Registry = s.in, accounts.provider, accounts.settings.registry
-	seen := newOutlook()
+	accounts.told = o.budget.told()
+	if err := accounts.surveyUpstreams(&o.upstreams); err != nil {
+		return err
+	}
+	cfg.Stdin, cfg.Provider, cfg.Registry, cfg.Price = s.in, accounts.provider, accounts.settings.registry, accounts.Price
+	if accounts.upstreams != nil {
+		cfg.Upstreams = accounts.upstreams.Upstreams
+	}
+	seen := newOutlook(accounts.survey)
 	if seen.preview, err = batch.Look(cfg, seen.add); err != nil {
 		return explain(err, o, accounts)
 	}
 	d := &dryRun{
 		DryRun: true, Input: o.input, Output: o.output, Total: seen.preview.Total, Already: seen.preview.Already,
-		Failed: seen.preview.AlreadyFailed, Left: seen.preview.Left(), Invalid: seen.preview.Invalid,
+		Failed: seen.preview.AlreadyFailed, Left: seen.preview.Left(), Invalid: seen.preview.Invalid, Twins: seen.preview.Twins,
 		Models: []dryLane{}, Assumed: []plan.Assumption{}, Unknown: []string{},
 	}
 	if err := d.fill(seen, accounts); err != nil {
 		return err
+	}
+	if o.reuse.cache != "" {
+		d.unknown("cache: what it has is not looked at, and costs nothing")
 	}
 	if o.asJSON {
 		return s.printJSON(d)
@@ -107,14 +120,18 @@ func (d *dryRun) fill(seen *outlook, a *accounts) error {
 	all := costRange{Most: new(0.0)}
 	d.MaxOutputTokens, d.Cost, d.TimeS = new(int64(0)), &all, new(0.0)
 	for _, l := range seen.sorted() {
-		p, err := f.lane(l)
+		begins, err := f.of(l)
 		if err != nil {
 			return err
 		}
-		lane := newDryLane(l, a, f.at(l.provider))
+		p, err := f.lane(l, begins)
+		if err != nil {
+			return err
+		}
+		lane := newDryLane(l, a, begins)
 		lane.plan(p)
 		d.add(lane)
-		d.doubt(l, lane, p, f.at(l.provider), a)
+		d.doubt(l, lane, p, a)
 	}
 	if d.TimeS != nil && len(d.Models) > 1 {
 		return d.share(seen, f)
@@ -122,21 +139,31 @@ func (d *dryRun) fill(seen *outlook, a *accounts) error {
 	return nil
 }
 
-func newDryLane(l *laneOutlook, a *accounts, b begun) dryLane {
-	lane := dryLane{
-		Provider: l.provider, Model: l.model, Items: l.n, InputTokens: l.in, Unbounded: l.unbounded, Limits: limitMap(b.limits),
+func newDryLane(l *laneOutlook, a *accounts, begins []begun) dryLane {
+	lane := dryLane{Provider: l.provider, Model: l.model, Items: l.n, InputTokens: l.in, Unbounded: l.unbounded, Limits: limitMap(sluice.Limits{}), begins: begins}
+	if len(begins) == 1 {
+		lane.Limits = limitMap(begins[0].limits)
 	}
 	if l.unbounded == 0 {
 		lane.MaxOutputTokens = new(l.mostOut)
 	}
-	if in, out, ok := a.Price(b.provider, l.model); ok {
+	if least, most, ok := l.prices(a, begins); ok {
 		const million = 1e6
-		lane.Cost = &costRange{Least: cleanUSD(float64(l.in) * in / million)}
+		lane.Cost = &costRange{Least: cleanUSD(float64(l.in) * least.in / million)}
 		if l.unbounded == 0 {
-			lane.Cost.Most = new(cleanUSD(lane.Cost.Least + float64(l.mostOut)*out/million))
+			lane.Cost.Most = new(cleanUSD((float64(l.in)*most.in + float64(l.mostOut)*most.out) / million))
 		}
 	}
 	return lane
+}
+
+// prices are what the lane's tokens cost at least and at most, in US dollars per million; false where it is not known.
+func (l *laneOutlook) prices(a *accounts, begins []begun) (least, most toldPrices, ok bool) {
+	if l.upstreams != nil {
+		return l.upstreams.prices()
+	}
+	in, out, ok := a.Price(begins[0].provider, l.model)
+	return toldPrices{in, out}, toldPrices{in, out}, ok
 }
 
 // cleanUSD takes off the noise of binary fractions.
@@ -182,13 +209,9 @@ func (d *dryRun) add(l dryLane) {
 }
 
 // doubt says what is assumed of a lane, and what is not known of it.
-func (d *dryRun) doubt(l *laneOutlook, lane dryLane, p *plan.Plan, b begun, a *accounts) {
+func (d *dryRun) doubt(l *laneOutlook, lane dryLane, p *plan.Plan, a *accounts) {
 	if p == nil {
-		why := noLimits(a.settings.registry, b.provider, l.model)
-		d.unknown("time: " + why.Error())
-		if e, ok := errors.AsType[*exitError](why); ok && d.Hint == "" {
-			d.Hint = e.hint
-		}
+		d.doubtTime(l, lane, a)
 	} else {
 		for _, assumed := range p.Assumed {
 			if !slices.Contains(d.Assumed, assumed) {
@@ -207,6 +230,24 @@ func (d *dryRun) doubt(l *laneOutlook, lane dryLane, p *plan.Plan, b begun, a *a
 	}
 }
 
+// doubtTime says of which limits nothing is known.
+func (d *dryRun) doubtTime(l *laneOutlook, lane dryLane, a *accounts) {
+	for _, b := range lane.begins {
+		if len(lane.begins) > 1 && len(limitMap(b.limits)) > 0 {
+			continue // it is another's that are not known
+		}
+		why := noLimits(a.settings.registry, b.provider, l.model)
+		text := why.Error()
+		if l.upstreams != nil {
+			text = "upstream " + b.name + ": " + text
+		}
+		d.unknown("time: " + text)
+		if e, ok := errors.AsType[*exitError](why); ok && d.Hint == "" {
+			d.Hint = e.hint
+		}
+	}
+}
+
 func (d *dryRun) unknown(text string) {
 	if !slices.Contains(d.Unknown, text) {
 		d.Unknown = append(d.Unknown, text)
@@ -215,8 +256,12 @@ func (d *dryRun) unknown(text string) {
 
 // share takes into account that ceilings hold for all models of a provider together.
 func (d *dryRun) share(seen *outlook, f *forecaster) error {
-	for name, all := range seen.all {
-		p, err := f.account(name, all)
+	for _, l := range seen.sorted() {
+		begins, err := f.of(l)
+		if err != nil {
+			return err
+		}
+		p, err := f.account(begins, seen.all[l.provider])
 		if err != nil {
 			return err
 		}
@@ -269,6 +314,9 @@ func (d *dryRun) items() string {
 	if d.Invalid > 0 {
 		text += fmt.Sprintf("; %s of those left are wrong, and would be recorded as failed", group(d.Invalid))
 	}
+	if d.Twins > 0 {
+		text += fmt.Sprintf("; %s of those left get the answer to an equal request", group(d.Twins))
+	}
 	return text
 }
 
@@ -291,8 +339,10 @@ func (d *dryRun) printModels(s *streams) error {
 		if l.TooLarge > 0 {
 			s.errorf("  %-10s %s to %s larger than a whole limit: the provider refuses them\n", "too large", count(l.TooLarge, "request"), l.Model)
 		}
-		if len(l.Limits) > 0 {
-			s.errorf("  %-10s %s at %s begins with %s\n", "limits", l.Model, l.Provider, strings.Join(limitParts(l.Limits), ", "))
+		for _, b := range l.begins {
+			if limits := limitParts(limitMap(b.limits)); len(limits) > 0 {
+				s.errorf("  %-10s %s at %s begins with %s\n", "limits", l.Model, b.name, strings.Join(limits, ", "))
+			}
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -54,7 +55,7 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 	case isAny[*batch.InputError](err), isAny[*batch.InputErrors](err):
 		e.code, e.list = exitUsage, true
 		if e.hint == "" {
-			e.hint = "mend the line, or record lines like it as failed with --skip-invalid"
+			e.hint = o.mend()
 		}
 	case isAny[*batch.ChangedError](err):
 		e.code, e.list = exitUsage, true
@@ -64,7 +65,7 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		e.hint = "raise the number of open files, as with ulimit -n 4096, or lower --concurrent. " + kept(err) + "; " + again
 	case isAny[*batch.UnreachableError](err):
-		e.hint = "check the network and --base-url. " + kept(err) + "; " + again
+		e.hint = "check the network and " + keys.address() + ". " + kept(err) + "; " + again
 	case errors.Is(err, work.ErrDrained), errors.Is(err, context.Canceled):
 		e.code, e.err = exitInterrupted, errors.New("interrupted")
 		e.hint = again
@@ -77,6 +78,23 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 		e.hint = "check -o: its directory must be there, and the file must be yours to write"
 	}
 	return e
+}
+
+// mend says what can be done about a wrong line.
+func (o *runOptions) mend() string {
+	hint := "mend the line, or record lines like it as failed with --skip-invalid"
+	if o.rows.format == "" && strings.Contains(filepath.Base(o.input), ".txt") {
+		hint += "; --format text takes all lines for plain text"
+	}
+	return hint
+}
+
+// address is what says where calls go.
+func (a *accounts) address() string {
+	if a != nil && a.upstreams != nil {
+		return "base_url of the upstreams"
+	}
+	return "--base-url"
 }
 
 // kept says what is recorded of a run that did not reach its provider.

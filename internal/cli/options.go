@@ -41,6 +41,8 @@ func (o *runOptions) check() error {
 		return usageError(errors.New("no output file: -o is missing"), "say where results go, such as -o out.jsonl")
 	case o.output == "-":
 		return usageError(errors.New("the output is the checkpoint and cannot be a pipe"), "name a file, such as -o out.jsonl")
+	case o.events == "-":
+		return usageError(errors.New("--events needs a file: standard output is for --json"), "name one, such as --events events.jsonl")
 	case o.attempts < 1:
 		return usageError(fmt.Errorf("--attempts %d is below one", o.attempts), "an item is tried at least once")
 	case o.timeout <= 0:

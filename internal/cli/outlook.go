@@ -20,17 +20,19 @@ type outlook struct {
 	lanes   map[laneName]*laneOutlook
 	all     map[string]*calls // by provider: those of all its models
 	luck    *rand.Rand
+	survey  func(batch.Request) *surveyed // who serves a request; nil: its provider
 }
 
-// laneName is a model at a provider: what limits are for.
+// laneName is a model at a provider, or at the upstreams of that name: what limits are for.
 type laneName struct{ provider, model string }
 
 // laneOutlook is what goes to one model.
 type laneOutlook struct {
 	laneName
 	calls
-	in, mostOut int64 // tokens; out as far as requests bound it
-	unbounded   int   // requests that do not bound their output
+	upstreams   *surveyed // nil: none
+	in, mostOut int64     // tokens; out as far as requests bound it
+	unbounded   int       // requests that do not bound their output
 }
 
 // calls are how many requests there are, and a fair sample of them.
@@ -42,16 +44,20 @@ type calls struct {
 // mostSampled is how many calls of a lane are planned with: enough for means, and for stretches that are heavy.
 const mostSampled = 10_000
 
-func newOutlook() *outlook {
-	return &outlook{lanes: make(map[laneName]*laneOutlook), all: make(map[string]*calls), luck: rand.New(rand.NewPCG(1, 2))}
+func newOutlook(survey func(batch.Request) *surveyed) *outlook {
+	return &outlook{survey: survey, lanes: make(map[laneName]*laneOutlook), all: make(map[string]*calls), luck: rand.New(rand.NewPCG(1, 2))}
 }
 
 // add adds a request that is left to do.
 func (l *outlook) add(r batch.Request) {
+	by := l.survey(r)
+	if by != nil {
+		r.Provider = by.name()
+	}
 	name := laneName{r.Provider, r.Model}
 	lane := l.lanes[name]
 	if lane == nil {
-		lane = &laneOutlook{laneName: name}
+		lane = &laneOutlook{laneName: name, upstreams: by}
 		l.lanes[name] = lane
 	}
 	if l.all[r.Provider] == nil {
@@ -95,6 +101,7 @@ type forecaster struct {
 
 // begun is what a client at a provider begins with.
 type begun struct {
+	name     string // of the upstream, or else of the provider
 	provider provider.Provider
 	limits   sluice.Limits // of each lane
 	account  sluice.Limits // of all lanes together
@@ -111,7 +118,7 @@ func (f *forecaster) at(name string) begun {
 	if p.Name != name {
 		p, _ = a.settings.registry.Lookup(name)
 	}
-	b := begun{provider: p, err: a.flags.checkAddress(p)}
+	b := begun{name: name, provider: p, err: a.flags.checkAddress(p)}
 	if b.err == nil {
 		var c sluice.Config
 		b.err = a.settings.Apply(&c, p, a.flags.model, a.limits)
@@ -134,22 +141,23 @@ func (f *forecaster) tier(lane laneName, limits sluice.Limits) provider.Tier {
 	return t
 }
 
-// lane plans the calls of a lane. No plan and no error: no limits are known.
-func (f *forecaster) lane(l *laneOutlook) (*plan.Plan, error) {
-	b := f.at(l.provider)
-	if b.err != nil {
-		return nil, b.err
+// of returns what clients begin with where the calls of a lane may go.
+func (f *forecaster) of(l *laneOutlook) ([]begun, error) {
+	if l.upstreams != nil {
+		return f.beginsAt(l.upstreams)
 	}
-	return f.plan(f.tier(l.laneName, b.limits), b.provider, &l.calls)
+	b := f.at(l.provider)
+	return []begun{b}, b.err
 }
 
-// account plans the calls of all lanes of a provider by the ceilings that they share.
-func (f *forecaster) account(name string, all *calls) (*plan.Plan, error) {
-	b := f.at(name)
-	if b.err != nil {
-		return nil, b.err
-	}
-	return f.plan(f.tier(laneName{provider: name}, b.account), b.provider, all)
+// lane plans the calls of a lane, which go to all. No plan and no error: no limits are known.
+func (f *forecaster) lane(l *laneOutlook, all []begun) (*plan.Plan, error) {
+	return f.among(all, l.model, &l.calls, func(b begun) sluice.Limits { return b.limits })
+}
+
+// account plans the calls of all lanes that go to the same accounts by the ceilings that they share.
+func (f *forecaster) account(all []begun, c *calls) (*plan.Plan, error) {
+	return f.among(all, "", c, func(b begun) sluice.Limits { return b.account })
 }
 
 func (f *forecaster) plan(t provider.Tier, by provider.Provider, c *calls) (*plan.Plan, error) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/telemetry"
+	"github.com/sluice-llm/sluice/work"
 )
 
 // reportOptions are the flags of the report command.
@@ -67,7 +68,7 @@ page with charts. --where prints the events for which all conditions hold.`,
 func (o *reportOptions) register(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	fs.StringVar(&o.events, "events", "", "file that sluice run --events wrote, or - for standard input")
-	fs.StringVar(&o.html, "html", "", "write the report to FILE, as one page with charts")
+	fs.StringVar(&o.html, "html", "", "write the report to FILE, as one page with charts (-: standard output, in place of the text)")
 	fs.BoolVar(&o.asJSON, "json", false, "print the report as one JSON document")
 	fs.BoolVar(&o.content, "include-content", false, "show the answers of failed items, clipped")
 	fs.StringArrayVar(&o.where, "where", nil, "print the events for which these conditions hold, such as 'event=throttled lane~gpt' (repeatable)")
@@ -85,6 +86,8 @@ func (o *reportOptions) check() error {
 		return usageError(errors.New("--where asks events, and there are none"), "name the file that sluice run --events FILE wrote: --events FILE")
 	case len(o.where) > 0 && (o.output != "" || o.html != "" || o.asJSON || o.content):
 		return usageError(errors.New("--where prints events alone"), "leave OUT.jsonl, --html, --json and --include-content out")
+	case o.html == "-" && o.asJSON:
+		return usageError(errors.New("--html - and --json both go to standard output"), "give one of them a file: --html FILE")
 	case o.content && o.output == "":
 		return usageError(errors.New("--include-content needs the results: events hold no content"), "name OUT.jsonl")
 	}
@@ -93,7 +96,11 @@ func (o *reportOptions) check() error {
 
 // report reads what there is, and prints the report.
 func (o *reportOptions) report(s *streams) error {
-	page, err := newFileFor("html", o.html)
+	name := o.html
+	if name == "-" {
+		name = ""
+	}
+	page, err := newFileFor("html", name)
 	if err != nil {
 		return err
 	}
@@ -110,13 +117,16 @@ func (o *reportOptions) report(s *streams) error {
 	}
 	r := a.Report()
 	r.Output, r.Events = o.output, o.events
-	r.Judge(o.advice())
+	r.Judge(o.advice(r.Items.Total))
 	r.Redact(s.err.secrets.blot, s.err.secrets.strike)
 	if page != nil {
 		if err := page.write(r.WriteHTML); err != nil {
 			return err
 		}
 		s.errorf("sluice: the report is in %s\n", page.name)
+	}
+	if o.html == "-" {
+		return r.WriteHTML(s.data())
 	}
 	if o.asJSON {
 		return s.printJSON(r)
@@ -138,19 +148,28 @@ func (s *streams) printReport(r *telemetry.Report) error {
 	return nil
 }
 
-// advice are the commands that go on with a run of that output. Its input is not known.
-func (o *reportOptions) advice() telemetry.Advice {
+// advice is what is known of the run of that output beside its results, of which there are so many: what its state file says is
+// left, and the commands that go on with it. Its input is not known.
+func (o *reportOptions) advice(results int) telemetry.Advice {
 	if o.output == "" {
 		return telemetry.Advice{}
 	}
 	again := "sluice run … -o " + shellQuote(o.output)
-	return telemetry.Advice{Again: again, Retry: again + " --retry-failed"}
+	advice := telemetry.Advice{Again: again, Retry: again + " --retry-failed"}
+	state, _ := work.LoadState(work.StatePath(o.output)) // without one, nothing is known to be left
+	if state.Status == "" || state.Status == work.Completed {
+		return advice
+	}
+	if advice.Left = max(0, state.Total-results); advice.Left > 0 && state.Status == work.Stopped {
+		advice.Stopped = strings.TrimPrefix(state.Reason, "run stopped: ")
+	}
+	return advice
 }
 
 func (o *reportOptions) readResults(a *telemetry.Aggregate) error {
 	f, err := os.Open(o.output)
 	if err != nil {
-		return usageError(err, "name the file that sluice run -o OUT.jsonl wrote")
+		return usageError(err, "%s", noResults(o.output, "sluice report"))
 	}
 	defer f.Close()
 	if err := a.ReadResults(f, o.content); err != nil {

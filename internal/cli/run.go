@@ -315,7 +315,10 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 	sum := summarize(rep, r.accounts.Snapshot())
 	sum.Input, sum.Output, sum.Events = r.o.input, r.o.output, r.o.events
 	sum.Journal = r.batch.Aside()
-	sum.Upstreams = r.accounts.upstreams.summary()
+	sum.separate(r.accounts.heldFor(), rep.Wall)
+	r.mu.Lock()
+	sum.Upstreams = blame(r.accounts.upstreams.summary(), r.lastErr)
+	r.mu.Unlock()
 	sum.First = make(map[string]string)
 	for kind, message := range r.failures {
 		sum.First[kind.String()] = message
@@ -369,7 +372,7 @@ func (r *batchRun) status() status {
 	p := r.batch.Progress()
 	st := status{
 		total: p.Total, done: p.Already + p.Done, failed: p.Failed, usage: p.Usage, lanes: r.accounts.Snapshot().Lanes,
-		cost: p.Cost, held: r.accounts.held(),
+		cost: p.Cost, held: r.accounts.held(), rationed: r.batch.Rationed(),
 	}
 	if r.o.input == "-" {
 		st.total = 0 // what has come so far is no total

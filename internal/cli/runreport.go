@@ -18,6 +18,9 @@ func (f *runReportFlag) register(fs *pflag.FlagSet) {
 
 // open makes sure that the report can be written; nil is none.
 func (f *runReportFlag) open(o *runOptions) (*runReport, error) {
+	if f.name == "-" {
+		return nil, usageError(errors.New("--report needs a file: standard output is for --json"), "name one, such as --report report.html")
+	}
 	page, err := newFileFor("report", f.name)
 	if err != nil || page == nil {
 		return nil, err

@@ -22,6 +22,7 @@ type status struct {
 	usage    sluice.Usage
 	cost     float64 // in US dollars, as far as it is known
 	held     bool    // paused by control
+	rationed int     // calls that wait for room in a budget
 	lanes    []sluice.LaneSnapshot
 	draining bool
 }
@@ -57,13 +58,13 @@ func (s *status) binding() string {
 	}
 	lane, ok := s.busiest()
 	if !ok {
-		return ""
+		return s.rationing()
 	}
 	if until := s.pause(lane); until != "" {
 		return until
 	}
 	if lane.Waiting == 0 {
-		return ""
+		return s.rationing()
 	}
 	if lane.Binding == sluice.Concurrency {
 		return fmt.Sprintf("bound by %d slots", lane.Slots)
@@ -76,6 +77,22 @@ func (s *status) binding() string {
 		text += " " + group(limit)
 	}
 	return text
+}
+
+// rationing says that calls wait for others to end, since they may not fit into what is left of a budget beside them.
+func (s *status) rationing() string {
+	if s.rationed == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s for room in the budget", waits(s.rationed))
+}
+
+// waits says that so many calls wait.
+func waits(n int) string {
+	if n == 1 {
+		return "1 call waits"
+	}
+	return group(n) + " calls wait"
 }
 
 // pause says until when a lane pauses and, where it is not a mere cooldown, why.
@@ -227,6 +244,7 @@ type statusLine struct {
 	Output    int       `json:"output_tokens"`
 	Draining  bool      `json:"draining"`
 	Held      bool      `json:"paused_by_control"`
+	Rationed  int       `json:"waiting_for_budget,omitempty"`
 	Cost      float64   `json:"cost_usd,omitempty"`
 
 	Lanes []control.Lane `json:"lanes"`
@@ -237,7 +255,7 @@ func (s *status) line() statusLine {
 	line := statusLine{
 		At: s.now, Total: s.total, Done: s.done, Failed: s.failed, InFlight: inFlight, Waiting: waiting,
 		Throttles: throttles, PerMin: math.Round(s.perMin*10) / 10, Input: s.usage.Input, Output: s.usage.Output,
-		Draining: s.draining, Held: s.held, Cost: s.cost, Lanes: control.Lanes(sluice.Snapshot{Lanes: s.lanes}, s.now),
+		Draining: s.draining, Held: s.held, Rationed: s.rationed, Cost: s.cost, Lanes: control.Lanes(sluice.Snapshot{Lanes: s.lanes}, s.now),
 	}
 	if lane, ok := s.busiest(); ok {
 		if lane.Waiting > 0 {

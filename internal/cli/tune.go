@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
@@ -25,6 +26,9 @@ type tuning struct {
 	settings *settings                // as they were read again; nil: those of the start
 	told     map[sluice.Dimension]int // since then, by control; 0 is no ceiling
 	paused   bool
+
+	pausedAt  time.Time
+	pausedFor time.Duration // before that
 }
 
 // tuned is an account with the limits that it has now.
@@ -206,6 +210,12 @@ func (a *accounts) hold(paused bool) (changed bool, err error) {
 	defer a.tuning.end()
 	a.tuning.mu.Lock()
 	changed = a.tuning.paused != paused
+	switch {
+	case changed && paused:
+		a.tuning.pausedAt = time.Now()
+	case changed:
+		a.tuning.pausedFor += time.Since(a.tuning.pausedAt)
+	}
 	a.tuning.paused = paused
 	a.tuning.mu.Unlock()
 	for _, t := range a.tuning.all() {
@@ -225,6 +235,16 @@ func (a *accounts) held() bool {
 	a.tuning.mu.Lock()
 	defer a.tuning.mu.Unlock()
 	return a.tuning.paused
+}
+
+// heldFor is for how long sending was paused by control.
+func (a *accounts) heldFor() time.Duration {
+	a.tuning.mu.Lock()
+	defer a.tuning.mu.Unlock()
+	if a.tuning.paused {
+		return a.tuning.pausedFor + time.Since(a.tuning.pausedAt)
+	}
+	return a.tuning.pausedFor
 }
 
 // reread reads the files that the settings are of again, and returns settings that differ in limits alone. What else

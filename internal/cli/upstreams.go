@@ -45,6 +45,7 @@ type upstreamSummary struct {
 	Throttles int      `json:"throttles"`
 	Cost      *float64 `json:"cost_usd"` // of its items; null where no price is known
 	LeftOut   string   `json:"left_out,omitempty"`
+	LastError string   `json:"last_error,omitempty"` // where it answered nothing
 }
 
 // openUpstreams makes ready the upstreams of the settings, if there are any and no flag says where calls go. What is left out
@@ -141,8 +142,8 @@ func (a *accounts) chooseUpstreams(f *upstreamFlags) ([]config.Upstream, error) 
 	return slices.DeleteFunc(slices.Clone(all), func(up config.Upstream) bool { return !slices.Contains(f.names, up.Name) }), nil
 }
 
-// upstream makes what the settings say of one ready, but for its Scheduler.
-func (a *accounts) upstream(up config.Upstream) (provider.Upstream, error) {
+// described is what the settings say of an upstream, but for its keys and its Scheduler.
+func (a *accounts) described(up config.Upstream) provider.Upstream {
 	p, _ := a.settings.registry.Lookup(up.Provider) // the file was checked
 	made := provider.Upstream{Name: up.Name, Provider: p, BaseURL: up.BaseURL, Account: up.Account, Models: up.Models}
 	made.Price = func(model string) (in, out float64, ok bool) {
@@ -151,6 +152,13 @@ func (a *accounts) upstream(up config.Upstream) (provider.Upstream, error) {
 		}
 		return a.Price(p, model)
 	}
+	return made
+}
+
+// upstream makes what the settings say of one ready, but for its Scheduler.
+func (a *accounts) upstream(up config.Upstream) (provider.Upstream, error) {
+	made := a.described(up)
+	p := made.Provider
 	for _, name := range up.KeyEnv {
 		key, err := a.keyIn(name)
 		if err != nil {
@@ -268,6 +276,19 @@ func (u *upstreams) summary() []upstreamSummary {
 	return all
 }
 
+// blame says of upstreams that answered nothing what their last call met; last is by lane.
+func blame(all []upstreamSummary, last map[string]string) []upstreamSummary {
+	for i := range all {
+		up := &all[i]
+		for lane, met := range last {
+			if up.Items == 0 && up.LeftOut == "" && strings.HasPrefix(lane, up.Name+": ") {
+				up.LastError = met
+			}
+		}
+	}
+	return all
+}
+
 // String is what the upstream did, for people.
 func (s upstreamSummary) String() string {
 	text := fmt.Sprintf("%s: %s items", s.Name, group(s.Items))
@@ -277,8 +298,11 @@ func (s upstreamSummary) String() string {
 	if s.Cost != nil {
 		text += ", " + dollars(*s.Cost)
 	}
-	if s.LeftOut != "" {
+	switch {
+	case s.LeftOut != "":
 		text += ", left out: " + s.LeftOut
+	case s.LastError != "":
+		text += ": " + s.LastError
 	}
 	return text
 }
