@@ -153,12 +153,14 @@ func (u *Upstreams) Unpriced(model string, e Endpoint) (names []string) {
 	return names
 }
 
-// Identity names who may answer for a model at an endpoint: provider, address and the model's id of each of its upstreams.
+// Identity names who may answer for a model at an endpoint, provider, address and the model's id of each, in whatever order
+// they were listed.
 func (u *Upstreams) Identity(model string, e Endpoint) (who []string) {
 	for _, w := range u.ways(model, e) {
-		who = append(who, w.up.Provider.Name, cmp.Or(w.up.BaseURL, w.up.Provider.BaseURL), w.model)
+		who = append(who, fmt.Sprintf("%q %q %q", w.up.Provider.Name, cmp.Or(w.up.BaseURL, w.up.Provider.BaseURL), w.model))
 	}
-	return who
+	slices.Sort(who)
+	return slices.Compact(who)
 }
 
 // All returns the upstreams, in order. They are not to be changed.
