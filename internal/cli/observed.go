@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/plan"
 )
 
@@ -39,12 +40,13 @@ func (o *planOptions) readEvents(s *streams) (*observation, error) {
 		defer file.Close()
 		in = file
 	}
-	seen, err := plan.FromEvents(in)
+	var seen plan.Observed
+	cut, err := telemetry.ReadEvents(in, func(_ []byte, e *sluice.Event) error { return seen.Add(e) })
 	if err != nil {
 		return nil, usageError(fmt.Errorf("%s: %w", from, err), "give a file as sluice run --events FILE writes it")
 	}
-	lane, err := o.laneOf(seen.Lanes, from)
-	return &observation{from: from, lane: lane, cut: seen.Cut}, err
+	lane, err := o.laneOf(seen.Lanes(), from)
+	return &observation{from: from, lane: lane, cut: cut}, err
 }
 
 // laneOf chooses the lane of --model, or the only one.
