@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
 )
@@ -272,7 +273,7 @@ func (u *upstreams) summary() []upstreamSummary {
 func (s upstreamSummary) String() string {
 	text := fmt.Sprintf("%s: %s items", s.Name, group(s.Items))
 	if s.Throttles > 0 {
-		text += fmt.Sprintf(", throttled %s", times(s.Throttles))
+		text += fmt.Sprintf(", throttled %s", prose.Times(s.Throttles))
 	}
 	if s.Cost != nil {
 		text += ", " + dollars(*s.Cost)
