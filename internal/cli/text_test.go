@@ -145,8 +145,8 @@ func TestStatusNeverWrapsATerminalLine(t *testing.T) {
 }
 
 func TestTheHintOfARefusedKeyNamesThatProvidersVariable(t *testing.T) {
-	keys := &accounts{keys: map[string]foundKey{
-		"openai": {"a", "MY_OPENAI_KEY"}, "anthropic": {"b", "MY_ANTHROPIC_KEY"}, "openai-compatible": {},
+	keys := &accounts{keys: map[string]provider.Key{
+		"openai": {From: "MY_OPENAI_KEY", Value: "a"}, "anthropic": {From: "MY_ANTHROPIC_KEY", Value: "b"}, "openai-compatible": {},
 	}}
 	for name, want := range map[string]string{
 		"openai":            "check the key in MY_OPENAI_KEY. Nothing",
