@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -29,22 +28,16 @@ type observation struct {
 
 // readEvents reads the file of events and chooses the lane.
 func (o *planOptions) readEvents(s *streams) (*observation, error) {
-	from, in := o.events, s.in
-	if o.events == "-" {
-		from = "standard input"
-	} else {
-		file, err := os.Open(o.events)
-		if err != nil {
-			return nil, usageError(fmt.Errorf("--events: %w", err), "name a file that sluice run --events FILE wrote")
-		}
-		defer file.Close()
-		in = file
-	}
 	var seen plan.Observed
-	cut, err := telemetry.ReadEvents(in, func(_ []byte, e *sluice.Event) error { return seen.Add(e) })
+	cut := false
+	err := s.readEvents(o.events, func(in io.Reader) (err error) {
+		cut, err = telemetry.ReadEvents(in, func(_ []byte, e *sluice.Event) error { return seen.Add(e) })
+		return err
+	})
 	if err != nil {
-		return nil, usageError(fmt.Errorf("%s: %w", from, err), "give a file as sluice run --events FILE writes it")
+		return nil, err
 	}
+	from := inputName(o.events)
 	lane, err := o.laneOf(seen.Lanes(), from)
 	return &observation{from: from, lane: lane, cut: cut}, err
 }

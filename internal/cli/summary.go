@@ -155,11 +155,7 @@ func share(b sluice.BudgetSnapshot, spent float64, wall time.Duration) float64 {
 func (sum *summary) print(s *streams) {
 	done := sum.Total - sum.Failed - sum.Left
 	if sum.Total == 0 && sum.Error == "" {
-		input := sum.Input
-		if input == "-" {
-			input = "standard input"
-		}
-		s.errorf("nothing to do: %s has no lines\n", input)
+		s.errorf("nothing to do: %s has no lines\n", inputName(sum.Input))
 		return
 	}
 	if sum.Left == 0 && sum.Attempts == 0 && sum.Done == 0 && sum.Already == sum.Total && sum.Failed == 0 {
