@@ -3,7 +3,6 @@ package work
 import (
 	"bufio"
 	"errors"
-	"os"
 )
 
 // lineAt is where a line of a journal is, its newline included.
@@ -61,8 +60,7 @@ func (j *Journal) findLocked(items int, place func(Line) (number int, ok bool)) 
 }
 
 func (j *Journal) arrangeLocked(lines []lineAt, others int, place func(Line) (number int, ok bool)) (err error) {
-	// The lock makes the name ours; one that a crash left is overwritten. It is opened as the journal is, to become it.
-	tmp, err := j.disk.Open(j.out+".order.tmp", os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_TRUNC, 0o644)
+	tmp, err := j.successor(j.out + ".order.tmp")
 	if err != nil {
 		return err
 	}

@@ -26,8 +26,7 @@ func (j *Journal) rewriteLocked(keep func(Line) bool, last []byte) (err error) {
 	if j.takes {
 		to = AsidePath(j.out)
 	}
-	// The file lock makes the name ours; one that a crash left is overwritten. It is opened as the journal is, to become it.
-	tmp, err := j.disk.Open(to+".rewrite.tmp", os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_TRUNC, 0o644)
+	tmp, err := j.successor(to + ".rewrite.tmp")
 	if err != nil {
 		return err
 	}
@@ -68,6 +67,12 @@ func (j *Journal) rewriteLocked(keep func(Line) bool, last []byte) (err error) {
 	}
 	j.moved = gone
 	return nil
+}
+
+// successor makes the file that is to become the journal, and is opened as that is. The lock makes the name ours; one that
+// a crash left is overwritten.
+func (j *Journal) successor(name string) (file, error) {
+	return j.disk.Open(name, os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_TRUNC, 0o644)
 }
 
 // replaceLocked makes the new file the journal, under the name to. It is locked before it has that. The file of the run's
