@@ -117,3 +117,17 @@ func (t Tally) Tries() int { return t.Attempts + t.Throttles }
 
 // Wait is all the time that the call was held back.
 func (t Tally) Wait() time.Duration { return t.Queued + t.Cooldown + t.Backoff }
+
+// Add returns what a call took that went on: what it took before, and then next.
+func (t Tally) Add(next Tally) Tally {
+	if next.Tries() > 0 {
+		t.Latency = next.Latency
+	}
+	t.Attempts += next.Attempts
+	t.Throttles += next.Throttles
+	t.Queued += next.Queued
+	t.Cooldown += next.Cooldown
+	t.Backoff += next.Backoff
+	t.Usage, t.HasUsage = t.Usage.Add(next.Usage), t.HasUsage || next.HasUsage
+	return t
+}

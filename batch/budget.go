@@ -6,6 +6,8 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/prose"
 )
 
 // Budget bounds what a run may use: when it is spent, the run stops with a *BudgetError, and what is done is kept. It is
@@ -74,11 +76,11 @@ type Used struct {
 func (u Used) String() string {
 	switch u.Unit {
 	case "usd":
-		return fmt.Sprintf("spent %s of %s", dollars(u.Used), dollars(u.Limit))
+		return fmt.Sprintf("spent %s of %s", prose.Dollars(u.Used), prose.Dollars(u.Limit))
 	case "tokens":
-		return fmt.Sprintf("used %s of %s tokens", whole(u.Used), whole(u.Limit))
+		return fmt.Sprintf("used %s of %s tokens", prose.Group(u.Used), prose.Group(u.Limit))
 	case "items":
-		return fmt.Sprintf("%s items failed, of at most %s", whole(u.Used), whole(u.Limit))
+		return fmt.Sprintf("%s items failed, of at most %s", prose.Group(u.Used), prose.Group(u.Limit))
 	case "share":
 		return fmt.Sprintf("%s of the finished items failed, of at most %s", percent(u.Used), percent(u.Limit))
 	}
@@ -97,9 +99,9 @@ func (e *BudgetError) Alone() bool { return e.Next > e.Limit }
 
 // Error says what was used.
 func (e *BudgetError) Error() string {
-	next := whole(e.Next) + " tokens"
+	next := prose.Group(e.Next) + " tokens"
 	if e.Unit == "usd" {
-		next = dollars(e.Next)
+		next = prose.Dollars(e.Next)
 	}
 	switch {
 	case e.Next == 0:
@@ -110,22 +112,4 @@ func (e *BudgetError) Error() string {
 	return fmt.Sprintf("%s, and the next call may take %s", e.Used, next)
 }
 
-// dollars writes a sum of money: cents, and of what is below a dollar two digits that count.
-func dollars(usd float64) string {
-	digits := 2
-	if usd > 1e-12 && usd < 0.995 {
-		digits = max(2, 1-int(math.Floor(math.Log10(usd))))
-	}
-	return "$" + strconv.FormatFloat(usd, 'f', digits, 64)
-}
-
 func percent(share float64) string { return strconv.FormatFloat(share*100, 'g', 3, 64) + " %" }
-
-// whole writes a number without a fraction, in groups of three digits.
-func whole(n float64) string {
-	s := strconv.FormatFloat(n, 'f', 0, 64)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}

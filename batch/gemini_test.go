@@ -152,18 +152,13 @@ func TestTheModelInThePathTellsRequestsOfGeminiApart(t *testing.T) {
 		t.Errorf("the same by its long name: %+v, %v", rep, err)
 	}
 	cfg.Model = "gemini-2.5-pro"
-	if _, err := run(t, cfg); !changed(err) {
+	if _, err := run(t, cfg); !isChanged(err) {
 		t.Errorf("another model: %v", err)
 	}
 	f.input(t, `{"custom_id":"a","url":"/v1beta/models/gemini-2.5-flash:streamGenerateContent","body":{"contents":[]}}`+"\n")
-	if _, err := run(t, cfg); !changed(err) {
+	if _, err := run(t, cfg); !isChanged(err) {
 		t.Errorf("streamed: %v", err)
 	}
-}
-
-func changed(err error) bool {
-	_, ok := errors.AsType[*batch.ChangedError](err)
-	return ok
 }
 
 // A stream is recorded as the message that it amounts to, and the lane is the model, however it is called.

@@ -23,28 +23,8 @@ func appendResult(b []byte, r *work.Result) []byte {
 	b = appendResultID(b, r)
 	b = append(b, `","custom_id":`...)
 	b = jsonscan.AppendString(b, r.ID)
-	b = append(b, `,"response":`...)
-	if r.Status == 0 {
-		b = append(b, `null`...)
-	} else {
-		b = append(b, `{"status_code":`...)
-		b = strconv.AppendInt(b, int64(r.Status), 10)
-		b = append(b, `,"request_id":`...)
-		b = jsonscan.AppendString(b, r.RequestID)
-		b = append(b, `,"body":`...)
-		b = appendBody(b, r.Payload)
-		b = append(b, '}')
-	}
-	b = append(b, `,"error":`...)
-	if r.Kind == sluice.OK {
-		b = append(b, `null`...)
-	} else {
-		b = append(b, `{"code":`...)
-		b = jsonscan.AppendString(b, r.Kind.String())
-		b = append(b, `,"message":`...)
-		b = jsonscan.AppendString(b, message(r.Err))
-		b = append(b, '}')
-	}
+	b = appendResponse(b, r)
+	b = appendError(b, r)
 	b = append(b, `,"sluice":{"input":"`...)
 	b = hex.AppendEncode(b, r.Hash[:])
 	b = append(b, `","attempts":`...)
@@ -85,6 +65,34 @@ func appendResult(b []byte, r *work.Result) []byte {
 	b = append(b, `,"kind":"`...)
 	b = append(b, r.Kind.String()...)
 	return append(b, "\"}}\n"...)
+}
+
+// appendResponse appends what was answered; null if nothing was.
+func appendResponse(b []byte, r *work.Result) []byte {
+	b = append(b, `,"response":`...)
+	if r.Status == 0 {
+		return append(b, `null`...)
+	}
+	b = append(b, `{"status_code":`...)
+	b = strconv.AppendInt(b, int64(r.Status), 10)
+	b = append(b, `,"request_id":`...)
+	b = jsonscan.AppendString(b, r.RequestID)
+	b = append(b, `,"body":`...)
+	b = appendBody(b, r.Payload)
+	return append(b, '}')
+}
+
+// appendError appends why an item failed; null if it did not.
+func appendError(b []byte, r *work.Result) []byte {
+	b = append(b, `,"error":`...)
+	if r.Kind == sluice.OK {
+		return append(b, `null`...)
+	}
+	b = append(b, `{"code":`...)
+	b = jsonscan.AppendString(b, r.Kind.String())
+	b = append(b, `,"message":`...)
+	b = jsonscan.AppendString(b, message(r.Err))
+	return append(b, '}')
 }
 
 // message is the recorded text of an error: of the last attempt, since the counts stand beside it.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/prose"
 )
 
 // advice is what to know of the answer beside its figures.
@@ -61,5 +62,5 @@ func workers(n int) string {
 	if n == 1 {
 		return "1 worker"
 	}
-	return group(n) + " workers"
+	return prose.Group(n) + " workers"
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -269,7 +270,7 @@ func (s *search) uncertain(of proof, sh *shape, calls int) {
 	realIn, realOut := s.real.reserve()
 	tokens := spent + calls*(in+out) + s.soakCalls()*(realIn+realOut)
 	s.note("the budget does not suffice to certify the %s that more workers need in a minute", of)
-	s.hint = "--token-budget " + group(int(math.Ceil(float64(tokens)*1.1/1e5)*1e5)) + " certifies more"
+	s.hint = "--token-budget " + prose.Group(int(math.Ceil(float64(tokens)*1.1/1e5)*1e5)) + " certifies more"
 	if s.cfg.MaxCost != nil {
 		s.hint += ", with a --max-cost of as much"
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/chart"
+	"github.com/sluice-llm/sluice/internal/prose"
 )
 
 const (
@@ -97,7 +98,7 @@ func tally(probes []Probe, kind func(Probe) bool) string {
 			n++
 		}
 	}
-	return chart.Thousands(float64(n))
+	return prose.Group(n)
 }
 
 // title says what the answer is, and why it is not higher.
@@ -143,7 +144,7 @@ func (d *drawing) binds() string {
 
 // soMany says how many of something there may be, as far as that is known.
 func soMany(words string, f Finding) string {
-	n := chart.Thousands(math.Round(f.Value))
+	n := prose.Group(math.Round(f.Value))
 	switch {
 	case !f.Known():
 		return "only so many " + words
@@ -213,7 +214,7 @@ func (d *drawing) shares() *plot.Plot {
 		}
 		p.Add(b)
 		labels.XYs = append(labels.XYs, plotter.XY{X: (b.from + b.to) / 2, Y: 101})
-		labels.Labels = append(labels.Labels, chart.Thousands(float64(b.calls)))
+		labels.Labels = append(labels.Labels, prose.Group(b.calls))
 		labels.TextStyle = append(labels.TextStyle, text(8, draw.XCenter))
 	}
 	p.Add(labels)

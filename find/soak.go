@@ -3,8 +3,6 @@ package find
 import (
 	"context"
 	"math"
-	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -220,13 +218,4 @@ func (s *search) changed(ctx context.Context) (bool, error) {
 		return true, err
 	}
 	return false, nil
-}
-
-// group writes a number with commas.
-func group(n int) string {
-	text := []byte(strconv.Itoa(n))
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = slices.Insert(text, i, ',')
-	}
-	return string(text)
 }

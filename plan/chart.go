@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/chart"
+	"github.com/sluice-llm/sluice/internal/prose"
 )
 
 // Named is a forecast as a chart names it.
@@ -168,7 +169,7 @@ func (ch *drawing) limitWords(p *plot.Plot) string {
 	if allowed <= 4*p.Y.Max { // far above, it would squeeze the line to the ground
 		p.Add(ch.rule(allowed))
 	}
-	text := fmt.Sprintf("tightest limit: %v %s", q.Dimension, chart.Thousands(float64(q.Limit)))
+	text := fmt.Sprintf("tightest limit: %v %s", q.Dimension, prose.Group(q.Limit))
 	if q.Dimension != sluice.Requests {
 		text += fmt.Sprintf(", which allows %.4g answers a minute", allowed)
 	}
@@ -190,12 +191,12 @@ func logarithmic(p *plot.Plot, lines []*plotter.Line, slowest float64) *plot.Plo
 
 // summary is a forecast in the legend.
 func summary(f Named) string {
-	text := fmt.Sprintf("%s: %s calls in %s, %s throttled", f.Name, chart.Thousands(float64(f.Answered)), roundTime(f.Time), chart.Thousands(float64(f.Throttled)))
+	text := fmt.Sprintf("%s: %s calls in %s, %s throttled", f.Name, prose.Group(f.Answered), roundTime(f.Time), prose.Group(f.Throttled))
 	if q, ok := tightest(f.Quotas); ok {
-		text += fmt.Sprintf(", tightest limit %v %s", q.Dimension, chart.Thousands(float64(q.Limit)))
+		text += fmt.Sprintf(", tightest limit %v %s", q.Dimension, prose.Group(q.Limit))
 	}
 	if f.Failed > 0 {
-		text += fmt.Sprintf(", %s failed", chart.Thousands(float64(f.Failed)))
+		text += fmt.Sprintf(", %s failed", prose.Group(f.Failed))
 	}
 	return text
 }

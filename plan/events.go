@@ -1,13 +1,9 @@
 package plan
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -16,11 +12,10 @@ import (
 	"github.com/sluice-llm/sluice"
 )
 
-// Observed is what the events of earlier runs show of each lane, the one with most calls first.
+// Observed takes in the events of earlier runs, as many as there are, and says what they show. The zero value has seen
+// nothing. It is not safe for concurrent use.
 type Observed struct {
-	Lanes []ObservedLane
-	Lines int  // that were read
-	Cut   bool // the last line was cut off, and is left out
+	lanes map[string]*laneObserver
 }
 
 // ObservedLane is what events show of one lane, which is usually a model.
@@ -50,46 +45,51 @@ const (
 	// MostSampled is how many calls a sample has at most.
 	MostSampled = 10_000
 
-	mostLanes = 256     // in a file of events
-	mostLine  = 1 << 20 // bytes of a line
+	mostLanes = 256 // that are told apart
 )
 
-// FromEvents reads the JSON lines that sluice run --events writes, of any length, and says what they show. A line that
-// is cut off at the end of the file, as a killed run leaves it, is left out. It fails with the number of the line that is
-// no event, and with the reader's error.
-func FromEvents(r io.Reader) (Observed, error) {
-	o := observer{lanes: make(map[string]*laneObserver)}
-	in := bufio.NewReaderSize(r, mostLine)
-	var seen Observed
-	for n := 1; ; n++ {
-		line, err := in.ReadSlice('\n')
-		if errors.Is(err, bufio.ErrBufferFull) {
-			return Observed{}, fmt.Errorf("events line %d: longer than %d bytes", n, mostLine)
-		}
-		if err != nil && err != io.EOF {
-			return Observed{}, fmt.Errorf("events line %d: %w", n, err)
-		}
-		whole := err == nil
-		if len(bytes.TrimSpace(line)) > 0 {
-			lineErr := o.line(line)
-			if lineErr != nil && whole {
-				return Observed{}, fmt.Errorf("events line %d: %w", n, lineErr)
-			}
-			if seen.Cut = lineErr != nil; !seen.Cut {
-				seen.Lines++
-			}
-		}
-		if !whole {
-			break
-		}
+// Add takes in an event. It fails, and leaves the event out, if that makes no sense or is of one lane too many.
+func (o *Observed) Add(e *sluice.Event) error {
+	switch u := &e.Outcome.Usage; {
+	case e.Type == "":
+		return errors.New("no event: it has no type")
+	case e.Latency < 0 || e.Latency > mostLatency:
+		return fmt.Errorf("the latency is %v", e.Latency)
+	case e.InFlight < 0:
+		return fmt.Errorf("%d calls are in flight", e.InFlight)
+	case min(e.Limit, e.Outcome.Limit) < 0:
+		return fmt.Errorf("the limit is %d", min(e.Limit, e.Outcome.Limit))
+	case e.Outcome.HasUsage && (min(u.Input, u.CachedInput, u.Output) < 0 || max(u.Input, u.CachedInput, u.Output) > LargestCall):
+		return fmt.Errorf("usage is %d tokens in (%d of them cached) and %d out", u.Input, u.CachedInput, u.Output)
 	}
+	if !ofLane(e.Type) {
+		return nil
+	}
+	l := o.lanes[e.Lane]
+	if l == nil {
+		if len(o.lanes) == mostLanes {
+			return fmt.Errorf("lane %.100q is one more than the %d that can be told apart", e.Lane, mostLanes)
+		}
+		if o.lanes == nil {
+			o.lanes = make(map[string]*laneObserver)
+		}
+		l = &laneObserver{seen: ObservedLane{Lane: e.Lane, First: e.At}, random: rand.New(rand.NewPCG(1, 2))}
+		o.lanes[e.Lane] = l
+	}
+	l.event(e)
+	return nil
+}
+
+// Lanes returns what the events show of each lane, the one with most calls first. It comes after the last Add.
+func (o *Observed) Lanes() []ObservedLane {
+	var lanes []ObservedLane
 	for _, l := range o.lanes {
-		seen.Lanes = append(seen.Lanes, l.result())
+		lanes = append(lanes, l.result())
 	}
-	slices.SortFunc(seen.Lanes, func(a, b ObservedLane) int {
+	slices.SortFunc(lanes, func(a, b ObservedLane) int {
 		return cmp.Or(cmp.Compare(b.Answered, a.Answered), cmp.Compare(a.Lane, b.Lane))
 	})
-	return seen, nil
+	return lanes
 }
 
 // Scenario is the run that does the same again: the calls that were observed, against a provider as it showed itself, of
@@ -105,58 +105,6 @@ func (l *ObservedLane) Scenario(charge sluice.Charge) Scenario {
 		s.Requests = 0
 	}
 	return s
-}
-
-// observedEvent is what is read of a line.
-type observedEvent struct {
-	Type      sluice.EventType `json:"event"`
-	At        time.Time        `json:"at"`
-	Lane      string           `json:"lane"`
-	LatencyMS int64            `json:"latency_ms"`
-	Dimension sluice.Dimension `json:"dimension"`
-	Limit     int64            `json:"limit"`
-	Kind      sluice.Kind      `json:"kind"`
-	Usage     *sluice.Usage    `json:"usage"`
-	InFlight  int              `json:"active"`
-}
-
-// observer takes in events, of any number, in bounded memory.
-type observer struct {
-	lanes map[string]*laneObserver
-}
-
-// line takes in one line.
-func (o *observer) line(line []byte) error {
-	var e observedEvent
-	if err := json.Unmarshal(line, &e); err != nil {
-		return err
-	}
-	const mostMS = int64(math.MaxInt64 / time.Millisecond)
-	switch u := e.Usage; {
-	case e.Type == "":
-		return errors.New(`no event: it has no "event"`)
-	case e.LatencyMS < 0 || e.LatencyMS > mostMS:
-		return fmt.Errorf("latency_ms is %d", e.LatencyMS)
-	case e.InFlight < 0:
-		return fmt.Errorf("active is %d", e.InFlight)
-	case e.Limit < 0:
-		return fmt.Errorf("limit is %d", e.Limit)
-	case u != nil && (min(u.Input, u.CachedInput, u.Output) < 0 || max(u.Input, u.CachedInput, u.Output) > LargestCall):
-		return fmt.Errorf("usage is %d tokens in (%d of them cached) and %d out", u.Input, u.CachedInput, u.Output)
-	}
-	if !ofLane(e.Type) {
-		return nil
-	}
-	l := o.lanes[e.Lane]
-	if l == nil {
-		if len(o.lanes) == mostLanes {
-			return fmt.Errorf("lane %.100q is one more than the %d that can be told apart", e.Lane, mostLanes)
-		}
-		l = &laneObserver{seen: ObservedLane{Lane: e.Lane, First: e.At}, random: rand.New(rand.NewPCG(1, 2))}
-		o.lanes[e.Lane] = l
-	}
-	l.event(&e)
-	return nil
 }
 
 // ofLane reports whether events of that type show something of a lane.
@@ -190,7 +138,7 @@ type sampled struct {
 	usage   bool
 }
 
-func (l *laneObserver) event(e *observedEvent) {
+func (l *laneObserver) event(e *sluice.Event) {
 	s := &l.seen
 	if e.At.Before(s.First) {
 		s.First = e.At
@@ -201,42 +149,41 @@ func (l *laneObserver) event(e *observedEvent) {
 	s.Peak = max(s.Peak, e.InFlight)
 	switch e.Type {
 	case sluice.EventLimitsChanged:
-		l.limit(e)
+		l.limit(e.Dimension, e.Limit)
 	case sluice.EventThrottled:
-		s.Throttled[e.Dimension]++
-		if e.Limit > 0 {
-			l.limit(e)
+		s.Throttled[e.Outcome.Dimension]++
+		if e.Outcome.Limit > 0 {
+			l.limit(e.Outcome.Dimension, e.Outcome.Limit)
 		}
 	case sluice.EventGaveUp:
 		s.Failed++
 	case sluice.EventSlotReleased:
-		if e.Kind == sluice.OK {
+		if e.Outcome.Kind == sluice.OK {
 			l.answer(e)
 		}
 	}
 }
 
 // limit notes a limit that was told.
-func (l *laneObserver) limit(e *observedEvent) {
-	if to := l.seen.Limits.At(e.Dimension); to != nil {
-		*to = int(min(e.Limit, mostLimit))
+func (l *laneObserver) limit(d sluice.Dimension, limit int64) {
+	if to := l.seen.Limits.At(d); to != nil {
+		*to = int(min(limit, mostLimit))
 	}
 }
 
 // answer notes a good answer.
-func (l *laneObserver) answer(e *observedEvent) {
+func (l *laneObserver) answer(e *sluice.Event) {
 	l.seen.Answered++
-	latency := time.Duration(e.LatencyMS) * time.Millisecond
-	l.times.add(latency)
+	l.times.add(e.Latency)
 	if m := e.At.Unix() / 60; m != l.minute {
 		l.endMinute()
 		l.minute = m
 	}
 	l.inMinute++
-	one := sampled{latency: latency}
-	if u := e.Usage; u != nil {
-		l.usedIn = l.usedIn.Add(*u)
-		l.line.add(float64(u.Output), latency.Seconds())
+	one := sampled{latency: e.Latency}
+	if u := e.Outcome.Usage; e.Outcome.HasUsage {
+		l.usedIn = l.usedIn.Add(u)
+		l.line.add(float64(u.Output), e.Latency.Seconds())
 		one.call, one.usage = Call{Input: u.Input, Output: u.Output}, true
 		if one.call.Output == 0 {
 			one.call.Output = NoOutput // to a Scenario, zero is whatever the provider likes
@@ -262,7 +209,7 @@ func (l *laneObserver) endMinute() {
 // result is what all of it shows.
 func (l *laneObserver) result() ObservedLane {
 	l.endMinute()
-	s := &l.seen
+	s := l.seen
 	s.Latency = l.times.result()
 	base, slope := l.line.result()
 	s.Base, s.PerToken = toDuration(base), toDuration(slope)
@@ -283,7 +230,7 @@ func (l *laneObserver) result() ObservedLane {
 	if n > 1 {
 		s.Jitter = math.Sqrt(max(0, squares/n-sum/n*sum/n))
 	}
-	return *s
+	return s
 }
 
 func toDuration(seconds float64) time.Duration {

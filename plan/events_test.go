@@ -1,43 +1,49 @@
 package plan_test
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/plan"
 )
 
-// line is a good answer's event.
-func line(at time.Time, latency time.Duration, in, out int) string {
-	return fmt.Sprintf(`{"event":"slot_released","at":%q,"lane":"m","latency_ms":%d,"kind":"ok","usage":{"input_tokens":%d,"cached_input_tokens":0,`+
-		`"output_tokens":%d},"active":3,"waiting":0}`+"\n", at.Format(time.RFC3339Nano), latency.Milliseconds(), in, out)
+// answered is a good answer's event.
+func answered(at time.Time, latency time.Duration, in, out int) sluice.Event {
+	return sluice.Event{Type: sluice.EventSlotReleased, At: at, Lane: "m", Latency: latency, InFlight: 3, Outcome: sluice.Outcome{
+		Kind: sluice.OK, HasUsage: true, Usage: sluice.Usage{Input: in, Output: out},
+	}}
+}
+
+// observe returns the lanes of events that make sense.
+func observe(t *testing.T, events ...sluice.Event) []plan.ObservedLane {
+	t.Helper()
+	var o plan.Observed
+	for i := range events {
+		if err := o.Add(&events[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return o.Lanes()
 }
 
 func TestEventsTellLatencyPerTokenApart(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	const n = 30_000
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	var events strings.Builder
+	var events []sluice.Event
 	for i := range n { // ten a second, longer and longer
 		out := 20 + i*500/n
 		latency := time.Duration(float64(800*time.Millisecond+time.Duration(out)*12*time.Millisecond) * math.Exp(0.1*r.NormFloat64()))
-		events.WriteString(line(start.Add(time.Duration(i)*100*time.Millisecond), latency, 100+i%50, out))
+		events = append(events, answered(start.Add(time.Duration(i)*100*time.Millisecond), latency, 100+i%50, out))
 	}
-	o, err := plan.FromEvents(strings.NewReader(events.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := o.Lanes[0]
+	l := observe(t, events...)[0]
 	if math.Abs(l.Base.Seconds()-0.8) > 0.05 || math.Abs(l.PerToken.Seconds()-0.012) > 0.0005 || math.Abs(l.Jitter-0.1) > 0.02 {
 		t.Errorf("%v and %v per token, sigma %.3f; want 0.8 s, 12 ms and 0.1", l.Base, l.PerToken, l.Jitter)
 	}
@@ -57,22 +63,24 @@ func TestEventsTellLatencyPerTokenApart(t *testing.T) {
 }
 
 func TestEventsTellLimitsAndThrottles(t *testing.T) {
-	o, err := plan.FromEvents(strings.NewReader(`
-{"event":"limits_changed","at":"2026-03-01T12:00:00Z","lane":"a","dimension":"tpm","limit":90000,"active":0,"waiting":0}
-{"event":"throttled","at":"2026-03-01T12:00:01Z","lane":"a","dimension":"rpm","limit":500,"kind":"rate_limit","active":7,"waiting":0}
-{"event":"limits_changed","at":"2026-03-01T12:00:02Z","lane":"a","dimension":"tpm","limit":60000,"active":0,"waiting":0}
-{"event":"throttled","at":"2026-03-01T12:00:03Z","lane":"b","kind":"rate_limit","active":2,"waiting":0}
-{"event":"gave_up","at":"2026-03-01T12:00:03Z","lane":"b","kind":"rate_limit","active":2,"waiting":0}
-{"event":"something new","at":"2026-03-01T12:00:03Z","lane":"b","more":[1]}
-` + line(time.Date(2026, 3, 1, 12, 0, 5, 0, time.UTC), time.Second, 10, 0) + `{"event":"slot_released","at":"2026-03-01T1`))
-	if err != nil {
-		t.Fatal(err)
+	at := func(second int) time.Time { return time.Date(2026, 3, 1, 12, 0, second, 0, time.UTC) }
+	throttled := func(d sluice.Dimension, limit int64) sluice.Outcome {
+		return sluice.Outcome{Kind: sluice.RateLimit, Dimension: d, Limit: limit}
 	}
-	if !o.Cut || o.Lines != 7 || len(o.Lanes) != 3 {
-		t.Fatalf("%d lines, cut: %v, lanes: %+v", o.Lines, o.Cut, o.Lanes)
+	lanes := observe(t,
+		sluice.Event{Type: sluice.EventLimitsChanged, At: at(0), Lane: "a", Dimension: sluice.Tokens, Limit: 90000},
+		sluice.Event{Type: sluice.EventThrottled, At: at(1), Lane: "a", Outcome: throttled(sluice.Requests, 500), InFlight: 7},
+		sluice.Event{Type: sluice.EventLimitsChanged, At: at(2), Lane: "a", Dimension: sluice.Tokens, Limit: 60000},
+		sluice.Event{Type: sluice.EventThrottled, At: at(3), Lane: "b", Outcome: throttled(sluice.AnyDimension, 0), InFlight: 2},
+		sluice.Event{Type: sluice.EventGaveUp, At: at(3), Lane: "b", Outcome: throttled(sluice.AnyDimension, 0), InFlight: 2},
+		sluice.Event{Type: "something new", At: at(3), Lane: "b"},
+		sluice.Event{Type: sluice.EventStarted, At: at(3)},
+		answered(at(5), time.Second, 10, 0))
+	if len(lanes) != 3 {
+		t.Fatalf("lanes: %+v", lanes)
 	}
 	by := make(map[string]plan.ObservedLane)
-	for _, l := range o.Lanes {
+	for _, l := range lanes {
 		by[l.Lane] = l
 	}
 	if a := by["a"]; a.Limits != (sluice.Limits{RPM: 500, TPM: 60000}) || a.Throttled[sluice.Requests] != 1 || a.Peak != 7 {
@@ -90,53 +98,58 @@ func TestEventsTellLimitsAndThrottles(t *testing.T) {
 	}
 }
 
-func TestEventsThatMakeNoSenseAreNamedByTheirLine(t *testing.T) {
-	good := line(time.Unix(0, 0), time.Second, 1, 1)
-	for word, text := range map[string]string{
-		"line 2: no event":      good + `{"at":"2026-03-01T12:00:00Z"}` + "\n" + good,
-		"line 3":                good + good + "nonsense\n",
-		"line 1":                `{"event":"slot_released","at":"yesterday"}` + "\n",
-		"unknown kind":          `{"event":"slot_released","kind":"nice"}` + "\n",
-		"unknown dimension":     `{"event":"limits_changed","dimension":"length"}` + "\n",
-		"latency_ms is -1":      `{"event":"slot_released","latency_ms":-1}` + "\n",
-		"usage is -1":           `{"event":"slot_released","usage":{"input_tokens":-1}}` + "\n",
-		"active is -2":          `{"event":"slot_released","active":-2}` + "\n",
-		"limit is -2":           `{"event":"limits_changed","limit":-2}` + "\n",
-		"line 2: longer than":   good + strings.Repeat("x", 2<<20),
-		"one more than the 256": manyLanes(300),
+func TestEventsThatMakeNoSenseAreLeftOut(t *testing.T) {
+	var o plan.Observed
+	for i := range 256 {
+		if err := o.Add(&sluice.Event{Type: sluice.EventSlotAcquired, Lane: fmt.Sprint(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := o.Lanes()
+	usage := sluice.Outcome{HasUsage: true, Usage: sluice.Usage{Input: -1}}
+	for word, e := range map[string]sluice.Event{
+		"no event":              {Lane: "1"},
+		"the latency is -1s":    {Type: sluice.EventSlotReleased, Lane: "1", Latency: -time.Second},
+		"the latency is 721h":   {Type: sluice.EventSlotReleased, Lane: "1", Latency: 721 * time.Hour},
+		"usage is -1":           {Type: sluice.EventSlotReleased, Lane: "1", Outcome: usage},
+		"-2 calls":              {Type: sluice.EventSlotReleased, Lane: "1", InFlight: -2},
+		"the limit is -2":       {Type: sluice.EventLimitsChanged, Lane: "1", Limit: -2},
+		"one more than the 256": {Type: sluice.EventSlotAcquired, Lane: "256"},
 	} {
-		if _, err := plan.FromEvents(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), word) {
+		if err := o.Add(&e); err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("want an error that says %q: %v", word, err)
 		}
 	}
-	broken := io.MultiReader(strings.NewReader(good), iotest.ErrReader(io.ErrClosedPipe))
-	if _, err := plan.FromEvents(broken); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("the reader's error is lost: %v", err)
+	if after := o.Lanes(); !reflect.DeepEqual(before, after) {
+		t.Errorf("what was left out shows: %+v", after)
 	}
-	if o, err := plan.FromEvents(strings.NewReader("")); err != nil || len(o.Lanes) != 0 {
-		t.Errorf("an empty file: %+v, %v", o, err)
+	if lanes := new(plan.Observed).Lanes(); len(lanes) != 0 {
+		t.Errorf("lanes of nothing: %+v", lanes)
 	}
 }
 
-func manyLanes(n int) string {
-	var b strings.Builder
-	for i := range n {
-		fmt.Fprintf(&b, `{"event":"slot_acquired","lane":"%d"}`+"\n", i)
-	}
-	return b.String()
-}
-
-func FuzzFromEvents(f *testing.F) {
-	f.Add([]byte(line(time.Unix(1e9, 0), time.Second, 100, 20) + line(time.Unix(1e9, 5), 2*time.Second, 100, 50)))
-	f.Add([]byte(`{"event":"limits_changed","at":"2026-03-01T12:00:00Z","lane":"a","dimension":"tpm","limit":90000}` + "\n{"))
-	f.Add([]byte(`{"event":"throttled","dimension":"rpm","kind":"rate_limit"}` + "\n\n"))
+func FuzzObserved(f *testing.F) {
+	types := []sluice.EventType{sluice.EventSlotReleased, sluice.EventThrottled, sluice.EventLimitsChanged, sluice.EventGaveUp, "new"}
+	f.Add([]byte{0, 1, 60, 200, 10, 0, 1, 61, 201, 30})
+	f.Add([]byte{1, 1, 60, 200, 10, 2, 2, 61, 255, 255, 3, 3, 3, 3, 3})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		o, err := plan.FromEvents(bytes.NewReader(b))
-		if err != nil {
-			return
+		var o plan.Observed
+		for ; len(b) >= 5; b = b[5:] {
+			wide := int64(1) << (b[3] % 63) // any magnitude, and beyond what makes sense
+			d := sluice.Dimension(b[1]) % sluice.NumDimensions
+			e := sluice.Event{
+				Type: types[int(b[0])%len(types)], At: time.Unix(int64(b[2])*7, 0), Lane: string(rune('a' + b[0]%3)), Dimension: d, Limit: wide,
+				Latency: time.Duration(wide), InFlight: int(b[4]), Outcome: sluice.Outcome{
+					Kind: sluice.OK, Dimension: d, Limit: wide, HasUsage: b[1]%2 == 0, Usage: sluice.Usage{Input: int(wide >> 20), Output: int(b[4])},
+				},
+			}
+			if err := o.Add(&e); err != nil {
+				return
+			}
 		}
-		for i := range o.Lanes {
-			l := &o.Lanes[i]
+		lanes := o.Lanes()
+		for i := range lanes {
+			l := &lanes[i]
 			if math.IsNaN(l.Jitter) || math.IsInf(l.Jitter, 0) || l.Base < 0 || l.PerToken < 0 || len(l.Calls) > plan.MostSampled {
 				t.Fatalf("%+v", l)
 			}

@@ -101,6 +101,9 @@ func columnOf(name string) int {
 	return -1
 }
 
+// mostLine is how many bytes a line of a table has at most.
+const mostLine = 1 << 20
+
 // table is one that is being read.
 type table struct {
 	in    bounded

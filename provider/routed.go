@@ -61,7 +61,7 @@ func (r *routed) visit(at way) (again bool, err error) {
 		tally.Attempts-- // Do counts what was not sent
 	}
 	r.unsent, r.inRow = false, 0
-	r.add(tally)
+	r.tally = r.tally.Add(tally)
 
 	failure, failed := errors.AsType[*sluice.CallError](err)
 	switch {
@@ -84,20 +84,6 @@ func (r *routed) visit(at way) (again bool, err error) {
 		return true, nil
 	}
 	return false, err
-}
-
-// add adds up what the call took.
-func (r *routed) add(t sluice.Tally) {
-	sum := &r.tally
-	if t.Tries() > 0 {
-		sum.Latency = t.Latency
-	}
-	sum.Attempts += t.Attempts
-	sum.Throttles += t.Throttles
-	sum.Queued += t.Queued
-	sum.Cooldown += t.Cooldown
-	sum.Backoff += t.Backoff
-	sum.Usage, sum.HasUsage = sum.Usage.Add(t.Usage), sum.HasUsage || t.HasUsage
 }
 
 // elsewhere notes that the present upstream is of no use to the call, and reports whether another one may be.

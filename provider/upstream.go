@@ -165,9 +165,7 @@ func (up *Upstream) check() error {
 			return err
 		}
 	}
-	key := up.Provider
-	target := Target{BaseURL: up.BaseURL}
-	return key.Check(target)
+	return up.Provider.Check(Target{BaseURL: up.BaseURL})
 }
 
 // model returns the id that a model has there; false if it is not served.
@@ -180,7 +178,7 @@ func (up *Upstream) model(asked string, known *Registry) (id string, ok bool) {
 	return asked, ok && p.Name == up.Provider.Name
 }
 
-// key returns the key whose turn it is; false if all were refused.
+// keyLocked returns the key whose turn it is; false if all were refused.
 func (up *upstream) keyLocked() (string, bool) {
 	if up.out != nil {
 		return "", false

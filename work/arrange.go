@@ -60,8 +60,7 @@ func (j *Journal) findLocked(items int, place func(Line) (number int, ok bool)) 
 }
 
 func (j *Journal) arrangeLocked(lines []lineAt, others int, place func(Line) (number int, ok bool)) (err error) {
-	// The lock makes the name ours; it is opened as the journal is, to become it.
-	tmp, err := openNew(j.disk, j.out+".order.tmp")
+	tmp, err := openNew(j.disk, j.out+".order.tmp") // the lock makes the name ours
 	if err != nil {
 		return err
 	}

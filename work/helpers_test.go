@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -139,4 +140,12 @@ func (f *fake) counts() [3]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return [3]int{f.prepared, f.handled, f.closed}
+}
+
+// highest keeps the highest number that it was given.
+type highest struct{ atomic.Int32 }
+
+func (h *highest) of(n int32) {
+	for m := h.Load(); n > m && !h.CompareAndSwap(m, n); m = h.Load() {
+	}
 }

@@ -34,7 +34,7 @@ func (c *calls) rationed(wait context.Context, st *callState) (sluice.Tally, err
 			return all, err
 		}
 		tally, again, err := c.enter(ctx, st)
-		if all = sum(all, tally); !again {
+		if all = all.Add(tally); !again {
 			return all, err
 		}
 	}
@@ -51,13 +51,4 @@ func (c *calls) enter(ctx context.Context, st *callState) (tally sluice.Tally, a
 	tally, err = c.do(ctx, st)
 	left = true
 	return c.ration.Leave(&st.item, tally, err)
-}
-
-// sum adds up what became of a call over several turns.
-func sum(a, b sluice.Tally) sluice.Tally {
-	return sluice.Tally{
-		Attempts: a.Attempts + b.Attempts, Throttles: a.Throttles + b.Throttles,
-		Queued: a.Queued + b.Queued, Cooldown: a.Cooldown + b.Cooldown, Backoff: a.Backoff + b.Backoff, Latency: b.Latency,
-		Usage: a.Usage.Add(b.Usage), HasUsage: a.HasUsage || b.HasUsage,
-	}
 }

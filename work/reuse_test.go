@@ -231,11 +231,11 @@ func TestImmediateLayersKeepAnswersCountedUntilTheyAreRecorded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var open, most atomic.Int32
+				var open atomic.Int32
+				var most highest
 				calls := work.Calls(scheduler(t, slots), func(context.Context, *sluice.Permit, work.Item) (work.Result, sluice.Outcome) {
 					now := open.Add(1)
-					for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
-					}
+					most.of(now)
 					time.Sleep(time.Second)
 					return work.Result{}, sluice.Outcome{}
 				})
@@ -281,7 +281,8 @@ func TestThoseAsideKeepNobodyFromTheirCalls(t *testing.T) {
 	for _, workers := range []int{0, 20} {
 		synctest.Test(t, func(t *testing.T) {
 			ready := make(chan struct{})
-			var aside, mostAside atomic.Int32
+			var aside atomic.Int32
+			var mostAside highest
 			begun := time.Now()
 			var mu sync.Mutex
 			var last time.Time // of those that need not wait
@@ -304,8 +305,7 @@ func TestThoseAsideKeepNobodyFromTheirCalls(t *testing.T) {
 				}
 				now := aside.Add(1)
 				defer aside.Add(-1)
-				for m := mostAside.Load(); now > m && !mostAside.CompareAndSwap(m, now); m = mostAside.Load() {
-				}
+				mostAside.of(now)
 				return work.Await(ctx, ready)
 			}))})
 			add(t, r, numbered(n)...)

@@ -25,8 +25,7 @@ func (j *Journal) rewriteLocked(keep func(Line) bool, last []byte) (err error) {
 	if j.takes {
 		to = AsidePath(j.out)
 	}
-	// The file lock makes the name ours; it is opened as the journal is, to become it.
-	tmp, err := openNew(j.disk, to+".rewrite.tmp")
+	tmp, err := openNew(j.disk, to+".rewrite.tmp") // the lock makes the name ours
 	if err != nil {
 		return err
 	}

@@ -81,13 +81,13 @@ func TestSlotsStayBusyWithFewWorkersMoreThanSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slots, n = 64, 640
 		s := scheduler(t, slots)
-		var handling, most atomic.Int32
+		var handling atomic.Int32
+		var most highest
 		inner := work.Calls(s, answer(time.Second, always(sluice.OK)))
 		r := newRunner(t, work.Config{Handler: work.HandlerFunc(func(ctx context.Context, item work.Item) (work.Result, error) {
 			now := handling.Add(1)
 			defer handling.Add(-1)
-			for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
-			}
+			most.of(now)
 			return inner.Handle(ctx, item)
 		})})
 		add(t, r, numbered(n)...)
@@ -290,7 +290,8 @@ func TestNoMoreAnswersAreUnrecordedThanCallsMayBeOpen(t *testing.T) {
 	const slots, n = 4, 60
 	for _, took := range []time.Duration{time.Millisecond, 3 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			var open, most atomic.Int32
+			var open atomic.Int32
+			var most highest
 			r := newRunner(t, work.Config{
 				Journal: openJournal(t, journalPath(t), work.JournalConfig{Sync: work.SyncNone}),
 				Encode: func(dst []byte, res *work.Result) []byte {
@@ -300,8 +301,7 @@ func TestNoMoreAnswersAreUnrecordedThanCallsMayBeOpen(t *testing.T) {
 				},
 				Handler: work.Calls(scheduler(t, slots), func(context.Context, *sluice.Permit, work.Item) (work.Result, sluice.Outcome) {
 					now := open.Add(1)
-					for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
-					}
+					most.of(now)
 					time.Sleep(time.Second)
 					return work.Result{}, sluice.Outcome{}
 				}),

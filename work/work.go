@@ -148,7 +148,7 @@ type chain struct {
 	calls  *calls    // innermost of all, if all around it is Immediate
 }
 
-// Immediate is a Handler around another that waits for nothing once that one returned, and before it only by Aside: it
+// Immediate is a Handler around another that waits for nothing once that one returned, and before it only by Await: it
 // handles an item by at most one call of the other at a time, in the same goroutine. Around Calls, a Chain of these alone
 // keeps what Calls has by itself: a call whose answer is good counts as open until it is in the journal, so that a kill
 // costs no more calls than may be open, and a lane starts no more workers than its calls need.

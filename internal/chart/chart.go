@@ -15,6 +15,8 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/sluice-llm/sluice/internal/prose"
 )
 
 // WriteSVG writes what paint paints on a white canvas of that size. The same painting makes the same bytes. It fails, and
@@ -94,7 +96,7 @@ func (t Ticks) Ticks(low, high float64) []plot.Tick {
 	}
 	var out []plot.Tick
 	for i := math.Ceil(low / step); i*step <= high*(1+1e-9); i++ {
-		out = append(out, plot.Tick{Value: i * step, Label: Thousands(i * step)})
+		out = append(out, plot.Tick{Value: i * step, Label: label(i * step)})
 	}
 	return out
 }
@@ -108,21 +110,17 @@ func (Powers) Ticks(low, high float64) []plot.Tick {
 	for power := math.Pow(10, math.Floor(math.Log10(low))); power <= high; power *= 10 {
 		for _, digit := range [...]float64{1, 2, 5} {
 			if at := digit * power; at >= low && at <= high {
-				out = append(out, plot.Tick{Value: at, Label: Thousands(at)})
+				out = append(out, plot.Tick{Value: at, Label: label(at)})
 			}
 		}
 	}
 	return out
 }
 
-// Thousands writes 30000 as 30,000, and what is no whole number with the digits that it has.
-func Thousands(x float64) string {
+// label writes a number with commas between its thousands, and one that is not whole with the digits that it has.
+func label(x float64) string {
 	if x != math.Trunc(x) {
 		return fmt.Sprintf("%.4g", x)
 	}
-	s := fmt.Sprintf("%.0f", x)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
+	return prose.Group(x)
 }

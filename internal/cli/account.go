@@ -69,12 +69,9 @@ type accounts struct {
 
 	mu         sync.Mutex
 	schedulers []*sluice.Scheduler
-	names      []string            // of their accounts
-	keys       map[string]foundKey // by provider
+	names      []string                // of their accounts
+	keys       map[string]provider.Key // by provider; empty for one that may do without
 }
-
-// foundKey is a key and the variable that it was found in, both empty for a provider that may do without.
-type foundKey struct{ value, from string }
 
 // open checks the flags. What must never be printed is given to hide.
 func (f *accountFlags) open(template sluice.Config, hide func(secret string)) (*accounts, error) {
@@ -85,7 +82,7 @@ func (f *accountFlags) open(template sluice.Config, hide func(secret string)) (*
 	if err := checkBaseURL(f.baseURL); err != nil {
 		return nil, err
 	}
-	a := &accounts{flags: f, limits: limits, template: template, hide: hide, tuning: newTuning(), keys: make(map[string]foundKey)}
+	a := &accounts{flags: f, limits: limits, template: template, hide: hide, tuning: newTuning(), keys: make(map[string]provider.Key)}
 	if a.settings, err = f.settings.open(); err != nil {
 		return nil, err
 	}
@@ -119,6 +116,14 @@ func (f *accountFlags) open(template sluice.Config, hide func(secret string)) (*
 		a.transport, err = newTransport(f.caFile, a.room.calls)
 	}
 	return a, err
+}
+
+// mostThrottles is --max-throttles as a Config takes it, where zero is the default and below it is none.
+func (f *accountFlags) mostThrottles() int {
+	if f.maxThrottles == 0 {
+		return -1
+	}
+	return f.maxThrottles
 }
 
 // checkBaseURL refuses what an address must not hold: it is printed and recorded.
@@ -178,75 +183,6 @@ func (a *accounts) of(model string) (provider.Provider, error) {
 	return p, a.flags.checkAddress(p)
 }
 
-// Key returns the key for p. It is an error if there is none, unless p may do without.
-func (a *accounts) Key(p provider.Provider) (string, error) {
-	a.mu.Lock()
-	key, known := a.keys[p.Name]
-	a.mu.Unlock()
-	if known {
-		return key.value, nil
-	}
-	key, err := a.findKey(p)
-	if err != nil {
-		return "", err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.keys[p.Name] = key
-	return key.value, nil
-}
-
-// KeyFrom returns the variable that the key for the provider of that name was found in; "" is none.
-func (a *accounts) KeyFrom(name string) string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.keys[name].from
-}
-
-// findKey looks the key for p up.
-func (a *accounts) findKey(p provider.Provider) (foundKey, error) {
-	f := a.flags
-	names := p.KeyEnv
-	if f.keyEnv != "" {
-		names = []string{f.keyEnv}
-	}
-	for _, name := range names {
-		key, err := a.keyIn(name)
-		if err != nil || key != "" {
-			return foundKey{value: key, from: name}, err
-		}
-	}
-	if p.Auth.Header == "" || len(names) == 0 || p.KeyOptional && f.keyEnv == "" {
-		return foundKey{}, nil
-	}
-	where := "in the environment"
-	if f.keysFile != "" {
-		where += " or in " + f.keysFile
-	}
-	if !provider.IsVariable(names[0]) {
-		return foundKey{}, usageError(fmt.Errorf("no key for %s: what --key-env names is not set %s", p.Name, where),
-			"--key-env takes the name of a variable, such as --key-env MY_API_KEY, and never a key itself")
-	}
-	return foundKey{}, usageError(fmt.Errorf("no key for %s: %s is not set %s", p.Name, names[0], where),
-		"export %s=..., or name another variable with --key-env, or try without a key: --provider sim", names[0])
-}
-
-// keyIn returns the key in a variable, "" if there is none. It is never printed.
-func (a *accounts) keyIn(name string) (string, error) {
-	key, err := lookupKey(name, a.flags.keysFile)
-	if err != nil {
-		return "", err
-	}
-	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", usageError(fmt.Errorf("the key in %s holds characters that no key has", name),
-			"look for line breaks, quotes or spaces in it")
-	}
-	if key != "" {
-		a.hide(key)
-	}
-	return key, nil
-}
-
 // Scheduler makes the Scheduler of the account at p.
 func (a *accounts) Scheduler(p provider.Provider) (*sluice.Scheduler, error) {
 	if err := a.flags.checkAddress(p); err != nil {
@@ -271,10 +207,7 @@ func (a *accounts) Scheduler(p provider.Provider) (*sluice.Scheduler, error) {
 func (a *accounts) schedulerOf(c sluice.Config, p provider.Provider, label string) (*sluice.Scheduler, error) {
 	c.StateDir = stateDir(p)
 	c.Charge, c.CountsCached = p.Charge, p.CountsCached
-	c.MaxThrottles = a.flags.maxThrottles
-	if c.MaxThrottles == 0 {
-		c.MaxThrottles = -1 // to the Scheduler, zero is the default
-	}
+	c.MaxThrottles = a.flags.mostThrottles()
 	scheduler, err := sluice.New(c)
 	if err != nil && c.StateDir != "" {
 		return nil, usageError(err, "learned limits are kept in %s: set XDG_STATE_HOME to a directory that you can write to", c.StateDir)

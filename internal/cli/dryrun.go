@@ -102,18 +102,6 @@ func (o *runOptions) dry(s *streams, cfg batch.Config) error {
 	return nil
 }
 
-// explainLimits says where limits come from, to whom asked for more, and to everybody what is doubtful of them.
-func (a *accounts) explainLimits(s *streams, verbose bool) {
-	for _, doubt := range a.settings.doubts {
-		s.errorf("sluice: warning: %s\n", doubt)
-	}
-	for _, note := range a.settings.notes {
-		if verbose {
-			s.errorf("sluice: %s\n", note)
-		}
-	}
-}
-
 // fill adds up what is left to do.
 func (d *dryRun) fill(seen *outlook, a *accounts) error {
 	f := &forecaster{accounts: a, begins: make(map[string]begun)}

@@ -3,14 +3,13 @@ package cli
 import (
 	"fmt"
 	"io"
-	"math"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/plan"
 )
 
@@ -261,7 +260,7 @@ func (f *figures) workers() (value, text string) {
 			}
 		}
 		text = fmt.Sprintf("loops without a pace that stay within every limit; they use %s of %s %s at most",
-			percent(share), most.Dimension, group(most.Limit))
+			prose.Percent(share), most.Dimension, group(most.Limit))
 		if burst := f.plan.WorkersBurst; burst > 0 {
 			text += fmt.Sprintf(", of buckets that hold %s", atLeast(burst))
 		}
@@ -383,44 +382,9 @@ func (f *figures) printAssumed(w io.Writer) {
 	}
 }
 
-// beyond is where whole numbers end: neither a reader nor an int64 has a use for so many digits.
-const beyond = 1e15
-
-// number writes a figure with as many digits as it is worth.
-func number(n float64) string {
-	if n >= beyond {
-		return fmt.Sprintf("%.3g", n)
-	}
-	if n >= 100 || n == float64(int64(n)) {
-		return group(n + 0.5)
-	}
-	return fmt.Sprintf("%.3g", n)
-}
-
-// dollars writes a sum of money.
-func dollars(usd float64) string {
-	if usd > 1e-12 && usd < 0.995 {
-		digits := max(2, 1-int(math.Floor(math.Log10(usd)))) // the two that count, and cents at least
-		return "$" + strconv.FormatFloat(usd, 'f', digits, 64)
-	}
-	if usd >= beyond || usd > 0 && usd <= 1e-12 {
-		return fmt.Sprintf("$%.3g", usd)
-	}
-	cents := int64(usd*100 + 0.5)
-	return fmt.Sprintf("$%s.%02d", group(cents/100), cents%100)
-}
-
 func optional(n *int) string {
 	if n == nil {
 		return ""
 	}
 	return group(*n)
-}
-
-// count writes a number of things.
-func count(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return group(n) + " " + thing
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/plan"
 	"github.com/sluice-llm/sluice/work"
 )
@@ -252,7 +253,7 @@ func (c *forecastFigures) quotas() (value, text string) {
 		return "", ""
 	}
 	words := func(q quotaFigures) string {
-		return fmt.Sprintf("%s of %s %s", percent(q.Share), q.Dimension, group(q.Limit))
+		return fmt.Sprintf("%s of %s %s", prose.Percent(q.Share), q.Dimension, group(q.Limit))
 	}
 	text = "of what it lets through in the time"
 	for _, q := range c.Quotas[1:] {

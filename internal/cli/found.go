@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/find"
+	"github.com/sluice-llm/sluice/internal/prose"
 )
 
 // found says in words what a search found.
@@ -180,7 +181,7 @@ func marginWords(m float64) string {
 	case m < 0.0095:
 		return fmt.Sprintf("%.1f %%", m*100)
 	}
-	return percent(m)
+	return prose.Percent(m)
 }
 
 // spentWords is what a search cost.

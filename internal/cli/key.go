@@ -4,7 +4,89 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/sluice-llm/sluice/provider"
 )
+
+// Key returns the key for p. It is an error if there is none, unless p may do without.
+func (a *accounts) Key(p provider.Provider) (string, error) {
+	a.mu.Lock()
+	key, known := a.keys[p.Name]
+	a.mu.Unlock()
+	if known {
+		return key.Value, nil
+	}
+	key, err := a.findKey(p)
+	if err != nil {
+		return "", err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.keys[p.Name] = key
+	return key.Value, nil
+}
+
+// KeyFrom returns the variable that the key for the provider of that name was found in; "" is none.
+func (a *accounts) KeyFrom(name string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.keys[name].From
+}
+
+// findKey looks the key for p up.
+func (a *accounts) findKey(p provider.Provider) (provider.Key, error) {
+	names := p.KeyEnv
+	if named := a.flags.keyEnv; named != "" {
+		names = []string{named}
+	}
+	key, err := a.firstKey(names)
+	switch {
+	case err != nil || key.Value != "":
+		return key, err
+	case p.Auth.Header == "" || len(names) == 0 || p.KeyOptional && a.flags.keyEnv == "":
+		return key, nil
+	case !provider.IsVariable(names[0]):
+		return key, usageError(fmt.Errorf("no key for %s: %s", p.Name, a.unset("what --key-env names")),
+			"--key-env takes the name of a variable, such as --key-env MY_API_KEY, and never a key itself")
+	}
+	return key, usageError(fmt.Errorf("no key for %s: %s", p.Name, a.unset(names[0])),
+		"export %s=..., or name another variable with --key-env, or try without a key: --provider sim", names[0])
+}
+
+// firstKey returns the first key that variables of those names hold; an empty one is none.
+func (a *accounts) firstKey(names []string) (provider.Key, error) {
+	for _, name := range names {
+		if value, err := a.keyOf(name); err != nil || value != "" {
+			return provider.Key{From: name, Value: value}, err
+		}
+	}
+	return provider.Key{}, nil
+}
+
+// unset says that a variable holds no key.
+func (a *accounts) unset(name string) string {
+	where := "in the environment"
+	if file := a.flags.keysFile; file != "" {
+		where += " or in " + file
+	}
+	return name + " is not set " + where
+}
+
+// keyOf returns the key in a variable, "" if there is none. It is never printed.
+func (a *accounts) keyOf(name string) (string, error) {
+	key, err := lookupKey(name, a.flags.keysFile)
+	if err != nil {
+		return "", err
+	}
+	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", usageError(fmt.Errorf("the key in %s holds characters that no key has", name),
+			"look for line breaks, quotes or spaces in it")
+	}
+	if key != "" {
+		a.hide(key)
+	}
+	return key, nil
+}
 
 // lookupKey returns the value of the environment variable name, or else what the file says it is; "" if neither has
 // it. An empty file name is no file. Nothing but the line of that variable is kept.

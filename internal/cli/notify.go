@@ -96,6 +96,9 @@ func (f *notifyFlags) open(r *batchRun) (*notifier, error) {
 	for _, p := range r.accounts.settings.registry.All() {
 		n.private = append(n.private, p.KeyEnv...)
 	}
+	for _, up := range r.accounts.settings.file.Upstreams { // also of those that are not used
+		n.private = append(n.private, up.KeyEnv...)
+	}
 	return n, nil
 }
 

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/plan"
 )
 
@@ -28,23 +28,18 @@ type observation struct {
 
 // readEvents reads the file of events and chooses the lane.
 func (o *planOptions) readEvents(s *streams) (*observation, error) {
-	from, in := o.events, s.in
-	if o.events == "-" {
-		from = "standard input"
-	} else {
-		file, err := os.Open(o.events)
-		if err != nil {
-			return nil, usageError(fmt.Errorf("--events: %w", err), "name a file that sluice run --events FILE wrote")
-		}
-		defer file.Close()
-		in = file
-	}
-	seen, err := plan.FromEvents(in)
+	var seen plan.Observed
+	cut := false
+	err := s.readEvents(o.events, func(in io.Reader) (err error) {
+		cut, err = telemetry.ReadEvents(in, func(_ []byte, e *sluice.Event) error { return seen.Add(e) })
+		return err
+	})
 	if err != nil {
-		return nil, usageError(fmt.Errorf("%s: %w", from, err), "give a file as sluice run --events FILE writes it")
+		return nil, err
 	}
-	lane, err := o.laneOf(seen.Lanes, from)
-	return &observation{from: from, lane: lane, cut: seen.Cut}, err
+	from := inputName(o.events)
+	lane, err := o.laneOf(seen.Lanes(), from)
+	return &observation{from: from, lane: lane, cut: cut}, err
 }
 
 // laneOf chooses the lane of --model, or the only one.

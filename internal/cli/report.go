@@ -111,7 +111,7 @@ func (o *reportOptions) report(s *streams) error {
 		}
 	}
 	if o.events != "" {
-		if err := o.readEvents(s, a.ReadEvents); err != nil {
+		if err := s.readEvents(o.events, a.ReadEvents); err != nil {
 			return err
 		}
 	}
@@ -178,26 +178,33 @@ func (o *reportOptions) readResults(a *telemetry.Aggregate) error {
 	return nil
 }
 
-// readEvents lets read read the events.
-func (o *reportOptions) readEvents(s *streams, read func(io.Reader) error) error {
-	from, in := o.events, s.in
-	if o.events == "-" {
-		from = "standard input"
-	} else {
-		f, err := os.Open(o.events)
+// readEvents lets read read the events of that file, or of standard input for -.
+func (s *streams) readEvents(name string, read func(io.Reader) error) error {
+	in := s.in
+	if name != "-" {
+		f, err := os.Open(name)
 		if err != nil {
 			return usageError(fmt.Errorf("--events: %w", err), "name a file that sluice run --events FILE wrote")
 		}
 		defer f.Close()
 		in = f
 	}
-	if err := read(in); err != nil {
-		if gone, ok := errors.AsType[*outputError](err); ok {
-			return gone.err
-		}
-		return usageError(fmt.Errorf("%s: %w", from, err), "give a file as sluice run --events FILE writes it")
+	err := read(in)
+	if gone, ok := errors.AsType[*outputError](err); ok {
+		return gone.err
+	}
+	if err != nil {
+		return usageError(fmt.Errorf("%s: %w", inputName(name), err), "give a file as sluice run --events FILE writes it")
 	}
 	return nil
+}
+
+// inputName is a file as people call it.
+func inputName(name string) string {
+	if name == "-" {
+		return "standard input"
+	}
+	return name
 }
 
 // outputError is a failure to print.
@@ -213,7 +220,7 @@ func (o *reportOptions) pick(s *streams) error {
 	}
 	picked := 0
 	var lines []byte // whole ones, since keys are looked for in what is written together
-	err = o.readEvents(s, func(r io.Reader) error {
+	err = s.readEvents(o.events, func(r io.Reader) error {
 		_, err := telemetry.ReadEvents(r, func(line []byte, e *sluice.Event) error {
 			if !query.Match(e) {
 				return nil

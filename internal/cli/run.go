@@ -15,7 +15,6 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
-	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -129,8 +128,7 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	if o.rows.dryRun {
 		return o.dry(s, cfg)
 	}
-	r := &batchRun{s: s, o: o, pauses: &work.Pauses{}, failures: make(map[sluice.Kind]string), strangers: make(map[string]bool), lastErr: make(map[string]string)}
-	r.observers = observers{r.pauses, sluice.ObserverFunc(r.warn)}
+	r := newBatchRun(s, o)
 	recorded, err := r.record()
 	if err != nil {
 		return err
@@ -159,45 +157,6 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	watch.follow(r.batch.Progress)
 	r.noteSettings()
 	return r.run(ctx)
-}
-
-// openAccounts makes ready where calls go.
-func (r *batchRun) openAccounts() (err error) {
-	o := r.o
-	if r.accounts, err = o.account.open(sluice.Config{Attempts: o.attempts, Observer: &r.observers}, r.s.err.secrets.hide); err != nil {
-		return err
-	}
-	r.accounts.told = o.budget.told()
-	if err := r.accounts.openUpstreams(&o.upstreams, o.attempts, r.leftOut); err != nil {
-		return errors.Join(err, r.accounts.Close())
-	}
-	return nil
-}
-
-// openControl makes ready who may be told of the run, and who may tell it something.
-func (r *batchRun) openControl() (err error) {
-	if r.notify, err = r.o.notify.open(r); err != nil {
-		return err
-	}
-	if r.notify != nil {
-		r.observers = append(r.observers, r.notify)
-	}
-	r.control, err = r.o.control.open(r.s)
-	return err
-}
-
-// complete adds to what the flags say of the batch what the run has made ready.
-func (r *batchRun) complete(cfg *batch.Config) {
-	a := r.accounts
-	cfg.Control = r.control.address()
-	cfg.Stdin, cfg.Logger, cfg.Pauses = r.s.in, slog.New(&logHandler{s: r.s, verbose: r.o.verbose}), r.pauses
-	cfg.Observer = &r.observers
-	cfg.Provider, cfg.ExtraHeader, cfg.Transport, cfg.Registry = a.provider, a.headers, a.transport, a.settings.registry
-	cfg.Key, cfg.Scheduler, cfg.Price = a.Key, a.Scheduler, a.Price
-	cfg.OnResult, cfg.Workers = r.result, a.room.calls
-	if a.upstreams != nil {
-		cfg.Upstreams = a.upstreams.Upstreams
-	}
 }
 
 // config is what the flags say of the batch.
@@ -250,6 +209,54 @@ type batchRun struct {
 	strangers map[string]bool        // models that were warned of
 }
 
+func newBatchRun(s *streams, o *runOptions) *batchRun {
+	r := &batchRun{
+		s: s, o: o, pauses: &work.Pauses{},
+		failures: make(map[sluice.Kind]string), lastErr: make(map[string]string), strangers: make(map[string]bool),
+	}
+	r.observers = observers{r.pauses, sluice.ObserverFunc(r.warn)}
+	return r
+}
+
+// openAccounts makes ready where calls go.
+func (r *batchRun) openAccounts() (err error) {
+	o := r.o
+	if r.accounts, err = o.account.open(sluice.Config{Attempts: o.attempts, Observer: &r.observers}, r.s.err.secrets.hide); err != nil {
+		return err
+	}
+	r.accounts.told = o.budget.told()
+	if err := r.accounts.openUpstreams(&o.upstreams, o.attempts, r.leftOut); err != nil {
+		return errors.Join(err, r.accounts.Close())
+	}
+	return nil
+}
+
+// openControl makes ready who may be told of the run, and who may tell it something.
+func (r *batchRun) openControl() (err error) {
+	if r.notify, err = r.o.notify.open(r); err != nil {
+		return err
+	}
+	if r.notify != nil {
+		r.observers = append(r.observers, r.notify)
+	}
+	r.control, err = r.o.control.open(r.s)
+	return err
+}
+
+// complete adds to what the flags say of the batch what the run has made ready.
+func (r *batchRun) complete(cfg *batch.Config) {
+	a := r.accounts
+	cfg.Control = r.control.address()
+	cfg.Stdin, cfg.Logger, cfg.Pauses = r.s.in, slog.New(&logHandler{s: r.s, verbose: r.o.verbose}), r.pauses
+	cfg.Observer = &r.observers
+	cfg.Provider, cfg.ExtraHeader, cfg.Transport, cfg.Registry = a.provider, a.headers, a.transport, a.settings.registry
+	cfg.Key, cfg.Scheduler, cfg.Price = a.Key, a.Scheduler, a.Price
+	cfg.OnResult, cfg.Workers = r.result, a.room.calls
+	if a.upstreams != nil {
+		cfg.Upstreams = a.upstreams.Upstreams
+	}
+}
+
 // run runs the batch, shows its progress, and says what it came to.
 func (r *batchRun) run(ctx context.Context) error {
 	ctx, abandon := context.WithCancel(ctx)
@@ -271,27 +278,6 @@ func (r *batchRun) run(ctx context.Context) error {
 	signals.stop()
 	p.stop()
 	return r.conclude(rep, err)
-}
-
-// watchHealth says when a lane keeps failing, and why: the run may stand still for long.
-func (r *batchRun) watchHealth(e sluice.Event) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e.Type == sluice.EventSlotReleased && !(e.Outcome.Kind == sluice.Network && e.Outcome.Unsent) {
-		r.reached = true
-	}
-	switch {
-	case e.Type == sluice.EventSlotReleased && e.Outcome.Kind.Transient() && e.Outcome.Err != nil:
-		r.lastErr[e.Lane] = clip(e.Outcome.Err.Error(), mostMessage)
-	case e.Type == sluice.EventBreaker && e.Until.IsZero():
-		r.s.errorf("sluice: %s: answers again\n", e.Lane)
-	case e.Type == sluice.EventBreaker && r.reached: // else the run ends, and there is no next try
-		why := ""
-		if last := r.lastErr[e.Lane]; last != "" {
-			why = ": " + last
-		}
-		r.s.errorf("sluice: %s: keeps failing, next try at %s%s\n", e.Lane, clock(e.Until, e.At), why)
-	}
 }
 
 // result keeps the first message of each kind of failure for the summary.
@@ -378,83 +364,4 @@ func (r *batchRun) status() status {
 		st.total = 0 // what has come so far is no total
 	}
 	return st
-}
-
-// warn tells what the user should know of the account while the run goes on, and more of it to whom asked for more.
-func (r *batchRun) warn(e sluice.Event) {
-	model := e.Lane
-	e.Lane = r.accounts.upstreams.label(e.Account, e.Lane)
-	if e.Type == sluice.EventShared {
-		r.s.errorf("sluice: another process uses %s with the same key: together they may exceed its limits\n", e.Lane)
-		r.s.errorf("hint: let them run one after the other; sharing one quota is what `sluice serve` will be for\n")
-	}
-	r.watchHealth(e)
-	if model != "" {
-		r.watchModel(model)
-	}
-	if !r.o.verbose {
-		return
-	}
-	switch e.Type {
-	case sluice.EventLimitsChanged:
-		r.s.errorf("sluice: %s: %s is %s\n", e.Lane, e.Dimension, group(e.Limit))
-	case sluice.EventCooldownStarted:
-		r.s.errorf("sluice: %s: pauses until %s: %s\n", e.Lane, clock(e.Until, e.At), e.Outcome.Kind)
-	case sluice.EventCooldownEnded:
-		r.s.errorf("sluice: %s: goes on\n", e.Lane)
-	case sluice.EventThrottled, sluice.EventGaveUp:
-		r.s.errorf("sluice: %s: %s: %v\n", e.Lane, e.Call, e.Outcome.Err)
-	}
-}
-
-// leftOut tells of an upstream, or one of its keys, that gets no calls any more.
-func (r *batchRun) leftOut(l provider.LeftOut) {
-	if l.Whole {
-		r.s.errorf("sluice: upstream %s: left out: %s\n", l.Upstream, l)
-		return
-	}
-	r.s.errorf("sluice: upstream %s: goes on without a key: %s\n", l.Upstream, l)
-}
-
-// noteSettings tells where settings come from: whom asked for more, and everybody what is doubtful or holds the run back.
-func (r *batchRun) noteSettings() {
-	wanted := r.batch.Left()
-	if r.o.input == "-" { // nobody knows yet what will come
-		wanted = r.accounts.limits.Concurrent
-	}
-	if note := r.accounts.room.note(wanted); note != "" {
-		r.s.errorf("sluice: %s\n", note)
-	}
-	r.accounts.explainLimits(r.s, r.o.verbose)
-}
-
-// watchModel warns, once, of a model that begins with the limits of another.
-func (r *batchRun) watchModel(model string) {
-	s := r.accounts.settings
-	if !s.foreign(model) {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.strangers[model] {
-		r.strangers[model] = true
-		r.s.errorf("sluice: warning: %s begins with the limits of %s, which %s has\n", model, s.limits.Model, s.from)
-	}
-}
-
-// note prints what went wrong beside the run.
-func (r *batchRun) note(err error) {
-	if err != nil {
-		r.s.errorf("sluice: warning: %s\n", err)
-	}
-}
-
-// observers are several observers in one.
-type observers []sluice.Observer
-
-// Observe tells all of them.
-func (os observers) Observe(e sluice.Event) {
-	for _, o := range os {
-		o.Observe(e)
-	}
 }

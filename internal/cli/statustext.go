@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/control"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -83,7 +84,7 @@ func stateRows(s *work.State, row func(name, format string, args ...any), now ti
 	if going && s.RateLimitUntil.After(now) {
 		row("paused", "until %s", clock(s.RateLimitUntil, now))
 	}
-	row("throttled", "%s, paused %s", times(s.Throttles), times(s.PauseCount))
+	row("throttled", "%s, paused %s", prose.Times(s.Throttles), prose.Times(s.PauseCount))
 	row("tokens", "%s in, %s out", group(s.InputTokens), group(s.OutputTokens))
 	row("updated", "%s ago", span(now.Sub(s.UpdatedAt)))
 }

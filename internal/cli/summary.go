@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/prose"
 )
 
 // summary is what a run came to, as --json prints it.
@@ -169,11 +169,7 @@ func share(b sluice.BudgetSnapshot, spent float64, wall time.Duration) float64 {
 func (sum *summary) print(s *streams) {
 	done := sum.Total - sum.Failed - sum.Left
 	if sum.Total == 0 && sum.Error == "" {
-		input := sum.Input
-		if input == "-" {
-			input = "standard input"
-		}
-		s.errorf("nothing to do: %s has no lines\n", input)
+		s.errorf("nothing to do: %s has no lines\n", inputName(sum.Input))
 		return
 	}
 	if sum.Left == 0 && sum.Attempts == 0 && sum.Done == 0 && sum.Already == sum.Total && sum.Failed == 0 {
@@ -187,7 +183,7 @@ func (sum *summary) print(s *streams) {
 	if sum.Failed > 0 {
 		line += fmt.Sprintf(", %s failed", group(sum.Failed))
 		if len(sum.Kinds) > 0 {
-			line += " (" + counts(sum.Kinds) + ")"
+			line += " (" + prose.Counts(sum.Kinds) + ")"
 		}
 	}
 	if sum.Left > 0 {
@@ -212,10 +208,10 @@ func (sum *summary) print(s *streams) {
 		}
 	}
 	if len(sum.Bound) > 0 {
-		row("bound by", "%s", shares(sum.Bound))
+		row("bound by", "%s", prose.Shares(sum.Bound))
 	}
 	if len(sum.Finish) > 0 {
-		row("finish", "%s", counts(sum.Finish))
+		row("finish", "%s", prose.Counts(sum.Finish))
 	}
 	switch {
 	case done+sum.Failed > 0 && sum.Journal != "":
@@ -232,9 +228,9 @@ func (sum *summary) printWork(row func(name, format string, args ...any)) {
 	case sum.Attempts == 0 && sum.Throttles == 0:
 		return
 	case min(sum.ran, sum.Attempts) >= leastForRate:
-		row("rate", "%s/min, throttled %s", group(sum.PerMin), times(sum.Throttles))
+		row("rate", "%s/min, throttled %s", group(sum.PerMin), prose.Times(sum.Throttles))
 	default:
-		row("throttled", "%s", times(sum.Throttles))
+		row("throttled", "%s", prose.Times(sum.Throttles))
 	}
 	row("tokens", "%s in, %s out", group(sum.InputTokens), group(sum.OutputTokens))
 	switch {
@@ -251,49 +247,11 @@ func (l laneSummary) String() string {
 	var parts []string
 	for _, b := range l.Budgets {
 		if b.Limit > 0 {
-			parts = append(parts, fmt.Sprintf("%s of %s %s (%s)", percent(b.Share), b.Dimension, group(b.Limit), b.Source))
+			parts = append(parts, fmt.Sprintf("%s of %s %s (%s)", prose.Percent(b.Share), b.Dimension, group(b.Limit), b.Source))
 		}
 	}
 	if len(parts) == 0 {
 		return ""
 	}
 	return l.Lane + ": " + strings.Join(parts, ", ")
-}
-
-// counts writes numbers by name, the largest first.
-func counts(byName map[string]int) string {
-	var parts []string
-	for _, name := range largestFirst(byName) {
-		parts = append(parts, fmt.Sprintf("%s %s", group(byName[name]), cmp.Or(name, "none")))
-	}
-	return strings.Join(parts, ", ")
-}
-
-// shares writes shares by name, the largest first, and leaves out those near nothing.
-func shares(byName map[string]float64) string {
-	var parts []string
-	for _, name := range largestFirst(byName) {
-		if share := byName[name]; share >= 0.005 {
-			parts = append(parts, fmt.Sprintf("%s %s of the time", name, percent(share)))
-		}
-	}
-	return cmp.Or(strings.Join(parts, ", "), "nothing")
-}
-
-// largestFirst returns the names by falling value; those of one value by name.
-func largestFirst[V cmp.Ordered](byName map[string]V) []string {
-	return slices.SortedFunc(maps.Keys(byName), func(a, b string) int {
-		return cmp.Or(cmp.Compare(byName[b], byName[a]), strings.Compare(a, b))
-	})
-}
-
-// times writes how often something happened.
-func times(n int) string {
-	switch n {
-	case 0:
-		return "never"
-	case 1:
-		return "once"
-	}
-	return group(n) + " times"
 }

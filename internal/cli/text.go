@@ -2,48 +2,23 @@ package cli
 
 import (
 	"fmt"
-	"math"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/prose"
 )
 
-// group writes a whole number with a comma between groups of three digits.
-func group[N int | int64 | float64](n N) string {
-	digits := strconv.FormatInt(int64(n), 10)
-	sign := ""
-	if digits[0] == '-' {
-		sign, digits = "-", digits[1:]
-	}
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return sign + digits
-}
+// Rows of figures are made of these again and again.
 
-// span writes a duration as people say it: "41 s", "3 min 20 s", "2 h 05 min", "2 days 21 h".
-func span(d time.Duration) string {
-	s := int64(math.Round(d.Seconds()))
-	switch {
-	case d < 0:
-		return "0 s"
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	case s < 60:
-		return fmt.Sprintf("%d s", s)
-	case s < 3600:
-		return fmt.Sprintf("%d min %02d s", s/60, s%60)
-	case s < 48*3600:
-		return fmt.Sprintf("%d h %02d min", s/3600, s%3600/60)
-	}
-	hours := (s + 1800) / 3600
-	if hours%24 == 0 {
-		return fmt.Sprintf("%d days", hours/24)
-	}
-	return fmt.Sprintf("%d days %d h", hours/24, hours%24)
-}
+func group[N int | int64 | float64](n N) string { return prose.Group(n) }
+
+func number(n float64) string { return prose.Number(n) }
+
+func count(n int, thing string) string { return prose.Count(n, thing) }
+
+func dollars(usd float64) string { return prose.Dollars(usd) }
+
+func span(d time.Duration) string { return prose.Span(d) }
 
 // clock writes the instant t as seen at now: the local time, with the date if that is another day.
 func clock(t, now time.Time) string {
@@ -71,14 +46,6 @@ func clip(text string, width int) string {
 		return text
 	}
 	return string(runes[:width])
-}
-
-// percent writes a share of one; what is above nothing is never written as 0 %.
-func percent(share float64) string {
-	if share > 0 && share < 0.005 {
-		return "<1 %"
-	}
-	return fmt.Sprintf("%.0f %%", share*100)
 }
 
 // shellQuote writes word so that a shell reads it as one.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
 )
@@ -55,10 +56,7 @@ func (a *accounts) openUpstreams(f *upstreamFlags, attempts int, say func(provid
 	if err != nil || len(chosen) == 0 {
 		return err
 	}
-	cfg := provider.UpstreamsConfig{Registry: a.settings.registry, Attempts: attempts, MaxThrottles: a.flags.maxThrottles, LeftOut: say}
-	if cfg.MaxThrottles == 0 {
-		cfg.MaxThrottles = -1 // zero is the default
-	}
+	cfg := provider.UpstreamsConfig{Registry: a.settings.registry, Attempts: attempts, MaxThrottles: a.flags.mostThrottles(), LeftOut: say}
 	if err := cfg.Prefer.UnmarshalText([]byte(f.prefer)); err != nil {
 		return usageError(fmt.Errorf("--prefer: %w", err), "leave it out to have each call go where it can start soonest")
 	}
@@ -160,40 +158,32 @@ func (a *accounts) upstream(up config.Upstream) (provider.Upstream, error) {
 	made := a.described(up)
 	p := made.Provider
 	for _, name := range up.KeyEnv {
-		key, err := a.keyIn(name)
+		key, err := a.firstKey([]string{name})
 		if err != nil {
 			return made, err
 		}
-		if key == "" {
+		if key.Value == "" {
 			return made, a.noKey(up.Name, name)
 		}
-		made.Keys = append(made.Keys, provider.Key{From: name, Value: key})
+		made.Keys = append(made.Keys, key)
 	}
 	if up.KeyEnv != nil || p.Auth.Header == "" {
 		return made, nil
 	}
-	for _, name := range p.KeyEnv {
-		key, err := a.keyIn(name)
-		if err != nil {
-			return made, err
-		}
-		if key != "" {
-			made.Keys = []provider.Key{{From: name, Value: key}}
-			return made, nil
-		}
-	}
-	if len(p.KeyEnv) > 0 && !p.KeyOptional {
+	key, err := a.firstKey(p.KeyEnv)
+	switch {
+	case err != nil:
+		return made, err
+	case key.Value != "":
+		made.Keys = []provider.Key{key}
+	case len(p.KeyEnv) > 0 && !p.KeyOptional:
 		return made, a.noKey(up.Name, p.KeyEnv[0])
 	}
 	return made, nil
 }
 
 func (a *accounts) noKey(upstream, name string) error {
-	where := "in the environment"
-	if a.flags.keysFile != "" {
-		where += " or in " + a.flags.keysFile
-	}
-	return usageError(fmt.Errorf("no key for upstream %s: %s is not set %s", upstream, name, where),
+	return usageError(fmt.Errorf("no key for upstream %s: %s", upstream, a.unset(name)),
 		"export %s=..., or name those upstreams that are to be used: --upstream NAME", name)
 }
 
@@ -293,7 +283,7 @@ func blame(all []upstreamSummary, last map[string]string) []upstreamSummary {
 func (s upstreamSummary) String() string {
 	text := fmt.Sprintf("%s: %s items", s.Name, group(s.Items))
 	if s.Throttles > 0 {
-		text += fmt.Sprintf(", throttled %s", times(s.Throttles))
+		text += fmt.Sprintf(", throttled %s", prose.Times(s.Throttles))
 	}
 	if s.Cost != nil {
 		text += ", " + dollars(*s.Cost)

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
@@ -214,6 +213,3 @@ func clipped(err error) error {
 	}
 	return errors.New(text)
 }
-
-// otelPatience is how long a call whose last try ended is waited for: by then its item is recorded.
-const otelPatience = 5 * time.Second

@@ -21,7 +21,6 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
-	"github.com/sluice-llm/sluice/internal/telemetry"
 )
 
 // recorded are the events of a stormy run and of one that is stopped, and what the first came to.
@@ -436,55 +435,6 @@ func TestGRPC(t *testing.T) {
 	o.Shutdown(context.Background())
 	if s := c.of(t, "a"); attr(s.Attributes, "sluice.reused") != "true" || c.resource["service.name"] != "mine" || len(w.all()) > 0 {
 		t.Errorf("%v %v %v", s, c.resource, w.all())
-	}
-}
-
-func TestWhatTheEnvironmentAsksFor(t *testing.T) {
-	for _, test := range []struct {
-		name   string
-		env    []string
-		wanted bool
-		err    string
-	}{
-		{"nothing", nil, false, ""},
-		{"an endpoint", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1"}, true, ""},
-		{"disabled", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_SDK_DISABLED=true"}, false, ""},
-		{"json", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_PROTOCOL=http/json"}, true,
-			`OTEL_EXPORTER_OTLP_PROTOCOL is "http/json"`},
-		{"no scheme", []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=user:geheim@h:4318"}, true, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is not an address"},
-		{"console", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_TRACES_EXPORTER=console"}, true, `OTEL_TRACES_EXPORTER is "console"`},
-		{"none", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_TRACES_EXPORTER=none", "OTEL_METRICS_EXPORTER=none"}, true, ""},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			for _, pair := range test.env {
-				name, value, _ := strings.Cut(pair, "=")
-				t.Setenv(name, value)
-			}
-			if got := telemetry.OTelWanted(); got != test.wanted {
-				t.Errorf("wanted: %v", got)
-			}
-			o, err := telemetry.NewOTel(context.Background(), telemetry.OTelConfig{Warn: func(error) {}, Snapshot: none})
-			if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
-				t.Errorf("error %v, want %q", err, test.err)
-			}
-			if err != nil && strings.Contains(err.Error(), "geheim") {
-				t.Errorf("the error tells a password: %v", err)
-			}
-			ctx, cancel := context.WithCancel(context.Background())
-			cancel()
-			o.Shutdown(ctx)
-		})
-	}
-}
-
-func TestSecretsOfTheEnvironment(t *testing.T) {
-	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20abcdefgh,x-team=blue")
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "https://user:geheim12@h")
-	got := telemetry.OTelSecrets()
-	for _, want := range []string{"abcdefgh", "Bearer%20abcdefgh", "geheim12"} {
-		if !slices.Contains(got, want) {
-			t.Errorf("%q lacks %q", got, want)
-		}
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/prose"
 )
 
 //go:embed page.html
@@ -70,7 +72,7 @@ func (p *page) addCharts(r *Report) error {
 	for i := range r.Run.Lanes {
 		l := &r.Run.Lanes[i]
 		if i == mostCharts {
-			p.Omitted = fmt.Sprintf("%s are not drawn: see the figures below.", things(len(r.Run.Lanes)-mostCharts, "further lane"))
+			p.Omitted = fmt.Sprintf("%s are not drawn: see the figures below.", prose.Count(len(r.Run.Lanes)-mostCharts, "further lane"))
 			break
 		}
 		drawn, err := l.draw()
@@ -104,7 +106,7 @@ func (l *Lane) title(r *Run) string {
 
 // boundWords says what held the lane back, and what it used.
 func (l *Lane) boundWords() string {
-	text := "Bound by " + shares(l.Bound) + "."
+	text := "Bound by " + prose.Shares(l.Bound) + "."
 	if quota := l.quotaWords(); quota != "" {
 		text += " Used " + quota + "."
 	}
@@ -125,13 +127,13 @@ func (l *Lane) caption() string {
 
 // figures are what one wants to see first.
 func (r *Report) figures() []figure {
-	all := []figure{{Name: "items done", Value: fmt.Sprintf("%s of %s", group(r.Items.OK), group(r.Items.Total))}}
+	all := []figure{{Name: "items done", Value: fmt.Sprintf("%s of %s", prose.Group(r.Items.OK), prose.Group(r.Items.Total))}}
 	if r.Items.Failed > 0 {
-		all = append(all, figure{"items failed", group(r.Items.Failed), true})
+		all = append(all, figure{"items failed", prose.Group(r.Items.Failed), true})
 	}
 	if r.Run != nil {
-		all = append(all, figure{Name: "time", Value: took(r.Run.WallMS)}, figure{Name: "items a minute", Value: group(int(r.Items.PerMin + 0.5))},
-			figure{Name: "calls throttled", Value: group(r.Run.Throttles.Count)})
+		all = append(all, figure{Name: "time", Value: took(r.Run.WallMS)}, figure{Name: "items a minute", Value: prose.Group(int(r.Items.PerMin + 0.5))},
+			figure{Name: "calls throttled", Value: prose.Group(r.Run.Throttles.Count)})
 	}
 	if r.Waits.Count > 0 {
 		all = append(all, figure{Name: "median wait", Value: took(r.Waits.P50)})
@@ -139,9 +141,9 @@ func (r *Report) figures() []figure {
 	if r.Latency.Count > 0 {
 		all = append(all, figure{Name: "median latency", Value: took(r.Latency.P50)})
 	}
-	all = append(all, figure{Name: "tokens in / out", Value: group(r.InputTokens) + " / " + group(r.OutputTokens)})
+	all = append(all, figure{Name: "tokens in / out", Value: prose.Group(r.InputTokens) + " / " + prose.Group(r.OutputTokens)})
 	if r.Cost != nil {
-		all = append(all, figure{Name: "cost", Value: fmt.Sprintf("$%.4g", *r.Cost)})
+		all = append(all, figure{Name: "cost", Value: prose.Dollars(*r.Cost)})
 	}
 	return all
 }

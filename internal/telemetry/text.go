@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/sluice-llm/sluice/internal/prose"
 )
 
 // WriteText writes the report for a terminal, a line for each thing that there is to say: breaks within other people's
@@ -33,16 +35,16 @@ type row struct{ Name, Text string }
 func (r *Report) rows() []row {
 	var all []row
 	add := func(name, format string, args ...any) { all = append(all, row{name, fmt.Sprintf(format, args...)}) }
-	items := fmt.Sprintf("%s: %s done, %s failed", group(r.Items.Total), group(r.Items.OK), group(r.Items.Failed))
+	items := fmt.Sprintf("%s: %s done, %s failed", prose.Group(r.Items.Total), prose.Group(r.Items.OK), prose.Group(r.Items.Failed))
 	if r.Items.Reused > 0 {
-		items += fmt.Sprintf(", %s with an answer that was there already", group(r.Items.Reused))
+		items += fmt.Sprintf(", %s with an answer that was there already", prose.Group(r.Items.Reused))
 	}
 	if r.Items.PerMin > 0 {
-		items += fmt.Sprintf("; %s/min", group(int(r.Items.PerMin+0.5)))
+		items += fmt.Sprintf("; %s/min", prose.Group(int(r.Items.PerMin+0.5)))
 	}
 	add("items", "%s", items)
 	for _, f := range r.Failures {
-		text := fmt.Sprintf("%s %s: %s", group(f.Count), f.Kind, strings.Join(f.IDs, ", "))
+		text := fmt.Sprintf("%s %s: %s", prose.Group(f.Count), f.Kind, strings.Join(f.IDs, ", "))
 		if f.Count > len(f.IDs) {
 			text += ", …"
 		}
@@ -78,23 +80,23 @@ func (r *Report) itemRows() []row {
 	add("retries", "%s", spread(r.Retries))
 	throttled := spread(r.Throttled)
 	if r.Items.Throttled > 0 {
-		throttled += fmt.Sprintf("; %s of the throttled succeeded then", percent(r.Items.ThrottleRate))
+		throttled += fmt.Sprintf("; %s of the throttled succeeded then", prose.Percent(r.Items.ThrottleRate))
 	}
 	add("throttled", "%s", throttled)
-	tokens := fmt.Sprintf("%s in, %s out", group(r.InputTokens), group(r.OutputTokens))
+	tokens := fmt.Sprintf("%s in, %s out", prose.Group(r.InputTokens), prose.Group(r.OutputTokens))
 	switch {
 	case r.Cost == nil:
 	case r.Costed < r.Items.Total:
-		tokens += fmt.Sprintf("; $%.4g for %s of %s", *r.Cost, group(r.Costed), things(r.Items.Total, "item"))
+		tokens += fmt.Sprintf("; %s for %s of %s", prose.Dollars(*r.Cost), prose.Group(r.Costed), prose.Count(r.Items.Total, "item"))
 	default:
-		tokens += fmt.Sprintf("; $%.4g", *r.Cost)
+		tokens += "; " + prose.Dollars(*r.Cost)
 	}
 	add("tokens", "%s", tokens)
 	if len(r.Finish) > 0 {
-		add("finish", "%s", counts(r.Finish))
+		add("finish", "%s", prose.Counts(r.Finish))
 	}
 	if len(r.Models) > 0 {
-		add("models", "%s", counts(r.Models))
+		add("models", "%s", prose.Counts(r.Models))
 	}
 	return all
 }
@@ -106,7 +108,7 @@ func (r *Report) runRows() []row {
 	if r.Run == nil {
 		return nil
 	}
-	add("bound by", "%s", shares(r.Run.Bound))
+	add("bound by", "%s", prose.Shares(r.Run.Bound))
 	for _, l := range r.Run.Lanes {
 		if text := l.quotaWords(); text != "" {
 			add("quota", "%s: %s", l.name(r.Run), text)
@@ -116,20 +118,20 @@ func (r *Report) runRows() []row {
 	if t.Count == 0 {
 		add("throttles", "none")
 	} else {
-		add("throttles", "%s (%s) in %s, %.3g an hour", group(t.Count), counts(t.ByLimit), things(t.Episodes, "episode"), t.EpisodesPerHour)
+		add("throttles", "%s (%s) in %s, %.3g an hour", prose.Group(t.Count), prose.Counts(t.ByLimit), prose.Count(t.Episodes, "episode"), t.EpisodesPerHour)
 	}
 	if c := r.Run.Cooldowns; c.Count > 0 {
-		add("cooldowns", "%s, %s lost", group(c.Count), took(c.LostMS))
+		add("cooldowns", "%s, %s lost", prose.Group(c.Count), took(c.LostMS))
 	}
 	s := r.Run.Slots
-	slots := fmt.Sprintf("%s acquired, %s released, %s leaked; at most %s in flight", group(s.Acquired), group(s.Released), group(s.Leaked), group(s.Most))
+	slots := fmt.Sprintf("%s acquired, %s released, %s leaked; at most %s in flight", prose.Group(s.Acquired), prose.Group(s.Released), prose.Group(s.Leaked), prose.Group(s.Most))
 	if s.Cut > 0 {
-		slots += fmt.Sprintf("; %s open when a run was cut off, or now", group(s.Cut))
+		slots += fmt.Sprintf("; %s open when a run was cut off, or now", prose.Group(s.Cut))
 	}
 	add("slots", "%s", slots)
 	if len(r.Run.Lanes) > 1 {
 		for _, l := range r.Run.Lanes {
-			add("lane", "%s: %s answered, %s throttled, %s failed; %s", l.name(r.Run), group(l.Answered), group(l.Throttled), group(l.Failed), l.Latency.words())
+			add("lane", "%s: %s answered, %s throttled, %s failed; %s", l.name(r.Run), prose.Group(l.Answered), prose.Group(l.Throttled), prose.Group(l.Failed), l.Latency.words())
 		}
 	}
 	return all
@@ -149,11 +151,11 @@ func (l *Lane) name(r *Run) string {
 func (l *Lane) quotaWords() string {
 	var parts []string
 	for _, q := range l.Quota {
-		text := fmt.Sprintf("%s of %s %s (%s)", group(q.Used), q.Dimension, group(q.Limit), q.Source)
+		text := fmt.Sprintf("%s of %s %s (%s)", prose.Group(q.Used), q.Dimension, prose.Group(q.Limit), q.Source)
 		if q.long && q.Share > 0 { // in less than a minute a bucket that was full at first says more than the limit
-			text = fmt.Sprintf("%s of %s %s (%s)", percent(q.Share), q.Dimension, group(q.Limit), q.Source)
+			text = fmt.Sprintf("%s of %s %s (%s)", prose.Percent(q.Share), q.Dimension, prose.Group(q.Limit), q.Source)
 			if q.Busiest > 0 {
-				text += fmt.Sprintf(", %s in the busiest minute", group(q.Busiest))
+				text += fmt.Sprintf(", %s in the busiest minute", prose.Group(q.Busiest))
 			}
 		}
 		parts = append(parts, text)

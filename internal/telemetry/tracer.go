@@ -13,6 +13,9 @@ import (
 // mostCalls bounds the calls that are watched at once, at about half a kilobyte each. Those beyond have no span.
 const mostCalls = 1 << 16
 
+// otelPatience is how long a call whose last try ended is waited for: by then its item is recorded.
+const otelPatience = 5 * time.Second
+
 // tracer makes a span of each call, when it is over. It is safe for concurrent use: an item that is done is told by
 // another than the Scheduler is, so that it may be told before the try that made it.
 type tracer struct {

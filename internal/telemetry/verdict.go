@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/prose"
 )
 
 // Advice is what a report can say beyond what it has seen. The zero value is nothing.
@@ -32,7 +33,7 @@ func (r *Report) Judge(advice Advice) {
 	case r.Run != nil && r.Run.Slots.Leaked > 0:
 		r.Next = "Slots were not given back: a program that uses the library must release every permit."
 	case r.mendable() > 0:
-		r.Next = fmt.Sprintf("Another try may mend %s:", things(r.mendable(), "failed item"))
+		r.Next = fmt.Sprintf("Another try may mend %s:", prose.Count(r.mendable(), "failed item"))
 		r.Command = advice.Retry
 	case r.Items.Failed > 0:
 		r.Next = "Another try would fail in the same way: mend the requests that are named below."
@@ -47,21 +48,21 @@ func (r *Report) Judge(advice Advice) {
 
 // happened is what became of the items, and what held them back.
 func (r *Report) happened() string {
-	text := things(r.Items.Total, "item")
+	text := prose.Count(r.Items.Total, "item")
 	switch {
 	case r.Items.Total == 0:
 		text = "No item was done"
 	case r.Items.Left > 0:
-		text = fmt.Sprintf("%s of %s done", group(r.Items.OK), things(r.Items.Total+r.Items.Left, "item"))
+		text = fmt.Sprintf("%s of %s done", prose.Group(r.Items.OK), prose.Count(r.Items.Total+r.Items.Left, "item"))
 		if r.Items.Failed > 0 {
-			text += fmt.Sprintf(", %s failed", group(r.Items.Failed))
+			text += fmt.Sprintf(", %s failed", prose.Group(r.Items.Failed))
 		}
 	case r.Items.Failed == 0:
 		text += ", all done"
 	case r.Items.OK == 0:
 		text += ", all failed"
 	default:
-		text = fmt.Sprintf("%s of %s done, %s failed", group(r.Items.OK), things(r.Items.Total, "item"), group(r.Items.Failed))
+		text = fmt.Sprintf("%s of %s done, %s failed", prose.Group(r.Items.OK), prose.Count(r.Items.Total, "item"), prose.Group(r.Items.Failed))
 	}
 	if r.Run == nil {
 		return text
@@ -71,9 +72,9 @@ func (r *Report) happened() string {
 		text += fmt.Sprintf(" of %d runs", r.Run.Processes)
 	}
 	var bound []string
-	for _, name := range largestFirst(r.Run.Bound) {
+	for _, name := range prose.LargestFirst(r.Run.Bound) {
 		if share := r.Run.Bound[name]; share >= noteworthy && len(bound) < 2 {
-			bound = append(bound, held(name)+" "+percent(share))
+			bound = append(bound, held(name)+" "+prose.Percent(share))
 		}
 	}
 	if len(bound) == 0 {
@@ -95,7 +96,7 @@ func held(by string) string {
 
 // binding is what held the run back most.
 func (r *Run) binding() (name string, share float64) {
-	if names := largestFirst(r.Bound); len(names) > 0 {
+	if names := prose.LargestFirst(r.Bound); len(names) > 0 {
 		name = names[0]
 	}
 	return name, r.Bound[name]
@@ -113,14 +114,14 @@ func (r *Report) help() string {
 	case name == "cooldown" && r.Run.Shared:
 		return "Another process used the same key: together they exceeded its limits. Let them run one after the other."
 	case name == "cooldown":
-		return fmt.Sprintf("The provider asked to slow down (%s in %s): see its words below.", things(r.Run.Throttles.Count, "refusal"), things(r.Run.Throttles.Episodes, "episode"))
+		return fmt.Sprintf("The provider asked to slow down (%s in %s): see its words below.", prose.Count(r.Run.Throttles.Count, "refusal"), prose.Count(r.Run.Throttles.Episodes, "episode"))
 	case name == "paused":
 		return "Somebody paused it."
 	case name == sluice.Concurrency.String():
 		return "More calls at once would help, if the provider bears them: a higher --concurrent, or none, since a run that is told no number learns it."
 	}
 	if used, ok := r.Run.used(name); ok && used < declared*share {
-		return fmt.Sprintf("Answers used %s of it alone: requests declare more output (max_tokens) than they get, and are held back for that. A smaller one would help, or a higher tier.", percent(used))
+		return fmt.Sprintf("Answers used %s of it alone: requests declare more output (max_tokens) than they get, and are held back for that. A smaller one would help, or a higher tier.", prose.Percent(used))
 	}
 	if r.Run.source(name) == sluice.SourceTold {
 		return fmt.Sprintf("That limit was told: a higher --%s would help, if the account has it.", name)

@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// warn tells what the user should know of the account while the run goes on, and more of it to whom asked for more.
+func (r *batchRun) warn(e sluice.Event) {
+	model := e.Lane
+	e.Lane = r.accounts.upstreams.label(e.Account, e.Lane)
+	if e.Type == sluice.EventShared {
+		r.s.errorf("sluice: another process uses %s with the same key: together they may exceed its limits\n", e.Lane)
+		r.s.errorf("hint: let them run one after the other; sharing one quota is what `sluice serve` will be for\n")
+	}
+	r.watchHealth(e)
+	if model != "" {
+		r.watchModel(model)
+	}
+	if !r.o.verbose {
+		return
+	}
+	switch e.Type {
+	case sluice.EventLimitsChanged:
+		r.s.errorf("sluice: %s: %s is %s\n", e.Lane, e.Dimension, group(e.Limit))
+	case sluice.EventCooldownStarted:
+		r.s.errorf("sluice: %s: pauses until %s: %s\n", e.Lane, clock(e.Until, e.At), e.Outcome.Kind)
+	case sluice.EventCooldownEnded:
+		r.s.errorf("sluice: %s: goes on\n", e.Lane)
+	case sluice.EventThrottled, sluice.EventGaveUp:
+		r.s.errorf("sluice: %s: %s: %v\n", e.Lane, e.Call, e.Outcome.Err)
+	}
+}
+
+// watchHealth says when a lane keeps failing, and why: the run may stand still for long.
+func (r *batchRun) watchHealth(e sluice.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.Type == sluice.EventSlotReleased && !(e.Outcome.Kind == sluice.Network && e.Outcome.Unsent) {
+		r.reached = true
+	}
+	switch {
+	case e.Type == sluice.EventSlotReleased && e.Outcome.Kind.Transient() && e.Outcome.Err != nil:
+		r.lastErr[e.Lane] = clip(e.Outcome.Err.Error(), mostMessage)
+	case e.Type == sluice.EventBreaker && e.Until.IsZero():
+		r.s.errorf("sluice: %s: answers again\n", e.Lane)
+	case e.Type == sluice.EventBreaker && r.reached: // else the run ends, and there is no next try
+		why := ""
+		if last := r.lastErr[e.Lane]; last != "" {
+			why = ": " + last
+		}
+		r.s.errorf("sluice: %s: keeps failing, next try at %s%s\n", e.Lane, clock(e.Until, e.At), why)
+	}
+}
+
+// watchModel warns, once, of a model that begins with the limits of another.
+func (r *batchRun) watchModel(model string) {
+	s := r.accounts.settings
+	if !s.foreign(model) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.strangers[model] {
+		r.strangers[model] = true
+		r.s.errorf("sluice: warning: %s begins with the limits of %s, which %s has\n", model, s.limits.Model, s.from)
+	}
+}
+
+// leftOut tells of an upstream, or one of its keys, that gets no calls any more.
+func (r *batchRun) leftOut(l provider.LeftOut) {
+	if l.Whole {
+		r.s.errorf("sluice: upstream %s: left out: %s\n", l.Upstream, l)
+		return
+	}
+	r.s.errorf("sluice: upstream %s: goes on without a key: %s\n", l.Upstream, l)
+}
+
+// noteSettings tells where settings come from: whom asked for more, and everybody what is doubtful or holds the run back.
+func (r *batchRun) noteSettings() {
+	wanted := r.batch.Left()
+	if r.o.input == "-" { // nobody knows yet what will come
+		wanted = r.accounts.limits.Concurrent
+	}
+	if note := r.accounts.room.note(wanted); note != "" {
+		r.s.errorf("sluice: %s\n", note)
+	}
+	r.accounts.explainLimits(r.s, r.o.verbose)
+}
+
+// explainLimits says where limits come from, to whom asked for more, and to everybody what is doubtful of them.
+func (a *accounts) explainLimits(s *streams, verbose bool) {
+	for _, doubt := range a.settings.doubts {
+		s.errorf("sluice: warning: %s\n", doubt)
+	}
+	for _, note := range a.settings.notes {
+		if verbose {
+			s.errorf("sluice: %s\n", note)
+		}
+	}
+}
+
+// note prints what went wrong beside the run.
+func (r *batchRun) note(err error) {
+	if err != nil {
+		r.s.errorf("sluice: warning: %s\n", err)
+	}
+}
+
+// observers are several observers in one.
+type observers []sluice.Observer
+
+// Observe tells all of them.
+func (os observers) Observe(e sluice.Event) {
+	for _, o := range os {
+		o.Observe(e)
+	}
+}

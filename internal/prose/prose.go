@@ -1,0 +1,131 @@
+// Package prose writes numbers, sums, times and shares as people read them, alike in every text of ours.
+package prose
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// beyond is where whole numbers end: neither a reader nor an int64 has a use for so many digits.
+const beyond = 1e15
+
+// Group writes a whole number with a comma between groups of three digits. Of a fraction it takes the whole part.
+func Group[N int | int64 | float64](n N) string {
+	digits := strconv.FormatInt(int64(n), 10)
+	sign := ""
+	if digits[0] == '-' {
+		sign, digits = "-", digits[1:]
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return sign + digits
+}
+
+// Number writes a figure, none below zero, with as many digits as it is worth.
+func Number(n float64) string {
+	switch {
+	case n >= beyond:
+		return fmt.Sprintf("%.3g", n)
+	case n >= 100 || n == math.Trunc(n):
+		return Group(n + 0.5)
+	}
+	return fmt.Sprintf("%.3g", n)
+}
+
+// Count writes a number of things, which take an s.
+func Count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return Group(n) + " " + thing
+}
+
+// Times writes how often something happened.
+func Times(n int) string {
+	switch n {
+	case 0:
+		return "never"
+	case 1:
+		return "once"
+	}
+	return Group(n) + " times"
+}
+
+// Dollars writes a sum of money, none below zero: cents, and of what is below a dollar the two digits that count.
+func Dollars(usd float64) string {
+	if usd > 1e-12 && usd < 0.995 {
+		digits := max(2, 1-int(math.Floor(math.Log10(usd))))
+		return "$" + strconv.FormatFloat(usd, 'f', digits, 64)
+	}
+	if usd >= beyond || usd > 0 && usd <= 1e-12 {
+		return fmt.Sprintf("$%.3g", usd)
+	}
+	cents := int64(usd*100 + 0.5)
+	return fmt.Sprintf("$%s.%02d", Group(cents/100), cents%100)
+}
+
+// Span writes a duration: "41 s", "3 min 20 s", "2 h 05 min", "2 days 21 h".
+func Span(d time.Duration) string {
+	s := int64(math.Round(d.Seconds()))
+	switch {
+	case d < 0:
+		return "0 s"
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case s < 60:
+		return fmt.Sprintf("%d s", s)
+	case s < 3600:
+		return fmt.Sprintf("%d min %02d s", s/60, s%60)
+	case s < 48*3600:
+		return fmt.Sprintf("%d h %02d min", s/3600, s%3600/60)
+	}
+	hours := (s + 1800) / 3600
+	if hours%24 == 0 {
+		return fmt.Sprintf("%d days", hours/24)
+	}
+	return fmt.Sprintf("%d days %d h", hours/24, hours%24)
+}
+
+// Percent writes a share of one; what is above nothing is never written as 0 %.
+func Percent(share float64) string {
+	if share > 0 && share < 0.005 {
+		return "<1 %"
+	}
+	return fmt.Sprintf("%.0f %%", share*100)
+}
+
+// Counts writes numbers by name, the largest first.
+func Counts(byName map[string]int) string {
+	var parts []string
+	for _, name := range LargestFirst(byName) {
+		parts = append(parts, fmt.Sprintf("%s %s", Group(byName[name]), cmp.Or(name, "none")))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Shares writes shares of a time by name, the largest first, and leaves out those near nothing.
+func Shares(byName map[string]float64) string {
+	var parts []string
+	for _, name := range LargestFirst(byName) {
+		if share := byName[name]; share >= 0.005 {
+			parts = append(parts, fmt.Sprintf("%s %s of the time", name, Percent(share)))
+		}
+	}
+	return cmp.Or(strings.Join(parts, ", "), "nothing")
+}
+
+// LargestFirst returns the names by falling value; those of one value by name.
+func LargestFirst[V cmp.Ordered](byName map[string]V) []string {
+	return slices.SortedFunc(maps.Keys(byName), func(a, b string) int {
+		return cmp.Or(cmp.Compare(byName[b], byName[a]), strings.Compare(a, b))
+	})
+}
