@@ -19,10 +19,14 @@ type Ration interface {
 	Leave(item *Item, tally sluice.Tally, err error) (_ sluice.Tally, again bool, _ error)
 }
 
-// Rationed has a Ration let in, one by one, the calls of a Handler that Calls or Routed returned.
+// Rationed has a Ration let in, one by one, the calls of a Handler that Calls or Routed returned. It panics for another.
 func Rationed(h Handler, ration Ration) Handler {
-	h.(*calls).ration = ration
-	return h
+	c, ok := h.(*calls)
+	if !ok {
+		panic("work: Rationed needs what Calls or Routed returned")
+	}
+	c.ration = ration
+	return c
 }
 
 // rationed is do for calls that a Ration lets in.
