@@ -86,10 +86,8 @@ type claim struct {
 	held    amount
 	sent    bool // a try is under way
 	starved bool // there was no room for another try
-	spent   bool // no attempt is left
 	turns   int
 	tries   int
-	last    sluice.Outcome
 }
 
 // errStarved ends the tries of a call that must wait for room.
@@ -174,9 +172,6 @@ func (r *ration) Leave(item *work.Item, tally sluice.Tally, err error) (sluice.T
 	r.mu.Unlock()
 	k.cancel(nil)
 	r.halt(stop)
-	if k.spent {
-		err = &sluice.CallError{Outcome: k.last, Tally: tally}
-	}
 	return tally, again, err
 }
 
@@ -322,7 +317,8 @@ func (k *claim) begin() bool {
 	return true
 }
 
-// end counts what a try used, at that price; nil is the one that was reserved for. status is that of its answer; 0 is none.
+// end counts what a try used, at that price; nil is the one that was reserved for. status is that of its answer; 0 is none. It
+// says in the outcome if no attempt is left.
 func (k *claim) end(status int, o *sluice.Outcome, at *price) {
 	if k == nil {
 		return
@@ -339,8 +335,7 @@ func (k *claim) end(status int, o *sluice.Outcome, at *price) {
 		k.tries++
 	}
 	if k.turns > 0 && o.Kind.Transient() && k.tries >= k.most {
-		k.spent, k.last = true, *o
-		k.cancel(o.Err)
+		o.Final = true // in turns, no Scheduler counts them all
 	}
 	stop := r.pumpLocked()
 	r.mu.Unlock()
