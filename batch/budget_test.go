@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -220,9 +221,9 @@ func TestARetryThatFindsNoRoomWaits(t *testing.T) {
 			}
 			return resp, err
 		}))
-		checked := 0
+		var checked atomic.Int32
 		cfg.Check = func(id string, _ provider.Endpoint, _ []byte) error {
-			if checked++; id == "1" && checked == 1 {
+			if n := checked.Add(1); id == "1" && n == 1 {
 				return errors.New("wrong")
 			}
 			return nil
