@@ -56,8 +56,11 @@ func (l *lane) tell(now time.Time, told Limits) {
 	for d := Requests; d < NumDimensions; d++ {
 		l.tellBudget(now, d, limitOf(told, d))
 	}
-	if told.Concurrent != l.slots.ceiling {
-		l.slots.tell(told.Concurrent)
+	if told.Concurrent == l.slots.ceiling {
+		return
+	}
+	l.slots.tell(told.Concurrent)
+	if told.Concurrent > 0 {
 		l.changed(now, Concurrency, float64(l.slots.n()), SourceTold)
 	}
 }
