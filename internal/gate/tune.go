@@ -43,10 +43,14 @@ func (a *account) retold(now time.Time, told Limits) account {
 	}
 	for d := Requests; d < NumDimensions; d++ {
 		before, after := &a.book.budgets[d], &next.book.budgets[d]
-		if before.rate > 0 && after.rate > 0 {
-			before.refill(now)
-			after.level = min(after.level, before.level)
+		if before.rate == 0 || after.rate == 0 {
+			continue
 		}
+		before.refill(now)
+		if d.window() > 60 { // what was used of a day stays used
+			before.level += after.cap - before.cap
+		}
+		after.level = min(after.level, before.level)
 	}
 	return next
 }
@@ -85,8 +89,15 @@ func (l *lane) tellBudget(now time.Time, d Dimension, ceiling float64) {
 		if m.limit > 0 && !m.capRead { // it was so many seconds of refill
 			m.cap = max(1, m.cap*ceiling/m.limit)
 		}
+		c := Correction{Mark: l.sums[d], Lo: math.Inf(-1), Hi: math.Inf(+1)}
+		if l.book != nil && d.window() > 60 { // what was used of a day stays used
+			b := &l.book.budgets[d]
+			b.refill(now)
+			c.Lo = b.level + ceiling - m.limit
+			c.Hi = c.Lo
+		}
 		m.limit, m.source, m.cap = ceiling, SourceTold, min(m.cap, max(1, ceiling))
-		l.correct(now, d, Correction{Mark: l.sums[d], Lo: math.Inf(-1), Hi: math.Inf(+1)})
+		l.correct(now, d, c)
 	default: // what the provider itself says is below it
 		return
 	}

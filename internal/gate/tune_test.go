@@ -266,3 +266,46 @@ func (r *rig) sleepAndRelease(t *gate.Ticket, d time.Duration) {
 	r.sleep(d)
 	r.release(t, gate.Outcome{})
 }
+
+func TestWhatWasUsedOfADayCountsUnderAnotherLimit(t *testing.T) {
+	for name, c := range map[string]struct{ lane, account bool }{"lane": {lane: true}, "account": {account: true}, "both": {true, true}} {
+		t.Run(name, func(t *testing.T) {
+			limits := func(rpd int) (lane, account gate.Limits) {
+				if c.lane {
+					lane.RPD = rpd
+				}
+				if c.account {
+					account.RPD = rpd
+				}
+				return lane, account
+			}
+			lane, account := limits(100)
+			r := newRig(t, gate.Config{Limits: lane, Account: account})
+			use := func(most int) (n int) {
+				for ; n < most; n++ {
+					ticket := r.queue(gate.Call{})
+					if !ticket.Granted() {
+						r.cancel(ticket)
+						break
+					}
+					r.release(ticket, gate.Outcome{})
+				}
+				return n
+			}
+			tell := func(rpd int) {
+				lane, account := limits(rpd)
+				r.g.SetLimits(r.now, lane, account)
+				r.drain()
+			}
+			use(70)
+			tell(50)
+			if n := use(1000); n != 0 {
+				t.Errorf("after 70 calls, at 50 a day, %d more were let out", n)
+			}
+			tell(200)
+			if n := use(1000); n < 129 || n > 131 {
+				t.Errorf("after 70 calls, at 200 a day, %d more were let out, want 130", n)
+			}
+		})
+	}
+}
