@@ -191,3 +191,11 @@ func ParseEntry(b []byte) (body []byte, ok bool) {
 	_, body, err := parseEntry(b)
 	return body, err == nil
 }
+
+// Rationed says what is held of the budget, and how many calls were let in, wait to be, and are known.
+func (b *Batch) Rationed() (held float64, open, waiting, known int) {
+	r := b.ration
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held[inMoney] + r.held[inTokens], r.open, len(r.queue), len(r.claims)
+}

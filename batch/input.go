@@ -291,6 +291,7 @@ func (b *Batch) item(line work.Line, rq *request, bad *problem) (work.Item, erro
 	item.ID, item.Lane, item.Cost = string(rq.id), rq.model, est.Cost
 	item.Hash = b.input.parser.hash(rq)
 	item.Size = len(c.body)
+	item.Also = b.input.also(&item)
 	if b.router != nil {
 		c.trip = &trip{}
 		item.Handler, item.Data = b.router.handler, c
@@ -301,6 +302,5 @@ func (b *Batch) item(line work.Line, rq *request, bad *problem) (work.Item, erro
 		return work.Item{}, err
 	}
 	item.Handler, item.Data = a.handler, c
-	item.Also = b.input.also(&item)
 	return item, nil
 }
