@@ -103,7 +103,8 @@ func (a *account) exchange(ctx context.Context, permit *sluice.Permit, item *wor
 		return result, sluice.Outcome{Kind: sluice.BadRequest, Err: err, Unsent: true}
 	}
 	claim := a.batch.ration.of(c)
-	if !claim.begin() {
+	cost := c.cost(item.Cost)
+	if !claim.begin(cost) {
 		return result, sluice.Outcome{Kind: sluice.Network, Err: errStarved, Unsent: true, Abandoned: true}
 	}
 	answer, o := provider.Exchange(ctx, cfg.Transport, permit, req, provider.ExchangeConfig{
@@ -112,7 +113,7 @@ func (a *account) exchange(ctx context.Context, permit *sluice.Permit, item *wor
 		Stream:   c.stream,
 		Timeout:  cfg.Timeout,
 		Key:      to.Key,
-		Cost:     c.cost(item.Cost),
+		Cost:     cost,
 	})
 	if answer.Status != 0 && !a.answered.Load() {
 		a.answered.Store(true)

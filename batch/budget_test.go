@@ -471,3 +471,22 @@ func TestADrainEndsTheWaitForRoom(t *testing.T) {
 		}
 	})
 }
+
+// TestACorrectionCountsAsWhatItAdds has an answer refused whose text goes back with the next try, above the budget.
+func TestACorrectionCountsAsWhatItAdds(t *testing.T) {
+	f := newFiles(t, strings.ReplaceAll(chats(1), `"model":"m"`, `"model":"m","max_tokens":100`))
+	long := strings.Replace(chatAnswer, `"content":"`, `"content":"`+strings.Repeat("word ", 5000), 1)
+	if long == chatAnswer {
+		t.Fatal(chatAnswer)
+	}
+	s := &stub{answer: long}
+	cfg := f.config(t, s)
+	cfg.Check = func(string, provider.Endpoint, []byte) error { return errors.New("wrong") }
+	cfg.Feedback = true
+	cfg.Budget.Tokens = 1000
+	_, err := run(t, cfg)
+	spent, ok := errors.AsType[*batch.BudgetError](err)
+	if !ok || !spent.Alone() || len(s.sent) != 1 {
+		t.Errorf("%d calls, error %v", len(s.sent), err)
+	}
+}

@@ -159,9 +159,6 @@ func (m *meeting) left() error {
 			}
 		}
 	}
-	if m.cfg.Feedback { // a correction is longer than what was asked
-		return nil
-	}
 	if used, most := m.pays.in+m.pays.out, m.cfg.Budget.Tokens; used > most {
 		return fmt.Errorf("%d tokens were used of %d", used, most)
 	}

@@ -297,8 +297,9 @@ func (r *ration) of(c *call) *claim {
 	return r.claims[c]
 }
 
-// begin asks for room for a try. What was held for the one before is kept where that used nothing.
-func (k *claim) begin() bool {
+// begin asks for room for a try, which costs more than the first where that was corrected. What was held for the one before is
+// kept where that used nothing.
+func (k *claim) begin(cost sluice.Cost) bool {
 	if k == nil {
 		return true
 	}
@@ -306,6 +307,7 @@ func (k *claim) begin() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k.held == (amount{}) {
+		k.cost = cost
 		if !r.fitsLocked(k, r.held) {
 			k.starved = true
 			k.cancel(errStarved)
