@@ -148,7 +148,16 @@ func (j *Journal) haveAside(f file, aside string) (again bool, err error) {
 	case err != nil:
 		f.Close()
 		return false, err
-	case info.Size() == 0:
+	}
+	switch {
+	case !j.isAt(f, aside): // a run that had the file took it over before we had both
+		if j.held != nil {
+			j.held.Close()
+			j.held = nil
+		}
+		f.Close()
+		return true, nil
+	case j.held != nil && info.Size() == 0:
 		err = j.disk.Remove(aside)
 		j.held.Close()
 		j.held = nil
