@@ -400,6 +400,9 @@ func (b *Batch) Run(ctx context.Context) (Report, error) {
 			b.journal.Withdraw() // whoever looks for a state finds that of a run that began
 		}
 	}
+	if left := b.Left() - rep.Done - rep.Failed; err == nil && left > 0 {
+		err = fmt.Errorf("batch: %d items have no result, and nothing says why: this is a mistake of the program; another run goes on with them", left)
+	}
 	return b.report(rep), err
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -221,9 +222,9 @@ func TestARetryThatFindsNoRoomWaits(t *testing.T) {
 			}
 			return resp, err
 		}))
-		checked := 0
+		var checked atomic.Int32
 		cfg.Check = func(id string, _ provider.Endpoint, _ []byte) error {
-			if checked++; id == "1" && checked == 1 {
+			if n := checked.Add(1); id == "1" && n == 1 {
 				return errors.New("wrong")
 			}
 			return nil
@@ -470,4 +471,23 @@ func TestADrainEndsTheWaitForRoom(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestACorrectionCountsAsWhatItAdds has an answer refused whose text goes back with the next try, above the budget.
+func TestACorrectionCountsAsWhatItAdds(t *testing.T) {
+	f := newFiles(t, strings.ReplaceAll(chats(1), `"model":"m"`, `"model":"m","max_tokens":100`))
+	long := strings.Replace(chatAnswer, `"content":"`, `"content":"`+strings.Repeat("word ", 5000), 1)
+	if long == chatAnswer {
+		t.Fatal(chatAnswer)
+	}
+	s := &stub{answer: long}
+	cfg := f.config(t, s)
+	cfg.Check = func(string, provider.Endpoint, []byte) error { return errors.New("wrong") }
+	cfg.Feedback = true
+	cfg.Budget.Tokens = 1000
+	_, err := run(t, cfg)
+	spent, ok := errors.AsType[*batch.BudgetError](err)
+	if !ok || !spent.Alone() || len(s.sent) != 1 {
+		t.Errorf("%d calls, error %v", len(s.sent), err)
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -224,19 +225,19 @@ func TestStandardInputWaitsWhenTooManyLinesDo(t *testing.T) {
 		const n = 1<<16 + 3000
 		text := asking("a", make([]int, n)...)
 		f := newFiles(t, "")
-		calls := 0
+		var calls atomic.Int32
 		in := &readAt{r: strings.NewReader(text)}
 		cfg := f.config(t, roundTripper(func(r *http.Request) (*http.Response, error) {
-			calls++
+			calls.Add(1)
 			time.Sleep(time.Minute)
-			if left := len(text) - in.n; left < 100*1000 {
+			if left := len(text) - int(in.n.Load()); left < 100*1000 {
 				t.Errorf("only %d bytes were left to read while 65,536 lines waited", left)
 			}
 			return (&stub{}).RoundTrip(r)
 		}))
 		cfg.Dedupe, cfg.Input, cfg.Stdin = true, "-", in
-		if rep, err := run(t, cfg); err != nil || rep.Done != n || rep.Twins != n-1 || calls != 1 {
-			t.Errorf("%+v, %d calls, %v", rep, calls, err)
+		if rep, err := run(t, cfg); err != nil || rep.Done != n || rep.Twins != n-1 || calls.Load() != 1 {
+			t.Errorf("%+v, %d calls, %v", rep, calls.Load(), err)
 		}
 	})
 }
@@ -244,12 +245,12 @@ func TestStandardInputWaitsWhenTooManyLinesDo(t *testing.T) {
 // readAt counts what is read.
 type readAt struct {
 	r io.Reader
-	n int
+	n atomic.Int64
 }
 
 func (r *readAt) Read(p []byte) (int, error) {
 	n, err := r.r.Read(p)
-	r.n += n
+	r.n.Add(int64(n))
 	return n, err
 }
 

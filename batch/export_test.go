@@ -194,3 +194,11 @@ func ParseEntry(b []byte) (body []byte, ok bool) {
 
 // FailWrites makes every further write of a result fail.
 func (b *Batch) FailWrites() { b.journal.Close() }
+
+// RationState says what is held of the budget, and how many calls were let in, wait to be, and are known.
+func (b *Batch) RationState() (held float64, open, waiting, known int) {
+	r := b.ration
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held[inMoney] + r.held[inTokens], r.open, len(r.queue), len(r.claims)
+}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/work"
@@ -47,6 +48,7 @@ type ration struct {
 	claims  map[*call]*claim
 	seen    map[seenKey]*seen
 	stopped bool
+	ends    *time.Timer // set when nobody who waits fits
 }
 
 // seenKey is a model of an account.
@@ -86,10 +88,8 @@ type claim struct {
 	held    amount
 	sent    bool // a try is under way
 	starved bool // there was no room for another try
-	spent   bool // no attempt is left
 	turns   int
 	tries   int
-	last    sluice.Outcome
 }
 
 // errStarved ends the tries of a call that must wait for room.
@@ -113,9 +113,8 @@ func (r rationed) Enter(ctx context.Context, item *work.Item) (context.Context, 
 		r.claims[c] = k
 		r.queue = append(r.queue, k)
 	}
-	err := r.pumpLocked()
+	r.pumpLocked()
 	r.mu.Unlock()
-	r.halt(err)
 
 	select {
 	case <-k.ready:
@@ -150,9 +149,8 @@ func (r *ration) abandon(c *call, k *claim) {
 	} else {
 		r.queue = slices.DeleteFunc(r.queue, func(other *claim) bool { return other == k })
 	}
-	err := r.pumpLocked()
+	r.pumpLocked()
 	r.mu.Unlock()
-	r.halt(err)
 }
 
 // Leave gives back what was held for a call. One whose next try found no room is first in the queue again.
@@ -170,13 +168,9 @@ func (r *ration) Leave(item *work.Item, tally sluice.Tally, err error) (sluice.T
 	} else {
 		delete(r.claims, c)
 	}
-	stop := r.pumpLocked()
+	r.pumpLocked()
 	r.mu.Unlock()
 	k.cancel(nil)
-	r.halt(stop)
-	if k.spent {
-		err = &sluice.CallError{Outcome: k.last, Tally: tally}
-	}
 	return tally, again, err
 }
 
@@ -190,9 +184,9 @@ func (r *ration) leaveLocked(k *claim) {
 	r.open--
 }
 
-// pumpLocked lets in whom there is room for. Who will not fit once the open calls are over holds nobody up. It returns why
-// the run must stop, to be told without the lock.
-func (r *ration) pumpLocked() error {
+// pumpLocked lets in whom there is room for. Who will not fit once the open calls are over holds nobody up. If no call is
+// open and none fits, the run stops soon.
+func (r *ration) pumpLocked() {
 	for i := 0; i < len(r.queue) && !r.stopped; {
 		k := r.queue[i]
 		switch {
@@ -203,16 +197,35 @@ func (r *ration) pumpLocked() error {
 			k.let = true
 			close(k.ready)
 		case r.fitsLocked(k, amount{}):
-			return nil // it is next
+			return // it is next
 		default:
 			i++
 		}
 	}
-	if r.open == 0 && len(r.queue) > 0 && !r.stopped {
-		r.stopped = true
-		return r.spentLocked(r.queue[0])
+	if r.stuckLocked() && r.ends == nil {
+		r.ends = time.AfterFunc(arrival, r.end)
 	}
-	return nil
+}
+
+// arrival is how long calls that fit may take to come, when those that were first do not.
+const arrival = 50 * time.Millisecond
+
+// stuckLocked says that the calls that wait do so for nothing.
+func (r *ration) stuckLocked() bool { return r.open == 0 && len(r.queue) > 0 && !r.stopped }
+
+// end stops the run if nobody came who fits.
+func (r *ration) end() {
+	r.mu.Lock()
+	r.ends = nil
+	var err error
+	if r.stuckLocked() {
+		r.stopped = true
+		err = r.spentLocked(r.queue[0])
+	}
+	r.mu.Unlock()
+	if err != nil {
+		r.stop(err)
+	}
 }
 
 // waiting is how many calls wait for room; none without a ration.
@@ -244,12 +257,6 @@ func (r *ration) spentLocked(k *claim) error {
 		u = bounds[0]
 	}
 	return &BudgetError{Used: u.Used, Next: u.of(need), ID: k.id}
-}
-
-func (r *ration) halt(err error) {
-	if err != nil {
-		r.stop(err)
-	}
 }
 
 // bound is what was used of one of the bounds.
@@ -337,7 +344,8 @@ func (k *claim) begin(cost sluice.Cost) bool {
 	return true
 }
 
-// end counts what a try used, at that price; nil is the one that was reserved for. status is that of its answer; 0 is none.
+// end counts what a try used, at that price; nil is the one that was reserved for. status is that of its answer; 0 is none. It
+// says in the outcome if no attempt is left.
 func (k *claim) end(status int, o *sluice.Outcome, at *price) {
 	if k == nil {
 		return
@@ -354,12 +362,10 @@ func (k *claim) end(status int, o *sluice.Outcome, at *price) {
 		k.tries++
 	}
 	if k.turns > 0 && o.Kind.Transient() && k.tries >= k.most {
-		k.spent, k.last = true, *o
-		k.cancel(o.Err)
+		o.Final = true // in turns, no Scheduler counts them all
 	}
-	stop := r.pumpLocked()
+	r.pumpLocked()
 	r.mu.Unlock()
-	r.halt(stop)
 }
 
 // used is what a try used. Where nobody says, a refusal used nothing, and anything else all that was held for it: a call

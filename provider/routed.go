@@ -24,7 +24,6 @@ type routed struct {
 	inRow     int  // of those, at the present upstream
 	unsent    bool // the permit was given back there, as the upstream was left out
 	tally     sluice.Tally
-	gaveUp    *sluice.Outcome // why it is not tried again
 
 	// Guarded by Upstreams.mu:
 	at         way
@@ -69,8 +68,6 @@ func (r *routed) visit(at way) (again bool, err error) {
 		return false, nil
 	case unsent:
 		return true, nil
-	case r.gaveUp != nil:
-		return false, &sluice.CallError{Outcome: *r.gaveUp, Tally: r.tally}
 	case failed && failure.Kind.Fatal():
 		return true, nil
 	case errors.Is(err, sluice.ErrTooLarge) && r.elsewhere():
@@ -110,32 +107,29 @@ func (r *routed) try(_ context.Context, permit *sluice.Permit) sluice.Outcome {
 	return o
 }
 
-// judge decides where the call goes on, if it does, after what is for the Scheduler its attempt of that number. It may lengthen
-// the wait of an outcome, which is the call's own.
+// judge decides where the call goes on, if it does, after what is for the Scheduler its attempt of that number. It says so in
+// the outcome, and may lengthen its wait, which is the call's own.
 func (r *routed) judge(attempt int, via Via, o *sluice.Outcome) {
 	switch {
-	case o.Open || o.Kind == sluice.OK || r.ctx.Err() != nil: // it is over, or will be
+	case o.Open || o.Final || o.Kind == sluice.OK || r.ctx.Err() != nil: // it is over, or will be
 	case o.Kind.Fatal():
 		r.upstreams.refuse(r.at.up, via.Key, o)
-	case o.Kind.Throttle() && !o.TooLarge:
+		o.Elsewhere = len(r.offers(0)) > 0
+	case o.TooLarge:
+		o.Elsewhere = r.elsewhere()
+	case o.Kind.Throttle():
 		if r.throttles++; r.throttles > r.upstreams.cfg.MaxThrottles {
-			r.giveUp(o)
+			o.Final = true
 			return
 		}
 		r.throttled(o)
 	case o.Kind.Transient():
 		if r.spent++; r.spent >= r.upstreams.cfg.Attempts {
-			r.giveUp(o)
+			o.Final = true
 			return
 		}
 		r.failed(attempt, o)
 	}
-}
-
-// giveUp ends the call's wait for good.
-func (r *routed) giveUp(o *sluice.Outcome) {
-	r.gaveUp = new(*o)
-	r.move()
 }
 
 // failed moves a call whose attempt failed to an upstream that has not failed it, or has it wait for its next attempt.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -297,5 +298,86 @@ func TestTheModelOfABodyIsReplacedAndNothingElse(t *testing.T) {
 		if got := string(provider.WithModel([]byte(body), `b"c`)); got != want {
 			t.Errorf("%s becomes %s, want %s", body, got, want)
 		}
+	}
+}
+
+// While somebody is told that a key was refused, calls that wait there get permits of the account, and are not sent. That is
+// no failure of the provider, whose other key goes on.
+func TestCallsThatAreNotSentDoNotPauseTheAccount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad := upstream(t, "bad", sluice.Config{Limits: sluice.Limits{Concurrent: 8}})
+		bad.Account, bad.Keys = "acme", []provider.Key{{From: "BAD", Value: "bad"}}
+		good := bad
+		good.Name, good.Keys = "good", []provider.Key{{From: "GOOD", Value: "good"}}
+		u := upstreams(t, provider.UpstreamsConfig{
+			Upstreams: []provider.Upstream{bad, good},
+			LeftOut:   func(provider.LeftOut) { time.Sleep(time.Second) },
+		})
+		start := time.Now()
+		var calls sync.WaitGroup
+		for range 40 {
+			calls.Go(func() {
+				_, err := do(t.Context(), u, func(name string) sluice.Outcome {
+					if name == "bad" {
+						return sluice.Outcome{Kind: sluice.Auth, Err: errRefused}
+					}
+					time.Sleep(10 * time.Millisecond)
+					return sluice.Outcome{}
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		calls.Wait()
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// What is told of a call over several upstreams: that it was given up once, where it was, and never where it went on.
+func TestACallIsGivenUpOnceOverAllUpstreams(t *testing.T) {
+	kinds := func(all ...sluice.Kind) []sluice.Kind { return all }
+	for name, c := range map[string]struct {
+		a, b sluice.Outcome
+		want []sluice.Kind
+	}{
+		"attempts":      {sluice.Outcome{Kind: sluice.ServerError}, sluice.Outcome{Kind: sluice.Timeout}, kinds(sluice.Timeout)},
+		"throttles":     {sluice.Outcome{Kind: sluice.RateLimit}, sluice.Outcome{Kind: sluice.RateLimit}, kinds(sluice.RateLimit)},
+		"a spent":       {sluice.Outcome{Kind: sluice.QuotaExhausted}, sluice.Outcome{}, nil},
+		"both spent":    {sluice.Outcome{Kind: sluice.QuotaExhausted}, sluice.Outcome{Kind: sluice.Auth}, kinds(sluice.Auth)},
+		"a too small":   {sluice.Outcome{Kind: sluice.RateLimit, TooLarge: true}, sluice.Outcome{}, nil},
+		"all too small": {sluice.Outcome{Kind: sluice.RateLimit, TooLarge: true}, sluice.Outcome{Kind: sluice.RateLimit, TooLarge: true}, kinds(sluice.RateLimit)},
+		"refused":       {sluice.Outcome{Kind: sluice.BadRequest}, sluice.Outcome{}, kinds(sluice.BadRequest)},
+		"final":         {sluice.Outcome{Kind: sluice.ServerError, Final: true}, sluice.Outcome{}, kinds(sluice.ServerError)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				var told []sluice.Kind
+				observe := sluice.ObserverFunc(func(e sluice.Event) {
+					mu.Lock()
+					defer mu.Unlock()
+					if e.Type == sluice.EventGaveUp {
+						told = append(told, e.Outcome.Kind)
+					}
+				})
+				cfg := provider.UpstreamsConfig{Attempts: 2, MaxThrottles: 1}
+				for _, name := range []string{"a", "b"} {
+					cfg.Upstreams = append(cfg.Upstreams, upstream(t, name, sluice.Config{Observer: observe}))
+				}
+				u := upstreams(t, cfg)
+				_, err := do(t.Context(), u, func(name string) sluice.Outcome {
+					if name == "a" {
+						return c.a
+					}
+					return c.b
+				})
+				if (err == nil) != (c.want == nil) || !slices.Equal(told, c.want) {
+					t.Errorf("given up with %v, error %v", told, err)
+				}
+			})
+		})
 	}
 }

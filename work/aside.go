@@ -24,7 +24,7 @@ func (e *AsideError) Error() string {
 
 // openHere opens the journal in its place.
 func (j *Journal) openHere() error {
-	if err := j.refuseAside(); err != nil { // before a file is made
+	if err := j.refuseAside(false); err != nil { // before a file is made
 		return err
 	}
 	for {
@@ -41,7 +41,7 @@ func (j *Journal) openHere() error {
 		}
 		// Whoever has its journal aside looks for this file once that is there: of two that begin at once, both may go, but
 		// never both stay. A file that was made here is left, since another may have its name by now.
-		if err := j.refuseAside(); err != nil {
+		if err := j.refuseAside(true); err != nil {
 			f.Close()
 			return err
 		}
@@ -64,8 +64,9 @@ func (j *Journal) isAt(f file, name string) bool {
 	return err == nil && os.SameFile(here, there)
 }
 
-// refuseAside is an error if there is a journal aside. One without a line, such as a kill leaves, is none.
-func (j *Journal) refuseAside() error {
+// refuseAside is an error if there is a journal aside. One without a line, such as a kill leaves, is none: who has the file
+// itself removes it. Nobody else may, since a run that has the file replaces the journal aside whoever has that.
+func (j *Journal) refuseAside(owner bool) error {
 	aside := AsidePath(j.out)
 	if _, err := j.disk.Stat(aside); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -78,8 +79,11 @@ func (j *Journal) refuseAside() error {
 		return err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || info.Size() == 0 {
-		return errors.Join(err, j.disk.Remove(aside))
+	switch info, err := f.Stat(); {
+	case err != nil || info.Size() == 0 && !owner:
+		return err
+	case info.Size() == 0:
+		return j.disk.Remove(aside)
 	}
 	return &AsideError{Path: j.out, Journal: aside}
 }
@@ -119,7 +123,8 @@ func (j *Journal) openAside() error {
 			return err
 		}
 		if _, err := j.disk.Stat(j.out); err == nil {
-			j.disk.Remove(aside)
+			// The file came meanwhile, perhaps with a run that has put its journal in the place of ours: it is not removed but
+			// looked at again, together with the file.
 			f.Close()
 			continue
 		}
@@ -143,7 +148,16 @@ func (j *Journal) haveAside(f file, aside string) (again bool, err error) {
 	case err != nil:
 		f.Close()
 		return false, err
-	case info.Size() == 0:
+	}
+	switch {
+	case !j.isAt(f, aside): // a run that had the file took it over before we had both
+		if j.held != nil {
+			j.held.Close()
+			j.held = nil
+		}
+		f.Close()
+		return true, nil
+	case j.held != nil && info.Size() == 0:
 		err = j.disk.Remove(aside)
 		j.held.Close()
 		j.held = nil

@@ -225,6 +225,55 @@ func TestAFileThatIsReplacedMeanwhileIsOpenedAgain(t *testing.T) {
 	}
 }
 
+// stepDisk calls a function before the journal aside is made, and another before the file itself is looked for then.
+type stepDisk struct {
+	work.Disk
+	path        string
+	makes, made func()
+}
+
+func (d *stepDisk) Open(name string, flag int, perm fs.FileMode) (work.File, error) {
+	if makes := d.makes; name == work.AsidePath(d.path) && flag&os.O_CREATE != 0 && makes != nil {
+		d.makes = nil
+		makes()
+	}
+	return d.Disk.Open(name, flag, perm)
+}
+
+func (d *stepDisk) Stat(name string) (fs.FileInfo, error) {
+	if made := d.made; name == d.path && d.makes == nil && made != nil {
+		d.made = nil
+		made()
+	}
+	return d.Disk.Stat(name)
+}
+
+// The file is there before the one who comes has made its journal aside, and another run takes that over just then.
+func TestAJournalThatWasTakenOverIsNotRemoved(t *testing.T) {
+	path, cfg := journalPath(t), work.JournalConfig{Aside: true}
+	var other *work.Journal
+	d := &stepDisk{Disk: work.SystemDisk(), path: path, makes: func() {
+		if err := os.WriteFile(path, []byte("id 0\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		other = openJournal(t, path, cfg)
+	}, made: func() {
+		if err := other.Append([]byte("id 1\n")); err != nil {
+			t.Error(err)
+		}
+	}}
+	_, err := work.OpenJournal(path, cfg.On(d))
+	if _, locked := errors.AsType[*work.LockedError](err); !locked {
+		t.Errorf("error %v", err)
+	}
+	if err := errors.Join(other.Append([]byte("id 2\n")), other.Arrange(3, byNumber), other.Close()); err != nil {
+		t.Error(err)
+	}
+	if b, _ := os.ReadFile(path); string(b) != "id 0\nid 1\nid 2\n" {
+		t.Errorf("the file is %q", b)
+	}
+}
+
 // TestOneJournalIsOpenAtOnce has many open the same journal at once, in place and aside, write a line, and leave it in
 // different ways. Never are two in, and no line is lost.
 func TestOneJournalIsOpenAtOnce(t *testing.T) {

@@ -22,8 +22,12 @@ func TestWhoAsksWhetherAJournalIsInUseKeepsNobodyFromOpeningIt(t *testing.T) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil { // as InUse does, for an instant
 		t.Fatal(err)
 	}
-	time.AfterFunc(20*time.Millisecond, func() { syscall.Flock(int(f.Fd()), syscall.LOCK_UN) })
+	done := make(chan error)
+	time.AfterFunc(20*time.Millisecond, func() { done <- syscall.Flock(int(f.Fd()), syscall.LOCK_UN) })
 	openJournal(t, path, work.JournalConfig{}).Close()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 }
 
 // Reading a pipe that nobody writes to does not end.

@@ -66,9 +66,12 @@ func (s *Server) Start(h http.Handler) {
 	s.served.Go(func() { s.web.Serve(l) })
 }
 
-// Close ends the server and takes the socket away. Requests have a second to end.
+// Close takes the socket away and ends the server. Requests have a second to end.
+//
+// The socket goes while it is still listened at: nobody takes it for that of a dead process until then, so that what is taken
+// away is our own.
 func (s *Server) Close() error {
-	var err error
+	err := s.remove()
 	if s.web != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 		defer cancel()
@@ -77,9 +80,9 @@ func (s *Server) Close() error {
 		}
 		s.served.Wait()
 	} else {
-		err = s.listener.Close()
+		err = errors.Join(err, s.listener.Close())
 	}
-	return errors.Join(err, s.remove())
+	return err
 }
 
 // bounded is a listener with so many connections at once: the others wait in the system's queue.

@@ -252,3 +252,47 @@ func TestAHugeBodyIsCutOff(t *testing.T) {
 		t.Errorf("%+v, %v", resp, err)
 	}
 }
+
+// While the last requests end, the socket's path is free already: whoever takes it then keeps it.
+func TestAPathIsFreeBeforeTheLastRequestsEnd(t *testing.T) {
+	path := filepath.Join(shortDir(t), "run.sock")
+	s, err := control.Listen(address(t, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, answer := make(chan struct{}), make(chan struct{})
+	s.Start(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(asked)
+		<-answer
+	}))
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-asked
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close() }()
+	for { // until nobody is let in any more
+		other, err := net.Dial("unix", path)
+		if err != nil {
+			break
+		}
+		other.Close()
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("nobody listens, and the socket is there: %v", err)
+	}
+	next := serve(t, path, control.Guard{})
+	close(answer)
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if other, err := net.Dial("unix", path); err != nil {
+		t.Errorf("the socket of the next was taken away: %v", err)
+	} else {
+		other.Close()
+	}
+	next.Close()
+}

@@ -65,6 +65,7 @@ func newLane(now time.Time, g *Gate, name string) *lane {
 	l.reserves.charge, l.reserves.cached = g.cfg.Charge, g.cfg.CountsCached
 	l.slots = newSlots(now, g.cfg.Limits.Concurrent, g.cfg.Start.Concurrent)
 	l.openBudgets(now, g.cfg.Limits, g.cfg.Start)
+	l.tellOfLimits(now)
 	return l
 }
 

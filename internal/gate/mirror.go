@@ -224,6 +224,18 @@ func (l *lane) changed(now time.Time, d Dimension, limit float64, source Source)
 	l.gate.note(Event{Type: EventLimitsChanged, At: now, Lane: l.name, Dimension: d, Limit: int64(limit), Source: source})
 }
 
+// tellOfLimits tells of the limits that were told to a lane that is new: nothing may ever meet them.
+func (l *lane) tellOfLimits(now time.Time) {
+	for d := Requests; d < NumDimensions; d++ {
+		if m := &l.mirrors[d]; m.source == SourceTold {
+			l.changed(now, d, m.limit, SourceTold)
+		}
+	}
+	if l.slots.ceiling > 0 {
+		l.changed(now, Concurrency, float64(l.slots.ceiling), SourceTold)
+	}
+}
+
 // unproduced is the output of calls open when t was sent that its answer's headers may not count yet.
 func (l *lane) unproduced(t *Ticket, d Dimension) float64 {
 	if l.reserves.charge != ChargeActual || d != Tokens && d != OutputTokens && d != TokensPerDay {

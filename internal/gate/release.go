@@ -223,6 +223,8 @@ func (l *lane) decide(t *Ticket, o *Outcome) Decision {
 	switch {
 	case o.Kind == OK:
 		return Decision{Action: Done}
+	case o.Final:
+		return Decision{Action: GiveUp, Throttle: o.Kind.Throttle() && !o.TooLarge}
 	case o.Kind.Throttle() && !o.TooLarge:
 		d := Decision{Action: Again, Throttle: true}
 		if t.Throttles >= l.gate.cfg.MaxThrottles {
@@ -262,7 +264,7 @@ func (l *lane) announce(now time.Time, t *Ticket, o *Outcome, d Decision) {
 		e.Wait = d.Wait
 	}
 	l.gate.note(e)
-	if d.Action == GiveUp {
+	if d.Action == GiveUp && !o.Elsewhere {
 		e.Type = EventGaveUp
 		l.gate.note(e)
 	}

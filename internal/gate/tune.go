@@ -43,10 +43,14 @@ func (a *account) retold(now time.Time, told Limits) account {
 	}
 	for d := Requests; d < NumDimensions; d++ {
 		before, after := &a.book.budgets[d], &next.book.budgets[d]
-		if before.rate > 0 && after.rate > 0 {
-			before.refill(now)
-			after.level = min(after.level, before.level)
+		if before.rate == 0 || after.rate == 0 {
+			continue
 		}
+		before.refill(now)
+		if d.window() > 60 { // what was used of a day stays used
+			before.level += after.cap - before.cap
+		}
+		after.level = min(after.level, before.level)
 	}
 	return next
 }
@@ -56,8 +60,11 @@ func (l *lane) tell(now time.Time, told Limits) {
 	for d := Requests; d < NumDimensions; d++ {
 		l.tellBudget(now, d, limitOf(told, d))
 	}
-	if told.Concurrent != l.slots.ceiling {
-		l.slots.tell(told.Concurrent)
+	if told.Concurrent == l.slots.ceiling {
+		return
+	}
+	l.slots.tell(told.Concurrent)
+	if told.Concurrent > 0 {
 		l.changed(now, Concurrency, float64(l.slots.n()), SourceTold)
 	}
 }
@@ -83,7 +90,14 @@ func (l *lane) tellBudget(now time.Time, d Dimension, ceiling float64) {
 			m.cap = max(1, m.cap*ceiling/m.limit)
 		}
 		m.limit, m.source, m.cap = ceiling, SourceTold, min(m.cap, max(1, ceiling))
-		l.correct(now, d, Correction{Mark: l.sums[d], Lo: math.Inf(-1), Hi: math.Inf(+1)})
+		c := Correction{Mark: l.sums[d], Lo: math.Inf(-1), Hi: math.Inf(+1)}
+		if l.book != nil && d.window() > 60 { // what was used of a day stays used
+			b := &l.book.budgets[d]
+			b.refill(now)
+			c.Lo = m.cap - min(b.cap-b.level, 2*m.cap) // a day more of debt at most
+			c.Hi = c.Lo
+		}
+		l.correct(now, d, c)
 	default: // what the provider itself says is below it
 		return
 	}

@@ -3,6 +3,7 @@ package gate_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -41,8 +42,8 @@ func TestToldLimitsChangeWhileCallsGoOn(t *testing.T) {
 			t.Errorf("at %d requests a minute, %.2f a second are let out, want %.2f", rpm, got, want)
 		}
 	}
-	if n := r.count(gate.EventLimitsChanged); n != 3 {
-		t.Errorf("%d limits were said to be changed, want 3", n)
+	if n := r.count(gate.EventLimitsChanged); n != 4 {
+		t.Errorf("%d limits were told, want that of the start and 3 others", n)
 	}
 }
 
@@ -58,6 +59,83 @@ func TestACeilingThatIsNoLongerToldIsABelief(t *testing.T) {
 	r.release(r.acquire(gate.Call{}), gate.Outcome{Readings: []gate.Reading{{Dimension: gate.Requests, Limit: 900, Remaining: 899, Reset: 67 * time.Millisecond}}})
 	if b := r.budget(gate.Requests); b.Limit != 900 || b.Source != gate.SourceHeader {
 		t.Errorf("%+v, want the 900 of the header", b)
+	}
+}
+
+// what is told of limits: an event for each.
+func (r *rig) toldLimits() (all []string) {
+	for _, e := range r.events {
+		if e.Type == gate.EventLimitsChanged {
+			all = append(all, fmt.Sprint(e.Lane, " ", e.Dimension, " ", e.Limit, " ", e.Source))
+		}
+	}
+	return all
+}
+
+func TestToldLimitsAreSaidAlsoWhereNothingMeetsThem(t *testing.T) {
+	r := newRig(t, gate.Config{Limits: gate.Limits{RPM: 600, TPM: 90_000, Concurrent: 4}, Start: gate.Limits{TPM: 60_000, RPD: 1000}})
+	r.release(r.acquire(gate.Call{Lane: "m"}), gate.Outcome{})
+	r.release(r.acquire(gate.Call{Lane: "m"}), gate.Outcome{})
+	r.release(r.acquire(gate.Call{Lane: "n"}), gate.Outcome{})
+	want := []string{"m rpm 600 told", "m concurrent 4 told", "n rpm 600 told", "n concurrent 4 told"}
+	if got := r.toldLimits(); !slices.Equal(got, want) {
+		t.Errorf("told: %q, want %q", got, want)
+	}
+}
+
+func TestCeilingsThatAreToldAndThenRemoved(t *testing.T) {
+	all := gate.Limits{RPM: 600, TPM: 60_000, RPD: 5000, Concurrent: 2}
+	r := newRig(t, gate.Config{Limits: gate.Limits{Concurrent: 8}, Account: gate.Limits{Concurrent: 8}})
+	open := r.fill(gate.Call{Lane: "m"})
+	r.g.SetLimits(r.now, all, all) // there were none, with calls open
+	r.drain()
+	waiting := r.queue(gate.Call{Lane: "m"})
+	for _, held := range open {
+		r.release(held, gate.Outcome{})
+	}
+	if n := r.laneNamed("m").InFlight; n != 1 || !waiting.Granted() {
+		t.Fatalf("%d in flight", n)
+	}
+	other := r.queue(gate.Call{Lane: "m"})
+	over := []*gate.Ticket{r.queue(gate.Call{Lane: "m"}), r.queue(gate.Call{Lane: "n"})}
+	if !other.Granted() || over[0].Granted() || over[1].Granted() {
+		t.Fatal("2 calls may be open, of both lanes")
+	}
+	said := len(r.toldLimits())
+	r.g.SetLimits(r.now, gate.Limits{}, gate.Limits{})
+	r.drain()
+	if !over[1].Granted() {
+		t.Error("nothing is told of all lanes any more, and the other lane waits")
+	}
+	if now := r.toldLimits(); len(now) != said {
+		t.Errorf("of what was removed was told: %q", now[said:])
+	}
+	for _, b := range r.laneNamed("m").Budgets {
+		if b.Source != gate.SourceStart {
+			t.Errorf("%v is %d by %s, want a belief", b.Dimension, b.Limit, b.Source)
+		}
+	}
+	// What is believed of the slots grows as calls are taken.
+	tickets := append([]*gate.Ticket{waiting, other}, over...)
+	for range 40 {
+		for range 20 {
+			tickets = append(tickets, r.queue(gate.Call{Lane: "m"}))
+		}
+		r.sleep(2 * time.Second)
+		for _, each := range tickets {
+			if each.Granted() {
+				r.release(each, gate.Outcome{})
+			}
+		}
+	}
+	if n := r.laneNamed("m").Slots; n <= 2 {
+		t.Errorf("%d slots", n)
+	}
+	// Told again, they hold again.
+	r.g.SetLimits(r.now, all, all)
+	r.drain()
+	if l := r.laneNamed("m"); l.Slots != 2 || l.Budgets[0].Source != gate.SourceTold || l.Budgets[0].Limit != 600 {
+		t.Errorf("%+v", l)
 	}
 }
 
@@ -187,4 +265,47 @@ func TestDelayForeseesTheWait(t *testing.T) {
 func (r *rig) sleepAndRelease(t *gate.Ticket, d time.Duration) {
 	r.sleep(d)
 	r.release(t, gate.Outcome{})
+}
+
+func TestWhatWasUsedOfADayCountsUnderAnotherLimit(t *testing.T) {
+	for name, c := range map[string]struct{ lane, account bool }{"lane": {lane: true}, "account": {account: true}, "both": {true, true}} {
+		t.Run(name, func(t *testing.T) {
+			limits := func(rpd int) (lane, account gate.Limits) {
+				if c.lane {
+					lane.RPD = rpd
+				}
+				if c.account {
+					account.RPD = rpd
+				}
+				return lane, account
+			}
+			lane, account := limits(100)
+			r := newRig(t, gate.Config{Limits: lane, Account: account})
+			use := func(most int) (n int) {
+				for ; n < most; n++ {
+					ticket := r.queue(gate.Call{})
+					if !ticket.Granted() {
+						r.cancel(ticket)
+						break
+					}
+					r.release(ticket, gate.Outcome{})
+				}
+				return n
+			}
+			tell := func(rpd int) {
+				lane, account := limits(rpd)
+				r.g.SetLimits(r.now, lane, account)
+				r.drain()
+			}
+			use(70)
+			tell(50)
+			if n := use(1000); n != 0 {
+				t.Errorf("after 70 calls, at 50 a day, %d more were let out", n)
+			}
+			tell(200)
+			if n := use(1000); n < 129 || n > 131 {
+				t.Errorf("after 70 calls, at 200 a day, %d more were let out, want 130", n)
+			}
+		})
+	}
 }

@@ -118,6 +118,8 @@ type Outcome struct {
 
 	Unsent    bool // the request never left: its cost is refunded
 	Abandoned bool // the caller gave up on it, so that it says nothing of the provider
+	Final     bool // the caller does not try again, whatever it is
+	Elsewhere bool // the caller makes the call at another Scheduler, should it be over at this one
 	Open      bool // the answer's body is still being read; whoever reads it releases the permit
 }
 

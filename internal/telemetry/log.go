@@ -22,12 +22,14 @@ type Log struct {
 	writing sync.Mutex // orders what leaves buf
 	spare   []byte     // takes turns with buf
 
+	full chan struct{} // much waits
 	quit chan struct{}
 	wg   sync.WaitGroup
 }
 
 const (
-	logBuffer  = 64 << 10
+	logBuffer  = 64 << 10               // is written at once
+	mostBuffer = 16 << 20               // waits for a disk that is slow, before calls do
 	flushEvery = 500 * time.Millisecond // so that who follows the file sees why nothing happens
 )
 
@@ -51,12 +53,13 @@ func NewLog(w io.WriteCloser, blot func(string) string) *Log {
 	if blot == nil {
 		blot = func(text string) string { return text }
 	}
-	l := &Log{blot: blot, to: w, quit: make(chan struct{})}
+	l := &Log{blot: blot, to: w, full: make(chan struct{}, 1), quit: make(chan struct{})}
 	l.wg.Go(l.flushLoop)
 	return l
 }
 
-// Observe writes e, at the latest in half a second.
+// Observe takes e in, to be written at the latest in half a second. It waits for nobody, unless a disk is so slow that very
+// many events do.
 func (l *Log) Observe(e sluice.Event) {
 	message := ""
 	if e.Outcome.Err != nil {
@@ -64,10 +67,16 @@ func (l *Log) Observe(e sluice.Event) {
 	}
 	l.mu.Lock()
 	l.buf = appendEvent(l.buf, &e, message)
-	full := len(l.buf) >= logBuffer
+	size := len(l.buf)
 	l.mu.Unlock()
-	if full {
+	switch {
+	case size >= mostBuffer:
 		l.flush()
+	case size >= logBuffer:
+		select {
+		case l.full <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -89,6 +98,8 @@ func (l *Log) flushLoop() {
 		select {
 		case <-tick.C:
 			l.flush()
+		case <-l.full:
+			l.flush()
 		case <-l.quit:
 			return
 		}
@@ -104,6 +115,9 @@ func (l *Log) flush() {
 	l.buf = l.spare[:0]
 	l.mu.Unlock()
 	l.spare = lines
+	if cap(lines) > 4*logBuffer { // the disk was slow, and may be so no more
+		l.spare = nil
+	}
 	if len(lines) == 0 || err != nil {
 		return
 	}

@@ -346,3 +346,45 @@ func BenchmarkAggregate(b *testing.B) {
 		a.Observe(e)
 	}
 }
+
+// slowDisk takes nothing until it is let go.
+type slowDisk struct {
+	sink
+	letGo <-chan struct{}
+}
+
+func (d *slowDisk) Write(b []byte) (int, error) {
+	<-d.letGo
+	return d.sink.Write(b)
+}
+
+func TestADiskThatHangsKeepsNobodyFromBeingObserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		letGo := make(chan struct{})
+		disk := &slowDisk{letGo: letGo}
+		l := telemetry.NewLog(disk, nil)
+		const events = 10_000
+		observed := make(chan struct{})
+		go func() {
+			defer close(observed)
+			for range events {
+				l.Observe(full(sluice.EventSlotReleased))
+			}
+		}()
+		synctest.Wait()
+		select {
+		case <-observed:
+		default:
+			t.Error("whoever observes waits for the disk")
+		}
+		close(letGo)
+		<-observed
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		line, _, _ := bytes.Cut(disk.Bytes(), []byte("\n"))
+		if want := strings.Repeat(string(line)+"\n", events); disk.String() != want {
+			t.Errorf("%d bytes were written, want %d lines of %d", disk.Len(), events, len(line)+1)
+		}
+	})
+}
