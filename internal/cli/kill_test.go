@@ -50,7 +50,10 @@ func TestKill(t *testing.T) {
 				k.change(kill, kill+40)
 			}},
 	} {
-		t.Run(name, func(t *testing.T) { killOften(t, c) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they mostly wait
+			killOften(t, c)
+		})
 	}
 }
 
