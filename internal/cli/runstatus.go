@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -256,9 +257,35 @@ func stand(output string, warn func(format string, args ...any)) (*runStatus, er
 	if st.Alive = lives(output, state); !st.Alive {
 		st.Status = statusKilled
 		st.Reason = fmt.Sprintf("process %d is gone and did not say why", state.PID)
+		if n, err := recorded(output); err == nil { // the state is older than that
+			st.Reason += fmt.Sprintf("; it recorded %s", count(n, "result"))
+		}
 		st.Hint = "what is recorded is whole: the same run command goes on where it stopped"
 	}
 	return st, nil
+}
+
+// recorded counts the results of an output, in its place or still in its journal.
+func recorded(output string) (n int, err error) {
+	f, err := os.Open(work.AsidePath(output))
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = os.Open(output)
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	lines := work.NewLineReader(f, 0)
+	for {
+		line, err := lines.Next()
+		if err == io.EOF || line.Torn {
+			return n, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		n++
+	}
 }
 
 // leftHint says what to do about what a run left.
