@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
@@ -17,7 +18,20 @@ type Permit struct {
 	attempt int
 	call    string // for who releases twice
 	lane    string
+	given   atomic.Bool // back
+	holder  Holder      // nil: nobody is told
 }
+
+// Holder is told what becomes of a permit by whoever causes it, under no lock. It must be quick.
+type Holder interface {
+	// Sent is called when the request leaves, each time that Permit.Sent is.
+	Sent(p *Permit)
+	// Released is called once, before anybody else may have the slot.
+	Released(p *Permit, o *Outcome)
+}
+
+// HeldBy tells h of what becomes of the permit from now on. It is for whoever acquired it, before others know it.
+func (p *Permit) HeldBy(h Holder) { p.holder = h }
 
 // Attempt is the number of the attempt that this permit is for, from 1. A throttled try does not count.
 func (p *Permit) Attempt() int { return p.attempt }
@@ -33,6 +47,9 @@ func (p *Permit) Sent() {
 		s.gate.Sent(time.Now(), p.ticket)
 	}
 	s.mu.Unlock()
+	if p.holder != nil {
+		p.holder.Sent(p)
+	}
 }
 
 // Answered tells what the head of a good answer says before its body has come, which may take long. Release may tell
@@ -49,21 +66,37 @@ func (p *Permit) Answered(readings []Reading) {
 // Release gives the permit back with what the attempt came to. A second Release panics and names the permit.
 func (p *Permit) Release(o Outcome) { p.release(&o) }
 
+// TryRelease is Release that returns false where the permit was given back already.
+func (p *Permit) TryRelease(o Outcome) bool {
+	_, _, ok := p.tryRelease(&o)
+	return ok
+}
+
 // release also tells how long it was since the call was sent.
 func (p *Permit) release(o *Outcome) (gate.Decision, time.Duration) {
+	d, latency, ok := p.tryRelease(o)
+	if !ok {
+		panic(fmt.Sprintf("sluice: permit %d (call %q, lane %q) released twice", p.id, p.call, p.lane))
+	}
+	return d, latency
+}
+
+func (p *Permit) tryRelease(o *Outcome) (d gate.Decision, latency time.Duration, ok bool) {
+	if !p.given.CompareAndSwap(false, true) {
+		return d, 0, false
+	}
 	s := p.s
 	if o.Kind == Network && (errors.Is(o.Err, context.Canceled) || errors.Is(o.Err, context.DeadlineExceeded)) {
 		o.Abandoned = true
 	}
-	s.mu.Lock()
-	if !p.heldLocked() {
-		s.mu.Unlock()
-		panic(fmt.Sprintf("sluice: permit %d (call %q, lane %q) released twice", p.id, p.call, p.lane))
+	if p.holder != nil {
+		p.holder.Released(p, o)
 	}
+	s.mu.Lock()
 	now := time.Now()
-	latency := now.Sub(p.ticket.Sent())
-	d := s.gate.Release(now, p.ticket, o)
+	latency = now.Sub(p.ticket.Sent())
+	d = s.gate.Release(now, p.ticket, o)
 	s.recycleLocked(p.ticket)
 	s.unlockAndFlush()
-	return d, latency
+	return d, latency, true
 }

@@ -243,6 +243,14 @@ func (s *Scheduler) acquire(ctx context.Context, c *Call, y *try) (*Permit, erro
 // unlockAndWait returns when t is granted. It is called with mu held and returns without.
 func (s *Scheduler) unlockAndWait(ctx context.Context, t *gate.Ticket, told *bool) error {
 	ready := t.Ready
+	var late <-chan time.Time
+	var start time.Time
+	if t.Call.MaxWait > 0 {
+		start = time.Now()
+		timer := time.NewTimer(t.Call.MaxWait)
+		defer timer.Stop()
+		late = timer.C
+	}
 	s.unlockAndFlush()
 	*told = true
 	select {
@@ -251,6 +259,8 @@ func (s *Scheduler) unlockAndWait(ctx context.Context, t *gate.Ticket, told *boo
 	case <-ctx.Done():
 		s.cancel(t)
 		return ctx.Err()
+	case <-late:
+		return s.late(t, start)
 	case <-s.closed:
 		s.cancel(t)
 		return ErrClosed
@@ -287,6 +297,20 @@ func (s *Scheduler) recycleLocked(t *gate.Ticket) {
 	if len(s.tickets) < mostTickets {
 		s.tickets = append(s.tickets, t)
 	}
+}
+
+// late ends the wait of a call whose MaxWait is over, unless the grant came first.
+func (s *Scheduler) late(t *gate.Ticket, start time.Time) error {
+	now := time.Now()
+	s.mu.Lock()
+	if t.Granted() {
+		s.mu.Unlock()
+		return nil
+	}
+	err := &SlotTimeoutError{Call: t.Call.ID, Lane: t.Call.Lane, Wait: now.Sub(start), Position: s.gate.Place(now, t)}
+	s.mu.Unlock()
+	s.cancel(t) // also gives a permit back that was granted meanwhile
+	return err
 }
 
 // cancel takes a waiting call out of the queue, or gives its permit back where the grant came first.

@@ -185,6 +185,15 @@ func (g *Gate) Cancel(now time.Time, t *Ticket) {
 	}
 }
 
+// Place is where a waiting call stands among those of its lane, from 1: by priority, age counted, and then by when they
+// asked. Tenants' turns may change it. It is 0 for a call that does not wait.
+func (g *Gate) Place(now time.Time, t *Ticket) int {
+	if t.state != queued {
+		return 0
+	}
+	return t.lane.order.place(now, t)
+}
+
 func (g *Gate) cancelled(now time.Time, t *Ticket) {
 	if g.cfg.Observed {
 		e := t.lane.event(EventSlotCancelled, now, t)

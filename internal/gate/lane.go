@@ -392,7 +392,7 @@ func (l *lane) requeue(t *Ticket) {
 }
 
 func (l *lane) event(typ EventType, now time.Time, t *Ticket) Event {
-	return Event{Type: typ, At: now, Lane: l.name, Tenant: t.Call.Tenant, Call: t.Call.ID, Attempt: t.Attempt,
+	return Event{Type: typ, At: now, Lane: l.name, Member: t.Call.Member, Tenant: t.Call.Tenant, Call: t.Call.ID, Attempt: t.Attempt,
 		Wait: t.Waited + t.Paused, InFlight: l.open, Slots: l.slots.n(), Waiting: l.order.waiting + len(l.outstanding)}
 }
 

@@ -104,6 +104,21 @@ func (q *tenant) before(p *tenant) bool {
 	return q.served < p.served || q.served == p.served && q.turn < p.turn
 }
 
+// place is one more than how many waiting calls are more urgent than t, or as urgent and older.
+func (o *order) place(now time.Time, t *Ticket) int {
+	place, own := 1, t.agedClass(now)
+	for _, q := range o.active {
+		for c := range q.lists {
+			for u := q.lists[c].head; u != nil; u = u.next {
+				if theirs := u.agedClass(now); theirs > own || theirs == own && u.before(t) {
+					place++
+				}
+			}
+		}
+	}
+	return place
+}
+
 // leastThrottled is the waiting call that was throttled least often, the oldest of equals. It goes out as a probe:
 // otherwise one call would pay for a whole storm with its patience.
 func (o *order) leastThrottled(now time.Time) *Ticket {
@@ -129,12 +144,17 @@ func (q *tenant) next(now time.Time) (*Ticket, int) {
 		if t == nil {
 			continue
 		}
-		aged := min(c+int(max(0, now.Sub(t.Queued))/ageing), numClasses-1)
+		aged := t.agedClass(now)
 		if aged > bestClass || aged == bestClass && t.Queued.Before(best.Queued) {
 			best, bestClass = t, aged
 		}
 	}
 	return best, bestClass
+}
+
+// agedClass is the ticket's priority class, lifted by how long it has waited.
+func (t *Ticket) agedClass(now time.Time) int {
+	return min(class(t.Call.Priority)+int(max(0, now.Sub(t.Queued))/ageing), numClasses-1)
 }
 
 // serve counts amount of work done for the tenant.

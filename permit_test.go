@@ -1,0 +1,108 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+func TestAWaitForASlotEndsAndSaysWhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+		held := acquire(t, s, sluice.Call{Lane: "m"})
+		var wg sync.WaitGroup
+		for _, c := range []sluice.Call{{ID: "urgent", Priority: sluice.High}, {ID: "first"}, {ID: "low", Priority: sluice.Low}} {
+			c.Lane, c.MaxWait = "m", 20*time.Second
+			wg.Go(func() {
+				if _, err := s.Acquire(t.Context(), c); !errors.Is(err, sluice.ErrSlotTimeout) {
+					t.Errorf("%s: %v", c.ID, err)
+				}
+			})
+			synctest.Wait()
+		}
+		_, err := s.Acquire(t.Context(), sluice.Call{ID: "late", Lane: "m", MaxWait: 5 * time.Second})
+		e, ok := errors.AsType[*sluice.SlotTimeoutError](err)
+		if !ok || *e != (sluice.SlotTimeoutError{Call: "late", Lane: "m", Wait: 5 * time.Second, Position: 3}) {
+			t.Fatalf("%v", err)
+		}
+		if !strings.Contains(err.Error(), `call "late": no slot in 5s, at place 3 of those that wait for lane "m"`) {
+			t.Errorf("it says: %v", err)
+		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			t.Error("it passes for the caller's own deadline")
+		}
+		wg.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := s.Acquire(ctx, sluice.Call{Lane: "m", MaxWait: 5 * time.Second}); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, sluice.ErrSlotTimeout) {
+			t.Errorf("the caller's deadline: %v", err)
+		}
+		held.Release(sluice.Outcome{})
+		if l := lane(t, s); l.InFlight != 0 || l.Waiting != 0 {
+			t.Errorf("left: %+v", l)
+		}
+	})
+}
+
+func TestEachTryOfACallMayWaitForSoLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+		tries := 0
+		_, err := s.Do(t.Context(), sluice.Call{Lane: "m", MaxWait: 5 * time.Second}, func(ctx context.Context, p *sluice.Permit) sluice.Outcome {
+			if tries++; tries == 1 {
+				time.Sleep(time.Minute) // its own time is not bounded
+				go func() {             // takes the slot while the call backs off, and keeps it
+					p := acquire(t, s, sluice.Call{Lane: "m"})
+					time.Sleep(30 * time.Second)
+					p.Release(sluice.Outcome{})
+				}()
+				return sluice.Outcome{Kind: sluice.ServerError}
+			}
+			return sluice.Outcome{}
+		})
+		if !errors.Is(err, sluice.ErrSlotTimeout) || tries != 1 {
+			t.Errorf("%d tries: %v", tries, err)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// holder notes what it is told, and how many of its permits the Scheduler counts then.
+type holder struct {
+	s              *sluice.Scheduler
+	sent, released []int
+	kinds          []sluice.Kind
+}
+
+func (h *holder) Sent(*sluice.Permit) { h.sent = append(h.sent, h.s.Snapshot().Lanes[0].InFlight) }
+
+func (h *holder) Released(_ *sluice.Permit, o *sluice.Outcome) {
+	h.released = append(h.released, h.s.Snapshot().Lanes[0].InFlight)
+	h.kinds = append(h.kinds, o.Kind)
+}
+
+func TestAHolderIsToldBeforeAnotherHasTheSlot(t *testing.T) {
+	s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+	h := &holder{s: s}
+	p := acquire(t, s, sluice.Call{})
+	p.HeldBy(h)
+	p.Sent()
+	if !p.TryRelease(sluice.Outcome{Kind: sluice.BadRequest}) || p.TryRelease(sluice.Outcome{}) {
+		t.Error("it was not given back once")
+	}
+	if len(h.sent) != 1 || len(h.released) != 1 || h.released[0] != 1 || h.kinds[0] != sluice.BadRequest {
+		t.Errorf("told %+v", h)
+	}
+	defer func() {
+		if r, _ := recover().(string); !strings.Contains(r, "released twice") {
+			t.Errorf("a second Release: %v", r)
+		}
+	}()
+	p.Release(sluice.Outcome{})
+}
