@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -18,20 +19,46 @@ type Permit struct {
 	attempt int
 	call    string // for who releases twice
 	lane    string
+	sent    atomic.Bool
 	given   atomic.Bool // back
 	holder  Holder      // nil: nobody is told
 }
 
 // Holder is told what becomes of a permit by whoever causes it, under no lock. It must be quick.
 type Holder interface {
-	// Sent is called when the request leaves, each time that Permit.Sent is.
+	// Sent is called once for a call that leaves: when Permit.Sent says so, or else when its permit is given back, unless it
+	// is as Unsent.
 	Sent(p *Permit)
-	// Released is called once, before anybody else may have the slot.
-	Released(p *Permit, o *Outcome)
+	// Released is called once, after Sent and before anybody else may have the slot, with what the call used, if that is
+	// known.
+	Released(p *Permit, used Usage)
 }
 
 // HeldBy tells h of what becomes of the permit from now on. It is for whoever acquired it, before others know it.
 func (p *Permit) HeldBy(h Holder) { p.holder = h }
+
+// Holder is who HeldBy said, or nil.
+func (p *Permit) Holder() Holder { return p.holder }
+
+// WasSent reports whether the call has left.
+func (p *Permit) WasSent() bool { return p.sent.Load() }
+
+// Orphan says that whoever answered for the permit is gone. Others may still release it. If nobody can, since nobody has it
+// any more, it is given back when the garbage collector finds that out: the slot is not lost.
+func (p *Permit) Orphan() {
+	twin := &Permit{s: p.s, ticket: p.ticket, id: p.id, attempt: p.attempt, call: p.call, lane: p.lane, holder: p.holder}
+	runtime.AddCleanup(p, forgotten, twin)
+}
+
+// forgotten gives back a permit by its twin, if that was not done.
+func forgotten(twin *Permit) {
+	twin.s.mu.Lock()
+	held := twin.heldLocked()
+	twin.s.mu.Unlock()
+	if held {
+		twin.TryRelease(Outcome{Abandoned: true})
+	}
+}
 
 // Attempt is the number of the attempt that this permit is for, from 1. A throttled try does not count.
 func (p *Permit) Attempt() int { return p.attempt }
@@ -47,7 +74,12 @@ func (p *Permit) Sent() {
 		s.gate.Sent(time.Now(), p.ticket)
 	}
 	s.mu.Unlock()
-	if p.holder != nil {
+	p.tellSent()
+}
+
+// tellSent tells the holder once.
+func (p *Permit) tellSent() {
+	if p.sent.CompareAndSwap(false, true) && p.holder != nil {
 		p.holder.Sent(p)
 	}
 }
@@ -90,7 +122,14 @@ func (p *Permit) tryRelease(o *Outcome) (d gate.Decision, latency time.Duration,
 		o.Abandoned = true
 	}
 	if p.holder != nil {
-		p.holder.Released(p, o)
+		if !o.Unsent {
+			p.tellSent()
+		}
+		used := Usage{}
+		if o.HasUsage {
+			used = o.Usage
+		}
+		p.holder.Released(p, used)
 	}
 	s.mu.Lock()
 	now := time.Now()

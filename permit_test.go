@@ -77,14 +77,14 @@ func TestEachTryOfACallMayWaitForSoLong(t *testing.T) {
 type holder struct {
 	s              *sluice.Scheduler
 	sent, released []int
-	kinds          []sluice.Kind
+	used           []sluice.Usage
 }
 
 func (h *holder) Sent(*sluice.Permit) { h.sent = append(h.sent, h.s.Snapshot().Lanes[0].InFlight) }
 
-func (h *holder) Released(_ *sluice.Permit, o *sluice.Outcome) {
+func (h *holder) Released(_ *sluice.Permit, used sluice.Usage) {
 	h.released = append(h.released, h.s.Snapshot().Lanes[0].InFlight)
-	h.kinds = append(h.kinds, o.Kind)
+	h.used = append(h.used, used)
 }
 
 func TestAHolderIsToldBeforeAnotherHasTheSlot(t *testing.T) {
@@ -93,10 +93,10 @@ func TestAHolderIsToldBeforeAnotherHasTheSlot(t *testing.T) {
 	p := acquire(t, s, sluice.Call{})
 	p.HeldBy(h)
 	p.Sent()
-	if !p.TryRelease(sluice.Outcome{Kind: sluice.BadRequest}) || p.TryRelease(sluice.Outcome{}) {
+	if !p.TryRelease(sluice.Outcome{Usage: sluice.Usage{Output: 7}, HasUsage: true}) || p.TryRelease(sluice.Outcome{}) {
 		t.Error("it was not given back once")
 	}
-	if len(h.sent) != 1 || len(h.released) != 1 || h.released[0] != 1 || h.kinds[0] != sluice.BadRequest {
+	if len(h.sent) != 1 || len(h.released) != 1 || h.released[0] != 1 || h.used[0].Output != 7 {
 		t.Errorf("told %+v", h)
 	}
 	defer func() {

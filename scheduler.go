@@ -259,6 +259,9 @@ func (s *Scheduler) unlockAndWait(ctx context.Context, t *gate.Ticket, told *boo
 	case <-ctx.Done():
 		s.cancel(t)
 		return ctx.Err()
+	case <-t.Call.Withdrawn:
+		s.cancel(t)
+		return ErrWithdrawn
 	case <-late:
 		return s.late(t, start)
 	case <-s.closed:

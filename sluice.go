@@ -74,6 +74,9 @@ var ErrClosed = errors.New("scheduler is closed")
 // ErrTooLarge is wrapped by the error of a call that is larger than the whole of a limit.
 var ErrTooLarge = errors.New("request is larger than the whole limit")
 
+// ErrWithdrawn is returned by a call whose Withdrawn was closed while it waited.
+var ErrWithdrawn = errors.New("call was withdrawn")
+
 // ErrSlotTimeout is matched by a *SlotTimeoutError.
 var ErrSlotTimeout = errors.New("no slot in time")
 

@@ -143,4 +143,7 @@ type Call struct {
 	// MaxWait is how long each try may wait for its permit before it fails with a *SlotTimeoutError; 0: as long as its
 	// context allows.
 	MaxWait time.Duration
+
+	// Withdrawn ends the waits of the call with ErrWithdrawn once it is closed. Nil: its context alone does.
+	Withdrawn <-chan struct{}
 }

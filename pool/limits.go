@@ -1,0 +1,66 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// ErrLimitExceeded is matched by a *LimitError.
+var ErrLimitExceeded = errors.New("limit is exceeded")
+
+// LimitError is returned for a call that the limits of its member or of the pool do not allow.
+type LimitError struct {
+	Member string // "": the pool's limits
+	Check  sluice.ResourceCheck
+}
+
+// Error says whose limit it is, and how its use stands.
+func (e *LimitError) Error() string {
+	if e.Member == "" {
+		return fmt.Sprintf("the pool's limit is exceeded: %s", e.Check)
+	}
+	return fmt.Sprintf("the limit of member %q is exceeded: %s", e.Member, e.Check)
+}
+
+// Is reports whether target is ErrLimitExceeded.
+func (e *LimitError) Is(target error) bool { return target == ErrLimitExceeded }
+
+// errTimeLimit is the cause of a context that a limit of time ended.
+var errTimeLimit = errors.New("limit of time")
+
+// Resources says how the member's use stands to its limits.
+func (m *Member) Resources() sluice.ResourceChecks {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	return m.cfg.Limits.CheckAll(m.usageLocked())
+}
+
+func (m *Member) usageLocked() sluice.ResourceUsage {
+	return sluice.ResourceUsage{Time: time.Since(m.start), Tokens: m.tokens, LLMCalls: m.calls}
+}
+
+// exceededLocked is a *LimitError if so many calls more are too many, beside those that have a permit and were not sent yet.
+// Each uses a token at least; how many it will use, nobody knows.
+func (m *Member) exceededLocked(more int) error {
+	own, all := m.usageLocked(), m.pool.usageLocked()
+	own.LLMCalls += int64(m.unsent + more)
+	all.LLMCalls += int64(m.pool.total.unsent + more)
+	if err := over(m.id, &m.cfg.Limits, own); err != nil {
+		return err
+	}
+	return over("", &m.pool.cfg.Limits, all)
+}
+
+func over(member string, l *sluice.ResourceLimits, u sluice.ResourceUsage) error {
+	u.Tokens++
+	u.Time++
+	for _, r := range []sluice.Resource{sluice.ResourceLLMCalls, sluice.ResourceTokens, sluice.ResourceTime} {
+		if c := l.Check(r, u); c.Status == sluice.ResourceExceeded {
+			return &LimitError{Member: member, Check: c}
+		}
+	}
+	return nil
+}

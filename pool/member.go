@@ -1,0 +1,379 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// MemberConfig says what a member is. The zero value is an ordinary one.
+type MemberConfig struct {
+	Kind     string          // what it does, such as "reviewer"; for those who watch
+	Tenant   string          // with whom it shares its turns; "": with nobody
+	Priority sluice.Priority // of its calls, where they state none themselves, and of its place in the queue of Run
+
+	// Limits bound what the member uses: Tokens, LLMCalls, and Time since it was registered. The other fields are not
+	// looked at.
+	Limits sluice.ResourceLimits
+}
+
+// Phase is what a member is doing.
+type Phase string
+
+// Phases. A member with several calls is executing if one of them is open, and waits if not and one of them does.
+const (
+	Initializing     Phase = "initializing"      // it has not asked for a slot yet
+	WaitingForSlot   Phase = "waiting_for_slot"  // or for its next try
+	Executing        Phase = "executing"         // it has a slot
+	ProcessingResult Phase = "processing_result" // between calls
+	Completed        Phase = "completed"         // closed
+	Failed           Phase = "failed"            // closed with an error
+)
+
+// State is a member at one instant.
+type State struct {
+	ID         string
+	Kind       string
+	Tenant     string
+	Priority   sluice.Priority
+	Phase      Phase
+	Registered time.Time
+	Calls      int64 // sent, each try counted
+	Tokens     int64
+	TotalWait  time.Duration // for slots and next tries, those that were cancelled too
+	LastCall   time.Time     // when the last was sent
+	Err        error         // of the last call that failed, or the one it was closed with
+}
+
+// Member is one agent: it takes a slot for a call and gives it back. It is safe for concurrent use, also by several calls
+// at once. Most callers want Do.
+type Member struct {
+	pool  *Pool
+	id    string
+	cfg   MemberConfig
+	start time.Time
+	gone  chan struct{} // closed by Close
+
+	// Guarded by pool.mu.
+	held     []*sluice.Permit // of calls that are open, until Close
+	open     int
+	unsent   int // of them
+	waiting  int
+	calls    int64
+	tokens   int64
+	waited   time.Duration
+	lastCall time.Time
+	asked    bool
+	err      error
+	closed   bool
+}
+
+// ID is the id that the member was registered with.
+func (m *Member) ID() string { return m.id }
+
+// Acquire waits for a slot and returns the permit of one call, which is the member's: give it back by Release. It fails
+// with a *sluice.SlotTimeoutError, a *LimitError, ErrClosed, or as Scheduler.Acquire does.
+func (m *Member) Acquire(ctx context.Context, c sluice.Call) (*sluice.Permit, error) {
+	if err := m.ask(&c); err != nil {
+		return nil, err
+	}
+	since := time.Now()
+	limited, cancel := m.timeLimit(ctx)
+	defer cancel()
+	p, err := m.pool.cfg.Scheduler.Acquire(limited, c)
+	if err != nil {
+		m.endWait(since)
+		return nil, m.failed(limited, err)
+	}
+	if err := m.granted(since, p, m); err != nil {
+		p.Release(sluice.Outcome{Unsent: true})
+		return nil, err
+	}
+	return p, nil
+}
+
+// Release gives back a permit that the member has. It fails, and changes nothing, where the permit is another's or was
+// given back before.
+func (m *Member) Release(p *sluice.Permit, o sluice.Outcome) error {
+	if p.Holder() != m || !p.TryRelease(o) {
+		return &NotHeldError{Member: m.id}
+	}
+	return nil
+}
+
+// ErrNotHeld is matched by a *NotHeldError.
+var ErrNotHeld = errors.New("permit is not held")
+
+// NotHeldError is returned for the release of a permit that the member does not have.
+type NotHeldError struct{ Member string }
+
+// Error names the member.
+func (e *NotHeldError) Error() string {
+	return fmt.Sprintf("member %q released a permit that it does not hold: it is another's, or was released before", e.Member)
+}
+
+// Is reports whether target is ErrNotHeld.
+func (e *NotHeldError) Is(target error) bool { return target == ErrNotHeld }
+
+// Do is Scheduler.Do for the member: fn makes one attempt under a permit of its own, none is held between tries, and a
+// panic of fn becomes an error. It fails with what Acquire and Scheduler.Do fail with.
+func (m *Member) Do(ctx context.Context, c sluice.Call, fn func(context.Context, *sluice.Permit) sluice.Outcome) (sluice.Tally, error) {
+	if err := m.ask(&c); err != nil {
+		return sluice.Tally{}, err
+	}
+	w := doing{m: m, fn: fn, since: time.Now(), waits: true}
+	limited, cancel := m.timeLimit(ctx)
+	defer cancel()
+	ended := false
+	defer func() {
+		if !ended { // the Observer panicked, or fn ended its goroutine
+			w.end(nil)
+		}
+	}()
+	tally, err := m.pool.cfg.Scheduler.Do(limited, c, w.try)
+	ended = true
+	w.end(err)
+	return tally, m.failed(limited, err)
+}
+
+// doing is one Do. What it holds is used by its own goroutine alone.
+type doing struct {
+	m     *Member
+	fn    func(context.Context, *sluice.Permit) sluice.Outcome
+	since time.Time
+	waits bool // the member counts a wait
+}
+
+// try is one attempt.
+func (w *doing) try(ctx context.Context, p *sluice.Permit) (o sluice.Outcome) {
+	w.waits = false
+	if err := w.m.granted(w.since, p, w); err != nil {
+		return sluice.Outcome{Kind: sluice.BadRequest, Err: err, Unsent: true}
+	}
+	defer func() {
+		if !o.Open {
+			w.waits, w.since = true, time.Now()
+		}
+	}()
+	return w.fn(ctx, p)
+}
+
+// Sent is told of the permit of a try.
+func (w *doing) Sent(p *sluice.Permit) { w.m.Sent(p) }
+
+// Released is told of the permit of a try. Until Do ends, the call waits for another.
+func (w *doing) Released(p *sluice.Permit, used sluice.Usage) { w.m.released(p, used, w.waits) }
+
+// end ends the wait that the call was in. Behind its last try that was none.
+func (w *doing) end(err error) {
+	if !w.waits {
+		return
+	}
+	_, gaveUp := errors.AsType[*sluice.CallError](err)
+	w.m.pool.mu.Lock()
+	defer w.m.pool.mu.Unlock()
+	if err != nil && !gaveUp {
+		w.m.endWaitLocked(w.since)
+		return
+	}
+	w.m.waiting--
+	w.m.pool.total.waiting--
+}
+
+// ask begins the wait of a call, unless the member is closed or may make none.
+func (m *Member) ask(c *sluice.Call) error {
+	c.Member, c.Withdrawn = m.id, m.gone
+	if c.Tenant == "" {
+		c.Tenant = m.cfg.Tenant
+	}
+	if c.Priority == sluice.Normal {
+		c.Priority = m.cfg.Priority
+	}
+	if c.MaxWait == 0 {
+		c.MaxWait = max(0, m.pool.cfg.SlotTimeout)
+	}
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	if m.closed {
+		return ErrClosed
+	}
+	if err := m.exceededLocked(1); err != nil {
+		return err
+	}
+	m.asked = true
+	m.waiting++
+	m.pool.total.waiting++
+	return nil
+}
+
+// granted ends a wait with a permit, unless the member was closed meanwhile, or its limits reached by other calls.
+func (m *Member) granted(since time.Time, p *sluice.Permit, h sluice.Holder) error {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	m.endWaitLocked(since)
+	if m.closed {
+		return ErrClosed
+	}
+	if err := m.exceededLocked(1); err != nil {
+		return err
+	}
+	m.held = append(m.held, p)
+	m.open++
+	m.unsent++
+	m.pool.total.active++
+	m.pool.total.unsent++
+	p.HeldBy(h)
+	return nil
+}
+
+func (m *Member) endWait(since time.Time) {
+	m.pool.mu.Lock()
+	m.endWaitLocked(since)
+	m.pool.mu.Unlock()
+}
+
+func (m *Member) endWaitLocked(since time.Time) {
+	d := time.Since(since)
+	m.waiting--
+	m.waited += d
+	n := &m.pool.total
+	n.waiting--
+	n.waits++
+	n.waited += d
+	n.longest = max(n.longest, d)
+}
+
+// failed keeps the error of a call, and says what the Scheduler could not know of it.
+func (m *Member) failed(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	switch {
+	case errors.Is(err, sluice.ErrWithdrawn):
+		return ErrClosed
+	case errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) == errTimeLimit:
+		err = m.exceededLocked(0)
+	}
+	if !m.closed {
+		m.err = err
+	}
+	return err
+}
+
+// Sent counts a call, for its permit.
+func (m *Member) Sent(*sluice.Permit) {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	m.calls++
+	m.unsent--
+	m.pool.total.calls++
+	m.pool.total.unsent--
+	m.lastCall = time.Now()
+}
+
+// Released forgets a permit that is given back, for that permit.
+func (m *Member) Released(p *sluice.Permit, used sluice.Usage) { m.released(p, used, false) }
+
+// released also says whether the call waits for another try.
+func (m *Member) released(p *sluice.Permit, used sluice.Usage, again bool) {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	n := &m.pool.total
+	m.open--
+	n.active--
+	if !p.WasSent() {
+		m.unsent--
+		n.unsent--
+	}
+	if i := slices.Index(m.held, p); i >= 0 {
+		m.held = slices.Delete(m.held, i, i+1)
+	}
+	if m.closed {
+		n.orphans--
+	}
+	tokens := int64(used.Input + used.Output)
+	m.tokens += tokens
+	n.tokens += tokens
+	if again {
+		m.waiting++
+		n.waiting++
+	}
+}
+
+// State returns what the member does and did, also after it was closed.
+func (m *Member) State() State {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	return m.stateLocked()
+}
+
+func (m *Member) stateLocked() State {
+	return State{
+		ID: m.id, Kind: m.cfg.Kind, Tenant: m.cfg.Tenant, Priority: m.cfg.Priority, Phase: m.phaseLocked(), Registered: m.start,
+		Calls: m.calls, Tokens: m.tokens, TotalWait: m.waited, LastCall: m.lastCall, Err: m.err,
+	}
+}
+
+func (m *Member) phaseLocked() Phase {
+	switch {
+	case m.closed && m.err != nil:
+		return Failed
+	case m.closed:
+		return Completed
+	case m.open > 0:
+		return Executing
+	case m.waiting > 0:
+		return WaitingForSlot
+	case m.asked:
+		return ProcessingResult
+	}
+	return Initializing
+}
+
+// Close ends the member as completed: calls of it that wait fail with ErrClosed, and its id is free again. A permit that it
+// still has stays with its call until that is over, and is an error here; the slot is not lost where nobody remembers it. It
+// is safe to call twice.
+func (m *Member) Close() error { return m.end(nil) }
+
+// Fail is Close for a member that ends with an error.
+func (m *Member) Fail(err error) error {
+	if err == nil {
+		err = errors.New("no reason was given")
+	}
+	return m.end(err)
+}
+
+func (m *Member) end(cause error) error {
+	p := m.pool
+	p.mu.Lock()
+	if m.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	m.closed, m.err = true, cause
+	close(m.gone)
+	if cause == nil {
+		p.total.completed++
+	} else {
+		p.total.failed++
+	}
+	delete(p.members, m.id)
+	left := m.held
+	m.held = nil
+	p.total.orphans += len(left)
+	p.mu.Unlock()
+	for _, permit := range left {
+		permit.Orphan()
+	}
+	p.tell(sluice.EventMemberClosed, m)
+	if len(left) > 0 {
+		return fmt.Errorf("member %q was closed with %d of its calls open: release each permit before", m.id, len(left))
+	}
+	return nil
+}
