@@ -191,8 +191,7 @@ func (l *lane) grant(now time.Time, t *Ticket) {
 	l.gate.account.open++
 	l.grants++
 	l.passed++
-	t.Paused = l.pausedFor(now) - t.pausedAt
-	t.Waited = now.Sub(t.asked) - t.Paused
+	l.waited(now, t)
 	output := t.cost[OutputTokens]
 	t.tenant.serve(work(t.cost[InputTokens], output))
 	t.tenant.turn = t.ID
@@ -210,6 +209,12 @@ func (l *lane) grant(now time.Time, t *Ticket) {
 	if l.gate.cfg.Observed {
 		l.gate.note(l.heldBack(EventSlotAcquired, now, t))
 	}
+}
+
+// waited notes how long a ticket waited, now that this is over.
+func (l *lane) waited(now time.Time, t *Ticket) {
+	t.Paused = l.pausedFor(now) - t.pausedAt
+	t.Waited = now.Sub(t.asked) - t.Paused
 }
 
 // owe notes that the output of open calls became so much more.
