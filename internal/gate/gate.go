@@ -160,7 +160,8 @@ func (g *Gate) Acquire(now time.Time, t *Ticket) bool {
 	if t.Attempt == 0 {
 		t.Attempt = 1
 	}
-	t.tenant = l.order.tenant(t.Call.Tenant)
+	t.tenant = l.order.tenant(t.Call.Tenant, t.ID)
+	t.tenant.calls++
 	t.pausedAt = l.pausedFor(now)
 	l.order.push(t)
 	g.pump(now, l)
@@ -175,6 +176,7 @@ func (g *Gate) Cancel(now time.Time, t *Ticket) {
 	switch t.state {
 	case queued:
 		t.lane.order.remove(t)
+		t.tenant.calls--
 		t.state = released
 		t.lane.waited(now, t)
 		g.cancelled(now, t)

@@ -193,8 +193,8 @@ func (l *lane) grant(now time.Time, t *Ticket) {
 	l.passed++
 	l.waited(now, t)
 	output := t.cost[OutputTokens]
-	t.tenant.serve(work(t.cost[InputTokens], output))
 	t.tenant.turn = t.ID
+	t.tenant.serve(work(t.cost[InputTokens], output))
 	l.owe(output)
 	t.openOutput = l.openOutput
 	l.recent.enter(now, &l.sums, t)
@@ -377,6 +377,8 @@ func (l *lane) replied(now time.Time, r Reply) {
 		t.state = released
 		if wanted {
 			l.requeue(t)
+		} else {
+			t.tenant.calls--
 		}
 	}
 	if granted < len(out) {
