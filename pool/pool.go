@@ -261,7 +261,7 @@ func (p *Pool) Resources() sluice.ResourceChecks {
 }
 
 func (p *Pool) usageLocked() sluice.ResourceUsage {
-	return sluice.ResourceUsage{Time: time.Since(p.start), Tokens: p.total.tokens, LLMCalls: p.total.calls}
+	return sluice.ResourceUsage{Time: age(&p.cfg.Limits, p.start), Tokens: p.total.tokens, LLMCalls: p.total.calls}
 }
 
 // Members returns the states of those that are registered, in no order.
