@@ -124,7 +124,10 @@ func New(cfg Config) (*Pool, error) {
 	if cfg.Store == nil {
 		cfg.Store = NewMemoryStore()
 	}
-	return &Pool{cfg: cfg, store: cfg.Store, start: time.Now(), members: make(map[string]*Member)}, nil
+	return &Pool{
+		cfg: cfg, store: cfg.Store, start: time.Now(), members: make(map[string]*Member),
+		queue: queue{running: make(map[*entry]bool)},
+	}, nil
 }
 
 // Register adds a member, which makes calls until its Close. It fails with a *DuplicateError for an id that is in use.
@@ -224,7 +227,7 @@ func (p *Pool) Metrics() Metrics {
 		Slots: slots, Active: n.active, Waiting: n.waiting, Calls: n.calls, Tokens: n.tokens,
 		Waits: n.waits, TotalWait: n.waited, LongestWait: n.longest,
 		Phases: make(map[Phase]int), Completed: n.completed, Failed: n.failed, Orphans: n.orphans,
-		Running: p.queue.running, Queued: len(p.queue.waiting),
+		Running: len(p.queue.running), Queued: len(p.queue.waiting),
 	}
 	if n.waits > 0 {
 		m.AverageWait = n.waited / time.Duration(n.waits)
