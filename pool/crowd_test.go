@@ -154,6 +154,7 @@ func TestTwelveMembersOnFiveSlotsWaitLittle(t *testing.T) {
 		done := make(chan struct{})
 		go func() { wg.Wait(); close(done) }()
 		for {
+			synctest.Wait() // at no instant, once all is done that is to be done at it
 			if n := p.Metrics(); n.Waiting > 10 || n.Waiting > 0 && n.Active < 5 {
 				t.Errorf("%+v", n)
 			}
