@@ -22,11 +22,11 @@ func (s *Scheduler) Do(ctx context.Context, c Call, fn func(context.Context, *Pe
 	for {
 		y.attempts, y.throttles = t.Attempts, t.Throttles
 		p, err := s.acquire(ctx, &c, &y)
+		t.Queued += y.waited
+		t.Cooldown += y.paused
 		if err != nil {
 			return t, err
 		}
-		t.Queued += y.waited
-		t.Cooldown += y.paused
 		o := s.attempt(ctx, p, fn)
 		if o.Open {
 			t.Attempts++
@@ -56,7 +56,7 @@ func (s *Scheduler) Do(ctx context.Context, c Call, fn func(context.Context, *Pe
 		if ctx.Err() != nil {
 			return t, ctx.Err()
 		}
-		if err := s.backoff(ctx, d.Wait, &t); err != nil {
+		if err := s.backoff(ctx, c.Withdrawn, d.Wait, &t); err != nil {
 			return t, err
 		}
 	}
@@ -81,7 +81,7 @@ func (s *Scheduler) attempt(ctx context.Context, p *Permit, fn func(context.Cont
 }
 
 // backoff waits on its own before a call's next attempt.
-func (s *Scheduler) backoff(ctx context.Context, wait time.Duration, t *Tally) error {
+func (s *Scheduler) backoff(ctx context.Context, withdrawn <-chan struct{}, wait time.Duration, t *Tally) error {
 	if wait <= 0 {
 		return nil
 	}
@@ -94,6 +94,8 @@ func (s *Scheduler) backoff(ctx context.Context, wait time.Duration, t *Tally) e
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-withdrawn:
+		return ErrWithdrawn
 	case <-s.closed:
 		return ErrClosed
 	}

@@ -52,6 +52,8 @@ func (f ObserverFunc) Observe(e Event) { f(e) }
 type Snapshot struct {
 	At    time.Time
 	Lanes []LaneSnapshot // by name
+
+	Limits, Account Limits // ceilings of each lane and of all together, as told
 }
 
 // LaneSnapshot is the state of one lane.

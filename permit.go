@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
@@ -17,6 +19,62 @@ type Permit struct {
 	attempt int
 	call    string // for who releases twice
 	lane    string
+	granted time.Time
+	waited  time.Duration
+	sent    atomic.Uint32
+	given   atomic.Bool // back
+	holder  Holder      // nil: nobody is told
+}
+
+// What is known of a call's departure.
+const (
+	notSent = iota
+	wasSent // Sent said so
+	settled // Release did, or that it never left
+)
+
+// Holder is told what becomes of a permit by whoever causes it, under no lock. It must be quick.
+type Holder interface {
+	// Sent is called once where Permit.Sent says that the call leaves, with the instant.
+	Sent(p *Permit, at time.Time)
+	// Released is called once, before anybody else may have the slot, with what the call used, if that is known. Where
+	// the call left and nobody called Permit.Sent, sent is when that was: when the permit was granted. It is zero where
+	// Permit.WasSent, and where the call never left.
+	Released(p *Permit, sent time.Time, used Usage)
+}
+
+// HeldBy tells h of what becomes of the permit from now on. It is for whoever acquired it, before others know it.
+func (p *Permit) HeldBy(h Holder) { p.holder = h }
+
+// Holder is who HeldBy said, or nil.
+func (p *Permit) Holder() Holder { return p.holder }
+
+// WasSent reports whether Sent was called before the permit was given back.
+func (p *Permit) WasSent() bool { return p.sent.Load() == wasSent }
+
+// Waited is how long the call waited for this permit.
+func (p *Permit) Waited() time.Duration { return p.waited }
+
+// Orphan says that whoever answered for the permit is gone. Others may still release it. If nobody can, since nobody has it
+// any more, it is given back when the garbage collector finds that out: the slot is not lost. The holder must not keep the
+// permit from then on.
+func (p *Permit) Orphan() {
+	twin := &Permit{s: p.s, ticket: p.ticket, id: p.id, attempt: p.attempt, call: p.call, lane: p.lane,
+		granted: p.granted, waited: p.waited, holder: p.holder}
+	runtime.AddCleanup(p, forgotten, twin)
+}
+
+// forgotten gives back a permit by its twin, if that was not done.
+func forgotten(twin *Permit) {
+	twin.s.mu.Lock()
+	held := twin.heldLocked()
+	if held && twin.ticket.Left { // which the holder knows
+		twin.sent.Store(wasSent)
+	}
+	twin.s.mu.Unlock()
+	if held {
+		twin.TryRelease(Outcome{Abandoned: true})
+	}
 }
 
 // Attempt is the number of the attempt that this permit is for, from 1. A throttled try does not count.
@@ -29,10 +87,15 @@ func (p *Permit) heldLocked() bool { return p.ticket.ID == p.id && p.ticket.Gran
 func (p *Permit) Sent() {
 	s := p.s
 	s.mu.Lock()
+	now := time.Now()
 	if p.heldLocked() {
-		s.gate.Sent(time.Now(), p.ticket)
+		p.ticket.Left = true
+		s.gate.Sent(now, p.ticket)
 	}
 	s.mu.Unlock()
+	if p.sent.CompareAndSwap(notSent, wasSent) && p.holder != nil {
+		p.holder.Sent(p, now)
+	}
 }
 
 // Answered tells what the head of a good answer says before its body has come, which may take long. Release may tell
@@ -49,21 +112,51 @@ func (p *Permit) Answered(readings []Reading) {
 // Release gives the permit back with what the attempt came to. A second Release panics and names the permit.
 func (p *Permit) Release(o Outcome) { p.release(&o) }
 
+// TryRelease is Release that returns false where the permit was given back already.
+func (p *Permit) TryRelease(o Outcome) bool {
+	_, _, ok := p.tryRelease(&o)
+	return ok
+}
+
 // release also tells how long it was since the call was sent.
 func (p *Permit) release(o *Outcome) (gate.Decision, time.Duration) {
+	d, latency, ok := p.tryRelease(o)
+	if !ok {
+		panic(fmt.Sprintf("sluice: permit %d (call %q, lane %q) released twice", p.id, p.call, p.lane))
+	}
+	return d, latency
+}
+
+func (p *Permit) tryRelease(o *Outcome) (d gate.Decision, latency time.Duration, ok bool) {
+	if !p.given.CompareAndSwap(false, true) {
+		return d, 0, false
+	}
 	s := p.s
 	if o.Kind == Network && (errors.Is(o.Err, context.Canceled) || errors.Is(o.Err, context.DeadlineExceeded)) {
 		o.Abandoned = true
 	}
+	p.tellReleased(o)
 	s.mu.Lock()
-	if !p.heldLocked() {
-		s.mu.Unlock()
-		panic(fmt.Sprintf("sluice: permit %d (call %q, lane %q) released twice", p.id, p.call, p.lane))
-	}
 	now := time.Now()
-	latency := now.Sub(p.ticket.Sent())
-	d := s.gate.Release(now, p.ticket, o)
+	latency = now.Sub(p.ticket.Sent())
+	d = s.gate.Release(now, p.ticket, o)
 	s.recycleLocked(p.ticket)
 	s.unlockAndFlush()
-	return d, latency
+	runtime.KeepAlive(p) // else it could be found forgotten, and be released again, before it was
+	return d, latency, true
+}
+
+func (p *Permit) tellReleased(o *Outcome) {
+	var sent time.Time
+	if p.sent.CompareAndSwap(notSent, settled) && !o.Unsent {
+		sent = p.granted
+	}
+	if p.holder == nil {
+		return
+	}
+	used := Usage{}
+	if o.HasUsage {
+		used = o.Usage
+	}
+	p.holder.Released(p, sent, used)
 }

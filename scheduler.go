@@ -149,6 +149,13 @@ func (s *Scheduler) Acquire(ctx context.Context, c Call) (*Permit, error) {
 	return s.acquire(ctx, &c, &try{})
 }
 
+// AcquireTimed is Acquire that also says how long the call waited, where it fails too.
+func (s *Scheduler) AcquireTimed(ctx context.Context, c Call) (*Permit, time.Duration, error) {
+	y := try{}
+	p, err := s.acquire(ctx, &c, &y)
+	return p, y.waited + y.paused, err
+}
+
 // TryAcquire returns a permit if the call may be sent now, and nil otherwise. With a shared ledger, which answers
 // later, it is always nil.
 func (s *Scheduler) TryAcquire(c Call) *Permit {
@@ -171,7 +178,7 @@ func (s *Scheduler) TryAcquire(c Call) *Permit {
 		told := false
 		defer func() {
 			if !told {
-				s.cancel(t)
+				s.cancel(t, &try{})
 			}
 		}()
 		s.unlockAndFlush()
@@ -196,6 +203,7 @@ type try struct {
 }
 
 func (s *Scheduler) acquire(ctx context.Context, c *Call, y *try) (*Permit, error) {
+	y.waited, y.paused = 0, 0
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -219,15 +227,14 @@ func (s *Scheduler) acquire(ctx context.Context, c *Call, y *try) (*Permit, erro
 	told := false
 	defer func() {
 		if !told { // the Observer panicked: nobody will have the permit
-			s.cancel(t)
+			s.cancel(t, y)
 		}
 	}()
 	if !t.Granted() {
 		t.Ready = make(chan struct{})
 		s.waiters.Add(1)
 		defer s.waiters.Done()
-		err := s.unlockAndWait(ctx, t, &told)
-		if err != nil {
+		if err := s.unlockAndWait(ctx, t, y, &told); err != nil {
 			return nil, err
 		}
 		y.note(t)
@@ -240,25 +247,11 @@ func (s *Scheduler) acquire(ctx context.Context, c *Call, y *try) (*Permit, erro
 	return p, nil
 }
 
-// unlockAndWait returns when t is granted. It is called with mu held and returns without.
-func (s *Scheduler) unlockAndWait(ctx context.Context, t *gate.Ticket, told *bool) error {
-	ready := t.Ready
-	s.unlockAndFlush()
-	*told = true
-	select {
-	case <-ready:
-		return nil
-	case <-ctx.Done():
-		s.cancel(t)
-		return ctx.Err()
-	case <-s.closed:
-		s.cancel(t)
-		return ErrClosed
-	}
-}
-
 func (s *Scheduler) permit(t *gate.Ticket) *Permit {
-	return &Permit{s: s, ticket: t, id: t.ID, attempt: t.Attempt, call: t.Call.ID, lane: t.Call.Lane}
+	return &Permit{
+		s: s, ticket: t, id: t.ID, attempt: t.Attempt, call: t.Call.ID, lane: t.Call.Lane,
+		granted: t.Sent(), waited: t.Waited + t.Paused,
+	}
 }
 
 // note keeps what another try of the call needs.
@@ -287,16 +280,6 @@ func (s *Scheduler) recycleLocked(t *gate.Ticket) {
 	if len(s.tickets) < mostTickets {
 		s.tickets = append(s.tickets, t)
 	}
-}
-
-// cancel takes a waiting call out of the queue, or gives its permit back where the grant came first.
-func (s *Scheduler) cancel(t *gate.Ticket) {
-	s.mu.Lock()
-	s.gate.Cancel(time.Now(), t)
-	if t.Released() { // else a ledger's answer to it is still to come
-		s.recycleLocked(t)
-	}
-	s.unlockAndFlush()
 }
 
 // unlockAndFlush hands out what the gate decided: grants, the next timer, asks to a remote ledger, events. It is called with
@@ -409,7 +392,8 @@ func (s *Scheduler) Snapshot() Snapshot {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Snapshot{At: now, Lanes: s.gate.Snapshot(now)}
+	limits, account := s.gate.Limits()
+	return Snapshot{At: now, Lanes: s.gate.Snapshot(now), Limits: limits, Account: account}
 }
 
 // sayClosedLocked tells the Observer the last that there is.

@@ -74,6 +74,29 @@ var ErrClosed = errors.New("scheduler is closed")
 // ErrTooLarge is wrapped by the error of a call that is larger than the whole of a limit.
 var ErrTooLarge = errors.New("request is larger than the whole limit")
 
+// ErrWithdrawn is returned by a call whose Withdrawn was closed while it waited.
+var ErrWithdrawn = errors.New("call was withdrawn")
+
+// ErrSlotTimeout is matched by a *SlotTimeoutError.
+var ErrSlotTimeout = errors.New("no slot in time")
+
+// SlotTimeoutError is returned for a call that got no permit within its MaxWait. The deadline of a context is another
+// error: context.DeadlineExceeded.
+type SlotTimeoutError struct {
+	Call     string
+	Lane     string
+	Wait     time.Duration // how long it waited
+	Position int           // its place among the calls that wait in the lane, from 1; 0 where that is not known
+}
+
+// Error names the call, its wait and its place.
+func (e *SlotTimeoutError) Error() string {
+	return fmt.Sprintf("call %q: no slot in %v, at place %d of those that wait for lane %q", e.Call, e.Wait, e.Position, e.Lane)
+}
+
+// Is reports whether target is ErrSlotTimeout.
+func (e *SlotTimeoutError) Is(target error) bool { return target == ErrSlotTimeout }
+
 // CallError is why Do gave up on a call. Use errors.As to reach it; it unwraps to the last attempt's error.
 type CallError struct {
 	Outcome // the last attempt's

@@ -192,11 +192,10 @@ func (l *lane) grant(now time.Time, t *Ticket) {
 	l.gate.account.open++
 	l.grants++
 	l.passed++
-	t.Paused = l.pausedFor(now) - t.pausedAt
-	t.Waited = now.Sub(t.asked) - t.Paused
+	l.waited(now, t)
 	output := t.cost[OutputTokens]
-	t.tenant.serve(work(t.cost[InputTokens], output))
 	t.tenant.turn = t.ID
+	t.tenant.serve(work(t.cost[InputTokens], output))
 	l.owe(output)
 	t.openOutput = l.openOutput
 	l.recent.enter(now, &l.sums, t)
@@ -211,6 +210,12 @@ func (l *lane) grant(now time.Time, t *Ticket) {
 	if l.gate.cfg.Observed {
 		l.gate.note(l.heldBack(EventSlotAcquired, now, t))
 	}
+}
+
+// waited notes how long a ticket waited, now that this is over.
+func (l *lane) waited(now time.Time, t *Ticket) {
+	t.Paused = l.pausedFor(now) - t.pausedAt
+	t.Waited = now.Sub(t.asked) - t.Paused
 }
 
 // owe notes that the output of open calls became so much more.
@@ -373,6 +378,8 @@ func (l *lane) replied(now time.Time, r Reply) {
 		t.state = released
 		if wanted {
 			l.requeue(t)
+		} else {
+			t.tenant.calls--
 		}
 	}
 	if granted < len(out) {
@@ -393,7 +400,7 @@ func (l *lane) requeue(t *Ticket) {
 }
 
 func (l *lane) event(typ EventType, now time.Time, t *Ticket) Event {
-	return Event{Type: typ, At: now, Lane: l.name, Tenant: t.Call.Tenant, Call: t.Call.ID, Attempt: t.Attempt,
+	return Event{Type: typ, At: now, Lane: l.name, Member: t.Call.Member, Tenant: t.Call.Tenant, Call: t.Call.ID, Attempt: t.Attempt,
 		Wait: t.Waited + t.Paused, InFlight: l.open, Slots: l.slots.n(), Waiting: l.order.waiting + len(l.outstanding)}
 }
 

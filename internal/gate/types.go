@@ -138,6 +138,14 @@ type Call struct {
 	ID       string // names the call in events and errors
 	Lane     string // what the provider limits together, usually the model; "" is a lane too
 	Tenant   string // whose turn it is; "" is a tenant too
+	Member   string // who makes the call, for events
 	Priority Priority
 	Cost     Cost
+
+	// MaxWait is how long each try may wait for its permit before it fails with a *SlotTimeoutError; 0: as long as its
+	// context allows.
+	MaxWait time.Duration
+
+	// Withdrawn ends the waits of the call with ErrWithdrawn once it is closed. Nil: its context alone does.
+	Withdrawn <-chan struct{}
 }

@@ -1,0 +1,158 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+func TestAWaitForASlotEndsAndSaysWhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+		held := acquire(t, s, sluice.Call{Lane: "m"})
+		var wg sync.WaitGroup
+		for _, c := range []sluice.Call{{ID: "urgent", Priority: sluice.High}, {ID: "first"}, {ID: "low", Priority: sluice.Low}} {
+			c.Lane, c.MaxWait = "m", 20*time.Second
+			wg.Go(func() {
+				if _, err := s.Acquire(t.Context(), c); !errors.Is(err, sluice.ErrSlotTimeout) {
+					t.Errorf("%s: %v", c.ID, err)
+				}
+			})
+			synctest.Wait()
+		}
+		_, err := s.Acquire(t.Context(), sluice.Call{ID: "late", Lane: "m", MaxWait: 5 * time.Second})
+		e, ok := errors.AsType[*sluice.SlotTimeoutError](err)
+		if !ok || *e != (sluice.SlotTimeoutError{Call: "late", Lane: "m", Wait: 5 * time.Second, Position: 3}) {
+			t.Fatalf("%v", err)
+		}
+		if !strings.Contains(err.Error(), `call "late": no slot in 5s, at place 3 of those that wait for lane "m"`) {
+			t.Errorf("it says: %v", err)
+		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			t.Error("it passes for the caller's own deadline")
+		}
+		wg.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := s.Acquire(ctx, sluice.Call{Lane: "m", MaxWait: 5 * time.Second}); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, sluice.ErrSlotTimeout) {
+			t.Errorf("the caller's deadline: %v", err)
+		}
+		held.Release(sluice.Outcome{})
+		if l := lane(t, s); l.InFlight != 0 || l.Waiting != 0 {
+			t.Errorf("left: %+v", l)
+		}
+	})
+}
+
+func TestEachTryOfACallMayWaitForSoLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+		tries := 0
+		_, err := s.Do(t.Context(), sluice.Call{Lane: "m", MaxWait: 5 * time.Second}, func(ctx context.Context, p *sluice.Permit) sluice.Outcome {
+			if tries++; tries == 1 {
+				time.Sleep(time.Minute) // its own time is not bounded
+				go func() {             // takes the slot while the call backs off, and keeps it
+					p := acquire(t, s, sluice.Call{Lane: "m"})
+					time.Sleep(30 * time.Second)
+					p.Release(sluice.Outcome{})
+				}()
+				return sluice.Outcome{Kind: sluice.ServerError}
+			}
+			return sluice.Outcome{}
+		})
+		if !errors.Is(err, sluice.ErrSlotTimeout) || tries != 1 {
+			t.Errorf("%d tries: %v", tries, err)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// holder notes what it is told, and how many of its permits the Scheduler counts then.
+type holder struct {
+	s              *sluice.Scheduler
+	sent, released []int
+	used           []sluice.Usage
+}
+
+func (h *holder) Sent(*sluice.Permit, time.Time) {
+	h.sent = append(h.sent, h.s.Snapshot().Lanes[0].InFlight)
+}
+
+func (h *holder) Released(_ *sluice.Permit, _ time.Time, used sluice.Usage) {
+	h.released = append(h.released, h.s.Snapshot().Lanes[0].InFlight)
+	h.used = append(h.used, used)
+}
+
+func TestAHolderIsToldBeforeAnotherHasTheSlot(t *testing.T) {
+	s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+	h := &holder{s: s}
+	p := acquire(t, s, sluice.Call{})
+	p.HeldBy(h)
+	p.Sent()
+	if !p.TryRelease(sluice.Outcome{Usage: sluice.Usage{Output: 7}, HasUsage: true}) || p.TryRelease(sluice.Outcome{}) {
+		t.Error("it was not given back once")
+	}
+	if len(h.sent) != 1 || len(h.released) != 1 || h.released[0] != 1 || h.used[0].Output != 7 {
+		t.Errorf("told %+v", h)
+	}
+	defer func() {
+		if r, _ := recover().(string); !strings.Contains(r, "released twice") {
+			t.Errorf("a second Release: %v", r)
+		}
+	}()
+	p.Release(sluice.Outcome{})
+}
+
+func TestACallIsNotSentAfterItsPermitIsBack(t *testing.T) {
+	s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+	h := &holder{s: s}
+	p := acquire(t, s, sluice.Call{})
+	p.HeldBy(h)
+	p.Release(sluice.Outcome{Unsent: true})
+	p.Sent()
+	if len(h.sent) != 0 || len(h.released) != 1 || p.WasSent() {
+		t.Errorf("told %+v", h)
+	}
+}
+
+func TestAWaitIsToldAlsoWhereItFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+		p, waited, err := s.AcquireTimed(t.Context(), sluice.Call{})
+		if err != nil || waited != 0 || p.Waited() != 0 {
+			t.Errorf("at once: %v, %v", waited, err)
+		}
+		time.AfterFunc(10*time.Second, func() { p.Release(sluice.Outcome{}) })
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if _, waited, err := s.AcquireTimed(ctx, sluice.Call{}); err != context.DeadlineExceeded || waited != 3*time.Second {
+			t.Errorf("cancelled: %v, %v", waited, err)
+		}
+		if tally, err := s.Do(t.Context(), sluice.Call{MaxWait: 2 * time.Second}, nil); !errors.Is(err, sluice.ErrSlotTimeout) || tally.Wait() != 2*time.Second {
+			t.Errorf("late, in Do: %v, %v", tally.Wait(), err)
+		}
+		gone := make(chan struct{})
+		time.AfterFunc(time.Second, func() { close(gone) })
+		if _, waited, err := s.AcquireTimed(t.Context(), sluice.Call{Withdrawn: gone}); err != sluice.ErrWithdrawn || waited != time.Second {
+			t.Errorf("withdrawn: %v, %v", waited, err)
+		}
+		next, waited, err := s.AcquireTimed(t.Context(), sluice.Call{})
+		if err != nil || waited != 4*time.Second || next.Waited() != waited {
+			t.Errorf("granted: %v, %v", waited, err)
+		}
+		next.Release(sluice.Outcome{})
+	})
+}
+
+func TestASnapshotSaysWhatWasTold(t *testing.T) {
+	s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 5}, Account: sluice.Limits{RPM: 60}})
+	if got := s.Snapshot(); got.Limits.Concurrent != 5 || got.Account.RPM != 60 || len(got.Lanes) != 0 {
+		t.Errorf("%+v", got)
+	}
+}

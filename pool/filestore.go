@@ -1,0 +1,299 @@
+package pool
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// FileStore keeps each member's checkpoint in a file of a directory, and the one before it in a second, with the ending .bak.
+// A file is replaced as a whole, so a crash leaves the old one or the new one, and what a power cut damaged is told by a
+// checksum. Several processes may use one directory: of two that save the same member, the later one counts; a deletion
+// beside a save may leave the checkpoint before it.
+//
+// A file is one line of JSON, which says what it is, and then the data. The checksum is of both, the line without it:
+//
+//	{"sluice_checkpoint":1,"member":"reviewer-1","saved_at":"…","size":120,"sha256":"…"}
+type FileStore struct {
+	dir   string
+	locks [64]sync.Mutex // by name: one save of a member at a time
+}
+
+// checkpointVersion is the version of the files that are written, and the newest that is read.
+const checkpointVersion = 1
+
+// header is the first line of a file.
+type header struct {
+	Version int       `json:"sluice_checkpoint"`
+	Member  string    `json:"member"`
+	SavedAt time.Time `json:"saved_at"`
+	Size    int       `json:"size"`
+	SHA256  string    `json:"sha256"`
+}
+
+// line is the header as it stands in a file of data, with the checksum of both.
+func (h header) line(data []byte) ([]byte, error) {
+	h.SHA256 = ""
+	bare, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.New()
+	sum.Write(bare)
+	sum.Write(data)
+	h.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	line, err := json.Marshal(h)
+	return append(line, '\n'), err
+}
+
+// maxHeader bounds the first line of a file.
+const maxHeader = 64 << 10
+
+// staleTemp is the age from which on a temporary file is what a crash left.
+const staleTemp = time.Hour
+
+// NewFileStore returns a store in a directory, which it makes for its owner alone (0700) if there is none. It fails where
+// no file can be written.
+func NewFileStore(dir string) (*FileStore, error) {
+	if dir == "" {
+		return nil, errors.New("checkpoints: no directory is named")
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("checkpoints: %w", err)
+	}
+	probe, err := os.CreateTemp(dir, "probe.checkpoint.*.tmp")
+	if err != nil {
+		return nil, fmt.Errorf("checkpoints: the directory %s cannot be written: %w", dir, err)
+	}
+	probe.Close()
+	os.Remove(probe.Name())
+	s := &FileStore{dir: dir}
+	s.removeStale()
+	return s, nil
+}
+
+// removeStale removes temporary files that crashes left.
+func (s *FileStore) removeStale() {
+	entries, _ := os.ReadDir(s.dir)
+	for _, e := range entries {
+		if !strings.Contains(e.Name(), ".checkpoint.") || !strings.HasSuffix(e.Name(), ".tmp") {
+			continue // somebody else's
+		}
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && time.Since(info.ModTime()) > staleTemp {
+			os.Remove(filepath.Join(s.dir, e.Name()))
+		}
+	}
+}
+
+// path is the file of a member. Its name shows the plain characters of the id, and tells all ids apart by a hash.
+func (s *FileStore) path(member string) string {
+	sum := sha256.Sum256([]byte(member))
+	plain := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '-', r == '_':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r - 'A' + 'a' // where names differ by case alone, the file would be the same on some systems
+		}
+		return -1
+	}, member)
+	return filepath.Join(s.dir, plain[:min(len(plain), 40)]+"-"+hex.EncodeToString(sum[:16])+".checkpoint")
+}
+
+// lock is held while the member's files are replaced.
+func (s *FileStore) lock(path string) *sync.Mutex {
+	sum := sha256.Sum256([]byte(path))
+	return &s.locks[int(sum[0])%len(s.locks)]
+}
+
+// Save replaces the member's file when the new one is on the disk, and keeps the old one as .bak.
+func (s *FileStore) Save(member string, data []byte) error {
+	if err := checkCheckpoint(member, data); err != nil {
+		return err
+	}
+	head, err := header{Version: checkpointVersion, Member: spelled(member), SavedAt: time.Now().UTC(), Size: len(data)}.line(data)
+	if err == nil && len(head) > maxHeader {
+		err = errors.New("its id is too long")
+	}
+	if err != nil {
+		return fmt.Errorf("checkpoint of member %.100q: %w", member, err)
+	}
+	path := s.path(member)
+	mu := s.lock(path)
+	mu.Lock()
+	defer mu.Unlock()
+	if err := s.replace(path, member, head, data); err != nil {
+		return fmt.Errorf("checkpoint of member %q: %w", member, err)
+	}
+	return nil
+}
+
+func (s *FileStore) replace(path, member string, parts ...[]byte) (err error) {
+	tmp := path + "." + rand.Text() + ".tmp"
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(tmp)
+		}
+	}()
+	for _, p := range parts {
+		if err == nil {
+			_, err = f.Write(p)
+		}
+	}
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := s.keep(path, member); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return err
+	}
+	syncDir(s.dir)
+	return nil
+}
+
+// keep makes the member's file its backup too, unless it is damaged: then the backup is the better one.
+func (s *FileStore) keep(path, member string) error {
+	if _, err := read(path, member); err != nil {
+		return nil
+	}
+	link := path + "." + rand.Text() + ".tmp"
+	if err := os.Link(path, link); err != nil {
+		if errors.Is(err, fs.ErrNotExist) { // another process removed it
+			return nil
+		}
+		// A file system without links: for an instant there is the backup alone.
+		if err := os.Rename(path, path+".bak"); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	if err := os.Rename(link, path+".bak"); err != nil {
+		os.Remove(link)
+		return err
+	}
+	os.Remove(link) // which is still there where both are one file already
+	return nil
+}
+
+// Load reads the member's file, or its backup if that is damaged or missing.
+func (s *FileStore) Load(member string) (Checkpoint, error) {
+	path := s.path(member)
+	c, err := read(path, member)
+	if err == nil {
+		return c, nil
+	}
+	old, oldErr := read(path+".bak", member)
+	switch {
+	case oldErr == nil:
+		old.Damage = err
+		return old, nil
+	case errors.Is(err, fs.ErrNotExist) && errors.Is(oldErr, fs.ErrNotExist):
+		if c, err := read(path, member); err == nil { // saved since
+			return c, nil
+		}
+		return Checkpoint{}, ErrNoCheckpoint
+	case errors.Is(err, fs.ErrNotExist):
+		err = oldErr
+	case !errors.Is(oldErr, fs.ErrNotExist):
+		err = errors.Join(err, oldErr)
+	}
+	return Checkpoint{}, fmt.Errorf("checkpoint of member %q: %w", member, err)
+}
+
+// Delete removes the member's file and its backup.
+func (s *FileStore) Delete(member string) error {
+	path := s.path(member)
+	mu := s.lock(path)
+	mu.Lock()
+	defer mu.Unlock()
+	var err error
+	for _, name := range []string{path + ".bak", path} { // never the backup alone: it would pass for the newest
+		if e := os.Remove(name); e != nil && !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	syncDir(s.dir)
+	return err
+}
+
+// read reads and checks a file. It follows no link and opens no pipe that somebody put in its place.
+func read(path, member string) (Checkpoint, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return Checkpoint{}, fmt.Errorf("%s is no plain file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	defer f.Close()
+	all, err := io.ReadAll(io.LimitReader(f, maxHeader+maxCheckpoint+1))
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	c, err := parse(all, member)
+	if err != nil {
+		return Checkpoint{}, fmt.Errorf("%s is damaged: %w", path, err)
+	}
+	return c, nil
+}
+
+// parse checks what a file holds.
+func parse(all []byte, member string) (Checkpoint, error) {
+	first, data, whole := bytes.Cut(all, []byte{'\n'})
+	if !whole {
+		return Checkpoint{}, errors.New("its first line is cut")
+	}
+	var h header
+	if err := json.Unmarshal(first, &h); err != nil {
+		return Checkpoint{}, fmt.Errorf("its first line: %w", err)
+	}
+	if h.Version > checkpointVersion {
+		return Checkpoint{}, fmt.Errorf("it is of version %d, and this program reads %d", h.Version, checkpointVersion)
+	}
+	line, err := h.line(data)
+	switch {
+	case err != nil:
+		return Checkpoint{}, fmt.Errorf("its first line: %w", err)
+	case h.Version < 1:
+		return Checkpoint{}, errors.New("it is no checkpoint")
+	case h.Size != len(data):
+		return Checkpoint{}, fmt.Errorf("it has %d bytes of %d", len(data), h.Size)
+	case !bytes.Equal(line, all[:len(first)+1]):
+		return Checkpoint{}, errors.New("its checksum is another")
+	case h.Member != spelled(member):
+		return Checkpoint{}, fmt.Errorf("it is of member %.100q", h.Member)
+	}
+	return Checkpoint{Data: data, SavedAt: h.SavedAt}, nil
+}
+
+// spelled is an id as JSON can hold it. Ids that are not UTF-8 are told apart by the names of their files.
+func spelled(member string) string { return string([]rune(member)) }
+
+// syncDir makes names in a directory last, where the system can.
+func syncDir(dir string) {
+	if d, err := os.Open(dir); err == nil {
+		d.Sync()
+		d.Close()
+	}
+}

@@ -1,0 +1,114 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// ErrLimitExceeded is matched by a *LimitError.
+var ErrLimitExceeded = errors.New("limit is exceeded")
+
+// LimitError is returned for a call that the limits of its member or of the pool do not allow.
+type LimitError struct {
+	Member string               // "": the pool's limits
+	Check  sluice.ResourceCheck // the use so far, calls that are about to be sent included; exceeded by one call more
+}
+
+// Error says whose limit it is, and how its use stands.
+func (e *LimitError) Error() string {
+	if e.Member == "" {
+		return fmt.Sprintf("the pool may make no more calls: %s", e.Check)
+	}
+	return fmt.Sprintf("member %q may make no more calls: %s", e.Member, e.Check)
+}
+
+// Is reports whether target is ErrLimitExceeded.
+func (e *LimitError) Is(target error) bool { return target == ErrLimitExceeded }
+
+// errTimeLimit is the cause of a context that a limit of time ended.
+var errTimeLimit = errors.New("limit of time")
+
+// Resources says how the member's use stands to its limits.
+func (m *Member) Resources() sluice.ResourceChecks {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	return m.cfg.Limits.CheckAll(m.usageLocked())
+}
+
+func (m *Member) usageLocked() sluice.ResourceUsage {
+	return sluice.ResourceUsage{Time: age(&m.cfg.Limits, m.start), Tokens: m.tokens, LLMCalls: m.calls}
+}
+
+// age is the time since start, where that is limited.
+func age(l *sluice.ResourceLimits, start time.Time) time.Duration {
+	if l.Time == nil {
+		return 0
+	}
+	return time.Since(start)
+}
+
+// limits reports whether l has a limit that is looked at here.
+func limits(l *sluice.ResourceLimits) bool {
+	return l.Tokens != nil || l.LLMCalls != nil || l.Time != nil
+}
+
+// exceededLocked is a *LimitError if one call more is too many, beside those that have a permit and were not sent yet.
+// It uses a token at least; how many it will use, nobody knows.
+func (m *Member) exceededLocked() error {
+	own, all := m.usageLocked(), m.pool.usageLocked()
+	own.LLMCalls += int64(m.unsent)
+	all.LLMCalls += int64(m.pool.total.unsent)
+	if err := over(m.id, &m.cfg.Limits, own); err != nil {
+		return err
+	}
+	return over("", &m.pool.cfg.Limits, all)
+}
+
+func over(member string, l *sluice.ResourceLimits, u sluice.ResourceUsage) error {
+	for _, r := range []sluice.Resource{sluice.ResourceLLMCalls, sluice.ResourceTokens, sluice.ResourceTime} {
+		if c := l.Check(r, u); c.Limited && c.Used >= c.Limit {
+			return limitError(member, c)
+		}
+	}
+	return nil
+}
+
+func limitError(member string, c sluice.ResourceCheck) error {
+	c.Status = sluice.ResourceExceeded // the whole of a limit in use is a warning elsewhere: here one call more is asked for
+	return &LimitError{Member: member, Check: c}
+}
+
+// timeErrorLocked is the *LimitError of a call that a limit of time ended.
+func (m *Member) timeErrorLocked() error {
+	own := m.cfg.Limits.Check(sluice.ResourceTime, m.usageLocked())
+	all := m.pool.cfg.Limits.Check(sluice.ResourceTime, m.pool.usageLocked())
+	if !own.Limited || all.Limited && m.pool.start.Add(*m.pool.cfg.Limits.Time).Before(m.start.Add(*m.cfg.Limits.Time)) {
+		return limitError("", all)
+	}
+	return limitError(m.id, own)
+}
+
+// timeLimit returns ctx with the deadline that the limits of the member and the pool set. Where they set none, it returns
+// nil for cancel.
+func (m *Member) timeLimit(ctx context.Context) (_ context.Context, cancel context.CancelFunc) {
+	var end time.Time
+	for _, l := range []struct {
+		limit *time.Duration
+		start time.Time
+	}{{m.cfg.Limits.Time, m.start}, {m.pool.cfg.Limits.Time, m.pool.start}} {
+		if l.limit == nil {
+			continue
+		}
+		if at := l.start.Add(*l.limit); end.IsZero() || at.Before(end) {
+			end = at
+		}
+	}
+	if end.IsZero() {
+		return ctx, nil
+	}
+	return context.WithDeadlineCause(ctx, end, errTimeLimit)
+}

@@ -1,0 +1,347 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// MemberConfig says what a member is. The zero value is an ordinary one.
+type MemberConfig struct {
+	Kind     string          // what it does, such as "reviewer"; for those who watch
+	Tenant   string          // with whom it shares its turns; "": with nobody
+	Priority sluice.Priority // of its calls, where they state none themselves, and of its place in the queue of Run
+
+	// Limits bound what the member uses: Tokens, LLMCalls, and Time since it was registered. The other fields are not
+	// looked at.
+	Limits sluice.ResourceLimits
+}
+
+// Phase is what a member is doing.
+type Phase string
+
+// Phases. A member with several calls is executing if one of them is open, and waits if not and one of them does.
+const (
+	Initializing     Phase = "initializing"      // it has not asked for a slot yet
+	WaitingForSlot   Phase = "waiting_for_slot"  // or for its next try
+	Executing        Phase = "executing"         // it has a slot
+	ProcessingResult Phase = "processing_result" // between calls
+	Completed        Phase = "completed"         // closed
+	Failed           Phase = "failed"            // closed with an error
+)
+
+// State is a member at one instant.
+type State struct {
+	ID         string
+	Kind       string
+	Tenant     string
+	Priority   sluice.Priority
+	Phase      Phase
+	Registered time.Time
+	Calls      int64 // sent, each try counted
+	Tokens     int64
+	TotalWait  time.Duration // for slots and next tries, those that were cancelled too
+	LastCall   time.Time     // when the last was sent
+	Err        error         // of the last call that failed, or the one it was closed with
+}
+
+// Member is one agent: it takes a slot for a call and gives it back. It is safe for concurrent use, also by several calls
+// at once. Most callers want Do.
+type Member struct {
+	pool  *Pool
+	id    string
+	cfg   MemberConfig
+	start time.Time
+	gone  chan struct{} // closed by Close
+
+	limited bool // by its own limits or the pool's
+
+	// Guarded by pool.mu.
+	held     []*sluice.Permit // of calls that are open, until Close
+	open     int
+	unsent   int // of them
+	waiting  int
+	calls    int64
+	tokens   int64
+	waited   time.Duration
+	lastCall time.Time
+	asked    bool
+	err      error
+	closed   bool
+}
+
+// ID is the id that the member was registered with.
+func (m *Member) ID() string { return m.id }
+
+// Acquire waits for a slot and returns the permit of one call, which is the member's: give it back by Release. It fails
+// with a *sluice.SlotTimeoutError, a *LimitError, ErrClosed, or as Scheduler.Acquire does.
+func (m *Member) Acquire(ctx context.Context, c sluice.Call) (*sluice.Permit, error) {
+	if err := m.ask(&c); err != nil {
+		return nil, err
+	}
+	ctx, cancel := m.timeLimit(ctx)
+	if cancel != nil {
+		defer cancel()
+	}
+	over := false
+	defer func() {
+		if !over { // an Observer panicked
+			m.endWait(0)
+		}
+	}()
+	p, waited, err := m.pool.cfg.Scheduler.AcquireTimed(ctx, c)
+	over = true
+	if err != nil {
+		m.endWait(waited)
+		return nil, m.failed(ctx, err)
+	}
+	if err := m.granted(waited, p, m); err != nil {
+		p.Release(sluice.Outcome{Unsent: true})
+		return nil, err
+	}
+	return p, nil
+}
+
+// Release gives back a permit that the member has. It fails, and changes nothing, where the permit is another's or was
+// given back before.
+func (m *Member) Release(p *sluice.Permit, o sluice.Outcome) error {
+	if p.Holder() != m || !p.TryRelease(o) {
+		return &NotHeldError{Member: m.id}
+	}
+	return nil
+}
+
+// ErrNotHeld is matched by a *NotHeldError.
+var ErrNotHeld = errors.New("permit is not held")
+
+// NotHeldError is returned for the release of a permit that the member does not have.
+type NotHeldError struct{ Member string }
+
+// Error names the member.
+func (e *NotHeldError) Error() string {
+	return fmt.Sprintf("member %q released a permit that it does not hold: it is another's, or was released before", e.Member)
+}
+
+// Is reports whether target is ErrNotHeld.
+func (e *NotHeldError) Is(target error) bool { return target == ErrNotHeld }
+
+// ask begins the wait of a call, unless the member is closed or may make none.
+func (m *Member) ask(c *sluice.Call) error {
+	c.Member, c.Withdrawn = m.id, m.gone
+	if c.Tenant == "" {
+		c.Tenant = m.cfg.Tenant
+	}
+	if c.Priority == sluice.Normal {
+		c.Priority = m.cfg.Priority
+	}
+	if c.MaxWait == 0 {
+		c.MaxWait = max(0, m.pool.cfg.SlotTimeout)
+	}
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	if err := m.mayCallLocked(); err != nil {
+		return err
+	}
+	m.asked = true
+	m.waitLocked()
+	return nil
+}
+
+// mayCallLocked is why the member may make no call more, or nil.
+func (m *Member) mayCallLocked() error {
+	if m.closed {
+		return ErrClosed
+	}
+	if !m.limited {
+		return nil
+	}
+	err := m.exceededLocked()
+	if err != nil {
+		m.err = err
+	}
+	return err
+}
+
+// waitLocked begins a wait.
+func (m *Member) waitLocked() {
+	m.waiting++
+	m.pool.total.waiting++
+}
+
+// granted ends a wait with a permit, unless the member was closed meanwhile, or its limits reached by other calls.
+func (m *Member) granted(waited time.Duration, p *sluice.Permit, h sluice.Holder) error {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	return m.grantedLocked(waited, p, h)
+}
+
+func (m *Member) grantedLocked(waited time.Duration, p *sluice.Permit, h sluice.Holder) error {
+	m.endWaitLocked(waited)
+	if err := m.mayCallLocked(); err != nil {
+		return err
+	}
+	m.held = append(m.held, p)
+	m.open++
+	m.unsent++
+	m.pool.total.active++
+	m.pool.total.unsent++
+	p.HeldBy(h)
+	return nil
+}
+
+func (m *Member) endWait(waited time.Duration) {
+	m.pool.mu.Lock()
+	m.endWaitLocked(waited)
+	m.pool.mu.Unlock()
+}
+
+func (m *Member) endWaitLocked(d time.Duration) {
+	m.waiting--
+	m.waited += d
+	n := &m.pool.total
+	n.waiting--
+	n.waits++
+	n.waited += d
+	n.longest = max(n.longest, d)
+}
+
+// failed keeps the error of a call, and says what the Scheduler could not know of it.
+func (m *Member) failed(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	switch {
+	case errors.Is(err, sluice.ErrWithdrawn):
+		return ErrClosed
+	case errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) == errTimeLimit:
+		err = m.timeErrorLocked()
+	}
+	if !m.closed {
+		m.err = err
+	}
+	return err
+}
+
+// Sent counts a call, for its permit.
+func (m *Member) Sent(_ *sluice.Permit, at time.Time) {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	m.sentLocked(at)
+	m.unsent--
+	m.pool.total.unsent--
+}
+
+func (m *Member) sentLocked(at time.Time) {
+	m.calls++
+	m.pool.total.calls++
+	if at.After(m.lastCall) {
+		m.lastCall = at
+	}
+}
+
+// Released forgets a permit that is given back, for that permit.
+func (m *Member) Released(p *sluice.Permit, sent time.Time, used sluice.Usage) {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	m.releasedLocked(p, sent, used)
+}
+
+func (m *Member) releasedLocked(p *sluice.Permit, sent time.Time, used sluice.Usage) {
+	n := &m.pool.total
+	m.open--
+	n.active--
+	if !p.WasSent() {
+		m.unsent--
+		n.unsent--
+	}
+	if !sent.IsZero() {
+		m.sentLocked(sent)
+	}
+	if i := slices.Index(m.held, p); i >= 0 {
+		m.held = slices.Delete(m.held, i, i+1)
+	}
+	if m.closed {
+		n.orphans--
+	}
+	tokens := int64(used.Input) + int64(used.Output)
+	m.tokens += tokens
+	n.tokens += tokens
+}
+
+// State returns what the member does and did, also after it was closed.
+func (m *Member) State() State {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	return m.stateLocked()
+}
+
+func (m *Member) stateLocked() State {
+	return State{
+		ID: m.id, Kind: m.cfg.Kind, Tenant: m.cfg.Tenant, Priority: m.cfg.Priority, Phase: m.phaseLocked(), Registered: m.start,
+		Calls: m.calls, Tokens: m.tokens, TotalWait: m.waited, LastCall: m.lastCall, Err: m.err,
+	}
+}
+
+func (m *Member) phaseLocked() Phase {
+	switch {
+	case m.closed && m.err != nil:
+		return Failed
+	case m.closed:
+		return Completed
+	case m.open > 0:
+		return Executing
+	case m.waiting > 0:
+		return WaitingForSlot
+	case m.asked:
+		return ProcessingResult
+	}
+	return Initializing
+}
+
+// Close ends the member as completed: calls of it that wait fail with ErrClosed, and its id is free again. A permit that it
+// still has stays with its call until that is over, and is an error here; the slot is not lost where nobody remembers it. It
+// is safe to call twice.
+func (m *Member) Close() error { return m.end(nil) }
+
+// Fail is Close for a member that ends with an error.
+func (m *Member) Fail(err error) error {
+	if err == nil {
+		err = errors.New("no reason was given")
+	}
+	return m.end(err)
+}
+
+func (m *Member) end(cause error) error {
+	p := m.pool
+	p.mu.Lock()
+	if m.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	m.closed, m.err = true, cause
+	close(m.gone)
+	if cause == nil {
+		p.total.completed++
+	} else {
+		p.total.failed++
+	}
+	delete(p.members, m.id)
+	left := m.held
+	m.held = nil
+	p.total.orphans += len(left)
+	p.mu.Unlock()
+	for _, permit := range left {
+		permit.Orphan()
+	}
+	p.tell(sluice.EventMemberClosed, m)
+	if len(left) > 0 {
+		return fmt.Errorf("member %q was closed with %d of its calls open: release each permit before", m.id, len(left))
+	}
+	return nil
+}
