@@ -121,27 +121,29 @@ func TestWhatAnAnswerDependsOn(t *testing.T) {
 }
 
 func TestHitsAreCheckedLikeAnswers(t *testing.T) {
-	f := newFiles(t, chats(3))
-	dir := filepath.Join(t.TempDir(), "cache")
-	refuse := func(c *batch.Config) {
-		c.Check = func(id string, _ provider.Endpoint, _ []byte) error {
-			if id == "2" {
-				return errors.New("refused")
+	synctest.Test(t, func(t *testing.T) {
+		f := newFiles(t, chats(3))
+		dir := filepath.Join(t.TempDir(), "cache")
+		refuse := func(c *batch.Config) {
+			c.Check = func(id string, _ provider.Endpoint, _ []byte) error {
+				if id == "2" {
+					return errors.New("refused")
+				}
+				return nil
 			}
-			return nil
 		}
-	}
-	rep, _, _ := cachedRun(t, f, dir, refuse)
-	if rep.Done != 2 || rep.Failed != 1 || len(entries(t, dir)) != 2 {
-		t.Fatalf("%+v, %d entries: only what was accepted is kept", rep, len(entries(t, dir)))
-	}
-	if rep, _, _ := cachedRun(t, f, dir, nil); rep.Cached != 2 || rep.Done != 3 {
-		t.Fatalf("%+v", rep)
-	}
-	rep, calls, _ := cachedRun(t, f, dir, refuse)
-	if rep.Cached != 2 || rep.Failed != 1 || calls == 0 {
-		t.Errorf("%+v, %d calls: a hit that is refused is a miss", rep, calls)
-	}
+		rep, _, _ := cachedRun(t, f, dir, refuse)
+		if rep.Done != 2 || rep.Failed != 1 || len(entries(t, dir)) != 2 {
+			t.Fatalf("%+v, %d entries: only what was accepted is kept", rep, len(entries(t, dir)))
+		}
+		if rep, _, _ := cachedRun(t, f, dir, nil); rep.Cached != 2 || rep.Done != 3 {
+			t.Fatalf("%+v", rep)
+		}
+		rep, calls, _ := cachedRun(t, f, dir, refuse)
+		if rep.Cached != 2 || rep.Failed != 1 || calls == 0 {
+			t.Errorf("%+v, %d calls: a hit that is refused is a miss", rep, calls)
+		}
+	})
 }
 
 func TestDamagedEntriesAreSaidOnceAndReplaced(t *testing.T) {
