@@ -436,7 +436,11 @@ func (s *Scheduler) Snapshot() Snapshot {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Snapshot{At: now, Lanes: s.gate.Snapshot(now)}
+	snap := Snapshot{At: now, Lanes: s.gate.Snapshot(now)}
+	if !s.gate.Next().IsZero() { // else it finds nothing to do
+		snap.Timer = s.timerAt
+	}
+	return snap
 }
 
 // sayClosedLocked tells the Observer the last that there is.
