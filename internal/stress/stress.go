@@ -1,0 +1,176 @@
+// Package stress puts load on the members of a pool and measures whether they keep what the pool promises: no slot is lost,
+// nobody waits for ever, nobody starves, a cancelled call leaves no trace, and what is counted is what was sent.
+//
+// A Level is a program of parts. Run makes real calls, through provider.Exchange, to an imitation of a provider in the same
+// process, or to any endpoint.
+package stress
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/pool"
+)
+
+// Level is how hard the load is.
+type Level string
+
+// Levels.
+const (
+	Conservative Level = "conservative" // one member, then one after another
+	Aggressive   Level = "aggressive"   // as many members as slots, then more, then many more
+	Chaos        Level = "chaos"        // cancellations, a provider that fails and stands still, and then a conservative round
+	Hybrid       Level = "hybrid"       // a campaign of phases beside reviews and a loop of tests
+)
+
+// Levels returns them all, the easiest first.
+func Levels() []Level { return []Level{Conservative, Aggressive, Chaos, Hybrid} }
+
+// Duration is how long a level takes where nobody says how long.
+func (l Level) Duration() time.Duration {
+	switch l {
+	case Conservative:
+		return 5 * time.Minute
+	case Aggressive:
+		return 10 * time.Minute
+	case Chaos:
+		return 15 * time.Minute
+	}
+	return 20 * time.Minute
+}
+
+// Defaults of Config.
+const (
+	DefaultSlots   = 5
+	DefaultLatency = 100 * time.Millisecond
+	DefaultTimeout = 2 * time.Minute
+)
+
+// LeastDuration is the shortest time in which a level shows anything.
+const LeastDuration = time.Second
+
+// Config says what to run. Level is what it needs.
+type Config struct {
+	Level    Level
+	Slots    int           // calls that may be open at once. Default 5
+	Duration time.Duration // of the load; what is open then may end. Default: the level's own
+	Seed     uint64        // decides all luck but that of goroutines
+
+	// Endpoint is whom calls go to. Nil: an imitation in the same process, which answers after Latency.
+	Endpoint *Endpoint
+	Latency  time.Duration // default 100 ms
+	Timeout  time.Duration // of one try. Default 2 minutes
+
+	// Program is this program, such as os.Executable says it: a process of it is the provider that is stopped for seconds, at
+	// the level chaos. "": that part is left out.
+	Program string
+
+	Observer sluice.Observer // of all that happens. Nil is nobody
+	Progress func(Progress)  // is told how it stands, about ten times a second. Nil is nobody
+
+	patience time.Duration // how long the calls of a part may take beyond its time
+}
+
+// Progress is how a run stands.
+type Progress struct {
+	Part    string // that goes on
+	N, Of   int    // which it is
+	Elapsed time.Duration
+	Total   time.Duration // that was asked for
+	Metrics pool.Metrics
+}
+
+// FieldError is an error in a field of Config.
+type FieldError struct {
+	Field string
+	Err   error
+}
+
+// Error names the field.
+func (e *FieldError) Error() string { return fmt.Sprintf("stress: Config.%s: %v", e.Field, e.Err) }
+
+// Unwrap returns what is wrong.
+func (e *FieldError) Unwrap() error { return e.Err }
+
+// check fills in defaults.
+func (c *Config) check() error {
+	c.Slots = cmp.Or(c.Slots, DefaultSlots)
+	c.Duration = cmp.Or(c.Duration, c.Level.Duration())
+	c.Latency = cmp.Or(c.Latency, DefaultLatency)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.patience = cmp.Or(c.patience, 90*time.Second)
+	switch {
+	case programs[c.Level] == nil:
+		return &FieldError{"Level", fmt.Errorf("%q is none of %v", c.Level, Levels())}
+	case c.Slots < 1:
+		return &FieldError{"Slots", fmt.Errorf("%d is below one", c.Slots)}
+	case c.Duration < LeastDuration:
+		return &FieldError{"Duration", fmt.Errorf("%s is below %s", c.Duration, LeastDuration)}
+	case c.Latency < 0:
+		return &FieldError{"Latency", fmt.Errorf("%s is below zero", c.Latency)}
+	case c.Timeout < 0:
+		return &FieldError{"Timeout", fmt.Errorf("%s is below zero", c.Timeout)}
+	}
+	return nil
+}
+
+// part is a part of a level.
+type part struct {
+	name  string
+	share float64 // of the duration
+	run   func(*step)
+}
+
+// programs are the parts of the levels, in order.
+var programs = map[Level][]part{
+	Conservative: conservative(1),
+	Aggressive:   aggressive,
+	Chaos:        chaos,
+	Hybrid:       hybrid,
+}
+
+// ErrInterrupted is the error of a run whose context ended before its time. What it had is in the Result.
+var ErrInterrupted = errors.New("interrupted")
+
+// Run runs a level. It returns a Result also for a run that was interrupted, with ErrInterrupted. It fails with a *FieldError,
+// or with what the first call of all came to: then there is no provider to put load on.
+func Run(ctx context.Context, cfg Config) (*Result, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	r, err := newRun(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	if err := r.firstCall(); err != nil {
+		if ctx.Err() != nil {
+			err = ErrInterrupted
+		}
+		return nil, err
+	}
+	watched := make(chan struct{})
+	quit := make(chan struct{})
+	go func() {
+		defer close(watched)
+		r.watch(quit)
+	}()
+	parts := programs[cfg.Level]
+	for i, p := range parts {
+		if r.ctx.Err() != nil {
+			break
+		}
+		r.part(i, len(parts), p)
+	}
+	close(quit)
+	<-watched
+	res := r.result()
+	if ctx.Err() != nil {
+		return res, ErrInterrupted
+	}
+	return res, nil
+}
