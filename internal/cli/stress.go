@@ -82,7 +82,7 @@ func (o *stressOptions) register(fs *pflag.FlagSet) {
 	fs.IntVar(&o.slots, "slots", stress.DefaultSlots, "calls that may be open at once")
 	fs.DurationVar(&o.duration, "duration", 0, "how long the load lasts (absent: 5m, 10m, 15m or 20m, by the level)")
 	fs.Uint64Var(&o.seed, "seed", 1, "decides when calls come, are cancelled and fail")
-	fs.DurationVar(&o.latency, "latency", stress.DefaultLatency, "how fast the imitation answers, and how close calls come")
+	fs.DurationVar(&o.latency, "latency", stress.DefaultLatency, "how fast the imitation answers, and how closely arrivals follow (of an endpoint: as its first call took)")
 	o.account.register(fs)
 	fs.Lookup("model").Usage = "model to call (absent: the imitation)"
 	for _, l := range o.account.limits.all() {
@@ -104,6 +104,9 @@ func runStress(ctx context.Context, s *streams, o *stressOptions) (err error) {
 	}
 	cfg := stress.Config{
 		Level: stress.Level(o.level), Slots: o.slots, Duration: o.duration, Seed: o.seed, Latency: o.latency, Timeout: o.timeout,
+	}
+	if o.elsewhere() && !o.flags.Changed("latency") {
+		cfg.Latency = 0 // it is found out
 	}
 	if cfg.Program, err = os.Executable(); err != nil {
 		cfg.Program = ""

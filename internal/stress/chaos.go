@@ -49,7 +49,7 @@ func (a *agent) cancelled(ctx context.Context) {
 // spawning is members that come at their own times, whoever is still there, and are cancelled soon.
 func spawning(s *step) {
 	luck := s.r.luck(s.r.serial.Add(1))
-	workers := newWorkers(s, 16) // more than may be active: some wait in the pool's queue
+	workers := newWorkers(s, scaled(s.r.cfg.Slots, 16)) // more than may be active: some wait in the pool's queue
 	next, n := time.Now(), 0
 	for {
 		burst := 1
@@ -87,13 +87,18 @@ func (s *step) shortLived(id string, life time.Duration) {
 func contention(s *step) {
 	s.member("panicking", pool.MemberConfig{Kind: "misbehaving"}, func(a *agent) {
 		for !s.over() {
-			a.call(s.ctx, callConfig{after: func(*sluice.Permit) *sluice.Outcome { panic(planned{}) }})
+			a.call(s.ctx, callConfig{after: func(sluice.Outcome, time.Duration, *sluice.Permit) sluice.Outcome {
+				panic(planned{})
+			}})
 			s.sleep(s.ctx, s.r.cfg.Latency)
 		}
 	})
 	s.member("late", pool.MemberConfig{Kind: "misbehaving"}, func(a *agent) {
 		for !s.over() { // its answers are there long before it gives its slot back
-			a.call(s.ctx, callConfig{after: func(*sluice.Permit) *sluice.Outcome { s.sleep(s.ctx, 2*s.r.cfg.Latency); return nil }})
+			a.call(s.ctx, callConfig{after: func(o sluice.Outcome, _ time.Duration, _ *sluice.Permit) sluice.Outcome {
+				s.sleep(s.ctx, 2*s.r.cfg.Latency)
+				return o
+			}})
 		}
 	})
 	s.member("quitting", pool.MemberConfig{Kind: "misbehaving"}, func(a *agent) {

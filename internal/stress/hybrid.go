@@ -1,6 +1,7 @@
 package stress
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -38,29 +39,48 @@ func campaign(s *step) {
 	}
 }
 
-// phase is one phase until its time is over. It reports whether all of its members did their part.
+// phase is one phase until its time is over: tasks that wait for their turn in the pool's queue, each a member of its own. It
+// reports whether all places had a task done.
 func phase(s *step, i int, until time.Time) bool {
-	var members sync.WaitGroup
-	agents := make([]*agent, scaled(s.r.cfg.Slots, 8))
+	var places sync.WaitGroup
+	agents := make([]*agent, scaled(s.r.cfg.Slots, 16)) // more than may be active
 	for k := range agents {
-		members.Add(1)
-		agents[k] = s.member(fmt.Sprintf("phase-%d-%d", i+1, k), pool.MemberConfig{Kind: "campaign"}, func(a *agent) {
-			defer members.Done()
-			for time.Now().Before(until) && s.ctx.Err() == nil {
-				a.burst(s)
-				a.SaveCheckpoint(newNote(a.id, 0, a.done.Load(), 1))
-				s.sleep(s.ctx, a.between(0, 2*s.r.cfg.Latency))
+		agents[k] = &agent{s: s}
+		places.Add(1)
+		s.goes(func() {
+			defer places.Done()
+			for n := 0; n == 0 || time.Now().Before(until) && s.ctx.Err() == nil; n++ {
+				agents[k].task(s, fmt.Sprintf("phase-%d-%d-%d", i+1, k, n))
 			}
 		})
 	}
-	members.Wait()
+	places.Wait()
 	s.fairness(agents)
 	for _, a := range agents {
-		if a.done.Load() == 0 {
+		if a.tasks == 0 {
 			return false
 		}
 	}
 	return s.ctx.Err() == nil
+}
+
+// task is a member that makes two bursts of calls, with a rest between, and keeps a checkpoint.
+func (a *agent) task(s *step, id string) {
+	err := s.r.pool.Run(s.ctx, id, pool.MemberConfig{Kind: "campaign"}, func(_ context.Context, m *pool.Member) error {
+		a.Member, a.id = m, id
+		a.begin()
+		a.burst(s)
+		s.sleep(s.ctx, a.between(0, s.r.cfg.Latency))
+		a.burst(s)
+		err := m.SaveCheckpoint(newNote(id, 0, a.done.Load(), 1))
+		return errors.Join(err, m.DeleteCheckpoint())
+	})
+	if err != nil {
+		s.fail(err)
+		s.sleep(s.ctx, s.r.cfg.Latency)
+		return
+	}
+	a.tasks++
 }
 
 // burst is a few calls of one member at once.
@@ -126,11 +146,11 @@ func (s *step) late(d time.Duration) {
 func testing(s *step, a *agent) {
 	for !s.over() {
 		failures := a.luck.IntN(4)
-		a.call(s.ctx, callConfig{after: func(p *sluice.Permit) *sluice.Outcome {
-			if p.Attempt() > failures {
-				return nil
+		a.call(s.ctx, callConfig{after: func(o sluice.Outcome, _ time.Duration, p *sluice.Permit) sluice.Outcome {
+			if o.Kind == sluice.OK && p.Attempt() <= failures {
+				o.Kind, o.Err = sluice.InvalidOutput, errTest
 			}
-			return &sluice.Outcome{Kind: sluice.InvalidOutput, Err: errTest}
+			return o
 		}})
 		s.sleep(s.ctx, s.r.cfg.Latency)
 	}

@@ -107,13 +107,13 @@ type sums struct {
 	jain, starvation                                *float64
 }
 
-// result measures the run at its end.
-func (r *run) result() *Result {
+// result measures the run at its end, when the pool stood at m.
+func (r *run) result(m pool.Metrics) *Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	res := &Result{
 		Level: r.cfg.Level, Slots: r.cfg.Slots, Seed: r.cfg.Seed, Duration: r.cfg.Duration, Took: time.Since(r.start),
-		LeftOut: r.leftOut, Metrics: r.pool.Metrics(), Seen: r.wire.seen(), Deadlock: r.deadlock, Panic: r.panicked,
+		LeftOut: r.leftOut, Metrics: m, Seen: r.wire.seen(), Deadlock: r.deadlock, Panic: r.panicked,
 	}
 	var all sums
 	for i, s := range r.steps {
@@ -193,6 +193,9 @@ func (r *run) rows(res *Result, all *sums) []Row {
 		counted("deadlocks", r.deadlocks, zero),
 		counted("foreign_releases", r.foreign, zero),
 	}
+	if r.cfg.Endpoint == nil {
+		rows = append(rows, counted("lost_wakeups", r.lostWakeups, zero))
+	}
 	if peak := r.wire.peak(); peak > 0 {
 		rows = append(rows, counted("calls_at_once", peak, &Limit{"<=", float64(r.cfg.Slots)}))
 	}
@@ -204,7 +207,12 @@ func (r *run) rows(res *Result, all *sums) []Row {
 	}
 	rows = append(rows, measured("slots_in_use", inUse, "", &Limit{">=", leastInUse}))
 	rows = append(rows, r.meanWait(all))
-	rows = append(rows, r.particular()...)
+	for _, row := range r.particular() {
+		if r.outer.Err() != nil { // there was no time for it
+			row.Limit, row.OK = nil, true
+		}
+		rows = append(rows, row)
+	}
 	rows = append(rows,
 		measured("jain_index", all.jain, "", &Limit{">=", leastJain}),
 		measured("starvation", all.starvation, "", &Limit{"<=", mostStarvation}),

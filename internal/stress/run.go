@@ -46,6 +46,10 @@ type run struct {
 	outages   []outage
 	leftOut   []LeftOut
 
+	free        bool // after the last event of a slot, one is free, and a call waits
+	refused     bool // the provider asked to slow down: other things than slots hold calls back from then on
+	lostWakeups int  // a call waited on while a slot was free
+
 	phases, phasesAdvanced   int
 	reviews, reviewsFinished int
 	damaged                  int // checkpoints
@@ -91,7 +95,10 @@ func newRun(ctx context.Context, cfg Config) (*run, error) {
 		return nil, err
 	}
 	r.wire.to(r.calm)
-	c := pool.Config{Scheduler: r.sched, Observer: cfg.Observer, MaxActive: 12, DrainTimeout: -1}
+	c := pool.Config{
+		Scheduler: r.sched, Observer: cfg.Observer, DrainTimeout: -1,
+		MaxActive: scaled(cfg.Slots, 12), MaxQueue: max(100, scaled(cfg.Slots, 40)), MaxQueuePriority: max(30, scaled(cfg.Slots, 20)),
+	}
 	if cfg.Level == Chaos {
 		if r.dir, err = os.MkdirTemp("", "sluice-stress-"); err != nil {
 			return nil, errors.Join(err, r.sched.Close())
@@ -104,15 +111,24 @@ func newRun(ctx context.Context, cfg Config) (*run, error) {
 	return r, err
 }
 
-// observe passes on what the Scheduler tells, and keeps how long calls wait by themselves.
+// observe passes on what the Scheduler tells, and keeps how long calls wait by themselves, and whether a slot is left free.
 func (r *run) observe(e sluice.Event) {
-	if e.Wait > 0 && (e.Type == sluice.EventAttemptFailed || e.Type == sluice.EventThrottled) {
-		r.mu.Lock()
+	r.mu.Lock()
+	switch e.Type {
+	case sluice.EventThrottled, sluice.EventAttemptFailed:
 		if until := e.At.Add(e.Wait); until.After(r.backoff) {
 			r.backoff = until
 		}
-		r.mu.Unlock()
+		r.refused = r.refused || e.Type == sluice.EventThrottled
+	case sluice.EventBreaker, sluice.EventCooldownStarted:
+		r.refused = true
+	case sluice.EventSlotWaiting, sluice.EventSlotAcquired, sluice.EventSlotReleased, sluice.EventSlotCancelled:
+		if r.free && e.Type != sluice.EventSlotAcquired && !r.refused {
+			r.lostWakeups++
+		}
+		r.free = e.Waiting > 0 && e.InFlight < e.Slots
 	}
+	r.mu.Unlock()
 	if r.cfg.Observer != nil {
 		r.cfg.Observer.Observe(e)
 	}
@@ -138,7 +154,13 @@ func (r *run) close() {
 // abandonAfter is how long what was cancelled may take to end.
 const abandonAfter = 5 * time.Second
 
-// firstCall finds out whether there is a provider.
+// The first call of all may fail so often, and take so long.
+const (
+	firstTries  = 3
+	firstWithin = time.Minute
+)
+
+// firstCall finds out whether there is a provider, and how fast it is.
 func (r *run) firstCall() error {
 	m, err := r.pool.Register("first", pool.MemberConfig{Kind: "first"})
 	if err != nil {
@@ -147,12 +169,52 @@ func (r *run) firstCall() error {
 	defer m.Close()
 	s := newStep(r, "first call", 0)
 	defer s.cancel()
-	if err := s.call(r.ctx, m, callConfig{}); err != nil {
-		return fmt.Errorf("the first call of all: %w", err)
+	ctx, cancel := context.WithTimeout(s.ctx, firstWithin)
+	defer cancel()
+	tries, last := 0, error(nil)
+	var took time.Duration
+	err = s.call(ctx, m, callConfig{after: func(o sluice.Outcome, d time.Duration, _ *sluice.Permit) sluice.Outcome {
+		took, last = d, o.Err
+		if tries++; o.Kind != sluice.OK && tries == firstTries {
+			cancel()
+		}
+		return o
+	}})
+	if err != nil && last != nil {
+		err = last
+	}
+	if err != nil {
+		return &UnreachableError{Err: err}
+	}
+	if r.cfg.Latency == 0 {
+		r.cfg.Latency = max(took, time.Millisecond)
 	}
 	r.mu.Lock()
 	r.steps = append(r.steps, s)
 	r.mu.Unlock()
+	return nil
+}
+
+// UnreachableError is why there was nobody to put load on.
+type UnreachableError struct{ Err error }
+
+// Error says what the first call came to.
+func (e *UnreachableError) Error() string { return "the first call of all: " + e.Err.Error() }
+
+// Unwrap returns what the first call came to.
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// parts runs one part after the other. It fails if the first call of all does.
+func (r *run) parts(parts []part) error {
+	if err := r.firstCall(); err != nil {
+		return err
+	}
+	for i, p := range parts {
+		if r.ctx.Err() != nil {
+			break
+		}
+		r.part(i, len(parts), p)
+	}
 	return nil
 }
 

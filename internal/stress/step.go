@@ -136,6 +136,7 @@ type agent struct {
 	done atomic.Int64 // calls that were completed
 
 	before int64 // of them, before its equals were all there
+	tasks  int   // that were done in its place
 }
 
 func (a *agent) begin() *agent {
@@ -180,9 +181,11 @@ func (s *step) drop(found bool) {
 
 // callConfig shapes a call. The zero value is an ordinary one.
 type callConfig struct {
-	priority sluice.Priority
-	byPlan   bool                                 // it is cancelled on purpose, if it is
-	after    func(*sluice.Permit) *sluice.Outcome // is called behind a good answer; nil goes on
+	byPlan bool // where it is cancelled, that was meant
+
+	// after is called behind each try, while the permit is held, with how long the answer took. It may make another outcome
+	// of it.
+	after func(o sluice.Outcome, took time.Duration, p *sluice.Permit) sluice.Outcome
 }
 
 // call makes one call of a member, and counts what becomes of it.
@@ -196,14 +199,13 @@ func (s *step) call(ctx context.Context, m *pool.Member, c callConfig) error {
 	s.started++
 	s.mu.Unlock()
 	tally, err := m.Do(ctx, sluice.Call{
-		ID: m.ID() + "/" + strconv.FormatUint(n, 10), Lane: r.end.target.Model, Priority: c.priority, Cost: estimate.Cost,
+		ID: m.ID() + "/" + strconv.FormatUint(n, 10), Lane: r.end.target.Model, Cost: estimate.Cost,
 	}, func(ctx context.Context, p *sluice.Permit) sluice.Outcome {
 		w.ends()
+		sent := time.Now()
 		o := r.exchange(ctx, p, body, estimate.Cost)
-		if c.after != nil && o.Kind == sluice.OK {
-			if other := c.after(p); other != nil {
-				o = *other
-			}
+		if c.after != nil {
+			o = c.after(o, time.Since(sent), p)
 		}
 		w.begins()
 		return o

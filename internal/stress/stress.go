@@ -62,7 +62,7 @@ type Config struct {
 
 	// Endpoint is whom calls go to. Nil: an imitation in the same process, which answers after Latency.
 	Endpoint *Endpoint
-	Latency  time.Duration // default 100 ms
+	Latency  time.Duration // also paces what comes. Default 100 ms; with an Endpoint, as long as the first call took
 	Timeout  time.Duration // of one try. Default 2 minutes
 
 	// Program is this program, such as os.Executable says it: a process of it is the provider that is stopped for seconds, at
@@ -100,7 +100,9 @@ func (e *FieldError) Unwrap() error { return e.Err }
 func (c *Config) check() error {
 	c.Slots = cmp.Or(c.Slots, DefaultSlots)
 	c.Duration = cmp.Or(c.Duration, c.Level.Duration())
-	c.Latency = cmp.Or(c.Latency, DefaultLatency)
+	if c.Endpoint == nil {
+		c.Latency = cmp.Or(c.Latency, DefaultLatency)
+	}
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	c.patience = cmp.Or(c.patience, 90*time.Second)
 	switch {
@@ -137,7 +139,8 @@ var programs = map[Level][]part{
 var ErrInterrupted = errors.New("interrupted")
 
 // Run runs a level. It returns a Result also for a run that was interrupted, with ErrInterrupted. It fails with a *FieldError,
-// or with what the first call of all came to: then there is no provider to put load on.
+// or with an *UnreachableError where there is no provider to put load on. It always ends: what is stuck is a deadlock in the
+// Result, and is left behind.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -146,31 +149,27 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
-	if err := r.firstCall(); err != nil {
-		if ctx.Err() != nil {
-			err = ErrInterrupted
-		}
-		return nil, err
+	w := startWatch(r)
+	ended := make(chan error, 1)
+	go func() { ended <- r.parts(programs[cfg.Level]) }()
+	select {
+	case err = <-ended:
+	case <-w.dead:
+		w.stop()
+		return r.result(w.last()), interruption(ctx)
 	}
-	watched := make(chan struct{})
-	quit := make(chan struct{})
-	go func() {
-		defer close(watched)
-		r.watch(quit)
-	}()
-	parts := programs[cfg.Level]
-	for i, p := range parts {
-		if r.ctx.Err() != nil {
-			break
-		}
-		r.part(i, len(parts), p)
+	w.stop()
+	r.close()
+	if err != nil {
+		return nil, cmp.Or(interruption(ctx), err)
 	}
-	close(quit)
-	<-watched
-	res := r.result()
+	return r.result(r.pool.Metrics()), interruption(ctx)
+}
+
+// interruption is ErrInterrupted if ctx ended.
+func interruption(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return res, ErrInterrupted
+		return ErrInterrupted
 	}
-	return res, nil
+	return nil
 }

@@ -3,6 +3,7 @@ package stress
 import (
 	"fmt"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -17,29 +18,102 @@ const (
 	settleWithin = time.Second      // after the last member ended, nothing may be left
 )
 
-// watch samples how many slots are in use, and looks for deadlocks, until quit is closed.
-func (r *run) watch(quit <-chan struct{}) {
-	sample := time.NewTicker(sampleEvery)
-	defer sample.Stop()
+// watch looks at a run until it is stopped.
+type watch struct {
+	r    *run
+	dead chan struct{} // closed when the Scheduler does not answer any more
+	quit chan struct{}
+	wg   sync.WaitGroup
+
+	mu      sync.Mutex
+	beat    time.Time // when it last answered
+	metrics pool.Metrics
+}
+
+func startWatch(r *run) *watch {
+	w := &watch{r: r, dead: make(chan struct{}), quit: make(chan struct{}), beat: time.Now()}
+	w.wg.Go(w.guard)
+	w.wg.Go(w.tell)
+	go w.sample() // which hangs where the Scheduler does: nobody waits for it then
+	return w
+}
+
+// stop ends the watching.
+func (w *watch) stop() {
+	close(w.quit)
+	w.wg.Wait()
+}
+
+// last is what was seen last.
+func (w *watch) last() pool.Metrics {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.metrics
+}
+
+// guard finds out that the Scheduler, or the pool, hangs.
+func (w *watch) guard() {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-w.quit:
+			return
+		case <-tick.C:
+		}
+		w.mu.Lock()
+		silent := time.Since(w.beat)
+		w.mu.Unlock()
+		if silent >= noProgress {
+			w.r.stuck(fmt.Sprintf("for %s the scheduler did not answer\n%s", silent.Round(time.Second), stacks()))
+			close(w.dead)
+			return
+		}
+	}
+}
+
+// tell tells how the run stands. It is a goroutine of its own, since who is told may be slow.
+func (w *watch) tell() {
+	if w.r.cfg.Progress == nil {
+		return
+	}
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-w.quit:
+			return
+		case now := <-tick.C:
+			w.r.tell(now, w.last())
+		}
+	}
+}
+
+// sample samples how many slots are in use, and looks for deadlocks.
+func (w *watch) sample() {
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
 	var looked time.Time
 	var last progress
 	for {
 		select {
-		case <-quit:
+		case <-w.quit:
 			return
-		case <-sample.C:
+		case <-tick.C:
 		}
-		snap := r.sched.Snapshot()
-		r.sample(snap)
+		snap := w.r.sched.Snapshot()
+		w.r.sample(snap)
 		if snap.At.Sub(looked) < lookEvery {
 			continue
 		}
 		looked = snap.At
-		m := r.pool.Metrics()
-		r.tell(snap.At, m)
-		if what := last.look(r, snap, m); what != "" {
-			r.stuck(what + "\n" + stacks())
-			return
+		m := w.r.pool.Metrics()
+		w.mu.Lock()
+		w.beat, w.metrics = time.Now(), m
+		w.mu.Unlock()
+		if what := last.look(w.r, snap, m); what != "" {
+			w.r.stuck(what + "\n" + stacks())
+			last = progress{}
 		}
 	}
 }
@@ -63,11 +137,8 @@ func (r *run) sample(snap sluice.Snapshot) {
 	}
 }
 
-// tell tells how the run stands.
+// tell tells how the run stands at an instant.
 func (r *run) tell(now time.Time, m pool.Metrics) {
-	if r.cfg.Progress == nil {
-		return
-	}
 	r.mu.Lock()
 	p := Progress{Elapsed: now.Sub(r.start), Total: r.cfg.Duration, Metrics: m}
 	if r.now != nil {
