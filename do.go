@@ -22,11 +22,11 @@ func (s *Scheduler) Do(ctx context.Context, c Call, fn func(context.Context, *Pe
 	for {
 		y.attempts, y.throttles = t.Attempts, t.Throttles
 		p, err := s.acquire(ctx, &c, &y)
+		t.Queued += y.waited
+		t.Cooldown += y.paused
 		if err != nil {
 			return t, err
 		}
-		t.Queued += y.waited
-		t.Cooldown += y.paused
 		o := s.attempt(ctx, p, fn)
 		if o.Open {
 			t.Attempts++

@@ -53,6 +53,8 @@ type Snapshot struct {
 	At    time.Time
 	Lanes []LaneSnapshot // by name
 	Timer time.Time      // when the Scheduler looks after calls that wait by itself; zero: it does not
+
+	Limits, Account Limits // ceilings of each lane and of all together, as told
 }
 
 // LaneSnapshot is the state of one lane.

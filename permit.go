@@ -19,19 +19,28 @@ type Permit struct {
 	attempt int
 	call    string // for who releases twice
 	lane    string
-	sent    atomic.Bool
+	granted time.Time
+	waited  time.Duration
+	sent    atomic.Uint32
 	given   atomic.Bool // back
 	holder  Holder      // nil: nobody is told
 }
 
+// What is known of a call's departure.
+const (
+	notSent = iota
+	wasSent // Sent said so
+	settled // Release did, or that it never left
+)
+
 // Holder is told what becomes of a permit by whoever causes it, under no lock. It must be quick.
 type Holder interface {
-	// Sent is called once for a call that leaves: when Permit.Sent says so, or else when its permit is given back, unless it
-	// is as Unsent.
-	Sent(p *Permit)
-	// Released is called once, after Sent and before anybody else may have the slot, with what the call used, if that is
-	// known.
-	Released(p *Permit, used Usage)
+	// Sent is called once where Permit.Sent says that the call leaves, with the instant.
+	Sent(p *Permit, at time.Time)
+	// Released is called once, before anybody else may have the slot, with what the call used, if that is known. Where
+	// the call left and nobody called Permit.Sent, sent is when that was: when the permit was granted. It is zero where
+	// Permit.WasSent, and where the call never left.
+	Released(p *Permit, sent time.Time, used Usage)
 }
 
 // HeldBy tells h of what becomes of the permit from now on. It is for whoever acquired it, before others know it.
@@ -40,13 +49,18 @@ func (p *Permit) HeldBy(h Holder) { p.holder = h }
 // Holder is who HeldBy said, or nil.
 func (p *Permit) Holder() Holder { return p.holder }
 
-// WasSent reports whether the call has left.
-func (p *Permit) WasSent() bool { return p.sent.Load() }
+// WasSent reports whether Sent was called before the permit was given back.
+func (p *Permit) WasSent() bool { return p.sent.Load() == wasSent }
+
+// Waited is how long the call waited for this permit.
+func (p *Permit) Waited() time.Duration { return p.waited }
 
 // Orphan says that whoever answered for the permit is gone. Others may still release it. If nobody can, since nobody has it
-// any more, it is given back when the garbage collector finds that out: the slot is not lost.
+// any more, it is given back when the garbage collector finds that out: the slot is not lost. The holder must not keep the
+// permit from then on.
 func (p *Permit) Orphan() {
-	twin := &Permit{s: p.s, ticket: p.ticket, id: p.id, attempt: p.attempt, call: p.call, lane: p.lane, holder: p.holder}
+	twin := &Permit{s: p.s, ticket: p.ticket, id: p.id, attempt: p.attempt, call: p.call, lane: p.lane,
+		granted: p.granted, waited: p.waited, holder: p.holder}
 	runtime.AddCleanup(p, forgotten, twin)
 }
 
@@ -54,6 +68,9 @@ func (p *Permit) Orphan() {
 func forgotten(twin *Permit) {
 	twin.s.mu.Lock()
 	held := twin.heldLocked()
+	if held && twin.ticket.Left { // which the holder knows
+		twin.sent.Store(wasSent)
+	}
 	twin.s.mu.Unlock()
 	if held {
 		twin.TryRelease(Outcome{Abandoned: true})
@@ -70,17 +87,14 @@ func (p *Permit) heldLocked() bool { return p.ticket.ID == p.id && p.ticket.Gran
 func (p *Permit) Sent() {
 	s := p.s
 	s.mu.Lock()
+	now := time.Now()
 	if p.heldLocked() {
-		s.gate.Sent(time.Now(), p.ticket)
+		p.ticket.Left = true
+		s.gate.Sent(now, p.ticket)
 	}
 	s.mu.Unlock()
-	p.tellSent()
-}
-
-// tellSent tells the holder once.
-func (p *Permit) tellSent() {
-	if p.sent.CompareAndSwap(false, true) && p.holder != nil {
-		p.holder.Sent(p)
+	if p.sent.CompareAndSwap(notSent, wasSent) && p.holder != nil {
+		p.holder.Sent(p, now)
 	}
 }
 
@@ -121,21 +135,28 @@ func (p *Permit) tryRelease(o *Outcome) (d gate.Decision, latency time.Duration,
 	if o.Kind == Network && (errors.Is(o.Err, context.Canceled) || errors.Is(o.Err, context.DeadlineExceeded)) {
 		o.Abandoned = true
 	}
-	if p.holder != nil {
-		if !o.Unsent {
-			p.tellSent()
-		}
-		used := Usage{}
-		if o.HasUsage {
-			used = o.Usage
-		}
-		p.holder.Released(p, used)
-	}
+	p.tellReleased(o)
 	s.mu.Lock()
 	now := time.Now()
 	latency = now.Sub(p.ticket.Sent())
 	d = s.gate.Release(now, p.ticket, o)
 	s.recycleLocked(p.ticket)
 	s.unlockAndFlush()
+	runtime.KeepAlive(p) // else it could be found forgotten, and be released again, before it was
 	return d, latency, true
+}
+
+func (p *Permit) tellReleased(o *Outcome) {
+	var sent time.Time
+	if p.sent.CompareAndSwap(notSent, settled) && !o.Unsent {
+		sent = p.granted
+	}
+	if p.holder == nil {
+		return
+	}
+	used := Usage{}
+	if o.HasUsage {
+		used = o.Usage
+	}
+	p.holder.Released(p, sent, used)
 }

@@ -80,9 +80,11 @@ type holder struct {
 	used           []sluice.Usage
 }
 
-func (h *holder) Sent(*sluice.Permit) { h.sent = append(h.sent, h.s.Snapshot().Lanes[0].InFlight) }
+func (h *holder) Sent(*sluice.Permit, time.Time) {
+	h.sent = append(h.sent, h.s.Snapshot().Lanes[0].InFlight)
+}
 
-func (h *holder) Released(_ *sluice.Permit, used sluice.Usage) {
+func (h *holder) Released(_ *sluice.Permit, _ time.Time, used sluice.Usage) {
 	h.released = append(h.released, h.s.Snapshot().Lanes[0].InFlight)
 	h.used = append(h.used, used)
 }

@@ -64,6 +64,21 @@ func StrictLimits() ResourceLimits {
 // UnlimitedResources bound nothing.
 func UnlimitedResources() ResourceLimits { return ResourceLimits{WarningThreshold: usualWarning} }
 
+// ResourcePreset returns the limits of a name: development, production, strict or unlimited.
+func ResourcePreset(name string) (ResourceLimits, error) {
+	switch name {
+	case "development":
+		return DevelopmentLimits(), nil
+	case "production":
+		return ProductionLimits(), nil
+	case "strict":
+		return StrictLimits(), nil
+	case "unlimited":
+		return UnlimitedResources(), nil
+	}
+	return ResourceLimits{}, fmt.Errorf("resource limits %q: want development, production, strict or unlimited", name)
+}
+
 // ResourceUsage is how much of each resource is in use.
 type ResourceUsage struct {
 	Memory          int64         `json:"memory_bytes"`

@@ -3,6 +3,7 @@ package sluice_test
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +102,15 @@ func TestPresetsAreWhatTheySay(t *testing.T) {
 			*l.Time != c.time || l.WarningThreshold != c.threshold || l.ConcurrentCalls != nil {
 			t.Errorf("%s: %+v", c.name, l)
 		}
+		if named, err := sluice.ResourcePreset(c.name); err != nil || !reflect.DeepEqual(named, l) {
+			t.Errorf("%s by its name: %+v, %v", c.name, named, err)
+		}
+	}
+	if l, err := sluice.ResourcePreset("unlimited"); err != nil || !reflect.DeepEqual(l, sluice.UnlimitedResources()) {
+		t.Errorf("unlimited: %+v, %v", l, err)
+	}
+	if _, err := sluice.ResourcePreset("lax"); err == nil || !strings.Contains(err.Error(), `"lax"`) {
+		t.Errorf("an unknown name: %v", err)
 	}
 }
 

@@ -149,6 +149,13 @@ func (s *Scheduler) Acquire(ctx context.Context, c Call) (*Permit, error) {
 	return s.acquire(ctx, &c, &try{})
 }
 
+// AcquireTimed is Acquire that also says how long the call waited, where it fails too.
+func (s *Scheduler) AcquireTimed(ctx context.Context, c Call) (*Permit, time.Duration, error) {
+	y := try{}
+	p, err := s.acquire(ctx, &c, &y)
+	return p, y.waited + y.paused, err
+}
+
 // TryAcquire returns a permit if the call may be sent now, and nil otherwise. With a shared ledger, which answers
 // later, it is always nil.
 func (s *Scheduler) TryAcquire(c Call) *Permit {
@@ -171,7 +178,7 @@ func (s *Scheduler) TryAcquire(c Call) *Permit {
 		told := false
 		defer func() {
 			if !told {
-				s.cancel(t)
+				s.cancel(t, &try{})
 			}
 		}()
 		s.unlockAndFlush()
@@ -196,6 +203,7 @@ type try struct {
 }
 
 func (s *Scheduler) acquire(ctx context.Context, c *Call, y *try) (*Permit, error) {
+	y.waited, y.paused = 0, 0
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -219,15 +227,14 @@ func (s *Scheduler) acquire(ctx context.Context, c *Call, y *try) (*Permit, erro
 	told := false
 	defer func() {
 		if !told { // the Observer panicked: nobody will have the permit
-			s.cancel(t)
+			s.cancel(t, y)
 		}
 	}()
 	if !t.Granted() {
 		t.Ready = make(chan struct{})
 		s.waiters.Add(1)
 		defer s.waiters.Done()
-		err := s.unlockAndWait(ctx, t, &told)
-		if err != nil {
+		if err := s.unlockAndWait(ctx, t, y, &told); err != nil {
 			return nil, err
 		}
 		y.note(t)
@@ -240,13 +247,12 @@ func (s *Scheduler) acquire(ctx context.Context, c *Call, y *try) (*Permit, erro
 	return p, nil
 }
 
-// unlockAndWait returns when t is granted. It is called with mu held and returns without.
-func (s *Scheduler) unlockAndWait(ctx context.Context, t *gate.Ticket, told *bool) error {
+// unlockAndWait returns when t is granted, or when its call does not want it any more. It is called with mu held and returns
+// without.
+func (s *Scheduler) unlockAndWait(ctx context.Context, t *gate.Ticket, y *try, told *bool) error {
 	ready := t.Ready
 	var late <-chan time.Time
-	var start time.Time
 	if t.Call.MaxWait > 0 {
-		start = time.Now()
 		timer := time.NewTimer(t.Call.MaxWait)
 		defer timer.Stop()
 		late = timer.C
@@ -255,23 +261,39 @@ func (s *Scheduler) unlockAndWait(ctx context.Context, t *gate.Ticket, told *boo
 	*told = true
 	select {
 	case <-ready:
-		return nil
 	case <-ctx.Done():
-		s.cancel(t)
-		return ctx.Err()
 	case <-t.Call.Withdrawn:
-		s.cancel(t)
-		return ErrWithdrawn
 	case <-late:
-		return s.late(t, start)
+		return s.late(t, y)
 	case <-s.closed:
-		s.cancel(t)
+	}
+	err := s.unwanted(ctx, t) // also where the grant came at the same time: who cancelled never has a permit
+	if err != nil {
+		s.cancel(t, y)
+	}
+	return err
+}
+
+// unwanted is why nobody waits for t any more, or nil.
+func (s *Scheduler) unwanted(ctx context.Context, t *gate.Ticket) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case <-t.Call.Withdrawn:
+		return ErrWithdrawn
+	case <-s.closed:
 		return ErrClosed
+	default:
+		return nil
 	}
 }
 
 func (s *Scheduler) permit(t *gate.Ticket) *Permit {
-	return &Permit{s: s, ticket: t, id: t.ID, attempt: t.Attempt, call: t.Call.ID, lane: t.Call.Lane}
+	return &Permit{
+		s: s, ticket: t, id: t.ID, attempt: t.Attempt, call: t.Call.ID, lane: t.Call.Lane,
+		granted: t.Sent(), waited: t.Waited + t.Paused,
+	}
 }
 
 // note keeps what another try of the call needs.
@@ -303,27 +325,33 @@ func (s *Scheduler) recycleLocked(t *gate.Ticket) {
 }
 
 // late ends the wait of a call whose MaxWait is over, unless the grant came first.
-func (s *Scheduler) late(t *gate.Ticket, start time.Time) error {
-	now := time.Now()
+func (s *Scheduler) late(t *gate.Ticket, y *try) error {
 	s.mu.Lock()
 	if t.Granted() {
 		s.mu.Unlock()
 		return nil
 	}
-	err := &SlotTimeoutError{Call: t.Call.ID, Lane: t.Call.Lane, Wait: now.Sub(start), Position: s.gate.Place(now, t)}
-	s.mu.Unlock()
-	s.cancel(t) // also gives a permit back that was granted meanwhile
+	now := time.Now()
+	err := &SlotTimeoutError{Call: t.Call.ID, Lane: t.Call.Lane, Position: s.gate.Place(now, t)}
+	s.cancelLocked(now, t, y)
+	s.unlockAndFlush()
+	err.Wait = y.waited + y.paused
 	return err
 }
 
 // cancel takes a waiting call out of the queue, or gives its permit back where the grant came first.
-func (s *Scheduler) cancel(t *gate.Ticket) {
+func (s *Scheduler) cancel(t *gate.Ticket, y *try) {
 	s.mu.Lock()
-	s.gate.Cancel(time.Now(), t)
+	s.cancelLocked(time.Now(), t, y)
+	s.unlockAndFlush()
+}
+
+func (s *Scheduler) cancelLocked(now time.Time, t *gate.Ticket, y *try) {
+	s.gate.Cancel(now, t)
+	y.note(t)
 	if t.Released() { // else a ledger's answer to it is still to come
 		s.recycleLocked(t)
 	}
-	s.unlockAndFlush()
 }
 
 // unlockAndFlush hands out what the gate decided: grants, the next timer, asks to a remote ledger, events. It is called with
@@ -436,7 +464,8 @@ func (s *Scheduler) Snapshot() Snapshot {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	snap := Snapshot{At: now, Lanes: s.gate.Snapshot(now)}
+	limits, account := s.gate.Limits()
+	snap := Snapshot{At: now, Lanes: s.gate.Snapshot(now), Limits: limits, Account: account}
 	if !s.gate.Next().IsZero() { // else it finds nothing to do
 		snap.Timer = s.timerAt
 	}

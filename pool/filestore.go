@@ -19,9 +19,10 @@ import (
 
 // FileStore keeps each member's checkpoint in a file of a directory, and the one before it in a second, with the ending .bak.
 // A file is replaced as a whole, so a crash leaves the old one or the new one, and what a power cut damaged is told by a
-// checksum. Several processes may use one directory: of two that save the same member, the later one counts.
+// checksum. Several processes may use one directory: of two that save the same member, the later one counts; a deletion
+// beside a save may leave the checkpoint before it.
 //
-// A file is one line of JSON, which says what it is, and then the data:
+// A file is one line of JSON, which says what it is, and then the data. The checksum is of both, the line without it:
 //
 //	{"sluice_checkpoint":1,"member":"reviewer-1","saved_at":"…","size":120,"sha256":"…"}
 type FileStore struct {
@@ -41,6 +42,21 @@ type header struct {
 	SHA256  string    `json:"sha256"`
 }
 
+// line is the header as it stands in a file of data, with the checksum of both.
+func (h header) line(data []byte) ([]byte, error) {
+	h.SHA256 = ""
+	bare, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.New()
+	sum.Write(bare)
+	sum.Write(data)
+	h.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	line, err := json.Marshal(h)
+	return append(line, '\n'), err
+}
+
 // maxHeader bounds the first line of a file.
 const maxHeader = 64 << 10
 
@@ -56,7 +72,7 @@ func NewFileStore(dir string) (*FileStore, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("checkpoints: %w", err)
 	}
-	probe, err := os.CreateTemp(dir, "probe-*.tmp")
+	probe, err := os.CreateTemp(dir, "probe.checkpoint.*.tmp")
 	if err != nil {
 		return nil, fmt.Errorf("checkpoints: the directory %s cannot be written: %w", dir, err)
 	}
@@ -71,8 +87,10 @@ func NewFileStore(dir string) (*FileStore, error) {
 func (s *FileStore) removeStale() {
 	entries, _ := os.ReadDir(s.dir)
 	for _, e := range entries {
-		info, err := e.Info()
-		if err == nil && strings.HasSuffix(e.Name(), ".tmp") && time.Since(info.ModTime()) > staleTemp {
+		if !strings.Contains(e.Name(), ".checkpoint.") || !strings.HasSuffix(e.Name(), ".tmp") {
+			continue // somebody else's
+		}
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && time.Since(info.ModTime()) > staleTemp {
 			os.Remove(filepath.Join(s.dir, e.Name()))
 		}
 	}
@@ -104,16 +122,18 @@ func (s *FileStore) Save(member string, data []byte) error {
 	if err := checkCheckpoint(member, data); err != nil {
 		return err
 	}
-	sum := sha256.Sum256(data)
-	head, err := json.Marshal(header{checkpointVersion, member, time.Now().UTC(), len(data), hex.EncodeToString(sum[:])})
+	head, err := header{Version: checkpointVersion, Member: spelled(member), SavedAt: time.Now().UTC(), Size: len(data)}.line(data)
+	if err == nil && len(head) > maxHeader {
+		err = errors.New("its id is too long")
+	}
 	if err != nil {
-		return fmt.Errorf("checkpoint of member %q: %w", member, err)
+		return fmt.Errorf("checkpoint of member %.100q: %w", member, err)
 	}
 	path := s.path(member)
 	mu := s.lock(path)
 	mu.Lock()
 	defer mu.Unlock()
-	if err := s.replace(path, member, append(head, '\n'), data); err != nil {
+	if err := s.replace(path, member, head, data); err != nil {
 		return fmt.Errorf("checkpoint of member %q: %w", member, err)
 	}
 	return nil
@@ -158,7 +178,11 @@ func (s *FileStore) keep(path, member string) error {
 		if errors.Is(err, fs.ErrNotExist) { // another process removed it
 			return nil
 		}
-		return os.Rename(path, path+".bak") // a file system without links: for an instant there is the backup alone
+		// A file system without links: for an instant there is the backup alone.
+		if err := os.Rename(path, path+".bak"); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
 	}
 	if err := os.Rename(link, path+".bak"); err != nil {
 		os.Remove(link)
@@ -187,6 +211,8 @@ func (s *FileStore) Load(member string) (Checkpoint, error) {
 		return Checkpoint{}, ErrNoCheckpoint
 	case errors.Is(err, fs.ErrNotExist):
 		err = oldErr
+	case !errors.Is(oldErr, fs.ErrNotExist):
+		err = errors.Join(err, oldErr)
 	}
 	return Checkpoint{}, fmt.Errorf("checkpoint of member %q: %w", member, err)
 }
@@ -207,8 +233,15 @@ func (s *FileStore) Delete(member string) error {
 	return err
 }
 
-// read reads and checks a file.
+// read reads and checks a file. It follows no link and opens no pipe that somebody put in its place.
 func read(path, member string) (Checkpoint, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return Checkpoint{}, fmt.Errorf("%s is no plain file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return Checkpoint{}, err
@@ -235,21 +268,27 @@ func parse(all []byte, member string) (Checkpoint, error) {
 	if err := json.Unmarshal(first, &h); err != nil {
 		return Checkpoint{}, fmt.Errorf("its first line: %w", err)
 	}
-	sum := sha256.Sum256(data)
+	if h.Version > checkpointVersion {
+		return Checkpoint{}, fmt.Errorf("it is of version %d, and this program reads %d", h.Version, checkpointVersion)
+	}
+	line, err := h.line(data)
 	switch {
+	case err != nil:
+		return Checkpoint{}, fmt.Errorf("its first line: %w", err)
 	case h.Version < 1:
 		return Checkpoint{}, errors.New("it is no checkpoint")
-	case h.Version > checkpointVersion:
-		return Checkpoint{}, fmt.Errorf("it is of version %d, and this program reads %d", h.Version, checkpointVersion)
-	case h.Member != member:
-		return Checkpoint{}, fmt.Errorf("it is of member %q", h.Member)
 	case h.Size != len(data):
 		return Checkpoint{}, fmt.Errorf("it has %d bytes of %d", len(data), h.Size)
-	case h.SHA256 != hex.EncodeToString(sum[:]):
+	case !bytes.Equal(line, all[:len(first)+1]):
 		return Checkpoint{}, errors.New("its checksum is another")
+	case h.Member != spelled(member):
+		return Checkpoint{}, fmt.Errorf("it is of member %.100q", h.Member)
 	}
 	return Checkpoint{Data: data, SavedAt: h.SavedAt}, nil
 }
+
+// spelled is an id as JSON can hold it. Ids that are not UTF-8 are told apart by the names of their files.
+func spelled(member string) string { return string([]rune(member)) }
 
 // syncDir makes names in a directory last, where the system can.
 func syncDir(dir string) {

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -42,16 +43,52 @@ func (m *Member) usageLocked() sluice.ResourceUsage {
 	return sluice.ResourceUsage{Time: time.Since(m.start), Tokens: m.tokens, LLMCalls: m.calls}
 }
 
-// exceededLocked is a *LimitError if so many calls more are too many, beside those that have a permit and were not sent yet.
-// Each uses a token at least; how many it will use, nobody knows.
-func (m *Member) exceededLocked(more int) error {
+// limits reports whether l has a limit that is looked at here.
+func limits(l *sluice.ResourceLimits) bool {
+	return l.Tokens != nil || l.LLMCalls != nil || l.Time != nil
+}
+
+// exceededLocked is a *LimitError if one call more is too many, beside those that have a permit and were not sent yet.
+// It uses a token at least; how many it will use, nobody knows.
+func (m *Member) exceededLocked() error {
 	own, all := m.usageLocked(), m.pool.usageLocked()
-	own.LLMCalls += int64(m.unsent + more)
-	all.LLMCalls += int64(m.pool.total.unsent + more)
+	own.LLMCalls += int64(m.unsent) + 1
+	all.LLMCalls += int64(m.pool.total.unsent) + 1
 	if err := over(m.id, &m.cfg.Limits, own); err != nil {
 		return err
 	}
 	return over("", &m.pool.cfg.Limits, all)
+}
+
+// timeErrorLocked is the *LimitError of a call that a limit of time ended.
+func (m *Member) timeErrorLocked() error {
+	own := m.cfg.Limits.Check(sluice.ResourceTime, m.usageLocked())
+	all := m.pool.cfg.Limits.Check(sluice.ResourceTime, m.pool.usageLocked())
+	if !own.Limited || all.Limited && m.pool.start.Add(*m.pool.cfg.Limits.Time).Before(m.start.Add(*m.cfg.Limits.Time)) {
+		return &LimitError{Check: all}
+	}
+	return &LimitError{Member: m.id, Check: own}
+}
+
+// timeLimit returns ctx with the deadline that the limits of the member and the pool set. Where they set none, it returns
+// nil for cancel.
+func (m *Member) timeLimit(ctx context.Context) (_ context.Context, cancel context.CancelFunc) {
+	var end time.Time
+	for _, l := range []struct {
+		limit *time.Duration
+		start time.Time
+	}{{m.cfg.Limits.Time, m.start}, {m.pool.cfg.Limits.Time, m.pool.start}} {
+		if l.limit == nil {
+			continue
+		}
+		if at := l.start.Add(*l.limit); end.IsZero() || at.Before(end) {
+			end = at
+		}
+	}
+	if end.IsZero() {
+		return ctx, nil
+	}
+	return context.WithDeadlineCause(ctx, end, errTimeLimit)
 }
 
 func over(member string, l *sluice.ResourceLimits, u sluice.ResourceUsage) error {

@@ -58,6 +58,8 @@ type Member struct {
 	start time.Time
 	gone  chan struct{} // closed by Close
 
+	limited bool // by its own limits or the pool's
+
 	// Guarded by pool.mu.
 	held     []*sluice.Permit // of calls that are open, until Close
 	open     int
@@ -81,15 +83,23 @@ func (m *Member) Acquire(ctx context.Context, c sluice.Call) (*sluice.Permit, er
 	if err := m.ask(&c); err != nil {
 		return nil, err
 	}
-	since := time.Now()
-	limited, cancel := m.timeLimit(ctx)
-	defer cancel()
-	p, err := m.pool.cfg.Scheduler.Acquire(limited, c)
-	if err != nil {
-		m.endWait(since)
-		return nil, m.failed(limited, err)
+	ctx, cancel := m.timeLimit(ctx)
+	if cancel != nil {
+		defer cancel()
 	}
-	if err := m.granted(since, p, m); err != nil {
+	over := false
+	defer func() {
+		if !over { // an Observer panicked
+			m.endWait(0)
+		}
+	}()
+	p, waited, err := m.pool.cfg.Scheduler.AcquireTimed(ctx, c)
+	over = true
+	if err != nil {
+		m.endWait(waited)
+		return nil, m.failed(ctx, err)
+	}
+	if err := m.granted(waited, p, m); err != nil {
 		p.Release(sluice.Outcome{Unsent: true})
 		return nil, err
 	}
@@ -119,71 +129,6 @@ func (e *NotHeldError) Error() string {
 // Is reports whether target is ErrNotHeld.
 func (e *NotHeldError) Is(target error) bool { return target == ErrNotHeld }
 
-// Do is Scheduler.Do for the member: fn makes one attempt under a permit of its own, none is held between tries, and a
-// panic of fn becomes an error. It fails with what Acquire and Scheduler.Do fail with.
-func (m *Member) Do(ctx context.Context, c sluice.Call, fn func(context.Context, *sluice.Permit) sluice.Outcome) (sluice.Tally, error) {
-	if err := m.ask(&c); err != nil {
-		return sluice.Tally{}, err
-	}
-	w := doing{m: m, fn: fn, since: time.Now(), waits: true}
-	limited, cancel := m.timeLimit(ctx)
-	defer cancel()
-	ended := false
-	defer func() {
-		if !ended { // the Observer panicked, or fn ended its goroutine
-			w.end(nil)
-		}
-	}()
-	tally, err := m.pool.cfg.Scheduler.Do(limited, c, w.try)
-	ended = true
-	w.end(err)
-	return tally, m.failed(limited, err)
-}
-
-// doing is one Do. What it holds is used by its own goroutine alone.
-type doing struct {
-	m     *Member
-	fn    func(context.Context, *sluice.Permit) sluice.Outcome
-	since time.Time
-	waits bool // the member counts a wait
-}
-
-// try is one attempt.
-func (w *doing) try(ctx context.Context, p *sluice.Permit) (o sluice.Outcome) {
-	w.waits = false
-	if err := w.m.granted(w.since, p, w); err != nil {
-		return sluice.Outcome{Kind: sluice.BadRequest, Err: err, Unsent: true}
-	}
-	defer func() {
-		if !o.Open {
-			w.waits, w.since = true, time.Now()
-		}
-	}()
-	return w.fn(ctx, p)
-}
-
-// Sent is told of the permit of a try.
-func (w *doing) Sent(p *sluice.Permit) { w.m.Sent(p) }
-
-// Released is told of the permit of a try. Until Do ends, the call waits for another.
-func (w *doing) Released(p *sluice.Permit, used sluice.Usage) { w.m.released(p, used, w.waits) }
-
-// end ends the wait that the call was in. Behind its last try that was none.
-func (w *doing) end(err error) {
-	if !w.waits {
-		return
-	}
-	_, gaveUp := errors.AsType[*sluice.CallError](err)
-	w.m.pool.mu.Lock()
-	defer w.m.pool.mu.Unlock()
-	if err != nil && !gaveUp {
-		w.m.endWaitLocked(w.since)
-		return
-	}
-	w.m.waiting--
-	w.m.pool.total.waiting--
-}
-
 // ask begins the wait of a call, unless the member is closed or may make none.
 func (m *Member) ask(c *sluice.Call) error {
 	c.Member, c.Withdrawn = m.id, m.gone
@@ -198,27 +143,45 @@ func (m *Member) ask(c *sluice.Call) error {
 	}
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()
-	if m.closed {
-		return ErrClosed
-	}
-	if err := m.exceededLocked(1); err != nil {
+	if err := m.mayCallLocked(); err != nil {
 		return err
 	}
 	m.asked = true
-	m.waiting++
-	m.pool.total.waiting++
+	m.waitLocked()
 	return nil
 }
 
-// granted ends a wait with a permit, unless the member was closed meanwhile, or its limits reached by other calls.
-func (m *Member) granted(since time.Time, p *sluice.Permit, h sluice.Holder) error {
-	m.pool.mu.Lock()
-	defer m.pool.mu.Unlock()
-	m.endWaitLocked(since)
+// mayCallLocked is why the member may make no call more, or nil.
+func (m *Member) mayCallLocked() error {
 	if m.closed {
 		return ErrClosed
 	}
-	if err := m.exceededLocked(1); err != nil {
+	if !m.limited {
+		return nil
+	}
+	err := m.exceededLocked()
+	if err != nil {
+		m.err = err
+	}
+	return err
+}
+
+// waitLocked begins a wait.
+func (m *Member) waitLocked() {
+	m.waiting++
+	m.pool.total.waiting++
+}
+
+// granted ends a wait with a permit, unless the member was closed meanwhile, or its limits reached by other calls.
+func (m *Member) granted(waited time.Duration, p *sluice.Permit, h sluice.Holder) error {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	return m.grantedLocked(waited, p, h)
+}
+
+func (m *Member) grantedLocked(waited time.Duration, p *sluice.Permit, h sluice.Holder) error {
+	m.endWaitLocked(waited)
+	if err := m.mayCallLocked(); err != nil {
 		return err
 	}
 	m.held = append(m.held, p)
@@ -230,14 +193,13 @@ func (m *Member) granted(since time.Time, p *sluice.Permit, h sluice.Holder) err
 	return nil
 }
 
-func (m *Member) endWait(since time.Time) {
+func (m *Member) endWait(waited time.Duration) {
 	m.pool.mu.Lock()
-	m.endWaitLocked(since)
+	m.endWaitLocked(waited)
 	m.pool.mu.Unlock()
 }
 
-func (m *Member) endWaitLocked(since time.Time) {
-	d := time.Since(since)
+func (m *Member) endWaitLocked(d time.Duration) {
 	m.waiting--
 	m.waited += d
 	n := &m.pool.total
@@ -258,7 +220,7 @@ func (m *Member) failed(ctx context.Context, err error) error {
 	case errors.Is(err, sluice.ErrWithdrawn):
 		return ErrClosed
 	case errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) == errTimeLimit:
-		err = m.exceededLocked(0)
+		err = m.timeErrorLocked()
 	}
 	if !m.closed {
 		m.err = err
@@ -267,23 +229,30 @@ func (m *Member) failed(ctx context.Context, err error) error {
 }
 
 // Sent counts a call, for its permit.
-func (m *Member) Sent(*sluice.Permit) {
+func (m *Member) Sent(_ *sluice.Permit, at time.Time) {
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()
-	m.calls++
+	m.sentLocked(at)
 	m.unsent--
-	m.pool.total.calls++
 	m.pool.total.unsent--
-	m.lastCall = time.Now()
+}
+
+func (m *Member) sentLocked(at time.Time) {
+	m.calls++
+	m.pool.total.calls++
+	if at.After(m.lastCall) {
+		m.lastCall = at
+	}
 }
 
 // Released forgets a permit that is given back, for that permit.
-func (m *Member) Released(p *sluice.Permit, used sluice.Usage) { m.released(p, used, false) }
-
-// released also says whether the call waits for another try.
-func (m *Member) released(p *sluice.Permit, used sluice.Usage, again bool) {
+func (m *Member) Released(p *sluice.Permit, sent time.Time, used sluice.Usage) {
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()
+	m.releasedLocked(p, sent, used)
+}
+
+func (m *Member) releasedLocked(p *sluice.Permit, sent time.Time, used sluice.Usage) {
 	n := &m.pool.total
 	m.open--
 	n.active--
@@ -291,19 +260,18 @@ func (m *Member) released(p *sluice.Permit, used sluice.Usage, again bool) {
 		m.unsent--
 		n.unsent--
 	}
+	if !sent.IsZero() {
+		m.sentLocked(sent)
+	}
 	if i := slices.Index(m.held, p); i >= 0 {
 		m.held = slices.Delete(m.held, i, i+1)
 	}
 	if m.closed {
 		n.orphans--
 	}
-	tokens := int64(used.Input + used.Output)
+	tokens := int64(used.Input) + int64(used.Output)
 	m.tokens += tokens
 	n.tokens += tokens
-	if again {
-		m.waiting++
-		n.waiting++
-	}
 }
 
 // State returns what the member does and did, also after it was closed.

@@ -5,7 +5,6 @@ package pool
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -70,7 +69,7 @@ type Config struct {
 	// Store keeps checkpoints. Default: a MemoryStore, which ends with the process.
 	Store Store
 
-	// Observer is told of members that come and go. Nil is nobody.
+	// Observer is told of members that come and go, by several at once where they do so at once. Nil is nobody.
 	Observer sluice.Observer
 }
 
@@ -138,7 +137,14 @@ func (p *Pool) Register(id string, cfg MemberConfig) (*Member, error) {
 	}
 	m := p.registerLocked(id, cfg)
 	p.mu.Unlock()
+	known := false
+	defer func() {
+		if !known { // the Observer panicked: nobody has the member
+			m.Close()
+		}
+	}()
 	p.tell(sluice.EventMemberRegistered, m)
+	known = true
 	return m, nil
 }
 
@@ -162,7 +168,11 @@ func (p *Pool) registerLocked(id string, cfg MemberConfig) *Member {
 	if cfg.Tenant == "" {
 		cfg.Tenant = id
 	}
-	m := &Member{pool: p, id: id, cfg: cfg, start: time.Now(), gone: make(chan struct{})}
+	cfg.Priority = min(max(cfg.Priority, sluice.Low), sluice.Critical)
+	m := &Member{
+		pool: p, id: id, cfg: cfg, start: time.Now(), gone: make(chan struct{}),
+		limited: limits(&cfg.Limits) || limits(&p.cfg.Limits),
+	}
 	p.members[id] = m
 	return m
 }
@@ -176,7 +186,7 @@ func (p *Pool) tell(typ sluice.EventType, m *Member) {
 
 // Metrics are what the members of a Pool do at one instant, and did so far.
 type Metrics struct {
-	Slots   int // calls that may be open at once, now
+	Slots   int // calls that may be open at once, now, in all lanes together; before the first call, as told
 	Active  int // calls that are
 	Waiting int // calls that wait for a slot
 
@@ -206,10 +216,7 @@ func (m Metrics) String() string {
 
 // Metrics returns them all as of one instant.
 func (p *Pool) Metrics() Metrics {
-	slots := 0
-	for _, l := range p.cfg.Scheduler.Snapshot().Lanes {
-		slots += l.Slots
-	}
+	slots := slots(p.cfg.Scheduler.Snapshot())
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := &p.total
@@ -229,6 +236,21 @@ func (p *Pool) Metrics() Metrics {
 		}
 	}
 	return m
+}
+
+// slots is how many calls may be open at once.
+func slots(s sluice.Snapshot) int {
+	n := 0
+	for _, l := range s.Lanes {
+		n += l.Slots
+	}
+	if len(s.Lanes) == 0 {
+		n = s.Limits.Concurrent
+	}
+	if most := s.Account.Concurrent; most > 0 && (n == 0 || n > most) {
+		n = most
+	}
+	return n
 }
 
 // Resources says how the members' use stands to Config.Limits.
@@ -253,24 +275,4 @@ func (p *Pool) Members() []State {
 		}
 	}
 	return states
-}
-
-// timeLimit returns ctx with the deadline that the limits of the member and the pool set, if they do.
-func (m *Member) timeLimit(ctx context.Context) (context.Context, context.CancelFunc) {
-	var end time.Time
-	for _, l := range []struct {
-		limit *time.Duration
-		start time.Time
-	}{{m.cfg.Limits.Time, m.start}, {m.pool.cfg.Limits.Time, m.pool.start}} {
-		if l.limit == nil {
-			continue
-		}
-		if at := l.start.Add(*l.limit); end.IsZero() || at.Before(end) {
-			end = at
-		}
-	}
-	if end.IsZero() {
-		return ctx, func() {}
-	}
-	return context.WithDeadlineCause(ctx, end, errTimeLimit)
 }

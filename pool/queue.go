@@ -67,6 +67,7 @@ type queue struct {
 	running int
 	waiting []*entry // in the order in which they came
 	stopped bool
+	cut     bool                               // Shutdown waits no longer for those at work
 	cancels map[*entry]context.CancelCauseFunc // of those at work
 	idle    chan struct{}                      // closed by the last that is at work after the stop
 }
@@ -90,7 +91,8 @@ func (p *Pool) Run(ctx context.Context, id string, cfg MemberConfig, fn func(con
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	e := &entry{id: id, priority: cfg.Priority, since: time.Now(), ready: make(chan struct{})}
+	priority := min(max(cfg.Priority, sluice.Low), sluice.Critical)
+	e := &entry{id: id, priority: priority, since: time.Now(), ready: make(chan struct{})}
 	p.mu.Lock()
 	err = p.enterLocked(e)
 	p.mu.Unlock()
@@ -105,20 +107,21 @@ func (p *Pool) Run(ctx context.Context, id string, cfg MemberConfig, fn func(con
 	p.mu.Lock()
 	m := p.registerLocked(id, cfg)
 	p.queue.cancels[e] = cancel
-	stopped := p.queue.stopped
+	cut := p.queue.cut
 	p.mu.Unlock()
 	defer p.leave(e)
-	if stopped && p.cfg.DrainTimeout < 0 {
+	if cut {
 		cancel(ErrQueueStopped)
 	}
-	p.tell(sluice.EventMemberRegistered, m)
 	return p.work(ctx, m, fn)
 }
 
 // work runs fn and closes its member.
 func (p *Pool) work(ctx context.Context, m *Member, fn func(context.Context, *Member) error) (err error) {
-	limited, cancel := m.timeLimit(ctx)
-	defer cancel()
+	ctx, cancel := m.timeLimit(ctx)
+	if cancel != nil {
+		defer cancel()
+	}
 	returned := false
 	defer func() {
 		if !returned {
@@ -134,10 +137,11 @@ func (p *Pool) work(ctx context.Context, m *Member, fn func(context.Context, *Me
 			m.Fail(err)
 		}
 	}()
-	err = fn(limited, m)
+	p.tell(sluice.EventMemberRegistered, m)
+	err = fn(ctx, m)
 	returned = true
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = m.failed(limited, err)
+		err = m.failed(ctx, err)
 	}
 	return err
 }
@@ -211,11 +215,12 @@ func (p *Pool) await(ctx context.Context, e *entry) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if e.goes {
-		if err == nil || ctx.Err() == nil { // a place that came with the timeout is taken
+		if ctx.Err() == nil { // a place that came with the timeout is taken
 			return nil
 		}
-		p.doneLocked(e)
-		return err
+		delete(p.members, e.id)
+		p.doneLocked()
+		return ctx.Err()
 	}
 	if timeout, ok := errors.AsType[*QueueTimeoutError](err); ok {
 		timeout.Position = 1 + p.aheadLocked(e)
@@ -233,16 +238,13 @@ func (p *Pool) leave(e *entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.queue.cancels, e)
-	p.doneLocked(e)
+	p.doneLocked()
 }
 
-// doneLocked frees the place of e and lets the next go.
-func (p *Pool) doneLocked(e *entry) {
+// doneLocked frees a place and lets the next go.
+func (p *Pool) doneLocked() {
 	q := &p.queue
 	q.running--
-	if m, here := p.members[e.id]; here && m == nil {
-		delete(p.members, e.id)
-	}
 	for q.running < p.cfg.MaxActive && len(q.waiting) > 0 {
 		next := p.nextLocked()
 		q.waiting = slices.DeleteFunc(q.waiting, func(w *entry) bool { return w == next })
@@ -306,6 +308,7 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 		}
 	}
 	p.mu.Lock()
+	p.queue.cut = true // also for those who are just coming to their places
 	for _, cancel := range p.queue.cancels {
 		cancel(ErrQueueStopped)
 	}
@@ -319,6 +322,9 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.queue.running == 0 {
+		return nil
+	}
 	err := &ShutdownError{}
 	for e := range p.queue.cancels {
 		err.Members = append(err.Members, e.id)

@@ -18,10 +18,16 @@ import (
 // ErrRequestTooLong is the error of a request whose body is above Config.MaxBytes.
 var ErrRequestTooLong = errors.New("request body is larger than allowed")
 
+// Doer makes the tries of a call, each under a permit: a *sluice.Scheduler, or a member of a pool, whose calls these are
+// then. The context that it gives a try must not end before the try's permit is back, unless the call is to end.
+type Doer interface {
+	Do(ctx context.Context, c sluice.Call, try func(context.Context, *sluice.Permit) sluice.Outcome) (sluice.Tally, error)
+}
+
 // Config shapes a Transport.
 type Config struct {
 	// Scheduler admits the calls and tries them again. Required.
-	Scheduler *sluice.Scheduler
+	Scheduler Doer
 
 	// Provider says how errors are read and how the key is called. Default: openai-compatible.
 	Provider Provider
@@ -120,10 +126,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		},
 		base: t.cfg.Base, req: plainly(req), body: body,
 	}
-	// The try lives as long as the request's context, not as the one that Do hands down: an open answer outlasts Do.
-	_, err = t.cfg.Scheduler.Do(ctx, call, func(_ context.Context, p *sluice.Permit) sluice.Outcome {
-		return a.try(ctx, p)
-	})
+	_, err = t.cfg.Scheduler.Do(ctx, call, a.try)
 	if a.open != nil {
 		a.open.watch() // not before Do knows that the permit is the body's
 	}

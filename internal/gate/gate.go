@@ -74,8 +74,9 @@ type Ticket struct {
 	Order     uint64    // tells calls that asked at the same instant apart; the gate sets it if it is zero
 	Front     bool      // the call comes back, and takes its old place
 	Ready     chan struct{}
+	Left      bool // somebody said that the call was sent; for the Scheduler
 
-	// How long the last try waited, and for what. Set when granted.
+	// How long the last try waited, and for what. Set when it is granted or cancelled.
 	Waited, Paused time.Duration
 
 	lane       *lane
@@ -159,7 +160,8 @@ func (g *Gate) Acquire(now time.Time, t *Ticket) bool {
 	if t.Attempt == 0 {
 		t.Attempt = 1
 	}
-	t.tenant = l.order.tenant(t.Call.Tenant)
+	t.tenant = l.order.tenant(t.Call.Tenant, t.ID)
+	t.tenant.calls++
 	t.pausedAt = l.pausedFor(now)
 	l.order.push(t)
 	g.pump(now, l)
@@ -174,11 +176,14 @@ func (g *Gate) Cancel(now time.Time, t *Ticket) {
 	switch t.state {
 	case queued:
 		t.lane.order.remove(t)
+		t.tenant.calls--
 		t.state = released
+		t.lane.waited(now, t)
 		g.cancelled(now, t)
 		g.pump(now, t.lane)
 	case asked:
 		t.state = abandoned
+		t.lane.waited(now, t)
 		g.cancelled(now, t)
 	case held:
 		g.Release(now, t, &Outcome{Unsent: true})
@@ -352,6 +357,9 @@ func (g *Gate) Open() int {
 	}
 	return n
 }
+
+// Limits are the ceilings that were told last.
+func (g *Gate) Limits() (limits, account Limits) { return g.cfg.Limits, g.cfg.Account }
 
 // Snapshot returns the state of every lane, by name.
 func (g *Gate) Snapshot(now time.Time) []Snapshot {

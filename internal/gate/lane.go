@@ -191,11 +191,10 @@ func (l *lane) grant(now time.Time, t *Ticket) {
 	l.gate.account.open++
 	l.grants++
 	l.passed++
-	t.Paused = l.pausedFor(now) - t.pausedAt
-	t.Waited = now.Sub(t.asked) - t.Paused
+	l.waited(now, t)
 	output := t.cost[OutputTokens]
-	t.tenant.serve(work(t.cost[InputTokens], output))
 	t.tenant.turn = t.ID
+	t.tenant.serve(work(t.cost[InputTokens], output))
 	l.owe(output)
 	t.openOutput = l.openOutput
 	l.recent.enter(now, &l.sums, t)
@@ -210,6 +209,12 @@ func (l *lane) grant(now time.Time, t *Ticket) {
 	if l.gate.cfg.Observed {
 		l.gate.note(l.heldBack(EventSlotAcquired, now, t))
 	}
+}
+
+// waited notes how long a ticket waited, now that this is over.
+func (l *lane) waited(now time.Time, t *Ticket) {
+	t.Paused = l.pausedFor(now) - t.pausedAt
+	t.Waited = now.Sub(t.asked) - t.Paused
 }
 
 // owe notes that the output of open calls became so much more.
@@ -372,6 +377,8 @@ func (l *lane) replied(now time.Time, r Reply) {
 		t.state = released
 		if wanted {
 			l.requeue(t)
+		} else {
+			t.tenant.calls--
 		}
 	}
 	if granted < len(out) {

@@ -12,36 +12,51 @@ const ageing = 30 * time.Second
 const numClasses = int(Critical-Low) + 1
 
 // order says which waiting call of a lane is next. Tenants are served by a virtual token counter: the one that was
-// served least, by its weight, comes first (the counter of VTC, Sheng et al., OSDI 2024).
+// served least, by its weight, comes first (the counter of VTC, Sheng et al., OSDI 2024). That costs the logarithm of how
+// many tenants wait: every member of a pool is one.
 type order struct {
 	tenants map[string]*tenant
-	active  []*tenant // those with waiting calls
+	classes [numClasses]heap // the tenants with waiting calls, by the class of their most urgent one
+	rising  heap             // and those of them whose class will rise by age, by when
+	sole    *tenant          // the one with waiting calls, where it began alone: it is in no heap
+	active  int
 	waiting int
 	floor   float64 // no tenant that comes back starts below the least active counter
+	sweepAt int     // how many tenants there are when it is time to forget some
 	weights map[string]float64
 }
 
+// leastSweep is how many tenants are remembered in any case.
+const leastSweep = 1024
+
 // tenant is one claimant's queue, a list per priority class.
 type tenant struct {
+	order  *order
 	weight float64
 	served float64 // virtual: tokens served, divided by weight
 	turn   uint64  // the permit that it was served last
+	since  uint64  // the call with which it began to wait
 	lists  [numClasses]list
 	n      int
-	index  int // in order.active
+	calls  int // waiting or open
+
+	class           int       // as of when its heads changed or it rose
+	rises           time.Time // when that will be higher by age; zero: never
+	inClass, inRise int       // places in the heaps
 }
 
 // list is a queue of tickets, linked through them, so that a cancelled one leaves in constant time.
 type list struct{ head, tail *Ticket }
 
-// tenant returns the named tenant, made at its first call.
-func (o *order) tenant(name string) *tenant {
+// tenant returns the named tenant, made at its first call. id is that of the newest call.
+func (o *order) tenant(name string, id uint64) *tenant {
 	t := o.tenants[name]
 	if t == nil {
 		if o.tenants == nil {
-			o.tenants = make(map[string]*tenant)
+			o.open()
 		}
-		t = &tenant{weight: 1}
+		o.sweep(id)
+		t = &tenant{order: o, weight: 1}
 		if w := o.weights[name]; w > 0 {
 			t.weight = w
 		}
@@ -50,93 +65,206 @@ func (o *order) tenant(name string) *tenant {
 	return t
 }
 
+func (o *order) open() {
+	o.tenants = make(map[string]*tenant)
+	for c := range o.classes {
+		o.classes[c] = heap{less: (*tenant).before, place: func(q *tenant) *int { return &q.inClass }}
+	}
+	o.rising = heap{
+		less:  func(a, b *tenant) bool { return a.rises.Before(b.rises) },
+		place: func(q *tenant) *int { return &q.inRise },
+	}
+}
+
+// sweep forgets tenants that have no calls once there are many. Who was not served more than those that wait would start with
+// the least of them anyway; who was, long ago, is let off: since its last permit, many others asked.
+func (o *order) sweep(id uint64) {
+	n := len(o.tenants)
+	if n < max(o.sweepAt, leastSweep) {
+		return
+	}
+	least := o.least()
+	for name, q := range o.tenants {
+		if q.calls == 0 && (q.served <= least || q.turn+uint64(n/2) < id) {
+			delete(o.tenants, name)
+		}
+	}
+	o.sweepAt = 2 * len(o.tenants)
+}
+
 // push queues t: at the end, or, where it was throttled and comes back, before those that asked later.
 func (o *order) push(t *Ticket) {
 	q := t.tenant
-	if q.n == 0 {
-		q.served = max(q.served, o.least())
-		q.index = len(o.active)
-		o.active = append(o.active, q)
-	}
 	l := &q.lists[class(t.Call.Priority)]
+	head := l.head
 	if t.Front {
 		l.insert(t)
 	} else {
 		l.append(t)
 	}
-	q.n++
 	o.waiting++
+	if q.n++; q.n == 1 {
+		q.served, q.since = max(q.served, o.least()), t.Order
+		o.begin(q)
+	} else if l.head != head {
+		o.stand(q, time.Time{})
+	}
+}
+
+// begin takes up a tenant whose first call came.
+func (o *order) begin(q *tenant) {
+	o.active++
+	if o.active == 1 {
+		o.sole = q
+		return
+	}
+	for _, each := range [...]*tenant{o.sole, q} {
+		if each != nil {
+			each.stand(time.Time{})
+			o.enter(each)
+		}
+	}
+	o.sole = nil
 }
 
 func (o *order) remove(t *Ticket) {
 	q := t.tenant
-	q.lists[class(t.Call.Priority)].remove(t)
-	q.n--
+	l := &q.lists[class(t.Call.Priority)]
+	head := l.head
+	l.remove(t)
 	o.waiting--
-	if q.n > 0 {
+	if q.n--; q.n == 0 {
+		if o.active--; o.active == 0 {
+			o.floor = q.served
+		}
+		if o.sole == q {
+			o.sole = nil
+		} else {
+			o.leave(q)
+		}
+	} else if l.head != head {
+		o.stand(q, time.Time{})
+	}
+}
+
+// stand finds the class of a tenant whose heads changed or that rose. Without now, age is left to the next look.
+func (o *order) stand(q *tenant, now time.Time) {
+	if o.sole == q {
 		return
 	}
-	if len(o.active) == 1 {
-		o.floor = q.served
+	o.leave(q)
+	q.stand(now)
+	o.enter(q)
+}
+
+func (o *order) enter(q *tenant) {
+	o.classes[q.class].push(q)
+	if !q.rises.IsZero() {
+		o.rising.push(q)
 	}
-	last := len(o.active) - 1
-	o.active[q.index] = o.active[last]
-	o.active[q.index].index = q.index
-	o.active[last] = nil
-	o.active = o.active[:last]
+}
+
+func (o *order) leave(q *tenant) {
+	o.classes[q.class].remove(q.inClass)
+	if !q.rises.IsZero() {
+		o.rising.remove(q.inRise)
+	}
+}
+
+// stand sets the tenant's class, age counted, and when it will be higher.
+func (q *tenant) stand(now time.Time) {
+	q.class, q.rises = 0, time.Time{}
+	for c := range q.lists {
+		if t := q.lists[c].head; t != nil {
+			q.class = max(q.class, t.agedClass(now))
+		}
+	}
+	if q.class == numClasses-1 {
+		return
+	}
+	for c := range q.lists {
+		if t := q.lists[c].head; t != nil {
+			at := t.Queued.Add(time.Duration(q.class+1-c) * ageing)
+			if q.rises.IsZero() || at.Before(q.rises) {
+				q.rises = at
+			}
+		}
+	}
 }
 
 // next is the call whose turn it is, or nil.
 func (o *order) next(now time.Time) *Ticket {
-	var best *Ticket
-	bestClass := -1
-	for _, q := range o.active {
-		t, c := q.next(now)
-		if c > bestClass || c == bestClass && q.before(best.tenant) {
-			best, bestClass = t, c
+	if o.sole != nil {
+		return o.sole.next(now)
+	}
+	for q := o.rising.first(); q != nil && !q.rises.After(now); q = o.rising.first() {
+		o.stand(q, now)
+	}
+	for c := numClasses - 1; c >= 0; c-- {
+		if q := o.classes[c].first(); q != nil {
+			return q.next(now)
 		}
 	}
-	return best
+	return nil
 }
 
 // before reports whether q was served less than p, or, as much, longer ago.
 func (q *tenant) before(p *tenant) bool {
-	return q.served < p.served || q.served == p.served && q.turn < p.turn
+	if q.served != p.served {
+		return q.served < p.served
+	}
+	return q.turn < p.turn || q.turn == p.turn && q.since < p.since
+}
+
+// each calls fn with every call that waits.
+func (o *order) each(fn func(*Ticket)) {
+	if o.sole != nil {
+		o.sole.each(fn)
+	}
+	for c := range o.classes {
+		for _, q := range o.classes[c].tenants {
+			q.each(fn)
+		}
+	}
+}
+
+func (q *tenant) each(fn func(*Ticket)) {
+	for c := range q.lists {
+		for t := q.lists[c].head; t != nil; t = t.next {
+			fn(t)
+		}
+	}
 }
 
 // place is one more than how many waiting calls are more urgent than t, or as urgent and older.
 func (o *order) place(now time.Time, t *Ticket) int {
 	place, own := 1, t.agedClass(now)
-	for _, q := range o.active {
-		for c := range q.lists {
-			for u := q.lists[c].head; u != nil; u = u.next {
-				if theirs := u.agedClass(now); theirs > own || theirs == own && u.before(t) {
-					place++
-				}
-			}
+	o.each(func(u *Ticket) {
+		if theirs := u.agedClass(now); theirs > own || theirs == own && u.before(t) {
+			place++
 		}
-	}
+	})
 	return place
 }
 
 // leastThrottled is the waiting call that was throttled least often, the oldest of equals. It goes out as a probe:
 // otherwise one call would pay for a whole storm with its patience.
 func (o *order) leastThrottled(now time.Time) *Ticket {
-	best := o.next(now)
-	for _, q := range o.active {
-		for c := range q.lists {
-			for t := q.lists[c].head; t != nil && best.Throttles > 0; t = t.next {
-				if t.Throttles < best.Throttles {
-					best = t
-				}
-			}
-		}
+	first := o.next(now)
+	best := first
+	if best.Throttles == 0 {
+		return best
 	}
+	o.each(func(t *Ticket) {
+		if t.Throttles < best.Throttles || t.Throttles == best.Throttles && best != first && t.before(best) {
+			best = t
+		}
+	})
 	return best
 }
 
-// next is the tenant's first call of the highest class, age counted, and that class.
-func (q *tenant) next(now time.Time) (*Ticket, int) {
+// next is the tenant's first call of the highest class, age counted.
+func (q *tenant) next(now time.Time) *Ticket {
 	var best *Ticket
 	bestClass := -1
 	for c := numClasses - 1; c >= 0; c-- {
@@ -149,7 +277,7 @@ func (q *tenant) next(now time.Time) (*Ticket, int) {
 			best, bestClass = t, aged
 		}
 	}
-	return best, bestClass
+	return best
 }
 
 // agedClass is the ticket's priority class, lifted by how long it has waited.
@@ -158,16 +286,26 @@ func (t *Ticket) agedClass(now time.Time) int {
 }
 
 // serve counts amount of work done for the tenant.
-func (q *tenant) serve(amount float64) { q.served += amount / q.weight }
+func (q *tenant) serve(amount float64) {
+	q.served += amount / q.weight
+	if q.n > 0 && q.order.sole != q {
+		q.order.classes[q.class].fix(q.inClass)
+	}
+}
 
 // least is the smallest counter of the tenants that wait.
 func (o *order) least() float64 {
-	if len(o.active) == 0 {
+	switch {
+	case o.active == 0:
 		return o.floor
+	case o.sole != nil:
+		return o.sole.served
 	}
 	least := math.Inf(1)
-	for _, q := range o.active {
-		least = min(least, q.served)
+	for c := range o.classes {
+		if q := o.classes[c].first(); q != nil {
+			least = min(least, q.served)
+		}
 	}
 	return least
 }

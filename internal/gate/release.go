@@ -43,6 +43,7 @@ func (l *lane) released(now time.Time, t *Ticket, o *Outcome) Decision {
 		l.learn(now, t, o)
 	}
 	l.recent.leave(t)
+	t.tenant.calls--
 	d := l.decide(t, o)
 	if l.gate.cfg.Observed {
 		l.announce(now, t, o, d)

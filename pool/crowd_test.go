@@ -1,0 +1,203 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/pool"
+)
+
+func TestCancelRacingGrant(t *testing.T) {
+	rounds := 100_000
+	if testing.Short() {
+		rounds = 5_000
+	}
+	p := newPool(t, 1, pool.Config{})
+	a, b := register(t, p, "a"), register(t, p, "b")
+	asks, got := make(chan context.Context), make(chan error)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx := range asks {
+			held, err := b.Acquire(ctx, sluice.Call{})
+			if err == nil {
+				err = b.Release(held, sluice.Outcome{})
+			}
+			got <- err
+		}
+	})
+	granted, cancelled := 0, 0
+	for i := range rounds {
+		held, err := a.Acquire(t.Context(), sluice.Call{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		asks <- ctx
+		for range i % 4 { // at various instants: it has not asked, asks, or waits
+			p.Metrics()
+		}
+		if i%2 == 0 {
+			wg.Go(cancel)
+			a.Release(held, sluice.Outcome{})
+		} else {
+			wg.Go(func() { a.Release(held, sluice.Outcome{}) })
+			cancel()
+		}
+		switch err := <-got; {
+		case err == nil:
+			granted++
+		case errors.Is(err, context.Canceled):
+			cancelled++
+		default:
+			t.Fatal(err)
+		}
+	}
+	close(asks)
+	wg.Wait()
+	m := p.Metrics()
+	if m.Active != 0 || m.Waiting != 0 || m.Calls != int64(rounds+granted) || a.State().Calls != int64(rounds) || b.State().Calls != int64(granted) {
+		t.Errorf("%d granted: %+v", granted, m)
+	}
+	if granted == 0 || cancelled == 0 {
+		t.Errorf("there was no race: %d granted, %d cancelled", granted, cancelled)
+	}
+	a.Close()
+	b.Close()
+}
+
+func TestTenThousandMembersOnFiveSlots(t *testing.T) {
+	members, calls := 10_000, 2
+	if testing.Short() {
+		members = 1_000
+	}
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, 5, pool.Config{SlotTimeout: -1})
+		random := rand.New(rand.NewPCG(1, 2))
+		var open, most atomic.Int32
+		var wg sync.WaitGroup
+		all := make([]*pool.Member, members)
+		for i := range all {
+			m := register(t, p, fmt.Sprint("m", i))
+			all[i] = m
+			takes := time.Duration(100+random.IntN(1900)) * time.Millisecond
+			wg.Go(func() {
+				defer m.Close()
+				for range calls {
+					_, err := m.Do(t.Context(), sluice.Call{}, func(context.Context, *sluice.Permit) sluice.Outcome {
+						n := open.Add(1)
+						defer open.Add(-1)
+						if n > most.Load() {
+							most.Store(n)
+						}
+						time.Sleep(takes)
+						return sluice.Outcome{}
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		m := p.Metrics()
+		if most.Load() != 5 || m.Calls != int64(members*calls) || m.Completed != int64(members) {
+			t.Errorf("%d at once, %+v", most.Load(), m)
+		}
+		waits := make([]time.Duration, 0, members)
+		for _, m := range all {
+			waits = append(waits, m.State().TotalWait)
+		}
+		slices.Sort(waits)
+		ratio, jain := waits[members-1].Seconds()/waits[members/2].Seconds(), jain(waits)
+		t.Logf("longest wait %v, of median %.2f, Jain's index %.3f", waits[members-1], ratio, jain)
+		if ratio > 1.6 || jain < 0.95 {
+			t.Errorf("longest wait %v, of median %.2f, Jain's index %.3f", waits[members-1], ratio, jain)
+		}
+	})
+}
+
+// jain is the fairness of shares: 1 where all are equal, 1/n where one has all.
+func jain(shares []time.Duration) float64 {
+	var sum, squares float64
+	for _, s := range shares {
+		sum += s.Seconds()
+		squares += s.Seconds() * s.Seconds()
+	}
+	return sum * sum / squares / float64(len(shares))
+}
+
+func TestUrgentMembersGoFirstAndNobodyStarves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, 1, pool.Config{SlotTimeout: -1})
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer stop()
+		for i := range 4 { // more than the slot can serve, for ever
+			m := register(t, p, fmt.Sprint("critical", i), pool.MemberConfig{Priority: sluice.Critical})
+			wg.Go(func() {
+				defer m.Close()
+				for ctx.Err() == nil {
+					call(t, m, sluice.Call{}, time.Second)
+				}
+			})
+		}
+		synctest.Wait()
+		waited := map[sluice.Priority]time.Duration{}
+		var mu sync.Mutex
+		var done sync.WaitGroup
+		for _, priority := range []sluice.Priority{sluice.Low, sluice.Normal, sluice.High} {
+			m := register(t, p, fmt.Sprint("priority", priority), pool.MemberConfig{Priority: priority})
+			done.Go(func() {
+				call(t, m, sluice.Call{}, time.Second)
+				mu.Lock()
+				waited[priority] = m.State().TotalWait
+				mu.Unlock()
+				m.Close()
+			})
+		}
+		done.Wait()
+		if !(waited[sluice.High] <= waited[sluice.Normal] && waited[sluice.Normal] <= waited[sluice.Low]) {
+			t.Errorf("they waited %v", waited)
+		}
+		if waited[sluice.High] < 25*time.Second || waited[sluice.Low] > 100*time.Second {
+			t.Errorf("they waited %v", waited)
+		}
+	})
+}
+
+func TestMembersShareTurnsWhateverTheyAskFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, 2, pool.Config{})
+		greedy, modest := register(t, p, "greedy"), register(t, p, "modest")
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					call(t, greedy, sluice.Call{}, time.Second)
+				}
+			})
+		}
+		synctest.Wait()
+		for range 30 {
+			call(t, modest, sluice.Call{}, time.Second)
+		}
+		if s := modest.State(); s.TotalWait > 30*time.Second {
+			t.Errorf("30 calls beside twenty at once of another: %v of waiting", s.TotalWait)
+		}
+		stop()
+		wg.Wait()
+		greedy.Close()
+		modest.Close()
+	})
+}

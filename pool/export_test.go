@@ -1,0 +1,4 @@
+package pool
+
+// Parse reads a checkpoint's file.
+var Parse = parse
