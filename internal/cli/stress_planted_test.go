@@ -57,28 +57,22 @@ var plantedFaults = []plantedFault{
 	{
 		name: "a cancelled waiter kept",
 		file: "internal/gate/gate.go",
-		old:  "		t.lane.order.remove(t)\n		t.state = released\n		g.cancelled(now, t)\n",
-		new: `		if cancels++; cancels%300 == 0 {
-			return
-		}
-		t.lane.order.remove(t)
-		t.state = released
-		g.cancelled(now, t)
-`,
-		add: "var cancels int\n", level: "chaos", rows: []string{"slot_leaks"},
+		old:  "		t.lane.order.remove(t)\n",
+		new:  "		if cancels++; cancels%100 == 0 {\n			return\n		}\n		t.lane.order.remove(t)\n",
+		add:  "var cancels int\n", level: "chaos", rows: []string{"slot_leaks"},
 	},
 	{
-		name: "a cancelled waiter still counted",
+		name: "a waiter counted for ever",
 		file: "pool/member.go",
-		old:  "		m.endWait(since)\n		return nil, m.failed(limited, err)\n",
-		new:  "		return nil, m.failed(limited, err)\n", level: "chaos", rows: []string{"waiters_left"},
+		old:  "	n.waiting--\n	n.waits++\n",
+		new:  "	if n.waits%100 != 99 {\n		n.waiting--\n	}\n	n.waits++\n", level: "chaos", rows: []string{"waiters_left"},
 	},
 	{
-		name:  "a call not counted",
-		file:  "pool/member.go",
-		old:   "	m.pool.total.calls++\n",
-		new:   "	if m.pool.total.unsent%3 == 0 || m.calls%50 != 0 {\n		m.pool.total.calls++\n	}\n",
-		level: "hybrid", rows: []string{"metric_drift"},
+		name: "a call not counted",
+		file: "pool/member.go",
+		old:  "	m.pool.total.calls++\n",
+		new:  "	if sendings++; sendings%100 != 0 {\n		m.pool.total.calls++\n	}\n",
+		add:  "var sendings int\n", level: "hybrid", rows: []string{"metric_drift"},
 	},
 }
 

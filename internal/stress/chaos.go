@@ -225,9 +225,9 @@ func recovering(s *step) {
 	for !s.over() && r.paused() {
 		s.sleep(s.ctx, sampleEvery)
 	}
-	s.until = time.Now().Add(max(s.left(), 4*r.cfg.Latency)) // a pause takes nothing from the round
-	oneMember(s, time.Now().Add(s.left()/2))
-	sequential(s)
+	left := max(s.left(), 4*r.cfg.Latency) // however long the pause was
+	oneMember(s, time.Now().Add(left/2))
+	sequential(s, time.Now().Add(left/2))
 	r.mu.Lock()
 	r.recovery = s
 	r.mu.Unlock()

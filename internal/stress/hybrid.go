@@ -29,8 +29,13 @@ func campaign(s *step) {
 	r.phases = campaignPhases
 	r.mu.Unlock()
 	each := s.left() / campaignPhases
+	places := make([]*agent, scaled(r.cfg.Slots, 16)) // more than may be active
+	for k := range places {
+		places[k] = &agent{s: s}
+	}
+	defer s.fairness(places)
 	for i := range campaignPhases {
-		if !phase(s, i, s.start.Add(time.Duration(i+1)*each)) {
+		if !phase(s, i, s.start.Add(time.Duration(i+1)*each), places) {
 			return
 		}
 		r.mu.Lock()
@@ -41,23 +46,21 @@ func campaign(s *step) {
 
 // phase is one phase until its time is over: tasks that wait for their turn in the pool's queue, each a member of its own. It
 // reports whether all places had a task done.
-func phase(s *step, i int, until time.Time) bool {
-	var places sync.WaitGroup
-	agents := make([]*agent, scaled(s.r.cfg.Slots, 16)) // more than may be active
-	for k := range agents {
-		agents[k] = &agent{s: s}
-		places.Add(1)
+func phase(s *step, i int, until time.Time, places []*agent) bool {
+	var members sync.WaitGroup
+	for k, place := range places {
+		place.tasks = 0
+		members.Add(1)
 		s.goes(func() {
-			defer places.Done()
+			defer members.Done()
 			for n := 0; n == 0 || time.Now().Before(until) && s.ctx.Err() == nil; n++ {
-				agents[k].task(s, fmt.Sprintf("phase-%d-%d-%d", i+1, k, n))
+				place.task(s, fmt.Sprintf("phase-%d-%d-%d", i+1, k, n))
 			}
 		})
 	}
-	places.Wait()
-	s.fairness(agents)
-	for _, a := range agents {
-		if a.tasks == 0 {
+	members.Wait()
+	for _, place := range places {
+		if place.tasks == 0 {
 			return false
 		}
 	}

@@ -15,7 +15,7 @@ import (
 func conservative(share float64) []part {
 	return []part{
 		{"one member", 0.4 * share, func(s *step) { oneMember(s, s.until) }},
-		{"one after another", 0.6 * share, sequential},
+		{"one after another", 0.6 * share, func(s *step) { sequential(s, s.until) }},
 	}
 }
 
@@ -39,8 +39,8 @@ func oneMember(s *step, until time.Time) {
 }
 
 // sequential is members that come and go, one at a time.
-func sequential(s *step) {
-	for i := 0; !s.over(); i++ {
+func sequential(s *step, until time.Time) {
+	for i := 0; time.Now().Before(until) && s.ctx.Err() == nil; i++ {
 		id := fmt.Sprintf("%s-%d", s.name, i)
 		m, err := s.r.pool.Register(id, pool.MemberConfig{Kind: "worker"})
 		if err != nil {

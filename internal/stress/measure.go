@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// leastCalls is how many calls each member must have made for their shares to say something.
-const leastCalls = 3
+// leastCalls is how many calls equal members must have made on average for their shares to say something.
+const leastCalls = 8
 
 // fairness takes in how evenly equal members got calls through.
 func (s *step) fairness(agents []*agent) {

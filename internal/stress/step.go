@@ -158,8 +158,11 @@ func (a *agent) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(a.luck.Float64()*float64(most-least))
 }
 
-// fail notes a failure that is no call's.
+// fail notes a failure that is no call's, and not of the user's doing.
 func (s *step) fail(err error) {
+	if s.r.outer.Err() != nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.started++
