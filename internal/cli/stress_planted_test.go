@@ -14,7 +14,7 @@ import (
 // plantedVariable asks for the tests that build the program with faults: each takes a compiler and some seconds. The command
 // for all of them is
 //
-//	SLUICE_TEST_PLANTED=1 go test -run PlantedFault ./internal/cli
+//	SLUICE_TEST_PLANTED=1 go test -count=1 -run PlantedFault ./internal/cli
 const plantedVariable = "SLUICE_TEST_PLANTED"
 
 // plantedFault is a fault in the real code, and the rows of which stress must name one at least.
