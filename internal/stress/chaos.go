@@ -196,7 +196,9 @@ func stopped(s *step) {
 	r.halt(s, c, min(s.left()/2, 5*time.Second))
 	s.rest()
 	members.Wait()
-	c.count(s.ctx)
+	if err := c.count(s.ctx); err != nil {
+		s.fail(err)
+	}
 }
 
 // halt stops the provider for so long.

@@ -29,9 +29,9 @@ type child struct {
 	process *os.Process
 	cancel  context.CancelFunc
 	ended   chan struct{}
-	saw     atomic.Int64 // as it told by itself, or else what was handed over
-	handed  atomic.Int64
-	counted atomic.Bool
+	handed  atomic.Int64 // calls
+	saw     atomic.Int64 // of them, as it told by itself
+	counted atomic.Bool  // it did
 	once    sync.Once
 }
 
@@ -121,11 +121,11 @@ func (c *child) count(ctx context.Context) error {
 	return nil
 }
 
-func (c *child) seen() (int64, bool) {
+func (c *child) seen() int64 {
 	if c.counted.Load() {
-		return c.saw.Load(), true
+		return c.saw.Load()
 	}
-	return c.handed.Load(), false
+	return c.handed.Load()
 }
 
 func (c *child) peak() int { return 0 }

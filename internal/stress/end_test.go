@@ -56,10 +56,10 @@ func row(t *testing.T, res *stress.Result, name string) stress.Row {
 func TestAnInterruptedRunTellsWhatItHad(t *testing.T) {
 	for _, level := range stress.Levels() {
 		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 			defer cancel()
 			start := time.Now()
-			res, err := stress.Run(ctx, stress.Config{Level: level, Duration: 20 * time.Second})
+			res, err := stress.Run(ctx, stress.Config{Level: level, Duration: 15 * time.Second})
 			if !errors.Is(err, stress.ErrInterrupted) || res == nil {
 				t.Fatalf("%v, %v", res, err)
 			}

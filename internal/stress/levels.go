@@ -115,7 +115,7 @@ func (r *run) misuse(ctx context.Context, name string) {
 		return
 	}
 	defer thief.Close()
-	p, err := owner.Acquire(ctx, sluice.Call{ID: "held by " + name, Lane: r.end.target.Model})
+	p, err := owner.Acquire(ctx, sluice.Call{ID: "held by " + name, Lane: r.endpoint.target.Model})
 	if err != nil {
 		return
 	}

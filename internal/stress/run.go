@@ -19,18 +19,18 @@ import (
 
 // run is one run of a level.
 type run struct {
-	cfg    Config
-	outer  context.Context // the caller's
-	ctx    context.Context // ends with the run, or when it is stuck
-	abort  context.CancelCauseFunc
-	start  time.Time
-	end    endpoint
-	sched  *sluice.Scheduler
-	pool   *pool.Pool
-	wire   wire
-	calm   backend // answers well
-	serial atomic.Uint64
-	dir    string // of checkpoints; "" is none
+	cfg      Config
+	outer    context.Context // the caller's
+	ctx      context.Context // ends with the run, or when it is stuck
+	abort    context.CancelCauseFunc
+	start    time.Time
+	endpoint endpoint
+	sched    *sluice.Scheduler
+	pool     *pool.Pool
+	wire     wire
+	calm     backend // answers well
+	serial   atomic.Uint64
+	dir      string // of checkpoints; "" is none
 
 	mu        sync.Mutex
 	now       *step
@@ -78,12 +78,12 @@ func newRun(ctx context.Context, cfg Config) (*run, error) {
 	r.ctx, r.abort = context.WithCancelCause(ctx)
 	var err error
 	if cfg.Endpoint != nil {
-		r.end = endpoint{cfg.Endpoint.Provider, cfg.Endpoint.Target}
+		r.endpoint = endpoint{cfg.Endpoint.Provider, cfg.Endpoint.Target}
 		r.calm = &remote{base: cfg.Endpoint.Base}
 		r.sched, err = cfg.Endpoint.Scheduler(sluice.ObserverFunc(r.observe))
 	} else {
 		known, _ := provider.Lookup("sim")
-		r.end = endpoint{known, provider.Target{Endpoint: known.PromptEndpoint("sim"), Model: "sim"}}
+		r.endpoint = endpoint{known, provider.Target{Endpoint: known.PromptEndpoint("sim"), Model: "sim"}}
 		if r.calm, err = newImitation(sim.Config{Seed: cfg.Seed, Latency: cfg.Latency, Jitter: 0.2, OutputTokens: 16}); err != nil {
 			return nil, err
 		}

@@ -196,13 +196,13 @@ func (s *step) call(ctx context.Context, m *pool.Member, c callConfig) error {
 	r := s.r
 	n := r.serial.Add(1)
 	body := r.body(n)
-	estimate, _ := provider.Estimate(r.end.target.Endpoint, body)
+	estimate, _ := provider.Estimate(r.endpoint.target.Endpoint, body)
 	w := wait{s: s, since: time.Now(), open: true}
 	s.mu.Lock()
 	s.started++
 	s.mu.Unlock()
 	tally, err := m.Do(ctx, sluice.Call{
-		ID: m.ID() + "/" + strconv.FormatUint(n, 10), Lane: r.end.target.Model, Cost: estimate.Cost,
+		ID: m.ID() + "/" + strconv.FormatUint(n, 10), Lane: r.endpoint.target.Model, Cost: estimate.Cost,
 	}, func(ctx context.Context, p *sluice.Permit) sluice.Outcome {
 		w.ends()
 		sent := time.Now()
@@ -227,12 +227,12 @@ func isCallError(err error) bool {
 
 // exchange makes one try.
 func (r *run) exchange(ctx context.Context, p *sluice.Permit, body []byte, cost sluice.Cost) sluice.Outcome {
-	req, err := r.end.provider.NewRequest(ctx, r.end.target, body)
+	req, err := r.endpoint.provider.NewRequest(ctx, r.endpoint.target, body)
 	if err != nil {
 		return sluice.Outcome{Kind: sluice.BadRequest, Err: err, Unsent: true}
 	}
 	_, o := provider.Exchange(ctx, &r.wire, p, req, provider.ExchangeConfig{
-		Provider: r.end.provider, Endpoint: r.end.target.Endpoint, Timeout: r.cfg.Timeout, Key: r.end.target.Key, Cost: cost,
+		Provider: r.endpoint.provider, Endpoint: r.endpoint.target.Endpoint, Timeout: r.cfg.Timeout, Key: r.endpoint.target.Key, Cost: cost,
 	})
 	return o
 }
@@ -270,40 +270,35 @@ const leastWait = time.Millisecond
 
 // end counts what became of a call. first is how long it waited for its first slot, pauses of its lane left out.
 func (s *step) end(err error, byPlan bool, first time.Duration) {
+	panicked, isPanic := errors.AsType[*sluice.PanicError](err)
+	if isPanic {
+		s.r.panicky(panicked.Value, panicked.Stack)
+		_, meant := panicked.Value.(planned)
+		byPlan = byPlan || meant
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if first >= leastWait {
 		s.waited = append(s.waited, first)
 	}
-	var panicked *sluice.PanicError
 	switch {
 	case err == nil:
 		s.completed++
-		return
-	case byPlan:
+	case byPlan || s.r.outer.Err() != nil: // or the user's doing
 		s.cancelled++
-		return
-	case s.r.outer.Err() != nil: // the user's doing
-		s.cancelled++
-		return
-	case errors.As(err, &panicked):
-		s.r.panicky(panicked.Value, panicked.Stack)
-		if _, ok := panicked.Value.(planned); ok {
-			s.cancelled++
-			return
+	default:
+		s.failed++
+		if s.firstErr == nil {
+			s.firstErr = err
 		}
-	}
-	s.failed++
-	if s.firstErr == nil {
-		s.firstErr = err
 	}
 }
 
 // body is the request of the n-th call, which no cache has an answer to.
 func (r *run) body(n uint64) []byte {
-	t := r.end.target
+	t := r.endpoint.target
 	b := provider.AppendPrompt(nil, t.Endpoint, t.Model, fmt.Appendf(nil, `"[%x-%d] Say one short sentence."`, r.cfg.Seed, n), nil)
-	member, _ := r.end.provider.Bound(t.Endpoint)
+	member, _ := r.endpoint.provider.Bound(t.Endpoint)
 	if member == "" {
 		return append(b, '}')
 	}

@@ -69,7 +69,7 @@ type Config struct {
 	// the level chaos. "": that part is left out.
 	Program string
 
-	Observer sluice.Observer // of all that happens. Nil is nobody
+	Observer sluice.Observer // of all that happens, also by several at once. Nil is nobody
 	Progress func(Progress)  // is told how it stands, about ten times a second. Nil is nobody
 
 	patience time.Duration // how long the calls of a part may take beyond its time
@@ -149,21 +149,26 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer r.close()
 	w := startWatch(r)
 	ended := make(chan error, 1)
-	go func() { ended <- r.parts(programs[cfg.Level]) }()
+	var last pool.Metrics
+	go func() {
+		err := r.parts(programs[cfg.Level])
+		last = r.pool.Metrics()
+		ended <- err
+	}()
 	select {
 	case err = <-ended:
+		w.stop()
 	case <-w.dead:
 		w.stop()
 		return r.result(w.last()), interruption(ctx)
 	}
-	w.stop()
-	r.close()
 	if err != nil {
 		return nil, cmp.Or(interruption(ctx), err)
 	}
-	return r.result(r.pool.Metrics()), interruption(ctx)
+	return r.result(last), interruption(ctx)
 }
 
 // interruption is ErrInterrupted if ctx ended.

@@ -29,7 +29,7 @@ func quantity(x float64) string { return strconv.FormatFloat(x, 'g', 4, 64) }
 
 func TestEveryLevelPassesInVirtualTime(t *testing.T) {
 	for level, d := range map[stress.Level]time.Duration{
-		stress.Conservative: time.Minute, stress.Aggressive: time.Minute, stress.Chaos: 20 * time.Second, stress.Hybrid: time.Minute,
+		stress.Conservative: time.Minute, stress.Aggressive: time.Minute, stress.Chaos: 10 * time.Second, stress.Hybrid: time.Minute,
 	} {
 		t.Run(string(level), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -111,9 +111,8 @@ func (w *watch) sample() {
 		w.mu.Lock()
 		w.beat, w.metrics = time.Now(), m
 		w.mu.Unlock()
-		if what := last.look(w.r, snap, m); what != "" {
+		if what := last.look(w.r, snap, m); what != "" && w.r.ctx.Err() == nil {
 			w.r.stuck(what + "\n" + stacks())
-			last = progress{}
 		}
 	}
 }
