@@ -197,11 +197,11 @@ func (s *step) call(ctx context.Context, m *pool.Member, c callConfig) error {
 	n := r.serial.Add(1)
 	body := r.body(n)
 	estimate, _ := provider.Estimate(r.endpoint.target.Endpoint, body)
-	w := wait{s: s, since: time.Now(), open: true}
+	w := wait{s: s, since: time.Now(), held: r.heldBack(), open: true}
 	s.mu.Lock()
 	s.started++
 	s.mu.Unlock()
-	tally, err := m.Do(ctx, sluice.Call{
+	_, err := m.Do(ctx, sluice.Call{
 		ID: m.ID() + "/" + strconv.FormatUint(n, 10), Lane: r.endpoint.target.Model, Cost: estimate.Cost,
 	}, func(ctx context.Context, p *sluice.Permit) sluice.Outcome {
 		w.ends()
@@ -216,7 +216,7 @@ func (s *step) call(ctx context.Context, m *pool.Member, c callConfig) error {
 	if w.open && err != nil && !isCallError(err) {
 		w.ends()
 	}
-	s.end(err, c.byPlan && (ctx.Err() != nil || errors.Is(err, pool.ErrClosed)), w.first-tally.Cooldown)
+	s.end(err, c.byPlan && (ctx.Err() != nil || errors.Is(err, pool.ErrClosed)), w.first)
 	return err
 }
 
@@ -241,9 +241,10 @@ func (r *run) exchange(ctx context.Context, p *sluice.Permit, body []byte, cost 
 type wait struct {
 	s     *step
 	since time.Time
+	held  time.Duration // run.heldBack then, of the first wait
 	tries int
 	open  bool
-	first time.Duration // less the time in which the provider stood still
+	first time.Duration // less the time in which the provider stood still, or something but slots held calls back
 }
 
 // begins begins the wait behind a try, which is none where there is no other.
@@ -256,7 +257,7 @@ func (w *wait) ends() {
 	w.tries++
 	w.open = false
 	if w.tries == 1 {
-		w.first = d - w.s.r.outageOf(w.since, now)
+		w.first = d - w.s.r.outageOf(w.since, now) - (w.s.r.heldBack() - w.held)
 	}
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
@@ -268,7 +269,7 @@ func (w *wait) ends() {
 // leastWait is what is taken for a wait: below it, a slot was free.
 const leastWait = time.Millisecond
 
-// end counts what became of a call. first is how long it waited for its first slot, pauses of its lane left out.
+// end counts what became of a call. first is how long it waited for its first slot, and for nothing else.
 func (s *step) end(err error, byPlan bool, first time.Duration) {
 	panicked, isPanic := errors.AsType[*sluice.PanicError](err)
 	if isPanic {

@@ -136,6 +136,18 @@ func (r *run) sample(snap sluice.Snapshot) {
 	}
 }
 
+// heldBack is for how long calls had to wait for anything but slots so far.
+func (r *run) heldBack() (held time.Duration) {
+	for _, l := range r.sched.Snapshot().Lanes {
+		for d, by := range l.Bound {
+			if sluice.Dimension(d) != sluice.Concurrency {
+				held += by
+			}
+		}
+	}
+	return held
+}
+
 // tell tells how the run stands at an instant.
 func (r *run) tell(now time.Time, m pool.Metrics) {
 	r.mu.Lock()
