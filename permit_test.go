@@ -108,3 +108,51 @@ func TestAHolderIsToldBeforeAnotherHasTheSlot(t *testing.T) {
 	}()
 	p.Release(sluice.Outcome{})
 }
+
+func TestACallIsNotSentAfterItsPermitIsBack(t *testing.T) {
+	s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+	h := &holder{s: s}
+	p := acquire(t, s, sluice.Call{})
+	p.HeldBy(h)
+	p.Release(sluice.Outcome{Unsent: true})
+	p.Sent()
+	if len(h.sent) != 0 || len(h.released) != 1 || p.WasSent() {
+		t.Errorf("told %+v", h)
+	}
+}
+
+func TestAWaitIsToldAlsoWhereItFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+		p, waited, err := s.AcquireTimed(t.Context(), sluice.Call{})
+		if err != nil || waited != 0 || p.Waited() != 0 {
+			t.Errorf("at once: %v, %v", waited, err)
+		}
+		time.AfterFunc(10*time.Second, func() { p.Release(sluice.Outcome{}) })
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if _, waited, err := s.AcquireTimed(ctx, sluice.Call{}); err != context.DeadlineExceeded || waited != 3*time.Second {
+			t.Errorf("cancelled: %v, %v", waited, err)
+		}
+		if tally, err := s.Do(t.Context(), sluice.Call{MaxWait: 2 * time.Second}, nil); !errors.Is(err, sluice.ErrSlotTimeout) || tally.Wait() != 2*time.Second {
+			t.Errorf("late, in Do: %v, %v", tally.Wait(), err)
+		}
+		gone := make(chan struct{})
+		time.AfterFunc(time.Second, func() { close(gone) })
+		if _, waited, err := s.AcquireTimed(t.Context(), sluice.Call{Withdrawn: gone}); err != sluice.ErrWithdrawn || waited != time.Second {
+			t.Errorf("withdrawn: %v, %v", waited, err)
+		}
+		next, waited, err := s.AcquireTimed(t.Context(), sluice.Call{})
+		if err != nil || waited != 4*time.Second || next.Waited() != waited {
+			t.Errorf("granted: %v, %v", waited, err)
+		}
+		next.Release(sluice.Outcome{})
+	})
+}
+
+func TestASnapshotSaysWhatWasTold(t *testing.T) {
+	s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 5}, Account: sluice.Limits{RPM: 60}})
+	if got := s.Snapshot(); got.Limits.Concurrent != 5 || got.Account.RPM != 60 || len(got.Lanes) != 0 {
+		t.Errorf("%+v", got)
+	}
+}

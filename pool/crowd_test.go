@@ -135,6 +135,41 @@ func jain(shares []time.Duration) float64 {
 	return sum * sum / squares / float64(len(shares))
 }
 
+// The original took a wait of more than 30 s, and more than ten that wait, for starvation.
+func TestTwelveMembersOnFiveSlotsWaitLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, 5, pool.Config{})
+		random := rand.New(rand.NewPCG(3, 4))
+		var wg sync.WaitGroup
+		for i := range 12 {
+			m := register(t, p, fmt.Sprint("m", i))
+			takes := time.Duration(1000+random.IntN(9000)) * time.Millisecond
+			wg.Go(func() {
+				defer m.Close()
+				for range 20 {
+					call(t, m, sluice.Call{}, takes)
+				}
+			})
+		}
+		done := make(chan struct{})
+		go func() { wg.Wait(); close(done) }()
+		for {
+			synctest.Wait() // at no instant, once all is done that is to be done at it
+			if n := p.Metrics(); n.Waiting > 10 || n.Waiting > 0 && n.Active < 5 {
+				t.Errorf("%+v", n)
+			}
+			select {
+			case <-done:
+				if n := p.Metrics(); n.LongestWait > 30*time.Second || n.Calls != 240 {
+					t.Errorf("%+v", n)
+				}
+				return
+			case <-time.After(730 * time.Millisecond):
+			}
+		}
+	})
+}
+
 func TestUrgentMembersGoFirstAndNobodyStarves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, 1, pool.Config{SlotTimeout: -1})

@@ -14,16 +14,16 @@ var ErrLimitExceeded = errors.New("limit is exceeded")
 
 // LimitError is returned for a call that the limits of its member or of the pool do not allow.
 type LimitError struct {
-	Member string // "": the pool's limits
-	Check  sluice.ResourceCheck
+	Member string               // "": the pool's limits
+	Check  sluice.ResourceCheck // the use so far, calls that are about to be sent included; exceeded by one call more
 }
 
 // Error says whose limit it is, and how its use stands.
 func (e *LimitError) Error() string {
 	if e.Member == "" {
-		return fmt.Sprintf("the pool's limit is exceeded: %s", e.Check)
+		return fmt.Sprintf("the pool may make no more calls: %s", e.Check)
 	}
-	return fmt.Sprintf("the limit of member %q is exceeded: %s", e.Member, e.Check)
+	return fmt.Sprintf("member %q may make no more calls: %s", e.Member, e.Check)
 }
 
 // Is reports whether target is ErrLimitExceeded.
@@ -40,7 +40,15 @@ func (m *Member) Resources() sluice.ResourceChecks {
 }
 
 func (m *Member) usageLocked() sluice.ResourceUsage {
-	return sluice.ResourceUsage{Time: time.Since(m.start), Tokens: m.tokens, LLMCalls: m.calls}
+	return sluice.ResourceUsage{Time: age(&m.cfg.Limits, m.start), Tokens: m.tokens, LLMCalls: m.calls}
+}
+
+// age is the time since start, where that is limited.
+func age(l *sluice.ResourceLimits, start time.Time) time.Duration {
+	if l.Time == nil {
+		return 0
+	}
+	return time.Since(start)
 }
 
 // limits reports whether l has a limit that is looked at here.
@@ -52,12 +60,26 @@ func limits(l *sluice.ResourceLimits) bool {
 // It uses a token at least; how many it will use, nobody knows.
 func (m *Member) exceededLocked() error {
 	own, all := m.usageLocked(), m.pool.usageLocked()
-	own.LLMCalls += int64(m.unsent) + 1
-	all.LLMCalls += int64(m.pool.total.unsent) + 1
+	own.LLMCalls += int64(m.unsent)
+	all.LLMCalls += int64(m.pool.total.unsent)
 	if err := over(m.id, &m.cfg.Limits, own); err != nil {
 		return err
 	}
 	return over("", &m.pool.cfg.Limits, all)
+}
+
+func over(member string, l *sluice.ResourceLimits, u sluice.ResourceUsage) error {
+	for _, r := range []sluice.Resource{sluice.ResourceLLMCalls, sluice.ResourceTokens, sluice.ResourceTime} {
+		if c := l.Check(r, u); c.Limited && c.Used >= c.Limit {
+			return limitError(member, c)
+		}
+	}
+	return nil
+}
+
+func limitError(member string, c sluice.ResourceCheck) error {
+	c.Status = sluice.ResourceExceeded // the whole of a limit in use is a warning elsewhere: here one call more is asked for
+	return &LimitError{Member: member, Check: c}
 }
 
 // timeErrorLocked is the *LimitError of a call that a limit of time ended.
@@ -65,9 +87,9 @@ func (m *Member) timeErrorLocked() error {
 	own := m.cfg.Limits.Check(sluice.ResourceTime, m.usageLocked())
 	all := m.pool.cfg.Limits.Check(sluice.ResourceTime, m.pool.usageLocked())
 	if !own.Limited || all.Limited && m.pool.start.Add(*m.pool.cfg.Limits.Time).Before(m.start.Add(*m.cfg.Limits.Time)) {
-		return &LimitError{Check: all}
+		return limitError("", all)
 	}
-	return &LimitError{Member: m.id, Check: own}
+	return limitError(m.id, own)
 }
 
 // timeLimit returns ctx with the deadline that the limits of the member and the pool set. Where they set none, it returns
@@ -89,15 +111,4 @@ func (m *Member) timeLimit(ctx context.Context) (_ context.Context, cancel conte
 		return ctx, nil
 	}
 	return context.WithDeadlineCause(ctx, end, errTimeLimit)
-}
-
-func over(member string, l *sluice.ResourceLimits, u sluice.ResourceUsage) error {
-	u.Tokens++
-	u.Time++
-	for _, r := range []sluice.Resource{sluice.ResourceLLMCalls, sluice.ResourceTokens, sluice.ResourceTime} {
-		if c := l.Check(r, u); c.Status == sluice.ResourceExceeded {
-			return &LimitError{Member: member, Check: c}
-		}
-	}
-	return nil
 }

@@ -125,13 +125,18 @@ func TestTheCallersDeadlineIsNotTheLimits(t *testing.T) {
 
 // Many calls at once never make one more than allowed, in whatever order they wait, are sent and end.
 func TestALimitOfCallsHoldsAtOnce(t *testing.T) {
+	t.Run("of the pool", func(t *testing.T) { limitedAtOnce(t, 100, 30, 100) })
+	t.Run("of each member", func(t *testing.T) { limitedAtOnce(t, 1000, 20, 80) })
+}
+
+func limitedAtOnce(t *testing.T, ofPool, ofMember, want int64) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPool(t, 7, pool.Config{Limits: sluice.ResourceLimits{LLMCalls: new(int64(100))}})
+		p := newPool(t, 7, pool.Config{Limits: sluice.ResourceLimits{LLMCalls: new(ofPool)}})
 		var made, refused atomic.Int64
 		var wg sync.WaitGroup
 		var all []*pool.Member
 		for i := range 4 {
-			m := register(t, p, strings.Repeat("m", i+1), pool.MemberConfig{Limits: sluice.ResourceLimits{LLMCalls: new(int64(30))}})
+			m := register(t, p, strings.Repeat("m", i+1), pool.MemberConfig{Limits: sluice.ResourceLimits{LLMCalls: new(ofMember)}})
 			all = append(all, m)
 			for range 60 {
 				wg.Go(func() {
@@ -142,21 +147,20 @@ func TestALimitOfCallsHoldsAtOnce(t *testing.T) {
 						time.Sleep(time.Second)
 						return sluice.Outcome{}
 					})
-					switch {
-					case errors.Is(err, pool.ErrLimitExceeded):
+					if _, ok := err.(*pool.LimitError); ok { // itself, at whatever point it was refused
 						refused.Add(1)
-					case err != nil:
+					} else if err != nil {
 						t.Error(err)
 					}
 				})
 			}
 		}
 		wg.Wait()
-		if made.Load() != 100 || refused.Load() != 140 || p.Metrics().Calls != 100 {
+		if made.Load() != want || refused.Load() != 240-want || p.Metrics().Calls != want {
 			t.Errorf("%d calls made, %d refused, %+v", made.Load(), refused.Load(), p.Metrics())
 		}
 		for _, m := range all {
-			if n := m.State().Calls; n > 30 {
+			if n := m.State().Calls; n > ofMember {
 				t.Errorf("%d calls of one", n)
 			}
 			m.Close()

@@ -1,6 +1,9 @@
 // Package pool lets many agents share few slots. A Pool registers Members, each of which takes a slot of a
 // sluice.Scheduler for one call and gives it back; it runs more of them than may be active at once from a bounded queue,
 // and keeps their checkpoints.
+//
+// Most callers want Pool.Run, which registers a member for as long as a function works, and in that function Member.Do, which
+// makes a call as sluice.Scheduler.Do does. An HTTP client makes its calls as a member through provider.Transport.
 package pool
 
 import (
@@ -124,7 +127,10 @@ func New(cfg Config) (*Pool, error) {
 	if cfg.Store == nil {
 		cfg.Store = NewMemoryStore()
 	}
-	return &Pool{cfg: cfg, store: cfg.Store, start: time.Now(), members: make(map[string]*Member)}, nil
+	return &Pool{
+		cfg: cfg, store: cfg.Store, start: time.Now(), members: make(map[string]*Member),
+		queue: queue{running: make(map[*entry]bool)},
+	}, nil
 }
 
 // Register adds a member, which makes calls until its Close. It fails with a *DuplicateError for an id that is in use.
@@ -224,7 +230,7 @@ func (p *Pool) Metrics() Metrics {
 		Slots: slots, Active: n.active, Waiting: n.waiting, Calls: n.calls, Tokens: n.tokens,
 		Waits: n.waits, TotalWait: n.waited, LongestWait: n.longest,
 		Phases: make(map[Phase]int), Completed: n.completed, Failed: n.failed, Orphans: n.orphans,
-		Running: p.queue.running, Queued: len(p.queue.waiting),
+		Running: len(p.queue.running), Queued: len(p.queue.waiting),
 	}
 	if n.waits > 0 {
 		m.AverageWait = n.waited / time.Duration(n.waits)
@@ -261,7 +267,7 @@ func (p *Pool) Resources() sluice.ResourceChecks {
 }
 
 func (p *Pool) usageLocked() sluice.ResourceUsage {
-	return sluice.ResourceUsage{Time: time.Since(p.start), Tokens: p.total.tokens, LLMCalls: p.total.calls}
+	return sluice.ResourceUsage{Time: age(&p.cfg.Limits, p.start), Tokens: p.total.tokens, LLMCalls: p.total.calls}
 }
 
 // Members returns the states of those that are registered, in no order.

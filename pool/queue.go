@@ -64,12 +64,10 @@ func (e *QueueTimeoutError) Is(target error) bool { return target == ErrQueueTim
 
 // queue is the members that Run has at work, and those that wait.
 type queue struct {
-	running int
+	running map[*entry]bool
 	waiting []*entry // in the order in which they came
 	stopped bool
-	cut     bool                               // Shutdown waits no longer for those at work
-	cancels map[*entry]context.CancelCauseFunc // of those at work
-	idle    chan struct{}                      // closed by the last that is at work after the stop
+	idle    chan struct{} // closed by the last that is at work after the stop
 }
 
 // entry is a member of Run.
@@ -77,6 +75,7 @@ type entry struct {
 	id       string
 	priority sluice.Priority
 	since    time.Time
+	cancel   context.CancelCauseFunc
 	ready    chan struct{} // closed when it may go, or the queue is stopped
 	goes     bool
 }
@@ -92,7 +91,9 @@ func (p *Pool) Run(ctx context.Context, id string, cfg MemberConfig, fn func(con
 		return err
 	}
 	priority := min(max(cfg.Priority, sluice.Low), sluice.Critical)
-	e := &entry{id: id, priority: priority, since: time.Now(), ready: make(chan struct{})}
+	work, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	e := &entry{id: id, priority: priority, since: time.Now(), cancel: cancel, ready: make(chan struct{})}
 	p.mu.Lock()
 	err = p.enterLocked(e)
 	p.mu.Unlock()
@@ -102,18 +103,11 @@ func (p *Pool) Run(ctx context.Context, id string, cfg MemberConfig, fn func(con
 	if err := p.await(ctx, e); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	defer p.leave(e)
 	p.mu.Lock()
 	m := p.registerLocked(id, cfg)
-	p.queue.cancels[e] = cancel
-	cut := p.queue.cut
 	p.mu.Unlock()
-	defer p.leave(e)
-	if cut {
-		cancel(ErrQueueStopped)
-	}
-	return p.work(ctx, m, fn)
+	return p.work(work, m, fn)
 }
 
 // work runs fn and closes its member.
@@ -152,10 +146,7 @@ func (p *Pool) enterLocked(e *entry) error {
 	if err := p.reserveLocked(e.id); err != nil {
 		return err
 	}
-	if q.cancels == nil {
-		q.cancels = make(map[*entry]context.CancelCauseFunc)
-	}
-	if q.running < p.cfg.MaxActive && len(q.waiting) == 0 {
+	if len(q.running) < p.cfg.MaxActive && len(q.waiting) == 0 {
 		p.goLocked(e)
 		return nil
 	}
@@ -191,7 +182,7 @@ func (p *Pool) fullLocked(priority sluice.Priority) string {
 
 // goLocked lets e go to work.
 func (p *Pool) goLocked(e *entry) {
-	p.queue.running++
+	p.queue.running[e] = true
 	e.goes = true
 	close(e.ready)
 }
@@ -219,7 +210,7 @@ func (p *Pool) await(ctx context.Context, e *entry) error {
 			return nil
 		}
 		delete(p.members, e.id)
-		p.doneLocked()
+		p.doneLocked(e)
 		return ctx.Err()
 	}
 	if timeout, ok := errors.AsType[*QueueTimeoutError](err); ok {
@@ -237,20 +228,19 @@ func (p *Pool) await(ctx context.Context, e *entry) error {
 func (p *Pool) leave(e *entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.queue.cancels, e)
-	p.doneLocked()
+	p.doneLocked(e)
 }
 
-// doneLocked frees a place and lets the next go.
-func (p *Pool) doneLocked() {
+// doneLocked frees the place of e and lets the next go.
+func (p *Pool) doneLocked(e *entry) {
 	q := &p.queue
-	q.running--
-	for q.running < p.cfg.MaxActive && len(q.waiting) > 0 {
+	delete(q.running, e)
+	for len(q.running) < p.cfg.MaxActive && len(q.waiting) > 0 {
 		next := p.nextLocked()
 		q.waiting = slices.DeleteFunc(q.waiting, func(w *entry) bool { return w == next })
 		p.goLocked(next)
 	}
-	if q.stopped && q.running == 0 {
+	if q.stopped && len(q.running) == 0 {
 		close(q.idle)
 	}
 }
@@ -308,9 +298,8 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 		}
 	}
 	p.mu.Lock()
-	p.queue.cut = true // also for those who are just coming to their places
-	for _, cancel := range p.queue.cancels {
-		cancel(ErrQueueStopped)
+	for e := range p.queue.running {
+		e.cancel(ErrQueueStopped)
 	}
 	p.mu.Unlock()
 	timer := time.NewTimer(cancelGrace)
@@ -322,11 +311,11 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.queue.running == 0 {
+	if len(p.queue.running) == 0 {
 		return nil
 	}
 	err := &ShutdownError{}
-	for e := range p.queue.cancels {
+	for e := range p.queue.running {
 		err.Members = append(err.Members, e.id)
 	}
 	slices.Sort(err.Members)
@@ -348,7 +337,7 @@ func (p *Pool) stop() <-chan struct{} {
 		}
 		q.waiting = nil
 		q.idle = make(chan struct{})
-		if q.running == 0 {
+		if len(q.running) == 0 {
 			close(q.idle)
 		}
 	}

@@ -188,7 +188,9 @@ func TestAPlaceThatComesWithACancelIsLeftToOthers(t *testing.T) {
 			done := make(chan error)
 			go func() {
 				done <- p.Run(ctx, "m", pool.MemberConfig{}, func(context.Context, *pool.Member) error {
-					t.Error("it is at work, cancelled")
+					if i%2 == 0 {
+						t.Error("it is at work, cancelled")
+					}
 					return nil
 				})
 			}()
@@ -209,6 +211,42 @@ func TestAPlaceThatComesWithACancelIsLeftToOthers(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestWhoCancelledBeforeItsPlaceCameIsNotAtWork(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that the waiting one sees both at once
+	p := newPool(t, 1, pool.Config{MaxActive: 1})
+	for range 100 {
+		ctx, cancel := context.WithCancel(t.Context())
+		stop, done := make(chan struct{}), make(chan error)
+		go func() {
+			p.Run(t.Context(), "first", pool.MemberConfig{}, func(context.Context, *pool.Member) error {
+				<-stop
+				return nil
+			})
+			cancel()
+		}()
+		for p.Metrics().Running == 0 {
+			runtime.Gosched()
+		}
+		go func() {
+			done <- p.Run(ctx, "second", pool.MemberConfig{}, func(ctx context.Context, _ *pool.Member) error {
+				if ctx.Err() != nil {
+					t.Error("it is at work, cancelled")
+				}
+				return ctx.Err()
+			})
+		}()
+		for p.Metrics().Queued == 0 {
+			runtime.Gosched()
+		}
+		runtime.Gosched() // it waits
+		close(stop)
+		if err := <-done; err != nil && err != context.Canceled {
+			t.Fatal(err)
+		}
+		cancel()
+	}
 }
 
 func TestTheUrgentGoFirstAndTheOldBecomeUrgent(t *testing.T) {

@@ -20,3 +20,6 @@ func (g *Gate) Turn(now time.Time, lane string) (next, before *Ticket) {
 
 // Tenants is how many tenants a lane remembers.
 func (g *Gate) Tenants(lane string) int { return len(g.lanes[lane].order.tenants) }
+
+// Remembers reports whether a tenant is one of them.
+func (g *Gate) Remembers(lane, tenant string) bool { return g.lanes[lane].order.tenants[tenant] != nil }
