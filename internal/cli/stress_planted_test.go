@@ -58,7 +58,7 @@ var plantedFaults = []plantedFault{
 		name: "a cancelled waiter kept",
 		file: "internal/gate/gate.go",
 		old:  "		t.lane.order.remove(t)\n",
-		new:  "		if cancels++; cancels%100 == 0 {\n			return\n		}\n		t.lane.order.remove(t)\n",
+		new:  "		if cancels++; cancels%60 == 0 {\n			return\n		}\n		t.lane.order.remove(t)\n",
 		add:  "var cancels int\n", level: "chaos", rows: []string{"slot_leaks"},
 	},
 	{

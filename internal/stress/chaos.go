@@ -17,7 +17,7 @@ import (
 var chaos = []part{
 	{"cancelled in mid-call", 0.15, cancelling},
 	{"spawned and cancelled", 0.15, spawning},
-	{"12 members on 5 slots", 0.2, contention},
+	{"contention", 0.2, contention},
 	{"checkpoints", 0.1, hammering},
 	{"a provider that throttles and fails", 0.2, failing},
 	{"a provider that stands still", 0.1, stopped},
