@@ -11,12 +11,10 @@ import (
 	"github.com/sluice-llm/sluice/pool"
 )
 
-// conservative is the level of that name in a share of the duration.
-func conservative(share float64) []part {
-	return []part{
-		{"one member", 0.4 * share, func(s *step) { oneMember(s, s.until) }},
-		{"one after another", 0.6 * share, func(s *step) { sequential(s, s.until) }},
-	}
+// conservative is the level of that name.
+var conservative = []part{
+	{"one member", 0.4, func(s *step) { oneMember(s, s.until) }},
+	{"one after another", 0.6, func(s *step) { sequential(s, s.until) }},
 }
 
 // oneMember is one member that makes one call after the other.
@@ -71,7 +69,7 @@ func scaled(slots, n int) int { return int(math.Ceil(float64(slots) * float64(n)
 
 // crowd is members that all make one call after the other. They come one by one, in the first tenth of the time.
 func crowd(s *step, n int) {
-	s.goes(func() { s.intruder() })
+	s.goes(s.intruder)
 	apart := s.left() / 10 / time.Duration(n)
 	agents := make([]*agent, 0, n)
 	for i := range n {

@@ -81,6 +81,9 @@ func (s *step) sleep(ctx context.Context, d time.Duration) bool {
 // rest waits for the end of the step's time.
 func (s *step) rest() { s.sleep(s.ctx, s.left()) }
 
+// patience is how long the calls of a step may take beyond its time.
+const patience = 90 * time.Second
+
 // wait waits until all that the step began has ended. What does not is cancelled; what does not end then is stuck.
 func (s *step) wait() {
 	defer s.cancel()
@@ -89,7 +92,7 @@ func (s *step) wait() {
 		defer close(done)
 		s.wg.Wait()
 	}()
-	late := time.NewTimer(s.left() + s.r.cfg.patience)
+	late := time.NewTimer(s.left() + patience)
 	defer late.Stop()
 	select {
 	case <-done:

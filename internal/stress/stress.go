@@ -71,8 +71,6 @@ type Config struct {
 
 	Observer sluice.Observer // of all that happens, also by several at once. Nil is nobody
 	Progress func(Progress)  // is told how it stands, about ten times a second. Nil is nobody
-
-	patience time.Duration // how long the calls of a part may take beyond its time
 }
 
 // Progress is how a run stands.
@@ -104,7 +102,6 @@ func (c *Config) check() error {
 		c.Latency = cmp.Or(c.Latency, DefaultLatency)
 	}
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
-	c.patience = cmp.Or(c.patience, 90*time.Second)
 	switch {
 	case programs[c.Level] == nil:
 		return &FieldError{"Level", fmt.Errorf("%q is none of %v", c.Level, Levels())}
@@ -129,7 +126,7 @@ type part struct {
 
 // programs are the parts of the levels, in order.
 var programs = map[Level][]part{
-	Conservative: conservative(1),
+	Conservative: conservative,
 	Aggressive:   aggressive,
 	Chaos:        chaos,
 	Hybrid:       hybrid,
