@@ -52,6 +52,7 @@ func (f ObserverFunc) Observe(e Event) { f(e) }
 type Snapshot struct {
 	At    time.Time
 	Lanes []LaneSnapshot // by name
+	Timer time.Time      // when the Scheduler looks after calls that wait by itself; zero: it does not
 
 	Limits, Account Limits // ceilings of each lane and of all together, as told
 }

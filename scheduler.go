@@ -393,7 +393,11 @@ func (s *Scheduler) Snapshot() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	limits, account := s.gate.Limits()
-	return Snapshot{At: now, Lanes: s.gate.Snapshot(now), Limits: limits, Account: account}
+	snap := Snapshot{At: now, Lanes: s.gate.Snapshot(now), Limits: limits, Account: account}
+	if !s.gate.Next().IsZero() { // else it finds nothing to do
+		snap.Timer = s.timerAt
+	}
+	return snap
 }
 
 // sayClosedLocked tells the Observer the last that there is.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"time"
 )
@@ -20,6 +21,9 @@ type Spec struct {
 	Stdin  io.Reader // nil is empty
 	Stdout io.Writer // nil discards
 	Stderr io.Writer // nil discards
+
+	// Started is told of the process, which began. Nil is nobody.
+	Started func(*os.Process)
 
 	// Grace is the time between asking the group to end and killing it, when the context ends, and how long what the program
 	// left behind may hold its output. Default 2 s; negative kills at once.
@@ -67,6 +71,9 @@ func Run(ctx context.Context, s Spec) (Result, error) {
 		return Result{ExitCode: -1}, &NotStartedError{Name: s.Args[0], Err: err}
 	}
 	g.started()
+	if s.Started != nil {
+		s.Started(cmd.Process)
+	}
 	err := cmd.Wait()
 	g.kill() // what is left of it; nothing, mostly
 	g.close()

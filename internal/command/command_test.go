@@ -130,3 +130,14 @@ func gone(pid int) bool {
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	return err == nil && strings.Contains(string(b), ") Z ")
 }
+
+func TestACommandThatWasStartedCanBeStoppedAndGoesOn(t *testing.T) {
+	res, err := command.Run(t.Context(), command.Spec{Args: []string{"sh", "-c", "exit 3"}, Env: env, Started: func(p *os.Process) {
+		if err := errors.Join(p.Signal(syscall.SIGSTOP), p.Signal(syscall.SIGCONT)); err != nil {
+			t.Error(err)
+		}
+	}})
+	if err == nil || res.ExitCode != 3 {
+		t.Errorf("%+v, %v", res, err)
+	}
+}

@@ -1,0 +1,231 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/stress"
+	"github.com/sluice-llm/sluice/internal/telemetry"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// stressOptions are the flags of the stress command.
+type stressOptions struct {
+	flags    *pflag.FlagSet
+	account  accountFlags
+	level    string
+	slots    int
+	duration time.Duration
+	seed     uint64
+	latency  time.Duration
+	timeout  time.Duration
+	events   string
+	progress string
+	asJSON   bool
+}
+
+// newStress returns the command that puts load on members and their slots.
+func newStress(s *streams) *cobra.Command {
+	var o stressOptions
+	cmd := &cobra.Command{
+		Use:   "stress --level " + strings.Join(stressLevels(), "|"),
+		Short: "Put load on members that share few slots, and measure whether they keep what is promised",
+		Long: `Put load on members that share few slots, and measure whether they keep what is promised: no slot is lost, nobody waits
+for ever, nobody starves, a cancelled call leaves no trace, and what is counted is what was sent.
+
+  conservative   one member, then one after another
+  aggressive     as many members as slots, then more, then many more
+  chaos          cancellations, misuse, checkpoints, a provider that throttles, fails and stands still; then a
+                 conservative round, which must pass
+  hybrid         a campaign of phases in bursts, beside urgent reviews and a loop of tests
+
+Calls go to an imitation in the same process, or to any endpoint that --base-url or --model names: there they cost money,
+as many as the slots let through in --duration, of up to 16 tokens each.
+
+The table is printed on standard output. Exit code 4 means that a threshold was missed, and names it.`,
+		Example: `  sluice stress --level conservative --duration 30s
+  sluice stress --level aggressive --slots 8 --json
+  sluice stress --level chaos --duration 1m --seed 7 --events events.jsonl
+  sluice report --events events.jsonl
+  sluice stress --level hybrid --model gpt-4o-mini --duration 5m`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.flags = cmd.Flags()
+			return runStress(cmd.Context(), s, &o)
+		},
+	}
+	o.register(cmd.Flags())
+	return cmd
+}
+
+// stressLevels are the names of the levels.
+func stressLevels() (names []string) {
+	for _, l := range stress.Levels() {
+		names = append(names, string(l))
+	}
+	return names
+}
+
+func (o *stressOptions) register(fs *pflag.FlagSet) {
+	fs.SortFlags = false
+	fs.StringVar(&o.level, "level", "", "conservative, aggressive, chaos or hybrid (required)")
+	fs.IntVar(&o.slots, "slots", stress.DefaultSlots, "calls that may be open at once")
+	fs.DurationVar(&o.duration, "duration", 0, "how long the load lasts (absent: 5m, 10m, 15m or 20m, by the level)")
+	fs.Uint64Var(&o.seed, "seed", 1, "decides when calls come, are cancelled and fail")
+	fs.DurationVar(&o.latency, "latency", stress.DefaultLatency, "how fast the imitation answers, and how closely arrivals follow (of an endpoint: as its first call took)")
+	o.account.register(fs)
+	fs.Lookup("model").Usage = "model to call (absent: the imitation)"
+	for _, l := range o.account.limits.all() {
+		if l.name == sluice.Concurrency.String() {
+			fs.Lookup(l.name).Hidden = true // --slots says it
+		}
+	}
+	fs.IntVar(&o.account.maxThrottles, "max-throttles", 20, "give a call up when it was throttled more often than that")
+	fs.DurationVar(&o.timeout, "timeout", stress.DefaultTimeout, "time for one try")
+	fs.StringVar(&o.events, "events", "", "append every event to FILE, as JSON lines: sluice report --events FILE shows why")
+	fs.StringVar(&o.progress, "progress", progressAuto, "auto (on a terminal alone), plain, json or none")
+	fs.BoolVar(&o.asJSON, "json", false, "print one JSON document in place of the table")
+}
+
+// runStress is the stress command.
+func runStress(ctx context.Context, s *streams, o *stressOptions) (err error) {
+	if err := o.check(); err != nil {
+		return err
+	}
+	cfg := stress.Config{
+		Level: stress.Level(o.level), Slots: o.slots, Duration: o.duration, Seed: o.seed, Latency: o.latency, Timeout: o.timeout,
+	}
+	if o.elsewhere() && !o.flags.Changed("latency") {
+		cfg.Latency = 0 // it is found out
+	}
+	if cfg.Program, err = os.Executable(); err != nil {
+		cfg.Program = ""
+	}
+	if o.elsewhere() {
+		accounts, err := o.endpoint(s, &cfg)
+		if err != nil {
+			return err
+		}
+		defer accounts.Close()
+	}
+	if o.events != "" {
+		log, err := telemetry.OpenLog(o.events, s.err.secrets.blot)
+		if err != nil {
+			return usageError(fmt.Errorf("--events: %w", err), "name a file that can be written, and holds nothing but events")
+		}
+		cfg.Observer = log
+		defer func() {
+			if closed := log.Close(); closed != nil {
+				err = cmp.Or(err, fmt.Errorf("--events: %w", closed))
+			}
+		}()
+	}
+	res, err := o.watched(ctx, s, cfg)
+	return o.conclude(s, cfg, res, err)
+}
+
+// check finds what is wrong with the flags themselves.
+func (o *stressOptions) check() error {
+	levels := strings.Join(stressLevels(), ", ")
+	switch {
+	case o.level == "":
+		return usageError(errors.New("no level: --level is missing"), "it is one of %s", levels)
+	case !slices.Contains(stressLevels(), o.level):
+		return usageError(fmt.Errorf("--level %s is not known", o.level), "it is one of %s", levels)
+	case o.slots < 1:
+		return usageError(fmt.Errorf("--slots %d is below one", o.slots), "say how many calls may be open at once, such as --slots 5")
+	case o.slots > mostSlots:
+		return usageError(fmt.Errorf("--slots %d is above %d", o.slots, mostSlots), "there are eight members to a slot: say fewer")
+	case o.flags.Changed("duration") && o.duration < stress.LeastDuration:
+		return usageError(fmt.Errorf("--duration %s is below %s", o.duration, stress.LeastDuration), "say how long the load lasts, such as --duration 30s")
+	case o.latency <= 0:
+		return usageError(fmt.Errorf("--latency %s is not above zero", o.latency), "say how long an answer takes, such as --latency 100ms")
+	case o.timeout <= 0:
+		return usageError(fmt.Errorf("--timeout %s is not above zero", o.timeout), "say how long one try may take, such as --timeout 2m")
+	case o.account.maxThrottles < 0:
+		return usageError(fmt.Errorf("--max-throttles %d is below zero", o.account.maxThrottles), "say how often a call may be throttled")
+	case o.flags.Changed("concurrent"):
+		return usageError(errors.New("--concurrent is what --slots says"), "say --slots %d", o.account.limits.limits.Concurrent)
+	}
+	if !o.elsewhere() {
+		var own stressOptions
+		of := pflag.NewFlagSet("", pflag.ContinueOnError)
+		own.account.register(of)
+		var wrong string
+		of.VisitAll(func(f *pflag.Flag) {
+			if f.Name != "provider" && o.flags.Changed(f.Name) {
+				wrong = cmp.Or(wrong, f.Name)
+			}
+		})
+		if wrong != "" {
+			return usageError(fmt.Errorf("--%s has no meaning for the imitation", wrong), "name an endpoint by --base-url or --model, or leave it out")
+		}
+	}
+	return choice{"progress", o.progress, progressWays()}.check()
+}
+
+// mostSlots keeps what a typing error asks for from using up the machine.
+const mostSlots = 10_000
+
+// elsewhere reports whether calls go to an endpoint.
+func (o *stressOptions) elsewhere() bool {
+	return o.account.provider != "" && o.account.provider != "sim" || o.account.provider == "" && (o.account.baseURL != "" || o.account.model != "")
+}
+
+// endpoint makes ready where calls go.
+func (o *stressOptions) endpoint(s *streams, cfg *stress.Config) (*accounts, error) {
+	if o.account.model == "" {
+		return nil, usageError(errors.New("no model: --model is missing"), "say which model to call, such as --model gpt-4o-mini")
+	}
+	o.account.limits.limits.Concurrent = o.slots
+	a, err := o.account.open(sluice.Config{}, s.err.secrets.hide)
+	if err != nil {
+		return nil, err
+	}
+	p, err := a.of(o.account.model)
+	if err != nil {
+		return nil, err
+	}
+	if note := a.room.note(o.slots); note != "" {
+		s.errorf("sluice: %s\n", note)
+	}
+	target := provider.Target{
+		BaseURL: o.account.baseURL, Model: o.account.model, Header: a.headers, Endpoint: p.PromptEndpoint(o.account.model),
+	}
+	if target.Key, err = a.Key(p); err != nil {
+		return nil, err
+	}
+	if err := p.Check(target); err != nil {
+		return nil, usageError(err, "check --base-url and --model")
+	}
+	cfg.Endpoint = &stress.Endpoint{
+		Provider: p, Target: target, Base: a.transport,
+		Scheduler: func(observer sluice.Observer) (*sluice.Scheduler, error) {
+			a.template.Observer = observer
+			return a.Scheduler(p)
+		},
+	}
+	return a, nil
+}
+
+// watched runs the level, shows how it stands, and lets an interrupt stop it.
+func (o *stressOptions) watched(ctx context.Context, s *streams, cfg stress.Config) (*stress.Result, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := func(os.Signal) { cancel() }
+	defer onInterrupt(stop, stop)()
+	shown := newStressProgress(s, o.progress)
+	defer shown.stop()
+	cfg.Progress = shown.tell
+	return stress.Run(ctx, cfg)
+}

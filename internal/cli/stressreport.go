@@ -1,0 +1,304 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/stress"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// stressDocument is what a run of stress came to, as --json prints it.
+type stressDocument struct {
+	Level      stress.Level     `json:"level"`
+	Slots      int              `json:"slots"`
+	Seed       uint64           `json:"seed"`
+	Endpoint   string           `json:"endpoint"` // "": the imitation
+	Model      string           `json:"model,omitempty"`
+	DurationMS int64            `json:"duration_ms"`
+	TookMS     int64            `json:"took_ms"`
+	Outcome    string           `json:"outcome"` // ok, missed or interrupted
+	Missed     []string         `json:"missed"`
+	Rows       []stressRow      `json:"rows"`
+	Parts      []stressPart     `json:"parts"`
+	LeftOut    []stress.LeftOut `json:"left_out"`
+	Calls      int64            `json:"calls"`
+	Seen       int64            `json:"seen"`
+	Events     string           `json:"events,omitempty"`
+	Deadlock   string           `json:"deadlock,omitempty"`
+	Panic      string           `json:"panic,omitempty"`
+	Failure    string           `json:"first_failure,omitempty"`
+}
+
+type stressRow struct {
+	Name      string       `json:"name"`
+	Value     *float64     `json:"value"` // null: there was nothing to measure
+	Unit      string       `json:"unit,omitempty"`
+	Threshold *stressLimit `json:"threshold"` // null: it is no matter of passing
+	OK        bool         `json:"ok"`
+	Note      string       `json:"note,omitempty"`
+}
+
+type stressLimit struct {
+	Op    string  `json:"op"`
+	Value float64 `json:"value"`
+}
+
+type stressPart struct {
+	Name       string   `json:"name"`
+	TookMS     int64    `json:"took_ms"`
+	Calls      int      `json:"calls"`
+	Completed  int      `json:"completed"`
+	Cancelled  int      `json:"cancelled"`
+	Failed     int      `json:"failed"`
+	Arrived    int      `json:"arrived"`
+	Dropped    int      `json:"dropped"`
+	LongestMS  float64  `json:"longest_wait_ms"`
+	MeanMS     float64  `json:"mean_wait_ms"`
+	InUse      *float64 `json:"slots_in_use"`
+	Jain       *float64 `json:"jain_index"`
+	Starvation *float64 `json:"starvation"`
+}
+
+// conclude prints what a run came to, and returns what the program ends with.
+func (o *stressOptions) conclude(s *streams, cfg stress.Config, res *stress.Result, err error) error {
+	if res == nil {
+		return o.ending(err)
+	}
+	d := o.document(cfg, res, err)
+	if o.asJSON {
+		if err := s.printJSON(d); err != nil {
+			return err
+		}
+	} else if err := s.printStress(d); err != nil {
+		return err
+	}
+	if res.Deadlock != "" {
+		what, _, _ := strings.Cut(res.Deadlock, "\n")
+		s.errorf("sluice: deadlock: %s (--json has the stacks)\n", what)
+	}
+	if res.Panic != "" {
+		what, _, _ := strings.Cut(res.Panic, "\n")
+		s.errorf("sluice: %s (--json has the stack)\n", what)
+	}
+	if res.Failure != nil {
+		s.errorf("sluice: the first call that failed: %s\n", clip(res.Failure.Error(), mostMessage))
+	}
+	switch {
+	case err != nil:
+		return o.ending(err)
+	case len(d.Missed) > 0:
+		return &exitError{code: exitThreshold, err: fmt.Errorf("missed: %s", words(strings.Join(d.Missed, ", "))), hint: o.hint()}
+	}
+	return nil
+}
+
+// hint says how to find out why a threshold was missed.
+func (o *stressOptions) hint() string {
+	if o.events == "" {
+		return "docs/stress.md says what each row means; --events FILE keeps what happened, and sluice report --events FILE shows it"
+	}
+	return "docs/stress.md says what each row means; sluice report --events " + shellQuote(o.events) + " shows what happened"
+}
+
+// words makes words of a name.
+func words(name string) string { return strings.ReplaceAll(name, "_", " ") }
+
+// ending gives the error of a run its exit code and a hint.
+func (o *stressOptions) ending(err error) error {
+	if errors.Is(err, stress.ErrInterrupted) {
+		return &exitError{code: exitInterrupted, err: err, hint: "the same command runs it anew"}
+	}
+	if refused, ok := errors.AsType[*provider.Error](err); ok && refused.Kind == sluice.Auth {
+		return &exitError{code: exitFailed, err: err, hint: "check the key in the environment, or name another variable with --key-env"}
+	}
+	if _, ok := errors.AsType[*stress.UnreachableError](err); ok {
+		return &exitError{code: exitFailed, err: err, hint: "check --base-url, --model and the network: no load was put on it"}
+	}
+	if wrong, ok := errors.AsType[*stress.FieldError](err); ok {
+		return usageError(wrong, "see sluice stress --help")
+	}
+	return err
+}
+
+func (o *stressOptions) document(cfg stress.Config, res *stress.Result, err error) *stressDocument {
+	d := &stressDocument{
+		Level: res.Level, Slots: res.Slots, Seed: res.Seed, DurationMS: res.Duration.Milliseconds(), TookMS: res.Took.Milliseconds(),
+		Outcome: "ok", Missed: append([]string{}, res.Missed()...), LeftOut: append([]stress.LeftOut{}, res.LeftOut...),
+		Parts: []stressPart{}, Calls: res.Metrics.Calls, Seen: res.Seen, Events: o.events, Deadlock: res.Deadlock, Panic: res.Panic,
+	}
+	if e := cfg.Endpoint; e != nil {
+		d.Endpoint, d.Model = e.Target.BaseURL, e.Target.Model
+		if d.Endpoint == "" {
+			d.Endpoint = e.Provider.BaseURL
+		}
+	}
+	switch {
+	case err != nil:
+		d.Outcome = "interrupted"
+	case len(d.Missed) > 0:
+		d.Outcome = "missed"
+	}
+	if res.Failure != nil {
+		d.Failure = res.Failure.Error()
+	}
+	for _, row := range res.Rows {
+		out := stressRow{Name: row.Name, Value: row.Value, Unit: row.Unit, OK: row.OK, Note: row.Note}
+		if row.Limit != nil {
+			out.Threshold = &stressLimit{row.Limit.Op, row.Limit.Value}
+		}
+		d.Rows = append(d.Rows, out)
+	}
+	for _, p := range res.Parts {
+		d.Parts = append(d.Parts, stressPart{
+			Name: p.Name, TookMS: p.Took.Milliseconds(), Calls: p.Calls, Completed: p.Completed, Cancelled: p.Cancelled, Failed: p.Failed,
+			Arrived: p.Arrived, Dropped: p.Dropped, LongestMS: ms(p.LongestWait), MeanMS: ms(p.MeanWait),
+			InUse: p.InUse, Jain: p.Jain, Starvation: p.Starvation,
+		})
+	}
+	return d
+}
+
+// printStress prints the table.
+func (s *streams) printStress(d *stressDocument) error {
+	var b strings.Builder
+	where := "the imitation"
+	if d.Endpoint != "" {
+		where = d.Model + " at " + d.Endpoint
+	}
+	fmt.Fprintf(&b, "%s: %d slots, %s, seed %d, %s calls to %s\n\n", d.Level, d.Slots,
+		span(time.Duration(d.TookMS)*time.Millisecond), d.Seed, group(d.Seen), escape(where))
+	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
+	for _, row := range d.Rows {
+		verdict := ""
+		switch {
+		case row.Value == nil:
+			verdict = "-"
+		case !row.OK:
+			verdict = "MISSED"
+		case row.Threshold != nil:
+			verdict = "ok"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", words(row.Name), row.shown(), row.Threshold.shown(row.Unit), verdict, row.Note)
+	}
+	w.Flush()
+	for _, l := range d.LeftOut {
+		fmt.Fprintf(&b, "\nleft out: %s: %s\n", l.Part, escape(l.Why))
+	}
+	_, err := fmt.Fprint(s.out, trimmed(b.String()))
+	return err
+}
+
+// trimmed takes blanks off the ends of lines.
+func trimmed(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+	return b.String()
+}
+
+func (r *stressRow) shown() string {
+	if r.Value == nil {
+		return "-"
+	}
+	return quantity(*r.Value, r.Unit)
+}
+
+func (l *stressLimit) shown(unit string) string {
+	if l == nil {
+		return ""
+	}
+	return l.Op + " " + quantity(l.Value, unit)
+}
+
+// quantity writes a number with its unit.
+func quantity(x float64, unit string) string {
+	switch {
+	case unit == "s":
+		return span(time.Duration(x * float64(time.Second)))
+	case unit == "%":
+		return fmt.Sprintf("%.4g %%", x)
+	case x == float64(int64(x)):
+		return group(x)
+	}
+	return fmt.Sprintf("%.3f", x)
+}
+
+// stressProgress shows how a run stands, on standard error.
+type stressProgress struct {
+	s      *streams
+	draw   func(stress.Progress)
+	pace   time.Duration
+	part   int
+	next   time.Duration // nothing is shown before then, but for another part
+	silent bool
+}
+
+// newStressProgress shows what it is told in the given way: unless it is asked for, on a terminal alone.
+func newStressProgress(s *streams, mode string) *stressProgress {
+	p := &stressProgress{s: s, silent: true}
+	_, _, tty := s.terminal()
+	switch {
+	case mode == progressJSON:
+		p.draw, p.pace, p.silent = p.drawJSON, time.Second, false
+	case mode == progressPlain:
+		p.draw, p.pace, p.silent = p.drawPlain, 3*time.Second, false
+	case mode == progressAuto && tty:
+		p.draw, p.silent = p.drawLine, false
+	}
+	return p
+}
+
+// tell takes in how the run stands. It is called by one goroutine, and not after the run.
+func (p *stressProgress) tell(at stress.Progress) {
+	if p.silent || at.N == p.part && at.Elapsed < p.next {
+		return
+	}
+	p.part, p.next = at.N, at.Elapsed+p.pace
+	p.draw(at)
+}
+
+// stop clears the terminal.
+func (p *stressProgress) stop() { p.s.err.redraw(nil) }
+
+func (p *stressProgress) drawLine(at stress.Progress) {
+	if width, _, ok := p.s.terminal(); ok {
+		p.s.err.redraw([]string{clip(loaded(at), width-1)})
+	}
+}
+
+func (p *stressProgress) drawPlain(at stress.Progress) { p.s.errorf("sluice: %s\n", loaded(at)) }
+
+// loaded is how a run stands, in a line.
+func loaded(at stress.Progress) string {
+	return fmt.Sprintf("%d/%d %s: %s of %s; %s", at.N, at.Of, at.Part, span(at.Elapsed), span(at.Total), at.Metrics)
+}
+
+// stressLine is how a run stands, for programs.
+type stressLine struct {
+	Part      string `json:"part"`
+	N         int    `json:"n"`
+	Of        int    `json:"of"`
+	ElapsedMS int64  `json:"elapsed_ms"`
+	TotalMS   int64  `json:"total_ms"`
+	Slots     int    `json:"slots"`
+	Active    int    `json:"active"`
+	Waiting   int    `json:"waiting"`
+	Calls     int64  `json:"calls"`
+	Members   int    `json:"members"`
+}
+
+func (p *stressProgress) drawJSON(at stress.Progress) {
+	m := at.Metrics
+	b, err := json.Marshal(stressLine{at.Part, at.N, at.Of, at.Elapsed.Milliseconds(), at.Total.Milliseconds(), m.Slots, m.Active, m.Waiting, m.Calls, m.Members})
+	if err != nil {
+		return // the fields are numbers and names: it cannot be
+	}
+	fmt.Fprintf(p.s.err, "%s\n", b)
+}

@@ -1,0 +1,54 @@
+package stress_test
+
+import (
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice/internal/stress"
+)
+
+// shown logs what a run came to.
+func shown(t *testing.T, res *stress.Result) {
+	t.Helper()
+	for _, row := range res.Rows {
+		value := "-"
+		if row.Value != nil {
+			value = quantity(*row.Value)
+		}
+		t.Logf("%-20s %10s%s %v %v %s", row.Name, value, row.Unit, row.Limit, row.OK, row.Note)
+	}
+	for _, p := range res.Parts {
+		t.Logf("%+v", p)
+	}
+	t.Log(res.LeftOut, res.Failure, res.Panic, res.Deadlock)
+}
+
+func quantity(x float64) string { return strconv.FormatFloat(x, 'g', 4, 64) }
+
+func TestEveryLevelPassesInVirtualTime(t *testing.T) {
+	for level, d := range map[stress.Level]time.Duration{
+		stress.Conservative: time.Minute, stress.Aggressive: time.Minute, stress.Chaos: 10 * time.Second, stress.Hybrid: time.Minute,
+	} {
+		t.Run(string(level), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				res, err := stress.Run(t.Context(), stress.Config{Level: level, Duration: d, Seed: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				shown(t, res)
+				if missed := res.Missed(); len(missed) > 0 {
+					t.Errorf("missed: %v", missed)
+				}
+				if took := time.Since(start); took > d+5*time.Second {
+					t.Errorf("it took %v", took)
+				}
+				if res.Seen < 100 {
+					t.Errorf("%d calls are no load", res.Seen)
+				}
+			})
+		})
+	}
+}
