@@ -30,17 +30,17 @@ type Permit struct {
 const (
 	notSent = iota
 	wasSent // Sent said so
-	settled // Release did, or that it never left
+	settled // the permit came back without
 )
 
 // Holder is told what becomes of a permit by whoever causes it, under no lock. It must be quick.
 type Holder interface {
-	// Sent is called once where Permit.Sent says that the call leaves, with the instant.
+	// Sent is called once for a call that leaves, with the instant: by Permit.Sent, or else by the release, with when the
+	// permit was granted.
 	Sent(p *Permit, at time.Time)
-	// Released is called once, before anybody else may have the slot, with what the call used, if that is known. Where
-	// the call left and nobody called Permit.Sent, sent is when that was: when the permit was granted. It is zero where
-	// Permit.WasSent, and where the call never left.
-	Released(p *Permit, sent time.Time, used Usage)
+	// Released is called once, before anybody else may have the slot: with whether the call left, and what it used, if that
+	// is known.
+	Released(p *Permit, left bool, used Usage)
 }
 
 // HeldBy tells h of what becomes of the permit from now on. It is for whoever acquired it, before others know it.
@@ -48,9 +48,6 @@ func (p *Permit) HeldBy(h Holder) { p.holder = h }
 
 // Holder is who HeldBy said, or nil.
 func (p *Permit) Holder() Holder { return p.holder }
-
-// WasSent reports whether Sent was called before the permit was given back.
-func (p *Permit) WasSent() bool { return p.sent.Load() == wasSent }
 
 // Waited is how long the call waited for this permit.
 func (p *Permit) Waited() time.Duration { return p.waited }
@@ -147,16 +144,17 @@ func (p *Permit) tryRelease(o *Outcome) (d gate.Decision, latency time.Duration,
 }
 
 func (p *Permit) tellReleased(o *Outcome) {
-	var sent time.Time
-	if p.sent.CompareAndSwap(notSent, settled) && !o.Unsent {
-		sent = p.granted
-	}
+	said := !p.sent.CompareAndSwap(notSent, settled)
 	if p.holder == nil {
 		return
+	}
+	left := said || !o.Unsent
+	if left && !said {
+		p.holder.Sent(p, p.granted)
 	}
 	used := Usage{}
 	if o.HasUsage {
 		used = o.Usage
 	}
-	p.holder.Released(p, sent, used)
+	p.holder.Released(p, left, used)
 }

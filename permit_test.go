@@ -77,6 +77,7 @@ func TestEachTryOfACallMayWaitForSoLong(t *testing.T) {
 type holder struct {
 	s              *sluice.Scheduler
 	sent, released []int
+	left           []bool
 	used           []sluice.Usage
 }
 
@@ -84,8 +85,9 @@ func (h *holder) Sent(*sluice.Permit, time.Time) {
 	h.sent = append(h.sent, h.s.Snapshot().Lanes[0].InFlight)
 }
 
-func (h *holder) Released(_ *sluice.Permit, _ time.Time, used sluice.Usage) {
+func (h *holder) Released(_ *sluice.Permit, left bool, used sluice.Usage) {
 	h.released = append(h.released, h.s.Snapshot().Lanes[0].InFlight)
+	h.left = append(h.left, left)
 	h.used = append(h.used, used)
 }
 
@@ -98,7 +100,7 @@ func TestAHolderIsToldBeforeAnotherHasTheSlot(t *testing.T) {
 	if !p.TryRelease(sluice.Outcome{Usage: sluice.Usage{Output: 7}, HasUsage: true}) || p.TryRelease(sluice.Outcome{}) {
 		t.Error("it was not given back once")
 	}
-	if len(h.sent) != 1 || len(h.released) != 1 || h.released[0] != 1 || h.used[0].Output != 7 {
+	if len(h.sent) != 1 || len(h.released) != 1 || h.released[0] != 1 || !h.left[0] || h.used[0].Output != 7 {
 		t.Errorf("told %+v", h)
 	}
 	defer func() {
@@ -116,8 +118,15 @@ func TestACallIsNotSentAfterItsPermitIsBack(t *testing.T) {
 	p.HeldBy(h)
 	p.Release(sluice.Outcome{Unsent: true})
 	p.Sent()
-	if len(h.sent) != 0 || len(h.released) != 1 || p.WasSent() {
+	if len(h.sent) != 0 || len(h.released) != 1 || h.left[0] {
 		t.Errorf("told %+v", h)
+	}
+	p = acquire(t, s, sluice.Call{})
+	p.HeldBy(h)
+	p.Release(sluice.Outcome{})
+	p.Sent()
+	if len(h.sent) != 1 || len(h.released) != 2 || !h.left[1] {
+		t.Errorf("of a call that left and nobody said so, told %+v", h)
 	}
 }
 

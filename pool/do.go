@@ -88,9 +88,9 @@ func (w *doing) granted(p *sluice.Permit) error {
 func (w *doing) Sent(p *sluice.Permit, at time.Time) { w.m.Sent(p, at) }
 
 // Released is told of the permit of a try.
-func (w *doing) Released(p *sluice.Permit, sent time.Time, used sluice.Usage) {
+func (w *doing) Released(p *sluice.Permit, left bool, used sluice.Usage) {
 	w.m.pool.mu.Lock()
-	w.m.releasedLocked(p, sent, used)
+	w.m.releasedLocked(p, left, used)
 	w.out = false
 	if w.again {
 		w.waits = true

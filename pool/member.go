@@ -232,12 +232,8 @@ func (m *Member) failed(ctx context.Context, err error) error {
 func (m *Member) Sent(_ *sluice.Permit, at time.Time) {
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()
-	m.sentLocked(at)
 	m.unsent--
 	m.pool.total.unsent--
-}
-
-func (m *Member) sentLocked(at time.Time) {
 	m.calls++
 	m.pool.total.calls++
 	if at.After(m.lastCall) {
@@ -246,22 +242,19 @@ func (m *Member) sentLocked(at time.Time) {
 }
 
 // Released forgets a permit that is given back, for that permit.
-func (m *Member) Released(p *sluice.Permit, sent time.Time, used sluice.Usage) {
+func (m *Member) Released(p *sluice.Permit, left bool, used sluice.Usage) {
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()
-	m.releasedLocked(p, sent, used)
+	m.releasedLocked(p, left, used)
 }
 
-func (m *Member) releasedLocked(p *sluice.Permit, sent time.Time, used sluice.Usage) {
+func (m *Member) releasedLocked(p *sluice.Permit, left bool, used sluice.Usage) {
 	n := &m.pool.total
 	m.open--
 	n.active--
-	if !p.WasSent() {
+	if !left {
 		m.unsent--
 		n.unsent--
-	}
-	if !sent.IsZero() {
-		m.sentLocked(sent)
 	}
 	if i := slices.Index(m.held, p); i >= 0 {
 		m.held = slices.Delete(m.held, i, i+1)
