@@ -53,13 +53,13 @@ func (m *Member) SaveCheckpoint(v any) error {
 	if err != nil {
 		return fmt.Errorf("checkpoint of member %q: %w", m.id, err)
 	}
-	return m.pool.store.Save(m.id, data)
+	return m.pool.cfg.Store.Save(m.id, data)
 }
 
 // LoadCheckpoint reads the member's checkpoint into v. It fails with ErrNoCheckpoint where there is none. Where the newest is
 // damaged, it reads the one before, and says so in Checkpoint.Damage.
 func (m *Member) LoadCheckpoint(v any) (Checkpoint, error) {
-	c, err := m.pool.store.Load(m.id)
+	c, err := m.pool.cfg.Store.Load(m.id)
 	if err != nil {
 		return c, err
 	}
@@ -70,7 +70,7 @@ func (m *Member) LoadCheckpoint(v any) (Checkpoint, error) {
 }
 
 // DeleteCheckpoint removes the member's checkpoint, as when its work is done.
-func (m *Member) DeleteCheckpoint() error { return m.pool.store.Delete(m.id) }
+func (m *Member) DeleteCheckpoint() error { return m.pool.cfg.Store.Delete(m.id) }
 
 // MemoryStore keeps checkpoints as long as the process lives.
 type MemoryStore struct {

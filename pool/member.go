@@ -106,28 +106,14 @@ func (m *Member) Acquire(ctx context.Context, c sluice.Call) (*sluice.Permit, er
 	return p, nil
 }
 
-// Release gives back a permit that the member has. It fails, and changes nothing, where the permit is another's or was
-// given back before.
+// Release gives back a permit that the member has. It fails with ErrNotHeld, and changes nothing, where the permit is
+// another's or was given back before.
 func (m *Member) Release(p *sluice.Permit, o sluice.Outcome) error {
 	if p.Holder() != m || !p.TryRelease(o) {
-		return &NotHeldError{Member: m.id}
+		return fmt.Errorf("member %q: %w", m.id, ErrNotHeld)
 	}
 	return nil
 }
-
-// ErrNotHeld is matched by a *NotHeldError.
-var ErrNotHeld = errors.New("permit is not held")
-
-// NotHeldError is returned for the release of a permit that the member does not have.
-type NotHeldError struct{ Member string }
-
-// Error names the member.
-func (e *NotHeldError) Error() string {
-	return fmt.Sprintf("member %q released a permit that it does not hold: it is another's, or was released before", e.Member)
-}
-
-// Is reports whether target is ErrNotHeld.
-func (e *NotHeldError) Is(target error) bool { return target == ErrNotHeld }
 
 // ask begins the wait of a call, unless the member is closed or may make none.
 func (m *Member) ask(c *sluice.Call) error {

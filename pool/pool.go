@@ -29,20 +29,11 @@ const (
 var (
 	// ErrClosed is returned by calls of a Member that was closed.
 	ErrClosed = errors.New("member is closed")
-	// ErrDuplicate is matched by a *DuplicateError.
-	ErrDuplicate = errors.New("member is registered already")
+	// ErrDuplicate is wrapped by the error for an id that another member has.
+	ErrDuplicate = errors.New("it is registered already: close it first, or take another id")
+	// ErrNotHeld is wrapped by the error for the release of a permit that the member does not have.
+	ErrNotHeld = errors.New("it does not hold the permit, which is another's or was released before")
 )
-
-// DuplicateError is returned for an id that another member has.
-type DuplicateError struct{ ID string }
-
-// Error names the member.
-func (e *DuplicateError) Error() string {
-	return fmt.Sprintf("member %q is registered already: close it first, or take another id", e.ID)
-}
-
-// Is reports whether target is ErrDuplicate.
-func (e *DuplicateError) Is(target error) bool { return target == ErrDuplicate }
 
 // Config shapes a Pool.
 type Config struct {
@@ -79,7 +70,6 @@ type Config struct {
 // Pool is members and the queue of those that Run will start. It is safe for concurrent use.
 type Pool struct {
 	cfg   Config
-	store Store
 	start time.Time
 
 	mu      sync.Mutex
@@ -128,12 +118,12 @@ func New(cfg Config) (*Pool, error) {
 		cfg.Store = NewMemoryStore()
 	}
 	return &Pool{
-		cfg: cfg, store: cfg.Store, start: time.Now(), members: make(map[string]*Member),
+		cfg: cfg, start: time.Now(), members: make(map[string]*Member),
 		queue: queue{running: make(map[*entry]bool)},
 	}, nil
 }
 
-// Register adds a member, which makes calls until its Close. It fails with a *DuplicateError for an id that is in use.
+// Register adds a member, which makes calls until its Close. It fails with ErrDuplicate for an id that is in use.
 // Members that are registered this way are not counted against MaxActive.
 func (p *Pool) Register(id string, cfg MemberConfig) (*Member, error) {
 	p.mu.Lock()
@@ -163,7 +153,7 @@ func (p *Pool) reserveLocked(id string) error {
 		return ErrQueueStopped
 	}
 	if _, used := p.members[id]; used {
-		return &DuplicateError{ID: id}
+		return fmt.Errorf("member %q: %w", id, ErrDuplicate)
 	}
 	p.members[id] = nil
 	return nil

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -304,8 +306,7 @@ func TestAReleaseByAnotherIsDetectedWhoeverHoldsSlots(t *testing.T) {
 		t.Helper()
 		before := p.Metrics().Active
 		err := m.Release(held, sluice.Outcome{})
-		e, ok := errors.AsType[*pool.NotHeldError](err)
-		if !ok || !errors.Is(err, pool.ErrNotHeld) || e.Member != m.ID() || p.Metrics().Active != before {
+		if !errors.Is(err, pool.ErrNotHeld) || !strings.Contains(err.Error(), strconv.Quote(m.ID())) || p.Metrics().Active != before {
 			t.Errorf("%s: %v, %d active of %d", what, err, p.Metrics().Active, before)
 		}
 	}
@@ -330,7 +331,7 @@ func TestIdsAreTakenOnce(t *testing.T) {
 	p := newPool(t, 1, pool.Config{})
 	m := register(t, p, "reviewer-1")
 	_, err := p.Register("reviewer-1", pool.MemberConfig{})
-	if e, ok := errors.AsType[*pool.DuplicateError](err); !ok || e.ID != "reviewer-1" || !errors.Is(err, pool.ErrDuplicate) {
+	if !errors.Is(err, pool.ErrDuplicate) || !strings.Contains(err.Error(), `"reviewer-1"`) {
 		t.Errorf("registered twice: %v", err)
 	}
 	if err := p.Run(t.Context(), "reviewer-1", pool.MemberConfig{}, nil); !errors.Is(err, pool.ErrDuplicate) {
