@@ -24,10 +24,10 @@ func watched[R any](ctx context.Context, f *search, engine func(context.Context,
 	defer cancel()
 	stop := func(os.Signal) { cancel() }
 	defer onInterrupt(stop, stop)()
-	shown := newFindProgress(f.s, f.o.progress)
+	shown := newStagedProgress(f.s, f.o.progress)
 	defer shown.stop()
 	cfg := f.cfg
-	cfg.Progress = shown.tell
+	cfg.Progress = shown.search
 	if f.o.verbose {
 		cfg.Log = func(line string) { f.s.errorf("%s\n", line) }
 	}

@@ -396,12 +396,12 @@ func TestHowASearchStands(t *testing.T) {
 			`"input_tokens":900,"output_tokens":300,"cost_usd":null},"elapsed_ms":12000,"low":16,"high":100}`},
 	} {
 		var stderr bytes.Buffer
-		p := newFindProgress(newStreams(nil, nil, io.Discard, &stderr), c.mode)
+		p := newStagedProgress(newStreams(nil, nil, io.Discard, &stderr), c.mode)
 		for _, now := range []find.Progress{at, at, later, soak, last} {
-			p.tell(now)
+			p.search(now)
 		}
 		p.stop()
-		p.tell(last)
+		p.search(last)
 		lines := strings.Split(strings.TrimSuffix(stderr.String(), "\n"), "\n")
 		if got := strings.Count(stderr.String(), "\n"); got != c.lines || lines[0] != c.first {
 			t.Errorf("%s: %d lines:\n%s", c.mode, got, stderr.String())

@@ -224,8 +224,8 @@ func (o *stressOptions) watched(ctx context.Context, s *streams, cfg stress.Conf
 	defer cancel()
 	stop := func(os.Signal) { cancel() }
 	defer onInterrupt(stop, stop)()
-	shown := newStressProgress(s, o.progress)
+	shown := newStagedProgress(s, o.progress)
 	defer shown.stop()
-	cfg.Progress = shown.tell
+	cfg.Progress = shown.load
 	return stress.Run(ctx, cfg)
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -228,77 +227,4 @@ func quantity(x float64, unit string) string {
 		return group(x)
 	}
 	return fmt.Sprintf("%.3f", x)
-}
-
-// stressProgress shows how a run stands, on standard error.
-type stressProgress struct {
-	s      *streams
-	draw   func(stress.Progress)
-	pace   time.Duration
-	part   int
-	next   time.Duration // nothing is shown before then, but for another part
-	silent bool
-}
-
-// newStressProgress shows what it is told in the given way: unless it is asked for, on a terminal alone.
-func newStressProgress(s *streams, mode string) *stressProgress {
-	p := &stressProgress{s: s, silent: true}
-	_, _, tty := s.terminal()
-	switch {
-	case mode == progressJSON:
-		p.draw, p.pace, p.silent = p.drawJSON, time.Second, false
-	case mode == progressPlain:
-		p.draw, p.pace, p.silent = p.drawPlain, 3*time.Second, false
-	case mode == progressAuto && tty:
-		p.draw, p.silent = p.drawLine, false
-	}
-	return p
-}
-
-// tell takes in how the run stands. It is called by one goroutine, and not after the run.
-func (p *stressProgress) tell(at stress.Progress) {
-	if p.silent || at.N == p.part && at.Elapsed < p.next {
-		return
-	}
-	p.part, p.next = at.N, at.Elapsed+p.pace
-	p.draw(at)
-}
-
-// stop clears the terminal.
-func (p *stressProgress) stop() { p.s.err.redraw(nil) }
-
-func (p *stressProgress) drawLine(at stress.Progress) {
-	if width, _, ok := p.s.terminal(); ok {
-		p.s.err.redraw([]string{clip(loaded(at), width-1)})
-	}
-}
-
-func (p *stressProgress) drawPlain(at stress.Progress) { p.s.errorf("sluice: %s\n", loaded(at)) }
-
-// loaded is how a run stands, in a line.
-func loaded(at stress.Progress) string {
-	return fmt.Sprintf("%d/%d %s: %s of %s; %s", at.N, at.Of, at.Part, span(at.Elapsed), span(at.Total), at.Metrics)
-}
-
-// stressLine is how a run stands, for programs.
-type stressLine struct {
-	Part      string `json:"part"`
-	N         int    `json:"n"`
-	Of        int    `json:"of"`
-	ElapsedMS int64  `json:"elapsed_ms"`
-	TotalMS   int64  `json:"total_ms"`
-	Slots     int    `json:"slots"`
-	Active    int    `json:"active"`
-	Waiting   int    `json:"waiting"`
-	Calls     int64  `json:"calls"`
-	Members   int    `json:"members"`
-}
-
-func (p *stressProgress) drawJSON(at stress.Progress) {
-	m := at.Metrics
-	b, err := json.Marshal(stressLine{at.Part, at.N, at.Of, at.Elapsed.Milliseconds(), at.Total.Milliseconds(), m.Slots, m.Active, m.Waiting, m.Calls, m.Members})
-	if err != nil {
-		return // the fields are numbers and names: it cannot be
-	}
-	fmt.Fprintf(p.s.err, "%s\n", b)
 }
