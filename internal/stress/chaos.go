@@ -141,13 +141,7 @@ func failing(s *step) {
 	}
 	r.wire.to(bad)
 	for i := range scaled(r.cfg.Slots, 8) {
-		s.member(fmt.Sprintf("patient-%d", i), pool.MemberConfig{Kind: "worker"}, func(a *agent) {
-			for !s.over() {
-				if a.call(s.ctx, callConfig{}) != nil && s.ctx.Err() != nil {
-					return
-				}
-			}
-		})
+		s.member(fmt.Sprintf("patient-%d", i), pool.MemberConfig{Kind: "worker"}, (*agent).calls)
 	}
 	s.rest()
 }
@@ -185,11 +179,7 @@ func stopped(s *step) {
 		members.Add(1)
 		s.member(fmt.Sprintf("halted-%d", i), pool.MemberConfig{Kind: "worker"}, func(a *agent) {
 			defer members.Done()
-			for !s.over() {
-				if a.call(s.ctx, callConfig{}) != nil && s.ctx.Err() != nil {
-					return
-				}
-			}
+			a.calls()
 		})
 	}
 	s.sleep(s.ctx, s.left()/4)

@@ -25,9 +25,6 @@ var hybrid = []part{{"campaign, reviews and tests", 1, func(s *step) {
 // campaign is phases one after the other. The next begins when all members of the last have ended.
 func campaign(s *step) {
 	r := s.r
-	r.mu.Lock()
-	r.phases = campaignPhases
-	r.mu.Unlock()
 	each := s.left() / campaignPhases
 	places := make([]*agent, scaled(r.cfg.Slots, 16)) // more than may be active
 	for k := range places {

@@ -74,13 +74,7 @@ func crowd(s *step, n int) {
 	agents := make([]*agent, 0, n)
 	for i := range n {
 		id := fmt.Sprintf("%s-%d", s.name, i)
-		a := s.member(id, pool.MemberConfig{Kind: "worker"}, func(a *agent) {
-			for !s.over() {
-				if a.call(s.ctx, callConfig{}) != nil && s.ctx.Err() != nil {
-					return
-				}
-			}
-		})
+		a := s.member(id, pool.MemberConfig{Kind: "worker"}, (*agent).calls)
 		agents = append(agents, a)
 		if i < n-1 {
 			s.sleep(s.ctx, apart)

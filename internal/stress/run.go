@@ -50,7 +50,7 @@ type run struct {
 	refused     bool // the provider asked to slow down: other things than slots hold calls back from then on
 	lostWakeups int  // a call waited on while a slot was free
 
-	phases, phasesAdvanced   int
+	phasesAdvanced           int
 	reviews, reviewsFinished int
 	damaged                  int // checkpoints
 	checkpoints              int

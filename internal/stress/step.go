@@ -156,6 +156,13 @@ func (a *agent) call(ctx context.Context, c callConfig) error {
 	return err
 }
 
+// calls makes one call after the other until the step's time is over.
+func (a *agent) calls() {
+	for !a.s.over() {
+		a.call(a.s.ctx, callConfig{})
+	}
+}
+
 // between is a random duration between two.
 func (a *agent) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(a.luck.Float64()*float64(most-least))
