@@ -107,7 +107,7 @@ func (r *run) misuse(ctx context.Context, name string) {
 		return
 	}
 	defer thief.Close()
-	p, err := owner.Acquire(ctx, sluice.Call{ID: "held by " + name, Lane: r.endpoint.target.Model})
+	p, err := owner.Acquire(ctx, sluice.Call{ID: "held by " + name, Lane: r.endpoint.Target.Model})
 	if err != nil {
 		return
 	}

@@ -22,11 +22,11 @@ func (s *step) fairness(agents []*agent) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.jain = append(s.jain, Jain(counts))
+	s.jain = append(s.jain, jain(counts))
 }
 
-// Jain is the fairness index of what each got: 1 where all got the same, 1/n where one got all. It is 1 of nothing.
-func Jain(got []float64) float64 {
+// jain is the fairness index of what each got: 1 where all got the same, 1/n where one got all. It is 1 of nothing.
+func jain(got []float64) float64 {
 	var sum, squares float64
 	for _, x := range got {
 		sum += x
@@ -41,8 +41,8 @@ func Jain(got []float64) float64 {
 // leastWaits is how many waits there must be for the longest to say something.
 const leastWaits = 20
 
-// Starvation is the longest wait as a multiple of the median; ok is false of few waits.
-func Starvation(waits []time.Duration) (ratio float64, ok bool) {
+// starvation is the longest wait as a multiple of the median; ok is false of few waits.
+func starvation(waits []time.Duration) (ratio float64, ok bool) {
 	if len(waits) < leastWaits {
 		return 0, false
 	}

@@ -152,7 +152,7 @@ func (s *step) result(all *sums) PartResult {
 	for _, j := range s.jain {
 		p.Jain = extreme(p.Jain, j, -1)
 	}
-	if ratio, ok := Starvation(s.waited); ok {
+	if ratio, ok := starvation(s.waited); ok {
 		p.Starvation = &ratio
 	}
 	all.started += s.started

@@ -24,7 +24,7 @@ type run struct {
 	ctx      context.Context // ends with the run, or when it is stuck
 	abort    context.CancelCauseFunc
 	start    time.Time
-	endpoint endpoint
+	endpoint Endpoint // without Base and Scheduler for the imitation
 	sched    *sluice.Scheduler
 	pool     *pool.Pool
 	wire     wire
@@ -57,12 +57,6 @@ type run struct {
 	recovery                 *step // nil: there was none
 }
 
-// endpoint is what a call is made of.
-type endpoint struct {
-	provider provider.Provider
-	target   provider.Target
-}
-
 // outage is a time in which the provider stood still on purpose.
 type outage struct{ from, to time.Time }
 
@@ -78,12 +72,12 @@ func newRun(ctx context.Context, cfg Config) (*run, error) {
 	r.ctx, r.abort = context.WithCancelCause(ctx)
 	var err error
 	if cfg.Endpoint != nil {
-		r.endpoint = endpoint{cfg.Endpoint.Provider, cfg.Endpoint.Target}
+		r.endpoint = *cfg.Endpoint
 		r.calm = &remote{base: cfg.Endpoint.Base}
 		r.sched, err = cfg.Endpoint.Scheduler(sluice.ObserverFunc(r.observe))
 	} else {
 		known, _ := provider.Lookup("sim")
-		r.endpoint = endpoint{known, provider.Target{Endpoint: known.PromptEndpoint("sim"), Model: "sim"}}
+		r.endpoint = Endpoint{Provider: known, Target: provider.Target{Endpoint: known.PromptEndpoint("sim"), Model: "sim"}}
 		if r.calm, err = newImitation(sim.Config{Seed: cfg.Seed, Latency: cfg.Latency, Jitter: 0.2, OutputTokens: 16}); err != nil {
 			return nil, err
 		}

@@ -206,13 +206,13 @@ func (s *step) call(ctx context.Context, m *pool.Member, c callConfig) error {
 	r := s.r
 	n := r.serial.Add(1)
 	body := r.body(n)
-	estimate, _ := provider.Estimate(r.endpoint.target.Endpoint, body)
+	estimate, _ := provider.Estimate(r.endpoint.Target.Endpoint, body)
 	w := wait{s: s, since: time.Now(), held: r.heldBack(), open: true}
 	s.mu.Lock()
 	s.started++
 	s.mu.Unlock()
 	_, err := m.Do(ctx, sluice.Call{
-		ID: m.ID() + "/" + strconv.FormatUint(n, 10), Lane: r.endpoint.target.Model, Cost: estimate.Cost,
+		ID: m.ID() + "/" + strconv.FormatUint(n, 10), Lane: r.endpoint.Target.Model, Cost: estimate.Cost,
 	}, func(ctx context.Context, p *sluice.Permit) sluice.Outcome {
 		w.ends()
 		sent := time.Now()
@@ -237,12 +237,12 @@ func isCallError(err error) bool {
 
 // exchange makes one try.
 func (r *run) exchange(ctx context.Context, p *sluice.Permit, body []byte, cost sluice.Cost) sluice.Outcome {
-	req, err := r.endpoint.provider.NewRequest(ctx, r.endpoint.target, body)
+	req, err := r.endpoint.Provider.NewRequest(ctx, r.endpoint.Target, body)
 	if err != nil {
 		return sluice.Outcome{Kind: sluice.BadRequest, Err: err, Unsent: true}
 	}
 	_, o := provider.Exchange(ctx, &r.wire, p, req, provider.ExchangeConfig{
-		Provider: r.endpoint.provider, Endpoint: r.endpoint.target.Endpoint, Timeout: r.cfg.Timeout, Key: r.endpoint.target.Key, Cost: cost,
+		Provider: r.endpoint.Provider, Endpoint: r.endpoint.Target.Endpoint, Timeout: r.cfg.Timeout, Key: r.endpoint.Target.Key, Cost: cost,
 	})
 	return o
 }
@@ -307,9 +307,9 @@ func (s *step) end(err error, byPlan bool, first time.Duration) {
 
 // body is the request of the n-th call, which no cache has an answer to.
 func (r *run) body(n uint64) []byte {
-	t := r.endpoint.target
+	t := r.endpoint.Target
 	b := provider.AppendPrompt(nil, t.Endpoint, t.Model, fmt.Appendf(nil, `"[%x-%d] Say one short sentence."`, r.cfg.Seed, n), nil)
-	member, _ := r.endpoint.provider.Bound(t.Endpoint)
+	member, _ := r.endpoint.Provider.Bound(t.Endpoint)
 	if member == "" {
 		return append(b, '}')
 	}
