@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -220,7 +221,7 @@ func (w *model) check(t *testing.T, p *pool.Pool) bool {
 		}
 	}
 	want.Phases = phases
-	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) || fmt.Sprint(got.Phases) != fmt.Sprint(phases) {
+	if !reflect.DeepEqual(got, want) { // its String has not all
 		t.Errorf("counted:\n%#v\nwant:\n%#v", got, want)
 		return false
 	}
