@@ -50,19 +50,19 @@ type list struct{ head, tail *Ticket }
 
 // tenant returns the named tenant, made at its first call. id is that of the newest call.
 func (o *order) tenant(name string, id uint64) *tenant {
-	t := o.tenants[name]
-	if t == nil {
+	q := o.tenants[name]
+	if q == nil {
 		if o.tenants == nil {
 			o.open()
 		}
 		o.sweep(id)
-		t = &tenant{order: o, weight: 1}
+		q = &tenant{order: o, weight: 1}
 		if w := o.weights[name]; w > 0 {
-			t.weight = w
+			q.weight = w
 		}
-		o.tenants[name] = t
+		o.tenants[name] = q
 	}
-	return t
+	return q
 }
 
 func (o *order) open() {
@@ -107,7 +107,7 @@ func (o *order) push(t *Ticket) {
 		q.served, q.since = max(q.served, o.least()), t.Order
 		o.begin(q)
 	} else if l.head != head {
-		o.stand(q, time.Time{})
+		o.reclassify(q, time.Time{})
 	}
 }
 
@@ -120,7 +120,7 @@ func (o *order) begin(q *tenant) {
 	}
 	for _, each := range [...]*tenant{o.sole, q} {
 		if each != nil {
-			each.stand(time.Time{})
+			each.classify(time.Time{})
 			o.enter(each)
 		}
 	}
@@ -143,17 +143,17 @@ func (o *order) remove(t *Ticket) {
 			o.leave(q)
 		}
 	} else if l.head != head {
-		o.stand(q, time.Time{})
+		o.reclassify(q, time.Time{})
 	}
 }
 
-// stand finds the class of a tenant whose heads changed or that rose. Without now, age is left to the next look.
-func (o *order) stand(q *tenant, now time.Time) {
+// reclassify finds the class of a tenant whose heads changed or that rose. Without now, age is left to the next look.
+func (o *order) reclassify(q *tenant, now time.Time) {
 	if o.sole == q {
 		return
 	}
 	o.leave(q)
-	q.stand(now)
+	q.classify(now)
 	o.enter(q)
 }
 
@@ -171,8 +171,8 @@ func (o *order) leave(q *tenant) {
 	}
 }
 
-// stand sets the tenant's class, age counted, and when it will be higher.
-func (q *tenant) stand(now time.Time) {
+// classify sets the tenant's class, age counted, and when it will be higher.
+func (q *tenant) classify(now time.Time) {
 	q.class, q.rises = 0, time.Time{}
 	for c := range q.lists {
 		if t := q.lists[c].head; t != nil {
@@ -198,7 +198,7 @@ func (o *order) next(now time.Time) *Ticket {
 		return o.sole.next(now)
 	}
 	for q := o.rising.first(); q != nil && !q.rises.After(now); q = o.rising.first() {
-		o.stand(q, now)
+		o.reclassify(q, now)
 	}
 	for c := numClasses - 1; c >= 0; c-- {
 		if q := o.classes[c].first(); q != nil {
