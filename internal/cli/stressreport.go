@@ -23,7 +23,7 @@ type stressDocument struct {
 	TookMS     int64            `json:"took_ms"`
 	Outcome    string           `json:"outcome"` // ok, missed or interrupted
 	Missed     []string         `json:"missed"`
-	Rows       []stressRow      `json:"rows"`
+	Rows       []stress.Row     `json:"rows"`
 	Parts      []stressPart     `json:"parts"`
 	LeftOut    []stress.LeftOut `json:"left_out"`
 	Calls      int64            `json:"calls"`
@@ -32,20 +32,6 @@ type stressDocument struct {
 	Deadlock   string           `json:"deadlock,omitempty"`
 	Panic      string           `json:"panic,omitempty"`
 	Failure    string           `json:"first_failure,omitempty"`
-}
-
-type stressRow struct {
-	Name      string       `json:"name"`
-	Value     *float64     `json:"value"` // null: there was nothing to measure
-	Unit      string       `json:"unit,omitempty"`
-	Threshold *stressLimit `json:"threshold"` // null: it is no matter of passing
-	OK        bool         `json:"ok"`
-	Note      string       `json:"note,omitempty"`
-}
-
-type stressLimit struct {
-	Op    string  `json:"op"`
-	Value float64 `json:"value"`
 }
 
 type stressPart struct {
@@ -129,7 +115,7 @@ func (o *stressOptions) document(cfg stress.Config, res *stress.Result, err erro
 	d := &stressDocument{
 		Level: res.Level, Slots: res.Slots, Seed: res.Seed, DurationMS: res.Duration.Milliseconds(), TookMS: res.Took.Milliseconds(),
 		Outcome: "ok", Missed: append([]string{}, res.Missed()...), LeftOut: append([]stress.LeftOut{}, res.LeftOut...),
-		Parts: []stressPart{}, Calls: res.Metrics.Calls, Seen: res.Seen, Events: o.events, Deadlock: res.Deadlock, Panic: res.Panic,
+		Rows: res.Rows, Parts: []stressPart{}, Calls: res.Metrics.Calls, Seen: res.Seen, Events: o.events, Deadlock: res.Deadlock, Panic: res.Panic,
 	}
 	if e := cfg.Endpoint; e != nil {
 		d.Endpoint, d.Model = e.Target.BaseURL, e.Target.Model
@@ -145,13 +131,6 @@ func (o *stressOptions) document(cfg stress.Config, res *stress.Result, err erro
 	}
 	if res.Failure != nil {
 		d.Failure = res.Failure.Error()
-	}
-	for _, row := range res.Rows {
-		out := stressRow{Name: row.Name, Value: row.Value, Unit: row.Unit, OK: row.OK, Note: row.Note}
-		if row.Limit != nil {
-			out.Threshold = &stressLimit{row.Limit.Op, row.Limit.Value}
-		}
-		d.Rows = append(d.Rows, out)
 	}
 	for _, p := range res.Parts {
 		d.Parts = append(d.Parts, stressPart{
@@ -174,7 +153,13 @@ func (s *streams) printStress(d *stressDocument) error {
 		span(time.Duration(d.TookMS)*time.Millisecond), d.Seed, group(d.Seen), escape(where))
 	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
 	for _, row := range d.Rows {
-		verdict := ""
+		value, threshold, verdict := "-", "", ""
+		if row.Value != nil {
+			value = quantity(*row.Value, row.Unit)
+		}
+		if t := row.Threshold; t != nil {
+			threshold = t.Op + " " + quantity(t.Value, row.Unit)
+		}
 		switch {
 		case row.Value == nil:
 			verdict = "-"
@@ -183,7 +168,7 @@ func (s *streams) printStress(d *stressDocument) error {
 		case row.Threshold != nil:
 			verdict = "ok"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", words(row.Name), row.shown(), row.Threshold.shown(row.Unit), verdict, row.Note)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", words(row.Name), value, threshold, verdict, row.Note)
 	}
 	w.Flush()
 	for _, l := range d.LeftOut {
@@ -200,20 +185,6 @@ func trimmed(text string) string {
 		b.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
 	return b.String()
-}
-
-func (r *stressRow) shown() string {
-	if r.Value == nil {
-		return "-"
-	}
-	return quantity(*r.Value, r.Unit)
-}
-
-func (l *stressLimit) shown(unit string) string {
-	if l == nil {
-		return ""
-	}
-	return l.Op + " " + quantity(l.Value, unit)
 }
 
 // quantity writes a number with its unit.

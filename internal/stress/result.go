@@ -44,21 +44,21 @@ type PartResult struct {
 
 // Row is one line of the table.
 type Row struct {
-	Name  string   // such as "max_wait"
-	Value *float64 // in Unit; nil: there was nothing to measure
-	Unit  string   // "s", "%" or none
-	Limit *Limit   // nil: it is no matter of passing
-	OK    bool
-	Note  string
+	Name      string     `json:"name"`           // such as "max_wait"
+	Value     *float64   `json:"value"`          // in Unit; nil: there was nothing to measure
+	Unit      string     `json:"unit,omitempty"` // "s", "%" or none
+	Threshold *Threshold `json:"threshold"`      // nil: it is no matter of passing
+	OK        bool       `json:"ok"`
+	Note      string     `json:"note,omitempty"`
 }
 
-// Limit is the threshold of a row.
-type Limit struct {
-	Op    string // "=", "<", "<=", ">" or ">="
-	Value float64
+// Threshold is what the value of a row must keep.
+type Threshold struct {
+	Op    string  `json:"op"` // "=", "<", "<=", ">" or ">="
+	Value float64 `json:"value"`
 }
 
-func (l *Limit) holds(x float64) bool {
+func (l *Threshold) holds(x float64) bool {
 	switch l.Op {
 	case "=":
 		return x == l.Value
@@ -83,11 +83,11 @@ func (r *Result) Missed() (names []string) {
 }
 
 // thresholds are those that differ by level.
-var thresholds = map[Level]struct{ wait, completion Limit }{
-	Conservative: {Limit{"<", 1}, Limit{"=", 100}},
-	Aggressive:   {Limit{"<", 30}, Limit{"=", 100}},
-	Chaos:        {Limit{"<", 60}, Limit{">", 80}},
-	Hybrid:       {Limit{"<", 30}, Limit{"=", 100}},
+var thresholds = map[Level]struct{ wait, completion Threshold }{
+	Conservative: {Threshold{"<", 1}, Threshold{"=", 100}},
+	Aggressive:   {Threshold{"<", 30}, Threshold{"=", 100}},
+	Chaos:        {Threshold{"<", 60}, Threshold{">", 80}},
+	Hybrid:       {Threshold{"<", 30}, Threshold{"=", 100}},
 }
 
 const (
@@ -185,7 +185,7 @@ func extreme(have *float64, x, sign float64) *float64 {
 // rows is the table.
 func (r *run) rows(res *Result, all *sums) []Row {
 	level := thresholds[r.cfg.Level]
-	zero := &Limit{"=", 0}
+	zero := &Threshold{"=", 0}
 	rows := []Row{
 		counted("panics", r.panics, zero),
 		counted("slot_leaks", r.leaks, zero),
@@ -197,7 +197,7 @@ func (r *run) rows(res *Result, all *sums) []Row {
 		rows = append(rows, counted("lost_wakeups", r.lostWakeups, zero))
 	}
 	if peak := r.wire.peak(); peak > 0 {
-		rows = append(rows, counted("calls_at_once", peak, &Limit{"<=", float64(r.cfg.Slots)}))
+		rows = append(rows, counted("calls_at_once", peak, &Threshold{"<=", float64(r.cfg.Slots)}))
 	}
 	rows = append(rows, measured("max_wait", new(all.longest.Seconds()), "s", &level.wait))
 	rows = append(rows, r.completion(all, &level.completion))
@@ -205,22 +205,22 @@ func (r *run) rows(res *Result, all *sums) []Row {
 	if all.slots > 0 {
 		inUse = new(all.used / all.slots)
 	}
-	rows = append(rows, measured("slots_in_use", inUse, "", &Limit{">=", leastInUse}))
+	rows = append(rows, measured("slots_in_use", inUse, "", &Threshold{">=", leastInUse}))
 	rows = append(rows, r.meanWait(all))
 	for _, row := range r.particular() {
 		if r.outer.Err() != nil { // there was no time for it
-			row.Limit, row.OK = nil, true
+			row.Threshold, row.OK = nil, true
 		}
 		rows = append(rows, row)
 	}
 	rows = append(rows,
-		measured("jain_index", all.jain, "", &Limit{">=", leastJain}),
-		measured("starvation", all.starvation, "", &Limit{"<=", mostStarvation}),
+		measured("jain_index", all.jain, "", &Threshold{">=", leastJain}),
+		measured("starvation", all.starvation, "", &Threshold{"<=", mostStarvation}),
 	)
 	drift := counted("metric_drift", int(res.Metrics.Calls-res.Seen), zero)
 	drift.Note = fmt.Sprintf("%d calls counted, %d seen by the provider", res.Metrics.Calls, res.Seen)
 	if r.outer.Err() != nil { // calls were cut off on their way
-		drift.Limit, drift.OK = nil, true
+		drift.Threshold, drift.OK = nil, true
 	}
 	rows = append(rows, drift)
 	if all.arrived > 0 {
@@ -231,13 +231,13 @@ func (r *run) rows(res *Result, all *sums) []Row {
 	return rows
 }
 
-func (r *run) completion(all *sums, limit *Limit) Row {
+func (r *run) completion(all *sums, threshold *Threshold) Row {
 	meant := all.started - all.cancelled
 	var share *float64
 	if meant > 0 {
 		share = new(100 * float64(all.completed) / float64(meant))
 	}
-	row := measured("completion", share, "%", limit)
+	row := measured("completion", share, "%", threshold)
 	row.Note = fmt.Sprintf("%d of %d calls that nobody cancelled", all.completed, meant)
 	return row
 }
@@ -247,24 +247,24 @@ func (r *run) meanWait(all *sums) Row {
 	if all.waits > 0 {
 		mean = new(all.total.Seconds() / float64(all.waits))
 	}
-	var limit *Limit
+	var threshold *Threshold
 	if r.cfg.Level == Hybrid {
-		limit = &Limit{"<", mostMeanWait}
+		threshold = &Threshold{"<", mostMeanWait}
 	}
-	return measured("mean_wait", mean, "s", limit)
+	return measured("mean_wait", mean, "s", threshold)
 }
 
 // particular are the rows of one level alone.
 func (r *run) particular() []Row {
 	switch r.cfg.Level {
 	case Hybrid:
-		phases := counted("phases_advanced", r.phasesAdvanced, &Limit{"=", campaignPhases})
+		phases := counted("phases_advanced", r.phasesAdvanced, &Threshold{"=", campaignPhases})
 		phases.Note = fmt.Sprintf("of %d", campaignPhases)
-		reviews := counted("reviews_finished", r.reviewsFinished, &Limit{"=", float64(r.reviews)})
+		reviews := counted("reviews_finished", r.reviewsFinished, &Threshold{"=", float64(r.reviews)})
 		reviews.Note = fmt.Sprintf("of %d", r.reviews)
 		return []Row{phases, reviews}
 	case Chaos:
-		damaged := counted("checkpoints_damaged", r.damaged, &Limit{"=", 0})
+		damaged := counted("checkpoints_damaged", r.damaged, &Threshold{"=", 0})
 		damaged.Note = fmt.Sprintf("of %d saved", r.checkpoints)
 		passed := 0
 		if s := r.recovery; s != nil {
@@ -274,13 +274,15 @@ func (r *run) particular() []Row {
 			}
 			s.mu.Unlock()
 		}
-		return []Row{damaged, counted("recovery_round", passed, &Limit{"=", 1})}
+		return []Row{damaged, counted("recovery_round", passed, &Threshold{"=", 1})}
 	}
 	return nil
 }
 
-func counted(name string, n int, limit *Limit) Row { return measured(name, new(float64(n)), "", limit) }
+func counted(name string, n int, threshold *Threshold) Row {
+	return measured(name, new(float64(n)), "", threshold)
+}
 
-func measured(name string, x *float64, unit string, limit *Limit) Row {
-	return Row{Name: name, Value: x, Unit: unit, Limit: limit, OK: x == nil || limit == nil || limit.holds(*x)}
+func measured(name string, x *float64, unit string, threshold *Threshold) Row {
+	return Row{Name: name, Value: x, Unit: unit, Threshold: threshold, OK: x == nil || threshold == nil || threshold.holds(*x)}
 }

@@ -17,7 +17,7 @@ func shown(t *testing.T, res *stress.Result) {
 		if row.Value != nil {
 			value = quantity(*row.Value)
 		}
-		t.Logf("%-20s %10s%s %v %v %s", row.Name, value, row.Unit, row.Limit, row.OK, row.Note)
+		t.Logf("%-20s %10s%s %v %v %s", row.Name, value, row.Unit, row.Threshold, row.OK, row.Note)
 	}
 	for _, p := range res.Parts {
 		t.Logf("%+v", p)
