@@ -51,8 +51,8 @@ var plantedFaults = []plantedFault{
 	{
 		name: "a release by a non-holder",
 		file: "pool/member.go",
-		old:  "	if p.Holder() != m || !p.TryRelease(o) {\n",
-		new:  "	if !p.TryRelease(o) {\n", level: "conservative", rows: []string{"foreign_releases"},
+		old:  "	if p == nil || p.Holder() != m || !p.TryRelease(o) {\n",
+		new:  "	if p == nil || !p.TryRelease(o) {\n", level: "conservative", rows: []string{"foreign_releases"},
 	},
 	{
 		name: "a cancelled waiter kept",
