@@ -49,6 +49,18 @@ var plantedFaults = []plantedFault{
 		add:  "var wakeups int\n", level: "aggressive", rows: []string{"deadlocks"},
 	},
 	{
+		name: "a slot too few",
+		file: "internal/gate/slots.go",
+		old:  "return max(1, int(s.limit)) }",
+		new:  "return max(1, int(s.limit)-1) }", level: "aggressive", rows: []string{"slots_in_use", "slot_leaks"},
+	},
+	{
+		name: "a slot too many",
+		file: "internal/gate/slots.go",
+		old:  "return max(1, int(s.limit)) }",
+		new:  "return max(1, int(s.limit)+1) }", level: "aggressive", rows: []string{"calls_at_once"},
+	},
+	{
 		name: "a release by a non-holder",
 		file: "pool/member.go",
 		old:  "	if p == nil || p.Holder() != m || !p.TryRelease(o) {\n",
