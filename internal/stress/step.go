@@ -81,8 +81,11 @@ func (s *step) sleep(ctx context.Context, d time.Duration) bool {
 // rest waits for the end of the step's time.
 func (s *step) rest() { s.sleep(s.ctx, s.left()) }
 
-// patience is how long the calls of a step may take beyond its time.
-const patience = 90 * time.Second
+// patience is how long the calls of a step may take beyond its time, and after a step where that was not enough.
+const (
+	patience       = 90 * time.Second
+	littlePatience = 10 * time.Second
+)
 
 // wait waits until all that the step began has ended. What does not is cancelled; what does not end then is stuck.
 func (s *step) wait() {
@@ -92,13 +95,14 @@ func (s *step) wait() {
 		defer close(done)
 		s.wg.Wait()
 	}()
-	late := time.NewTimer(s.left() + patience)
+	late := time.NewTimer(s.left() + s.r.patience)
 	defer late.Stop()
 	select {
 	case <-done:
 		return
 	case <-s.ctx.Done():
 	case <-late.C:
+		s.r.patience = littlePatience
 		s.cancel()
 	}
 	last := time.NewTimer(abandonAfter)
