@@ -233,6 +233,9 @@ func TestARunAgainstAProviderThatDiesEndsSoon(t *testing.T) {
 			if took > 3*time.Minute {
 				t.Errorf("%s took %v", level, took)
 			}
+			if errors.Is(res.Failure, context.Canceled) {
+				t.Errorf("%s: nobody cancelled a call but the run, which says no more than: %v", level, res.Failure)
+			}
 			if r := row(t, res, "completion"); r.OK || res.Failure == nil {
 				t.Errorf("%s: %+v %v", level, r, res.Failure)
 			}

@@ -169,7 +169,7 @@ func (r *run) firstCall() error {
 	}
 	defer m.Close()
 	s := newStep(r, "first call", 0)
-	defer s.cancel()
+	defer s.cancel(nil)
 	ctx, cancel := context.WithTimeout(s.ctx, firstWithin)
 	defer cancel()
 	tries, last := 0, error(nil)

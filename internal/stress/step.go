@@ -24,7 +24,7 @@ type step struct {
 	start  time.Time
 	until  time.Time // no call is begun after it
 	ctx    context.Context
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
 
 	mu        sync.Mutex
@@ -48,7 +48,7 @@ type step struct {
 func newStep(r *run, name string, d time.Duration) *step {
 	s := &step{r: r, name: name, start: time.Now()}
 	s.until = s.start.Add(d)
-	s.ctx, s.cancel = context.WithCancel(r.ctx)
+	s.ctx, s.cancel = context.WithCancelCause(r.ctx)
 	return s
 }
 
@@ -87,9 +87,12 @@ const (
 	littlePatience = 10 * time.Second
 )
 
+// errImpatient is the cause of a step's context that patience ended.
+var errImpatient = errors.New("cancelled")
+
 // wait waits until all that the step began has ended. What does not is cancelled; what does not end then is stuck.
 func (s *step) wait() {
-	defer s.cancel()
+	defer s.cancel(nil)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -102,8 +105,8 @@ func (s *step) wait() {
 		return
 	case <-s.ctx.Done():
 	case <-late.C:
+		s.cancel(fmt.Errorf("%w: it was not over %s after its part", errImpatient, s.r.patience))
 		s.r.patience = littlePatience
-		s.cancel()
 	}
 	last := time.NewTimer(abandonAfter)
 	defer last.Stop()
@@ -296,6 +299,9 @@ func (s *step) end(err error, byPlan bool, first time.Duration) {
 		s.cancelled++
 	default:
 		s.failed++
+		if why := context.Cause(s.ctx); errors.Is(err, context.Canceled) && errors.Is(why, errImpatient) {
+			err = why
+		}
 		if s.firstErr == nil {
 			s.firstErr = err
 		}
