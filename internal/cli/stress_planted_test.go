@@ -49,6 +49,13 @@ var plantedFaults = []plantedFault{
 		add:  "var wakeups int\n", level: "aggressive", rows: []string{"deadlocks"},
 	},
 	{
+		name:  "a checkpoint not saved 1 in 20",
+		file:  "pool/filestore.go",
+		old:   "	path := s.path(member)\n	mu := s.lock(path)\n	mu.Lock()\n	defer mu.Unlock()\n	if err := s.replace",
+		new:   "	if time.Now().UnixNano()/1000%20 == 0 {\n		return nil\n	}\n	path := s.path(member)\n	mu := s.lock(path)\n	mu.Lock()\n	defer mu.Unlock()\n	if err := s.replace",
+		level: "chaos", rows: []string{"checkpoints_damaged"},
+	},
+	{
 		name: "a slot too few",
 		file: "internal/gate/slots.go",
 		old:  "return max(1, int(s.limit)) }",
