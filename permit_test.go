@@ -34,6 +34,18 @@ func TestAWaitForASlotEndsAndSaysWhere(t *testing.T) {
 		if !strings.Contains(err.Error(), `call "late": no slot in 5s, at place 3 of those that wait for lane "m"`) {
 			t.Errorf("it says: %v", err)
 		}
+		for _, c := range []struct {
+			call sluice.Call
+			want string
+		}{
+			{sluice.Call{Member: "coder"}, `member "coder": no slot in 1s, at place 3`},
+			{sluice.Call{ID: "7", Member: "coder"}, `member "coder", call "7": no slot in 1s, at place 3`},
+		} {
+			c.call.Lane, c.call.MaxWait = "m", time.Second
+			if _, err := s.Acquire(t.Context(), c.call); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+				t.Errorf("of %q and %q it says: %v", c.call.Member, c.call.ID, err)
+			}
+		}
 		if errors.Is(err, context.DeadlineExceeded) {
 			t.Error("it passes for the caller's own deadline")
 		}

@@ -85,13 +85,21 @@ var ErrSlotTimeout = errors.New("no slot in time")
 type SlotTimeoutError struct {
 	Call     string
 	Lane     string
+	Member   string        // who made the call, if anybody
 	Wait     time.Duration // how long it waited
 	Position int           // its place among the calls that wait in the lane, from 1; 0 where that is not known
 }
 
-// Error names the call, its wait and its place.
+// Error names the member and the call, its wait and its place.
 func (e *SlotTimeoutError) Error() string {
-	return fmt.Sprintf("call %q: no slot in %v, at place %d of those that wait for lane %q", e.Call, e.Wait, e.Position, e.Lane)
+	whose := fmt.Sprintf("call %q", e.Call)
+	switch {
+	case e.Member != "" && e.Call == "":
+		whose = fmt.Sprintf("member %q", e.Member)
+	case e.Member != "":
+		whose = fmt.Sprintf("member %q, %s", e.Member, whose)
+	}
+	return fmt.Sprintf("%s: no slot in %v, at place %d of those that wait for lane %q", whose, e.Wait, e.Position, e.Lane)
 }
 
 // Is reports whether target is ErrSlotTimeout.

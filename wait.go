@@ -57,7 +57,7 @@ func (s *Scheduler) late(t *gate.Ticket, y *try) error {
 		return nil
 	}
 	now := time.Now()
-	err := &SlotTimeoutError{Call: t.Call.ID, Lane: t.Call.Lane, Position: s.gate.Place(now, t)}
+	err := &SlotTimeoutError{Call: t.Call.ID, Lane: t.Call.Lane, Member: t.Call.Member, Position: s.gate.Place(now, t)}
 	s.cancelLocked(now, t, y)
 	s.unlockAndFlush()
 	err.Wait = y.waited + y.paused

@@ -36,7 +36,7 @@ var errTimeLimit = errors.New("limit of time")
 func (m *Member) Resources() sluice.ResourceChecks {
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()
-	return m.cfg.Limits.CheckAll(m.usageLocked())
+	return lookedAt(&m.cfg.Limits).CheckAll(m.usageLocked())
 }
 
 func (m *Member) usageLocked() sluice.ResourceUsage {
@@ -49,6 +49,11 @@ func age(l *sluice.ResourceLimits, start time.Time) time.Duration {
 		return 0
 	}
 	return time.Since(start)
+}
+
+// lookedAt is the part of l that is looked at here: of the use of the rest, nothing is known, and so nothing is said.
+func lookedAt(l *sluice.ResourceLimits) sluice.ResourceLimits {
+	return sluice.ResourceLimits{Time: l.Time, Tokens: l.Tokens, LLMCalls: l.LLMCalls, WarningThreshold: l.WarningThreshold}
 }
 
 // limits reports whether l has a limit that is looked at here.

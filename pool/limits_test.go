@@ -19,6 +19,20 @@ func used(tokens int) sluice.Outcome {
 	return sluice.Outcome{Usage: sluice.Usage{Input: tokens / 2, Output: tokens - tokens/2}, HasUsage: true}
 }
 
+func TestResourcesSayNothingOfWhatIsNotLookedAt(t *testing.T) {
+	strict, err := sluice.ResourcePreset("strict") // which has memory and nodes, too
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPool(t, 1, pool.Config{Limits: strict})
+	m := register(t, p, "a", pool.MemberConfig{Limits: strict})
+	for _, cs := range []sluice.ResourceChecks{p.Resources(), m.Resources()} {
+		if len(cs) != 3 || cs[0].Resource != sluice.ResourceTime || cs[1].Resource != sluice.ResourceTokens || cs[2].Resource != sluice.ResourceLLMCalls {
+			t.Errorf("%s", cs)
+		}
+	}
+}
+
 func TestLimitsAreOfAMemberAndOfThePool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, 4, pool.Config{Limits: sluice.ResourceLimits{LLMCalls: new(int64(5)), Tokens: new(int64(1000))}})

@@ -109,7 +109,7 @@ func (m *Member) Acquire(ctx context.Context, c sluice.Call) (*sluice.Permit, er
 // Release gives back a permit that the member has. It fails with ErrNotHeld, and changes nothing, where the permit is
 // another's or was given back before.
 func (m *Member) Release(p *sluice.Permit, o sluice.Outcome) error {
-	if p.Holder() != m || !p.TryRelease(o) {
+	if p == nil || p.Holder() != m || !p.TryRelease(o) {
 		return fmt.Errorf("member %q: %w", m.id, ErrNotHeld)
 	}
 	return nil

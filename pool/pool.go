@@ -253,7 +253,7 @@ func slots(s sluice.Snapshot) int {
 func (p *Pool) Resources() sluice.ResourceChecks {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.cfg.Limits.CheckAll(p.usageLocked())
+	return lookedAt(&p.cfg.Limits).CheckAll(p.usageLocked())
 }
 
 func (p *Pool) usageLocked() sluice.ResourceUsage {

@@ -62,6 +62,9 @@ func TestAThirdMemberWaitsForOneOfTwoSlots(t *testing.T) {
 		if _, err := c.Acquire(ctx, sluice.Call{}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the third: %v", err)
 		}
+		if err := b.Release(nil, sluice.Outcome{}); !errors.Is(err, pool.ErrNotHeld) { // as of an Acquire that failed
+			t.Errorf("no permit: %v", err)
+		}
 		if err := b.Release(held, sluice.Outcome{}); !errors.Is(err, pool.ErrNotHeld) {
 			t.Errorf("a release by another: %v", err)
 		}

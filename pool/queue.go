@@ -84,8 +84,8 @@ type entry struct {
 // Run at most MaxActive are at work; the others wait, the most urgent first and then the oldest. fn's context ends with ctx,
 // with the member's limit of time, and when Shutdown has waited for long enough.
 //
-// It returns fn's error, a *PanicError of fn, a *QueueFullError or *QueueTimeoutError, ErrDuplicate, ErrQueueStopped, or the
-// error of ctx. A fn that itself waits for Run needs MaxActive to be more than such callers.
+// It returns fn's error, a *sluice.PanicError of fn, a *QueueFullError or *QueueTimeoutError, ErrDuplicate, ErrQueueStopped, or
+// the error of ctx. A fn that itself waits for Run needs MaxActive to be more than such callers.
 func (p *Pool) Run(ctx context.Context, id string, cfg MemberConfig, fn func(context.Context, *Member) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err

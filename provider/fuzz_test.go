@@ -135,7 +135,7 @@ func TestHostileTextsAreReadInLinearTime(t *testing.T) {
 		"error: token\n", "额度", "retry_delay {", "{\"error_msg\":\"{", "resets 5pm (", "resets 5pm a ", "resets Mon, ", "resets UTC ", "resets at the ", "resets 5pm A/", "周", "resets 周", "1-", "wait a ", "wait PT1", "wait 1,000,", "raise 'AError: B ", "9% of ", ":5432 ", "the root cause: ", "possibly ", "x: HTTP/1 429\na: b\n", "<class '"} {
 		text := fill(s)
 		least := time.Hour
-		for range 3 { // something else may have had the machine
+		for range 5 { // something else may have had the machine
 			start := time.Now()
 			v := provider.ClassifyText(provider.Provider{}, 0, text, noon)
 			w := provider.Classify(provider.Provider{}, 429, nil, []byte(text), noon)
@@ -154,4 +154,4 @@ func TestHostileTextsAreReadInLinearTime(t *testing.T) {
 
 // hostileLimit is for two readings, which take below 30 ms. It leaves room for a machine that is busy and a race detector: what is
 // not linear takes seconds.
-const hostileLimit = 250 * time.Millisecond
+const hostileLimit = time.Second

@@ -157,6 +157,10 @@ func (o *stressOptions) check() error {
 	case o.flags.Changed("concurrent"):
 		return usageError(errors.New("--concurrent is what --slots says"), "say --slots %d", o.account.limits.limits.Concurrent)
 	}
+	if o.account.provider == "sim" && o.account.baseURL != "" {
+		return usageError(errors.New("--base-url has no meaning for --provider sim, which is built in"),
+			"leave it out, or call a `sluice sim` that runs there with --provider openai-compatible and --model")
+	}
 	if !o.elsewhere() {
 		var own stressOptions
 		of := pflag.NewFlagSet("", pflag.ContinueOnError)

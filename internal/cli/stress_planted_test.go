@@ -49,10 +49,29 @@ var plantedFaults = []plantedFault{
 		add:  "var wakeups int\n", level: "aggressive", rows: []string{"deadlocks"},
 	},
 	{
+		name:  "a checkpoint not saved 1 in 20",
+		file:  "pool/filestore.go",
+		old:   "	path := s.path(member)\n	mu := s.lock(path)\n	mu.Lock()\n	defer mu.Unlock()\n	if err := s.replace",
+		new:   "	if time.Now().UnixNano()/1000%20 == 0 {\n		return nil\n	}\n	path := s.path(member)\n	mu := s.lock(path)\n	mu.Lock()\n	defer mu.Unlock()\n	if err := s.replace",
+		level: "chaos", rows: []string{"checkpoints_damaged"},
+	},
+	{
+		name: "a slot too few",
+		file: "internal/gate/slots.go",
+		old:  "return max(1, int(s.limit)) }",
+		new:  "return max(1, int(s.limit)-1) }", level: "aggressive", rows: []string{"slots_in_use", "slot_leaks"},
+	},
+	{
+		name: "a slot too many",
+		file: "internal/gate/slots.go",
+		old:  "return max(1, int(s.limit)) }",
+		new:  "return max(1, int(s.limit)+1) }", level: "aggressive", rows: []string{"calls_at_once"},
+	},
+	{
 		name: "a release by a non-holder",
 		file: "pool/member.go",
-		old:  "	if p.Holder() != m || !p.TryRelease(o) {\n",
-		new:  "	if !p.TryRelease(o) {\n", level: "conservative", rows: []string{"foreign_releases"},
+		old:  "	if p == nil || p.Holder() != m || !p.TryRelease(o) {\n",
+		new:  "	if p == nil || !p.TryRelease(o) {\n", level: "conservative", rows: []string{"foreign_releases"},
 	},
 	{
 		name: "a cancelled waiter kept",

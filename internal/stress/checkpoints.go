@@ -65,7 +65,7 @@ func (a *agent) writes(writer int, saved *atomic.Int64) {
 		}
 		saved.Add(1)
 		a.s.r.kept()
-		a.s.r.read(a.Member, true)
+		a.s.r.readSaved(a.Member, n)
 		a.s.sleep(a.s.ctx, a.between(0, 8*sampleEvery))
 	}
 }
@@ -78,13 +78,19 @@ func (r *run) kept() {
 }
 
 // read reads a member's checkpoint, and notes one that is not as it was saved. must says that there is one.
-func (r *run) read(m *pool.Member, must bool) {
+func (r *run) read(m *pool.Member, must bool) { r.readNote(m, must, note{Writer: -1}) }
+
+// readSaved is read behind a save of the same writer: an older one of it is no longer there.
+func (r *run) readSaved(m *pool.Member, last note) { r.readNote(m, true, last) }
+
+func (r *run) readNote(m *pool.Member, must bool, last note) {
 	var n note
 	c, err := m.LoadCheckpoint(&n)
 	if errors.Is(err, pool.ErrNoCheckpoint) && !must {
 		return
 	}
-	if err != nil || c.Damage != nil || n.Member != m.ID() || n.Sum != n.sum() {
+	stale := n.Writer == last.Writer && n.Serial < last.Serial
+	if stale || err != nil || c.Damage != nil || n.Member != m.ID() || n.Sum != n.sum() {
 		r.mu.Lock()
 		r.damaged++
 		r.mu.Unlock()

@@ -212,3 +212,36 @@ func TestFairnessAndStarvation(t *testing.T) {
 		t.Errorf("%v, %v", x, ok)
 	}
 }
+
+// Each part waits for the calls that are open behind its time, but not each part for a provider that is gone.
+func TestARunAgainstAProviderThatDiesEndsSoon(t *testing.T) {
+	for _, level := range stress.Levels() {
+		synctest.Test(t, func(t *testing.T) {
+			good, start := imitation(t), time.Now()
+			res, err := stress.Run(t.Context(), stress.Config{Level: level, Duration: 10 * time.Second,
+				Endpoint: endpoint(roundTripper(func(r *http.Request) (*http.Response, error) {
+					if time.Since(start) > 2*time.Second {
+						return nil, errors.New("connection refused")
+					}
+					return good.RoundTrip(r)
+				}))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			took := time.Since(start)
+			t.Logf("%s took %v: %v", level, took, res.Missed())
+			if took > 3*time.Minute {
+				t.Errorf("%s took %v", level, took)
+			}
+			if errors.Is(res.Failure, context.Canceled) {
+				t.Errorf("%s: nobody cancelled a call but the run, which says no more than: %v", level, res.Failure)
+			}
+			if r := row(t, res, "completion"); r.OK || res.Failure == nil {
+				t.Errorf("%s: %+v %v", level, r, res.Failure)
+			}
+			if r := row(t, res, "deadlocks"); !r.OK {
+				t.Errorf("%s: %s", level, res.Deadlock)
+			}
+		})
+	}
+}

@@ -30,7 +30,8 @@ type run struct {
 	wire     wire
 	calm     backend // answers well
 	serial   atomic.Uint64
-	dir      string // of checkpoints; "" is none
+	dir      string        // of checkpoints; "" is none
+	patience time.Duration // of the next step
 
 	mu        sync.Mutex
 	now       *step
@@ -68,7 +69,7 @@ type LeftOut struct {
 
 // newRun makes all that a run needs.
 func newRun(ctx context.Context, cfg Config) (*run, error) {
-	r := &run{cfg: cfg, outer: ctx, start: time.Now()}
+	r := &run{cfg: cfg, outer: ctx, start: time.Now(), patience: patience}
 	r.ctx, r.abort = context.WithCancelCause(ctx)
 	var err error
 	if cfg.Endpoint != nil {
@@ -162,7 +163,7 @@ func (r *run) firstCall() error {
 	}
 	defer m.Close()
 	s := newStep(r, "first call", 0)
-	defer s.cancel()
+	defer s.cancel(nil)
 	ctx, cancel := context.WithTimeout(s.ctx, firstWithin)
 	defer cancel()
 	tries, last := 0, error(nil)

@@ -24,7 +24,7 @@ type step struct {
 	start  time.Time
 	until  time.Time // no call is begun after it
 	ctx    context.Context
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
 
 	mu        sync.Mutex
@@ -48,7 +48,7 @@ type step struct {
 func newStep(r *run, name string, d time.Duration) *step {
 	s := &step{r: r, name: name, start: time.Now()}
 	s.until = s.start.Add(d)
-	s.ctx, s.cancel = context.WithCancel(r.ctx)
+	s.ctx, s.cancel = context.WithCancelCause(r.ctx)
 	return s
 }
 
@@ -81,25 +81,32 @@ func (s *step) sleep(ctx context.Context, d time.Duration) bool {
 // rest waits for the end of the step's time.
 func (s *step) rest() { s.sleep(s.ctx, s.left()) }
 
-// patience is how long the calls of a step may take beyond its time.
-const patience = 90 * time.Second
+// patience is how long the calls of a step may take beyond its time, and after a step where that was not enough.
+const (
+	patience       = 90 * time.Second
+	littlePatience = 10 * time.Second
+)
+
+// errImpatient is the cause of a step's context that patience ended.
+var errImpatient = errors.New("cancelled")
 
 // wait waits until all that the step began has ended. What does not is cancelled; what does not end then is stuck.
 func (s *step) wait() {
-	defer s.cancel()
+	defer s.cancel(nil)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		s.wg.Wait()
 	}()
-	late := time.NewTimer(s.left() + patience)
+	late := time.NewTimer(s.left() + s.r.patience)
 	defer late.Stop()
 	select {
 	case <-done:
 		return
 	case <-s.ctx.Done():
 	case <-late.C:
-		s.cancel()
+		s.cancel(fmt.Errorf("%w: it was not over %s after its part", errImpatient, s.r.patience))
+		s.r.patience = littlePatience
 	}
 	last := time.NewTimer(abandonAfter)
 	defer last.Stop()
@@ -299,6 +306,9 @@ func (s *step) end(err error, byPlan bool, first time.Duration) {
 		s.cancelled++
 	default:
 		s.failed++
+		if why := context.Cause(s.ctx); errors.Is(err, context.Canceled) && errors.Is(why, errImpatient) {
+			err = why
+		}
 		if s.firstErr == nil {
 			s.firstErr = err
 		}

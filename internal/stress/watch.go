@@ -125,15 +125,27 @@ func (r *run) sample(snap sluice.Snapshot) {
 	if s == nil {
 		return
 	}
+	least := r.leastSlots()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range snap.Lanes {
 		held := l.Held || snap.At.Before(l.Until) || l.Probing || l.Blocked && l.Binding != sluice.Concurrency
 		if l.Waiting > 0 && !held {
 			s.used += float64(min(l.InFlight, l.Slots))
-			s.slots += float64(l.Slots)
+			s.slots += float64(max(l.Slots, least))
 		}
 	}
+}
+
+// leastSlots is how many slots there must be, whatever the Scheduler says of them: all, until the imitation refuses something.
+// Of an endpoint that is not known.
+func (r *run) leastSlots() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cfg.Endpoint != nil || r.refused {
+		return 0
+	}
+	return r.cfg.Slots
 }
 
 // heldBack is for how long calls had to wait for anything but slots so far.
@@ -250,7 +262,7 @@ func (r *run) missing() (n int) {
 		return 0
 	}
 	var held []*sluice.Permit
-	for range l.Slots {
+	for range max(l.Slots, r.leastSlots()) {
 		p := r.sched.TryAcquire(sluice.Call{ID: "leak check", Lane: l.Lane})
 		if p == nil {
 			n++
