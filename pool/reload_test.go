@@ -24,13 +24,13 @@ func TestALoadBesideSavesReportsNoDamage(t *testing.T) {
 	quit := make(chan struct{})
 	wg.Go(func() {
 		defer close(quit)
-		for range 3000 {
+		for range 400 {
 			if err := errors.Join(s.Delete("m"), s.Save("m", []byte("1")), s.Save("m", []byte("2"))); err != nil {
 				t.Error(err)
 			}
 		}
 	})
-	for range 8 {
+	for range 4 {
 		wg.Go(func() {
 			for {
 				select {
