@@ -209,3 +209,26 @@ func TestEveryGrantIsThatOfAPlainModel(t *testing.T) {
 		}
 	}
 }
+
+// A tenant that was served much, of late, is remembered though many others come and go.
+func TestWhoWasServedOfLateIsNotForgotten(t *testing.T) {
+	r, held := oneSlot(t, nil)
+	many := func(from, to int) {
+		for i := from; i < to; i++ {
+			r.cancel(r.queue(gate.Call{Tenant: fmt.Sprint("other ", i)}))
+		}
+	}
+	many(0, 1000)
+	heavy := r.queue(gate.Call{Tenant: "heavy", Cost: gate.Cost{Input: 10_000}})
+	next := r.queue(gate.Call{Tenant: "next"})
+	r.release(held, gate.Outcome{})
+	r.release(heavy, gate.Outcome{})
+	r.take()
+	waits := r.queue(gate.Call{Tenant: "waits"})
+	many(1000, 1100)
+	want := []*gate.Ticket{waits, nil, r.queue(gate.Call{Tenant: "heavy"})}
+	want[1] = r.queue(gate.Call{Tenant: "light"})
+	if got := r.serveAll(next, time.Millisecond, 3); !slices.Equal(got, want) {
+		t.Error("a tenant that had much is served before others, as if it had had nothing")
+	}
+}
