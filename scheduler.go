@@ -165,12 +165,12 @@ func (s *Scheduler) TryAcquire(c Call) *Permit {
 	if s.store != nil {
 		s.store.open(c.Lane)
 	}
-	now := time.Now()
 	s.mu.Lock()
 	if s.ended {
 		s.mu.Unlock()
 		return nil
 	}
+	now := time.Now()
 	t := s.ticketLocked(&c, &try{})
 	ok := s.gate.Acquire(now, t)
 	if ok && t.Granted() {
@@ -389,9 +389,9 @@ func (s *Scheduler) tick() {
 
 // Snapshot returns the state of all lanes.
 func (s *Scheduler) Snapshot() Snapshot {
-	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := time.Now() // not before: the gate's time would go back
 	limits, account := s.gate.Limits()
 	snap := Snapshot{At: now, Lanes: s.gate.Snapshot(now), Limits: limits, Account: account}
 	if !s.gate.Next().IsZero() { // else it finds nothing to do

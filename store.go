@@ -70,8 +70,8 @@ func (st *store) open(lane string) {
 	var shared bool
 	f.lock, shared = lockFile(f.path + ".lock")
 	m, err := readMemory(f.path) // what is missing or damaged is learned again
-	now := time.Now()
 	st.s.mu.Lock()
+	now := time.Now()
 	if err == nil && m.Lane == lane {
 		st.s.gate.Recall(now, m)
 	}

@@ -24,7 +24,9 @@ func (s *Scheduler) unlockAndWait(ctx context.Context, t *gate.Ticket, y *try, t
 	case <-ctx.Done():
 	case <-t.Call.Withdrawn:
 	case <-late:
-		return s.late(t, y)
+		if err := s.late(t, y); err != nil {
+			return err
+		}
 	case <-s.closed:
 	}
 	err := s.unwanted(ctx, t) // also where the grant came at the same time: who cancelled never has a permit

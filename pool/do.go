@@ -21,6 +21,7 @@ func (m *Member) Do(ctx context.Context, c sluice.Call, fn func(context.Context,
 	whole := false
 	defer func() {
 		if !whole { // an Observer panicked, or fn ended its goroutine
+			w.fn = nil
 			w.end(0, false)
 		}
 	}()

@@ -195,19 +195,27 @@ func (s *FileStore) keep(path, member string) error {
 // Load reads the member's file, or its backup if that is damaged or missing.
 func (s *FileStore) Load(member string) (Checkpoint, error) {
 	path := s.path(member)
+	if c, err := read(path, member); err == nil {
+		return c, nil
+	}
+	mu := s.lock(path) // two files are not read at one instant: between the two, both could be replaced
+	mu.Lock()
+	defer mu.Unlock()
 	c, err := read(path, member)
 	if err == nil {
 		return c, nil
 	}
 	old, oldErr := read(path+".bak", member)
+	if errors.Is(err, fs.ErrNotExist) { // another process may have saved since
+		if c, err = read(path, member); err == nil {
+			return c, nil
+		}
+	}
 	switch {
 	case oldErr == nil:
 		old.Damage = err
 		return old, nil
 	case errors.Is(err, fs.ErrNotExist) && errors.Is(oldErr, fs.ErrNotExist):
-		if c, err := read(path, member); err == nil { // saved since
-			return c, nil
-		}
 		return Checkpoint{}, ErrNoCheckpoint
 	case errors.Is(err, fs.ErrNotExist):
 		err = oldErr

@@ -23,3 +23,6 @@ func (g *Gate) Tenants(lane string) int { return len(g.lanes[lane].order.tenants
 
 // Remembers reports whether a tenant is one of them.
 func (g *Gate) Remembers(lane, tenant string) bool { return g.lanes[lane].order.tenants[tenant] != nil }
+
+// Work is what serving a call was counted for when it was granted.
+func Work(t *Ticket) float64 { return work(t.cost[InputTokens], t.cost[OutputTokens]) }

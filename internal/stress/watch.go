@@ -13,6 +13,7 @@ import (
 const (
 	sampleEvery  = 5 * time.Millisecond
 	lookEvery    = 100 * time.Millisecond
+	guardEvery   = time.Second
 	standstill   = 2 * time.Second  // without a timer or a call in flight: nothing will end it
 	noProgress   = 30 * time.Second // while a slot is free
 	settleWithin = time.Second      // after the last member ended, nothing may be left
@@ -53,8 +54,9 @@ func (w *watch) last() pool.Metrics {
 
 // guard finds out that the Scheduler, or the pool, hangs.
 func (w *watch) guard() {
-	tick := time.NewTicker(time.Second)
+	tick := time.NewTicker(guardEvery)
 	defer tick.Stop()
+	var s silence
 	for {
 		select {
 		case <-w.quit:
@@ -62,14 +64,30 @@ func (w *watch) guard() {
 		case <-tick.C:
 		}
 		w.mu.Lock()
-		silent := time.Since(w.beat)
+		beat := w.beat
 		w.mu.Unlock()
-		if silent >= noProgress {
-			w.r.stuck(fmt.Sprintf("for %s the scheduler did not answer\n%s", silent.Round(time.Second), stacks()))
+		if s.lasts(beat) {
+			w.r.stuck(fmt.Sprintf("for %s the scheduler did not answer\n%s", time.Since(beat).Round(time.Second), stacks()))
 			close(w.dead)
 			return
 		}
 	}
+}
+
+// silence is how often nothing was heard of the Scheduler. Looks are counted, and not time: of a process that stood still
+// nothing can be heard, and who looks first when it goes on proves nothing.
+type silence struct {
+	beat  time.Time
+	looks int
+}
+
+// lasts takes in when it last answered, and reports whether that is too long ago.
+func (s *silence) lasts(beat time.Time) bool {
+	if !beat.Equal(s.beat) {
+		*s = silence{beat: beat}
+	}
+	s.looks++
+	return s.looks > int(noProgress/guardEvery)
 }
 
 // tell tells how the run stands. It is a goroutine of its own, since who is told may be slow.
@@ -179,11 +197,14 @@ type progress struct {
 	ended int64
 	open  int
 	sent  int64
+
+	dead, idle int // looks in a row that found nothing which could end it, and a slot free for no reason: see silence
 }
 
 // look says what is stuck, or nothing.
 func (p *progress) look(r *run, snap sluice.Snapshot, m pool.Metrics) string {
-	now := progress{snap.At, m.Calls, m.Waits, m.Completed + m.Failed, m.Active, r.wire.sent.Load()}
+	now := progress{at: snap.At, calls: m.Calls, waits: m.Waits, ended: m.Completed + m.Failed, open: m.Active, sent: r.wire.sent.Load(),
+		dead: p.dead, idle: p.idle}
 	same := *p
 	same.at = now.at
 	waiting, queued := m.Waiting, m.Queued
@@ -192,23 +213,31 @@ func (p *progress) look(r *run, snap sluice.Snapshot, m pool.Metrics) string {
 	for _, l := range snap.Lanes {
 		lane += l.Waiting
 		free += max(0, l.Slots-l.InFlight)
-		paused = paused || l.Held || snap.At.Before(l.Until)
+		budget := l.Blocked && l.Binding != sluice.Concurrency && snap.Timer.After(snap.At)
+		paused = paused || l.Held || snap.At.Before(l.Until) || budget
 	}
-	if same != now || waiting+queued+lane == 0 {
+	if same != now || waiting+queued+lane == 0 || p.at.IsZero() {
 		*p = now
+		p.dead, p.idle = 0, 0
 		return ""
 	}
-	since := snap.At.Sub(p.at)
 	r.mu.Lock()
-	timer := !snap.Timer.IsZero() || snap.At.Before(r.backoff)
+	backoff := snap.At.Before(r.backoff)
 	r.mu.Unlock()
-	inFlight := m.Active > 0 || r.wire.open.Load() > 0
+	p.dead, p.idle = p.dead+1, p.idle+1
+	thinking := waiting+lane == 0 && m.Running > 0 // members at work, which the queue waits for
+	if m.Active > 0 || r.wire.open.Load() > 0 || backoff || thinking || !snap.Timer.IsZero() {
+		p.dead = 0
+	}
+	if paused || backoff || m.Active >= r.cfg.Slots {
+		p.idle = 0
+	}
 	what := fmt.Sprintf("for %s nothing moved: %d calls of members wait, %d in the scheduler, %d members in the queue; %d slots are free",
-		since.Round(time.Second/10), waiting, lane, queued, max(free, r.cfg.Slots-m.Active))
+		snap.At.Sub(p.at).Round(time.Second/10), waiting, lane, queued, max(free, r.cfg.Slots-m.Active))
 	switch {
-	case since >= standstill && !inFlight && !timer:
+	case p.dead >= int(standstill/lookEvery):
 		return what + ", nothing is in flight, and no timer is set"
-	case since >= noProgress && !paused && m.Active < r.cfg.Slots:
+	case p.idle >= int(noProgress/lookEvery):
 		return what
 	}
 	return ""
@@ -222,9 +251,8 @@ func stacks() string {
 
 // settle waits until nothing is left of the members that ended, and notes what still is.
 func (r *run) settle() {
-	end := time.Now().Add(settleWithin)
 	leaks, waiters := r.leftovers()
-	for (leaks > 0 || waiters > 0) && time.Now().Before(end) {
+	for i := 0; i < int(settleWithin/sampleEvery) && (leaks > 0 || waiters > 0); i++ {
 		time.Sleep(sampleEvery)
 		leaks, waiters = r.leftovers()
 	}
