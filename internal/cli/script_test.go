@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -60,6 +61,7 @@ var sims sync.Map
 type suite struct{ m *testing.M }
 
 func (s suite) Run() int {
+	flag.Set("test.parallel", "6") // they mostly wait; m.Run parses the command line, which wins
 	root, err := os.MkdirTemp("", "sluice-cli-test-")
 	if err != nil {
 		log.Fatal(err)
