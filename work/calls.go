@@ -71,6 +71,9 @@ func (c *calls) Handle(ctx context.Context, item Item) (Result, error) {
 	wait, done := st.worker.waitContext(ctx)
 	defer done()
 	w := st.worker
+	if w != nil {
+		w.settle() // a handler that calls again has no use for the answer before, for which others may wait
+	}
 	if w != nil && w.counted { // by the worker, so that no moment passes uncounted
 		w.counted = false
 	} else {
@@ -118,7 +121,6 @@ func (c *calls) do(wait context.Context, st *callState) (sluice.Tally, error) {
 func (st *callState) run(_ context.Context, permit *sluice.Permit) (o sluice.Outcome) {
 	w := st.worker
 	if w.journaled(st.calls) {
-		w.settle() // a handler that calls again has no use for the answer before
 		w.runner.unrecorded.send()
 		defer func() {
 			w.unrecorded = o.Kind == sluice.OK
