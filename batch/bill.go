@@ -1,11 +1,11 @@
 package batch
 
 import (
-	"math"
 	"strconv"
 	"sync"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/prose"
 )
 
 // price is what a model costs, in US dollars per million tokens.
@@ -24,7 +24,7 @@ type prices struct {
 func (a *account) cost(model string, used sluice.Usage) (usd float64, ok bool) {
 	const million = 1e6
 	p := a.price(model)
-	return round((float64(used.Input)*p.in + float64(used.Output)*p.out) / million), p.known
+	return prose.RoundDollars((float64(used.Input)*p.in + float64(used.Output)*p.out) / million), p.known
 }
 
 // price returns what a model costs.
@@ -49,12 +49,6 @@ func (p *prices) keep(model string, of price) {
 		p.byModel = make(map[string]price)
 	}
 	p.byModel[model] = of
-}
-
-// round takes off the noise of binary fractions, which is far below the price of a token.
-func round(usd float64) float64 {
-	const unit = 1e12
-	return math.Round(usd*unit) / unit
 }
 
 func appendDollars(b []byte, usd float64) []byte { return strconv.AppendFloat(b, usd, 'f', -1, 64) }

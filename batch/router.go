@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
 )
@@ -110,7 +111,7 @@ func (r *router) accept(result *work.Result) error {
 	}
 	result.Data = t.via.Upstream
 	if t.known && !t.blind {
-		result.Cost, result.HasCost = round(t.usd), true
+		result.Cost, result.HasCost = prose.RoundDollars(t.usd), true
 	}
 	if result.Kind != sluice.Network {
 		return nil

@@ -2,12 +2,12 @@ package work
 
 import (
 	"maps"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/prose"
 )
 
 // Report is what a run came to.
@@ -114,7 +114,7 @@ func (r *Runner) Progress() Progress {
 		Attempts:  t.sum.Attempts,
 		Throttles: t.sum.Throttles,
 		Usage:     t.sum.Usage,
-		Cost:      roundDollars(t.cost),
+		Cost:      prose.RoundDollars(t.cost),
 	}
 	p.Total = max(p.Total, p.Already+int(r.taken.Load()))
 	if !t.started.IsZero() {
@@ -140,7 +140,7 @@ func (r *Runner) Report() Report {
 		Attempts:  t.sum.Attempts,
 		Throttles: t.sum.Throttles,
 		Usage:     t.sum.Usage,
-		Cost:      roundDollars(t.cost),
+		Cost:      prose.RoundDollars(t.cost),
 		Costed:    t.costed,
 		Queued:    t.sum.Queued,
 		Cooldown:  t.sum.Cooldown,
@@ -156,10 +156,4 @@ func (r *Runner) Report() Report {
 		rep.Wall = time.Since(t.started)
 	}
 	return rep
-}
-
-// roundDollars takes off the noise of binary fractions, which is far below the price of a token.
-func roundDollars(usd float64) float64 {
-	const unit = 1e12
-	return math.Round(usd*unit) / unit
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/plan"
 )
 
@@ -137,9 +137,9 @@ func newDryLane(l *laneOutlook, a *accounts, begins []begun) dryLane {
 	}
 	if least, most, ok := l.prices(a, begins); ok {
 		const million = 1e6
-		lane.Cost = &costRange{Least: cleanUSD(float64(l.in) * least.in / million)}
+		lane.Cost = &costRange{Least: prose.RoundDollars(float64(l.in) * least.in / million)}
 		if l.unbounded == 0 {
-			lane.Cost.Most = new(cleanUSD((float64(l.in)*most.in + float64(l.mostOut)*most.out) / million))
+			lane.Cost.Most = new(prose.RoundDollars((float64(l.in)*most.in + float64(l.mostOut)*most.out) / million))
 		}
 	}
 	return lane
@@ -153,9 +153,6 @@ func (l *laneOutlook) prices(a *accounts, begins []begun) (least, most toldPrice
 	in, out, ok := a.Price(begins[0].provider, l.model)
 	return toldPrices{in, out}, toldPrices{in, out}, ok
 }
-
-// cleanUSD takes off the noise of binary fractions.
-func cleanUSD(usd float64) float64 { return math.Round(usd*1e12) / 1e12 }
 
 // plan sets what a plan says of the lane.
 func (l *dryLane) plan(p *plan.Plan) {
@@ -181,11 +178,11 @@ func (d *dryRun) add(l dryLane) {
 	case l.Cost == nil:
 		d.Cost = nil
 	case d.Cost != nil:
-		d.Cost.Least = cleanUSD(d.Cost.Least + l.Cost.Least)
+		d.Cost.Least = prose.RoundDollars(d.Cost.Least + l.Cost.Least)
 		if l.Cost.Most == nil {
 			d.Cost.Most = nil
 		} else if d.Cost.Most != nil {
-			*d.Cost.Most = cleanUSD(*d.Cost.Most + *l.Cost.Most)
+			*d.Cost.Most = prose.RoundDollars(*d.Cost.Most + *l.Cost.Most)
 		}
 	}
 	switch {

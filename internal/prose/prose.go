@@ -71,6 +71,12 @@ func Dollars(usd float64) string {
 	return fmt.Sprintf("$%s.%02d", Group(cents/100), cents%100)
 }
 
+// RoundDollars takes off the noise of binary fractions, which is far below the price of a token.
+func RoundDollars(usd float64) float64 {
+	const unit = 1e12
+	return math.Round(usd*unit) / unit
+}
+
 // Span writes a duration: "41 s", "3 min 20 s", "2 h 05 min", "2 days 21 h".
 func Span(d time.Duration) string {
 	s := int64(math.Round(d.Seconds()))

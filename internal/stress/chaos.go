@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -174,18 +173,16 @@ func stopped(s *step) {
 	}
 	defer c.end()
 	r.wire.to(c)
-	var members sync.WaitGroup
+	var members []*agent
 	for i := range scaled(r.cfg.Slots, 8) {
-		members.Add(1)
-		s.member(fmt.Sprintf("halted-%d", i), pool.MemberConfig{Kind: "worker"}, func(a *agent) {
-			defer members.Done()
-			a.calls()
-		})
+		members = append(members, s.member(fmt.Sprintf("halted-%d", i), pool.MemberConfig{Kind: "worker"}, (*agent).calls))
 	}
 	s.sleep(s.ctx, s.left()/4)
 	r.halt(s, c, min(s.left()/2, 5*time.Second))
 	s.rest()
-	members.Wait()
+	for _, m := range members {
+		<-m.over
+	}
 	if err := c.count(s.ctx); err != nil {
 		s.fail(err)
 	}

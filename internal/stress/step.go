@@ -119,8 +119,9 @@ func (s *step) wait() {
 
 // member registers a member and runs fn with it, beside the others of the step.
 func (s *step) member(id string, cfg pool.MemberConfig, fn func(*agent)) *agent {
-	a := &agent{s: s, id: id}
+	a := &agent{s: s, id: id, over: make(chan struct{})}
 	s.goes(func() {
+		defer close(a.over)
 		m, err := s.r.pool.Register(id, cfg)
 		if err != nil {
 			s.fail(err)
@@ -143,7 +144,8 @@ type agent struct {
 	s    *step
 	id   string
 	luck *rand.Rand
-	done atomic.Int64 // calls that were completed
+	over chan struct{} // closed when it is at its end, also if it could not be registered
+	done atomic.Int64  // calls that were completed
 
 	before int64 // of them, before its equals were all there
 	tasks  int   // that were done in its place
