@@ -33,6 +33,18 @@ func (s *Scheduler) Resume() error {
 	return s.change(func(now time.Time) { s.gate.Hold(now, false) })
 }
 
+// PauseLane pauses a lane for a limit that was met outside of its calls, such as by a probe or by an earlier run, as if a call
+// had met it: for o.Wait or until o.Until, and as long as the Scheduler thinks where o says neither. o's kind is a throttle.
+func (s *Scheduler) PauseLane(lane string, o Outcome) error {
+	if !o.Kind.Throttle() {
+		return fmt.Errorf("kind %s pauses no lane", o.Kind)
+	}
+	if s.store != nil {
+		s.store.open(lane)
+	}
+	return s.change(func(now time.Time) { s.gate.Pause(now, lane, &o) })
+}
+
 func (s *Scheduler) change(what func(now time.Time)) error {
 	s.mu.Lock()
 	if s.ended {

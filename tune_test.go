@@ -113,3 +113,33 @@ func TestAnObserverHearsOfBeginAndEnd(t *testing.T) {
 		}
 	}
 }
+
+func TestALaneIsPausedForWhatAProbeMet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, sluice.Config{})
+		start := time.Now()
+		for _, o := range []sluice.Outcome{
+			{Kind: sluice.UsageWindow, Until: start.Add(5 * time.Hour)},
+			{Kind: sluice.UsageWindow, Until: start.Add(time.Hour)}, // never shortened
+		} {
+			if err := s.PauseLane("a", o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.PauseLane("b", sluice.Outcome{Kind: sluice.RateLimit, Wait: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.PauseLane("a", sluice.Outcome{Kind: sluice.Auth}); err == nil {
+			t.Error("a lane was paused for a refused key")
+		}
+		acquire(t, s, sluice.Call{Lane: "c"}).Release(sluice.Outcome{})
+		acquire(t, s, sluice.Call{Lane: "b"}).Release(sluice.Outcome{})
+		if waited := time.Since(start); waited < time.Minute || waited > time.Minute+time.Second {
+			t.Errorf("lane b waited %v, want the minute that was asked for", waited)
+		}
+		acquire(t, s, sluice.Call{Lane: "a"}).Release(sluice.Outcome{})
+		if waited := time.Since(start); waited != 5*time.Hour {
+			t.Errorf("lane a waited %v, want the 5 hours to its reset", waited)
+		}
+	})
+}

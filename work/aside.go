@@ -183,7 +183,7 @@ func (j *Journal) openLocked(name string, flag int) (file, error) {
 			err = f.Lock()
 		}
 		if errors.Is(err, errLocked) {
-			state, _ := LoadState(StatePath(j.out))
+			state, _ := LoadState(j.statePath())
 			err = &LockedError{Path: j.out, PID: state.PID}
 		}
 		if err != nil {

@@ -55,6 +55,12 @@ type JournalConfig struct {
 
 	Reread bool // lines are to be read again, with ReadLine
 
+	// State is where the state file is. Default: StatePath of the journal. Hash is written to it: of what the results depend
+	// on beside the input, so that the next run can tell whether it is the same. Limits tells pauses for limits from others.
+	State  string
+	Hash   string
+	Limits bool
+
 	Logger *slog.Logger // nil discards
 
 	disk disk // nil: the system's

@@ -56,12 +56,13 @@ func (k *keeper) run() {
 // state is how the run stands.
 func (k *keeper) state() State {
 	p := k.runner.Progress()
-	pauses, until, held := k.runner.cfg.Pauses.now()
+	pauses, limit, held := k.runner.cfg.Pauses.now()
 	state := State{
 		Status:         Running,
 		Control:        k.runner.cfg.Control,
 		PauseCount:     pauses,
-		RateLimitUntil: until,
+		RateLimitUntil: limit.Until,
+		RateLimit:      limit,
 		Total:          p.Total,
 		Already:        p.Already,
 		Done:           p.Done,
@@ -70,11 +71,14 @@ func (k *keeper) state() State {
 		InputTokens:    p.Usage.Input,
 		OutputTokens:   p.Usage.Output,
 	}
-	if !until.IsZero() {
+	if !limit.Until.IsZero() {
 		state.Status = Paused
+		if k.runner.cfg.Journal.cfg.Limits {
+			state.Status = Limited
+		}
 	}
-	if held {
-		state.Status, state.Reason = Paused, HeldReason
+	if held != "" {
+		state.Status, state.Reason = Paused, held
 	}
 	return state
 }

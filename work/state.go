@@ -1,12 +1,14 @@
 package work
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,11 +21,12 @@ type Status string
 // Statuses.
 const (
 	Running     Status = "running"
-	Paused      Status = "paused"      // all goes on when RateLimitUntil is past, or, with a Reason, when somebody says so
-	Interrupted Status = "interrupted" // drained or cancelled, resumable
-	Completed   Status = "completed"   // every item is recorded
-	Failed      Status = "failed"      // by an error of ours, resumable
-	Stopped     Status = "stopped"     // a budget was spent or the account can do no more; resumable
+	Paused      Status = "paused"            // all goes on when RateLimitUntil is past, or, with a Reason, when somebody says so
+	Limited     Status = "paused_rate_limit" // Paused with a RateLimitUntil, where the journal tells the two apart
+	Interrupted Status = "interrupted"       // drained or cancelled, resumable
+	Completed   Status = "completed"         // every item is recorded
+	Failed      Status = "failed"            // by an error of ours, resumable
+	Stopped     Status = "stopped"           // a budget was spent or the account can do no more; resumable
 )
 
 // HeldReason is the Reason of a run that is Paused because somebody told its Schedulers to pause.
@@ -34,11 +37,14 @@ type State struct {
 	Status         Status    `json:"status"`
 	Reason         string    `json:"reason,omitempty"` // why it is not running
 	PID            int       `json:"pid"`
+	Hash           string    `json:"hash,omitempty"`    // of what the results depend on beside the input, see JournalConfig
 	Control        string    `json:"control,omitempty"` // address that the run is controlled from while it goes on
 	StartedAt      time.Time `json:"started_at"`        // of the first run
 	UpdatedAt      time.Time `json:"updated_at"`
+	Heartbeat      time.Time `json:"heartbeat"`                 // the same; a run that goes on writes it every 30 s
 	PauseCount     int       `json:"pause_count"`               // over all runs
 	RateLimitUntil time.Time `json:"rate_limit_until,omitzero"` // when the longest present pause ends
+	RateLimit      RateLimit `json:"rate_limit,omitzero"`       // what that pause is for
 
 	Total        int `json:"total"`
 	Already      int `json:"already"` // recorded by earlier runs
@@ -47,6 +53,17 @@ type State struct {
 	Throttles    int `json:"throttles"`
 	InputTokens  int `json:"input_tokens"`
 	OutputTokens int `json:"output_tokens"`
+}
+
+// RateLimit is what a pause is for.
+type RateLimit struct {
+	Kind      sluice.Kind      `json:"kind"`
+	Dimension sluice.Dimension `json:"dimension,omitempty"`
+	Lane      string           `json:"lane,omitempty"`
+	Source    string           `json:"source,omitempty"` // where it was read, if the error says so by a method Source
+	Text      string           `json:"text,omitempty"`   // in the provider's words
+	Until     time.Time        `json:"until"`
+	SeenAt    time.Time        `json:"seen_at"`
 }
 
 // StatePath returns where the state of the journal at path is.
@@ -149,7 +166,8 @@ func (s State) save(path string, sync bool) error {
 type Pauses struct {
 	mu    sync.Mutex
 	count int
-	until map[string]time.Time // by lane
+	why   string               // accounts are paused as a whole; "": somebody said so
+	until map[string]RateLimit // by lane
 	held  map[string]bool      // accounts that are paused as a whole
 	kick  chan struct{}        // tells a keeper; nil until there is one
 }
@@ -188,15 +206,43 @@ func (p *Pauses) Observe(e sluice.Event) {
 
 func (p *Pauses) coolLocked(e sluice.Event) {
 	if p.until == nil {
-		p.until = make(map[string]time.Time)
+		p.until = make(map[string]RateLimit)
 	}
 	before, paused := p.until[e.Lane]
-	if !paused || before.Before(e.At) {
+	if !paused || before.Until.Before(e.At) {
 		p.count++
 	}
-	if e.Until.After(before) {
-		p.until[e.Lane] = e.Until
+	if e.Until.After(before.Until) {
+		p.until[e.Lane] = limitOf(e)
 	}
+}
+
+// mostText is how much of a provider's words the state keeps.
+const mostText = 300
+
+// limitOf is what the event of a pause says of it.
+func limitOf(e sluice.Event) RateLimit {
+	l := RateLimit{Kind: e.Outcome.Kind, Dimension: e.Outcome.Dimension, Lane: e.Lane, Until: e.Until.UTC(), SeenAt: e.At.UTC()}
+	if err := e.Outcome.Err; err != nil {
+		l.Text = strings.ToValidUTF8(err.Error(), "\ufffd")
+		if len(l.Text) > mostText {
+			l.Text = strings.ToValidUTF8(l.Text[:mostText], "") + "\u2026"
+		}
+		if from, ok := errors.AsType[interface {
+			error
+			Source() string
+		}](err); ok {
+			l.Source = from.Source()
+		}
+	}
+	return l
+}
+
+// Because says why accounts are paused as a whole, where it is not that somebody said so, which is "".
+func (p *Pauses) Because(why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.why = why
 }
 
 // watch returns a channel that is sent to when a pause begins or grows, or the whole run goes on.
@@ -212,34 +258,43 @@ func (p *Pauses) watch() <-chan struct{} {
 	return p.kick
 }
 
-// now returns the number of pauses, until when the longest present one lasts, and whether an account is paused as a whole.
-func (p *Pauses) now() (count int, until time.Time, held bool) {
+// now returns the number of pauses, what the longest present one is for, and why accounts are paused as a whole.
+func (p *Pauses) now() (count int, limit RateLimit, held string) {
 	if p == nil {
-		return 0, time.Time{}, false
+		return 0, RateLimit{}, ""
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	for _, t := range p.until {
-		if t.After(now) && t.After(until) {
-			until = t
+	for _, l := range p.until {
+		if l.Until.After(now) && l.Until.After(limit.Until) {
+			limit = l
 		}
 	}
-	return p.count, until.UTC(), len(p.held) > 0
+	if len(p.held) > 0 {
+		held = cmp.Or(p.why, HeldReason)
+	}
+	return p.count, limit, held
 }
 
 // beginState reads what an earlier run left and says that this process has the journal.
 func (j *Journal) beginState() error {
-	earlier, err := LoadState(StatePath(j.out))
+	earlier, err := LoadState(j.statePath())
 	if _, damaged := errors.AsType[*DamagedStateError](err); damaged {
 		j.cfg.Logger.Warn(err.Error())
 	}
 	j.earlier, j.known = earlier, earlier.Status != ""
 	state := earlier
-	state.Status, state.Reason, state.Control, state.RateLimitUntil = Running, "", "", time.Time{}
+	state.Status, state.Reason, state.Control, state.RateLimitUntil, state.RateLimit = Running, "", "", time.Time{}, RateLimit{}
 	state.PauseCount = 0 // those of before are added
 	return j.writeState(state)
 }
+
+// Earlier returns the state that the run before left; ok is whether there was one.
+func (j *Journal) Earlier() (state State, ok bool) { return j.earlier, j.known }
+
+// statePath returns where the state is.
+func (j *Journal) statePath() string { return cmp.Or(j.cfg.State, StatePath(j.out)) }
 
 // saveState writes the state of the run on this journal; its pauses come on top of earlier ones.
 func (j *Journal) saveState(s State) error {
@@ -252,12 +307,13 @@ func (j *Journal) saveState(s State) error {
 func (j *Journal) writeState(s State) error {
 	s.PID = os.Getpid()
 	s.UpdatedAt = time.Now().UTC()
+	s.Heartbeat, s.Hash = s.UpdatedAt, j.cfg.Hash
 	s.StartedAt = j.start.UTC()
 	if j.known {
 		s.StartedAt = j.earlier.StartedAt
 	}
 	s.PauseCount += j.earlier.PauseCount
-	return s.save(StatePath(j.out), j.cfg.Sync != SyncNone)
+	return s.save(j.statePath(), j.cfg.Sync != SyncNone)
 }
 
 // Withdraw makes Close leave the state as it was before this run, of which nothing came.
@@ -274,7 +330,7 @@ func (j *Journal) endState() {
 	if j.ran {
 		return
 	}
-	path := StatePath(j.out)
+	path := j.statePath()
 	if !j.known {
 		os.Remove(path)
 		os.Remove(path + ".bak")

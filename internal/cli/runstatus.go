@@ -119,7 +119,7 @@ func (st *runStatus) end(s *streams, asJSON bool) error {
 // ended reports whether the run does not go on.
 func (st *runStatus) ended() bool {
 	switch st.Status {
-	case string(work.Running), string(work.Paused), string(control.Draining):
+	case string(work.Running), string(work.Paused), string(work.Limited), string(control.Draining):
 		return false
 	}
 	return true
@@ -228,8 +228,8 @@ func (l *looker) ask(ctx context.Context, st *runStatus) {
 		l.warn("no live figures: %v", err)
 	case live.PID == st.State.PID:
 		st.Live, st.Status = &live, string(live.Phase)
-		if live.Phase == control.Running && st.State.Status == work.Paused && st.State.Reason == "" {
-			st.Status = string(work.Paused)
+		if live.Phase == control.Running && (st.State.Status == work.Paused || st.State.Status == work.Limited) && st.State.Reason == "" {
+			st.Status = string(st.State.Status)
 		}
 	}
 }

@@ -219,6 +219,18 @@ func (l *lane) window(now time.Time, o *Outcome, stale bool) {
 	l.gate.note(Event{Type: EventCooldownStarted, At: now, Lane: l.name, Until: l.cool.until, Outcome: *o})
 }
 
+// Pause pauses a lane for a limit that was met outside of its calls.
+func (g *Gate) Pause(now time.Time, lane string, o *Outcome) {
+	l := g.lane(now, lane)
+	if o.Kind == UsageWindow {
+		l.window(now, o, false)
+		return
+	}
+	l.cool.extend(now, o.Wait, g.cfg.random)
+	l.cool.begin(now, o.Kind, o.Wait, l.refill(Requests))
+	g.note(Event{Type: EventCooldownStarted, At: now, Lane: l.name, Until: l.cool.until, Outcome: *o})
+}
+
 // decide says what becomes of the call.
 func (l *lane) decide(t *Ticket, o *Outcome) Decision {
 	switch {
