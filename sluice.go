@@ -42,6 +42,7 @@ const (
 	ContentFilter  = gate.ContentFilter
 	ServerError    = gate.ServerError
 	InvalidOutput  = gate.InvalidOutput
+	CommandFailed  = gate.CommandFailed
 	Internal       = gate.Internal
 )
 

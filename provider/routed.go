@@ -134,7 +134,8 @@ func (r *routed) judge(attempt int, via Via, o *sluice.Outcome) {
 
 // failed moves a call whose attempt failed to an upstream that has not failed it, or has it wait for its next attempt.
 func (r *routed) failed(attempt int, o *sluice.Outcome) {
-	if o.Kind != sluice.InvalidOutput { // that is the model's, wherever it is served
+	// What the model answers, and what a command does, is the same wherever it is served.
+	if o.Kind != sluice.InvalidOutput && o.Kind != sluice.CommandFailed {
 		r.tried |= 1 << r.at.up.index
 		if q, ok := r.upstreams.best(r.offers(r.tried)); ok && q.delay <= Patience {
 			r.move()

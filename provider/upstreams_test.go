@@ -206,18 +206,20 @@ func TestThrottlesCountOverAllUpstreams(t *testing.T) {
 	})
 }
 
-func TestAnAnswerThatIsRefusedForItsContentStaysWhereItIs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		u := upstreams(t, provider.UpstreamsConfig{Attempts: 3}, "a", "b")
-		at := make(map[string]int)
-		tally, err := do(t.Context(), u, func(name string) sluice.Outcome {
-			at[name]++
-			return sluice.Outcome{Kind: sluice.InvalidOutput}
+func TestWhatAnAnswerOrACommandIsToBlameForStaysWhereItIs(t *testing.T) {
+	for _, kind := range []sluice.Kind{sluice.InvalidOutput, sluice.CommandFailed} {
+		synctest.Test(t, func(t *testing.T) {
+			u := upstreams(t, provider.UpstreamsConfig{Attempts: 3}, "a", "b")
+			at := make(map[string]int)
+			tally, err := do(t.Context(), u, func(name string) sluice.Outcome {
+				at[name]++
+				return sluice.Outcome{Kind: kind}
+			})
+			if err == nil || tally.Attempts != 3 || at["a"] != 3 {
+				t.Errorf("%v: %+v, %v, %v", kind, tally, err, at)
+			}
 		})
-		if err == nil || tally.Attempts != 3 || at["a"] != 3 {
-			t.Errorf("%+v, %v, %v", tally, err, at)
-		}
-	})
+	}
 }
 
 func TestACallThatIsTooLargeForOneUpstreamGoesToAnother(t *testing.T) {

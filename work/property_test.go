@@ -161,7 +161,8 @@ func (p *plan) attempt(done map[string]bool) work.Attempt {
 		case <-ctx.Done():
 			return work.Result{}, sluice.Outcome{Kind: sluice.Network, Err: ctx.Err()}
 		}
-		kinds := []sluice.Kind{sluice.Network, sluice.ServerError, sluice.Timeout, sluice.RateLimit, sluice.BadRequest, sluice.InvalidOutput}
+		kinds := []sluice.Kind{sluice.Network, sluice.ServerError, sluice.Timeout, sluice.RateLimit, sluice.BadRequest, sluice.InvalidOutput,
+			sluice.CommandFailed}
 		if k := luck.IntN(20); k < len(kinds) {
 			return work.Result{}, sluice.Outcome{Kind: kinds[k], Err: errors.New("x"), Wait: time.Second, Dimension: sluice.Requests}
 		}

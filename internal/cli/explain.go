@@ -340,6 +340,7 @@ func meaningOf(k sluice.Kind) meaning {
 		sluice.Timeout:        {"no answer came in time", "retry", "try again after a backoff; an attempt is spent"},
 		sluice.Network:        {"the connection was not made, or broke", "retry", "try again after a backoff; an attempt is spent if the call was sent"},
 		sluice.ServerError:    {"the provider made a mistake", "retry", "try again after a backoff; an attempt is spent"},
+		sluice.CommandFailed:  {"a command failed for reasons of its own", "retry", "try again after a backoff; an attempt is spent"},
 		sluice.BadRequest:     {"the request itself is wrong", "fail", "give the item up: the same request would be refused again"},
 		sluice.ContextLength:  {"the request is larger than the model's context, or than the whole limit", "fail", "give the item up: the same request would be refused again"},
 		sluice.ContentFilter:  {"refused for its content", "fail", "give the item up: the same request would be refused again"},

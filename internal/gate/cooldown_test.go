@@ -459,6 +459,8 @@ func TestEachKindIsDecidedByTheTable(t *testing.T) {
 		{gate.Outcome{Kind: gate.ServerError}, 6, 0, gate.GiveUp, false},
 		{gate.Outcome{Kind: gate.InvalidOutput}, 5, 0, gate.Again, false},
 		{gate.Outcome{Kind: gate.InvalidOutput}, 6, 0, gate.GiveUp, false},
+		{gate.Outcome{Kind: gate.CommandFailed}, 5, 0, gate.Again, false},
+		{gate.Outcome{Kind: gate.CommandFailed}, 6, 0, gate.GiveUp, false},
 	} {
 		r := newRig(t, gate.Config{Limits: told})
 		w := r.queueTicket(&gate.Ticket{Attempt: tt.attempt, Throttles: tt.refused})

@@ -19,13 +19,15 @@ const (
 	ContentFilter       // refused for its content
 	ServerError         // 5xx
 	InvalidOutput       // our own: a schema or rule refused the answer
+	CommandFailed       // our own: a command ended in failure, for reasons of its own
 	Internal            // our own: a handler panicked
 	numKinds
 )
 
 var kindNames = [numKinds]string{
 	"ok", "rate_limit", "overloaded", "quota_exhausted", "usage_window", "timeout", "network", "auth",
-	"bad_request", "context_length", "content_filter", "server_error", "invalid_output", "internal",
+	"bad_request", "context_length", "content_filter", "server_error", "invalid_output",
+	"command_failed", "internal",
 }
 
 // String returns the kind's name as it stands in files and metrics.
@@ -55,7 +57,7 @@ func (k Kind) Throttle() bool { return k == RateLimit || k == Overloaded || k ==
 
 // Transient reports whether the same call may succeed when it is tried again, at the price of an attempt.
 func (k Kind) Transient() bool {
-	return k == Timeout || k == Network || k == ServerError || k == InvalidOutput
+	return k == Timeout || k == Network || k == ServerError || k == InvalidOutput || k == CommandFailed
 }
 
 // Fatal reports whether no call of the account can succeed any more, so that a run stops at once.

@@ -64,6 +64,11 @@ func (l *lane) learn(now time.Time, t *Ticket, o *Outcome) {
 		l.throttled(now, t, o)
 		return
 	}
+	if o.Kind == CommandFailed { // whether it reached the provider, nobody knows
+		l.leaveProbe(t)
+		l.settle(now, t, o)
+		return
+	}
 	l.explainedRow = 0
 	l.settle(now, t, o)
 	switch o.Kind {
