@@ -1,0 +1,113 @@
+//go:build unix
+
+package command_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice/internal/command"
+)
+
+// TestMain makes the test binary the programs that tests need: `guard MARK`, `leave N`, `stay`, `run`, `bare`, `refused`.
+func TestMain(m *testing.M) {
+	roles := map[string]func(args []string) error{
+		"guard": func(args []string) error { return command.ServeGuard(os.Stdin, args[0]) },
+		"leave": leave, "stay": stay, "run": runAndStay, "bare": bare, "refused": refused,
+	}
+	if len(os.Args) > 1 && roles[os.Args[1]] != nil {
+		if err := roles[os.Args[1]](os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// stay ends when it is killed, or after a minute.
+func stay([]string) error {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
+	time.Sleep(time.Minute)
+	return nil
+}
+
+// leave starts a process in a session of its own, which does the same N-1 times and in the end stays, and ends when it has begun.
+func leave(args []string) error {
+	n, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	next := exec.Command(os.Args[0], "leave", strconv.Itoa(n-1))
+	if n == 1 {
+		next = exec.Command(os.Args[0], "stay")
+	}
+	next.Stdout, next.SysProcAttr = os.Stdout, &syscall.SysProcAttr{Setsid: true}
+	return next.Start()
+}
+
+// familyOfFive is a script that starts processes in its group and outside of it, and stays.
+func familyOfFive() string {
+	return fmt.Sprintf(`%[1]s leave 1 >/dev/null; %[1]s leave 2 >/dev/null; sleep 60 & sh -c 'trap "" TERM; sleep 60; :'`, os.Args[0])
+}
+
+// runAndStay has a guard and runs two families until it is killed, one line about each thing that happens.
+func runAndStay([]string) error {
+	g, err := command.StartGuard([]string{os.Args[0], "guard"}, func(err error) { fmt.Println("lost", err) })
+	if err != nil {
+		return err
+	}
+	fmt.Println("mark", g.Mark())
+	go func() {
+		for last := 0; ; time.Sleep(time.Millisecond) {
+			if pid := g.Process(); pid != 0 && pid != last {
+				fmt.Println("guard", pid)
+				last = pid
+			}
+		}
+	}()
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			_, err := command.Run(context.Background(), command.Spec{Args: []string{"sh", "-c", familyOfFive()}, Env: env, Guard: g})
+			fmt.Println("ended", err)
+		})
+	}
+	wg.Wait()
+	return nil
+}
+
+// bare runs a command without a guard, until it is killed.
+func bare([]string) error {
+	_, err := command.Run(context.Background(), command.Spec{Args: []string{os.Args[0], "stay"}, Env: env, Started: func(p *os.Process) {
+		fmt.Println("pid", p.Pid)
+	}})
+	return err
+}
+
+// refused asks for more time than it may give.
+func refused([]string) error {
+	limit := syscall.Rlimit{Cur: 5, Max: 5}
+	if err := syscall.Setrlimit(syscall.RLIMIT_CPU, &limit); err != nil {
+		return err
+	}
+	if os.Getuid() == 0 { // who may do anything
+		if err := syscall.Setuid(65534); err != nil {
+			return err
+		}
+	}
+	for _, d := range []time.Duration{time.Second, time.Minute} {
+		_, err := command.Run(context.Background(), command.Spec{Args: []string{"true"}, Env: env, Dir: "/", CPU: d})
+		fmt.Println(d, strings.ReplaceAll(fmt.Sprint(err), "\n", " "))
+	}
+	return nil
+}
