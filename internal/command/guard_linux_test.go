@@ -52,15 +52,16 @@ func marked(run string) (found []string) {
 	return found
 }
 
-func awaitMarked(t *testing.T, run string, most, least int) {
+// awaitMarked waits until a run has so many processes, and none that is still to become another.
+func awaitMarked(t *testing.T, run string, want int) {
 	t.Helper()
 	var found []string
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if found = marked(run); len(found) <= most && len(found) >= least {
+		if found = marked(run); len(found) == want && !strings.Contains(fmt.Sprint(found), `test\x00leave`) {
 			return
 		}
 	}
-	t.Errorf("%d processes of the run, want %d to %d: %q", len(found), least, most, found)
+	t.Errorf("%d processes of the run, want %d: %q", len(found), want, found)
 }
 
 // childrenLeft lists our children, ended or not.
@@ -118,7 +119,7 @@ func TestOrphansOfACommandThatRunsAreLeftAlone(t *testing.T) {
 		_, err := command.Run(ctx, command.Spec{Args: sh(os.Args[0] + " leave 2; trap 'exit 0' TERM; sleep 60 & wait"), Env: env, Guard: g})
 		done <- err
 	}()
-	awaitMarked(t, g.Mark(), 3, 3) // the shell, its sleep, and the one that left
+	awaitMarked(t, g.Mark(), 3) // the shell, its sleep, and the one that left
 	for range 20 {
 		if _, err := command.Run(t.Context(), command.Spec{Args: sh("(exit 3 & exit 4) & :"), Env: env, Guard: g}); err != nil {
 			t.Error(err)
@@ -163,7 +164,7 @@ func TestCloseEndsWhatStillRuns(t *testing.T) {
 		res, _ := command.Run(t.Context(), command.Spec{Args: sh(familyOfFive()), Env: env, Guard: g})
 		done <- res
 	}()
-	awaitMarked(t, g.Mark(), 6, 6)
+	awaitMarked(t, g.Mark(), 6)
 	if err := errors.Join(g.Close(), g.Close()); err != nil {
 		t.Error(err)
 	}
@@ -178,17 +179,17 @@ func TestCloseEndsWhatStillRuns(t *testing.T) {
 func TestNothingOutlivesARunThatIsKilled(t *testing.T) {
 	child, lines := startRun(t)
 	run := strings.TrimPrefix(await(t, lines, "mark "), "mark ")
-	awaitMarked(t, run, 12, 12)
+	awaitMarked(t, run, 12)
 	if err := child.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	awaitMarked(t, run, 0, 0)
+	awaitMarked(t, run, 0)
 }
 
 func TestAGuardThatIsKilledIsReplacedAndToldOfWhatIsOpen(t *testing.T) {
 	child, lines := startRun(t)
 	run := strings.TrimPrefix(await(t, lines, "mark "), "mark ")
-	awaitMarked(t, run, 12, 12)
+	awaitMarked(t, run, 12)
 	for i := range 2 {
 		pid, err := strconv.Atoi(strings.TrimPrefix(await(t, lines, "guard "), "guard "))
 		if err != nil {
@@ -209,7 +210,7 @@ func TestAGuardThatIsKilledIsReplacedAndToldOfWhatIsOpen(t *testing.T) {
 	if err := child.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	awaitMarked(t, run, 0, 0)
+	awaitMarked(t, run, 0)
 	for line := range lines {
 		t.Errorf("it said %q", line) // that a guard was lost is said once
 	}
@@ -305,7 +306,10 @@ func TestAGuardKillsWhatItWasNotToldTheEndOf(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { cmd.Process.Kill() })
+		t.Cleanup(func() {
+			cmd.Process.Kill()
+			cmd.Wait()
+		})
 		groups = append(groups, cmd)
 	}
 	for input, want := range map[string]string{
