@@ -161,7 +161,7 @@ func TestCloseEndsWhatStillRuns(t *testing.T) {
 	g := startGuard(t)
 	done := make(chan command.Result, 1)
 	go func() {
-		res, _ := command.Run(t.Context(), command.Spec{Args: sh(familyOfFive()), Env: env, Guard: g})
+		res, _ := command.Run(t.Context(), command.Spec{Args: sh(familyOfSix()), Env: env, Guard: g})
 		done <- res
 	}()
 	awaitMarked(t, g.Mark(), 6)
@@ -179,31 +179,31 @@ func TestCloseEndsWhatStillRuns(t *testing.T) {
 func TestNothingOutlivesARunThatIsKilled(t *testing.T) {
 	child, lines := startRun(t)
 	run := strings.TrimPrefix(await(t, lines, "mark "), "mark ")
+	groups := []int{number(t, lines, "group "), number(t, lines, "group ")}
 	awaitMarked(t, run, 12)
 	if err := child.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	awaitMarked(t, run, 0)
+	awaitNoGroup(t, groups)
 }
 
 func TestAGuardThatIsKilledIsReplacedAndToldOfWhatIsOpen(t *testing.T) {
 	child, lines := startRun(t)
 	run := strings.TrimPrefix(await(t, lines, "mark "), "mark ")
+	guard := number(t, lines, "guard ")
+	groups := []int{number(t, lines, "group "), number(t, lines, "group ")}
 	awaitMarked(t, run, 12)
 	for i := range 2 {
-		pid, err := strconv.Atoi(strings.TrimPrefix(await(t, lines, "guard "), "guard "))
-		if err != nil {
-			t.Fatal(err)
-		}
-		syscall.Kill(pid, syscall.SIGTERM) // which it does not heed
-		syscall.Kill(pid, syscall.SIGKILL)
+		syscall.Kill(guard, syscall.SIGTERM) // which it does not heed
+		syscall.Kill(guard, syscall.SIGKILL)
 		if i == 0 {
 			if line := await(t, lines, "lost "); !strings.Contains(line, "signal: killed") {
 				t.Error(line)
 			}
 		}
+		guard = number(t, lines, "guard ")
 	}
-	await(t, lines, "guard ")
 	if left := marked(run); len(left) != 12 {
 		t.Errorf("%d processes, want all 12: %q", len(left), left)
 	}
@@ -211,6 +211,7 @@ func TestAGuardThatIsKilledIsReplacedAndToldOfWhatIsOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitMarked(t, run, 0)
+	awaitNoGroup(t, groups)
 	for line := range lines {
 		t.Errorf("it said %q", line) // that a guard was lost is said once
 	}
@@ -256,6 +257,28 @@ func await(t *testing.T, lines <-chan string, prefix string) string {
 	}
 }
 
+func number(t *testing.T, lines <-chan string, prefix string) int {
+	t.Helper()
+	n, err := strconv.Atoi(strings.TrimPrefix(await(t, lines, prefix), prefix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// awaitNoGroup waits until nothing is in groups, marked or not.
+func awaitNoGroup(t *testing.T, groups []int) {
+	t.Helper()
+	for _, group := range groups {
+		for end := time.Now().Add(20 * time.Second); !errors.Is(syscall.Kill(-group, 0), syscall.ESRCH); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Errorf("something is in group %d", group)
+				break
+			}
+		}
+	}
+}
+
 func TestACommandEndsWithThisProcess(t *testing.T) {
 	child := exec.Command(os.Args[0], "bare")
 	out, err := child.StdoutPipe()
@@ -288,9 +311,11 @@ func TestTheNumberOfAGroupStaysTakenWhileItIsOpen(t *testing.T) {
 		}
 	}()
 	stat := filepath.Join("/proc", strconv.Itoa(<-started), "stat")
-	time.Sleep(300 * time.Millisecond) // it has ended, and its child holds its output
-	if b, err := os.ReadFile(stat); err != nil || !bytes.Contains(b, []byte(") Z ")) {
-		t.Errorf("%q, %v", b, err)
+	for state := "it runs"; !strings.Contains(state, ") Z "); time.Sleep(time.Millisecond) { // until it has ended; its child holds its output
+		b, err := os.ReadFile(stat)
+		if state = string(b); err != nil {
+			t.Fatal("it was waited for")
+		}
 	}
 	<-done
 	if _, err := os.Stat(stat); err == nil {

@@ -55,9 +55,9 @@ func leave(args []string) error {
 	return next.Start()
 }
 
-// familyOfFive is a script that starts processes in its group and outside of it, and stays.
-func familyOfFive() string {
-	return fmt.Sprintf(`%[1]s leave 1 >/dev/null; %[1]s leave 2 >/dev/null; sleep 60 & sh -c 'trap "" TERM; sleep 60; :'`, os.Args[0])
+// familyOfSix is a script that starts processes in its group and outside of it, five with it that have a mark, and stays.
+func familyOfSix() string {
+	return fmt.Sprintf(`env -i sleep 60 & %[1]s leave 1 >/dev/null; %[1]s leave 2 >/dev/null; sleep 60 & sh -c 'trap "" TERM; sleep 60; :'`, os.Args[0])
 }
 
 // runAndStay has a guard and runs two families until it is killed, one line about each thing that happens.
@@ -67,8 +67,10 @@ func runAndStay([]string) error {
 		return err
 	}
 	fmt.Println("mark", g.Mark())
+	first := g.Process()
+	fmt.Println("guard", first)
 	go func() {
-		for last := 0; ; time.Sleep(time.Millisecond) {
+		for last := first; ; time.Sleep(time.Millisecond) {
 			if pid := g.Process(); pid != 0 && pid != last {
 				fmt.Println("guard", pid)
 				last = pid
@@ -78,7 +80,9 @@ func runAndStay([]string) error {
 	var wg sync.WaitGroup
 	for range 2 {
 		wg.Go(func() {
-			_, err := command.Run(context.Background(), command.Spec{Args: []string{"sh", "-c", familyOfFive()}, Env: env, Guard: g})
+			_, err := command.Run(context.Background(), command.Spec{
+				Args: []string{"sh", "-c", familyOfSix()}, Env: env, Guard: g, Started: func(p *os.Process) { fmt.Println("group", p.Pid) },
+			})
 			fmt.Println("ended", err)
 		})
 	}
