@@ -137,6 +137,12 @@ func TestOrphansOfACommandThatRunsAreLeftAlone(t *testing.T) {
 	}
 }
 
+func TestALookForOrphansLeavesCommandsAlone(t *testing.T) {
+	if out, err := exec.Command(os.Args[0], "first").CombinedOutput(); err != nil || string(out) != "7 exit status 7\n" {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 func TestWhatHasNoMarkEndsWithTheRun(t *testing.T) {
 	childrenLeft(t)
 	g := startGuard(t)
@@ -217,6 +223,29 @@ func TestAGuardThatIsKilledIsReplacedAndToldOfWhatIsOpen(t *testing.T) {
 	}
 }
 
+func TestCloseWithoutItsProcessEndsWhatStillRuns(t *testing.T) {
+	lost := make(chan error, 1)
+	g, err := command.StartGuard([]string{os.Args[0], "guard"}, func(err error) { lost <- err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		command.Run(t.Context(), command.Spec{Args: sh(familyOfSix()), Env: env, Guard: g})
+	}()
+	awaitMarked(t, g.Mark(), 6)
+	syscall.Kill(g.Process(), syscall.SIGKILL)
+	<-lost // and no other is there for a second
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	<-done
+	if left := marked(g.Mark()); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
 func startRun(t *testing.T) (*exec.Cmd, <-chan string) {
 	child := exec.Command(os.Args[0], "run")
 	out, err := child.StdoutPipe()
@@ -246,10 +275,13 @@ func await(t *testing.T, lines <-chan string, prefix string) string {
 	for {
 		select {
 		case line, ok := <-lines:
-			if strings.HasPrefix(line, prefix) {
+			switch {
+			case strings.HasPrefix(line, prefix):
 				return line
-			} else if !ok {
+			case !ok:
 				t.Fatalf("it ended without %q", prefix)
+			case strings.HasPrefix(line, "lost "):
+				t.Error("it said again that a guard was lost") // the first time somebody waits for it
 			}
 		case <-late:
 			t.Fatalf("it did not say %q", prefix)
@@ -301,10 +333,11 @@ func TestACommandEndsWithThisProcess(t *testing.T) {
 func TestTheNumberOfAGroupStaysTakenWhileItIsOpen(t *testing.T) {
 	started := make(chan int, 1)
 	done := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer close(done)
-		_, err := command.Run(t.Context(), command.Spec{
-			Args: sh("sleep 60 &"), Env: env, Stdout: new(bytes.Buffer), Grace: time.Second, Started: func(p *os.Process) { started <- p.Pid },
+		_, err := command.Run(ctx, command.Spec{
+			Args: sh("sleep 60 &"), Env: env, Stdout: new(bytes.Buffer), Grace: 2 * time.Second, Started: func(p *os.Process) { started <- p.Pid },
 		})
 		if err != nil {
 			t.Error(err)
@@ -317,6 +350,8 @@ func TestTheNumberOfAGroupStaysTakenWhileItIsOpen(t *testing.T) {
 			t.Fatal("it was waited for")
 		}
 	}
+	time.Sleep(300 * time.Millisecond) // until it is known here too; the end of the context comes too late for it then
+	cancel()
 	<-done
 	if _, err := os.Stat(stat); err == nil {
 		t.Error("it was not waited for")
@@ -374,7 +409,7 @@ func TestAThousandShortCommands(t *testing.T) {
 		wg.Go(func() {
 			for i := range work {
 				script := "exit " + strconv.Itoa(i%5)
-				if i%50 == 0 {
+				if i%10 == 0 {
 					script = "setsid sleep 60 & (sleep 60 &) ; " + script
 				}
 				res, err := command.Run(t.Context(), command.Spec{Args: sh(script), Env: env, Guard: g})

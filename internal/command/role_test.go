@@ -3,11 +3,13 @@
 package command_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,11 +20,11 @@ import (
 	"github.com/sluice-llm/sluice/internal/command"
 )
 
-// TestMain makes the test binary the programs that tests need: `guard MARK`, `leave N`, `stay`, `run`, `bare`, `refused`.
+// TestMain makes the test binary the programs that tests need: `guard MARK`, `leave N`, `stay`, `run`, `bare`, `first`, `refused`.
 func TestMain(m *testing.M) {
 	roles := map[string]func(args []string) error{
 		"guard": func(args []string) error { return command.ServeGuard(os.Stdin, args[0]) },
-		"leave": leave, "stay": stay, "run": runAndStay, "bare": bare, "refused": refused,
+		"leave": leave, "stay": stay, "run": runAndStay, "bare": bare, "first": onTheFirst, "refused": refused,
 	}
 	if len(os.Args) > 1 && roles[os.Args[1]] != nil {
 		if err := roles[os.Args[1]](os.Args[2:]); err != nil {
@@ -96,6 +98,40 @@ func bare([]string) error {
 		fmt.Println("pid", p.Pid)
 	}})
 	return err
+}
+
+// The first thread is that of main as long as nothing lets go of it, which can be said only before main begins.
+var _ = func() struct{} {
+	if len(os.Args) > 1 && os.Args[1] == "first" {
+		runtime.LockOSThread()
+	}
+	return struct{}{}
+}()
+
+// onTheFirst starts a command on the first thread, to which orphans come as well, and looks for orphans after its end, while what
+// it left holds its output.
+func onTheFirst([]string) error {
+	g, err := command.StartGuard([]string{os.Args[0], "guard"}, nil)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			script := "setsid sleep 60 & (sleep 60 & exit) ; exit"
+			if _, err := command.Run(context.Background(), command.Spec{Args: []string{"sh", "-c", script}, Env: env, Guard: g}); err != nil {
+				fmt.Println(err)
+			}
+		}
+	})
+	res, err := command.Run(context.Background(), command.Spec{
+		Args: []string{"sh", "-c", "sleep 60 & exit 7"}, Env: env, Stdout: new(bytes.Buffer), Grace: 500 * time.Millisecond, Guard: g,
+	})
+	fmt.Println(res.ExitCode, err)
+	cancel()
+	wg.Wait()
+	return g.Close()
 }
 
 // refused asks for more time than it may give.
