@@ -16,7 +16,9 @@ import (
 )
 
 func TestTheLimitOfProcessorTimeEndsACommand(t *testing.T) {
-	res, err := command.Run(t.Context(), command.Spec{Args: []string{"sh", "-c", "while :; do :; done"}, Env: env, CPU: 300 * time.Millisecond})
+	res, err := command.Run(t.Context(), command.Spec{
+		Args: []string{"sh", "-c", "while :; do :; done"}, Env: env, CPU: 300 * time.Millisecond,
+	})
 	if err == nil || !strings.Contains(strings.ToLower(res.Signal), "cpu") || res.CPU < 900*time.Millisecond || res.CPU > 3*time.Second {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -32,7 +34,8 @@ func TestTheLimitOfMemoryFailsAllocations(t *testing.T) {
 	if err == nil || res.ExitCode <= 0 {
 		t.Errorf("with a limit: %+v, %v, %s", res, err, says.String())
 	}
-	if res, err = command.Run(t.Context(), command.Spec{Args: dd, Env: env, Memory: 1 << 30}); err != nil || res.MaxRSS < 200<<20 || res.MaxRSS > 1<<30 {
+	res, err = command.Run(t.Context(), command.Spec{Args: dd, Env: env, Memory: 1 << 30})
+	if err != nil || res.MaxRSS < 200<<20 || res.MaxRSS > 1<<30 {
 		t.Errorf("with more: %+v, %v", res, err)
 	}
 	if res.CPU <= 0 || res.CPU > res.Took+time.Second {
@@ -44,7 +47,8 @@ func TestTheLimitOfMemoryFailsAllocations(t *testing.T) {
 func TestLimitsAreInheritedAndWordsAreNotRead(t *testing.T) {
 	dir := t.TempDir()
 	script := filepath.Join(dir, "it's $HOME")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\nsh -c 'ulimit -v; ulimit -S -t; ulimit -H -t'; printf '<%s>' \"$@\"; cat; echo $3 >&3\n"), 0o755); err != nil {
+	const text = "#!/bin/sh\nsh -c 'ulimit -v; ulimit -S -t; ulimit -H -t'; printf '<%s>' \"$@\"; cat; echo $3 >&3\n"
+	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	var out, says bytes.Buffer
@@ -76,7 +80,8 @@ func TestAProgramThatIsNotThereIsSoWithLimitsToo(t *testing.T) {
 func TestLimitsThatAreRefusedAreAnError(t *testing.T) {
 	out, err := exec.Command(os.Args[0], "refused").CombinedOutput()
 	first, second, _ := strings.Cut(string(out), "\n")
-	if err != nil || first != "1s <nil>" || !strings.HasPrefix(second, "1m0s true: its limits were refused: ") || !strings.Contains(second, "ulimit") {
+	if err != nil || first != "1s <nil>" ||
+		!strings.HasPrefix(second, "1m0s true: its limits were refused: ") || !strings.Contains(second, "ulimit") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -33,7 +33,9 @@ func TestAFloodEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, errors.New("enough"))
 	defer cancel()
 	out := &counter{most: 1 << 50}
-	res, err := command.Run(ctx, command.Spec{Args: []string{"sh", "-c", "trap '' TERM; yes & yes"}, Env: env, Stdout: out, Grace: 2 * time.Second})
+	res, err := command.Run(ctx, command.Spec{
+		Args: []string{"sh", "-c", "trap '' TERM; yes & yes"}, Env: env, Stdout: out, Grace: 2 * time.Second,
+	})
 	if err == nil || err.Error() != "enough" || res.Took > 4*time.Second || // one grace for all of it
 		out.n < 1<<16 {
 		t.Errorf("%+v, %v, %d bytes", res, err, out.n)
