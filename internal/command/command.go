@@ -22,12 +22,25 @@ type Spec struct {
 	Stdout io.Writer // nil discards
 	Stderr io.Writer // nil discards
 
+	// Memory is the most address space, in bytes, and CPU the most processor time that the command and each of what it starts
+	// may take. 0 is no limit. Address space is more than memory in use: programs with a runtime of their own reserve plenty.
+	// Above it allocations fail; above CPU comes SIGXCPU, and SIGKILL a second later. They are rounded up, to KiB and seconds.
+	// /bin/sh sets them before it becomes the program, and may do to the environment what shells do: add PWD, and drop
+	// variables whose names are none to it.
+	Memory int64
+	CPU    time.Duration
+
+	// Guard sees to it that nothing of the command is left, even if this process is killed. Nil is nobody.
+	Guard *Guard
+
 	// Started is told of the process, which began. Nil is nobody.
 	Started func(*os.Process)
 
 	// Grace is the time between asking the group to end and killing it, when the context ends, and how long what the program
 	// left behind may hold its output. Default 2 s; negative kills at once.
 	Grace time.Duration
+
+	survives bool // the end of this process: a guard's own
 }
 
 const (
@@ -40,11 +53,17 @@ type Result struct {
 	ExitCode int           // -1: it did not exit by itself
 	Signal   string        // that ended it; "" is none
 	Took     time.Duration // from its start
+	CPU      time.Duration // of it and of what it waited for, in programs and in the kernel
+
+	// MaxRSS is the most bytes of memory that it, or one process that it waited for, had at once; 0 is not known. On Linux it is
+	// never less than what this process had: a command begins in our memory, and the kernel counts that.
+	MaxRSS int64
 }
 
 // Run runs a command and waits for its end. When ctx ends, it is asked to end (TERM), and killed after the grace, with all in
-// its group; what it leaves behind in its group is killed in any case. The error is that of ctx then, a *NotStartedError for
-// a command that could not be started, or an *exec.ExitError.
+// its group; what it leaves behind in its group is killed in any case, and with a Guard, on Linux, what left the group too.
+// Where this process ends first, the program is killed on Linux, and all of it with a Guard. The error is that of ctx then, a
+// *NotStartedError for a command that could not be started, or an *exec.ExitError.
 func Run(ctx context.Context, s Spec) (Result, error) {
 	if len(s.Args) == 0 || s.Args[0] == "" {
 		return Result{ExitCode: -1}, &NotStartedError{Err: errors.New("no command is there")}
@@ -52,38 +71,14 @@ func Run(ctx context.Context, s Spec) (Result, error) {
 	if ctx.Err() != nil {
 		return Result{ExitCode: -1}, context.Cause(ctx)
 	}
-	cmd := exec.CommandContext(ctx, s.Args[0], s.Args[1:]...)
-	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = s.Dir, s.Env, s.Stdin, s.Stdout, s.Stderr
-	if cmd.Env == nil {
-		cmd.Env = []string{} // to exec, nil is ours
-	}
-	g := newGroup(cmd)
-	grace := s.Grace
-	if grace == 0 {
-		grace = usualGrace
-	}
-	cmd.Cancel, cmd.WaitDelay = g.ask, grace // after which the program itself is killed
-	if grace < 0 {
-		cmd.Cancel, cmd.WaitDelay = g.kill, drainTime
-	}
-	start := time.Now()
-	if err := cmd.Start(); err != nil {
+	r, err := start(ctx, s)
+	if err != nil {
 		return Result{ExitCode: -1}, &NotStartedError{Name: s.Args[0], Err: err}
 	}
-	g.started()
 	if s.Started != nil {
-		s.Started(cmd.Process)
+		s.Started(r.cmd.Process)
 	}
-	err := cmd.Wait()
-	g.kill() // what is left of it; nothing, mostly
-	g.close()
-	switch {
-	case err != nil && ctx.Err() != nil:
-		err = context.Cause(ctx)
-	case errors.Is(err, exec.ErrWaitDelay):
-		err = nil // it did well; what it left behind held its output
-	}
-	return Result{ExitCode: cmd.ProcessState.ExitCode(), Signal: signalOf(cmd.ProcessState), Took: time.Since(start)}, err
+	return r.wait(ctx)
 }
 
 // Find returns where the program of a command is, or an error that names it.

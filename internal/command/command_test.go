@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-llm/sluice/internal/command"
 )
 
-// env is what the commands of tests have.
-var env = []string{"PATH=" + os.Getenv("PATH")}
+// env is what the commands of tests have. The race detector sleeps for a second at the end of a program if it is not told otherwise.
+var env = []string{"PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0"}
 
 func TestACommandGetsItsInputAndItsEnvironmentAlone(t *testing.T) {
 	t.Setenv("SECRET", "hidden")

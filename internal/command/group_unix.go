@@ -12,9 +12,16 @@ import (
 // group is a process group that begins with a command.
 type group struct{ cmd *exec.Cmd }
 
-// newGroup lets the command begin a group, away from the terminal's: Ctrl-C is for us to pass on.
-func newGroup(cmd *exec.Cmd) *group {
+// endsWithUs: a group does not end with this process by itself.
+const endsWithUs = false
+
+// newGroup lets the command begin a group, away from the terminal's: Ctrl-C is for us to pass on. Unless it survives us, the
+// command is killed at our end where that can be.
+func newGroup(cmd *exec.Cmd, survives bool) *group {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if !survives {
+		dieWithUs(cmd.SysProcAttr)
+	}
 	return &group{cmd}
 }
 
@@ -42,3 +49,5 @@ func signalOf(state *os.ProcessState) string {
 	}
 	return ""
 }
+
+func killGroup(group int) { _ = syscall.Kill(-group, syscall.SIGKILL) }

@@ -15,7 +15,10 @@ type group struct {
 	job windows.Handle // 0: there is none
 }
 
-func newGroup(cmd *exec.Cmd) *group {
+// endsWithUs: a job ends when its last handle is closed, and ours are, with us.
+const endsWithUs = true
+
+func newGroup(cmd *exec.Cmd, _ bool) *group {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP}
 	return &group{cmd: cmd}
 }
@@ -49,6 +52,9 @@ func (g *group) assign(job windows.Handle) error {
 	return windows.AssignProcessToJobObject(job, process)
 }
 
+// awaitEnd reports that a process cannot be seen to end without waiting for it.
+func (g *group) awaitEnd() bool { return false }
+
 // ask asks the command's group to end, or ends it where no console passes that on.
 func (g *group) ask() error {
 	if windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(g.cmd.Process.Pid)) == nil {
@@ -73,3 +79,7 @@ func (g *group) close() {
 
 // signalOf names the signal that ended a process: there are none.
 func signalOf(*os.ProcessState) string { return "" }
+
+func maxRSS(*os.ProcessState) int64 { return 0 }
+
+func killGroup(int) {} // jobs do it
