@@ -93,13 +93,14 @@ func TestAwaitInARunWithinAFeedIsOfTheInnerRun(t *testing.T) {
 		inner := func(ctx context.Context) (done int) {
 			ready := make(chan struct{})
 			r := newRunner(t, work.Config{Workers: 1,
-				Handler: work.Chain(work.Calls(scheduler(t, 1), answer(time.Second, always(sluice.OK))), around(func(ctx context.Context, item work.Item) error {
-					if item.Seq == 1 {
-						close(ready)
-						return nil
-					}
-					return work.Await(ctx, ready) // the only worker, unless its place is taken
-				}))})
+				Handler: work.Chain(work.Calls(scheduler(t, 1), answer(time.Second, always(sluice.OK))),
+					around(func(ctx context.Context, item work.Item) error {
+						if item.Seq == 1 {
+							close(ready)
+							return nil
+						}
+						return work.Await(ctx, ready) // the only worker, unless its place is taken
+					}))})
 			add(t, r, numbered(2)...)
 			rep, err := r.Run(ctx)
 			if err != nil {
