@@ -39,13 +39,21 @@ func (a *awaiting) give(size int64) {
 // the place of the one that waits, so that it does not keep items behind it from their calls. There is room for 4,096
 // items that wait so, and Config.QueueBytes of their sizes: beyond that, a lane's workers are no more than those that wait
 // and 16 others.
+//
+// In a feed, with the context that Config.Feed was given, it waits until ready is closed or gives something. Items that the
+// Runner put aside, by Config.Reload, go on meanwhile: a feed that waited for one of them in another way would wait for ever.
+// What reading them again fails with is returned too, and is for the feed to give.
 func Await(ctx context.Context, ready <-chan struct{}) error {
 	select {
 	case <-ready:
 		return nil
 	default:
 	}
-	w, _ := ctx.Value(workerKey{}).(*worker)
+	place := ctx.Value(placeKey{})
+	if r, ok := place.(*Runner); ok {
+		return r.awaitInFeed(ctx, ready)
+	}
+	w, _ := place.(*worker)
 	wait, done := w.waitContext(ctx)
 	defer done()
 	defer w.stepAside()()
@@ -54,6 +62,22 @@ func Await(ctx context.Context, ready <-chan struct{}) error {
 		return nil
 	case <-wait.Done():
 		return context.Cause(wait)
+	}
+}
+
+// awaitInFeed is Await for the feed, in whose goroutine alone items are placed.
+func (r *Runner) awaitInFeed(ctx context.Context, ready <-chan struct{}) error {
+	for {
+		if err := r.unpark(); err != nil {
+			return err
+		}
+		select {
+		case <-ready:
+			return nil
+		case <-r.room:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }
 

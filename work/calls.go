@@ -66,7 +66,7 @@ type callState struct {
 func (c *calls) Handle(ctx context.Context, item Item) (Result, error) {
 	st := c.states.Get().(*callState)
 	st.ctx, st.item = ctx, item
-	st.worker, _ = ctx.Value(workerKey{}).(*worker)
+	st.worker, _ = ctx.Value(placeKey{}).(*worker)
 
 	wait, done := st.worker.waitContext(ctx)
 	defer done()

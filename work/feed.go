@@ -1,6 +1,9 @@
 package work
 
-import "fmt"
+import (
+	"context"
+	"fmt"
+)
 
 // feed takes items in and puts them into their lanes' queues until there are none, or the run halts. It is the only
 // goroutine that knows the lanes.
@@ -20,7 +23,7 @@ func (r *Runner) feed() error {
 		}
 	}
 	if r.cfg.Feed != nil && r.wait.Err() == nil {
-		for item, err := range r.cfg.Feed(r.wait) {
+		for item, err := range r.cfg.Feed(context.WithValue(r.wait, placeKey{}, r)) {
 			if err != nil {
 				return err
 			}

@@ -60,7 +60,7 @@ func (l *lane) hungry() bool { return len(l.items) <= cap(l.items)/2 && len(l.pa
 func (l *lane) work() {
 	r := l.runner
 	w := &worker{runner: r, lane: l}
-	w.ctx = context.WithValue(r.run, workerKey{}, w)
+	w.ctx = context.WithValue(r.run, placeKey{}, w)
 	handling := false
 	defer func() {
 		if !handling {
@@ -139,7 +139,9 @@ type worker struct {
 	unrecorded bool // the item at hand has a good answer that is not in the journal yet
 }
 
-type workerKey struct{}
+// placeKey is for what a context belongs to: the *worker in that of a Handler, the *Runner in that of its feed. It is one
+// key for both, so that in a run within another the inner one counts.
+type placeKey struct{}
 
 // handle sets the result to what the item's handler gives; its panic becomes an error.
 func (w *worker) handle() error {

@@ -18,7 +18,8 @@ type Config struct {
 	Handler Handler
 
 	// Feed gives items while the run goes on, after the added ones. An error ends intake: what is open is finished, and
-	// the run returns the error. The context ends when intake must stop. Nil gives none.
+	// the run returns the error. The context ends when intake must stop. A feed that waits for results does so in Await. Nil
+	// gives none.
 	Feed func(ctx context.Context) iter.Seq2[Item, error]
 
 	// Reload reads an item again, by its Seq and Ref. With it, an item whose lane is full is put aside as these two alone
