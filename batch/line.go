@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
 )
@@ -459,16 +460,5 @@ func (p *parser) shrink() {
 // clip shortens what is quoted in a message.
 func clip(b []byte) string {
 	const most = 60
-	return clipTo(string(b), most)
-}
-
-// clipTo shortens a text to so many bytes, at a rune's boundary.
-func clipTo(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
-	}
-	return s[:most] + "…"
+	return prose.Clip(string(b), most)
 }
