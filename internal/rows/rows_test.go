@@ -214,11 +214,19 @@ func TestAStreamIsReadNoFurtherThanItIsTaken(t *testing.T) {
 
 func TestWhatAReaderSaysEndsAStream(t *testing.T) {
 	gone := errors.New("gone")
-	for name, cfg := range map[string]rows.Config{"lines": {}, "a table": {Format: rows.FormatCSV}} {
-		r := io.MultiReader(strings.NewReader("a\nb\nc"), failing{gone})
-		got, err := all(rows.Stream(t.Context(), r, cfg))
-		if !errors.Is(err, gone) || len(got) == 0 {
-			t.Errorf("%s: %v, %v", name, got, err)
+	text := strings.Repeat("a\n", 100_000)
+	for name, c := range map[string]struct {
+		cfg  rows.Config
+		text string
+	}{
+		"lines":            {rows.Config{}, text},
+		"a table":          {rows.Config{Format: rows.FormatCSV}, text},
+		"compressed lines": {rows.Config{}, strings.TrimSuffix(gzipped(t, text), "\x00")},
+	} {
+		got, err := all(rows.Stream(t.Context(), io.MultiReader(strings.NewReader(c.text), failing{gone}), c.cfg))
+		_, damaged := errors.AsType[*rows.DamagedError](err)
+		if !errors.Is(err, gone) || damaged || len(got) == 0 {
+			t.Errorf("%s: %d rows, %v", name, len(got), err)
 		}
 	}
 }

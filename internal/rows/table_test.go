@@ -101,6 +101,20 @@ func TestAQuoteThatIsNeverClosedEndsWithItsLine(t *testing.T) {
 	}
 }
 
+func TestRecordsMayHave64MiB(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads 128 MiB")
+	}
+	long := strings.Repeat("x", rows.MaxBytes-1) // and the end of the line
+	got, again, err := readFile(write(t, "in.csv", "prompt\n"+long+"\n"+long+"x\n"+"last\n"), rows.Config{})
+	if err != nil || !slices.Equal(got, again) || len(got) != 3 {
+		t.Fatalf("%d rows, and %d again, %v", len(got), len(again), err)
+	}
+	if got[0].Bad != "" || got[1].Bad != "longer than 64 MiB" || got[2].Bad != "" || got[2].Text != `{"prompt":"last"}` {
+		t.Errorf("%q, %q, %q %q", got[0].Bad, got[1].Bad, got[2].Bad, got[2].Text)
+	}
+}
+
 func TestRowsAreReadAgainAsTheyWere(t *testing.T) {
 	luck := rand.New(rand.NewPCG(1, 1))
 	fields := []string{"a", "", `"x"`, "\"x\n\n\"\"y\"", "é", `"` + strings.Repeat("z\n", 50_000) + `"`}

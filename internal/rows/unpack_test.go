@@ -110,6 +110,7 @@ func TestCompressedInputThatIsDamaged(t *testing.T) {
 		"cut gzip":            {"in.jsonl.gz", gz[:len(gz)/3], fmt.Sprintf("in.jsonl.gz is cut short or damaged: its gzip data breaks off at about byte %d", len(gz)/3)},
 		"cut in the checksum": {"in.jsonl.gz", gz[:len(gz)-3], fmt.Sprintf("in.jsonl.gz is cut short or damaged: its gzip data breaks off at about byte %d", len(gz)-3)},
 		"cut zstd":            {"in.zst", zst[:len(zst)/2], fmt.Sprintf("in.zst is cut short or damaged: its zstd data breaks off at about byte %d", len(zst)/2)},
+		"four bytes":          {"in.zst", zst[:4], "in.zst is cut short or damaged: its zstd data breaks off at about byte 4"},
 		"two bytes":           {"in.gz", gz[:2], "in.gz is cut short or damaged: its gzip data breaks off at about byte 2"},
 		"damaged gzip":        {"in.gz", flip(gz, len(gz)/4), "in.gz is damaged: its gzip data is wrong at about byte "},
 		"damaged zstd":        {"in.zst", flip(zst, len(zst)/2), "damaged: its zstd data "},
