@@ -84,7 +84,7 @@ func readFile(path string, cfg rows.Config) (inOrder, again []row, err error) {
 }
 
 func TestLinesAreWhatStandsOnThem(t *testing.T) {
-	if testing.Short() {
+	if raceEnabled || testing.Short() {
 		t.Skip("reads 128 MiB")
 	}
 	long := strings.Repeat("x", rows.MaxBytes)

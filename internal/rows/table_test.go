@@ -91,7 +91,7 @@ func TestRowsOfATableThatAreWrong(t *testing.T) {
 }
 
 func TestAQuoteThatIsNeverClosedEndsWithItsLine(t *testing.T) {
-	if testing.Short() {
+	if raceEnabled || testing.Short() {
 		t.Skip("reads 64 MiB")
 	}
 	path := write(t, "in.csv", "prompt\nfirst\n\"x\n"+strings.Repeat("a,b,c\n", 12<<20))
@@ -102,7 +102,7 @@ func TestAQuoteThatIsNeverClosedEndsWithItsLine(t *testing.T) {
 }
 
 func TestRecordsMayHave64MiB(t *testing.T) {
-	if testing.Short() {
+	if raceEnabled || testing.Short() {
 		t.Skip("reads 128 MiB")
 	}
 	long := strings.Repeat("x", rows.MaxBytes-1) // and the end of the line
