@@ -138,7 +138,7 @@ func (a *account) exchange(ctx context.Context, permit *sluice.Permit, item *wor
 // handleInvalid handles a line that is no request: it fails for the reason in its Data, and nothing is sent.
 func handleInvalid(_ context.Context, item work.Item) (work.Result, error) {
 	bad := item.Data.(*problem)
-	return work.Result{}, &sluice.CallError{Outcome: sluice.Outcome{Kind: sluice.BadRequest, Err: &lineError{bad.text}}}
+	return work.Result{}, &sluice.CallError{Outcome: sluice.Outcome{Kind: sluice.BadRequest, Err: &lineError{bad.Text}}}
 }
 
 // lineError is the recorded error of a line that is no request.

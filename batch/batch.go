@@ -288,7 +288,7 @@ func (cfg *Config) checkInput() (fill, error) {
 		cfg.Registry = provider.Published()
 	}
 	f := fill{
-		format: cfg.Format.named(cfg.Input), provider: cfg.Provider, upstreams: cfg.Upstreams, registry: cfg.Registry, baseURL: cfg.BaseURL,
+		format: cfg.Format.Of(cfg.Input), provider: cfg.Provider, upstreams: cfg.Upstreams, registry: cfg.Registry, baseURL: cfg.BaseURL,
 		model: cfg.Model, system: cfg.System, maxTokens: cfg.MaxTokens,
 	}
 	if cfg.Template != "" {

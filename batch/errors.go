@@ -4,27 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/sluice-llm/sluice/internal/rows"
 )
 
 // InputError is a line of the input that cannot be run.
-type InputError struct {
-	Path    string // "-" is standard input
-	Line    int
-	Problem string
-	Hint    string // what to do about it; may be empty
-}
+type InputError = rows.Error
 
-// Error names the line and the problem.
-func (e *InputError) Error() string {
-	return fmt.Sprintf("%s line %d: %s", e.name(), e.Line, e.Problem)
-}
+// DamagedError is returned for a compressed input that is cut short or damaged.
+type DamagedError = rows.DamagedError
 
-func (e *InputError) name() string {
-	if e.Path == "-" {
-		return "standard input"
-	}
-	return e.Path
-}
+// UnpackError is returned when there is no room for what a compressed input holds.
+type UnpackError = rows.UnpackError
 
 // InputErrors is returned by Open for a file with bad lines. It unwraps to the first of them.
 type InputErrors struct {
@@ -143,5 +134,13 @@ func (e *ConfigError) Error() string { return fmt.Sprintf("batch: %s: %v", e.Fie
 
 // Unwrap returns what is wrong with it.
 func (e *ConfigError) Unwrap() error { return e.Err }
+
+// inputFault is an error of reading standard input: one that is the fault of what was given says so.
+func inputFault(err error) error {
+	if _, ok := errors.AsType[*DamagedError](err); ok {
+		return &ConfigError{Field: "Input", Err: err}
+	}
+	return err
+}
 
 var errMissing = errors.New("is missing")

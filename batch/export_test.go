@@ -1,11 +1,12 @@
 package batch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"iter"
-	"slices"
 
+	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
 )
@@ -31,11 +32,9 @@ func ParseLine(line []byte, number int) (Parsed, error) {
 func parseLine(line []byte, number int) (*parser, request, error) {
 	sims, _ := provider.Lookup("sim")
 	p := newParser(fill{provider: sims, model: "m", system: "s", maxTokens: 3, set: []setting{{"x", []byte("1")}, {"y.z", []byte("2")}}})
-	l := work.Line{Number: number, Bytes: line}
-	clean(&l)
-	rq, bad := p.parse(l.Bytes, number)
+	rq, bad := p.parse(bytes.TrimSuffix(line, []byte("\r")), number)
 	if bad != nil {
-		return nil, rq, errors.New(bad.text)
+		return nil, rq, errors.New(bad.Text)
 	}
 	return p, rq, nil
 }
@@ -64,55 +63,6 @@ func RecordedID(line []byte) (string, error) {
 	return string(rec.id), err
 }
 
-// Row is a row of an input as a run reads it.
-type Row struct {
-	Line   int
-	Offset int64
-	Text   string
-	Bad    string // why it is none
-}
-
-func (r row) exported() Row {
-	out := Row{Line: r.Number, Offset: r.Offset, Text: string(r.Bytes)}
-	if r.bad != nil {
-		out.Bad = r.bad.text
-	}
-	return out
-}
-
-// Rows reads the rows of the input in sequence, and each of them again by itself.
-func Rows(cfg Config) (inOrder, again []Row, err error) {
-	f, err := cfg.checkInput()
-	if err != nil {
-		return nil, nil, err
-	}
-	in, err := openInput(cfg, f)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer in.close()
-	for r, err := range in.rows() {
-		if err != nil {
-			return inOrder, nil, err
-		}
-		inOrder = append(inOrder, r.exported())
-	}
-	single, err := in.newReader()
-	if err != nil {
-		return inOrder, nil, err
-	}
-	for i := range inOrder {
-		r := inOrder[len(inOrder)-1-i] // in another order
-		got, err := single.at(r.Offset, r.Line)
-		if err != nil {
-			return inOrder, nil, err
-		}
-		again = append(again, got.exported())
-	}
-	slices.Reverse(again)
-	return inOrder, again, nil
-}
-
 // Render makes the text of an object by a template.
 func Render(text string, object []byte) (string, error) {
 	r, err := newRenderer("t", text)
@@ -121,7 +71,7 @@ func Render(text string, object []byte) (string, error) {
 	}
 	out, bad := r.render(object)
 	if bad != nil {
-		return "", errors.New(bad.text + "\n" + bad.hint)
+		return "", errors.New(bad.Text + "\n" + bad.Hint)
 	}
 	return string(out), nil
 }
@@ -131,8 +81,7 @@ func ParseRecording(line []byte) (Recording, error) { return parseRecording(line
 
 // ReadFields reads one line as FieldsOf does.
 func ReadFields(line []byte, number int) InputFields {
-	r := fieldReader{known: make(map[string]int)}
-	return r.read(work.Line{Number: number, Bytes: line})
+	return inputFields(newFieldReader(FormatLines), rows.Row{Line: work.Line{Number: number, Bytes: line}})
 }
 
 // SpoilTwin makes a line of a set look as if only half of its hash were that of the others.

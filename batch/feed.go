@@ -1,11 +1,10 @@
 package batch
 
 import (
-	"bytes"
 	"context"
-	"io"
 	"iter"
 
+	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -33,19 +32,16 @@ func (b *Batch) feedFile(yield func(work.Item, error) bool) {
 			return
 		}
 	}
-	if in.spool {
-		return // it cannot change
-	}
-	if info, err := in.file.Stat(); err == nil && (info.Size() < in.info.Size() || !info.ModTime().Equal(in.info.ModTime())) {
+	if in.file.Changed() {
 		b.log.Warn("the input was changed during the run", "input", in.cfg.Input)
 	}
 }
 
 // rest gives the rows of a file that scan has seen and that are left to do.
-func (in *input) rest() iter.Seq2[row, error] {
-	return func(yield func(row, error) bool) {
+func (in *input) rest() iter.Seq2[rows.Row, error] {
+	return func(yield func(rows.Row, error) bool) {
 		done, seen := in.index.Done(), 0
-		for row, err := range in.rows() {
+		for row, err := range in.file.Rows() {
 			if seen == in.scanned {
 				return
 			}
@@ -64,14 +60,14 @@ func (in *input) rest() iter.Seq2[row, error] {
 const changedSince = " (the file changed since it was checked)"
 
 // again makes an item of a row that scan has seen.
-func (b *Batch) again(r row) (work.Item, error) {
+func (b *Batch) again(r rows.Row) (work.Item, error) {
 	in := b.input
 	rq, bad := in.read(r)
 	if other, ok := in.duplicates[r.Number-1]; ok && bad == nil {
 		bad = duplicateOf(rq.id, other)
 	}
 	if bad != nil && !in.invalid.Has(r.Number-1) {
-		bad.text += changedSince
+		bad.Text += changedSince
 		return work.Item{}, in.problem(r.Number, bad)
 	}
 	return b.item(r.Line, &rq, bad)
@@ -82,16 +78,16 @@ func (in *input) reloader(b *Batch) func(seq, ref int64) (work.Item, error) {
 	if in.file == nil {
 		return nil
 	}
-	var r *reader // made when it is needed
+	var r *rows.Reader // made when it is needed
 	return func(seq, ref int64) (work.Item, error) {
 		if r == nil {
-			made, err := in.newReader()
+			made, err := in.file.Reader()
 			if err != nil {
 				return work.Item{}, err
 			}
 			r = made
 		}
-		row, err := r.at(ref, int(seq))
+		row, err := r.At(ref, int(seq))
 		if err != nil {
 			return work.Item{}, err
 		}
@@ -99,32 +95,16 @@ func (in *input) reloader(b *Batch) func(seq, ref int64) (work.Item, error) {
 	}
 }
 
-// readLineAt reads the line that begins at offset into buf, or as much of it as shows that it is too long.
-func (in *input) readLineAt(buf []byte, offset int64) ([]byte, error) {
-	size := in.size
-	for want := int64(16 << 10); ; want *= 4 {
-		n := min(want, size-offset)
-		if int64(cap(buf)) < n {
-			buf = make([]byte, n)
-		}
-		buf = buf[:n]
-		if _, err := in.file.ReadAt(buf, offset); err != nil {
-			return nil, err
-		}
-		if i := bytes.IndexByte(buf, '\n'); i >= 0 {
-			return buf[:i], nil
-		}
-		if n == size-offset || n > maxLine {
-			return buf, nil
-		}
-	}
+// arriving gives the rows of standard input.
+func (in *input) arriving(ctx context.Context) iter.Seq2[rows.Row, error] {
+	return rows.Stream(ctx, in.cfg.Stdin, in.fill.reading())
 }
 
 // feedStdin reads standard input and checks it as it comes.
 func (b *Batch) feedStdin(ctx context.Context) iter.Seq2[work.Item, error] {
 	return func(yield func(work.Item, error) bool) {
 		in := b.input
-		for row, err := range in.arriving(newInterruptible(ctx, in.cfg.Stdin)) {
+		for row, err := range in.arriving(ctx) {
 			if ctx.Err() != nil {
 				return
 			}
@@ -146,7 +126,7 @@ func (b *Batch) feedStdin(ctx context.Context) iter.Seq2[work.Item, error] {
 }
 
 // arrived checks a row of standard input and makes its item, unless it is recorded already.
-func (b *Batch) arrived(r row) (item work.Item, already bool, err error) {
+func (b *Batch) arrived(r rows.Row) (item work.Item, already bool, err error) {
 	rq, bad, err := b.input.accept(r)
 	if err != nil {
 		return work.Item{}, false, err
@@ -162,7 +142,7 @@ func (b *Batch) arrived(r row) (item work.Item, already bool, err error) {
 }
 
 // accept checks a row of standard input and counts it. A bad one that is to be recorded comes with what is wrong.
-func (in *input) accept(r row) (request, *problem, error) {
+func (in *input) accept(r rows.Row) (request, *problem, error) {
 	rq, bad := in.read(r)
 	if bad == nil {
 		if err := in.priced(r.Number, &rq); err != nil {
@@ -196,54 +176,4 @@ func (in *input) recorded(number int, id string, hash work.Hash) (bool, error) {
 		in.alreadyMendable.Add(1)
 	}
 	return true, nil
-}
-
-// interruptible is a reader whose Read also ends with a context. The reads of the reader beneath are made by a
-// goroutine that cannot be interrupted: it ends with the read that it is in.
-type interruptible struct {
-	ctx    context.Context
-	chunks chan chunk
-	rest   []byte
-	err    error
-}
-
-type chunk struct {
-	b   []byte
-	err error
-}
-
-func newInterruptible(ctx context.Context, r io.Reader) *interruptible {
-	i := &interruptible{ctx: ctx, chunks: make(chan chunk)}
-	go func() {
-		for {
-			b := make([]byte, 64<<10)
-			n, err := r.Read(b)
-			select {
-			case i.chunks <- chunk{b[:n], err}:
-			case <-ctx.Done():
-				return
-			}
-			if err != nil {
-				return
-			}
-		}
-	}()
-	return i
-}
-
-func (i *interruptible) Read(p []byte) (int, error) {
-	if len(i.rest) == 0 && i.err == nil {
-		select {
-		case c := <-i.chunks:
-			i.rest, i.err = c.b, c.err
-		case <-i.ctx.Done():
-			i.err = i.ctx.Err()
-		}
-	}
-	n := copy(p, i.rest)
-	i.rest = i.rest[n:]
-	if len(i.rest) == 0 && i.err != nil {
-		return n, i.err
-	}
-	return n, nil
 }

@@ -2,6 +2,7 @@ package batch
 
 import (
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -23,9 +24,9 @@ func (c *call) correct(answer []byte, wrong error) {
 	if replies := provider.Replies(answer); len(replies) > 0 {
 		text = replies[0].Content()
 	}
-	user := "Your answer was not accepted: " + clipTo(wrong.Error(), mostErrorBack) +
+	user := "Your answer was not accepted: " + prose.Clip(wrong.Error(), mostErrorBack) +
 		"\nAnswer again, in full, with this corrected, and say nothing about the correction."
-	if body, ok := provider.AppendTurns(c.line.body, c.endpoint, clipTo(text, mostAnswerBack), user); ok {
+	if body, ok := provider.AppendTurns(c.line.body, c.endpoint, prose.Clip(text, mostAnswerBack), user); ok {
 		c.body = body
 	}
 }

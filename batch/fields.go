@@ -2,17 +2,12 @@ package batch
 
 import (
 	"iter"
-	"strconv"
 
-	"github.com/sluice-llm/sluice/internal/jsonscan"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/rows"
 )
 
 // Field is a member of an input line.
-type Field struct {
-	Name  string
-	Value []byte // JSON
-}
+type Field = rows.Field
 
 // InputFields is what stands in one line of an input. It is valid until the next one is read.
 type InputFields struct {
@@ -25,79 +20,28 @@ type InputFields struct {
 // the columns of a table, or a text as a prompt. An error is the last.
 func FieldsOf(path string, format Format) iter.Seq2[InputFields, error] {
 	return func(yield func(InputFields, error) bool) {
-		in, err := openInput(Config{Input: path}, fill{format: format.named(path)})
+		file, err := openRows(path, rows.Config{Format: format})
 		if err != nil {
 			yield(InputFields{}, err)
 			return
 		}
-		defer in.close()
-		in.anyColumns = true
-		reader := fieldReader{known: make(map[string]int), text: in.format == FormatText}
-		for row, err := range in.rows() {
+		defer file.Close()
+		reader := newFieldReader(format.Of(path))
+		for row, err := range file.Rows() {
 			if err != nil {
 				yield(InputFields{}, err)
 				return
 			}
-			if !yield(reader.read(row.Line), nil) {
+			if !yield(inputFields(reader, row), nil) {
 				return
 			}
 		}
 	}
 }
 
-// fieldReader reads the members of lines.
-type fieldReader struct {
-	fields []Field
-	known  map[string]int
-	text   bool // whatever lines begin with
-}
+func newFieldReader(f Format) *rows.FieldReader { return rows.NewFieldReader(f, "prompt") }
 
-func (r *fieldReader) read(line work.Line) InputFields {
-	number := strconv.Itoa(line.Number)
-	in := InputFields{ID: number, Other: string(invalidID(line.Number))}
-	s := jsonscan.New(line.Bytes)
-	if r.text || s.Peek() != '{' {
-		if line.Bytes != nil { // else it was too long
-			in.Fields = append(r.fields[:0], Field{"prompt", jsonscan.AppendString(nil, line.Bytes)})
-		}
-		return in
-	}
-	r.fields = r.fields[:0]
-	clear(r.known)
-	var key, customID []byte
-	request := false
-	for s.Enter('{'); s.Next('}'); {
-		name := string(jsonscan.Name(s.Key()))
-		value := s.Span()
-		switch name {
-		case "custom_id":
-			customID = value
-			continue
-		case "key":
-			key = value
-		case "request":
-			request = true
-		}
-		if at, twice := r.known[name]; twice {
-			r.fields[at].Value = value
-			continue
-		}
-		r.known[name] = len(r.fields)
-		r.fields = append(r.fields, Field{name, value})
-	}
-	if !s.End() {
-		return in
-	}
-	in.Fields = r.fields
-	if customID == nil && request {
-		customID = key
-	}
-	switch {
-	case len(customID) == 0 || string(customID) == "null":
-	case customID[0] == '"':
-		in.ID = string(jsonscan.Unquote(customID))
-	default:
-		in.ID = string(customID)
-	}
-	return in
+func inputFields(r *rows.FieldReader, row rows.Row) InputFields {
+	id, fields := r.Read(row)
+	return InputFields{ID: id, Other: string(invalidID(row.Number)), Fields: fields}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"text/template"
 	"unicode/utf8"
+
+	"github.com/sluice-llm/sluice/internal/rows"
 )
 
 // templateFuncs are the functions of templates beside those of text/template, and some of those again, held to the length of
@@ -33,7 +35,7 @@ func templateFuncs() template.FuncMap {
 
 // atMost refuses what is longer than a line may be: a text that is doubled again and again must not fill the memory.
 func atMost(text string) (string, error) {
-	if len(text) > maxLine {
+	if len(text) > rows.MaxBytes {
 		return "", errLong
 	}
 	return text, nil
@@ -45,7 +47,7 @@ func printf(format string, args ...any) (string, error) {
 	width := 0
 	for verbs := range strings.SplitSeq(format, "%") {
 		width += firstNumbers(verbs)
-		if width > maxLine {
+		if width > rows.MaxBytes {
 			return "", errLong
 		}
 	}
@@ -54,7 +56,7 @@ func printf(format string, args ...any) (string, error) {
 			width += min(n, mostWidth) * strings.Count(format, "*")
 		}
 	}
-	if width > maxLine {
+	if width > rows.MaxBytes {
 		return "", errLong
 	}
 	return atMost(fmt.Sprintf(format, args...))
@@ -130,7 +132,7 @@ func replace(old, by string, v any) (string, error) {
 	if old == "" {
 		times = utf8.RuneCountInString(text) + 1
 	}
-	if grown := len(by) - len(old); grown > 0 && times > (maxLine-min(maxLine, len(text)))/grown {
+	if grown := len(by) - len(old); grown > 0 && times > (rows.MaxBytes-min(rows.MaxBytes, len(text)))/grown {
 		return "", errLong
 	}
 	return strings.ReplaceAll(text, old, by), nil
@@ -148,7 +150,7 @@ func join(sep string, list any) (string, error) {
 			b.WriteString(sep)
 		}
 		b.WriteString(asText(v))
-		if b.Len() > maxLine {
+		if b.Len() > rows.MaxBytes {
 			return "", errLong
 		}
 	}

@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"iter"
-	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
+	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
 )
@@ -23,13 +23,7 @@ type input struct {
 	cfg    Config
 	fill   fill
 	parser *parser
-	format Format      // not by name
-	file   *os.File    // nil for standard input; of a compressed input, what it holds
-	size   int64       // of the file
-	info   os.FileInfo // of the file that was named
-	spool  bool        // the file is not that one
-
-	anyColumns bool // a table needs none in particular
+	file   *rows.File // nil for standard input
 
 	index        work.Index // of the lines of a request, by number; forgotten when a file's output is matched
 	past         work.Index // of standard input: of the output's lines, by number
@@ -57,54 +51,52 @@ type input struct {
 }
 
 func openInput(cfg Config, f fill) (*input, error) {
-	in := &input{cfg: cfg, fill: f, format: f.format, parser: newParser(f), models: make(map[string]int), duplicates: make(map[int]int)}
+	in := &input{cfg: cfg, fill: f, parser: newParser(f), models: make(map[string]int), duplicates: make(map[int]int)}
 	if cfg.Input == "-" {
 		return in, nil
 	}
-	file, err := os.Open(cfg.Input)
-	if err != nil {
-		return nil, &ConfigError{Field: "Input", Err: err}
-	}
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file: give - and pipe it in", cfg.Input)
-	}
-	if err != nil {
-		file.Close()
-		return nil, &ConfigError{Field: "Input", Err: err}
-	}
-	in.file, in.info = file, info
-	if err := in.unpack(); err != nil {
-		file.Close()
-		return nil, err
-	}
-	return in, nil
+	var err error
+	in.file, err = openRows(cfg.Input, f.reading())
+	return in, err
 }
 
-// unpack reads what a compressed file holds into one of its own.
-func (in *input) unpack() error {
-	inner, err := unpackFile(in.file)
+// openRows opens a file of rows. What is the fault of what was given says so.
+func openRows(path string, cfg rows.Config) (*rows.File, error) {
+	file, err := rows.Open(path, cfg)
 	if _, room := errors.AsType[*UnpackError](err); err != nil && !room {
-		err = &ConfigError{Field: "Input", Err: err}
+		return nil, &ConfigError{Field: "Input", Err: err}
 	}
-	if err != nil {
-		return err
+	return file, err
+}
+
+// reading says how rows are read of which requests are made. A table of which no prompts are made otherwise has a column of
+// them.
+func (f *fill) reading() rows.Config {
+	cfg := rows.Config{Format: f.format}
+	if f.template == nil {
+		cfg.Columns = needsPrompt
 	}
-	if in.size = in.info.Size(); inner == in.file {
+	return cfg
+}
+
+func needsPrompt(columns []string) *problem {
+	if slices.Contains(columns, "prompt") {
 		return nil
 	}
-	in.file.Close()
-	in.file, in.spool = inner, true
-	in.size, err = inner.Seek(0, io.SeekCurrent)
-	return err
+	const most = 10
+	quoted := make([]string, 0, most)
+	for _, name := range columns[:min(most, len(columns))] {
+		quoted = append(quoted, clip(fmt.Appendf(nil, "%q", name)))
+	}
+	text := "no column prompt among " + strings.Join(quoted, ", ")
+	if more := len(columns) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return &problem{Text: text, Hint: "the first line names the columns; --template makes prompts of others"}
 }
 
 func (in *input) close() {
-	switch {
-	case in.file == nil:
-	case in.spool:
-		dropSpool(in.file)
-	default:
+	if in.file != nil {
 		in.file.Close()
 	}
 }
@@ -115,44 +107,11 @@ func (in *input) differsFrom(output string) error {
 		return nil
 	}
 	for _, name := range []string{output, work.AsidePath(output)} {
-		if out, err := os.Stat(name); err == nil && os.SameFile(in.info, out) {
+		if in.file.Is(name) {
 			return &ConfigError{Field: "Output", Err: errors.New("is the input")}
 		}
 	}
 	return nil
-}
-
-// each gives the lines of r that have something on them, cleaned. One that is too long comes without its bytes. An error
-// is the last.
-func each(r *work.LineReader) iter.Seq2[row, error] {
-	return func(yield func(row, error) bool) {
-		for {
-			line, err := r.Next()
-			if err == io.EOF {
-				return
-			}
-			var bad *problem
-			if err != nil {
-				if _, long := errors.AsType[*work.TooLongError](err); !long {
-					yield(row{}, err)
-					return
-				}
-				bad = tooLong()
-			}
-			if (bad != nil || clean(&line)) && !yield(row{line, bad}, nil) {
-				return
-			}
-		}
-	}
-}
-
-// clean strips what is no part of a line's text, and says whether anything is left.
-func clean(line *work.Line) bool {
-	if line.Number == 1 {
-		line.Bytes = bytes.TrimPrefix(line.Bytes, []byte("\ufeff"))
-	}
-	line.Bytes = bytes.TrimSuffix(line.Bytes, []byte("\r"))
-	return len(bytes.TrimSpace(line.Bytes)) > 0
 }
 
 // reachedLimit says whether enough lines were read.
@@ -166,7 +125,7 @@ func (in *input) scan() error {
 		return nil
 	}
 	sample := newSample(in)
-	for row, err := range in.rows() {
+	for row, err := range in.file.Rows() {
 		if wrong, ok := err.(*InputError); ok { // there is no reading on
 			in.problems = append(in.problems, wrong)
 			break
@@ -198,9 +157,9 @@ func (in *input) scan() error {
 }
 
 // read parses a row.
-func (in *input) read(r row) (request, *problem) {
-	if r.bad != nil {
-		return request{}, r.bad
+func (in *input) read(r rows.Row) (request, *problem) {
+	if r.Bad != nil {
+		return request{}, r.Bad
 	}
 	return in.parser.parse(r.Bytes, r.Number)
 }
@@ -234,7 +193,7 @@ func (in *input) remember(line work.Line, rq *request, bad *problem) *problem {
 }
 
 func duplicateOf(id []byte, other int) *problem {
-	return &problem{text: fmt.Sprintf("custom_id %s is that of line %d too", strconv.Quote(clip(id)), other+1)}
+	return &problem{Text: fmt.Sprintf("custom_id %s is that of line %d too", strconv.Quote(clip(id)), other+1)}
 }
 
 // invalidID is the custom_id under which a line that is no request is recorded: its own may be missing, unreadable or
@@ -271,7 +230,7 @@ func (in *input) refuse(number int, bad *problem) {
 }
 
 func (in *input) problem(number int, bad *problem) *InputError {
-	return &InputError{Path: in.cfg.Input, Line: number, Problem: bad.text, Hint: bad.hint}
+	return bad.At(in.cfg.Input, number)
 }
 
 // item makes the work item of a line that is left to do.
@@ -285,7 +244,7 @@ func (b *Batch) item(line work.Line, rq *request, bad *problem) (work.Item, erro
 	c := &call{endpoint: rq.endpoint, body: bytes.Clone(rq.body)}
 	est, err := provider.Estimate(rq.endpoint, c.body)
 	if err != nil {
-		return work.Item{}, b.input.problem(line.Number, &problem{text: err.Error()})
+		return work.Item{}, b.input.problem(line.Number, &problem{Text: err.Error()})
 	}
 	c.stream = est.Stream
 	item.ID, item.Lane, item.Cost = string(rq.id), rq.model, est.Cost

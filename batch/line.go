@@ -8,12 +8,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
 )
-
-// maxLine bounds an input line.
-const maxLine = 64 << 20
 
 // request is what an input line asks for.
 type request struct {
@@ -25,8 +24,8 @@ type request struct {
 	filled   bool   // it was a bare prompt or plain text
 }
 
-// problem is why a line is no request.
-type problem struct{ text, hint string }
+// problem is why a row is no request.
+type problem = rows.Problem
 
 // parser makes requests of lines. It is not safe for concurrent use; what it returns is valid until the next line.
 type parser struct {
@@ -44,7 +43,7 @@ type parser struct {
 
 // fill is what bare prompts, plain text and requests without a model are completed with.
 type fill struct {
-	format    Format            // not by name
+	format    rows.Format       // not by name
 	template  *renderer         // nil: none
 	provider  provider.Provider // Name "" is recognised from the model
 	upstreams *provider.Upstreams
@@ -82,7 +81,7 @@ func newParser(f fill) *parser {
 func (p *parser) parse(line []byte, number int) (request, *problem) {
 	rq, bad := p.request(line, number)
 	if bad != nil {
-		bad.text, bad.hint = provider.Redact(bad.text), provider.Redact(bad.hint)
+		bad.Text, bad.Hint = provider.Redact(bad.Text), provider.Redact(bad.Hint)
 	}
 	return rq, bad
 }
@@ -90,10 +89,10 @@ func (p *parser) parse(line []byte, number int) (request, *problem) {
 // request reads a line.
 func (p *parser) request(line []byte, number int) (request, *problem) {
 	if !utf8.Valid(line) {
-		return request{}, &problem{text: "not valid UTF-8"}
+		return request{}, &problem{Text: "not valid UTF-8"}
 	}
 	trimmed := bytes.TrimLeft(line, " \t")
-	if trimmed[0] != '{' || p.fill.format == FormatText {
+	if trimmed[0] != '{' || p.fill.format == rows.FormatText {
 		return p.text(line, number)
 	}
 	p.members = members{}
@@ -103,7 +102,7 @@ func (p *parser) request(line []byte, number int) (request, *problem) {
 		p.member(&s, jsonscan.Name(s.Key()))
 	}
 	if !s.End() {
-		return request{}, &problem{text: fmt.Sprintf("broken JSON at byte %d", min(s.Offset(), len(line)-1)+1)}
+		return request{}, &problem{Text: fmt.Sprintf("broken JSON at byte %d", min(s.Offset(), len(line)-1)+1)}
 	}
 	rq := request{}
 	var bad *problem
@@ -121,9 +120,9 @@ func (p *parser) request(line []byte, number int) (request, *problem) {
 	case p.fromFields():
 		bad = p.row(&rq, line)
 	case m.params != nil && m.body != nil:
-		bad = &problem{text: "both body and params"}
+		bad = &problem{Text: "both body and params"}
 	case m.request != nil && (m.body != nil || m.params != nil):
-		bad = &problem{text: "a request beside body or params"}
+		bad = &problem{Text: "a request beside body or params"}
 	case m.params != nil:
 		bad = p.anthropic(&rq)
 	case m.body != nil || m.url != nil || m.method != nil:
@@ -138,8 +137,8 @@ func (p *parser) request(line []byte, number int) (request, *problem) {
 		bad = p.bare(&rq, line)
 	default:
 		bad = &problem{
-			text: "no form of request: neither body, params, request, messages, input, contents nor prompt",
-			hint: `the simplest line is {"prompt": "…"}; --template makes prompts of other fields`,
+			Text: "no form of request: neither body, params, request, messages, input, contents nor prompt",
+			Hint: `the simplest line is {"prompt": "…"}; --template makes prompts of other fields`,
 		}
 	}
 	return rq, bad
@@ -217,21 +216,21 @@ func (p *parser) id(name string, raw []byte, number int) ([]byte, *problem) {
 	case raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9':
 		return raw, nil
 	}
-	return nil, &problem{text: fmt.Sprintf("%s is %s", name, clip(raw)), hint: name + " must be a text that is not empty"}
+	return nil, &problem{Text: fmt.Sprintf("%s is %s", name, clip(raw)), Hint: name + " must be a text that is not empty"}
 }
 
 // openAI reads a line of an OpenAI batch file.
 func (p *parser) openAI(rq *request) *problem {
 	m := &p.members
 	if m.method != nil && string(m.method) != `"POST"` {
-		return &problem{text: fmt.Sprintf("method is %s, want \"POST\"", clip(m.method))}
+		return &problem{Text: fmt.Sprintf("method is %s, want \"POST\"", clip(m.method))}
 	}
 	if m.url == nil || m.url[0] != '"' {
-		return &problem{text: "url is missing", hint: "such as /v1/chat/completions"}
+		return &problem{Text: "url is missing", Hint: "such as /v1/chat/completions"}
 	}
 	var err error
 	if rq.endpoint, rq.model, err = provider.ParseEndpoint(string(jsonscan.Unquote(m.url))); err != nil {
-		return &problem{text: err.Error()}
+		return &problem{Text: err.Error()}
 	}
 	return p.whole(rq, "body", m.body)
 }
@@ -262,13 +261,13 @@ func (p *parser) gemini(rq *request) *problem {
 // goes into the path.
 func (p *parser) whole(rq *request, name string, body []byte) *problem {
 	if body == nil {
-		return &problem{text: name + " is missing"}
+		return &problem{Text: name + " is missing"}
 	}
 	if body[0] != '{' {
-		return &problem{text: name + " is not an object"}
+		return &problem{Text: name + " is not an object"}
 	}
 	if beside := p.members.model; beside != nil && p.body.model == nil && rq.model == "" {
-		return &problem{text: fmt.Sprintf("the model %s stands beside %s", clip(beside), name), hint: "it belongs into " + name}
+		return &problem{Text: fmt.Sprintf("the model %s stands beside %s", clip(beside), name), Hint: "it belongs into " + name}
 	}
 	if bad := p.model(rq, p.body.model); bad != nil {
 		return bad
@@ -284,7 +283,7 @@ func (p *parser) whole(rq *request, name string, body []byte) *problem {
 func (p *parser) bare(rq *request, line []byte) *problem {
 	m := &p.members
 	if m.messages == nil && m.input == nil && m.contents == nil && m.content == nil {
-		return &problem{text: "the request has a model, but neither messages, input nor contents"}
+		return &problem{Text: "the request has a model, but neither messages, input nor contents"}
 	}
 	if bad := p.model(rq, m.model); bad != nil {
 		return bad
@@ -347,15 +346,15 @@ func (p *parser) model(rq *request, raw []byte) *problem {
 	switch {
 	case rq.model != "": // the url's, or the line's
 		if raw != nil && (raw[0] != '"' || strings.TrimPrefix(string(jsonscan.Unquote(raw)), "models/") != rq.model) {
-			return &problem{text: fmt.Sprintf("two models are named: %q, and in the body %s", rq.model, clip(raw))}
+			return &problem{Text: fmt.Sprintf("two models are named: %q, and in the body %s", rq.model, clip(raw))}
 		}
 		rq.model = p.name([]byte(rq.model))
 	case raw == nil && p.fill.model != "":
 		rq.model = p.fill.model
 	case raw == nil:
-		return &problem{text: "the model is missing", hint: "--model gives one to all lines that have none"}
+		return &problem{Text: "the model is missing", Hint: "--model gives one to all lines that have none"}
 	case raw[0] != '"' || len(raw) == 2:
-		return &problem{text: fmt.Sprintf("model is %s, want a name", clip(raw))}
+		return &problem{Text: fmt.Sprintf("model is %s, want a name", clip(raw))}
 	default:
 		rq.model = p.name(jsonscan.Unquote(raw))
 	}
@@ -404,13 +403,13 @@ func (p *parser) name(b []byte) string {
 // unrecognised says that a model's provider is not known, and what may have been meant.
 func (p *parser) unrecognised(model string) *problem {
 	bad := &problem{
-		text: fmt.Sprintf("model %s is of no provider that is recognised", clip([]byte(strconv.Quote(model)))),
-		hint: "say --provider, or --base-url for a server that is compatible with OpenAI's",
+		Text: fmt.Sprintf("model %s is of no provider that is recognised", clip([]byte(strconv.Quote(model)))),
+		Hint: "say --provider, or --base-url for a server that is compatible with OpenAI's",
 	}
 	if near := p.fill.registry.SuggestModel(model); len(near) > 0 {
-		bad.text += ": ids begin with " + strings.Join(near, " or ")
+		bad.Text += ": ids begin with " + strings.Join(near, " or ")
 	} else if strings.Contains(model, "/") {
-		bad.hint += "; several hosts serve such a model"
+		bad.Hint += "; several hosts serve such a model"
 	}
 	return bad
 }
@@ -418,18 +417,18 @@ func (p *parser) unrecognised(model string) *problem {
 // fits refuses a request in the form of one well-known provider for another, and a model that is none for its path.
 func (p *parser) fits(rq *request) *problem {
 	if p.fill.upstreams != nil && !p.fill.upstreams.Serves(rq.model, rq.endpoint) {
-		return &problem{text: fmt.Sprintf("no upstream that serves %s has %s", clip([]byte(rq.model)), rq.endpoint),
-			hint: "such a line needs an upstream of its own form"}
+		return &problem{Text: fmt.Sprintf("no upstream that serves %s has %s", clip([]byte(rq.model)), rq.endpoint),
+			Hint: "such a line needs an upstream of its own form"}
 	}
 	if p.fill.upstreams == nil && !rq.provider.Has(rq.endpoint) {
-		return &problem{text: fmt.Sprintf("%s does not have %s", rq.provider.Name, rq.endpoint),
-			hint: "for a server that is compatible with OpenAI's, say --provider openai-compatible and --base-url"}
+		return &problem{Text: fmt.Sprintf("%s does not have %s", rq.provider.Name, rq.endpoint),
+			Hint: "for a server that is compatible with OpenAI's, say --provider openai-compatible and --base-url"}
 	}
 	if rq.endpoint.Dialect() == provider.Gemini {
 		rq.model = strings.TrimPrefix(rq.model, "models/") // the same model, and so the same lane
 	}
 	if _, err := rq.endpoint.Path(rq.model); err != nil {
-		return &problem{text: err.Error()}
+		return &problem{Text: err.Error()}
 	}
 	return nil
 }
@@ -459,16 +458,5 @@ func (p *parser) shrink() {
 // clip shortens what is quoted in a message.
 func clip(b []byte) string {
 	const most = 60
-	return clipTo(string(b), most)
-}
-
-// clipTo shortens a text to so many bytes, at a rune's boundary.
-func clipTo(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
-	}
-	return s[:most] + "…"
+	return prose.Clip(string(b), most)
 }

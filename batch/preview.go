@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -177,7 +178,7 @@ func (l *look) file() error {
 
 func (l *look) stdin() error {
 	in := l.in
-	for row, err := range in.arriving(in.cfg.Stdin) {
+	for row, err := range in.arriving(context.Background()) {
 		if err != nil {
 			return inputFault(err)
 		}

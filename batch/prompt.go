@@ -16,8 +16,8 @@ func (p *parser) text(line []byte, number int) (request, *problem) {
 	p.idText = rq.id
 	if p.fill.model == "" {
 		return rq, &problem{
-			text: "neither a JSON object nor plain text with a model",
-			hint: "--model makes every line of plain text a prompt",
+			Text: "neither a JSON object nor plain text with a model",
+			Hint: "--model makes every line of plain text a prompt",
 		}
 	}
 	text := bytes.TrimSpace(line)
@@ -32,11 +32,11 @@ func (p *parser) text(line []byte, number int) (request, *problem) {
 }
 
 // fromFields says whether rows are fields to make prompts of, and no requests.
-func (p *parser) fromFields() bool { return p.fill.template != nil || p.fill.format.table() }
+func (p *parser) fromFields() bool { return p.fill.template != nil || p.fill.format.Table() }
 
 // given returns a member of a row as JSON; nil is absent, as an empty field of a table is.
 func (p *parser) given(raw []byte) []byte {
-	if p.fill.format.table() && string(raw) == `""` {
+	if p.fill.format.Table() && string(raw) == `""` {
 		return nil
 	}
 	return raw
@@ -62,7 +62,7 @@ func (p *parser) row(rq *request, object []byte) *problem {
 // rendered makes a request of the text of a prompt, of which nothing is taken for JSON.
 func (p *parser) rendered(rq *request, text []byte) *problem {
 	if len(bytes.TrimSpace(text)) == 0 {
-		return &problem{text: "the prompt is empty", hint: "--skip-invalid records such rows as failed"}
+		return &problem{Text: "the prompt is empty", Hint: "--skip-invalid records such rows as failed"}
 	}
 	if cap(p.prose) > 1<<20 {
 		p.prose = nil // after a very long row
@@ -76,7 +76,7 @@ func (p *parser) rendered(rq *request, text []byte) *problem {
 func (p *parser) prompt(rq *request, line []byte) *problem {
 	m := &p.members
 	if m.prompt[0] != '"' {
-		return &problem{text: "prompt is not a text", hint: "a list of messages is named messages"}
+		return &problem{Text: "prompt is not a text", Hint: "a list of messages is named messages"}
 	}
 	if bad := p.model(rq, m.model); bad != nil {
 		return bad
@@ -91,7 +91,7 @@ func (p *parser) prompt(rq *request, line []byte) *problem {
 		system = jsonscan.AppendString(nil, p.fill.system)
 	}
 	if system != nil && rq.endpoint != provider.Messages && system[0] != '"' {
-		return &problem{text: "system is not a text"}
+		return &problem{Text: "system is not a text"}
 	}
 	b := provider.AppendPrompt(p.built[:0], rq.endpoint, rq.model, m.prompt, system)
 	p.built = append(appendMembers(b, line, p.settings(rq, system), ofPrompt), '}')

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -97,7 +98,7 @@ func (r *Recordings) All() iter.Seq2[Recording, error] {
 func (r *Recordings) lines() iter.Seq2[work.Line, error] {
 	return func(yield func(work.Line, error) bool) {
 		reader := work.NewLineReader(io.NewSectionReader(r.file, 0, r.size), 0)
-		for line, err := range each(reader) {
+		for line, err := range rows.Lines(reader) {
 			if err == nil && line.Torn && unfinished(line.Bytes) {
 				return
 			}

@@ -1,8 +1,10 @@
 package batch
 
 import (
+	"context"
 	"iter"
 
+	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
 )
@@ -49,15 +51,15 @@ func Requests(cfg Config) iter.Seq2[Request, error] {
 }
 
 // all gives the rows of the file or of standard input.
-func (in *input) all() iter.Seq2[row, error] {
+func (in *input) all() iter.Seq2[rows.Row, error] {
 	if in.file != nil {
-		return in.rows()
+		return in.file.Rows()
 	}
-	return in.arriving(in.cfg.Stdin)
+	return in.arriving(context.Background())
 }
 
 // request reads a row and what it costs.
-func (in *input) request(line row) (Request, error) {
+func (in *input) request(line rows.Row) (Request, error) {
 	rq, bad := in.read(line)
 	if bad == nil {
 		if other, ok := in.index.Add(line.Number-1, rq.id, work.Hash{}); !ok {
@@ -75,7 +77,7 @@ func (in *input) request(line row) (Request, error) {
 func (in *input) estimated(number int, rq *request) (Request, error) {
 	price, err := provider.Estimate(rq.endpoint, rq.body)
 	if err != nil {
-		return Request{}, in.problem(number, &problem{text: err.Error()})
+		return Request{}, in.problem(number, &problem{Text: err.Error()})
 	}
 	return Request{Line: number, Provider: rq.provider.Name, Model: rq.model, Endpoint: rq.endpoint, Price: price}, nil
 }

@@ -151,8 +151,8 @@ func (p *parser) upstream(rq *request) *problem {
 	found, _, ok := p.fill.upstreams.First(rq.model)
 	if !ok {
 		return &problem{
-			text: fmt.Sprintf("model %s is served by no upstream", clip([]byte(strconv.Quote(rq.model)))),
-			hint: "name it in the models of one, or say --provider to use none of them",
+			Text: fmt.Sprintf("model %s is served by no upstream", clip([]byte(strconv.Quote(rq.model)))),
+			Hint: "name it in the models of one, or say --provider to use none of them",
 		}
 	}
 	p.lookup[rq.model] = found

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -109,4 +110,4 @@ func (r Rules) fits(reply *provider.Reply) (err error) {
 }
 
 // said is what a refusal said.
-func said(reply *provider.Reply) string { return clipTo(reply.Refusal, mostFaultText) }
+func said(reply *provider.Reply) string { return prose.Clip(reply.Refusal, mostFaultText) }

@@ -14,6 +14,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/internal/prose"
 )
 
 // Schema is a JSON Schema that answers are checked against. Make one with ParseSchema; it is safe for concurrent use.
@@ -288,5 +289,5 @@ func faultText(v *jsonschema.ValidationError) string {
 	default:
 		what = "at " + place + ": " + what
 	}
-	return clipTo(what, mostFaultText)
+	return prose.Clip(what, mostFaultText)
 }

@@ -105,13 +105,13 @@ func (in *input) priced(number int, rq *request) error {
 	}
 	if !in.hasPrice(rq) {
 		bad := &problem{
-			text: "the price of model " + strconv.Quote(clip([]byte(rq.model))) + " is not known, so that no sum can bound what it costs",
-			hint: "say what its tokens cost: --price-in and --price-out, in USD per million, or price_in and price_out of a tier in sluice.yaml",
+			Text: "the price of model " + strconv.Quote(clip([]byte(rq.model))) + " is not known, so that no sum can bound what it costs",
+			Hint: "say what its tokens cost: --price-in and --price-out, in USD per million, or price_in and price_out of a tier in sluice.yaml",
 		}
 		if u := in.cfg.Upstreams; u != nil {
-			bad.text = "the price of model " + strconv.Quote(clip([]byte(rq.model))) + " at upstream " +
+			bad.Text = "the price of model " + strconv.Quote(clip([]byte(rq.model))) + " at upstream " +
 				strings.Join(u.Unpriced(rq.model, rq.endpoint), ", ") + " is not known, so that no sum can bound what it costs"
-			bad.hint = "say what its tokens cost: price_in and price_out of the upstream, in USD per million, or --price-in and --price-out for all"
+			bad.Hint = "say what its tokens cost: price_in and price_out of the upstream, in USD per million, or --price-in and --price-out for all"
 		}
 		return in.problem(number, bad)
 	}

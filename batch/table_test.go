@@ -3,10 +3,8 @@ package batch_test
 import (
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,21 +86,13 @@ func TestATableIsPrompts(t *testing.T) {
 
 func TestTablesThatAreWrong(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                               " line 1: no header: the table is empty",
-		"\n\n":                           " line 1: no header: the table is empty",
-		"question\nWhy?\n":               ` line 1: no column prompt among "question"`,
-		"prompt,prompt\na,b\n":           ` line 1: two columns are named "prompt"`,
-		",prompt\n1,b\n":                 " line 1: column 1 has no name",
-		"\nprompt,a\xff\n1,b\n":          " line 2: the name of column 2 is not valid UTF-8",
-		"prompt,a\nx,1\ny\n":             " line 3: 1 field, and the header names 2",
-		"prompt,a\n\n\"x\n\n\",1\ny,2,3": " line 6: 3 fields, and the header names 2",
-		"prompt,a\nx,1\ny\"\",2\n":       ` line 3: bare " in non-quoted-field (at column 2)`,
-		"prompt,a\nx,1\n\"y\n\n\"z,2\n":  ` line 3: extraneous or missing " in quoted-field (at line 5, column 1)`,
-		"prompt,a\n\"x,1\ny,2\n":         ` line 2: extraneous or missing " in quoted-field (at line 3, column 5)`,
-		"prompt,a\nx\xff,1\n":            " line 2: prompt is not valid UTF-8",
-		"prompt,a\nx,1\n ,2\n":           " line 3: the prompt is empty",
-		"prompt,custom_id\nx,1\ny,1\n":   ` line 3: custom_id "1" is that of line 2 too`,
-		"\xff\xfep\x00r\x00":             " line 1: the name of column 1 is not valid UTF-8",
+		"":                             " line 1: no header: the table is empty",
+		"question\nWhy?\n":             ` line 1: no column prompt among "question"`,
+		"a,b,c,d,e,f,g,h,i,j,k\n":      ` line 1: no column prompt among "a", "b", "c", "d", "e", "f", "g", "h", "i", "j" and 1 more`,
+		"prompt,a\nx,1\ny\n":           " line 3: 1 field, and the header names 2",
+		"prompt,a\nx,1\ny\"\",2\n":     ` line 3: bare " in non-quoted-field (at column 2)`,
+		"prompt,a\nx,1\n ,2\n":         " line 3: the prompt is empty",
+		"prompt,custom_id\nx,1\ny,1\n": ` line 3: custom_id "1" is that of line 2 too`,
 	} {
 		path := writeInput(t, "in.csv", text)
 		cfg := newFiles(t, "").config(t, &stub{err: errors.New("sent")})
@@ -121,21 +111,6 @@ func TestTablesThatAreWrong(t *testing.T) {
 			t.Errorf("%q on standard input: %v, want %s", text, err, want)
 		}
 		b.Close()
-	}
-}
-
-func TestAQuoteThatIsNeverClosedEndsWithItsLine(t *testing.T) {
-	if testing.Short() {
-		t.Skip("reads 64 MiB")
-	}
-	path := writeInput(t, "in.csv", "prompt\nfirst\n\"x\n"+strings.Repeat("a,b,c\n", 12<<20))
-	cfg := batch.Config{Input: path, Model: "gpt-4o"}
-	var last error
-	for _, err := range batch.Requests(cfg) {
-		last = err
-	}
-	if want := path + " line 3: longer than 64 MiB: is a quote never closed?"; last == nil || last.Error() != want {
-		t.Errorf("%v, want %s", last, want)
 	}
 }
 
@@ -196,69 +171,4 @@ func TestRowsOfAPausedModelAreReadAgain(t *testing.T) {
 			t.Errorf("%d results", got)
 		}
 	})
-}
-
-// FuzzRows: a row that is read again at its place is what it was in sequence. Every record of a table is an object with the
-// header's names, of what encoding/csv reads.
-func FuzzRows(f *testing.F) {
-	for _, seed := range []string{
-		"prompt,a\nx,1\n", "\ufeffprompt\r\n\r\n\"a\r\nb\"\r\n\nc", "a,b\n1,2,3\n4\n\"5\n\",6", "x\n\"never\nclosed", "a\tb\n\"1\t\"\t2\n", "{\"prompt\":1}\n\ntext",
-	} {
-		for format := range 4 {
-			f.Add([]byte(seed), uint8(format))
-		}
-	}
-	f.Fuzz(func(t *testing.T, text []byte, format uint8) {
-		cfg := batch.Config{Format: batch.Format(1 + format%4), Template: "x"}
-		cfg.Input = writeInput(t, "in", string(text))
-		rows, again, err := batch.Rows(cfg)
-		if err != nil {
-			return
-		}
-		if diff := cmp.Diff(rows, again); diff != "" {
-			t.Fatalf("read again:\n%s", diff)
-		}
-		if cfg.Format < batch.FormatCSV {
-			return
-		}
-		r := csv.NewReader(strings.NewReader(strings.TrimPrefix(string(text), "\ufeff")))
-		r.FieldsPerRecord = -1
-		if cfg.Format == batch.FormatTSV {
-			r.Comma = '\t'
-		}
-		records, err := r.ReadAll()
-		if err != nil || len(records) != len(rows)+1 {
-			t.Fatalf("%d rows; encoding/csv: %d, %v", len(rows), len(records), err)
-		}
-		for i, row := range rows {
-			if row.Bad != "" {
-				continue
-			}
-			var got map[string]string
-			if err := json.Unmarshal([]byte(row.Text), &got); err != nil || len(got) != len(records[0]) {
-				t.Fatalf("%q: %v", row.Text, err)
-			}
-			for j, name := range records[0] {
-				if got[strings.TrimSpace(name)] != records[i+1][j] {
-					t.Fatalf("%q has not %q: %q", row.Text, name, records[i+1][j])
-				}
-			}
-		}
-	})
-}
-
-func TestRowsAreReadAgainAsTheyWere(t *testing.T) {
-	luck := rand.New(rand.NewPCG(1, 1))
-	fields := []string{"a", "", `"x"`, "\"x\n\n\"\"y\"", "é", `"` + strings.Repeat("z\n", 50_000) + `"`}
-	ends := []string{"\n", "\r\n", "\n\n", "\r\n\n\r\n"}
-	for range 60 {
-		text, n := "a,b\n", luck.IntN(60)
-		for range n {
-			text += "f" + "," + fields[luck.IntN(len(fields))] + ends[luck.IntN(len(ends))]
-		}
-		rows, again, err := batch.Rows(batch.Config{Input: writeInput(t, "in.csv", text), Template: "x"})
-		if diff := cmp.Diff(rows, again); err != nil || diff != "" || len(rows) != n {
-			t.Fatalf("%q read again: %d rows, want %d, %v\n%s", text, len(rows), n, err, diff)
-		}
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"text/template/parse"
 
 	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/internal/rows"
 )
 
 // renderer makes the prompts of rows by a template. It is not safe for concurrent use.
@@ -34,7 +35,7 @@ const stepName = "_step"
 
 var (
 	errEndless = fmt.Errorf("takes more than %d rounds for one row: does a loop not end?", mostSteps)
-	errLong    = fmt.Errorf("makes a text longer than %d MiB", maxLine>>20)
+	errLong    = fmt.Errorf("makes a text longer than %d MiB", rows.MaxBytes>>20)
 )
 
 // newRenderer reads a template of that name. Its functions reach neither files nor the environment.
@@ -169,13 +170,13 @@ func (r *renderer) execute() ([]byte, *problem) {
 		if errors.Is(err, errLong) {
 			cause = errLong
 		}
-		return nil, &problem{text: fmt.Sprintf("template %s %v", r.name, cause)}
+		return nil, &problem{Text: fmt.Sprintf("template %s %v", r.name, cause)}
 	}
-	bad := &problem{text: "template " + strings.TrimPrefix(err.Error(), "template: ")}
+	bad := &problem{Text: "template " + strings.TrimPrefix(err.Error(), "template: ")}
 	if len(r.fields) > 0 {
-		bad.hint = "the fields of the row are " + r.fieldNames()
+		bad.Hint = "the fields of the row are " + r.fieldNames()
 	} else {
-		bad.hint = "the row has no fields"
+		bad.Hint = "the row has no fields"
 	}
 	return nil, bad
 }
@@ -198,7 +199,7 @@ type bounder bytes.Buffer
 
 func (b *bounder) Write(p []byte) (int, error) {
 	buf := (*bytes.Buffer)(b)
-	if buf.Len()+len(p) > maxLine {
+	if buf.Len()+len(p) > rows.MaxBytes {
 		return 0, errLong
 	}
 	return buf.Write(p)

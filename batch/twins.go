@@ -6,6 +6,7 @@ import (
 	"sort"
 	"sync"
 
+	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -177,7 +178,7 @@ func (in *input) also(item *work.Item) iter.Seq2[work.Twin, error] {
 
 // twinReader reads lines of a set again.
 type twinReader struct {
-	*reader
+	*rows.Reader
 	parser *parser
 }
 
@@ -185,30 +186,30 @@ func (in *input) twinReader() (*twinReader, error) {
 	if r, ok := in.twins.readers.Get().(*twinReader); ok {
 		return r, nil
 	}
-	r, err := in.newReader()
-	return &twinReader{reader: r, parser: newParser(in.fill)}, err
+	r, err := in.file.Reader()
+	return &twinReader{Reader: r, parser: newParser(in.fill)}, err
 }
 
 // read returns a line of a set, which must be as it was.
 func (r *twinReader) read(in *input, tw twin, hash work.Hash) (work.Twin, error) {
-	again, err := r.at(tw.offset, int(tw.number)+1)
+	again, err := r.At(tw.offset, int(tw.number)+1)
 	if err != nil {
 		return work.Twin{}, err
 	}
-	bad := again.bad
+	bad := again.Bad
 	var rq request
 	switch {
 	case bad != nil:
 	case len(again.Bytes) == 0:
-		bad = &problem{text: "another request than before"}
+		bad = &problem{Text: "another request than before"}
 	default:
 		rq, bad = r.parser.parse(again.Bytes, again.Number)
 	}
 	if bad == nil && r.parser.hash(&rq) != hash {
-		bad = &problem{text: "another request than before"}
+		bad = &problem{Text: "another request than before"}
 	}
 	if bad != nil {
-		bad.text += changedSince
+		bad.Text += changedSince
 		return work.Twin{}, in.problem(again.Number, bad)
 	}
 	return work.Twin{ID: string(rq.id), Seq: int64(again.Number), Hash: hash}, nil

@@ -1,4 +1,4 @@
-// Package prose writes numbers, sums, times and shares as people read them, alike in every text of ours.
+// Package prose writes numbers, sums, times, shares and what is quoted as people read them, alike in every text of ours.
 package prose
 
 import (
@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // beyond is where whole numbers end: neither a reader nor an int64 has a use for so many digits.
@@ -134,4 +135,15 @@ func LargestFirst[V cmp.Ordered](byName map[string]V) []string {
 	return slices.SortedFunc(maps.Keys(byName), func(a, b string) int {
 		return cmp.Or(cmp.Compare(byName[b], byName[a]), strings.Compare(a, b))
 	})
+}
+
+// Clip shortens a text to so many bytes, at a rune's boundary, and marks where it was cut.
+func Clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most] + "…"
 }

@@ -1,7 +1,6 @@
-package batch
+package rows
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -35,23 +34,15 @@ type DamagedError struct {
 
 // Error names the input and about where it is damaged.
 func (e *DamagedError) Error() string {
-	in := InputError{Path: e.Path}
+	name := spoken(e.Path)
 	if errors.Is(e.Err, io.ErrUnexpectedEOF) {
-		return fmt.Sprintf("%s is cut short or damaged: its %s data breaks off at about byte %d", in.name(), e.Format, e.Offset)
+		return fmt.Sprintf("%s is cut short or damaged: its %s data breaks off at about byte %d", name, e.Format, e.Offset)
 	}
-	return fmt.Sprintf("%s is damaged: its %s data is wrong at about byte %d: %v", in.name(), e.Format, e.Offset, e.Err)
+	return fmt.Sprintf("%s is damaged: its %s data is wrong at about byte %d: %v", name, e.Format, e.Offset, e.Err)
 }
 
 // Unwrap returns what is wrong.
 func (e *DamagedError) Unwrap() error { return e.Err }
-
-// inputFault is an error of reading standard input: one that is the fault of what was given says so.
-func inputFault(err error) error {
-	if _, ok := errors.AsType[*DamagedError](err); ok {
-		return &ConfigError{Field: "Input", Err: err}
-	}
-	return err
-}
 
 // Hint says what can be done.
 func (e *DamagedError) Hint() string {
@@ -164,51 +155,7 @@ func (u *unpacked) close() {
 	}
 }
 
-// stream reads a text, which may be compressed: how it begins tells.
-type stream struct {
-	r io.Reader
-	u *unpacked // nil: nothing was read yet, or it is not compressed
-	b *bufio.Reader
-}
-
-// unpackStream returns a reader of what standard input holds. It reads nothing before it is read.
-func unpackStream(r io.Reader) io.Reader { return &stream{r: r} }
-
-func (s *stream) Read(p []byte) (int, error) {
-	if s.b == nil {
-		s.b = bufio.NewReaderSize(s.r, 16) // it is passed by once the first bytes are read
-		if as := s.packing(); as != nil {
-			s.u = newUnpacked("-", as, s.b)
-		}
-	}
-	if s.u != nil {
-		n, err := s.u.Read(p)
-		if err != nil {
-			s.u.close()
-		}
-		return n, err
-	}
-	return s.b.Read(p)
-}
-
-// packing looks at no more bytes than it has to: they may be long in coming.
-func (s *stream) packing() *packing {
-	for i := range packings {
-		magic := packings[i].magic
-		for n := 1; ; n++ {
-			head, _ := s.b.Peek(n)
-			if string(head) != magic[:n] {
-				break
-			}
-			if n == len(magic) {
-				return &packings[i]
-			}
-		}
-	}
-	return nil
-}
-
-// unpackFile returns the file, or one of what it holds if it is compressed, which close removes.
+// unpackFile returns the file, or one of what it holds if it is compressed, which dropSpool removes.
 func unpackFile(file *os.File) (*os.File, error) {
 	path := file.Name()
 	head := make([]byte, 4)

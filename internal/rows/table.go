@@ -1,4 +1,4 @@
-package batch
+package rows
 
 import (
 	"bufio"
@@ -10,12 +10,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/work"
 )
 
 // table reads the records of a table as JSON objects: its header's names, and the fields as texts. Use newTable, then
 // reset and header.
 type table struct {
+	path  string
 	comma rune
 	names []string
 	keys  [][]byte // the same as members of an object: "name":
@@ -29,20 +31,11 @@ type table struct {
 	b     []byte
 }
 
-// tableError is what is wrong with a table from some line on.
-type tableError struct {
-	line       int
-	text, hint string
-}
-
-// Error names the line.
-func (e *tableError) Error() string { return fmt.Sprintf("line %d: %s", e.line, e.text) }
-
 // tableBuffer is how much of a table is read at once.
 const tableBuffer = 64 << 10
 
-func newTable(f Format) *table {
-	t := &table{comma: ','}
+func newTable(path string, f Format) *table {
+	t := &table{path: path, comma: ','}
 	if f == FormatTSV {
 		t.comma = '\t'
 	}
@@ -60,7 +53,7 @@ func (t *table) reset(r io.Reader, offset int64, line int) {
 }
 
 // mostRecord is how much is read for one record: its own bytes, and what is read ahead.
-const mostRecord = maxLine + tableBuffer
+const mostRecord = MaxBytes + tableBuffer
 
 // bounded ends a record that is too long: a quote that is never closed must not take the whole file into memory.
 type bounded struct {
@@ -92,30 +85,35 @@ func (t *table) record() (fields []string, offset int64, line int, err error) {
 		return fields, t.base + offset, t.line + first - 1, nil
 	}
 	if wrong, ok := errors.AsType[*csv.ParseError](err); ok {
-		e := &tableError{line: t.line + wrong.StartLine - 1, text: wrong.Err.Error()}
-		e.hint = `a field with a quote, a line break or the separator stands in quotes, and quotes in it are doubled: "so ""called"""`
-		if where := t.line + wrong.Line - 1; where != e.line {
-			e.text += fmt.Sprintf(" (at line %d, column %d)", where, wrong.Column)
+		e := &Error{Path: t.path, Line: t.line + wrong.StartLine - 1, Problem: wrong.Err.Error()}
+		e.Hint = `a field with a quote, a line break or the separator stands in quotes, and quotes in it are doubled: "so ""called"""`
+		if where := t.line + wrong.Line - 1; where != e.Line {
+			e.Problem += fmt.Sprintf(" (at line %d, column %d)", where, wrong.Column)
 		} else {
-			e.text += fmt.Sprintf(" (at column %d)", wrong.Column)
+			e.Problem += fmt.Sprintf(" (at column %d)", wrong.Column)
 		}
 		return nil, 0, 0, e
 	}
 	if errors.Is(err, errLongRecord) {
-		return nil, 0, 0, &tableError{line: t.after, text: tooLong().text + ": is a quote never closed?"}
+		return nil, 0, 0, t.wrong(t.after, tooLong().Text+": is a quote never closed?", "")
 	}
 	return nil, 0, 0, err
 }
 
-// header reads the names of the columns. A table of which no prompts are made otherwise has a column of them.
-func (t *table) header(needsPrompt bool) error {
+// wrong is an error of a line from which on the table cannot be read.
+func (t *table) wrong(line int, text, hint string) *Error {
+	return (&Problem{Text: text, Hint: hint}).At(t.path, line)
+}
+
+// header reads the names of the columns. check says what is wrong with them beyond that; nil is nothing.
+func (t *table) header(check func(names []string) *Problem) error {
 	if mark, _ := t.buf.Peek(3); string(mark) == "\ufeff" { // spreadsheets mark UTF-8 with it
 		_, _ = t.buf.Discard(3)
 		t.base += 3
 	}
 	fields, _, line, err := t.record()
 	if err == io.EOF {
-		return &tableError{1, "no header: the table is empty", "its first line names the columns, such as custom_id,prompt"}
+		return t.wrong(1, "no header: the table is empty", "its first line names the columns, such as custom_id,prompt")
 	}
 	if err != nil {
 		return err
@@ -125,79 +123,73 @@ func (t *table) header(needsPrompt bool) error {
 		name = strings.TrimSpace(name)
 		switch {
 		case !utf8.ValidString(name):
-			return &tableError{line, fmt.Sprintf("the name of column %d is not valid UTF-8", i+1), "save the table as UTF-8"}
+			return t.wrong(line, fmt.Sprintf("the name of column %d is not valid UTF-8", i+1), "save the table as UTF-8")
 		case name == "":
-			return &tableError{line, fmt.Sprintf("column %d has no name", i+1), "name it in the first line, or leave the column out (pandas: index=False)"}
+			return t.wrong(line, fmt.Sprintf("column %d has no name", i+1),
+				"name it in the first line, or leave the column out (pandas: index=False)")
 		case known[name]:
-			return &tableError{line, fmt.Sprintf("two columns are named %s", clip(fmt.Appendf(nil, "%q", name))), "rename one of them"}
+			return t.wrong(line, "two columns are named "+quoted(name), "rename one of them")
 		}
 		known[name] = true
 		t.names = append(t.names, name)
 		t.keys = append(t.keys, append(jsonscan.AppendString(nil, name), ':'))
 	}
-	if needsPrompt && !known["prompt"] {
-		return &tableError{line, fmt.Sprintf("no column prompt among %s", t.columns()),
-			"the first line names the columns; --template makes prompts of others"}
+	if check == nil {
+		return nil
+	}
+	if bad := check(t.names); bad != nil {
+		return bad.At(t.path, line)
 	}
 	return nil
 }
 
-// columns lists the names.
-func (t *table) columns() string {
-	const most = 10
-	quoted := make([]string, 0, most)
-	for _, name := range t.names[:min(most, len(t.names))] {
-		quoted = append(quoted, clip(fmt.Appendf(nil, "%q", name)))
-	}
-	text := strings.Join(quoted, ", ")
-	if more := len(t.names) - most; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
-
-// next reads the next record, or io.EOF after the last. Its bytes are valid until the next. A *tableError is of what cannot
-// be read on from.
-func (t *table) next() (row, error) {
+// next reads the next record, or io.EOF after the last. Its bytes are valid until the next. An *Error is of what cannot be
+// read on from.
+func (t *table) next() (Row, error) {
 	fields, offset, line, err := t.record()
 	if err != nil {
-		return row{}, err
+		return Row{}, err
 	}
-	r := row{Line: work.Line{Number: line, Offset: offset}}
+	r := Row{Line: work.Line{Number: line, Offset: offset}}
 	if cap(t.b) > 1<<20 {
 		t.b = nil // after a very long record
 	}
 	t.b = append(t.b[:0], '{')
 	if len(fields) != len(t.keys) {
-		r.bad = ragged(len(fields), len(t.keys))
+		r.Bad = ragged(len(fields), len(t.keys))
 	}
 	for i, field := range fields {
 		if i > 0 {
 			t.b = append(t.b, ',')
 		}
-		if r.bad == nil {
+		if r.Bad == nil {
 			t.b = append(t.b, t.keys[i]...)
 		}
-		if !utf8.ValidString(field) && r.bad == nil {
-			r.bad = &problem{text: fmt.Sprintf("%s is not valid UTF-8", clip([]byte(t.names[i]))), hint: "save the table as UTF-8"}
+		if !utf8.ValidString(field) && r.Bad == nil {
+			r.Bad = &Problem{Text: fmt.Sprintf("%s is not valid UTF-8", clip(t.names[i])), Hint: "save the table as UTF-8"}
 		}
 		t.b = jsonscan.AppendString(t.b, field)
 	}
 	t.b = append(t.b, '}')
 	r.Bytes = t.b
-	if size := t.base + t.csv.InputOffset() - offset; size > maxLine {
-		r.bad = tooLong()
+	if size := t.base + t.csv.InputOffset() - offset; size > MaxBytes {
+		r.Bad = tooLong()
 	}
 	return r, nil
 }
 
-func ragged(has, want int) *problem {
+func ragged(has, want int) *Problem {
 	fields := "fields"
 	if has == 1 {
 		fields = "field"
 	}
-	return &problem{
-		text: fmt.Sprintf("%d %s, and the header names %d", has, fields, want),
-		hint: "a field with the separator or a line break in it stands in quotes; --skip-invalid records such rows as failed",
+	return &Problem{
+		Text: fmt.Sprintf("%d %s, and the header names %d", has, fields, want),
+		Hint: "a field with the separator or a line break in it stands in quotes; --skip-invalid records such rows as failed",
 	}
 }
+
+// quoted is how a name of a column is called in messages, and clip how much of it.
+func quoted(name string) string { return clip(fmt.Sprintf("%q", name)) }
+
+func clip(name string) string { return prose.Clip(name, 60) }

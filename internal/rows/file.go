@@ -1,0 +1,156 @@
+package rows
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+
+	"github.com/sluice-llm/sluice/work"
+)
+
+// File is the rows of a file as it was when it was opened. Close it. It is safe for concurrent use; its Readers are not.
+type File struct {
+	cfg     Config // its Format is not by name
+	path    string
+	file    *os.File // of a compressed one, what it holds
+	size    int64
+	info    os.FileInfo // of the file that was named
+	spooled bool        // file is not that one
+}
+
+// Open opens a file of rows. What a compressed one holds is unpacked first into a file of its own, which Close removes: an
+// *UnpackError says that there is no room for it, and a *DamagedError that it is not whole.
+func Open(path string, cfg Config) (*File, error) {
+	cfg.Format = cfg.Format.Of(path)
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{cfg: cfg, path: path, file: file}
+	f.info, err = file.Stat()
+	if err == nil && !f.info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file: give - and pipe it in", path)
+	}
+	if err == nil {
+		err = f.unpack()
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// unpack reads what a compressed file holds into one of its own.
+func (f *File) unpack() error {
+	inner, err := unpackFile(f.file)
+	if err != nil {
+		return err
+	}
+	if f.size = f.info.Size(); inner == f.file {
+		return nil
+	}
+	f.file.Close()
+	f.file, f.spooled = inner, true
+	f.size, err = inner.Seek(0, io.SeekCurrent)
+	return err
+}
+
+// Rows gives the rows that have something on them. A row is valid until the next. An error is the last; one that is about a
+// line is an *Error.
+func (f *File) Rows() iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) { part(f.from(0), f.path, f.cfg, yield) }
+}
+
+// from reads what stands from an offset on.
+func (f *File) from(offset int64) *io.SectionReader {
+	return io.NewSectionReader(f.file, offset, f.size-offset)
+}
+
+// Is says whether path leads to the file that was opened.
+func (f *File) Is(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && os.SameFile(f.info, info)
+}
+
+// Changed says whether it can be seen that the file was changed since it was opened, so that the rows may not be those that
+// it had then. What was unpacked does not change.
+func (f *File) Changed() bool {
+	if f.spooled {
+		return false
+	}
+	info, err := f.file.Stat()
+	return err == nil && (info.Size() < f.info.Size() || !info.ModTime().Equal(f.info.ModTime()))
+}
+
+// Close closes the file.
+func (f *File) Close() {
+	if f.spooled {
+		dropSpool(f.file)
+	} else {
+		f.file.Close()
+	}
+}
+
+// Reader reads single rows of a File again. Take one from File.Reader. It is not safe for concurrent use.
+type Reader struct {
+	file  *File
+	buf   []byte
+	table *table // nil: lines
+}
+
+// Reader returns one. The names of a table's columns are taken as they are, as Rows has seen to them.
+func (f *File) Reader() (*Reader, error) {
+	r := &Reader{file: f}
+	if !f.cfg.Format.Table() {
+		return r, nil
+	}
+	r.table = newTable(f.path, f.cfg.Format)
+	r.table.reset(f.from(0), 0, 1)
+	return r, r.table.header(nil)
+}
+
+// At reads the row that begins at offset, on the line with that number. It is valid until the next.
+func (r *Reader) At(offset int64, number int) (Row, error) {
+	if r.table != nil {
+		r.table.reset(r.file.from(offset), offset, number)
+		again, err := r.table.next()
+		again.Number = number // a reader that begins at the blank lines before it counts those
+		return again, err
+	}
+	again := Row{Line: work.Line{Number: number, Offset: offset}}
+	if err := r.readLine(offset); err != nil {
+		return Row{}, err
+	}
+	if len(r.buf) > MaxBytes { // without its bytes, as when it was read first: its hash is of none
+		again.Bad = tooLong()
+		return again, nil
+	}
+	again.Bytes = r.buf
+	clean(&again.Line)
+	return again, nil
+}
+
+// readLine reads the line that begins at offset into buf, or as much of it as shows that it is too long.
+func (r *Reader) readLine(offset int64) error {
+	left := r.file.size - offset
+	for want := int64(16 << 10); ; want *= 4 {
+		n := min(want, left)
+		if int64(cap(r.buf)) < n {
+			r.buf = make([]byte, n)
+		}
+		r.buf = r.buf[:n]
+		if _, err := r.file.file.ReadAt(r.buf, offset); err != nil {
+			return err
+		}
+		if i := bytes.IndexByte(r.buf, '\n'); i >= 0 {
+			r.buf = r.buf[:i]
+			return nil
+		}
+		if n == left || n > MaxBytes {
+			return nil
+		}
+	}
+}

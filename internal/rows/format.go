@@ -1,0 +1,51 @@
+package rows
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// Format says how an input is parted into rows.
+type Format uint8
+
+// Formats.
+const (
+	FormatByName Format = iota // FormatCSV for .csv, FormatTSV for .tsv, with .gz or .zst behind it or not; else FormatLines
+	FormatLines                // lines, each recognised by itself
+	FormatText                 // lines of plain text, whatever they begin with
+	FormatCSV                  // a table: the first line names its columns
+	FormatTSV                  // a table whose columns are parted by tabs
+)
+
+// UnmarshalText reads jsonl, text, csv or tsv; nothing is by name.
+func (f *Format) UnmarshalText(b []byte) error {
+	for i, name := range [...]string{"", "jsonl", "text", "csv", "tsv"} {
+		if name == string(b) {
+			*f = Format(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("format %q: want jsonl, text, csv or tsv", b)
+}
+
+// Of returns the format of an input of that name, which is f unless that is FormatByName.
+func (f Format) Of(path string) Format {
+	if f != FormatByName {
+		return f
+	}
+	name := strings.ToLower(path)
+	for _, p := range packings {
+		name = strings.TrimSuffix(name, p.suffix)
+	}
+	switch filepath.Ext(name) {
+	case ".csv":
+		return FormatCSV
+	case ".tsv":
+		return FormatTSV
+	}
+	return FormatLines
+}
+
+// Table says whether it is that of a table, of which every row has the same fields.
+func (f Format) Table() bool { return f == FormatCSV || f == FormatTSV }

@@ -1,0 +1,175 @@
+package rows_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/sluice-llm/sluice/internal/rows"
+)
+
+// gzipped is a text in two members, which is one stream all the same.
+func gzipped(t testing.TB, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	for _, part := range []string{text[:len(text)/2], text[len(text)/2:]} {
+		w := gzip.NewWriter(&b)
+		if _, err := io.WriteString(w, part); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.String()
+}
+
+func zstded(t testing.TB, text string, options ...zstd.EOption) string {
+	t.Helper()
+	var b bytes.Buffer
+	w, err := zstd.NewWriter(&b, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(w, text); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestCompressedInputIsReadAsWhatItHolds(t *testing.T) {
+	lines, table := strings.Repeat("{\"a\":1}\n", 5000), "prompt\n"+strings.Repeat("\"x\ny\"\n", 5000)
+	wantLines, _, err := readFile(write(t, "in.jsonl", lines), rows.Config{})
+	wantRows, _, wrong := readFile(write(t, "in.csv", table), rows.Config{})
+	if err != nil || wrong != nil || len(wantLines) != 5000 || len(wantRows) != 5000 {
+		t.Fatal(len(wantLines), err, len(wantRows), wrong)
+	}
+	t.Setenv("TMPDIR", t.TempDir())
+	for name, c := range map[string]struct {
+		name, text string
+		want       []row
+	}{
+		"jsonl.gz":      {"in.jsonl.gz", gzipped(t, lines), wantLines},
+		"jsonl.zst":     {"in.jsonl.zst", zstded(t, lines), wantLines},
+		"csv.gz":        {"in.csv.gz", gzipped(t, table), wantRows},
+		"csv.zst":       {"in.CSV.ZST", zstded(t, table), wantRows},
+		"no name, gzip": {"in", gzipped(t, lines), wantLines},
+		"no name, zstd": {"in.csv", zstded(t, table), wantRows},
+	} {
+		got, again, err := readFile(write(t, c.name, c.text), rows.Config{})
+		if err != nil || !slices.Equal(got, c.want) || !slices.Equal(again, c.want) {
+			t.Errorf("%s: %d rows, and %d again, %v", name, len(got), len(again), err)
+		}
+	}
+	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
+		t.Errorf("%v are left over, %v", left, err)
+	}
+	for name, c := range map[string]struct {
+		stdin io.Reader
+		as    rows.Format
+		want  []row
+	}{
+		"gzip":                {iotest.OneByteReader(strings.NewReader(gzipped(t, lines))), rows.FormatByName, wantLines},
+		"zstd":                {strings.NewReader(zstded(t, table)), rows.FormatCSV, wantRows},
+		"a text like zstd":    {iotest.OneByteReader(strings.NewReader("(\x2f")), rows.FormatByName, []row{{Line: 1, Text: "(/"}}},
+		"a text like gzip":    {strings.NewReader("\x1f"), rows.FormatByName, []row{{Line: 1, Text: "\x1f"}}},
+		"a text of nothing":   {strings.NewReader(""), rows.FormatByName, nil},
+		"a text that is gzip": {strings.NewReader(gzipped(t, "xy")), rows.FormatText, []row{{Line: 1, Text: "xy"}}},
+	} {
+		got, err := all(rows.Stream(t.Context(), c.stdin, rows.Config{Format: c.as}))
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s as it comes: %d rows, want %d, %v", name, len(got), len(c.want), err)
+		}
+	}
+}
+
+func TestCompressedInputThatIsDamaged(t *testing.T) {
+	var b strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&b, "{\"prompt\":\"What is %d?\"}\n", i*i)
+	}
+	text := b.String()
+	gz, zst := gzipped(t, text), zstded(t, text)
+	flip := func(s string, at int) string { return s[:at] + string(s[at]^0x55) + s[at+1:] }
+	t.Setenv("TMPDIR", t.TempDir())
+	for name, c := range map[string]struct{ file, data, want string }{
+		"cut gzip":            {"in.jsonl.gz", gz[:len(gz)/3], fmt.Sprintf("in.jsonl.gz is cut short or damaged: its gzip data breaks off at about byte %d", len(gz)/3)},
+		"cut in the checksum": {"in.jsonl.gz", gz[:len(gz)-3], fmt.Sprintf("in.jsonl.gz is cut short or damaged: its gzip data breaks off at about byte %d", len(gz)-3)},
+		"cut zstd":            {"in.zst", zst[:len(zst)/2], fmt.Sprintf("in.zst is cut short or damaged: its zstd data breaks off at about byte %d", len(zst)/2)},
+		"four bytes":          {"in.zst", zst[:4], "in.zst is cut short or damaged: its zstd data breaks off at about byte 4"},
+		"two bytes":           {"in.gz", gz[:2], "in.gz is cut short or damaged: its gzip data breaks off at about byte 2"},
+		"damaged gzip":        {"in.gz", flip(gz, len(gz)/4), "in.gz is damaged: its gzip data is wrong at about byte "},
+		"damaged zstd":        {"in.zst", flip(zst, len(zst)/2), "damaged: its zstd data "},
+		"a tail":              {"in.gz", gz + "tail of no gzip", "in.gz is damaged: its gzip data is wrong at about byte "},
+		"no gzip":             {"in.jsonl.gz", text, "in.jsonl.gz is not compressed by gzip, as its name says"},
+		"empty":               {"in.csv.zst", "", "in.csv.zst is not compressed by zstd, as its name says"},
+		"a wide window":       {"in.zst", "\x28\xb5\x2f\xfd\x00\x90" + "\x01\x00\x00", "in.zst is damaged: its zstd data is wrong at about byte "},
+	} {
+		path := write(t, c.file, c.data)
+		_, _, err := readFile(path, rows.Config{})
+		if err == nil || !strings.HasPrefix(err.Error(), path) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+		if c.data == "" || c.data == text {
+			continue
+		}
+		damaged, ok := errors.AsType[*rows.DamagedError](err)
+		if !ok || damaged.Path != path || damaged.Hint() == "" {
+			t.Errorf("%s: %+v", name, damaged)
+		}
+		_, err = all(rows.Stream(t.Context(), strings.NewReader(c.data), rows.Config{}))
+		if _, ok := errors.AsType[*rows.DamagedError](err); !ok || !strings.HasPrefix(err.Error(), "standard input is ") {
+			t.Errorf("%s on standard input: %v", name, err)
+		}
+	}
+	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
+		t.Errorf("%v are left over, %v", left, err)
+	}
+}
+
+func TestThereIsNoRoomToUnpack(t *testing.T) {
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
+	path := write(t, "in.gz", gzipped(t, "{}\n"))
+	_, err := rows.Open(path, rows.Config{})
+	room, ok := errors.AsType[*rows.UnpackError](err)
+	if !ok || room.Path != path || room.Dir != os.Getenv("TMPDIR") || !strings.Contains(room.Hint(), "TMPDIR") || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestNothingIsLeftOfAnUnpackedInputByAKill: the file is gone from its directory while it is read.
+func TestNothingIsLeftOfAnUnpackedInputByAKill(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file cannot be taken away")
+	}
+	t.Setenv("TMPDIR", t.TempDir())
+	path := write(t, "in.jsonl.gz", gzipped(t, "1\n2\n3\n"))
+	f, err := rows.Open(path, rows.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
+		t.Errorf("%v stand there, %v", left, err)
+	}
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := all(f.Rows()); err != nil || len(got) != 3 || !f.Is(path) || f.Changed() {
+		t.Errorf("%v, %v", got, err)
+	}
+}
