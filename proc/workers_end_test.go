@@ -176,4 +176,3 @@ func TestWhatIsSaidAsideGoesToTheItemAndIsBounded(t *testing.T) {
 		t.Errorf("%d bytes are kept: %.40q", n, died.Stderr)
 	}
 }
-
