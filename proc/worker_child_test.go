@@ -134,7 +134,7 @@ func roles() map[string]func() {
 		"child":      func() { signal.Ignore(syscall.SIGTERM); time.Sleep(time.Minute) },
 		"beats": func() {
 			serve(func(o order) {
-				for range 8 {
+				for range 6 {
 					time.Sleep(100 * time.Millisecond)
 					say(`{"heartbeat":true,"id":%q}`, o.ID)
 				}

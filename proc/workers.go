@@ -121,25 +121,27 @@ func (ws *workers) close() error {
 
 // take returns an idle worker, or starts one.
 func (ws *workers) take(ctx context.Context, id string) (*worker, error) {
-	w, pause, err := ws.idleWorker(id)
-	if w != nil || err != nil {
-		return w, err
-	}
-	if pause > 0 {
+	for {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		w, pause, err := ws.idleWorker(id)
+		if w != nil || err != nil {
+			return w, err
+		}
+		if pause <= 0 {
+			return ws.start()
+		}
 		timer := time.NewTimer(pause)
-		defer timer.Stop()
 		select {
-		case <-timer.C:
+		case <-timer.C: // and look again: there may be an idle one by now, or another one that did not come to an answer
 		case <-ctx.Done():
+			timer.Stop()
 		}
 	}
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	return ws.start()
 }
 
-// idleWorker returns an idle worker, or, if there is none, the pause before one may be started.
+// idleWorker returns an idle worker, or, if there is none, how long it is until one may be started.
 func (ws *workers) idleWorker(id string) (w *worker, pause time.Duration, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -157,7 +159,7 @@ func (ws *workers) idleWorker(id string) (w *worker, pause time.Duration, err er
 		}
 	}
 	if n := len(ws.futile); n > 0 {
-		pause = firstRestart << (n - 1)
+		pause = time.Until(ws.futileAt.Add(firstRestart << (n - 1)))
 	}
 	return nil, pause, nil
 }

@@ -24,7 +24,7 @@ func TestCancellationEndsTheWorkerWithItsItem(t *testing.T) {
 			t.Parallel()
 			ws := staff(t, role, proc.WorkersConfig{Spec: command.Spec{Grace: 100 * time.Millisecond}})
 			for range 4 { // more than would bring it into quarantine
-				ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errors.New("out of time"))
+				ctx, cancel := context.WithTimeoutCause(t.Context(), 150*time.Millisecond, errors.New("out of time"))
 				_, err := ws.Call(ctx, item("hang"))
 				cancel()
 				if err == nil || err.Error() != "out of time" || ws.Alive() != 0 {
@@ -104,6 +104,7 @@ func TestWorkersThatEndAsTheyStartEndTheRun(t *testing.T) {
 			}
 			cfg.Spec.Env = append(os.Environ(), roleVariable+"="+c.role)
 			ws := staffOf(t, cfg)
+			start := time.Now()
 			var wg sync.WaitGroup
 			for i := range 8 { // at once, of which each meets its own
 				wg.Go(func() {
@@ -123,6 +124,9 @@ func TestWorkersThatEndAsTheyStartEndTheRun(t *testing.T) {
 				})
 			}
 			wg.Wait()
+			if took := time.Since(start); took < 1500*time.Millisecond {
+				t.Errorf("took %v, want no less than the pauses between five starts", took)
+			}
 		})
 	}
 }

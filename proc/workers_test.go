@@ -302,13 +302,13 @@ func awaitNone(t *testing.T, ws *proc.Workers) {
 
 func TestASilentWorkerIsKilled(t *testing.T) {
 	t.Parallel()
-	for role, text := range map[string]string{"silent": "killed: thinking", "deaf": "neither an answer nor a heartbeat for 300 ms"} {
-		ws := staff(t, role, proc.WorkersConfig{Silence: 300 * time.Millisecond})
+	for role, text := range map[string]string{"silent": "killed: thinking", "deaf": "neither an answer nor a heartbeat for 150 ms"} {
+		ws := staff(t, role, proc.WorkersConfig{Silence: 150 * time.Millisecond})
 		start := time.Now()
 		want[*proc.SilentError](t, callErr(t, ws, item("1")), text)
 		want[*proc.SilentError](t, callErr(t, ws, proc.Request{ID: "1", Item: []byte(`"` + strings.Repeat("x", 1<<20) + `"`)}), text)
 		want[*proc.QuarantinedError](t, callErr(t, ws, item("1")), text)
-		if took := time.Since(start); took < 900*time.Millisecond || took > 20*time.Second {
+		if took := time.Since(start); took < 450*time.Millisecond || took > 20*time.Second {
 			t.Errorf("%s: took %v", role, took)
 		}
 	}
@@ -324,7 +324,7 @@ func TestHeartbeatsKeepAWorkerThatTakesItsTime(t *testing.T) {
 
 func TestAnAnswerBeforeTheItemWasReadCounts(t *testing.T) {
 	t.Parallel()
-	ws := staff(t, "early", proc.WorkersConfig{Silence: 300 * time.Millisecond})
+	ws := staff(t, "early", proc.WorkersConfig{Silence: 150 * time.Millisecond})
 	a, err := ws.Call(t.Context(), proc.Request{ID: "1", Item: []byte(`"` + strings.Repeat("x", 1<<20) + `"`)})
 	if err != nil || !a.OK {
 		t.Errorf("%+v, %v", a, err)
