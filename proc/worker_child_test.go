@@ -135,7 +135,7 @@ func roles() map[string]func() {
 		"beats": func() {
 			serve(func(o order) {
 				for range 6 {
-					time.Sleep(100 * time.Millisecond)
+					time.Sleep(200 * time.Millisecond)
 					say(`{"heartbeat":true,"id":%q}`, o.ID)
 				}
 				affirm(o)

@@ -54,3 +54,12 @@ func Said(pieces [][]byte, most int, ids ...string) (answers []Answer, half stri
 	}
 	return answers, half, t.broken
 }
+
+// AsideHolds is how much memory is held after so many bytes were said aside.
+func AsideHolds(bytes int) int {
+	var a aside
+	for piece := make([]byte, 10_000); bytes > 0; bytes -= len(piece) {
+		_, _ = a.Write(piece)
+	}
+	return cap(a.kept)
+}

@@ -30,6 +30,10 @@ type workersConfig struct {
 	// MaxItems is after how many answers another worker takes a worker's place. 0 is never.
 	MaxItems int
 
+	// Pause is waited after a worker that ended before its first answer, and twice as long after each further one in a row.
+	// Default 100 ms.
+	Pause time.Duration
+
 	// Keys are struck out of what is quoted from workers, beside what looks like a key.
 	Keys []string
 
@@ -41,10 +45,10 @@ const (
 	usualSilence = time.Minute
 	usualMaxLine = 16 << 20
 	usualGrace   = 2 * time.Second
+	usualPause   = 100 * time.Millisecond
 
-	quarantineAfter = 3                      // workers that ended with an item in hand
-	futileStarts    = 5                      // workers in a row that answered nothing end the run
-	firstRestart    = 100 * time.Millisecond // is waited after the first of those, and twice as long after each
+	quarantineAfter = 3 // workers that ended with an item in hand
+	futileStarts    = 5 // workers in a row that answered nothing end the run
 )
 
 // workers are processes that live on from item to item. Each call has one for itself; there are as many as there were calls at
@@ -70,6 +74,7 @@ type workers struct {
 func newWorkers(cfg workersConfig) *workers {
 	cfg.Silence = cmp.Or(cfg.Silence, usualSilence)
 	cfg.MaxLine = cmp.Or(cfg.MaxLine, usualMaxLine)
+	cfg.Pause = cmp.Or(cfg.Pause, usualPause)
 	cfg.Spec.Grace = cmp.Or(cfg.Spec.Grace, usualGrace)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -125,12 +130,9 @@ func (ws *workers) take(ctx context.Context, id string) (*worker, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		w, pause, err := ws.idleWorker(id)
+		w, pause, err := ws.next(id)
 		if w != nil || err != nil {
 			return w, err
-		}
-		if pause <= 0 {
-			return ws.start()
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -141,14 +143,16 @@ func (ws *workers) take(ctx context.Context, id string) (*worker, error) {
 	}
 }
 
-// idleWorker returns an idle worker, or, if there is none, how long it is until one may be started.
-func (ws *workers) idleWorker(id string) (w *worker, pause time.Duration, err error) {
+// next returns an idle worker or starts one, or returns how long it is until one may be started.
+func (ws *workers) next(id string) (w *worker, pause time.Duration, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if err := ws.refusalLocked(); err != nil {
-		return nil, 0, err
-	}
-	if causes := ws.causes[id]; len(causes) >= quarantineAfter {
+	switch causes := ws.causes[id]; {
+	case ws.closed:
+		return nil, 0, errWorkersClosed
+	case ws.over != nil:
+		return nil, 0, ws.over
+	case len(causes) >= quarantineAfter:
 		return nil, 0, &quarantinedError{ID: id, Causes: slices.Clone(causes)}
 	}
 	for len(ws.idle) > 0 {
@@ -159,37 +163,20 @@ func (ws *workers) idleWorker(id string) (w *worker, pause time.Duration, err er
 		}
 	}
 	if n := len(ws.futile); n > 0 {
-		pause = time.Until(ws.futileAt.Add(firstRestart << (n - 1)))
+		if pause = time.Until(ws.futileAt.Add(ws.cfg.Pause << (n - 1))); pause > 0 {
+			return nil, pause, nil
+		}
 	}
-	return nil, pause, nil
+	w, err = ws.startLocked()
+	return w, 0, err
 }
 
-func (ws *workers) refusalLocked() error {
-	if ws.closed {
-		return errWorkersClosed
-	}
-	return ws.over
-}
-
-func (ws *workers) start() (*worker, error) {
+// startLocked starts a worker. It holds the lock so that none starts after the pause was found to be over and began anew; the
+// process itself starts beside it.
+func (ws *workers) startLocked() (*worker, error) {
 	w, run, err := newWorker(ws.cfg)
 	if err != nil {
 		return nil, fmt.Errorf("worker: %w", err)
-	}
-	if err := ws.admit(w, run); err != nil {
-		w.cancel() // so that it does not start
-		run()
-		return nil, err
-	}
-	return w, nil
-}
-
-// admit runs a worker, unless there are to be no more.
-func (ws *workers) admit(w *worker, run func()) error {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	if err := ws.refusalLocked(); err != nil {
-		return err
 	}
 	ws.live[w] = true
 	ws.wg.Go(func() {
@@ -197,7 +184,7 @@ func (ws *workers) admit(w *worker, run func()) error {
 		ws.remove(w)
 		close(w.gone)
 	})
-	return nil
+	return w, nil
 }
 
 // remove forgets a worker that has ended.

@@ -98,7 +98,7 @@ func TestWorkersThatEndAsTheyStartEndTheRun(t *testing.T) {
 	} {
 		t.Run(c.role, func(t *testing.T) {
 			t.Parallel()
-			cfg := proc.WorkersConfig{}
+			cfg := proc.WorkersConfig{Pause: 20 * time.Millisecond}
 			if cfg.Spec.Args = []string{os.Args[0]}; c.role[0] == '/' {
 				cfg.Spec.Args[0] = c.role
 			}
@@ -124,7 +124,7 @@ func TestWorkersThatEndAsTheyStartEndTheRun(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if took := time.Since(start); took < 1500*time.Millisecond {
+			if took := time.Since(start); took < 15*cfg.Pause {
 				t.Errorf("took %v, want no less than the pauses between five starts", took)
 			}
 		})
@@ -133,7 +133,7 @@ func TestWorkersThatEndAsTheyStartEndTheRun(t *testing.T) {
 
 func TestItemsThatEndWorkersDoNotEndTheRun(t *testing.T) {
 	t.Parallel()
-	ws := staff(t, "poisoned", proc.WorkersConfig{})
+	ws := staff(t, "poisoned", proc.WorkersConfig{Pause: time.Millisecond})
 	for i := range 2 { // six workers end before there is an answer, by two items
 		for range 3 {
 			err := callErr(t, ws, item(fmt.Sprint("poison ", i)))
