@@ -21,8 +21,7 @@ type worker struct {
 	grace   time.Duration
 	stderr  aside
 	born    time.Time
-	answers chan answer   // there is never more than one: the one to the item in hand
-	gone    chan struct{} // closed once it has ended, with all that it started
+	answers chan answer // holds the one to the item in hand, and is closed once the worker has ended, with all that it started
 	cancel  context.CancelFunc
 
 	mu      sync.Mutex
@@ -46,7 +45,7 @@ type ending struct {
 	unread int64 // bytes of its input that it left
 }
 
-// newWorker returns a worker. Its run must be called once, and ends with the process; who called it closes gone.
+// newWorker returns a worker. Its run must be called once, and ends with the process; who called it closes answers.
 func newWorker(cfg workersConfig) (w *worker, run func(), err error) {
 	r, in, err := os.Pipe()
 	if err != nil {
@@ -56,7 +55,7 @@ func newWorker(cfg workersConfig) (w *worker, run func(), err error) {
 	w = &worker{
 		in: in, silence: cfg.Silence, grace: cfg.Spec.Grace, born: time.Now(), cancel: cancel,
 		talk:    talk{most: cfg.MaxLine, keys: cfg.Keys},
-		answers: make(chan answer, 1), gone: make(chan struct{}),
+		answers: make(chan answer, 1),
 	}
 	w.quiet = time.AfterFunc(cfg.Silence, w.listen)
 	spec := cfg.Spec
@@ -79,23 +78,17 @@ func newWorker(cfg workersConfig) (w *worker, run func(), err error) {
 func (w *worker) ask(ctx context.Context, req request, line []byte) (a answer, taken bool, err error) {
 	turn, ok := w.hand(req)
 	if !ok {
-		<-w.gone
+		<-w.answers // which is closed: no item was in hand
 		return answer{}, false, w.end().why
 	}
 	defer context.AfterFunc(ctx, func() { w.giveUp(turn, context.Cause(ctx)) })()
 	n, _ := w.in.Write(line) // which ends at the latest with the worker, who is waited for below
-	select {
-	case a = <-w.answers:
-	case <-w.gone:
-		select {
-		case a = <-w.answers: // it came before the end, so it counts
-		default:
-			w.letGo(false)
-			end := w.end()
-			return answer{}, end.unread != int64(n), end.why
-		}
+	a, ok = <-w.answers      // one that came before the end counts
+	w.letGo(ok)
+	if !ok {
+		end := w.end()
+		return answer{}, end.unread != int64(n), end.why
 	}
-	w.letGo(true)
 	return a, true, nil
 }
 

@@ -123,19 +123,28 @@ func roles() map[string]func() {
 		"idle junk": func() {
 			serve(func(o order) { affirm(o); time.Sleep(50 * time.Millisecond); say("tick"); time.Sleep(time.Minute) })
 		},
-		"silent":     func() { serve(func(order) { fmt.Fprintln(os.Stderr, "thinking"); time.Sleep(time.Minute) }) },
-		"deaf":       func() { time.Sleep(time.Minute) },
-		"ends":       func() { fmt.Fprintln(os.Stderr, "ModuleNotFoundError: No module named 'torch'"); os.Exit(1) },
-		"once":       func() { serve(func(o order) { affirm(o); os.Exit(0) }) },
-		"early":      func() { os.Stdin.Read(make([]byte, 100)); say(`{"id":"1","ok":true}`); time.Sleep(time.Minute) },
+		"silent":         func() { serve(func(order) { fmt.Fprintln(os.Stderr, "thinking"); time.Sleep(time.Minute) }) },
+		"deaf":           func() { time.Sleep(time.Minute) },
+		"ends":           func() { fmt.Fprintln(os.Stderr, "ModuleNotFoundError: No module named 'torch'"); os.Exit(1) },
+		"once":           func() { serve(func(o order) { affirm(o); os.Exit(0) }) },
+		"early":          func() { early(); time.Sleep(time.Minute) },
+		"early and ends": early,
+		"third time": func() {
+			serve(func(o order) {
+				if o.Attempt%3 != 0 {
+					os.Exit(1)
+				}
+				affirm(o)
+			})
+		},
 		"stubborn":   stubborn,
 		"forks":      func() { serve(func(order) { fork(); os.Exit(3) }) },
 		"forks well": func() { serve(func(o order) { fork(); affirm(o) }) },
 		"child":      func() { signal.Ignore(syscall.SIGTERM); time.Sleep(time.Minute) },
 		"beats": func() {
 			serve(func(o order) {
-				for range 6 {
-					time.Sleep(200 * time.Millisecond)
+				for range 8 {
+					time.Sleep(250 * time.Millisecond)
 					say(`{"heartbeat":true,"id":%q}`, o.ID)
 				}
 				affirm(o)
@@ -179,6 +188,12 @@ func echoAnswers() {
 		}
 		os.Stdout.Write(bytes.Replace(line, []byte(`"attempt":1,"item"`), []byte(`"ok":true,"result"`), 1))
 	}
+}
+
+// early answers an item of which it has read the beginning.
+func early() {
+	os.Stdin.Read(make([]byte, 100))
+	say(`{"id":"1","ok":true}`)
 }
 
 // stubborn is a worker that does not end by itself, nor when it is asked to.

@@ -182,7 +182,7 @@ func (ws *workers) startLocked() (*worker, error) {
 	ws.wg.Go(func() {
 		run()
 		ws.remove(w)
-		close(w.gone)
+		close(w.answers)
 	})
 	return w, nil
 }

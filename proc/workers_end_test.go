@@ -172,6 +172,9 @@ func TestWhatIsSaidAsideGoesToTheItemAndIsBounded(t *testing.T) {
 	if _, err := ws.Call(t.Context(), proc.Request{ID: "1", Item: []byte("1"), Stderr: &said}); err != nil {
 		t.Error(err)
 	}
+	if n := proc.AsideHolds(10 << 20); n > 200<<10 {
+		t.Errorf("of 10 MiB it holds %d bytes", n)
+	}
 	if n := len(said.String()); n < 900_000 {
 		t.Errorf("%d bytes came aside", n)
 	}

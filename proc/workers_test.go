@@ -80,12 +80,20 @@ func want[E error](t *testing.T, err error, text string) (e E) {
 
 func TestOneWorkerAnswersOneItemAfterAnother(t *testing.T) {
 	t.Parallel()
+	rows := []string{`"a line"`, `{"a": [1, 2],` + "\n" + ` "ü": "\"\u20ac"}`, `null`, `"` + strings.Repeat("long ", 100_000) + `"`, `"a word"`}
 	for _, role := range []string{"honest", "ready"} {
 		ws := staff(t, role, proc.WorkersConfig{})
-		for i, row := range []string{`"a line"`, `{"a": [1, 2],` + "\n" + ` "ü": "\"\u20ac"}`, `null`, `"` + strings.Repeat("long ", 100_000) + `"`} {
+		var answers []proc.Answer
+		for i, row := range rows {
 			a, err := ws.Call(t.Context(), proc.Request{ID: fmt.Sprintf("id %d \"ö\"", i), Attempt: 1, Item: []byte(row)})
-			if err != nil || !a.OK || compact(t, a.Result) != compact(t, []byte(row)) {
+			if err != nil || !a.OK {
 				t.Errorf("%s: %+.300v, %v", role, a, err)
+			}
+			answers = append(answers, a)
+		}
+		for i, row := range rows { // each has its own memory
+			if got, wanted := compact(t, answers[i].Result), compact(t, []byte(row)); got != wanted {
+				t.Errorf("%s: %.100s, want %.100s", role, got, wanted)
 			}
 		}
 		if n := ws.Alive(); n != 1 {
@@ -189,6 +197,22 @@ func TestAnItemThatEndsThreeWorkersIsQuarantined(t *testing.T) {
 	}
 }
 
+func TestAnAnswerClearsWhatAnItemDidBefore(t *testing.T) {
+	t.Parallel()
+	ws := staff(t, "third time", proc.WorkersConfig{Pause: time.Millisecond})
+	for attempt := 1; attempt <= 9; attempt++ {
+		_, err := ws.Call(t.Context(), proc.Request{ID: "1", Attempt: attempt, Item: []byte("1")})
+		if attempt%3 != 0 {
+			if _, ok := err.(*proc.WorkerDiedError); ok {
+				continue
+			}
+		}
+		if err != nil {
+			t.Errorf("attempt %d: %v", attempt, err)
+		}
+	}
+}
+
 func callErr(t *testing.T, ws *proc.Workers, req proc.Request) error {
 	t.Helper()
 	a, err := ws.Call(t.Context(), req)
@@ -286,6 +310,7 @@ func TestAWorkerThatEndsWhileIdleIsReplaced(t *testing.T) {
 		}
 		awaitNone(t, ws)
 	}
+	_ = ws.Close() // which waits for what is told of them
 	if n := strings.Count(log.String(), "an answer when no item") + strings.Count(log.String(), "no JSON object"); n != 2 {
 		t.Errorf("log %s", log.String())
 	}
@@ -317,7 +342,7 @@ func TestASilentWorkerIsKilled(t *testing.T) {
 
 func TestHeartbeatsKeepAWorkerThatTakesItsTime(t *testing.T) {
 	t.Parallel()
-	ws := staff(t, "beats", proc.WorkersConfig{Silence: time.Second})
+	ws := staff(t, "beats", proc.WorkersConfig{Silence: 1500 * time.Millisecond})
 	if a, err := ws.Call(t.Context(), item("1")); err != nil || !a.OK {
 		t.Errorf("%+v, %v", a, err)
 	}
@@ -325,10 +350,14 @@ func TestHeartbeatsKeepAWorkerThatTakesItsTime(t *testing.T) {
 
 func TestAnAnswerBeforeTheItemWasReadCounts(t *testing.T) {
 	t.Parallel()
-	ws := staff(t, "early", proc.WorkersConfig{Silence: time.Second})
-	a, err := ws.Call(t.Context(), proc.Request{ID: "1", Item: []byte(`"` + strings.Repeat("x", 1<<20) + `"`)})
-	if err != nil || !a.OK {
-		t.Errorf("%+v, %v", a, err)
+	long := proc.Request{ID: "1", Item: []byte(`"` + strings.Repeat("x", 1<<20) + `"`)}
+	for role, times := range map[string]int{"early": 1, "early and ends": 20} {
+		ws := staff(t, role, proc.WorkersConfig{Silence: 2 * time.Second})
+		for range times {
+			if a, err := ws.Call(t.Context(), long); err != nil || !a.OK {
+				t.Errorf("%s: %+v, %v", role, a, err)
+			}
+		}
 	}
 }
 
