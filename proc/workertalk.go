@@ -1,0 +1,329 @@
+package proc
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// request is an item for a persistent worker.
+type request struct {
+	ID      string
+	Attempt int       // counts from 1
+	Item    []byte    // one JSON value
+	Stderr  io.Writer // gets what the worker says aside until it answers; nil discards. It must not block
+}
+
+// appendLine appends the request as the line that a worker reads.
+func (r request) appendLine(b []byte) []byte {
+	b = jsonscan.AppendString(append(b, `{"id":`...), r.ID)
+	b = strconv.AppendInt(append(b, `,"attempt":`...), int64(r.Attempt), 10)
+	b = jsonscan.AppendCompact(append(b, `,"item":`...), r.Item) // which may have been written over many lines
+	return append(b, "}\n"...)
+}
+
+// answer is what a persistent worker says of an item.
+type answer struct {
+	OK       bool
+	Result   []byte // one JSON value; nil if it gave none
+	Usage    sluice.Usage
+	HasUsage bool
+	Cost     float64 // in US dollars;
+	HasCost  bool    // that it stated
+
+	// Of an answer that is not OK:
+	Message    string      // without keys; "" if it gave none
+	Kind       sluice.Kind // OK if it gave none
+	RetryAfter time.Duration
+	ResetAt    time.Time
+}
+
+// talk is what one worker says on its standard output, and what of it counts: the answer to the item in hand, signs of life,
+// and nothing else. It takes the output in pieces of any size. The zero value, with most set, is a worker without an item.
+type talk struct {
+	most     int      // bytes that a line may have
+	keys     []string // that no text may show
+	rest     []byte   // of a line whose end has not come yet
+	open     bool     // there is an item in hand,
+	id       string   // which is this
+	answered bool     // an item was,
+	last     string   // lately this
+	got      *answer
+	broken   *protocolError // what it said outside the protocol: nothing after that counts
+}
+
+// hand lets the worker answer an item.
+func (t *talk) hand(id string) { t.open, t.id = true, id }
+
+// take returns the answer that came since it was last asked for; nil is none.
+func (t *talk) take() *answer {
+	a := t.got
+	t.got = nil
+	return a
+}
+
+// read takes what the worker wrote.
+func (t *talk) read(b []byte) {
+	for len(b) > 0 && t.broken == nil {
+		end := bytes.IndexByte(b, '\n')
+		piece := b
+		if end >= 0 {
+			piece = b[:end]
+		}
+		if len(t.rest)+len(piece) > t.most {
+			t.breach("a line of more than "+prose.Group(t.most)+" bytes", append(t.rest, piece[:min(len(piece), quoteFrom)]...))
+			return
+		}
+		if end < 0 {
+			t.rest = append(t.rest, b...)
+			return
+		}
+		b = b[end+1:]
+		if len(t.rest) == 0 {
+			t.line(piece)
+			continue
+		}
+		t.line(append(t.rest, piece...))
+		t.rest = nil // one long answer should not hold its memory until the worker ends
+	}
+}
+
+// end takes the end of the output. A last line that is whole but for its line break counts; half is returned otherwise.
+func (t *talk) end() (half string) {
+	if t.broken != nil || len(bytes.TrimSpace(t.rest)) == 0 {
+		return ""
+	}
+	if !jsonscan.Valid(t.rest) {
+		return quote(t.rest, t.keys)
+	}
+	t.line(t.rest)
+	return ""
+}
+
+func (t *talk) line(b []byte) {
+	if len(bytes.TrimSpace(b)) == 0 {
+		return
+	}
+	m, problem := parseMessage(b)
+	switch {
+	case problem != "":
+		t.breach(problem, b)
+	case !m.answers: // a sign of life, which may come at any time
+	case t.open && m.id == t.id:
+		m.answer.Message = provider.Redact(m.answer.Message, t.keys...)
+		t.open, t.answered, t.last, t.got = false, true, t.id, &m.answer
+	case t.answered && m.id == t.last:
+		t.breach("a second answer for one item", b)
+		t.broken.Late = true
+	case !t.open:
+		t.breach("an answer when no item was in hand", b)
+	default:
+		t.breach(fmt.Sprintf("an answer for another item than %q, the one in hand", t.id), b)
+	}
+}
+
+func (t *talk) breach(what string, b []byte) {
+	t.broken = &protocolError{What: what, Said: quote(b, t.keys)}
+	t.rest = nil
+}
+
+// message is a line of a worker.
+type message struct {
+	id      string
+	answers bool // or it only says that the worker lives
+	answer  answer
+}
+
+// parseMessage reads a line. The problem is why it is none of the protocol. What the protocol does not know of is passed over,
+// so that later versions of it may add to it.
+func parseMessage(b []byte) (m message, problem string) {
+	if !utf8.Valid(b) {
+		return m, "a line that is not UTF-8"
+	}
+	var (
+		s        = jsonscan.New(b)
+		p        = fields{Scanner: &s}
+		hasID    bool
+		hasError bool
+		lives    bool
+	)
+	if s.Peek() != '{' {
+		return m, "a line that is no JSON object"
+	}
+	for s.Enter('{'); s.Next('}'); {
+		switch string(s.Key()) {
+		case "id":
+			m.id, hasID = p.text("id")
+		case "ok":
+			m.answers = true
+			m.answer.OK = p.truth("ok")
+		case "result":
+			m.answer.Result = bytes.Clone(s.Span())
+		case "usage":
+			p.usage(&m.answer)
+		case "error":
+			hasError = s.Peek() == '{'
+			p.failure(&m.answer)
+		case "heartbeat", "ready":
+			lives = p.truth("heartbeat or ready") || lives
+		default:
+			s.Skip()
+		}
+	}
+	switch {
+	case !s.End():
+		return m, "a line that is no JSON object"
+	case p.problem != "":
+		return m, p.problem
+	case !m.answers && !lives:
+		return m, `a line without "ok"`
+	case m.answers && !hasID:
+		return m, `an answer without "id"`
+	case m.answers && m.answer.OK && hasError:
+		return m, `an answer with an "error" that is "ok"`
+	}
+	return m, ""
+}
+
+// fields reads members and keeps the first problem with one. Null is as good as absent, but for what an answer needs.
+type fields struct {
+	*jsonscan.Scanner
+	problem string
+}
+
+func (p *fields) wrong(name, want string) {
+	if p.problem == "" {
+		p.problem = fmt.Sprintf("a line whose %q is not %s", name, want)
+	}
+	p.Skip()
+}
+
+func (p *fields) text(name string) (string, bool) {
+	switch p.Peek() {
+	case '"':
+		return p.Text(), true
+	case 'n':
+		p.Skip()
+	default:
+		p.wrong(name, "a string")
+	}
+	return "", false
+}
+
+func (p *fields) truth(name string) bool {
+	if c := p.Peek(); c != 't' && c != 'f' {
+		p.wrong(name, "true or false")
+		return false
+	}
+	return p.Truth()
+}
+
+// number reads one that is not negative.
+func (p *fields) number(name string) (float64, bool) {
+	if p.Peek() == 'n' {
+		p.Skip()
+		return 0, false
+	}
+	n, err := strconv.ParseFloat(string(p.Span()), 64)
+	if err != nil || n < 0 {
+		if p.problem == "" {
+			p.problem = fmt.Sprintf("a line whose %q is not a number from 0 on", name)
+		}
+		return 0, false
+	}
+	return n, true
+}
+
+// object steps into one, and calls member for each name that it has. It reports whether there was one.
+func (p *fields) object(name string, member func(key string)) bool {
+	switch p.Peek() {
+	case '{':
+		for p.Enter('{'); p.Next('}'); {
+			member(string(p.Key()))
+		}
+		return true
+	case 'n':
+		p.Skip()
+	default:
+		p.wrong(name, "an object")
+	}
+	return false
+}
+
+func (p *fields) usage(a *answer) {
+	count := func(name string) int {
+		n, ok := p.number(name)
+		a.HasUsage = a.HasUsage || ok
+		return int(min(n, mostTokens))
+	}
+	p.object("usage", func(key string) {
+		switch key {
+		case "input_tokens":
+			a.Usage.Input = count(key)
+		case "cached_input_tokens":
+			a.Usage.CachedInput = count(key)
+		case "output_tokens":
+			a.Usage.Output = count(key)
+		case "cost_usd":
+			a.Cost, a.HasCost = p.number(key)
+		default:
+			p.Skip()
+		}
+	})
+}
+
+func (p *fields) failure(a *answer) {
+	p.object("error", func(key string) {
+		switch key {
+		case "message":
+			a.Message, _ = p.text(key)
+		case "kind":
+			name, ok := p.text(key)
+			if ok && (a.Kind.UnmarshalText([]byte(name)) != nil || a.Kind == sluice.OK) && p.problem == "" {
+				p.problem = `an error whose "kind" is unknown`
+			}
+		case "retry_after_s":
+			s, _ := p.number(key)
+			a.RetryAfter = time.Duration(min(s, longestWait.Seconds()) * float64(time.Second))
+		case "reset_at":
+			text, ok := p.text(key)
+			at, err := time.Parse(time.RFC3339, text)
+			if ok && err != nil && p.problem == "" {
+				p.problem = `an error whose "reset_at" is no time like 2006-01-02T15:04:05Z`
+			}
+			a.ResetAt = at
+		default:
+			p.Skip()
+		}
+	})
+}
+
+const (
+	mostTokens  = math.MaxInt32
+	longestWait = 366 * 24 * time.Hour
+
+	quoteFrom = 1 << 10 // bytes of a line that are looked at to quote it, so that a key in it is seen whole
+	quoteTo   = 160     // and shown
+)
+
+// quote returns the beginning of what a worker said, fit to be shown.
+func quote(b []byte, keys []string) string {
+	text := provider.Redact(string(bytes.ToValidUTF8(b[:min(len(b), quoteFrom)], []byte("\uFFFD"))), keys...)
+	if len(b) <= quoteFrom && len(text) <= quoteTo {
+		return text
+	}
+	cut := min(len(text), quoteTo)
+	for cut > 0 && cut < len(text) && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "…"
+}
