@@ -29,7 +29,7 @@ func (e *workerDiedError) Error() string {
 	if e.Half != "" {
 		text += fmt.Sprintf(", in the middle of a line: %q", e.Half)
 	}
-	if said := lastLine(e.Stderr); said != "" {
+	if said := clip(lastLine([]byte(e.Stderr))); said != "" {
 		text += ": " + said
 	}
 	return text
@@ -57,7 +57,7 @@ type silentError struct {
 // Error says for how long it was waited for.
 func (e *silentError) Error() string {
 	text := fmt.Sprintf("worker gave neither an answer nor a heartbeat for %s and was killed", prose.Span(e.After))
-	if said := lastLine(e.Stderr); said != "" {
+	if said := clip(lastLine([]byte(e.Stderr))); said != "" {
 		text += ": " + said
 	}
 	return text
@@ -95,9 +95,3 @@ func (e *futileError) Error() string {
 
 // Unwrap returns how the last one ended.
 func (e *futileError) Unwrap() error { return e.Err }
-
-// lastLine is the last line of a text that is not empty.
-func lastLine(text string) string {
-	text = strings.TrimSpace(text)
-	return quote([]byte(strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])), nil)
-}

@@ -1,0 +1,351 @@
+package proc
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// End is how a command ended, and what it left to read. Stdout and Stderr may lack their middle, in whose place a line says
+// so.
+type End struct {
+	ExitCode int
+	Signal   string // that killed it; "": it ended by itself
+	TimedOut bool   // it was ended because its time was over
+	Stdout   []byte
+	Stderr   []byte
+	Records  []Record // what it wrote for its caller: result files, and what lies in .failed
+}
+
+// Record is a file that a command wrote of its own end.
+type Record struct {
+	Name string
+	Body []byte
+}
+
+// Meaning is what the end of a command means.
+type Meaning struct {
+	Kind      sluice.Kind
+	Wait      time.Duration // how long it is asked to wait; 0 when nobody says
+	Until     time.Time     // when a usage window resets; zero when nobody says
+	Dimension sluice.Dimension
+	Text      string // what went wrong in the CLI's own words, without keys; "" for OK
+	Source    string // where that was read: "stdout", "stderr", "exit code 41", a record's name; "" for OK
+
+	Usage    sluice.Usage // of all calls that the command made, where it says so
+	HasUsage bool
+	Cost     float64 // in dollars
+	HasCost  bool
+	Windows  []WindowUse // what it says of the account's windows
+}
+
+// WindowUse is what an output says of one of an account's windows.
+type WindowUse struct {
+	Name    string    `json:"name"`           // "5-hour", "weekly"
+	Used    float64   `json:"used,omitempty"` // a share of one, by the CLI's own figures
+	HasUsed bool      `json:"has_used,omitempty"`
+	Resets  time.Time `json:"resets,omitzero"`
+}
+
+// Read says what the end of a command means. Structured evidence comes before words, and words count only of a command that
+// failed, so that no answer becomes an error by what it talks about:
+//
+//  1. what JSON on standard output and in records says in fields made for it
+//  2. with an exit code of 0: an output that is nothing but a notice of the CLI
+//  3. otherwise: the CLI's own exit codes, then errors in words on standard error, in records, on standard output
+//
+// A failure of which none of them says more is a CommandFailed. Words are classified by provider.ClassifyText.
+func (c *CLI) Read(e End, now time.Time) Meaning {
+	r := reading{cli: c.facts(), end: &e, now: now}
+	r.out = finding{cli: r.cli, now: now}
+	r.out.events(e.Stdout)
+	if r.cli.text != nil && !r.out.spoke {
+		r.cli.text(&r.out, e.Stdout)
+	}
+	m := r.meaning()
+	m.Usage, m.HasUsage, m.Cost, m.HasCost = r.out.usage, r.out.hasUsage, r.out.cost, r.out.hasCost
+	m.Windows = r.windows(&m)
+	return m
+}
+
+// reading is the work of Read.
+type reading struct {
+	cli *CLI
+	end *End
+	now time.Time
+	out finding // of standard output
+}
+
+// failed reports whether the command says by its end that it failed.
+func (r *reading) failed() bool { return r.end.ExitCode != 0 || r.end.Signal != "" }
+
+// meaning weighs the evidence in its order.
+func (r *reading) meaning() Meaning {
+	if r.end.TimedOut {
+		return Meaning{Kind: sluice.Timeout, Text: "the command did not end in its time", Source: "timeout"}
+	}
+	m, ok := r.structured()
+	switch {
+	case ok:
+		return m
+	case !r.failed() && m.Kind != sluice.OK:
+		return m
+	case !r.failed() && !r.out.spoke && r.cli.isNotice(r.end.Stdout):
+		if v := r.classify(0, string(r.end.Stdout)); v.Kind != sluice.OK {
+			return r.of(v, "stdout")
+		}
+		return r.broken(string(r.end.Stdout), "stdout")
+	case !r.failed():
+		return Meaning{}
+	case r.end.Signal != "" || r.end.ExitCode == 126 || r.end.ExitCode == 127:
+		return r.byItself(m) // the system ended it, or never began it
+	}
+	if n, ok := r.words(); ok {
+		return n
+	}
+	return r.byItself(m)
+}
+
+// structured reads fields that are made to say how the command ended. ok says that they name a kind. Otherwise a Kind other
+// than OK is that of a failure for reasons of its own.
+func (r *reading) structured() (m Meaning, ok bool) {
+	if m, ok = r.found(&r.out, "stdout"); ok {
+		return m, true
+	}
+	for _, record := range r.end.Records {
+		f := finding{cli: r.cli, now: r.now}
+		f.record(record.Body)
+		r.out.adopt(&f)
+		n, ok := r.found(&f, record.Name)
+		if ok {
+			return n, true
+		}
+		if m.Kind == sluice.OK {
+			m = n
+		}
+	}
+	return m, false
+}
+
+// found classifies what events say.
+func (r *reading) found(f *finding, source string) (m Meaning, ok bool) {
+	if f.verdict == endedBadly {
+		for _, text := range []string{string(f.raw), f.text} {
+			if text == "" {
+				continue
+			}
+			if v := r.classify(f.status, text); v.Kind != sluice.OK {
+				if f.kind != sluice.OK && f.kind != sluice.RateLimit { // words may say which limit it is
+					v.Kind = f.kind
+				}
+				return r.refused(f, r.of(v, source)), true
+			}
+		}
+		if f.kind != sluice.OK {
+			return r.refused(f, Meaning{Kind: f.kind, Text: clip(f.text), Source: source}), true
+		}
+	}
+	switch {
+	case f.verdict != endedWell && f.rejected.HasUsed && (f.verdict == endedBadly || r.failed()):
+		text := fmt.Sprintf("the %s window is used up", cmp.Or(f.rejected.Name, "usage"))
+		return Meaning{Kind: sluice.UsageWindow, Until: f.rejected.Resets, Text: text, Source: source}, true
+	case f.verdict == endedBadly && (f.certain || r.failed()):
+		return r.broken(f.text, source), false
+	}
+	return Meaning{}, false
+}
+
+// refused adds to a refusal in words what fields beside them say: how long to wait, where the words do not, and when the
+// window that an event called rejected resets, to the second.
+func (r *reading) refused(f *finding, m Meaning) Meaning {
+	if m.Kind.Throttle() && m.Wait == 0 && m.Until.IsZero() {
+		m.Wait = f.wait
+	}
+	if f.rejected.HasUsed && (m.Kind == sluice.UsageWindow || m.Kind == sluice.RateLimit) {
+		m.Kind = sluice.UsageWindow
+		if !f.rejected.Resets.IsZero() {
+			m.Until, m.Wait = f.rejected.Resets, 0
+		}
+	}
+	return m
+}
+
+// words reads what a command that failed says in words, and what its exit code means.
+func (r *reading) words() (Meaning, bool) {
+	code, known := r.cli.exits[r.end.ExitCode]
+	source := fmt.Sprintf("exit code %d", r.end.ExitCode)
+	if known && code.status == 0 {
+		m := Meaning{Kind: code.kind, Text: clip(code.means + ": " + lastLine(r.end.Stderr)), Source: source}
+		if code.kind == sluice.CommandFailed {
+			m.Text = clip(r.status() + ": " + code.means)
+		}
+		return m, true
+	}
+	if v := r.classify(0, r.cli.reason(r.end.Stderr)); v.Kind != sluice.OK {
+		return r.of(v, "stderr"), true
+	}
+	for _, record := range r.end.Records {
+		if v := r.classify(0, string(record.Body)); v.Kind != sluice.OK {
+			return r.of(v, record.Name), true
+		}
+	}
+	// Where events are, or the command crashed with an exception of its own, standard output holds no error's words.
+	if !r.out.spoke && !crashed(r.end.Stderr) {
+		if v := r.classify(0, lastParagraph(r.end.Stdout)); v.Kind != sluice.OK {
+			return r.of(v, "stdout"), true
+		}
+	}
+	if known {
+		if v := provider.Classify(r.cli.of(), code.status, nil, nil, r.now); v.Kind != sluice.OK {
+			v.Message = cmp.Or(v.Message, fmt.Sprintf("the provider answered with status %d", code.status))
+			return r.of(v, source), true
+		}
+	}
+	return Meaning{}, false
+}
+
+// classify has a text in an error's place classified. What is in an error's form and of no known kind says only that the
+// command failed.
+func (r *reading) classify(status int, text string) provider.Verdict {
+	v := provider.ClassifyText(r.cli.of(), status, text, r.now)
+	if v.Kind == sluice.ServerError && v.Why.Field == "" {
+		return provider.Verdict{}
+	}
+	return v
+}
+
+// of turns a verdict on words into a meaning.
+func (r *reading) of(v provider.Verdict, source string) Meaning {
+	o := v.Outcome(r.cli.of(), 0, "")
+	m := Meaning{Kind: o.Kind, Wait: o.Wait, Until: o.Until, Dimension: o.Dimension, Source: source}
+	m.Text = clip(cmp.Or(v.Message, v.Why.String()))
+	if !m.Kind.Throttle() && m.Kind != sluice.QuotaExhausted {
+		m.Wait, m.Until = 0, time.Time{}
+	}
+	return m
+}
+
+// broken is a failure of the command's own that a source tells of.
+func (r *reading) broken(text, source string) Meaning {
+	return Meaning{Kind: sluice.CommandFailed, Text: clip(cmp.Or(strings.TrimSpace(text), "an error without words")), Source: source}
+}
+
+// byItself is a failure of which nobody says that a provider caused it. m is what a structured source says of it, if one does.
+func (r *reading) byItself(m Meaning) Meaning {
+	said, source := m.Text, m.Source
+	for _, from := range []struct {
+		out  []byte
+		name string
+	}{{r.end.Stderr, "stderr"}, {r.end.Stdout, "stdout"}} {
+		if said == "" && (from.name == "stderr" || !r.out.spoke) {
+			said, source = lastLine(from.out), from.name
+		}
+	}
+	if said == "" {
+		return Meaning{Kind: sluice.CommandFailed, Text: r.status(), Source: "exit status"}
+	}
+	return Meaning{Kind: sluice.CommandFailed, Text: clip(r.status() + ": " + said), Source: source}
+}
+
+// status says how the command ended.
+func (r *reading) status() string {
+	if r.end.Signal != "" {
+		return "killed by " + r.end.Signal
+	}
+	return fmt.Sprintf("exit status %d", r.end.ExitCode)
+}
+
+// windows returns what was said of the account's windows, among which is the one that a refusal has closed.
+func (r *reading) windows(m *Meaning) []WindowUse {
+	f := &r.out
+	if m.Kind == sluice.UsageWindow {
+		name := f.rejected.Name
+		if name == "" {
+			name = r.cli.closed(m.Text, m.Until, r.now)
+		}
+		f.take(WindowUse{Name: name, Used: 1, HasUsed: true, Resets: m.Until})
+	}
+	return f.windows
+}
+
+// reason returns the part of standard error that says why the CLI failed: all of it, unless it is known to come last.
+func (c *CLI) reason(stderr []byte) string {
+	if c.begins == "" {
+		return string(stderr)
+	}
+	if bytes.HasPrefix(stderr, []byte(c.begins)) && bytes.Count(stderr, []byte("\n"+c.begins)) == 0 {
+		return string(stderr)
+	}
+	if i := bytes.LastIndex(stderr, []byte("\n"+c.begins)); i >= 0 {
+		return string(stderr[i+1:])
+	}
+	return string(stderr)
+}
+
+// crashed reports whether standard error ends in the exception that ended the program: "KeyError: 'x'". One that passes on how
+// another command ended is none: "subprocess.CalledProcessError: Command 'claude' returned non-zero exit status 1."
+func crashed(stderr []byte) bool {
+	line := lastLine(stderr)
+	name, _, _ := strings.Cut(line, ":")
+	named := strings.HasSuffix(name, "Error") || strings.HasSuffix(name, "Exception")
+	return named && !strings.ContainsAny(name, " \t") && !strings.Contains(line, "exit ")
+}
+
+const (
+	mostRead  = 8 << 10 // of an output, so much at its end can say why the command failed
+	mostLines = 40
+)
+
+// lastParagraph returns the part of a standard output that can say why a command failed: all of a short one, and the last
+// paragraph of what is longer, because before it come answers, which may talk about errors.
+func lastParagraph(out []byte) string {
+	text := bytes.TrimSpace(out)
+	if len(text) <= mostRead && bytes.Count(text, []byte{'\n'}) < mostLines {
+		return string(text)
+	}
+	text = text[max(0, len(text)-mostRead):]
+	for _, gap := range []string{"\n\n", "\n\r\n"} {
+		if i := bytes.LastIndex(text, []byte(gap)); i >= 0 {
+			text = text[i+len(gap):]
+		}
+	}
+	lines := bytes.SplitAfter(text, []byte{'\n'})
+	return string(bytes.Join(lines[max(0, len(lines)-mostLines):], nil))
+}
+
+// lastLine returns the last line of an output that has words on it.
+func lastLine(out []byte) string {
+	for text := out[max(0, len(out)-mostRead):]; len(text) > 0; {
+		i := bytes.LastIndexByte(text, '\n')
+		line := strings.TrimSpace(string(text[i+1:]))
+		if strings.ContainsFunc(line, unicode.IsLetter) {
+			return line
+		}
+		text = text[:max(i, 0)]
+	}
+	return ""
+}
+
+// mostText is how much of an error's words is kept, in characters.
+const mostText = 300
+
+// clip returns a text that is fit to be shown: in one line, not too long, without control characters and keys.
+func clip(s string) string {
+	if len(s) > mostRead {
+		s = s[:mostRead]
+	}
+	s = strings.Join(strings.FieldsFunc(provider.Redact(strings.ToValidUTF8(s, "")), func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r)
+	}), " ")
+	if utf8.RuneCountInString(s) > mostText {
+		s = string([]rune(s)[:mostText-1]) + "…"
+	}
+	return s
+}
