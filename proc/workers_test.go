@@ -145,7 +145,7 @@ func TestEveryItemIsAnsweredThoughOneTryInFiveKillsItsWorker(t *testing.T) {
 					tries.Add(1)
 					o := order{ID: fmt.Sprint("item ", n), Attempt: attempt}
 					a, err := ws.Call(t.Context(), proc.Request{ID: o.ID, Attempt: attempt, Item: fmt.Append(nil, n)})
-					if died, ok := errors.AsType[*proc.WorkerDiedError](err); (err != nil) != unlucky(o) || ok && died.Signal != "killed" {
+					if died, ok := errors.AsType[*proc.WorkerDiedError](err); (err != nil) != unlucky(o) || ok && died.Signal != "SIGKILL" {
 						t.Errorf("%s, attempt %d: %v", o.ID, attempt, err)
 					}
 					if err == nil {

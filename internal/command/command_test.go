@@ -45,7 +45,7 @@ func TestHowACommandEnded(t *testing.T) {
 		t.Errorf("exit: %+v, %v", res, err)
 	}
 	res, err = command.Run(t.Context(), command.Spec{Args: []string{"sh", "-c", "kill -SEGV $$"}, Env: env})
-	if err == nil || res.ExitCode != -1 || res.Signal != "segmentation fault" {
+	if err == nil || res.ExitCode != -1 || res.Signal != "SIGSEGV" {
 		t.Errorf("signal: %+v, %v", res, err)
 	}
 	for _, args := range [][]string{nil, {""}, {"/no/such/program"}, {"/"}} {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // group is a process group that begins with a command.
@@ -45,7 +47,7 @@ func (g *group) signal(sig syscall.Signal) error {
 // signalOf names the signal that ended a process; "" is none.
 func signalOf(state *os.ProcessState) string {
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return status.Signal().String()
+		return unix.SignalName(status.Signal())
 	}
 	return ""
 }

@@ -174,7 +174,7 @@ func TestCloseEndsWhatStillRuns(t *testing.T) {
 	if err := errors.Join(g.Close(), g.Close()); err != nil {
 		t.Error(err)
 	}
-	if res := <-done; res.Signal != "killed" {
+	if res := <-done; res.Signal != "SIGKILL" {
 		t.Errorf("%+v", res)
 	}
 	if _, err := command.Run(t.Context(), command.Spec{Args: sh("exit"), Env: env, Guard: g}); err == nil {

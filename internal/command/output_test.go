@@ -45,7 +45,7 @@ func TestAFloodEndsWithTheContext(t *testing.T) {
 func TestAWriterThatFailsEndsTheCommand(t *testing.T) {
 	out := &counter{most: 1 << 16}
 	res, err := command.Run(t.Context(), command.Spec{Args: []string{"yes"}, Env: env, Stdout: out})
-	if res.Signal != "broken pipe" || err == nil {
+	if res.Signal != "SIGPIPE" || err == nil {
 		t.Errorf("%+v, %v", res, err)
 	}
 	if _, err := command.Run(t.Context(), command.Spec{Args: []string{"sh", "-c", "echo hello; exit 0"}, Env: env, Stdout: &counter{}}); fmt.Sprint(err) != "full" {
