@@ -55,11 +55,13 @@ type JournalConfig struct {
 
 	Reread bool // lines are to be read again, with ReadLine
 
-	// State is where the state file is. Default: StatePath of the journal. Hash is written to it: of what the results depend
-	// on beside the input, so that the next run can tell whether it is the same. Limits tells pauses for limits from others.
-	State  string
-	Hash   string
-	Limits bool
+	// State is where the state file is. Default: StatePath of the journal. Version and Hash are written to it: of the form of
+	// what there is, and of what the results depend on beside the input, so that the next run can tell whether it is of them.
+	// Limits tells pauses for limits from others, by the status Limited.
+	State   string
+	Version int
+	Hash    string
+	Limits  bool
 
 	Logger *slog.Logger // nil discards
 

@@ -71,6 +71,9 @@ func (k *keeper) state() State {
 		InputTokens:    p.Usage.Input,
 		OutputTokens:   p.Usage.Output,
 	}
+	if look := k.runner.cfg.Outlook; look != nil {
+		state.Outlook = look()
+	}
 	if !limit.Until.IsZero() {
 		state.Status = Paused
 		if k.runner.cfg.Journal.cfg.Limits {
@@ -98,7 +101,7 @@ func (k *keeper) end(err error) {
 	close(k.stop)
 	<-k.done
 	state := k.state()
-	state.Reason, state.Control = "", ""
+	state.Reason, state.Control, state.Outlook = "", "", ""
 	if state.Status = statusOf(err); err != nil {
 		state.Reason = err.Error()
 	}

@@ -73,6 +73,9 @@ type Config struct {
 	// Pauses counts the Scheduler's pauses for the state file. Nil counts none.
 	Pauses *Pauses
 
+	// Outlook says what is expected of limits, for the state file. Nil says nothing.
+	Outlook func() string
+
 	// Logger is told of what goes wrong beside the run. Nil discards.
 	Logger *slog.Logger
 }

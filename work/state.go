@@ -34,6 +34,7 @@ const HeldReason = "paused by control"
 
 // State is what the file beside a journal says of its run. The journal is the truth; this is for people.
 type State struct {
+	Version        int       `json:"version,omitempty"` // of what the journal holds, see JournalConfig
 	Status         Status    `json:"status"`
 	Reason         string    `json:"reason,omitempty"` // why it is not running
 	PID            int       `json:"pid"`
@@ -45,6 +46,7 @@ type State struct {
 	PauseCount     int       `json:"pause_count"`               // over all runs
 	RateLimitUntil time.Time `json:"rate_limit_until,omitzero"` // when the longest present pause ends
 	RateLimit      RateLimit `json:"rate_limit,omitzero"`       // what that pause is for
+	Outlook        string    `json:"outlook,omitempty"`         // what is expected of limits, see Config
 
 	Total        int `json:"total"`
 	Already      int `json:"already"` // recorded by earlier runs
@@ -238,6 +240,13 @@ func limitOf(e sluice.Event) RateLimit {
 	return l
 }
 
+// Count returns how many pauses there were.
+func (p *Pauses) Count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count
+}
+
 // Because says why accounts are paused as a whole, where it is not that somebody said so, which is "".
 func (p *Pauses) Because(why string) {
 	p.mu.Lock()
@@ -285,7 +294,7 @@ func (j *Journal) beginState() error {
 	}
 	j.earlier, j.known = earlier, earlier.Status != ""
 	state := earlier
-	state.Status, state.Reason, state.Control, state.RateLimitUntil, state.RateLimit = Running, "", "", time.Time{}, RateLimit{}
+	state.Status, state.Reason, state.Control, state.RateLimitUntil, state.RateLimit, state.Outlook = Running, "", "", time.Time{}, RateLimit{}, ""
 	state.PauseCount = 0 // those of before are added
 	return j.writeState(state)
 }
@@ -307,7 +316,7 @@ func (j *Journal) saveState(s State) error {
 func (j *Journal) writeState(s State) error {
 	s.PID = os.Getpid()
 	s.UpdatedAt = time.Now().UTC()
-	s.Heartbeat, s.Hash = s.UpdatedAt, j.cfg.Hash
+	s.Heartbeat, s.Hash, s.Version = s.UpdatedAt, j.cfg.Hash, j.cfg.Version
 	s.StartedAt = j.start.UTC()
 	if j.known {
 		s.StartedAt = j.earlier.StartedAt
