@@ -1,0 +1,144 @@
+package proc
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// untilMargin is added to stated resets: they are told to the second at best, and a command that comes before is refused again.
+const untilMargin = time.Second
+
+// lane is what is known of the limits of all commands together, beside what the Scheduler knows.
+type lane struct {
+	cfg *Config
+	log *slog.Logger
+
+	mu      sync.Mutex
+	backoff Backoff
+	saved   time.Time     // when Config.Windows were
+	next    time.Time     // when the next command may start that is paced
+	stop    chan struct{} // closed when nothing more is to start
+	stopped sync.Once
+}
+
+func newLane(cfg *Config, log *slog.Logger) *lane {
+	return &lane{cfg: cfg, log: log, stop: make(chan struct{})}
+}
+
+// saveEvery is how often what is known of windows is written while commands end. What a crash forgets is no older.
+const saveEvery = 10 * time.Second
+
+// ended takes in how a try ended, and says in o for how long a limit that it met holds where nobody else does.
+func (l *lane) ended(t *try, o *sluice.Outcome) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.note(t)
+	switch {
+	case o.Kind == sluice.OK:
+		l.backoff.Succeeded(t.started)
+	case o.Kind == sluice.Overloaded, !o.Kind.Throttle(), o.Dimension == sluice.Concurrency:
+		return
+	case !o.Until.IsZero():
+		o.Until = o.Until.Add(untilMargin)
+	case o.Wait <= 0:
+		o.Until = l.backoff.Limited(t.started, t.ended)
+		o.Wait = o.Until.Sub(t.ended)
+	}
+}
+
+// note keeps what a try says of the account's windows.
+func (l *lane) note(t *try) {
+	w := l.cfg.Windows
+	if w == nil || !t.ran && t.answer == nil {
+		return
+	}
+	w.Note(t.ended, &t.meaning)
+	if t.meaning.Kind.Throttle() || t.ended.Sub(l.saved) > saveEvery {
+		l.saved = t.ended
+		l.saveWindows()
+	}
+}
+
+func (l *lane) saveWindows() {
+	if err := l.cfg.Windows.Save(); err != nil {
+		l.log.Warn("what is known of usage windows is not kept", "error", err)
+	}
+}
+
+// pace has a command wait so that what a window has left lasts until its reset. It says false where nothing more is to start.
+func (l *lane) pace(ctx context.Context) bool {
+	if !l.cfg.PaceWindow || l.cfg.Windows == nil {
+		return true
+	}
+	l.mu.Lock()
+	now := time.Now()
+	at := l.next
+	if at.Before(now) {
+		at = now
+	}
+	l.next = at.Add(l.cfg.Windows.PaceEvery(now))
+	l.mu.Unlock()
+	timer := time.NewTimer(at.Sub(now))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-l.stop:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// drain lets nothing more start.
+func (l *lane) drain() { l.stopped.Do(func() { close(l.stop) }) }
+
+// paced is when the next command may start; zero where that is not known or not so.
+func (l *lane) paced() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.cfg.PaceWindow {
+		return time.Time{}
+	}
+	return l.next
+}
+
+// honour has the run wait for a limit that an earlier one met and that is not over.
+func (x *Exec) honour() {
+	earlier, _ := x.journal.Earlier()
+	limit := earlier.RateLimit
+	if x.cfg.Forget || !limit.Until.After(time.Now()) || !limit.Kind.Throttle() {
+		return
+	}
+	o := sluice.Outcome{Kind: sluice.UsageWindow, Until: limit.Until, Dimension: limit.Dimension,
+		Err: &EndError{Kind: limit.Kind, Text: limit.Text, From: "the run before", Until: limit.Until}}
+	if err := x.cfg.Scheduler.PauseLane(x.cfg.Lane, o); err != nil {
+		x.log.Warn("the limit that the run before met is not waited for", "error", err)
+		return
+	}
+	x.probe.again()
+}
+
+// recognise returns the CLI that a command is.
+func recognise(c *Command) *CLI {
+	if c.Shell {
+		return nil
+	}
+	return Recognise(c.Args[0])
+}
+
+// itemDir is the directory of an item.
+func (x *Exec) itemDir(line int, id string) itemDir {
+	name := directoryOf(line, id)
+	return itemDir{name: name, path: filepath.Join(x.dir, name)}
+}
+
+// globQuote writes a path so that a pattern matches it alone.
+func globQuote(path string) string {
+	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`).Replace(path)
+}
