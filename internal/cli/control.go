@@ -168,7 +168,7 @@ func (c *controlled) Status() (control.Status, error) {
 	switch {
 	case st.draining:
 		s.Phase = control.Draining
-	case st.held:
+	case st.heldFor != "":
 		s.Phase = control.Paused
 	}
 	return s, nil

@@ -31,7 +31,8 @@ type watch struct {
 	otel    *telemetry.OTel
 
 	mu       sync.Mutex
-	accounts *accounts // nil: not there yet
+	look     func() sluice.Snapshot // nil: not there yet
+	accounts *accounts              // nil: not there, or not yet
 }
 
 // open begins to tell what the flags and the environment ask for.
@@ -92,7 +93,14 @@ func (w *watch) observers() []sluice.Observer {
 func (w *watch) of(a *accounts) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.accounts = a
+	w.look, w.accounts = a.Snapshot, a
+}
+
+// at has the watch ask how the run's Scheduler stands.
+func (w *watch) at(s *sluice.Scheduler) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.look = s.Snapshot
 }
 
 // follow has the watch ask progress how far the run is.
@@ -104,12 +112,12 @@ func (w *watch) follow(progress func() work.Progress) {
 
 func (w *watch) snapshot() sluice.Snapshot {
 	w.mu.Lock()
-	a := w.accounts
+	look := w.look
 	w.mu.Unlock()
-	if a == nil {
+	if look == nil {
 		return sluice.Snapshot{}
 	}
-	return a.Snapshot()
+	return look()
 }
 
 // close ends it. What it has to say by then is said.

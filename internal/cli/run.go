@@ -358,7 +358,10 @@ func (r *batchRun) status() status {
 	p := r.batch.Progress()
 	st := status{
 		total: p.Total, done: p.Already + p.Done, failed: p.Failed, usage: p.Usage, lanes: r.accounts.Snapshot().Lanes,
-		cost: p.Cost, held: r.accounts.held(), rationed: r.batch.Rationed(),
+		cost: p.Cost, rationed: r.batch.Rationed(),
+	}
+	if r.accounts.held() {
+		st.heldFor = work.HeldReason
 	}
 	if r.o.input == "-" {
 		st.total = 0 // what has come so far is no total

@@ -65,6 +65,15 @@ func stopped(err error) string {
 	return err.Error()
 }
 
+// openEvents opens the file that --events names.
+func (s *streams) openEvents(name string) (*telemetry.Log, error) {
+	log, err := telemetry.OpenLog(name, s.err.secrets.blot)
+	if err != nil {
+		return nil, usageError(fmt.Errorf("--events: %w", err), "name a file that can be written, and holds nothing but events")
+	}
+	return log, nil
+}
+
 // record adds what keeps the run's events to its observers: the file of --events, and the report. done
 // ends them.
 func (r *batchRun) record() (done func(error), err error) {
@@ -78,9 +87,9 @@ func (r *batchRun) record() (done func(error), err error) {
 	if r.o.events == "" {
 		return func(err error) { r.note(report.write(r, err)) }, nil
 	}
-	log, err := telemetry.OpenLog(r.o.events, r.s.err.secrets.blot)
+	log, err := r.s.openEvents(r.o.events)
 	if err != nil {
-		return nil, usageError(fmt.Errorf("--events: %w", err), "name a file that can be written, and holds nothing but events")
+		return nil, err
 	}
 	r.observers = append(r.observers, log)
 	return func(err error) {

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-llm/sluice/internal/control"
+	"github.com/sluice-llm/sluice/proc"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -37,8 +38,8 @@ func newStatus(s *streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [OUT.jsonl|DIR]",
 		Short: "Say how a run stands, from another terminal",
-		Long: `Say how a run stands, from another terminal: by the file OUT.jsonl.state.json beside its output and, where the run
-was started with --control, by asking it for live figures.
+		Long: `Say how a run stands, from another terminal: by the file OUT.jsonl.state.json beside its output, or by the state in the
+directory of sluice exec, and, where the run was started with --control, by asking it for live figures.
 
 Without an output it lists the runs whose state is in the directory, or in this one.
 
@@ -46,6 +47,7 @@ Exit codes: 0 the run goes on, or all is done; 3 it has ended and left something
 state, or nobody answers; 2 usage.`,
 		Example: `  sluice status out.jsonl
   sluice status out.jsonl --watch
+  sluice status .sluice-exec
   sluice status --control unix:run.sock --json
   sluice status`,
 		Args: cobra.MaximumNArgs(1),
@@ -83,7 +85,7 @@ func (o *statusOptions) run(ctx context.Context, s *streams, name string) error 
 		return usageError(errors.New("--control and an output are two runs"), "leave one of them out")
 	}
 	if o.control.address == "" {
-		if info, err := os.Stat(cmp.Or(name, ".")); err == nil && info.IsDir() {
+		if info, err := os.Stat(cmp.Or(name, ".")); err == nil && info.IsDir() && !ofExec(name) {
 			return o.list(s, cmp.Or(name, "."))
 		}
 	}
@@ -234,9 +236,30 @@ func (l *looker) ask(ctx context.Context, st *runStatus) {
 	}
 }
 
-// stand reads the state beside an output.
+// ofExec reports whether a directory is that of a run of sluice exec.
+func ofExec(dir string) bool {
+	if dir == "" {
+		return false
+	}
+	for _, name := range []string{proc.StatePath(dir), proc.StatePath(dir) + ".bak"} {
+		if _, err := os.Stat(name); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// places returns where the results and the state of a run are: beside its output, or in its directory.
+func places(output string) (results, state string) {
+	if ofExec(output) {
+		return proc.ResultsPath(output), proc.StatePath(output)
+	}
+	return output, work.StatePath(output)
+}
+
+// stand reads the state of a run.
 func stand(output string, warn func(format string, args ...any)) (*runStatus, error) {
-	path := work.StatePath(output)
+	results, path := places(output)
 	state, err := work.LoadState(path)
 	if damaged, ok := errors.AsType[*work.DamagedStateError](err); ok && damaged.Backup {
 		warn("%v", damaged)
@@ -254,10 +277,10 @@ func stand(output string, warn func(format string, args ...any)) (*runStatus, er
 		st.Hint = leftHint(state)
 		return st, nil
 	}
-	if st.Alive = lives(output, state); !st.Alive {
+	if st.Alive = lives(results, state); !st.Alive {
 		st.Status = statusKilled
 		st.Reason = fmt.Sprintf("process %d is gone and did not say why", state.PID)
-		if n, err := recorded(output); err == nil { // the state is older than that
+		if n, err := recorded(results); err == nil { // the state is older than that
 			st.Reason += fmt.Sprintf("; it recorded %s", count(n, "result"))
 		}
 		st.Hint = "what is recorded is whole: the same run command goes on where it stopped"
@@ -313,13 +336,13 @@ func lives(output string, state work.State) bool {
 
 // list says how the runs of a directory stand.
 func (o *statusOptions) list(s *streams, dir string) error {
-	names, err := filepath.Glob(filepath.Join(globQuote(dir), "*"+work.StatePath("")))
+	runs, err := runsIn(dir)
 	if err != nil {
 		return err
 	}
 	all := []*runStatus{}
-	for _, name := range names {
-		st, err := stand(strings.TrimSuffix(name, work.StatePath("")), func(format string, args ...any) {
+	for _, run := range runs {
+		st, err := stand(run, func(format string, args ...any) {
 			s.errorf("sluice: warning: %s\n", fmt.Sprintf(format, args...))
 		})
 		if err != nil {
@@ -343,6 +366,22 @@ func (o *statusOptions) list(s *streams, dir string) error {
 	}
 	_, err = s.out.Write([]byte(b.String()))
 	return err
+}
+
+// runsIn returns the outputs and directories of the runs whose state is in a directory, or in one of those in it.
+func runsIn(dir string) (runs []string, err error) {
+	outputs, err := filepath.Glob(filepath.Join(globQuote(dir), "*"+work.StatePath("")))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range outputs {
+		runs = append(runs, strings.TrimSuffix(name, work.StatePath("")))
+	}
+	states, err := filepath.Glob(proc.StatePath(filepath.Join(globQuote(dir), "*")))
+	for _, name := range states {
+		runs = append(runs, filepath.Dir(name))
+	}
+	return runs, err
 }
 
 // globQuote writes a path so that a pattern matches it alone.

@@ -38,7 +38,7 @@ const sentinelCore = "5d1f0c7e9b2a4836"
 const transcriptDir = "SLUICE_TEST_TRANSCRIPTS"
 
 func TestMain(m *testing.M) {
-	testscript.Main(suite{m}, map[string]func(){"sluice": program})
+	testscript.Main(suite{m}, map[string]func(){"sluice": program, "agent": agent})
 }
 
 // program is sluice as the scripts run it.

@@ -21,7 +21,9 @@ type status struct {
 	perMin   float64
 	usage    sluice.Usage
 	cost     float64 // in US dollars, as far as it is known
-	held     bool    // paused by control
+	heldFor  string  // why nothing is started: a pause by control, or hours; "" where it is not so
+	outlook  string  // what is expected of limits
+	commands bool    // items are commands, which are nobody's to bill
 	rationed int     // calls that wait for room in a budget
 	lanes    []sluice.LaneSnapshot
 	draining bool
@@ -53,8 +55,8 @@ func (s *status) busiest() (lane sluice.LaneSnapshot, ok bool) {
 // binding says what holds the run back now: "bound by rpm 900", "bound by 8 slots", "cooldown until 12:03:10"; "" if
 // nothing does.
 func (s *status) binding() string {
-	if s.held {
-		return work.HeldReason
+	if s.heldFor != "" {
+		return s.heldFor
 	}
 	lane, ok := s.busiest()
 	if !ok {
@@ -115,7 +117,7 @@ func (s *status) pause(lane sluice.LaneSnapshot) string {
 // eta estimates what is left: at the rate of what binds, if a limit does, else at the rate of late.
 func (s *status) eta() (time.Duration, bool) {
 	left := float64(s.left())
-	if s.total == 0 || left == 0 || s.held {
+	if s.total == 0 || left == 0 || s.heldFor != "" {
 		return 0, false
 	}
 	perMin := s.perMin
@@ -167,6 +169,9 @@ func (s *status) block(width int) []string {
 		fmt.Sprintf("%d in flight  %s waiting  %d throttled  tokens %s in, %s out", inFlight, group(waiting),
 			throttles, group(s.usage.Input), group(s.usage.Output)),
 	}
+	if s.outlook != "" {
+		lines = append(lines, s.outlook)
+	}
 	if s.draining {
 		line := s.drainLine()
 		if first, rest, ok := strings.Cut(line, "; "); ok && len(line) >= width { // its end must be read
@@ -197,6 +202,9 @@ func (s *status) plain() string {
 	}
 	parts = append(parts, fmt.Sprintf("%d in flight", inFlight), fmt.Sprintf("%s waiting", group(waiting)),
 		fmt.Sprintf("%d throttled", throttles))
+	if s.outlook != "" {
+		parts = append(parts, s.outlook)
+	}
 	return strings.Join(parts, ", ")
 }
 
@@ -211,10 +219,11 @@ func (s *status) progress() string {
 // drainLine says what an interrupted run waits for.
 func (s *status) drainLine() string {
 	inFlight, _, _ := s.sum()
-	text := fmt.Sprintf("%d calls in flight", inFlight)
-	if inFlight == 1 {
-		text = "1 call in flight"
+	what, after := "call", "; Ctrl-C again abandons them (they may be billed)"
+	if s.commands {
+		what, after = "command", "; Ctrl-C again ends them (they run again the next time)"
 	}
+	text := count(inFlight, what) + " in flight"
 	var oldest time.Time
 	for _, lane := range s.lanes {
 		if !lane.Oldest.IsZero() && (oldest.IsZero() || lane.Oldest.Before(oldest)) {
@@ -224,7 +233,7 @@ func (s *status) drainLine() string {
 	if inFlight > 0 && !oldest.IsZero() {
 		text += fmt.Sprintf(", oldest %s", span(s.now.Sub(oldest)))
 	}
-	return text + "; Ctrl-C again abandons them (they may be billed)"
+	return text + after
 }
 
 // statusLine is the status as one JSON line.
@@ -245,6 +254,7 @@ type statusLine struct {
 	Draining  bool      `json:"draining"`
 	Held      bool      `json:"paused_by_control"`
 	Rationed  int       `json:"waiting_for_budget,omitempty"`
+	Outlook   string    `json:"outlook,omitempty"`
 	Cost      float64   `json:"cost_usd,omitempty"`
 
 	Lanes []control.Lane `json:"lanes"`
@@ -255,7 +265,7 @@ func (s *status) line() statusLine {
 	line := statusLine{
 		At: s.now, Total: s.total, Done: s.done, Failed: s.failed, InFlight: inFlight, Waiting: waiting,
 		Throttles: throttles, PerMin: math.Round(s.perMin*10) / 10, Input: s.usage.Input, Output: s.usage.Output,
-		Draining: s.draining, Held: s.held, Rationed: s.rationed, Cost: s.cost, Lanes: control.Lanes(sluice.Snapshot{Lanes: s.lanes}, s.now),
+		Draining: s.draining, Held: s.heldFor == work.HeldReason, Rationed: s.rationed, Outlook: s.outlook, Cost: s.cost, Lanes: control.Lanes(sluice.Snapshot{Lanes: s.lanes}, s.now),
 	}
 	if lane, ok := s.busiest(); ok {
 		if lane.Waiting > 0 {

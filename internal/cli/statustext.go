@@ -82,7 +82,14 @@ func stateRows(s *work.State, row func(name, format string, args ...any), now ti
 	}
 	row("items", "%s", progress)
 	if going && s.RateLimitUntil.After(now) {
-		row("paused", "until %s", clock(s.RateLimitUntil, now))
+		text := "until " + zoned(s.RateLimitUntil, now)
+		if s.RateLimit.Text != "" {
+			text += ": " + clip(s.RateLimit.Text, mostMessage)
+		}
+		row("paused", "%s", text)
+	}
+	if going && s.Outlook != "" {
+		row("outlook", "%s", s.Outlook)
 	}
 	row("throttled", "%s, paused %s", prose.Times(s.Throttles), prose.Times(s.PauseCount))
 	row("tokens", "%s in, %s out", group(s.InputTokens), group(s.OutputTokens))

@@ -1,0 +1,321 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/sluice-llm/sluice/internal/command"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/proc"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// execOptions are the flags of the exec command.
+type execOptions struct {
+	args []string // of the command line
+	cmd  []string // what is run
+
+	items   string
+	format  string
+	dir     string
+	jobs    string
+	mostAt  int
+	rpm     int
+	attempt int
+	limit   int
+
+	timeout, grace, silence time.Duration
+
+	shell, stdin, allowDash, cleanEnv bool
+
+	env        []string
+	chdir      string
+	memory     string
+	cpu        time.Duration
+	output     string
+	cli        string
+	preflight  string
+	resultFile string
+	persistent bool
+
+	only        []string
+	from        string
+	retryFailed bool
+	changed     string
+	sync        string
+	notBetween  []string
+	paceWindow  bool
+	forget      bool
+
+	progress string
+	asJSON   bool
+	verbose  bool
+	events   string
+	watch    watchFlags
+}
+
+// newExec returns the command that runs commands.
+func newExec(s *streams) *cobra.Command {
+	var o execOptions
+	cmd := &cobra.Command{
+		Use:   "exec [--items F|-] [flags] -- CMD ARGS...",
+		Short: "Run a command for each item: coding agents and other programs, within their limits",
+		Long: `Run a command for each item, so many at once: coding agents, scripts, programs that stay.
+
+An item is a line of text, a JSON object, or the record of a table. In the words of CMD, {} is the item and {name} a member
+of it; each stays one word, and no shell reads it unless --shell is given. Every command runs in a process group of its own
+that ends with it. What it says of limits, on its streams or by how it ends, pauses all of them until the limit resets: such
+a try is no result, and costs the item no attempt.
+
+What became of every item stands in the directory --state, in results.jsonl and a directory for each item. The same command
+again does what is left. The first interrupt lets commands that run end, the second ends them.`,
+		Example: `  sluice exec --items prompts.txt -- claude -p --output-format json {}
+  sluice exec --items tasks.jsonl --jobs 4 --preflight 'claude -p ping' -- claude -p {prompt}
+  sluice exec --items repos.csv --timeout 20m --state runs/fix -- ./fix.sh {repo} {issue}
+  ls *.md | sluice exec --stdin --jobs auto -- python3 grade.py
+  sluice exec --items tasks.jsonl --state runs/fix --only T5 -- ./fix.sh {repo} {issue}
+  sluice exec --items tasks.jsonl --persistent --jobs 8 -- python3 worker.py`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError(errors.New("no command is given"), "put it behind two dashes: sluice exec --items F -- CMD ARGS...")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if at := cmd.ArgsLenAtDash(); at > 0 {
+				return usageError(fmt.Errorf("%q stands before the command", args[0]), "items are a file: --items %s", shellQuote(args[0]))
+			}
+			o.args, o.cmd = s.args, args
+			return runExec(cmd.Context(), s, &o)
+		},
+	}
+	o.register(cmd.Flags())
+	return cmd
+}
+
+func (o *execOptions) register(fs *pflag.FlagSet) {
+	fs.SortFlags = false
+	fs.SetInterspersed(false) // what follows the command is its own
+	fs.StringVar(&o.items, "items", "-", "file of items, one a line or record; - is standard input")
+	fs.StringVar(&o.format, "format", "", "how the items are parted: jsonl, text, csv or tsv (absent: by the file's name)")
+	fs.StringVar(&o.dir, "state", ".sluice-exec", "directory of the run")
+	fs.StringVarP(&o.jobs, "jobs", "j", "auto", "how many commands run at once, or auto: as many as help")
+	fs.IntVar(&o.mostAt, "max-jobs", 0, "how many --jobs auto runs at most (0: 8 for each processor)")
+	fs.IntVar(&o.rpm, "rpm", 0, "start at most so many commands a minute (0: no limit)")
+	fs.IntVar(&o.attempt, "attempts", 3, "tries per item, those that met a limit aside")
+	fs.DurationVar(&o.timeout, "timeout", time.Hour, "time for one try (0: no limit)")
+	fs.DurationVar(&o.grace, "grace", 5*time.Second, "time between asking a command to end and killing it")
+	fs.BoolVar(&o.stdin, "stdin", false, "give each item on standard input, which is closed otherwise")
+	fs.BoolVar(&o.shell, "shell", false, "have sh read the command as one line; items reach it as parameters, quoted")
+	fs.BoolVar(&o.allowDash, "allow-dash", false, "let words begin with a dash that items brought")
+	fs.StringVar(&o.chdir, "chdir", "", "directory to run the commands in")
+	fs.StringArrayVar(&o.env, "env", nil, "variable for the commands, as NAME=value, or NAME to pass one on (repeatable)")
+	fs.BoolVar(&o.cleanEnv, "clean-env", false, "pass on only what --env names and what every program needs, such as PATH and HOME")
+	fs.StringVar(&o.memory, "memory", "", "address space that a process of a command may have, such as 4GiB")
+	fs.DurationVar(&o.cpu, "cpu", 0, "processor time that a process of a command may use (0: no limit)")
+	fs.StringVar(&o.output, "output-limit", "16MiB", "how much of each stream of a command is kept")
+	fs.StringVar(&o.cli, "cli", "", fmt.Sprintf("whose words the output is in: %s (absent: by the command's name)", prose.Either(proc.Names())))
+	fs.StringVar(&o.preflight, "preflight", "", "command or address that tells whether a limit is reached, before the first item and after each pause")
+	fs.StringVar(&o.resultFile, "result-file", "", "file in which a command says what became of it, below the item's directory or the command's")
+	fs.BoolVar(&o.persistent, "persistent", false, "keep processes, which take items as JSON lines, one after the other")
+	fs.DurationVar(&o.silence, "silence", time.Minute, "how long a process of --persistent may say nothing while it has an item")
+	fs.StringSliceVar(&o.only, "only", nil, "run these tiers, again if they were run, and no others")
+	fs.StringVar(&o.from, "from", "", "run this tier and what needs it, again if they were run")
+	fs.BoolVar(&o.retryFailed, "retry-failed", false, "try the failed items again")
+	fs.StringVar(&o.changed, "changed", "", "what to do with items that changed since, or whose command did: redo or keep (absent: refuse)")
+	fs.IntVar(&o.limit, "limit", 0, "take only the first N items (0: all)")
+	fs.StringVar(&o.sync, "sync", "interval", "force results to the disk: each, interval (100 ms) or none")
+	fs.StringArrayVar(&o.notBetween, "not-between", nil, "start nothing in these hours, such as '12:00-19:00 Mon-Fri UTC' (repeatable)")
+	fs.BoolVar(&o.paceWindow, "pace-window", false, "spread what a usage window has left over the time to its reset")
+	fs.BoolVar(&o.forget, "forget-limits", false, "take no account of limits that earlier runs met")
+	fs.StringVar(&o.progress, "progress", progressAuto, "auto, plain, json or none")
+	fs.BoolVar(&o.asJSON, "json", false, "print the summary as one JSON document on standard output")
+	fs.BoolVar(&o.verbose, "verbose", false, "say more on standard error")
+	fs.StringVar(&o.events, "events", "", "append every event of the scheduler to FILE, as JSON lines")
+	o.watch.register(fs)
+}
+
+// config is what the flags say of the run.
+func (o *execOptions) config(s *streams) (proc.Config, error) {
+	cfg := proc.Config{
+		Items: o.items, Stdin: s.in, Dir: o.dir, Persistent: o.persistent, Silence: o.silence, ResultFile: o.resultFile,
+		Only: o.only, From: o.from, RetryFailed: o.retryFailed, Limit: o.limit,
+		Command: proc.Command{
+			Args: o.cmd, Shell: o.shell, Stdin: o.stdin, AllowDash: o.allowDash, Dir: o.chdir, Timeout: o.timeout, Grace: o.grace, CPU: o.cpu,
+		},
+	}
+	if err := o.check(s); err != nil {
+		return cfg, err
+	}
+	for _, set := range []struct {
+		flag, value, example string
+		read                 func([]byte) error
+	}{
+		{"format", o.format, "jsonl, text, csv or tsv", cfg.Format.UnmarshalText},
+		{"changed", o.changed, "redo or keep", cfg.Changed.UnmarshalText},
+		{"sync", o.sync, "each, interval or none", cfg.Sync.UnmarshalText},
+	} {
+		if err := set.read([]byte(set.value)); err != nil {
+			return cfg, usageError(fmt.Errorf("--%s %q is not known", set.flag, set.value), "it takes %s", set.example)
+		}
+	}
+	var err error
+	if cfg.Command.Env, err = o.environment(); err != nil {
+		return cfg, err
+	}
+	if cfg.Command.Memory, err = bytesOf("memory", o.memory); err != nil {
+		return cfg, err
+	}
+	if cfg.Output, err = bytesOf("output-limit", o.output); err != nil {
+		return cfg, err
+	}
+	if o.cli != "" {
+		var known bool
+		if cfg.CLI, known = proc.Known(o.cli); !known {
+			return cfg, usageError(fmt.Errorf("--cli %q is not known", o.cli), "it takes %s", prose.Either(proc.Names()))
+		}
+	}
+	cfg.Preflight, err = preflightOf(o.preflight)
+	return cfg, err
+}
+
+// check refuses flags that make no sense, alone or together.
+func (o *execOptions) check(s *streams) error {
+	for _, n := range []struct {
+		flag  string
+		wrong bool
+	}{
+		{"max-jobs", o.mostAt < 0}, {"rpm", o.rpm < 0}, {"limit", o.limit < 0}, {"timeout", o.timeout < 0},
+		{"grace", o.grace <= 0}, {"silence", o.silence <= 0}, {"cpu", o.cpu < 0},
+	} {
+		if n.wrong {
+			return usageError(fmt.Errorf("--%s is below what it can be", n.flag), "leave --%s out for the usual", n.flag)
+		}
+	}
+	stdin, isFile := s.in.(*os.File)
+	tty := isFile && term.IsTerminal(int(stdin.Fd()))
+	switch {
+	case o.attempt < 1:
+		return usageError(fmt.Errorf("--attempts %d is no number of tries", o.attempt), "give 1 or more")
+	case o.items == "-" && tty:
+		return usageError(errors.New("no items are given"), "name a file by --items F, or pipe them in")
+	case o.items == "":
+		return usageError(errors.New("--items is empty"), "name a file, or - for standard input")
+	case o.dir == "":
+		return usageError(errors.New("--state is empty"), "name a directory")
+	case o.persistent && (o.stdin || o.shell):
+		return usageError(errors.New("--persistent goes with neither --stdin nor --shell"), "its processes get items as JSON lines on standard input")
+	case len(o.only) > 0 && o.from != "":
+		return usageError(errors.New("--only and --from choose twice"), "leave one of them out")
+	case !slices.Contains(progressWays(), o.progress):
+		return usageError(fmt.Errorf("--progress %q is not known", o.progress), "it takes %s", prose.Either(progressWays()))
+	}
+	if _, err := o.atOnce(); err != nil {
+		return err
+	}
+	if o.chdir != "" {
+		if info, err := os.Stat(o.chdir); err != nil || !info.IsDir() {
+			return usageError(fmt.Errorf("--chdir %s is no directory", o.chdir), "name one that is there")
+		}
+	}
+	return nil
+}
+
+// atOnce is how many commands may run at once; 0 is as many as help.
+func (o *execOptions) atOnce() (int, error) {
+	if o.jobs == "auto" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(o.jobs)
+	if err != nil || n < 1 {
+		return 0, usageError(fmt.Errorf("--jobs %q is no number of commands", o.jobs), "give 1 or more, or auto")
+	}
+	return n, nil
+}
+
+// passed are the variables that a clean environment has where ours does.
+var passed = [...]string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ", "TMPDIR", "SYSTEMROOT", "TEMP", "TMP"}
+
+// environment is that of the commands.
+func (o *execOptions) environment() ([]string, error) {
+	env := os.Environ()
+	if o.cleanEnv {
+		env = []string{}
+		for _, name := range passed {
+			if value, ok := os.LookupEnv(name); ok {
+				env = append(env, name+"="+value)
+			}
+		}
+	}
+	for _, one := range o.env {
+		name, _, given := strings.Cut(one, "=")
+		if !provider.IsVariable(name) {
+			return nil, usageError(errors.New("what --env names is no variable"), "it takes NAME=value, or NAME to pass one on")
+		}
+		if !given {
+			value, ok := os.LookupEnv(name)
+			if !ok {
+				return nil, usageError(fmt.Errorf("--env %s: the environment has no such variable", name), "export it, or give its value: --env %s=value", name)
+			}
+			one = name + "=" + value
+		}
+		env = append(env, one)
+	}
+	return env, nil
+}
+
+// preflightOf reads --preflight.
+func preflightOf(text string) (proc.Preflight, error) {
+	if text == "" || strings.HasPrefix(text, "http://") || strings.HasPrefix(text, "https://") {
+		return proc.Preflight{URL: text}, nil
+	}
+	args, err := command.Split(text)
+	if err == nil {
+		_, err = command.Find(args)
+	}
+	if err != nil {
+		return proc.Preflight{}, usageError(fmt.Errorf("--preflight: %w", err), "give a command such as 'claude -p ping', or an address that begins with http")
+	}
+	return proc.Preflight{Command: args}, nil
+}
+
+// bytesOf reads a number of bytes such as 512MiB; "" is 0.
+func bytesOf(flag, text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	number := strings.TrimRight(text, "BbKkMmGgi")
+	unit := strings.ToLower(strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(text[len(number):], "B"), "b"), "i"))
+	shift, ok := map[string]uint{"": 0, "k": 10, "m": 20, "g": 30}[unit]
+	n, err := strconv.ParseInt(number, 10, 64)
+	if !ok || err != nil || n < 1 || n > 1<<50>>shift {
+		return 0, usageError(fmt.Errorf("--%s %q is no number of bytes", flag, text), "write it such as 512MiB or 4GiB")
+	}
+	return n << shift, nil
+}
+
+// account names what commands are limited together by: the program, where a run on this host found it.
+func (o *execOptions) account(cli *proc.CLI) (name, lane, dir string) {
+	lane = filepath.Base(o.cmd[0])
+	if o.shell || cli == nil { // of a script nobody knows whose limits it meets: nothing is kept beyond its directory
+		return "exec", lane, ""
+	}
+	path, err := command.Find(o.cmd)
+	if err != nil {
+		path = o.cmd[0]
+	}
+	if whole, err := filepath.Abs(path); err == nil {
+		path = whole
+	}
+	return "exec " + path, cli.Name(), stateDir(provider.Provider{Name: cli.Name()})
+}

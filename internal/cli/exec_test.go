@@ -1,0 +1,375 @@
+package cli_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice/proc"
+)
+
+// bed is a place where sluice exec runs, and where what it starts can be found.
+type bed struct {
+	t     testing.TB
+	dir   string // of the run's state, below
+	token string // in the environment of all that it starts
+}
+
+func newBed(t testing.TB) *bed {
+	if runtime.GOOS != "linux" {
+		t.Skip("what is left of commands is found in /proc")
+	}
+	b := &bed{t: t, dir: t.TempDir(), token: fmt.Sprintf("EXEC_TEST=%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), rand.Uint64())}
+	t.Cleanup(func() { b.awaitNothing() })
+	return b
+}
+
+func (b *bed) path(name string) string { return filepath.Join(b.dir, name) }
+
+func (b *bed) write(name, text string) string {
+	b.t.Helper()
+	if err := os.WriteFile(b.path(name), []byte(text), 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+	return b.path(name)
+}
+
+// items writes plain items item1 to itemN.
+func (b *bed) items(n int) string {
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, "item%d\n", i+1)
+	}
+	return b.write("items.txt", text.String())
+}
+
+// command is sluice exec with its state in state below the bed.
+func (b *bed) command(args ...string) *run {
+	r := &run{Cmd: exec.Command("sluice", append([]string{"exec", "--state", b.path("state"), "--progress", "none"}, args...)...)}
+	r.Env = append(os.Environ(), b.token, "XDG_STATE_HOME="+b.path("home"), "TZ=UTC")
+	r.Stdout, r.Stderr = &r.out, &r.out
+	return r
+}
+
+// exec runs it and returns its exit code and what it printed.
+func (b *bed) exec(args ...string) (code int, out string) {
+	b.t.Helper()
+	r := b.command(args...)
+	done := time.AfterFunc(2*time.Minute, func() { r.Process.Signal(syscall.SIGQUIT) })
+	defer done.Stop()
+	err := r.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
+		b.t.Fatal(err)
+	} else if ok {
+		code = exit.ExitCode()
+	}
+	return code, r.out.String()
+}
+
+// results reads the results by id; an id that stands twice is an error.
+func (b *bed) results() map[string]proc.Result {
+	b.t.Helper()
+	all := make(map[string]proc.Result)
+	data, err := os.ReadFile(proc.ResultsPath(b.path("state")))
+	if err != nil {
+		return all
+	}
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	for _, line := range lines {
+		if !bytes.HasSuffix(line, []byte("\n")) { // torn by a kill, or the end
+			continue
+		}
+		var r proc.Result
+		if err := json.Unmarshal(line, &r); err != nil {
+			b.t.Fatalf("%s: %v", line, err)
+		}
+		if _, twice := all[r.ID]; twice {
+			b.t.Errorf("%s is recorded twice", r.ID)
+		}
+		all[r.ID] = r
+	}
+	return all
+}
+
+// only runs one item and returns its result.
+func (b *bed) only(args ...string) proc.Result {
+	b.t.Helper()
+	items := b.items(1)
+	code, out := b.exec(append([]string{"--items", items}, args...)...)
+	r, ok := b.results()["1"]
+	if !ok {
+		b.t.Fatalf("exit code %d and no result: %s", code, out)
+	}
+	return r
+}
+
+// alive returns what lives of all that was started here.
+func (b *bed) alive() []string {
+	var found []string
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		env, err := os.ReadFile(filepath.Join(dir, "environ"))
+		if err != nil || !bytes.Contains(env, []byte(b.token)) {
+			continue
+		}
+		words, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		found = append(found, filepath.Base(dir)+" "+string(bytes.ReplaceAll(words, []byte{0}, []byte{' '})))
+	}
+	return found
+}
+
+// awaitNothing fails if something still lives after a while.
+func (b *bed) awaitNothing() {
+	b.t.Helper()
+	var left []string
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if left = b.alive(); len(left) == 0 {
+			return
+		}
+	}
+	b.t.Errorf("still there: %q", left)
+}
+
+// counts counts the lines of a file.
+func (b *bed) counts(name string) map[string]int {
+	n := make(map[string]int)
+	f, err := os.Open(b.path(name))
+	if err != nil {
+		return n
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		n[lines.Text()]++
+	}
+	return n
+}
+
+// TestAllWaitForOneWindow has 15 agents meet a limit at once that ends in two seconds.
+func TestAllWaitForOneWindow(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	code, out := b.exec("--items", b.items(15), "--jobs", "15", "--", "agent", "window", b.dir, "2", "{}")
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	results, done, tries := b.results(), b.counts("done"), b.counts("tries")
+	if len(results) != 15 || len(done) != 15 {
+		t.Errorf("%d results of %d items that were done, want 15 of 15", len(results), len(done))
+	}
+	limited := 0
+	for id, r := range results {
+		item := "item" + id
+		if r.State != proc.Succeeded || done[item] != 1 {
+			t.Errorf("%s: %s, done %d times", id, r.State, done[item])
+		}
+		if r.Throttles != tries[item]-1 || r.Attempts != 1 {
+			t.Errorf("%s: %d throttles and %d attempts recorded, of %d tries", id, r.Throttles, r.Attempts, tries[item])
+		}
+		limited += r.Throttles
+	}
+	if limited < 15 {
+		t.Errorf("only %d tries met the limit", limited)
+	}
+	state, err := os.ReadFile(proc.StatePath(b.path("state")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(state, []byte(`"pause_count": 1,`)) {
+		t.Errorf("not one pause: %s\n%s", state, out)
+	}
+	if want := "15 items wait for the limit met at"; !strings.Contains(out, want) {
+		t.Errorf("the output lacks %q: %s", want, out)
+	}
+	first, err := os.ReadFile(filepath.Join(b.path("state"), "1-1", ".failed", "1", "result.json"))
+	if err != nil || !bytes.Contains(first, []byte(`"state":"rate_limited"`)) {
+		t.Errorf("the first try is not kept as rate_limited: %s %v", first, err)
+	}
+}
+
+// TestExecIsKilled kills runs at instants spread over them, with commands and their children running.
+func TestExecIsKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some 20 s of real time, in real processes")
+	}
+	t.Parallel()
+	const items, kills = 120, 20
+	b := newBed(t)
+	list := b.items(items)
+	args := []string{"--items", list, "--jobs", "6", "--", "agent", "work", b.path("log"), "{}", "40ms"}
+	luck := rand.New(rand.NewPCG(3, 4))
+	begun := make(map[string]int) // how often items that are recorded had begun then
+	busy := 0
+	for kill := range kills {
+		r := b.command(args...)
+		if err := r.Start(); err != nil {
+			t.Fatal(err)
+		}
+		want := kill * items / (kills + 1)
+		for end := time.Now().Add(time.Minute); len(b.results()) < want && time.Now().Before(end); {
+			time.Sleep(5 * time.Millisecond)
+		}
+		time.Sleep(time.Duration(luck.IntN(120)) * time.Millisecond)
+		if len(b.alive()) > 2 { // itself and its guard
+			busy++
+		}
+		if err := r.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		r.Wait()
+		b.awaitNothing()
+		log, results := b.counts("log"), b.results()
+		for id := range begun {
+			if _, ok := results[id]; !ok {
+				t.Errorf("kill %d: the result of item %s is gone", kill+1, id)
+			}
+		}
+		for id, result := range results {
+			if result.State != proc.Succeeded || log["end item"+id] < 1 {
+				t.Errorf("kill %d: item %s is recorded as %s, and ended %d times", kill+1, id, result.State, log["end item"+id])
+			}
+			if _, ok := begun[id]; !ok {
+				begun[id] = log["begin item"+id]
+			}
+		}
+	}
+	if busy < kills*3/4 {
+		t.Errorf("only %d of %d kills met commands that ran", busy, kills)
+	}
+	if code, out := b.exec(args...); code != 0 {
+		t.Fatalf("last run: exit code %d: %s", code, out)
+	}
+	log := b.counts("log")
+	twice := 0
+	for i := range items {
+		if log[fmt.Sprintf("end item%d", i+1)] > 1 {
+			twice++
+		}
+	}
+	for id, n := range begun {
+		if log["begin item"+id] != n {
+			t.Errorf("item %s ran again after its success was recorded", id)
+		}
+	}
+	if results := b.results(); len(results) != items {
+		t.Errorf("%d of %d items are recorded", len(results), items)
+	}
+	t.Logf("%d kills, %d with commands running; %d items ended twice: a kill came between their end and its record", kills, busy, twice)
+}
+
+// TestWhatCommandsDo runs commands that behave badly, one way each.
+func TestWhatCommandsDo(t *testing.T) {
+	for name, c := range map[string]struct {
+		args  []string
+		check func(t *testing.T, b *bed, r proc.Result)
+	}{
+		"dies": {[]string{"--attempts", "1", "--", "agent", "die", "9"}, func(t *testing.T, _ *bed, r proc.Result) {
+			if r.Signal != "SIGKILL" || r.ExitCode != nil || r.Kind.String() != "command_failed" {
+				t.Errorf("%+v", r)
+			}
+		}},
+		"hangs": {[]string{"--attempts", "2", "--timeout", "300ms", "--", "agent", "stay", "60s"}, func(t *testing.T, _ *bed, r proc.Result) {
+			if r.Kind.String() != "timeout" || r.Attempts != 2 {
+				t.Errorf("%+v", r)
+			}
+		}},
+		"does not end when asked": {[]string{"--attempts", "1", "--timeout", "300ms", "--grace", "300ms", "--", "agent", "resist"},
+			func(t *testing.T, _ *bed, r proc.Result) {
+				if r.Kind.String() != "timeout" || r.Signal != "SIGKILL" {
+					t.Errorf("%+v", r)
+				}
+			}},
+		"floods": {[]string{"--output-limit", "1MiB", "--", "agent", "flood", "64"}, func(t *testing.T, b *bed, r proc.Result) {
+			out, err := os.ReadFile(filepath.Join(b.path("state"), r.Dir, "stdout.log"))
+			if err != nil || len(out) > 1<<20+100 {
+				t.Fatalf("%d bytes kept of 64 MiB: %v", len(out), err)
+			}
+			if !bytes.HasPrefix(out, []byte("the first line\n")) || !bytes.HasSuffix(out, []byte("\nthe last line\n")) || !bytes.Contains(out, []byte("bytes are left out here")) {
+				t.Error("beginning, end or the mark between them is not there")
+			}
+		}},
+		"leaves a child":                         {[]string{"--", "agent", "fork"}, wantWell},
+		"leaves a child in a session of its own": {[]string{"--", "agent", "daemon"}, wantWell},
+		"leaves a child that holds its streams": {[]string{"--", "agent", "hold"}, func(t *testing.T, b *bed, r proc.Result) {
+			wantWell(t, b, r)
+			if r.Latency > 5000 {
+				t.Errorf("took %d ms", r.Latency)
+			}
+		}},
+		"takes too much memory": {[]string{"--attempts", "1", "--memory", "2GiB", "--", "agent", "hog", "4096"}, func(t *testing.T, _ *bed, r proc.Result) {
+			if r.State != proc.Failed {
+				t.Errorf("%+v", r)
+			}
+		}},
+		"takes memory": {[]string{"--", "agent", "hog", "100"}, func(t *testing.T, _ *bed, r proc.Result) {
+			if r.State != proc.Succeeded || r.MaxRSS < 100<<20 || r.MaxRSS > 200<<20 {
+				t.Errorf("%d MiB, want 100 and some: %+v", r.MaxRSS>>20, r)
+			}
+		}},
+		"burns": {[]string{"--attempts", "1", "--cpu", "1s", "--", "agent", "burn"}, func(t *testing.T, _ *bed, r proc.Result) {
+			if r.State != proc.Failed || r.CPU < 900 || r.CPU > 4000 {
+				t.Errorf("%+v", r)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			c.check(t, b, b.only(c.args...))
+			b.awaitNothing()
+		})
+	}
+}
+
+func wantWell(t *testing.T, _ *bed, r proc.Result) {
+	t.Helper()
+	if r.State != proc.Succeeded {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestCrowdsOfPersistentWorkersDie has a worker die with its item in hand at one item in five, of 300.
+func TestCrowdsOfPersistentWorkersDie(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	var text strings.Builder
+	for i := range 300 {
+		die := ""
+		switch {
+		case i%5 == 0:
+			die = "once"
+		case i == 7 || i == 201:
+			die = "always"
+		}
+		fmt.Fprintf(&text, "{\"custom_id\":\"w%d\",\"die\":%q}\n", i, die)
+	}
+	code, out := b.exec("--items", b.write("items.jsonl", text.String()), "--jobs", "4", "--persistent", "--attempts", "5", "--", "agent", "persist", b.path("log"))
+	results := b.results()
+	if code != 3 || len(results) != 300 {
+		t.Fatalf("exit code %d, %d results of 300: %s", code, len(results), out)
+	}
+	for id, r := range results {
+		n, _ := strconv.Atoi(id[1:])
+		want := proc.Succeeded
+		if n == 7 || n == 201 {
+			want = proc.Quarantined
+			if len(r.Fault.Tries) != 3 {
+				t.Errorf("%s: %d ends of workers are told, want 3", id, len(r.Fault.Tries))
+			}
+		}
+		if r.State != want {
+			t.Errorf("%s: %s, want %s: %+v", id, r.State, want, r.Fault)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/command"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/proc"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// explain gives an error of a run its exit code and a hint of what to do.
+func (o *execOptions) explain(err error) *exitError {
+	if e, ok := errors.AsType[*exitError](err); ok {
+		return e
+	}
+	again := "the same command goes on where this one stopped: " + o.command()
+	e := &exitError{code: exitFailed, err: err, hint: hintOf(err)}
+	if stopped, ok := errors.AsType[*work.StoppedError](err); ok {
+		e.err = stopped.Err
+		e.hint = "what is done is kept; " + again
+		switch stopped.Kind {
+		case sluice.Auth:
+			e.err = fmt.Errorf("%s is not logged in, or its key was refused: %w", o.cmd[0], stopped.Err)
+			e.hint = "log in, or mend the key. Nothing of this was recorded; then " + again
+		case sluice.QuotaExhausted:
+			e.err = fmt.Errorf("the account can do no more: %w", stopped.Err)
+			e.hint = "add credit, or raise its cap. Nothing of this was recorded; then " + again
+		}
+		err = stopped.Err
+	}
+	if wrong, ok := errors.AsType[*proc.ConfigError](err); ok {
+		e.code, e.err = exitUsage, wrong.Err
+		e.hint = o.configHint(wrong)
+		return e
+	}
+	if missing, ok := errors.AsType[*command.NotStartedError](err); ok {
+		e.err = missing
+		e.hint = "see that it is there and may be executed. " + again
+		return e
+	}
+	if isAny[*proc.HungError](err) {
+		e.code = exitUsage
+		return e
+	}
+	if locked, ok := errors.AsType[*work.LockedError](err); ok {
+		e.code = exitUsage
+		e.hint = "wait for that run to end, or give this one a directory of its own by --state"
+		if locked.PID != 0 {
+			e.hint = fmt.Sprintf("wait for it to end, stop it with kill -INT %d, or give this one a directory of its own by --state", locked.PID)
+		}
+		return e
+	}
+	switch {
+	case isAny[*proc.BadItemsError](err), isAny[*proc.ChangedError](err):
+		e.code, e.list = exitUsage, true
+	case isAny[*proc.DirectoryError](err):
+		e.code = exitUsage
+	case errors.Is(err, work.ErrDrained), errors.Is(err, context.Canceled):
+		e.code, e.err = exitInterrupted, errors.New("interrupted")
+		e.hint = again
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EFBIG), errors.Is(err, syscall.EDQUOT):
+		e.hint = "make room; what is recorded is whole. Then " + again
+	case isAny[*work.JournalError](err):
+		e.hint = "what is recorded is whole. When the file is mended or can be written, " + again
+	case isAny[*fs.PathError](err):
+		e.hint = "check --state: it must be a directory that is yours to write. Then " + again
+	}
+	return e
+}
+
+// configHint says what to do about a field that is wrong.
+func (o *execOptions) configHint(wrong *proc.ConfigError) string {
+	if hint := hintOf(wrong.Err); hint != "" {
+		return hint
+	}
+	switch wrong.Field {
+	case "Command":
+		return "name a program that is in PATH or at a path, and may be executed; a line for the shell wants --shell"
+	case "Items":
+		return "--items names a file of lines, JSON objects or records, or - for standard input"
+	case "Only", "From":
+		return "--only and --from take the tiers that items name"
+	}
+	return "see sluice exec --help"
+}
+
+// command is the command line, with flags that it may lack before what it runs.
+func (o *execOptions) command(extra ...string) string {
+	own := slices.Clone(o.args[:max(0, len(o.args)-len(o.cmd))])
+	dashed := len(own) > 0 && own[len(own)-1] == "--"
+	if dashed {
+		own = own[:len(own)-1]
+	}
+	for _, flag := range extra {
+		if !slices.Contains(own, flag) {
+			own = append(own, flag)
+		}
+	}
+	words := append(append(own, "--"), o.cmd...)
+	for i, word := range words {
+		words[i] = shellQuote(word)
+	}
+	return "sluice " + strings.Join(words, " ")
+}
+
+// print writes the summary for people.
+func (sum *execSummary) print(s *streams) {
+	if sum.Items == 0 && sum.Error == "" {
+		s.errorf("nothing to do: there are no items\n")
+		return
+	}
+	line := fmt.Sprintf("%s of %s done", group(sum.Succeeded), group(sum.Items))
+	if sum.Already > 0 {
+		line += fmt.Sprintf(" (%s by earlier runs)", group(sum.Already))
+	}
+	for _, part := range []struct {
+		n    int
+		text string
+	}{{sum.Failed, "failed"}, {sum.Quarantined, "quarantined"}, {sum.Blocked, "blocked"}, {sum.Left - sum.Blocked, "left"}} {
+		if part.n > 0 {
+			line += fmt.Sprintf(", %s %s", group(part.n), part.text)
+		}
+	}
+	s.errorf("%s in %s\n", line, span(time.Duration(sum.WallMS)*time.Millisecond))
+	row := func(name, format string, args ...any) {
+		s.errorf("  %-10s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	for _, tier := range sum.Tiers {
+		row("tier", "%s", tierText(&tier))
+	}
+	for _, kind := range slices.Sorted(maps.Keys(sum.First)) {
+		row("failed", "%s, first %s", kind, sum.First[kind])
+	}
+	if sum.RateLimited > 0 {
+		row("limited", "%s not recorded: they run again", count(sum.RateLimited, "item"))
+	}
+	if sum.Throttles > 0 {
+		row("limits", "met %s, paused %s", prose.Times(sum.Throttles), prose.Times(sum.Pauses))
+	}
+	if sum.InputTokens+sum.OutputTokens > 0 {
+		row("tokens", "%s in, %s out", group(sum.InputTokens), group(sum.OutputTokens))
+	}
+	if sum.Cost != nil {
+		row("cost", "%s", dollars(*sum.Cost))
+	}
+	row("results", "%s", sum.Results)
+}
+
+// tierText is what became of a tier's items.
+func tierText(t *proc.Summary) string {
+	text := fmt.Sprintf("%s: %s of %s done", t.Tier, group(t.Succeeded), group(t.Items))
+	for _, part := range []struct {
+		n    int
+		text string
+	}{{t.Failed, "failed"}, {t.Quarantined, "quarantined"}, {t.Blocked, "blocked"}, {t.Left - t.Blocked, "left"}} {
+		if part.n > 0 {
+			text += fmt.Sprintf(", %s %s", group(part.n), part.text)
+		}
+	}
+	if t.PassRate != nil {
+		text += ", pass rate " + prose.Percent(*t.PassRate)
+	}
+	return text
+}

@@ -1,0 +1,331 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/command"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/proc"
+	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// execRun is one run of commands.
+type execRun struct {
+	s         *streams
+	o         *execOptions
+	scheduler *sluice.Scheduler
+	exec      *proc.Exec
+	pauses    *work.Pauses
+	lane      string
+	hours     *offPeak
+	observers observers
+
+	mu       sync.Mutex
+	failures map[sluice.Kind]string // the first message of each kind
+	limit    sluice.Event           // the pause that is on, or was last
+}
+
+// runExec is the exec command.
+func runExec(ctx context.Context, s *streams, o *execOptions) (err error) {
+	cfg, err := o.config(s)
+	if err != nil {
+		return err
+	}
+	r := &execRun{s: s, o: o, pauses: &work.Pauses{}, failures: make(map[sluice.Kind]string)}
+	r.observers = observers{r.pauses, sluice.ObserverFunc(r.observe)}
+	if r.hours, err = newOffPeak(o.notBetween); err != nil {
+		return err
+	}
+	if o.events != "" {
+		log, err := s.openEvents(o.events)
+		if err != nil {
+			return err
+		}
+		r.observers = append(r.observers, log)
+		defer func() { r.note(log.Close()) }()
+	}
+	watch, err := o.watch.open(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer func() { r.note(watch.close()) }()
+	r.observers = append(r.observers, watch.observers()...)
+	if err := r.openScheduler(&cfg); err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, r.scheduler.Close()) }()
+	watch.at(r.scheduler)
+	if cfg.Guard, err = r.startGuard(); err != nil {
+		return err
+	}
+	defer func() { r.note(cfg.Guard.Close()) }()
+	cfg.Pauses, cfg.Observer, cfg.OnResult = r.pauses, &r.observers, r.result
+	cfg.Logger = slog.New(&logHandler{s: s, verbose: o.verbose})
+	if r.exec, err = proc.Open(cfg); err != nil {
+		return o.explain(err)
+	}
+	defer func() { err = cmp.Or(err, r.exec.Close()) }()
+	watch.follow(r.exec.Progress)
+	return r.run(ctx)
+}
+
+// startGuard starts what ends all that commands leave behind, whatever becomes of this process.
+func (r *execRun) startGuard() (*command.Guard, error) {
+	args, err := guardCommand()
+	if err != nil {
+		return nil, err
+	}
+	g, err := command.StartGuard(args, r.note)
+	if err != nil {
+		return nil, fmt.Errorf("the process that ends what commands leave behind: %w", err)
+	}
+	return g, nil
+}
+
+// openScheduler makes what admits the commands.
+func (r *execRun) openScheduler(cfg *proc.Config) (err error) {
+	o := r.o
+	atOnce, err := o.atOnce()
+	if err != nil {
+		return err
+	}
+	cli := cfg.CLI
+	if cli == nil && !o.shell {
+		cli = proc.Recognise(o.cmd[0])
+	}
+	name, lane, dir := o.account(cli)
+	if o.forget {
+		dir = ""
+	}
+	cfg.Lane, r.lane, cfg.Workers = lane, lane, atOnce
+	if atOnce == 0 {
+		cfg.Workers = cmp.Or(o.mostAt, jobsPerCPU*runtime.NumCPU())
+	}
+	r.scheduler, err = sluice.New(sluice.Config{
+		Name: name, Limits: sluice.Limits{Concurrent: atOnce, RPM: o.rpm}, Attempts: o.attempt, MaxThrottles: math.MaxInt32,
+		Observer: &r.observers, StateDir: dir,
+	})
+	cfg.Scheduler, cfg.Forget, cfg.PaceWindow = r.scheduler, o.forget, o.paceWindow
+	if err != nil && dir != "" {
+		return usageError(err, "what was learned of limits is kept in %s: set XDG_STATE_HOME to a directory that you can write to", dir)
+	}
+	if err == nil {
+		err = r.openWindows(cfg, cli, name)
+	}
+	return err
+}
+
+// openWindows reads what is known of the account's usage windows, which only a known agent has.
+func (r *execRun) openWindows(cfg *proc.Config, cli *proc.CLI, account string) error {
+	dir := stateDir(provider.Provider{Name: cli.Name()})
+	if cli == nil || r.o.shell || dir == "" || len(cli.Windows()) == 0 {
+		if r.o.paceWindow {
+			return usageError(fmt.Errorf("--pace-window: no usage windows are known of %s", r.o.cmd[0]), "name the agent by --cli, if it is one of %s", prose.Either(proc.Names()))
+		}
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return usageError(err, "usage windows are kept in %s: set XDG_STATE_HOME to a directory that you can write to", dir)
+	}
+	sum := sha256.Sum256([]byte(account))
+	windows, err := proc.ReadWindows(filepath.Join(dir, "windows-"+hex.EncodeToString(sum[:12])+".json"), cli)
+	r.note(err) // what it returns is good in any case
+	cfg.Windows = windows
+	return nil
+}
+
+// jobsPerCPU bounds how many commands --jobs auto runs at once: most of the time agents wait for their provider.
+const jobsPerCPU = 8
+
+// run runs the commands, shows the progress, and says what they came to.
+func (r *execRun) run(ctx context.Context) error {
+	ctx, abandon := context.WithCancel(ctx)
+	defer abandon()
+	p := startProgress(r.s, r.o.progress, r.status)
+	defer p.stop()
+	stopHours := r.hours.keep(r, p)
+	defer stopHours()
+	signals := listen(func(os.Signal) {
+		r.exec.Drain()
+		p.drain()
+	}, func(os.Signal) { abandon() }, nil)
+	defer signals.stop()
+	rep, err := r.exec.Run(ctx)
+	signals.stop()
+	stopHours()
+	p.stop()
+	return r.conclude(rep, err)
+}
+
+// status is how the run stands, for the progress.
+func (r *execRun) status() status {
+	p := r.exec.Progress()
+	return status{
+		total: r.exec.Total(), done: p.Already + p.Done, failed: p.Failed, usage: p.Usage, lanes: r.scheduler.Snapshot().Lanes,
+		cost: p.Cost, heldFor: r.hours.reason(), outlook: r.exec.Outlook(), commands: true,
+	}
+}
+
+// result keeps the first message of each kind of failure for the summary.
+func (r *execRun) result(res *work.Result) {
+	if res.Kind == sluice.OK || res.Err == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failures[res.Kind] == "" {
+		r.failures[res.Kind] = fmt.Sprintf("%s: %s", res.ID, clip(res.Err.Error(), mostMessage))
+	}
+}
+
+// observe tells what the user should know while the run goes on: above all of limits, and of what waits for them.
+func (r *execRun) observe(e sluice.Event) {
+	switch e.Type {
+	case sluice.EventCooldownStarted:
+		r.mu.Lock()
+		r.limit = e
+		r.mu.Unlock()
+		r.s.errorf("sluice: %s\n", r.limitText(e))
+	case sluice.EventCooldownEnded:
+		r.s.errorf("sluice: the limit is over: commands start again\n")
+	case sluice.EventShared:
+		r.s.errorf("sluice: another process runs %s too: together they may exceed its limits\n", e.Lane)
+	case sluice.EventBreaker:
+		if e.Until.IsZero() {
+			r.s.errorf("sluice: %s: goes on\n", e.Lane)
+		} else {
+			r.s.errorf("sluice: %s: the provider keeps failing, next try at %s\n", e.Lane, clock(e.Until, e.At))
+		}
+	case sluice.EventThrottled, sluice.EventGaveUp, sluice.EventAttemptFailed:
+		if r.o.verbose {
+			r.s.errorf("sluice: %s: %s: %v\n", e.Call, e.Outcome.Kind, e.Outcome.Err)
+		}
+	}
+}
+
+// limitText says what limit was met, how many items wait for it, and until when.
+func (r *execRun) limitText(e sluice.Event) string {
+	what := strings.ReplaceAll(e.Outcome.Kind.String(), "_", " ")
+	left := "items wait"
+	if x := r.exec; x != nil {
+		if n := x.Progress().Left(); n > 0 && x.Total() > 0 {
+			left = count(n, "item") + " " + map[bool]string{true: "waits", false: "wait"}[n == 1]
+		}
+	}
+	text := fmt.Sprintf("%s for the limit met at %s (%s), reset %s", left, clock(e.At, e.At), what, zoned(e.Until, e.At))
+	if e.Outcome.Err != nil {
+		text += ": " + clip(e.Outcome.Err.Error(), mostMessage)
+	}
+	return text
+}
+
+// zoned writes an instant as clock does, with the name of the zone.
+func zoned(t, now time.Time) string { return clock(t, now) + t.Local().Format(" MST") }
+
+// note prints what went wrong beside the run.
+func (r *execRun) note(err error) {
+	if err != nil {
+		r.s.errorf("sluice: warning: %s\n", err)
+	}
+}
+
+// execSummary is what a run came to, as --json prints it.
+type execSummary struct {
+	proc.Report
+	Dir     string `json:"state"`
+	Outcome string `json:"outcome"` // done, items_failed, interrupted, stopped, failed
+	Error   string `json:"error,omitempty"`
+	Hint    string `json:"hint,omitempty"`
+
+	First map[string]string `json:"first_failures,omitempty"` // by kind: the item and its message
+
+	Already      int            `json:"already"` // done by earlier runs
+	Done         int            `json:"done"`    // by this run, well
+	Kinds        map[string]int `json:"failed_by_kind"`
+	Attempts     int            `json:"attempts"`
+	Throttles    int            `json:"throttles"`
+	Pauses       int            `json:"pauses"` // of this run
+	InputTokens  int            `json:"input_tokens"`
+	OutputTokens int            `json:"output_tokens"`
+	WallMS       int64          `json:"wall_ms"`
+	CooldownMS   int64          `json:"cooldown_ms"` // over all items
+	Cost         *float64       `json:"cost_usd"`    // of this run; null where nothing said so
+}
+
+// conclude prints the summary of a run that returned err, and returns what the program ends with.
+func (r *execRun) conclude(rep proc.Report, err error) error {
+	sum := &execSummary{
+		Report: rep, Dir: r.o.dir, Already: r.exec.Already(), Done: rep.Run.Done, Kinds: map[string]int{}, Attempts: rep.Run.Attempts,
+		InputTokens: rep.Run.Usage.Input, OutputTokens: rep.Run.Usage.Output, WallMS: rep.Run.Wall.Milliseconds(),
+		CooldownMS: rep.Run.Cooldown.Milliseconds(), First: make(map[string]string), Pauses: r.pauses.Count(),
+	}
+	for _, lane := range r.scheduler.Snapshot().Lanes {
+		sum.Throttles += lane.Throttles
+	}
+	for kind, n := range rep.Run.Kinds {
+		if kind != sluice.OK {
+			sum.Kinds[kind.String()] = n
+		}
+	}
+	if rep.Run.Costed > 0 {
+		sum.Cost = &rep.Run.Cost
+	}
+	r.mu.Lock()
+	for kind, message := range r.failures {
+		sum.First[kind.String()] = message
+	}
+	r.mu.Unlock()
+	err = r.verdict(sum, err)
+	if r.o.asJSON {
+		if jsonErr := r.s.printJSON(sum); jsonErr != nil {
+			return jsonErr
+		}
+	}
+	if r.o.progress != progressJSON {
+		sum.print(r.s)
+	}
+	if sum.Error == "" && sum.Hint != "" {
+		r.s.errorf("hint: %s\n", sum.Hint)
+	}
+	return err
+}
+
+// verdict says how the run ended, in sum and as an error.
+func (r *execRun) verdict(sum *execSummary, err error) error {
+	blocked, isBlocked := errors.AsType[*proc.BlockedError](err)
+	switch {
+	case err == nil && sum.Failed+sum.Quarantined == 0:
+		sum.Outcome = "done"
+		return nil
+	case err == nil:
+		sum.Outcome, sum.Hint = "items_failed", "try the failed items again: "+r.o.command("--retry-failed")
+		return silent(exitItems)
+	case isBlocked:
+		sum.Outcome, sum.Error, sum.Hint = "items_failed", blocked.Error(), blocked.Hint()
+		return &exitError{code: exitItems, err: blocked, list: true, hint: blocked.Hint()}
+	}
+	end := r.o.explain(err)
+	sum.Outcome, sum.Error, sum.Hint = "failed", end.Error(), end.hint
+	switch end.code {
+	case exitInterrupted:
+		sum.Outcome = "interrupted"
+	case exitBudget:
+		sum.Outcome = "stopped"
+	}
+	return end
+}

@@ -1,0 +1,26 @@
+package cli
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-llm/sluice/internal/command"
+)
+
+// guardName is the command by which the program runs itself to outlive a run that is killed, and to end what that left.
+const guardName = "guard-commands"
+
+// newGuard returns that command, which is nobody's to give.
+func newGuard(s *streams) *cobra.Command {
+	return &cobra.Command{
+		Use: guardName + " RUN", Short: "End what the commands of a run that is gone left behind", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return command.ServeGuard(s.in, args[0]) },
+	}
+}
+
+// guardCommand is how the program runs itself for that.
+func guardCommand() ([]string, error) {
+	program, err := os.Executable()
+	return []string{program, guardName}, err
+}
