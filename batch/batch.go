@@ -22,34 +22,20 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
 )
 
 // Changed says what happens to lines whose custom_id is recorded for another request.
-type Changed uint8
+type Changed = rows.Changed
 
 // What happens to them.
 const (
-	ChangedRefused Changed = iota // Open fails with a *ChangedError
-	ChangedRedo                   // they run again; the first new result drops the old ones
-	ChangedKeep                   // the recorded results count
+	ChangedRefused = rows.ChangedRefused // Open fails with a *ChangedError
+	ChangedRedo    = rows.ChangedRedo    // they run again; the first new result drops the old ones
+	ChangedKeep    = rows.ChangedKeep    // the recorded results count
 )
-
-// UnmarshalText reads redo or keep; nothing is refused.
-func (c *Changed) UnmarshalText(b []byte) error {
-	switch string(b) {
-	case "":
-		*c = ChangedRefused
-	case "redo":
-		*c = ChangedRedo
-	case "keep":
-		*c = ChangedKeep
-	default:
-		return fmt.Errorf("changed %q: want redo or keep", b)
-	}
-	return nil
-}
 
 // Config shapes a Batch. Input, Output and Scheduler are what it needs.
 type Config struct {

@@ -3,7 +3,6 @@ package batch
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/sluice-llm/sluice/internal/rows"
 )
@@ -17,68 +16,11 @@ type DamagedError = rows.DamagedError
 // UnpackError is returned when there is no room for what a compressed input holds.
 type UnpackError = rows.UnpackError
 
-// InputErrors is returned by Open for a file with bad lines. It unwraps to the first of them.
-type InputErrors struct {
-	Problems []*InputError // the first few
-	More     int           // how many others there are
-}
-
-// Error lists the problems, a line each.
-func (e *InputErrors) Error() string {
-	var b strings.Builder
-	for i, p := range e.Problems {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		b.WriteString(p.Error())
-	}
-	if e.More > 0 {
-		fmt.Fprintf(&b, "\nand %d more bad lines", e.More)
-	}
-	return b.String()
-}
-
-// Unwrap returns the problems.
-func (e *InputErrors) Unwrap() []error {
-	errs := make([]error, len(e.Problems))
-	for i, p := range e.Problems {
-		errs[i] = p
-	}
-	return errs
-}
-
-// Hint returns the first problem's hint.
-func (e *InputErrors) Hint() string { return e.Problems[0].Hint }
+// InputErrors is returned by Open for a file with bad lines.
+type InputErrors = rows.Errors
 
 // ChangedError is returned when custom_ids of the input are recorded in the output for other requests.
-type ChangedError struct {
-	Path  string
-	Lines []int // the first few, in order
-	IDs   []string
-	More  int
-}
-
-// Error names the lines and their ids.
-func (e *ChangedError) Error() string {
-	var b strings.Builder
-	for i, line := range e.Lines {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		in := InputError{Path: e.Path, Line: line,
-			Problem: fmt.Sprintf("the request of custom_id %q is not the one that was recorded", e.IDs[i])}
-		b.WriteString(in.Error())
-	}
-	if e.More > 0 {
-		fmt.Fprintf(&b, "\nand %d more", e.More)
-	}
-	return b.String()
-}
-
-// Hint says what can be done.
-func (e *ChangedError) Hint() string {
-	return "--changed redo runs them again, --changed keep keeps what was recorded"
-}
+type ChangedError = rows.ChangedError
 
 // OtherInputError is returned when no custom_id of the input is in the output, although that has lines.
 type OtherInputError struct {

@@ -14,9 +14,6 @@ import (
 	"github.com/sluice-llm/sluice/work"
 )
 
-// mostProblems is how many bad lines are named.
-const mostProblems = 10
-
 // input is the lines of a batch. A file is read twice: once by scan, which checks it, and once by the feed. Standard
 // input is read by the feed alone.
 type input struct {
@@ -33,8 +30,7 @@ type input struct {
 	twins        twins     // of a file, with Dedupe
 	arrivals     arrivals  // of standard input, with Dedupe
 	duplicates   map[int]int
-	problems     []*InputError
-	more         int
+	problems     InputErrors
 
 	scanned int       // rows of a file that were read
 	sampled bool      // only the chosen ones of them are the input
@@ -127,7 +123,7 @@ func (in *input) scan() error {
 	sample := newSample(in)
 	for row, err := range in.file.Rows() {
 		if wrong, ok := err.(*InputError); ok { // there is no reading on
-			in.problems = append(in.problems, wrong)
+			in.problems.Add(wrong)
 			break
 		}
 		if err != nil {
@@ -150,10 +146,7 @@ func (in *input) scan() error {
 		}
 	}
 	sample.choose()
-	if len(in.problems) > 0 {
-		return &InputErrors{Problems: in.problems, More: in.more}
-	}
-	return nil
+	return in.problems.Err()
 }
 
 // read parses a row.
@@ -222,11 +215,7 @@ func (in *input) meet(p provider.Provider) {
 }
 
 func (in *input) refuse(number int, bad *problem) {
-	if len(in.problems) == mostProblems {
-		in.more++
-		return
-	}
-	in.problems = append(in.problems, in.problem(number, bad))
+	in.problems.Add(in.problem(number, bad))
 }
 
 func (in *input) problem(number int, bad *problem) *InputError {

@@ -2,7 +2,6 @@ package batch
 
 import (
 	"iter"
-	"slices"
 
 	"github.com/sluice-llm/sluice/work"
 )
@@ -73,14 +72,14 @@ func (m *matcher) read(path string, lines iter.Seq2[work.Line, error]) error {
 		case again:
 			m.drop++
 		case refused:
-			m.refuse(number, rec.id)
+			m.changed.Add(number+1, string(rec.id))
 		}
 	}
 	switch {
 	case m.lines > 0 && m.matched == 0 && in.file != nil && in.total.Load() > 0:
 		return &OtherInputError{Input: in.cfg.Input, Output: b.cfg.Output, Lines: m.lines}
-	case len(m.changed.Lines) > 0:
-		return &m.changed
+	case m.changed.Err() != nil:
+		return m.changed.Err()
 	}
 	in.already.Store(int64(in.index.Done().Len()))
 	return nil
@@ -142,20 +141,6 @@ func (m *matcher) judge(number int, rec *recorded) verdict {
 		return again
 	}
 	return counts
-}
-
-// refuse keeps the first lines of the input whose request changed, whatever the order of their results.
-func (m *matcher) refuse(number int, id []byte) {
-	c := &m.changed
-	at, _ := slices.BinarySearch(c.Lines, number+1)
-	if at < mostProblems {
-		c.Lines = slices.Insert(c.Lines, at, number+1)
-		c.IDs = slices.Insert(c.IDs, at, string(id))
-	}
-	if len(c.Lines) > mostProblems || at == mostProblems {
-		c.Lines, c.IDs = c.Lines[:mostProblems], c.IDs[:mostProblems]
-		c.More++
-	}
 }
 
 // keep says whether a line stays in the output.

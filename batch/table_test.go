@@ -133,7 +133,7 @@ func TestRowsThatAreWrongCanBeSkipped(t *testing.T) {
 	}
 	// What stands in a wrong row tells it from others, too.
 	cfg.Input = writeInput(t, "in.csv", strings.Replace(text, "b\n", "B\n", 1))
-	if _, err := batch.Open(cfg); !strings.Contains(fmt.Sprint(err), `line 3: the request of custom_id "line 3" is not the one`) {
+	if _, err := batch.Open(cfg); !strings.Contains(fmt.Sprint(err), `line 3: item "line 3" is not the one`) {
 		t.Error(err)
 	}
 	// Behind broken quotes nothing can be trusted.

@@ -22,7 +22,8 @@ const (
 	failedName  = ".failed" // earlier tries of an item, by number
 )
 
-// ResultsPath returns where the results of the run in a directory are.
+// ResultsPath returns where the results of the run in a directory are: a Result on each line. Beside them are the state, the
+// report, and a directory for each item, with the Result of its last try, what that wrote, and in .failed what those before did.
 func ResultsPath(dir string) string { return filepath.Join(dir, journalName) }
 
 // StatePath returns where the state of the run in a directory is.

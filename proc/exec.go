@@ -27,9 +27,9 @@ import (
 type Config struct {
 	Items  string    // path of the file with the items; "-" is Stdin
 	Stdin  io.Reader // for Items "-". Its last Read may outlive a run that is stopped
-	Format rows.Format
+	Format Format
 
-	// Dir is the directory of the run, which is made if it is not there: see the package's documentation of files.
+	// Dir is the directory of the run, which is made if it is not there. See ResultsPath for what is in it.
 	Dir string
 
 	Command Command
@@ -79,30 +79,27 @@ type Config struct {
 	Logger   *slog.Logger       // nil discards
 }
 
+// Format says how the items are parted.
+type Format = rows.Format
+
+// Formats.
+const (
+	FormatByName = rows.FormatByName // FormatCSV for .csv, FormatTSV for .tsv, with .gz or .zst behind it or not; else FormatLines
+	FormatLines  = rows.FormatLines  // lines, each recognised by itself
+	FormatText   = rows.FormatText   // lines of plain text, whatever they begin with
+	FormatCSV    = rows.FormatCSV    // a table: the first line names its columns
+	FormatTSV    = rows.FormatTSV    // a table whose columns are parted by tabs
+)
+
 // Changed says what happens to items that changed since they were done, or whose command did.
-type Changed uint8
+type Changed = rows.Changed
 
 // What may happen to them.
 const (
-	ChangedRefused Changed = iota // the run is refused
-	ChangedRedo                   // they run again
-	ChangedKeep                   // their results stay
+	ChangedRefused = rows.ChangedRefused // the run is refused
+	ChangedRedo    = rows.ChangedRedo    // they run again
+	ChangedKeep    = rows.ChangedKeep    // their results stay
 )
-
-// UnmarshalText reads redo or keep; nothing is refused.
-func (c *Changed) UnmarshalText(b []byte) error {
-	switch string(b) {
-	case "":
-		*c = ChangedRefused
-	case "redo":
-		*c = ChangedRedo
-	case "keep":
-		*c = ChangedKeep
-	default:
-		return errors.New("want redo or keep")
-	}
-	return nil
-}
 
 // Exec is a run of commands over items. Use Open, then Run once, then Close.
 type Exec struct {
@@ -314,15 +311,3 @@ func (x *Exec) Close() error {
 	x.input.close()
 	return errors.Join(errs...)
 }
-
-// ConfigError is returned by Open for a Config that is wrong.
-type ConfigError struct {
-	Field string
-	Err   error
-}
-
-// Error names the field.
-func (e *ConfigError) Error() string { return "proc: " + e.Field + ": " + e.Err.Error() }
-
-// Unwrap returns what is wrong.
-func (e *ConfigError) Unwrap() error { return e.Err }

@@ -17,9 +17,6 @@ import (
 	"github.com/sluice-llm/sluice/work"
 )
 
-// mostProblems is how many bad items are named.
-const mostProblems = 10
-
 // input is the items of a run. A file is read twice: once by scan, which checks it, and then item by item as each may start.
 // Standard input is read as it comes, so that its items can need no others.
 type input struct {
@@ -91,10 +88,10 @@ func (in *input) known() int {
 
 // scan reads the file and checks every item.
 func (in *input) scan() error {
-	var bad BadItemsError
+	var bad InputErrors
 	for r, err := range in.file.Rows() {
 		if wrong, ok := errors.AsType[*rows.Error](err); ok { // there is no reading on
-			bad.add(wrong)
+			bad.Add(wrong)
 			break
 		}
 		if err != nil {
@@ -105,14 +102,14 @@ func (in *input) scan() error {
 			problem = in.remember(item, r.Offset)
 		}
 		if problem != nil {
-			bad.add(problem.At(in.x.cfg.Items, r.Number))
+			bad.Add(problem.At(in.x.cfg.Items, r.Number))
 		}
 		if in.total++; in.x.cfg.Limit > 0 && in.total == in.x.cfg.Limit {
 			break
 		}
 	}
-	if len(bad.Items) > 0 {
-		return &bad
+	if err := bad.Err(); err != nil {
+		return err
 	}
 	return in.choose()
 }
@@ -136,7 +133,7 @@ func (in *input) choose() error {
 	if err := in.tiers.Check(in.index.Find); err != nil {
 		if wrong, ok := errors.AsType[*work.NeedsError](err); ok {
 			problem := rows.Problem{Text: wrong.Problem(), Hint: "needs name tiers, or ids of items, of the same file"}
-			return &BadItemsError{Items: []*rows.Error{problem.At(in.x.cfg.Items, wrong.Number+1)}}
+			return problem.At(in.x.cfg.Items, wrong.Number+1)
 		}
 		return &ConfigError{Field: "Items", Err: err}
 	}
@@ -351,7 +348,7 @@ func (in *input) feedStdin(ctx context.Context) iter.Seq2[work.Item, error] {
 				}
 			}
 			if problem != nil {
-				yield(work.Item{}, &BadItemsError{Items: []*rows.Error{problem.At("-", r.Number)}})
+				yield(work.Item{}, problem.At("-", r.Number))
 				return
 			}
 			in.mu.Lock()
@@ -407,92 +404,4 @@ func (in *input) blocked() []work.Blocked {
 		return nil
 	}
 	return in.tiers.Blocked()
-}
-
-// BadItemsError is returned by Open for a file with items that cannot be run. It unwraps to the first of them.
-type BadItemsError struct {
-	Items []*rows.Error // the first few
-	More  int           // how many others there are
-}
-
-func (e *BadItemsError) add(item *rows.Error) {
-	if len(e.Items) == mostProblems {
-		e.More++
-		return
-	}
-	e.Items = append(e.Items, item)
-}
-
-// Error lists them, a line each.
-func (e *BadItemsError) Error() string {
-	var b strings.Builder
-	for i, item := range e.Items {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		b.WriteString(item.Error())
-	}
-	if e.More > 0 {
-		fmt.Fprintf(&b, "\nand %d more bad items", e.More)
-	}
-	return b.String()
-}
-
-// Unwrap returns the first.
-func (e *BadItemsError) Unwrap() error { return e.Items[0] }
-
-// Hint returns the first's hint.
-func (e *BadItemsError) Hint() string { return e.Items[0].Hint }
-
-// ChangedError is returned when ids of the input stand in the results for other items, or for what another command made of them.
-type ChangedError struct {
-	Path  string
-	Lines []int // the first few, in order
-	IDs   []string
-	More  int
-}
-
-// Error names the lines and their ids.
-func (e *ChangedError) Error() string {
-	var b strings.Builder
-	for i, line := range e.Lines {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		at := rows.Error{Path: e.Path, Line: line, Problem: fmt.Sprintf("item %q is not the one that was run", e.IDs[i])}
-		b.WriteString(at.Error())
-	}
-	if e.More > 0 {
-		fmt.Fprintf(&b, "\nand %d more", e.More)
-	}
-	return b.String()
-}
-
-// Hint says what can be done.
-func (e *ChangedError) Hint() string {
-	return "--changed redo runs them again, --changed keep keeps their results"
-}
-
-// BlockedError is returned by a run that did all it could: some items need what failed, or what was not done.
-type BlockedError struct{ Blocked []work.Blocked }
-
-// Error names what did not run, and why.
-func (e *BlockedError) Error() string {
-	var b strings.Builder
-	for i, one := range e.Blocked {
-		if i == mostProblems {
-			fmt.Fprintf(&b, "\nand %d more", len(e.Blocked)-i)
-			break
-		}
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		b.WriteString(one.String())
-	}
-	return b.String()
-}
-
-// Hint says what can be done.
-func (e *BlockedError) Hint() string {
-	return "see why in their result.json and stderr.log; --retry-failed tries what failed again, and then what needs it"
 }

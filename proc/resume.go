@@ -110,7 +110,7 @@ func (x *Exec) resume() error {
 	if err != nil {
 		return err
 	}
-	m := &matcher{x: x, rerun: again}
+	m := &matcher{x: x, rerun: again, changed: ChangedError{Path: x.cfg.Items}}
 	for line, err := range x.journal.Lines() {
 		if err != nil {
 			return err
@@ -122,8 +122,8 @@ func (x *Exec) resume() error {
 	x.reopens = known || m.lines > 0
 	x.since = again.Since
 	switch {
-	case len(m.changed.Lines) > 0:
-		return &m.changed
+	case m.changed.Err() != nil:
+		return m.changed.Err()
 	case m.lines > 0 && m.matched == 0 && x.input.file != nil && x.input.total > 0:
 		return &DirectoryError{Dir: x.dir, Text: fmt.Sprintf("has %d results, and none of them is of an item of %s", m.lines, x.cfg.Items),
 			Advice: "name another directory by --state"}
@@ -182,7 +182,7 @@ func (m *matcher) match(line work.Line) error {
 	if in.file == nil {
 		m.matched++
 		if rec.State != Succeeded && x.cfg.RetryFailed {
-			m.again(line, -1, rec)
+			m.again(line, rec)
 			return nil
 		}
 		in.index.Add(line.Number-1, []byte(rec.ID), hash)
@@ -197,12 +197,12 @@ func (m *matcher) match(line work.Line) error {
 	selected := in.tiers.Selected(number)
 	switch {
 	case !in.index.Same(number, hash) && x.cfg.Changed == ChangedRefused:
-		m.refuse(number, rec.ID)
+		m.changed.Add(number+1, rec.ID)
 		return nil
 	case selected && !in.index.Same(number, hash) && x.cfg.Changed == ChangedRedo,
 		selected && rec.State != Succeeded && x.cfg.RetryFailed,
 		selected && rec.Ended.Before(m.rerun.Since):
-		m.again(line, number, rec)
+		m.again(line, rec)
 		return nil
 	}
 	if in.index.Done().Set(number) {
@@ -213,24 +213,13 @@ func (m *matcher) match(line work.Line) error {
 }
 
 // again has an item run again.
-func (m *matcher) again(line work.Line, number int, rec *Result) {
+func (m *matcher) again(line work.Line, rec *Result) {
 	if m.drop == nil {
 		m.drop = make(map[int]bool)
 		m.x.input.dropped = make(map[string]time.Time)
 	}
 	m.drop[line.Number] = true
 	m.x.input.dropped[rec.ID] = rec.Ended
-}
-
-func (m *matcher) refuse(number int, id string) {
-	c := &m.changed
-	c.Path = m.x.cfg.Items
-	if len(c.Lines) == mostProblems {
-		c.More++
-		return
-	}
-	at, _ := slices.BinarySearch(c.Lines, number+1)
-	c.Lines, c.IDs = slices.Insert(c.Lines, at, number+1), slices.Insert(c.IDs, at, id)
 }
 
 // adopted is the handler of an item whose result an earlier run left in its directory, and did not come to write to the

@@ -61,7 +61,7 @@ func (o *execOptions) explain(err error) *exitError {
 		return e
 	}
 	switch {
-	case isAny[*proc.BadItemsError](err), isAny[*proc.ChangedError](err):
+	case isAny[*proc.InputError](err), isAny[*proc.ChangedError](err):
 		e.code, e.list = exitUsage, true
 	case isAny[*proc.DirectoryError](err):
 		e.code = exitUsage
