@@ -46,7 +46,6 @@ type try struct {
 
 // EndError is how a command failed.
 type EndError struct {
-	Kind  sluice.Kind
 	Text  string
 	From  string    // where that was read
 	Until time.Time // when a limit resets; zero where nobody says
@@ -209,7 +208,7 @@ func (x *Exec) outcome(t *try) sluice.Outcome {
 	}
 	x.lane.ended(t, &o)
 	if o.Kind != sluice.OK && o.Err == nil {
-		o.Err = &EndError{Err: t.cause, Kind: o.Kind, Text: m.Text, From: m.Source, Until: o.Until}
+		o.Err = &EndError{Err: t.cause, Text: m.Text, From: m.Source, Until: o.Until}
 	}
 	return o
 }

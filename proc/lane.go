@@ -116,7 +116,7 @@ func (x *Exec) honour() {
 		return
 	}
 	o := sluice.Outcome{Kind: sluice.UsageWindow, Until: limit.Until, Dimension: limit.Dimension,
-		Err: &EndError{Kind: limit.Kind, Text: limit.Text, From: "the run before", Until: limit.Until}}
+		Err: &EndError{Text: limit.Text, From: "the run before", Until: limit.Until}}
 	if err := x.cfg.Scheduler.PauseLane(x.cfg.Lane, o); err != nil {
 		x.log.Warn("the limit that the run before met is not waited for", "error", err)
 		return

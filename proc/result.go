@@ -91,7 +91,7 @@ func stateOf(kind sluice.Kind, quarantined bool) State {
 // record is a result as it is written.
 func (x *Exec) record(r *work.Result) *Result {
 	rec := &Result{
-		ID: r.ID, Line: r.Seq, Kind: r.Kind, Final: true, Input: r.Hash.String(), Dir: directoryOf(int(r.Seq), r.ID), Tier: r.Tenant,
+		ID: r.ID, Line: r.Seq, Kind: r.Kind, Final: true, Input: r.Hash.String(), Dir: directoryOf(int(r.Seq), r.ID),
 		Attempts: r.Tally.Attempts, Throttles: r.Tally.Throttles,
 		Wait: millis(r.Tally.Wait()), Queued: millis(r.Tally.Queued), Cooldown: millis(r.Tally.Cooldown), Backoff: millis(r.Tally.Backoff),
 		Latency: millis(r.Tally.Latency), InputTokens: r.Tally.Usage.Input, OutputTokens: r.Tally.Usage.Output,

@@ -234,6 +234,6 @@ func adopted(rec *Result) work.Handler {
 		if rec.Fault != nil {
 			text = rec.Fault.Message
 		}
-		return r, &sluice.CallError{Outcome: sluice.Outcome{Kind: rec.Kind, Err: &EndError{Kind: rec.Kind, Text: text}}}
+		return r, &sluice.CallError{Outcome: sluice.Outcome{Kind: rec.Kind, Err: &EndError{Text: text}}}
 	})
 }

@@ -128,7 +128,8 @@ func (w *Windows) viewLocked(known window, now time.Time) (v view, ok bool) {
 			return v, true
 		}
 	}
-	return v, v.used == 1 && v.finish()
+	v.basis = "of its last refusal"
+	return v, v.used == 1 // else nothing is known of it
 }
 
 // closed reports whether the window is used up, and until when. A later figure of the CLI's own opens it again.
@@ -140,12 +141,6 @@ func (a *history) closed(now time.Time) (until time.Time, closed bool) {
 	last := a.Closings[n-1]
 	reopened := a.Last != nil && a.Last.At.After(last.At) && a.Last.Used < 1
 	return last.Resets, last.Resets.After(now) && !reopened
-}
-
-// finish says what is known of a window that has closed and of which nothing else is.
-func (v *view) finish() bool {
-	v.basis = "of its last refusal"
-	return true
 }
 
 func (u spending) cost() float64     { return u.Cost }

@@ -54,18 +54,13 @@ func newWorker(cfg workersConfig) (w *worker, run func(), err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w = &worker{
 		in: in, silence: cfg.Silence, grace: cfg.Spec.Grace, born: time.Now(), cancel: cancel,
-		talk:    talk{most: cfg.MaxLine, keys: cfg.Keys},
+		talk:    talk{most: cfg.MaxLine},
 		answers: make(chan answer, 1),
 	}
 	w.quiet = time.AfterFunc(cfg.Silence, w.listen)
 	spec := cfg.Spec
 	spec.Stdin, spec.Stdout, spec.Stderr = r, w, &w.stderr
-	spec.Started = func(p *os.Process) {
-		w.started(p)
-		if cfg.Spec.Started != nil {
-			cfg.Spec.Started(p)
-		}
-	}
+	spec.Started = w.started
 	return w, func() {
 		defer cancel()
 		res, err := command.Run(ctx, spec)
@@ -252,7 +247,7 @@ func (w *worker) ended(res command.Result, err error, r *os.File) {
 	// What it left unread tells whether it took the item. A write that goes on meanwhile ends by this, if not by the Close.
 	unread, _ := io.Copy(io.Discard, r)
 	r.Close()
-	stderr := provider.Redact(w.stderr.text(), w.talk.keys...)
+	stderr := provider.Redact(w.stderr.text())
 	w.mu.Lock()
 	w.ending.unread = unread
 	switch why := w.ending.why.(type) {

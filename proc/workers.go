@@ -27,15 +27,9 @@ type workersConfig struct {
 	// MaxLine is how many bytes an answer may have. Default 16 MiB.
 	MaxLine int
 
-	// MaxItems is after how many answers another worker takes a worker's place. 0 is never.
-	MaxItems int
-
 	// Pause is waited after a worker that ended before its first answer, and twice as long after each further one in a row.
 	// Default 100 ms.
 	Pause time.Duration
-
-	// Keys are struck out of what is quoted from workers, beside what looks like a key.
-	Keys []string
 
 	// Log is told of workers that end while they have no item. Nil discards.
 	Log *slog.Logger
@@ -206,9 +200,6 @@ func (ws *workers) remove(w *worker) {
 
 // answered notes that a worker answered an item, and keeps it for another one.
 func (ws *workers) answered(w *worker, id string) {
-	if most := ws.cfg.MaxItems; most > 0 && w.answered() >= most {
-		w.finish()
-	}
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	delete(ws.causes, id)

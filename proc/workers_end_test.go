@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,7 +38,7 @@ func TestNothingIsLeftOfAWorkerThatForks(t *testing.T) {
 	t.Parallel()
 	ws := staff(t, "forks", proc.WorkersConfig{Spec: command.Spec{Grace: 100 * time.Millisecond}})
 	want[*proc.WorkerDiedError](t, callErr(t, ws, item("1")), "exit code 3")
-	ws = staff(t, "forks well", proc.WorkersConfig{Spec: command.Spec{Grace: 100 * time.Millisecond}, MaxItems: 2})
+	ws = staff(t, "forks well", proc.WorkersConfig{Spec: command.Spec{Grace: 100 * time.Millisecond}})
 	for i := range 4 {
 		if _, err := ws.Call(t.Context(), item(fmt.Sprint(i))); err != nil {
 			t.Error(err)
@@ -149,20 +148,6 @@ func TestItemsThatEndWorkersDoNotEndTheRun(t *testing.T) {
 		callErr(t, ws, item(fmt.Sprint("poison after ", i)))
 	}
 	want[*proc.FutileError](t, callErr(t, ws, item("poison at last")), "5 workers in a row")
-}
-
-func TestAFreshWorkerTakesOverAfterSoManyItems(t *testing.T) {
-	t.Parallel()
-	var started atomic.Int64
-	ws := staff(t, "honest", proc.WorkersConfig{MaxItems: 3, Spec: command.Spec{Started: func(*os.Process) { started.Add(1) }}})
-	for i := range 9 {
-		if _, err := ws.Call(t.Context(), item(fmt.Sprint(i))); err != nil {
-			t.Error(err)
-		}
-	}
-	if n := started.Load(); n != 3 {
-		t.Errorf("%d workers for 9 items, want 3", n)
-	}
 }
 
 func TestWhatIsSaidAsideGoesToTheItemAndIsBounded(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -50,13 +51,12 @@ type answer struct {
 // talk is what one worker says on its standard output, and what of it counts: the answer to the item in hand, signs of life,
 // and nothing else. It takes the output in pieces of any size. The zero value, with most set, is a worker without an item.
 type talk struct {
-	most     int      // bytes that a line may have
-	keys     []string // that no text may show
-	rest     []byte   // of a line whose end has not come yet
-	open     bool     // there is an item in hand,
-	id       string   // which is this
-	answered bool     // an item was,
-	last     string   // lately this
+	most     int    // bytes that a line may have
+	rest     []byte // of a line whose end has not come yet
+	open     bool   // there is an item in hand,
+	id       string // which is this
+	answered bool   // an item was,
+	last     string // lately this
 	got      *answer
 	broken   *protocolError // what it said outside the protocol: nothing after that counts
 }
@@ -103,7 +103,7 @@ func (t *talk) end() (half string) {
 		return ""
 	}
 	if !jsonscan.Valid(t.rest) {
-		return quote(t.rest, t.keys)
+		return quote(t.rest)
 	}
 	t.line(t.rest)
 	return ""
@@ -119,7 +119,7 @@ func (t *talk) line(b []byte) {
 		t.breach(problem, b)
 	case !m.answers: // a sign of life, which may come at any time
 	case t.open && m.id == t.id:
-		m.answer.Message = provider.Redact(m.answer.Message, t.keys...)
+		m.answer.Message = provider.Redact(m.answer.Message)
 		t.open, t.answered, t.last, t.got = false, true, t.id, &m.answer
 	case t.answered && m.id == t.last:
 		t.breach("a second answer for one item", b)
@@ -132,7 +132,7 @@ func (t *talk) line(b []byte) {
 }
 
 func (t *talk) breach(what string, b []byte) {
-	t.broken = &protocolError{What: what, Said: quote(b, t.keys)}
+	t.broken = &protocolError{What: what, Said: quote(b)}
 	t.rest = nil
 }
 
@@ -316,14 +316,7 @@ const (
 )
 
 // quote returns the beginning of what a worker said, fit to be shown.
-func quote(b []byte, keys []string) string {
-	text := provider.Redact(string(bytes.ToValidUTF8(b[:min(len(b), quoteFrom)], []byte("\uFFFD"))), keys...)
-	if len(b) <= quoteFrom && len(text) <= quoteTo {
-		return text
-	}
-	cut := min(len(text), quoteTo)
-	for cut > 0 && cut < len(text) && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + "…"
+func quote(b []byte) string {
+	text := strings.ToValidUTF8(string(b[:min(len(b), quoteFrom)]), "\uFFFD")
+	return prose.Clip(provider.Redact(text), quoteTo)
 }
