@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -333,7 +333,7 @@ func lastLine(out []byte) string {
 	return ""
 }
 
-// mostText is how much of an error's words is kept, in characters.
+// mostText is how much of an error's words is kept.
 const mostText = 300
 
 // clip returns a text that is fit to be shown: in one line, not too long, without control characters and keys.
@@ -344,8 +344,5 @@ func clip(s string) string {
 	s = strings.Join(strings.FieldsFunc(provider.Redact(strings.ToValidUTF8(s, "")), func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r)
 	}), " ")
-	if utf8.RuneCountInString(s) > mostText {
-		s = string([]rune(s)[:mostText-1]) + "…"
-	}
-	return s
+	return prose.Clip(s, mostText)
 }

@@ -38,14 +38,8 @@ func (f Forecast) String() string {
 // Detail says what the forecast rests on: "72 % used, of 3 earlier windows".
 func (f Forecast) Detail() string { return prose.Percent(f.Used) + " used, " + f.Basis }
 
-// clock writes an instant as seen at another: the local time, with the date if that is another day.
-func clock(t, now time.Time) string {
-	t, now = t.Local(), now.Local()
-	if t.YearDay() == now.YearDay() && t.Year() == now.Year() {
-		return t.Format("15:04")
-	}
-	return t.Format("2006-01-02 15:04")
-}
+// clock writes an instant as seen at another: a forecast is not good to the second.
+func clock(t, now time.Time) string { return prose.Clock(t, now, "15:04") }
 
 // Forecasts says of each window that is open, and of which the whole is known, how long it lasts at the pace of the last half
 // hour. The shortest window comes first.

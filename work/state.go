@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/prose"
 )
 
 // Status is how a run stands.
@@ -226,10 +227,7 @@ const mostText = 300
 func limitOf(e sluice.Event) RateLimit {
 	l := RateLimit{Kind: e.Outcome.Kind, Dimension: e.Outcome.Dimension, Lane: e.Lane, Until: e.Until.UTC(), SeenAt: e.At.UTC()}
 	if err := e.Outcome.Err; err != nil {
-		l.Text = strings.ToValidUTF8(err.Error(), "\ufffd")
-		if len(l.Text) > mostText {
-			l.Text = strings.ToValidUTF8(l.Text[:mostText], "") + "\u2026"
-		}
+		l.Text = prose.Clip(strings.ToValidUTF8(err.Error(), "\ufffd"), mostText)
 		if from, ok := errors.AsType[interface {
 			error
 			Source() string
@@ -294,7 +292,8 @@ func (j *Journal) beginState() error {
 	}
 	j.earlier, j.known = earlier, earlier.Status != ""
 	state := earlier
-	state.Status, state.Reason, state.Control, state.RateLimitUntil, state.RateLimit, state.Outlook = Running, "", "", time.Time{}, RateLimit{}, ""
+	state.Status, state.Reason, state.Control, state.Outlook = Running, "", "", ""
+	state.RateLimitUntil, state.RateLimit = time.Time{}, RateLimit{}
 	state.PauseCount = 0 // those of before are added
 	return j.writeState(state)
 }

@@ -21,13 +21,7 @@ func dollars(usd float64) string { return prose.Dollars(usd) }
 func span(d time.Duration) string { return prose.Span(d) }
 
 // clock writes the instant t as seen at now: the local time, with the date if that is another day.
-func clock(t, now time.Time) string {
-	t, now = t.Local(), now.Local()
-	if t.YearDay() == now.YearDay() && t.Year() == now.Year() {
-		return t.Format("15:04:05")
-	}
-	return t.Format("2006-01-02 15:04")
-}
+func clock(t, now time.Time) string { return prose.Clock(t, now, "15:04:05") }
 
 // bar draws done of total.
 func bar(done, total, width int) string {

@@ -102,6 +102,15 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%d days %d h", hours/24, hours%24)
 }
 
+// Clock writes an instant as seen at another: the local time in that layout, or the date and time if that is another day.
+func Clock(t, now time.Time, layout string) string {
+	t, now = t.Local(), now.Local()
+	if t.YearDay() != now.YearDay() || t.Year() != now.Year() {
+		layout = "2006-01-02 15:04"
+	}
+	return t.Format(layout)
+}
+
 // Percent writes a share of one; what is above nothing is never written as 0 %.
 func Percent(share float64) string {
 	if share > 0 && share < 0.005 {

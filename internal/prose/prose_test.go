@@ -8,7 +8,10 @@ import (
 )
 
 func TestTexts(t *testing.T) {
+	night := time.Date(2026, 3, 1, 23, 59, 58, 0, time.Local)
 	tests := []struct{ got, want string }{
+		{prose.Clock(night, night.Add(-time.Hour), "15:04"), "23:59"},
+		{prose.Clock(night, night.Add(time.Minute), "15:04:05"), "2026-03-01 23:59"},
 		{prose.Group(0), "0"}, {prose.Group(999), "999"}, {prose.Group(1000), "1,000"}, {prose.Group(-1234567), "-1,234,567"},
 		{prose.Group(30000.9), "30,000"}, {prose.Number(2.345), "2.35"}, {prose.Number(1234.5), "1,235"}, {prose.Number(1e18), "1e+18"},
 		{prose.Count(1, "item"), "1 item"}, {prose.Count(2000, "item"), "2,000 items"}, {prose.Count(0, "item"), "0 items"},
