@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -60,17 +61,10 @@ func (t *try) failed(err error) {
 
 // answered takes in what a worker said of the job.
 func (t *try) answered(a *answer) {
-	m := &t.meaning
-	*m = Meaning{Usage: a.Usage, HasUsage: a.HasUsage, Cost: a.Cost, HasCost: a.HasCost}
-	t.answer = a.Result
-	if a.OK {
-		return
-	}
-	m.Kind, m.Source, m.Text, m.Wait, m.Until = a.Kind, "worker", a.Message, a.RetryAfter, a.ResetAt
-	if m.Kind == sluice.OK {
-		m.Kind = sluice.CommandFailed
-	}
-	if m.Text == "" {
-		m.Text = "the worker says that it failed, and not why"
+	t.meaning, t.answer = a.Meaning, a.Result
+	if !a.OK {
+		t.meaning.Source = "worker"
+		t.meaning.Kind = cmp.Or(a.Kind, sluice.CommandFailed)
+		t.meaning.Text = cmp.Or(a.Text, "the worker says that it failed, and not why")
 	}
 }

@@ -47,7 +47,7 @@ func checkExample(t *testing.T, args ...string) {
 		}
 	}
 	a, err := ws.Call(t.Context(), proc.Request{ID: "wrong", Attempt: 1, Item: []byte(`{"prompt":5}`)})
-	if err != nil || a.OK || a.Message == "" {
+	if err != nil || a.OK || a.Text == "" {
 		t.Errorf("%+v, %v", a, err)
 	}
 	if n := ws.Alive(); n != 1 {

@@ -113,12 +113,12 @@ func compact(t *testing.T, b []byte) string {
 func TestARefusalSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	a, err := staff(t, "refuses", proc.WorkersConfig{}).Call(t.Context(), item("1"))
-	if err != nil || a.OK || a.Kind != sluice.RateLimit || a.RetryAfter != 1500*time.Millisecond ||
-		!a.ResetAt.Equal(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)) || !strings.HasPrefix(a.Message, "slow down") {
+	if err != nil || a.OK || a.Kind != sluice.RateLimit || a.Wait != 1500*time.Millisecond ||
+		!a.Until.Equal(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)) || !strings.HasPrefix(a.Text, "slow down") {
 		t.Errorf("%+v, %v", a, err)
 	}
-	if strings.Contains(a.Message, "abc123") {
-		t.Errorf("the message shows a key: %s", a.Message)
+	if strings.Contains(a.Text, "abc123") {
+		t.Errorf("the message shows a key: %s", a.Text)
 	}
 	if a.Usage != (sluice.Usage{Input: 12, Output: 3}) || !a.HasUsage || a.Cost != 0.25 || !a.HasCost {
 		t.Errorf("usage %+v", a)

@@ -32,20 +32,12 @@ func (r request) appendLine(b []byte) []byte {
 	return append(b, "}\n"...)
 }
 
-// answer is what a persistent worker says of an item.
+// answer is what a persistent worker says of an item. Its Meaning has no Source, and is of the Kind OK also where it is not
+// OK and names none.
 type answer struct {
-	OK       bool
-	Result   []byte // one JSON value; nil if it gave none
-	Usage    sluice.Usage
-	HasUsage bool
-	Cost     float64 // in US dollars;
-	HasCost  bool    // that it stated
-
-	// Of an answer that is not OK:
-	Message    string      // without keys; "" if it gave none
-	Kind       sluice.Kind // OK if it gave none
-	RetryAfter time.Duration
-	ResetAt    time.Time
+	OK     bool
+	Result []byte // one JSON value; nil if it gave none
+	Meaning
 }
 
 // talk is what one worker says on its standard output, and what of it counts: the answer to the item in hand, signs of life,
@@ -119,7 +111,7 @@ func (t *talk) line(b []byte) {
 		t.breach(problem, b)
 	case !m.answers: // a sign of life, which may come at any time
 	case t.open && m.id == t.id:
-		m.answer.Message = provider.Redact(m.answer.Message)
+		m.answer.Text = provider.Redact(m.answer.Text)
 		t.open, t.answered, t.last, t.got = false, true, t.id, &m.answer
 	case t.answered && m.id == t.last:
 		t.breach("a second answer for one item", b)
@@ -285,7 +277,7 @@ func (p *fields) failure(a *answer) {
 	p.object("error", func(key string) {
 		switch key {
 		case "message":
-			a.Message, _ = p.text(key)
+			a.Text, _ = p.text(key)
 		case "kind":
 			name, ok := p.text(key)
 			if ok && (a.Kind.UnmarshalText([]byte(name)) != nil || a.Kind == sluice.OK) && p.problem == "" {
@@ -293,14 +285,14 @@ func (p *fields) failure(a *answer) {
 			}
 		case "retry_after_s":
 			s, _ := p.number(key)
-			a.RetryAfter = time.Duration(min(s, longestWait.Seconds()) * float64(time.Second))
+			a.Wait = time.Duration(min(s, longestWait.Seconds()) * float64(time.Second))
 		case "reset_at":
 			text, ok := p.text(key)
 			at, err := time.Parse(time.RFC3339, text)
 			if ok && err != nil && p.problem == "" {
 				p.problem = `an error whose "reset_at" is no time like 2006-01-02T15:04:05Z`
 			}
-			a.ResetAt = at
+			a.Until = at
 		default:
 			p.Skip()
 		}

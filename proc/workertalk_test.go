@@ -72,7 +72,7 @@ func TestWhatAWorkerMaySay(t *testing.T) {
 func TestHugeNumbersAreCut(t *testing.T) {
 	answers, _, err := proc.Said([][]byte{[]byte(
 		`{"id":"1","ok":false,"error":{"retry_after_s":1e300},"usage":{"input_tokens":1e300,"output_tokens":2.9}}` + "\n")}, 1000, "1")
-	if err != nil || len(answers) != 1 || answers[0].RetryAfter.Hours() != 366*24 || answers[0].Usage.Input <= 0 || answers[0].Usage.Output != 2 {
+	if err != nil || len(answers) != 1 || answers[0].Wait.Hours() != 366*24 || answers[0].Usage.Input <= 0 || answers[0].Usage.Output != 2 {
 		t.Errorf("%+v, %v", answers, err)
 	}
 }
@@ -102,7 +102,7 @@ func FuzzWorkerOutput(f *testing.F) {
 			t.Errorf("%d answers for one item", len(answers))
 		}
 		for _, a := range answers {
-			if a.Result != nil && (!json.Valid(a.Result) || !utf8.Valid(a.Result)) || a.RetryAfter < 0 || a.Usage.Input < 0 || a.Cost < 0 || a.OK && a.Kind != 0 {
+			if a.Result != nil && (!json.Valid(a.Result) || !utf8.Valid(a.Result)) || a.Wait < 0 || a.Usage.Input < 0 || a.Cost < 0 || a.OK && a.Kind != 0 {
 				t.Errorf("%+v", a)
 			}
 		}
