@@ -1,14 +1,12 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -48,30 +46,12 @@ func (o *execOptions) explain(err error) *exitError {
 		e.hint = "see that it is there and may be executed. " + again
 		return e
 	}
-	if isAny[*proc.HungError](err) {
-		e.code = exitUsage
-		return e
-	}
-	if locked, ok := errors.AsType[*work.LockedError](err); ok {
-		e.code = exitUsage
-		e.hint = "wait for that run to end, or give this one a directory of its own by --state"
-		if locked.PID != 0 {
-			e.hint = fmt.Sprintf("wait for it to end, stop it with kill -INT %d, or give this one a directory of its own by --state", locked.PID)
-		}
-		return e
-	}
 	switch {
 	case isAny[*proc.InputError](err), isAny[*proc.ChangedError](err):
 		e.code, e.list = exitUsage, true
-	case isAny[*proc.DirectoryError](err):
+	case isAny[*proc.DirectoryError](err), isAny[*proc.HungError](err):
 		e.code = exitUsage
-	case errors.Is(err, work.ErrDrained), errors.Is(err, context.Canceled):
-		e.code, e.err = exitInterrupted, errors.New("interrupted")
-		e.hint = again
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EFBIG), errors.Is(err, syscall.EDQUOT):
-		e.hint = "make room; what is recorded is whole. Then " + again
-	case isAny[*work.JournalError](err):
-		e.hint = "what is recorded is whole. When the file is mended or can be written, " + again
+	case e.explainRun(err, again, "a directory of its own by --state"):
 	case isAny[*fs.PathError](err):
 		e.hint = "check --state: it must be a directory that is yours to write. Then " + again
 	}
@@ -123,15 +103,7 @@ func (sum *execSummary) print(s *streams) {
 	if sum.Already > 0 {
 		line += fmt.Sprintf(" (%s by earlier runs)", group(sum.Already))
 	}
-	for _, part := range []struct {
-		n    int
-		text string
-	}{{sum.Failed, "failed"}, {sum.Quarantined, "quarantined"}, {sum.Blocked, "blocked"}, {sum.Left - sum.Blocked, "left"}} {
-		if part.n > 0 {
-			line += fmt.Sprintf(", %s %s", group(part.n), part.text)
-		}
-	}
-	s.errorf("%s in %s\n", line, span(time.Duration(sum.WallMS)*time.Millisecond))
+	s.errorf("%s%s in %s\n", line, othersText(&sum.Summary), span(time.Duration(sum.WallMS)*time.Millisecond))
 	row := func(name, format string, args ...any) {
 		s.errorf("  %-10s %s\n", name, fmt.Sprintf(format, args...))
 	}
@@ -158,7 +130,15 @@ func (sum *execSummary) print(s *streams) {
 
 // tierText is what became of a tier's items.
 func tierText(t *proc.Summary) string {
-	text := fmt.Sprintf("%s: %s of %s done", t.Tier, group(t.Succeeded), group(t.Items))
+	text := fmt.Sprintf("%s: %s of %s done", t.Tier, group(t.Succeeded), group(t.Items)) + othersText(t)
+	if t.PassRate != nil {
+		text += ", pass rate " + prose.Percent(*t.PassRate)
+	}
+	return text
+}
+
+// othersText is what became of the items that were not done well.
+func othersText(t *proc.Summary) (text string) {
 	for _, part := range []struct {
 		n    int
 		text string
@@ -166,9 +146,6 @@ func tierText(t *proc.Summary) string {
 		if part.n > 0 {
 			text += fmt.Sprintf(", %s %s", group(part.n), part.text)
 		}
-	}
-	if t.PassRate != nil {
-		text += ", pass rate " + prose.Percent(*t.PassRate)
 	}
 	return text
 }

@@ -43,14 +43,6 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 		e.hint = "go on in order of the input: " + o.commandWithout("--order", "--order", "input")
 		return e
 	}
-	if locked, ok := errors.AsType[*work.LockedError](err); ok {
-		e.code = exitUsage
-		e.hint = "wait for that run to end, or give this one another output with -o"
-		if locked.PID != 0 {
-			e.hint = fmt.Sprintf("wait for it to end, stop it with kill -INT %d, or give another output with -o", locked.PID)
-		}
-		return e
-	}
 	switch {
 	case isAny[*batch.InputError](err), isAny[*batch.InputErrors](err):
 		e.code, e.list = exitUsage, true
@@ -66,18 +58,34 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 		e.hint = "raise the number of open files, as with ulimit -n 4096, or lower --concurrent. " + kept(err) + "; " + again
 	case isAny[*batch.UnreachableError](err):
 		e.hint = "check the network and " + keys.address() + ". " + kept(err) + "; " + again
-	case errors.Is(err, work.ErrDrained), errors.Is(err, context.Canceled):
-		e.code, e.err = exitInterrupted, errors.New("interrupted")
-		e.hint = again
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EFBIG), errors.Is(err, syscall.EDQUOT):
-		e.hint = "make room; what is recorded is whole. Then " + again
-	case isAny[*work.JournalError](err):
-		e.hint = "what is recorded is whole. When the file can be written, " + again
+	case e.explainRun(err, again, "another output with -o"):
 	case isAny[*fs.PathError](err):
 		e.code = exitUsage
 		e.hint = "check -o: its directory must be there, and the file must be yours to write"
 	}
 	return e
+}
+
+// explainRun explains what a run of any items may end with, and reports whether it was that. Elsewhere is where a run can go
+// whose place another one has.
+func (e *exitError) explainRun(err error, again, elsewhere string) bool {
+	locked, isLocked := errors.AsType[*work.LockedError](err)
+	switch {
+	case isLocked && locked.PID != 0:
+		e.code = exitUsage
+		e.hint = fmt.Sprintf("wait for it to end, stop it with kill -INT %d, or give this one %s", locked.PID, elsewhere)
+	case isLocked:
+		e.code, e.hint = exitUsage, "wait for that run to end, or give this one "+elsewhere
+	case errors.Is(err, work.ErrDrained), errors.Is(err, context.Canceled):
+		e.code, e.err, e.hint = exitInterrupted, errors.New("interrupted"), again
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EFBIG), errors.Is(err, syscall.EDQUOT):
+		e.hint = "make room; what is recorded is whole. Then " + again
+	case isAny[*work.JournalError](err):
+		e.hint = "what is recorded is whole. When the file is mended or can be written, " + again
+	default:
+		return false
+	}
+	return true
 }
 
 // mend says what can be done about a wrong line.
