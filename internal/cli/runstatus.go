@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-llm/sluice/internal/control"
-	"github.com/sluice-llm/sluice/proc"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -236,27 +234,6 @@ func (l *looker) ask(ctx context.Context, st *runStatus) {
 	}
 }
 
-// ofExec reports whether a directory is that of a run of sluice exec.
-func ofExec(dir string) bool {
-	if dir == "" {
-		return false
-	}
-	for _, name := range []string{proc.StatePath(dir), proc.StatePath(dir) + ".bak"} {
-		if _, err := os.Stat(name); err == nil {
-			return true
-		}
-	}
-	return false
-}
-
-// places returns where the results and the state of a run are: beside its output, or in its directory.
-func places(output string) (results, state string) {
-	if ofExec(output) {
-		return proc.ResultsPath(output), proc.StatePath(output)
-	}
-	return output, work.StatePath(output)
-}
-
 // stand reads the state of a run.
 func stand(output string, warn func(format string, args ...any)) (*runStatus, error) {
 	results, path := places(output)
@@ -336,12 +313,8 @@ func lives(output string, state work.State) bool {
 
 // list says how the runs of a directory stand.
 func (o *statusOptions) list(s *streams, dir string) error {
-	runs, err := runsIn(dir)
-	if err != nil {
-		return err
-	}
 	all := []*runStatus{}
-	for _, run := range runs {
+	for _, run := range runsIn(dir) {
 		st, err := stand(run, func(format string, args ...any) {
 			s.errorf("sluice: warning: %s\n", fmt.Sprintf(format, args...))
 		})
@@ -364,29 +337,8 @@ func (o *statusOptions) list(s *streams, dir string) error {
 	for _, st := range all {
 		fmt.Fprintln(&b, escape(st.line(time.Now())))
 	}
-	_, err = s.out.Write([]byte(b.String()))
+	_, err := s.out.Write([]byte(b.String()))
 	return err
-}
-
-// runsIn returns the outputs and directories of the runs whose state is in a directory, or in one of those in it.
-func runsIn(dir string) (runs []string, err error) {
-	outputs, err := filepath.Glob(filepath.Join(globQuote(dir), "*"+work.StatePath("")))
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range outputs {
-		runs = append(runs, strings.TrimSuffix(name, work.StatePath("")))
-	}
-	states, err := filepath.Glob(proc.StatePath(filepath.Join(globQuote(dir), "*")))
-	for _, name := range states {
-		runs = append(runs, filepath.Dir(name))
-	}
-	return runs, err
-}
-
-// globQuote writes a path so that a pattern matches it alone.
-func globQuote(path string) string {
-	return strings.NewReplacer(`*`, `[*]`, `?`, `[?]`, `[`, `[[]`).Replace(path)
 }
 
 // print writes how the run stands to standard output.
