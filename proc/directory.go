@@ -65,7 +65,8 @@ func openDirectory(dir string) error {
 		}
 	}
 	if len(entries) > 0 {
-		return &DirectoryError{Dir: dir, Text: "holds other things than a run: " + entries[0].Name(), Advice: "name a directory that is empty, or not there yet, by --state"}
+		return &DirectoryError{Dir: dir, Text: "holds other things than a run: " + entries[0].Name(),
+			Advice: "name a directory that is empty, or not there yet, by --state"}
 	}
 	return os.Chmod(dir, 0o700)
 }

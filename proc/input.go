@@ -117,7 +117,7 @@ func (in *input) scan() error {
 // remember enters an item of a file.
 func (in *input) remember(item *row, offset int64) *rows.Problem {
 	if other, ok := in.index.Add(item.number, []byte(item.id), item.hash); !ok {
-		return &rows.Problem{Text: fmt.Sprintf("the id %q is that of line %d too", item.id, other+1), Hint: "give each item a custom_id of its own"}
+		return item.twice(other)
 	}
 	for len(in.offsets) < item.number {
 		in.offsets = append(in.offsets, -1)
@@ -126,6 +126,13 @@ func (in *input) remember(item *row, offset int64) *rows.Problem {
 	in.tiers.Add(item.number, item.id, item.tier, item.needs)
 	in.graph = in.graph || item.tier != "" || len(item.needs) > 0
 	return nil
+}
+
+// twice is the problem of an item with the id of another one.
+func (item *row) twice(other int) *rows.Problem {
+	return &rows.Problem{
+		Text: fmt.Sprintf("the id %q is that of line %d too", item.id, other+1), Hint: "give each item a custom_id of its own",
+	}
 }
 
 // choose checks what items need of each other, and leaves out those that are not to run.
@@ -208,7 +215,8 @@ func (item *row) parse(line []byte, text bool) *rows.Problem {
 		item.values.fields[name] = plain(value)
 	}
 	if !s.End() {
-		return &rows.Problem{Text: fmt.Sprintf("broken JSON at byte %d", min(s.Offset(), len(line)-1)+1), Hint: "an item is a JSON object, or plain text; --format text takes lines as they are"}
+		return &rows.Problem{Text: fmt.Sprintf("broken JSON at byte %d", min(s.Offset(), len(line)-1)+1),
+			Hint: "an item is a JSON object, or plain text; --format text takes lines as they are"}
 	}
 	item.raw = jsonscan.AppendCompact(nil, line)
 	item.values.item = string(item.raw)
@@ -344,7 +352,7 @@ func (in *input) feedStdin(ctx context.Context) iter.Seq2[work.Item, error] {
 			row, problem := in.read(r)
 			if problem == nil {
 				if other, ok := seen.Add(row.number, []byte(row.id), row.hash); !ok {
-					problem = &rows.Problem{Text: fmt.Sprintf("the id %q is that of line %d too", row.id, other+1), Hint: "give each item a custom_id of its own"}
+					problem = row.twice(other)
 				}
 			}
 			if problem != nil {
