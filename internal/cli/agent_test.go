@@ -151,9 +151,20 @@ func agentFloods(args []string) int {
 // agentDies ends by a signal.
 func agentDies(args []string) int {
 	n, _ := strconv.Atoi(args[0])
-	syscall.Kill(os.Getpid(), syscall.Signal(n))
-	time.Sleep(time.Minute)
+	die(syscall.Signal(n))
 	return 0
+}
+
+// die ends the program by a signal.
+func die(sig os.Signal) {
+	self, err := os.FindProcess(os.Getpid())
+	if err == nil {
+		err = self.Signal(sig)
+	}
+	if err != nil {
+		panic(err)
+	}
+	time.Sleep(time.Minute) // it may be a moment in coming
 }
 
 // agentStays does nothing for long.
@@ -167,7 +178,7 @@ func agentStays(args []string) int {
 func agentForks([]string) int { return leave(nil) }
 
 // agentLeaves leaves a child in a session of its own, and ends.
-func agentLeaves([]string) int { return leave(&syscall.SysProcAttr{Setsid: true}) }
+func agentLeaves([]string) int { return leave(ownSession()) }
 
 func leave(attr *syscall.SysProcAttr) int {
 	child := exec.Command(os.Args[0], "stay", "60s")
@@ -236,8 +247,7 @@ func agentPersists(args []string) int {
 			note(args[0], order.ID)
 		}
 		if order.Item.Die == "always" || order.Item.Die == "once" && order.Attempt == 1 {
-			syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			time.Sleep(time.Minute)
+			die(os.Kill)
 		}
 		fmt.Printf("{\"id\":%q,\"ok\":true,\"result\":{\"pid\":%d}}\n", order.ID, os.Getpid())
 	}
