@@ -254,9 +254,28 @@ func TestClocksOfRefusalsAreReadInTheirZones(t *testing.T) {
 	} {
 		now := time.Date(2026, 3, 8, 8, 0, 0, 0, time.UTC)
 		m := known(t, "claude").Read(proc.End{ExitCode: 1, Stdout: text("You've hit your limit · " + words)}, now)
-		if got := m.Until.Format(time.RFC3339); got != want || m.Kind != sluice.UsageWindow {
+		if got := m.Until.UTC().Format(time.RFC3339); got != want || m.Kind != sluice.UsageWindow {
 			t.Errorf("%s: %v until %s, want %s", words, m.Kind, got, want)
 		}
+	}
+}
+
+func TestAResetKeepsTheZoneOfItsWords(t *testing.T) {
+	exact := time.Date(2026, 3, 2, 0, 0, 7, 0, time.UTC)
+	for stdout, want := range map[string]string{
+		"You've hit your limit · resets 4pm (America/Los_Angeles)": "16:00:00 PST",
+		"You've hit your limit · resets 5pm (US/Pacific)":          "17:00:00 PST",
+		"You've hit your limit · resets 4pm (UTC)":                 "16:00:00 UTC",
+		limitEvent("rejected", "five_hour", exact, "") + claudeResult(true, 429, "You've hit your limit · resets 4pm (America/Los_Angeles)"): "16:00:07 PST",
+	} {
+		m := known(t, "claude").Read(proc.End{ExitCode: 1, Stdout: text(stdout)}, noon.In(time.FixedZone("here", 3600)))
+		if got := m.Until.Format("15:04:05 MST"); got != want {
+			t.Errorf("%s: until %s, want %s", stdout, got, want)
+		}
+	}
+	m := known(t, "claude").Read(proc.End{ExitCode: 1, Stdout: text("Claude AI usage limit reached|1772380800")}, noon)
+	if m.Until.Location() != time.Local {
+		t.Errorf("seconds since 1970 are told in %v", m.Until.Location())
 	}
 }
 

@@ -115,6 +115,7 @@ func (x *Exec) honour() {
 	if x.cfg.Forget || !limit.Until.After(time.Now()) || !limit.Kind.Throttle() {
 		return
 	}
+	limit.Until = limit.Until.Local() // the file has all times in one zone
 	o := sluice.Outcome{Kind: sluice.UsageWindow, Until: limit.Until, Dimension: limit.Dimension,
 		Err: &EndError{Kind: limit.Kind, Text: limit.Text, From: "the run before", Until: limit.Until}}
 	if err := x.cfg.Scheduler.PauseLane(x.cfg.Lane, o); err != nil {

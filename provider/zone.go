@@ -98,6 +98,14 @@ func zone(name string) (*time.Location, bool) {
 	return nil, false
 }
 
+// zoneOf returns the name of the zone that words stated an instant in; "" for now's own, and for one without a name.
+func zoneOf(t, now time.Time) string {
+	if at := t.Location(); !t.IsZero() && at != now.Location() && at != time.Local {
+		return at.String()
+	}
+	return ""
+}
+
 // place returns the name of a zone without the words for time behind it.
 func place(low string) string {
 	base, ok := strings.CutSuffix(low, " time")
