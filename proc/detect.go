@@ -97,6 +97,8 @@ func (r *reading) meaning() Meaning {
 		return m
 	case !r.failed() && m.Kind != sluice.OK:
 		return m
+	case !r.out.spoke && r.cli.isBound(r.end.Stdout):
+		return r.broken(string(r.end.Stdout), "stdout")
 	case !r.failed() && !r.out.spoke && r.cli.isNotice(r.end.Stdout):
 		if v := r.classify(0, string(r.end.Stdout)); v.Kind != sluice.OK {
 			return r.of(v, "stdout")
@@ -136,7 +138,7 @@ func (r *reading) structured() (m Meaning, ok bool) {
 
 // found classifies what events say.
 func (r *reading) found(f *finding, source string) (m Meaning, ok bool) {
-	if f.verdict == endedBadly {
+	if f.verdict == endedBadly && (f.certain || r.failed() || f.raw != nil) {
 		for _, text := range []string{string(f.raw), f.text} {
 			if text == "" {
 				continue
