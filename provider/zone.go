@@ -59,7 +59,8 @@ var legacy = map[string]string{
 	"us/alaska": "America/Anchorage", "asia/calcutta": "Asia/Kolkata", "asia/saigon": "Asia/Ho_Chi_Minh",
 	"asia/katmandu": "Asia/Kathmandu", "asia/rangoon": "Asia/Yangon", "europe/kiev": "Europe/Kyiv",
 	"america/buenos_aires": "America/Argentina/Buenos_Aires", "prc": "Asia/Shanghai", "rok": "Asia/Seoul",
-	"turkey": "Europe/Istanbul",
+	"turkey": "Europe/Istanbul", "pst8pdt": "America/Los_Angeles", "mst7mdt": "America/Denver", "cst6cdt": "America/Chicago",
+	"est5edt": "America/New_York",
 }
 
 // maxZone is longer than every name of a zone.
