@@ -44,9 +44,9 @@ func (l *lane) ended(t *try, o *sluice.Outcome) {
 		l.backoff.Succeeded(t.started)
 	case o.Kind == sluice.Overloaded, !o.Kind.Throttle(), o.Dimension == sluice.Concurrency:
 		return
-	case !o.Until.IsZero():
+	case o.Until.After(t.started):
 		o.Until = o.Until.Add(untilMargin)
-	case o.Wait <= 0:
+	case o.Wait <= 0: // nobody says when, or it was over when the command began and was refused all the same
 		o.Until = l.backoff.Limited(t.started, t.ended)
 		o.Wait = o.Until.Sub(t.ended)
 	}
