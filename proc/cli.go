@@ -23,6 +23,7 @@ type CLI struct {
 	begins   string // the line of its standard error that says why it failed begins with this; "": any may
 	exits    map[int]exit
 	notices  []*regexp.Regexp // the whole of what it writes, in place of an answer, with an exit code of 0
+	bounds   []*regexp.Regexp // likewise, with any exit code, where it came to a bound that its flags set
 	windows  []window         // the shortest first, and what is of all models before what is of some
 }
 
@@ -50,13 +51,14 @@ const (
 var clis = [...]CLI{
 	{
 		name: "claude", provider: "anthropic", programs: []string{"claude", "claude-code"},
-		events: []reader{claudeEvent}, notices: claudeNotices,
+		events: []reader{claudeEvent}, notices: claudeNotices, bounds: claudeBounds,
 		windows: claudeWindows,
 	},
 	{
 		name: "codex", provider: "openai", programs: []string{"codex"},
 		events: []reader{codexEvent},
-		begins: "ERROR: ", // after the whole of the session, which goes to standard error
+		begins: "ERROR: ",                                                         // after the whole of the session, which goes to standard error
+		exits:  map[int]exit{101: {kind: sluice.CommandFailed, means: "a panic"}}, // of Rust
 		// https://developers.openai.com/codex/pricing: messages per five hours, and a shared weekly limit.
 		windows: []window{
 			{"5-hour", 5 * time.Hour, "primary", "5-hour limit"},
@@ -90,7 +92,7 @@ var clis = [...]CLI{
 }
 
 // unknown reads what any of the table may write, but no exit codes, which mean other things to other programs.
-var unknown = CLI{events: []reader{claudeEvent, codexEvent, geminiEvent}, notices: claudeNotices, windows: claudeWindows}
+var unknown = CLI{events: []reader{claudeEvent, codexEvent, geminiEvent}, notices: claudeNotices, bounds: claudeBounds, windows: claudeWindows}
 
 // claudeWindows are those of a subscription: a session is of five hours, a week is one of all models or of one family. Their
 // names in a rate_limit_event: github.com/anthropics/claude-code/issues/41185 and github.com/manaflow-ai/subrouter/pull/24.

@@ -34,7 +34,7 @@ type Record struct {
 type Meaning struct {
 	Kind      sluice.Kind
 	Wait      time.Duration // how long it is asked to wait; 0 when nobody says
-	Until     time.Time     // when a usage window resets; zero when nobody says
+	Until     time.Time     // when a usage window resets, in the zone that it names; zero when nobody says
 	Dimension sluice.Dimension
 	Text      string // what went wrong in the CLI's own words, without keys; "" for OK
 	Source    string // where that was read: "stdout", "stderr", "exit code 41", a record's name; "" for OK
@@ -97,6 +97,8 @@ func (r *reading) meaning() Meaning {
 		return m
 	case !r.failed() && m.Kind != sluice.OK:
 		return m
+	case !r.out.spoke && r.cli.isBound(r.end.Stdout):
+		return r.broken(string(r.end.Stdout), "stdout")
 	case !r.failed() && !r.out.spoke && r.cli.isNotice(r.end.Stdout):
 		if v := r.classify(0, string(r.end.Stdout)); v.Kind != sluice.OK {
 			return r.of(v, "stdout")
@@ -136,7 +138,7 @@ func (r *reading) structured() (m Meaning, ok bool) {
 
 // found classifies what events say.
 func (r *reading) found(f *finding, source string) (m Meaning, ok bool) {
-	if f.verdict == endedBadly {
+	if f.verdict == endedBadly && (f.certain || r.failed() || f.raw != nil) {
 		for _, text := range []string{string(f.raw), f.text} {
 			if text == "" {
 				continue
@@ -155,7 +157,7 @@ func (r *reading) found(f *finding, source string) (m Meaning, ok bool) {
 	switch {
 	case f.verdict != endedWell && f.rejected.HasUsed && (f.verdict == endedBadly || r.failed()):
 		text := fmt.Sprintf("the %s window is used up", cmp.Or(f.rejected.Name, "usage"))
-		return Meaning{Kind: sluice.UsageWindow, Until: f.rejected.Resets, Text: text, Source: source}, true
+		return Meaning{Kind: sluice.UsageWindow, Until: f.rejected.Resets.Local(), Text: text, Source: source}, true
 	case f.verdict == endedBadly && (f.certain || r.failed()):
 		return r.broken(f.text, source), false
 	}
@@ -171,7 +173,11 @@ func (r *reading) refused(f *finding, m Meaning) Meaning {
 	if f.rejected.HasUsed && (m.Kind == sluice.UsageWindow || m.Kind == sluice.RateLimit) {
 		m.Kind = sluice.UsageWindow
 		if !f.rejected.Resets.IsZero() {
-			m.Until, m.Wait = f.rejected.Resets, 0
+			zone := time.Local
+			if !m.Until.IsZero() { // the words name one, and the event is exact
+				zone = m.Until.Location()
+			}
+			m.Until, m.Wait = f.rejected.Resets.In(zone), 0
 		}
 	}
 	return m
@@ -224,12 +230,23 @@ func (r *reading) classify(status int, text string) provider.Verdict {
 // of turns a verdict on words into a meaning.
 func (r *reading) of(v provider.Verdict, source string) Meaning {
 	o := v.Outcome(r.cli.of(), 0, "")
-	m := Meaning{Kind: o.Kind, Wait: o.Wait, Until: o.Until, Dimension: o.Dimension, Source: source}
+	m := Meaning{Kind: o.Kind, Wait: o.Wait, Until: in(v.Zone, o.Until), Dimension: o.Dimension, Source: source}
 	m.Text = clip(cmp.Or(v.Message, v.Why.String()))
 	if !m.Kind.Throttle() && m.Kind != sluice.QuotaExhausted {
 		m.Wait, m.Until = 0, time.Time{}
 	}
 	return m
+}
+
+// in returns an instant in the zone of that name, so that it can be told as it was stated; in local time where there is none.
+func in(zone string, t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	if at, err := time.LoadLocation(zone); err == nil && zone != "" {
+		return t.In(at)
+	}
+	return t.Local()
 }
 
 // broken is a failure of the command's own that a source tells of.
@@ -270,7 +287,7 @@ func (r *reading) windows(m *Meaning) []WindowUse {
 		if name == "" {
 			name = r.cli.closed(m.Text, m.Until, r.now)
 		}
-		f.take(WindowUse{Name: name, Used: 1, HasUsed: true, Resets: m.Until})
+		f.take(WindowUse{Name: name, Used: 1, HasUsed: true, Resets: m.Until.UTC()})
 	}
 	return f.windows
 }

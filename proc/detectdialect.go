@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 )
 
@@ -23,19 +24,67 @@ func claudeEvent(f *finding, e *event) {
 			f.used(n["input_tokens"]+n["cache_creation_input_tokens"]+cached, cached, n["output_tokens"])
 		}
 		f.cost, f.hasCost = e.cost, e.hasCost
-	case e.typ == "system" && e.subtype != "", e.typ == "assistant", e.typ == "user":
+	case e.typ == "system" && e.subtype == "api_retry":
+		f.spoke = true
+		f.fail(faultWords(e.fault), nil, e.apiStatus, false)
+	case e.typ == "assistant" && len(e.fault) > 0:
+		f.spoke = true
+		f.fail(cmp.Or(said(e.said), faultWords(e.fault)), nil, 0, true)
+		f.kind = claudeFaults[faultWords(e.fault)]
+	case e.typ == "assistant", e.typ == "user":
+		f.spoke = true
+		f.verdict, f.kind = unsaid, sluice.OK // what went wrong before did not end it
+	case e.typ == "system" && e.subtype != "":
 		f.spoke = true
 	}
+}
+
+// claudeFaults are the errors that an assistant event names in place of an answer, which are about the account. A run that
+// ends with one may end without a result. The others are told by its words.
+var claudeFaults = map[string]sluice.Kind{
+	"authentication_failed": sluice.Auth, "billing_error": sluice.QuotaExhausted, "rate_limit": sluice.RateLimit,
+}
+
+// said returns the text of an assistant's message.
+func said(message []byte) (text string) {
+	if len(message) == 0 || message[0] != '{' {
+		return ""
+	}
+	s := jsonscan.New(message)
+	for s.Enter('{'); s.Next('}'); {
+		if string(s.Key()) != "content" || s.Peek() != '[' {
+			s.Skip()
+			continue
+		}
+		for s.Enter('['); s.Next(']'); {
+			block := s.Span()
+			if len(block) == 0 || block[0] != '{' {
+				continue
+			}
+			b := jsonscan.New(block)
+			for b.Enter('{'); b.Next('}'); {
+				if string(b.Key()) == "text" {
+					text += b.Text()
+				} else {
+					b.Skip()
+				}
+			}
+		}
+	}
+	return text
 }
 
 // result takes what an object with is_error says: whether there was an error, and which. A run that came to no result has a
 // subtype such as error_max_turns, by some versions without being called an error (anthropics/claude-code-action/pull/366).
 func (f *finding) result(e *event) {
 	f.spoke = true
-	f.verdict = endedWell
+	f.verdict, f.kind = endedWell, sluice.OK
 	if e.isError || strings.HasPrefix(e.subtype, "error_") {
 		text := cmp.Or(e.result, strings.Join(e.faults, "\n"), faultWords(e.fault), e.message, e.subtype)
 		f.fail(text, nil, e.apiStatus, true)
+		if strings.HasPrefix(e.subtype, "error_max_") { // a limit that the command was given, whatever its words are like
+			f.kind = sluice.CommandFailed
+		}
 	}
 }
 
@@ -155,9 +204,10 @@ func codexEvent(f *finding, e *event) {
 		if e.message == "" {
 			return
 		}
-		// An object by itself may be a command's answer: a session of codex begins with other events.
-		f.fail(e.message, nil, 0, e.typ == "error" && (f.spoke || !e.alone))
-		f.spoke = true
+		// Such objects may be a command's answer, alone or in lines: a session of codex begins with other events.
+		session := f.spoke || f.cli.name == "codex" && !e.alone
+		f.fail(e.message, nil, 0, e.typ == "error" && session)
+		f.spoke = session
 	case "turn.failed":
 		f.spoke = true
 		f.fail(faultWords(e.fault), nil, 0, true)

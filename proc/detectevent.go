@@ -53,6 +53,7 @@ type event struct {
 	fault                                 []byte   // error: an object or a text
 	faults                                []string // errors
 	usage, stats, limits, inner, raw      []byte   // raw: all of it
+	said                                  []byte   // message, where it is an object
 	cost                                  float64
 	hasCost                               bool
 	response                              bool // there is an answer in it
@@ -74,14 +75,14 @@ func readEvent(b []byte) (e event, ok bool) {
 			if s.Peek() == '"' {
 				e.message = s.Text()
 			} else {
-				s.Skip()
+				e.said = s.Span()
 			}
 		case "result":
 			e.result = s.Text()
 		case "is_error":
 			e.saysError = s.Peek() == 't' || s.Peek() == 'f'
 			e.isError = s.Truth()
-		case "api_error_status":
+		case "api_error_status", "error_status":
 			n, _ := s.Number()
 			e.apiStatus = int(min(max(n, 0), 999))
 		case "error":

@@ -16,7 +16,7 @@ const (
 // quotes or explains it stays an answer. provider.ClassifyText says what they mean.
 var claudeNotices = []*regexp.Regexp{
 	// "You've hit your limit · resets 4pm (America/Los_Angeles)", "You've hit your session limit · resets 1:10am (UTC)"
-	regexp.MustCompile(`^You['’]ve hit your (?:\w[\w.-]* ){0,3}limit\.?` + resets + upgrade + `$`),
+	regexp.MustCompile(`^You['’]ve hit your (?:\w[\w.'’-]* ){0,4}limit\.?` + resets + upgrade + `$`),
 	regexp.MustCompile(`^You['’]re out of extra usage` + resets + upgrade + `$`),
 	// "5-hour limit reached ∙ resets 4pm", "Opus weekly limit reached ∙ resets Nov 10, 12am"
 	regexp.MustCompile(`^(?:\w[\w.-]* ){0,2}(?:5-hour|[Ss]ession|[Ww]eekly|[Uu]sage) limit reached` + resets + upgrade + `$`),
@@ -34,9 +34,14 @@ var claudeNotices = []*regexp.Regexp{
 	regexp.MustCompile(`^(?:Invalid API key|Not logged in|OAuth token (?:revoked|has expired)|Login expired)` +
 		` · (?:Please run /login|Fix external API key)$`),
 	regexp.MustCompile(`^Prompt is too long$`),
-	// What it writes for the subtypes error_during_execution and error_max_turns.
-	regexp.MustCompile(`^Execution error$`),
+	regexp.MustCompile(`^Execution error$`), // of the subtype error_during_execution
+}
+
+// claudeBounds are what it writes where it came to a bound that its own flags set, such as --max-budget-usd: nothing of the
+// account, whatever the words.
+var claudeBounds = []*regexp.Regexp{
 	regexp.MustCompile(`^Error: Reached max turns \(\d+\)$`),
+	regexp.MustCompile(`^Error: Exceeded USD budget \([\d.]+\)$`),
 }
 
 const (
@@ -45,12 +50,17 @@ const (
 )
 
 // isNotice reports whether an output is nothing but one of the CLI's own notices.
-func (c *CLI) isNotice(out []byte) bool {
+func (c *CLI) isNotice(out []byte) bool { return isOne(c.notices, out) }
+
+// isBound reports whether an output says nothing but that a bound was met which the command was given.
+func (c *CLI) isBound(out []byte) bool { return isOne(c.bounds, out) }
+
+func isOne(notices []*regexp.Regexp, out []byte) bool {
 	text := bytes.TrimSpace(out)
 	if len(text) == 0 || len(text) > mostNotice || bytes.Count(text, []byte{'\n'}) >= mostNoticeLines {
 		return false
 	}
-	for _, notice := range c.notices {
+	for _, notice := range notices {
 		if notice.Match(text) {
 			return true
 		}

@@ -22,7 +22,8 @@ type lane struct {
 	mu      sync.Mutex
 	backoff Backoff
 	saved   time.Time     // when Config.Windows were
-	next    time.Time     // when the next command may start that is paced
+	last    time.Time     // when the last command started that was paced,
+	next    time.Time     // and when the next one may
 	stop    chan struct{} // closed when nothing more is to start
 	stopped sync.Once
 }
@@ -44,9 +45,9 @@ func (l *lane) ended(t *try, o *sluice.Outcome) {
 		l.backoff.Succeeded(t.started)
 	case o.Kind == sluice.Overloaded, !o.Kind.Throttle(), o.Dimension == sluice.Concurrency:
 		return
-	case !o.Until.IsZero():
+	case o.Until.After(t.started):
 		o.Until = o.Until.Add(untilMargin)
-	case o.Wait <= 0:
+	case o.Wait <= 0: // nobody says when, or it was over when the command began and was refused all the same
 		o.Until = l.backoff.Limited(t.started, t.ended)
 		o.Wait = o.Until.Sub(t.ended)
 	}
@@ -71,28 +72,43 @@ func (l *lane) saveWindows() {
 	}
 }
 
+// paceAgain is how often a command that waits for its turn looks whether that has changed: others report what they used.
+const paceAgain = 30 * time.Second
+
 // pace has a command wait so that what a window has left lasts until its reset. It says false where nothing more is to start.
 func (l *lane) pace(ctx context.Context) bool {
 	if !l.cfg.PaceWindow || l.cfg.Windows == nil {
 		return true
 	}
+	for {
+		wait := l.turn(time.Now())
+		if wait <= 0 {
+			return true
+		}
+		timer := time.NewTimer(min(wait, paceAgain))
+		select {
+		case <-timer.C:
+			continue
+		case <-l.stop:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		return false
+	}
+}
+
+// turn takes the next start, or returns how long it is until there is one.
+func (l *lane) turn(now time.Time) time.Duration {
 	l.mu.Lock()
-	now := time.Now()
-	at := l.next
-	if at.Before(now) {
-		at = now
+	defer l.mu.Unlock()
+	if !l.last.IsZero() {
+		if l.next = l.cfg.Windows.next(l.last, now); l.next.After(now) {
+			return l.next.Sub(now)
+		}
 	}
-	l.next = at.Add(l.cfg.Windows.PaceEvery(now))
-	l.mu.Unlock()
-	timer := time.NewTimer(at.Sub(now))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-l.stop:
-	case <-ctx.Done():
-	}
-	return false
+	l.last = now
+	l.next = l.cfg.Windows.next(now, now)
+	return 0
 }
 
 // drain lets nothing more start.
@@ -115,6 +131,7 @@ func (x *Exec) honour() {
 	if x.cfg.Forget || !limit.Until.After(time.Now()) || !limit.Kind.Throttle() {
 		return
 	}
+	limit.Until = limit.Until.Local() // the file has all times in one zone
 	o := sluice.Outcome{Kind: sluice.UsageWindow, Until: limit.Until, Dimension: limit.Dimension,
 		Err: &EndError{Text: limit.Text, From: "the run before", Until: limit.Until}}
 	if err := x.cfg.Scheduler.PauseLane(x.cfg.Lane, o); err != nil {

@@ -31,9 +31,19 @@ type Windows struct {
 	path string
 	cli  *CLI
 
-	mu    sync.Mutex
-	state windowsState
+	mu      sync.Mutex
+	state   windowsState
+	unsaved []noted // what was noted since the file was last written
 }
+
+// noted is what Note took in.
+type noted struct {
+	at time.Time
+	m  Meaning
+}
+
+// mostUnsaved is how much of that is kept, where the file cannot be written.
+const mostUnsaved = 10_000
 
 // windowsState is the file.
 type windowsState struct {
@@ -158,6 +168,11 @@ func (s *windowsState) sane() bool {
 func (w *Windows) Note(at time.Time, m *Meaning) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.noteLocked(at, m)
+	w.unsaved = append(w.unsaved[max(0, len(w.unsaved)-mostUnsaved):], noted{at, *m})
+}
+
+func (w *Windows) noteLocked(at time.Time, m *Meaning) {
 	u := spending{}
 	if !m.Kind.Throttle() {
 		u.Commands = 1
@@ -183,17 +198,46 @@ func (w *Windows) Note(at time.Time, m *Meaning) {
 	}
 }
 
-// Save writes what is known. The file is replaced as a whole, so that a crash leaves either the old one or the new.
+// Save writes what is known, and takes in what other runs have written since: what was noted here is noted again in what the
+// file holds now. The file is replaced as a whole, so that a crash leaves either the old one or the new.
 func (w *Windows) Save() error {
+	unlock, err := lockSoon(w.path + ".lock")
+	if err == nil {
+		defer unlock()
+		err = w.merge()
+	}
+	if err != nil {
+		return fmt.Errorf("usage windows in %s: %w", w.path, err)
+	}
+	return nil
+}
+
+// merge is Save, while nobody else has the file.
+func (w *Windows) merge() error {
+	var theirs windowsState
+	b, err := os.ReadFile(w.path)
+	if err == nil {
+		theirs, err = readState(b, w.cli.name)
+	}
 	w.mu.Lock()
-	b, err := json.Marshal(&w.state)
+	if err == nil { // else what is known here is better than what cannot be read
+		w.state = theirs
+		for _, n := range w.unsaved {
+			w.noteLocked(n.at, &n.m)
+		}
+	}
+	written := len(w.unsaved)
+	b, err = json.Marshal(&w.state)
 	w.mu.Unlock()
 	if err == nil {
 		err = replace(w.path, append(b, '\n'))
 	}
 	if err != nil {
-		return fmt.Errorf("usage windows in %s: %w", w.path, err)
+		return err
 	}
+	w.mu.Lock()
+	w.unsaved = w.unsaved[min(written, len(w.unsaved)):]
+	w.mu.Unlock()
 	return nil
 }
 

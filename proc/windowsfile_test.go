@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,8 +33,61 @@ func TestAFileKeepsWhatIsKnown(t *testing.T) {
 	if len(a) != 2 || len(b) != 2 || a[0] != b[0] || a[1] != b[1] || w.PaceEvery(now) != again.PaceEvery(now) {
 		t.Errorf("forecasts differ:\n%+v\n%+v", a, b)
 	}
-	if left, _ := filepath.Glob(path + "*"); len(left) != 1 {
+	if left, _ := filepath.Glob(path + "*"); len(left) != 2 { // with its lock
 		t.Errorf("%v", left)
+	}
+}
+
+// Two runs of one account write in turns: none loses what the other one learned.
+func TestRunsAtOnceKeepWhatAllLearned(t *testing.T) {
+	a, path := ledger(t)
+	b, err := proc.ReadWindows(path, known(t, "claude"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reset := close5(a, noon)
+	b.Note(noon.Add(time.Minute), figure(1000, "weekly", 0.25, noon.Add(5*24*time.Hour)))
+	b.Note(noon.Add(2*time.Minute), figure(1000, "weekly", 0.5, noon.Add(5*24*time.Hour)))
+	for _, w := range []*proc.Windows{a, b, a} {
+		if err := w.Save(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := proc.ReadWindows(path, known(t, "claude"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, w := range map[string]*proc.Windows{"a run that saved last": a, "the next run": c} {
+		now := noon.Add(2 * time.Hour)
+		if f := windowOf(t, w, "5-hour", now); f.Used != 1 || !f.Resets.Equal(reset) {
+			t.Errorf("%s: %+v", name, f)
+		}
+		if f := windowOf(t, w, "weekly", now); f.Used < 0.5 {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+
+	// Many at once, each with as many commands: all are counted, and none twice.
+	var all sync.WaitGroup
+	for range 8 {
+		w, err := proc.ReadWindows(path, known(t, "claude"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			for i := range 10 {
+				w.Note(reset.Add(time.Duration(i)*time.Minute), done(1000))
+				if err := w.Save(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	c, _ = proc.ReadWindows(path, known(t, "claude"))
+	// The window before held 100 commands of as many tokens.
+	if f := windowOf(t, c, "5-hour", reset.Add(10*time.Minute)); math.Abs(f.Used-0.8) > 1e-9 {
+		t.Errorf("80 of 100 commands are %v of the window", f.Used)
 	}
 }
 

@@ -65,22 +65,28 @@ func (w *Windows) Forecasts(now time.Time) []Forecast {
 
 // PaceEvery returns how far apart commands should begin so that what is left of each window lasts until it is reset; 0: as
 // far as is known, there is no need to space them.
-func (w *Windows) PaceEvery(now time.Time) (every time.Duration) {
+func (w *Windows) PaceEvery(now time.Time) time.Duration { return w.next(now, now).Sub(now) }
+
+// next returns when the next command should begin, after one that began at an instant, so that what is now left of each window
+// lasts until it is reset: never later than that.
+func (w *Windows) next(last, now time.Time) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	next := last
 	for _, known := range w.cli.windows {
 		v, ok := w.viewLocked(known, now)
 		if !ok || v.each <= 0 {
 			continue
 		}
-		left := v.resets.Sub(now)
-		gap := left // nothing more fits
+		at := v.resets // nothing more fits
 		if commands := (1 - v.used) / v.each; commands > 1 {
-			gap = time.Duration(float64(left) / commands)
+			at = last.Add(time.Duration(float64(v.resets.Sub(last)) / commands))
 		}
-		every = max(every, gap)
+		if at.After(next) {
+			next = at
+		}
 	}
-	return every
+	return next
 }
 
 // view is one window as it stands. Shares are of the whole window.

@@ -253,6 +253,7 @@ func (v *Verdict) fillWindow(f *fault, r *rule, h http.Header, now time.Time) {
 		if until.IsZero() {
 			until = windowEnd(m, now)
 			f.windowed = !until.IsZero()
+			v.Zone = zoneOf(until, now)
 		}
 	}
 	if v.Kind == sluice.RateLimit {

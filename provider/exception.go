@@ -17,6 +17,15 @@ func programming(w string) bool {
 	return false
 }
 
+// raises reports whether one is named as what happened: "FAILED test_x.py::test_429 - AssertionError: assert ...".
+func raises(line string) (found bool) {
+	eachWord(line, func(i, end int) bool {
+		found = programming(line[i:end]) && happened(line, i, end)
+		return !found && !isException(line[i:end])
+	})
+	return found
+}
+
 // ofProgram reports whether a line begins with the name of such an exception.
 func ofProgram(line string) bool {
 	found, words := false, 0
@@ -98,6 +107,19 @@ func ranInto(line string) int {
 // RESOURCE_EXHAUSTED.
 func isCode(w string) bool {
 	return len(w) > 6 && strings.IndexByte(w[1:], '_') >= 0 && !strings.Contains(w, ".") && !strings.HasPrefix(w, "_")
+}
+
+// ofRPC reports whether a word is a code of gRPC and Connect in the brackets in which their clients print it:
+// "[resource_exhausted] Error".
+func ofRPC(line string, i, end int) bool {
+	if i == 0 || line[i-1] != '[' || end >= len(line) || line[end] != ']' {
+		return false
+	}
+	switch line[i:end] {
+	case "resource_exhausted", "unauthenticated", "permission_denied", "deadline_exceeded", "invalid_argument", "failed_precondition":
+		return true
+	}
+	return false
 }
 
 // errno reports whether a word is an error of the network as Node and POSIX name it.

@@ -1,8 +1,11 @@
 package provider
 
+import "time"
+
 // What tests look at from outside.
 var (
-	WindowEnd = windowEnd
-	Span      = span
-	Literal   = literal
+	Span    = span
+	Literal = literal
 )
+
+func WindowEnd(s string, now time.Time) time.Time { return windowEnd(s, now).UTC() }

@@ -28,9 +28,9 @@ func errorIn(line string) (at int, ok bool) {
 			return false
 		case isException(w) && happened(line, i, end),
 			statusWord(line, i, end, before),
-			words < 10 && prefixed(line, low, end) && !firstPerson(line),
+			words < 10 && prefixed(line, low, end) && !firstPerson(line) && !raises(line[end:]),
 			words == 0 && strings.HasSuffix(w, "_error") && strings.HasPrefix(line[end:], ": "),
-			errno(w):
+			errno(w), ofRPC(line, i, end):
 			if !hedged(line[:i]) {
 				found = i
 			}

@@ -145,14 +145,20 @@ func ofOthers(low string) bool {
 	return false
 }
 
-// searchHit reports whether a line is what a search in files prints of a comment: "src/client.ts:42:  // ...".
+// searchHit reports whether a line is what a search in files prints of a comment, "src/client.ts:42:  // ...", or what a test
+// says that failed: "limiter_test.go:31: got 429 Too Many Requests".
 func searchHit(low string) bool {
 	place, rest, ok := strings.Cut(low, ":")
 	if !ok || !strings.Contains(place, ".") || strings.Contains(place, " ") {
 		return false
 	}
 	number, rest, ok := strings.Cut(rest, ":")
-	return ok && number != "" && strings.Trim(number, "0123456789") == "" && startsWithAny(strings.TrimSpace(rest), "//", "#", "/*", "*", "--")
+	if !ok || number == "" || strings.Trim(number, "0123456789") != "" {
+		return false
+	}
+	file := place[strings.LastIndexAny(place, `/\`)+1:]
+	return startsWithAny(file, "test_") || strings.Contains(file, "_test.") || strings.Contains(file, ".test.") || strings.Contains(file, ".spec.") ||
+		startsWithAny(strings.TrimSpace(rest), "//", "#", "/*", "*", "--")
 }
 
 // stackFrame reports whether a line is a frame of a stack as Node and Java print it: "at f (file.js:1:2)".

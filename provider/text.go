@@ -304,7 +304,7 @@ func (r *textReader) names(s string) {
 			r.f.mark("blockreason", w)
 		case strings.Contains(w, "PerDay"), strings.Contains(w, "PerMinute"): // of Google's quotas
 			r.f.mark("quotaid", w)
-		case isCode(w), errno(w), strings.HasSuffix(s[:at], "code = "): // of gRPC
+		case isCode(w), errno(w), ofRPC(s, at, end), strings.HasSuffix(s[:at], "code = "): // of gRPC
 			r.f.mark("code", w)
 		}
 		return true

@@ -21,6 +21,14 @@ func textCases() []textCase {
 		sec = time.Second
 	)
 	return []textCase{
+		// what tests print, and clients of Connect
+		{"a test in Python that failed", "FAILED tests/test_limit.py::test_429 - AssertionError: assert 'rate limit exceeded' in ''", ok, 0},
+		{"a test in Go that failed", "limiter_test.go:31: got 429 Too Many Requests, want 200", ok, 0},
+		{"a test in JavaScript that failed", "src/limit.spec.ts:12: Error: 429 Too Many Requests", ok, 0},
+		{"a code of Connect", "S: [resource_exhausted] Error", sluice.RateLimit, 0},
+		{"a code of Connect behind its exception", "ConnectError: [unauthenticated] Error", sluice.Auth, 0},
+		{"Connect without a connection", "ConnectError: [unavailable] getaddrinfo ENOTFOUND api.example.com", sluice.Network, 0},
+
 		// what SDKs throw
 		{"openai's python", "openai.RateLimitError: Error code: 429 - {'error': {'message': 'You exceeded your current quota, please check your plan and billing details.', 'type': 'insufficient_quota', 'param': None, 'code': 'insufficient_quota'}}", sluice.QuotaExhausted, 0},
 		{"openai's node", "RateLimitError: 429 Rate limit reached for gpt-4o on tokens per min (TPM): Limit 30000, Used 29000, Requested 2000. Please try again in 2s.\n    at APIError.generate (/app/node_modules/openai/error.mjs:67:20)\n    at OpenAI.makeStatusError (/app/node_modules/openai/core.mjs:337:25)", sluice.RateLimit, 2 * sec},

@@ -12,6 +12,7 @@ type Verdict struct {
 	Kind      sluice.Kind
 	Wait      time.Duration    // how long the provider asks to wait; 0 when it does not say
 	Until     time.Time        // when a usage window resets; zero when it does not say
+	Zone      string           // in which its words state Until, such as America/Los_Angeles; "" when they name none
 	Probe     time.Duration    // when not zero, do not believe Wait: let one call through after this
 	Dimension sluice.Dimension // which limit was exceeded
 	Limit     int64            // that limit, the part of it in use, and what the call asked for, where the words say so

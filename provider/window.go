@@ -23,7 +23,7 @@ var laterCues = [...]string{"重置", "恢复", "再试", "重试", "リセッ�
 
 // windowEnd reads when access comes back from a message: "resets 4pm (America/Los_Angeles)", "try again at Jul 5th,
 // 2026 8:19 PM", "will reset on Monday at 09:00 UTC", "usage limit reached|1755615600". A time without a zone is in
-// now's own location. The result is in UTC; it is zero when the message states no instant.
+// now's own location. The result is in the zone that it was read in; it is zero when the message states no instant.
 func windowEnd(s string, now time.Time) time.Time {
 	low := asciiLower(s)
 	for _, cue := range resetCues {
@@ -53,12 +53,12 @@ func windowEnd(s string, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// bounded returns an instant in UTC, or none if it is too far away to be meant.
+// bounded returns an instant, or none if it is too far away to be meant.
 func bounded(t, now time.Time) time.Time {
 	if d := t.Sub(now); t.IsZero() || d > farthest || d < -farthest {
 		return time.Time{}
 	}
-	return t.UTC()
+	return t
 }
 
 // beforeCue reads the instant that ends right before a cue, among the last words.

@@ -59,7 +59,8 @@ var legacy = map[string]string{
 	"us/alaska": "America/Anchorage", "asia/calcutta": "Asia/Kolkata", "asia/saigon": "Asia/Ho_Chi_Minh",
 	"asia/katmandu": "Asia/Kathmandu", "asia/rangoon": "Asia/Yangon", "europe/kiev": "Europe/Kyiv",
 	"america/buenos_aires": "America/Argentina/Buenos_Aires", "prc": "Asia/Shanghai", "rok": "Asia/Seoul",
-	"turkey": "Europe/Istanbul",
+	"turkey": "Europe/Istanbul", "pst8pdt": "America/Los_Angeles", "mst7mdt": "America/Denver", "cst6cdt": "America/Chicago",
+	"est5edt": "America/New_York",
 }
 
 // maxZone is longer than every name of a zone.
@@ -96,6 +97,14 @@ func zone(name string) (*time.Location, bool) {
 		}
 	}
 	return nil, false
+}
+
+// zoneOf returns the name of the zone that words stated an instant in; "" for now's own, and for one without a name.
+func zoneOf(t, now time.Time) string {
+	if at := t.Location(); !t.IsZero() && at != now.Location() && at != time.Local {
+		return at.String()
+	}
+	return ""
 }
 
 // place returns the name of a zone without the words for time behind it.

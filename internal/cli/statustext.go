@@ -82,7 +82,7 @@ func stateRows(s *work.State, row func(name, format string, args ...any), now ti
 	}
 	row("items", "%s", progress)
 	if going && s.RateLimitUntil.After(now) {
-		text := "until " + zoned(s.RateLimitUntil, now)
+		text := "until " + zoned(s.RateLimitUntil.Local(), now)
 		if s.RateLimit.Text != "" {
 			text += ": " + clip(s.RateLimit.Text, mostMessage)
 		}

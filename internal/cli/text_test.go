@@ -171,3 +171,29 @@ func TestVerboseTellsABreakerThatOpensFromOneThatCloses(t *testing.T) {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }
+
+func TestAResetIsToldInItsZoneAndHere(t *testing.T) {
+	pacific, err := time.LoadLocation("America/Los_Angeles")
+	if err != nil {
+		t.Skip(err)
+	}
+	now := time.Date(2026, 7, 1, 21, 2, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		until time.Time
+		want  string
+	}{
+		{time.Date(2026, 7, 1, 16, 0, 1, 0, pacific), "16:00 PDT (HERE)"},
+		{time.Date(2026, 7, 1, 14, 3, 7, 0, pacific), "14:03:07 PDT (HERE)"},
+		{time.Date(2026, 7, 3, 6, 0, 0, 0, pacific), "2026-07-03 06:00 PDT (HERE)"},
+		{time.Date(2026, 7, 1, 23, 0, 0, 0, time.UTC).Local(), "HERE"},
+	} {
+		here := tt.until.Local()
+		want := strings.ReplaceAll(tt.want, "HERE", minute(here, now.Local())+here.Format(" MST"))
+		if eastOf(here) == eastOf(tt.until) {
+			want = minute(here, now.Local()) + here.Format(" MST")
+		}
+		if got := zoned(tt.until, now); got != want {
+			t.Errorf("%v is told as %q, want %q", tt.until, got, want)
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package cli_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice/proc"
+)
+
+// replay is a text of the corpus as a command leaves it.
+type replay struct {
+	ID     string `json:"id"`
+	Stdout string `json:"stdout"`
+	Stderr string `json:"stderr"`
+	Exit   int    `json:"exit"`
+
+	kinds []string // it may mean
+}
+
+// TestTheCorpusIsReplayed has real processes write every text of the corpus that came from a command, on standard error and,
+// some, on standard output and with an exit code of 0; package proc tries all of them on all. They end at once, so that none
+// waits for the limits of the others.
+func TestTheCorpusIsReplayed(t *testing.T) {
+	t.Parallel()
+	const together = 230
+	var replays []replay
+	for i, s := range corpusOfCommands(t) {
+		if testing.Short() && i%8 != 0 {
+			continue
+		}
+		label := s.Label
+		if label == "not_error" {
+			label = "command_failed"
+		}
+		if !s.bare() {
+			replays = append(replays, replay{s.ID + "-stderr", "An answer that talks of a rate limit.\n", s.Text, 1, []string{label}})
+		}
+		switch {
+		case i%2 == 0: // nothing is an error of a command that succeeded, but for a notice that is all of its output
+			replays = append(replays, replay{s.ID + "-answer", s.Text, "", 0, []string{"ok", s.Label}})
+		case i%4 == 1:
+			replays = append(replays, replay{s.ID + "-aside", "42\n", s.Text, 0, []string{"ok"}})
+		case !s.bare() && !s.long():
+			replays = append(replays, replay{s.ID + "-stdout", s.Text, "", 1, []string{label}})
+		}
+	}
+	for at := 0; at < len(replays); at += together {
+		replayAll(t, replays[at:min(at+together, len(replays))])
+	}
+}
+
+// said is a line of a corpus of package provider.
+type said struct{ ID, Channel, Text, Label string }
+
+// bare reports whether the label rests on an HTTP status that came with the text: its words alone are no error's.
+func (s *said) bare() bool { return s.ID == "e020" || s.ID == "e174" || s.ID == "e189" }
+
+// long reports whether it is so long that only its last paragraph is read on standard output.
+func (s *said) long() bool { return len(s.Text) > 8<<10 || strings.Count(s.Text, "\n") >= 40 }
+
+func corpusOfCommands(t *testing.T) (list []said) {
+	t.Helper()
+	for _, name := range []string{"errors.jsonl", "published.jsonl", "made_errors.jsonl"} {
+		f, err := os.Open("../../provider/testdata/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		lines := bufio.NewScanner(f)
+		for lines.Buffer(nil, 1<<22); lines.Scan(); {
+			var s said
+			if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
+				t.Fatal(err)
+			}
+			if s.Channel == "cli" {
+				list = append(list, s)
+			}
+		}
+	}
+	return list
+}
+
+// replayAll replays texts in one run, and looks at what became of each.
+func replayAll(t *testing.T, replays []replay) {
+	t.Helper()
+	b := newBed(t)
+	var items bytes.Buffer
+	lines := json.NewEncoder(&items)
+	for _, r := range replays {
+		if err := lines.Encode(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gate := b.path("gate")
+	if err := syscall.Mkfifo(gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// A command waits at the gate until all have begun; one that is tried again finds the gate gone.
+	script := `cd "$0"; echo begun >>begun; [ -e open ] || read _ <gate; printf %s "$1"; printf %s "$2" >&2; exit "$3"`
+	n := strconv.Itoa(len(replays))
+	run := b.command("--items", b.write("items.jsonl", items.String()), "--jobs", n, "--max-jobs", n, "--attempts", "1", "--allow-dash", "--",
+		"sh", "-c", script, b.dir, "{stdout}", "{stderr}", "{exit}")
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- run.Wait() }()
+	awaitRun(t, run, func() bool { return b.counts("begun")["begun"] >= len(replays) })
+	b.write("open", "")
+	w, err := os.OpenFile(gate, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range replays {
+		fmt.Fprintln(w)
+	}
+	awaitRun(t, run, func() bool { return len(ends(b)) >= len(replays) })
+	run.Process.Signal(os.Interrupt)
+	select {
+	case <-ended:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the run does not end")
+	}
+	w.Close()
+	b.judge(replays, ends(b))
+}
+
+// awaitRun waits until something holds of a run that goes on.
+func awaitRun(t *testing.T, run *run, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			run.Process.Kill()
+			t.Fatalf("it takes too long: %s", run.out.String())
+		}
+	}
+}
+
+// ends returns how the last try of each item ended.
+func ends(b *bed) map[string]proc.Result {
+	all := make(map[string]proc.Result)
+	names, _ := filepath.Glob(filepath.Join(b.path("state"), "*", "result.json"))
+	for _, name := range names {
+		var r proc.Result
+		if body, err := os.ReadFile(name); err == nil && json.Unmarshal(body, &r) == nil {
+			all[r.ID] = r
+		}
+	}
+	return all
+}
+
+// judge compares how commands ended with what their texts mean, and looks that nothing of a limit is recorded.
+func (b *bed) judge(replays []replay, all map[string]proc.Result) {
+	b.t.Helper()
+	recorded := b.results()
+	for _, r := range replays {
+		end, ok := all[r.ID]
+		kind := end.Kind.String()
+		if !ok || !slices.Contains(r.kinds, kind) {
+			text := ""
+			if end.Fault != nil {
+				text = end.Fault.Message
+			}
+			b.t.Errorf("%s: %s, want %s (%s): %.200q", r.ID, kind, r.kinds, text, r.Stdout+r.Stderr)
+		}
+		_, isRecorded := recorded[r.ID]
+		switch limit := end.Kind.Throttle() || end.Kind.Fatal(); {
+		case limit && isRecorded:
+			b.t.Errorf("%s: a %s is recorded as a result", r.ID, kind)
+		case !limit && !isRecorded:
+			b.t.Errorf("%s: a %s is not recorded", r.ID, kind)
+		case end.Kind.Throttle() && end.State != proc.RateLimited:
+			b.t.Errorf("%s: a %s is kept as %s", r.ID, kind, end.State)
+		}
+	}
+}
