@@ -139,15 +139,19 @@ func (x *Exec) run(ctx context.Context, t *try, j *job, id string) error {
 	limited, done := within(ctx, x.cfg.Command.Timeout)
 	defer done()
 	t.end, err = command.Run(limited, spec)
-	timedOut := limited.Err() != nil && ctx.Err() == nil
+	cut := err != nil && limited.Err() != nil // it was asked to end, which it may have done in good order
 	if wrong := errors.Join(out.close(), errs.close()); wrong != nil {
 		return wrong
 	}
-	if refused, ok := errors.AsType[*command.NotStartedError](err); ok {
+	if cut && ctx.Err() != nil {
+		t.meaning = Meaning{Kind: sluice.Network, Text: err.Error()}
+		return nil
+	}
+	if refused, ok := errors.AsType[*command.NotStartedError](err); ok && !cut {
 		return t.notStarted(refused)
 	}
 	t.ran = true
-	end := End{ExitCode: t.end.ExitCode, Signal: t.end.Signal, TimedOut: timedOut}
+	end := End{ExitCode: t.end.ExitCode, Signal: t.end.Signal, TimedOut: cut}
 	if end.Stdout, err = out.kept(); err != nil {
 		return err
 	}

@@ -1,0 +1,54 @@
+package proc_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A program may answer the request to end by doing so in good order.
+const polite = `trap 'exit 0' TERM; echo >> $D/began; sleep 30 & wait`
+
+func TestACommandThatEndsInGoodOrderWhenItIsAskedToIsNotDone(t *testing.T) {
+	c := newCourse(t, 1, polite)
+	ctx, abandon := context.WithCancel(context.Background())
+	defer abandon()
+	r := c.start(ctx, c.open())
+	c.await("began", 1)
+	abandon()
+	if _, err := r.within(10 * time.Second); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if all := c.results(); len(all) != 0 {
+		t.Errorf("recorded %+v", all)
+	}
+}
+
+func TestACommandThatEndsInGoodOrderWhenItsTimeIsOverTimedOut(t *testing.T) {
+	c := newCourse(t, 1, polite)
+	c.limits.Attempts = 1
+	c.cfg.Command.Timeout = 200 * time.Millisecond
+	if _, err := c.run(); err != nil {
+		t.Fatal(err)
+	}
+	if all := c.results(); len(all) != 1 || all[0].Kind.String() != "timeout" {
+		t.Errorf("recorded %+v", all)
+	}
+}
+
+// What it left behind holds its input beyond the time that it had.
+func TestACommandThatEndedWellInItsTimeIsDone(t *testing.T) {
+	c := newCourse(t, 1, `exec 3<&0; setsid sleep 3 <&3 >/dev/null 2>&1 & sleep 0.1`)
+	c.write("items.txt", strings.Repeat("long", 100_000)+"\n")
+	c.cfg.Command.Args = c.cfg.Command.Args[:4]
+	c.cfg.Command.Stdin, c.cfg.Command.Timeout = true, 300*time.Millisecond
+	rep, err := c.run()
+	if err != nil || rep.Succeeded != 1 {
+		t.Fatalf("%+v, error %v", c.results(), err)
+	}
+	if all := c.results(); all[0].Latency < 300 {
+		t.Errorf("it took %d ms: nothing was tried", all[0].Latency)
+	}
+}
