@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -68,7 +69,7 @@ func (x *Exec) attempt(ctx context.Context, permit *sluice.Permit, item work.Ite
 		return work.Result{}, o
 	}
 	if !x.lane.pace(ctx) {
-		return work.Result{}, sluice.Outcome{Kind: sluice.Network, Unsent: true, Abandoned: true, Err: errNotPaced}
+		return work.Result{}, unstarted()
 	}
 	if ctx.Err() != nil {
 		return work.Result{}, abandoned(ctx)
@@ -98,18 +99,21 @@ func (x *Exec) attempt(ctx context.Context, permit *sluice.Permit, item work.Ite
 	return result, o
 }
 
-// errNotPaced is why a command was not started that waited for its turn in a usage window: the run ends before.
-var errNotPaced = errors.New("the run ended before the command's turn in the usage window")
+// unstarted is the outcome of a try that did not begin before the run ended: the item is left to do, whether it has attempts
+// left or not.
+func unstarted() sluice.Outcome {
+	return sluice.Outcome{Kind: sluice.Network, Err: context.Canceled, Unsent: true, Abandoned: true, Final: true}
+}
 
 // abandoned is the outcome of a try that was given up: it says nothing of the provider, and the item is left to do.
 func abandoned(ctx context.Context) sluice.Outcome {
 	return sluice.Outcome{Kind: sluice.Network, Err: context.Cause(ctx), Abandoned: true, Final: true}
 }
 
-// broken stops the run: nothing can be kept of what would be done, or nothing can be started.
+// broken stops the run: nothing can be kept of what would be done, or nothing can be started. The item is left to do.
 func (x *Exec) broken(err error) sluice.Outcome {
 	x.Stop(err)
-	return sluice.Outcome{Kind: sluice.Network, Err: err, Abandoned: true}
+	return sluice.Outcome{Kind: sluice.Network, Err: fmt.Errorf("%w: %w", context.Canceled, err), Abandoned: true, Final: true}
 }
 
 // run runs the command and reads its end. Its error is one of the run, not of the item.

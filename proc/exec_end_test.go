@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-llm/sluice/proc"
+	"github.com/sluice-llm/sluice/work"
 )
 
 // A program may answer the request to end by doing so in good order.
@@ -50,5 +53,38 @@ func TestACommandThatEndedWellInItsTimeIsDone(t *testing.T) {
 	}
 	if all := c.results(); all[0].Latency < 300 {
 		t.Errorf("it took %d ms: nothing was tried", all[0].Latency)
+	}
+}
+
+// What breaks the run is no failure of the item, though that has no attempt left.
+func TestWhatStopsTheRunIsNoResult(t *testing.T) {
+	c := newCourse(t, 3, "")
+	c.write("once", "#!/bin/sh\nrm \"$0\"\n")
+	c.cfg.Command.Args = []string{c.path("once"), "{}"}
+	c.limits.Attempts = 1
+	_, err := c.run()
+	if stopped, ok := errors.AsType[*work.StoppedError](err); !ok {
+		t.Errorf("error %v, %v", err, stopped)
+	}
+	if all := c.results(); len(all) != 1 || all[0].State != proc.Succeeded {
+		t.Errorf("recorded %+v", all)
+	}
+}
+
+// Nor is that of an item which still waits for its turn in a usage window when the run is drained.
+func TestADrainWhileACommandIsPacedRecordsNothing(t *testing.T) {
+	c := newCourse(t, 4, `echo >> $D/ran`)
+	c.limits.Limits.Concurrent, c.limits.Attempts = 4, 1
+	c.pace()
+	x := c.open()
+	r := c.start(context.Background(), x)
+	c.await("ran", 1)
+	x.Drain()
+	x.Drain()
+	if _, err := r.within(5 * time.Second); !errors.Is(err, work.ErrDrained) {
+		t.Errorf("error %v", err)
+	}
+	if n := len(c.results()); n != 1 || c.noted("ran") != 1 {
+		t.Errorf("%d results, of %d commands", n, c.noted("ran"))
 	}
 }

@@ -141,3 +141,19 @@ func (c *course) results() (all []proc.Result) {
 	}
 	return all
 }
+
+// pace has the commands spread what little a window has left.
+func (c *course) pace() {
+	w, err := proc.ReadWindows(c.path("windows.json"), known(c.t, "claude"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	reset := time.Now().Add(4 * time.Hour)
+	for i := range 4 {
+		w.Note(time.Now().Add(time.Duration(i-4)*time.Minute), figure(1000, "5-hour", 0.9+float64(i)/100, reset))
+	}
+	if w.PaceEvery(time.Now()) < time.Minute {
+		c.t.Fatal("nothing is paced")
+	}
+	c.cfg.Windows, c.cfg.PaceWindow = w, true
+}
