@@ -140,6 +140,7 @@ func (x *Exec) run(ctx context.Context, t *try, j *job, id string) error {
 	if j.stdin != nil {
 		spec.Stdin = strings.NewReader(string(j.stdin))
 	}
+	before := x.stamps(j)
 	limited, done := within(ctx, x.cfg.Command.Timeout)
 	defer done()
 	t.end, err = command.Run(limited, spec)
@@ -162,7 +163,7 @@ func (x *Exec) run(ctx context.Context, t *try, j *job, id string) error {
 	if end.Stderr, err = errs.kept(); err != nil {
 		return err
 	}
-	end.Records = x.records(t, j)
+	end.Records = x.records(j, before)
 	t.meaning = x.cfg.CLI.Read(end, time.Now())
 	return nil
 }
@@ -253,9 +254,15 @@ func (t *try) describe(rec *Result) {
 // mostRecord is how much of a file is read in which a command says what became of it.
 const mostRecord = 1 << 20
 
-// records reads the files in which a command may have said what became of it: the one that is named, and those of tries of its
-// own that it put aside as failed. Those that are older than the try are not of it.
-func (x *Exec) records(t *try, j *job) []Record {
+// stamp tells a file from what another one wrote in its place.
+type stamp struct {
+	at   time.Time
+	size int64
+}
+
+// recordNames are those of the files in which a command may say what became of it: the one that is named, and those of tries of
+// its own that it put aside as failed.
+func (x *Exec) recordNames(j *job) []string {
 	var names []string
 	switch {
 	case j.resultFile == "":
@@ -268,10 +275,27 @@ func (x *Exec) records(t *try, j *job) []Record {
 		found, _ := filepath.Glob(filepath.Join(globQuote(j.dir.path), failedName, pattern))
 		names = append(names, found...)
 	}
+	return names
+}
+
+// stamps are those of the records that are there before a command begins. They are not of it; some are our own, of the tries
+// before.
+func (x *Exec) stamps(j *job) map[string]stamp {
+	all := make(map[string]stamp)
+	for _, name := range x.recordNames(j) {
+		if info, err := os.Stat(name); err == nil {
+			all[name] = stamp{info.ModTime(), info.Size()}
+		}
+	}
+	return all
+}
+
+// records reads the records that are new.
+func (x *Exec) records(j *job, before map[string]stamp) []Record {
 	var all []Record
-	for _, name := range names {
+	for _, name := range x.recordNames(j) {
 		info, err := os.Stat(name)
-		if err != nil || !info.Mode().IsRegular() || info.Size() > mostRecord || info.ModTime().Before(t.started.Add(-time.Second)) {
+		if err != nil || !info.Mode().IsRegular() || info.Size() > mostRecord || before[name] == (stamp{info.ModTime(), info.Size()}) {
 			continue
 		}
 		if body, err := os.ReadFile(name); err == nil {

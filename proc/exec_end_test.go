@@ -88,3 +88,27 @@ func TestADrainWhileACommandIsPacedRecordsNothing(t *testing.T) {
 		t.Errorf("%d results, of %d commands", n, c.noted("ran"))
 	}
 }
+
+// The result.json of a try, which is put aside where commands may leave records of their own, says nothing of the next try.
+func TestATryIsNotJudgedByTheOneBefore(t *testing.T) {
+	for name, end := range map[string]string{
+		"a failure": `echo >&2 badly; exit 1`,
+		"a limit":   `echo "Claude AI usage limit reached|$(date +%s)"; exit 1`,
+	} {
+		c := newCourse(t, 1, `echo >> $D/ran; if mkdir $D/met; then `+end+`; fi`)
+		if rep, err := c.run(); err != nil || rep.Succeeded != 1 || c.noted("ran") != 2 {
+			t.Errorf("%s: %+v in %d runs, error %v", name, rep, c.noted("ran"), err)
+		}
+	}
+}
+
+// A record that a command leaves anew in the place of one before is of its try.
+func TestARecordThatIsWrittenAnewCounts(t *testing.T) {
+	c := newCourse(t, 1, `echo >> $D/ran; mkdir -p $SLUICE_ITEM_DIR/.failed/run
+if ! mkdir $D/1 && ! mkdir $D/2; then exit 0; fi
+printf '{"is_error":true,"result":"Claude AI usage limit reached|%d"}' $(date +%s) > $SLUICE_ITEM_DIR/.failed/run/result.json`)
+	rep, err := c.run()
+	if err != nil || rep.Run.Throttles != 2 || c.noted("ran") != 3 {
+		t.Errorf("%+v in %d runs, error %v", rep, c.noted("ran"), err)
+	}
+}
