@@ -127,7 +127,8 @@ func (x *Exec) run(ctx context.Context, t *try, j *job, id string) error {
 	}
 	errs, err := newSpool(filepath.Join(j.dir.path, stderrName), x.cfg.Output)
 	if err != nil {
-		return errors.Join(err, out.close())
+		_, wrong := out.close()
+		return errors.Join(err, wrong)
 	}
 	spec := x.spec()
 	spec.Args = j.args
@@ -145,7 +146,9 @@ func (x *Exec) run(ctx context.Context, t *try, j *job, id string) error {
 	defer done()
 	t.end, err = command.Run(limited, spec)
 	cut := err != nil && limited.Err() != nil // it was asked to end, which it may have done in good order
-	if wrong := errors.Join(out.close(), errs.close()); wrong != nil {
+	stdout, outErr := out.close()
+	stderr, errsErr := errs.close()
+	if wrong := errors.Join(outErr, errsErr); wrong != nil {
 		return wrong
 	}
 	if cut && ctx.Err() != nil {
@@ -156,15 +159,9 @@ func (x *Exec) run(ctx context.Context, t *try, j *job, id string) error {
 		return t.notStarted(refused)
 	}
 	t.ran = true
-	end := End{ExitCode: t.end.ExitCode, Signal: t.end.Signal, TimedOut: cut}
-	if end.Stdout, err = out.kept(); err != nil {
-		return err
-	}
-	if end.Stderr, err = errs.kept(); err != nil {
-		return err
-	}
-	end.Records = x.records(j, before)
-	t.meaning = x.cfg.CLI.Read(end, time.Now())
+	t.meaning = x.cfg.CLI.Read(End{
+		ExitCode: t.end.ExitCode, Signal: t.end.Signal, TimedOut: cut, Stdout: stdout, Stderr: stderr, Records: x.records(j, before),
+	}, time.Now())
 	return nil
 }
 
@@ -235,6 +232,9 @@ func (x *Exec) keepTry(item work.Item, j *job, t *try, o *sluice.Outcome) error 
 	t.describe(rec)
 	rec.Latency = millis(t.ended.Sub(t.started))
 	x.tally.met(item.ID, j.tier, rec.State)
+	if err := os.MkdirAll(j.dir.path, 0o700); err != nil { // the command may have removed it
+		return err
+	}
 	return writeJSON(filepath.Join(j.dir.path, resultName), rec)
 }
 

@@ -112,3 +112,13 @@ printf '{"is_error":true,"result":"Claude AI usage limit reached|%d"}' $(date +%
 		t.Errorf("%+v in %d runs, error %v", rep, c.noted("ran"), err)
 	}
 }
+
+func TestACommandMayRemoveItsDirectory(t *testing.T) {
+	for _, script := range []string{`echo well; rm -r "$SLUICE_ITEM_DIR"`, `rm -r "$SLUICE_ITEM_DIR"; echo >&2 badly; exit 1`,
+		`cd $SLUICE_ITEM_DIR; rm *; mkfifo stdout.log stderr.log`} {
+		c := newCourse(t, 2, script)
+		if rep, err := c.run(); err != nil || rep.Left != 0 {
+			t.Errorf("%s: %+v, error %v", script, rep, err)
+		}
+	}
+}
