@@ -65,14 +65,8 @@ func (e *EndError) Source() string { return e.From }
 
 // attempt runs a job's command once, under a permit.
 func (x *Exec) attempt(ctx context.Context, permit *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
-	if o, limited := x.probe.pass(ctx); limited {
+	if o, held := x.hold(ctx); held {
 		return work.Result{}, o
-	}
-	if !x.lane.pace(ctx) {
-		return work.Result{}, unstarted()
-	}
-	if ctx.Err() != nil {
-		return work.Result{}, abandoned(ctx)
 	}
 	j := item.Data.(*job)
 	t := &try{number: permit.Attempt(), started: time.Now(), tier: j.tier}
@@ -91,12 +85,34 @@ func (x *Exec) attempt(ctx context.Context, permit *sluice.Permit, item work.Ite
 	}
 	result.Payload, result.Status = t.answer, max(0, t.end.ExitCode)
 	o := x.outcome(t)
+	if o.Kind == sluice.UsageWindow || o.Kind == sluice.RateLimit && o.Dimension != sluice.Concurrency {
+		x.probe.again()
+	}
 	if o.Kind != sluice.OK {
 		if err := x.keepTry(item, j, t, &o); err != nil {
 			return result, x.broken(err)
 		}
 	}
 	return result, o
+}
+
+// hold keeps a command that has its permit until it may start, or says why it may not.
+func (x *Exec) hold(ctx context.Context) (o sluice.Outcome, held bool) {
+	ctx, done := x.lane.starting(ctx)
+	defer done()
+	if !x.lane.pace(ctx) {
+		return unstarted(), true
+	}
+	if o, limited := x.probe.pass(ctx); limited {
+		return o, true
+	}
+	switch {
+	case ctx.Err() != nil:
+		return unstarted(), true
+	case (x.cfg.PaceWindow || x.cfg.Preflight.set()) && x.lane.paused(): // since it has the permit: it waits for another
+		return sluice.Outcome{Kind: sluice.RateLimit, Unsent: true, Abandoned: true}, true
+	}
+	return o, false
 }
 
 // unstarted is the outcome of a try that did not begin before the run ended: the item is left to do, whether it has attempts

@@ -75,7 +75,7 @@ func TestWhatStopsTheRunIsNoResult(t *testing.T) {
 func TestADrainWhileACommandIsPacedRecordsNothing(t *testing.T) {
 	c := newCourse(t, 4, `echo >> $D/ran`)
 	c.limits.Limits.Concurrent, c.limits.Attempts = 4, 1
-	c.pace()
+	c.pace(0.9, 4*time.Hour)
 	x := c.open()
 	r := c.start(context.Background(), x)
 	c.await("ran", 1)

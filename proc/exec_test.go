@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -142,18 +143,35 @@ func (c *course) results() (all []proc.Result) {
 	return all
 }
 
-// pace has the commands spread what little a window has left.
-func (c *course) pace() {
+// pace has the commands spread what is left of a window, of which each takes a hundredth.
+func (c *course) pace(used float64, left time.Duration) {
 	w, err := proc.ReadWindows(c.path("windows.json"), known(c.t, "claude"))
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	reset := time.Now().Add(4 * time.Hour)
+	reset := time.Now().Add(left)
 	for i := range 4 {
-		w.Note(time.Now().Add(time.Duration(i-4)*time.Minute), figure(1000, "5-hour", 0.9+float64(i)/100, reset))
+		w.Note(time.Now().Add(time.Duration(i-4)*time.Minute), figure(1000, "5-hour", used-float64(3-i)/100, reset))
 	}
-	if w.PaceEvery(time.Now()) < time.Minute {
+	if w.PaceEvery(time.Now()) == 0 {
 		c.t.Fatal("nothing is paced")
 	}
 	c.cfg.Windows, c.cfg.PaceWindow = w, true
+}
+
+// times are what commands noted, where that are instants.
+func (c *course) times(name string) (all []time.Time) {
+	c.t.Helper()
+	b, err := os.ReadFile(c.path(name))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		ns, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		all = append(all, time.Unix(0, ns))
+	}
+	return all
 }

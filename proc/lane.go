@@ -21,14 +21,17 @@ type lane struct {
 
 	mu      sync.Mutex
 	backoff Backoff
-	saved   time.Time     // when Config.Windows were
-	next    time.Time     // when the next command may start that is paced
-	stop    chan struct{} // closed when nothing more is to start
-	stopped sync.Once
+	saved   time.Time // when Config.Windows were
+	next    time.Time // when the next command may start that is paced
+
+	stop  context.Context // ends when nothing more is to start
+	drain func()          // ends it
 }
 
 func newLane(cfg *Config, log *slog.Logger) *lane {
-	return &lane{cfg: cfg, log: log, stop: make(chan struct{})}
+	l := &lane{cfg: cfg, log: log}
+	l.stop, l.drain = context.WithCancel(context.Background())
+	return l
 }
 
 // saveEvery is how often what is known of windows is written while commands end. What a crash forgets is no older.
@@ -71,32 +74,54 @@ func (l *lane) saveWindows() {
 	}
 }
 
-// pace has a command wait so that what a window has left lasts until its reset. It says false where nothing more is to start.
+// starting returns a context that ends with ctx, and when nothing more is to start.
+func (l *lane) starting(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stay := context.AfterFunc(l.stop, cancel)
+	return ctx, func() { stay(); cancel() }
+}
+
+// pace has a command wait so that what a window has left lasts until its reset. It says false where ctx ends before.
 func (l *lane) pace(ctx context.Context) bool {
 	if !l.cfg.PaceWindow || l.cfg.Windows == nil {
 		return true
 	}
-	l.mu.Lock()
-	now := time.Now()
-	at := l.next
-	if at.Before(now) {
-		at = now
+	for {
+		wait := l.turn(time.Now())
+		if wait <= 0 {
+			return true
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C: // and look again: another command may have come first
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		}
 	}
-	l.next = at.Add(l.cfg.Windows.PaceEvery(now))
-	l.mu.Unlock()
-	timer := time.NewTimer(at.Sub(now))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-l.stop:
-	case <-ctx.Done():
+}
+
+// turn gives a command its turn, or says how long there is none. Nobody has one that is later: what a window has left may have
+// changed by then.
+func (l *lane) turn(now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Before(l.next) {
+		return l.next.Sub(now)
+	}
+	l.next = now.Add(l.cfg.Windows.PaceEvery(now))
+	return 0
+}
+
+// paused reports whether nothing is to start now, as those find that waited for something while they had a permit.
+func (l *lane) paused() bool {
+	for _, s := range l.cfg.Scheduler.Snapshot().Lanes {
+		if s.Lane == l.cfg.Lane {
+			return s.Held || s.Until.After(time.Now())
+		}
 	}
 	return false
 }
-
-// drain lets nothing more start.
-func (l *lane) drain() { l.stopped.Do(func() { close(l.stop) }) }
 
 // paced is when the next command may start; zero where that is not known or not so.
 func (l *lane) paced() time.Time {

@@ -47,40 +47,51 @@ type probing struct {
 
 func newProbe(x *Exec) *probe { return &probe{x: x, due: x.cfg.Preflight.set()} }
 
-// again has the next command wait for the preflight, since a limit was met.
+// again has the next command wait for the preflight, since a limit was met. One that is on may have asked before.
 func (p *probe) again() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.due = p.x.cfg.Preflight.set()
 }
 
-// pass lets a command start, or says why not. What the preflight does not know is no reason.
+// pass lets a command start, or says why not. What the preflight does not know is no reason. ctx ends when nothing more is to
+// start.
 func (p *probe) pass(ctx context.Context) (o sluice.Outcome, limited bool) {
-	p.mu.Lock()
-	if !p.due {
+	for ctx.Err() == nil {
+		p.mu.Lock()
+		run, mine := p.running, false
+		switch {
+		case run != nil:
+		case !p.due:
+			p.mu.Unlock()
+			return o, false
+		default:
+			run, mine = &probing{done: make(chan struct{})}, true
+			p.running, p.due = run, false
+		}
 		p.mu.Unlock()
-		return o, false
-	}
-	run := p.running
-	if run != nil {
-		p.mu.Unlock()
+		if mine {
+			p.ask(ctx, run)
+		}
 		select {
 		case <-run.done:
-			return run.outcome, run.limited
 		case <-ctx.Done():
 			return o, false
 		}
+		if run.limited {
+			return run.outcome, true
+		}
 	}
-	run = &probing{done: make(chan struct{})}
-	p.running = run
-	p.mu.Unlock()
+	return o, false
+}
 
+// ask is one run of the preflight.
+func (p *probe) ask(ctx context.Context, run *probing) {
 	run.outcome, run.limited = p.run(ctx)
 	p.mu.Lock()
-	p.due, p.running = run.limited || ctx.Err() != nil, nil
-	p.mu.Unlock()
+	defer p.mu.Unlock()
+	p.due, p.running = p.due || run.limited || ctx.Err() != nil, nil
 	close(run.done)
-	return run.outcome, run.limited
 }
 
 // run asks once.

@@ -1,0 +1,69 @@
+package proc_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice/proc"
+	"github.com/sluice-llm/sluice/work"
+)
+
+func TestADrainDuringThePreflightStartsNothing(t *testing.T) {
+	c := newCourse(t, 4, `echo >> $D/ran`)
+	c.limits.Limits.Concurrent, c.limits.Attempts = 4, 1
+	c.cfg.Preflight = proc.Preflight{Command: []string{"/bin/sh", "-c", "echo >> $D/asked; sleep 20"}}
+	x := c.open()
+	r := c.start(context.Background(), x)
+	c.await("asked", 1)
+	x.Drain()
+	if _, err := r.within(5 * time.Second); !errors.Is(err, work.ErrDrained) {
+		t.Errorf("error %v", err)
+	}
+	if n := c.noted("ran"); n != 0 || len(c.results()) != 0 {
+		t.Errorf("%d commands ran, recorded %+v", n, c.results())
+	}
+}
+
+// limitedOnce meets a limit at its first run.
+const limitedOnce = `echo >> $D/ran
+if mkdir $D/met 2>/dev/null; then echo "Claude AI usage limit reached|$(date +%s)"; exit 1; fi`
+
+func TestThePreflightAsksAgainAfterEachPause(t *testing.T) {
+	c := newCourse(t, 3, limitedOnce)
+	c.cfg.Preflight = proc.Preflight{Command: []string{"/bin/sh", "-c", "echo >> $D/asked"}}
+	if rep, err := c.run(); err != nil || rep.Succeeded != 3 {
+		t.Fatalf("%+v, error %v", rep, err)
+	}
+	if n := c.noted("asked"); n != 2 || c.noted("ran") != 4 {
+		t.Errorf("%d preflights, %d runs", n, c.noted("ran"))
+	}
+}
+
+// A limit holds back those too that have a permit and wait for their turn.
+func TestAPausedLaneStartsNothingThatWasPaced(t *testing.T) {
+	c := newCourse(t, 3, `date +%s%N >> $D/ran
+if mkdir $D/met; then echo "Claude AI usage limit reached|$(($(date +%s) + 2))"; exit 1; fi`)
+	c.limits.Limits.Concurrent = 3
+	c.pace(0.4, 20*time.Second) // a third of a second apart
+	if rep, err := c.run(); err != nil || rep.Succeeded != 3 {
+		t.Fatalf("%+v, error %v", rep, err)
+	}
+	if ran := c.times("ran"); len(ran) != 4 || ran[1].Sub(ran[0]) < time.Second {
+		t.Errorf("commands began at %v", ran)
+	}
+}
+
+// What a window has left does not put commands off that far that they wait for their turn beyond its reset.
+func TestNoTurnIsBeyondTheReset(t *testing.T) {
+	c := newCourse(t, 3, `date +%s%N >> $D/ran`)
+	c.limits.Limits.Concurrent = 3
+	c.pace(0.995, 2*time.Second) // nothing more fits
+	if _, err := c.start(context.Background(), c.open()).within(8 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if ran := c.times("ran"); len(ran) != 3 || ran[2].Sub(ran[0]) > 3*time.Second {
+		t.Errorf("commands began at %v", ran)
+	}
+}
