@@ -3,6 +3,7 @@ package proc_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,5 +66,32 @@ func TestNoTurnIsBeyondTheReset(t *testing.T) {
 	}
 	if ran := c.times("ran"); len(ran) != 3 || ran[2].Sub(ran[0]) > 3*time.Second {
 		t.Errorf("commands began at %v", ran)
+	}
+}
+
+// refuse answers every item, with a refusal until an instant for the first two.
+const refuse = `until=$(date -u -d '+2 seconds' +%Y-%m-%dT%H:%M:%SZ)
+while read -r line; do
+	date +%s%N >> $D/ran
+	id=$(echo "$line" | sed 's/.*"id":"\([^"]*\)".*/\1/')
+	if mkdir $D/met; then echo '{"id":"'$id'","ok":false,"error":{"message":"slow","kind":"KIND","reset_at":"'$until'"}}'
+	else echo '{"id":"'$id'","ok":true}'; fi
+done 2>/dev/null`
+
+func TestAResetThatAWorkerStatesIsWaitedFor(t *testing.T) {
+	for _, kind := range []string{"rate_limit", "usage_window", "overloaded"} {
+		t.Run(kind, func(t *testing.T) {
+			c := newCourse(t, 3, strings.Replace(refuse, "KIND", kind, 1))
+			c.cfg.Command.Args, c.cfg.Persistent = c.cfg.Command.Args[:3], true
+			if rep, err := c.run(); err != nil || rep.Succeeded != 3 {
+				t.Fatalf("%+v, error %v", rep, err)
+			}
+			if ran := c.times("ran"); len(ran) != 4 || ran[1].Sub(ran[0]) < time.Second {
+				t.Errorf("commands began at %v", ran)
+			}
+			if n := c.cfg.Pauses.Count(); n != 1 {
+				t.Errorf("%d pauses", n)
+			}
+		})
 	}
 }

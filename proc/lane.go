@@ -45,10 +45,13 @@ func (l *lane) ended(t *try, o *sluice.Outcome) {
 	switch {
 	case o.Kind == sluice.OK:
 		l.backoff.Succeeded(t.started)
-	case o.Kind == sluice.Overloaded, !o.Kind.Throttle(), o.Dimension == sluice.Concurrency:
-		return
+	case !o.Kind.Throttle():
 	case !o.Until.IsZero():
 		o.Until = o.Until.Add(untilMargin)
+		if o.Kind != sluice.UsageWindow { // of which alone the Scheduler takes instants
+			o.Wait = o.Until.Sub(t.ended)
+		}
+	case o.Kind == sluice.Overloaded, o.Dimension == sluice.Concurrency:
 	case o.Wait <= 0:
 		o.Until = l.backoff.Limited(t.started, t.ended)
 		o.Wait = o.Until.Sub(t.ended)
