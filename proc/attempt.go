@@ -76,6 +76,9 @@ func (x *Exec) attempt(ctx context.Context, permit *sluice.Permit, item work.Ite
 		permit.Sent()
 		err = x.run(ctx, t, j, item.ID)
 	}
+	if short(err) {
+		t.meaning, err = fewer(err), nil
+	}
 	t.ended = time.Now()
 	switch {
 	case ctx.Err() != nil && t.meaning.Kind != sluice.OK:
@@ -196,15 +199,24 @@ func (t *try) notStarted(err *command.NotStartedError) error {
 	switch {
 	case errors.Is(err, syscall.E2BIG):
 		t.meaning = Meaning{Kind: sluice.BadRequest, Source: "start", Text: err.Error() + ": the item is too long for a word of a command: give it by --stdin"}
-	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		// The system takes no more at once: fewer are run.
-		t.meaning = Meaning{Kind: sluice.RateLimit, Dimension: sluice.Concurrency, Source: "start", Text: err.Error()}
+	case short(err):
+		t.meaning = fewer(err)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, exec.ErrNotFound):
 		return err
 	default:
 		t.meaning = Meaning{Kind: sluice.CommandFailed, Source: "start", Text: err.Error()}
 	}
 	return nil
+}
+
+// short reports whether the system is short of what an error says: it takes no more commands at once.
+func short(err error) bool {
+	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
+// fewer has fewer commands run at once.
+func fewer(err error) Meaning {
+	return Meaning{Kind: sluice.RateLimit, Dimension: sluice.Concurrency, Source: "start", Text: err.Error()}
 }
 
 // mostVariable is how long an item may be that a variable holds.

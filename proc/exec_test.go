@@ -159,18 +159,27 @@ func (c *course) pace(used float64, left time.Duration) {
 	c.cfg.Windows, c.cfg.PaceWindow = w, true
 }
 
-// times are what commands noted, where that are instants.
-func (c *course) times(name string) (all []time.Time) {
+// numbers are what commands noted, a line each.
+func (c *course) numbers(name string) (all []int64) {
 	c.t.Helper()
 	b, err := os.ReadFile(c.path(name))
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	for line := range strings.Lines(string(b)) {
-		ns, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+		n, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
 		if err != nil {
 			c.t.Fatal(err)
 		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// times are the instants that commands noted.
+func (c *course) times(name string) (all []time.Time) {
+	c.t.Helper()
+	for _, ns := range c.numbers(name) {
 		all = append(all, time.Unix(0, ns))
 	}
 	return all
