@@ -83,7 +83,7 @@ func TestAsManyRunAsHelp(t *testing.T) {
 		ok     func(peak, least int64) bool
 	}{
 		{"they do not slow each other down", `mkdir $D/on.$$; ls -d $D/on.* | wc -l >> $D/many; sleep 0.3; rmdir $D/on.$$`,
-			func(peak, least int64) bool { return peak > 16 && peak <= most && least > 12 }},
+			func(peak, _ int64) bool { return peak > 16 && peak <= most }},
 		{"each takes as long as there are others", `mkdir $D/on.$$; n=$(ls -d $D/on.* | wc -l); echo $n >> $D/many
 sleep $(printf 0.%02d $(($n * 4))); rmdir $D/on.$$`,
 			func(peak, least int64) bool { return peak <= most && least <= 12 }},
