@@ -241,9 +241,12 @@ func (x *Exec) outcome(t *try) sluice.Outcome {
 		Abandoned: m.Kind == sluice.Timeout, // a command that takes too long is no sign that the provider is away
 		Final:     t.quarantined,
 	}
-	x.lane.ended(t, &o)
+	another := x.lane.ended(t, &o)
 	if o.Kind != sluice.OK && o.Err == nil {
 		o.Err = &EndError{Err: t.cause, Kind: o.Kind, Text: m.Text, From: m.Source, Until: o.Until}
+	}
+	if another { // to the Scheduler, what a command says that began before a pause only lengthens that
+		x.pause(o)
 	}
 	return o
 }

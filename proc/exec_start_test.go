@@ -95,3 +95,29 @@ func TestAResetThatAWorkerStatesIsWaitedFor(t *testing.T) {
 		})
 	}
 }
+
+// Those that were sent before a pause may tell of one that lasts longer, such as a week's. All is held back until then, and
+// said to be: what the next run waits for is what stands there.
+func TestALaterResetOfAnEarlierCommandIsTold(t *testing.T) {
+	c := newCourse(t, 2, `date +%s%N >> $D/ran
+test $1 = item2 && sleep 0.3
+mkdir $D/met.$1 || exit 0
+case $1 in item1) s=2;; *) s=5;; esac
+echo "Claude AI usage limit reached|$(($(date +%s) + $s))"; exit 1`)
+	c.limits.Limits.Concurrent = 2
+	x := c.open()
+	r := c.start(context.Background(), x)
+	c.await("ran", 2)
+	began := time.Now()
+	time.Sleep(1500 * time.Millisecond)
+	state, err := work.LoadState(proc.StatePath(c.cfg.Dir))
+	if err != nil || state.Status != work.Limited || state.RateLimit.Until.Sub(began) < 4*time.Second || state.PauseCount != 1 {
+		t.Errorf("%+v, error %v", state, err)
+	}
+	if rep, err := r.within(20 * time.Second); err != nil || rep.Succeeded != 2 {
+		t.Errorf("%+v, error %v", rep, err)
+	}
+	if ran := c.times("ran"); len(ran) != 4 || ran[2].Sub(began) < 4*time.Second {
+		t.Errorf("commands began at %v", ran)
+	}
+}

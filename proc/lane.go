@@ -11,6 +11,9 @@ import (
 	"github.com/sluice-llm/sluice"
 )
 
+// laterReset is by how much a reset that is stated differs from that of the limit before if it is of another one.
+const laterReset = 2 * time.Second
+
 // untilMargin is added to stated resets: they are told to the second at best, and a command that comes before is refused again.
 const untilMargin = time.Second
 
@@ -21,6 +24,8 @@ type lane struct {
 
 	mu      sync.Mutex
 	backoff Backoff
+	until   time.Time // the last reset that was stated,
+	told    time.Time // and when
 	saved   time.Time // when Config.Windows were
 	next    time.Time // when the next command may start that is paced
 
@@ -37,8 +42,9 @@ func newLane(cfg *Config, log *slog.Logger) *lane {
 // saveEvery is how often what is known of windows is written while commands end. What a crash forgets is no older.
 const saveEvery = 10 * time.Second
 
-// ended takes in how a try ended, and says in o for how long a limit that it met holds where nobody else does.
-func (l *lane) ended(t *try, o *sluice.Outcome) {
+// ended takes in how a try ended, and says in o for how long a limit that it met holds where nobody else does. A limit is
+// another one where it holds longer than what was told since the try began.
+func (l *lane) ended(t *try, o *sluice.Outcome) (another bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.note(t)
@@ -51,11 +57,16 @@ func (l *lane) ended(t *try, o *sluice.Outcome) {
 		if o.Kind != sluice.UsageWindow { // of which alone the Scheduler takes instants
 			o.Wait = o.Until.Sub(t.ended)
 		}
+		if o.Until.Sub(l.until) >= laterReset {
+			another = t.started.Before(l.told)
+			l.until, l.told = o.Until, t.ended
+		}
 	case o.Kind == sluice.Overloaded, o.Dimension == sluice.Concurrency:
 	case o.Wait <= 0:
 		o.Until = l.backoff.Limited(t.started, t.ended)
 		o.Wait = o.Until.Sub(t.ended)
 	}
+	return another
 }
 
 // note keeps what a try says of the account's windows.
@@ -145,11 +156,15 @@ func (x *Exec) honour() {
 	}
 	o := sluice.Outcome{Kind: sluice.UsageWindow, Until: limit.Until, Dimension: limit.Dimension,
 		Err: &EndError{Kind: limit.Kind, Text: limit.Text, From: "the run before", Until: limit.Until}}
-	if err := x.cfg.Scheduler.PauseLane(x.cfg.Lane, o); err != nil {
-		x.log.Warn("the limit that the run before met is not waited for", "error", err)
-		return
-	}
+	x.pause(o)
 	x.probe.again()
+}
+
+// pause pauses the lane for a limit that its commands do not tell the Scheduler of.
+func (x *Exec) pause(o sluice.Outcome) {
+	if err := x.cfg.Scheduler.PauseLane(x.cfg.Lane, o); err != nil {
+		x.log.Warn("a limit is not waited for", "error", err)
+	}
 }
 
 // recognise returns the CLI that a command is.
