@@ -95,13 +95,13 @@ func (p *probe) ask(ctx context.Context, run *probing) {
 }
 
 // run asks once.
-func (p *probe) run(ctx context.Context) (sluice.Outcome, bool) {
+func (p *probe) run(asked context.Context) (sluice.Outcome, bool) {
 	cfg := &p.x.cfg.Preflight
 	timeout := cfg.Timeout
 	if timeout == 0 {
 		timeout = preflightTime
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(asked, timeout)
 	defer cancel()
 	t := &try{started: time.Now()}
 	var err error
@@ -113,10 +113,11 @@ func (p *probe) run(ctx context.Context) (sluice.Outcome, bool) {
 	t.ended = time.Now()
 	kind := t.meaning.Kind
 	switch {
+	case asked.Err() != nil:
 	case err != nil:
 		p.x.log.Warn("the preflight does not say whether a limit is reached", "error", err)
 		return sluice.Outcome{}, false
-	case kind.Throttle(), kind.Fatal():
+	case kind.Throttle(), kind.Fatal() && cfg.URL == "": // an address is asked without the account's key
 		t.meaning.Source = "preflight"
 		return p.x.outcome(t), true
 	case kind != sluice.OK:
