@@ -121,3 +121,20 @@ echo "Claude AI usage limit reached|$(($(date +%s) + $s))"; exit 1`)
 		t.Errorf("commands began at %v", ran)
 	}
 }
+
+// A limit that is met while the preflight is on is asked about by another one: the first may have asked before.
+func TestALimitMetDuringThePreflightIsAskedAbout(t *testing.T) {
+	c := newCourse(t, 2, `mkdir $D/met.$1 || exit 0
+if test $1 = item2; then until test $(wc -l < $D/asked) = 2; do sleep 0.01; done; echo > $D/told; fi
+echo "Claude AI usage limit reached|$(date +%s)"; exit 1`)
+	c.limits.Limits.Concurrent = 2
+	c.cfg.Preflight = proc.Preflight{Command: []string{"/bin/sh", "-c", `echo >> $D/asked
+test $(wc -l < $D/asked) = 1 && exit
+until test -e $D/told; do sleep 0.01; done; sleep 0.3`}}
+	if rep, err := c.run(); err != nil || rep.Succeeded != 2 {
+		t.Fatalf("%+v, error %v", rep.Summary, err)
+	}
+	if n := c.noted("asked"); n != 3 {
+		t.Errorf("%d preflights", n)
+	}
+}
