@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -149,5 +150,30 @@ func TestAResetThatIsPastIsNotAskedAboutWithoutRest(t *testing.T) {
 	}
 	if k := c.cfg.Pauses.Count(); k > 20 {
 		t.Errorf("%d pauses", k)
+	}
+}
+
+// One that is abandoned while its commands end by themselves records those that did, and no others.
+func TestWhatEndedWellBeforeItWasAbandonedIsRecorded(t *testing.T) {
+	for round := range 8 {
+		c := newCourse(t, 40, `trap 'exit 0' TERM; echo $1 >> $D/began; sleep 0.0$(($$ % 9)); echo $1 >> $D/ended`)
+		c.limits.Limits.Concurrent = 8
+		ctx, abandon := context.WithCancel(context.Background())
+		r := c.start(ctx, c.open())
+		c.await("ended", 8+round)
+		abandon()
+		if _, err := r.within(10 * time.Second); !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v", err)
+		}
+		ended, _ := os.ReadFile(c.path("ended"))
+		recorded := c.results()
+		for _, res := range recorded {
+			if item := "item" + res.ID + "\n"; res.State != proc.Succeeded || !strings.Contains("\n"+string(ended), "\n"+item) {
+				t.Errorf("recorded %+v, which had not ended", res)
+			}
+		}
+		if len(recorded) < 8+round-8 {
+			t.Errorf("%d recorded of %d", len(recorded), 8+round)
+		}
 	}
 }
