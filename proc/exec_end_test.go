@@ -1,3 +1,5 @@
+//go:build linux
+
 package proc_test
 
 import (
@@ -15,6 +17,7 @@ import (
 const polite = `trap 'exit 0' TERM; echo >> $D/began; sleep 30 & wait`
 
 func TestACommandThatEndsInGoodOrderWhenItIsAskedToIsNotDone(t *testing.T) {
+	t.Parallel()
 	c := newCourse(t, 1, polite)
 	ctx, abandon := context.WithCancel(context.Background())
 	defer abandon()
@@ -30,6 +33,7 @@ func TestACommandThatEndsInGoodOrderWhenItIsAskedToIsNotDone(t *testing.T) {
 }
 
 func TestACommandThatEndsInGoodOrderWhenItsTimeIsOverTimedOut(t *testing.T) {
+	t.Parallel()
 	c := newCourse(t, 1, polite)
 	c.limits.Attempts = 1
 	c.cfg.Command.Timeout = 200 * time.Millisecond
@@ -43,6 +47,7 @@ func TestACommandThatEndsInGoodOrderWhenItsTimeIsOverTimedOut(t *testing.T) {
 
 // What it left behind holds its input beyond the time that it had.
 func TestACommandThatEndedWellInItsTimeIsDone(t *testing.T) {
+	t.Parallel()
 	c := newCourse(t, 1, `exec 3<&0; setsid sleep 3 <&3 >/dev/null 2>&1 & sleep 0.1`)
 	c.write("items.txt", strings.Repeat("long", 100_000)+"\n")
 	c.cfg.Command.Args = c.cfg.Command.Args[:4]
@@ -58,6 +63,7 @@ func TestACommandThatEndedWellInItsTimeIsDone(t *testing.T) {
 
 // What breaks the run is no failure of the item, though that has no attempt left.
 func TestWhatStopsTheRunIsNoResult(t *testing.T) {
+	t.Parallel()
 	c := newCourse(t, 3, "")
 	c.write("once", "#!/bin/sh\nrm \"$0\"\n")
 	c.cfg.Command.Args = []string{c.path("once"), "{}"}
@@ -73,6 +79,7 @@ func TestWhatStopsTheRunIsNoResult(t *testing.T) {
 
 // Nor is that of an item which still waits for its turn in a usage window when the run is drained.
 func TestADrainWhileACommandIsPacedRecordsNothing(t *testing.T) {
+	t.Parallel()
 	c := newCourse(t, 4, `echo >> $D/ran`)
 	c.limits.Limits.Concurrent, c.limits.Attempts = 4, 1
 	c.pace(0.9, 4*time.Hour)
@@ -91,6 +98,7 @@ func TestADrainWhileACommandIsPacedRecordsNothing(t *testing.T) {
 
 // The result.json of a try, which is put aside where commands may leave records of their own, says nothing of the next try.
 func TestATryIsNotJudgedByTheOneBefore(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]string{
 		"a failure": `echo >&2 badly; exit 1`,
 		"a limit":   `echo "Claude AI usage limit reached|$(date +%s)"; exit 1`,
@@ -104,6 +112,7 @@ func TestATryIsNotJudgedByTheOneBefore(t *testing.T) {
 
 // A record that a command leaves anew in the place of one before is of its try.
 func TestARecordThatIsWrittenAnewCounts(t *testing.T) {
+	t.Parallel()
 	c := newCourse(t, 1, `echo >> $D/ran; mkdir -p $SLUICE_ITEM_DIR/.failed/run
 if ! mkdir $D/1 && ! mkdir $D/2; then exit 0; fi
 printf '{"is_error":true,"result":"Claude AI usage limit reached|%d"}' $(date +%s) > $SLUICE_ITEM_DIR/.failed/run/result.json`)
@@ -114,6 +123,7 @@ printf '{"is_error":true,"result":"Claude AI usage limit reached|%d"}' $(date +%
 }
 
 func TestACommandMayRemoveItsDirectory(t *testing.T) {
+	t.Parallel()
 	for _, script := range []string{`echo well; rm -r "$SLUICE_ITEM_DIR"`, `rm -r "$SLUICE_ITEM_DIR"; echo >&2 badly; exit 1`,
 		`cd $SLUICE_ITEM_DIR; rm *; mkfifo stdout.log stderr.log`} {
 		c := newCourse(t, 2, script)

@@ -1,3 +1,5 @@
+//go:build linux
+
 package proc_test
 
 import (
@@ -12,6 +14,7 @@ import (
 )
 
 func TestADrainDuringThePreflightStartsNothing(t *testing.T) {
+	t.Parallel()
 	c := newCourse(t, 4, `echo >> $D/ran`)
 	c.limits.Limits.Concurrent, c.limits.Attempts = 4, 1
 	c.cfg.Preflight = proc.Preflight{Command: []string{"/bin/sh", "-c", "echo >> $D/asked; sleep 20"}}
@@ -32,6 +35,7 @@ const limitedOnce = `echo >> $D/ran
 if mkdir $D/met 2>/dev/null; then echo "Claude AI usage limit reached|$(date +%s)"; exit 1; fi`
 
 func TestThePreflightAsksAgainAfterEachPause(t *testing.T) {
+	t.Parallel()
 	c := newCourse(t, 3, limitedOnce)
 	c.cfg.Preflight = proc.Preflight{Command: []string{"/bin/sh", "-c", "echo >> $D/asked"}}
 	if rep, err := c.run(); err != nil || rep.Succeeded != 3 {
@@ -44,6 +48,7 @@ func TestThePreflightAsksAgainAfterEachPause(t *testing.T) {
 
 // A limit holds back those too that have a permit and wait for their turn.
 func TestAPausedLaneStartsNothingThatWasPaced(t *testing.T) {
+	t.Parallel()
 	c := newCourse(t, 3, `date +%s%N >> $D/ran
 if mkdir $D/met; then echo "Claude AI usage limit reached|$(($(date +%s) + 2))"; exit 1; fi`)
 	c.limits.Limits.Concurrent = 3
@@ -58,6 +63,7 @@ if mkdir $D/met; then echo "Claude AI usage limit reached|$(($(date +%s) + 2))";
 
 // What a window has left does not put commands off that far that they wait for their turn beyond its reset.
 func TestNoTurnIsBeyondTheReset(t *testing.T) {
+	t.Parallel()
 	c := newCourse(t, 3, `date +%s%N >> $D/ran`)
 	c.limits.Limits.Concurrent = 3
 	c.pace(0.995, 2*time.Second) // nothing more fits
@@ -79,6 +85,7 @@ while read -r line; do
 done 2>/dev/null`
 
 func TestAResetThatAWorkerStatesIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"rate_limit", "usage_window", "overloaded"} {
 		t.Run(kind, func(t *testing.T) {
 			c := newCourse(t, 3, strings.Replace(refuse, "KIND", kind, 1))
@@ -99,6 +106,7 @@ func TestAResetThatAWorkerStatesIsWaitedFor(t *testing.T) {
 // Those that were sent before a pause may tell of one that lasts longer, such as a week's. All is held back until then, and
 // said to be: what the next run waits for is what stands there.
 func TestALaterResetOfAnEarlierCommandIsTold(t *testing.T) {
+	t.Parallel()
 	c := newCourse(t, 2, `date +%s%N >> $D/ran
 test $1 = item2 && sleep 0.3
 mkdir $D/met.$1 || exit 0
@@ -124,6 +132,7 @@ echo "Claude AI usage limit reached|$(($(date +%s) + $s))"; exit 1`)
 
 // A limit that is met while the preflight is on is asked about by another one: the first may have asked before.
 func TestALimitMetDuringThePreflightIsAskedAbout(t *testing.T) {
+	t.Parallel()
 	c := newCourse(t, 2, `mkdir $D/met.$1 || exit 0
 if test $1 = item2; then until test $(wc -l < $D/asked) = 2; do sleep 0.01; done; echo > $D/told; fi
 echo "Claude AI usage limit reached|$(date +%s)"; exit 1`)

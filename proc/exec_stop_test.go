@@ -1,3 +1,5 @@
+//go:build linux
+
 package proc_test
 
 import (
@@ -16,6 +18,7 @@ import (
 )
 
 func TestARunThatIsDrainedBeforeItBeginsRunsNothing(t *testing.T) {
+	t.Parallel()
 	c := newCourse(t, 3, `echo >> $D/ran`)
 	x := c.open()
 	x.Drain()
@@ -26,6 +29,7 @@ func TestARunThatIsDrainedBeforeItBeginsRunsNothing(t *testing.T) {
 }
 
 func TestADrainDuringAPauseEndsTheRun(t *testing.T) {
+	t.Parallel()
 	c := newCourse(t, 8, `echo >> $D/ran; echo "Claude AI usage limit reached|$(($(date +%s) + 3600))"; exit 1`)
 	c.limits.Limits.Concurrent = 4
 	x := c.open()
@@ -46,6 +50,7 @@ func TestADrainDuringAPauseEndsTheRun(t *testing.T) {
 }
 
 func TestADrainWhileTheFeedWaitsForATier(t *testing.T) {
+	t.Parallel()
 	c := newCourse(t, 0, `echo >> $D/ran; until test -e $D/go; do sleep 0.01; done`)
 	c.write("items.txt", `{"id":"a","tier":"T1"}`+"\n"+`{"id":"b","tier":"T2","needs":["T1"]}`+"\n")
 	c.cfg.Command.Args = c.cfg.Command.Args[:4]
@@ -65,6 +70,7 @@ func TestADrainWhileTheFeedWaitsForATier(t *testing.T) {
 }
 
 func TestADrainWhileStandardInputIsOpen(t *testing.T) {
+	t.Parallel()
 	c := newCourse(t, 0, `echo >> $D/ran`)
 	in, out := io.Pipe()
 	defer out.Close()
@@ -87,6 +93,7 @@ func TestADrainWhileStandardInputIsOpen(t *testing.T) {
 
 // Several commands find at once that nothing can be started any more.
 func TestManyStopARunAtOnce(t *testing.T) {
+	t.Parallel()
 	c := newCourse(t, 60, "")
 	c.write("agent", "#!/bin/sh\nsleep 0.05\nrm -f \"$0\"\n")
 	c.cfg.Command.Args = []string{c.path("agent"), "{}"}
@@ -107,6 +114,7 @@ func TestManyStopARunAtOnce(t *testing.T) {
 
 // An address is asked without the key of the account: that it wants one is no limit.
 func TestAnAddressThatWantsAKeySaysNothing(t *testing.T) {
+	t.Parallel()
 	for status, want := range map[int]int{http.StatusUnauthorized: 3, http.StatusForbidden: 3, http.StatusNotFound: 3, http.StatusOK: 3} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 		defer server.Close()
@@ -120,6 +128,7 @@ func TestAnAddressThatWantsAKeySaysNothing(t *testing.T) {
 
 // A limit that never ends does not end the item, nor does anything turn without rest.
 func TestAnOverloadThatStaysIsNotAskedAboutWithoutRest(t *testing.T) {
+	t.Parallel()
 	c := newCourse(t, 4, `date +%s%N >> $D/ran; echo >&2 'API Error: 529 {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'; exit 1`)
 	c.limits.Limits.Concurrent = 4
 	x := c.open()
@@ -136,6 +145,7 @@ func TestAnOverloadThatStaysIsNotAskedAboutWithoutRest(t *testing.T) {
 
 // A reset that is past is not believed for long.
 func TestAResetThatIsPastIsNotAskedAboutWithoutRest(t *testing.T) {
+	t.Parallel()
 	c := newCourse(t, 4, `date +%s%N >> $D/ran; echo "Claude AI usage limit reached|$(($(date +%s) - 100))"; exit 1`)
 	c.limits.Limits.Concurrent = 4
 	x := c.open()
@@ -155,6 +165,7 @@ func TestAResetThatIsPastIsNotAskedAboutWithoutRest(t *testing.T) {
 
 // One that is abandoned while its commands end by themselves records those that did, and no others.
 func TestWhatEndedWellBeforeItWasAbandonedIsRecorded(t *testing.T) {
+	t.Parallel()
 	for round := range 8 {
 		c := newCourse(t, 40, `trap 'exit 0' TERM; echo $1 >> $D/began; sleep 0.0$(($$ % 9)); echo $1 >> $D/ended`)
 		c.limits.Limits.Concurrent = 8
