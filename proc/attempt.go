@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -63,14 +64,8 @@ func (e *EndError) Source() string { return e.From }
 
 // attempt runs a job's command once, under a permit.
 func (x *Exec) attempt(ctx context.Context, permit *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
-	if o, limited := x.probe.pass(ctx); limited {
+	if o, held := x.hold(ctx); held {
 		return work.Result{}, o
-	}
-	if !x.lane.pace(ctx) {
-		return work.Result{}, sluice.Outcome{Kind: sluice.Network, Unsent: true, Abandoned: true, Err: errNotPaced}
-	}
-	if ctx.Err() != nil {
-		return work.Result{}, abandoned(ctx)
 	}
 	j := item.Data.(*job)
 	t := &try{number: permit.Attempt(), started: time.Now(), tier: j.tier}
@@ -79,6 +74,9 @@ func (x *Exec) attempt(ctx context.Context, permit *sluice.Permit, item work.Ite
 	if err == nil {
 		permit.Sent()
 		err = x.run(ctx, t, j, item.ID)
+	}
+	if short(err) {
+		t.meaning, err = fewer(err), nil
 	}
 	t.ended = time.Now()
 	switch {
@@ -89,6 +87,9 @@ func (x *Exec) attempt(ctx context.Context, permit *sluice.Permit, item work.Ite
 	}
 	result.Payload, result.Status = t.answer, max(0, t.end.ExitCode)
 	o := x.outcome(t)
+	if o.Kind == sluice.UsageWindow || o.Kind == sluice.RateLimit && o.Dimension != sluice.Concurrency {
+		x.probe.again()
+	}
 	if o.Kind != sluice.OK {
 		if err := x.keepTry(item, j, t, &o); err != nil {
 			return result, x.broken(err)
@@ -97,18 +98,40 @@ func (x *Exec) attempt(ctx context.Context, permit *sluice.Permit, item work.Ite
 	return result, o
 }
 
-// errNotPaced is why a command was not started that waited for its turn in a usage window: the run ends before.
-var errNotPaced = errors.New("the run ended before the command's turn in the usage window")
+// hold keeps a command that has its permit until it may start, or says why it may not.
+func (x *Exec) hold(ctx context.Context) (o sluice.Outcome, held bool) {
+	ctx, done := x.lane.starting(ctx)
+	defer done()
+	if !x.lane.pace(ctx) {
+		return unstarted(), true
+	}
+	if o, limited := x.probe.pass(ctx); limited {
+		return o, true
+	}
+	switch {
+	case ctx.Err() != nil:
+		return unstarted(), true
+	case (x.cfg.PaceWindow || x.cfg.Preflight.set()) && x.lane.paused(): // since it has the permit: it waits for another
+		return sluice.Outcome{Kind: sluice.RateLimit, Unsent: true, Abandoned: true}, true
+	}
+	return o, false
+}
+
+// unstarted is the outcome of a try that did not begin before the run ended: the item is left to do, whether it has attempts
+// left or not.
+func unstarted() sluice.Outcome {
+	return sluice.Outcome{Kind: sluice.Network, Err: context.Canceled, Unsent: true, Abandoned: true, Final: true}
+}
 
 // abandoned is the outcome of a try that was given up: it says nothing of the provider, and the item is left to do.
 func abandoned(ctx context.Context) sluice.Outcome {
 	return sluice.Outcome{Kind: sluice.Network, Err: context.Cause(ctx), Abandoned: true, Final: true}
 }
 
-// broken stops the run: nothing can be kept of what would be done, or nothing can be started.
+// broken stops the run: nothing can be kept of what would be done, or nothing can be started. The item is left to do.
 func (x *Exec) broken(err error) sluice.Outcome {
 	x.Stop(err)
-	return sluice.Outcome{Kind: sluice.Network, Err: err, Abandoned: true}
+	return sluice.Outcome{Kind: sluice.Network, Err: fmt.Errorf("%w: %w", context.Canceled, err), Abandoned: true, Final: true}
 }
 
 // run runs the command and reads its end. Its error is one of the run, not of the item.
@@ -122,7 +145,8 @@ func (x *Exec) run(ctx context.Context, t *try, j *job, id string) error {
 	}
 	errs, err := newSpool(filepath.Join(j.dir.path, stderrName), x.cfg.Output)
 	if err != nil {
-		return errors.Join(err, out.close())
+		_, wrong := out.close()
+		return errors.Join(err, wrong)
 	}
 	spec := x.spec()
 	spec.Args = j.args
@@ -135,26 +159,27 @@ func (x *Exec) run(ctx context.Context, t *try, j *job, id string) error {
 	if j.stdin != nil {
 		spec.Stdin = strings.NewReader(string(j.stdin))
 	}
+	before := x.stamps(j)
 	limited, done := within(ctx, x.cfg.Command.Timeout)
 	defer done()
 	t.end, err = command.Run(limited, spec)
-	timedOut := limited.Err() != nil && ctx.Err() == nil
-	if wrong := errors.Join(out.close(), errs.close()); wrong != nil {
+	cut := err != nil && limited.Err() != nil // it was asked to end, which it may have done in good order
+	stdout, outErr := out.close()
+	stderr, errsErr := errs.close()
+	if wrong := errors.Join(outErr, errsErr); wrong != nil {
 		return wrong
 	}
-	if refused, ok := errors.AsType[*command.NotStartedError](err); ok {
+	if cut && ctx.Err() != nil {
+		t.meaning = Meaning{Kind: sluice.Network, Text: err.Error()}
+		return nil
+	}
+	if refused, ok := errors.AsType[*command.NotStartedError](err); ok && !cut {
 		return t.notStarted(refused)
 	}
 	t.ran = true
-	end := End{ExitCode: t.end.ExitCode, Signal: t.end.Signal, TimedOut: timedOut}
-	if end.Stdout, err = out.kept(); err != nil {
-		return err
-	}
-	if end.Stderr, err = errs.kept(); err != nil {
-		return err
-	}
-	end.Records = x.records(t, j)
-	t.meaning = x.cfg.CLI.Read(end, time.Now())
+	t.meaning = x.cfg.CLI.Read(End{
+		ExitCode: t.end.ExitCode, Signal: t.end.Signal, TimedOut: cut, Stdout: stdout, Stderr: stderr, Records: x.records(j, before),
+	}, time.Now())
 	return nil
 }
 
@@ -173,15 +198,24 @@ func (t *try) notStarted(err *command.NotStartedError) error {
 	switch {
 	case errors.Is(err, syscall.E2BIG):
 		t.meaning = Meaning{Kind: sluice.BadRequest, Source: "start", Text: err.Error() + ": the item is too long for a word of a command: give it by --stdin"}
-	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		// The system takes no more at once: fewer are run.
-		t.meaning = Meaning{Kind: sluice.RateLimit, Dimension: sluice.Concurrency, Source: "start", Text: err.Error()}
+	case short(err):
+		t.meaning = fewer(err)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, exec.ErrNotFound):
 		return err
 	default:
 		t.meaning = Meaning{Kind: sluice.CommandFailed, Source: "start", Text: err.Error()}
 	}
 	return nil
+}
+
+// short reports whether the system is short of what an error says: it takes no more commands at once.
+func short(err error) bool {
+	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
+// fewer has fewer commands run at once.
+func fewer(err error) Meaning {
+	return Meaning{Kind: sluice.RateLimit, Dimension: sluice.Concurrency, Source: "start", Text: err.Error()}
 }
 
 // mostVariable is how long an item may be that a variable holds.
@@ -206,9 +240,12 @@ func (x *Exec) outcome(t *try) sluice.Outcome {
 		Abandoned: m.Kind == sluice.Timeout, // a command that takes too long is no sign that the provider is away
 		Final:     t.quarantined,
 	}
-	x.lane.ended(t, &o)
+	another := x.lane.ended(t, &o)
 	if o.Kind != sluice.OK && o.Err == nil {
 		o.Err = &EndError{Err: t.cause, Text: m.Text, From: m.Source, Until: o.Until}
+	}
+	if another { // to the Scheduler, what a command says that began before a pause only lengthens that
+		x.pause(o)
 	}
 	return o
 }
@@ -225,6 +262,9 @@ func (x *Exec) keepTry(item work.Item, j *job, t *try, o *sluice.Outcome) error 
 	t.describe(rec)
 	rec.Latency = millis(t.ended.Sub(t.started))
 	x.tally.met(item.ID, j.tier, rec.State)
+	if err := os.MkdirAll(j.dir.path, 0o700); err != nil { // the command may have removed it
+		return err
+	}
 	return writeJSON(filepath.Join(j.dir.path, resultName), rec)
 }
 
@@ -244,9 +284,15 @@ func (t *try) describe(rec *Result) {
 // mostRecord is how much of a file is read in which a command says what became of it.
 const mostRecord = 1 << 20
 
-// records reads the files in which a command may have said what became of it: the one that is named, and those of tries of its
-// own that it put aside as failed. Those that are older than the try are not of it.
-func (x *Exec) records(t *try, j *job) []Record {
+// stamp tells a file from what another one wrote in its place.
+type stamp struct {
+	at   time.Time
+	size int64
+}
+
+// recordNames are those of the files in which a command may say what became of it: the one that is named, and those of tries of
+// its own that it put aside as failed.
+func (x *Exec) recordNames(j *job) []string {
 	var names []string
 	switch {
 	case j.resultFile == "":
@@ -259,10 +305,27 @@ func (x *Exec) records(t *try, j *job) []Record {
 		found, _ := filepath.Glob(filepath.Join(globQuote(j.dir.path), failedName, pattern))
 		names = append(names, found...)
 	}
+	return names
+}
+
+// stamps are those of the records that are there before a command begins. They are not of it; some are our own, of the tries
+// before.
+func (x *Exec) stamps(j *job) map[string]stamp {
+	all := make(map[string]stamp)
+	for _, name := range x.recordNames(j) {
+		if info, err := os.Stat(name); err == nil {
+			all[name] = stamp{info.ModTime(), info.Size()}
+		}
+	}
+	return all
+}
+
+// records reads the records that are new.
+func (x *Exec) records(j *job, before map[string]stamp) []Record {
 	var all []Record
-	for _, name := range names {
+	for _, name := range x.recordNames(j) {
 		info, err := os.Stat(name)
-		if err != nil || !info.Mode().IsRegular() || info.Size() > mostRecord || info.ModTime().Before(t.started.Add(-time.Second)) {
+		if err != nil || !info.Mode().IsRegular() || info.Size() > mostRecord || before[name] == (stamp{info.ModTime(), info.Size()}) {
 			continue
 		}
 		if body, err := os.ReadFile(name); err == nil {

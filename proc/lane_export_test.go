@@ -1,15 +1,19 @@
 package proc
 
 import (
-	"context"
+	"log/slog"
 	"time"
+
+	"github.com/sluice-llm/sluice"
 )
 
-// Pace is the part of a lane that spaces commands.
-type Pace struct{ lane *lane }
+// Lane is what the tests of limits reach.
+type Lane = lane
 
-func NewPace(w *Windows) Pace { return Pace{newLane(&Config{PaceWindow: true, Windows: w}, nil)} }
+// NewLane makes a lane.
+func NewLane() *Lane { return newLane(&Config{}, slog.New(slog.DiscardHandler)) }
 
-func (p Pace) Pace(ctx context.Context) bool { return p.lane.pace(ctx) }
-func (p Pace) Next() time.Time               { return p.lane.paced() }
-func (p Pace) Drain()                        { p.lane.drain() }
+// Ended has it take in a try.
+func (l *lane) Ended(started, ended time.Time, o *sluice.Outcome) (another bool) {
+	return l.ended(&try{started: started, ended: ended, meaning: Meaning{Kind: o.Kind}}, o)
+}

@@ -2,79 +2,103 @@ package proc_test
 
 import (
 	"context"
-	"slices"
+	"errors"
+	"math"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/proc"
+	"github.com/sluice-llm/sluice/work"
 )
 
-// A window has room for one more command, and twenty want to start: the others wait for its reset, and no longer.
-func TestPacedCommandsWaitForAResetAndNoLonger(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, _ := ledger(t)
-		begin := time.Now()
-		reset := close5(w, begin) // 100 commands fill it
-		time.Sleep(reset.Sub(begin) + time.Minute)
-		begin = time.Now()
-		for i := range 99 {
-			w.Note(begin.Add(time.Duration(i)*time.Second), done(1000))
-		}
-		reset = begin.Add(5 * time.Hour)
-		time.Sleep(time.Hour)
-
-		lane := proc.NewPace(w)
-		var mu sync.Mutex
-		var starts []time.Time
-		var all sync.WaitGroup
-		for range 20 {
-			all.Go(func() {
-				if !lane.Pace(context.Background()) {
-					t.Error("it says that nothing more is to start")
-				}
-				mu.Lock()
-				starts = append(starts, time.Now())
-				mu.Unlock()
-				w.Note(time.Now(), done(1000))
-			})
-		}
-		time.Sleep(time.Minute)
-		mu.Lock()
-		if len(starts) != 1 {
-			t.Errorf("%d commands started at once", len(starts))
-		}
-		mu.Unlock()
-		if next := lane.Next(); next.Sub(reset).Abs() > time.Minute {
-			t.Errorf("the next one is told to start at %v, want %v", next, reset)
-		}
-		all.Wait()
-		slices.SortFunc(starts, time.Time.Compare)
-		for i, start := range starts[1:] {
-			// 100 commands in 5 hours are one every 3 minutes.
-			if want := reset.Add(time.Duration(i) * 3 * time.Minute); start.Before(want.Add(-time.Minute)) || start.After(want.Add(2*time.Minute)) {
-				t.Errorf("command %d starts at %v, want about %v", i+2, start, want)
+// All that meet a limit together, of which nobody says when it ends, pause once for it, and the pauses grow by one at a time
+// however many meet it.
+func TestManyMeetALimitWithoutAHint(t *testing.T) {
+	for _, kind := range []sluice.Kind{sluice.RateLimit, sluice.UsageWindow} {
+		synctest.Test(t, func(t *testing.T) {
+			const items, atOnce = 40, 10
+			l, pauses := proc.NewLane(), &work.Pauses{}
+			s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: atOnce}, MaxThrottles: math.MaxInt32, Observer: pauses})
+			if err != nil {
+				t.Fatal(err)
 			}
+			defer s.Close()
+			begin := time.Now()
+			var limited, well atomic.Int32
+			var all sync.WaitGroup
+			for i := range items {
+				all.Go(func() {
+					_, err := s.Do(context.Background(), sluice.Call{Lane: "lane"}, func(context.Context, *sluice.Permit) sluice.Outcome {
+						started := time.Now()
+						time.Sleep(time.Second + time.Duration(i)*time.Millisecond)
+						o := sluice.Outcome{}
+						if time.Since(begin) < 400*time.Second {
+							o.Kind, o.Err = kind, errors.New("limited")
+							limited.Add(1)
+						} else {
+							well.Add(1)
+						}
+						l.Ended(started, time.Now(), &o)
+						return o
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			// Of 60, 120 and 240 s, and what one command takes after each.
+			if n := pauses.Count(); n != 3 || limited.Load() != atOnce+2 || well.Load() != items {
+				t.Errorf("%v: %d pauses, %d limited, %d well", kind, n, limited.Load(), well.Load())
+			}
+			if took := time.Since(begin); took < 422*time.Second || took > 440*time.Second {
+				t.Errorf("%v: it took %v", kind, took)
+			}
+		})
+	}
+}
+
+// What a command that began before a pause says of a limit without a hint, after that is over, is of that one.
+func TestALateWordOfALimitWithoutAHint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := proc.NewLane()
+		began := time.Now()
+		time.Sleep(time.Second)
+		first := sluice.Outcome{Kind: sluice.RateLimit}
+		l.Ended(began, time.Now(), &first)
+		time.Sleep(2 * time.Minute)
+		late := sluice.Outcome{Kind: sluice.RateLimit}
+		if l.Ended(began, time.Now(), &late); first.Wait != time.Minute || late.Wait > 0 {
+			t.Errorf("waits of %v and %v", first.Wait, late.Wait)
 		}
 	})
 }
 
-func TestNothingIsPacedThatIsToEnd(t *testing.T) {
+// A reset that moves later is followed, and one that moves earlier does not end what was told before.
+func TestAResetThatMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, _ := ledger(t)
-		close5(w, time.Now())
-		time.Sleep(2 * time.Hour)
-		lane := proc.NewPace(w)
-		lane.Pace(context.Background())
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if begin := time.Now(); lane.Pace(ctx) || time.Since(begin) != time.Minute {
-			t.Errorf("a command starts after %v", time.Since(begin))
+		l := proc.NewLane()
+		began := time.Now()
+		tell := func(started time.Time, until time.Duration) bool {
+			time.Sleep(time.Second)
+			return l.Ended(started, time.Now(), &sluice.Outcome{Kind: sluice.UsageWindow, Until: began.Add(until)})
 		}
-		time.AfterFunc(time.Minute, lane.Drain)
-		if begin := time.Now(); lane.Pace(context.Background()) || time.Since(begin) != time.Minute {
-			t.Errorf("a command starts after %v, though the run ends", time.Since(begin))
+		for i, tt := range []struct {
+			until   time.Duration
+			another bool
+		}{
+			{5 * time.Hour, false}, {5*time.Hour + time.Second, false}, {4 * time.Hour, false}, {5 * 24 * time.Hour, true}, {5 * 24 * time.Hour, false},
+		} {
+			if got := tell(began, tt.until); got != tt.another {
+				t.Errorf("%d: another limit: %v", i, got)
+			}
+		}
+		if tell(time.Now(), 9*24*time.Hour) { // which the Scheduler is told by the command's end
+			t.Error("what began after it was told is told twice")
 		}
 	})
 }

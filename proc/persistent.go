@@ -40,6 +40,9 @@ func (x *Exec) ask(ctx context.Context, t *try, j *job, id string) error {
 	if missing, ok := errors.AsType[*command.NotStartedError](err); ok {
 		return t.notStarted(missing)
 	}
+	if short(err) {
+		return err
+	}
 	t.failed(err)
 	return nil
 }

@@ -47,50 +47,61 @@ type probing struct {
 
 func newProbe(x *Exec) *probe { return &probe{x: x, due: x.cfg.Preflight.set()} }
 
-// again has the next command wait for the preflight, since a limit was met.
+// again has the next command wait for the preflight, since a limit was met. One that is on may have asked before.
 func (p *probe) again() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.due = p.x.cfg.Preflight.set()
 }
 
-// pass lets a command start, or says why not. What the preflight does not know is no reason.
+// pass lets a command start, or says why not. What the preflight does not know is no reason. ctx ends when nothing more is to
+// start.
 func (p *probe) pass(ctx context.Context) (o sluice.Outcome, limited bool) {
-	p.mu.Lock()
-	if !p.due {
+	for ctx.Err() == nil {
+		p.mu.Lock()
+		run, mine := p.running, false
+		switch {
+		case run != nil:
+		case !p.due:
+			p.mu.Unlock()
+			return o, false
+		default:
+			run, mine = &probing{done: make(chan struct{})}, true
+			p.running, p.due = run, false
+		}
 		p.mu.Unlock()
-		return o, false
-	}
-	run := p.running
-	if run != nil {
-		p.mu.Unlock()
+		if mine {
+			p.ask(ctx, run)
+		}
 		select {
 		case <-run.done:
-			return run.outcome, run.limited
 		case <-ctx.Done():
 			return o, false
 		}
+		if run.limited {
+			return run.outcome, true
+		}
 	}
-	run = &probing{done: make(chan struct{})}
-	p.running = run
-	p.mu.Unlock()
+	return o, false
+}
 
+// ask is one run of the preflight.
+func (p *probe) ask(ctx context.Context, run *probing) {
 	run.outcome, run.limited = p.run(ctx)
 	p.mu.Lock()
-	p.due, p.running = run.limited || ctx.Err() != nil, nil
-	p.mu.Unlock()
+	defer p.mu.Unlock()
+	p.due, p.running = p.due || run.limited || ctx.Err() != nil, nil
 	close(run.done)
-	return run.outcome, run.limited
 }
 
 // run asks once.
-func (p *probe) run(ctx context.Context) (sluice.Outcome, bool) {
+func (p *probe) run(asked context.Context) (sluice.Outcome, bool) {
 	cfg := &p.x.cfg.Preflight
 	timeout := cfg.Timeout
 	if timeout == 0 {
 		timeout = preflightTime
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(asked, timeout)
 	defer cancel()
 	t := &try{started: time.Now()}
 	var err error
@@ -102,10 +113,11 @@ func (p *probe) run(ctx context.Context) (sluice.Outcome, bool) {
 	t.ended = time.Now()
 	kind := t.meaning.Kind
 	switch {
+	case asked.Err() != nil:
 	case err != nil:
 		p.x.log.Warn("the preflight does not say whether a limit is reached", "error", err)
 		return sluice.Outcome{}, false
-	case kind.Throttle(), kind.Fatal():
+	case kind.Throttle(), kind.Fatal() && cfg.URL == "": // an address is asked without the account's key
 		t.meaning.Source = "preflight"
 		return p.x.outcome(t), true
 	case kind != sluice.OK:

@@ -16,7 +16,6 @@ const (
 // spool keeps what a command writes to one stream: its beginning in a file as it comes and, where that is too long, its end.
 // The command gets a pipe, so that it can write as much as it likes.
 type spool struct {
-	path string
 	file *os.File
 	room int64 // for the beginning
 	tail ring
@@ -29,9 +28,9 @@ type spool struct {
 
 // newSpool makes the file and begins to read.
 func newSpool(path string, most int64) (*spool, error) {
-	s := &spool{path: path, room: most - most/tailShare, tail: ring{most: int(most / tailShare)}, done: make(chan struct{})}
+	s := &spool{room: most - most/tailShare, tail: ring{most: int(most / tailShare)}, done: make(chan struct{})}
 	var err error
-	if s.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
+	if s.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
 		return nil, err
 	}
 	if s.read, s.write, err = os.Pipe(); err != nil {
@@ -68,9 +67,10 @@ func (s *spool) take(b []byte) {
 // started lets go of the end of the pipe that the command has now.
 func (s *spool) started() { s.write.Close() }
 
-// close takes what was written, puts the end behind the beginning, and returns what went wrong with the file. The command must
-// be over, or not have been started. What it left behind, and may still have the pipe, is not waited for.
-func (s *spool) close() error {
+// close takes what was written, puts the end behind the beginning, and returns what the file holds, or its two ends if it is
+// longer than a command's end needs. The command must be over, or not have been started. What it left behind, and may still
+// have the pipe, is not waited for. The file may have another one in its place by now, or none.
+func (s *spool) close() ([]byte, error) {
 	s.write.Close()
 	_ = s.read.SetReadDeadline(time.Unix(1, 0)) // ends copy
 	<-s.done
@@ -86,10 +86,14 @@ func (s *spool) close() error {
 			s.err = err
 		}
 	}
-	return errors.Join(s.err, s.file.Close())
+	kept, err := ends(s.file)
+	return kept, errors.Join(s.err, err, s.file.Close())
 }
 
-// drain takes what is in the pipe: all that the command wrote, which is there before it ends.
+// mostPiped is more than a pipe holds.
+const mostPiped = 1 << 20
+
+// drain takes what is in the pipe: all that the command wrote, which is there before it ends. What it left behind may write on.
 func (s *spool) drain() {
 	_ = s.read.SetReadDeadline(time.Time{})
 	raw, err := s.read.SyscallConn()
@@ -98,24 +102,16 @@ func (s *spool) drain() {
 	}
 	buf := make([]byte, 32<<10)
 	_ = raw.Read(func(fd uintptr) bool {
-		for {
+		for taken := 0; taken < mostPiped; {
 			n, err := readFD(fd, buf)
 			if n <= 0 || err != nil {
 				return true
 			}
 			s.take(buf[:n])
+			taken += n
 		}
+		return true
 	})
-}
-
-// kept returns what stands in the file of a closed spool, or its two ends if it is longer than a command's end needs.
-func (s *spool) kept() ([]byte, error) {
-	f, err := os.Open(s.path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return ends(f)
 }
 
 // mostLooked is how much of one stream is looked at.
@@ -128,7 +124,7 @@ func ends(f *os.File) ([]byte, error) {
 		return nil, err
 	}
 	if info.Size() <= mostLooked {
-		return io.ReadAll(io.LimitReader(f, mostLooked))
+		return io.ReadAll(io.NewSectionReader(f, 0, mostLooked))
 	}
 	b := make([]byte, mostLooked)
 	if _, err := f.ReadAt(b[:mostLooked/4], 0); err != nil {

@@ -1,0 +1,188 @@
+//go:build linux
+
+package proc_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/proc"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// course is a place where commands run over items, and leave marks that tests look at.
+type course struct {
+	t      testing.TB
+	cfg    proc.Config
+	limits sluice.Config
+}
+
+// newCourse has sh run a script for each of some items, which it gets as $1. $D is a directory for what it notes.
+func newCourse(t testing.TB, items int, script string) *course {
+	c := &course{t: t, limits: sluice.Config{
+		Limits: sluice.Limits{Concurrent: 1}, Attempts: 3, MaxThrottles: math.MaxInt32,
+	}}
+	dir := t.TempDir()
+	var list strings.Builder
+	for i := range items {
+		fmt.Fprintf(&list, "item%d\n", i+1)
+	}
+	c.cfg = proc.Config{
+		Items: filepath.Join(dir, "items.txt"), Dir: filepath.Join(dir, "state"), Lane: "lane", Sync: work.SyncNone,
+		Pauses: &work.Pauses{},
+		Command: proc.Command{
+			Args: []string{"/bin/sh", "-c", script, "sh", "{}"}, Env: []string{"PATH=" + os.Getenv("PATH"), "D=" + dir}, Grace: time.Second,
+		},
+	}
+	c.write("items.txt", list.String())
+	return c
+}
+
+func (c *course) path(name string) string { return filepath.Join(filepath.Dir(c.cfg.Items), name) }
+
+func (c *course) write(name, text string) {
+	c.t.Helper()
+	if err := os.WriteFile(c.path(name), []byte(text), 0o755); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// noted is how many lines a file has that commands noted something in.
+func (c *course) noted(name string) int {
+	b, _ := os.ReadFile(c.path(name))
+	return strings.Count(string(b), "\n")
+}
+
+// await waits until a file has so many lines.
+func (c *course) await(name string, lines int) {
+	c.t.Helper()
+	for end := time.Now().Add(20 * time.Second); c.noted(name) < lines; time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			c.t.Fatalf("%s has %d lines, want %d", name, c.noted(name), lines)
+		}
+	}
+}
+
+// open opens the run. It is closed with the test.
+func (c *course) open() *proc.Exec {
+	c.t.Helper()
+	c.limits.Observer = c.cfg.Pauses
+	s, err := sluice.New(c.limits)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.cfg.Scheduler = s
+	x, err := proc.Open(c.cfg)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() {
+		if err := errors.Join(x.Close(), s.Close()); err != nil {
+			c.t.Error(err)
+		}
+	})
+	return x
+}
+
+// running is a run that goes on.
+type running struct {
+	t    testing.TB
+	done chan struct{}
+	rep  proc.Report
+	err  error
+}
+
+func (c *course) start(ctx context.Context, x *proc.Exec) *running {
+	r := &running{t: c.t, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		r.rep, r.err = x.Run(ctx)
+	}()
+	return r
+}
+
+// within waits for the end.
+func (r *running) within(d time.Duration) (proc.Report, error) {
+	r.t.Helper()
+	select {
+	case <-r.done:
+	case <-time.After(d):
+		r.t.Fatalf("the run goes on after %v", d)
+	}
+	return r.rep, r.err
+}
+
+// run runs all.
+func (c *course) run() (proc.Report, error) {
+	c.t.Helper()
+	return c.start(context.Background(), c.open()).within(time.Minute)
+}
+
+// results are the lines of the results.
+func (c *course) results() (all []proc.Result) {
+	c.t.Helper()
+	b, err := os.ReadFile(proc.ResultsPath(c.cfg.Dir))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		var r proc.Result
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			c.t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// pace has the commands spread what is left of a window, of which each takes a hundredth.
+func (c *course) pace(used float64, left time.Duration) {
+	w, err := proc.ReadWindows(c.path("windows.json"), known(c.t, "claude"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	reset := time.Now().Add(left)
+	for i := range 4 {
+		w.Note(time.Now().Add(time.Duration(i-4)*time.Minute), figure(1000, "5-hour", used-float64(3-i)/100, reset))
+	}
+	if w.PaceEvery(time.Now()) == 0 {
+		c.t.Fatal("nothing is paced")
+	}
+	c.cfg.Windows, c.cfg.PaceWindow = w, true
+}
+
+// numbers are what commands noted, a line each.
+func (c *course) numbers(name string) (all []int64) {
+	c.t.Helper()
+	b, err := os.ReadFile(c.path(name))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		n, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// times are the instants that commands noted.
+func (c *course) times(name string) (all []time.Time) {
+	c.t.Helper()
+	for _, ns := range c.numbers(name) {
+		all = append(all, time.Unix(0, ns))
+	}
+	return all
+}
