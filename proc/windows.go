@@ -360,7 +360,7 @@ func (w *Windows) readLocked(at time.Time, said WindowUse) {
 // closeLocked notes that a window was used up. All commands that it refuses tell of one closing, whose reset may move.
 func (w *Windows) closeLocked(at time.Time, said WindowUse) {
 	length := w.lengthOf(said.Name)
-	if length == 0 {
+	if length == 0 || !said.Resets.IsZero() && !said.Resets.After(at) { // it tells of the window before
 		return
 	}
 	a := w.historyLocked(said.Name)

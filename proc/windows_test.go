@@ -392,3 +392,21 @@ func TestWindowsAreSafeForConcurrentUse(t *testing.T) {
 		t.Errorf("%.200s", b)
 	}
 }
+
+// Its provider may refuse for some moments more, and state the reset that has passed: nothing of the next window is used up.
+func TestARefusalAfterItsResetIsNoOtherClosing(t *testing.T) {
+	w, _ := ledger(t)
+	reset := close5(w, noon)
+	for range 10 {
+		w.Note(reset.Add(time.Second), done(1000))
+	}
+	w.Note(reset.Add(2*time.Second), refused("5-hour", reset))
+	begin := reset.Add(time.Minute)
+	for i := range 40 {
+		w.Note(begin.Add(time.Duration(i)*time.Second), done(1000))
+	}
+	f := windowOf(t, w, "5-hour", begin.Add(time.Minute))
+	if math.Abs(f.Used-0.5) > 1e-9 || f.Basis != "of 1 earlier window" {
+		t.Errorf("50 of 100 commands are %v of the window, %s", f.Used, f.Basis)
+	}
+}
