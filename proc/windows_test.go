@@ -397,9 +397,12 @@ func TestWindowsAreSafeForConcurrentUse(t *testing.T) {
 func TestARefusalAfterItsResetIsNoOtherClosing(t *testing.T) {
 	w, _ := ledger(t)
 	reset := close5(w, noon)
-	w.Note(reset.Add(time.Second), refused("5-hour", reset))
+	for range 10 {
+		w.Note(reset.Add(time.Second), done(1000))
+	}
+	w.Note(reset.Add(2*time.Second), refused("5-hour", reset))
 	begin := reset.Add(time.Minute)
-	for i := range 50 {
+	for i := range 40 {
 		w.Note(begin.Add(time.Duration(i)*time.Second), done(1000))
 	}
 	f := windowOf(t, w, "5-hour", begin.Add(time.Minute))
