@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/command"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -27,6 +28,9 @@ type job struct {
 	tier       string
 	dir        itemDir
 	resultFile string // "" is none
+
+	cost   float64 // of its tries so far, in dollars
+	costed bool    // some try said
 }
 
 // try is one run of a job.
@@ -82,6 +86,10 @@ func (x *Exec) attempt(ctx context.Context, permit *sluice.Permit, item work.Ite
 		err = x.run(ctx, t, j, item.ID)
 	}
 	t.ended = time.Now()
+	if t.meaning.HasCost {
+		j.cost, j.costed = prose.RoundDollars(j.cost+t.meaning.Cost), true
+	}
+	result.Cost, result.HasCost = j.cost, j.costed
 	switch {
 	case ctx.Err() != nil && t.meaning.Kind != sluice.OK:
 		return result, abandoned(ctx)
@@ -222,6 +230,9 @@ func (x *Exec) keepTry(item work.Item, j *job, t *try, o *sluice.Outcome) error 
 	}
 	if o.HasUsage {
 		rec.InputTokens, rec.OutputTokens = o.Usage.Input, o.Usage.Output
+	}
+	if t.meaning.HasCost {
+		rec.Cost = &t.meaning.Cost
 	}
 	t.describe(rec)
 	rec.Latency = millis(t.ended.Sub(t.started))
