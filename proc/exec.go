@@ -156,7 +156,7 @@ func (x *Exec) prepare() (err error) {
 	if x.template, err = cfg.Command.parse(); err != nil {
 		return &ConfigError{Field: "Command", Err: err}
 	}
-	if _, err := command.Find(x.literal()); err != nil {
+	if _, err := command.Find(cfg.Command.Dir, x.literal()); err != nil {
 		return &ConfigError{Field: "Command", Err: err}
 	}
 	if cfg.CLI == nil {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"time"
 )
 
@@ -81,12 +82,21 @@ func Run(ctx context.Context, s Spec) (Result, error) {
 	return r.wait(ctx)
 }
 
-// Find returns where the program of a command is, or an error that names it.
-func Find(args []string) (string, error) {
+// Find returns where the program of a command that runs in dir is, or an error that names it. A relative path is one from there,
+// as it is to Run; "" is here.
+func Find(dir string, args []string) (string, error) {
 	if len(args) == 0 || args[0] == "" {
 		return "", &NotStartedError{Err: errors.New("no command is there")}
 	}
-	path, err := exec.LookPath(args[0])
+	name := args[0]
+	if dir != "" && filepath.Base(name) != name && !filepath.IsAbs(name) {
+		from, err := filepath.Abs(dir)
+		if err != nil {
+			return "", &NotStartedError{Name: name, Err: err}
+		}
+		name = filepath.Join(from, name)
+	}
+	path, err := exec.LookPath(name)
 	if err != nil {
 		return "", &NotStartedError{Name: args[0], Err: err}
 	}
