@@ -185,7 +185,7 @@ func (t *try) notStarted(err *command.NotStartedError) error {
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		// The system takes no more at once: fewer are run.
 		t.meaning = Meaning{Kind: sluice.RateLimit, Dimension: sluice.Concurrency, Source: "start", Text: err.Error()}
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, exec.ErrNotFound):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, exec.ErrNotFound), errors.Is(err, syscall.ENOEXEC):
 		return err
 	default:
 		t.meaning = Meaning{Kind: sluice.CommandFailed, Source: "start", Text: err.Error()}

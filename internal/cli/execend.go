@@ -45,7 +45,7 @@ func (o *execOptions) explain(err error) *exitError {
 	}
 	if missing, ok := errors.AsType[*command.NotStartedError](err); ok {
 		e.err = missing
-		e.hint = "see that it is there and may be executed. " + again
+		e.hint = "see that it is there and may be executed; then " + again
 		return e
 	}
 	if isAny[*proc.HungError](err) {

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -117,8 +119,22 @@ func (e *NotStartedError) Error() string {
 	if e.Name == "" {
 		return e.Err.Error()
 	}
+	if path, ok := errors.AsType[*fs.PathError](e.Err); ok && path.Op == "fork/exec" {
+		return fmt.Sprintf("%s: %v%s", e.Name, path.Err, explained(path.Err))
+	}
 	return fmt.Sprintf("%s: %v", e.Name, e.Err)
 }
 
 // Unwrap returns the cause.
 func (e *NotStartedError) Unwrap() error { return e.Err }
+
+// explained is what a system's word means of a program that was found.
+func explained(err error) string {
+	switch {
+	case errors.Is(err, syscall.ENOEXEC):
+		return ": it is no program for this computer, or a script whose first line does not say what reads it, such as #!/bin/sh"
+	case errors.Is(err, fs.ErrNotExist):
+		return ": it is gone, or its first line names a program that is not there"
+	}
+	return ""
+}
