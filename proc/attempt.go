@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -72,7 +73,9 @@ func (x *Exec) attempt(ctx context.Context, permit *sluice.Permit, item work.Ite
 		return work.Result{}, o
 	}
 	if !x.lane.pace(ctx) {
-		return work.Result{}, sluice.Outcome{Kind: sluice.Network, Unsent: true, Abandoned: true, Err: errNotPaced}
+		o := cutShort(errNotPaced)
+		o.Unsent = true
+		return work.Result{}, o
 	}
 	if ctx.Err() != nil {
 		return work.Result{}, abandoned(ctx)
@@ -117,7 +120,13 @@ func abandoned(ctx context.Context) sluice.Outcome {
 // broken stops the run: nothing can be kept of what would be done, or nothing can be started.
 func (x *Exec) broken(err error) sluice.Outcome {
 	x.Stop(err)
-	return sluice.Outcome{Kind: sluice.Network, Err: err, Abandoned: true}
+	return cutShort(err)
+}
+
+// cutShort is the outcome of a try that the end of the run took away, for a reason that is not the item's: a Runner that ends
+// records nothing of what was cancelled, also where it was the last try.
+func cutShort(err error) sluice.Outcome {
+	return sluice.Outcome{Kind: sluice.Network, Err: fmt.Errorf("%w: %w", context.Canceled, err), Abandoned: true, Final: true}
 }
 
 // run runs the command and reads its end. Its error is one of the run, not of the item.
