@@ -153,6 +153,7 @@ func (x *Exec) run(ctx context.Context, t *try, j *job, id string) error {
 	if j.stdin != nil {
 		spec.Stdin = strings.NewReader(string(j.stdin))
 	}
+	before := x.written(j)
 	limited, done := within(ctx, x.cfg.Command.Timeout)
 	defer done()
 	t.end, err = command.Run(limited, spec)
@@ -171,7 +172,7 @@ func (x *Exec) run(ctx context.Context, t *try, j *job, id string) error {
 	if end.Stderr, err = errs.kept(); err != nil {
 		return err
 	}
-	end.Records = x.records(t, j)
+	end.Records = x.records(j, before)
 	t.meaning = x.cfg.CLI.Read(end, time.Now())
 	return nil
 }
@@ -265,9 +266,9 @@ func (t *try) describe(rec *Result) {
 // mostRecord is how much of a file is read in which a command says what became of it.
 const mostRecord = 1 << 20
 
-// records reads the files in which a command may have said what became of it: the one that is named, and those of tries of its
-// own that it put aside as failed. Those that are older than the try are not of it.
-func (x *Exec) records(t *try, j *job) []Record {
+// accounts names the files in which a command may say what became of it: the one that is named, and those of tries of its own
+// that it puts aside as failed, among which are ours.
+func (x *Exec) accounts(j *job) []string {
 	var names []string
 	switch {
 	case j.resultFile == "":
@@ -280,10 +281,29 @@ func (x *Exec) records(t *try, j *job) []Record {
 		found, _ := filepath.Glob(filepath.Join(globQuote(j.dir.path), failedName, pattern))
 		names = append(names, found...)
 	}
+	return names
+}
+
+// written says when the files were written that are there before a try: they are not of it.
+func (x *Exec) written(j *job) map[string]time.Time {
+	times := make(map[string]time.Time)
+	for _, name := range x.accounts(j) {
+		if info, err := os.Stat(name); err == nil {
+			times[name] = info.ModTime()
+		}
+	}
+	return times
+}
+
+// records reads what a command said in files during its try.
+func (x *Exec) records(j *job, before map[string]time.Time) []Record {
 	var all []Record
-	for _, name := range names {
+	for _, name := range x.accounts(j) {
 		info, err := os.Stat(name)
-		if err != nil || !info.Mode().IsRegular() || info.Size() > mostRecord || info.ModTime().Before(t.started.Add(-time.Second)) {
+		if err != nil || !info.Mode().IsRegular() || info.Size() > mostRecord {
+			continue
+		}
+		if at, was := before[name]; was && at.Equal(info.ModTime()) {
 			continue
 		}
 		if body, err := os.ReadFile(name); err == nil {
