@@ -92,8 +92,10 @@ again does what is left. The first interrupt lets commands that run end, the sec
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if at := cmd.ArgsLenAtDash(); at > 0 {
-				return usageError(fmt.Errorf("%q stands before the command", args[0]), "items are a file: --items %s", shellQuote(args[0]))
+			if at := slices.Index(args, "--"); at > 0 && cmd.ArgsLenAtDash() < 0 {
+				if _, err := command.Find(o.chdir, args); err != nil { // else -- is the command's own
+					return usageError(fmt.Errorf("%q stands before the command", args[0]), "items are a file: --items %s", shellQuote(args[0]))
+				}
 			}
 			o.args, o.cmd = s.args, args
 			return runExec(cmd.Context(), s, &o)
