@@ -249,12 +249,18 @@ func ofExec(dir string) bool {
 	return false
 }
 
-// places returns where the results and the state of a run are: beside its output, or in its directory.
+// places returns where the results and the state of a run are: beside its output, or in its directory, which may be named by the
+// results in it, as the run's summary does.
 func places(output string) (results, state string) {
 	if ofExec(output) {
 		return proc.ResultsPath(output), proc.StatePath(output)
 	}
-	return output, work.StatePath(output)
+	beside := work.StatePath(output)
+	dir := filepath.Dir(output)
+	if _, err := os.Stat(beside); err != nil && output != "" && proc.ResultsPath(dir) == filepath.Clean(output) && ofExec(dir) {
+		return output, proc.StatePath(dir)
+	}
+	return output, beside
 }
 
 // stand reads the state of a run.
