@@ -196,7 +196,8 @@ func (p *offPeak) reason() string {
 	if p.until.IsZero() {
 		return ""
 	}
-	return "paused until " + zoned(p.until, time.Now()) + " by --not-between"
+	now := time.Now()
+	return "paused until " + zoned(p.until, now) + " by --not-between (" + span(p.until.Sub(now)) + " left)"
 }
 
 // lookAgain is how long the hours are not looked at, at most: a computer that sleeps or whose clock is set wakes in others.
