@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -279,6 +280,9 @@ func (o *execOptions) environment() ([]string, error) {
 // preflightOf reads --preflight, whose command runs in dir.
 func preflightOf(text, dir string) (proc.Preflight, error) {
 	if text == "" || strings.HasPrefix(text, "http://") || strings.HasPrefix(text, "https://") {
+		if at, err := url.Parse(text); text != "" && (err != nil || at.Host == "") {
+			return proc.Preflight{}, usageError(errors.New("--preflight is no address"), "name a host too, such as https://example.com/health")
+		}
 		return proc.Preflight{URL: text}, nil
 	}
 	args, err := command.Split(text)
