@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/command"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -28,6 +29,9 @@ type job struct {
 	tier       string
 	dir        itemDir
 	resultFile string // "" is none
+
+	cost   float64 // of its tries so far, in dollars
+	costed bool    // some try said
 }
 
 // try is one run of a job.
@@ -79,6 +83,10 @@ func (x *Exec) attempt(ctx context.Context, permit *sluice.Permit, item work.Ite
 		t.meaning, err = fewer(err), nil
 	}
 	t.ended = time.Now()
+	if t.meaning.HasCost {
+		j.cost, j.costed = prose.RoundDollars(j.cost+t.meaning.Cost), true
+	}
+	result.Cost, result.HasCost = j.cost, j.costed
 	switch {
 	case ctx.Err() != nil && t.meaning.Kind != sluice.OK:
 		return result, abandoned(ctx)
@@ -200,7 +208,7 @@ func (t *try) notStarted(err *command.NotStartedError) error {
 		t.meaning = Meaning{Kind: sluice.BadRequest, Source: "start", Text: err.Error() + ": the item is too long for a word of a command: give it by --stdin"}
 	case short(err):
 		t.meaning = fewer(err)
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, exec.ErrNotFound):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, exec.ErrNotFound), errors.Is(err, syscall.ENOEXEC):
 		return err
 	default:
 		t.meaning = Meaning{Kind: sluice.CommandFailed, Source: "start", Text: err.Error()}
@@ -258,6 +266,9 @@ func (x *Exec) keepTry(item work.Item, j *job, t *try, o *sluice.Outcome) error 
 	}
 	if o.HasUsage {
 		rec.InputTokens, rec.OutputTokens = o.Usage.Input, o.Usage.Output
+	}
+	if t.meaning.HasCost {
+		rec.Cost = &t.meaning.Cost
 	}
 	t.describe(rec)
 	rec.Latency = millis(t.ended.Sub(t.started))

@@ -153,7 +153,10 @@ func (x *Exec) prepare() (err error) {
 	if x.template, err = cfg.Command.parse(); err != nil {
 		return &ConfigError{Field: "Command", Err: err}
 	}
-	if _, err := command.Find(x.literal()); err != nil {
+	if cfg.Persistent && x.template.values {
+		return &ConfigError{Field: "Command", Err: errValues}
+	}
+	if _, err := command.Find(cfg.Command.Dir, x.literal()); err != nil {
 		return &ConfigError{Field: "Command", Err: err}
 	}
 	if cfg.CLI == nil {
@@ -170,6 +173,9 @@ func (x *Exec) prepare() (err error) {
 	x.probe = newProbe(x)
 	return nil
 }
+
+// errValues refuses items in the words of a command that stays.
+var errValues = errors.New("a word is of an item: a process that stays gets items as JSON lines on standard input, and {{name}} is {name} itself")
 
 // literal is the program that is run, as Find wants it.
 func (x *Exec) literal() []string { return []string{x.template.words[0][0].text} }

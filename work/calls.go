@@ -128,7 +128,7 @@ func (st *callState) run(_ context.Context, permit *sluice.Permit) (o sluice.Out
 		}()
 	}
 	if err := w.halted(); err != nil {
-		return sluice.Outcome{Kind: sluice.Network, Unsent: true, Err: err}
+		return sluice.Outcome{Kind: sluice.Network, Unsent: true, Abandoned: true, Err: err}
 	}
 	if !st.aside {
 		w.queued(-1)

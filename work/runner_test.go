@@ -285,6 +285,30 @@ func TestNothingIsSentAfterAFatalAnswer(t *testing.T) {
 	})
 }
 
+func TestACallThatAStopHeldBackIsNoFailureOfTheProvider(t *testing.T) {
+	var r *work.Runner
+	s, err := sluice.New(sluice.Config{Observer: sluice.ObserverFunc(func(e sluice.Event) {
+		switch e.Type {
+		case sluice.EventSlotAcquired:
+			r.Stop(errors.New("enough")) // between its permit and its sending
+		case sluice.EventAttemptFailed, sluice.EventBreaker:
+			t.Errorf("%s: %v", e.Type, e.Outcome.Err)
+		}
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	r = newRunner(t, work.Config{Handler: work.Calls(s, func(context.Context, *sluice.Permit, work.Item) (work.Result, sluice.Outcome) {
+		t.Error("it was sent")
+		return work.Result{}, sluice.Outcome{}
+	})})
+	add(t, r, numbered(1)...)
+	if _, err := r.Run(context.Background()); err == nil {
+		t.Error("the run was not stopped")
+	}
+}
+
 func TestNoMoreAnswersAreUnrecordedThanCallsMayBeOpen(t *testing.T) {
 	// A kill loses the calls that are open and the answers that are not recorded: together no more than there are slots.
 	const slots, n = 4, 60

@@ -21,14 +21,14 @@ const (
 
 // Blocked is a tier, or an item without one, that did not run because of something that it needs.
 type Blocked struct {
-	Name  string // of the tier, or the item's id
-	Tier  bool   // which of the two
-	Items int    // that did not run
+	Name  string `json:"name"`    // of the tier, or the item's id
+	Tier  bool   `json:"is_tier"` // which of the two
+	Items int    `json:"items"`   // that did not run
 
-	Need     string // what it needs, the first of several that will not be done well
-	NeedTier bool   // that is a tier, not an item
-	Failed   int    // its items that failed
-	Left     int    // its items that have no result
+	Need     string `json:"need"`         // what it needs, the first of several that will not be done well
+	NeedTier bool   `json:"need_is_tier"` // that is a tier, not an item
+	Failed   int    `json:"failed"`       // its items that failed
+	Left     int    `json:"left"`         // its items that have no result
 }
 
 // String says what is blocked by what: "T3 needs T1, of which 2 items failed".

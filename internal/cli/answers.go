@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/proc"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
 )
@@ -33,16 +34,18 @@ type answersOptions struct {
 func newAnswers(s *streams) *cobra.Command {
 	var o answersOptions
 	cmd := &cobra.Command{
-		Use:   "answers OUT.jsonl",
+		Use:   "answers OUT.jsonl|DIR",
 		Short: "Print the answers in a file of results",
 		Long: `Print the answers in a file of results: the text of each, whatever its provider's form, and why it ended. Where there is
-no text, it is the arguments of the tool calls. Of several choices, it is the first.
+no text, it is the arguments of the tool calls. Of several choices, it is the first. Of the directory of sluice exec it is what
+each command wrote to its standard output, in the order of the items.
 
 A JSON line for each, or CSV, or the bare texts. A run may be writing to the file.`,
 		Example: `  sluice answers out.jsonl | jq -r .text
   sluice answers out.jsonl --csv --input prompts.jsonl -o answers.csv
   sluice answers out.jsonl --text | less
-  sluice answers out.jsonl --text --id q001`,
+  sluice answers out.jsonl --text --id q001
+  sluice answers .sluice-exec --csv -o answers.csv`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError(fmt.Errorf("one file of results is needed, not %d", len(args)),
@@ -127,12 +130,18 @@ func printAnswers(s *streams, o *answersOptions) error {
 	if err != nil {
 		return err
 	}
-	results, err := batch.OpenRecordings(o.results)
-	if err != nil {
-		return usageError(err, "%s", noResults(o.results, "sluice answers"))
+	p := &answerPrinter{o: o}
+	if dir, ok := execDir(o.results); ok {
+		p.commands = dir
+		if o.input != "" {
+			return usageError(errors.New("--input goes with the output of sluice run"), "what commands wrote comes in the order of their items as it is")
+		}
+	} else {
+		if p.results, err = batch.OpenRecordings(o.results); err != nil {
+			return usageError(err, "%s", noResults(o.results, "sluice answers"))
+		}
+		defer p.results.Close()
 	}
-	defer results.Close()
-	p := &answerPrinter{o: o, results: results}
 	if file != nil {
 		err = file.write(func(w io.Writer) error {
 			p.err = p.print(w)
@@ -187,12 +196,13 @@ type answerPrinter struct {
 	o       *answersOptions
 	results *batch.Recordings
 
-	shown   int
-	failed  int
-	missing int // items of the input without a result
-	foreign int // results that belong to no line of the input
-	last    answer
-	err     error // of print, in the words of its own
+	commands string // directory of commands whose answers they are; "": they are in results
+	shown    int
+	failed   int
+	missing  int // items of the input without a result
+	foreign  int // results that belong to no line of the input
+	last     answer
+	err      error // of print, in the words of its own
 }
 
 // print writes all answers to w.
@@ -213,9 +223,12 @@ func (p *answerPrinter) print(w io.Writer) error {
 	if err = form.begin(names); err != nil {
 		return err
 	}
-	if p.o.input == "" {
+	switch {
+	case p.commands != "":
+		err = p.ofCommands(form)
+	case p.o.input == "":
 		err = p.inOrderOfResults(form)
-	} else {
+	default:
 		err = p.inOrderOfInput(form)
 	}
 	// What came before an error is printed: a line that is no result may be the last of many.
@@ -262,26 +275,58 @@ func (p *answerPrinter) inOrderOfInput(form answerForm) error {
 	return nil
 }
 
+// ofCommands prints what the commands of sluice exec wrote.
+func (p *answerPrinter) ofCommands(form answerForm) error {
+	results, err := proc.Results(p.commands)
+	if err != nil {
+		return err
+	}
+	for _, r := range results {
+		a := answer{id: r.ID}
+		if r.Fault != nil {
+			a.kind, a.message = r.Fault.Code.String(), r.Fault.Message
+		} else if p.wants(r.ID) {
+			text, err := r.Said(p.commands)
+			if err != nil {
+				return err
+			}
+			a.replies = []provider.Reply{{Text: text}}
+		}
+		if err := p.show(form, &a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wants says whether the answer of an item is asked for.
+func (p *answerPrinter) wants(id string) bool { return !p.o.oneID || id == p.o.id }
+
 // one prints one result, if it is wanted.
 func (p *answerPrinter) one(form answerForm, rec batch.Recording, fields []batch.Field) error {
-	if p.o.oneID && rec.ID != p.o.id {
+	a := answer{id: rec.ID, fields: fields, kind: rec.Error, message: rec.Message}
+	if rec.Body != nil && p.wants(rec.ID) {
+		a.replies = provider.Replies(rec.Body)
+	}
+	return p.show(form, &a)
+}
+
+// show prints one answer, if it is wanted.
+func (p *answerPrinter) show(form answerForm, a *answer) error {
+	if !p.wants(a.id) {
 		return nil
 	}
-	if rec.Error != "" {
+	if a.kind != "" {
 		p.failed++
 		if p.o.onlyOK {
 			return nil
 		}
 	}
-	a := answer{id: rec.ID, fields: fields, kind: rec.Error, message: rec.Message}
-	if rec.Body != nil {
-		a.replies = provider.Replies(rec.Body)
-	}
 	p.shown++
 	if p.o.oneID {
-		p.last = a
+		p.last = *a
 	}
-	return form.answer(&a)
+	return form.answer(a)
 }
 
 // conclude says what is not among the answers.

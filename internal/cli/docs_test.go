@@ -149,7 +149,7 @@ func TestTheCommandsOfTheDocumentsAreOnes(t *testing.T) {
 			}
 			n++
 			var stdout, stderr bytes.Buffer
-			if code := cli.Main(t.Context(), append(words, "--help"), strings.NewReader(""), &stdout, &stderr); code != 0 {
+			if code := cli.Main(t.Context(), slices.Insert(words, 1, "--help"), strings.NewReader(""), &stdout, &stderr); code != 0 {
 				t.Errorf("%s: %s: %s", name, e.command, stderr.String())
 			}
 		}

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -92,8 +93,10 @@ again does what is left. The first interrupt lets commands that run end, the sec
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if at := cmd.ArgsLenAtDash(); at > 0 {
-				return usageError(fmt.Errorf("%q stands before the command", args[0]), "items are a file: --items %s", shellQuote(args[0]))
+			if at := slices.Index(args, "--"); at > 0 && cmd.ArgsLenAtDash() < 0 {
+				if _, err := command.Find(o.chdir, args); err != nil { // else -- is the command's own
+					return usageError(fmt.Errorf("%q stands before the command", args[0]), "items are a file: --items %s", shellQuote(args[0]))
+				}
 			}
 			o.args, o.cmd = s.args, args
 			return runExec(cmd.Context(), s, &o)
@@ -118,7 +121,7 @@ func (o *execOptions) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.stdin, "stdin", false, "give each item on standard input, which is closed otherwise")
 	fs.BoolVar(&o.shell, "shell", false, "have sh read the command as one line; items reach it as parameters, quoted")
 	fs.BoolVar(&o.allowDash, "allow-dash", false, "let words begin with a dash that items brought")
-	fs.StringVar(&o.chdir, "chdir", "", "directory to run the commands in")
+	fs.StringVar(&o.chdir, "chdir", "", "directory to run the commands in, from which a program's relative path begins too")
 	fs.StringArrayVar(&o.env, "env", nil, "variable for the commands, as NAME=value, or NAME to pass one on (repeatable)")
 	fs.BoolVar(&o.cleanEnv, "clean-env", false, "pass on only what --env names and what every program needs, such as PATH and HOME")
 	fs.StringVar(&o.memory, "memory", "", "address space that a process of a command may have, such as 4GiB")
@@ -185,7 +188,7 @@ func (o *execOptions) config(s *streams) (proc.Config, error) {
 			return cfg, usageError(fmt.Errorf("--cli %q is not known", o.cli), "it takes %s", prose.Either(proc.Names()))
 		}
 	}
-	cfg.Preflight, err = preflightOf(o.preflight)
+	cfg.Preflight, err = preflightOf(o.preflight, o.chdir)
 	return cfg, err
 }
 
@@ -274,14 +277,17 @@ func (o *execOptions) environment() ([]string, error) {
 	return env, nil
 }
 
-// preflightOf reads --preflight.
-func preflightOf(text string) (proc.Preflight, error) {
+// preflightOf reads --preflight, whose command runs in dir.
+func preflightOf(text, dir string) (proc.Preflight, error) {
 	if text == "" || strings.HasPrefix(text, "http://") || strings.HasPrefix(text, "https://") {
+		if at, err := url.Parse(text); text != "" && (err != nil || at.Host == "") {
+			return proc.Preflight{}, usageError(errors.New("--preflight is no address"), "name a host too, such as https://example.com/health")
+		}
 		return proc.Preflight{URL: text}, nil
 	}
 	args, err := command.Split(text)
 	if err == nil {
-		_, err = command.Find(args)
+		_, err = command.Find(dir, args)
 	}
 	if err != nil {
 		return proc.Preflight{}, usageError(fmt.Errorf("--preflight: %w", err), "give a command such as 'claude -p ping', or an address that begins with http")
@@ -310,7 +316,7 @@ func (o *execOptions) account(cli *proc.CLI) (name, lane, dir string) {
 	if o.shell || cli == nil { // of a script nobody knows whose limits it meets: nothing is kept beyond its directory
 		return "exec", lane, ""
 	}
-	path, err := command.Find(o.cmd)
+	path, err := command.Find(o.chdir, o.cmd)
 	if err != nil {
 		path = o.cmd[0]
 	}

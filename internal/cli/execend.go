@@ -43,7 +43,7 @@ func (o *execOptions) explain(err error) *exitError {
 	}
 	if missing, ok := errors.AsType[*command.NotStartedError](err); ok {
 		e.err = missing
-		e.hint = "see that it is there and may be executed. " + again
+		e.hint = "see that it is there and may be executed; then " + again
 		return e
 	}
 	switch {
@@ -63,12 +63,12 @@ func (o *execOptions) configHint(wrong *proc.ConfigError) string {
 	if hint := hintOf(wrong.Err); hint != "" {
 		return hint
 	}
-	switch wrong.Field {
-	case "Command":
+	switch _, missing := errors.AsType[*command.NotStartedError](wrong.Err); {
+	case missing:
 		return "name a program that is in PATH or at a path, and may be executed; a line for the shell wants --shell"
-	case "Items":
+	case wrong.Field == "Items":
 		return "--items names a file of lines, JSON objects or records, or - for standard input"
-	case "Only", "From":
+	case wrong.Field == "Only", wrong.Field == "From":
 		return "--only and --from take the tiers that items name"
 	}
 	return "see sluice exec --help"

@@ -86,7 +86,7 @@ func (f *notifyFlags) open(r *batchRun) (*notifier, error) {
 	const hint = `name a program and what it is told, such as --notify 'notify-send Sluice' or --notify "sh -c 'cat >>pauses.jsonl'"`
 	args, err := command.Split(f.command)
 	if err == nil {
-		_, err = command.Find(args)
+		_, err = command.Find("", args)
 	}
 	if err != nil {
 		return nil, usageError(fmt.Errorf("--notify: %w", err), "%s", hint)

@@ -127,25 +127,39 @@ func weekday(name string) int {
 	return -1
 }
 
-// end returns when the hours end that now is in; zero where it is in none.
+// end returns when the hours end that now is in; zero where it is in none. A clock of their zone tells: of an hour that it skips
+// nothing is in them, and one that it shows twice is in them twice.
 func (h *quietHours) end(now time.Time) time.Time {
-	now = now.In(h.zone)
-	for back := range 2 { // those of yesterday may not be over
-		y, m, d := now.AddDate(0, 0, -back).Date()
-		begin := at(y, m, d, h.from, h.zone)
-		if !h.days[begin.Weekday()] {
-			continue
+	t := now.In(h.zone)
+	for {
+		left := h.left(t)
+		if left == 0 {
+			break
 		}
-		if end := at(y, m, d, h.to, h.zone); !now.Before(begin) && now.Before(end) {
-			return end
+		next := t.Add(left)
+		_, set := t.ZoneBounds()
+		if set.IsZero() || !next.After(set) {
+			return next
 		}
+		t = set // the clock is set before they end, perhaps out of them
 	}
-	return time.Time{}
+	if t.Equal(now) {
+		return time.Time{}
+	}
+	return t
 }
 
-// at is an hour of the clock on a day, also where clocks are set on that day.
-func at(y int, m time.Month, d int, since time.Duration, zone *time.Location) time.Time {
-	return time.Date(y, m, d, int(since/time.Hour), int(since%time.Hour/time.Minute), 0, 0, zone)
+// left is how long the hours go on that a clock is in which shows t; 0: it is in none.
+func (h *quietHours) left(t time.Time) time.Duration {
+	hour, minute, second := t.Clock()
+	since := time.Duration(hour)*time.Hour + time.Duration(minute)*time.Minute + time.Duration(second)*time.Second + time.Duration(t.Nanosecond())
+	for back := range 2 { // those of yesterday may not be over
+		day, at := (int(t.Weekday())+7-back)%7, since+time.Duration(back)*24*time.Hour
+		if h.days[day] && at >= h.from && at < h.to {
+			return h.to - at
+		}
+	}
+	return 0
 }
 
 // end returns when something may start again; zero: now.
@@ -182,7 +196,8 @@ func (p *offPeak) reason() string {
 	if p.until.IsZero() {
 		return ""
 	}
-	return "paused until " + zoned(p.until, time.Now()) + " by --not-between"
+	now := time.Now()
+	return "paused until " + zoned(p.until, now) + " by --not-between (" + span(p.until.Sub(now)) + " left)"
 }
 
 // lookAgain is how long the hours are not looked at, at most: a computer that sleeps or whose clock is set wakes in others.

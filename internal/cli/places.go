@@ -23,10 +23,26 @@ func ofExec(dir string) bool {
 	return false
 }
 
+// execDir returns the directory of a run of sluice exec that a name stands for: its own, or that of the results in it, which the
+// run's summary names.
+func execDir(name string) (dir string, ok bool) {
+	if ofExec(name) {
+		return name, true
+	}
+	if name == "" || filepath.Base(name) != filepath.Base(proc.ResultsPath("")) {
+		return "", false
+	}
+	if _, err := os.Stat(work.StatePath(name)); err == nil {
+		return "", false // it is the output of sluice run
+	}
+	dir = filepath.Dir(name)
+	return dir, ofExec(dir)
+}
+
 // places returns where the results and the state of a run are: beside its output, or in its directory.
 func places(output string) (results, state string) {
-	if ofExec(output) {
-		return proc.ResultsPath(output), proc.StatePath(output)
+	if dir, ok := execDir(output); ok {
+		return proc.ResultsPath(dir), proc.StatePath(dir)
 	}
 	return output, work.StatePath(output)
 }

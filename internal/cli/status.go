@@ -102,16 +102,16 @@ func (s *status) pause(lane sluice.LaneSnapshot) string {
 	if !lane.Until.After(s.now) {
 		return ""
 	}
-	what := "cooldown"
+	what, left := "cooldown", ""
 	switch lane.Pause {
 	case sluice.UsageWindow:
-		what = "usage window: paused"
+		what, left = "usage window: paused", " ("+span(lane.Until.Sub(s.now))+" left)" // it may be hours
 	case sluice.ServerError:
 		what = "provider keeps failing: paused"
 	case sluice.Overloaded:
 		what = "provider overloaded: paused"
 	}
-	return what + " until " + clock(lane.Until, s.now)
+	return what + " until " + clock(lane.Until, s.now) + left
 }
 
 // eta estimates what is left: at the rate of what binds, if a limit does, else at the rate of late.

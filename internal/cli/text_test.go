@@ -110,7 +110,7 @@ func TestStatusNamesWhatBinds(t *testing.T) {
 		{"nobody waits", "", 5 * time.Minute, lane(func(l *sluice.LaneSnapshot) { l.Waiting, l.Binding = 0, sluice.Requests })},
 		{"a cooldown", "cooldown until 12:03:10", 5*time.Minute + 190*time.Second,
 			lane(func(l *sluice.LaneSnapshot) { l.Until = now.Add(190 * time.Second) })},
-		{"a usage window", "usage window: paused until 2026-03-05 16:00", 28*time.Hour + 5*time.Minute,
+		{"a usage window", "usage window: paused until 2026-03-05 16:00 (28 h 00 min left)", 28*time.Hour + 5*time.Minute,
 			lane(func(l *sluice.LaneSnapshot) { l.Until, l.Pause = now.Add(28*time.Hour), sluice.UsageWindow })},
 		{"a provider that fails", "provider keeps failing: paused until 12:00:30", 5*time.Minute + 30*time.Second,
 			lane(func(l *sluice.LaneSnapshot) { l.Until, l.Pause = now.Add(30*time.Second), sluice.ServerError })},

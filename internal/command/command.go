@@ -8,8 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -81,12 +84,21 @@ func Run(ctx context.Context, s Spec) (Result, error) {
 	return r.wait(ctx)
 }
 
-// Find returns where the program of a command is, or an error that names it.
-func Find(args []string) (string, error) {
+// Find returns where the program of a command that runs in dir is, or an error that names it. A relative path is one from there,
+// as it is to Run; "" is here.
+func Find(dir string, args []string) (string, error) {
 	if len(args) == 0 || args[0] == "" {
 		return "", &NotStartedError{Err: errors.New("no command is there")}
 	}
-	path, err := exec.LookPath(args[0])
+	name := args[0]
+	if dir != "" && filepath.Base(name) != name && !filepath.IsAbs(name) {
+		from, err := filepath.Abs(dir)
+		if err != nil {
+			return "", &NotStartedError{Name: name, Err: err}
+		}
+		name = filepath.Join(from, name)
+	}
+	path, err := exec.LookPath(name)
 	if err != nil {
 		return "", &NotStartedError{Name: args[0], Err: err}
 	}
@@ -107,8 +119,22 @@ func (e *NotStartedError) Error() string {
 	if e.Name == "" {
 		return e.Err.Error()
 	}
+	if path, ok := errors.AsType[*fs.PathError](e.Err); ok && path.Op == "fork/exec" {
+		return fmt.Sprintf("%s: %v%s", e.Name, path.Err, explained(path.Err))
+	}
 	return fmt.Sprintf("%s: %v", e.Name, e.Err)
 }
 
 // Unwrap returns the cause.
 func (e *NotStartedError) Unwrap() error { return e.Err }
+
+// explained is what a system's word means of a program that was found.
+func explained(err error) string {
+	switch {
+	case errors.Is(err, syscall.ENOEXEC):
+		return ": it is no program for this computer, or a script whose first line does not say what reads it, such as #!/bin/sh"
+	case errors.Is(err, fs.ErrNotExist):
+		return ": it is gone, or its first line names a program that is not there"
+	}
+	return ""
+}

@@ -185,7 +185,7 @@ func ragged(has, want int) *Problem {
 	}
 	return &Problem{
 		Text: fmt.Sprintf("%d %s, and the header names %d", has, fields, want),
-		Hint: "a field with the separator or a line break in it stands in quotes; --skip-invalid records such rows as failed",
+		Hint: "a field with the separator or a line break in it stands in quotes",
 	}
 }
 
