@@ -147,13 +147,7 @@ func (x *Exec) run(ctx context.Context, t *try, j *job, id string) error {
 		return t.notStarted(refused)
 	}
 	t.ran = true
-	end := End{ExitCode: t.end.ExitCode, Signal: t.end.Signal, TimedOut: timedOut}
-	if end.Stdout, err = out.kept(); err != nil {
-		return err
-	}
-	if end.Stderr, err = errs.kept(); err != nil {
-		return err
-	}
+	end := End{ExitCode: t.end.ExitCode, Signal: t.end.Signal, TimedOut: timedOut, Stdout: out.kept, Stderr: errs.kept}
 	end.Records = x.records(t, j)
 	t.meaning = x.cfg.CLI.Read(end, time.Now())
 	return nil
@@ -226,6 +220,9 @@ func (x *Exec) keepTry(item work.Item, j *job, t *try, o *sluice.Outcome) error 
 	t.describe(rec)
 	rec.Latency = millis(t.ended.Sub(t.started))
 	x.tally.met(item.ID, j.tier, rec.State)
+	if err := own(j.dir.path); err != nil { // the command may have removed it
+		return err
+	}
 	return writeJSON(filepath.Join(j.dir.path, resultName), rec)
 }
 

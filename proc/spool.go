@@ -16,12 +16,12 @@ const (
 // spool keeps what a command writes to one stream: its beginning in a file as it comes and, where that is too long, its end.
 // The command gets a pipe, so that it can write as much as it likes.
 type spool struct {
-	path string
 	file *os.File
 	room int64 // for the beginning
 	tail ring
-	lost int64 // bytes between beginning and end
-	err  error // of the file
+	lost int64  // bytes between beginning and end
+	err  error  // of the file
+	kept []byte // when it is closed: what stands in the file, or its two ends if it is longer than a command's end needs
 
 	read, write *os.File
 	done        chan struct{}
@@ -29,9 +29,9 @@ type spool struct {
 
 // newSpool makes the file and begins to read.
 func newSpool(path string, most int64) (*spool, error) {
-	s := &spool{path: path, room: most - most/tailShare, tail: ring{most: int(most / tailShare)}, done: make(chan struct{})}
+	s := &spool{room: most - most/tailShare, tail: ring{most: int(most / tailShare)}, done: make(chan struct{})}
 	var err error
-	if s.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
+	if s.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
 		return nil, err
 	}
 	if s.read, s.write, err = os.Pipe(); err != nil {
@@ -86,6 +86,9 @@ func (s *spool) close() error {
 			s.err = err
 		}
 	}
+	if s.err == nil { // not by its name: the command may have removed or replaced it
+		s.kept, s.err = ends(s.file)
+	}
 	return errors.Join(s.err, s.file.Close())
 }
 
@@ -108,16 +111,6 @@ func (s *spool) drain() {
 	})
 }
 
-// kept returns what stands in the file of a closed spool, or its two ends if it is longer than a command's end needs.
-func (s *spool) kept() ([]byte, error) {
-	f, err := os.Open(s.path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return ends(f)
-}
-
 // mostLooked is how much of one stream is looked at.
 const mostLooked = 4 << 20
 
@@ -128,7 +121,7 @@ func ends(f *os.File) ([]byte, error) {
 		return nil, err
 	}
 	if info.Size() <= mostLooked {
-		return io.ReadAll(io.LimitReader(f, mostLooked))
+		return io.ReadAll(io.NewSectionReader(f, 0, mostLooked))
 	}
 	b := make([]byte, mostLooked)
 	if _, err := f.ReadAt(b[:mostLooked/4], 0); err != nil {
