@@ -83,7 +83,7 @@ func (x *Exec) attempt(ctx context.Context, permit *sluice.Permit, item work.Ite
 	}
 	t.ended = time.Now()
 	switch {
-	case ctx.Err() != nil && t.meaning.Kind != sluice.OK:
+	case ctx.Err() != nil && (t.meaning.Kind != sluice.OK || t.end.Asked): // some end well when they are asked to, half done
 		return result, abandoned(ctx)
 	case err != nil:
 		return result, x.broken(err)
@@ -139,7 +139,7 @@ func (x *Exec) run(ctx context.Context, t *try, j *job, id string) error {
 	limited, done := within(ctx, x.cfg.Command.Timeout)
 	defer done()
 	t.end, err = command.Run(limited, spec)
-	timedOut := limited.Err() != nil && ctx.Err() == nil
+	timedOut := t.end.Asked && ctx.Err() == nil
 	if wrong := errors.Join(out.close(), errs.close()); wrong != nil {
 		return wrong
 	}

@@ -1,6 +1,8 @@
 package cli_test
 
 import (
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +43,31 @@ func TestRetryFailedIsKilled(t *testing.T) {
 		}
 	}
 	if code != 0 {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}
+
+// TestEndsWellWhenAsked has commands that end with exit code 0 when they are asked to, in the midst of their work: at the second
+// interrupt that is no result, and at the end of their time it is a timeout.
+func TestEndsWellWhenAsked(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	script := `trap 'exit 0' TERM; echo begun >> "$0"; sleep 60 & wait; echo whole`
+	r := b.command("--items", b.items(2), "--jobs", "2", "--", "sh", "-c", script, b.path("log"))
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); b.counts("log")["begun"] < 2 && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	r.Process.Signal(os.Interrupt)
+	time.Sleep(200 * time.Millisecond)
+	r.Process.Signal(os.Interrupt)
+	r.Wait()
+	if code := r.ProcessState.ExitCode(); code != 130 || len(b.results()) != 0 {
+		t.Errorf("exit code %d, %d results of what was interrupted: %s", code, len(b.results()), r.out.String())
+	}
+	if code, out := b.exec("--items", b.items(2), "--jobs", "2", "--attempts", "1", "--timeout", "300ms", "--", "sh", "-c", script, b.path("log")); code != 3 || !strings.Contains(out, "timeout") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 }
