@@ -45,28 +45,28 @@ func directoryOf(line int, id string) string {
 	return strconv.Itoa(line) + "-" + reduced
 }
 
-// openDirectory makes the directory of a run, or finds that it is one.
-func openDirectory(dir string) error {
-	err := os.Mkdir(dir, 0o700)
+// openDirectory makes the directory of a run, or finds that it is one: used says that a run was there before.
+func openDirectory(dir string) (used bool, err error) {
+	err = os.Mkdir(dir, 0o700)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = os.MkdirAll(dir, 0o700)
 	}
 	if !errors.Is(err, fs.ErrExist) {
-		return err
+		return false, err
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, e := range entries {
 		if e.Name() == journalName || strings.HasPrefix(e.Name(), stateName) {
-			return nil
+			return true, nil
 		}
 	}
 	if len(entries) > 0 {
-		return &DirectoryError{Dir: dir, Text: "holds other things than a run: " + entries[0].Name(), Advice: "name a directory that is empty, or not there yet, by --state"}
+		return false, &DirectoryError{Dir: dir, Text: "holds other things than a run: " + entries[0].Name(), Advice: "name a directory that is empty, or not there yet, by --state"}
 	}
-	return os.Chmod(dir, 0o700)
+	return false, os.Chmod(dir, 0o700)
 }
 
 // DirectoryError is returned for a directory that cannot be that of this run.
