@@ -88,7 +88,7 @@ func (x *Exec) attempt(ctx context.Context, permit *sluice.Permit, item work.Ite
 	}
 	result.Cost, result.HasCost = j.cost, j.costed
 	switch {
-	case ctx.Err() != nil && t.meaning.Kind != sluice.OK:
+	case ctx.Err() != nil && (t.meaning.Kind != sluice.OK || t.end.Asked): // some end well when they are asked to, half done
 		return result, abandoned(ctx)
 	case err != nil:
 		return result, x.broken(err)
@@ -273,7 +273,7 @@ func (x *Exec) keepTry(item work.Item, j *job, t *try, o *sluice.Outcome) error 
 	t.describe(rec)
 	rec.Latency = millis(t.ended.Sub(t.started))
 	x.tally.met(item.ID, j.tier, rec.State)
-	if err := os.MkdirAll(j.dir.path, 0o700); err != nil { // the command may have removed it
+	if err := own(j.dir.path); err != nil { // the command may have removed it
 		return err
 	}
 	return writeJSON(filepath.Join(j.dir.path, resultName), rec)

@@ -46,29 +46,29 @@ func directoryOf(line int, id string) string {
 	return strconv.Itoa(line) + "-" + reduced
 }
 
-// openDirectory makes the directory of a run, or finds that it is one.
-func openDirectory(dir string) error {
-	err := os.Mkdir(dir, 0o700)
+// openDirectory makes the directory of a run, or finds that it is one: used says that a run was there before.
+func openDirectory(dir string) (used bool, err error) {
+	err = os.Mkdir(dir, 0o700)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = os.MkdirAll(dir, 0o700)
 	}
 	if !errors.Is(err, fs.ErrExist) {
-		return err
+		return false, err
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, e := range entries {
 		if e.Name() == journalName || strings.HasPrefix(e.Name(), stateName) {
-			return nil
+			return true, nil
 		}
 	}
 	if len(entries) > 0 {
-		return &DirectoryError{Dir: dir, Text: "holds other things than a run: " + entries[0].Name(),
+		return false, &DirectoryError{Dir: dir, Text: "holds other things than a run: " + entries[0].Name(),
 			Advice: "name a directory that is empty, or not there yet, by --state"}
 	}
-	return os.Chmod(dir, 0o700)
+	return false, os.Chmod(dir, 0o700)
 }
 
 // DirectoryError is returned for a directory that cannot be that of this run.
@@ -88,8 +88,7 @@ type itemDir struct {
 
 // begin makes it ready for a try: what the one before wrote goes under .failed.
 func (d itemDir) begin() error {
-	err := os.Mkdir(d.path, 0o700)
-	if !errors.Is(err, fs.ErrExist) {
+	if err := own(d.path); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(d.path)
@@ -117,7 +116,12 @@ func (d itemDir) begin() error {
 		case resultName:
 			known = true
 		}
-		if err := os.Rename(filepath.Join(d.path, e.Name()), filepath.Join(aside, e.Name())); err != nil {
+		from, to := filepath.Join(d.path, e.Name()), filepath.Join(aside, e.Name())
+		err := os.Rename(from, to)
+		if errors.Is(err, fs.ErrPermission) && own(from) == nil { // a directory that may not be written cannot be moved
+			err = os.Rename(from, to)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -130,7 +134,7 @@ func (d itemDir) begin() error {
 // nextFailed makes the directory for the try that is over.
 func (d itemDir) nextFailed() (string, error) {
 	base := filepath.Join(d.path, failedName)
-	if err := os.MkdirAll(base, 0o700); err != nil {
+	if err := own(base); err != nil {
 		return "", err
 	}
 	for n := 1; ; n++ {
@@ -142,20 +146,63 @@ func (d itemDir) nextFailed() (string, error) {
 	}
 }
 
-// writeJSON replaces a file by one with a JSON document, so that whoever reads it sees the whole of one of them.
+// own makes a directory of ours, in the place of anything else that a command put there: through a link, the next try would
+// write and move files elsewhere.
+func own(path string) error {
+	err := os.Mkdir(path, 0o700)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	info, err := os.Lstat(path)
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir():
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+		return os.Mkdir(path, 0o700)
+	case info.Mode()&0o700 != 0o700:
+		return os.Chmod(path, 0o700)
+	}
+	return nil
+}
+
+// writeJSON replaces a file by one with a JSON document, so that whoever reads it sees the whole of one of them. What a command
+// put under its names, a link or a directory, is removed.
 func writeJSON(path string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
 	tmp := path + ".tmp" // the run's lock makes the name ours
-	if err := os.WriteFile(tmp, append(b, '\n'), 0o600); err != nil {
-		os.Remove(tmp)
+	err = writeNew(tmp, append(b, '\n'))
+	if errors.Is(err, fs.ErrExist) && os.RemoveAll(tmp) == nil {
+		err = writeNew(tmp, append(b, '\n'))
+	}
+	if err != nil {
 		return err
 	}
-	if err := os.Rename(tmp, path); err != nil {
+	err = os.Rename(tmp, path)
+	if info, wrong := os.Lstat(path); err != nil && wrong == nil && info.IsDir() && os.RemoveAll(path) == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
 		os.Remove(tmp)
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
+}
+
+// writeNew writes a file that must not be there: it follows no link.
+func writeNew(path string, b []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Close()); err != nil {
+		os.Remove(path)
+	}
+	return err
 }

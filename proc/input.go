@@ -273,15 +273,19 @@ func (in *input) item(r *row) (work.Item, error) {
 		return work.Item{}, problem.At(x.cfg.Items, r.number+1)
 	}
 	if x.reopens {
-		if done := x.finished(j.dir, r.id, r.hash); done != nil && in.newer(done) {
+		if done := x.finished(j.dir, r.id, r.hash); done != nil && in.valid(done) {
 			item.Handler = adopted(done)
 		}
 	}
 	return item, nil
 }
 
-// newer says whether a result is from after those that do not count any more.
-func (in *input) newer(r *Result) bool {
+// valid says whether a result that was not recorded does: it is from after those that do not count any more, and not one of
+// those that are to run again. Of these the lines go with the first new result, and a kill may leave them no more than this.
+func (in *input) valid(r *Result) bool {
+	if r.State != Succeeded && in.x.cfg.RetryFailed {
+		return false
+	}
 	return r.Ended.After(in.dropped[r.ID]) && !r.Ended.Before(in.x.since)
 }
 

@@ -147,7 +147,7 @@ func (x *Exec) keep(r *work.Result) error {
 		return nil
 	}
 	dir := x.itemDir(int(r.Seq), r.ID)
-	if err := os.MkdirAll(dir.path, 0o700); err != nil { // an item that never ran has none
+	if err := own(dir.path); err != nil { // an item that never ran has none
 		return err
 	}
 	return writeJSON(filepath.Join(dir.path, resultName), x.record(r))
@@ -170,7 +170,7 @@ func readResult(b []byte) (*Result, work.Hash, error) {
 
 // finished returns the final result that a run left in an item's directory and did not come to write to the results.
 func (x *Exec) finished(dir itemDir, id string, hash work.Hash) *Result {
-	b, err := os.ReadFile(filepath.Join(dir.path, resultName))
+	b, err := readPlain(filepath.Join(dir.path, resultName))
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			x.log.Warn("a result cannot be read: the item runs again", "item", id, "error", err)
@@ -182,4 +182,19 @@ func (x *Exec) finished(dir itemDir, id string, hash work.Hash) *Result {
 		return nil
 	}
 	return rec
+}
+
+// mostResult bounds what is read of a result.json: what a persistent worker answers, as JSON, is a multiple of a line at most.
+const mostResult = 8 * usualMaxLine
+
+// readPlain reads a file that a command may have replaced: by a pipe, which might never end, or by one that has no end.
+func readPlain(path string) ([]byte, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > mostResult {
+		return nil, fmt.Errorf("%s is no plain file, or too long", path)
+	}
+	return os.ReadFile(path)
 }

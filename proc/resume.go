@@ -32,8 +32,8 @@ type rerun struct {
 }
 
 // openState opens the directory, and finds what earlier runs did.
-func (x *Exec) openState() error {
-	if err := openDirectory(x.dir); err != nil {
+func (x *Exec) openState() (err error) {
+	if x.reopens, err = openDirectory(x.dir); err != nil {
 		return err
 	}
 	if err := x.checkState(); err != nil {
@@ -105,7 +105,6 @@ func (e *HungError) Hint() string {
 
 // resume matches the results with the items.
 func (x *Exec) resume() error {
-	_, known := x.journal.Earlier()
 	again, err := x.openRerun()
 	if err != nil {
 		return err
@@ -119,7 +118,6 @@ func (x *Exec) resume() error {
 			return err
 		}
 	}
-	x.reopens = known || m.lines > 0
 	x.since = again.Since
 	switch {
 	case m.changed.Err() != nil:

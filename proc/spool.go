@@ -86,8 +86,11 @@ func (s *spool) close() ([]byte, error) {
 			s.err = err
 		}
 	}
-	kept, err := ends(s.file)
-	return kept, errors.Join(s.err, err, s.file.Close())
+	if s.err != nil {
+		return nil, errors.Join(s.err, s.file.Close())
+	}
+	kept, err := ends(s.file) // not by its name: the command may have removed or replaced it
+	return kept, errors.Join(err, s.file.Close())
 }
 
 // mostPiped is more than a pipe holds.

@@ -1,0 +1,73 @@
+package cli_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice/proc"
+)
+
+// TestRetryFailedIsKilled kills a run that tries failed items again, once it has recorded the first of them: the same command
+// tries the others again.
+func TestRetryFailedIsKilled(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	mended, log := b.path("mended"), b.path("log")
+	args := []string{"--items", b.items(4), "--jobs", "1", "--attempts", "1", "--", "sh", "-c",
+		`test -e "$1" || exit 1; echo {} >> "$2"; test {} != item2 || test $(grep -c item2 "$2") = 2 || sleep 60`, "sh", mended, log}
+	if code, out := b.exec(args...); code != 3 {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	b.write("mended", "")
+	args = append([]string{"--retry-failed"}, args...)
+	r := b.command(args...)
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); b.counts("log")["item2"] == 0 && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	r.Process.Kill()
+	r.Wait()
+	b.awaitNothing()
+	code, out := b.exec(args...)
+	log1 := b.counts("log")
+	for i, id := range []string{"1", "2", "3", "4"} {
+		if got := b.results()[id]; got.State != proc.Succeeded {
+			t.Errorf("item %s: %s", id, got.State)
+		}
+		if want := map[bool]int{true: 2, false: 1}[i == 1]; log1["item"+id] != want {
+			t.Errorf("item %s was run %d times, want %d", id, log1["item"+id], want)
+		}
+	}
+	if code != 0 {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}
+
+// TestEndsWellWhenAsked has commands that end with exit code 0 when they are asked to, in the midst of their work: at the second
+// interrupt that is no result, and at the end of their time it is a timeout.
+func TestEndsWellWhenAsked(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	script := `trap 'exit 0' TERM; echo begun >> "$0"; sleep 60 & wait; echo whole`
+	r := b.command("--items", b.items(2), "--jobs", "2", "--", "sh", "-c", script, b.path("log"))
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); b.counts("log")["begun"] < 2 && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	r.Process.Signal(os.Interrupt)
+	time.Sleep(200 * time.Millisecond)
+	r.Process.Signal(os.Interrupt)
+	r.Wait()
+	if code := r.ProcessState.ExitCode(); code != 130 || len(b.results()) != 0 {
+		t.Errorf("exit code %d, %d results of what was interrupted: %s", code, len(b.results()), r.out.String())
+	}
+	if code, out := b.exec("--items", b.items(2), "--jobs", "2", "--attempts", "1", "--timeout", "300ms", "--", "sh", "-c", script, b.path("log")); code != 3 || !strings.Contains(out, "timeout") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}
