@@ -5,6 +5,7 @@ package proc_test
 import (
 	"os"
 	"runtime"
+	"strings"
 	"slices"
 	"syscall"
 	"testing"
@@ -31,8 +32,7 @@ func TestNothingIsHeldAfterARun(t *testing.T) {
 	})
 	t.Run("failures to start", func(t *testing.T) {
 		c := newCourse(t, 100, "")
-		c.write("bad", "\x7fELF, and that is all")
-		c.cfg.Command.Args = []string{c.path("bad")}
+		c.cfg.Command.Args = []string{"/bin/true", strings.Repeat("too long", 32<<10)}
 		c.limits.Limits.Concurrent, c.limits.Attempts = 4, 1
 		if rep, err := c.run(); err != nil || rep.Failed != 100 {
 			t.Errorf("%+v, error %v", rep, err)
