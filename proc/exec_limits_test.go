@@ -5,8 +5,8 @@ package proc_test
 import (
 	"os"
 	"runtime"
-	"strings"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
