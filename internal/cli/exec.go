@@ -179,6 +179,9 @@ func (o *execOptions) config(s *streams) (proc.Config, error) {
 	if cfg.Command.Memory, err = bytesOf("memory", o.memory); err != nil {
 		return cfg, err
 	}
+	if cfg.Command.Memory > 0 && cfg.Command.Memory < leastMemory {
+		return cfg, usageError(fmt.Errorf("--memory %s is too little for any program", o.memory), "write it such as 512MiB or 4GiB")
+	}
 	if cfg.Output, err = bytesOf("output-limit", o.output); err != nil {
 		return cfg, err
 	}
@@ -191,6 +194,9 @@ func (o *execOptions) config(s *streams) (proc.Config, error) {
 	cfg.Preflight, err = preflightOf(o.preflight, o.chdir)
 	return cfg, err
 }
+
+// leastMemory is less than any program needs.
+const leastMemory = 1 << 20
 
 // check refuses flags that make no sense, alone or together.
 func (o *execOptions) check(s *streams) error {

@@ -112,8 +112,8 @@ func (r *execRun) openScheduler(cfg *proc.Config) (err error) {
 	if o.forget {
 		dir = ""
 	}
-	cfg.Lane, r.lane, cfg.Workers = lane, lane, atOnce
-	if atOnce == 0 {
+	cfg.Lane, r.lane = lane, lane
+	if atOnce == 0 { // else the Scheduler bounds them, and an item that waits before it is tried again takes no one's place
 		cfg.Workers = cmp.Or(o.mostAt, jobsPerCPU*runtime.NumCPU())
 	}
 	r.scheduler, err = sluice.New(sluice.Config{
@@ -328,6 +328,19 @@ func (r *execRun) conclude(rep proc.Report, err error) error {
 	return err
 }
 
+// mendable reports whether another try may mend a failure: of those of earlier runs, that is not known.
+func (sum *execSummary) mendable() bool {
+	earlier := sum.Failed + sum.Quarantined
+	for name, n := range sum.Kinds {
+		var kind sluice.Kind
+		if kind.UnmarshalText([]byte(name)) == nil && kind.Transient() {
+			return true
+		}
+		earlier -= n
+	}
+	return earlier > 0
+}
+
 // verdict says how the run ended, in sum and as an error.
 func (r *execRun) verdict(sum *execSummary, err error) error {
 	blocked, isBlocked := errors.AsType[*proc.BlockedError](err)
@@ -336,7 +349,10 @@ func (r *execRun) verdict(sum *execSummary, err error) error {
 		sum.Outcome = "done"
 		return nil
 	case err == nil:
-		sum.Outcome, sum.Hint = "items_failed", "try the failed items again: "+r.o.command("--retry-failed")
+		sum.Outcome = "items_failed"
+		if sum.mendable() {
+			sum.Hint = "try the failed items again: " + r.o.command("--retry-failed")
+		}
 		return silent(exitItems)
 	case isBlocked:
 		sum.Outcome, sum.Error, sum.Hint = "items_failed", blocked.Error(), blocked.Hint()
