@@ -136,6 +136,7 @@ func (x *Exec) run(ctx context.Context, t *try, j *job, id string) error {
 	if j.stdin != nil {
 		spec.Stdin = strings.NewReader(string(j.stdin))
 	}
+	before := x.recordsBefore(j)
 	limited, done := within(ctx, x.cfg.Command.Timeout)
 	defer done()
 	t.end, err = command.Run(limited, spec)
@@ -148,7 +149,7 @@ func (x *Exec) run(ctx context.Context, t *try, j *job, id string) error {
 	}
 	t.ran = true
 	end := End{ExitCode: t.end.ExitCode, Signal: t.end.Signal, TimedOut: timedOut, Stdout: out.kept, Stderr: errs.kept}
-	end.Records = x.records(t, j)
+	end.Records = x.records(j, before)
 	t.meaning = x.cfg.CLI.Read(end, time.Now())
 	return nil
 }
@@ -242,9 +243,9 @@ func (t *try) describe(rec *Result) {
 // mostRecord is how much of a file is read in which a command says what became of it.
 const mostRecord = 1 << 20
 
-// records reads the files in which a command may have said what became of it: the one that is named, and those of tries of its
-// own that it put aside as failed. Those that are older than the try are not of it.
-func (x *Exec) records(t *try, j *job) []Record {
+// recordNames are the files in which a command may say what became of it: the one that is named, and those of tries of its own
+// that it put aside as failed.
+func (x *Exec) recordNames(j *job) []string {
 	var names []string
 	switch {
 	case j.resultFile == "":
@@ -257,10 +258,31 @@ func (x *Exec) records(t *try, j *job) []Record {
 		found, _ := filepath.Glob(filepath.Join(globQuote(j.dir.path), failedName, pattern))
 		names = append(names, found...)
 	}
+	return names
+}
+
+// recordsBefore is which of them there are before a try: they are not of it. Among them are the results of the tries before, which
+// are ours.
+func (x *Exec) recordsBefore(j *job) map[string]fs.FileInfo {
+	before := make(map[string]fs.FileInfo)
+	for _, name := range x.recordNames(j) {
+		if info, err := os.Stat(name); err == nil {
+			before[name] = info
+		}
+	}
+	return before
+}
+
+// records reads those that a try wrote.
+func (x *Exec) records(j *job, before map[string]fs.FileInfo) []Record {
 	var all []Record
-	for _, name := range names {
+	for _, name := range x.recordNames(j) {
 		info, err := os.Stat(name)
-		if err != nil || !info.Mode().IsRegular() || info.Size() > mostRecord || info.ModTime().Before(t.started.Add(-time.Second)) {
+		if err != nil || !info.Mode().IsRegular() || info.Size() > mostRecord {
+			continue
+		}
+		was := before[name]
+		if was != nil && os.SameFile(was, info) && was.Size() == info.Size() && was.ModTime().Equal(info.ModTime()) {
 			continue
 		}
 		if body, err := os.ReadFile(name); err == nil {
