@@ -123,12 +123,7 @@ type Exec struct {
 
 // Open checks the command and the items, and finds what earlier runs in the directory did. It runs nothing.
 func Open(cfg Config) (*Exec, error) {
-	cfg.Output = cmp.Or(cfg.Output, usualOutput)
-	cfg.Command.Grace = cmp.Or(cfg.Command.Grace, commandGrace)
-	x := &Exec{cfg: cfg, log: cfg.Logger, tally: newTally()}
-	if x.log == nil {
-		x.log = slog.New(slog.DiscardHandler)
-	}
+	x := newExec(cfg)
 	if err := x.prepare(); err != nil {
 		return nil, err
 	}
@@ -145,6 +140,15 @@ func Open(cfg Config) (*Exec, error) {
 		return nil, errors.Join(err, x.Close())
 	}
 	return x, nil
+}
+
+func newExec(cfg Config) *Exec {
+	cfg.Output = cmp.Or(cfg.Output, usualOutput)
+	cfg.Command.Grace = cmp.Or(cfg.Command.Grace, commandGrace)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Exec{cfg: cfg, log: cfg.Logger, tally: newTally()}
 }
 
 // prepare reads the command.
@@ -180,6 +184,14 @@ var errValues = errors.New("a word is of an item: a process that stays gets item
 // literal is the program that is run, as Find wants it.
 func (x *Exec) literal() []string { return []string{x.template.words[0][0].text} }
 
+// literals are the command's words of a run whose items are not in them.
+func (x *Exec) literals() (words []string) {
+	for _, word := range x.template.words {
+		words = append(words, word[0].text)
+	}
+	return words
+}
+
 // hash is that of what the results depend on beside the items: not how many run at once, how often, or for how long.
 func (c *Config) hash() work.Hash {
 	parts := [][]byte{[]byte("exec 1\x00")}
@@ -212,9 +224,7 @@ func (x *Exec) openRunner() (err error) {
 	cfg := &x.cfg
 	if cfg.Persistent {
 		spec := x.spec()
-		for _, word := range x.template.words {
-			spec.Args = append(spec.Args, word[0].text)
-		}
+		spec.Args = x.literals()
 		x.workers = newWorkers(workersConfig{Spec: spec, Silence: cfg.Silence, Log: x.log})
 	}
 	x.runner, err = work.New(work.Config{

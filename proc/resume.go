@@ -133,22 +133,29 @@ func (x *Exec) resume() error {
 
 // openRerun says since when results of the chosen tiers count: a run that was cut short goes on.
 func (x *Exec) openRerun() (rerun, error) {
-	path := filepath.Join(x.dir, rerunName)
 	asked := rerun{Only: x.cfg.Only, From: x.cfg.From}
 	if len(asked.Only) == 0 && asked.From == "" {
 		return rerun{}, nil // what is left of those is done too
 	}
-	b, err := os.ReadFile(path)
-	if err == nil {
-		var before rerun
-		if json.Unmarshal(b, &before) == nil && before.From == asked.From && slices.Equal(before.Only, asked.Only) {
-			return before, nil
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return rerun{}, err
+	since, err := x.rerunSince()
+	if asked.Since = since; err != nil || !since.IsZero() {
+		return asked, err
 	}
 	asked.Since = time.Now().UTC()
-	return asked, writeJSON(path, asked)
+	return asked, writeJSON(filepath.Join(x.dir, rerunName), asked)
+}
+
+// rerunSince is when a rerun of the same tiers began that was cut short; zero if there was none.
+func (x *Exec) rerunSince() (time.Time, error) {
+	b, err := os.ReadFile(filepath.Join(x.dir, rerunName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return time.Time{}, nil
+	}
+	var before rerun
+	if err == nil && (json.Unmarshal(b, &before) != nil || before.From != x.cfg.From || !slices.Equal(before.Only, x.cfg.Only)) {
+		return time.Time{}, nil
+	}
+	return before.Since, err
 }
 
 // endRerun says that the chosen tiers were run.
