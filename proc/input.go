@@ -53,6 +53,9 @@ func openInput(x *Exec) (*input, error) {
 		if len(x.cfg.Only) > 0 || x.cfg.From != "" {
 			return nil, &ConfigError{Field: "Items", Err: errors.New("tiers are chosen among the items of a file, not of standard input")}
 		}
+		if x.cfg.Changed == ChangedRedo { // their old lines could not go with the first new one: nobody knows yet which they are
+			return nil, &ConfigError{Field: "Items", Err: errors.New("items that changed can run again from a file, not from standard input")}
+		}
 		return in, nil
 	}
 	file, err := rows.Open(x.cfg.Items, rows.Config{Format: x.cfg.Format})

@@ -54,10 +54,8 @@ func (x *Exec) openState() (err error) {
 
 // checkState refuses the directory of another run.
 func (x *Exec) checkState() error {
-	earlier, err := work.LoadState(StatePath(x.dir))
-	if err != nil {
-		return nil // there is none, or OpenJournal says that it is damaged: the results count
-	}
+	// Where there is none it is zero. That it is damaged is for OpenJournal to say; what its backup says counts.
+	earlier, _ := work.LoadState(StatePath(x.dir))
 	switch {
 	case earlier.Version > stateVersion:
 		return &DirectoryError{Dir: x.dir, Text: "was written by a newer Sluice", Advice: "use that one, or name another directory by --state"}
