@@ -57,6 +57,8 @@ type execOptions struct {
 	notBetween  []string
 	paceWindow  bool
 	forget      bool
+	bounds      execBounds
+	dryRun      bool
 
 	progress string
 	asJSON   bool
@@ -141,6 +143,8 @@ func (o *execOptions) register(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.notBetween, "not-between", nil, "start nothing in these hours, such as '12:00-19:00 Mon-Fri UTC' (repeatable)")
 	fs.BoolVar(&o.paceWindow, "pace-window", false, "spread what a usage window has left over the time to its reset")
 	fs.BoolVar(&o.forget, "forget-limits", false, "take no account of limits that earlier runs met")
+	o.bounds.register(fs)
+	fs.BoolVar(&o.dryRun, "dry-run", false, "print the command of each item that is left to do, and run nothing")
 	fs.StringVar(&o.progress, "progress", progressAuto, "auto, plain, json or none")
 	fs.BoolVar(&o.asJSON, "json", false, "print the summary as one JSON document on standard output")
 	fs.BoolVar(&o.verbose, "verbose", false, "say more on standard error")
@@ -230,6 +234,9 @@ func (o *execOptions) check(s *streams) error {
 		return usageError(fmt.Errorf("--progress %q is not known", o.progress), "it takes %s", prose.Either(progressWays()))
 	}
 	if _, err := o.atOnce(); err != nil {
+		return err
+	}
+	if err := o.bounds.check(); err != nil {
 		return err
 	}
 	if o.chdir != "" {

@@ -36,6 +36,10 @@ func (o *execOptions) explain(err error) *exitError {
 		}
 		err = stopped.Err
 	}
+	if isAny[*boundError](err) {
+		e.code = exitBudget
+		return e
+	}
 	if wrong, ok := errors.AsType[*proc.ConfigError](err); ok {
 		e.code, e.err = exitUsage, wrong.Err
 		e.hint = o.configHint(wrong)

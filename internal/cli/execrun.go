@@ -46,6 +46,9 @@ func runExec(ctx context.Context, s *streams, o *execOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	if o.dryRun {
+		return o.dry(s, cfg)
+	}
 	r := &execRun{s: s, o: o, pauses: &work.Pauses{}, failures: make(map[sluice.Kind]string)}
 	r.observers = observers{r.pauses, sluice.ObserverFunc(r.observe)}
 	if r.hours, err = newOffPeak(o.notBetween); err != nil {
@@ -165,6 +168,7 @@ func (r *execRun) run(ctx context.Context) error {
 		p.drain()
 	}, func(os.Signal) { abandon() }, nil)
 	defer signals.stop()
+	defer r.o.bounds.after(r.exec.Stop)()
 	rep, err := r.exec.Run(ctx)
 	signals.stop()
 	stopHours()
@@ -183,6 +187,9 @@ func (r *execRun) status() status {
 
 // result keeps the first message of each kind of failure for the summary.
 func (r *execRun) result(res *work.Result) {
+	if spent := r.o.bounds.count(res); spent != nil {
+		r.exec.Stop(spent)
+	}
 	if res.Kind == sluice.OK || res.Err == nil {
 		return
 	}

@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/proc"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// execBounds stop a run of commands: what runs by then may end, and the same command goes on from there.
+type execBounds struct {
+	failures int
+	cost     float64
+	deadline time.Duration
+
+	mu     sync.Mutex
+	failed int
+	spent  float64
+}
+
+func (b *execBounds) register(fs *pflag.FlagSet) {
+	fs.IntVar(&b.failures, "max-failures", 0, "stop when so many items have failed in this run (0: no bound)")
+	fs.Float64Var(&b.cost, "max-cost", 0, "stop when commands have cost so many US dollars in this run, as far as they say (0: no bound)")
+	fs.DurationVar(&b.deadline, "deadline", 0, "stop after so long (0: no bound)")
+}
+
+func (b *execBounds) check() error {
+	switch {
+	case b.failures < 0:
+		return usageError(fmt.Errorf("--max-failures %d is below zero", b.failures), "leave it out for no bound")
+	case !(b.cost >= 0):
+		return usageError(fmt.Errorf("--max-cost %v is no sum", b.cost), "leave it out for no bound")
+	case b.deadline < 0:
+		return usageError(fmt.Errorf("--deadline %v is past", b.deadline), "leave it out for no bound")
+	}
+	return nil
+}
+
+// count takes in a result, and returns why the run is to stop, if it is.
+func (b *execBounds) count(r *work.Result) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r.Kind != sluice.OK {
+		b.failed++
+	}
+	if r.HasCost {
+		b.spent += r.Cost
+	}
+	switch {
+	case b.failures > 0 && b.failed >= b.failures:
+		return &boundError{fmt.Sprintf("--max-failures: %s failed", count(b.failed, "item"))}
+	case b.cost > 0 && b.spent >= b.cost:
+		return &boundError{fmt.Sprintf("--max-cost: commands have cost %s", dollars(b.spent))}
+	}
+	return nil
+}
+
+// after stops the run at the deadline, unless the returned function is called before.
+func (b *execBounds) after(stop func(error)) (cancel func()) {
+	if b.deadline == 0 {
+		return func() {}
+	}
+	timer := time.AfterFunc(b.deadline, func() { stop(&boundError{"--deadline: " + span(b.deadline) + " are over"}) })
+	return func() { timer.Stop() }
+}
+
+// boundError is why a run of commands stopped.
+type boundError struct{ text string }
+
+func (e *boundError) Error() string { return e.text }
+
+// dry prints what a run would run.
+func (o *execOptions) dry(s *streams, cfg proc.Config) error {
+	var lines strings.Builder
+	p, err := proc.Look(cfg, func(item proc.Planned) error {
+		if o.asJSON {
+			b, err := json.Marshal(item)
+			lines.Write(append(b, '\n'))
+			return err
+		}
+		words := make([]string, len(item.Command))
+		for i, word := range item.Command {
+			words[i] = shellQuote(word)
+		}
+		fmt.Fprintln(&lines, escape(strings.Join(words, " ")))
+		return nil
+	})
+	if err != nil {
+		return o.explain(err)
+	}
+	if _, err := s.out.Write([]byte(lines.String())); err != nil {
+		return err
+	}
+	s.errorf("%s, %s done already, %s left: nothing was run\n", count(p.Items, "item"), group(p.Already), group(p.Left))
+	for _, b := range p.Blocked {
+		s.errorf("  %-10s %s\n", "blocked", b)
+	}
+	return nil
+}
