@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Names in the directory of a run, and in that of an item.
@@ -175,10 +176,24 @@ func writeJSON(path string, v any) error {
 	if err != nil {
 		return err
 	}
+	for end := time.Now().Add(filesWithin); ; time.Sleep(filesPause) {
+		if err = putFile(path, append(b, '\n')); !short(err) || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// A process that has as many files open as it may waits for so long for others to be closed, and looks so often.
+const (
+	filesWithin = 5 * time.Second
+	filesPause  = 10 * time.Millisecond
+)
+
+func putFile(path string, b []byte) error {
 	tmp := path + ".tmp" // the run's lock makes the name ours
-	err = writeNew(tmp, append(b, '\n'))
+	err := writeNew(tmp, b)
 	if errors.Is(err, fs.ErrExist) && os.RemoveAll(tmp) == nil {
-		err = writeNew(tmp, append(b, '\n'))
+		err = writeNew(tmp, b)
 	}
 	if err != nil {
 		return err
