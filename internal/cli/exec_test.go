@@ -314,7 +314,8 @@ func TestWhatCommandsDo(t *testing.T) {
 			}
 		}},
 		"takes memory": {[]string{"--", "agent", "hog", "100"}, func(t *testing.T, _ *bed, r proc.Result) {
-			if r.State != proc.Succeeded || r.MaxRSS < 100<<20 || r.MaxRSS > 200<<20 {
+			// Linux counts what we had when it was started, which is plenty under the race detector.
+			if r.State != proc.Succeeded || r.MaxRSS < 100<<20 || r.MaxRSS > 1<<30 {
 				t.Errorf("%d MiB, want 100 and some: %+v", r.MaxRSS>>20, r)
 			}
 		}},
