@@ -108,11 +108,20 @@ func agentWorks(args []string) int {
 	return 0
 }
 
-// agentMeetsWindow refuses, as an agent does, from the first call on until some seconds are over: DIR SECONDS ID.
+// agentMeetsWindow refuses, as an agent does, from the first call on until some seconds are over: DIR SECONDS ID. With a number
+// behind that, the window begins when so many have called.
 func agentMeetsWindow(args []string) int {
 	dir, id := args[0], args[2]
 	seconds, _ := strconv.Atoi(args[1])
-	path := filepath.Join(dir, "window")
+	path, tries := filepath.Join(dir, "window"), filepath.Join(dir, "tries")
+	note(tries, id)
+	if len(args) > 3 {
+		want, _ := strconv.Atoi(args[3])
+		for called := 0; called < want; time.Sleep(5 * time.Millisecond) {
+			b, _ := os.ReadFile(tries)
+			called = strings.Count(string(b), "\n")
+		}
+	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err == nil {
 		fmt.Fprint(f, time.Now().Add(time.Duration(seconds)*time.Second).UnixMilli())
@@ -123,8 +132,6 @@ func agentMeetsWindow(args []string) int {
 		b, _ := os.ReadFile(path)
 		end, _ = strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
 	}
-	time.Sleep(50 * time.Millisecond)
-	note(filepath.Join(dir, "tries"), id)
 	if time.Now().UnixMilli() < end {
 		fmt.Printf("Claude AI usage limit reached|%d\n", (end+999)/1000)
 		return 1

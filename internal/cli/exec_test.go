@@ -160,7 +160,7 @@ func (b *bed) counts(name string) map[string]int {
 func TestAllWaitForOneWindow(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	code, out := b.exec("--items", b.items(15), "--jobs", "15", "--", "agent", "window", b.dir, "2", "{}")
+	code, out := b.exec("--items", b.items(15), "--jobs", "15", "--", "agent", "window", b.dir, "2", "{}", "15")
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
