@@ -312,9 +312,12 @@ func (x *Exec) recordNames(j *job) []string {
 	default:
 		names = append(names, filepath.Join(j.dir.path, j.resultFile), filepath.Join(x.cfg.Command.Dir, j.resultFile))
 	}
+	aside := filepath.Join(j.dir.path, failedName)
 	for _, pattern := range []string{"*/result.json", "*/*/result.json"} {
-		found, _ := filepath.Glob(filepath.Join(globQuote(j.dir.path), failedName, pattern))
-		names = append(names, found...)
+		found, _ := fs.Glob(os.DirFS(aside), pattern) // its own name is no pattern then
+		for _, name := range found {
+			names = append(names, filepath.Join(aside, name))
+		}
 	}
 	return names
 }

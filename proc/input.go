@@ -27,7 +27,6 @@ type input struct {
 	offsets []int64    // where the items of a file are, by number; -1 is none
 	total   int
 	tiers   work.Tiers
-	graph   bool                 // some item has a tier or needs
 	chosen  int                  // items that this run is to do, with those that are done
 	dropped map[string]time.Time // when the results ended that do not count any more, by id
 
@@ -127,7 +126,6 @@ func (in *input) remember(item *row, offset int64) *rows.Problem {
 	}
 	in.offsets = append(in.offsets, offset)
 	in.tiers.Add(item.number, item.id, item.tier, item.needs)
-	in.graph = in.graph || item.tier != "" || len(item.needs) > 0
 	return nil
 }
 

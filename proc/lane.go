@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -46,9 +45,9 @@ const saveEvery = 10 * time.Second
 // ended takes in how a try ended, and says in o for how long a limit that it met holds where nobody else does. A limit is
 // another one where it holds longer than what was told since the try began.
 func (l *lane) ended(t *try, o *sluice.Outcome) (another bool) {
+	l.note(t)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.note(t)
 	switch {
 	case o.Kind == sluice.OK:
 		l.backoff.Succeeded(t.started)
@@ -77,8 +76,17 @@ func (l *lane) note(t *try) {
 		return
 	}
 	w.Note(t.ended, &t.meaning)
-	if t.meaning.Kind.Throttle() || t.ended.Sub(l.saved) > saveEvery {
+	every := saveEvery
+	if t.meaning.Kind.Throttle() { // a closing is worth keeping, but not once for each command that meets it
+		every = time.Second
+	}
+	l.mu.Lock()
+	due := t.ended.Sub(l.saved) > every
+	if due {
 		l.saved = t.ended
+	}
+	l.mu.Unlock()
+	if due {
 		l.saveWindows()
 	}
 }
@@ -186,9 +194,4 @@ func recognise(c *Command) *CLI {
 func (x *Exec) itemDir(line int, id string) itemDir {
 	name := directoryOf(line, id)
 	return itemDir{name: name, path: filepath.Join(x.dir, name)}
-}
-
-// globQuote writes a path so that a pattern matches it alone.
-func globQuote(path string) string {
-	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`).Replace(path)
 }
