@@ -71,12 +71,12 @@ type slowTake struct {
 	taken sluice.Vector
 }
 
-func (l *slowTake) Take(ctx context.Context, asks []sluice.Ask) (sluice.Reply, error) {
+func (l *slowTake) Take(ctx context.Context, asks sluice.Asks) (sluice.Reply, error) {
 	time.Sleep(l.delay) // the script runs; its answer is on the way
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var r sluice.Reply
-	for _, a := range asks {
+	for _, a := range asks.Calls {
 		r.Granted++
 		for d := range a.Cost {
 			l.taken[d] += a.Cost[d]
@@ -94,6 +94,8 @@ func (l *slowTake) Settle(_ context.Context, s sluice.Settlement) error {
 	}
 	return nil
 }
+
+func (l *slowTake) Watch(func(string, sluice.News, bool)) (stop func()) { return func() {} }
 
 func (l *slowTake) Correct(context.Context, sluice.Correction) error { return nil }
 

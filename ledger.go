@@ -10,22 +10,31 @@ import (
 
 // The words between a Scheduler and a Ledger.
 type (
+	Asks       = gate.Asks
 	Ask        = gate.Ask
 	Reply      = gate.Reply
+	News       = gate.News
+	Pause      = gate.Pause
+	SlotLimit  = gate.SlotLimit
 	Settlement = gate.Settlement
 	Correction = gate.Correction
 	Vector     = gate.Vector
 )
 
-// Ledger says whether calls fit into budgets that several Schedulers share. Every method is idempotent by the ID it is
-// given: the Scheduler asks again when a reply is lost. A Scheduler has at most one Take of a lane under way.
+// Ledger says whether calls fit into budgets and slots that several Schedulers share. Every method is idempotent by the ID
+// it is given: the Scheduler asks again when a reply is lost. A Scheduler has at most one Take of a lane under way, and
+// corrects and settles before that what it knew before: a Ledger may keep both until then.
 type Ledger interface {
-	// Take charges the longest prefix of asks (all of one lane) that fits, and says how long the rest has to wait.
-	Take(ctx context.Context, asks []Ask) (Reply, error)
-	// Settle gives back what was reserved and not used.
+	// Take charges the longest prefix of asks that fits, and says how long the rest has to wait. A reply that is older than
+	// a permit may be must be an error instead.
+	Take(ctx context.Context, asks Asks) (Reply, error)
+	// Settle gives back what was reserved and not used, and the slot.
 	Settle(ctx context.Context, s Settlement) error
-	// Correct moves a budget to what the provider says of it.
+	// Correct moves a budget to what the provider says of it, and the slots and the pause to what that means.
 	Correct(ctx context.Context, c Correction) error
+	// Watch has tell be called with what the ledger learns of a lane by itself, until stop returns. Awake says that a lane
+	// that was told to wait should ask now.
+	Watch(tell func(lane string, n News, awake bool)) (stop func())
 }
 
 const (
@@ -40,6 +49,7 @@ type remote struct {
 	ledger Ledger
 	ctx    context.Context
 	cancel context.CancelFunc
+	stop   func() // to watch
 	wg     sync.WaitGroup
 	wake   chan struct{} // has room for one
 
@@ -51,8 +61,20 @@ type remote struct {
 func newRemote(s *Scheduler, l Ledger) *remote {
 	r := &remote{s: s, ledger: l, wake: make(chan struct{}, 1)}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.stop = l.Watch(r.told)
 	r.wg.Go(r.post)
 	return r
+}
+
+// told passes on what the ledger says unasked.
+func (r *remote) told(lane string, n News, awake bool) {
+	r.s.mu.Lock()
+	if r.closing {
+		r.s.mu.Unlock()
+		return
+	}
+	r.s.gate.Told(time.Now(), lane, &n, awake)
+	r.s.unlockAndFlush()
 }
 
 // sendLocked passes on what the gate wants said.
@@ -84,10 +106,10 @@ func (r *remote) poke() {
 }
 
 // take asks until there is an answer, and gives it to the gate.
-func (r *remote) take(a gate.LaneAsk) {
+func (r *remote) take(a Asks) {
 	var reply Reply
 	if !r.insist(func(ctx context.Context) (err error) {
-		reply, err = r.ledger.Take(ctx, a.Asks)
+		reply, err = r.ledger.Take(ctx, a)
 		return err
 	}) {
 		return
@@ -151,6 +173,7 @@ func (r *remote) close() {
 	r.poke()
 	end := time.AfterFunc(lastWords, r.cancel)
 	r.wg.Wait()
+	r.stop()
 	end.Stop()
 	r.cancel()
 }

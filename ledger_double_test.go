@@ -3,7 +3,9 @@ package sluice_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,7 +22,8 @@ type ledgerDouble struct {
 
 	mu       sync.Mutex
 	luck     *rand.Rand
-	local    gate.Local
+	shared   gate.Shared
+	open     map[string]map[uint64]bool // calls, by lane
 	replies  map[uint64]sluice.Reply
 	done     map[uint64]bool
 	taken    int // asks granted
@@ -35,7 +38,7 @@ var errLost = errors.New("reply lost")
 func newLedgerDouble(seed uint64) *ledgerDouble {
 	const late = 5 * time.Millisecond
 	return &ledgerDouble{take: late, settle: late, correct: late, luck: rand.New(rand.NewPCG(seed, 1)),
-		replies: make(map[uint64]sluice.Reply), done: make(map[uint64]bool), charged: make(map[uint64]int), takes: make(map[string]int)}
+		replies: make(map[uint64]sluice.Reply), done: make(map[uint64]bool), charged: make(map[uint64]int), open: make(map[string]map[uint64]bool), takes: make(map[string]int)}
 }
 
 func (l *ledgerDouble) wait(ctx context.Context, d time.Duration) error {
@@ -54,8 +57,8 @@ func (l *ledgerDouble) lostLocked() error {
 	return nil
 }
 
-func (l *ledgerDouble) Take(ctx context.Context, asks []sluice.Ask) (sluice.Reply, error) {
-	lane := asks[0].Lane
+func (l *ledgerDouble) Take(ctx context.Context, all sluice.Asks) (sluice.Reply, error) {
+	lane, asks := all.Lane, all.Calls
 	l.mu.Lock()
 	if l.takes[lane]++; l.takes[lane] > 1 {
 		l.overlaps++
@@ -78,13 +81,17 @@ func (l *ledgerDouble) Take(ctx context.Context, asks []sluice.Ask) (sluice.Repl
 	if l.luck.Float64() < l.cut {
 		some = asks[:l.luck.IntN(len(asks)+1)]
 	}
-	r := l.local.Take(time.Now(), some)
+	if l.open[lane] == nil {
+		l.open[lane] = make(map[uint64]bool)
+	}
+	r, _ := l.shared.Exchange(time.Now(), "", &gate.Batch{Lane: lane, Renewed: l.renewed(lane), Waiting: all.Waiting, Asks: some})
 	if r.Granted < len(asks) && r.Wait == 0 {
 		r.Wait, r.Bound = 3*time.Millisecond, sluice.Requests
 	}
 	for _, a := range asks[:r.Granted] {
 		l.taken++
 		l.charged[a.ID]++
+		l.open[lane][a.ID] = true
 	}
 	if err := l.lostLocked(); err != nil {
 		l.replies[asks[0].ID] = r
@@ -100,9 +107,12 @@ func (l *ledgerDouble) Settle(ctx context.Context, s sluice.Settlement) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.done[s.ID] {
-		l.done[s.ID] = true
-		l.returned++
-		l.local.Settle(time.Now(), s)
+		l.shared.Exchange(time.Now(), "", &gate.Batch{Lane: s.Lane, Renewed: l.renewed(s.Lane), Settlements: []sluice.Settlement{s}})
+		if !s.Open {
+			l.done[s.ID] = true
+			l.returned++
+			delete(l.open[s.Lane], s.ID)
+		}
 	}
 	return l.lostLocked()
 }
@@ -115,10 +125,15 @@ func (l *ledgerDouble) Correct(ctx context.Context, c sluice.Correction) error {
 	defer l.mu.Unlock()
 	if !l.done[c.ID] {
 		l.done[c.ID] = true
-		l.local.Correct(time.Now(), c)
+		l.shared.Exchange(time.Now(), "", &gate.Batch{Lane: c.Lane, Renewed: l.renewed(c.Lane), Corrections: []sluice.Correction{c}})
 	}
 	return l.lostLocked()
 }
+
+func (l *ledgerDouble) Watch(func(string, sluice.News, bool)) (stop func()) { return func() {} }
+
+// renewed is the calls of a lane that are open.
+func (l *ledgerDouble) renewed(lane string) []uint64 { return slices.Sorted(maps.Keys(l.open[lane])) }
 
 // counts is how many calls were granted, and how many were given back.
 func (l *ledgerDouble) counts() (taken, returned int) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -117,14 +118,15 @@ type idsOf struct {
 	base uint64
 }
 
-func (i idsOf) Take(ctx context.Context, asks []sluice.Ask) (sluice.Reply, error) {
-	own := make([]sluice.Ask, len(asks))
-	for j, a := range asks {
-		a.ID += i.base
-		own[j] = a
+func (i idsOf) Take(ctx context.Context, asks sluice.Asks) (sluice.Reply, error) {
+	asks.Calls = slices.Clone(asks.Calls)
+	for j := range asks.Calls {
+		asks.Calls[j].ID += i.base
 	}
-	return i.l.Take(ctx, own)
+	return i.l.Take(ctx, asks)
 }
+
+func (i idsOf) Watch(tell func(string, sluice.News, bool)) (stop func()) { return i.l.Watch(tell) }
 
 func (i idsOf) Settle(ctx context.Context, s sluice.Settlement) error {
 	s.ID += i.base
@@ -173,7 +175,8 @@ func TestALedgersWrongReplyDoesNotCrash(t *testing.T) {
 
 type wrongLedger struct{}
 
-func (wrongLedger) Take(context.Context, []sluice.Ask) (sluice.Reply, error) {
+func (wrongLedger) Watch(func(string, sluice.News, bool)) (stop func()) { return func() {} }
+func (wrongLedger) Take(context.Context, sluice.Asks) (sluice.Reply, error) {
 	return sluice.Reply{Granted: 3}, nil // more than was asked for, and no marks
 }
 func (wrongLedger) Settle(context.Context, sluice.Settlement) error  { return nil }

@@ -2,7 +2,6 @@ package sluice
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -129,16 +128,11 @@ func (c *Config) check() error {
 	if c.Charge > ChargeActual {
 		return fmt.Errorf("config: Charge is %d: want ChargeDeclared or ChargeActual", c.Charge)
 	}
-	if c.Account != (Limits{}) && c.Ledger != nil {
-		return errors.New("config: Account cannot stand beside a Ledger, which knows only lanes")
-	}
 	if c.Attempts < 0 {
 		return fmt.Errorf("config: Attempts is %d: it must be at least 1", c.Attempts)
 	}
-	for tenant, w := range c.Weights {
-		if !(w > 0) {
-			return fmt.Errorf("config: Weights[%q] is %v: a weight must be above 0", tenant, w)
-		}
+	if err := checkWeights(c.Weights); err != nil {
+		return fmt.Errorf("config: Weights%w", err)
 	}
 	return nil
 }

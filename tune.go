@@ -1,8 +1,10 @@
 package sluice
 
 import (
-	"errors"
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 	"time"
 )
 
@@ -16,10 +18,28 @@ func (s *Scheduler) SetLimits(limits, account Limits) error {
 	if err := account.Check(); err != nil {
 		return fmt.Errorf("account: %w", err)
 	}
-	if account != (Limits{}) && s.remote != nil {
-		return errors.New("account limits cannot stand beside a Ledger, which knows only lanes")
-	}
 	return s.change(func(now time.Time) { s.gate.SetLimits(now, limits, account) })
+}
+
+// SetWeights exchanges the tenants' shares that Config.Weights told, while calls go on. It fails, and changes nothing, for
+// weights that New would refuse.
+func (s *Scheduler) SetWeights(weights map[string]float64) error {
+	if err := checkWeights(weights); err != nil {
+		return fmt.Errorf("weights%w", err)
+	}
+	weights = maps.Clone(weights)
+	return s.change(func(time.Time) { s.gate.SetWeights(weights) })
+}
+
+// checkWeights names the tenant whose weight is none, as an index of the map; of several the first by name, each time.
+func checkWeights(weights map[string]float64) error {
+	for _, tenant := range slices.Sorted(maps.Keys(weights)) {
+		w := weights[tenant]
+		if !(w > 0) || math.IsInf(w, 0) {
+			return fmt.Errorf("[%q] is %v: a weight must be a number above 0", tenant, w)
+		}
+	}
+	return nil
 }
 
 // Pause stops the sending of calls in all lanes until Resume. Calls that are open go on; those that ask wait. It is safe to
@@ -66,4 +86,16 @@ func (s *Scheduler) Delay(c Call) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.gate.Delay(time.Now(), &c)
+}
+
+// Earliest is how long a call that asked now would wait at least for its permit, as far as is known, even if it went before all
+// that wait: until its lane's pause ends and the limits hold its cost. Unlike Delay it guesses nothing of other calls, and
+// leaves out a Pause, whose end nobody knows.
+func (s *Scheduler) Earliest(c Call) time.Duration {
+	if s.store != nil {
+		s.store.open(c.Lane)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gate.Earliest(time.Now(), &c)
 }

@@ -1,7 +1,11 @@
 package sluice_test
 
 import (
+	"context"
 	"errors"
+	"math"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,10 +84,6 @@ func TestLimitsThatAreNoneChangeNothing(t *testing.T) {
 	if b := budgetOf(t, s, sluice.Requests); b.Limit != 60 {
 		t.Errorf("the limit is %d", b.Limit)
 	}
-	shared := open(t, sluice.Config{Ledger: &ledgerDouble{}})
-	if err := shared.SetLimits(sluice.Limits{}, sluice.Limits{RPM: 5}); err == nil {
-		t.Error("account limits beside a Ledger: no error")
-	}
 	closed, err := sluice.New(sluice.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -141,5 +141,94 @@ func TestALaneIsPausedForWhatAProbeMet(t *testing.T) {
 		if waited := time.Since(start); waited != 5*time.Hour {
 			t.Errorf("lane a waited %v, want the 5 hours to its reset", waited)
 		}
+	})
+}
+
+func TestWeightsChangeWhileCallsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		var mu sync.Mutex
+		served := make(map[string]int)
+		var calls sync.WaitGroup
+		for _, tenant := range []string{"a", "b"} {
+			for range 100 {
+				calls.Go(func() {
+					_, err := s.Do(t.Context(), sluice.Call{Tenant: tenant}, func(context.Context, *sluice.Permit) sluice.Outcome {
+						time.Sleep(100 * time.Millisecond)
+						mu.Lock()
+						served[tenant]++
+						mu.Unlock()
+						return sluice.Outcome{}
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		both := func() (a, b int) {
+			mu.Lock()
+			defer mu.Unlock()
+			return served["a"], served["b"]
+		}
+		time.Sleep(4010 * time.Millisecond)
+		a, b := both()
+		if a+b != 40 || a < 19 || a > 21 {
+			t.Errorf("equal tenants were served %d and %d", a, b)
+		}
+		if err := s.SetWeights(map[string]float64{"b": 3}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(4 * time.Second)
+		if a2, b2 := both(); a2+b2 != 80 || a2-a < 9 || a2-a > 12 {
+			t.Errorf("with weights of 1 and 3 they were served %d and %d", a2-a, b2-b)
+		}
+		for _, bad := range []float64{0, -1, math.NaN(), math.Inf(1)} {
+			if err := s.SetWeights(map[string]float64{"a": bad, "b": bad, "c": bad, "d": bad}); err == nil || !strings.Contains(err.Error(), `["a"]`) {
+				t.Errorf("weights of %v: %v", bad, err)
+			}
+		}
+		calls.Wait()
+	})
+}
+
+func TestEarliestKnowsPausesAndBudgetsAndNoQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 60, Concurrent: 100}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if d := s.Earliest(sluice.Call{Lane: "m"}); d != 0 {
+			t.Errorf("a lane without calls says %v", d)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var calls sync.WaitGroup
+		for range 50 {
+			calls.Go(func() {
+				if p, err := s.Acquire(ctx, sluice.Call{Lane: "m"}); err == nil {
+					p.Release(sluice.Outcome{})
+				}
+			})
+		}
+		synctest.Wait()
+		if d := s.Earliest(sluice.Call{Lane: "m"}); d <= 0 || d > 2*time.Second {
+			t.Errorf("with 50 that wait, the next permit is said to come in %v", d)
+		}
+		if d := s.Delay(sluice.Call{Lane: "m"}); d < 30*time.Second {
+			t.Errorf("behind 50 that wait, the wait is said to be %v", d)
+		}
+		if err := s.PauseLane("m", sluice.Outcome{Kind: sluice.UsageWindow, Wait: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		if d := s.Earliest(sluice.Call{Lane: "m"}); d < time.Hour || d > time.Hour+time.Minute {
+			t.Errorf("a pause of an hour is said to be one of %v", d)
+		}
+		cancel()
+		calls.Wait()
 	})
 }

@@ -37,6 +37,11 @@ func (b *Batch) account(p provider.Provider) (*account, error) {
 		return a, nil
 	}
 	a := &account{batch: b, provider: p, target: provider.Target{BaseURL: b.cfg.BaseURL, Header: b.cfg.ExtraHeader}}
+	if b.remote != nil {
+		b.remote.account(a)
+		b.accounts[p.Name] = a
+		return a, nil
+	}
 	if b.cfg.Key != nil {
 		key, err := b.cfg.Key(p)
 		if err != nil {
@@ -58,7 +63,7 @@ func (b *Batch) account(p provider.Provider) (*account, error) {
 			ration: b.ration, owner: a, price: func(item *work.Item) price { return a.price(item.Lane) }, most: b.cfg.Budget.Attempts,
 		})
 	}
-	a.handler = b.layers(calls, func(string, provider.Endpoint) []string { return []string{a.provider.Name, a.baseURL()} })
+	a.handler = b.layers(calls, a.who)
 	b.accounts[p.Name] = a
 	return a, nil
 }
@@ -72,6 +77,11 @@ func outOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
+// who says whose answers a cache has of it.
+func (a *account) who(string, provider.Endpoint) []string {
+	return []string{a.provider.Name, a.baseURL()}
+}
+
 func (a *account) baseURL() string { return cmp.Or(a.target.BaseURL, a.provider.BaseURL) }
 
 // call is what an attempt needs of an item's request.
@@ -79,8 +89,12 @@ type call struct {
 	endpoint provider.Endpoint
 	stream   bool
 	body     []byte
-	line     *call // as the line has it, once an attempt has another body
-	trip     *trip // nil without upstreams
+	line     *call    // as the line has it, once an attempt has another body
+	account  *account // that the line is for; nil with upstreams
+	trip     *trip    // nil without upstreams
+	terms    *terms
+	tries    tries
+	far      *far // nil where calls are made here
 }
 
 // attempt is one exchange of an item.
@@ -110,7 +124,7 @@ func (a *account) exchange(ctx context.Context, permit *sluice.Permit, item *wor
 		Provider: a.provider,
 		Endpoint: c.endpoint,
 		Stream:   c.stream,
-		Timeout:  cfg.Timeout,
+		Timeout:  c.terms.timeout,
 		Key:      to.Key,
 		Cost:     cost,
 	})
@@ -123,16 +137,23 @@ func (a *account) exchange(ctx context.Context, permit *sluice.Permit, item *wor
 	}
 	result.Status, result.RequestID = answer.Status, answer.RequestID
 	result.Payload, result.FinishReason = answer.Body, answer.FinishReason
-	if o.Kind == sluice.OK && cfg.Check != nil {
-		if err := cfg.Check(item.ID, c.endpoint, answer.Body); err != nil {
-			o.Kind, o.Err = sluice.InvalidOutput, err
-			if cfg.Feedback {
-				c.correct(answer.Body, err)
-			}
+	c.check(item.ID, answer.Body, &o)
+	claim.end(answer.Status, &o, c.trip.price())
+	c.count(answer.Status, &o)
+	return result, o
+}
+
+// check refuses a good answer that the run does not accept, and has the next attempt say so.
+func (c *call) check(id string, body []byte, o *sluice.Outcome) {
+	if o.Kind != sluice.OK || c.terms.check == nil {
+		return
+	}
+	if err := c.terms.check(id, c.endpoint, body); err != nil {
+		o.Kind, o.Err = sluice.InvalidOutput, err
+		if c.terms.feedback {
+			c.correct(body, err)
 		}
 	}
-	claim.end(answer.Status, &o, c.trip.price())
-	return result, o
 }
 
 // handleInvalid handles a line that is no request: it fails for the reason in its Data, and nothing is sent.

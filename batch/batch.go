@@ -6,7 +6,6 @@
 package batch
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,13 +14,10 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
@@ -72,6 +68,18 @@ type Config struct {
 	// Price are not looked at. A prompt is completed for the first of them that serves its model. A result's Data is the
 	// *provider.Upstream that it is of, which its line names.
 	Upstreams *provider.Upstreams
+
+	// Remote makes the calls in place of all these: then Key and Scheduler are not looked at, and nothing is sent from here.
+	// Upstreams must be nil. BaseURL only says whose answers a Cache has.
+	Remote Remote
+
+	// Window is how many calls are outstanding at the Remote, at most; the sizes of their requests are bounded by 128 MiB
+	// besides. Default 4,096.
+	Window int
+
+	// Via says by which way calls go: live, one by one; or together, through the providers' Batch APIs, as Batches has it.
+	Via     Via
+	Batches Batches
 
 	// Price returns what a model costs at a provider, in US dollars per million tokens, and false where that is not
 	// known. It must be safe for concurrent use. Nil knows none. With prices, each result and the Report say what calls cost:
@@ -141,7 +149,10 @@ type Batch struct {
 	runner  *work.Runner
 	input   *input
 	began   time.Time
-	cache   *cache // nil for none
+	cache   *cache  // nil for none
+	terms   *terms  // of all items
+	remote  *remote // nil: calls are made here
+	via     *via    // nil: calls are live
 
 	ration   *ration // nil: no budget bounds what calls use
 	failures failures
@@ -160,6 +171,8 @@ type Report struct {
 	AlreadyMendable int // of those, by what another try may mend
 
 	Budgets []Used // of the Budget, what it bounds
+
+	Batches BatchReport // what went through Batch APIs; zero of a run whose calls are live
 
 	CacheHits   int // requests of this run whose answer was in the cache
 	CacheMisses int // and whose was not
@@ -183,14 +196,20 @@ func mendable(k sluice.Kind) bool { return k.Throttle() || k.Transient() }
 
 // Open checks cfg, locks the output, reads the whole input, and finds out what is left to do. It sends nothing, and of
 // the output it changes only a torn last line. It fails
-// with a *ConfigError, a *work.LockedError, *InputErrors, a *ChangedError, an *OtherInputError or a *work.JournalError.
+// with a *ConfigError, a *work.LockedError, *InputErrors, a *ChangedError, an *OtherInputError, a *PendingError
+// or a *work.JournalError.
 func Open(cfg Config) (*Batch, error) {
 	f, err := cfg.check()
 	if err != nil {
 		return nil, err
 	}
 	b := &Batch{cfg: cfg, log: cfg.Logger, began: time.Now(), accounts: make(map[string]*account)}
+	b.terms = &terms{timeout: cfg.Timeout, check: cfg.Check, feedback: cfg.Feedback}
+	if cfg.Remote != nil {
+		b.terms.attempts = cfg.Budget.Attempts
+	}
 	b.ration = newRation(cfg.Budget, b.Stop)
+	b.remote, b.via = newRemote(b), newVia(b)
 	in, err := openInput(cfg, f)
 	if err != nil {
 		return nil, err
@@ -199,7 +218,7 @@ func Open(cfg Config) (*Batch, error) {
 	if err = in.differsFrom(cfg.Output); err == nil {
 		b.journal, err = work.OpenJournal(cfg.Output, work.JournalConfig{
 			Sync: cfg.Sync, Whole: wholeResult, Prefix: resultPrefix, Aside: cfg.Order == OrderInput, Reread: cfg.Dedupe,
-			Logger: cfg.Logger,
+			Synced: b.synced(), Logger: cfg.Logger,
 		})
 	}
 	if err != nil {
@@ -213,114 +232,13 @@ func Open(cfg Config) (*Batch, error) {
 	return b, nil
 }
 
-// check fills in defaults and names the field that is wrong.
-func (cfg *Config) check() (fill, error) {
-	wrong := func(field string, err error) (fill, error) { return fill{}, &ConfigError{Field: field, Err: err} }
-	f, err := cfg.checkInput()
-	switch {
-	case err != nil:
-		return fill{}, err
-	case cfg.Output == "":
-		return wrong("Output", errMissing)
-	case cfg.Scheduler == nil && cfg.Upstreams == nil:
-		return wrong("Scheduler", errMissing)
-	case cfg.CacheMaxAge < 0:
-		return wrong("CacheMaxAge", errors.New("is negative"))
-	case cfg.CacheMaxAge > 0 && cfg.Cache == "":
-		return wrong("CacheMaxAge", errors.New("is for a cache, and there is none"))
-	case cfg.Timeout < 0:
-		return wrong("Timeout", errors.New("is negative"))
-	}
-	if err := cfg.Budget.check(cfg.Price != nil); err != nil {
-		return wrong("Budget", err)
-	}
-	if err := cfg.checkChanged(); err != nil {
-		return fill{}, err
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Transport == nil {
-		cfg.Transport = provider.NewBase(4096)
-	}
-	return f, nil
-}
-
-func (cfg *Config) checkChanged() error {
-	if cfg.Changed == ChangedRedo && cfg.Input == "-" {
-		return &ConfigError{"Changed", errors.New("redo needs an input file: standard input is not known before it is run")}
-	}
-	return nil
-}
-
-// checkInput names the field that is wrong of those that reading the input takes.
-func (cfg *Config) checkInput() (fill, error) {
-	wrong := func(field string, err error) (fill, error) { return fill{}, &ConfigError{Field: field, Err: err} }
-	switch {
-	case cfg.Input == "":
-		return wrong("Input", errMissing)
-	case cfg.Input == "-" && cfg.Stdin == nil:
-		return wrong("Stdin", errMissing)
-	case cfg.MaxTokens < 0:
-		return wrong("MaxTokens", errors.New("is negative"))
-	case cfg.Limit < 0:
-		return wrong("Limit", errors.New("is negative"))
-	case cfg.Sample < 0:
-		return wrong("Sample", errors.New("is negative"))
-	case cfg.Sample > 0 && cfg.Input == "-":
-		return wrong("Sample", errors.New("needs an input file: standard input is not known before it is run"))
-	}
-	if cfg.Registry == nil {
-		cfg.Registry = provider.Published()
-	}
-	f := fill{
-		format: cfg.Format.Of(cfg.Input), provider: cfg.Provider, upstreams: cfg.Upstreams, registry: cfg.Registry, baseURL: cfg.BaseURL,
-		model: cfg.Model, system: cfg.System, maxTokens: cfg.MaxTokens,
-	}
-	if cfg.Template != "" {
-		var err error
-		if f.template, err = newRenderer(cmp.Or(cfg.TemplateName, "template"), cfg.Template); err != nil {
-			return wrong("Template", err)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(cfg.Set)) {
-		value := cfg.Set[name]
-		if !jsonscan.Valid(value) {
-			return wrong("Set", fmt.Errorf("%s: %s is not JSON", name, clip(value)))
-		}
-		if err := settable(name, cfg.Set); err != nil {
-			return wrong("Set", err)
-		}
-		f.set = append(f.set, setting{name: name, value: jsonscan.AppendCompact(nil, value)})
-	}
-	return f, nil
-}
-
-// settable refuses names that lead nowhere, or into what is set as a whole.
-func settable(name string, all map[string]json.RawMessage) error {
-	top, _, _ := strings.Cut(name, ".")
-	switch top {
-	case "messages", "contents", "prompt", "custom_id", "model":
-		return fmt.Errorf("%s cannot be set", name)
-	}
-	for i, c := range name + "." {
-		if c != '.' {
-			continue
-		}
-		if i == 0 || name[i-1] == '.' {
-			return fmt.Errorf("%q is not a path to a member", name)
-		}
-		if _, whole := all[name[:i]]; whole && i < len(name) {
-			return fmt.Errorf("%s and %s cannot both be set", name[:i], name)
-		}
-	}
-	return nil
-}
-
 // prepare reads the input and the output, and readies the run.
 func (b *Batch) prepare() error {
 	in := b.input
 	if err := in.scan(); err != nil {
+		return err
+	}
+	if err := b.openVia(); err != nil {
 		return err
 	}
 	if err := b.resume(); err != nil {
@@ -343,11 +261,11 @@ func (b *Batch) prepare() error {
 	}
 	runner, err := work.New(work.Config{
 		Feed:     b.feed,
-		Reload:   in.reloader(b),
-		Lanes:    len(in.models),
+		Reload:   b.reloader(),
+		Lanes:    b.lanes(),
 		Total:    b.Total(),
 		Already:  b.Already(),
-		Workers:  b.cfg.Workers,
+		Workers:  b.workers(),
 		Journal:  b.journal,
 		Encode:   appendResult,
 		Accept:   b.accept,
@@ -376,17 +294,22 @@ func (b *Batch) Left() int { return b.Total() - b.Already() }
 func (b *Batch) Models() map[string]int { return maps.Clone(b.input.models) }
 
 // Run does what is left, and says what became of it, also when it fails. It returns what work.Runner.Run returns, an
-// *InputError for a bad line of standard input, or an *UnreachableError.
+// *InputError for a bad line of standard input, or an *UnreachableError; through a Batch API also a *LostError or a *RefusedError.
+// What is pending there when it ends stays so, and another run goes on with it.
 func (b *Batch) Run(ctx context.Context) (Report, error) {
 	defer b.awaitDeadline()()
 	rep, err := b.runner.Run(ctx)
+	called := errors.Is(err, work.ErrCalledOff)
+	if b.via != nil {
+		err = b.via.finish(err)
+	}
 	if gone, ok := errors.AsType[*UnreachableError](err); ok {
 		err = gone
 		if gone.Recorded = rep.Done + rep.Failed; gone.Recorded == 0 {
 			b.journal.Withdraw() // whoever looks for a state finds that of a run that began
 		}
 	}
-	if left := b.Left() - rep.Done - rep.Failed; err == nil && left > 0 {
+	if left := b.Left() - rep.Done - rep.Failed; err == nil && left > 0 && !called {
 		err = fmt.Errorf("batch: %d items have no result, and nothing says why: this is a mistake of the program; another run goes on with them", left)
 	}
 	return b.report(rep), err
@@ -397,21 +320,7 @@ func (b *Batch) report(rep work.Report) Report {
 	return Report{
 		CacheHits: hits, CacheMisses: misses,
 		Report: rep, Total: b.Total(), Already: b.Already(), AlreadyFailed: int(b.input.alreadyFailed.Load()),
-		AlreadyMendable: int(b.input.alreadyMendable.Load()), Budgets: b.budgets(),
-	}
-}
-
-// onResult tells all who want to know of results.
-func (b *Batch) onResult() func(*work.Result) {
-	hooks := []func(*work.Result){b.joined(), b.cfg.OnResult, b.counted()}
-	hooks = slices.DeleteFunc(hooks, func(f func(*work.Result)) bool { return f == nil })
-	if len(hooks) == 0 {
-		return nil
-	}
-	return func(r *work.Result) {
-		for _, f := range hooks {
-			f(r)
-		}
+		AlreadyMendable: int(b.input.alreadyMendable.Load()), Budgets: b.budgets(), Batches: b.via.report(),
 	}
 }
 
@@ -434,31 +343,7 @@ func (b *Batch) Rationed() int { return b.ration.waiting() }
 
 // Close unlocks the output. An output that Open created and that got no result is removed. It is safe to call twice.
 func (b *Batch) Close() error {
+	b.via.closeDesk()
 	b.input.close()
 	return b.journal.Close()
-}
-
-// accept completes a result by its cost. It refuses what only says that the provider is not there, as long as nothing says that it is, and what says that
-// this host could not call it.
-func (b *Batch) accept(r *work.Result) error {
-	if b.router != nil {
-		return b.router.accept(r)
-	}
-	a, _ := r.Data.(*account)
-	r.Data = nil
-	switch {
-	case r.Twin != "" || r.Cached:
-		r.HasCost = true // whatever the price is, nothing was paid
-	case a == nil:
-		return nil
-	case r.Tally.HasUsage:
-		r.Cost, r.HasCost = a.cost(r.Lane, r.Tally.Usage)
-	}
-	if a == nil || r.Kind != sluice.Network {
-		return nil
-	}
-	if outOfFiles(r.Err) || !a.answered.Load() && b.runner.Progress().Done == 0 {
-		return a.unreachable(r.Err)
-	}
-	return nil
 }

@@ -16,7 +16,8 @@ type Budget struct {
 	// Cost and Tokens bound what calls cost, in US dollars, and their tokens, input and output. A call is sent only if
 	// what it may use fits beside what was used and what open calls may use. That is its estimated input and its most
 	// output: what the request declares, or else 1.1 times the longest answer of its model so far, or 4,096 tokens before
-	// the first. So no more is used than that, but where an answer is longer than all of this. Cost needs Config.Price.
+	// the first. So no more is used than that, but where an answer is longer than all of this. Cost needs Config.Price. Through
+	// a Batch API a call is open from when it goes into a part, and costs what is paid there.
 	Cost   float64
 	Tokens int
 
@@ -27,7 +28,8 @@ type Budget struct {
 	Failures    int
 	FailedShare float64
 
-	// Attempts is how many attempts the Schedulers make, of a call that waits for room before another, too. Default 6.
+	// Attempts is how many attempts the Schedulers make, of a call that waits for room before another, too; and how often a
+	// line is sent through a Batch API, but for times at which it was not run. Default 6.
 	Attempts int
 }
 

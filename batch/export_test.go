@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"time"
 
 	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/provider"
@@ -150,4 +151,14 @@ func (b *Batch) RationState() (held float64, open, waiting, known int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.held[inMoney] + r.held[inTokens], r.open, len(r.queue), len(r.claims)
+}
+
+// AutoFirst is how many of so many requests ViaAuto calls live at once.
+func AutoFirst(left time.Duration, requests, tokens int, live func(requests, tokens int) time.Duration) int {
+	return outlook{left, requests, tokens, live}.first()
+}
+
+// AutoDue reports whether ViaAuto turns to live calls now.
+func AutoDue(left time.Duration, requests, tokens int, live func(requests, tokens int) time.Duration) bool {
+	return outlook{left, requests, tokens, live}.due()
 }

@@ -10,7 +10,10 @@ import (
 
 // feed gives the items that are left to do.
 func (b *Batch) feed(ctx context.Context) iter.Seq2[work.Item, error] {
-	if b.input.file == nil {
+	switch {
+	case b.via != nil:
+		return b.via.feed(ctx)
+	case b.input.file == nil:
 		return b.feedStdin(ctx)
 	}
 	return b.feedFile
@@ -71,6 +74,23 @@ func (b *Batch) again(r rows.Row) (work.Item, error) {
 		return work.Item{}, in.problem(r.Number, bad)
 	}
 	return b.item(r.Line, &rq, bad)
+}
+
+// reloader returns how the Runner reads an item again.
+func (b *Batch) reloader() func(seq, ref int64) (work.Item, error) {
+	again := b.input.reloader(b)
+	if b.via == nil {
+		return again
+	}
+	return b.via.reloader(again)
+}
+
+// lanes is how many lanes the items have.
+func (b *Batch) lanes() int {
+	if b.via != nil {
+		return anyLanes // the feed has other things to do than to wait for one that is full
+	}
+	return len(b.input.models)
 }
 
 // reloader returns how the items of a file are read again.

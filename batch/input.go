@@ -42,6 +42,7 @@ type input struct {
 	alreadyMendable atomic.Int64
 	bare            int             // prompts and plain text
 	models          map[string]int  // of a file
+	tokens          int             // of input, as estimated, where ViaAuto keeps to a deadline
 	costs           map[string]bool // models whose price is known, where a budget needs it
 	providers       []provider.Provider
 }
@@ -154,7 +155,14 @@ func (in *input) read(r rows.Row) (request, *problem) {
 	if r.Bad != nil {
 		return request{}, r.Bad
 	}
-	return in.parser.parse(r.Bytes, r.Number)
+	rq, bad := in.parser.parse(r.Bytes, r.Number)
+	if size := len(rq.body) + len(rq.id) + len(rq.model); bad == nil && in.cfg.Remote != nil && size > MostTask {
+		bad = &problem{
+			Text: fmt.Sprintf("the request has %.1f MB, and workers are handed at most %d", float64(size)/1e6, MostTask/1_000_000),
+			Hint: "make it shorter, or run the input without --distribute",
+		}
+	}
+	return rq, bad
 }
 
 // remember enters a line into the index, under the id that its result will have. It returns what is to be refused.
@@ -198,6 +206,11 @@ func (in *input) count(rq *request) {
 	if rq.filled {
 		in.bare++
 	}
+	if in.cfg.Via == ViaAuto && !in.cfg.Budget.Deadline.IsZero() {
+		if est, err := provider.Estimate(rq.endpoint, rq.body); err == nil {
+			in.tokens += est.Cost.Input
+		}
+	}
 	n, known := in.models[rq.model]
 	if !known {
 		in.meet(rq.provider)
@@ -230,7 +243,7 @@ func (b *Batch) item(line work.Line, rq *request, bad *problem) (work.Item, erro
 		item.Handler, item.Data = work.HandlerFunc(handleInvalid), bad
 		return item, nil
 	}
-	c := &call{endpoint: rq.endpoint, body: bytes.Clone(rq.body)}
+	c := &call{endpoint: rq.endpoint, body: bytes.Clone(rq.body), terms: b.terms}
 	est, err := provider.Estimate(rq.endpoint, c.body)
 	if err != nil {
 		return work.Item{}, b.input.problem(line.Number, &problem{Text: err.Error()})
@@ -249,6 +262,6 @@ func (b *Batch) item(line work.Line, rq *request, bad *problem) (work.Item, erro
 	if err != nil {
 		return work.Item{}, err
 	}
-	item.Handler, item.Data = a.handler, c
+	item.Handler, item.Data, c.account = a.handler, c, a
 	return item, nil
 }

@@ -35,6 +35,20 @@ func (o *Order) UnmarshalText(b []byte) error {
 
 // conclude returns what is done once all items are recorded.
 func (b *Batch) conclude() func() error {
+	if b.via == nil {
+		return b.arrange()
+	}
+	arrange := b.arrange()
+	return func() error {
+		if err := b.via.conclude(); err != nil || arrange == nil {
+			return err
+		}
+		return arrange()
+	}
+}
+
+// arrange returns what puts the output in the order of the input; nil if it is to stay as it is.
+func (b *Batch) arrange() func() error {
 	if b.cfg.Order != OrderInput {
 		return nil
 	}

@@ -29,7 +29,7 @@ const (
 	partCached
 	partPrevious
 	partTurns // all but the last
-	parts
+	numParts
 )
 
 // partOf says which part a member of a body is.
@@ -95,7 +95,7 @@ func prefixOf(item *work.Item) (key work.Hash, ok bool) {
 }
 
 // partsOf returns the parts of a body before its last turn, as they stand there.
-func partsOf(body []byte) (found [parts][]byte) {
+func partsOf(body []byte) (found [numParts][]byte) {
 	s := jsonscan.New(body)
 	for s.Enter('{'); s.Next('}'); {
 		part, ok := partOf(string(jsonscan.Name(s.Key())))

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/sluice-llm/sluice/internal/parts"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -20,6 +21,9 @@ type Preview struct {
 	AlreadyFailed int // of those, recorded as failed
 	Invalid       int // of those that are left, such as would be recorded as failed, with SkipInvalid
 	Twins         int // of those that are left, such as get the answer to an equal request, with Dedupe
+
+	PendingParts int // that earlier runs began, of calls by way of Batch APIs
+	PendingLines int // in them: of those that are left, such as are not handed over again
 }
 
 // Left is how many lines are not recorded yet.
@@ -54,6 +58,10 @@ func Look(cfg Config, each func(Request)) (Preview, error) {
 	if err := (&Batch{cfg: cfg, input: in}).match(); err != nil {
 		return Preview{}, err
 	}
+	pending := pendingOf(cfg.Output, cfg.standing())
+	if pending.Parts > 0 && cfg.Via == ViaLive {
+		return Preview{}, pending
+	}
 	in.twins.arrange(func(number int) bool { return in.index.Done().Has(number) || in.leftOut(number) })
 	l := look{in: in, each: each}
 	if in.file != nil {
@@ -62,7 +70,29 @@ func Look(cfg Config, each func(Request)) (Preview, error) {
 		err = l.stdin()
 	}
 	p := Preview{Total: int(in.total.Load()), Already: int(in.already.Load()), AlreadyFailed: int(in.alreadyFailed.Load()), Invalid: l.invalid, Twins: l.twins}
+	p.PendingParts, p.PendingLines = pending.Parts, pending.Lines
 	return p, err
+}
+
+// standing returns the parts that stand in the state beside the output. A state that cannot be read has none: whoever only looks
+// can do without, and a run says what is wrong with it.
+func (cfg *Config) standing() []Part {
+	if cfg.Output == "" {
+		return nil
+	}
+	out := cfg.Output
+	if to, err := filepath.EvalSymlinks(out); err == nil {
+		out = to // the state stands beside what a link leads to
+	}
+	state, err := work.LoadState(work.StatePath(out))
+	if damaged, ok := errors.AsType[*work.DamagedStateError](err); err != nil && (!ok || !damaged.Backup) {
+		return nil
+	}
+	stand, err := parts.Read([]byte(state.Batches))
+	if err != nil {
+		return nil
+	}
+	return stand
 }
 
 // match matches the output with the input, and leaves it as it is.

@@ -82,6 +82,7 @@ type claim struct {
 	cost    sluice.Cost // of its last try: a corrected one takes more than the first
 	embeds  bool
 	most    int           // attempts
+	times   int           // how many tries are reserved for at once
 	ready   chan struct{} // closed when it is let in
 	cancel  context.CancelCauseFunc
 	let     bool
@@ -134,8 +135,12 @@ func (r rationed) claimLocked(item *work.Item, c *call) *claim {
 		s = &seen{ratio: 1}
 		r.seen[key] = s
 	}
+	times := 1
+	if c.terms.attempts > 0 { // they are all made before anybody says what they used
+		times = c.terms.attempts
+	}
 	return &claim{
-		ration: r.ration, id: item.ID, of: s, price: r.price(item), cost: item.Cost, embeds: c.endpoint.Embeds(),
+		ration: r.ration, times: times, id: item.ID, of: s, price: r.price(item), cost: item.Cost, embeds: c.endpoint.Embeds(),
 		most: r.most, ready: make(chan struct{}),
 	}
 }
@@ -290,8 +295,11 @@ func (r *ration) uses() (all []Used) {
 	return all
 }
 
-// need is the most that the next try may use, as far as it can be told.
-func (k *claim) need() amount {
+// need is the most that the tries may use that are reserved for, as far as it can be told.
+func (k *claim) need() amount { return k.needOf(k.times) }
+
+// needOf is that of so many tries.
+func (k *claim) needOf(tries int) amount {
 	out := float64(k.cost.MaxOutput)
 	switch {
 	case k.embeds:
@@ -301,7 +309,8 @@ func (k *claim) need() amount {
 	case out == 0:
 		out = math.Ceil(1.1 * k.of.output)
 	}
-	return k.price.amount(math.Ceil(float64(k.cost.Input)*k.of.ratio), out)
+	n := float64(tries)
+	return k.price.amount(n*math.Ceil(float64(k.cost.Input)*k.of.ratio), n*out)
 }
 
 // amount is what so many tokens come to.
@@ -368,8 +377,30 @@ func (k *claim) end(status int, o *sluice.Outcome, at *price) {
 	r.mu.Unlock()
 }
 
-// used is what a try used. Where nobody says, a refusal used nothing, and anything else all that was held for it: a call
-// that timed out may well be billed.
+// endFar counts what all tries of a call used that were made elsewhere; nil are none.
+func (k *claim) endFar(a *Answer) {
+	if k == nil {
+		return
+	}
+	r := k.ration
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k.sent = false
+	if a != nil {
+		in, out := float64(max(0, a.Tally.Usage.Input)), float64(max(0, a.Tally.Usage.Output))
+		blind := k.needOf(a.Unmetered)
+		if n := float64(a.Tally.Attempts - a.Unmetered); a.Tally.HasUsage && n > 0 { // of each try, on average
+			k.of.output = max(k.of.output, out/n)
+			k.of.ratio = max(k.of.ratio, in/n/float64(max(1, k.cost.Input)))
+		}
+		r.used = r.used.plus(k.price.amount(in, out)).plus(blind)
+	}
+	r.held = r.held.minus(k.held)
+	k.held = amount{}
+	r.pumpLocked()
+}
+
+// used is what a try used: where nobody says, and it may be billed, all that was held for it.
 func (k *claim) used(status int, o *sluice.Outcome, at *price) amount {
 	switch {
 	case o.HasUsage:
@@ -377,8 +408,8 @@ func (k *claim) used(status int, o *sluice.Outcome, at *price) amount {
 		k.of.output = max(k.of.output, out)
 		k.of.ratio = max(k.of.ratio, in/float64(max(1, k.cost.Input)))
 		return cmp.Or(at, &k.price).amount(in, out)
-	case o.Unsent, o.Kind.Throttle(), status >= 300:
-		return amount{}
+	case mayCost(status, o):
+		return k.held
 	}
-	return k.held
+	return amount{}
 }

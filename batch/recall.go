@@ -83,7 +83,7 @@ func parseAnswer(line []byte) (a answer, ok bool) {
 			a.response(s.Span())
 		case "sluice":
 			if s.Peek() == '{' {
-				hash = inputHash(&s)
+				hash, _ = beside(&s)
 			} else {
 				s.Skip()
 			}

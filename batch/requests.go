@@ -16,6 +16,7 @@ type Request struct {
 	Model    string
 	Endpoint provider.Endpoint
 	Price    provider.Request // what the body says of its price
+	Size     int              // bytes of the body
 }
 
 // Requests reads an input as a run would and sends nothing. It takes of cfg what says what to read: Input, Stdin,
@@ -79,5 +80,7 @@ func (in *input) estimated(number int, rq *request) (Request, error) {
 	if err != nil {
 		return Request{}, in.problem(number, &problem{Text: err.Error()})
 	}
-	return Request{Line: number, Provider: rq.provider.Name, Model: rq.model, Endpoint: rq.endpoint, Price: price}, nil
+	return Request{
+		Line: number, Provider: rq.provider.Name, Model: rq.model, Endpoint: rq.endpoint, Price: price, Size: len(rq.body),
+	}, nil
 }

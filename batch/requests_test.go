@@ -23,12 +23,16 @@ func TestRequestsAreReadAsARunReadsThem(t *testing.T) {
 	}
 	want := []batch.Request{
 		{Line: 1, Provider: "openai", Model: "gpt-4o", Endpoint: provider.ChatCompletions,
+			Size:  len(`{"model":"gpt-4o","max_tokens":50,"messages":[{"role":"user","content":"12345678"}]}`),
 			Price: provider.Request{Model: "gpt-4o", N: 1, Cost: sluice.Cost{Input: 2, MaxOutput: 50}}},
 		{Line: 3, Provider: "openai", Model: "text-embedding-3-small", Endpoint: provider.Embeddings,
+			Size:  len(`{"model":"text-embedding-3-small","input":"1234"}`),
 			Price: provider.Request{Model: "text-embedding-3-small", N: 1, Cost: sluice.Cost{Input: 1}}},
 		{Line: 4, Provider: "anthropic", Model: "claude-x", Endpoint: provider.Messages,
+			Size:  len(`{"model":"claude-x","max_tokens":7,"messages":[{"role":"user","content":"123456789012"}]}`),
 			Price: provider.Request{Model: "claude-x", N: 1, Cost: sluice.Cost{Input: 3, MaxOutput: 7}}},
 		{Line: 5, Provider: "anthropic", Model: "claude-x", Endpoint: provider.Messages,
+			Size:  len(`{"model":"claude-x","max_tokens":7,"messages":[{"role":"user","content":"plain text of a prompt"}]}`),
 			Price: provider.Request{Model: "claude-x", N: 1, Cost: sluice.Cost{Input: 6, MaxOutput: 7}}},
 	}
 	for name, cfg := range map[string]batch.Config{

@@ -51,9 +51,15 @@ func appendResult(b []byte, r *work.Result) []byte {
 	} else {
 		b = append(b, `null`...)
 	}
-	if up, ok := r.Data.(*provider.Upstream); ok {
+	switch data := r.Data.(type) {
+	case *provider.Upstream:
 		b = append(b, `,"upstream":`...)
-		b = jsonscan.AppendString(b, up.Name)
+		b = jsonscan.AppendString(b, data.Name)
+	case *Batched:
+		b = append(b, `,"via":"`...)
+		b = append(b, ViaBatchAPI.String()...)
+		b = append(b, `","batch":`...)
+		b = jsonscan.AppendString(b, data.Batch)
 	}
 	if r.Twin != "" {
 		b = append(b, `,"twin":`...)
@@ -131,7 +137,8 @@ type recorded struct {
 	id       []byte // may share the line's memory
 	hash     work.Hash
 	failed   bool
-	mendable bool // by another try
+	mendable bool   // by another try
+	batch    []byte // of a Batch API, that the answer came from; nil of a live one
 }
 
 var errNotResult = errors.New("not a result of a batch: want custom_id and sluice.input")
@@ -150,7 +157,7 @@ func parseResult(line []byte) (rec recorded, err error) {
 			rec.mendable = rec.failed && mayMend(fault)
 		case "sluice":
 			if s.Peek() == '{' {
-				hash = inputHash(&s)
+				hash, rec.batch = beside(&s)
 			} else {
 				s.Skip()
 			}
@@ -165,16 +172,19 @@ func parseResult(line []byte) (rec recorded, err error) {
 	return rec, err
 }
 
-// inputHash reads the hash of a request from the object beside its result.
-func inputHash(s *jsonscan.Scanner) (hash []byte) {
+// beside reads the hash of a request, and the batch that its answer came from, from the object beside its result.
+func beside(s *jsonscan.Scanner) (hash, batch []byte) {
 	for s.Enter('{'); s.Next('}'); {
-		if string(jsonscan.Name(s.Key())) == "input" {
+		switch string(jsonscan.Name(s.Key())) {
+		case "input":
 			hash = text(s.Span())
-		} else {
+		case "batch":
+			batch = text(s.Span())
+		default:
 			s.Skip()
 		}
 	}
-	return hash
+	return hash, batch
 }
 
 // mayMend reports whether another try may mend a recorded error: not if its code is a kind of which that is known.

@@ -9,13 +9,18 @@ import (
 // resume matches the output with the input and marks what is done.
 func (b *Batch) resume() error {
 	m := &matcher{batch: b}
+	if err := b.via.match(); err != nil {
+		return err
+	}
 	if err := m.read(b.journal.Path(), b.journal.Lines()); err != nil {
 		return err
 	}
 	b.input.twins.arrange(func(number int) bool { return b.input.index.Done().Has(number) || b.input.leftOut(number) })
+	b.via.matched()
 	switch {
 	case m.drop > 0:
 		b.journal.Rewrite(m.keep) // which asks the index then
+	case b.via != nil: // parts say whose their results are by custom_id
 	case b.input.file != nil && b.cfg.Order == OrderCompletion:
 		b.input.index.Forget() // only a resume needs it
 	}
@@ -137,7 +142,7 @@ func (m *matcher) judge(number int, rec *recorded) verdict {
 			return refused
 		}
 	}
-	if rec.failed && cfg.RetryFailed {
+	if rec.failed && (cfg.RetryFailed || m.batch.via.supersedes(number, rec)) {
 		return again
 	}
 	return counts

@@ -151,7 +151,8 @@ func (s *search) absorb() {
 	s.p.mu.Lock()
 	heard := maps.Clone(s.p.heard)
 	s.p.mu.Unlock()
-	for _, e := range heard {
+	for _, of := range slices.Sorted(maps.Keys(heard)) { // two may be of one budget: the same has the last word each time
+		e := heard[of]
 		d := e.dimension()
 		was := s.limits[d]
 		if d == sluice.Concurrency {

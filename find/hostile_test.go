@@ -6,8 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -212,22 +212,50 @@ func TestLimitOfADayThatLastsForEverIsNoNote(t *testing.T) {
 
 // Connections are opened by a question that some servers never answer.
 func TestServerThatAnswersNoHeadIsSearchedAllTheSame(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodHead {
-			<-r.Context().Done()
-			return
+	synctest.Test(t, func(t *testing.T) {
+		conns := make(pipes)
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodHead {
+				<-r.Context().Done()
+				return
+			}
+			io.Copy(io.Discard, r.Body)
+			time.Sleep(300 * time.Millisecond)
+			io.WriteString(w, short)
+		})}
+		var serving sync.WaitGroup
+		serving.Go(func() { server.Serve(conns) })
+		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+			own, its := net.Pipe()
+			conns <- its
+			return own, nil
+		}}
+		cfg := over(transport)
+		cfg.Target.BaseURL, cfg.MaxWorkers, cfg.Quick, cfg.Timeout = "http://pipe/v1", 4, true, 2*time.Second
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if r, err := find.Auto(ctx, cfg); err != nil || r.Workers != 4 {
+			t.Errorf("%d workers, error %v", r.Workers, err)
 		}
-		io.Copy(io.Discard, r.Body)
-		io.WriteString(w, short)
-	}))
-	defer server.Close()
-	transport := &http.Transport{DialContext: (&net.Dialer{}).DialContext}
-	defer transport.CloseIdleConnections()
-	cfg := over(transport)
-	cfg.Target.BaseURL, cfg.MaxWorkers, cfg.Quick, cfg.Timeout = server.URL+"/v1", 4, true, 300*time.Millisecond
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if r, err := find.Auto(ctx, cfg); err != nil || r.Workers != 4 {
-		t.Errorf("%d workers, error %v", r.Workers, err)
-	}
+		transport.CloseIdleConnections()
+		server.Close()
+		serving.Wait()
+	})
 }
+
+// pipes is a listener that accepts connections in memory.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if conn, ok := <-p; ok {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error {
+	close(p)
+	return nil
+}
+
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }

@@ -80,8 +80,8 @@ func TestAPlanWithoutEndNeedsAHorizon(t *testing.T) {
 	if _, err := plan.Simulate(context.Background(), s); err == nil {
 		t.Error("it has none, and is looked at")
 	}
-	s.Horizon, s.Told = 10*time.Minute, sluice.Limits{RPM: 60_000}
-	s.Provider = sim.Config{RPM: 60_000, Burst: time.Second, Latency: time.Second}
+	s.Horizon, s.Told = 10*time.Minute, sluice.Limits{RPM: 6_000}
+	s.Provider = sim.Config{RPM: 6_000, Burst: time.Second, Latency: time.Second}
 	told := 0
 	s.Progress = func(ended int, at time.Duration) {
 		if told++; ended < 0 || at < 0 || at > s.Horizon {

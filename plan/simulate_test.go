@@ -19,7 +19,7 @@ import (
 
 func simulate(t testing.TB, s plan.Scenario) plan.Forecast {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	f, err := plan.Simulate(ctx, s)
 	if err != nil {
@@ -263,7 +263,7 @@ func anyScenario() *rapid.Generator[plan.Scenario] {
 func TestEveryScenarioComesToAnEndThatAddsUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := anyScenario().Draw(t, "scenario")
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 		defer cancel()
 		f, err := plan.Simulate(ctx, s)
 		if err != nil {

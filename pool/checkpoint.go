@@ -60,6 +60,9 @@ func (m *Member) SaveCheckpoint(v any) error {
 // damaged, it reads the one before, and says so in Checkpoint.Damage.
 func (m *Member) LoadCheckpoint(v any) (Checkpoint, error) {
 	c, err := m.pool.cfg.Store.Load(m.id)
+	if errors.Is(err, ErrNoCheckpoint) {
+		return c, fmt.Errorf("member %q: %w", m.id, err) // other errors of the stores name it
+	}
 	if err != nil {
 		return c, err
 	}

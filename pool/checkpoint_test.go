@@ -108,8 +108,8 @@ func TestCheckpointsOfMembers(t *testing.T) {
 	}
 	m := open()
 	var got state
-	if _, err := m.LoadCheckpoint(&got); !errors.Is(err, pool.ErrNoCheckpoint) {
-		t.Error(err)
+	if _, err := m.LoadCheckpoint(&got); !errors.Is(err, pool.ErrNoCheckpoint) || !strings.Contains(err.Error(), `member "m"`) {
+		t.Errorf("where there is none: %v", err)
 	}
 	if err := m.SaveCheckpoint(state{7}); err != nil {
 		t.Fatal(err)

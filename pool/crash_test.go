@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,12 +25,30 @@ const childEnv = "SLUICE_POOL_TEST_CHILD"
 func TestMain(m *testing.M) {
 	what, dir, isChild := strings.Cut(os.Getenv(childEnv), " ")
 	if !isChild {
-		os.Exit(m.Run())
+		before := runtime.NumGoroutine()
+		code := m.Run()
+		if code == 0 && !goroutinesEnd(before) {
+			fmt.Fprintln(os.Stderr, "the tests left goroutines:")
+			pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
+			code = 1
+		}
+		os.Exit(code)
 	}
 	if err := child(what, dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// goroutinesEnd waits until no more than so many are left, and reports whether it came to that.
+func goroutinesEnd(most int) bool {
+	for range 6000 {
+		if runtime.NumGoroutine() <= most {
+			return true
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return false
 }
 
 func child(what, dir string) error {

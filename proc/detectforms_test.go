@@ -364,15 +364,16 @@ func TestCommandsAreRecognisedByTheirNames(t *testing.T) {
 func TestAMegabyteOfEventsIsReadAtOnce(t *testing.T) {
 	line := `{"type":"assistant","message":{"content":[{"type":"text","text":"` + strings.Repeat("word ", 200) + `"}]}}` + "\n"
 	out := text(strings.Repeat(line, 1<<20/len(line)) + claudeResult(false, 0, "done"))
-	begin := time.Now()
-	const rounds = 10
-	for range rounds {
+	least := time.Hour // of several, since a busy machine does other things meanwhile
+	for range 20 {
+		begin := time.Now()
 		if m := known(t, "claude").Read(proc.End{Stdout: out}, noon); m.Kind != sluice.OK || !m.HasUsage {
 			t.Fatal(m)
 		}
+		least = min(least, time.Since(begin))
 	}
-	if each := time.Since(begin) / rounds; each > 250*time.Millisecond {
-		t.Errorf("%v for %d bytes", each, len(out))
+	if least > 250*time.Millisecond {
+		t.Errorf("%v for %d bytes", least, len(out))
 	}
 }
 

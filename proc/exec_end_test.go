@@ -24,7 +24,7 @@ func TestACommandThatEndsInGoodOrderWhenItIsAskedToIsNotDone(t *testing.T) {
 	r := c.start(ctx, c.open())
 	c.await("began", 1)
 	abandon()
-	if _, err := r.within(10 * time.Second); !errors.Is(err, context.Canceled) {
+	if _, err := r.within(time.Minute); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 	if all := c.results(); len(all) != 0 {
@@ -48,16 +48,19 @@ func TestACommandThatEndsInGoodOrderWhenItsTimeIsOverTimedOut(t *testing.T) {
 // What it left behind holds its input beyond the time that it had.
 func TestACommandThatEndedWellInItsTimeIsDone(t *testing.T) {
 	t.Parallel()
-	c := newCourse(t, 1, `exec 3<&0; setsid sleep 3 <&3 >/dev/null 2>&1 & sleep 0.1`)
-	c.write("items.txt", strings.Repeat("long", 100_000)+"\n")
-	c.cfg.Command.Args = c.cfg.Command.Args[:4]
-	c.cfg.Command.Stdin, c.cfg.Command.Timeout = true, 300*time.Millisecond
-	rep, err := c.run()
-	if err != nil || rep.Succeeded != 1 {
-		t.Fatalf("%+v, error %v", c.results(), err)
-	}
-	if all := c.results(); all[0].Latency < 300 {
-		t.Errorf("it took %d ms: nothing was tried", all[0].Latency)
+	for round := 1; ; round++ { // on a busy machine it may not end in its time, or what it left behind too early
+		c := newCourse(t, 1, `exec 3<&0; setsid sleep 3 <&3 >/dev/null 2>&1 & sleep 0.1`)
+		c.write("items.txt", strings.Repeat("long", 100_000)+"\n")
+		c.cfg.Command.Args = c.cfg.Command.Args[:4]
+		c.cfg.Command.Stdin, c.cfg.Command.Timeout = true, 600*time.Millisecond
+		rep, err := c.run()
+		all := c.results()
+		if err == nil && rep.Succeeded == 1 && all[0].Latency >= 600 {
+			return
+		}
+		if round == 10 {
+			t.Fatalf("%+v, error %v", all, err)
+		}
 	}
 }
 
@@ -88,7 +91,7 @@ func TestADrainWhileACommandIsPacedRecordsNothing(t *testing.T) {
 	c.await("ran", 1)
 	x.Drain()
 	x.Drain()
-	if _, err := r.within(5 * time.Second); !errors.Is(err, work.ErrDrained) {
+	if _, err := r.within(time.Minute); !errors.Is(err, work.ErrDrained) {
 		t.Errorf("error %v", err)
 	}
 	if n := len(c.results()); n != 1 || c.noted("ran") != 1 {

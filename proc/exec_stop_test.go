@@ -23,14 +23,15 @@ func TestARunThatIsDrainedBeforeItBeginsRunsNothing(t *testing.T) {
 	x := c.open()
 	x.Drain()
 	x.Drain()
-	if _, err := c.start(context.Background(), x).within(5 * time.Second); !errors.Is(err, work.ErrDrained) || c.noted("ran") != 0 {
+	if _, err := c.start(context.Background(), x).within(time.Minute); !errors.Is(err, work.ErrDrained) || c.noted("ran") != 0 {
 		t.Errorf("%d ran, error %v", c.noted("ran"), err)
 	}
 }
 
 func TestADrainDuringAPauseEndsTheRun(t *testing.T) {
 	t.Parallel()
-	c := newCourse(t, 8, `echo >> $D/ran; echo "Claude AI usage limit reached|$(($(date +%s) + 3600))"; exit 1`)
+	c := newCourse(t, 8, `echo >> $D/ran; until test $(wc -l < $D/ran) = 4; do sleep 0.01; done
+echo "Claude AI usage limit reached|$(($(date +%s) + 3600))"; exit 1`)
 	c.limits.Limits.Concurrent = 4
 	x := c.open()
 	r := c.start(context.Background(), x)
@@ -39,7 +40,7 @@ func TestADrainDuringAPauseEndsTheRun(t *testing.T) {
 	}
 	c.await("ran", 4)
 	x.Drain()
-	rep, err := r.within(10 * time.Second)
+	rep, err := r.within(time.Minute)
 	if !errors.Is(err, work.ErrDrained) || rep.RateLimited == 0 || rep.Left != 8 || len(c.results()) != 0 {
 		t.Errorf("%+v, error %v", rep.Summary, err)
 	}
@@ -63,7 +64,7 @@ func TestADrainWhileTheFeedWaitsForATier(t *testing.T) {
 	c.await("ran", 1)
 	x.Drain()
 	c.write("go", "")
-	rep, err := r.within(10 * time.Second)
+	rep, err := r.within(time.Minute)
 	if !errors.Is(err, work.ErrDrained) || rep.Succeeded != 1 || rep.Left != 1 || c.noted("ran") != 1 {
 		t.Errorf("%+v, error %v", rep.Summary, err)
 	}
@@ -86,7 +87,7 @@ func TestADrainWhileStandardInputIsOpen(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	x.Drain()
-	if rep, err := r.within(10 * time.Second); !errors.Is(err, work.ErrDrained) || rep.Succeeded != 1 {
+	if rep, err := r.within(time.Minute); !errors.Is(err, work.ErrDrained) || rep.Succeeded != 1 {
 		t.Errorf("%+v, error %v", rep.Summary, err)
 	}
 }
@@ -134,11 +135,12 @@ func TestAnOverloadThatStaysIsNotAskedAboutWithoutRest(t *testing.T) {
 	x := c.open()
 	r := c.start(context.Background(), x)
 	time.Sleep(4 * time.Second)
+	c.await("ran", 4)
 	x.Drain()
-	if _, err := r.within(10 * time.Second); !errors.Is(err, work.ErrDrained) || len(c.results()) != 0 {
+	if _, err := r.within(time.Minute); !errors.Is(err, work.ErrDrained) || len(c.results()) != 0 {
 		t.Errorf("error %v", err)
 	}
-	if n := c.noted("ran"); n > 40 || n < 4 {
+	if n := c.noted("ran"); n > 40 {
 		t.Errorf("%d runs in 4 s", n)
 	}
 }
@@ -151,11 +153,12 @@ func TestAResetThatIsPastIsNotAskedAboutWithoutRest(t *testing.T) {
 	x := c.open()
 	r := c.start(context.Background(), x)
 	time.Sleep(4 * time.Second)
+	c.await("ran", 1)
 	x.Drain()
-	if _, err := r.within(10 * time.Second); !errors.Is(err, work.ErrDrained) || len(c.results()) != 0 {
+	if _, err := r.within(time.Minute); !errors.Is(err, work.ErrDrained) || len(c.results()) != 0 {
 		t.Errorf("error %v", err)
 	}
-	if n := c.noted("ran"); n > 20 || n < 1 {
+	if n := c.noted("ran"); n > 20 {
 		t.Errorf("%d runs in 4 s", n)
 	}
 	if k := c.cfg.Pauses.Count(); k > 20 {
@@ -173,7 +176,7 @@ func TestWhatEndedWellBeforeItWasAbandonedIsRecorded(t *testing.T) {
 		r := c.start(ctx, c.open())
 		c.await("ended", 8+round)
 		abandon()
-		if _, err := r.within(10 * time.Second); !errors.Is(err, context.Canceled) {
+		if _, err := r.within(time.Minute); !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v", err)
 		}
 		ended, _ := os.ReadFile(c.path("ended"))

@@ -92,7 +92,7 @@ func TestASpoolDoesNotWaitForWhoWritesOn(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("it waits")
 		writer.Close()
 	}

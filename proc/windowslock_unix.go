@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// lockTries is how often, 5 ms apart, the lock is asked for: many runs on a busy machine hold it for seconds in turn.
+const lockTries = 2000
+
 // lockSoon takes the lock of a file that others hold for a moment only, and returns what lets go of it. It ends with the
 // process in any case.
 func lockSoon(path string) (unlock func(), err error) {
@@ -21,7 +24,7 @@ func lockSoon(path string) (unlock func(), err error) {
 		if err == nil {
 			return func() { f.Close() }, nil
 		}
-		if tries == 100 || !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+		if tries == lockTries || !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
 			f.Close()
 			return nil, err
 		}

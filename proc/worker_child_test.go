@@ -144,7 +144,7 @@ func roles() map[string]func() {
 		"beats": func() {
 			serve(func(o order) {
 				for range 8 {
-					time.Sleep(250 * time.Millisecond)
+					time.Sleep(600 * time.Millisecond)
 					say(`{"heartbeat":true,"id":%q}`, o.ID)
 				}
 				affirm(o)

@@ -33,6 +33,7 @@ type answerBody struct {
 	meter   *meter // of a stream; nil for another answer,
 	tail    tail   // whose end holds its usage
 	settled bool
+	back    chan struct{} // closed when the permit is
 }
 
 // watch sees to it that the permit comes back even if nobody reads or closes the body any more: the try's timer and the
@@ -40,6 +41,7 @@ type answerBody struct {
 func (b *answerBody) watch() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.back = make(chan struct{})
 	b.stop = b.flight.after(func() { b.settle(b.flight.cause()) })
 }
 
@@ -106,13 +108,15 @@ func (b *answerBody) whole() bool {
 	return !b.settled && b.meter != nil && b.meter.done
 }
 
-// settle releases the permit, once. err is why the body ended.
+// settle releases the permit, once. err is why the body ended. When it returns the permit is back, whoever released it.
 func (b *answerBody) settle(err error) {
 	b.mu.Lock()
 	if b.settled {
 		b.mu.Unlock()
+		<-b.back
 		return
 	}
+	defer close(b.back)
 	b.settled = true
 	b.stop()
 	if err == io.EOF && b.meter != nil {

@@ -14,8 +14,8 @@ import (
 	"sync"
 )
 
-// anthropicVersion is the API version that every Anthropic SDK sends, the only one since 2023
-// (https://docs.anthropic.com/en/api/versioning).
+// anthropicVersion is the API version that a client names. The newer one, 2026-10-21, refuses temperature, top_p and top_k, which
+// people's requests have (https://platform.claude.com/docs/en/api/versioning).
 const anthropicVersion = "2023-06-01"
 
 // Endpoint is a path of a provider's API that Sluice understands: what it costs, and what it answers.
@@ -34,6 +34,15 @@ const (
 	BatchEmbedContents             // POST /v1beta/models/{model}:batchEmbedContents
 	numEndpoints
 )
+
+// Endpoints returns all endpoints that there are.
+func Endpoints() []Endpoint {
+	var all []Endpoint
+	for e := NoEndpoint + 1; e < numEndpoints; e++ {
+		all = append(all, e)
+	}
+	return all
+}
 
 // String returns the endpoint's path as a batch line's url spells it.
 func (e Endpoint) String() string {
@@ -232,32 +241,50 @@ func (p Provider) URL(base string, e Endpoint, model string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	query := ""
+	if e == StreamGenerateContent {
+		query = eventQuery
+	}
+	return p.address(base, path, query, e.Dialect()), nil
+}
+
+// address returns that of a path of a dialect below base, as URL has it. What query says comes last.
+func (p Provider) address(base, path, query string, of Dialect) string {
 	if base == "" {
 		base = p.BaseURL
 	}
-	base, query, _ := strings.Cut(base, "?")
+	base, own, _ := strings.Cut(base, "?")
 	base = strings.TrimRight(base, "/")
 	_, afterScheme, _ := strings.Cut(base, "://")
 	hasPath := strings.Contains(afterScheme, "/")
 	switch {
-	case e.Dialect() == Gemini:
+	case of == Gemini:
 		if p.Dialect == OpenAI {
 			base = strings.TrimSuffix(base, "/v1") // that is OpenAI's
 		}
-		if versioned(base) {
-			path = strings.TrimPrefix(path, geminiVersion)
-		}
-	case strings.HasSuffix(base, "/v1") || hasPath && e.Dialect() == OpenAI:
+		base, path = geminiAddress(base, path)
+	case strings.HasSuffix(base, "/v1") || hasPath && of == OpenAI:
 		path = strings.TrimPrefix(path, "/v1")
 	}
-	query = withQuery(query, p.Query)
-	if e == StreamGenerateContent {
-		query = withQuery(query, eventQuery)
+	if query = withQuery(withQuery(own, p.Query), query); query != "" {
+		return base + path + "?" + query
 	}
-	if query != "" {
-		return base + path + "?" + query, nil
+	return base + path
+}
+
+// geminiAddress joins a path to a base that may hold a version. Files are uploaded to, and downloaded from, paths that have a
+// word before theirs (https://ai.google.dev/gemini-api/docs/files, https://ai.google.dev/gemini-api/docs/batch-api).
+func geminiAddress(base, path string) (before, after string) {
+	if !versioned(base) {
+		return base, path
 	}
-	return base + path, nil
+	for _, word := range [...]string{"/upload", "/download"} {
+		rest, ok := strings.CutPrefix(path, word+geminiVersion)
+		if i := strings.LastIndexByte(base, '/'); ok && isVersion(base[i+1:]) {
+			return base[:i], word + base[i:] + rest
+		}
+	}
+	return base, strings.TrimPrefix(path, geminiVersion)
 }
 
 // eventQuery asks Gemini for server-sent events; without, a stream is one JSON array.
@@ -269,11 +296,15 @@ func versioned(base string) bool {
 	_, rest, _ := strings.Cut(base, "://")
 	_, rest, _ = strings.Cut(rest, "/")
 	for part := range strings.SplitSeq(rest, "/") {
-		if len(part) > 1 && part[0] == 'v' && part[1] >= '0' && part[1] <= '9' {
+		if isVersion(part) {
 			return true
 		}
 	}
 	return false
+}
+
+func isVersion(part string) bool {
+	return len(part) > 1 && part[0] == 'v' && part[1] >= '0' && part[1] <= '9'
 }
 
 // withQuery adds those members of a query that the other does not name.
@@ -324,7 +355,12 @@ func (p Provider) NewRequest(ctx context.Context, t Target, body []byte) (*http.
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+	return p.request(ctx, t, http.MethodPost, address, t.Endpoint.Dialect(), bytes.NewReader(body))
+}
+
+// request makes a request to an address of a dialect, with what every one to the target carries.
+func (p Provider) request(ctx context.Context, t Target, method, address string, of Dialect, body io.Reader) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, method, address, body)
 	if err != nil {
 		// A parse error quotes the whole address, which may hold a key.
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
@@ -336,9 +372,11 @@ func (p Provider) NewRequest(ctx context.Context, t Target, body []byte) (*http.
 		return nil, fmt.Errorf("base URL %q is not an http or https address", Redact(clip(t.BaseURL, 200), t.Key))
 	}
 	h := req.Header
-	h.Set("Content-Type", "application/json")
+	if body != nil {
+		h.Set("Content-Type", "application/json")
+	}
 	h.Set("User-Agent", userAgent())
-	if t.Endpoint.Dialect() == Anthropic {
+	if of == Anthropic {
 		h.Set("Anthropic-Version", anthropicVersion)
 	}
 	if t.Key != "" && p.Auth.Header != "" {

@@ -44,7 +44,7 @@ func Estimate(e Endpoint, body []byte) (Request, error) {
 	)
 	r.Stream = e == StreamGenerateContent
 	for c.Enter('{'); c.Next('}'); {
-		switch string(c.Key()) {
+		switch string(jsonscan.Name(c.Key())) {
 		case "model":
 			r.Model = c.Text()
 		case "stream":
@@ -82,10 +82,10 @@ func (c *counter) bound(out *int64) {
 	}
 }
 
-// answers reads a member that says how many answers are asked for.
+// answers reads a member that says how many answers are asked for. Of several, the highest counts.
 func (c *counter) answers(to *int) {
 	if n, ok := c.Number(); ok {
-		*to = int(max(1, min(n, maxCount)))
+		*to = int(max(int64(*to), min(n, maxCount)))
 	}
 }
 
@@ -97,7 +97,7 @@ func (c *counter) generation(out *int64, n *int) {
 		return
 	}
 	for c.Enter('{'); c.Next('}'); {
-		switch string(c.Key()) {
+		switch string(jsonscan.Name(c.Key())) {
 		case "maxOutputTokens", "max_output_tokens":
 			c.bound(out)
 		case "candidateCount", "candidate_count":

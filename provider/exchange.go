@@ -59,7 +59,7 @@ func Exchange(ctx context.Context, base http.RoundTripper, permit *sluice.Permit
 		cfg.MaxBytes = defaultBytes
 	}
 	cfg.keys = secretsOf(req.Header, cfg.Key)
-	resp, f, o := launch(ctx, base, permit, req, cfg.Timeout, cfg.keys)
+	resp, f, o := launch(ctx, base, permit, req, allowance{first: cfg.Timeout, idle: cfg.Timeout}, cfg.keys)
 	if resp == nil {
 		return Answer{}, o
 	}
@@ -136,6 +136,17 @@ func (cfg ExchangeConfig) judge(status int, h http.Header, body []byte, id strin
 	return o, ""
 }
 
+// Judge says what an answer meant that came otherwise than by Exchange, such as in the files of a Batch API: it is read as one is
+// that comes whole and at once, and no text of it keeps a key. id is the provider's name for it; sent is the header that it was
+// asked for with, whose secrets are struck out too.
+func (cfg ExchangeConfig) Judge(sent http.Header, status int, id string, body []byte) (Answer, sluice.Outcome) {
+	cfg.keys = secretsOf(sent, cfg.Key)
+	a := Answer{Status: status, RequestID: Redact(id, cfg.keys...), Body: body}
+	o, finish := cfg.judge(status, nil, body, a.RequestID)
+	a.Body, a.FinishReason = cfg.strike(body, o.Kind), clip(Redact(finish, cfg.keys...), longFinish)
+	return a, o
+}
+
 // collect takes an answer that is a stream.
 func (cfg ExchangeConfig) collect(ctx context.Context, f *flight, resp *http.Response, a *Answer) sluice.Outcome {
 	m, err := Collect(cfg.Endpoint, resp.Body, cfg.MaxBytes)
@@ -204,6 +215,13 @@ var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 // maxPooled keeps one huge answer from holding its memory for ever.
 const maxPooled = 1 << 20
 
+// giveBack has a buffer used again.
+func giveBack(buf *bytes.Buffer) {
+	if buf.Cap() <= maxPooled {
+		buffers.Put(buf)
+	}
+}
+
 // readAll reads a body to its end. It fails with ErrAnswerTooLong above most bytes, and with io.ErrUnexpectedEOF when
 // fewer came than the head announced. A length of 0 or less says nothing: round trippers that are not a network leave
 // it at 0.
@@ -224,9 +242,7 @@ func readAll(r io.Reader, length, most int64) ([]byte, error) {
 	buf.Reset()
 	_, err := buf.ReadFrom(io.LimitReader(r, most+1))
 	b := bytes.Clone(buf.Bytes())
-	if buf.Cap() <= maxPooled {
-		buffers.Put(buf)
-	}
+	giveBack(buf)
 	switch {
 	case err != nil:
 		return b, err

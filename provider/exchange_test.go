@@ -375,6 +375,43 @@ func serveStream(c net.Conn) {
 	}
 }
 
+// TestAnAnswerThatCameOtherwiseMeansTheSame compares Judge with what Exchange says of the same answer.
+func TestAnAnswerThatCameOtherwiseMeansTheSame(t *testing.T) {
+	const key = "sk-sentinel-5d1f0c7e9b2a4836"
+	for _, c := range []struct {
+		name   string
+		status int
+		body   string
+	}{
+		{"a good answer", 200, chatAnswer},
+		{"a refusal", 400, `{"error":{"message":"bad value near ` + key + `","type":"invalid_request_error"}}`},
+		{"an error in a good status", 200, `{"error":{"message":"The server is overloaded","type":"server_error","code":"overloaded"}}`},
+		{"no JSON", 200, `<html>`},
+		{"a fault of theirs", 500, `{"error":{"message":"internal","type":"server_error"}}`},
+	} {
+		p := lookup(t, "openai")
+		cfg := provider.ExchangeConfig{Provider: p, Endpoint: provider.ChatCompletions, Key: key}
+		req, err := p.NewRequest(t.Context(), provider.Target{Key: key, Endpoint: provider.ChatCompletions, Model: "m"}, []byte(chatRequest))
+		if err != nil {
+			t.Fatal(err)
+		}
+		base := tripper(func(*http.Request) (*http.Response, error) {
+			return reply(c.status, strings.NewReader(c.body), "content-type", "application/json", "x-request-id", "r1")
+		})
+		want, o := provider.Exchange(t.Context(), base, nil, req, cfg)
+		got, judged := cfg.Judge(nil, c.status, "r1", []byte(c.body))
+		if got.Status != want.Status || got.RequestID != want.RequestID || string(got.Body) != string(want.Body) || got.FinishReason != want.FinishReason {
+			t.Errorf("%s: %+v, and live %+v", c.name, got, want)
+		}
+		if judged.Kind != o.Kind || judged.Usage != o.Usage || judged.HasUsage != o.HasUsage || fmt.Sprint(judged.Err) != fmt.Sprint(o.Err) {
+			t.Errorf("%s: %+v, and live %+v", c.name, judged, o)
+		}
+		if strings.Contains(string(got.Body)+fmt.Sprint(judged.Err), key) {
+			t.Errorf("%s: the key is in %s, %v", c.name, got.Body, judged.Err)
+		}
+	}
+}
+
 func BenchmarkExchange(b *testing.B) {
 	base := tripper(func(*http.Request) (*http.Response, error) {
 		r, err := reply(200, strings.NewReader(chatAnswer), "content-type", "application/json")

@@ -1,6 +1,10 @@
 package provider
 
-import "time"
+import (
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
 
 // What tests look at from outside.
 var (
@@ -9,3 +13,16 @@ var (
 )
 
 func WindowEnd(s string, now time.Time) time.Time { return windowEnd(s, now).UTC() }
+
+// Metered is what a meter makes of the events of a stream. If each is read by itself, none is taken for another like one before.
+func Metered(e Endpoint, events []string, each bool) (u sluice.Usage, finish string, complete, failed bool) {
+	m := &meter{e: e}
+	for _, data := range events {
+		if each {
+			m.before = nil
+		}
+		m.feed([]byte("data: " + data + "\n\n"))
+	}
+	u, _ = m.usage(sluice.Cost{Input: 1})
+	return u, m.sum.finish, m.complete(), m.fault != nil
+}

@@ -24,7 +24,11 @@ type flight struct {
 	cause   func() error // why the try's context ended
 	after   func(func()) (stop func() bool)
 	timer   *time.Timer
-	timeout time.Duration
+	allowed allowance
+	begun   atomic.Bool    // the answer
+	stalls  atomic.Bool    // it waits for more of the request to be taken
+	start   time.Time      // of the try, and
+	left    atomic.Int64   // how long after it the request left
 	permit  *sluice.Permit // may be nil
 	keys    []string
 	socket  bool // the base is a *http.Transport, which obeys contexts
@@ -33,18 +37,31 @@ type flight struct {
 	wired   atomic.Bool // and it has one
 }
 
+// allowance is how long a try may take.
+type allowance struct {
+	first time.Duration // from the instant the request leaves to the answer's first byte
+	idle  time.Duration // from one part of the answer to the next
+	total time.Duration // from the instant the request leaves to the answer's end; 0 is not bounded
+
+	// sending says that the request is long: idle is also from one part of it to the next, and first is from its end on.
+	sending bool
+}
+
 // launch sends req and returns the answer's head. If there is none, it returns the outcome of the try. The caller
 // calls land when it is done with the body.
-func launch(ctx context.Context, base http.RoundTripper, permit *sluice.Permit, req *http.Request, timeout time.Duration, keys []string) (*http.Response, *flight, sluice.Outcome) {
-	f := &flight{permit: permit, timeout: timeout, keys: keys}
+func launch(ctx context.Context, base http.RoundTripper, permit *sluice.Permit, req *http.Request, allowed allowance, keys []string) (*http.Response, *flight, sluice.Outcome) {
+	f := &flight{permit: permit, allowed: allowed, keys: keys, start: time.Now()}
 	tryCtx, cancel := context.WithCancelCause(ctx)
 	f.cancel = cancel
 	f.cause = func() error { return context.Cause(tryCtx) }
 	f.after = func(do func()) func() bool { return context.AfterFunc(tryCtx, do) }
-	f.timer = time.AfterFunc(timeout, func() { cancel(&timeoutError{timeout}) })
+	f.timer = time.AfterFunc(f.within(allowed.first), func() { cancel(f.tooLate()) })
 	if _, f.socket = base.(*http.Transport); !f.socket {
 		// A base that may not tell when the request leaves: it leaves now.
 		f.leave()
+	}
+	if allowed.sending {
+		req = f.sending(req)
 	}
 	traceCtx := httptrace.WithClientTrace(tryCtx, f.trace())
 	resp, err := f.roundTrip(base, req.WithContext(traceCtx))
@@ -70,14 +87,79 @@ func (f *flight) leave() {
 	if f.sent.Swap(true) {
 		return
 	}
-	f.timer.Reset(f.timeout)
+	f.left.Store(int64(time.Since(f.start)))
+	f.timer.Reset(f.within(f.allowed.first))
 	if f.permit != nil {
 		f.permit.Sent()
 	}
 }
 
 // alive starts the time limit anew: a part of the answer came.
-func (f *flight) alive() { f.timer.Reset(f.timeout) }
+func (f *flight) alive() {
+	f.begun.Store(true)
+	f.timer.Reset(f.within(f.allowed.idle))
+}
+
+// sending returns req with a body whose every part starts the time limit anew.
+func (f *flight) sending(req *http.Request) *http.Request {
+	if req.Body == nil || req.Body == http.NoBody {
+		return req
+	}
+	open, r := req.GetBody, *req
+	r.Body = sentParts{req.Body, f}
+	if open != nil {
+		r.GetBody = func() (io.ReadCloser, error) {
+			body, err := open()
+			return sentParts{body, f}, err
+		}
+	}
+	return &r
+}
+
+// sentParts is a request's body whose every part starts the time limit anew.
+type sentParts struct {
+	io.ReadCloser
+	f *flight
+}
+
+func (p sentParts) Read(b []byte) (int, error) {
+	n, err := p.ReadCloser.Read(b)
+	switch {
+	case p.f.begun.Load(): // an answer that came early has a time limit of its own
+	case err != nil:
+		p.f.stalls.Store(false)
+		p.f.timer.Reset(p.f.within(p.f.allowed.first))
+	case n > 0:
+		p.f.stalls.Store(true)
+		p.f.timer.Reset(p.f.within(p.f.allowed.idle))
+	}
+	return n, err
+}
+
+// within is so long, or what is left of the whole try's time.
+func (f *flight) within(d time.Duration) time.Duration {
+	if f.allowed.total <= 0 {
+		return d
+	}
+	return min(d, f.remains())
+}
+
+func (f *flight) remains() time.Duration {
+	return time.Duration(f.left.Load()) + f.allowed.total - time.Since(f.start)
+}
+
+// tooLate says which time limit is over.
+func (f *flight) tooLate() error {
+	switch {
+	case f.allowed.total > 0 && f.remains() <= 0:
+		return &LateError{TotalDeadline, f.allowed.total}
+	case !f.begun.Load() && f.stalls.Load():
+		return &LateError{SendDeadline, f.allowed.idle}
+	case f.begun.Load():
+		return &LateError{IdleDeadline, f.allowed.idle}
+	}
+	return &LateError{FirstByteDeadline, f.allowed.first}
+}
 
 // parts is a body whose every part starts the time limit anew.
 type parts struct {
@@ -149,7 +231,7 @@ func (f *flight) failure(ctx context.Context, err error) sluice.Outcome {
 
 // late returns the error of a try that ran out of time, or nil.
 func (f *flight) late() error {
-	if late, ok := errors.AsType[*timeoutError](f.cause()); ok {
+	if late, ok := errors.AsType[*LateError](f.cause()); ok {
 		return late
 	}
 	return nil
@@ -189,9 +271,38 @@ type networkError struct {
 func (e *networkError) Error() string { return e.text }
 func (e *networkError) Unwrap() error { return e.err }
 
-// timeoutError says that a try took longer than it may.
-type timeoutError struct{ after time.Duration }
+// Deadline is one of those that a try has.
+type Deadline uint8
 
-func (e *timeoutError) Error() string   { return fmt.Sprintf("no answer within %v", e.after) }
-func (e *timeoutError) Timeout() bool   { return true }
-func (e *timeoutError) Temporary() bool { return true }
+// Deadlines.
+const (
+	FirstByteDeadline Deadline = iota // until the answer begins
+	IdleDeadline                      // from one part of the answer to the next
+	TotalDeadline                     // until the answer's end
+	SendDeadline                      // from one part of the request to the next
+)
+
+// LateError says that a try, or all tries of a call, took longer than they may.
+type LateError struct {
+	Deadline Deadline
+	After    time.Duration
+}
+
+// Error says what did not come within how long.
+func (e *LateError) Error() string {
+	switch e.Deadline {
+	case IdleDeadline:
+		return fmt.Sprintf("nothing more of the answer came within %v", e.After)
+	case SendDeadline:
+		return fmt.Sprintf("nothing more of the request was taken within %v", e.After)
+	case TotalDeadline:
+		return fmt.Sprintf("no whole answer within %v", e.After)
+	}
+	return fmt.Sprintf("no answer within %v", e.After)
+}
+
+// Timeout is true, as of every error of a network that took too long.
+func (e *LateError) Timeout() bool { return true }
+
+// Temporary is true: another try may be in time.
+func (e *LateError) Temporary() bool { return true }

@@ -54,7 +54,13 @@ var budgets = [...]budget{
 // Readings returns every budget that the headers of an answer state, at most one per dimension. The provider's own forms
 // come first, and headers that they read are read as nothing else. A budget without a positive limit and a remainder is
 // not one: Azure states -1 for what it does not know. It returns nil, and allocates nothing, when there is none.
+//
+// A gateway of ours says by x-sluice-wait-ms that it holds calls back itself: its clients' budgets are as good as endless, and
+// those in the headers it passes on are of all its clients together.
 func (p Provider) Readings(h http.Header, now time.Time) []sluice.Reading {
+	if _, held := h["X-Sluice-Wait-Ms"]; held {
+		return endless()
+	}
 	var (
 		found [sluice.NumDimensions]sluice.Reading
 		seen  [sluice.NumDimensions]bool
@@ -71,6 +77,17 @@ func (p Provider) Readings(h http.Header, now time.Time) []sluice.Reading {
 		return nil
 	}
 	return append(make([]sluice.Reading, 0, n), found[:n]...)
+}
+
+// Endless is the limit that is read of a budget that no client uses up: a gateway keeps to the one that is there.
+const Endless = 1 << 30
+
+func endless() []sluice.Reading {
+	all := make([]sluice.Reading, 0, 4)
+	for _, d := range [...]sluice.Dimension{sluice.Requests, sluice.Tokens, sluice.InputTokens, sluice.OutputTokens} {
+		all = append(all, sluice.Reading{Dimension: d, Limit: Endless, Remaining: Endless})
+	}
+	return all
 }
 
 // forms yields the forms that the provider's answers may have: its own, then those shared ones whose headers its own do

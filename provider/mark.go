@@ -2,6 +2,7 @@ package provider
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -100,7 +101,8 @@ func headersIn(v any) http.Header {
 		return nil
 	}
 	h := make(http.Header, len(m))
-	for k, v := range m {
+	for _, k := range slices.Sorted(maps.Keys(m)) { // of names that differ in case alone the same one counts each time
+		v := m[k]
 		if list, ok := v.([]any); ok && len(list) > 0 {
 			v = list[0]
 		}

@@ -23,6 +23,9 @@ type meter struct {
 	events int
 	bad    error       // the stream is not one
 	also   func(Event) // wants the events too, up to the last; may be nil
+
+	texts, textAt, textEnd int    // the texts in the event's deltas, and where the last of them stands
+	before, after          []byte // what stood around the text of the last event, if that added nothing but one; else empty
 }
 
 // feed takes the next bytes of the stream.
@@ -33,13 +36,25 @@ func (m *meter) feed(b []byte) {
 			m.array = &elements{}
 		}
 	}
-	var err error
 	if m.array != nil {
-		err = m.array.Feed(b, m.event)
+		m.note(m.array.Feed(b, m.event))
 		m.done = m.done || m.array.closed
-	} else {
-		err = m.parser.Feed(b, m.event)
+		return
 	}
+	for len(b) > 0 {
+		n := m.skim(b)
+		if n == 0 {
+			if n = bytes.Index(b, eventEnd) + len(eventEnd); n < len(eventEnd) {
+				n = len(b)
+			}
+			m.note(m.parser.Feed(b[:n], m.event))
+		}
+		b = b[n:]
+	}
+}
+
+// note keeps why the stream is none.
+func (m *meter) note(err error) {
 	if err != nil {
 		m.bad = err
 	}
@@ -47,9 +62,7 @@ func (m *meter) feed(b []byte) {
 
 // end says that the stream is over.
 func (m *meter) end() {
-	if err := m.parser.End(m.event); err != nil {
-		m.bad = err
-	}
+	m.note(m.parser.End(m.event))
 }
 
 // complete reports whether the message came to its end. Servers that leave the last event out are believed when they
@@ -94,8 +107,16 @@ func (m *meter) event(ev Event) {
 		return
 	}
 	sum, seen, opened, closed := m.sum, m.seen, m.opened, m.closed
-	m.seen.Scanner = jsonscan.New(ev.Data)
+	m.seen.Scanner, m.texts = jsonscan.New(ev.Data), 0
 	failed, ended := m.members()
+	m.before, m.after = m.before[:0], m.after[:0]
+	if !m.seen.Bad() && m.texts == 1 && m.sum == sum && m.closed == closed && m.seen.media == seen.media && m.seen.ids == seen.ids {
+		if len(ev.Name) > 0 {
+			m.before = append(append(append(m.before, "event: "...), ev.Name...), '\n')
+		}
+		m.before = append(append(m.before, "data: "...), ev.Data[:m.textAt]...)
+		m.after = append(append(m.after, ev.Data[m.textEnd:]...), eventEnd...)
+	}
 	switch {
 	case m.seen.Bad():
 		// Not JSON: half an event at the end of a stream that was cut, or a server's own notes. It proves nothing.
@@ -105,6 +126,28 @@ func (m *meter) event(ev Event) {
 	case ended:
 		m.done = true
 	}
+}
+
+var eventEnd = []byte("\n\n")
+
+// skim counts the text of the event that b begins with, if that is the same as the one before but for its text, as nearly all of a
+// stream are, and returns how long it is; else 0.
+func (m *meter) skim(b []byte) int {
+	if len(m.before) == 0 || m.done || m.fault != nil || m.also != nil || !m.parser.between() || !bytes.HasPrefix(b, m.before) {
+		return 0
+	}
+	s := jsonscan.New(b[len(m.before):])
+	if s.Peek() != '"' {
+		return 0
+	}
+	_, size := s.Str()
+	end := len(m.before) + s.Offset()
+	if s.Bad() || !bytes.HasPrefix(b[end:], m.after) {
+		return 0
+	}
+	m.events++
+	m.seen.bytes += size
+	return end + len(m.after)
 }
 
 // members reads an event's data, and reports whether it says that the answer failed or came to its end.
@@ -166,6 +209,7 @@ func (m *meter) choices() {
 			case "delta":
 				m.delta()
 			case "content":
+				m.texts += several
 				m.seen.content()
 			default:
 				s.Skip()
@@ -192,16 +236,16 @@ func (m *meter) delta() {
 	s := &m.seen.Scanner
 	switch s.Peek() {
 	case '"':
-		_, size := s.Str()
-		m.seen.bytes += size
+		m.text()
 	case '{':
 		for s.Enter('{'); s.Next('}'); {
 			switch string(s.Key()) {
 			case "stop_reason":
 				m.sum.finish = cmp.Or(word(s), m.sum.finish)
 			case "content", "text", "thinking", "reasoning", "reasoning_content", "refusal", "partial_json":
-				m.seen.words()
+				m.text()
 			case "tool_calls", "function_call":
+				m.texts += several
 				m.seen.content()
 			default:
 				s.Skip()
@@ -210,6 +254,19 @@ func (m *meter) delta() {
 	default:
 		s.Skip()
 	}
+}
+
+// several is more texts than one: an event that counts in another way is like no other.
+const several = 2
+
+// text counts a member of a delta, and notes where it stands.
+func (m *meter) text() {
+	if m.texts++; m.seen.Peek() != '"' {
+		m.texts += several
+	}
+	m.textAt = m.seen.Offset()
+	m.seen.words()
+	m.textEnd = m.seen.Offset()
 }
 
 // whole reads the message that a stream of Anthropic opens with, or the response object that events of OpenAI carry.

@@ -63,6 +63,10 @@ type Provider struct {
 	// have only their own.
 	OneDialect bool
 
+	// UsageUnasked says that streams of chat completions state their usage unasked, and that the server refuses a request that
+	// asks for it (stream_options).
+	UsageUnasked bool
+
 	// ChatBound is the member of chat completions that bounds the length of an answer; "" is max_tokens. OpenAI's newer
 	// models refuse that, and other servers do not know its new name, max_completion_tokens
 	// (https://platform.openai.com/docs/api-reference/chat/create).
@@ -81,6 +85,9 @@ type Provider struct {
 
 	// UntrustedWaits are waits that this provider is known to state wrongly.
 	UntrustedWaits []UntrustedWait
+
+	// Batches is what is known of its Batch API.
+	Batches Batches
 
 	// Models are how the ids of its models begin, as Registry.Recognise reads them.
 	Models []string

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
@@ -81,7 +82,11 @@ func (r redaction) seenAndUnseen(s string) string {
 }
 
 func (r redaction) once(s string) string {
-	for _, k := range r.keys {
+	keys := r.keys
+	if len(keys) > 1 { // one may begin another, of which the rest would stay
+		keys = slices.SortedFunc(slices.Values(keys), func(a, b string) int { return len(b) - len(a) })
+	}
+	for _, k := range keys {
 		k = strings.TrimSpace(k)
 		if len(k) < leastKey || k == struck {
 			continue
@@ -138,13 +143,13 @@ func suspicious(s string) bool {
 
 // tokens are how keys begin, and how many characters make one at least. Sources: the key pages of OpenAI, Anthropic and
 // OpenRouter (sk-), Groq (gsk_), xAI (xai-), Google (AIza), Hugging Face (hf_), Perplexity (pplx-), Fireworks (fw_),
-// NVIDIA (nvapi-), Replicate (r8_), AWS (AKIA), GitHub (ghp_, github_pat_).
+// NVIDIA (nvapi-), Replicate (r8_), AWS (AKIA), GitHub (ghp_, github_pat_); slk- begins those of our gateway's clients.
 var tokens = [...]struct {
 	prefix string
 	least  int
 }{
 	{"sk-", 6}, {"sk_", 12}, {"gsk_", 8}, {"xai-", 8}, {"AIza", 16}, {"hf_", 12}, {"pplx-", 8}, {"fw_", 12}, {"nvapi-", 8},
-	{"r8_", 12}, {"AKIA", 12}, {"ASIA", 12}, {"ghp_", 12}, {"github_pat_", 12}, {"eyJ", 24},
+	{"r8_", 12}, {"AKIA", 12}, {"ASIA", 12}, {"ghp_", 12}, {"github_pat_", 12}, {"eyJ", 24}, {"slk-", 16},
 }
 
 // labels are what a key is called where its value follows after = or :, in lower case.
@@ -320,6 +325,8 @@ func (r redaction) believes(prefix, rest string) bool {
 	switch prefix {
 	case "AKIA", "ASIA":
 		least = 16
+	case "slk-": // who makes one is told it
+		return false
 	case "eyJ": // JSON begins so in base64, and a signed token has two of them
 		if !strings.Contains(rest, ".eyJ") {
 			return false

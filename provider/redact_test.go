@@ -21,6 +21,7 @@ func TestKeysAreStruckOut(t *testing.T) {
 		"X-Api-Key:[abcdef123456]":                                                    "X-Api-Key:[***]",
 		"api-key=abcdef123456":                                                        "api-key=***",
 		"AIzaSyDdI0hCZtE6vySjMm-WEfRq3CPzqKqqsHI is not valid":                        "*** is not valid",
+		"model slk-OZcr87Z1FC5EFMI647t6WflNDF-vQrMbzake-Qj-I3Q is not served":         "model *** is not served",
 		"gsk_abcdefghij1234567890 and xai-abcdefghij123456":                           "*** and ***",
 		"OPENAI_API_KEY=abcdef123456":                                                 "OPENAI_API_KEY=***",
 		// What is no key stays.
@@ -66,4 +67,10 @@ func FuzzRedact(f *testing.F) {
 			t.Errorf("%q, then %q", again, provider.Redact(again))
 		}
 	})
+}
+
+func TestAKeyThatBeginsAnotherLeavesNothingOfIt(t *testing.T) {
+	if got := provider.Redact("sent with abcd-1234-tail", "abcd-1234", "abcd-1234-tail"); got != "sent with ***" {
+		t.Error(got)
+	}
 }

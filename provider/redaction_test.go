@@ -88,7 +88,7 @@ func TestNamesThatRemindOfKeysStay(t *testing.T) {
 			t.Errorf("Redact makes %q of %q", got, name)
 		}
 	}
-	for _, name := range []string{"sk-finetune-v1", "password=abcdef.jsonl", "token=20260301.jsonl", "https://u:p@host/x", "cookie: a=b"} {
+	for _, name := range []string{"slk-OZcr87Z1FC5EFMI647t6WflNDF-vQrMbzake-Qj-I3Q", "sk-finetune-v1", "password=abcdef.jsonl", "token=20260301.jsonl", "https://u:p@host/x", "cookie: a=b"} {
 		if got := provider.Strike(name); got != name {
 			t.Errorf("Strike makes %q of %q", got, name)
 		}

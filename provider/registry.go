@@ -155,6 +155,21 @@ func (r *Registry) All() []Provider {
 	return all
 }
 
+// Models returns the models that a provider is recognised by, in order, as far as whole names are known.
+func (r *Registry) Models(provider string) []string {
+	p, _ := r.Lookup(provider)
+	names := slices.Clone(p.Models)
+	for _, t := range r.Tiers(p.Name) {
+		names = append(names, t.Models...)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		of, ok := r.Recognise(name)
+		return strings.HasPrefix(name, "!") || strings.HasSuffix(name, "-") || !ok || of.Name != p.Name
+	})
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // Tiers returns the limits that a provider publishes, or those of all providers for "".
 func (r *Registry) Tiers(provider string) []Tier {
 	if p, ok := r.Lookup(provider); ok {

@@ -293,6 +293,11 @@ func TestWrongRowsAreNamed(t *testing.T) {
 		"headers[0]":                  {Name: "x", Headers: []provider.HeaderRow{{Dimension: "rpm", Limit: "A"}}},
 		"codes":                       {Name: "x", Codes: map[string]string{"a": "slow"}},
 		"untrusted_waits[0].probe":    {Name: "x", UntrustedWaits: []provider.UntrustedWaitRow{{Wait: "1h"}}},
+		"batches.api":                 {Name: "x", Batches: &provider.BatchesRow{Requests: ptr(provider.Count(5))}},
+		"batches.requests":            {Name: "x", Batches: &provider.BatchesRow{API: ptr("openai"), Requests: ptr(provider.Count(0))}},
+		"batches.bytes":               {Name: "openai", Batches: &provider.BatchesRow{Bytes: ptr(provider.Count(-1))}},
+		"batches.window":              {Name: "openai", Batches: &provider.BatchesRow{Window: "a day"}},
+		"batches.price":               {Name: "openai", Batches: &provider.BatchesRow{Price: ptr(1.5)}},
 		"models[0]":                   {Name: "x", Models: []string{"!"}},
 		"tiers[0].tier":               {Name: "x", Tiers: []provider.TierRow{{}}},
 		"tiers[1].rpm":                {Name: "x", Tiers: []provider.TierRow{{Tier: "a"}, {Tier: "b", RPM: ptr(provider.Count(0))}}},
@@ -310,6 +315,41 @@ func TestWrongRowsAreNamed(t *testing.T) {
 		if err != nil && strings.Contains(err.Error(), "sk-abc") {
 			t.Errorf("%v quotes a key", err)
 		}
+	}
+}
+
+// A row changes of a Batch API what it names, and an api of "" says that there is none.
+func TestARowChangesABatchAPI(t *testing.T) {
+	batches := func(name string, row provider.BatchesRow) provider.Batches {
+		r, err := provider.Published().With(provider.Row{Name: name, Batches: &row})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, _ := r.Lookup(name)
+		return p.Batches
+	}
+	want, _ := provider.Lookup("openai")
+	if b := want.Batches; b.API != "openai" || b.Requests != 50_000 || b.Bytes != 200e6 || !b.OneModel || b.Window != 24*time.Hour || b.Price != 0.5 {
+		t.Errorf("openai's published Batch API is %+v", b)
+	}
+	want.Batches.PerHour = 7
+	if got := batches("openai", provider.BatchesRow{PerHour: ptr(provider.Count(7))}); got != want.Batches {
+		t.Errorf("got %+v, want %+v", got, want.Batches)
+	}
+	if got := batches("openai", provider.BatchesRow{API: ptr("")}); got != (provider.Batches{}) {
+		t.Errorf("switched off, it is %+v", got)
+	}
+	own := provider.BatchesRow{API: ptr("mistral"), Bytes: ptr(provider.Count(10)), Window: "2h", OneModel: ptr(true), Source: "https://x"}
+	if got := batches("house", own); got != (provider.Batches{API: "mistral", Bytes: 10, Window: 2 * time.Hour, OneModel: true, Source: "https://x"}) {
+		t.Errorf("one's own is %+v", got)
+	}
+}
+
+func TestOfSeveralWrongCodesTheFirstByNameIsNamed(t *testing.T) {
+	_, err := provider.Published().With(provider.Row{Name: "x", Codes: map[string]string{
+		"e": "slow", "b": "slow", "a": "rate_limit", "c": "slow", "d": "slow", "f": "slow", "g": "slow", "h": "slow"}})
+	if err == nil || !strings.Contains(err.Error(), `b: unknown kind`) {
+		t.Error(err)
 	}
 }
 

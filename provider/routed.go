@@ -52,9 +52,9 @@ func (r *routed) visit(at way) (again bool, err error) {
 	u.join(r, at, move)
 	defer u.leave(r) // also when an attempt ends the goroutine
 	call := r.call
-	call.Lane = at.model
+	call.Lane = at.lane
 	tally, err := at.up.Scheduler.Do(wait, call, r.try)
-	tally.Queued += u.leave(r)
+	u.leave(r)
 	unsent := r.unsent
 	if unsent {
 		tally.Attempts-- // Do counts what was not sent
@@ -68,7 +68,7 @@ func (r *routed) visit(at way) (again bool, err error) {
 		return false, nil
 	case unsent:
 		return true, nil
-	case failed && failure.Kind.Fatal():
+	case failed && failure.Kind.Fatal() && !failure.Final:
 		return true, nil
 	case errors.Is(err, sluice.ErrTooLarge) && r.elsewhere():
 		return true, nil

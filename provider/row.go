@@ -3,6 +3,7 @@ package provider
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -29,6 +30,7 @@ type Row struct {
 	Auth           *Auth              `yaml:"auth"`
 	Dialect        string             `yaml:"dialect"`
 	OneDialect     *bool              `yaml:"one_dialect"`
+	UsageUnasked   *bool              `yaml:"usage_unasked"`
 	ChatBound      string             `yaml:"chat_bound"`
 	Charge         string             `yaml:"charge"`
 	CountsCached   *bool              `yaml:"counts_cached"`
@@ -36,6 +38,7 @@ type Row struct {
 	Headers        []HeaderRow        `yaml:"headers"`
 	Codes          map[string]string  `yaml:"codes"`
 	UntrustedWaits []UntrustedWaitRow `yaml:"untrusted_waits"`
+	Batches        *BatchesRow        `yaml:"batches"`
 	Models         []string           `yaml:"models"`
 	Tiers          []TierRow          `yaml:"tiers"`
 	Source         string             `yaml:"source"`
@@ -193,6 +196,9 @@ func (p *Provider) change(row *Row) (field string, err error) {
 	if row.Models != nil {
 		p.Models = slices.Clone(row.Models)
 	}
+	if field, err := p.Batches.change(row.Batches); err != nil {
+		return "batches" + field, err
+	}
 	if row.Query != nil && strings.ContainsFunc(*row.Query, func(r rune) bool { return r <= ' ' || r > '~' || r == '#' }) {
 		return "query", errors.New("an address holds no # and no spaces: write %23 and %20")
 	}
@@ -203,6 +209,7 @@ func (p *Provider) change(row *Row) (field string, err error) {
 	set(&p.Query, row.Query)
 	set(&p.KeyOptional, row.KeyOptional)
 	set(&p.OneDialect, row.OneDialect)
+	set(&p.UsageUnasked, row.UsageUnasked)
 	set(&p.CountsCached, row.CountsCached)
 	set(&p.Doubtful, row.Doubtful)
 	said(&p.Source, row.Source)
@@ -309,7 +316,8 @@ func (p *Provider) changeLists(row *Row) (field string, err error) {
 	if row.Codes != nil {
 		p.Codes = make(map[string]sluice.Kind, len(row.Codes))
 	}
-	for code, name := range row.Codes {
+	for _, code := range slices.Sorted(maps.Keys(row.Codes)) { // of several that are wrong the same is named each time
+		name := row.Codes[code]
 		var kind sluice.Kind
 		if err := kind.UnmarshalText([]byte(name)); err != nil || kind == sluice.OK {
 			return "codes", fmt.Errorf("%s: unknown kind %q of failure: it is one such as rate_limit or overloaded", code, name)

@@ -67,6 +67,11 @@ func (p *Parser) Feed(b []byte, emit func(Event)) error {
 	return p.err
 }
 
+// between reports whether what was fed ended with an event.
+func (p *Parser) between() bool {
+	return p.begun && p.err == nil && !p.cr && len(p.line) == 0 && len(p.name) == 0 && p.lines == 0
+}
+
 // End says that the stream is over. An event that lacks only its blank line is emitted; whether it is whole, its data
 // has to tell.
 func (p *Parser) End(emit func(Event)) error {

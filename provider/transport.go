@@ -39,8 +39,8 @@ type Config struct {
 	// that is the Scheduler's. Default 64.
 	Slots int
 
-	// Timeout bounds each try: from the instant the request leaves to the answer's head, then from one part of the
-	// body to the next. Default 10 minutes.
+	// Timeout bounds each try: from the instant the request leaves to the first byte of the answer's body, then from one
+	// part of it to the next. Default 10 minutes.
 	Timeout time.Duration
 
 	// MaxBytes bounds a request's body, which is kept in memory so that the call can be repeated. Default 64 MiB.
@@ -121,11 +121,13 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	a := &attempts{
 		cfg: ExchangeConfig{
-			Provider: t.cfg.Provider, Endpoint: e, Stream: est.Stream, Timeout: t.cfg.Timeout,
-			MaxBytes: defaultBytes, Key: t.cfg.Key, Cost: call.Cost, keys: secretsOf(req.Header, t.cfg.Key),
+			Provider: t.cfg.Provider, Endpoint: e, Stream: est.Stream, MaxBytes: defaultBytes,
+			Key: t.cfg.Key, Cost: call.Cost, keys: secretsOf(req.Header, t.cfg.Key),
 		},
-		base: t.cfg.Base, req: plainly(req), body: body,
+		base: t.cfg.Base, allowed: allowance{first: t.cfg.Timeout, idle: t.cfg.Timeout},
 	}
+	plain := plainly(req)
+	a.request = func(ctx context.Context) *http.Request { return withBody(ctx, plain, body) }
 	_, err = t.cfg.Scheduler.Do(ctx, call, a.try)
 	if a.open != nil {
 		a.open.watch() // not before Do knows that the permit is the body's
@@ -173,12 +175,13 @@ func plainly(req *http.Request) *http.Request {
 
 // attempts are the tries of one call. Do makes them one after the other.
 type attempts struct {
-	cfg  ExchangeConfig
-	base http.RoundTripper
-	req  *http.Request
-	body []byte
-	resp *http.Response // the last try's answer, if it had any
-	open *answerBody    // its body, if that holds the permit
+	cfg     ExchangeConfig
+	base    http.RoundTripper
+	allowed allowance
+	request func(context.Context) *http.Request // a new one for each try
+	resp    *http.Response                      // the last try's answer, if it had any
+	open    *answerBody                         // its body, if that holds the permit
+	raw     bool                                // good answers are handed out unread, whatever they are
 }
 
 const (
@@ -194,16 +197,15 @@ const (
 // try makes one try.
 func (a *attempts) try(ctx context.Context, p *sluice.Permit) sluice.Outcome {
 	a.resp = nil
-	resp, f, o := launch(ctx, a.base, p, withBody(ctx, a.req, a.body), a.cfg.Timeout, a.cfg.keys)
+	resp, f, o := launch(ctx, a.base, p, a.request(ctx), a.allowed, a.cfg.keys)
 	if resp == nil {
 		return o
 	}
-	f.alive()
 	readings := a.cfg.Provider.Readings(resp.Header, time.Now())
 	b := &answerBody{cfg: a.cfg, flight: f, permit: p, resp: resp, rc: resp.Body, readings: readings, ctx: ctx}
 	streamed := resp.StatusCode/100 == 2 && a.cfg.streams(resp.Header)
 	switch {
-	case streamed && packed(resp.Header):
+	case a.raw && resp.StatusCode/100 == 2, streamed && packed(resp.Header):
 		a.hand(resp, b, resp.ContentLength)
 		o.Open = true
 	case streamed:
@@ -224,20 +226,32 @@ func (a *attempts) try(ctx context.Context, p *sluice.Permit) sluice.Outcome {
 // whole takes an answer that is not a stream. One that does not fit the spool is handed out open.
 func (a *attempts) whole(b *answerBody) sluice.Outcome {
 	resp := b.resp
-	prefix, err := readAll(io.LimitReader(parts{resp.Body, b.flight}, spool), 0, spool)
+	buf := buffers.Get().(*bytes.Buffer)
+	buf.Reset()
+	if n := resp.ContentLength; n > 0 && n <= spool {
+		buf.Grow(int(n) + bytes.MinRead)
+	}
+	_, err := buf.ReadFrom(io.LimitReader(parts{resp.Body, b.flight}, spool))
+	prefix := buf.Bytes()
 	long := len(prefix) == spool
-	switch {
-	case err != nil:
+	length := int64(len(prefix))
+	if resp.Request != nil && resp.Request.Method == http.MethodHead {
+		length = resp.ContentLength // of what is not sent
+	}
+	if err == nil && !long && resp.ContentLength > length {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		giveBack(buf)
 		return a.cfg.broken(b.ctx, b.flight, err)
-	case !long && resp.ContentLength > int64(len(prefix)):
-		return a.cfg.broken(b.ctx, b.flight, io.ErrUnexpectedEOF)
-	case long && resp.StatusCode/100 == 2:
+	}
+	if long && resp.StatusCode/100 == 2 {
 		b.prefix = prefix
 		b.tail.Write(prefix)
 		a.hand(resp, b, resp.ContentLength)
 		return sluice.Outcome{Open: true}
 	}
-	a.hand(resp, io.NopCloser(bytes.NewReader(prefix)), int64(len(prefix)))
+	a.hand(resp, keep(buf), length)
 	if long {
 		resp.Header.Del("Content-Length") // the rest of so long a refusal is of no use
 	}
@@ -254,7 +268,10 @@ func (a *attempts) whole(b *answerBody) sluice.Outcome {
 // stream takes a stream. One that fails before anything was handed out can be tried again.
 func (a *attempts) stream(b *answerBody) sluice.Outcome {
 	buf := make([]byte, firstRead)
-	n, err := parts{b.resp.Body, b.flight}.Read(buf)
+	n, err := 0, error(nil)
+	for n == 0 && err == nil {
+		n, err = parts{b.resp.Body, b.flight}.Read(buf)
+	}
 	b.prefix = buf[:n]
 	m := &meter{e: a.cfg.Endpoint}
 	b.meter = m
@@ -336,7 +353,11 @@ func NewBase(idle int) *http.Transport {
 		MaxIdleConns:        max(idle, 1),
 		MaxIdleConnsPerHost: max(idle, 1),
 		IdleConnTimeout:     90 * time.Second,
+		// What came of a stream meanwhile is read, and passed on, at once: 4 KiB, the usual, are a few events.
+		ReadBufferSize: 16 << 10,
 		// Answers are read as they pass, and streams must not wait for a packer's block.
 		DisableCompression: true,
+		// Nobody has need of more, and an answer's head is kept in memory.
+		MaxResponseHeaderBytes: 256 << 10,
 	}
 }

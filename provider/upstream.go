@@ -25,7 +25,7 @@ type Upstream struct {
 	Scheduler *sluice.Scheduler
 
 	// Models says which models it serves, and what their ids are there. Nil: all that the Provider is recognised for, by the
-	// ids as they are asked for.
+	// ids as they are asked for; where it is recognised for none, whatever is asked for.
 	Models map[string]string
 
 	// Price returns what a model of that id costs there, in US dollars per million tokens, and false where that is not known.
@@ -44,6 +44,11 @@ type Via struct {
 
 	PriceIn, PriceOut float64 // US dollars per million tokens, if
 	HasPrice          bool
+}
+
+// Cost is what a call that went this way cost, in US dollars; 0 where no price is known.
+func (v Via) Cost(used sluice.Usage) float64 {
+	return (v.PriceIn*float64(max(0, used.Input)) + v.PriceOut*float64(max(0, used.Output))) / 1e6
 }
 
 // Preference says which of several upstreams gets a call.
@@ -173,6 +178,9 @@ func (up *Upstream) model(asked string, known *Registry) (id string, ok bool) {
 	if up.Models != nil {
 		id, ok = up.Models[asked]
 		return id, ok
+	}
+	if len(up.Provider.Models) == 0 { // only its server knows which
+		return asked, asked != ""
 	}
 	p, ok := known.Recognise(asked)
 	return asked, ok && p.Name == up.Provider.Name

@@ -39,7 +39,8 @@ type Upstreams struct {
 
 	mu      sync.Mutex
 	served  map[wanted][]way
-	first   *routed // of the calls that wait, in the order in which they began to
+	lanes   map[string]bool // of models that nobody but who asks for them knows
+	first   *routed         // of the calls that wait, in the order in which they began to
 	last    *routed
 	ticking bool // a timer is set to look at them
 	looked  time.Time
@@ -55,6 +56,7 @@ type wanted struct {
 type way struct {
 	up    *upstream
 	model string
+	lane  string // of its Scheduler: the model, or a part of its own for calls of another's account
 
 	in, out float64 // price
 	priced  bool
@@ -74,7 +76,7 @@ func NewUpstreams(cfg UpstreamsConfig) (*Upstreams, error) {
 	const usualAttempts, usualThrottles = 6, 20
 	cfg.Attempts = cmp.Or(cfg.Attempts, usualAttempts)
 	cfg.MaxThrottles = max(0, cmp.Or(cfg.MaxThrottles, usualThrottles))
-	u := &Upstreams{cfg: cfg, served: make(map[wanted][]way)}
+	u := &Upstreams{cfg: cfg, served: make(map[wanted][]way), lanes: make(map[string]bool)}
 	accounts := make(map[string]*spender)
 	for i, up := range cfg.Upstreams {
 		if err := up.check(); err != nil {
@@ -120,6 +122,33 @@ func (u *Upstreams) Open(model string, e Endpoint) []*Upstream {
 	return all
 }
 
+// Delay is how long a call that asked now would likely wait where it would wait least, behind those that wait already. It is false
+// where all upstreams are left out. The call's lane is the model as it is asked for.
+func (u *Upstreams) Delay(c sluice.Call, e Endpoint) (time.Duration, bool) {
+	return u.least(c, e, (*sluice.Scheduler).Delay)
+}
+
+// Earliest is how long such a call would wait at least, even if it were the next. It is false as Delay is.
+func (u *Upstreams) Earliest(c sluice.Call, e Endpoint) (time.Duration, bool) {
+	return u.least(c, e, (*sluice.Scheduler).Earliest)
+}
+
+func (u *Upstreams) least(c sluice.Call, e Endpoint, wait func(*sluice.Scheduler, sluice.Call) time.Duration) (least time.Duration, ok bool) {
+	least = math.MaxInt64
+	for _, w := range u.ways(c.Lane, e) {
+		u.mu.Lock()
+		out := w.up.out != nil
+		u.mu.Unlock()
+		if out {
+			continue
+		}
+		there := c
+		there.Lane = w.lane
+		least, ok = min(least, wait(w.up.Scheduler, there)), true
+	}
+	return least, ok
+}
+
 // First returns the provider of the first upstream that serves a model, and the model's id there.
 func (u *Upstreams) First(model string) (p Provider, id string, ok bool) {
 	for _, up := range u.all {
@@ -129,6 +158,9 @@ func (u *Upstreams) First(model string) (p Provider, id string, ok bool) {
 	}
 	return Provider{}, "", false
 }
+
+// Known returns those models of a provider that the registry knows by their whole names.
+func (u *Upstreams) Known(provider string) []string { return u.cfg.Registry.Models(provider) }
 
 // Price returns the highest that a model's tokens may cost at an endpoint, in US dollars per million; false where the price of
 // one of its upstreams is not known.
@@ -183,8 +215,33 @@ func (u *Upstreams) Report() []UpstreamReport {
 	return all
 }
 
+const (
+	longestModel = 512 // a name of more bytes is no model's
+
+	// mostLanes bounds the lanes of models that an upstream is recognised for by the beginning of their names alone: whoever
+	// asks can make up any number of them. Those of any more share one.
+	mostLanes = 200
+)
+
+// lane is the one that a model has at an upstream.
+func (u *Upstreams) lane(up *upstream, id string) string {
+	if up.Models != nil || slices.Contains(u.Known(up.Provider.Name), id) {
+		return id
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.lanes[id] && len(u.lanes) == mostLanes {
+		return "others"
+	}
+	u.lanes[id] = true
+	return id
+}
+
 // ways returns the upstreams that serve a model at an endpoint, in order.
 func (u *Upstreams) ways(model string, e Endpoint) []way {
+	if len(model) > longestModel {
+		return nil
+	}
 	want := wanted{model, e}
 	u.mu.Lock()
 	found, known := u.served[want]
@@ -197,7 +254,7 @@ func (u *Upstreams) ways(model string, e Endpoint) []way {
 		if !ok || !up.Provider.Has(e) {
 			continue
 		}
-		c := way{up: up, model: id}
+		c := way{up: up, model: id, lane: u.lane(up, id)}
 		if up.Price != nil {
 			c.in, c.out, c.priced = up.Price(id)
 		}
@@ -221,7 +278,11 @@ func (u *Upstreams) ways(model string, e Endpoint) []way {
 // neither spends an attempt. Where none is left, Do fails with a *sluice.CallError of that kind, which unwraps to a
 // *NoneLeftError. The context that fn gets is ctx.
 func (u *Upstreams) Do(ctx context.Context, c sluice.Call, e Endpoint, fn func(context.Context, *sluice.Permit, Via) sluice.Outcome) (sluice.Tally, error) {
-	r := &routed{upstreams: u, ctx: ctx, call: c, fn: fn, ways: u.ways(c.Lane, e)}
+	return u.do(ctx, c, u.ways(c.Lane, e), e, fn)
+}
+
+func (u *Upstreams) do(ctx context.Context, c sluice.Call, ways []way, e Endpoint, fn func(context.Context, *sluice.Permit, Via) sluice.Outcome) (sluice.Tally, error) {
+	r := &routed{upstreams: u, ctx: ctx, call: c, fn: fn, ways: ways}
 	if len(r.ways) == 0 {
 		err := fmt.Errorf("no upstream serves model %q at %s", Redact(clip(c.Lane, 200)), e)
 		return sluice.Tally{}, &sluice.CallError{Outcome: sluice.Outcome{Kind: sluice.BadRequest, Err: err}}
@@ -301,17 +362,17 @@ func (r *routed) offers(tried uint64) []offer {
 }
 
 // ask is how long a call that asked now would wait there.
-func (c way) ask(call sluice.Call) time.Duration {
-	call.Lane = c.model
-	return c.up.Scheduler.Delay(call)
+func (w way) ask(call sluice.Call) time.Duration {
+	call.Lane = w.lane
+	return w.up.Scheduler.Delay(call)
 }
 
 // usualOutput is how many tokens an answer is taken to have where the request sets no bound.
 const usualOutput = 500
 
 // cost is what a call is estimated to cost there.
-func (c way) cost(of sluice.Cost) float64 {
-	return c.in*float64(of.Input) + c.out*float64(cmp.Or(of.MaxOutput, usualOutput))
+func (w way) cost(of sluice.Cost) float64 {
+	return w.in*float64(of.Input) + w.out*float64(cmp.Or(of.MaxOutput, usualOutput))
 }
 
 // best returns the offer that is preferred; false if there is none.

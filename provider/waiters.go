@@ -48,16 +48,16 @@ func (u *Upstreams) enterLocked(r *routed, own time.Duration) {
 	}
 }
 
-// leave takes a call out, and returns for how long it waited; 0 if it does not wait.
-func (u *Upstreams) leave(r *routed) time.Duration {
+// leave takes a call out, if it waits.
+func (u *Upstreams) leave(r *routed) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.leaveLocked(r)
+	u.leaveLocked(r)
 }
 
-func (u *Upstreams) leaveLocked(r *routed) time.Duration {
+func (u *Upstreams) leaveLocked(r *routed) {
 	if !r.waits {
-		return 0
+		return
 	}
 	r.waits = false
 	r.at.up.waiting--
@@ -72,7 +72,6 @@ func (u *Upstreams) leaveLocked(r *routed) time.Duration {
 		u.last = r.prev
 	}
 	r.prev, r.next = nil, nil
-	return max(0, time.Since(r.from))
 }
 
 // depart takes a call that has its permit out, and says how it goes; false if its upstream was left out.
@@ -102,7 +101,7 @@ type queue struct {
 	lane      string
 }
 
-func (w way) queue() queue { return queue{w.up.Scheduler, w.model} }
+func (w way) queue() queue { return queue{w.up.Scheduler, w.lane} }
 
 // waiter is a call that waits, as it was when it was looked at.
 type waiter struct {

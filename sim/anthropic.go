@@ -115,9 +115,9 @@ func (a anthropic) throttle(r *refusal) (int, anthropicProblem) {
 // answer is https://docs.anthropic.com/en/api/messages
 func (a anthropic) answer(b []byte, c *call) []byte {
 	b = a.head(b, c)
-	b = append(b, `"content":[{"type":"text","text":"`...)
-	b = c.appendText(b, 0, c.perChoice)
-	b = append(b, `"}],"stop_reason":"`...)
+	b = append(b, `"content":[`...)
+	b = a.block(b, c)
+	b = append(b, `],"stop_reason":"`...)
 	b = append(b, a.stopReason(c)...)
 	b = append(b, `","stop_sequence":null,"usage":`...)
 	b = a.usage(b, c, c.plan.output)
@@ -133,10 +133,14 @@ func (anthropic) head(b []byte, c *call) []byte {
 }
 
 func (anthropic) stopReason(c *call) string {
-	if c.cut {
+	switch {
+	case c.cut:
 		return "max_tokens"
+	case c.tool != "":
+		return "tool_use"
+	default:
+		return "end_turn"
 	}
-	return "end_turn"
 }
 
 func (anthropic) usage(b []byte, c *call, output int) []byte {
@@ -155,17 +159,22 @@ func (a anthropic) open(b []byte, c *call) []byte {
 	b = append(b, `"content":[],"stop_reason":null,"stop_sequence":null,"usage":`...)
 	b = a.usage(b, c, 1)
 	b = append(b, "}"+endOfEvent...)
-	return append(b, "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}"+endOfEvent+
-		"event: ping\ndata: {\"type\":\"ping\""+endOfEvent...)
+	b = a.blockStart(b, c)
+	b = append(b, "event: ping\ndata: {\"type\":\"ping\""+endOfEvent...)
+	if c.tool != "" {
+		b = a.blockDelta(b, c, argumentsBegin)
+	}
+	return b
 }
 
-func (anthropic) delta(b []byte, _ *call, _ int, text []byte) []byte {
-	b = append(b, "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\""...)
-	b = append(b, text...)
-	return append(b, "\"}"+endOfEvent...)
+func (a anthropic) delta(b []byte, c *call, _ int, text []byte) []byte {
+	return a.blockDelta(b, c, string(text))
 }
 
 func (a anthropic) close(b []byte, c *call) []byte {
+	if c.tool != "" {
+		b = a.blockDelta(b, c, argumentsEnd)
+	}
 	b = append(b, "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":0"+endOfEvent+
 		"event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\""...)
 	b = append(b, a.stopReason(c)...)
@@ -173,6 +182,11 @@ func (a anthropic) close(b []byte, c *call) []byte {
 	b = a.usage(b, c, c.plan.output)
 	b = append(b, endOfEvent...)
 	return append(b, "event: message_stop\ndata: {\"type\":\"message_stop\""+endOfEvent...)
+}
+
+// count is https://docs.anthropic.com/en/api/messages-count-tokens
+func (anthropic) count(c *call) []byte {
+	return append(appendInt([]byte(`{"input_tokens":`), c.input), '}')
 }
 
 // models is https://docs.anthropic.com/en/api/models-list

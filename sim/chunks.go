@@ -7,6 +7,10 @@ func (o openai) open(b []byte, c *call) []byte {
 		return o.openResponse(b, c)
 	}
 	for i := range c.choices {
+		if c.tool != "" {
+			b = o.openTool(b, c, i)
+			continue
+		}
 		b = o.chunk(b, c, i, `{"role":"assistant","content":"","refusal":null}`, `null`)
 	}
 	return b
@@ -16,6 +20,9 @@ func (o openai) delta(b []byte, c *call, choice int, text []byte) []byte {
 	if c.endpoint == responses {
 		return o.deltaResponse(b, c, text)
 	}
+	if c.tool != "" {
+		return o.toolChunk(b, c, choice, string(text))
+	}
 	return o.chunk(b, c, choice, `{"content":"`+string(text)+`"}`, `null`)
 }
 
@@ -24,6 +31,9 @@ func (o openai) close(b []byte, c *call) []byte {
 		return o.closeResponse(b, c)
 	}
 	for i := range c.choices {
+		if c.tool != "" {
+			b = o.toolChunk(b, c, i, argumentsEnd)
+		}
 		b = o.chunk(b, c, i, `{}`, `"`+o.finish(c)+`"`)
 	}
 	if c.includeUsage {

@@ -2,12 +2,14 @@
 //
 // A [Server] answers the OpenAI dialect (POST /v1/chat/completions,
 // /v1/responses and /v1/embeddings, GET /v1/models), Anthropic's (POST
-// /v1/messages, GET /v1/models) and Gemini's (POST /v1beta/models/MODEL with
-// :generateContent, :streamGenerateContent, :embedContent, :batchEmbedContents
+// /v1/messages and /v1/messages/count_tokens, GET /v1/models) and Gemini's
+// (POST /v1beta/models/MODEL with :generateContent, :streamGenerateContent, :embedContent, :batchEmbedContents
 // or :countTokens, GET /v1beta/models, and the same under /v1) under the limits
 // of its [Config], with the headers, bodies and error texts that the real
-// providers send, faults, storms and limits that change included. GET /stats
-// tells what it saw. It is an [http.Handler], and [Server.Transport] reaches it
+// providers send, faults, storms and limits that change included. Who offers
+// tools gets a call of the first of them, until it tells what came of one. The
+// Batch APIs of the three and of Mistral are there as well ([Batches]). GET
+// /stats tells what it saw. It is an [http.Handler], and [Server.Transport] reaches it
 // in process, without sockets, also inside a testing/synctest bubble.
 //
 // [Config.Optimum] computes how fast a workload could have gone at best, and
@@ -111,6 +113,9 @@ type Config struct {
 	// paid as well. Zero: never.
 	SpentAfter int
 
+	// Batches says how the Batch APIs behave.
+	Batches Batches
+
 	// Key, if set, is the only API key that is let in.
 	Key string
 	// Models are the models there are; others get a 404. Empty: any model.
@@ -203,22 +208,32 @@ type Change struct {
 	Factor float64
 }
 
+// number is a field of a Config that is a number, and its name.
+type number struct {
+	name string
+	x    float64
+}
+
 // withDefaults returns c with its defaults filled in, or an error that names
 // the field which makes no sense.
 func (c Config) withDefaults() (Config, error) {
-	for name, n := range map[string]int{
-		"RPM": c.RPM, "TPM": c.TPM, "ITPM": c.ITPM, "OTPM": c.OTPM, "RPD": c.RPD, "Concurrent": c.Concurrent,
-		"Queue": c.Queue, "Contention": c.Contention, "OutputTokens": c.OutputTokens, "SpentAfter": c.SpentAfter,
+	// These are lists, not maps, so that of several fields that are wrong the first is named, each time.
+	for _, field := range [...]struct {
+		name string
+		n    int
+	}{
+		{"RPM", c.RPM}, {"TPM", c.TPM}, {"ITPM", c.ITPM}, {"OTPM", c.OTPM}, {"RPD", c.RPD}, {"Concurrent", c.Concurrent},
+		{"Queue", c.Queue}, {"Contention", c.Contention}, {"OutputTokens", c.OutputTokens}, {"SpentAfter", c.SpentAfter},
 	} {
-		if n < 0 {
-			return c, fmt.Errorf("sim: Config.%s is %d, below zero", name, n)
+		if field.n < 0 {
+			return c, fmt.Errorf("sim: Config.%s is %d, below zero", field.name, field.n)
 		}
 	}
-	for name, x := range map[string]float64{
-		"Jitter": c.Jitter, "OutputSigma": c.OutputSigma, "Burst": c.Burst.Seconds(), "PerToken": c.PerToken.Seconds(),
+	for _, field := range [...]number{
+		{"Jitter", c.Jitter}, {"OutputSigma", c.OutputSigma}, {"Burst", c.Burst.Seconds()}, {"PerToken", c.PerToken.Seconds()},
 	} {
-		if x < 0 || math.IsNaN(x) || math.IsInf(x, 0) {
-			return c, fmt.Errorf("sim: Config.%s is %v", name, x)
+		if field.x < 0 || math.IsNaN(field.x) || math.IsInf(field.x, 0) {
+			return c, fmt.Errorf("sim: Config.%s is %v", field.name, field.x)
 		}
 	}
 	if c.Charge < ChargeDeclared || c.Charge > ChargeActual {
@@ -231,6 +246,10 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("sim: Config.DailyHeaders needs Config.RPD")
 	}
 	if err := c.checkEvents(); err != nil {
+		return c, err
+	}
+	var err error
+	if c.Batches, err = c.Batches.withDefaults(); err != nil {
 		return c, err
 	}
 	c.Latency = defaultTo(c.Latency, 200*time.Millisecond)
@@ -248,12 +267,12 @@ func (c Config) withDefaults() (Config, error) {
 // checkEvents checks faults, storms and changes, and puts copies of the
 // latter two in order.
 func (c *Config) checkEvents() error {
-	for name, p := range map[string]float64{
-		"ServerError": c.Faults.ServerError, "Overloaded": c.Faults.Overloaded, "Reset": c.Faults.Reset,
-		"Hang": c.Faults.Hang, "Cut": c.Faults.Cut, "BadRequest": c.Faults.BadRequest, "Throttled": c.Faults.Throttled,
+	for _, fault := range [...]number{
+		{"ServerError", c.Faults.ServerError}, {"Overloaded", c.Faults.Overloaded}, {"Reset", c.Faults.Reset},
+		{"Hang", c.Faults.Hang}, {"Cut", c.Faults.Cut}, {"BadRequest", c.Faults.BadRequest}, {"Throttled", c.Faults.Throttled},
 	} {
-		if !(p >= 0 && p <= 1) {
-			return fmt.Errorf("sim: Config.Faults.%s is %v, not a probability", name, p)
+		if !(fault.x >= 0 && fault.x <= 1) {
+			return fmt.Errorf("sim: Config.Faults.%s is %v, not a probability", fault.name, fault.x)
 		}
 	}
 	if sum := c.Faults.sum(); sum > 1+1e-9 {

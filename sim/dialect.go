@@ -33,6 +33,8 @@ type dialect interface {
 	open(b []byte, c *call) []byte
 	delta(b []byte, c *call, choice int, text []byte) []byte
 	close(b []byte, c *call) []byte
+	// count says how many tokens a request has.
+	count(c *call) []byte
 	// models lists the models there are.
 	models(names []string, now time.Time) []byte
 }

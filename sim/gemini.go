@@ -70,7 +70,7 @@ func (g gemini) answer(b []byte, c *call) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = g.candidate(b, i, c.appendText(nil, 0, c.perChoice), g.finish(c))
+		b = g.candidate(b, c, i, c.appendText(nil, 0, c.perChoice), g.finish(c))
 	}
 	return g.tail(b, c, c.plan.output)
 }
@@ -84,10 +84,16 @@ func (gemini) vector(b []byte, c *call, prompt int) []byte {
 
 // candidate is https://ai.google.dev/api/generate-content#candidate, and an
 // empty finish leaves out that it is finished.
-func (gemini) candidate(b []byte, index int, text []byte, finish string) []byte {
-	b = append(b, `{"content":{"parts":[{"text":"`...)
-	b = append(b, text...)
-	b = append(b, `"}],"role":"model"}`...)
+func (g gemini) candidate(b []byte, c *call, index int, text []byte, finish string) []byte {
+	b = append(b, `{"content":{"parts":[`...)
+	if c.tool != "" {
+		b = g.functionCall(b, c)
+	} else {
+		b = append(b, `{"text":"`...)
+		b = append(b, text...)
+		b = append(b, `"}`...)
+	}
+	b = append(b, `],"role":"model"}`...)
 	if finish != "" {
 		b = append(b, `,"finishReason":"`...)
 		b = append(b, finish...)
@@ -134,8 +140,11 @@ func (gemini) streamType(c *call) string {
 func (gemini) open(b []byte, _ *call) []byte { return b }
 
 func (g gemini) delta(b []byte, c *call, choice int, text []byte) []byte {
+	if c.tool != "" {
+		return b // a call of a function comes whole, at the end
+	}
 	b = g.begin(b, c)
-	b = g.candidate(b, choice, text, "")
+	b = g.candidate(b, c, choice, text, "")
 	return g.end(b, c)
 }
 
@@ -146,7 +155,7 @@ func (g gemini) close(b []byte, c *call) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = g.candidate(b, i, nil, g.finish(c))
+		b = g.candidate(b, c, i, nil, g.finish(c))
 	}
 	b = g.end(b, c)
 	if c.array {

@@ -16,6 +16,11 @@ func (g gemini) read(c *call, s *scanner, key []byte) bool {
 		return s.message(c, "system_instruction", s.texts)
 	case "generationConfig", "generation_config":
 		return s.message(c, "generation_config", func(key []byte) bool { return c.readConfig(s, key) })
+	case "tools":
+		start := s.i
+		ok := s.value(false, 0)
+		c.tool = offered(s.b[start:s.i])
+		return ok
 	case "generateContentRequest", "generate_content_request":
 		if c.endpoint == countPage {
 			return s.message(c, "generate_content_request", func(key []byte) bool { return g.read(c, s, key) })

@@ -147,8 +147,8 @@ func TestLimiterTellsWhatHeadersWould(t *testing.T) {
 	if s := l.Spent(); s != (sim.Spent{Requests: 1, Tokens: 500, Input: 10, Output: 500}) {
 		t.Errorf("spent %+v", s)
 	}
-	if _, err := sim.NewLimiter(sim.Config{RPM: -1}); err == nil {
-		t.Error("a limit below zero passes")
+	if _, err := sim.NewLimiter(sim.Config{RPM: -1, TPM: -1, ITPM: -1, OTPM: -1, RPD: -1, Concurrent: -1}); err == nil || !strings.Contains(err.Error(), "Config.RPM") {
+		t.Errorf("of limits below zero the first is to be named: %v", err)
 	}
 	if _, err := sim.NewLimiter(sim.Config{Contention: 2}); err == nil || !strings.Contains(err.Error(), "Config.Contention") {
 		t.Errorf("contention, which a limiter cannot foresee: %v", err)

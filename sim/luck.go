@@ -24,6 +24,10 @@ const (
 	drawLatency
 	drawOutput
 	drawThrottled
+	drawBadLine
+	drawLine
+	drawDrop
+	drawOrder
 )
 
 // uniform is in [0, 1).

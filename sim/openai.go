@@ -165,9 +165,9 @@ func (o openai) completion(b []byte, c *call) []byte {
 		}
 		b = append(b, `{"index":`...)
 		b = appendInt(b, i)
-		b = append(b, `,"message":{"role":"assistant","content":"`...)
-		b = c.appendText(b, 0, c.perChoice)
-		b = append(b, `","refusal":null,"annotations":[]},"logprobs":null,"finish_reason":"`...)
+		b = append(b, `,"message":`...)
+		b = o.message(b, c)
+		b = append(b, `,"logprobs":null,"finish_reason":"`...)
 		b = append(b, o.finish(c)...)
 		b = append(b, `"}`...)
 	}
@@ -189,10 +189,14 @@ func (openai) head(b []byte, c *call, object string) []byte {
 }
 
 func (openai) finish(c *call) string {
-	if c.cut {
+	switch {
+	case c.cut:
 		return "length"
+	case c.tool != "":
+		return "tool_calls"
+	default:
+		return "stop"
 	}
-	return "stop"
 }
 
 func (openai) usage(b []byte, c *call) []byte {
@@ -257,6 +261,9 @@ func appendVector(b []byte, c *call, prompt int) []byte {
 	}
 	return append(b, end...)
 }
+
+// count is never asked for: the path belongs to others.
+func (openai) count(*call) []byte { return nil }
 
 // models is https://platform.openai.com/docs/api-reference/models/list
 func (openai) models(names []string, now time.Time) []byte {

@@ -52,7 +52,7 @@ func (s *Server) receive(method, target string, header http.Header, body []byte)
 // belong to several.
 func dialectOf(path string, header http.Header, query url.Values) dialect {
 	switch {
-	case path == "/v1/messages":
+	case path == "/v1/messages", path == "/v1/messages/count_tokens":
 		return anthropic{}
 	case strings.HasPrefix(path, "/v1beta/") || header["X-Goog-Api-Key"] != nil || query.Has("key"):
 		return gemini{}
@@ -81,6 +81,8 @@ func (c *call) route(method, path string, query url.Values) bool {
 		c.endpoint, c.dialect = embeddings, openai{}
 	case "/v1/messages":
 		c.endpoint = messages
+	case "/v1/messages/count_tokens":
+		c.endpoint = countPage
 	default:
 		if !c.routeGemini(path, query) {
 			return false
@@ -113,6 +115,9 @@ func (s *Server) validate(c *call, header http.Header, body []byte) *refusal {
 		return &refusal{reason: reasonUnknownModel}
 	case s.config.Faults.badRequest(newLuck(s.config.Seed, c.hash, 0)):
 		return &refusal{reason: reasonBadRequest}
+	}
+	if !c.callsTool(body) {
+		c.tool = ""
 	}
 	s.prepare(c)
 	if bytes.Contains(body, []byte("one word")) && c.perChoice > 0 {

@@ -55,6 +55,9 @@ func responseStatus(c *call, done bool) string {
 
 // outputItem is the one message of a response, empty or with its text.
 func (o openai) outputItem(b []byte, c *call, done bool) []byte {
+	if c.tool != "" {
+		return o.toolItem(b, c, done)
+	}
 	b = append(b, `{"id":"msg_`...)
 	b = append(b, c.id...)
 	b = append(b, `","type":"message","status":"`...)
@@ -108,6 +111,9 @@ func (o openai) openResponse(b []byte, c *call) []byte {
 	b = append(b, `,"output_index":0,"item":`...)
 	b = o.outputItem(b, c, false)
 	b = append(b, endOfEvent...)
+	if c.tool != "" {
+		return toolDelta(b, c, argumentsBegin)
+	}
 	b = responseEvent(b, c, "response.content_part.added")
 	b = inItem(b, c)
 	b = append(b, `,"part":`...)
@@ -116,6 +122,9 @@ func (o openai) openResponse(b []byte, c *call) []byte {
 }
 
 func (openai) deltaResponse(b []byte, c *call, text []byte) []byte {
+	if c.tool != "" {
+		return toolDelta(b, c, string(text))
+	}
 	b = responseEvent(b, c, "response.output_text.delta")
 	b = inItem(b, c)
 	b = append(b, `,"delta":"`...)
@@ -124,6 +133,26 @@ func (openai) deltaResponse(b []byte, c *call, text []byte) []byte {
 }
 
 func (o openai) closeResponse(b []byte, c *call) []byte {
+	if c.tool != "" {
+		b = toolDelta(b, c, argumentsEnd)
+		b = toolEvent(b, c, "done", "arguments")
+		b = c.arguments(b)
+		b = append(b, endOfEvent...)
+	} else {
+		b = o.closeText(b, c)
+	}
+	b = responseEvent(b, c, "response.output_item.done")
+	b = append(b, `,"output_index":0,"item":`...)
+	b = o.outputItem(b, c, true)
+	b = append(b, endOfEvent...)
+	b = responseEvent(b, c, "response."+responseStatus(c, true))
+	b = append(b, `,"response":`...)
+	b = o.response(b, c, true)
+	return append(b, endOfEvent...)
+}
+
+// closeText ends the one part of a response's message.
+func (o openai) closeText(b []byte, c *call) []byte {
 	b = responseEvent(b, c, "response.output_text.done")
 	b = inItem(b, c)
 	b = append(b, `,"text":"`...)
@@ -133,13 +162,5 @@ func (o openai) closeResponse(b []byte, c *call) []byte {
 	b = inItem(b, c)
 	b = append(b, `,"part":`...)
 	b = o.outputText(b, c, true)
-	b = append(b, endOfEvent...)
-	b = responseEvent(b, c, "response.output_item.done")
-	b = append(b, `,"output_index":0,"item":`...)
-	b = o.outputItem(b, c, true)
-	b = append(b, endOfEvent...)
-	b = responseEvent(b, c, "response."+responseStatus(c, true))
-	b = append(b, `,"response":`...)
-	b = o.response(b, c, true)
 	return append(b, endOfEvent...)
 }

@@ -18,6 +18,8 @@ type request struct {
 	base64       bool   // embeddings
 	prompts      int    // elements of messages or input; a string is one
 	input        int    // tokens, estimated
+	tool         string // that the answer calls; empty: none
+	noTool       bool   // tools are not to be called
 	wrong        string // a member of the wrong type; empty: none
 }
 
@@ -56,6 +58,10 @@ func (r *request) set(key, value []byte) (ok bool) {
 		r.stream, ok = jsonBool(value)
 	case "stream_options":
 		r.includeUsage, ok = includesUsage(value), true
+	case "tools":
+		r.tool, ok = offered(value), true
+	case "tool_choice":
+		r.noTool, ok = bytes.Contains(value, []byte(`"none"`)), true
 	case "encoding_format":
 		format, isString := jsonString(value)
 		r.base64, ok = format == "base64", isString

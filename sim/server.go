@@ -23,6 +23,7 @@ type Server struct {
 	accounts map[hash]account
 	paid     int
 	stats    Stats
+	store    batchStore
 }
 
 // account is what is known about one request.
@@ -45,6 +46,7 @@ func New(c Config) (*Server, error) {
 		budgets:   newBudgets(c),
 		accounts:  map[hash]account{},
 		stats:     Stats{Refused: map[string]int{}},
+		store:     newBatchStore(),
 	}, nil
 }
 
@@ -53,6 +55,12 @@ const maxBody = 64 << 20
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if api := batchAPIOf(r.URL.Path); api != nil {
+		wire := &socket{w: w}
+		s.serveBatch(api, r, wire)
+		wire.finish()
+		return
+	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil {
 		panic(http.ErrAbortHandler) // the client is gone
@@ -64,7 +72,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // wire is where an answer goes: a socket or a caller in the same process. One
-// of whole, begin, reset and tear comes first, or none if the client is gone;
+// of whole, short, begin, reset and tear comes first, or none if the client is gone;
 // events follow begin.
 type wire interface {
 	Header() http.Header
@@ -74,6 +82,8 @@ type wire interface {
 	begin()
 	event(part []byte)
 	end()
+	// short sends half of the body, and nothing that tells that it is not all.
+	short(status int, body []byte)
 	// reset breaks the connection before the answer, tear after half of the
 	// body, and tearStream in the middle of a stream.
 	reset()
@@ -108,7 +118,7 @@ func (s *Server) page(c *call, w wire) {
 	case statsPage:
 		body = marshal(s.Stats())
 	case countPage:
-		body = gemini{}.count(c)
+		body = c.dialect.count(c)
 	default:
 		names := s.config.Models
 		if len(names) == 0 {

@@ -57,6 +57,15 @@ func (s *socket) tear(status int, body []byte) {
 	s.tearStream()
 }
 
+// short has the end of the connection be the end of the body, as HTTP/1.0 had it.
+// https://www.rfc-editor.org/rfc/rfc9112#section-6.3
+func (s *socket) short(status int, body []byte) {
+	s.w.Header()["Transfer-Encoding"] = []string{"identity"} // which net/http takes for neither length nor chunks
+	s.w.WriteHeader(status)
+	s.w.Write(body[:len(body)/2]) // as in whole
+	s.done = true
+}
+
 func (s *socket) tearStream() { s.flush() }
 
 // finish breaks the connection unless the answer is complete.

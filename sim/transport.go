@@ -27,6 +27,14 @@ var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx := r.Context()
+	if api := batchAPIOf(r.URL.Path); api != nil {
+		if r.Body != nil {
+			defer r.Body.Close()
+		}
+		w := &memory{header: make(http.Header, 16)}
+		t.server.serveBatch(api, r, w)
+		return w.response(r)
+	}
 	buffer := bodies.Get().(*bytes.Buffer)
 	buffer.Reset()
 	defer bodies.Put(buffer)
@@ -72,6 +80,7 @@ type memory struct {
 	status int // 0: nothing was answered
 	body   []byte
 	torn   bool // body ends too early
+	silent bool // and no length tells
 	length int
 	broken bool  // reset
 	pipe   *pipe // nil: the call does not stream
@@ -97,6 +106,11 @@ func (m *memory) reset() { m.broken = true }
 func (m *memory) tear(status int, body []byte) {
 	m.whole(status, body)
 	m.body, m.torn = body[:len(body)/2], true
+}
+
+func (m *memory) short(status int, body []byte) {
+	m.whole(status, body[:len(body)/2])
+	m.silent = true
 }
 
 func (m *memory) tearStream() { m.pipe.stop(io.ErrUnexpectedEOF) }
@@ -125,7 +139,11 @@ func (m *memory) response(r *http.Request) (*http.Response, error) {
 		response.Body = m.pipe
 		return response, nil
 	}
-	m.header["Content-Length"] = []string{strconv.Itoa(m.length)}
+	if m.silent {
+		response.ContentLength = -1
+	} else {
+		m.header["Content-Length"] = []string{strconv.Itoa(m.length)}
+	}
 	response.Body = &memoryBody{rest: m.body, torn: m.torn}
 	return response, nil
 }

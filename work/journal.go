@@ -55,6 +55,10 @@ type JournalConfig struct {
 
 	Reread bool // lines are to be read again, with ReadLine
 
+	// Synced is told, after every sync, up to where lines are on the disk: those at offsets below it, as AppendAt and
+	// Result.Offset give them. It must be quick and not wait for the journal. Nil is nobody.
+	Synced func(end int64)
+
 	// State is where the state file is. Default: StatePath of the journal. Version and Hash are written to it: of the form of
 	// what there is, and of what the results depend on beside the input, so that the next run can tell whether it is of them.
 	// Limits tells pauses for limits from others, by the status Limited.
@@ -77,7 +81,9 @@ type Journal struct {
 
 	created bool // the journal did not exist before
 	earlier State
-	known   bool // earlier was read from a file
+	known   bool  // earlier was read from a file
+	last    State // as it was written
+	kept    Raw   // see Keep
 	start   time.Time
 	stateMu sync.Mutex // serialises writers of the state file
 	ran     bool
@@ -365,9 +371,12 @@ func (j *Journal) syncTo(n uint64) error {
 		j.syncing = true
 		j.syncMu.Unlock()
 		j.mu.Lock()
-		upTo, file := j.written, j.file
+		upTo, file, end := j.written, j.file, j.moved.given(j.size)
 		j.mu.Unlock()
 		err := file.Sync()
+		if err == nil && j.cfg.Synced != nil {
+			j.cfg.Synced(end) // before whoever waits for the sync goes on
+		}
 		j.syncMu.Lock()
 		j.syncing = false
 		if err == nil {

@@ -102,7 +102,7 @@ func (k *keeper) end(err error) {
 	<-k.done
 	state := k.state()
 	state.Reason, state.Control, state.Outlook = "", "", ""
-	if state.Status = statusOf(err); err != nil {
+	if state.Status = statusOf(err); err != nil && state.Status != CalledOff {
 		state.Reason = err.Error()
 	}
 	k.save(state)
@@ -112,6 +112,9 @@ func (k *keeper) end(err error) {
 func statusOf(err error) Status {
 	if err == nil {
 		return Completed
+	}
+	if errors.Is(err, ErrCalledOff) {
+		return CalledOff
 	}
 	if _, ok := errors.AsType[*StoppedError](err); ok {
 		return Stopped

@@ -1,13 +1,16 @@
 package work
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,6 +28,7 @@ const (
 	Paused      Status = "paused"            // all goes on when RateLimitUntil is past, or, with a Reason, when somebody says so
 	Limited     Status = "paused_rate_limit" // Paused with a RateLimitUntil, where the journal tells the two apart
 	Interrupted Status = "interrupted"       // drained or cancelled, resumable
+	CalledOff   Status = "called_off"        // what was pending elsewhere is called off; what is left can be done by another run
 	Completed   Status = "completed"         // every item is recorded
 	Failed      Status = "failed"            // by an error of ours, resumable
 	Stopped     Status = "stopped"           // a budget was spent or the account can do no more; resumable
@@ -56,6 +60,22 @@ type State struct {
 	Throttles    int `json:"throttles"`
 	InputTokens  int `json:"input_tokens"`
 	OutputTokens int `json:"output_tokens"`
+
+	Batches Raw `json:"batches,omitempty"` // at a provider's Batch API, see Journal.Keep
+}
+
+// Raw is JSON that is kept as it is. Unlike a json.RawMessage it can be compared.
+type Raw string
+
+// MarshalJSON returns it.
+func (r Raw) MarshalJSON() ([]byte, error) { return []byte(r), nil }
+
+// UnmarshalJSON keeps it, without the spaces that a file has it with.
+func (r *Raw) UnmarshalJSON(b []byte) error {
+	var short bytes.Buffer
+	err := json.Compact(&short, b)
+	*r = Raw(short.String())
+	return err
 }
 
 // RateLimit is what a pause is for.
@@ -110,8 +130,8 @@ func LoadState(path string) (State, error) {
 	return State{}, &DamagedStateError{Path: path, Err: err}
 }
 
-// mostState bounds what is read of a state file, which has a few lines.
-const mostState = 1 << 20
+// mostState bounds what is read of a state file, which has a few lines, and some for each batch at a provider.
+const mostState = 16 << 20
 
 func readState(path string) (state State, err error) {
 	info, err := os.Stat(path)
@@ -140,6 +160,9 @@ func (s State) save(path string, sync bool) error {
 	b, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return err
+	}
+	if len(b) >= mostState { // it could not be read again
+		return fmt.Errorf("state file: it would have %d bytes, and may have %d: have fewer batches at once", len(b), mostState)
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
 	if err != nil {
@@ -273,7 +296,8 @@ func (p *Pauses) now() (count int, limit RateLimit, held string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	for _, l := range p.until {
+	for _, lane := range slices.Sorted(maps.Keys(p.until)) { // of pauses that end at once the same is told each time
+		l := p.until[lane]
 		if l.Until.After(now) && l.Until.After(limit.Until) {
 			limit = l
 		}
@@ -290,7 +314,7 @@ func (j *Journal) beginState() error {
 	if _, damaged := errors.AsType[*DamagedStateError](err); damaged {
 		j.cfg.Logger.Warn(err.Error())
 	}
-	j.earlier, j.known = earlier, earlier.Status != ""
+	j.earlier, j.known, j.kept = earlier, earlier.Status != "", earlier.Batches
 	state := earlier
 	state.Status, state.Reason, state.Control, state.Outlook = Running, "", "", ""
 	state.RateLimitUntil, state.RateLimit = time.Time{}, RateLimit{}
@@ -321,7 +345,26 @@ func (j *Journal) writeState(s State) error {
 		s.StartedAt = j.earlier.StartedAt
 	}
 	s.PauseCount += j.earlier.PauseCount
+	s.Batches = j.kept
+	j.last = s
 	return s.save(j.statePath(), j.cfg.Sync != SyncNone)
+}
+
+// Keep puts what a run knows of batches at a provider into the state: JSON, nil for nothing. It is on the disk when Keep returns,
+// and stays there, for other runs too, until another Keep.
+func (j *Journal) Keep(batches []byte) error {
+	j.stateMu.Lock()
+	defer j.stateMu.Unlock()
+	j.kept, j.earlier.Batches = Raw(batches), Raw(batches)
+	j.last.Batches, j.last.UpdatedAt = j.kept, time.Now().UTC()
+	return j.last.save(j.statePath(), true)
+}
+
+// Kept returns what the state has by the last Keep, of an earlier run too.
+func (j *Journal) Kept() []byte {
+	j.stateMu.Lock()
+	defer j.stateMu.Unlock()
+	return []byte(j.kept)
 }
 
 // Withdraw makes Close leave the state as it was before this run, of which nothing came.
@@ -339,9 +382,12 @@ func (j *Journal) endState() {
 		return
 	}
 	path := j.statePath()
-	if !j.known {
+	if !j.known && j.kept == "" {
 		os.Remove(path)
 		os.Remove(path + ".bak")
+		return
+	}
+	if !j.known {
 		return
 	}
 	if err := j.earlier.save(path, j.cfg.Sync != SyncNone); err != nil {

@@ -397,7 +397,7 @@ func TestTiersOfManyItemsAreSmallAndQuick(t *testing.T) {
 		if got := given(&tiers); len(got) != n {
 			t.Errorf("%s: gave %d of %d", c.name, len(got), n)
 		}
-		if took := time.Since(start); took > 10*time.Second {
+		if took := time.Since(start); took > time.Minute {
 			t.Errorf("%s: took %v", c.name, took)
 		}
 	}

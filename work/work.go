@@ -173,6 +173,10 @@ var (
 	// ErrStarted is returned by Add and Run once the run has started: a Runner runs once.
 	ErrStarted = errors.New("run has started")
 
+	// ErrCalledOff is for a Conclude to return where a run did no more than to call off what was pending elsewhere, with items
+	// left to do.
+	ErrCalledOff = errors.New("called off")
+
 	// ErrDrained is returned by a run that Drain ended before all items were done.
 	ErrDrained = errors.New("drained before all items were done")
 )
@@ -181,7 +185,7 @@ var (
 // not done is left to do. It unwraps to the cause.
 type StoppedError struct {
 	Kind sluice.Kind // Auth or QuotaExhausted; OK when Stop ended the run
-	ID   string      // the item that met it; "" when Stop ended the run
+	ID   string      // the item that met it; "" when Stop ended the run, or when it is of no one item
 	Err  error
 }
 
@@ -189,6 +193,9 @@ type StoppedError struct {
 func (e *StoppedError) Error() string {
 	if e.Kind == sluice.OK {
 		return "run stopped: " + e.Err.Error()
+	}
+	if e.ID == "" {
+		return fmt.Sprintf("run stopped: %s: %v", e.Kind, e.Err)
 	}
 	return fmt.Sprintf("run stopped: %s: item %q: %v", e.Kind, e.ID, e.Err)
 }

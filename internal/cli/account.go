@@ -36,6 +36,7 @@ type accountFlags struct {
 	limits       limitFlags
 	settings     settingsFlags
 	maxThrottles int
+	elsewhere    bool // calls are made by others, who know the address
 }
 
 func (f *accountFlags) register(fs *pflag.FlagSet) {
@@ -65,10 +66,15 @@ type accounts struct {
 	tuning    *tuning
 	upstreams *upstreams // nil: calls go to one provider, or to those that models are recognised as
 	told      *toldPrices
-	shares    int // accounts of upstreams, among which this host's room is shared
+	shares    int            // accounts of upstreams, among which this host's room is shared
+	shared    *shared        // with whom the quotas are shared; nil: with nobody
+	pool      *schedulerPool // of a gateway; nil: each Scheduler is of these accounts alone
+	dry       bool           // nothing is kept of them
 
 	mu         sync.Mutex
 	schedulers []*sluice.Scheduler
+	pooled     []*pooledScheduler
+	ends       []func() error          // of the Schedulers that are of these accounts alone
 	names      []string                // of their accounts
 	keys       map[string]provider.Key // by provider; empty for one that may do without
 }
@@ -83,19 +89,8 @@ func (f *accountFlags) open(template sluice.Config, hide func(secret string)) (*
 		return nil, err
 	}
 	a := &accounts{flags: f, limits: limits, template: template, hide: hide, tuning: newTuning(), keys: make(map[string]provider.Key)}
-	if a.settings, err = f.settings.open(); err != nil {
+	if err := a.read(); err != nil {
 		return nil, err
-	}
-	if err := a.settings.send(f.provider); err != nil {
-		return nil, err
-	}
-	if f.provider != "" {
-		if a.provider, err = f.named(a.settings.registry); err != nil {
-			return nil, err
-		}
-		if err := a.settings.Apply(&sluice.Config{}, a.provider, f.model, limits); err != nil {
-			return nil, err
-		}
 	}
 	if a.headers, err = parseHeaders(f.headers); err != nil {
 		return nil, err
@@ -116,6 +111,39 @@ func (f *accountFlags) open(template sluice.Config, hide func(secret string)) (*
 		a.transport, err = newTransport(f.caFile, a.room.calls)
 	}
 	return a, err
+}
+
+// read reads the files of settings.
+func (a *accounts) read() (err error) {
+	f := a.flags
+	if a.settings, err = f.settings.open(); err != nil {
+		return err
+	}
+	if f.keysFile != "" {
+		a.settings.files.note(f.keysFile)
+	}
+	for _, value := range a.settings.file.Variables() {
+		a.hide(value)
+	}
+	if err := a.settings.send(f.provider); err != nil {
+		return err
+	}
+	if f.provider == "" {
+		return nil
+	}
+	if a.provider, err = f.named(a.settings.registry); err != nil {
+		return err
+	}
+	return a.settings.Apply(&sluice.Config{}, a.provider, f.model, a.limits)
+}
+
+// again returns accounts by the same flags, whose files are read again. They share connections, and Schedulers by the pool.
+func (f *accountFlags) again(a *accounts) (*accounts, error) {
+	next := &accounts{
+		flags: f, limits: a.limits, headers: a.headers, transport: a.transport, room: a.room, template: a.template, hide: a.hide,
+		shared: a.shared, pool: a.pool, tuning: newTuning(), keys: make(map[string]provider.Key),
+	}
+	return next, next.read()
 }
 
 // mostThrottles is --max-throttles as a Config takes it, where zero is the default and below it is none.
@@ -155,7 +183,7 @@ func (f *accountFlags) named(known *provider.Registry) (provider.Provider, error
 
 // checkAddress refuses a provider whose address only the user knows, and who did not say it.
 func (f *accountFlags) checkAddress(p provider.Provider) error {
-	if f.baseURL != "" || p.BaseURL != "" {
+	if f.baseURL != "" || p.BaseURL != "" || f.elsewhere {
 		return nil
 	}
 	return usageError(fmt.Errorf("provider %s has no address of its own", p.Name),
@@ -205,10 +233,12 @@ func (a *accounts) Scheduler(p provider.Provider) (*sluice.Scheduler, error) {
 // schedulerOf makes the Scheduler of an account at p, of which c says the name and the limits. The label is that of an
 // account of upstreams, "" of any other. It is called with the turn of tuning.
 func (a *accounts) schedulerOf(c sluice.Config, p provider.Provider, label string) (*sluice.Scheduler, error) {
-	c.StateDir = stateDir(p)
+	if !a.dry {
+		c.StateDir = stateDir(p)
+	}
 	c.Charge, c.CountsCached = p.Charge, p.CountsCached
 	c.MaxThrottles = a.flags.mostThrottles()
-	scheduler, err := sluice.New(c)
+	scheduler, err := a.make(&c)
 	if err != nil && c.StateDir != "" {
 		return nil, usageError(err, "learned limits are kept in %s: set XDG_STATE_HOME to a directory that you can write to", c.StateDir)
 	}
@@ -219,6 +249,28 @@ func (a *accounts) schedulerOf(c sluice.Config, p provider.Provider, label strin
 	a.schedulers, a.names = append(a.schedulers, scheduler), append(a.names, c.Name)
 	a.mu.Unlock()
 	return scheduler, a.tuning.add(p, label, scheduler, c)
+}
+
+// make makes a Scheduler, or has the pool find the one of the account. Of such, c gets what cannot be changed any more.
+func (a *accounts) make(c *sluice.Config) (*sluice.Scheduler, error) {
+	if a.pool == nil {
+		scheduler, end, err := a.shared.scheduler(*c)
+		if err != nil {
+			return nil, err
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.ends = append(a.ends, end)
+		return scheduler, nil
+	}
+	one, err := a.pool.take(c, a.shared)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.pooled = append(a.pooled, one)
+	return one.scheduler, nil
 }
 
 // Price returns what a model costs at p, in US dollars per million tokens: as flags say, or the row of --tier does, or else as all
@@ -245,7 +297,10 @@ func (a *accounts) Price(p provider.Provider, model string) (in, out float64, ok
 }
 
 // Snapshot is the state of all accounts.
-func (a *accounts) Snapshot() sluice.Snapshot {
+func (a *accounts) Snapshot() sluice.Snapshot { return a.snapshot(a.laneLabel) }
+
+// snapshot is the state of all accounts, whose lanes are called as label says.
+func (a *accounts) snapshot(label func(account, lane string) string) sluice.Snapshot {
 	a.mu.Lock()
 	schedulers, names := a.schedulers, a.names
 	a.mu.Unlock()
@@ -253,7 +308,7 @@ func (a *accounts) Snapshot() sluice.Snapshot {
 	for i, s := range schedulers {
 		snap := s.Snapshot()
 		for k := range snap.Lanes {
-			snap.Lanes[k].Lane = a.upstreams.label(names[i], snap.Lanes[k].Lane)
+			snap.Lanes[k].Lane = label(names[i], snap.Lanes[k].Lane)
 		}
 		all.At = snap.At
 		all.Lanes = append(all.Lanes, snap.Lanes...)
@@ -261,14 +316,33 @@ func (a *accounts) Snapshot() sluice.Snapshot {
 	return all
 }
 
-// Close closes the accounts' Schedulers and connections.
+// laneLabel names a lane of an account as metrics do.
+func (a *accounts) laneLabel(account, lane string) string {
+	return a.upstreams.label(account, a.boundLane(account, lane))
+}
+
+// boundLane is the model of a lane. Of a gateway's, whose clients name the models, it is other where the settings do not.
+func (a *accounts) boundLane(account, lane string) string {
+	if a.pool == nil || a.upstreams == nil || lane == "" || a.upstreams.models[a.upstreams.labels[account]][lane] {
+		return lane
+	}
+	return otherModels
+}
+
+// otherModels stands for all models that no settings name.
+const otherModels = "other"
+
+// Close closes the accounts' Schedulers and connections. Those of a pool may have other users.
 func (a *accounts) Close() error {
 	a.mu.Lock()
-	schedulers := a.schedulers
+	ends, pooled := a.ends, a.pooled
 	a.mu.Unlock()
+	if a.pool != nil {
+		return a.pool.give(pooled)
+	}
 	var errs []error
-	for _, s := range schedulers {
-		errs = append(errs, s.Close())
+	for _, end := range ends {
+		errs = append(errs, end())
 	}
 	if t, ok := a.transport.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()

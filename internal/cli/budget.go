@@ -43,9 +43,12 @@ func (f *budgetFlags) budget(now time.Time, attempts int) (b batch.Budget, err e
 	case set("max-tokens-total") && f.maxTokens <= 0:
 		return b, usageError(fmt.Errorf("--max-tokens-total %d is not a number of tokens to use", f.maxTokens), "say how many, such as --max-tokens-total 1000000; leave it out for no bound")
 	}
-	for name, price := range map[string]float64{"price-in": f.priceIn, "price-out": f.priceOut} {
-		if !(price >= 0) || math.IsInf(price, 0) {
-			return b, usageError(fmt.Errorf("--%s %v is not a price", name, price), "say it in USD per million tokens")
+	for _, flag := range [...]struct {
+		name  string
+		price float64
+	}{{"price-in", f.priceIn}, {"price-out", f.priceOut}} {
+		if !(flag.price >= 0) || math.IsInf(flag.price, 0) {
+			return b, usageError(fmt.Errorf("--%s %v is not a price", flag.name, flag.price), "say it in USD per million tokens")
 		}
 	}
 	if in, out := f.flags.Changed("price-in"), f.flags.Changed("price-out"); in != out {

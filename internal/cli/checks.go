@@ -14,6 +14,7 @@ type checkFlags struct {
 	schema   string
 	feedback bool
 	failOn   string
+	text     string // of the schema, once it is read
 }
 
 func (c *checkFlags) register(fs *pflag.FlagSet) {
@@ -39,6 +40,7 @@ func (c *checkFlags) fill(cfg *batch.Config) error {
 		if err != nil {
 			return usageError(fmt.Errorf("--schema: %w", err), "name a file with a JSON Schema")
 		}
+		c.text = string(doc)
 		if rules.Schema, err = batch.ParseSchema(doc); err != nil {
 			return usageError(fmt.Errorf("--schema %s: %w", c.schema, err), "it is one JSON Schema in one file; patterns are those of RE2")
 		}

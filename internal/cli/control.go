@@ -180,6 +180,9 @@ func (c *controlled) SetLimits(limits map[sluice.Dimension]int) ([]control.Chang
 	if r == nil {
 		return nil, control.ErrNotReady
 	}
+	if r.collector != nil {
+		return nil, errWorkersCall
+	}
 	done, err := r.accounts.tell(limits)
 	var changes []control.Change
 	for _, one := range done {
@@ -192,6 +195,9 @@ func (c *controlled) SetLimits(limits map[sluice.Dimension]int) ([]control.Chang
 	return changes, err
 }
 
+// errWorkersCall is returned for what would change nothing in a run whose calls workers make.
+var errWorkersCall = errors.New("the calls are made by workers, which are not controlled by this run: stop or start those")
+
 // Act pauses, resumes or drains the run.
 func (c *controlled) Act(action control.Action) error {
 	r := c.run.Load()
@@ -203,6 +209,9 @@ func (c *controlled) Act(action control.Action) error {
 		r.signals.drain()
 		return nil
 	case control.Pause, control.Resume:
+		if r.collector != nil {
+			return errWorkersCall
+		}
 		changed, err := r.accounts.hold(action == control.Pause)
 		if changed {
 			r.s.errorf("sluice: %sd by control\n", string(action))

@@ -32,6 +32,7 @@ type dryRun struct {
 	TimeS           *float64   `json:"time_s"`            // null: not all limits are known
 	BoundBy         string     `json:"bound_by,omitempty"`
 
+	Via     *dryVia           `json:"via,omitempty"` // null: calls go live
 	Models  []dryLane         `json:"models"`
 	Assumed []plan.Assumption `json:"assumed"`
 	Unknown []string          `json:"unknown"`
@@ -77,8 +78,16 @@ func (o *runOptions) dry(s *streams, cfg batch.Config) error {
 	if accounts.upstreams != nil {
 		cfg.Upstreams = accounts.upstreams.Upstreams
 	}
+	if err := accounts.checkVia(o.via.way); err != nil {
+		return err
+	}
 	seen := newOutlook(accounts.survey)
-	if seen.preview, err = batch.Look(cfg, seen.add); err != nil {
+	together := newViaOutlook(&o.via, accounts.settings.registry)
+	each := func(r batch.Request) {
+		seen.add(r)
+		together.add(r)
+	}
+	if seen.preview, err = batch.Look(cfg, each); err != nil {
 		return explain(err, o, accounts)
 	}
 	d := &dryRun{
@@ -89,6 +98,10 @@ func (o *runOptions) dry(s *streams, cfg batch.Config) error {
 	if err := d.fill(seen, accounts); err != nil {
 		return err
 	}
+	if err := d.goTogether(o, together, seen.preview); err != nil {
+		return err
+	}
+	d.weigh(o, accounts, cfg.Budget.Deadline)
 	if o.reuse.cache != "" {
 		d.unknown("cache: what it has is not looked at, and costs nothing")
 	}
@@ -271,6 +284,7 @@ func (d *dryRun) print(s *streams) error {
 		row("tokens", "about %s in, %s", group(d.InputTokens), outWords(d.MaxOutputTokens))
 		row("cost", "%s", d.Cost.words())
 		row("time", "%s", timeWords(d.TimeS, d.BoundBy))
+		d.Via.print(row)
 	}
 	if err := d.printModels(s); err != nil {
 		return err

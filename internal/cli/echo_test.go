@@ -207,7 +207,7 @@ func cmdWaittext(ts *testscript.TestScript, neg bool, args []string) {
 // and headers of each answer, or "no answer" if none came within that time. All together must take the least time.
 func cmdAsk(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, neg, len(args) >= 2, "ask FILE URL [n=N] [within=D] [least=D]")
-	n, within, least := 1, 10*time.Second, time.Duration(0)
+	n, within, least := 1, time.Minute, time.Duration(0)
 	for _, arg := range args[2:] {
 		field, value, _ := strings.Cut(arg, "=")
 		switch field {

@@ -128,7 +128,7 @@ func replayAll(t *testing.T, replays []replay) {
 	run.Process.Signal(os.Interrupt)
 	select {
 	case <-ended:
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the run does not end")
 	}
 	w.Close()

@@ -4,7 +4,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sluice-llm/sluice/proc"
 )
@@ -26,9 +25,7 @@ func TestRetryFailedIsKilled(t *testing.T) {
 	if err := r.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); b.counts("log")["item2"] == 0 && time.Now().Before(end); {
-		time.Sleep(5 * time.Millisecond)
-	}
+	awaitRun(t, r, func() bool { return b.counts("log")["item2"] > 0 && b.results()["1"].State == proc.Succeeded })
 	r.Process.Kill()
 	r.Wait()
 	b.awaitNothing()
@@ -53,19 +50,19 @@ func TestEndsWellWhenAsked(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	script := `trap 'exit 0' TERM; echo begun >> "$0"; sleep 60 & wait; echo whole`
-	r := b.command("--items", b.items(2), "--jobs", "2", "--", "sh", "-c", script, b.path("log"))
+	r := b.command("--items", b.items(2), "--jobs", "2", "--progress", "plain", "--", "sh", "-c", script, b.path("log"))
+	said := new(lockedBuffer)
+	r.Stderr = said
 	if err := r.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); b.counts("log")["begun"] < 2 && time.Now().Before(end); {
-		time.Sleep(5 * time.Millisecond)
-	}
+	awaitRun(t, r, func() bool { return b.counts("log")["begun"] == 2 })
 	r.Process.Signal(os.Interrupt)
-	time.Sleep(200 * time.Millisecond)
+	awaitRun(t, r, func() bool { return strings.Contains(said.String(), "Ctrl-C again") })
 	r.Process.Signal(os.Interrupt)
 	r.Wait()
 	if code := r.ProcessState.ExitCode(); code != 130 || len(b.results()) != 0 {
-		t.Errorf("exit code %d, %d results of what was interrupted: %s", code, len(b.results()), r.out.String())
+		t.Errorf("exit code %d, %d results of what was interrupted: %s", code, len(b.results()), said)
 	}
 	if code, out := b.exec("--items", b.items(2), "--jobs", "2", "--attempts", "1", "--timeout", "300ms", "--", "sh", "-c", script, b.path("log")); code != 3 || !strings.Contains(out, "timeout") {
 		t.Errorf("exit code %d: %s", code, out)

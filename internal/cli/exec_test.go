@@ -134,7 +134,7 @@ func (b *bed) alive() []string {
 func (b *bed) awaitNothing() {
 	b.t.Helper()
 	var left []string
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if left = b.alive(); len(left) == 0 {
 			return
 		}
@@ -216,12 +216,17 @@ func TestExecIsKilled(t *testing.T) {
 		if err := r.Start(); err != nil {
 			t.Fatal(err)
 		}
-		want := kill * items / (kills + 1)
+		want := kill * items / (kills + 4)
 		for end := time.Now().Add(time.Minute); len(b.results()) < want && time.Now().Before(end); {
 			time.Sleep(5 * time.Millisecond)
 		}
 		time.Sleep(time.Duration(luck.IntN(120)) * time.Millisecond)
-		if len(b.alive()) > 2 { // itself and its guard
+		// Every fourth kill comes at any instant, the others when commands run, which takes its time on a busy machine.
+		runs := len(b.alive()) > 2 // more than itself and its guard
+		for end := time.Now().Add(time.Minute); !runs && kill%4 > 0 && len(b.results()) < items && time.Now().Before(end); {
+			runs = len(b.alive()) > 2
+		}
+		if runs {
 			busy++
 		}
 		if err := r.Process.Kill(); err != nil {
@@ -304,7 +309,7 @@ func TestWhatCommandsDo(t *testing.T) {
 		"leaves a child in a session of its own": {[]string{"--", "agent", "daemon"}, wantWell},
 		"leaves a child that holds its streams": {[]string{"--", "agent", "hold"}, func(t *testing.T, b *bed, r proc.Result) {
 			wantWell(t, b, r)
-			if r.Latency > 5000 {
+			if r.Latency > 30_000 { // the child holds them for a minute
 				t.Errorf("took %d ms", r.Latency)
 			}
 		}},

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -294,10 +296,10 @@ func (c *puzzle) readHeaders(from map[string]any) error {
 	if len(from) > 0 {
 		c.headers = c.headers.Clone()
 	}
-	for name, value := range from {
-		values, isList := value.([]any)
+	for _, name := range slices.Sorted(maps.Keys(from)) { // names that differ in case alone are of one header, whose values have an order
+		values, isList := from[name].([]any)
 		if !isList {
-			values = []any{value}
+			values = []any{from[name]}
 		}
 		for _, v := range values {
 			switch v := v.(type) {

@@ -1,6 +1,14 @@
 package cli
 
-import "time"
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/parts"
+)
 
 // QuietUntil is when something may start again, at now, by --not-between; zero: now.
 func QuietUntil(now time.Time, texts ...string) (time.Time, error) {
@@ -10,3 +18,18 @@ func QuietUntil(now time.Time, texts ...string) (time.Time, error) {
 	}
 	return p.end(now), nil
 }
+
+// WholeLine is wholeLine.
+var WholeLine = wholeLine
+
+// Collect has calls made by the workers of a job, until done is called.
+func Collect(ctx context.Context, at *cluster.Cluster, job string) (r batch.Remote, done func() error, err error) {
+	c := newCollector(newStreams(nil, nil, io.Discard, io.Discard), cluster.JobConfig{Name: job})
+	return c, func() error { return c.close(ctx, true) }, c.begin(ctx, at)
+}
+
+// Leave is leave.
+var Leave = leave
+
+// PartsInWords says how parts stand together.
+func PartsInWords(all []parts.Status, now time.Time) string { return sumParts(all).words(now) }

@@ -40,6 +40,8 @@ type figures struct {
 	Cost       *float64       `json:"cost_usd,omitempty"`
 	CostEach   *float64       `json:"cost_per_request_usd,omitempty"`
 
+	BatchAPI *batchFigures `json:"batch_api,omitempty"` // null: the provider has none that is known
+
 	Charge   string  `json:"charge"`
 	Charged  float64 `json:"charged_tokens_per_request"`
 	Reserved float64 `json:"reserved_tokens_per_request"`
@@ -106,7 +108,7 @@ func newFigures(j subject, p plan.Plan, o *planOptions) figures {
 		Assumed:  p.Assumed, Safety: p.Safety, Graphs: p.Graphs,
 		Slots: p.Slots, Workers: p.Workers, WorkersSafe: p.WorkersSafe, Exceeded: p.Exceeded, WorkersBurst: p.WorkersBurst.Seconds(), NodesPerGraph: p.NodesPerGraph,
 		Throughput: p.Throughput, Binding: bindingFigures{Dimension: p.Binding().Dimension},
-		Cost: p.Cost, CostEach: p.CostPerRequest,
+		Cost: p.Cost, CostEach: p.CostPerRequest, BatchAPI: newBatchFigures(j.account.Batches, &p),
 		Charge: p.Charge.String(), Charged: p.ChargedTokens, Reserved: p.ReservedTokens, TooLarge: p.TooLarge,
 		plan: p, subject: j,
 	}
@@ -230,6 +232,7 @@ func figureRows() []figureRow {
 			return span(f.plan.Time), fmt.Sprintf("for %s", count(f.Workload.Requests, "request"))
 		}},
 		{"cost", func(f *figures) (string, string) { return f.cost() }},
+		{"cost by batch", func(f *figures) (string, string) { return f.BatchAPI.words() }},
 		{"tokens/request", func(f *figures) (string, string) {
 			return number(f.Charged), fmt.Sprintf("charged as %s; reserved at first: %s; used: %s in, %s out", f.Charge,
 				number(f.Reserved), number(f.Workload.InputTokens), number(f.Workload.OutputTokens))

@@ -345,9 +345,9 @@ func (f *search) openFiles() (err error) {
 	if f.chart, err = newFileFor("plot", f.o.plot); err != nil {
 		return err
 	}
-	for flag, name := range map[string]string{"output-file": f.o.outputFile, "plot": f.o.plot} {
-		if f.s.prints(name) { // the file would replace what is printed
-			return usageError(fmt.Errorf("--%s: standard output goes to %s as well", flag, name), "--json prints the document on standard output")
+	for _, flag := range [...]struct{ name, file string }{{"output-file", f.o.outputFile}, {"plot", f.o.plot}} {
+		if f.s.prints(flag.file) { // the file would replace what is printed
+			return usageError(fmt.Errorf("--%s: standard output goes to %s as well", flag.name, flag.file), "--json prints the document on standard output")
 		}
 	}
 	return nil

@@ -70,7 +70,8 @@ func TestEventsOfARealRunTellHowTheNextOneGoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if took := l.Last.Sub(l.First); again.Answered != 60 || math.Abs(again.Time.Seconds()-took.Seconds()) > 0.25*took.Seconds() {
+	// So short a run is six calls one after the other: one more or less, as chance wants it, and another.
+	if took := l.Last.Sub(l.First); again.Answered != 60 || (again.Time-took).Abs() > 2*l.Latency.P95 {
 		t.Errorf("the same again would take %v and answer %d; it took %v", again.Time, again.Answered, took)
 	}
 }

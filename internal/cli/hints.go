@@ -43,6 +43,9 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 		e.hint = "go on in order of the input: " + o.commandWithout("--order", "--order", "input")
 		return e
 	}
+	if e.explainVia(err) {
+		return e
+	}
 	switch {
 	case isAny[*batch.InputError](err), isAny[*batch.InputErrors](err):
 		e.code, e.list = exitUsage, true
@@ -144,10 +147,13 @@ func (a *accounts) check(err error) string {
 // explainConfig says what is wrong in the words of the command line.
 func (e *exitError) explainConfig(wrong *batch.ConfigError) {
 	e.err = wrong.Err
+	if e.hint != "" && (wrong.Field == "Provider" || wrong.Field == "Output") {
+		return // it is about batches that are pending, and says all of it
+	}
 	switch wrong.Field {
 	case "Input":
 		e.err = fmt.Errorf("input: %w", wrong.Err)
-		e.hint = cmp.Or(hintOf(wrong), "give a file of JSON lines or a table as .csv, compressed or not, or - for standard input")
+		e.hint = cmp.Or(e.hint, "give a file of JSON lines or a table as .csv, compressed or not, or - for standard input")
 	case "Template":
 		e.err = fmt.Errorf("--template: %w", wrong.Err)
 		e.hint = "mend the template; docs/run.md shows what stands in one"

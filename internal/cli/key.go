@@ -3,8 +3,10 @@ package cli
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 
+	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -78,7 +80,7 @@ func (a *accounts) keyOf(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if strings.ContainsFunc(key, notInKey) {
 		return "", usageError(fmt.Errorf("the key in %s holds characters that no key has", name),
 			"look for line breaks, quotes or spaces in it")
 	}
@@ -86,6 +88,34 @@ func (a *accounts) keyOf(name string) (string, error) {
 		a.hide(key)
 	}
 	return key, nil
+}
+
+func notInKey(r rune) bool { return r <= ' ' || r > '~' }
+
+// keyFile returns the key in the file that an upstream names. It is never printed.
+func (a *accounts) keyFile(up config.Upstream) (provider.Key, error) {
+	s := a.settings
+	path := s.beside(up.KeyFile)
+	s.files.note(path)
+	text, err := readNamed(path, 1)
+	if err != nil {
+		return provider.Key{}, usageError(a.at(up, "key_file", err), "key_file names a file that holds the key of upstream %s and nothing else", up.Name)
+	}
+	key := strings.TrimSpace(strings.TrimPrefix(string(text), "\ufeff"))
+	switch {
+	case key == "":
+		err = fmt.Errorf("%s is empty", path)
+	case strings.ContainsFunc(key, notInKey):
+		err = fmt.Errorf("%s holds characters that no key has", path)
+	}
+	if err != nil {
+		return provider.Key{}, usageError(a.at(up, "key_file", err), "the file holds the key and nothing else: no NAME= before it, and no quotes")
+	}
+	a.hide(key)
+	if info, err := os.Stat(path); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+		s.doubts = withNote(s.doubts, fmt.Sprintf("%s can be read by others than its owner: chmod 600 it", path))
+	}
+	return provider.Key{From: path, Value: key}, nil
 }
 
 // lookupKey returns the value of the environment variable name, or else what the file says it is; "" if neither has

@@ -16,8 +16,8 @@ func TestKillDeduped(t *testing.T) {
 		t.Skip("takes some 10 s of real time, in real processes")
 	}
 	const items, questions, kills, slots = 1200, 240, 12, 16
-	k := newKillBench(t, 0, slots)
-	k.args, k.sets = []string{"--dedupe"}, true
+	k := newKillBench(t, 0, 2*slots) // see killOften
+	k.args, k.sets = []string{"--dedupe", "--concurrent", fmt.Sprint(slots)}, true
 	luck := rand.New(rand.NewPCG(3, 4))
 	var text strings.Builder
 	for i := range items {

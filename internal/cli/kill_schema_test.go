@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -25,7 +26,8 @@ type examinee struct {
 	mu    sync.Mutex
 	tries map[int]int
 	fit   map[int]int // answers that fit, in all
-	open  int
+	conns int         // of which one that is open may still bring a call
+	last  string      // whose connection was taken last
 }
 
 var examined = regexp.MustCompile(`Question (\d+)\.`)
@@ -35,7 +37,6 @@ func (e *examinee) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	n, _ := strconv.Atoi(string(examined.FindSubmatch(body)[1]))
 	e.mu.Lock()
-	e.open++
 	e.tries[n]++
 	fits := n%2 == 0 || e.tries[n] > 1
 	e.mu.Unlock()
@@ -49,31 +50,21 @@ func (e *examinee) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		`"message":{"role":"assistant","content":"%s"}}],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}`, content)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.open--; fits {
+	if fits {
 		e.fit[n]++
 	}
 }
 
-// settle waits for the calls of a killed run to end, forgets what was tried, and returns how often each question was
-// answered well.
-func (e *examinee) settle(t *testing.T) map[int]int {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; {
-		time.Sleep(100 * time.Millisecond) // also for calls that are on their way
-		e.mu.Lock()
-		if e.open == 0 {
-			defer e.mu.Unlock()
-			clear(e.tries)
-			good := make(map[int]int)
-			for n, times := range e.fit {
-				good[n] = times
-			}
-			return good
-		}
-		e.mu.Unlock()
-		if time.Now().After(end) {
-			t.Fatal("calls do not end")
-		}
+// connects counts the connections.
+func (e *examinee) connects(c net.Conn, to http.ConnState) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch to {
+	case http.StateNew:
+		e.conns++
+		e.last = c.RemoteAddr().String()
+	case http.StateClosed:
+		e.conns--
 	}
 }
 
@@ -82,6 +73,7 @@ type schemaBench struct {
 	*examinee
 	t        *testing.T
 	cmd      []string
+	addr     string // of the server
 	dir, out string
 	good     map[int]int  // when it was looked at last: how often each question was answered well,
 	recorded map[int]bool // and which are recorded
@@ -90,8 +82,11 @@ type schemaBench struct {
 func newSchemaBench(t *testing.T, items, slots int) *schemaBench {
 	t.Helper()
 	b := &schemaBench{examinee: &examinee{tries: map[int]int{}, fit: map[int]int{}}, t: t, dir: t.TempDir()}
-	server := httptest.NewServer(b.examinee)
+	server := httptest.NewUnstartedServer(b.examinee)
+	server.Config.ConnState = b.connects
+	server.Start()
 	t.Cleanup(server.Close)
+	b.addr = server.Listener.Addr().String()
 	in, schema := filepath.Join(b.dir, "in.jsonl"), filepath.Join(b.dir, "schema.json")
 	b.out = filepath.Join(b.dir, "out.jsonl")
 	var text strings.Builder
@@ -119,10 +114,38 @@ func (b *schemaBench) start() *run {
 	return r
 }
 
+// settle waits for the connections of a killed run to end, and its calls with them, forgets what was tried, and returns how
+// often each question was answered well.
+func (b *schemaBench) settle() map[int]int {
+	b.t.Helper()
+	own, err := net.Dial("tcp", b.addr) // is taken after all those that nobody took yet
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	own.Close()
+	e := b.examinee
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		e.mu.Lock()
+		if e.conns == 0 && e.last == own.LocalAddr().String() {
+			defer e.mu.Unlock()
+			clear(e.tries)
+			good := make(map[int]int)
+			for n, times := range e.fit {
+				good[n] = times
+			}
+			return good
+		}
+		e.mu.Unlock()
+		if time.Now().After(end) {
+			b.t.Fatal("calls do not end")
+		}
+	}
+}
+
 // judge compares what is recorded now with what was answered, when so many calls may have been cut off since.
 func (b *schemaBench) judge(when string, open int) {
 	b.t.Helper()
-	good, now := b.settle(b.t), examinedLines(b.t, b.out)
+	good, now := b.settle(), examinedLines(b.t, b.out)
 	lost := 0
 	for n, times := range good {
 		switch {
@@ -154,7 +177,7 @@ func TestKillUnderSchema(t *testing.T) {
 	luck := rand.New(rand.NewPCG(5, 6))
 	for i := range kills {
 		cmd := b.start()
-		for end := time.Now().Add(20 * time.Second); len(examinedLines(t, b.out)) < i*items/kills/2 && time.Now().Before(end); {
+		for end := time.Now().Add(time.Minute); len(examinedLines(t, b.out)) < i*items/kills/2 && time.Now().Before(end); {
 			time.Sleep(5 * time.Millisecond)
 		}
 		time.Sleep(time.Duration(luck.IntN(150)) * time.Millisecond)

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 type killCase struct {
 	items, kills int
 	args         []string
+	learns       bool                         // how many calls may be open, of which nobody is told
 	between      func(k *killBench, kill int) // changes the input
 }
 
@@ -38,6 +40,7 @@ func TestKill(t *testing.T) {
 	}
 	for name, c := range map[string]killCase{
 		"plain":       {items: 600, kills: 20},
+		"learning":    {items: 200, kills: 5, learns: true},
 		"in order":    {items: 300, kills: 8, args: []string{"--order", "input"}},
 		"in a budget": {items: 200, kills: 5, args: []string{"--max-tokens-total", "100000000", "--max-failures", "10%"}},
 		"appended":    {items: 300, kills: 6, between: func(k *killBench, _ int) { k.write(len(k.prompts) + 20) }},
@@ -59,14 +62,25 @@ func TestKill(t *testing.T) {
 
 func killOften(t *testing.T, c killCase) {
 	const slots = 16
-	k := newKillBench(t, c.items, slots)
-	k.args = c.args
+	takes, args := slots, c.args
+	if !c.learns {
+		takes = 2 * slots // else it would hide that the run has more calls open than it may
+		args = append(args, "--concurrent", fmt.Sprint(slots))
+	}
+	k := newKillBench(t, c.items, takes)
+	k.args = args
 	luck := rand.New(rand.NewPCG(1, 2))
 
 	var withOpen, openAtKills, unrecorded int
 	for i := range c.kills {
+		// On a busy machine runs get far before they are killed: there is to be work for the next ones.
+		if left := len(k.prompts) - len(k.recorded()); left < c.items/4 {
+			k.write(len(k.prompts) + c.items/4)
+		}
+		before := k.stats().Requests
 		cmd := k.start()
 		k.awaitLines(i * c.items / c.kills)
+		k.await("calls", func() bool { return k.stats().Requests > before || len(k.recorded()) == len(k.prompts) })
 		time.Sleep(time.Duration(luck.IntN(150)) * time.Millisecond) // any instant of the work, not just after a line
 		open := k.stats().InFlight
 		if err := cmd.Process.Kill(); err != nil {
@@ -76,8 +90,10 @@ func killOften(t *testing.T, c killCase) {
 		paid := k.settle()
 		recorded := k.recorded()
 		cut := k.newlyUnrecorded(paid, recorded)
-		if cut > slots {
-			t.Errorf("kill %d: %d answers were paid for and not recorded, with at most %d calls in flight", i, cut, slots)
+		// The bound is on what the run has in flight, an answer on its way to it included, which is over for the provider: who
+		// learns how many calls may be open finds more than the provider takes at once where answers are slow to arrive.
+		if cut > slots && !c.learns {
+			t.Errorf("kill %d: %d answers were paid for and not recorded, with at most %d calls in flight", i+1, cut, slots)
 		}
 		if open > 0 {
 			withOpen++
@@ -180,7 +196,7 @@ type killBench struct {
 	sets      bool              // items may have the same answer
 	lines     int               // of the output when it was looked at last
 	done      map[string]int    // how often each recorded request was paid for when it was seen to be recorded
-	cut       map[string]int    // likewise of requests that were paid for and not recorded
+	cut       map[string]int    // likewise of requests that were paid for and not recorded, or need not be any more
 	lastStart *run
 	simSays   *bytes.Buffer
 }
@@ -188,10 +204,30 @@ type killBench struct {
 // run is a run in a process of its own.
 type run struct {
 	*exec.Cmd
-	out bytes.Buffer
+	out transcript
 }
 
+// transcript is what a process said, which may be read while it goes on. The zero value is ready.
+type transcript struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (t *transcript) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.Write(b)
+}
+
+func (t *transcript) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.String()
+}
+
+// wait waits for the end, and returns what was said. A run that waits for ever is killed before the test binary is.
 func (r *run) wait() (string, error) {
+	defer time.AfterFunc(5*time.Minute, func() { r.Process.Kill() }).Stop()
 	err := r.Wait()
 	return r.out.String(), err
 }
@@ -242,7 +278,8 @@ func (k *killBench) change(from, to int) {
 	for i := from; i < to; i++ {
 		k.prompts[i] = strings.Replace(k.prompts[i], "Prompt", "Another prompt", 1)
 		for hash, id := range k.ids {
-			if id == fmt.Sprintf("p%d", i) { // it may go, and is no result of an item any more
+			if id == fmt.Sprintf("p%d", i) { // it may go, and is no result of an item any more, but was no call cut off either
+				k.cut[hash] = k.done[hash]
 				delete(k.done, hash)
 				delete(k.ids, hash)
 			}
@@ -267,6 +304,12 @@ func (k *killBench) start() *run {
 	if err := r.Start(); err != nil {
 		k.t.Fatal(err)
 	}
+	k.t.Cleanup(func() {
+		if r.ProcessState == nil { // the test failed before its end
+			r.Process.Kill()
+			r.Wait()
+		}
+	})
 	k.lastStart = r
 	return r
 }
@@ -316,27 +359,34 @@ func (k *killBench) inOrder() {
 // was paid for each request.
 func (k *killBench) settle() map[string]int {
 	var stats sim.Stats
+	still := 0 // looks in a row
 	k.await("calls to end", func() bool {
 		before := stats.Requests
 		time.Sleep(20 * time.Millisecond)
 		stats = k.stats()
-		return stats.InFlight == 0 && stats.Requests == before
+		if still++; stats.InFlight != 0 || stats.Requests != before {
+			still = 0
+		}
+		return still == 10
 	})
 	return stats.Paid
 }
 
 func (k *killBench) await(what string, done func() bool) {
 	k.t.Helper()
-	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			k.t.Fatalf("waited in vain for %s; the run said:\n%s\nand the imitation:\n%s", what, &k.lastStart.out, k.simSays)
 		}
 	}
 }
 
+// anew asks by a connection of its own each time: it is accepted after those that a dead run had made.
+var anew = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
 func (k *killBench) stats() (stats sim.Stats) {
 	k.t.Helper()
-	resp, err := http.Get(k.url + "/stats")
+	resp, err := anew.Get(k.url + "/stats")
 	if err != nil {
 		k.t.Fatal(err)
 	}

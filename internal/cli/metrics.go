@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice"
@@ -25,19 +27,28 @@ func (f *watchFlags) register(fs *pflag.FlagSet) {
 
 // watch is what tells programs outside of a run how it goes. Close it.
 type watch struct {
-	s       *streams
-	metrics *telemetry.Metrics
-	server  *telemetry.Server
-	otel    *telemetry.OTel
+	s          *streams
+	metrics    *telemetry.Metrics // nil: nobody asks for them
+	engine     *telemetry.Engine
+	collectors []prometheus.Collector
+	server     *telemetry.Server
+	otel       *telemetry.OTel
 
 	mu       sync.Mutex
 	look     func() sluice.Snapshot // nil: not there yet
 	accounts *accounts              // nil: not there, or not yet
 }
 
-// open begins to tell what the flags and the environment ask for.
-func (f *watchFlags) open(ctx context.Context, s *streams) (*watch, error) {
-	w := &watch{s: s}
+// open begins to tell what the flags and the environment ask for, and more beside the metrics.
+func (f *watchFlags) open(ctx context.Context, s *streams, more ...prometheus.Collector) (*watch, error) {
+	w := &watch{s: s, engine: telemetry.NewEngine()}
+	switch {
+	case len(more) > 0: // a gateway, which has no items, and a way of its own to them
+		w.metrics = telemetry.NewLaneMetrics(w.snapshot)
+	case f.metrics != "":
+		w.metrics = telemetry.NewMetrics(w.snapshot)
+	}
+	w.collectors = append(more, w.metrics, w.engine)
 	if f.metrics != "" {
 		if err := w.serve(f.metrics); err != nil {
 			return nil, err
@@ -54,8 +65,7 @@ func (w *watch) serve(address string) error {
 			"give a host and a port, such as --metrics-listen 127.0.0.1:9464")
 	}
 	var err error
-	w.metrics = telemetry.NewMetrics(w.snapshot)
-	if w.server, err = telemetry.Serve(address, w.metrics); err != nil {
+	if w.server, err = telemetry.Serve(address, w.collectors...); err != nil {
 		return usageError(fmt.Errorf("--metrics-listen %s: %w", address, cause(err)),
 			"another program may be there: take another port, or 0 for one that is free")
 	}
@@ -69,6 +79,9 @@ func (w *watch) serve(address string) error {
 	return nil
 }
 
+// handler serves a gateway's metrics to who comes by another way, whether or not they have an address of their own.
+func (w *watch) handler() http.Handler { return telemetry.Handler(w.collectors...) }
+
 // cause is what the system says of an address that cannot be had, without the address.
 func cause(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
@@ -81,12 +94,29 @@ func cause(err error) error {
 func (w *watch) observers() []sluice.Observer {
 	var os []sluice.Observer
 	if w.metrics != nil {
-		os = append(os, w.metrics)
+		os = append(os, sluice.ObserverFunc(func(e sluice.Event) {
+			if a := w.present(); a != nil {
+				e.Lane = a.laneLabel(e.Account, e.Lane)
+			}
+			w.metrics.Observe(e)
+		}))
 	}
 	if w.otel != nil {
-		os = append(os, w.otel)
+		os = append(os, sluice.ObserverFunc(func(e sluice.Event) { // whose lanes are models: upstreams are told apart by their addresses
+			if a := w.present(); a != nil {
+				e.Lane = a.boundLane(e.Account, e.Lane)
+			}
+			w.otel.Observe(e)
+		}))
 	}
 	return os
+}
+
+// present are the accounts of the settings that hold now; nil: there are none.
+func (w *watch) present() *accounts {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.accounts
 }
 
 // of has the watch ask the run's accounts how they stand.
@@ -94,6 +124,9 @@ func (w *watch) of(a *accounts) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.look, w.accounts = a.Snapshot, a
+	if a.shared != nil {
+		w.engine.SetEngine(a.shared.cluster.Stats)
+	}
 }
 
 // at has the watch ask how the run's Scheduler stands.
@@ -118,6 +151,14 @@ func (w *watch) snapshot() sluice.Snapshot {
 		return sluice.Snapshot{}
 	}
 	return look()
+}
+
+// models is how the lanes stand, called by their models alone.
+func (w *watch) models() sluice.Snapshot {
+	if a := w.present(); a != nil {
+		return a.snapshot(a.boundLane)
+	}
+	return w.snapshot()
 }
 
 // close ends it. What it has to say by then is said.

@@ -52,6 +52,12 @@ func (o *runOptions) check() error {
 	case o.account.maxThrottles < 0:
 		return usageError(fmt.Errorf("--max-throttles %d is below zero", o.account.maxThrottles), "say how often an item may be throttled")
 	}
+	if err := o.checkDistributed(); err != nil {
+		return err
+	}
+	if err := o.checkVia(); err != nil {
+		return err
+	}
 	return o.checkFiles()
 }
 

@@ -22,7 +22,7 @@ func (w *watch) openOTel(ctx context.Context) {
 		w.s.err.secrets.hide(secret)
 	}
 	o, err := telemetry.NewOTel(ctx, telemetry.OTelConfig{
-		Version: buildVersion().Version, Service: w.service, Snapshot: w.snapshot,
+		Version: buildVersion().Version, Service: w.service, Snapshot: w.models,
 		Warn: func(err error) { w.s.errorf("sluice: warning: %s\n", err) },
 	})
 	if err != nil {
@@ -46,9 +46,7 @@ func (w *watch) closeOTel() {
 // service says whom the calls of a lane go to: the provider whose address the account's name begins with, or else the one
 // of the flags, or that of the model.
 func (w *watch) service(account, lane string) telemetry.Service {
-	w.mu.Lock()
-	a := w.accounts
-	w.mu.Unlock()
+	a := w.present()
 	var p provider.Provider
 	if a != nil {
 		p, _ = a.of(lane) // without a name, where nobody knows

@@ -38,9 +38,12 @@ func (f *rowFlags) fill(cfg *batch.Config) error {
 	if err := (choice{"format", f.format, []string{"", "jsonl", "text", "csv", "tsv"}}).check(); err != nil {
 		return err
 	}
-	for name, n := range map[string]int{"limit": f.limit, "sample": f.sample} {
-		if f.flags.Changed(name) && n < 1 {
-			return usageError(fmt.Errorf("--%s %d is below one", name, n), "leave --%s out to have all rows", name)
+	for _, flag := range [...]struct {
+		name string
+		n    int
+	}{{"limit", f.limit}, {"sample", f.sample}} {
+		if f.flags.Changed(flag.name) && flag.n < 1 {
+			return usageError(fmt.Errorf("--%s %d is below one", flag.name, flag.n), "leave --%s out to have all rows", flag.name)
 		}
 	}
 	if f.sample > 0 && cfg.Input == "-" {

@@ -20,14 +20,18 @@ import (
 
 // runOptions are the flags of the run command.
 type runOptions struct {
-	account   accountFlags
-	upstreams upstreamFlags
-	budget    budgetFlags
-	reuse     reuseFlags
-	rows      rowFlags
-	control   controlFlags
-	notify    notifyFlags
-	args      []string // of the command line
+	account    accountFlags
+	upstreams  upstreamFlags
+	budget     budgetFlags
+	reuse      reuseFlags
+	rows       rowFlags
+	control    controlFlags
+	notify     notifyFlags
+	shared     sharedFlags
+	distribute distributeFlags
+	via        viaFlags
+	flags      *pflag.FlagSet
+	args       []string // of the command line
 
 	input       string
 	output      string
@@ -61,7 +65,8 @@ func newRun(s *streams) *cobra.Command {
 A line is a request of an OpenAI, Anthropic or Gemini batch, a bare request body, {"prompt": ...} or, with --model, plain
 text; of a table (.csv, .tsv) the column prompt is one, or what --template makes of a row. Files may be compressed (.gz,
 .zst). The output has the form of OpenAI Batch. It is the checkpoint as well: the same command again does what is
-left. The first interrupt lets open calls end, the second abandons them.
+left. The first interrupt lets open calls end, the second abandons them. With --via batch-api the lines are handed to the
+provider's Batch API instead, for about half the price and within a day; the same command comes back for the answers.
 
 The key is read from the environment. Limits are learned from the provider's answers; those told here are ceilings.`,
 		Example: `  sluice run --provider sim examples/prompts.jsonl -o out.jsonl
@@ -72,7 +77,10 @@ The key is read from the environment. Limits are learned from the provider's ans
   sluice run prompts.jsonl -o out.jsonl --retry-failed
   sluice run questions.csv.gz -o out.jsonl --model gpt-4o-mini --template prompt.tmpl --sample 20
   sluice run prompts.jsonl -o out.jsonl --dedupe --cache answers
-  generate | sluice run - -o out.jsonl`,
+  sluice run prompts.jsonl -o out.jsonl --via batch-api             through the provider's Batch API, for about half
+  sluice run prompts.jsonl -o out.jsonl --via auto --deadline 6h    the same as far as the deadline allows, the rest live
+  generate | sluice run - -o out.jsonl
+  sluice run prompts.jsonl -o out.jsonl --redis rediss://sluice@10.0.0.5    one quota with others that say the same`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError(fmt.Errorf("one input is needed, not %d", len(args)),
@@ -81,7 +89,7 @@ The key is read from the environment. Limits are learned from the provider's ans
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.input, o.args = args[0], s.args
+			o.input, o.args, o.flags = args[0], s.args, cmd.Flags()
 			return runBatch(cmd.Context(), s, &o)
 		},
 	}
@@ -109,6 +117,9 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.sync, "sync", "interval", "force results to the disk: each, interval (100 ms) or none")
 	fs.StringVar(&o.order, "order", "completion", "order of OUT's lines: completion, or input (then OUT is written at the end)")
 	o.budget.register(fs)
+	o.shared.register(fs)
+	o.distribute.register(fs)
+	o.via.register(fs)
 	fs.StringVar(&o.progress, "progress", progressAuto, "auto, plain, json or none")
 	fs.BoolVar(&o.asJSON, "json", false, "print the summary as one JSON document on standard output")
 	fs.BoolVar(&o.verbose, "verbose", false, "say more on standard error")
@@ -140,7 +151,12 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	}
 	defer func() { r.note(watch.close()) }()
 	r.observers = append(r.observers, watch.observers()...)
-	if err := r.openAccounts(); err != nil {
+	shared, err := o.shared.open(ctx, s, "run", o.verbose)
+	if err != nil {
+		return err
+	}
+	defer func() { r.note(shared.Close()) }()
+	if err := r.openAccounts(shared); err != nil {
 		return err
 	}
 	watch.of(r.accounts)
@@ -150,11 +166,19 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	}
 	defer func() { r.note(r.control.Close()) }()
 	r.complete(&cfg)
+	if err := r.distribute(&cfg); err != nil {
+		return err
+	}
 	if r.batch, err = batch.Open(cfg); err != nil {
 		return explain(err, o, r.accounts)
 	}
 	defer func() { err = cmp.Or(err, r.batch.Close()) }()
+	r.pending = sumParts(r.batch.Parts()).Pending
 	watch.follow(r.batch.Progress)
+	if err := r.collect(ctx, shared); err != nil {
+		return err
+	}
+	defer func() { r.note(r.collector.close(ctx, r.batch.Progress().Left() == 0)) }()
 	r.noteSettings()
 	return r.run(ctx)
 }
@@ -179,7 +203,7 @@ func (o *runOptions) config() (batch.Config, error) {
 	if cfg.Set, err = o.settings(); err != nil {
 		return cfg, err
 	}
-	for _, fill := range []func(*batch.Config) error{o.rows.fill, o.checks.fill, o.reuse.fill} {
+	for _, fill := range []func(*batch.Config) error{o.rows.fill, o.checks.fill, o.reuse.fill, o.via.fill} {
 		if err := fill(&cfg); err != nil {
 			return cfg, err
 		}
@@ -190,13 +214,15 @@ func (o *runOptions) config() (batch.Config, error) {
 
 // batchRun is one run of a batch.
 type batchRun struct {
-	s        *streams
-	o        *runOptions
-	accounts *accounts
-	batch    *batch.Batch
-	pauses   *work.Pauses
-	control  *controlled
-	notify   *notifier
+	s         *streams
+	o         *runOptions
+	accounts  *accounts
+	batch     *batch.Batch
+	pending   int // parts that earlier runs left
+	pauses    *work.Pauses
+	control   *controlled
+	notify    *notifier
+	collector *collector // nil: calls are made here
 
 	observers observers // of all that happens; complete before the first call
 
@@ -219,13 +245,19 @@ func newBatchRun(s *streams, o *runOptions) *batchRun {
 }
 
 // openAccounts makes ready where calls go.
-func (r *batchRun) openAccounts() (err error) {
+func (r *batchRun) openAccounts(shared *shared) (err error) {
 	o := r.o
 	if r.accounts, err = o.account.open(sluice.Config{Attempts: o.attempts, Observer: &r.observers}, r.s.err.secrets.hide); err != nil {
 		return err
 	}
-	r.accounts.told = o.budget.told()
+	r.accounts.told, r.accounts.shared = o.budget.told(), shared
+	if o.distribute.on {
+		return nil // who makes the calls has upstreams of their own
+	}
 	if err := r.accounts.openUpstreams(&o.upstreams, o.attempts, r.leftOut); err != nil {
+		return errors.Join(err, r.accounts.Close())
+	}
+	if err := r.accounts.checkVia(o.via.way); err != nil {
 		return errors.Join(err, r.accounts.Close())
 	}
 	return nil
@@ -255,6 +287,8 @@ func (r *batchRun) complete(cfg *batch.Config) {
 	if a.upstreams != nil {
 		cfg.Upstreams = a.upstreams.Upstreams
 	}
+	live := &liveTime{accounts: a, models: func() map[string]int { return r.batch.Models() }, maxTokens: r.o.maxTokens}
+	cfg.Batches.LiveTime = live.of
 }
 
 // run runs the batch, shows its progress, and says what it came to.
@@ -301,6 +335,7 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 	sum := summarize(rep, r.accounts.Snapshot())
 	sum.Input, sum.Output, sum.Events = r.o.input, r.o.output, r.o.events
 	sum.Journal = r.batch.Aside()
+	sum.Via = newViaSummary(r.o.via.way, &rep.Batches)
 	sum.separate(r.accounts.heldFor(), rep.Wall)
 	r.mu.Lock()
 	sum.Upstreams = blame(r.accounts.upstreams.summary(), r.lastErr)
@@ -328,17 +363,24 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 // verdict says how the run ended, in sum and as an error. mendable says that another try may mend a failure.
 func (r *batchRun) verdict(sum *summary, mendable bool, err error) error {
 	switch {
+	case err == nil && r.o.via.cancel && sum.Left > 0:
+		sum.Outcome, sum.Hint = "called_off", r.o.calledOff(r.pending, sum.Left)
+		return nil
 	case err == nil && sum.Failed == 0:
 		sum.Outcome = "done"
+		if r.o.via.cancel {
+			sum.Hint = r.o.calledOff(r.pending, 0)
+		}
 		return nil
 	case err == nil:
 		sum.Outcome = "items_failed"
 		if mendable {
-			sum.Hint = fmt.Sprintf("try the failed items again: %s", r.o.command("--retry-failed"))
+			sum.Hint = fmt.Sprintf("try the failed items again: %s", r.o.withoutCancel().command("--retry-failed"))
 		}
 		return silent(exitItems)
 	}
 	end := explain(err, r.o, r.accounts)
+	end.explainPending(r.batch.Parts(), r.o)
 	sum.Outcome, sum.Error, sum.Hint = "failed", end.Error(), end.hint
 	switch end.code {
 	case exitInterrupted:
@@ -347,7 +389,11 @@ func (r *batchRun) verdict(sum *summary, mendable bool, err error) error {
 		sum.Outcome = "stopped"
 	}
 	if r.abandoned > 0 {
-		end.err = fmt.Errorf("%w, with %d calls open: they may be billed", end.err, r.abandoned)
+		format := "%w, with %d calls open: they may be billed"
+		if r.collector != nil {
+			format = "%w, with %d calls at workers: those go on, and what comes of them is kept for the same command"
+		}
+		end.err = fmt.Errorf(format, end.err, r.abandoned)
 		sum.Error = end.Error()
 	}
 	return end
@@ -358,7 +404,10 @@ func (r *batchRun) status() status {
 	p := r.batch.Progress()
 	st := status{
 		total: p.Total, done: p.Already + p.Done, failed: p.Failed, usage: p.Usage, lanes: r.accounts.Snapshot().Lanes,
-		cost: p.Cost, rationed: r.batch.Rationed(),
+		cost: p.Cost, rationed: r.batch.Rationed(), far: r.collector.status(p.Throttles),
+	}
+	if r.o.via.way != batch.ViaLive {
+		st.parts = sumParts(r.batch.Parts())
 	}
 	if r.accounts.held() {
 		st.heldFor = work.HeldReason

@@ -17,12 +17,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-llm/sluice/internal/control"
+	"github.com/sluice-llm/sluice/internal/parts"
 	"github.com/sluice-llm/sluice/work"
 )
 
 // statusOptions are the flags of the status command.
 type statusOptions struct {
 	control controlFlags
+	shared  sharedFlags
 	asJSON  bool
 	watch   bool
 }
@@ -39,7 +41,10 @@ func newStatus(s *streams) *cobra.Command {
 		Long: `Say how a run stands, from another terminal: by the file OUT.jsonl.state.json beside its output, or by the state in the
 directory of sluice exec, and, where the run was started with --control, by asking it for live figures.
 
-Without an output it lists the runs whose state is in the directory, or in this one.
+Of a run by way of a Batch API it lists the batches that are pending there, also when no process waits for them.
+
+Without an output it lists the runs whose state is in the directory, or in this one. With --redis it says what is shared by
+way of that engine: accounts with their members and lanes, and jobs with their queues and workers.
 
 Exit codes: 0 the run goes on, or all is done; 3 it has ended and left something, or some items failed; 1 there is no
 state, or nobody answers; 2 usage.`,
@@ -47,6 +52,7 @@ state, or nobody answers; 2 usage.`,
   sluice status out.jsonl --watch
   sluice status .sluice-exec
   sluice status --control unix:run.sock --json
+  sluice status --redis redis://10.0.0.5
   sluice status`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -57,7 +63,8 @@ state, or nobody answers; 2 usage.`,
 	fs.SortFlags = false
 	fs.StringVar(&o.control.address, "control", "", "ask the run that is controlled there: unix:PATH, a path, or HOST:PORT")
 	o.control.registerToken(fs)
-	fs.BoolVar(&o.watch, "watch", false, "say it again every second, until the run has ended")
+	registerEngine(fs, &o.shared.url, "say what is shared by way of this Redis or Valkey (its password is read from $"+redisPassword+")")
+	fs.BoolVar(&o.watch, "watch", false, "say it again every second, until the run has ended; with --redis every two, until it is interrupted")
 	fs.BoolVar(&o.asJSON, "json", false, "print one JSON document (with --watch, one line each)")
 	return cmd
 }
@@ -72,6 +79,7 @@ type runStatus struct {
 
 	State *work.State     `json:"state,omitempty"` // of the file beside the output
 	Live  *control.Status `json:"live,omitempty"`  // the run's own answer
+	Parts []parts.Status  `json:"parts,omitempty"` // of a run by way of a Batch API, merged ones too
 }
 
 // statusKilled is the status of a run that did not say goodbye.
@@ -79,6 +87,12 @@ const statusKilled = "killed"
 
 // run is the status command.
 func (o *statusOptions) run(ctx context.Context, s *streams, name string) error {
+	if o.shared.url != "" {
+		if o.control.address != "" || name != "" {
+			return usageError(errors.New("--redis is about what many share, and an output or --control about one run"), "leave one of them out")
+		}
+		return o.runShared(ctx, s)
+	}
 	if o.control.address != "" && name != "" {
 		return usageError(errors.New("--control and an output are two runs"), "leave one of them out")
 	}
@@ -250,8 +264,11 @@ func stand(output string, warn func(format string, args ...any)) (*runStatus, er
 		return nil, &exitError{code: exitFailed, err: err, hint: "the output is whole, and the same run command goes on where it stopped; that makes a new state"}
 	}
 	st := &runStatus{Output: output, Status: string(state.Status), Reason: state.Reason, State: &state}
+	if st.Parts, err = partsOf(&state); err != nil {
+		warn("%s: what it says of batches cannot be read: %v", path, err)
+	}
 	if st.ended() {
-		st.Hint = leftHint(state)
+		st.Hint = cmp.Or(pendingHint(st.Parts), leftHint(state))
 		return st, nil
 	}
 	if st.Alive = lives(results, state); !st.Alive {
@@ -291,6 +308,8 @@ func recorded(output string) (n int, err error) {
 // leftHint says what to do about what a run left.
 func leftHint(state work.State) string {
 	switch {
+	case state.Status == work.CalledOff:
+		return "the run command without --cancel does what is left"
 	case state.Status != work.Completed:
 		return "the same run command goes on where it stopped"
 	case state.Failed > 0:

@@ -9,12 +9,14 @@ import (
 	"io"
 	"io/fs"
 	"log"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/sluice-llm/sluice/internal/cli"
@@ -38,7 +41,7 @@ const sentinelCore = "5d1f0c7e9b2a4836"
 const transcriptDir = "SLUICE_TEST_TRANSCRIPTS"
 
 func TestMain(m *testing.M) {
-	testscript.Main(suite{m}, map[string]func(){"sluice": program, "agent": agent})
+	testscript.Main(suite{m}, map[string]func(){"sluice": program, "agent": agent, "origin": origin, "reverseproxy": reverseProxy, "heeds": heeds})
 }
 
 // program is sluice as the scripts run it.
@@ -54,6 +57,22 @@ func program() {
 	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, stdout, stderr))
 }
 
+// heeds PID waits until that process listens to interrupts, which a shell has all that it starts aside ignore.
+func heeds() {
+	listens := regexp.MustCompile(`(?m)^SigCgt:.*[2367abef]$`)
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		b, err := os.ReadFile("/proc/" + os.Args[1] + "/status")
+		if err != nil { // the system has no such file
+			time.Sleep(2 * time.Second)
+			return
+		}
+		if listens.Match(b) {
+			return
+		}
+	}
+	os.Exit(1)
+}
+
 // sims are the imitations that scripts started, by address.
 var sims sync.Map
 
@@ -61,7 +80,8 @@ var sims sync.Map
 type suite struct{ m *testing.M }
 
 func (s suite) Run() int {
-	flag.Set("test.parallel", "6") // they mostly wait; m.Run parses the command line, which wins
+	flag.Set("test.parallel", "6")     // they mostly wait; m.Run parses the command line, which wins
+	miniredis.DumpMaxLineLen = 1 << 20 // tests look for keys in all that an engine holds
 	root, err := os.MkdirTemp("", "sluice-cli-test-")
 	if err != nil {
 		log.Fatal(err)
@@ -136,6 +156,7 @@ func TestScripts(t *testing.T) {
 			"sim":        cmdSim,
 			"simstat":    cmdSimstat,
 			"server":     cmdServer,
+			"redis":      cmdRedis,
 			"closedport": cmdClosedport,
 			"freeport":   cmdFreeport,
 			"waitlines":  cmdWaitlines,
@@ -204,7 +225,9 @@ func cmdSim(ts *testscript.TestScript, neg bool, args []string) {
 		case "noheaders":
 			c.NoHeaders = true
 		default:
-			ts.Fatalf("unknown field %q", field)
+			if !batchField(ts, &c.Batches, field, value) {
+				ts.Fatalf("unknown field %q", field)
+			}
 		}
 	}
 	server, err := sim.New(c)
@@ -218,9 +241,34 @@ func cmdSim(ts *testscript.TestScript, neg bool, args []string) {
 	sims.Store(web.URL, server)
 }
 
+// batchField sets a field of what an imitation's Batch APIs are like, and says whether there is one of that name.
+func batchField(ts *testscript.TestScript, b *sim.Batches, field, value string) bool {
+	switch field {
+	case "batch-latency":
+		b.Latency = duration(ts, value)
+	case "batch-enqueued":
+		b.EnqueuedTokens = number(ts, value)
+	case "batch-requests":
+		b.MaxRequests = number(ts, value)
+	case "batch-bad":
+		b.Fail = 0.3
+	case "batch-expire":
+		b.ExpireEvery = number(ts, value)
+	case "batch-fail":
+		b.FailEvery = number(ts, value)
+	case "batch-cut":
+		b.CutResults = number(ts, value)
+	case "batch-lose":
+		b.LoseResults = true
+	default:
+		return false
+	}
+	return true
+}
+
 // simstat NAME FIELD WANT compares what an imitation counted.
 func cmdSimstat(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, neg, len(args) == 3, "simstat NAME requests|answered|twice|invalid WANT")
+	usage(ts, neg, len(args) == 3, "simstat NAME requests|answered|twice|invalid|batches|batched|repeated WANT")
 	v, _ := sims.Load(ts.Getenv(args[0]))
 	stats := v.(*sim.Server).Stats()
 	got := -1
@@ -231,6 +279,12 @@ func cmdSimstat(ts *testscript.TestScript, neg bool, args []string) {
 		got = stats.Answered
 	case "invalid":
 		got = stats.Invalid
+	case "batches":
+		got = stats.Batches.Batches
+	case "batched":
+		got = stats.Batches.Answered
+	case "repeated":
+		got = stats.Batches.Repeated
 	case "twice":
 		got = 0
 		for _, n := range stats.Paid {
@@ -275,20 +329,25 @@ func cmdServer(ts *testscript.TestScript, neg bool, args []string) {
 // closedport NAME puts an address on which nobody listens into the variable NAME.
 func cmdClosedport(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, neg, len(args) == 1, "closedport NAME")
-	ts.Setenv(args[0], "http://"+freeAddress(ts))
+	ts.Setenv(args[0], "http://"+freeAddress())
 }
 
 // freeport NAME puts a free address of this host into the variable NAME.
 func cmdFreeport(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, neg, len(args) == 1, "freeport NAME")
-	ts.Setenv(args[0], freeAddress(ts))
+	ts.Setenv(args[0], freeAddress())
 }
 
-func freeAddress(ts *testscript.TestScript) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	ts.Check(err)
-	defer l.Close()
-	return l.Addr().String()
+// freeAddress returns one that nobody listens at. Its port is none of those that systems give to whoever asks for any, which are
+// 32768 and above, so that no other test gets it meanwhile.
+func freeAddress() string {
+	for {
+		address := fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(22000))
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
+	}
 }
 
 // waitlines FILE N waits until the file has at least N lines.
@@ -390,9 +449,9 @@ func duration(ts *testscript.TestScript, text string) time.Duration {
 	return d
 }
 
-// await polls until done reports true, and fails after 20 s. What it waits for is the work of another process.
+// await polls until done reports true, and fails after a minute. What it waits for is the work of another process.
 func await(ts *testscript.TestScript, what string, done func() bool) {
-	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			ts.Fatalf("waited in vain for %s", what)
 		}

@@ -49,13 +49,14 @@ type settings struct {
 	unasked  []foreignRow // rows of a file that nobody named which say where keys go; the registry has them
 	rows     []provider.Row
 	tier     string
-	notes    []string // for those who want to know where things come from
-	doubts   []string // for everybody
+	notes    []string   // for those who want to know where things come from
+	doubts   []string   // for everybody
+	files    fileStates // as they were before they were read
 }
 
 // open reads the files.
 func (f *settingsFlags) open() (*settings, error) {
-	s := &settings{tier: f.tier}
+	s := &settings{tier: f.tier, files: make(fileStates)}
 	file, err := f.openConfig(s)
 	if err != nil {
 		return nil, err
@@ -64,6 +65,7 @@ func (f *settingsFlags) open() (*settings, error) {
 	if f.limits == "" {
 		return s, nil
 	}
+	s.files.note(f.limits)
 	own, err := config.LoadLimits(f.limits)
 	if err != nil {
 		return nil, unread(err, "--limits")
@@ -78,15 +80,18 @@ func (f *settingsFlags) open() (*settings, error) {
 // openConfig reads the file of settings that is named, or the usual one.
 func (f *settingsFlags) openConfig(s *settings) (config.File, error) {
 	if f.config != "" {
+		s.files.note(f.config)
 		return load(f.config, "--config")
 	}
 	if name := os.Getenv(configVariable); name != "" {
 		s.notes = append(s.notes, fmt.Sprintf("settings are those of %s, which $%s names", name, configVariable))
+		s.files.note(name)
 		return load(name, "$"+configVariable)
 	}
 	if _, err := os.Stat(usualConfig); errors.Is(err, fs.ErrNotExist) {
 		return config.File{}, nil
 	}
+	s.files.note(usualConfig)
 	file, err := load(usualConfig, "--config")
 	if err != nil {
 		return file, err
@@ -165,7 +170,7 @@ func unread(err error, from string) error {
 	if !ok {
 		return usageError(fmt.Errorf("%s: %w", from, err), "name a file that can be read")
 	}
-	return usageError(wrong, "%s", cmp.Or(wrong.Hint(), "mend the line; docs/providers.md shows how such a file looks"))
+	return usageError(wrong, "%s", cmp.Or(wrong.Hint(), "mend the line; docs/providers.md and docs/serve.md show how such a file looks"))
 }
 
 // Apply sets the limits of c, for an account at p. Flags win over the file, and that over the tier, each where it states

@@ -38,11 +38,13 @@ func newSim(s *streams) *cobra.Command {
 		Long: `Serve an imitation of the OpenAI, Anthropic and Gemini APIs whose limits, latency and faults you choose.
 
 Gemini's tokens per minute count the input alone: choose them by --itpm. The paths tell the APIs apart.
+Their Batch APIs and Mistral's are there as well, which the limits on calls do not touch: see the flags --batch-*.
 The address is printed on standard output. GET /stats tells what was called. An interrupt ends it.`,
 		Example: `  sluice sim --rpm 500 --tpm 30000
   sluice sim --listen 127.0.0.1:8080 --concurrent 8 --retry-after none
   sluice sim --rpm 3000 --fault-500 0.05 --storm 3s-7s
-  sluice sim --rpm 600 --no-headers --change 30s:0.5`,
+  sluice sim --rpm 600 --no-headers --change 30s:0.5
+  sluice sim --batch-latency 20s --batch-tokens 90000 --batch-fail 0.01 --batch-expire-every 5`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runSim(cmd.Context(), s, o) },
 	}
@@ -87,8 +89,27 @@ func (o *simOptions) register(fs *pflag.FlagSet) {
 	fs.Float64Var(&c.Faults.Throttled, "fault-429", 0, "share of calls answered 429 for no reason")
 	fs.StringArrayVar(&o.storms, "storm", nil, "refuse every call in that time, as FROM-TO[:STATUS] (repeatable)")
 	fs.IntVar(&c.SpentAfter, "spent-after", 0, "the account's money is spent after so many answers; calls that are open then are answered, too (0: never)")
+	o.registerBatches(fs)
 	fs.StringVar(&o.keyEnv, "key-env", "", "let in only the key that this environment variable holds")
 	fs.Uint64Var(&c.Seed, "seed", 0, "decides all luck")
+}
+
+// registerBatches adds the flags of the Batch APIs.
+func (o *simOptions) registerBatches(fs *pflag.FlagSet) {
+	b := &o.config.Batches
+	fs.DurationVar(&b.Latency, "batch-latency", time.Second, "time from the creation of a batch to its end")
+	fs.IntVar(&b.MaxRequests, "batch-requests", 0, "requests that a batch may hold (0: as the provider)")
+	fs.IntVar(&b.MaxBytes, "batch-bytes", 0, "bytes that a batch may have (0: as the provider)")
+	fs.IntVar(&b.EnqueuedTokens, "batch-tokens", 0, "tokens of a model that may be enqueued in batches (0: no limit)")
+	fs.IntVar(&b.Pending, "batch-pending", 0, "requests that may wait in batches, of Anthropic and Mistral (0: no limit)")
+	fs.IntVar(&b.PerHour, "batch-per-hour", 0, "batches in an hour (0: no limit)")
+	fs.Float64Var(&b.Fail, "batch-fail", 0, "share of lines that fail: a third each by 400, 429 and 500")
+	fs.IntVar(&b.ExpireEvery, "batch-expire-every", 0, "every so many-th batch expires, half done (0: none)")
+	fs.IntVar(&b.FailEvery, "batch-fail-every", 0, "every so many-th batch fails as a whole (0: none)")
+	fs.IntVar(&b.CutResults, "batch-cut", 0, "cut the first so many downloads of every file of results")
+	fs.BoolVar(&b.LoseResults, "batch-lose-results", false, "files of results are gone, as after their time")
+	fs.DurationVar(&b.ListDelay, "batch-list-delay", 0, "time until a new batch or file shows in lists")
+	fs.Float64Var(&b.Drop, "batch-drop", 0, "share of uploads and creations that are carried out and never answered")
 }
 
 // runSim serves until a signal or the end of ctx.
@@ -156,6 +177,9 @@ func (o *simOptions) described() (c sim.Config, err error) {
 	}
 	if c.Latency == 0 {
 		c.Latency = -1 // to sim, zero is the default
+	}
+	if c.Batches.Latency == 0 {
+		c.Batches.Latency = -1 // as above
 	}
 	switch o.charge {
 	case "declared":

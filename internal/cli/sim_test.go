@@ -55,10 +55,23 @@ func TestEveryFlagOfTheImitationIsItsOwn(t *testing.T) {
 		{"--fault-429 0.5", func(c *sim.Config) { c.Faults.Throttled = 0.5 }},
 		{"--storm 3s-7s:529", func(c *sim.Config) { c.Storms = []sim.Storm{{From: 3 * time.Second, To: 7 * time.Second, Status: 529}} }},
 		{"--spent-after 5", func(c *sim.Config) { c.SpentAfter = 5 }},
+		{"--batch-latency 5s", func(c *sim.Config) { c.Batches.Latency = 5 * time.Second }},
+		{"--batch-requests 5", func(c *sim.Config) { c.Batches.MaxRequests = 5 }},
+		{"--batch-bytes 5", func(c *sim.Config) { c.Batches.MaxBytes = 5 }},
+		{"--batch-tokens 5", func(c *sim.Config) { c.Batches.EnqueuedTokens = 5 }},
+		{"--batch-pending 5", func(c *sim.Config) { c.Batches.Pending = 5 }},
+		{"--batch-per-hour 5", func(c *sim.Config) { c.Batches.PerHour = 5 }},
+		{"--batch-fail 0.5", func(c *sim.Config) { c.Batches.Fail = 0.5 }},
+		{"--batch-expire-every 5", func(c *sim.Config) { c.Batches.ExpireEvery = 5 }},
+		{"--batch-fail-every 5", func(c *sim.Config) { c.Batches.FailEvery = 5 }},
+		{"--batch-cut 5", func(c *sim.Config) { c.Batches.CutResults = 5 }},
+		{"--batch-lose-results", func(c *sim.Config) { c.Batches.LoseResults = true }},
+		{"--batch-list-delay 5s", func(c *sim.Config) { c.Batches.ListDelay = 5 * time.Second }},
+		{"--batch-drop 0.5", func(c *sim.Config) { c.Batches.Drop = 0.5 }},
 		{"--key-env SIM_TEST_KEY", func(c *sim.Config) { c.Key = "any-key-of-a-test" }},
 		{"--seed 5", func(c *sim.Config) { c.Seed = 5 }},
 	}
-	plain := sim.Config{Burst: time.Minute, Latency: 200 * time.Millisecond, OutputTokens: 64}
+	plain := sim.Config{Burst: time.Minute, Latency: 200 * time.Millisecond, OutputTokens: 64, Batches: sim.Batches{Latency: time.Second}}
 	all := plain
 	for _, f := range flags {
 		want := plain
@@ -75,6 +88,11 @@ func TestEveryFlagOfTheImitationIsItsOwn(t *testing.T) {
 			if value.IsZero() {
 				t.Errorf("no flag sets %s", field.Name)
 			}
+		}
+	}
+	for field, value := range reflect.ValueOf(all.Batches).Fields() {
+		if value.IsZero() {
+			t.Errorf("no flag sets Batches.%s", field.Name)
 		}
 	}
 }

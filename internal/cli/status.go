@@ -27,10 +27,24 @@ type status struct {
 	rationed int     // calls that wait for room in a budget
 	lanes    []sluice.LaneSnapshot
 	draining bool
+	far      *farStatus   // nil: calls are made here
+	parts    *partFigures // nil: calls go live
+}
+
+// farStatus is how calls stand that workers make.
+type farStatus struct {
+	workers   int
+	inFlight  int // at workers
+	waiting   int // for one
+	throttles int
+	away      string // that the engine is; "" where it is not
 }
 
 // sum adds up what the lanes say.
 func (s *status) sum() (inFlight, waiting, throttles int) {
+	if s.far != nil {
+		return s.far.inFlight, s.far.waiting, s.far.throttles
+	}
 	for _, lane := range s.lanes {
 		inFlight += lane.InFlight
 		waiting += lane.Waiting
@@ -55,8 +69,13 @@ func (s *status) busiest() (lane sluice.LaneSnapshot, ok bool) {
 // binding says what holds the run back now: "bound by rpm 900", "bound by 8 slots", "cooldown until 12:03:10"; "" if
 // nothing does.
 func (s *status) binding() string {
-	if s.heldFor != "" {
+	switch {
+	case s.heldFor != "":
 		return s.heldFor
+	case s.far != nil && s.far.away != "":
+		return s.far.away
+	case s.far != nil && s.far.workers == 0 && s.left() > 0:
+		return "waiting for a worker"
 	}
 	lane, ok := s.busiest()
 	if !ok {
@@ -115,9 +134,11 @@ func (s *status) pause(lane sluice.LaneSnapshot) string {
 }
 
 // eta estimates what is left: at the rate of what binds, if a limit does, else at the rate of late.
+//
+// Nobody knows when a batch ends: while one is pending there is no estimate.
 func (s *status) eta() (time.Duration, bool) {
 	left := float64(s.left())
-	if s.total == 0 || left == 0 || s.heldFor != "" {
+	if s.total == 0 || left == 0 || s.heldFor != "" || s.parts != nil && s.parts.Pending > 0 {
 		return 0, false
 	}
 	perMin := s.perMin
@@ -169,21 +190,35 @@ func (s *status) block(width int) []string {
 		fmt.Sprintf("%d in flight  %s waiting  %d throttled  tokens %s in, %s out", inFlight, group(waiting),
 			throttles, group(s.usage.Input), group(s.usage.Output)),
 	}
+	if s.far != nil {
+		lines[2] += "  " + count(s.far.workers, "worker")
+	}
+	if text := s.parts.words(s.now); text != "" {
+		lines = append(lines, folded(text, width)...)
+	}
 	if s.outlook != "" {
 		lines = append(lines, s.outlook)
 	}
 	if s.draining {
-		line := s.drainLine()
-		if first, rest, ok := strings.Cut(line, "; "); ok && len(line) >= width { // its end must be read
-			lines = append(lines, first+";")
-			line = rest
-		}
-		lines = append(lines, line)
+		lines = append(lines, folded(s.drainLine(), width)...) // its end must be read
 	}
 	for i, line := range lines {
 		lines[i] = clip(line, width-1)
 	}
 	return lines
+}
+
+// folded breaks a text that does not fit into a line at its semicolons.
+func folded(text string, width int) []string {
+	var lines []string
+	for len(text) >= width {
+		i := strings.LastIndex(text[:width], "; ")
+		if i < 0 {
+			break
+		}
+		lines, text = append(lines, text[:i+1]), text[i+2:]
+	}
+	return append(lines, text)
 }
 
 // plain is the status on one line, for logs.
@@ -202,6 +237,12 @@ func (s *status) plain() string {
 	}
 	parts = append(parts, fmt.Sprintf("%d in flight", inFlight), fmt.Sprintf("%s waiting", group(waiting)),
 		fmt.Sprintf("%d throttled", throttles))
+	if s.far != nil {
+		parts = append(parts, count(s.far.workers, "worker"))
+	}
+	if text := s.parts.words(s.now); text != "" {
+		parts = append(parts, text)
+	}
 	if s.outlook != "" {
 		parts = append(parts, s.outlook)
 	}
@@ -220,10 +261,20 @@ func (s *status) progress() string {
 func (s *status) drainLine() string {
 	inFlight, _, _ := s.sum()
 	what, after := "call", "; Ctrl-C again abandons them (they may be billed)"
-	if s.commands {
+	switch {
+	case s.commands:
 		what, after = "command", "; Ctrl-C again ends them (they run again the next time)"
+	case s.far != nil:
+		after = "; Ctrl-C again leaves them to the workers (the same command records them)"
 	}
 	text := count(inFlight, what) + " in flight"
+	switch {
+	case s.parts == nil || inFlight > 0:
+	case s.parts.running > 0:
+		text, after = "what is at the provider goes on there", ""
+	default:
+		text, after = "no batch runs at the provider", ""
+	}
 	var oldest time.Time
 	for _, lane := range s.lanes {
 		if !lane.Oldest.IsZero() && (oldest.IsZero() || lane.Oldest.Before(oldest)) {
@@ -257,6 +308,11 @@ type statusLine struct {
 	Outlook   string    `json:"outlook,omitempty"`
 	Cost      float64   `json:"cost_usd,omitempty"`
 
+	Workers    *int `json:"workers,omitempty"`     // of a distributed run
+	EngineAway bool `json:"engine_away,omitempty"` // it does not answer
+
+	Parts *partFigures `json:"parts,omitempty"` // of a run by way of a Batch API
+
 	Lanes []control.Lane `json:"lanes"`
 }
 
@@ -265,7 +321,11 @@ func (s *status) line() statusLine {
 	line := statusLine{
 		At: s.now, Total: s.total, Done: s.done, Failed: s.failed, InFlight: inFlight, Waiting: waiting,
 		Throttles: throttles, PerMin: math.Round(s.perMin*10) / 10, Input: s.usage.Input, Output: s.usage.Output,
-		Draining: s.draining, Held: s.heldFor == work.HeldReason, Rationed: s.rationed, Outlook: s.outlook, Cost: s.cost, Lanes: control.Lanes(sluice.Snapshot{Lanes: s.lanes}, s.now),
+		Draining: s.draining, Held: s.heldFor == work.HeldReason, Rationed: s.rationed, Outlook: s.outlook, Cost: s.cost,
+		Parts: s.parts, Lanes: control.Lanes(sluice.Snapshot{Lanes: s.lanes}, s.now),
+	}
+	if s.far != nil {
+		line.Workers, line.EngineAway = &s.far.workers, s.far.away != ""
 	}
 	if lane, ok := s.busiest(); ok {
 		if lane.Waiting > 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-llm/sluice/internal/control"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -22,6 +23,7 @@ func (st *runStatus) block(now time.Time) []string {
 	}
 	if st.Live == nil {
 		stateRows(st.State, row, now, !st.ended())
+		partRows(st.Parts, row, now)
 		return lines
 	}
 	live := st.Live
@@ -52,12 +54,21 @@ func (st *runStatus) block(now time.Time) []string {
 	for _, lane := range live.Lanes {
 		row("lane", "%s", laneWords(lane, now))
 	}
+	partRows(st.Parts, row, now)
 	return lines
+}
+
+// word is the run's status for people.
+func (st *runStatus) word() string {
+	if st.Status == string(work.CalledOff) {
+		return "called off"
+	}
+	return st.Status
 }
 
 // head names the run and says what it is about.
 func (st *runStatus) head(now time.Time) string {
-	text := fmt.Sprintf("%s: %s", cmp.Or(st.Output, "the run"), st.Status)
+	text := fmt.Sprintf("%s: %s", cmp.Or(st.Output, "the run"), st.word())
 	if st.Reason != "" {
 		text += ": " + st.Reason
 	}
@@ -111,10 +122,10 @@ func (st *runStatus) line(now time.Time) string {
 		if live.ETAms != nil {
 			text += ", ETA " + span(time.Duration(*live.ETAms)*time.Millisecond)
 		}
-		return text
+		return text + st.partWords(now)
 	}
 	s := st.State
-	text := fmt.Sprintf("%s: %s, %s", st.Output, st.Status, counted(s.Already+s.Done+s.Failed, s.Total))
+	text := fmt.Sprintf("%s: %s, %s", st.Output, st.word(), counted(s.Already+s.Done+s.Failed, s.Total))
 	if s.Failed > 0 {
 		text += fmt.Sprintf(", %s failed", group(s.Failed))
 	}
@@ -124,7 +135,16 @@ func (st *runStatus) line(now time.Time) string {
 	if st.Reason != "" {
 		text += ", " + st.Reason
 	}
-	return text + fmt.Sprintf(" (%s ago)", span(now.Sub(s.UpdatedAt)))
+	return text + st.partWords(now) + fmt.Sprintf(" (%s ago)", span(now.Sub(s.UpdatedAt)))
+}
+
+// partWords say how the parts stand, behind other words; "" where none is pending.
+func (st *runStatus) partWords(now time.Time) string {
+	f := sumParts(st.Parts)
+	if f.Pending == 0 {
+		return ""
+	}
+	return ", " + f.words(now)
 }
 
 // counted is "done of total", or what is known of it.
@@ -151,8 +171,12 @@ func laneWords(l control.Lane, now time.Time) string {
 		text += fmt.Sprintf(", pauses until %s (%s)", clock(l.Until, now), l.Why)
 	}
 	for _, b := range l.Budgets {
-		if b.Limit > 0 {
-			text += fmt.Sprintf("; %s %s (%s), %s at hand", b.Dimension, group(b.Limit), b.Source, group(math.Floor(b.Level)))
+		if b.Limit > 0 && b.Limit != provider.Endless {
+			left := group(math.Floor(b.Level)) + " at hand"
+			if b.Shared {
+				left = "shared with others"
+			}
+			text += fmt.Sprintf("; %s %s (%s), %s", b.Dimension, group(b.Limit), b.Source, left)
 		}
 	}
 	return text

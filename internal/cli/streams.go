@@ -17,7 +17,7 @@ import (
 
 // streams are the program's ends. Writing to out and err is safe for concurrent use.
 type streams struct {
-	args []string // of the command line
+	args []string // of the command line, as they may be shown
 	in   io.Reader
 	out  *safeWriter
 	err  *safeWriter
@@ -26,7 +26,7 @@ type streams struct {
 func newStreams(args []string, stdin io.Reader, stdout, stderr io.Writer) *streams {
 	hidden := &secrets{}
 	return &streams{
-		args: args, in: stdin,
+		args: shownArgs(args), in: stdin,
 		out: &safeWriter{w: stdout, secrets: hidden, data: true, screens: isTerminal(stdout)}, err: &safeWriter{w: stderr, secrets: hidden},
 	}
 }

@@ -49,6 +49,27 @@ var plantedFaults = []plantedFault{
 		add:  "var wakeups int\n", level: "aggressive", rows: []string{"deadlocks"},
 	},
 	{
+		name: "a wake-up that comes late",
+		file: "internal/gate/gate.go",
+		old:  "func (g *Gate) pump(now time.Time, l *lane) {\n",
+		new:  "func (g *Gate) pump(now time.Time, l *lane) {\n	if pumps++; pumps%60 == 0 {\n		return\n	}\n",
+		add:  "var pumps int\n", level: "aggressive", rows: []string{"lost_wakeups"},
+	},
+	{
+		name:  "one member in five held up",
+		file:  "pool/member.go",
+		old:   "	c.Member, c.Withdrawn = m.id, m.gone\n",
+		new:   "	if n := m.id[len(m.id)-1]; n == '5' || n == '6' {\n		time.Sleep(1100 * time.Millisecond)\n	}\n	c.Member, c.Withdrawn = m.id, m.gone\n",
+		level: "aggressive", rows: []string{"jain_index"},
+	},
+	{
+		name:  "a wait of more than a second",
+		file:  "pool/member.go",
+		old:   "	c.Member, c.Withdrawn = m.id, m.gone\n",
+		new:   "	if m.pool.total.calls == 50 {\n		time.Sleep(1100 * time.Millisecond)\n	}\n	c.Member, c.Withdrawn = m.id, m.gone\n",
+		level: "conservative", rows: []string{"max_wait"},
+	},
+	{
 		name:  "a checkpoint not saved 1 in 20",
 		file:  "pool/filestore.go",
 		old:   "	path := s.path(member)\n	mu := s.lock(path)\n	mu.Lock()\n	defer mu.Unlock()\n	if err := s.replace",

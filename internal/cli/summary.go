@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/provider"
 )
 
 // summary is what a run came to, as --json prints it.
@@ -18,7 +19,7 @@ type summary struct {
 	Output  string `json:"output"`
 	Journal string `json:"journal,omitempty"` // has the results, until all are there and the output is written
 	Events  string `json:"events,omitempty"`
-	Outcome string `json:"outcome"` // done, items_failed, stopped, interrupted, failed
+	Outcome string `json:"outcome"` // done, items_failed, called_off, stopped, interrupted, failed
 	Error   string `json:"error,omitempty"`
 	Hint    string `json:"hint,omitempty"`
 
@@ -53,6 +54,8 @@ type summary struct {
 	Bound  map[string]float64 `json:"bound_by"` // shares of the wall time
 
 	Upstreams []upstreamSummary `json:"upstreams,omitempty"`
+
+	Via *viaSummary `json:"via,omitempty"` // null: calls go live
 
 	misses int // of the cache
 
@@ -89,8 +92,9 @@ func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 		Lanes: []laneSummary{}, Bound: map[string]float64{}, ran: rep.Done + rep.Failed,
 		Budgets: rep.Budgets,
 	}
-	if free := rep.Twins + rep.Cached; rep.Costed > 0 || free > 0 && free == sum.ran {
-		sum.Cost, sum.Costed = &rep.Cost, rep.Costed+free
+	// Where the price of calls is not known, what was spared does not make a cost; where there were none, nothing was paid.
+	if free := rep.Twins + rep.Cached; rep.Costed > free || free > 0 && free == sum.ran {
+		sum.Cost, sum.Costed = &rep.Cost, rep.Costed
 	}
 	for kind, n := range rep.Kinds {
 		if kind != sluice.OK {
@@ -168,8 +172,11 @@ func share(b sluice.BudgetSnapshot, spent float64, wall time.Duration) float64 {
 // print writes the summary for people.
 func (sum *summary) print(s *streams) {
 	done := sum.Total - sum.Failed - sum.Left
-	if sum.Total == 0 && sum.Error == "" {
+	switch {
+	case sum.Total == 0 && sum.Error == "":
 		s.errorf("nothing to do: %s has no lines\n", inputName(sum.Input))
+		return
+	case sum.Total == 0: // the error says why
 		return
 	}
 	if sum.Left == 0 && sum.Attempts == 0 && sum.Done == 0 && sum.Already == sum.Total && sum.Failed == 0 {
@@ -198,6 +205,7 @@ func (sum *summary) print(s *streams) {
 		row("failed", "%s, first %s", kind, sum.First[kind])
 	}
 	sum.printReuse(row)
+	sum.Via.print(row)
 	sum.printWork(row)
 	for _, up := range sum.Upstreams {
 		row("upstream", "%s", up)
@@ -246,7 +254,7 @@ func (sum *summary) printWork(row func(name, format string, args ...any)) {
 func (l laneSummary) String() string {
 	var parts []string
 	for _, b := range l.Budgets {
-		if b.Limit > 0 {
+		if b.Limit > 0 && b.Limit != provider.Endless {
 			parts = append(parts, fmt.Sprintf("%s of %s %s (%s)", prose.Percent(b.Share), b.Dimension, group(b.Limit), b.Source))
 		}
 	}

@@ -88,7 +88,9 @@ func (a *accounts) shapeBy(c *sluice.Config, p provider.Provider, label string, 
 	for d, limit := range told {
 		*c.Limits.At(d), *c.Account.At(d) = limit, limit
 	}
-	a.room.among(max(1, a.shares)).bound(c)
+	if a.shared == nil { // else others would be held to this host's room: workers and connections keep to it
+		a.room.among(max(1, a.shares)).bound(c)
+	}
 	return nil
 }
 

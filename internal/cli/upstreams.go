@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -31,7 +32,8 @@ func (f *upstreamFlags) register(fs *pflag.FlagSet) {
 // upstreams are those of the settings, and what came of them.
 type upstreams struct {
 	*provider.Upstreams
-	labels map[string]string // of their accounts, by the Scheduler's name
+	labels map[string]string          // of their accounts, by the Scheduler's name
+	models map[string]map[string]bool // that the settings name, by those labels
 
 	mu   sync.Mutex
 	done map[string]*upstreamSummary
@@ -60,7 +62,7 @@ func (a *accounts) openUpstreams(f *upstreamFlags, attempts int, say func(provid
 	if err := cfg.Prefer.UnmarshalText([]byte(f.prefer)); err != nil {
 		return usageError(fmt.Errorf("--prefer: %w", err), "leave it out to have each call go where it can start soonest")
 	}
-	ups := &upstreams{labels: make(map[string]string), done: make(map[string]*upstreamSummary)}
+	ups := &upstreams{labels: make(map[string]string), models: make(map[string]map[string]bool), done: make(map[string]*upstreamSummary)}
 	labels := make(map[string]bool)
 	for _, up := range chosen {
 		labels[accountLabel(up)] = true
@@ -79,6 +81,7 @@ func (a *accounts) openUpstreams(f *upstreamFlags, attempts int, say func(provid
 			}
 		}
 		made.Scheduler = schedulers[label]
+		ups.named(strings.TrimPrefix(label, "="), &made, a.settings.registry)
 		cfg.Upstreams = append(cfg.Upstreams, made)
 	}
 	if ups.Upstreams, err = provider.NewUpstreams(cfg); err != nil {
@@ -86,6 +89,23 @@ func (a *accounts) openUpstreams(f *upstreamFlags, attempts int, say func(provid
 	}
 	a.upstreams = ups
 	return nil
+}
+
+// named notes the models of an upstream that the settings or the registry name.
+func (u *upstreams) named(label string, up *provider.Upstream, known *provider.Registry) {
+	all := u.models[label]
+	if all == nil {
+		all = make(map[string]bool)
+		u.models[label] = all
+	}
+	for _, id := range up.Models {
+		all[id] = true
+	}
+	if up.Models == nil {
+		for _, id := range known.Models(up.Provider.Name) {
+			all[id] = true
+		}
+	}
 }
 
 // accountLabel names the account of an upstream: its own has its name, which is nobody's account by the sign before it.
@@ -157,13 +177,18 @@ func (a *accounts) described(up config.Upstream) provider.Upstream {
 func (a *accounts) upstream(up config.Upstream) (provider.Upstream, error) {
 	made := a.described(up)
 	p := made.Provider
+	if up.KeyFile != "" {
+		key, err := a.keyFile(up)
+		made.Keys = []provider.Key{key}
+		return made, err
+	}
 	for _, name := range up.KeyEnv {
 		key, err := a.firstKey([]string{name})
 		if err != nil {
 			return made, err
 		}
 		if key.Value == "" {
-			return made, a.noKey(up.Name, name)
+			return made, a.noKey(up, name)
 		}
 		made.Keys = append(made.Keys, key)
 	}
@@ -177,13 +202,20 @@ func (a *accounts) upstream(up config.Upstream) (provider.Upstream, error) {
 	case key.Value != "":
 		made.Keys = []provider.Key{key}
 	case len(p.KeyEnv) > 0 && !p.KeyOptional:
-		return made, a.noKey(up.Name, p.KeyEnv[0])
+		return made, a.noKey(up, p.KeyEnv[0])
 	}
 	return made, nil
 }
 
-func (a *accounts) noKey(upstream, name string) error {
-	return usageError(fmt.Errorf("no key for upstream %s: %s", upstream, a.unset(name)),
+// at returns err as one about a field of an upstream.
+func (a *accounts) at(up config.Upstream, field string, err error) error {
+	file := &a.settings.file
+	i := slices.IndexFunc(file.Upstreams, func(other config.Upstream) bool { return other.Name == up.Name })
+	return file.At(fmt.Sprintf("upstreams[%d].%s", i, field), err)
+}
+
+func (a *accounts) noKey(up config.Upstream, name string) error {
+	return usageError(a.at(up, "key_env", fmt.Errorf("no key for upstream %s: %s", up.Name, a.unset(name))),
 		"export %s=..., or name those upstreams that are to be used: --upstream NAME", name)
 }
 
@@ -240,7 +272,7 @@ func (u *upstreams) observe(res *work.Result) {
 		if sum.Cost == nil {
 			sum.Cost = new(float64)
 		}
-		*sum.Cost += res.Cost
+		*sum.Cost = prose.RoundDollars(*sum.Cost + res.Cost)
 	}
 }
 
@@ -270,9 +302,9 @@ func (u *upstreams) summary() []upstreamSummary {
 func blame(all []upstreamSummary, last map[string]string) []upstreamSummary {
 	for i := range all {
 		up := &all[i]
-		for lane, met := range last {
+		for _, lane := range slices.Sorted(maps.Keys(last)) { // of several models the same one is quoted each time
 			if up.Items == 0 && up.LeftOut == "" && strings.HasPrefix(lane, up.Name+": ") {
-				up.LastError = met
+				up.LastError = last[lane]
 			}
 		}
 	}

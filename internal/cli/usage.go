@@ -64,7 +64,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	if form := forms[flag.Value.Type()]; form != "" {
 		return usageError(fmt.Errorf("--%s %s is not %s", flag.Name, wrong.GetValue(), form), "%s", help)
 	}
-	return usageError(fmt.Errorf("--%s %s: %w", flag.Name, wrong.GetValue(), wrong.Unwrap()), "%s", help)
+	said := strings.TrimRight("--"+flag.Name+" "+wrong.GetValue(), " ")
+	return usageError(fmt.Errorf("%s: %w", said, wrong.Unwrap()), "%s", help)
 }
 
 // noCommand refuses arguments of the root, which are no command of it.

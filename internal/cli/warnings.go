@@ -9,9 +9,9 @@ import (
 func (r *batchRun) warn(e sluice.Event) {
 	model := e.Lane
 	e.Lane = r.accounts.upstreams.label(e.Account, e.Lane)
-	if e.Type == sluice.EventShared {
+	if e.Type == sluice.EventShared && r.accounts.shared == nil {
 		r.s.errorf("sluice: another process uses %s with the same key: together they may exceed its limits\n", e.Lane)
-		r.s.errorf("hint: let them run one after the other; sharing one quota is what `sluice serve` will be for\n")
+		r.s.errorf("hint: let them share one quota: through `sluice serve`, or by --redis URL in both; or let them run one after the other\n")
 	}
 	r.watchHealth(e)
 	if model != "" {

@@ -17,28 +17,38 @@ import (
 	"github.com/sluice-llm/sluice/internal/command"
 )
 
-// counter counts bytes, and after most of them has an error. It is not safe for concurrent use.
+// counter counts bytes, does something once after so many, and after most of them has an error. It is not safe for concurrent
+// use.
 type counter struct {
 	most, n int
+	at      int
+	then    func()
 }
 
 func (c *counter) Write(b []byte) (int, error) {
 	if c.n += len(b); c.n > c.most {
 		return 0, errors.New("full")
 	}
+	if c.then != nil && c.n >= c.at {
+		c.then()
+		c.then = nil
+	}
 	return len(b), nil
 }
 
 func TestAFloodEndsWithTheContext(t *testing.T) {
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, errors.New("enough"))
-	defer cancel()
-	out := &counter{most: 1 << 50}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	var flooded time.Time
+	out := &counter{most: 1 << 50, at: 1 << 16, then: func() {
+		flooded = time.Now()
+		cancel(errors.New("enough"))
+	}}
 	res, err := command.Run(ctx, command.Spec{
-		Args: []string{"sh", "-c", "trap '' TERM; yes & yes"}, Env: env, Stdout: out, Grace: 2 * time.Second,
+		Args: []string{"sh", "-c", "trap '' TERM; yes & yes"}, Env: env, Stdout: out, Grace: 4 * time.Second,
 	})
-	if err == nil || err.Error() != "enough" || res.Took > 4*time.Second || // one grace for all of it
-		out.n < 1<<16 {
-		t.Errorf("%+v, %v, %d bytes", res, err, out.n)
+	if took := time.Since(flooded); err == nil || err.Error() != "enough" || took > 8*time.Second { // one grace for all of it
+		t.Errorf("%+v, %v, %d bytes, and %v", res, err, out.n, took)
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
@@ -40,7 +39,11 @@ type File struct {
 	// Upstreams are the ways to send calls, where there are several.
 	Upstreams []Upstream `yaml:"upstreams"`
 
+	// Serve is for a gateway. Nil: the file has nothing for one.
+	Serve *Serve `yaml:"serve"`
+
 	registry *provider.Registry
+	document *document // nil: there is none
 }
 
 // Registry returns the published registry with the file's providers laid over it.
@@ -51,10 +54,29 @@ func (f *File) Registry() *provider.Registry {
 	return f.registry
 }
 
-// DiffersFrom reports whether the file says anything else but of limits.
+// Variables are those that the file's texts have the values of.
+func (f *File) Variables() Variables {
+	if f.document == nil {
+		return nil
+	}
+	return f.document.variables
+}
+
+// At returns err as one about the field of that path, where the file has it or what it is missing in.
+func (f *File) At(field string, err error) error {
+	if f.document == nil || f.document.body == nil {
+		return err
+	}
+	if wrong := f.document.wrong(field, err); wrong.Line > 0 {
+		return wrong
+	}
+	return err
+}
+
+// DiffersFrom reports whether the file says anything else to a run but of limits.
 func (f File) DiffersFrom(g File) bool {
 	for _, file := range []*File{&f, &g} {
-		file.Name, file.Limits, file.registry = "", nil, nil
+		file.Name, file.Limits, file.Serve, file.registry, file.document = "", nil, nil, nil, nil
 		file.Upstreams = slices.Clone(file.Upstreams)
 		for i := range file.Upstreams {
 			file.Upstreams[i].Limits = nil
@@ -62,30 +84,6 @@ func (f File) DiffersFrom(g File) bool {
 	}
 	return !reflect.DeepEqual(f, g)
 }
-
-// Error is what is wrong with a file.
-type Error struct {
-	File  string
-	Line  int    // from 1; 0 where it is no single line
-	Field string // its path, such as limits.rpm; "" where it is no single field
-	Text  string
-	hint  string
-}
-
-// Error says where it is and what.
-func (e *Error) Error() string {
-	text := e.Text
-	if e.Field != "" {
-		text = e.Field + ": " + text
-	}
-	if e.Line > 0 {
-		return fmt.Sprintf("%s:%d: %s", e.File, e.Line, text)
-	}
-	return e.File + ": " + text
-}
-
-// Hint says what to do about it; "" is nothing in particular.
-func (e *Error) Hint() string { return e.hint }
 
 // largest is how large a file may be: many times what anybody writes by hand.
 const largest = 256 << 10
@@ -128,7 +126,7 @@ func read(path string) ([]byte, error) {
 
 // Parse reads the content of a file of that name. The error is an *Error.
 func Parse(name string, data []byte) (File, error) {
-	d := document{name: name}
+	d := document{name: name, lookup: os.LookupEnv}
 	if err := d.parse(data); err != nil {
 		return File{}, err
 	}
@@ -150,11 +148,14 @@ func ParseLimits(name string, data []byte) (*Limits, error) {
 
 // read returns what the tree says.
 func (d *document) read() (File, error) {
-	file := File{Name: d.name}
+	file := File{Name: d.name, document: d}
 	if d.body == nil { // nothing, or comments alone
 		return file, nil
 	}
 	if err := d.checkSecrets(); err != nil {
+		return File{}, err
+	}
+	if err := d.expand(); err != nil {
 		return File{}, err
 	}
 	if err := d.decode(&file); err != nil {
@@ -182,6 +183,9 @@ func (d *document) read() (File, error) {
 	if field, err := file.checkUpstreams(); err != nil {
 		return File{}, d.wrong(field, err)
 	}
+	if field, err := file.checkServe(); err != nil {
+		return File{}, d.wrong("serve."+field, err)
+	}
 	return file, nil
 }
 
@@ -193,6 +197,9 @@ type document struct {
 	name string
 	file *ast.File
 	body ast.Node // nil when there is nothing in it
+
+	lookup    func(string) (string, bool) // of variables
+	variables Variables
 }
 
 // parse makes the tree, and refuses what would make it too deep or too large.
@@ -237,8 +244,8 @@ func (d *document) keepLimits(more bool) error {
 		return nil
 	}
 	for _, v := range m.Values {
-		if key := v.Key.GetToken(); key.Value == "providers" || key.Value == "upstreams" {
-			return &Error{File: d.name, Line: line(key), Field: key.Value, Text: "a file of limits holds no " + key.Value + ", which say where keys are sent",
+		if key := v.Key.GetToken(); key.Value == "providers" || key.Value == "upstreams" || key.Value == "serve" {
+			return &Error{File: d.name, Line: line(key), Field: key.Value, Text: "a file of limits holds no " + key.Value + ", which decide where keys are sent or who may call",
 				hint: "look at them, and if they are right name the file by --config"}
 		}
 	}
@@ -293,9 +300,35 @@ func (d *document) decode(file *File) (err error) {
 		}
 	}()
 	if err := yaml.NodeToValue(d.body, file, yaml.Strict()); err != nil {
-		return d.translate(err)
+		return d.translate(d.firstUnknown(err))
 	}
 	return nil
+}
+
+// firstUnknown returns the error of the first field that is unknown where err is that of any: the parser takes one at random.
+// It cuts the document short.
+func (d *document) firstUnknown(err error) error {
+	var first, next *yaml.UnknownFieldError
+	for found := err; errors.As(found, &next) && d.cutBefore(next.GetToken()); found = yaml.NodeToValue(d.body, new(File), yaml.Strict()) {
+		if first == nil || next.GetToken().Position.Offset < first.GetToken().Position.Offset {
+			first, err = next, found
+		}
+	}
+	return err
+}
+
+// cutBefore drops the field of that key and those after it from what they stand in, and reports whether there is such a field.
+func (d *document) cutBefore(key *token.Token) (found bool) {
+	ast.Walk(visitor(func(n ast.Node) {
+		fields, ok := n.(*ast.MappingNode)
+		if !ok || found {
+			return
+		}
+		if i := slices.IndexFunc(fields.Values, func(v *ast.MappingValueNode) bool { return v.Key.GetToken() == key }); i >= 0 {
+			fields.Values, found = fields.Values[:i], true
+		}
+	}), d.body)
+	return found
 }
 
 // checkSecrets refuses keys: files are copied and committed.
@@ -321,118 +354,4 @@ type visitor func(ast.Node)
 func (v visitor) Visit(n ast.Node) ast.Visitor {
 	v(n)
 	return v
-}
-
-// wrong is an error about the field of that path, or about what it is missing in.
-func (d *document) wrong(field string, err error) error {
-	at := 0
-	for path := field; at == 0 && path != ""; {
-		if p, err := yaml.PathString("$." + path); err == nil {
-			if n, err := p.FilterFile(d.file); err == nil && n != nil {
-				at = line(n.GetToken())
-			}
-		}
-		path = path[:max(strings.LastIndexAny(path, ".["), 0)]
-	}
-	return &Error{File: d.name, Line: at, Field: field, Text: provider.Redact(err.Error())}
-}
-
-// translate says in our words what the parser found.
-func (d *document) translate(err error) error {
-	var of yaml.Error
-	if !errors.As(err, &of) {
-		return &Error{File: d.name, Text: provider.Redact(err.Error())}
-	}
-	e := &Error{File: d.name, Line: line(of.GetToken()), Field: d.pathOf(of.GetToken()), Text: provider.Redact(of.GetMessage())}
-	var unknown *yaml.UnknownFieldError
-	var mistyped *yaml.TypeError
-	var misshapen *yaml.UnexpectedNodeTypeError
-	switch {
-	case errors.As(err, &unknown):
-		name := unknown.GetToken().Value
-		e.Field = ""
-		e.Text = provider.Redact(fmt.Sprintf("unknown field %q", name)) + provider.Meant(provider.Nearest(name, fields()))
-		if low := strings.ToLower(name); strings.Contains(low, "key") || strings.Contains(low, "secret") || strings.Contains(low, "token") {
-			e.hint = keyHint
-		}
-	case errors.As(err, &mistyped):
-		e.Text = "want " + inWords(mistyped.DstType)
-	case errors.As(err, &misshapen) && misshapen.Expected == ast.SequenceType:
-		e.Text = "want a list, with a dash before each entry"
-	case errors.As(err, &misshapen) && misshapen.Expected == ast.MappingType:
-		e.Text = "want fields, such as name: value"
-	}
-	return e
-}
-
-// pathOf returns the path of the field whose value begins with that token.
-func (d *document) pathOf(t *token.Token) string {
-	path := ""
-	if d.body == nil || t == nil {
-		return ""
-	}
-	ast.Walk(visitor(func(n ast.Node) {
-		if path == "" && n.GetToken() == t {
-			path = strings.TrimPrefix(strings.TrimPrefix(n.GetPath(), "$"), ".")
-		}
-	}), d.body)
-	return path
-}
-
-// inWords says what values a type has.
-func inWords(t reflect.Type) string {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	if t == reflect.TypeFor[time.Time]() {
-		return "an instant, such as 2026-01-31T12:00:00Z"
-	}
-	if t == reflect.TypeFor[Models]() {
-		return "models, as {asked: theirs} or a list such as [gpt-4o]"
-	}
-	switch t.Kind() {
-	case reflect.Int:
-		return "a whole number"
-	case reflect.Float64:
-		return "a number"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Slice:
-		return "a list, such as [a, b]"
-	case reflect.String:
-		return "a text"
-	}
-	return "fields, each on a line of its own"
-}
-
-// fields returns the names of all fields that there are.
-func fields() []string {
-	var names []string
-	seen := make(map[reflect.Type]bool)
-	var collect func(t reflect.Type)
-	collect = func(t reflect.Type) {
-		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
-			t = t.Elem()
-		}
-		if t.Kind() != reflect.Struct || seen[t] {
-			return
-		}
-		seen[t] = true
-		for i := range t.NumField() {
-			name, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
-			if name != "" && name != "-" {
-				names = append(names, name)
-				collect(t.Field(i).Type)
-			}
-		}
-	}
-	collect(reflect.TypeFor[File]())
-	return names
-}
-
-func line(t *token.Token) int {
-	if t == nil || t.Position == nil {
-		return 0
-	}
-	return t.Position.Line
 }

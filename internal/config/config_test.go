@@ -162,11 +162,15 @@ providers:
 
 func TestErrorsNameLineAndField(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
+		{"aa: 1\nbb: 2\ncharge: 3\ncc: 4\ndd: 5\nee: 6\nff: 7\n", `f.yaml:1: unknown field "aa"`},
+		{"limits:\n  rpm:\n    v1: 3\n    v2: 3\n    v3: 3\nzz: 4\nyy: 5\n", `f.yaml:3: unknown field "v1"`},
+		{"zz: 4\nlimits:\n  rpm:\n    v1: 3\n    v2: 3\n    v3: 3\n", `f.yaml:1: unknown field "zz"`},
 		{"limits:\n  rpm: 500\n  tmp: 3\n", `f.yaml:3: unknown field "tmp" (did you mean tpm`},
 		{"limits:\r\n  rpm: 500\r\n  tmp: 3\r\n", `f.yaml:3: unknown field "tmp"`},
 		{"limits:\n  rpm: 5\n  burst_seconds: 1e9\n", `f.yaml:3: limits.burst_seconds: 1e+09 is more seconds than a day has`},
 		{"limits:\n  rpm: 5\n  tpm: 2e12\n", `f.yaml:3: limits.tpm: 2e+12 is above 1000000000000`},
-		{"provider: []\n", `f.yaml:1: unknown field "provider" (did you mean providers?)`},
+		{"provider: []\n", `f.yaml:1: field "provider" does not stand here, but below another (did you mean providers?)`},
+		{"rpm: 300\n", `f.yaml:1: field "rpm" does not stand here, but below another`},
 		{"limits:\n  rpm:\n    valeu: 3\n", `f.yaml:3: unknown field "valeu" (did you mean value?)`},
 		{"providers:\n  - name: x\n    bas_url: http://a/v1\n", `f.yaml:3: unknown field "bas_url" (did you mean base_url?)`},
 		{"providers:\n  - name: x\n    base_url: ftp://a/v1\n", `f.yaml:3: providers[0].base_url: this is not an http`},
@@ -296,13 +300,17 @@ func TestTheDocumentedFilesAreFine(t *testing.T) {
 }
 
 func TestEveryFieldIsDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/providers.md")
-	if err != nil {
-		t.Fatal(err)
+	var text string
+	for _, name := range []string{"../../docs/providers.md", "../../docs/serve.md"} {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(b)
 	}
 	for _, field := range config.Fields() {
-		if !strings.Contains(string(text), "`"+field+"`") && !strings.Contains(string(text), field+":") {
-			t.Errorf("%s is not in docs/providers.md", field)
+		if !strings.Contains(text, "`"+field+"`") && !strings.Contains(text, field+":") {
+			t.Errorf("%s is neither in docs/providers.md nor in docs/serve.md", field)
 		}
 	}
 }
@@ -397,6 +405,8 @@ func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		"limits: {rpm: 500, tpm: {value: 3, source: header, at: 2026-01-01T00:00:00Z}}\n",
 		"providers:\n  - name: x\n    base_url: http://a/v1\n    tiers:\n      - {tier: a, rpm: 3}\n",
+		"upstreams:\n  - {provider: openai, key_file: k, base_url: 'https://${PATH}/v1'}\nserve:\n  listen: 127.0.0.1:0\n  hosts: [$${a}]\n",
+		"serve: {models: {a: b}, deadlines: {queue: 1m}, bodies: {most: 1MiB}, origins: ['https://a']}\n", "serve:\n  hosts:\n  - |\n    ${HOME}\n",
 		`{"limits":{"rpm":{"value":1,"source":"told"}}}`, "limits:\r\n  rpm: 1\r\n", "\xef\xbb\xbf# x\n",
 	} {
 		f.Add([]byte(text))

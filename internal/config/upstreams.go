@@ -20,8 +20,9 @@ type Upstream struct {
 	Name     string   `yaml:"name"` // default: the provider's name, and a number from the second on
 	Provider string   `yaml:"provider"`
 	BaseURL  string   `yaml:"base_url"`
-	KeyEnv   Names    `yaml:"key_env"` // variables that hold keys of one account. Nil: the provider's usual one
-	Account  string   `yaml:"account"` // upstreams of one account share its limits. Default: an account of its own
+	KeyEnv   Names    `yaml:"key_env"`  // variables that hold keys of one account. Nil: the provider's usual one
+	KeyFile  string   `yaml:"key_file"` // holds a key and nothing else, beside the file if its path is relative. "": none
+	Account  string   `yaml:"account"`  // upstreams of one account share its limits. Default: an account of its own
 	Models   Models   `yaml:"models"`
 	Limits   *Limits  `yaml:"limits"` // of the account. Nil: the upstream states none
 	PriceIn  *float64 `yaml:"price_in"`
@@ -114,6 +115,9 @@ func (up *Upstream) check(known *provider.Registry) (field string, err error) {
 		if !provider.IsVariable(name) { // it may be a key: it is not quoted
 			return "key_env", errors.New("this is not the name of a variable, such as MY_API_KEY")
 		}
+	}
+	if up.KeyFile != "" && up.KeyEnv != nil {
+		return "key_file", errors.New("both key_env and key_file say which key it is: leave one of them out")
 	}
 	if err := up.Models.check(p); err != nil {
 		return "models", err

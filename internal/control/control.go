@@ -112,9 +112,10 @@ type Budget struct {
 	Dimension string  `json:"dimension"` // such as rpm
 	Limit     int64   `json:"limit"`
 	Source    string  `json:"source"`
-	Level     float64 `json:"level"` // at hand now
-	Cap       float64 `json:"cap"`   // at most at hand
-	Spent     float64 `json:"spent"` // since the start
+	Level     float64 `json:"level"`            // at hand now
+	Cap       float64 `json:"cap"`              // at most at hand
+	Spent     float64 `json:"spent"`            // since the start
+	Shared    bool    `json:"shared,omitempty"` // others share it: how much is at hand is not known here
 }
 
 // Lanes returns what a Snapshot says of its lanes.
@@ -132,7 +133,7 @@ func Lanes(snap sluice.Snapshot, now time.Time) []Lane {
 			lane.Until, lane.Why = l.Until, l.Pause.String()
 		}
 		for _, b := range l.Budgets {
-			lane.Budgets = append(lane.Budgets, Budget{b.Dimension.String(), b.Limit, string(b.Source), b.Level, b.Cap, b.Spent})
+			lane.Budgets = append(lane.Budgets, Budget{b.Dimension.String(), b.Limit, string(b.Source), b.Level, b.Cap, b.Spent, b.Shared})
 		}
 		lanes = append(lanes, lane)
 	}

@@ -103,11 +103,11 @@ func limit(value json.RawMessage) (int, error) {
 			return 0, err
 		}
 		source := ""
-		for name, part := range fields {
+		for _, name := range slices.Sorted(maps.Keys(fields)) { // of several that are wrong the same is named each time
 			switch name {
 			case "value", "confidence", "at":
 			case "source":
-				if json.Unmarshal(part, &source) != nil || source != string(sluice.SourceTold) {
+				if json.Unmarshal(fields[name], &source) != nil || source != string(sluice.SourceTold) {
 					return 0, errors.New("only limits whose source is told are ceilings: send the number alone to make it one")
 				}
 			default:

@@ -53,7 +53,8 @@ func listenSocket(path string) (_ net.Listener, remove func() error, err error) 
 
 // place links the socket to its path, and takes that of a dead process away from there.
 func place(made, path, aside string) error {
-	for range 10 { // others may do the same at the same time
+	defer alone(filepath.Dir(path))()
+	for range 10 { // others may do the same at the same time, where nobody can be alone
 		linkErr := os.Link(made, path)
 		if linkErr == nil {
 			return nil
@@ -79,6 +80,19 @@ func place(made, path, aside string) error {
 		}
 	}
 	return fmt.Errorf("%s is made and taken away by others all the time", path)
+}
+
+// alone waits until no other process replaces a socket in the directory. Else one could take away what another has just put
+// there. File systems without such locks have none.
+func alone(dir string) (done func()) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return func() {}
+	}
+	for err = syscall.EINTR; err == syscall.EINTR; {
+		err = syscall.Flock(int(d.Fd()), syscall.LOCK_EX)
+	}
+	return func() { d.Close() }
 }
 
 // dead returns nil if nobody listens at the socket.

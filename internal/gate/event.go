@@ -83,7 +83,8 @@ type Budget struct {
 	Dimension Dimension
 	Limit     int64 // per minute, or per day
 	Source    Source
-	Level     float64
+	Shared    bool    // a ledger that others share has it: Level is not known here
+	Level     float64 // what is left of it now
 	Cap       float64
 	Spent     float64 // since the start, refused calls included
 }

@@ -104,13 +104,17 @@ func (r *recent) reuse(m *moment) {
 	}
 }
 
-// early is what others were charged just before t.
-func (t *Ticket) early(d Dimension) float64 {
+// sooner is what others were charged just before t.
+func (t *Ticket) sooner(d Dimension) float64 {
+	if t.lane.book == nil {
+		return t.early[d]
+	}
 	return max(0, t.moment.end[d]-t.moment.from[d]-t.cost[d])
 }
 
-// late is what others were charged just after t.
-func (t *Ticket) late(d Dimension, sums *Vector) float64 {
+// later is what others were charged just after t. Of other members nobody knows: what they were charged counts as more than
+// is left, and never as less.
+func (t *Ticket) later(d Dimension, sums *Vector) float64 {
 	if t.moment.settled {
 		sums = &t.moment.after
 	}

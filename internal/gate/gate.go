@@ -52,15 +52,9 @@ type Gate struct {
 	ids     uint64
 	granted []*Ticket
 	events  []Event
-	asks    []LaneAsk
+	asks    []Asks
 	settles []Settlement
 	fixes   []Correction
-}
-
-// LaneAsk is a batch of asks of one lane. A lane has one at a time.
-type LaneAsk struct {
-	Lane string
-	Asks []Ask
 }
 
 // Ticket is a call's way through the gate: queued, perhaps asked for, granted, released.
@@ -94,7 +88,12 @@ type Ticket struct {
 	probe      bool
 	accepted   bool
 	cost, mark Vector
+	counted    float64 // to its tenant: see share.go
 	openOutput float64
+
+	early  Vector // what others were charged just before, by a remote ledger; see Ticket.sooner
+	refund Vector // to be settled with a remote ledger
+	proven bool   // to be said with that
 }
 
 type state uint8
@@ -129,10 +128,13 @@ func (g *Gate) lane(now time.Time, name string) *lane {
 	}
 	l := g.lanes[name]
 	if l == nil {
-		if !g.account.on && (len(g.lanes) > 0 || g.cfg.Account != g.cfg.Limits) { // else the one lane's own limits are these
+		if !g.account.on && (len(g.lanes) > 0 || g.cfg.Account != g.cfg.Limits || g.cfg.Remote) { // else the one lane's own limits are these
 			open := g.account.open
 			g.account = newAccount(now, g.cfg.Account)
 			g.account.open = open
+		}
+		if g.cfg.Remote && len(g.lanes) == 0 {
+			g.tellAccount(now, name, Limits{}, g.cfg.Account)
 		}
 		l = newLane(now, g, name)
 		g.lanes[name] = l
@@ -229,6 +231,10 @@ func (g *Gate) Release(now time.Time, t *Ticket, o *Outcome) Decision {
 	l := t.lane
 	t.state = released
 	d := l.released(now, t, o)
+	if l.book == nil {
+		g.settles = append(g.settles, Settlement{ID: t.ID, Lane: l.name, Refund: t.refund, Proven: t.proven})
+		l.givenBack(now)
+	}
 	g.pump(now, l)
 	return d
 }
@@ -276,6 +282,9 @@ func (g *Gate) pump(now time.Time, l *lane) {
 		if each.order.waiting == 0 {
 			each.rest(now)
 		}
+		if each.book == nil {
+			each.say(now)
+		}
 	}
 }
 
@@ -312,7 +321,7 @@ func (g *Gate) note(e Event) {
 }
 
 // Outbox drains what is to be sent to a remote ledger, in this order: corrections and settlements, then asks.
-func (g *Gate) Outbox() (fixes []Correction, settles []Settlement, asks []LaneAsk) {
+func (g *Gate) Outbox() (fixes []Correction, settles []Settlement, asks []Asks) {
 	fixes, settles, asks = g.fixes, g.settles, g.asks
 	g.fixes, g.settles, g.asks = nil, nil, nil
 	return fixes, settles, asks
@@ -322,6 +331,19 @@ func (g *Gate) Outbox() (fixes []Correction, settles []Settlement, asks []LaneAs
 func (g *Gate) Reply(now time.Time, lane string, r Reply) {
 	l := g.lanes[lane]
 	l.replied(now, r)
+	g.pump(now, l)
+}
+
+// Told takes in what a remote ledger says of a lane unasked. Awake says that the lane's turn has come.
+func (g *Gate) Told(now time.Time, lane string, n *News, awake bool) {
+	l := g.lanes[lane]
+	if l == nil {
+		return
+	}
+	l.hear(now, n)
+	if awake {
+		l.hold, l.roused = time.Time{}, len(l.outstanding) > 0
+	}
 	g.pump(now, l)
 }
 
@@ -335,18 +357,18 @@ func (g *Gate) correct(now time.Time, l *lane, c Correction) {
 	g.fixes = append(g.fixes, c)
 }
 
-func (g *Gate) settle(now time.Time, l *lane, id uint64, refund Vector) {
-	if refund == (Vector{}) {
-		return
-	}
-	if l.book != nil {
+// settle gives back what t was charged too much: at once, or with its slot where a remote ledger has both.
+func (g *Gate) settle(now time.Time, l *lane, t *Ticket, refund Vector) {
+	switch {
+	case refund == (Vector{}):
+	case l.book == nil:
+		t.refund = refund
+	default:
 		l.book.refund(now, &refund)
 		if g.account.on {
 			g.account.book.refund(now, &refund)
 		}
-		return
 	}
-	g.settles = append(g.settles, Settlement{ID: id, Lane: l.name, Refund: refund})
 }
 
 // Open is how many calls are open in all lanes.

@@ -7,12 +7,6 @@ import (
 // lookAgain is how often a lane with waiting calls is looked at when nothing is due earlier.
 const lookAgain = time.Minute
 
-// leastHold is how long a lane waits before it asks a remote ledger again that has refused and said nothing.
-const leastHold = 5 * time.Millisecond
-
-// mostAsks bounds one ask of a remote ledger.
-const mostAsks = 256
-
 // lane is what a provider limits together.
 type lane struct {
 	name     string
@@ -42,10 +36,17 @@ type lane struct {
 	emptyAt      time.Time // when a refusal last showed an empty bucket,
 	passed       int       // and how many calls were sent since and not refused
 
-	dripping    bool      // see mirror.dripEnd
-	stuck       bool      // see Gate.pump
-	outstanding []*Ticket // asked for at a remote ledger
-	hold        time.Time // a remote ledger said to wait until then
+	dripping    bool          // see mirror.dripEnd
+	stuck       bool          // see Gate.pump
+	outstanding []*Ticket     // asked for at a remote ledger
+	most        int           // calls of the next of those asks
+	askedAt     time.Time     // when the last of them was made
+	roundTrip   time.Duration // how long they take at least
+	hold        time.Time     // a remote ledger is not asked before then,
+	opens       time.Time     // and said that it grants nothing before then
+	roused      bool          // it was told to ask while an answer of before was on its way
+	others      int           // calls that its other members have open
+	said        said          // what it was told
 	wake        time.Time
 
 	bound     [NumDimensions]time.Duration
@@ -57,7 +58,7 @@ type lane struct {
 }
 
 func newLane(now time.Time, g *Gate, name string) *lane {
-	l := &lane{name: name, gate: g, refusal: priorRefusal, margin: lateMargin}
+	l := &lane{name: name, gate: g, refusal: priorRefusal, margin: lateMargin, most: mostAsks}
 	if !g.cfg.Remote {
 		l.book = g.local.Book(name)
 	}
@@ -87,6 +88,9 @@ func (l *lane) tooLarge(c *Call) bool {
 // pump grants until something holds the next call back.
 func (l *lane) pump(now time.Time) {
 	l.renew(now)
+	if l.book == nil {
+		defer l.say(now)
+	}
 	for l.order.waiting > 0 {
 		if !l.step(now) {
 			return
@@ -195,7 +199,7 @@ func (l *lane) grant(now time.Time, t *Ticket) {
 	l.waited(now, t)
 	output := t.cost[OutputTokens]
 	t.tenant.turn = t.ID
-	t.tenant.serve(work(t.cost[InputTokens], output))
+	l.count(t)
 	l.owe(output)
 	t.openOutput = l.openOutput
 	l.recent.enter(now, &l.sums, t)
@@ -232,9 +236,9 @@ func (l *lane) owe(output float64) {
 // depart stamps what a call is judged by: the instant it leaves, and the epoch and load at that instant.
 func (l *lane) depart(now time.Time, t *Ticket) {
 	t.sent = now
-	if t.open == 0 || l.open < t.open { // of calls granted together, each counts those before it
-		t.open = l.open
-		t.saturated = l.slots.saturated(l.open)
+	if open := l.open + l.others; t.open == 0 || open < t.open { // of calls granted together, each counts those before it
+		t.open = open
+		t.saturated = l.slots.saturated(open)
 	}
 	if t.epoch == l.cool.epoch {
 		return
@@ -281,6 +285,9 @@ func (l *lane) accept(now time.Time, t *Ticket) {
 	}
 	if !l.leaveProbe(t) {
 		return
+	}
+	if l.book == nil {
+		l.sayProven(now, t)
 	}
 	if l.cool.proven(l.slots.n()) {
 		l.gate.note(Event{Type: EventCooldownEnded, At: now, Lane: l.name})
@@ -332,73 +339,6 @@ func (l *lane) pausedFor(now time.Time) time.Duration {
 	return d
 }
 
-// ask puts the calls that may go next into one ask of the remote ledger.
-func (l *lane) ask(now time.Time) {
-	l.wake = now.Add(lookAgain)
-	if len(l.outstanding) > 0 {
-		return
-	}
-	if now.Before(l.hold) {
-		l.wake = now.Add(min(l.hold.Sub(now), lookAgain))
-		return
-	}
-	room := min(l.slots.n()-l.open, mostAsks)
-	if l.cool.probing {
-		room = min(room, l.cool.ramp-l.cool.unproven)
-	}
-	var asks []Ask
-	for ; room > 0 && l.order.waiting > 0; room-- {
-		t := l.pick(now)
-		l.order.remove(t)
-		t.cost = l.reserves.cost(t.Call.Cost)
-		t.state = asked
-		l.outstanding = append(l.outstanding, t)
-		asks = append(asks, Ask{ID: t.ID, Lane: l.name, Cost: t.cost})
-	}
-	l.block(now, true, Requests) // as good a guess as any, until the ledger says
-	l.gate.asks = append(l.gate.asks, LaneAsk{Lane: l.name, Asks: asks})
-}
-
-// replied grants what a remote ledger granted; the rest goes back to the head.
-func (l *lane) replied(now time.Time, r Reply) {
-	out := l.outstanding
-	l.outstanding = nil
-	granted := min(r.Granted, len(r.Marks))
-	for i, t := range out {
-		_, _, shut := l.closed(now) // a pause or a cut may have come since the ask
-		wanted := t.state != abandoned
-		if i < granted && wanted && !shut {
-			t.mark = r.Marks[i]
-			l.grant(now, t)
-			continue
-		}
-		if i < granted {
-			l.gate.settle(now, l, t.ID, t.cost)
-		}
-		t.state = released
-		if wanted {
-			l.requeue(t)
-		} else {
-			t.tenant.calls--
-		}
-	}
-	if granted < len(out) {
-		if r.Bound >= NumDimensions {
-			r.Bound = AnyDimension
-		}
-		l.block(now, true, r.Bound)
-		l.hold = now.Add(min(max(r.Wait, leastHold), lookAgain) + wakeMargin)
-	}
-}
-
-// requeue puts a call that could not be granted back where it was. It asks again under another name: a ledger takes
-// nothing twice for the same one.
-func (l *lane) requeue(t *Ticket) {
-	l.gate.ids++
-	t.ID, t.state, t.Front = l.gate.ids, queued, true
-	l.order.push(t)
-}
-
 func (l *lane) event(typ EventType, now time.Time, t *Ticket) Event {
 	return Event{Type: typ, At: now, Lane: l.name, Member: t.Call.Member, Tenant: t.Call.Tenant, Call: t.Call.ID, Attempt: t.Attempt,
 		Wait: t.Waited + t.Paused, InFlight: l.open, Slots: l.slots.n(), Waiting: l.order.waiting + len(l.outstanding)}
@@ -428,7 +368,7 @@ func (l *lane) snapshot(now time.Time) Snapshot {
 		if m.limit == 0 {
 			continue
 		}
-		b := Budget{Dimension: d, Limit: int64(m.limit), Source: m.source, Cap: m.cap, Spent: l.sums[d]}
+		b := Budget{Dimension: d, Limit: int64(m.limit), Source: m.source, Shared: l.book == nil, Cap: m.cap, Spent: l.sums[d]}
 		if l.book != nil {
 			l.book.budgets[d].refill(now)
 			b.Level = l.book.budgets[d].level

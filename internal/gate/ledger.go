@@ -8,10 +8,16 @@ import (
 // Vector holds an amount per dimension.
 type Vector [NumDimensions]float64
 
+// Asks are calls of one lane that want to go, in their order.
+type Asks struct {
+	Lane    string
+	Waiting int // calls of the lane that wait, these included: the weight of the member's turn
+	Calls   []Ask
+}
+
 // Ask is one call that wants its cost from a ledger.
 type Ask struct {
 	ID   uint64 // the permit's; asking again with the same ID takes nothing twice
-	Lane string
 	Cost Vector
 }
 
@@ -19,54 +25,70 @@ type Ask struct {
 type Reply struct {
 	Granted int
 	Marks   []Vector      // per granted ask: all that was ever spent on its lane, it included
+	Before  Vector        // the part of Marks[0] that was spent before the last 50 to 100 ms
 	Wait    time.Duration // until the first that did not fit may fit
 	Bound   Dimension     // what it waits for
+	News    News
 }
 
-// Settlement gives back (or takes, where negative) the difference between what a permit reserved and what it used.
+// News is what the members of a ledger share of a lane beside its budgets. The zero value says nothing.
+type News struct {
+	Open  int // calls that are open, of all members
+	Pause Pause
+	Slots SlotLimit
+}
+
+// Pause is the pause of a lane, and what follows it: see cooldown.
+type Pause struct {
+	Epoch   uint64
+	Left    time.Duration // until calls are sent again; 0 or less: they are
+	Age     time.Duration // since the episode began
+	Probing bool
+	Ramp    int
+	Cause   Kind
+}
+
+// SlotLimit is how many calls may be open, and what is known of more: see slots.
+type SlotLimit struct {
+	Version uint64  // counts the changes
+	Limit   float64 // 0 is none
+	Bad     int     // so many were refused once; 0 is not known
+	Refused bool
+	Hold    time.Duration // how long Bad is believed,
+	Left    time.Duration // and how much of that is left
+}
+
+// Settlement gives back the difference between what a permit reserved and what it used (or takes it, where negative), and the
+// permit's slot.
 type Settlement struct {
 	ID     uint64
 	Lane   string
 	Refund Vector
+	Proven bool // the provider took the call: see cooldown
+	Open   bool // it goes on, and keeps its slot
 }
 
-// Correction moves a budget to what the provider says of it. Lo and Hi bound its level at the instant when Mark had
-// been spent; what was spent since is subtracted from both.
+// Correction moves what a ledger knows of a lane to what the provider says of it. Of a budget, Lo and Hi bound its level at
+// the instant when Mark had been spent; what was spent since is subtracted from both.
 type Correction struct {
 	ID        uint64
 	Lane      string
-	Dimension Dimension
+	Account   bool      // it is of all lanes together; Lane only says with whose asks it goes
+	Dimension Dimension // Concurrency: only Slots counts. AnyDimension: only Pause does
 	Mark      float64
 	Lo, Hi    float64
 	Rate      float64 // per second
 	Cap       float64
+	Start     float64 // the level of a budget that is new
+
+	Slots SlotLimit // its Version is the one that it was made from: it counts only if there is no newer one
+	Pause Pause     // its Epoch is that of the pause; a pause is never shortened
 }
 
-// Local is the ledger of one process: plain arithmetic, which answers at once. The zero value is ready. It is not safe
-// for concurrent use.
+// Local is the books of one process, by lane. The zero value is ready. It is not safe for concurrent use.
 type Local struct {
 	books map[string]*Book
 }
-
-// Take charges the longest prefix of asks that fits.
-func (l *Local) Take(now time.Time, asks []Ask) Reply {
-	var r Reply
-	for i := range asks {
-		b := l.Book(asks[i].Lane)
-		if r.Wait, r.Bound = b.wait(now, &asks[i].Cost); r.Wait > 0 {
-			break
-		}
-		r.Granted++
-		r.Marks = append(r.Marks, b.charge(&asks[i].Cost))
-	}
-	return r
-}
-
-// Settle applies a settlement.
-func (l *Local) Settle(now time.Time, s Settlement) { l.Book(s.Lane).refund(now, &s.Refund) }
-
-// Correct applies a correction.
-func (l *Local) Correct(now time.Time, c Correction) { l.Book(c.Lane).correct(now, &c) }
 
 // Book returns the budgets of a lane.
 func (l *Local) Book(lane string) *Book {

@@ -16,7 +16,7 @@ const (
 	startLevel = 0.2 // a bucket starts with so many seconds of refill,
 	startCap   = 1.0 // and is believed to hold so many
 
-	lateMargin    = 50 * time.Millisecond  // a call may have reached the provider so much later than it was sent,
+	lateMargin    = 100 * time.Millisecond // a call may have reached the provider so much later than it was sent,
 	longestMargin = 10 * time.Second       // and what a refusal makes of that margin at most
 	earlyMargin   = 20 * time.Millisecond  // or others sent so much after it before it
 	wakeMargin    = 100 * time.Microsecond // a budget is asked again so much after it should suffice
@@ -113,15 +113,15 @@ func (l *lane) fill(now time.Time, d Dimension) {
 	if d.window() > 60 { // a day's budget is there from the start
 		burst, level = d.window(), d.window()
 	}
+	m.cap = max(1, m.rate(d)*burst)
+	at := max(1, m.rate(d)*level)
+	if l.book == nil { // others may have been there before: it is not for each of them to give out the burst
+		l.correct(now, d, Correction{Mark: l.sums[d], Lo: math.Inf(-1), Hi: math.Inf(1), Start: at})
+		return
+	}
 	if level < burst {
 		m.pace, m.dripEnd, l.dripping = dripPace, now.Add(dripTime), true
 	}
-	m.cap = max(1, m.rate(d)*burst)
-	if l.book == nil { // others may have been there before
-		l.correct(now, d, Correction{Mark: l.sums[d], Lo: math.Inf(-1), Hi: math.Inf(1)})
-		return
-	}
-	at := max(1, m.rate(d)*level)
 	l.correct(now, d, Correction{Mark: l.sums[d], Lo: at, Hi: at})
 }
 
@@ -184,12 +184,12 @@ func (l *lane) read(now time.Time, t *Ticket, r Reading) {
 		m.cap, m.capRead = max(1, min(max(m.cap, left-slack+rate*least), most, m.limit)), true
 	}
 	age := now.Sub(t.sent)
-	lo := min(m.cap, left-slack+rate*max(0, age-l.margin).Seconds()) - t.early(d) - l.unproduced(t, d)
-	hi := left + slack + 1 + rate*age.Seconds() + t.late(d, &l.sums)
+	lo := min(m.cap, left-slack+rate*max(0, age-l.margin).Seconds()) - t.sooner(d) - l.unproduced(t, d)
+	hi := left + slack + 1 + rate*age.Seconds() + t.later(d, &l.sums)
 	if l.reserves.charge == ChargeActual && left <= slack {
 		// Output may have left a debt. The remainder does not show it, but the time until the bucket is full does.
 		lo = math.Inf(-1)
-		hi = min(hi, m.cap-rate*least+rate*age.Seconds()+t.late(d, &l.sums))
+		hi = min(hi, m.cap-rate*least+rate*age.Seconds()+t.later(d, &l.sums))
 	}
 	if m.ceiling > 0 && float64(r.Limit) > m.ceiling { // our own bucket is the narrower one
 		lo = math.Inf(-1)
@@ -253,7 +253,7 @@ func (l *lane) explained(now time.Time, t *Ticket, o *Outcome) bool {
 	if d < Requests || d >= NumDimensions {
 		return false
 	}
-	l.margin = min(l.margin*3/2, longestMargin) // the mirror stood too high
+	l.margin = min(2*l.margin, longestMargin) // the mirror stood too high
 	if o.Limit > 0 && o.Requested > 0 {
 		l.reserves.requested(d, o.Requested, t.Call.Cost)
 		blind := l.mirrors[d].pace != paceHeaders

@@ -64,14 +64,14 @@ func TestAHeaderIsAnIntervalThatClampsTheLevelBothWays(t *testing.T) {
 			all := r.fill(gate.Call{}) // 100 calls, the level is 0
 			r.sleep(time.Second)       // 9.9
 			return all[99]
-		}, 40, 40 + 10*0.95 - 99}, // less what the others in its last 50 ms may have taken
+		}, 40, 40 + 10*0.9 - 99}, // less what the others in its last 100 ms may have taken
 		{"raised after a quiet second", func(r *rig) *gate.Ticket {
 			r.fill(gate.Call{})
 			r.sleep(time.Second)
 			h := r.acquire(gate.Call{})
 			r.sleep(time.Second) // 9.9 - 1 + 9.9
 			return h
-		}, 60, 60 + 10*0.95},
+		}, 60, 60 + 10*0.9},
 		{"lowered to the upper bound", func(r *rig) *gate.Ticket {
 			h := r.acquire(gate.Call{})
 			r.sleep(100 * time.Millisecond)

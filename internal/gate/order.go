@@ -11,9 +11,9 @@ const ageing = 30 * time.Second
 // numClasses is the number of priority classes, Low to Critical.
 const numClasses = int(Critical-Low) + 1
 
-// order says which waiting call of a lane is next. Tenants are served by a virtual token counter: the one that was
-// served least, by its weight, comes first (the counter of VTC, Sheng et al., OSDI 2024). That costs the logarithm of how
-// many tenants wait: every member of a pool is one.
+// order says which waiting call of a lane is next. Tenants are served by a virtual counter: the one that was served least,
+// by its weight, comes first (the counter of VTC, Sheng et al., OSDI 2024). What it counts is in share.go. That costs the
+// logarithm of how many tenants wait: every member of a pool is one.
 type order struct {
 	tenants map[string]*tenant
 	classes [numClasses]heap // the tenants with waiting calls, by the class of their most urgent one
@@ -24,6 +24,10 @@ type order struct {
 	floor   float64 // no tenant that comes back starts below the least active counter
 	sweepAt int     // how many tenants there are when it is time to forget some
 	weights map[string]float64
+
+	// perWork is the part of a limit that counts for a unit of work. It is that of the call that was counted first since a limit is
+	// known, and 0 while none is: then counters are of work.
+	perWork float64
 }
 
 // leastSweep is how many tenants are remembered in any case.
@@ -33,7 +37,7 @@ const leastSweep = 1024
 type tenant struct {
 	order  *order
 	weight float64
-	served float64 // virtual: tokens served, divided by weight
+	served float64 // virtual: what it was served, divided by weight
 	turn   uint64  // the permit that it was served last
 	since  uint64  // the call with which it began to wait
 	lists  [numClasses]list
@@ -56,13 +60,18 @@ func (o *order) tenant(name string, id uint64) *tenant {
 			o.open()
 		}
 		o.sweep(id)
-		q = &tenant{order: o, weight: 1}
-		if w := o.weights[name]; w > 0 {
-			q.weight = w
-		}
+		q = &tenant{order: o, weight: o.weight(name)}
 		o.tenants[name] = q
 	}
 	return q
+}
+
+// weight is the share of a tenant.
+func (o *order) weight(name string) float64 {
+	if w := o.weights[name]; w > 0 {
+		return w
+	}
+	return 1
 }
 
 func (o *order) open() {
@@ -309,9 +318,6 @@ func (o *order) least() float64 {
 	}
 	return least
 }
-
-// work is what serving a call counts for: output costs a provider about twice what input does.
-func work(input, output float64) float64 { return 1 + input + 2*output }
 
 func class(p Priority) int { return int(min(max(p, Low), Critical) - Low) }
 

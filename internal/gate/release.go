@@ -80,6 +80,9 @@ func (l *lane) learn(now time.Time, t *Ticket, o *Outcome) {
 		return
 	case OK, InvalidOutput:
 		lat := now.Sub(t.sent)
+		if l.latency == 0 {
+			l.latency = lat.Seconds()
+		}
 		l.latency += 0.2 * (lat.Seconds() - l.latency)
 		l.slots.answered(now, lat, t.open)
 		l.overloadRow = 0
@@ -98,21 +101,26 @@ func (l *lane) heard(now time.Time) {
 
 // undo gives back what a call that counts for nothing was charged, and its tenant's turn.
 func (l *lane) undo(now time.Time, t *Ticket) {
-	l.gate.settle(now, l, t.ID, t.cost)
-	t.tenant.serve(-work(t.cost[InputTokens], t.cost[OutputTokens]))
+	l.gate.settle(now, l, t, t.cost)
+	t.tenant.serve(-t.counted)
 }
 
 // settle exchanges what was reserved for what was used.
 func (l *lane) settle(now time.Time, t *Ticket, o *Outcome) {
 	if o.HasUsage {
 		l.reserves.learn(t.Call.Cost, o.Usage)
-		t.tenant.serve(work(sane(o.Usage.Input), sane(o.Usage.Output)) - work(t.cost[InputTokens], t.cost[OutputTokens]))
 	}
-	if l.reserves.charge != ChargeActual {
-		return
+	refund := l.refund(t, o)
+	l.recount(t, &refund, o)
+	if l.reserves.charge == ChargeActual {
+		l.gate.settle(now, l, t, refund)
 	}
-	var refund Vector
+}
+
+// refund is what a call was charged beyond what it used, which may be less than nothing.
+func (l *lane) refund(t *Ticket, o *Outcome) (refund Vector) {
 	switch {
+	case l.reserves.charge != ChargeActual:
 	case o.HasUsage:
 		used := l.reserves.actual(o.Usage)
 		for d := Tokens; d < NumDimensions; d++ {
@@ -124,7 +132,7 @@ func (l *lane) settle(now time.Time, t *Ticket, o *Outcome) {
 		out := t.cost[OutputTokens]
 		refund[OutputTokens], refund[Tokens], refund[TokensPerDay] = out, out, out
 	}
-	l.gate.settle(now, l, t.ID, refund)
+	return refund
 }
 
 // failed counts a failure of the infrastructure.

@@ -2,6 +2,8 @@ package gate_test
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -265,9 +267,10 @@ func (r *rig) wantPause(least, most time.Duration) {
 
 // ledgerDouble answers asks late, and perhaps fewer of them, or loses the reply to the first question.
 type ledgerDouble struct {
-	local  gate.Local
-	delay  time.Duration // of a reply; 0 is 5 ms
-	lose   func() bool   // whether the next reply is lost
+	shared gate.Shared
+	open   map[string]map[uint64]bool // by lane
+	delay  time.Duration              // of a reply; 0 is 5 ms
+	lose   func() bool                // whether the next reply is lost
 	refuse func(n int) int
 
 	out     []out
@@ -277,21 +280,27 @@ type ledgerDouble struct {
 
 type out struct {
 	at  time.Time
-	ask gate.LaneAsk
+	ask gate.Asks
 }
 
 func (l *ledgerDouble) post(now time.Time, g *gate.Gate) {
 	fixes, settles, asks := g.Outbox()
 	for _, c := range fixes {
-		l.local.Correct(now, c)
+		l.shared.Exchange(now, "", &gate.Batch{Lane: c.Lane, Renewed: l.renewed(c.Lane), Corrections: []gate.Correction{c}})
 	}
 	for _, s := range settles {
-		l.local.Settle(now, s)
+		l.shared.Exchange(now, "", &gate.Batch{Lane: s.Lane, Renewed: l.renewed(s.Lane), Settlements: []gate.Settlement{s}})
+		if !s.Open {
+			delete(l.open[s.Lane], s.ID)
+		}
 	}
 	for _, a := range asks {
 		l.out = append(l.out, out{now.Add(cmp.Or(l.delay, 5*time.Millisecond)), a})
 	}
 }
+
+// renewed is the calls of a lane that are open.
+func (l *ledgerDouble) renewed(lane string) []uint64 { return slices.Sorted(maps.Keys(l.open[lane])) }
 
 func (l *ledgerDouble) due() (at time.Time) {
 	for _, o := range l.out {
@@ -304,7 +313,7 @@ func (l *ledgerDouble) due() (at time.Time) {
 
 func (l *ledgerDouble) run(now time.Time, g *gate.Gate, drain func()) {
 	if l.replies == nil {
-		l.replies, l.charged = make(map[uint64]gate.Reply), make(map[uint64]int)
+		l.replies, l.charged, l.open = make(map[uint64]gate.Reply), make(map[uint64]int), make(map[string]map[uint64]bool)
 	}
 	for i := 0; i < len(l.out); {
 		o := l.out[i]
@@ -312,20 +321,24 @@ func (l *ledgerDouble) run(now time.Time, g *gate.Gate, drain func()) {
 			i++
 			continue
 		}
-		reply, known := l.replies[o.ask.Asks[0].ID]
+		if l.open[o.ask.Lane] == nil {
+			l.open[o.ask.Lane] = make(map[uint64]bool)
+		}
+		reply, known := l.replies[o.ask.Calls[0].ID]
 		if !known {
-			asks := o.ask.Asks
+			asks := o.ask.Calls
 			if l.refuse != nil {
 				asks = asks[:l.refuse(len(asks))]
 			}
-			reply = l.local.Take(now, asks)
-			if len(asks) < len(o.ask.Asks) && reply.Wait == 0 {
+			reply, _ = l.shared.Exchange(now, "", &gate.Batch{Lane: o.ask.Lane, Renewed: l.renewed(o.ask.Lane), Waiting: o.ask.Waiting, Asks: asks})
+			if len(asks) < len(o.ask.Calls) && reply.Wait == 0 {
 				reply.Wait, reply.Bound = 3*time.Millisecond, gate.Requests
 			}
 			for _, a := range asks[:reply.Granted] {
 				l.charged[a.ID]++
+				l.open[o.ask.Lane][a.ID] = true
 			}
-			l.replies[o.ask.Asks[0].ID] = reply
+			l.replies[o.ask.Calls[0].ID] = reply
 		}
 		if !known && l.lose != nil && l.lose() {
 			l.out[i].at = now.Add(20 * time.Millisecond) // asked again
@@ -333,7 +346,7 @@ func (l *ledgerDouble) run(now time.Time, g *gate.Gate, drain func()) {
 			continue
 		}
 		l.out = append(l.out[:i], l.out[i+1:]...)
-		delete(l.replies, o.ask.Asks[0].ID)
+		delete(l.replies, o.ask.Calls[0].ID)
 		g.Reply(now, o.ask.Lane, reply)
 		drain()
 	}

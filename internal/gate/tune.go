@@ -23,8 +23,12 @@ func (g *Gate) Hold(now time.Time, hold bool) {
 // SetLimits exchanges the ceilings of every lane, and those of all lanes together. A ceiling that is no longer told leaves
 // the limit as a belief, which headers and refusals correct.
 func (g *Gate) SetLimits(now time.Time, limits, together Limits) {
+	before := g.cfg.Account
 	g.cfg.Limits, g.cfg.Account = limits, together
 	on := g.account.on || len(g.lanes) > 1 || together != limits // else the one lane's own limits are these
+	if g.cfg.Remote && len(g.sorted) > 0 {
+		g.tellAccount(now, g.sorted[0].name, before, together)
+	}
 	for _, l := range g.sorted {
 		l.tell(now, limits)
 	}
@@ -116,6 +120,33 @@ func (s *slots) tell(ceiling int) {
 	}
 }
 
+// SetWeights exchanges the tenants' shares. What they were served so far counts as it did.
+func (g *Gate) SetWeights(weights map[string]float64) {
+	g.cfg.Weights = weights
+	for _, l := range g.sorted {
+		l.order.weights = weights
+		for name, q := range l.order.tenants {
+			q.weight = l.order.weight(name)
+		}
+	}
+}
+
+// Earliest is how long a call that asked now would wait at least, even if it were the next: for the end of its lane's pause,
+// and until its cost has flowed into the budgets.
+func (g *Gate) Earliest(now time.Time, c *Call) time.Duration {
+	l := g.lanes[c.Lane]
+	if l == nil {
+		return 0
+	}
+	wait := max(0, l.cool.until.Sub(now), l.opens.Sub(now))
+	if l.book == nil {
+		return wait
+	}
+	cost := l.reserves.cost(c.Cost)
+	short, _ := l.waitFor(now, &cost)
+	return max(wait, short)
+}
+
 // Delay is how long a call that asked now would wait, as far as is known: the calls before it in its lane, with the costs
 // and times that are usual there, have to go first.
 func (g *Gate) Delay(now time.Time, c *Call) time.Duration {
@@ -126,8 +157,8 @@ func (g *Gate) Delay(now time.Time, c *Call) time.Duration {
 	if l == nil {
 		return 0
 	}
-	wait := max(0, l.cool.until.Sub(now))
-	before := l.order.waiting + len(l.outstanding)
+	wait := max(0, l.cool.until.Sub(now), l.opens.Sub(now))
+	before := l.order.waiting + len(l.outstanding) + c.Ahead
 	if l.cool.probing && l.cool.unproven >= l.cool.ramp {
 		wait = max(wait, l.proof())
 	}

@@ -148,4 +148,7 @@ type Call struct {
 
 	// Withdrawn ends the waits of the call with ErrWithdrawn once it is closed. Nil: its context alone does.
 	Withdrawn <-chan struct{}
+
+	// Ahead is how many calls wait elsewhere that will go before it, for Delay to count.
+	Ahead int
 }

@@ -2,6 +2,7 @@
 package jsonscan
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"math/bits"
@@ -219,11 +220,20 @@ const (
 	highs = 0x8080808080808080
 )
 
-// Plain returns how many bytes of b come before the first quote, backslash or control character, eight at a time: most
+// Plain returns how many bytes of b come before the first quote, backslash or control character, many at a time: most
 // of a request is text, and looking at each byte would be most of the work.
 func Plain(b []byte) int {
+	const short, block = 64, 256
 	i := 0
 	for ; i+8 <= len(b); i += 8 {
+		if i == short { // it is a long text: most are names and numbers
+			for i+block <= len(b) && allPlain(b[i:i+block]) {
+				i += block
+			}
+			if i+8 > len(b) {
+				break
+			}
+		}
 		v := binary.LittleEndian.Uint64(b[i:])
 		quote, slash := v^(ones*'"'), v^(ones*'\\')
 		hit := ((v - ones*0x20) &^ v) | ((quote - ones) &^ quote) | ((slash - ones) &^ slash)
@@ -238,6 +248,16 @@ func Plain(b []byte) int {
 		}
 	}
 	return i
+}
+
+// allPlain reports whether there is no quote, backslash or control character in b, whose length is a multiple of 16.
+func allPlain(b []byte) bool {
+	var controls uint64
+	for i := 0; i+16 <= len(b); i += 16 {
+		v, w := binary.LittleEndian.Uint64(b[i:]), binary.LittleEndian.Uint64(b[i+8:])
+		controls |= (v-ones*0x20)&^v | (w-ones*0x20)&^w
+	}
+	return controls&highs == 0 && bytes.IndexByte(b, '"') < 0 && bytes.IndexByte(b, '\\') < 0
 }
 
 // Text reads a string and returns its meaning. Any other value is skipped and is "".

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -164,6 +165,29 @@ func TestAnObserverThatBlocksForEverIsADeadlock(t *testing.T) {
 	})
 }
 
+func TestAPanicThatNobodyPlannedIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		good := imitation(t)
+		var calls atomic.Int64
+		res, err := stress.Run(t.Context(), stress.Config{Level: stress.Conservative, Duration: 10 * time.Second,
+			Endpoint: endpoint(roundTripper(func(r *http.Request) (*http.Response, error) {
+				if calls.Add(1) == 20 {
+					panic("not planned")
+				}
+				return good.RoundTrip(r)
+			}))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := row(t, res, "panics"); r.OK || *r.Value != 1 || !strings.Contains(res.Panic, "not planned") {
+			t.Errorf("%+v %s", r, res.Panic)
+		}
+		if missed := res.Missed(); len(missed) != 2 || !slices.Contains(missed, "completion") {
+			t.Errorf("missed: %v", missed)
+		}
+	})
+}
+
 func TestArrivalsThatFindNoWorkerAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		res, err := stress.Run(t.Context(), stress.Config{Level: stress.Chaos, Duration: 10 * time.Second})
@@ -241,6 +265,13 @@ func TestARunAgainstAProviderThatDiesEndsSoon(t *testing.T) {
 			}
 			if r := row(t, res, "deadlocks"); !r.OK {
 				t.Errorf("%s: %s", level, res.Deadlock)
+			}
+			for _, name := range map[stress.Level][]string{
+				stress.Chaos: {"recovery_round"}, stress.Hybrid: {"phases_advanced", "reviews_finished"},
+			}[level] {
+				if r := row(t, res, name); r.OK {
+					t.Errorf("%s: %+v", level, r)
+				}
 			}
 		})
 	}

@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"errors"
 	"sync"
 	"time"
 
@@ -26,6 +25,7 @@ type Aggregate struct {
 
 	lanes  map[laneKey]*laneSeen
 	shared bool
+	said   string // by the first refusal
 
 	done    items // by events
 	results items // by the output
@@ -56,6 +56,9 @@ func (a *Aggregate) Observe(e sluice.Event) {
 		a.shared = true
 	default:
 		a.lane(e.Account, e.Lane).event(&e, a.running(e.At))
+	}
+	if e.Type == sluice.EventThrottled && a.said == "" {
+		a.said = clip(errorOf(&e), mostMessage)
 	}
 }
 
@@ -161,11 +164,6 @@ func finishedBy(e *sluice.Event) *finished {
 		id: e.Call, model: e.Lane, kind: e.Outcome.Kind, attempts: e.Attempt, throttles: e.Throttles, wait: e.Wait,
 		latency: e.Latency, usage: e.Outcome.Usage, finish: e.Finish, reused: e.Reused, cost: e.Cost, costed: e.Cost > 0,
 	}
-	if err := e.Outcome.Err; err != nil {
-		if call, ok := errors.AsType[*sluice.CallError](err); ok && call.Err != nil {
-			err = call.Err // the counts of tries stand beside it
-		}
-		it.message = err.Error()
-	}
+	it.message = errorOf(e)
 	return it
 }

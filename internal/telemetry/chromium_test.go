@@ -33,7 +33,8 @@ func browser(t *testing.T) (ctx context.Context, complaints func() []string) {
 	if path == "" || testing.Short() {
 		t.Skip("no chromium on PATH, or -short")
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()),
+		chromedp.WSURLReadTimeout(2*time.Minute)) // a busy machine is slow to start it
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
@@ -51,7 +52,7 @@ func browser(t *testing.T) (ctx context.Context, complaints func() []string) {
 			said = append(said, ev.ExceptionDetails.Text)
 		}
 	}))
-	ctx, cancel = context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel = context.WithTimeout(ctx, 10*time.Minute)
 	t.Cleanup(cancel)
 	return ctx, func() []string {
 		mu.Lock()

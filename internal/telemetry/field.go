@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -72,11 +73,16 @@ func kindOf(e *sluice.Event) string {
 	return e.Outcome.Kind.String()
 }
 
+// errorOf is what the error of an event says, without the counts of tries, which stand beside it.
 func errorOf(e *sluice.Event) string {
-	if e.Outcome.Err == nil {
+	err := e.Outcome.Err
+	if call, ok := errors.AsType[*sluice.CallError](err); ok && call.Err != nil {
+		err = call.Err
+	}
+	if err == nil {
 		return ""
 	}
-	return e.Outcome.Err.Error()
+	return err.Error()
 }
 
 // fieldOf is the field of that name.

@@ -26,7 +26,7 @@ func newGauges() gauges {
 		breaker:  desc("breaker_open", "1 while the lane's circuit breaker is open: the provider keeps failing.", "lane"),
 		limit:    desc("limit", "A limit of the provider, per minute or per day, as it is believed to be.", "dimension", "lane"),
 		source:   desc("limit_info", "Where a limit is known from; the value is 1.", "dimension", "source", "lane"),
-		level:    desc("budget_level", "What is left of a limit now, as it is believed to be.", "dimension", "lane"),
+		level:    desc("budget_level", "What is left of a limit now, as it is believed to be; absent where others share it.", "dimension", "lane"),
 		input:    desc("input_items", "Items of the input, as far as it was read."),
 		left:     desc("items_left", "Items of the input that are not recorded yet."),
 	}
@@ -68,7 +68,9 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 			if b.limit > 0 {
 				dimension := sluice.Dimension(d).String()
 				set(m.gauges.limit, float64(b.limit), dimension, lane)
-				set(m.gauges.level, b.level, dimension, lane)
+				if !b.shared {
+					set(m.gauges.level, b.level, dimension, lane)
+				}
 				set(m.gauges.source, 1, dimension, label(string(b.source)), lane)
 			}
 		}

@@ -18,6 +18,7 @@ type laneGauges struct {
 type budgetState struct {
 	limit  int64
 	level  float64
+	shared bool // the level is not known here
 	source sluice.Source
 }
 
@@ -53,5 +54,6 @@ func (st *laneGauges) add(lane *sluice.LaneSnapshot, now time.Time) {
 		to.limit += b.Limit
 		to.level += b.Level
 		to.source = b.Source
+		to.shared = to.shared || b.Shared
 	}
 }

@@ -63,7 +63,7 @@ func NewLog(w io.WriteCloser, blot func(string) string) *Log {
 func (l *Log) Observe(e sluice.Event) {
 	message := ""
 	if e.Outcome.Err != nil {
-		message = l.blot(e.Outcome.Err.Error())
+		message = l.blot(errorOf(&e))
 	}
 	l.mu.Lock()
 	l.buf = appendEvent(l.buf, &e, message)

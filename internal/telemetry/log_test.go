@@ -266,6 +266,22 @@ func TestEventsComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
+func TestAFileCallsAFailureWhatWhoSawItCallsIt(t *testing.T) {
+	refused := sluice.Outcome{Kind: sluice.RateLimit, Err: errors.New("slow down")}
+	e := sluice.Event{Type: sluice.EventItemDone, At: noon, Call: "item-1", Attempt: 1, Throttles: 21, Outcome: refused}
+	e.Outcome.Err = &sluice.CallError{Outcome: refused, Tally: sluice.Tally{Attempts: 1, Throttles: 21}}
+	var to sink
+	var live telemetry.Aggregate
+	l := telemetry.NewLog(&to, nil)
+	l.Observe(e)
+	live.Observe(e)
+	check(t, l.Close())
+	seen, read := live.Report().Failures, fromFiles(t, nil, to.Bytes()).Failures
+	if len(seen) != 1 || seen[0].Message != "slow down" || !reflect.DeepEqual(seen, read) {
+		t.Errorf("the file says %+v, and who saw it happen %+v", read, seen)
+	}
+}
+
 func TestALineThatIsNoEventIsNamed(t *testing.T) {
 	const good = `{"event":"slot_acquired","at":"2026-11-21T12:00:00Z","active":1,"max":8,"waiting":0}` + "\n"
 	for text, word := range map[string]string{

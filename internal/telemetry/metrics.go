@@ -22,6 +22,7 @@ type Metrics struct {
 	snapshot func() sluice.Snapshot
 	gauges   gauges
 	progress atomic.Pointer[func() work.Progress]
+	itemless bool
 
 	items, attempts, throttles, gaveUp, retries, cancelled *prometheus.CounterVec
 	tokens, cost, reused, cooldowns                        *prometheus.CounterVec
@@ -76,6 +77,13 @@ func NewMetrics(snapshot func() sluice.Snapshot) *Metrics {
 		func(lane string) *laneMetrics { return m.lane(label(strings.Clone(lane))) }, // it may be a piece of a line
 		func() *laneMetrics { return m.lane(otherLanes) },
 	)
+	return m
+}
+
+// NewLaneMetrics returns Metrics without what is counted of items, for programs that have none.
+func NewLaneMetrics(snapshot func() sluice.Snapshot) *Metrics {
+	m := NewMetrics(snapshot)
+	m.itemless = true
 	return m
 }
 
@@ -213,10 +221,11 @@ func (m *Metrics) broken() map[string]int {
 
 // vecs are the metrics that count events.
 func (m *Metrics) vecs() []prometheus.Collector {
-	return []prometheus.Collector{
-		m.items, m.attempts, m.throttles, m.gaveUp, m.retries, m.cancelled, m.tokens, m.cost, m.reused, m.cooldowns,
-		m.wait, m.duration,
+	all := []prometheus.Collector{m.attempts, m.throttles, m.gaveUp, m.retries, m.cancelled, m.cooldowns, m.wait, m.duration}
+	if m.itemless {
+		return all
 	}
+	return append(all, m.items, m.tokens, m.cost, m.reused)
 }
 
 // seconds is an instant as Prometheus has it; 0 is none.

@@ -24,7 +24,7 @@ import (
 // samples are the values of a registry by name and labels, as name{a="b",c="d"}. Of histograms they are the counts.
 type samples map[string]float64
 
-func scrape(t testing.TB, m *telemetry.Metrics) samples {
+func scrape(t testing.TB, m prometheus.Collector) samples {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(m)

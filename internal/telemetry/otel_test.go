@@ -370,13 +370,8 @@ func TestCallsThatSleepForeverMakeRoom(t *testing.T) {
 }
 
 func TestACollectorThatIsAwayCostsOneWarning(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+l.Addr().String())
-	exportTo(t, 10*time.Second)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+	exportTo(t, time.Minute)
 }
 
 func TestACollectorThatHangsEndsWithItsTime(t *testing.T) {
@@ -385,7 +380,7 @@ func TestACollectorThatHangsEndsWithItsTime(t *testing.T) {
 	defer server.Close()
 	defer close(quit)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
-	exportTo(t, 10*time.Second)
+	exportTo(t, time.Minute)
 }
 
 // exportTo exports to a collector that takes nothing, and must be over in that time.
@@ -422,15 +417,15 @@ func TestGRPC(t *testing.T) {
 	}
 	server := grpc.NewServer()
 	collectortraces.RegisterTraceServiceServer(server, c)
-	var wg sync.WaitGroup
-	wg.Go(func() { server.Serve(l) })
-	defer wg.Wait()
-	defer server.Stop()
 	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://"+l.Addr().String())
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
 	t.Setenv("OTEL_SERVICE_NAME", "mine")
 	var w warnings
 	o := openOTel(t, &w, idle())
+	var wg sync.WaitGroup // after it, which sets where gRPC logs to: a server in the same process logs, too
+	wg.Go(func() { server.Serve(l) })
+	defer wg.Wait()
+	defer server.Stop()
 	o.Observe(sluice.Event{Type: sluice.EventItemDone, At: time.Now(), Lane: "m", Call: "a", Reused: true})
 	o.Shutdown(context.Background())
 	if s := c.of(t, "a"); attr(s.Attributes, "sluice.reused") != "true" || c.resource["service.name"] != "mine" || len(w.all()) > 0 {

@@ -127,6 +127,10 @@ func (l *Lane) caption() string {
 
 // figures are what one wants to see first.
 func (r *Report) figures() []figure {
+	if r.ofSlots() {
+		return []figure{{Name: "slots taken", Value: prose.Group(r.Run.Slots.Acquired)}, {Name: "time", Value: took(r.Run.WallMS)},
+			{Name: "calls throttled", Value: prose.Group(r.Run.Throttles.Count)}}
+	}
 	all := []figure{{Name: "items done", Value: fmt.Sprintf("%s of %s", prose.Group(r.Items.OK), prose.Group(r.Items.Total))}}
 	if r.Items.Failed > 0 {
 		all = append(all, figure{"items failed", prose.Group(r.Items.Failed), true})

@@ -2,6 +2,7 @@ package telemetry_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -38,8 +39,8 @@ func TestAPageNeedsNothingElse(t *testing.T) {
 			t.Errorf("the page has %s", bad)
 		}
 	}
-	for _, address := range regexp.MustCompile(`https?://[^"<\s]+`).FindAllString(page, -1) {
-		if !strings.HasPrefix(address, "http://www.w3.org/") { // a namespace, which nobody fetches
+	for _, address := range regexp.MustCompile(`(?:=\s*["']?|url\(["']?|@import ["']?)https?://[^"<\s]+`).FindAllString(page, -1) { // in words of a provider it is text
+		if !strings.HasPrefix(address, `="http://www.w3.org/`) { // a namespace, which nobody fetches
 			t.Errorf("the page names %s", address)
 		}
 	}
@@ -60,6 +61,7 @@ func TestAPageSaysWhatIsInTheReportAndNothingMore(t *testing.T) {
 		var a telemetry.Aggregate
 		check(t, a.ReadResults(bytes.NewReader(out.Bytes()), content))
 		a.Observe(sluice.Event{Type: sluice.EventSlotAcquired, Lane: "</h3><script>" + secret, Account: "<a>", At: noon, InFlight: 1})
+		a.Observe(sluice.Event{Type: sluice.EventThrottled, At: noon, Outcome: sluice.Outcome{Kind: sluice.RateLimit, Err: errors.New("<b onclick " + secret)}})
 		r := a.Report()
 		r.Judge(telemetry.Advice{Stopped: "the key " + secret + " was refused"})
 		blot := func(text string) string { return strings.ReplaceAll(text, secret, "***") }
@@ -77,6 +79,23 @@ func TestAPageSaysWhatIsInTheReportAndNothingMore(t *testing.T) {
 		}
 		if !strings.Contains(page, "&lt;b onclick=x&gt;") || !strings.Contains(page, "***") {
 			t.Errorf("content %v: the message is lost", content)
+		}
+	}
+}
+
+func TestTheWordsOfARefusalStandWhereTheVerdictSendsTheReader(t *testing.T) {
+	for said, pointer := range map[string]string{"": "(1 refusal in 1 episode).", `,"error":"too many requests"`: "see its words below"} {
+		var s script
+		s.at(0, "scheduler_started", `"account":"a"`)
+		s.at(0, "throttled", `"account":"a","lane":"m","kind":"rate_limit","waiting":1`+said)
+		s.at(0, "cooldown_started", `"account":"a","lane":"m","kind":"rate_limit","until":"2026-11-21T12:00:09Z","waiting":1`)
+		s.at(9000, "cooldown_ended", `"account":"a","lane":"m","waiting":1`)
+		r := fromFiles(t, nil, s.Bytes())
+		r.Judge(telemetry.Advice{})
+		var text strings.Builder
+		check(t, r.WriteText(&text))
+		if !strings.Contains(r.Verdict, pointer) || strings.Contains(text.String(), "too many requests") != (said != "") {
+			t.Errorf("%s: %s", said, text.String())
 		}
 	}
 }

@@ -22,6 +22,7 @@ func (r *Report) Redact(message, name func(string) string) {
 	if r.Run == nil {
 		return
 	}
+	r.Run.Throttles.Said = message(r.Run.Throttles.Said)
 	for i := range r.Run.Lanes {
 		l := &r.Run.Lanes[i]
 		l.Account, l.Lane = name(l.Account), name(l.Lane)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/provider"
 )
 
 // Report is what a run came to, as JSON has it. What is not known is left out: an output says nothing of the run's time,
@@ -73,6 +74,7 @@ type Throttles struct {
 	ByLimit         map[string]int `json:"by_limit"` // "unstated" where the refusal names none
 	Episodes        int            `json:"episodes"`
 	EpisodesPerHour float64        `json:"episodes_per_hour"`
+	Said            string         `json:"said,omitempty"` // by the first refusal
 }
 
 // Cooldowns counts pauses of lanes.
@@ -172,7 +174,7 @@ func (a *Aggregate) run() *Run {
 	wall := a.wall()
 	r := &Run{
 		First: a.first, Last: a.last, Processes: a.runs, WallMS: wall.Milliseconds(), Bound: map[string]float64{}, Shared: a.shared,
-		Throttles: Throttles{ByLimit: map[string]int{}}, Lanes: []Lane{},
+		Throttles: Throttles{ByLimit: map[string]int{}, Said: a.said}, Lanes: []Lane{},
 	}
 	for _, l := range a.lanes {
 		r.add(l, wall)
@@ -224,7 +226,7 @@ func (l *laneSeen) quota(wall time.Duration) []Quota {
 	all := []Quota{}
 	for d := sluice.Requests; d < sluice.NumDimensions; d++ {
 		k := l.limits[d]
-		if k.value == 0 {
+		if k.value == 0 || k.value == provider.Endless {
 			continue
 		}
 		used, busiest := l.used(d)

@@ -37,8 +37,9 @@ func TestAReportSaysWhatTheSchedulerSays(t *testing.T) {
 	}{
 		"a storm":        {storm(), sluice.Limits{}, .03},
 		"bound by slots": {sim.Config{Latency: 500 * time.Millisecond}, sluice.Limits{Concurrent: 3}, .01},
-		// Two lanes fight for one budget. What holds calls back changes between two events, too.
-		"bound by tokens": {sim.Config{TPM: 6000, Burst: 2 * time.Second}, sluice.Limits{TPM: 6000}, .08},
+		// Two lanes fight for one budget. What holds calls back changes between two events, too: in 200 runs that came to .081
+		// of the time at most, while a share that stands under another name is wrong by far more.
+		"bound by tokens": {sim.Config{TPM: 6000, Burst: 2 * time.Second}, sluice.Limits{TPM: 6000}, .2},
 		"nothing told":    {sim.Config{Concurrent: 7, NoHeaders: true, Latency: 300 * time.Millisecond}, sluice.Limits{}, .03},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -36,7 +36,7 @@ type Server struct {
 
 // Serve listens on an address such as 127.0.0.1:9464 and answers there from its return on. A port of 0 takes one that is
 // free.
-func Serve(address string, m *Metrics) (*Server, error) {
+func Serve(address string, all ...prometheus.Collector) (*Server, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func Serve(address string, m *Metrics) (*Server, error) {
 	}
 	s := &Server{listener: listener}
 	s.http = &http.Server{
-		Handler:           s.guard(host, routes(m)),
+		Handler:           s.guard(host, routes(all)),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       scrapeTime,
 		WriteTimeout:      2 * scrapeTime,
@@ -60,16 +60,19 @@ func Serve(address string, m *Metrics) (*Server, error) {
 }
 
 // routes answers to who was let in.
-func routes(m *Metrics) http.Handler {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+func routes(all []prometheus.Collector) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
-		MaxRequestsInFlight: mostScrapes,
-		Timeout:             scrapeTime,
-	}))
+	mux.Handle("GET /metrics", Handler(all...))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	return mux
+}
+
+// Handler answers with what it is given, and with how the process is. Whom it answers is for others to say.
+func Handler(all ...prometheus.Collector) http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(all...)
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: mostScrapes, Timeout: scrapeTime})
 }
 
 // Port is where the server listens.

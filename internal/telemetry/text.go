@@ -42,7 +42,9 @@ func (r *Report) rows() []row {
 	if r.Items.PerMin > 0 {
 		items += fmt.Sprintf("; %s/min", prose.Group(int(r.Items.PerMin+0.5)))
 	}
-	add("items", "%s", items)
+	if !r.ofSlots() {
+		add("items", "%s", items)
+	}
 	for _, f := range r.Failures {
 		text := fmt.Sprintf("%s %s: %s", prose.Group(f.Count), f.Kind, strings.Join(f.IDs, ", "))
 		if f.Count > len(f.IDs) {
@@ -118,7 +120,11 @@ func (r *Report) runRows() []row {
 	if t.Count == 0 {
 		add("throttles", "none")
 	} else {
-		add("throttles", "%s (%s) in %s, %.3g an hour", prose.Group(t.Count), prose.Counts(t.ByLimit), prose.Count(t.Episodes, "episode"), t.EpisodesPerHour)
+		text := fmt.Sprintf("%s (%s) in %s, %.3g an hour", prose.Group(t.Count), prose.Counts(t.ByLimit), prose.Count(t.Episodes, "episode"), t.EpisodesPerHour)
+		if t.Said != "" {
+			text += ", first: " + t.Said
+		}
+		add("throttles", "%s", text)
 	}
 	if c := r.Run.Cooldowns; c.Count > 0 {
 		add("cooldowns", "%s, %s lost", prose.Group(c.Count), took(c.LostMS))

@@ -50,6 +50,8 @@ func (r *Report) Judge(advice Advice) {
 func (r *Report) happened() string {
 	text := prose.Count(r.Items.Total, "item")
 	switch {
+	case r.ofSlots():
+		text = prose.Count(r.Run.Slots.Acquired, "slot") + " taken"
 	case r.Items.Total == 0:
 		text = "No item was done"
 	case r.Items.Left > 0:
@@ -83,6 +85,11 @@ func (r *Report) happened() string {
 	return text + ", " + strings.Join(bound, " and ") + " of the time"
 }
 
+// ofSlots reports whether nothing is known of but slots, as of a program that takes them through the library.
+func (r *Report) ofSlots() bool {
+	return r.Items.Total+r.Items.Left == 0 && r.Run != nil && r.Run.Slots.Acquired > 0
+}
+
 // held says that something held calls back.
 func held(by string) string {
 	switch by {
@@ -114,7 +121,11 @@ func (r *Report) help() string {
 	case name == "cooldown" && r.Run.Shared:
 		return "Another process used the same key: together they exceeded its limits. Let them run one after the other."
 	case name == "cooldown":
-		return fmt.Sprintf("The provider asked to slow down (%s in %s): see its words below.", prose.Count(r.Run.Throttles.Count, "refusal"), prose.Count(r.Run.Throttles.Episodes, "episode"))
+		text := fmt.Sprintf("The provider asked to slow down (%s in %s)", prose.Count(r.Run.Throttles.Count, "refusal"), prose.Count(r.Run.Throttles.Episodes, "episode"))
+		if r.Run.Throttles.Said == "" {
+			return text + "."
+		}
+		return text + ": see its words below."
 	case name == "paused":
 		return "Somebody paused it."
 	case name == sluice.Concurrency.String():

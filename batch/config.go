@@ -1,0 +1,127 @@
+package batch
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// check fills in defaults and names the field that is wrong.
+func (cfg *Config) check() (fill, error) {
+	wrong := func(field string, err error) (fill, error) { return fill{}, &ConfigError{Field: field, Err: err} }
+	f, err := cfg.checkInput()
+	switch {
+	case err != nil:
+		return fill{}, err
+	case cfg.Output == "":
+		return wrong("Output", errMissing)
+	case cfg.Scheduler == nil && cfg.Upstreams == nil && cfg.Remote == nil:
+		return wrong("Scheduler", errMissing)
+	case cfg.Remote != nil && cfg.Upstreams != nil:
+		return wrong("Remote", errors.New("is given, and Upstreams too: both say where calls go"))
+	case cfg.Window < 0:
+		return wrong("Window", errors.New("is negative"))
+	case cfg.CacheMaxAge < 0:
+		return wrong("CacheMaxAge", errors.New("is negative"))
+	case cfg.CacheMaxAge > 0 && cfg.Cache == "":
+		return wrong("CacheMaxAge", errors.New("is for a cache, and there is none"))
+	case cfg.Timeout < 0:
+		return wrong("Timeout", errors.New("is negative"))
+	}
+	if err := cfg.Budget.check(cfg.Price != nil); err != nil {
+		return wrong("Budget", err)
+	}
+	if err := cfg.checkChanged(); err != nil {
+		return fill{}, err
+	}
+	if err := cfg.checkVia(); err != nil {
+		return fill{}, err
+	}
+	cfg.Window = cmp.Or(cfg.Window, DefaultWindow)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Transport == nil {
+		cfg.Transport = provider.NewBase(4096)
+	}
+	return f, nil
+}
+
+func (cfg *Config) checkChanged() error {
+	if cfg.Changed == ChangedRedo && cfg.Input == "-" {
+		return &ConfigError{"Changed", errors.New("redo needs an input file: standard input is not known before it is run")}
+	}
+	return nil
+}
+
+// checkInput names the field that is wrong of those that reading the input takes.
+func (cfg *Config) checkInput() (fill, error) {
+	wrong := func(field string, err error) (fill, error) { return fill{}, &ConfigError{Field: field, Err: err} }
+	switch {
+	case cfg.Input == "":
+		return wrong("Input", errMissing)
+	case cfg.Input == "-" && cfg.Stdin == nil:
+		return wrong("Stdin", errMissing)
+	case cfg.MaxTokens < 0:
+		return wrong("MaxTokens", errors.New("is negative"))
+	case cfg.Limit < 0:
+		return wrong("Limit", errors.New("is negative"))
+	case cfg.Sample < 0:
+		return wrong("Sample", errors.New("is negative"))
+	case cfg.Sample > 0 && cfg.Input == "-":
+		return wrong("Sample", errors.New("needs an input file: standard input is not known before it is run"))
+	}
+	if cfg.Registry == nil {
+		cfg.Registry = provider.Published()
+	}
+	f := fill{
+		format: cfg.Format.Of(cfg.Input), provider: cfg.Provider, upstreams: cfg.Upstreams, registry: cfg.Registry, baseURL: cfg.BaseURL,
+		model: cfg.Model, system: cfg.System, maxTokens: cfg.MaxTokens,
+	}
+	if cfg.Template != "" {
+		var err error
+		if f.template, err = newRenderer(cmp.Or(cfg.TemplateName, "template"), cfg.Template); err != nil {
+			return wrong("Template", err)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(cfg.Set)) {
+		value := cfg.Set[name]
+		if !jsonscan.Valid(value) {
+			return wrong("Set", fmt.Errorf("%s: %s is not JSON", name, clip(value)))
+		}
+		if err := settable(name, cfg.Set); err != nil {
+			return wrong("Set", err)
+		}
+		f.set = append(f.set, setting{name: name, value: jsonscan.AppendCompact(nil, value)})
+	}
+	return f, nil
+}
+
+// settable refuses names that lead nowhere, or into what is set as a whole.
+func settable(name string, all map[string]json.RawMessage) error {
+	top, _, _ := strings.Cut(name, ".")
+	switch top {
+	case "messages", "contents", "prompt", "custom_id", "model":
+		return fmt.Errorf("%s cannot be set", name)
+	}
+	for i, c := range name + "." {
+		if c != '.' {
+			continue
+		}
+		if i == 0 || name[i-1] == '.' {
+			return fmt.Errorf("%q is not a path to a member", name)
+		}
+		if _, whole := all[name[:i]]; whole && i < len(name) {
+			return fmt.Errorf("%s and %s cannot both be set", name[:i], name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,269 @@
+package batch
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// MostTask is how many bytes a request may have that a Remote is given, its custom_id and model included: what Remotes are
+// made of keeps all of it in memory, and copies it several times.
+const MostTask = 8_000_000
+
+// taskVersion begins what crosses between a Batch and a Worker: programs of another version refuse it.
+const taskVersion = "sluice-task 1 "
+
+// mostName bounds a model's name in a task, far above any there is.
+const mostName = 512
+
+// Task is a call that is to be made elsewhere. Nothing in it says where that is, with which key, or by which program.
+type Task struct {
+	ID       string // custom_id
+	Number   int    // of its line, from 1
+	Hash     work.Hash
+	Model    string
+	Endpoint provider.Endpoint
+	Body     []byte
+
+	// Terms are what its tries are held to. They cross apart from the task, since all of a run have the same.
+	Terms *Terms
+
+	// Withdrawn is closed when the run makes no more calls: this one is not to be begun then, and is waited for if it was. It
+	// is for a Remote, and does not cross.
+	Withdrawn <-chan struct{}
+}
+
+// taskHead is what stands above the body of a task.
+type taskHead struct {
+	ID       string `json:"id"`
+	Number   int    `json:"line"`
+	Hash     string `json:"input"`
+	Model    string `json:"model"`
+	Endpoint string `json:"url"` // as lines of a batch spell it
+}
+
+// AppendTask appends the task as it crosses: a line of JSON, and the body as it is.
+func AppendTask(b []byte, t *Task) []byte {
+	// By hand: encoding/json takes much of the stack, and of those who hand tasks over there are thousands.
+	b = append(slices.Grow(b, len(taskVersion)+len(t.ID)+len(t.Model)+len(t.Body)+headRoom), taskVersion...)
+	b = jsonscan.AppendString(append(b, `{"id":`...), t.ID)
+	b = strconv.AppendInt(append(b, `,"line":`...), int64(t.Number), 10)
+	b = hex.AppendEncode(append(b, `,"input":"`...), t.Hash[:])
+	b = jsonscan.AppendString(append(b, `","model":`...), t.Model)
+	b = jsonscan.AppendString(append(b, `,"url":`...), t.Endpoint.String())
+	return append(append(b, "}\n"...), t.Body...)
+}
+
+// headRoom is about what a task's head takes beside its texts.
+const headRoom = 160
+
+// TaskError is returned for bytes that are no task of this version.
+type TaskError struct {
+	Number int // of the line that the task says that it is of; 0 is not known
+	Err    error
+}
+
+// Error says what is wrong.
+func (e *TaskError) Error() string { return "task: " + e.Err.Error() }
+
+// Unwrap returns what is wrong.
+func (e *TaskError) Unwrap() error { return e.Err }
+
+// ParseTask reads what AppendTask wrote, and trusts nothing of it. What it returns shares the memory of b. Its errors are a
+// *TaskError.
+func ParseTask(b []byte) (*Task, error) {
+	var head taskHead
+	body, err := parseCrossing(b, taskVersion, &head)
+	if err != nil {
+		return nil, &TaskError{Err: err}
+	}
+	t := &Task{ID: head.ID, Number: head.Number, Model: head.Model, Body: body}
+	if err := t.read(&head); err != nil {
+		return nil, &TaskError{Number: head.Number, Err: err}
+	}
+	return t, nil
+}
+
+// read checks a task and completes it by its head.
+func (t *Task) read(head *taskHead) (err error) {
+	if t.Hash, err = work.ParseHash([]byte(head.Hash)); err != nil {
+		return err
+	}
+	if t.Endpoint, err = endpointOf(head.Endpoint); err != nil {
+		return err
+	}
+	switch {
+	case t.ID == "" || t.Number < 1:
+		return errors.New("it is of no line")
+	case len(t.Body)+len(t.ID)+len(t.Model) > MostTask:
+		return fmt.Errorf("its request has %d bytes, of at most %d", len(t.Body), MostTask)
+	case t.Model == "" || len(t.Model) > mostName:
+		return errors.New("it has no model's name")
+	case len(t.Body) == 0 || t.Body[0] != '{' || !jsonscan.Valid(t.Body):
+		return errors.New("its request is no JSON object")
+	}
+	_, err = t.Endpoint.Path(t.Model)
+	return err
+}
+
+// endpointOf finds the endpoint of a name that Endpoint.String gives, and of no other: a task brings no path of its own.
+func endpointOf(name string) (provider.Endpoint, error) {
+	for _, e := range provider.Endpoints() {
+		if e.String() == name {
+			return e, nil
+		}
+	}
+	return provider.NoEndpoint, fmt.Errorf("%s is no endpoint that is known", clip([]byte(name)))
+}
+
+// Terms are what the tries of a run's calls are held to, wherever they are made.
+type Terms struct {
+	Attempts  int           `json:"attempts"`  // of a call
+	Throttles int           `json:"throttles"` // how often it may be throttled; below zero is never
+	Timeout   time.Duration `json:"timeout"`   // of one attempt
+	Schema    string        `json:"schema,omitempty"`
+	FailOn    string        `json:"fail_on,omitempty"` // see Flaws.UnmarshalText
+	Feedback  bool          `json:"feedback,omitempty"`
+
+	rules Rules
+}
+
+// termsVersion begins the terms of a run as they cross.
+const termsVersion = "sluice-terms 1 "
+
+// mostSchema bounds the schema that a worker compiles: that of the command line's own bound.
+const mostSchema = 1 << 20
+
+// The most that a run may ask of workers that it does not know: what is above is of a damaged or a hostile store.
+const (
+	mostAttempts    = 10_000
+	longestAttempt  = 24 * time.Hour
+	shortestAttempt = time.Millisecond
+)
+
+// Append appends the terms as they cross.
+func (t *Terms) Append(b []byte) []byte { return appendCrossing(b, termsVersion, t, nil) }
+
+// ParseTerms reads what Append wrote, and compiles the schema. It trusts nothing of it.
+func ParseTerms(b []byte) (*Terms, error) {
+	t := &Terms{}
+	rest, err := parseCrossing(b, termsVersion, t)
+	switch {
+	case err != nil:
+	case len(rest) > 0:
+		err = errors.New("more stands behind them")
+	case t.Attempts < 1 || t.Attempts > mostAttempts || t.Throttles > mostAttempts:
+		err = fmt.Errorf("%d attempts and %d throttles of a call", t.Attempts, t.Throttles)
+	case t.Timeout < shortestAttempt || t.Timeout > longestAttempt:
+		err = fmt.Errorf("an attempt of %v", t.Timeout)
+	case len(t.Schema) > mostSchema:
+		err = fmt.Errorf("a schema of %d bytes, of at most %d", len(t.Schema), mostSchema)
+	default:
+		err = t.compile()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("terms of the run: %w", err)
+	}
+	return t, nil
+}
+
+// compile makes the rules ready.
+func (t *Terms) compile() (err error) {
+	if err = t.rules.FailOn.UnmarshalText([]byte(t.FailOn)); err == nil && t.Schema != "" {
+		t.rules.Schema, err = ParseSchema([]byte(t.Schema))
+	}
+	return err
+}
+
+// terms are what a worker holds the tries of a task to.
+func (t *Terms) terms() *terms {
+	own := &terms{timeout: t.Timeout, feedback: t.Feedback, attempts: t.Attempts, throttles: max(0, t.Throttles)}
+	if t.rules != (Rules{}) {
+		own.check = t.rules.Check
+	}
+	return own
+}
+
+// Answer is what came of a task.
+type Answer struct {
+	Input   string       `json:"input"`             // the task's hash, in digits
+	Refused bool         `json:"refused,omitempty"` // it was no task that can be read, of whatever request
+	Kind    sluice.Kind  `json:"kind"`
+	Message string       `json:"message,omitempty"` // why it failed
+	Tally   sluice.Tally `json:"tally"`
+
+	Unmetered    int     `json:"unmetered,omitempty"` // attempts that may be billed, and whose tokens nobody said
+	Status       int     `json:"status,omitempty"`
+	RequestID    string  `json:"request_id,omitempty"`
+	FinishReason string  `json:"finish_reason,omitempty"`
+	Upstream     string  `json:"upstream,omitempty"` // that answered, where there are several
+	Cost         float64 `json:"cost,omitempty"`     // in US dollars, by the prices that are known there;
+	HasCost      bool    `json:"has_cost,omitempty"` // that is known
+
+	Payload []byte `json:"-"`
+}
+
+// answerVersion begins an answer as it crosses.
+const answerVersion = "sluice-answer 1 "
+
+// AppendAnswer appends the answer as it crosses: a line of JSON, and the payload as it is.
+func AppendAnswer(b []byte, a *Answer) []byte { return appendCrossing(b, answerVersion, a, a.Payload) }
+
+// ParseAnswer reads what AppendAnswer wrote. What it returns shares the memory of b.
+func ParseAnswer(b []byte) (*Answer, error) {
+	a := &Answer{}
+	rest, err := parseCrossing(b, answerVersion, a)
+	if err == nil && (a.Tally.Attempts < 0 || a.Tally.Throttles < 0 || a.Unmetered < 0 || a.Status < 0 || a.Status > 999 || a.Kind.Fatal()) {
+		err = errors.New("it is none that a worker gives")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("answer: %w", err)
+	}
+	if len(rest) > 0 {
+		a.Payload = rest
+	}
+	return a, nil
+}
+
+// appendCrossing appends a version, a head as one line of JSON, and a body.
+func appendCrossing(b []byte, version string, head any, body []byte) []byte {
+	b = append(b, version...)
+	text, err := json.Marshal(head)
+	if err != nil {
+		panic("batch: " + err.Error()) // heads are made of texts and numbers
+	}
+	b = append(append(b, text...), '\n')
+	return append(b, body...)
+}
+
+// parseCrossing reads the head of what has that version, and returns the body.
+func parseCrossing(b []byte, version string, head any) (body []byte, err error) {
+	rest, ok := bytes.CutPrefix(b, []byte(version))
+	if !ok {
+		name, _, _ := strings.Cut(version, " ")
+		if bytes.HasPrefix(b, []byte(name)) {
+			first, _, _ := bytes.Cut(b, []byte("{"))
+			return nil, fmt.Errorf("of version %s, and this program's is %s", clip(bytes.TrimSpace(first)), strings.TrimSpace(version))
+		}
+		return nil, errors.New("not of this program")
+	}
+	line, body, ok := bytes.Cut(rest, []byte{'\n'})
+	if !ok {
+		return nil, errors.New("cut off")
+	}
+	if err := json.Unmarshal(line, head); err != nil {
+		return nil, errors.New("its first line cannot be read")
+	}
+	return body, nil
+}

@@ -1,0 +1,319 @@
+package batch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/batchapi"
+	"github.com/sluice-llm/sluice/internal/parts"
+	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// via carries the calls of a run through Batch APIs: its feed puts requests into parts, and gives their items once a part has
+// ended, with what came of them. So nobody waits for a call but the feed, and nothing of a request is in memory while it runs.
+type via struct {
+	batch *Batch
+	auto  bool
+	desk  *parts.Desk
+	apis  map[string]batchapi.API // by account
+	kick  chan struct{}           // the feed may go on
+
+	// Of Open and the feeding goroutine.
+	lines      []viaLine // by number
+	parts      []*parts.Part
+	left       int         // of parts, those that earlier processes left: the first ones
+	twice      work.Bits   // lines that are in two of those, of which the later one counts
+	superseded work.Bits   // lines whose recorded failures a part will replace
+	settled    bool        // it is known which lines those are
+	stands     map[int]int // lines in parts, and the lines with the same request that lead them
+	landed     []*merging  // parts that ended, and are not merged
+	ended      error       // why lines are left
+
+	mu    sync.Mutex
+	given map[int64]*given       // by line, until they are safe
+	tried map[int64]sluice.Tally // of lines that have no answer yet
+	open  int                    // given, and not handled yet
+	size  int64                  // of those
+	safe  recordings
+	sums  BatchReport
+	gone  *UnreachableError
+	close sync.Once
+}
+
+// viaLine is what is known of a line beside the input.
+type viaLine struct {
+	ref  int64  // where it is
+	held amount // of the budget
+	part int32  // that it is in, as a place among via.parts
+	at   whereabouts
+}
+
+// whereabouts is where a line is.
+type whereabouts uint8
+
+const (
+	unseen whereabouts = iota
+	inPart
+	over // its item was given, or it is left to do
+)
+
+// BatchesSuffix follows the name of an output: in that directory are the files of its parts, until their results are recorded.
+const BatchesSuffix = ".batches"
+
+// newVia returns what cfg says of Batch APIs; nil for calls that are live.
+func newVia(b *Batch) *via {
+	if b.cfg.Via == ViaLive {
+		return nil
+	}
+	return &via{
+		batch: b, auto: b.cfg.Via == ViaAuto, apis: make(map[string]batchapi.API), kick: make(chan struct{}, 1),
+		given: make(map[int64]*given), tried: make(map[int64]sluice.Tally),
+	}
+}
+
+// checkVia names what cannot be had together.
+func (cfg *Config) checkVia() error {
+	wrong := func(why string) error { return &ConfigError{Field: "Via", Err: fmt.Errorf("%v %s", cfg.Via, why)} }
+	switch {
+	case cfg.Via == ViaLive && cfg.Batches.Cancel:
+		return wrong("has nothing to cancel: say batch-api or auto")
+	case cfg.Via == ViaLive:
+		return nil
+	case int(cfg.Via) >= len(vias):
+		return wrong("is not known")
+	case cfg.Input == "-":
+		return wrong("needs an input file: standard input cannot be read again when its answers come")
+	case cfg.Upstreams != nil:
+		return wrong("needs one provider: among several, nobody chooses for a whole batch")
+	case cfg.Remote != nil:
+		return wrong("has nothing to distribute: a batch's calls are made by the provider")
+	case cfg.WarmUp:
+		return wrong("cannot warm up: the provider says when the calls of a batch are made")
+	case cfg.Via == ViaAuto && !cfg.Budget.Deadline.IsZero() && cfg.Batches.LiveTime == nil && !cfg.Batches.Cancel:
+		return &ConfigError{Field: "Batches", Err: errors.New("LiveTime is missing, by which auto keeps to a deadline")}
+	case min(cfg.Batches.Requests, cfg.Batches.Tokens) < 0 || cfg.Batches.Bytes < 0 || min(cfg.Batches.Poll, cfg.Batches.Grace) < 0:
+		return &ConfigError{Field: "Batches", Err: errors.New("has a number that is negative")}
+	}
+	return nil
+}
+
+// openVia takes up the parts that earlier runs left, or refuses a run that would call their lines again.
+func (b *Batch) openVia() error {
+	kept := b.journal.Kept()
+	stand, err := parts.Read(kept)
+	if err != nil {
+		return fmt.Errorf("%s: %w", work.StatePath(b.outPath()), err)
+	}
+	if _, known := b.journal.Earlier(); !known && parts.Found(b.outPath()+BatchesSuffix) {
+		dir, state := b.outPath()+BatchesSuffix, work.StatePath(b.outPath())
+		return &ConfigError{Field: "Output", Err: &advisedError{
+			text: fmt.Sprintf("%s has files of batches that may be pending, and the state that knows these, %s, is gone", dir, state),
+			hint: fmt.Sprintf("put %s back; or, once the provider's console says that none of them is pending, remove %s: then their lines are called again",
+				state, dir),
+		}}
+	}
+	if b.via == nil {
+		return pendingError(b.cfg.Output, stand)
+	}
+	return b.via.openDesk(kept, stand)
+}
+
+// outPath is where the output is, links followed.
+func (b *Batch) outPath() string {
+	path := b.journal.Path()
+	if b.journal.Aside() {
+		path = strings.TrimSuffix(path, work.AsidePath(""))
+	}
+	return path
+}
+
+// openDesk opens the Desk with the accounts of the input, and those of the parts that earlier runs left.
+func (v *via) openDesk(kept []byte, stand []parts.Status) error {
+	b := v.batch
+	all, err := b.providersOf(stand)
+	if err != nil {
+		return err
+	}
+	known := make(map[string]provider.Batches)
+	for _, p := range all {
+		a, err := b.account(p)
+		if err != nil {
+			return err
+		}
+		api, err := batchapi.New(p, a.target, &reaching{base: b.cfg.Transport, account: a, via: v})
+		switch {
+		case errors.Is(err, batchapi.ErrNone) && v.auto:
+			b.log.Info("calls go live: no Batch API is known", "provider", p.Name)
+			continue
+		case errors.Is(err, batchapi.ErrNone):
+			err = fmt.Errorf("no Batch API of %s is known: say live, or auto for calls live where there is none", p.Name)
+			return &ConfigError{Field: "Via", Err: err}
+		case err != nil:
+			return &ConfigError{Field: "Via", Err: err}
+		}
+		v.apis[p.Name], known[p.Name] = api, p.Batches
+	}
+	terms := &b.cfg.Batches
+	v.desk, err = parts.Open(parts.Config{
+		APIs: v.apis, Known: known, Dir: b.outPath() + BatchesSuffix, Saved: kept, Save: b.journal.Keep,
+		Resubmit: terms.Resubmit, Remove: terms.Delete,
+		Terms: parts.Terms{
+			Requests: terms.Requests, Bytes: terms.Bytes, Tokens: terms.Tokens, Poll: terms.Poll, Grace: terms.Grace,
+		},
+		Observer: b.cfg.Observer, Logger: b.log,
+	})
+	return err
+}
+
+// providersOf returns the providers of the input, and those at which parts are pending. A run that names its provider has the
+// address and the transport of that one, to which nobody else's key goes.
+func (b *Batch) providersOf(stand []parts.Status) ([]provider.Provider, error) {
+	all := slices.Clone(b.input.providers)
+	for _, s := range stand {
+		if s.Over() || slices.ContainsFunc(all, func(p provider.Provider) bool { return p.Name == s.Account }) {
+			continue
+		}
+		p, ok := b.cfg.Provider, true
+		switch {
+		case p.Name == "":
+			p, ok = b.cfg.Registry.Lookup(s.Account)
+		case p.Name != s.Account:
+			return nil, &ConfigError{Field: "Provider", Err: &advisedError{
+				text: fmt.Sprintf("%s: batches are pending at %s, and this run is for %s", b.cfg.Output, s.Account, p.Name),
+				hint: fmt.Sprintf("go on with --provider %s, or call off there what is pending, with --provider %s --cancel, before this run", s.Account, s.Account),
+			}}
+		}
+		if !ok {
+			return nil, &ConfigError{Field: "Provider", Err: &advisedError{
+				text: fmt.Sprintf("%s: batches are pending at %q, which is not known", b.cfg.Output, s.Account),
+				hint: "put that provider back into the settings that the batches were begun with, and run the same again",
+			}}
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// Part is how a part of a run stands that goes through a Batch API.
+type Part = parts.Status
+
+// Parts says how the parts of the run stand, those of earlier runs too, in the order in which they were begun; nil of a run whose
+// calls are live.
+func (b *Batch) Parts() []Part {
+	if b.via == nil || b.via.desk == nil {
+		return nil
+	}
+	return b.via.desk.Status()
+}
+
+// closeDesk ends the Desk. What is pending stays so.
+func (v *via) closeDesk() {
+	if v == nil || v.desk == nil {
+		return
+	}
+	v.close.Do(func() {
+		if err := v.desk.Close(); err != nil {
+			v.batch.log.Warn("the calls to Batch APIs did not end well", "error", err)
+		}
+	})
+}
+
+// run is the feed's time: it has the Desk work, and the feed told of what changes. The returned function ends that.
+func (v *via) run(ctx context.Context) (end func()) {
+	v.desk.Start(ctx)
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(longestLook)
+		defer tick.Stop()
+		for {
+			select {
+			case <-v.desk.Changed():
+			case <-tick.C:
+			case <-done:
+				return
+			}
+			v.wake()
+		}
+	})
+	return func() {
+		close(done)
+		wg.Wait()
+	}
+}
+
+// reaching notes whether a provider can be reached. Its Batch API is tried for a day, but not one that never answered.
+type reaching struct {
+	base    http.RoundTripper
+	account *account
+	via     *via
+}
+
+// RoundTrip passes a request on.
+func (r *reaching) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := r.base.RoundTrip(req)
+	a := r.account
+	switch {
+	case err == nil:
+		a.answered.Store(true)
+	case req.Context().Err() == nil && !a.answered.Load() && !outOfFiles(err) && a.misses.Add(1) == mostMisses:
+		r.via.mu.Lock()
+		r.via.gone = a.unreachable(errors.New(provider.Redact(err.Error(), a.target.Key)))
+		r.via.mu.Unlock()
+		r.via.wake()
+	}
+	return resp, err
+}
+
+// unreached is why the provider is taken to be not there; nil if it may be.
+func (v *via) unreached() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.gone == nil {
+		return nil
+	}
+	return v.gone
+}
+
+// wake has the feed look again.
+func (v *via) wake() {
+	select {
+	case v.kick <- struct{}{}:
+	default:
+	}
+}
+
+// conclude is the end of a run: it fails if lines are left.
+func (v *via) conclude() error {
+	if v.ended != nil || v.batch.progressLeft() == 0 {
+		return v.ended
+	}
+	if v.batch.cfg.Batches.Cancel {
+		return work.ErrCalledOff
+	}
+	return nil
+}
+
+// finish takes the parts away whose results are safe, at the end of a run, and says how it ended.
+func (v *via) finish(err error) error {
+	if gone := v.merge(); gone != nil {
+		err = cmp.Or(err, gone)
+	}
+	v.closeDesk()
+	if errors.Is(err, work.ErrCalledOff) {
+		return nil
+	}
+	return err
+}
+
+// progressLeft is how many lines are not recorded yet.
+func (b *Batch) progressLeft() int { p := b.Progress(); return p.Left() }

@@ -1,0 +1,204 @@
+package batch
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-llm/sluice/internal/batchapi"
+	"github.com/sluice-llm/sluice/internal/parts"
+)
+
+// PendingError is returned by Open where requests of the output are pending at Batch APIs, and this run would pay for them again,
+// or lose their answers.
+type PendingError struct {
+	Output   string
+	Parts    int
+	Lines    int
+	Accounts []string // providers, sorted
+	Lost     int      // of the parts, those that the provider does not have any more
+	LeftOut  int      // of the lines, those that this run leaves out; 0: it calls live
+}
+
+// Error says what is pending.
+func (e *PendingError) Error() string {
+	if e.LeftOut > 0 {
+		return fmt.Sprintf("%s: %d requests are pending at the Batch API of %s whose lines this run leaves out",
+			e.Output, e.LeftOut, strings.Join(e.Accounts, " and "))
+	}
+	parts := "1 part"
+	if e.Parts > 1 {
+		parts = fmt.Sprintf("%d parts", e.Parts)
+	}
+	return fmt.Sprintf("%s: %d requests in %s are pending at the Batch API of %s: calling them live would pay for them twice",
+		e.Output, e.Lines, parts, strings.Join(e.Accounts, " and "))
+}
+
+// Hint says what can be done.
+func (e *PendingError) Hint() string {
+	if e.LeftOut > 0 {
+		return "run it with the lines that it was begun with: the same --limit and --sample"
+	}
+	if e.Lost == e.Parts {
+		return "the provider does not have them any more: --via batch-api --resubmit-lost pays for them again, and --cancel --resubmit-lost gives them up"
+	}
+	return "go on with --via batch-api, or call them off with --via batch-api --cancel, which keeps what is done"
+}
+
+// pendingError is the error of a live run on an output with such parts; nil if none is pending.
+func pendingError(output string, stand []parts.Status) error {
+	if e := pendingOf(output, stand); e.Parts > 0 {
+		return e
+	}
+	return nil
+}
+
+// pendingState reports whether something may come of a part in that state.
+func pendingState(state string) bool { return state != parts.Merged && state != parts.Dropped }
+
+func pendingOf(output string, stand []parts.Status) *PendingError {
+	e := &PendingError{Output: output}
+	for _, s := range stand {
+		if !pendingState(s.State) {
+			continue
+		}
+		e.Parts++
+		e.Lines += s.Requests
+		if s.State == parts.Lost {
+			e.Lost++
+		}
+		if !slices.Contains(e.Accounts, s.Account) {
+			e.Accounts = append(e.Accounts, s.Account)
+		}
+	}
+	slices.Sort(e.Accounts)
+	return e
+}
+
+// LostError is returned by a run, or by Open, where the provider does not know batches or no longer has their results, or where
+// files of their parts are gone. Nothing is recorded of their lines, which are left to do. Where files are gone, any line that is
+// in no other part is left too, as it may be in one of these. Everything else is recorded.
+type LostError struct {
+	Account string   // the provider of the first of them
+	Batches []string // the ids of those that it does not know, or no longer has
+	Lines   int      // of all
+
+	Bare      []string // parts whose files are gone, with their batches
+	BareLines int      // of these
+	Directory string   // where their files were
+}
+
+// Error names the batches.
+func (e *LostError) Error() string {
+	var what []string
+	if len(e.Batches) > 0 {
+		what = append(what, fmt.Sprintf("%s does not know, or no longer has, the results of %s: %d lines have none",
+			e.Account, firstOf(e.Batches), e.Lines-e.BareLines))
+	}
+	if len(e.Bare) > 0 {
+		what = append(what, fmt.Sprintf("%s no longer has the files of %s: nobody knows which %d lines are in there",
+			e.Directory, firstOf(e.Bare), e.BareLines))
+	}
+	return strings.Join(what, "; ")
+}
+
+// firstOf names the first few.
+func firstOf(names []string) string {
+	const most = 5
+	named := strings.Join(names[:min(most, len(names))], ", ")
+	if more := len(names) - most; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
+	}
+	return named
+}
+
+// Hint says what can be done.
+func (e *LostError) Hint() string {
+	if len(e.Bare) > 0 {
+		return "put the files back and run the same again; or --resubmit-lost submits those lines again, though they may have been paid for, and --cancel --resubmit-lost gives them up"
+	}
+	return "if the key is of another project, go on with the one of before; --resubmit-lost submits them again, though they may have been paid for, and with --cancel gives them up"
+}
+
+// lostError is the Desk's LostError as that of a run; nil if err is none.
+func lostError(err error) *LostError {
+	lost, ok := errors.AsType[*parts.LostError](err)
+	if !ok {
+		return nil
+	}
+	e := &LostError{Directory: lost.Dir}
+	for _, s := range lost.Parts {
+		e.Account = cmp.Or(e.Account, s.Account)
+		e.Lines += s.Requests
+		e.Batches = append(e.Batches, s.Batch)
+	}
+	for _, s := range lost.Bare {
+		e.Account = cmp.Or(e.Account, s.Account)
+		e.Lines, e.BareLines = e.Lines+s.Requests, e.BareLines+s.Requests
+		name := "part " + s.Tag + " at " + s.Account
+		if s.Batch != "" {
+			name += " (batch " + s.Batch + ")"
+		}
+		e.Bare = append(e.Bare, name)
+	}
+	return e
+}
+
+// RefusedError is returned by a run of which a provider refused a part as a whole. Nothing of it was run or paid, nothing is
+// recorded of its lines, which are left to do, and everything else is.
+type RefusedError struct {
+	Account string // the provider
+	Batch   string // its id; "" where there was none
+	Lines   int    // of all parts that were refused
+	Parts   int
+	Code    string // in the provider's words; may be empty
+	Message string // likewise
+
+	broken bool // it was the provider's own fault
+}
+
+// Error gives the provider's words.
+func (e *RefusedError) Error() string {
+	what := fmt.Sprintf("%s refused a part of %d lines", e.Account, e.Lines)
+	if e.Parts > 1 {
+		what = fmt.Sprintf("%s refused %d parts of %d lines together", e.Account, e.Parts, e.Lines)
+	}
+	if e.Batch != "" {
+		what += ", such as batch " + e.Batch
+	}
+	if e.Code != "" {
+		return fmt.Sprintf("%s: %s: %s", what, e.Code, e.Message)
+	}
+	return what + ": " + e.Message
+}
+
+// Hint says what can be done.
+func (e *RefusedError) Hint() string {
+	if e.broken {
+		return "nothing of it was run: run the same again later, or with --via auto, which calls live what is refused"
+	}
+	return "nothing of it was run: correct what the provider names and run the same again, or call the lines live with --via live"
+}
+
+// add counts a refused part.
+func (e *RefusedError) add(s *parts.Status) *RefusedError {
+	if e == nil {
+		e = &RefusedError{Account: s.Account, Batch: s.Batch, Message: "it does not say why"}
+		if s.Problem != nil {
+			e.Code, e.Message, e.broken = s.Problem.Code, s.Problem.Message, s.Problem.Kind == batchapi.Broken
+		}
+	}
+	e.Parts++
+	e.Lines += s.Requests
+	return e
+}
+
+// advisedError is an error with a hint.
+type advisedError struct{ text, hint string }
+
+func (e *advisedError) Error() string { return e.text }
+
+// Hint says what can be done.
+func (e *advisedError) Hint() string { return e.hint }

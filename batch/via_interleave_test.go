@@ -1,0 +1,173 @@
+package batch_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/sim"
+	"github.com/sluice-llm/sluice/work"
+)
+
+func TestFilesAtTheProviderAreDeletedOnWish(t *testing.T) {
+	for _, wished := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFiles(t, chats(30))
+			cfg, sent := f.viaConfig(t, sim.Config{Latency: time.Millisecond})
+			cfg.Batches.Requests, cfg.Batches.Delete = 20, wished
+			if rep, err := run(t, cfg); err != nil || rep.Done != 30 {
+				t.Fatalf("%+v, %v", rep.Report, err)
+			}
+			deleted := 0
+			sent.mu.Lock()
+			for call, n := range sent.calls {
+				if strings.HasPrefix(call, "DELETE /v1/files/") {
+					deleted += n
+				}
+			}
+			sent.mu.Unlock()
+			if want := map[bool]int{true: 4}[wished]; deleted != want { // requests and results of two batches
+				t.Errorf("wished %v: %d files were deleted, want %d", wished, deleted, want)
+			}
+			f.tidy(t)
+		})
+	}
+}
+
+// TestAPartIsMergedNoSoonerThanItsLinesAreRecorded looks at the output when the first file is deleted, which is after that.
+func TestAPartIsMergedNoSoonerThanItsLinesAreRecorded(t *testing.T) {
+	const lines = 600
+	f := newFiles(t, chats(lines))
+	cfg, sent := f.viaConfig(t, sim.Config{Batches: sim.Batches{Latency: -1}})
+	cfg.Batches.Delete, cfg.Batches.Poll = true, 10*time.Millisecond
+	cfg.OnResult = func(*work.Result) { time.Sleep(20 * time.Millisecond) } // so that recording takes longer than all else
+	deleted := make(chan int, 10)
+	cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodDelete {
+			text, _ := os.ReadFile(f.out)
+			deleted <- bytes.Count(text, []byte("\n"))
+		}
+		return sent.RoundTrip(r)
+	})
+	if rep, err := run(t, cfg); err != nil || rep.Done != lines {
+		t.Fatalf("%+v, %v", rep.Report, err)
+	}
+	if n := <-deleted; n != lines {
+		t.Errorf("the part was merged when %d of its %d lines were recorded", n, lines)
+	}
+}
+
+// TestOfALineInTwoPartsTheLaterOneCounts has lines in two parts that wait, as after a kill between another try and the end of
+// the part before. The later one may be split.
+func TestOfALineInTwoPartsTheLaterOneCounts(t *testing.T) {
+	for _, split := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFiles(t, chats(10))
+			cfg, sent := f.viaConfig(t, hour())
+			abandon(t, cfg, 10*time.Minute)
+			first := filepath.Join(t.TempDir(), "first")
+			keep(t, f, first)
+			os.RemoveAll(f.out + batch.BatchesSuffix)
+			os.Remove(work.StatePath(f.out))
+			os.Remove(work.StatePath(f.out) + ".bak")
+			abandon(t, cfg, 10*time.Minute)
+			later := join(t, f, first)
+			cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+				if split && r.Method == http.MethodGet && r.URL.Path == "/v1/batches/"+later {
+					return (&stub{status: 200, answer: `{"id":"` + later + `","status":"failed","errors":{"data":[{"code":"too_many_tasks","message":"too many"}]}}`}).RoundTrip(r)
+				}
+				return sent.RoundTrip(r)
+			})
+			rep, err := run(t, cfg)
+			if err != nil || rep.Done != 10 {
+				t.Fatalf("split %v: %+v, %v", split, rep.Report, err)
+			}
+			made := 2
+			if split {
+				made = 4
+			}
+			if n := sent.count(batchMade); n != made {
+				t.Errorf("split %v: %d batches were made, want %d", split, n, made)
+			}
+			for id, by := range f.ways(t) {
+				if by == "" || (by == later) == split {
+					t.Errorf("split %v: line %s came by batch %q", split, id, by)
+				}
+			}
+			f.tidy(t)
+		})
+	}
+}
+
+// join puts the parts that were kept before those that are there, and returns the id of the last batch.
+func join(t *testing.T, f files, kept string) string {
+	t.Helper()
+	type saved struct {
+		Version int               `json:"version"`
+		Parts   []json.RawMessage `json:"parts"`
+	}
+	read := func(name string) (state map[string]json.RawMessage, parts saved) {
+		b, err := os.ReadFile(name)
+		if err == nil {
+			err = json.Unmarshal(b, &state)
+		}
+		if err == nil {
+			err = json.Unmarshal(state["batches"], &parts)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return state, parts
+	}
+	_, before := read(filepath.Join(kept, "state"))
+	state, now := read(work.StatePath(f.out))
+	var last struct{ Batch string }
+	err := json.Unmarshal(now.Parts[0], &last)
+	now.Parts = append(before.Parts, now.Parts...)
+	state["batches"], _ = json.Marshal(now)
+	text, _ := json.Marshal(state)
+	err = errors.Join(err, os.WriteFile(work.StatePath(f.out), append(bytes.TrimSpace(text), '\n'), 0o644),
+		os.CopyFS(f.out+batch.BatchesSuffix, os.DirFS(filepath.Join(kept, "parts"))))
+	if err != nil || len(now.Parts) != 2 || last.Batch == "" {
+		t.Fatalf("%v: %d parts, the last is %q", err, len(now.Parts), last.Batch)
+	}
+	return last.Batch
+}
+
+// TestPartsThatAreLostTogetherAreNotSentAgain has many parts lost at the same instant, while the feed looks at what is open.
+func TestPartsThatAreLostTogetherAreNotSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const lines = 40
+		f := newFiles(t, chats(lines))
+		cfg, sent := f.viaConfig(t, hour())
+		cfg.Batches.Requests = 1
+		abandon(t, cfg, 30*time.Minute)
+		made := sent.count(batchMade)
+		var mu sync.Mutex
+		sends := 0
+		cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPost {
+				mu.Lock()
+				sends++
+				mu.Unlock()
+			}
+			return (&stub{status: 404, answer: `{"error":{"message":"No batch found","type":"invalid_request_error"}}`}).RoundTrip(r)
+		})
+		for range 10 {
+			rep, err := run(t, cfg)
+			gone, ok := errors.AsType[*batch.LostError](err)
+			if !ok || gone.Lines != made || rep.Left() != lines || sends != 0 {
+				t.Fatalf("%d parts: %+v, %v, %d sends", made, rep.Report, err, sends)
+			}
+		}
+	})
+}

@@ -1,0 +1,159 @@
+package batch_test
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/sim"
+)
+
+func TestLinesThatFailedGoIntoLaterParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFiles(t, chats(300))
+		cfg, sent := f.viaConfig(t, sim.Config{Seed: 3, Batches: sim.Batches{Fail: 0.15, ExpireEvery: 3}})
+		cfg.Batches.Requests = 60
+		rep, err := run(t, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bad, again := 0, 0
+		for id, r := range f.results(t) {
+			switch {
+			case r.Error != nil && r.Sluice.Kind != "bad_request":
+				t.Errorf("%s failed: %+v", id, r.Error)
+			case r.Error != nil:
+				bad++
+			case r.Sluice.Attempts+r.Sluice.Throttles > 1:
+				again++
+			}
+			if r.Sluice.Attempts+r.Sluice.Throttles > 6 {
+				t.Errorf("%s was tried %d times", id, r.Sluice.Attempts)
+			}
+		}
+		if bad == 0 || again == 0 || rep.Done+rep.Report.Failed != 300 || sent.count(liveCall) != 0 {
+			t.Errorf("%d refused, %d tried again, %d live calls: %+v", bad, again, sent.count(liveCall), rep.Report)
+		}
+		for id, b := range f.ways(t) {
+			if b == "" {
+				t.Errorf("%s is of no batch", id)
+			}
+		}
+		f.tidy(t)
+	})
+}
+
+func TestTriesByBatchesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFiles(t, chats(5))
+		cfg, sent := f.viaConfig(t, sim.Config{})
+		cfg.Check = func(id string, _ provider.Endpoint, body []byte) error {
+			if id == "3" {
+				return errors.New("not what was asked for")
+			}
+			return nil
+		}
+		cfg.Budget.Attempts, cfg.Feedback = 3, true
+		var bodies []string
+		cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/files") {
+				b, _ := io.ReadAll(r.Body)
+				bodies = append(bodies, string(b))
+				r.Body = io.NopCloser(strings.NewReader(string(b)))
+			}
+			return sent.RoundTrip(r)
+		})
+		rep, err := run(t, cfg)
+		if err != nil || rep.Done != 4 || rep.Kinds[sluice.InvalidOutput] != 1 {
+			t.Fatalf("%+v, %v", rep.Report, err)
+		}
+		r := f.results(t)["3"]
+		if r.Sluice.Attempts != 3 || r.Sluice.OutputTokens != 3*64 || *r.Sluice.CostUSD <= 0 || sent.count(batchMade) != 3 {
+			t.Errorf("%+v, cost %v, %d batches", r.Sluice, *r.Sluice.CostUSD, sent.count(batchMade))
+		}
+		for i, want := range []int{0, 1, 1} {
+			if n := strings.Count(bodies[i], "Your answer was not accepted: not what was asked for"); n != want {
+				t.Errorf("part %d: %d corrections", i+1, n)
+			}
+		}
+	})
+}
+
+func TestAutoCallsLiveWhatBatchesLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFiles(t, chats(200))
+		cfg, sent := f.viaConfig(t, sim.Config{Seed: 5, Latency: time.Millisecond, Batches: sim.Batches{Fail: 0.2, ExpireEvery: 2}})
+		cfg.Via, cfg.Batches.Requests = batch.ViaAuto, 50
+		rep, err := run(t, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		live := 0
+		for id, b := range f.ways(t) {
+			if b == "" {
+				live++
+			}
+			if r := f.results(t)[id]; r.Error != nil && r.Sluice.Kind != "bad_request" || r.Error == nil && *r.Sluice.CostUSD <= 0 {
+				t.Errorf("%s: %+v", id, r)
+			}
+		}
+		if live < 50 || live != rep.Batches.Live || live != sent.count(liveCall) || rep.Batches.Lines+live != 200 || sent.count(batchMade) != 4 {
+			t.Errorf("%d lines live, %d calls: %+v", live, sent.count(liveCall), rep.Batches)
+		}
+		f.tidy(t)
+	})
+}
+
+// some is neither none nor all.
+const some = -1
+
+func TestAutoKeepsToADeadline(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		latency  time.Duration // of a batch
+		deadline time.Duration
+		live     time.Duration // of all calls, as foreseen
+		lives    int           // calls that are live
+	}{
+		{"batches come in time", time.Hour, 3 * time.Hour, 10 * time.Minute, 0},
+		{"batches do not", 95 * time.Minute, 90 * time.Minute, 10 * time.Minute, some}, // and take 9.5 to be called off
+		{"there is no time for batches", time.Hour, 30 * time.Minute, 10 * time.Minute, 100},
+		{"live calls cannot do all", time.Hour, 2 * time.Hour, 3 * time.Hour, 60},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFiles(t, chats(100))
+				cfg, sent := f.viaConfig(t, sim.Config{Latency: time.Millisecond, Batches: sim.Batches{Latency: c.latency}})
+				cfg.Via, cfg.Budget.Deadline, cfg.Batches.Poll = batch.ViaAuto, time.Now().Add(c.deadline), time.Minute
+				cfg.Batches.LiveTime = func(requests, tokens int) time.Duration {
+					if tokens <= 0 {
+						t.Errorf("%d requests have %d tokens", requests, tokens)
+					}
+					return c.live * time.Duration(requests) / 100
+				}
+				var log strings.Builder
+				cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+				began := time.Now()
+				rep, err := run(t, cfg)
+				if err != nil || rep.Done != 100 {
+					t.Fatalf("%+v, %v", rep.Report, err)
+				}
+				n := sent.count(liveCall)
+				if as := n == c.lives || c.lives == some && n > 0 && n < 100; !as || time.Since(began) > c.deadline {
+					t.Errorf("%d live calls, after %v:\n%s", n, time.Since(began), log.String())
+				}
+				if !strings.Contains(log.String(), "auto: ") {
+					t.Error("nothing says why")
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,123 @@
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/batchapi"
+	"github.com/sluice-llm/sluice/internal/parts"
+	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// hand puts an item's request into a part, with that body if it is another than the line's, unless the item needs no batch: then
+// the Runner has it at once.
+func (f *viaFeed) hand(item *work.Item, body []byte) error {
+	c, ok := item.Data.(*call)
+	if !ok { // it is no request
+		return f.callLive(item)
+	}
+	if body == nil {
+		if result, ok := f.answered(item, c); ok {
+			return f.give(item, &given{result: result})
+		}
+		if f.live > 0 {
+			f.live--
+			return f.callLive(item)
+		}
+	}
+	api := f.apis[c.account.provider.Name]
+	if f.allLive || api == nil {
+		return f.callLive(item)
+	}
+	request := &batchapi.Request{Model: item.Lane, Endpoint: batchEndpoint(c.endpoint), Body: c.body}
+	cost := item.Cost
+	if body != nil {
+		request.Body = body
+		if est, err := provider.Estimate(c.endpoint, body); err == nil {
+			cost = est.Cost
+		}
+	}
+	if known := api.Bounds().Endpoints; len(known) > 0 && !slices.Contains(known, request.Endpoint) {
+		return f.unfit(item, fmt.Errorf("the Batch API of %s does not have %s: call it live", c.account.provider.Name, request.Endpoint))
+	}
+	claim := f.claim(c.account, item, c, cost)
+	held, ok, err := claim.reserve()
+	switch {
+	case err != nil: // nothing is open that could give room back: the run is at its end
+		f.finished, f.ended = true, &work.StoppedError{Err: err}
+		return nil
+	case !ok:
+		f.starved = true
+		f.errands = slices.Insert(f.errands, 0, errand{item.Seq, item.Ref, body})
+		return nil
+	}
+	place, err := f.desk.Add(c.account.provider.Name, parts.Member{ID: item.ID, Hash: item.Hash, Tokens: cost.Input}, request)
+	if err != nil {
+		claim.settle(held, 0, nil)
+		if large, ok := errors.AsType[*parts.TooLargeError](err); ok {
+			return f.unfit(item, large)
+		}
+		return err
+	}
+	f.put(item, place, held)
+	return nil
+}
+
+// batchEndpoint is the endpoint that a request has in a batch, where there are no streams.
+func batchEndpoint(e provider.Endpoint) provider.Endpoint {
+	if e == provider.StreamGenerateContent {
+		return provider.GenerateContent
+	}
+	return e
+}
+
+// put notes where an item's request is.
+func (f *viaFeed) put(item *work.Item, place parts.Place, held amount) {
+	f.filling[place.Part] = true
+	n := len(f.parts)
+	if n == 0 || f.parts[n-1] != place.Part {
+		f.parts = append(f.parts, place.Part)
+		n++
+	}
+	f.lines[item.Seq-1] = viaLine{ref: item.Ref, held: held, part: int32(n - 1), at: inPart}
+}
+
+// unfit is for a request that no batch takes.
+func (f *viaFeed) unfit(item *work.Item, why error) error {
+	if f.auto {
+		return f.callLive(item)
+	}
+	return f.give(item, &given{err: &sluice.CallError{Outcome: sluice.Outcome{Kind: sluice.BadRequest, Err: why, Unsent: true}}})
+}
+
+// answered returns the answer that an item has without a call: that of an equal line of the output, or one in the cache.
+func (f *viaFeed) answered(item *work.Item, c *call) (work.Result, bool) {
+	b := f.batch
+	if b.cfg.Dedupe {
+		if offset, ok := b.input.twins.answers[uint32(item.Seq-1)]; ok {
+			if result, ok := b.copyOf(offset, item); ok {
+				return result, true
+			}
+		}
+	}
+	if b.cache == nil {
+		return work.Result{}, false
+	}
+	kept := f.cachedBy(c.account)
+	if result, ok := b.cache.load(kept.key(item)); ok && kept.accepts(item, result.Payload) {
+		b.cache.hits.Add(1)
+		return result, true
+	}
+	if !f.allLive && f.live == 0 { // else the layer around the call counts it
+		b.cache.misses.Add(1)
+	}
+	return work.Result{}, false
+}
+
+// cachedBy returns what finds an account's answers in the cache.
+func (f *viaFeed) cachedBy(a *account) *cachedCalls {
+	return &cachedCalls{batch: f.batch, cache: f.batch.cache, who: a.who}
+}

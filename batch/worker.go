@@ -1,0 +1,202 @@
+package batch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+	"sync"
+
+	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// Tasks are where a Worker's calls come from, and where their answers go. It must be safe for concurrent use.
+type Tasks interface {
+	// All gives tasks, with their Terms, until there are no more or ctx ends. Its error ends intake. Where it waits it does
+	// so in work.Await: tasks that were put aside go on meanwhile.
+	All(ctx context.Context) iter.Seq2[*Task, error]
+
+	// Done takes what came of a task. It must be quick. A task that All gave and that Done is never told of is left to do: by
+	// another Worker, say.
+	Done(t *Task, a *Answer)
+}
+
+// Worker makes the calls of Tasks. Drain, Stop and Progress are safe for concurrent use.
+type Worker struct {
+	batch  *Batch
+	tasks  Tasks
+	parser *parser // of the feeding goroutine
+
+	mu    sync.Mutex
+	open  map[int64]*workerTask // by its place in the Runner's source
+	taken int64
+}
+
+// workerTask is a task that is open.
+type workerTask struct {
+	*Task
+	item work.Item
+	call *call // nil: it is refused
+}
+
+// UnservedError ends a Worker that is given a task which nobody serves whom its Config names.
+type UnservedError struct {
+	Model   string
+	Problem string
+	Advice  string
+}
+
+// Error says what is not served.
+func (e *UnservedError) Error() string { return "a task cannot be served here: " + e.Problem }
+
+// Hint says what can be done.
+func (e *UnservedError) Hint() string { return e.Advice }
+
+// NewWorker returns a Worker. It takes of cfg what says where calls go and who looks on: Provider, Registry, BaseURL, Key,
+// Scheduler, Upstreams, Price, Transport, ExtraHeader, Model, Workers, Observer, Control and Logger. The Schedulers, and the
+// Upstreams, must allow as many attempts and throttles as any run has: the Worker counts by each task's Terms.
+func NewWorker(cfg Config, tasks Tasks) (*Worker, error) {
+	switch {
+	case cfg.Scheduler == nil && cfg.Upstreams == nil:
+		return nil, &ConfigError{Field: "Scheduler", Err: errMissing}
+	case tasks == nil:
+		return nil, errors.New("batch: NewWorker needs tasks")
+	}
+	if cfg.Registry == nil {
+		cfg.Registry = provider.Published()
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Transport == nil {
+		cfg.Transport = provider.NewBase(4096)
+	}
+	w := &Worker{
+		batch: &Batch{cfg: cfg, log: cfg.Logger, accounts: make(map[string]*account)}, tasks: tasks, open: make(map[int64]*workerTask),
+		parser: newParser(fill{provider: cfg.Provider, upstreams: cfg.Upstreams, registry: cfg.Registry, baseURL: cfg.BaseURL}),
+	}
+	b := w.batch
+	b.router = newRouter(b)
+	runner, err := work.New(work.Config{
+		Feed: w.feed, Reload: w.again, Lanes: anyLanes, Queue: held, Workers: cfg.Workers, Accept: w.accept, OnResult: w.done, Observer: cfg.Observer, Name: "worker",
+		Control: cfg.Control, Logger: cfg.Logger,
+	})
+	b.runner = runner
+	return w, err
+}
+
+// held is how many tasks of a lane wait for a goroutine beyond those that wait for a permit: few, because others might have them
+// meanwhile.
+const held = 16
+
+// anyLanes says that there may be another model at any time, so that one that is full is put aside and holds up nobody: Tasks
+// bounds what it gives.
+const anyLanes = 1 << 20
+
+// Run does tasks until there are no more, and returns what work.Runner.Run returns, an *UnreachableError, or an *UnservedError.
+func (w *Worker) Run(ctx context.Context) (work.Report, error) {
+	rep, err := w.batch.runner.Run(ctx)
+	if gone, ok := errors.AsType[*UnreachableError](err); ok {
+		gone.Recorded = rep.Done + rep.Failed
+		err = gone
+	}
+	return rep, err
+}
+
+// Drain stops intake and lets open calls finish. It returns at once.
+func (w *Worker) Drain() { w.batch.runner.Drain() }
+
+// Stop is Drain for a reason.
+func (w *Worker) Stop(cause error) { w.batch.runner.Stop(cause) }
+
+// Progress says how many tasks were done.
+func (w *Worker) Progress() work.Progress { return w.batch.runner.Progress() }
+
+// feed gives the items of tasks.
+func (w *Worker) feed(ctx context.Context) iter.Seq2[work.Item, error] {
+	return func(yield func(work.Item, error) bool) {
+		for t, err := range w.tasks.All(ctx) {
+			if err != nil {
+				yield(work.Item{}, err)
+				return
+			}
+			item, err := w.item(t)
+			if !yield(item, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// item makes the item of a task.
+func (w *Worker) item(t *Task) (work.Item, error) {
+	b := w.batch
+	est, err := provider.Estimate(t.Endpoint, t.Body)
+	c := &call{endpoint: t.Endpoint, body: t.Body, stream: est.Stream, terms: t.Terms.terms()}
+	item := work.Item{ID: t.ID, Hash: t.Hash, Lane: t.Model, Cost: est.Cost, Size: len(t.Body), Data: c}
+	if err != nil {
+		item.Handler, item.Data, c = work.HandlerFunc(handleInvalid), &problem{Text: err.Error()}, nil
+		return w.take(t, item, nil), nil
+	}
+	rq := request{id: []byte(t.ID), endpoint: t.Endpoint, model: t.Model, body: t.Body}
+	bad := w.parser.recognise(&rq)
+	if bad == nil {
+		bad = w.parser.fits(&rq)
+	}
+	if bad != nil {
+		return item, &UnservedError{Model: t.Model, Problem: bad.Text, Advice: cmp.Or(bad.Hint, "start this worker with a --provider or upstreams that serve it")}
+	}
+	if b.router != nil {
+		c.trip = &trip{}
+		item.Handler = b.router.handler
+	} else {
+		a, err := b.account(rq.provider)
+		if err != nil {
+			return item, err
+		}
+		item.Handler = a.handler
+	}
+	item.Lane = rq.model
+	return w.take(t, item, c), nil
+}
+
+// take notes a task that is open, and numbers its item.
+func (w *Worker) take(t *Task, item work.Item, c *call) work.Item {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.taken++
+	item.Seq = w.taken
+	w.open[w.taken] = &workerTask{t, item, c}
+	return item
+}
+
+// again returns the item of a task that was put aside, while its model paused and others went on.
+func (w *Worker) again(seq, _ int64) (work.Item, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.open[seq].item, nil
+}
+
+// accept completes a result by its cost, and refuses what only says that the provider is not there.
+func (w *Worker) accept(r *work.Result) error { return w.batch.accept(r) }
+
+// done hands over what came of a task.
+func (w *Worker) done(r *work.Result) {
+	w.mu.Lock()
+	t := w.open[r.Seq]
+	delete(w.open, r.Seq)
+	w.mu.Unlock()
+	a := &Answer{
+		Input: r.Hash.String(), Kind: r.Kind, Message: message(r.Err), Tally: r.Tally, Status: r.Status, RequestID: r.RequestID, FinishReason: r.FinishReason,
+		Cost: r.Cost, HasCost: r.HasCost, Payload: r.Payload,
+	}
+	if up, ok := r.Data.(*provider.Upstream); ok {
+		a.Upstream = up.Name
+	}
+	if t.call != nil {
+		a.Unmetered = t.call.tries.unmetered
+	}
+	w.tasks.Done(t.Task, a)
+}

@@ -1,0 +1,341 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/redis/rueidis"
+)
+
+// oldest is the major version from which on Redis and Valkey have what the scripts use.
+const oldest = 7
+
+// Engine is what an engine says of itself. What its user may not ask it is empty.
+type Engine struct {
+	Name    string `json:"name"`    // redis, valkey, or another of their kind
+	Version string `json:"version"` // such as 7.0.15
+	Mode    string `json:"mode"`    // standalone, sentinel or cluster
+	Durable bool   `json:"durable"` // it keeps an append-only file
+	known   bool   // it told whether it does
+}
+
+// Error is why an engine cannot be used. No password is in it.
+type Error struct {
+	// At is the engine's URL without password and options, "" where the URL could not be read.
+	At string
+	// Err is what is wrong.
+	Err error
+	// Settings says that the URL or the engine's settings are to be changed before another try makes sense.
+	Settings bool
+
+	hint string
+}
+
+func (e *Error) Error() string {
+	if e.At == "" {
+		return e.Err.Error()
+	}
+	return e.At + ": " + e.Err.Error()
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Hint says what can be done about it.
+func (e *Error) Hint() string { return e.hint }
+
+// wrongURL is an error about a URL, or what it names.
+func wrongURL(err error, hint string, args ...any) *Error {
+	return &Error{Err: err, Settings: true, hint: fmt.Sprintf(hint, args...)}
+}
+
+// unfit is an error about what the engine is, or how it is set up.
+func unfit(hint, format string, args ...any) *Error {
+	return &Error{Err: fmt.Errorf(format, args...), Settings: true, hint: hint}
+}
+
+// probe is what Sluice's scripts need: to be run at all, to write keys of this name, to publish below it, and the time.
+const probe = `redis.call('SET', KEYS[1], 1, 'PX', 1000)
+redis.call('PUBLISH', KEYS[1], '')
+return redis.call('TIME')[1]`
+
+// check refuses an engine that cannot do what is needed, and warns of one that is doubtful.
+func (c *Cluster) check(ctx context.Context) error {
+	c.engine.Mode = string(c.client.Mode())
+	servers := c.servers()
+	if len(c.at.addresses) == 1 && len(servers) == 1 && c.engine.Mode == "cluster" {
+		c.engine.Mode = "standalone" // or a cluster of one, which is the same
+	}
+	all, err := c.ask(ctx, servers)
+	if err != nil {
+		return err
+	}
+	c.engine.known, c.engine.Durable = true, true // unless one says otherwise
+	for _, info := range all {
+		if err := c.judge(info); err != nil {
+			return err
+		}
+	}
+	if c.engine.Mode == "cluster" && c.at.database != 0 {
+		return wrongURL(errors.New("a cluster has database 0 alone"), "leave the database out of the URL")
+	}
+	// The member's name keeps those that open at once from each other.
+	err = c.client.Do(ctx, c.client.B().Eval().Script(probe).Numkeys(1).Key("{sluice}:probe:"+c.member).Build()).Error()
+	if err != nil {
+		return err
+	}
+	if c.at.insecure {
+		c.cfg.Logger.Warn("insecure=true: whoever is in between can pass for " + c.at.String() + ", and read and change everything")
+	}
+	if c.engine.Version == "" {
+		c.cfg.Logger.Warn(c.at.String() + " does not say which version it is, or whether it forgets keys when memory is short: see to it that it is " +
+			"Redis or Valkey from 7 on with maxmemory-policy noeviction, or let the user run INFO")
+	}
+	return nil
+}
+
+// servers are those that keys lie on, and in a cluster their replicas too. One that takes the place of another is asked in its
+// place where there are sentinels.
+func (c *Cluster) servers() []rueidis.Client {
+	if c.client.Mode() != rueidis.ClientModeCluster {
+		return []rueidis.Client{c.client}
+	}
+	return slices.Collect(maps.Values(c.client.Nodes()))
+}
+
+// ask asks servers what they say of themselves. Of a cluster, those that do not answer are left out: it may do without them.
+func (c *Cluster) ask(ctx context.Context, servers []rueidis.Client) (all []map[string]string, err error) {
+	if c.engine.Mode == "cluster" {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, openTimeout/5)
+		defer cancel()
+	}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, server := range servers {
+		wg.Go(func() {
+			info, wrong := facts(ctx, server)
+			mu.Lock()
+			defer mu.Unlock()
+			if wrong == nil {
+				all = append(all, info)
+			} else if err == nil {
+				err = wrong
+			}
+		})
+	}
+	wg.Wait()
+	if len(all) > 0 && !isRefusal(err) {
+		err = nil
+	}
+	return all, err
+}
+
+// judge refuses a server that is too old, a replica, or forgetful.
+func (c *Cluster) judge(info map[string]string) error {
+	if c.engine.Mode == "cluster" && info["role"] == "slave" { // its node stands for it
+		return nil
+	}
+	e := &c.engine
+	e.Name = cmp.Or(info["server_name"], info["server"], "redis")
+	if version := info["valkey_version"]; version != "" {
+		e.Name, e.Version = "valkey", version
+	} else {
+		e.Version = cmp.Or(info["redis_version"], info["version"])
+	}
+	major, _, _ := strings.Cut(e.Version, ".")
+	if n, err := strconv.Atoi(major); err == nil && n < oldest {
+		return unfit(fmt.Sprintf("upgrade it, or name another: Redis and Valkey have what is needed from version %d on", oldest),
+			"it is %s %s, which is too old", e.Name, e.Version)
+	}
+	if info["role"] == "slave" {
+		primary := "its primary"
+		if host := info["master_host"]; host != "" {
+			primary = net.JoinHostPort(host, cmp.Or(info["master_port"], "6379"))
+		}
+		return unfit("name the server that it is a replica of ("+primary+
+			"), or the sentinels that know which one that is: redis://sentinel:26379?master_set=NAME", "it is a replica, which cannot be written to")
+	}
+	if policy := info["maxmemory_policy"]; policy != "" && policy != "noeviction" {
+		return unfit("set it: CONFIG SET maxmemory-policy noeviction (a provider of engines has it among the parameters), or name a server of its own",
+			"its maxmemory-policy is %s: it would forget quotas and items when memory is short", policy)
+	}
+	e.known = e.known && info["aof_enabled"] != ""
+	e.Durable = e.Durable && info["aof_enabled"] == "1"
+	return nil
+}
+
+// facts are what a server says of itself. They are empty where the user may not ask.
+func facts(ctx context.Context, node rueidis.Client) (map[string]string, error) {
+	all := make(map[string]string)
+	if hello, err := node.Do(ctx, node.B().Arbitrary("HELLO").Build()).AsMap(); err == nil {
+		for _, name := range []string{"server", "version"} {
+			value := hello[name]
+			all[name], _ = value.ToString()
+		}
+	}
+	text, err := node.Do(ctx, node.B().Info().Build()).ToString()
+	if isRefusal(err, "NOPERM", "unknown command") {
+		delete(all, "version") // what it forgets is not known either
+		return all, nil
+	}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		all[name] = value
+	}
+	return all, err
+}
+
+// Doubts says what is doubtful about putting a batch on this engine: whether items outlive a crash of it, and who reads them
+// on the way.
+func (c *Cluster) Doubts() (doubts []string) {
+	switch {
+	case c.engine.known && !c.engine.Durable:
+		doubts = append(doubts, c.String()+" keeps no append-only file: after a crash of it, the batch is fed again from the input and what is recorded"+
+			" (CONFIG SET appendonly yes)")
+	case !c.engine.known:
+		doubts = append(doubts, c.String()+" does not say whether it keeps an append-only file")
+	}
+	if c.at.scheme == "redis" && !c.at.near() {
+		doubts = append(doubts, "prompts and answers travel to "+c.String()+" in clear: use rediss:// where others may listen")
+	}
+	return doubts
+}
+
+// explain says what went wrong with an engine, and what to do. The error is an *Error.
+func (e *endpoint) explain(ctx context.Context, err error) error {
+	if wrong, ok := errors.AsType[*Error](err); ok {
+		wrong.At = e.String()
+		return wrong
+	}
+	at := &Error{At: e.String(), Err: e.redact(err)}
+	if isRefusal(err) {
+		e.explainRefusal(at, err)
+		return at
+	}
+	var netErr net.Error
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		at.Err = ctx.Err()
+	case e.explainTLS(at, err):
+	case isA[*net.DNSError](err):
+		at.Err, at.hint = errors.New("no host of that name is known"), "check the URL, and whether this host can look it up"
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT):
+		at.Err, at.hint = errors.New("nothing listens there"), "start it, or check the host and port of the URL"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		at.Err, at.hint = errors.New("it hung up without a word"), "if it wants TLS, begin the URL with rediss://; else it may have as many clients as it takes (maxclients), or be no Redis"
+		if e.scheme == "rediss" {
+			at.hint = "it may want a certificate of the client that it trusts: cert_file=FILE and key_file=FILE in the URL"
+		}
+	case errors.As(err, &netErr) && netErr.Timeout(), errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil:
+		at.Err, at.hint = fmt.Errorf("no answer within %s", dialTimeout), "check the URL, and what is between, such as a firewall"
+		if e.scheme == "rediss" {
+			at.hint += "; a server without TLS keeps silent too: then begin the URL with redis://"
+		}
+	case errors.Is(err, rueidis.ErrNoSlot):
+		at.Err, at.hint = errors.New("the cluster is down"), "see CLUSTER INFO there"
+	case strings.Contains(err.Error(), "unknown message type"):
+		at.Err, at.hint = errors.New("it does not speak the protocol of Redis"), "check the port of the URL: another kind of server, or a proxy, may be there"
+	default:
+		at.hint = "check the URL, and whether Redis or Valkey is there"
+	}
+	return at
+}
+
+// explainTLS explains what TLS can meet, and reports whether it was that.
+func (e *endpoint) explainTLS(at *Error, err error) bool {
+	var alert tls.AlertError
+	text := err.Error()
+	switch {
+	case isA[tls.RecordHeaderError](err):
+		at.Err, at.hint = errors.New("it does not speak TLS"), "begin the URL with redis://, or name its TLS port"
+	case isA[x509.HostnameError](err), isA[*x509.HostnameError](err):
+		at.hint = "address it by the name in its certificate, or say that: server_name=NAME in the URL"
+	case isA[x509.UnknownAuthorityError](err), isA[*tls.CertificateVerificationError](err):
+		at.hint = "name the certificates to trust: ca_file=FILE in the URL"
+	case errors.As(err, &alert) || strings.Contains(text, "tls: certificate required"), strings.Contains(text, "tls: bad certificate"):
+		at.hint = "it wants a certificate of the client that it trusts: cert_file=FILE and key_file=FILE in the URL"
+	default:
+		return false
+	}
+	return true
+}
+
+// permit is the hint for a user that lacks a permission.
+const permit = "let the user do it: ACL SETUSER NAME ~{sluice* &{sluice* +@all -@dangerous +info"
+
+// refusals are errors by which an engine refuses to be used, with what to do. Settings need a change in those that say so.
+var refusals = [...]struct {
+	begin, said, hint string
+	settings          bool
+}{
+	{"WRONGPASS", "user or password is wrong", "check the user in the URL, and the password there or in $" + PasswordVariable, false},
+	{"NOAUTH", "it wants a password", "export " + PasswordVariable + "=..., and name the user in the URL if it has several", false},
+	{"invalid password", "the password is wrong", "check the password in the URL or in $" + PasswordVariable, false},
+	{"NOPERM", "", permit, true},
+	{"The user executing the script can't", "", permit, true},
+	{"DENIED", "it lets programs of its own host in alone (protected mode)", "give it a password, and name that here in $" + PasswordVariable, true},
+	{"LOADING", "it reads its data from disk", "try again in a moment", false},
+	{"MASTERDOWN", "it is a replica that has lost its primary", "name the primary", true},
+	{"CLUSTERDOWN", "the cluster is down", "see CLUSTER INFO there", false},
+	{"READONLY", "it cannot be written to: it is a replica", "name the primary, or the sentinels that know which one that is: redis://sentinel:26379?master_set=NAME", true},
+	{"NOREPLICAS", "it has too few replicas to be written to", "see min-replicas-to-write there", false},
+	{"OOM", "its memory is full", "raise maxmemory there, or make room", false},
+	{"MISCONF", "it cannot save to disk, and is not to be written to", "see its log, and make room on its disk", false},
+	{"unknown command 'SENTINEL'", "it is no sentinel", "name a sentinel, which is usually at port 26379, or leave master_set out for the server itself", true},
+	{"No such master with that name", "the sentinels know no server of the name in master_set", "see SENTINEL MASTERS there", true},
+	{"max number of clients", "it has as many clients as it takes", "raise maxclients there", false},
+	{"DB index is out of range", "it has no database of that number", "mend the number at the end of the URL", true},
+	{"invalid DB index", "it has no database of that number", "mend the number at the end of the URL", true},
+	{"SELECT is not allowed", "a cluster has database 0 alone", "leave the database out of the URL", true},
+}
+
+// explainRefusal explains what the engine answered.
+func (e *endpoint) explainRefusal(at *Error, err error) {
+	text := err.Error()
+	for _, known := range refusals {
+		if strings.HasPrefix(text, known.begin) {
+			at.hint, at.Settings = known.hint, known.settings
+			if e.master != "" && strings.Contains(known.hint, PasswordVariable) {
+				at.hint += "; that of the sentinels, if they want one, is $" + SentinelPasswordVariable
+			}
+			at.Err = errors.New(known.said)
+			if known.said == "" {
+				text, _, _ = strings.Cut(e.redact(err).Error(), " script: ") // a number of ours, which means nothing to anybody
+				at.Err = fmt.Errorf("its user may not do all that is needed: %s", text)
+			}
+			return
+		}
+	}
+	at.Err, at.hint = fmt.Errorf("it answers: %w", at.Err), "check whether Redis or Valkey is there"
+}
+
+// redact returns err without the password, should somebody have put it there.
+func (e *endpoint) redact(err error) error {
+	text := err.Error()
+	for _, secret := range []string{e.password, e.sentinelPassword} {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, "***")
+		}
+	}
+	if text == err.Error() {
+		return err
+	}
+	return errors.New(text)
+}
+
+func isA[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}

@@ -1,0 +1,364 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"strconv"
+	"sync"
+)
+
+// JobConfig shapes a job.
+type JobConfig struct {
+	// Name is what workers and people call the job. A job of this name that was not finished is taken up again.
+	Name string
+
+	// Input says what the numbers mean, such as a hash of the input file's path and of the settings: Collect refuses a job left
+	// behind with another one, and what workers bring late to a job of another one is dropped. Empty is an Input like any other.
+	Input string
+
+	// Settings is what workers need to know for all tasks: opaque here. It rests in the engine in clear: no secrets.
+	Settings []byte
+
+	// Window is the most tasks that are in the engine at once. 0 means DefaultWindow; above MaxWindow is refused.
+	Window int
+}
+
+// Collector is the end of a batch that has the input and the output. One process at a time is the collector of a job. It is
+// safe for concurrent use. A caller wants Add for every item that has no result yet, whether an earlier collector added it or
+// not, and Results in another goroutine; what is recorded for good is told to Recorded, and the end to Finish.
+type Collector struct {
+	link  *link
+	terms terms
+	cfg   JobConfig
+	keys  []string
+	owner string // names this collector among all there have been
+	adds  *batcher[addition]
+	trims *batcher[entry]
+	stop  context.CancelFunc
+	run   sync.WaitGroup
+
+	rebuilding sync.Mutex // held while the engine is told again what it lost
+
+	mu       sync.Mutex
+	token    int64             // fences off earlier collectors
+	seq      int64             // of the newest write that the engine has confirmed
+	era      int               // raised by every rebuild
+	cursor   string            // the newest result that was read in this era
+	open     map[int64][]byte  // tasks added whose outcome has not come
+	bytes    int               // of their payloads
+	parked   map[int64]result  // outcomes of tasks that were not added yet: an earlier collector did
+	given    map[int64][]entry // where in the engine the results are that Results has, and that are not recorded
+	recorded numbers
+	ready    []Outcome // for Results
+	room     []chan struct{}
+	err      error         // why it has ended
+	news     chan struct{} // there is something for Results
+	ended    chan struct{} // closed when err is set
+}
+
+// addition is a task on its way to the engine.
+type addition struct {
+	number  int64
+	payload []byte
+	anyway  bool // although the engine says that it has a result: it has not
+}
+
+// entry is a result's place in the engine.
+type entry struct {
+	id    string
+	bytes int
+}
+
+type result struct {
+	entry
+	Outcome
+}
+
+// Collect becomes the collector of a job, beginning it or taking up one that was left. A dead one's place is free 6 s after its
+// last sign of life, for which it waits; a live collector elsewhere is a *HeldError then.
+func (c *Cluster) Collect(ctx context.Context, cfg JobConfig) (*Collector, error) {
+	cfg.Window = cmp.Or(cfg.Window, DefaultWindow)
+	switch {
+	case cfg.Name == "":
+		return nil, errors.New("a job needs a name")
+	case cfg.Window < 1 || cfg.Window > MaxWindow:
+		return nil, fmt.Errorf("a window of %d tasks: give 1 to %d", cfg.Window, MaxWindow)
+	case len(cfg.Settings) > MaxPayload:
+		return nil, fmt.Errorf("the job's settings have %d bytes: at most %d go through the engine", len(cfg.Settings), MaxPayload)
+	}
+	k := &Collector{
+		link: &link{client: c.client, log: c.cfg.Logger}, terms: c.terms.orUsual(), cfg: cfg,
+		keys: keysOf(cfg.Name), owner: rand.Text(),
+		adds:  newBatcher(addBatch, batchBytes, func(a addition) int { return len(a.payload) }),
+		trims: newBatcher(addBatch, batchBytes, func(entry) int { return 0 }),
+		open:  map[int64][]byte{}, parked: map[int64]result{}, given: map[int64][]entry{}, cursor: "0",
+		news: make(chan struct{}, 1), ended: make(chan struct{}),
+	}
+	if err := k.succeed(ctx); err != nil {
+		return nil, err
+	}
+	if err := k.catchUp(ctx); err != nil {
+		return nil, err
+	}
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	k.stop = stop
+	k.run.Go(func() { k.adds.run(life, k.flushAdds) })
+	k.run.Go(func() { k.trims.run(life, k.flushTrims) })
+	k.run.Go(func() { k.read(life) })
+	k.run.Go(func() { k.beat(life) })
+	return k, nil
+}
+
+// Add hands in a task. It waits while the window is full and returns when the collector has the task in hand: it reaches the
+// engine a little later, and reaches it again if the engine loses it. The payload is kept for that, and must not change.
+// A number that an earlier collector added is not added twice, and one whose result is there is given by Results at once.
+// A payload above MaxPayload is a *TooLargeError. Adding a number twice to one Collector is a mistake of the caller, and the
+// second is ignored.
+func (k *Collector) Add(ctx context.Context, t Task) error {
+	if len(t.Payload) > MaxPayload {
+		return &TooLargeError{Number: t.Number, Bytes: len(t.Payload)}
+	}
+	if t.Number < 0 || t.Number >= 1<<32 {
+		return fmt.Errorf("item %d: numbers are from 0 to %d", t.Number, int64(1<<32-1))
+	}
+	for {
+		room, err := k.accept(t)
+		if room == nil {
+			return err
+		}
+		select {
+		case <-room:
+		case <-k.ended:
+		case <-ctx.Done():
+			k.pass(room)
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Results gives the outcome of every task that was added, each once, in the order of completion. It waits for more until the
+// context ends (and gives its error last), the collector is closed (ErrClosed) or another has taken over (ErrFenced).
+// One caller at a time.
+func (k *Collector) Results(ctx context.Context) iter.Seq2[Outcome, error] {
+	return func(yield func(Outcome, error) bool) {
+		for {
+			k.mu.Lock()
+			ready, err := k.ready, k.err
+			k.ready = nil
+			k.mu.Unlock()
+			for i, o := range ready {
+				if !yield(o, nil) {
+					k.mu.Lock()
+					k.ready = append(ready[i+1:], k.ready...)
+					k.mu.Unlock()
+					return
+				}
+			}
+			if len(ready) > 0 {
+				continue
+			}
+			if err != nil {
+				yield(Outcome{}, err)
+				return
+			}
+			select {
+			case <-k.news:
+			case <-k.ended:
+			case <-ctx.Done():
+				yield(Outcome{}, context.Cause(ctx))
+				return
+			}
+		}
+	}
+}
+
+// Recorded tells that the results of numbers are where no crash takes them away: only then are they removed from the engine.
+// Numbers whose result this Collector has not given are allowed: of what an earlier one recorded, remains are removed too.
+// It does not wait.
+func (k *Collector) Recorded(numbers ...int64) {
+	var gone []entry
+	k.mu.Lock()
+	for _, n := range numbers {
+		gone = append(gone, k.given[n]...)
+		delete(k.given, n)
+		if r, ok := k.parked[n]; ok {
+			gone = append(gone, r.entry)
+			delete(k.parked, n)
+		}
+		k.recorded.add(n)
+	}
+	k.mu.Unlock()
+	if len(gone) > 0 {
+		k.trims.put(gone...)
+	}
+}
+
+// Finish ends the job: its keys are removed and its workers turn to other jobs. What was not recorded is lost. The collector
+// can do nothing more after it; where it fails, because the context ended, it can be called again.
+func (k *Collector) Finish(ctx context.Context) error {
+	k.end(ErrClosed)
+	k.stop()
+	k.run.Wait() // else one of them would take the job that is gone for one that the engine has lost
+	for {
+		answer, err := k.ask(ctx, scriptFinish)
+		if err != nil {
+			return err
+		}
+		if answer != nil {
+			break
+		}
+	}
+	return k.link.persist(ctx, func(ctx context.Context) error {
+		return k.link.client.Do(ctx, k.link.client.B().Zrem().Key(registry).Member(k.cfg.Name).Build()).Error()
+	})
+}
+
+// Close leaves the job as it is, for another collector to take up at once. What was told to Recorded is still removed if the
+// engine answers. It is safe to call after Finish, and twice.
+func (k *Collector) Close() error {
+	k.mu.Lock()
+	ended := k.err != nil
+	k.mu.Unlock()
+	if !ended {
+		ctx, cancel := context.WithTimeout(context.Background(), k.terms.renewal)
+		defer cancel()
+		if k.trims.wait(ctx) == nil {
+			_, _ = k.link.do(ctx, scriptRelease, k.keys, k.credentials()) // else the lease ends by itself
+		}
+	}
+	k.end(ErrClosed)
+	k.stop()
+	k.run.Wait()
+	return nil
+}
+
+// Counts is what a Collector has seen.
+type Counts struct {
+	Queued  int // tasks added whose outcome has not been given
+	Rebuilt int // times that the engine had lost something, and the tasks were added again
+}
+
+// Counts tells what has been seen so far.
+func (k *Collector) Counts() Counts {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return Counts{Queued: len(k.open), Rebuilt: k.era}
+}
+
+// accept takes a task in, or says where to wait for room.
+func (k *Collector) accept(t Task) (room chan struct{}, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.err != nil {
+		return nil, k.err
+	}
+	_, open := k.open[t.Number]
+	if _, given := k.given[t.Number]; open || given || k.recorded.has(t.Number) {
+		return nil, nil
+	}
+	if r, ok := k.parked[t.Number]; ok {
+		delete(k.parked, t.Number)
+		k.giveLocked(r)
+		return nil, nil
+	}
+	if len(k.open) > 0 && (len(k.open) >= k.cfg.Window || k.bytes+len(t.Payload) > MaxBytes) {
+		room = make(chan struct{})
+		k.room = append(k.room, room)
+		return room, nil
+	}
+	k.open[t.Number] = t.Payload
+	k.bytes += len(t.Payload)
+	k.adds.put(addition{number: t.Number, payload: t.Payload})
+	return nil, nil
+}
+
+// pass gives a place to the next if it was given to one who has left.
+func (k *Collector) pass(room chan struct{}) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i, r := range k.room {
+		if r == room {
+			k.room = append(k.room[:i], k.room[i+1:]...)
+			return
+		}
+	}
+	k.makeRoomLocked()
+}
+
+func (k *Collector) makeRoomLocked() {
+	if len(k.room) > 0 {
+		close(k.room[0])
+		k.room = k.room[1:]
+	}
+}
+
+// giveLocked has Results give an outcome.
+func (k *Collector) giveLocked(r result) {
+	k.given[r.Number] = append(k.given[r.Number], r.entry)
+	k.ready = append(k.ready, r.Outcome)
+	poke(k.news)
+}
+
+// intake sorts results that were read. One may be read again, when the engine was rebuilt or when a number was in doubt.
+func (k *Collector) intake(results []result) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+next:
+	for _, r := range results {
+		if payload, ok := k.open[r.Number]; ok {
+			delete(k.open, r.Number)
+			k.bytes -= len(payload)
+			k.giveLocked(r)
+			k.makeRoomLocked()
+			continue
+		}
+		if at, ok := k.given[r.Number]; ok {
+			for _, e := range at {
+				if e.id == r.id {
+					continue next
+				}
+			}
+			k.given[r.Number] = append(at, r.entry)
+			continue
+		}
+		if k.recorded.has(r.Number) {
+			k.trims.put(r.entry)
+			continue
+		}
+		k.parked[r.Number] = r
+	}
+}
+
+// end makes everything that waits at the collector return with an error. The first counts.
+func (k *Collector) end(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.err == nil {
+		k.err = err
+		close(k.ended)
+	}
+}
+
+// credentials are the first arguments of every script that only the job's collector may run.
+func (k *Collector) credentials(more ...string) func() []string {
+	return func() []string {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return append([]string{itoa(k.token), k.owner, itoa(k.seq)}, more...)
+	}
+}
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
+func hostname() string {
+	host, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return host
+}

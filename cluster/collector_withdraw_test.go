@@ -1,0 +1,59 @@
+package cluster_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice/cluster"
+)
+
+func TestTasksThatNobodyHasCanBeWithdrawn(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		c := open(t, url)
+		cfg := cluster.JobConfig{Name: t.Name()}
+		k := collect(t, c, cfg)
+		w := work(t, c, t.Name())
+		for i := range int64(1000) {
+			add(t, k, i)
+		}
+		held := []cluster.Task{next(t, w), next(t, w)}
+		back := next(t, w)
+		if err := w.Return(t.Context(), back); err != nil {
+			t.Fatal(err)
+		}
+		if err := k.Withdraw(within(t, 20*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		for n, o := range outcomes(t, k, 998) {
+			if !o.Withdrawn || n == held[0].Number || n == held[1].Number {
+				t.Errorf("outcome %+v, of a task that was withdrawn", o)
+			}
+		}
+		for _, task := range held {
+			complete(t, w, task, "done")
+		}
+		for n, o := range outcomes(t, k, 2) {
+			if o.Withdrawn || string(o.Payload) != "done" {
+				t.Errorf("outcome %+v, of a task that a worker had", o)
+			}
+			k.Recorded(n)
+		}
+		if j := status(t, c, t.Name()); j.Queued+j.Held+j.Delayed != 0 {
+			t.Errorf("%d queued, %d held and %d delayed, want none", j.Queued, j.Held, j.Delayed)
+		}
+		k.Close()
+
+		// Whoever takes the job up hands them out again.
+		k = collect(t, c, cfg)
+		add(t, k, back.Number)
+		again := next(t, w)
+		if again.Number != back.Number || again.Deliveries != 1 {
+			t.Errorf("task %d at its delivery %d, want %d at its first", again.Number, again.Deliveries, back.Number)
+		}
+		complete(t, w, again, "at last")
+		if o := outcomes(t, k, 1)[back.Number]; string(o.Payload) != "at last" {
+			t.Errorf("outcome %+v", o)
+		}
+		finish(t, k)
+	})
+}

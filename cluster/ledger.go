@@ -1,0 +1,263 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sluice-llm/sluice/internal/gate"
+)
+
+const (
+	ledgerFormat = "1"                    // the version of the keys, as ledger_state.lua has it
+	lateSettle   = 25 * time.Millisecond  // what is to be said goes with the next ask, or so late by itself
+	askDeadline  = 250 * time.Millisecond // an engine that does not answer within it is taken for gone
+	oldestReply  = gate.Lease - 2*gate.Heartbeat
+	lastWords    = 2 * time.Second // for what is still to be said when a Ledger closes
+	mostOfAKind  = 500             // settlements, corrections or renewals in one message
+	mostUnheard  = 1000            // corrections of budgets that are kept while the engine is gone: newer ones say more
+	firstBackoff = 250 * time.Millisecond
+	lastBackoff  = time.Second // less than a heartbeat: who comes back finds its slots, see HEARTBEAT in ledger_state.lua
+)
+
+// The script, in two halves.
+var (
+	//go:embed ledger_state.lua
+	ledgerState string
+	//go:embed ledger.lua
+	ledgerWords string
+)
+
+// LedgerConfig shapes a Ledger.
+type LedgerConfig struct {
+	// Fallback is the part of each limit that all members together use while the engine is gone, above 0 and below 1; each
+	// has an equal share of that part, by the number of members last seen. Zero: calls wait until the engine is back.
+	Fallback float64
+}
+
+// Ledger is a sluice.Ledger whose budgets, slots and pauses are on the engine: all Schedulers of an account that have one stay
+// within its limits together. A Scheduler needs a Ledger of its own, and closes before it. While the engine is gone calls wait,
+// or go on with a part of the limits: see LedgerConfig. It is safe for concurrent use.
+type Ledger struct {
+	client   rueidis.Client
+	log      *slog.Logger
+	cfg      LedgerConfig
+	member   string // names this Ledger among the members
+	account  string // the beginning of all its keys
+	script   string
+	sha      string
+	patience time.Duration // with the engine
+
+	ctx    context.Context // ends with the Ledger
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu        sync.Mutex
+	lanes     map[string]*lane
+	memory    record // of all lanes together,
+	recalled  uint64 // as a reply to this message had it
+	sent      uint64 // messages
+	said      time.Time
+	seen      standing
+	tells     map[int]func(string, gate.News, bool)
+	watches   int
+	healed    chan struct{} // nil: the engine answers; closed when it does again
+	alone     *alone        // nil: calls wait meanwhile
+	returning bool          // it grants nothing more
+	outages   int           // that the engine was told of
+	closing   bool
+}
+
+// standing is a member's place among those of the account.
+type standing struct {
+	members int // 0 is not known
+	rank    int // from 0
+}
+
+// Ledger returns the ledger of an account: of what a provider limits together. Programs that name the same account share it,
+// so its name has to say which key is meant without telling it. It connects when it is first used; Check says at once
+// whether it can be used.
+func (c *Cluster) Ledger(account string, cfg LedgerConfig) *Ledger {
+	l := &Ledger{client: c.client, log: c.cfg.Logger, cfg: cfg, patience: askDeadline,
+		member: c.member + "." + rand.Text()[:8], account: hashTag(account),
+		lanes: make(map[string]*lane), tells: make(map[int]func(string, gate.News, bool))}
+	// Each account has a script of its own: that the engine does not have it says that it was started anew, and may have
+	// forgotten what it did last.
+	l.script = ledgerState + ledgerWords + "-- " + l.account + "\n"
+	sum := sha1.Sum([]byte(l.script))
+	l.sha = hex.EncodeToString(sum[:])
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.wg.Go(l.listen)
+	return l
+}
+
+// Check reports whether the engine has a ledger of the account that this program can use.
+func (l *Ledger) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, lastWords)
+	defer cancel()
+	format, err := l.client.Do(ctx, l.client.B().Hget().Key(l.account+":account").Field("format").Build()).ToString()
+	switch {
+	case rueidis.IsRedisNil(err) || err == nil && format == ledgerFormat:
+		return nil
+	case err != nil:
+		return fmt.Errorf("shared ledger: %w", err)
+	}
+	return fmt.Errorf("shared ledger: its keys (%s:*) are of version %s, and this program is of version %s: use one version of sluice, "+
+		"or delete the keys", l.account, format, ledgerFormat)
+}
+
+// Take charges the longest prefix of asks that fits. While the engine is gone it waits, or answers from a part of the limits.
+func (l *Ledger) Take(ctx context.Context, asks gate.Asks) (gate.Reply, error) {
+	ln, err := l.lane(asks.Lane)
+	if err != nil {
+		return gate.Reply{}, err
+	}
+	for {
+		if r, ok := l.takeAlone(ln, &asks); ok {
+			return r, nil
+		}
+		if err := l.awaitEngine(ctx); err != nil {
+			return gate.Reply{}, err
+		}
+		if err := ln.hold(ctx); err != nil {
+			return gate.Reply{}, err
+		}
+		r, err := l.exchange(ctx, ln, &asks)
+		ln.free()
+		if err == nil || ctx.Err() != nil {
+			return r, err
+		}
+	}
+}
+
+// Settle notes what is to be given back. It goes with the next ask, or soon by itself.
+func (l *Ledger) Settle(_ context.Context, s gate.Settlement) error {
+	ln, err := l.lane(s.Lane)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	if !s.Open {
+		delete(ln.open, s.ID)
+	}
+	done, awake := l.settleAloneLocked(ln, s)
+	if !done {
+		ln.pendLocked()
+		ln.settlements = append(ln.settlements, s)
+	}
+	l.mu.Unlock()
+	poke(ln.pokes)
+	if awake {
+		l.tell(ln.name, gate.News{}, true)
+	}
+	return nil
+}
+
+// Correct notes what the provider says of a budget, of slots or of a pause. It goes with the next ask, or soon by itself.
+func (l *Ledger) Correct(_ context.Context, c gate.Correction) error {
+	ln, err := l.lane(c.Lane)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	ln.pendLocked()
+	ln.corrections = append(ln.corrections, fix{c, time.Now()})
+	l.mu.Unlock()
+	poke(ln.pokes)
+	return nil
+}
+
+// Watch has tell be called with what is learned of a lane beside the answers to its asks, until stop returns.
+func (l *Ledger) Watch(tell func(lane string, n gate.News, awake bool)) (stop func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.watches++
+	id := l.watches
+	l.tells[id] = tell
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.tells, id)
+	}
+}
+
+// tell passes on news of a lane.
+func (l *Ledger) tell(lane string, n gate.News, awake bool) {
+	l.mu.Lock()
+	tells := make([]func(string, gate.News, bool), 0, len(l.tells))
+	for _, tell := range l.tells {
+		tells = append(tells, tell)
+	}
+	l.mu.Unlock()
+	for _, tell := range tells {
+		tell(lane, n, awake)
+	}
+}
+
+// Close says what is still to be said, for at most two seconds, and leaves the members. It is safe to call twice.
+func (l *Ledger) Close() error {
+	l.mu.Lock()
+	if l.closing {
+		l.mu.Unlock()
+		return nil
+	}
+	l.closing = true
+	lanes := l.sortedLocked()
+	l.mu.Unlock()
+	l.cancel()
+	l.wg.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+	defer cancel()
+	for _, ln := range lanes {
+		if err := l.insist(ctx, ln); err != nil {
+			return fmt.Errorf("shared ledger: the last words of lane %q were not heard: %w", ln.name, err)
+		}
+	}
+	return l.leave(ctx, lanes)
+}
+
+// leave gives up the member's places, so that nobody leaves it anything.
+func (l *Ledger) leave(ctx context.Context, lanes []*lane) error {
+	if len(lanes) == 0 {
+		return nil
+	}
+	keys := []string{l.account + ":members", l.account + ":ranks"}
+	for _, ln := range lanes {
+		keys = append(keys, ln.keys[keyWaiting:keyServed]...)
+	}
+	var leave []rueidis.Completed
+	for _, key := range keys {
+		leave = append(leave, l.client.B().Zrem().Key(key).Member(l.member).Build())
+	}
+	for _, r := range l.client.DoMulti(ctx, leave...) {
+		if err := r.Error(); err != nil {
+			return fmt.Errorf("shared ledger: %w", err)
+		}
+	}
+	return nil
+}
+
+// insist says what is still to be said of a lane until it is heard.
+func (l *Ledger) insist(ctx context.Context, ln *lane) error {
+	for {
+		err := l.flush(ctx, ln)
+		if err == nil {
+			return nil
+		}
+		timer := time.NewTimer(lateSettle)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package cluster
+
+import (
+	"math"
+	"time"
+
+	"github.com/sluice-llm/sluice/internal/gate"
+)
+
+// self names the only member of a ledger that a member has alone.
+const self = "self"
+
+// alone is a member's own ledger while the engine is gone: its share of a part of what the members knew to be the limits.
+type alone struct {
+	part    float64 // of each limit
+	members float64
+	rank    float64
+	shared  gate.Shared
+	lanes   map[string]*island
+	account debts
+}
+
+// island is a lane of it.
+type island struct {
+	applied int         // of the lane's corrections
+	base    gate.Vector // what was spent before
+	own     map[uint64]bool
+	debts
+}
+
+// debts are what was granted, and how much of that has not flowed in again.
+type debts struct {
+	spent, owed, rate gate.Vector
+	at                time.Time
+}
+
+// aloneLocked is the member's own ledger; nil where it has none, because it is to wait or has never heard of the others.
+func (l *Ledger) aloneLocked() *alone {
+	if l.cfg.Fallback <= 0 || l.seen.members == 0 {
+		return nil
+	}
+	a := &alone{part: min(l.cfg.Fallback, 1), members: float64(l.seen.members), rank: float64(l.seen.rank),
+		lanes: make(map[string]*island)}
+	for _, ln := range l.lanes {
+		a.open(ln, &l.memory)
+	}
+	return a
+}
+
+// open sets up a lane as the member last knew it.
+func (a *alone) open(ln *lane, account *record) *island {
+	now := time.Now()
+	is := &island{base: readVector(ln.memory[fieldSpent]), own: make(map[uint64]bool)}
+	if len(a.lanes) == 0 {
+		a.correct(now, ln.name, account.corrections(true), &a.account)
+	}
+	a.lanes[ln.name] = is
+	a.correct(now, ln.name, ln.memory.corrections(false), &is.debts)
+	return is
+}
+
+// correct applies a share of what was said of limits. Levels are the provider's, and say nothing of a share.
+func (a *alone) correct(now time.Time, lane string, said []gate.Correction, d *debts) {
+	for _, c := range said {
+		c.Lane, c.Slots.Version = lane, a.shared.News(now, lane).Slots.Version
+		switch c.Dimension {
+		case gate.AnyDimension:
+		case gate.Concurrency:
+			c.Slots.Limit = a.slots(c.Slots.Limit)
+		default:
+			share := a.part / a.members
+			c.Rate, c.Cap, c.Start, c.Lo, c.Hi = c.Rate*share, c.Cap*share, max(0, c.Start*share), math.Inf(-1), math.Inf(1)
+			if c.Dimension < gate.RequestsPerDay {
+				c.Start = 0 // others may have emptied it
+			}
+			d.rate[c.Dimension] = c.Rate
+		}
+		a.shared.Exchange(now, self, &gate.Batch{Lane: lane, Corrections: []gate.Correction{c}})
+	}
+}
+
+// slots is the member's share of a number of slots: what does not go evenly goes to the first. Less than one is none.
+func (a *alone) slots(limit float64) float64 {
+	if limit == 0 {
+		return 0
+	}
+	all := math.Floor(a.part * limit)
+	each := math.Floor(all / a.members)
+	if a.rank < all-each*a.members {
+		each++
+	}
+	return max(each, 0.5)
+}
+
+// corrections is what a record says of limits.
+func (r *record) corrections(account bool) (out []gate.Correction) {
+	for d := gate.Requests; d < gate.NumDimensions; d++ {
+		b := readNumbers(r[fieldBudget+int(d-gate.Requests)])
+		if rate, cap := b[2], b[3]; rate > 0 {
+			out = append(out, gate.Correction{Account: account, Dimension: d, Start: b[0], Rate: rate, Cap: cap})
+		}
+	}
+	if limit := readNumbers(r[fieldSlots])[1]; limit > 0 {
+		out = append(out, gate.Correction{Account: account, Dimension: gate.Concurrency, Slots: gate.SlotLimit{Limit: limit}})
+	}
+	return out
+}
+
+// takeAlone answers asks from the member's own ledger. It reports false where there is none.
+func (l *Ledger) takeAlone(ln *lane, asks *gate.Asks) (gate.Reply, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.alone
+	if a == nil || l.returning {
+		return gate.Reply{}, false
+	}
+	now := time.Now()
+	is := a.lanes[ln.name]
+	if is == nil {
+		is = a.open(ln, &l.memory)
+	}
+	for _, f := range ln.corrections[is.applied:] {
+		c, d := f.asOf(now), &is.debts
+		if c.Account {
+			d = &a.account
+		}
+		a.correct(now, ln.name, []gate.Correction{c}, d)
+	}
+	is.applied = len(ln.corrections)
+	b := &gate.Batch{Lane: ln.name, Waiting: asks.Waiting, Asks: asks.Calls}
+	for id := range ln.open {
+		b.Renewed = append(b.Renewed, id)
+	}
+	r, _ := a.shared.Exchange(now, self, b)
+	r.News = gate.News{Open: r.News.Open} // what is known of slots and pauses stays so
+	r.Before = sum(r.Before, is.base, 1)
+	for i := range r.Granted {
+		ask := &asks.Calls[i]
+		r.Marks[i] = sum(r.Marks[i], is.base, 1)
+		ln.open[ask.ID], is.own[ask.ID] = true, true
+		is.owe(now, ask.Cost)
+		a.account.owe(now, ask.Cost)
+	}
+	return r, true
+}
+
+// settleAloneLocked ends a call while the engine is gone. It reports whether there is nothing to tell the engine of it, because the
+// member granted it by itself, and whether one that waits should ask now.
+func (l *Ledger) settleAloneLocked(ln *lane, s gate.Settlement) (done, awake bool) {
+	a := l.alone
+	if a == nil || a.lanes[ln.name] == nil {
+		return false, false
+	}
+	is := a.lanes[ln.name]
+	own := is.own[s.ID]
+	if !own {
+		s.Refund = gate.Vector{} // it was not taken from here
+	}
+	now := time.Now()
+	_, woken := a.shared.Exchange(now, self, &gate.Batch{Lane: ln.name, Renewed: []uint64{s.ID}, Settlements: []gate.Settlement{s}})
+	if !own || s.Open {
+		return own, woken == self
+	}
+	delete(is.own, s.ID)
+	is.owe(now, sum(gate.Vector{}, s.Refund, -1))
+	a.account.owe(now, sum(gate.Vector{}, s.Refund, -1))
+	return true, woken == self
+}
+
+// owe notes what was granted.
+func (d *debts) owe(now time.Time, cost gate.Vector) {
+	passed := 0.0
+	if !d.at.IsZero() {
+		passed = now.Sub(d.at).Seconds()
+	}
+	d.at = now
+	for i := range cost {
+		d.spent[i] += cost[i]
+		d.owed[i] = max(0, d.owed[i]-d.rate[i]*passed)
+		if d.rate[i] > 0 {
+			d.owed[i] += cost[i]
+		}
+	}
+}
+
+// settled takes the debts out, to be told to the engine.
+func (d *debts) settled(now time.Time) (owed, spent gate.Vector) {
+	d.owe(now, gate.Vector{})
+	owed, spent = d.owed, d.spent
+	d.owed, d.spent = gate.Vector{}, gate.Vector{}
+	return owed, spent
+}
+
+// confessLocked is what the engine is to be told of calls of the lane that it did not grant: what it has not heard yet, once
+// more, or what came since. From then on those that are open are as any others.
+func (l *Ledger) confessLocked(ln *lane) *outage {
+	if ln.outage != nil || l.alone == nil || l.alone.lanes[ln.name] == nil {
+		return ln.outage
+	}
+	is, now := l.alone.lanes[ln.name], time.Now()
+	owed, spent := is.settled(now)
+	if spent == (gate.Vector{}) {
+		return nil
+	}
+	l.outages++
+	ln.outage = &outage{number: l.outages, owed: owed, spent: spent}
+	ln.outage.owedAll, _ = l.alone.account.settled(now)
+	clear(is.own)
+	return ln.outage
+}
+
+func sum(a, b gate.Vector, sign float64) gate.Vector {
+	for d := range a {
+		a[d] += sign * b[d]
+	}
+	return a
+}

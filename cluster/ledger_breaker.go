@@ -1,0 +1,116 @@
+package cluster
+
+import (
+	"context"
+	"time"
+)
+
+// awaitEngine returns once the engine answers. It returns an error when ctx or the Ledger ends before.
+func (l *Ledger) awaitEngine(ctx context.Context) error {
+	l.mu.Lock()
+	healed, closing := l.healed, l.closing
+	l.mu.Unlock()
+	if closing {
+		return ErrClosed
+	}
+	if healed == nil {
+		return nil
+	}
+	select {
+	case <-healed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l.ctx.Done():
+		return ErrClosed
+	}
+}
+
+// lose notes that the engine does not answer, or not as it should. From then on it is asked by heal alone.
+func (l *Ledger) lose(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.healed != nil || l.closing {
+		return
+	}
+	l.healed = make(chan struct{})
+	l.alone, l.returning = l.aloneLocked(), false
+	l.wg.Go(func() { l.heal(err) })
+}
+
+// heal tries until the engine has heard of every lane what was granted and what is open; then others may ask again. It tries at
+// once: one answer that came too late is no matter, and nothing is said of it.
+func (l *Ledger) heal(err error) {
+	began, said := time.Now(), false
+	for backoff := firstBackoff; l.reenter() != nil || l.cease() != nil; backoff = min(2*backoff, lastBackoff) {
+		if !said {
+			l.sayGone(err)
+		}
+		said = true
+		timer := time.NewTimer(backoff)
+		select {
+		case <-timer.C:
+		case <-l.ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+	l.mu.Lock()
+	close(l.healed)
+	l.healed, l.alone = nil, nil
+	l.mu.Unlock()
+	if said { // at the level of the warning that it ends: who reads the one waits for the other
+		l.log.Warn("the engine of the shared ledger is back", "after", time.Since(began).Round(time.Millisecond))
+	}
+}
+
+func (l *Ledger) sayGone(err error) {
+	l.mu.Lock()
+	a := l.alone
+	l.mu.Unlock()
+	if a == nil {
+		l.log.Warn("the engine of the shared ledger is gone: calls wait until it is back", "error", err)
+		return
+	}
+	l.log.Warn("the engine of the shared ledger is gone: calls go on with a part of the limits until it is back",
+		"part", a.part, "members", a.members, "error", err)
+}
+
+// cease has the member grant nothing more by itself, and tells the engine what it did since it heard of that.
+func (l *Ledger) cease() error {
+	l.mu.Lock()
+	none := l.alone == nil
+	l.returning = true
+	l.mu.Unlock()
+	if none {
+		return nil
+	}
+	err := l.reenter()
+	if err != nil {
+		l.mu.Lock()
+		l.returning = false
+		l.mu.Unlock()
+	}
+	return err
+}
+
+// reenter tells the engine all that it has to know before it grants anything new.
+func (l *Ledger) reenter() error {
+	l.mu.Lock()
+	lanes := l.sortedLocked()
+	l.mu.Unlock()
+	for _, ln := range lanes {
+		if err := ln.hold(l.ctx); err != nil {
+			return err
+		}
+		l.mu.Lock()
+		ln.renewed, ln.renewing = time.Time{}, nil // all leases are renewed; a message that renews some may have been under way before
+		l.mu.Unlock()
+		_, err := l.exchange(l.ctx, ln, nil)
+		ln.free()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,422 @@
+package cluster_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/cluster"
+)
+
+// ledger opens one that is closed at the test's end.
+func ledger(t *testing.T, url, account string, cfg cluster.LedgerConfig) *cluster.Ledger {
+	t.Helper()
+	l := open(t, url).Ledger(account, cfg)
+	l.Wait(2 * time.Second)
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// told is what a gate says of a limit when it begins.
+func told(d sluice.Dimension, rate, cap, start float64) sluice.Correction {
+	return sluice.Correction{Lane: "m", Dimension: d, Lo: math.Inf(-1), Hi: math.Inf(1), Rate: rate, Cap: cap, Start: start}
+}
+
+func slots(limit, version int) sluice.Correction {
+	return sluice.Correction{Lane: "m", Dimension: sluice.Concurrency,
+		Slots: sluice.SlotLimit{Limit: float64(limit), Version: uint64(version)}}
+}
+
+// caller asks a ledger for calls of one request each.
+type caller struct {
+	t    *testing.T
+	l    *cluster.Ledger
+	id   uint64
+	cost sluice.Vector // of a call; zero is one request
+}
+
+func newCaller(t *testing.T, url, account string) *caller {
+	return &caller{t: t, l: ledger(t, url, account, cluster.LedgerConfig{})}
+}
+
+func (c *caller) correct(fixes ...sluice.Correction) {
+	c.t.Helper()
+	for _, f := range fixes {
+		if err := c.l.Correct(c.t.Context(), f); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// take asks for n calls at once, and returns the reply and the first call's id.
+func (c *caller) take(n int) (sluice.Reply, uint64) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
+	defer cancel()
+	asks, cost := sluice.Asks{Lane: "m", Waiting: n}, c.cost
+	if cost == (sluice.Vector{}) {
+		cost[sluice.Requests] = 1
+	}
+	for range n {
+		c.id++
+		asks.Calls = append(asks.Calls, sluice.Ask{ID: c.id, Cost: cost})
+	}
+	r, err := c.l.Take(ctx, asks)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return r, c.id - uint64(n) + 1
+}
+
+func (c *caller) settle(id uint64) {
+	c.t.Helper()
+	if err := c.l.Settle(c.t.Context(), sluice.Settlement{ID: id, Lane: "m"}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// until asks for n calls until all are granted, and reports how long that took.
+func (c *caller) until(n int) time.Duration {
+	c.t.Helper()
+	began := time.Now()
+	for n > 0 {
+		r, _ := c.take(n)
+		n -= r.Granted
+		if n > 0 {
+			time.Sleep(min(r.Wait, 100*time.Millisecond))
+		}
+	}
+	return time.Since(began)
+}
+
+func TestALostReplyIsChargedOnce(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, url string) {
+		account, w := rand.Text(), newWire(t, url)
+		a, b := newCaller(t, w.url, account), newCaller(t, url, account)
+		a.correct(told(sluice.Requests, 100, 100, 100))
+		if r, _ := a.take(1); r.Granted != 1 {
+			t.Fatalf("the first ask: %+v", r)
+		}
+		w.set(false, true)
+		time.AfterFunc(300*time.Millisecond, func() { w.set(false, false) })
+		if r, _ := a.take(3); r.Granted != 3 || r.Marks[2][sluice.Requests] != 4 {
+			t.Errorf("an ask whose reply was lost at first: %+v, want three more charged", r)
+		}
+		if r, _ := b.take(1); r.Granted != 1 || r.Marks[0][sluice.Requests] != 5 {
+			t.Errorf("what another member sees: %+v, want five charged", r)
+		}
+	})
+}
+
+func TestALedgerThatComesBackWhileItsLeasesAreRenewedGoesOn(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, url string) {
+		way, at := newLine(t, url)
+		c := newCaller(t, at, rand.Text())
+		c.l.Wait(20 * time.Second)
+		c.correct(slots(5, 0))
+		if r, _ := c.take(3); r.Granted != 3 {
+			t.Fatalf("three of five slots: %+v", r)
+		}
+		way.hold(true)
+		sent := c.l.Sent()
+		eventually(t, "the leases are being renewed", func() bool { return c.l.Sent() > sent })
+		back := make(chan error, 1)
+		go func() { back <- c.l.Reenter() }()
+		time.Sleep(100 * time.Millisecond) // it waits for the message that is under way
+		way.hold(false)
+		if err := <-back; err != nil {
+			t.Error(err)
+		}
+		if r, _ := c.take(3); r.Granted != 2 {
+			t.Errorf("the last two of five slots: %+v", r)
+		}
+	})
+}
+
+func TestAnEmptiedEngineGrantsNothingForAWhile(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, url string) {
+		account := rand.Text()
+		a, b := newCaller(t, url, account), newCaller(t, url, account)
+		a.correct(told(sluice.Requests, 50, 50, 50), slots(5, 0))
+		if r, _ := a.take(3); r.Granted != 3 {
+			t.Fatalf("three of five slots: %+v", r)
+		}
+		if r, _ := b.take(1); r.Granted != 1 {
+			t.Fatalf("one of five slots: %+v", r)
+		}
+		began := time.Now()
+		wipe(t, url, a.l.Account())
+		b.until(1)
+		if took := time.Since(began); took < 1900*time.Millisecond {
+			t.Errorf("a new call was granted %v after the engine was emptied", took)
+		}
+		if r, _ := b.take(1); r.Granted != 0 || r.News.Slots.Limit != 5 || r.News.Open != 5 {
+			t.Errorf("five slots are taken again: %+v", r)
+		}
+	})
+}
+
+// wipe removes the keys of an account.
+func wipe(t *testing.T, url, account string) {
+	t.Helper()
+	raw := client(t, url)
+	keys, err := raw.Do(t.Context(), raw.B().Keys().Pattern(account+"*").Build()).AsStrSlice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.Do(t.Context(), raw.B().Del().Key(keys...).Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAnEngineThatForgotItsLastWordsIsTold(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, url string) {
+		account := rand.Text()
+		a := newCaller(t, url, account)
+		a.correct(told(sluice.Requests, 1, 50, 50), slots(8, 0))
+		a.take(1)
+		raw := client(t, url)
+		state := a.l.Account() + ":lane:m:state"
+		forget := remember(t, url, state)
+		if r, _ := a.take(4); r.Granted != 4 {
+			t.Fatalf("four more: %+v", r)
+		}
+		a.correct(slots(6, 1), sluice.Correction{Lane: "m", Pause: sluice.Pause{Epoch: 3, Left: time.Millisecond}})
+		a.take(1)
+		forget()
+		r, _ := a.take(1)
+		if r.Granted != 0 || r.News.Slots.Limit != 6 || r.News.Pause.Epoch != 3 {
+			t.Errorf("after the engine forgot a change of slots and a pause: %+v", r)
+		}
+		now, err := raw.Do(t.Context(), raw.B().Hget().Key(state).Field("spent").Build()).ToString()
+		if err != nil || !strings.HasPrefix(now, "5 ") {
+			t.Errorf("what was spent is %q, %v: want 5 requests", now, err)
+		}
+	})
+}
+
+func TestAnEngineThatForgotWhatWasSpentIsTold(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, url string) {
+		a := newCaller(t, url, rand.Text())
+		a.correct(told(sluice.Requests, 1e-9, 50, 50))
+		a.take(1)
+		forget := remember(t, url, a.l.Account()+":lane:m:state")
+		if r, _ := a.take(40); r.Granted != 40 {
+			t.Fatalf("forty of fifty: %+v", r)
+		}
+		forget()
+		a.until(9)
+		if r, _ := a.take(1); r.Granted != 0 {
+			t.Errorf("one of fifty more than there are: %+v", r)
+		}
+	})
+}
+
+// remember notes what is in a hash, and returns what has it be so again.
+func remember(t *testing.T, url, key string) (restore func()) {
+	t.Helper()
+	raw := client(t, url)
+	before, err := raw.Do(t.Context(), raw.B().Hgetall().Key(key).Build()).AsStrMap()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		set := raw.B().Hset().Key(key).FieldValue()
+		for name, value := range before {
+			set = set.FieldValue(name, value)
+		}
+		if err := raw.DoMulti(t.Context(), raw.B().Del().Key(key).Build(), set.Build())[1].Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestTheScriptIsGivenToAnEngineThatLostIt(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, url string) {
+		a := newCaller(t, url, rand.Text())
+		a.take(1)
+		raw := client(t, url)
+		if err := raw.Do(t.Context(), raw.B().ScriptFlush().Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+		a.until(1)
+	})
+}
+
+func TestKeysOfAnotherVersionAreRefused(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, url string) {
+		l := ledger(t, url, rand.Text(), cluster.LedgerConfig{})
+		if err := l.Check(t.Context()); err != nil {
+			t.Fatalf("a ledger that nobody used: %v", err)
+		}
+		(&caller{t: t, l: l}).take(1)
+		if err := l.Check(t.Context()); err != nil {
+			t.Fatalf("a ledger of this version: %v", err)
+		}
+		raw := client(t, url)
+		other := raw.B().Hset().Key(l.Account()+":account").FieldValue().FieldValue("format", "99").Build()
+		if err := raw.Do(t.Context(), other).Error(); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "version 99") {
+			t.Errorf("a ledger of another version: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if r, err := l.Take(ctx, sluice.Asks{Lane: "m", Waiting: 1, Calls: []sluice.Ask{{ID: 9}}}); err == nil {
+			t.Errorf("a ledger of another version granted %+v", r)
+		}
+	})
+}
+
+func TestWhatIsSettledBeforeCloseIsHeard(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, url string) {
+		account := rand.Text()
+		a, b := newCaller(t, url, account), newCaller(t, url, account)
+		a.correct(slots(1, 0))
+		_, id := a.take(1)
+		a.settle(id)
+		if err := a.l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if r, _ := b.take(1); r.Granted != 1 {
+			t.Errorf("the slot of a member that left: %+v", r)
+		}
+		if err := a.l.Settle(t.Context(), sluice.Settlement{ID: id, Lane: "another"}); !errors.Is(err, cluster.ErrClosed) {
+			t.Errorf("a settlement after Close: %v", err)
+		}
+	})
+}
+
+func TestAMemberThatLeavesIsWaitedForNoLonger(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, url string) {
+		account := rand.Text()
+		a, b := newCaller(t, url, account), newCaller(t, url, account)
+		a.correct(slots(1, 0))
+		_, id := a.take(1)
+		if r, _ := b.take(1); r.Granted != 0 {
+			t.Fatalf("a second of one slot: %+v", r)
+		}
+		if err := b.l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		a.settle(id)
+		if r, _ := a.take(1); r.Granted != 1 {
+			t.Errorf("beside nobody: %+v", r)
+		}
+	})
+}
+
+func TestADaysBudgetIsWhatTheMembersLastKnewWhenTheEngineWasEmptied(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, url string) {
+		a := &caller{t: t, l: ledger(t, url, rand.Text(), cluster.LedgerConfig{}), cost: sluice.Vector{sluice.RequestsPerDay: 1}}
+		a.correct(told(sluice.RequestsPerDay, 1e-9, 10, 10))
+		a.until(4)
+		wipe(t, url, a.l.Account())
+		a.until(6)
+		if r, _ := a.take(1); r.Granted != 0 || r.Bound != sluice.RequestsPerDay {
+			t.Errorf("an eleventh of a day's ten: %+v", r)
+		}
+	})
+}
+
+func TestAPauseThatIsToldLateIsNotLonger(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, url string) {
+		w := newWire(t, url)
+		a := newCaller(t, w.url, rand.Text())
+		a.l.Wait(250 * time.Millisecond) // what is under way is as old
+		a.take(1)
+		w.set(true, false)
+		a.correct(sluice.Correction{Lane: "m", Pause: sluice.Pause{Epoch: 1, Left: time.Hour}})
+		time.Sleep(1100 * time.Millisecond)
+		w.set(false, false)
+		if r, _ := a.take(1); r.Granted != 0 || r.Wait > time.Hour-time.Second {
+			t.Errorf("a pause of an hour, of which a second passed before it was heard: %+v", r)
+		}
+	})
+}
+
+func TestKeysThatNobodyUsesAreForgotten(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, url string) {
+		account := rand.Text()
+		a, b := newCaller(t, url, account), newCaller(t, url, account)
+		a.correct(slots(1, 0), told(sluice.Requests, 100, 100, 100), sluice.Correction{Lane: "m", Pause: sluice.Pause{Epoch: 1}})
+		a.take(1)
+		b.take(1)
+		raw := client(t, url)
+		keys, err := raw.Do(t.Context(), raw.B().Keys().Pattern(a.l.Account()+"*").Build()).AsStrSlice()
+		if err != nil || len(keys) < 9 {
+			t.Fatalf("keys %q, %v", keys, err)
+		}
+		for _, key := range keys {
+			if left, err := raw.Do(t.Context(), raw.B().Ttl().Key(key).Build()).AsInt64(); err != nil || left <= 0 || left > 48*3600 {
+				t.Errorf("%s lives for %d s, %v", key, left, err)
+			}
+		}
+	})
+}
+
+func TestAChangeOfSlotsIsHeardHoweverMuchElseIsSaidWhileTheEngineIsGone(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		w := newWire(t, url)
+		a := &caller{t: t, l: ledger(t, w.url, rand.Text(), cluster.LedgerConfig{})}
+		a.correct(slots(8, 0))
+		a.take(1)
+		w.set(true, false)
+		a.correct(slots(3, 1))
+		for range 3000 {
+			a.correct(told(sluice.Requests, 100, 100, 100))
+		}
+		time.Sleep(600 * time.Millisecond) // until it is found to be gone, and tried again
+		w.set(false, false)
+		a.correct(slots(2, 2))
+		if r, _ := a.take(1); r.News.Slots.Limit != 2 || r.News.Slots.Version != 3 {
+			t.Errorf("after two changes that the engine did not hear at once: %+v", r.News.Slots)
+		}
+	})
+}
+
+func TestTheSlotsOfTheDeadAreBackAlsoWhenTheEnginesClockWasSetBack(t *testing.T) {
+	m := miniredis.RunT(t)
+	now := time.Unix(1_790_000_000, 0)
+	m.SetTime(now)
+	w, account := newWire(t, "redis://"+m.Addr()), rand.Text()
+	a := &caller{t: t, l: ledger(t, w.url, account, cluster.LedgerConfig{})}
+	b := &caller{t: t, l: ledger(t, "redis://"+m.Addr(), account, cluster.LedgerConfig{})}
+	a.correct(slots(1, 0))
+	if r, _ := a.take(1); r.Granted != 1 {
+		t.Fatalf("the first: %+v", r)
+	}
+	w.set(true, false) // it is heard of no more
+	now = now.Add(-time.Hour)
+	m.SetTime(now)
+	if r, _ := b.take(1); r.Granted != 0 || r.News.Open != 1 {
+		t.Fatalf("beside a call that may be open still: %+v", r)
+	}
+	m.SetTime(now.Add(3 * time.Second))
+	b.correct(told(sluice.Requests, 100, 100, 100))
+	b.take(1)
+	m.SetTime(now.Add(7 * time.Second))
+	if r, _ := b.take(1); r.Granted != 1 {
+		t.Errorf("a lease after the clock was set back: %+v", r)
+	}
+}

@@ -1,0 +1,246 @@
+package cluster_test
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/cluster"
+)
+
+// gateways is members of one account, each with a network of its own, that have heard of each other.
+func gateways(t *testing.T, url string, n int, fixes ...sluice.Correction) (callers []*caller, wires []*wire) {
+	t.Helper()
+	account := rand.Text()
+	for i := range n {
+		w := newWire(t, url)
+		c := &caller{t: t, l: ledger(t, w.url, account, cluster.LedgerConfig{Fallback: 0.5})}
+		c.l.Wait(250 * time.Millisecond)
+		t.Cleanup(func() { w.set(false, false) }) // before it closes
+		if i == 0 {
+			c.correct(fixes...)
+		}
+		callers, wires = append(callers, c), append(wires, w)
+	}
+	alike := func() bool { // whether all of them know of all
+		for _, c := range callers {
+			if c.l.Members() != n {
+				return false
+			}
+		}
+		return true
+	}
+	for end := time.Now().Add(time.Minute); !alike() && time.Now().Before(end); {
+		for _, c := range callers {
+			_, id := c.take(1)
+			c.settle(id)
+			c.take(1) // carries the settlement, if nothing did
+			c.settle(id + 1)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return callers, wires
+}
+
+// grants asks for calls one after the other, and counts those that are granted.
+func (c *caller) grants(long time.Duration) (n int) {
+	for end := time.Now().Add(long); time.Now().Before(end); {
+		r, id := c.take(1)
+		if n += r.Granted; r.Granted == 1 {
+			c.settle(id)
+		} else {
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	return n
+}
+
+func TestGatewaysWithoutTheEngineUseAPartOfTheLimit(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, url string) {
+		callers, wires := gateways(t, url, 2, told(sluice.Requests, 100, 100, 100))
+		for _, w := range wires {
+			w.set(true, false)
+		}
+		began := time.Now()
+		var wg sync.WaitGroup
+		counts := make([]int, len(callers))
+		for i, c := range callers {
+			wg.Go(func() { counts[i] = c.grants(2 * time.Second) })
+		}
+		wg.Wait()
+		most := int(25*time.Since(began).Seconds()) + 1
+		for i, n := range counts {
+			if n > most || n == 0 {
+				t.Errorf("member %d granted itself %d calls: want at most %d, a quarter of the limit", i, n, most)
+			}
+		}
+	})
+}
+
+func TestGatewaysWithoutTheEngineShareSlotsByRank(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		limit int
+		want  []int // by rank: of half the limit
+	}{{10, []int{3, 2}}, {3, []int{1, 0}}, {1, []int{0, 0}}} {
+		m := "redis://" + miniredis.RunT(t).Addr()
+		callers, wires := gateways(t, m, 2, slots(c.limit, 0))
+		for _, w := range wires {
+			w.set(true, false)
+		}
+		got := make([]int, 2)
+		for _, caller := range callers {
+			r, _ := caller.take(8)
+			rank := 0
+			for _, other := range callers {
+				if other.l.Member() < caller.l.Member() {
+					rank++
+				}
+			}
+			got[rank] = r.Granted
+		}
+		if got[0] != c.want[0] || got[1] != c.want[1] {
+			t.Errorf("of %d slots members took %v without the engine: want %v", c.limit, got, c.want)
+		}
+	}
+}
+
+func TestCallsOfBeforeCountAmongTheSlotsOfAGatewayWithoutTheEngine(t *testing.T) {
+	t.Parallel()
+	callers, wires := gateways(t, "redis://"+miniredis.RunT(t).Addr(), 1, slots(6, 0))
+	callers[0].until(2)
+	wires[0].set(true, false)
+	if r, _ := callers[0].take(4); r.Granted != 1 {
+		t.Errorf("half of six slots, of which two are taken, had room for %d", r.Granted)
+	}
+}
+
+func TestAGatewayWithoutTheEngineIsToldOfASlotThatItGaveBack(t *testing.T) {
+	t.Parallel()
+	callers, wires := gateways(t, "redis://"+miniredis.RunT(t).Addr(), 1, slots(2, 0))
+	wires[0].set(true, false)
+	c, told := callers[0], make(chan string, 10)
+	defer c.l.Watch(func(lane string, _ sluice.News, awake bool) {
+		if awake {
+			told <- lane
+		}
+	})()
+	r, id := c.take(2)
+	if r.Granted != 1 {
+		t.Fatalf("half of two slots: %+v", r)
+	}
+	c.settle(id)
+	select {
+	case <-told:
+	case <-time.After(20 * time.Second):
+		t.Error("nobody was told")
+	}
+}
+
+func TestWhatAGatewayGrantedItselfIsChargedOnceWhenTheEngineIsBack(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, url string) {
+		callers, wires := gateways(t, url, 1, told(sluice.Requests, 100, 100, 100), slots(8, 0))
+		c, w := callers[0], wires[0]
+		r, _ := c.take(1)
+		before := r.Marks[0][sluice.Requests]
+		w.set(true, false)
+		granted, open := 0, 1
+		for granted < 4 { // of half the slots one is taken
+			r, first := c.take(1)
+			if granted += r.Granted; r.Granted == 0 {
+				time.Sleep(5 * time.Millisecond)
+				continue
+			}
+			if mark := r.Marks[0][sluice.Requests]; mark != before+float64(granted) {
+				t.Fatalf("a mark of %v after %v and %d more", mark, before, granted)
+			}
+			if granted <= 2 {
+				c.settle(first)
+			} else {
+				open++
+			}
+		}
+		w.set(false, true) // what it says is heard, and it does not know
+		time.Sleep(1500 * time.Millisecond)
+		w.set(false, false)
+		deadline := time.Now().Add(10 * time.Second)
+		var spent string
+		raw := client(t, url)
+		for time.Now().Before(deadline) {
+			if r, _ := c.take(1); r.Granted == 1 && r.News.Slots.Version > 0 { // by the engine: it alone says so
+				if got, want := r.Marks[0][sluice.Requests], before+float64(granted)+1; got < want {
+					t.Errorf("the engine knows of %v requests: want %v", got, want)
+				}
+				if r.News.Open != open+1 {
+					t.Errorf("%d calls are open by the engine: want %d, those of before among them", r.News.Open, open+1)
+				}
+				spent, _ = raw.Do(t.Context(), raw.B().Hget().Key(c.l.Account()+":account").Field("spent").Build()).ToString()
+				break
+			} else if r.Granted == 1 {
+				granted++
+				open++
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		if want := before + float64(granted) + 1; !strings.HasPrefix(spent, strconv.FormatFloat(want, 'g', -1, 64)+" ") {
+			t.Errorf("all lanes spent %q: want %v requests", spent, want)
+		}
+	})
+}
+
+func TestABatchWaitsForTheEngineAndSaysSoOnce(t *testing.T) {
+	t.Parallel()
+	var logged strings.Builder
+	var mu sync.Mutex
+	w := newWire(t, "redis://"+miniredis.RunT(t).Addr())
+	url := strings.Replace(w.url, "//", "//:hidden@", 1)
+	c, err := cluster.Open(t.Context(), cluster.Config{URL: url, Logger: slog.New(slog.NewTextHandler(lockedWriter{&mu, &logged}, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	l := c.Ledger("batch", cluster.LedgerConfig{})
+	defer l.Close()
+	a := &caller{t: t, l: l}
+	a.take(1)
+	w.set(true, false)
+	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+	defer cancel()
+	if r, err := l.Take(ctx, sluice.Asks{Lane: "m", Waiting: 1, Calls: []sluice.Ask{{ID: 77}}}); err == nil {
+		t.Errorf("granted without the engine: %+v", r)
+	}
+	w.set(false, false)
+	a.until(1)
+	eventually(t, "the engine to be back by the log", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Contains(logged.String(), "ledger is back")
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	gone, back := strings.Count(logged.String(), "is gone"), strings.Count(logged.String(), "ledger is back")
+	if gone != back || gone > 2 || strings.Contains(logged.String(), "hidden") { // twice: by a machine that has other things to do
+		t.Errorf("what was logged, which is to be once that it is gone and once that it is back:\n%s", logged.String())
+	}
+}
+
+type lockedWriter struct {
+	mu *sync.Mutex
+	to *strings.Builder
+}
+
+func (w lockedWriter) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(b)
+}

@@ -1,0 +1,204 @@
+package cluster_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"math"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"pgregory.net/rapid"
+
+	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/gate"
+)
+
+// twin is a ledger on an engine and its model, which are told the same.
+type twin struct {
+	t       *rapid.T
+	advance func(µs int64)
+	model   *gate.Shared
+	members []*cluster.Ledger
+	open    []map[uint64]string // calls of each member, and their lanes
+	ids     uint64
+	marks   map[string]gate.Vector // the last of each lane
+}
+
+// say tells both a batch and compares what they answer.
+func (w *twin) say(i int, b *gate.Batch) gate.Reply {
+	l := w.members[i]
+	got, woken, at, err := l.Exchange(context.Background(), b)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	want, wantWoken := w.model.Exchange(at, l.Member(), b)
+	if problem := differs(&got, &want); problem != "" {
+		w.t.Fatalf("%s: the script says %+v, the model %+v, to %+v", problem, got, want, b)
+	}
+	if woken != wantWoken {
+		w.t.Fatalf("the script wakes %q, the model %q", woken, wantWoken)
+	}
+	if want.Granted > 0 {
+		w.marks[b.Lane] = want.Marks[want.Granted-1]
+	}
+	return want
+}
+
+// differs says how two replies do. Times of the engine are in microseconds.
+func differs(a, b *gate.Reply) string {
+	near := func(x, y time.Duration) bool { return (x - y).Abs() <= 2*time.Microsecond }
+	switch {
+	case a.Granted != b.Granted:
+		return "grants"
+	case !near(a.Wait, b.Wait):
+		return "wait"
+	case a.Bound != b.Bound && min(a.Bound, b.Bound) < gate.Requests:
+		// Of two budgets that are there at once, rounding says which is later.
+		return "bound"
+	case len(a.Marks) != len(b.Marks):
+		return "number of marks"
+	case a.Granted > 0 && !sameAmounts(a.Before, b.Before):
+		return "what was spent before"
+	case a.News.Open != b.News.Open:
+		return "calls that are open"
+	case a.News.Slots.Version != b.News.Slots.Version, a.News.Slots.Limit != b.News.Slots.Limit, a.News.Slots.Bad != b.News.Slots.Bad,
+		a.News.Slots.Refused != b.News.Slots.Refused, !near(a.News.Slots.Hold, b.News.Slots.Hold), !near(a.News.Slots.Left, b.News.Slots.Left):
+		return "slots"
+	case a.News.Pause.Epoch != b.News.Pause.Epoch, a.News.Pause.Probing != b.News.Pause.Probing, a.News.Pause.Ramp != b.News.Pause.Ramp,
+		a.News.Pause.Cause != b.News.Pause.Cause, !near(a.News.Pause.Left, b.News.Pause.Left), !near(a.News.Pause.Age, b.News.Pause.Age):
+		return "pause"
+	}
+	for i := range a.Marks {
+		if !sameAmounts(a.Marks[i], b.Marks[i]) {
+			return fmt.Sprint("mark ", i)
+		}
+	}
+	return ""
+}
+
+func sameAmounts(a, b gate.Vector) bool {
+	for d := range a {
+		if math.Abs(a[d]-b[d]) > 1e-6 {
+			return false
+		}
+	}
+	return true
+}
+
+var lanesOfModel = []string{"small", "a model: with spaces"}
+
+// step has one member say something.
+func (w *twin) step() {
+	w.advance(rapid.SampledFrom([]int64{0, 17, 1_003, 10_000, 49_999, 250_001, 1_000_003, 2_000_000, 7_000_001}).Draw(w.t, "µs"))
+	i := rapid.IntRange(0, len(w.members)-1).Draw(w.t, "member")
+	b := &gate.Batch{Lane: rapid.SampledFrom(lanesOfModel).Draw(w.t, "lane")}
+	for range rapid.IntRange(0, 1).Draw(w.t, "corrections") {
+		b.Corrections = append(b.Corrections, w.correction(b.Lane))
+	}
+	for id, lane := range w.open[i] {
+		if lane != b.Lane {
+			continue
+		}
+		switch rapid.IntRange(0, 5).Draw(w.t, "fate") {
+		case 0, 1:
+			b.Settlements = append(b.Settlements, gate.Settlement{ID: id, Lane: lane,
+				Proven: rapid.Bool().Draw(w.t, "proven"), Refund: w.cost("refund")})
+			delete(w.open[i], id)
+		case 2:
+			b.Settlements = append(b.Settlements, gate.Settlement{ID: id, Lane: lane, Proven: true, Open: true})
+		case 3, 4:
+			b.Renewed = append(b.Renewed, id)
+		}
+	}
+	for range rapid.IntRange(0, 4).Draw(w.t, "asks") {
+		w.ids++
+		id := w.ids
+		if again := rapid.IntRange(0, 9).Draw(w.t, "again"); again == 0 && w.open[i][id-1] == b.Lane {
+			id-- // its reply was lost
+		}
+		b.Asks = append(b.Asks, gate.Ask{ID: id, Cost: w.cost("cost")})
+	}
+	b.Waiting = len(b.Asks) + rapid.IntRange(0, 10).Draw(w.t, "waiting")
+	r := w.say(i, b)
+	for _, ask := range b.Asks[:r.Granted] {
+		w.open[i][ask.ID] = b.Lane
+	}
+	if rapid.IntRange(0, 9).Draw(w.t, "twice") == 0 { // the reply was lost, and all of it is said again
+		w.say(i, &gate.Batch{Lane: b.Lane, Settlements: b.Settlements, Renewed: b.Renewed, Waiting: b.Waiting, Asks: b.Asks})
+	}
+}
+
+func (w *twin) cost(name string) (v gate.Vector) {
+	v[gate.Requests] = float64(rapid.IntRange(0, 1).Draw(w.t, name+" requests"))
+	v[gate.Tokens] = float64(rapid.SampledFrom([]int{0, 10, 333, 5000}).Draw(w.t, name+" tokens"))
+	v[gate.RequestsPerDay] = v[gate.Requests]
+	return v
+}
+
+func (w *twin) correction(lane string) gate.Correction {
+	c := gate.Correction{Lane: lane, Account: rapid.IntRange(0, 3).Draw(w.t, "account") == 0}
+	c.Dimension = rapid.SampledFrom([]gate.Dimension{gate.AnyDimension, gate.Concurrency, gate.Requests, gate.Requests, gate.Tokens,
+		gate.RequestsPerDay}).Draw(w.t, "dimension")
+	switch c.Dimension {
+	case gate.AnyDimension:
+		c.Account = false
+		c.Pause = gate.Pause{Epoch: uint64(rapid.IntRange(0, 8).Draw(w.t, "epoch")), Left: w.short("left"), Cause: gate.Kind(1)}
+	case gate.Concurrency:
+		version := uint64(rapid.IntRange(0, 8).Draw(w.t, "version"))
+		if c.Account { // as gates say it
+			version = 0
+		}
+		limit := rapid.SampledFrom([]float64{0, 1, 2.5, 5, 20}).Draw(w.t, "limit")
+		c.Slots = gate.SlotLimit{Version: version, Limit: limit, Bad: 7, Refused: true, Hold: time.Second, Left: w.short("left")}
+	default:
+		rate := rapid.SampledFrom([]float64{0.1, 2, 50, 1000}).Draw(w.t, "rate")
+		c.Rate, c.Cap, c.Start = rate, rate*rapid.SampledFrom([]float64{0.5, 1, 10}).Draw(w.t, "cap"), rate/5
+		c.Lo, c.Hi = math.Inf(-1), math.Inf(1)
+		if c.Mark = w.marks[lane][c.Dimension]; rapid.Bool().Draw(w.t, "read") {
+			c.Lo = rapid.Float64Range(-10, 20).Draw(w.t, "lo")
+			c.Hi = c.Lo + 1
+		}
+	}
+	return c
+}
+
+func (w *twin) short(name string) time.Duration {
+	return time.Duration(rapid.SampledFrom([]int64{-5, 0, 100, 2500}).Draw(w.t, name)) * time.Millisecond
+}
+
+// TestTheScriptDoesWhatItsModelDoes compares the engine with gate.Shared, reply by reply: at instants that are set where that is
+// possible, and where it is not, at those that the engine had.
+func TestTheScriptDoesWhatItsModelDoes(t *testing.T) {
+	t.Run("miniredis", func(t *testing.T) {
+		m := miniredis.RunT(t)
+		now := time.Unix(1_790_000_000, 0)
+		compare(t, "redis://"+m.Addr(), func(µs int64) {
+			now = now.Add(time.Duration(µs) * time.Microsecond)
+			m.SetTime(now)
+		})
+	})
+	if url := os.Getenv("SLUICE_TEST_REDIS"); url != "" {
+		t.Run("redis", func(t *testing.T) {
+			compare(t, url, func(µs int64) { time.Sleep(time.Duration(µs/500) * time.Microsecond) })
+		})
+	}
+}
+
+func compare(t *testing.T, url string, advance func(µs int64)) {
+	c := open(t, url)
+	rapid.Check(t, func(t *rapid.T) {
+		w := &twin{t: t, advance: advance, model: new(gate.Shared), marks: make(map[string]gate.Vector)}
+		account := rand.Text()
+		for range 3 {
+			l := c.Ledger(account, cluster.LedgerConfig{})
+			defer l.Close()
+			w.members, w.open = append(w.members, l), append(w.open, make(map[uint64]string))
+		}
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			w.step()
+		}
+	})
+}

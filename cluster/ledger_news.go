@@ -1,0 +1,53 @@
+package cluster
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sluice-llm/sluice/internal/gate"
+)
+
+// listen has the engine say when a lane should ask, and when one pauses, until the Ledger closes. What is missed while the
+// connection is gone is learned by asking.
+func (l *Ledger) listen() {
+	wake, news := l.account+":wake:"+l.member, l.account+":news"
+	for backoff := firstBackoff; l.ctx.Err() == nil; backoff = min(2*backoff, lastBackoff) {
+		// A connection of its own: not every engine takes commands on one that listens.
+		_ = l.client.Dedicated(func(c rueidis.DedicatedClient) error {
+			return c.Receive(l.ctx, c.B().Subscribe().Channel(wake, news).Build(), func(m rueidis.PubSubMessage) {
+				backoff = firstBackoff
+				if m.Channel == wake {
+					l.tell(m.Message, gate.News{}, true)
+				} else {
+					l.told(m.Message)
+				}
+			})
+		})
+		timer := time.NewTimer(backoff)
+		select {
+		case <-timer.C:
+		case <-l.ctx.Done():
+			timer.Stop()
+		}
+	}
+}
+
+const pauseNumbers = 7 // of a pause that is told, and the instant; the lane's name follows
+
+// told passes on a pause.
+func (l *Ledger) told(text string) {
+	parts := strings.SplitN(text, " ", pauseNumbers+1)
+	if len(parts) != pauseNumbers+1 {
+		return
+	}
+	now, err := strconv.ParseFloat(parts[pauseNumbers-1], 64)
+	if err != nil {
+		return
+	}
+	var r record
+	r[fieldPause] = strings.Join(parts[:pauseNumbers-1], " ")
+	l.tell(parts[pauseNumbers], readNews(&r, now), false)
+}

@@ -1,0 +1,256 @@
+-- The ledger of an account's lane: what gate.Shared.Exchange does, on an engine that many members share. This is its first
+-- half, the state; ledger.lua is the second, what becomes of a message. They are one script.
+--
+-- All time is the engine's, in microseconds. Vectors have the amounts of the dimensions from requests to tokens per day;
+-- numbers are written so that reading them gives the same.
+
+local FORMAT    = '1'     -- of the keys; another one is refused
+local LEASE     = 6e6     -- a slot is its member's for so long; a member that says nothing for so long is gone
+local HEARTBEAT = 2e6     -- a slot is renewed so often; nothing is granted for so long after the engine has lost something
+local SLOT_WAIT = 1e6     -- who waits for a slot asks again so late at the latest: it is woken before
+local SLOT_TURN = 10e3    -- so much later for each call that goes before it,
+local LONGEST_SLOT_WAIT = 10e6 -- and then at most
+local PROBE_WAIT = 200e3  -- and who waits for the proof of others
+local LONGEST_TURN = 4e6  -- for the turns of others, nobody is told to wait longer: they may be gone
+local LATENESS  = 250e3   -- a member that does not ask in its turn keeps it for so long
+local LEAST_WAIT = 10e3   -- nobody is told to ask again sooner: so that one reply grants several calls
+local BEGINNING = 250e3   -- members that begin together do so within this
+local SETBACK   = 1e6     -- from so much on a clock that goes back matters
+local GRAIN     = 50e3    -- what was spent before is known to so much
+local KEPT      = 172800  -- seconds: what nobody uses for two days is forgotten
+local DAILY     = 5       -- from this dimension on, budgets are a day's
+local DIMENSIONS = 6
+local ANY, CONCURRENCY = '0', '1' -- gate.AnyDimension, gate.Concurrency; budgets begin at 2
+
+local LEASES, PROBES, WAITING, ORDER, IDLE, SERVED = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local ALL_LEASES, MEMBERS, RANKS, OUTAGES, WEIGHTS = KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
+
+local call = redis.call
+local clock = call('TIME')
+local now = clock[1] * 1e6 + clock[2]
+
+-- Reading the message, and writing numbers.
+
+local cursor = 0
+local function nextarg()
+  cursor = cursor + 1
+  return ARGV[cursor]
+end
+
+local function text(x) return string.format('%.17g', x) end
+
+local nowtext, leaseends = text(now), text(now + LEASE)
+
+-- number reads a number: tonumber does not know exponents everywhere.
+local function number(s) return s + 0 end
+
+local function numbers(s)
+  local t = {}
+  for n in string.gmatch(s or '', '%S+') do t[#t + 1] = number(n) end
+  return t
+end
+
+-- six reads six numbers at once, which is quicker.
+local function six(s)
+  local a, b, c, d, e, f = string.match(s, '(%S+) (%S+) (%S+) (%S+) (%S+) (%S+)')
+  return {a + 0, b + 0, c + 0, d + 0, e + 0, f + 0}
+end
+
+local NOTHING = '0 0 0 0 0 0'
+local function vector(s) return six(s and s ~= '' and s or NOTHING) end
+
+local function join(t)
+  local s = {}
+  for i = 1, #t do s[i] = text(t[i]) end
+  return table.concat(s, ' ')
+end
+
+-- Keys that are written get their time to live at the end.
+
+local written = {}
+local function zadd(key, ...)
+  written[key] = true
+  return call('ZADD', key, ...)
+end
+
+-- addall adds many members with one score, or removes them.
+local function addall(key, score, names)
+  for from = 1, #names, 500 do
+    local args = {}
+    for i = from, math.min(from + 499, #names) do
+      args[#args + 1] = score
+      args[#args + 1] = names[i]
+    end
+    zadd(key, unpack(args))
+  end
+end
+
+local function remove(key, names)
+  for from = 1, #names, 500 do
+    call('ZREM', key, unpack(names, from, math.min(from + 499, #names)))
+  end
+end
+
+-- A record is the lane's hash, or that of all lanes of the account together. In r.f is the text of its fields.
+
+local function load(key, leases)
+  local raw, f = call('HGETALL', key), {}
+  for i = 1, #raw, 2 do f[raw[i]] = raw[i + 1] end
+  local r = {key = key, leases = leases, f = f, format = f.format or FORMAT, generation = f.generation or nowtext, budgets = {}}
+  r.spent = vector(f.spent)
+  for d = 1, DIMENSIONS do
+    local b = f['b' .. d]
+    if b then
+      local level, at, rate, cap = string.match(b, '(%S+) (%S+) (%S+) (%S+)')
+      r.budgets[d] = {level = level + 0, at = at + 0, rate = rate + 0, cap = cap + 0}
+    end
+  end
+  local s, p = vector(f.slots), vector(f.pause)
+  r.slots = {version = s[1], limit = s[2], bad = s[3], refused = s[4], hold = s[5], ends = s[6]}
+  r.pause = {epoch = p[1], probing = p[2] == 1, ramp = p[3], cause = p[4], ends = p[5], since = p[6]}
+  r.virtual, r.hold, r.restored = number(f.virtual or '0'), number(f.hold or '0'), f.restored
+  return r
+end
+
+local function slotstext(s) return join({s.version, s.limit, s.bad, s.refused, s.hold, s.ends}) end
+
+local function pausetext(p) return join({p.epoch, p.probing and 1 or 0, p.ramp, p.cause, p.ends, p.since}) end
+
+-- save writes what is not as it was, and leaves the text of all fields in r.f.
+local function save(r)
+  local f, changed = r.f, {}
+  local function put(name, value)
+    if f[name] ~= value then
+      f[name] = value
+      changed[#changed + 1] = name
+      changed[#changed + 1] = value
+    end
+  end
+  put('format', FORMAT)
+  put('generation', r.generation)
+  if r.spentnew then put('spent', join(r.spent)) end
+  if r.meannew then put('mean', join(r.mean)) end
+  for d = 1, DIMENSIONS do
+    local b = r.budgets[d]
+    if b and b.new then put('b' .. d, join({b.level, b.at, b.rate, b.cap})) end
+  end
+  if r.slots.new then put('slots', slotstext(r.slots)) end
+  if r.pause.new then put('pause', pausetext(r.pause)) end
+  if r.virtualnew then put('virtual', text(r.virtual)) end
+  if r.grain then
+    put('grain', r.grain)
+    put('last', r.last)
+  end
+  if r.first then put('first', r.first) end
+  if r.restored then put('restored', r.restored) end
+  if r.hold > 0 then put('hold', text(r.hold)) end
+  if #changed > 0 then call('HSET', r.key, unpack(changed)) end
+end
+
+-- Budgets.
+
+local function refill(b)
+  if now > b.at then b.level = math.min(b.cap, b.level + b.rate * ((now - b.at) / 1e6)) end
+  b.at, b.new = now, true
+end
+
+local function charge(r, cost)
+  for d = 1, DIMENSIONS do
+    if cost[d] ~= 0 then
+      r.spent[d], r.spentnew = r.spent[d] + cost[d], true
+      local b = r.budgets[d]
+      if b then b.level, b.new = b.level - cost[d], true end
+    end
+  end
+end
+
+local function refund(r, amounts)
+  for d = 1, DIMENSIONS do
+    local b = r.budgets[d]
+    if b and b.rate > 0 and amounts[d] ~= 0 then
+      refill(b)
+      b.level = math.min(b.cap, b.level + amounts[d])
+    end
+  end
+end
+
+-- behind is how long until cost fits beside what is left to others, and the dimension that says so. first is what the call of one
+-- of them costs; nil is not known.
+local function behind(r, cost, ahead, mean, first)
+  local longest, bound = 0, 0
+  for d = 1, DIMENSIONS do
+    local b = r.budgets[d]
+    if b and b.rate ~= 0 and cost[d] ~= 0 then
+      refill(b)
+      local left = first and (ahead - 1) * mean[d] + math.min(first[d], b.cap) or ahead * mean[d]
+      local short = math.min(cost[d], b.cap) + left - b.level - 1e-9
+      if short > 0 then
+        local wait = math.max(short / b.rate * 1e6, math.min(LEAST_WAIT, b.cap / b.rate / 2 * 1e6))
+        if wait > longest then longest, bound = wait, d + 1 end
+      end
+    end
+  end
+  return longest, bound
+end
+
+-- Slots.
+
+local function room(r)
+  if r.slots.limit == 0 then return math.huge end
+  return math.floor(r.slots.limit) - call('ZCARD', r.leases)
+end
+
+-- What a member remembers and the engine does not: the engine was emptied, or has come back without its last words.
+
+-- seen takes in how much the member saw spent.
+local function seen(r, all, spent)
+  for d = 1, DIMENSIONS do
+    local lost = spent[d] - r.spent[d]
+    if lost > 0 then
+      local b = r.budgets[d]
+      if b then b.level, b.new = b.level - lost, true end
+      r.spent[d], r.spentnew = spent[d], true
+      all.hold = math.max(all.hold, now + HEARTBEAT)
+    end
+  end
+end
+
+local function restorebudget(r, d, m, first)
+  local b = r.budgets[d]
+  if not b or b.rate == 0 then
+    b = {level = m[1], at = now, rate = m[3], cap = m[4]}
+    r.budgets[d] = b
+    if d < DAILY then b.level = math.min(b.level, 0) end
+  elseif first and d < DAILY then
+    b.level = math.min(b.level, 0)
+  elseif d >= DAILY and first ~= nil then
+    b.level = math.min(b.level, m[1])
+  end
+  b.at, b.new = now, true
+end
+
+-- restore gives a record back what the member remembers of it: name and text of fields.
+local function restore(r, all, generation, memory)
+  local first = nil -- is this the first that remembers another generation; nil: it is the same one
+  if generation ~= '' and generation ~= r.generation then
+    first = not r.restored
+    r.restored = '1'
+  end
+  all.hold = math.max(all.hold, now + HEARTBEAT)
+  for d = 1, DIMENSIONS do
+    local m = numbers(memory['b' .. d])
+    if #m == 4 then restorebudget(r, d, m, first) end
+  end
+  for d, n in ipairs(vector(memory.spent)) do
+    r.spent[d], r.spentnew = math.max(r.spent[d], n), true
+  end
+  local s = numbers(memory.slots)
+  if #s == 6 and s[1] > r.slots.version then
+    r.slots = {version = s[1], limit = s[2], bad = s[3], refused = s[4], hold = s[5], ends = s[6], new = true}
+  end
+  local p = numbers(memory.pause)
+  if #p == 6 and p[1] > r.pause.epoch then
+    r.pause = {epoch = p[1], probing = p[2] == 1, ramp = p[3], cause = p[4],
+      ends = math.max(p[5], r.pause.ends), since = p[6], new = true}
+  end
+end

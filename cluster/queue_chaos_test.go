@@ -1,0 +1,273 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice/cluster"
+)
+
+// chaos is a batch among hosts that come, go, hang and are cut off, on an engine that forgets. What is asked of the queue is
+// that the journal, the one truth, gets every number, and none twice.
+type chaos struct {
+	t      *testing.T
+	engine string
+	job    string
+	n      int64
+
+	mu      sync.Mutex
+	random  *rand.Rand
+	journal map[int64]string
+	started int // calls
+	rebuilt int // times that the engine was told again
+}
+
+func TestNothingIsLostOrGivenTwiceWhateverHappens(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		for seed := range chaosSeeds() {
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				c := &chaos{t: t, engine: url, job: t.Name(), n: 1000, random: rand.New(rand.NewPCG(seed, 9)), journal: map[int64]string{}}
+				c.run()
+			})
+		}
+	})
+}
+
+func (c *chaos) run() {
+	ctx := within(c.t, 3*time.Minute)
+	working, stop := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	lines := make([]*line, 4)
+	urls := make([]string, len(lines))
+	for i := range lines {
+		lines[i], urls[i] = newLine(c.t, c.engine)
+	}
+	for i := 1; i < len(lines); i++ {
+		all.Go(func() { c.host(working, urls[i]) })
+	}
+	all.Go(func() { c.trouble(working, lines) })
+	for c.recorded() < int(c.n) && ctx.Err() == nil {
+		c.collect(ctx, urls[0])
+	}
+	stop()
+	for _, l := range lines {
+		l.hold(false)
+	}
+	all.Wait()
+	if c.recorded() != int(c.n) {
+		c.t.Fatalf("%d of %d are recorded", c.recorded(), c.n)
+	}
+	raw := client(c.t, c.engine)
+	for _, key := range cluster.KeysOf(c.job)[1:] {
+		if n, err := raw.Do(c.t.Context(), raw.B().Exists().Key(key).Build()).AsInt64(); n != 0 || err != nil {
+			c.t.Errorf("%s is left: %v", key, err)
+		}
+	}
+	c.t.Logf("%d calls for %d tasks, %d rebuilt", c.started, c.n, c.rebuilt)
+}
+
+// chance is true so many times in a thousand.
+func (c *chaos) chance(inThousand int) bool { return c.below(1000) < inThousand }
+
+func (c *chaos) below(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.random.IntN(n)
+}
+
+func (c *chaos) recorded() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.journal)
+}
+
+// collect is a collector's life: it ends when all is recorded, or by a death without a word at any moment.
+func (c *chaos) collect(ctx context.Context, url string) {
+	own := c.connect(ctx, url)
+	if own == nil {
+		return
+	}
+	defer own.Close()
+	var held *cluster.HeldError
+	k, err := own.Collect(ctx, cluster.JobConfig{Name: c.job, Window: 64})
+	if errors.As(err, &held) {
+		time.Sleep(20 * time.Millisecond)
+		return
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			c.t.Errorf("collect: %v", err)
+		}
+		return
+	}
+	life, die := context.WithCancel(ctx)
+	var adding sync.WaitGroup
+	defer adding.Wait()
+	defer die()
+	defer func() { c.rebuilt += k.Counts().Rebuilt }()
+	if c.chance(700) {
+		time.AfterFunc(time.Duration(200+c.below(2500))*time.Millisecond, die)
+	}
+	left := c.left()
+	adding.Go(func() {
+		for _, n := range left {
+			if err := k.Add(life, cluster.Task{Number: n, Payload: fmt.Appendf(nil, "%d", n)}); err != nil {
+				return
+			}
+		}
+	})
+	count := 0
+	for o, err := range k.Results(life) {
+		if err != nil {
+			cluster.Abandon(k)
+			if ctx.Err() == nil && life.Err() == nil && !errors.Is(err, cluster.ErrFenced) {
+				c.t.Errorf("results: %v", err)
+			}
+			return
+		}
+		c.record(o)
+		if c.chance(950) { // a word that gets lost
+			k.Recorded(o.Number)
+		}
+		if count++; count == len(left) {
+			break
+		}
+	}
+	if err := k.Finish(ctx); err != nil && ctx.Err() == nil {
+		c.t.Errorf("finish: %v", err)
+	}
+}
+
+// left are the numbers that the journal has not.
+func (c *chaos) left() []int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var left []int64
+	for n := range c.n {
+		if _, ok := c.journal[n]; !ok {
+			left = append(left, n)
+		}
+	}
+	return left
+}
+
+// connect opens, however often it takes.
+func (c *chaos) connect(ctx context.Context, url string) *cluster.Cluster {
+	for ctx.Err() == nil {
+		if own, err := cluster.Open(ctx, cluster.Config{URL: url, Role: "test"}); err == nil {
+			cluster.SetTerms(own, 1200*time.Millisecond, 150*time.Millisecond)
+			return own
+		}
+	}
+	return nil
+}
+
+func (c *chaos) record(o cluster.Outcome) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if was, twice := c.journal[o.Number]; twice {
+		c.t.Errorf("%d is given twice: %q and %q", o.Number, was, o.Payload)
+	}
+	if string(o.Payload) != fmt.Sprint(o.Number, " done") && !o.Poison {
+		c.t.Errorf("%d has the result %q", o.Number, o.Payload)
+	}
+	c.journal[o.Number] = string(o.Payload)
+}
+
+// host has workers, one after the other, each of which ends well or dies.
+func (c *chaos) host(ctx context.Context, url string) {
+	for ctx.Err() == nil {
+		own := c.connect(ctx, url)
+		if own == nil {
+			return
+		}
+		w, err := own.Work(ctx, cluster.WorkConfig{Jobs: []string{c.job}})
+		if err != nil {
+			c.t.Errorf("work: %v", err)
+		}
+		life, die := context.WithTimeout(ctx, time.Duration(300+c.below(3000))*time.Millisecond)
+		var all sync.WaitGroup
+		for range 6 {
+			all.Go(func() { c.work(life, w) })
+		}
+		<-life.Done()
+		w.Close()
+		all.Wait()
+		die()
+		own.Close()
+	}
+}
+
+func (c *chaos) work(ctx context.Context, w *cluster.Worker) {
+	for {
+		t, err := w.Next(ctx)
+		if err != nil {
+			return
+		}
+		c.mu.Lock()
+		c.started++
+		c.mu.Unlock()
+		wait := time.Duration(c.below(15)) * time.Millisecond
+		if c.chance(5) {
+			wait = 2 * time.Second // longer than anyone waits for a sign of life, if there is none
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return // with the task
+		}
+		switch {
+		case c.chance(40):
+			err = w.Return(ctx, t)
+		case c.chance(40):
+			err = w.Later(ctx, t, time.Duration(c.below(300))*time.Millisecond)
+		default:
+			err = w.Complete(ctx, t, fmt.Appendf(nil, "%d done", t.Number))
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// trouble cuts and holds lines, loses answers, and empties the engine or sets it back.
+func (c *chaos) trouble(ctx context.Context, lines []*line) {
+	raw := client(c.t, c.engine)
+	var before map[string]string
+	for ctx.Err() == nil {
+		l := lines[c.below(len(lines))]
+		switch c.below(10) {
+		case 0, 1:
+			l.cut()
+		case 2, 3, 4:
+			l.loseAnswers(1 + c.below(3))
+		case 5:
+			l.hold(true)
+			time.AfterFunc(time.Duration(c.below(2000))*time.Millisecond, func() { l.hold(false) })
+		case 6:
+			if c.chance(300) {
+				raw.Do(ctx, raw.B().Del().Key(cluster.KeysOf(c.job)...).Build())
+			}
+		case 7, 8:
+			before = dump(ctx, raw, cluster.KeysOf(c.job))
+		case 9:
+			restore(ctx, raw, cluster.KeysOf(c.job), before)
+		}
+		time.Sleep(time.Duration(c.below(150)) * time.Millisecond)
+	}
+}
+
+// chaosSeeds are few, as a run takes some seconds; SLUICE_TEST_SEEDS=N takes N.
+func chaosSeeds() uint64 {
+	if n, err := strconv.ParseUint(os.Getenv("SLUICE_TEST_SEEDS"), 10, 64); err == nil {
+		return n
+	}
+	return 2
+}

@@ -1,0 +1,146 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Waits between attempts at an engine that does not answer, and what one attempt may take: the largest batch of payloads
+// passes a line of 10 Mbit/s in that time.
+const (
+	firstRetry  = 50 * time.Millisecond
+	lastRetry   = 2 * time.Second
+	callTimeout = 10 * time.Second
+)
+
+// link is how the ends of a queue speak to the engine: what is asked is asked until it is answered.
+type link struct {
+	client rueidis.Client
+	log    *slog.Logger
+
+	mu   sync.Mutex
+	down time.Time // since when the engine has not answered; zero while it does
+}
+
+// do has a script run, for as long as the context stands; args are made anew for every attempt. Only an answer that would be
+// the same for ever is an error.
+func (l *link) do(
+	ctx context.Context, script *rueidis.Lua, keys []string, args func() []string,
+) (answer []rueidis.RedisMessage, err error) {
+	err = l.persist(ctx, func(ctx context.Context) (err error) {
+		answer, err = script.Exec(ctx, l.client, keys, args()).ToArray()
+		return err
+	})
+	return answer, err
+}
+
+// persist asks until there is an answer; that there is nothing is one.
+func (l *link) persist(ctx context.Context, ask func(context.Context) error) error {
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		attempt, cancel := context.WithTimeout(ctx, callTimeout)
+		err := ask(attempt)
+		cancel()
+		if err == nil || rueidis.IsRedisNil(err) {
+			l.up()
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if final(err) {
+			return fmt.Errorf("engine: %w", err)
+		}
+		l.lost(err)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// lost and up write one line each for a time without the engine, however many asked meanwhile.
+func (l *link) lost(err error) {
+	l.mu.Lock()
+	first := l.down.IsZero()
+	if first {
+		l.down = time.Now()
+	}
+	l.mu.Unlock()
+	if first {
+		l.log.Warn("the engine does not answer: waiting for it", "error", err)
+	}
+}
+
+func (l *link) up() {
+	l.mu.Lock()
+	since := l.down
+	l.down = time.Time{}
+	l.mu.Unlock()
+	if !since.IsZero() { // at the level of the warning that it ends: who reads the one waits for the other
+		l.log.Warn("the engine answers again", "after", time.Since(since).Round(time.Millisecond))
+	}
+}
+
+// final tells whether asking again cannot help. An engine that starts, fails over, is full or busy says so with one of these
+// words; what the network does passes.
+func final(err error) bool {
+	if errors.Is(err, rueidis.ErrClosing) {
+		return true
+	}
+	answer, ok := rueidis.IsRedisErr(err)
+	if !ok {
+		return false
+	}
+	word, _, _ := strings.Cut(answer.Error(), " ")
+	switch word {
+	case "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "BUSY", "OOM", "MISCONF", "NOREPLICAS",
+		"UNBLOCKED", "NOSCRIPT", "NOGROUP":
+		return false
+	}
+	// A script's error has the word of the command that failed in it further on.
+	return !strings.Contains(answer.Error(), "OOM command not allowed") && !strings.Contains(answer.Error(), "READONLY ") &&
+		!strings.Contains(answer.Error(), "NOGROUP ") && !strings.Contains(answer.Error(), "MISCONF ")
+}
+
+// keysOf are the keys of a job, in the order of queueKeys.
+func keysOf(name string) []string {
+	keys := make([]string, len(queueKeys))
+	for i, key := range queueKeys {
+		keys[i] = hashTag(name) + ":" + key
+	}
+	return keys
+}
+
+// What all jobs of an engine have together.
+const (
+	registry    = "{sluice:jobs}"       // lists their names
+	jobsChannel = "{sluice:jobs}:new"   // tells of new ones
+	wakeChannel = "{sluice:jobs}:wake:" // and a worker's name: wakes it
+)
+
+// text is an answer's field; a number's decimal text for a number.
+func text(m rueidis.RedisMessage) string {
+	if m.IsInt64() {
+		n, _ := m.AsInt64()
+		return fmt.Sprint(n)
+	}
+	s, _ := m.ToString()
+	return s
+}
+
+// number is an answer's field as a number, 0 if it is none.
+func number(m rueidis.RedisMessage) int64 {
+	n, _ := m.AsInt64()
+	return n
+}
+
+// asString is a payload as an argument, without a copy: nobody changes a payload that was handed in.
+func asString(b []byte) string { return rueidis.BinaryString(b) }

@@ -1,0 +1,162 @@
+package cluster_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice/cluster"
+)
+
+func TestAnOutageOfTheEngineTakesNoTaskFromAnyone(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		k := collect(t, open(t, url), cluster.JobConfig{Name: t.Name()})
+		network, shared := newLine(t, url)
+		w, idle := work(t, openBriefly(t, shared), t.Name()), work(t, openBriefly(t, shared), t.Name())
+		add(t, k, 5)
+		task := next(t, w)
+		network.hold(true)
+		ended := time.Now().Add(2 * time.Second) // longer than a lease: for the engine's clock it has ended
+		eventually(t, "the lease has ended", func() bool { return time.Now().After(ended) })
+		network.hold(false)
+		taken, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		if again, err := idle.Next(taken); err == nil {
+			t.Fatalf("given to another: %+v", again)
+		}
+		complete(t, w, task, "")
+		outcomes(t, k, 1)
+		finish(t, k)
+	})
+}
+
+func TestAnAnswerThatIsLostIsNoDeliveryAndNoRepeatedCall(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		k := collect(t, open(t, url), cluster.JobConfig{Name: t.Name()})
+		network, shaky := newLine(t, url)
+		w := work(t, open(t, shaky), t.Name())
+		add(t, k, 0)
+		complete(t, w, next(t, w), "")
+		for i := int64(1); i <= 5; i++ {
+			network.loseAnswers(1)
+			add(t, k, i)
+			task := next(t, w)
+			network.loseAnswers(1)
+			complete(t, w, task, "")
+			if task.Number != i || task.Deliveries != 1 {
+				t.Fatalf("got %+v, want %d delivered once", task, i)
+			}
+		}
+		outcomes(t, k, 6)
+		if n := status(t, open(t, url), t.Name()).Repeated; n != 0 {
+			t.Fatalf("%d repeated calls", n)
+		}
+		finish(t, k)
+	})
+}
+
+func TestATaskThatTheEngineHasLostWithoutATraceIsAddedAgain(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		c := openBriefly(t, url)
+		k := collect(t, c, cluster.JobConfig{Name: t.Name()})
+		add(t, k, 1)
+		eventually(t, "it is added", func() bool { return status(t, c, t.Name()).Queued == 1 })
+		raw := client(t, url)
+		keys := cluster.KeysOf(t.Name())
+		for _, key := range []string{keys[1], keys[3]} { // the tasks, and that there were any
+			if err := raw.Do(t.Context(), raw.B().Del().Key(key).Build()).Error(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := raw.Do(t.Context(), raw.B().XgroupCreate().Key(keys[1]).Group("w").Id("0").Mkstream().Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+		w := work(t, open(t, url), t.Name())
+		complete(t, w, next(t, w), "")
+		outcomes(t, k, 1)
+		finish(t, k)
+	})
+}
+
+func TestResultsOfAnEngineWhoseClockWasSetBackAreRead(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		k := collect(t, openBriefly(t, url), cluster.JobConfig{Name: t.Name()})
+		w := work(t, open(t, url), t.Name())
+		add(t, k, 1, 2)
+		complete(t, w, next(t, w), "one")
+		outcomes(t, k, 1)
+		// Another engine in the place of this one has it all, and gives lower ids from here on.
+		raw := client(t, url)
+		keys := cluster.KeysOf(t.Name())
+		raw.Do(t.Context(), raw.B().Del().Key(keys[2]).Build())
+		for _, r := range []struct{ id, number string }{{"5-0", "1"}, {"6-0", "2"}} {
+			add := raw.B().Xadd().Key(keys[2]).Id(r.id).FieldValue().FieldValue(r.number, "of another").Build()
+			if err := raw.Do(t.Context(), add).Error(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := outcomes(t, k, 1)[2]; string(got.Payload) != "of another" {
+			t.Fatalf("got %+v", got)
+		}
+		finish(t, k)
+	})
+}
+
+func TestAnEngineThatIsSetBackIsToldAgainWhatItHasForgotten(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		c := openBriefly(t, url)
+		k := collect(t, c, cluster.JobConfig{Name: t.Name()})
+		w := work(t, c, t.Name())
+		add(t, k, 1)
+		one := next(t, w)
+		raw := client(t, url)
+		before := dump(t.Context(), raw, cluster.KeysOf(t.Name()))
+		if before == nil {
+			t.Skip("this engine cannot be set back")
+		}
+		add(t, k, 2, 3)
+		complete(t, w, next(t, w), "two")
+		outcomes(t, k, 1)
+		k.Recorded(2)
+		eventually(t, "the result is removed", func() bool { return status(t, c, t.Name()).Results == 0 })
+		restore(t.Context(), raw, cluster.KeysOf(t.Name()), before)
+		three := next(t, w)
+		complete(t, w, one, "one")
+		complete(t, w, three, "three")
+		if got := outcomes(t, k, 2); string(got[1].Payload) != "one" || string(got[3].Payload) != "three" {
+			t.Fatalf("got %v", got)
+		}
+		if n := k.Counts().Rebuilt; n != 1 {
+			t.Fatalf("rebuilt %d times", n)
+		}
+		finish(t, k)
+	})
+}
+
+func TestATaskWhoseResultAnEngineHasForgottenThatWasSetBackIsDoneAgain(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		far, slow := newLine(t, url)
+		k := collect(t, openBriefly(t, slow), cluster.JobConfig{Name: t.Name()})
+		near, quick := newLine(t, url)
+		w := work(t, openBriefly(t, quick), t.Name())
+		add(t, k, 1)
+		one := next(t, w)
+		raw := client(t, url)
+		before := dump(t.Context(), raw, cluster.KeysOf(t.Name()))
+		if before == nil {
+			t.Skip("this engine cannot be set back")
+		}
+		far.hold(true) // the collector does not see the result
+		complete(t, w, one, "one")
+		restore(t.Context(), raw, cluster.KeysOf(t.Name()), before)
+		near.cut()
+		far.cut()
+		far.hold(false)
+		time.Sleep(time.Second) // the worker is quiet until it has found the engine again
+		complete(t, w, next(t, w), "one again")
+		if got := outcomes(t, k, 1); string(got[1].Payload) != "one again" {
+			t.Fatalf("got %v", got)
+		}
+		finish(t, k)
+	})
+}

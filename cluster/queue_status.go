@@ -1,0 +1,128 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// JobStatus is what the engine tells of a job.
+type JobStatus struct {
+	Name      string
+	Version   int // another than ours: nothing else is known; -1 is none of Sluice
+	Queued    int // tasks that wait for a worker
+	Held      int // tasks that a worker has
+	Delayed   int // tasks that wait for an instant
+	Results   int // results that the collector has not recorded
+	Done      int // results there have been, those of poisoned tasks included
+	Poisoned  int // tasks given up after MaxDeliveries
+	Repeated  int // results that came second and were dropped
+	Collector Collecting
+	Workers   []WorkerStatus
+}
+
+// Collecting is a job's collector.
+type Collecting struct {
+	Host  string
+	PID   int
+	Alive bool // its lease stands
+}
+
+// WorkerStatus is one of a job's workers.
+type WorkerStatus struct {
+	Host  string
+	PID   int
+	Held  int           // tasks of the job that it has
+	Idle  time.Duration // since its last sign of life
+	Alive bool          // it is not silent for so long that its tasks are given to others
+}
+
+// Jobs tells what jobs there are, by name.
+func (c *Cluster) Jobs(ctx context.Context) ([]JobStatus, error) {
+	names, err := c.client.Do(ctx, c.client.B().Zrange().Key(registry).Min("0").Max("-1").Build()).AsStrSlice()
+	if err != nil {
+		return nil, fmt.Errorf("engine: %w", err)
+	}
+	slices.Sort(names)
+	var jobs []JobStatus
+	for _, name := range names {
+		answer, err := scriptLook.Exec(ctx, c.client, keysOf(name), []string{strconv.Itoa(Version)}).ToArray()
+		if isForeign(err) {
+			jobs = append(jobs, JobStatus{Name: name, Version: -1})
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("engine: job %q: %w", name, err)
+		}
+		if text(answer[0]) == "gone" {
+			continue
+		}
+		j := JobStatus{Name: name}
+		j.Version, _ = strconv.Atoi(text(answer[1]))
+		if j.Version == Version {
+			for i, n := range []*int{&j.Queued, &j.Held, &j.Delayed, &j.Results, &j.Done, &j.Poisoned, &j.Repeated} {
+				*n = int(number(answer[2+i]))
+			}
+			j.Collector = Collecting{Host: text(answer[9]), PID: int(number(answer[10])), Alive: number(answer[11]) == 1}
+			if j.Workers, err = parseWorkers(answer[12:], c.terms.orUsual().lease); err != nil {
+				return nil, fmt.Errorf("engine: job %q: %w", name, err)
+			}
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs, nil
+}
+
+// Drop removes a job that has no live collector, with all that was not recorded; with one it is a *HeldError.
+func (c *Cluster) Drop(ctx context.Context, name string) error {
+	answer, err := scriptDrop.Exec(ctx, c.client, keysOf(name), nil).ToArray()
+	if err != nil {
+		return fmt.Errorf("engine: job %q: %w", name, err)
+	}
+	if text(answer[0]) == "held" {
+		return &HeldError{Job: name, Host: text(answer[1]), PID: int(number(answer[2]))}
+	}
+	return c.client.Do(ctx, c.client.B().Zrem().Key(registry).Member(name).Build()).Error()
+}
+
+// parseWorkers reads an answer's end: the instant in ms; of each worker, its name, and last sign of life, process and host;
+// pairs of a worker's name and how many tasks it has.
+func parseWorkers(answer []rueidis.RedisMessage, lease time.Duration) ([]WorkerStatus, error) {
+	signs, err := answer[1].AsStrSlice()
+	if err != nil {
+		return nil, err
+	}
+	pairs, err := answer[2].ToArray()
+	if err != nil {
+		return nil, err
+	}
+	held := map[string]int{}
+	for _, pair := range pairs {
+		if p, err := pair.ToArray(); err == nil && len(p) == 2 {
+			held[text(p[0])] = int(number(p[1]))
+		}
+	}
+	var workers []WorkerStatus
+	for i := 1; i < len(signs); i += 2 {
+		f := strings.SplitN(signs[i], " ", 3)
+		if len(f) < 3 {
+			continue
+		}
+		at, _ := strconv.ParseInt(f[0], 10, 64)
+		pid, _ := strconv.Atoi(f[1])
+		idle := time.Duration(number(answer[0])-at) * time.Millisecond
+		workers = append(workers, WorkerStatus{Host: f[2], PID: pid, Held: held[signs[i-1]], Idle: idle, Alive: idle < lease})
+	}
+	slices.SortFunc(workers, func(a, b WorkerStatus) int {
+		if a.Host != b.Host {
+			return strings.Compare(a.Host, b.Host)
+		}
+		return a.PID - b.PID
+	})
+	return workers, nil
+}

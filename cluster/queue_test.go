@@ -1,0 +1,163 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice/cluster"
+)
+
+func collect(t *testing.T, c *cluster.Cluster, cfg cluster.JobConfig) *cluster.Collector {
+	t.Helper()
+	k, err := c.Collect(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { k.Close() })
+	return k
+}
+
+func work(t *testing.T, c *cluster.Cluster, jobs ...string) *cluster.Worker {
+	t.Helper()
+	w, err := c.Work(t.Context(), cluster.WorkConfig{Jobs: jobs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return w
+}
+
+// echo has n goroutines complete every task with its payload and a word, until the test ends.
+func echo(t *testing.T, w *cluster.Worker, n int) {
+	for range n {
+		go func() {
+			for {
+				task, err := w.Next(t.Context())
+				if err != nil {
+					return
+				}
+				if err := w.Complete(t.Context(), task, append(task.Payload, " done"...)); err != nil {
+					return
+				}
+			}
+		}()
+	}
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// openBriefly opens with terms of a second and less: whoever is silent so long is dead.
+func openBriefly(t *testing.T, url string) *cluster.Cluster {
+	t.Helper()
+	c := open(t, url)
+	cluster.SetTerms(c, 1200*time.Millisecond, 150*time.Millisecond)
+	return c
+}
+
+func add(t *testing.T, k *cluster.Collector, numbers ...int64) {
+	t.Helper()
+	for _, n := range numbers {
+		if err := k.Add(within(t, 20*time.Second), cluster.Task{Number: n, Payload: []byte(strconv.FormatInt(n, 10))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func next(t *testing.T, w *cluster.Worker) cluster.Task {
+	t.Helper()
+	task, err := w.Next(within(t, 20*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return task
+}
+
+func complete(t *testing.T, w *cluster.Worker, task cluster.Task, result string) {
+	t.Helper()
+	if err := w.Complete(within(t, 20*time.Second), task, []byte(result)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// outcomes gives the next n outcomes.
+func outcomes(t *testing.T, k *cluster.Collector, n int) map[int64]cluster.Outcome {
+	t.Helper()
+	got := map[int64]cluster.Outcome{}
+	for o, err := range k.Results(within(t, 20*time.Second)) {
+		if err != nil {
+			t.Fatalf("after %d of %d outcomes: %v", len(got), n, err)
+		}
+		if _, twice := got[o.Number]; twice {
+			t.Fatalf("number %d was given twice", o.Number)
+		}
+		if got[o.Number] = o; len(got) == n {
+			break
+		}
+	}
+	return got
+}
+
+func status(t *testing.T, c *cluster.Cluster, job string) cluster.JobStatus {
+	t.Helper()
+	jobs, err := c.Jobs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range jobs {
+		if j.Name == job {
+			return j
+		}
+	}
+	return cluster.JobStatus{}
+}
+
+func finish(t *testing.T, k *cluster.Collector) {
+	t.Helper()
+	if err := k.Finish(within(t, 20*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEveryTaskIsDoneOnceAndItsResultRemovedWhenRecorded(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		const n = 2000
+		c := open(t, url)
+		k := collect(t, c, cluster.JobConfig{Name: t.Name(), Settings: []byte("settings"), Window: 500})
+		for range 3 {
+			echo(t, work(t, open(t, url), t.Name()), 20)
+		}
+		ctx := within(t, time.Minute)
+		go func() {
+			for i := range int64(n) {
+				if err := k.Add(ctx, cluster.Task{Number: i, Payload: fmt.Appendf(nil, "task %d", i)}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}()
+		seen := map[int64]bool{}
+		for o, err := range k.Results(ctx) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := fmt.Sprintf("task %d done", o.Number); seen[o.Number] || string(o.Payload) != want || o.Deliveries != 1 {
+				t.Fatalf("outcome %+v (%s), seen %v", o, o.Payload, seen[o.Number])
+			}
+			seen[o.Number] = true
+			k.Recorded(o.Number)
+			if len(seen) == n {
+				break
+			}
+		}
+		if err := k.Finish(ctx); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,285 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// Status is how the accounts on an engine stand.
+type Status struct {
+	URL      string          `json:"url"` // without password
+	At       time.Time       `json:"at"`  // by the engine's clock
+	Engine   Engine          `json:"engine"`
+	Accounts []AccountStatus `json:"accounts"`
+}
+
+// AccountStatus is how an account stands.
+type AccountStatus struct {
+	Account string       `json:"account"` // its name, or the beginning of its keys where that is not known
+	Members []Member     `json:"members"` // the eldest first
+	Lanes   []LaneStatus `json:"lanes"`
+	Format  string       `json:"format,omitempty"` // of its keys, where that is another than this program's: then no lanes are known
+}
+
+// LaneStatus is how a lane stands, as all members together see it.
+type LaneStatus struct {
+	Lane       string         `json:"lane"` // "" is all lanes of the account together
+	Open       int            `json:"in_flight"`
+	Slots      int            `json:"slots"`   // how many may be in flight; 0 is no limit
+	Waiting    int            `json:"waiting"` // members that wait for their turn
+	CooldownMS int64          `json:"cooldown_ms,omitempty"`
+	Why        string         `json:"cooldown_why,omitempty"`
+	Probing    bool           `json:"probing,omitempty"` // few calls go, to see whether more may
+	Budgets    []BudgetStatus `json:"budgets"`
+}
+
+// BudgetStatus is one budget of a lane.
+type BudgetStatus struct {
+	Dimension string  `json:"dimension"` // such as rpm
+	Pace      float64 `json:"pace"`      // what flows in, per minute or per day as the dimension says
+	Level     float64 `json:"level"`     // at hand now; below zero: it was overdrawn
+	Cap       float64 `json:"cap"`       // at most at hand
+	Spent     float64 `json:"spent"`     // by all members, since there are keys
+}
+
+// lookScript reads an account at one instant. KEYS: those of its members, its record and leases; then record, leases and members
+// that wait of each lane.
+const lookScript = `local t = redis.call('TIME')
+local us = t[1] * 1000000 + t[2]
+local function live(key) return redis.call('ZCOUNT', key, string.format('(%.0f', us), '+inf') end
+local out = {string.format('%.0f', us), redis.call('GET', KEYS[3]) or '', redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES'),
+  redis.call('HGETALL', KEYS[2]), redis.call('HGETALL', KEYS[4]), live(KEYS[5])}
+for i = 6, #KEYS, 3 do
+  out[#out + 1] = redis.call('HGETALL', KEYS[i])
+  out[#out + 1] = live(KEYS[i + 1])
+  out[#out + 1] = live(KEYS[i + 2])
+end
+return out`
+
+// Status says how all accounts on the engine stand. It looks through all keys there, without stopping the engine meanwhile,
+// and waits for an engine that is gone until ctx ends.
+func (c *Cluster) Status(ctx context.Context) (Status, error) {
+	all := Status{URL: c.String(), Engine: c.engine, Accounts: []AccountStatus{}}
+	found, err := c.find(ctx)
+	if err != nil {
+		return all, c.at.explain(ctx, err)
+	}
+	script := rueidis.NewLuaScript(lookScript)
+	for _, tag := range slices.Sorted(maps.Keys(found)) {
+		lanes := found[tag]
+		slices.Sort(lanes)
+		keys := []string{tag + keySeen, tag + keyWho, tag + keyName, tag + "account", tag + "leases"}
+		for _, lane := range lanes {
+			keys = append(keys, tag+"lane:"+lane+":state", tag+"lane:"+lane+":leases", tag+"lane:"+lane+":waiting")
+		}
+		got, err := script.Exec(ctx, c.client, keys, nil).ToArray()
+		if isForeign(err) {
+			all.Accounts = append(all.Accounts, AccountStatus{Account: strings.TrimSuffix(tag, ":"), Members: []Member{}, Lanes: []LaneStatus{}, Format: "?"})
+			continue
+		}
+		if err != nil {
+			return all, c.at.explain(ctx, err)
+		}
+		one, at := readAccount(got, lanes)
+		one.Account = cmp.Or(one.Account, strings.TrimSuffix(tag, ":"))
+		all.At = at
+		all.Accounts = append(all.Accounts, one)
+	}
+	slices.SortFunc(all.Accounts, func(a, b AccountStatus) int { return cmp.Compare(a.Account, b.Account) })
+	if all.At.IsZero() {
+		all.At, err = c.now(ctx)
+	}
+	return all, err
+}
+
+// isForeign reports whether a key is of another type than Sluice gives it: then it is somebody else's, and no reason to tell nothing
+// of the others.
+func isForeign(err error) bool { return err != nil && strings.Contains(err.Error(), "WRONGTYPE") }
+
+// now is the time of the engine; in a cluster, of one of its nodes.
+func (c *Cluster) now(ctx context.Context) (time.Time, error) {
+	got, err := c.client.Do(ctx, c.client.B().Time().Build()).AsIntSlice()
+	if err != nil || len(got) != 2 {
+		return time.Time{}, c.at.explain(ctx, cmp.Or(err, errors.New("TIME answers something else")))
+	}
+	return time.Unix(got[0], got[1]*1000).UTC(), nil
+}
+
+// find returns the names of lanes by the beginnings of their accounts' keys.
+func (c *Cluster) find(ctx context.Context) (map[string][]string, error) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	found := make(map[string][]string)
+	var errs []error
+	servers := c.servers()
+	for _, node := range servers {
+		wg.Go(func() {
+			err := scan(ctx, node, func(key string) {
+				tag, part, _ := strings.Cut(key, "}:")
+				tag += "}:"
+				mu.Lock()
+				defer mu.Unlock()
+				lane, isLane := strings.CutPrefix(part, "lane:")
+				lane, isState := strings.CutSuffix(lane, ":state")
+				switch {
+				case isLane && isState && !slices.Contains(found[tag], lane): // a replica, or a repetition of SCAN, has it again
+					found[tag] = append(found[tag], lane)
+				case part == keySeen || part == "account":
+					found[tag] = slices.Clip(found[tag])
+				}
+			})
+			if err != nil {
+				mu.Lock()
+				errs = append(errs, err)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if len(errs) < len(servers) && len(errs) > 0 {
+		c.cfg.Logger.Warn(fmt.Sprintf("%d of the %d nodes of %s do not answer: what they alone have is left out", len(errs), len(servers), c))
+		return found, nil
+	}
+	return found, errors.Join(errs...)
+}
+
+const (
+	scanStep    = 1000            // keys that the engine looks at in one go: some 0.1 ms of its time
+	stepTimeout = 3 * time.Second // for that
+)
+
+// scan calls each with the keys of Sluice that a server has; with some of them twice.
+func scan(ctx context.Context, node rueidis.Client, each func(key string)) error {
+	for cursor := uint64(0); ; {
+		one, cancel := context.WithTimeout(ctx, stepTimeout)
+		got, err := node.Do(one, node.B().Scan().Cursor(cursor).Match("{sluice:*}:*").Count(scanStep).Build()).AsScanEntry()
+		cancel()
+		if err != nil {
+			return err
+		}
+		for _, key := range got.Elements {
+			each(key)
+		}
+		if cursor = got.Cursor; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+// readAccount reads what lookScript returned.
+func readAccount(got []rueidis.RedisMessage, lanes []string) (AccountStatus, time.Time) {
+	a := AccountStatus{Lanes: []LaneStatus{}}
+	us := amount(got[0])
+	at := time.UnixMicro(int64(us)).UTC()
+	a.Account, _ = got[1].ToString()
+	seen, _ := got[2].AsStrSlice()
+	who, _ := got[3].AsStrMap()
+	a.Members = readMembers(seen, who, at)
+	record, _ := got[4].AsStrMap()
+	if format := record["format"]; format != "" && format != ledgerFormat {
+		a.Format = format
+		return a, at
+	}
+	if l := readLane(record, us); len(l.Budgets) > 0 || l.Slots > 0 {
+		l.Open = int(amount(got[5]))
+		a.Lanes = append(a.Lanes, l)
+	}
+	for i, lane := range lanes {
+		record, _ := got[6+3*i].AsStrMap()
+		l := readLane(record, us)
+		l.Lane, l.Open, l.Waiting = lane, int(amount(got[7+3*i])), int(amount(got[8+3*i]))
+		a.Lanes = append(a.Lanes, l)
+	}
+	return a, at
+}
+
+// readMembers reads pairs of an id and until when it is believed, in ms.
+func readMembers(seen []string, who map[string]string, now time.Time) []Member {
+	all := []Member{}
+	for i := 0; i+1 < len(seen); i += 2 {
+		until, _ := strconv.ParseFloat(seen[i+1], 64)
+		since, says, _ := strings.Cut(who[seen[i]], " ")
+		came, _ := strconv.ParseInt(since, 10, 64)
+		left := time.UnixMilli(int64(until)).Sub(now)
+		m := Member{}
+		if left <= 0 || json.Unmarshal([]byte(says), &m) != nil {
+			continue
+		}
+		m.ID, m.Since, m.SeenMS = seen[i], time.UnixMilli(came).UTC(), max(0, (memberFor-left).Milliseconds())
+		all = append(all, m)
+	}
+	slices.SortFunc(all, func(a, b Member) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID)) })
+	return all
+}
+
+// readLane reads the record of a lane as it is at an instant, in µs.
+func readLane(record map[string]string, now float64) LaneStatus {
+	l := LaneStatus{Budgets: []BudgetStatus{}}
+	if slots := numbersIn(record["slots"], 6); slots != nil {
+		l.Slots = int(slots[1])
+	}
+	if pause := numbersIn(record["pause"], 6); pause != nil {
+		l.Probing = pause[1] == 1
+		if left := pause[4] - now; left > 0 {
+			l.CooldownMS, l.Why = int64(math.Ceil(left/1000)), sluice.Kind(pause[3]).String()
+		}
+	}
+	spent := numbersIn(record["spent"], 6)
+	for i := range 6 {
+		b := numbersIn(record["b"+strconv.Itoa(i+1)], 4)
+		if b == nil || b[2] == 0 {
+			continue
+		}
+		level, at, rate, top := b[0], b[1], b[2], b[3]
+		d := sluice.Requests + sluice.Dimension(i)
+		pace := rate * 60
+		if d == sluice.RequestsPerDay || d == sluice.TokensPerDay {
+			pace = rate * 24 * 60 * 60
+		}
+		one := BudgetStatus{Dimension: d.String(), Pace: pace, Level: min(top, level+rate*max(0, now-at)/1e6), Cap: top}
+		if spent != nil {
+			one.Spent = spent[i]
+		}
+		l.Budgets = append(l.Budgets, one)
+	}
+	return l
+}
+
+// numbersIn reads that many numbers; nil where there are others.
+func numbersIn(text string, many int) []float64 {
+	fields := strings.Fields(text)
+	if len(fields) != many {
+		return nil
+	}
+	all := make([]float64, many)
+	for i, field := range fields {
+		n, err := strconv.ParseFloat(field, 64)
+		if err != nil {
+			return nil
+		}
+		all[i] = n
+	}
+	return all
+}
+
+func amount(m rueidis.RedisMessage) float64 {
+	if n, err := m.AsInt64(); err == nil {
+		return float64(n)
+	}
+	n, _ := m.AsFloat64()
+	return n
+}

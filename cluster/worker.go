@@ -1,0 +1,345 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// WorkConfig shapes a Worker.
+type WorkConfig struct {
+	// Jobs are the names of the jobs to work on. None means every job that there is or will be.
+	Jobs []string
+}
+
+// Worker is the end of batches that does the work. It is safe for concurrent use: a caller has as many goroutines in Next as it
+// wants tasks at once. Every task that Next gave must end in Complete, Later or Return; until then it is kept for this worker.
+type Worker struct {
+	link    *link
+	terms   terms
+	cfg     WorkConfig
+	name    string // of the consumer in every job's group
+	channel string // where it is woken
+	stop    context.CancelFunc
+	run     sync.WaitGroup
+	kick    chan struct{} // the fetcher is to look
+	search  chan struct{} // there may be new jobs
+
+	mu      sync.Mutex
+	waiters []chan Task // in the order in which they came; each has one place
+	jobs    map[string]*served
+	turn    int // counts answers with tasks
+	err     error
+	ended   chan struct{} // closed when err is set
+}
+
+// served is a job that a worker serves.
+type served struct {
+	job     *Job
+	keys    []string
+	owner   string // the collector by whose settings it is served
+	results *batcher[completion]
+	held    map[string]bool // ids
+	ready   time.Time       // when there may be a task
+	wakes   int             // how often it was woken
+	turn    int             // when it last had tasks
+	unsure  bool            // the engine may believe that this worker has tasks which it has not
+	refused *VersionError
+}
+
+// completion is a result on its way to the engine.
+type completion struct {
+	task   Task
+	result []byte
+	done   chan error
+}
+
+// Work begins to serve jobs.
+func (c *Cluster) Work(ctx context.Context, cfg WorkConfig) (*Worker, error) {
+	// A process may have several workers, of which one may end.
+	name := fmt.Sprintf("%s:%d:%s", hostname(), os.Getpid(), rand.Text()[:8])
+	w := &Worker{
+		link: &link{client: c.client, log: c.cfg.Logger}, terms: c.terms.orUsual(), cfg: cfg,
+		name: name, channel: wakeChannel + name,
+		kick: make(chan struct{}, 1), search: make(chan struct{}, 1), jobs: map[string]*served{}, ended: make(chan struct{}),
+	}
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	w.stop = stop
+	w.run.Go(func() { w.discover(life) })
+	w.run.Go(func() { w.fetch(life) })
+	w.run.Go(func() { w.listen(life) })
+	w.run.Go(func() { w.hold(life) })
+	return w, nil
+}
+
+// Next waits for a task; jobs take turns. While the engine is away it waits for it. A job of another version is a
+// *VersionError if the job was asked for by name, else it is left to others.
+func (w *Worker) Next(ctx context.Context) (Task, error) {
+	place := make(chan Task, 1)
+	w.mu.Lock()
+	if err := w.refusedLocked(); err != nil {
+		w.mu.Unlock()
+		return Task{}, err
+	}
+	w.waiters = append(w.waiters, place)
+	w.mu.Unlock()
+	poke(w.kick)
+	var err error
+	select {
+	case t, ok := <-place:
+		if ok {
+			return t, nil
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return Task{}, w.refusedLocked()
+	case <-w.ended:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil {
+		err = w.err
+	}
+	if i := slices.Index(w.waiters, place); i >= 0 {
+		w.waiters = slices.Delete(w.waiters, i, i+1)
+		return Task{}, err
+	}
+	if t, ok := <-place; ok { // it came at the last moment
+		return t, nil
+	}
+	return Task{}, err
+}
+
+// Complete hands in the result of a task and returns when the engine has it. The first result of a number counts; a later one
+// is dropped and counted in JobStatus, and is no error. While the engine is away it waits for it: an error means that the context ended
+// (the result is on its way, and reaches the engine if the worker is not closed before), that the worker was closed, or that
+// the result is a *TooLargeError, and the task is still this worker's.
+func (w *Worker) Complete(ctx context.Context, t Task, result []byte) error {
+	if len(result) > MaxPayload {
+		return &TooLargeError{Number: t.Number, Bytes: len(result)}
+	}
+	done := make(chan error, 1)
+	if !t.Job.served.results.put(completion{task: t, result: result, done: done}) {
+		return nil // the job has ended: nobody waits for it
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-w.ended:
+		return ErrClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Later hands a task back to be given to whoever is free after a wait. It is not counted as a delivery.
+func (w *Worker) Later(ctx context.Context, t Task, wait time.Duration) error {
+	s := t.Job.served
+	_, err := w.link.do(ctx, scriptBack, s.keys, func() []string {
+		return []string{w.name, milliseconds(max(0, wait)), t.ID}
+	})
+	if err == nil {
+		w.release(s, t.ID)
+	}
+	return err
+}
+
+// Return hands a task back for others at once, as a worker does that stops. It is not counted as a delivery.
+func (w *Worker) Return(ctx context.Context, t Task) error { return w.Later(ctx, t, 0) }
+
+// Close ends the worker. Tasks that it holds are given to others 6 s later: Return them before.
+func (w *Worker) Close() error {
+	w.mu.Lock()
+	first := w.err == nil
+	if first {
+		w.err = ErrClosed
+		close(w.ended)
+	}
+	jobs := make([]*served, 0, len(w.jobs))
+	for _, s := range w.jobs {
+		jobs = append(jobs, s)
+	}
+	w.mu.Unlock()
+	w.stop()
+	w.run.Wait()
+	if !first {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), w.terms.renewal)
+	defer cancel()
+	for _, s := range jobs { // else it is forgotten after a minute of silence
+		if _, err := w.link.do(ctx, scriptLeave, s.keys, func() []string { return []string{w.name, w.channel} }); err != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// refusedLocked is why Next gives nothing at all.
+func (w *Worker) refusedLocked() error {
+	if w.err != nil {
+		return w.err
+	}
+	for _, name := range w.cfg.Jobs {
+		if s := w.jobs[name]; s != nil && s.refused != nil {
+			return s.refused
+		}
+	}
+	return nil
+}
+
+// release forgets that a task is this worker's.
+func (w *Worker) release(s *served, id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(s.held, id)
+}
+
+// hold gives signs of life: while it does, what this worker has stays its own.
+func (w *Worker) hold(ctx context.Context) {
+	tick := time.NewTicker(w.terms.renewal)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		poke(w.search)
+		for _, s := range w.serving() {
+			answer, err := w.link.do(ctx, scriptHold, s.keys, func() []string {
+				return []string{w.name, milliseconds(w.terms.lease), w.process()}
+			})
+			if err != nil {
+				w.fail(ctx, err)
+				return
+			}
+			if text(answer[0]) == "finished" {
+				w.retire(s)
+			}
+		}
+	}
+}
+
+// discover finds the jobs to serve: on a word that there is a new one, and at every renewal.
+func (w *Worker) discover(ctx context.Context) {
+	client := w.link.client
+	for {
+		names := w.cfg.Jobs
+		if len(names) == 0 {
+			err := w.link.persist(ctx, func(ctx context.Context) (err error) {
+				names, err = client.Do(ctx, client.B().Zrange().Key(registry).Min("0").Max("-1").Build()).AsStrSlice()
+				return err
+			})
+			if err != nil {
+				w.fail(ctx, err)
+				return
+			}
+		}
+		for _, name := range names {
+			w.mu.Lock()
+			s := w.jobs[name]
+			known := s != nil && s.refused == nil
+			w.mu.Unlock()
+			if !known {
+				if err := w.serve(ctx, name); err != nil {
+					w.fail(ctx, err)
+					return
+				}
+			}
+		}
+		select {
+		case <-w.search:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// serve begins to serve a job if the engine has it, or goes on with it by another collector's settings.
+func (w *Worker) serve(ctx context.Context, name string) error {
+	keys, client := keysOf(name), w.link.client
+	var has []rueidis.RedisMessage
+	err := w.link.persist(ctx, func(ctx context.Context) (err error) {
+		has, err = client.Do(ctx, client.B().Hmget().Key(keys[0]).Field("v", "input", "settings", "owner", "finished").Build()).ToArray()
+		return err
+	})
+	if isForeign(err) {
+		return nil
+	}
+	if err != nil || has[0].IsNil() || !has[4].IsNil() {
+		return err
+	}
+	s := &served{keys: keys, owner: text(has[3])}
+	s.job = &Job{Name: name, Input: text(has[1]), Settings: []byte(text(has[2])), served: s}
+	if v, _ := strconv.Atoi(text(has[0])); v != Version {
+		s.refused = &VersionError{Job: name, Has: v, Want: Version}
+	}
+	w.mu.Lock()
+	old := w.jobs[name]
+	w.jobs[name] = s
+	if old != nil {
+		s.turn, s.wakes = old.turn, old.wakes // a wake that comes while a question is on its way counts
+	}
+	if old != nil && old.job.Input == s.job.Input {
+		s.held, s.results, s.unsure = old.held, old.results, old.unsure
+	} else {
+		s.held = map[string]bool{}
+		s.results = newBatcher(completeBatch, batchBytes, func(c completion) int { return len(c.result) })
+		w.run.Go(func() { s.results.run(ctx, func(ctx context.Context, batch []completion) { w.flush(ctx, s, batch) }) })
+		if old != nil {
+			old.results.close()
+		}
+	}
+	named := slices.Contains(w.cfg.Jobs, name)
+	if s.refused != nil && named { // Next tells it to those who wait
+		for _, place := range w.waiters {
+			close(place)
+		}
+		w.waiters = nil
+	}
+	w.mu.Unlock()
+	if s.refused != nil && !named && (old == nil || old.refused == nil) {
+		w.link.log.Warn("a job is left to workers of its own version", "job", name, "version", s.refused.Has, "ours", Version)
+	}
+	poke(w.kick)
+	return nil
+}
+
+// retire ends the serving of a job that has ended.
+func (w *Worker) retire(s *served) {
+	w.mu.Lock()
+	now := w.jobs[s.job.Name]
+	if now == s {
+		delete(w.jobs, s.job.Name)
+	}
+	w.mu.Unlock()
+	if now == nil || now == s || now.results != s.results { // else it has begun again meanwhile
+		s.results.close()
+	}
+}
+
+// serving are the jobs served, the one first whose turn is the longest ago.
+func (w *Worker) serving() []*served {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	jobs := make([]*served, 0, len(w.jobs))
+	for _, s := range w.jobs {
+		if s.refused == nil {
+			jobs = append(jobs, s)
+		}
+	}
+	slices.SortFunc(jobs, func(a, b *served) int { return cmp.Or(a.turn-b.turn, strings.Compare(a.job.Name, b.job.Name)) })
+	return jobs
+}

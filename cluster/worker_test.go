@@ -1,0 +1,201 @@
+package cluster_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice/cluster"
+)
+
+func TestATaskThatTakesItsWorkersDownIsPoison(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		k := collect(t, open(t, url), cluster.JobConfig{Name: t.Name()})
+		add(t, k, 5)
+		for i := range cluster.MaxDeliveries {
+			w := work(t, openBriefly(t, url), t.Name())
+			if task := next(t, w); task.Deliveries != i+1 {
+				t.Fatalf("delivery %d says it is %d", i+1, task.Deliveries)
+			}
+			w.Close() // without a word about the task
+		}
+		w := work(t, openBriefly(t, url), t.Name())
+		go w.Next(t.Context())
+		got := outcomes(t, k, 1)[5]
+		if !got.Poison || got.Deliveries != cluster.MaxDeliveries || got.Worker == "" || len(got.Payload) != 0 {
+			t.Fatalf("got %+v", got)
+		}
+		if s := status(t, open(t, url), t.Name()); s.Poisoned != 1 || s.Queued+s.Held+s.Delayed != 0 {
+			t.Fatalf("got %+v", s)
+		}
+		k.Recorded(5)
+		finish(t, k)
+	})
+}
+
+func TestWhatIsHandedBackIsNoDelivery(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		k := collect(t, open(t, url), cluster.JobConfig{Name: t.Name()})
+		w := work(t, open(t, url), t.Name())
+		add(t, k, 5)
+		for i := range 2 * cluster.MaxDeliveries {
+			task := next(t, w)
+			if task.Deliveries != 1 {
+				t.Fatalf("round %d: delivery %d", i, task.Deliveries)
+			}
+			var err error
+			if i%2 == 0 {
+				err = w.Return(t.Context(), task)
+			} else {
+				err = w.Later(t.Context(), task, 10*time.Millisecond)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		complete(t, w, next(t, w), "at last")
+		if got := outcomes(t, k, 1)[5]; got.Deliveries != 1 || got.Poison {
+			t.Fatalf("got %+v", got)
+		}
+		finish(t, k)
+	})
+}
+
+func TestATaskForLaterIsGivenToNobodyBefore(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		k := collect(t, open(t, url), cluster.JobConfig{Name: t.Name()})
+		w := work(t, open(t, url), t.Name())
+		add(t, k, 5)
+		task := next(t, w)
+		begin := time.Now()
+		if err := w.Later(t.Context(), task, 700*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		if s := status(t, open(t, url), t.Name()); s.Delayed != 1 || s.Held != 0 {
+			t.Fatalf("got %+v", s)
+		}
+		task = next(t, w)
+		if waited := time.Since(begin); waited < 600*time.Millisecond {
+			t.Fatalf("given after %v", waited)
+		}
+		complete(t, w, task, "")
+		finish(t, k)
+	})
+}
+
+func TestATaskOfALostWorkerGoesToAnotherAndTheFirstResultCounts(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		k := collect(t, open(t, url), cluster.JobConfig{Name: t.Name()})
+		network, slow := newLine(t, url)
+		late, quick := work(t, openBriefly(t, slow), t.Name()), work(t, openBriefly(t, url), t.Name())
+		add(t, k, 5)
+		old := next(t, late)
+		network.hold(true)
+		again := next(t, quick)
+		if again.Number != 5 || again.Deliveries != 2 {
+			t.Fatalf("got %+v", again)
+		}
+		complete(t, quick, again, "quick")
+		network.hold(false)
+		complete(t, late, old, "late")
+		if got := outcomes(t, k, 1)[5]; string(got.Payload) != "quick" || got.Deliveries != 2 {
+			t.Fatalf("got %+v", got)
+		}
+		if status(t, open(t, url), t.Name()).Repeated != 1 {
+			t.Fatal("the repeated call was not counted")
+		}
+		finish(t, k)
+	})
+}
+
+func TestJobsTakeTurns(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		c := open(t, url)
+		names := []string{t.Name() + "/a", t.Name() + "/b"}
+		for _, name := range names {
+			k := collect(t, c, cluster.JobConfig{Name: name, Settings: []byte("of " + name)})
+			for i := range int64(50) {
+				add(t, k, i)
+			}
+			defer finish(t, k)
+			eventually(t, "all are added", func() bool { return status(t, c, name).Queued == 50 })
+		}
+		w := work(t, c, names...)
+		for known := map[string]bool{}; len(known) < len(names); {
+			task := next(t, w)
+			known[task.Job.Name] = true
+			if err := w.Return(t.Context(), task); err != nil {
+				t.Fatal(err)
+			}
+		}
+		given := make(chan cluster.Task)
+		for range 20 { // who all want one at once
+			go func() {
+				if task, err := w.Next(t.Context()); err == nil {
+					given <- task
+				}
+			}()
+		}
+		count := map[string]int{}
+		for range 20 {
+			task := <-given
+			if string(task.Job.Settings) != "of "+task.Job.Name {
+				t.Fatalf("job %+v", task.Job)
+			}
+			count[task.Job.Name]++
+		}
+		for range 20 { // who come one by one
+			task := next(t, w)
+			count[task.Job.Name]++
+			complete(t, w, task, "")
+		}
+		for _, name := range names {
+			if count[name] < 15 {
+				t.Fatalf("not in turn: %v", count)
+			}
+		}
+	})
+}
+
+func TestAWorkerOfAllJobsFindsThemAndLetsThemEnd(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		w := work(t, open(t, url))
+		for round := range 3 {
+			c := open(t, url)
+			k := collect(t, c, cluster.JobConfig{Name: t.Name()})
+			add(t, k, int64(round))
+			task := next(t, w)
+			for task.Job.Name != t.Name() { // of another test on the same engine
+				task = next(t, w)
+			}
+			if task.Number != int64(round) {
+				t.Fatalf("round %d: got %+v", round, task)
+			}
+			complete(t, w, task, "")
+			outcomes(t, k, 1)
+			finish(t, k)
+			if s := status(t, c, t.Name()); s.Name != "" {
+				t.Fatalf("the job is still there: %+v", s)
+			}
+		}
+	})
+}
+
+func TestAWorkerThatGivesSignsOfLifeKeepsItsTasks(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		k := collect(t, open(t, url), cluster.JobConfig{Name: t.Name()})
+		slow, idle := work(t, openBriefly(t, url), t.Name()), work(t, openBriefly(t, url), t.Name())
+		add(t, k, 5)
+		task := next(t, slow)
+		taken, cancel := context.WithTimeout(t.Context(), 3*time.Second) // more than two leases
+		defer cancel()
+		if again, err := idle.Next(taken); err == nil {
+			t.Fatalf("given to another: %+v", again)
+		}
+		complete(t, slow, task, "")
+		if got := outcomes(t, k, 1)[5]; got.Deliveries != 1 {
+			t.Fatalf("got %+v", got)
+		}
+		finish(t, k)
+	})
+}

@@ -1,0 +1,363 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// call is one request on its way.
+type call struct {
+	*state
+	g        *Gateway
+	w        http.ResponseWriter
+	r        *http.Request
+	to       outlet
+	route    route
+	handling Route
+	dialect  provider.Dialect
+	body     *body
+	request  provider.Request // what the body asks for
+	model    string           // as it is routed
+	array    bool             // the client reads a stream of Gemini as an array
+	early    early
+	mask     mask       // of the answer
+	tenant   *admission // whose call it is
+	visit    *visit     // what is noted of it
+	charged  bool       // an answer came, or nobody waited for one: it counts for its tenant
+
+	leave    func() // the client is gone
+	answered atomic.Bool
+}
+
+// serve makes the call that a request asks for.
+func (g *Gateway) serve(w *visit, r *http.Request, to route, on *state) {
+	c := g.call(w, r, on)
+	c.route = to
+	if !to.models {
+		c.dialect = to.endpoint.Dialect()
+	}
+	if bad := c.identify(); bad != nil {
+		c.refuse(*bad)
+		return
+	}
+	if to.models {
+		c.listModels()
+		return
+	}
+	if bad := c.read(); bad != nil {
+		c.refuse(*bad)
+		return
+	}
+	defer c.body.close()
+	c.make()
+}
+
+// call begins one.
+func (g *Gateway) call(w *visit, r *http.Request, on *state) *call {
+	return &call{
+		state: on, visit: w,
+		g: g, w: w, r: r, dialect: dialectOf(r), handling: on.handling(r.URL.Path), leave: func() {},
+		to: outlet{control: http.NewResponseController(w), conn: connOf(r), most: on.cfg.Deadlines.Write, renewed: time.Now()},
+	}
+}
+
+// read takes in the request's body, and finds out what it asks for.
+func (c *call) read() *refusal {
+	if bad := c.take(); bad != nil {
+		return bad
+	}
+	if bad := c.understand(); bad != nil {
+		c.body.close()
+		return bad
+	}
+	return nil
+}
+
+// take takes in the request's body.
+func (c *call) take() (bad *refusal) {
+	var err error
+	c.body, err = readBody(c.w, c.r, c.cfg.Bodies)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errBodyTooLong):
+		bad = &refusal{status: http.StatusRequestEntityTooLarge, kind: "request_too_large",
+			message: fmt.Sprintf("%v: it may have %d bytes", err, c.cfg.Bodies.Most)}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		bad = &refusal{status: http.StatusRequestTimeout, kind: "request_timeout", message: "the request body came too slowly"}
+	default:
+		if _, ok := errors.AsType[*os.PathError](err); ok {
+			c.g.log.Error("a long request body could not be kept", "error", err)
+			bad = &refusal{status: http.StatusInternalServerError, kind: "internal", message: "the request body could not be kept"}
+		} else {
+			bad = &refusal{status: http.StatusBadRequest, kind: "invalid_request", message: "the request body could not be read"}
+		}
+	}
+	c.w.Header().Set("Connection", "close") // the rest of it is not waited for
+	return bad
+}
+
+// understand finds out what the body asks for.
+func (c *call) understand() *refusal {
+	invalid := func(text string) *refusal {
+		return &refusal{status: http.StatusBadRequest, kind: "invalid_request", message: text}
+	}
+	if c.body.file != nil {
+		c.g.long.Lock()
+		defer c.g.long.Unlock()
+	}
+	all, err := c.body.bytes()
+	if err == nil {
+		c.request, err = provider.Estimate(c.route.endpoint, all)
+	}
+	if err != nil {
+		return invalid("the request body is not a JSON object")
+	}
+	asksUsage := c.request.Stream && c.route.endpoint == provider.ChatCompletions
+	if err := c.body.locate(all, asksUsage); err != nil {
+		return invalid(err.Error())
+	}
+	if c.route.model != "" && c.body.model.to > 0 && strings.TrimPrefix(c.request.Model, "models/") != c.route.model {
+		return invalid(errTwoModels.Error())
+	}
+	asked := cmp.Or(c.route.model, c.request.Model)
+	if asked == "" {
+		return invalid("the request names no model")
+	}
+	c.model = cmp.Or(c.cfg.Models[asked], asked)
+	if bad := c.allowed(asked, c.model); bad != nil {
+		return bad
+	}
+	if c.body.others && len(c.tenant.terms.Models) > 0 {
+		return &refusal{status: http.StatusForbidden, kind: "model_not_allowed",
+			message: fmt.Sprintf("tenant %s may ask for one model by its name, and for no others in its place", c.tenant.terms.Name)}
+	}
+	if !c.cfg.Upstreams.Serves(c.model, c.route.endpoint) {
+		return &refusal{status: http.StatusNotFound, kind: "model_not_found",
+			message: fmt.Sprintf("no upstream serves the model %q at %s", shown(asked), c.route.endpoint)}
+	}
+	if c.handling.PassKey && c.providersKey() == "" {
+		return &refusal{status: http.StatusUnauthorized, kind: "no_key",
+			message: "the request shows no key: this route sends the client's own upstream"}
+	}
+	if c.route.count {
+		c.request.Cost = sluice.Cost{}
+	}
+	c.array = c.route.endpoint == provider.StreamGenerateContent && c.r.URL.Query().Get("alt") != "sse"
+	return nil
+}
+
+// make sends the call, and relays what comes back.
+func (c *call) make() {
+	ctx, stop := c.context()
+	defer stop()
+	if c.handling.Early > 0 && c.request.Stream && !c.array && !c.route.count {
+		c.early.start(c, c.handling.Early)
+	}
+	defer c.early.stop()
+	c.through(ctx, c.request.Stream, c.forwarded)
+}
+
+// through waits for the call's turn, sends it, and relays what comes back.
+func (c *call) through(ctx context.Context, stream bool, send func(context.Context, sluice.Call) (provider.ForwardReply, error)) {
+	defer func() { c.tenant.leave(c.charged) }() // after the answer's body is closed
+	c.visit.asks(c.tenant.terms.Name, c.model, c.listed[c.model], stream)
+	bad, err := c.admit(ctx)
+	if bad != nil || err != nil {
+		c.early.stop()
+		c.notAdmitted(ctx, bad, err)
+		return
+	}
+	asked := c.wanted()
+	asked.ID = c.id()
+	reply, err := send(ctx, asked)
+	c.early.stop()
+	c.finish(ctx, reply, err)
+}
+
+// forwarded sends the call to one of the upstreams that serve its model.
+func (c *call) forwarded(ctx context.Context, asked sluice.Call) (provider.ForwardReply, error) {
+	in := provider.Forwarded{
+		Endpoint: c.route.endpoint, Stream: c.request.Stream, Count: c.route.count, Array: c.array,
+		Query: query(c.r.URL), Header: outgoing(c.r.Header),
+		Call: asked, Granted: c.granted,
+		Body: func(via provider.Via) (io.ReadCloser, int64, error) {
+			rc, n := c.body.open(c.edits(via)...)
+			return rc, n, nil
+		},
+	}
+	if c.handling.PassKey {
+		in.Key = c.providersKey()
+	}
+	return c.forward.Do(ctx, in)
+}
+
+// granted is told of each try.
+func (c *call) granted(p *sluice.Permit, via provider.Via) {
+	p.HeldBy(&try{c, via})
+	c.tenant.granted()
+	c.visit.granted(via)
+}
+
+// notAdmitted tells the client why its call does not even stand in the queue that all tenants share.
+func (c *call) notAdmitted(ctx context.Context, bad *refusal, err error) {
+	switch {
+	case bad != nil:
+		c.refuse(*bad)
+	case ctx.Err() != nil:
+		panic(http.ErrAbortHandler) // the client is gone
+	default:
+		c.refuse(c.refusalOf(err))
+	}
+}
+
+// held is how long a call was held back, by its tenant's limits and by those of providers.
+func (c *call) held(tally sluice.Tally) time.Duration { return c.tenant.waited + tally.Wait() }
+
+// finish gives the client what came of a call.
+func (c *call) finish(ctx context.Context, reply provider.ForwardReply, err error) {
+	if err != nil {
+		if ctx.Err() != nil {
+			c.charged = true
+			panic(http.ErrAbortHandler) // the client is gone
+		}
+		c.waited(c.held(reply.Tally))
+		c.refuse(c.refusalOf(err))
+		return
+	}
+	defer reply.Body.Close()
+	c.charged = reply.StatusCode/100 == 2
+	c.answered.Store(true)
+	c.relay(reply)
+}
+
+// context is what the call lives in. It ends with the client's, or so much later as the route says once an answer is on its way.
+func (c *call) context() (context.Context, func()) {
+	if c.handling.Drain <= 0 || !c.request.Stream {
+		return c.r.Context(), func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(c.r.Context()))
+	var mu sync.Mutex
+	var timer *time.Timer
+	c.leave = func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !c.answered.Load() {
+			cancel()
+		} else if timer == nil {
+			timer = time.AfterFunc(c.handling.Drain, cancel)
+		}
+	}
+	unwatch := context.AfterFunc(c.r.Context(), c.leave)
+	return ctx, func() {
+		unwatch()
+		cancel()
+		mu.Lock()
+		defer mu.Unlock()
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+}
+
+// edits are the changes to the body for a way.
+func (c *call) edits(via provider.Via) (edits []edit) {
+	b := c.body
+	if b.model.to > 0 && c.request.Model != "" {
+		name := via.Model
+		if c.dialect == provider.Gemini && strings.HasPrefix(c.request.Model, "models/") {
+			name = "models/" + name
+		}
+		if name != c.request.Model {
+			b.model.text = string(jsonscan.AppendString(nil, name))
+			edits = append(edits, b.model)
+		}
+	}
+	if c.asksUsage(via) {
+		edits = append(edits, b.usage)
+	}
+	return edits
+}
+
+// asksUsage reports whether a stream is asked for its usage, though the client did not.
+func (c *call) asksUsage(via provider.Via) bool {
+	return c.body.usage.text != "" && !via.Upstream.Provider.UsageUnasked
+}
+
+// id names the call in events.
+func (c *call) id() string { return c.visit.record.ID }
+
+// waited says how long the call was held back.
+func (c *call) waited(d time.Duration) {
+	if !c.early.begun() {
+		setWaited(c.w.Header(), d)
+	}
+}
+
+// refuse tells the client why there is no answer.
+func (c *call) refuse(r refusal) {
+	if c.early.begun() {
+		c.breakOff(r)
+	}
+	c.to.renew()
+	refuse(c.w, c.dialect, r)
+}
+
+// refusalOf says to the client why there is no answer.
+func (c *call) refusalOf(err error) refusal {
+	if errors.Is(err, sluice.ErrWithdrawn) {
+		return c.tenant.ended()
+	}
+	if late, ok := errors.AsType[*sluice.SlotTimeoutError](err); ok {
+		return c.tooLate(late.Wait)
+	}
+	if late, ok := errors.AsType[*provider.LateError](err); ok {
+		return lateness(late)
+	}
+	failed, ok := errors.AsType[*sluice.CallError](err)
+	switch {
+	case errors.Is(err, sluice.ErrTooLarge):
+		return refusal{status: http.StatusBadRequest, kind: "request_too_large",
+			message: "the call is larger than the provider's whole limit"}
+	case errors.Is(err, sluice.ErrClosed):
+		return refusal{status: http.StatusServiceUnavailable, kind: "stopping", message: "the gateway is stopping"}
+	case !ok:
+		c.g.log.Error("a call failed", "error", provider.Redact(err.Error(), credentials(c.r)...))
+		return refusal{status: http.StatusInternalServerError, kind: "internal", message: "the gateway failed"}
+	}
+	text := failed.Kind.String()
+	if failed.Outcome.Err != nil {
+		text = provider.Redact(failed.Outcome.Err.Error(), credentials(c.r)...)
+	}
+	switch failed.Outcome.Kind {
+	case sluice.QuotaExhausted, sluice.Auth:
+		return refusal{status: http.StatusServiceUnavailable, kind: "upstreams_unavailable", message: text}
+	case sluice.Timeout:
+		return refusal{status: http.StatusGatewayTimeout, kind: "upstream_timeout", message: text}
+	case sluice.RateLimit, sluice.UsageWindow, sluice.Overloaded:
+		return refusal{status: http.StatusTooManyRequests, kind: "quota_exhausted", message: text, after: max(time.Second, c.delay())}
+	case sluice.BadRequest:
+		return refusal{status: http.StatusBadRequest, kind: "invalid_request", message: text}
+	}
+	return refusal{status: http.StatusBadGateway, kind: "upstream_failed", message: text}
+}
+
+// shown is a client's word for a model as messages and logs have it: short, and without a key that was put there.
+func shown(model string) string {
+	const most = 200
+	return provider.Redact(prose.Clip(model, most))
+}

@@ -1,0 +1,312 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/gateway"
+)
+
+// base makes exchanges in process: fn answers, in its own time.
+type base func(w *piped, r *http.Request)
+
+func (fn base) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body != nil {
+		_, _ = io.Copy(io.Discard, r.Body)
+		r.Body.Close()
+	}
+	pr, pw := io.Pipe()
+	w := &piped{pw: pw, ctx: r.Context(), head: make(chan *http.Response, 1)}
+	stop := context.AfterFunc(r.Context(), func() { pw.CloseWithError(r.Context().Err()) })
+	go func() {
+		defer stop()
+		fn(w, r)
+		w.status(200, "")
+		pw.CloseWithError(r.Context().Err())
+	}()
+	select {
+	case resp := <-w.head:
+		resp.Body = pr
+		return resp, nil
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+}
+
+// piped is what a base writes to.
+type piped struct {
+	pw   *io.PipeWriter
+	ctx  context.Context
+	head chan *http.Response
+	once sync.Once
+}
+
+func (w *piped) status(code int, kind string) {
+	w.once.Do(func() {
+		w.head <- &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {kind}}, ContentLength: -1}
+	})
+}
+
+// after writes a part of a stream once that time is over.
+func (w *piped) after(d time.Duration, part string) {
+	select {
+	case <-time.After(d):
+		w.status(200, "text/event-stream")
+		_, _ = io.WriteString(w.pw, part)
+	case <-w.ctx.Done():
+	}
+}
+
+// ask serves a request in process. cut says that the connection was.
+func ask(x *relayed, ctx context.Context, path, body string) (got reply) {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "http://localhost"+path, strings.NewReader(body))
+	defer func() {
+		if v := recover(); v != nil {
+			if v != http.ErrAbortHandler {
+				panic(v)
+			}
+			got.cut = http.ErrAbortHandler
+		}
+		got.status, got.header, got.body = w.Code, w.Header(), w.Body.String()
+	}()
+	x.ServeHTTP(leaving{w, ctx}, r)
+	return got
+}
+
+// leaving takes no more once its client is gone.
+type leaving struct {
+	*httptest.ResponseRecorder
+	ctx context.Context
+}
+
+func (w leaving) Write(b []byte) (int, error) {
+	if w.ctx.Err() != nil {
+		return 0, w.ctx.Err()
+	}
+	return w.ResponseRecorder.Write(b)
+}
+
+// within runs a test in a bubble, before a base.
+func within(t *testing.T, fn base, change func(*setting), test func(t *testing.T, x *relayed)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		test(t, relay(t, "http://up.test", func(s *setting) {
+			s.Base = fn
+			if change != nil {
+				change(s)
+			}
+		}))
+	})
+}
+
+const chatStream = `{"model":"m","stream":true,"messages":[]}`
+
+func TestAnAnswerThatDoesNotBeginIsATimeout(t *testing.T) {
+	for name, fn := range map[string]base{
+		"no head": func(w *piped, r *http.Request) { w.after(time.Hour, "") },
+		"no body": func(w *piped, r *http.Request) { w.after(20*time.Second, ""); w.after(time.Hour, "") },
+	} {
+		within(t, fn, func(s *setting) { s.Deadlines = gateway.Deadlines{FirstByte: 30 * time.Second, Idle: 5 * time.Second} },
+			func(t *testing.T, x *relayed) {
+				start := time.Now()
+				got := ask(x, t.Context(), "/v1/chat/completions", chatStream)
+				if got.status != 504 || got.header.Get("X-Sluice-Error") != "first_byte_timeout" {
+					t.Errorf("%s: %+v", name, got)
+				}
+				if took := time.Since(start); took < time.Minute || took > 62*time.Second { // two tries
+					t.Errorf("%s: after %v", name, took)
+				}
+			})
+	}
+}
+
+func TestAnAnswerThatStopsIsBrokenOffInTheClientsWords(t *testing.T) {
+	stops := base(func(w *piped, r *http.Request) {
+		w.after(25*time.Second, "event: x\ndata: {}\n\n")
+		w.after(4*time.Second, "event: y\ndata: {}\n\ndata: {\"half")
+		w.after(time.Hour, "")
+	})
+	goesOn := base(func(w *piped, r *http.Request) {
+		for w.ctx.Err() == nil {
+			w.after(time.Second, "event: x\ndata: {}\n\n")
+		}
+	})
+	cuts := base(func(w *piped, r *http.Request) {
+		w.after(0, "event: x\ndata: {}\n\nevent: y\ndata: {}\n\ndata: {\"half")
+		w.pw.CloseWithError(errors.New("connection reset by " + ours))
+	})
+	deadlines := gateway.Deadlines{FirstByte: 30 * time.Second, Idle: 5 * time.Second, Total: 50 * time.Second}
+	for _, c := range []struct {
+		base        base
+		path        string
+		after       time.Duration
+		want, event string
+	}{
+		{stops, "/v1/chat/completions", 34 * time.Second, "idle_timeout", "data: {\"error\":{"},
+		{stops, "/v1/messages", 34 * time.Second, "idle_timeout", "event: error\ndata: {\"error\":{"},
+		{stops, "/v1/responses", 34 * time.Second, "idle_timeout", "event: error\ndata: {\"code\":\"idle_timeout\""},
+		{goesOn, "/v1/messages", 50 * time.Second, "total_timeout", "event: error\ndata: {\"error\":{"},
+		{cuts, "/v1/chat/completions", 0, "upstream_cut", "data: {\"error\":{"},
+	} {
+		within(t, c.base, func(s *setting) { s.Deadlines = deadlines }, func(t *testing.T, x *relayed) {
+			start := time.Now()
+			got := ask(x, t.Context(), c.path, chatStream)
+			if got.status != 200 || got.cut == nil || time.Since(start) != c.after {
+				t.Errorf("%s: %d, cut: %v, after %v", c.path, got.status, got.cut, time.Since(start))
+			}
+			at := strings.LastIndex(got.body, c.event)
+			if at < 0 || !strings.HasSuffix(got.body[:at], "data: {}\n\n") || !strings.Contains(got.body[at:], c.want) || !strings.HasSuffix(got.body, "}\n\n") {
+				t.Errorf("%s ends in %q", c.path, got.body)
+			}
+			if strings.Contains(got.body, ours) {
+				t.Error("the event holds a key")
+			}
+			synctest.Wait()
+			if ends := x.ended(); len(ends) != 1 || ends[0].Kind == sluice.OK || !ends[0].HasUsage {
+				t.Errorf("the permit came back with %+v", ends)
+			}
+		})
+	}
+}
+
+func TestTheTotalIsOfAllTriesWithoutTheQueue(t *testing.T) {
+	hangs := base(func(w *piped, r *http.Request) { w.after(time.Hour, "") })
+	within(t, hangs, func(s *setting) {
+		s.Deadlines = gateway.Deadlines{FirstByte: 30 * time.Second, Total: 40 * time.Second, Queue: 10 * time.Minute}
+		s.limits.Limits = sluice.Limits{RPM: 1, Burst: time.Second}
+	}, func(t *testing.T, x *relayed) {
+		start := time.Now()
+		got := ask(x, t.Context(), "/v1/chat/completions", `{"model":"m"}`)
+		if got.status != 504 || got.header.Get("X-Sluice-Error") != "total_timeout" || !strings.Contains(got.body, "40s") {
+			t.Errorf("%+v", got)
+		}
+		if took := time.Since(start); took < 70*time.Second { // the second try waits its minute for the limit
+			t.Errorf("after %v", took)
+		}
+	})
+}
+
+func TestAllWaitsOfACallAreBoundedTogether(t *testing.T) {
+	throttles := base(func(w *piped, r *http.Request) {
+		w.status(429, "application/json")
+		_, _ = io.WriteString(w.pw, `{"error":{"message":"Rate limit reached, please try again in 20s","type":"requests","code":"rate_limit_exceeded"}}`)
+	})
+	within(t, throttles, func(s *setting) {
+		s.Deadlines = gateway.Deadlines{Queue: 50 * time.Second}
+	}, func(t *testing.T, x *relayed) {
+		start := time.Now()
+		got := ask(x, t.Context(), "/v1/messages", `{"model":"m"}`)
+		took := time.Since(start) // the third refusal says that the next turn comes after the 50 s
+		if took < 40*time.Second || took > 45*time.Second {
+			t.Errorf("after %v", took)
+		}
+		if got.status != 429 || got.header.Get("X-Sluice-Error") != "quota_exhausted" || got.header.Get("Retry-After") != "20" ||
+			got.header.Get("X-Sluice-Wait-Ms") != strconv.FormatInt(took.Milliseconds(), 10) || !strings.Contains(got.body, `"rate_limit_error"`) {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestACallThatGetsNoTurnIsNeverSent(t *testing.T) {
+	slow := base(func(w *piped, r *http.Request) { w.after(time.Hour-time.Minute, chatChunks) })
+	within(t, slow, func(s *setting) {
+		s.limits.Limits.Concurrent = 1
+		s.Deadlines = gateway.Deadlines{Queue: 30 * time.Second, FirstByte: 2 * time.Hour, Total: 3 * time.Hour}
+	}, func(t *testing.T, x *relayed) {
+		done := make(chan reply)
+		go func() { done <- ask(x, t.Context(), "/v1/chat/completions", chatStream) }()
+		synctest.Wait()
+		start := time.Now()
+		got := ask(x, t.Context(), "/v1/chat/completions", chatStream)
+		if got.status != 429 || got.header.Get("X-Sluice-Error") != "queue_timeout" || time.Since(start) != 30*time.Second {
+			t.Errorf("%+v after %v", got, time.Since(start))
+		}
+		if first := <-done; first.status != 200 || first.cut != nil {
+			t.Errorf("%+v", first)
+		}
+		if ends := x.ended(); len(ends) != 1 {
+			t.Errorf("%d tries", len(ends))
+		}
+	})
+}
+
+func TestAStreamMayBeAnsweredEarly(t *testing.T) {
+	early := func(s *setting) {
+		s.Routes = []gateway.Route{{Path: "/v1/messages"}, {Early: 5 * time.Second}}
+		s.Deadlines = gateway.Deadlines{FirstByte: 30 * time.Second}
+		s.limits.Limits.Concurrent = 1
+	}
+	slow := base(func(w *piped, r *http.Request) { w.after(26*time.Second, chatChunks); w.after(0, "data: [DONE]\n\n") })
+	within(t, slow, early, func(t *testing.T, x *relayed) {
+		got := ask(x, t.Context(), "/v1/chat/completions", chatStream)
+		if got.status != 200 || got.body != strings.Repeat(": waiting\n", 3)+chatChunks+"data: [DONE]\n\n" || got.cut != nil ||
+			got.header.Get("Content-Type") != "text/event-stream; charset=utf-8" {
+			t.Errorf("%+v", got)
+		}
+		for _, c := range [][2]string{{"/v1/chat/completions", `{"model":"m"}`}, {"/v1/messages", chatStream}} {
+			if got := ask(x, t.Context(), c[0], c[1]); strings.Contains(got.body, "waiting") {
+				t.Errorf("%s gets %q", c[0], got.body)
+			}
+		}
+	})
+	refuses := base(func(w *piped, r *http.Request) {
+		time.Sleep(6 * time.Second)
+		w.status(400, "application/json")
+		_, _ = io.WriteString(w.pw, `{"error":{"message":"no such tool","type":"invalid_request_error"}}`)
+	})
+	within(t, refuses, early, func(t *testing.T, x *relayed) {
+		got := ask(x, t.Context(), "/v1/chat/completions", chatStream)
+		if got.status != 200 || got.cut == nil || !strings.HasPrefix(got.body, ": waiting\ndata: {\"error\":{") || !strings.Contains(got.body, "no such tool") {
+			t.Errorf("%+v", got)
+		}
+	})
+	hangs := base(func(w *piped, r *http.Request) { w.after(time.Hour, "") })
+	within(t, hangs, early, func(t *testing.T, x *relayed) {
+		if got := ask(x, t.Context(), "/v1/responses", chatStream); got.cut == nil || !strings.Contains(got.body, "event: error\ndata: {\"code\":\"first_byte_timeout\"") {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestWhenTheClientGoesTheUpstreamGoesOrIsReadToItsUsage(t *testing.T) {
+	for _, drain := range []time.Duration{0, 10 * time.Second, time.Second} {
+		var cancelled time.Duration
+		first := chatChunks[:strings.Index(chatChunks, "\n\n")+2]
+		stream := base(func(w *piped, r *http.Request) {
+			start := time.Now()
+			w.after(0, first)
+			w.after(2500*time.Millisecond, ": the client is gone\n\n")
+			w.after(2500*time.Millisecond, chatChunks[len(first):]+usageChunk+"\n\ndata: [DONE]\n\n")
+			cancelled = time.Since(start)
+		})
+		within(t, stream, func(s *setting) { s.Routes = []gateway.Route{{Drain: drain}} }, func(t *testing.T, x *relayed) {
+			ctx, leave := context.WithCancel(t.Context())
+			time.AfterFunc(2*time.Second, leave)
+			ask(x, ctx, "/v1/chat/completions", chatStream)
+			x.Wait()
+			synctest.Wait()
+			ends := x.ended()
+			if len(ends) != 1 || !ends[0].HasUsage {
+				t.Fatalf("drain %v: %+v", drain, ends)
+			}
+			want, output, abandoned := 2*time.Second+drain, 1, true
+			if drain == 10*time.Second {
+				want, output, abandoned = 5*time.Second, 2, false
+			}
+			if ends[0].Usage.Output != output || ends[0].Abandoned != abandoned || cancelled != want {
+				t.Errorf("drain %v: the upstream ends after %v, with %+v", drain, cancelled, ends[0])
+			}
+		})
+	}
+}

@@ -1,0 +1,219 @@
+// Package gateway is an http.Handler in front of LLM providers. It holds a call until the provider's limits let it through, in
+// a fair order among tenants, instead of answering 429: any client, in any language, and every agent on a machine, shares one
+// quota.
+//
+// A client's request is passed on as it wrote it, with the upstream's key in place of its own, and the answer comes back as the
+// provider sent it. What the gateway refuses by itself, it refuses in the words of the client's API.
+package gateway
+
+import (
+	"cmp"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// Config shapes a Gateway. Upstreams are what it needs.
+type Config struct {
+	Upstreams *provider.Upstreams
+	Base      http.RoundTripper // makes the exchanges. Default: provider.NewBase(256)
+	Header    http.Header       // is sent with every call, and wins over all others
+
+	// Tenants are those that may call, by their keys. Nil, or as long as they have no keys: whoever reaches the gateway, which is
+	// then for loopback alone. They are closed by who opened them, after the calls.
+	Tenants *Tenants
+
+	// Models are names under which models may be asked for, and what they stand for.
+	Models map[string]string
+
+	// Routes say how requests are served, each by the first that its path fits.
+	Routes []Route
+
+	// Passthrough are requests of no known API that are served all the same.
+	Passthrough []Passthrough
+
+	Deadlines Deadlines
+	Bodies    Bodies
+
+	// Hosts are names by which the gateway may be addressed beside those of loopback, and Origins those of pages that may call
+	// it.
+	Hosts   []string
+	Origins []string
+
+	// Traffic is told of every request. Default: one of its own, for the dashboard alone.
+	Traffic *Traffic
+
+	// Metrics answers at /metrics, to who asks from this host. Nil: nothing is there.
+	Metrics http.Handler
+
+	// Dashboard has a page at /ui show how things stand, to who looks from this host.
+	Dashboard bool
+
+	// Admin lets the page steer the gateway. Nil: it cannot.
+	Admin *Admin
+
+	Logger *slog.Logger // nil discards
+}
+
+// Deadlines are how long a call may take. The time in the queue is none of the other three.
+type Deadlines struct {
+	Queue     time.Duration // until it is sent. Default 5 min
+	FirstByte time.Duration // from then until the answer begins. Default 10 min
+	Idle      time.Duration // between two parts of the answer. Default 2 min
+	Total     time.Duration // from when it is sent until the answer's end, over all tries. Default 1 h
+
+	Write time.Duration // until the client takes what is written to it. Default 1 min
+}
+
+// Bodies bound what is kept of requests.
+type Bodies struct {
+	Most   int64  // bytes. Default 64 MiB
+	Memory int64  // of those, so many are kept in memory and the rest in a file. Default 1 MiB
+	Dir    string // where such files are. "" is the system's
+
+	// Patience is how long a body may take to come, and a second more for each 8 KiB that came. Default 30 s
+	Patience time.Duration
+}
+
+const (
+	usualQueue     = 5 * time.Minute
+	usualFirstByte = 10 * time.Minute
+	usualIdle      = 2 * time.Minute
+	usualTotal     = time.Hour
+	usualWrite     = time.Minute
+	usualPatience  = 30 * time.Second
+
+	usualMost   = 64 << 20
+	usualMemory = 1 << 20
+)
+
+// Gateway serves clients. It is safe for concurrent use.
+type Gateway struct {
+	log     *slog.Logger
+	now     atomic.Pointer[state]
+	tenants *Tenants // they outlive what they are served with
+
+	draining atomic.Bool
+	watching atomic.Int64   // pages that are kept up to date
+	guesses  guesses        // at the admin key
+	open     sync.WaitGroup // requests
+	long     sync.Mutex     // held while a body that is in a file is looked at: one at a time is in memory
+}
+
+// New returns a Gateway, or an error that names the field of cfg that is wrong.
+func New(cfg Config) (*Gateway, error) {
+	cfg.Traffic = cmp.Or(cfg.Traffic, NewTraffic(TrafficConfig{}))
+	s, err := newState(cfg)
+	if err != nil {
+		return nil, err
+	}
+	g := &Gateway{log: cfg.Logger}
+	if g.log == nil {
+		g.log = slog.New(slog.DiscardHandler)
+	}
+	if g.tenants = cfg.Tenants; g.tenants == nil {
+		g.tenants = newTenants(TenantsConfig{})
+	}
+	g.weigh(s)
+	g.now.Store(s)
+	return g, nil
+}
+
+// ServeHTTP serves one request.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.open.Add(1)
+	defer g.open.Done()
+	on := g.take()
+	on.patience(w, r)
+	if on.cfg.Dashboard && (r.URL.Path == "/ui" || strings.HasPrefix(r.URL.Path, "/ui/")) && on.guard.refuses(r) == "" {
+		on.done() // pages stay longer than settings
+		g.serveUI(w, r, &on.cfg)
+		return
+	}
+	defer on.done()
+	setWaited(w.Header(), 0)
+	if text := on.guard.refuses(r); text != "" {
+		v := on.visit(w, r)
+		defer v.leave()
+		refuse(v, provider.OpenAI, refusal{status: http.StatusForbidden, kind: "forbidden", message: text})
+		return
+	}
+	if on.guard.share(w.Header(), r) {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	switch r.URL.Path {
+	case "/healthz":
+		answerText(w, http.StatusOK, "ok")
+		return
+	case "/readyz":
+		g.answerReady(w, on)
+		return
+	}
+	if r.URL.Path == "/metrics" && on.cfg.Metrics != nil && fromHere(r) {
+		on.cfg.Metrics.ServeHTTP(w, r)
+		return
+	}
+	v := on.visit(w, r)
+	defer v.leave()
+	route, ok := routeOf(r)
+	if p := on.passes(r); !ok && p != nil {
+		v.record.Endpoint = p.Path
+		g.call(v, r, on).passOn(p)
+		v.whole = true
+		return
+	}
+	if !ok {
+		refuse(v, dialectOf(r), refusal{status: http.StatusNotFound, kind: "not_found",
+			message: "no such path here: the gateway serves the chat, responses, embeddings, messages, generateContent and models APIs"})
+		return
+	}
+	v.record.Endpoint = route.endpoint.String()
+	if route.models {
+		v.record.Endpoint = "/v1/models"
+	}
+	g.serve(v, r, route, on)
+	v.whole = true
+}
+
+// answerReady says whether clients should be sent here. Limits that are reached and pauses are no reason not to: calls wait.
+func (g *Gateway) answerReady(w http.ResponseWriter, on *state) {
+	leftOut := func(up provider.UpstreamReport) bool { return up.LeftOut != nil }
+	all := on.cfg.Upstreams.Report()
+	switch {
+	case g.draining.Load():
+		answerText(w, http.StatusServiceUnavailable, "draining")
+	case len(slices.DeleteFunc(all, leftOut)) == 0:
+		answerText(w, http.StatusServiceUnavailable, "no upstream can be used: their keys are refused or spent")
+	default:
+		answerText(w, http.StatusOK, "ready")
+	}
+}
+
+// patience bounds how long the client may take over what it sends and what it is sent. What a request is refused for before its
+// body was read is said no sooner than the server has seen to the body.
+func (s *state) patience(w http.ResponseWriter, r *http.Request) {
+	control, now := http.NewResponseController(w), time.Now()
+	_ = control.SetWriteDeadline(now.Add(s.cfg.Deadlines.Write)) // what has no connection needs none
+	if r.ContentLength != 0 {
+		_ = control.SetReadDeadline(now.Add(s.cfg.Bodies.Patience))
+	}
+}
+
+// Drain has readiness fail, so that no more clients are sent here; those that come are served.
+func (g *Gateway) Drain() { g.draining.Store(true) }
+
+// Wait waits until all requests are over.
+func (g *Gateway) Wait() { g.open.Wait() }
+
+func answerText(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text + "\n"))
+}

@@ -1,0 +1,233 @@
+package gateway_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// dial connects to a gateway as a client that speaks HTTP by hand.
+func dial(t *testing.T, front *httptest.Server) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", front.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func send(t *testing.T, conn net.Conn, text string) {
+	t.Helper()
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// answer reads what a client that speaks HTTP by hand gets.
+func answer(t *testing.T, conn net.Conn) reply {
+	t.Helper()
+	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return reply{cut: err}
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if resp.Close {
+		resp.Header.Set("Connection", "close")
+	}
+	return reply{resp.StatusCode, resp.Header, string(b), err}
+}
+
+func TestBadRequestsAreRefusedInTheClientsWords(t *testing.T) {
+	x, front := served(t, func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s %s goes upstream", r.Method, r.URL)
+	}, func(s *setting) { s.Bodies.Most = 4 << 10 })
+	for _, c := range []struct {
+		path, body string
+		status     int
+		kind, want string
+	}{
+		{"/v1/chat/completions", `{"model":"m"`, 400, "invalid_request", "not a JSON object"},
+		{"/v1/chat/completions", ``, 400, "invalid_request", "not a JSON object"},
+		{"/v1/chat/completions", `["m"]`, 400, "invalid_request", "not a JSON object"},
+		{"/v1/chat/completions", `{"messages":[]}`, 400, "invalid_request", "names no model"},
+		{"/v1/chat/completions", `{"model":{"a":1}}`, 400, "invalid_request", "names no model"},
+		{"/v1/chat/completions", `{"model":"m","model":"dear"}`, 400, "invalid_request", "more than once"},
+		{"/v1/chat/completions", `{"Model":"dear","model":"m"}`, 400, "invalid_request", "more than once"},
+		{"/v1/messages", `{"model":"m","mod\u0065l":"dear"}`, 400, "invalid_request", `{"error":{"code":"invalid_request","message":"the request names its model more`},
+		{"/v1beta/models/m:generateContent", `{"model":"models/dear"}`, 400, "invalid_request", `"status":"INVALID_ARGUMENT"`},
+		{"/v1/chat/completions", `{"model":"unknown-` + theirs + `"}`, 404, "model_not_found", "no upstream serves"},
+		{"/v1/chat/completions", `{"model":"m","x":"` + strings.Repeat("x", 5<<10) + `"}`, 413, "request_too_large", "4096 bytes"},
+		{"/v1/files", `{}`, 404, "not_found", "no such path"},
+		{"/v1/chat/completions/../../admin", `{}`, 404, "not_found", "no such path"},
+		{"/v1beta/models/..%2F..%2Fadmin:generateContent", `{}`, 404, "not_found", "no such path"},
+		{"/v1beta/models/%252e%252e:generateContent", `{}`, 404, "not_found", "no such path"},
+		{"/v1/models/m%00:generateContent", `{}`, 404, "not_found", "no such path"},
+	} {
+		got := post(t, front.URL+c.path, c.body)
+		if got.status != c.status || got.header.Get("X-Sluice-Error") != c.kind || !strings.Contains(got.body, c.want) {
+			t.Errorf("%s %.60s: %d %s %s", c.path, c.body, got.status, got.header.Get("X-Sluice-Error"), got.body)
+		}
+	}
+	if n := len(x.ended()); n != 0 {
+		t.Errorf("%d permits were spent", n)
+	}
+}
+
+func TestTheFramingOfARequestIsNotPassedOn(t *testing.T) {
+	type seen struct {
+		encoding []string
+		length   int64
+		body     string
+	}
+	calls := make(chan seen, 4)
+	_, front := served(t, func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		calls <- seen{r.TransferEncoding, r.ContentLength, string(b)}
+		whole(w, chatAnswer)
+	}, nil)
+	const body = `{"model":"m"}`
+	head := "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+	chunked := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)
+	for _, text := range []string{
+		head + "Transfer-Encoding: chunked\r\n\r\n" + chunked,
+		head + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" + chunked, // a part of it would be the next request
+	} {
+		conn := dial(t, front)
+		send(t, conn, text)
+		if got := answer(t, conn); got.status == 200 {
+			if up := <-calls; up.body != body || up.length != int64(len(body)) || up.encoding != nil {
+				t.Errorf("the upstream sees %+v", up)
+			}
+		} else if got.status != 400 {
+			t.Errorf("%q: %+v", text, got)
+		}
+	}
+	for _, bad := range []string{
+		head + "Transfer-Encoding: xchunked\r\n\r\n" + chunked,
+		head + "Transfer-Encoding: chunked, identity\r\n\r\n" + chunked,
+		head + "Content-Length: 5\r\nContent-Length: 13\r\n\r\n" + body,
+		head + "Content-Length: 13\r\nX: " + strings.Repeat("x", 200<<10) + "\r\n\r\n" + body,
+	} {
+		conn := dial(t, front)
+		_, _ = io.WriteString(conn, bad)
+		if got := answer(t, conn); got.status < 400 || got.status > 501 {
+			if got.cut == nil {
+				t.Errorf("%.80q: %+v", bad, got)
+			}
+		}
+	}
+	if len(calls) > 0 {
+		t.Errorf("the upstream sees %+v", <-calls)
+	}
+}
+
+func TestABodyThatComesTooSlowlyIsRefused(t *testing.T) {
+	x, front := served(t, func(w http.ResponseWriter, r *http.Request) { whole(w, chatAnswer) }, func(s *setting) {
+		s.Bodies.Patience = 100 * time.Millisecond
+	})
+	for _, length := range []string{"Content-Length: 1000", "Content-Length: 5000000", "Transfer-Encoding: chunked"} {
+		conn := dial(t, front)
+		send(t, conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"+length+"\r\n\r\n")
+		stop := make(chan struct{})
+		go func() { // a byte now and then is no progress
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(20 * time.Millisecond):
+					_, _ = io.WriteString(conn, "1")
+				}
+			}
+		}()
+		if length == "Transfer-Encoding: chunked" {
+			send(t, conn, "fffff\r\n")
+		}
+		got := answer(t, conn)
+		close(stop)
+		if got.status != 408 || got.header.Get("X-Sluice-Error") != "request_timeout" || !got.closes() {
+			t.Errorf("%s: %+v", length, got)
+		}
+	}
+	x.Wait()
+	// One that comes in time is not cut off afterwards by the deadline of its body.
+	_, slow := served(t, func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(1500 * time.Millisecond)
+		whole(w, chatAnswer)
+	}, func(s *setting) { s.Bodies.Patience = time.Second })
+	if got := post(t, slow.URL+"/v1/chat/completions", `{"model":"m"}`); got.status != 200 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func (r reply) closes() bool { return r.header.Get("Connection") == "close" }
+
+func TestAnUpstreamThatBehavesBadlyIsATypedError(t *testing.T) {
+	hijack := func(w http.ResponseWriter, text string) {
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = rw.WriteString(text)
+		rw.Flush()
+		conn.Close()
+	}
+	bad := map[string]func(http.ResponseWriter, *http.Request){
+		"garbage": func(w http.ResponseWriter, r *http.Request) { hijack(w, "\x00\x01garbage\r\n\r\n") },
+		"nothing": func(w http.ResponseWriter, r *http.Request) { hijack(w, "") },
+		"a 10 MB header": func(w http.ResponseWriter, r *http.Request) {
+			hijack(w, "HTTP/1.1 200 OK\r\nX: "+strings.Repeat("x", 10<<20)+"\r\n\r\n")
+		},
+		"no JSON": func(w http.ResponseWriter, r *http.Request) { whole(w, "<html>") },
+		"half an answer": func(w http.ResponseWriter, r *http.Request) {
+			hijack(w, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{")
+		},
+		"switching": func(w http.ResponseWriter, r *http.Request) {
+			hijack(w, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n")
+		},
+		"a redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/steal", http.StatusTemporaryRedirect)
+		},
+		"a stream that hangs": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		},
+		"a head that hangs": func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+	}
+	for name, handler := range bad {
+		t.Run(name, func(t *testing.T) {
+			_, front := served(t, func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body) // else the server does not see the gateway go
+				handler(w, r)
+			}, func(s *setting) {
+				if strings.HasSuffix(name, "hangs") {
+					s.Deadlines.FirstByte = 300 * time.Millisecond
+				}
+			})
+			for _, stream := range []string{"true", "false"} {
+				got := post(t, front.URL+"/v1/chat/completions", `{"model":"m","messages":[],"stream":`+stream+`}`)
+				want := http.StatusBadGateway
+				if strings.HasSuffix(name, "hangs") {
+					want = http.StatusGatewayTimeout
+				}
+				switch {
+				case got.cut != nil, got.header.Get("Location") != "", strings.Contains(got.body, ours):
+					t.Errorf("stream %s: %+v", stream, got)
+				case name == "no JSON" || name == "a redirect": // the provider's own answer
+				case got.status != want || !strings.Contains(got.body, `"error"`) || got.header.Get("X-Sluice-Error") == "":
+					t.Errorf("stream %s: %+v", stream, got)
+				}
+			}
+		})
+	}
+}

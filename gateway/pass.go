@@ -1,0 +1,46 @@
+package gateway
+
+import (
+	"context"
+	"io"
+	"net/http"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// passOn sends a request that is of no known API to the upstream that it is configured for.
+func (c *call) passOn(p *Passthrough) {
+	if bad := c.identify(); bad != nil {
+		c.refuse(*bad)
+		return
+	}
+	if len(c.tenant.terms.Models) > 0 {
+		c.refuse(refusal{status: http.StatusForbidden, kind: "model_not_allowed",
+			message: "tenant " + c.tenant.terms.Name + " may ask for models that are named alone: this path names none"})
+		return
+	}
+	if c.tenant.terms.budgeted() {
+		c.refuse(refusal{status: http.StatusForbidden, kind: "price_unknown",
+			message: "tenant " + c.tenant.terms.Name + " has a budget, and what a request of this path costs is not known"})
+		return
+	}
+	if bad := c.take(); bad != nil {
+		c.refuse(*bad)
+		return
+	}
+	defer c.body.close()
+	ctx, stop := c.context()
+	defer stop()
+	c.through(ctx, false, func(ctx context.Context, asked sluice.Call) (provider.ForwardReply, error) {
+		asked.Lane = p.Path
+		return c.forward.Pass(ctx, provider.Passed{
+			Upstream: p.Upstream, Method: c.r.Method, Path: c.r.URL.Path, Query: queryBut(c.r.URL), Header: outgoing(c.r.Header),
+			Call: asked, Granted: c.granted,
+			Body: func() (io.ReadCloser, int64, error) {
+				rc, n := c.body.open()
+				return rc, n, nil
+			},
+		})
+	})
+}

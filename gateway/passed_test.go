@@ -1,0 +1,110 @@
+package gateway_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice/gateway"
+)
+
+func passing(r *tenantRig, tenant string) *http.Request {
+	req := httptest.NewRequestWithContext(r.t.Context(), http.MethodGet, "http://localhost/v1/files", nil)
+	req.Header.Set("Authorization", "Bearer "+r.keys[tenant])
+	return req
+}
+
+func TestPassedRequestsKeepToTheLimitsOfTheirTenant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTenantRig(t, rigConfig{
+			tenants: []gateway.Tenant{{Name: "a", RPM: 60, MaxWait: 30 * time.Second}, {Name: "b"}, {Name: "c", BudgetDay: 1}},
+			gateway: gateway.Config{Passthrough: []gateway.Passthrough{{Path: "/v1/files", Upstream: "only"}}},
+		})
+		began := time.Now()
+		for range 60 + 10 {
+			if w := r.do(passing(r, "a")); w.Header().Get("X-Sluice-Error") != "" {
+				t.Fatal(text(w))
+			}
+		}
+		if took := time.Since(began); took < 5*time.Second {
+			t.Errorf("70 requests of a tenant with 60 a minute took %v", took)
+		}
+		if w := r.do(passing(r, "b")); w.Header().Get("X-Sluice-Error") != "" {
+			t.Error(text(w))
+		}
+		before := len(r.upstream.sent())
+		if w := r.do(passing(r, "c")); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "price_unknown") {
+			t.Errorf("nobody knows what it costs, and the tenant has a budget: %s", text(w))
+		}
+		if len(r.upstream.sent()) != before {
+			t.Error("it was sent all the same")
+		}
+	})
+}
+
+func TestTheKeyOfATenantIsNotPassedOnInPlaceOfItsProvidersKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTenantRig(t, rigConfig{
+			tenants: []gateway.Tenant{{Name: "a"}, {Name: "b"}},
+			gateway: gateway.Config{Routes: []gateway.Route{{PassKey: true}}},
+		})
+		if w := r.do(r.request(t.Context(), "a")); w.Code != http.StatusUnauthorized || w.Header().Get("X-Sluice-Error") != "no_key" {
+			t.Errorf("a tenant that shows no key but its own: %s", text(w))
+		}
+		for _, header := range []string{"X-Api-Key", "Api-Key", "X-Goog-Api-Key"} {
+			req := r.request(t.Context(), "a")
+			req.Header.Set("Authorization", "Bearer the-clients-own-of-its-provider")
+			req.Header.Set(header, r.keys["a"])
+			if w := r.do(req); w.Code != http.StatusOK {
+				t.Errorf("%s: %s", header, text(w))
+			}
+			req = r.request(t.Context(), "a")
+			req.Header.Set(header, r.keys["b"])
+			if w := r.do(req); w.Header().Get("X-Sluice-Error") != "no_key" {
+				t.Errorf("%s is of another tenant: %s", header, text(w))
+			}
+		}
+		for _, sent := range r.upstream.seen {
+			all := fmt.Sprint(sent.URL, sent.Header)
+			if strings.Contains(all, gateway.KeyPrefix) || !strings.Contains(all, "the-clients-own") {
+				t.Errorf("upstream got %s", all)
+			}
+		}
+	})
+}
+
+func TestAModelsListAndABudgetHoldHoweverABodySpellsThings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "listed", Models: []string{"m"}}, {Name: "poor", BudgetDay: 0.01}, {Name: "any"}}})
+		for _, c := range []struct {
+			tenant, body string
+			status       int
+		}{
+			{"listed", `{"model":"m","messages":[{"role":"user","content":"x"}]}`, 200},
+			{"listed", `{"model":"m","models":["free"]}`, 403}, // of OpenRouter: others that may answer
+			{"listed", `{"model":"m","mod\u0065ls":["free"]}`, 403},
+			{"listed", `{"model":"m","Fallbacks":[{"model":"free"}]}`, 403}, // of LiteLLM
+			{"listed", `{"model":"free"}`, 403},
+			{"listed", `{"model":"m ","messages":[{"role":"user","content":"x"}]}`, 403},
+			{"listed", `{"model":"M","messages":[{"role":"user","content":"x"}]}`, 403},
+			{"any", `{"model":"m","models":["free"],"messages":[{"role":"user","content":"x"}]}`, 200},
+			{"poor", `{"model":"m","messages":[{"role":"user","content":"x"}]}`, 200},
+			{"poor", `{"model":"m","max_tokens":5000}`, 403}, // above the whole budget
+			{"poor", `{"model":"m","max_t\u006fkens":5000}`, 403},
+			{"poor", `{"model":"m","n":100}`, 403},
+			{"poor", `{"model":"m","n":100,"n":1}`, 403},
+			{"poor", `{"model":"m","max_tokens":-5000,"n":100}`, 403},
+			{"poor", `{"model":"m","max_tokens":1e300}`, 403},
+		} {
+			req := r.request(t.Context(), c.tenant)
+			req.Body, req.ContentLength = bodyOf(c.body)
+			if w := r.do(req); w.Code != c.status {
+				t.Errorf("%s, %s: %s, want %d", c.tenant, c.body, text(w), c.status)
+			}
+		}
+	})
+}

@@ -1,0 +1,242 @@
+package gateway
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// Record is one request, as it ended. It holds nothing of what was asked or answered.
+type Record struct {
+	At       time.Time // when it came
+	ID       string    // the client's x-request-id, or one that was made
+	Tenant   string    // "": nobody in particular
+	Model    string    // as it is routed; "": it came to none
+	Listed   bool      // the settings name that model: it is not only the client's word
+	Upstream string    // of the last try; "": it was not sent
+	Provider string    // the upstream's, by the name that it has in the registry
+	Endpoint string    // such as /v1/messages; "": no path that is served
+	Stream   bool
+
+	Status int    // that the client got; 0: it was gone before
+	Kind   string // ok, why the gateway refused it, upstream_error, cut, or client_gone
+
+	Tries   int           // that were sent
+	Wait    time.Duration // for turns, of all tries
+	First   time.Duration // from when it was first sent until the answer began; 0: it did not
+	Latency time.Duration // from when it came until its end
+
+	Usage   sluice.Usage // of all tries, as far as they said
+	Cost    float64      // in US dollars, if
+	HasCost bool
+}
+
+// Kinds of Record that are no refusal of the gateway.
+const (
+	KindOK         = "ok"
+	KindUpstream   = "upstream_error" // the upstream's refusal was passed on
+	KindCut        = "cut"            // the answer broke off
+	KindClientGone = "client_gone"
+)
+
+// visit is a request while it is here. It is the writer of its answer, which it looks at in passing.
+type visit struct {
+	http.ResponseWriter
+	traffic *Traffic
+	r       *http.Request
+	refused string // why
+	gone    bool   // the client takes no more
+	whole   bool   // the answer ended as it should
+
+	mu     sync.Mutex // below: permits come back from other goroutines as well
+	record Record
+	left   time.Time // first
+	stage  stage
+	since  time.Time // it waits
+	over   bool
+}
+
+// stage is how far a call is.
+type stage uint8
+
+const (
+	stageNone    stage = iota // it is read
+	stageWaiting              // for its turn
+	stageOpen                 // an upstream has it
+)
+
+// visit begins the one of a request.
+func (s *state) visit(w http.ResponseWriter, r *http.Request) *visit {
+	v := &visit{ResponseWriter: w, traffic: s.cfg.Traffic, r: r}
+	v.record.ID, v.record.At = requestID(r.Header), time.Now()
+	return v
+}
+
+// requestID is the client's name for its request where that can stand in logs, or one that is made.
+func requestID(h http.Header) string {
+	const longest = 128
+	if id := h.Get("X-Request-Id"); id != "" && len(id) <= longest && isWord(id) {
+		return provider.Redact(id)
+	}
+	var b [12]byte
+	binary.LittleEndian.PutUint64(b[:], rand.Uint64())
+	binary.LittleEndian.PutUint32(b[8:], rand.Uint32())
+	return hex.EncodeToString(b[:])
+}
+
+func isWord(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// Unwrap is for http.ResponseController.
+func (v *visit) Unwrap() http.ResponseWriter { return v.ResponseWriter }
+
+// WriteHeader notes the status.
+func (v *visit) WriteHeader(status int) {
+	v.answers(status)
+	v.ResponseWriter.WriteHeader(status)
+}
+
+// Write notes whether the client still takes what is written.
+func (v *visit) Write(b []byte) (int, error) {
+	v.answers(http.StatusOK)
+	n, err := v.ResponseWriter.Write(b)
+	if err != nil {
+		v.gone = true
+	}
+	return n, err
+}
+
+// answers notes the status that the client gets, once.
+func (v *visit) answers(status int) {
+	if v.record.Status != 0 || status < http.StatusOK {
+		return
+	}
+	v.record.Status = status
+	v.Header().Set("X-Sluice-Request-Id", v.record.ID)
+}
+
+// begins notes that the upstream's answer begins, which may be after the client got its head.
+func (v *visit) begins() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.left.IsZero() {
+		v.record.First = time.Since(v.left)
+	}
+}
+
+// asks notes what a request is for, and that it waits from now on.
+func (v *visit) asks(tenant, model string, listed, stream bool) {
+	v.mu.Lock()
+	v.record.Tenant, v.record.Model, v.record.Listed, v.record.Stream = tenant, shown(model), listed, stream
+	v.mu.Unlock()
+	v.moves(stageWaiting)
+}
+
+// granted notes a try.
+func (v *visit) granted(via provider.Via) {
+	v.mu.Lock()
+	v.record.Upstream, v.record.Provider = via.Upstream.Name, via.Upstream.Provider.Name
+	v.mu.Unlock()
+	v.moves(stageOpen)
+}
+
+// moves notes the stage at which the call is from now on.
+func (v *visit) moves(to stage) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.over || v.stage == to {
+		return
+	}
+	v.traffic.move(v.record.Tenant, v.stage, to)
+	now := time.Now()
+	if v.stage == stageWaiting {
+		v.record.Wait += now.Sub(v.since)
+	}
+	v.stage, v.since = to, now
+}
+
+// leave ends the visit.
+func (v *visit) leave() {
+	v.mu.Lock()
+	v.over = true
+	was := v.stage
+	r := &v.record
+	r.Latency, r.Kind = time.Since(r.At), v.kind()
+	if was == stageWaiting && r.First == 0 { // else its last try is over, and there is none to come
+		r.Wait += time.Since(v.since)
+	}
+	ended := *r
+	v.mu.Unlock()
+	v.traffic.move(ended.Tenant, was, stageNone)
+	v.traffic.end(&ended)
+}
+
+func (v *visit) kind() string {
+	switch {
+	case v.refused != "":
+		return v.refused
+	case v.gone, v.record.Status == 0, !v.whole && v.r.Context().Err() != nil:
+		return KindClientGone
+	case !v.whole:
+		return KindCut
+	case v.record.Status >= http.StatusBadRequest:
+		return KindUpstream
+	}
+	return KindOK
+}
+
+// sent notes that the call left.
+func (v *visit) sent(at time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.over {
+		return
+	}
+	if v.left.IsZero() {
+		v.left = at
+	}
+	v.record.Tries++
+}
+
+// released notes what a try used and cost.
+func (v *visit) released(used sluice.Usage, usd float64, priced bool) {
+	v.mu.Lock()
+	if !v.over {
+		v.record.Usage = v.record.Usage.Add(used)
+		v.record.Cost += usd
+		v.record.HasCost = v.record.HasCost || priced
+	}
+	v.mu.Unlock()
+	v.moves(stageWaiting) // for another try, unless this was the last
+}
+
+// try is one try of a call, until its permit is back.
+type try struct {
+	call *call
+	via  provider.Via
+}
+
+// Sent notes that it left.
+func (t *try) Sent(_ *sluice.Permit, at time.Time) {
+	t.call.visit.sent(at)
+	t.call.tenant.sent()
+}
+
+// Released notes what it used.
+func (t *try) Released(_ *sluice.Permit, _ bool, used sluice.Usage) {
+	usd := t.via.Cost(used)
+	t.call.visit.released(used, usd, t.via.HasPrice)
+	t.call.tenant.released(used, usd)
+}

@@ -1,0 +1,126 @@
+package gateway_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/gateway"
+	"github.com/sluice-llm/sluice/sim"
+)
+
+// comeAgain is when a refusal says to come again; false if it is none of that kind.
+func comeAgain(w *httptest.ResponseRecorder, kind string) (time.Time, bool) {
+	ms, err := strconv.ParseInt(w.Header().Get("Retry-After-Ms"), 10, 64)
+	whole, bad := strconv.ParseInt(w.Header().Get("Retry-After"), 10, 64)
+	exact := err == nil && bad == nil && whole == (ms+999)/1000
+	return time.Now().Add(time.Duration(ms) * time.Millisecond), exact && w.Code == http.StatusTooManyRequests && w.Header().Get("X-Sluice-Error") == kind
+}
+
+func within1s(d time.Duration) bool { return d.Abs() <= time.Second }
+
+// Whoever is told that the queue is full is told when a call that joined it then would have been sent.
+func TestAFullQueueSaysWhenItsTurnWouldHaveCome(t *testing.T) {
+	// Slots come free three at a time.
+	exact := map[string]time.Duration{"requests": 1100 * time.Millisecond, "slots": 3 * time.Second}
+	for name, cfg := range map[string]rigConfig{
+		"requests": {sim: sim.Config{RPM: 60, Burst: time.Second}, limits: sluice.Limits{RPM: 60}},
+		"slots":    {sim: sim.Config{Concurrent: 3, Latency: 3 * time.Second}, limits: sluice.Limits{Concurrent: 3}},
+	} {
+		for _, others := range []int{0, 2} {
+			t.Run(fmt.Sprint(name, " and ", others, " others"), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					cfg.tenants = equals(others + 1)
+					cfg.gateway.Deadlines.Queue = time.Hour
+					for i := range cfg.tenants {
+						cfg.tenants[i].MaxQueue = 40
+					}
+					r := newTenantRig(t, cfg)
+					r.call("tenant-0", "") // what a call takes is known
+					time.Sleep(5 * time.Second)
+					var calls sync.WaitGroup
+					var mu sync.Mutex
+					var last time.Time // when a call of tenant-0 left the queue
+					for i := range 3 * 45 {
+						calls.Go(func() {
+							begun := time.Now()
+							w := r.send(offered{tenant: fmt.Sprint("tenant-", i%(others+1)), body: []byte(chatBody)}, 0, "/v1/chat/completions")
+							if w.Code != http.StatusOK {
+								return // the queue was full
+							}
+							ms, _ := strconv.Atoi(w.Header().Get("X-Sluice-Wait-Ms"))
+							mu.Lock()
+							defer mu.Unlock()
+							if at := begun.Add(time.Duration(ms) * time.Millisecond); i%(others+1) == 0 && at.After(last) {
+								last = at
+							}
+						})
+					}
+					synctest.Wait()
+					told, ok := comeAgain(r.do(r.request(t.Context(), "tenant-0")), "queue_full")
+					calls.Wait()
+					if off := told.Sub(last.Add(time.Second)); !ok || off.Abs() > exact[name] {
+						t.Errorf("%v: it is told to come %v after the turn that it would have had", ok, off)
+					} else {
+						t.Log(off)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A pause that is longer than a call may wait is told at once, and exactly; nothing of it counts as a failure of the upstream.
+func TestARefusalIsExactAndNoFailureOfTheUpstream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		traffic := gateway.NewTraffic(gateway.TrafficConfig{})
+		const lasts = 20 * time.Minute
+		r := newTenantRig(t, rigConfig{
+			sim:     sim.Config{Storms: []sim.Storm{{From: 10 * time.Second, To: 10*time.Second + lasts}}},
+			tenants: []gateway.Tenant{{Name: "a"}, {Name: "slow", RPM: 1, MaxWait: 30 * time.Second}, {Name: "brief", Concurrent: 1, MaxWait: 100 * time.Millisecond}},
+			gateway: gateway.Config{Traffic: traffic},
+		})
+		begun := time.Now()
+		r.call("a", "")
+		r.call("slow", "")
+		if told, ok := comeAgain(r.do(r.request(t.Context(), "slow")), "quota_exhausted"); !ok || !within1s(told.Sub(begun.Add(time.Minute))) {
+			t.Errorf("%v: of its own limit it is told to come at %v", ok, told.Sub(begun))
+		}
+		var open sync.WaitGroup
+		open.Go(func() { r.call("brief", "") })
+		synctest.Wait()
+		if _, ok := comeAgain(r.do(r.request(t.Context(), "brief")), "queue_timeout"); !ok {
+			t.Error("it had no timeout in the queue")
+		}
+		open.Wait()
+		time.Sleep(time.Until(begun.Add(11 * time.Second)))
+		end := begun.Add(10*time.Second + lasts)
+		for i := range 50 { // the first learns of it
+			if told, ok := comeAgain(r.do(r.request(t.Context(), "a")), "quota_exhausted"); !ok || !within1s(told.Sub(end)) {
+				t.Errorf("call %d, %v: it is told to come %v after the end", i, ok, told.Sub(end))
+			}
+			time.Sleep(13 * time.Second)
+		}
+		lanes := r.scheduler.Snapshot().Lanes
+		if i := slices.IndexFunc(lanes, func(l sluice.LaneSnapshot) bool { return l.Throttles > 2 }); i >= 0 {
+			t.Errorf("%d throttles of one storm", lanes[i].Throttles)
+		}
+		if sent := len(r.upstream.sent()); sent > 5 {
+			t.Errorf("%d calls went upstream: those that were refused here may not", sent)
+		}
+		for _, kind := range traffic.Snapshot().Kinds {
+			if !slices.Contains([]string{"ok", "quota_exhausted", "queue_timeout"}, kind.Kind) {
+				t.Errorf("%d requests ended as %s", kind.N, kind.Kind)
+			}
+		}
+		time.Sleep(time.Until(end.Add(time.Second)))
+		r.call("a", "") // no breaker is open
+	})
+}

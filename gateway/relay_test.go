@@ -1,0 +1,306 @@
+package gateway_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/gateway"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+func TestStreamsStateTheirUsageToTheGatewayAlone(t *testing.T) {
+	asked := make(chan string, 10)
+	x, front := served(t, func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		asked <- string(b)
+		events(w, chatChunks[:40], chatChunks[40:], usageChunk+"\n", "\ndata: [DONE]\n\n")
+	}, nil)
+	got := post(t, front.URL+"/v1/chat/completions", `{"model":"m","stream":true,"messages":[]}`)
+	if want := chatChunks + "data: [DONE]\n\n"; got.body != want || got.cut != nil || got.status != 200 {
+		t.Errorf("the client gets %d %q, %v", got.status, got.body, got.cut)
+	}
+	if body := <-asked; body != `{"model":"m","stream":true,"messages":[],"stream_options":{"include_usage":true}}` {
+		t.Errorf("the upstream is asked %s", body)
+	}
+	own := `{"model":"m","stream":true,"stream_options":{"include_usage":true}}`
+	if got := post(t, front.URL+"/v1/chat/completions", own); got.body != chatChunks+usageChunk+"\n\ndata: [DONE]\n\n" || <-asked != own {
+		t.Errorf("who asks for it gets %q", got.body)
+	}
+	for _, o := range x.ended() {
+		if o.Kind != sluice.OK || !o.HasUsage || o.Usage.Input != 9 || o.Usage.Output != 2 {
+			t.Errorf("the permit came back with %+v", o)
+		}
+	}
+}
+
+func TestWhoRefusesTheQuestionIsNotAsked(t *testing.T) {
+	_, front := served(t, func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		if strings.Contains(string(b), "stream_options") {
+			w.WriteHeader(422)
+		}
+		events(w, chatChunks, usageChunk+"\n\n")
+	}, func(s *setting) { s.upstream.Provider.UsageUnasked = true })
+	got := post(t, front.URL+"/v1/chat/completions", `{"model":"m","stream":true,"messages":[]}`)
+	if got.status != 200 || got.body != chatChunks+usageChunk+"\n\n" {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+}
+
+func TestEventsArePassedOnAtOnce(t *testing.T) {
+	next := make(chan string)
+	_, front := served(t, func(w http.ResponseWriter, r *http.Request) {
+		for part := range next {
+			events(w, part)
+		}
+	}, nil)
+	go func() { next <- "event: message_start\ndata: {\"type\":\"message_start\"}\n\n" }()
+	resp, err := http.Post(front.URL+"/v1/messages", "application/json", strings.NewReader(`{"model":"m","stream":true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewReader(resp.Body)
+	for _, want := range []string{"event: message_start", "event: a", "event: b", "event: c"} {
+		if want != "event: message_start" {
+			next <- want + "\ndata: {}\n\n" // not before the one before it was read
+		}
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.TrimSpace(line) == want {
+				break
+			}
+		}
+	}
+	close(next)
+}
+
+func TestAnswersAreReturnedAsTheProviderSentThem(t *testing.T) {
+	_, front := served(t, func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Request-Id", "req_1")
+		h.Set("Set-Cookie", "a=b")
+		h.Set("Connection", "X-Hop")
+		h.Set("X-Hop", "1")
+		h.Set("Keep-Alive", "timeout=5")
+		h.Set("Alt-Svc", `h3=":443"`)
+		h.Set("Access-Control-Allow-Origin", "*")
+		h.Set("X-Ratelimit-Limit-Requests", "100")
+		whole(w, chatAnswer)
+	}, nil)
+	got := post(t, front.URL+"/chat/completions", `{"model":"m","messages":[]}`)
+	if got.body != chatAnswer || got.header.Get("X-Request-Id") != "req_1" || got.header.Get("X-Ratelimit-Limit-Requests") != "100" {
+		t.Errorf("%q with %v", got.body, got.header)
+	}
+	for _, name := range []string{"Set-Cookie", "X-Hop", "Keep-Alive", "Alt-Svc", "Access-Control-Allow-Origin"} {
+		if got.header.Get(name) != "" {
+			t.Errorf("the header %s of the upstream's connection is passed on", name)
+		}
+	}
+}
+
+// credentials are all the places in which a client may show its key.
+var credentials = []string{"Authorization", "authorization", "AUTHORIZATION", "X-Api-Key", "x-api-key", "Api-Key", "api-key", "X-Goog-Api-Key",
+	"x-goog-api-key", "Cookie", "cookie", "Proxy-Authorization", "X_Api_Key", "X-Amz-Security-Token", "Openai-Organization",
+	"OpenAI-Project", "X-Sluice-Session"}
+
+func TestNoCredentialOfAClientGoesUpstream(t *testing.T) {
+	seen := make(chan string, 1)
+	_, front := served(t, func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		head, _ := json.Marshal(r.Header)
+		seen <- r.URL.String() + " " + string(head) + string(b)
+		whole(w, chatAnswer)
+	}, func(s *setting) {
+		s.upstream.Models["gemini-2.5-flash"] = "gemini-2.5-flash"
+		s.Passthrough = []gateway.Passthrough{{Path: "/v1/files", Upstream: "up"}}
+	})
+	paths := []string{"/v1/chat/completions", "/v1/v1/chat/completions", "/chat/completions", "/v1/responses", "/v1/embeddings", "/v1/messages",
+		"/v1/messages/count_tokens", "/v1beta/models/gemini-2.5-flash:generateContent", "/v1/models/gemini-2.5-flash:countTokens",
+		"/v1beta/models/gemini-2.5-flash:streamGenerateContent", "/v1/files", "/v1/files/a/content"}
+	for _, path := range paths {
+		body := `{"model":"m","messages":[]}`
+		if strings.Contains(path, "gemini") {
+			body = `{"contents":[]}`
+		}
+		for _, query := range []string{"", "?key=" + theirs, "?beta=true&key=" + theirs + "&api_key=" + theirs, "?access_token=" + theirs} {
+			for i := 0; i <= len(credentials); i++ {
+				headers := []string{"X-Kept", "yes"}
+				if i < len(credentials) {
+					headers = append(headers, credentials[i], "Bearer "+theirs)
+				}
+				got := post(t, front.URL+path+query, body, headers...)
+				if got.status != 200 {
+					t.Fatalf("%s%s: %d %s", path, query, got.status, got.body)
+				}
+				if up := <-seen; strings.Contains(up, theirs) {
+					t.Errorf("%s%s with %v: the upstream sees %s", path, query, headers, up)
+				} else if !strings.Contains(up, ours) || !strings.Contains(up, "X-Kept") {
+					t.Errorf("%s: the upstream sees %s", path, up)
+				}
+				if i > 0 && query != "" {
+					break // each header alone will do
+				}
+			}
+		}
+	}
+}
+
+func TestARouteMayPassTheClientsOwnKey(t *testing.T) {
+	x, front := served(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer good-key-of-a-client" {
+			w.WriteHeader(401)
+			_, _ = io.WriteString(w, `{"error":{"message":"Incorrect API key provided","type":"invalid_request_error","code":"invalid_api_key"}}`)
+			return
+		}
+		whole(w, chatAnswer)
+	}, func(s *setting) { s.Routes = []gateway.Route{{Path: "/v1/chat", PassKey: true}} })
+	body := `{"model":"m","messages":[]}`
+	if got := post(t, front.URL+"/v1/chat/completions", body); got.status != 401 || got.header.Get("X-Sluice-Error") != "no_key" {
+		t.Errorf("without a key: %d %s", got.status, got.body)
+	}
+	if got := post(t, front.URL+"/v1/chat/completions", body, "X-Api-Key", theirs); got.status != 401 || got.header.Get("X-Sluice-Error") != "" {
+		t.Errorf("a wrong key: %d %s", got.status, got.body)
+	}
+	if got := post(t, front.URL+"/v1/chat/completions", body, "Authorization", "Bearer good-key-of-a-client"); got.status != 200 {
+		t.Errorf("a key that is refused spoils the upstream for others: %d %s", got.status, got.body)
+	}
+	var lanes []string
+	for _, l := range x.scheduler.Snapshot().Lanes {
+		lanes = append(lanes, l.Lane)
+		if strings.Contains(l.Lane, "good-key") {
+			t.Errorf("lane %q holds a key", l.Lane)
+		}
+	}
+	if slices.Contains(lanes, "m") || len(lanes) != 2 {
+		t.Errorf("lanes %q, want one for each key", lanes)
+	}
+}
+
+func TestAClientThatNeverReadsIsGivenUp(t *testing.T) {
+	gone := make(chan error, 1)
+	x, front := served(t, func(w http.ResponseWriter, r *http.Request) {
+		part := "data: " + strings.Repeat("x", 32<<10) + "\n\n"
+		w.Header().Set("Content-Type", "text/event-stream")
+		for {
+			if _, err := io.WriteString(w, part); err != nil {
+				gone <- err
+				return
+			}
+		}
+	}, func(s *setting) { s.Deadlines.Write = 200 * time.Millisecond })
+	conn := dial(t, front)
+	body := `{"model":"m","stream":true}`
+	send(t, conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 27\r\n\r\n"+body)
+	select {
+	case <-gone:
+	case <-time.After(time.Minute):
+		t.Fatal("the upstream is still read from")
+	}
+	x.Wait()
+}
+
+func TestConnectionsToTheUpstreamAreUsedAgain(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		var opened atomic.Int32
+		up := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if want := map[bool]int{false: 1, true: 2}[http2]; r.ProtoMajor != want {
+				t.Errorf("asked by %s", r.Proto)
+			}
+			_, _ = io.Copy(io.Discard, r.Body)
+			if r.URL.Path == "/v1/messages" {
+				events(w, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n")
+				return
+			}
+			whole(w, chatAnswer)
+		}))
+		up.EnableHTTP2 = http2
+		up.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+			if s == http.StateNew {
+				opened.Add(1)
+			}
+		}
+		if http2 {
+			up.StartTLS()
+		} else {
+			up.Start()
+		}
+		t.Cleanup(up.Close)
+		base := provider.NewBase(4)
+		t.Cleanup(base.CloseIdleConnections)
+		if http2 {
+			base.TLSClientConfig = up.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+		}
+		x := relay(t, up.URL, func(s *setting) { s.Base = base })
+		for range 5 {
+			for _, path := range []string{"/v1/chat/completions", "/v1/messages"} {
+				if got := ask(x, t.Context(), path, chatStream); got.status != 200 || got.cut != nil {
+					t.Errorf("%+v", got)
+				}
+			}
+		}
+		if n := opened.Load(); n != 1 {
+			t.Errorf("HTTP/2 %v: %d connections", http2, n)
+		}
+	}
+}
+
+func TestAStreamMayLastLongerThanAWriteMay(t *testing.T) {
+	_, front := served(t, func(w http.ResponseWriter, r *http.Request) {
+		for range 6 {
+			events(w, "data: {}\n\n")
+			time.Sleep(400 * time.Millisecond)
+		}
+	}, func(s *setting) { s.Deadlines.Write = 1500 * time.Millisecond }) // a busy machine takes its time for a part, too
+	got := post(t, front.URL+"/v1/messages", `{"model":"m","stream":true}`)
+	if got.body != strings.Repeat("data: {}\n\n", 6) || got.cut != nil {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestRelayedRequestsSayHowLongTheyWaited(t *testing.T) {
+	_, front := served(t, func(w http.ResponseWriter, r *http.Request) { whole(w, chatAnswer) }, func(s *setting) {
+		s.limits.Limits = sluice.Limits{RPM: 30, Burst: time.Millisecond} // one in two seconds: the first call takes less
+	})
+	var waited []string
+	for range 2 {
+		waited = append(waited, post(t, front.URL+"/v1/chat/completions", `{"model":"m"}`).header.Get("X-Sluice-Wait-Ms"))
+	}
+	if waited[0] != "0" || waited[1] == "0" {
+		t.Errorf("waited %q", waited)
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/nothing", "/v1/models"} {
+		if got := do(t, http.MethodGet, front.URL+path, ""); got.header.Get("X-Sluice-Wait-Ms") != "0" {
+			t.Errorf("%s: waited %q", path, got.header.Get("X-Sluice-Wait-Ms"))
+		}
+	}
+}
+
+func TestAHeaderOfTheGatewaysWinsOverTheClients(t *testing.T) {
+	var seen http.Header
+	echo := base(func(w *piped, r *http.Request) {
+		seen = r.Header.Clone()
+		w.status(200, "application/json")
+		_, _ = io.WriteString(w.pw, `{"choices":[]}`)
+		w.pw.Close()
+	})
+	within(t, echo, func(s *setting) { s.Header = http.Header{"x-project": {"blue"}} }, func(t *testing.T, x *relayed) {
+		ask(x, t.Context(), "/v1/chat/completions", `{"model":"m"}`)
+		if seen.Get("X-Project") != "blue" {
+			t.Errorf("%v", seen)
+		}
+	})
+}

@@ -1,0 +1,156 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// Route says how requests of some paths are served.
+type Route struct {
+	Path string // how their paths begin, such as /v1/messages; "" is all of them
+
+	// PassKey sends the client's own credential upstream in place of the gateway's key. Its calls have lanes of their own then,
+	// by the key's hash.
+	PassKey bool
+
+	// Early answers a stream with its head and comments when there was no answer for so long: so clients do not give up. What
+	// goes wrong afterwards comes as an event. 0: not at all.
+	Early time.Duration
+
+	// Drain reads a stream on for so long when its client is gone, for the usage that its end states. 0: it is cut, and what
+	// it used is estimated.
+	Drain time.Duration
+}
+
+// Passthrough lets requests pass that are of no known API, to one upstream and with its key. Each costs a request.
+type Passthrough struct {
+	Method   string // "" is any
+	Path     string // the path itself, or what comes before a slash in it, such as /v1/files
+	Upstream string // by its name
+}
+
+// checkRoutes names what is wrong with routes and passthroughs.
+func checkRoutes(cfg *Config) error {
+	for _, r := range cfg.Routes {
+		if r.Path != "" && r.Path[0] != '/' || r.Early < 0 || r.Drain < 0 {
+			return fmt.Errorf("gateway: route %q: a path begins with a slash, and Early and Drain are not negative", r.Path)
+		}
+	}
+	for _, p := range cfg.Passthrough {
+		switch {
+		case len(p.Path) < 2 || p.Path[0] != '/' || strings.HasSuffix(p.Path, "/"):
+			return fmt.Errorf("gateway: passthrough %q: a path begins with a slash and does not end in one", p.Path)
+		case !slices.ContainsFunc(cfg.Upstreams.All(), func(up *provider.Upstream) bool { return up.Name == p.Upstream }):
+			return fmt.Errorf("gateway: passthrough %q: there is no upstream %q", p.Path, p.Upstream)
+		}
+	}
+	return nil
+}
+
+// handling is the first route that a path fits.
+func (s *state) handling(path string) Route {
+	for _, r := range s.cfg.Routes {
+		if strings.HasPrefix(path, r.Path) {
+			return r
+		}
+	}
+	return Route{}
+}
+
+// passes is the passthrough that a request fits, or nil. A path that could lead out of it fits none.
+func (s *state) passes(r *http.Request) *Passthrough {
+	path := r.URL.Path
+	switch r.Method {
+	case http.MethodConnect, http.MethodTrace, "TRACK": // a tunnel, and what says which key came
+		return nil
+	}
+	if len(s.cfg.Passthrough) == 0 || r.URL.RawPath != "" || strings.ContainsFunc(path, odd) || strings.Contains(path, "//") ||
+		slices.ContainsFunc(strings.Split(path, "/"), func(part string) bool { return strings.Trim(part, ".") == "" && part != "" }) {
+		return nil
+	}
+	for i := range s.cfg.Passthrough {
+		p := &s.cfg.Passthrough[i]
+		rest, ok := strings.CutPrefix(path, p.Path)
+		if ok && (rest == "" || rest[0] == '/') && (p.Method == "" || p.Method == r.Method) {
+			return p
+		}
+	}
+	return nil
+}
+
+// odd are characters by which servers read a path differently.
+func odd(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`\;%?#`, c) }
+
+// route is what a request asks for.
+type route struct {
+	endpoint provider.Endpoint
+	model    string // where the path names it
+	models   bool   // the list of models, or the one named
+	count    bool   // how many tokens the request has
+}
+
+// fixed are the paths that name no model.
+var fixed = map[string]route{
+	"/v1/chat/completions":      {endpoint: provider.ChatCompletions},
+	"/v1/responses":             {endpoint: provider.Responses},
+	"/v1/embeddings":            {endpoint: provider.Embeddings},
+	"/v1/messages":              {endpoint: provider.Messages},
+	"/v1/messages/count_tokens": {endpoint: provider.Messages, count: true},
+}
+
+// ofModel are the methods of Gemini that are called of a model.
+var ofModel = map[string]route{
+	"generateContent":       {endpoint: provider.GenerateContent},
+	"streamGenerateContent": {endpoint: provider.StreamGenerateContent},
+	"embedContent":          {endpoint: provider.EmbedContent},
+	"batchEmbedContents":    {endpoint: provider.BatchEmbedContents},
+	"countTokens":           {endpoint: provider.GenerateContent, count: true},
+}
+
+// routeOf finds out what a request asks for. Clients whose base URL ends in /v1 and those whose does not are served alike.
+func routeOf(r *http.Request) (route, bool) {
+	path := r.URL.Path
+	if strings.HasPrefix(path, "/v1/v1/") || strings.HasPrefix(path, "/v1/v1beta/") {
+		path = strings.TrimPrefix(path, "/v1")
+	} else if !strings.HasPrefix(path, "/v1") {
+		path = "/v1" + path
+	}
+	if to, ok := fixed[path]; ok && r.Method == http.MethodPost {
+		return to, true
+	}
+	rest, ok := strings.CutPrefix(path, "/v1beta/models")
+	if !ok {
+		rest, ok = strings.CutPrefix(path, "/v1/models")
+	}
+	if !ok || rest != "" && rest[0] != '/' {
+		return route{}, false
+	}
+	name := strings.TrimPrefix(rest, "/")
+	if at := strings.LastIndexByte(name, ':'); at > 0 && r.Method == http.MethodPost {
+		to, ok := ofModel[name[at+1:]]
+		to.model = name[:at]
+		_, err := to.endpoint.Path(to.model)
+		return to, ok && err == nil
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return route{}, false
+	}
+	return route{models: true, model: name}, true
+}
+
+// dialectOf is the form in which a client of such a request reads errors.
+func dialectOf(r *http.Request) provider.Dialect {
+	switch {
+	case strings.Contains(r.URL.Path, "/messages"), r.Header.Get("Anthropic-Version") != "":
+		return provider.Anthropic
+	case strings.Contains(r.URL.Path, "/v1beta/"), r.Header.Get("X-Goog-Api-Key") != "",
+		r.URL.RawQuery != "" && r.URL.Query().Has("key"):
+		return provider.Gemini // whose clients may say /v1 as well
+	}
+	return provider.OpenAI
+}

@@ -1,0 +1,343 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// admission is what a call holds of its tenant's: a place in its queue, a permit of its own limits, a part of its budget. It is
+// taken in this order, before anything of the upstreams', so that no two calls wait for each other.
+type admission struct {
+	tenant  *tenant
+	terms   *terms
+	session string
+	model   string // as it is routed
+
+	estimate float64        // US dollars; of a known price
+	budget   reserved       // of that
+	permit   *sluice.Permit // of its own limits; nil: it has none
+	waited   time.Duration  // here
+
+	patience  time.Duration // how long it may wait, in all
+	withdrawn chan struct{} // closed when there is no point in waiting on
+	looks     *time.Timer
+
+	mu      sync.Mutex
+	refusal *refusal      // why it was withdrawn
+	idle    time.Time     // since then it waits, when no permit is out,
+	idled   time.Duration // and so long it did before
+	inTurn  bool          // it stands in the shared queue,
+	since   time.Time
+	waits   bool // it counts among those that do
+	out     int  // permits of upstreams that are not back
+	left    bool
+	metered bool
+	used    sluice.Usage
+	usd     float64
+	over    bool // the call is,
+	charged bool // and what its answer took counts, though nobody said how much
+	settled bool
+}
+
+// identify finds out whose call it is.
+func (c *call) identify() *refusal {
+	one, ok := c.g.tenants.identify(c.r)
+	if !ok {
+		c.w.Header().Set("Www-Authenticate", "Bearer")
+		told := "the gateway knows no such key"
+		if len(credentials(c.r)) == 0 {
+			told = "the gateway wants a key, and none came"
+		}
+		return &refusal{status: http.StatusUnauthorized, kind: "invalid_api_key",
+			message: told + ": keys are made by `sluice serve key add`, and sent in the place of the provider's"}
+	}
+	c.tenant = &admission{tenant: one, terms: one.terms.Load(), session: sessionOf(c.r.Header), withdrawn: make(chan struct{})}
+	return nil
+}
+
+// allowed refuses a model that is not the tenant's.
+func (c *call) allowed(names ...string) *refusal {
+	if c.tenant.terms.allows(names...) {
+		return nil
+	}
+	return &refusal{status: http.StatusForbidden, kind: "model_not_allowed",
+		message: fmt.Sprintf("tenant %s may not ask for the model %q", c.tenant.terms.Name, shown(names[0]))}
+}
+
+// patience is how long the call may wait for its turn, in all.
+func (c *call) patience() time.Duration {
+	longest := c.cfg.Deadlines.Queue
+	if own := c.tenant.terms.MaxWait; own > 0 {
+		return min(own, longest)
+	}
+	return longest
+}
+
+// admit waits until the call may stand in the queue that all tenants share. Whatever it returns, leave is to be called, unless
+// it panics.
+func (c *call) admit(ctx context.Context) (*refusal, error) {
+	a := c.tenant
+	a.model = c.model
+	a.tenant.open.Add(1)
+	a.waits, a.idle = true, time.Now()
+	if n := a.tenant.waiting.Add(1); n > int64(cmp.Or(a.terms.MaxQueue, usualMaxQueue)) {
+		return &refusal{status: http.StatusTooManyRequests, kind: "queue_full", after: max(time.Second, c.delay()),
+			message: fmt.Sprintf("no more calls may wait here: %d do", n-1)}, nil
+	}
+	if bad := c.tooEarly(c.patience(), a.terms.limits); bad != nil {
+		return bad, nil
+	}
+	if bad := c.reserve(); bad != nil {
+		return bad, nil
+	}
+	a.mu.Lock()
+	a.patience = c.patience()
+	a.looks = time.AfterFunc(min(lookEvery, a.patience), c.look)
+	a.mu.Unlock()
+	begun := a.idle
+	defer func() { a.waited = time.Since(begun) }()
+	if own := a.terms.limits; own != nil {
+		p, err := own.Acquire(ctx, sluice.Call{ID: c.id(), Tenant: a.session, Cost: c.request.Cost,
+			MaxWait: c.patience(), Withdrawn: a.withdrawn})
+		if err != nil {
+			return nil, err
+		}
+		a.mu.Lock()
+		a.permit = p
+		a.mu.Unlock()
+	}
+	work := 1 + float64(c.request.Cost.Input) + 2*float64(c.request.Cost.MaxOutput) // as Schedulers count it where no limit is known
+	if err := a.tenant.turns.enter(ctx, a.withdrawn, a.model, a.session, work, max(0, c.patience()-time.Since(begun))); err != nil {
+		return nil, err
+	}
+	a.inTurn, a.since = true, time.Now()
+	return nil, nil
+}
+
+// lookEvery is how often it is looked after a call that waits.
+const lookEvery = time.Second
+
+// look ends the wait of a call that waited as long as it may, or whose limits turned out to be closed for longer than that.
+func (c *call) look() {
+	a := c.tenant
+	a.mu.Lock()
+	waits, left, own := a.out == 0 && !a.over, a.leftLocked(), a.terms.limits
+	if a.permit != nil {
+		own = nil // they let it through
+	}
+	a.mu.Unlock()
+	var bad *refusal
+	switch {
+	case waits && left <= 0:
+		late := c.tooLate(a.patience)
+		bad = &late
+	case waits:
+		bad = c.tooEarly(left, own)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.over || a.refusal != nil:
+	case bad != nil && a.out == 0:
+		a.refusal = bad
+		close(a.withdrawn)
+	case a.out > 0: // it is looked at again when it waits again
+	default:
+		a.lookAgainLocked()
+	}
+}
+
+// lookAgainLocked has a call that waits be looked after again, at the end of its patience at the latest.
+func (a *admission) lookAgainLocked() {
+	a.looks.Reset(min(lookEvery, max(a.leftLocked(), time.Millisecond)))
+}
+
+// leftLocked is how long a call that waits may go on to do so.
+func (a *admission) leftLocked() time.Duration { return a.patience - a.idled - time.Since(a.idle) }
+
+// tooLate refuses a call that waited for as long as it may.
+func (c *call) tooLate(waited time.Duration) refusal {
+	return refusal{status: http.StatusTooManyRequests, kind: "queue_timeout", after: max(time.Second, c.delay()),
+		message: fmt.Sprintf("the call waited %v for its turn", waited.Round(time.Millisecond))}
+}
+
+// ended is why the wait of the call was ended by look.
+func (a *admission) ended() refusal {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return *a.refusal
+}
+
+// tooEarly refuses a call whose limits, those of its tenant included where own is not nil, are known to be closed for longer than it
+// may wait.
+func (c *call) tooEarly(patience time.Duration, own *sluice.Scheduler) *refusal {
+	wait, whose := time.Duration(0), "the provider's"
+	if least, ok := c.cfg.Upstreams.Earliest(c.wanted(), c.route.endpoint); ok {
+		wait = least
+	}
+	if own != nil {
+		if least := own.Earliest(sluice.Call{Cost: c.request.Cost}); least > wait {
+			wait, whose = least, "its tenant's"
+		}
+	}
+	if wait <= max(0, patience) {
+		return nil
+	}
+	return &refusal{status: http.StatusTooManyRequests, kind: "quota_exhausted", after: wait,
+		message: fmt.Sprintf("%s limits are reached: they let the call through in %v, and it may wait for %v",
+			whose, wait.Round(time.Second), c.patience())}
+}
+
+// wanted is the call as Schedulers know it.
+func (c *call) wanted() sluice.Call {
+	t := c.tenant.terms
+	return sluice.Call{Lane: c.model, Cost: c.request.Cost, Tenant: t.Name, Priority: priorities[t.Priority], Withdrawn: c.tenant.withdrawn}
+}
+
+// reserve takes what the call may cost out of its tenant's budget.
+func (c *call) reserve() *refusal {
+	a := c.tenant
+	if a.tenant.purse == nil {
+		return nil
+	}
+	in, out, priced := c.cfg.Upstreams.Price(c.model, c.route.endpoint)
+	if !priced {
+		if !a.terms.budgeted() {
+			return nil
+		}
+		return &refusal{status: http.StatusForbidden, kind: "price_unknown",
+			message: fmt.Sprintf("tenant %s has a budget, and what the model %q costs is not known: give its upstream price_in and price_out",
+				a.terms.Name, shown(c.model))}
+	}
+	cost := c.request.Cost
+	const usualOutput = 1024 // of an answer, where the request sets no bound
+	output := cmp.Or(float64(cost.MaxOutput), usualOutput*float64(c.request.N))
+	if e := c.route.endpoint; e == provider.Embeddings || e == provider.EmbedContent || e == provider.BatchEmbedContents || c.route.count {
+		output = 0
+	}
+	a.estimate = (in*float64(cost.Input) + out*output) / 1e6
+	now := time.Now()
+	got, until, ok := a.tenant.purse.reserve(now, &a.terms.Tenant, a.estimate)
+	switch {
+	case ok:
+		a.budget = got
+		return nil
+	case until.IsZero():
+		return &refusal{status: http.StatusForbidden, kind: "quota_exhausted",
+			message: fmt.Sprintf("the call may cost %s, more than the whole budget of tenant %s: bound its output", prose.Dollars(a.estimate), a.terms.Name)}
+	}
+	return &refusal{status: http.StatusTooManyRequests, kind: "quota_exhausted", after: until.Sub(now),
+		message: fmt.Sprintf("the budget of tenant %s is spent until %s", a.terms.Name, until.Format(time.RFC3339))}
+}
+
+// granted is told of each try. Its call does not wait any more, even if it comes back to the queue: then it is first.
+func (a *admission) granted() {
+	a.mu.Lock()
+	if a.out == 0 {
+		a.idled += time.Since(a.idle)
+		a.looks.Stop()
+	}
+	a.out++
+	a.mu.Unlock()
+	a.stepOut()
+}
+
+// stepOut takes the call out of the counts of those that wait.
+func (a *admission) stepOut() {
+	a.mu.Lock()
+	inTurn, waits := a.inTurn, a.waits
+	a.inTurn, a.waits = false, false
+	a.mu.Unlock()
+	if inTurn {
+		a.tenant.turns.leave(a.model, time.Since(a.since))
+	}
+	if waits {
+		a.tenant.waiting.Add(-1)
+	}
+}
+
+// leave gives back what the call holds, now or when its last permit of an upstream is back. charged says that an answer came, or
+// that nobody waited for it: then it counts by estimate, if nobody says what it took.
+func (a *admission) leave(charged bool) {
+	a.stepOut()
+	a.mu.Lock()
+	a.over, a.charged = true, charged
+	if a.looks != nil {
+		a.looks.Stop()
+	}
+	a.mu.Unlock()
+	a.tenant.open.Add(-1)
+	a.settle()
+}
+
+// sent notes that the call left.
+func (a *admission) sent() {
+	a.mu.Lock()
+	a.left = true
+	a.mu.Unlock()
+}
+
+// released counts what a try used and cost.
+func (a *admission) released(used sluice.Usage, usd float64) {
+	a.mu.Lock()
+	if a.out--; a.out == 0 {
+		if a.idle = time.Now(); !a.over && a.refusal == nil {
+			a.lookAgainLocked()
+		}
+	}
+	if used != (sluice.Usage{}) {
+		a.metered = true
+		a.used = a.used.Add(used)
+		a.usd += usd
+	}
+	a.mu.Unlock()
+	a.settle()
+}
+
+// settle is done once the call is over and no permit is out.
+func (a *admission) settle() {
+	a.mu.Lock()
+	if !a.over || a.out > 0 || a.settled {
+		a.mu.Unlock()
+		return
+	}
+	a.settled = true
+	usd, o := a.usd, sluice.Outcome{Usage: a.used, HasUsage: true}
+	switch {
+	case !a.left:
+		o = sluice.Outcome{Unsent: true}
+	case !a.metered && a.charged:
+		usd, o = a.estimate, sluice.Outcome{}
+	}
+	a.mu.Unlock()
+	a.budget.settle(usd)
+	if a.permit != nil {
+		a.permit.Release(o)
+	}
+}
+
+// delay is how long a call like this one would likely wait now.
+func (c *call) delay() time.Duration {
+	asked := c.wanted()
+	asked.Ahead = c.g.tenants.ahead(c.tenant.tenant, c.model)
+	likely, ok := c.cfg.Upstreams.Delay(asked, c.route.endpoint)
+	if !ok {
+		return 0
+	}
+	if likely == math.MaxInt64 { // it is paused, and nobody knows for how long
+		likely, _ = c.cfg.Upstreams.Earliest(asked, c.route.endpoint)
+	}
+	if own := c.tenant.terms.limits; own != nil {
+		likely = max(likely, own.Delay(sluice.Call{Cost: c.request.Cost}))
+	}
+	return likely
+}

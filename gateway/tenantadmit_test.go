@@ -1,0 +1,206 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/gateway"
+	"github.com/sluice-llm/sluice/sim"
+)
+
+func TestATenantsOwnLimitsHoldAndOthersDoNotWaitForThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "narrow", Concurrent: 2}, {Name: "slow", RPM: 60}, {Name: "free"}}})
+		var calls sync.WaitGroup
+		for range 20 {
+			calls.Go(func() { r.call("narrow", "") })
+		}
+		calls.Wait()
+		if r.upstream.most != 2 {
+			t.Errorf("%d calls were open at once: 2 may be", r.upstream.most)
+		}
+		begun := time.Now()
+		for range 30 {
+			calls.Go(func() { r.call("slow", "") })
+		}
+		synctest.Wait()
+		r.call("free", "")
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("another tenant waited %v", took)
+		}
+		calls.Wait()
+		if took := time.Since(begun); took < 28*time.Second || took > 33*time.Second {
+			t.Errorf("30 calls at 60 a minute took %v", took)
+		}
+	})
+}
+
+func TestRefusalsAtOnceSayWhenToComeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTenantRig(t, rigConfig{
+			tenants: []gateway.Tenant{{Name: "short", MaxQueue: 3, Concurrent: 1, MaxWait: 10 * time.Second}, {Name: "tokens", TPM: 60}, {Name: "long"}},
+		})
+		refused := func(tenant, kind string, from, to time.Duration) {
+			t.Helper()
+			begun := time.Now()
+			w := r.do(r.request(t.Context(), tenant))
+			var ms int64
+			fmt.Sscan(w.Header().Get("Retry-After-Ms"), &ms)
+			after := time.Duration(ms) * time.Millisecond
+			if w.Code != http.StatusTooManyRequests || w.Header().Get("X-Sluice-Error") != kind || after < from || after > to || time.Since(begun) > 0 {
+				t.Errorf("%s: %s, after %v", tenant, text(w), time.Since(begun))
+			}
+		}
+		var calls sync.WaitGroup
+		for n := range 4 {
+			calls.Go(func() { r.call("short", "") })
+			if n == 0 {
+				synctest.Wait() // it is sent, and waits no more
+			}
+		}
+		synctest.Wait()
+		refused("short", "queue_full", time.Second, 10*time.Second)
+		calls.Wait()
+
+		sent := len(r.upstream.sent())
+		if err := r.scheduler.PauseLane("m", pause(20*time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		refused("short", "quota_exhausted", 20*time.Minute, 21*time.Minute)
+		refused("long", "quota_exhausted", 20*time.Minute, 21*time.Minute)
+		if n := len(r.upstream.sent()); n != sent {
+			t.Errorf("%d calls went upstream", n-sent)
+		}
+		time.Sleep(18 * time.Minute)
+		calls.Go(func() { r.call("long", "") }) // it may wait for so long
+		synctest.Wait()
+		refused("short", "quota_exhausted", time.Minute, 3*time.Minute)
+		calls.Wait()
+	})
+}
+
+func TestACallThatWaitsTooLongOrWhoseClientLeavesIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "a", Concurrent: 1, MaxWait: 10 * time.Second}, {Name: "b", MaxWait: 10 * time.Second}}})
+		if err := r.scheduler.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		var calls sync.WaitGroup
+		for _, tenant := range []string{"a", "b"} {
+			for i := range 30 {
+				calls.Go(func() {
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					if i%2 == 0 {
+						time.AfterFunc(time.Duration(i)*100*time.Millisecond, cancel)
+					}
+					begun := time.Now()
+					w := r.do(r.request(ctx, tenant))
+					if i%2 == 0 {
+						if w.Body.Len() > 0 {
+							t.Errorf("a client that left is answered: %s", text(w))
+						}
+						return
+					}
+					if kind := w.Header().Get("X-Sluice-Error"); w.Code != http.StatusTooManyRequests || kind != "queue_timeout" {
+						t.Errorf("%s: %s", tenant, text(w))
+					}
+					if took := time.Since(begun); took < 10*time.Second || took > 11*time.Second {
+						t.Errorf("%s: it waited %v", tenant, took)
+					}
+				})
+			}
+		}
+		calls.Wait()
+		if n := len(r.upstream.sent()); n > 0 {
+			t.Errorf("%d calls went upstream", n)
+		}
+		if err := r.scheduler.Resume(); err != nil {
+			t.Fatal(err)
+		}
+		r.call("a", "")
+	})
+}
+
+func TestCallsThatWaitEndWhenTheResetTurnsOutToLieTooFar(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTenantRig(t, rigConfig{
+			sim: sim.Config{Latency: 3 * time.Second}, limits: sluice.Limits{Concurrent: 2},
+			tenants: []gateway.Tenant{{Name: "a"}, {Name: "b", Concurrent: 4}, {Name: "slow", MaxWait: 4 * time.Minute}},
+		})
+		var calls sync.WaitGroup
+		var asked atomic.Pointer[time.Time] // or the second pause came
+		asked.Store(new(time.Now()))
+		for i := range 60 { // some wait for a slot of the upstream, some for their turn, some for their tenant's limits
+			calls.Go(func() {
+				w := r.do(r.request(t.Context(), []string{"a", "b", "slow"}[i%3]))
+				if w.Code == http.StatusOK {
+					return
+				}
+				if took := time.Since(*asked.Load()); w.Header().Get("X-Sluice-Error") != "quota_exhausted" || took > 7*time.Second {
+					t.Errorf("after %v: %s", took, text(w))
+				}
+			})
+		}
+		time.Sleep(4500 * time.Millisecond)
+		if err := r.scheduler.PauseLane("m", pause(4*time.Minute+30*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		slow, others := 0, 0
+		for _, s := range r.tenants.States() {
+			if s.Name == "slow" {
+				slow = s.Waiting
+			} else {
+				others += s.Waiting
+			}
+		}
+		if slow > 0 || others == 0 {
+			t.Errorf("%d wait that may not wait so long, and %d that may", slow, others)
+		}
+		if err := r.scheduler.PauseLane("m", pause(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		asked.Store(new(time.Now()))
+		calls.Wait()
+		if n := len(r.upstream.sent()); n != 4 {
+			t.Errorf("%d calls were sent: 4 could be", n)
+		}
+	})
+}
+
+func TestATenantOfHardlyAnyWeightIsToldToComeMuchLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTenantRig(t, rigConfig{
+			sim: sim.Config{Latency: 10 * time.Second}, limits: sluice.Limits{Concurrent: 1},
+			tenants: []gateway.Tenant{{Name: "light", Weight: 1e-300, MaxQueue: 12}, {Name: "heavy"}},
+		})
+		ctx, leave := context.WithCancel(t.Context())
+		var calls sync.WaitGroup
+		for range 4 { // the upstream's usual time is known then
+			r.call("heavy", "")
+		}
+		for i := range 60 { // of light's, those above twelve are refused
+			calls.Go(func() { r.do(r.request(ctx, []string{"heavy", "light"}[i%2])) })
+			if i == 0 {
+				synctest.Wait() // it has the slot
+			}
+		}
+		synctest.Wait()
+		w := r.do(r.request(t.Context(), "light"))
+		var seconds int
+		fmt.Sscan(w.Header().Get("Retry-After"), &seconds)
+		if w.Header().Get("X-Sluice-Error") != "queue_full" || seconds < 250 {
+			t.Errorf("behind at least thirty calls of ten seconds: %s", text(w))
+		}
+		leave()
+		calls.Wait()
+	})
+}

@@ -1,0 +1,201 @@
+package gateway_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/gateway"
+	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/sim"
+)
+
+// tenantRig is a gateway in front of an imitation, within one process.
+type tenantRig struct {
+	t         testing.TB
+	gateway   *gateway.Gateway
+	tenants   *gateway.Tenants
+	file      gateway.KeyFile
+	keys      map[string]string // by tenant
+	scheduler *sluice.Scheduler
+	server    *sim.Server
+	upstream  *recorder
+}
+
+// recorder notes whose request came in which order, by the header X-Whose.
+type recorder struct {
+	base  http.RoundTripper
+	quiet bool // it notes nothing
+
+	mu         sync.Mutex
+	whose      []string
+	seen       []*http.Request
+	items      []int // that were accepted, by the header X-Item
+	open, most int
+}
+
+func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
+	if r.quiet {
+		return r.base.RoundTrip(req)
+	}
+	r.mu.Lock()
+	r.whose, r.seen = append(r.whose, req.Header.Get("X-Whose")), append(r.seen, req)
+	r.open++
+	r.most = max(r.most, r.open)
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		r.open--
+		r.mu.Unlock()
+	}()
+	resp, err := r.base.RoundTrip(req)
+	if item, bad := strconv.Atoi(req.Header.Get("X-Item")); bad == nil && err == nil && resp.StatusCode == http.StatusOK {
+		r.mu.Lock()
+		r.items = append(r.items, item)
+		r.mu.Unlock()
+	}
+	return resp, err
+}
+
+func (r *recorder) sent() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.whose[:len(r.whose):len(r.whose)]
+}
+
+// rigConfig shapes a tenantRig. The models there are m, at 1 and 2 USD per million tokens, and free, whose price nobody knows.
+type rigConfig struct {
+	api     string // of the provider. "" is openai-compatible
+	sim     sim.Config
+	limits  sluice.Limits
+	tenants []gateway.Tenant
+	gateway gateway.Config
+	dir     string
+}
+
+func newTenantRig(t testing.TB, cfg rigConfig) *tenantRig {
+	t.Helper()
+	server, err := sim.New(cfg.sim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &tenantRig{t: t, keys: make(map[string]string), server: server, upstream: &recorder{base: server.Transport()}}
+	p, _ := provider.Lookup(cmp.Or(cfg.api, "openai-compatible"))
+	if r.scheduler, err = sluice.New(sluice.Config{Limits: cfg.limits, Charge: p.Charge, CountsCached: p.CountsCached}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.scheduler.Close() })
+	address := "http://only.test/v1"
+	if p.Dialect == provider.Anthropic {
+		address = "http://only.test"
+	}
+	ups, err := provider.NewUpstreams(provider.UpstreamsConfig{Upstreams: []provider.Upstream{{
+		Name: "only", Provider: p, BaseURL: address, Scheduler: r.scheduler,
+		Models: map[string]string{"m": "m", "free": "free"},
+		Keys:   []provider.Key{{From: "KEY", Value: "the-upstream-key"}},
+		Price:  func(model string) (float64, float64, bool) { return 1, 2, model == "m" },
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.dir == "" {
+		cfg.dir = t.TempDir()
+	}
+	r.file = gateway.KeyFile(filepath.Join(cfg.dir, "keys.json"))
+	for _, one := range cfg.tenants {
+		if r.keys[one.Name], err = r.file.Add(one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r.tenants, err = gateway.OpenTenants(gateway.TenantsConfig{Keys: r.file}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.tenants.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	cfg.gateway.Upstreams, cfg.gateway.Base, cfg.gateway.Tenants = ups, r.upstream, r.tenants
+	if r.gateway, err = gateway.New(cfg.gateway); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.nothingLeft)
+	return r
+}
+
+// nothingLeft checks that every permit and place came back.
+func (r *tenantRig) nothingLeft() {
+	r.gateway.Wait()
+	for _, lane := range r.scheduler.Snapshot().Lanes {
+		if lane.InFlight != 0 || lane.Waiting != 0 {
+			r.t.Errorf("lane %s: %d in flight, %d waiting at the end", lane.Lane, lane.InFlight, lane.Waiting)
+		}
+	}
+	for _, s := range r.tenants.States() {
+		if s.Open != 0 || s.Waiting != 0 {
+			r.t.Errorf("tenant %q: %d open, %d waiting at the end", s.Name, s.Open, s.Waiting)
+		}
+	}
+}
+
+const chatBody = `{"model":"m","max_tokens":10,"messages":[{"role":"user","content":"hello"}]}`
+
+// request is a call of a tenant.
+func (r *tenantRig) request(ctx context.Context, tenant string) *http.Request {
+	req := httptest.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/v1/chat/completions", strings.NewReader(chatBody))
+	req.Header.Set("X-Whose", tenant)
+	if key := r.keys[tenant]; key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	return req
+}
+
+func (r *tenantRig) do(req *http.Request) (w *httptest.ResponseRecorder) {
+	w = httptest.NewRecorder()
+	defer aborted()
+	r.gateway.ServeHTTP(w, req)
+	return w
+}
+
+// call makes a call, which must be answered.
+func (r *tenantRig) call(tenant, session string) *httptest.ResponseRecorder {
+	req := r.request(r.t.Context(), tenant)
+	if session != "" {
+		req.Header.Set("X-Sluice-Session", session)
+	}
+	w := r.do(req)
+	if w.Code != http.StatusOK {
+		r.t.Errorf("%s: %s", tenant, text(w))
+	}
+	return w
+}
+
+func text(w *httptest.ResponseRecorder) string {
+	b, _ := io.ReadAll(w.Result().Body)
+	return fmt.Sprintf("%d %s %v", w.Code, strings.TrimSpace(string(b)), w.Header())
+}
+
+// pause is what a provider says that lets nothing through for so long.
+func pause(d time.Duration) sluice.Outcome {
+	return sluice.Outcome{Kind: sluice.UsageWindow, Wait: d}
+}
+
+func contextAfter(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(d, cancel)
+	return ctx, cancel
+}
+
+func bodyOf(text string) (io.ReadCloser, int64) {
+	return io.NopCloser(strings.NewReader(text)), int64(len(text))
+}

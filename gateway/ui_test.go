@@ -1,0 +1,258 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice/gateway"
+)
+
+// dashboard is a gateway with a page, at a socket, whose calls end at once.
+func dashboard(t *testing.T, admin *gateway.Admin) (g *gateway.Gateway, url string) {
+	t.Helper()
+	cfg := configOf(t, newScheduler(t, 2), tripper(func(*http.Request) string { return "yes" }))
+	cfg.Dashboard, cfg.Admin = true, admin
+	return serveAt(t, cfg)
+}
+
+// serveAt serves a gateway at a socket.
+func serveAt(t *testing.T, cfg gateway.Config) (g *gateway.Gateway, url string) {
+	t.Helper()
+	g, err := gateway.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(g)
+	t.Cleanup(func() {
+		g.Drain()
+		web.CloseClientConnections()
+		web.Close()
+	})
+	return g, web.URL
+}
+
+// fetch makes a request, and returns its status and answer.
+func fetch(t *testing.T, method, url, body string, header ...string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		if header[i] == "Host" {
+			r.Host = header[i+1]
+		}
+		r.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(text)
+}
+
+func TestThePageShowsWhatWentThrough(t *testing.T) {
+	_, url := dashboard(t, nil)
+	for _, id := range []string{"first", "<script>alert(1)</script>"} {
+		if resp, text := fetch(t, http.MethodPost, url+"/v1/chat/completions", hello, "X-Request-Id", id); resp.StatusCode != 200 {
+			t.Fatalf("%s %s", resp.Status, text)
+		}
+	}
+	resp, text := fetch(t, http.MethodGet, url+"/ui", "")
+	for _, want := range []string{`<dd id="n-ended">2</dd>`, "house: m", "0 of 2", "first", "200 ok", "&lt;script&gt;alert(1)&lt;/script&gt;", "polyline", "100 %", "<caption"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page has no %s", want)
+		}
+	}
+	for _, hidden := range []string{"<script>alert", "hello", "Pause", "style="} {
+		if strings.Contains(text, hidden) {
+			t.Errorf("the page has %s", hidden)
+		}
+	}
+	if t.Failed() {
+		t.Log(text)
+	}
+	if policy := resp.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+		t.Errorf("policy %q", policy)
+	}
+	for path, kind := range map[string]string{"/ui/style.css": "text/css", "/ui/script.js": "text/javascript"} {
+		if resp, _ := fetch(t, http.MethodGet, url+path, ""); resp.StatusCode != 200 || !strings.HasPrefix(resp.Header.Get("Content-Type"), kind) {
+			t.Errorf("%s: %s %s", path, resp.Status, resp.Header.Get("Content-Type"))
+		}
+	}
+}
+
+func TestThePageIsForItsOwnHostAndOrigin(t *testing.T) {
+	g, url := dashboard(t, nil)
+	for _, path := range []string{"/ui", "/ui/events", "/ui/script.js"} {
+		for _, header := range [][]string{{"Host", "rebound.example"}, {"Origin", "https://other.example"}} {
+			if resp, _ := fetch(t, http.MethodGet, url+path, "", header...); resp.StatusCode != http.StatusForbidden {
+				t.Errorf("%s with %s: %s", path, header, resp.Status)
+			}
+		}
+		r, w := httptest.NewRequest(http.MethodGet, "http://127.0.0.1"+path, nil), httptest.NewRecorder()
+		r.RemoteAddr = "10.1.2.3:999"
+		if g.ServeHTTP(w, r); w.Code != http.StatusForbidden {
+			t.Errorf("%s from another host: %d", path, w.Code)
+		}
+	}
+	for _, path := range []string{"/ui/page.html", "/ui/../gateway.go", "/ui/pause"} {
+		if resp, _ := fetch(t, http.MethodGet, url+path, ""); resp.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: %s", path, resp.Status)
+		}
+	}
+}
+
+func TestEventsTellWhatChangesUntilTheGatewayDrains(t *testing.T) {
+	g, url := dashboard(t, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, url+"/ui/events", nil)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	next := func(want string) {
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), want) {
+				return
+			}
+		}
+		t.Fatalf("no event with %s: %v", want, lines.Err())
+	}
+	next(`n-ended\"\u003e0\u003c`)
+	fetch(t, http.MethodPost, url+"/v1/chat/completions", hello)
+	next(`n-ended\"\u003e1\u003c`)
+	over, err := g.Swap(configOf(t, newScheduler(t, 1), nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-over // though the page is looked at
+	g.Drain()
+	for lines.Scan() {
+	}
+	if lines.Err() != nil {
+		t.Error(lines.Err())
+	}
+}
+
+func TestOnlyAnAdminSteers(t *testing.T) {
+	const key = "0123456789abcdef"
+	var did []string
+	admin := &gateway.Admin{Key: key,
+		Pause: func(paused bool) error {
+			did = append(did, map[bool]string{true: "pause", false: "resume"}[paused])
+			return nil
+		},
+		Limits: func(body []byte) error { did = append(did, string(body)); return nil },
+	}
+	_, url := dashboard(t, admin)
+	for name, c := range map[string]struct {
+		method, path string
+		header       []string
+		status       int
+	}{
+		"no key":            {http.MethodPost, "/ui/pause", nil, 401},
+		"another key":       {http.MethodPost, "/ui/pause", []string{"X-Sluice-Admin-Key", "0123456789abcdeF"}, 401},
+		"as a bearer":       {http.MethodPost, "/ui/pause", []string{"Authorization", "Bearer " + key}, 401},
+		"a get":             {http.MethodGet, "/ui/pause", []string{"X-Sluice-Admin-Key", key}, 404},
+		"another origin":    {http.MethodPost, "/ui/pause", []string{"X-Sluice-Admin-Key", key, "Origin", "https://other.example"}, 403},
+		"an unknown action": {http.MethodPost, "/ui/drop", []string{"X-Sluice-Admin-Key", key}, 404},
+	} {
+		if resp, _ := fetch(t, c.method, url+c.path, "", c.header...); resp.StatusCode != c.status {
+			t.Errorf("%s: %s", name, resp.Status)
+		}
+	}
+	if len(did) > 0 {
+		t.Errorf("did %q", did)
+	}
+	for _, action := range []string{"pause", "resume", "limits"} {
+		if resp, text := fetch(t, http.MethodPost, url+"/ui/"+action, `{"rpm":5}`, "X-Sluice-Admin-Key", key, "Origin", url); resp.StatusCode != 200 {
+			t.Errorf("%s: %s %s", action, resp.Status, text)
+		}
+	}
+	if strings.Join(did, " ") != `pause resume {"rpm":5}` {
+		t.Errorf("did %q", did)
+	}
+	_, without := dashboard(t, nil)
+	if resp, _ := fetch(t, http.MethodPost, without+"/ui/pause", "", "X-Sluice-Admin-Key", ""); resp.StatusCode != 404 {
+		t.Errorf("without an admin: %s", resp.Status)
+	}
+}
+
+func TestTheAdminKeyIsNotGuessedFast(t *testing.T) {
+	const key = "0123456789abcdef"
+	_, url := dashboard(t, &gateway.Admin{Key: key, Pause: func(bool) error { return nil }})
+	for i := range 10 {
+		if resp, _ := fetch(t, http.MethodPost, url+"/ui/pause", "", "X-Sluice-Admin-Key", fmt.Sprint("wrong-key-number-", i)); resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("try %d: %s", i+1, resp.Status)
+		}
+	}
+	for _, of := range []string{"another", key} {
+		if resp, _ := fetch(t, http.MethodPost, url+"/ui/pause", "", "X-Sluice-Admin-Key", of); resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" {
+			t.Errorf("%s: %s", of, resp.Status)
+		}
+	}
+}
+
+func TestPagesThatGoLeaveNothing(t *testing.T) {
+	_, url := dashboard(t, nil)
+	fetch(t, http.MethodGet, url+"/ui", "")
+	http.DefaultClient.CloseIdleConnections()
+	before := runtime.NumGoroutine()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for i := range 20 {
+		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, url+"/ui/events", nil)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("page %d: %v %v", i+1, resp, err)
+		}
+		if line, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil || !strings.HasPrefix(line, "data: ") {
+			t.Fatalf("page %d: %v", i+1, err)
+		}
+	}
+	cancel()
+	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; time.Sleep(20 * time.Millisecond) {
+		http.DefaultClient.CloseIdleConnections()
+		if time.Now().After(end) {
+			t.Fatalf("%d goroutines, before %d", runtime.NumGoroutine(), before)
+		}
+	}
+}
+
+func TestThePageHasTheBusiestOfManyTenantsAndLanes(t *testing.T) {
+	traffic := gateway.NewTraffic(gateway.TrafficConfig{})
+	shared := newScheduler(t, 2)
+	cfg := configOf(t, shared, tripper(func(*http.Request) string { return "yes" }))
+	cfg.Traffic, cfg.Dashboard = traffic, true
+	_, url := serveAt(t, cfg)
+	for i := range 200 {
+		traffic.Note(fmt.Sprintf("tenant-%03d", i), i)
+	}
+	_, text := fetch(t, http.MethodGet, url+"/ui", "")
+	if n := strings.Count(text, `dir="auto">tenant-`); n < 50 || strings.Contains(text, `<th scope="row" dir="auto">tenant-149`) {
+		t.Errorf("%d tenants", n)
+	}
+	for _, want := range []string{`<th scope="row" dir="auto">tenant-150`, `<th scope="row" dir="auto">tenant-199`, "(150 others)"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page has no %s", want)
+		}
+	}
+}

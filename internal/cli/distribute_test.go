@@ -1,0 +1,319 @@
+package cli_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-llm/sluice/internal/cli"
+)
+
+// crew is a bench whose runs have their calls made by workers.
+type crew struct {
+	*killBench
+	redis   string
+	engine  *miniredis.Miniredis // nil: the engine of others
+	workers []*run
+}
+
+// newCrew starts an imitation, and no workers yet. Its engine is one in this process, or that of SLUICE_TEST_REDIS.
+func newCrew(t *testing.T, items, slots int) *crew {
+	t.Helper()
+	c := &crew{killBench: newKillBench(t, items, slots), redis: os.Getenv("SLUICE_TEST_REDIS")}
+	if c.redis == "" {
+		c.engine = miniredis.RunT(t)
+		c.redis = "redis://" + c.engine.Addr()
+	}
+	c.args = []string{"--redis", c.redis, "--distribute", "--progress", "plain"}
+	t.Cleanup(func() {
+		for _, w := range c.workers {
+			w.Process.Kill() // if it did not end before
+			w.Wait()
+		}
+	})
+	return c
+}
+
+// job is the name of the run's job.
+func (c *crew) job() string { return filepath.Base(c.dir) }
+
+// hire starts a worker for the run alone.
+func (c *crew) hire(args ...string) *run {
+	c.t.Helper()
+	if !slices.Contains(c.args, "--job") {
+		c.args = append(c.args, "--job", c.job())
+	}
+	r := &run{Cmd: exec.Command("sluice", append([]string{"worker", "--redis", c.redis, "--job", c.job(), "--provider", "openai",
+		"--base-url", c.url + "/v1", "--progress", "plain"}, args...)...)}
+	r.Env = append(os.Environ(), "OPENAI_API_KEY="+sentinelKey, "XDG_STATE_HOME="+filepath.Join(c.dir, "state"))
+	r.Stdout, r.Stderr = &r.out, &r.out
+	if err := r.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.workers = append(c.workers, r)
+	return r
+}
+
+// done fails the test unless the run ended well with every item recorded once.
+func (c *crew) done(out string, err error) {
+	c.t.Helper()
+	if err != nil {
+		for _, w := range c.workers {
+			out += "\n" + w.out.String()
+		}
+		c.t.Fatalf("the run ended with %v:\n%s", err, out)
+	}
+	if n := len(c.recorded()); n != len(c.prompts) {
+		c.t.Errorf("%d of %d items are recorded", n, len(c.prompts))
+	}
+}
+
+// twice is how many calls were made more than once, when all have ended.
+func (c *crew) twice() int { return again(c.settle()) }
+
+// again is how many calls were made more than once.
+func again(paid map[string]int) (n int) {
+	for _, times := range paid {
+		n += times - 1
+	}
+	return n
+}
+
+// TestKillDistributed kills, without a warning, the process that collects, and then those that work.
+func TestKillDistributed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some 30 s of real time, in real processes")
+	}
+	t.Parallel()
+	const items, slots = 700, 24
+	c := newCrew(t, items, slots)
+	c.args = append(c.args, "--window", "80") // else all is done while there is no collector
+	workers := []*run{c.hire("--concurrent", "12"), c.hire("--concurrent", "12")}
+	luck := rand.New(rand.NewPCG(5, 6))
+	cut, before := 0, map[string]bool{}
+	collects := c.start()
+	const collectors, kills = 3, 5 // a third worker that is lost with an item would make that poison
+	for i := range kills {
+		c.awaitLines((i + 1) * items / (kills + 3))
+		time.Sleep(time.Duration(luck.IntN(100)) * time.Millisecond)
+		if i < collectors {
+			collects.Process.Kill()
+			collects.Wait()
+			recorded := c.recorded()
+			for hash := range before {
+				if !recorded[hash] {
+					t.Errorf("kill %d: a result that was recorded is gone", i)
+				}
+			}
+			before = recorded
+			collects = c.start()
+			continue
+		}
+		if n := again(c.stats().Paid); i == collectors && n > 0 {
+			t.Errorf("%d calls were made twice, and no worker was killed yet", n)
+		}
+		w := i % len(workers)
+		c.await("calls to be open", func() bool { return c.stats().InFlight > 8 })
+		cut += c.stats().InFlight // all that it may have had open
+		workers[w].Process.Kill()
+		workers[w].Wait()
+		workers[w] = c.hire("--concurrent", "12")
+	}
+	c.done(collects.wait())
+	if cut == 0 {
+		t.Error("no worker was killed with calls open")
+	}
+	if twice := c.twice(); twice > cut {
+		t.Errorf("%d calls were made twice, and %d at most were open when a worker was killed", twice, cut)
+	} else {
+		t.Logf("%d calls were made twice, of %d at most that were open when a worker was killed", twice, cut)
+	}
+}
+
+// TestADistributedRunIsDrained interrupts the run, and then a worker.
+func TestADistributedRunIsDrained(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t, 300, 16)
+	first := c.hire("--rpm", "1200", "--burst-seconds", "1")
+	collects := c.start()
+	c.awaitLines(30)
+	collects.Process.Signal(os.Interrupt)
+	out, err := collects.wait()
+	if collects.ProcessState.ExitCode() != 130 || !strings.Contains(out, "the same command goes on") {
+		t.Fatalf("the run ended with %v:\n%s", err, out)
+	}
+	recorded, paid := len(c.recorded()), len(c.settle())
+	if recorded != paid || recorded == len(c.prompts) {
+		t.Errorf("%d of %d items are recorded after an interrupt, and %d calls were made", recorded, len(c.prompts), paid)
+	}
+	collects = c.start()
+	c.awaitLines(recorded + 30)
+	if c.engine != nil {
+		if held := c.engine.Dump(); !strings.Contains(held, "Prompt number") || strings.Contains(held, sentinelCore) {
+			t.Errorf("the engine has no prompts, or the key:\n%s", held)
+		}
+	}
+	first.Process.Signal(os.Interrupt)
+	if said, err := first.wait(); err != nil || !strings.Contains(said, "given back") {
+		t.Errorf("the worker ended with %v:\n%s", err, said)
+	}
+	c.hire()
+	c.done(collects.wait())
+	if twice := c.twice(); twice != 0 {
+		t.Errorf("%d calls were made twice", twice)
+	}
+}
+
+// TestADistributedRunIsTheSame compares the output of a run here and of one by workers, with a schema that some answers miss.
+func TestADistributedRunIsTheSame(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t, 60, 16)
+	schema := filepath.Join(c.dir, "schema.json")
+	if err := os.WriteFile(schema, []byte(`{"type":"string","pattern":"^sim:[0-7]"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	common := []string{"--fail-on", "length", "--attempts", "2", "--price-in", "2", "--price-out", "8"}
+	far := c.args
+	var outputs [2][]string
+	for i, args := range [][]string{nil, far} {
+		c.out = filepath.Join(c.dir, fmt.Sprintf("out%d.jsonl", i))
+		if c.args = append(slices.Clone(args), common...); i == 1 {
+			c.args = append(c.args, "--redis", c.redis)
+			c.hire()
+		}
+		if out, err := c.start().wait(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		outputs[i] = sortedLines(c.read())
+	}
+	if diff := cmp.Diff(outputs[0], outputs[1]); diff != "" {
+		t.Errorf("the outputs differ, - here and + by a worker:\n%s", diff)
+	}
+}
+
+// sortedLines are the lines of an output without what time and chance make of them.
+func sortedLines(b []byte) []string {
+	b = regexp.MustCompile(`"(wait|queued|cooldown|backoff|latency)_ms":\d+`).ReplaceAll(b, []byte(`"${1}_ms":0`))
+	b = regexp.MustCompile(`"throttles":\d+|"request_id":"[^"]*"|"created":\d+|"(id|system_fingerprint)":"chatcmpl[^"]*"`).ReplaceAll(b, nil)
+	return slices.Sorted(strings.Lines(string(b)))
+}
+
+// TestTheEngineIsAwayForAWhile kills the engine, and starts it again with nothing of what it had.
+func TestTheEngineIsAwayForAWhile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some 15 s of real time, in real processes")
+	}
+	binary, err := exec.LookPath("redis-server")
+	if err != nil {
+		t.Skip("there is no redis-server here to kill")
+	}
+	t.Parallel()
+	c := newCrew(t, 500, 16)
+	address := freeAddress()
+	var engine *exec.Cmd
+	start := func() {
+		engine = exec.Command(binary, "--bind", "127.0.0.1", "--port", address[strings.LastIndex(address, ":")+1:], "--save", "", "--dir", c.dir)
+		if err := engine.Start(); err != nil {
+			t.Fatal(err)
+		}
+		c.await("the engine to listen", func() bool {
+			conn, err := net.Dial("tcp", address)
+			if err == nil {
+				conn.Close()
+			}
+			return err == nil
+		})
+	}
+	kill := func() {
+		engine.Process.Kill()
+		engine.Wait()
+	}
+	c.lastStart = &run{} // which says what there was, should the engine not come
+	start()
+	defer func() { kill() }()
+	c.redis = "redis://" + address
+	c.args[1] = c.redis
+	w := c.hire("--rpm", "1800", "--burst-seconds", "1")
+	collects := c.start()
+	c.awaitLines(50)
+	kill()
+	c.await("both to say so", func() bool {
+		return strings.Contains(collects.out.String(), "waiting for the engine at") && strings.Contains(w.out.String(), "waiting for the engine at")
+	})
+	start()
+	c.done(collects.wait())
+	t.Logf("%d calls were made twice", c.twice())
+}
+
+// TestAWorkerGoesOnWithOtherModels has one model throttled for long, and its items at the head of the queue.
+func TestAWorkerGoesOnWithOtherModels(t *testing.T) {
+	t.Parallel()
+	const slow = 300 // many more than a worker has in hand, so that any item behind them shows that it goes on
+	c := newCrew(t, 2*slow, 16)
+	for i, line := range c.prompts {
+		if i < slow {
+			c.prompts[i] = strings.Replace(line, `"model":"sim-small"`, `"model":"slow"`, 1)
+		}
+	}
+	c.save()
+	behind, err := url.Parse(c.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(behind)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if bytes.Contains(body, []byte(`"model":"slow"`)) {
+			w.Header().Set("Retry-After", "600")
+			http.Error(w, `{"error":{"message":"Rate limit reached for slow","type":"requests","code":"rate_limit_exceeded"}}`, http.StatusTooManyRequests)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	c.hire("--base-url", server.URL+"/v1")
+	collects := c.start()
+	c.awaitLines(20)
+	collects.Process.Kill()
+	collects.Wait()
+	if text := string(c.read()); strings.Contains(text, `"slow"`) {
+		t.Errorf("an item of the model that pauses is recorded:\n%.500s", text)
+	}
+}
+
+// What waits behind tasks of a model that pauses is reached however long it takes to put those aside, though what is due again is
+// given first.
+func TestTasksOfAPausedModelComeBackMoreSlowlyThanTheyArePutAside(t *testing.T) {
+	const tasks, pause, each = 2000, 24 * time.Hour, 100 * time.Millisecond
+	var due []time.Duration // in order
+	fresh, now := tasks, time.Duration(0)
+	for ; fresh > 0 && now < time.Hour; now += each {
+		if len(due) > 0 && due[0] <= now {
+			due = due[1:]
+		} else {
+			fresh--
+		}
+		due = append(due, now+cli.Leave(pause-now, now))
+	}
+	if !slices.IsSorted(due) || now > 2*tasks*each {
+		t.Errorf("after %v, %d of %d tasks have not been given yet", now, fresh, tasks)
+	}
+}

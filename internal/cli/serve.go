@@ -1,0 +1,396 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/gateway"
+	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/telemetry"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// serveOptions are the flags of the serve command.
+type serveOptions struct {
+	account  accountFlags
+	attempts int
+	verbose  bool
+	check    bool
+	json     bool
+	quiet    bool
+	told     serveSettings // by flags
+	given    func(flag string) bool
+}
+
+// newServe returns the command that serves a gateway.
+func newServe(s *streams) *cobra.Command {
+	var o serveOptions
+	cmd := &cobra.Command{
+		Use:   "serve [--listen ADDR] [--config sluice.yaml]",
+		Short: "Serve a gateway in front of providers that queues calls fairly and keeps to their limits",
+		Long: `Serve a gateway in front of providers: whoever calls it gets an answer when the limits allow one, in a fair order, rather than
+429. Clients change their base URL and nothing else; the keys of providers stay here.
+
+Upstreams are those of --config; without them, the provider that --provider names, or every provider whose key is in the
+environment. What stands below serve: in that file holds where no flag says otherwise; the file is read again when it changes
+and on SIGHUP. The first interrupt lets open calls end, the second cuts them off.`,
+		Example: `  sluice serve                                    every provider whose key is in the environment
+  OPENAI_BASE_URL=http://127.0.0.1:8787/v1 ANTHROPIC_BASE_URL=http://127.0.0.1:8787 your-program
+  sluice serve --config sluice.yaml --listen 127.0.0.1:9000
+  sluice serve --config sluice.yaml --check       say what would be served, or what is wrong
+  sluice serve key add alice                      from then on, who calls needs a key
+  sluice serve --provider sim                     an imitation of a provider, to try it without a key
+  sluice serve --provider openai-compatible --base-url http://127.0.0.1:8000/v1 --concurrent 32`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runServe(cmd.Context(), s, &o) },
+	}
+	o.register(cmd.Flags())
+	cmd.AddCommand(newServeKey(s))
+	return cmd
+}
+
+func (o *serveOptions) register(fs *pflag.FlagSet) {
+	fs.SortFlags = false
+	o.given = fs.Changed
+	fs.StringVar(&o.told.listen, "listen", "127.0.0.1:8787", "address to serve at (port 0: one that is free)")
+	o.account.register(fs)
+	fs.Lookup("model").Usage = "serve this model alone, where no file names upstreams (absent: all that the provider has)"
+	fs.StringVar(&o.told.prefer, "prefer", "", "of several upstreams, which gets a call: soonest or cost (absent: soonest)")
+	fs.IntVar(&o.account.maxThrottles, "max-throttles", 20, "give a call up when it was throttled more often than that")
+	fs.IntVar(&o.attempts, "attempts", 3, "tries per call, throttled ones aside")
+	fs.DurationVar(&o.told.deadlines.Queue, "queue-timeout", 5*time.Minute, "how long a call may wait for its turn")
+	fs.DurationVar(&o.told.drain, "drain-timeout", 30*time.Second, "how long open calls may go on after the first interrupt")
+	fs.StringArrayVar(&o.told.hosts, "host", nil, "another name that the gateway may be addressed by (repeatable)")
+	fs.StringArrayVar(&o.told.origins, "origin", nil, "origin of pages that may call the gateway (repeatable)")
+	fs.StringVar(&o.told.keys, "keys", "", keysUsage)
+	fs.BoolVar(&o.verbose, "verbose", false, "say more on standard error")
+	fs.BoolVar(&o.quiet, "quiet", false, "say nothing on standard error but warnings and errors")
+	fs.BoolVar(&o.check, "check", false, "open nothing: say what would be served, or what is wrong")
+	fs.BoolVar(&o.json, "json", false, "say what is served, or with --check would be, as one JSON document")
+	fs.StringVar(&o.told.access, "access-log", "", "file that gets a line of JSON for each request, without contents and keys (-: standard output)")
+	fs.StringVar(&o.told.adminKey, "admin-key-env", "", "environment variable that holds a key to pause the gateway and set limits by, at /ui (absent: nobody can)")
+	fs.StringVar(&o.told.events, "events", "", "append every event of the schedulers to FILE, as JSON lines")
+	registerEngine(fs, &o.told.shared, redisUsage)
+	fs.BoolVar(&o.told.noUI, "no-ui", false, "serve no dashboard at /ui")
+	o.told.watch.register(fs)
+}
+
+// runServe is the serve command.
+func runServe(ctx context.Context, s *streams, o *serveOptions) (err error) {
+	r := &serving{s: s, o: o, pool: &schedulerPool{}}
+	if o.quiet && o.verbose {
+		return usageError(errors.New("--quiet and --verbose want opposite things"), "leave one of them out")
+	}
+	if r.accounts, err = o.account.open(sluice.Config{Attempts: o.attempts, Observer: &r.observers}, s.err.secrets.hide); err != nil {
+		return err
+	}
+	r.accounts.pool, r.accounts.dry = r.pool, o.check
+	defer func() { err = cmp.Or(err, r.close()) }()
+	if err := r.openTenants(); err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, r.closeTenants()) }()
+	if r.settings, err = o.settings(r.accounts.settings, r.keyed()); err != nil {
+		return err
+	}
+	if r.steer, err = r.admin(r.settings.adminKey); err != nil {
+		return err
+	}
+	if o.check {
+		return r.check()
+	}
+	if err := r.openShared(ctx); err != nil {
+		return err
+	}
+	if r.access, err = openAccessLog(s, r.settings.access); err != nil {
+		return err
+	}
+	defer func() { r.warn(r.access.close()) }()
+	counts := r.count()
+	watch, err := r.settings.watch.open(ctx, s, counts)
+	if err != nil {
+		return err
+	}
+	defer func() { r.warn(watch.close()) }()
+	r.metrics = watch.handler()
+	r.observers = append(r.observers, watch.observers()...)
+	endEvents, err := r.openEvents()
+	if err != nil {
+		return err
+	}
+	defer endEvents()
+	file := r.accounts.settings.file // before it gets upstreams that it does not have
+	if err := r.openUpstreams(r.accounts, &r.settings); err != nil {
+		return err
+	}
+	watch.of(r.accounts)
+	r.watch = watch
+	r.accounts.explainLimits(s, o.verbose)
+	cfg := r.config(r.accounts, &r.settings)
+	cfg.Tenants, cfg.Logger = r.tenants, slog.New(&logHandler{s: s, verbose: o.verbose})
+	if r.gateway, err = gateway.New(cfg); err != nil {
+		return err
+	}
+	doc, err := r.describe(&file)
+	if err != nil {
+		return err
+	}
+	return r.serve(ctx, doc)
+}
+
+// openEvents begins to write events to the file that is named for them. The returned function ends it.
+func (r *serving) openEvents() (end func(), err error) {
+	if r.settings.events == "" {
+		return func() {}, nil
+	}
+	log, err := r.s.openEvents(r.settings.events)
+	if err != nil {
+		return nil, err
+	}
+	r.observers = append(r.observers, log)
+	return func() { r.warn(log.Close()) }, nil
+}
+
+// serving is one gateway at work.
+type serving struct {
+	s         *streams
+	o         *serveOptions
+	pool      *schedulerPool
+	shared    *shared // nil: quotas are shared with nobody
+	gateway   *gateway.Gateway
+	tenants   *gateway.Tenants // nil: there is no place for their keys
+	observers observers
+	watch     *watch
+	access    *accessLog
+	traffic   *gateway.Traffic
+	metrics   http.Handler
+	steer     *gateway.Admin
+	systemd   *supervisor    // nil: nobody
+	retiring  sync.WaitGroup // accounts whose last calls are open
+
+	mu       sync.Mutex
+	accounts *accounts // of the settings that hold now
+	settings serveSettings
+}
+
+// count begins to count what goes through the gateway.
+func (r *serving) count() *telemetry.Gateway {
+	counts := telemetry.NewGateway(func() gateway.TrafficSnapshot { return r.traffic.Snapshot() }, conventional)
+	r.traffic = gateway.NewTraffic(gateway.TrafficConfig{Ended: func(ended *gateway.Record) {
+		r.access.ended(ended)
+		counts.Ended(ended)
+	}})
+	return counts
+}
+
+// config is the gateway's.
+func (r *serving) config(a *accounts, s *serveSettings) gateway.Config {
+	return gateway.Config{
+		Upstreams: a.upstreams.Upstreams, Base: a.transport, Header: a.headers, Models: s.models, Deadlines: s.deadlines, Bodies: s.bodies,
+		Hosts: s.addresses(), Origins: s.origins, Routes: s.routes, Passthrough: s.passed,
+		Traffic: r.traffic, Metrics: r.metrics, Dashboard: !s.noUI, Admin: r.steer,
+	}
+}
+
+// close lets go of all accounts, whose calls are over.
+func (r *serving) close() error {
+	r.retiring.Wait()
+	err := r.accounts.Close()
+	if t, ok := r.accounts.transport.(interface{ CloseIdleConnections() }); ok {
+		t.CloseIdleConnections()
+	}
+	return errors.Join(err, r.shared.Close())
+}
+
+// say tells people what goes on, unless they want to hear of what is wrong alone.
+func (r *serving) say(format string, args ...any) {
+	if !r.o.quiet {
+		r.s.errorf(format, args...)
+	}
+}
+
+func (r *serving) warn(err error) {
+	if err != nil {
+		r.s.errorf("sluice: warning: %s\n", err)
+	}
+}
+
+// openUpstreams makes ready where calls go: the upstreams of the settings, or those that flags and the environment tell of.
+func (r *serving) openUpstreams(a *accounts, s *serveSettings) error {
+	o := r.o
+	if len(a.settings.file.Upstreams) == 0 || o.account.provider != "" || o.account.baseURL != "" {
+		ups, err := r.told(a)
+		if err != nil {
+			return err
+		}
+		file := &a.settings.file
+		*file = config.File{Name: file.Name, Limits: file.Limits, Upstreams: ups} // which are in no line of it
+		a.settings.found = false
+		own := *a.flags
+		own.provider, own.baseURL, own.keyEnv = "", "", "" // they are the upstream's now
+		a.flags = &own
+	}
+	return a.openUpstreams(&upstreamFlags{prefer: s.prefer}, o.attempts, func(l provider.LeftOut) {
+		r.s.errorf("sluice: upstream %s: %s\n", l.Upstream, l)
+	})
+}
+
+// told are the upstreams without settings: the one of the flags, or each provider whose key the environment has.
+func (r *serving) told(a *accounts) ([]config.Upstream, error) {
+	f := &r.o.account
+	var keys config.Names
+	if f.keyEnv != "" {
+		keys = config.Names{f.keyEnv}
+	}
+	if f.provider != "" || f.baseURL != "" {
+		up := config.Upstream{Name: cmp.Or(f.provider, "openai-compatible"), BaseURL: f.baseURL, KeyEnv: keys}
+		up.Provider = up.Name
+		if f.model != "" {
+			up.Models = config.Models{f.model: f.model}
+		}
+		return []config.Upstream{up}, nil
+	}
+	var ups []config.Upstream
+	for _, p := range a.settings.registry.All() {
+		if p.BaseURL == "" || p.Name == "sim" {
+			continue
+		}
+		if slices.ContainsFunc(p.KeyEnv, func(name string) bool { return os.Getenv(name) != "" }) {
+			ups = append(ups, config.Upstream{Name: p.Name, Provider: p.Name})
+		}
+	}
+	if len(ups) == 0 {
+		return nil, usageError(errors.New("there is no upstream"),
+			"export a provider's key, such as OPENAI_API_KEY=..., name a file of upstreams by --config, or try it without a key: --provider sim")
+	}
+	return ups, nil
+}
+
+// openTenants reads the keys of those that may call.
+func (r *serving) openTenants() (err error) {
+	named, from := r.o.told.keys, r.accounts.settings
+	if named == "" && from.file.Serve != nil && from.file.Serve.KeysFile != "" && !from.found {
+		named = from.beside(from.file.Serve.KeysFile)
+	}
+	file := (&keysFlag{path: named}).file()
+	if file == "" {
+		return nil
+	}
+	r.tenants, err = gateway.OpenTenants(gateway.TenantsConfig{Keys: file, Logger: slog.New(&logHandler{s: r.s, verbose: r.o.verbose})})
+	if err != nil {
+		return usageError(err, "`sluice serve key list` reads the same file")
+	}
+	if named != "" && !r.tenants.Keyed() {
+		r.tenants.Close()
+		return usageError(fmt.Errorf("--keys %s holds no key", file), "make one: sluice serve key add NAME --keys %s", file)
+	}
+	return nil
+}
+
+func (r *serving) closeTenants() error {
+	if r.tenants == nil {
+		return nil
+	}
+	return r.tenants.Close()
+}
+
+// keyed reports whether who calls needs a key.
+func (r *serving) keyed() bool { return r.tenants != nil && r.tenants.Keyed() }
+
+// guard refuses to listen where strangers may come, unless who calls needs a key.
+func (r *serving) guard(at net.Addr) error {
+	tcp, ok := at.(*net.TCPAddr)
+	switch {
+	case !ok || tcp.IP.IsLoopback():
+		return nil
+	case !r.keyed():
+		return openToOthers(&r.accounts.settings.file, r.settings.listen)
+	case len(r.settings.addresses()) == 0:
+		return usageError(fmt.Errorf("--listen %s does not say by which name clients address the gateway", r.settings.listen),
+			"name it, as clients do: --host gateway.example.com")
+	}
+	r.s.errorf("sluice: warning: keys and contents cross the network as they are: put a proxy that speaks TLS in front\n")
+	return nil
+}
+
+// serve serves until it is interrupted.
+func (r *serving) serve(ctx context.Context, doc *checked) error {
+	s, o := r.s, r.o
+	l, err := net.Listen("tcp", r.settings.listen)
+	if err != nil {
+		return usageError(err, "give a free address of this host, such as --listen 127.0.0.1:0")
+	}
+	if err := r.guard(l.Addr()); err != nil {
+		l.Close()
+		return err
+	}
+	if r.systemd, err = newSupervisor(); err != nil {
+		r.warn(err)
+	}
+	defer r.systemd.close()
+	ctx, cut := context.WithCancel(ctx)
+	defer cut()
+	drain := make(chan struct{})
+	stop := r.follow(func() { close(drain) }, cut)
+	defer stop()
+	web := &http.Server{
+		ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 20,
+		ErrorLog: slog.NewLogLogger(&logHandler{s: s, verbose: o.verbose}, slog.LevelInfo),
+	}
+	if os.Getenv("GOGC") == "" {
+		// What a gateway keeps is little beside what passes: a few megabytes more save one collection in five.
+		defer debug.SetGCPercent(debug.SetGCPercent(125))
+	}
+	served := make(chan error, 1)
+	go func() { served <- r.gateway.Serve(web, l) }()
+	if err := r.begins(l.Addr(), doc); err != nil {
+		web.Close()
+		return err
+	}
+	r.systemd.ready()
+	select {
+	case err := <-served:
+		web.Close()
+		r.gateway.Wait()
+		return err
+	case <-ctx.Done():
+	case <-drain:
+		r.systemd.stopping()
+		r.gateway.Drain()
+		timeout := r.drainTimeout()
+		r.say("sluice serve: stopping: open calls have %s to end; Ctrl-C again cuts them off\n", span(timeout))
+		end, cancel := context.WithTimeout(ctx, timeout)
+		err = web.Shutdown(end)
+		cancel()
+	}
+	web.Close()
+	r.gateway.Wait()
+	<-served
+	if err != nil || ctx.Err() != nil {
+		return &exitError{code: exitInterrupted, err: errors.New("interrupted, with calls cut off")}
+	}
+	return nil
+}
+
+// names are those of the upstreams.
+func (r *serving) names() []string {
+	var names []string
+	for _, up := range r.accounts.upstreams.All() {
+		names = append(names, up.Name)
+	}
+	return names
+}

@@ -1,0 +1,254 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/gateway"
+	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// checked is what would be served, as --check --json prints it.
+type checked struct {
+	URL       string            `json:"url,omitempty"`       // where it is served
+	Dashboard string            `json:"dashboard,omitempty"` // where that is
+	Metrics   string            `json:"metrics,omitempty"`
+	Env       map[string]string `json:"env,omitempty"` // what clients are to be told
+	Listen    string            `json:"listen"`
+	Hosts     []string          `json:"hosts,omitempty"`
+	Origins   []string          `json:"origins,omitempty"`
+	Prefer    string            `json:"prefer"`
+	Models    map[string]string `json:"models"` // aliases
+	Upstreams []checkedUpstream `json:"upstreams"`
+	Tenants   []string          `json:"tenants"` // none: whoever reaches the address
+	Shared    *checkedShared    `json:"shared,omitempty"`
+}
+
+// checkedShared is by way of what quotas are shared with others.
+type checkedShared struct {
+	URL        string `json:"url"`         // without its password
+	FailClosed bool   `json:"fail_closed"` // calls wait while it is gone
+}
+
+// checkedUpstream is one of several ways to send calls.
+type checkedUpstream struct {
+	Name     string                  `json:"name"`
+	Provider string                  `json:"provider"`
+	BaseURL  string                  `json:"base_url"`
+	Keys     []string                `json:"keys"`    // where they are from
+	Account  string                  `json:"account"` // "" is one of its own
+	Models   map[string]string       `json:"models"`  // null: all that the provider is recognised for, or any where that is none
+	Limits   map[string]checkedLimit `json:"limits"`
+
+	any bool // its provider is recognised for no model
+}
+
+// checkedLimit is what a limit is taken to be at the start.
+type checkedLimit struct {
+	Value  int           `json:"value"`
+	Source config.Source `json:"source"`
+	From   string        `json:"from"` // a flag, or a file
+}
+
+// check says what would be served, and opens nothing for it.
+func (r *serving) check() error {
+	a, s := r.accounts, &r.settings
+	file := a.settings.file // before it gets upstreams that it does not have
+	if err := r.openUpstreams(a, s); err != nil {
+		return err
+	}
+	if _, err := gateway.New(r.config(a, s)); err != nil {
+		return usageError(err, "mend the settings of serve")
+	}
+	a.explainLimits(r.s, r.o.verbose)
+	doc, err := r.describe(&file)
+	if err != nil {
+		return err
+	}
+	if r.o.json {
+		return r.s.printJSON(doc)
+	}
+	doc.print(func(format string, args ...any) { fmt.Fprintf(r.s.out, format, args...) })
+	return nil
+}
+
+// describe says what is served. The file is that of the settings, as it was read.
+func (r *serving) describe(file *config.File) (*checked, error) {
+	a, s := r.accounts, &r.settings
+	doc := &checked{Listen: s.listen, Hosts: s.hosts, Origins: s.origins, Prefer: cmp.Or(s.prefer, "soonest"), Models: s.models, Tenants: []string{}}
+	if doc.Models == nil {
+		doc.Models = map[string]string{}
+	}
+	if s.shared != "" {
+		doc.Shared = &checkedShared{URL: file.Variables().Mask(cluster.Redact(s.shared)), FailClosed: s.failClosed}
+	}
+	for i, up := range a.upstreams.All() {
+		one, err := r.checkUpstream(up, a.settings.file.Upstreams[i], file.Variables())
+		if err != nil {
+			return nil, err
+		}
+		doc.Upstreams = append(doc.Upstreams, one)
+	}
+	if r.keyed() {
+		for _, t := range r.tenants.States() {
+			doc.Tenants = append(doc.Tenants, t.Name)
+		}
+	}
+	return doc, nil
+}
+
+// begins says what is served, and where.
+func (r *serving) begins(at net.Addr, doc *checked) error {
+	host := at.String()
+	if tcp, ok := at.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		host = fmt.Sprintf("127.0.0.1:%d", tcp.Port)
+	}
+	doc.URL = "http://" + host
+	doc.Metrics = doc.URL + "/metrics"
+	doc.Env = map[string]string{"OPENAI_BASE_URL": doc.URL + "/v1", "ANTHROPIC_BASE_URL": doc.URL}
+	r.say("sluice serve listens on %s\n", doc.URL)
+	if !r.settings.noUI {
+		doc.Dashboard = doc.URL + "/ui"
+		r.say("dashboard   %s\n", doc.Dashboard)
+	}
+	doc.print(r.say)
+	key := "any text as their key"
+	if r.keyed() {
+		key = "a key that `sluice serve key add` made"
+	}
+	r.say("hint: clients need these, and %s:\n", key)
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(doc.Env))) {
+		r.say("export %s=%s\n", name, doc.Env[name])
+	}
+	if r.o.json {
+		return r.s.printJSON(doc)
+	}
+	_, err := fmt.Fprintln(r.s.out, doc.URL)
+	return err
+}
+
+func (r *serving) checkUpstream(up *provider.Upstream, said config.Upstream, hidden config.Variables) (checkedUpstream, error) {
+	one := checkedUpstream{
+		Name: up.Name, Provider: up.Provider.Name, BaseURL: hidden.Mask(cmp.Or(up.BaseURL, up.Provider.BaseURL)),
+		Account: up.Account, Keys: []string{}, Models: maps.Clone(up.Models), any: len(up.Provider.Models) == 0,
+	}
+	for asked, id := range one.Models {
+		one.Models[asked] = hidden.Mask(id)
+	}
+	for _, key := range up.Keys {
+		one.Keys = append(one.Keys, key.From)
+	}
+	var err error
+	one.Limits, err = r.accounts.startLimits(up.Provider, accountLabel(said))
+	return one, err
+}
+
+// startLimits says what the limits of an account are taken to be at the start, and where each is from.
+func (a *accounts) startLimits(p provider.Provider, label string) (map[string]checkedLimit, error) {
+	var c sluice.Config
+	if err := a.shape(&c, p, label); err != nil {
+		return nil, err
+	}
+	all := make(map[string]checkedLimit)
+	written, from := a.settings.ofAccount(label), a.settings.file.Name
+	if written == nil {
+		var err error
+		if written, err = a.settings.limitsFor(p, a.flags.model); err != nil {
+			return nil, err
+		}
+		from = a.settings.from
+	}
+	for d, ceiling := range c.Limits.All() {
+		value := cmp.Or(*ceiling, *c.Start.At(d))
+		limit := checkedLimit{Value: value, Source: config.SourceRegistry, From: "--tier " + a.settings.tier}
+		switch {
+		case value == 0:
+			continue
+		case *a.limits.At(d) != 0:
+			limit.Source, limit.From = config.SourceTold, "--"+d.String()
+		case written != nil && *written.At(d) != nil:
+			limit.Source, limit.From = (*written.At(d)).Source, from
+		}
+		all[d.String()] = limit
+	}
+	return all, nil
+}
+
+// print says it for people.
+func (c *checked) print(to func(format string, args ...any)) {
+	row := func(name, text string) { to("%-10s  %s\n", name, text) }
+	if c.URL == "" {
+		row("listens at", c.Listen)
+	}
+	for _, up := range c.Upstreams {
+		keys := "no key"
+		if len(up.Keys) > 0 {
+			keys = "key of " + strings.Join(up.Keys, ", ")
+		}
+		where := fmt.Sprintf("%s at %s, %s", up.Provider, up.BaseURL, keys)
+		if up.Provider == "sim" {
+			where = "an imitation in this process, for trying things out"
+		}
+		row("upstream", fmt.Sprintf("%s: %s", up.Name, where))
+		models := "all of " + up.Provider
+		switch {
+		case up.Models != nil:
+			models = c.list(pairs(up.Models))
+		case up.any:
+			models = "whatever is asked for"
+		}
+		row("  models", models)
+		limits := make([]string, 0, len(up.Limits))
+		for _, d := range slices.Sorted(maps.Keys(up.Limits)) {
+			l := up.Limits[d]
+			limits = append(limits, fmt.Sprintf("%s %s (%s, %s)", d, group(l.Value), l.Source, l.From))
+		}
+		row("  limits", cmp.Or(strings.Join(limits, ", "), "learned from answers"))
+	}
+	if len(c.Models) > 0 {
+		row("aliases", strings.Join(pairs(c.Models), ", "))
+	}
+	if c.Shared != nil {
+		row("shared", "quotas, by way of "+c.Shared.URL+"; "+c.Shared.text())
+	}
+	if len(c.Tenants) == 0 {
+		row("tenants", "none: whoever reaches the address may call")
+	} else {
+		row("tenants", c.list(c.Tenants)+": clients send a key of theirs")
+	}
+}
+
+// text says what becomes of calls while the engine is gone.
+func (c *checkedShared) text() string {
+	if c.FailClosed {
+		return "while that is gone, calls wait"
+	}
+	return "while that is gone, calls go on with half of each limit, divided by the members"
+}
+
+// list writes names: all of them to whom checks, and the first to whom serves.
+func (c *checked) list(names []string) string {
+	const most = 8
+	if c.URL == "" || len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// pairs writes names with what they stand for, where that is another.
+func pairs(models map[string]string) []string {
+	all := slices.Sorted(maps.Keys(models))
+	for i, name := range all {
+		if models[name] != name {
+			all[i] = name + " -> " + models[name]
+		}
+	}
+	return all
+}

@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/cluster"
+)
+
+// lookEvery is how often the files of settings are looked at. One that differs is read when it does so twice in the same way:
+// then nobody is writing it any more.
+const lookEvery = time.Second
+
+// follow listens to signals, and has the settings read again when their files change or HUP asks for it, which also
+// has the access log opened again. Without any of both HUP drains. The returned function ends it.
+func (r *serving) follow(drain, cut func()) (stop func()) {
+	files := r.accounts.settings.files
+	again := make(chan struct{}, 1)
+	var reread func()
+	if len(files) > 0 || r.access.rotates() {
+		reread = func() {
+			r.access.reopen()
+			if len(files) == 0 {
+				r.systemd.reloading()
+				r.systemd.ready()
+				return
+			}
+			select {
+			case again <- struct{}{}:
+			default: // a second that waits would read the same
+			}
+		}
+	}
+	signals := listen(func(os.Signal) { drain() }, func(os.Signal) { cut() }, reread)
+	if len(files) == 0 {
+		return signals.stop
+	}
+	ctx, end := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { files.follow(ctx, again, r.reload) })
+	return func() {
+		signals.stop()
+		end()
+		wg.Wait()
+	}
+}
+
+// follow calls reload when the files are others than they were, or again asks for it, until ctx ends. It returns the files as
+// they are then.
+func (f fileStates) follow(ctx context.Context, again <-chan struct{}, reload func() (fileStates, error)) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	var now, last fileStates
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again:
+			now = f.now()
+		case <-tick.C:
+			if now = f.now(); now.same(f) || !now.same(last) {
+				last = now
+				continue
+			}
+		}
+		last = nil
+		if f = now; ctx.Err() != nil { // what is wrong is not read again before it changes
+			return
+		}
+		if next, err := reload(); err == nil {
+			f = next
+		}
+	}
+}
+
+// reload has the gateway serve with the settings as the files say them now. Where they are wrong, it says so and the old ones
+// hold.
+func (r *serving) reload() (fileStates, error) {
+	r.systemd.reloading()
+	defer r.systemd.ready()
+	next, s, err := r.prepare()
+	if err != nil {
+		var hinted *exitError
+		r.s.errorf("sluice: warning: settings stay as they are: %s\n", err)
+		if errors.As(err, &hinted) && hinted.hint != "" {
+			r.s.errorf("hint: %s\n", hinted.hint)
+		}
+		return nil, err
+	}
+	over, err := r.gateway.Swap(r.config(next, s))
+	if err != nil {
+		r.warn(errors.Join(err, next.Close()))
+		return nil, err
+	}
+	old := r.accounts
+	r.keep(s)
+	r.mu.Lock()
+	r.accounts, r.settings = next, *s
+	r.mu.Unlock()
+	r.watch.of(next)
+	changes, err := next.settle(old)
+	r.warn(err)
+	r.retiring.Go(func() {
+		<-over
+		r.warn(old.Close())
+	})
+	next.explainLimits(r.s, r.o.verbose)
+	r.say("sluice: settings re-read: %s\n", strings.Join(r.names(), ", "))
+	for _, c := range changes {
+		for _, line := range c.text("limits re-read", true) {
+			r.say("sluice: %s\n", line)
+		}
+	}
+	return next.settings.files, nil
+}
+
+// keep says which of new settings cannot hold yet, and has s keep to what is so.
+func (r *serving) keep(s *serveSettings) {
+	if r.settings.failClosed != s.failClosed {
+		r.s.errorf("sluice: warning: serve.fail_closed is another from the next start on; it stays %v\n", r.settings.failClosed)
+		s.failClosed = r.settings.failClosed
+	}
+	for _, fixed := range []struct {
+		field     string
+		now, next *string
+	}{
+		{"listen", &r.settings.listen, &s.listen}, {"metrics_listen", &r.settings.watch.metrics, &s.watch.metrics},
+		{"keys_file", &r.settings.keys, &s.keys}, {"access_log", &r.settings.access, &s.access}, {"events", &r.settings.events, &s.events},
+		{"admin_key_env", &r.settings.adminKey, &s.adminKey}, {"shared", &r.settings.shared, &s.shared},
+	} {
+		if *fixed.now != *fixed.next {
+			r.s.errorf("sluice: warning: serve.%s is another from the next start on; it stays %q\n", fixed.field, cluster.Redact(*fixed.now))
+			*fixed.next = *fixed.now
+		}
+	}
+}
+
+// prepare makes ready what the files say now, and leaves nothing open where that fails.
+func (r *serving) prepare() (*accounts, *serveSettings, error) {
+	next, err := r.o.account.again(r.accounts)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := r.o.settings(next.settings, r.keyed())
+	if err == nil {
+		err = r.openUpstreams(next, &s)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, next.Close())
+	}
+	return next, &s, nil
+}
+
+// settle has the Schedulers that were there before keep to the limits that hold now, and to the pause of the old accounts.
+func (a *accounts) settle(old *accounts) (changes []retold, err error) {
+	paused := old.held()
+	a.tuning.begin()
+	for _, t := range a.tuning.all() {
+		told := t.scheduler.Snapshot()
+		if told.Limits == t.limits && told.Account == t.account {
+			continue
+		}
+		if wrong := t.scheduler.SetLimits(t.limits, t.account); wrong != nil && !errors.Is(wrong, sluice.ErrClosed) {
+			err = errors.Join(err, wrong)
+			continue
+		}
+		changes = append(changes, retold{account: t.name(), before: told.Limits, after: t.limits})
+	}
+	a.tuning.end()
+	if paused {
+		_, wrong := a.hold(true)
+		err = errors.Join(err, wrong)
+	}
+	return changes, err
+}
+
+// drainTimeout is how long open calls may go on.
+func (r *serving) drainTimeout() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.settings.drain
+}

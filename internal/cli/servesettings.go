@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/gateway"
+	"github.com/sluice-llm/sluice/internal/config"
+)
+
+// serveSettings are what a gateway is told, by flags and by a file.
+type serveSettings struct {
+	listen    string
+	hosts     []string
+	origins   []string
+	models    map[string]string
+	prefer    string
+	deadlines gateway.Deadlines
+	bodies    gateway.Bodies
+	routes    []gateway.Route
+	passed    []gateway.Passthrough
+	drain     time.Duration
+	watch     watchFlags
+
+	keys     string // file of clients' keys; "" is the usual one
+	access   string // log of requests
+	events   string // file of all events
+	adminKey string // variable
+	noUI     bool
+
+	shared     string // URL of an engine; "" is none
+	failClosed bool
+}
+
+// settings are those of the flags over those of the file.
+func (o *serveOptions) settings(from *settings, keyed bool) (serveSettings, error) {
+	all, file := o.told, from.file.Serve
+	if file == nil {
+		return all, all.check(&from.file, keyed)
+	}
+	if from.found {
+		return all, usageError(fmt.Errorf("%s has settings for serve, and was not asked for", from.file.Name),
+			"they decide who may call: look at them, and then name the file: --config %s", from.file.Name)
+	}
+	d := &file.Deadlines
+	all.models, all.failClosed = file.Models, file.FailClosed
+	all.deadlines.FirstByte, all.deadlines.Idle, all.deadlines.Total = time.Duration(d.FirstByte), time.Duration(d.Idle), time.Duration(d.Total)
+	for _, r := range file.Routes {
+		all.routes = append(all.routes, gateway.Route{Path: r.Path, PassKey: r.PassKey, Early: time.Duration(r.Early200), Drain: time.Duration(r.DrainFor)})
+	}
+	for _, p := range file.Passthrough {
+		all.passed = append(all.passed, gateway.Passthrough(p))
+	}
+	all.bodies = gateway.Bodies{Most: int64(file.Bodies.Most), Memory: int64(file.Bodies.Memory), Dir: file.Bodies.Dir}
+	for _, f := range []struct {
+		flag, field string
+		stated      bool
+		take        func()
+	}{
+		{"listen", "listen", file.Listen != "", func() { all.listen = file.Listen }},
+		{"host", "hosts", file.Hosts != nil, func() { all.hosts = file.Hosts }},
+		{"origin", "origins", file.Origins != nil, func() { all.origins = file.Origins }},
+		{"prefer", "prefer", file.Prefer != "", func() { all.prefer = file.Prefer }},
+		{"queue-timeout", "deadlines.queue", d.Queue != 0, func() { all.deadlines.Queue = time.Duration(d.Queue) }},
+		{"drain-timeout", "drain_timeout", file.DrainTimeout != 0, func() { all.drain = time.Duration(file.DrainTimeout) }},
+		{"metrics-listen", "metrics_listen", file.MetricsListen != "", func() { all.watch.metrics = file.MetricsListen }},
+		{"keys", "keys_file", file.KeysFile != "", func() { all.keys = from.beside(file.KeysFile) }},
+		{"access-log", "access_log", file.AccessLog != "", func() { all.access = from.beside(file.AccessLog) }},
+		{"events", "events", file.Events != "", func() { all.events = from.beside(file.Events) }},
+		{"admin-key-env", "admin_key_env", file.AdminKeyEnv != "", func() { all.adminKey = file.AdminKeyEnv }},
+		{"redis", "shared", file.Shared != "", func() { all.shared = file.Shared }},
+		{"no-ui", "ui", file.UI != nil, func() { all.noUI = !*file.UI }},
+	} {
+		switch {
+		case f.stated && o.given(f.flag):
+			from.note(fmt.Sprintf("--%s wins over serve.%s of %s", f.flag, f.field, from.file.Name))
+		case f.stated:
+			f.take()
+		}
+	}
+	return all, all.check(&from.file, keyed)
+}
+
+// beside is a path that the settings name: a relative one begins where they are. "-" is none.
+func (s *settings) beside(path string) string {
+	if path == "-" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(s.file.Name), path)
+}
+
+// names are those by which the gateway may be addressed: the hosts, and the one at which it listens.
+func (s *serveSettings) addresses() []string {
+	host, _, err := net.SplitHostPort(s.listen)
+	if ip := net.ParseIP(host); err != nil || host == "" || ip != nil && ip.IsUnspecified() {
+		return s.hosts
+	}
+	return append(slices.Clip(s.hosts), host)
+}
+
+// check refuses what can be seen to be wrong before anything is opened. Who calls needs a key if keyed.
+func (s *serveSettings) check(file *config.File, keyed bool) error {
+	if s.deadlines.Queue <= 0 || s.drain < 0 {
+		return usageError(errors.New("--queue-timeout must be above zero, and --drain-timeout not below it"), "give times such as --queue-timeout 5m")
+	}
+	if s.noUI && s.adminKey != "" {
+		return usageError(errors.New("an admin key has no meaning without /ui, where it is taken"), "leave out one of the key and --no-ui (ui: false)")
+	}
+	if err := cluster.CheckURL(s.shared); s.shared != "" && err != nil { // a file's was looked at
+		return explainEngine(err, "--redis")
+	}
+	host, _, err := net.SplitHostPort(s.listen)
+	if err != nil {
+		return usageError(fmt.Errorf("--listen %s is not an address", s.listen), "give a host and a port, such as --listen 127.0.0.1:8787")
+	}
+	if ip := net.ParseIP(host); !keyed && (host == "" || ip != nil && !ip.IsLoopback()) {
+		return openToOthers(file, s.listen)
+	}
+	for _, written := range [...][2]string{{"--access-log", s.access}, {"--events", s.events}} {
+		flag, name := written[0], written[1]
+		if name == "" || name == "-" {
+			continue
+		}
+		if info, err := os.Stat(filepath.Dir(name)); err != nil || !info.IsDir() {
+			return usageError(fmt.Errorf("%s %s: there is no such directory", flag, name), "make the directory, or name a file in one that is there")
+		}
+	}
+	if dir := s.bodies.Dir; dir != "" {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			return usageError(file.At("serve.bodies.dir", cmp.Or(err, errors.New("this is no directory"))), "make the directory, or leave dir out for the system's")
+		}
+	}
+	return nil
+}
+
+// openToOthers refuses an address that others can reach.
+func openToOthers(file *config.File, address string) error {
+	err := fmt.Errorf("--listen %s may be reached by others, who would need no key", address)
+	if file.Serve != nil && file.Serve.Listen == address {
+		err = file.At("serve.listen", fmt.Errorf("%s may be reached by others, who would need no key", address))
+	}
+	return usageError(err, "make them one: sluice serve key add NAME; or listen on this host alone: --listen 127.0.0.1:8787")
+}

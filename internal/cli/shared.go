@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/cluster"
+)
+
+// The variables that passwords of an engine are in: a command line can be read by everybody on the host.
+const (
+	redisPassword    = cluster.PasswordVariable
+	sentinelPassword = cluster.SentinelPasswordVariable
+)
+
+// sharedFlags say with whom a quota is shared.
+type sharedFlags struct {
+	url string
+}
+
+const redisUsage = "share with others by way of this Redis or Valkey, such as redis://10.0.0.5 (its password is read from $" + redisPassword + ")"
+
+func (f *sharedFlags) register(fs *pflag.FlagSet) {
+	registerEngine(fs, &f.url, redisUsage)
+}
+
+// engineURL is the value of --redis. An empty one is refused: it is a variable that is not set, and who said --redis would use
+// the whole quota in place of a part.
+type engineURL string
+
+func (u *engineURL) String() string { return string(*u) }
+func (u *engineURL) Type() string   { return "string" }
+
+func (u *engineURL) Set(s string) error {
+	if s == "" {
+		return errors.New("it is empty: name an engine, such as redis://10.0.0.5, or leave --redis out")
+	}
+	*u = engineURL(s)
+	return nil
+}
+
+// registerEngine defines --redis.
+func registerEngine(fs *pflag.FlagSet, url *string, usage string) {
+	fs.Var((*engineURL)(url), "redis", usage)
+}
+
+// open connects, if that is asked for; nil where it is not. The role is what this process does.
+func (f *sharedFlags) open(ctx context.Context, s *streams, role string, verbose bool) (*shared, error) {
+	if f.url == "" {
+		return nil, nil
+	}
+	return openShared(ctx, s, f.url, "--redis", cluster.Config{Role: role, Logger: slog.New(&logHandler{s: s, verbose: verbose})})
+}
+
+// openShared connects to the engine of a URL, which from says where it stands. What is in it and must not be printed is hidden.
+func openShared(ctx context.Context, s *streams, url, from string, cfg cluster.Config) (*shared, error) {
+	cfg.URL, cfg.Version = url, buildVersion().Version
+	cfg.Password, cfg.SentinelPassword = os.Getenv(redisPassword), os.Getenv(sentinelPassword)
+	for _, secret := range []string{cfg.Password, cfg.SentinelPassword, cluster.Password(url)} {
+		s.err.secrets.hide(secret)
+	}
+	c, err := cluster.Open(ctx, cfg)
+	if err != nil {
+		return nil, explainEngine(err, from)
+	}
+	return &shared{cluster: c}, nil
+}
+
+// halfOfAll is the part of a limit that all gateways together use while the engine is gone: those that see it still, or count
+// otherwise, leave room for as much again.
+const halfOfAll = 0.5
+
+// openShared connects to the engine that a gateway shares its quotas by, if there is one.
+func (r *serving) openShared(ctx context.Context) (err error) {
+	s, file := &r.settings, &r.accounts.settings.file
+	if s.shared == "" {
+		return nil
+	}
+	from := "--redis"
+	if !r.o.given("redis") {
+		from = file.Name + ": serve.shared"
+	}
+	r.shared, err = openShared(ctx, r.s, s.shared, from, cluster.Config{Role: "serve", Logger: slog.New(&logHandler{s: r.s, verbose: r.o.verbose})})
+	if err != nil {
+		return err
+	}
+	if !s.failClosed {
+		r.shared.fallback = halfOfAll
+	}
+	r.accounts.shared = r.shared
+	return nil
+}
+
+// explainEngine is the error about an engine, of which from says where it is named.
+func explainEngine(err error, from string) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	e := &exitError{code: exitFailed, err: fmt.Errorf("%s: %w", from, err), hint: hintOf(err)}
+	if wrong, ok := errors.AsType[*cluster.Error](err); ok && wrong.Settings {
+		e.code = exitUsage
+	}
+	return e
+}
+
+// shared is what a process shares with others. Nil is nothing.
+type shared struct {
+	cluster  *cluster.Cluster
+	fallback float64 // the part of a limit that is used while the engine is gone; 0: none
+}
+
+// scheduler makes the Scheduler of an account, which shares its quota if anything is shared. The returned function closes it.
+func (sh *shared) scheduler(c sluice.Config) (*sluice.Scheduler, func() error, error) {
+	if sh == nil {
+		s, err := sluice.New(c)
+		return s, s.Close, err
+	}
+	ledger := sh.cluster.Ledger(c.Name, cluster.LedgerConfig{Fallback: sh.fallback})
+	if err := checkLedger(ledger); err != nil {
+		return nil, nil, errors.Join(err, ledger.Close())
+	}
+	c.Ledger = ledger
+	s, err := sluice.New(c)
+	if err != nil {
+		return nil, nil, errors.Join(err, ledger.Close())
+	}
+	leave := sh.cluster.Join(c.Name)
+	return s, func() error {
+		defer leave()
+		return errors.Join(s.Close(), ledger.Close()) // what the one has to say goes by way of the other
+	}, nil
+}
+
+// checkTimeout is for the question whether an account's keys on the engine are of a version that is known.
+const checkTimeout = 2 * time.Second
+
+// checkLedger refuses an account whose keys are of another version.
+func checkLedger(l *cluster.Ledger) error {
+	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
+	defer cancel()
+	err := l.Check(ctx)
+	if err == nil || errors.Unwrap(err) != nil { // the engine's or the network's
+		return err
+	}
+	return usageError(err, "let all programs that share a quota be of one version, or keep those apart that are not by a database or an engine of their own")
+}
+
+// Close ends it, after all Schedulers.
+func (sh *shared) Close() error {
+	if sh == nil {
+		return nil
+	}
+	return sh.cluster.Close()
+}
+
+// shownArgs are arguments as they may be shown: without the password in the URL of an engine.
+func shownArgs(args []string) []string {
+	shown := make([]string, len(args))
+	for i, arg := range args {
+		switch {
+		case i > 0 && args[i-1] == "--redis":
+			shown[i] = cluster.Redact(arg)
+		case strings.HasPrefix(arg, "--redis="):
+			shown[i] = "--redis=" + cluster.Redact(strings.TrimPrefix(arg, "--redis="))
+		default:
+			shown[i] = arg
+		}
+	}
+	return shown
+}

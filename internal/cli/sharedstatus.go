@@ -1,0 +1,240 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/sluice-llm/sluice/cluster"
+)
+
+// sharedStatus is what is shared by way of an engine, as --json prints it.
+type sharedStatus struct {
+	cluster.Status
+	Jobs []jobStatus `json:"jobs"`
+}
+
+// jobStatus is a batch that many hosts work on.
+type jobStatus struct {
+	Job       string         `json:"job"`
+	Version   int            `json:"version,omitempty"` // of its keys, where that is another than this program's: nothing else is known
+	Queued    int            `json:"queued"`            // items that wait for a worker
+	Held      int            `json:"held"`              // items that workers have
+	Delayed   int            `json:"delayed"`           // items that wait before they are tried again
+	Results   int            `json:"results"`           // that the collector has not recorded
+	Done      int            `json:"done"`
+	Poisoned  int            `json:"poisoned"` // of those, given up because workers died of them
+	Repeated  int            `json:"repeated"` // results that came twice, and were dropped
+	Collector *processStatus `json:"collector"`
+	Workers   []workerStatus `json:"workers"`
+}
+
+// processStatus is a process on some host.
+type processStatus struct {
+	Host  string `json:"host"`
+	PID   int    `json:"pid"`
+	Alive bool   `json:"alive"`
+}
+
+// workerStatus is one that works on a job.
+type workerStatus struct {
+	Host   string `json:"host"`
+	PID    int    `json:"pid"`
+	Held   int    `json:"held"`
+	SeenMS int64  `json:"seen_ms"` // since its last sign of life
+}
+
+const (
+	sharedEvery   = 2 * time.Second  // members say so often that they are there
+	sharedTimeout = 30 * time.Second // to look through the keys of an engine with millions of others takes seconds
+)
+
+// runShared says what is shared by way of the engine.
+func (o *statusOptions) runShared(ctx context.Context, s *streams) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := func(os.Signal) { cancel() }
+	defer onInterrupt(stop, stop)()
+	sh, err := o.shared.open(ctx, s, "status", false)
+	if err != nil {
+		return err
+	}
+	defer sh.Close()
+	for {
+		st, err := sh.status(ctx)
+		switch {
+		case o.watch && ctx.Err() != nil:
+			s.out.redraw(nil)
+			return silent(exitInterrupted)
+		case err != nil:
+			s.out.redraw(nil)
+			return explainEngine(err, "--redis")
+		case !o.watch:
+			return o.printShared(s, st)
+		}
+		if width, _, tty := s.out.terminal(); tty && !o.asJSON {
+			s.out.redraw(clipped(st.block(), width-1))
+		} else if err := o.printShared(s, st); errors.Is(err, syscall.EPIPE) {
+			return nil // who read has seen enough
+		} else if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(sharedEvery):
+		}
+	}
+}
+
+// status asks the engine.
+func (sh *shared) status(ctx context.Context) (*sharedStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, sharedTimeout)
+	defer cancel()
+	st := &sharedStatus{Jobs: []jobStatus{}}
+	var err error
+	if st.Status, err = sh.cluster.Status(ctx); err != nil {
+		return nil, err
+	}
+	jobs, err := sh.cluster.Jobs(ctx)
+	for _, j := range jobs {
+		st.Jobs = append(st.Jobs, newJobStatus(&j))
+	}
+	return st, err
+}
+
+func newJobStatus(j *cluster.JobStatus) jobStatus {
+	one := jobStatus{Job: j.Name, Workers: []workerStatus{}}
+	if j.Version != cluster.Version {
+		one.Version = j.Version
+		return one
+	}
+	one.Queued, one.Held, one.Delayed, one.Results = j.Queued, j.Held, j.Delayed, j.Results
+	one.Done, one.Poisoned, one.Repeated = j.Done, j.Poisoned, j.Repeated
+	if c := j.Collector; c.Host != "" || c.PID != 0 {
+		one.Collector = &processStatus{c.Host, c.PID, c.Alive}
+	}
+	for _, w := range j.Workers {
+		one.Workers = append(one.Workers, workerStatus{w.Host, w.PID, w.Held, w.Idle.Milliseconds()})
+	}
+	return one
+}
+
+// printShared prints it: as one document, as one line of several, or for people.
+func (o *statusOptions) printShared(s *streams, st *sharedStatus) error {
+	switch {
+	case o.asJSON && o.watch:
+		b, err := json.Marshal(st)
+		if err == nil {
+			_, err = fmt.Fprintf(s.out, "%s\n", b)
+		}
+		return err
+	case o.asJSON:
+		return s.printJSON(st)
+	}
+	for _, line := range escaped(st.block()) {
+		if _, err := fmt.Fprintln(s.out, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// block says it in lines.
+func (st *sharedStatus) block() []string {
+	e := &st.Engine
+	kept := "no append-only file"
+	if e.Durable {
+		kept = "append-only file"
+	}
+	lines := []string{fmt.Sprintf("%s: %s %s, %s, %s", st.URL, e.Name, cmp.Or(e.Version, "of a version that it does not tell"), e.Mode, kept)}
+	row := func(name, format string, args ...any) {
+		lines = append(lines, fmt.Sprintf("  %-10s %s", name, fmt.Sprintf(format, args...)))
+	}
+	if len(st.Accounts)+len(st.Jobs) == 0 {
+		row("shared", "nothing: no account was used in the last two days, and there is no job")
+	}
+	for i := range st.Accounts {
+		a := &st.Accounts[i]
+		lines = append(lines, "account "+a.Account)
+		if a.Format != "" {
+			row("keys", "of version %s, which this program does not know", a.Format)
+		}
+		if len(a.Members) == 0 {
+			row("member", "none now")
+		}
+		for _, m := range a.Members {
+			row("member", "%s", memberWords(&m, st.At))
+		}
+		for k := range a.Lanes {
+			row("lane", "%s", sharedLaneWords(&a.Lanes[k]))
+		}
+	}
+	for i := range st.Jobs {
+		st.Jobs[i].rows(func(line string) { lines = append(lines, line) }, row)
+	}
+	return lines
+}
+
+// memberWords says who a member is.
+func memberWords(m *cluster.Member, now time.Time) string {
+	text := fmt.Sprintf("%s at %s (pid %d", cmp.Or(m.Role, "somebody"), cmp.Or(m.Host, "-"), m.PID)
+	if m.Version != "" {
+		text += ", " + m.Version
+	}
+	return text + "), for " + span(now.Sub(m.Since))
+}
+
+// sharedLaneWords says how a lane stands.
+func sharedLaneWords(l *cluster.LaneStatus) string {
+	text := cmp.Or(l.Lane, "all together") + ": " + count(l.Open, "call") + " in flight"
+	if l.Slots > 0 {
+		text = fmt.Sprintf("%s: %d of %d slots", cmp.Or(l.Lane, "all together"), l.Open, l.Slots)
+	}
+	if l.Waiting > 0 {
+		text += fmt.Sprintf(", %s in line", count(l.Waiting, "member"))
+	}
+	switch {
+	case l.CooldownMS > 0:
+		text += fmt.Sprintf(", pauses for %s (%s)", span(time.Duration(l.CooldownMS)*time.Millisecond), l.Why)
+	case l.Probing:
+		text += ", tries whether it may again"
+	}
+	for _, b := range l.Budgets {
+		text += fmt.Sprintf("; %s paced at %s, %s at hand", b.Dimension, group(math.Round(b.Pace)), group(math.Floor(b.Level)))
+	}
+	return text
+}
+
+// rows says how a job stands.
+func (j *jobStatus) rows(line func(string), row func(name, format string, args ...any)) {
+	line("job " + j.Job)
+	if j.Version != 0 {
+		row("keys", "of version %d, which this program does not know", j.Version)
+		return
+	}
+	switch c := j.Collector; {
+	case c == nil:
+		row("collector", "none")
+	case c.Alive:
+		row("collector", "%s (pid %d)", c.Host, c.PID)
+	default:
+		row("collector", "%s (pid %d) is gone: the same command there, or elsewhere with the same files, goes on", c.Host, c.PID)
+	}
+	row("items", "%s queued, %s at workers, %s delayed, %s to be recorded; %s done", group(j.Queued), group(j.Held), group(j.Delayed),
+		group(j.Results), group(j.Done))
+	if j.Poisoned > 0 {
+		row("given up", "%s, of which workers died", count(j.Poisoned, "item"))
+	}
+	if len(j.Workers) == 0 {
+		row("worker", "none")
+	}
+	for _, w := range j.Workers {
+		row("worker", "%s (pid %d): %s, seen %s ago", w.Host, w.PID, count(w.Held, "item"), span(time.Duration(w.SeenMS)*time.Millisecond))
+	}
+}

@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-llm/sluice/internal/parts"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// partFigures are how the parts of a run stand together.
+type partFigures struct {
+	All       int            `json:"all"`
+	Pending   int            `json:"pending"` // whose results are not recorded yet
+	ByState   map[string]int `json:"by_state"`
+	Requests  int            `json:"requests"`           // of those that are pending
+	Submitted int            `json:"submitted_requests"` // of these, such as the provider has
+	Done      int            `json:"done_requests"`      // of these, as far as the provider tells
+	Lost      int            `json:"lost,omitempty"`
+	Expires   time.Time      `json:"first_expires_at,omitzero"`
+	Problem   string         `json:"problem,omitempty"` // of the first that does not get on, in the provider's words
+
+	running, runs int // parts at which the provider works, and their requests
+}
+
+// sumParts adds parts up.
+func sumParts(all []parts.Status) *partFigures {
+	f := &partFigures{All: len(all), ByState: make(map[string]int)}
+	for i := range all {
+		f.add(&all[i])
+	}
+	return f
+}
+
+func (f *partFigures) add(p *parts.Status) {
+	f.ByState[p.State]++
+	if p.Over() {
+		return
+	}
+	f.Pending++
+	f.Requests += p.Requests
+	if p.Problem != nil && f.Problem == "" {
+		f.Problem = p.Problem.Message
+	}
+	switch {
+	case p.State == parts.Lost:
+		f.Lost++
+		return
+	case p.Batch == "":
+		return
+	}
+	f.Submitted += p.Requests
+	f.Done += p.Succeeded + p.Failed
+	if !running(p) {
+		return
+	}
+	f.running++
+	f.runs += p.Requests
+	if !p.ExpiresAt.IsZero() && (f.Expires.IsZero() || p.ExpiresAt.Before(f.Expires)) {
+		f.Expires = p.ExpiresAt
+	}
+}
+
+// running reports whether the provider still works at a part.
+func running(p *parts.Status) bool { return p.Batch != "" && p.Held() }
+
+// words say how they stand at an instant.
+func (f *partFigures) words(now time.Time) string {
+	if f == nil || f.All == 0 {
+		return ""
+	}
+	text := countBatches(f.All) + ": " + prose.Counts(f.ByState)
+	if f.Submitted > 0 {
+		text += fmt.Sprintf("; %s of %s requests done there", group(f.Done), group(f.Submitted))
+	}
+	if f.Expires.After(now) {
+		text += fmt.Sprintf("; the first expires in %s", span(f.Expires.Sub(now)))
+	}
+	if f.Problem != "" {
+		text += "; the provider says: " + clip(f.Problem, mostMessage)
+	}
+	return text
+}
+
+// left says what goes on at the provider when a run stops; "" if nothing does.
+func (f *partFigures) left(now time.Time) string {
+	if f == nil || f.running == 0 {
+		return ""
+	}
+	verb := "go on"
+	if f.running == 1 {
+		verb = "goes on"
+	}
+	text := fmt.Sprintf("%s with %s %s at the provider", countBatches(f.running), count(f.runs, "request"), verb)
+	if f.Expires.After(now) {
+		text += ", the first until " + clock(f.Expires, now)
+	}
+	return text
+}
+
+// mostParts is how many parts are listed one by one.
+const mostParts = 20
+
+// partRows list parts that are pending, and sum up all of them.
+func partRows(all []parts.Status, row func(name, format string, args ...any), now time.Time) {
+	if len(all) == 0 {
+		return
+	}
+	row("batches", "%s", sumParts(all).words(now))
+	pending := slices.DeleteFunc(slices.Clone(all), func(p parts.Status) bool { return p.Over() })
+	for i := range pending {
+		if i == mostParts && len(pending) > mostParts+1 {
+			row("", "and %s more: --json lists all", group(len(pending)-mostParts))
+			return
+		}
+		row("batch", "%s", partWords(&pending[i], now))
+	}
+}
+
+// partWords say how a part stands.
+func partWords(p *parts.Status, now time.Time) string {
+	text := fmt.Sprintf("%s %s: %s", p.Account, cmp.Or(p.Batch, "part "+p.Tag), strings.ReplaceAll(p.State, "_", " "))
+	if p.Batch == "" {
+		text += fmt.Sprintf(", %s", count(p.Requests, "request"))
+	} else {
+		text += fmt.Sprintf(", %s of %s done", group(p.Succeeded+p.Failed), group(p.Requests))
+	}
+	if p.Failed > 0 {
+		text += fmt.Sprintf(", %s failed", group(p.Failed))
+	}
+	if p.Model != "" {
+		text += ", " + p.Model
+	}
+	if !p.MadeAt.IsZero() {
+		text += fmt.Sprintf(", made %s ago", span(now.Sub(p.MadeAt)))
+	}
+	if running(p) && p.ExpiresAt.After(now) {
+		text += ", expires in " + span(p.ExpiresAt.Sub(now))
+	}
+	if p.Problem != nil {
+		text += ": " + clip(p.Problem.Message, mostMessage)
+	}
+	return text
+}
+
+// partsOf reads the parts that a state has. What they are made of stands in no other field then.
+func partsOf(state *work.State) ([]parts.Status, error) {
+	if state.Batches == "" {
+		return nil, nil
+	}
+	all, err := parts.Read([]byte(state.Batches))
+	state.Batches = ""
+	return all, err
+}
+
+// pendingHint says what to do about parts that a run left; "" where it left none.
+func pendingHint(all []parts.Status) string {
+	f := sumParts(all)
+	switch {
+	case f.Pending == 0:
+		return ""
+	case f.Lost == f.Pending:
+		return countBatches(f.Lost) + " lost: the same run command looks again, and with --resubmit-lost pays for them again"
+	}
+	return "the same run command takes up what is pending, and with --cancel calls it off"
+}

@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/prose"
+)
+
+// viaSummary is what came of a run by which way, as --json prints it.
+type viaSummary struct {
+	Way      string   `json:"way"`
+	Batches  int      `json:"batches"` // that ended in this run, whichever submitted them
+	Pending  int      `json:"pending_batches"`
+	Lost     int      `json:"lost_batches,omitempty"`
+	Lines    int      `json:"lines_by_batch"`
+	Live     int      `json:"lines_live"`
+	Cost     *float64 `json:"cost_by_batch_usd"` // null where no price is known
+	LiveCost *float64 `json:"live_cost_usd"`     // what the same lines would have cost live
+	Saved    *float64 `json:"saved_usd"`
+}
+
+// newViaSummary returns what a run says of its ways; nil where calls go live without a choice.
+func newViaSummary(way batch.Via, rep *batch.BatchReport) *viaSummary {
+	if way == batch.ViaLive {
+		return nil
+	}
+	v := &viaSummary{Way: way.String(), Batches: rep.Parts, Pending: rep.Pending, Lost: rep.Lost, Lines: rep.Lines, Live: rep.Live}
+	if rep.LiveCost > 0 {
+		v.Cost, v.LiveCost = new(prose.RoundDollars(rep.Cost)), new(prose.RoundDollars(rep.LiveCost))
+		v.Saved = new(prose.RoundDollars(rep.LiveCost - rep.Cost))
+	}
+	return v
+}
+
+// print writes it for people.
+func (v *viaSummary) print(row func(name, format string, args ...any)) {
+	if v == nil || v.Lines+v.Live+v.Pending+v.Lost == 0 {
+		return
+	}
+	var ways []string
+	if v.Lines > 0 {
+		ways = append(ways, fmt.Sprintf("%s by %s", count(v.Lines, "line"), countBatches(v.Batches)))
+	}
+	switch {
+	case v.Live > 0 && v.Lines > 0:
+		ways = append(ways, group(v.Live)+" live")
+	case v.Live > 0:
+		ways = append(ways, count(v.Live, "line")+" live")
+	}
+	if v.Pending > 0 {
+		ways = append(ways, countBatches(v.Pending)+" pending")
+	}
+	if v.Lost > 0 {
+		ways = append(ways, countBatches(v.Lost)+" lost")
+	}
+	row("via", "%s", strings.Join(ways, ", "))
+	if v.Saved != nil {
+		row("saved", "%s: they would have cost %s live", dollars(*v.Saved), dollars(*v.LiveCost))
+	}
+}
+
+// explainPending says what goes on at the provider after a run that ended early, and how it is taken up or called off.
+func (e *exitError) explainPending(all []batch.Part, o *runOptions) {
+	f := sumParts(all)
+	text := f.left(time.Now())
+	if text == "" || isAny[*batch.LostError](e.err) {
+		return
+	}
+	join := "%w; %s"
+	if strings.HasSuffix(e.err.Error(), ".") { // as providers' messages end, and text may begin a sentence
+		join = "%w %s"
+	}
+	e.err = fmt.Errorf(join, e.err, text)
+	if o.via.cancel { // it is what is hinted otherwise
+		e.hint = cmp.Or(e.hint, "the same command goes on with it: "+o.command())
+		return
+	}
+	e.hint = cmp.Or(e.hint, "the same command takes up what is pending: "+o.command()) + "; with --cancel it calls off what is pending"
+}
+
+// calledOff says what a run left that called off what was pending: was is how many parts that were.
+func (o *runOptions) calledOff(was, left int) string {
+	var words []string
+	if was == 0 {
+		words = append(words, "nothing was pending that could be called off")
+	}
+	if left > 0 {
+		verb := "are"
+		if left == 1 {
+			verb = "is"
+		}
+		words = append(words, fmt.Sprintf("%s %s left: %s", count(left, "line"), verb, o.withoutCancel().command()))
+	}
+	return strings.Join(words, "; ")
+}
+
+// withoutCancel are the flags of a run that does what --cancel left, by the same way.
+func (o *runOptions) withoutCancel() *runOptions {
+	if !o.via.cancel {
+		return o
+	}
+	less := *o
+	less.args = slices.DeleteFunc(slices.Clone(o.args), func(word string) bool {
+		name, _, _ := strings.Cut(word, "=")
+		return name == "--cancel" || name == "--resubmit-lost"
+	})
+	if !o.flags.Changed("via") {
+		less.args = append(less.args, "--via", batch.ViaBatchAPI.String())
+	}
+	return &less
+}
+
+// explainVia explains what a run by way of a Batch API may end with, and reports whether it was that.
+func (e *exitError) explainVia(err error) bool {
+	pending, isPending := errors.AsType[*batch.PendingError](err)
+	switch {
+	case isPending:
+		e.code, e.hint = exitUsage, pending.Hint()
+	case isAny[*batch.LostError](err), isAny[*batch.RefusedError](err):
+		e.hint = hintOf(err)
+	default:
+		return false
+	}
+	return true
+}

@@ -1,0 +1,264 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// workerOptions are the flags of the worker command.
+type workerOptions struct {
+	account   accountFlags
+	upstreams upstreamFlags
+	shared    sharedFlags
+	watch     watchFlags
+	job       string
+	maxItems  int
+	idleExit  time.Duration
+	progress  string
+	verbose   bool
+	events    string
+	flags     *pflag.FlagSet
+}
+
+// newWorker returns the command that makes the calls of runs on other hosts.
+func newWorker(s *streams) *cobra.Command {
+	var o workerOptions
+	cmd := &cobra.Command{
+		Use:   "worker --redis URL",
+		Short: "Make the calls of every `sluice run --distribute` at the same Redis or Valkey",
+		Long: `Make the calls of every sluice run --distribute at the same Redis or Valkey, of this host and others.
+
+Where calls go, with which key and headers, is said here and nowhere else: of a run come its requests, and how often and how
+long each may be tried. Workers with the same key and address share one quota. They come and go as they like: what one had
+when it died is given to others. The first interrupt lets open calls end and gives the rest back, the second abandons them.`,
+		Example: `  sluice worker --redis redis://10.0.0.5
+  sluice worker --redis rediss://sluice@10.0.0.5 --rpm 500 --tpm 30000
+  sluice worker --redis redis://10.0.0.5 --base-url http://127.0.0.1:8000/v1 --concurrent 32
+  sluice worker --redis redis://10.0.0.5 --idle-exit 10m`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.flags = cmd.Flags()
+			return runWorker(cmd.Context(), s, &o)
+		},
+	}
+	o.register(cmd.Flags())
+	return cmd
+}
+
+func (o *workerOptions) register(fs *pflag.FlagSet) {
+	fs.SortFlags = false
+	o.shared.register(fs)
+	fs.StringVar(&o.job, "job", "", "work for the run of this name alone (absent: for all that there are or will be)")
+	o.account.register(fs)
+	o.upstreams.register(fs)
+	fs.IntVar(&o.maxItems, "max-items", 0, "end after so many items (0: never)")
+	fs.DurationVar(&o.idleExit, "idle-exit", 0, "end when there was nothing to do for that long (0: never)")
+	fs.StringVar(&o.progress, "progress", progressAuto, "auto, plain, json or none")
+	fs.BoolVar(&o.verbose, "verbose", false, "say more on standard error")
+	fs.StringVar(&o.events, "events", "", "append every event of the scheduler to FILE, as JSON lines")
+	o.watch.register(fs)
+}
+
+// check finds what is wrong with the flags.
+func (o *workerOptions) check() error {
+	if err := (choice{"progress", o.progress, progressWays()}).check(); err != nil {
+		return err
+	}
+	switch {
+	case o.shared.url == "":
+		return usageError(errors.New("a worker needs --redis, where runs leave their calls"), "name it: sluice worker --redis redis://HOST")
+	case o.maxItems < 0:
+		return usageError(fmt.Errorf("--max-items %d is below zero", o.maxItems), "leave it out to go on for ever")
+	case o.idleExit < 0:
+		return usageError(fmt.Errorf("--idle-exit %s is below zero", o.idleExit), "leave it out to wait for ever")
+	case o.events == "-":
+		return usageError(errors.New("--events needs a file"), "name one, such as --events events.jsonl")
+	}
+	return checkJob(o.job)
+}
+
+// workerRun is one run of a worker. It tells of its accounts as a batchRun does, and has no batch.
+type workerRun struct {
+	*batchRun
+	o      *workerOptions
+	worker *batch.Worker
+	source *taskSource
+}
+
+// runWorker is the worker command.
+func runWorker(ctx context.Context, s *streams, o *workerOptions) (err error) {
+	if err := o.check(); err != nil {
+		return err
+	}
+	w := &workerRun{o: o, batchRun: newBatchRun(s, &runOptions{account: o.account, args: s.args, events: o.events, verbose: o.verbose, progress: o.progress})}
+	recorded, err := w.record()
+	if err != nil {
+		return err
+	}
+	defer func() { recorded(err) }()
+	watch, err := o.watch.open(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer func() { w.note(watch.close()) }()
+	w.observers = append(w.observers, watch.observers()...)
+	shared, err := o.shared.open(ctx, s, "worker", o.verbose)
+	if err != nil {
+		return err
+	}
+	defer func() { w.note(shared.Close()) }()
+	if err := w.open(shared); err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, w.accounts.Close()) }()
+	watch.of(w.accounts)
+	if err := w.begin(ctx, shared); err != nil {
+		return err
+	}
+	watch.follow(w.worker.Progress)
+	return w.run(ctx)
+}
+
+// mostTries bounds the attempts and the throttles of a worker's Schedulers: each task has bounds of its own, far below.
+const mostTries = 1 << 20
+
+// open makes ready where calls go.
+func (w *workerRun) open(shared *shared) (err error) {
+	w.o.account.maxThrottles = mostTries
+	if w.accounts, err = w.o.account.open(sluice.Config{Attempts: mostTries, Observer: &w.observers}, w.s.err.secrets.hide); err != nil {
+		return err
+	}
+	w.accounts.shared = shared
+	if err := w.accounts.openUpstreams(&w.o.upstreams, mostTries, w.leftOut); err != nil {
+		return errors.Join(err, w.accounts.Close())
+	}
+	w.accounts.explainLimits(w.s, w.o.verbose)
+	return nil
+}
+
+// begin makes the worker ready. A provider that is named is looked at now: a key that is missing is missed before there is a task.
+func (w *workerRun) begin(ctx context.Context, shared *shared) (err error) {
+	a := w.accounts
+	if p := a.provider; p.Name != "" && a.upstreams == nil {
+		if _, err := a.Key(p); err != nil {
+			return err
+		}
+	}
+	if w.source, err = newTaskSource(ctx, w.s, shared.cluster, w.o); err != nil {
+		return err
+	}
+	cfg := batch.Config{
+		Provider: a.provider, Registry: a.settings.registry, BaseURL: a.flags.baseURL, Key: a.Key, Scheduler: a.Scheduler, Price: a.Price,
+		Transport: a.transport, ExtraHeader: a.headers, Workers: a.room.calls, Observer: &w.observers,
+		Logger: slog.New(&logHandler{s: w.s, verbose: w.o.verbose}),
+	}
+	if a.upstreams != nil {
+		cfg.Upstreams = a.upstreams.Upstreams
+	}
+	w.source.lane = (&lanes{accounts: a}).of
+	w.worker, err = batch.NewWorker(cfg, w.source)
+	return err
+}
+
+// lanes are how the worker's lanes are, as they were a moment ago: a whole snapshot for each task were too much.
+type lanes struct {
+	accounts *accounts
+
+	mu  sync.Mutex
+	at  time.Time
+	all map[string]sluice.LaneSnapshot
+}
+
+// pausesFor is how long a look is good for.
+const pausesFor = 250 * time.Millisecond
+
+// of is how the lane of a model is. With upstreams a call goes wherever it can: then it is all of them, and pauses are theirs.
+func (l *lanes) of(model string) sluice.LaneSnapshot {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := time.Now(); now.Sub(l.at) >= pausesFor {
+		l.at, l.all = now, make(map[string]sluice.LaneSnapshot)
+		for _, lane := range l.accounts.Snapshot().Lanes {
+			if l.accounts.upstreams != nil {
+				all := l.all[""]
+				all.InFlight += lane.InFlight
+				lane = all
+			}
+			l.all[lane.Lane] = lane
+		}
+	}
+	if l.accounts.upstreams != nil {
+		model = ""
+	}
+	return l.all[model]
+}
+
+// run works until it is stopped, or there is nothing to do.
+func (w *workerRun) run(ctx context.Context) error {
+	ctx, abandon := context.WithCancel(ctx)
+	defer abandon()
+	p := startProgress(w.s, w.o.progress, w.status)
+	defer p.stop()
+	signals := listen(func(os.Signal) {
+		w.worker.Drain()
+		p.drain()
+	}, func(os.Signal) {
+		st := w.status()
+		w.abandoned, _, _ = st.sum()
+		abandon()
+	}, w.rereader())
+	defer signals.stop()
+	w.source.abandoned = ctx
+	rep, err := w.worker.Run(ctx)
+	returned, returnErr := w.source.close()
+	signals.stop()
+	p.stop()
+	w.note(returnErr)
+	return w.conclude(rep, returned, err)
+}
+
+// conclude says what the worker did, and returns what the program ends with.
+func (w *workerRun) conclude(rep work.Report, returned int, err error) error {
+	if w.o.progress != progressJSON {
+		line := fmt.Sprintf("%s done", group(rep.Done))
+		if rep.Failed > 0 {
+			line += fmt.Sprintf(", %s failed", group(rep.Failed))
+		}
+		if returned > 0 {
+			line += fmt.Sprintf(", %s given back", group(returned))
+		}
+		w.s.errorf("%s in %s\n", line, span(rep.Wall))
+	}
+	if w.abandoned == 0 && (err == nil || errors.Is(err, work.ErrDrained)) { // an end by a signal is the usual one
+		return nil
+	}
+	if none, ok := errors.AsType[*batch.UnservedError](err); ok {
+		return usageError(none, "%s", none.Hint())
+	}
+	end := explain(err, w.batchRun.o, w.accounts)
+	if w.abandoned > 0 {
+		end.err = fmt.Errorf("%w, with %d calls open: they may be billed, and are made again elsewhere", end.err, w.abandoned)
+	}
+	return end
+}
+
+// status is how the worker stands, for the progress.
+func (w *workerRun) status() status {
+	p := w.worker.Progress()
+	return status{
+		done: p.Done, failed: p.Failed, usage: p.Usage, lanes: w.accounts.Snapshot().Lanes, cost: p.Cost, outlook: w.source.note(),
+	}
+}

@@ -1,0 +1,423 @@
+package gate
+
+import (
+	"math"
+	"time"
+)
+
+// What members of a shared ledger keep to.
+const (
+	Lease     = 6 * time.Second // a slot is its member's for so long,
+	Heartbeat = 2 * time.Second // and is renewed so often
+
+	slotWait        = time.Second            // a call that waits for a slot asks again so late at the latest: it is woken before,
+	slotTurn        = 10 * time.Millisecond  // so much later for each call that goes before it,
+	longestSlotWait = 10 * time.Second       // and then at most
+	probeWait       = 200 * time.Millisecond // and one that waits for the proof of others
+	longestTurn     = 4 * time.Second        // for the turns of others, nobody is told to wait longer: they may be gone
+	lateness        = 250 * time.Millisecond // a member that does not ask in its turn keeps it for so long
+	leastWait       = 10 * time.Millisecond  // a ledger is not asked again sooner: so that one reply grants several calls
+	grainOf         = 50 * time.Millisecond  // of Reply.Before
+)
+
+// Batch is all that a member has to say of a lane at one time. Corrections come first and asks last.
+type Batch struct {
+	Lane        string
+	Corrections []Correction
+	Renewed     []uint64 // calls that are open
+	Settlements []Settlement
+	Waiting     int // see Asks
+	Asks        []Ask
+}
+
+// Shared is the ledger of several members: the budgets, slots and pauses of lanes, and turns between members that wait. It is
+// the model that a shared engine's script is measured by, and as pure as the Gate. The zero value is ready.
+type Shared struct {
+	lanes map[string]*sharedLane
+	all   *sharedLane // of which only budgets, slots and leases count
+}
+
+type sharedLane struct {
+	book    Book
+	mean    Vector              // cost of a call, of late,
+	costs   bool                // which is known
+	slots   SlotLimit           // but for Left:
+	slotsAt time.Time           // Hold ends then
+	leases  map[lease]time.Time // until when
+	probes  map[lease]bool      // those that were granted while probing and are not proven
+	pause   Pause               // but for Left and Age:
+	until   time.Time
+	since   time.Time
+	turns   map[string]*turn
+	virtual float64 // the turn that was served last
+	first   first   // of those that wait
+	grain   spentAt // the beginning of this grain
+	last    spentAt // and of the one before
+}
+
+// lease is a call that is open.
+type lease struct {
+	member string
+	id     uint64
+}
+
+// turn is a member's place: who was served least, by the weight of what waits there, comes first.
+type turn struct {
+	served  float64
+	waiting int       // how many calls of the member do: its weight
+	until   time.Time // it waits, and keeps its place until then: others leave it what it needs
+	idle    bool      // for what others give back, and not for what flows in: it is to be woken
+}
+
+// first is the member that goes first of those that wait, and what its next call costs. If no more than a usual call's cost were
+// left to it, small calls of others would keep a large one waiting for ever.
+type first struct {
+	member string
+	cost   Vector
+}
+
+// spentAt is what had been spent at an instant.
+type spentAt struct {
+	at    time.Time
+	spent Vector
+}
+
+// Exchange takes in what a member says and answers what it asks. wake names a member that waits and should ask now; it may
+// be "".
+func (s *Shared) Exchange(now time.Time, member string, b *Batch) (r Reply, wake string) {
+	l, all := s.lane(b.Lane), s.account()
+	l.expire(now)
+	all.expire(now)
+	for i := range b.Corrections {
+		if c := &b.Corrections[i]; c.Account {
+			all.correct(now, c)
+		} else {
+			l.correct(now, c)
+		}
+	}
+	for _, id := range b.Renewed {
+		l.leases[lease{member, id}], all.leases[lease{member, id}] = now.Add(Lease), now.Add(Lease)
+	}
+	for i := range b.Settlements {
+		l.settle(now, all, member, &b.Settlements[i])
+	}
+	if len(b.Asks) > 0 {
+		r = l.take(now, all, member, b)
+	}
+	r.News = l.news(now)
+	if len(b.Asks) == 0 {
+		member = "" // it may have to be told, too
+	}
+	return r, l.wake(now, all, member)
+}
+
+// News returns what is known of a lane.
+func (s *Shared) News(now time.Time, lane string) News { return s.lane(lane).news(now) }
+
+func (s *Shared) lane(name string) *sharedLane {
+	l := s.lanes[name]
+	if l == nil {
+		if s.lanes == nil {
+			s.lanes = make(map[string]*sharedLane)
+		}
+		l = newSharedLane()
+		s.lanes[name] = l
+	}
+	return l
+}
+
+func (s *Shared) account() *sharedLane {
+	if s.all == nil {
+		s.all = newSharedLane()
+	}
+	return s.all
+}
+
+func newSharedLane() *sharedLane {
+	return &sharedLane{leases: make(map[lease]time.Time), probes: make(map[lease]bool), turns: make(map[string]*turn)}
+}
+
+// expire takes back what the dead hold.
+func (l *sharedLane) expire(now time.Time) {
+	for id, until := range l.leases {
+		if !until.After(now) {
+			delete(l.leases, id)
+			delete(l.probes, id)
+		}
+	}
+}
+
+func (l *sharedLane) correct(now time.Time, c *Correction) {
+	switch c.Dimension {
+	case AnyDimension:
+		l.rest(now, &c.Pause)
+	case Concurrency:
+		if !c.Account && c.Slots.Version != l.slots.Version { // what is told for all lanes is told anew
+			return
+		}
+		l.slots, l.slotsAt = c.Slots, now.Add(c.Slots.Left)
+		l.slots.Version++
+	default:
+		if b := &l.book.budgets[c.Dimension]; b.rate == 0 {
+			b.level, b.cap, b.at = c.Start, c.Cap, now
+		}
+		l.book.correct(now, c)
+	}
+}
+
+// rest takes in a pause. Only the first of an epoch begins it.
+func (l *sharedLane) rest(now time.Time, p *Pause) {
+	if p.Epoch > l.pause.Epoch {
+		if !l.pause.Probing {
+			l.since = now
+		}
+		l.pause = Pause{Epoch: p.Epoch, Probing: true, Ramp: 1, Cause: p.Cause}
+		clear(l.probes)
+	}
+	if until := now.Add(p.Left); until.After(l.until) {
+		l.until = until
+	}
+}
+
+// settle ends a lease. What has none any more was settled before, or was given to others.
+func (l *sharedLane) settle(now time.Time, all *sharedLane, member string, s *Settlement) {
+	id := lease{member, s.ID}
+	if _, ok := l.leases[id]; !ok {
+		return
+	}
+	l.book.refund(now, &s.Refund)
+	all.book.refund(now, &s.Refund)
+	if s.Proven && l.probes[id] {
+		l.pause.Ramp *= 4
+		if float64(l.pause.Ramp) >= l.slots.Limit {
+			l.pause.Probing = false
+			clear(l.probes)
+		}
+	}
+	if s.Proven || !s.Open {
+		delete(l.probes, id)
+	}
+	if !s.Open {
+		delete(l.leases, id)
+		delete(all.leases, id)
+	}
+}
+
+// take grants the longest prefix of asks that fits.
+func (l *sharedLane) take(now time.Time, all *sharedLane, member string, b *Batch) (r Reply) {
+	step := 1 / float64(max(1, b.Waiting))
+	t := l.turn(now, member, step)
+	t.waiting = max(1, b.Waiting)
+	r.Before = l.before(now)
+	for ; r.Granted < len(b.Asks); r.Granted++ {
+		ask := &b.Asks[r.Granted]
+		if !l.costs { // before the first grant
+			l.mean, l.costs = ask.Cost, true
+		}
+		if _, again := l.leases[lease{member, ask.ID}]; again { // the reply was lost
+			r.Marks = append(r.Marks, l.book.spent)
+			continue
+		}
+		if r.Wait, r.Bound = l.hold(now, all, member, t, &ask.Cost); r.Wait > 0 {
+			t.until, t.idle = now.Add(r.Wait+lateness), r.Bound == Concurrency || r.Wait == probeWait && r.Bound == AnyDimension
+			if before := l.ahead(now, member, t); before.calls == 0 { // it goes first
+				l.first = first{member, ask.Cost}
+			}
+			return r
+		}
+		r.Marks = append(r.Marks, l.grant(now, all, lease{member, ask.ID}, &ask.Cost))
+		l.virtual = max(l.virtual, t.served)
+		t.served += step
+	}
+	t.until, t.idle = time.Time{}, false
+	if b.Waiting > len(b.Asks) { // it asks again at once
+		t.until = now.Add(lateness)
+	}
+	return r
+}
+
+func (l *sharedLane) grant(now time.Time, all *sharedLane, id lease, cost *Vector) Vector {
+	for d := range l.mean {
+		l.mean[d] += 0.1 * (cost[d] - l.mean[d])
+	}
+	l.leases[id], all.leases[id] = now.Add(Lease), now.Add(Lease)
+	if l.pause.Probing {
+		l.probes[id] = true
+	}
+	all.book.charge(cost)
+	return l.book.charge(cost)
+}
+
+// turn returns a member's turn. Who comes back does not begin before those that stayed, and the call that it was served last
+// counts for what a call counts for now: when a batch begins, its first call is all that waits.
+func (l *sharedLane) turn(now time.Time, member string, step float64) *turn {
+	t := l.turns[member]
+	if t == nil {
+		t = new(turn)
+		l.turns[member] = t
+	}
+	if !t.until.After(now) {
+		t.served = max(t.served, l.virtual)
+	}
+	t.served = min(t.served, l.virtual+step)
+	return t
+}
+
+// before reports whether a member's turn is before that of another. Who was served alike goes by name.
+func (t *turn) before(name string, other *turn, others string) bool {
+	return t.served < other.served || t.served == other.served && name < others
+}
+
+// ahead is what is left to the members that wait and go before one: a call to each, and to the first of them what it takes to
+// catch up.
+type ahead struct {
+	calls float64
+	mean  Vector  // cost of a call
+	first *Vector // of the first of them; nil is not known
+}
+
+// of is how much of a budget that is.
+func (a *ahead) of(d Dimension, cap float64) float64 {
+	if a.first == nil {
+		return a.calls * a.mean[d]
+	}
+	return (a.calls-1)*a.mean[d] + min(a.first[d], cap)
+}
+
+// ahead is what is left to others by this member.
+func (l *sharedLane) ahead(now time.Time, member string, t *turn) ahead {
+	members, first, least := 0, "", (*turn)(nil)
+	for name, other := range l.turns {
+		if name == member || !other.until.After(now) || !other.before(name, t, member) {
+			continue
+		}
+		if members++; least == nil || other.before(name, least, first) {
+			first, least = name, other
+		}
+	}
+	if least == nil {
+		return ahead{}
+	}
+	missed := math.Floor((t.served - least.served) * float64(least.waiting))
+	a := ahead{calls: float64(members-1) + max(1, min(missed, float64(least.waiting))), mean: l.mean}
+	if l.first.member == first {
+		a.first = &l.first.cost
+	}
+	return a
+}
+
+// hold is how long a call has to wait, and for what. What those need that go before it is left to them.
+func (l *sharedLane) hold(now time.Time, all *sharedLane, member string, t *turn, cost *Vector) (time.Duration, Dimension) {
+	if left := l.until.Sub(now); left > 0 {
+		return left, AnyDimension
+	}
+	if l.pause.Probing && len(l.probes) >= l.pause.Ramp {
+		return probeWait, AnyDimension
+	}
+	before := l.ahead(now, member, t)
+	wait, bound := l.waitBehind(now, all, cost, &before)
+	if wait > longestTurn {
+		own, _ := l.waitBehind(now, all, cost, &ahead{})
+		wait = min(wait, own+longestTurn)
+	}
+	turns := time.Duration(before.calls) * slotTurn
+	switch free := min(l.room(), all.room()); {
+	case wait > 0: // who comes when its budget is there looks for a slot then
+		return wait, bound
+	case free < 1:
+		return min(slotWait+turns, longestSlotWait), Concurrency
+	case free < 1+before.calls: // unless they do not come
+		return min(lateness+turns, longestSlotWait), Concurrency
+	}
+	return 0, AnyDimension
+}
+
+// waitBehind is how long until cost fits both the lane and the account beside what is left to others.
+func (l *sharedLane) waitBehind(now time.Time, all *sharedLane, cost *Vector, before *ahead) (time.Duration, Dimension) {
+	wait, bound := l.book.waitBehind(now, cost, before)
+	if w, d := all.book.waitBehind(now, cost, before); w > wait {
+		return w, d
+	}
+	return wait, bound
+}
+
+// room is how many slots are free.
+func (l *sharedLane) room() float64 {
+	if l.slots.Limit == 0 {
+		return math.Inf(1)
+	}
+	return math.Floor(l.slots.Limit) - float64(len(l.leases))
+}
+
+// waitBehind is how long until cost fits beside what is left to others. It is not short, so that calls that come
+// meanwhile are in the same ask, unless the bucket would be full before.
+func (b *Book) waitBehind(now time.Time, cost *Vector, before *ahead) (longest time.Duration, bound Dimension) {
+	for d := Requests; d < NumDimensions; d++ {
+		bud := &b.budgets[d]
+		if bud.rate == 0 || cost[d] == 0 {
+			continue
+		}
+		bud.refill(now)
+		short := min(cost[d], bud.cap) + before.of(d, bud.cap) - bud.level - 1e-9
+		if short <= 0 {
+			continue
+		}
+		w := max(seconds(short/bud.rate), min(leastWait, seconds(bud.cap/bud.rate/2)))
+		if w > longest {
+			longest, bound = w, d
+		}
+	}
+	return longest, bound
+}
+
+// wake is the member that goes first of those that wait for what others give back, if there is some. It keeps its place for a
+// moment. The member that asks is told by its reply.
+func (l *sharedLane) wake(now time.Time, all *sharedLane, asks string) string {
+	free := min(l.room(), all.room())
+	if l.until.After(now) || free < 1 || l.pause.Probing && len(l.probes) >= l.pause.Ramp {
+		return ""
+	}
+	first := ""
+	for name, t := range l.turns {
+		if !t.idle || name == asks || !t.until.After(now) {
+			continue
+		}
+		if f := l.turns[first]; f == nil || t.before(name, f, first) {
+			first = name
+		}
+	}
+	if t := l.turns[first]; t != nil {
+		if before := l.ahead(now, first, t); free < 1+before.calls {
+			return "" // those that were woken before have it
+		}
+		t.idle = false
+		if late := now.Add(lateness); late.Before(t.until) {
+			t.until = late
+		}
+	}
+	return first
+}
+
+// before returns what had been spent 50 to 100 ms ago.
+func (l *sharedLane) before(now time.Time) Vector {
+	switch age := now.Sub(l.grain.at); {
+	case age >= 2*grainOf:
+		l.grain = spentAt{now, l.book.spent}
+		l.last = l.grain
+	case age >= grainOf:
+		l.last, l.grain = l.grain, spentAt{now, l.book.spent}
+	}
+	return l.last.spent
+}
+
+func (l *sharedLane) news(now time.Time) News {
+	n := News{Open: len(l.leases), Pause: l.pause, Slots: l.slots}
+	n.Slots.Left = max(0, l.slotsAt.Sub(now))
+	if l.until.After(now) {
+		n.Pause.Left = l.until.Sub(now)
+	}
+	if l.pause.Probing {
+		n.Pause.Age = now.Sub(l.since)
+	}
+	return n
+}

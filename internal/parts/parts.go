@@ -1,0 +1,159 @@
+// Package parts carries requests to Batch APIs in parts, each submitted once, whatever instant the process dies at, and
+// brings back what came of them.
+//
+// A part is a file of requests, a list of who they are of, and an entry in what Config.Save keeps. The entry is there before
+// the provider hears of the part; the provider's ids are in it before anything is waited for. A process that finds a part
+// that was begun, and does not know what became of it, asks the provider first, and for Terms.Grace again, before it submits.
+package parts
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/batchapi"
+	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// Config shapes a Desk.
+type Config struct {
+	APIs map[string]batchapi.API // by account, which is a provider's name
+
+	// Known is what is known of the accounts' Batch APIs, for the batches that an hour takes and the requests that may be
+	// pending. An account that is not named has no such bounds.
+	Known map[string]provider.Batches
+
+	// Dir is where files of requests, members and results are: made when one is needed, with mode 0700, and removed when
+	// none is left.
+	Dir string
+
+	// Saved is what Save was last given, by whatever process: nil for nothing.
+	Saved []byte
+
+	// Save keeps what the Desk knows: it is on the disk when it returns. It is called by one goroutine at a time.
+	Save func(saved []byte) error
+
+	// Resubmit has parts that are lost submitted again, though they may have been paid for, or dropped after Cancel. Each is
+	// looked for once more before.
+	Resubmit bool
+
+	// Remove has the files of requests and results deleted at the provider once a part is merged, or is over without any. What
+	// cannot be deleted is warned of by its ids, and stays.
+	Remove bool
+
+	Terms    Terms
+	Observer sluice.Observer // of the calls to the APIs, whose lane is "batch-api"; nil is nobody
+	Logger   *slog.Logger    // nil discards
+}
+
+// Terms are what parts are held to. The zero value is what each provider allows.
+type Terms struct {
+	Requests int           // most requests of a part
+	Bytes    int64         // most bytes of its file
+	Tokens   int           // most tokens of input that are enqueued at an account at once. 0: what refusals say
+	Poll     time.Duration // longest between two looks at a batch. Default 1 min
+	Grace    time.Duration // how long a batch may take to be found after it was made. Default 30 s
+}
+
+// Defaults of Terms.
+const (
+	defaultPoll  = time.Minute
+	defaultGrace = 30 * time.Second
+)
+
+// Member is who a request is of.
+type Member struct {
+	ID     string // custom_id
+	Hash   work.Hash
+	Tokens int // of input, as estimated
+}
+
+// Place is where a member is. Where a provider refuses a part, its members go to other parts: Result.Member says for certain
+// whose a result is.
+type Place struct {
+	Part  *Part
+	Index int // from 0
+}
+
+// States of a part beside those of its batch.
+const (
+	Waiting    = "waiting"    // to be submitted
+	Submitting = "submitting" // it is not known yet whether there is a batch
+	Fetched    = "fetched"    // its results are here
+	Refused    = "refused"    // it cannot be submitted: there are no results, and Status.Problem says why
+	Merged     = "merged"     // what came of it is recorded
+	Dropped    = "dropped"    // nothing comes of it: it was called off, refused or given up as lost, or its members went to other parts
+	Lost       = "lost"       // the provider no longer has it, or its results, or its files here are gone
+)
+
+// Status is how a part stands, for people and for Config.Save.
+type Status struct {
+	Account   string            `json:"account"`
+	Tag       string            `json:"tag"`
+	Model     string            `json:"model,omitempty"`
+	Endpoint  string            `json:"endpoint"`
+	State     string            `json:"state"`         // Waiting, Submitting, Fetched, Refused, Merged, Dropped, Lost or a batchapi.State
+	End       batchapi.State    `json:"end,omitempty"` // how its batch ended
+	File      string            `json:"file,omitempty"`
+	Batch     string            `json:"batch,omitempty"`
+	Requests  int               `json:"requests"`
+	Succeeded int               `json:"succeeded,omitempty"`
+	Failed    int               `json:"failed,omitempty"`
+	Tokens    int               `json:"tokens,omitempty"` // of input, as estimated
+	BegunAt   time.Time         `json:"begun_at,omitzero"`
+	MadeAt    time.Time         `json:"made_at,omitzero"`
+	EndedAt   time.Time         `json:"ended_at,omitzero"`
+	ExpiresAt time.Time         `json:"expires_at,omitzero"`
+	Problem   *batchapi.Problem `json:"problem,omitempty"`
+}
+
+// Over reports whether nothing is left of the part but this.
+func (s *Status) Over() bool { return s.State == Merged || s.State == Dropped }
+
+// Held reports whether its requests may take up room at the provider.
+func (s *Status) Held() bool {
+	switch s.State {
+	case Waiting, Fetched, Refused, Merged, Dropped, Lost:
+		return false
+	}
+	return !batchapi.State(s.State).Ended()
+}
+
+// Result is what became of a member.
+type Result struct {
+	Index  int // of the member in its part
+	Member Member
+	batchapi.Result
+}
+
+// TooLargeError is returned for a request that no part can hold.
+type TooLargeError struct {
+	Size, Most int64 // in bytes of a part's file
+}
+
+// Error says so.
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("the request takes %d bytes of a batch's file, which may have %d: shorten it, or call it live",
+		e.Size, e.Most)
+}
+
+// LostError is what Desk.Err says of parts of which nothing can come, though they may have been paid for.
+type LostError struct {
+	Parts []Status // that the provider no longer has, or whose results it no longer has
+	Bare  []Status // whose files in Dir are gone, so that nobody knows whose their results are
+	Dir   string   // Config.Dir
+}
+
+// Error names the first of them.
+func (e *LostError) Error() string {
+	if len(e.Parts) == 0 {
+		p := &e.Bare[0]
+		return fmt.Sprintf("%d parts are lost, such as part %s, batch %q of %s: its files in %s are gone",
+			len(e.Bare), p.Tag, p.Batch, p.Account, e.Dir)
+	}
+	p := &e.Parts[0]
+	return fmt.Sprintf("%d parts are lost, such as batch %s of %s: the provider does not know it with this key, "+
+		"or no longer has its results", len(e.Parts), p.Batch, p.Account)
+}

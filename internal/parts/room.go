@@ -1,0 +1,124 @@
+package parts
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/sluice-llm/sluice/internal/batchapi"
+)
+
+// admit waits until there is room for a part at its account, and says that it is being submitted. Parts of an account go in
+// the order in which they were filled.
+func (d *Desk) admit(ctx context.Context, p *Part) error {
+	for ctx.Err() == nil {
+		d.mu.Lock()
+		if d.calloff {
+			d.mu.Unlock()
+			return d.drop(p)
+		}
+		bell := d.bell
+		wait, ok := d.roomLocked(p, time.Now())
+		if ok {
+			p.e.State = Submitting
+			if p.e.BegunAt.IsZero() {
+				p.e.BegunAt = time.Now().UTC()
+			}
+			d.ringLocked()
+		}
+		d.mu.Unlock()
+		if ok {
+			err := d.save()
+			d.announce()
+			return err
+		}
+		pause(ctx, wait, bell)
+	}
+	return nil
+}
+
+// aLongTime is a wait that the bell ends.
+const aLongTime = time.Hour
+
+// roomLocked reports whether a part may be submitted now, or when to look again.
+func (d *Desk) roomLocked(p *Part, now time.Time) (time.Duration, bool) {
+	a := p.a
+	open, tokens, requests, before := 0, 0, 0, true
+	for _, q := range d.parts {
+		switch {
+		case q.a != a:
+		case q.e.Held() && !q.stuck:
+			open, tokens, requests = open+1, tokens+q.e.Tokens, requests+q.e.Requests
+		case q == p:
+			before = false
+		case before && q.e.State == Waiting && !q.stuck:
+			return aLongTime, false
+		}
+	}
+	if now.Before(a.until) {
+		return a.until.Sub(now), false
+	}
+	room, pending := least(a.room, d.cfg.Terms.Tokens), a.known.Pending
+	if open > 0 &&
+		(a.full || room > 0 && tokens+p.e.Tokens > room || pending > 0 && requests+p.e.Requests > pending) {
+		return aLongTime, false
+	}
+	a.made = slices.DeleteFunc(a.made, func(at time.Time) bool { return now.Sub(at) >= time.Hour })
+	if most := a.known.PerHour; most > 0 {
+		begun := len(a.made)
+		for _, q := range d.parts {
+			if q.a == a && q.e.State == Submitting {
+				begun++
+			}
+		}
+		if begun >= most {
+			if len(a.made) == 0 {
+				return aLongTime, false
+			}
+			return a.made[0].Add(time.Hour).Sub(now), false
+		}
+	}
+	return 0, true
+}
+
+// postpone has a part that was refused for now wait, and no other part of its account go before.
+func (d *Desk) postpone(p *Part, wait time.Duration, until time.Time) error {
+	d.mu.Lock()
+	a := p.a
+	a.refusals++
+	a.until = later(time.Now().Add(max(wait, a.refusalWait())), until)
+	d.mu.Unlock()
+	return d.giveUp(p, Waiting)
+}
+
+// refusalWait is how long to wait after a refusal for which nobody says when to come again.
+func (a *account) refusalWait() time.Duration {
+	return jittered(min(firstPoll<<min(a.refusals-1, 10), longRefuse))
+}
+
+// noRoom learns from a refusal for lack of room, and has the part wait until one of ours ends, or, where there is none, until
+// others may have left some.
+func (d *Desk) noRoom(p *Part, why *batchapi.Problem) error {
+	d.mu.Lock()
+	a, tokens := p.a, why.Tokens
+	if tokens > 0 {
+		a.room = tokens
+	}
+	a.refusals++
+	alone := true
+	for _, q := range d.parts {
+		alone = alone && !(q != p && q.a == a && q.e.Held() && !q.stuck)
+	}
+	a.full = !alone
+	a.until = later(a.until, time.Now().Add(a.refusalWait()))
+	split := tokens > 0 && p.e.Tokens > tokens && p.e.Requests > 1
+	d.mu.Unlock()
+	if split { // it would never fit
+		return d.split(p)
+	}
+	if err := d.giveUp(p, Waiting); err != nil || !alone {
+		return err
+	}
+	return d.troubled(p, "a part finds no room, though none of this run takes any up", errors.New(why.Message))
+}

@@ -1,0 +1,225 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// ForwarderConfig shapes a Forwarder. Upstreams are what it needs.
+type ForwarderConfig struct {
+	Upstreams *Upstreams
+
+	// Header is sent with every request, and wins over all others.
+	Header http.Header
+
+	// Base makes the exchanges. Default: NewBase(256).
+	Base http.RoundTripper
+
+	// FirstByte bounds each try from the instant the request leaves to the answer's first byte, Idle the time from one part
+	// of the answer to the next, and Total all tries of a call together, without the time in the queue. Defaults: 10 minutes,
+	// as FirstByte, and without bound. What takes longer fails with a *LateError.
+	FirstByte, Idle, Total time.Duration
+}
+
+// Forwarder makes the calls that other programs ask for, through upstreams: each is sent as its client wrote it, but with the
+// upstream's address, key and name of the model, and comes back as the provider answered. It is safe for concurrent use.
+//
+// As a Transport does, it tries again what failed before any of the answer was handed out, and looks at what passes.
+type Forwarder struct {
+	cfg ForwarderConfig
+
+	mu    sync.Mutex
+	keys  map[string]bool // hashes of keys of clients' own
+	forms map[form]*http.Request
+}
+
+// form is what requests have in common that differ in their clients' headers and bodies alone.
+type form struct {
+	upstream     *Upstream
+	model, key   string
+	endpoint     Endpoint
+	count, array bool
+}
+
+// NewForwarder returns a Forwarder.
+func NewForwarder(cfg ForwarderConfig) (*Forwarder, error) {
+	if cfg.Upstreams == nil {
+		return nil, errors.New("provider: ForwarderConfig.Upstreams is nil")
+	}
+	if cfg.FirstByte < 0 || cfg.Idle < 0 || cfg.Total < 0 {
+		return nil, errors.New("provider: ForwarderConfig.FirstByte, Idle and Total must not be negative")
+	}
+	cfg.FirstByte = cmp.Or(cfg.FirstByte, defaultTimeout)
+	cfg.Idle = cmp.Or(cfg.Idle, cfg.FirstByte)
+	if cfg.Base == nil {
+		const connections = 256
+		cfg.Base = NewBase(connections)
+	}
+	return &Forwarder{cfg: cfg, keys: make(map[string]bool), forms: make(map[form]*http.Request)}, nil
+}
+
+// Forwarded is a call as its client asked for it.
+type Forwarded struct {
+	Endpoint Endpoint
+	Stream   bool
+
+	// Call's lane is the model. Its MaxWait is of each of its waits; who would bound all of them together closes its Withdrawn.
+	Call sluice.Call
+
+	// Count asks how many tokens the request has, in place of an answer to it: of Messages or GenerateContent.
+	Count bool
+
+	// Array has a stream of Gemini come as one JSON array, as it does where nobody asks for events.
+	Array bool
+
+	// Query are members that the address gets, beside those that the provider's always has.
+	Query string
+
+	// Key is the client's own, sent in place of the upstream's. Such calls have lanes of their own, by the key's hash, go to no
+	// upstream but the first that serves the model, as the key is nobody else's to know, and what the provider says of the key
+	// does not leave that one out. "" is the upstream's.
+	Key string
+
+	// Header is sent as it is, but for what the upstream's provider sets itself. It must hold no credentials of the client.
+	Header http.Header
+
+	// Granted is told of each try before it is made: of its permit, which it must not give back, and of the way it takes. It
+	// must be quick. Nil is nobody.
+	Granted func(*sluice.Permit, Via)
+
+	// Body returns the request's body for a way, with the model named as the upstream does, and its length. It is asked for
+	// each try.
+	Body func(Via) (io.ReadCloser, int64, error)
+}
+
+// ForwardReply is what a Forwarder got for a call.
+type ForwardReply struct {
+	*http.Response // its body holds the permit of a call that is still on its way: close it
+	Via            Via
+	Tally          sluice.Tally
+}
+
+// Do makes a call. Where there is no point in going on, it is the last refusal that a provider gave; it fails where there is
+// none: with the context's error, with what the Scheduler said of the wait, or with a *sluice.CallError.
+func (f *Forwarder) Do(ctx context.Context, in Forwarded) (ForwardReply, error) {
+	t := &tries{f: f, attempts: attempts{base: f.cfg.Base}, own: in.Key != ""}
+	ways := f.cfg.Upstreams.ways(in.Call.Lane, in.Endpoint)
+	if t.own && len(ways) > 0 {
+		ways = f.aside(ways, in.Key)
+	}
+	tally, err := f.cfg.Upstreams.do(ctx, in.Call, ways, in.Endpoint, func(ctx context.Context, p *sluice.Permit, v Via) sluice.Outcome {
+		if in.Key != "" {
+			v.Key = in.Key
+		}
+		if in.Granted != nil {
+			in.Granted(p, v)
+		}
+		return t.try(ctx, p, v, ExchangeConfig{Endpoint: in.Endpoint, Stream: in.Stream, Cost: in.Call.Cost}, func(ctx context.Context, v Via) (*http.Request, error) {
+			return f.request(ctx, &in, v)
+		})
+	})
+	return t.reply(ctx, tally, err)
+}
+
+// mostKeys bounds the lanes that keys of clients have. Those of any more share one.
+const mostKeys = 1000
+
+// aside returns the first of the ways, in a lane of a key's own.
+func (f *Forwarder) aside(ways []way, key string) []way {
+	sum := sha256.Sum256([]byte(key))
+	hash := hex.EncodeToString(sum[:8])
+	f.mu.Lock()
+	switch {
+	case f.keys[hash]:
+	case len(f.keys) < mostKeys:
+		f.keys[hash] = true
+	default:
+		hash = "others"
+	}
+	f.mu.Unlock()
+	first := ways[0]
+	first.lane += " key " + hash
+	return []way{first}
+}
+
+// request makes the request of one try.
+func (f *Forwarder) request(ctx context.Context, in *Forwarded, v Via) (*http.Request, error) {
+	like, err := f.formed(form{upstream: v.Upstream, model: v.Model, key: v.Key, endpoint: in.Endpoint, count: in.Count, array: in.Array}, in.Key == "")
+	if err != nil {
+		return nil, err
+	}
+	req := like.WithContext(ctx)
+	if in.Query != "" {
+		u := *like.URL
+		u.RawQuery = withQuery(u.RawQuery, in.Query)
+		req.URL = &u
+	}
+	req.Header = together(in.Header, like.Header, v.Upstream.Provider.Auth.Header)
+	body := func() (io.ReadCloser, int64, error) { return in.Body(v) }
+	if req.Body, req.ContentLength, err = body(); err != nil {
+		return nil, err
+	}
+	req.GetBody = func() (io.ReadCloser, error) {
+		again, _, err := body()
+		return again, err
+	}
+	return req, nil
+}
+
+// formed is a request of a form, which is not to be changed. It is kept for the next of its form, but where the form holds a
+// client's own key.
+func (f *Forwarder) formed(of form, keep bool) (*http.Request, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if like := f.forms[of]; like != nil {
+		return like, nil
+	}
+	up := of.upstream
+	like, err := up.Provider.NewRequest(context.Background(), Target{BaseURL: up.BaseURL, Key: of.key, Endpoint: of.endpoint, Model: of.model}, nil)
+	if err != nil {
+		return nil, err
+	}
+	switch method := of.endpoint.method(); {
+	case of.count && method == "":
+		like.URL.Path += "/count_tokens"
+	case of.count:
+		like.URL.Path = strings.TrimSuffix(like.URL.Path, method) + ":countTokens"
+	}
+	if of.array {
+		like.URL.RawQuery = strings.Trim(strings.ReplaceAll("&"+like.URL.RawQuery, "&"+eventQuery, ""), "&")
+	}
+	if !keep {
+		return like, nil
+	}
+	const most = 1000 // models may come from whoever asks
+	if len(f.forms) == most {
+		clear(f.forms)
+	}
+	f.forms[of] = like
+	return like, nil
+}
+
+// together is what a client sends, and what it did not say of what the provider wants. The key is never the client's to say.
+func together(client, own http.Header, key string) http.Header {
+	h := make(http.Header, len(client)+len(own))
+	maps.Copy(h, own)
+	key = http.CanonicalHeaderKey(key)
+	for name, values := range client {
+		if _, ours := own[name]; !ours || name != key {
+			h[name] = values
+		}
+	}
+	delete(h, "Accept-Encoding") // a packed answer would hide its usage
+	return h
+}

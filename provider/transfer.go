@@ -1,0 +1,171 @@
+package provider
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+)
+
+// Control is a request to a path of a provider that is no Endpoint, one of its Batch API say.
+type Control struct {
+	Method  string
+	Path    string // as the provider's documents have it, with its version: /v1/batches, /v1beta/batches
+	Query   url.Values
+	Dialect Dialect // whose path it is
+
+	// Open begins the body, which has so many bytes, of a Type. It is called once for each time that the body is sent.
+	Open func() (io.ReadCloser, error) // nil is none
+	Size int64
+	Type string // default application/json
+}
+
+// NewControl makes a request to a path of the provider at the target's address, with its key and headers. What the target
+// says of an endpoint and model is not looked at.
+func (p Provider) NewControl(ctx context.Context, t Target, c Control) (*http.Request, error) {
+	if t.BaseURL == "" && p.BaseURL == "" {
+		return nil, fmt.Errorf("provider %q has no base URL of its own: give one", p.Name)
+	}
+	req, err := p.request(ctx, t, c.Method, p.address(t.BaseURL, c.Path, c.Query.Encode(), c.Dialect), c.Dialect, nil)
+	if err != nil || c.Open == nil {
+		return req, err
+	}
+	if _, own := t.Header["Content-Type"]; !own || c.Type != "" { // of a form, it says where its parts end
+		req.Header.Set("Content-Type", cmp.Or(c.Type, "application/json"))
+	}
+	req.ContentLength, req.GetBody = c.Size, c.Open
+	req.Body, err = c.Open()
+	return req, err
+}
+
+const (
+	transferTimeout = 10 * time.Minute // as of every call: what the official SDKs wait
+	transferIdle    = 2 * time.Minute
+)
+
+// TransferConfig shapes a Transfer.
+type TransferConfig struct {
+	Provider Provider
+	Key      string        // struck out of every text, as are the secrets in the request's header
+	Timeout  time.Duration // from the last byte of the request to the first of the answer. Default 10 minutes
+	Idle     time.Duration // in which some byte of the request, and then of the answer, must move. Default 2 minutes
+	MaxBytes int64         // of an answer that is not written To. Default 64 MiB
+	To       io.Writer     // what the body of a good answer is written to as it comes; nil keeps it in the Answer
+}
+
+// Transfer makes one try of a request that is not a model's: of those of a Batch API, and of files. It retries nothing and
+// follows no redirection, which would take the key elsewhere. Every good status is OK, whatever the body says. However large
+// request and answer are, they have no time limit as a whole, but must not stand still.
+//
+// Outcome.Err is as of Exchange, or the error of To, which is of kind Internal. Answer.Status is 0 if no answer began.
+func Transfer(ctx context.Context, base http.RoundTripper, req *http.Request, cfg TransferConfig) (Answer, sluice.Outcome) {
+	ex := ExchangeConfig{Provider: cfg.Provider, Key: cfg.Key, MaxBytes: cmp.Or(cfg.MaxBytes, defaultBytes)}
+	ex.keys = secretsOf(req.Header, cfg.Key)
+	first, idle := cmp.Or(cfg.Timeout, transferTimeout), cmp.Or(cfg.Idle, transferIdle)
+	resp, f, o := launch(ctx, base, nil, req, allowance{first: first, idle: idle, sending: true}, ex.keys)
+	if resp == nil {
+		return Answer{}, o
+	}
+	defer f.land()
+	defer resp.Body.Close()
+	a := Answer{Status: resp.StatusCode, RequestID: Redact(requestID(resp.Header), ex.keys...), Header: resp.Header}
+	switch {
+	case resp.StatusCode/100 != 2:
+		o = ex.read(ctx, f, resp, &a)
+	case packed(resp.Header):
+		o = sluice.Outcome{Kind: sluice.ServerError, Err: fmt.Errorf("answer is packed as %s, which nobody asked for",
+			Redact(clip(resp.Header.Get("Content-Encoding"), 20)))}
+	case cfg.To != nil:
+		o = ex.pass(ctx, f, resp, cfg.To)
+	default:
+		body, err := readAll(parts{resp.Body, f}, resp.ContentLength, ex.MaxBytes)
+		if a.Body = body; err != nil {
+			o = ex.broken(ctx, f, err)
+		}
+	}
+	o.Readings = cfg.Provider.Readings(resp.Header, time.Now())
+	a.Body = ex.strike(a.Body, o.Kind)
+	return a, o
+}
+
+// pass writes the body of an answer to w.
+func (cfg ExchangeConfig) pass(ctx context.Context, f *flight, resp *http.Response, w io.Writer) sluice.Outcome {
+	out := newStriker(w, cfg.keys)
+	n, err := io.Copy(out, parts{resp.Body, f})
+	if out.err == nil {
+		out.end()
+	}
+	switch {
+	case out.err != nil:
+		return sluice.Outcome{Kind: sluice.Internal, Err: out.err}
+	case err == nil && resp.ContentLength > n:
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return cfg.broken(ctx, f, err)
+	}
+	return sluice.Outcome{}
+}
+
+// striker writes what it is given, with stars for the letters of keys. It holds back as much as could be the beginning of one.
+type striker struct {
+	w    io.Writer
+	keys [][]byte
+	most int // of the longest key
+	held []byte
+	err  error // of w
+}
+
+func newStriker(w io.Writer, keys []string) *striker {
+	s := &striker{w: w}
+	for _, key := range keys {
+		if len(key) >= leastKey && !slices.ContainsFunc(s.keys, func(k []byte) bool { return string(k) == key }) {
+			s.keys, s.most = append(s.keys, []byte(key)), max(s.most, len(key))
+		}
+	}
+	return s
+}
+
+// Write takes all of p, unless w fails.
+func (s *striker) Write(p []byte) (int, error) {
+	if s.most == 0 {
+		s.put(p)
+		return len(p), s.err
+	}
+	s.held = append(s.held, p...)
+	for _, key := range s.keys {
+		for at := 0; ; {
+			i := bytes.Index(s.held[at:], key)
+			if i < 0 {
+				break
+			}
+			at += i
+			copy(s.held[at:], strings.Repeat("*", len(key)))
+		}
+	}
+	if n := len(s.held) - s.most + 1; n > 0 {
+		s.put(s.held[:n])
+		s.held = append(s.held[:0], s.held[n:]...)
+	}
+	return len(p), s.err
+}
+
+// end writes what was held back.
+func (s *striker) end() {
+	s.put(s.held)
+	s.held = nil
+}
+
+func (s *striker) put(p []byte) {
+	if len(p) > 0 && s.err == nil {
+		_, s.err = s.w.Write(p)
+	}
+}
