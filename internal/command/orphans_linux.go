@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	sweepTime  = 2 * time.Second // that what was killed has to be gone
-	looksAtNew = 3               // at an environment that is empty, as it is for a moment while a process becomes a program
+	sweepTime  = 2 * time.Second // that what was killed has to be gone, and an environment to be there
 	looksAtOne = 4               // at the list in one go, while something on it had ended, and so left us children of its own
 )
 
@@ -33,7 +32,8 @@ type orphans struct {
 
 type orphan struct {
 	mark
-	looks  int
+	read   bool // the mark is all that there will be
+	found  time.Time
 	killed time.Time // zero: it was not
 }
 
@@ -125,13 +125,13 @@ func (c *children) handle(pid int, g *Guard, all bool) (ended, again bool) {
 	}
 	o := c.seen[pid]
 	if o == nil {
-		o = new(orphan)
+		o = &orphan{found: time.Now()}
 		c.seen[pid] = o
 	}
-	if o.run == "" && o.looks < looksAtNew {
-		o.looks++
+	if !o.read {
 		o.mark = markOf(pid)
-		again = o.run == ""
+		o.read = o.run != "" || !becoming(pid) || time.Since(o.found) > sweepTime
+		again = !o.read
 	}
 	theirs := o.run == g.run && g.over(o.command)
 	if all && c.guards == 1 && len(c.before) == 0 {
@@ -184,11 +184,29 @@ func markOf(pid int) (m mark) {
 	return m
 }
 
-// endMarked kills every process with the mark of a run, and reports whether there was one.
-func endMarked(run string) (found bool) {
+// becoming reports whether a process that showed no mark may have one in a moment: while it becomes another program it has no
+// environment, and on a busy machine it may stay so for long.
+func becoming(pid int) bool {
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	if text, err := os.ReadFile(filepath.Join(dir, "environ")); err != nil || len(text) > 0 {
+		return bytes.Contains(text, []byte(runVariable+"="))
+	}
+	text, _ := os.ReadFile(filepath.Join(dir, "stat"))
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:]) // the 2nd, before it, may hold any character
+	if len(fields) < 49 {
+		return false
+	}
+	memory, code := string(fields[20]), string(fields[23]) // the 23rd and 26th
+	start, end := string(fields[47]), string(fields[48])   // of the environment
+	// What has ended, or is the kernel's, has no memory. The address of the code is the last thing that a program is given.
+	return memory != "0" && (code == "0" || start != end)
+}
+
+// endMarked kills every process with the mark of a run. It reports whether there was one, or may be one in a moment.
+func endMarked(run string) (found, maybe bool) {
 	dirs, err := os.ReadDir("/proc")
 	if err != nil {
-		return false
+		return false, false
 	}
 	for _, dir := range dirs {
 		pid, err := strconv.Atoi(dir.Name())
@@ -200,10 +218,13 @@ func endMarked(run string) (found bool) {
 		if err != nil {
 			continue
 		}
-		if markOf(pid).run == run && !errors.Is(process.Kill(), os.ErrProcessDone) {
-			found = true
+		switch of := markOf(pid).run; {
+		case of == run:
+			found = !errors.Is(process.Kill(), os.ErrProcessDone) || found
+		case of == "":
+			maybe = maybe || becoming(pid)
 		}
 		process.Release()
 	}
-	return found
+	return found, maybe
 }
