@@ -192,7 +192,12 @@ func becoming(pid int) bool {
 		return bytes.Contains(text, []byte(runVariable+"="))
 	}
 	text, _ := os.ReadFile(filepath.Join(dir, "stat"))
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:]) // the 2nd, before it, may hold any character
+	return unfinished(text)
+}
+
+// unfinished reports whether what showed no environment is on its way to have one, by the kernel's line on it.
+func unfinished(stat []byte) bool {
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // the 2nd, before it, may hold any character
 	if len(fields) < 49 {
 		return false
 	}
