@@ -1,3 +1,5 @@
+//go:build unix
+
 package cli_test
 
 import (
@@ -133,17 +135,6 @@ func replayAll(t *testing.T, replays []replay) {
 	}
 	w.Close()
 	b.judge(replays, ends(b))
-}
-
-// awaitRun waits until something holds of a run that goes on.
-func awaitRun(t *testing.T, run *run, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			run.Process.Kill()
-			t.Fatalf("it takes too long: %s", run.out.String())
-		}
-	}
 }
 
 // ends returns how the last try of each item ended.

@@ -1,9 +1,12 @@
+//go:build unix
+
 package cli_test
 
 import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-llm/sluice/proc"
 )
@@ -99,5 +102,16 @@ func TestBackupOfStateCounts(t *testing.T) {
 	b.write("state/state.json.bak", `{"version":99,"status":"interrupted"}`)
 	if code, out := b.exec(args...); code != 2 || !strings.Contains(out, "was written by a newer Sluice") {
 		t.Errorf("exit code %d: %s", code, out)
+	}
+}
+
+// awaitRun waits until something holds of a run that goes on.
+func awaitRun(t *testing.T, run *run, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			run.Process.Kill()
+			t.Fatalf("it takes too long: %s", run.out.String())
+		}
 	}
 }
