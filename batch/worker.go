@@ -23,7 +23,7 @@ type Tasks interface {
 	Done(t *Task, a *Answer)
 }
 
-// Worker makes the calls of Tasks. Drain, Stop and Progress are safe for concurrent use.
+// Worker makes the calls of Tasks. Drain and Progress are safe for concurrent use.
 type Worker struct {
 	batch  *Batch
 	tasks  Tasks
@@ -107,9 +107,6 @@ func (w *Worker) Run(ctx context.Context) (work.Report, error) {
 
 // Drain stops intake and lets open calls finish. It returns at once.
 func (w *Worker) Drain() { w.batch.runner.Drain() }
-
-// Stop is Drain for a reason.
-func (w *Worker) Stop(cause error) { w.batch.runner.Stop(cause) }
 
 // Progress says how many tasks were done.
 func (w *Worker) Progress() work.Progress { return w.batch.runner.Progress() }

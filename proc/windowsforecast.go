@@ -63,10 +63,6 @@ func (w *Windows) Forecasts(now time.Time) []Forecast {
 	return list
 }
 
-// PaceEvery returns how far apart commands should begin so that what is left of each window lasts until it is reset; 0: as
-// far as is known, there is no need to space them.
-func (w *Windows) PaceEvery(now time.Time) time.Duration { return w.next(now, now).Sub(now) }
-
 // next returns when the next command should begin, after one that began at an instant, so that what is now left of each window
 // lasts until it is reset: never later than that.
 func (w *Windows) next(last, now time.Time) time.Time {

@@ -142,7 +142,6 @@ type upstream struct {
 
 // spender is what upstreams of one account share.
 type spender struct {
-	name      string
 	scheduler *sluice.Scheduler
 	members   []*upstream
 }

@@ -91,7 +91,7 @@ func NewUpstreams(cfg UpstreamsConfig) (*Upstreams, error) {
 		}
 		of := accounts[account]
 		if of == nil {
-			of = &spender{name: account, scheduler: up.Scheduler}
+			of = &spender{scheduler: up.Scheduler}
 			accounts[account] = of
 		}
 		if of.scheduler != up.Scheduler {

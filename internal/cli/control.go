@@ -74,7 +74,7 @@ func (f *controlFlags) open(s *streams) (*controlled, error) {
 	if err != nil {
 		return nil, usageError(fmt.Errorf("--control: %w", err), "give a free address of this host, or the path of a socket in a directory that you can write to")
 	}
-	c := &controlled{s: s, server: server}
+	c := &controlled{server: server}
 	server.Start(control.Handler(c, guard))
 	return c, nil
 }
@@ -101,7 +101,6 @@ func (f *controlFlags) guard(s *streams, a control.Address) (control.Guard, erro
 
 // controlled is a run as control sees it. Nil is one that is not controlled.
 type controlled struct {
-	s      *streams
 	server *control.Server
 	run    atomic.Pointer[controlledRun] // nil until it begins
 }

@@ -31,7 +31,6 @@ type execRun struct {
 	scheduler *sluice.Scheduler
 	exec      *proc.Exec
 	pauses    *work.Pauses
-	lane      string
 	hours     *offPeak
 	observers observers
 
@@ -115,7 +114,7 @@ func (r *execRun) openScheduler(cfg *proc.Config) (err error) {
 	if o.forget {
 		dir = ""
 	}
-	cfg.Lane, r.lane = lane, lane
+	cfg.Lane = lane
 	if atOnce == 0 { // else the Scheduler bounds them, and an item that waits before it is tried again takes no one's place
 		cfg.Workers = cmp.Or(o.mostAt, jobsPerCPU*runtime.NumCPU())
 	}

@@ -30,7 +30,6 @@ type workerOptions struct {
 	progress  string
 	verbose   bool
 	events    string
-	flags     *pflag.FlagSet
 }
 
 // newWorker returns the command that makes the calls of runs on other hosts.
@@ -50,7 +49,6 @@ when it died is given to others. The first interrupt lets open calls end and giv
   sluice worker --redis redis://10.0.0.5 --idle-exit 10m`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.flags = cmd.Flags()
 			return runWorker(cmd.Context(), s, &o)
 		},
 	}

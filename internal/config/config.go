@@ -1,8 +1,8 @@
 // Package config reads what users write down: sluice.yaml, and the file of limits that a search for them leaves behind.
 // Both have one schema and are YAML, of which JSON is a part.
 //
-// Load reads a file, and says what is wrong with it by line and field. LoadLimits reads limits alone, such as WriteLimits
-// writes.
+// Load reads a file, and says what is wrong with it by line and field. LoadLimits reads limits alone, such as
+// sluice find writes.
 package config
 
 import (

@@ -1,15 +1,11 @@
 package config
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"math"
-	"os"
-	"path/filepath"
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -190,42 +186,4 @@ func (l *Limit) check() (part string, err error) {
 		return "", nil
 	}
 	return ".source", fmt.Errorf("%q is not one of told, registry, header, refusal, measured, verified-at-least", l.Source)
-}
-
-// WriteLimits writes limits to a file for Load to read. The file is replaced as a whole, or not at all.
-func WriteLimits(path string, l Limits) error {
-	if field, err := l.check(); err != nil {
-		return fmt.Errorf("limits.%s: %w", field, err)
-	}
-	for _, text := range []string{l.Provider, l.Model} {
-		if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0xfffd }) {
-			return fmt.Errorf("limits: %q is not a name", text)
-		}
-	}
-	data, err := json.MarshalIndent(struct {
-		Limits Limits `json:"limits"`
-	}{l}, "", "  ")
-	if err != nil {
-		return err
-	}
-	return replace(path, append(data, '\n'))
-}
-
-// replace puts data in the place of a file.
-func replace(path string, data []byte) (err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(tmp.Name())
-		}
-	}()
-	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Chmod(0o644), tmp.Sync(), tmp.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
 }

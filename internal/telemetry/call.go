@@ -56,7 +56,6 @@ func (k stepKind) String() string { return [...]string{"wait", "backoff", "attem
 
 // outcome is what an item came to.
 type outcome struct {
-	at        time.Time
 	kind      sluice.Kind
 	usage     sluice.Usage
 	hasUsage  bool
@@ -69,7 +68,7 @@ type outcome struct {
 
 func outcomeOf(e *sluice.Event) *outcome {
 	return &outcome{
-		at: e.At, kind: e.Outcome.Kind, usage: e.Outcome.Usage, hasUsage: e.Outcome.HasUsage, finish: e.Finish,
+		kind: e.Outcome.Kind, usage: e.Outcome.Usage, hasUsage: e.Outcome.HasUsage, finish: e.Finish,
 		cost: e.Cost, attempts: e.Attempt, throttles: e.Throttles, reused: e.Reused,
 	}
 }

@@ -119,26 +119,6 @@ func parseWord(text string) (word, rest string, err error) {
 	return "", "", errors.New("the closing quote is missing")
 }
 
-// String returns an expression that means the same.
-func (q Query) String() string {
-	var b strings.Builder
-	for i, t := range q.terms {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteString(t.field.name + t.op + quoted(t.word))
-	}
-	return b.String()
-}
-
-// quoted writes a value so that parseWord reads it.
-func quoted(word string) string {
-	if word != "" && !strings.ContainsAny(word, space) && word[0] != '"' && word[0] != '\'' {
-		return word
-	}
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(word) + `"`
-}
-
 // Match reports whether all terms hold of e.
 func (q Query) Match(e *sluice.Event) bool {
 	for i := range q.terms {
