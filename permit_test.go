@@ -3,6 +3,7 @@ package sluice_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -176,4 +177,70 @@ func TestASnapshotSaysWhatWasTold(t *testing.T) {
 	if got := s.Snapshot(); got.Limits.Concurrent != 5 || got.Account.RPM != 60 || len(got.Lanes) != 0 {
 		t.Errorf("%+v", got)
 	}
+}
+
+func TestASecondReleasePanicsAndNamesThePermit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, sluice.Config{})
+		p := acquire(t, s, sluice.Call{ID: "item 7", Lane: "gpt"})
+		p.Release(ok)
+		defer func() {
+			msg := fmt.Sprint(recover())
+			for _, want := range []string{"item 7", "gpt", "released twice"} {
+				if !strings.Contains(msg, want) {
+					t.Errorf("%q does not say %q", msg, want)
+				}
+			}
+			if n := lane(t, s).InFlight; n != 0 {
+				t.Errorf("%d in flight", n)
+			}
+			acquire(t, s, sluice.Call{Lane: "gpt"}).Release(ok) // and the lock is free
+		}()
+		p.Release(ok)
+	})
+}
+
+func TestTryAcquireTakesWhatIsFreeAndNeverWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 2, TPM: 6000, Burst: time.Second}})
+		start := time.Now()
+		a, b := s.TryAcquire(sluice.Call{}), s.TryAcquire(sluice.Call{})
+		if a == nil || b == nil || s.TryAcquire(sluice.Call{}) != nil {
+			t.Error("not exactly two permits of two slots")
+		}
+		a.Release(ok)
+		b.Release(ok)
+		if s.TryAcquire(sluice.Call{Cost: sluice.Cost{MaxOutput: 7000}}) != nil {
+			t.Error("a call above the limit got a permit")
+		}
+		p := s.TryAcquire(sluice.Call{Cost: sluice.Cost{MaxOutput: 90}})
+		if p == nil || s.TryAcquire(sluice.Call{Cost: sluice.Cost{MaxOutput: 50}}) != nil {
+			t.Error("100 tokens are there: 90 fit and 50 more do not")
+		}
+		if l := lane(t, s); l.Waiting != 0 || l.InFlight != 1 || time.Since(start) != 0 {
+			t.Errorf("%+v after %v", l, time.Since(start))
+		}
+		p.Release(ok)
+	})
+}
+
+func TestAnOpenAnswerKeepsItsPermitUntilItsReaderReleasesIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+		var permit *sluice.Permit
+		tally, err := s.Do(t.Context(), sluice.Call{}, func(_ context.Context, p *sluice.Permit) sluice.Outcome {
+			permit = p
+			return sluice.Outcome{Open: true}
+		})
+		if err != nil || tally.Attempts != 1 {
+			t.Fatalf("%+v, %v", tally, err)
+		}
+		if lane(t, s).InFlight != 1 || s.TryAcquire(sluice.Call{}) != nil {
+			t.Error("the slot of an open answer is free")
+		}
+		permit.Release(sluice.Outcome{HasUsage: true})
+		if lane(t, s).InFlight != 0 {
+			t.Error("the slot of a closed answer is held")
+		}
+	})
 }

@@ -1,6 +1,9 @@
 package sluice_test
 
 import (
+	"context"
+	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,4 +40,45 @@ func TestASnapshotSaysWhetherATimerIsSet(t *testing.T) {
 			t.Errorf("nothing waits any more, and a timer is set for %v", at)
 		}
 	})
+}
+
+func TestASnapshotIsConsistentWhileCallsComeAndGo(t *testing.T) {
+	const slots = 4
+	s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: slots, RPM: 6e8, Burst: time.Second}})
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for i := range 12 {
+		wg.Go(func() {
+			for j := range 400 {
+				s.Do(t.Context(), sluice.Call{Tenant: fmt.Sprint(i % 3), Priority: sluice.Priority(j%4 - 1)}, func(_ context.Context, p *sluice.Permit) sluice.Outcome {
+					p.Sent()
+					return ok
+				})
+			}
+		})
+	}
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		last := 0
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for _, l := range s.Snapshot().Lanes {
+				if l.InFlight < 0 || l.InFlight > slots || l.Waiting < 0 || l.Waiting > 12 || l.Granted < last || (l.InFlight > 0) == l.Oldest.IsZero() {
+					t.Errorf("%+v", l)
+					return
+				}
+				last = l.Granted
+			}
+		}
+	})
+	wg.Wait()
+	close(stop)
+	reader.Wait()
+	if l := lane(t, s); l.Granted != 12*400 || l.InFlight != 0 || l.Waiting != 0 || l.Budgets[0].Spent != 12*400 {
+		t.Errorf("%+v", l)
+	}
 }

@@ -1,7 +1,9 @@
 package sluice_test
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -25,4 +27,38 @@ func TestTalliesOfOneCallAddUp(t *testing.T) {
 	if got := before.Add(waited).Add(tried); got != want {
 		t.Errorf("another try: %+v, want %+v", got, want)
 	}
+}
+
+func TestATallyAddsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+		holder := acquire(t, s, sluice.Call{})
+		time.AfterFunc(3*time.Second, func() { holder.Release(ok) })
+		start := time.Now()
+		try := 0
+		tally, err := s.Do(t.Context(), sluice.Call{}, func(context.Context, *sluice.Permit) sluice.Outcome {
+			time.Sleep(time.Second)
+			try++
+			used := sluice.Usage{Input: 100, Output: 10}
+			switch try {
+			case 1:
+				return sluice.Outcome{Kind: sluice.RateLimit, Wait: 5 * time.Second}
+			case 2:
+				return sluice.Outcome{Kind: sluice.InvalidOutput, HasUsage: true, Usage: used}
+			}
+			return sluice.Outcome{HasUsage: true, Usage: used}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tally.Usage != (sluice.Usage{Input: 200, Output: 20}) || !tally.HasUsage || tally.Latency != time.Second {
+			t.Errorf("%+v", tally)
+		}
+		if tally.Queued != 3*time.Second || tally.Cooldown < 5*time.Second || tally.Cooldown > 5300*time.Millisecond || tally.Backoff > 200*time.Millisecond {
+			t.Errorf("waited %v for its turn, %v in pauses, %v by itself", tally.Queued, tally.Cooldown, tally.Backoff)
+		}
+		if got, want := tally.Wait()+3*time.Second, time.Since(start); got != want {
+			t.Errorf("waits and tries are %v of %v", got, want)
+		}
+	})
 }
