@@ -165,10 +165,11 @@ type Batch struct {
 // Report is what a run came to.
 type Report struct {
 	work.Report
-	Total           int // lines with a request, as far as they were read
-	Already         int // of those, recorded by earlier runs
-	AlreadyFailed   int // of those, recorded as failed
-	AlreadyMendable int // of those, by what another try may mend
+	Total         int // lines with a request, as far as they were read
+	Already       int // of those, recorded by earlier runs
+	AlreadyFailed int // of those, recorded as failed
+
+	AlreadyKinds map[sluice.Kind]int // why, as Kinds says of this run; 255 is a kind that another version recorded
 
 	Budgets []Used // of the Budget, what it bounds
 
@@ -183,16 +184,18 @@ func (r Report) Left() int { return r.Total - r.Already - r.Done - r.Report.Fail
 
 // Mendable reports whether another try may mend one of the failures, of this run or an earlier one.
 func (r Report) Mendable() bool {
-	for kind := range r.Kinds {
-		if mendable(kind) {
-			return true
+	for _, kinds := range []map[sluice.Kind]int{r.Kinds, r.AlreadyKinds} {
+		for kind := range kinds {
+			if mendable(kind) {
+				return true
+			}
 		}
 	}
-	return r.AlreadyMendable > 0
+	return false
 }
 
-// mendable reports whether what failed so may succeed at another time.
-func mendable(k sluice.Kind) bool { return k.Throttle() || k.Transient() }
+// mendable reports whether what failed so may succeed at another time, as far as that is known.
+func mendable(k sluice.Kind) bool { return k.Throttle() || k.Transient() || k == unknownKind }
 
 // Open checks cfg, locks the output, reads the whole input, and finds out what is left to do. It sends nothing, and of
 // the output it changes only a torn last line. It fails
@@ -317,10 +320,11 @@ func (b *Batch) Run(ctx context.Context) (Report, error) {
 
 func (b *Batch) report(rep work.Report) Report {
 	hits, misses := b.cache.counts()
+	failed, kinds := b.input.failed.counts()
 	return Report{
 		CacheHits: hits, CacheMisses: misses,
-		Report: rep, Total: b.Total(), Already: b.Already(), AlreadyFailed: int(b.input.alreadyFailed.Load()),
-		AlreadyMendable: int(b.input.alreadyMendable.Load()), Budgets: b.budgets(), Batches: b.via.report(),
+		Report: rep, Total: b.Total(), Already: b.Already(), AlreadyFailed: failed, AlreadyKinds: kinds,
+		Budgets: b.budgets(), Batches: b.via.report(),
 	}
 }
 

@@ -189,11 +189,6 @@ func (in *input) recorded(number int, id string, hash work.Hash) (bool, error) {
 		return false, &ChangedError{Path: "-", Lines: []int{number}, IDs: []string{id}}
 	}
 	in.already.Add(1)
-	if in.pastFailed.Has(recorded) {
-		in.alreadyFailed.Add(1)
-	}
-	if in.pastMendable.Has(recorded) {
-		in.alreadyMendable.Add(1)
-	}
+	in.failed.recall(recorded)
 	return true, nil
 }

@@ -22,29 +22,26 @@ type input struct {
 	parser *parser
 	file   *rows.File // nil for standard input
 
-	index        work.Index // of the lines of a request, by number; forgotten when a file's output is matched
-	past         work.Index // of standard input: of the output's lines, by number
-	pastFailed   work.Bits  // of those, failures, and of those such as another try may mend
-	pastMendable work.Bits
-	invalid      work.Bits // lines that are none, with SkipInvalid
-	twins        twins     // of a file, with Dedupe
-	arrivals     arrivals  // of standard input, with Dedupe
-	duplicates   map[int]int
-	problems     InputErrors
+	index      work.Index // of the lines of a request, by number; forgotten when a file's output is matched
+	past       work.Index // of standard input: of the output's lines, by number
+	failed     earlierFailures
+	invalid    work.Bits // lines that are none, with SkipInvalid
+	twins      twins     // of a file, with Dedupe
+	arrivals   arrivals  // of standard input, with Dedupe
+	duplicates map[int]int
+	problems   InputErrors
 
 	scanned int       // rows of a file that were read
 	sampled bool      // only the chosen ones of them are the input
 	chosen  work.Bits // by line
 
-	total           atomic.Int64
-	already         atomic.Int64
-	alreadyFailed   atomic.Int64
-	alreadyMendable atomic.Int64
-	bare            int             // prompts and plain text
-	models          map[string]int  // of a file
-	tokens          int             // of input, as estimated, where ViaAuto keeps to a deadline
-	costs           map[string]bool // models whose price is known, where a budget needs it
-	providers       []provider.Provider
+	total     atomic.Int64
+	already   atomic.Int64
+	bare      int             // prompts and plain text
+	models    map[string]int  // of a file
+	tokens    int             // of input, as estimated, where ViaAuto keeps to a deadline
+	costs     map[string]bool // models whose price is known, where a budget needs it
+	providers []provider.Provider
 }
 
 func openInput(cfg Config, f fill) (*input, error) {

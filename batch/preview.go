@@ -69,7 +69,8 @@ func Look(cfg Config, each func(Request)) (Preview, error) {
 	} else {
 		err = l.stdin()
 	}
-	p := Preview{Total: int(in.total.Load()), Already: int(in.already.Load()), AlreadyFailed: int(in.alreadyFailed.Load()), Invalid: l.invalid, Twins: l.twins}
+	failed, _ := in.failed.counts()
+	p := Preview{Total: int(in.total.Load()), Already: int(in.already.Load()), AlreadyFailed: failed, Invalid: l.invalid, Twins: l.twins}
 	p.PendingParts, p.PendingLines = pending.Parts, pending.Lines
 	return p, err
 }

@@ -134,11 +134,11 @@ func appendResultID(b []byte, r *work.Result) []byte {
 
 // recorded is what a resume reads of a line of the output.
 type recorded struct {
-	id       []byte // may share the line's memory
-	hash     work.Hash
-	failed   bool
-	mendable bool   // by another try
-	batch    []byte // of a Batch API, that the answer came from; nil of a live one
+	id     []byte // may share the line's memory
+	hash   work.Hash
+	failed bool
+	kind   sluice.Kind // of a failure
+	batch  []byte      // of a Batch API, that the answer came from; nil of a live one
 }
 
 var errNotResult = errors.New("not a result of a batch: want custom_id and sluice.input")
@@ -153,8 +153,9 @@ func parseResult(line []byte) (rec recorded, err error) {
 			rec.id = text(s.Span())
 		case "error":
 			fault := s.Span()
-			rec.failed = string(fault) != "null"
-			rec.mendable = rec.failed && mayMend(fault)
+			if rec.failed = string(fault) != "null"; rec.failed {
+				rec.kind = kindOfError(fault)
+			}
 		case "sluice":
 			if s.Peek() == '{' {
 				hash, rec.batch = beside(&s)
@@ -185,19 +186,6 @@ func beside(s *jsonscan.Scanner) (hash, batch []byte) {
 		}
 	}
 	return hash, batch
-}
-
-// mayMend reports whether another try may mend a recorded error: not if its code is a kind of which that is known.
-func mayMend(fault []byte) bool {
-	var kind sluice.Kind
-	s := jsonscan.New(fault)
-	for s.Enter('{'); s.Next('}'); {
-		if string(jsonscan.Name(s.Key())) == "code" {
-			return kind.UnmarshalText(text(s.Span())) != nil || mendable(kind)
-		}
-		s.Skip()
-	}
-	return true
 }
 
 // text returns the meaning of a JSON value that is a string; nil of any other.

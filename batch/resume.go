@@ -69,10 +69,7 @@ func (m *matcher) read(path string, lines iter.Seq2[work.Line, error]) error {
 		case counts:
 			m.answers(number, line, &rec)
 			if in.index.Done().Set(number) && rec.failed {
-				in.alreadyFailed.Add(1)
-				if rec.mendable {
-					in.alreadyMendable.Add(1)
-				}
+				in.failed.add(rec.kind)
 			}
 		case again:
 			m.drop++
@@ -116,10 +113,7 @@ func (m *matcher) remember(line work.Line, rec *recorded) {
 		in.arrivals.know(rec.hash, line.Offset)
 	}
 	if _, ok := in.past.Add(number-1, rec.id, rec.hash); ok && rec.failed {
-		in.pastFailed.Set(number - 1)
-		if rec.mendable {
-			in.pastMendable.Set(number - 1)
-		}
+		in.failed.remember(number-1, rec.kind)
 	}
 }
 

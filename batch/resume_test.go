@@ -162,6 +162,34 @@ func TestOutputOfAnotherInput(t *testing.T) {
 	}
 }
 
+func TestEarlierFailuresAreCountedByKind(t *testing.T) {
+	f := newFiles(t, chats(6))
+	cfg := f.config(t, &odd{})
+	if _, err := run(t, cfg); err != nil {
+		t.Fatal(err)
+	}
+	for _, input := range []string{f.in, "-"} {
+		cfg.Input, cfg.Stdin = input, strings.NewReader(chats(6))
+		if rep, err := run(t, cfg); err != nil || rep.AlreadyFailed != 3 || rep.AlreadyKinds[sluice.BadRequest] != 3 || rep.Mendable() {
+			t.Errorf("%s: %d failed, by kind %v, error %v", input, rep.AlreadyFailed, rep.AlreadyKinds, err)
+		}
+	}
+	text, err := os.ReadFile(f.out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := bytes.Replace(text, []byte(`"bad_request"`), []byte(`"of_a_later_version"`), 1)
+	if err := os.WriteFile(f.out, later, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, input := range []string{f.in, "-"} {
+		cfg.Input, cfg.Stdin = input, strings.NewReader(chats(6))
+		if rep, err := run(t, cfg); err != nil || rep.AlreadyFailed != 3 || rep.AlreadyKinds[sluice.BadRequest] != 2 || !rep.Mendable() {
+			t.Errorf("%s, by another version: %d failed, by kind %v, error %v", input, rep.AlreadyFailed, rep.AlreadyKinds, err)
+		}
+	}
+}
+
 func TestRetryFailed(t *testing.T) {
 	f, rt := newFiles(t, chats(6)), &odd{}
 	cfg := f.config(t, rt)
@@ -173,8 +201,8 @@ func TestRetryFailed(t *testing.T) {
 	if failed.Error == nil || failed.Error.Code != "bad_request" || failed.Response == nil || failed.Response.StatusCode != 400 {
 		t.Errorf("failed line %+v", failed)
 	}
-	if rep, err = run(t, cfg); err != nil || rep.Already != 6 || rep.AlreadyFailed != 3 {
-		t.Errorf("failed lines are done: already %d, failed %d, error %v", rep.Already, rep.AlreadyFailed, err)
+	if rep, err = run(t, cfg); err != nil || rep.Already != 6 || rep.AlreadyFailed != 3 || rep.AlreadyKinds[sluice.BadRequest] != 3 || len(rep.AlreadyKinds) != 1 {
+		t.Errorf("failed lines are done: already %d, failed %d %v, error %v", rep.Already, rep.AlreadyFailed, rep.AlreadyKinds, err)
 	}
 	rt.good = true
 	cfg.RetryFailed = true

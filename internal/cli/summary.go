@@ -28,7 +28,7 @@ type summary struct {
 	Done    int            `json:"done"`    // by this run
 	Failed  int            `json:"failed"`  // by this and earlier runs
 	Left    int            `json:"left"`
-	Kinds   map[string]int `json:"failed_by_kind"`
+	Kinds   map[string]int `json:"failed_by_kind"` // of failed
 	Finish  map[string]int `json:"finish_reasons"`
 
 	First map[string]string `json:"first_failures,omitempty"` // by kind: the item and its message
@@ -96,9 +96,11 @@ func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 	if free := rep.Twins + rep.Cached; rep.Costed > free || free > 0 && free == sum.ran {
 		sum.Cost, sum.Costed = &rep.Cost, rep.Costed
 	}
-	for kind, n := range rep.Kinds {
-		if kind != sluice.OK {
-			sum.Kinds[kind.String()] = n
+	for _, kinds := range []map[sluice.Kind]int{rep.Kinds, rep.AlreadyKinds} {
+		for kind, n := range kinds {
+			if kind != sluice.OK {
+				sum.Kinds[kind.String()] += n
+			}
 		}
 	}
 	if rep.Wall > 0 {
