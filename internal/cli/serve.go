@@ -59,7 +59,7 @@ and on SIGHUP. The first interrupt lets open calls end, the second cuts them off
 		RunE: func(cmd *cobra.Command, _ []string) error { return runServe(cmd.Context(), s, &o) },
 	}
 	o.register(cmd.Flags())
-	cmd.AddCommand(newServeKey(s))
+	cmd.AddCommand(newServeKey(s), newServeReady(s))
 	return cmd
 }
 

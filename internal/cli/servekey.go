@@ -211,6 +211,9 @@ func newServeKeyRevoke(s *streams) *cobra.Command {
 		Short:   "End the key of a tenant: its next call is refused",
 		Example: "  sluice serve key revoke alice",
 		Args:    oneName,
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return keys.complete(args), cobra.ShellCompDirectiveNoFileComp
+		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			file, err := keys.known()
 			if err != nil {

@@ -16,6 +16,8 @@ type version struct {
 	Modified bool   `json:"modified"` // the working tree held changes
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
+	OS       string `json:"os"`
+	Arch     string `json:"arch"`
 }
 
 // newVersion returns the command that says which Sluice this is.
@@ -46,7 +48,7 @@ func (s *streams) printVersion() error {
 
 // buildVersion reads what the Go linker wrote into the binary.
 func buildVersion() version {
-	v := version{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	v := version{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, OS: runtime.GOOS, Arch: runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v

@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// fixedValues are what flags of one name may be given.
+func fixedValues() map[string][]string {
+	return map[string][]string{
+		"progress":    progressWays(),
+		"sync":        {"each", "interval", "none"},
+		"order":       {"completion", "input"},
+		"changed":     {"redo", "keep"},
+		"format":      {"jsonl", "text", "csv", "tsv"},
+		"via":         {batch.ViaLive.String(), batch.ViaBatchAPI.String(), batch.ViaAuto.String()},
+		"prefer":      {"soonest", "cost"},
+		"fail-on":     {"length", "content_filter", "refusal", "empty"},
+		"mode":        {modeAuto, modeSweep},
+		"by":          {"time", "cost"},
+		"charge":      {"declared", "actual"},
+		"retry-after": {"seconds", "ms", "date", "none"},
+		"priority":    {"low", "normal", "high", "critical"},
+		"level":       stressLevels(),
+	}
+}
+
+// suggest returns what the value of a flag may be, by what else stands on the line.
+type suggest func(cmd *cobra.Command) []string
+
+// completeFlags has shells complete the values of flags, of a command and of those below it: words that are known, providers,
+// tiers, models and upstreams. Whole numbers and times are nothing that a shell could complete; all others may be files.
+func completeFlags(cmd *cobra.Command) {
+	fixed := fixedValues()
+	asked := map[string]suggest{"provider": providers, "tier": tiers, "what-if": tiers, "model": models, "upstream": upstreamNames}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		known := asked[f.Name]
+		if all := fixed[f.Name]; all != nil {
+			known = func(*cobra.Command) []string { return all }
+		}
+		if known == nil && !slices.Contains([]string{"int", "float64", "duration", "uint64"}, f.Value.Type()) {
+			return
+		}
+		err := cmd.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+			if known == nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return beginning(known(cmd), begun), cobra.ShellCompDirectiveNoFileComp
+		})
+		if err != nil {
+			panic(err) // two of one name
+		}
+	})
+	for _, sub := range cmd.Commands() {
+		completeFlags(sub)
+	}
+}
+
+// beginning are those of all that go on as text begins, each once.
+func beginning(all []string, text string) (found []string) {
+	for _, word := range all {
+		if strings.HasPrefix(word, text) && !slices.Contains(found, word) {
+			found = append(found, word)
+		}
+	}
+	return found
+}
+
+// completing are the settings of the line that is completed: those of its files, and where they cannot be read what is published.
+func completing(cmd *cobra.Command) *settings {
+	flags := settingsFlags{config: valueOf(cmd, "config")}
+	if s, err := flags.open(); err == nil {
+		return s
+	}
+	return &settings{registry: provider.Published()}
+}
+
+// valueOf is what a flag was given; "" where the command has no such flag.
+func valueOf(cmd *cobra.Command, flag string) string {
+	if f := cmd.Flags().Lookup(flag); f != nil {
+		return f.Value.String()
+	}
+	return ""
+}
+
+func providers(cmd *cobra.Command) []string {
+	names := completing(cmd).registry.Names()
+	if cmd.Name() == "plan" {
+		names = append(names, best)
+	}
+	return names
+}
+
+// rows are the published limits of the provider that the line names, and of all where it names none.
+func rows(cmd *cobra.Command) (all []provider.Tier) {
+	known := completing(cmd).registry
+	name := valueOf(cmd, "provider")
+	if p, ok := known.Lookup(name); ok {
+		return known.Tiers(p.Name)
+	}
+	for _, p := range known.All() {
+		all = append(all, known.Tiers(p.Name)...)
+	}
+	return all
+}
+
+func tiers(cmd *cobra.Command) []string {
+	names := make(map[string]bool)
+	for _, t := range rows(cmd) {
+		names[t.Tier] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+func models(cmd *cobra.Command) []string {
+	names := make(map[string]bool)
+	for _, t := range rows(cmd) {
+		for _, m := range t.Families() {
+			names[strings.TrimSuffix(m, "*")] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+func upstreamNames(cmd *cobra.Command) (names []string) {
+	for _, up := range completing(cmd).file.Upstreams {
+		names = append(names, up.Name)
+	}
+	return names
+}
+
+// complete are the tenants that may be named as an argument.
+func (f *keysFlag) complete(args []string) (names []string) {
+	if len(args) > 0 || f.file() == "" {
+		return nil
+	}
+	all, err := f.file().Tenants()
+	if err != nil {
+		return nil
+	}
+	for _, t := range all {
+		names = append(names, t.Name)
+	}
+	return names
+}

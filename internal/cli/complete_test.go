@@ -1,0 +1,170 @@
+package cli_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-llm/sluice/internal/cli"
+)
+
+// called runs the program and returns its standard output.
+func called(t *testing.T, args ...string) string {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	if code := cli.Main(t.Context(), args, strings.NewReader(""), &stdout, &stderr); code != 0 {
+		t.Fatalf("sluice %q: exit code %d: %s", args, code, stderr.String())
+	}
+	return stdout.String()
+}
+
+// textOf is what a file holds.
+func textOf(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// completed are the words by which a shell would complete the last one. files says whether it would offer files as well.
+func completed(t *testing.T, line ...string) (words []string, files bool) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(called(t, append([]string{"__complete"}, line...)...)), "\n")
+	words, directive := lines[:len(lines)-1], lines[len(lines)-1]
+	return words, directive == ":0"
+}
+
+func TestShellsCompleteWhatFlagsMayBe(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	write := func(name, text string) {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("sluice.yaml", "providers:\n  - {name: openai, tiers: [{tier: ours, rpm: 5, models: [gpt-x]}]}\n")
+	write("named.yaml", "upstreams:\n  - {name: east, provider: openai, key_env: EAST}\n  - {name: west, provider: openai, key_env: WEST}\n")
+	called(t, "serve", "key", "add", "alice")
+	for _, c := range []struct {
+		line []string
+		want []string // all of them, where all is set; else some
+		all  bool
+	}{
+		{[]string{"run", "--provider", "anth"}, []string{"anthropic"}, true},
+		{[]string{"run", "--provider", ""}, []string{"openai", "sim", "gemini"}, false},
+		{[]string{"plan", "--provider", "bes"}, []string{"best"}, true},
+		{[]string{"run", "--provider=bes"}, nil, true},
+		{[]string{"run", "--provider", "anthropic", "--tier", "tier"}, []string{"tier1", "tier2", "tier3", "tier4"}, false},
+		{[]string{"run", "--provider", "openai", "--tier", "ou"}, []string{"ours"}, true},
+		{[]string{"run", "--provider", "anthropic", "--tier", "ou"}, nil, true},
+		{[]string{"run", "--provider", "openai", "--model", "gpt-x"}, []string{"gpt-x"}, true},
+		{[]string{"run", "--provider", "openai", "--model", "claude"}, nil, true},
+		{[]string{"run", "--via", ""}, []string{"live", "batch-api", "auto"}, true},
+		{[]string{"run", "--order", "i"}, []string{"input"}, true},
+		{[]string{"exec", "--changed", ""}, []string{"redo", "keep"}, true},
+		{[]string{"stress", "--level", "c"}, []string{"conservative", "chaos"}, true},
+		{[]string{"sim", "--retry-after", ""}, []string{"seconds", "ms", "date", "none"}, true},
+		{[]string{"run", "--config", "named.yaml", "--upstream", ""}, []string{"east", "west"}, true},
+		{[]string{"serve", "key", "revoke", ""}, []string{"alice"}, true},
+		{[]string{"serve", "key", "revoke", "alice", ""}, nil, true},
+		{[]string{"run", "--rpm", ""}, nil, true},
+		{[]string{"ru"}, []string{"run\tRun the calls in a file at the provider's rate limit"}, false},
+	} {
+		got, files := completed(t, c.line...)
+		if files {
+			t.Errorf("%q is completed by files", c.line)
+		}
+		for _, word := range c.want {
+			if !slices.ContainsFunc(got, func(s string) bool { return s == word || strings.HasPrefix(s, strings.SplitN(word, "\t", 2)[0]+"\t") }) {
+				t.Errorf("%q is not completed by %s: %q", c.line, word, got)
+			}
+		}
+		if c.all && len(got) != len(c.want) {
+			t.Errorf("%q is completed by %q, want %q", c.line, got, c.want)
+		}
+	}
+	if got, files := completed(t, "run", "--config", ""); !files {
+		t.Errorf("--config is completed by %q and no files", got)
+	}
+}
+
+// What a shell offers is what the flag's description says.
+func TestEveryWordThatIsOfferedIsOfItsFlag(t *testing.T) {
+	t.Chdir(t.TempDir())
+	flag := regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z0-9-]+) (?:string|strings) +(.*)$`)
+	seen := 0
+	for _, name := range []string{"run", "exec", "serve", "worker", "plan", "find", "sim", "stress", "answers", "explain", "report", "status"} {
+		for _, m := range flag.FindAllStringSubmatch(called(t, name, "--help"), -1) {
+			if slices.Contains([]string{"provider", "tier", "model", "upstream", "what-if"}, m[1]) {
+				continue // which are of the registry
+			}
+			words, _ := completed(t, name, "--"+m[1], "")
+			for _, word := range words {
+				seen++
+				if !strings.Contains(m[2], word) {
+					t.Errorf("sluice %s --%s %s: %s", name, m[1], word, m[2])
+				}
+			}
+		}
+	}
+	if seen < 40 {
+		t.Errorf("%d words, want more", seen)
+	}
+}
+
+func TestTheManualHasAPageForEachCommand(t *testing.T) {
+	dir := t.TempDir()
+	called(t, "man", dir)
+	pages, err := filepath.Glob(filepath.Join(dir, "*.1"))
+	if err != nil || len(pages) < 20 {
+		t.Fatal(pages, err)
+	}
+	for _, c := range []struct{ page, want string }{
+		{"sluice", ".SH EXIT STATUS\n.TP\n\\fB0\\fR\ndone\n"},
+		{"sluice", "\\fBrun\\fR\n"},
+		{"sluice-run", ".SH NAME\nsluice\\-run \\- "},
+		{"sluice-run", "\n\\fB\\-o, \\-\\-output string\\fR\n"},
+		{"sluice-run", "{\"prompt\": ...}"},
+		{"sluice-exec", "{name} a member\n"},
+		{"sluice-run", ".BR sluice (1)"},
+		{"sluice-serve", ".BR sluice\\-serve\\-key (1)"},
+		{"sluice-serve-key-add", "claude\\-3\\-5\\-*"},
+	} {
+		if text := textOf(t, filepath.Join(dir, c.page+".1")); !strings.Contains(text, c.want) {
+			t.Errorf("%s(1) does not say %q:\n%s", c.page, c.want, text)
+		}
+	}
+	for _, page := range pages {
+		for line := range strings.Lines(textOf(t, page)) {
+			if strings.HasPrefix(line, "'") || strings.HasPrefix(line, ".") && !regexp.MustCompile(`^\.(TH|SH|TP|BR|PP|nf|fi)\b`).MatchString(line) {
+				t.Errorf("%s: %q is no request of man's", page, line)
+			}
+		}
+	}
+	if slices.Contains(pages, filepath.Join(dir, "sluice-guard-commands.1")) {
+		t.Error("there is a page of a command that is nobody's to give")
+	}
+}
+
+func TestTheManualAndREADMEHaveTheSameExitCodes(t *testing.T) {
+	dir := t.TempDir()
+	called(t, "man", dir)
+	_, status, _ := strings.Cut(textOf(t, filepath.Join(dir, "sluice.1")), ".SH EXIT STATUS\n")
+	status, _, _ = strings.Cut(status, ".SH")
+	var manual, readme []string
+	for _, m := range regexp.MustCompile(`(?m)^\\fB(\d+)\\fR$`).FindAllStringSubmatch(status, -1) {
+		manual = append(manual, m[1])
+	}
+	for _, m := range regexp.MustCompile(`(?m)^\| (\d+) \|`).FindAllStringSubmatch(textOf(t, "../../README.md"), -1) {
+		readme = append(readme, m[1])
+	}
+	if len(manual) < 7 || !slices.Equal(manual, readme) {
+		t.Errorf("the manual has %q, README.md %q", manual, readme)
+	}
+}
