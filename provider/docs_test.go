@@ -13,7 +13,7 @@ import (
 // documented is the table of docs/providers.md.
 func documented() string {
 	var b strings.Builder
-	b.WriteString("| name | aliases | address | key | charged as | cached input | tiers |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("| name | aliases | address | key |\n|---|---|---|---|\n")
 	code := func(words []string) string {
 		if len(words) == 0 {
 			return ""
@@ -21,25 +21,15 @@ func documented() string {
 		return "`" + strings.Join(words, "`, `") + "`"
 	}
 	for _, p := range provider.Published().All() {
-		cached, key := "does not count", code(p.KeyEnv)
-		if p.CountsCached {
-			cached = "counts"
-		}
+		key := code(p.KeyEnv)
 		if p.KeyOptional {
 			key = strings.TrimPrefix(key+", or none", ", or ")
-		}
-		var tiers []string
-		for _, t := range provider.Published().Tiers(p.Name) {
-			if n := len(tiers); n == 0 || tiers[n-1] != t.Tier {
-				tiers = append(tiers, t.Tier)
-			}
 		}
 		address := code([]string{p.BaseURL})
 		if p.BaseURL == "" {
 			address = "your own, such as " + code([]string{p.BaseForm})
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", p.Name, code(p.Aliases), address, key,
-			p.Charge, cached, code(tiers))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", p.Name, code(p.Aliases), address, key)
 	}
 	return b.String()
 }

@@ -26,3 +26,11 @@ func Metered(e Endpoint, events []string, each bool) (u sluice.Usage, finish str
 	u, _ = m.usage(sluice.Cost{Input: 1})
 	return u, m.sum.finish, m.complete(), m.fault != nil
 }
+
+// HeaderForms are the shared forms of budgets in headers, in the order in which they are looked for.
+func HeaderForms() (all []HeaderForm) {
+	for _, b := range budgets {
+		all = append(all, b.HeaderForm)
+	}
+	return all
+}
