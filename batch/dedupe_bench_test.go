@@ -17,8 +17,10 @@ import (
 // BenchmarkMillionTwins runs a million lines in sets of equal requests, and those whose first half is recorded once more:
 //
 //	go test -run '^$' -bench MillionTwins/pairs -benchtime 1x ./batch
+//
+// SLUICE_ITEMS changes the number.
 func BenchmarkMillionTwins(b *testing.B) {
-	const n = 1_000_000
+	n := aMillion(b)
 	for _, sets := range []struct {
 		name string
 		of   int
