@@ -50,7 +50,7 @@ func quoted(t *testing.T) (messages []string) {
 }
 
 // textOf is a string of the code, with gaps for what is put into it. ok is false of what is no string.
-func textOf(e ast.Expr) (text string, ok bool) {
+func literal(e ast.Expr) (text string, ok bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
 		if e.Kind != token.STRING {
@@ -59,8 +59,8 @@ func textOf(e ast.Expr) (text string, ok bool) {
 		text, err := strconv.Unquote(e.Value)
 		return strings.ReplaceAll(verbs.ReplaceAllString(text, gap), "%%", "%"), err == nil
 	case *ast.BinaryExpr:
-		left, isLeft := textOf(e.X)
-		right, isRight := textOf(e.Y)
+		left, isLeft := literal(e.X)
+		right, isRight := literal(e.Y)
 		if e.Op != token.ADD || !isLeft && !isRight {
 			return "", false
 		}
@@ -72,7 +72,7 @@ func textOf(e ast.Expr) (text string, ok bool) {
 		}
 		return left + right, true
 	case *ast.ParenExpr:
-		return textOf(e.X)
+		return literal(e.X)
 	}
 	return "", false
 }
@@ -97,7 +97,7 @@ func spoken(t *testing.T) (texts []string) {
 			if !ok {
 				return true
 			}
-			if text, ok := textOf(e); ok {
+			if text, ok := literal(e); ok {
 				texts = append(texts, gaps.ReplaceAllString(text, gap))
 				return false
 			}
