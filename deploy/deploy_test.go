@@ -1,0 +1,203 @@
+// Package deploy_test looks whether what stands here fits the program: it may name nothing that the program does not have.
+package deploy_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/sluice-llm/sluice/internal/cli"
+)
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// program runs sluice and returns its standard output.
+func program(t *testing.T, args ...string) string {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	if code := cli.Main(t.Context(), args, strings.NewReader(""), &stdout, &stderr); code != 0 {
+		t.Fatalf("sluice %q: exit code %d\n%s", args, code, stderr.String())
+	}
+	return stdout.String()
+}
+
+func TestTheUnitIsTheOneThatIsDocumented(t *testing.T) {
+	_, block, ok := strings.Cut(read(t, "../docs/serve.md"), "```ini\n[Unit]")
+	block, _, _ = strings.Cut(block, "```")
+	if unit := read(t, "sluice.service"); !ok || "[Unit]"+block != unit {
+		t.Errorf("docs/serve.md shows another unit than\n%s", unit)
+	}
+}
+
+func TestTheUnitAndTheImageStartCommandsThatThereAre(t *testing.T) {
+	unit, image := read(t, "sluice.service"), read(t, "../Dockerfile")
+	start := regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/sluice (.*)$`).FindStringSubmatch(unit)
+	if start == nil {
+		t.Fatal("the unit starts nothing")
+	}
+	commands := [][]string{strings.Fields(start[1])}
+	for _, m := range regexp.MustCompile(`(?m)CMD (\[.*\])$`).FindAllStringSubmatch(image, -1) {
+		var words []string
+		if err := json.Unmarshal([]byte(m[1]), &words); err != nil {
+			t.Fatal(err)
+		}
+		commands = append(commands, slices.DeleteFunc(words, func(w string) bool { return w == "/usr/local/bin/sluice" }))
+	}
+	if len(commands) != 3 {
+		t.Errorf("%d commands, want the unit's, the image's and its health check", len(commands))
+	}
+	for _, c := range commands {
+		program(t, append(c, "--help")...)
+	}
+}
+
+// A commit of which files are left out is no commit any more: the binary would say that it was modified.
+func TestTheImageIsBuiltFromTheWholeCommit(t *testing.T) {
+	ignored := strings.Fields(strings.ReplaceAll(read(t, "../.gitignore"), "/", ""))
+	for line := range strings.Lines(read(t, "../.dockerignore")) {
+		line = strings.TrimSpace(line)
+		name := strings.ReplaceAll(strings.TrimPrefix(line, "**/"), "/", "")
+		if line != "" && !strings.HasPrefix(line, "#") && !slices.Contains(ignored, name) {
+			t.Errorf(".dockerignore leaves out %s, and .gitignore does not", line)
+		}
+	}
+}
+
+// resource is what is looked at of what Kubernetes is given.
+type resource struct {
+	Kind     string `yaml:"kind"`
+	Metadata struct{ Name, Namespace string }
+	Data     map[string]string `yaml:"data"`
+	Spec     struct {
+		Template struct {
+			Spec struct {
+				Containers []container `yaml:"containers"`
+				Volumes    []struct {
+					Name   string                      `yaml:"name"`
+					Secret struct{ SecretName string } `yaml:"secret"`
+				} `yaml:"volumes"`
+				Grace int `yaml:"terminationGracePeriodSeconds"`
+			} `yaml:"spec"`
+		} `yaml:"template"`
+	} `yaml:"spec"`
+}
+
+type container struct {
+	Args  []string `yaml:"args"`
+	Ports []struct {
+		Name string `yaml:"name"`
+		Port int    `yaml:"containerPort"`
+	} `yaml:"ports"`
+	Startup   probe `yaml:"startupProbe"`
+	Liveness  probe `yaml:"livenessProbe"`
+	Readiness probe `yaml:"readinessProbe"`
+	Mounts    []struct {
+		Path    string `yaml:"mountPath"`
+		SubPath string `yaml:"subPath"`
+	} `yaml:"volumeMounts"`
+}
+
+type probe struct {
+	Get struct {
+		Path    string              `yaml:"path"`
+		Port    string              `yaml:"port"`
+		Headers []map[string]string `yaml:"httpHeaders"`
+	} `yaml:"httpGet"`
+}
+
+func resources(t *testing.T) map[string]resource {
+	all := make(map[string]resource)
+	for dec := yaml.NewDecoder(strings.NewReader(read(t, "kubernetes.yaml"))); ; {
+		var r resource
+		err := dec.Decode(&r)
+		if err == io.EOF {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[r.Kind] = r
+	}
+}
+
+func TestTheSettingsInKubernetesAreGood(t *testing.T) {
+	all := resources(t)
+	settings := all["ConfigMap"].Data["sluice.yaml"]
+	pod := all["Deployment"].Spec.Template.Spec
+	if settings == "" || len(pod.Containers) != 1 {
+		t.Fatal("there are no settings, or not one container")
+	}
+	dir := t.TempDir()
+	for _, mount := range []string{"/run/secrets/sluice", "/var/lib/sluice"} {
+		if !slices.ContainsFunc(pod.Containers[0].Mounts, func(m struct {
+			Path    string `yaml:"mountPath"`
+			SubPath string `yaml:"subPath"`
+		}) bool {
+			return m.Path == mount
+		}) || !strings.Contains(settings, mount) {
+			t.Errorf("%s is not mounted, or not of the settings", mount)
+		}
+		at := filepath.Join(dir, filepath.FromSlash(mount))
+		if err := os.MkdirAll(at, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		settings = strings.ReplaceAll(settings, mount, filepath.ToSlash(at))
+	}
+	file := filepath.Join(dir, "sluice.yaml")
+	for name, text := range map[string]string{file: settings, filepath.Join(dir, "run", "secrets", "sluice", "openai"): "sk-test\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program(t, "serve", "key", "add", "alice", "--keys", filepath.Join(dir, "var", "lib", "sluice", "serve-keys.json"))
+	args := slices.Clone(pod.Containers[0].Args)
+	for i, arg := range args {
+		if arg == "/etc/sluice/sluice.yaml" {
+			args[i] = file
+		}
+	}
+	var served struct {
+		Listen string
+		Hosts  []string
+		Shared *struct{ URL string }
+	}
+	if err := json.Unmarshal([]byte(program(t, append(args, "--check", "--json")...)), &served); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(served.Hosts, all["Service"].Metadata.Name) || served.Shared == nil {
+		t.Errorf("%+v is not addressed by the name of the Service, or shares nothing", served)
+	}
+	metrics := regexp.MustCompile(`metrics_listen: (\S+)`).FindStringSubmatch(settings)
+	for i, address := range []string{served.Listen, metrics[1]} {
+		_, port, _ := net.SplitHostPort(address)
+		if got := strconv.Itoa(pod.Containers[0].Ports[i].Port); got != port {
+			t.Errorf("the container's port is %s, and it listens on %s", got, address)
+		}
+	}
+	c := pod.Containers[0]
+	for _, p := range []struct {
+		probe
+		path string
+	}{{c.Startup, "/healthz"}, {c.Liveness, "/healthz"}, {c.Readiness, "/readyz"}} {
+		if p.Get.Path != p.path || p.Get.Port != "http" || len(p.Get.Headers) != 1 || p.Get.Headers[0]["value"] != "localhost" {
+			t.Errorf("a probe asks for %+v", p.Get)
+		}
+	}
+}
