@@ -55,6 +55,9 @@ func askReady(ctx context.Context, s *streams, base string) error {
 		return err
 	}
 	resp, err := http.DefaultClient.Do(r)
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		err = fmt.Errorf("%s does not answer: %w", base, failed.Err) // which named the path and the method, too
+	}
 	if err != nil {
 		return &exitError{code: exitFailed, err: err, hint: hint}
 	}
