@@ -1,6 +1,7 @@
 package bench_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -119,6 +120,28 @@ func TestFiguresAreRead(t *testing.T) {
 		}
 		if !found {
 			t.Errorf("%s: nothing is read of %s in %s", want.step, want.name, want.unit)
+		}
+	}
+}
+
+func TestReaders(t *testing.T) {
+	for name, c := range map[string]struct {
+		read   bench.Reader
+		output string
+		want   string
+	}{
+		"a benchmark":                      {bench.Benchmarks, "BenchmarkX/a_b-2   \t       1\t  12 ns/op\t  0.5 of-it\n", "[{BenchmarkX/a b ns/op [12] } {BenchmarkX/a b of-it [0.5] }]"},
+		"one that printed between":         {bench.Benchmarks, "BenchmarkX-2   \t\na | b\n       1\t  12 ns/op\n", "[{BenchmarkX ns/op [12] }]"},
+		"one of one processor":             {bench.Benchmarks, "BenchmarkX/429 \t 1 \t 12 ns/op\n", "[{BenchmarkX/429 ns/op [12] }]"},
+		"one that failed":                  {bench.Benchmarks, "--- FAIL: BenchmarkX\n    a_test.go:1: no\nBenchmarkX \n", "[]"},
+		"tests":                            {bench.Verdicts, "--- PASS: TestA (1.50s)\n    --- FAIL: TestA/b_c (0.10s)\n    --- SKIP: TestA/d (0.00s)\n", "[{TestA passed [1] } {TestA s [1.5] } {TestA/b c passed [0] } {TestA/b c s [0.1] }]"},
+		"a log":                            {bench.Said(`^(?P<n>[\d,]+) of (?P<of>.*)$`), "=== RUN   TestA\n=== NAME  TestA/b_c\n    a_test.go:1: 1,024 of all\n", "[{TestA/b c n [1024] } {TestA/b c of [] all}]"},
+		"a log of a benchmark":             {bench.Said(`^(?P<took>\S+) long$`), "BenchmarkX-2 \t 1 \t 12 ns/op\n--- BENCH: BenchmarkX-2\n    a_test.go:1: 1m30s long\n", "[{BenchmarkX took [90] }]"},
+		"a line that names its own figure": {bench.Said(`^(?P<name>.+): (?P<n>\d+)$`), "a_b: 3\n", "[{a b n [3] }]"},
+		"a table":                          {bench.Cells("|", "name", "n", "", "share"), "    a_test.go:1: | a, b | 3 | x | 5.0 % |\n| name | n | x | share |\n| too | few |\n", "[{a, b n [3] } {a, b share [5] }]"},
+	} {
+		if got := fmt.Sprint(c.read(c.output)); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
 }

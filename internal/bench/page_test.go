@@ -47,7 +47,7 @@ func measured() *bench.Record {
 	return &bench.Record{Section: "small", Step: "one", Date: time.Date(2026, 3, 1, 12, 30, 0, 0, time.UTC), Commit: "abc", Load: 0.25, Took: 61, Rounds: 3,
 		Machine: bench.Machine{CPU: "Abacus", Cores: 2, Go: "go1.26", OS: "linux/amd64"},
 		Figures: []bench.Figure{
-			{Name: "BenchmarkX/a", Unit: "ns/op", Values: []float64{3_000_000, 1_000_000, 2_000_000}},
+			{Name: "BenchmarkX/a", Unit: "ns/op", Values: []float64{3_000_000, 1_000_000, 2_000_000, 2_000_000, 9_000_000}},
 			{Name: "BenchmarkX/a", Unit: "lost", Values: []float64{0}},
 			{Name: "BenchmarkX/b", Unit: "ns/op", Values: []float64{1000, 2000}},
 			{Name: "BenchmarkX/b", Unit: "lost", Values: []float64{1}},
@@ -64,7 +64,7 @@ func TestAPage(t *testing.T) {
 		"\nNot measured yet: `small/two`.\n",
 		"\n## Small things\n\nHow small they are.\n\n`A='b c' go test -run '^$' -bench X`\\\n2026-03-01 12:30 UTC at abc, Abacus, 2 cores, go1.26, linux/amd64, a load of 0.2 at the start, 1 min 01 s in 3 rounds.\n",
 		"\n| thing | time | of y | lost | said | asked |\n|---|---|---|---|---|---|\n" +
-			"| a | 2,000.0 µs (1,000.0 to 3,000.0) | **1.60** | 0 |  | of y ≤ 1.5, better ≤ 1.2 **missed**; lost = 0 |\n" +
+			"| a | 2,000.0 µs (1,000.0 to 9,000.0) | **1.60** | 0 |  | of y ≤ 1.5, better ≤ 1.2 **missed**; lost = 0 |\n" +
 			"| the second | 1.5 µs (1.0 to 2.0) |  | **1** | a \\| b | lost = 0 **missed** |\n",
 		"\n`true`\n\nNot measured yet.\n\nThey are small.\n",
 	} {
@@ -112,5 +112,36 @@ func TestABookIsTheSameWhenItIsReadAgain(t *testing.T) {
 	}
 	if _, err := bench.Open(path); err == nil || !strings.Contains(err.Error(), "book.json") {
 		t.Errorf("half a book: %v", err)
+	}
+}
+
+func TestBoundsAreKeptToTheirEdge(t *testing.T) {
+	for _, c := range []struct {
+		asked  bench.Asked
+		figure float64
+		missed bool
+	}{
+		{bench.Asked{Op: "≤", Bound: 3}, 3, false}, {bench.Asked{Op: "≤", Bound: 3}, 4, true}, {bench.Asked{Op: "≤", Bound: 3}, 2, false},
+		{bench.Asked{Op: "≥", Bound: 3}, 3, false}, {bench.Asked{Op: "≥", Bound: 3}, 4, false}, {bench.Asked{Op: "≥", Bound: 3}, 2.99, true},
+		{bench.Asked{Op: "=", Bound: 0}, 0, false}, {bench.Asked{Op: "=", Bound: 0}, 1, true}, {bench.Asked{Op: "=", Bound: 0}, -1, true},
+		{bench.Asked{}, 99, false},
+	} {
+		s := bench.Section{Name: "s", Title: "S", Steps: []bench.Step{{Name: "one", Command: []string{"true"},
+			Tables: []bench.Table{{Rows: "x", Columns: []bench.Column{{Unit: "u", Digits: 2, Asked: c.asked}}}}}}}
+		page := bench.Page([]bench.Section{s}, &bench.Book{Records: []*bench.Record{{Section: "s", Step: "one", Figures: []bench.Figure{{Name: "x", Unit: "u", Values: []float64{c.figure}}}}}})
+		if missed := strings.Contains(page, "missed**"); missed != c.missed {
+			t.Errorf("%v of %+v: missed is %v\n%s", c.figure, c.asked, missed, page)
+		}
+	}
+}
+
+func TestRowsAreInTheOrderOfTheirLabelsWhereThatIsWanted(t *testing.T) {
+	record := &bench.Record{Section: "s", Step: "one", Figures: []bench.Figure{{Name: "b", Unit: "u", Values: []float64{1}}, {Name: "a", Unit: "u", Values: []float64{2}}}}
+	for sorted, want := range map[bool]string{true: "| a | 2 |\n| b | 1 |\n", false: "| b | 1 |\n| a | 2 |\n"} {
+		s := bench.Section{Name: "s", Title: "S", Steps: []bench.Step{{Name: "one", Command: []string{"true"},
+			Tables: []bench.Table{{Rows: ".", Sorted: sorted, Columns: []bench.Column{{Unit: "u"}}}}}}}
+		if page := bench.Page([]bench.Section{s}, &bench.Book{Records: []*bench.Record{record}}); !strings.Contains(page, want) {
+			t.Errorf("sorted %v: the page lacks %q:\n%s", sorted, want, page)
+		}
 	}
 }

@@ -3,6 +3,12 @@ package bench_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -44,6 +50,66 @@ func TestASectionIsMeasured(t *testing.T) {
 	one := book.Records[0]
 	if one.Date.IsZero() || one.Commit == "" || one.Machine.Cores < 1 || one.Rounds != 2 || one.Quick {
 		t.Errorf("%+v", one)
+	}
+}
+
+func TestAStepIsMeasuredAnew(t *testing.T) {
+	book := &bench.Book{Records: []*bench.Record{{Section: "s", Step: "one", Missing: "it was not there", Figures: []bench.Figure{{Name: "", Unit: "n", Values: []float64{3}}}}}}
+	r := bench.Runner{Root: "../..", Book: book, Save: func() error { return nil }, Quick: true}
+	short, whole := say("one", "GOOS"), say("two", "GOPRIVATE")
+	short.Quick = []string{"go", "env", "GOPRIVATE"}
+	if err := r.Run(t.Context(), bench.Section{Name: "s", Steps: []bench.Step{short, whole}}); err != nil {
+		t.Fatal(err)
+	}
+	one, two := book.Records[0], book.Records[1]
+	if len(book.Records) != 2 || !one.Quick || one.Missing != "" || !slices.Equal(values(book, "one"), []float64{7}) {
+		t.Errorf("%+v", one)
+	}
+	if two.Quick {
+		t.Error("a command that is short already is no short look")
+	}
+}
+
+func TestAFreshStepHasAHomeOfItsOwn(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("sh is not there")
+	}
+	fresh := bench.Step{Name: "one", Fresh: true, Takes: time.Second, Read: bench.Said(`^(?P<dir>.*)$`),
+		Command: []string{"sh", "-c", `mkdir -p "$GOMODCACHE/a@v1" && chmod 500 "$GOMODCACHE/a@v1" && echo "$GOCACHE"`}}
+	book := new(bench.Book)
+	r := bench.Runner{Root: "../..", Book: book, Save: func() error { return nil }}
+	if err := r.Run(t.Context(), bench.Section{Name: "s", Steps: []bench.Step{fresh}}); err != nil {
+		t.Fatal(err)
+	}
+	dir := book.Records[0].Figures[0].Text
+	if !strings.Contains(dir, "sluice-bench-home-") {
+		t.Fatalf("builds are kept in %q", dir)
+	}
+	if _, err := os.Stat(filepath.Dir(dir)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is left: %v", dir, err)
+	}
+}
+
+func TestAStepHasAnEngineOfItsOwn(t *testing.T) {
+	for _, program := range []string{"redis-server", "redis-cli", "sh"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip(program + " is not there")
+		}
+	}
+	one := bench.Step{Name: "one", Engine: true, Takes: time.Second, Read: bench.Said(`^(?P<port>\d+) (?P<answer>.*)$`),
+		Command: []string{"sh", "-c", `echo "${SLUICE_TEST_REDIS##*:} $(redis-cli -u "$SLUICE_TEST_REDIS" ping)"`}}
+	book := new(bench.Book)
+	r := bench.Runner{Root: "../..", Book: book, Save: func() error { return nil }}
+	if err := r.Run(t.Context(), bench.Section{Name: "s", Steps: []bench.Step{one}}); err != nil {
+		t.Fatal(err)
+	}
+	figures := book.Records[0].Figures
+	if len(figures) != 2 || figures[1].Text != "PONG" {
+		t.Fatalf("%+v", figures)
+	}
+	if conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%.0f", figures[0].Values[0])); err == nil {
+		conn.Close()
+		t.Error("it still runs")
 	}
 }
 
