@@ -29,6 +29,7 @@ type Record struct {
 	Rounds  int       `json:"rounds,omitempty"`
 	Quick   bool      `json:"quick,omitempty"`
 	Failed  string    `json:"failed,omitempty"`  // how the command ended, where it failed
+	Note    string    `json:"note,omitempty"`    // of figures that this program did not measure itself: what is known of them
 	Missing string    `json:"missing,omitempty"` // why it was not measured when it was last asked for
 
 	Figures []Figure `json:"figures,omitempty"`

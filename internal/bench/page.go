@@ -101,6 +101,9 @@ func (r *Record) when() string {
 	if r.Date.IsZero() {
 		return "\n\nNot measured: " + r.Missing + "."
 	}
+	if r.Note != "" {
+		return fmt.Sprintf("\\\n%s at %s, %s.", r.Date.UTC().Format("2006-01-02"), r.Commit, r.Note)
+	}
 	text := fmt.Sprintf("\\\n%s UTC at %s, %s, a load of %.1f at the start, %s", r.Date.UTC().Format("2006-01-02 15:04"), r.Commit, r.Machine, r.Load,
 		prose.Span(time.Duration(r.Took*float64(time.Second))))
 	if r.Rounds > 1 {

@@ -89,6 +89,15 @@ func TestAPageSaysWhatIsNotWhole(t *testing.T) {
 	}
 }
 
+func TestAPageSaysWhatIsKnownOfFiguresFromElsewhere(t *testing.T) {
+	r := measured()
+	r.Note = "on a quiet day"
+	page := bench.Page([]bench.Section{small()}, &bench.Book{Records: []*bench.Record{r}})
+	if want := "-bench X`\\\n2026-03-01 at abc, on a quiet day.\n\n| thing |"; !strings.Contains(page, want) {
+		t.Errorf("the page lacks %q:\n%s", want, page)
+	}
+}
+
 func TestABookIsTheSameWhenItIsReadAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "book.json")
 	empty, err := bench.Open(path)

@@ -35,7 +35,7 @@ func (r *Runner) Run(ctx context.Context, s Section) error {
 			r.logf("%s: not measured: %s", name, why)
 			r.Book.missed(s.Name, step.Name, why)
 		} else {
-			record, err := r.measure(ctx, step)
+			record, err := r.measure(ctx, name, step)
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
@@ -79,7 +79,7 @@ func missing(needs []string) string {
 }
 
 // measure runs a step's command in all its rounds. An error says that a command failed; what was measured is in the Record.
-func (r *Runner) measure(ctx context.Context, step Step) (*Record, error) {
+func (r *Runner) measure(ctx context.Context, name string, step Step) (*Record, error) {
 	words, env := step.Command, step.Env
 	rounds := max(1, step.Rounds)
 	if r.Quick {
@@ -95,20 +95,20 @@ func (r *Runner) measure(ctx context.Context, step Step) (*Record, error) {
 	var failed error
 	began := time.Now()
 	for round := range rounds {
-		r.logf("%s: %s (%d of %d)", step.Name, step.line(r.Quick), round+1, rounds)
+		r.logf("%s (%d of %d): %s", name, round+1, rounds, step.line(r.Quick))
 		output, took, err := r.once(ctx, step, words, env)
 		if step.Read != nil {
 			figures = append(figures, step.Read(output)...)
 		} else {
 			figures = append(figures, Figure{Name: "the command", Unit: "s", Values: []float64{took.Seconds()}})
 		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		if err != nil {
 			r.logf("%s", tail(output))
 			failed = err
 			record.Failed = err.Error()
-		}
-		if ctx.Err() != nil {
-			break
 		}
 	}
 	record.Took = float64(time.Since(began).Round(100*time.Millisecond)) / float64(time.Second)
