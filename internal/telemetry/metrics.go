@@ -40,7 +40,7 @@ type breaker struct{ account, lane string }
 type laneMetrics struct {
 	label string
 
-	items, attempts, gaveUp [numKinds]prometheus.Counter
+	items, attempts, gaveUp [numKinds]prometheus.Counter // nil: of a kind that is not expected there
 	throttles               [sluice.NumDimensions]prometheus.Counter
 
 	input, output, cached, cost, reused, retries, cancelled, cooldowns prometheus.Counter
@@ -109,7 +109,9 @@ func (m *Metrics) lane(label string) *laneMetrics {
 	for k := range numKinds {
 		kind := sluice.Kind(k)
 		l.items[k] = m.items.WithLabelValues(kind.String(), label)
-		l.attempts[k] = m.attempts.WithLabelValues(kind.String(), label)
+		if !kind.Throttle() || kind == sluice.RateLimit { // of which there are refusals for good
+			l.attempts[k] = m.attempts.WithLabelValues(kind.String(), label)
+		}
 		if kind != sluice.OK {
 			l.gaveUp[k] = m.gaveUp.WithLabelValues(kind.String(), label)
 		}
@@ -137,7 +139,7 @@ func (m *Metrics) Observe(e sluice.Event) {
 	case sluice.EventSlotAcquired:
 		m.lanes.of(e.Lane).wait.Observe(e.Wait.Seconds())
 	case sluice.EventSlotReleased:
-		m.lanes.of(e.Lane).released(&e)
+		m.released(m.lanes.of(e.Lane), &e)
 	case sluice.EventItemDone:
 		m.lanes.of(e.Lane).done(&e)
 	case sluice.EventSlotCancelled:
@@ -158,7 +160,7 @@ func (m *Metrics) Observe(e sluice.Event) {
 }
 
 // released counts a try that ended.
-func (l *laneMetrics) released(e *sluice.Event) {
+func (m *Metrics) released(l *laneMetrics, e *sluice.Event) {
 	if unused(e) {
 		return
 	}
@@ -169,7 +171,12 @@ func (l *laneMetrics) released(e *sluice.Event) {
 		l.throttles[min(int(e.Outcome.Dimension), len(l.throttles)-1)].Inc()
 		return
 	}
-	l.attempts[kindIndex(e.Outcome.Kind)].Inc()
+	kind := kindIndex(e.Outcome.Kind)
+	if l.attempts[kind] == nil {
+		m.attempts.WithLabelValues(sluice.Kind(kind).String(), l.label).Inc()
+		return
+	}
+	l.attempts[kind].Inc()
 }
 
 // unused reports whether a slot was given back without a try, as when a grant came together with a cancel.

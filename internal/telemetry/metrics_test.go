@@ -292,6 +292,23 @@ func TestAThrottleThatCanNeverFitIsAnAttempt(t *testing.T) {
 	}
 }
 
+// A throttled try is no attempt: a series for it would stay at zero. The kinds of those that can never fit are there all the same.
+func TestAttemptsHaveNoSeriesForWhatIsNoAttempt(t *testing.T) {
+	m := telemetry.NewMetrics(none)
+	m.Observe(sluice.Event{Type: sluice.EventSlotReleased, Lane: "m", Outcome: sluice.Outcome{Kind: sluice.Overloaded}})
+	series := func(kind sluice.Kind) string { return `sluice_attempts_total{kind="` + kind.String() + `",lane="m"}` }
+	got := scrape(t, m)
+	for kind := sluice.OK; kind <= sluice.Internal; kind++ {
+		if _, there := got[series(kind)]; there == (kind == sluice.Overloaded || kind == sluice.UsageWindow) {
+			t.Errorf("%s: %v", series(kind), there)
+		}
+	}
+	m.Observe(sluice.Event{Type: sluice.EventSlotReleased, Lane: "m", Outcome: sluice.Outcome{Kind: sluice.Overloaded, TooLarge: true}})
+	if got := scrape(t, m); got[series(sluice.Overloaded)] != 1 {
+		t.Error(got)
+	}
+}
+
 func TestABreakerOpensAndCloses(t *testing.T) {
 	m := telemetry.NewMetrics(func() sluice.Snapshot { return sluice.Snapshot{Lanes: []sluice.LaneSnapshot{{Lane: "m"}}} })
 	for i, until := range []time.Time{{}, time.Now(), time.Now(), {}} { // opens again without closing, as after a probe
