@@ -136,6 +136,9 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	if text := o.via.idle(&o.account.limits); text != "" {
+		s.errorf("sluice: warning: %s\n", text)
+	}
 	if o.rows.dryRun {
 		return o.dry(s, cfg)
 	}

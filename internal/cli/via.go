@@ -93,6 +93,19 @@ func (o *runOptions) checkBatched() error {
 	return nil
 }
 
+// idle says which limits were told for nothing, since they are those of live calls; "" if none was.
+func (f *viaFlags) idle(limits *limitFlags) string {
+	if f.way != batch.ViaBatchAPI {
+		return ""
+	}
+	for _, l := range limits.all() {
+		if f.flags.Changed(l.name) {
+			return fmt.Sprintf("--%s limits live calls, and --via %s makes none: --batch-tokens bounds what is enqueued at once", l.name, f.way)
+		}
+	}
+	return ""
+}
+
 // check refuses values that bound nothing.
 func (f *viaFlags) check() error {
 	for _, bound := range []struct {
