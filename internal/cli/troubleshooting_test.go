@@ -7,7 +7,10 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -187,27 +190,65 @@ var met = []struct{ message, input, args string }{
 	{"needs …, which can never be done first: …", `{"id":"a","needs":["b"]}` + "\n" + `{"id":"b","needs":["a"]}`, "exec --items in.jsonl -- echo"},
 	{"… has no Batch API that is known", "x", "run in.jsonl -o out.jsonl --provider groq --model m --via batch-api"},
 	{"… has no events", "", "plan --events in.jsonl"},
+	{"the key was refused: …", "x", "run in.jsonl -o out.jsonl --provider openai-compatible --model m --base-url BASE/401"},
+	{"the account's quota is spent: …", "x", "run in.jsonl -o out.jsonl --provider openai-compatible --model m --base-url BASE/402"},
+	{"the base URL redirects, which is not followed: give the address it leads to", "x", "run in.jsonl -o out.jsonl --provider openai-compatible --model m --base-url BASE/301"},
+	{"(attempts: …, throttled: …)", "x", "run in.jsonl -o out.jsonl --provider openai-compatible --model m --base-url BASE/500 --attempts 2"},
+	{"no answer within …", "x", "run in.jsonl -o out.jsonl --provider openai-compatible --model m --base-url BASE/0 --attempts 1 --timeout 300ms"},
+	{"answer is larger than allowed", "x", "run in.jsonl -o out.jsonl --provider openai-compatible --model m --base-url BASE/1"},
+	{"the answer is not JSON", "x", "run in.jsonl -o out.jsonl --provider sim --model m --attempts 1 --schema schema.json"},
+	{"is of another command, or of one that is run otherwise", "x", "exec --items in.jsonl -- true && exec --items in.jsonl -- false"},
+	{"the command did not end in its time", "x", "exec --attempts 1 --timeout 300ms --items in.jsonl -- sleep 60"},
+	{"exit status …", "x", "exec --attempts 1 --items in.jsonl -- false"},
+	{"worker broke the protocol and was killed: it printed …", "x", "exec --attempts 1 --persistent --items in.jsonl -- cat"},
+	{"the worker ends as soon as it starts: …", "x", "exec --attempts 1 --persistent --items in.jsonl -- false"},
+}
+
+// misbehaving is a server that answers each call by the status that its path begins with; 0 is never, 1 is without end.
+func misbehaving(t *testing.T) (address string) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		first, _, _ := strings.Cut(r.URL.Path[1:], "/")
+		status, err := strconv.Atoi(first)
+		switch {
+		case err != nil:
+			t.Errorf("a call of %s", r.URL.Path)
+		case status == 0:
+			_, _ = io.Copy(io.Discard, r.Body) // else nobody sees that the client is gone
+			<-r.Context().Done()
+		case status == 1:
+			w.Header().Set("Content-Length", "1000000000")
+		default:
+			w.Header().Set("Location", "/elsewhere")
+			w.WriteHeader(status)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
 }
 
 func TestTheMessagesOfTroubleshootingAreMet(t *testing.T) {
-	explained := quoted(t)
+	explained, base := quoted(t), misbehaving(t)
 	for _, one := range met {
 		t.Run(one.message, func(t *testing.T) {
+			t.Parallel()
 			if !slices.Contains(explained, one.message) {
 				t.Fatal("it is not explained")
 			}
 			dir := t.TempDir()
-			for name, text := range map[string]string{"in.jsonl": one.input, "junk.jsonl": "junk\n"} {
+			for name, text := range map[string]string{"in.jsonl": one.input, "junk.jsonl": "junk\n", "schema.json": "{}"} {
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			var stderr bytes.Buffer
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, "sluice", strings.Fields(one.args)...)
-			cmd.Dir, cmd.Stderr, cmd.Env = dir, &stderr, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
-			failed := cmd.Run() != nil
+			var stderr bytes.Buffer
+			failed := false
+			for args := range strings.SplitSeq(strings.ReplaceAll(one.args, "BASE", base), " && ") {
+				cmd := exec.CommandContext(ctx, "sluice", strings.Fields(args)...)
+				cmd.Dir, cmd.Stderr, cmd.Env = dir, &stderr, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
+				failed = cmd.Run() != nil
+			}
 			parts := strings.Split(one.message, gap)
 			for i, part := range parts {
 				parts[i] = regexp.QuoteMeta(part)
