@@ -64,7 +64,14 @@ func TestTheUnitAndTheImageStartCommandsThatThereAre(t *testing.T) {
 		t.Errorf("%d commands, want the unit's, the image's and its health check", len(commands))
 	}
 	for _, c := range commands {
-		program(t, append(c, "--help")...)
+		names := slices.Clone(c)
+		if i := slices.IndexFunc(c, func(word string) bool { return strings.HasPrefix(word, "-") }); i >= 0 {
+			names = names[:i]
+		}
+		usage := "\n  sluice " + strings.Join(names, " ") + " ["
+		if help := program(t, append(c, "--help")...); !strings.Contains(help, usage) {
+			t.Errorf("sluice %q is another command:\n%s", c, help)
+		}
 	}
 }
 
