@@ -36,7 +36,9 @@ var clients = []string{
 var goClients = []string{"testdata/clients/go/openai_client.go", "testdata/clients/go/anthropic_client.go"}
 
 // beside are programs with clients that stand on those, or speak another API, and have no burst.
-var beside = []string{"python/gemini_client.py", "python/langchain_client.py", "node/ai_client.mjs"}
+var beside = []string{
+	"python/gemini_client.py", "python/langchain_client.py", "python/agents_client.py", "node/ai_client.mjs", "node/gemini_client.mjs",
+}
 
 // front is a gateway in front of an imitation, and what its clients have in their environment.
 type front struct {
