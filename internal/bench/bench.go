@@ -100,15 +100,16 @@ type Column struct {
 	Digits int     // after the point; below 0: as many as the figure is worth
 	Suffix string  // after the number, such as " MiB"
 	Spread bool    // least and most beside the median
+	Yes    bool    // 1 is shown as yes, and asked for; anything else as no
 
 	Asked Asked            // of every row
-	Each  map[string]Asked // of some, by label
+	Each  map[string]Asked // of some, by label; where there are any, Asked is of none
 }
 
 // asked is what is asked of a row.
 func (c Column) asked(label string) Asked {
-	if a, ok := c.Each[label]; ok {
-		return a
+	if c.Each != nil {
+		return c.Each[label]
 	}
 	return c.Asked
 }
@@ -118,6 +119,18 @@ type Asked struct {
 	Op    string // "≤", "≥" or "="
 	Bound float64
 	Goal  float64 // what would be better still; 0 is nothing
+}
+
+// String is as the page says it.
+func (a Asked) String() string {
+	if a.Op == "" {
+		return ""
+	}
+	text := a.Op + " " + bound(a.Bound)
+	if a.Goal != 0 {
+		text += ", better " + a.Op + " " + bound(a.Goal)
+	}
+	return text
 }
 
 // kept reports whether a figure keeps to what is asked.

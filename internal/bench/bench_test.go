@@ -104,6 +104,13 @@ func TestFiguresAreRead(t *testing.T) {
 		{"serve/priority", "TestLowPriorityIsNotStarved", "longest", []float64{119.824}, ""},
 		{"serve/refusals", "TestAFullQueueSaysWhenItsTurnWouldHaveCome/slots and 0 others", "off", []float64{-2}, ""},
 		{"serve/disconnects", "TestClientsThatDisconnectLeaveNothingBehind", "back", []float64{0.031}, ""},
+		{"find/sockets", "rpm 500, a minute's bucket", "ratio", []float64{1.021}, ""},
+		{"hosts/members", "BenchmarkMembers/30,000 RPM, 32:1:0:0", "throttles", []float64{92}, ""},
+		{"scale/cases", "4 members, 30,000 RPM, headers", "longest", []float64{1.5}, ""},
+		{"scale/cases", "4 members, 30,000 RPM, headers", "minute", nil, "30421/30500"},
+		{"members/aggressive", "aggressive", "missed", []float64{0}, ""},
+		{"million/dedupe", "BenchmarkMillionTwins/hundreds", "run", []float64{1.21118414}, ""},
+		{"serve/load", "TestFourTimesTheLoadIsHeldBackAndTheQuotaUsed/output, told", "passed", []float64{1}, ""},
 		{"optimum/questions", "BenchmarkQuestions", "s/optimum", []float64{16.58}, ""},
 	} {
 		found := false

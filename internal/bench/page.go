@@ -130,7 +130,7 @@ type shown struct {
 
 type cell struct {
 	title, text, asked string
-	missed             bool
+	missed, each       bool
 }
 
 // rows are those that a record has figures of.
@@ -189,6 +189,13 @@ func (c Column) cell(r *Record, name, label string) cell {
 		scale = 1
 	}
 	v := f.median() * scale
+	if c.Yes {
+		out.text, out.asked = "yes", "yes"
+		if out.missed = slices.Min(f.Values) != 1; out.missed {
+			out.text = "no"
+		}
+		return out
+	}
 	if c.Over != "" || c.Below != "" {
 		below := c.Below
 		if below == "" {
@@ -209,10 +216,7 @@ func (c Column) cell(r *Record, name, label string) cell {
 		out.text += fmt.Sprintf(" (%s to %s)", digits(least, c.Digits), digits(most, c.Digits))
 	}
 	if a := c.asked(label); a.Op != "" {
-		out.asked = a.Op + " " + bound(a.Bound)
-		if a.Goal != 0 {
-			out.asked += ", better " + a.Op + " " + bound(a.Goal)
-		}
+		out.asked, out.each = a.String(), c.Each != nil
 		if rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'f', max(c.Digits, 3), 64), 64); err == nil {
 			out.missed = !a.kept(rounded)
 		}
@@ -247,15 +251,15 @@ func digits(v float64, after int) string {
 	return whole
 }
 
-// write prints the table. What is asked has a column of its own where anything is.
+// write prints the table. What is asked of a whole column stands in its head; what is asked of some rows has a column of its own.
 func (t Table) write(text *strings.Builder, r *Record) {
 	rows := t.rows(r)
 	if len(rows) == 0 {
 		return
 	}
 	asks := 0
-	for i := range t.Columns {
-		if t.Columns[i].Asked.Op != "" || len(t.Columns[i].Each) > 0 {
+	for _, c := range t.Columns {
+		if c.Each != nil {
 			asks++
 		}
 	}
@@ -265,7 +269,11 @@ func (t Table) write(text *strings.Builder, r *Record) {
 	fmt.Fprintf(text, "\n| %s |", t.First)
 	rule := "|---|"
 	for _, c := range t.Columns {
-		fmt.Fprintf(text, " %s |", c.Title)
+		head := c.Title
+		if c.Each == nil && c.Asked.Op != "" {
+			head += " (asked: " + c.Asked.String() + ")"
+		}
+		fmt.Fprintf(text, " %s |", head)
 		rule += "---|"
 	}
 	if asks > 0 {
@@ -282,7 +290,7 @@ func (t Table) write(text *strings.Builder, r *Record) {
 				shown = "**" + shown + "**"
 			}
 			fmt.Fprintf(text, " %s |", shown)
-			if c.asked == "" {
+			if !c.each {
 				continue
 			}
 			one := c.asked

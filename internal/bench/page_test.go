@@ -63,9 +63,9 @@ func TestAPage(t *testing.T) {
 		"\n| Small things | a | of y: 1.60 | ≤ 1.5, better ≤ 1.2 |\n| Small things | the second | lost: 1 | = 0 |\n",
 		"\nNot measured yet: `small/two`.\n",
 		"\n## Small things\n\nHow small they are.\n\n`A='b c' go test -run '^$' -bench X`\\\n2026-03-01 12:30 UTC at abc, Abacus, 2 cores, go1.26, linux/amd64, a load of 0.2 at the start, 1 min 01 s in 3 rounds.\n",
-		"\n| thing | time | of y | lost | said | asked |\n|---|---|---|---|---|---|\n" +
-			"| a | 2,000.0 µs (1,000.0 to 9,000.0) | **1.60** | 0 |  | of y ≤ 1.5, better ≤ 1.2 **missed**; lost = 0 |\n" +
-			"| the second | 1.5 µs (1.0 to 2.0) |  | **1** | a \\| b | lost = 0 **missed** |\n",
+		"\n| thing | time | of y | lost (asked: = 0) | said | asked |\n|---|---|---|---|---|---|\n" +
+			"| a | 2,000.0 µs (1,000.0 to 9,000.0) | **1.60** | 0 |  | ≤ 1.5, better ≤ 1.2 **missed** |\n" +
+			"| the second | 1.5 µs (1.0 to 2.0) |  | **1** | a \\| b |  |\n",
 		"\n`true`\n\nNot measured yet.\n\nThey are small.\n",
 	} {
 		if !strings.Contains(page, want) {
@@ -138,7 +138,7 @@ func TestBoundsAreKeptToTheirEdge(t *testing.T) {
 		s := bench.Section{Name: "s", Title: "S", Steps: []bench.Step{{Name: "one", Command: []string{"true"},
 			Tables: []bench.Table{{Rows: "x", Columns: []bench.Column{{Unit: "u", Digits: 2, Asked: c.asked}}}}}}}
 		page := bench.Page([]bench.Section{s}, &bench.Book{Records: []*bench.Record{{Section: "s", Step: "one", Figures: []bench.Figure{{Name: "x", Unit: "u", Values: []float64{c.figure}}}}}})
-		if missed := strings.Contains(page, "missed**"); missed != c.missed {
+		if missed := strings.Contains(page, "| **"); missed != c.missed {
 			t.Errorf("%v of %+v: missed is %v\n%s", c.figure, c.asked, missed, page)
 		}
 	}
@@ -151,6 +151,18 @@ func TestRowsAreInTheOrderOfTheirLabelsWhereThatIsWanted(t *testing.T) {
 			Tables: []bench.Table{{Rows: ".", Sorted: sorted, Columns: []bench.Column{{Unit: "u"}}}}}}}
 		if page := bench.Page([]bench.Section{s}, &bench.Book{Records: []*bench.Record{record}}); !strings.Contains(page, want) {
 			t.Errorf("sorted %v: the page lacks %q:\n%s", sorted, want, page)
+		}
+	}
+}
+
+func TestVerdictsAreYesOrNo(t *testing.T) {
+	s := bench.Section{Name: "s", Title: "S", Steps: []bench.Step{{Name: "one", Command: []string{"true"},
+		Tables: []bench.Table{{First: "test", Rows: ".", Columns: []bench.Column{{Title: "passed", Unit: "passed", Yes: true}}}}}}}
+	page := bench.Page([]bench.Section{s}, &bench.Book{Records: []*bench.Record{{Section: "s", Step: "one",
+		Figures: []bench.Figure{{Name: "a", Unit: "passed", Values: []float64{1, 1}}, {Name: "b", Unit: "passed", Values: []float64{1, 0, 1}}}}}})
+	for _, want := range []string{"\n1 of 2 figures keep", "\n| S | b | passed: no | yes |\n", "\n| test | passed |\n|---|---|\n| a | yes |\n| b | **no** |\n"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
 	}
 }
