@@ -268,13 +268,8 @@ func (f *fault) member(key string, v any, nested int) {
 
 // reset takes a member that says when to come back.
 func (f *fault) reset(key string, v any) {
-	var s string
-	switch v := v.(type) {
-	case json.Number:
-		s = v.String()
-	case string:
-		s = v
-	default:
+	s, ok := written(v)
+	if !ok {
 		return
 	}
 	n, err := strconv.ParseFloat(s, 64)
@@ -296,15 +291,20 @@ func (f *fault) reset(key string, v any) {
 	}
 }
 
-// statusOf reads a member that is an HTTP status of an error.
-func statusOf(v any) int {
-	var s string
+// written is a number, or a string, as it is written.
+func written(v any) (s string, ok bool) {
 	switch v := v.(type) {
 	case json.Number:
-		s = v.String()
+		return v.String(), true
 	case string:
-		s = v
+		return v, true
 	}
+	return "", false
+}
+
+// statusOf reads a member that is an HTTP status of an error.
+func statusOf(v any) int {
+	s, _ := written(v)
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 400 || n > 599 {
 		return 0

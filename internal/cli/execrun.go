@@ -33,10 +33,10 @@ type execRun struct {
 	pauses    *work.Pauses
 	hours     *offPeak
 	observers observers
+	failures  firstFailures
 
-	mu       sync.Mutex
-	failures map[sluice.Kind]string // the first message of each kind
-	limit    sluice.Event           // the pause that is on, or was last
+	mu    sync.Mutex
+	limit sluice.Event // the pause that is on, or was last
 }
 
 // runExec is the exec command.
@@ -48,7 +48,7 @@ func runExec(ctx context.Context, s *streams, o *execOptions) (err error) {
 	if o.dryRun {
 		return o.dry(s, cfg)
 	}
-	r := &execRun{s: s, o: o, pauses: &work.Pauses{}, failures: make(map[sluice.Kind]string)}
+	r := &execRun{s: s, o: o, pauses: &work.Pauses{}}
 	r.observers = observers{r.pauses, sluice.ObserverFunc(r.observe)}
 	if r.hours, err = newOffPeak(o.notBetween); err != nil {
 		return err
@@ -184,19 +184,12 @@ func (r *execRun) status() status {
 	}
 }
 
-// result keeps the first message of each kind of failure for the summary.
+// result takes in what came of an item.
 func (r *execRun) result(res *work.Result) {
 	if spent := r.o.bounds.count(res); spent != nil {
 		r.exec.Stop(spent)
 	}
-	if res.Kind == sluice.OK || res.Err == nil {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.failures[res.Kind] == "" {
-		r.failures[res.Kind] = fmt.Sprintf("%s: %s", res.ID, clip(res.Err.Error(), mostMessage))
-	}
+	r.failures.note(res)
 }
 
 // observe tells what the user should know while the run goes on: above all of limits, and of what waits for them.
@@ -301,7 +294,7 @@ func (r *execRun) conclude(rep proc.Report, err error) error {
 	sum := &execSummary{
 		Report: rep, Dir: r.o.dir, Already: r.exec.Already(), Done: rep.Run.Done, Kinds: map[string]int{}, Attempts: rep.Run.Attempts,
 		InputTokens: rep.Run.Usage.Input, OutputTokens: rep.Run.Usage.Output, WallMS: rep.Run.Wall.Milliseconds(),
-		CooldownMS: rep.Run.Cooldown.Milliseconds(), First: make(map[string]string), Pauses: r.pauses.Count(),
+		CooldownMS: rep.Run.Cooldown.Milliseconds(), First: r.failures.byKind(), Pauses: r.pauses.Count(),
 	}
 	for _, lane := range r.scheduler.Snapshot().Lanes {
 		sum.Throttles += lane.Throttles
@@ -314,11 +307,6 @@ func (r *execRun) conclude(rep proc.Report, err error) error {
 	if rep.Run.Costed > 0 {
 		sum.Cost = &rep.Run.Cost
 	}
-	r.mu.Lock()
-	for kind, message := range r.failures {
-		sum.First[kind.String()] = message
-	}
-	r.mu.Unlock()
 	err = r.verdict(sum, err)
 	if r.o.asJSON {
 		if jsonErr := r.s.printJSON(sum); jsonErr != nil {

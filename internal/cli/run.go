@@ -231,17 +231,18 @@ type batchRun struct {
 
 	abandoned int // calls that were open at the second interrupt
 
+	failures firstFailures
+
 	mu        sync.Mutex
-	failures  map[sluice.Kind]string // the first message of each kind
-	lastErr   map[string]string      // of the last call that failed, by lane
-	reached   bool                   // something was answered, or broke off: the provider is there
-	strangers map[string]bool        // models that were warned of
+	lastErr   map[string]string // of the last call that failed, by lane
+	reached   bool              // something was answered, or broke off: the provider is there
+	strangers map[string]bool   // models that were warned of
 }
 
 func newBatchRun(s *streams, o *runOptions) *batchRun {
 	r := &batchRun{
 		s: s, o: o, pauses: &work.Pauses{},
-		failures: make(map[sluice.Kind]string), lastErr: make(map[string]string), strangers: make(map[string]bool),
+		lastErr: make(map[string]string), strangers: make(map[string]bool),
 	}
 	r.observers = observers{r.pauses, sluice.ObserverFunc(r.warn)}
 	return r
@@ -317,21 +318,11 @@ func (r *batchRun) run(ctx context.Context) error {
 	return r.conclude(rep, err)
 }
 
-// result keeps the first message of each kind of failure for the summary.
+// result takes in what came of an item.
 func (r *batchRun) result(res *work.Result) {
 	r.accounts.upstreams.observe(res)
-	if res.Kind == sluice.OK || res.Err == nil {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.failures[res.Kind] == "" {
-		r.failures[res.Kind] = fmt.Sprintf("%s: %s", res.ID, clip(res.Err.Error(), mostMessage))
-	}
+	r.failures.note(res)
 }
-
-// mostMessage is how much of a message one looks at.
-const mostMessage = 300
 
 // conclude prints the summary of a run that returned err, and returns what the program ends with.
 func (r *batchRun) conclude(rep batch.Report, err error) error {
@@ -343,10 +334,7 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 	r.mu.Lock()
 	sum.Upstreams = blame(r.accounts.upstreams.summary(), r.lastErr)
 	r.mu.Unlock()
-	sum.First = make(map[string]string)
-	for kind, message := range r.failures {
-		sum.First[kind.String()] = message
-	}
+	sum.First = r.failures.byKind()
 	err = r.verdict(sum, rep.Mendable(), err)
 	if r.o.asJSON {
 		if jsonErr := r.s.printJSON(sum); jsonErr != nil {

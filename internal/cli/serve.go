@@ -126,7 +126,7 @@ func runServe(ctx context.Context, s *streams, o *serveOptions) (err error) {
 		return err
 	}
 	defer func() { r.warn(watch.close()) }()
-	r.metrics = watch.handler()
+	r.metrics, r.watch = watch.handler(), watch
 	r.observers = append(r.observers, watch.observers()...)
 	endEvents, err := r.openEvents()
 	if err != nil {
@@ -138,7 +138,6 @@ func runServe(ctx context.Context, s *streams, o *serveOptions) (err error) {
 		return err
 	}
 	watch.of(r.accounts)
-	r.watch = watch
 	r.accounts.explainLimits(s, o.verbose)
 	cfg := r.config(r.accounts, &r.settings)
 	cfg.Tenants, cfg.Logger = r.tenants, slog.New(&logHandler{s: s, verbose: o.verbose})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/parts"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/plan"
 	"github.com/sluice-llm/sluice/provider"
@@ -107,21 +108,13 @@ func (l *viaOutlook) add(r batch.Request) {
 // bound is a provider's row with the bounds of a batch that the flags set, where those are lower.
 func (f *viaFlags) bound(row provider.Batches) provider.Batches {
 	most, _ := bytesOf("batch-bytes", f.bytes) // it was checked
-	row.Requests, row.Bytes = lesser(f.requests, row.Requests), lesser(most, row.Bytes)
+	row.Requests, row.Bytes = parts.Least(f.requests, row.Requests), parts.Least(most, row.Bytes)
 	return row
 }
 
 // full reports whether a request would be too much for the batch.
 func (b *openBatch) full(row provider.Batches, room int, size int64, tokens int) bool {
 	return row.Requests > 0 && b.requests+1 > row.Requests || row.Bytes > 0 && b.bytes+size > row.Bytes || room > 0 && b.tokens+tokens > room
-}
-
-// lesser is the lesser of two bounds, of which 0 is none.
-func lesser[N int | int64](a, b N) N {
-	if a == 0 || b == 0 {
-		return max(a, b)
-	}
-	return min(a, b)
 }
 
 // sum is what all requests would become.

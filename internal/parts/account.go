@@ -50,13 +50,13 @@ func newAccount(cfg *Config, name string, api batchapi.API) (*account, error) {
 }
 
 // mostRequests is how many requests a part may have; 0 is any number.
-func (a *account) mostRequests(t *Terms) int { return least(a.api.Bounds().Requests, t.Requests) }
+func (a *account) mostRequests(t *Terms) int { return Least(a.api.Bounds().Requests, t.Requests) }
 
 // mostBytes is how many bytes a part's file may have; 0 is any number.
-func (a *account) mostBytes(t *Terms) int64 { return least(a.api.Bounds().Bytes, t.Bytes) }
+func (a *account) mostBytes(t *Terms) int64 { return Least(a.api.Bounds().Bytes, t.Bytes) }
 
-// least is the lesser of two bounds, of which 0 is none.
-func least[N int | int64](x, y N) N {
+// Least is the lesser of two bounds, of which 0 or less is none.
+func Least[N int | int64](x, y N) N {
 	if x <= 0 || y > 0 && y < x {
 		return max(0, y)
 	}
@@ -67,7 +67,7 @@ func least[N int | int64](x, y N) N {
 func (d *Desk) roomOf(a *account) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return least(a.room, d.cfg.Terms.Tokens)
+	return Least(a.room, d.cfg.Terms.Tokens)
 }
 
 // call makes a call when the account's gate lets it, and again while it fails in a way that passes.
