@@ -8,18 +8,82 @@ import (
 	"github.com/sluice-llm/sluice/internal/gate"
 )
 
-// The words between a Scheduler and a Ledger.
-type (
-	Asks       = gate.Asks
-	Ask        = gate.Ask
-	Reply      = gate.Reply
-	News       = gate.News
-	Pause      = gate.Pause
-	SlotLimit  = gate.SlotLimit
-	Settlement = gate.Settlement
-	Correction = gate.Correction
-	Vector     = gate.Vector
-)
+// Vector holds an amount per Dimension: a number of requests or tokens, or of slots.
+type Vector = gate.Vector
+
+// Asks are calls of one lane that want to go, in their order.
+//
+//	Lane string
+//	Waiting int  // calls of the lane that wait in this process, these included: the weight of its turn
+//	Calls []Ask
+type Asks = gate.Asks
+
+// Ask is one call that wants its cost from a Ledger.
+//
+//	ID uint64    // the permit's: asking again with the same ID takes nothing twice
+//	Cost Vector
+type Ask = gate.Ask
+
+// Reply is a Ledger's answer to Asks: the first Granted of them fit, the others have to wait.
+//
+//	Granted int
+//	Marks []Vector      // for each granted call: all that was ever spent on its lane, it included
+//	Before Vector       // the part of Marks[0] that was spent before the last 50 to 100 ms
+//	Wait time.Duration  // until the first that did not fit may fit
+//	Bound Dimension     // what it waits for
+//	News News
+type Reply = gate.Reply
+
+// News is what the members of a Ledger share of a lane beside its budgets. The zero value says nothing.
+//
+//	Open int         // calls that are open, of all members
+//	Pause Pause
+//	Slots SlotLimit
+type News = gate.News
+
+// Pause is the pause of a lane, and what follows it: a few unproven calls at a time, until they are answered.
+//
+//	Epoch uint64        // counts the pauses: a refusal of a call of an earlier epoch begins none
+//	Left time.Duration  // until calls are sent again; 0 or less: they are
+//	Age time.Duration   // since the first pause of those that follow each other began
+//	Probing bool        // unproven calls are few
+//	Ramp int            // how many of them may be open
+//	Cause Kind          // why it pauses
+type Pause = gate.Pause
+
+// SlotLimit is how many calls may be open at once, and what is known of more.
+//
+//	Version uint64      // counts the changes
+//	Limit float64       // 0 is none
+//	Bad int             // so many were refused once; 0 is not known
+//	Refused bool        // a refusal has set Limit
+//	Hold time.Duration  // how long Bad is believed
+//	Left time.Duration  // how much of Hold is left
+type SlotLimit = gate.SlotLimit
+
+// Settlement gives back what a permit reserved and did not use, and the permit's slot.
+//
+//	ID uint64      // the permit's
+//	Lane string
+//	Refund Vector  // below zero: it used more
+//	Proven bool    // the provider took the call
+//	Open bool      // it goes on, and keeps its slot
+type Settlement = gate.Settlement
+
+// Correction moves what a Ledger knows of a lane to what the provider says of it. Of a budget, Lo and Hi bound its level at
+// the instant when Mark had been spent; what was spent since is subtracted from both.
+//
+//	ID uint64
+//	Lane string
+//	Account bool             // it is of all lanes together; Lane only says with whose asks it goes
+//	Dimension Dimension      // Concurrency: only Slots counts. AnyDimension: only Pause does
+//	Mark, Lo, Hi float64
+//	Rate float64             // of the budget's refill, per second
+//	Cap float64              // the most that it holds
+//	Start float64            // the level of a budget that is new
+//	Slots SlotLimit          // counts if there is none of a later Version than its own
+//	Pause Pause              // its Epoch is that of the pause; a pause is never shortened
+type Correction = gate.Correction
 
 // Ledger says whether calls fit into budgets and slots that several Schedulers share. Every method is idempotent by the ID
 // it is given: the Scheduler asks again when a reply is lost. A Scheduler has at most one Take of a lane under way, and

@@ -13,61 +13,130 @@ import (
 	"github.com/sluice-llm/sluice/internal/gate"
 )
 
-// The words of the admission state machine, which lives in internal/gate.
-type (
-	Kind      = gate.Kind
-	Dimension = gate.Dimension
-	Limits    = gate.Limits
-	Charge    = gate.Charge
-	Cost      = gate.Cost
-	Usage     = gate.Usage
-	Reading   = gate.Reading
-	Outcome   = gate.Outcome
-	Priority  = gate.Priority
-	Call      = gate.Call
-)
+// Kind is what the answer to a try meant, which decides what follows: Throttle kinds pause and spend no attempt, Transient ones
+// are tried again at the price of an attempt, Fatal ones end a run, and the others fail their call alone. The zero value is OK.
+// As text it is a name such as rate_limit.
+type Kind = gate.Kind
 
 // Kinds of answer.
 const (
 	OK             = gate.OK
-	RateLimit      = gate.RateLimit
-	Overloaded     = gate.Overloaded
-	QuotaExhausted = gate.QuotaExhausted
-	UsageWindow    = gate.UsageWindow
-	Timeout        = gate.Timeout
-	Network        = gate.Network
-	Auth           = gate.Auth
-	BadRequest     = gate.BadRequest
-	ContextLength  = gate.ContextLength
-	ContentFilter  = gate.ContentFilter
-	ServerError    = gate.ServerError
-	InvalidOutput  = gate.InvalidOutput
-	CommandFailed  = gate.CommandFailed
-	Internal       = gate.Internal
+	RateLimit      = gate.RateLimit      // the provider asks to slow down: a throttle
+	Overloaded     = gate.Overloaded     // the provider has no capacity, such as 529, or 503 in that meaning: a throttle
+	QuotaExhausted = gate.QuotaExhausted // no credit, or a spend cap is reached: fatal
+	UsageWindow    = gate.UsageWindow    // the allowance of a day, a week or a plan is used up until it is reset: a throttle
+	Timeout        = gate.Timeout        // no answer within the try's time: transient
+	Network        = gate.Network        // the connection was refused, reset or cut: transient
+	Auth           = gate.Auth           // the key was refused: fatal
+	BadRequest     = gate.BadRequest     // the request itself is wrong
+	ContextLength  = gate.ContextLength  // the request is larger than the model's context, or than a whole limit
+	ContentFilter  = gate.ContentFilter  // refused for its content
+	ServerError    = gate.ServerError    // another status from 500 on: transient
+	InvalidOutput  = gate.InvalidOutput  // a schema or a rule of the program's own refused the answer: transient
+	CommandFailed  = gate.CommandFailed  // a command ended in failure, for reasons of its own: transient
+	Internal       = gate.Internal       // a mistake of the program, such as a function that panicked
 )
+
+// Dimension is one thing that a provider limits. As text it is a flag's name, such as rpm; "" is AnyDimension.
+type Dimension = gate.Dimension
 
 // Dimensions of a limit.
 const (
-	AnyDimension   = gate.AnyDimension
-	Concurrency    = gate.Concurrency
-	Requests       = gate.Requests
-	Tokens         = gate.Tokens
-	InputTokens    = gate.InputTokens
-	OutputTokens   = gate.OutputTokens
-	RequestsPerDay = gate.RequestsPerDay
-	TokensPerDay   = gate.TokensPerDay
+	AnyDimension   = gate.AnyDimension   // not stated
+	Concurrency    = gate.Concurrency    // calls open at once
+	Requests       = gate.Requests       // requests per minute
+	Tokens         = gate.Tokens         // tokens per minute, input and output together
+	InputTokens    = gate.InputTokens    // input tokens per minute
+	OutputTokens   = gate.OutputTokens   // output tokens per minute
+	RequestsPerDay = gate.RequestsPerDay // requests per day
+	TokensPerDay   = gate.TokensPerDay   // tokens per day, input and output together
 )
 
-// How a provider charges tokens, and how urgent a call is.
-const (
-	ChargeDeclared = gate.ChargeDeclared
-	ChargeActual   = gate.ChargeActual
+// Limits are what a provider allows. A zero field is unknown, not unlimited; one below zero is a mistake.
+//
+//	RPM, TPM, ITPM, OTPM int  // a minute: requests, tokens, input tokens, output tokens
+//	RPD, TPD int              // a day: requests, tokens
+//	Concurrent int            // calls open at once
+//	Burst time.Duration       // how much refill the provider's buckets hold, as 10 s of a minute's limit
+type Limits = gate.Limits
 
+// Charge says how a provider counts the tokens of a call against its limits. The zero value is ChargeDeclared.
+type Charge = gate.Charge
+
+// Ways to charge tokens.
+const (
+	ChargeDeclared = gate.ChargeDeclared // max(input, max_tokens) when the call arrives, never refunded, as OpenAI does
+	ChargeActual   = gate.ChargeActual   // input when the call arrives, output as it is produced, as Anthropic does
+)
+
+// Cost is what a call is expected to use, before it is made, in tokens.
+//
+//	Input int      // estimated input tokens
+//	MaxOutput int  // most output tokens that the request allows, over all choices; 0 when it does not say
+type Cost = gate.Cost
+
+// Usage is what an answer says a call used, in tokens.
+//
+//	Input int        // cached ones included
+//	CachedInput int  // the part of Input that was read from a prompt cache
+//	Output int
+type Usage = gate.Usage
+
+// Reading is one budget as the headers of an answer state it.
+//
+//	Dimension Dimension
+//	Limit, Remaining int64    // requests or tokens
+//	Reset time.Duration       // until the budget is full again; 0 when that is not stated
+//	Slack int64               // what Remaining is rounded to; 0 is exact
+//	ResetSlack time.Duration  // Reset may be so much too long, by rounding
+type Reading = gate.Reading
+
+// Outcome is what one try came to. The zero value is a success of unknown usage.
+//
+//	Kind Kind
+//	Err error                          // what went wrong, for the caller; nil for OK
+//
+//	Wait time.Duration                 // how long a refusal asks to wait; 0 when it does not say
+//	Until time.Time                    // when a usage window is reset; zero when that is not said
+//	Dimension Dimension                // which limit was exceeded
+//	Limit, Used, Requested int64       // that limit, the used part of it, what the call asked for; 0 when not stated
+//	TooLarge bool                      // the request alone is above the whole limit: it can never fit
+//
+//	Usage Usage
+//	HasUsage bool                      // Usage was stated, or is what was seen of an answer that was cut
+//	Readings []Reading                 // what the headers said, on any answer
+//
+//	Unsent bool                        // the request never left: its cost is refunded
+//	Abandoned bool                     // the caller gave up on it, so that it says nothing of the provider
+//	Final bool                         // the caller does not try again, whatever it is
+//	Elsewhere bool                     // the caller makes the call at another Scheduler, should it be over at this one
+//	Open bool                          // the body is still being read: whoever reads it releases the permit
+type Outcome = gate.Outcome
+
+// Priority orders calls of different urgency; a call rises by one for each 30 s that it
+// waits. The zero value is Normal.
+type Priority = gate.Priority
+
+// Priorities.
+const (
 	Low      = gate.Low
 	Normal   = gate.Normal
 	High     = gate.High
 	Critical = gate.Critical
 )
+
+// Call describes a call that asks to be admitted. The zero value is a small call on the default lane.
+//
+//	ID string                  // names the call in events and errors
+//	Lane string                // what the provider limits together, usually the model; "" is a lane, too
+//	Tenant string              // whose turn it is; "" is a tenant, too
+//	Member string              // who makes the call, for events
+//	Priority Priority
+//	Cost Cost
+//	MaxWait time.Duration      // how long each try may wait before it fails with a *SlotTimeoutError; 0: as its context allows
+//	Withdrawn <-chan struct{}  // ends the call's waits with ErrWithdrawn once it is closed; nil: nothing does
+//	Ahead int                  // calls that wait elsewhere and go before it, for Delay to count
+type Call = gate.Call
 
 // ErrClosed is returned by calls on a Scheduler that was closed.
 var ErrClosed = errors.New("scheduler is closed")
