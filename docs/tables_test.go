@@ -1,0 +1,180 @@
+package docs_test
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/sluice-llm/sluice/sim"
+)
+
+// keys are the variables that hold the key.
+var keys = []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "AZURE_KEY"}
+
+// provided is the imitation that stands for every host of a document.
+func provided(name string) sim.Config {
+	if name == "docs/control.md" { // a run that lasts
+		return sim.Config{Latency: time.Second, Concurrent: 1}
+	}
+	return sim.Config{Latency: 5 * time.Millisecond, Batches: sim.Batches{Latency: 100 * time.Millisecond}}
+}
+
+// engineHost is where documents have their Redis.
+const engineHost = "10.0.0.5"
+
+// modelServer is the port of this host at which documents have a server of their own, such as vLLM's.
+const modelServer = "8000"
+
+// rewrites are what is other in the test than in the documents, beside addresses of this host and that of Redis.
+var rewrites = []struct {
+	from *regexp.Regexp
+	to   string
+}{
+	{regexp.MustCompile(`go run \./cmd/sluice\b`), "sluice"},
+	{regexp.MustCompile(`sluice stress (.*?)--level (\w+)( --duration \w+)?`), "sluice stress ${1}--level ${2} --duration 3s"}, // minutes, else
+}
+
+// quick are commands that take longer than somebody waits for a test. Where SLUICE_TEST_DOCS is not set they are others, and
+// what they and what builds on them print is not compared.
+var quick = []struct {
+	what *regexp.Regexp
+	to   string
+}{
+	{regexp.MustCompile(`^(sluice sim .*--rpm 600) --no-headers --vague --retry-after none`), "$1 --concurrent 8"},
+	{regexp.MustCompile(`^(sluice find --model .*--output-file \S+)$`), "$1 --quick --max-workers 4"},
+	{regexp.MustCompile(`^(sluice find .*--output-file \S+)$`), "$1"},
+	{regexp.MustCompile(`^(sluice run .*--limits limits.json)$`), "$1 --limit 20"},
+	{regexp.MustCompile(`^(sluice plan .*--limits limits.json.*)$`), "$1"},
+}
+
+// quicker is a command as it runs, and whether it is another than the document's.
+func quicker(command string) (string, bool) {
+	if os.Getenv("SLUICE_TEST_DOCS") != "" {
+		return command, false
+	}
+	for _, q := range quick {
+		if q.what.MatchString(command) {
+			return q.what.ReplaceAllString(command, q.to), true
+		}
+	}
+	return command, false
+}
+
+// aside are commands that wait for a later one of their block. They run beside those, and have ended well when the block ends.
+var aside = []*regexp.Regexp{regexp.MustCompile(`^sluice run .*--distribute`)}
+
+func waits(command string) bool {
+	for _, a := range aside {
+		if a.MatchString(command) {
+			return true
+		}
+	}
+	return false
+}
+
+// anew are headings at which a document's directory is emptied, and the directory of testdata/own whose files are there then.
+var anew = map[string]string{
+	"docs/run.md#Answers": "docs_run_answers",
+}
+
+// A staying command serves until it is told to end.
+type staying struct {
+	name  string // a variable of the shell, for its process
+	what  *regexp.Regexp
+	not   *regexp.Regexp
+	ready *regexp.Regexp // what it prints when it serves
+}
+
+var servers = []staying{
+	{"gateway", regexp.MustCompile(`^(\w+=\S* )*sluice serve\b`), regexp.MustCompile(`sluice serve key|--check|--help`), regexp.MustCompile(`http://`)},
+	{"imitation", regexp.MustCompile(`^sluice sim\b`), regexp.MustCompile(`--help`), regexp.MustCompile(`http://`)},
+	{"run", regexp.MustCompile(`^sluice run .*--control .*&$`), regexp.MustCompile(`--help`), regexp.MustCompile(`(?m)^sluice: \d+/`)},
+	{"worker", regexp.MustCompile(`^sluice worker\b`), regexp.MustCompile(`--help`), regexp.MustCompile(`waiting|0 failed`)},
+	{"engine", regexp.MustCompile(`^redis-server\b`), regexp.MustCompile(`--help`), regexp.MustCompile(`Ready`)},
+}
+
+// server returns which of them a command is, or nil.
+func server(command string) *staying {
+	for _, s := range servers {
+		if s.what.MatchString(command) && !s.not.MatchString(command) {
+			return &s
+		}
+	}
+	return nil
+}
+
+// unrun are the commands that no session runs, and what looks at them in its place.
+var unrun = []struct {
+	what *regexp.Regexp
+	why  string
+}{
+	{regexp.MustCompile(`^(\w+=\S* )*go (test|install|build|vet)\b`), "TestTheGoCommandsOfTheDocuments sees that the packages and tests are there, and .ci/run runs the first of README.md"},
+}
+
+// elsewhere says what looks at a command that no session runs.
+func elsewhere(command string) string {
+	for _, u := range unrun {
+		if u.what.MatchString(command) {
+			return u.why
+		}
+	}
+	return ""
+}
+
+// needed are programs that a machine with only Go may lack. Commands with one that is absent are not run; where .ci/run sets
+// SLUICE_TEST_DOCS, they have to be there.
+var needed = []string{"curl", "jq", "python3", "node", "openssl"}
+
+// absent returns a program that a command needs and the machine lacks.
+func absent(command string) string {
+	for _, name := range needed {
+		if regexp.MustCompile(`(^|[|;&(] ?)` + name + ` `).MatchString(command) {
+			if _, err := exec.LookPath(name); err != nil {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// codes are the commands that end with another code than 0.
+var codes = []struct {
+	what *regexp.Regexp
+	code []int
+	why  string
+}{
+	{regexp.MustCompile(`^sluice stress`), []int{0, 4}, "a machine that is busy with tests may miss a threshold; TestScripts of internal/cli has the command"},
+	{regexp.MustCompile(`--schema review.json`), []int{3}, "two of its answers do not fit"},
+}
+
+// exitCodes are those that a command may end with.
+func exitCodes(command string) []int {
+	for _, c := range codes {
+		if c.what.MatchString(command) {
+			return c.code
+		}
+	}
+	return []int{0}
+}
+
+// deterministic are commands whose figures are the same each time.
+var deterministic = []*regexp.Regexp{
+	regexp.MustCompile(`\bsluice explain\b`),
+	regexp.MustCompile(`^sluice find .*--dry-run`),
+	regexp.MustCompile(`^sluice plan (?s:.*)`),
+}
+
+// exact reports whether a command's figures have to be those of the document.
+func exact(command string) bool {
+	if strings.Contains(command, "--events") || strings.Contains(command, "--limits") {
+		return false
+	}
+	for _, d := range deterministic {
+		if d.MatchString(command) {
+			return true
+		}
+	}
+	return false
+}
