@@ -4,6 +4,7 @@ package docs_test
 
 import (
 	"context"
+	"flag"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,11 +19,19 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, programs(map[string]func(){"sluice": sluice}))
+	testscript.Main(patient{m}, programs(map[string]func(){"sluice": program}))
 }
 
-// sluice is the program as the documents run it.
-func sluice() {
+// patient runs more tests at a time than there are processors, as those mostly wait.
+type patient struct{ m *testing.M }
+
+func (p patient) Run() int {
+	flag.Set("test.parallel", "8") // m.Run parses the command line, which wins
+	return p.m.Run()
+}
+
+// program is sluice as the documents run it.
+func program() {
 	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
@@ -106,7 +115,7 @@ func TestTheSessionsOfDocuments(t *testing.T) {
 			t.Parallel()
 			s := newSession(t, d)
 			for _, b := range d.blocks {
-				if b.lang == "console" {
+				if b.lang == "console" || b.lang == "sh" {
 					s.run(b)
 				}
 			}

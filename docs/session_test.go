@@ -25,7 +25,7 @@ const sentinelKey = "sk-sentinel-5d1f0c7e9b2a4836"
 
 // patience is how long a command may take, and ready how long a server may take to begin.
 const (
-	patience = 90 * time.Second
+	patience = 3 * time.Minute
 	ready    = 20 * time.Second
 )
 
@@ -201,7 +201,11 @@ func (s *session) run(b block) {
 			s.clear(own)
 		}
 	}
-	for _, e := range b.exchanges() {
+	all := b.exchanges()
+	if b.lang == "sh" {
+		all = []exchange{{line: b.line + 1, command: b.text}}
+	}
+	for _, e := range all {
 		if err := s.exchange(e); err != nil {
 			s.t.Errorf("%s:%d: $ %s: %v", s.doc.name, e.line, e.command, err)
 		}

@@ -34,6 +34,7 @@ var rewrites = []struct {
 }{
 	{regexp.MustCompile(`go run \./cmd/sluice\b`), "sluice"},
 	{regexp.MustCompile(`sluice stress (.*?)--level (\w+)( --duration \w+)?`), "sluice stress ${1}--level ${2} --duration 3s"}, // minutes, else
+	{regexp.MustCompile(`^(sluice find --model .*--output-file \S+)$`), "$1 --quick --max-workers 4"},                          // the imitation has no limits to be found
 }
 
 // quick are commands that take longer than somebody waits for a test. Where SLUICE_TEST_DOCS is not set they are others, and
@@ -43,7 +44,6 @@ var quick = []struct {
 	to   string
 }{
 	{regexp.MustCompile(`^(sluice sim .*--rpm 600) --no-headers --vague --retry-after none`), "$1 --concurrent 8"},
-	{regexp.MustCompile(`^(sluice find --model .*--output-file \S+)$`), "$1 --quick --max-workers 4"},
 	{regexp.MustCompile(`^(sluice find .*--output-file \S+)$`), "$1"},
 	{regexp.MustCompile(`^(sluice run .*--limits limits.json)$`), "$1 --limit 20"},
 	{regexp.MustCompile(`^(sluice plan .*--limits limits.json.*)$`), "$1"},
