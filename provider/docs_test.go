@@ -35,12 +35,43 @@ func documented() string {
 }
 
 func TestTheDocumentedTableIsThatOfTheData(t *testing.T) {
-	text, err := os.ReadFile("../docs/providers.md")
+	tabled(t, "../docs/providers.md", documented())
+}
+
+// tabled looks that a document has a table made of the data. If go generate asks for that, it writes the table in place of the
+// one with the same head.
+func tabled(t *testing.T, name, table string) {
+	t.Helper()
+	b, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(text), "\n"+documented()+"\n") {
-		t.Errorf("docs/providers.md should have this table:\n%s", documented())
+	text := string(b)
+	if strings.Contains(text, "\n"+table+"\n") || strings.HasSuffix(text, "\n"+table) {
+		return
+	}
+	if os.Getenv("SLUICE_TEST_WRITE") == "" {
+		var odd []string
+		for row := range strings.Lines(table) {
+			if !strings.Contains(text, row) {
+				odd = append(odd, row)
+			}
+		}
+		t.Errorf("%s does not say what provider/providers.yaml does: run go generate ./provider; it lacks\n%s", name, strings.Join(odd, ""))
+		return
+	}
+	head, _, _ := strings.Cut(table, "\n")
+	before, after, found := strings.Cut(text, "\n"+head+"\n")
+	if !found {
+		t.Fatalf("%s has no table with the head %s", name, head)
+	}
+	if _, rest, more := strings.Cut(after, "\n\n"); more {
+		after = "\n" + rest
+	} else {
+		after = ""
+	}
+	if err := os.WriteFile(name, []byte(before+"\n"+table+after), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"github.com/sluice-llm/sluice"
 )
 
+//go:generate env SLUICE_TEST_WRITE=1 go test -count=1 -run TheDocumented .
+
 //go:embed providers.yaml
 var published []byte
 

@@ -5,6 +5,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/internal/parts"
@@ -33,3 +35,6 @@ var Leave = leave
 
 // PartsInWords says how parts stand together.
 func PartsInWords(all []parts.Status, now time.Time) string { return sumParts(all).words(now) }
+
+// Commands is the tree of commands.
+func Commands() *cobra.Command { return newRoot(newStreams(nil, nil, io.Discard, io.Discard)) }
