@@ -103,8 +103,8 @@ func (s *Scheduler) backoff(ctx context.Context, withdrawn <-chan struct{}, wait
 
 // PanicError is the error of an attempt that panicked.
 type PanicError struct {
-	Value any
-	Stack []byte
+	Value any    // what panic was called with
+	Stack []byte // of the goroutine, as debug.Stack writes it
 }
 
 // Error gives the panic's value and stack.

@@ -70,7 +70,7 @@ func (f ObserverFunc) Observe(e Event) { f(e) }
 
 // Snapshot is the state of a Scheduler at one instant.
 type Snapshot struct {
-	At    time.Time
+	At    time.Time      // by the local clock
 	Lanes []LaneSnapshot // by name
 	Timer time.Time      // when the Scheduler looks after calls that wait by itself; zero: it does not
 

@@ -11,22 +11,23 @@ type Resource string
 
 // Resources.
 const (
-	ResourceMemory          Resource = "memory_bytes"
-	ResourceTime            Resource = "time"
-	ResourceTokens          Resource = "tokens"
-	ResourceConcurrentNodes Resource = "concurrent_nodes"
-	ResourceConcurrentCalls Resource = "concurrent_calls"
-	ResourceLLMCalls        Resource = "llm_calls"
+	ResourceMemory          Resource = "memory_bytes"     // in bytes
+	ResourceTime            Resource = "time"             // in nanoseconds, where it is a number
+	ResourceTokens          Resource = "tokens"           // input and output
+	ResourceConcurrentNodes Resource = "concurrent_nodes" // of a graph
+	ResourceConcurrentCalls Resource = "concurrent_calls" // open at once
+	ResourceLLMCalls        Resource = "llm_calls"        // in all
 )
 
+// usualWarning leaves a fifth of a limit for what is under way.
 const usualWarning = 0.8
 
 // ResourceLimits are budgets that a program sets itself, such as one for each graph of an agent. A nil field is
 // unlimited, and zero allows nothing; the zero value bounds nothing. It is a value that enforces nothing itself: Check
 // and CheckAll say how a usage stands to it.
 type ResourceLimits struct {
-	Memory          *int64         `json:"memory_bytes,omitempty"`
-	Time            *time.Duration `json:"time_ns,omitempty"`
+	Memory          *int64         `json:"memory_bytes,omitempty"`     // in bytes
+	Time            *time.Duration `json:"time_ns,omitempty"`          // since what they bound began
 	Tokens          *int64         `json:"tokens,omitempty"`           // input and output, over all calls
 	ConcurrentNodes *int64         `json:"concurrent_nodes,omitempty"` // nodes of a graph that run at once
 	ConcurrentCalls *int64         `json:"concurrent_calls,omitempty"` // calls open at once
@@ -37,7 +38,8 @@ type ResourceLimits struct {
 	WarningThreshold float64 `json:"warning_threshold,omitempty"`
 }
 
-// DevelopmentLimits are for trying things out.
+// DevelopmentLimits are for trying things out: 1 GB, two minutes, 50,000 tokens, 2 nodes at once, 10 calls. As those of the other
+// presets, the numbers are chosen, not measured.
 func DevelopmentLimits() ResourceLimits {
 	return ResourceLimits{
 		Memory: new(int64(1_000_000_000)), Time: new(2 * time.Minute), Tokens: new(int64(50_000)),
@@ -45,7 +47,8 @@ func DevelopmentLimits() ResourceLimits {
 	}
 }
 
-// ProductionLimits are for one graph in a container of 2 GB that is stopped after ten minutes.
+// ProductionLimits are for one graph in a container of 2 GB that is stopped after ten minutes: besides these, 200,000 tokens,
+// 3 nodes at once, 20 calls.
 func ProductionLimits() ResourceLimits {
 	return ResourceLimits{
 		Memory: new(int64(2_000_000_000)), Time: new(10 * time.Minute), Tokens: new(int64(200_000)),
@@ -53,7 +56,7 @@ func ProductionLimits() ResourceLimits {
 	}
 }
 
-// StrictLimits keep costs down: one node at a time, and an early warning.
+// StrictLimits keep costs down: 500 MB, one minute, 20,000 tokens, one node at a time, 5 calls, and a warning from 70 % on.
 func StrictLimits() ResourceLimits {
 	return ResourceLimits{
 		Memory: new(int64(500_000_000)), Time: new(time.Minute), Tokens: new(int64(20_000)),
@@ -64,7 +67,7 @@ func StrictLimits() ResourceLimits {
 // UnlimitedResources bound nothing.
 func UnlimitedResources() ResourceLimits { return ResourceLimits{WarningThreshold: usualWarning} }
 
-// ResourcePreset returns the limits of a name: development, production, strict or unlimited.
+// ResourcePreset returns the limits of a name: development, production, strict or unlimited. Any other name is an error.
 func ResourcePreset(name string) (ResourceLimits, error) {
 	switch name {
 	case "development":
@@ -79,14 +82,14 @@ func ResourcePreset(name string) (ResourceLimits, error) {
 	return ResourceLimits{}, fmt.Errorf("resource limits %q: want development, production, strict or unlimited", name)
 }
 
-// ResourceUsage is how much of each resource is in use.
+// ResourceUsage is how much of each resource is in use, in the units of ResourceLimits.
 type ResourceUsage struct {
-	Memory          int64         `json:"memory_bytes"`
-	Time            time.Duration `json:"time_ns"`
-	Tokens          int64         `json:"tokens"`
-	ConcurrentNodes int64         `json:"concurrent_nodes"`
-	ConcurrentCalls int64         `json:"concurrent_calls"`
-	LLMCalls        int64         `json:"llm_calls"`
+	Memory          int64         `json:"memory_bytes"`     // in bytes
+	Time            time.Duration `json:"time_ns"`          // passed so far
+	Tokens          int64         `json:"tokens"`           // input and output, so far
+	ConcurrentNodes int64         `json:"concurrent_nodes"` // that run now
+	ConcurrentCalls int64         `json:"concurrent_calls"` // that are open now
+	LLMCalls        int64         `json:"llm_calls"`        // made so far
 }
 
 // ResourceStatus says how a usage stands to its limit.

@@ -153,8 +153,8 @@ var ErrSlotTimeout = errors.New("no slot in time")
 // SlotTimeoutError is returned for a call that got no permit within its MaxWait. The deadline of a context is another
 // error: context.DeadlineExceeded.
 type SlotTimeoutError struct {
-	Call     string
-	Lane     string
+	Call     string        // Call.ID
+	Lane     string        // Call.Lane
 	Member   string        // who made the call, if anybody
 	Wait     time.Duration // how long it waited
 	Position int           // its place among the calls that wait in the lane, from 1; 0 where that is not known
@@ -177,8 +177,8 @@ func (e *SlotTimeoutError) Is(target error) bool { return target == ErrSlotTimeo
 
 // CallError is why Do gave up on a call. Use errors.As to reach it; it unwraps to the last attempt's error.
 type CallError struct {
-	Outcome // the last attempt's
-	Tally   Tally
+	Outcome       // the last attempt's
+	Tally   Tally // over all attempts
 }
 
 // Error says what the last attempt met, and how often the call was tried.
@@ -210,7 +210,7 @@ type Tally struct {
 	Latency  time.Duration // the last try, from send to release
 
 	Usage    Usage // over all tries
-	HasUsage bool
+	HasUsage bool  // an answer stated some of it
 }
 
 // Tries is how often the call was sent.

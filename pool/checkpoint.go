@@ -17,8 +17,8 @@ var ErrNoCheckpoint = fmt.Errorf("no checkpoint: %w", fs.ErrNotExist)
 
 // CheckpointSizeError is returned for a checkpoint that is larger than a store takes.
 type CheckpointSizeError struct {
-	Member      string
-	Size, Limit int
+	Member      string // its ID
+	Size, Limit int    // in bytes
 }
 
 // Error names the member and both sizes.
@@ -28,8 +28,8 @@ func (e *CheckpointSizeError) Error() string {
 
 // Checkpoint is what a store has of a member.
 type Checkpoint struct {
-	Data    []byte
-	SavedAt time.Time
+	Data    []byte    // as it was saved
+	SavedAt time.Time // by the clock of the host that saved it
 
 	// Damage is why the newest checkpoint could not be used, where this is the one before it. Nil: this is the newest.
 	Damage error

@@ -36,14 +36,14 @@ const (
 
 // State is a member at one instant.
 type State struct {
-	ID         string
+	ID         string // these four are as it was registered
 	Kind       string
 	Tenant     string
 	Priority   sluice.Priority
 	Phase      Phase
 	Registered time.Time
-	Calls      int64 // sent, each try counted
-	Tokens     int64
+	Calls      int64         // sent, each try counted
+	Tokens     int64         // that its answers said they used
 	TotalWait  time.Duration // for slots and next tries, those that were cancelled too
 	LastCall   time.Time     // when the last was sent
 	Err        error         // of the last call that failed, or the one it was closed with

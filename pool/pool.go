@@ -189,16 +189,16 @@ type Metrics struct {
 	Calls  int64 // sent so far, each try counted when it was sent
 	Tokens int64 // that their answers said they used
 
-	Waits       int64 // for a slot, that are over: also those that were cancelled, and those that took no time
-	TotalWait   time.Duration
-	AverageWait time.Duration
-	LongestWait time.Duration
+	Waits       int64         // for a slot, that are over: also those that were cancelled, and those that took no time
+	TotalWait   time.Duration // of all Waits together,
+	AverageWait time.Duration // of one of them; 0 while there are none,
+	LongestWait time.Duration // and of the longest
 
-	Members   int // registered
-	Phases    map[Phase]int
-	Completed int64 // members that were closed so far, without an error
-	Failed    int64 // and with one
-	Orphans   int   // permits that members still had when they were closed, and that are not back yet
+	Members   int           // registered
+	Phases    map[Phase]int // of those, how many are in each
+	Completed int64         // members that were closed so far, without an error
+	Failed    int64         // and with one
+	Orphans   int           // permits that members still had when they were closed, and that are not back yet
 
 	Running int // members that Run has at work
 	Queued  int // and that wait for their turn

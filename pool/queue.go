@@ -33,10 +33,10 @@ var (
 
 // QueueFullError is returned by Run for a member that the queue does not take.
 type QueueFullError struct {
-	Member   string
-	Priority sluice.Priority
-	Queued   int    // members that wait
-	Why      string // which bound that is above
+	Member   string          // its ID
+	Priority sluice.Priority // of the member
+	Queued   int             // members that wait
+	Why      string          // which bound that is above
 }
 
 // Error names the member and the bound.
@@ -49,9 +49,9 @@ func (e *QueueFullError) Is(target error) bool { return target == ErrQueueFull }
 
 // QueueTimeoutError is returned by Run for a member that had no place within QueueTimeout.
 type QueueTimeoutError struct {
-	Member   string
-	Wait     time.Duration
-	Position int // its place in the queue, from 1
+	Member   string        // its ID
+	Wait     time.Duration // in the queue
+	Position int           // its place in the queue, from 1
 }
 
 // Error names the member, its wait and its place.
@@ -275,7 +275,7 @@ func (e *entry) urgency(now time.Time) int {
 }
 
 // ShutdownError names the members that did not end.
-type ShutdownError struct{ Members []string }
+type ShutdownError struct{ Members []string } // by their IDs
 
 // Error names them.
 func (e *ShutdownError) Error() string {
