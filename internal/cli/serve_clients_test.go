@@ -256,3 +256,71 @@ func TestSnippetsForClientsRunAsTheyAreDocumented(t *testing.T) {
 		})
 	}
 }
+
+// Each program of docs/clients.md is run as it stands there, and prints what the imitation says. The versions that it says were
+// tested are those that are.
+func TestProgramsOfTheClientsPageRunAsTheyAreDocumented(t *testing.T) {
+	clientsDir(t)
+	document, err := os.ReadFile(filepath.Join("..", "..", "docs", "clients.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for part := range strings.SplitSeq(string(document), "\n```\n") {
+		i := strings.LastIndex(part, "\n```")
+		language, text, _ := strings.Cut(part[i+len("\n```"):], "\n")
+		file := map[string]string{"python": "main.py", "typescript": "main.mjs"}[language]
+		if i < 0 || file == "" {
+			continue
+		}
+		n++
+		t.Run(fmt.Sprintf("%s %d", language, n), func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), file)
+			put(t, path, text+"\n")
+			out := newFront(t, sim.Config{}).run(t, path)
+			for line := range strings.Lines(out) {
+				if !strings.HasPrefix(line, "sim:") {
+					t.Errorf("it prints %s", line)
+				}
+			}
+			if want := strings.Count(text, "print(") + strings.Count(text, "console.log("); want == 0 || strings.Count(out, "\n") != want {
+				t.Errorf("it prints %d lines, want %d:\n%s", strings.Count(out, "\n"), want, out)
+			}
+		})
+	}
+	if n < 8 {
+		t.Errorf("%d programs, want 8", n)
+	}
+}
+
+func TestTheClientsPageSaysWhichVersionsAreTested(t *testing.T) {
+	read := func(path ...string) string {
+		text, err := os.ReadFile(filepath.Join(path...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	dir := filepath.Join("testdata", "clients")
+	python, node, golang := read(dir, "python", "requirements.txt"), read(dir, "node", "package.json"), read("..", "..", "examples", "go.mod")
+	n := 0
+	for line := range strings.Lines(read("..", "..", "docs", "clients.md")) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 6 || strings.HasPrefix(cells[1], "-") || strings.HasPrefix(cells[1], " client") {
+			continue
+		}
+		for said := range strings.SplitSeq(cells[4], ",") {
+			n++
+			name, version, _ := strings.Cut(strings.TrimSpace(said), " ")
+			pinned := strings.Contains(python, "\n"+name+"=="+version+"\n") || strings.Contains(node, fmt.Sprintf("%q: %q", name, version)) ||
+				strings.Contains(golang, "/"+name+" "+version+"\n") || strings.Contains(golang, "/"+name+"/v"+version[1:2]+" "+version+"\n")
+			if !pinned {
+				t.Errorf("%s %s is not the version that is tested", name, version)
+			}
+		}
+	}
+	if n < 14 {
+		t.Errorf("%d versions, want 14", n)
+	}
+}
