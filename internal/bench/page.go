@@ -18,6 +18,7 @@ Every figure of this project, each with the command that makes it again. This pa
 ` + "`go run ./scripts/bench`" + `: with the name of a section, or of a step as ` + "`serve/load`" + `, that is measured again; ` + "`--list`" + ` has the names and
 about how long each takes, ` + "`--all`" + ` measures everything (some three hours), ` + "`--quick`" + ` takes a short look, which the page then says.
 What is not measured again keeps its figures and their date. An interrupted step keeps its old ones.
+A + behind a commit: files other than documents had changed since.
 
 Figures are medians where something was measured more than once, with the least and the most in parentheses. *Asked* is the bound that
 a figure should keep to; what misses it is bold. Wherever there is something to compare with, it was measured by the same command, in
