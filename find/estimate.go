@@ -86,7 +86,7 @@ func EstimateSweep(cfg Config) (Forecast, error) {
 	if err != nil {
 		return Forecast{}, err
 	}
-	most, err := SweepAtMost(cfg)
+	most, err := sweepAtMost(cfg)
 	if err != nil {
 		return Forecast{}, err
 	}

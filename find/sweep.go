@@ -141,9 +141,9 @@ func fewerWorkers(n int) int { return max(1, n*4/5) }
 // prompts is how many a run of so many workers has.
 func prompts(workers int) int { return max(leastPrompts, 2*workers) }
 
-// SweepAtMost returns what a sweep may cost at most: calls that are made once, and the tokens that they may be billed for.
+// sweepAtMost returns what a sweep may cost at most: calls that are made once, and the tokens that they may be billed for.
 // Tries that fail come on top; they are rarely billed.
-func SweepAtMost(cfg Config) (Spent, error) {
+func sweepAtMost(cfg Config) (Spent, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return Spent{}, err

@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-llm/sluice"
 )
 
-// Row is one provider as a file of YAML writes it; docs/providers.md has a table of the fields. One that is not there is
-// left as it was, or has its default for a provider that is new.
+// Row is one provider as a file of YAML writes it; its fields are those of Provider, and docs/providers.md has a table of
+// them. One that is not there is left as it was, or has its default for a provider that is new.
 type Row struct {
 	Name           string             `yaml:"name"`
 	Aliases        []string           `yaml:"aliases"`
@@ -72,7 +72,8 @@ func (c *Count) UnmarshalYAML(n ast.Node) error {
 	return yaml.NodeToValue(n, (*int)(c))
 }
 
-// TierRow is one Tier of a provider as a file writes it. It changes the tier of that name which is for the same models,
+// TierRow is one Tier of a provider as a file writes it: prices in US dollars per million tokens, Latency with its unit, limits
+// as those of sluice.Limits. It changes the tier of that name which is for the same models,
 // and is a new one where there is none.
 type TierRow struct {
 	Tier             string   `yaml:"tier"`

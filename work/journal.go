@@ -38,7 +38,7 @@ func (m *SyncMode) UnmarshalText(b []byte) error {
 
 // JournalConfig shapes a Journal. The zero value is useful.
 type JournalConfig struct {
-	Sync      SyncMode
+	Sync      SyncMode      // when lines are synced to the disk. Default SyncInterval
 	SyncEvery time.Duration // with SyncInterval. Default 100 ms
 
 	// Whole says whether a last line without its newline is a whole one nevertheless, such as one that an editor left.

@@ -22,8 +22,8 @@ type Report struct {
 	Twins  int // of those recorded, whose result came from another item's call
 	Cached int // likewise, from what was kept of an earlier call
 
-	Attempts  int
-	Throttles int
+	Attempts  int          // of items that were recorded, throttled tries aside
+	Throttles int          // likewise, the throttled ones
 	Usage     sluice.Usage // of all attempts
 	Cost      float64      // in US dollars, of those whose cost is known,
 	Costed    int          // which are so many
@@ -39,13 +39,13 @@ type Report struct {
 type Progress struct {
 	Total     int // of all runs on the same journal; grows if it was not told
 	Already   int // done by earlier runs
-	Done      int
+	Done      int // by this run, as what follows
 	Failed    int
-	Attempts  int
-	Throttles int
+	Attempts  int // of items that were recorded, throttled tries aside
+	Throttles int // likewise, the throttled ones
 	Usage     sluice.Usage
-	Cost      float64 // in US dollars, as far as it is known
-	Elapsed   time.Duration
+	Cost      float64       // in US dollars, as far as it is known
+	Elapsed   time.Duration // since it began; 0 before
 }
 
 // Left is how many items are not recorded yet.

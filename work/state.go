@@ -41,12 +41,12 @@ const HeldReason = "paused by control"
 type State struct {
 	Version        int       `json:"version,omitempty"` // of what the journal holds, see JournalConfig
 	Status         Status    `json:"status"`
-	Reason         string    `json:"reason,omitempty"` // why it is not running
-	PID            int       `json:"pid"`
-	Hash           string    `json:"hash,omitempty"`    // of what the results depend on beside the input, see JournalConfig
-	Control        string    `json:"control,omitempty"` // address that the run is controlled from while it goes on
-	StartedAt      time.Time `json:"started_at"`        // of the first run
-	UpdatedAt      time.Time `json:"updated_at"`
+	Reason         string    `json:"reason,omitempty"`          // why it is not running
+	PID            int       `json:"pid"`                       // of the process that wrote it last
+	Hash           string    `json:"hash,omitempty"`            // of what the results depend on beside the input, see JournalConfig
+	Control        string    `json:"control,omitempty"`         // address that the run is controlled from while it goes on
+	StartedAt      time.Time `json:"started_at"`                // of the first run
+	UpdatedAt      time.Time `json:"updated_at"`                // when it was written
 	Heartbeat      time.Time `json:"heartbeat"`                 // the same; a run that goes on writes it every 30 s
 	PauseCount     int       `json:"pause_count"`               // over all runs
 	RateLimitUntil time.Time `json:"rate_limit_until,omitzero"` // when the longest present pause ends
@@ -81,12 +81,12 @@ func (r *Raw) UnmarshalJSON(b []byte) error {
 // RateLimit is what a pause is for.
 type RateLimit struct {
 	Kind      sluice.Kind      `json:"kind"`
-	Dimension sluice.Dimension `json:"dimension,omitempty"`
-	Lane      string           `json:"lane,omitempty"`
-	Source    string           `json:"source,omitempty"` // where it was read, if the error says so by a method Source
-	Text      string           `json:"text,omitempty"`   // in the provider's words
-	Until     time.Time        `json:"until"`
-	SeenAt    time.Time        `json:"seen_at"`
+	Dimension sluice.Dimension `json:"dimension,omitempty"` // the limit, where it is known
+	Lane      string           `json:"lane,omitempty"`      // the one that pauses
+	Source    string           `json:"source,omitempty"`    // where it was read, if the error says so by a method Source
+	Text      string           `json:"text,omitempty"`      // in the provider's words
+	Until     time.Time        `json:"until"`               // when the pause ends, in UTC
+	SeenAt    time.Time        `json:"seen_at"`             // when the limit was met, in UTC
 }
 
 // StatePath returns where the state of the journal at path is.
@@ -95,8 +95,8 @@ func StatePath(journal string) string { return journal + ".state.json" }
 // DamagedStateError is returned by LoadState with a state from the backup, or without one (Backup is false).
 type DamagedStateError struct {
 	Path   string
-	Backup bool
-	Err    error
+	Backup bool  // the state is the one before
+	Err    error // what is wrong with the file
 }
 
 // Error says what is damaged and what was used instead.

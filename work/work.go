@@ -25,11 +25,11 @@ type Item struct {
 	Lane     string // what the provider limits together, usually the model
 	Tenant   string // whose turn it is
 	Priority sluice.Priority
-	Cost     sluice.Cost
-	Hash     Hash  // of the request, so that a resume can tell whether it changed
-	Size     int   // bytes that the item holds in memory, about; bounds what waits
-	Ref      int64 // where Config.Reload finds it, such as its offset
-	Data     any   // for the Handler
+	Cost     sluice.Cost // what it is expected to use
+	Hash     Hash        // of the request, so that a resume can tell whether it changed
+	Size     int         // bytes that the item holds in memory, about; bounds what waits
+	Ref      int64       // where Config.Reload finds it, such as its offset
+	Data     any         // for the Handler
 
 	// Handler handles this item instead of Config.Handler.
 	Handler Handler
@@ -41,7 +41,7 @@ type Item struct {
 	Also iter.Seq2[Twin, error]
 }
 
-// Twin is an item that gets its result from another one.
+// Twin is an item that gets its result from another one. Its fields are those of Item.
 type Twin struct {
 	ID   string
 	Seq  int64
@@ -50,15 +50,15 @@ type Twin struct {
 
 // Result is what became of an item.
 type Result struct {
-	ID     string
+	ID     string // these five are the item's
 	Seq    int64
 	Lane   string
 	Tenant string
 	Hash   Hash
 
-	Kind  sluice.Kind // OK, or why it failed
-	Err   error       // nil for OK
-	Tally sluice.Tally
+	Kind  sluice.Kind  // OK, or why it failed
+	Err   error        // nil for OK
+	Tally sluice.Tally // over all its tries
 
 	Status       int    // of the answer: HTTP status or exit code; 0 when there was none
 	RequestID    string // the provider's name for the answer
