@@ -65,6 +65,11 @@ func TestOpenAIBatchThatExpiresKeepsWhatIsDone(t *testing.T) {
 		stats := c.server.Stats().Batches
 		equal(t, "answered", stats.Answered, 5)
 		equal(t, "ran", len(stats.Ran), 5)
+		named := 0
+		for i := range 10 {
+			named += stats.Ran[sim.LineHash("r-"+string(rune('0'+i)), []byte(openaiBody(i)))]
+		}
+		equal(t, "ran, by custom_id and request", named, 5)
 	})
 }
 
