@@ -105,11 +105,15 @@ func server(command string) *staying {
 	return nil
 }
 
+// systemwide finds what only root, a network, Docker, systemd or Kubernetes could run.
+var systemwide = regexp.MustCompile(`(?m)^(git clone|scripts/release|sha256sum|docker|install|systemctl|systemd-run|kubectl) `)
+
 // unrun are the commands that no session runs, and what looks at them in its place.
 var unrun = []struct {
 	what *regexp.Regexp
 	why  string
 }{
+	{systemwide, "TestBlocksThatNeedAWholeSystemCanBeRead parses them, and looks for the files of ours that they name"},
 	{regexp.MustCompile(`^(\w+=\S* )*go (test|install|build|vet)\b`), "TestTheGoCommandsOfTheDocuments sees that the packages and tests are there, and .ci/run runs the first of README.md"},
 }
 

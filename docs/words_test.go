@@ -88,6 +88,7 @@ func known(line string) error {
 // others are flags of other programs that documents name.
 var others = []string{
 	"appendonly", "unix-socket", "signal", "kill-whom", "joblog", // of redis-server, curl, systemctl, GNU parallel
+	"ignore-missing", "rm", "name", "stop-timeout", "pipe", "wait", "collect", "from-file", // of sha256sum, docker, systemd-run, kubectl
 }
 
 var (

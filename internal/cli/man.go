@@ -22,8 +22,7 @@ func newMan(s *streams) *cobra.Command {
 The pages are those of section 1, as man finds them in a directory man1 of its path.`,
 		Example: `  sluice man ~/.local/share/man/man1
   man sluice-run`,
-		Hidden: true, // it is for whoever installs
-		Args:   cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if info, err := os.Stat(args[0]); err != nil || !info.IsDir() {
 				return usageError(fmt.Errorf("%s: %w", args[0], cmp.Or(err, errors.New("this is no directory"))), "make it: mkdir -p %s", args[0])
