@@ -51,7 +51,7 @@ It finds the limits in the answers' headers and refusals, keeps to them, and kee
 	root.SetErr(s.err)
 	root.SetUsageTemplate(usageTemplate)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newRun(s), newStatus(s), newAnswers(s), newPlan(s), newFind(s), newExplain(s), newReport(s), newStress(s), newSim(s), newExec(s), newGuard(s), newServe(s), newWorker(s), newMan(s), newVersion(s))
+	root.AddCommand(newRun(s), newStatus(s), newAnswers(s), newPlan(s), newFind(s), newExplain(s), newReport(s), newStress(s), newSim(s), newExec(s), newGuard(s), newServe(s), newWorker(s), newMCP(s), newMan(s), newVersion(s))
 	root.InitDefaultCompletionCmd(root.Name())
 	completeFlags(root)
 	typed(root)
