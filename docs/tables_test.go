@@ -115,6 +115,7 @@ var unrun = []struct {
 }{
 	{systemwide, "TestBlocksThatNeedAWholeSystemCanBeRead parses them, and looks for the files of ours that they name"},
 	{regexp.MustCompile(`^(\w+=\S* )*go (test|install|build|vet)\b`), "TestTheGoCommandsOfTheDocuments sees that the packages and tests are there, and .ci/run runs the first of README.md"},
+	{regexp.MustCompile(`^go run \./(openai|anthropic|gemini|agents) `), "TestTheCommandsOfTheReadmeRunWithoutAKey, a test of the module of the examples, runs them there"},
 }
 
 // elsewhere says what looks at a command that no session runs.

@@ -290,7 +290,7 @@ func TestTheGoCommandsOfTheDocuments(t *testing.T) {
 				continue
 			}
 			for _, command := range goTest.FindAllString(strings.ReplaceAll(b.text, "\\\n", " "), -1) {
-				if err := tests(command); err != nil {
+				if err := tests(filepath.Dir(d.name), command); err != nil {
 					t.Errorf("%s:%d: %s: %v", d.name, b.line, command, err)
 				}
 			}
@@ -298,8 +298,13 @@ func TestTheGoCommandsOfTheDocuments(t *testing.T) {
 	}
 }
 
-// tests says what is wrong with a command of go: a package that is not there, or tests by a name that none has.
-func tests(command string) error {
+// tests says what is wrong with a command of go: a package that is not there, or tests by a name that none has. Examples are a
+// module of their own, and their commands are run there.
+func tests(of, command string) error {
+	from := root
+	if of == "examples" {
+		from = filepath.Join(root, of)
+	}
 	words := strings.Fields(strings.ReplaceAll(command, "'", ""))
 	var source strings.Builder
 	for _, word := range words {
@@ -308,7 +313,7 @@ func tests(command string) error {
 		if dir == word && !strings.HasPrefix(word, ".") {
 			continue
 		}
-		dir = filepath.Join(root, strings.TrimSuffix(dir, "..."))
+		dir = filepath.Join(from, strings.TrimSuffix(dir, "..."))
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(files) == 0 {
 			return fmt.Errorf("no package %s", word)
