@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -51,6 +50,7 @@ type block struct {
 	lang    string // empty: a diagram, or output
 	text    string
 	heading string // what it stands under
+	chapter string // the heading of the second level above that
 }
 
 // documents returns all Markdown of the repository, but for what tests read and what is not ours.
@@ -88,14 +88,16 @@ var (
 // blocks returns the fenced blocks of a document.
 func blocks(text string) (all []block) {
 	var b *block
-	under, indent := "", ""
+	under, chapter, indent := "", "", ""
 	for i, line := range strings.Split(text, "\n") {
 		m := fence.FindStringSubmatch(line)
 		switch h := heading.FindStringSubmatch(line); {
 		case b == nil && m != nil:
-			b, indent = &block{line: i + 1, lang: m[2], heading: under}, m[1]
+			b, indent = &block{line: i + 1, lang: m[2], heading: under, chapter: chapter}, m[1]
 		case b == nil && h != nil:
-			under = h[1]
+			if under = h[1]; strings.HasPrefix(line, "## ") {
+				chapter = under
+			}
 		case b != nil && m != nil && m[2] == "":
 			all = append(all, *b)
 			b = nil
@@ -108,17 +110,25 @@ func blocks(text string) (all []block) {
 
 func TestTheSessionsOfDocuments(t *testing.T) {
 	for _, d := range documents(t) {
-		if !slices.ContainsFunc(d.blocks, func(b block) bool { return b.lang == "console" }) {
-			continue
+		sessions := map[string][]block{}
+		for _, b := range d.blocks {
+			if b.lang != "console" && b.lang != "sh" {
+				continue
+			}
+			name := d.name
+			if parted[d.name] {
+				name += "/" + b.chapter
+			}
+			sessions[name] = append(sessions[name], b)
 		}
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			s := newSession(t, d)
-			for _, b := range d.blocks {
-				if b.lang == "console" || b.lang == "sh" {
+		for name, all := range sessions {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				s := newSession(t, d)
+				for _, b := range all {
 					s.run(b)
 				}
-			}
-		})
+			})
+		}
 	}
 }

@@ -210,9 +210,6 @@ func (s *session) run(b block) {
 			s.t.Errorf("%s:%d: $ %s: %v", s.doc.name, e.line, e.command, err)
 		}
 	}
-	if code, _ := s.do0(`for pid in $aside; do wait $pid || false; done && aside=`); code != 0 {
-		s.t.Errorf("%s:%d: what ran beside the block's last commands ended with exit code %d", s.doc.name, b.line, code)
-	}
 }
 
 var (
@@ -249,9 +246,15 @@ func (s *session) clear(own string) {
 }
 
 func (s *session) exchange(e exchange) error {
-	if why := elsewhere(e.command); why != "" {
-		return nil
+	if elsewhere(s.rewritten(e.command)) != "" {
+		return readable(e.command)
 	}
+	began := time.Now()
+	defer func() {
+		if took := time.Since(began); took > 3*time.Second {
+			s.t.Logf("%s:%d: %v", s.doc.name, e.line, took.Round(100*time.Millisecond))
+		}
+	}()
 	if name := absent(e.command); name != "" {
 		if os.Getenv("SLUICE_TEST_DOCS") != "" {
 			return fmt.Errorf("there is no %s", name)
@@ -270,10 +273,6 @@ func (s *session) exchange(e exchange) error {
 		return s.serve(*kind, command, output)
 	}
 	s.setAside(command)
-	if waits(command) {
-		s.do(command+" &\naside=\"$aside $!\"", patience)
-		return nil
-	}
 	code, printed := s.do(command, patience)
 	if want := exitCodes(e.command); !slices.Contains(want, code) {
 		return fmt.Errorf("exit code %d, want %d:\n%s", code, want, printed)
@@ -295,22 +294,28 @@ func (s *session) write(file, text string) error {
 	return os.WriteFile(path, []byte(text), 0o600)
 }
 
-// serve runs a command that stays until the document ends, or starts another of its kind, and waits until it prints what it
-// prints when it serves.
+var bound = regexp.MustCompile(`--listen \S+:(\d+)`)
+
+// serve runs a command that stays until the document ends, or until another of its kind takes its address, and waits until it
+// prints what it prints when it serves.
 func (s *session) serve(kind staying, command, output string) error {
-	if s.servers[kind.name] {
-		s.do("kill $"+kind.name+"; wait $"+kind.name+" || true", patience)
+	name := kind.name
+	if m := bound.FindStringSubmatch(command); m != nil {
+		name += "_" + m[1]
 	}
-	s.servers[kind.name] = true
+	if s.servers[name] {
+		s.do("kill $"+name+"; wait $"+name+" || true", patience)
+	}
+	s.servers[name] = true
 	command = strings.TrimSuffix(strings.TrimRight(command, " "), "&")
-	s.do(command+" &\n"+kind.name+"=$!", patience)
+	s.do(command+" &\n"+name+"=$!", patience)
 	var printed string
 	for end := time.Now().Add(ready); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		printed = s.printed()
 		if kind.ready.MatchString(printed) && (output == "" || differs(output, printed, false) == nil) {
 			return nil
 		}
-		if code, _ := s.do0("kill -0 $" + kind.name); code != 0 {
+		if code, _ := s.do0("kill -0 $" + name); code != 0 {
 			return fmt.Errorf("it ended:\n%s", s.printed())
 		}
 	}
@@ -382,7 +387,7 @@ func (s *session) rewritten(text string) string {
 		text = r.from.ReplaceAllString(text, r.to)
 	}
 	text = local.ReplaceAllStringFunc(text, func(address string) string { return s.port(local.FindStringSubmatch(address)[1]) })
-	if gates.MatchString(text) && !strings.Contains(text, "--listen") && !strings.Contains(text, "--check") {
+	if gates.MatchString(text) && !strings.Contains(text, "--listen") && !strings.Contains(text, "--check") && !s.listens(text) {
 		text = strings.Replace(text, "sluice serve", "sluice serve --listen "+s.port("8787"), 1)
 	}
 	if strings.Contains(text, engineHost) {
@@ -392,6 +397,18 @@ func (s *session) rewritten(text string) string {
 		text = strings.ReplaceAll(text, engineHost, s.engine)
 	}
 	return text
+}
+
+var settings = regexp.MustCompile(`--config (\S+)`)
+
+// listens reports whether the settings that a command names say where to listen.
+func (s *session) listens(command string) bool {
+	m := settings.FindStringSubmatch(command)
+	if m == nil {
+		return false
+	}
+	b, err := os.ReadFile(filepath.Join(s.dir, m[1]))
+	return err == nil && bytes.Contains(b, []byte("listen:"))
 }
 
 // port is the address that takes the place of a port of this host.

@@ -1,8 +1,10 @@
 package docs_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -34,6 +36,7 @@ var rewrites = []struct {
 }{
 	{regexp.MustCompile(`go run \./cmd/sluice\b`), "sluice"},
 	{regexp.MustCompile(`sluice stress (.*?)--level (\w+)( --duration \w+)?`), "sluice stress ${1}--level ${2} --duration 3s"}, // minutes, else
+	{regexp.MustCompile(`seq 200\); do echo "issue`), `seq 24); do echo "issue`},                                               // agents, of a tenth of a second each
 	{regexp.MustCompile(`^(sluice find --model .*--output-file \S+)$`), "$1 --quick --max-workers 4"},                          // the imitation has no limits to be found
 }
 
@@ -62,22 +65,13 @@ func quicker(command string) (string, bool) {
 	return command, false
 }
 
-// aside are commands that wait for a later one of their block. They run beside those, and have ended well when the block ends.
-var aside = []*regexp.Regexp{regexp.MustCompile(`^sluice run .*--distribute`)}
-
-func waits(command string) bool {
-	for _, a := range aside {
-		if a.MatchString(command) {
-			return true
-		}
-	}
-	return false
-}
-
 // anew are headings at which a document's directory is emptied, and the directory of testdata/own whose files are there then.
 var anew = map[string]string{
 	"docs/run.md#Answers": "docs_run_answers",
 }
+
+// parted are documents whose chapters have nothing to do with each other: each is a session, so that they run at the same time.
+var parted = map[string]bool{"docs/recipes.md": true}
 
 // A staying command serves until it is told to end.
 type staying struct {
@@ -105,20 +99,18 @@ func server(command string) *staying {
 	return nil
 }
 
-// systemwide finds what only root, a network, Docker, systemd or Kubernetes could run.
-var systemwide = regexp.MustCompile(`(?m)^(git clone|scripts/release|sha256sum|docker|install|systemctl|systemd-run|kubectl) `)
-
-// unrun are the commands that no session runs, and what looks at them in its place.
+// unrun are the commands that no session runs, and why not. They are of other programs: it is seen that a shell can read them and
+// that files of the repository are there, and the tests of flags look at commands of sluice among them.
 var unrun = []struct {
 	what *regexp.Regexp
 	why  string
 }{
-	{systemwide, "TestBlocksThatNeedAWholeSystemCanBeRead parses them, and looks for the files of ours that they name"},
-	{regexp.MustCompile(`^(\w+=\S* )*go (test|install|build|vet)\b`), "TestTheGoCommandsOfTheDocuments sees that the packages and tests are there, and .ci/run runs the first of README.md"},
-	{regexp.MustCompile(`^go run \./(openai|anthropic|gemini|agents) `), "TestTheCommandsOfTheReadmeRunWithoutAKey, a test of the module of the examples, runs them there"},
+	{regexp.MustCompile(`(?m)^(\w+=\S* )*go (test|install|build|vet|run|generate)\b`), "TestTheGoCommandsOfTheDocuments sees that the packages and tests are there, and .ci/run runs the first of README.md"},
+	{regexp.MustCompile(`(?m)^(docker|kubectl|systemctl|systemd-run|sudo|install) `), ".ci/run has programs read what is deployed"},
+	{regexp.MustCompile(`(?m)^(git clone|sha256sum|scripts/release|npm|pip|helm|brew|claude) ?`), "it changes the machine, or needs another one"},
 }
 
-// elsewhere says what looks at a command that no session runs.
+// elsewhere says why no session runs a command.
 func elsewhere(command string) string {
 	for _, u := range unrun {
 		if u.what.MatchString(command) {
@@ -126,6 +118,21 @@ func elsewhere(command string) string {
 		}
 	}
 	return ""
+}
+
+var ours = regexp.MustCompile(`(?:^|[\s"'=])((?:deploy|scripts|docs|examples|internal|cmd)/[\w./-]+)`)
+
+// readable says what is wrong with a command that is not run.
+func readable(command string) error {
+	if out, err := exec.Command("bash", "-n", "-c", command).CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	for _, m := range ours.FindAllStringSubmatch(command, -1) {
+		if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
+			return fmt.Errorf("there is no %s", m[1])
+		}
+	}
+	return nil
 }
 
 // needed are programs that a machine with only Go may lack. Commands with one that is absent are not run; where .ci/run sets

@@ -16,6 +16,8 @@ var mistakes = []struct{ name, text, says string }{
 	{"a figure", "$ sluice explain --status 429 --header 'retry-after: 20' --now 2026-03-01T12:00:00Z day.json\n  wait    21s, until 2026-03-01 12:00:20 UTC\n…\n", "21s"},
 	{"a file that is another", "$ cat day.json\n{\"error\": {}}\n", "does not print"},
 	{"a server that ends", "$ sluice serve --config nothing.yaml\n", "it ended"},
+	{"a file that is not there", "$ kubectl apply -f deploy/nothing.yaml\n", "no deploy/nothing.yaml"},
+	{"a syntax that nobody runs", "$ docker run 'sluice\n", "exit status"},
 	{"a syntax", "$ echo 'one\n", "exit code"},
 }
 
