@@ -11,7 +11,28 @@ import (
 	"github.com/sluice-llm/sluice"
 )
 
-// A throttled try is repeated when the lane allows it, and spends no attempt.
+// A call is made by Do, which says what became of it. The answers here are what a provider may say.
+func Example() {
+	scheduler, err := sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 600}}) // without Limits, they are learned
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer scheduler.Close()
+
+	attempt := func(_ context.Context, p *sluice.Permit) sluice.Outcome {
+		if p.Attempt() == 1 {
+			return sluice.Outcome{Kind: sluice.ServerError, Err: errors.New("500 Internal Server Error")}
+		}
+		return sluice.Outcome{HasUsage: true, Usage: sluice.Usage{Input: 12, Output: 30}}
+	}
+	tally, err := scheduler.Do(context.Background(), sluice.Call{ID: "why-blue", Lane: "gpt-4o-mini"}, attempt)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%d attempts, %d tokens out\n", tally.Attempts, tally.Usage.Output)
+	// Output: 2 attempts, 30 tokens out
+}
+
 func ExampleNew() {
 	// An account of 60 requests a minute whose bucket holds one: told limits are ceilings, whatever headers say.
 	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 60, Concurrent: 4}})
@@ -68,6 +89,7 @@ func ExampleEvent() {
 	// Output: my-model: rpm is 900 a minute
 }
 
+// A throttled try is repeated when the lane allows it, and spends no attempt.
 func ExampleScheduler_Do() {
 	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 6000, Concurrent: 8}})
 	if err != nil {

@@ -1,8 +1,36 @@
 // Package sluice lets programs use all of an LLM provider's rate limit and none beyond it.
 //
-// A Scheduler stands for one account. Scheduler.Do admits a call when the account's limits allow it, runs it,
-// learns from its outcome, and tries again what is worth trying again. Everything else in this module (batch runs,
-// an http.RoundTripper, a gateway) is made of Do.
+// A program makes one [Scheduler] for each account, which is a key at a provider, and makes every call through it:
+//
+//	scheduler, err := sluice.New(sluice.Config{}) // nothing is told: limits are learned from answers
+//	if err != nil {
+//		return err
+//	}
+//	defer scheduler.Close()
+//	tally, err := scheduler.Do(ctx, sluice.Call{Lane: "gpt-4o-mini"}, func(ctx context.Context, p *sluice.Permit) sluice.Outcome {
+//		return attempt(ctx) // one request, and what came of it
+//	})
+//
+// [Scheduler.Do] is the only attempt loop that there is. It waits until the account's limits allow the call, runs the function, learns
+// from the outcome, and tries again what is worth trying again. A call that was throttled goes back to its place in the queue, and
+// that spends no attempt. An error of Do is a [*CallError] if the call was given up.
+//
+// # Five types
+//
+//   - [Config] shapes a Scheduler. Its zero value learns everything; Limits are ceilings, Start is what is believed at first.
+//   - [Call] is what one call says of itself: its lane, which is what the provider limits together (as a rule the model), its tenant and
+//     priority, and what it will cost.
+//   - [Permit] is a slot and a cost that were granted. Do gives it back; who calls [Scheduler.Acquire], without a loop, releases it once.
+//   - [Outcome] is what an attempt came to: its [Kind], the wait that the provider asks for, what was used, and what headers said.
+//   - [Event] is what an [Observer] is told, such as each grant, each throttle and each limit that was learned. [Scheduler.Snapshot]
+//     says how things stand.
+//
+// # Where to go on
+//
+// Who makes calls by an official SDK needs none of this but New: package provider has a Transport, an http.RoundTripper, that does
+// all of the above beneath the SDK, and knows what each provider's answers mean. Package work runs many items with a journal, batch those
+// of a file, pool shares few slots among many agents, and gateway is an http.Handler in front of providers. A [Ledger], such as that
+// of package cluster, shares an account among processes. Package sim is a provider for tests.
 package sluice
 
 import (

@@ -55,6 +55,9 @@ func compilable(fset *token.FileSet, where, text string) (*ast.File, error) {
 	body := text
 	if _, err := parser.ParseFile(token.NewFileSet(), where, "package p\n"+text, 0); err != nil {
 		body = "func _() {\n" + text + "\n}\n"
+		if strings.Contains(text, "return err\n") {
+			body = "func _() error {\n" + text + "\nreturn nil\n}\n"
+		}
 	}
 	preamble := ""
 	for _, name := range slices.Sorted(maps.Keys(given)) {
@@ -172,6 +175,26 @@ func compileAll(t *testing.T, fset *token.FileSet, dir string, all []source) {
 			t.Errorf("%s: %v", s.where, err)
 		}
 	}
+}
+
+func TestTheGoOfThePackageCommentCompiles(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join(root, "sluice.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text string
+	comment, _, _ := strings.Cut(string(b), "package sluice\n")
+	for line := range strings.Lines(comment) {
+		if line, ok := strings.CutPrefix(line, "//\t"); ok {
+			text += line
+		}
+	}
+	fset := token.NewFileSet()
+	file, err := compilable(fset, "sluice.go", text)
+	if err != nil || text == "" {
+		t.Fatalf("%v: %q", err, text)
+	}
+	compileAll(t, fset, root, []source{{"sluice.go", file}})
 }
 
 func TestWhatIsWrongWithGoIsFound(t *testing.T) {
