@@ -92,12 +92,12 @@ var others = map[string]string{
 	"appendonly": "redis-server", "unix-socket": "curl", "signal": "systemctl", "kill-whom": "systemctl", "max-num-seqs": "vLLM",
 	"output-format": "claude", "shared": "git", "cached": "git", "allow-empty": "git", "joblog": "GNU parallel", "ignore-missing": "sha256sum",
 	"rm": "docker", "name": "docker", "stop-timeout": "docker", "pipe": "systemd-run", "wait": "systemd-run", "collect": "systemd-run",
-	"from-file": "kubectl",
+	"from-file": "kubectl", "all": "scripts/bench",
 }
 
 var (
 	span  = regexp.MustCompile("`([^`\n]+)`")
-	named = regexp.MustCompile(`(?:^|[\s("'\[|=])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)`)
+	named = regexp.MustCompile(`(?:^|[\s("'\[|=\x60])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)`)
 )
 
 func TestCommandsAndFlagsOfDocumentsAreOnes(t *testing.T) {
@@ -199,7 +199,7 @@ func TestVariablesOfDocumentsAreRead(t *testing.T) {
 
 var (
 	link   = regexp.MustCompile(`\[[^\]]*\]\(([^)\s]+)\)`)
-	mark   = regexp.MustCompile("[^\\p{L}\\p{N} _-]")
+	mark   = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 	target = regexp.MustCompile(`<a (?:id|name)="([^"]+)"`)
 )
 
