@@ -54,7 +54,6 @@ var commands = sync.OnceValue(func() map[string][]string {
 		}
 	}
 	add(nil)
-	add([]string{"man"}) // which is hidden
 	return all
 })
 
