@@ -13,7 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/sluice-llm/sluice/internal/bench"
+	"github.com/sluice-llm/sluice/scripts/internal/bench"
 )
 
 const usage = `Measure the figures of docs/benchmarks.md again, and write that page.

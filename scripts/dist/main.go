@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sluice-llm/sluice/internal/dist"
+	"github.com/sluice-llm/sluice/scripts/internal/dist"
 )
 
 func main() {

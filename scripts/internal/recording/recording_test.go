@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sluice-llm/sluice/internal/recording"
+	"github.com/sluice-llm/sluice/scripts/internal/recording"
 )
 
 func TestScreen(t *testing.T) {
@@ -128,10 +128,10 @@ func TestAPictureShowsEachScreenInItsTime(t *testing.T) {
 	}
 }
 
-// TestThePictureOfTheReadmeIsDrawnFromItsRecording fails when either was changed by hand; go run ./docs/pictures/terminal -draw
+// TestThePictureOfTheReadmeIsDrawnFromItsRecording fails when either was changed by hand; go run ./scripts/picture -draw
 // draws it again.
 func TestThePictureOfTheReadmeIsDrawnFromItsRecording(t *testing.T) {
-	pictures := filepath.Join("..", "..", "docs", "pictures")
+	pictures := filepath.Join("..", "..", "..", "docs", "pictures")
 	file, err := os.Open(filepath.Join(pictures, "run.cast"))
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func TestThePictureOfTheReadmeIsDrawnFromItsRecording(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(kept, svg.Bytes()) {
-		t.Error("docs/pictures/run.svg is not what docs/pictures/run.cast looks like: go run ./docs/pictures/terminal -draw")
+		t.Error("docs/pictures/run.svg is not what docs/pictures/run.cast looks like: go run ./scripts/picture -draw")
 	}
 	all := texts(t, kept)
 	for _, want := range []string{"  output     out.jsonl", "$ sluice run --provider sim examples/prompts.jsonl -o out.jsonl"} {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-llm/sluice/internal/recording"
+	"github.com/sluice-llm/sluice/scripts/internal/recording"
 )
 
 func TestCommandsAreRecordedOnATerminal(t *testing.T) {

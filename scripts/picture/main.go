@@ -1,8 +1,8 @@
 // Terminal makes the picture of the README: it runs the commands in a terminal of its own, keeps what they show in run.cast, and
 // draws that as run.svg. Run it at the root of the repository, on Linux:
 //
-//	go run ./docs/pictures/terminal
-//	go run ./docs/pictures/terminal -draw    draws the recording that is there once more
+//	go run ./scripts/picture
+//	go run ./scripts/picture -draw    draws the recording that is there once more
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/sluice-llm/sluice/internal/recording"
+	"github.com/sluice-llm/sluice/scripts/internal/recording"
 )
 
 const cast, picture = "docs/pictures/run.cast", "docs/pictures/run.svg"

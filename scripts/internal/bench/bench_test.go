@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-llm/sluice/internal/bench"
+	"github.com/sluice-llm/sluice/scripts/internal/bench"
 )
 
 // step is a step by its name, as serve/load.
@@ -199,7 +199,7 @@ func after(words []string, flag string) string {
 
 // functions are the tests or benchmarks of a package.
 func functions(t *testing.T, dir, kind string) (names []string) {
-	files, _ := filepath.Glob(filepath.Join("..", "..", dir, "*_test.go"))
+	files, _ := filepath.Glob(filepath.Join("..", "..", "..", dir, "*_test.go"))
 	if len(files) == 0 {
 		t.Errorf("%s has no tests", dir)
 	}

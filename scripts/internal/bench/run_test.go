@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-llm/sluice/internal/bench"
+	"github.com/sluice-llm/sluice/scripts/internal/bench"
 )
 
 // say is a step whose command prints an answer of go env, as a benchmark prints its figures.
@@ -36,7 +36,7 @@ func values(b *bench.Book, step string) (all []float64) {
 
 func TestASectionIsMeasured(t *testing.T) {
 	book, saved := new(bench.Book), 0
-	r := bench.Runner{Root: "../..", Book: book, Save: func() error { saved++; return nil }, Rounds: 2}
+	r := bench.Runner{Root: "../../..", Book: book, Save: func() error { saved++; return nil }, Rounds: 2}
 	timed := bench.Step{Name: "timed", Command: []string{"go", "version"}, Takes: time.Second}
 	if err := r.Run(t.Context(), bench.Section{Name: "s", Steps: []bench.Step{say("one", "GOPRIVATE"), timed}}); err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestASectionIsMeasured(t *testing.T) {
 
 func TestAStepIsMeasuredAnew(t *testing.T) {
 	book := &bench.Book{Records: []*bench.Record{{Section: "s", Step: "one", Missing: "it was not there", Figures: []bench.Figure{{Name: "", Unit: "n", Values: []float64{3}}}}}}
-	r := bench.Runner{Root: "../..", Book: book, Save: func() error { return nil }, Quick: true}
+	r := bench.Runner{Root: "../../..", Book: book, Save: func() error { return nil }, Quick: true}
 	short, whole := say("one", "GOOS"), say("two", "GOPRIVATE")
 	short.Quick = []string{"go", "env", "GOPRIVATE"}
 	if err := r.Run(t.Context(), bench.Section{Name: "s", Steps: []bench.Step{short, whole}}); err != nil {
@@ -77,7 +77,7 @@ func TestAFreshStepHasAHomeOfItsOwn(t *testing.T) {
 	fresh := bench.Step{Name: "one", Fresh: true, Takes: time.Second, Read: bench.Said(`^(?P<dir>.*)$`),
 		Command: []string{"sh", "-c", `mkdir -p "$GOMODCACHE/a@v1" && chmod 500 "$GOMODCACHE/a@v1" && echo "$GOCACHE"`}}
 	book := new(bench.Book)
-	r := bench.Runner{Root: "../..", Book: book, Save: func() error { return nil }}
+	r := bench.Runner{Root: "../../..", Book: book, Save: func() error { return nil }}
 	if err := r.Run(t.Context(), bench.Section{Name: "s", Steps: []bench.Step{fresh}}); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestAStepHasAnEngineOfItsOwn(t *testing.T) {
 	one := bench.Step{Name: "one", Engine: true, Takes: time.Second, Read: bench.Said(`^(?P<port>\d+) (?P<answer>.*)$`),
 		Command: []string{"sh", "-c", `echo "${SLUICE_TEST_REDIS##*:} $(redis-cli -u "$SLUICE_TEST_REDIS" ping)"`}}
 	book := new(bench.Book)
-	r := bench.Runner{Root: "../..", Book: book, Save: func() error { return nil }}
+	r := bench.Runner{Root: "../../..", Book: book, Save: func() error { return nil }}
 	if err := r.Run(t.Context(), bench.Section{Name: "s", Steps: []bench.Step{one}}); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestWhatCannotBeMeasuredKeepsItsFigures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			book := &bench.Book{Records: []*bench.Record{old()}}
-			r := bench.Runner{Root: "../..", Book: book, Save: func() error { return nil }}
+			r := bench.Runner{Root: "../../..", Book: book, Save: func() error { return nil }}
 			if err := r.Run(t.Context(), bench.Section{Name: "s", Steps: []bench.Step{c.step}}); (err != nil) != c.fail {
 				t.Errorf("it ends with %v", err)
 			}
@@ -146,7 +146,7 @@ func TestACommandThatFailsIsSaid(t *testing.T) {
 	failing := say("one", "GOPRIVATE")
 	failing.Command = []string{"go", "no-such-command"}
 	failing.Read = bench.Said(`^go no-such-(?P<n>\w+): unknown command`)
-	r := bench.Runner{Root: "../..", Book: book, Save: func() error { return nil }, Log: log}
+	r := bench.Runner{Root: "../../..", Book: book, Save: func() error { return nil }, Log: log}
 	err := r.Run(t.Context(), bench.Section{Name: "s", Steps: []bench.Step{failing, say("two", "GOPRIVATE")}})
 	if err == nil || !strings.Contains(err.Error(), "s/one: exit status 2") || !strings.Contains(log.String(), "unknown command") {
 		t.Errorf("%v\n%s", err, log)
@@ -163,7 +163,7 @@ func TestAnInterruptKeepsWhatWasMeasured(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("enough")
 	book := new(bench.Book)
-	r := bench.Runner{Root: "../..", Book: book, Save: func() error { cancel(stop); return nil }}
+	r := bench.Runner{Root: "../../..", Book: book, Save: func() error { cancel(stop); return nil }}
 	err := r.Run(ctx, bench.Section{Name: "s", Steps: []bench.Step{say("one", "GOPRIVATE"), say("two", "GOPRIVATE")}})
 	if !errors.Is(err, stop) || len(book.Records) != 1 || !slices.Equal(values(book, "one"), []float64{7}) {
 		t.Errorf("%v: %+v", err, book.Records)

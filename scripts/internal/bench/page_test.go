@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-llm/sluice/internal/bench"
+	"github.com/sluice-llm/sluice/scripts/internal/bench"
 )
 
 func TestThePageIsWhatTheBookSays(t *testing.T) {
-	docs := filepath.Join("..", "..", "docs")
+	docs := filepath.Join("..", "..", "..", "docs")
 	book, err := bench.Open(filepath.Join(docs, "benchmarks.json"))
 	if err != nil {
 		t.Fatal(err)

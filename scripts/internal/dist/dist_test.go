@@ -20,7 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sluice-llm/sluice/internal/dist"
+	"github.com/sluice-llm/sluice/scripts/internal/dist"
 )
 
 var released = time.Date(2026, 3, 1, 12, 0, 4, 0, time.UTC)
