@@ -65,7 +65,7 @@ func (o *mcpOptions) run(ctx context.Context, s *streams) error {
 	for _, t := range deskTools() {
 		d.add(server, t)
 	}
-	err = server.Run(ctx, &mcp.IOTransport{Reader: io.NopCloser(s.in), Writer: stayOpen{s.out}})
+	err = server.Run(ctx, answering{&mcp.IOTransport{Reader: io.NopCloser(s.in), Writer: stayOpen{s.out}}})
 	if err == nil || errors.Is(err, io.EOF) {
 		return nil
 	}
