@@ -439,6 +439,7 @@ func TestAnUnknownModelIsAnsweredWithWhatMayBeMeant(t *testing.T) {
 	for line, want := range map[string][2]string{
 		`{"model":"gtp-4o","messages":[]}`:             {`model "gtp-4o" is of no provider that is recognised: ids begin with gpt-`, "--provider"},
 		`{"model":"meta-llama/Llama-3","messages":[]}`: {`model "meta-llama/Llama-3" is of no provider`, "several hosts"},
+		`{"model":"sim-small","messages":[]}`:          {`model "sim-small" is of no provider`, "--provider sim"},
 		`{"model":"something-else","messages":[]}`:     {`model "something-else" is of no provider`, "--base-url"},
 		`{"model":"gemini-2.5-flash","messages":[]}`:   {"gemini does not have /v1/chat/completions", "openai-compatible"},
 	} {

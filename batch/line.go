@@ -406,7 +406,9 @@ func (p *parser) unrecognised(model string) *problem {
 		Text: fmt.Sprintf("model %s is of no provider that is recognised", clip([]byte(strconv.Quote(model)))),
 		Hint: "say --provider, or --base-url for a server that is compatible with OpenAI's",
 	}
-	if near := p.fill.registry.SuggestModel(model); len(near) > 0 {
+	if strings.HasPrefix(model, "sim-") {
+		bad.Hint = "models of that name are the imitation's: say --provider sim, or name a model of your provider's in its place"
+	} else if near := p.fill.registry.SuggestModel(model); len(near) > 0 {
 		bad.Text += ": ids begin with " + strings.Join(near, " or ")
 	} else if strings.Contains(model, "/") {
 		bad.Hint += "; several hosts serve such a model"
