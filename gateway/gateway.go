@@ -170,8 +170,11 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !ok {
-		refuse(v, dialectOf(r), refusal{status: http.StatusNotFound, kind: "not_found",
-			message: "no such path here: the gateway serves the chat, responses, embeddings, messages, generateContent and models APIs"})
+		message := "no such path here: the gateway serves the chat, responses, embeddings, messages, generateContent and models APIs"
+		if on.cfg.Dashboard && r.URL.Path == "/" {
+			message += "; its dashboard is at /ui"
+		}
+		refuse(v, dialectOf(r), refusal{status: http.StatusNotFound, kind: "not_found", message: message})
 		return
 	}
 	v.record.Endpoint = route.endpoint.String()

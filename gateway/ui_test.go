@@ -95,6 +95,16 @@ func TestThePageShowsWhatWentThrough(t *testing.T) {
 	}
 }
 
+func TestWhoOpensTheAddressIsToldWhereThePageIs(t *testing.T) {
+	_, url := dashboard(t, nil)
+	if resp, text := fetch(t, http.MethodGet, url+"/", ""); resp.StatusCode != 404 || !strings.Contains(text, "its dashboard is at /ui") {
+		t.Errorf("%s %s", resp.Status, text)
+	}
+	if _, text := fetch(t, http.MethodGet, url+"/v1/nothing", ""); strings.Contains(text, "dashboard") {
+		t.Errorf("an API's client is told of pages: %s", text)
+	}
+}
+
 func TestThePageIsForItsOwnHostAndOrigin(t *testing.T) {
 	g, url := dashboard(t, nil)
 	for _, path := range []string{"/ui", "/ui/events", "/ui/script.js"} {
