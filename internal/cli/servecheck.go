@@ -112,7 +112,7 @@ func (r *serving) begins(at net.Addr, doc *checked) error {
 	}
 	doc.URL = "http://" + host
 	doc.Metrics = doc.URL + "/metrics"
-	doc.Env = map[string]string{"OPENAI_BASE_URL": doc.URL + "/v1", "ANTHROPIC_BASE_URL": doc.URL}
+	doc.Env = map[string]string{"OPENAI_BASE_URL": doc.URL + "/v1", "ANTHROPIC_BASE_URL": doc.URL, "GOOGLE_GEMINI_BASE_URL": doc.URL}
 	r.say("sluice serve listens on %s\n", doc.URL)
 	if !r.settings.noUI {
 		doc.Dashboard = doc.URL + "/ui"
