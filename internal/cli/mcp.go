@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
@@ -42,7 +44,7 @@ An agent's settings name this command; it ends when its standard input does.`,
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.StringVar(&o.dir, "dir", ".", "directory below which files may be read")
-	fs.IntVar(&o.probeTokens, "probe-tokens", 0, "most tokens that one call of find may spend (0: find never probes)")
+	fs.IntVar(&o.probeTokens, "probe-tokens", 0, "most tokens that find may spend, all its calls together (0: find never probes)")
 	return cmd
 }
 
@@ -57,7 +59,7 @@ func (o *mcpOptions) run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return usageError(fmt.Errorf("--dir: %w", err), "name a directory that is there")
 	}
-	d := &toolDesk{dir: dir, probeTokens: o.probeTokens}
+	d := &toolDesk{dir: dir, probeTokens: o.probeTokens, left: o.probeTokens}
 	version := buildVersion().Version
 	server := mcp.NewServer(&mcp.Implementation{Name: "sluice", Title: "Sluice", Version: version}, &mcp.ServerOptions{
 		Instructions: "Rate limits of LLM providers: what a workload takes (plan), what is enforced (find), how a run stands (status), what an error means (explain).",
@@ -81,7 +83,31 @@ func (stayOpen) Close() error { return nil }
 // toolDesk runs commands for an agent.
 type toolDesk struct {
 	dir         string // below which files may be read, without links
-	probeTokens int
+	probeTokens int    // that all calls together may spend
+
+	mu   sync.Mutex
+	left int // of those
+}
+
+// spend takes tokens for a call that is about to be made, and reports whether there are as many.
+func (d *toolDesk) spend(tokens float64) (left int, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if tokens > float64(d.left) {
+		return d.left, false
+	}
+	d.left -= int(tokens)
+	return d.left, true
+}
+
+// settle gives back what a call took and did not spend. A search that made calls says what they cost.
+func (d *toolDesk) settle(taken float64, a toolAnswer) {
+	spent, _ := a.Document["spent"].(map[string]any)
+	in, _ := spent["input_tokens"].(float64)
+	out, _ := spent["output_tokens"].(float64)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.left += int(taken - in - out)
 }
 
 // toolAnswer is what a tool says.
@@ -108,7 +134,8 @@ func (d *toolDesk) call(ctx context.Context, stdin string, args ...string) (tool
 	return a, nil
 }
 
-// inside is the path of a file below the directory. One that is not there yet is inside if its directory is.
+// inside is the path of a file below the directory. One that is not there yet is inside if its directory is. What is neither a
+// file nor a directory is refused: a pipe may keep its reader for ever.
 func (d *toolDesk) inside(name string) (string, error) {
 	path := name
 	if !filepath.IsAbs(path) {
@@ -124,6 +151,9 @@ func (d *toolDesk) inside(name string) (string, error) {
 	}
 	if below, err := filepath.Rel(d.dir, real); err != nil || !filepath.IsLocal(below) {
 		return "", fmt.Errorf("%s is not below %s: sluice mcp --dir says where files may be read", name, d.dir)
+	}
+	if info, err := os.Stat(real); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+		return "", fmt.Errorf("%s is no plain file", name)
 	}
 	return real, nil
 }

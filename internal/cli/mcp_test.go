@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -181,6 +182,56 @@ func TestAgentsProbeOnlyWhereTheyMay(t *testing.T) {
 	a, failure := useTool(t, newDesk(t, "--probe-tokens", "3000").session, "find", ask)
 	if spent, ok := a.Document["spent"].(map[string]any); failure != "" || !ok || spent["calls"] == 0.0 {
 		t.Errorf("it says %q and answers %v", failure, a)
+	}
+}
+
+func TestSearchesShareWhatMayBeSpent(t *testing.T) {
+	d := newDesk(t, "--probe-tokens", "3000")
+	ask := map[string]any{"model": "sim-small", "provider": "sim", "probe": true, "token_budget": 3000, "quick": true}
+	if _, failure := useTool(t, d.session, "find", map[string]any{"model": "sim-small", "provider": "sim", "probe": true, "token_budget": 3000, "tier": "none"}); !strings.Contains(failure, "--tier") {
+		t.Errorf("a search that does not begin: it says %q", failure)
+	}
+	a, failure := useTool(t, d.session, "find", ask)
+	spent, ok := a.Document["spent"].(map[string]any)
+	if !ok {
+		t.Fatalf("it says %q and answers %v", failure, a)
+	}
+	left := 3000 - spent["input_tokens"].(float64) - spent["output_tokens"].(float64)
+	want := fmt.Sprintf("above %.0f, which is left of the 3000", left)
+	if a, failure := useTool(t, d.session, "find", ask); left == 3000 || !strings.Contains(failure, want) {
+		t.Errorf("the second says %q and answers %v, want %q", failure, a, want)
+	}
+}
+
+func TestAgentsReadNothingByWayOfARun(t *testing.T) {
+	other := t.TempDir()
+	const state = `{"version":1,"status":"completed","pid":1,"reason":"of somebody else","updated_at":"2026-01-01T00:00:00Z"}`
+	put(t, filepath.Join(other, "x.json"), state)
+	for _, tt := range []struct {
+		name, link, ask string
+	}{
+		{"a backup of its state", "out.jsonl.state.json.bak", "out.jsonl"},
+		{"a run of a directory", "runs/out.jsonl.state.json", "runs"},
+		{"a directory of exec in a directory", "runs/one/state.json", "runs"},
+		{"its output", "out.jsonl", "out.jsonl"},
+		{"its journal", "out.jsonl.journal", "out.jsonl"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newDesk(t)
+			link := filepath.Join(d.dir, filepath.FromSlash(tt.link))
+			if err := os.MkdirAll(filepath.Dir(link), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasPrefix(tt.link, "runs") {
+				put(t, filepath.Join(d.dir, "out.jsonl.state.json"), "damaged")
+			}
+			if err := os.Symlink(filepath.Join(other, "x.json"), link); err != nil {
+				t.Skip("no links here")
+			}
+			if a, failure := useTool(t, d.session, "status", map[string]any{"path": tt.ask}); !strings.Contains(failure, "is not below") {
+				t.Errorf("it says %q and answers %v", failure, a)
+			}
+		})
 	}
 }
 

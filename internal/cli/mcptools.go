@@ -13,7 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-llm/sluice/proc"
+	"github.com/sluice-llm/sluice/work"
 )
 
 // deskTool is a command as a tool. Its arguments are flags of the command, by the same names with underscores, and those of own.
@@ -100,8 +100,9 @@ func findArgs(d *toolDesk, given map[string]any) ([]string, string, error) {
 		return nil, "", errors.New("probing is not allowed here: whoever starts sluice mcp does so by --probe-tokens N; without probe, find says what it would cost")
 	case budget < 1:
 		return nil, "", errors.New("probe needs a token_budget of at least 1: without probe, find says what is usual")
-	case budget > float64(d.probeTokens):
-		return nil, "", fmt.Errorf("token_budget %.0f is above %d, which whoever started this server allows", budget, d.probeTokens)
+	}
+	if left, ok := d.spend(budget); !ok {
+		return nil, "", fmt.Errorf("token_budget %.0f is above %d, which is left of the %d that whoever started this server allows", budget, left, d.probeTokens)
 	}
 	return []string{"--progress=none"}, "", nil
 }
@@ -113,12 +114,19 @@ func statusArgs(d *toolDesk, given map[string]any) ([]string, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	state := path + ".state.json" // which may be a link by itself
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		state = proc.StatePath(path)
+	runs := []string{path}
+	if info, err := os.Stat(path); err == nil && info.IsDir() && !ofExec(path) {
+		runs = runsIn(path)
 	}
-	_, err = d.inside(state)
-	return []string{"--", path}, "", err
+	for _, run := range runs { // whose files may be links by themselves
+		results, state := places(run)
+		for _, file := range []string{run, results, work.AsidePath(results), state, state + ".bak"} {
+			if _, err := d.inside(file); err != nil {
+				return nil, "", err
+			}
+		}
+	}
+	return []string{"--", path}, "", nil
 }
 
 // add adds a tool to the server.
@@ -132,6 +140,7 @@ func (d *toolDesk) add(server *mcp.Server, t deskTool) {
 		if given == nil {
 			given = map[string]any{}
 		}
+		probe := t.spends && given["probe"] == true
 		rest, stdin, err := t.args(d, given)
 		if err != nil {
 			return nil, toolAnswer{}, err
@@ -149,6 +158,9 @@ func (d *toolDesk) add(server *mcp.Server, t deskTool) {
 			}
 		}
 		answer, err := d.call(ctx, stdin, append(args, rest...)...)
+		if taken, ok := given["token_budget"].(float64); ok && probe {
+			d.settle(taken, answer)
+		}
 		return nil, answer, err
 	})
 }
