@@ -63,6 +63,7 @@ type accounts struct {
 	room      room
 	template  sluice.Config // of every account's Scheduler
 	hide      func(secret string)
+	warn      func(format string, args ...any)
 	tuning    *tuning
 	upstreams *upstreams // nil: calls go to one provider, or to those that models are recognised as
 	told      *toldPrices
@@ -79,8 +80,8 @@ type accounts struct {
 	keys       map[string]provider.Key // by provider; empty for one that may do without
 }
 
-// open checks the flags. What must never be printed is given to hide.
-func (f *accountFlags) open(template sluice.Config, hide func(secret string)) (*accounts, error) {
+// open checks the flags. What must never be printed is hidden from s, to which what a user must know of keys is said.
+func (f *accountFlags) open(template sluice.Config, s *streams) (*accounts, error) {
 	limits, err := f.limits.Limits()
 	if err != nil {
 		return nil, err
@@ -88,7 +89,10 @@ func (f *accountFlags) open(template sluice.Config, hide func(secret string)) (*
 	if err := checkBaseURL(f.baseURL); err != nil {
 		return nil, err
 	}
-	a := &accounts{flags: f, limits: limits, template: template, hide: hide, tuning: newTuning(), keys: make(map[string]provider.Key)}
+	hide := s.err.secrets.hide
+	a := &accounts{
+		flags: f, limits: limits, template: template, hide: hide, warn: s.errorf, tuning: newTuning(), keys: make(map[string]provider.Key),
+	}
 	if err := a.read(); err != nil {
 		return nil, err
 	}
@@ -140,7 +144,7 @@ func (a *accounts) read() (err error) {
 // again returns accounts by the same flags, whose files are read again. They share connections, and Schedulers by the pool.
 func (f *accountFlags) again(a *accounts) (*accounts, error) {
 	next := &accounts{
-		flags: f, limits: a.limits, headers: a.headers, transport: a.transport, room: a.room, template: a.template, hide: a.hide,
+		flags: f, limits: a.limits, headers: a.headers, transport: a.transport, room: a.room, template: a.template, hide: a.hide, warn: a.warn,
 		shared: a.shared, pool: a.pool, tuning: newTuning(), keys: make(map[string]provider.Key),
 	}
 	return next, next.read()

@@ -65,7 +65,7 @@ type dryLane struct {
 
 // dry says what the run would do. Nothing is sent, and no file is written.
 func (o *runOptions) dry(s *streams, cfg batch.Config) error {
-	accounts, err := o.account.open(sluice.Config{}, s.err.secrets.hide)
+	accounts, err := o.account.open(sluice.Config{}, s)
 	if err != nil {
 		return err
 	}

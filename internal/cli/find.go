@@ -120,7 +120,7 @@ func runFind(ctx context.Context, s *streams, o *findOptions) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
-	accounts, err := o.account.open(sluice.Config{}, s.err.secrets.hide)
+	accounts, err := o.account.open(sluice.Config{}, s)
 	if err != nil {
 		return err
 	}

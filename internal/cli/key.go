@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"net/netip"
+	"net/url"
 	"os"
 	"runtime"
 	"strings"
@@ -22,10 +25,24 @@ func (a *accounts) Key(p provider.Provider) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	a.warnOfClear(p, a.flags.baseURL, key.Value)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.keys[p.Name] = key
 	return key.Value, nil
+}
+
+// warnOfClear warns of a key that others on the way to p can read; its address is base where it is not the usual one.
+func (a *accounts) warnOfClear(p provider.Provider, base, key string) {
+	address := cmp.Or(base, p.BaseURL)
+	u, err := url.Parse(address)
+	if key == "" || a.flags.elsewhere || p.Name == "sim" || err != nil || u.Scheme != "http" || u.Hostname() == "localhost" {
+		return
+	}
+	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && ip.Unmap().IsLoopback() {
+		return
+	}
+	a.warn("sluice: warning: %s is sent its key in the clear: whoever is on the way can read it, unless the address begins with https\n", address)
 }
 
 // KeyFrom returns the variable that the key for the provider of that name was found in; "" is none.

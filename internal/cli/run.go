@@ -251,7 +251,7 @@ func newBatchRun(s *streams, o *runOptions) *batchRun {
 // openAccounts makes ready where calls go.
 func (r *batchRun) openAccounts(shared *shared) (err error) {
 	o := r.o
-	if r.accounts, err = o.account.open(sluice.Config{Attempts: o.attempts, Observer: &r.observers}, r.s.err.secrets.hide); err != nil {
+	if r.accounts, err = o.account.open(sluice.Config{Attempts: o.attempts, Observer: &r.observers}, r.s); err != nil {
 		return err
 	}
 	r.accounts.told, r.accounts.shared = o.budget.told(), shared

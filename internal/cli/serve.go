@@ -95,7 +95,7 @@ func runServe(ctx context.Context, s *streams, o *serveOptions) (err error) {
 	if o.quiet && o.verbose {
 		return usageError(errors.New("--quiet and --verbose want opposite things"), "leave one of them out")
 	}
-	if r.accounts, err = o.account.open(sluice.Config{Attempts: o.attempts, Observer: &r.observers}, s.err.secrets.hide); err != nil {
+	if r.accounts, err = o.account.open(sluice.Config{Attempts: o.attempts, Observer: &r.observers}, s); err != nil {
 		return err
 	}
 	r.accounts.pool, r.accounts.dry = r.pool, o.check

@@ -192,7 +192,7 @@ func (o *stressOptions) endpoint(s *streams, cfg *stress.Config) (*accounts, err
 		return nil, usageError(errors.New("no model: --model is missing"), "say which model to call, such as --model gpt-4o-mini")
 	}
 	o.account.limits.limits.Concurrent = o.slots
-	a, err := o.account.open(sluice.Config{}, s.err.secrets.hide)
+	a, err := o.account.open(sluice.Config{}, s)
 	if err != nil {
 		return nil, err
 	}

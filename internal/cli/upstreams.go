@@ -74,6 +74,9 @@ func (a *accounts) openUpstreams(f *upstreamFlags, attempts int, say func(provid
 		if err != nil {
 			return err
 		}
+		if len(made.Keys) > 0 {
+			a.warnOfClear(made.Provider, made.BaseURL, made.Keys[0].Value)
+		}
 		label := accountLabel(up)
 		if schedulers[label] == nil {
 			if schedulers[label], err = a.upstreamScheduler(label, &made, ups); err != nil {

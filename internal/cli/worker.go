@@ -136,7 +136,7 @@ const mostTries = 1 << 20
 // open makes ready where calls go.
 func (w *workerRun) open(shared *shared) (err error) {
 	w.o.account.maxThrottles = mostTries
-	if w.accounts, err = w.o.account.open(sluice.Config{Attempts: mostTries, Observer: &w.observers}, w.s.err.secrets.hide); err != nil {
+	if w.accounts, err = w.o.account.open(sluice.Config{Attempts: mostTries, Observer: &w.observers}, w.s); err != nil {
 		return err
 	}
 	w.accounts.shared = shared
