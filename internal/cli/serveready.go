@@ -54,7 +54,9 @@ func askReady(ctx context.Context, s *streams, base string) error {
 	if err != nil {
 		return err
 	}
-	resp, err := http.DefaultClient.Do(r)
+	// What a proxy before it sends clients away to, such as a page to log in, is no gateway.
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(r)
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		err = fmt.Errorf("%s does not answer: %w", base, failed.Err) // which named the path and the method, too
 	}
