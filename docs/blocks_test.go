@@ -82,7 +82,7 @@ func noCommand(b block) error {
 }
 
 // foreign are the first members of documents in YAML that other programs read.
-var foreign = []string{"scrape_configs", "rule_files", "groups", "apiVersion", "services", "receivers", "route"}
+var foreign = []string{"scrape_configs"}
 
 var member = regexp.MustCompile(`(?m)^([A-Za-z_]+):`)
 
@@ -223,7 +223,7 @@ var wrong = map[string]block{
 	"a command in a diagram":   {text: "sluice run --all\n"},
 	"a prompt in a diagram":    {text: "$ ls\n"},
 	"a setting of nobody's":    {lang: "yaml", text: "limits:\n  rpmm: 5\n"},
-	"no YAML":                  {lang: "yaml", text: "groups: [\n"},
+	"no YAML":                  {lang: "yaml", text: "scrape_configs: [\n"},
 	"no JSON":                  {lang: "json", text: "{\"a\":1,}\n"},
 	"no second JSON":           {lang: "json", text: "{\"a\":1}\n{\"b\"}\n"},
 	"no Python":                {lang: "python", text: "for x in:\n"},

@@ -99,7 +99,7 @@ func newSession(t *testing.T, d document) *session {
 		t.Skip("there is no bash")
 	}
 	s := &session{t: t, doc: d, dir: t.TempDir(), side: t.TempDir(), ports: map[string]string{}, servers: map[string]bool{}, made: map[string]string{}}
-	s.furnish(strings.TrimSuffix(strings.ReplaceAll(d.name, "/", "_"), ".md"))
+	s.furnish(own(d.name))
 	s.shell = exec.Command(bash, "--norc", "-s")
 	s.shell.Dir = s.dir
 	s.shell.Env = s.environment()
@@ -142,15 +142,20 @@ func (s *session) end() {
 	}
 }
 
+// own is the directory of testdata/own that has a document's files.
+func own(document string) string {
+	return strings.TrimSuffix(strings.ReplaceAll(document, "/", "_"), ".md")
+}
+
 // furnish puts files into the directory: the examples of the repository, those that every document may use, and its own.
-func (s *session) furnish(own string) {
+func (s *session) furnish(files string) {
 	from := map[string]string{"examples": filepath.Join(root, "examples"), "": filepath.Join("testdata", "files")}
 	for to, dir := range from {
 		s.copy(dir, filepath.Join(s.dir, to))
 	}
-	own = filepath.Join("testdata", "own", own)
-	if _, err := os.Stat(own); err == nil {
-		s.copy(own, s.dir)
+	files = filepath.Join("testdata", "own", files)
+	if _, err := os.Stat(files); err == nil {
+		s.copy(files, s.dir)
 	}
 }
 
@@ -197,8 +202,8 @@ func (s *session) environment() []string {
 func (s *session) run(b block) {
 	if b.heading != s.under {
 		s.under = b.heading
-		if own := anew[s.doc.name+"#"+b.heading]; own != "" {
-			s.clear(own)
+		if files := anew[s.doc.name+"#"+b.heading]; files != "" {
+			s.clear(files)
 		}
 	}
 	all := b.exchanges()
@@ -234,7 +239,7 @@ func (s *session) setAside(command string) {
 }
 
 // clear empties the directory, and furnishes it again.
-func (s *session) clear(own string) {
+func (s *session) clear(files string) {
 	all, err := os.ReadDir(s.dir)
 	if err != nil {
 		s.t.Fatal(err)
@@ -242,7 +247,7 @@ func (s *session) clear(own string) {
 	for _, entry := range all {
 		os.RemoveAll(filepath.Join(s.dir, entry.Name()))
 	}
-	s.furnish(own)
+	s.furnish(files)
 }
 
 func (s *session) exchange(e exchange) error {

@@ -15,9 +15,12 @@ import (
 // keys are the variables that hold the key.
 var keys = []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "AZURE_KEY"}
 
+// lasting are documents that watch a run, which has to last.
+var lasting = map[string]bool{"docs/control.md": true}
+
 // provided is the imitation that stands for every host of a document.
 func provided(name string) sim.Config {
-	if name == "docs/control.md" { // a run that lasts
+	if lasting[name] {
 		return sim.Config{Latency: time.Second, Concurrent: 1}
 	}
 	return sim.Config{Latency: 5 * time.Millisecond, Batches: sim.Batches{Latency: 100 * time.Millisecond}}
@@ -102,19 +105,26 @@ func server(command string) *staying {
 // unrun are the commands that no session runs, and why not. They are of other programs: it is seen that a shell can read them and
 // that files of the repository are there, and the tests of flags look at commands of sluice among them.
 var unrun = []struct {
-	what *regexp.Regexp
-	why  string
+	begin []string // what a line of theirs begins with
+	why   string
 }{
-	{regexp.MustCompile(`(?m)^(\w+=\S* )*go (test|install|build|vet|run|generate)\b`), "TestTheGoCommandsOfTheDocuments sees that the packages and tests are there, and .ci/run runs the first of README.md"},
-	{regexp.MustCompile(`(?m)^(docker|kubectl|systemctl|systemd-run|sudo|install) `), ".ci/run has programs read what is deployed"},
-	{regexp.MustCompile(`(?m)^(git clone|sha256sum|scripts/release|npm|pip|helm|brew|claude) ?`), "it changes the machine, or needs another one"},
+	{[]string{"go test", "go install", "go build", "go run", "go generate"}, "TestTheGoCommandsOfTheDocuments sees that the packages and tests are there, and .ci/run runs the first of README.md"},
+	{[]string{"docker", "kubectl", "systemctl", "systemd-run", "sudo", "install"}, ".ci/run has programs read what is deployed"},
+	{[]string{"git clone", "sha256sum", "scripts/release"}, "it changes the machine, or needs another one"},
+}
+
+// beginning matches commands with a line that begins with these words, behind variables that are set for it.
+func beginning(words string) *regexp.Regexp {
+	return regexp.MustCompile(`(?m)^(\w+=\S* )*` + regexp.QuoteMeta(words) + `\b`)
 }
 
 // elsewhere says why no session runs a command.
 func elsewhere(command string) string {
 	for _, u := range unrun {
-		if u.what.MatchString(command) {
-			return u.why
+		for _, words := range u.begin {
+			if beginning(words).MatchString(command) {
+				return u.why
+			}
 		}
 	}
 	return ""
@@ -137,18 +147,23 @@ func readable(command string) error {
 
 // needed are programs that a machine with only Go may lack. Commands with one that is absent are not run; where .ci/run sets
 // SLUICE_TEST_DOCS, they have to be there.
-var needed = []string{"curl", "jq", "python3", "node", "openssl"}
+var needed = []string{"curl", "jq", "openssl"}
 
 // absent returns a program that a command needs and the machine lacks.
 func absent(command string) string {
 	for _, name := range needed {
-		if regexp.MustCompile(`(^|[|;&(] ?)` + name + ` `).MatchString(command) {
+		if needs(command, name) {
 			if _, err := exec.LookPath(name); err != nil {
 				return name
 			}
 		}
 	}
 	return ""
+}
+
+// needs reports whether a command begins, or goes on, with a program.
+func needs(command, name string) bool {
+	return regexp.MustCompile(`(^|[|;&(] ?)` + name + ` `).MatchString(command)
 }
 
 // codes are the commands that end with another code than 0.

@@ -2,6 +2,7 @@ package docs_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -89,9 +90,8 @@ func known(line string) error {
 // others are flags of other programs that documents name.
 var others = map[string]string{
 	"appendonly": "redis-server", "unix-socket": "curl", "signal": "systemctl", "kill-whom": "systemctl", "max-num-seqs": "vLLM",
-	"output-format": "claude", "shared": "git", "cached": "git", "allow-empty": "git", "joblog": "GNU parallel", "ignore-missing": "sha256sum",
-	"rm": "docker", "name": "docker", "stop-timeout": "docker", "pipe": "systemd-run", "wait": "systemd-run", "collect": "systemd-run",
-	"from-file": "kubectl", "all": "scripts/bench",
+	"joblog": "GNU parallel", "ignore-missing": "sha256sum", "rm": "docker", "name": "docker", "stop-timeout": "docker",
+	"pipe": "systemd-run", "wait": "systemd-run", "collect": "systemd-run", "from-file": "kubectl", "all": "scripts/bench",
 }
 
 var (
@@ -159,7 +159,7 @@ func code(t *testing.T) string {
 	var all strings.Builder
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() && d.Name() == ".git" {
-			return cmpErr(err, fs.SkipDir)
+			return cmp.Or(err, fs.SkipDir)
 		}
 		if ext := filepath.Ext(path); ext == ".go" || filepath.Base(path) == "run" {
 			b, err := os.ReadFile(path)
@@ -172,13 +172,6 @@ func code(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return all.String()
-}
-
-func cmpErr(err, other error) error {
-	if err != nil {
-		return err
-	}
-	return other
 }
 
 var variable = regexp.MustCompile(`\bSLUICE_[A-Z0-9_]+\b`)
