@@ -208,7 +208,7 @@ type Answer struct {
 	RequestID    string  `json:"request_id,omitempty"`
 	FinishReason string  `json:"finish_reason,omitempty"`
 	Upstream     string  `json:"upstream,omitempty"` // that answered, where there are several
-	Cost         float64 `json:"cost,omitempty"`     // in US dollars, by the prices that are known there;
+	Cost         float64 `json:"cost,omitempty"`     // in US dollars, by the prices that are known there, if HasCost
 	HasCost      bool    `json:"has_cost,omitempty"` // that is known
 
 	Payload []byte `json:"-"`

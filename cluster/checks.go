@@ -43,6 +43,7 @@ type Error struct {
 	hint string
 }
 
+// Error names the engine and what is wrong.
 func (e *Error) Error() string {
 	if e.At == "" {
 		return e.Err.Error()
@@ -50,6 +51,7 @@ func (e *Error) Error() string {
 	return e.At + ": " + e.Err.Error()
 }
 
+// Unwrap returns what is wrong.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Hint says what can be done about it.

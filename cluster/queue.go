@@ -88,16 +88,18 @@ type HeldError struct {
 	PID  int
 }
 
+// Error names the process that collects the job.
 func (e *HeldError) Error() string {
 	return fmt.Sprintf("job %q is collected by process %d on %s: wait until it ends, or stop it", e.Job, e.PID, e.Host)
 }
 
 // TooLargeError is returned by Add and Complete for a payload above MaxPayload. Other tasks are not touched.
 type TooLargeError struct {
-	Number int64
-	Bytes  int
+	Number int64 // of the task
+	Bytes  int   // of its payload
 }
 
+// Error says how large the payload is, and how large it may be.
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("item %d has %d bytes, more than the %d that are sent through the engine", e.Number, e.Bytes, MaxPayload)
 }
@@ -109,6 +111,7 @@ type VersionError struct {
 	Want int // ours
 }
 
+// Error names both versions.
 func (e *VersionError) Error() string {
 	return fmt.Sprintf("job %q is of protocol version %d, this Sluice speaks %d: use one release on every host", e.Job, e.Has, e.Want)
 }

@@ -187,7 +187,7 @@ type Progress struct {
 
 // Spent is what a search cost so far. Calls that wait to be answered are counted as if they used all that they may.
 type Spent struct {
-	Calls    int      `json:"calls"`
+	Calls    int      `json:"calls"` // all of them: the sum of the next three, and those under way
 	Accepted int      `json:"accepted"`
 	Refused  int      `json:"refused"` // throttled
 	Failed   int      `json:"failed"`  // anything else

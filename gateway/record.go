@@ -22,7 +22,7 @@ type Record struct {
 	Upstream string    // of the last try; "": it was not sent
 	Provider string    // the upstream's, by the name that it has in the registry
 	Endpoint string    // such as /v1/messages; "": no path that is served
-	Stream   bool
+	Stream   bool      // the client asked for a stream
 
 	Status int    // that the client got; 0: it was gone before
 	Kind   string // ok, why the gateway refused it, upstream_error, cut, or client_gone
@@ -33,8 +33,8 @@ type Record struct {
 	Latency time.Duration // from when it came until its end
 
 	Usage   sluice.Usage // of all tries, as far as they said
-	Cost    float64      // in US dollars, if
-	HasCost bool
+	Cost    float64      // in US dollars, if HasCost
+	HasCost bool         // the price of a try, or of several, is known
 }
 
 // Kinds of Record that are no refusal of the gateway.

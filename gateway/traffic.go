@@ -156,8 +156,8 @@ func (t *Traffic) note(r *Record) {
 // TrafficSnapshot is a Traffic at one instant.
 type TrafficSnapshot struct {
 	At            time.Time
-	Waiting, Open int   // calls
-	Ended         int64 // requests
+	Waiting, Open int   // calls: not sent yet, and sent but not over
+	Ended         int64 // requests, since the Traffic was made
 
 	Tenants []TenantTraffic // by name
 	Kinds   []KindTraffic   // the most frequent first
@@ -165,27 +165,27 @@ type TrafficSnapshot struct {
 	Times   []TimeTraffic   // the last 15 minutes, in order, without a gap
 }
 
-// TenantTraffic is what is known of one tenant's requests.
+// TenantTraffic is what is known of one tenant's requests, since the Traffic was made.
 type TenantTraffic struct {
 	Name          string
-	Waiting, Open int
-	Ended, Failed int64
-	Tokens        int64
+	Waiting, Open int           // calls now: not sent yet, and sent but not over
+	Ended, Failed int64         // requests; those that failed are among those that ended
+	Tokens        int64         // in and out, of what ended
 	Share         float64       // of all tokens; where none are known, of all requests
 	Wait          time.Duration // of all that ended
 }
 
 // KindTraffic is how many requests ended in a way.
 type KindTraffic struct {
-	Kind string
-	N    int64
+	Kind string // as in Record
+	N    int64  // since the Traffic was made
 }
 
 // TimeTraffic is what ended in ten seconds.
 type TimeTraffic struct {
-	From          time.Time
-	Ended, Failed int
-	Tokens        int64
+	From          time.Time     // when the ten seconds begin
+	Ended, Failed int           // requests; those that failed are among those that ended
+	Tokens        int64         // in and out
 	Median, P95   time.Duration // of the latency, rounded up to a power of two of 50 ms; 0: nothing ended
 }
 

@@ -21,9 +21,9 @@ type Observed struct {
 // ObservedLane is what events show of one lane, which is usually a model.
 type ObservedLane struct {
 	Lane        string
-	First, Last time.Time
+	First, Last time.Time // of its events
 
-	Answered, Failed int
+	Answered, Failed int                       // calls
 	Throttled        [sluice.NumDimensions]int // by the limit that was met; AnyDimension is not stated
 	Peak             int                       // most calls in flight
 

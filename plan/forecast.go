@@ -64,9 +64,9 @@ type QuotaUse struct {
 
 // Step is what happened in one part of the time.
 type Step struct {
-	Sent, Answered, Failed, Throttled int
-	Spent                             sim.Spent
-	InFlight, Waiting                 int // most at once
+	Sent, Answered, Failed, Throttled int       // tries sent, calls answered, calls given up, tries refused for now
+	Spent                             sim.Spent // of the provider's limits
+	InFlight, Waiting                 int       // most at once
 }
 
 // MostSteps is the most steps that a Forecast has.

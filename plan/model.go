@@ -21,9 +21,9 @@ type ConcurrencyModel struct {
 	Throughput    float64 // min(RPM, TPM / tokens, cap / latency × 60) × margin, in requests a minute
 	MaxTokens     int     // TPM / 4, for each graph; 0 when TPM is not known
 
-	OffersRequests float64 // a minute, by ParallelCalls workers without a pace
-	OffersTokens   float64 // a minute
-	Breaks         []sluice.Dimension
+	OffersRequests float64            // a minute, by ParallelCalls workers without a pace
+	OffersTokens   float64            // a minute
+	Breaks         []sluice.Dimension // limits that these workers exceed
 }
 
 // Model is the rule of thumb for limits and calls of that length: 0 tokens are 2,000, and 0 latency is 2 s. It fails

@@ -95,9 +95,9 @@ type Plan struct {
 // Bound is one limit, and the requests a minute that it allows.
 type Bound struct {
 	Dimension sluice.Dimension
-	Limit     int
+	Limit     int     // per minute or per day, as Dimension says; for concurrency, open calls
 	Charged   float64 // of the limit, by one request on average; for concurrency 1
-	PerMinute float64
+	PerMinute float64 // requests
 }
 
 // Binding is the limit that decides the throughput.

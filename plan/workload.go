@@ -141,9 +141,9 @@ func (c Call) check() error {
 
 // Assumption is something that nobody said, and that a plan was made with.
 type Assumption struct {
-	What  string `json:"what"` // as in the plan's JSON: latency, input_tokens, output_tokens, max_tokens
-	Value string `json:"value"`
-	Why   string `json:"why"`
+	What  string `json:"what"`  // as in the plan's JSON: latency, input_tokens, output_tokens, max_tokens
+	Value string `json:"value"` // with its unit, as people read it
+	Why   string `json:"why"`   // where it comes from
 }
 
 // demand is what calls need, summed up over them.

@@ -26,22 +26,22 @@ type End struct {
 
 // Record is a file that a command wrote of its own end.
 type Record struct {
-	Name string
+	Name string // its path
 	Body []byte
 }
 
 // Meaning is what the end of a command means.
 type Meaning struct {
 	Kind      sluice.Kind
-	Wait      time.Duration // how long it is asked to wait; 0 when nobody says
-	Until     time.Time     // when a usage window resets, in the zone that it names; zero when nobody says
-	Dimension sluice.Dimension
-	Text      string // what went wrong in the CLI's own words, without keys; "" for OK
-	Source    string // where that was read: "stdout", "stderr", "exit code 41", a record's name; "" for OK
+	Wait      time.Duration    // how long it is asked to wait; 0 when nobody says
+	Until     time.Time        // when a usage window resets, in the zone that it names; zero when nobody says
+	Dimension sluice.Dimension // the limit that was met; AnyDimension when nobody says
+	Text      string           // what went wrong in the CLI's own words, without keys; "" for OK
+	Source    string           // where that was read: "stdout", "stderr", "exit code 41", a record's name; "" for OK
 
 	Usage    sluice.Usage // of all calls that the command made, where it says so
 	HasUsage bool
-	Cost     float64 // in dollars
+	Cost     float64 // of all of them in US dollars, where it says so
 	HasCost  bool
 	Windows  []WindowUse // what it says of the account's windows
 }

@@ -17,8 +17,8 @@ import (
 // Preflight asks whether a limit is reached, before the first command and after each pause: by a command whose end is read as
 // that of an item's, or by an address whose answer is. The zero value asks nothing.
 type Preflight struct {
-	Command []string
-	URL     string
+	Command []string      // the program and its arguments, without a shell
+	URL     string        // is asked with GET, without a key
 	Timeout time.Duration // Default 30 s
 }
 

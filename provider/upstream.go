@@ -33,16 +33,16 @@ type Upstream struct {
 	Price func(model string) (in, out float64, ok bool)
 }
 
-// Key is a key, and the variable that it was found in, which may be told.
+// Key is a key, its Value, and From, the variable that it was found in. From may be shown to people; Value never.
 type Key struct{ From, Value string }
 
 // Via is the way that one attempt takes.
 type Via struct {
 	Upstream *Upstream // not to be changed
 	Model    string    // the model's id there
-	Key      string
+	Key      string    // the upstream's, or the client's own; "" sends none
 
-	PriceIn, PriceOut float64 // US dollars per million tokens, if
+	PriceIn, PriceOut float64 // US dollars per million tokens, if HasPrice
 	HasPrice          bool
 }
 

@@ -92,24 +92,6 @@ func page(cmd *cobra.Command) string {
 	return b.String()
 }
 
-// exitCodes are what the program ends with.
-func exitCodes() []exitCode {
-	return []exitCode{
-		{exitDone, "done"},
-		{exitFailed, "failed: also a refused key, a spent quota, or a host that cannot be reached before any success"},
-		{exitUsage, "wrong flags, configuration or input"},
-		{exitItems, "finished, and some items failed"},
-		{exitThreshold, "a threshold is missed, such as a cost or a deadline that plan cannot keep"},
-		{exitBudget, "stopped by a budget that was set, such as --max-cost or --deadline"},
-		{exitInterrupted, "interrupted; the same command goes on"},
-	}
-}
-
-type exitCode struct {
-	code    int
-	meaning string
-}
-
 // option is a flag, as --help has it.
 func option(f *pflag.Flag) string {
 	value, usage := pflag.UnquoteUsage(f)
