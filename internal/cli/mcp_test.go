@@ -276,3 +276,13 @@ func TestAgentsStartTheCommand(t *testing.T) {
 		t.Errorf("it ended with %v, and says %s", err, &stderr)
 	}
 }
+
+// put replaces a file as editors do.
+func put(t *testing.T, path, text string) {
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}

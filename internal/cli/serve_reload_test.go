@@ -96,16 +96,6 @@ func (g *gatewayProcess) stop(t *testing.T) {
 	}
 }
 
-// put replaces a file as editors do.
-func put(t *testing.T, path, text string) {
-	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // load has 24 clients call without a pause until rest, none of whose calls may fail.
 func (g *gatewayProcess) load(t *testing.T) (done *atomic.Int64, rest func()) {
 	t.Helper()
