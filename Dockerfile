@@ -12,6 +12,7 @@ RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags=
 
 FROM gcr.io/distroless/static-debian12:nonroot
 COPY --from=build /out/sluice /usr/local/bin/sluice
+COPY LICENSE THIRD_PARTY_LICENSES /usr/share/doc/sluice/
 # What the gateway keeps: learned limits, clients and what they spent.
 COPY --from=build --chown=65532:65532 /out/state /var/lib/sluice
 ENV XDG_STATE_HOME=/var/lib

@@ -75,6 +75,15 @@ func TestTheUnitAndTheImageStartCommandsThatThereAre(t *testing.T) {
 	}
 }
 
+func TestBinariesComeWithTheLicencesOfWhatTheyHold(t *testing.T) {
+	copied := regexp.MustCompile(`(?m)^(?:cp|COPY) .*\bLICENSE\b.*\bTHIRD_PARTY_LICENSES\b`)
+	for _, name := range []string{"../scripts/release", "../Dockerfile"} {
+		if !copied.MatchString(read(t, name)) {
+			t.Errorf("%s does not copy LICENSE and THIRD_PARTY_LICENSES", name)
+		}
+	}
+}
+
 // A commit of which files are left out is no commit any more: the binary would say that it was modified.
 func TestTheImageIsBuiltFromTheWholeCommit(t *testing.T) {
 	ignored := strings.Fields(strings.ReplaceAll(read(t, "../.gitignore"), "/", ""))
