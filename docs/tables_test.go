@@ -147,7 +147,7 @@ func readable(command string) error {
 
 // needed are programs that a machine with only Go may lack. Commands with one that is absent are not run; where .ci/run sets
 // SLUICE_TEST_DOCS, they have to be there.
-var needed = []string{"curl", "jq", "openssl"}
+var needed = []string{"curl", "jq", "openssl", "python3"}
 
 // absent returns a program that a command needs and the machine lacks.
 func absent(command string) string {
@@ -161,9 +161,9 @@ func absent(command string) string {
 	return ""
 }
 
-// needs reports whether a command begins, or goes on, with a program.
+// needs reports whether a command runs a program, by itself or for items.
 func needs(command, name string) bool {
-	return regexp.MustCompile(`(^|[|;&(] ?)` + name + ` `).MatchString(command)
+	return regexp.MustCompile(`(^|[|;&(] ?|-- )` + name + ` `).MatchString(command)
 }
 
 // codes are the commands that end with another code than 0.
