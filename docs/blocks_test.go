@@ -82,7 +82,7 @@ func noCommand(b block) error {
 }
 
 // foreign are the first members of documents in YAML that other programs read.
-var foreign = []string{"scrape_configs"}
+var foreign = []string{"scrape_configs", "rule_files"}
 
 var member = regexp.MustCompile(`(?m)^([A-Za-z_]+):`)
 

@@ -19,7 +19,7 @@ import (
 const usage = `Measure the figures of docs/benchmarks.md again, and write that page.
 
   go run ./scripts/bench NAME...        measure sections, or single steps as SECTION/STEP
-  go run ./scripts/bench --all          measure all, in the order of --list: some two hours
+  go run ./scripts/bench --all          measure all, in the order of --list, which says how long that takes
   go run ./scripts/bench --list         name the sections and steps, about how long they take, and when they were measured
   go run ./scripts/bench --render       write the page again from docs/benchmarks.json, and measure nothing
 
