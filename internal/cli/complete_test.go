@@ -22,16 +22,6 @@ func called(t *testing.T, args ...string) string {
 	return stdout.String()
 }
 
-// textOf is what a file holds.
-func textOf(t *testing.T, name string) string {
-	t.Helper()
-	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
-
 // completed are the words by which a shell would complete the last one. files says whether it would offer files as well.
 func completed(t *testing.T, line ...string) (words []string, files bool) {
 	t.Helper()
@@ -136,12 +126,12 @@ func TestTheManualHasAPageForEachCommand(t *testing.T) {
 		{"sluice-serve", ".BR sluice\\-serve\\-key (1)"},
 		{"sluice-serve-key-add", "claude\\-3\\-5\\-*"},
 	} {
-		if text := textOf(t, filepath.Join(dir, c.page+".1")); !strings.Contains(text, c.want) {
+		if text := read(t, filepath.Join(dir, c.page+".1")); !strings.Contains(text, c.want) {
 			t.Errorf("%s(1) does not say %q:\n%s", c.page, c.want, text)
 		}
 	}
 	for _, page := range pages {
-		for line := range strings.Lines(textOf(t, page)) {
+		for line := range strings.Lines(read(t, page)) {
 			if strings.HasPrefix(line, "'") || strings.HasPrefix(line, ".") && !regexp.MustCompile(`^\.(TH|SH|TP|BR|PP|nf|fi)\b`).MatchString(line) {
 				t.Errorf("%s: %q is no request of man's", page, line)
 			}
@@ -155,13 +145,13 @@ func TestTheManualHasAPageForEachCommand(t *testing.T) {
 func TestTheManualAndREADMEHaveTheSameExitCodes(t *testing.T) {
 	dir := t.TempDir()
 	called(t, "man", dir)
-	_, status, _ := strings.Cut(textOf(t, filepath.Join(dir, "sluice.1")), ".SH EXIT STATUS\n")
+	_, status, _ := strings.Cut(read(t, filepath.Join(dir, "sluice.1")), ".SH EXIT STATUS\n")
 	status, _, _ = strings.Cut(status, ".SH")
 	var manual, readme []string
 	for _, m := range regexp.MustCompile(`(?m)^\\fB(\d+)\\fR$`).FindAllStringSubmatch(status, -1) {
 		manual = append(manual, m[1])
 	}
-	for _, m := range regexp.MustCompile(`(?m)^\| (\d+) \|`).FindAllStringSubmatch(textOf(t, "../../README.md"), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\| (\d+) \|`).FindAllStringSubmatch(read(t, "../../README.md"), -1) {
 		readme = append(readme, m[1])
 	}
 	if len(manual) < 7 || !slices.Equal(manual, readme) {

@@ -22,11 +22,8 @@ import (
 // nothing else would build it.
 func builtWith(t *testing.T, dir string) string {
 	t.Helper()
-	guide, err := os.ReadFile("../../CONTRIBUTING.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, row, ok := strings.Cut(string(guide), "```yaml\nproviders:\n")
+	guide := read(t, "../../CONTRIBUTING.md")
+	_, row, ok := strings.Cut(guide, "```yaml\nproviders:\n")
 	row, _, ended := strings.Cut(row, "```\n")
 	if !ok || !ended {
 		t.Fatal("CONTRIBUTING.md shows no row of a provider")
@@ -35,12 +32,8 @@ func builtWith(t *testing.T, dir string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := os.ReadFile(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
 	changed, overlay, program := filepath.Join(dir, "providers.yaml"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "sluice.exe")
-	put(t, changed, string(rows)+"\n"+row)
+	put(t, changed, read(t, registry)+"\n"+row)
 	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{registry: changed}})
 	if err != nil {
 		t.Fatal(err)

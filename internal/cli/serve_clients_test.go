@@ -233,14 +233,11 @@ func burst(t *testing.T, name, retries string) int {
 // What docs/serve.md says to run is run as it stands there: of each language a call of both APIs.
 func TestSnippetsForClientsRunAsTheyAreDocumented(t *testing.T) {
 	dir := clientsDir(t)
-	document, err := os.ReadFile(filepath.Join("..", "..", "docs", "serve.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	document := read(t, "../../docs/serve.md")
 	for language, file := range map[string]string{"python": "main.py", "typescript": "main.mjs", "go": "main.go", "sh": "main.sh"} {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
-			_, text, ok := strings.Cut(string(document), "\n```"+language+"\n")
+			_, text, ok := strings.Cut(document, "\n```"+language+"\n")
 			text, _, closed := strings.Cut(text, "\n```\n")
 			if !ok || !closed {
 				t.Fatal("there is none")
@@ -261,12 +258,9 @@ func TestSnippetsForClientsRunAsTheyAreDocumented(t *testing.T) {
 // tested are those that are.
 func TestProgramsOfTheClientsPageRunAsTheyAreDocumented(t *testing.T) {
 	clientsDir(t)
-	document, err := os.ReadFile(filepath.Join("..", "..", "docs", "clients.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	document := read(t, "../../docs/clients.md")
 	n := 0
-	for part := range strings.SplitSeq(string(document), "\n```\n") {
+	for part := range strings.SplitSeq(document, "\n```\n") {
 		i := strings.LastIndex(part, "\n```")
 		language, text, _ := strings.Cut(part[i+len("\n```"):], "\n")
 		file := map[string]string{"python": "main.py", "typescript": "main.mjs"}[language]
@@ -295,17 +289,10 @@ func TestProgramsOfTheClientsPageRunAsTheyAreDocumented(t *testing.T) {
 }
 
 func TestTheClientsPageSaysWhichVersionsAreTested(t *testing.T) {
-	read := func(path ...string) string {
-		text, err := os.ReadFile(filepath.Join(path...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	dir := filepath.Join("testdata", "clients")
-	python, node, golang := read(dir, "python", "requirements.txt"), read(dir, "node", "package.json"), read("..", "..", "examples", "go.mod")
+	const dir = "testdata/clients/"
+	python, node, golang := read(t, dir+"python/requirements.txt"), read(t, dir+"node/package.json"), read(t, "../../examples/go.mod")
 	n := 0
-	for line := range strings.Lines(read("..", "..", "docs", "clients.md")) {
+	for line := range strings.Lines(read(t, "../../docs/clients.md")) {
 		cells := strings.Split(line, "|")
 		if len(cells) != 6 || strings.HasPrefix(cells[1], "-") || strings.HasPrefix(cells[1], " client") {
 			continue

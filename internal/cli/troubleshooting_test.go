@@ -36,23 +36,17 @@ var (
 )
 
 // troubleshooting is the document.
-func troubleshooting(t *testing.T) string {
-	text, err := os.ReadFile("../../docs/troubleshooting.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
+const troubleshooting = "../../docs/troubleshooting.md"
 
 // quoted returns the messages of ours that the document explains.
 func quoted(t *testing.T) (messages []string) {
-	for _, m := range quotedMessages.FindAllStringSubmatch(troubleshooting(t), -1) {
+	for _, m := range quotedMessages.FindAllStringSubmatch(read(t, troubleshooting), -1) {
 		messages = append(messages, m[1])
 	}
 	return messages
 }
 
-// textOf is a string of the code, with gaps for what is put into it. ok is false of what is no string.
+// literal is a string of the code, with gaps for what is put into it. ok is false of what is no string.
 func literal(e ast.Expr) (text string, ok bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -264,7 +258,7 @@ func TestTheMessagesOfTroubleshootingAreMet(t *testing.T) {
 var foreign = regexp.MustCompile("(?m)^\\| `(.+?)` \\| `([a-z_]+)` \\|")
 
 func TestTheMessagesOfProvidersAreOfTheKindThatIsSaid(t *testing.T) {
-	rows := foreign.FindAllStringSubmatch(troubleshooting(t), -1)
+	rows := foreign.FindAllStringSubmatch(read(t, troubleshooting), -1)
 	if len(rows) < 20 {
 		t.Fatalf("%d messages of providers, want 20", len(rows))
 	}
