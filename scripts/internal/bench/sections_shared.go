@@ -244,7 +244,7 @@ func fresh() Section {
 		Name: "fresh", Title: "The first minutes",
 		Text: `The README's commands on a machine with Go and nothing else: a home of their own, empty caches of modules and builds. What it takes to fetch the modules is in the time.`,
 		Steps: []Step{
-			one("run", `The first command.`, minute, "go", "run", "./cmd/sluice", "run", "--provider", "sim", "examples/prompts.jsonl", "-o", "/dev/null"),
+			one("run", `The first command.`, minute, "sh", "-c", `go run ./cmd/sluice run --provider sim examples/prompts.jsonl -o "$HOME/out.jsonl"`),
 			one("test", `The tests.`, 4*minute, "go", "test", "./..."),
 		},
 	}
