@@ -1,7 +1,10 @@
 package command
 
-// What is looked at on the way to become another program.
-var (
-	Becoming   = becoming
-	Unfinished = unfinished
-)
+// Unfinished judges the kernel's line on a process.
+var Unfinished = unfinished
+
+// Becoming reports whether a process is on its way to be another program.
+func Becoming(pid int) bool {
+	_, becoming := markOf(pid)
+	return becoming
+}

@@ -129,8 +129,9 @@ func (c *children) handle(pid int, g *Guard, all bool) (ended, again bool) {
 		c.seen[pid] = o
 	}
 	if !o.read {
-		o.mark = markOf(pid)
-		o.read = o.run != "" || !becoming(pid) || time.Since(o.found) > sweepTime
+		var becoming bool
+		o.mark, becoming = markOf(pid)
+		o.read = !becoming || time.Since(o.found) > sweepTime
 		again = !o.read
 	}
 	theirs := o.run == g.run && g.over(o.command)
@@ -170,9 +171,14 @@ func (c *children) now() (pids []int) {
 }
 
 // markOf returns the mark in the environment that a process began with. A process that has ended, or may not be looked at, has
-// none.
-func markOf(pid int) (m mark) {
-	text, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
+// none. While one becomes another program it has no environment, and on a busy machine it may stay so for long.
+func markOf(pid int) (m mark, becoming bool) {
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	text, err := os.ReadFile(filepath.Join(dir, "environ"))
+	if err == nil && len(text) == 0 {
+		stat, _ := os.ReadFile(filepath.Join(dir, "stat"))
+		return mark{}, unfinished(stat)
+	}
 	for variable := range bytes.SplitSeq(text, []byte{0}) {
 		switch name, value, _ := bytes.Cut(variable, []byte("=")); string(name) {
 		case runVariable:
@@ -181,18 +187,7 @@ func markOf(pid int) (m mark) {
 			m.command = string(value)
 		}
 	}
-	return m
-}
-
-// becoming reports whether a process that showed no mark may have one in a moment: while it becomes another program it has no
-// environment, and on a busy machine it may stay so for long.
-func becoming(pid int) bool {
-	dir := filepath.Join("/proc", strconv.Itoa(pid))
-	if text, err := os.ReadFile(filepath.Join(dir, "environ")); err != nil || len(text) > 0 {
-		return bytes.Contains(text, []byte(runVariable+"="))
-	}
-	text, _ := os.ReadFile(filepath.Join(dir, "stat"))
-	return unfinished(text)
+	return m, false
 }
 
 // unfinished reports whether what showed no environment is on its way to have one, by the kernel's line on it.
@@ -223,11 +218,10 @@ func endMarked(run string) (found, maybe bool) {
 		if err != nil {
 			continue
 		}
-		switch of := markOf(pid).run; {
-		case of == run:
+		of, becoming := markOf(pid)
+		maybe = maybe || becoming
+		if of.run == run {
 			found = !errors.Is(process.Kill(), os.ErrProcessDone) || found
-		case of == "":
-			maybe = maybe || becoming(pid)
 		}
 		process.Release()
 	}
