@@ -3,13 +3,11 @@
 // Standard output is data and standard error is people. A failure is two lines, "sluice: error: ..." and "hint: ...",
 // and an exit code.
 //
-// A command is in the file of its name (status in runstatus.go), and what it alone needs in files that begin with it: exec..., find...,
-// serve..., stress..., mcp.... So are the ways of run: via... through Batch APIs; distribute, collector, tasks and jobwatch to workers
-// on other hosts. What plan prints is in figures, best, foresee, forecast, observed and subject; what find prints, in found and
-// findings; what a dry run does, in dryrun, outlook and survey.
+// A command is in the file of its name, and what it alone needs in files that begin with it: execrun, findsweep, planbest, serveready.
+// So are the ways of run: dryrun..., via... through Batch APIs, and distribute... to workers on other hosts, whose side is worker....
 //
 // What commands share is a file for each group of flags: account (where calls go), key, limits, settings, upstreams, shared (quotas),
-// rows (input), checks, budget, reuse, notify, metrics (who watches). Then come what is shown of a run (progress, screen, status,
+// rows (input), checks, budget, reuse, notify, metrics (who watches), control. Then come what is shown of a run (progress..., screen,
 // statustext, summary, text) and the ends of the program (streams, signals, errors, hints).
 package cli
 

@@ -1,363 +1,428 @@
 package cli
 
 import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"math"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
-	"github.com/sluice-llm/sluice"
+	"github.com/spf13/cobra"
+
 	"github.com/sluice-llm/sluice/internal/control"
+	"github.com/sluice-llm/sluice/internal/parts"
 	"github.com/sluice-llm/sluice/work"
 )
 
-// status is how a run stands at one instant.
-type status struct {
-	now time.Time
-
-	total    int // items of the input; 0: not known yet
-	done     int // done well by this run, or recorded by earlier ones
-	failed   int // items that failed in this run
-	perMin   float64
-	usage    sluice.Usage
-	cost     float64 // in US dollars, as far as it is known
-	heldFor  string  // why nothing is started: a pause by control, or hours; "" where it is not so
-	outlook  string  // what is expected of limits
-	commands bool    // items are commands, which are nobody's to bill
-	rationed int     // calls that wait for room in a budget
-	lanes    []sluice.LaneSnapshot
-	draining bool
-	far      *farStatus   // nil: calls are made here
-	parts    *partFigures // nil: calls go live
+// statusOptions are the flags of the status command.
+type statusOptions struct {
+	control controlFlags
+	shared  sharedFlags
+	asJSON  bool
+	watch   bool
 }
 
-// farStatus is how calls stand that workers make.
-type farStatus struct {
-	workers   int
-	inFlight  int // at workers
-	waiting   int // for one
-	throttles int
-	away      string // that the engine is; "" where it is not
-}
+// exitLeft is the exit code for a run that has ended and left something to do.
+const exitLeft = exitItems
 
-// sum adds up what the lanes say.
-func (s *status) sum() (inFlight, waiting, throttles int) {
-	if s.far != nil {
-		return s.far.inFlight, s.far.waiting, s.far.throttles
+// newStatus returns the command that says how runs stand.
+func newStatus(s *streams) *cobra.Command {
+	var o statusOptions
+	cmd := &cobra.Command{
+		Use:   "status [OUT.jsonl|DIR]",
+		Short: "Say how a run stands, from another terminal",
+		Long: `Say how a run stands, from another terminal: by the file OUT.jsonl.state.json beside its output, or by the state in the
+directory of sluice exec, and, where the run was started with --control, by asking it for live figures.
+
+Of a run by way of a Batch API it lists the batches that are pending there, also when no process waits for them.
+
+Without an output it lists the runs whose state is in the directory, or in this one. With --redis it says what is shared by
+way of that engine: accounts with their members and lanes, and jobs with their queues and workers.
+
+Exit codes: 0 the run goes on, or all is done; 3 it has ended and left something, or some items failed; 1 there is no
+state, or nobody answers; 2 usage.`,
+		Example: `  sluice status out.jsonl
+  sluice status out.jsonl --watch
+  sluice status .sluice-exec
+  sluice status --control unix:run.sock --json
+  sluice status --redis redis://10.0.0.5
+  sluice status`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), s, strings.Join(args, ""))
+		},
 	}
-	for _, lane := range s.lanes {
-		inFlight += lane.InFlight
-		waiting += lane.Waiting
-		throttles += lane.Throttles
-	}
-	return inFlight, waiting, throttles
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringVar(&o.control.address, "control", "", "ask the run that is controlled there: unix:PATH, a path, or HOST:PORT")
+	o.control.registerToken(fs)
+	registerEngine(fs, &o.shared.url, "say what is shared by way of this Redis or Valkey (its password is read from $"+redisPassword+")")
+	fs.BoolVar(&o.watch, "watch", false, "say it again every second, until the run has ended; with --redis every two, until it is interrupted")
+	fs.BoolVar(&o.asJSON, "json", false, "print one JSON document (with --watch, one line each)")
+	return cmd
 }
 
-// left is how many items have no result yet.
-func (s *status) left() int { return max(0, s.total-s.done-s.failed) }
+// runStatus is how a run stands, as --json prints it.
+type runStatus struct {
+	Output string `json:"output"`
+	Status string `json:"status"` // that of the state file, or killed, or draining
+	Reason string `json:"reason,omitempty"`
+	Hint   string `json:"hint,omitempty"`
+	Alive  bool   `json:"alive"`
 
-// busiest is the lane that has most left to do: what holds it holds the run.
-func (s *status) busiest() (lane sluice.LaneSnapshot, ok bool) {
-	for _, l := range s.lanes {
-		if !ok || l.Waiting+l.InFlight > lane.Waiting+lane.InFlight {
-			lane, ok = l, true
+	State *work.State     `json:"state,omitempty"` // of the file beside the output
+	Live  *control.Status `json:"live,omitempty"`  // the run's own answer
+	Parts []parts.Status  `json:"parts,omitempty"` // of a run by way of a Batch API, merged ones too
+}
+
+// statusKilled is the status of a run that did not say goodbye.
+const statusKilled = "killed"
+
+// run is the status command.
+func (o *statusOptions) run(ctx context.Context, s *streams, name string) error {
+	if o.shared.url != "" {
+		if o.control.address != "" || name != "" {
+			return usageError(errors.New("--redis is about what many share, and an output or --control about one run"), "leave one of them out")
+		}
+		return o.runShared(ctx, s)
+	}
+	if o.control.address != "" && name != "" {
+		return usageError(errors.New("--control and an output are two runs"), "leave one of them out")
+	}
+	if o.control.address == "" {
+		if info, err := os.Stat(cmp.Or(name, ".")); err == nil && info.IsDir() && !ofExec(name) {
+			return o.list(s, cmp.Or(name, "."))
 		}
 	}
-	return lane, ok
+	l, err := o.looker(s, name)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	if o.watch {
+		return l.watch(ctx)
+	}
+	st, err := l.look(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.print(st); err != nil {
+		return err
+	}
+	return st.end(s, o.asJSON)
 }
 
-// binding says what holds the run back now: "bound by rpm 900", "bound by 8 slots", "cooldown until 12:03:10"; "" if
-// nothing does.
-func (s *status) binding() string {
-	switch {
-	case s.heldFor != "":
-		return s.heldFor
-	case s.far != nil && s.far.away != "":
-		return s.far.away
-	case s.far != nil && s.far.workers == 0 && s.left() > 0:
-		return "waiting for a worker"
+// end returns what the command ends with.
+func (st *runStatus) end(s *streams, asJSON bool) error {
+	if st.Hint != "" && !asJSON {
+		s.errorf("hint: %s\n", st.Hint)
 	}
-	lane, ok := s.busiest()
-	if !ok {
-		return s.rationing()
+	if st.ended() && (st.Status != string(work.Completed) || st.State.Failed > 0) {
+		return silent(exitLeft)
 	}
-	if until := s.pause(lane); until != "" {
-		return until
-	}
-	if lane.Waiting == 0 {
-		return s.rationing()
-	}
-	if lane.Binding == sluice.Concurrency {
-		return fmt.Sprintf("bound by %d slots", lane.Slots)
-	}
-	if lane.Binding == sluice.AnyDimension {
-		return ""
-	}
-	text := "bound by " + lane.Binding.String()
-	if limit := limitOf(lane, lane.Binding); limit > 0 {
-		text += " " + group(limit)
-	}
-	return text
+	return nil
 }
 
-// rationing says that calls wait for others to end, since they may not fit into what is left of a budget beside them.
-func (s *status) rationing() string {
-	if s.rationed == 0 {
-		return ""
+// ended reports whether the run does not go on.
+func (st *runStatus) ended() bool {
+	switch st.Status {
+	case string(work.Running), string(work.Paused), string(work.Limited), string(control.Draining):
+		return false
 	}
-	return fmt.Sprintf("%s for room in the budget", waits(s.rationed))
+	return true
 }
 
-// waits says that so many calls wait.
-func waits(n int) string {
-	if n == 1 {
-		return "1 call waits"
-	}
-	return group(n) + " calls wait"
+// looker looks at one run, time and again.
+type looker struct {
+	s      *streams
+	o      *statusOptions
+	output string          // "": the run is known by its control alone
+	client *control.Client // nil: none yet, or it has none
+	asked  string          // address of the client
+	warned map[string]bool
 }
 
-// pause says until when a lane pauses and, where it is not a mere cooldown, why.
-func (s *status) pause(lane sluice.LaneSnapshot) string {
-	if !lane.Until.After(s.now) {
-		return ""
+// looker returns what looks at the run of that output, or at the one that is controlled there.
+func (o *statusOptions) looker(s *streams, output string) (*looker, error) {
+	l := &looker{s: s, o: o, output: output, warned: make(map[string]bool)}
+	if output != "" {
+		return l, nil
 	}
-	what, left := "cooldown", ""
-	switch lane.Pause {
-	case sluice.UsageWindow:
-		what, left = "usage window: paused", " ("+span(lane.Until.Sub(s.now))+" left)" // it may be hours
-	case sluice.ServerError:
-		what = "provider keeps failing: paused"
-	case sluice.Overloaded:
-		what = "provider overloaded: paused"
+	address, err := control.ParseAddress(o.control.address)
+	if err != nil {
+		return nil, usageError(fmt.Errorf("--control: %w", err), "give the run's address, such as --control unix:run.sock")
 	}
-	return what + " until " + clock(lane.Until, s.now) + left
+	token := ""
+	if address.Network == "tcp" {
+		if token, err = o.control.token(s); err != nil {
+			return nil, err
+		}
+	}
+	l.client = control.NewClient(address, token)
+	return l, nil
 }
 
-// eta estimates what is left: at the rate of what binds, if a limit does, else at the rate of late.
-//
-// Nobody knows when a batch ends: while one is pending there is no estimate.
-func (s *status) eta() (time.Duration, bool) {
-	left := float64(s.left())
-	if s.total == 0 || left == 0 || s.heldFor != "" || s.parts != nil && s.parts.Pending > 0 {
-		return 0, false
+func (l *looker) close() {
+	if l.client != nil {
+		l.client.Close()
 	}
-	perMin := s.perMin
-	lane, ok := s.busiest()
-	if ok && lane.Waiting > 0 {
-		if limit := float64(limitOf(lane, lane.Binding)); limit > 0 {
-			switch lane.Binding {
-			case sluice.Requests:
-				perMin = limit
-			case sluice.RequestsPerDay:
-				perMin = limit / (24 * 60)
-			case sluice.TokensPerDay:
-				limit /= 24 * 60
-				fallthrough
-			case sluice.Tokens, sluice.InputTokens, sluice.OutputTokens:
-				if spent := spentOf(lane, lane.Binding); spent > 0 && lane.Granted > 0 {
-					perMin = limit * float64(lane.Granted) / spent
-				}
+}
+
+// warn says something once.
+func (l *looker) warn(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !l.warned[text] {
+		l.warned[text] = true
+		l.s.errorf("sluice: warning: %s\n", text)
+	}
+}
+
+// look says how the run stands now.
+func (l *looker) look(ctx context.Context) (*runStatus, error) {
+	if l.output == "" {
+		live, err := l.client.Status(ctx)
+		if err != nil {
+			return nil, unanswered(err, l.o.control.address)
+		}
+		return &runStatus{Output: live.Output, Status: string(live.Phase), Alive: true, Live: &live}, nil
+	}
+	st, err := stand(l.output, l.warn)
+	if err != nil {
+		return nil, err
+	}
+	if st.Alive {
+		l.ask(ctx, st)
+	}
+	return st, nil
+}
+
+// unanswered is the error about a run that cannot be asked.
+func unanswered(err error, address string) error {
+	hint := "is the run still on? `sluice status OUT.jsonl` reads the state beside its output"
+	if refused, ok := errors.AsType[*control.Error](err); ok {
+		hint = cmp.Or(refused.Hint, hint)
+		if refused.Status == 401 {
+			hint = "export " + tokenVariable + " as the run has it, or name another variable by --control-token-env"
+		}
+	}
+	return &exitError{code: exitFailed, err: fmt.Errorf("--control %s: %w", address, err), hint: hint}
+}
+
+// ask adds live figures, if the run gives any. Its address stands in a file that anybody may have written: the token is sent
+// to nobody but this host.
+func (l *looker) ask(ctx context.Context, st *runStatus) {
+	if st.State.Control == "" {
+		return
+	}
+	if l.asked != st.State.Control {
+		address, err := control.ParseAddress(st.State.Control)
+		if err != nil || !address.Local() {
+			l.warn("the run is controlled at %s, which is not asked: name it by --control if you know it", st.State.Control)
+			return
+		}
+		token := ""
+		if address.Network == "tcp" {
+			if token, err = l.o.control.token(l.s); err != nil || token == "" {
+				l.warn("no live figures: %s, which holds the token of the run's control, is not set", cmp.Or(l.o.control.tokenEnv, tokenVariable))
+				return
 			}
 		}
+		l.close()
+		l.client, l.asked = control.NewClient(address, token), st.State.Control
 	}
-	if !(perMin > 0) {
-		return 0, false
-	}
-	wait := time.Duration(math.Min(left/perMin*float64(time.Minute), math.MaxInt64/2))
-	if ok && lane.Until.After(s.now) {
-		wait += lane.Until.Sub(s.now)
-	}
-	return wait, true
-}
-
-// block is the status as it is redrawn on a terminal of that width.
-func (s *status) block(width int) []string {
-	inFlight, waiting, throttles := s.sum()
-	head := fmt.Sprintf("%s  %s", s.progress(), bar(s.done+s.failed, s.total, 24))
-	if s.failed > 0 {
-		head += fmt.Sprintf("  %s failed", group(s.failed))
-	}
-	rate := fmt.Sprintf("%s/min", group(math.Round(s.perMin)))
-	if b := s.binding(); b != "" {
-		rate += "  " + b
-	}
-	if eta, ok := s.eta(); ok {
-		rate += "  ETA " + span(eta)
-	}
-	lines := []string{
-		head,
-		rate,
-		fmt.Sprintf("%d in flight  %s waiting  %d throttled  tokens %s in, %s out", inFlight, group(waiting),
-			throttles, group(s.usage.Input), group(s.usage.Output)),
-	}
-	if s.far != nil {
-		lines[2] += "  " + count(s.far.workers, "worker")
-	}
-	if text := s.parts.words(s.now); text != "" {
-		lines = append(lines, folded(text, width)...)
-	}
-	if s.outlook != "" {
-		lines = append(lines, s.outlook)
-	}
-	if s.draining {
-		lines = append(lines, folded(s.drainLine(), width)...) // its end must be read
-	}
-	for i, line := range lines {
-		lines[i] = clip(line, width-1)
-	}
-	return lines
-}
-
-// folded breaks a text that does not fit into a line at its semicolons.
-func folded(text string, width int) []string {
-	var lines []string
-	for len(text) >= width {
-		i := strings.LastIndex(text[:width], "; ")
-		if i < 0 {
-			break
-		}
-		lines, text = append(lines, text[:i+1]), text[i+2:]
-	}
-	return append(lines, text)
-}
-
-// plain is the status on one line, for logs.
-func (s *status) plain() string {
-	inFlight, waiting, throttles := s.sum()
-	parts := []string{s.progress()}
-	if s.failed > 0 {
-		parts = append(parts, group(s.failed)+" failed")
-	}
-	parts = append(parts, group(math.Round(s.perMin))+"/min")
-	if b := s.binding(); b != "" {
-		parts = append(parts, b)
-	}
-	if eta, ok := s.eta(); ok {
-		parts = append(parts, "ETA "+span(eta))
-	}
-	parts = append(parts, fmt.Sprintf("%d in flight", inFlight), fmt.Sprintf("%s waiting", group(waiting)),
-		fmt.Sprintf("%d throttled", throttles))
-	if s.far != nil {
-		parts = append(parts, count(s.far.workers, "worker"))
-	}
-	if text := s.parts.words(s.now); text != "" {
-		parts = append(parts, text)
-	}
-	if s.outlook != "" {
-		parts = append(parts, s.outlook)
-	}
-	return strings.Join(parts, ", ")
-}
-
-// progress is "done/total".
-func (s *status) progress() string {
-	if s.total == 0 {
-		return group(s.done+s.failed) + " done"
-	}
-	return fmt.Sprintf("%s/%s", group(s.done+s.failed), group(s.total))
-}
-
-// drainLine says what an interrupted run waits for.
-func (s *status) drainLine() string {
-	inFlight, _, _ := s.sum()
-	what, after := "call", "; Ctrl-C again abandons them (they may be billed)"
+	live, err := l.client.Status(ctx)
 	switch {
-	case s.commands:
-		what, after = "command", "; Ctrl-C again ends them (they run again the next time)"
-	case s.far != nil:
-		after = "; Ctrl-C again leaves them to the workers (the same command records them)"
+	case err != nil:
+		l.warn("no live figures: %v", err)
+	case live.PID == st.State.PID:
+		st.Live, st.Status = &live, string(live.Phase)
+		if live.Phase == control.Running && (st.State.Status == work.Paused || st.State.Status == work.Limited) && st.State.Reason == "" {
+			st.Status = string(st.State.Status)
+		}
 	}
-	text := count(inFlight, what) + " in flight"
+}
+
+// stand reads the state of a run.
+func stand(output string, warn func(format string, args ...any)) (*runStatus, error) {
+	results, path := places(output)
+	state, err := work.LoadState(path)
+	if damaged, ok := errors.AsType[*work.DamagedStateError](err); ok && damaged.Backup {
+		warn("%v", damaged)
+		err = nil
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &exitError{code: exitFailed, err: fmt.Errorf("no run has left a state at %s", path),
+			hint: "name the output of a run, as its -o does; `sluice status` lists the runs of a directory"}
+	}
+	if err != nil {
+		return nil, &exitError{code: exitFailed, err: err, hint: "the output is whole, and the same run command goes on where it stopped; that makes a new state"}
+	}
+	st := &runStatus{Output: output, Status: string(state.Status), Reason: state.Reason, State: &state}
+	if st.Parts, err = partsOf(&state); err != nil {
+		warn("%s: what it says of batches cannot be read: %v", path, err)
+	}
+	if st.ended() {
+		st.Hint = cmp.Or(pendingHint(st.Parts), leftHint(state))
+		return st, nil
+	}
+	if st.Alive = lives(results, state); !st.Alive {
+		st.Status = statusKilled
+		st.Reason = fmt.Sprintf("process %d is gone and did not say why", state.PID)
+		if n, err := recorded(results); err == nil { // the state is older than that
+			st.Reason += fmt.Sprintf("; it recorded %s", count(n, "result"))
+		}
+		st.Hint = "what is recorded is whole: the same run command goes on where it stopped"
+	}
+	return st, nil
+}
+
+// recorded counts the results of an output, in its place or still in its journal.
+func recorded(output string) (n int, err error) {
+	f, err := os.Open(work.AsidePath(output))
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = os.Open(output)
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	lines := work.NewLineReader(f, 0)
+	for {
+		line, err := lines.Next()
+		if err == io.EOF || line.Torn {
+			return n, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		n++
+	}
+}
+
+// leftHint says what to do about what a run left.
+func leftHint(state work.State) string {
 	switch {
-	case s.parts == nil || inFlight > 0:
-	case s.parts.running > 0:
-		text, after = "what is at the provider goes on there", ""
-	default:
-		text, after = "no batch runs at the provider", ""
+	case state.Status == work.CalledOff:
+		return "the run command without --cancel does what is left"
+	case state.Status != work.Completed:
+		return "the same run command goes on where it stopped"
+	case state.Failed > 0:
+		return "the same run command with --retry-failed tries the failed items again"
 	}
-	var oldest time.Time
-	for _, lane := range s.lanes {
-		if !lane.Oldest.IsZero() && (oldest.IsZero() || lane.Oldest.Before(oldest)) {
-			oldest = lane.Oldest
-		}
-	}
-	if inFlight > 0 && !oldest.IsZero() {
-		text += fmt.Sprintf(", oldest %s", span(s.now.Sub(oldest)))
-	}
-	return text + after
+	return ""
 }
 
-// statusLine is the status as one JSON line.
-type statusLine struct {
-	At        time.Time `json:"at"`
-	Total     int       `json:"total"`
-	Done      int       `json:"done"`
-	Failed    int       `json:"failed"`
-	InFlight  int       `json:"in_flight"`
-	Waiting   int       `json:"waiting"`
-	Throttles int       `json:"throttles"`
-	PerMin    float64   `json:"per_min"`
-	Binding   string    `json:"binding"`
-	Until     time.Time `json:"cooldown_until,omitzero"`
-	ETAms     *int64    `json:"eta_ms,omitempty"`
-	Input     int       `json:"input_tokens"`
-	Output    int       `json:"output_tokens"`
-	Draining  bool      `json:"draining"`
-	Held      bool      `json:"paused_by_control"`
-	Rationed  int       `json:"waiting_for_budget,omitempty"`
-	Outlook   string    `json:"outlook,omitempty"`
-	Cost      float64   `json:"cost_usd,omitempty"`
+// freshState is how old the state of a run that lives is at most: it is written every 30 s in any case.
+const freshState = 75 * time.Second
 
-	Workers    *int `json:"workers,omitempty"`     // of a distributed run
-	EngineAway bool `json:"engine_away,omitempty"` // it does not answer
-
-	Parts *partFigures `json:"parts,omitempty"` // of a run by way of a Batch API
-
-	Lanes []control.Lane `json:"lanes"`
+// lives reports whether the run goes on: it has its output locked, which processes of other containers see too, or its process
+// is there and wrote the state just now, since the number may be another's by now.
+func lives(output string, state work.State) bool {
+	if used, err := work.InUse(output); err == nil && used {
+		return true
+	}
+	return time.Since(state.UpdatedAt) < freshState && processLives(state.PID)
 }
 
-func (s *status) line() statusLine {
-	inFlight, waiting, throttles := s.sum()
-	line := statusLine{
-		At: s.now, Total: s.total, Done: s.done, Failed: s.failed, InFlight: inFlight, Waiting: waiting,
-		Throttles: throttles, PerMin: math.Round(s.perMin*10) / 10, Input: s.usage.Input, Output: s.usage.Output,
-		Draining: s.draining, Held: s.heldFor == work.HeldReason, Rationed: s.rationed, Outlook: s.outlook, Cost: s.cost,
-		Parts: s.parts, Lanes: control.Lanes(sluice.Snapshot{Lanes: s.lanes}, s.now),
-	}
-	if s.far != nil {
-		line.Workers, line.EngineAway = &s.far.workers, s.far.away != ""
-	}
-	if lane, ok := s.busiest(); ok {
-		if lane.Waiting > 0 {
-			line.Binding = lane.Binding.String()
+// list says how the runs of a directory stand.
+func (o *statusOptions) list(s *streams, dir string) error {
+	all := []*runStatus{}
+	for _, run := range runsIn(dir) {
+		st, err := stand(run, func(format string, args ...any) {
+			s.errorf("sluice: warning: %s\n", fmt.Sprintf(format, args...))
+		})
+		if err != nil {
+			s.errorf("sluice: warning: %s\n", err)
+			continue
 		}
-		if lane.Until.After(s.now) {
-			line.Until = lane.Until
-		}
+		all = append(all, st)
 	}
-	if eta, ok := s.eta(); ok {
-		ms := eta.Milliseconds()
-		line.ETAms = &ms
+	if len(all) == 0 {
+		return &exitError{code: exitFailed, err: fmt.Errorf("no run has left a state in %s", dir), hint: "name the output of a run: sluice status OUT.jsonl"}
 	}
-	return line
+	if o.asJSON {
+		return s.printJSON(struct {
+			Runs []*runStatus `json:"runs"`
+		}{all})
+	}
+	slices.SortStableFunc(all, func(a, b *runStatus) int { return b.State.UpdatedAt.Compare(a.State.UpdatedAt) })
+	var b strings.Builder
+	for _, st := range all {
+		fmt.Fprintln(&b, escape(st.line(time.Now())))
+	}
+	_, err := s.out.Write([]byte(b.String()))
+	return err
 }
 
-// limitOf is the limit of a lane in one dimension; 0 is unknown.
-func limitOf(lane sluice.LaneSnapshot, d sluice.Dimension) int64 {
-	for _, b := range lane.Budgets {
-		if b.Dimension == d {
-			return b.Limit
-		}
+// print writes how the run stands to standard output.
+func (l *looker) print(st *runStatus) error {
+	if l.o.asJSON {
+		return l.s.printJSON(st)
 	}
-	return 0
+	_, err := l.s.out.Write([]byte(strings.Join(escaped(st.block(time.Now())), "\n") + "\n"))
+	return err
 }
 
-// spentOf is what a lane has taken from its budget in one dimension.
-func spentOf(lane sluice.LaneSnapshot, d sluice.Dimension) float64 {
-	for _, b := range lane.Budgets {
-		if b.Dimension == d {
-			return b.Spent
+// watch prints how the run stands every second, until it has ended: on a terminal in one place.
+func (l *looker) watch(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := func(os.Signal) { cancel() }
+	defer onInterrupt(stop, stop)()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	width, _, tty := l.s.out.terminal()
+	for first := true; ; first = false {
+		st, err := l.look(ctx)
+		switch {
+		case ctx.Err() != nil:
+			l.s.out.redraw(nil)
+			return silent(exitInterrupted)
+		case err != nil && !first && l.output == "":
+			l.s.out.redraw(nil)
+			l.s.errorf("sluice: the run does not answer any more\n")
+			return nil
+		case err != nil:
+			l.s.out.redraw(nil)
+			return err
+		}
+		if tty && !l.o.asJSON && !st.ended() {
+			l.s.out.redraw(clipped(st.block(time.Now()), width-1))
+		} else if err := l.printStep(st, tty); errors.Is(err, syscall.EPIPE) {
+			return nil // who read has seen enough
+		} else if err != nil {
+			return err
+		}
+		if st.ended() {
+			return st.end(l.s, l.o.asJSON)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
 		}
 	}
-	return 0
+}
+
+// printStep writes one of the looks of a watch.
+func (l *looker) printStep(st *runStatus, tty bool) error {
+	l.s.out.redraw(nil)
+	if l.o.asJSON {
+		b, err := json.Marshal(st)
+		if err != nil {
+			return err
+		}
+		_, err = l.s.out.Write(append(b, '\n'))
+		return err
+	}
+	if tty {
+		return l.print(st)
+	}
+	_, err := l.s.out.Write([]byte(escape(st.line(time.Now())) + "\n"))
+	return err
 }

@@ -1,0 +1,363 @@
+package cli
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/control"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// status is how a run stands at one instant.
+type status struct {
+	now time.Time
+
+	total    int // items of the input; 0: not known yet
+	done     int // done well by this run, or recorded by earlier ones
+	failed   int // items that failed in this run
+	perMin   float64
+	usage    sluice.Usage
+	cost     float64 // in US dollars, as far as it is known
+	heldFor  string  // why nothing is started: a pause by control, or hours; "" where it is not so
+	outlook  string  // what is expected of limits
+	commands bool    // items are commands, which are nobody's to bill
+	rationed int     // calls that wait for room in a budget
+	lanes    []sluice.LaneSnapshot
+	draining bool
+	far      *farStatus   // nil: calls are made here
+	parts    *partFigures // nil: calls go live
+}
+
+// farStatus is how calls stand that workers make.
+type farStatus struct {
+	workers   int
+	inFlight  int // at workers
+	waiting   int // for one
+	throttles int
+	away      string // that the engine is; "" where it is not
+}
+
+// sum adds up what the lanes say.
+func (s *status) sum() (inFlight, waiting, throttles int) {
+	if s.far != nil {
+		return s.far.inFlight, s.far.waiting, s.far.throttles
+	}
+	for _, lane := range s.lanes {
+		inFlight += lane.InFlight
+		waiting += lane.Waiting
+		throttles += lane.Throttles
+	}
+	return inFlight, waiting, throttles
+}
+
+// left is how many items have no result yet.
+func (s *status) left() int { return max(0, s.total-s.done-s.failed) }
+
+// busiest is the lane that has most left to do: what holds it holds the run.
+func (s *status) busiest() (lane sluice.LaneSnapshot, ok bool) {
+	for _, l := range s.lanes {
+		if !ok || l.Waiting+l.InFlight > lane.Waiting+lane.InFlight {
+			lane, ok = l, true
+		}
+	}
+	return lane, ok
+}
+
+// binding says what holds the run back now: "bound by rpm 900", "bound by 8 slots", "cooldown until 12:03:10"; "" if
+// nothing does.
+func (s *status) binding() string {
+	switch {
+	case s.heldFor != "":
+		return s.heldFor
+	case s.far != nil && s.far.away != "":
+		return s.far.away
+	case s.far != nil && s.far.workers == 0 && s.left() > 0:
+		return "waiting for a worker"
+	}
+	lane, ok := s.busiest()
+	if !ok {
+		return s.rationing()
+	}
+	if until := s.pause(lane); until != "" {
+		return until
+	}
+	if lane.Waiting == 0 {
+		return s.rationing()
+	}
+	if lane.Binding == sluice.Concurrency {
+		return fmt.Sprintf("bound by %d slots", lane.Slots)
+	}
+	if lane.Binding == sluice.AnyDimension {
+		return ""
+	}
+	text := "bound by " + lane.Binding.String()
+	if limit := limitOf(lane, lane.Binding); limit > 0 {
+		text += " " + group(limit)
+	}
+	return text
+}
+
+// rationing says that calls wait for others to end, since they may not fit into what is left of a budget beside them.
+func (s *status) rationing() string {
+	if s.rationed == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s for room in the budget", waits(s.rationed))
+}
+
+// waits says that so many calls wait.
+func waits(n int) string {
+	if n == 1 {
+		return "1 call waits"
+	}
+	return group(n) + " calls wait"
+}
+
+// pause says until when a lane pauses and, where it is not a mere cooldown, why.
+func (s *status) pause(lane sluice.LaneSnapshot) string {
+	if !lane.Until.After(s.now) {
+		return ""
+	}
+	what, left := "cooldown", ""
+	switch lane.Pause {
+	case sluice.UsageWindow:
+		what, left = "usage window: paused", " ("+span(lane.Until.Sub(s.now))+" left)" // it may be hours
+	case sluice.ServerError:
+		what = "provider keeps failing: paused"
+	case sluice.Overloaded:
+		what = "provider overloaded: paused"
+	}
+	return what + " until " + clock(lane.Until, s.now) + left
+}
+
+// eta estimates what is left: at the rate of what binds, if a limit does, else at the rate of late.
+//
+// Nobody knows when a batch ends: while one is pending there is no estimate.
+func (s *status) eta() (time.Duration, bool) {
+	left := float64(s.left())
+	if s.total == 0 || left == 0 || s.heldFor != "" || s.parts != nil && s.parts.Pending > 0 {
+		return 0, false
+	}
+	perMin := s.perMin
+	lane, ok := s.busiest()
+	if ok && lane.Waiting > 0 {
+		if limit := float64(limitOf(lane, lane.Binding)); limit > 0 {
+			switch lane.Binding {
+			case sluice.Requests:
+				perMin = limit
+			case sluice.RequestsPerDay:
+				perMin = limit / (24 * 60)
+			case sluice.TokensPerDay:
+				limit /= 24 * 60
+				fallthrough
+			case sluice.Tokens, sluice.InputTokens, sluice.OutputTokens:
+				if spent := spentOf(lane, lane.Binding); spent > 0 && lane.Granted > 0 {
+					perMin = limit * float64(lane.Granted) / spent
+				}
+			}
+		}
+	}
+	if !(perMin > 0) {
+		return 0, false
+	}
+	wait := time.Duration(math.Min(left/perMin*float64(time.Minute), math.MaxInt64/2))
+	if ok && lane.Until.After(s.now) {
+		wait += lane.Until.Sub(s.now)
+	}
+	return wait, true
+}
+
+// block is the status as it is redrawn on a terminal of that width.
+func (s *status) block(width int) []string {
+	inFlight, waiting, throttles := s.sum()
+	head := fmt.Sprintf("%s  %s", s.progress(), bar(s.done+s.failed, s.total, 24))
+	if s.failed > 0 {
+		head += fmt.Sprintf("  %s failed", group(s.failed))
+	}
+	rate := fmt.Sprintf("%s/min", group(math.Round(s.perMin)))
+	if b := s.binding(); b != "" {
+		rate += "  " + b
+	}
+	if eta, ok := s.eta(); ok {
+		rate += "  ETA " + span(eta)
+	}
+	lines := []string{
+		head,
+		rate,
+		fmt.Sprintf("%d in flight  %s waiting  %d throttled  tokens %s in, %s out", inFlight, group(waiting),
+			throttles, group(s.usage.Input), group(s.usage.Output)),
+	}
+	if s.far != nil {
+		lines[2] += "  " + count(s.far.workers, "worker")
+	}
+	if text := s.parts.words(s.now); text != "" {
+		lines = append(lines, folded(text, width)...)
+	}
+	if s.outlook != "" {
+		lines = append(lines, s.outlook)
+	}
+	if s.draining {
+		lines = append(lines, folded(s.drainLine(), width)...) // its end must be read
+	}
+	for i, line := range lines {
+		lines[i] = clip(line, width-1)
+	}
+	return lines
+}
+
+// folded breaks a text that does not fit into a line at its semicolons.
+func folded(text string, width int) []string {
+	var lines []string
+	for len(text) >= width {
+		i := strings.LastIndex(text[:width], "; ")
+		if i < 0 {
+			break
+		}
+		lines, text = append(lines, text[:i+1]), text[i+2:]
+	}
+	return append(lines, text)
+}
+
+// plain is the status on one line, for logs.
+func (s *status) plain() string {
+	inFlight, waiting, throttles := s.sum()
+	parts := []string{s.progress()}
+	if s.failed > 0 {
+		parts = append(parts, group(s.failed)+" failed")
+	}
+	parts = append(parts, group(math.Round(s.perMin))+"/min")
+	if b := s.binding(); b != "" {
+		parts = append(parts, b)
+	}
+	if eta, ok := s.eta(); ok {
+		parts = append(parts, "ETA "+span(eta))
+	}
+	parts = append(parts, fmt.Sprintf("%d in flight", inFlight), fmt.Sprintf("%s waiting", group(waiting)),
+		fmt.Sprintf("%d throttled", throttles))
+	if s.far != nil {
+		parts = append(parts, count(s.far.workers, "worker"))
+	}
+	if text := s.parts.words(s.now); text != "" {
+		parts = append(parts, text)
+	}
+	if s.outlook != "" {
+		parts = append(parts, s.outlook)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// progress is "done/total".
+func (s *status) progress() string {
+	if s.total == 0 {
+		return group(s.done+s.failed) + " done"
+	}
+	return fmt.Sprintf("%s/%s", group(s.done+s.failed), group(s.total))
+}
+
+// drainLine says what an interrupted run waits for.
+func (s *status) drainLine() string {
+	inFlight, _, _ := s.sum()
+	what, after := "call", "; Ctrl-C again abandons them (they may be billed)"
+	switch {
+	case s.commands:
+		what, after = "command", "; Ctrl-C again ends them (they run again the next time)"
+	case s.far != nil:
+		after = "; Ctrl-C again leaves them to the workers (the same command records them)"
+	}
+	text := count(inFlight, what) + " in flight"
+	switch {
+	case s.parts == nil || inFlight > 0:
+	case s.parts.running > 0:
+		text, after = "what is at the provider goes on there", ""
+	default:
+		text, after = "no batch runs at the provider", ""
+	}
+	var oldest time.Time
+	for _, lane := range s.lanes {
+		if !lane.Oldest.IsZero() && (oldest.IsZero() || lane.Oldest.Before(oldest)) {
+			oldest = lane.Oldest
+		}
+	}
+	if inFlight > 0 && !oldest.IsZero() {
+		text += fmt.Sprintf(", oldest %s", span(s.now.Sub(oldest)))
+	}
+	return text + after
+}
+
+// statusLine is the status as one JSON line.
+type statusLine struct {
+	At        time.Time `json:"at"`
+	Total     int       `json:"total"`
+	Done      int       `json:"done"`
+	Failed    int       `json:"failed"`
+	InFlight  int       `json:"in_flight"`
+	Waiting   int       `json:"waiting"`
+	Throttles int       `json:"throttles"`
+	PerMin    float64   `json:"per_min"`
+	Binding   string    `json:"binding"`
+	Until     time.Time `json:"cooldown_until,omitzero"`
+	ETAms     *int64    `json:"eta_ms,omitempty"`
+	Input     int       `json:"input_tokens"`
+	Output    int       `json:"output_tokens"`
+	Draining  bool      `json:"draining"`
+	Held      bool      `json:"paused_by_control"`
+	Rationed  int       `json:"waiting_for_budget,omitempty"`
+	Outlook   string    `json:"outlook,omitempty"`
+	Cost      float64   `json:"cost_usd,omitempty"`
+
+	Workers    *int `json:"workers,omitempty"`     // of a distributed run
+	EngineAway bool `json:"engine_away,omitempty"` // it does not answer
+
+	Parts *partFigures `json:"parts,omitempty"` // of a run by way of a Batch API
+
+	Lanes []control.Lane `json:"lanes"`
+}
+
+func (s *status) line() statusLine {
+	inFlight, waiting, throttles := s.sum()
+	line := statusLine{
+		At: s.now, Total: s.total, Done: s.done, Failed: s.failed, InFlight: inFlight, Waiting: waiting,
+		Throttles: throttles, PerMin: math.Round(s.perMin*10) / 10, Input: s.usage.Input, Output: s.usage.Output,
+		Draining: s.draining, Held: s.heldFor == work.HeldReason, Rationed: s.rationed, Outlook: s.outlook, Cost: s.cost,
+		Parts: s.parts, Lanes: control.Lanes(sluice.Snapshot{Lanes: s.lanes}, s.now),
+	}
+	if s.far != nil {
+		line.Workers, line.EngineAway = &s.far.workers, s.far.away != ""
+	}
+	if lane, ok := s.busiest(); ok {
+		if lane.Waiting > 0 {
+			line.Binding = lane.Binding.String()
+		}
+		if lane.Until.After(s.now) {
+			line.Until = lane.Until
+		}
+	}
+	if eta, ok := s.eta(); ok {
+		ms := eta.Milliseconds()
+		line.ETAms = &ms
+	}
+	return line
+}
+
+// limitOf is the limit of a lane in one dimension; 0 is unknown.
+func limitOf(lane sluice.LaneSnapshot, d sluice.Dimension) int64 {
+	for _, b := range lane.Budgets {
+		if b.Dimension == d {
+			return b.Limit
+		}
+	}
+	return 0
+}
+
+// spentOf is what a lane has taken from its budget in one dimension.
+func spentOf(lane sluice.LaneSnapshot, d sluice.Dimension) float64 {
+	for _, b := range lane.Budgets {
+		if b.Dimension == d {
+			return b.Spent
+		}
+	}
+	return 0
+}
