@@ -15,6 +15,7 @@ func TestKillDeduped(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some 10 s of real time, in real processes")
 	}
+	t.Parallel() // it mostly waits
 	const items, questions, kills, slots = 1200, 240, 12, 16
 	k := newKillBench(t, 0, 2*slots) // see killOften
 	k.args, k.sets = []string{"--dedupe", "--concurrent", fmt.Sprint(slots)}, true

@@ -172,6 +172,7 @@ func TestKillUnderSchema(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds of real time, in real processes")
 	}
+	t.Parallel() // it mostly waits
 	const items, kills, slots = 240, 8, 8
 	b := newSchemaBench(t, items, slots)
 	luck := rand.New(rand.NewPCG(5, 6))

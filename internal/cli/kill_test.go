@@ -38,6 +38,7 @@ func TestKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some 40 s of real time, in real processes")
 	}
+	t.Parallel() // it mostly waits
 	for name, c := range map[string]killCase{
 		"plain":       {items: 600, kills: 20},
 		"learning":    {items: 200, kills: 5, learns: true},
@@ -155,6 +156,7 @@ func TestKillAtTheEnd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds of real time, in real processes")
 	}
+	t.Parallel() // it mostly waits
 	const items = 200
 	k := newKillBench(t, items, 64)
 	k.args = []string{"--order", "input"}

@@ -126,6 +126,7 @@ func findKey(root string) (leaks []string, files int, err error) {
 }
 
 func TestScripts(t *testing.T) {
+	t.Parallel() // it mostly waits
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		WorkdirRoot:         os.Getenv("SLUICE_TEST_ROOT"),

@@ -155,6 +155,7 @@ func TestStressNamesTheRowOfAPlantedFault(t *testing.T) {
 			if os.Getenv(plantedVariable) == "" {
 				t.Skipf("%s=1 builds and runs it", plantedVariable)
 			}
+			t.Parallel() // one is built while others wait
 			program := filepath.Join(dir, "sluice")
 			build := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-o", program, "./cmd/sluice")
 			build.Dir = root

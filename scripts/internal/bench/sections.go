@@ -95,11 +95,27 @@ ten calls a second, one is gone from second 5 on; the calls that were open there
 					{Title: "throttles", Unit: "throttles"},
 				}}},
 			},
+			loops(),
 			questions(),
 		},
 		Notes: `Anthropic's output tokens are charged as they are produced, and a provider that charges so admits a call while one token is left. The
 optimum goes into that debt at the end; Sluice reserves 1.1 × the 95th percentile of recent outputs for each call and does not. That is
 the difference in J and in "anthropic whole": about ten seconds of the limit, once per run.`,
+	}
+}
+
+func loops() Step {
+	return Step{
+		Name: "loops", Text: `Sluice, told nothing, beside loops that send what they have and wait as the official SDKs do, in virtual time, against five providers
+that speak OpenAI's form. "Lost" is what a loop gave up on.`,
+		Command: benchmark("Naive", "1x", "."), Takes: minute, Read: Benchmarks,
+		Tables: []Table{{First: "provider and client", Rows: `^BenchmarkNaive/(.*)$`, Columns: []Column{
+			{Title: "of the optimum", Unit: "ratio-to-optimum", Digits: 2},
+			{Title: "throttles", Unit: "throttles"},
+			{Title: "lost", Unit: "lost", Each: map[string]Asked{
+				"A requests bound/sluice": none(), "B tokens bound/sluice": none(), "C storm with Retry-After/sluice": none(),
+				"C storm without/sluice": none(), "refusals are charged/sluice": none()}},
+		}}},
 	}
 }
 
