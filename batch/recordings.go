@@ -55,14 +55,14 @@ func (e *RecordingError) Error() string {
 
 // OpenRecordings opens an output file.
 func OpenRecordings(path string) (*Recordings, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // opening a pipe would wait for a writer
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", path)
-	}
 	if err != nil {
 		file.Close()
 		return nil, err

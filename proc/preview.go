@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
 	"time"
 
 	"github.com/sluice-llm/sluice/work"
@@ -54,7 +53,7 @@ func Look(cfg Config, each func(Planned) error) (Preview, error) {
 
 // lookBack matches what earlier runs recorded, without opening it to write.
 func (x *Exec) lookBack() error {
-	f, err := os.Open(ResultsPath(x.dir))
+	f, err := openPlain(ResultsPath(x.dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -2,13 +2,14 @@ package work
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"time"
 )
 
 // InUse reports whether a process has the journal of path open, in its place or aside. What is not there is in nobody's
-// use.
+// use; what is no regular file is an error, and is not opened.
 func InUse(path string) (bool, error) {
 	path, err := followLinks(path)
 	if err != nil {
@@ -24,6 +25,9 @@ func InUse(path string) (bool, error) {
 
 // locked reports whether a process has a lock on the file of that name.
 func locked(name string) (bool, error) {
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() { // opening a pipe would wait for a writer
+		return false, fmt.Errorf("%s is not a regular file", name)
+	}
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil

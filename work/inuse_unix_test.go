@@ -50,3 +50,26 @@ func TestAPipeIsNoState(t *testing.T) {
 		t.Error("it does not end")
 	}
 }
+
+func TestAPipeIsInNobodysUse(t *testing.T) {
+	path := journalPath(t)
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() {
+		used, err := work.InUse(path)
+		if used {
+			t.Error("it is in use")
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err == nil || err.Error() != path+" is not a regular file" {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it does not end")
+	}
+}

@@ -271,23 +271,35 @@ func stand(output string, warn func(format string, args ...any)) (*runStatus, er
 		st.Hint = cmp.Or(pendingHint(st.Parts), leftHint(state))
 		return st, nil
 	}
-	if st.Alive = lives(results, state); !st.Alive {
+	if st.Alive = lives(results, state, warn); !st.Alive {
 		st.Status = statusKilled
 		st.Reason = fmt.Sprintf("process %d is gone and did not say why", state.PID)
-		if n, err := recorded(results); err == nil { // the state is older than that
+		n, err := recorded(results)
+		if err == nil { // the state is older than that
 			st.Reason += fmt.Sprintf("; it recorded %s", count(n, "result"))
 		}
-		st.Hint = "what is recorded is whole: the same run command goes on where it stopped"
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			st.Hint = "what is recorded is whole: the same run command goes on where it stopped"
+		}
 	}
 	return st, nil
 }
 
 // recorded counts the results of an output, in its place or still in its journal.
 func recorded(output string) (n int, err error) {
-	f, err := os.Open(work.AsidePath(output))
+	path := work.AsidePath(output)
+	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		f, err = os.Open(output)
+		path = output
+		info, err = os.Stat(path)
 	}
+	if err == nil && !info.Mode().IsRegular() { // opening a pipe would wait for a writer
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	if err != nil {
+		return 0, err
+	}
+	f, err := os.Open(path)
 	if err != nil {
 		return 0, err
 	}
@@ -323,9 +335,13 @@ const freshState = 75 * time.Second
 
 // lives reports whether the run goes on: it has its output locked, which processes of other containers see too, or its process
 // is there and wrote the state just now, since the number may be another's by now.
-func lives(output string, state work.State) bool {
-	if used, err := work.InUse(output); err == nil && used {
+func lives(output string, state work.State, warn func(format string, args ...any)) bool {
+	used, err := work.InUse(output)
+	if used {
 		return true
+	}
+	if err != nil {
+		warn("%v", err)
 	}
 	return time.Since(state.UpdatedAt) < freshState && processLives(state.PID)
 }

@@ -24,16 +24,15 @@ type File struct {
 // *UnpackError says that there is no room for it, and a *DamagedError that it is not whole.
 func Open(path string, cfg Config) (*File, error) {
 	cfg.Format = cfg.Format.Of(path)
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // opening a pipe would wait for a writer
+		return nil, fmt.Errorf("%s is not a regular file: give - and pipe it in", path)
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	f := &File{cfg: cfg, path: path, file: file}
-	f.info, err = file.Stat()
-	if err == nil && !f.info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file: give - and pipe it in", path)
-	}
-	if err == nil {
+	if f.info, err = file.Stat(); err == nil {
 		err = f.unpack()
 	}
 	if err != nil {
