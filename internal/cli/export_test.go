@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-llm/sluice/batch"
@@ -32,6 +33,11 @@ func Collect(ctx context.Context, at *cluster.Cluster, job string) (r batch.Remo
 
 // Leave is leave.
 var Leave = leave
+
+// Answering is the transport of sluice mcp.
+func Answering(in io.Reader, out io.Writer, ended, cut context.Context) mcp.Transport {
+	return answering{in: newMessages(in, out), ended: ended, cut: cut}
+}
 
 // PartsInWords says how parts stand together.
 func PartsInWords(all []parts.Status, now time.Time) string { return sumParts(all).words(now) }

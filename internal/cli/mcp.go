@@ -35,7 +35,8 @@ The tools answer with what these commands print with --json. Files are read belo
 provider and nothing is spent, unless --probe-tokens allows it and the agent asks find to probe with a budget of tokens.
 Keys come from the environment, as for every command; no tool takes, says or sends one elsewhere.
 
-An agent's settings name this command; it ends when its standard input does.`,
+An agent's settings name this command; it ends when its standard input does, or at an interrupt. What is open then has 5 s to
+be answered.`,
 		Example: `  claude mcp add sluice -- sluice mcp
   sluice mcp --dir ~/runs --probe-tokens 200000`,
 		Args: cobra.NoArgs,
@@ -67,11 +68,16 @@ func (o *mcpOptions) run(ctx context.Context, s *streams) error {
 	for _, t := range deskTools() {
 		d.add(server, t)
 	}
-	err = server.Run(ctx, answering{&mcp.IOTransport{Reader: io.NopCloser(s.in), Writer: stayOpen{s.out}}})
+	ended, end := context.WithCancel(ctx)
+	defer end()
+	over, cut := context.WithCancel(ctx)
+	defer cut()
+	defer onInterrupt(func(os.Signal) { end() }, func(os.Signal) { cut() })()
+	err = server.Run(ctx, answering{in: newMessages(s.in, s.out), ended: ended, cut: over})
 	if err == nil || errors.Is(err, io.EOF) {
 		return nil
 	}
-	return fmt.Errorf("standard input: %w", err)
+	return err
 }
 
 // stayOpen is a writer that is not the transport's to close.
@@ -112,7 +118,7 @@ func (d *toolDesk) settle(taken float64, a toolAnswer) {
 
 // toolAnswer is what a tool says.
 type toolAnswer struct {
-	ExitCode int            `json:"exit_code" jsonschema:"0: done; 3: a run has ended and left something; 4: a cost, a deadline or a number of workers cannot be kept; 5: the budget was used up"`
+	ExitCode int            `json:"exit_code" jsonschema:"0: done; 3: a run has ended and left something; 4: a cost, a deadline or a number of workers cannot be kept; 5: the budget was used up; 130: interrupted"`
 	Document map[string]any `json:"document" jsonschema:"what the command prints with --json"`
 	Notes    []string       `json:"notes,omitempty" jsonschema:"what it says beside, such as warnings"`
 }
