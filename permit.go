@@ -77,6 +77,9 @@ func forgotten(twin *Permit) {
 // Attempt is the number of the attempt that this permit is for, from 1. A throttled try does not count.
 func (p *Permit) Attempt() int { return p.attempt }
 
+// Last says that the call has no attempt after this one: a failure ends it, a throttled try aside.
+func (p *Permit) Last() bool { return p.attempt >= p.s.cfg.Attempts }
+
 // heldLocked reports whether the permit was not given back yet.
 func (p *Permit) heldLocked() bool { return p.ticket.ID == p.id && p.ticket.Granted() }
 

@@ -123,7 +123,7 @@ func (st *callState) run(_ context.Context, permit *sluice.Permit) (o sluice.Out
 	if w.journaled(st.calls) {
 		w.runner.unrecorded.send()
 		defer func() {
-			w.unrecorded = o.Kind == sluice.OK
+			w.unrecorded = st.ends(permit, &o)
 			w.runner.unrecorded.answered(w.unrecorded)
 		}()
 	}
@@ -143,4 +143,17 @@ func (st *callState) run(_ context.Context, permit *sluice.Permit) (o sluice.Out
 		w.runner.halt(&StoppedError{Kind: o.Kind, ID: st.item.ID, Err: o.Err})
 	}
 	return o
+}
+
+// ends reports whether the Scheduler tries no more after that outcome. Of failures on a route, only the route knows.
+func (st *callState) ends(permit *sluice.Permit, o *sluice.Outcome) bool {
+	switch {
+	case o.Kind == sluice.OK:
+		return true
+	case st.calls.route != nil:
+		return false
+	case o.Final:
+		return true
+	}
+	return !o.Kind.Throttle() && (!o.Kind.Transient() || permit.Last())
 }

@@ -136,7 +136,7 @@ type worker struct {
 	line    []byte          // the result's line, reused
 
 	counted    bool // among its lane's waiting, although it does not wait for a permit yet
-	unrecorded bool // the item at hand has a good answer that is not in the journal yet
+	unrecorded bool // the call of the item at hand is over, and not in the journal yet
 }
 
 // placeKey is for what a context belongs to: the *worker in that of a Handler, the *Runner in that of its feed. It is one
@@ -174,7 +174,7 @@ func (w *worker) journaled(c *calls) bool {
 	return w != nil && w.runner.cfg.Journal != nil && w.direct == c
 }
 
-// settle says that the item's answer is recorded, or never will be.
+// settle says that the item's result is recorded, or never will be.
 func (w *worker) settle() {
 	if w.unrecorded {
 		w.unrecorded = false

@@ -41,6 +41,9 @@ func (c *calls) rationed(wait context.Context, st *callState) (sluice.Tally, err
 		if all = all.Add(tally); !again {
 			return all, err
 		}
+		if st.worker != nil {
+			st.worker.settle() // those that it waits for may wait for it
+		}
 	}
 }
 

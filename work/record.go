@@ -23,7 +23,7 @@ func (r *Runner) record(w *worker) {
 	w.line = w.line[:0]
 	r.encode(w, &w.result)
 	if r.write(w, true) {
-		r.announce(&w.result)
+		r.announce(w, &w.result)
 	}
 }
 
@@ -75,10 +75,10 @@ func (r *Runner) flush(w *worker, b *block) bool {
 		return false
 	}
 	if b.own {
-		r.announce(&w.result)
+		r.announce(w, &w.result)
 	}
 	for _, t := range b.twins {
-		r.announce(twinOf(&w.result, t))
+		r.announce(w, twinOf(&w.result, t))
 	}
 	w.line, b.twins, b.own = w.line[:0], b.twins[:0], false
 	return true
@@ -114,20 +114,20 @@ func (r *Runner) write(w *worker, own bool) bool {
 	if own {
 		w.result.Offset = offset
 	}
-	w.settle()
 	if cap(w.line) > mostBlock {
 		w.line = nil
 	}
 	return true
 }
 
-// announce tells of a result that is recorded.
-func (r *Runner) announce(result *Result) {
+// announce tells of a result that is recorded: of the worker's own, or a twin's.
+func (r *Runner) announce(w *worker, result *Result) {
 	r.tally.add(result)
 	r.observe(result)
 	if r.cfg.OnResult != nil {
 		r.cfg.OnResult(result)
 	}
+	w.settle()
 	if r.out != nil {
 		select {
 		case r.out <- *result:

@@ -201,3 +201,57 @@ func TestAcceptRefusesAResultAndStops(t *testing.T) {
 		t.Errorf("error %v, failed %d, lines %q", err, rep.Failed, linesOf(t, j))
 	}
 }
+
+// Who stops a run at so many failures is told of each before another call is sent in its place, however slow the disk is.
+func TestNoCallIsSentBetweenAFailureAndTheStopForIt(t *testing.T) {
+	enough := errors.New("two have failed")
+	for name, tt := range map[string]struct {
+		slots, attempts int
+		failed          sluice.Outcome
+	}{
+		"one at a time":          {1, 1, sluice.Outcome{Kind: sluice.CommandFailed}},
+		"several at once":        {3, 1, sluice.Outcome{Kind: sluice.ServerError}},
+		"after several attempts": {2, 3, sluice.Outcome{Kind: sluice.Timeout}},
+		"without another try":    {1, 6, sluice.Outcome{Kind: sluice.BadRequest}},
+		"by its own word":        {1, 6, sluice.Outcome{Kind: sluice.Network, Final: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: tt.slots}, Attempts: tt.attempts})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				var failed, told atomic.Int32
+				var r *work.Runner
+				r = newRunner(t, work.Config{
+					Journal: openJournal(t, journalPath(t), work.JournalConfig{Sync: work.SyncNone}),
+					Encode: func(dst []byte, res *work.Result) []byte {
+						time.Sleep(3 * time.Second) // a slow disk
+						return encode(dst, res)
+					},
+					OnResult: func(*work.Result) {
+						if told.Add(1) == 2 {
+							r.Stop(enough)
+						}
+					},
+					Handler: work.Calls(s, func(_ context.Context, p *sluice.Permit, _ work.Item) (work.Result, sluice.Outcome) {
+						if n := failed.Load(); n >= 2 {
+							t.Errorf("a call is sent after %d have failed", n)
+						}
+						time.Sleep(time.Second)
+						if tt.failed.Final || !tt.failed.Kind.Transient() || p.Last() {
+							failed.Add(1)
+						}
+						return work.Result{}, tt.failed
+					}),
+				})
+				add(t, r, numbered(20)...)
+				rep, err := r.Run(context.Background())
+				if !errors.Is(err, enough) || rep.Failed < 2 || rep.Failed > 1+tt.slots {
+					t.Errorf("%d failed, error %v", rep.Failed, err)
+				}
+			})
+		})
+	}
+}
