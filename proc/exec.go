@@ -242,7 +242,7 @@ func (x *Exec) recorded(r *work.Result) {
 	if t != nil {
 		tier = t.tier
 	}
-	x.tally.add(r.ID, tier, stateOf(r.Kind, t != nil && t.quarantined))
+	x.tally.add(r.ID, tier, r.Kind, stateOf(r.Kind, t != nil && t.quarantined))
 	x.input.settle(int(r.Seq)-1, r.Kind == sluice.OK)
 	if x.cfg.OnResult != nil {
 		x.cfg.OnResult(r)

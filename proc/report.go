@@ -1,17 +1,20 @@
 package proc
 
 import (
+	"maps"
 	"sync"
 
+	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/work"
 )
 
 // Report is what all runs in a directory came to, as report.json has it.
 type Report struct {
 	Summary
-	Tiers   []Summary      `json:"tiers,omitempty"`
-	Waits   []work.Blocked `json:"blocked_by,omitempty"` // what did not run because of what it needs
-	Results string         `json:"results"`              // the file
+	Kinds   map[sluice.Kind]int `json:"failed_by_kind"` // of Failed and Quarantined
+	Tiers   []Summary           `json:"tiers,omitempty"`
+	Waits   []work.Blocked      `json:"blocked_by,omitempty"` // what did not run because of what it needs
+	Results string              `json:"results"`              // the file
 
 	Run work.Report `json:"-"` // of the last run alone
 }
@@ -55,12 +58,13 @@ func (s *Summary) finish() {
 type tally struct {
 	mu      sync.Mutex
 	tiers   map[string]*Summary
+	kinds   map[sluice.Kind]int
 	done    int               // by earlier runs, of the items of this one
 	limited map[string]string // items whose last try met a limit, with their tiers
 }
 
 func newTally() *tally {
-	return &tally{tiers: make(map[string]*Summary), limited: make(map[string]string)}
+	return &tally{tiers: make(map[string]*Summary), kinds: make(map[sluice.Kind]int), limited: make(map[string]string)}
 }
 
 func (t *tally) tierLocked(name string) *Summary {
@@ -76,7 +80,7 @@ func (t *tally) tierLocked(name string) *Summary {
 func (t *tally) earlier(r *Result, counts bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.tierLocked(r.Tier).count(r.State)
+	t.countLocked(r.Tier, r.Kind, r.State)
 	if counts {
 		t.done++
 	}
@@ -100,11 +104,18 @@ func (t *tally) met(id, tier string, state State) {
 }
 
 // add counts a result.
-func (t *tally) add(id, tier string, state State) {
+func (t *tally) add(id, tier string, kind sluice.Kind, state State) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.tierLocked(tier).count(state)
+	t.countLocked(tier, kind, state)
 	delete(t.limited, id)
+}
+
+func (t *tally) countLocked(tier string, kind sluice.Kind, state State) {
+	t.tierLocked(tier).count(state)
+	if state != Succeeded {
+		t.kinds[kind]++
+	}
 }
 
 // report says what became of all items.
@@ -112,7 +123,7 @@ func (x *Exec) report(run work.Report) Report {
 	t, in := x.tally, x.input
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	rep := Report{Results: ResultsPath(x.dir), Run: run, Waits: in.blocked()}
+	rep := Report{Kinds: maps.Clone(t.kinds), Results: ResultsPath(x.dir), Run: run, Waits: in.blocked()}
 	tiers := make(map[string]*Summary, len(t.tiers))
 	for name, s := range t.tiers {
 		copied := *s

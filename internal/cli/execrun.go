@@ -276,33 +276,29 @@ type execSummary struct {
 
 	First map[string]string `json:"first_failures,omitempty"` // by kind: the item and its message
 
-	Already      int            `json:"already"` // done by earlier runs
-	Done         int            `json:"done"`    // by this run, well
-	Kinds        map[string]int `json:"failed_by_kind"`
-	Attempts     int            `json:"attempts"`
-	Throttles    int            `json:"throttles"`
-	Pauses       int            `json:"pauses"` // of this run
-	InputTokens  int            `json:"input_tokens"`
-	OutputTokens int            `json:"output_tokens"`
-	WallMS       int64          `json:"wall_ms"`
-	CooldownMS   int64          `json:"cooldown_ms"` // over all items
-	Cost         *float64       `json:"cost_usd"`    // of this run; null where nothing said so
+	Already int `json:"already"` // done by earlier runs
+
+	// What follows is of this run.
+	Done         int      `json:"done"` // well
+	Attempts     int      `json:"attempts"`
+	Throttles    int      `json:"throttles"`
+	Pauses       int      `json:"pauses"`
+	InputTokens  int      `json:"input_tokens"`
+	OutputTokens int      `json:"output_tokens"`
+	WallMS       int64    `json:"wall_ms"`
+	CooldownMS   int64    `json:"cooldown_ms"` // over all items
+	Cost         *float64 `json:"cost_usd"`    // null where nothing said so
 }
 
 // conclude prints the summary of a run that returned err, and returns what the program ends with.
 func (r *execRun) conclude(rep proc.Report, err error) error {
 	sum := &execSummary{
-		Report: rep, Dir: r.o.dir, Already: r.exec.Already(), Done: rep.Run.Done, Kinds: map[string]int{}, Attempts: rep.Run.Attempts,
+		Report: rep, Dir: r.o.dir, Already: r.exec.Already(), Done: rep.Run.Done, Attempts: rep.Run.Attempts,
 		InputTokens: rep.Run.Usage.Input, OutputTokens: rep.Run.Usage.Output, WallMS: rep.Run.Wall.Milliseconds(),
 		CooldownMS: rep.Run.Cooldown.Milliseconds(), First: r.failures.byKind(), Pauses: r.pauses.Count(),
 	}
 	for _, lane := range r.scheduler.Snapshot().Lanes {
 		sum.Throttles += lane.Throttles
-	}
-	for kind, n := range rep.Run.Kinds {
-		if kind != sluice.OK {
-			sum.Kinds[kind.String()] = n
-		}
 	}
 	if rep.Run.Costed > 0 {
 		sum.Cost = &rep.Run.Cost
@@ -322,17 +318,14 @@ func (r *execRun) conclude(rep proc.Report, err error) error {
 	return err
 }
 
-// mendable reports whether another try may mend a failure: of those of earlier runs, that is not known.
+// mendable reports whether another try may mend a failure.
 func (sum *execSummary) mendable() bool {
-	earlier := sum.Failed + sum.Quarantined
-	for name, n := range sum.Kinds {
-		var kind sluice.Kind
-		if kind.UnmarshalText([]byte(name)) == nil && kind.Transient() {
+	for kind := range sum.Kinds {
+		if kind.Transient() {
 			return true
 		}
-		earlier -= n
 	}
-	return earlier > 0
+	return false
 }
 
 // verdict says how the run ended, in sum and as an error.
