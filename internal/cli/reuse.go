@@ -40,7 +40,8 @@ func (f *reuseFlags) fill(cfg *batch.Config) error {
 
 // printReuse writes which calls were spared, if any was.
 func (sum *summary) printReuse(row func(name, format string, args ...any)) {
-	if all := sum.Cached + sum.misses; all > 0 {
+	// What was looked for, and had no result before the run stopped, is left to do: whether it would be a hit is for a later run.
+	if all := min(sum.Cached+sum.misses, sum.ran-sum.Deduplicated); all > 0 {
 		row("cache", "%s hits of %s", group(sum.Cached), group(all))
 	}
 	if sum.Deduplicated > 0 {
