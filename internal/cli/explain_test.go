@@ -120,3 +120,22 @@ func TestExplainPrintsNoKey(t *testing.T) {
 		}
 	}
 }
+
+func TestExplainShortensLongWordsForPeopleAlone(t *testing.T) {
+	long := "Rate limit reached: " + strings.Repeat("please slow down, ", 40) + "sk-proj-0123456789abcdefghijklmnop and wait"
+	body := fmt.Sprintf(`{"error":{"message":%q,"type":"rate_limit_error"}}`, long)
+	explain := func(args ...string) string {
+		var stdout, stderr bytes.Buffer
+		if code := cli.Main(t.Context(), append([]string{"explain", "--status", "429"}, args...), strings.NewReader(body), &stdout, &stderr); code != 0 {
+			t.Fatalf("exit code %d: %s", code, &stderr)
+		}
+		return stdout.String()
+	}
+	want := "\n  said    " + long[:300] + "… (--json has more)\n"
+	if said := explain(); !strings.Contains(said, want) || strings.Contains(said, long[:310]) {
+		t.Errorf("it says\n%s\nwant %s", said, want)
+	}
+	if said := explain("--json"); !strings.Contains(said, long[:len(long)-50]) || !strings.Contains(said, "and wait") || strings.Contains(said, "0123456789") {
+		t.Errorf("as JSON it says\n%s", said)
+	}
+}

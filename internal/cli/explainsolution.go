@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -129,8 +130,11 @@ func (v solution) print(s *streams) error {
 	if v.Why.Also != "" {
 		add("or", "%s", v.Why.Also)
 	}
-	if v.Message != "" {
-		add("said", "%s", v.Message)
+	if said := s.out.secrets.strike(v.Message); said != "" { // before it is cut, which could part a key
+		if short := prose.Clip(said, mostMessage); short != said {
+			said = short + " (--json has more)"
+		}
+		add("said", "%s", said)
 	}
 	for _, line := range lines {
 		if _, err := fmt.Fprintln(s.out, escape(line)); err != nil {
