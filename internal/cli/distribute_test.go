@@ -181,6 +181,35 @@ func TestADistributedRunIsDrained(t *testing.T) {
 	}
 }
 
+// TestOneInterruptEndsARunWhoseEngineIsGone takes the engine away, and brings it back for the next run.
+func TestOneInterruptEndsARunWhoseEngineIsGone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some 20 s of real time, in real processes")
+	}
+	t.Parallel()
+	c := newCrew(t, 200, 16)
+	if c.engine == nil { // that of others stays
+		c.engine = miniredis.RunT(t)
+		c.redis = "redis://" + c.engine.Addr()
+		c.args[1] = c.redis
+	}
+	c.hire("--rpm", "1200", "--burst-seconds", "1")
+	collects := c.start()
+	c.awaitLines(20)
+	c.engine.Close()
+	collects.Process.Signal(os.Interrupt)
+	hung := time.AfterFunc(time.Minute, func() { collects.Process.Kill() })
+	out, err := collects.wait()
+	if !hung.Stop() || collects.ProcessState.ExitCode() != 130 || !strings.Contains(out, "has not answered for 10 s") {
+		t.Fatalf("the run ended with %v:\n%s", err, out)
+	}
+	if err := c.engine.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	c.done(c.start().wait())
+	t.Logf("%d calls were made twice", c.twice())
+}
+
 // TestADistributedRunIsTheSame compares the output of a run here and of one by workers, with a schema that some answers miss.
 func TestADistributedRunIsTheSame(t *testing.T) {
 	t.Parallel()

@@ -53,16 +53,35 @@ func (c *collector) begin(ctx context.Context, at *cluster.Cluster) (err error) 
 
 // withdraw takes back what no worker has, whenever that is asked for: a call may be handed over while others are taken back.
 func (c *collector) withdraw(ctx context.Context) {
-	for {
+	for first := true; ; first = false {
 		select {
 		case <-c.recall:
 		case <-ctx.Done():
 			return
 		}
+		if first {
+			c.wg.Go(func() { c.giveUp(ctx) })
+		}
 		if err := c.end.Withdraw(ctx); err != nil && ctx.Err() == nil {
 			c.s.errorf("sluice: warning: calls that no worker has cannot be taken back: %s\n", err)
 		}
 	}
+}
+
+// giveUp ends the receiving of a run that ends once its engine has not answered for finishWithin: nobody knows then whether
+// what workers have will come. It stays where it is, for the next run.
+func (c *collector) giveUp(ctx context.Context) {
+	tick := time.NewTicker(jobsEvery)
+	defer tick.Stop()
+	for c.look.silence() < finishWithin {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+	c.s.errorf("sluice: the engine at %s has not answered for %s: what was handed out is left to the next run\n", c.look.at, span(finishWithin))
+	_ = c.end.Close() // it is closed again, which says the same
 }
 
 // handed is a call that workers were handed.
@@ -164,7 +183,7 @@ func (c *collector) Recorded(numbers []int) {
 	c.end.Recorded(all...)
 }
 
-// finishWithin is how long a run that is done waits for its engine: longer than a restart takes, and not for ever.
+// finishWithin is how long a run that is done, or is to end, waits for its engine: longer than a restart takes, and not for ever.
 const finishWithin = 10 * time.Second
 
 // close ends it. A job of which nothing is left is removed; what else there is stays for the next run.

@@ -85,10 +85,15 @@ func (w *jobWatch) orphan() string {
 
 // gone says that the engine does not answer; "" while it does.
 func (w *jobWatch) gone() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if time.Since(w.last) < away {
+	if w.silence() < away {
 		return ""
 	}
 	return fmt.Sprintf("waiting for the engine at %s", w.at)
+}
+
+// silence is how long the engine has not answered.
+func (w *jobWatch) silence() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Since(w.last)
 }
