@@ -121,6 +121,7 @@ func (c *calls) do(wait context.Context, st *callState) (sluice.Tally, error) {
 func (st *callState) run(_ context.Context, permit *sluice.Permit) (o sluice.Outcome) {
 	w := st.worker
 	if w.journaled(st.calls) {
+		w.settle() // else a try that was taken for the last would wait for itself
 		w.runner.unrecorded.send()
 		defer func() {
 			w.unrecorded = st.ends(permit, &o)
