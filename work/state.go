@@ -3,13 +3,13 @@ package work
 import (
 	"bytes"
 	"cmp"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -164,7 +164,7 @@ func (s State) save(path string, sync bool) error {
 	if len(b) >= mostState { // it could not be read again
 		return fmt.Errorf("state file: it would have %d bytes, and may have %d: have fewer batches at once", len(b), mostState)
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	tmp, err := os.OpenFile(path+"."+rand.Text()+".tmp", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) // the umask holds
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (s State) save(path string, sync bool) error {
 	if err == nil && sync {
 		err = tmp.Sync()
 	}
-	err = errors.Join(err, tmp.Chmod(0o644), tmp.Close())
+	err = errors.Join(err, tmp.Close())
 	if err == nil {
 		if _, damaged := readState(path); damaged == nil { // a damaged one must not replace a good backup
 			err = os.Rename(path, path+".bak")

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -65,9 +66,9 @@ func (f *newFile) wrong(err error) error {
 	return usageError(fmt.Errorf("--%s: %w", f.flag, err), "name a file that can be written")
 }
 
-// create makes a file beside it, since only within one directory a file is replaced at once.
+// create makes a file beside it, since only within one directory a file is replaced at once. The umask holds for it.
 func (f *newFile) create() (*os.File, error) {
-	return os.CreateTemp(filepath.Dir(f.path), filepath.Base(f.path)+".*.tmp")
+	return os.OpenFile(f.path+"."+rand.Text()+".tmp", os.O_WRONLY|os.O_CREATE|os.O_EXCL, f.mode)
 }
 
 // write puts what fill writes in its place.
@@ -85,8 +86,11 @@ func (f *newFile) write(fill func(io.Writer) error) (err error) {
 			err = fmt.Errorf("--%s: %w", f.flag, err)
 		}
 	}()
-	err = errors.Join(fill(tmp), tmp.Chmod(f.mode), tmp.Sync(), tmp.Close())
-	if err != nil {
+	err = fill(tmp)
+	if f.replaces { // who may read it stays as it was
+		err = errors.Join(err, tmp.Chmod(f.mode))
+	}
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
 		return err
 	}
 	return os.Rename(tmp.Name(), f.path)
