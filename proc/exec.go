@@ -229,7 +229,7 @@ func (x *Exec) openRunner() (err error) {
 	}
 	x.runner, err = work.New(work.Config{
 		Handler: work.Calls(cfg.Scheduler, x.attempt), Feed: x.input.feed, Total: x.input.known(), Already: x.tally.already(),
-		Workers: cfg.Workers, Journal: x.journal, Encode: x.encode, Accept: x.keep, OnResult: x.recorded, Observer: cfg.Observer,
+		AlreadyFailed: x.tally.alreadyFailed, Workers: cfg.Workers, Journal: x.journal, Encode: x.encode, Accept: x.keep, OnResult: x.recorded, Observer: cfg.Observer,
 		Name: "exec", Control: cfg.Control, Pauses: cfg.Pauses, Outlook: x.Outlook, Logger: x.log, Conclude: x.conclude,
 	})
 	return err

@@ -59,7 +59,8 @@ type tally struct {
 	mu      sync.Mutex
 	tiers   map[string]*Summary
 	kinds   map[sluice.Kind]int
-	done    int               // by earlier runs, of the items of this one
+	done    int               // by earlier runs, of the items of this one,
+	failed  int               // and of those, not well
 	limited map[string]string // items whose last try met a limit, with their tiers
 }
 
@@ -83,6 +84,9 @@ func (t *tally) earlier(r *Result, counts bool) {
 	t.countLocked(r.Tier, r.Kind, r.State)
 	if counts {
 		t.done++
+		if r.State != Succeeded {
+			t.failed++
+		}
 	}
 }
 
@@ -90,6 +94,12 @@ func (t *tally) already() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.done
+}
+
+func (t *tally) alreadyFailed() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.failed
 }
 
 // met notes what became of a try that failed.

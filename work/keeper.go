@@ -71,6 +71,9 @@ func (k *keeper) state() State {
 		InputTokens:    p.Usage.Input,
 		OutputTokens:   p.Usage.Output,
 	}
+	if earlier := k.runner.cfg.AlreadyFailed; earlier != nil {
+		state.AlreadyFailed = earlier()
+	}
 	if look := k.runner.cfg.Outlook; look != nil {
 		state.Outlook = look()
 	}

@@ -33,8 +33,10 @@ type Config struct {
 	// nothing left to stop. 0 is unknown: those taken in so far count, and all are there once the feed has ended.
 	Total int
 
-	// Already is how many items earlier runs did, for Progress.
-	Already int
+	// Already is how many items earlier runs did, for Progress, and AlreadyFailed how many of these failed, for the state file.
+	// Nil is none.
+	Already       int
+	AlreadyFailed func() int
 
 	// Workers bounds how many items of a lane (and tenant and priority) are handled at once, but for those that wait
 	// in Await. Below that, their number follows what the Scheduler lets through. Default UsualWorkers.

@@ -124,7 +124,7 @@ func (st *runStatus) end(s *streams, asJSON bool) error {
 	if st.Hint != "" && !asJSON {
 		s.errorf("hint: %s\n", st.Hint)
 	}
-	if st.ended() && (st.Status != string(work.Completed) || st.State.Failed > 0) {
+	if st.ended() && (st.Status != string(work.Completed) || failures(st.State) > 0) {
 		return silent(exitLeft)
 	}
 	return nil
@@ -317,6 +317,9 @@ func recorded(output string) (n int, err error) {
 	}
 }
 
+// failures is how many items all runs of an output recorded as failed.
+func failures(s *work.State) int { return s.Failed + s.AlreadyFailed }
+
 // leftHint says what to do about what a run left.
 func leftHint(state work.State) string {
 	switch {
@@ -324,7 +327,7 @@ func leftHint(state work.State) string {
 		return "the run command without --cancel does what is left"
 	case state.Status != work.Completed:
 		return "the same run command goes on where it stopped"
-	case state.Failed > 0:
+	case failures(&state) > 0:
 		return "the same run command with --retry-failed tries the failed items again"
 	}
 	return ""

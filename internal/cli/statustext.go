@@ -88,8 +88,8 @@ func stateRows(s *work.State, row func(name, format string, args ...any), now ti
 	if s.Total > 0 {
 		progress += "  " + bar(done, s.Total, 24)
 	}
-	if s.Failed > 0 {
-		progress += fmt.Sprintf("  %s failed", group(s.Failed))
+	if n := failures(s); n > 0 {
+		progress += fmt.Sprintf("  %s failed", group(n))
 	}
 	row("items", "%s", progress)
 	if going && s.RateLimitUntil.After(now) {
@@ -126,8 +126,8 @@ func (st *runStatus) line(now time.Time) string {
 	}
 	s := st.State
 	text := fmt.Sprintf("%s: %s, %s", st.Output, st.word(), counted(s.Already+s.Done+s.Failed, s.Total))
-	if s.Failed > 0 {
-		text += fmt.Sprintf(", %s failed", group(s.Failed))
+	if n := failures(s); n > 0 {
+		text += fmt.Sprintf(", %s failed", group(n))
 	}
 	if !st.ended() && s.RateLimitUntil.After(now) {
 		text += ", paused until " + clock(s.RateLimitUntil, now)
