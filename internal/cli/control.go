@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -180,7 +181,7 @@ func (c *controlled) SetLimits(limits map[sluice.Dimension]int) ([]control.Chang
 		return nil, control.ErrNotReady
 	}
 	if r.collector != nil {
-		return nil, errWorkersCall
+		return nil, workersCall()
 	}
 	done, err := r.accounts.tell(limits)
 	var changes []control.Change
@@ -194,8 +195,10 @@ func (c *controlled) SetLimits(limits map[sluice.Dimension]int) ([]control.Chang
 	return changes, err
 }
 
-// errWorkersCall is returned for what would change nothing in a run whose calls workers make.
-var errWorkersCall = errors.New("the calls are made by workers, which are not controlled by this run: stop or start those")
+// workersCall is returned for what would change nothing in a run whose calls workers make.
+func workersCall() error {
+	return &control.Error{Status: http.StatusConflict, Text: "the calls are made by workers, which are not controlled by this run: stop or start those"}
+}
 
 // Act pauses, resumes or drains the run.
 func (c *controlled) Act(action control.Action) error {
@@ -209,7 +212,7 @@ func (c *controlled) Act(action control.Action) error {
 		return nil
 	case control.Pause, control.Resume:
 		if r.collector != nil {
-			return errWorkersCall
+			return workersCall()
 		}
 		changed, err := r.accounts.hold(action == control.Pause)
 		if changed {
