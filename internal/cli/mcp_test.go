@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -99,6 +101,10 @@ func TestAgentsAskWhatCommandsKnow(t *testing.T) {
 	if w := a.Document["workload"].(map[string]any); w["requests"] != 1e6 || w["output_tokens"] != 0.0 {
 		t.Errorf("plan: the workload is %v", w)
 	}
+	a, failure = useTool(t, d.session, "plan", map[string]any{"tpd": 1000000, "burst_seconds": 1, "requests": 1000})
+	if limits, _ := a.Document["limits"].(map[string]any); failure != "" || limits["tpd"] == nil || limits["burst_seconds"] == nil {
+		t.Errorf("plan of a day's tokens: %v %s", a, failure)
+	}
 	a, failure = useTool(t, d.session, "plan", map[string]any{"rpm": 60, "requests": 1000, "deadline": "1m"})
 	if failure != "" || a.ExitCode != 4 || len(a.Notes) == 0 {
 		t.Errorf("plan with a deadline that cannot be kept: %v %s", a, failure)
@@ -111,6 +117,10 @@ func TestAgentsAskWhatCommandsKnow(t *testing.T) {
 	a, failure = useTool(t, d.session, "find", map[string]any{"model": "gpt-4o-mini", "token_budget": 5000})
 	if failure != "" || a.Document["dry_run"] != true || a.Document["token_budget"] != 5000.0 {
 		t.Errorf("find: %v %s", a, failure)
+	}
+	a, failure = useTool(t, d.session, "find", map[string]any{"model": "gpt-4o-mini", "max_cost": 0.5, "price_in": 0.15, "price_out": 0.6})
+	if most, _ := a.Document["most"].(map[string]any); failure != "" || most["cost_usd"] == nil {
+		t.Errorf("find with prices: %v %s", a, failure)
 	}
 
 	a, failure = useTool(t, d.session, "explain", map[string]any{"text": "slow down", "status": 429, "header": []string{"retry-after: 20"}})
@@ -236,7 +246,7 @@ func TestAgentsReadNothingByWayOfARun(t *testing.T) {
 }
 
 func TestTheToolsAreDescribed(t *testing.T) {
-	d := newDesk(t)
+	d, document := newDesk(t), read(t, "../../docs/mcp.md")
 	list, err := d.session.ListTools(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -247,10 +257,20 @@ func TestTheToolsAreDescribed(t *testing.T) {
 		if tool.Description == "" || tool.OutputSchema == nil || tool.Annotations.ReadOnlyHint == (tool.Name == "find") {
 			t.Errorf("%s is described as %+v", tool.Name, tool)
 		}
-		for name, about := range tool.InputSchema.(map[string]any)["properties"].(map[string]any) {
+		properties := tool.InputSchema.(map[string]any)["properties"].(map[string]any)
+		for name, about := range properties {
 			if about.(map[string]any)["description"] == "" {
 				t.Errorf("%s: %s is not described", tool.Name, name)
 			}
+		}
+		var said []string
+		if row := regexp.MustCompile("(?m)^\\| `" + tool.Name + "` \\|.*\\|(.*)\\|$").FindStringSubmatch(document); row != nil {
+			for _, m := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(row[1], -1) {
+				said = append(said, m[1])
+			}
+		}
+		if slices.Sort(said); !slices.Equal(said, slices.Sorted(maps.Keys(properties))) {
+			t.Errorf("docs/mcp.md has the arguments %v of %s, which takes %v", said, tool.Name, slices.Sorted(maps.Keys(properties)))
 		}
 	}
 	slices.Sort(names)

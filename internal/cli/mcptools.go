@@ -34,7 +34,7 @@ func deskTools() []deskTool {
 			about: "Says what limits and a workload come to: open calls (slots), workers, requests per minute, time and cost. " +
 				"Computes alone: nothing is sent. Give the limits (rpm, tpm, concurrent), or a provider with a tier.",
 			flags: []string{
-				"provider", "model", "tier", "rpm", "tpm", "itpm", "otpm", "rpd", "concurrent", "latency", "input-tokens", "cached-tokens",
+				"provider", "model", "tier", "rpm", "tpm", "itpm", "otpm", "rpd", "tpd", "concurrent", "burst-seconds", "latency", "input-tokens", "cached-tokens",
 				"output-tokens", "max-tokens", "requests", "workload", "safety", "graphs", "price-in", "price-out", "max-cost", "deadline", "simulate",
 			},
 			args: planArgs,
@@ -43,7 +43,7 @@ func deskTools() []deskTool {
 			name: "find",
 			about: "Finds out what a provider really enforces, and how many workers are safe. Without probe it says what that would cost and " +
 				"sends nothing. With probe it makes real calls, which cost money: token_budget bounds them.",
-			flags: []string{"provider", "model", "tier", "max-workers", "min-output-tokens", "token-budget", "max-cost", "quick"},
+			flags: []string{"provider", "model", "tier", "max-workers", "min-output-tokens", "token-budget", "max-cost", "price-in", "price-out", "quick"},
 			own: map[string]*jsonschema.Schema{
 				"probe": {Type: "boolean", Description: "make real calls; only where whoever started this server allowed it"},
 			},
