@@ -152,7 +152,7 @@ func (b *answerBody) ended(err error) (o sluice.Outcome) {
 	default:
 		o = b.cfg.broken(b.ctx, b.flight, err)
 	}
-	o.Usage, o.HasUsage = m.usage(b.cfg.Cost)
+	o.Usage, o.HasUsage = m.usage(b.cfg.Cost, err != nil && err != io.EOF)
 	return o
 }
 

@@ -22,6 +22,10 @@ func TestOpenBodyGivesItsPermitBackOnce(t *testing.T) {
 	open := func(r *http.Request) (*http.Response, error) {
 		return reply(200, stuck{r.Context(), strings.NewReader(half)}, sse...)
 	}
+	said := chatStream[:strings.LastIndex(chatStream, "data: {")] // why it ends, and not yet what it used
+	ending := func(r *http.Request) (*http.Response, error) {
+		return reply(200, stuck{r.Context(), strings.NewReader(said)}, sse...)
+	}
 	cases := []struct {
 		name string
 		base tripper
@@ -32,6 +36,12 @@ func TestOpenBodyGivesItsPermitBackOnce(t *testing.T) {
 		{"read to its end", replies(200, chatStream, sse...), func(t *testing.T, b io.ReadCloser, _ func()) { io.Copy(io.Discard, b); b.Close(); b.Close() }, sluice.OK, 4},
 		{"never read, only closed", open, func(t *testing.T, b io.ReadCloser, _ func()) { b.Close(); b.Close() }, sluice.OK, 1},
 		{"closed early", open, func(t *testing.T, b io.ReadCloser, _ func()) { io.ReadFull(b, make([]byte, 200)); b.Close() }, sluice.OK, 1},
+		{"closed before its usage", ending, func(t *testing.T, b io.ReadCloser, _ func()) { io.ReadFull(b, make([]byte, len(said))); b.Close() }, sluice.OK, 1},
+		{"cancelled before its usage", ending, func(t *testing.T, b io.ReadCloser, cancel func()) {
+			io.ReadFull(b, make([]byte, len(said)))
+			cancel()
+			synctest.Wait()
+		}, sluice.OK, 1},
 		{"cut at a clean end", replies(200, half, sse...), func(t *testing.T, b io.ReadCloser, _ func()) { io.Copy(io.Discard, b); b.Close() }, sluice.Network, 1},
 		{"broken", func(*http.Request) (*http.Response, error) {
 			return reply(200, io.MultiReader(strings.NewReader(half), iotest.ErrReader(io.ErrUnexpectedEOF)), sse...)

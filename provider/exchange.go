@@ -154,7 +154,7 @@ func (cfg ExchangeConfig) collect(ctx context.Context, f *flight, resp *http.Res
 	if err == nil && m.Fault == nil {
 		f.drain(resp.Body)
 	}
-	u, ok := m.meter.usage(cfg.Cost)
+	u, ok := m.meter.usage(cfg.Cost, false)
 	var o sluice.Outcome
 	switch {
 	case m.Fault != nil:

@@ -23,7 +23,7 @@ func Metered(e Endpoint, events []string, each bool) (u sluice.Usage, finish str
 		}
 		m.feed([]byte("data: " + data + "\n\n"))
 	}
-	u, _ = m.usage(sluice.Cost{Input: 1})
+	u, _ = m.usage(sluice.Cost{Input: 1}, false)
 	return u, m.sum.finish, m.complete(), m.fault != nil
 }
 

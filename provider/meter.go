@@ -72,10 +72,11 @@ func (m *meter) complete() bool {
 	return m.fault == nil && (m.done || said)
 }
 
-// usage returns what the call used. Of an answer that broke off it is the input and the text seen.
-func (m *meter) usage(estimate sluice.Cost) (u sluice.Usage, ok bool) {
+// usage returns what the call used. Of an answer that broke off it is the input and the text seen; so it is of one whose reader left
+// when it had said why it ended, and not yet what it used.
+func (m *meter) usage(estimate sluice.Cost, left bool) (u sluice.Usage, ok bool) {
 	u = m.sum.usage
-	if m.complete() {
+	if m.complete() && (m.done || m.sum.hasUsage || !left) {
 		return u, m.sum.hasUsage
 	}
 	if u.Input == 0 {
