@@ -46,7 +46,7 @@ type call struct {
 // serve makes the call that a request asks for.
 func (g *Gateway) serve(w *visit, r *http.Request, to route, on *state) {
 	c := g.call(w, r, on)
-	c.route = to
+	c.route, c.handling = to, on.handling(to)
 	if !to.models {
 		c.dialect = to.endpoint.Dialect()
 	}
@@ -70,7 +70,7 @@ func (g *Gateway) serve(w *visit, r *http.Request, to route, on *state) {
 func (g *Gateway) call(w *visit, r *http.Request, on *state) *call {
 	return &call{
 		state: on, visit: w,
-		g: g, w: w, r: r, dialect: dialectOf(r), handling: on.handling(r.URL.Path), leave: func() {},
+		g: g, w: w, r: r, dialect: dialectOf(r), leave: func() {},
 		to: outlet{control: http.NewResponseController(w), conn: connOf(r), most: on.cfg.Deadlines.Write, renewed: time.Now()},
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // Route says how requests of some paths are served.
 type Route struct {
-	Path string // how their paths begin, such as /v1/messages; "" is all of them
+	Path string // how their paths begin, such as /v1/messages, however clients spell them; "" is all of them
 
 	// PassKey sends the client's own credential upstream in place of the gateway's key. Its calls have lanes of their own then,
 	// by the key's hash.
@@ -52,10 +52,10 @@ func checkRoutes(cfg *Config) error {
 	return nil
 }
 
-// handling is the first route that a path fits.
-func (s *state) handling(path string) Route {
+// handling is the first route that a call fits.
+func (s *state) handling(to route) Route {
 	for _, r := range s.cfg.Routes {
-		if strings.HasPrefix(path, r.Path) {
+		if to.begins(r.Path) {
 			return r
 		}
 	}
@@ -88,10 +88,21 @@ func odd(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`\;%?
 
 // route is what a request asks for.
 type route struct {
+	path     string // as the provider's documents write it
 	endpoint provider.Endpoint
 	model    string // where the path names it
 	models   bool   // the list of models, or the one named
 	count    bool   // how many tokens the request has
+}
+
+// begins reports whether the path begins so, with its version or without: however a client spells it, it is handled alike. Else who
+// leaves out /v1 would be served with the upstream's key where clients are to send their own.
+func (to route) begins(prefix string) bool {
+	if strings.HasPrefix(to.path, prefix) {
+		return true
+	}
+	bare := strings.TrimPrefix(strings.TrimPrefix(to.path, "/v1"), "beta")
+	return strings.HasPrefix(bare, strings.TrimPrefix(prefix, "/v1"))
 }
 
 // fixed are the paths that name no model.
@@ -121,6 +132,7 @@ func routeOf(r *http.Request) (route, bool) {
 		path = "/v1" + path
 	}
 	if to, ok := fixed[path]; ok && r.Method == http.MethodPost {
+		to.path = path
 		return to, true
 	}
 	rest, ok := strings.CutPrefix(path, "/v1beta/models")
@@ -133,7 +145,7 @@ func routeOf(r *http.Request) (route, bool) {
 	name := strings.TrimPrefix(rest, "/")
 	if at := strings.LastIndexByte(name, ':'); at > 0 && r.Method == http.MethodPost {
 		to, ok := ofModel[name[at+1:]]
-		to.model = name[:at]
+		to.model, to.path = name[:at], "/v1beta/models/"+name
 		_, err := to.endpoint.Path(to.model)
 		return to, ok && err == nil
 	}
