@@ -25,6 +25,7 @@ func ofConnection(name string) bool {
 var notSent = map[string]bool{
 	"Expect": true, "Host": true, "Accept-Encoding": true,
 	"Origin": true, "Referer": true, "Forwarded": true, "Via": true, "X-Real-Ip": true, "True-Client-Ip": true,
+	"X-Client-Ip": true, "Cf-Connecting-Ip": true, "Cf-Connecting-Ipv6": true, "X-Ms-Client-Principal": true, // of proxies before the gateway
 	"X-Http-Method-Override": true, "X-Http-Method": true, "X-Method-Override": true,
 	"Openai-Organization": true, "Openai-Project": true, "X-Goog-User-Project": true,
 }

@@ -116,7 +116,7 @@ func TestAnswersAreReturnedAsTheProviderSentThem(t *testing.T) {
 // credentials are all the places in which a client may show its key.
 var credentials = []string{"Authorization", "authorization", "AUTHORIZATION", "X-Api-Key", "x-api-key", "Api-Key", "api-key", "X-Goog-Api-Key",
 	"x-goog-api-key", "Cookie", "cookie", "Proxy-Authorization", "X_Api_Key", "X-Amz-Security-Token", "Openai-Organization",
-	"OpenAI-Project", "X-Sluice-Session"}
+	"OpenAI-Project", "X-Sluice-Session", "Cf-Access-Jwt-Assertion", "X-Goog-Iap-Jwt-Assertion", "X-Amzn-Oidc-Data", "X-Ms-Client-Principal"}
 
 func TestNoCredentialOfAClientGoesUpstream(t *testing.T) {
 	seen := make(chan string, 1)

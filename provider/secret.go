@@ -9,7 +9,10 @@ import (
 // IsSecretHeader reports whether a header of that name may hold a secret.
 func IsSecretHeader(name string) bool {
 	name = strings.ToLower(name)
-	for _, word := range [...]string{"auth", "key", "token", "secret", "cookie", "password", "credential"} {
+	for _, word := range [...]string{
+		"auth", "key", "token", "secret", "cookie", "password", "credential",
+		"jwt", "assertion", "oidc", "bearer", // of proxies that let people in
+	} {
 		if strings.Contains(name, word) {
 			return true
 		}
