@@ -77,6 +77,10 @@ func (g *Gateway) call(w *visit, r *http.Request, on *state) *call {
 
 // read takes in the request's body, and finds out what it asks for.
 func (c *call) read() *refusal {
+	if how := packed(c.r.Header); how != "" {
+		return &refusal{status: http.StatusUnsupportedMediaType, kind: "invalid_request",
+			message: fmt.Sprintf("the request body is packed (content-encoding %s): send it as it is", shown(how))}
+	}
 	if bad := c.take(); bad != nil {
 		return bad
 	}

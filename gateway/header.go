@@ -42,6 +42,15 @@ func outgoing(h http.Header) http.Header {
 	return out
 }
 
+// packed is how a request's body is packed; "" if it is not.
+func packed(h http.Header) string {
+	how := strings.Join(h["Content-Encoding"], ", ")
+	if strings.EqualFold(strings.TrimSpace(how), "identity") {
+		return ""
+	}
+	return how
+}
+
 // besides reports whether a header that has no one name stays here.
 func besides(name string) bool {
 	return strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "X-Sluice-") || strings.HasPrefix(name, "Sec-") ||

@@ -82,6 +82,19 @@ func TestBadRequestsAreRefusedInTheClientsWords(t *testing.T) {
 	}
 }
 
+func TestAPackedBodyIsRefusedAsSuch(t *testing.T) {
+	_, front := served(t, func(w http.ResponseWriter, r *http.Request) { whole(w, chatAnswer) }, nil)
+	for how, status := range map[string]int{"gzip": 415, "zstd": 415, "deflate": 415, "gzip, identity": 415, "identity": 200, "": 200} {
+		for _, path := range []string{"/v1/chat/completions", "/v1/messages"} {
+			got := post(t, front.URL+path, `{"model":"m"}`, "Content-Encoding", how)
+			if got.status != status || status == 415 && (got.header.Get("X-Sluice-Error") != "invalid_request" ||
+				!strings.Contains(got.body, "content-encoding "+how) || !strings.Contains(got.body, "invalid_request_error")) {
+				t.Errorf("%s packed as %q: %d %s", path, how, got.status, got.body)
+			}
+		}
+	}
+}
+
 func TestTheFramingOfARequestIsNotPassedOn(t *testing.T) {
 	type seen struct {
 		encoding []string
