@@ -81,7 +81,12 @@ func openPurses(path string, log *slog.Logger) (*purses, error) {
 	if path == "" {
 		return p, nil
 	}
-	doc, err := readPurses(path)
+	to, err := followed(path)
+	if err != nil {
+		return nil, fmt.Errorf("what tenants spent: %w", err)
+	}
+	p.path = to
+	doc, err := readPurses(to)
 	if err != nil {
 		return nil, fmt.Errorf("%w: mend it, or remove it to begin all budgets anew", err)
 	}

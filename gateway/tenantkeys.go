@@ -81,6 +81,9 @@ func (f KeyFile) Tenants() ([]KeyedTenant, error) {
 
 // read reads and checks the file.
 func (f KeyFile) read() (doc keyDocument, err error) {
+	if info, err := os.Stat(string(f)); err == nil && !info.Mode().IsRegular() { // opening a pipe would wait for who writes to it
+		return doc, fmt.Errorf("keys: %s is not a file", f)
+	}
 	file, err := os.Open(string(f))
 	if errors.Is(err, fs.ErrNotExist) {
 		return keyDocument{Version: 1}, nil
@@ -93,8 +96,6 @@ func (f KeyFile) read() (doc keyDocument, err error) {
 	switch {
 	case err != nil:
 		return doc, fmt.Errorf("keys: %w", err)
-	case !info.Mode().IsRegular():
-		return doc, fmt.Errorf("keys: %s is not a file", f)
 	case runtime.GOOS != "windows" && info.Mode().Perm()&0o022 != 0:
 		return doc, fmt.Errorf("keys: others may write %s: take that from them by chmod 600", f)
 	}
