@@ -25,7 +25,9 @@ type body struct {
 	model edit // puts an upstream's own name of the model in the place of the one asked for; empty if it stands nowhere
 	usage edit // asks for the usage of a stream; empty if the client does, or nobody has to
 
-	others bool // it names models beside the one, that some providers let answer in its place
+	// Of a tenant that is bound to one model or a budget:
+	others     bool // it names models beside the one, that some providers let answer in its place, or ask
+	background bool // the answer is made after the call is over
 }
 
 // edit is a change to a body as it is sent: text in the place of what stands from one offset to the other.

@@ -11,8 +11,8 @@ import (
 // reads it: the gateway might count one and the provider serve another.
 var errTwoModels = errors.New("the request names its model more than once")
 
-// locate finds where a body, which is a JSON object, is changed as it is sent.
-func (b *body) locate(all []byte, asksUsage bool) error {
+// locate finds where a body, which is a JSON object, is changed as it is sent. bound is to look for what else may cost.
+func (b *body) locate(all []byte, asksUsage, bound bool) error {
 	var options []byte // the value of stream_options
 	var optionsAt, models int
 	s := jsonscan.New(all)
@@ -24,8 +24,7 @@ func (b *body) locate(all []byte, asksUsage bool) error {
 		case bytes.EqualFold(name, []byte("model")): // there are servers that do not tell case apart
 			models++
 			b.model = edit{from: int64(at), to: int64(s.Offset())}
-		case bytes.EqualFold(name, []byte("models")), bytes.EqualFold(name, []byte("fallbacks")): // of OpenRouter and LiteLLM
-			b.others = true
+		case bound && b.notes(name, value):
 		case string(name) == "stream_options":
 			options, optionsAt = value, at
 		}
@@ -40,6 +39,60 @@ func (b *body) locate(all []byte, asksUsage bool) error {
 		b.usage = usageEdit(options, int64(optionsAt), int64(bytes.LastIndexByte(all, '}')))
 	}
 	return nil
+}
+
+// notes takes in a member by which more than one model may answer or cost, or the cost is told to nobody. It reports whether it was one.
+func (b *body) notes(name, value []byte) bool {
+	switch {
+	case bytes.EqualFold(name, []byte("models")), // of OpenRouter
+		endsIn(name, "fallbacks"): // of LiteLLM, which has several
+		b.others = true
+	case bytes.EqualFold(name, []byte("tools")), bytes.EqualFold(name, []byte("plugins")):
+		b.others = b.others || nameModels(value)
+	case bytes.EqualFold(name, []byte("background")): // of OpenAI's responses
+		b.background = b.background || string(value) == "true"
+	default:
+		return false
+	}
+	return true
+}
+
+func endsIn(name []byte, word string) bool {
+	return len(name) >= len(word) && bytes.EqualFold(name[len(name)-len(word):], []byte(word))
+}
+
+// nameModels reports whether tools, or plugins, name models that do a part of the work, and whose tokens no answer counts among its
+// own: Anthropic's advisor (https://platform.claude.com/docs/en/agents-and-tools/tool-use/advisor-tool), OpenAI's generation of images,
+// those of OpenRouter. What functions take stands deeper, and may be called as it likes.
+func nameModels(tools []byte) (any bool) {
+	s := jsonscan.New(tools)
+	if s.Peek() != '[' {
+		return false
+	}
+	for s.Enter('['); s.Next(']'); {
+		any = namesModel(&s, true) || any
+	}
+	return any
+}
+
+func namesModel(s *jsonscan.Scanner, deeper bool) (any bool) {
+	if s.Peek() != '{' {
+		s.Skip()
+		return false
+	}
+	for s.Enter('{'); s.Next('}'); {
+		name := jsonscan.Name(s.Key())
+		switch {
+		case endsIn(name, "model"), endsIn(name, "models"):
+			any = true
+			s.Skip()
+		case deeper && bytes.EqualFold(name, []byte("parameters")): // of OpenRouter's; elsewhere it is a schema
+			any = namesModel(s, false) || any
+		default:
+			s.Skip()
+		}
+	}
+	return any
 }
 
 // usageEdit has a chat stream state its usage. options is the value of the body's stream_options, which stands at an offset;

@@ -132,7 +132,7 @@ func (c *call) understand() *refusal {
 		return invalid("the request body is not a JSON object")
 	}
 	asksUsage := c.request.Stream && c.route.endpoint == provider.ChatCompletions
-	if err := c.body.locate(all, asksUsage); err != nil {
+	if err := c.body.locate(all, asksUsage, c.tenant.terms.bound()); err != nil {
 		return invalid(err.Error())
 	}
 	if c.route.model != "" && c.body.model.to > 0 && strings.TrimPrefix(c.request.Model, "models/") != c.route.model {
@@ -146,9 +146,8 @@ func (c *call) understand() *refusal {
 	if bad := c.allowed(asked, c.model); bad != nil {
 		return bad
 	}
-	if c.body.others && len(c.tenant.terms.Models) > 0 {
-		return &refusal{status: http.StatusForbidden, kind: "model_not_allowed",
-			message: fmt.Sprintf("tenant %s may ask for one model by its name, and for no others in its place", c.tenant.terms.Name)}
+	if bad := c.aside(); bad != nil {
+		return bad
 	}
 	if !c.cfg.Upstreams.Serves(c.model, c.route.endpoint) {
 		return &refusal{status: http.StatusNotFound, kind: "model_not_found",
@@ -162,6 +161,23 @@ func (c *call) understand() *refusal {
 		c.request.Cost = sluice.Cost{}
 	}
 	c.array = c.route.endpoint == provider.StreamGenerateContent && c.r.URL.Query().Get("alt") != "sse"
+	return nil
+}
+
+// aside refuses what a request asks for beside its model, of a tenant whose models are listed or whose calls are priced.
+func (c *call) aside() *refusal {
+	name := c.tenant.terms.Name
+	switch {
+	case c.body.others && len(c.tenant.terms.Models) > 0:
+		return &refusal{status: http.StatusForbidden, kind: "model_not_allowed",
+			message: fmt.Sprintf("tenant %s may ask for one model by its name, and for no others beside it or in its place", name)}
+	case c.body.others && c.tenant.terms.budgeted():
+		return &refusal{status: http.StatusForbidden, kind: "price_unknown",
+			message: fmt.Sprintf("tenant %s has a budget, and what models cost is not known that a request names beside its own: leave them out", name)}
+	case c.body.background && c.tenant.terms.budgeted():
+		return &refusal{status: http.StatusForbidden, kind: "price_unknown",
+			message: fmt.Sprintf("tenant %s has a budget, and what a response costs that is made in the background is told to nobody here: leave background out", name)}
+	}
 	return nil
 }
 

@@ -36,7 +36,7 @@ func Lock(f *os.File) error { return lock(f) }
 // Asking returns a body as it is sent to a provider that is to state its usage, and whether it was changed for that.
 func Asking(all []byte) (string, bool, error) {
 	b := &body{}
-	if err := b.locate(all, true); err != nil {
+	if err := b.locate(all, true, false); err != nil {
 		return "", false, err
 	}
 	if b.usage.text == "" {

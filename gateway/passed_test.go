@@ -88,12 +88,23 @@ func TestAModelsListAndABudgetHoldHoweverABodySpellsThings(t *testing.T) {
 			{"listed", `{"model":"m","models":["free"]}`, 403}, // of OpenRouter: others that may answer
 			{"listed", `{"model":"m","mod\u0065ls":["free"]}`, 403},
 			{"listed", `{"model":"m","Fallbacks":[{"model":"free"}]}`, 403}, // of LiteLLM
+			{"listed", `{"model":"m","context_window_fallbacks":[{"m":["free"]}]}`, 403},
+			{"listed", `{"model":"m","tools":[{"type":"advisor_20260301","name":"advisor","model":"free"}]}`, 403}, // of Anthropic
+			{"listed", `{"model":"m","tools":[1,{"type":"image_generation","\u006dodel":"free"}]}`, 403},           // of OpenAI
+			{"listed", `{"model":"m","tools":[{"type":"openrouter:advisor","parameters":{"model":"free"}}]}`, 403},
+			{"listed", `{"model":"m","plugins":[{"id":"fusion","analysis_models":["free"]}]}`, 403},
+			{"listed", `{"model":"m","tools":[{"type":"function","function":{"name":"buy","parameters":{"type":"object","properties":{"model":{"type":"string"}}}}}],` +
+				`"messages":[{"role":"user","content":"x"}]}`, 200},
 			{"listed", `{"model":"free"}`, 403},
 			{"listed", `{"model":"m ","messages":[{"role":"user","content":"x"}]}`, 403},
 			{"listed", `{"model":"M","messages":[{"role":"user","content":"x"}]}`, 403},
 			{"any", `{"model":"m","models":["free"],"messages":[{"role":"user","content":"x"}]}`, 200},
 			{"poor", `{"model":"m","messages":[{"role":"user","content":"x"}]}`, 200},
 			{"poor", `{"model":"m","max_tokens":5000}`, 403}, // above the whole budget
+			{"poor", `{"model":"m","models":["free"]}`, 403},
+			{"poor", `{"model":"m","tools":[{"type":"advisor_20260301","name":"advisor","model":"free"}]}`, 403},
+			{"poor", `{"model":"m","background":true}`, 403}, // nobody is told what it used
+			{"poor", `{"model":"m","background":false,"messages":[{"role":"user","content":"x"}]}`, 200},
 			{"poor", `{"model":"m","max_t\u006fkens":5000}`, 403},
 			{"poor", `{"model":"m","n":100}`, 403},
 			{"poor", `{"model":"m","n":100,"n":1}`, 403},

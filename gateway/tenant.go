@@ -79,6 +79,9 @@ func (t *Tenant) limits() (sluice.Limits, bool) {
 
 func (t *Tenant) budgeted() bool { return t.BudgetDay > 0 || t.BudgetMonth > 0 }
 
+// bound reports whether requests are to name one model, and to say what they cost.
+func (t *Tenant) bound() bool { return len(t.Models) > 0 || t.budgeted() }
+
 // leastBudget is the smaller of the two; 0 if there is none.
 func (t *Tenant) leastBudget() float64 {
 	if t.BudgetDay > 0 && t.BudgetMonth > 0 {
