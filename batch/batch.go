@@ -263,11 +263,12 @@ func (b *Batch) prepare() error {
 		b.log.Warn("system, max-tokens and set complete bare prompts, and the input has none")
 	}
 	runner, err := work.New(work.Config{
-		Feed:    b.feed,
-		Reload:  b.reloader(),
-		Lanes:   b.lanes(),
-		Total:   b.Total(),
-		Already: b.Already(),
+		Feed:        b.feed,
+		Reload:      b.reloader(),
+		Lanes:       b.lanes(),
+		Total:       b.Total(),
+		Already:     b.Already(),
+		AlreadyRead: b.Already,
 		AlreadyFailed: func() int {
 			n, _ := in.failed.counts()
 			return n

@@ -116,6 +116,9 @@ func (r *Runner) Progress() Progress {
 		Usage:     t.sum.Usage,
 		Cost:      prose.RoundDollars(t.cost),
 	}
+	if read := r.cfg.AlreadyRead; read != nil {
+		p.Already = read()
+	}
 	p.Total = max(p.Total, p.Already+int(r.taken.Load()))
 	if !t.started.IsZero() {
 		p.Elapsed = time.Since(t.started)

@@ -34,8 +34,9 @@ type Config struct {
 	Total int
 
 	// Already is how many items earlier runs did, for Progress, and AlreadyFailed how many of these failed, for the state file.
-	// Nil is none.
+	// Nil is none. AlreadyRead is Already where that is known only as the items are read, as from a pipe; nil is Already itself.
 	Already       int
+	AlreadyRead   func() int
 	AlreadyFailed func() int
 
 	// Workers bounds how many items of a lane (and tenant and priority) are handled at once, but for those that wait
