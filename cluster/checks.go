@@ -92,8 +92,10 @@ func (c *Cluster) check(ctx context.Context) error {
 	if c.engine.Mode == "cluster" && c.at.database != 0 {
 		return wrongURL(errors.New("a cluster has database 0 alone"), "leave the database out of the URL")
 	}
-	// The member's name keeps those that open at once from each other.
-	err = c.client.Do(ctx, c.client.B().Eval().Script(probe).Numkeys(1).Key("{sluice}:probe:"+c.member).Build()).Error()
+	err = c.client.Do(ctx, c.client.B().Eval().Script(probe).Numkeys(1).Key(c.probeKey()).Build()).Error()
+	if err == nil {
+		err = c.may(ctx, ledgerCommands)
+	}
 	if err != nil {
 		return err
 	}
@@ -255,6 +257,14 @@ func (e *endpoint) explain(ctx context.Context, err error) error {
 	return at
 }
 
+// refused is the error of what the engine was asked: explained, if it answered, and else as it is.
+func (e *endpoint) refused(ctx context.Context, err error) error {
+	if isRefusal(err) {
+		return e.explain(ctx, err)
+	}
+	return fmt.Errorf("engine: %w", err)
+}
+
 // explainTLS explains what TLS can meet, and reports whether it was that.
 func (e *endpoint) explainTLS(at *Error, err error) bool {
 	var alert tls.AlertError
@@ -305,6 +315,11 @@ var refusals = [...]struct {
 
 // explainRefusal explains what the engine answered.
 func (e *endpoint) explainRefusal(at *Error, err error) {
+	if isForeign(err) {
+		at.Err, at.Settings = errForeign, true
+		at.hint = "remove the keys there that begin with {sluice, or take a database of its own, such as redis://host/1"
+		return
+	}
 	text := err.Error()
 	for _, known := range refusals {
 		if strings.HasPrefix(text, known.begin) {

@@ -40,6 +40,7 @@ func TestOpenSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	acl.do("ACL", "SETUSER", "narrow", "on", ">narrow-pass-1", "~other*", "+@all")
 	acl.do("ACL", "SETUSER", "mute", "on", ">mute-pass-1", "~{sluice*", "resetchannels", "+@all")
 	acl.do("ACL", "SETUSER", "tied", "on", ">tied-pass-1", "~*", "&*", "+@all", "-@scripting")
+	acl.do("ACL", "SETUSER", "short", "on", ">short-pass-1", "~{sluice*", "&{sluice*", "+@all", "-@dangerous", "+info", "-zadd", "-subscribe")
 	hung := listener(t, func(net.Conn) {})
 	closing := listener(t, func(c net.Conn) { c.Close() })
 	web := listener(t, func(c net.Conn) { fmt.Fprint(c, "HTTP/1.1 400 Bad Request\r\n\r\n") })
@@ -69,6 +70,7 @@ func TestOpenSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 		"other keys":          {cluster.Config{URL: "redis://narrow@" + acl.address(), Password: "narrow-pass-1"}, "its user may not do all that is needed", "ACL SETUSER", true},
 		"no channels":         {cluster.Config{URL: "redis://mute@" + acl.address(), Password: "mute-pass-1"}, "its user may not do all that is needed", "ACL SETUSER", true},
 		"no scripts":          {cluster.Config{URL: "redis://tied@" + acl.address(), Password: "tied-pass-1"}, "its user may not do all that is needed", "ACL SETUSER", true},
+		"too few commands":    {cluster.Config{URL: "redis://short@" + acl.address(), Password: "short-pass-1"}, "it has no permissions to run SUBSCRIBE, ZADD", "ACL SETUSER", true},
 		"no sentinel":         {cluster.Config{URL: plain.url() + "?master_set=main"}, "it is no sentinel", "26379", true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,6 +94,26 @@ func TestOpenSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Who lacks a command that only a batch needs may share quotas, and is told at once when a batch begins.
+func TestWhatABatchNeedsIsLookedAtWhenItBegins(t *testing.T) {
+	s := newServer(t)
+	usual := []string{"on", ">some-pass-1", "~{sluice*", "&{sluice*", "+@all", "-@dangerous", "+info"}
+	s.do(append([]string{"ACL", "SETUSER", "whole"}, usual...)...)
+	s.do(append([]string{"ACL", "SETUSER", "quotas"}, append(usual, "-xadd", "-xgroup|create")...)...)
+	c := connect(t, cluster.Config{URL: "redis://whole@" + s.address(), Password: "some-pass-1"})
+	collect(t, c, cluster.JobConfig{Name: "job"})
+	work(t, c)
+	c = connect(t, cluster.Config{URL: "redis://quotas@" + s.address(), Password: "some-pass-1"})
+	_, collects := c.Collect(t.Context(), cluster.JobConfig{Name: "other"})
+	_, works := c.Work(t.Context(), cluster.WorkConfig{})
+	for _, err := range []error{collects, works} {
+		wrong, ok := errors.AsType[*cluster.Error](err)
+		if !ok || !wrong.Settings || !strings.Contains(err.Error(), "no permissions to run XADD, XGROUP CREATE") || !strings.Contains(wrong.Hint(), "ACL SETUSER") {
+			t.Errorf("%v", err)
+		}
 	}
 }
 

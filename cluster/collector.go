@@ -92,12 +92,15 @@ func (c *Cluster) Collect(ctx context.Context, cfg JobConfig) (*Collector, error
 		return nil, fmt.Errorf("the job's settings have %d bytes: at most %d go through the engine", len(cfg.Settings), MaxPayload)
 	}
 	k := &Collector{
-		link: &link{client: c.client, log: c.cfg.Logger}, terms: c.terms.orUsual(), cfg: cfg,
+		link: &link{at: &c.at, client: c.client, log: c.cfg.Logger}, terms: c.terms.orUsual(), cfg: cfg,
 		keys: keysOf(cfg.Name), owner: rand.Text(),
 		adds:  newBatcher(addBatch, batchBytes, func(a addition) int { return len(a.payload) }),
 		trims: newBatcher(addBatch, batchBytes, func(entry) int { return 0 }),
 		open:  map[int64][]byte{}, parked: map[int64]result{}, given: map[int64][]entry{}, cursor: "0",
 		news: make(chan struct{}, 1), ended: make(chan struct{}),
+	}
+	if err := c.mayQueue(ctx); err != nil {
+		return nil, err
 	}
 	if err := k.succeed(ctx); err != nil {
 		return nil, err

@@ -47,6 +47,7 @@ type LedgerConfig struct {
 // within its limits together. A Scheduler needs a Ledger of its own, and closes before it. While the engine is gone calls wait,
 // or go on with a part of the limits: see LedgerConfig. It is safe for concurrent use.
 type Ledger struct {
+	at       *endpoint
 	client   rueidis.Client
 	log      *slog.Logger
 	cfg      LedgerConfig
@@ -86,7 +87,7 @@ type standing struct {
 // so its name has to say which key is meant without telling it. It connects when it is first used; Check says at once
 // whether it can be used.
 func (c *Cluster) Ledger(account string, cfg LedgerConfig) *Ledger {
-	l := &Ledger{client: c.client, log: c.cfg.Logger, cfg: cfg, patience: askDeadline,
+	l := &Ledger{at: &c.at, client: c.client, log: c.cfg.Logger, cfg: cfg, patience: askDeadline,
 		member: c.member + "." + rand.Text()[:8], account: hashTag(account),
 		lanes: make(map[string]*lane), tells: make(map[int]func(string, gate.News, bool))}
 	// Each account has a script of its own: that the engine does not have it says that it was started anew, and may have
@@ -107,6 +108,8 @@ func (l *Ledger) Check(ctx context.Context) error {
 	switch {
 	case rueidis.IsRedisNil(err) || err == nil && format == ledgerFormat:
 		return nil
+	case isRefusal(err):
+		return l.at.explain(ctx, err)
 	case err != nil:
 		return fmt.Errorf("shared ledger: %w", err)
 	}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -68,12 +69,16 @@ func (l *Ledger) sayGone(err error) {
 	l.mu.Lock()
 	a := l.alone
 	l.mu.Unlock()
+	about := []any{"error", err}
+	if refused, ok := errors.AsType[*Error](l.at.refused(l.ctx, err)); ok { // it is there, and somebody has to do something about it
+		about = []any{"error", refused.Err, "hint", refused.hint}
+	}
 	if a == nil {
-		l.log.Warn("the engine of the shared ledger is gone: calls wait until it is back", "error", err)
+		l.log.Warn("the engine of the shared ledger is gone: calls wait until it is back", about...)
 		return
 	}
 	l.log.Warn("the engine of the shared ledger is gone: calls go on with a part of the limits until it is back",
-		"part", a.part, "members", a.members, "error", err)
+		append([]any{"part", a.part, "members", a.members}, about...)...)
 }
 
 // cease has the member grant nothing more by itself, and tells the engine what it did since it heard of that.

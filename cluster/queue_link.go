@@ -22,6 +22,7 @@ const (
 
 // link is how the ends of a queue speak to the engine: what is asked is asked until it is answered.
 type link struct {
+	at     *endpoint
 	client rueidis.Client
 	log    *slog.Logger
 
@@ -55,7 +56,7 @@ func (l *link) persist(ctx context.Context, ask func(context.Context) error) err
 			return context.Cause(ctx)
 		}
 		if final(err) {
-			return fmt.Errorf("engine: %w", err)
+			return l.at.refused(ctx, err)
 		}
 		l.lost(err)
 		select {

@@ -46,7 +46,7 @@ type WorkerStatus struct {
 func (c *Cluster) Jobs(ctx context.Context) ([]JobStatus, error) {
 	names, err := c.client.Do(ctx, c.client.B().Zrange().Key(registry).Min("0").Max("-1").Build()).AsStrSlice()
 	if err != nil {
-		return nil, fmt.Errorf("engine: %w", err)
+		return nil, c.at.refused(ctx, err)
 	}
 	slices.Sort(names)
 	var jobs []JobStatus

@@ -106,9 +106,13 @@ func (c *Cluster) Status(ctx context.Context) (Status, error) {
 	return all, err
 }
 
-// isForeign reports whether a key is of another type than Sluice gives it: then it is somebody else's, and no reason to tell nothing
-// of the others.
-func isForeign(err error) bool { return err != nil && strings.Contains(err.Error(), "WRONGTYPE") }
+// errForeign is that a key is of another type than Sluice gives it, or holds what a script can make nothing of.
+var errForeign = errors.New("a key that is named as Sluice's are holds what Sluice does not write: it is somebody else's, or damaged")
+
+// isForeign reports whether it is that: then it is no reason to tell nothing of the others.
+func isForeign(err error) bool {
+	return errors.Is(err, errForeign) || isRefusal(err) && (strings.Contains(err.Error(), "WRONGTYPE") || strings.Contains(err.Error(), ": attempt to "))
+}
 
 // now is the time of the engine; in a cluster, of one of its nodes.
 func (c *Cluster) now(ctx context.Context) (time.Time, error) {
@@ -268,7 +272,7 @@ func numbersIn(text string, many int) []float64 {
 	all := make([]float64, many)
 	for i, field := range fields {
 		n, err := strconv.ParseFloat(field, 64)
-		if err != nil {
+		if err != nil || math.IsNaN(n) || math.IsInf(n, 0) { // which JSON has no words for
 			return nil
 		}
 		all[i] = n

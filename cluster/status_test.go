@@ -1,15 +1,21 @@
 package cluster_test
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
+	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
 )
 
@@ -190,6 +196,14 @@ func TestTheStatusOfALedger(t *testing.T) {
 		if rpd.Dimension != "rpd" || math.Abs(rpd.Pace-86.4) > 1e-6 || rpd.Spent != 7 {
 			t.Errorf("%+v", rpd)
 		}
+		do("HSET", key("lane:gpt:state"), "b1", "nan 0 1 1", "b2", "inf 0 1 1", "b5", "x")
+		all, err := c.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := json.Marshal(all); err != nil {
+			t.Errorf("numbers that are none: %v", err)
+		}
 		do("HSET", key("account"), "format", "2")
 		if a = account(t, c, name); a.Format != "2" || len(a.Lanes) != 0 {
 			t.Errorf("keys of another version: %+v", a)
@@ -221,4 +235,62 @@ func TestKeysThatSomebodyElseWroteHideNoOthers(t *testing.T) {
 	add(t, k, 1)
 	complete(t, w, next(t, w), "one")
 	outcomes(t, k, 1)
+}
+
+// Who runs into such a key is told what to do, rather than that the engine does not answer.
+func TestKeysOfAnotherTypeAreSaidToBeSo(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		var logged strings.Builder
+		var mu sync.Mutex
+		c := connect(t, cluster.Config{URL: url, Logger: slog.New(slog.NewTextHandler(lockedWriter{&mu, &logged}, nil))})
+		told := func(what string, err error) {
+			t.Helper()
+			wrong, ok := errors.AsType[*cluster.Error](err)
+			if !ok || !wrong.Settings || !strings.Contains(err.Error(), "does not write") || !strings.Contains(wrong.Hint(), "{sluice") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		raw := client(t, url)
+		set := func(key string) {
+			t.Helper()
+			if err := raw.Do(t.Context(), raw.B().Set().Key(key).Value("x").Build()).Error(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { raw.Do(context.Background(), raw.B().Del().Key(key).Build()) })
+		}
+		job := "odd " + t.Name()
+		set(cluster.KeysOf(job)[0])
+		_, err := c.Collect(t.Context(), cluster.JobConfig{Name: job})
+		told("a collector", err)
+		w := work(t, c, job)
+		_, err = w.Next(t.Context())
+		told("a worker", err)
+		l := c.Ledger(job+"'s account", cluster.LedgerConfig{})
+		defer l.Close()
+		damaged := c.Ledger(job+"'s other account", cluster.LedgerConfig{})
+		defer damaged.Close()
+		state := damaged.Account() + ":lane:m:state"
+		if err := raw.Do(t.Context(), raw.B().Hset().Key(state).FieldValue().FieldValue("b1", "x").Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { raw.Do(context.Background(), raw.B().Del().Key(state).Build()) })
+		set(l.Account() + ":account")
+		told("a ledger", l.Check(t.Context()))
+		ledgers := []*cluster.Ledger{l, damaged}
+		if strings.HasSuffix(t.Name(), "miniredis") { // whose scripts fail in other words
+			ledgers = ledgers[:1]
+		}
+		for _, one := range ledgers {
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			defer cancel()
+			if _, err := one.Take(ctx, sluice.Asks{Lane: "m", Waiting: 1, Calls: []sluice.Ask{{ID: 1}}}); err == nil {
+				t.Error("it is granted")
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if strings.Count(logged.String(), "does not write") != len(ledgers) || !strings.Contains(logged.String(), "hint=") {
+			t.Errorf("at work:\n%s", logged.String())
+		}
+	})
 }

@@ -65,10 +65,13 @@ type completion struct {
 
 // Work begins to serve jobs.
 func (c *Cluster) Work(ctx context.Context, cfg WorkConfig) (*Worker, error) {
+	if err := c.mayQueue(ctx); err != nil {
+		return nil, err
+	}
 	// A process may have several workers, of which one may end.
 	name := fmt.Sprintf("%s:%d:%s", hostname(), os.Getpid(), rand.Text()[:8])
 	w := &Worker{
-		link: &link{client: c.client, log: c.cfg.Logger}, terms: c.terms.orUsual(), cfg: cfg,
+		link: &link{at: &c.at, client: c.client, log: c.cfg.Logger}, terms: c.terms.orUsual(), cfg: cfg,
 		name: name, channel: wakeChannel + name,
 		kick: make(chan struct{}, 1), search: make(chan struct{}, 1), jobs: map[string]*served{}, ended: make(chan struct{}),
 	}
@@ -275,7 +278,7 @@ func (w *Worker) serve(ctx context.Context, name string) error {
 		has, err = client.Do(ctx, client.B().Hmget().Key(keys[0]).Field("v", "input", "settings", "owner", "finished").Build()).ToArray()
 		return err
 	})
-	if isForeign(err) {
+	if isForeign(err) && !slices.Contains(w.cfg.Jobs, name) { // else nothing would ever come
 		return nil
 	}
 	if err != nil || has[0].IsNil() || !has[4].IsNil() {

@@ -238,6 +238,8 @@ func explainJob(err error, job string) error {
 		e.hint = "what is recorded is kept; that other run goes on with the rest. Run one at a time"
 	case isAny[*cluster.VersionError](err):
 		e.code, e.hint = exitUsage, "use one release of sluice on all hosts"
+	case isAny[*cluster.Error](err):
+		return explainEngine(err, "--redis")
 	default:
 		return err
 	}

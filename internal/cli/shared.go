@@ -71,7 +71,7 @@ func openShared(ctx context.Context, s *streams, url, from string, cfg cluster.C
 	if err != nil {
 		return nil, explainEngine(err, from)
 	}
-	return &shared{cluster: c}, nil
+	return &shared{cluster: c, from: from}, nil
 }
 
 // halfOfAll is the part of a limit that all gateways together use while the engine is gone: those that see it still, or count
@@ -114,6 +114,7 @@ func explainEngine(err error, from string) error {
 // shared is what a process shares with others. Nil is nothing.
 type shared struct {
 	cluster  *cluster.Cluster
+	from     string  // where its URL stands
 	fallback float64 // the part of a limit that is used while the engine is gone; 0: none
 }
 
@@ -124,7 +125,7 @@ func (sh *shared) scheduler(c sluice.Config) (*sluice.Scheduler, func() error, e
 		return s, s.Close, err
 	}
 	ledger := sh.cluster.Ledger(c.Name, cluster.LedgerConfig{Fallback: sh.fallback})
-	if err := checkLedger(ledger); err != nil {
+	if err := sh.checkLedger(ledger); err != nil {
 		return nil, nil, errors.Join(err, ledger.Close())
 	}
 	c.Ledger = ledger
@@ -142,12 +143,15 @@ func (sh *shared) scheduler(c sluice.Config) (*sluice.Scheduler, func() error, e
 // checkTimeout is for the question whether an account's keys on the engine are of a version that is known.
 const checkTimeout = 2 * time.Second
 
-// checkLedger refuses an account whose keys are of another version.
-func checkLedger(l *cluster.Ledger) error {
+// checkLedger refuses an account whose keys are of another version, or not what they should be.
+func (sh *shared) checkLedger(l *cluster.Ledger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
 	err := l.Check(ctx)
-	if err == nil || errors.Unwrap(err) != nil { // the engine's or the network's
+	switch {
+	case isAny[*cluster.Error](err):
+		return explainEngine(err, sh.from)
+	case err == nil || errors.Unwrap(err) != nil: // the network's
 		return err
 	}
 	return usageError(err, "let all programs that share a quota be of one version, or keep those apart that are not by a database or an engine of their own")
