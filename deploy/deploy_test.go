@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -81,6 +82,33 @@ func TestBinariesComeWithTheLicencesOfWhatTheyHold(t *testing.T) {
 		if !copied.MatchString(read(t, name)) {
 			t.Errorf("%s does not copy LICENSE and THIRD_PARTY_LICENSES", name)
 		}
+	}
+}
+
+// A directory that a release began and did not finish would have the next one say that it is there already.
+func TestAReleaseThatFailsLeavesNothingBehind(t *testing.T) {
+	for _, name := range []string{"bash", "git"} {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skip(err)
+		}
+	}
+	checkout, out := t.TempDir(), filepath.Join(t.TempDir(), "out")
+	script := filepath.Join(checkout, "scripts", "release")
+	if err := os.Mkdir(filepath.Dir(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(script, []byte(read(t, "../scripts/release")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := exec.Command("git", "init", "--quiet", checkout).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	said, err := exec.Command("bash", script, out).CombinedOutput()
+	if err == nil || !strings.Contains(string(said), "changes that are not committed") {
+		t.Errorf("%v: %s", err, said)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("the directory of the release is there")
 	}
 }
 
