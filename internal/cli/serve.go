@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -243,9 +245,30 @@ func (r *serving) openUpstreams(a *accounts, s *serveSettings) error {
 		own.provider, own.baseURL, own.keyEnv = "", "", "" // they are the upstream's now
 		a.flags = &own
 	}
+	for i, up := range a.settings.file.Upstreams {
+		if leadsTo(up.BaseURL, s.listen) {
+			err := fmt.Errorf("upstream %s is at %s, where this gateway listens itself: its calls would come back, and wait for each other", up.Name, s.listen)
+			return usageError(a.settings.file.At(fmt.Sprintf("upstreams[%d].base_url", i), err), "name the provider's own address, or listen at another")
+		}
+	}
 	return a.openUpstreams(&upstreamFlags{prefer: s.prefer}, o.attempts, func(l provider.LeftOut) {
 		r.s.errorf("sluice: upstream %s: %s\n", l.Upstream, l)
 	})
+}
+
+// leadsTo reports whether calls to a base URL come to an address of this host, as far as the two tell.
+func leadsTo(base, address string) bool {
+	u, err := url.Parse(base)
+	host, port, bad := net.SplitHostPort(address)
+	if err != nil || bad != nil || port == "0" || cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme]) != port {
+		return false
+	}
+	there, here := net.ParseIP(u.Hostname()), net.ParseIP(host)
+	every := host == "" || here != nil && here.IsUnspecified()
+	near := strings.EqualFold(u.Hostname(), "localhost")
+	return u.Hostname() != "" && strings.EqualFold(u.Hostname(), host) || there != nil && there.Equal(here) ||
+		every && (near || there != nil && (there.IsLoopback() || there.IsUnspecified())) ||
+		near && here != nil && here.IsLoopback() || there != nil && there.IsLoopback() && strings.EqualFold(host, "localhost")
 }
 
 // told are the upstreams without settings: the one of the flags, or each provider whose key the environment has.

@@ -116,6 +116,16 @@ func (s *serveSettings) check(file *config.File, keyed bool) error {
 	if err := cluster.CheckURL(s.shared); s.shared != "" && err != nil { // a file's was looked at
 		return explainEngine(err, "--redis")
 	}
+	for _, host := range s.hosts { // those of a file were looked at, and so were its origins
+		if err := config.CheckHost(host); err != nil {
+			return usageError(fmt.Errorf("--host %s: %w", host, err), "write it as clients do, with its port or without: --host gateway.example.com")
+		}
+	}
+	for _, origin := range s.origins {
+		if err := config.CheckOrigin(origin); err != nil {
+			return usageError(fmt.Errorf("--origin %s: %w", origin, err), "name each by itself: --origin https://app.example.com")
+		}
+	}
 	host, _, err := net.SplitHostPort(s.listen)
 	if err != nil {
 		return usageError(fmt.Errorf("--listen %s is not an address", s.listen), "give a host and a port, such as --listen 127.0.0.1:8787")

@@ -137,14 +137,13 @@ func (f *File) checkServe() (field string, err error) {
 		}
 	}
 	for i, host := range s.Hosts {
-		if host == "" || strings.ContainsFunc(host, func(r rune) bool { return notInName(r) && !strings.ContainsRune(":[]", r) }) {
-			return fmt.Sprintf("hosts[%d]", i), errors.New("want a host's name, such as gateway.example.com, without https:// and path")
+		if err := CheckHost(host); err != nil {
+			return fmt.Sprintf("hosts[%d]", i), err
 		}
 	}
 	for i, origin := range s.Origins {
-		u, err := url.Parse(origin)
-		if err != nil || u.Scheme == "" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
-			return fmt.Sprintf("origins[%d]", i), errors.New("want the origin of a page, such as https://app.example.com, without path")
+		if err := CheckOrigin(origin); err != nil {
+			return fmt.Sprintf("origins[%d]", i), err
 		}
 	}
 	if field, err := f.checkPaths(); err != nil {
@@ -169,6 +168,23 @@ func (f *File) checkServe() (field string, err error) {
 		return "bodies.memory", errors.New("more is kept in memory than a body may have: lower it, or raise bodies.most")
 	}
 	return f.checkAliases()
+}
+
+// CheckHost refuses what is no name that a gateway can be addressed by.
+func CheckHost(host string) error {
+	if host == "" || strings.ContainsFunc(host, func(r rune) bool { return notInName(r) && !strings.ContainsRune(":[]", r) }) {
+		return errors.New("want a host's name, such as gateway.example.com, without https:// and path")
+	}
+	return nil
+}
+
+// CheckOrigin refuses what is no origin of pages.
+func CheckOrigin(origin string) error {
+	u, err := url.Parse(origin)
+	if err != nil || u.Scheme == "" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		return errors.New("want the origin of a page, such as https://app.example.com, without path")
+	}
+	return nil
 }
 
 // checkPaths refuses routes and passthroughs that fit nothing.
