@@ -103,6 +103,8 @@ func (c *call) take() (bad *refusal) {
 			message: fmt.Sprintf("%v: it may have %d bytes", err, c.cfg.Bodies.Most)}
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		bad = &refusal{status: http.StatusRequestTimeout, kind: "request_timeout", message: "the request body came too slowly"}
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		bad = &refusal{status: http.StatusBadRequest, kind: "invalid_request", message: "the request body broke off before its end"}
 	default:
 		if _, ok := errors.AsType[*os.PathError](err); ok {
 			c.g.log.Error("a long request body could not be kept", "error", err)

@@ -95,6 +95,18 @@ func TestAPackedBodyIsRefusedAsSuch(t *testing.T) {
 	}
 }
 
+func TestABodyThatEndsTooSoonIsRefusedAsSuch(t *testing.T) {
+	_, front := served(t, func(w http.ResponseWriter, r *http.Request) { t.Error("it is sent") }, nil)
+	conn := dial(t, front)
+	send(t, conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999\r\n\r\n{\"model\":\"m\"}")
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got := answer(t, conn); got.status != 400 || !strings.Contains(got.body, "broke off before its end") {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestTheFramingOfARequestIsNotPassedOn(t *testing.T) {
 	type seen struct {
 		encoding []string
