@@ -85,3 +85,26 @@ func TestAnObserverIsToldInOrderAndMayUseTheScheduler(t *testing.T) {
 		}
 	})
 }
+
+// Who releases while the Observer is told that the Scheduler is closed leaves it to who tells.
+func TestWhatIsReleasedDuringTheLastWordIsTold(t *testing.T) {
+	var held *sluice.Permit
+	var told []sluice.EventType
+	s, err := sluice.New(sluice.Config{Observer: sluice.ObserverFunc(func(e sluice.Event) {
+		told = append(told, e.Type)
+		if e.Type == sluice.EventClosed {
+			held.Release(ok)
+		}
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held = acquire(t, s, sluice.Call{})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want := []sluice.EventType{sluice.EventStarted, sluice.EventSlotAcquired, sluice.EventClosed, sluice.EventSlotReleased}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}

@@ -405,7 +405,9 @@ func (s *Scheduler) sayClosedLocked() {
 		s.telling = false
 		s.quiet.Broadcast()
 	}()
-	s.tellLocked()
+	for len(s.events) > 0 { // also of what is released meanwhile: who does that leaves it to us
+		s.tellLocked()
+	}
 }
 
 // Close ends all waiting with ErrClosed, writes the lanes' state, and waits for what the Scheduler started. Permits in
