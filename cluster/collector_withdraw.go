@@ -98,6 +98,7 @@ func (k *Collector) withdrawn(numbers []rueidis.RedisMessage) {
 			delete(k.open, n)
 			k.bytes -= len(payload)
 			k.ready = append(k.ready, Outcome{Number: n, Withdrawn: true})
+			k.makeRoomLocked()
 		}
 	}
 	poke(k.news)

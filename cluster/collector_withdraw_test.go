@@ -1,6 +1,8 @@
 package cluster_test
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,4 +58,43 @@ func TestTasksThatNobodyHasCanBeWithdrawn(t *testing.T) {
 		}
 		finish(t, k)
 	})
+}
+
+// Where all that filled the window is taken back, nothing else will come to make room.
+func TestWhatIsWithdrawnMakesRoomForWhoWaits(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		k := collect(t, open(t, url), cluster.JobConfig{Name: t.Name(), Window: 1})
+		add(t, k, 0)
+		asks := &askedContext{Context: within(t, 20*time.Second), asked: make(chan struct{})}
+		added := make(chan error, 1)
+		go func() { added <- k.Add(asks, cluster.Task{Number: 1}) }()
+		<-asks.asked // it waits for room
+		if err := k.Withdraw(within(t, 20*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if o := outcomes(t, k, 1)[0]; !o.Withdrawn {
+			t.Errorf("outcome %+v", o)
+		}
+		if err := <-added; err != nil {
+			t.Errorf("room was not given on: %v", err)
+		}
+		w := work(t, open(t, url), t.Name())
+		complete(t, w, next(t, w), "done")
+		if o := outcomes(t, k, 1)[1]; string(o.Payload) != "done" {
+			t.Errorf("outcome %+v", o)
+		}
+		finish(t, k)
+	})
+}
+
+// askedContext says when somebody is about to wait for its end.
+type askedContext struct {
+	context.Context
+	once  sync.Once
+	asked chan struct{}
+}
+
+func (c *askedContext) Done() <-chan struct{} {
+	c.once.Do(func() { close(c.asked) })
+	return c.Context.Done()
 }
