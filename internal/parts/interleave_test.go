@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -221,6 +222,54 @@ func TestAPartIsReadyOnce(t *testing.T) {
 		}
 		if p := d.Ready(); p != nil {
 			t.Errorf("part %s is ready twice, though it is not merged", p.Status().Tag)
+		}
+	})
+}
+
+// A part is refused for lack of room and waits again; all is called off before who carries it has said another word.
+func TestAPartThatIsCalledOffAsItBeginsToWaitIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.api.fails = func(at string) error {
+			if at != "create" {
+				return nil
+			}
+			return batchapi.Refusal(batchapi.Problem{Kind: batchapi.NoRoom, Message: "too much is enqueued"}, saying(sluice.BadRequest, "too much"))
+		}
+		var d *parts.Desk
+		var before string
+		cancelled := make(chan error, 1)
+		d, err := parts.Open(parts.Config{
+			APIs: map[string]batchapi.API{"acme": b.api}, Dir: b.dir, Save: func(saved []byte) error {
+				all, err := parts.Read(saved)
+				if err != nil || len(all) == 0 {
+					return err
+				}
+				was := before
+				if before = all[0].State; was == parts.Submitting && before == parts.Waiting {
+					go func() { cancelled <- d.Cancel() }()
+					for d.Status()[0].State != parts.Dropped { // what it saves waits for us
+						runtime.Gosched()
+					}
+				}
+				return nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		d.Start(context.Background())
+		b.add(d, 0, 3)
+		if err := <-cancelled; err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if s := d.Status()[0]; s.State != parts.Dropped || s.Problem != nil {
+			t.Errorf("state %s, problem %+v", s.State, s.Problem)
+		}
+		if _, err := os.Stat(b.dir); !os.IsNotExist(err) {
+			t.Errorf("its directory is left: %v", err)
 		}
 	})
 }

@@ -117,8 +117,10 @@ func (d *Desk) noRoom(p *Part, why *batchapi.Problem) error {
 	if split { // it would never fit
 		return d.split(p)
 	}
-	if err := d.giveUp(p, Waiting); err != nil || !alone {
-		return err
+	if alone { // before it waits: from then on Cancel may end it
+		if err := d.troubled(p, "a part finds no room, though none of this run takes any up", errors.New(why.Message)); err != nil {
+			return err
+		}
 	}
-	return d.troubled(p, "a part finds no room, though none of this run takes any up", errors.New(why.Message))
+	return d.giveUp(p, Waiting)
 }
