@@ -16,7 +16,8 @@ type line struct {
 	mu   sync.Mutex
 	free *sync.Cond
 	held bool
-	lose int // answers to lose, each with its connection
+	lose int    // answers to lose, each with its connection
+	with []byte // nil: any; else only one that has this in it
 	open map[net.Conn]bool
 }
 
@@ -64,7 +65,14 @@ func (l *line) cut() {
 func (l *line) loseAnswers(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lose = n
+	l.lose, l.with = n, nil
+}
+
+// loseAnswerWith has the next answer lost that has a text in it.
+func (l *line) loseAnswerWith(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lose, l.with = 1, []byte(text)
 }
 
 func (l *line) serve() {
@@ -91,7 +99,7 @@ func (l *line) pass(to, from net.Conn, answers bool) {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)
-		if err == nil && l.let(answers) {
+		if err == nil && l.let(buffer[:n], answers) {
 			data := buffer[:n]
 			if !answers { // an engine that says it is a cluster names addresses that do not lead through here
 				data = bytes.ReplaceAll(data, []byte("$7\r\nCLUSTER\r\n"), []byte("$8\r\nXCLUSTER\r\n"))
@@ -112,13 +120,13 @@ func (l *line) pass(to, from net.Conn, answers bool) {
 }
 
 // let waits while the line is held, and tells whether something may pass.
-func (l *line) let(answer bool) bool {
+func (l *line) let(data []byte, answer bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.held {
 		l.free.Wait()
 	}
-	if answer && l.lose > 0 {
+	if answer && l.lose > 0 && bytes.Contains(data, l.with) {
 		l.lose--
 		return false
 	}

@@ -55,6 +55,42 @@ func TestAnAnswerThatIsLostIsNoDeliveryAndNoRepeatedCall(t *testing.T) {
 	})
 }
 
+// A worker learns from an answer that its job is another by now. The answer before it was lost, and so it gives back what it
+// does not know of: that is not what this answer gave it.
+func TestAWorkerKeepsTheFirstTaskOfAJobThatHasTakenTheNameOfAnother(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		c := open(t, url)
+		k := collect(t, c, cluster.JobConfig{Name: t.Name(), Input: "a"})
+		network, shaky := newLine(t, url)
+		w := work(t, open(t, shaky), t.Name())
+		add(t, k, 0)
+		complete(t, w, next(t, w), "")
+		network.hold(true) // it does not hear that the job ends, and its question comes to the next one
+		first := make(chan int64, 1)
+		go func() {
+			task, err := w.Next(within(t, 20*time.Second))
+			if err != nil {
+				t.Error(err)
+			}
+			first <- task.Number
+		}()
+		finish(t, k)
+		k = collect(t, c, cluster.JobConfig{Name: t.Name(), Input: "b"})
+		add(t, k, 1001, 1002)
+		eventually(t, "they are added", func() bool { return status(t, c, t.Name()).Queued == 2 })
+		network.loseAnswerWith("1001")
+		network.hold(false)
+		given := map[int64]bool{<-first: true}
+		given[next(t, w).Number] = true
+		brief, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		if again, err := w.Next(brief); err == nil || len(given) != 2 {
+			t.Errorf("given %v, and then %+v", given, again)
+		}
+		k.Close()
+	})
+}
+
 func TestATaskThatTheEngineHasLostWithoutATraceIsAddedAgain(t *testing.T) {
 	onEngines(t, func(t *testing.T, url string) {
 		c := openBriefly(t, url)

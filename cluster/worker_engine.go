@@ -106,25 +106,26 @@ func (w *Worker) take(ctx context.Context, s *served, want int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	w.hand(ctx, s.job.Name, tasks, func(s *served) {
+	now := w.hand(ctx, s.job.Name, tasks, func(s *served) {
 		if wait := time.Duration(number(answer[2])) * time.Millisecond; wait > 0 && s.wakes == wakes {
 			s.ready = time.Now().Add(wait)
 		}
 	})
-	if asked > 1 {
-		err = w.disown(ctx, s)
+	if asked > 1 && now != nil { // which knows what it was given just now, as s may not
+		err = w.disown(ctx, now)
 	}
 	return len(tasks), err
 }
 
-// hand gives tasks to those who wait. Those for whom nobody waits any more go back.
-func (w *Worker) hand(ctx context.Context, job string, tasks []rueidis.RedisMessage, then func(*served)) {
+// hand gives tasks to those who wait. Those for whom nobody waits any more go back. It returns the job as it is served now; nil: it
+// is not.
+func (w *Worker) hand(ctx context.Context, job string, tasks []rueidis.RedisMessage, then func(*served)) *served {
 	var back []string
 	w.mu.Lock()
 	s := w.jobs[job]
 	if s == nil {
 		w.mu.Unlock()
-		return
+		return nil
 	}
 	then(s)
 	if len(tasks) > 0 {
@@ -149,6 +150,7 @@ func (w *Worker) hand(ctx context.Context, job string, tasks []rueidis.RedisMess
 	if len(back) > 0 {
 		_, _ = w.link.do(ctx, scriptBack, s.keys, func() []string { return append([]string{w.name, "0"}, back...) })
 	}
+	return s
 }
 
 func parseTask(m rueidis.RedisMessage) (Task, error) {
