@@ -115,10 +115,13 @@ func (t *taskSource) next(ctx context.Context, f *fetching) (*batch.Task, error)
 }
 
 // await waits for a task to be fetched. It says false at the end of ctx, and when there was nothing to do for long enough.
-func (t *taskSource) await(ctx context.Context, f *fetching) (fetched, bool) {
+func (t *taskSource) await(ctx context.Context, f *fetching) (*fetched, bool) {
 	for {
 		select {
 		case got := <-f.tasks:
+			if !got.claim() {
+				continue // it is given back
+			}
 			close(got.taken)
 			t.mu.Lock()
 			t.idle = time.Now()
@@ -133,7 +136,7 @@ func (t *taskSource) await(ctx context.Context, f *fetching) (fetched, bool) {
 		left := t.o.idleExit - time.Since(t.idle)
 		t.mu.Unlock()
 		if t.o.idleExit > 0 && left <= 0 || t.wait(ctx, left) != nil {
-			return fetched{}, false
+			return nil, false
 		}
 	}
 }
@@ -343,7 +346,7 @@ type fetching struct {
 	source *taskSource
 	ctx    context.Context
 	cancel context.CancelFunc
-	tasks  chan fetched
+	tasks  chan *fetched
 	wg     sync.WaitGroup
 
 	want, have atomic.Int32 // goroutines
@@ -355,14 +358,18 @@ type fetching struct {
 
 // fetched is a task, or why there is none.
 type fetched struct {
-	task  cluster.Task
-	err   error
-	taken chan struct{} // closed when somebody has it
+	task    cluster.Task
+	err     error
+	claimed atomic.Bool
+	taken   chan struct{} // closed when somebody has it
 }
+
+// claim says whether it is the caller's: it is done by who takes it, or given back by who fetched it, and never both.
+func (g *fetched) claim() bool { return !g.claimed.Swap(true) }
 
 // fetch begins to fetch.
 func (t *taskSource) fetch(ctx context.Context) *fetching {
-	f := &fetching{source: t, tasks: make(chan fetched, mostAhead), since: time.Now()}
+	f := &fetching{source: t, tasks: make(chan *fetched, mostAhead), since: time.Now()}
 	f.ctx, f.cancel = context.WithCancel(ctx)
 	f.want.Store(1)
 	f.have.Store(1)
@@ -379,13 +386,13 @@ func (f *fetching) stop() {
 func (f *fetching) run() {
 	for {
 		task, err := f.source.from.Next(f.ctx)
-		got := fetched{task, err, make(chan struct{})}
+		got := &fetched{task: task, err: err, taken: make(chan struct{})}
 		f.tasks <- got // has room for one of each goroutine
 		f.source.poke()
 		select {
 		case <-got.taken:
 		case <-f.ctx.Done():
-			if err == nil {
+			if got.claim() && err == nil {
 				f.source.giveBack(task)
 			}
 			return
