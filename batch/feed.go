@@ -40,21 +40,25 @@ func (b *Batch) feedFile(yield func(work.Item, error) bool) {
 	}
 }
 
-// rest gives the rows of a file that scan has seen and that are left to do.
+// rest gives the rows of a file that scan has seen and that are left to do. An error is the last, also where the file does not
+// have all of them any more.
 func (in *input) rest() iter.Seq2[rows.Row, error] {
 	return func(yield func(rows.Row, error) bool) {
-		done, seen := in.index.Done(), 0
+		done, seen, last := in.index.Done(), 0, 0
 		for row, err := range in.file.Rows() {
 			if seen == in.scanned {
 				return
 			}
-			seen++
+			seen, last = seen+1, row.Number
 			if err == nil && (done.Has(row.Number-1) || in.leftOut(row.Number-1)) {
 				continue
 			}
 			if !yield(row, err) || err != nil {
 				return
 			}
+		}
+		if seen < in.scanned {
+			yield(rows.Row{}, rows.Missing(in.cfg.Input, last+1))
 		}
 	}
 }

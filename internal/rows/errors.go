@@ -62,6 +62,12 @@ func (e *Errors) Unwrap() []error {
 // Hint returns the first problem's hint.
 func (e *Errors) Hint() string { return e.Problems[0].Hint }
 
+// Missing is the error of a row that a file had when it was read before.
+func Missing(path string, line int) *Error {
+	return &Error{Path: path, Line: line, Problem: "it is gone: the file was cut since it was checked",
+		Hint: "put back what the file had; what is recorded is kept, and the same command goes on from there"}
+}
+
 // Changed says what happens to rows that changed since they were done, or whose settings did.
 type Changed uint8
 

@@ -111,8 +111,17 @@ func (f *File) Reader() (*Reader, error) {
 	return r, r.table.header(nil)
 }
 
-// At reads the row that begins at offset, on the line with that number. It is valid until the next.
+// At reads the row that begins at offset, on the line with that number. It is valid until the next. The error is a *Error if the
+// file does not have it any more.
 func (r *Reader) At(offset int64, number int) (Row, error) {
+	row, err := r.at(offset, number)
+	if err == io.EOF {
+		err = Missing(r.file.path, number)
+	}
+	return row, err
+}
+
+func (r *Reader) at(offset int64, number int) (Row, error) {
 	if r.table != nil {
 		r.table.reset(r.file.from(offset), offset, number)
 		again, err := r.table.next()

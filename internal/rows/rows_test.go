@@ -182,6 +182,28 @@ func TestOnlyARegularFileIsOpened(t *testing.T) {
 	}
 }
 
+func TestARowThatIsGoneIsNamed(t *testing.T) {
+	for name, text := range map[string]string{"in": "a\nb\nc\n", "in.csv": "h\na\nb\nc\n"} {
+		path := write(t, name, text)
+		f, err := rows.Open(path, rows.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := f.Reader()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path, int64(len(text)-2)); err != nil {
+			t.Fatal(err)
+		}
+		_, err = r.At(int64(len(text)-2), 7)
+		if gone, ok := errors.AsType[*rows.Error](err); !ok || gone.Line != 7 || gone.Hint == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+		f.Close()
+	}
+}
+
 // TestAReadThatHangsHoldsNobodyUp: nobody writes to standard input, and it stays open.
 func TestAReadThatHangsHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
