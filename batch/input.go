@@ -196,7 +196,9 @@ func duplicateOf(id []byte, other int) *problem {
 
 // invalidID is the custom_id under which a line that is no request is recorded: its own may be missing, unreadable or
 // another line's.
-func invalidID(number int) []byte { return fmt.Appendf(nil, "line %d", number) }
+func invalidID(number int) []byte { return fmt.Appendf(nil, "%s%d", invalidPrefix, number) }
+
+const invalidPrefix = "line "
 
 // count counts a request by model and provider.
 func (in *input) count(rq *request) {

@@ -2,7 +2,10 @@ package batch
 
 import (
 	"iter"
+	"strconv"
+	"strings"
 
+	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -31,7 +34,8 @@ func (b *Batch) resume() error {
 type matcher struct {
 	batch   *Batch
 	lines   int // of the output
-	matched int // of those, lines of the input
+	matched int // of those, lines of the input,
+	mends   int // and lines that it had, and has mended
 	drop    int
 	changed ChangedError
 }
@@ -55,7 +59,11 @@ func (m *matcher) read(path string, lines iter.Seq2[work.Line, error]) error {
 		}
 		number, ok := in.index.Find(rec.id)
 		if !ok {
-			if m.answers(-1, line, &rec) {
+			switch {
+			case m.mended(&rec):
+				m.mends++
+				m.drop++
+			case m.answers(-1, line, &rec):
 				m.matched++
 			}
 			continue
@@ -78,7 +86,7 @@ func (m *matcher) read(path string, lines iter.Seq2[work.Line, error]) error {
 		}
 	}
 	switch {
-	case m.lines > 0 && m.matched == 0 && in.file != nil && in.total.Load() > 0:
+	case m.lines > m.mends && m.matched == 0 && in.file != nil && in.total.Load() > 0:
 		return &OtherInputError{Input: in.cfg.Input, Output: b.cfg.Output, Lines: m.lines}
 	case m.changed.Err() != nil:
 		return m.changed.Err()
@@ -152,5 +160,20 @@ func (m *matcher) keep(line work.Line) bool {
 		return !rec.failed || !m.batch.cfg.RetryFailed
 	}
 	number, ok := m.batch.input.index.Find(rec.id)
-	return !ok || m.batch.input.leftOut(number) || m.judge(number, &rec) == counts
+	if !ok {
+		return !m.mended(&rec)
+	}
+	return m.batch.input.leftOut(number) || m.judge(number, &rec) == counts
+}
+
+// mended says whether a recorded failure is that of a line that was no request, and is one now, under an id of its own.
+func (m *matcher) mended(rec *recorded) bool {
+	in := m.batch.input
+	text, ok := strings.CutPrefix(string(rec.id), invalidPrefix)
+	number, err := strconv.Atoi(text)
+	if !ok || err != nil || !rec.failed || rec.kind != sluice.BadRequest {
+		return false
+	}
+	number--
+	return in.index.Has(number) && !in.invalid.Has(number) && !in.leftOut(number)
 }
