@@ -1,10 +1,13 @@
 package batch_test
 
 import (
+	"errors"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
 )
@@ -55,5 +58,27 @@ func TestWhatUsedNothingHasNoCost(t *testing.T) {
 	rep, err := run(t, cfg)
 	if err != nil || rep.Kinds[sluice.BadRequest] != 3 || rep.Costed != 0 {
 		t.Errorf("%v, %d with a cost, error %v", rep.Kinds, rep.Costed, err)
+	}
+}
+
+// TestASumBelowAnyPriceIsABoundToo: a budget that rounds to nothing is not one of any sum.
+func TestASumBelowAnyPriceIsABoundToo(t *testing.T) {
+	f, rt := newFiles(t, chats(3)), &stub{}
+	cfg := f.config(t, rt)
+	cfg.Price = func(provider.Provider, string) (in, out float64, ok bool) { return 1, 1, true }
+	cfg.Budget.Cost = 1e-13
+	_, err := run(t, cfg)
+	if spent, ok := errors.AsType[*batch.BudgetError](err); !ok || spent.What != batch.LimitedCost || len(rt.sent) != 0 {
+		t.Errorf("%d calls, %v", len(rt.sent), err)
+	}
+}
+
+func TestNothingIsSentAfterADeadlineThatIsPastAtTheStart(t *testing.T) {
+	f, rt := newFiles(t, chats(3)), &stub{}
+	cfg := f.config(t, rt)
+	cfg.Budget.Deadline = time.Now().Add(-time.Millisecond)
+	_, err := run(t, cfg)
+	if spent, ok := errors.AsType[*batch.BudgetError](err); !ok || spent.What != batch.LimitedTime || len(rt.sent) != 0 {
+		t.Errorf("%d calls, %v", len(rt.sent), err)
 	}
 }

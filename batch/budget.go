@@ -36,7 +36,7 @@ type Budget struct {
 // check names what is wrong.
 func (b *Budget) check(price bool) error {
 	switch {
-	case !(b.Cost >= 0) || math.IsInf(b.Cost, 0):
+	case !(b.Cost >= 0) || math.IsInf(b.Cost*moneyUnit, 0):
 		return fmt.Errorf("cost of %v is no sum of money", b.Cost)
 	case b.Cost > 0 && !price:
 		return errors.New("cost needs Config.Price")

@@ -67,6 +67,9 @@ type seen struct {
 func newRation(b Budget, stop func(error)) *ration {
 	r := &ration{stop: stop, claims: make(map[*call]*claim), seen: make(map[seenKey]*seen)}
 	r.limit = amount{math.Round(b.Cost * moneyUnit), float64(b.Tokens)}
+	if b.Cost > 0 {
+		r.limit[inMoney] = max(1, r.limit[inMoney]) // a sum below the unit is no 0, which would be no bound
+	}
 	if r.limit == (amount{}) {
 		return nil
 	}

@@ -80,6 +80,11 @@ func (b *Batch) awaitDeadline() (end func()) {
 	if at.IsZero() {
 		return func() {}
 	}
+	stop := func() { b.Stop(&BudgetError{Used: Used{What: LimitedTime, Unit: "seconds"}}) }
+	if time.Until(at) <= 0 { // reading the input took that long: not one call is sent
+		stop()
+		return func() {}
+	}
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -90,7 +95,7 @@ func (b *Batch) awaitDeadline() (end func()) {
 				return
 			}
 		}
-		b.Stop(&BudgetError{Used: Used{What: LimitedTime, Unit: "seconds"}})
+		stop()
 	})
 	return func() {
 		close(done)

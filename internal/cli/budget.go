@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -34,11 +33,17 @@ func (f *budgetFlags) register(fs *pflag.FlagSet) {
 	fs.Float64Var(&f.priceOut, "price-out", 0, "USD per million output tokens (absent: as published)")
 }
 
+// What is beyond these is a slip, and sums of it could not be compared: US dollars, and US dollars per million tokens as in files.
+const (
+	mostCost  = 1e9
+	mostPrice = 1e6
+)
+
 // budget is what the flags say of the budget of a run that begins now.
 func (f *budgetFlags) budget(now time.Time, attempts int) (b batch.Budget, err error) {
 	b = batch.Budget{Cost: f.maxCost, Tokens: f.maxTokens, Attempts: attempts}
 	switch set := f.flags.Changed; {
-	case set("max-cost") && !(f.maxCost > 0 && !math.IsInf(f.maxCost, 0)):
+	case set("max-cost") && !(f.maxCost > 0 && f.maxCost <= mostCost):
 		return b, usageError(fmt.Errorf("--max-cost %v is not a sum to spend", f.maxCost), "say it in USD, such as --max-cost 2.50; leave it out for no bound")
 	case set("max-tokens-total") && f.maxTokens <= 0:
 		return b, usageError(fmt.Errorf("--max-tokens-total %d is not a number of tokens to use", f.maxTokens), "say how many, such as --max-tokens-total 1000000; leave it out for no bound")
@@ -47,7 +52,7 @@ func (f *budgetFlags) budget(now time.Time, attempts int) (b batch.Budget, err e
 		name  string
 		price float64
 	}{{"price-in", f.priceIn}, {"price-out", f.priceOut}} {
-		if !(flag.price >= 0) || math.IsInf(flag.price, 0) {
+		if !(flag.price >= 0 && flag.price <= mostPrice) {
 			return b, usageError(fmt.Errorf("--%s %v is not a price", flag.name, flag.price), "say it in USD per million tokens")
 		}
 	}
