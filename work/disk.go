@@ -30,15 +30,16 @@ type file interface {
 }
 
 // openNew opens a file that becomes a journal under a name that is the caller's, and opens it as a journal is. What is there
-// is what a crash left, or a link of somebody else's, who must not choose which file is written: it is taken away.
+// is what a crash left, or a link of somebody else's, who must not choose which file is written: it is taken away. Until the caller
+// gives it the rights of what it replaces, it is for its owner alone.
 func openNew(d disk, name string) (file, error) {
 	const flag = os.O_RDWR | os.O_APPEND | os.O_CREATE | os.O_EXCL
-	f, err := d.Open(name, flag, 0o644)
+	f, err := d.Open(name, flag, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		if err := d.Remove(name); err != nil {
 			return nil, err
 		}
-		f, err = d.Open(name, flag, 0o644)
+		f, err = d.Open(name, flag, 0o600)
 	}
 	return f, err
 }

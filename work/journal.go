@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"log/slog"
 	"os"
@@ -172,6 +173,9 @@ func OpenJournal(path string, cfg JournalConfig) (*Journal, error) {
 		return nil, err
 	}
 	if err := j.ready(); err != nil {
+		if j.created { // and still locked
+			j.disk.Remove(j.path)
+		}
 		j.closeFiles()
 		return nil, err
 	}
@@ -197,7 +201,7 @@ func followLinks(path string) (string, error) {
 		}
 		path = target
 	}
-	return "", fmt.Errorf("%s: too many links", path)
+	return "", &fs.PathError{Op: "open", Path: path, Err: errors.New("too many links")}
 }
 
 // Path returns where the lines are, links followed: with Aside, that is beside the file until Arrange.
@@ -335,6 +339,7 @@ func (j *Journal) Flush() error {
 	n, err := j.written, j.err
 	if err == nil {
 		err = j.missing()
+		j.err = err // no more is called for results that would be lost
 	}
 	j.mu.Unlock()
 	if err != nil || j.cfg.Sync == SyncNone {
@@ -352,11 +357,21 @@ func (j *Journal) missing() error {
 	there, err := j.disk.Stat(j.path)
 	switch {
 	case err != nil || !os.SameFile(here, there):
-		return &JournalError{Path: j.path, Err: errors.New("was removed or replaced while it was written: its results are lost")}
+		return &JournalError{Path: j.path, Err: &lostError{"was removed or replaced while it was written: its results are lost"}}
 	case here.Size() < j.size:
-		return &JournalError{Path: j.path, Err: errors.New("was cut short while it was written: results are lost")}
+		return &JournalError{Path: j.path, Err: &lostError{"was cut short while it was written: results are lost"}}
 	}
 	return nil
+}
+
+// lostError is what became of a file by somebody else's hand.
+type lostError struct{ text string }
+
+func (e *lostError) Error() string { return e.text }
+
+// Hint says what can be done.
+func (e *lostError) Hint() string {
+	return "leave the file alone while a run goes on; put back what it was if there is a copy, for the same command calls again for what is not there"
 }
 
 // syncTo returns when the first n lines are on the disk. Of those who ask at once, one syncs for all.

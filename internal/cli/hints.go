@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -62,7 +63,7 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 	case isAny[*batch.UnreachableError](err):
 		e.hint = "check the network and " + keys.address() + ". " + kept(err) + "; " + again
 	case e.explainRun(err, again, "another output with -o"):
-	case isAny[*fs.PathError](err):
+	case isAny[*fs.PathError](err), isAny[*os.LinkError](err):
 		e.code = exitUsage
 		e.hint = "check -o: its directory must be there, and the file must be yours to write"
 	}
@@ -84,7 +85,7 @@ func (e *exitError) explainRun(err error, again, elsewhere string) bool {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EFBIG), errors.Is(err, syscall.EDQUOT):
 		e.hint = "make room; what is recorded is whole. Then " + again
 	case isAny[*work.JournalError](err):
-		e.hint = "what is recorded is whole. When the file is mended or can be written, " + again
+		e.hint = cmp.Or(e.hint, "what is recorded is whole. When the file is mended or can be written, "+again)
 	default:
 		return false
 	}
