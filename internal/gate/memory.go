@@ -8,6 +8,10 @@ import (
 // forgetAfter is how long what was learned of a lane is believed at the start of another process.
 const forgetAfter = 24 * time.Hour
 
+// clockSlip is how far a clock may have been set back. One that was further ahead was wrong, and so is the pause that it dated: that
+// would not end for years.
+const clockSlip = time.Minute
+
 // Memory is what a lane knows that outlives the process.
 type Memory struct {
 	Lane    string         `json:"lane"`
@@ -95,12 +99,12 @@ func (g *Gate) Recall(now time.Time, m Memory) {
 		return
 	}
 	l := g.lane(now, m.Lane)
-	if m.Until.After(now) && m.Cause == UsageWindow {
+	age := now.Sub(m.SavedAt)
+	if m.Until.After(now) && m.Cause == UsageWindow && age > -clockSlip {
 		l.cool.begin(now, UsageWindow, 0, 0)
 		l.cool.pause(now, m.Until)
 		g.note(Event{Type: EventCooldownStarted, At: now, Lane: l.name, Until: l.cool.until, Outcome: Outcome{Kind: UsageWindow, Until: m.Until}})
 	}
-	age := now.Sub(m.SavedAt)
 	if age < 0 || age > forgetAfter {
 		return
 	}

@@ -305,6 +305,19 @@ func TestAPlansWindowOutlivesADay(t *testing.T) {
 	}
 }
 
+func TestAPauseThatAWrongClockDatedIsNotBelieved(t *testing.T) {
+	for ahead, held := range map[time.Duration]bool{time.Second: true, 10 * 365 * 24 * time.Hour: false} {
+		g := gate.New(gate.Config{Attempts: 6})
+		saved := epoch0.Add(ahead)
+		g.Recall(epoch0, gate.Memory{Lane: "m", SavedAt: saved, Until: saved.Add(time.Hour), Cause: gate.UsageWindow})
+		w := &gate.Ticket{Call: gate.Call{Lane: "m"}}
+		g.Acquire(epoch0, w)
+		if w.Granted() == held {
+			t.Errorf("a pause that was saved %v ahead: granted %v", ahead, w.Granted())
+		}
+	}
+}
+
 func TestABucketHoldsNoMoreThanALimitThatFell(t *testing.T) {
 	r := newRig(t, gate.Config{})
 	read := func(limit, left int64) {
