@@ -89,7 +89,7 @@ func (p *parser) parse(line []byte, number int) (request, *problem) {
 // request reads a line.
 func (p *parser) request(line []byte, number int) (request, *problem) {
 	if !utf8.Valid(line) {
-		return request{}, &problem{Text: "not valid UTF-8"}
+		return request{}, &problem{Text: "not valid UTF-8", Hint: "save the input as UTF-8, or record lines like it as failed with --skip-invalid"}
 	}
 	trimmed := bytes.TrimLeft(line, " \t")
 	if trimmed[0] != '{' || p.fill.format == rows.FormatText {

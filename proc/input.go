@@ -171,7 +171,7 @@ func (in *input) read(r rows.Row) (*row, *rows.Problem) {
 	item := &row{number: r.Number - 1, id: fmt.Sprint(r.Number)}
 	item.values = values{line: r.Number}
 	if !utf8.Valid(r.Bytes) {
-		return nil, &rows.Problem{Text: "not valid UTF-8"}
+		return nil, &rows.Problem{Text: "not valid UTF-8", Hint: "save the items as UTF-8"}
 	}
 	if problem := item.parse(r.Bytes, in.x.cfg.Format == rows.FormatText); problem != nil {
 		return nil, problem
