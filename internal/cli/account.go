@@ -99,6 +99,9 @@ func (f *accountFlags) open(template sluice.Config, s *streams) (*accounts, erro
 	if a.headers, err = parseHeaders(f.headers); err != nil {
 		return nil, err
 	}
+	if err := checkSent(a.headers); err != nil {
+		return nil, err
+	}
 	for name, values := range a.headers {
 		if provider.IsSecretHeader(name) {
 			for _, value := range values {
@@ -397,7 +400,7 @@ func parseHeaders(texts []string) (http.Header, error) {
 	for _, text := range texts {
 		name, value, ok := strings.Cut(text, ":")
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
-		badName := name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' })
+		badName := name == "" || strings.ContainsFunc(name, notInName)
 		badValue := strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 		if !ok || badName || badValue { // the text may hold a secret: it is not quoted
 			return nil, usageError(errors.New("a --header is not of the form 'Name: value'"),
@@ -406,6 +409,22 @@ func parseHeaders(texts []string) (http.Header, error) {
 		h.Add(name, value)
 	}
 	return h, nil
+}
+
+// notInName reports whether no name of a header has that sign.
+func notInName(r rune) bool {
+	return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+}
+
+// checkSent refuses headers of a call that are the connection's: those would count for nothing, and answers that come packed
+// because they were asked for so could not be read.
+func checkSent(h http.Header) error {
+	for _, name := range [...]string{"Accept-Encoding", "Connection", "Content-Length", "Host", "Trailer", "Transfer-Encoding", "Upgrade"} {
+		if h.Get(name) != "" && !(name == "Accept-Encoding" && h.Get(name) == "identity") {
+			return usageError(fmt.Errorf("--header %s: each connection has its own", name), "leave it out; an address is given by --base-url")
+		}
+	}
+	return nil
 }
 
 // newTransport returns a transport for many calls to one host, which trusts the certificates in that file too. It has at
