@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // choice is a flag that takes one of a few words. An empty one stands for none of them.
@@ -24,8 +25,22 @@ func (c choice) check() error {
 	return usageError(fmt.Errorf("--%s %s is not known", c.flag, c.value), "it is one of %s", strings.Trim(strings.Join(c.known, ", "), ", "))
 }
 
+// naming are the flags whose value names something. An empty one is a variable that is not set: without what it was to name, calls
+// would go to somebody else, or be held to nothing.
+func (*runOptions) naming() []string {
+	return []string{
+		"provider", "base-url", "key-env", "keys-file", "ca-file", "config", "limits", "tier", "template", "schema", "cache", "events", "report",
+		"notify", "control", "metrics-listen",
+	}
+}
+
 // check finds what is wrong with the flags themselves, and reads what they point to.
 func (o *runOptions) check() error {
+	for _, name := range o.naming() {
+		if o.flags.Changed(name) && o.flags.Lookup(name).Value.String() == "" {
+			return usageError(fmt.Errorf("--%s is empty", name), "leave --%s out if that is meant; else look whether the variable is set that it is taken from", name)
+		}
+	}
 	for _, c := range []choice{
 		{"progress", o.progress, progressWays()},
 		{"sync", o.sync, []string{"each", "interval", "none"}},
@@ -61,13 +76,28 @@ func (o *runOptions) check() error {
 	return o.checkFiles()
 }
 
-// checkFiles refuses files that would overwrite each other.
+// checkFiles refuses files that would overwrite each other, or one that is read.
 func (o *runOptions) checkFiles() error {
-	named := []struct{ what, path string }{
-		{"the input", o.input}, {"the output", o.output}, {"--events", o.events}, {"--report", o.report.name}, {"--template", o.rows.template},
+	system, isFile := strings.CutPrefix(o.system, "@")
+	if !isFile {
+		system = ""
 	}
+	named := []struct {
+		what, path string
+		apart      bool // from all before it, and not only from what is written
+	}{
+		{"the input", o.input, true}, {"the output", o.output, true}, {"--events", o.events, true}, {"--report", o.report.name, true},
+		{"--template", o.rows.template, true}, {"--schema", o.checks.schema, false}, {"--system", system, false},
+		{"--config", o.account.settings.config, false}, {"--limits", o.account.settings.limits, false},
+		{"--keys-file", o.account.keysFile, false}, {"--ca-file", o.account.caFile, false},
+	}
+	written := named[1:4]
 	for i, a := range named {
-		for _, b := range named[:i] {
+		others := written
+		if a.apart {
+			others = named[:i]
+		}
+		for _, b := range others {
 			if sameFile(a.path, b.path) {
 				return usageError(fmt.Errorf("%s and %s are the same file %s", b.what, a.what, a.path), "give each a file of its own")
 			}
@@ -96,10 +126,13 @@ func (o *runOptions) systemText() (string, error) {
 		return o.system, nil
 	}
 	b, err := readNamed(name, 16)
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", usageError(fmt.Errorf("system prompt: %w", err), "--system takes the text itself, or @FILE")
+	case !utf8.Valid(b):
+		return "", usageError(fmt.Errorf("system prompt: %s is not valid UTF-8", name), "save it as UTF-8")
 	}
-	return strings.TrimSpace(string(b)), nil
+	return strings.TrimSpace(strings.TrimPrefix(string(b), "\ufeff")), nil
 }
 
 // settings reads --set name=json.
