@@ -180,6 +180,7 @@ func (o *execOptions) config(s *streams) (proc.Config, error) {
 	if cfg.Command.Env, err = o.environment(); err != nil {
 		return cfg, err
 	}
+	o.hideSecrets(s)
 	if cfg.Command.Memory, err = bytesOf("memory", o.memory); err != nil {
 		return cfg, err
 	}
@@ -288,6 +289,16 @@ func (o *execOptions) environment() ([]string, error) {
 		env = append(env, one)
 	}
 	return env, nil
+}
+
+// hideSecrets keeps what --env names as a secret out of all that is printed: the command line is, where it goes on.
+func (o *execOptions) hideSecrets(s *streams) {
+	for _, one := range o.env {
+		name, value, _ := strings.Cut(one, "=")
+		if provider.IsSecretHeader(name) || strings.Contains(strings.ToLower(name), "pass") {
+			s.err.secrets.hide(value)
+		}
+	}
 }
 
 // preflightOf reads --preflight, whose command runs in dir.
