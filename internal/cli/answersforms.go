@@ -2,8 +2,8 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/csv"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -172,7 +172,8 @@ func cell(value []byte) string {
 
 func (c *csvAnswers) end() error {
 	c.w.Flush()
-	return errors.Join(c.w.Error(), c.buffered.Flush())
+	err := c.buffered.Flush()
+	return cmp.Or(c.w.Error(), err)
 }
 
 // textAnswers writes the bare texts: each below a line with the item's id, or the only one alone.

@@ -42,7 +42,7 @@ func (c *checkFlags) fill(cfg *batch.Config) error {
 		}
 		c.text = string(doc)
 		if rules.Schema, err = batch.ParseSchema(doc); err != nil {
-			return usageError(fmt.Errorf("--schema %s: %w", c.schema, err), "it is one JSON Schema in one file; patterns are those of RE2")
+			return usageError(fmt.Errorf("--schema %s: %w", c.schema, err), "it is one JSON Schema in one file, of draft 4, 6, 7, 2019-09 or 2020-12; patterns are those of RE2")
 		}
 	}
 	if rules != (batch.Rules{}) {
