@@ -6,6 +6,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -218,7 +219,7 @@ func Open(cfg Config) (*Batch, error) {
 		return nil, err
 	}
 	b.input = in
-	if err = in.differsFrom(cfg.Output); err == nil {
+	if err = cmp.Or(in.differsFrom(cfg.Output), checkPlain(cfg.Output)); err == nil {
 		b.journal, err = work.OpenJournal(cfg.Output, work.JournalConfig{
 			Sync: cfg.Sync, Whole: wholeResult, Prefix: resultPrefix, Aside: cfg.Order == OrderInput, Reread: cfg.Dedupe,
 			Synced: b.synced(), Logger: cfg.Logger,

@@ -140,16 +140,22 @@ func (cfg *Config) recordings() (path string, file *os.File, err error) {
 
 // openRecorded opens an output to read it; nil is that there is none.
 func openRecorded(path string) (*os.File, error) {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case err != nil:
+	if err := checkPlain(path); err != nil {
 		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, &ConfigError{Field: "Output", Err: fmt.Errorf("%s is not a regular file", path)}
 	}
-	return os.Open(path)
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return file, err
+}
+
+// checkPlain refuses an output that is there and keeps nothing, such as a directory, a pipe or a device.
+func checkPlain(path string) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return &ConfigError{Field: "Output", Err: fmt.Errorf("%s is not a regular file", path)}
+	}
+	return nil
 }
 
 // recordedLines gives the lines of an output as they are matched: not a last one that a run left torn.

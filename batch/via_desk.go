@@ -111,7 +111,11 @@ func (b *Batch) openVia() error {
 	kept := b.journal.Kept()
 	stand, err := parts.Read(kept)
 	if err != nil {
-		return fmt.Errorf("%s: %w", work.StatePath(b.outPath()), err)
+		state := work.StatePath(b.outPath())
+		return &ConfigError{Field: "Output", Err: &advisedError{
+			text: fmt.Sprintf("%s: %v", state, err),
+			hint: fmt.Sprintf("it says what is pending at a Batch API: put back what it was, such as %s.bak, or go on with the sluice that wrote it", state),
+		}}
 	}
 	if _, known := b.journal.Earlier(); !known && parts.Found(b.outPath()+BatchesSuffix) {
 		dir, state := b.outPath()+BatchesSuffix, work.StatePath(b.outPath())

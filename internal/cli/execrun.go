@@ -70,7 +70,7 @@ func runExec(ctx context.Context, s *streams, o *execOptions) (err error) {
 	if err := r.openScheduler(&cfg); err != nil {
 		return err
 	}
-	defer func() { err = cmp.Or(err, r.scheduler.Close()) }()
+	defer func() { r.note(r.scheduler.Close()) }() // what was learned cannot be kept, perhaps: the results are
 	watch.at(r.scheduler)
 	if cfg.Guard, err = r.startGuard(); err != nil {
 		return err

@@ -39,12 +39,28 @@ func execDir(name string) (dir string, ok bool) {
 	return dir, ofExec(dir)
 }
 
-// places returns where the results and the state of a run are: beside its output, or in its directory.
+// places returns where the results and the state of a run are: beside its output, links followed, or in its directory.
 func places(output string) (results, state string) {
 	if dir, ok := execDir(output); ok {
 		return proc.ResultsPath(dir), proc.StatePath(dir)
 	}
+	output = linked(output)
 	return output, work.StatePath(output)
+}
+
+// linked returns what path leads to: a run in order of the input has not made that yet.
+func linked(path string) string {
+	if to, err := filepath.EvalSymlinks(path); err == nil {
+		return to
+	}
+	to, err := os.Readlink(path)
+	switch {
+	case err != nil:
+		return path
+	case filepath.IsAbs(to):
+		return to
+	}
+	return filepath.Join(filepath.Dir(path), to)
 }
 
 // runsIn returns the outputs and directories of the runs whose state is in a directory, or in one of those in it.

@@ -156,7 +156,8 @@ func (o *reportOptions) advice(results int) telemetry.Advice {
 	}
 	again := "sluice run … -o " + shellQuote(o.output)
 	advice := telemetry.Advice{Again: again, Retry: again + " --retry-failed"}
-	state, _ := work.LoadState(work.StatePath(o.output)) // without one, nothing is known to be left
+	_, path := places(o.output)
+	state, _ := work.LoadState(path) // without one, nothing is known to be left
 	if state.Status == "" || state.Status == work.Completed {
 		return advice
 	}

@@ -163,7 +163,7 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 		return err
 	}
 	watch.of(r.accounts)
-	defer func() { err = cmp.Or(err, r.accounts.Close()) }()
+	defer func() { r.note(r.accounts.Close()) }() // what was learned cannot be kept, perhaps: the results are
 	if err := r.openControl(); err != nil {
 		return err
 	}
