@@ -93,7 +93,7 @@ func (o *serveOptions) register(fs *pflag.FlagSet) {
 
 // runServe is the serve command.
 func runServe(ctx context.Context, s *streams, o *serveOptions) (err error) {
-	r := &serving{s: s, o: o, pool: &schedulerPool{}}
+	r := &serving{s: s, o: o, pool: &schedulerPool{}, steering: make(chan struct{}, 1)}
 	if o.quiet && o.verbose {
 		return usageError(errors.New("--quiet and --verbose want opposite things"), "leave one of them out")
 	}
@@ -182,6 +182,7 @@ type serving struct {
 	steer     *gateway.Admin
 	systemd   *supervisor    // nil: nobody
 	retiring  sync.WaitGroup // accounts whose last calls are open
+	steering  chan struct{}  // has room for who steers the accounts or exchanges them; no lock, since observers are told meanwhile
 
 	mu       sync.Mutex
 	accounts *accounts // of the settings that hold now
@@ -367,6 +368,7 @@ func (r *serving) serve(ctx context.Context, doc *checked) error {
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
 	drain := make(chan struct{})
+	dashboard := !r.settings.noUI // from here on, settings may be read again at any time
 	stop := r.follow(func() { close(drain) }, cut)
 	defer stop()
 	web := &http.Server{
@@ -379,7 +381,7 @@ func (r *serving) serve(ctx context.Context, doc *checked) error {
 	}
 	served := make(chan error, 1)
 	go func() { served <- r.gateway.Serve(web, l) }()
-	if err := r.begins(l.Addr(), doc); err != nil {
+	if err := r.begins(l.Addr(), doc, dashboard); err != nil {
 		web.Close()
 		return err
 	}

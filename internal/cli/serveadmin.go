@@ -31,6 +31,8 @@ func (r *serving) admin(variable string) (*gateway.Admin, error) {
 
 // hold pauses the gateway, or lets it go on.
 func (r *serving) hold(paused bool) error {
+	r.steering <- struct{}{}
+	defer func() { <-r.steering }()
 	changed, err := r.present().hold(paused)
 	switch {
 	case changed && paused:
@@ -47,6 +49,8 @@ func (r *serving) tell(body []byte) error {
 	if err != nil {
 		return err
 	}
+	r.steering <- struct{}{}
+	defer func() { <-r.steering }()
 	done, err := r.present().tell(limits)
 	for _, one := range done {
 		for _, line := range one.text("limits set by the admin", len(done) > 1) {

@@ -105,7 +105,7 @@ func (r *serving) describe(file *config.File) (*checked, error) {
 }
 
 // begins says what is served, and where.
-func (r *serving) begins(at net.Addr, doc *checked) error {
+func (r *serving) begins(at net.Addr, doc *checked, dashboard bool) error {
 	host := at.String()
 	if tcp, ok := at.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		host = fmt.Sprintf("127.0.0.1:%d", tcp.Port)
@@ -114,7 +114,7 @@ func (r *serving) begins(at net.Addr, doc *checked) error {
 	doc.Metrics = doc.URL + "/metrics"
 	doc.Env = map[string]string{"OPENAI_BASE_URL": doc.URL + "/v1", "ANTHROPIC_BASE_URL": doc.URL, "GOOGLE_GEMINI_BASE_URL": doc.URL}
 	r.say("sluice serve listens on %s\n", doc.URL)
-	if !r.settings.noUI {
+	if dashboard {
 		doc.Dashboard = doc.URL + "/ui"
 		r.say("dashboard   %s\n", doc.Dashboard)
 	}

@@ -92,19 +92,12 @@ func (r *serving) reload() (fileStates, error) {
 		}
 		return nil, err
 	}
-	over, err := r.gateway.Swap(r.config(next, s))
+	old := r.accounts
+	over, changes, err := r.exchange(next, s)
 	if err != nil {
 		r.warn(errors.Join(err, next.Close()))
 		return nil, err
 	}
-	old := r.accounts
-	r.keep(s)
-	r.mu.Lock()
-	r.accounts, r.settings = next, *s
-	r.mu.Unlock()
-	r.watch.of(next)
-	changes, err := next.settle(old)
-	r.warn(err)
 	r.retiring.Go(func() {
 		<-over
 		r.warn(old.Close())
@@ -117,6 +110,25 @@ func (r *serving) reload() (fileStates, error) {
 		}
 	}
 	return next.settings.files, nil
+}
+
+// exchange has the gateway serve with next from now on. Nobody steers it meanwhile: next takes over what the accounts before
+// were told, and is told what comes later. over is closed when the last of their calls is.
+func (r *serving) exchange(next *accounts, s *serveSettings) (over <-chan struct{}, changes []retold, err error) {
+	r.steering <- struct{}{}
+	defer func() { <-r.steering }()
+	if over, err = r.gateway.Swap(r.config(next, s)); err != nil {
+		return nil, nil, err
+	}
+	old := r.accounts
+	r.keep(s)
+	r.mu.Lock()
+	r.accounts, r.settings = next, *s
+	r.mu.Unlock()
+	r.watch.of(next)
+	changes, wrong := next.settle(old)
+	r.warn(wrong)
+	return over, changes, nil
 }
 
 // keep says which of new settings cannot hold yet, and has s keep to what is so.
