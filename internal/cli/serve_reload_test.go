@@ -238,3 +238,30 @@ func TestANewKeyInItsFileIsUsed(t *testing.T) {
 		t.Error(said)
 	}
 }
+
+// The file of a key comes after the settings that name it: both are there then, and nothing else will change.
+func TestSettingsAreReadAgainWhenTheirKeyComes(t *testing.T) {
+	dir := t.TempDir()
+	upstream := func(name string) string {
+		return fmt.Sprintf("  - {name: %s, provider: openai-compatible, base_url: 'http://127.0.0.1:1/v1', key_file: %s.key, models: [m-%s]}\n", name, name, name)
+	}
+	put(t, filepath.Join(dir, "a.key"), "the-key-of-upstream-a")
+	put(t, filepath.Join(dir, "sluice.yaml"), "upstreams:\n"+upstream("a"))
+	g := startGateway(t, dir, "--config", "sluice.yaml")
+	defer g.stop(t)
+	says := func(text string) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); !strings.Contains(g.stderr.String(), text); time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("it does not say %q: %s", text, g.stderr)
+			}
+		}
+	}
+	put(t, filepath.Join(dir, "sluice.yaml"), "upstreams:\n"+upstream("a")+upstream("b"))
+	says("settings stay as they are: ")
+	put(t, filepath.Join(dir, "b.key"), "the-key-of-upstream-b")
+	says("settings re-read: a, b\n")
+	if n := strings.Count(g.stderr.String(), "settings stay as they are: "); n != 1 {
+		t.Errorf("what was wrong is said %d times: %s", n, g.stderr)
+	}
+}

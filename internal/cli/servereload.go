@@ -51,7 +51,7 @@ func (r *serving) follow(drain, cut func()) (stop func()) {
 }
 
 // follow calls reload when the files are others than they were, or again asks for it, until ctx ends. It returns the files as
-// they are then.
+// they were before it read them, also those that were wrong or not there; nil: it did not come to that.
 func (f fileStates) follow(ctx context.Context, again <-chan struct{}, reload func() (fileStates, error)) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -72,7 +72,7 @@ func (f fileStates) follow(ctx context.Context, again <-chan struct{}, reload fu
 		if f = now; ctx.Err() != nil { // what is wrong is not read again before it changes
 			return
 		}
-		if next, err := reload(); err == nil {
+		if next, _ := reload(); next != nil {
 			f = next
 		}
 	}
@@ -90,13 +90,13 @@ func (r *serving) reload() (fileStates, error) {
 		if errors.As(err, &hinted) && hinted.hint != "" {
 			r.s.errorf("hint: %s\n", hinted.hint)
 		}
-		return nil, err
+		return next.files(), err
 	}
 	old := r.accounts
 	over, changes, err := r.exchange(next, s)
 	if err != nil {
 		r.warn(errors.Join(err, next.Close()))
-		return nil, err
+		return next.files(), err
 	}
 	r.retiring.Go(func() {
 		<-over
@@ -152,20 +152,29 @@ func (r *serving) keep(s *serveSettings) {
 	}
 }
 
-// prepare makes ready what the files say now, and leaves nothing open where that fails.
+// prepare makes ready what the files say now, and leaves nothing open where that fails: then the accounts only say which files
+// were read.
 func (r *serving) prepare() (*accounts, *serveSettings, error) {
 	next, err := r.o.account.again(r.accounts)
 	if err != nil {
-		return nil, nil, err
+		return next, nil, err
 	}
 	s, err := r.o.settings(next.settings, r.keyed())
 	if err == nil {
 		err = r.openUpstreams(next, &s)
 	}
 	if err != nil {
-		return nil, nil, errors.Join(err, next.Close())
+		return next, nil, errors.Join(err, next.Close())
 	}
 	return next, &s, nil
+}
+
+// files are those that settings are of, as they were before they were read; nil: they were not.
+func (a *accounts) files() fileStates {
+	if a.settings == nil {
+		return nil
+	}
+	return a.settings.files
 }
 
 // settle has the Schedulers that were there before keep to the limits that hold now, and to the pause of the old accounts.
