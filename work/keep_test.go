@@ -2,6 +2,7 @@ package work_test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,5 +23,27 @@ func TestWhatAStateCannotHoldIsNotKept(t *testing.T) {
 	state, err := work.LoadState(work.StatePath(path))
 	if err != nil || state.Batches != `{"parts":1}` {
 		t.Errorf("the state has %.40q, %v", state.Batches, err)
+	}
+}
+
+func TestADraftOfAStateThatAKillLeftIsNotKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.jsonl")
+	draft := work.StatePath(path) + ".tmp"
+	if err := os.WriteFile(draft, []byte(`{"status":"runn`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j, err := work.OpenJournal(path, work.JournalConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	if err := j.Keep([]byte(`{"a":1}`)); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := filepath.Glob(work.StatePath(path) + "*.tmp"); err != nil || len(left) > 0 {
+		t.Errorf("%q, %v", left, err)
+	}
+	if state, err := work.LoadState(work.StatePath(path)); err != nil || state.Batches != `{"a":1}` {
+		t.Errorf("%+v, %v", state, err)
 	}
 }

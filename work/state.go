@@ -3,7 +3,6 @@ package work
 import (
 	"bytes"
 	"cmp"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -165,7 +164,7 @@ func (s State) save(path string, sync bool) error {
 	if len(b) >= mostState { // it could not be read again
 		return fmt.Errorf("state file: it would have %d bytes, and may have %d: have fewer batches at once", len(b), mostState)
 	}
-	tmp, err := os.OpenFile(path+"."+rand.Text()+".tmp", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) // the umask holds
+	tmp, err := createDraft(path + ".tmp")
 	if err != nil {
 		return err
 	}
@@ -187,6 +186,17 @@ func (s State) save(path string, sync bool) error {
 		return fmt.Errorf("state file: %w", err)
 	}
 	return nil
+}
+
+// createDraft makes the file that becomes a state file. Whoever has the journal has the name, too: what is there was left by a
+// process that was killed.
+func createDraft(name string) (*os.File, error) {
+	const flag, mode = os.O_WRONLY | os.O_CREATE | os.O_EXCL, 0o644 // the umask holds
+	f, err := os.OpenFile(name, flag, mode)
+	if errors.Is(err, fs.ErrExist) && os.Remove(name) == nil {
+		f, err = os.OpenFile(name, flag, mode)
+	}
+	return f, err
 }
 
 // Pauses counts the pauses of the Schedulers that it observes. The zero value is ready. It is safe for concurrent use.
