@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -29,20 +30,15 @@ type ConcurrencyModel struct {
 // Model is the rule of thumb for limits and calls of that length: 0 tokens are 2,000, and 0 latency is 2 s. It fails
 // with a *FieldError, also when the limits hold neither a cap nor requests a minute.
 func Model(l sluice.Limits, tokens int, latency time.Duration, o Options) (ConcurrencyModel, error) {
-	err := firstOf(checkLimits(l), inRange("tokens", tokens, LargestCall), inRange("latency", latency, mostLatency), o.check())
+	err := cmp.Or(checkLimits(l), inRange("tokens", tokens, LargestCall), inRange("latency", latency, mostLatency), o.check())
 	switch {
 	case err != nil:
 		return ConcurrencyModel{}, err
 	case l.Concurrent == 0 && l.RPM == 0:
 		return ConcurrencyModel{}, wrong("Limits", "neither Concurrent nor RPM is known: %w", ErrNoLimits)
 	}
-	if tokens == 0 {
-		tokens = usualTokens
-	}
-	if latency == 0 {
-		latency = usualLatency
-	}
-	return model(l, float64(tokens), latency.Seconds(), o.safety(), max(1, o.Graphs)), nil
+	perCall, took := float64(cmp.Or(tokens, usualTokens)), cmp.Or(latency, usualLatency)
+	return model(l, perCall, took.Seconds(), o.safety(), max(1, o.Graphs)), nil
 }
 
 // model is the arithmetic. The order of its operations is part of it: results are cut to whole numbers.

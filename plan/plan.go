@@ -7,6 +7,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"slices"
@@ -122,7 +123,7 @@ func (p Plan) ResourceLimits() sluice.ResourceLimits {
 
 // Compute plans. It fails with a *FieldError that names what is wrong, or one that wraps ErrNoLimits.
 func Compute(limits sluice.Limits, w Workload, o Options) (Plan, error) {
-	if err := firstOf(checkLimits(limits), w.check(), o.check()); err != nil {
+	if err := cmp.Or(checkLimits(limits), w.check(), o.check()); err != nil {
 		return Plan{}, err
 	}
 	if w.Requests == 0 {
@@ -171,7 +172,7 @@ func (o Options) check() error {
 	if o.Charge != sluice.ChargeDeclared && o.Charge != sluice.ChargeActual {
 		return wrong("Options.Charge", "%d is not known", o.Charge)
 	}
-	return firstOf(
+	return cmp.Or(
 		inRange("Options.Graphs", o.Graphs, mostGraphs),
 		checkPrice("Options.PriceIn", o.PriceIn),
 		checkPrice("Options.PriceOut", o.PriceOut),
@@ -238,15 +239,7 @@ func (p *Plan) bounds(d demand) []Bound {
 		}
 		bounds = append(bounds, b)
 	}
-	slices.SortStableFunc(bounds, func(a, b Bound) int {
-		switch {
-		case a.PerMinute < b.PerMinute:
-			return -1
-		case a.PerMinute > b.PerMinute:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(bounds, func(a, b Bound) int { return cmp.Compare(a.PerMinute, b.PerMinute) })
 	return bounds
 }
 

@@ -149,7 +149,7 @@ func (s *Scenario) charge() sluice.Charge {
 
 // withDefaults returns the scenario with its defaults filled in, or an error that names the field that makes no sense.
 func (s Scenario) withDefaults() (Scenario, error) {
-	err := firstOf(
+	err := cmp.Or(
 		inRange("Scenario.RoundTrip", s.RoundTrip, mostLatency),
 		inRange("Scenario.Workers", s.Workers, mostLimit), inRange("Scenario.Unpaced", s.Unpaced, mostLimit),
 		inRange("Scenario.Attempts", s.Attempts, math.MaxInt), inRange("Scenario.MaxTries", s.MaxTries, math.MaxInt),

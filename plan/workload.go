@@ -86,18 +86,9 @@ func inRange[N int | time.Duration](field string, n, most N) error {
 	return nil
 }
 
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // check names the field that is wrong.
 func (w Workload) check() error {
-	err := firstOf(
+	err := cmp.Or(
 		inRange("Workload.Requests", w.Requests, mostRequests),
 		inRange("Workload.Latency", w.Latency, mostLatency),
 		inRange("Workload.InputTokens", w.InputTokens, LargestCall),
