@@ -11,7 +11,6 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/prose"
-	"github.com/sluice-llm/sluice/provider"
 )
 
 // admission is what a call holds of its tenant's: a place in its queue, a permit of its own limits, a part of its budget. It is
@@ -221,7 +220,7 @@ func (c *call) reserve() *refusal {
 	cost := c.request.Cost
 	const usualOutput = 1024 // of an answer, where the request sets no bound
 	output := cmp.Or(float64(cost.MaxOutput), usualOutput*float64(c.request.N))
-	if e := c.route.endpoint; e == provider.Embeddings || e == provider.EmbedContent || e == provider.BatchEmbedContents || c.route.count {
+	if c.route.endpoint.Embeds() || c.route.count {
 		output = 0
 	}
 	a.estimate = (in*float64(cost.Input) + out*output) / 1e6
