@@ -127,17 +127,12 @@ func TestTheImageIsBuiltFromTheWholeCommit(t *testing.T) {
 // resource is what is looked at of what Kubernetes is given.
 type resource struct {
 	Kind     string `yaml:"kind"`
-	Metadata struct{ Name, Namespace string }
+	Metadata struct{ Name string }
 	Data     map[string]string `yaml:"data"`
 	Spec     struct {
 		Template struct {
 			Spec struct {
 				Containers []container `yaml:"containers"`
-				Volumes    []struct {
-					Name   string                      `yaml:"name"`
-					Secret struct{ SecretName string } `yaml:"secret"`
-				} `yaml:"volumes"`
-				Grace int `yaml:"terminationGracePeriodSeconds"`
 			} `yaml:"spec"`
 		} `yaml:"template"`
 	} `yaml:"spec"`
@@ -146,16 +141,16 @@ type resource struct {
 type container struct {
 	Args  []string `yaml:"args"`
 	Ports []struct {
-		Name string `yaml:"name"`
-		Port int    `yaml:"containerPort"`
+		Port int `yaml:"containerPort"`
 	} `yaml:"ports"`
-	Startup   probe `yaml:"startupProbe"`
-	Liveness  probe `yaml:"livenessProbe"`
-	Readiness probe `yaml:"readinessProbe"`
-	Mounts    []struct {
-		Path    string `yaml:"mountPath"`
-		SubPath string `yaml:"subPath"`
-	} `yaml:"volumeMounts"`
+	Startup   probe   `yaml:"startupProbe"`
+	Liveness  probe   `yaml:"livenessProbe"`
+	Readiness probe   `yaml:"readinessProbe"`
+	Mounts    []mount `yaml:"volumeMounts"`
+}
+
+type mount struct {
+	Path string `yaml:"mountPath"`
 }
 
 type probe struct {
@@ -188,21 +183,17 @@ func TestTheSettingsInKubernetesAreGood(t *testing.T) {
 	if settings == "" || len(pod.Containers) != 1 {
 		t.Fatal("there are no settings, or not one container")
 	}
+	c := pod.Containers[0]
 	dir := t.TempDir()
-	for _, mount := range []string{"/run/secrets/sluice", "/var/lib/sluice"} {
-		if !slices.ContainsFunc(pod.Containers[0].Mounts, func(m struct {
-			Path    string `yaml:"mountPath"`
-			SubPath string `yaml:"subPath"`
-		}) bool {
-			return m.Path == mount
-		}) || !strings.Contains(settings, mount) {
-			t.Errorf("%s is not mounted, or not of the settings", mount)
+	for _, path := range []string{"/run/secrets/sluice", "/var/lib/sluice"} {
+		if !slices.Contains(c.Mounts, mount{path}) || !strings.Contains(settings, path) {
+			t.Errorf("%s is not mounted, or not of the settings", path)
 		}
-		at := filepath.Join(dir, filepath.FromSlash(mount))
+		at := filepath.Join(dir, filepath.FromSlash(path))
 		if err := os.MkdirAll(at, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		settings = strings.ReplaceAll(settings, mount, filepath.ToSlash(at))
+		settings = strings.ReplaceAll(settings, path, filepath.ToSlash(at))
 	}
 	file := filepath.Join(dir, "sluice.yaml")
 	for name, text := range map[string]string{file: settings, filepath.Join(dir, "run", "secrets", "sluice", "openai"): "sk-test\n"} {
@@ -211,7 +202,7 @@ func TestTheSettingsInKubernetesAreGood(t *testing.T) {
 		}
 	}
 	program(t, "serve", "key", "add", "alice", "--keys", filepath.Join(dir, "var", "lib", "sluice", "serve-keys.json"))
-	args := slices.Clone(pod.Containers[0].Args)
+	args := slices.Clone(c.Args)
 	for i, arg := range args {
 		if arg == "/etc/sluice/sluice.yaml" {
 			args[i] = file
@@ -220,7 +211,7 @@ func TestTheSettingsInKubernetesAreGood(t *testing.T) {
 	var served struct {
 		Listen string
 		Hosts  []string
-		Shared *struct{ URL string }
+		Shared *struct{}
 	}
 	if err := json.Unmarshal([]byte(program(t, append(args, "--check", "--json")...)), &served); err != nil {
 		t.Fatal(err)
@@ -231,11 +222,10 @@ func TestTheSettingsInKubernetesAreGood(t *testing.T) {
 	metrics := regexp.MustCompile(`metrics_listen: (\S+)`).FindStringSubmatch(settings)
 	for i, address := range []string{served.Listen, metrics[1]} {
 		_, port, _ := net.SplitHostPort(address)
-		if got := strconv.Itoa(pod.Containers[0].Ports[i].Port); got != port {
+		if got := strconv.Itoa(c.Ports[i].Port); got != port {
 			t.Errorf("the container's port is %s, and it listens on %s", got, address)
 		}
 	}
-	c := pod.Containers[0]
 	for _, p := range []struct {
 		probe
 		path string

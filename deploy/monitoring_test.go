@@ -141,7 +141,7 @@ func TestQueriesThatNameWhatIsNotThereAreFound(t *testing.T) {
 // dashboard is what is looked at of it.
 type dashboard struct {
 	Templating struct {
-		List []struct{ Name, Type, Definition string }
+		List []struct{ Name, Type string }
 	}
 	Panels []struct {
 		ID         int
