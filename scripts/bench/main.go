@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	var sections []bench.Section
 	if err == nil {
-		sections, err = bench.Choose(bench.Sections(), o.names, o.all || o.list)
+		sections, err = bench.Choose(bench.Sections(), o.names)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "bench: error: %v\n", err)

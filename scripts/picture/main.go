@@ -1,5 +1,5 @@
-// Terminal makes the picture of the README: it runs the commands in a terminal of its own, keeps what they show in run.cast, and
-// draws that as run.svg. Run it at the root of the repository, on Linux:
+// Command picture makes the picture of the README: it runs the commands in a terminal of its own, keeps what they show in
+// run.cast, and draws that as run.svg. Run it at the root of the repository, on Linux:
 //
 //	go run ./scripts/picture
 //	go run ./scripts/picture -draw    draws the recording that is there once more
@@ -31,14 +31,14 @@ func main() {
 
 func exitOn(err error) {
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "terminal:", err)
+		fmt.Fprintln(os.Stderr, "picture: error:", err)
 		os.Exit(1)
 	}
 }
 
 // record runs the commands in an empty directory, where nothing is known of any provider.
 func record() error {
-	dir, err := os.MkdirTemp("", "terminal")
+	dir, err := os.MkdirTemp("", "sluice-picture-")
 	if err != nil {
 		return err
 	}

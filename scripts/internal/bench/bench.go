@@ -23,7 +23,7 @@ type Section struct {
 // takes is about how long a section is to measure.
 func (s Section) takes() (all time.Duration) {
 	for _, step := range s.Steps {
-		all += step.Takes * time.Duration(max(1, step.Rounds))
+		all += step.takes()
 	}
 	return all
 }
@@ -46,6 +46,9 @@ type Step struct {
 	Read   Reader // nil: the figure is how long the command takes
 	Tables []Table
 }
+
+// takes is about how long all rounds last.
+func (s Step) takes() time.Duration { return s.Takes * time.Duration(max(1, s.Rounds)) }
 
 // line is the command as one types it.
 func (s Step) line(quick bool) string {

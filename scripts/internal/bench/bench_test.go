@@ -15,7 +15,7 @@ import (
 // step is a step by its name, as serve/load.
 func step(t *testing.T, name string) bench.Step {
 	t.Helper()
-	chosen, err := bench.Choose(bench.Sections(), []string{name}, false)
+	chosen, err := bench.Choose(bench.Sections(), []string{name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestReaders(t *testing.T) {
 		"a log":                            {bench.Said(`^(?P<n>[\d,]+) of (?P<of>.*)$`), "=== RUN   TestA\n=== NAME  TestA/b_c\n    a_test.go:1: 1,024 of all\n", "[{TestA/b c n [1024] } {TestA/b c of [] all}]"},
 		"a log of a benchmark":             {bench.Said(`^(?P<took>\S+) long$`), "BenchmarkX-2 \t 1 \t 12 ns/op\n--- BENCH: BenchmarkX-2\n    a_test.go:1: 1m30s long\n", "[{BenchmarkX took [90] }]"},
 		"a line that names its own figure": {bench.Said(`^(?P<name>.+): (?P<n>\d+)$`), "a_b: 3\n", "[{a b n [3] }]"},
-		"a table":                          {bench.Cells("|", "name", "n", "", "share"), "    a_test.go:1: | a, b | 3 | x | 5.0 % |\n| name | n | x | share |\n| too | few |\n", "[{a, b n [3] } {a, b share [5] }]"},
+		"a table":                          {bench.Cells("name", "n", "", "share"), "    a_test.go:1: | a, b | 3 | x | 5.0 % |\n| name | n | x | share |\n| too | few |\n", "[{a, b n [3] } {a, b share [5] }]"},
 	} {
 		if got := fmt.Sprint(c.read(c.output)); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
@@ -226,14 +226,14 @@ func TestNamesAreUniqueAndChosen(t *testing.T) {
 			seen[name] = true
 		}
 	}
-	chosen, err := bench.Choose(bench.Sections(), []string{"serve/load", "explain"}, false)
+	chosen, err := bench.Choose(bench.Sections(), []string{"serve/load", "explain"})
 	if err != nil || len(chosen) != 2 || len(chosen[0].Steps) != 2 || len(chosen[1].Steps) != 1 || chosen[1].Steps[0].Name != "load" {
 		t.Errorf("%+v %v", chosen, err)
 	}
-	if _, err := bench.Choose(bench.Sections(), []string{"server"}, false); err == nil {
+	if _, err := bench.Choose(bench.Sections(), []string{"server"}); err == nil {
 		t.Error("a section that is not there is chosen")
 	}
-	if all, err := bench.Choose(bench.Sections(), nil, true); err != nil || len(all) != len(bench.Sections()) {
+	if all, err := bench.Choose(bench.Sections(), nil); err != nil || len(all) != len(bench.Sections()) {
 		t.Errorf("%d sections, %v", len(all), err)
 	}
 }

@@ -9,9 +9,10 @@ import (
 	"github.com/sluice-llm/sluice/internal/prose"
 )
 
-// Choose returns the sections that names ask for, with the steps that they ask for, in the order of all.
-func Choose(sections []Section, names []string, all bool) ([]Section, error) {
-	if all && len(names) == 0 {
+// Choose returns the sections that names ask for, with the steps that they ask for, in their order; without names, all. A name of
+// neither is an error.
+func Choose(sections []Section, names []string) ([]Section, error) {
+	if len(names) == 0 {
 		return sections, nil
 	}
 	var chosen []Section
@@ -57,7 +58,7 @@ func List(sections []Section, b *Book) string {
 			if why := missing(step.Needs); why != "" {
 				needs = "; " + why
 			}
-			fmt.Fprintf(&text, "  %-22s %9s  measured: %s%s\n", s.Name+"/"+step.Name, prose.Span(step.Takes*time.Duration(max(1, step.Rounds))), when, needs)
+			fmt.Fprintf(&text, "  %-22s %9s  measured: %s%s\n", s.Name+"/"+step.Name, prose.Span(step.takes()), when, needs)
 		}
 	}
 	fmt.Fprintf(&text, "%-24s %9s\n", "all", prose.Span(all))

@@ -22,9 +22,9 @@ func All(readers ...Reader) Reader {
 }
 
 var (
-	benchLine  = regexp.MustCompile(`^(Benchmark\S*?)(?:-\d+)?\s+(\d+)\s+(\S.*)$`)
+	benchLine  = regexp.MustCompile(`^(Benchmark\S*?)(?:-\d+)?\s+\d+\s+(\S.*)$`)
 	benchName  = regexp.MustCompile(`^(Benchmark\S*?)(?:-\d+)?\s*$`)
-	benchRest  = regexp.MustCompile(`^\s+(\d+)\s+(\S+ \S+/op.*|\S+ \S+(\s+\S+ \S+)*)$`)
+	benchRest  = regexp.MustCompile(`^\s+\d+\s+(\S+ \S+/op.*|\S+ \S+(\s+\S+ \S+)*)$`)
 	testStarts = regexp.MustCompile(`^=== (?:RUN|NAME|CONT)\s+(\S+)`)
 	testEnds   = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP|BENCH): (\S+?)(?:-\d+)?(?: \(([\d.]+)s\))?$`)
 	logPrefix  = regexp.MustCompile(`^\s+\S+\.go:\d+: `)
@@ -36,11 +36,11 @@ func Benchmarks(output string) (all []Figure) {
 	for line := range strings.Lines(output) {
 		line = strings.TrimRight(line, "\n")
 		if m := benchLine.FindStringSubmatch(line); m != nil {
-			all, name = append(all, metrics(m[1], m[3])...), ""
+			all, name = append(all, metrics(m[1], m[2])...), ""
 		} else if m := benchName.FindStringSubmatch(line); m != nil {
 			name = m[1] // the program printed something between the name and the figures
 		} else if m := benchRest.FindStringSubmatch(line); m != nil && name != "" {
-			all, name = append(all, metrics(name, m[2])...), ""
+			all, name = append(all, metrics(name, m[1])...), ""
 		}
 	}
 	return all
@@ -124,12 +124,12 @@ func said(name, unit, text string) Figure {
 	return f
 }
 
-// Cells reads lines of a table by the signs between its cells. Units are those of the cells, "name" is the row's and "" is none.
+// Cells reads lines of a table whose cells have | between them. Units are those of the cells, "name" is the row's and "" is none.
 // Lines with another number of cells, and those of which no cell is a number, are none.
-func Cells(between string, units ...string) Reader {
+func Cells(units ...string) Reader {
 	return func(output string) (all []Figure) {
 		for line := range strings.Lines(output) {
-			cells := strings.Split(strings.Trim(logPrefix.ReplaceAllString(line, ""), between+" \n"), between)
+			cells := strings.Split(strings.Trim(logPrefix.ReplaceAllString(line, ""), "| \n"), "|")
 			if len(cells) != len(units) {
 				continue
 			}
@@ -173,7 +173,6 @@ func Stress(output string) (all []Figure) {
 		Rows    []struct {
 			Name  string   `json:"name"`
 			Value *float64 `json:"value"`
-			OK    bool     `json:"ok"`
 		} `json:"rows"`
 	}
 	if json.NewDecoder(strings.NewReader(output[start:])).Decode(&doc) != nil {

@@ -143,16 +143,16 @@ func (r *Runner) once(ctx context.Context, step Step, words, env []string) (outp
 
 // engine starts a Redis of its own, and returns its address and what ends it.
 func engine(ctx context.Context) (url string, end func(), err error) {
-	dir, err := os.MkdirTemp("", "sluice-bench-engine-")
-	if err != nil {
-		return "", nil, err
-	}
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", nil, err
 	}
 	_, port, _ := net.SplitHostPort(free.Addr().String())
 	free.Close()
+	dir, err := os.MkdirTemp("", "sluice-bench-engine-")
+	if err != nil {
+		return "", nil, err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {

@@ -180,31 +180,28 @@ of the clock.`,
 }
 
 func million() Section {
-	cols := func(more ...Column) []Column {
-		return append([]Column{
-			{Title: "items a second", Unit: "items/s"},
-			{Title: "of the plain copy, a write each", Unit: "items/s", Over: "BenchmarkMillionPlain/each", Digits: 3},
-		}, more...)
-	}
-	one := func(name, text, pattern string, takes time.Duration) Step {
-		return Step{Name: name, Text: text, Command: benchmark(pattern, "1x", "./batch"), Briefly: []string{"SLUICE_ITEMS=50000"}, Takes: takes, Read: Benchmarks,
+	plain := func(name, benchmarkName string, takes time.Duration) Step {
+		pattern := "(^BenchmarkMillionPlain$)|(^" + benchmarkName + "$)"
+		return Step{Name: name, Command: benchmark(pattern, "1x", "./batch"), Briefly: []string{"SLUICE_ITEMS=50000"}, Takes: takes, Read: Benchmarks,
 			Tables: []Table{{First: "a million items", Rows: `^Benchmark(Million.*)$`, Labels: map[string]string{
 				"Million": "lines, in order of completion", "MillionInOrder": "`--order input`", "MillionRows": "a table with a template",
 				"MillionPlain/each": "each line read and written, a write a line, without a call", "MillionPlain/buffered": "the same, buffered",
-				"MillionTwins/unlike": "`--dedupe`, all unlike, and again with half of the output cut off", "MillionTwins/hundreds": "the same, 10,000 requests, each on a hundred lines",
-			}, Columns: cols(Column{Title: "memory at the peak", Unit: "peak-MiB", Suffix: " MiB", Asked: atMost(128)})}}}
+			}, Columns: []Column{
+				{Title: "items a second", Unit: "items/s"},
+				{Title: "of the plain copy, a write each", Unit: "items/s", Over: "BenchmarkMillionPlain/each", Digits: 3},
+				{Title: "memory at the peak", Unit: "peak-MiB", Suffix: " MiB", Asked: atMost(128)},
+			}}}}
 	}
-	plain := "(^BenchmarkMillionPlain$)|"
+	deduped := func(name, sets string, takes time.Duration) Step {
+		return Step{Name: name, Command: benchmark("MillionTwins/"+sets, "1x", "./batch"), Briefly: []string{"SLUICE_ITEMS=50000"}, Takes: takes, Read: twins, Tables: []Table{twinsTable()}}
+	}
 	return Section{
 		Name: "million", Title: "A million items",
 		Text: `Scan, parse, estimate, permit (requests, tokens and slots limited), an answer of the imitation in the same process, usage parsed, journal on
 disk; beside it the same file read and written without a call. Each in a process of its own, so that its peak of memory is its own.`,
 		Steps: []Step{
-			one("lines", "", plain+"(^BenchmarkMillion$)", 60*second),
-			one("order", "", plain+"(^BenchmarkMillionInOrder$)", 60*second),
-			one("rows", "", plain+"(^BenchmarkMillionRows$)", 70*second),
-			{Name: "dedupe", Command: benchmark("MillionTwins/unlike", "1x", "./batch"), Briefly: []string{"SLUICE_ITEMS=50000"}, Takes: 100 * second, Read: twins, Tables: []Table{twinsTable()}},
-			{Name: "hundreds", Command: benchmark("MillionTwins/hundreds", "1x", "./batch"), Briefly: []string{"SLUICE_ITEMS=50000"}, Takes: 40 * second, Read: twins, Tables: []Table{twinsTable()}},
+			plain("lines", "BenchmarkMillion", 60*second), plain("order", "BenchmarkMillionInOrder", 60*second), plain("rows", "BenchmarkMillionRows", 70*second),
+			deduped("dedupe", "unlike", 100*second), deduped("hundreds", "hundreds", 40*second),
 		},
 		Notes: `The three largest parts of the processors' time are the imitation itself (about a fifth: it reads the request, counts it and writes an
 answer), memory that is allocated and collected, and the write of a line for each result, which is what makes a kill cost no more than what

@@ -200,7 +200,7 @@ func scale() Section {
 may more come than the limit and one bucket.`,
 		Steps: []Step{{
 			Name: "cases", Command: benchmark("Scale", "1x", "./cluster"), Quick: benchmark("Scale/^4_members", "1x", "./cluster"), Takes: 6 * minute,
-			Read: Cells("|", "name", "used", "jain", "p50", "p99", "longest", "scripts", "vain", "wakes", "refused", "busy", "minute"),
+			Read: Cells("name", "used", "jain", "p50", "p99", "longest", "scripts", "vain", "wakes", "refused", "busy", "minute"),
 			Tables: []Table{{First: "case", Rows: `^(.*)$`, Columns: []Column{
 				{Title: "used", Unit: "used", Digits: 3}, {Title: "Jain", Unit: "jain", Digits: 3}, {Title: "wait p50", Unit: "p50", Digits: -1, Suffix: " ms"}, {Title: "p99", Unit: "p99", Digits: -1, Suffix: " ms"},
 				{Title: "longest", Unit: "longest", Digits: 1, Suffix: " s"}, {Title: "scripts a start", Unit: "scripts", Digits: 2}, {Title: "of them in vain", Unit: "vain", Digits: 2},

@@ -200,7 +200,10 @@ func TestABinarySaysWhatIsInIt(t *testing.T) {
 	content, _ := os.ReadFile(binary)
 	sum := sha256.Sum256(content)
 	main := doc.Metadata.Component
-	if len(main.Hashes) != 1 || main.Hashes[0].Content != hex.EncodeToString(sum[:]) {
+	if doc.BomFormat != "CycloneDX" || doc.SpecVersion != "1.6" {
+		t.Errorf("the list is of the form %s %s", doc.BomFormat, doc.SpecVersion)
+	}
+	if len(main.Hashes) != 1 || main.Hashes[0].Alg != "SHA-256" || main.Hashes[0].Content != hex.EncodeToString(sum[:]) {
 		t.Errorf("the hash of the binary is not %v", main.Hashes)
 	}
 	if len(main.Properties) == 0 || !regexp.MustCompile(`^urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(doc.SerialNumber) {
