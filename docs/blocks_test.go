@@ -105,7 +105,7 @@ var elided = []struct{ from, to string }{
 	{`{…}`, `{}`}, {`[…]`, `[]`}, {`,…,`, `,`}, {`, …,`, `,`}, {`,…}`, `}`}, {`, …}`, `}`}, {`, …]`, `]`}, {`,…]`, `]`}, {`:…`, `:0`}, {`: …`, `:0`},
 }
 
-// checkJSON parses a document, lines, or a member of an object. Members of a line of results have to be those that there are.
+// checkJSON parses a document, lines, or a member of an object.
 func checkJSON(b block) error {
 	text := strings.TrimSpace(b.text)
 	for _, e := range elided {
@@ -126,7 +126,7 @@ func checkJSON(b block) error {
 }
 
 // by runs a program on a block that is a file of that name.
-func by(b block, name string, program string, args ...string) error {
+func by(b block, name, program string, args ...string) error {
 	if _, err := exec.LookPath(program); err != nil {
 		return fmt.Errorf("%w: there is no %s", errAbsent, program)
 	}

@@ -56,9 +56,9 @@ func fits(shown, real string) bool {
 	return regexp.MustCompile(`^` + strings.Join(parts, `.*`) + `$`).MatchString(real)
 }
 
-// differs says what is wrong with output that a document shows: each of its lines has to be there, in this order, and unless a
-// line of … says that something is left out, each real line has to be shown, but for what Sluice says by the way (progress, notes). Several real lines may be alike, as those of progress
-// are. If exact, figures count.
+// differs says what is wrong with output that a document shows: each of its lines has to be there, in this order, and, unless a
+// line of … says that something is left out, each real line has to be shown, but for what Sluice says by the way (progress,
+// notes). Several real lines may be alike, as those of progress are. If exact, figures count.
 func differs(shown, real string, exact bool) error {
 	if exact {
 		shown, real = ofNow(shown, real)

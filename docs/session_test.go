@@ -29,49 +29,6 @@ const (
 	ready    = 20 * time.Second
 )
 
-// exchange is a command of a document, and what stands below it.
-type exchange struct {
-	line            int
-	command, output string
-}
-
-var (
-	here    = regexp.MustCompile(`<<-?\s*['"]?(\w+)`)
-	comment = regexp.MustCompile(`\s+# [^'"]*$`)
-)
-
-// exchanges returns the commands of a block of console text. A command goes on behind a backslash, and to the end of a text
-// that it begins.
-func (b block) exchanges() (all []exchange) {
-	rest := strings.Split(strings.TrimSuffix(b.text, "\n"), "\n")
-	for i := 0; i < len(rest); i++ {
-		command, ok := strings.CutPrefix(rest[i], "$ ")
-		if !ok {
-			if len(all) > 0 {
-				all[len(all)-1].output += rest[i] + "\n"
-			}
-			continue
-		}
-		e := exchange{line: b.line + 1 + i, command: command}
-		for strings.HasSuffix(e.command, `\`) && i+1 < len(rest) {
-			i++
-			e.command += "\n" + rest[i]
-		}
-		if m := here.FindStringSubmatch(e.command); m != nil {
-			for i+1 < len(rest) {
-				i++
-				e.command += "\n" + rest[i]
-				if rest[i] == m[1] {
-					break
-				}
-			}
-			e.command += "\n"
-		}
-		all = append(all, e)
-	}
-	return all
-}
-
 // session is a shell in which the commands of a document run, one after the other, in a directory of the document's own.
 type session struct {
 	t       *testing.T
@@ -120,7 +77,7 @@ func newSession(t *testing.T, d document) *session {
 	stdin.Close()
 	codes.Close()
 	t.Cleanup(s.end)
-	s.do("set -o pipefail", patience)
+	s.do("set -o pipefail")
 	return s
 }
 
@@ -278,7 +235,7 @@ func (s *session) exchange(e exchange) error {
 		return s.serve(*kind, command, output)
 	}
 	s.setAside(command)
-	code, printed := s.do(command, patience)
+	code, printed := s.do(command)
 	if want := exitCodes(e.command); !slices.Contains(want, code) {
 		return fmt.Errorf("exit code %d, want %d:\n%s", code, want, printed)
 	}
@@ -309,18 +266,18 @@ func (s *session) serve(kind staying, command, output string) error {
 		name += "_" + m[1]
 	}
 	if s.servers[name] {
-		s.do("kill $"+name+"; wait $"+name+" || true", patience)
+		s.do("kill $" + name + "; wait $" + name + " || true")
 	}
 	s.servers[name] = true
 	command = strings.TrimSuffix(strings.TrimRight(command, " "), "&")
-	s.do(command+" &\n"+name+"=$!", patience)
+	s.do(command + " &\n" + name + "=$!")
 	var printed string
 	for end := time.Now().Add(ready); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		printed = s.printed()
 		if kind.ready.MatchString(printed) && (output == "" || differs(output, printed, false) == nil) {
 			return nil
 		}
-		if code, _ := s.do0("kill -0 $" + name); code != 0 {
+		if s.source(aside, "kill -0 $"+name) != 0 {
 			return fmt.Errorf("it ended:\n%s", s.printed())
 		}
 	}
@@ -331,27 +288,27 @@ func (s *session) serve(kind staying, command, output string) error {
 }
 
 // do runs a command in the shell, and returns its exit code and what it and those that it left running print.
-func (s *session) do(command string, within time.Duration) (code int, printed string) {
+func (s *session) do(command string) (code int, printed string) {
 	s.n++
-	return s.source(fmt.Sprint(s.n), command, within), s.printed()
+	return s.source(s.n, command), s.printed()
 }
 
-// do0 is do for what is none of the document's commands.
-func (s *session) do0(command string) (int, string) {
-	return s.source("0", command, patience), ""
-}
+// aside is the number of what is none of the document's commands: it leaves alone what the last one prints.
+const aside = 0
 
-func (s *session) source(name, command string, within time.Duration) int {
+// source runs the command of that number, and returns its exit code.
+func (s *session) source(n int, command string) int {
+	name := strconv.Itoa(n)
 	script := filepath.Join(s.side, name+".sh")
 	if err := os.WriteFile(script, []byte(command+"\n"), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
 	fmt.Fprintf(s.in, "eval \"$(<%s)\" >%s 2>&1 </dev/null 3>&-; echo $? >&3\n", script, filepath.Join(s.side, name+".out"))
-	timer := time.AfterFunc(within, func() { endGroup(s.shell.Process.Pid) })
+	timer := time.AfterFunc(patience, func() { endGroup(s.shell.Process.Pid) })
 	defer timer.Stop()
 	line, err := s.codes.ReadString('\n')
 	if err != nil {
-		s.t.Fatalf("%s: the shell ended, or it took more than %v: $ %s\n%s", s.doc.name, within, command, s.everything())
+		s.t.Fatalf("%s: the shell ended, or it took more than %v: $ %s\n%s", s.doc.name, patience, command, s.everything())
 	}
 	code, err := strconv.Atoi(strings.TrimSpace(line))
 	if err != nil {

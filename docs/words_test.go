@@ -6,9 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -100,19 +98,19 @@ var (
 )
 
 func TestCommandsAndFlagsOfDocumentsAreOnes(t *testing.T) {
-	any := make(map[string]bool)
-	for _, flags := range commands() {
-		for _, f := range flags {
-			any[f] = true
+	flags := make(map[string]bool) // of any command
+	for _, own := range commands() {
+		for _, f := range own {
+			flags[f] = true
 		}
 	}
-	if len(commands()) < 15 || len(any) < 100 {
-		t.Fatalf("%d commands and %d flags are read of --help", len(commands()), len(any))
+	if len(commands()) < 15 || len(flags) < 100 {
+		t.Fatalf("%d commands and %d flags are read of --help", len(commands()), len(flags))
 	}
 	for _, d := range documents(t) {
 		for i, line := range strings.Split(d.text, "\n") {
 			for _, m := range named.FindAllStringSubmatch(line, -1) {
-				if !any[m[1]] && others[m[1]] == "" {
+				if !flags[m[1]] && others[m[1]] == "" {
 					t.Errorf("%s:%d: there is no flag --%s", d.name, i+1, m[1])
 				}
 			}
@@ -187,150 +185,4 @@ func TestVariablesOfDocumentsAreRead(t *testing.T) {
 			}
 		}
 	}
-}
-
-var (
-	link   = regexp.MustCompile(`\[[^\]]*\]\(([^)\s]+)\)`)
-	mark   = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
-	target = regexp.MustCompile(`<a (?:id|name)="([^"]+)"`)
-)
-
-// anchors are what links into a document may name: its headings, as GitHub makes anchors of them.
-func anchors(text string) map[string]bool {
-	all := make(map[string]bool)
-	inside := false
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(strings.TrimSpace(line), "```") {
-			inside = !inside
-		}
-		if m := heading.FindStringSubmatch(strings.TrimSpace(line)); m != nil && !inside {
-			name := link.ReplaceAllStringFunc(m[1], func(l string) string { return l[1:strings.Index(l, "]")] })
-			name = strings.ReplaceAll(mark.ReplaceAllString(strings.ToLower(name), ""), " ", "-")
-			for n := 1; all[name]; n++ {
-				name = fmt.Sprintf("%s-%d", strings.TrimRight(name, "-0123456789"), n)
-			}
-			all[name] = true
-		}
-		for _, m := range target.FindAllStringSubmatch(line, -1) {
-			all[m[1]] = true
-		}
-	}
-	return all
-}
-
-func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
-	for _, d := range documents(t) {
-		inside := false
-		for i, line := range strings.Split(d.text, "\n") {
-			if strings.HasPrefix(strings.TrimSpace(line), "```") {
-				inside = !inside
-			}
-			if inside {
-				continue
-			}
-			for _, m := range link.FindAllStringSubmatch(span.ReplaceAllString(line, "code"), -1) {
-				if err := leads(d, m[1]); err != nil {
-					t.Errorf("%s:%d: %v", d.name, i+1, err)
-				}
-			}
-		}
-	}
-}
-
-// leads says what is wrong with a link of a document, unless it leads out of the repository.
-func leads(d document, to string) error {
-	u, err := url.Parse(to)
-	if err != nil || u.Scheme != "" {
-		return err
-	}
-	name, text := d.name, d.text
-	if u.Path != "" {
-		name = filepath.Join(filepath.Dir(filepath.FromSlash(d.name)), filepath.FromSlash(u.Path))
-		info, err := os.Stat(filepath.Join(root, name))
-		if err != nil {
-			return fmt.Errorf("there is no %s", u.Path)
-		}
-		if u.Fragment == "" || info.IsDir() {
-			return nil
-		}
-		b, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			return err
-		}
-		text = string(b)
-	}
-	if u.Fragment != "" && filepath.Ext(name) == ".md" && !anchors(text)[u.Fragment] {
-		return fmt.Errorf("%s has no heading #%s", name, u.Fragment)
-	}
-	return nil
-}
-
-func TestWhatIsWrongWithLinksIsFound(t *testing.T) {
-	d := document{name: "docs/x.md", text: "# A heading, of `code`\n\n## Twice\n\n## Twice\n"}
-	for to, wrong := range map[string]bool{
-		"run.md": false, "run.md#templates": false, "../README.md": false, "https://example.com/x#y": false, "#a-heading-of-code": false, "#twice-1": false,
-		"walk.md": true, "run.md#nothing": true, "#nothing": true, "NOTHING.md": true,
-	} {
-		if err := leads(d, to); (err != nil) != wrong {
-			t.Errorf("%s: %v", to, err)
-		}
-	}
-}
-
-var goTest = regexp.MustCompile(`(?m)^(?:\$ )?(?:\w+=\S* )*go (?:test|build|vet|install|run) .*$`)
-
-func TestTheGoCommandsOfTheDocuments(t *testing.T) {
-	for _, d := range documents(t) {
-		for _, b := range d.blocks {
-			if b.lang != "console" && b.lang != "sh" {
-				continue
-			}
-			for _, command := range goTest.FindAllString(strings.ReplaceAll(b.text, "\\\n", " "), -1) {
-				if err := tests(path.Dir(d.name), command); err != nil {
-					t.Errorf("%s:%d: %s: %v", d.name, b.line, command, err)
-				}
-			}
-		}
-	}
-}
-
-// tests says what is wrong with a command of go: a package that is not there, or tests by a name that none has.
-func tests(dir, command string) error {
-	words := strings.Fields(strings.ReplaceAll(command, "'", ""))
-	var source strings.Builder
-	for _, word := range words {
-		name, _, _ := strings.Cut(word, "@")
-		name = strings.TrimPrefix(name, "github.com/sluice-llm/sluice")
-		if name == word && !strings.HasPrefix(word, ".") {
-			continue
-		}
-		from := root
-		if dir != "docs" && name == word { // those of docs are in the root
-			from = filepath.Join(root, dir)
-		}
-		files, err := filepath.Glob(filepath.Join(from, strings.TrimSuffix(name, "..."), "*.go"))
-		if err != nil || len(files) == 0 {
-			return fmt.Errorf("no package %s", word)
-		}
-		for _, f := range files {
-			b, err := os.ReadFile(f)
-			if err != nil {
-				return err
-			}
-			source.Write(b)
-		}
-	}
-	for i, word := range words[:len(words)-1] {
-		pattern := words[i+1]
-		if word != "-run" && word != "-bench" || pattern == "^$" || pattern == "." {
-			continue
-		}
-		for alternative := range strings.SplitSeq(pattern, "|") {
-			alternative, _, _ = strings.Cut(strings.Trim(alternative, "^$()"), "/")
-			if !regexp.MustCompile(`func (Test|Benchmark|Example|Fuzz)\w*` + strings.TrimPrefix(strings.TrimPrefix(alternative, "Test"), "Benchmark")).MatchString(source.String()) {
-				return fmt.Errorf("no test is called %s", alternative)
-			}
-		}
-	}
-	return nil
 }

@@ -35,17 +35,3 @@ func TestWhatIsWrongWithSessionsIsFound(t *testing.T) {
 		}
 	}
 }
-
-func TestWhatACommandIsMadeOf(t *testing.T) {
-	b := block{line: 3, text: "$ one \\\n    --two\nthree\n$ cat > f <<'EOF'\nfour\nEOF\nfive\n$ six &\n"}
-	want := []exchange{{4, "one \\\n    --two", "three\n"}, {7, "cat > f <<'EOF'\nfour\nEOF\n", "five\n"}, {11, "six &", ""}}
-	got := b.exchanges()
-	if len(got) != len(want) {
-		t.Fatalf("%d commands, want %d", len(got), len(want))
-	}
-	for i := range want {
-		if got[i] != want[i] {
-			t.Errorf("%+v, want %+v", got[i], want[i])
-		}
-	}
-}
