@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 )
@@ -284,11 +285,9 @@ func (k *Collector) accept(t Task) (room chan struct{}, err error) {
 func (k *Collector) pass(room chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for i, r := range k.room {
-		if r == room {
-			k.room = append(k.room[:i], k.room[i+1:]...)
-			return
-		}
+	if i := slices.Index(k.room, room); i >= 0 {
+		k.room = slices.Delete(k.room, i, i+1)
+		return
 	}
 	k.makeRoomLocked()
 }
@@ -311,7 +310,6 @@ func (k *Collector) giveLocked(r result) {
 func (k *Collector) intake(results []result) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-next:
 	for _, r := range results {
 		if payload, ok := k.open[r.Number]; ok {
 			delete(k.open, r.Number)
@@ -321,12 +319,9 @@ next:
 			continue
 		}
 		if at, ok := k.given[r.Number]; ok {
-			for _, e := range at {
-				if e.id == r.id {
-					continue next
-				}
+			if !slices.ContainsFunc(at, func(e entry) bool { return e.id == r.id }) {
+				k.given[r.Number] = append(at, r.entry)
 			}
-			k.given[r.Number] = append(at, r.entry)
 			continue
 		}
 		if k.recorded.has(r.Number) {

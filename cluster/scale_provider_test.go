@@ -17,7 +17,6 @@ type countingProvider struct {
 	taken   []time.Time
 	refused int
 	from    int // of taken, the first that is measured
-	before  int // refused before that
 	peak    int // open at once
 }
 
@@ -28,7 +27,7 @@ func newCountingProvider(w *world) *countingProvider {
 	return p
 }
 
-func (p *countingProvider) measure() { p.from, p.before = len(p.taken), p.refused }
+func (p *countingProvider) measure() { p.from = len(p.taken) }
 
 // serve takes a call that arrives now, or refuses it, and says when the answer leaves.
 func (p *countingProvider) serve() (gate.Outcome, time.Duration) {
