@@ -281,14 +281,13 @@ func answered(body []byte) (question, sort int, err error) {
 // plan is one run.
 type plan struct {
 	*saga
-	cfg      batch.Config
-	faults   float64
-	latency  time.Duration
-	end      string // how it is cut: drain, cancel, write; "" not at all
-	at       time.Duration
-	costly   bool // prefers cost
-	sort     int  // of answers, at least
-	peaceful bool
+	cfg     batch.Config
+	faults  float64
+	latency time.Duration
+	end     string // how it is cut: drain, cancel, write; "" not at all
+	at      time.Duration
+	costly  bool // prefers cost
+	sort    int  // of answers, at least
 
 	mu      sync.Mutex
 	ended   bool // it was cut
@@ -302,7 +301,7 @@ type plan struct {
 func (h *saga) plan(peaceful, patient bool) *plan {
 	luck := h.luck
 	coin := func(n int) bool { return luck.IntN(n) == 0 }
-	p := &plan{saga: h, peaceful: peaceful, faults: luck.Float64() * 0.6, latency: time.Duration(1 + luck.IntN(2000)*int(time.Millisecond)),
+	p := &plan{saga: h, faults: luck.Float64() * 0.6, latency: time.Duration(1 + luck.IntN(2000)*int(time.Millisecond)),
 		costly: coin(2), sort: 1 + luck.IntN(2), results: make(map[string]work.Result), own: make(map[int]int)}
 	p.cfg = batch.Config{
 		Input: h.files.in, Output: h.files.out, Transport: h.oracle, Order: h.order, Changed: h.changed, SkipInvalid: h.invalid > 0,

@@ -14,9 +14,10 @@ const unknownKind = ^sluice.Kind(0)
 
 // earlierFailures are the failures that earlier runs recorded, by kind.
 type earlierFailures struct {
+	lines map[sluice.Kind]*work.Bits // of the output, for rows of standard input that are yet to come; of Open and the feed
+
 	mu    sync.Mutex
 	kinds map[sluice.Kind]int
-	lines map[sluice.Kind]*work.Bits // of the output, for rows of standard input that are yet to come
 }
 
 // add counts a failure.

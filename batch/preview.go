@@ -81,11 +81,7 @@ func (cfg *Config) standing() []Part {
 	if cfg.Output == "" {
 		return nil
 	}
-	out := cfg.Output
-	if to, err := filepath.EvalSymlinks(out); err == nil {
-		out = to // the state stands beside what a link leads to
-	}
-	state, err := work.LoadState(work.StatePath(out))
+	state, err := work.LoadState(work.StatePath(cfg.place()))
 	if damaged, ok := errors.AsType[*work.DamagedStateError](err); err != nil && (!ok || !damaged.Backup) {
 		return nil
 	}
@@ -94,6 +90,14 @@ func (cfg *Config) standing() []Part {
 		return nil
 	}
 	return stand
+}
+
+// place is where the output is, links followed: its state and its journal stand beside that.
+func (cfg *Config) place() string {
+	if to, err := filepath.EvalSymlinks(cfg.Output); err == nil {
+		return to
+	}
+	return cfg.Output
 }
 
 // match matches the output with the input, and leaves it as it is.
@@ -113,11 +117,7 @@ func (b *Batch) match() error {
 // recordings opens what a run would resume from: the journal aside if that has lines, else the output. It fails as a run in the
 // other order would.
 func (cfg *Config) recordings() (path string, file *os.File, err error) {
-	out := cfg.Output
-	if to, err := filepath.EvalSymlinks(out); err == nil {
-		out = to // the journal stands beside what a link leads to
-	}
-	aside := work.AsidePath(out)
+	aside := work.AsidePath(cfg.place())
 	if file, err = openRecorded(aside); file == nil || err != nil {
 		file, err = openRecorded(cfg.Output)
 		return cfg.Output, file, err

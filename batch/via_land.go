@@ -66,7 +66,7 @@ func (f *viaFeed) take(m *merging, r *parts.Result) error {
 	claim := f.claim(c.account, &item, c, item.Cost)
 	if r.Fate != batchapi.Answered {
 		claim.settle(held, 0, nil)
-		return f.notRun(&item, c)
+		return f.notRun(&item)
 	}
 	result, o := f.judge(&item, c, r)
 	claim.settle(held, result.Status, &o)
@@ -91,7 +91,7 @@ func (f *viaFeed) judge(item *work.Item, c *call, r *parts.Result) (work.Result,
 }
 
 // notRun is for a request that was not run, at no cost.
-func (f *viaFeed) notRun(item *work.Item, c *call) error {
+func (f *viaFeed) notRun(item *work.Item) error {
 	switch {
 	case f.finished || f.batch.cfg.Batches.Cancel:
 		return nil // left to do

@@ -15,9 +15,9 @@ func (v *via) match() error {
 	in := v.batch.input
 	v.lines = make([]viaLine, in.index.Span())
 	dropped, leftOut, last := 0, 0, (*parts.Part)(nil)
-	for m, place := range v.desk.Members() {
-		if place.Part != last {
-			v.parts, last = append(v.parts, place.Part), place.Part
+	for m, p := range v.desk.Members() {
+		if p != last {
+			v.parts, last = append(v.parts, p), p
 		}
 		number, ok := in.index.Find([]byte(m.ID))
 		switch {

@@ -54,7 +54,7 @@ func (f *viaFeed) hand(item *work.Item, body []byte) error {
 		f.errands = slices.Insert(f.errands, 0, errand{item.Seq, item.Ref, body})
 		return nil
 	}
-	place, err := f.desk.Add(c.account.provider.Name, parts.Member{ID: item.ID, Hash: item.Hash, Tokens: cost.Input}, request)
+	p, err := f.desk.Add(c.account.provider.Name, parts.Member{ID: item.ID, Hash: item.Hash, Tokens: cost.Input}, request)
 	if err != nil {
 		claim.settle(held, 0, nil)
 		if large, ok := errors.AsType[*parts.TooLargeError](err); ok {
@@ -62,7 +62,7 @@ func (f *viaFeed) hand(item *work.Item, body []byte) error {
 		}
 		return err
 	}
-	f.put(item, place, held)
+	f.put(item, p, held)
 	return nil
 }
 
@@ -75,11 +75,11 @@ func batchEndpoint(e provider.Endpoint) provider.Endpoint {
 }
 
 // put notes where an item's request is.
-func (f *viaFeed) put(item *work.Item, place parts.Place, held amount) {
-	f.filling[place.Part] = true
+func (f *viaFeed) put(item *work.Item, p *parts.Part, held amount) {
+	f.filling[p] = true
 	n := len(f.parts)
-	if n == 0 || f.parts[n-1] != place.Part {
-		f.parts = append(f.parts, place.Part)
+	if n == 0 || f.parts[n-1] != p {
+		f.parts = append(f.parts, p)
 		n++
 	}
 	f.lines[item.Seq-1] = viaLine{ref: item.Ref, held: held, part: int32(n - 1), at: inPart}

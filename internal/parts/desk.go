@@ -142,18 +142,18 @@ func (d *Desk) take(e *entry) error {
 	return nil
 }
 
-// Members gives the members of the parts that earlier processes left, and where they are, before Start is called. If a file
-// is damaged it ends early, and Err says so.
-func (d *Desk) Members() iter.Seq2[Member, Place] {
-	return func(yield func(Member, Place) bool) {
+// Members gives the members of the parts that earlier processes left, and their parts, before Start is called. If a file is
+// damaged it ends early, and Err says so.
+func (d *Desk) Members() iter.Seq2[Member, *Part] {
+	return func(yield func(Member, *Part) bool) {
 		for _, p := range d.early {
 			if p.Status().State == Dropped {
 				continue
 			}
 			more := true
-			err := d.dir.each(&p.e.Status, func(i int, m *member) error {
+			err := d.dir.each(&p.e.Status, func(_ int, m *member) error {
 				who, err := m.of()
-				if err == nil && !yield(who, Place{p, i}) {
+				if err == nil && !yield(who, p) {
 					more, err = false, errStopped
 				}
 				return err

@@ -31,18 +31,18 @@ type double struct {
 	mostOpen        int            // batches at once
 	lag             time.Duration  // before Find sees a batch, and FindFile a file
 
-	fault                         func(op string) fault // asked at each call; nil is none
-	fails                         func(op string) error // likewise, before; what it says has no effect
-	skew                          time.Duration         // of its clock
-	removed                       []string              // files and batches
-	cut                           int                   // how many fetches end too soon
-	creates, gets, finds, cancels int
-	refuse                        func(n int, p *batchapi.Part, b *doubled) *batchapi.Problem // has the nth Create's batch fail
-	state                         batchapi.State                                              // what batches end in; "" is completed
-	word                          batchapi.State                                              // of batches that run; "" is in_progress
-	uncounted                     int                                                         // by which it counts too few that failed
-	goneFor                       int                                                         // fetches that find nothing
-	skip                          func(id string) bool                                        // requests without a result
+	fault                  func(op string) fault // asked at each call; nil is none
+	fails                  func(op string) error // likewise, before; what it says has no effect
+	skew                   time.Duration         // of its clock
+	removed                []string              // files and batches
+	cut                    int                   // how many fetches end too soon
+	creates, gets, cancels int
+	refuse                 func(n int, p *batchapi.Part, b *doubled) *batchapi.Problem // has the nth Create's batch fail
+	state                  batchapi.State                                              // what batches end in; "" is completed
+	word                   batchapi.State                                              // of batches that run; "" is in_progress
+	uncounted              int                                                         // by which it counts too few that failed
+	goneFor                int                                                         // fetches that find nothing
+	skip                   func(id string) bool                                        // requests without a result
 }
 
 type doubledFile struct {
@@ -263,7 +263,6 @@ func idsOf(text []byte) (ids []string) {
 func (d *double) Find(_ context.Context, p *batchapi.Part, since time.Time) (found []batchapi.Batch, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.finds++
 	if err := d.failing("find"); err != nil {
 		return nil, err
 	}

@@ -25,16 +25,17 @@ type filling struct {
 	scratch []byte
 }
 
-// Add puts a request into the part that is being filled for its account, endpoint and model, and submits what is full. It does
-// not wait: Full says when no more is needed for now. It fails with a *TooLargeError for a request above the bounds of a part.
-func (d *Desk) Add(account string, m Member, r *batchapi.Request) (Place, error) {
+// Add puts a request into the part that is being filled for its account, endpoint and model, which it returns, and submits what is
+// full. It does not wait: Full says when no more is needed for now. It fails with a *TooLargeError for a request above the bounds
+// of a part. Where a provider refuses a part, its members go to other parts: Result.Member says for certain whose a result is.
+func (d *Desk) Add(account string, m Member, r *batchapi.Request) (*Part, error) {
 	a := d.accounts[account]
 	if a == nil {
-		return Place{}, fmt.Errorf("no Batch API of %q is known", account)
+		return nil, fmt.Errorf("no Batch API of %q is known", account)
 	}
 	b := a.api.Bounds()
 	if len(b.Endpoints) > 0 && !slices.Contains(b.Endpoints, r.Endpoint) {
-		return Place{}, fmt.Errorf("the Batch API of %s has no %v", account, r.Endpoint)
+		return nil, fmt.Errorf("the Batch API of %s has no %v", account, r.Endpoint)
 	}
 	key := fillKey{account: account, endpoint: r.Endpoint}
 	if b.OneModel {
@@ -47,27 +48,26 @@ func (d *Desk) Add(account string, m Member, r *batchapi.Request) (Place, error)
 	for {
 		f, err := d.fillingFor(key, a)
 		if err != nil {
-			return Place{}, err
+			return nil, err
 		}
 		size := f.sizeOf(a.api, m.ID, r)
 		if alone, most := f.w.alone(size), a.mostBytes(&d.cfg.Terms); most > 0 && alone > most {
-			return Place{}, errors.Join(d.dropEmpty(key, f), &TooLargeError{Size: alone, Most: most})
+			return nil, errors.Join(d.dropEmpty(key, f), &TooLargeError{Size: alone, Most: most})
 		}
 		if f.w.count > 0 && f.over(d, size, line.Tokens) {
 			if err := d.submit(key, f); err != nil {
-				return Place{}, err
+				return nil, err
 			}
 			continue
 		}
 		if err := f.w.add(line, r.Body, size); err != nil {
 			d.fail(err)
-			return Place{}, err
+			return nil, err
 		}
-		place := Place{f.p, f.w.count - 1}
 		if most := a.mostRequests(&d.cfg.Terms); most > 0 && f.w.count >= most {
-			return place, d.submit(key, f)
+			return f.p, d.submit(key, f)
 		}
-		return place, nil
+		return f.p, nil
 	}
 }
 

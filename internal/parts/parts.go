@@ -70,13 +70,6 @@ type Member struct {
 	Tokens int // of input, as estimated
 }
 
-// Place is where a member is. Where a provider refuses a part, its members go to other parts: Result.Member says for certain
-// whose a result is.
-type Place struct {
-	Part  *Part
-	Index int // from 0
-}
-
 // States of a part beside those of its batch.
 const (
 	Waiting    = "waiting"    // to be submitted
