@@ -1,5 +1,7 @@
 package find
 
+// What rate a volley shows is no exported question: this test is in the package.
+
 import (
 	"math"
 	"testing"

@@ -69,7 +69,7 @@ func (p Provider) verdict(f *fault, status int, h http.Header, now time.Time) Ve
 		v.Kind, v.Why.Also = sluice.RateLimit, "" // money does not come back by itself
 	}
 	v.fill(&p, f, r, h, now)
-	p.doubt(&v, f)
+	p.doubt(&v)
 	return v
 }
 
@@ -295,7 +295,7 @@ const doubtful = time.Hour
 
 // doubt finds a wait that is not to be believed: one that this provider is known to state wrongly, or hours for a limit
 // per minute. Azure states a day for the minute of a tiny deployment (https://github.com/alex-wolf-ps/dbchatprov2/issues/2).
-func (p Provider) doubt(v *Verdict, f *fault) {
+func (p Provider) doubt(v *Verdict) {
 	for _, u := range p.UntrustedWaits {
 		if v.Wait > 0 && v.Wait == u.Wait && u.Probe < v.Wait {
 			v.Probe = u.Probe

@@ -12,6 +12,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+
+	"github.com/sluice-llm/sluice/internal/prose"
 )
 
 // anthropicVersion is the API version that a client names. The newer one, 2026-10-21, refuses temperature, top_p and top_k, which
@@ -415,13 +417,5 @@ func withBody(ctx context.Context, req *http.Request, body []byte) *http.Request
 	return r
 }
 
-// clip shortens a text that is quoted in a message, at a rune's boundary.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && s[n]&0xC0 == 0x80 {
-		n--
-	}
-	return s[:n] + "…"
-}
+// clip shortens a text that is quoted in a message.
+func clip(s string, n int) string { return prose.Clip(s, n) }

@@ -191,7 +191,7 @@ func (p *Provider) change(row *Row) (field string, err error) {
 	if row.Aliases != nil {
 		p.Aliases = slices.Clone(row.Aliases)
 	}
-	if field, err := checkPrefixes("models", row.Models); err != nil {
+	if field, err := checkModels(row.Models); err != nil {
 		return field, err
 	}
 	if row.Models != nil {
@@ -260,11 +260,11 @@ func (a *Auth) check() (field string, err error) {
 	return "", nil
 }
 
-// checkPrefixes refuses prefixes of nothing.
-func checkPrefixes(field string, prefixes []string) (string, error) {
+// checkModels refuses prefixes of nothing.
+func checkModels(prefixes []string) (field string, err error) {
 	for k, p := range prefixes {
 		if strings.TrimPrefix(p, "!") == "" {
-			return fmt.Sprintf("%s[%d]", field, k), errors.New("an empty prefix fits nothing")
+			return fmt.Sprintf("models[%d]", k), errors.New("an empty prefix fits nothing")
 		}
 	}
 	return "", nil
@@ -378,7 +378,7 @@ func (r *Registry) applyTier(provider string, row *TierRow) (field string, err e
 	if bare(row.Tier) == "" {
 		return "tier", errors.New("a tier needs a name")
 	}
-	if field, err := checkPrefixes("models", row.Models); err != nil {
+	if field, err := checkModels(row.Models); err != nil {
 		return field, err
 	}
 	i := slices.IndexFunc(r.tiers, func(t Tier) bool {

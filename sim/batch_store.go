@@ -278,7 +278,6 @@ type shortfall struct {
 	why   string
 	model string // whose tokens are too many
 	wait  time.Duration
-	known bool // the wait is
 }
 
 // roomLocked says why a batch may not be created now; nil if it may.
@@ -299,7 +298,7 @@ func (s *Server) roomLocked(b *batch) *shortfall {
 	}
 	if limits.PerHour > 0 && len(lastHour) >= limits.PerHour {
 		wait := lastHour[len(lastHour)-limits.PerHour].Add(time.Hour).Sub(b.created)
-		return &shortfall{why: whyPerHour, wait: wait, known: true}
+		return &shortfall{why: whyPerHour, wait: wait}
 	}
 	if limits.Pending > 0 && b.api.traits().pending && pending+len(b.lines) > limits.Pending {
 		return &shortfall{why: whyPending}

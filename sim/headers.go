@@ -97,7 +97,7 @@ func retryAfter(h *headers, form RetryAfterForm, wait time.Duration, now time.Ti
 		h.set("Retry-After", seconds)
 	case RetryAfterMillis:
 		h.set("Retry-After", seconds)
-		h.set("Retry-After-Ms", strconv.FormatInt(int64(ceil(wait, time.Millisecond)/time.Millisecond), 10))
+		h.set("Retry-After-Ms", strconv.FormatInt(wholeMillis(wait).Milliseconds(), 10))
 	case RetryAfterDate:
 		h.set("Retry-After", ceilTime(now.Add(wait)).UTC().Format(http.TimeFormat))
 	}

@@ -88,12 +88,12 @@ func marshal(v any) []byte {
 
 // waitText writes a wait as the bodies do ("174ms", "5.954s", "7m12s"),
 // rounded up to the millisecond.
-func waitText(d time.Duration) string { return ceil(d, time.Millisecond).String() }
+func waitText(d time.Duration) string { return wholeMillis(d).String() }
 
-// ceil rounds d up to a whole unit.
-func ceil(d, unit time.Duration) time.Duration {
-	if rest := d % unit; rest > 0 {
-		d += unit - rest
+// wholeMillis rounds d up to a whole millisecond.
+func wholeMillis(d time.Duration) time.Duration {
+	if rest := d % time.Millisecond; rest > 0 {
+		d += time.Millisecond - rest
 	}
 	return d
 }

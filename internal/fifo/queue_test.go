@@ -1,5 +1,7 @@
 package fifo
 
+// Verdicts hang on how well a law replays a volley, which nobody else asks: this test is in the package.
+
 import (
 	"fmt"
 	"math"

@@ -40,7 +40,7 @@ func cancelling(s *step) {
 func (a *agent) cancelled(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	timer := time.AfterFunc(a.between(0, 2*a.s.r.cfg.Latency), cancel)
+	timer := time.AfterFunc(a.upTo(2*a.s.r.cfg.Latency), cancel)
 	defer timer.Stop()
 	a.call(ctx, callConfig{byPlan: true})
 }
@@ -114,7 +114,7 @@ func (a *agent) quit(s *step) {
 			s.fail(err)
 			return
 		}
-		timer := time.AfterFunc(a.between(0, 2*s.r.cfg.Latency), func() { m.Close() })
+		timer := time.AfterFunc(a.upTo(2*s.r.cfg.Latency), func() { m.Close() })
 		s.call(s.ctx, m, callConfig{byPlan: true})
 		timer.Stop()
 		m.Close()

@@ -66,7 +66,7 @@ func (a *agent) writes(writer int, saved *atomic.Int64) {
 		saved.Add(1)
 		a.s.r.kept()
 		a.s.r.readSaved(a.Member, n)
-		a.s.sleep(a.s.ctx, a.between(0, 8*sampleEvery))
+		a.s.sleep(a.s.ctx, a.upTo(8*sampleEvery))
 	}
 }
 

@@ -70,7 +70,7 @@ func (a *agent) task(s *step, id string) {
 		a.Member, a.id = m, id
 		a.begin()
 		a.burst(s)
-		s.sleep(s.ctx, a.between(0, s.r.cfg.Latency))
+		s.sleep(s.ctx, a.upTo(s.r.cfg.Latency))
 		a.burst(s)
 		err := m.SaveCheckpoint(newNote(id, 0, a.done.Load(), 1))
 		return errors.Join(err, m.DeleteCheckpoint())

@@ -26,7 +26,7 @@ func oneMember(s *step, until time.Time) {
 			if a.call(s.ctx, callConfig{}) != nil {
 				return
 			}
-			s.sleep(s.ctx, a.between(0, s.r.cfg.Latency/4))
+			s.sleep(s.ctx, a.upTo(s.r.cfg.Latency/4))
 		}
 		s.r.misuse(s.ctx, a.id)
 	})

@@ -172,9 +172,9 @@ func (a *agent) calls() {
 	}
 }
 
-// between is a random duration between two.
-func (a *agent) between(least, most time.Duration) time.Duration {
-	return least + time.Duration(a.luck.Float64()*float64(most-least))
+// upTo is a random duration below most.
+func (a *agent) upTo(most time.Duration) time.Duration {
+	return time.Duration(a.luck.Float64() * float64(most))
 }
 
 // fail notes a failure that is no call's, and not of the user's doing.

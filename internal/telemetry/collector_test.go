@@ -31,7 +31,6 @@ type collector struct {
 	resource map[string]string
 	spans    []*traces.Span
 	metrics  map[string]*metrics.Metric // the last of each name
-	header   http.Header
 }
 
 // collect serves a collector and points the standard variables to it.
@@ -68,7 +67,6 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c.mu.Lock()
 	c.raw.Write(b)
-	c.header = r.Header.Clone()
 	c.mu.Unlock()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
