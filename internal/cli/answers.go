@@ -81,7 +81,7 @@ func (o *answersOptions) check() error {
 	case o.results == "-" || o.input == "-":
 		return usageError(errors.New("answers are not read from standard input"), "name a file: it may be read more than once")
 	}
-	if err := (choice{"format", o.format, []string{"", "jsonl", "text", "csv", "tsv"}}).check(); err != nil {
+	if err := checkWordIfAny("format", o.format); err != nil {
 		return err
 	}
 	if err := o.parted.UnmarshalText([]byte(o.format)); err != nil {

@@ -124,6 +124,17 @@ func (f *budgetFlags) told() *toldPrices {
 // toldPrices are in US dollars per million tokens.
 type toldPrices struct{ in, out float64 }
 
+// missingPrice says which price is missing of the two that --max-cost needs.
+func missingPrice(in, out bool) error {
+	switch {
+	case in && !out:
+		return usageError(errors.New("--max-cost needs the price of output, too"), "say --price-out, in USD per million tokens")
+	case out && !in:
+		return usageError(errors.New("--max-cost needs the price of input, too"), "say --price-in, in USD per million tokens")
+	}
+	return usageError(errors.New("--max-cost needs prices, and none are known"), "say --price-in and --price-out, in USD per million tokens")
+}
+
 // explainBudget says how a run whose budget is spent goes on.
 func (e *exitError) explainBudget(spent *batch.BudgetError, o *runOptions) {
 	e.code = exitBudget

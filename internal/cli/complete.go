@@ -8,29 +8,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/provider"
 )
-
-// fixedValues are what flags of one name may be given.
-func fixedValues() map[string][]string {
-	return map[string][]string{
-		"progress":    progressWays(),
-		"sync":        {"each", "interval", "none"},
-		"order":       {"completion", "input"},
-		"changed":     {"redo", "keep"},
-		"format":      {"jsonl", "text", "csv", "tsv"},
-		"via":         {batch.ViaLive.String(), batch.ViaBatchAPI.String(), batch.ViaAuto.String()},
-		"prefer":      {"soonest", "cost"},
-		"fail-on":     {"length", "content_filter", "refusal", "empty"},
-		"mode":        {modeAuto, modeSweep},
-		"by":          {"time", "cost"},
-		"charge":      {"declared", "actual"},
-		"retry-after": {"seconds", "ms", "date", "none"},
-		"priority":    {"low", "normal", "high", "critical"},
-		"level":       stressLevels(),
-	}
-}
 
 // suggest returns what the value of a flag may be, by what else stands on the line.
 type suggest func(cmd *cobra.Command) []string
@@ -38,12 +17,11 @@ type suggest func(cmd *cobra.Command) []string
 // completeFlags has shells complete the values of flags, of a command and of those below it: words that are known, providers,
 // tiers, models and upstreams. Whole numbers and times are nothing that a shell could complete; all others may be files.
 func completeFlags(cmd *cobra.Command) {
-	fixed := fixedValues()
 	asked := map[string]suggest{"provider": providers, "tier": tiers, "what-if": tiers, "model": models, "upstream": upstreamNames}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		known := asked[f.Name]
-		if all := fixed[f.Name]; all != nil {
-			known = func(*cobra.Command) []string { return all }
+		if words := wordsOf(f.Name); words != nil {
+			known = func(*cobra.Command) []string { return words }
 		}
 		if known == nil && !slices.Contains([]string{"int", "float64", "duration", "uint64"}, f.Value.Type()) {
 			return
@@ -98,8 +76,8 @@ func providers(cmd *cobra.Command) []string {
 	return names
 }
 
-// rows are the published limits of the provider that the line names, and of all where it names none.
-func rows(cmd *cobra.Command) (all []provider.Tier) {
+// published are the limits of the provider that the line names, and of all where it names none.
+func published(cmd *cobra.Command) (all []provider.Tier) {
 	known := completing(cmd).registry
 	name := valueOf(cmd, "provider")
 	if p, ok := known.Lookup(name); ok {
@@ -113,7 +91,7 @@ func rows(cmd *cobra.Command) (all []provider.Tier) {
 
 func tiers(cmd *cobra.Command) []string {
 	names := make(map[string]bool)
-	for _, t := range rows(cmd) {
+	for _, t := range published(cmd) {
 		names[t.Tier] = true
 	}
 	return slices.Sorted(maps.Keys(names))
@@ -121,7 +99,7 @@ func tiers(cmd *cobra.Command) []string {
 
 func models(cmd *cobra.Command) []string {
 	names := make(map[string]bool)
-	for _, t := range rows(cmd) {
+	for _, t := range published(cmd) {
 		for _, m := range t.Families() {
 			names[strings.TrimSuffix(m, "*")] = true
 		}
@@ -132,21 +110,6 @@ func models(cmd *cobra.Command) []string {
 func upstreamNames(cmd *cobra.Command) (names []string) {
 	for _, up := range completing(cmd).file.Upstreams {
 		names = append(names, up.Name)
-	}
-	return names
-}
-
-// complete are the tenants that may be named as an argument.
-func (f *keysFlag) complete(args []string) (names []string) {
-	if len(args) > 0 || f.file() == "" {
-		return nil
-	}
-	all, err := f.file().Tenants()
-	if err != nil {
-		return nil
-	}
-	for _, t := range all {
-		names = append(names, t.Name)
 	}
 	return names
 }

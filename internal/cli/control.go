@@ -91,7 +91,7 @@ func (f *controlFlags) guard(s *streams, a control.Address) (control.Guard, erro
 	switch {
 	case token == "":
 		return control.Guard{}, usageError(fmt.Errorf("--control %s needs a token: %s is not set", a, name), hint, name)
-	case len(token) < leastToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+	case len(token) < leastToken || strings.ContainsFunc(token, notInKey):
 		return control.Guard{}, usageError(fmt.Errorf("the token in %s is shorter than %d characters, or holds some that a header cannot", name, leastToken), hint, name)
 	}
 	if !a.Local() {

@@ -275,25 +275,22 @@ func (d *dryRun) share(seen *outlook, f *forecaster) error {
 
 // print writes it for people.
 func (d *dryRun) print(s *streams) error {
-	row := func(name, format string, args ...any) {
-		s.errorf("  %-10s %s\n", name, fmt.Sprintf(format, args...))
-	}
 	s.errorf("dry run: nothing is sent, and no file is written\n")
-	row("items", "%s", d.items())
+	s.row("items", "%s", d.items())
 	if len(d.Models) > 0 {
-		row("tokens", "about %s in, %s", group(d.InputTokens), outWords(d.MaxOutputTokens))
-		row("cost", "%s", d.Cost.words())
-		row("time", "%s", timeWords(d.TimeS, d.BoundBy))
-		d.Via.print(row)
+		s.row("tokens", "about %s in, %s", group(d.InputTokens), outWords(d.MaxOutputTokens))
+		s.row("cost", "%s", d.Cost.words())
+		s.row("time", "%s", timeWords(d.TimeS, d.BoundBy))
+		d.Via.print(s)
 	}
 	if err := d.printModels(s); err != nil {
 		return err
 	}
 	for _, assumed := range d.Assumed {
-		row("assumed", "%s %s: %s", assumed.What, assumed.Value, assumed.Why)
+		s.row("assumed", "%s %s: %s", assumed.What, assumed.Value, assumed.Why)
 	}
 	for _, unknown := range d.Unknown {
-		row("not known", "%s", unknown)
+		s.row("not known", "%s", unknown)
 	}
 	if d.Hint != "" {
 		s.errorf("hint: %s\n", d.Hint)
@@ -336,26 +333,15 @@ func (d *dryRun) printModels(s *streams) error {
 	}
 	for _, l := range d.Models {
 		if l.TooLarge > 0 {
-			s.errorf("  %-10s %s to %s larger than a whole limit: the provider refuses them\n", "too large", count(l.TooLarge, "request"), l.Model)
+			s.row("too large", "%s to %s larger than a whole limit: the provider refuses them", count(l.TooLarge, "request"), l.Model)
 		}
 		for _, b := range l.begins {
 			if limits := limitParts(limitMap(b.limits)); len(limits) > 0 {
-				s.errorf("  %-10s %s at %s begins with %s\n", "limits", l.Model, b.name, strings.Join(limits, ", "))
+				s.row("limits", "%s at %s begins with %s", l.Model, b.name, strings.Join(limits, ", "))
 			}
 		}
 	}
 	return nil
-}
-
-// limitParts lists limits by name, in the order in which flags have them.
-func limitParts(limits map[string]float64) []string {
-	var parts []string
-	for _, name := range []string{"rpm", "tpm", "itpm", "otpm", "rpd", "tpd", "concurrent", "burst_seconds"} {
-		if n := limits[name]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s", name, number(n)))
-		}
-	}
-	return parts
 }
 
 func outWords(most *int64) string {

@@ -54,6 +54,17 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
+// outcome is how a run ended that ends with this error, as its summary has it.
+func (e *exitError) outcome() string {
+	switch e.code {
+	case exitInterrupted:
+		return "interrupted"
+	case exitBudget:
+		return "stopped"
+	}
+	return "failed"
+}
+
 // usageError is a fault in flags, configuration or input.
 func usageError(err error, hint string, args ...any) error {
 	return &exitError{code: exitUsage, err: err, hint: fmt.Sprintf(hint, args...)}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -164,19 +165,10 @@ func (o *execOptions) config(s *streams) (proc.Config, error) {
 	if err := o.check(s); err != nil {
 		return cfg, err
 	}
-	for _, set := range []struct {
-		flag, value, example string
-		read                 func([]byte) error
-	}{
-		{"format", o.format, "jsonl, text, csv or tsv", cfg.Format.UnmarshalText},
-		{"changed", o.changed, "redo or keep", cfg.Changed.UnmarshalText},
-		{"sync", o.sync, "each, interval or none", cfg.Sync.UnmarshalText},
-	} {
-		if err := set.read([]byte(set.value)); err != nil {
-			return cfg, usageError(fmt.Errorf("--%s %q is not known", set.flag, set.value), "it takes %s", set.example)
-		}
+	err := errors.Join(cfg.Format.UnmarshalText([]byte(o.format)), cfg.Changed.UnmarshalText([]byte(o.changed)), cfg.Sync.UnmarshalText([]byte(o.sync)))
+	if err != nil {
+		return cfg, err
 	}
-	var err error
 	if cfg.Command.Env, err = o.environment(); err != nil {
 		return cfg, err
 	}
@@ -231,8 +223,10 @@ func (o *execOptions) check(s *streams) error {
 		return usageError(errors.New("--persistent goes with neither --stdin nor --shell"), "its processes get items as JSON lines on standard input")
 	case len(o.only) > 0 && o.from != "":
 		return usageError(errors.New("--only and --from choose twice"), "leave one of them out")
-	case !slices.Contains(progressWays(), o.progress):
-		return usageError(fmt.Errorf("--progress %q is not known", o.progress), "it takes %s", prose.Either(progressWays()))
+	}
+	err := cmp.Or(checkWordIfAny("format", o.format), checkWordIfAny("changed", o.changed), checkWord("sync", o.sync), checkWord("progress", o.progress))
+	if err != nil {
+		return err
 	}
 	if _, err := o.atOnce(); err != nil {
 		return err
@@ -317,21 +311,6 @@ func preflightOf(text, dir string) (proc.Preflight, error) {
 		return proc.Preflight{}, usageError(fmt.Errorf("--preflight: %w", err), "give a command such as 'claude -p ping', or an address that begins with http")
 	}
 	return proc.Preflight{Command: args}, nil
-}
-
-// bytesOf reads a number of bytes such as 512MiB; "" is 0.
-func bytesOf(flag, text string) (int64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	number := strings.TrimRight(text, "BbKkMmGgi")
-	unit := strings.ToLower(strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(text[len(number):], "B"), "b"), "i"))
-	shift, ok := map[string]uint{"": 0, "k": 10, "m": 20, "g": 30}[unit]
-	n, err := strconv.ParseInt(number, 10, 64)
-	if !ok || err != nil || n < 1 || n > 1<<50>>shift {
-		return 0, usageError(fmt.Errorf("--%s %q is no number of bytes", flag, text), "write it such as 512MiB or 4GiB")
-	}
-	return n << shift, nil
 }
 
 // account names what commands are limited together by: the program, where a run on this host found it.

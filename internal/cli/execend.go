@@ -108,28 +108,25 @@ func (sum *execSummary) print(s *streams) {
 		line += fmt.Sprintf(" (%s by earlier runs)", group(sum.Already))
 	}
 	s.errorf("%s%s in %s\n", line, othersText(&sum.Summary), span(time.Duration(sum.WallMS)*time.Millisecond))
-	row := func(name, format string, args ...any) {
-		s.errorf("  %-10s %s\n", name, fmt.Sprintf(format, args...))
-	}
 	for _, tier := range sum.Tiers {
-		row("tier", "%s", tierText(&tier))
+		s.row("tier", "%s", tierText(&tier))
 	}
 	for _, kind := range slices.Sorted(maps.Keys(sum.First)) {
-		row("failed", "%s, first %s", kind, sum.First[kind])
+		s.row("failed", "%s, first %s", kind, sum.First[kind])
 	}
 	if sum.RateLimited > 0 {
-		row("limited", "%s not recorded: they run again", count(sum.RateLimited, "item"))
+		s.row("limited", "%s not recorded: they run again", count(sum.RateLimited, "item"))
 	}
 	if sum.Throttles > 0 {
-		row("limits", "met %s, paused %s", prose.Times(sum.Throttles), prose.Times(sum.Pauses))
+		s.row("limits", "met %s, paused %s", prose.Times(sum.Throttles), prose.Times(sum.Pauses))
 	}
 	if sum.InputTokens+sum.OutputTokens > 0 {
-		row("tokens", "%s in, %s out", group(sum.InputTokens), group(sum.OutputTokens))
+		s.row("tokens", "%s in, %s out", group(sum.InputTokens), group(sum.OutputTokens))
 	}
 	if sum.Cost != nil {
-		row("cost", "%s", dollars(*sum.Cost))
+		s.row("cost", "%s", dollars(*sum.Cost))
 	}
-	row("results", "%s", sum.Results)
+	s.row("results", "%s", sum.Results)
 }
 
 // tierText is what became of a tier's items.

@@ -248,10 +248,10 @@ func (p *offPeak) step(r *execRun, shown *progress, now time.Time) {
 	switch {
 	case was.IsZero() && !until.IsZero():
 		r.pauses.Because("by --not-between, until " + until.UTC().Format(time.RFC3339))
-		r.note(r.scheduler.Pause())
+		r.s.note(r.scheduler.Pause())
 		r.s.errorf("sluice: nothing is started until %s (--not-between); what runs goes on\n", zoned(until, now))
 	case !was.IsZero() && until.IsZero():
-		r.note(r.scheduler.Resume())
+		r.s.note(r.scheduler.Resume())
 		r.pauses.Because("")
 		r.s.errorf("sluice: commands start again (--not-between is over)\n")
 	}

@@ -13,8 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/command"
@@ -34,9 +32,6 @@ type execRun struct {
 	hours     *offPeak
 	observers observers
 	failures  firstFailures
-
-	mu    sync.Mutex
-	limit sluice.Event // the pause that is on, or was last
 }
 
 // runExec is the exec command.
@@ -59,23 +54,23 @@ func runExec(ctx context.Context, s *streams, o *execOptions) (err error) {
 			return err
 		}
 		r.observers = append(r.observers, log)
-		defer func() { r.note(log.Close()) }()
+		defer func() { r.s.note(log.Close()) }()
 	}
 	watch, err := o.watch.open(ctx, s)
 	if err != nil {
 		return err
 	}
-	defer func() { r.note(watch.close()) }()
+	defer func() { r.s.note(watch.close()) }()
 	r.observers = append(r.observers, watch.observers()...)
 	if err := r.openScheduler(&cfg); err != nil {
 		return err
 	}
-	defer func() { r.note(r.scheduler.Close()) }() // what was learned cannot be kept, perhaps: the results are
+	defer func() { r.s.note(r.scheduler.Close()) }() // what was learned cannot be kept, perhaps: the results are
 	watch.at(r.scheduler)
 	if cfg.Guard, err = r.startGuard(); err != nil {
 		return err
 	}
-	defer func() { r.note(cfg.Guard.Close()) }()
+	defer func() { r.s.note(cfg.Guard.Close()) }()
 	cfg.Pauses, cfg.Observer, cfg.OnResult = r.pauses, &r.observers, r.result
 	cfg.Logger = slog.New(&logHandler{s: s, verbose: o.verbose})
 	if r.exec, err = proc.Open(cfg); err != nil {
@@ -92,7 +87,7 @@ func (r *execRun) startGuard() (*command.Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := command.StartGuard(args, r.note)
+	g, err := command.StartGuard(args, r.s.note)
 	if err != nil {
 		return nil, fmt.Errorf("the process that ends what commands leave behind: %w", err)
 	}
@@ -146,7 +141,7 @@ func (r *execRun) openWindows(cfg *proc.Config, cli *proc.CLI, account string) e
 	}
 	sum := sha256.Sum256([]byte(account))
 	windows, err := proc.ReadWindows(filepath.Join(dir, "windows-"+hex.EncodeToString(sum[:12])+".json"), cli)
-	r.note(err) // what it returns is good in any case
+	r.s.note(err) // what it returns is good in any case
 	cfg.Windows = windows
 	return nil
 }
@@ -196,9 +191,6 @@ func (r *execRun) result(res *work.Result) {
 func (r *execRun) observe(e sluice.Event) {
 	switch e.Type {
 	case sluice.EventCooldownStarted:
-		r.mu.Lock()
-		r.limit = e
-		r.mu.Unlock()
 		r.s.errorf("sluice: %s\n", r.limitText(e))
 	case sluice.EventCooldownEnded:
 		r.s.errorf("sluice: the limit is over: commands start again\n")
@@ -231,39 +223,6 @@ func (r *execRun) limitText(e sluice.Event) string {
 		text += ": " + clip(e.Outcome.Err.Error(), mostMessage)
 	}
 	return text
-}
-
-// zoned writes an instant in the zone that it was stated in, by its name, and in local time where that is another.
-func zoned(t, now time.Time) string {
-	local := t.Local()
-	here := minute(local, now.Local()) + local.Format(" MST")
-	if _, east := t.Zone(); east == eastOf(local) {
-		return here
-	}
-	return minute(t, now.In(t.Location())) + t.Format(" MST") + " (" + here + ")"
-}
-
-func eastOf(t time.Time) int {
-	_, east := t.Zone()
-	return east
-}
-
-// minute writes a time of the day, with the date if now is another day, and with seconds if that is soon.
-func minute(t, now time.Time) string {
-	switch {
-	case t.YearDay() != now.YearDay() || t.Year() != now.Year():
-		return t.Format("2006-01-02 15:04")
-	case t.Sub(now) < 2*time.Minute:
-		return t.Format("15:04:05")
-	}
-	return t.Format("15:04")
-}
-
-// note prints what went wrong beside the run.
-func (r *execRun) note(err error) {
-	if err != nil {
-		r.s.errorf("sluice: warning: %s\n", err)
-	}
 }
 
 // execSummary is what a run came to, as --json prints it.
@@ -346,12 +305,6 @@ func (r *execRun) verdict(sum *execSummary, err error) error {
 		return &exitError{code: exitItems, err: blocked, list: true, hint: blocked.Hint()}
 	}
 	end := r.o.explain(err)
-	sum.Outcome, sum.Error, sum.Hint = "failed", end.Error(), end.hint
-	switch end.code {
-	case exitInterrupted:
-		sum.Outcome = "interrupted"
-	case exitBudget:
-		sum.Outcome = "stopped"
-	}
+	sum.Outcome, sum.Error, sum.Hint = end.outcome(), end.Error(), end.hint
 	return end
 }

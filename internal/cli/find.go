@@ -154,13 +154,8 @@ type search struct {
 
 // check finds what is wrong with the flags themselves.
 func (o *findOptions) check() error {
-	for _, c := range []choice{
-		{"mode", o.mode, []string{modeAuto, modeSweep}},
-		{"progress", o.progress, progressWays()},
-	} {
-		if err := c.check(); err != nil {
-			return err
-		}
+	if err := cmp.Or(checkWord("mode", o.mode), checkWord("progress", o.progress)); err != nil {
+		return err
 	}
 	switch {
 	case o.account.model == "":
@@ -263,14 +258,7 @@ func (f *search) limits(p provider.Provider) error {
 		}
 		f.cfg.Published = without(tier.Limits, c.Limits)
 	}
-	for _, doubt := range f.accounts.settings.doubts {
-		f.s.errorf("sluice: warning: %s\n", doubt)
-	}
-	if f.o.verbose {
-		for _, note := range f.accounts.settings.notes {
-			f.s.errorf("sluice: %s\n", note)
-		}
-	}
+	f.accounts.explainLimits(f.s, f.o.verbose)
 	return nil
 }
 

@@ -25,7 +25,7 @@ func (f *search) foretell() error {
 	}
 	f.s.errorf("sluice: a search with %s at %s may spend\n", f.cfg.Target.Model, f.cfg.Provider.Name)
 	w := tabwriter.NewWriter(f.s.err, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "  phase\tusually calls\ttokens%s\tat most calls\ttokens%s\n", f.priced("cost"), f.priced("cost"))
+	fmt.Fprintf(w, "  phase\tusually calls\ttokens%s\tat most calls\ttokens%s\n", f.priced(), f.priced())
 	for _, p := range f.forecast.Phases {
 		printAmounts(w, string(p.Phase), p.Usual, p.Most)
 	}
@@ -43,11 +43,11 @@ func (f *search) foretell() error {
 }
 
 // priced is a further column where prices are known.
-func (f *search) priced(head string) string {
+func (f *search) priced() string {
 	if f.forecast.Most.Cost == nil {
 		return ""
 	}
-	return "\t" + head
+	return "\tcost"
 }
 
 func printAmounts(w io.Writer, name string, amounts ...find.Amount) {

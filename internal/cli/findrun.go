@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -20,10 +19,8 @@ import (
 
 // watched makes a search that shows how it stands, and that an interrupt stops.
 func watched[R any](ctx context.Context, f *search, engine func(context.Context, find.Config) (R, error)) (R, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stop := func(os.Signal) { cancel() }
-	defer onInterrupt(stop, stop)()
+	ctx, end := interruptible(ctx)
+	defer end()
 	shown := newStagedProgress(f.s, f.o.progress)
 	defer shown.stop()
 	cfg := f.cfg

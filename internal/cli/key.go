@@ -107,6 +107,7 @@ func (a *accounts) keyOf(name string) (string, error) {
 	return key, nil
 }
 
+// notInKey reports whether a character is in no key, and in no token either: a header could not hold it.
 func notInKey(r rune) bool { return r <= ' ' || r > '~' }
 
 // keyFile returns the key in the file that an upstream names. It is never printed.

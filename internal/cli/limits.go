@@ -3,6 +3,8 @@ package cli
 import (
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -53,16 +55,55 @@ func (f *limitFlags) Limits() (sluice.Limits, error) {
 		}
 	}
 	limits := f.limits
-	burst, err := seconds("burst-seconds", f.burst)
+	burst, err := burstTime(f.burst)
 	limits.Burst = burst
 	return limits, err
 }
 
-// seconds returns the duration that a flag states as a number of seconds.
-func seconds(name string, value float64) (time.Duration, error) {
-	if !(value >= 0) || value > math.MaxInt32 {
-		return 0, usageError(fmt.Errorf("--%s %v is not a number of seconds", name, value),
-			"give a number from 0 up, such as --%s 1.5", name)
+// burstTime returns the duration that --burst-seconds states.
+func burstTime(seconds float64) (time.Duration, error) {
+	if !(seconds >= 0) || seconds > math.MaxInt32 {
+		return 0, usageError(fmt.Errorf("--burst-seconds %v is not a number of seconds", seconds), "give a number from 0 up, such as --burst-seconds 1.5")
 	}
-	return time.Duration(value * float64(time.Second)), nil
+	return time.Duration(seconds * float64(time.Second)), nil
+}
+
+// bytesOf reads a number of bytes such as 512MiB; "" is 0.
+func bytesOf(flag, text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	number := strings.TrimRight(text, "BbKkMmGgi")
+	unit := strings.ToLower(strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(text[len(number):], "B"), "b"), "i"))
+	shift, ok := map[string]uint{"": 0, "k": 10, "m": 20, "g": 30}[unit]
+	n, err := strconv.ParseInt(number, 10, 64)
+	if !ok || err != nil || n < 1 || n > 1<<50>>shift {
+		return 0, usageError(fmt.Errorf("--%s %q is no number of bytes", flag, text), "write it such as 512MiB or 4GiB")
+	}
+	return n << shift, nil
+}
+
+// limitMap are the limits that are stated, by their names.
+func limitMap(l sluice.Limits) map[string]float64 {
+	m := make(map[string]float64)
+	for d, limit := range l.All() {
+		if *limit > 0 {
+			m[d.String()] = float64(*limit)
+		}
+	}
+	if l.Burst > 0 {
+		m["burst_seconds"] = l.Burst.Seconds()
+	}
+	return m
+}
+
+// limitParts lists limits by name, in the order in which flags have them.
+func limitParts(limits map[string]float64) []string {
+	var parts []string
+	for _, name := range []string{"rpm", "tpm", "itpm", "otpm", "rpd", "tpd", "concurrent", "burst_seconds"} {
+		if n := limits[name]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s", name, number(n)))
+		}
+	}
+	return parts
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // newMan returns the command that writes the manual.
-func newMan(s *streams) *cobra.Command {
+func newMan() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
 		Short: "Write the manual into a directory, one page for each command",

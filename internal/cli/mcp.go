@@ -72,7 +72,8 @@ func (o *mcpOptions) run(ctx context.Context, s *streams) error {
 	defer end()
 	over, cut := context.WithCancel(ctx)
 	defer cut()
-	defer onInterrupt(func(os.Signal) { end() }, func(os.Signal) { cut() })()
+	signals := listen(func(os.Signal) { end() }, func(os.Signal) { cut() }, nil)
+	defer signals.stop()
 	err = server.Run(ctx, answering{in: newMessages(s.in, s.out), ended: ended, cut: over})
 	if err == nil || errors.Is(err, io.EOF) {
 		return nil

@@ -26,6 +26,7 @@ type deskTool struct {
 	args        func(*toolDesk, map[string]any) (args []string, stdin string, err error)
 }
 
+// deskTools are those that an agent gets.
 func deskTools() []deskTool {
 	text := func(about string) *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Description: about} }
 	return []deskTool{

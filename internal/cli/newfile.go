@@ -114,6 +114,19 @@ func keepsApart(flag, name string, read ...string) error {
 	return nil
 }
 
+// sameFile reports whether two paths lead to one file.
+func sameFile(a, b string) bool {
+	if a == "" || b == "" || a == "-" || b == "-" {
+		return false
+	}
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	if errA != nil || errB != nil {
+		return filepath.Clean(a) == filepath.Clean(b)
+	}
+	return os.SameFile(infoA, infoB)
+}
+
 // draw writes a chart and says where it is.
 func (s *streams) draw(chart *newFile, fill func(io.Writer) error) error {
 	if chart == nil {

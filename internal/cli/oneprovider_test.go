@@ -87,6 +87,35 @@ func (w *renamed) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
+// newcomer is a program that knows one provider more, and a server of that provider's.
+type newcomer struct {
+	t                 *testing.T
+	dir, program, url string
+}
+
+func (a *newcomer) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(a.program, args...)
+	cmd.Dir = a.dir
+	cmd.Env = append(os.Environ(), "ACME_API_KEY="+sentinelKey, "XDG_STATE_HOME="+a.dir)
+	return cmd
+}
+
+// says runs a command, and looks for texts in what it prints.
+func (a *newcomer) says(stdin string, args []string, want ...string) {
+	a.t.Helper()
+	cmd := a.command(args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		a.t.Fatalf("sluice %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	for _, w := range want {
+		if !strings.Contains(string(out), w) {
+			a.t.Errorf("sluice %s: %q is not in\n%s", strings.Join(args, " "), w, out)
+		}
+	}
+}
+
 // ask starts a gateway in front of the upstream of that name, and returns its answer to one call.
 func (a *newcomer) ask(model string) string {
 	a.t.Helper()
@@ -118,35 +147,6 @@ func (a *newcomer) ask(model string) string {
 		a.t.Fatal(err)
 	}
 	return fmt.Sprint(answer.StatusCode, " ", string(text))
-}
-
-// newcomer is a program that knows one provider more, and a server of that provider's.
-type newcomer struct {
-	t                 *testing.T
-	dir, program, url string
-}
-
-func (a *newcomer) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(a.program, args...)
-	cmd.Dir = a.dir
-	cmd.Env = append(os.Environ(), "ACME_API_KEY="+sentinelKey, "XDG_STATE_HOME="+a.dir)
-	return cmd
-}
-
-// says runs a command, and looks for texts in what it prints.
-func (a *newcomer) says(stdin string, args []string, want ...string) {
-	a.t.Helper()
-	cmd := a.command(args...)
-	cmd.Stdin = strings.NewReader(stdin)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		a.t.Fatalf("sluice %s: %v: %s", strings.Join(args, " "), err, out)
-	}
-	for _, w := range want {
-		if !strings.Contains(string(out), w) {
-			a.t.Errorf("sluice %s: %q is not in\n%s", strings.Join(args, " "), w, out)
-		}
-	}
 }
 
 // TestAProviderIsOneRow adds the provider of CONTRIBUTING.md to the built-in file, and nothing else, and has every command use it.

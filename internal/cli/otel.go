@@ -23,7 +23,7 @@ func (w *watch) openOTel(ctx context.Context) {
 	}
 	o, err := telemetry.NewOTel(ctx, telemetry.OTelConfig{
 		Version: buildVersion().Version, Service: w.service, Snapshot: w.models,
-		Warn: func(err error) { w.s.errorf("sluice: warning: %s\n", err) },
+		Warn: w.s.note,
 	})
 	if err != nil {
 		w.s.errorf("sluice: warning: nothing is exported by OpenTelemetry: %s\n", err)

@@ -317,17 +317,6 @@ func (o *planOptions) noPrice(f *figures) error {
 	return missingPrice(o.flags.Changed("price-in") || tier.PriceIn != nil, o.flags.Changed("price-out") || tier.PriceOut != nil)
 }
 
-// missingPrice says which price is missing of the two that --max-cost needs.
-func missingPrice(in, out bool) error {
-	switch {
-	case in && !out:
-		return usageError(errors.New("--max-cost needs the price of output, too"), "say --price-out, in USD per million tokens")
-	case out && !in:
-		return usageError(errors.New("--max-cost needs the price of input, too"), "say --price-in, in USD per million tokens")
-	}
-	return usageError(errors.New("--max-cost needs prices, and none are known"), "say --price-in and --price-out, in USD per million tokens")
-}
-
 // longest is how long the plan takes, or the run that was foreseen where that takes longer, and how many requests are
 // answered by the deadline.
 func (o *planOptions) longest(f *figures) (took time.Duration, within int, how string) {
@@ -351,10 +340,8 @@ func (o *planOptions) check() error {
 		return usageError(fmt.Errorf("--deadline %s is below zero", o.deadline), "say how long it may take, such as --deadline 2h")
 	case !(o.maxCost >= 0):
 		return usageError(fmt.Errorf("--max-cost %v is no sum of money", o.maxCost), "say how many USD it may cost")
-	case o.by != "time" && o.by != "cost":
-		return usageError(fmt.Errorf("--by %s is not known", o.by), "say time or cost")
 	}
-	return o.checkTogether()
+	return cmp.Or(checkWord("by", o.by), o.checkTogether())
 }
 
 // first is the first of the flags that is given; "" if none is.

@@ -124,35 +124,18 @@ func dimensionWords(by map[string]int) string {
 	return cmp.Or(strings.Join(names, ", "), "never")
 }
 
-// limitMap are the limits that are stated, by their names.
-func limitMap(l sluice.Limits) map[string]float64 {
-	m := make(map[string]float64)
-	for d, limit := range l.All() {
-		if *limit > 0 {
-			m[d.String()] = float64(*limit)
-		}
-	}
-	if l.Burst > 0 {
-		m["burst_seconds"] = l.Burst.Seconds()
-	}
-	return m
-}
-
 // words say what the client knows.
 func (c *clientFigures) words() string {
-	say := func(verb string, limits map[string]float64) []string {
-		var words []string
-		for _, name := range []string{"rpm", "tpm", "itpm", "otpm", "rpd", "tpd", "concurrent", "burst_seconds"} {
-			if n := limits[name]; n > 0 {
-				words = append(words, fmt.Sprintf("%s %s", name, number(n)))
-			}
+	var said []string
+	for _, one := range [...]struct {
+		verb   string
+		limits map[string]float64
+	}{{"is told", c.Told}, {"begins with", c.BeginsWith}} {
+		if parts := limitParts(one.limits); len(parts) > 0 {
+			said = append(said, one.verb+" "+strings.Join(parts, ", "))
 		}
-		if len(words) == 0 {
-			return nil
-		}
-		return []string{verb + " " + strings.Join(words, ", ")}
 	}
-	return cmp.Or(strings.Join(append(say("is told", c.Told), say("begins with", c.BeginsWith)...), " and "), "is told nothing")
+	return cmp.Or(strings.Join(said, " and "), "is told nothing")
 }
 
 // printForecasts writes what was foreseen as a table, beside what was computed.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -84,10 +83,8 @@ func (o *planOptions) foreseeAll(ctx context.Context, s *streams, all []figures)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stop := func(os.Signal) { cancel() }
-	defer onInterrupt(stop, stop)()
+	ctx, end := interruptible(ctx)
+	defer end()
 	var drawn []plan.Named
 	for i := range all {
 		f := &all[i]

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
-	"fmt"
 	"sync"
 	"time"
 )
@@ -144,10 +142,4 @@ func (p *progress) drawPlain(st status) {
 	p.s.errorf("sluice: %s\n", st.plain())
 }
 
-func (p *progress) drawJSON(st status) {
-	b, err := json.Marshal(st.line())
-	if err != nil {
-		return // the fields are numbers and names: it cannot be
-	}
-	fmt.Fprintf(p.s.err, "%s\n", b)
-}
+func (p *progress) drawJSON(st status) { p.s.tellJSONLine(st.line()) }

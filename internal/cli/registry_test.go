@@ -1,28 +1,16 @@
-package cli
+package cli_test
 
 import (
-	"bytes"
 	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/sluice-llm/sluice/provider"
 )
 
-func printed(t *testing.T, r *provider.Registry, asJSON bool) string {
-	t.Helper()
-	var out, err bytes.Buffer
-	if err := listRegistry(newStreams(nil, nil, &out, &err), r, "", "", asJSON); err != nil {
-		t.Fatal(err)
-	}
-	if err.Len() > 0 {
-		t.Errorf("on standard error: %s", &err)
-	}
-	return out.String()
-}
-
 func TestTheTableHasEveryTier(t *testing.T) {
-	text := printed(t, provider.Published(), false)
+	text := called(t, "plan", "--list")
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	rows := len(provider.Published().Tiers(""))
 	for _, p := range provider.Published().All() {
@@ -52,16 +40,13 @@ func TestTheListInJSONIsComplete(t *testing.T) {
 		Providers []struct {
 			Name, Dialect, Charge string
 			Tiers                 []struct {
-				Tier, Source string
-				Models       []string
-				Limits       map[string]int
-				PriceIn      *float64 `json:"price_in"`
-				LatencyMS    int      `json:"latency_ms"`
-				Doubtful     bool
+				Limits    map[string]int
+				LatencyMS int `json:"latency_ms"`
+				Doubtful  bool
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(printed(t, provider.Published(), true)), &list); err != nil {
+	if err := json.Unmarshal([]byte(called(t, "plan", "--list", "--json")), &list); err != nil {
 		t.Fatal(err)
 	}
 	if len(list.Providers) != len(provider.Published().Names()) {
@@ -81,12 +66,9 @@ func TestTheListInJSONIsComplete(t *testing.T) {
 }
 
 func TestWhatAFileSaysIsHarmlessInTheTable(t *testing.T) {
-	rpm := provider.Count(5)
-	r, err := provider.Published().With(provider.Row{Name: "x\x1b[2J", Tiers: []provider.TierRow{{Tier: "a\tb\n", RPM: &rpm, Models: []string{"m\r"}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text := printed(t, r, false); strings.ContainsAny(text, "\x1b\r\t") || !strings.Contains(text, "rpm 5") {
+	file := filepath.Join(t.TempDir(), "sluice.yaml")
+	put(t, file, "providers:\n  - {name: \"x\\e[2J\", tiers: [{tier: \"a\\tb\\n\", rpm: 5, models: [\"m\\r\"]}]}\n")
+	if text := called(t, "plan", "--list", "--config", file); strings.ContainsAny(text, "\x1b\r\t") || !strings.Contains(text, "rpm 5") {
 		t.Errorf("%q", text)
 	}
 }

@@ -39,13 +39,13 @@ func (f *reuseFlags) fill(cfg *batch.Config) error {
 }
 
 // printReuse writes which calls were spared, if any was.
-func (sum *summary) printReuse(row func(name, format string, args ...any)) {
+func (sum *summary) printReuse(s *streams) {
 	// What was looked for, and had no result before the run stopped, is left to do: whether it would be a hit is for a later run.
 	if all := min(sum.Cached+sum.misses, sum.ran-sum.Deduplicated); all > 0 {
-		row("cache", "%s hits of %s", group(sum.Cached), group(all))
+		s.row("cache", "%s hits of %s", group(sum.Cached), group(all))
 	}
 	if sum.Deduplicated > 0 {
-		row("dedupe", "%s of %s items have another's answer", group(sum.Deduplicated), group(sum.ran))
+		s.row("dedupe", "%s of %s items have another's answer", group(sum.Deduplicated), group(sum.ran))
 	}
 }
 

@@ -35,7 +35,7 @@ const mostTemplate = 1
 
 // fill checks the flags and fills the batch's fields.
 func (f *rowFlags) fill(cfg *batch.Config) error {
-	if err := (choice{"format", f.format, []string{"", "jsonl", "text", "csv", "tsv"}}).check(); err != nil {
+	if err := checkWordIfAny("format", f.format); err != nil {
 		return err
 	}
 	for _, flag := range [...]struct {

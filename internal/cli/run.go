@@ -152,22 +152,22 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { r.note(watch.close()) }()
+	defer func() { r.s.note(watch.close()) }()
 	r.observers = append(r.observers, watch.observers()...)
 	shared, err := o.shared.open(ctx, s, "run", o.verbose)
 	if err != nil {
 		return err
 	}
-	defer func() { r.note(shared.Close()) }()
+	defer func() { r.s.note(shared.Close()) }()
 	if err := r.openAccounts(shared); err != nil {
 		return err
 	}
 	watch.of(r.accounts)
-	defer func() { r.note(r.accounts.Close()) }() // what was learned cannot be kept, perhaps: the results are
+	defer func() { r.s.note(r.accounts.Close()) }() // what was learned cannot be kept, perhaps: the results are
 	if err := r.openControl(); err != nil {
 		return err
 	}
-	defer func() { r.note(r.control.Close()) }()
+	defer func() { r.s.note(r.control.Close()) }()
 	r.complete(&cfg)
 	if err := r.distribute(&cfg); err != nil {
 		return err
@@ -181,7 +181,7 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	if err := r.collect(ctx, shared); err != nil {
 		return err
 	}
-	defer func() { r.note(r.collector.close(ctx, r.batch.Progress().Left() == 0)) }()
+	defer func() { r.s.note(r.collector.close(ctx, r.batch.Progress().Left() == 0)) }()
 	r.noteSettings()
 	return r.run(ctx)
 }
@@ -372,13 +372,7 @@ func (r *batchRun) verdict(sum *summary, mendable bool, err error) error {
 	}
 	end := explain(err, r.o, r.accounts)
 	end.explainPending(r.batch.Parts(), r.o)
-	sum.Outcome, sum.Error, sum.Hint = "failed", end.Error(), end.hint
-	switch end.code {
-	case exitInterrupted:
-		sum.Outcome = "interrupted"
-	case exitBudget:
-		sum.Outcome = "stopped"
-	}
+	sum.Outcome, sum.Error, sum.Hint = end.outcome(), end.Error(), end.hint
 	if r.abandoned > 0 {
 		format := "%w, with %d calls open: they may be billed"
 		if r.collector != nil {

@@ -1,29 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"unicode/utf8"
 )
-
-// choice is a flag that takes one of a few words. An empty one stands for none of them.
-type choice struct {
-	flag, value string
-	known       []string
-}
-
-// check refuses other words.
-func (c choice) check() error {
-	if slices.Contains(c.known, c.value) {
-		return nil
-	}
-	return usageError(fmt.Errorf("--%s %s is not known", c.flag, c.value), "it is one of %s", strings.Trim(strings.Join(c.known, ", "), ", "))
-}
 
 // naming are the flags whose value names something. An empty one is a variable that is not set: without what it was to name, calls
 // would go to somebody else, or be held to nothing.
@@ -41,15 +25,9 @@ func (o *runOptions) check() error {
 			return usageError(fmt.Errorf("--%s is empty", name), "leave --%s out if that is meant; else look whether the variable is set that it is taken from", name)
 		}
 	}
-	for _, c := range []choice{
-		{"progress", o.progress, progressWays()},
-		{"sync", o.sync, []string{"each", "interval", "none"}},
-		{"order", o.order, []string{"completion", "input"}},
-		{"changed", o.changed, []string{"", "redo", "keep"}},
-	} {
-		if err := c.check(); err != nil {
-			return err
-		}
+	err := cmp.Or(checkWord("progress", o.progress), checkWord("sync", o.sync), checkWord("order", o.order), checkWordIfAny("changed", o.changed))
+	if err != nil {
+		return err
 	}
 	switch {
 	case o.output == "" && !o.rows.dryRun:
@@ -104,19 +82,6 @@ func (o *runOptions) checkFiles() error {
 		}
 	}
 	return nil
-}
-
-// sameFile reports whether two paths lead to one file.
-func sameFile(a, b string) bool {
-	if a == "" || b == "" || a == "-" || b == "-" {
-		return false
-	}
-	infoA, errA := os.Stat(a)
-	infoB, errB := os.Stat(b)
-	if errA != nil || errB != nil {
-		return filepath.Clean(a) == filepath.Clean(b)
-	}
-	return os.SameFile(infoA, infoB)
 }
 
 // systemText returns the system prompt: what the flag says, or what stands in the file that it names.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/spf13/pflag"
 
@@ -49,7 +48,7 @@ func (rr *runReport) write(r *batchRun, err error) error {
 	if err := rr.page.write(report.WriteHTML); err != nil {
 		return err
 	}
-	r.s.errorf("  %-10s %s\n", "report", rr.page.name)
+	r.s.row("report", "%s", rr.page.name)
 	return nil
 }
 
@@ -65,15 +64,6 @@ func stopped(err error) string {
 	return err.Error()
 }
 
-// openEvents opens the file that --events names.
-func (s *streams) openEvents(name string) (*telemetry.Log, error) {
-	log, err := telemetry.OpenLog(name, s.err.secrets.blot)
-	if err != nil {
-		return nil, usageError(fmt.Errorf("--events: %w", err), "name a file that can be written, and holds nothing but events")
-	}
-	return log, nil
-}
-
 // record adds what keeps the run's events to its observers: the file of --events, and the report. done
 // ends them.
 func (r *batchRun) record() (done func(error), err error) {
@@ -85,7 +75,7 @@ func (r *batchRun) record() (done func(error), err error) {
 		r.observers = append(r.observers, report)
 	}
 	if r.o.events == "" {
-		return func(err error) { r.note(report.write(r, err)) }, nil
+		return func(err error) { r.s.note(report.write(r, err)) }, nil
 	}
 	log, err := r.s.openEvents(r.o.events)
 	if err != nil {
@@ -93,7 +83,7 @@ func (r *batchRun) record() (done func(error), err error) {
 	}
 	r.observers = append(r.observers, log)
 	return func(err error) {
-		r.note(log.Close())
-		r.note(report.write(r, err))
+		r.s.note(log.Close())
+		r.s.note(report.write(r, err))
 	}, nil
 }

@@ -87,32 +87,3 @@ func (r *batchRun) noteSettings() {
 	}
 	r.accounts.explainLimits(r.s, r.o.verbose)
 }
-
-// explainLimits says where limits come from, to whom asked for more, and to everybody what is doubtful of them.
-func (a *accounts) explainLimits(s *streams, verbose bool) {
-	for _, doubt := range a.settings.doubts {
-		s.errorf("sluice: warning: %s\n", doubt)
-	}
-	for _, note := range a.settings.notes {
-		if verbose {
-			s.errorf("sluice: %s\n", note)
-		}
-	}
-}
-
-// note prints what went wrong beside the run.
-func (r *batchRun) note(err error) {
-	if err != nil {
-		r.s.errorf("sluice: warning: %s\n", err)
-	}
-}
-
-// observers are several observers in one.
-type observers []sluice.Observer
-
-// Observe tells all of them.
-func (os observers) Observe(e sluice.Event) {
-	for _, o := range os {
-		o.Observe(e)
-	}
-}

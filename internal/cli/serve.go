@@ -121,13 +121,13 @@ func runServe(ctx context.Context, s *streams, o *serveOptions) (err error) {
 	if r.access, err = openAccessLog(s, r.settings.access); err != nil {
 		return err
 	}
-	defer func() { r.warn(r.access.close()) }()
+	defer func() { r.s.note(r.access.close()) }()
 	counts := r.count()
 	watch, err := r.settings.watch.open(ctx, s, counts)
 	if err != nil {
 		return err
 	}
-	defer func() { r.warn(watch.close()) }()
+	defer func() { r.s.note(watch.close()) }()
 	r.metrics, r.watch = watch.handler(), watch
 	r.observers = append(r.observers, watch.observers()...)
 	endEvents, err := r.openEvents()
@@ -163,7 +163,7 @@ func (r *serving) openEvents() (end func(), err error) {
 		return nil, err
 	}
 	r.observers = append(r.observers, log)
-	return func() { r.warn(log.Close()) }, nil
+	return func() { r.s.note(log.Close()) }, nil
 }
 
 // serving is one gateway at work.
@@ -222,12 +222,6 @@ func (r *serving) close() error {
 func (r *serving) say(format string, args ...any) {
 	if !r.o.quiet {
 		r.s.errorf(format, args...)
-	}
-}
-
-func (r *serving) warn(err error) {
-	if err != nil {
-		r.s.errorf("sluice: warning: %s\n", err)
 	}
 }
 
@@ -362,7 +356,7 @@ func (r *serving) serve(ctx context.Context, doc *checked) error {
 		return err
 	}
 	if r.systemd, err = newSupervisor(); err != nil {
-		r.warn(err)
+		r.s.note(err)
 	}
 	defer r.systemd.close()
 	ctx, cut := context.WithCancel(ctx)

@@ -22,7 +22,7 @@ func (r *serving) admin(variable string) (*gateway.Admin, error) {
 	}
 	key := strings.TrimSpace(os.Getenv(variable))
 	r.s.err.secrets.hide(key)
-	if len(key) < leastToken || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }) {
+	if len(key) < leastToken || strings.ContainsFunc(key, notInKey) {
 		return nil, usageError(fmt.Errorf("the key in %s is shorter than %d characters, or holds some that a header cannot", variable, leastToken),
 			"export %s=$(openssl rand -hex 16)", variable)
 	}

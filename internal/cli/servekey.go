@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -45,6 +44,21 @@ func (f *keysFlag) known() (gateway.KeyFile, error) {
 		return "", usageError(errors.New("there is no state directory to keep keys in"), "name a file: --keys FILE")
 	}
 	return file, nil
+}
+
+// complete are the tenants that may be named as an argument.
+func (f *keysFlag) complete(args []string) (names []string) {
+	if len(args) > 0 || f.file() == "" {
+		return nil
+	}
+	all, err := f.file().Tenants()
+	if err != nil {
+		return nil
+	}
+	for _, t := range all {
+		names = append(names, t.Name)
+	}
+	return names
 }
 
 // newServeKey returns the commands that make and end the keys of a gateway's clients.
@@ -172,9 +186,7 @@ func printTenants(s *streams, all []gateway.KeyedTenant) error {
 	for _, t := range all {
 		doc.Tenants = append(doc.Tenants, listedTenant{t.Tenant, t.Created})
 	}
-	enc := json.NewEncoder(s.out)
-	enc.SetIndent("", "  ")
-	return enc.Encode(doc)
+	return s.printJSON(doc)
 }
 
 func tabulateTenants(s *streams, all []gateway.KeyedTenant) error {

@@ -95,12 +95,12 @@ func (r *serving) reload() (fileStates, error) {
 	old := r.accounts
 	over, changes, err := r.exchange(next, s)
 	if err != nil {
-		r.warn(errors.Join(err, next.Close()))
+		r.s.note(errors.Join(err, next.Close()))
 		return next.files(), err
 	}
 	r.retiring.Go(func() {
 		<-over
-		r.warn(old.Close())
+		r.s.note(old.Close())
 	})
 	next.explainLimits(r.s, r.o.verbose)
 	r.say("sluice: settings re-read: %s\n", strings.Join(r.names(), ", "))
@@ -127,7 +127,7 @@ func (r *serving) exchange(next *accounts, s *serveSettings) (over <-chan struct
 	r.mu.Unlock()
 	r.watch.of(next)
 	changes, wrong := next.settle(old)
-	r.warn(wrong)
+	r.s.note(wrong)
 	return over, changes, nil
 }
 

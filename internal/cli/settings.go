@@ -313,3 +313,15 @@ func without(limits, others sluice.Limits) sluice.Limits {
 	}
 	return limits
 }
+
+// explainLimits says where limits come from, to whom asked for more, and to everybody what is doubtful of them.
+func (a *accounts) explainLimits(s *streams, verbose bool) {
+	for _, doubt := range a.settings.doubts {
+		s.errorf("sluice: warning: %s\n", doubt)
+	}
+	for _, note := range a.settings.notes {
+		if verbose {
+			s.errorf("sluice: %s\n", note)
+		}
+	}
+}

@@ -1,5 +1,7 @@
 package cli
 
+// What a run begins with cannot be seen from outside: this test is in the package.
+
 import (
 	"testing"
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"os"
 	"os/signal"
 	"sync"
@@ -27,9 +28,15 @@ type interrupts struct {
 	stopOnce    sync.Once
 }
 
-// onInterrupt begins to listen. The returned function ends it.
-func onInterrupt(drain, abandon func(os.Signal)) (stop func()) {
-	return listen(drain, abandon, nil).stop
+// interruptible returns a context that the first interrupt ends. The returned function ends it and the listening.
+func interruptible(ctx context.Context) (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	interrupt := func(os.Signal) { cancel() }
+	signals := listen(interrupt, interrupt, nil)
+	return ctx, func() {
+		signals.stop()
+		cancel()
+	}
 }
 
 // listen begins to listen; reread is nil where there is nothing to re-read.

@@ -124,11 +124,12 @@ func runSim(ctx context.Context, s *streams, o simOptions) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer onInterrupt(func(sig os.Signal) {
+	signals := listen(func(sig os.Signal) {
 		stats := server.Stats()
 		s.errorf("sluice sim: %s after %s calls, %s of them refused\n", sig, group(stats.Requests), group(stats.Throttled))
 		cancel()
-	}, func(os.Signal) {})()
+	}, func(os.Signal) {}, nil)
+	defer signals.stop()
 
 	web := &http.Server{
 		Handler:           server,
@@ -172,7 +173,7 @@ func (o *simOptions) server() (*sim.Server, error) {
 // described is what the flags describe.
 func (o *simOptions) described() (c sim.Config, err error) {
 	c = o.config
-	if c.Burst, err = seconds("burst-seconds", o.burst); err != nil {
+	if c.Burst, err = burstTime(o.burst); err != nil {
 		return c, err
 	}
 	if c.Latency == 0 {

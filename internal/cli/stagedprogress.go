@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
-	"fmt"
 	"sync"
 	"time"
 )
@@ -61,10 +59,4 @@ func (p *stagedProgress) drawLine(line string, _ any) {
 
 func (p *stagedProgress) drawPlain(line string, _ any) { p.s.errorf("sluice: %s\n", line) }
 
-func (p *stagedProgress) drawJSON(_ string, document any) {
-	b, err := json.Marshal(document)
-	if err != nil {
-		return // its fields are numbers and names: it cannot be
-	}
-	fmt.Fprintf(p.s.err, "%s\n", b)
-}
+func (p *stagedProgress) drawJSON(_ string, document any) { p.s.tellJSONLine(document) }

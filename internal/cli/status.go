@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -390,10 +389,8 @@ func (l *looker) print(st *runStatus) error {
 
 // watch prints how the run stands every second, until it has ended: on a terminal in one place.
 func (l *looker) watch(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stop := func(os.Signal) { cancel() }
-	defer onInterrupt(stop, stop)()
+	ctx, end := interruptible(ctx)
+	defer end()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	width, _, tty := l.s.out.terminal()
@@ -432,12 +429,7 @@ func (l *looker) watch(ctx context.Context) error {
 func (l *looker) printStep(st *runStatus, tty bool) error {
 	l.s.out.redraw(nil)
 	if l.o.asJSON {
-		b, err := json.Marshal(st)
-		if err != nil {
-			return err
-		}
-		_, err = l.s.out.Write(append(b, '\n'))
-		return err
+		return l.s.printJSONLine(st)
 	}
 	if tty {
 		return l.print(st)

@@ -3,11 +3,9 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"syscall"
 	"time"
 
@@ -57,10 +55,8 @@ const (
 
 // runShared says what is shared by way of the engine.
 func (o *statusOptions) runShared(ctx context.Context, s *streams) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stop := func(os.Signal) { cancel() }
-	defer onInterrupt(stop, stop)()
+	ctx, end := interruptible(ctx)
+	defer end()
 	sh, err := o.shared.open(ctx, s, "status", false)
 	if err != nil {
 		return err
@@ -129,11 +125,7 @@ func newJobStatus(j *cluster.JobStatus) jobStatus {
 func (o *statusOptions) printShared(s *streams, st *sharedStatus) error {
 	switch {
 	case o.asJSON && o.watch:
-		b, err := json.Marshal(st)
-		if err == nil {
-			_, err = fmt.Fprintf(s.out, "%s\n", b)
-		}
-		return err
+		return s.printJSONLine(st)
 	case o.asJSON:
 		return s.printJSON(st)
 	}

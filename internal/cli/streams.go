@@ -47,6 +47,18 @@ func (s *streams) errorf(format string, args ...any) {
 	fmt.Fprintf(s.err, format, args...)
 }
 
+// note prints what went wrong beside the work, if anything did.
+func (s *streams) note(err error) {
+	if err != nil {
+		s.errorf("sluice: warning: %s\n", err)
+	}
+}
+
+// row prints a line of a summary: what it is about, and what there is to say of it.
+func (s *streams) row(name, format string, args ...any) {
+	s.errorf("  %-10s %s\n", name, fmt.Sprintf(format, args...))
+}
+
 // prints reports whether standard output goes to that file.
 func (s *streams) prints(name string) bool {
 	file, isFile := s.out.w.(*os.File)
@@ -66,6 +78,23 @@ func (s *streams) printJSON(v any) error {
 	}
 	_, err = fmt.Fprintf(s.out, "%s\n", b)
 	return err
+}
+
+// printJSONLine writes v as one line to standard output.
+func (s *streams) printJSONLine(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = s.out.Write(append(b, '\n'))
+	return err
+}
+
+// tellJSONLine writes v as one line to standard error. Its fields are numbers and names, so that it cannot fail.
+func (s *streams) tellJSONLine(v any) {
+	if b, err := json.Marshal(v); err == nil {
+		s.err.Write(append(b, '\n')) // whoever read it may be gone
+	}
 }
 
 // data returns where much data goes that is not ours to change: to standard output as it is, but on a terminal without what

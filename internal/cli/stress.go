@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/stress"
-	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -119,9 +117,9 @@ func runStress(ctx context.Context, s *streams, o *stressOptions) (err error) {
 		defer accounts.Close()
 	}
 	if o.events != "" {
-		log, err := telemetry.OpenLog(o.events, s.err.secrets.blot)
+		log, err := s.openEvents(o.events)
 		if err != nil {
-			return usageError(fmt.Errorf("--events: %w", err), "name a file that can be written, and holds nothing but events")
+			return err
 		}
 		cfg.Observer = log
 		defer func() {
@@ -136,12 +134,13 @@ func runStress(ctx context.Context, s *streams, o *stressOptions) (err error) {
 
 // check finds what is wrong with the flags themselves.
 func (o *stressOptions) check() error {
-	levels := strings.Join(stressLevels(), ", ")
+	if o.level == "" {
+		return usageError(errors.New("no level: --level is missing"), "it is one of %s", strings.Join(stressLevels(), ", "))
+	}
+	if err := cmp.Or(checkWord("level", o.level), checkWord("progress", o.progress)); err != nil {
+		return err
+	}
 	switch {
-	case o.level == "":
-		return usageError(errors.New("no level: --level is missing"), "it is one of %s", levels)
-	case !slices.Contains(stressLevels(), o.level):
-		return usageError(fmt.Errorf("--level %s is not known", o.level), "it is one of %s", levels)
 	case o.slots < 1:
 		return usageError(fmt.Errorf("--slots %d is below one", o.slots), "say how many calls may be open at once, such as --slots 5")
 	case o.slots > mostSlots:
@@ -175,7 +174,7 @@ func (o *stressOptions) check() error {
 			return usageError(fmt.Errorf("--%s has no meaning for the imitation", wrong), "name an endpoint by --base-url or --model, or leave it out")
 		}
 	}
-	return choice{"progress", o.progress, progressWays()}.check()
+	return nil
 }
 
 // mostSlots keeps what a typing error asks for from using up the machine.
@@ -224,10 +223,8 @@ func (o *stressOptions) endpoint(s *streams, cfg *stress.Config) (*accounts, err
 
 // watched runs the level, shows how it stands, and lets an interrupt stop it.
 func (o *stressOptions) watched(ctx context.Context, s *streams, cfg stress.Config) (*stress.Result, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stop := func(os.Signal) { cancel() }
-	defer onInterrupt(stop, stop)()
+	ctx, end := interruptible(ctx)
+	defer end()
 	shown := newStagedProgress(s, o.progress)
 	defer shown.stop()
 	cfg.Progress = shown.load

@@ -102,7 +102,7 @@ func (o *stressOptions) ending(err error) error {
 	if refused, ok := errors.AsType[*provider.Error](err); ok && refused.Kind == sluice.Auth {
 		return &exitError{code: exitFailed, err: err, hint: "check the key in the environment, or name another variable with --key-env"}
 	}
-	if _, ok := errors.AsType[*stress.UnreachableError](err); ok {
+	if isAny[*stress.UnreachableError](err) {
 		return &exitError{code: exitFailed, err: err, hint: "check --base-url, --model and the network: no load was put on it"}
 	}
 	if wrong, ok := errors.AsType[*stress.FieldError](err); ok {

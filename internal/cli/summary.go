@@ -200,55 +200,52 @@ func (sum *summary) print(s *streams) {
 	}
 	wall := time.Duration(sum.WallMS) * time.Millisecond
 	s.errorf("%s in %s\n", line, span(wall))
-	row := func(name, format string, args ...any) {
-		s.errorf("  %-10s %s\n", name, fmt.Sprintf(format, args...))
-	}
 	for _, kind := range slices.Sorted(maps.Keys(sum.First)) {
-		row("failed", "%s, first %s", kind, sum.First[kind])
+		s.row("failed", "%s, first %s", kind, sum.First[kind])
 	}
-	sum.printReuse(row)
-	sum.Via.print(row)
-	sum.printWork(row)
+	sum.printReuse(s)
+	sum.Via.print(s)
+	sum.printWork(s)
 	for _, up := range sum.Upstreams {
-		row("upstream", "%s", up)
+		s.row("upstream", "%s", up)
 	}
 	for _, lane := range sum.Lanes {
 		if text := lane.String(); text != "" {
-			row("quota", "%s", text)
+			s.row("quota", "%s", text)
 		}
 	}
 	if len(sum.Bound) > 0 {
-		row("bound by", "%s", prose.Shares(sum.Bound))
+		s.row("bound by", "%s", prose.Shares(sum.Bound))
 	}
 	if len(sum.Finish) > 0 {
-		row("finish", "%s", prose.Counts(sum.Finish))
+		s.row("finish", "%s", prose.Counts(sum.Finish))
 	}
 	switch {
 	case done+sum.Failed > 0 && sum.Journal != "":
-		row("output", "%s; %s comes in order of the input, once all are there", sum.Journal, sum.Output)
+		s.row("output", "%s; %s comes in order of the input, once all are there", sum.Journal, sum.Output)
 	case done+sum.Failed > 0:
-		row("output", "%s", sum.Output)
+		s.row("output", "%s", sum.Output)
 	}
 }
 
 // printWork writes what was sent, if anything was. Two calls make a rate: one is none, however quick it was.
-func (sum *summary) printWork(row func(name, format string, args ...any)) {
+func (sum *summary) printWork(s *streams) {
 	const leastForRate = 2
 	switch {
 	case sum.Attempts == 0 && sum.Throttles == 0:
 		return
 	case min(sum.ran, sum.Attempts) >= leastForRate:
-		row("rate", "%s/min, throttled %s", group(sum.PerMin), prose.Times(sum.Throttles))
+		s.row("rate", "%s/min, throttled %s", group(sum.PerMin), prose.Times(sum.Throttles))
 	default:
-		row("throttled", "%s", prose.Times(sum.Throttles))
+		s.row("throttled", "%s", prose.Times(sum.Throttles))
 	}
-	row("tokens", "%s in, %s out", group(sum.InputTokens), group(sum.OutputTokens))
+	s.row("tokens", "%s in, %s out", group(sum.InputTokens), group(sum.OutputTokens))
 	switch {
 	case sum.Cost == nil:
 	case sum.Costed < sum.ran:
-		row("cost", "%s for %s of %s items", dollars(*sum.Cost), group(sum.Costed), group(sum.ran))
+		s.row("cost", "%s for %s of %s items", dollars(*sum.Cost), group(sum.Costed), group(sum.ran))
 	default:
-		row("cost", "%s", dollars(*sum.Cost))
+		s.row("cost", "%s", dollars(*sum.Cost))
 	}
 }
 

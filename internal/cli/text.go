@@ -23,6 +23,32 @@ func span(d time.Duration) string { return prose.Span(d) }
 // clock writes the instant t as seen at now: the local time, with the date if that is another day.
 func clock(t, now time.Time) string { return prose.Clock(t, now, "15:04:05") }
 
+// zoned writes an instant in the zone that it was stated in, by its name, and in local time where that is another.
+func zoned(t, now time.Time) string {
+	local := t.Local()
+	here := minute(local, now.Local()) + local.Format(" MST")
+	if _, east := t.Zone(); east == eastOf(local) {
+		return here
+	}
+	return minute(t, now.In(t.Location())) + t.Format(" MST") + " (" + here + ")"
+}
+
+func eastOf(t time.Time) int {
+	_, east := t.Zone()
+	return east
+}
+
+// minute writes a time of the day, with the date if now is another day, and with seconds if that is soon.
+func minute(t, now time.Time) string {
+	switch {
+	case t.YearDay() != now.YearDay() || t.Year() != now.Year():
+		return t.Format("2006-01-02 15:04")
+	case t.Sub(now) < 2*time.Minute:
+		return t.Format("15:04:05")
+	}
+	return t.Format("15:04")
+}
+
 // bar draws done of total.
 func bar(done, total, width int) string {
 	if total <= 0 {

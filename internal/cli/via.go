@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -47,8 +48,8 @@ func (*viaFlags) shapes() []string {
 // checkVia refuses flags that do not go with the way of the calls.
 func (o *runOptions) checkVia() error {
 	f := &o.via
-	if err := f.way.UnmarshalText([]byte(f.name)); err != nil {
-		return usageError(fmt.Errorf("--via %s is not known", f.name), "it is one of live, batch-api, auto")
+	if err := cmp.Or(checkWordIfAny("via", f.name), f.way.UnmarshalText([]byte(f.name))); err != nil {
+		return err
 	}
 	if f.cancel && !o.flags.Changed("via") {
 		f.way = batch.ViaBatchAPI // there is nothing else to call off

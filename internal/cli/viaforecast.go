@@ -226,11 +226,11 @@ func (a *dryAuto) words() string {
 }
 
 // print writes it for people, as rows below those of live calls.
-func (v *dryVia) print(row func(name, format string, args ...any)) {
+func (v *dryVia) print(s *streams) {
 	if v == nil || len(v.Accounts) == 0 {
 		return
 	}
-	row("by batch", "%s", v.costWords())
+	s.row("by batch", "%s", v.costWords())
 	for _, b := range v.Accounts {
 		text := fmt.Sprintf("%s at %s: %s, about %s", countBatches(b.Batches), b.Provider, count(b.Requests, "request"), megabytes(b.Bytes))
 		if b.WindowS > 0 {
@@ -239,14 +239,14 @@ func (v *dryVia) print(row func(name, format string, args ...any)) {
 		if b.BoundBy != "" {
 			text += fmt.Sprintf("; %s turns for %s", group(b.Turns), strings.ReplaceAll(b.BoundBy, "_", " "))
 		}
-		row("batches", "%s", text)
+		s.row("batches", "%s", text)
 	}
 	if v.Batches > 0 {
-		row("pending", "%s in %s of earlier runs, which are taken up and not handed over again: what stands above counts them, too",
+		s.row("pending", "%s in %s of earlier runs, which are taken up and not handed over again: what stands above counts them, too",
 			count(v.Requests, "request"), countBatches(v.Batches))
 	}
 	if v.Auto != nil {
-		row("auto", "%s", v.Auto.words())
+		s.row("auto", "%s", v.Auto.words())
 	}
 }
 

@@ -39,7 +39,7 @@ func newViaSummary(way batch.Via, rep *batch.BatchReport) *viaSummary {
 }
 
 // print writes it for people.
-func (v *viaSummary) print(row func(name, format string, args ...any)) {
+func (v *viaSummary) print(s *streams) {
 	if v == nil || v.Lines+v.Live+v.Pending+v.Lost == 0 {
 		return
 	}
@@ -59,9 +59,9 @@ func (v *viaSummary) print(row func(name, format string, args ...any)) {
 	if v.Lost > 0 {
 		ways = append(ways, countBatches(v.Lost)+" lost")
 	}
-	row("via", "%s", strings.Join(ways, ", "))
+	s.row("via", "%s", strings.Join(ways, ", "))
 	if v.Saved != nil {
-		row("saved", "%s: they would have cost %s live", dollars(*v.Saved), dollars(*v.LiveCost))
+		s.row("saved", "%s: they would have cost %s live", dollars(*v.Saved), dollars(*v.LiveCost))
 	}
 }
 

@@ -72,7 +72,7 @@ func (o *workerOptions) register(fs *pflag.FlagSet) {
 
 // check finds what is wrong with the flags.
 func (o *workerOptions) check() error {
-	if err := (choice{"progress", o.progress, progressWays()}).check(); err != nil {
+	if err := checkWord("progress", o.progress); err != nil {
 		return err
 	}
 	switch {
@@ -111,13 +111,13 @@ func runWorker(ctx context.Context, s *streams, o *workerOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { w.note(watch.close()) }()
+	defer func() { w.s.note(watch.close()) }()
 	w.observers = append(w.observers, watch.observers()...)
 	shared, err := o.shared.open(ctx, s, "worker", o.verbose)
 	if err != nil {
 		return err
 	}
-	defer func() { w.note(shared.Close()) }()
+	defer func() { w.s.note(shared.Close()) }()
 	if err := w.open(shared); err != nil {
 		return err
 	}
@@ -180,14 +180,14 @@ type lanes struct {
 	all map[string]sluice.LaneSnapshot
 }
 
-// pausesFor is how long a look is good for.
-const pausesFor = 250 * time.Millisecond
+// lanesAge is how old a look may be.
+const lanesAge = 250 * time.Millisecond
 
 // of is how the lane of a model is. With upstreams a call goes wherever it can: then it is all of them, and pauses are theirs.
 func (l *lanes) of(model string) sluice.LaneSnapshot {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now := time.Now(); now.Sub(l.at) >= pausesFor {
+	if now := time.Now(); now.Sub(l.at) >= lanesAge {
 		l.at, l.all = now, make(map[string]sluice.LaneSnapshot)
 		for _, lane := range l.accounts.Snapshot().Lanes {
 			if l.accounts.upstreams != nil {
@@ -224,7 +224,7 @@ func (w *workerRun) run(ctx context.Context) error {
 	returned, returnErr := w.source.close()
 	signals.stop()
 	p.stop()
-	w.note(returnErr)
+	w.s.note(returnErr)
 	return w.conclude(rep, returned, err)
 }
 

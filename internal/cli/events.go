@@ -1,0 +1,27 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/telemetry"
+)
+
+// openEvents opens the file that --events names.
+func (s *streams) openEvents(name string) (*telemetry.Log, error) {
+	log, err := telemetry.OpenLog(name, s.err.secrets.blot)
+	if err != nil {
+		return nil, usageError(fmt.Errorf("--events: %w", err), "name a file that can be written, and holds nothing but events")
+	}
+	return log, nil
+}
+
+// observers are several observers in one.
+type observers []sluice.Observer
+
+// Observe tells all of them.
+func (os observers) Observe(e sluice.Event) {
+	for _, o := range os {
+		o.Observe(e)
+	}
+}

@@ -1,0 +1,33 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/sluice-llm/sluice/cluster"
+)
+
+// halfOfAll is the part of a limit that all gateways together use while the engine is gone: those that see it still, or count
+// otherwise, leave room for as much again.
+const halfOfAll = 0.5
+
+// openShared connects to the engine that a gateway shares its quotas by, if there is one.
+func (r *serving) openShared(ctx context.Context) (err error) {
+	s, file := &r.settings, &r.accounts.settings.file
+	if s.shared == "" {
+		return nil
+	}
+	from := "--redis"
+	if !r.o.given("redis") {
+		from = file.Name + ": serve.shared"
+	}
+	r.shared, err = openShared(ctx, r.s, s.shared, from, cluster.Config{Role: "serve", Logger: slog.New(&logHandler{s: r.s, verbose: r.o.verbose})})
+	if err != nil {
+		return err
+	}
+	if !s.failClosed {
+		r.shared.fallback = halfOfAll
+	}
+	r.accounts.shared = r.shared
+	return nil
+}
