@@ -260,6 +260,13 @@ func TestAStreamMayBeAnsweredEarly(t *testing.T) {
 			}
 		}
 	})
+	within(t, base(func(w *piped, r *http.Request) { w.after(6*time.Second, chatChunks) }), early, func(t *testing.T, x *relayed) {
+		client := &modelClient{header: http.Header{}, slow: 3 * time.Second} // it takes the comment from second 5 to 8
+		x.ServeHTTP(client, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/v1/chat/completions", strings.NewReader(chatStream)))
+		if got := client.body.String(); got != ": waiting\n"+chatChunks {
+			t.Errorf("a slow client gets %q", got)
+		}
+	})
 	refuses := base(func(w *piped, r *http.Request) {
 		time.Sleep(6 * time.Second)
 		w.status(400, "application/json")

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"net/http"
-	"sync"
 	"time"
 )
 
@@ -18,7 +17,7 @@ type early struct {
 	c     *call
 	since time.Time
 
-	mu    sync.Mutex
+	turn  chan struct{} // full while one of them has what follows, and the client's connection: for as long as a slow client takes
 	timer *time.Timer
 	out   bool // the head
 	over  bool
@@ -26,28 +25,29 @@ type early struct {
 
 // start begins to watch over a call that waits.
 func (e *early) start(c *call, after time.Duration) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.c, e.since = c, time.Now()
+	e.c, e.since, e.turn = c, time.Now(), make(chan struct{}, 1)
+	e.turn <- struct{}{}
+	defer func() { <-e.turn }()
 	e.timer = time.AfterFunc(after, e.tell)
 }
 
 // stop ends it. From then on the client's connection is the caller's.
 func (e *early) stop() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.over = true
-	if e.timer != nil {
-		e.timer.Stop()
+	if e.turn == nil {
+		return
 	}
+	e.turn <- struct{}{}
+	defer func() { <-e.turn }()
+	e.over = true
+	e.timer.Stop()
 }
 
 // begun reports whether the client got its head. It is asked after stop.
 func (e *early) begun() bool { return e.out }
 
 func (e *early) tell() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.turn <- struct{}{}
+	defer func() { <-e.turn }()
 	if e.over {
 		return
 	}
