@@ -126,7 +126,8 @@ func (r *textReader) read(s string) {
 // something else begins.
 func (r *textReader) lines(s string) {
 	diff := strings.Contains(s, "\n@@ ") || strings.Contains(s, "diff --git ")
-	var open, skip, tool bool // the line before spoke; announced a line of code; was what an agent's tool printed
+	var open, tool bool // the line before spoke; was what an agent's tool printed
+	frame := -1         // how far the line before is indented, if it announced a line of code; that may be missing
 	var said strings.Builder
 	var lead string // what stands before it on its line
 	flush := func() {
@@ -144,9 +145,11 @@ func (r *textReader) lines(s string) {
 		}
 		line := strings.TrimSpace(s[i : i+end])
 		next := i + end + 1
+		indent := end - len(strings.TrimLeft(s[i:i+end], " \t"))
+		code := frame >= 0 && indent >= frame && !strings.HasPrefix(line, "File \"")
+		frame = -1
 		switch {
-		case skip:
-			skip = false
+		case code:
 		case line == "":
 			flush()
 			tool = false
@@ -156,7 +159,7 @@ func (r *textReader) lines(s string) {
 		case tool && !strings.HasPrefix(line, "API Error"):
 		case strings.HasPrefix(line, "File \""):
 			flush()
-			skip = true
+			frame = indent
 		case noise(line, diff) && ranInto(line) == 0:
 			flush()
 			r.skipped = true

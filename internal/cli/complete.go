@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -38,6 +39,26 @@ func completeFlags(cmd *cobra.Command) {
 	})
 	for _, sub := range cmd.Commands() {
 		completeFlags(sub)
+	}
+}
+
+// refuseOtherShells has the completion command refuse a shell that it does not know, where cobra prints its help, which would end up
+// in the file that a script was to be in.
+func refuseOtherShells(root *cobra.Command) {
+	cmd, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		panic(err) // it is there
+	}
+	var shells []string
+	for _, sub := range cmd.Commands() {
+		shells = append(shells, sub.Name())
+	}
+	cmd.Args = nil
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usageError(fmt.Errorf("no completion for %s", args[0]), "it is one of %s", strings.Join(shells, ", "))
+		}
+		return cmd.Help()
 	}
 }
 

@@ -79,6 +79,8 @@ type runStatus struct {
 	State *work.State     `json:"state,omitempty"` // of the file beside the output
 	Live  *control.Status `json:"live,omitempty"`  // the run's own answer
 	Parts []parts.Status  `json:"parts,omitempty"` // of a run by way of a Batch API, merged ones too
+
+	recorded int // by a run that was killed, as far as its output tells
 }
 
 // statusKilled is the status of a run that did not say goodbye.
@@ -237,6 +239,7 @@ func (l *looker) ask(ctx context.Context, st *runStatus) {
 	}
 	live, err := l.client.Status(ctx)
 	switch {
+	case ctx.Err() != nil: // nobody looks any more
 	case err != nil:
 		l.warn("no live figures: %v", err)
 	case live.PID == st.State.PID:
@@ -276,6 +279,7 @@ func stand(output string, warn func(format string, args ...any)) (*runStatus, er
 		n, err := recorded(results)
 		if err == nil { // the state is older than that
 			st.Reason += fmt.Sprintf("; it recorded %s", count(n, "result"))
+			st.recorded = n
 		}
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			st.Hint = "what is recorded is whole: the same run command goes on where it stopped"

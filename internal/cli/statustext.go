@@ -22,7 +22,7 @@ func (st *runStatus) block(now time.Time) []string {
 		lines = append(lines, fmt.Sprintf("  %-10s %s", name, fmt.Sprintf(format, args...)))
 	}
 	if st.Live == nil {
-		stateRows(st.State, row, now, !st.ended())
+		st.stateRows(row, now)
 		partRows(st.Parts, row, now)
 		return lines
 	}
@@ -81,9 +81,19 @@ func (st *runStatus) head(now time.Time) string {
 	return text
 }
 
-// stateRows are what the state file says; going is of a run that goes on.
-func stateRows(s *work.State, row func(name, format string, args ...any), now time.Time, going bool) {
-	done := s.Already + s.Done + s.Failed
+// done is how many items have a result: of a run that was killed the output knows more than the state.
+func (st *runStatus) done() int {
+	s := st.State
+	n := max(s.Already+s.Done+s.Failed, st.recorded)
+	if s.Total > 0 {
+		n = min(n, s.Total)
+	}
+	return n
+}
+
+// stateRows are what the state file says.
+func (st *runStatus) stateRows(row func(name, format string, args ...any), now time.Time) {
+	s, going, done := st.State, !st.ended(), st.done()
 	progress := counted(done, s.Total)
 	if s.Total > 0 {
 		progress += "  " + bar(done, s.Total, 24)
@@ -125,7 +135,7 @@ func (st *runStatus) line(now time.Time) string {
 		return text + st.partWords(now)
 	}
 	s := st.State
-	text := fmt.Sprintf("%s: %s, %s", st.Output, st.word(), counted(s.Already+s.Done+s.Failed, s.Total))
+	text := fmt.Sprintf("%s: %s, %s", st.Output, st.word(), counted(st.done(), s.Total))
 	if n := failures(s); n > 0 {
 		text += fmt.Sprintf(", %s failed", group(n))
 	}

@@ -186,8 +186,8 @@ func (sum *summary) print(s *streams) {
 		return
 	}
 	line := fmt.Sprintf("%s of %s done", group(done), group(sum.Total))
-	if sum.Already > 0 {
-		line += fmt.Sprintf(" (%s by earlier runs)", group(sum.Already))
+	if earlier := done - sum.Done; sum.Already > 0 && earlier > 0 {
+		line += fmt.Sprintf(" (%s by earlier runs)", group(earlier))
 	}
 	if sum.Failed > 0 {
 		line += fmt.Sprintf(", %s failed", group(sum.Failed))
