@@ -22,10 +22,16 @@ func newMan() *cobra.Command {
 The pages are those of section 1, as man finds them in a directory man1 of its path.`,
 		Example: `  sluice man ~/.local/share/man/man1
   man sluice-run`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if info, err := os.Stat(args[0]); err != nil || !info.IsDir() {
-				return usageError(fmt.Errorf("%s: %w", args[0], cmp.Or(err, errors.New("this is no directory"))), "make it: mkdir -p %s", args[0])
+			if len(args) != 1 {
+				return usageError(errors.New("one directory is needed"), "name it: sluice man ~/.local/share/man/man1")
+			}
+			switch info, err := os.Stat(args[0]); {
+			case err != nil:
+				return usageError(fmt.Errorf("%s: %w", args[0], err), "make it: mkdir -p %s", args[0])
+			case !info.IsDir():
+				return usageError(fmt.Errorf("%s is no directory", args[0]), "name one for the pages")
 			}
 			return writeManual(cmd.Root(), args[0])
 		},
