@@ -126,8 +126,8 @@ func (r *textReader) read(s string) {
 // something else begins.
 func (r *textReader) lines(s string) {
 	diff := strings.Contains(s, "\n@@ ") || strings.Contains(s, "diff --git ")
-	var open, tool bool // the line before spoke; was what an agent's tool printed
-	frame := -1         // how far the line before is indented, if it announced a line of code; that may be missing
+	// The line before spoke; was what an agent's tool printed; announced a line of code, which may be missing, and was so far indented.
+	open, tool, frame := false, false, -1
 	var said strings.Builder
 	var lead string // what stands before it on its line
 	flush := func() {
@@ -143,8 +143,7 @@ func (r *textReader) lines(s string) {
 		if end < 0 {
 			end = len(s) - i
 		}
-		line := strings.TrimSpace(s[i : i+end])
-		next := i + end + 1
+		line, next := strings.TrimSpace(s[i:i+end]), i+end+1
 		indent := end - len(strings.TrimLeft(s[i:i+end], " \t"))
 		code := frame >= 0 && indent >= frame && !strings.HasPrefix(line, "File \"")
 		frame = -1
