@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"log"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -188,30 +189,69 @@ func TestOneInterruptEndsARunWhoseEngineIsGone(t *testing.T) {
 	}
 	t.Parallel()
 	c := newCrew(t, 120, 16)
-	if c.engine == nil { // that of others stays
-		c.engine = miniredis.RunT(t)
-		c.redis = "redis://" + c.engine.Addr()
-		c.args[1] = c.redis
-	}
+	engine := newMortal(c, "engine") // in a process of its own: one that is closed within a script answers what no engine does
 	c.hire("--rpm", "1200", "--burst-seconds", "1")
 	collects := c.start()
 	c.awaitLines(20)
-	c.engine.Close()
+	engine.kill()
 	collects.Process.Signal(os.Interrupt)
 	hung := time.AfterFunc(time.Minute, func() { collects.Process.Kill() })
 	out, err := collects.wait()
 	if !hung.Stop() || collects.ProcessState.ExitCode() != 130 || !strings.Contains(out, "has not answered for 10 s") {
 		t.Fatalf("the run ended with %v:\n%s", err, out)
 	}
-	address := strings.TrimPrefix(c.redis, "redis://")
-	c.engine = miniredis.NewMiniRedis() // blocking commands of one that was closed answer nobody any more
-	defer c.engine.Close()
-	if err := c.engine.StartAddr(address); err != nil {
-		t.Fatal(err)
-	}
-	c.hire() // the first may have ended: one that closes in the middle of a script answers what no engine does
+	engine.start()
+	c.hire() // the first may have ended
 	c.done(c.start().wait())
 	t.Logf("%d calls were made twice", c.twice())
+}
+
+// mortal is an engine that can be killed and started again, with nothing of what it had.
+type mortal struct {
+	crew    *crew
+	address string
+	command []string
+	process *exec.Cmd
+}
+
+// newMortal starts an engine by a command that ends in its port, for the runs of c.
+func newMortal(c *crew, command ...string) *mortal {
+	m := &mortal{crew: c, address: freeAddress()}
+	m.command = append(command, m.address[strings.LastIndex(m.address, ":")+1:])
+	c.lastStart = &run{} // which says what there was, should the engine not come
+	m.start()
+	c.t.Cleanup(m.kill)
+	c.redis = "redis://" + m.address
+	c.args[1] = c.redis
+	return m
+}
+
+func (m *mortal) start() {
+	m.crew.t.Helper()
+	m.process = exec.Command(m.command[0], m.command[1:]...)
+	if err := m.process.Start(); err != nil {
+		m.crew.t.Fatal(err)
+	}
+	m.crew.await("the engine to listen", func() bool {
+		conn, err := net.Dial("tcp", m.address)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+}
+
+func (m *mortal) kill() {
+	m.process.Process.Kill()
+	m.process.Wait()
+}
+
+// engine PORT is an imitation of an engine.
+func engine() {
+	if err := miniredis.NewMiniRedis().StartAddr("127.0.0.1:" + os.Args[1]); err != nil {
+		log.Fatal(err)
+	}
+	select {}
 }
 
 // TestADistributedRunIsTheSame compares the output of a run here and of one by workers, with a schema that some answers miss.
@@ -259,38 +299,15 @@ func TestTheEngineIsAwayForAWhile(t *testing.T) {
 	}
 	t.Parallel()
 	c := newCrew(t, 500, 16)
-	address := freeAddress()
-	var engine *exec.Cmd
-	start := func() {
-		engine = exec.Command(binary, "--bind", "127.0.0.1", "--port", address[strings.LastIndex(address, ":")+1:], "--save", "", "--dir", c.dir)
-		if err := engine.Start(); err != nil {
-			t.Fatal(err)
-		}
-		c.await("the engine to listen", func() bool {
-			conn, err := net.Dial("tcp", address)
-			if err == nil {
-				conn.Close()
-			}
-			return err == nil
-		})
-	}
-	kill := func() {
-		engine.Process.Kill()
-		engine.Wait()
-	}
-	c.lastStart = &run{} // which says what there was, should the engine not come
-	start()
-	defer func() { kill() }()
-	c.redis = "redis://" + address
-	c.args[1] = c.redis
+	engine := newMortal(c, binary, "--bind", "127.0.0.1", "--save", "", "--dir", c.dir, "--port")
 	w := c.hire("--rpm", "1800", "--burst-seconds", "1")
 	collects := c.start()
 	c.awaitLines(50)
-	kill()
+	engine.kill()
 	c.await("both to say so", func() bool {
 		return strings.Contains(collects.out.String(), "waiting for the engine at") && strings.Contains(w.out.String(), "waiting for the engine at")
 	})
-	start()
+	engine.start()
 	c.done(collects.wait())
 	t.Logf("%d calls were made twice", c.twice())
 }

@@ -281,7 +281,7 @@ func (k *killBench) change(from, to int) {
 		k.prompts[i] = strings.Replace(k.prompts[i], "Prompt", "Another prompt", 1)
 		for hash, id := range k.ids {
 			if id == fmt.Sprintf("p%d", i) { // it may go, and is no result of an item any more, but was no call cut off either
-				k.cut[hash] = k.done[hash]
+				k.cut[hash] = max(k.cut[hash], k.done[hash])
 				delete(k.done, hash)
 				delete(k.ids, hash)
 			}

@@ -36,7 +36,7 @@ func (r *batchRun) warn(e sluice.Event) {
 func (r *batchRun) watchHealth(e sluice.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e.Type == sluice.EventSlotReleased && !(e.Outcome.Kind == sluice.Network && e.Outcome.Unsent) {
+	if e.Type == sluice.EventSlotReleased && !e.Outcome.Unsent {
 		r.reached = true
 	}
 	switch {

@@ -41,7 +41,8 @@ const sentinelCore = "5d1f0c7e9b2a4836"
 const transcriptDir = "SLUICE_TEST_TRANSCRIPTS"
 
 func TestMain(m *testing.M) {
-	testscript.Main(suite{m}, map[string]func(){"sluice": program, "agent": agent, "origin": origin, "reverseproxy": reverseProxy, "heeds": heeds})
+	testscript.Main(suite{m}, map[string]func(){"sluice": program, "agent": agent, "engine": engine, "origin": origin,
+		"reverseproxy": reverseProxy, "heeds": heeds})
 }
 
 // program is sluice as the scripts run it.

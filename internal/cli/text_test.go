@@ -230,6 +230,20 @@ func TestVerboseTellsABreakerThatOpensFromOneThatCloses(t *testing.T) {
 	}
 }
 
+func TestNoNextTryIsAnnouncedOfAHostThatNothingReached(t *testing.T) {
+	var out strings.Builder
+	r := &batchRun{s: newStreams(nil, nil, io.Discard, &out), accounts: &accounts{settings: &settings{}}, o: &runOptions{}}
+	refused := sluice.Outcome{Kind: sluice.Network, Unsent: true, Err: errors.New("connection refused")}
+	r.lastErr = map[string]string{}
+	for _, o := range []sluice.Outcome{refused, {Unsent: true}} { // the second had its permit when the run ended
+		r.warn(sluice.Event{Type: sluice.EventSlotReleased, Lane: "m", Outcome: o})
+	}
+	r.warn(sluice.Event{Type: sluice.EventBreaker, Lane: "m", At: time.Now(), Until: time.Now().Add(time.Minute)})
+	if out.String() != "" {
+		t.Errorf("got %q", out.String())
+	}
+}
+
 func TestAResetIsToldInItsZoneAndHere(t *testing.T) {
 	pacific, err := time.LoadLocation("America/Los_Angeles")
 	if err != nil {
