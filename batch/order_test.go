@@ -393,15 +393,18 @@ func TestALinkedOutputInOrder(t *testing.T) {
 	}
 }
 
-func TestARunWithoutResultsLeavesNothing(t *testing.T) {
+func TestARunOfNothingLeavesAnEmptyOutput(t *testing.T) {
 	f := newFiles(t, "\n")
 	cfg := f.config(t, &stub{})
 	cfg.Order = batch.OrderInput
 	if _, err := run(t, cfg); err != nil {
 		t.Fatal(err)
 	}
-	if left, _ := filepath.Glob(f.out + "*"); len(left) > 2 || slices.Contains(left, f.out) { // the state and its backup
+	if left, _ := filepath.Glob(f.out + "*"); len(left) != 3 { // with the state and its backup
 		t.Errorf("left %v", left)
+	}
+	if info, err := os.Stat(f.out); err != nil || info.Size() != 0 {
+		t.Errorf("%v, %v", info, err)
 	}
 	// The journal is no input.
 	if err := os.WriteFile(f.out+".journal", []byte(chats(1)), 0o644); err != nil {

@@ -38,7 +38,7 @@ func gateways(t *testing.T, url string, n int, fixes ...sluice.Correction) (call
 		}
 		return true
 	}
-	for end := time.Now().Add(time.Minute); !alike() && time.Now().Before(end); {
+	for end := time.Now().Add(5 * time.Minute); !alike() && time.Now().Before(end); {
 		for _, c := range callers {
 			_, id := c.take(1)
 			c.settle(id)

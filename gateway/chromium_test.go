@@ -97,7 +97,7 @@ const unnamedParts = `(() => {
 func becomes(t *testing.T, ctx context.Context, script, want string) {
 	t.Helper()
 	got := ""
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		var err error
 		got, err = chromedp.Run(ctx, chromedp.Evaluate[string](script))
 		check(t, err)

@@ -239,7 +239,7 @@ func TestPagesThatGoLeaveNothing(t *testing.T) {
 		}
 	}
 	cancel()
-	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); runtime.NumGoroutine() > before; time.Sleep(20 * time.Millisecond) {
 		http.DefaultClient.CloseIdleConnections()
 		if time.Now().After(end) {
 			t.Fatalf("%d goroutines, before %d", runtime.NumGoroutine(), before)

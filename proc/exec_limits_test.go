@@ -43,7 +43,7 @@ func TestNothingIsHeldAfterARun(t *testing.T) {
 		c.cfg.Command.Args, c.cfg.Persistent = c.cfg.Command.Args[:3], true
 		_, _ = c.run()
 	})
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		f, g := held(t)
 		if f <= files && g <= goroutines {
 			return

@@ -66,7 +66,7 @@ func (c *course) noted(name string) int {
 // await waits until a file has so many lines.
 func (c *course) await(name string, lines int) {
 	c.t.Helper()
-	for end := time.Now().Add(time.Minute); c.noted(name) < lines; time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); c.noted(name) < lines; time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			c.t.Fatalf("%s has %d lines, want %d", name, c.noted(name), lines)
 		}

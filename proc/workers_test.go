@@ -48,7 +48,7 @@ func staffOf(t testing.TB, cfg proc.WorkersConfig) *proc.Workers {
 // checkGone checks that no process of a mark is left. One that was just killed may take a moment.
 func checkGone(t testing.TB, mark string) {
 	var left []string
-	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		left = nil
 		environs, _ := filepath.Glob("/proc/[0-9]*/environ")
 		for _, name := range environs {
@@ -318,7 +318,7 @@ func TestAWorkerThatEndsWhileIdleIsReplaced(t *testing.T) {
 
 func awaitNone(t *testing.T, ws *proc.Workers) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ws.Alive() > 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ws.Alive() > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the worker does not end")
 		}

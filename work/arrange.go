@@ -24,9 +24,6 @@ func (j *Journal) Arrange(items int, place func(Line) (number int, ok bool)) err
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.created && j.size == 0 {
-		return nil // there is nothing to write
-	}
 	lines, others, sorted, err := j.findLocked(items, place)
 	if err == nil && (!sorted || j.path != j.out) {
 		err = j.arrangeLocked(lines, others, place)

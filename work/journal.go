@@ -452,7 +452,15 @@ func eachLine(file io.ReaderAt, size int64, yield func(Line, error) bool) {
 	}
 }
 
-// Close syncs, writes the state, and unlocks the journal. A journal that was created and got no line is removed.
+// keepEmpty makes a journal without a line stay: all that there was to do is done.
+func (j *Journal) keepEmpty() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.created = false
+}
+
+// Close syncs, writes the state, and unlocks the journal. One that was created and got no line is removed, unless it is of a run
+// that did all there was.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	if j.closed {

@@ -303,6 +303,9 @@ func (r *Runner) runAll(ctx context.Context) (Report, error) {
 	if err == nil && r.cfg.Conclude != nil {
 		err = r.cfg.Conclude()
 	}
+	if err == nil && r.cfg.Journal != nil {
+		r.cfg.Journal.keepEmpty()
+	}
 	keeper.end(err)
 	return report, err
 }

@@ -229,7 +229,7 @@ func agentHogs(args []string) int {
 
 // agentBurns uses a processor.
 func agentBurns([]string) int {
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); {
 	}
 	return 0
 }

@@ -106,7 +106,9 @@ func TestKillDistributed(t *testing.T) {
 	const items, slots = 700, 24
 	c := newCrew(t, items, slots)
 	c.args = append(c.args, "--window", "80") // else all is done while there is no collector
-	workers := []*run{c.hire("--concurrent", "12"), c.hire("--concurrent", "12")}
+	const concurrent = 12
+	hire := func() *run { return c.hire("--concurrent", fmt.Sprint(concurrent)) }
+	workers := []*run{hire(), hire()}
 	luck := rand.New(rand.NewPCG(5, 6))
 	cut, before := 0, map[string]bool{}
 	collects := c.start()
@@ -132,19 +134,16 @@ func TestKillDistributed(t *testing.T) {
 		}
 		w := i % len(workers)
 		c.await("calls to be open", func() bool { return c.stats().InFlight > 8 })
-		cut += c.stats().InFlight // all that it may have had open
+		cut += 2 * concurrent // open, and with an answer on its way to the engine
 		workers[w].Process.Kill()
 		workers[w].Wait()
-		workers[w] = c.hire("--concurrent", "12")
+		workers[w] = hire()
 	}
 	c.done(collects.wait())
-	if cut == 0 {
-		t.Error("no worker was killed with calls open")
-	}
-	if twice := c.twice(); twice > cut {
-		t.Errorf("%d calls were made twice, and %d at most were open when a worker was killed", twice, cut)
-	} else {
-		t.Logf("%d calls were made twice, of %d at most that were open when a worker was killed", twice, cut)
+	twice := c.twice()
+	t.Logf("%d calls were made twice, of %d at most that were open when a worker was killed", twice, cut)
+	if twice > cut {
+		t.Error("these are too many")
 	}
 }
 

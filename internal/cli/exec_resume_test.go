@@ -108,7 +108,7 @@ func TestBackupOfStateCounts(t *testing.T) {
 // awaitRun waits until something holds of a run that goes on.
 func awaitRun(t *testing.T, run *run, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			run.Process.Kill()
 			t.Fatalf("it takes too long: %s", run.out.String())

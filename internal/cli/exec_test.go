@@ -134,7 +134,7 @@ func (b *bed) alive() []string {
 func (b *bed) awaitNothing() {
 	b.t.Helper()
 	var left []string
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if left = b.alive(); len(left) == 0 {
 			return
 		}
@@ -217,13 +217,13 @@ func TestExecIsKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := kill * items / (kills + 4)
-		for end := time.Now().Add(time.Minute); len(b.results()) < want && time.Now().Before(end); {
+		for end := time.Now().Add(5 * time.Minute); len(b.results()) < want && time.Now().Before(end); {
 			time.Sleep(5 * time.Millisecond)
 		}
 		time.Sleep(time.Duration(luck.IntN(120)) * time.Millisecond)
 		// Every fourth kill comes at any instant, the others when commands run, which takes its time on a busy machine.
 		runs := len(b.alive()) > 2 // more than itself and its guard
-		for end := time.Now().Add(time.Minute); !runs && kill%4 > 0 && len(b.results()) < items && time.Now().Before(end); {
+		for end := time.Now().Add(5 * time.Minute); !runs && kill%4 > 0 && len(b.results()) < items && time.Now().Before(end); {
 			runs = len(b.alive()) > 2
 		}
 		if runs {

@@ -54,7 +54,7 @@ exit code is 2.`,
   sluice explain --status 429 --header 'retry-after: 20' body.json
   sluice explain --provider gemini --json body.json
   sluice explain --jsonl errors.jsonl > verdicts.jsonl`,
-		Args: cobra.MaximumNArgs(1),
+		Args: atMost(1, "one file"),
 		RunE: func(_ *cobra.Command, args []string) error { return runExplain(s, o, args) },
 	}
 	fs := cmd.Flags()

@@ -77,7 +77,7 @@ Exit code 4 means that no number is safe, 5 that a budget was used up before an 
   sluice find --model qwen3 --base-url http://127.0.0.1:8000/v1 --max-workers 256 --plot found.svg
   sluice find --model sim-small --provider sim
   sluice find --model gpt-4o-mini --mode sweep --verbose`,
-		Args: cobra.NoArgs,
+		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.flags = cmd.Flags()
 			return runFind(cmd.Context(), s, &o)

@@ -124,7 +124,7 @@ func (b *schemaBench) settle() map[int]int {
 	}
 	own.Close()
 	e := b.examinee
-	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		e.mu.Lock()
 		if e.conns == 0 && e.last == own.LocalAddr().String() {
 			defer e.mu.Unlock()
@@ -178,7 +178,7 @@ func TestKillUnderSchema(t *testing.T) {
 	luck := rand.New(rand.NewPCG(5, 6))
 	for i := range kills {
 		cmd := b.start()
-		for end := time.Now().Add(time.Minute); len(examinedLines(t, b.out)) < i*items/kills/2 && time.Now().Before(end); {
+		for end := time.Now().Add(5 * time.Minute); len(examinedLines(t, b.out)) < i*items/kills/2 && time.Now().Before(end); {
 			time.Sleep(5 * time.Millisecond)
 		}
 		time.Sleep(time.Duration(luck.IntN(150)) * time.Millisecond)

@@ -376,7 +376,7 @@ func (k *killBench) settle() map[string]int {
 
 func (k *killBench) await(what string, done func() bool) {
 	k.t.Helper()
-	for end := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			k.t.Fatalf("waited in vain for %s; the run said:\n%s\nand the imitation:\n%s", what, &k.lastStart.out, k.simSays)
 		}

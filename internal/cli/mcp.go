@@ -39,7 +39,7 @@ An agent's settings name this command; it ends when its standard input does, or 
 be answered.`,
 		Example: `  claude mcp add sluice -- sluice mcp
   sluice mcp --dir ~/runs --probe-tokens 200000`,
-		Args: cobra.NoArgs,
+		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), s) },
 	}
 	fs := cmd.Flags()

@@ -79,7 +79,7 @@ Exit code 4 means that --max-cost or --deadline cannot be kept.`,
   sluice plan --model claude-sonnet-4 --tier tier1 --what-if tier2,tier3 --requests 5000 --simulate
   sluice run prompts.jsonl -o out.jsonl --events run.events.jsonl
   sluice plan --events run.events.jsonl --requests 100000 --simulate`,
-		Args: cobra.NoArgs,
+		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.flags = cmd.Flags()
 			return runPlan(cmd.Context(), s, &o)

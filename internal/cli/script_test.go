@@ -61,7 +61,7 @@ func program() {
 // heeds PID waits until that process listens to interrupts, which a shell has all that it starts aside ignore.
 func heeds() {
 	listens := regexp.MustCompile(`(?m)^SigCgt:.*[2367abef]$`)
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		b, err := os.ReadFile("/proc/" + os.Args[1] + "/status")
 		if err != nil { // the system has no such file
 			time.Sleep(2 * time.Second)
@@ -453,7 +453,7 @@ func duration(ts *testscript.TestScript, text string) time.Duration {
 
 // await polls until done reports true, and fails after a minute. What it waits for is the work of another process.
 func await(ts *testscript.TestScript, what string, done func() bool) {
-	for end := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			ts.Fatalf("waited in vain for %s", what)
 		}

@@ -57,7 +57,7 @@ and on SIGHUP. The first interrupt lets open calls end, the second cuts them off
   sluice serve key add alice                      from then on, who calls needs a key
   sluice serve --provider sim                     an imitation of a provider, to try it without a key
   sluice serve --provider openai-compatible --base-url http://127.0.0.1:8000/v1 --concurrent 32`,
-		Args: cobra.NoArgs,
+		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runServe(cmd.Context(), s, &o) },
 	}
 	o.register(cmd.Flags())

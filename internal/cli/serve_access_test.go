@@ -156,7 +156,7 @@ func TestTheAccessLogGoesOnInANewFileAfterHangup(t *testing.T) {
 	log, old := filepath.Join(dir, "access.jsonl"), filepath.Join(dir, "access.jsonl.1")
 	say(t, g.url, "m", "before")
 	has := func(file string, lines int) {
-		for end := time.Now().Add(time.Minute); len(accessLines(t, file)) < lines && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(5 * time.Minute); len(accessLines(t, file)) < lines && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		}
 	}
 	has(log, 1)
@@ -166,7 +166,7 @@ func TestTheAccessLogGoesOnInANewFileAfterHangup(t *testing.T) {
 	say(t, g.url, "m", "between")
 	has(old, 2)
 	g.cmd.Process.Signal(syscall.SIGHUP)
-	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Stat(log); err == nil {
 			break
 		}

@@ -158,10 +158,10 @@ func TestReadingSettingsAgainFailsNoCall(t *testing.T) {
 	for i := range 40 {
 		put(t, settings, forms[(i+1)%len(forms)])
 		g.cmd.Process.Signal(syscall.SIGHUP)
-		for end := time.Now().Add(time.Minute); i < 10 && len(read.FindAllString(g.stderr.String(), -1)) <= i && time.Now().Before(end); {
+		for end := time.Now().Add(5 * time.Minute); i < 10 && len(read.FindAllString(g.stderr.String(), -1)) <= i && time.Now().Before(end); {
 			time.Sleep(time.Millisecond) // each form is read; later ones come as they may
 		}
-		for before, end := done.Load(), time.Now().Add(time.Minute); done.Load() < before+8; time.Sleep(time.Millisecond) {
+		for before, end := done.Load(), time.Now().Add(5*time.Minute); done.Load() < before+8; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("calls stand still: %s", g.stderr)
 			}
@@ -226,7 +226,7 @@ func TestANewKeyInItsFileIsUsed(t *testing.T) {
 		t.Errorf("without a key that is accepted: %s", said)
 	}
 	put(t, filepath.Join(dir, "a.key"), "the-new-key-of-all")
-	for end := time.Now().Add(time.Minute); ask() != http.StatusOK; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ask() != http.StatusOK; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the old key is used: %s", g.stderr)
 		}
@@ -251,7 +251,7 @@ func TestSettingsAreReadAgainWhenTheirKeyComes(t *testing.T) {
 	defer g.stop(t)
 	says := func(text string) {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); !strings.Contains(g.stderr.String(), text); time.Sleep(20 * time.Millisecond) {
+		for end := time.Now().Add(5 * time.Minute); !strings.Contains(g.stderr.String(), text); time.Sleep(20 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("it does not say %q: %s", text, g.stderr)
 			}

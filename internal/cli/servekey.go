@@ -76,7 +76,7 @@ request names by x-sluice-session, or by the headers that coding agents send. A 
 		Example: `  sluice serve key add ci --priority low --rpm 60 --budget-day 5
   sluice serve key list
   sluice serve key revoke ci`,
-		Args: cobra.NoArgs,
+		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newServeKeyAdd(s), newServeKeyList(s), newServeKeyRevoke(s))
@@ -152,7 +152,7 @@ func newServeKeyList(s *streams) *cobra.Command {
 		Use:     "list",
 		Short:   "List the tenants that have a key",
 		Example: "  sluice serve key list\n  sluice serve key list --json",
-		Args:    cobra.NoArgs,
+		Args:    none,
 		RunE: func(*cobra.Command, []string) error {
 			file, err := keys.known()
 			if err != nil {

@@ -25,7 +25,7 @@ and 1 if they may not or nothing answers.
 URL is the gateway's address, http://127.0.0.1:8787 where none is given.`,
 		Example: `  sluice serve ready
   sluice serve ready http://127.0.0.1:9000 --timeout 2s`,
-		Args: cobra.MaximumNArgs(1),
+		Args: atMost(1, "one URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			address := "http://127.0.0.1:8787"
 			if len(args) > 0 {

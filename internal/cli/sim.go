@@ -45,8 +45,13 @@ The address is printed on standard output. GET /stats tells what was called. An 
   sluice sim --rpm 3000 --fault-500 0.05 --storm 3s-7s
   sluice sim --rpm 600 --no-headers --change 30s:0.5
   sluice sim --batch-latency 20s --batch-tokens 90000 --batch-fail 0.01 --batch-expire-every 5`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runSim(cmd.Context(), s, o) },
+		Args: none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(cmd.Flags()); err != nil {
+				return err
+			}
+			return runSim(cmd.Context(), s, o)
+		},
 	}
 	o.register(cmd.Flags())
 	return cmd
@@ -110,6 +115,33 @@ func (o *simOptions) registerBatches(fs *pflag.FlagSet) {
 	fs.BoolVar(&b.LoseResults, "batch-lose-results", false, "files of results are gone, as after their time")
 	fs.DurationVar(&b.ListDelay, "batch-list-delay", 0, "time until a new batch or file shows in lists")
 	fs.Float64Var(&b.Drop, "batch-drop", 0, "share of uploads and creations that are carried out and never answered")
+}
+
+// check names the flag whose number makes no sense.
+func (o *simOptions) check(fs *pflag.FlagSet) (err error) {
+	fs.Visit(func(f *pflag.Flag) {
+		said := f.Value.String()
+		switch kind := f.Value.Type(); {
+		case err != nil:
+		case kind != "int" && kind != "float64" && kind != "duration":
+		case strings.HasPrefix(said, "-"):
+			err = fmt.Errorf("--%s %s is below zero", f.Name, said)
+		case said == "NaN" || said == "+Inf":
+			err = fmt.Errorf("--%s %s is not a number", f.Name, said)
+		case !strings.HasPrefix(f.Usage, "share of"):
+		default:
+			if x, _ := strconv.ParseFloat(said, 64); x > 1 {
+				err = fmt.Errorf("--%s %s is more than all: a share is from 0 to 1", f.Name, said)
+			}
+		}
+	})
+	if err == nil && o.config.DailyHeaders && o.config.RPD == 0 {
+		err = errors.New("--daily-headers needs --rpd")
+	}
+	if err != nil {
+		return usageError(err, "see sluice sim --help")
+	}
+	return nil
 }
 
 // runSim serves until a signal or the end of ctx.

@@ -53,7 +53,7 @@ state, or nobody answers; 2 usage.`,
   sluice status --control unix:run.sock --json
   sluice status --redis redis://10.0.0.5
   sluice status`,
-		Args: cobra.MaximumNArgs(1),
+		Args: atMost(1, "one output"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.run(cmd.Context(), s, strings.Join(args, ""))
 		},

@@ -56,7 +56,7 @@ The table is printed on standard output. Exit code 4 means that a threshold was 
   sluice stress --level chaos --duration 1m --seed 7 --events events.jsonl
   sluice report --events events.jsonl
   sluice stress --level hybrid --model gpt-4o-mini --duration 5m`,
-		Args: cobra.NoArgs,
+		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.flags = cmd.Flags()
 			return runStress(cmd.Context(), s, &o)

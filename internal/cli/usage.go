@@ -82,3 +82,16 @@ func noCommand(cmd *cobra.Command, args []string) error {
 	return usageError(fmt.Errorf("unknown command %q%s", args[0], provider.Meant(provider.Nearest(args[0], names))),
 		"it is one of %s: see sluice --help", strings.Join(names, ", "))
 }
+
+// atMost accepts no more than n arguments. takes says which those are.
+func atMost(n int, takes string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) <= n {
+			return nil
+		}
+		return usageError(fmt.Errorf("%q is an argument too many: %s takes %s", args[n], cmd.CommandPath(), takes), "see %s --help", cmd.CommandPath())
+	}
+}
+
+// none accepts flags alone.
+var none = atMost(0, "none but flags")

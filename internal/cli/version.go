@@ -28,7 +28,7 @@ func newVersion(s *streams) *cobra.Command {
 		Short: "Print which Sluice this is",
 		Example: `  sluice version
   sluice version --json`,
-		Args: cobra.NoArgs,
+		Args: none,
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {
 				return s.printJSON(buildVersion())

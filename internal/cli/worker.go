@@ -47,7 +47,7 @@ when it died is given to others. The first interrupt lets open calls end and giv
   sluice worker --redis rediss://sluice@10.0.0.5 --rpm 500 --tpm 30000
   sluice worker --redis redis://10.0.0.5 --base-url http://127.0.0.1:8000/v1 --concurrent 32
   sluice worker --redis redis://10.0.0.5 --idle-exit 10m`,
-		Args: cobra.NoArgs,
+		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runWorker(cmd.Context(), s, &o)
 		},

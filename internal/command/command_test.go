@@ -102,7 +102,7 @@ func TestWhatACommandLeavesBehindEnds(t *testing.T) {
 
 // awaitPID waits for the file that a script writes the number of its child to.
 func awaitPID(t *testing.T, dir string) int {
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		b, _ := os.ReadFile(filepath.Join(dir, "pid"))
 		if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {
 			return pid
@@ -113,7 +113,7 @@ func awaitPID(t *testing.T, dir string) int {
 }
 
 func awaitGone(t *testing.T, pid int) {
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if gone(pid) {
 			return
 		}

@@ -56,7 +56,7 @@ func marked(run string) (found []string) {
 func awaitMarked(t *testing.T, run string, want int) {
 	t.Helper()
 	var found []string
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if found = marked(run); len(found) == want && !strings.Contains(fmt.Sprint(found), `test\x00leave`) {
 			return
 		}
@@ -302,7 +302,7 @@ func number(t *testing.T, lines <-chan string, prefix string) int {
 func awaitNoGroup(t *testing.T, groups []int) {
 	t.Helper()
 	for _, group := range groups {
-		for end := time.Now().Add(time.Minute); !errors.Is(syscall.Kill(-group, 0), syscall.ESRCH); time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(5 * time.Minute); !errors.Is(syscall.Kill(-group, 0), syscall.ESRCH); time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Errorf("something is in group %d", group)
 				break

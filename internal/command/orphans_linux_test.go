@@ -43,7 +43,7 @@ func TestAProcessWithoutAnEnvironmentIsKnownAsThat(t *testing.T) {
 	}
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
-	for end := time.Now().Add(time.Minute); command.Becoming(cmd.Process.Pid); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); command.Becoming(cmd.Process.Pid); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("it is never done")
 		}
