@@ -306,6 +306,10 @@ func (x *Exec) Outlook() string {
 	return strings.Join(parts, "; ")
 }
 
+// Alike reports whether all commands have the same words and no standard input: only what the environment says of its item tells
+// one from another.
+func (x *Exec) Alike() bool { return !x.cfg.Persistent && !x.cfg.Command.Stdin && !x.template.values }
+
 // Total is how many items there are; 0 while standard input may bring more.
 func (x *Exec) Total() int { return x.input.known() }
 

@@ -83,11 +83,17 @@ func TestEarlierWindowsTellHowLongThisOneLasts(t *testing.T) {
 	}
 	now := begin.Add(20 * time.Minute)
 	f := windowOf(t, w, "5-hour", now)
-	if math.Abs(f.Used-0.41) > 0.001 || f.Basis != "of 1 earlier window" {
+	if math.Abs(f.Used-0.41) > 0.001 || f.Basis != "of 1 earlier window" || !f.Guess {
 		t.Errorf("%+v", f)
 	}
 	if want := now.Add(30 * time.Minute); !near(f.EndsAt, want, 2*time.Minute) || !near(f.Resets, begin.Add(5*time.Hour), time.Minute) {
 		t.Errorf("ends %v, want about %v; resets %v", f.EndsAt, want, f.Resets)
+	}
+	for i := range 60 {
+		w.Note(now.Add(time.Duration(i)*time.Second), done(1000))
+	}
+	if f := windowOf(t, w, "5-hour", now.Add(time.Minute)); f.Used != 1 || !strings.Contains(f.String(), "has taken what earlier ones had") {
+		t.Errorf("a window that has taken as much as the one before, and goes on: %+v, %v", f, f)
 	}
 	if want := "at this pace the 5-hour window ends " + f.EndsAt.Local().Format("15:04"); f.String() != want {
 		t.Errorf("%q, want %q", f, want)

@@ -22,6 +22,7 @@ type Forecast struct {
 	EndsAt time.Time // when nothing is left at this pace; At: nothing is; zero: it lasts until it is reset
 	Resets time.Time // when it is reset
 	Basis  string    // what tells the whole: "of the CLI's own figures", "of 3 earlier windows"
+	Guess  bool      // earlier windows alone tell it
 }
 
 // String says how long the window lasts, in local time: "at this pace the 5-hour window ends 15:40".
@@ -29,6 +30,8 @@ func (f Forecast) String() string {
 	switch {
 	case f.EndsAt.IsZero():
 		return fmt.Sprintf("at this pace the %s window lasts until its reset at %s", f.Window, clock(f.Resets, f.At))
+	case !f.EndsAt.After(f.At) && f.Guess:
+		return fmt.Sprintf("the %s window has taken what earlier ones had, and may end before its reset at %s", f.Window, clock(f.Resets, f.At))
 	case !f.EndsAt.After(f.At):
 		return fmt.Sprintf("the %s window is used up until %s", f.Window, clock(f.Resets, f.At))
 	}
@@ -52,7 +55,7 @@ func (w *Windows) Forecasts(now time.Time) []Forecast {
 		if !ok || !v.open {
 			continue
 		}
-		f := Forecast{Window: known.name, At: now, Used: v.used, Resets: v.resets, Basis: v.basis}
+		f := Forecast{Window: known.name, At: now, Used: v.used, Resets: v.resets, Basis: v.basis, Guess: v.guess}
 		if rest := 1 - v.used; rest <= 0 {
 			f.EndsAt = now
 		} else if left := rest / v.pace; v.pace > 0 && left < v.resets.Sub(now).Seconds() {
@@ -93,6 +96,7 @@ type view struct {
 	pace   float64 // a second
 	each   float64 // by one command
 	basis  string
+	guess  bool // earlier windows alone tell the whole, and no refusal its end
 }
 
 // viewLocked works out how a window stands at an instant; ok says that its whole is known.
@@ -154,10 +158,11 @@ func (v *view) measure(a *history, total, spent spending, begun, now time.Time, 
 	since := unit(spent)
 	if whole > 0 {
 		since = unit(total.minus(a.Last.Total))
+		v.guess = false
 	} else {
 		var n int
 		whole, n = a.earlier(unit)
-		v.basis = "of " + prose.Count(n, "earlier window")
+		v.basis, v.guess = "of "+prose.Count(n, "earlier window"), max(v.used, used) < 1
 		if used > 0 { // what the CLI says is used counts, though it does not tell the whole
 			since = unit(total.minus(a.Last.Total))
 		}
