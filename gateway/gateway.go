@@ -8,6 +8,7 @@ package gateway
 
 import (
 	"cmp"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -170,11 +171,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !ok {
-		message := "no such path here: the gateway serves the chat, responses, embeddings, messages, generateContent and models APIs"
-		if on.cfg.Dashboard && r.URL.Path == "/" {
-			message += "; its dashboard is at /ui"
-		}
-		refuse(v, dialectOf(r), refusal{status: http.StatusNotFound, kind: "not_found", message: message})
+		refuse(v, dialectOf(r), on.lost(w.Header(), r))
 		return
 	}
 	v.record.Endpoint = route.endpoint.String()
@@ -183,6 +180,22 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	g.serve(v, r, route, on)
 	v.whole = true
+}
+
+// lost is what a request is told whose path or method the gateway does not serve.
+func (s *state) lost(header http.Header, r *http.Request) refusal {
+	post := r.WithContext(r.Context())
+	post.Method = http.MethodPost
+	if _, ok := routeOf(post); ok && r.Method != http.MethodPost {
+		header.Set("Allow", http.MethodPost)
+		return refusal{status: http.StatusMethodNotAllowed, kind: "method_not_allowed",
+			message: fmt.Sprintf("%s takes POST, not %s", r.URL.Path, r.Method)}
+	}
+	message := "no such path here: the gateway serves the chat, responses, embeddings, messages, generateContent and models APIs"
+	if s.cfg.Dashboard && r.URL.Path == "/" {
+		message += "; its dashboard is at /ui"
+	}
+	return refusal{status: http.StatusNotFound, kind: "not_found", message: message}
 }
 
 // answerReady says whether clients should be sent here. Limits that are reached and pauses are no reason not to: calls wait.

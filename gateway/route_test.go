@@ -230,3 +230,21 @@ func TestRoutesAreChecked(t *testing.T) {
 		}
 	}
 }
+
+func TestAMethodThatAPathDoesNotTakeIsToldTheOne(t *testing.T) {
+	_, front := served(t, func(w http.ResponseWriter, r *http.Request) { t.Error("it is sent") }, nil)
+	for _, c := range []struct {
+		method, path string
+		status       int
+		allow, want  string
+	}{
+		{"GET", "/v1/chat/completions", 405, "POST", `"/v1/chat/completions takes POST, not GET"`},
+		{"PUT", "/v1/messages", 405, "POST", `"type":"invalid_request_error"`},
+		{"GET", "/v1/nothing", 404, "", "no such path"},
+	} {
+		got := do(t, c.method, front.URL+c.path, "")
+		if got.status != c.status || got.header.Get("Allow") != c.allow || !strings.Contains(got.body, c.want) {
+			t.Errorf("%s %s: %d, allow %q, %s", c.method, c.path, got.status, got.header.Get("Allow"), got.body)
+		}
+	}
+}
