@@ -3,7 +3,6 @@ package batch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"iter"
@@ -11,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/sluice-llm/sluice/internal/parts"
+	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -152,8 +152,8 @@ func openRecorded(path string) (*os.File, error) {
 
 // checkPlain refuses an output that is there and keeps nothing, such as a directory, a pipe or a device.
 func checkPlain(path string) error {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return &ConfigError{Field: "Output", Err: fmt.Errorf("%s is not a regular file", path)}
+	if err := regular.Check(path); err != nil {
+		return &ConfigError{Field: "Output", Err: err}
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/work"
 )
@@ -55,10 +56,7 @@ func (e *RecordingError) Error() string {
 
 // OpenRecordings opens an output file.
 func OpenRecordings(path string) (*Recordings, error) {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // opening a pipe would wait for a writer
-		return nil, fmt.Errorf("%s is not a regular file", path)
-	}
-	file, err := os.Open(path)
+	file, err := regular.Open(path)
 	if err != nil {
 		return nil, err
 	}

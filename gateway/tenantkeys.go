@@ -15,6 +15,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/regular"
 )
 
 // KeyFile is the path of the file that tells tenants by their keys. It holds no key, but the SHA-256 of each.
@@ -81,10 +83,7 @@ func (f KeyFile) Tenants() ([]KeyedTenant, error) {
 
 // read reads and checks the file.
 func (f KeyFile) read() (doc keyDocument, err error) {
-	if info, err := os.Stat(string(f)); err == nil && !info.Mode().IsRegular() { // opening a pipe would wait for who writes to it
-		return doc, fmt.Errorf("keys: %s is not a file", f)
-	}
-	file, err := os.Open(string(f))
+	file, err := regular.Open(string(f))
 	if errors.Is(err, fs.ErrNotExist) {
 		return keyDocument{Version: 1}, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -53,7 +54,7 @@ func Look(cfg Config, each func(Planned) error) (Preview, error) {
 
 // lookBack matches what earlier runs recorded, without opening it to write.
 func (x *Exec) lookBack() error {
-	f, err := openPlain(ResultsPath(x.dir))
+	f, err := regular.Open(ResultsPath(x.dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -4,20 +4,19 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/work"
 )
 
 // Results reads the results in the directory of a run, in the order of the items. A run may be writing them.
 func Results(dir string) ([]*Result, error) {
-	file, err := openPlain(ResultsPath(dir))
+	file, err := regular.Open(ResultsPath(dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // the run has none yet
 	}
@@ -44,14 +43,6 @@ func Results(dir string) ([]*Result, error) {
 	return all, nil
 }
 
-// openPlain opens a file that a command may have replaced: by a pipe, which would wait for a writer.
-func openPlain(path string) (*os.File, error) {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", path)
-	}
-	return os.Open(path)
-}
-
 // Said returns what an item's command wrote to its standard output, without the newline at its end, or what a process that
 // stays answered: a string without its quotes, anything else as JSON. dir is that of the run.
 func (r *Result) Said(dir string) (string, error) {
@@ -61,7 +52,7 @@ func (r *Result) Said(dir string) (string, error) {
 		}
 		return string(r.Result), nil
 	}
-	file, err := openPlain(filepath.Join(dir, directoryOf(int(r.Line), r.ID), stdoutName))
+	file, err := regular.Open(filepath.Join(dir, directoryOf(int(r.Line), r.ID), stdoutName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil // of a process that answered nothing
 	}

@@ -2,10 +2,11 @@ package work
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/regular"
 )
 
 // InUse reports whether a process has the journal of path open, in its place or aside. What is not there is in nobody's
@@ -25,10 +26,7 @@ func InUse(path string) (bool, error) {
 
 // locked reports whether a process has a lock on the file of that name.
 func locked(name string) (bool, error) {
-	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() { // opening a pipe would wait for a writer
-		return false, fmt.Errorf("%s is not a regular file", name)
-	}
-	f, err := os.Open(name)
+	f, err := regular.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

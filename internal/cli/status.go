@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-llm/sluice/internal/control"
 	"github.com/sluice-llm/sluice/internal/parts"
+	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -290,19 +291,10 @@ func stand(output string, warn func(format string, args ...any)) (*runStatus, er
 
 // recorded counts the results of an output, in its place or still in its journal.
 func recorded(output string) (n int, err error) {
-	path := work.AsidePath(output)
-	info, err := os.Stat(path)
+	f, err := regular.Open(work.AsidePath(output))
 	if errors.Is(err, fs.ErrNotExist) {
-		path = output
-		info, err = os.Stat(path)
+		f, err = regular.Open(output)
 	}
-	if err == nil && !info.Mode().IsRegular() { // opening a pipe would wait for a writer
-		err = fmt.Errorf("%s is not a regular file", path)
-	}
-	if err != nil {
-		return 0, err
-	}
-	f, err := os.Open(path)
 	if err != nil {
 		return 0, err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
+	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -108,16 +109,23 @@ func LoadLimits(path string) (*Limits, error) {
 	return ParseLimits(path, data)
 }
 
+// isNull reports whether that is the device which holds nothing.
+func isNull(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err == nil && os.SameFile(info, null)
+}
+
 // read returns the content of a file, not much more than Parse takes.
 func read(path string) ([]byte, error) {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // opening a pipe would wait for a writer
-		if none, err := os.Stat(os.DevNull); err == nil && os.SameFile(info, none) {
+	f, err := regular.Open(path)
+	if err != nil {
+		if isNull(path) {
 			return nil, nil // how one asks for no file
 		}
-		return nil, fmt.Errorf("%s is no regular file", path)
-	}
-	f, err := os.Open(path)
-	if err != nil {
 		return nil, err
 	}
 	defer f.Close()

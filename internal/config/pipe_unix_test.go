@@ -16,10 +16,10 @@ func TestPipesAreNotWaitedFor(t *testing.T) {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Skip(err)
 	}
-	if _, err := config.Load(path); err == nil || !strings.Contains(err.Error(), "no regular file") {
+	if _, err := config.Load(path); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("settings: %v", err)
 	}
-	if _, err := config.LoadLimits(path); err == nil || !strings.Contains(err.Error(), "no regular file") {
+	if _, err := config.LoadLimits(path); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("limits: %v", err)
 	}
 }

@@ -2,11 +2,13 @@ package rows
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"os"
 
+	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -24,10 +26,10 @@ type File struct {
 // *UnpackError says that there is no room for it, and a *DamagedError that it is not whole.
 func Open(path string, cfg Config) (*File, error) {
 	cfg.Format = cfg.Format.Of(path)
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // opening a pipe would wait for a writer
-		return nil, fmt.Errorf("%s is not a regular file: give - and pipe it in", path)
+	file, err := regular.Open(path)
+	if _, other := errors.AsType[*regular.Error](err); other {
+		return nil, fmt.Errorf("%w: give - and pipe it in", err)
 	}
-	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
