@@ -63,12 +63,16 @@ func (f *newFile) find(info fs.FileInfo) error {
 
 // wrong says that the flag names what cannot be written.
 func (f *newFile) wrong(err error) error {
-	return usageError(fmt.Errorf("--%s: %w", f.flag, err), "name a file that can be written")
+	return usageError(fmt.Errorf("--%s: %w", f.flag, err), "name a file that can be written, in a directory that is there")
 }
 
 // create makes a file beside it, since only within one directory a file is replaced at once. The umask holds for it.
 func (f *newFile) create() (*os.File, error) {
-	return os.OpenFile(f.path+"."+rand.Text()+".tmp", os.O_WRONLY|os.O_CREATE|os.O_EXCL, f.mode)
+	file, err := os.OpenFile(f.path+"."+rand.Text()+".tmp", os.O_WRONLY|os.O_CREATE|os.O_EXCL, f.mode)
+	if wrong, ok := errors.AsType[*fs.PathError](err); ok {
+		err = fmt.Errorf("%s: %w", f.name, wrong.Err) // the other name is nobody's concern
+	}
+	return file, err
 }
 
 // write puts what fill writes in its place.

@@ -173,6 +173,10 @@ func (o *reportOptions) readResults(a *telemetry.Aggregate) error {
 		return usageError(err, "%s", noResults(o.output, "sluice report"))
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		dir := shellQuote(o.output)
+		return usageError(fmt.Errorf("%s is a directory", o.output), "of a run of sluice exec, sluice status %s and sluice answers %s tell", dir, dir)
+	}
 	if err := a.ReadResults(f, o.content); err != nil {
 		return usageError(fmt.Errorf("%s: %w", o.output, err), "name the file that sluice run -o OUT.jsonl wrote")
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,6 +42,20 @@ var forms = map[string]string{
 	"bool":     "true or false",
 }
 
+// knownElsewhere are flags that other programs have for what one of ours does.
+var knownElsewhere = map[string]string{
+	"quiet": "--progress none", "silent": "--progress none", "no-progress": "--progress none",
+	"out": "--output", "max-concurrency": "--concurrent", "max-workers": "--concurrent", "parallel": "--concurrent", "threads": "--concurrent",
+	"retries": "--attempts", "max-retries": "--attempts", "api-base": "--base-url", "endpoint": "--base-url", "api-key": "--key-env",
+	"rate-limit": "--rpm",
+}
+
+// flagOf is the name of a flag that may have a value behind it.
+func flagOf(text string) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(text, "--"), " ")
+	return name
+}
+
 // flagError says what is wrong with a flag in place of the words of Go's parsers.
 func flagError(cmd *cobra.Command, err error) error {
 	help := fmt.Sprintf("see %s --help", cmd.CommandPath())
@@ -50,6 +65,9 @@ func flagError(cmd *cobra.Command, err error) error {
 		var near []string
 		for _, name := range provider.Nearest(unknown.GetSpecifiedName(), names) {
 			near = append(near, "--"+name)
+		}
+		if elsewhere := knownElsewhere[unknown.GetSpecifiedName()]; len(near) == 0 && elsewhere != "" && slices.Contains(names, flagOf(elsewhere)) {
+			near = []string{elsewhere}
 		}
 		return usageError(fmt.Errorf("%w%s", err, provider.Meant(near)), "%s", help)
 	}
