@@ -86,7 +86,11 @@ func (s *Scheduler) backoff(ctx context.Context, withdrawn <-chan struct{}, wait
 		return nil
 	}
 	start := time.Now()
-	defer func() { t.Backoff += time.Since(start) }()
+	s.retrying.Add(1)
+	defer func() {
+		s.retrying.Add(-1)
+		t.Backoff += time.Since(start)
+	}()
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {

@@ -74,6 +74,8 @@ type Snapshot struct {
 	Lanes []LaneSnapshot // by name
 	Timer time.Time      // when the Scheduler looks after calls that wait by itself; zero: it does not
 
+	Retrying int // calls of Do that wait, each by itself, before they are tried again: no lane counts them
+
 	Limits, Account Limits // ceilings of each lane and of all together, as told
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
@@ -76,6 +77,8 @@ type Scheduler struct {
 	telling bool    // somebody is telling the Observer
 	quiet   sync.Cond
 	waiters sync.WaitGroup // calls that wait for a grant
+
+	retrying atomic.Int64 // calls that wait before they are tried again
 
 	remote *remote // nil: the ledger is local
 	store  *store  // nil: nothing outlives the process
@@ -387,7 +390,7 @@ func (s *Scheduler) Snapshot() Snapshot {
 	defer s.mu.Unlock()
 	now := time.Now() // not before: the gate's time would go back
 	limits, account := s.gate.Limits()
-	snap := Snapshot{At: now, Lanes: s.gate.Snapshot(now), Limits: limits, Account: account}
+	snap := Snapshot{At: now, Lanes: s.gate.Snapshot(now), Limits: limits, Account: account, Retrying: int(s.retrying.Load())}
 	if !s.gate.Next().IsZero() { // else it finds nothing to do
 		snap.Timer = s.timerAt
 	}

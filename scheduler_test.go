@@ -262,6 +262,9 @@ func TestCloseWakesWhoeverWaits(t *testing.T) {
 			inBackoff <- err
 		}()
 		synctest.Wait()
+		if n := s.Snapshot().Retrying; n != 1 {
+			t.Errorf("%d calls wait to be tried again", n)
+		}
 		other := acquire(t, s, sluice.Call{})
 		var wg sync.WaitGroup
 		for range 20 {
@@ -280,6 +283,9 @@ func TestCloseWakesWhoeverWaits(t *testing.T) {
 		wg.Wait()
 		if err := <-inBackoff; !errors.Is(err, sluice.ErrClosed) {
 			t.Errorf("Do in its backoff gets %v", err)
+		}
+		if n := s.Snapshot().Retrying; n != 0 {
+			t.Errorf("%d calls wait to be tried again, and the Scheduler is closed", n)
 		}
 		if _, err := s.Acquire(t.Context(), sluice.Call{}); !errors.Is(err, sluice.ErrClosed) {
 			t.Errorf("a later Acquire gets %v", err)

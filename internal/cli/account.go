@@ -319,6 +319,7 @@ func (a *accounts) snapshot(label func(account, lane string) string) sluice.Snap
 		}
 		all.At = snap.At
 		all.Lanes = append(all.Lanes, snap.Lanes...)
+		all.Retrying += snap.Retrying
 	}
 	return all
 }

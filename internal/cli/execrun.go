@@ -174,9 +174,9 @@ func (r *execRun) run(ctx context.Context) error {
 
 // status is how the run stands, for the progress.
 func (r *execRun) status() status {
-	p := r.exec.Progress()
+	p, snap := r.exec.Progress(), r.scheduler.Snapshot()
 	return status{
-		total: r.exec.Total(), done: p.Already + p.Done, failed: p.Failed, usage: p.Usage, lanes: r.scheduler.Snapshot().Lanes,
+		total: r.exec.Total(), done: p.Already + p.Done, failed: p.Failed, usage: p.Usage, lanes: snap.Lanes, retrying: snap.Retrying,
 		cost: p.Cost, heldFor: r.hours.reason(), outlook: r.exec.Outlook(), commands: true,
 	}
 }

@@ -25,6 +25,7 @@ type status struct {
 	outlook  string  // what is expected of limits
 	commands bool    // items are commands, which are nobody's to bill
 	rationed int     // calls that wait for room in a budget
+	retrying int     // calls that wait before they are tried again
 	lanes    []sluice.LaneSnapshot
 	draining bool
 	far      *farStatus   // nil: calls are made here
@@ -100,12 +101,16 @@ func (s *status) binding() string {
 	return text
 }
 
-// rationing says that calls wait for others to end, since they may not fit into what is left of a budget beside them.
+// rationing says that calls wait for others to end, since they may not fit into what is left of a budget beside them, or that all
+// wait a little before another try.
 func (s *status) rationing() string {
-	if s.rationed == 0 {
-		return ""
+	switch inFlight, _, _ := s.sum(); {
+	case s.rationed > 0:
+		return waits(s.rationed) + " for room in the budget"
+	case s.retrying > 0 && inFlight == 0:
+		return waits(s.retrying) + " to be tried again"
 	}
-	return fmt.Sprintf("%s for room in the budget", waits(s.rationed))
+	return ""
 }
 
 // waits says that so many calls wait.
@@ -305,6 +310,7 @@ type statusLine struct {
 	Draining  bool      `json:"draining"`
 	Held      bool      `json:"paused_by_control"`
 	Rationed  int       `json:"waiting_for_budget,omitempty"`
+	Retrying  int       `json:"waiting_to_retry,omitempty"`
 	Outlook   string    `json:"outlook,omitempty"`
 	Cost      float64   `json:"cost_usd,omitempty"`
 
@@ -321,7 +327,7 @@ func (s *status) line() statusLine {
 	line := statusLine{
 		At: s.now, Total: s.total, Done: s.done, Failed: s.failed, InFlight: inFlight, Waiting: waiting,
 		Throttles: throttles, PerMin: math.Round(s.perMin*10) / 10, Input: s.usage.Input, Output: s.usage.Output,
-		Draining: s.draining, Held: s.heldFor == work.HeldReason, Rationed: s.rationed, Outlook: s.outlook, Cost: s.cost,
+		Draining: s.draining, Held: s.heldFor == work.HeldReason, Rationed: s.rationed, Retrying: s.retrying, Outlook: s.outlook, Cost: s.cost,
 		Parts: s.parts, Lanes: control.Lanes(sluice.Snapshot{Lanes: s.lanes}, s.now),
 	}
 	if s.far != nil {

@@ -386,9 +386,9 @@ func (r *batchRun) verdict(sum *summary, mendable bool, err error) error {
 
 // status is how the run stands, for the progress.
 func (r *batchRun) status() status {
-	p := r.batch.Progress()
+	p, snap := r.batch.Progress(), r.accounts.Snapshot()
 	st := status{
-		total: p.Total, done: p.Already + p.Done, failed: p.Failed, usage: p.Usage, lanes: r.accounts.Snapshot().Lanes,
+		total: p.Total, done: p.Already + p.Done, failed: p.Failed, usage: p.Usage, lanes: snap.Lanes, retrying: snap.Retrying,
 		cost: p.Cost, rationed: r.batch.Rationed(), far: r.collector.status(p.Throttles),
 	}
 	if r.o.via.way != batch.ViaLive {

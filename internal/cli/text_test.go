@@ -130,6 +130,20 @@ func TestStatusNamesWhatBinds(t *testing.T) {
 	}
 }
 
+func TestStatusSaysThatAllWaitForAnotherTry(t *testing.T) {
+	st := status{now: time.Now(), total: 9, retrying: 3, lanes: []sluice.LaneSnapshot{{Lane: "m"}}}
+	if got := st.binding(); got != "3 calls wait to be tried again" {
+		t.Errorf("%q", got)
+	}
+	if st.line().Retrying != 3 {
+		t.Errorf("%+v", st.line())
+	}
+	st.lanes[0].InFlight = 1 // one goes on
+	if got := st.binding(); got != "" {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestStatusNeverWrapsATerminalLine(t *testing.T) {
 	st := status{now: time.Now(), total: 1e9, done: 5e8, failed: 12345, perMin: 1e6, draining: true,
 		lanes: []sluice.LaneSnapshot{{InFlight: 2, Oldest: time.Now().Add(-41 * time.Second)}}}

@@ -255,8 +255,8 @@ func (w *workerRun) conclude(rep work.Report, returned int, err error) error {
 
 // status is how the worker stands, for the progress.
 func (w *workerRun) status() status {
-	p := w.worker.Progress()
+	p, snap := w.worker.Progress(), w.accounts.Snapshot()
 	return status{
-		done: p.Done, failed: p.Failed, usage: p.Usage, lanes: w.accounts.Snapshot().Lanes, cost: p.Cost, outlook: w.source.note(),
+		done: p.Done, failed: p.Failed, usage: p.Usage, lanes: snap.Lanes, retrying: snap.Retrying, cost: p.Cost, outlook: w.source.note(),
 	}
 }
