@@ -70,9 +70,10 @@ type Ledger struct {
 	seen      standing
 	tells     map[int]func(string, gate.News, bool)
 	watches   int
-	healed    chan struct{} // nil: the engine answers; closed when it does again
-	alone     *alone        // nil: calls wait meanwhile
+	gone      bool          // the engine does not answer
+	alone     *alone        // what grants meanwhile; nil: calls wait
 	returning bool          // it grants nothing more
+	turned    chan struct{} // closed, and made anew, when one of these changes for the better
 	outages   int           // that the engine was told of
 	closing   bool
 }
@@ -89,7 +90,7 @@ type standing struct {
 func (c *Cluster) Ledger(account string, cfg LedgerConfig) *Ledger {
 	l := &Ledger{at: &c.at, client: c.client, log: c.cfg.Logger, cfg: cfg, patience: askDeadline,
 		member: c.member + "." + rand.Text()[:8], account: hashTag(account),
-		lanes: make(map[string]*lane), tells: make(map[int]func(string, gate.News, bool))}
+		lanes: make(map[string]*lane), tells: make(map[int]func(string, gate.News, bool)), turned: make(chan struct{})}
 	// Each account has a script of its own: that the engine does not have it says that it was started anew, and may have
 	// forgotten what it did last.
 	l.script = ledgerState + ledgerWords + "-- " + l.account + "\n"
@@ -124,11 +125,11 @@ func (l *Ledger) Take(ctx context.Context, asks gate.Asks) (gate.Reply, error) {
 		return gate.Reply{}, err
 	}
 	for {
+		if err := l.await(ctx, l.grantsLocked); err != nil {
+			return gate.Reply{}, err
+		}
 		if r, ok := l.takeAlone(ln, &asks); ok {
 			return r, nil
-		}
-		if err := l.awaitEngine(ctx); err != nil {
-			return gate.Reply{}, err
 		}
 		if err := ln.hold(ctx); err != nil {
 			return gate.Reply{}, err

@@ -6,35 +6,48 @@ import (
 	"time"
 )
 
-// awaitEngine returns once the engine answers. It returns an error when ctx or the Ledger ends before.
-func (l *Ledger) awaitEngine(ctx context.Context) error {
-	l.mu.Lock()
-	healed, closing := l.healed, l.closing
-	l.mu.Unlock()
-	if closing {
-		return ErrClosed
+// await returns once so is true, which is asked with mu held. It returns an error when ctx or the Ledger ends before.
+func (l *Ledger) await(ctx context.Context, so func() bool) error {
+	for {
+		l.mu.Lock()
+		done, closing, turned := so(), l.closing, l.turned
+		l.mu.Unlock()
+		if closing {
+			return ErrClosed
+		}
+		if done {
+			return nil
+		}
+		select {
+		case <-turned:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-l.ctx.Done():
+			return ErrClosed
+		}
 	}
-	if healed == nil {
-		return nil
-	}
-	select {
-	case <-healed:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-l.ctx.Done():
-		return ErrClosed
-	}
+}
+
+// answersLocked reports whether the engine answers.
+func (l *Ledger) answersLocked() bool { return !l.gone }
+
+// grantsLocked reports whether calls can be granted, by the engine or without it.
+func (l *Ledger) grantsLocked() bool { return !l.gone || l.alone != nil && !l.returning }
+
+// turnLocked wakes those that wait for a change.
+func (l *Ledger) turnLocked() {
+	close(l.turned)
+	l.turned = make(chan struct{})
 }
 
 // lose notes that the engine does not answer, or not as it should. From then on it is asked by heal alone.
 func (l *Ledger) lose(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.healed != nil || l.closing {
+	if l.gone || l.closing {
 		return
 	}
-	l.healed = make(chan struct{})
+	l.gone = true
 	l.alone, l.returning = l.aloneLocked(), false
 	l.wg.Go(func() { l.heal(err) })
 }
@@ -57,8 +70,8 @@ func (l *Ledger) heal(err error) {
 		}
 	}
 	l.mu.Lock()
-	close(l.healed)
-	l.healed, l.alone = nil, nil
+	l.gone, l.alone = false, nil
+	l.turnLocked()
 	l.mu.Unlock()
 	if said { // at the level of the warning that it ends: who reads the one waits for the other
 		l.log.Warn("the engine of the shared ledger is back", "after", time.Since(began).Round(time.Millisecond))
@@ -94,6 +107,7 @@ func (l *Ledger) cease() error {
 	if err != nil {
 		l.mu.Lock()
 		l.returning = false
+		l.turnLocked() // a call that came meanwhile is granted here after all
 		l.mu.Unlock()
 	}
 	return err

@@ -104,7 +104,7 @@ func (l *Ledger) tend(ln *lane) {
 			return
 		}
 		wait := l.due(ln)
-		if wait <= 0 && l.awaitEngine(l.ctx) == nil {
+		if wait <= 0 && l.await(l.ctx, l.answersLocked) == nil {
 			_ = l.flush(l.ctx, ln) // the breaker says what is wrong, and what is pending stays so
 			wait = l.due(ln)
 		}
@@ -184,7 +184,7 @@ func (l *Ledger) compose(ln *lane) (m *message, more bool) {
 		ln.renewing, ln.renewed = slices.Collect(maps.Keys(ln.open)), now
 	}
 	ln.renewing = slices.DeleteFunc(ln.renewing, func(id uint64) bool { return !ln.open[id] })
-	if l.healed != nil {
+	if l.gone {
 		l.thinLocked(ln)
 	}
 	l.sent++

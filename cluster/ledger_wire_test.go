@@ -18,7 +18,8 @@ type wire struct {
 	mu    sync.Mutex
 	conns map[net.Conn]bool
 	down  bool
-	lose  bool // messages arrive and replies to them do not
+	lose  bool // messages arrive and replies to them do not,
+	heard int  // but for so many
 }
 
 func newWire(t *testing.T, url string) *wire {
@@ -67,9 +68,13 @@ func (w *wire) carry(member net.Conn) {
 			return
 		}
 		w.mu.Lock()
-		lose := w.lose
+		lose := w.lose && said.Load()
+		if lose && w.heard > 0 {
+			w.heard--
+			lose = false
+		}
 		w.mu.Unlock()
-		if lose && said.Load() {
+		if lose {
 			return
 		}
 		if _, err := member.Write(buf[:n]); err != nil {
@@ -94,6 +99,13 @@ func (s single) Read(b []byte) (int, error) {
 		copy(b[:n], bytes.ReplaceAll(b[:n], []byte(topology), []byte(topology[:len(topology)-1]+"Z")))
 	}
 	return n, err
+}
+
+// falter has the network carry so many replies, and then none.
+func (w *wire) falter(replies int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.down, w.lose, w.heard = false, true, replies
 }
 
 // set has the network fail from now on, in either way, or work.
