@@ -185,10 +185,7 @@ func (s *step) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.started++
-	s.failed++
-	if s.firstErr == nil {
-		s.firstErr = err
-	}
+	s.failedLocked(err)
 }
 
 // drop counts arrivals, and those that found no free worker.
@@ -307,13 +304,18 @@ func (s *step) end(err error, byPlan bool, first time.Duration) {
 	case byPlan || s.r.outer.Err() != nil: // or the user's doing
 		s.cancelled++
 	default:
-		s.failed++
-		if why := context.Cause(s.ctx); errors.Is(err, context.Canceled) && errors.Is(why, errImpatient) {
-			err = why
-		}
-		if s.firstErr == nil {
-			s.firstErr = err
-		}
+		s.failedLocked(err)
+	}
+}
+
+// failedLocked counts a failure, whose reason may be the step's end.
+func (s *step) failedLocked(err error) {
+	s.failed++
+	if why := context.Cause(s.ctx); errors.Is(err, context.Canceled) && errors.Is(why, errImpatient) {
+		err = why
+	}
+	if s.firstErr == nil {
+		s.firstErr = err
 	}
 }
 
