@@ -96,7 +96,7 @@ func (o *stressOptions) register(fs *pflag.FlagSet) {
 }
 
 // runStress is the stress command.
-func runStress(ctx context.Context, s *streams, o *stressOptions) (err error) {
+func runStress(ctx context.Context, s *streams, o *stressOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -106,8 +106,8 @@ func runStress(ctx context.Context, s *streams, o *stressOptions) (err error) {
 	if o.elsewhere() && !o.flags.Changed("latency") {
 		cfg.Latency = 0 // it is found out
 	}
-	if cfg.Program, err = os.Executable(); err != nil {
-		cfg.Program = ""
+	if program, err := os.Executable(); err == nil {
+		cfg.Program = program
 	}
 	if o.elsewhere() {
 		accounts, err := o.endpoint(s, &cfg)
@@ -122,11 +122,7 @@ func runStress(ctx context.Context, s *streams, o *stressOptions) (err error) {
 			return err
 		}
 		cfg.Observer = log
-		defer func() {
-			if closed := log.Close(); closed != nil {
-				err = cmp.Or(err, fmt.Errorf("--events: %w", closed))
-			}
-		}()
+		defer func() { s.note(log.Close()) }()
 	}
 	res, err := o.watched(ctx, s, cfg)
 	return o.conclude(s, cfg, res, err)
