@@ -98,7 +98,45 @@ func noCommand(cmd *cobra.Command, args []string) error {
 		}
 	}
 	return usageError(fmt.Errorf("unknown command %q%s", args[0], provider.Meant(provider.Nearest(args[0], names))),
-		"it is one of %s: see sluice --help", strings.Join(names, ", "))
+		"it is one of %s: see %s --help", strings.Join(names, ", "), cmd.CommandPath())
+}
+
+// newHelp returns the help command. Cobra's own prints the root's help for what is no command.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Print the help of a command",
+		Args: func(help *cobra.Command, args []string) error {
+			cmd, rest, err := help.Root().Find(args)
+			switch {
+			case err != nil || len(rest) == 0:
+				return err
+			case !cmd.HasAvailableSubCommands():
+				return usageError(fmt.Errorf("%q is an argument too many: %s has no commands of its own", rest[0], cmd.CommandPath()),
+					"see %s --help", cmd.CommandPath())
+			}
+			return noCommand(cmd, rest)
+		},
+		RunE: func(help *cobra.Command, args []string) error {
+			cmd, _, err := help.Root().Find(args)
+			if err != nil {
+				return err
+			}
+			cmd.InitDefaultHelpFlag() // so that it is in the list of flags
+			return cmd.Help()
+		},
+		ValidArgsFunction: func(help *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+			cmd, rest, err := help.Root().Find(args)
+			if err == nil && len(rest) == 0 {
+				for _, sub := range cmd.Commands() {
+					if sub.IsAvailableCommand() {
+						names = append(names, cobra.CompletionWithDesc(sub.Name(), sub.Short))
+					}
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
 }
 
 // atMost accepts no more than n arguments. takes says which those are.
