@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -107,6 +108,9 @@ func (o *stressOptions) ending(err error) error {
 	}
 	if wrong, ok := errors.AsType[*stress.FieldError](err); ok {
 		return usageError(wrong, "see sluice stress --help")
+	}
+	if isAny[*fs.PathError](err) { // of the checkpoints that it keeps while it runs
+		return &exitError{code: exitFailed, err: err, hint: "name another directory for temporary files by TMPDIR=DIR"}
 	}
 	return err
 }

@@ -95,11 +95,11 @@ func newRun(ctx context.Context, cfg Config) (*run, error) {
 		MaxActive: scaled(cfg.Slots, 12), MaxQueue: max(100, scaled(cfg.Slots, 40)), MaxQueuePriority: max(30, scaled(cfg.Slots, 20)),
 	}
 	if cfg.Level == Chaos {
-		if r.dir, err = os.MkdirTemp("", "sluice-stress-"); err != nil {
-			return nil, errors.Join(err, r.sched.Close())
+		if r.dir, err = os.MkdirTemp("", "sluice-stress-"); err == nil {
+			c.Store, err = pool.NewFileStore(r.dir)
 		}
-		if c.Store, err = pool.NewFileStore(r.dir); err != nil {
-			return nil, errors.Join(err, r.sched.Close())
+		if err != nil {
+			return nil, fmt.Errorf("a directory for checkpoints: %w", errors.Join(err, r.sched.Close()))
 		}
 	}
 	r.pool, err = pool.New(c)
