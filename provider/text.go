@@ -139,12 +139,10 @@ func (r *textReader) lines(s string) {
 		open = false
 	}
 	for i := 0; i < len(s); {
-		end := strings.IndexByte(s[i:], '\n')
-		if end < 0 {
-			end = len(s) - i
-		}
-		line, next := strings.TrimSpace(s[i:i+end]), i+end+1
-		indent := end - len(strings.TrimLeft(s[i:i+end], " \t"))
+		whole, _, _ := strings.Cut(s[i:], "\n")
+		end := i + len(whole)
+		line, next := strings.TrimSpace(whole), end+1
+		indent := len(whole) - len(strings.TrimLeft(whole, " \t"))
 		code := frame >= 0 && indent >= frame && !strings.HasPrefix(line, "File \"")
 		frame = -1
 		switch {
@@ -163,7 +161,7 @@ func (r *textReader) lines(s string) {
 			flush()
 			r.skipped = true
 		default:
-			if n := r.object(s, i, i+end); n > 0 {
+			if n := r.object(s, i, end); n > 0 {
 				flush()
 				next = n
 				break

@@ -122,8 +122,7 @@ func runServe(ctx context.Context, s *streams, o *serveOptions) (err error) {
 		return err
 	}
 	defer func() { r.s.note(r.access.close()) }()
-	counts := r.count()
-	watch, err := r.settings.watch.open(ctx, s, counts)
+	watch, err := r.settings.watch.open(ctx, s, r.count())
 	if err != nil {
 		return err
 	}
