@@ -57,6 +57,8 @@ func TestShellsCompleteWhatFlagsMayBe(t *testing.T) {
 		{[]string{"run", "--via", ""}, []string{"live", "batch-api", "auto"}, true},
 		{[]string{"run", "--order", "i"}, []string{"input"}, true},
 		{[]string{"exec", "--changed", ""}, []string{"redo", "keep"}, true},
+		{[]string{"exec", "--cli", "c"}, []string{"claude", "codex"}, true},
+		{[]string{"help", "serve", "re"}, []string{"ready\tAsk a gateway whether clients may be sent to it"}, true},
 		{[]string{"stress", "--level", "c"}, []string{"conservative", "chaos"}, true},
 		{[]string{"sim", "--retry-after", ""}, []string{"seconds", "ms", "date", "none"}, true},
 		{[]string{"run", "--config", "named.yaml", "--upstream", ""}, []string{"east", "west"}, true},

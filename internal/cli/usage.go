@@ -125,11 +125,11 @@ func newHelp() *cobra.Command {
 			cmd.InitDefaultHelpFlag() // so that it is in the list of flags
 			return cmd.Help()
 		},
-		ValidArgsFunction: func(help *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+		ValidArgsFunction: func(help *cobra.Command, args []string, begun string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
 			cmd, rest, err := help.Root().Find(args)
 			if err == nil && len(rest) == 0 {
 				for _, sub := range cmd.Commands() {
-					if sub.IsAvailableCommand() {
+					if sub.IsAvailableCommand() && strings.HasPrefix(sub.Name(), begun) {
 						names = append(names, cobra.CompletionWithDesc(sub.Name(), sub.Short))
 					}
 				}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/proc"
 )
 
 // wordsOf are the words that flags of that name take; nil of a flag that takes others.
@@ -39,6 +40,8 @@ func wordsOf(flag string) []string {
 		return []string{"low", "normal", "high", "critical"}
 	case "level":
 		return stressLevels()
+	case "cli":
+		return proc.Names()
 	}
 	return nil
 }
