@@ -28,6 +28,7 @@ type Aggregate struct {
 	said   string // by the first refusal
 
 	done    items // by events
+	calls   items // their waits for slots alone, of a program that has calls and no items
 	results items // by the output
 	byFile  bool  // there is an output
 	cut     bool  // a last line was left out
@@ -56,6 +57,10 @@ func (a *Aggregate) Observe(e sluice.Event) {
 		a.shared = true
 	default:
 		a.lane(e.Account, e.Lane).event(&e, a.running(e.At))
+		if e.Type == sluice.EventSlotAcquired || e.Type == sluice.EventSlotCancelled {
+			a.calls.waits.add(e.Wait)
+			a.calls.wait(&finished{id: e.Call, wait: e.Wait})
+		}
 	}
 	if e.Type == sluice.EventThrottled && a.said == "" {
 		a.said = clip(errorOf(&e), mostMessage)

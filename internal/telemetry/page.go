@@ -27,6 +27,7 @@ type page struct {
 
 	Waits, Latency          template.HTML
 	WaitWords, LatencyWords string
+	OfSlots                 bool // the waits are of calls
 	Rows                    []row
 	Foot                    string
 }
@@ -51,7 +52,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p := page{Title: r.title(), Report: r, Figures: r.figures(), Rows: r.rows(), Foot: r.foot(), WaitWords: r.Waits.words(), LatencyWords: r.Latency.words()}
+	p := page{Title: r.title(), Report: r, Figures: r.figures(), Rows: r.rows(), Foot: r.foot(), WaitWords: r.Waits.words(), LatencyWords: r.Latency.words(), OfSlots: r.ofSlots()}
 	if p.Waits, err = r.Waits.draw("wait", 0); err != nil {
 		return err
 	}

@@ -158,6 +158,9 @@ func (a *Aggregate) Report() *Report {
 		if wall := a.wall(); wall > 0 {
 			r.Items.PerMin = float64(a.done.total) / wall.Minutes()
 		}
+		if !a.byFile && r.ofSlots() {
+			r.Waits, r.Longest = a.calls.waits.result(), append(r.Longest, a.calls.longest...)
+		}
 	}
 	return r
 }

@@ -227,6 +227,32 @@ func TestWhatHeldCallsBack(t *testing.T) {
 	}
 }
 
+func TestCallsWithoutItemsWaitForSlots(t *testing.T) {
+	var s script
+	s.at(0, "scheduler_started", `"account":"a"`)
+	s.at(0, "slot_waiting", `"account":"a","lane":"m","call":"first","dimension":"concurrent","active":2,"max":2,"waiting":1`)
+	s.at(0, "slot_waiting", `"account":"a","lane":"m","call":"quitter","dimension":"concurrent","active":2,"max":2,"waiting":2`)
+	s.at(3000, "slot_acquired", `"account":"a","lane":"m","call":"first","dimension":"concurrent","wait_ms":3000,"active":2,"max":2,"waiting":1`)
+	s.at(8000, "slot_cancelled", `"account":"a","lane":"m","call":"quitter","dimension":"concurrent","wait_ms":8000,"active":2,"max":2,"waiting":0`)
+	s.at(9000, "slot_acquired", `"account":"a","lane":"m","call":"last","active":2,"max":2,"waiting":0`)
+	s.at(10000, "scheduler_closed", `"account":"a"`)
+	r := fromFiles(t, nil, s.Bytes())
+	if w := r.Waits; w.Count != 3 || w.Max != 8000 {
+		t.Errorf("%+v", w)
+	}
+	if want := []telemetry.LongWait{{ID: "quitter", Wait: 8000}, {ID: "first", Wait: 3000}}; !reflect.DeepEqual(r.Longest, want) {
+		t.Errorf("%+v, want %+v", r.Longest, want)
+	}
+	r.Judge(telemetry.Advice{})
+	if !strings.HasSuffix(r.Verdict, "More slots would help, if the provider bears them.") {
+		t.Error(r.Verdict)
+	}
+	s.at(10000, "item_done", `"account":"a","lane":"m","call":"item","kind":"ok","wait_ms":10`)
+	if r := fromFiles(t, nil, s.Bytes()); r.Waits.Count != 1 || r.Waits.Max != 10 {
+		t.Errorf("of one that has items: %+v", r.Waits)
+	}
+}
+
 func TestTheBusiestMinuteIsOneOfCallsThatWereTaken(t *testing.T) {
 	var s script
 	s.at(0, "scheduler_started", "")

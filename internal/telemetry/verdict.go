@@ -128,6 +128,8 @@ func (r *Report) help() string {
 		return text + ": see its words below."
 	case name == "paused":
 		return "Somebody paused it."
+	case name == sluice.Concurrency.String() && r.ofSlots():
+		return "More slots would help, if the provider bears them."
 	case name == sluice.Concurrency.String():
 		return "More calls at once would help, if the provider bears them: a higher --concurrent, or none, since a run that is told no number learns it."
 	}
