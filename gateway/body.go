@@ -2,11 +2,13 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +26,7 @@ type body struct {
 
 	model edit // puts an upstream's own name of the model in the place of the one asked for; empty if it stands nowhere
 	usage edit // asks for the usage of a stream; empty if the client does, or nobody has to
+	parts []part
 
 	// Of a tenant that is bound to one model or a budget:
 	others     bool // it names models beside the one, that some providers let answer in its place, or ask
@@ -34,6 +37,12 @@ type body struct {
 type edit struct {
 	from, to int64
 	text     string
+}
+
+// part is where a part of a request names its model once more.
+type part struct {
+	edit
+	prefixed bool // by models/
 }
 
 // buffers are used again: most bodies are short.
@@ -167,9 +176,7 @@ const shortBody = 16 << 10
 
 // open returns the body with changes to it, which do not overlap, and its length.
 func (b *body) open(edits ...edit) (io.ReadCloser, int64) {
-	if len(edits) == 2 && edits[0].from > edits[1].from {
-		edits[0], edits[1] = edits[1], edits[0]
-	}
+	slices.SortFunc(edits, func(a, b edit) int { return cmp.Compare(a.from, b.from) })
 	length := b.length
 	for _, e := range edits {
 		length += int64(len(e.text)) - (e.to - e.from)

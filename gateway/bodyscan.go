@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"errors"
+	"strings"
 
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 )
@@ -37,6 +38,55 @@ func (b *body) locate(all []byte, asksUsage, bound bool) error {
 	}
 	if asksUsage {
 		b.usage = usageEdit(options, int64(optionsAt), int64(bytes.LastIndexByte(all, '}')))
+	}
+	return nil
+}
+
+// errOtherModel is the error of a request of Gemini's of which a part is for another model.
+var errOtherModel = errors.New("a part of the request names another model than its path does")
+
+// locateParts finds where parts of a request of Gemini's name the model of its path once more
+// (https://ai.google.dev/api/embeddings#EmbedContentRequest, https://ai.google.dev/api/tokens#method:-models.counttokens).
+func (b *body) locateParts(all []byte, model string) (err error) {
+	s := jsonscan.New(all)
+	for s.Enter('{'); s.Next('}') && err == nil; {
+		switch string(jsonscan.Name(s.Key())) {
+		case "requests":
+			if s.Peek() != '[' {
+				s.Skip()
+				continue
+			}
+			for s.Enter('['); s.Next(']') && err == nil; {
+				err = b.part(&s, model)
+			}
+		case "generateContentRequest", "generate_content_request":
+			err = b.part(&s, model)
+		default:
+			s.Skip()
+		}
+	}
+	return err
+}
+
+func (b *body) part(s *jsonscan.Scanner, model string) error {
+	if s.Peek() != '{' {
+		s.Skip()
+		return nil
+	}
+	for s.Enter('{'); s.Next('}'); {
+		if string(jsonscan.Name(s.Key())) != "model" {
+			s.Skip()
+			continue
+		}
+		value, end := s.Span(), int64(s.Offset())
+		if len(value) == 0 || value[0] != '"' {
+			continue // the provider's to refuse
+		}
+		bare, prefixed := strings.CutPrefix(string(jsonscan.Unquote(value)), "models/")
+		if bare != model {
+			return errOtherModel
+		}
+		b.parts = append(b.parts, part{edit{from: end - int64(len(value)), to: end}, prefixed})
 	}
 	return nil
 }

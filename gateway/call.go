@@ -140,6 +140,11 @@ func (c *call) understand() *refusal {
 	if c.route.model != "" && c.body.model.to > 0 && strings.TrimPrefix(c.request.Model, "models/") != c.route.model {
 		return invalid(errTwoModels.Error())
 	}
+	if c.route.endpoint == provider.BatchEmbedContents || c.route.count && c.dialect == provider.Gemini {
+		if err := c.body.locateParts(all, c.route.model); err != nil {
+			return invalid(err.Error())
+		}
+	}
 	asked := cmp.Or(c.route.model, c.request.Model)
 	if asked == "" {
 		return invalid("the request names no model")
@@ -308,6 +313,17 @@ func (c *call) edits(via provider.Via) (edits []edit) {
 			b.model.text = string(jsonscan.AppendString(nil, name))
 			edits = append(edits, b.model)
 		}
+	}
+	for _, p := range b.parts {
+		if via.Model == c.route.model {
+			break
+		}
+		name := via.Model
+		if p.prefixed {
+			name = "models/" + name
+		}
+		p.text = string(jsonscan.AppendString(nil, name))
+		edits = append(edits, p.edit)
 	}
 	if c.asksUsage(via) {
 		edits = append(edits, b.usage)

@@ -118,6 +118,39 @@ func TestTheModelIsNamedAsTheUpstreamDoes(t *testing.T) {
 	}
 }
 
+func TestPartsOfARequestNameTheModelAsTheUpstreamDoes(t *testing.T) {
+	var bodies []string
+	_, front := served(t, func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		bodies = append(bodies, r.URL.Path+" "+string(b))
+		whole(w, `{}`)
+	}, nil)
+	const count, embed = "/v1beta/models/alias:countTokens", "/v1beta/models/alias:batchEmbedContents"
+	post(t, front.URL+embed, `{"requests":[{"model":"models/alias","content":{}}, {"content":{"model":"models/other"}},{"model" : "alias"}],"model":"models/alias"}`)
+	post(t, front.URL+count, `{"generateContentRequest":{"contents":[],"model":"models/alias"}}`)
+	post(t, front.URL+"/v1beta/models/m:countTokens", `{"generateContentRequest":{"model":"models/m"}}`)
+	post(t, front.URL+embed, `{"requests":"models/alias"}`)
+	want := []string{
+		`/v1beta/models/m-2026:batchEmbedContents {"requests":[{"model":"models/m-2026","content":{}}, {"content":{"model":"models/other"}},{"model" : "m-2026"}],"model":"models/m-2026"}`,
+		`/v1beta/models/m-2026:countTokens {"generateContentRequest":{"contents":[],"model":"models/m-2026"}}`,
+		`/v1beta/models/m:countTokens {"generateContentRequest":{"model":"models/m"}}`,
+		`/v1beta/models/m-2026:batchEmbedContents {"requests":"models/alias"}`,
+	}
+	if !slices.Equal(bodies, want) {
+		t.Errorf("sent %q", bodies)
+	}
+	for path, body := range map[string]string{
+		embed: `{"requests":[{"model":"models/alias"},{"model":"models/dearer"}]}`, count: `{"generateContentRequest":{"model":"dearer"}}`,
+	} {
+		if got := post(t, front.URL+path, body); got.status != 400 || !strings.Contains(got.body, "names another model") {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+	}
+	if len(bodies) != len(want) {
+		t.Errorf("sent %q", bodies[len(want):])
+	}
+}
+
 func TestModelsAreListed(t *testing.T) {
 	x := relay(t, "http://up.test", func(s *setting) {
 		s.upstream.Provider, _ = provider.Lookup("openai")
