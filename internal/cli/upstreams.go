@@ -22,9 +22,11 @@ import (
 type upstreamFlags struct {
 	names  []string
 	prefer string
+	choose bool // there is --upstream
 }
 
 func (f *upstreamFlags) register(fs *pflag.FlagSet) {
+	f.choose = true
 	fs.StringArrayVar(&f.names, "upstream", nil, "use this upstream of the file of settings, and no others that are not named (repeatable)")
 	fs.StringVar(&f.prefer, "prefer", "", "of several upstreams, which gets a call: soonest or cost (absent: soonest)")
 }
@@ -70,7 +72,7 @@ func (a *accounts) openUpstreams(f *upstreamFlags, attempts int, say func(provid
 	a.shares = len(labels)
 	schedulers := make(map[string]*sluice.Scheduler) // by account
 	for _, up := range chosen {
-		made, err := a.upstream(up)
+		made, err := a.upstream(up, f)
 		if err != nil {
 			return err
 		}
@@ -177,7 +179,7 @@ func (a *accounts) described(up config.Upstream) provider.Upstream {
 }
 
 // upstream makes what the settings say of one ready, but for its Scheduler.
-func (a *accounts) upstream(up config.Upstream) (provider.Upstream, error) {
+func (a *accounts) upstream(up config.Upstream, f *upstreamFlags) (provider.Upstream, error) {
 	made := a.described(up)
 	p := made.Provider
 	if up.KeyFile != "" {
@@ -191,7 +193,7 @@ func (a *accounts) upstream(up config.Upstream) (provider.Upstream, error) {
 			return made, err
 		}
 		if key.Value == "" {
-			return made, a.noKey(up, name)
+			return made, a.noKey(up, name, f)
 		}
 		made.Keys = append(made.Keys, key)
 	}
@@ -205,7 +207,7 @@ func (a *accounts) upstream(up config.Upstream) (provider.Upstream, error) {
 	case key.Value != "":
 		made.Keys = []provider.Key{key}
 	case len(p.KeyEnv) > 0 && !p.KeyOptional:
-		return made, a.noKey(up, p.KeyEnv[0])
+		return made, a.noKey(up, p.KeyEnv[0], f)
 	}
 	return made, nil
 }
@@ -217,9 +219,12 @@ func (a *accounts) at(up config.Upstream, field string, err error) error {
 	return file.At(fmt.Sprintf("upstreams[%d].%s", i, field), err)
 }
 
-func (a *accounts) noKey(up config.Upstream, name string) error {
-	return usageError(a.at(up, "key_env", fmt.Errorf("no key for upstream %s: %s", up.Name, a.unset(name))),
-		"export %s=..., or name those upstreams that are to be used: --upstream NAME", name)
+func (a *accounts) noKey(up config.Upstream, name string, f *upstreamFlags) error {
+	err := a.at(up, "key_env", fmt.Errorf("no key for upstream %s: %s", up.Name, a.unset(name)))
+	if !f.choose {
+		return usageError(err, "export %s=..., or take that upstream out of the file", name)
+	}
+	return usageError(err, "export %s=..., or name those upstreams that are to be used: --upstream NAME", name)
 }
 
 // upstreamScheduler makes the Scheduler of an account, whose first upstream is made.
