@@ -106,7 +106,9 @@ func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 	if rep.Wall > 0 {
 		sum.PerMin = float64(sum.ran) / rep.Wall.Minutes()
 	}
-	sum.Throttles = 0 // of items that were not finished, too
+	if len(snap.Lanes) > 0 { // else workers make the calls
+		sum.Throttles = 0 // of items that were not finished, too
+	}
 	for _, lane := range snap.Lanes {
 		sum.Throttles += lane.Throttles
 		l := laneSummary{Lane: lane.Lane, Slots: lane.Slots, Budgets: []budgetSummary{}}
