@@ -25,6 +25,9 @@ type order struct {
 	sweepAt int     // how many tenants there are when it is time to forget some
 	weights map[string]float64
 
+	asking bool    // for calls that wait, at a remote ledger:
+	asked  float64 // the least counter of their tenants
+
 	// perWork is the part of a limit that counts for a unit of work. It is that of the call that was counted first since a limit is
 	// known, and 0 while none is: then counters are of work.
 	perWork float64
@@ -43,6 +46,7 @@ type tenant struct {
 	lists  [numClasses]list
 	n      int
 	calls  int // waiting or open
+	asked  int // of those that wait, in an ask of a remote ledger
 
 	class           int       // as of when its heads changed or it rose
 	rises           time.Time // when that will be higher by age; zero: never
@@ -113,7 +117,9 @@ func (o *order) push(t *Ticket) {
 	}
 	o.waiting++
 	if q.n++; q.n == 1 {
-		q.served, q.since = max(q.served, o.least()), t.Order
+		if q.since = t.Order; q.asked == 0 { // else it never stopped waiting
+			q.served = max(q.served, o.least())
+		}
 		o.begin(q)
 	} else if l.head != head {
 		o.reclassify(q, time.Time{})
@@ -295,8 +301,11 @@ func (t *Ticket) agedClass(now time.Time) int {
 }
 
 // serve counts amount of work done for the tenant.
-func (q *tenant) serve(amount float64) {
-	q.served += amount / q.weight
+func (q *tenant) serve(amount float64) { q.stand(q.served + amount/q.weight) }
+
+// stand sets the tenant's counter.
+func (q *tenant) stand(served float64) {
+	q.served = served
 	if q.n > 0 && q.order.sole != q {
 		q.order.classes[q.class].fix(q.inClass)
 	}
@@ -304,17 +313,21 @@ func (q *tenant) serve(amount float64) {
 
 // least is the smallest counter of the tenants that wait.
 func (o *order) least() float64 {
+	least := math.Inf(1)
 	switch {
-	case o.active == 0:
+	case o.active == 0 && !o.asking:
 		return o.floor
 	case o.sole != nil:
-		return o.sole.served
-	}
-	least := math.Inf(1)
-	for c := range o.classes {
-		if q := o.classes[c].first(); q != nil {
-			least = min(least, q.served)
+		least = o.sole.served
+	default:
+		for c := range o.classes {
+			if q := o.classes[c].first(); q != nil {
+				least = min(least, q.served)
+			}
 		}
+	}
+	if o.asking {
+		least = min(least, o.asked)
 	}
 	return least
 }

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -38,6 +39,7 @@ func (l *lane) ask(now time.Time) {
 		room = min(room, l.cool.ramp-l.cool.unproven)
 	}
 	asks := Asks{Lane: l.name, Waiting: l.order.waiting}
+	l.order.asked = math.Inf(1)
 	for ; room > 0 && l.order.waiting > 0; room-- {
 		t := l.pick(now)
 		l.order.remove(t)
@@ -45,7 +47,16 @@ func (l *lane) ask(now time.Time) {
 		t.state = asked
 		l.outstanding = append(l.outstanding, t)
 		asks.Calls = append(asks.Calls, Ask{ID: t.ID, Cost: t.cost})
+		q := t.tenant
+		q.asked++
+		l.order.asked = min(l.order.asked, q.served)
+		t.counted = q.served
+		q.serve(l.share(&t.cost)) // so that tenants take turns within the ask as well
 	}
+	for _, t := range slices.Backward(l.outstanding) {
+		t.tenant.stand(t.counted)
+	}
+	l.order.asking = len(l.outstanding) > 0
 	l.askedAt = now
 	l.block(now, true, Requests) // as good a guess as any, until the ledger says
 	l.say(now)
@@ -73,6 +84,7 @@ func (l *lane) replied(now time.Time, r Reply) {
 				t.early[d] = max(0, t.mark[d]-t.cost[d]-r.Before[d])
 			}
 			l.grant(now, t)
+			t.tenant.asked--
 			continue
 		}
 		if i < granted {
@@ -84,7 +96,9 @@ func (l *lane) replied(now time.Time, r Reply) {
 		} else {
 			t.tenant.calls--
 		}
+		t.tenant.asked--
 	}
+	l.order.asking = false
 	if granted < len(out) {
 		if r.Bound >= NumDimensions {
 			r.Bound = AnyDimension

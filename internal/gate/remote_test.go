@@ -123,3 +123,55 @@ func TestAMemberWithLargeCallsHasItsTurnBesideOnesWithSmallCalls(t *testing.T) {
 		t.Errorf("of 6,000 tokens were spent %v", spent)
 	}
 }
+
+// weighed is a gate afar with tenants of weights 1, 2 and 4, who have so many calls each.
+func weighed(t *testing.T, slots, calls int) *afar {
+	a := newAfar(t, slots, 0)
+	a.g.SetWeights(map[string]float64{"one": 1, "two": 2, "four": 4})
+	for range calls {
+		for _, name := range []string{"one", "two", "four"} {
+			a.g.Acquire(a.now, &gate.Ticket{Call: gate.Call{Lane: "m", Tenant: name}})
+		}
+	}
+	return a
+}
+
+// tenants are how many calls of each were granted.
+func (a *afar) tenants() map[string]int {
+	got := make(map[string]int)
+	for _, s := range a.sent {
+		got[s.Call.Tenant]++
+	}
+	return got
+}
+
+func TestTenantsTakeTurnsByTheirWeightsWithinAnAsk(t *testing.T) {
+	a := weighed(t, 1000, 20)
+	a.asks()
+	a.reply(time.Millisecond, 1, 0, gate.AnyDimension) // an ask of the call that came first
+	a.wantAsks(59)
+	a.reply(time.Millisecond, 20, time.Second, gate.Requests)
+	if got := a.tenants(); got["one"] != 3 || got["two"] != 6 || got["four"] != 12 {
+		t.Errorf("of 21 calls were granted %v", got)
+	}
+}
+
+// All that a tenant has may be in the ask that is refused: it waited all the time, and what it has coming is not forgotten.
+func TestTenantsHaveTheirWeightsWhereMostAsksAreRefused(t *testing.T) {
+	a := weighed(t, 40, 5)
+	for i, ended := 0, 0; len(a.sent) < 700; i++ {
+		if a.asks() > 0 {
+			a.reply(time.Millisecond, i%3, 10*time.Millisecond, gate.Requests)
+		} else {
+			a.tick()
+		}
+		for ; ended < len(a.sent); ended++ {
+			done := a.sent[ended]
+			a.g.Release(a.now, done, &gate.Outcome{})
+			a.g.Acquire(a.now, &gate.Ticket{Call: done.Call})
+		}
+	}
+	if got := a.tenants(); got["one"] < 97 || got["one"] > 103 || got["two"] < 194 || got["two"] > 206 {
+		t.Errorf("of 700 calls were granted %v, and weights are 1, 2 and 4", got)
+	}
+}

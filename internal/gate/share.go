@@ -85,6 +85,7 @@ func (l *lane) rescale(unit float64) {
 		q.served *= unit
 	}
 	l.order.floor *= unit
+	l.order.asked *= unit
 	for t := l.flight.head; t != nil; t = t.next {
 		t.counted *= unit
 	}
