@@ -36,6 +36,19 @@ func TestWhatAProxyBringsIsNotFromThisHost(t *testing.T) {
 	}
 }
 
+func TestWhoIsForeignIsToldInTheWordsOfItsAPI(t *testing.T) {
+	_, front := served(t, func(http.ResponseWriter, *http.Request) { t.Error("it is sent") }, nil)
+	for path, want := range map[string]string{
+		"/v1/chat/completions": `"code":"forbidden"`, "/v1/messages": `"type":"permission_error"`,
+		"/v1beta/models/m:generateContent": `"status":"PERMISSION_DENIED"`,
+	} {
+		got := post(t, front.URL+path, `{"model":"m"}`, "Origin", "https://other.example")
+		if got.status != 403 || !strings.Contains(got.body, want) || got.header.Get("X-Sluice-Error") != "forbidden" {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+	}
+}
+
 func TestPagesOfConfiguredOriginsMayReadAnswers(t *testing.T) {
 	const page = "https://app.example"
 	_, front := served(t, func(w http.ResponseWriter, r *http.Request) { whole(w, chatAnswer) }, func(s *setting) {

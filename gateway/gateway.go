@@ -142,7 +142,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if text := on.guard.refuses(r); text != "" {
 		v := on.visit(w, r)
 		defer v.leave()
-		refuse(v, provider.OpenAI, refusal{status: http.StatusForbidden, kind: "forbidden", message: text})
+		refuse(v, dialectOf(r), refusal{status: http.StatusForbidden, kind: "forbidden", message: text})
 		return
 	}
 	if on.guard.share(w.Header(), r) {

@@ -152,6 +152,9 @@ func routeOf(r *http.Request) (route, bool) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return route{}, false
 	}
+	if _, method := ofModel[name[strings.LastIndexByte(name, ':')+1:]]; method && strings.Contains(name, ":") {
+		return route{}, false // it is called by POST
+	}
 	return route{models: true, model: name}, true
 }
 

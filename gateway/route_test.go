@@ -273,6 +273,8 @@ func TestAMethodThatAPathDoesNotTakeIsToldTheOne(t *testing.T) {
 	}{
 		{"GET", "/v1/chat/completions", 405, "POST", `"/v1/chat/completions takes POST, not GET"`},
 		{"PUT", "/v1/messages", 405, "POST", `"type":"invalid_request_error"`},
+		{"GET", "/v1beta/models/m:countTokens", 405, "POST", "takes POST, not GET"},
+		{"GET", "/v1/models/m:8b", 404, "", "no such model"},
 		{"GET", "/v1/nothing", 404, "", "no such path"},
 	} {
 		got := do(t, c.method, front.URL+c.path, "")
