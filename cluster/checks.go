@@ -306,6 +306,8 @@ var refusals = [...]struct {
 	{"OOM", "its memory is full", "raise maxmemory there, or make room", false},
 	{"MISCONF", "it cannot save to disk, and is not to be written to", "see its log, and make room on its disk", false},
 	{"unknown command 'SENTINEL'", "it is no sentinel", "name a sentinel, which is usually at port 26379, or leave master_set out for the server itself", true},
+	{"unknown command 'EVAL'", "it runs no scripts: it may be a sentinel", "name with a sentinel the server that it is for: redis://sentinel:26379?master_set=NAME", true},
+	{"This instance has cluster support disabled", "it is no node of a cluster", "leave addr out for one server, or name what sentinels know it by: master_set=NAME", true},
 	{"No such master with that name", "the sentinels know no server of the name in master_set", "see SENTINEL MASTERS there", true},
 	{"max number of clients", "it has as many clients as it takes", "raise maxclients there", false},
 	{"DB index is out of range", "it has no database of that number", "mend the number at the end of the URL", true},

@@ -44,6 +44,7 @@ func TestOpenSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	hung := listener(t, func(net.Conn) {})
 	closing := listener(t, func(c net.Conn) { c.Close() })
 	web := listener(t, func(c net.Conn) { fmt.Fprint(c, "HTTP/1.1 400 Bad Request\r\n\r\n") })
+	watching := newServer(t, "--sentinel", fmt.Sprintf("sentinel monitor main 127.0.0.1 %d 1", plain.port))
 	_, gone, _ := net.SplitHostPort(closed(t))
 	for name, test := range map[string]struct {
 		cfg        cluster.Config
@@ -72,6 +73,8 @@ func TestOpenSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 		"no scripts":          {cluster.Config{URL: "redis://tied@" + acl.address(), Password: "tied-pass-1"}, "its user may not do all that is needed", "ACL SETUSER", true},
 		"too few commands":    {cluster.Config{URL: "redis://short@" + acl.address(), Password: "short-pass-1"}, "it has no permissions to run SUBSCRIBE, ZADD", "ACL SETUSER", true},
 		"no sentinel":         {cluster.Config{URL: plain.url() + "?master_set=main"}, "it is no sentinel", "26379", true},
+		"a sentinel":          {cluster.Config{URL: watching.url()}, "it may be a sentinel", "master_set=NAME", true},
+		"no cluster":          {cluster.Config{URL: plain.url() + "?addr=127.0.0.1:" + gone}, "it is no node of a cluster", "leave addr out", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
