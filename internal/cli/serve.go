@@ -312,7 +312,11 @@ func (r *serving) openTenants() (err error) {
 	}
 	if named != "" && !r.tenants.Keyed() {
 		r.tenants.Close()
-		return usageError(fmt.Errorf("--keys %s holds no key", file), "make one: sluice serve key add NAME --keys %s", file)
+		err := fmt.Errorf("--keys %s holds no key", file)
+		if r.o.told.keys == "" {
+			err = from.file.At("serve.keys_file", fmt.Errorf("%s holds no key", file))
+		}
+		return usageError(err, "make one: sluice serve key add NAME --keys %s", file)
 	}
 	return nil
 }
