@@ -111,7 +111,9 @@ func (a *account) attempt(ctx context.Context, permit *sluice.Permit, item work.
 func (a *account) exchange(ctx context.Context, permit *sluice.Permit, item *work.Item, c *call, body []byte, to provider.Target) (work.Result, sluice.Outcome) {
 	cfg := &a.batch.cfg
 	result := work.Result{}
-	to.Endpoint = c.endpoint
+	if to.Endpoint = c.endpoint; c.stream && c.endpoint == provider.ChatCompletions && !a.provider.UsageUnasked {
+		body = provider.WithUsage(body)
+	}
 	req, err := a.provider.NewRequest(ctx, to, body)
 	if err != nil {
 		return result, sluice.Outcome{Kind: sluice.BadRequest, Err: err, Unsent: true}

@@ -246,14 +246,15 @@ func TestStreamsAreRecordedAsWholeMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFiles(t, strings.Join([]string{
 			`{"custom_id":"chat","url":"/v1/chat/completions","body":{"model":"m","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hi"}]}}`,
+			`{"custom_id":"unasked","url":"/v1/chat/completions","body":{"model":"m","stream":true,"messages":[{"role":"user","content":"hey"}]}}`,
 			`{"custom_id":"responses","url":"/v1/responses","body":{"model":"m","stream":true,"input":"hi"}}`,
 			`{"custom_id":"messages","params":{"model":"m","max_tokens":64,"stream":true,"messages":[{"role":"user","content":"hi"}]}}`,
 		}, "\n"))
 		rep, err := run(t, f.config(t, newSim(t, sim.Config{}).Transport()))
-		if err != nil || rep.Done != 3 {
+		if err != nil || rep.Done != 4 {
 			t.Fatalf("done %d, error %v, results %+v", rep.Done, err, f.results(t))
 		}
-		for id, field := range map[string]string{"chat": "choices", "responses": "output", "messages": "content"} {
+		for id, field := range map[string]string{"chat": "choices", "unasked": "choices", "responses": "output", "messages": "content"} {
 			r := f.results(t)[id]
 			var body map[string]json.RawMessage
 			if err := json.Unmarshal(r.Response.Body, &body); err != nil || body[field] == nil || r.Sluice.OutputTokens == 0 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/provider"
 )
 
 // errTwoModels is the error of a body that says more than once which model it is for. Which of them counts is up to whoever
@@ -148,36 +149,12 @@ func namesModel(s *jsonscan.Scanner, deeper bool) (any bool) {
 // usageEdit has a chat stream state its usage. options is the value of the body's stream_options, which stands at an offset;
 // end is that of the brace that ends the body. What has the wrong type is the provider's to refuse.
 func usageEdit(options []byte, at, end int64) edit {
-	const ask = `"include_usage":true`
-	switch {
+	switch with := provider.UsageOptions(options); {
+	case with == nil:
+		return edit{}
 	case options == nil:
-		return edit{end, end, `,"stream_options":{` + ask + `}`}
-	case string(options) == "null":
-		return edit{at, at + int64(len(options)), `{` + ask + `}`}
-	case options[0] != '{':
-		return edit{}
+		return edit{end, end, `,"stream_options":` + string(with)}
+	default:
+		return edit{at, at + int64(len(options)), string(with)}
 	}
-	var found edit
-	members, asked := 0, false
-	s := jsonscan.New(options)
-	for s.Enter('{'); s.Next('}'); members++ {
-		name := jsonscan.Name(s.Key())
-		value := s.Span()
-		if string(name) != "include_usage" {
-			continue
-		}
-		to := at + int64(s.Offset())
-		asked = string(value) != "false" && string(value) != "null"
-		found = edit{to - int64(len(value)), to, "true"}
-	}
-	brace := at + int64(len(options)) - 1
-	switch {
-	case asked:
-		return edit{}
-	case found.text != "":
-		return found
-	case members == 0:
-		return edit{brace, brace, ask}
-	}
-	return edit{brace, brace, "," + ask}
 }
