@@ -248,11 +248,14 @@ func (f *viaFeed) end() (done bool, err error) {
 	open := f.unfilled() // before it is asked why: a part that is lost in between would be taken for one without results
 	cause := cmp.Or(f.desk.Err(), f.unreached())
 	if f.finished || cause != nil {
-		if f.unhandled() > 0 {
+		if f.unhandled() > 0 && f.batch.Rationed() == 0 {
 			return false, nil
 		}
 		if f.ended == nil && cause != nil {
 			f.ended = runError(cause)
+		}
+		if spent, ok := errors.AsType[*BudgetError](f.ended); ok {
+			f.batch.Stop(spent) // live calls that wait for room, now or in a moment, get none
 		}
 		return true, nil
 	}

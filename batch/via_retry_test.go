@@ -1,6 +1,7 @@
 package batch_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -154,6 +155,36 @@ func TestAutoKeepsToADeadline(t *testing.T) {
 					t.Error("nothing says why")
 				}
 			})
+		})
+	}
+}
+
+// TestAutoEndsWithItsBudget has every other batch expire, so that live calls wait for room in the budget when the next batch
+// finds that none will come.
+func TestAutoEndsWithItsBudget(t *testing.T) {
+	for _, tokens := range []int{4200, 4500, 5000, 6000} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFiles(t, chats(200))
+			cfg, _ := f.viaConfig(t, sim.Config{Seed: 5, Latency: time.Millisecond, OutputTokens: 40, Batches: sim.Batches{Fail: 0.2, ExpireEvery: 2}})
+			cfg.Via, cfg.Batches.Requests, cfg.Budget.Tokens = batch.ViaAuto, 10, tokens
+			b, err := batch.Open(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			rep, err := b.Run(ctx)
+			if spent, ok := errors.AsType[*batch.BudgetError](err); !ok || spent.What != batch.LimitedTokens || rep.Left() == 0 {
+				t.Errorf("%d tokens: %+v, %v", tokens, rep.Report, err)
+			}
+			if err := b.Close(); err != nil {
+				t.Fatal(err)
+			}
+			cfg.Budget.Tokens = 0
+			if rep, err := run(t, cfg); err != nil || rep.Left() != 0 {
+				t.Errorf("%d tokens: then %+v, %v", tokens, rep.Report, err)
+			}
+			f.tidy(t)
 		})
 	}
 }
