@@ -124,6 +124,8 @@ func (t *table) header(check func(names []string) *Problem) error {
 		switch {
 		case !utf8.ValidString(name):
 			return t.wrong(line, fmt.Sprintf("the name of column %d is not valid UTF-8", i+1), "save the table as UTF-8")
+		case strings.Contains(name, "\r"): // the whole table would be its header
+			return t.wrong(line, "the lines end in carriage returns alone", "save the table with line feeds, as CSV (UTF-8)")
 		case name == "":
 			return t.wrong(line, fmt.Sprintf("column %d has no name", i+1),
 				"name it in the first line, or leave the column out (pandas: index=False)")
