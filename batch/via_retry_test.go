@@ -188,3 +188,30 @@ func TestAutoEndsWithItsBudget(t *testing.T) {
 		})
 	}
 }
+
+// TestPartsThatAProviderCountsHigherAreHalved has a provider count the answers, too, which are most of it here.
+func TestPartsThatAProviderCountsHigherAreHalved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const lines = 40
+		var text strings.Builder
+		for i := range lines {
+			text.WriteString(strings.Replace(chat(i+1), `"model"`, `"max_tokens":40,"model"`, 1) + "\n")
+		}
+		f := newFiles(t, text.String())
+		cfg, _ := f.viaConfig(t, sim.Config{Batches: sim.Batches{EnqueuedTokens: 600, Latency: time.Minute}})
+		cfg.Batches.Requests = 20 // 900 tokens, or 100 without the answers
+		b, err := batch.Open(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
+		defer cancel()
+		if rep, err := b.Run(ctx); err != nil || rep.Done != lines {
+			t.Errorf("%+v, %v", rep.Report, err)
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		f.tidy(t)
+	})
+}

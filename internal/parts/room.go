@@ -97,6 +97,19 @@ func (a *account) refusalWait() time.Duration {
 	return jittered(min(firstPoll<<min(a.refusals-1, 10), longRefuse))
 }
 
+// mostAlone is how often an account may refuse what is all that it has of ours, until that is taken to be too large for it: its
+// tokens are an estimate of ours, and the provider counts others. From then on, every such refusal halves a part.
+const mostAlone = 3
+
+// leastRoom is how many tokens, by our estimate, are never too many by themselves for an account with that limit; 0 is one that
+// nobody told.
+func leastRoom(limit int) int {
+	if limit > 0 {
+		return limit / 16
+	}
+	return 90_000 // what OpenAI gives in its first tier (https://platform.openai.com/docs/models/gpt-4o)
+}
+
 // noRoom learns from a refusal for lack of room, and has the part wait until one of ours ends, or, where there is none, until
 // others may have left some.
 func (d *Desk) noRoom(p *Part, why *batchapi.Problem) error {
@@ -112,7 +125,7 @@ func (d *Desk) noRoom(p *Part, why *batchapi.Problem) error {
 	}
 	a.full = !alone
 	a.until = later(a.until, time.Now().Add(a.refusalWait()))
-	split := tokens > 0 && p.e.Tokens > tokens && p.e.Requests > 1
+	split := p.e.Requests > 1 && (tokens > 0 && p.e.Tokens > tokens || alone && a.refusals >= mostAlone && p.e.Tokens > leastRoom(tokens))
 	d.mu.Unlock()
 	if split { // it would never fit
 		return d.split(p)
