@@ -127,6 +127,24 @@ func TestLinesInPartsLeadTheirEquals(t *testing.T) {
 	})
 }
 
+// TestEqualLinesInPartsKeepTheirOwn has equal lines sent without Dedupe, of which one comes back undone.
+func TestEqualLinesInPartsKeepTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFiles(t, asking("b", 1, 1, 1))
+		c := hour()
+		c.Batches.ExpireEvery = 3
+		cfg, sent := f.viaConfig(t, c)
+		cfg.Batches.Requests = 1
+		abandon(t, cfg, 10*time.Minute)
+		cfg.Dedupe = true
+		rep, err := run(t, cfg)
+		if err != nil || rep.Done != 3 || rep.Twins != 0 || rep.Batches.Lines != 3 || sent.count(batchMade) != 4 {
+			t.Errorf("%+v, %v, %d batches", rep, err, sent.count(batchMade))
+		}
+		f.results(t)
+	})
+}
+
 func TestBatchesShareTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, dir := newFiles(t, chats(10)), t.TempDir()

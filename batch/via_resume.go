@@ -78,22 +78,28 @@ func (v *via) matched() {
 			v.lines[number].at = over
 		}
 	}
-	t := &in.twins
+	t, left := &in.twins, 0
 	for i := range t.list.n {
-		tw := t.list.at(i)
+		tw := *t.list.at(i)
 		led, lead := &v.lines[tw.number], &v.lines[tw.lead]
-		if led.at != inPart || !t.led.Has(int(tw.number)) {
+		switch {
+		case led.at != inPart || !t.led.Has(int(tw.number)):
+		case lead.at == inPart: // both may be paid for: what the one brings is not lost if the other fails
+			t.led.Unset(int(tw.number))
 			continue
-		}
-		// It is to have the result of its lead, so the lead gets what is pending for it.
-		if led.at = over; lead.at == unseen {
-			if v.stands == nil {
-				v.stands = make(map[int]int)
+		default: // it is to have the result of its lead, so the lead gets what is pending for it, if it has no other
+			if led.at = over; lead.at == unseen {
+				if v.stands == nil {
+					v.stands = make(map[int]int)
+				}
+				v.stands[int(tw.number)] = int(tw.lead)
+				lead.at, lead.part = inPart, led.part
 			}
-			v.stands[int(tw.number)] = int(tw.lead)
-			lead.at, lead.part = inPart, led.part
 		}
+		*t.list.at(left) = tw
+		left++
 	}
+	t.list.cut(left)
 }
 
 // lineOf returns the number of the line that a result is for; false of one that nobody waits for.
