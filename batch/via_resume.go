@@ -7,7 +7,7 @@ import (
 )
 
 // match finds the lines of the requests that earlier processes left in parts. It refuses a run that leaves some of them out:
-// their answers would be lost.
+// their answers would be lost, also those that are there by the time they are called off.
 func (v *via) match() error {
 	if v == nil {
 		return nil
@@ -38,7 +38,7 @@ func (v *via) match() error {
 	if err := v.desk.Err(); err != nil {
 		return runError(err)
 	}
-	if leftOut > 0 && !in.cfg.Batches.Cancel {
+	if leftOut > 0 {
 		e := pendingOf(in.cfg.Output, v.desk.Status())
 		e.LeftOut = leftOut
 		return e

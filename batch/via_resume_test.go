@@ -202,6 +202,8 @@ func TestLinesThatARunLeavesOutStayPending(t *testing.T) {
 		for _, change := range []func(*batch.Config){
 			func(c *batch.Config) { c.Limit = 5 },
 			func(c *batch.Config) { c.Sample = 5 },
+			func(c *batch.Config) { c.Limit, c.Batches.Cancel = 5, true },
+			func(c *batch.Config) { c.Sample, c.Batches.Cancel = 5, true },
 		} {
 			less := cfg
 			change(&less)
