@@ -33,7 +33,11 @@ func TestWhicheverWayLinesGoEachIsPaidForOnce(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("SLUICE_COMBOS_SEED")); err == nil {
 		first = n
 	}
-	for seed := first; seed < first+histories; seed++ {
+	seeds := []int{1052} // its lines without a result held the budget that others waited for
+	for n := range histories {
+		seeds = append(seeds, first+n)
+	}
+	for _, seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
 			j := newJourney(t, uint64(seed))
 			if err := j.live(); err != nil {

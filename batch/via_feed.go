@@ -259,11 +259,12 @@ func (f *viaFeed) end() (done bool, err error) {
 		}
 		return true, nil
 	}
-	if f.more || len(f.errands) > 0 || open > 0 || len(f.filling) > 0 || len(f.landed) > 0 {
+	waits := f.more || len(f.errands) > 0
+	if waits && !f.starved || open > 0 || len(f.filling) > 0 || len(f.landed) > 0 {
 		return false, nil
 	}
-	swept, err := f.sweep()
-	if err != nil || swept > 0 {
+	swept, err := f.sweep() // which gives back what those lines hold of the budget, for others that wait for it
+	if err != nil || swept > 0 || waits {
 		return false, err
 	}
 	if f.refused != nil && !f.auto && f.ended == nil { // else its lines were called live
