@@ -137,7 +137,7 @@ func learners() map[string]struct {
 			`{"model":"m","messages":[{"role":"user","content":"q"},{"role":"assistant","content":A},{"role":"user","content":E}],"n":1}`,
 			whole(`{"choices":[{"message":{"content":%s},"finish_reason":"stop"}]}`)},
 		"a stream of chat": {`{"custom_id":"x","url":"/v1/chat/completions","body":{"stream":true,"model":"m","messages":[]}}`,
-			`{"stream":true,"model":"m","messages":[{"role":"assistant","content":A},{"role":"user","content":E}]}`,
+			`{"stream":true,"model":"m","messages":[{"role":"assistant","content":A},{"role":"user","content":E}],"stream_options":{"include_usage":true}}`,
 			func(text string) (string, string) {
 				return "text/event-stream", "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":" + asJSON(text[:3]) + "}}]}\n\n" +
 					"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":" + asJSON(text[3:]) + "},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"
