@@ -25,21 +25,32 @@ import (
 )
 
 // TestWhateverIsCombinedEachItemIsRecordedOnce runs histories of random options over an input that changes between runs.
-// Some runs are drained, cancelled, stopped by budgets, or cannot write. SLUICE_COMBOS is how many histories, from the seed
-// SLUICE_COMBOS_SEED on.
+// Some runs are drained, cancelled, stopped by budgets, or cannot write.
 func TestWhateverIsCombinedEachItemIsRecordedOnce(t *testing.T) {
-	histories, first := 12, 0
-	if n, err := strconv.Atoi(os.Getenv("SLUICE_COMBOS")); err == nil {
-		histories = n
+	histories(t, 12, nil, func(t *testing.T, seed uint64) ([]string, error) {
+		h := newSaga(t, seed)
+		err := h.live()
+		return h.log, err
+	})
+}
+
+// histories lives so many random ones, those of known seeds first, until one fails, of which the log is shown. SLUICE_COMBOS is
+// another number of them, from the seed SLUICE_COMBOS_SEED on.
+func histories(t *testing.T, n int, seeds []uint64, live func(t *testing.T, seed uint64) (log []string, err error)) {
+	first := uint64(0)
+	if said, err := strconv.Atoi(os.Getenv("SLUICE_COMBOS")); err == nil {
+		n = said
 	}
-	if n, err := strconv.Atoi(os.Getenv("SLUICE_COMBOS_SEED")); err == nil {
-		first = n
+	if said, err := strconv.ParseUint(os.Getenv("SLUICE_COMBOS_SEED"), 10, 64); err == nil {
+		first = said
 	}
-	for seed := first; seed < first+histories; seed++ {
+	for i := range n {
+		seeds = append(seeds, first+uint64(i))
+	}
+	for _, seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
-			h := newSaga(t, uint64(seed))
-			if err := h.live(); err != nil {
-				t.Errorf("seed %d: %v\n%s", seed, err, strings.Join(h.log, "\n"))
+			if log, err := live(t, seed); err != nil {
+				t.Errorf("seed %d: %v\n%s", seed, err, strings.Join(log, "\n"))
 			}
 		})
 		if t.Failed() {

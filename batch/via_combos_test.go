@@ -10,11 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/sluice-llm/sluice/batch"
@@ -24,30 +22,14 @@ import (
 )
 
 // TestWhicheverWayLinesGoEachIsPaidForOnce runs histories of random ways and options over an input that changes between runs, some
-// of which are cut short. SLUICE_COMBOS is how many histories, from the seed SLUICE_COMBOS_SEED on.
+// of which are cut short.
 func TestWhicheverWayLinesGoEachIsPaidForOnce(t *testing.T) {
-	histories, first := 4, 0
-	if n, err := strconv.Atoi(os.Getenv("SLUICE_COMBOS")); err == nil {
-		histories = n
-	}
-	if n, err := strconv.Atoi(os.Getenv("SLUICE_COMBOS_SEED")); err == nil {
-		first = n
-	}
-	seeds := []int{1052} // its lines without a result held the budget that others waited for
-	for n := range histories {
-		seeds = append(seeds, first+n)
-	}
-	for _, seed := range seeds {
-		synctest.Test(t, func(t *testing.T) {
-			j := newJourney(t, uint64(seed))
-			if err := j.live(); err != nil {
-				t.Errorf("seed %d: %v\n%s", seed, err, strings.Join(j.log, "\n"))
-			}
-		})
-		if t.Failed() {
-			return
-		}
-	}
+	held := []uint64{1052} // its lines without a result held the budget that others waited for
+	histories(t, 4, held, func(t *testing.T, seed uint64) ([]string, error) {
+		j := newJourney(t, seed)
+		err := j.live()
+		return j.log, err
+	})
 }
 
 // journey is runs on the same output, one after the other, each by its own way.
