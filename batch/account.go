@@ -111,7 +111,8 @@ func (a *account) attempt(ctx context.Context, permit *sluice.Permit, item work.
 func (a *account) exchange(ctx context.Context, permit *sluice.Permit, item *work.Item, c *call, body []byte, to provider.Target) (work.Result, sluice.Outcome) {
 	cfg := &a.batch.cfg
 	result := work.Result{}
-	if to.Endpoint = c.endpoint; c.stream && c.endpoint == provider.ChatCompletions && !a.provider.UsageUnasked {
+	to.Endpoint = c.endpoint
+	if c.stream && c.endpoint == provider.ChatCompletions && !a.provider.UsageUnasked {
 		body = provider.WithUsage(body)
 	}
 	req, err := a.provider.NewRequest(ctx, to, body)

@@ -146,6 +146,19 @@ func namesModel(s *jsonscan.Scanner, deeper bool) (any bool) {
 	return any
 }
 
+// appendParts appends the edits that have the parts of the request name that model.
+func (b *body) appendParts(edits []edit, model string) []edit {
+	for _, p := range b.parts {
+		name := model
+		if p.prefixed {
+			name = "models/" + model
+		}
+		p.text = string(jsonscan.AppendString(nil, name))
+		edits = append(edits, p.edit)
+	}
+	return edits
+}
+
 // usageEdit has a chat stream state its usage. options is the value of the body's stream_options, which stands at an offset;
 // end is that of the brace that ends the body. What has the wrong type is the provider's to refuse.
 func usageEdit(options []byte, at, end int64) edit {

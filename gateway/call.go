@@ -314,16 +314,8 @@ func (c *call) edits(via provider.Via) (edits []edit) {
 			edits = append(edits, b.model)
 		}
 	}
-	for _, p := range b.parts {
-		if via.Model == c.route.model {
-			break
-		}
-		name := via.Model
-		if p.prefixed {
-			name = "models/" + name
-		}
-		p.text = string(jsonscan.AppendString(nil, name))
-		edits = append(edits, p.edit)
+	if via.Model != c.route.model {
+		edits = b.appendParts(edits, via.Model)
 	}
 	if c.asksUsage(via) {
 		edits = append(edits, b.usage)

@@ -47,7 +47,7 @@ func Asking(all []byte) (string, bool, error) {
 
 // RouteOf is routeOf.
 func RouteOf(r *http.Request) (path, model string, count, ok bool) {
-	to, ok := routeOf(r)
+	to, ok := routeOf(r.Method, r.URL.Path)
 	path = to.endpoint.String()
 	if to.models {
 		path = "models"

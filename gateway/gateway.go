@@ -163,7 +163,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	v := on.visit(w, r)
 	defer v.leave()
-	route, ok := routeOf(r)
+	route, ok := routeOf(r.Method, r.URL.Path)
 	if p := on.passes(r); !ok && p != nil {
 		v.record.Endpoint = p.Path
 		g.call(v, r, on).passOn(p)
@@ -184,9 +184,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // lost is what a request is told whose path or method the gateway does not serve.
 func (s *state) lost(header http.Header, r *http.Request) refusal {
-	post := r.WithContext(r.Context())
-	post.Method = http.MethodPost
-	if _, ok := routeOf(post); ok && r.Method != http.MethodPost {
+	if _, ok := routeOf(http.MethodPost, r.URL.Path); ok { // else it would not be lost
 		header.Set("Allow", http.MethodPost)
 		return refusal{status: http.StatusMethodNotAllowed, kind: "method_not_allowed",
 			message: fmt.Sprintf("%s takes POST, not %s", r.URL.Path, r.Method)}

@@ -123,15 +123,14 @@ var ofModel = map[string]route{
 	"countTokens":           {endpoint: provider.GenerateContent, count: true},
 }
 
-// routeOf finds out what a request asks for. Clients whose base URL ends in /v1 and those whose does not are served alike.
-func routeOf(r *http.Request) (route, bool) {
-	path := r.URL.Path
+// routeOf finds out what a method and a path ask for. Clients whose base URL ends in /v1 and those whose does not are served alike.
+func routeOf(method, path string) (route, bool) {
 	if strings.HasPrefix(path, "/v1/v1/") || strings.HasPrefix(path, "/v1/v1beta/") {
 		path = strings.TrimPrefix(path, "/v1")
 	} else if !strings.HasPrefix(path, "/v1") {
 		path = "/v1" + path
 	}
-	if to, ok := fixed[path]; ok && r.Method == http.MethodPost {
+	if to, ok := fixed[path]; ok && method == http.MethodPost {
 		to.path = path
 		return to, true
 	}
@@ -143,17 +142,14 @@ func routeOf(r *http.Request) (route, bool) {
 		return route{}, false
 	}
 	name := strings.TrimPrefix(rest, "/")
-	if at := strings.LastIndexByte(name, ':'); at > 0 && r.Method == http.MethodPost {
-		to, ok := ofModel[name[at+1:]]
+	at := strings.LastIndexByte(name, ':')
+	if to, ok := ofModel[name[at+1:]]; ok && at >= 0 {
 		to.model, to.path = name[:at], "/v1beta/models/"+name
 		_, err := to.endpoint.Path(to.model)
-		return to, ok && err == nil
+		return to, err == nil && method == http.MethodPost
 	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+	if method != http.MethodGet && method != http.MethodHead {
 		return route{}, false
-	}
-	if _, method := ofModel[name[strings.LastIndexByte(name, ':')+1:]]; method && strings.Contains(name, ":") {
-		return route{}, false // it is called by POST
 	}
 	return route{models: true, model: name}, true
 }

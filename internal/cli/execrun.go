@@ -77,7 +77,8 @@ func runExec(ctx context.Context, s *streams, o *execOptions) (err error) {
 		return o.explain(err)
 	}
 	defer func() { err = cmp.Or(err, r.exec.Close()) }()
-	if watch.follow(r.exec.Progress); r.exec.Alike() && r.exec.Total() != 1 && !strings.Contains(strings.Join(o.cmd, " "), "SLUICE_ITEM") {
+	watch.follow(r.exec.Progress)
+	if r.exec.Alike() && r.exec.Total() != 1 && !strings.Contains(strings.Join(o.cmd, " "), "SLUICE_ITEM") {
 		s.errorf("sluice: the command has no {}: it learns of its item by the environment alone, as $SLUICE_ITEM\n")
 	}
 	return r.run(ctx)

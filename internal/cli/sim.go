@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,6 +28,7 @@ type simOptions struct {
 	storms     []string
 	changes    []string
 	keyEnv     string
+	shares     []string // names of flags that are shares of all
 }
 
 // newSim returns the command that serves the imitation of a provider over a socket.
@@ -85,13 +87,13 @@ func (o *simOptions) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.LateHeaders, "late-headers", false, "count what is left when the answer is sent, not when the call was let in")
 	fs.BoolVar(&c.DailyHeaders, "daily-headers", false, "state the day's requests in the headers, in place of the minute's (needs --rpd)")
 	fs.BoolVar(&c.VagueBodies, "vague", false, "refusals say neither limit nor wait in their body")
-	fs.Float64Var(&c.Faults.ServerError, "fault-500", 0, "share of calls answered 500")
-	fs.Float64Var(&c.Faults.Overloaded, "fault-529", 0, "share of calls answered 529 (Anthropic) or 503 (OpenAI, Gemini)")
-	fs.Float64Var(&c.Faults.Reset, "fault-reset", 0, "share of calls whose connection breaks before the answer")
-	fs.Float64Var(&c.Faults.Hang, "fault-hang", 0, "share of calls never answered")
-	fs.Float64Var(&c.Faults.Cut, "fault-cut", 0, "share of answers cut in the middle")
-	fs.Float64Var(&c.Faults.BadRequest, "fault-400", 0, "share of requests answered 400, always the same ones")
-	fs.Float64Var(&c.Faults.Throttled, "fault-429", 0, "share of calls answered 429 for no reason")
+	o.share(fs, &c.Faults.ServerError, "fault-500", "share of calls answered 500")
+	o.share(fs, &c.Faults.Overloaded, "fault-529", "share of calls answered 529 (Anthropic) or 503 (OpenAI, Gemini)")
+	o.share(fs, &c.Faults.Reset, "fault-reset", "share of calls whose connection breaks before the answer")
+	o.share(fs, &c.Faults.Hang, "fault-hang", "share of calls never answered")
+	o.share(fs, &c.Faults.Cut, "fault-cut", "share of answers cut in the middle")
+	o.share(fs, &c.Faults.BadRequest, "fault-400", "share of requests answered 400, always the same ones")
+	o.share(fs, &c.Faults.Throttled, "fault-429", "share of calls answered 429 for no reason")
 	fs.StringArrayVar(&o.storms, "storm", nil, "refuse every call in that time, as FROM-TO[:STATUS] (repeatable)")
 	fs.IntVar(&c.SpentAfter, "spent-after", 0, "the account's money is spent after so many answers; calls that are open then are answered, too (0: never)")
 	o.registerBatches(fs)
@@ -108,13 +110,19 @@ func (o *simOptions) registerBatches(fs *pflag.FlagSet) {
 	fs.IntVar(&b.EnqueuedTokens, "batch-tokens", 0, "tokens of a model that may be enqueued in batches (0: no limit)")
 	fs.IntVar(&b.Pending, "batch-pending", 0, "requests that may wait in batches, of Anthropic and Mistral (0: no limit)")
 	fs.IntVar(&b.PerHour, "batch-per-hour", 0, "batches in an hour (0: no limit)")
-	fs.Float64Var(&b.Fail, "batch-fail", 0, "share of lines that fail: a third each by 400, 429 and 500")
+	o.share(fs, &b.Fail, "batch-fail", "share of lines that fail: a third each by 400, 429 and 500")
 	fs.IntVar(&b.ExpireEvery, "batch-expire-every", 0, "every so many-th batch expires, half done (0: none)")
 	fs.IntVar(&b.FailEvery, "batch-fail-every", 0, "every so many-th batch fails as a whole (0: none)")
 	fs.IntVar(&b.CutResults, "batch-cut", 0, "cut the first so many downloads of every file of results")
 	fs.BoolVar(&b.LoseResults, "batch-lose-results", false, "files of results are gone, as after their time")
 	fs.DurationVar(&b.ListDelay, "batch-list-delay", 0, "time until a new batch or file shows in lists")
-	fs.Float64Var(&b.Drop, "batch-drop", 0, "share of uploads and creations that are carried out and never answered")
+	o.share(fs, &b.Drop, "batch-drop", "share of uploads and creations that are carried out and never answered")
+}
+
+// share adds a flag that is a share of all.
+func (o *simOptions) share(fs *pflag.FlagSet, x *float64, name, usage string) {
+	fs.Float64Var(x, name, 0, usage)
+	o.shares = append(o.shares, name)
 }
 
 // check names the flag whose number makes no sense.
@@ -128,9 +136,8 @@ func (o *simOptions) check(fs *pflag.FlagSet) (err error) {
 			err = fmt.Errorf("--%s %s is below zero", f.Name, said)
 		case said == "NaN" || said == "+Inf":
 			err = fmt.Errorf("--%s %s is not a number", f.Name, said)
-		case !strings.HasPrefix(f.Usage, "share of"):
-		default:
-			if x, _ := strconv.ParseFloat(said, 64); x > 1 {
+		case slices.Contains(o.shares, f.Name):
+			if x, _ := fs.GetFloat64(f.Name); x > 1 {
 				err = fmt.Errorf("--%s %s is more than all: a share is from 0 to 1", f.Name, said)
 			}
 		}
