@@ -173,7 +173,7 @@ func (k *Collector) flushTrims(ctx context.Context, batch []entry) {
 		args = append(args, e.id)
 		bytes += e.bytes
 	}
-	args[0] = strconv.Itoa(bytes)
+	args[0] = strconv.Itoa(-bytes) // here, as Lua makes "-0" of 0, which is no integer for the engine
 	if _, err := k.ask(ctx, scriptTrim, args...); err != nil {
 		k.fail(ctx, err)
 	}

@@ -289,3 +289,20 @@ func TestStatusTellsWhoDoesWhat(t *testing.T) {
 		finish(t, k)
 	})
 }
+
+// A batch of results that are all empty, as poison is, takes nothing off the bytes.
+func TestEmptyResultsAreRemovedWhenRecorded(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		c := open(t, url)
+		k := collect(t, c, cluster.JobConfig{Name: t.Name()})
+		w := work(t, c, t.Name())
+		for n := range int64(2) {
+			add(t, k, n)
+			complete(t, w, next(t, w), "")
+			outcomes(t, k, 1)
+			k.Recorded(n)
+			eventually(t, "none is left", func() bool { return status(t, c, t.Name()).Results == 0 })
+		}
+		finish(t, k)
+	})
+}

@@ -137,11 +137,11 @@ wake(added)
 return out
 `)
 
-// scriptTrim removes recorded results. ARGV from 4: the bytes of their payloads, the ids.
+// scriptTrim removes recorded results. ARGV from 4: the bytes of their payloads with a minus, the ids.
 var scriptTrim = rueidis.NewLuaScript(collectorStart + `
 local n = call('XDEL', results, unpack(ARGV, 5))
 if n == #ARGV - 4 then
-	if call('HINCRBY', job, 'bytes', -ARGV[4]) < 0 then call('HSET', job, 'bytes', 0) end
+	if call('HINCRBY', job, 'bytes', ARGV[4]) < 0 then call('HSET', job, 'bytes', 0) end
 end
 if call('XLEN', results) == 0 then call('HSET', job, 'bytes', 0) end
 wake(n)
