@@ -16,6 +16,7 @@ type line struct {
 	mu   sync.Mutex
 	free *sync.Cond
 	held bool
+	said int    // answers that have passed
 	lose int    // answers to lose, each with its connection
 	with []byte // nil: any; else only one that has this in it
 	open map[net.Conn]bool
@@ -75,6 +76,13 @@ func (l *line) loseAnswerWith(text string) {
 	l.lose, l.with = 1, []byte(text)
 }
 
+// answers are how many have passed, ever.
+func (l *line) answers() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.said
+}
+
 func (l *line) serve() {
 	for {
 		client, err := l.listener.Accept()
@@ -129,6 +137,9 @@ func (l *line) let(data []byte, answer bool) bool {
 	if answer && l.lose > 0 && bytes.Contains(data, l.with) {
 		l.lose--
 		return false
+	}
+	if answer {
+		l.said++
 	}
 	return true
 }

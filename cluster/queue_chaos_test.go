@@ -52,7 +52,10 @@ func (c *chaos) run() {
 	for i := 1; i < len(lines); i++ {
 		all.Go(func() { c.host(working, urls[i]) })
 	}
-	all.Go(func() { c.trouble(working, lines) })
+	for _, l := range lines {
+		all.Go(func() { c.trouble(working, l) })
+	}
+	all.Go(func() { c.forget(working) })
 	for c.recorded() < int(c.n) && ctx.Err() == nil {
 		c.collect(ctx, urls[0])
 	}
@@ -237,13 +240,14 @@ func (c *chaos) work(ctx context.Context, w *cluster.Worker) {
 	}
 }
 
-// trouble cuts and holds lines, loses answers, and empties the engine or sets it back.
-func (c *chaos) trouble(ctx context.Context, lines []*line) {
-	raw := client(c.t, c.engine)
-	var before map[string]string
-	for ctx.Err() == nil {
-		l := lines[c.below(len(lines))]
-		switch c.below(10) {
+// trouble cuts and holds a line, or loses answers on it, for as long as the context stands. It leaves the line alone until that
+// has answered some times: by the clock alone, nothing might ever get through on a slow machine.
+func (c *chaos) trouble(ctx context.Context, l *line) {
+	for left := 0; ctx.Err() == nil; time.Sleep(time.Duration(c.below(600)) * time.Millisecond) {
+		if l.answers() < left {
+			continue
+		}
+		switch c.below(6) {
 		case 0, 1:
 			l.cut()
 		case 2, 3, 4:
@@ -251,16 +255,28 @@ func (c *chaos) trouble(ctx context.Context, lines []*line) {
 		case 5:
 			l.hold(true)
 			time.AfterFunc(time.Duration(c.below(2000))*time.Millisecond, func() { l.hold(false) })
-		case 6:
-			if c.chance(300) {
-				raw.Do(ctx, raw.B().Del().Key(cluster.KeysOf(c.job)...).Build())
-			}
-		case 7, 8:
+		}
+		left = l.answers() + 10
+	}
+}
+
+// forget empties the engine or sets it back, each time when some more is recorded.
+func (c *chaos) forget(ctx context.Context) {
+	raw := client(c.t, c.engine)
+	var before map[string]string
+	for next := 0; ctx.Err() == nil; time.Sleep(time.Duration(c.below(400)) * time.Millisecond) {
+		switch n := c.below(10); {
+		case n < 6:
 			before = dump(ctx, raw, cluster.KeysOf(c.job))
-		case 9:
+			continue
+		case c.recorded() < next:
+			continue
+		case n == 6:
+			raw.Do(ctx, raw.B().Del().Key(cluster.KeysOf(c.job)...).Build())
+		default:
 			restore(ctx, raw, cluster.KeysOf(c.job), before)
 		}
-		time.Sleep(time.Duration(c.below(150)) * time.Millisecond)
+		next = c.recorded() + 20
 	}
 }
 
