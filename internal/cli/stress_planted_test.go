@@ -73,7 +73,8 @@ var plantedFaults = []plantedFault{
 		name:  "a checkpoint not saved 1 in 20",
 		file:  "pool/filestore.go",
 		old:   "	path := s.path(member)\n	mu := s.lock(path)\n	mu.Lock()\n	defer mu.Unlock()\n	if err := s.replace",
-		new:   "	if time.Now().UnixNano()/1000%20 == 0 {\n		return nil\n	}\n	path := s.path(member)\n	mu := s.lock(path)\n	mu.Lock()\n	defer mu.Unlock()\n	if err := s.replace",
+		new:   "	if saves++; saves%20 == 0 {\n		return nil\n	}\n	path := s.path(member)\n	mu := s.lock(path)\n	mu.Lock()\n	defer mu.Unlock()\n	if err := s.replace",
+		add:   "var saves int\n",
 		level: "chaos", rows: []string{"checkpoints_damaged"},
 	},
 	{

@@ -36,36 +36,53 @@ func (n *note) sum() string {
 func hammering(s *step) {
 	for i := range 4 {
 		s.member(fmt.Sprintf("keeper/../%d", i), pool.MemberConfig{Kind: "keeper"}, func(a *agent) {
-			var writers sync.WaitGroup
-			var saved atomic.Int64 // the last serial of each writer is at least this
-			for w := range 2 {
-				writers.Add(1)
+			var all sync.WaitGroup
+			var saved saves
+			for w := range saved {
+				all.Add(1)
 				s.goes(func() {
-					defer writers.Done()
+					defer all.Done()
 					(&agent{Member: a.Member, s: s, id: a.id}).begin().writes(w, &saved)
 				})
 			}
 			for !s.over() {
-				s.r.read(a.Member, saved.Load() > 0)
+				s.r.read(a.Member, saved.least())
 				a.call(s.ctx, callConfig{})
 			}
-			writers.Wait()
+			all.Wait()
 		})
 	}
 	s.rest()
 }
 
-// writes saves one checkpoint after the other.
-func (a *agent) writes(writer int, saved *atomic.Int64) {
+// saves are the newest serials that the writers of a member have saved; 0 is none.
+type saves [2]atomic.Int64
+
+// oldest are the serials of each writer below which nothing may be read.
+type oldest [len(saves{})]int64
+
+func (s *saves) least() (o oldest) {
+	for w := range s {
+		o[w] = s[w].Load()
+	}
+	return o
+}
+
+// writes saves one checkpoint after the other, and reads each.
+func (a *agent) writes(writer int, saved *saves) {
 	for serial := int64(1); !a.s.over(); serial++ {
-		n := newNote(a.id, writer, serial, int(serial%97)*41)
-		if err := a.SaveCheckpoint(n); err != nil {
+		least := saved.least()
+		for w := range least { // what is saved by now is replaced
+			least[w]++
+		}
+		least[writer] = serial
+		if err := a.SaveCheckpoint(newNote(a.id, writer, serial, int(serial%97)*41)); err != nil {
 			a.s.fail(err)
 			return
 		}
-		saved.Add(1)
+		saved[writer].Store(serial)
 		a.s.r.kept()
-		a.s.r.readSaved(a.Member, n)
+		a.s.r.read(a.Member, least)
 		a.s.sleep(a.s.ctx, a.upTo(8*sampleEvery))
 	}
 }
@@ -77,20 +94,14 @@ func (r *run) kept() {
 	r.mu.Unlock()
 }
 
-// read reads a member's checkpoint, and notes one that is not as it was saved. must says that there is one.
-func (r *run) read(m *pool.Member, must bool) { r.readNote(m, must, note{Writer: -1}) }
-
-// readSaved is read behind a save of the same writer: an older one of it is no longer there.
-func (r *run) readSaved(m *pool.Member, last note) { r.readNote(m, true, last) }
-
-func (r *run) readNote(m *pool.Member, must bool, last note) {
+// read reads a member's checkpoint, and notes one that is not as it was saved, or that another one has replaced.
+func (r *run) read(m *pool.Member, least oldest) {
 	var n note
 	c, err := m.LoadCheckpoint(&n)
-	if errors.Is(err, pool.ErrNoCheckpoint) && !must {
+	if errors.Is(err, pool.ErrNoCheckpoint) && least == (oldest{}) {
 		return
 	}
-	stale := n.Writer == last.Writer && n.Serial < last.Serial
-	if stale || err != nil || c.Damage != nil || n.Member != m.ID() || n.Sum != n.sum() {
+	if err != nil || c.Damage != nil || n.Member != m.ID() || n.Sum != n.sum() || n.Serial < least[n.Writer] {
 		r.mu.Lock()
 		r.damaged++
 		r.mu.Unlock()
