@@ -12,12 +12,21 @@ import (
 	"github.com/sluice-llm/sluice/cluster"
 )
 
-// onEngines runs a test on an engine in this process and, where SLUICE_TEST_REDIS is the URL of a real one, on that too. Keys
-// of a test have its name in them, so that several share a real one.
+// onEngines runs a test on an engine in this process and, where SLUICE_TEST_REDIS is the URL of a real one, on that beside it.
+// Keys of a test have its name in them, so that several share a real one.
 func onEngines(t *testing.T, test func(t *testing.T, url string)) {
-	t.Run("miniredis", func(t *testing.T) { test(t, "redis://"+miniredis.RunT(t).Addr()) })
-	if url := os.Getenv("SLUICE_TEST_REDIS"); url != "" {
-		t.Run("redis", func(t *testing.T) { test(t, url) })
+	url := os.Getenv("SLUICE_TEST_REDIS")
+	t.Run("miniredis", func(t *testing.T) {
+		if url != "" {
+			t.Parallel()
+		}
+		test(t, "redis://"+miniredis.RunT(t).Addr())
+	})
+	if url != "" {
+		t.Run("redis", func(t *testing.T) {
+			t.Parallel()
+			test(t, url)
+		})
 	}
 }
 
