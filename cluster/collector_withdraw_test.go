@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/sluice-llm/sluice/cluster"
 )
@@ -23,7 +22,7 @@ func TestTasksThatNobodyHasCanBeWithdrawn(t *testing.T) {
 		if err := w.Return(t.Context(), back); err != nil {
 			t.Fatal(err)
 		}
-		if err := k.Withdraw(within(t, 20*time.Second)); err != nil {
+		if err := k.Withdraw(patient(t)); err != nil {
 			t.Fatal(err)
 		}
 		for n, o := range outcomes(t, k, 998) {
@@ -65,11 +64,11 @@ func TestWhatIsWithdrawnMakesRoomForWhoWaits(t *testing.T) {
 	onEngines(t, func(t *testing.T, url string) {
 		k := collect(t, open(t, url), cluster.JobConfig{Name: t.Name(), Window: 1})
 		add(t, k, 0)
-		asks := &askedContext{Context: within(t, 20*time.Second), asked: make(chan struct{})}
+		asks := &askedContext{Context: patient(t), asked: make(chan struct{})}
 		added := make(chan error, 1)
 		go func() { added <- k.Add(asks, cluster.Task{Number: 1}) }()
 		<-asks.asked // it waits for room
-		if err := k.Withdraw(within(t, 20*time.Second)); err != nil {
+		if err := k.Withdraw(patient(t)); err != nil {
 			t.Fatal(err)
 		}
 		if o := outcomes(t, k, 1)[0]; !o.Withdrawn {

@@ -58,7 +58,7 @@ func (c *caller) correct(fixes ...sluice.Correction) {
 // take asks for n calls at once, and returns the reply and the first call's id.
 func (c *caller) take(n int) (sluice.Reply, uint64) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
 	asks, cost := sluice.Asks{Lane: "m", Waiting: n}, c.cost
 	if cost == (sluice.Vector{}) {
@@ -121,7 +121,7 @@ func TestALedgerThatComesBackWhileItsLeasesAreRenewedGoesOn(t *testing.T) {
 	onEngines(t, func(t *testing.T, url string) {
 		way, at := newLine(t, url)
 		c := newCaller(t, at, rand.Text())
-		c.l.Wait(20 * time.Second)
+		c.l.Wait(patience)
 		c.correct(slots(5, 0))
 		if r, _ := c.take(3); r.Granted != 3 {
 			t.Fatalf("three of five slots: %+v", r)

@@ -38,7 +38,7 @@ func gateways(t *testing.T, url string, n int, fixes ...sluice.Correction) (call
 		}
 		return true
 	}
-	for end := time.Now().Add(5 * time.Minute); !alike() && time.Now().Before(end); {
+	for end := time.Now().Add(patience); !alike() && time.Now().Before(end); {
 		for _, c := range callers {
 			_, id := c.take(1)
 			c.settle(id)
@@ -153,7 +153,7 @@ func TestAGatewayWithoutTheEngineIsToldOfASlotThatItGaveBack(t *testing.T) {
 	c.settle(id)
 	select {
 	case <-told:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Error("nobody was told")
 	}
 }
@@ -185,7 +185,7 @@ func TestWhatAGatewayGrantedItselfIsChargedOnceWhenTheEngineIsBack(t *testing.T)
 		w.set(false, true) // what it says is heard, and it does not know
 		time.Sleep(1500 * time.Millisecond)
 		w.set(false, false)
-		deadline := time.Now().Add(10 * time.Second)
+		deadline := time.Now().Add(patience)
 		var spent string
 		raw := client(t, url)
 		for time.Now().Before(deadline) {

@@ -41,7 +41,7 @@ func TestNothingIsLostOrGivenTwiceWhateverHappens(t *testing.T) {
 }
 
 func (c *chaos) run() {
-	ctx := within(c.t, 3*time.Minute)
+	ctx := patient(c.t)
 	working, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	lines := make([]*line, 4)

@@ -68,7 +68,7 @@ func TestAWorkerKeepsTheFirstTaskOfAJobThatHasTakenTheNameOfAnother(t *testing.T
 		network.hold(true) // it does not hear that the job ends, and its question comes to the next one
 		first := make(chan int64, 1)
 		go func() {
-			task, err := w.Next(within(t, 20*time.Second))
+			task, err := w.Next(patient(t))
 			if err != nil {
 				t.Error(err)
 			}

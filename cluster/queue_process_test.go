@@ -150,7 +150,7 @@ func TestKillsOfWorkersOfTheCollectorAndOfTheEngineLoseNothing(t *testing.T) {
 	collector := start(t, "collector", url, file)
 	reached := func(part int) {
 		t.Helper()
-		ctx := within(t, 2*time.Minute)
+		ctx := patient(t)
 		for len(journal(t, file)) < processTasks*part/8 {
 			if err := ctx.Err(); err != nil {
 				t.Fatalf("%d of %d are recorded: %v", len(journal(t, file)), processTasks, err)

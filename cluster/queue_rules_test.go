@@ -49,7 +49,7 @@ func TestACollectorThatWasThoughtDeadCanDoNothingAfterAnotherHasTakenOver(t *tes
 		defer second.Close()
 		network.hold(false)
 
-		for _, err := range first.Results(within(t, 20*time.Second)) {
+		for _, err := range first.Results(patient(t)) {
 			if !errors.Is(err, cluster.ErrFenced) {
 				t.Fatalf("got %v, want ErrFenced", err)
 			}
@@ -181,7 +181,7 @@ func TestProtocolVersionsThatDifferAreToldToBothEnds(t *testing.T) {
 		if _, err := c.Collect(t.Context(), cluster.JobConfig{Name: t.Name()}); !errors.As(err, &version) || version.Has != 99 {
 			t.Fatalf("collector: got %v", err)
 		}
-		if _, err := work(t, c, t.Name()).Next(within(t, 20*time.Second)); !errors.As(err, &version) || version.Has != 99 {
+		if _, err := work(t, c, t.Name()).Next(patient(t)); !errors.As(err, &version) || version.Has != 99 {
 			t.Fatalf("worker: got %v", err)
 		}
 		if s := status(t, c, t.Name()); s.Version != 99 {

@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -26,7 +25,7 @@ func TestACollectorThatWasThoughtDeadDoesNotBringBackAJobThatAnotherFinished(t *
 				collect(t, openBriefly(t, url), cfg)
 			}
 			network.hold(false)
-			for _, err := range first.Results(within(t, 20*time.Second)) {
+			for _, err := range first.Results(patient(t)) {
 				if !errors.Is(err, cluster.ErrFenced) {
 					t.Fatalf("got %v, want ErrFenced", err)
 				}

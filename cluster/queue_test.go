@@ -47,8 +47,11 @@ func echo(t *testing.T, w *cluster.Worker, n int) {
 	}
 }
 
-func within(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
+// patience is what a test waits for what happens at once on a machine that has nothing else to do.
+const patience = 5 * time.Minute
+
+func patient(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -64,7 +67,7 @@ func openBriefly(t *testing.T, url string) *cluster.Cluster {
 func add(t *testing.T, k *cluster.Collector, numbers ...int64) {
 	t.Helper()
 	for _, n := range numbers {
-		if err := k.Add(within(t, 20*time.Second), cluster.Task{Number: n, Payload: []byte(strconv.FormatInt(n, 10))}); err != nil {
+		if err := k.Add(patient(t), cluster.Task{Number: n, Payload: []byte(strconv.FormatInt(n, 10))}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,7 +75,7 @@ func add(t *testing.T, k *cluster.Collector, numbers ...int64) {
 
 func next(t *testing.T, w *cluster.Worker) cluster.Task {
 	t.Helper()
-	task, err := w.Next(within(t, 20*time.Second))
+	task, err := w.Next(patient(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +84,7 @@ func next(t *testing.T, w *cluster.Worker) cluster.Task {
 
 func complete(t *testing.T, w *cluster.Worker, task cluster.Task, result string) {
 	t.Helper()
-	if err := w.Complete(within(t, 20*time.Second), task, []byte(result)); err != nil {
+	if err := w.Complete(patient(t), task, []byte(result)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -90,7 +93,7 @@ func complete(t *testing.T, w *cluster.Worker, task cluster.Task, result string)
 func outcomes(t *testing.T, k *cluster.Collector, n int) map[int64]cluster.Outcome {
 	t.Helper()
 	got := map[int64]cluster.Outcome{}
-	for o, err := range k.Results(within(t, 20*time.Second)) {
+	for o, err := range k.Results(patient(t)) {
 		if err != nil {
 			t.Fatalf("after %d of %d outcomes: %v", len(got), n, err)
 		}
@@ -120,7 +123,7 @@ func status(t *testing.T, c *cluster.Cluster, job string) cluster.JobStatus {
 
 func finish(t *testing.T, k *cluster.Collector) {
 	t.Helper()
-	if err := k.Finish(within(t, 20*time.Second)); err != nil {
+	if err := k.Finish(patient(t)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -133,7 +136,7 @@ func TestEveryTaskIsDoneOnceAndItsResultRemovedWhenRecorded(t *testing.T) {
 		for range 3 {
 			echo(t, work(t, open(t, url), t.Name()), 20)
 		}
-		ctx := within(t, time.Minute)
+		ctx := patient(t)
 		go func() {
 			for i := range int64(n) {
 				if err := k.Add(ctx, cluster.Task{Number: i, Payload: fmt.Appendf(nil, "task %d", i)}); err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 func TestACallThatIsHandedOverWhileARunEndsIsTakenBackToo(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	at, err := cluster.Open(ctx, cluster.Config{URL: "redis://" + miniredis.RunT(t).Addr()})
 	if err != nil {
