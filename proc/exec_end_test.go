@@ -24,7 +24,7 @@ func TestACommandThatEndsInGoodOrderWhenItIsAskedToIsNotDone(t *testing.T) {
 	r := c.start(ctx, c.open())
 	c.await("began", 1)
 	abandon()
-	if _, err := r.within(time.Minute); !errors.Is(err, context.Canceled) {
+	if _, err := r.ended(); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 	if all := c.results(); len(all) != 0 {
@@ -91,7 +91,7 @@ func TestADrainWhileACommandIsPacedRecordsNothing(t *testing.T) {
 	c.await("ran", 1)
 	x.Drain()
 	x.Drain()
-	if _, err := r.within(time.Minute); !errors.Is(err, work.ErrDrained) {
+	if _, err := r.ended(); !errors.Is(err, work.ErrDrained) {
 		t.Errorf("error %v", err)
 	}
 	if n := len(c.results()); n != 1 || c.noted("ran") != 1 {

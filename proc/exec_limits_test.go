@@ -70,7 +70,7 @@ func TestWhereFilesAreShortFewerRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was)
-	rep, err := c.start(t.Context(), x).within(time.Minute)
+	rep, err := c.start(t.Context(), x).ended()
 	if err != nil || rep.Succeeded != 40 {
 		t.Errorf("%+v, error %v", rep.Summary, err)
 	}

@@ -22,7 +22,7 @@ func TestADrainDuringThePreflightStartsNothing(t *testing.T) {
 	r := c.start(context.Background(), x)
 	c.await("asked", 1)
 	x.Drain()
-	if _, err := r.within(time.Minute); !errors.Is(err, work.ErrDrained) {
+	if _, err := r.ended(); !errors.Is(err, work.ErrDrained) {
 		t.Errorf("error %v", err)
 	}
 	if n := c.noted("ran"); n != 0 || len(c.results()) != 0 {
@@ -67,7 +67,7 @@ func TestNoTurnIsBeyondTheReset(t *testing.T) {
 	c := newCourse(t, 3, `date +%s%N >> $D/ran`)
 	c.limits.Limits.Concurrent = 3
 	c.pace(0.995, 4*time.Second) // nothing more fits
-	if _, err := c.start(context.Background(), c.open()).within(time.Minute); err != nil {
+	if _, err := c.start(context.Background(), c.open()).ended(); err != nil {
 		t.Fatal(err)
 	}
 	if ran := c.times("ran"); len(ran) != 3 || ran[2].Sub(ran[0]) > 7*time.Second {
@@ -125,7 +125,7 @@ echo "Claude AI usage limit reached|$(($(date +%s) + $s))"; exit 1`)
 	if err != nil || state.Status != work.Limited || state.RateLimit.Until.Sub(began) < 11*time.Second || state.PauseCount != 1 {
 		t.Errorf("%+v, error %v", state, err)
 	}
-	if rep, err := r.within(time.Minute); err != nil || rep.Succeeded != 2 {
+	if rep, err := r.ended(); err != nil || rep.Succeeded != 2 {
 		t.Errorf("%+v, error %v", rep, err)
 	}
 	if ran := c.times("ran"); len(ran) != 4 || ran[2].Sub(began) < 11*time.Second {

@@ -23,7 +23,7 @@ func TestARunThatIsDrainedBeforeItBeginsRunsNothing(t *testing.T) {
 	x := c.open()
 	x.Drain()
 	x.Drain()
-	if _, err := c.start(context.Background(), x).within(time.Minute); !errors.Is(err, work.ErrDrained) || c.noted("ran") != 0 {
+	if _, err := c.start(context.Background(), x).ended(); !errors.Is(err, work.ErrDrained) || c.noted("ran") != 0 {
 		t.Errorf("%d ran, error %v", c.noted("ran"), err)
 	}
 }
@@ -40,7 +40,7 @@ echo "Claude AI usage limit reached|$(($(date +%s) + 3600))"; exit 1`)
 	}
 	c.await("ran", 4)
 	x.Drain()
-	rep, err := r.within(time.Minute)
+	rep, err := r.ended()
 	if !errors.Is(err, work.ErrDrained) || rep.RateLimited == 0 || rep.Left != 8 || len(c.results()) != 0 {
 		t.Errorf("%+v, error %v", rep.Summary, err)
 	}
@@ -64,7 +64,7 @@ func TestADrainWhileTheFeedWaitsForATier(t *testing.T) {
 	c.await("ran", 1)
 	x.Drain()
 	c.write("go", "")
-	rep, err := r.within(time.Minute)
+	rep, err := r.ended()
 	if !errors.Is(err, work.ErrDrained) || rep.Succeeded != 1 || rep.Left != 1 || c.noted("ran") != 1 {
 		t.Errorf("%+v, error %v", rep.Summary, err)
 	}
@@ -87,7 +87,7 @@ func TestADrainWhileStandardInputIsOpen(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	x.Drain()
-	if rep, err := r.within(time.Minute); !errors.Is(err, work.ErrDrained) || rep.Succeeded != 1 {
+	if rep, err := r.ended(); !errors.Is(err, work.ErrDrained) || rep.Succeeded != 1 {
 		t.Errorf("%+v, error %v", rep.Summary, err)
 	}
 }
@@ -137,7 +137,7 @@ func TestAnOverloadThatStaysIsNotAskedAboutWithoutRest(t *testing.T) {
 	time.Sleep(4 * time.Second)
 	c.await("ran", 4)
 	x.Drain()
-	if _, err := r.within(time.Minute); !errors.Is(err, work.ErrDrained) || len(c.results()) != 0 {
+	if _, err := r.ended(); !errors.Is(err, work.ErrDrained) || len(c.results()) != 0 {
 		t.Errorf("error %v", err)
 	}
 	if n := c.noted("ran"); n > 40 {
@@ -155,7 +155,7 @@ func TestAResetThatIsPastIsNotAskedAboutWithoutRest(t *testing.T) {
 	time.Sleep(4 * time.Second)
 	c.await("ran", 1)
 	x.Drain()
-	if _, err := r.within(time.Minute); !errors.Is(err, work.ErrDrained) || len(c.results()) != 0 {
+	if _, err := r.ended(); !errors.Is(err, work.ErrDrained) || len(c.results()) != 0 {
 		t.Errorf("error %v", err)
 	}
 	if n := c.noted("ran"); n > 20 {
@@ -176,7 +176,7 @@ func TestWhatEndedWellBeforeItWasAbandonedIsRecorded(t *testing.T) {
 		r := c.start(ctx, c.open())
 		c.await("ended", 8+round)
 		abandon()
-		if _, err := r.within(time.Minute); !errors.Is(err, context.Canceled) {
+		if _, err := r.ended(); !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v", err)
 		}
 		ended, _ := os.ReadFile(c.path("ended"))

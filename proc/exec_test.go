@@ -111,13 +111,14 @@ func (c *course) start(ctx context.Context, x *proc.Exec) *running {
 	return r
 }
 
-// within waits for the end.
-func (r *running) within(d time.Duration) (proc.Report, error) {
+// ended waits for the end.
+func (r *running) ended() (proc.Report, error) {
 	r.t.Helper()
+	const patience = 5 * time.Minute
 	select {
 	case <-r.done:
-	case <-time.After(d):
-		r.t.Fatalf("the run goes on after %v", d)
+	case <-time.After(patience):
+		r.t.Fatalf("the run goes on after %v", patience)
 	}
 	return r.rep, r.err
 }
@@ -125,7 +126,7 @@ func (r *running) within(d time.Duration) (proc.Report, error) {
 // run runs all.
 func (c *course) run() (proc.Report, error) {
 	c.t.Helper()
-	return c.start(context.Background(), c.open()).within(time.Minute)
+	return c.start(context.Background(), c.open()).ended()
 }
 
 // results are the lines of the results.
