@@ -181,6 +181,12 @@ func TestRefusalsStateTheirFigures(t *testing.T) {
 		{"anthropic's connections", "Number of concurrent connections has exceeded your rate limit.", sluice.Concurrency, 0, 0, 0},
 		{"calls of azure", "Requests have exceeded call rate limit of your current OpenAI S0 pricing tier. Please retry after 7 seconds.", sluice.Requests, 0, 0, 0},
 		{"xai", "Your team's rate limit is — Tokens per Minute (actual/limit): 65605/16000.", sluice.Tokens, 16000, 65605, 0},
+		{"litellm's key", "Rate limit exceeded for api_key: 1abc. Limit type: tokens. Current limit: 50000, Remaining: 0. Limit resets at: 2026-11-23 02:25:00 UTC", sluice.Tokens, 50000, 0, 0},
+		{"litellm's calls at once", "Rate limit exceeded for team: t. Limit type: max_parallel_requests. Current limit: 5, Remaining: 0", sluice.Concurrency, 5, 0, 0},
+		{"litellm's counters", "LiteLLM Rate Limit Handler for rate limit type = team. Crossed TPM / RPM / Max Parallel Request Limit. current rpm: 1, rpm limit: 15, current tpm: 12260, tpm limit: 5000, current max_parallel_requests: 0, max_parallel_requests: 9223372036854775807", sluice.Tokens, 5000, 12260, 0},
+		{"litellm's counter of calls", "Crossed TPM / RPM / Max Parallel Request Limit for api_key: x. current rpm: 1, rpm limit: 15, current max_parallel_requests: 4, max_parallel_requests: 4", sluice.Concurrency, 4, 4, 0},
+		{"litellm's older counters", "Max parallel request limit reached Hit limit for api_key: x. tpm_limit: 100, current_tpm 22, rpm_limit: 2, current_rpm 2", sluice.Requests, 2, 2, 0},
+		{"counters of which none is reached", "Max parallel request limit reached Hit limit for api_key: x. tpm_limit: 100, current_tpm 22, rpm_limit: 9, current_rpm 2", sluice.AnyDimension, 0, 0, 0},
 		{"together", "You have been rate limited. Your rate limit is 60 queries per minute.", sluice.Requests, 60, 0, 0},
 	}
 	for _, c := range cases {

@@ -42,7 +42,7 @@ var rateWords = [...]string{"*rate limit reached*", "*rate limit is exceeded*", 
 	"*quota exceeded for*per minute*", "*exhausted your capacity*", "*exceeded*limit*per minute*", "*resource exhausted*",
 	"*resource has been exhausted*", "*request was throttled*", "throttled by*", "*concurrency*exceeded*", "*reached max*concurrency*",
 	"*exceeded*concurren*", "*requests per minute*", "*tokens per minute*exceeded*", "*request rate increased too quickly*", "*slow down*",
-	"*ratelimit*", "*over rate limit*", "*rate limit quota*", "*quota exceeded for quota metric*", "*quota metric*limit*",
+	"*ratelimit*", "*over rate limit*", "*rate limit quota*", "*crossed tpm / rpm*", "*quota exceeded for quota metric*", "*quota metric*limit*",
 	"*请求过于频繁*", "*请求过多*", "*速率限制*", "*リクエストが多すぎ*", "*demasiadas solicitudes*", "*trop de requêtes*", "*zu viele anfragen*",
 	"*muitas solicitações*", "*troppe richieste*", "*요청이 너무 많*", "*并发*过高*"}
 

@@ -181,6 +181,9 @@ func (f figures) wait() time.Duration {
 
 // parseFigures reads the numbers and the dimension of a refusal's sentence in normal form.
 func parseFigures(low string) figures {
+	if f, ok := countersIn(low); ok {
+		return f
+	}
 	f := figures{dimension: dimensionIn(low), window: time.Minute}
 	switch f.dimension {
 	case sluice.RequestsPerDay, sluice.TokensPerDay:
@@ -206,6 +209,29 @@ func parseFigures(low string) figures {
 	return f
 }
 
+// countersIn reads a refusal that lists how far each limit is used, as LiteLLM's gateway does, and returns the one that is
+// reached: "current rpm: 1, rpm limit: 15, current tpm: 12260, tpm limit: 5000" (https://github.com/BerriAI/litellm/issues/13898).
+func countersIn(low string) (f figures, ok bool) {
+	low = strings.ReplaceAll(low, "_", " ")
+	for _, row := range [...]struct {
+		dimension   sluice.Dimension
+		used, limit string
+	}{
+		{sluice.Requests, "current rpm", "rpm limit"},
+		{sluice.Tokens, "current tpm", "tpm limit"},
+		{sluice.Concurrency, "current max parallel requests", ", max parallel requests"},
+	} {
+		if !strings.Contains(low, row.used) {
+			continue
+		}
+		ok = true
+		if used, limit := numberAfter(low, row.used), numberAfter(low, row.limit); limit > 0 && used >= limit {
+			return figures{dimension: row.dimension, limit: limit, used: used, window: time.Minute}, true
+		}
+	}
+	return figures{dimension: sluice.AnyDimension, window: time.Minute}, ok
+}
+
 // dimensionIn returns which limit a sentence in normal form speaks of. An abbreviation in brackets names it; words may
 // also stand in what the sentence advises ("the input or output tokens must be reduced").
 func dimensionIn(low string) sluice.Dimension {
@@ -217,9 +243,9 @@ func dimensionIn(low string) sluice.Dimension {
 		{sluice.TokensPerDay, []string{"(tpd)"}},
 		{sluice.InputTokens, []string{"(itpm)"}},
 		{sluice.OutputTokens, []string{"(otpm)"}},
-		{sluice.Tokens, []string{"(tpm)"}},
-		{sluice.Requests, []string{"(rpm)"}},
-		{sluice.Concurrency, []string{"concurren", "simultaneous", "parallel requests"}},
+		{sluice.Tokens, []string{"(tpm)", "limit type: tokens"}},
+		{sluice.Requests, []string{"(rpm)", "limit type: requests"}},
+		{sluice.Concurrency, []string{"concurren", "simultaneous", "parallel requests", "limit type: max_parallel"}},
 		{sluice.RequestsPerDay, []string{"requests per day", "requests/day", "request per day"}},
 		{sluice.TokensPerDay, []string{"tokens per day", "tokens/day", "token per day", "tpd rate limit"}},
 		{sluice.InputTokens, []string{"input tokens per", "input token", "prompt tokens per"}},
