@@ -19,7 +19,8 @@ type JobConfig struct {
 	Name string
 
 	// Input says what the numbers mean, such as a hash of the input file's path and of the settings: Collect refuses a job left
-	// behind with another one, and what workers bring late to a job of another one is dropped. Empty is an Input like any other.
+	// behind with another one while the engine has tasks or results of it, and what workers bring late to a job of another one is
+	// dropped. Empty is an Input like any other.
 	Input string
 
 	// Settings is what workers need to know for all tasks: opaque here. It rests in the engine in clear: no secrets.

@@ -75,7 +75,8 @@ type Outcome struct {
 // any more: neither add nor remove.
 var ErrFenced = errors.New("another collector has taken over this job")
 
-// ErrOtherInput is returned by Collect for a job that was begun with another JobConfig.Input and never finished.
+// ErrOtherInput is returned by Collect for a job that was begun with another JobConfig.Input, never finished, and of which the engine
+// still has tasks or results.
 var ErrOtherInput = errors.New("the job was begun with another input: finish it, drop it, or take another name")
 
 // ErrClosed is returned by a Ledger, Collector or Worker that is closed, also to who waited at it by then.

@@ -222,6 +222,47 @@ func TestAJobOfAnotherInputIsRefusedUntilItIsDropped(t *testing.T) {
 	})
 }
 
+// TestAJobOfWhichNothingIsLeftBeginsAnewWithAnotherInput is of runs that were stopped, with all that was done recorded.
+func TestAJobOfWhichNothingIsLeftBeginsAnewWithAnotherInput(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		c := open(t, url)
+		k := collect(t, c, cluster.JobConfig{Name: t.Name(), Input: "a", Settings: []byte("of a")})
+		w := work(t, c, t.Name())
+		add(t, k, 1)
+		complete(t, w, next(t, w), "of a")
+		outcomes(t, k, 1)
+		if err := k.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Collect(t.Context(), cluster.JobConfig{Name: t.Name(), Input: "b"}); !errors.Is(err, cluster.ErrOtherInput) {
+			t.Fatalf("with a result that is not recorded: %v", err)
+		}
+		k = collect(t, c, cluster.JobConfig{Name: t.Name(), Input: "a", Settings: []byte("of a")})
+		k.Recorded(1)
+		if err := k.Close(); err != nil {
+			t.Fatal(err)
+		}
+		k = collect(t, c, cluster.JobConfig{Name: t.Name(), Input: "b", Settings: []byte("of b")})
+		add(t, k, 1, 2)
+		for range 2 {
+			task := next(t, w)
+			if task.Job.Input != "b" || string(task.Job.Settings) != "of b" {
+				t.Errorf("task %d is of %q, with the settings %q", task.Number, task.Job.Input, task.Job.Settings)
+			}
+			complete(t, w, task, "of b")
+		}
+		for n, got := range outcomes(t, k, 2) {
+			if string(got.Payload) != "of b" {
+				t.Errorf("the result of %d is %q", n, got.Payload)
+			}
+		}
+		if j := status(t, c, t.Name()); j.Done != 2 || j.Repeated != 0 {
+			t.Errorf("%+v", j)
+		}
+		finish(t, k)
+	})
+}
+
 func TestAddWaitsWhileTheWindowIsFull(t *testing.T) {
 	onEngines(t, func(t *testing.T, url string) {
 		k := collect(t, open(t, url), cluster.JobConfig{Name: t.Name(), Window: 3})

@@ -100,7 +100,11 @@ if v then
 		end
 		mine = token + 1
 	end
-	if input ~= ARGV[6] then return {'input'} end
+	if input ~= ARGV[6] then
+		if ARGV[10] ~= '0' or call('XLEN', tasks) > 0 or call('XLEN', results) > 0 then return {'input'} end
+		wake(1e9)
+		call('UNLINK', unpack(KEYS)) -- nothing is left of it: all was recorded, or taken back
+	end
 end
 if mine == 0 then mine = 1 end
 seq = math.max(tonumber(seq or 0), tonumber(ARGV[11])) + 1

@@ -231,7 +231,7 @@ func explainJob(err error, job string) error {
 		e.code, e.err = exitUsage, fmt.Errorf("job %q is collected by process %d on host %s", job, held.PID, held.Host)
 		e.hint = "wait for that run to end, or stop it; or give this one a name and an output of its own: --job NAME -o OUT.jsonl"
 	case errors.Is(err, cluster.ErrOtherInput):
-		e.code, e.err = exitUsage, fmt.Errorf("job %q was begun with another input or other settings, and has results that nobody recorded", job)
+		e.code, e.err = exitUsage, fmt.Errorf("job %q was begun with another input or other settings, and has calls or results that nobody recorded", job)
 		e.hint = "run it as it was begun, to record them; or take another name to begin anew: --job NAME"
 	case errors.Is(err, cluster.ErrFenced):
 		e.err = fmt.Errorf("another run has taken job %q over, while this one was not heard of", job)
