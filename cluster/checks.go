@@ -287,16 +287,19 @@ func (e *endpoint) explainTLS(at *Error, err error) bool {
 // permit is the hint for a user that lacks a permission.
 const permit = "let the user do it: ACL SETUSER NAME ~{sluice* &{sluice* +@all -@dangerous +info"
 
-// refusals are errors by which an engine refuses to be used, with what to do. Settings need a change in those that say so.
-var refusals = [...]struct {
+// refusal is an error by which an engine refuses to be used, with what to do.
+type refusal struct {
 	begin, said, hint string
-	settings          bool
-}{
+	settings          bool // need a change
+}
+
+var refusals = [...]refusal{
 	{"WRONGPASS", "user or password is wrong", "check the user in the URL, and the password there or in $" + PasswordVariable, false},
 	{"NOAUTH", "it wants a password", "export " + PasswordVariable + "=..., and name the user in the URL if it has several", false},
 	{"invalid password", "the password is wrong", "check the password in the URL or in $" + PasswordVariable, false},
 	{"NOPERM", "", permit, true},
-	{"The user executing the script can't", "", permit, true},
+	{"The user executing the script can't", "", permit, true}, // Redis before 7.2,
+	{"ACL failure in script", "", permit, true},               // and later ones, and Valkey
 	{"DENIED", "it lets programs of its own host in alone (protected mode)", "give it a password, and name that here in $" + PasswordVariable, true},
 	{"LOADING", "it reads its data from disk", "try again in a moment", false},
 	{"MASTERDOWN", "it is a replica that has lost its primary", "name the primary", true},
@@ -304,6 +307,7 @@ var refusals = [...]struct {
 	{"READONLY", "it cannot be written to: it is a replica", "name the primary, or the sentinels that know which one that is: redis://sentinel:26379?master_set=NAME", true},
 	{"NOREPLICAS", "it has too few replicas to be written to", "see min-replicas-to-write there", false},
 	{"OOM", "its memory is full", "raise maxmemory there, or make room", false},
+	{"BUSY", "it is held up by a script that does not end", "see SLOWLOG there; SCRIPT KILL ends one that has written nothing", false},
 	{"MISCONF", "it cannot save to disk, and is not to be written to", "see its log, and make room on its disk", false},
 	{"unknown command 'SENTINEL'", "it is no sentinel", "name a sentinel, which is usually at port 26379, or leave master_set out for the server itself", true},
 	{"unknown command 'EVAL'", "it runs no scripts: it may be a sentinel", "name with a sentinel the server that it is for: redis://sentinel:26379?master_set=NAME", true},
@@ -323,21 +327,33 @@ func (e *endpoint) explainRefusal(at *Error, err error) {
 		return
 	}
 	text := err.Error()
-	for _, known := range refusals {
-		if strings.HasPrefix(text, known.begin) {
-			at.hint, at.Settings = known.hint, known.settings
-			if e.master != "" && strings.Contains(known.hint, PasswordVariable) {
-				at.hint += "; that of the sentinels, if they want one, is $" + SentinelPasswordVariable
-			}
-			at.Err = errors.New(known.said)
-			if known.said == "" {
-				text, _, _ = strings.Cut(e.redact(err).Error(), " script: ") // a number of ours, which means nothing to anybody
-				at.Err = fmt.Errorf("its user may not do all that is needed: %s", text)
-			}
-			return
+	known := refusalOf(text)
+	if known == nil {
+		at.Err, at.hint = fmt.Errorf("it answers: %w", at.Err), "check whether Redis or Valkey is there"
+		return
+	}
+	at.hint, at.Settings = known.hint, known.settings
+	if e.master != "" && strings.Contains(known.hint, PasswordVariable) {
+		at.hint += "; that of the sentinels, if they want one, is $" + SentinelPasswordVariable
+	}
+	at.Err = errors.New(known.said)
+	if known.said == "" {
+		text = e.redact(err).Error()
+		if i := strings.LastIndex(text, " script: "); i >= 0 && strings.Contains(text[i:], "@user_script") {
+			text = text[:i] // a number of ours, which means nothing to anybody
+		}
+		at.Err = fmt.Errorf("its user may not do all that is needed: %s", text)
+	}
+}
+
+// refusalOf is what an engine's answer is known as; nil is none.
+func refusalOf(answer string) *refusal {
+	for i := range refusals {
+		if strings.HasPrefix(answer, refusals[i].begin) {
+			return &refusals[i]
 		}
 	}
-	at.Err, at.hint = fmt.Errorf("it answers: %w", at.Err), "check whether Redis or Valkey is there"
+	return nil
 }
 
 // redact returns err without the password, should somebody have put it there.

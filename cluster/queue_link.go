@@ -58,7 +58,7 @@ func (l *link) persist(ctx context.Context, ask func(context.Context) error) err
 		if final(err) {
 			return l.at.refused(ctx, err)
 		}
-		l.lost(err)
+		l.lost(ctx, err)
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -68,16 +68,23 @@ func (l *link) persist(ctx context.Context, ask func(context.Context) error) err
 }
 
 // lost and up write one line each for a time without the engine, however many asked meanwhile.
-func (l *link) lost(err error) {
+func (l *link) lost(ctx context.Context, err error) {
 	l.mu.Lock()
 	first := l.down.IsZero()
 	if first {
 		l.down = time.Now()
 	}
 	l.mu.Unlock()
-	if first {
-		l.log.Warn("the engine does not answer: waiting for it", "error", err)
+	if !first {
+		return
 	}
+	if answer, ok := rueidis.IsRedisErr(err); ok && refusalOf(answer.Error()) != nil { // somebody may have to do something about it
+		if refused, ok := errors.AsType[*Error](l.at.explain(ctx, err)); ok {
+			l.log.Warn("the engine refuses what is asked of it: asking on", "error", refused.Err, "hint", refused.hint)
+			return
+		}
+	}
+	l.log.Warn("the engine does not answer: waiting for it", "error", err)
 }
 
 func (l *link) up() {
@@ -104,6 +111,9 @@ func final(err error) bool {
 	switch word {
 	case "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "BUSY", "OOM", "MISCONF", "NOREPLICAS",
 		"UNBLOCKED", "NOSCRIPT", "NOGROUP":
+		return false
+	}
+	if strings.HasPrefix(answer.Error(), "max number of clients") { // others leave, as after a restart, when all come at once
 		return false
 	}
 	// A script's error has the word of the command that failed in it further on.

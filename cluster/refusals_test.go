@@ -1,0 +1,85 @@
+package cluster_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/sluice-llm/sluice/cluster"
+)
+
+// TestWordsOfEveryEngineAreKnown has an engine say what others say: those of this machine are of one version.
+func TestWordsOfEveryEngineAreKnown(t *testing.T) {
+	for name, test := range map[string]struct {
+		says, want, hint string
+		settings         bool
+	}{
+		"channels, Redis 7.0": {"NOPERM The user executing the script can't publish to the channel mentioned in the command",
+			"its user may not do all that is needed", "&{sluice*", true},
+		"channels, Redis 7.2, Redis 8, Valkey": {"ERR ACL failure in script: No permissions to access a channel script: 2cbcc9532e44, on @user_script:2.",
+			"its user may not do all that is needed: ACL failure in script: No permissions to access a channel", "&{sluice*", true},
+		"a script": {"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+			"held up by a script", "SCRIPT KILL", false},
+		"clients": {"ERR max number of clients reached", "as many clients as it takes", "maxclients", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			engine := miniredis.RunT(t)
+			engine.SetError(test.says)
+			text, hint, settings := refused(t, cluster.Config{URL: "redis://" + engine.Addr()})
+			if !strings.Contains(text, test.want) || strings.Contains(text, "@user_script") || !strings.Contains(hint, test.hint) || settings != test.settings {
+				t.Errorf("%s (hint: %s, settings %v), want %q, %q, %v", text, hint, settings, test.want, test.hint, test.settings)
+			}
+		})
+	}
+}
+
+// TestABatchOutlivesWhatPassesAndSaysWhatToDo has an engine refuse everything for a while.
+func TestABatchOutlivesWhatPassesAndSaysWhatToDo(t *testing.T) {
+	for says, want := range map[string][]string{
+		"OOM command not allowed when used memory > 'maxmemory'.":                  {"its memory is full", "raise maxmemory there"},
+		"ERR max number of clients reached":                                        {"as many clients as it takes", "raise maxclients"},
+		"MISCONF Errors writing to the AOF file: No space left on device":          {"it cannot save to disk", "room on its disk"},
+		"BUSY Redis is busy running a script.":                                     {"held up by a script", "SCRIPT KILL"},
+		"TRYAGAIN Multiple keys request during rehashing of slot":                  {"the engine does not answer: waiting for it", "TRYAGAIN"},
+		"UNBLOCKED force unblock from blocking operation, instance state changed.": {"the engine does not answer: waiting for it", "UNBLOCKED"},
+	} {
+		t.Run(strings.Fields(says)[0], func(t *testing.T) {
+			t.Parallel()
+			engine := miniredis.RunT(t)
+			var log linesOf
+			c := connect(t, cluster.Config{URL: "redis://" + engine.Addr(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			k, w := collect(t, c, cluster.JobConfig{Name: t.Name()}), work(t, c, t.Name())
+			engine.SetError(says)
+			eventually(t, "it is said", func() bool { return strings.Contains(log.String(), want[0]) && strings.Contains(log.String(), want[1]) })
+			engine.SetError("")
+			add(t, k, 1)
+			complete(t, w, next(t, w), "one")
+			if got := outcomes(t, k, 1); string(got[1].Payload) != "one" {
+				t.Errorf("got %v", got)
+			}
+			finish(t, k)
+		})
+	}
+}
+
+// linesOf is a log that is read while it is written.
+type linesOf struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *linesOf) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *linesOf) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
