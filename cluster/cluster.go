@@ -12,6 +12,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -66,6 +67,7 @@ type Cluster struct {
 	member string // names this process among the members
 	terms  terms  // of the ends of a batch; zero: the usual
 	here   *membership
+	closed atomic.Bool
 }
 
 // Open connects and checks that the engine can do what is needed of it: that it is Redis or Valkey from version 7 on, lets
@@ -106,8 +108,14 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 // Close takes this process from the members and ends the connection. Ledgers and ends of batches are to be closed before.
 func (c *Cluster) Close() error {
 	c.here.close()
+	c.closed.Store(true)
 	c.client.Close()
 	return nil
+}
+
+// newLink is how an end of a queue speaks to the engine.
+func (c *Cluster) newLink() *link {
+	return &link{at: &c.at, client: c.client, closed: &c.closed, log: c.cfg.Logger}
 }
 
 // Member names this process among the members of its accounts.

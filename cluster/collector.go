@@ -94,7 +94,7 @@ func (c *Cluster) Collect(ctx context.Context, cfg JobConfig) (*Collector, error
 		return nil, fmt.Errorf("the job's settings have %d bytes: at most %d go through the engine", len(cfg.Settings), MaxPayload)
 	}
 	k := &Collector{
-		link: &link{at: &c.at, client: c.client, log: c.cfg.Logger}, terms: c.terms.orUsual(), cfg: cfg,
+		link: c.newLink(), terms: c.terms.orUsual(), cfg: cfg,
 		keys: keysOf(cfg.Name), owner: rand.Text(),
 		adds:  newBatcher(addBatch, batchBytes, func(a addition) int { return len(a.payload) }),
 		trims: newBatcher(addBatch, batchBytes, func(entry) int { return 0 }),

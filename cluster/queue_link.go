@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -24,6 +25,7 @@ const (
 type link struct {
 	at     *endpoint
 	client rueidis.Client
+	closed *atomic.Bool // the client, by who opened it
 	log    *slog.Logger
 
 	mu   sync.Mutex
@@ -55,7 +57,7 @@ func (l *link) persist(ctx context.Context, ask func(context.Context) error) err
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if final(err) {
+		if l.final(err) {
 			return l.at.refused(ctx, err)
 		}
 		l.lost(ctx, err)
@@ -99,9 +101,9 @@ func (l *link) up() {
 
 // final tells whether asking again cannot help. An engine that starts, fails over, is full or busy says so with one of these
 // words; what the network does passes.
-func final(err error) bool {
-	if errors.Is(err, rueidis.ErrClosing) {
-		return true
+func (l *link) final(err error) bool {
+	if errors.Is(err, rueidis.ErrClosing) { // it closes connections, too, when sentinels or a cluster name another server
+		return l.closed.Load()
 	}
 	answer, ok := rueidis.IsRedisErr(err)
 	if !ok {

@@ -2,11 +2,14 @@ package cluster_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/sluice-llm/sluice/cluster"
 )
@@ -45,6 +48,61 @@ func TestSentinelsNameTheServerThatCanBeWrittenTo(t *testing.T) {
 		return err == nil && len(all.Accounts) == 1 && len(all.Accounts[0].Members) == 1 &&
 			strings.Contains(doAs(t, second, "a-pass-word-1", "INFO", "replication"), "role:master")
 	})
+}
+
+// TestABatchOutlivesAFailover has the server hang, so that questions to it are open when the sentinels name another.
+func TestABatchOutlivesAFailover(t *testing.T) {
+	first := newServer(t, "--enable-debug-command", "yes")
+	second := newServer(t, "--replicaof", fmt.Sprintf("127.0.0.1 %d", first.port))
+	sentinel := newServer(t, "--sentinel", fmt.Sprintf("sentinel monitor main 127.0.0.1 %d 1\nsentinel down-after-milliseconds main 500\n"+
+		"sentinel failover-timeout main 2000", first.port))
+	eventually(t, "the replica is known and linked", func() bool {
+		client := dial(t, sentinel.address())
+		replicas, _ := client.Do(t.Context(), client.B().Arbitrary("SENTINEL", "REPLICAS", "main").Build()).ToArray()
+		return len(replicas) == 1 && strings.Contains(second.do("INFO", "replication"), "master_link_status:up")
+	})
+	url := sentinel.url() + "?master_set=main"
+	k := collect(t, open(t, url), cluster.JobConfig{Name: t.Name()})
+	var workers []*cluster.Worker
+	for range 5 {
+		w := work(t, open(t, url), t.Name())
+		workers = append(workers, w)
+		echo(t, w, 2)
+	}
+	add(t, k, 1)
+	outcomes(t, k, 1)
+	hung := dial(t, first.address())
+	go hung.Do(t.Context(), hung.B().Arbitrary("DEBUG", "SLEEP", "8").Build())
+	eventually(t, "the replica takes over", func() bool { // and ends the connections that it had
+		o := rueidis.ClientOption{InitAddress: []string{second.address()}, DisableCache: true, ForceSingleClient: true}
+		client, err := rueidis.NewClient(o)
+		if err != nil {
+			return false
+		}
+		defer client.Close()
+		text, _ := client.Do(t.Context(), client.B().Info().Section("replication").Build()).ToString()
+		return strings.Contains(text, "role:master")
+	})
+	for n := range int64(20) { // what is asked meanwhile is asked again of the other
+		add(t, k, n+2)
+	}
+	got := 0
+	for _, err := range k.Results(patient(t)) {
+		if err != nil {
+			t.Fatalf("after %d outcomes: %v", got, err)
+		}
+		if got++; got == 20 {
+			break
+		}
+	}
+	for _, w := range workers {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if _, err := w.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a worker has ended: %v", err)
+		}
+		cancel()
+	}
+	finish(t, k)
 }
 
 func TestSentinelsHaveAPasswordOfTheirOwn(t *testing.T) {

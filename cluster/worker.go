@@ -71,7 +71,7 @@ func (c *Cluster) Work(ctx context.Context, cfg WorkConfig) (*Worker, error) {
 	// A process may have several workers, of which one may end.
 	name := fmt.Sprintf("%s:%d:%s", hostname(), os.Getpid(), rand.Text()[:8])
 	w := &Worker{
-		link: &link{at: &c.at, client: c.client, log: c.cfg.Logger}, terms: c.terms.orUsual(), cfg: cfg,
+		link: c.newLink(), terms: c.terms.orUsual(), cfg: cfg,
 		name: name, channel: wakeChannel + name,
 		kick: make(chan struct{}, 1), search: make(chan struct{}, 1), jobs: map[string]*served{}, ended: make(chan struct{}),
 	}
