@@ -56,6 +56,7 @@ type Collector struct {
 	parked   map[int64]result  // outcomes of tasks that were not added yet: an earlier collector did
 	given    map[int64][]entry // where in the engine the results are that Results has, and that are not recorded
 	recorded numbers
+	recent   recent    // of these
 	ready    []Outcome // for Results
 	room     []chan struct{}
 	err      error         // why it has ended
@@ -196,6 +197,7 @@ func (k *Collector) Recorded(numbers ...int64) {
 			delete(k.parked, n)
 		}
 		k.recorded.add(n)
+		k.recent.add(n, recentWindows*k.cfg.Window)
 	}
 	k.mu.Unlock()
 	if len(gone) > 0 {

@@ -68,8 +68,8 @@ func (k *Collector) adopt(ctx context.Context) error {
 	return err
 }
 
-// rebuild tells an engine that was emptied, or that has lost its last moments, what it has to know: the job, and the tasks
-// without an outcome. Those that it still has are not added twice.
+// rebuild tells an engine that was emptied, or that has lost its last moments, what it has to know: the job, what was recorded
+// just before, and the tasks without an outcome. Those that it still has are not added twice.
 func (k *Collector) rebuild(ctx context.Context, era int) error {
 	k.rebuilding.Lock()
 	defer k.rebuilding.Unlock()
@@ -81,6 +81,9 @@ func (k *Collector) rebuild(ctx context.Context, era int) error {
 	}
 	k.link.log.Warn("the engine has lost tasks or results: adding again what has no result", "job", k.cfg.Name)
 	if err := k.adopt(ctx); err != nil {
+		return err
+	}
+	if err := k.tellRecorded(ctx); err != nil {
 		return err
 	}
 	k.mu.Lock()

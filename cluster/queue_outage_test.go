@@ -196,3 +196,39 @@ func TestATaskWhoseResultAnEngineHasForgottenThatWasSetBackIsDoneAgain(t *testin
 		finish(t, k)
 	})
 }
+
+func TestWhatIsRecordedIsNotDoneAgainForAnEngineThatWasSetBack(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		const n = 600 // more than one message tells
+		c := openBriefly(t, url)
+		k, w := collect(t, c, cluster.JobConfig{Name: t.Name(), Window: n}), work(t, c, t.Name())
+		for i := range int64(n) {
+			add(t, k, i)
+		}
+		eventually(t, "all are queued", func() bool { return status(t, c, t.Name()).Queued == n })
+		held := next(t, w) // the engine is set back to when a worker has it
+		raw := client(t, url)
+		before := dump(t.Context(), raw, cluster.KeysOf(t.Name()))
+		if before == nil {
+			t.Skip("this engine cannot be set back")
+		}
+		complete(t, w, held, "")
+		for range n - 1 {
+			complete(t, w, next(t, w), "")
+		}
+		for number := range outcomes(t, k, n) {
+			k.Recorded(number)
+		}
+		eventually(t, "the results are removed", func() bool { return status(t, c, t.Name()).Results == 0 })
+		restore(t.Context(), raw, cluster.KeysOf(t.Name()), before)
+		eventually(t, "the engine is told again", func() bool { return k.Counts().Rebuilt == 1 })
+		add(t, k, n)
+		if task := next(t, w); task.Number != n {
+			t.Errorf("task %d is done again, and is recorded", task.Number)
+		} else {
+			complete(t, w, task, "")
+			outcomes(t, k, 1)
+		}
+		finish(t, k)
+	})
+}
