@@ -141,8 +141,11 @@ func (o *statusOptions) printShared(s *streams, st *sharedStatus) error {
 func (st *sharedStatus) block() []string {
 	e := &st.Engine
 	kept := "no append-only file"
-	if e.Durable {
+	switch {
+	case e.Durable:
 		kept = "append-only file"
+	case e.Version == "": // then it tells nothing of what it keeps, either
+		kept = "of whose append-only file it tells nothing"
 	}
 	lines := []string{fmt.Sprintf("%s: %s %s, %s, %s", st.URL, e.Name, cmp.Or(e.Version, "of a version that it does not tell"), e.Mode, kept)}
 	row := func(name, format string, args ...any) {
