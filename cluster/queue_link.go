@@ -28,8 +28,9 @@ type link struct {
 	closed *atomic.Bool // the client, by who opened it
 	log    *slog.Logger
 
-	mu   sync.Mutex
-	down time.Time // since when the engine has not answered; zero while it does
+	mu      sync.Mutex
+	down    time.Time // since when the engine has not answered, or refused; zero while it does as it is asked
+	refuses bool      // it answers, and refuses what writes: that it lets read is no end of that
 }
 
 // do has a script run, for as long as the context stands; args are made anew for every attempt. Only an answer that would be
@@ -37,21 +38,25 @@ type link struct {
 func (l *link) do(
 	ctx context.Context, script *rueidis.Lua, keys []string, args func() []string,
 ) (answer []rueidis.RedisMessage, err error) {
-	err = l.persist(ctx, func(ctx context.Context) (err error) {
+	err = l.insist(ctx, true, func(ctx context.Context) (err error) {
 		answer, err = script.Exec(ctx, l.client, keys, args()).ToArray()
 		return err
 	})
 	return answer, err
 }
 
-// persist asks until there is an answer; that there is nothing is one.
+// persist asks what writes nothing until there is an answer; that there is nothing is one.
 func (l *link) persist(ctx context.Context, ask func(context.Context) error) error {
+	return l.insist(ctx, false, ask)
+}
+
+func (l *link) insist(ctx context.Context, writes bool, ask func(context.Context) error) error {
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		attempt, cancel := context.WithTimeout(ctx, callTimeout)
 		err := ask(attempt)
 		cancel()
 		if err == nil || rueidis.IsRedisNil(err) {
-			l.up()
+			l.up(writes)
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -71,16 +76,19 @@ func (l *link) persist(ctx context.Context, ask func(context.Context) error) err
 
 // lost and up write one line each for a time without the engine, however many asked meanwhile.
 func (l *link) lost(ctx context.Context, err error) {
+	answer, answers := rueidis.IsRedisErr(err)
+	refuses := answers && refusalOf(answer.Error()) != nil
 	l.mu.Lock()
 	first := l.down.IsZero()
 	if first {
 		l.down = time.Now()
 	}
+	l.refuses = refuses
 	l.mu.Unlock()
 	if !first {
 		return
 	}
-	if answer, ok := rueidis.IsRedisErr(err); ok && refusalOf(answer.Error()) != nil { // somebody may have to do something about it
+	if refuses { // somebody may have to do something about it
 		if refused, ok := errors.AsType[*Error](l.at.explain(ctx, err)); ok {
 			l.log.Warn("the engine refuses what is asked of it: asking on", "error", refused.Err, "hint", refused.hint)
 			return
@@ -89,10 +97,14 @@ func (l *link) lost(ctx context.Context, err error) {
 	l.log.Warn("the engine does not answer: waiting for it", "error", err)
 }
 
-func (l *link) up() {
+func (l *link) up(writes bool) {
 	l.mu.Lock()
 	since := l.down
-	l.down = time.Time{}
+	if l.refuses && !writes {
+		since = time.Time{}
+	} else {
+		l.down, l.refuses = time.Time{}, false
+	}
 	l.mu.Unlock()
 	if !since.IsZero() { // at the level of the warning that it ends: who reads the one waits for the other
 		l.log.Warn("the engine answers again", "after", time.Since(since).Round(time.Millisecond))

@@ -5,9 +5,12 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 
 	"github.com/sluice-llm/sluice/cluster"
 )
@@ -64,6 +67,37 @@ func TestABatchOutlivesWhatPassesAndSaysWhatToDo(t *testing.T) {
 			finish(t, k)
 		})
 	}
+}
+
+// TestAnEngineThatOnlyLetsReadIsSaidToBeBackWhenItIs has one refuse what writes, as with a full memory, and answer the rest.
+func TestAnEngineThatOnlyLetsReadIsSaidToBeBackWhenItIs(t *testing.T) {
+	engine := miniredis.RunT(t)
+	var log linesOf
+	c := connect(t, cluster.Config{URL: "redis://" + engine.Addr(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	cluster.SetTerms(c, 1200*time.Millisecond, 150*time.Millisecond)
+	k := collect(t, c, cluster.JobConfig{Name: t.Name()})
+	var full atomic.Bool
+	var reads atomic.Int32
+	engine.Server().SetPreHook(func(peer *server.Peer, cmd string, _ ...string) bool {
+		if cmd == "XREAD" {
+			reads.Add(1)
+		}
+		if !full.Load() || cmd != "EVAL" && cmd != "EVALSHA" {
+			return false
+		}
+		peer.WriteError("OOM command not allowed when used memory > 'maxmemory'.")
+		return true
+	})
+	full.Store(true)
+	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "its memory is full") })
+	before := reads.Load()
+	eventually(t, "results are read", func() bool { return reads.Load() > before+2 })
+	if text := log.String(); strings.Contains(text, "answers again") || strings.Count(text, "its memory is full") != 1 {
+		t.Errorf("while it lets nobody write:\n%s", text)
+	}
+	full.Store(false)
+	eventually(t, "it is said to be over", func() bool { return strings.Contains(log.String(), "the engine answers again") })
+	finish(t, k)
 }
 
 // linesOf is a log that is read while it is written.
