@@ -303,6 +303,17 @@ func TestErrorEventsAreClassifiedWithoutAStatus(t *testing.T) {
 	}
 }
 
+func TestVerdictSaysWhatTheErrorSays(t *testing.T) {
+	body := `{"error":{"code":429,"message":"You exceeded your current quota.\n* Quota exceeded for metric: generate_requests_per_model, limit: 1\nPlease retry in 1m0s.","status":"RESOURCE_EXHAUSTED","details":[` +
+		`{"@type":"type.googleapis.com/google.rpc.Help","links":[{"description":"Learn more about Gemini API quotas","url":"https://ai.google.dev/gemini-api/docs/rate-limits"}]},` +
+		`{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaMetric":"m","quotaId":"GenerateRequestsPerMinutePerProjectPerModel","quotaValue":"1"}]},` +
+		`{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"60s"}]}}`
+	v := provider.Classify(lookup(t, "gemini"), 429, nil, []byte(body), noon)
+	if v.Kind != sluice.RateLimit || v.Wait != time.Minute || !strings.HasPrefix(v.Message, "You exceeded your current quota.") {
+		t.Errorf("%v, wait %v: %q", v.Kind, v.Wait, v.Message)
+	}
+}
+
 func TestVerdictHoldsNoKey(t *testing.T) {
 	body := `{"error":{"message":"Incorrect API key provided: sk-proj-abcdefghijklmnop. See https://x/?key=AIzaSyA1234567890abcdefgh","code":"invalid_api_key","type":"Bearer sk-proj-abcdefghijklmnop"}}`
 	p := lookup(t, "openai")

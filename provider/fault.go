@@ -210,7 +210,8 @@ func isStatusName(key string) bool {
 func (f *fault) member(key string, v any, nested int) {
 	switch key {
 	case "input", "ctx", "body", "request", "failed_generation", "prompt", "content", "choices", "messages", "output",
-		"usage", "tools", "instructions", "loc", "id", "request_id", "model", "user", "metadata.user":
+		"usage", "tools", "instructions", "loc", "id", "request_id", "model", "user", "metadata.user",
+		"links": // Google's Help: titles of pages, and nothing about this error
 		return
 	case "message", "detail", "msg", "error_message", "errormessage", "error_description", "faultstring", "raw",
 		"description", "title":
