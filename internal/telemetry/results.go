@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -195,6 +196,7 @@ func (d *resultDecoder) answer(body []byte) {
 		d.keep(body)
 		return
 	}
+	status := ""
 	s := jsonscan.New(body)
 	for s.Enter('{'); s.Next('}'); {
 		switch string(jsonscan.Name(s.Key())) {
@@ -203,16 +205,35 @@ func (d *resultDecoder) answer(body []byte) {
 		case "stop_reason":
 			d.it.finish = d.word(&s)
 		case "status": // of the Responses API
-			if word := d.word(&s); d.it.finish == "" {
-				d.it.finish = word
-			}
+			status = d.word(&s)
+		case "incomplete_details": // of the Responses API: why the status is not completed
+			d.it.finish = cmp.Or(d.memberWord(&s, "reason"), d.it.finish)
+		case "promptFeedback": // of Gemini: why there are no candidates
+			d.it.finish = cmp.Or(d.memberWord(&s, "blockReason"), d.it.finish)
 		case "choices", "candidates":
-			d.it.finish = d.firstFinish(&s)
+			d.it.finish = cmp.Or(d.firstFinish(&s), d.it.finish)
 		default:
 			s.Skip()
 		}
 	}
+	d.it.finish = cmp.Or(d.it.finish, status)
 	d.keep(body)
+}
+
+// memberWord reads the word in one member of an object, "" where there is none.
+func (d *resultDecoder) memberWord(s *jsonscan.Scanner, name string) (word string) {
+	if s.Peek() != '{' {
+		s.Skip()
+		return ""
+	}
+	for s.Enter('{'); s.Next('}'); {
+		if string(jsonscan.Name(s.Key())) == name {
+			word = d.word(s)
+		} else {
+			s.Skip()
+		}
+	}
+	return word
 }
 
 func (d *resultDecoder) keep(body []byte) {

@@ -19,13 +19,17 @@ func TestFinishReasonsAndModelsOfEveryForm(t *testing.T) {
 		`{"model":"claude","content":[{"text":"\"stop_reason\":\"no\""}],"stop_reason":"end_turn"}`,
 		`{"modelVersion":"gemini","candidates":[{"content":{},"finishReason":"STOP"}]}`,
 		`{"model":"o3","status":"completed","output":[]}`,
+		`{"model":"o3","status":"completed","incomplete_details":null,"output":[]}`,
+		`{"model":"o3","incomplete_details":{"reason":"max_output_tokens"},"output":[],"status":"incomplete"}`,
+		`{"model":"o3","status":"incomplete","incomplete_details":{}}`,
+		`{"modelVersion":"gemini","promptFeedback":{"safetyRatings":[],"blockReason":"SAFETY"}}`,
 		`"no object"`, `[]`, `{"choices":{}}`, `{"choices":[1]}`,
 	} {
 		fmt.Fprintf(&b, result, fmt.Sprint("r", i), `{"status_code":200,"body":`+body+`}`, "null", 1, 0, 1, 1, "ok")
 	}
 	r := fromFiles(t, b.Bytes(), nil)
-	want := map[string]int{"length": 1, "end_turn": 1, "STOP": 1, "completed": 1, "": 4}
-	if !reflect.DeepEqual(r.Finish, want) || !reflect.DeepEqual(r.Models, map[string]int{"gpt": 1, "claude": 1, "gemini": 1, "o3": 1}) {
+	want := map[string]int{"length": 1, "end_turn": 1, "STOP": 1, "completed": 2, "max_output_tokens": 1, "incomplete": 1, "SAFETY": 1, "": 4}
+	if !reflect.DeepEqual(r.Finish, want) || !reflect.DeepEqual(r.Models, map[string]int{"gpt": 1, "claude": 1, "gemini": 2, "o3": 4}) {
 		t.Errorf("%v, %v", r.Finish, r.Models)
 	}
 }
