@@ -109,6 +109,9 @@ type result struct {
 		Attempts     int      `json:"attempts"`
 		Throttles    int      `json:"throttles"`
 		WaitMS       int      `json:"wait_ms"`
+		QueuedMS     int      `json:"queued_ms"`
+		CooldownMS   int      `json:"cooldown_ms"`
+		BackoffMS    int      `json:"backoff_ms"`
 		LatencyMS    int      `json:"latency_ms"`
 		InputTokens  int      `json:"input_tokens"`
 		OutputTokens int      `json:"output_tokens"`

@@ -32,7 +32,7 @@ func appendResult(b []byte, r *work.Result) []byte {
 	b = append(b, `,"throttles":`...)
 	b = strconv.AppendInt(b, int64(r.Tally.Throttles), 10)
 	b = append(b, `,"wait_ms":`...)
-	b = appendMillis(b, r.Tally.Wait())
+	b = strconv.AppendInt(b, millis(r.Tally.Queued)+millis(r.Tally.Cooldown)+millis(r.Tally.Backoff), 10) // so that they add up
 	b = append(b, `,"queued_ms":`...)
 	b = appendMillis(b, r.Tally.Queued)
 	b = append(b, `,"cooldown_ms":`...)
@@ -121,8 +121,10 @@ func appendBody(b, body []byte) []byte {
 }
 
 func appendMillis(b []byte, d time.Duration) []byte {
-	return strconv.AppendInt(b, d.Round(time.Millisecond).Milliseconds(), 10)
+	return strconv.AppendInt(b, millis(d), 10)
 }
+
+func millis(d time.Duration) int64 { return d.Round(time.Millisecond).Milliseconds() }
 
 // appendResultID appends the name of a result: different lines have different ones, and the same line always the same.
 func appendResultID(b []byte, r *work.Result) []byte {

@@ -43,6 +43,29 @@ func TestOutputLine(t *testing.T) {
 	}
 }
 
+func TestTheWaitsOfALineAddUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFiles(t, chats(60))
+		server := newSim(t, sim.Config{Latency: 1500 * time.Microsecond, Faults: sim.Faults{ServerError: 0.5}, Seed: 1})
+		if _, err := run(t, f.config(t, server.Transport())); err != nil {
+			t.Fatal(err)
+		}
+		waited := 0
+		for id, r := range f.results(t) {
+			s := r.Sluice
+			if s.WaitMS != s.QueuedMS+s.CooldownMS+s.BackoffMS {
+				t.Errorf("%s: wait_ms %d is not %d + %d + %d", id, s.WaitMS, s.QueuedMS, s.CooldownMS, s.BackoffMS)
+			}
+			if s.QueuedMS > 0 && s.BackoffMS > 0 {
+				waited++
+			}
+		}
+		if waited < 5 {
+			t.Errorf("%d lines waited for a slot and before another try, want more", waited)
+		}
+	})
+}
+
 func TestAnswersThatAreNotJSONAreTexts(t *testing.T) {
 	f := newFiles(t, chats(1))
 	cfg := f.config(t, &stub{status: 400, answer: "<html>\nbad \xff</html>"})

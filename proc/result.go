@@ -93,7 +93,8 @@ func (x *Exec) record(r *work.Result) *Result {
 	rec := &Result{
 		ID: r.ID, Line: r.Seq, Kind: r.Kind, Final: true, Input: r.Hash.String(), Dir: directoryOf(int(r.Seq), r.ID),
 		Attempts: r.Tally.Attempts, Throttles: r.Tally.Throttles,
-		Wait: millis(r.Tally.Wait()), Queued: millis(r.Tally.Queued), Cooldown: millis(r.Tally.Cooldown), Backoff: millis(r.Tally.Backoff),
+		Wait:   millis(r.Tally.Queued) + millis(r.Tally.Cooldown) + millis(r.Tally.Backoff), // so that they add up
+		Queued: millis(r.Tally.Queued), Cooldown: millis(r.Tally.Cooldown), Backoff: millis(r.Tally.Backoff),
 		Latency: millis(r.Tally.Latency), InputTokens: r.Tally.Usage.Input, OutputTokens: r.Tally.Usage.Output,
 	}
 	if r.HasCost {
