@@ -347,6 +347,10 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 	if sum.Error == "" && sum.Hint != "" {
 		r.s.errorf("hint: %s\n", sum.Hint)
 	}
+	if b := sum.together; b != nil && len(sum.Upstreams) == 0 && r.accounts.shared == nil {
+		r.s.errorf("hint: several models were refused though none used half of its %[1]s. If the account has that limit for all of them together, tell it: --%[1]s %[2]d\n",
+			b.Dimension, b.Limit)
+	}
 	r.notify.end(sum)
 	return err
 }

@@ -60,6 +60,8 @@ type summary struct {
 	misses int // of the cache
 
 	ran int // items that this run recorded
+
+	together *budgetSummary // a limit that the models seem to have together; nil: none
 }
 
 // laneSummary is what a run took of the limits of one lane.
@@ -122,7 +124,36 @@ func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 		sum.Lanes = append(sum.Lanes, l)
 	}
 	sum.bind(snap, rep.Wall)
+	sum.together = together(snap, sum.Lanes)
 	return sum
+}
+
+// together is a limit that an account seems to have for several lanes together, and not for each: it was learned of them all, and
+// many of their calls were refused, though none of them used half of it. A report of events says the same of them.
+func together(snap sluice.Snapshot, lanes []laneSummary) *budgetSummary {
+	const few, many = 5, 0.05 // refusals of all of them, at least, and as a share of their calls
+	type limit struct {
+		dimension string
+		value     int64
+	}
+	seen, granted, refused := map[limit]int{}, map[limit]int{}, map[limit]int{}
+	for i := range lanes {
+		of := &snap.Lanes[i]
+		for j := range lanes[i].Budgets {
+			b := &lanes[i].Budgets[j]
+			if of.Throttles == 0 || b.Share >= 0.5 || b.Source == string(sluice.SourceTold) || b.Limit == 0 || b.Limit == provider.Endless {
+				continue
+			}
+			key := limit{b.Dimension, b.Limit}
+			seen[key]++
+			granted[key] += of.Granted
+			refused[key] += of.Throttles
+			if seen[key] > 1 && refused[key] >= few && float64(refused[key]) >= many*float64(granted[key]) {
+				return b
+			}
+		}
+	}
+	return nil
 }
 
 // bind says for which share of the time each limit was what held the run back: that of the lane it held longest.

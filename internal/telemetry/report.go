@@ -109,7 +109,8 @@ type Lane struct {
 	WidthMS   int64              `json:"bin_ms"`
 	Bins      []Bin              `json:"bins"` // over the running time
 
-	line *timeline
+	line    *timeline
+	refused [sluice.NumDimensions]int // by the limit that was named
 }
 
 // Quota is what was used of one limit.
@@ -197,7 +198,7 @@ func (r *Run) add(l *laneSeen, wall time.Duration) {
 	lane := Lane{
 		Account: l.account, Lane: l.name, Sent: l.acquired, Answered: l.answered, Throttled: refused, Failed: l.failed, GaveUp: l.gaveUp,
 		Most: l.peak, Bound: map[string]float64{}, Latency: l.latencies.result(), WidthMS: l.line.width.Milliseconds(),
-		Bins: slices.Clone(l.line.bins), line: l.line.clone(),
+		Bins: slices.Clone(l.line.bins), line: l.line.clone(), refused: l.throttled,
 	}
 	for i, held := range l.bound {
 		if held > 0 && wall > 0 {

@@ -389,21 +389,6 @@ func TestOtherPeoplesWordsAreNoLinesOfOurs(t *testing.T) {
 	}
 }
 
-func TestWhoIsHeldBackByWhatIsDeclaredIsToldSo(t *testing.T) {
-	for used, word := range map[int]string{40: "Answers used 40 % of it alone", 95: "A higher tier would help"} {
-		var s script
-		s.at(0, "scheduler_started", "")
-		s.at(0, "limits_changed", `"lane":"m","dimension":"tpm","limit":1000,"source":"header"`)
-		s.at(0, "slot_waiting", `"lane":"m","dimension":"tpm","waiting":5`)
-		s.at(120_000, "slot_released", fmt.Sprintf(`"lane":"m","kind":"ok","waiting":5,"usage":{"input_tokens":%d,"output_tokens":%d}`, used*10, used*10))
-		r := fromFiles(t, nil, s.Bytes())
-		r.Judge(telemetry.Advice{})
-		if !strings.Contains(r.Verdict, word) {
-			t.Errorf("%d %%: %s", used, r.Verdict)
-		}
-	}
-}
-
 func TestTheDocumentDescribesEveryEventAndField(t *testing.T) {
 	document, err := os.ReadFile(filepath.Join("..", "..", "docs", "report.md"))
 	check(t, err)

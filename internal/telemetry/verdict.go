@@ -115,9 +115,13 @@ func (r *Report) help() string {
 		return ""
 	}
 	name, share := r.Run.binding()
+	shared := r.Run.together()
 	switch {
 	case share < noteworthy:
 		return ""
+	case shared != nil:
+		return fmt.Sprintf("Several models were refused though none used half of its %[1]s: the account seems to have that limit for all of them together. Telling it would help: --%[1]s %d.",
+			shared.Dimension, shared.Limit)
 	case name == "cooldown" && r.Run.Shared:
 		return "Another process used the same key: together they exceeded its limits. Let them run one after the other."
 	case name == "cooldown":
@@ -156,6 +160,43 @@ func (r *Run) used(dimension string) (share float64, ok bool) {
 	}
 	return 0, false
 }
+
+// together is a limit that an account seems to have for several lanes together, and not for each: the provider stated it for them
+// all, and refused many of their calls by it, though none of them used half of it. Nil is none.
+func (r *Run) together() *Quota {
+	if r.Shared {
+		return nil // others used it
+	}
+	type limit struct {
+		account, dimension string
+		value              int64
+	}
+	lanes, sent, refused := map[limit]int{}, map[limit]int{}, map[limit]int{}
+	for i := range r.Lanes {
+		l := &r.Lanes[i]
+		for q := range l.Quota {
+			q := &l.Quota[q]
+			n := l.refused[q.dimension]
+			if n == 0 || q.Share >= 0.5 || q.Source == string(sluice.SourceTold) {
+				continue
+			}
+			key := limit{l.Account, q.Dimension, q.Limit}
+			lanes[key]++
+			sent[key] += l.Sent
+			refused[key] += n
+			if lanes[key] > 1 && refused[key] >= fewRefused && float64(refused[key]) >= manyRefused*float64(sent[key]) {
+				return q
+			}
+		}
+	}
+	return nil
+}
+
+// Refusals of several lanes are many from so many on, and from that share of their calls.
+const (
+	fewRefused  = 5
+	manyRefused = 0.05
+)
 
 // source is where the limit of the busiest lane is known from.
 func (r *Run) source(dimension string) sluice.Source {
