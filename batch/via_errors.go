@@ -179,7 +179,11 @@ func (e *RefusedError) Hint() string {
 	if e.broken {
 		return "nothing of it was run: run the same again later, or with --via auto, which calls live what is refused"
 	}
-	return "nothing of it was run: correct what the provider names and run the same again, or call the lines live with --via live"
+	hint := "nothing of it was run: correct what the provider names and run the same again, or call the lines live with --via live"
+	if e.Lines > e.Parts {
+		hint += "; where a part is too large for it, --batch-requests makes smaller ones"
+	}
+	return hint
 }
 
 // add counts a refused part.

@@ -278,6 +278,9 @@ func TestAPartThatIsRefusedLeavesItsLines(t *testing.T) {
 		if !ok || refused.Parts != 1 || refused.Lines != rep.Left() || rep.Done == 0 || !strings.Contains(err.Error(), "Invalid completion window") {
 			t.Fatalf("%+v, %v", rep.Report, err)
 		}
+		if !strings.Contains(refused.Hint(), "--batch-requests") { // nobody knows whether it was its size
+			t.Error(refused.Hint())
+		}
 		f.tidy(t)
 		if rep, err := run(t, cfg); err != nil || rep.Left() != 0 {
 			t.Errorf("%+v, %v", rep.Report, err)
