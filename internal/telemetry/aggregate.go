@@ -167,7 +167,7 @@ func (a *Aggregate) lane(account, name string) *laneSeen {
 func finishedBy(e *sluice.Event) *finished {
 	it := &finished{
 		id: e.Call, model: e.Lane, kind: e.Outcome.Kind, attempts: e.Attempt, throttles: e.Throttles, wait: e.Wait,
-		latency: e.Latency, usage: e.Outcome.Usage, finish: e.Finish, reused: e.Reused, cost: e.Cost, costed: e.Cost > 0,
+		latency: e.Latency, usage: e.Outcome.Usage, finish: e.Finish, reused: e.Reused, cost: e.Cost, costed: e.Cost > 0 || e.Reused,
 	}
 	it.message = errorOf(e)
 	return it

@@ -48,7 +48,7 @@ type items struct {
 	cooldown, backoff        time.Duration
 	usage                    sluice.Usage
 	cost                     float64
-	costed                   int
+	costed, free             int // items whose cost is known, and of those the ones that took an answer that was there
 	attempts, throttleEvents int
 }
 
@@ -100,6 +100,9 @@ func (s *items) add(it *finished) {
 	if it.costed {
 		s.cost += it.cost
 		s.costed++
+	}
+	if it.reused && it.costed {
+		s.free++
 	}
 	if it.reused {
 		s.reused++

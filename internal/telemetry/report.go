@@ -138,7 +138,7 @@ func (a *Aggregate) Report() *Report {
 	r := &Report{
 		Cut: a.cut, Failures: []Failure{}, Retries: distribution(&s.retries), Throttled: distribution(&s.throttles),
 		Waits: s.waits.result(), Longest: append([]LongWait{}, s.longest...), Latency: s.latencies.result(),
-		InputTokens: s.usage.Input, OutputTokens: s.usage.Output, Costed: s.costed,
+		InputTokens: s.usage.Input, OutputTokens: s.usage.Output,
 		CooldownMS: s.cooldown.Milliseconds(), BackoffMS: s.backoff.Milliseconds(),
 		Finish: named(s.finish), Models: named(s.models),
 	}
@@ -146,9 +146,9 @@ func (a *Aggregate) Report() *Report {
 	if s.throttled > 0 {
 		r.Items.ThrottleRate = float64(s.throttledOK) / float64(s.throttled)
 	}
-	if s.costed > 0 {
-		cost := s.cost
-		r.Cost = &cost
+	// Where the price of calls is not known, what was spared does not make a cost; where there were none, nothing was paid.
+	if s.costed > s.free || s.free > 0 && s.free == s.total {
+		r.Cost, r.Costed = new(s.cost), s.costed
 	}
 	for _, f := range s.failures {
 		r.Failures = append(r.Failures, *f)

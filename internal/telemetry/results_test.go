@@ -43,6 +43,30 @@ func TestAnswersThatWereThereAlreadyAreCounted(t *testing.T) {
 	}
 }
 
+func TestWhatWasSparedMakesNoCostOfAnUnknownPrice(t *testing.T) {
+	unknown := fmt.Sprintf(result, "a", "null", "null", 1, 0, 9, 9, "ok")
+	priced := strings.Replace(unknown, `"cost_usd":null`, `"cost_usd":0.5`, 1)
+	spared := strings.NewReplacer(`"cost_usd":null`, `"cost_usd":0`, `"kind"`, `"twin":"a","kind"`).Replace(unknown)
+	var s script
+	s.at(0, "item_done", `"call":"a","kind":"ok","cost_usd":0.5`)
+	s.at(9, "item_done", `"call":"b","kind":"ok","reused":true`)
+	for text, want := range map[string]string{
+		unknown + spared: "tokens     4 in, 6 out\n", priced + spared: "6 out; $0.50\n", priced + spared + unknown: "; $0.50 for 2 of 3 items\n",
+		spared: "; $0.00\n", s.String(): "; $0.50\n",
+	} {
+		out, events := []byte(text), []byte(nil)
+		if text == s.String() {
+			out, events = nil, out
+		}
+		r := fromFiles(t, out, events)
+		var b strings.Builder
+		check(t, r.WriteText(&b))
+		if !strings.Contains(b.String(), want) || (r.Cost == nil) != (r.Costed == 0) {
+			t.Errorf("want %q in %s of %s", want, b.String(), text)
+		}
+	}
+}
+
 func TestALineThatIsNoResultIsNamed(t *testing.T) {
 	good := fmt.Sprintf(result, "a", "null", "null", 1, 0, 1, 1, "ok")
 	for text, word := range map[string]string{

@@ -120,7 +120,7 @@ func (r *Report) runRows() []row {
 	if t.Count == 0 {
 		add("throttles", "none")
 	} else {
-		text := fmt.Sprintf("%s (%s) in %s, %.3g an hour", prose.Group(t.Count), prose.Counts(t.ByLimit), prose.Count(t.Episodes, "episode"), t.EpisodesPerHour)
+		text := fmt.Sprintf("%s (%s) in %s, %s an hour", prose.Group(t.Count), prose.Counts(t.ByLimit), prose.Count(t.Episodes, "episode"), prose.Number(t.EpisodesPerHour))
 		if t.Said != "" {
 			text += ", first: " + t.Said
 		}
