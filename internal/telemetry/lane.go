@@ -174,7 +174,7 @@ func (l *laneSeen) throttle(e *sluice.Event, b *Bin, x time.Duration) {
 	b.Throttled++
 	l.use(x, sluice.Requests, -1) // it was refused, and cost nothing
 	l.thrown(e.At)
-	if d := e.Outcome.Dimension; e.Outcome.Limit > 0 {
+	if d := e.Outcome.Dimension; e.Outcome.Limit > 0 && e.Outcome.Limit != l.limits[d].value { // else it was known before, from elsewhere
 		l.limit(x, d, known{e.Outcome.Limit, sluice.SourceRefusal})
 	}
 }

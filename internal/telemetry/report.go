@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -148,7 +149,7 @@ func (a *Aggregate) Report() *Report {
 	}
 	// Where the price of calls is not known, what was spared does not make a cost; where there were none, nothing was paid.
 	if s.costed > s.free || s.free > 0 && s.free == s.total {
-		r.Cost, r.Costed = new(s.cost), s.costed
+		r.Cost, r.Costed = new(prose.RoundDollars(s.cost)), s.costed
 	}
 	for _, f := range s.failures {
 		r.Failures = append(r.Failures, *f)

@@ -204,6 +204,24 @@ func TestEpisodesOfThrottles(t *testing.T) {
 	}
 }
 
+func TestALimitIsKnownFromWhereItWasFirst(t *testing.T) {
+	var s script
+	s.at(0, "scheduler_started", "")
+	s.at(0, "limits_changed", `"lane":"m","dimension":"rpm","limit":600,"source":"header"`)
+	s.at(0, "slot_waiting", `"lane":"m","waiting":5`)
+	s.at(10, "throttled", `"lane":"m","kind":"rate_limit","dimension":"rpm","limit":600,"waiting":5`)
+	s.at(20, "throttled", `"lane":"m","kind":"rate_limit","dimension":"tpm","limit":900,"waiting":5`)
+	s.at(30, "scheduler_closed", "")
+	r := fromFiles(t, nil, s.Bytes())
+	var text strings.Builder
+	check(t, r.WriteText(&text))
+	for _, want := range []string{"of rpm 600 (header)", "of tpm 900 (refusal)", "2 (1 rpm, 1 tpm) in 1 episode, 120,000 an hour"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("want %q in %s", want, text.String())
+		}
+	}
+}
+
 func TestWhatHeldCallsBack(t *testing.T) {
 	var s script
 	s.at(0, "scheduler_started", `"account":"a"`)

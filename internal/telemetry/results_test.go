@@ -67,6 +67,14 @@ func TestWhatWasSparedMakesNoCostOfAnUnknownPrice(t *testing.T) {
 	}
 }
 
+func TestACostIsWithoutTheNoiseOfItsSum(t *testing.T) {
+	line := fmt.Sprintf(result, "a", "null", "null", 1, 0, 9, 9, "ok")
+	r := fromFiles(t, []byte(strings.Replace(line, `"cost_usd":null`, `"cost_usd":0.1`, 1)+strings.Replace(line, `"cost_usd":null`, `"cost_usd":0.2`, 1)), nil)
+	if r.Cost == nil || *r.Cost != 0.3 {
+		t.Errorf("%v", *r.Cost)
+	}
+}
+
 func TestALineThatIsNoResultIsNamed(t *testing.T) {
 	good := fmt.Sprintf(result, "a", "null", "null", 1, 0, 1, 1, "ok")
 	for text, word := range map[string]string{
