@@ -143,6 +143,7 @@ func (a *account) exchange(ctx context.Context, permit *sluice.Permit, item *wor
 	c.check(item.ID, answer.Body, &o)
 	claim.end(answer.Status, &o, c.trip.price())
 	c.count(answer.Status, &o)
+	a.batch.via.count(item.Seq, c, &o)
 	return result, o
 }
 

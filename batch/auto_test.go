@@ -1,10 +1,15 @@
 package batch_test
 
 import (
+	"errors"
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/sim"
 )
 
 // perRequest foresees a second for each request.
@@ -71,5 +76,28 @@ func TestWeighSaysWhatAutoWillDo(t *testing.T) {
 		if got := batch.Weigh(c.left, 100, 1000, perRequest); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
+	}
+}
+
+func TestTriesByBatchesAndLiveOnesAreCountedTogether(t *testing.T) {
+	for _, attempts := range []int{1, 2, 4} {
+		t.Run(fmt.Sprint(attempts), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFiles(t, chats(12))
+				cfg, sent := f.viaConfig(t, sim.Config{})
+				cfg.Via, cfg.Budget.Attempts = batch.ViaAuto, attempts
+				cfg.Check = func(string, provider.Endpoint, []byte) error { return errors.New("no") }
+				rep, err := run(t, cfg)
+				if err != nil || rep.Report.Failed != 12 || sent.count(liveCall) != 12*(attempts-1) {
+					t.Errorf("%d live calls, %+v, %v", sent.count(liveCall), rep.Report, err)
+				}
+				for id, r := range f.results(t) {
+					if r.Sluice.Attempts != attempts || r.Sluice.Kind != "invalid_output" {
+						t.Errorf("%s: %+v", id, r.Sluice)
+					}
+				}
+				f.tidy(t)
+			})
+		})
 	}
 }

@@ -115,8 +115,9 @@ func (f *viaFeed) judged(m *merging, item *work.Item, c *call, result work.Resul
 		switch {
 		case f.finished || f.batch.cfg.Batches.Cancel:
 			return nil
-		case f.auto:
+		case f.auto && tally.Attempts < f.batch.cfg.Budget.Attempts:
 			return f.callLive(item)
+		case f.auto: // it failed as often as it may
 		case tally.Tries() < f.batch.cfg.Budget.Attempts:
 			if c.line != nil { // corrected
 				return f.retry(item, c.body)

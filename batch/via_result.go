@@ -124,6 +124,18 @@ func (v *via) accept(r *work.Result) bool {
 	return ok
 }
 
+// count counts a live try of a line, and says in its outcome if that was the last one: those by batches count, too. v may be nil.
+func (v *via) count(seq int64, c *call, o *sluice.Outcome) {
+	if v == nil || !o.Kind.Transient() {
+		return
+	}
+	v.mu.Lock()
+	before := v.tried[seq].Attempts
+	v.mu.Unlock()
+	c.tries.live++
+	o.Final = o.Final || before > 0 && before+c.tries.live >= v.batch.cfg.Budget.Attempts
+}
+
 // carryOver adds to a live result what tries by batches took before.
 func (v *via) carryOver(a *account, r *work.Result) {
 	v.mu.Lock()
