@@ -29,7 +29,8 @@ type Budget struct {
 	FailedShare float64
 
 	// Attempts is how many attempts the Schedulers make, of a call that waits for room before another, too; and how often a
-	// line is sent through a Batch API, but for times at which it was not run. Default 6.
+	// line is sent through a Batch API, but for times at which it was not run. By ViaAuto, tries of both ways count
+	// together. Default 6.
 	Attempts int
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/work"
 )
 
 // check fills in defaults and names the field that is wrong.
@@ -35,6 +36,12 @@ func (cfg *Config) check() (fill, error) {
 		return wrong("CacheMaxAge", errors.New("is for a cache, and there is none"))
 	case cfg.Timeout < 0:
 		return wrong("Timeout", errors.New("is negative"))
+	case cfg.Changed > ChangedKeep:
+		return wrong("Changed", errUnknown)
+	case cfg.Order > OrderInput:
+		return wrong("Order", errUnknown)
+	case cfg.Sync > work.SyncNone:
+		return wrong("Sync", errUnknown)
 	}
 	if err := cfg.Budget.check(cfg.Price != nil); err != nil {
 		return wrong("Budget", err)
@@ -70,6 +77,8 @@ func (cfg *Config) checkInput() (fill, error) {
 		return wrong("Input", errMissing)
 	case cfg.Input == "-" && cfg.Stdin == nil:
 		return wrong("Stdin", errMissing)
+	case cfg.Format > FormatTSV:
+		return wrong("Format", errUnknown)
 	case cfg.MaxTokens < 0:
 		return wrong("MaxTokens", errors.New("is negative"))
 	case cfg.Limit < 0:

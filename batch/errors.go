@@ -85,4 +85,7 @@ func inputFault(err error) error {
 	return err
 }
 
-var errMissing = errors.New("is missing")
+var (
+	errMissing = errors.New("is missing")
+	errUnknown = errors.New("is none of its values")
+)

@@ -149,8 +149,11 @@ func (e *JournalError) Unwrap() error { return e.Err }
 // OpenJournal opens or creates the journal at path, locks it, and cuts off a last line that was torn. It fails with a
 // *LockedError if another process has it open.
 func OpenJournal(path string, cfg JournalConfig) (*Journal, error) {
-	if cfg.SyncEvery < 0 {
+	switch {
+	case cfg.SyncEvery < 0:
 		return nil, errors.New("work: SyncEvery is negative")
+	case cfg.Sync > SyncNone:
+		return nil, errors.New("work: Sync is none of the modes")
 	}
 	cfg.SyncEvery = cmp.Or(cfg.SyncEvery, 100*time.Millisecond)
 	if cfg.Logger == nil {

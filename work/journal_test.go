@@ -55,6 +55,18 @@ func TestJournalKeepsAWholeLastLineWithoutNewline(t *testing.T) {
 	}
 }
 
+func TestJournalKnowsItsModes(t *testing.T) {
+	path := journalPath(t)
+	for _, cfg := range []work.JournalConfig{{Sync: 3}, {SyncEvery: -1}} {
+		if _, err := work.OpenJournal(path, cfg); err == nil || !strings.Contains(err.Error(), "work: Sync") {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("it was made nevertheless")
+	}
+}
+
 func TestJournalDoesNotCutWhatIsNoneOfIts(t *testing.T) {
 	for text, ok := range map[string]bool{"a line\nDear diary": false, "Dear": false, "{\"i": true, "x\n{\"id\":4,": true, "{\"ix": false} {
 		path := journalPath(t)
