@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/stress"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -103,6 +104,10 @@ func (o *stressOptions) ending(err error) error {
 	if refused, ok := errors.AsType[*provider.Error](err); ok && refused.Kind == sluice.Auth {
 		return &exitError{code: exitFailed, err: err, hint: "check the key in the environment, or name another variable with --key-env"}
 	}
+	if late, ok := errors.AsType[*provider.LateError](err); ok {
+		return &exitError{code: exitFailed, err: err, hint: fmt.Sprintf("give a try more time than %s by --timeout, or check --base-url, --model and the network: "+
+			"no load was put on it", late.After)}
+	}
 	if isAny[*stress.UnreachableError](err) {
 		return &exitError{code: exitFailed, err: err, hint: "check --base-url, --model and the network: no load was put on it"}
 	}
@@ -153,8 +158,8 @@ func (s *streams) printStress(d *stressDocument) error {
 	if d.Endpoint != "" {
 		where = d.Model + " at " + d.Endpoint
 	}
-	fmt.Fprintf(&b, "%s: %d slots, %s, seed %d, %s calls to %s\n\n", d.Level, d.Slots,
-		span(time.Duration(d.TookMS)*time.Millisecond), d.Seed, group(d.Seen), escape(where))
+	fmt.Fprintf(&b, "%s: %s, %s, seed %d, %s to %s\n\n", d.Level, prose.Count(d.Slots, "slot"),
+		span(time.Duration(d.TookMS)*time.Millisecond), d.Seed, prose.Count(int(d.Seen), "call"), escape(where))
 	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
 	for _, row := range d.Rows {
 		value, threshold, verdict := "-", "", ""
