@@ -237,12 +237,13 @@ type batchRun struct {
 	lastErr   map[string]string // of the last call that failed, by lane
 	reached   bool              // something was answered, or broke off: the provider is there
 	strangers map[string]bool   // models that were warned of
+	refused   map[refusal]int   // how often
 }
 
 func newBatchRun(s *streams, o *runOptions) *batchRun {
 	r := &batchRun{
 		s: s, o: o, pauses: &work.Pauses{},
-		lastErr: make(map[string]string), strangers: make(map[string]bool),
+		lastErr: make(map[string]string), strangers: make(map[string]bool), refused: make(map[refusal]int),
 	}
 	r.observers = observers{r.pauses, sluice.ObserverFunc(r.warn)}
 	return r
@@ -333,6 +334,7 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 	sum.separate(r.accounts.heldFor(), rep.Wall)
 	r.mu.Lock()
 	sum.Upstreams = blame(r.accounts.upstreams.summary(), r.lastErr)
+	together := sum.together(r.refused)
 	r.mu.Unlock()
 	sum.First = r.failures.byKind()
 	err = r.verdict(sum, rep.Mendable(), err)
@@ -347,7 +349,7 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 	if sum.Error == "" && sum.Hint != "" {
 		r.s.errorf("hint: %s\n", sum.Hint)
 	}
-	if b := sum.together; b != nil && len(sum.Upstreams) == 0 && r.accounts.shared == nil {
+	if b := together; b != nil && len(sum.Upstreams) == 0 && r.accounts.shared == nil {
 		r.s.errorf("hint: several models were refused though none used half of its %[1]s. If the account has that limit for all of them together, tell it: --%[1]s %[2]d\n",
 			b.Dimension, b.Limit)
 	}

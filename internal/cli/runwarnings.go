@@ -14,6 +14,7 @@ func (r *batchRun) warn(e sluice.Event) {
 		r.s.errorf("hint: let them share one quota: through `sluice serve`, or by --redis URL in both; or let them run one after the other\n")
 	}
 	r.watchHealth(e)
+	r.watchRefusals(model, &e)
 	if model != "" {
 		r.watchModel(model)
 	}
@@ -29,6 +30,21 @@ func (r *batchRun) warn(e sluice.Event) {
 		r.s.errorf("sluice: %s: goes on\n", e.Lane)
 	case sluice.EventThrottled, sluice.EventGaveUp:
 		r.s.errorf("sluice: %s: %s: %v\n", e.Lane, e.Call, e.Outcome.Err)
+	}
+}
+
+// refusal is what calls of a lane were refused by.
+type refusal struct {
+	lane string
+	by   sluice.Dimension
+}
+
+// watchRefusals counts the refusals that name a limit.
+func (r *batchRun) watchRefusals(lane string, e *sluice.Event) {
+	if e.Type == sluice.EventThrottled && e.Outcome.Dimension != sluice.AnyDimension {
+		r.mu.Lock()
+		r.refused[refusal{lane, e.Outcome.Dimension}]++
+		r.mu.Unlock()
 	}
 }
 

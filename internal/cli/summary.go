@@ -60,8 +60,6 @@ type summary struct {
 	misses int // of the cache
 
 	ran int // items that this run recorded
-
-	together *budgetSummary // a limit that the models seem to have together; nil: none
 }
 
 // laneSummary is what a run took of the limits of one lane.
@@ -69,6 +67,8 @@ type laneSummary struct {
 	Lane    string          `json:"lane"`
 	Slots   int             `json:"slots"`
 	Budgets []budgetSummary `json:"budgets"`
+
+	granted int // tries that were sent
 }
 
 // budgetSummary is what a run took of one limit.
@@ -77,6 +77,8 @@ type budgetSummary struct {
 	Limit     int64   `json:"limit"`
 	Source    string  `json:"source"`
 	Share     float64 `json:"share"` // of what the limit let through in the run's time
+
+	by sluice.Dimension
 }
 
 // summarize fills a summary from what the run and the Scheduler say.
@@ -113,42 +115,42 @@ func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 	}
 	for _, lane := range snap.Lanes {
 		sum.Throttles += lane.Throttles
-		l := laneSummary{Lane: lane.Lane, Slots: lane.Slots, Budgets: []budgetSummary{}}
+		l := laneSummary{Lane: lane.Lane, Slots: lane.Slots, Budgets: []budgetSummary{}, granted: lane.Granted}
 		for _, b := range lane.Budgets {
 			spent := b.Spent
 			if b.Dimension == sluice.Requests || b.Dimension == sluice.RequestsPerDay {
 				spent = float64(lane.Granted - lane.Throttles) // the others were refused, and cost nothing
 			}
-			l.Budgets = append(l.Budgets, budgetSummary{b.Dimension.String(), b.Limit, string(b.Source), share(b, spent, rep.Wall)})
+			l.Budgets = append(l.Budgets, budgetSummary{b.Dimension.String(), b.Limit, string(b.Source), share(b, spent, rep.Wall), b.Dimension})
 		}
 		sum.Lanes = append(sum.Lanes, l)
 	}
 	sum.bind(snap, rep.Wall)
-	sum.together = together(snap, sum.Lanes)
 	return sum
 }
 
 // together is a limit that an account seems to have for several lanes together, and not for each: it was learned of them all, and
-// many of their calls were refused, though none of them used half of it. A report of events says the same of them.
-func together(snap sluice.Snapshot, lanes []laneSummary) *budgetSummary {
+// many of their calls were refused by it, though none of them used half of it. Nil is none. A report of events says the same of them.
+func (sum *summary) together(refused map[refusal]int) *budgetSummary {
 	const few, many = 5, 0.05 // refusals of all of them, at least, and as a share of their calls
 	type limit struct {
 		dimension string
 		value     int64
 	}
-	seen, granted, refused := map[limit]int{}, map[limit]int{}, map[limit]int{}
-	for i := range lanes {
-		of := &snap.Lanes[i]
-		for j := range lanes[i].Budgets {
-			b := &lanes[i].Budgets[j]
-			if of.Throttles == 0 || b.Share >= 0.5 || b.Source == string(sluice.SourceTold) || b.Limit == 0 || b.Limit == provider.Endless {
+	lanes, granted, all := map[limit]int{}, map[limit]int{}, map[limit]int{}
+	for i := range sum.Lanes {
+		l := &sum.Lanes[i]
+		for j := range l.Budgets {
+			b := &l.Budgets[j]
+			n := refused[refusal{l.Lane, b.by}]
+			if n == 0 || b.Share >= 0.5 || b.Source == string(sluice.SourceTold) {
 				continue
 			}
 			key := limit{b.Dimension, b.Limit}
-			seen[key]++
-			granted[key] += of.Granted
-			refused[key] += of.Throttles
-			if seen[key] > 1 && refused[key] >= few && float64(refused[key]) >= many*float64(granted[key]) {
+			lanes[key]++
+			granted[key] += l.granted
+			all[key] += n
+			if lanes[key] > 1 && all[key] >= few && float64(all[key]) >= many*float64(granted[key]) {
 				return b
 			}
 		}
