@@ -36,7 +36,8 @@ type Config struct {
 	Seed uint64
 
 	// Limits per minute: requests, tokens in and out together, input tokens,
-	// output tokens. Zero means no such limit. They refill continuously.
+	// output tokens. Zero means no such limit. They refill continuously, and
+	// hold for all models together.
 	// What Gemini calls TPM counts the input alone: that is ITPM here, and
 	// only ITPM and the requests have a quota of Gemini's own.
 	RPM, TPM, ITPM, OTPM int

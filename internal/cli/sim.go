@@ -40,6 +40,7 @@ func newSim(s *streams) *cobra.Command {
 		Long: `Serve an imitation of the OpenAI, Anthropic and Gemini APIs whose limits, latency and faults you choose.
 
 Gemini's tokens per minute count the input alone: choose them by --itpm. The paths tell the APIs apart.
+The limits hold for all models and APIs together, which most providers have for each model.
 Their Batch APIs and Mistral's are there as well, which the limits on calls do not touch: see the flags --batch-*.
 The address is printed on standard output. GET /stats tells what was called. An interrupt ends it.`,
 		Example: `  sluice sim --rpm 500 --tpm 30000
