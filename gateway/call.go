@@ -267,9 +267,10 @@ func (c *call) finish(ctx context.Context, reply provider.ForwardReply, err erro
 		return
 	}
 	defer reply.Body.Close()
-	c.charged = reply.StatusCode/100 == 2
+	c.charged = reply.StatusCode/100 == 2 && reply.Kind() == sluice.OK
 	c.answered.Store(true)
 	c.relay(reply)
+	c.visit.meant = reply.Kind()
 }
 
 // context is what the call lives in. It ends with the client's, or so much later as the route says once an answer is on its way.

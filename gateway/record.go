@@ -40,7 +40,7 @@ type Record struct {
 // Kinds of Record that are no refusal of the gateway.
 const (
 	KindOK         = "ok"
-	KindUpstream   = "upstream_error" // the upstream's refusal was passed on
+	KindUpstream   = "upstream_error" // the upstream's refusal was passed on, or what is no answer, whatever its status
 	KindCut        = "cut"            // the answer broke off
 	KindClientGone = "client_gone"
 )
@@ -53,6 +53,8 @@ type visit struct {
 	refused string // why
 	gone    bool   // the client takes no more
 	whole   bool   // the answer ended as it should
+
+	meant sluice.Kind // what the upstream's answer did, whatever its status
 
 	mu     sync.Mutex // below: permits come back from other goroutines as well
 	record Record
@@ -189,9 +191,11 @@ func (v *visit) kind() string {
 		return v.refused
 	case v.gone, v.record.Status == 0, !v.whole && v.r.Context().Err() != nil:
 		return KindClientGone
-	case !v.whole:
+	case !v.whole, v.meant == sluice.Network && v.record.Status < http.StatusBadRequest: // a stream that ended before its message did
 		return KindCut
-	case v.record.Status >= http.StatusBadRequest:
+	case v.record.Status == http.StatusNotModified: // of a path that is passed on: it is what was asked
+		return KindOK
+	case v.meant != sluice.OK, v.record.Status >= http.StatusBadRequest:
 		return KindUpstream
 	}
 	return KindOK

@@ -33,6 +33,7 @@ type answerBody struct {
 	meter   *meter // of a stream; nil for another answer,
 	tail    tail   // whose end holds its usage
 	settled bool
+	meant   sluice.Kind   // once it is
 	back    chan struct{} // closed when the permit is
 }
 
@@ -123,10 +124,17 @@ func (b *answerBody) settle(err error) {
 		b.meter.end()
 	}
 	o := b.ended(err)
-	o.Readings = b.readings
+	o.Readings, b.meant = b.readings, o.Kind
 	b.flight.land()
 	b.mu.Unlock()
 	b.permit.Release(o)
+}
+
+// kind is what the answer meant, once it ended.
+func (b *answerBody) kind() sluice.Kind {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.meant
 }
 
 // ended is the outcome of an answer that ended with err: nil or io.EOF when all of it came.

@@ -108,6 +108,18 @@ type ForwardReply struct {
 	*http.Response // its body holds the permit of a call that is still on its way: close it
 	Via            Via
 	Tally          sluice.Tally
+
+	kind sluice.Kind // of an answer that came whole
+	open *answerBody // what is still on its way
+}
+
+// Kind is what the answer meant: OK, or why it is none, whatever its status. Of one that is still on its way it is OK until its body
+// has ended.
+func (r *ForwardReply) Kind() sluice.Kind {
+	if r.open == nil {
+		return r.kind
+	}
+	return r.open.kind()
 }
 
 // Do makes a call. Where there is no point in going on, it is the last refusal that a provider gave; it fails where there is

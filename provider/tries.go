@@ -17,6 +17,7 @@ type tries struct {
 	via Via
 
 	used time.Duration // by tries so far
+	kind sluice.Kind   // of the last
 }
 
 // try makes one try.
@@ -38,6 +39,7 @@ func (t *tries) try(ctx context.Context, p *sluice.Permit, v Via, cfg ExchangeCo
 	t.cfg = cfg
 	t.request = func(context.Context) *http.Request { return req }
 	o := t.attempts.try(ctx, p)
+	t.kind = o.Kind
 	if o.Open {
 		return o
 	}
@@ -62,5 +64,5 @@ func (t *tries) reply(ctx context.Context, tally sluice.Tally, err error) (Forwa
 		t.resp = nil // rather than an earlier refusal
 	}
 	resp, err := t.result(ctx, nil, err)
-	return ForwardReply{Response: stay(resp), Via: t.via, Tally: tally}, err
+	return ForwardReply{Response: stay(resp), Via: t.via, Tally: tally, kind: t.kind, open: t.open}, err
 }
