@@ -184,12 +184,18 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // lost is what a request is told whose path or method the gateway does not serve.
 func (s *state) lost(header http.Header, r *http.Request) refusal {
-	if _, ok := routeOf(http.MethodPost, r.URL.Path); ok { // else it would not be lost
-		header.Set("Allow", http.MethodPost)
-		return refusal{status: http.StatusMethodNotAllowed, kind: "method_not_allowed",
-			message: fmt.Sprintf("%s takes POST, not %s", r.URL.Path, r.Method)}
+	for _, method := range [...]string{http.MethodPost, http.MethodGet} {
+		if _, ok := routeOf(method, r.URL.Path); ok { // else it would not be lost
+		if method == http.MethodGet && strings.Contains(r.URL.Path, ":") {
+			break // a method of Gemini's that nobody knows
+		}
+			header.Set("Allow", method)
+			return refusal{status: http.StatusMethodNotAllowed, kind: "method_not_allowed",
+				message: fmt.Sprintf("%s takes %s, not %s", r.URL.Path, method, r.Method)}
+		}
 	}
-	message := "no such path here: the gateway serves the chat, responses, embeddings, messages, generateContent and models APIs"
+	message := "no such path here: the gateway serves the chat, responses, embeddings, messages, generateContent and models APIs, " +
+		"and others pass if they are listed under passthrough"
 	if s.cfg.Dashboard && r.URL.Path == "/" {
 		message += "; its dashboard is at /ui"
 	}

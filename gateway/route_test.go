@@ -274,8 +274,11 @@ func TestAMethodThatAPathDoesNotTakeIsToldTheOne(t *testing.T) {
 		{"GET", "/v1/chat/completions", 405, "POST", `"/v1/chat/completions takes POST, not GET"`},
 		{"PUT", "/v1/messages", 405, "POST", `"type":"invalid_request_error"`},
 		{"GET", "/v1beta/models/m:countTokens", 405, "POST", "takes POST, not GET"},
+		{"POST", "/v1/models", 405, "GET", `"/v1/models takes GET, not POST"`},
+		{"DELETE", "/v1/models/m", 405, "GET", "takes GET, not DELETE"},
 		{"GET", "/v1/models/m:8b", 404, "", "no such model"},
 		{"GET", "/v1/nothing", 404, "", "no such path"},
+		{"POST", "/v1/files", 404, "", "others pass if they are listed under passthrough"},
 	} {
 		got := do(t, c.method, front.URL+c.path, "")
 		if got.status != c.status || got.header.Get("Allow") != c.allow || !strings.Contains(got.body, c.want) {
