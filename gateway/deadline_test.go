@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -213,6 +214,36 @@ func TestAllWaitsOfACallAreBoundedTogether(t *testing.T) {
 		}
 		if got.status != 429 || got.header.Get("X-Sluice-Error") != "quota_exhausted" || got.header.Get("Retry-After") != "20" ||
 			got.header.Get("X-Sluice-Wait-Ms") != strconv.FormatInt(took.Milliseconds(), 10) || !strings.Contains(got.body, `"rate_limit_error"`) {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestWhoWaitedInVainIsToldOfItsTries(t *testing.T) {
+	throttles := base(func(w *piped, r *http.Request) {
+		w.status(429, "application/json")
+		_, _ = io.WriteString(w.pw, `{"error":{"message":"Rate limit reached","type":"requests","code":"rate_limit_exceeded"}}`)
+	})
+	within(t, throttles, func(s *setting) { s.Deadlines = gateway.Deadlines{Queue: 5 * time.Second} }, func(t *testing.T, x *relayed) {
+		got := ask(x, t.Context(), "/v1/messages", `{"model":"m"}`)
+		if got.header.Get("X-Sluice-Error") != "queue_timeout" || !strings.Contains(got.body, fmt.Sprintf("for its turn, and was sent %d times in vain", len(x.ended()))) {
+			t.Errorf("after %d tries: %+v", len(x.ended()), got)
+		}
+	})
+}
+
+func TestAnUpstreamThatKeepsFailingIsNotTakenForALimit(t *testing.T) {
+	fails := base(func(w *piped, r *http.Request) { w.pw.CloseWithError(errors.New("connection reset")) })
+	within(t, fails, func(s *setting) {
+		s.Deadlines = gateway.Deadlines{Queue: 20 * time.Second}
+	}, func(t *testing.T, x *relayed) {
+		var got reply
+		for range 3 { // a failure in a row too many, after which nothing is sent for a minute
+			got = ask(x, t.Context(), "/v1/messages", `{"model":"m"}`)
+		}
+		after, _ := strconv.Atoi(got.header.Get("Retry-After"))
+		if got.status != 503 || got.header.Get("X-Sluice-Error") != "upstream_failing" || after < 30 || after > 60 ||
+			!strings.Contains(got.body, "keeps failing") || !strings.Contains(got.body, "this one may wait for 20s") || strings.Contains(got.body, "limits") {
 			t.Errorf("%+v", got)
 		}
 	})

@@ -214,6 +214,13 @@ func (v *visit) sent(at time.Time) {
 	v.record.Tries++
 }
 
+// tries is how many left so far.
+func (v *visit) tries() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.record.Tries
+}
+
 // released notes what a try used and cost.
 func (v *visit) released(used sluice.Usage, usd float64, priced bool) {
 	v.mu.Lock()

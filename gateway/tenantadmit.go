@@ -165,8 +165,11 @@ func (a *admission) leftLocked() time.Duration { return a.patience - a.idled - t
 
 // tooLate refuses a call that waited for as long as it may.
 func (c *call) tooLate(waited time.Duration) refusal {
-	return refusal{status: http.StatusTooManyRequests, kind: "queue_timeout", after: max(time.Second, c.delay()),
-		message: fmt.Sprintf("the call waited %v for its turn", waited.Round(time.Millisecond))}
+	message := fmt.Sprintf("the call waited %v for its turn", waited.Round(time.Millisecond))
+	if n := c.visit.tries(); n > 0 {
+		message += fmt.Sprintf(", and was sent %s in vain", prose.Times(n))
+	}
+	return refusal{status: http.StatusTooManyRequests, kind: "queue_timeout", after: max(time.Second, c.delay()), message: message}
 }
 
 // ended is why the wait of the call was ended by look.
@@ -179,21 +182,35 @@ func (a *admission) ended() refusal {
 // tooEarly refuses a call whose limits, those of its tenant included where own is not nil, are known to be closed for longer than it
 // may wait.
 func (c *call) tooEarly(patience time.Duration, own *sluice.Scheduler) *refusal {
-	wait, whose := time.Duration(0), "the provider's"
-	if least, ok := c.cfg.Upstreams.Earliest(c.wanted(), c.route.endpoint); ok {
+	wait, whose, why := time.Duration(0), "the provider's", sluice.OK
+	asked := c.wanted()
+	if least, ok := c.cfg.Upstreams.Earliest(asked, c.route.endpoint); ok {
 		wait = least
 	}
+	theirs := wait
 	if own != nil {
 		if least := own.Earliest(sluice.Call{Cost: c.request.Cost}); least > wait {
 			wait, whose = least, "its tenant's"
 		}
 	}
-	if wait <= max(0, patience) {
+	switch {
+	case wait <= max(0, patience):
 		return nil
+	case wait == theirs:
+		why = c.cfg.Upstreams.Pausing(asked, c.route.endpoint)
 	}
-	return &refusal{status: http.StatusTooManyRequests, kind: "quota_exhausted", after: wait,
-		message: fmt.Sprintf("%s limits are reached: they let the call through in %v, and it may wait for %v",
-			whose, wait.Round(time.Second), c.patience())}
+	late := refusal{status: http.StatusTooManyRequests, kind: "quota_exhausted", after: wait}
+	in, most := wait.Round(time.Second), c.patience()
+	switch why {
+	case sluice.ServerError:
+		late.status, late.kind = http.StatusServiceUnavailable, "upstream_failing"
+		late.message = fmt.Sprintf("the upstream keeps failing: it is sent a call again in %v, and this one may wait for %v", in, most)
+	case sluice.Overloaded:
+		late.message = fmt.Sprintf("the provider is overloaded: it is sent a call again in %v, and this one may wait for %v", in, most)
+	default:
+		late.message = fmt.Sprintf("%s limits are reached: they let the call through in %v, and it may wait for %v", whose, in, most)
+	}
+	return &late
 }
 
 // wanted is the call as Schedulers know it.

@@ -149,6 +149,28 @@ func (u *Upstreams) least(c sluice.Call, e Endpoint, wait func(*sluice.Scheduler
 	return least, ok
 }
 
+// Pausing is why the upstream pauses at which such a call would wait least: ServerError of one that keeps failing, Overloaded,
+// RateLimit or UsageWindow. It is OK where that is not paused, or all are left out.
+func (u *Upstreams) Pausing(c sluice.Call, e Endpoint) (why sluice.Kind) {
+	least := time.Duration(math.MaxInt64)
+	for _, w := range u.ways(c.Lane, e) {
+		u.mu.Lock()
+		out := w.up.out != nil
+		u.mu.Unlock()
+		there := c
+		there.Lane = w.lane
+		if out || w.up.Scheduler.Earliest(there) >= least {
+			continue
+		}
+		least, why = w.up.Scheduler.Earliest(there), sluice.OK
+		snap := w.up.Scheduler.Snapshot()
+		if i := slices.IndexFunc(snap.Lanes, func(l sluice.LaneSnapshot) bool { return l.Lane == w.lane && l.Until.After(snap.At) }); i >= 0 {
+			why = snap.Lanes[i].Pause
+		}
+	}
+	return why
+}
+
 // First returns the provider of the first upstream that serves a model, and the model's id there.
 func (u *Upstreams) First(model string) (p Provider, id string, ok bool) {
 	for _, up := range u.all {
