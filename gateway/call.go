@@ -202,7 +202,7 @@ func (c *call) make() {
 // through waits for the call's turn, sends it, and relays what comes back.
 func (c *call) through(ctx context.Context, stream bool, send func(context.Context, sluice.Call) (provider.ForwardReply, error)) {
 	defer func() { c.tenant.leave(c.charged) }() // after the answer's body is closed
-	c.visit.asks(c.tenant.terms.Name, c.model, c.listed[c.model], stream)
+	c.visit.asks(c.model, c.listed[c.model], stream)
 	bad, err := c.admit(ctx)
 	if bad != nil || err != nil {
 		c.early.stop()
@@ -242,6 +242,7 @@ func (c *call) granted(p *sluice.Permit, via provider.Via) {
 
 // notAdmitted tells the client why its call does not even stand in the queue that all tenants share.
 func (c *call) notAdmitted(ctx context.Context, bad *refusal, err error) {
+	c.waited(c.tenant.waited)
 	switch {
 	case bad != nil:
 		c.refuse(*bad)

@@ -138,10 +138,17 @@ func (v *visit) begins() {
 	}
 }
 
-// asks notes what a request is for, and that it waits from now on.
-func (v *visit) asks(tenant, model string, listed, stream bool) {
+// of notes whose request it is.
+func (v *visit) of(tenant string) {
 	v.mu.Lock()
-	v.record.Tenant, v.record.Model, v.record.Listed, v.record.Stream = tenant, shown(model), listed, stream
+	v.record.Tenant = tenant
+	v.mu.Unlock()
+}
+
+// asks notes what a request is for, and that it waits from now on.
+func (v *visit) asks(model string, listed, stream bool) {
+	v.mu.Lock()
+	v.record.Model, v.record.Listed, v.record.Stream = shown(model), listed, stream
 	v.mu.Unlock()
 	v.moves(stageWaiting)
 }

@@ -60,6 +60,7 @@ func (c *call) identify() *refusal {
 			message: told + ": keys are made by `sluice serve key add`, and sent in the place of the provider's"}
 	}
 	c.tenant = &admission{tenant: one, terms: one.terms.Load(), session: sessionOf(c.r.Header), withdrawn: make(chan struct{})}
+	c.visit.of(c.tenant.terms.Name)
 	return nil
 }
 

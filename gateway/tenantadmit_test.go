@@ -204,3 +204,39 @@ func TestATenantOfHardlyAnyWeightIsToldToComeMuchLater(t *testing.T) {
 		calls.Wait()
 	})
 }
+
+func TestARefusalSaysHowLongTheCallWasHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "narrow", Concurrent: 1, MaxWait: 100 * time.Millisecond}}})
+		var open sync.WaitGroup
+		open.Go(func() { r.call("narrow", "") })
+		synctest.Wait()
+		w := r.do(r.request(t.Context(), "narrow"))
+		if w.Header().Get("X-Sluice-Error") != "queue_timeout" || w.Header().Get("X-Sluice-Wait-Ms") != "100" {
+			t.Error(text(w))
+		}
+		open.Wait()
+	})
+}
+
+func TestARefusedRequestCountsForItsTenant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var kinds []string
+		traffic := gateway.NewTraffic(gateway.TrafficConfig{Ended: func(r *gateway.Record) { kinds = append(kinds, r.Tenant+" "+r.Kind) }})
+		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "a", Models: []string{"m"}}}, gateway: gateway.Config{Traffic: traffic}})
+		for _, body := range []string{chatBody, `{"model":"free"}`, `{`} {
+			req := r.request(t.Context(), "a")
+			req.Body, req.ContentLength = bodyOf(body)
+			r.do(req)
+		}
+		models := r.request(t.Context(), "a")
+		models.Method, models.URL.Path, models.Body, models.ContentLength = http.MethodGet, "/v1/models", http.NoBody, 0
+		r.do(models)
+		stranger := r.request(t.Context(), "a")
+		stranger.Header.Set("Authorization", "Bearer "+gateway.KeyPrefix+"other")
+		r.do(stranger)
+		if got, want := fmt.Sprint(kinds), "[a ok a model_not_allowed a invalid_request a ok  invalid_api_key]"; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	})
+}
