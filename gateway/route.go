@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -36,9 +37,9 @@ type Passthrough struct {
 
 // checkRoutes names what is wrong with routes and passthroughs.
 func checkRoutes(cfg *Config) error {
-	for _, r := range cfg.Routes {
-		if r.Path != "" && r.Path[0] != '/' || r.Early < 0 || r.Drain < 0 {
-			return fmt.Errorf("gateway: route %q: a path begins with a slash, and Early and Drain are not negative", r.Path)
+	for i, r := range cfg.Routes {
+		if err := r.Check(cfg.Routes[:i]); err != nil {
+			return fmt.Errorf("gateway: route %q: %w", r.Path, err)
 		}
 	}
 	for _, p := range cfg.Passthrough {
@@ -60,6 +61,35 @@ func (s *state) handling(to route) Route {
 		}
 	}
 	return Route{}
+}
+
+// Check says what is wrong with a route that comes after those: one that no call would be handled by is a mistake, by which a client's
+// key might stay where it is meant to go upstream.
+func (r Route) Check(after []Route) error {
+	if r.Path != "" && r.Path[0] != '/' || r.Early < 0 || r.Drain < 0 {
+		return errors.New("a path begins with a slash, and Early and Drain are not negative")
+	}
+	if !reaches(r.Path) {
+		return errors.New("no path that is served begins so: want a part of /v1/chat/completions, /v1/responses, /v1/embeddings, /v1/messages or /v1beta/models")
+	}
+	for _, before := range after {
+		if strings.HasPrefix(strings.TrimPrefix(r.Path, "/v1"), strings.TrimPrefix(before.Path, "/v1")) {
+			return fmt.Errorf("the route of %q before it has all of its calls: put this one first", before.Path)
+		}
+	}
+	return nil
+}
+
+// reaches reports whether there are calls whose paths begin so.
+func reaches(prefix string) bool {
+	for path := range fixed {
+		if (route{path: path}).begins(prefix) {
+			return true
+		}
+	}
+	const models = "/models/" // of Gemini, which any name may follow
+	bare := strings.TrimPrefix(strings.TrimPrefix(prefix, "/v1"), "beta")
+	return strings.HasPrefix(models, bare) || strings.HasPrefix(bare, models)
 }
 
 // passes is the passthrough that a request fits, or nil. A path that could lead out of it fits none.

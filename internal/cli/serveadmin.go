@@ -13,6 +13,9 @@ import (
 
 // admin is who may steer the gateway at /ui: who knows the key in a variable. Nil: nobody.
 func (r *serving) admin(variable string) (*gateway.Admin, error) {
+	fault := func(text string) error {
+		return r.settings.fault(&r.accounts.settings.file, "--admin-key-env", "admin_key_env", errors.New(text))
+	}
 	if variable == "" {
 		return nil, nil
 	}
@@ -22,8 +25,11 @@ func (r *serving) admin(variable string) (*gateway.Admin, error) {
 	}
 	key := strings.TrimSpace(os.Getenv(variable))
 	r.s.err.secrets.hide(key)
+	if key == "" {
+		return nil, usageError(fault(variable+" is not set in the environment"), "export %s=$(openssl rand -hex 16)", variable)
+	}
 	if len(key) < leastToken || strings.ContainsFunc(key, notInKey) {
-		return nil, usageError(fmt.Errorf("the key in %s is shorter than %d characters, or holds some that a header cannot", variable, leastToken),
+		return nil, usageError(fault(fmt.Sprintf("the key in %s is shorter than %d characters, or holds some that a header cannot", variable, leastToken)),
 			"export %s=$(openssl rand -hex 16)", variable)
 	}
 	return &gateway.Admin{Key: key, Pause: r.hold, Paused: func() bool { return r.present().held() }, Limits: r.tell}, nil

@@ -37,6 +37,8 @@ type serveSettings struct {
 
 	shared     string // URL of an engine; "" is none
 	failClosed bool
+
+	filed []string // fields that the file has, and that no flag won over
 }
 
 // settings are those of the flags over those of the file.
@@ -83,6 +85,7 @@ func (o *serveOptions) settings(from *settings, keyed bool) (serveSettings, erro
 			from.note(fmt.Sprintf("--%s wins over serve.%s of %s", f.flag, f.field, from.file.Name))
 		case f.stated:
 			f.take()
+			all.filed = append(all.filed, f.field)
 		}
 	}
 	return all, all.check(&from.file, keyed)
@@ -133,13 +136,18 @@ func (s *serveSettings) check(file *config.File, keyed bool) error {
 	if ip := net.ParseIP(host); !keyed && (host == "" || ip != nil && !ip.IsLoopback()) {
 		return openToOthers(file, s.listen)
 	}
-	for _, written := range [...][2]string{{"--access-log", s.access}, {"--events", s.events}} {
-		flag, name := written[0], written[1]
-		if name == "" || name == "-" {
+	for _, written := range [...]struct{ flag, field, name string }{{"--access-log", "access_log", s.access}, {"--events", "events", s.events}} {
+		if written.name == "" || written.name == "-" {
 			continue
 		}
-		if info, err := os.Stat(filepath.Dir(name)); err != nil || !info.IsDir() {
-			return usageError(fmt.Errorf("%s %s: there is no such directory", flag, name), "make the directory, or name a file in one that is there")
+		if info, err := os.Stat(filepath.Dir(written.name)); err != nil || !info.IsDir() {
+			return usageError(s.fault(file, written.flag+" "+written.name, written.field, errors.New("there is no such directory")),
+				"make the directory, or name a file in one that is there")
+		}
+	}
+	for i, r := range s.routes {
+		if err := r.Check(s.routes[:i]); err != nil {
+			return usageError(file.At(fmt.Sprintf("serve.routes[%d].path", i), err), "docs/serve.md lists what is served, and which of several routes a call has")
 		}
 	}
 	if dir := s.bodies.Dir; dir != "" {
@@ -148,6 +156,14 @@ func (s *serveSettings) check(file *config.File, keyed bool) error {
 		}
 	}
 	return nil
+}
+
+// fault says where what is wrong was told: by the file, or by a flag.
+func (s *serveSettings) fault(file *config.File, flag, field string, err error) error {
+	if slices.Contains(s.filed, field) {
+		return file.At("serve."+field, err)
+	}
+	return fmt.Errorf("%s: %w", flag, err)
 }
 
 // openToOthers refuses an address that others can reach.
