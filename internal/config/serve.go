@@ -187,6 +187,9 @@ func CheckOrigin(origin string) error {
 	return nil
 }
 
+// methods are those that requests may pass by.
+var methods = [...]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+
 // checkPaths refuses routes and passthroughs that fit nothing.
 func (f *File) checkPaths() (field string, err error) {
 	for i, r := range f.Serve.Routes {
@@ -198,6 +201,10 @@ func (f *File) checkPaths() (field string, err error) {
 		switch {
 		case len(p.Path) < 2 || p.Path[0] != '/' || strings.HasSuffix(p.Path, "/"):
 			return fmt.Sprintf("passthrough[%d].path", i), errors.New("want a path such as /v1/files, with no slash at its end")
+		case p.Method != "" && !slices.Contains(methods[:], p.Method):
+			return fmt.Sprintf("passthrough[%d].method", i), fmt.Errorf("want one of %s", strings.Join(methods[:], ", "))
+		case p.Upstream == "":
+			return fmt.Sprintf("passthrough[%d].upstream", i), errors.New("is missing: it is the name of the upstream that such requests are sent to")
 		case len(f.Upstreams) > 0 && !slices.ContainsFunc(f.Upstreams, func(up Upstream) bool { return up.Name == p.Upstream }):
 			return fmt.Sprintf("passthrough[%d].upstream", i), fmt.Errorf("no upstream is named %q", p.Upstream)
 		}
