@@ -174,10 +174,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(v, dialectOf(r), on.lost(w.Header(), r))
 		return
 	}
-	v.record.Endpoint = route.endpoint.String()
-	if route.models {
-		v.record.Endpoint = "/v1/models"
-	}
+	v.record.Endpoint = route.name()
 	g.serve(v, r, route, on)
 	v.whole = true
 }

@@ -125,6 +125,20 @@ type route struct {
 	count    bool   // how many tokens the request has
 }
 
+// name is the path without what a client chooses in it.
+func (to route) name() string {
+	name := to.endpoint.String()
+	switch {
+	case to.models:
+		return "/v1/models"
+	case !to.count:
+		return name
+	case to.endpoint.Dialect() == provider.Gemini:
+		return name[:strings.LastIndexByte(name, ':')] + ":countTokens"
+	}
+	return to.path
+}
+
 // begins reports whether the path begins so, with its version or without: however a client spells it, it is handled alike. Else who
 // leaves out /v1 would be served with the upstream's key where clients are to send their own.
 func (to route) begins(prefix string) bool {

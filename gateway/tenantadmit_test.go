@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -216,6 +217,24 @@ func TestARefusalSaysHowLongTheCallWasHeld(t *testing.T) {
 			t.Error(text(w))
 		}
 		open.Wait()
+	})
+}
+
+func TestARequestIsCalledByItsEndpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, _, ended := watched(t, func(cfg *gateway.Config) {
+			cfg.Passthrough = []gateway.Passthrough{{Path: "/v1/files", Upstream: "house"}}
+		})
+		for i, c := range [][2]string{
+			{"/chat/completions", "/v1/chat/completions"}, {"/v1/messages", "/v1/messages"}, {"/v1/v1/messages/count_tokens", "/v1/messages/count_tokens"},
+			{"/v1/models/m:generateContent", "/v1beta/models/{model}:generateContent"}, {"/v1beta/models/m:countTokens", "/v1beta/models/{model}:countTokens"},
+			{"/v1/files/secret", "/v1/files"}, {"/v1/nothing", ""},
+		} {
+			g.ServeHTTP(httptest.NewRecorder(), request(t.Context(), c[0], hello))
+			if got := ended()[i].Endpoint; got != c[1] {
+				t.Errorf("%s is %q, want %q", c[0], got, c[1])
+			}
+		}
 	})
 }
 

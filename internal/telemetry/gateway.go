@@ -155,15 +155,19 @@ func (to *gatewaySeries) made(r *gateway.Record) {
 	}
 }
 
-// operationOf is what an endpoint does, as the conventions have it.
+// operationOf is what an endpoint does, as the conventions have it; count_tokens and other are words of ours.
 func operationOf(endpoint string) string {
-	switch {
-	case strings.Contains(strings.ToLower(endpoint), "embed"):
+	switch lower := strings.ToLower(endpoint); {
+	case strings.Contains(lower, "embed"):
 		return "embeddings"
-	case strings.Contains(endpoint, ":"):
+	case strings.HasSuffix(lower, "/count_tokens"), strings.HasSuffix(lower, ":counttokens"):
+		return "count_tokens"
+	case strings.Contains(lower, ":"):
 		return "generate_content"
+	case lower == "/v1/chat/completions", lower == "/v1/responses", lower == "/v1/messages":
+		return "chat"
 	}
-	return "chat"
+	return "other" // a path that is passed through
 }
 
 func (g *Gateway) tenant(name string) string {

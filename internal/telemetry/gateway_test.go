@@ -61,6 +61,24 @@ func TestRequestsOfAGatewayAreCounted(t *testing.T) {
 	}
 }
 
+func TestAnOperationIsWhatTheEndpointDoes(t *testing.T) {
+	g := gatewayOf(gateway.TrafficSnapshot{})
+	for endpoint, want := range map[string]string{
+		"/v1/chat/completions": "chat", "/v1/responses": "chat", "/v1/messages": "chat", "/v1/embeddings": "embeddings",
+		"/v1beta/models/{model}:streamGenerateContent": "generate_content", "/v1beta/models/{model}:batchEmbedContents": "embeddings",
+		"/v1/messages/count_tokens": "count_tokens", "/v1beta/models/{model}:countTokens": "count_tokens",
+		"/v1/files": "other", "/v1/messages/batches": "other",
+	} {
+		r := answered
+		r.Endpoint, r.Model = endpoint, strings.Trim(endpoint, "/")
+		g.Ended(&r)
+		name := fmt.Sprintf(`gen_ai_client_operation_duration_seconds{error_type="",gen_ai_operation_name=%q,gen_ai_provider_name="OPENAI",gen_ai_request_model=%q}`, want, r.Model)
+		if got := scrape(t, g)[name]; got != 1 {
+			t.Errorf("%s is no %s", endpoint, want)
+		}
+	}
+}
+
 func TestClientsChooseNoLabelOfAGateway(t *testing.T) {
 	g := gatewayOf(gateway.TrafficSnapshot{})
 	for i := range 1000 {
