@@ -101,6 +101,9 @@ func newServeKeyAdd(s *streams) *cobra.Command {
 			if err := refuseZeros(cmd.Flags()); err != nil {
 				return err
 			}
+			if err := checkModels(t.Models, cmd.Flags().Changed("models")); err != nil {
+				return err
+			}
 			if err := t.Check(); err != nil {
 				return usageError(err, "`sluice serve key add --help` says what a tenant may have")
 			}
@@ -141,6 +144,21 @@ func refuseZeros(fs *pflag.FlagSet) (err error) {
 		}
 	})
 	return err
+}
+
+// checkModels refuses models that would let through another set than is meant, and takes the blanks around them away. Of none, as an
+// empty variable of a shell makes them, that would be all.
+func checkModels(models []string, given bool) error {
+	if given && len(models) == 0 {
+		return usageError(errors.New("--models names none: without it, all may be asked for"), "name them, with commas between; or leave it out")
+	}
+	for i, model := range models {
+		models[i] = strings.TrimSpace(model)
+		if at := strings.IndexByte(models[i], '*'); at >= 0 && at < len(models[i])-1 {
+			return usageError(fmt.Errorf("--models %s: a * is anything at the end alone", models[i]), "name the beginning, such as gpt-4o*, or each model by itself")
+		}
+	}
+	return nil
 }
 
 func newServeKeyList(s *streams) *cobra.Command {
@@ -246,9 +264,9 @@ func newServeKeyRevoke(s *streams) *cobra.Command {
 }
 
 // oneName refuses anything but the name of one tenant.
-func oneName(_ *cobra.Command, args []string) error {
+func oneName(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return usageError(fmt.Errorf("%d names of tenants: want one", len(args)), "name it, as in `sluice serve key add alice`")
+		return usageError(fmt.Errorf("%d names of tenants: want one", len(args)), "name it, as in `%s alice`", cmd.CommandPath())
 	}
 	return nil
 }
