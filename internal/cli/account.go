@@ -167,6 +167,8 @@ func checkBaseURL(address string) error {
 	switch {
 	case err != nil:
 		return usageError(errors.New("--base-url is not an address"), "give one such as http://127.0.0.1:8000/v1")
+	case address != "" && (u.Scheme != "http" && u.Scheme != "https" || u.Host == ""):
+		return usageError(errors.New("--base-url is not an http or https address"), "give one such as http://127.0.0.1:8000/v1")
 	case u.User != nil:
 		return usageError(errors.New("--base-url holds a user or password"), "send them by --header 'Authorization: Basic ...'")
 	case u.RawQuery != "" || u.Fragment != "" || strings.HasSuffix(address, "#"):

@@ -58,13 +58,20 @@ func (f *watchFlags) open(ctx context.Context, s *streams, more ...prometheus.Co
 	return w, nil
 }
 
-// serve begins to serve metrics at an address.
-func (w *watch) serve(address string) error {
+func checkMetricsAddress(address string) error {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return usageError(fmt.Errorf("--metrics-listen %q is not an address", address),
 			"give a host and a port, such as --metrics-listen 127.0.0.1:9464")
 	}
-	var err error
+	return nil
+}
+
+// serve begins to serve metrics at an address.
+func (w *watch) serve(address string) error {
+	err := checkMetricsAddress(address)
+	if err != nil {
+		return err
+	}
 	if w.server, err = telemetry.Serve(address, w.collectors...); err != nil {
 		return usageError(fmt.Errorf("--metrics-listen %s: %w", address, cause(err)),
 			"another program may be there: take another port, or 0 for one that is free")

@@ -91,11 +91,24 @@ func (o *serveOptions) register(fs *pflag.FlagSet) {
 	o.told.watch.register(fs)
 }
 
+// wrong refuses flags that have no meaning.
+func (o *serveOptions) wrong() error {
+	switch {
+	case o.quiet && o.verbose:
+		return usageError(errors.New("--quiet and --verbose want opposite things"), "leave one of them out")
+	case o.attempts < 1:
+		return usageError(fmt.Errorf("--attempts %d is below one", o.attempts), "a call is tried at least once")
+	case o.account.maxThrottles < 0:
+		return usageError(fmt.Errorf("--max-throttles %d is below zero", o.account.maxThrottles), "say how often a call may be throttled")
+	}
+	return nil
+}
+
 // runServe is the serve command.
 func runServe(ctx context.Context, s *streams, o *serveOptions) (err error) {
 	r := &serving{s: s, o: o, pool: &schedulerPool{}, steering: make(chan struct{}, 1)}
-	if o.quiet && o.verbose {
-		return usageError(errors.New("--quiet and --verbose want opposite things"), "leave one of them out")
+	if err := o.wrong(); err != nil {
+		return err
 	}
 	if r.accounts, err = o.account.open(sluice.Config{Attempts: o.attempts, Observer: &r.observers}, s); err != nil {
 		return err

@@ -136,6 +136,11 @@ func (s *serveSettings) check(file *config.File, keyed bool) error {
 	if ip := net.ParseIP(host); !keyed && (host == "" || ip != nil && !ip.IsLoopback()) {
 		return openToOthers(file, s.listen)
 	}
+	if s.watch.metrics != "" {
+		if err := checkMetricsAddress(s.watch.metrics); err != nil { // a file's was looked at
+			return err
+		}
+	}
 	for _, written := range [...]struct{ flag, field, name string }{{"--access-log", "access_log", s.access}, {"--events", "events", s.events}} {
 		if written.name == "" || written.name == "-" {
 			continue

@@ -221,6 +221,9 @@ func (a *accounts) at(up config.Upstream, field string, err error) error {
 
 func (a *accounts) noKey(up config.Upstream, name string, f *upstreamFlags) error {
 	err := a.at(up, "key_env", fmt.Errorf("no key for upstream %s: %s", up.Name, a.unset(name)))
+	if _, filed := errors.AsType[*config.Error](err); !filed { // it is made of flags
+		return usageError(err, "export %s=..., or name another variable with --key-env, or try without a key: --provider sim", name)
+	}
 	if !f.choose {
 		return usageError(err, "export %s=..., or take that upstream out of the file", name)
 	}
