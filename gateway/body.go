@@ -88,6 +88,19 @@ func readBody(w http.ResponseWriter, r *http.Request, limits Bodies) (b *body, e
 	return b, nil
 }
 
+// takeRest reads what a request was refused without. Closing a connection over bytes that nobody read breaks it, and many clients send
+// all of them before they read why. Who waits to be asked for its body is not, and what is too long or too slow is not waited for.
+func (s *state) takeRest(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength == 0 || r.ContentLength > s.cfg.Bodies.Most || r.Header.Get("Expect") != "" || w.Header().Get("Connection") == "close" {
+		return
+	}
+	var first [1]byte
+	if n, err := r.Body.Read(first[:]); n == 0 && err != nil {
+		return // there is none, as mostly
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, s.cfg.Bodies.Most))
+}
+
 // leastPace is how many bytes of a body must come each second, once its patience is over.
 const leastPace = 8 << 10
 

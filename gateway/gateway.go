@@ -132,6 +132,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer g.open.Done()
 	on := g.take()
 	on.patience(w, r)
+	defer on.takeRest(w, r)
 	if on.cfg.Dashboard && (r.URL.Path == "/ui" || strings.HasPrefix(r.URL.Path, "/ui/")) && on.guard.refuses(r) == "" {
 		on.done() // pages stay longer than settings
 		g.serveUI(w, r, &on.cfg)
@@ -182,10 +183,10 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // lost is what a request is told whose path or method the gateway does not serve.
 func (s *state) lost(header http.Header, r *http.Request) refusal {
 	for _, method := range [...]string{http.MethodPost, http.MethodGet} {
-		if _, ok := routeOf(method, r.URL.Path); ok { // else it would not be lost
 		if method == http.MethodGet && strings.Contains(r.URL.Path, ":") {
 			break // a method of Gemini's that nobody knows
 		}
+		if _, ok := routeOf(method, r.URL.Path); ok { // else it would not be lost
 			header.Set("Allow", method)
 			return refusal{status: http.StatusMethodNotAllowed, kind: "method_not_allowed",
 				message: fmt.Sprintf("%s takes %s, not %s", r.URL.Path, method, r.Method)}

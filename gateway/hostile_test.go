@@ -256,3 +256,24 @@ func TestAnUpstreamThatBehavesBadlyIsATypedError(t *testing.T) {
 		})
 	}
 }
+
+// TestALongBodyThatIsNotNeededIsTakenAllTheSame has clients that send all of it before they read, as many do: a server that closes over
+// what it has not read breaks their connection, and they never hear why.
+func TestALongBodyThatIsNotNeededIsTakenAllTheSame(t *testing.T) {
+	_, front := served(t, func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s %s goes upstream", r.Method, r.URL)
+	}, func(s *setting) { s.Bodies.Most = 32 << 20 })
+	long := strings.Repeat("x", 30<<20) // more than the network keeps
+	for _, head := range []string{"Host: localhost", "Host: localhost\r\nConnection: close", "Host: localhost\r\nContent-Encoding: gzip", "Host: elsewhere.example"} {
+		conn := dial(t, front)
+		send(t, conn, fmt.Sprintf("POST /v1/messages/batches HTTP/1.1\r\n%s\r\nContent-Length: %d\r\n\r\n%s", head, len(long), long))
+		if got := answer(t, conn); got.cut != nil || got.status/100 != 4 {
+			t.Errorf("%s: %+v", head, got)
+		}
+	}
+	conn := dial(t, front)
+	send(t, conn, "POST /v1/nothing HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 100000\r\n\r\n")
+	if got := answer(t, conn); got.cut != nil || got.status != 404 {
+		t.Errorf("who waits to be asked for its body gets %+v", got)
+	}
+}
