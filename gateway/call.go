@@ -158,7 +158,7 @@ func (c *call) understand() *refusal {
 	}
 	if !c.cfg.Upstreams.Serves(c.model, c.route.endpoint) {
 		return &refusal{status: http.StatusNotFound, kind: "model_not_found",
-			message: fmt.Sprintf("no upstream serves the model %q at %s", shown(asked), c.route.endpoint)}
+			message: fmt.Sprintf("no upstream serves the model %q at %s: GET /v1/models lists what is served", shown(asked), c.route.endpoint)}
 	}
 	if c.handling.PassKey && c.providersKey() == "" {
 		return &refusal{status: http.StatusUnauthorized, kind: "no_key",
