@@ -3,7 +3,6 @@ package gateway
 import (
 	"bytes"
 	"encoding/json"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -61,8 +60,12 @@ func refuse(w http.ResponseWriter, d provider.Dialect, r refusal) {
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Sluice-Error", r.kind)
 	if r.after > 0 {
-		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(r.after.Seconds()))))
-		h.Set("Retry-After-Ms", strconv.FormatInt(max(1, r.after.Milliseconds()), 10))
+		ms := r.after.Milliseconds()
+		if r.after%time.Millisecond > 0 {
+			ms++
+		}
+		h.Set("Retry-After", strconv.FormatInt((ms+999)/1000, 10))
+		h.Set("Retry-After-Ms", strconv.FormatInt(ms, 10))
 	} else {
 		h.Set("X-Should-Retry", "false")
 	}
