@@ -222,6 +222,8 @@ func cmdSim(ts *testscript.TestScript, neg bool, args []string) {
 			c.SpentAfter = number(ts, value)
 		case "bad":
 			c.Faults.BadRequest = 0.5
+		case "refuses":
+			c.Faults.Throttled = 0.5
 		case "models":
 			c.Models = strings.Split(value, ",")
 		case "noheaders":
