@@ -90,13 +90,10 @@ func readBody(w http.ResponseWriter, r *http.Request, limits Bodies) (b *body, e
 
 // takeRest reads what a request was refused without. Closing a connection over bytes that nobody read breaks it, and many clients send
 // all of them before they read why. Who waits to be asked for its body is not, and what is too long or too slow is not waited for.
-func (s *state) takeRest(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength == 0 || r.ContentLength > s.cfg.Bodies.Most || r.Header.Get("Expect") != "" || w.Header().Get("Connection") == "close" {
+func (s *state) takeRest(v *visit) {
+	r := v.r
+	if v.refused == "" || r.ContentLength == 0 || r.ContentLength > s.cfg.Bodies.Most || r.Header.Get("Expect") != "" || v.Header().Get("Connection") == "close" {
 		return
-	}
-	var first [1]byte
-	if n, err := r.Body.Read(first[:]); n == 0 && err != nil {
-		return // there is none, as mostly
 	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, s.cfg.Bodies.Most))
 }

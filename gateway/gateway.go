@@ -132,7 +132,6 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer g.open.Done()
 	on := g.take()
 	on.patience(w, r)
-	defer on.takeRest(w, r)
 	if on.cfg.Dashboard && (r.URL.Path == "/ui" || strings.HasPrefix(r.URL.Path, "/ui/")) && on.guard.refuses(r) == "" {
 		on.done() // pages stay longer than settings
 		g.serveUI(w, r, &on.cfg)
@@ -142,6 +141,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setWaited(w.Header(), 0)
 	if text := on.guard.refuses(r); text != "" {
 		v := on.visit(w, r)
+		defer on.takeRest(v)
 		defer v.leave()
 		refuse(v, dialectOf(r), refusal{status: http.StatusForbidden, kind: "forbidden", message: text})
 		return
@@ -163,6 +163,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	v := on.visit(w, r)
+	defer on.takeRest(v)
 	defer v.leave()
 	route, ok := routeOf(r.Method, r.URL.Path)
 	if p := on.passes(r); !ok && p != nil {

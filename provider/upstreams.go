@@ -125,15 +125,34 @@ func (u *Upstreams) Open(model string, e Endpoint) []*Upstream {
 // Delay is how long a call that asked now would likely wait where it would wait least, behind those that wait already. It is false
 // where all upstreams are left out. The call's lane is the model as it is asked for.
 func (u *Upstreams) Delay(c sluice.Call, e Endpoint) (time.Duration, bool) {
-	return u.least(c, e, (*sluice.Scheduler).Delay)
+	wait, there := u.least(c, e, (*sluice.Scheduler).Delay)
+	return wait, there.up != nil
 }
 
 // Earliest is how long such a call would wait at least, even if it were the next. It is false as Delay is.
 func (u *Upstreams) Earliest(c sluice.Call, e Endpoint) (time.Duration, bool) {
-	return u.least(c, e, (*sluice.Scheduler).Earliest)
+	wait, there := u.least(c, e, (*sluice.Scheduler).Earliest)
+	return wait, there.up != nil
 }
 
-func (u *Upstreams) least(c sluice.Call, e Endpoint, wait func(*sluice.Scheduler, sluice.Call) time.Duration) (least time.Duration, ok bool) {
+// Pausing is why the upstream pauses at which such a call would wait least: ServerError of one that keeps failing, Overloaded,
+// RateLimit or UsageWindow. It is OK where that is not paused, or all are left out.
+func (u *Upstreams) Pausing(c sluice.Call, e Endpoint) sluice.Kind {
+	_, there := u.least(c, e, (*sluice.Scheduler).Earliest)
+	if there.up == nil {
+		return sluice.OK
+	}
+	snap := there.up.Scheduler.Snapshot()
+	for i := range snap.Lanes {
+		if l := &snap.Lanes[i]; l.Lane == there.lane && l.Until.After(snap.At) {
+			return l.Pause
+		}
+	}
+	return sluice.OK
+}
+
+// least is the shortest wait of such a call, and where that is: nowhere, if all upstreams are left out.
+func (u *Upstreams) least(c sluice.Call, e Endpoint, wait func(*sluice.Scheduler, sluice.Call) time.Duration) (least time.Duration, there way) {
 	least = math.MaxInt64
 	for _, w := range u.ways(c.Lane, e) {
 		u.mu.Lock()
@@ -142,33 +161,12 @@ func (u *Upstreams) least(c sluice.Call, e Endpoint, wait func(*sluice.Scheduler
 		if out {
 			continue
 		}
-		there := c
-		there.Lane = w.lane
-		least, ok = min(least, wait(w.up.Scheduler, there)), true
-	}
-	return least, ok
-}
-
-// Pausing is why the upstream pauses at which such a call would wait least: ServerError of one that keeps failing, Overloaded,
-// RateLimit or UsageWindow. It is OK where that is not paused, or all are left out.
-func (u *Upstreams) Pausing(c sluice.Call, e Endpoint) (why sluice.Kind) {
-	least := time.Duration(math.MaxInt64)
-	for _, w := range u.ways(c.Lane, e) {
-		u.mu.Lock()
-		out := w.up.out != nil
-		u.mu.Unlock()
-		there := c
-		there.Lane = w.lane
-		if out || w.up.Scheduler.Earliest(there) >= least {
-			continue
-		}
-		least, why = w.up.Scheduler.Earliest(there), sluice.OK
-		snap := w.up.Scheduler.Snapshot()
-		if i := slices.IndexFunc(snap.Lanes, func(l sluice.LaneSnapshot) bool { return l.Lane == w.lane && l.Until.After(snap.At) }); i >= 0 {
-			why = snap.Lanes[i].Pause
+		c.Lane = w.lane
+		if d := wait(w.up.Scheduler, c); there.up == nil || d < least {
+			least, there = d, w
 		}
 	}
-	return why
+	return least, there
 }
 
 // First returns the provider of the first upstream that serves a model, and the model's id there.

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -129,28 +130,15 @@ func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 	return sum
 }
 
-// together is a limit that an account seems to have for several lanes together, and not for each: it was learned of them all, and
-// many of their calls were refused by it, though none of them used half of it. Nil is none. A report of events says the same of them.
+// together is a limit that the account seems to have for several lanes together; nil: none.
 func (sum *summary) together(refused map[refusal]int) *budgetSummary {
-	const few, many = 5, 0.05 // refusals of all of them, at least, and as a share of their calls
-	type limit struct {
-		dimension string
-		value     int64
-	}
-	lanes, granted, all := map[limit]int{}, map[limit]int{}, map[limit]int{}
+	var all telemetry.SharedLimits
 	for i := range sum.Lanes {
 		l := &sum.Lanes[i]
 		for j := range l.Budgets {
 			b := &l.Budgets[j]
-			n := refused[refusal{l.Lane, b.by}]
-			if n == 0 || b.Share >= 0.5 || b.Source == string(sluice.SourceTold) {
-				continue
-			}
-			key := limit{b.Dimension, b.Limit}
-			lanes[key]++
-			granted[key] += l.granted
-			all[key] += n
-			if lanes[key] > 1 && all[key] >= few && float64(all[key]) >= many*float64(granted[key]) {
+			if all.Add(telemetry.LimitUse{Dimension: b.Dimension, Limit: b.Limit, Source: b.Source, Share: b.Share,
+				Calls: l.granted, Refused: refused[refusal{l.Lane, b.by}]}) {
 				return b
 			}
 		}

@@ -161,42 +161,24 @@ func (r *Run) used(dimension string) (share float64, ok bool) {
 	return 0, false
 }
 
-// together is a limit that an account seems to have for several lanes together, and not for each: the provider stated it for them
-// all, and refused many of their calls by it, though none of them used half of it. Nil is none.
+// together is a limit that an account seems to have for several lanes together; nil: none.
 func (r *Run) together() *Quota {
 	if r.Shared {
 		return nil // others used it
 	}
-	type limit struct {
-		account, dimension string
-		value              int64
-	}
-	lanes, sent, refused := map[limit]int{}, map[limit]int{}, map[limit]int{}
+	var all SharedLimits
 	for i := range r.Lanes {
 		l := &r.Lanes[i]
 		for q := range l.Quota {
 			q := &l.Quota[q]
-			n := l.refused[q.dimension]
-			if n == 0 || q.Share >= 0.5 || q.Source == string(sluice.SourceTold) {
-				continue
-			}
-			key := limit{l.Account, q.Dimension, q.Limit}
-			lanes[key]++
-			sent[key] += l.Sent
-			refused[key] += n
-			if lanes[key] > 1 && refused[key] >= fewRefused && float64(refused[key]) >= manyRefused*float64(sent[key]) {
+			if all.Add(LimitUse{Account: l.Account, Dimension: q.Dimension, Limit: q.Limit, Source: q.Source, Share: q.Share,
+				Calls: l.Sent, Refused: l.refused[q.dimension]}) {
 				return q
 			}
 		}
 	}
 	return nil
 }
-
-// Refusals of several lanes are many from so many on, and from that share of their calls.
-const (
-	fewRefused  = 5
-	manyRefused = 0.05
-)
 
 // source is where the limit of the busiest lane is known from.
 func (r *Run) source(dimension string) sluice.Source {
