@@ -1,0 +1,6 @@
+//go:build full
+
+package suite
+
+// Full reports whether the full suite runs.
+const Full = true
