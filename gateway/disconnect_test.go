@@ -15,19 +15,8 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/gateway"
+	"github.com/sluice-llm/sluice/internal/suite"
 )
-
-// clients is how many disconnect: as many as SLUICE_DISCONNECTS says (10000 is what was promised), or fewer.
-func clients(t *testing.T) int {
-	if text := os.Getenv("SLUICE_DISCONNECTS"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	return 300
-}
 
 // descriptors is how many this process has open; 0 where that cannot be told.
 func descriptors() int {
@@ -64,10 +53,10 @@ func TestClientsThatDisconnectLeaveNothingBehind(t *testing.T) {
 	})
 	// What stays open for the next call is there before the count.
 	post(t, front.URL+"/v1/chat/completions", `{"model":"m"}`)
-	settle(x, 0, 0, 2*time.Second)
+	settle(x, 0, 0, 300*time.Millisecond)
 	goroutines, files := runtime.NumGoroutine(), descriptors()
 
-	n := clients(t)
+	n := suite.Size(60, 10_000)
 	var all sync.WaitGroup
 	turns := make(chan struct{}, 64)
 	for range n {

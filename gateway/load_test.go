@@ -8,8 +8,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/gateway"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
 )
@@ -236,20 +235,11 @@ func overloads() map[string]openLoad {
 	}
 }
 
-// everyLoad is whether all loads are wanted, of which most show by their figures what others show, too:
-//
-//	SLUICE_TEST_LOADS=all go test ./gateway -run 'FourTimes|Shares' -v
-func everyLoad() bool { return os.Getenv("SLUICE_TEST_LOADS") == "all" }
-
 func TestFourTimesTheLoadIsHeldBackAndTheQuotaUsed(t *testing.T) {
-	usual := []string{"requests, in headers", "requests, streams", "tokens, streams", "output, told"} // each way to know of a limit and to answer
-	if raceEnabled {
-		usual = []string{"requests, streams"} // figures are the same under the race detector, which sees one case
-	}
 	for name, l := range overloads() {
 		t.Run(name, func(t *testing.T) {
-			if !everyLoad() && !slices.Contains(usual, name) {
-				t.Skip("SLUICE_TEST_LOADS=all tries it, too")
+			if name != "requests, in headers" { // the cheapest
+				suite.FullOnly(t)
 			}
 			synctest.Test(t, func(t *testing.T) {
 				l.tenants, l.long = equals(4), 90*time.Second

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/gateway"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -35,9 +36,8 @@ func TestSharesOfWhatBindsAreByWeight(t *testing.T) {
 	for name, l := range limits {
 		for _, weights := range [][]float64{{1, 2, 4}, {1, 1, 1}} {
 			t.Run(fmt.Sprint(name, weights), func(t *testing.T) {
-				// Equal weights are one case of others, and figures are the same under the race detector.
-				if same := weights[0] == weights[2]; !everyLoad() && (same || raceEnabled && name != "requests") {
-					t.Skip("SLUICE_TEST_LOADS=all tries it, too")
+				if name != "requests" || weights[0] == weights[2] {
+					suite.FullOnly(t)
 				}
 				synctest.Test(t, func(t *testing.T) {
 					l.body, l.long = sizes, 80*s
@@ -100,7 +100,7 @@ func TestATenantThatComesAndGoesHasItsShareWhileItIsThere(t *testing.T) {
 			tenants: []gateway.Tenant{{Name: "stays"}, {Name: "comes"}}})
 		end := make(chan struct{})
 		stayed, _ := r.clients(40, "stays", end)
-		for range 5 {
+		for range suite.Size(1, 5) {
 			time.Sleep(30 * time.Second)
 			before, stop := len(r.upstream.sent()), make(chan struct{})
 			gone, _ := r.clients(40, "comes", stop)
@@ -127,9 +127,6 @@ func TestATenantThatComesAndGoesHasItsShareWhileItIsThere(t *testing.T) {
 }
 
 func TestLowPriorityIsNotStarved(t *testing.T) {
-	if raceEnabled {
-		t.Skip("figures are the same under the race detector, which sees many tenants in other tests")
-	}
 	synctest.Test(t, func(t *testing.T) {
 		r := newTenantRig(t, rigConfig{sim: sim.Config{RPM: 600, Burst: time.Second}, limits: sluice.Limits{RPM: 600},
 			tenants: []gateway.Tenant{{Name: "low", Priority: "low"}, {Name: "high", Priority: "high", Weight: 100}}})
@@ -137,12 +134,13 @@ func TestLowPriorityIsNotStarved(t *testing.T) {
 		high, _ := r.clients(60, "high", end)
 		time.Sleep(5 * time.Second)
 		low, longest := r.clients(4, "low", end)
-		time.Sleep(10 * time.Minute)
+		minutes := suite.Size(4, 10)
+		time.Sleep(time.Duration(minutes) * time.Minute)
 		sent, all := r.upstream.since(0)
 		close(end)
 		high()
 		low()
-		if sent["low"] < 10 || longest() > 3*time.Minute {
+		if sent["low"] < minutes || longest() > 3*time.Minute {
 			t.Errorf("of low priority were %d of %d calls, and one waited %v", sent["low"], all, longest())
 		}
 		if sent["low"] > all/10 {
@@ -159,7 +157,7 @@ func TestAnInteractiveCallWaitsForTwoTurnsOfARateAtMost(t *testing.T) {
 				r := newTenantRig(t, rigConfig{sim: sim.Config{RPM: limits.RPM, TPM: limits.TPM, Burst: time.Second}, limits: limits,
 					tenants: []gateway.Tenant{{Name: "batch"}, {Name: "person", Priority: "high"}}, gateway: gateway.Config{Deadlines: gateway.Deadlines{Queue: time.Hour}}})
 				var calls sync.WaitGroup
-				for i := range 500 {
+				for i := range 180 { // they last for longer than the calls of the person
 					calls.Go(func() {
 						r.send(offered{tenant: "batch", session: fmt.Sprint(i % 7), body: like(i, 10, 1000, false)}, i, "/v1/chat/completions")
 					})

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/gateway"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
 )
@@ -203,14 +203,9 @@ func (m *model) check(item string, client *modelClient, whole, left bool) {
 }
 
 func TestWhateverHappensAtOnceNothingIsLostOrLeft(t *testing.T) {
-	rounds, first := 4, uint64(1)
-	if text := os.Getenv("SLUICE_MODEL_ROUNDS"); text != "" { // so many, with other luck
-		rounds, _ = strconv.Atoi(text)
-		first = rand.Uint64()
-	}
-	for i := range uint64(rounds) {
-		t.Run(fmt.Sprint(first+i), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { newModel(t, first+i).run(first + i) })
+	for seed := range suite.Size[uint64](1, 20) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { newModel(t, seed).run(seed) })
 		})
 	}
 }

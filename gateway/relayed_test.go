@@ -147,7 +147,7 @@ func served(t *testing.T, upstream http.HandlerFunc, change func(*setting)) (*re
 	x.closeIdle = base.CloseIdleConnections
 	front := httptest.NewUnstartedServer(x)
 	front.Config.ErrorLog = slog.NewLogLogger(slog.NewTextHandler(&x.log, nil), slog.LevelInfo)
-	front.Config.ReadHeaderTimeout = 5 * time.Second
+	front.Config.ReadHeaderTimeout = time.Minute
 	front.Config.MaxHeaderBytes = 64 << 10
 	front.Start()
 	t.Cleanup(front.Close)

@@ -14,11 +14,12 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/gateway"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/sim"
 )
 
 func TestTurnsEndWellWhateverHappens(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range suite.Size[uint64](5, 30) {
 		synctest.Test(t, func(t *testing.T) {
 			luck := rand.New(rand.NewPCG(seed, 1))
 			var (
@@ -143,7 +144,7 @@ func TestTheWaitsOfACallAreBoundTogether(t *testing.T) {
 }
 
 func TestATurnThatComesAsItsCallEndsGoesToTheNext(t *testing.T) {
-	for range 300 { // which comes first is up to the runtime
+	for range suite.Size(50, 1000) { // which comes first is up to the runtime
 		var turns gateway.Turns
 		enter := func(ctx context.Context) error { return turns.Enter(ctx, "m", "s", 1, time.Hour) }
 		for range gateway.MostAhead {
