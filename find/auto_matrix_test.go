@@ -22,6 +22,7 @@ func TestAutoFindsWhatIsTrue(t *testing.T) {
 			if notYet(r.name) {
 				t.Skip("not yet")
 			}
+			r.inSuite(t)
 			t.Parallel()
 			trials := []trial{r.trial(t, 1)}
 			misses := r.misses(trials)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/find"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -78,7 +79,7 @@ func TestTinyCallsThatMeetALimitOfTokensSetNoneOfRequests(t *testing.T) {
 }
 
 func TestNoMoreCallsAreOpenThanWorkersAreAskedFor(t *testing.T) {
-	for _, most := range []int{1, 2, 3} {
+	for _, most := range suite.Size([]int{2}, []int{1, 2, 3}) {
 		synctest.Test(t, func(t *testing.T) {
 			c, _ := row{}.search(t, 1)
 			server, err := sim.New(sim.Config{

@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/find"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/sim"
 )
 
 // A search that is cancelled, at whatever instant, ends at once and alone: the bubble finds what goes on after it. It claims
 // no more than what was proven, and tells of nothing any more.
 func TestSearchThatIsCancelledEndsAtOnce(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range suite.Size[uint64](4, 20) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		synctest.Test(t, func(t *testing.T) {
 			w := drawWild(seed + 1)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/find"
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 // short is an answer of one word.
@@ -76,7 +77,7 @@ func TestServerThatFailsFromSomeCallOnIsLeftAlone(t *testing.T) {
 		{"404", always(404, `{"error":{"message":"no such model"}}`), 3 * time.Minute},
 	} {
 		for _, quick := range []bool{false, true} {
-			for _, n := range []int64{3, 50, 200, 300} {
+			for _, n := range suite.Size([]int64{3, 200}, []int64{3, 50, 200, 300}) {
 				t.Run(one.name, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						cfg := over(until(n, one.then))

@@ -3,10 +3,12 @@ package find_test
 import (
 	"math"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/find"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
 )
@@ -132,6 +134,17 @@ func (r row) provider() (provider.Provider, provider.Target) {
 	}
 	p, _ := provider.Lookup("openai-compatible")
 	return p, provider.Target{BaseURL: "http://127.0.0.1/v1", Key: "any", Model: "m"}
+}
+
+// representative are the rows of the fast suite: one of each kind.
+const representative = "cap 5,rpm 60 burst 60 s,tpm 20k declared burst 60 s,queue 8,headers: rpm 500 tpm 90k,headers: anthropic," +
+	"1 % 503 cap 20,stray 429 rpm 500,storm at 5 s cap 20,halves at 10 s,cap 20 and rpm 300,tpm 90k and rpm 100"
+
+// inSuite skips what the fast suite leaves to the full one.
+func (r row) inSuite(t *testing.T) {
+	if !chosen(strings.ReplaceAll(r.name, ",", ""), representative) {
+		suite.FullOnly(t)
+	}
 }
 
 // rows are the providers by which a search is measured.

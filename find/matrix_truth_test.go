@@ -19,6 +19,7 @@ import (
 func TestTruthIsSafeAndNoMoreThanThat(t *testing.T) {
 	for _, r := range rows() {
 		t.Run(r.name, func(t *testing.T) {
+			r.inSuite(t)
 			exact, bound, _ := r.truth()
 			strays := r.sim.Faults.Throttled
 			most := refusals{}
@@ -45,6 +46,7 @@ func TestUnpacedWorkersFareAsWithAServer(t *testing.T) {
 			continue
 		}
 		t.Run(r.name, func(t *testing.T) {
+			r.inSuite(t)
 			t.Parallel()
 			workers := r.whole()
 			var got tally

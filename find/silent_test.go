@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/find"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -34,7 +35,7 @@ func (o *oneByOne) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestANetworkThatTakesItsTimeIsNoQueue(t *testing.T) {
-	for _, moment := range []time.Duration{100 * time.Microsecond, time.Millisecond} {
+	for _, moment := range suite.Size([]time.Duration{time.Millisecond}, []time.Duration{100 * time.Microsecond, time.Millisecond}) {
 		for _, regular := range []bool{true, false} {
 			r := row{sim: sim.Config{RPM: 600}}
 			synctest.Test(t, func(t *testing.T) {

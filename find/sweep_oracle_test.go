@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-llm/sluice/find"
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 // capped refuses calls above so many open ones.
@@ -57,7 +58,7 @@ func check(r *find.SweepResult, most int) error {
 }
 
 func TestSweepRecommendsWhatPassedAndNeverMoreThanTheTrueLimit(t *testing.T) {
-	for _, most := range []int{1, 2, 3, 4, 5, 11, 50, 100} {
+	for _, most := range suite.Size([]int{1, 2, 3, 11}, []int{1, 2, 3, 4, 5, 11, 50, 100}) {
 		for limit := range min(100, most+20) {
 			limit++ // from 1
 			synctest.Test(t, func(t *testing.T) {

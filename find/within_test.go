@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/find"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -17,6 +18,9 @@ func TestSearchesStayWithinTheirForecasts(t *testing.T) {
 		{name: "no limit", sim: sim.Config{}},
 	} {
 		t.Run(r.name, func(t *testing.T) {
+			if r.name == "no limit" {
+				suite.FullOnly(t)
+			}
 			synctest.Test(t, func(t *testing.T) {
 				c, _ := r.search(t, 1)
 				forecast, err := find.Estimate(c)
