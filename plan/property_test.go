@@ -2,15 +2,27 @@ package plan_test
 
 import (
 	"errors"
+	"flag"
 	"math"
+	"os"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/plan"
 )
+
+// TestMain gives the fast suite few property checks, with the same luck each time.
+func TestMain(m *testing.M) {
+	if !suite.Full {
+		flag.Set("rapid.checks", "20")
+		flag.Set("rapid.seed", "1")
+	}
+	os.Exit(m.Run())
+}
 
 // drawLimits draws limits of a sane size, each of which may be unknown, but not all.
 func drawLimits(t *rapid.T) sluice.Limits {

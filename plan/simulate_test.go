@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/plan"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
@@ -133,7 +134,12 @@ func TestForecastOfWhatCannotSucceedOrHasNoEnd(t *testing.T) {
 		"answers that take too long": {scenario: plan.Scenario{Provider: sim.Config{Latency: 10 * s}, Calls: calls(1, one), Timeout: s, Attempts: 1},
 			time: s, failed: 1, peak: 1},
 	} {
-		t.Run(name, test.check)
+		t.Run(name, func(t *testing.T) {
+			if name == "too large without end" || name == "unpaced and in no time" { // millions of steps, as "in no time"
+				suite.FullOnly(t)
+			}
+			test.check(t)
+		})
 	}
 }
 
