@@ -3,15 +3,28 @@ package fifo
 // Verdicts hang on how well a law replays a volley, which nobody else asks: this test is in the package.
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/sluice-llm/sluice/internal/suite"
 )
+
+// TestMain gives the fast suite few property checks, with the same luck each time.
+func TestMain(m *testing.M) {
+	if !suite.Full {
+		flag.Set("rapid.checks", "20")
+		flag.Set("rapid.seed", "1")
+	}
+	os.Exit(m.Run())
+}
 
 // burstServer answers a burst: when each call ends, in order or not, in units of a call's usual time.
 type burstServer func(rng *rand.Rand, calls int) []float64
@@ -146,11 +159,11 @@ func TestQueueIsFoundAndItsPlacesAreCounted(t *testing.T) {
 		trials int
 		all    bool // of the trials are exact, not only their median
 	}{
-		{0, []int{1, 2, 3, 4, 5, 7, 8, 16, 31, 48}, 1, true},
-		{0.1, []int{1, 2, 3, 4, 6, 8, 12, 16, 33, 64}, 1, true},
-		{0.2, []int{2, 5, 16}, 3, false},
-		{0.3, []int{1, 2, 4, 8}, 5, false},
-		{0.5, []int{1, 2}, 5, false},
+		{0, suite.Size([]int{1, 3, 8, 16}, []int{1, 2, 3, 4, 5, 7, 8, 16, 31, 48}), 1, true},
+		{0.1, suite.Size([]int{1, 4, 12}, []int{1, 2, 3, 4, 6, 8, 12, 16, 33, 64}), 1, true},
+		{0.2, suite.Size([]int{5}, []int{2, 5, 16}), 3, false},
+		{0.3, suite.Size([]int{2}, []int{1, 2, 4, 8}), suite.Size(3, 5), false},
+		{0.5, suite.Size(nil, []int{1, 2}), 5, false},
 	} {
 		for _, places := range c.places {
 			t.Run(fmt.Sprintf("%d places, jitter %v", places, c.sigma), func(t *testing.T) {
@@ -174,14 +187,11 @@ func TestQueueIsFoundAndItsPlacesAreCounted(t *testing.T) {
 }
 
 func TestQueueOfManyPlacesIsCountedNearlyUnderMuchJitter(t *testing.T) {
-	for _, places := range []int{48} {
-		t.Run(fmt.Sprint(places), func(t *testing.T) {
-			t.Parallel()
-			rng := rand.New(rand.NewPCG(2, uint64(places)))
-			if n, sure := gallop(queueServer(places, 0, lognormal(0.3)), rng, 100); !sure || math.Abs(float64(n-places)) > 0.1*float64(places) {
-				t.Errorf("found %d, %v", n, sure)
-			}
-		})
+	suite.FullOnly(t)
+	const places = 48
+	rng := rand.New(rand.NewPCG(2, places))
+	if n, sure := gallop(queueServer(places, 0, lognormal(0.3)), rng, 100); !sure || math.Abs(float64(n-places)) > 0.1*places {
+		t.Errorf("found %d, %v", n, sure)
 	}
 }
 
@@ -201,7 +211,7 @@ func TestQueueIsFoundWhateverElseGoesOn(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(3, 3))
 			var found []int
-			for range 3 {
+			for range suite.Size(1, 3) {
 				n, sure := gallop(s, rng, 100)
 				if !sure {
 					t.Error("no queue is sure")
@@ -209,7 +219,7 @@ func TestQueueIsFoundWhateverElseGoesOn(t *testing.T) {
 				found = append(found, n)
 			}
 			slices.Sort(found)
-			if found[1] != 8 {
+			if found[len(found)/2] != 8 {
 				t.Errorf("8 places are counted as %d", found)
 			}
 		})
@@ -246,7 +256,7 @@ func TestNoQueueIsFoundWhereThereIsNone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(4, 4))
-			for _, most := range []int{32, 64} {
+			for _, most := range suite.Size([]int{16}, []int{32, 64}) {
 				if n, sure := gallop(s, rng, most); sure {
 					t.Errorf("a queue of %d is sure", n)
 				}
@@ -259,7 +269,7 @@ func TestNoQueueIsSeldomSuspected(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	for _, sigma := range []float64{0.1, 0.3, 0.8} {
 		suspected := 0
-		for range 40 {
+		for range suite.Size(20, 40) {
 			if n, _ := Fit([][]Flight{fly(loneServer(lognormal(sigma), notSlower), rng, 16)}); n > 0 {
 				suspected++
 			}
