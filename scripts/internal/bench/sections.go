@@ -17,7 +17,7 @@ func benchmark(pattern, times, where string, more ...string) []string {
 
 // tests is the command of tests that say their figures.
 func tests(pattern, where string) []string {
-	return []string{"go", "test", "-count", "1", "-v", "-timeout", "0", "-run", pattern, where}
+	return []string{"go", "test", "-tags", "full", "-count", "1", "-v", "-timeout", "0", "-run", pattern, where}
 }
 
 // verdicts shows how tests ended.

@@ -136,7 +136,7 @@ second, where no header tells).`,
 			},
 			{
 				Name: "wild", Text: `Providers drawn at random: any limits, bursts, windows, latencies, faults, headers, dialects. The test fails on answers that are not safe.`,
-				Env: []string{"SLUICE_WILD=60"}, Command: tests("Wild", "./find"), Takes: 90 * second, Read: Verdicts, Tables: []Table{verdicts("test", `^(Test[^/]+)$`)},
+				Command: tests("Wild", "./find"), Takes: 90 * second, Read: Verdicts, Tables: []Table{verdicts("test", `^(Test[^/]+)$`)},
 			},
 		},
 		Notes: `Shares of 429s are in % of all calls of the ten minutes after the search (mean/most), which begin with *empty* buckets, all workers at once; in

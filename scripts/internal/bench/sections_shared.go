@@ -33,7 +33,6 @@ metrics, traffic and the accounting of tokens on. Medians of five rounds, each i
 				{Title: "memory", Unit: "MiB", Suffix: " MiB"}, {Title: "memory, of the proxy's", Unit: "proxy-memory", Digits: 2, Asked: atMost(1.3)}}}},
 		},
 		{
-			Env:  []string{"SLUICE_TEST_LOADS=all"},
 			Name: "load", Text: `Four times what the provider allows comes by the clock, from four tenants of the same weight of which two have twenty sessions each, in virtual
 time: three minutes where output binds, 90 s else. *Of the quota*: what was used while calls came, of what the buckets held and was
 refilled meanwhile.`,
@@ -52,7 +51,6 @@ refilled meanwhile.`,
 				{Title: "the provider's 429", Unit: "upstream-429"}, {Title: "Jain's index", Unit: "jain", Digits: 3, Asked: atLeast(0.95)}}}},
 		},
 		{
-			Env:  []string{"SLUICE_TEST_LOADS=all"},
 			Name: "shares", Text: `Shares of what binds, of three tenants whose calls are of unlike sizes (400, 900 and 150 tokens declared, 64 used), by weights of 1:2:4 (0.143, 0.286,
 0.571) and of 1:1:1, once they all wait. The test allows each share 5 %.`,
 			Command: tests("TestSharesOfWhatBinds", "./gateway"), Takes: 60 * second,
@@ -82,7 +80,7 @@ func promises() []Step {
 		{
 			Name: "disconnects", Text: `Clients that disconnect at any instant, streams, early answers, drained ones and bodies on disk among them: permits, goroutines, descriptors and files are
 what they had been, or the test fails.`,
-			Env: []string{"SLUICE_DISCONNECTS=10000"}, Briefly: []string{"SLUICE_DISCONNECTS=500"}, Command: tests("Disconnect", "./gateway"), Takes: 30 * second,
+			Command: tests("Disconnect", "./gateway"), Takes: 30 * second,
 			Read: All(Said(`^(?P<clients>\d+) clients left, after which it took (?P<back>\S+) until all was back$`), Verdicts),
 			Tables: []Table{{First: "test", Rows: `^(TestClientsThatDisconnectLeaveNothingBehind)$`, Columns: []Column{{Title: "clients that left", Unit: "clients"},
 				{Title: "all was back after", Unit: "back", Scale: 1000, Suffix: " ms"}, {Title: "took", Unit: "s", Digits: 1, Suffix: " s"}, {Title: "passed", Unit: "passed", Yes: true}}}},
