@@ -256,7 +256,7 @@ func TestNoQueueIsFoundWhereThereIsNone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(4, 4))
-			for _, most := range suite.Size([]int{16}, []int{32, 64}) {
+			for _, most := range suite.Size([]int{32}, []int{32, 64}) {
 				if n, sure := gallop(s, rng, most); sure {
 					t.Errorf("a queue of %d is sure", n)
 				}
