@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/sluice-llm/sluice/internal/cli"
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 func TestMain(m *testing.M) {
@@ -123,6 +124,16 @@ func TestTheSessionsOfDocuments(t *testing.T) {
 		}
 		for name, all := range sessions {
 			t.Run(name, func(t *testing.T) {
+				if long[d.name] {
+					suite.FullOnly(t)
+				}
+				for _, b := range all {
+					for _, e := range b.commands() {
+						if program := absent(e.command); program != "" {
+							t.Skipf("no %s on PATH", program)
+						}
+					}
+				}
 				t.Parallel()
 				s := newSession(t, d)
 				for _, b := range all {

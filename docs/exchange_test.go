@@ -49,6 +49,14 @@ func (b block) exchanges() (all []exchange) {
 	return all
 }
 
+// commands returns the exchanges of a console block, or a shell block as one command.
+func (b block) commands() []exchange {
+	if b.lang == "sh" {
+		return []exchange{{line: b.line + 1, command: b.text}}
+	}
+	return b.exchanges()
+}
+
 func TestWhatACommandIsMadeOf(t *testing.T) {
 	b := block{line: 3, text: "$ one \\\n    --two\nthree\n$ cat > f <<'EOF'\nfour\nEOF\nfive\n$ six &\n"}
 	want := []exchange{{4, "one \\\n    --two", "three\n"}, {7, "cat > f <<'EOF'\nfour\nEOF\n", "five\n"}, {11, "six &", ""}}

@@ -39,39 +39,20 @@ var rewrites = []struct {
 }{
 	{regexp.MustCompile(`go run \./cmd/sluice\b`), "sluice"},
 	{regexp.MustCompile(`sluice stress (.*?)--level (\w+)( --duration \w+)?`), "sluice stress ${1}--level ${2} --duration 3s"}, // minutes, else
+	{regexp.MustCompile(`--idle-exit \d+s`), "--idle-exit 2m"},                                                                 // on a busy machine, the run may start later than that
 	{regexp.MustCompile(`seq 200\); do echo "issue`), `seq 24); do echo "issue`},                                               // agents, of a tenth of a second each
 	{regexp.MustCompile(`^(sluice find --model .*--output-file \S+)$`), "$1 --quick --max-workers 4"},                          // the imitation has no limits to be found
-}
-
-// quick are commands that take longer than somebody waits for a test. Where SLUICE_TEST_DOCS is not set they are others, and
-// what they and what builds on them print is not compared.
-var quick = []struct {
-	what *regexp.Regexp
-	to   string
-}{
-	{regexp.MustCompile(`^(sluice sim .*--rpm 600) --no-headers --vague --retry-after none`), "$1 --concurrent 8"},
-	{regexp.MustCompile(`^(sluice find .*--output-file \S+)$`), "$1"},
-	{regexp.MustCompile(`^(sluice run .*--limits limits.json)$`), "$1 --limit 20"},
-	{regexp.MustCompile(`^(sluice plan .*--limits limits.json.*)$`), "$1"},
-}
-
-// quicker is a command as it runs, and whether it is another than the document's.
-func quicker(command string) (string, bool) {
-	if os.Getenv("SLUICE_TEST_DOCS") != "" {
-		return command, false
-	}
-	for _, q := range quick {
-		if q.what.MatchString(command) {
-			return q.what.ReplaceAllString(command, q.to), true
-		}
-	}
-	return command, false
 }
 
 // anew are headings at which a document's directory is emptied, and the directory of testdata/own whose files are there then.
 var anew = map[string]string{
 	"docs/run.md#Answers": "docs_run_answers",
 }
+
+// long are the documents whose sessions take more than a second or two. The full suite runs them.
+var long = map[string]bool{"README.md": true, "docs/batches.md": true, "docs/control.md": true, "docs/distributed.md": true,
+	"docs/find.md": true, "docs/plan.md": true, "docs/quickstart.md": true, "docs/recipes.md": true, "docs/report.md": true,
+	"docs/run.md": true, "docs/serve.md": true, "docs/stress.md": true}
 
 // parted are documents whose chapters have nothing to do with each other: each is a session, so that they run at the same time.
 var parted = map[string]bool{"docs/recipes.md": true}
@@ -145,8 +126,7 @@ func readable(command string) error {
 	return nil
 }
 
-// needed are programs that a machine with only Go may lack. Commands with one that is absent are not run; where .ci/run sets
-// SLUICE_TEST_DOCS, they have to be there.
+// needed are programs that a machine with only Go may lack. A session with a command that needs an absent one is skipped.
 var needed = []string{"curl", "jq", "openssl", "python3"}
 
 // absent returns a program that a command needs and the machine lacks.

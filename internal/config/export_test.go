@@ -1,4 +1,0 @@
-package config
-
-// Fields returns the names of all fields.
-func Fields() []string { return fields() }
