@@ -76,15 +76,6 @@ func TestTheUnitAndTheImageStartCommandsThatThereAre(t *testing.T) {
 	}
 }
 
-func TestBinariesComeWithTheLicencesOfWhatTheyHold(t *testing.T) {
-	copied := regexp.MustCompile(`(?m)^(?:cp|COPY) .*\bLICENSE\b.*\bTHIRD_PARTY_LICENSES\b`)
-	for _, name := range []string{"../scripts/release", "../Dockerfile"} {
-		if !copied.MatchString(read(t, name)) {
-			t.Errorf("%s does not copy LICENSE and THIRD_PARTY_LICENSES", name)
-		}
-	}
-}
-
 // A directory that a release began and did not finish would have the next one say that it is there already.
 func TestAReleaseThatFailsLeavesNothingBehind(t *testing.T) {
 	for _, name := range []string{"bash", "git"} {

@@ -300,22 +300,6 @@ func TestTheDocumentedFilesAreFine(t *testing.T) {
 	}
 }
 
-func TestEveryFieldIsDocumented(t *testing.T) {
-	var text string
-	for _, name := range []string{"../../docs/providers.md", "../../docs/serve.md"} {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text += string(b)
-	}
-	for _, field := range config.Fields() {
-		if !strings.Contains(text, "`"+field+"`") && !strings.Contains(text, field+":") {
-			t.Errorf("%s is neither in docs/providers.md nor in docs/serve.md", field)
-		}
-	}
-}
-
 func TestMissingFileIsNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "none.yaml")
 	if _, err := config.Load(path); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), path) {

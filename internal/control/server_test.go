@@ -225,7 +225,7 @@ func TestSlowAndManyConnectionsDoNotKeepTheRunFromEnding(t *testing.T) {
 	}
 	start := time.Now()
 	s.Close()
-	if took := time.Since(start); took > 30*time.Second {
+	if took := time.Since(start); took > time.Minute {
 		t.Errorf("closing took %v", took)
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 // pictureVar names the variable that says where pictures of the page are left, to be looked at.
@@ -23,6 +25,7 @@ const pictureVar = "SLUICE_PAGE_PICTURES"
 // browser starts a Chromium without a window, and skips the test where there is none. complaints are what it said of pages.
 func browser(t *testing.T) (ctx context.Context, complaints func() []string) {
 	t.Helper()
+	suite.FullOnly(t)
 	path := ""
 	for _, name := range []string{"chromium", "google-chrome", "chromium-browser"} {
 		if found, err := exec.LookPath(name); err == nil {
@@ -30,8 +33,8 @@ func browser(t *testing.T) (ctx context.Context, complaints func() []string) {
 			break
 		}
 	}
-	if path == "" || testing.Short() {
-		t.Skip("no chromium on PATH, or -short")
+	if path == "" {
+		t.Skip("no chromium on PATH")
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()),
 		chromedp.WSURLReadTimeout(2*time.Minute)) // a busy machine is slow to start it

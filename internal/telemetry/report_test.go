@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
@@ -403,24 +401,6 @@ func TestOtherPeoplesWordsAreNoLinesOfOurs(t *testing.T) {
 	for line := range strings.Lines(text.String()) {
 		if strings.HasPrefix(line, "  items      9") || strings.HasPrefix(line, "luck") || strings.HasPrefix(line, "b ") {
 			t.Errorf("%s", text.String())
-		}
-	}
-}
-
-func TestTheDocumentDescribesEveryEventAndField(t *testing.T) {
-	document, err := os.ReadFile(filepath.Join("..", "..", "docs", "report.md"))
-	check(t, err)
-	words := []string{"input_tokens", "cached_input_tokens", "output_tokens"}
-	for _, typ := range telemetry.EventTypes() {
-		words = append(words, string(typ))
-	}
-	for f := range reflect.TypeFor[reference]().Fields() {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		words = append(words, name)
-	}
-	for _, word := range words {
-		if !strings.Contains(string(document), "`"+word+"`") {
-			t.Errorf("docs/report.md says nothing of %s", word)
 		}
 	}
 }

@@ -20,14 +20,18 @@ func TestConnectionsToTheMetricsAreBounded(t *testing.T) {
 	defer s.Close()
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port()))
 	answered := 0
-	for range 48 {
+	for i := range 48 {
 		c, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
 		io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		patience := 50 * time.Millisecond // that a connection above the bound is not answered
+		if i < 8 {
+			patience = time.Minute // a busy machine answers late
+		}
+		c.SetReadDeadline(time.Now().Add(patience))
 		if n, _ := c.Read(make([]byte, 1)); n > 0 {
 			answered++
 		}
@@ -35,5 +39,4 @@ func TestConnectionsToTheMetricsAreBounded(t *testing.T) {
 	if answered < 8 || answered > 40 {
 		t.Errorf("%d connections were answered", answered)
 	}
-
 }
