@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -159,18 +158,14 @@ func (x *Exec) run(ctx context.Context, t *try, j *job, id string) error {
 	spec := x.spec()
 	spec.Args = j.args
 	spec.Env = append(spec.Env, j.environment(id, t.number)...)
-	spec.Stdout, spec.Stderr = out.write, errs.write
-	spec.Started = func(*os.Process) {
-		out.started()
-		errs.started()
-	}
+	spec.Stdout, spec.Stderr, spec.NoLinger = out, errs, true
 	if j.stdin != nil {
 		spec.Stdin = strings.NewReader(string(j.stdin))
 	}
 	before := x.stamps(j)
 	limited, done := within(ctx, x.cfg.Command.Timeout)
 	defer done()
-	t.end, err = command.Run(limited, spec)
+	t.end, err = x.cfg.Runner.Run(limited, spec)
 	cut := err != nil && limited.Err() != nil // it was asked to end, which it may have done in good order
 	stdout, outErr := out.close()
 	stderr, errsErr := errs.close()
@@ -208,7 +203,7 @@ func (t *try) notStarted(err *command.NotStartedError) error {
 		t.meaning = Meaning{Kind: sluice.BadRequest, Source: "start", Text: err.Error() + ": the item is too long for a word of a command: give it by --stdin"}
 	case short(err):
 		t.meaning = fewer(err)
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, exec.ErrNotFound), errors.Is(err, syscall.ENOEXEC):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOEXEC):
 		return err
 	default:
 		t.meaning = Meaning{Kind: sluice.CommandFailed, Source: "start", Text: err.Error()}

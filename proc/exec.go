@@ -58,7 +58,7 @@ type Config struct {
 	Windows    *Windows
 	PaceWindow bool
 
-	Guard *command.Guard // kills what is left of commands. Nil: nobody does
+	Runner Runner // runs the commands. Default: command.Run
 
 	Only []string // tiers that run again, alone
 	From string   // a tier that runs again, with all that needs it
@@ -77,6 +77,11 @@ type Config struct {
 	Pauses   *work.Pauses       // see work.Config
 	Control  string             // see work.Config
 	Logger   *slog.Logger       // nil discards
+}
+
+// Runner runs commands as command.Run does. A *command.Guard is one that ends all that they leave behind.
+type Runner interface {
+	Run(ctx context.Context, s command.Spec) (command.Result, error)
 }
 
 // Format says how the items are parted.
@@ -145,6 +150,9 @@ func Open(cfg Config) (*Exec, error) {
 func newExec(cfg Config) *Exec {
 	cfg.Output = cmp.Or(cfg.Output, usualOutput)
 	cfg.Command.Grace = cmp.Or(cfg.Command.Grace, commandGrace)
+	if cfg.Runner == nil {
+		cfg.Runner = (*command.Guard)(nil)
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -215,7 +223,7 @@ func (c *Config) hash() work.Hash {
 func (x *Exec) spec() command.Spec {
 	c := &x.cfg.Command
 	return command.Spec{
-		Dir: c.Dir, Env: slices.Clip(c.Env), Grace: c.Grace, Memory: c.Memory, CPU: c.CPU, Guard: x.cfg.Guard,
+		Dir: c.Dir, Env: slices.Clip(c.Env), Grace: c.Grace, Memory: c.Memory, CPU: c.CPU,
 	}
 }
 
@@ -225,7 +233,7 @@ func (x *Exec) openRunner() (err error) {
 	if cfg.Persistent {
 		spec := x.spec()
 		spec.Args = x.literals()
-		x.workers = newWorkers(workersConfig{Spec: spec, Silence: cfg.Silence, Log: x.log})
+		x.workers = newWorkers(workersConfig{Runner: cfg.Runner, Spec: spec, Silence: cfg.Silence, Log: x.log})
 	}
 	x.runner, err = work.New(work.Config{
 		Handler: work.Calls(cfg.Scheduler, x.attempt), Feed: x.input.feed, Total: x.input.known(), Already: x.tally.already(),

@@ -5,63 +5,64 @@ package proc_test
 import (
 	"context"
 	"errors"
-	"strings"
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/command"
 	"github.com/sluice-llm/sluice/proc"
 	"github.com/sluice-llm/sluice/work"
 )
 
 // A program may answer the request to end by doing so in good order.
-const polite = `trap 'exit 0' TERM; echo >> $D/began; sleep 30 & wait`
+func polite(ctx context.Context, _ call) int {
+	rest(ctx, 30*time.Minute)
+	return 0
+}
 
 func TestACommandThatEndsInGoodOrderWhenItIsAskedToIsNotDone(t *testing.T) {
-	t.Parallel()
-	c := newCourse(t, 1, polite)
-	ctx, abandon := context.WithCancel(context.Background())
-	defer abandon()
-	r := c.start(ctx, c.open())
-	c.await("began", 1)
-	abandon()
-	if _, err := r.ended(); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
-	}
-	if all := c.results(); len(all) != 0 {
-		t.Errorf("recorded %+v", all)
-	}
+	bubble(t, 1, func(t *testing.T, c *course) {
+		c.play(polite)
+		ctx, abandon := context.WithTimeout(context.Background(), time.Minute)
+		defer abandon()
+		if _, err := c.start(ctx, c.open()).ended(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v", err)
+		}
+		if all := c.results(); len(all) != 0 || len(c.began("item")) != 1 {
+			t.Errorf("recorded %+v", all)
+		}
+	})
 }
 
 func TestACommandThatEndsInGoodOrderWhenItsTimeIsOverTimedOut(t *testing.T) {
-	t.Parallel()
-	c := newCourse(t, 1, polite)
-	c.limits.Attempts = 1
-	c.cfg.Command.Timeout = 200 * time.Millisecond
-	if _, err := c.run(); err != nil {
-		t.Fatal(err)
-	}
-	if all := c.results(); len(all) != 1 || all[0].Kind.String() != "timeout" {
-		t.Errorf("recorded %+v", all)
-	}
+	bubble(t, 1, func(t *testing.T, c *course) {
+		c.play(polite)
+		c.limits.Attempts = 2
+		c.cfg.Command.Timeout = 10 * time.Minute
+		if _, err := c.run(); err != nil {
+			t.Fatal(err)
+		}
+		if all := c.results(); len(all) != 1 || all[0].Kind != sluice.Timeout || all[0].Attempts != 2 || all[0].Latency != 600_000 {
+			t.Errorf("recorded %+v", all)
+		}
+	})
 }
 
-// What it left behind holds its input beyond the time that it had.
+// The processes that it left behind hold its input beyond the time that it had.
 func TestACommandThatEndedWellInItsTimeIsDone(t *testing.T) {
-	t.Parallel()
-	for round := 1; ; round++ { // on a busy machine it may not end in its time, or what it left behind too early
-		c := newCourse(t, 1, `exec 3<&0; setsid sleep 3 <&3 >/dev/null 2>&1 & sleep 0.1`)
-		c.write("items.txt", strings.Repeat("long", 100_000)+"\n")
-		c.cfg.Command.Args = c.cfg.Command.Args[:4]
-		c.cfg.Command.Stdin, c.cfg.Command.Timeout = true, 600*time.Millisecond
-		rep, err := c.run()
-		all := c.results()
-		if err == nil && rep.Succeeded == 1 && all[0].Latency >= 600 {
-			return
+	bubble(t, 1, func(t *testing.T, c *course) {
+		c.cfg.Command.Timeout = time.Minute
+		c.cfg.Runner = runnerFunc(func(context.Context, command.Spec) (command.Result, error) {
+			time.Sleep(2 * time.Minute)
+			return command.Result{}, nil
+		})
+		if rep, err := c.run(); err != nil || rep.Succeeded != 1 {
+			t.Errorf("%+v, error %v", c.results(), err)
 		}
-		if round == 10 {
-			t.Fatalf("%+v, error %v", all, err)
-		}
-	}
+	})
 }
 
 // What breaks the run is no failure of the item, though that has no attempt left.
@@ -82,47 +83,63 @@ func TestWhatStopsTheRunIsNoResult(t *testing.T) {
 
 // Nor is that of an item which still waits for its turn in a usage window when the run is drained.
 func TestADrainWhileACommandIsPacedRecordsNothing(t *testing.T) {
-	t.Parallel()
-	c := newCourse(t, 4, `echo >> $D/ran`)
-	c.limits.Limits.Concurrent, c.limits.Attempts = 4, 1
-	c.pace(0.9, 4*time.Hour)
-	x := c.open()
-	r := c.start(context.Background(), x)
-	c.await("ran", 1)
-	x.Drain()
-	x.Drain()
-	if _, err := r.ended(); !errors.Is(err, work.ErrDrained) {
-		t.Errorf("error %v", err)
-	}
-	if n := len(c.results()); n != 1 || c.noted("ran") != 1 {
-		t.Errorf("%d results, of %d commands", n, c.noted("ran"))
-	}
+	bubble(t, 4, func(t *testing.T, c *course) {
+		c.limits.Limits.Concurrent, c.limits.Attempts = 4, 1
+		c.pace(0.9, 4*time.Hour)
+		x := c.open()
+		r := c.start(context.Background(), x)
+		time.Sleep(time.Minute)
+		x.Drain()
+		x.Drain()
+		if _, err := r.ended(); !errors.Is(err, work.ErrDrained) {
+			t.Errorf("error %v", err)
+		}
+		if n := len(c.results()); n != 1 || len(c.began("item")) != 1 {
+			t.Errorf("%d results, of %d commands", n, len(c.began("item")))
+		}
+	})
 }
 
 // The result.json of a try, which is put aside where commands may leave records of their own, says nothing of the next try.
 func TestATryIsNotJudgedByTheOneBefore(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]string{
-		"a failure": `echo >&2 badly; exit 1`,
-		"a limit":   `echo "Claude AI usage limit reached|$(date +%s)"; exit 1`,
+	for name, end := range map[string]func(k call) int{
+		"a failure": func(k call) int { fmt.Fprintln(k.Stderr, "badly"); return 1 },
+		"a limit":   func(k call) int { return k.limited(time.Now()) },
 	} {
-		c := newCourse(t, 1, `echo >> $D/ran; if mkdir $D/met; then `+end+`; fi`)
-		if rep, err := c.run(); err != nil || rep.Succeeded != 1 || c.noted("ran") != 2 {
-			t.Errorf("%s: %+v in %d runs, error %v", name, rep, c.noted("ran"), err)
-		}
+		bubble(t, 1, func(t *testing.T, c *course) {
+			c.play(func(_ context.Context, k call) int {
+				if k.nth == 1 {
+					return end(k)
+				}
+				return 0
+			})
+			if rep, err := c.run(); err != nil || rep.Succeeded != 1 || len(c.began("item")) != 2 {
+				t.Errorf("%s: %+v in %d runs, error %v", name, rep, len(c.began("item")), err)
+			}
+		})
 	}
 }
 
 // A record that a command leaves anew in the place of one before is of its try.
 func TestARecordThatIsWrittenAnewCounts(t *testing.T) {
-	t.Parallel()
-	c := newCourse(t, 1, `echo >> $D/ran; mkdir -p $SLUICE_ITEM_DIR/.failed/run
-if ! mkdir $D/1 && ! mkdir $D/2; then exit 0; fi
-printf '{"is_error":true,"result":"Claude AI usage limit reached|%d"}' $(date +%s) > $SLUICE_ITEM_DIR/.failed/run/result.json`)
-	rep, err := c.run()
-	if err != nil || rep.Run.Throttles != 2 || c.noted("ran") != 3 {
-		t.Errorf("%+v in %d runs, error %v", rep, c.noted("ran"), err)
-	}
+	bubble(t, 1, func(t *testing.T, c *course) {
+		c.play(func(_ context.Context, k call) int {
+			dir := filepath.Join(k.itemDir(), ".failed", "run")
+			if err := os.MkdirAll(dir, 0o700); err != nil || k.nth == 3 {
+				return 0
+			}
+			name := filepath.Join(dir, "result.json")
+			record := fmt.Sprintf(`{"is_error":true,"result":"Claude AI usage limit reached|%d"}`, time.Now().Unix())
+			if err := errors.Join(os.WriteFile(name, []byte(record), 0o600), os.Chtimes(name, time.Time{}, time.Now())); err != nil {
+				t.Error(err)
+			}
+			return 0
+		})
+		rep, err := c.run()
+		if err != nil || rep.Run.Throttles != 2 || len(c.began("item")) != 3 {
+			t.Errorf("%+v in %d runs, error %v", rep, len(c.began("item")), err)
+		}
+	})
 }
 
 func TestACommandMayRemoveItsDirectory(t *testing.T) {

@@ -3,13 +3,17 @@
 package proc_test
 
 import (
+	"context"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 // open files and goroutines of this process.
@@ -24,21 +28,23 @@ func held(t testing.TB) (files, goroutines int) {
 func TestNothingIsHeldAfterARun(t *testing.T) {
 	files, goroutines := held(t)
 	t.Run("commands", func(t *testing.T) {
-		c := newCourse(t, 500, `test $1 != item7`)
+		items := suite.Size(40, 500)
+		c := newCourse(t, items, `test $1 != item7`)
 		c.limits.Limits.Concurrent = 4
-		if rep, err := c.run(); err != nil || rep.Succeeded != 499 || rep.Failed != 1 {
+		if rep, err := c.run(); err != nil || rep.Succeeded != items-1 || rep.Failed != 1 {
 			t.Errorf("%+v, error %v", rep, err)
 		}
 	})
 	t.Run("failures to start", func(t *testing.T) {
-		c := newCourse(t, 100, "")
+		c := newCourse(t, 20, "")
 		c.cfg.Command.Args = []string{"/bin/true", strings.Repeat("too long", 32<<10)}
 		c.limits.Limits.Concurrent, c.limits.Attempts = 4, 1
-		if rep, err := c.run(); err != nil || rep.Failed != 100 {
+		if rep, err := c.run(); err != nil || rep.Failed != 20 {
 			t.Errorf("%+v, error %v", rep, err)
 		}
 	})
 	t.Run("persistent", func(t *testing.T) {
+		suite.FullOnly(t) // it waits between the starts
 		c := newCourse(t, 20, `read -r line; exit 3`)
 		c.cfg.Command.Args, c.cfg.Persistent = c.cfg.Command.Args[:3], true
 		_, _ = c.run()
@@ -80,26 +86,35 @@ func TestWhereFilesAreShortFewerRun(t *testing.T) {
 func TestAsManyRunAsHelp(t *testing.T) {
 	const most = 24
 	for _, tt := range []struct {
-		name   string
-		script string // notes how many run
-		ok     func(peak, least int64) bool
+		name  string
+		takes func(n int) time.Duration // one of n commands
+		ok    func(peak, least int) bool
 	}{
-		{"they do not slow each other down", `mkdir $D/on.$$; ls -d $D/on.* | wc -l >> $D/many; sleep 0.3; rmdir $D/on.$$`,
-			func(peak, _ int64) bool { return peak > 16 && peak <= most }},
-		{"each takes as long as there are others", `mkdir $D/on.$$; n=$(ls -d $D/on.* | wc -l); echo $n >> $D/many
-sleep $(printf 0.%02d $(($n * 4))); rmdir $D/on.$$`,
-			func(peak, least int64) bool { return peak <= most && least <= 12 }},
+		{"they do not slow each other down", func(int) time.Duration { return 300 * time.Millisecond },
+			func(peak, _ int) bool { return peak > 16 && peak <= most }},
+		{"each takes as long as there are others", func(n int) time.Duration { return time.Duration(n) * 40 * time.Millisecond },
+			func(peak, least int) bool { return peak <= most && least <= 12 }},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			c := newCourse(t, 160, tt.script)
+		bubble(t, 160, func(t *testing.T, c *course) {
 			c.limits.Limits.Concurrent, c.cfg.Workers = 0, most
+			var running atomic.Int64
+			many := make(chan int, 160)
+			c.play(func(context.Context, call) int {
+				n := int(running.Add(1))
+				defer running.Add(-1)
+				many <- n
+				time.Sleep(tt.takes(n))
+				return 0
+			})
 			if rep, err := c.run(); err != nil || rep.Succeeded != 160 {
-				t.Fatalf("%+v, error %v", rep, err)
+				t.Fatalf("%s: %+v, error %v", tt.name, rep, err)
 			}
-			many := c.numbers("many")
-			peak, least := slices.Max(many), slices.Min(many[40:140])
-			if !tt.ok(peak, least) {
-				t.Errorf("at most %d ran at once, later %d: %v", peak, least, many)
+			var all []int
+			for range 160 {
+				all = append(all, <-many)
+			}
+			if peak, least := slices.Max(all), slices.Min(all[40:140]); !tt.ok(peak, least) {
+				t.Errorf("%s: at most %d ran at once, later %d: %v", tt.name, peak, least, all)
 			}
 		})
 	}

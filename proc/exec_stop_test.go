@@ -5,6 +5,7 @@ package proc_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -13,83 +14,77 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/proc"
 	"github.com/sluice-llm/sluice/work"
 )
 
 func TestARunThatIsDrainedBeforeItBeginsRunsNothing(t *testing.T) {
-	t.Parallel()
-	c := newCourse(t, 3, `echo >> $D/ran`)
-	x := c.open()
-	x.Drain()
-	x.Drain()
-	if _, err := c.start(context.Background(), x).ended(); !errors.Is(err, work.ErrDrained) || c.noted("ran") != 0 {
-		t.Errorf("%d ran, error %v", c.noted("ran"), err)
-	}
+	bubble(t, 3, func(t *testing.T, c *course) {
+		x := c.open()
+		x.Drain()
+		x.Drain()
+		if _, err := c.start(context.Background(), x).ended(); !errors.Is(err, work.ErrDrained) || len(c.began("item")) != 0 {
+			t.Errorf("%d ran, error %v", len(c.began("item")), err)
+		}
+	})
 }
 
 func TestADrainDuringAPauseEndsTheRun(t *testing.T) {
-	t.Parallel()
-	c := newCourse(t, 8, `echo >> $D/ran; until test $(wc -l < $D/ran) = 4; do sleep 0.01; done
-echo "Claude AI usage limit reached|$(($(date +%s) + 3600))"; exit 1`)
-	c.limits.Limits.Concurrent = 4
-	x := c.open()
-	r := c.start(context.Background(), x)
-	for x.Progress().Throttles+c.cfg.Pauses.Count() == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	c.await("ran", 4)
-	x.Drain()
-	rep, err := r.ended()
-	if !errors.Is(err, work.ErrDrained) || rep.RateLimited == 0 || rep.Left != 8 || len(c.results()) != 0 {
-		t.Errorf("%+v, error %v", rep.Summary, err)
-	}
-	state, err := work.LoadState(proc.StatePath(c.cfg.Dir))
-	if err != nil || state.Status != work.Interrupted || time.Until(state.RateLimit.Until) < time.Hour/2 {
-		t.Errorf("%+v, error %v", state, err)
-	}
+	bubble(t, 8, func(t *testing.T, c *course) {
+		until := time.Now().Add(time.Hour)
+		c.play(func(_ context.Context, k call) int {
+			time.Sleep(time.Second)
+			return k.limited(until)
+		})
+		c.limits.Limits.Concurrent = 4
+		x := c.open()
+		r := c.start(context.Background(), x)
+		time.Sleep(time.Minute)
+		x.Drain()
+		rep, err := r.ended()
+		if !errors.Is(err, work.ErrDrained) || rep.RateLimited != 4 || rep.Left != 8 || len(c.results()) != 0 || len(c.began("item")) != 4 {
+			t.Errorf("%+v, error %v", rep.Summary, err)
+		}
+		state, err := work.LoadState(proc.StatePath(c.cfg.Dir))
+		if err != nil || state.Status != work.Interrupted || state.RateLimit.Until.Before(until) || time.Now().After(until) {
+			t.Errorf("%+v, error %v", state, err)
+		}
+	})
 }
 
 func TestADrainWhileTheFeedWaitsForATier(t *testing.T) {
-	t.Parallel()
-	c := newCourse(t, 0, `echo >> $D/ran; until test -e $D/go; do sleep 0.01; done`)
-	c.write("items.txt", `{"id":"a","tier":"T1"}`+"\n"+`{"id":"b","tier":"T2","needs":["T1"]}`+"\n")
-	c.cfg.Command.Args = c.cfg.Command.Args[:4]
-	c.cfg.Items = c.path("items.jsonl")
-	if err := os.Rename(c.path("items.txt"), c.cfg.Items); err != nil {
-		t.Fatal(err)
-	}
-	x := c.open()
-	r := c.start(context.Background(), x)
-	c.await("ran", 1)
-	x.Drain()
-	c.write("go", "")
-	rep, err := r.ended()
-	if !errors.Is(err, work.ErrDrained) || rep.Succeeded != 1 || rep.Left != 1 || c.noted("ran") != 1 {
-		t.Errorf("%+v, error %v", rep.Summary, err)
-	}
+	bubble(t, 0, func(t *testing.T, c *course) {
+		c.write("items.jsonl", `{"id":"a","tier":"T1"}`+"\n"+`{"id":"b","tier":"T2","needs":["T1"]}`+"\n")
+		c.cfg.Items, c.cfg.Command.Args = c.path("items.jsonl"), c.cfg.Command.Args[:4]
+		c.play(func(context.Context, call) int { time.Sleep(time.Hour); return 0 })
+		x := c.open()
+		r := c.start(context.Background(), x)
+		time.Sleep(time.Minute)
+		x.Drain()
+		rep, err := r.ended()
+		if !errors.Is(err, work.ErrDrained) || rep.Succeeded != 1 || rep.Left != 1 || len(c.began("")) != 1 {
+			t.Errorf("%+v, error %v", rep.Summary, err)
+		}
+	})
 }
 
 func TestADrainWhileStandardInputIsOpen(t *testing.T) {
-	t.Parallel()
-	c := newCourse(t, 0, `echo >> $D/ran`)
-	in, out := io.Pipe()
-	defer out.Close()
-	c.cfg.Items, c.cfg.Stdin = "-", in
-	dir := t.TempDir()
-	c.cfg.Command.Env = append(c.cfg.Command.Env, "D="+dir)
-	x := c.open()
-	r := c.start(context.Background(), x)
-	if _, err := io.WriteString(out, "one\n"); err != nil {
-		t.Fatal(err)
-	}
-	for x.Progress().Done == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	x.Drain()
-	if rep, err := r.ended(); !errors.Is(err, work.ErrDrained) || rep.Succeeded != 1 {
-		t.Errorf("%+v, error %v", rep.Summary, err)
-	}
+	bubble(t, 0, func(t *testing.T, c *course) {
+		in, out := io.Pipe()
+		defer out.Close()
+		c.cfg.Items, c.cfg.Stdin = "-", in
+		x := c.open()
+		r := c.start(context.Background(), x)
+		if _, err := io.WriteString(out, "one\n"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		x.Drain()
+		if rep, err := r.ended(); !errors.Is(err, work.ErrDrained) || rep.Succeeded != 1 {
+			t.Errorf("%+v, error %v", rep.Summary, err)
+		}
+	})
 }
 
 // Several commands find at once that nothing can be started any more.
@@ -116,60 +111,49 @@ func TestManyStopARunAtOnce(t *testing.T) {
 // An address is asked without the key of the account: that it wants one is no limit.
 func TestAnAddressThatWantsAKeySaysNothing(t *testing.T) {
 	t.Parallel()
-	for status, want := range map[int]int{http.StatusUnauthorized: 3, http.StatusForbidden: 3, http.StatusNotFound: 3, http.StatusOK: 3} {
+	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusOK} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 		defer server.Close()
-		c := newCourse(t, 3, `echo >> $D/ran`)
+		c := newCourse(t, 3, "")
+		c.play(func(context.Context, call) int { return 0 })
 		c.cfg.Preflight = proc.Preflight{URL: server.URL}
-		if rep, err := c.run(); err != nil || rep.Succeeded != want {
+		if rep, err := c.run(); err != nil || rep.Succeeded != 3 {
 			t.Errorf("status %d: %+v, error %v", status, rep.Summary, err)
 		}
 	}
 }
 
-// A limit that never ends does not end the item, nor does anything turn without rest.
-func TestAnOverloadThatStaysIsNotAskedAboutWithoutRest(t *testing.T) {
-	t.Parallel()
-	c := newCourse(t, 4, `date +%s%N >> $D/ran; echo >&2 'API Error: 529 {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'; exit 1`)
-	c.limits.Limits.Concurrent = 4
-	x := c.open()
-	r := c.start(context.Background(), x)
-	time.Sleep(4 * time.Second)
-	c.await("ran", 4)
-	x.Drain()
-	if _, err := r.ended(); !errors.Is(err, work.ErrDrained) || len(c.results()) != 0 {
-		t.Errorf("error %v", err)
-	}
-	if n := c.noted("ran"); n > 40 {
-		t.Errorf("%d runs in 4 s", n)
-	}
-}
-
-// A reset that is past is not believed for long.
-func TestAResetThatIsPastIsNotAskedAboutWithoutRest(t *testing.T) {
-	t.Parallel()
-	c := newCourse(t, 4, `date +%s%N >> $D/ran; echo "Claude AI usage limit reached|$(($(date +%s) - 100))"; exit 1`)
-	c.limits.Limits.Concurrent = 4
-	x := c.open()
-	r := c.start(context.Background(), x)
-	time.Sleep(4 * time.Second)
-	c.await("ran", 1)
-	x.Drain()
-	if _, err := r.ended(); !errors.Is(err, work.ErrDrained) || len(c.results()) != 0 {
-		t.Errorf("error %v", err)
-	}
-	if n := c.noted("ran"); n > 20 {
-		t.Errorf("%d runs in 4 s", n)
-	}
-	if k := c.cfg.Pauses.Count(); k > 20 {
-		t.Errorf("%d pauses", k)
+// A limit that never ends does not end the item, nor is it asked about without rest. A reset that is past is not believed for long.
+func TestALimitThatStaysIsNotAskedAboutWithoutRest(t *testing.T) {
+	most := map[string]int{"an overload": 80, "a reset that is past": 12}
+	for name, end := range map[string]func(k call) int{
+		"an overload": func(k call) int {
+			fmt.Fprintln(k.Stderr, `API Error: 529 {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`)
+			return 1
+		},
+		"a reset that is past": func(k call) int { return k.limited(time.Now().Add(-100 * time.Second)) },
+	} {
+		bubble(t, 4, func(t *testing.T, c *course) {
+			c.play(func(_ context.Context, k call) int { return end(k) })
+			c.limits.Limits.Concurrent = 4
+			x := c.open()
+			r := c.start(context.Background(), x)
+			time.Sleep(10 * time.Minute)
+			x.Drain()
+			if _, err := r.ended(); !errors.Is(err, work.ErrDrained) || len(c.results()) != 0 {
+				t.Errorf("%s: error %v", name, err)
+			}
+			if n, k := len(c.began("item")), c.cfg.Pauses.Count(); n < 4 || n > most[name] || k > 12 {
+				t.Errorf("%s: %d runs and %d pauses in ten minutes", name, n, k)
+			}
+		})
 	}
 }
 
 // One that is abandoned while its commands end by themselves records those that did, and no others.
 func TestWhatEndedWellBeforeItWasAbandonedIsRecorded(t *testing.T) {
 	t.Parallel()
-	for round := range 8 {
+	for round := range suite.Size(2, 8) {
 		c := newCourse(t, 40, `trap 'exit 0' TERM; echo $1 >> $D/began; sleep 0.0$(($$ % 9)); echo $1 >> $D/ended`)
 		c.limits.Limits.Concurrent = 8
 		ctx, abandon := context.WithCancel(context.Background())

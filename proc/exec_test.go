@@ -10,12 +10,14 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/command"
 	"github.com/sluice-llm/sluice/proc"
 	"github.com/sluice-llm/sluice/work"
 )
@@ -25,6 +27,84 @@ type course struct {
 	t      testing.TB
 	cfg    proc.Config
 	limits sluice.Config
+
+	mu    sync.Mutex
+	calls []call // that play answered
+}
+
+// call is a command that a test answers in place of a process.
+type call struct {
+	command.Spec
+	at   time.Time
+	last string // its last word
+	nth  int    // of the commands with this last word
+}
+
+// say writes to the command's standard output. The exit code that it returns is that of a failure.
+func (k call) say(format string, args ...any) int {
+	fmt.Fprintf(k.Stdout, format, args...)
+	return 1
+}
+
+// limited tells of a usage window that is used up until an instant.
+func (k call) limited(until time.Time) int {
+	return k.say("Claude AI usage limit reached|%d\n", until.Unix())
+}
+
+// itemDir is the directory of the call's item.
+func (k call) itemDir() string {
+	for _, variable := range k.Env {
+		if dir, ok := strings.CutPrefix(variable, "SLUICE_ITEM_DIR="); ok {
+			return dir
+		}
+	}
+	return ""
+}
+
+// play has a function answer in place of commands, with their exit code.
+func (c *course) play(answer func(ctx context.Context, k call) int) {
+	c.cfg.Runner = runnerFunc(func(ctx context.Context, s command.Spec) (command.Result, error) {
+		k := call{Spec: s, at: time.Now(), last: s.Args[len(s.Args)-1], nth: 1}
+		c.mu.Lock()
+		for _, before := range c.calls {
+			if before.last == k.last {
+				k.nth++
+			}
+		}
+		c.calls = append(c.calls, k)
+		c.mu.Unlock()
+		res := command.Result{ExitCode: answer(ctx, k), Took: time.Since(k.at)}
+		switch {
+		case ctx.Err() != nil:
+			res.Asked = true
+			return res, context.Cause(ctx)
+		case res.ExitCode != 0:
+			return res, fmt.Errorf("exit status %d", res.ExitCode)
+		}
+		return res, nil
+	})
+}
+
+// began returns when the commands began whose last word begins with a prefix.
+func (c *course) began(prefix string) (all []time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range c.calls {
+		if strings.HasPrefix(k.last, prefix) {
+			all = append(all, k.at)
+		}
+	}
+	return all
+}
+
+// bubble runs a course in virtual time. Its commands succeed at once, if the test does not play them.
+func bubble(t *testing.T, items int, test func(t *testing.T, c *course)) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(noon)) // the resets of CLIs have ten digits
+		c := newCourse(t, items, "")
+		c.play(func(context.Context, call) int { return 0 })
+		test(t, c)
+	})
 }
 
 // newCourse has sh run a script for each of some items, which it gets as $1. $D is a directory for what it notes.
@@ -96,14 +176,13 @@ func (c *course) open() *proc.Exec {
 
 // running is a run that goes on.
 type running struct {
-	t    testing.TB
 	done chan struct{}
 	rep  proc.Report
 	err  error
 }
 
 func (c *course) start(ctx context.Context, x *proc.Exec) *running {
-	r := &running{t: c.t, done: make(chan struct{})}
+	r := &running{done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
 		r.rep, r.err = x.Run(ctx)
@@ -113,13 +192,7 @@ func (c *course) start(ctx context.Context, x *proc.Exec) *running {
 
 // ended waits for the end.
 func (r *running) ended() (proc.Report, error) {
-	r.t.Helper()
-	const patience = 5 * time.Minute
-	select {
-	case <-r.done:
-	case <-time.After(patience):
-		r.t.Fatalf("the run goes on after %v", patience)
-	}
+	<-r.done
 	return r.rep, r.err
 }
 
@@ -160,30 +233,4 @@ func (c *course) pace(used float64, left time.Duration) {
 		c.t.Fatal("nothing is paced")
 	}
 	c.cfg.Windows, c.cfg.PaceWindow = w, true
-}
-
-// numbers are what commands noted, a line each.
-func (c *course) numbers(name string) (all []int64) {
-	c.t.Helper()
-	b, err := os.ReadFile(c.path(name))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	for line := range strings.Lines(string(b)) {
-		n, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		all = append(all, n)
-	}
-	return all
-}
-
-// times are the instants that commands noted.
-func (c *course) times(name string) (all []time.Time) {
-	c.t.Helper()
-	for _, ns := range c.numbers(name) {
-		all = append(all, time.Unix(0, ns))
-	}
-	return all
 }

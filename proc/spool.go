@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 )
 
 const (
@@ -14,46 +13,27 @@ const (
 )
 
 // spool keeps what a command writes to one stream: its beginning in a file as it comes and, where that is too long, its end.
-// The command gets a pipe, so that it can write as much as it likes.
+// It takes all that is written: an error of the file is told by close.
 type spool struct {
 	file *os.File
 	room int64 // for the beginning
 	tail ring
 	lost int64 // bytes between beginning and end
 	err  error // of the file
-
-	read, write *os.File
-	done        chan struct{}
 }
 
-// newSpool makes the file and begins to read.
+// newSpool makes the file.
 func newSpool(path string, most int64) (*spool, error) {
-	s := &spool{room: most - most/tailShare, tail: ring{most: int(most / tailShare)}, done: make(chan struct{})}
-	var err error
-	if s.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
 		return nil, err
 	}
-	if s.read, s.write, err = os.Pipe(); err != nil {
-		s.file.Close()
-		return nil, err
-	}
-	go s.copy()
-	return s, nil
+	return &spool{file: file, room: most - most/tailShare, tail: ring{most: int(most / tailShare)}}, nil
 }
 
-func (s *spool) copy() {
-	defer close(s.done)
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := s.read.Read(buf)
-		s.take(buf[:n])
-		if err != nil {
-			return // all who could write are gone, or close waits for no more
-		}
-	}
-}
-
-func (s *spool) take(b []byte) {
+// Write takes what a command wrote.
+func (s *spool) Write(b []byte) (int, error) {
+	all := len(b)
 	if n := min(s.room, int64(len(b))); n > 0 {
 		if _, err := s.file.Write(b[:n]); err != nil && s.err == nil {
 			s.err = err
@@ -62,20 +42,12 @@ func (s *spool) take(b []byte) {
 		b = b[n:]
 	}
 	s.lost += int64(s.tail.add(b))
+	return all, nil
 }
 
-// started lets go of the end of the pipe that the command has now.
-func (s *spool) started() { s.write.Close() }
-
-// close takes what was written, puts the end behind the beginning, and returns what the file holds, or its two ends if it is
-// longer than a command's end needs. The command must be over, or not have been started. What it left behind, and may still
-// have the pipe, is not waited for. The file may have another one in its place by now, or none.
+// close puts the end behind the beginning, and returns what the file holds, or its two ends if it is longer than a command's end
+// needs. The file may have another one in its place by now, or none.
 func (s *spool) close() ([]byte, error) {
-	s.write.Close()
-	_ = s.read.SetReadDeadline(time.Unix(1, 0)) // ends copy
-	<-s.done
-	s.drain()
-	s.read.Close()
 	if s.lost > 0 {
 		if _, err := fmt.Fprintf(s.file, "\n[… %d bytes are left out here …]\n", s.lost); err != nil && s.err == nil {
 			s.err = err
@@ -91,30 +63,6 @@ func (s *spool) close() ([]byte, error) {
 	}
 	kept, err := ends(s.file) // not by its name: the command may have removed or replaced it
 	return kept, errors.Join(err, s.file.Close())
-}
-
-// mostPiped is more than a pipe holds.
-const mostPiped = 1 << 20
-
-// drain takes what is in the pipe: all that the command wrote, which is there before it ends. What it left behind may write on.
-func (s *spool) drain() {
-	_ = s.read.SetReadDeadline(time.Time{})
-	raw, err := s.read.SyscallConn()
-	if err != nil {
-		return
-	}
-	buf := make([]byte, 32<<10)
-	_ = raw.Read(func(fd uintptr) bool {
-		for taken := 0; taken < mostPiped; {
-			n, err := readFD(fd, buf)
-			if n <= 0 || err != nil {
-				return true
-			}
-			s.take(buf[:n])
-			taken += n
-		}
-		return true
-	})
 }
 
 // mostLooked is how much of one stream is looked at.

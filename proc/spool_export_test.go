@@ -1,8 +1,4 @@
-//go:build linux
-
 package proc
-
-import "os"
 
 // Spool is what the tests of it reach.
 type Spool struct{ *spool }
@@ -12,9 +8,6 @@ func NewSpool(path string, most int64) (Spool, error) {
 	s, err := newSpool(path, most)
 	return Spool{s}, err
 }
-
-// End is the end of the pipe that a command has.
-func (s Spool) End() *os.File { return s.write }
 
 // Close ends it, and returns what a command's end needs of it.
 func (s Spool) Close() ([]byte, error) { return s.close() }

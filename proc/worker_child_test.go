@@ -127,7 +127,6 @@ func roles() map[string]func() {
 		"deaf":           func() { time.Sleep(time.Minute) },
 		"ends":           func() { fmt.Fprintln(os.Stderr, "ModuleNotFoundError: No module named 'torch'"); os.Exit(1) },
 		"once":           func() { serve(func(o order) { affirm(o); os.Exit(0) }) },
-		"early":          func() { early(); time.Sleep(time.Minute) },
 		"early and ends": early,
 		"third time": func() {
 			serve(func(o order) {
@@ -141,15 +140,6 @@ func roles() map[string]func() {
 		"forks":      func() { serve(func(order) { fork(); os.Exit(3) }) },
 		"forks well": func() { serve(func(o order) { fork(); affirm(o) }) },
 		"child":      func() { signal.Ignore(syscall.SIGTERM); time.Sleep(time.Minute) },
-		"beats": func() {
-			serve(func(o order) {
-				for range 8 {
-					time.Sleep(600 * time.Millisecond)
-					say(`{"heartbeat":true,"id":%q}`, o.ID)
-				}
-				affirm(o)
-			})
-		},
 		"floods": func() {
 			serve(func(o order) {
 				fmt.Fprint(os.Stderr, strings.Repeat("0123456789 flood\n", 1<<20/17))

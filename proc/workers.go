@@ -15,8 +15,10 @@ import (
 	"github.com/sluice-llm/sluice/internal/prose"
 )
 
-// workersConfig configures workers. Spec.Args is what they need.
+// workersConfig configures workers. Runner and Spec.Args are what they need.
 type workersConfig struct {
+	Runner Runner
+
 	// Spec is the command that each worker is. Its Grace is how long one has to end once its input ended, and once more after
 	// it was asked to (TERM). Its streams are not used.
 	Spec command.Spec

@@ -4,6 +4,7 @@ package proc_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -14,10 +15,14 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/command"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/proc"
 )
 
@@ -34,13 +39,19 @@ func staffOf(t testing.TB, cfg proc.WorkersConfig) *proc.Workers {
 	if cfg.Spec.Grace == 0 {
 		cfg.Spec.Grace = time.Second
 	}
+	cfg.Runner = (*command.Guard)(nil)
+	t.Cleanup(func() { checkGone(t, mark) })
+	return newStaff(t, cfg)
+}
+
+// newStaff returns workers that are closed when the test ends.
+func newStaff(t testing.TB, cfg proc.WorkersConfig) *proc.Workers {
 	ws := proc.NewWorkers(cfg)
 	t.Cleanup(func() {
 		_ = ws.Close()
 		if n := ws.Alive(); n > 0 {
 			t.Errorf("%d workers live after the end", n)
 		}
-		checkGone(t, mark)
 	})
 	return ws
 }
@@ -63,6 +74,55 @@ func checkGone(t testing.TB, mark string) {
 			t.Errorf("left behind: %q", left)
 			return
 		}
+	}
+}
+
+// runnerFunc is a proc.Runner.
+type runnerFunc func(ctx context.Context, s command.Spec) (command.Result, error)
+
+func (f runnerFunc) Run(ctx context.Context, s command.Spec) (command.Result, error) {
+	return f(ctx, s)
+}
+
+// crew plays workers, in virtual time too: none of them waits in a read, and an item must fit into a pipe.
+func crew(each func(ctx context.Context, o order, say func(format string, args ...any))) proc.Runner {
+	return runnerFunc(func(ctx context.Context, s command.Spec) (command.Result, error) {
+		raw, err := s.Stdin.(*os.File).SyscallConn()
+		if err != nil {
+			return command.Result{}, err
+		}
+		say := func(format string, args ...any) { fmt.Fprintf(s.Stdout, format+"\n", args...) }
+		var in []byte
+		for buf := make([]byte, 4<<10); ctx.Err() == nil; {
+			n := -1
+			_ = raw.Read(func(fd uintptr) bool {
+				n, _ = syscall.Read(int(fd), buf)
+				return true
+			})
+			if n == 0 {
+				return command.Result{}, nil
+			}
+			in = append(in, buf[:max(0, n)]...)
+			if line, more, whole := bytes.Cut(in, []byte("\n")); whole {
+				var o order
+				if err := json.Unmarshal(line, &o); err != nil {
+					return command.Result{}, err
+				}
+				in = more
+				each(ctx, o, say)
+				continue
+			}
+			rest(ctx, 100*time.Millisecond)
+		}
+		return command.Result{ExitCode: -1, Signal: "SIGTERM", Asked: true}, context.Cause(ctx)
+	})
+}
+
+// rest waits for a time, or for the end of a context.
+func rest(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
 	}
 }
 
@@ -325,45 +385,66 @@ func awaitNone(t *testing.T, ws *proc.Workers) {
 	}
 }
 
+// idle is a worker's part that does not answer, for a minute.
+func idle(ctx context.Context, _ order, _ func(string, ...any)) { rest(ctx, time.Minute) }
+
 func TestASilentWorkerIsKilled(t *testing.T) {
-	t.Parallel()
-	ws := staff(t, "deaf", proc.WorkersConfig{Silence: 100 * time.Millisecond})
-	const text = "neither an answer nor a heartbeat for 100 ms"
-	start := time.Now()
-	want[*proc.SilentError](t, callErr(t, ws, item("1")), text)
-	want[*proc.SilentError](t, callErr(t, ws, proc.Request{ID: "1", Item: []byte(`"` + strings.Repeat("x", 1<<20) + `"`)}), text)
-	want[*proc.QuarantinedError](t, callErr(t, ws, item("1")), text)
-	if took := time.Since(start); took < 300*time.Millisecond || took > 50*time.Second {
-		t.Errorf("took %v", took)
+	synctest.Test(t, func(t *testing.T) {
+		ws := newStaff(t, proc.WorkersConfig{Silence: 20 * time.Second, Runner: crew(idle)})
+		for range 2 {
+			start := time.Now()
+			want[*proc.SilentError](t, callErr(t, ws, item("1")), "neither an answer nor a heartbeat for 20 s")
+			if took := time.Since(start); took != 20*time.Second {
+				t.Errorf("took %v", took)
+			}
+		}
+		want[*proc.QuarantinedError](t, callErr(t, ws, item("1")), "neither an answer nor a heartbeat for 20 s")
+	})
+	if suite.Full {
+		ws := staff(t, "deaf", proc.WorkersConfig{Silence: 100 * time.Millisecond}) // which does not read the item
+		long := proc.Request{ID: "1", Item: []byte(`"` + strings.Repeat("x", 1<<20) + `"`)}
+		want[*proc.SilentError](t, callErr(t, ws, long), "neither an answer nor a heartbeat for 100 ms")
+		ws = staff(t, "silent", proc.WorkersConfig{Silence: 4 * time.Second}) // by when it has started
+		want[*proc.SilentError](t, callErr(t, ws, item("1")), "killed: thinking")
 	}
-	ws = staff(t, "silent", proc.WorkersConfig{Silence: 4 * time.Second}) // by when it has started
-	want[*proc.SilentError](t, callErr(t, ws, item("1")), "killed: thinking")
 }
 
 func TestHeartbeatsKeepAWorkerThatTakesItsTime(t *testing.T) {
-	t.Parallel()
-	ws := staff(t, "beats", proc.WorkersConfig{Silence: 4 * time.Second})
-	if a, err := ws.Call(t.Context(), item("1")); err != nil || !a.OK {
-		t.Errorf("%+v, %v", a, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ws := newStaff(t, proc.WorkersConfig{Silence: 20 * time.Second, Runner: crew(func(ctx context.Context, o order, say func(string, ...any)) {
+			for range 100 {
+				rest(ctx, 15*time.Second)
+				say(`{"heartbeat":true,"id":%q}`, o.ID)
+			}
+			say(`{"id":%q,"ok":true}`, o.ID)
+		})})
+		for range 2 { // an idle worker may be silent
+			if a, err := ws.Call(t.Context(), item("1")); err != nil || !a.OK || ws.Alive() != 1 {
+				t.Errorf("%+v, %v", a, err)
+			}
+			time.Sleep(time.Hour)
+		}
+	})
 }
 
 func TestAnAnswerBeforeTheItemWasReadCounts(t *testing.T) {
 	t.Parallel()
 	long := proc.Request{ID: "1", Item: []byte(`"` + strings.Repeat("x", 1<<20) + `"`)}
-	for role, c := range map[string]struct {
-		times   int
-		silence time.Duration
-	}{
-		"early":          {1, 8 * time.Second}, // it never reads the rest, which is waited for until then
-		"early and ends": {20, 20 * time.Second},
-	} {
-		ws := staff(t, role, proc.WorkersConfig{Silence: c.silence})
-		for range c.times {
-			if a, err := ws.Call(t.Context(), long); err != nil || !a.OK {
-				t.Errorf("%s: %+v, %v", role, a, err)
-			}
+	ws := staff(t, "early and ends", proc.WorkersConfig{})
+	for range suite.Size(3, 20) {
+		if a, err := ws.Call(t.Context(), long); err != nil || !a.OK {
+			t.Errorf("%+v, %v", a, err)
 		}
+	}
+	// It never reads the rest, which is waited for until it is silent for too long.
+	ws = newStaff(t, proc.WorkersConfig{Silence: suite.Size(time.Second, 8*time.Second), Runner: runnerFunc(func(ctx context.Context, s command.Spec) (command.Result, error) {
+		_, _ = s.Stdin.Read(make([]byte, 100))
+		fmt.Fprintln(s.Stdout, `{"id":"1","ok":true}`)
+		<-ctx.Done()
+		return command.Result{ExitCode: -1, Asked: true}, context.Cause(ctx)
+	})})
+	if a, err := ws.Call(t.Context(), long); err != nil || !a.OK {
+		t.Errorf("%+v, %v", a, err)
 	}
 }
 

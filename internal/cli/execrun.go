@@ -67,10 +67,12 @@ func runExec(ctx context.Context, s *streams, o *execOptions) (err error) {
 	}
 	defer func() { r.s.note(r.scheduler.Close()) }() // what was learned cannot be kept, perhaps: the results are
 	watch.at(r.scheduler)
-	if cfg.Guard, err = r.startGuard(); err != nil {
+	guard, err := r.startGuard()
+	if err != nil {
 		return err
 	}
-	defer func() { r.s.note(cfg.Guard.Close()) }()
+	defer func() { r.s.note(guard.Close()) }()
+	cfg.Runner = guard
 	cfg.Pauses, cfg.Observer, cfg.OnResult = r.pauses, &r.observers, r.result
 	cfg.Logger = slog.New(&logHandler{s: s, verbose: o.verbose})
 	if r.exec, err = proc.Open(cfg); err != nil {

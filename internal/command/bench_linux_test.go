@@ -26,7 +26,7 @@ func BenchmarkShortCommands(b *testing.B) {
 			for range 2 {
 				wg.Go(func() {
 					for range work {
-						if _, err := command.Run(b.Context(), command.Spec{Args: []string{"true"}, Env: env, Guard: g}); err != nil {
+						if _, err := g.Run(b.Context(), command.Spec{Args: []string{"true"}, Env: env}); err != nil {
 							b.Error(err)
 						}
 					}

@@ -33,9 +33,6 @@ type Spec struct {
 	Memory int64
 	CPU    time.Duration
 
-	// Guard sees to it that nothing of the command is left, even if this process is killed. Nil is nobody.
-	Guard *Guard
-
 	// Started is told of the process, which began. Nil is nobody.
 	Started func(*os.Process)
 
@@ -43,7 +40,11 @@ type Spec struct {
 	// left behind may hold its output. Default 2 s; negative kills at once.
 	Grace time.Duration
 
-	survives bool // the end of this process: a guard's own
+	// NoLinger ends the output with the program: processes that it left behind are killed at once, even if they hold the output.
+	NoLinger bool
+
+	guard    *Guard // nil is none
+	survives bool   // the end of this process: a guard's own
 }
 
 const (
@@ -128,6 +129,11 @@ func (e *NotStartedError) Error() string {
 
 // Unwrap returns the cause.
 func (e *NotStartedError) Unwrap() error { return e.Err }
+
+// Is reports whether no program of the name was found, which is an fs.ErrNotExist too.
+func (e *NotStartedError) Is(target error) bool {
+	return target == fs.ErrNotExist && errors.Is(e.Err, exec.ErrNotFound)
+}
 
 // explained is what a system's word means of a program that was found.
 func explained(err error) string {

@@ -63,6 +63,7 @@ func TestHowACommandEnded(t *testing.T) {
 }
 
 func TestTheWholeGroupEndsWithTheContext(t *testing.T) {
+	t.Parallel()
 	for name, script := range map[string]string{
 		"that ends when asked":   `sleep 100 & echo $! >pid; wait`,
 		"that will not be asked": `trap '' TERM; sleep 100 & echo $! >pid; while :; do sleep 1; done`,
@@ -75,11 +76,7 @@ func TestTheWholeGroupEndsWithTheContext(t *testing.T) {
 				awaitPID(t, dir)
 				cancel(errors.New("enough"))
 			}()
-			start := time.Now()
 			_, err := command.Run(ctx, command.Spec{Args: []string{"sh", "-c", script}, Env: env, Dir: dir, Stdout: new(bytes.Buffer), Grace: 200 * time.Millisecond})
-			if took := time.Since(start); took > 50*time.Second {
-				t.Errorf("took %v", took)
-			}
 			if err != nil && err.Error() != "enough" {
 				t.Errorf("error %v", err)
 			}
@@ -89,6 +86,7 @@ func TestTheWholeGroupEndsWithTheContext(t *testing.T) {
 }
 
 func TestWhatACommandLeavesBehindEnds(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var out bytes.Buffer
 	_, err := command.Run(t.Context(), command.Spec{

@@ -84,6 +84,12 @@ func StartGuard(args []string, lost func(error)) (*Guard, error) {
 	return g, nil
 }
 
+// Run runs a command like the function Run. The guard ends all that it started. A nil Guard ends only its group.
+func (g *Guard) Run(ctx context.Context, s Spec) (Result, error) {
+	s.guard = g
+	return Run(ctx, s)
+}
+
 // Close ends what is left of the run, commands that still run included, and the guard. The error says that something may be left.
 func (g *Guard) Close() error {
 	g.mu.Lock()

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/command"
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 func startGuard(t *testing.T) *command.Guard {
@@ -95,8 +96,8 @@ func TestWhatLeavesItsGroupEndsWithItsCommand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			res, err := command.Run(t.Context(), command.Spec{Args: sh(script), Env: env, Stdout: &out, Grace: 300 * time.Millisecond, Guard: g})
-			if err != nil || res.Took > 10*time.Second {
+			res, err := g.Run(t.Context(), command.Spec{Args: sh(script), Env: env, Stdout: &out, Grace: 100 * time.Millisecond})
+			if err != nil {
 				t.Errorf("%+v, %v", res, err)
 			}
 			if left := marked(g.Mark()); len(left) > 0 {
@@ -116,12 +117,12 @@ func TestOrphansOfACommandThatRunsAreLeftAlone(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	go func() {
-		_, err := command.Run(ctx, command.Spec{Args: sh(os.Args[0] + " leave 2; trap 'exit 0' TERM; sleep 60 & wait"), Env: env, Guard: g})
+		_, err := g.Run(ctx, command.Spec{Args: sh(os.Args[0] + " leave 2; trap 'exit 0' TERM; sleep 60 & wait"), Env: env})
 		done <- err
 	}()
 	awaitMarked(t, g.Mark(), 3) // the shell, its sleep, and the one that left
 	for range 20 {
-		if _, err := command.Run(t.Context(), command.Spec{Args: sh("(exit 3 & exit 4) & :"), Env: env, Guard: g}); err != nil {
+		if _, err := g.Run(t.Context(), command.Spec{Args: sh("(exit 3 & exit 4) & :"), Env: env}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -138,6 +139,7 @@ func TestOrphansOfACommandThatRunsAreLeftAlone(t *testing.T) {
 }
 
 func TestALookForOrphansLeavesCommandsAlone(t *testing.T) {
+	t.Parallel()
 	if out, err := exec.Command(os.Args[0], "first").CombinedOutput(); err != nil || string(out) != "7 exit status 7\n" {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -147,7 +149,7 @@ func TestWhatHasNoMarkEndsWithTheRun(t *testing.T) {
 	childrenLeft(t)
 	g := startGuard(t)
 	dir := t.TempDir()
-	_, err := command.Run(t.Context(), command.Spec{Args: sh("env -i setsid sh -c 'echo $$ >pid; sleep 60; :' & sleep 0.2"), Env: env, Dir: dir, Guard: g})
+	_, err := g.Run(t.Context(), command.Spec{Args: sh("env -i setsid sh -c 'echo $$ >pid; sleep 60; :' & sleep 0.2"), Env: env, Dir: dir})
 	if err != nil {
 		t.Error(err)
 	}
@@ -167,7 +169,7 @@ func TestCloseEndsWhatStillRuns(t *testing.T) {
 	g := startGuard(t)
 	done := make(chan command.Result, 1)
 	go func() {
-		res, _ := command.Run(t.Context(), command.Spec{Args: sh(familyOfSix()), Env: env, Guard: g})
+		res, _ := g.Run(t.Context(), command.Spec{Args: sh(familyOfSix()), Env: env})
 		done <- res
 	}()
 	awaitMarked(t, g.Mark(), 6)
@@ -177,12 +179,13 @@ func TestCloseEndsWhatStillRuns(t *testing.T) {
 	if res := <-done; res.Signal != "SIGKILL" {
 		t.Errorf("%+v", res)
 	}
-	if _, err := command.Run(t.Context(), command.Spec{Args: sh("exit"), Env: env, Guard: g}); err == nil {
+	if _, err := g.Run(t.Context(), command.Spec{Args: sh("exit"), Env: env}); err == nil {
 		t.Error("a closed guard took a command")
 	}
 }
 
 func TestNothingOutlivesARunThatIsKilled(t *testing.T) {
+	t.Parallel()
 	child, lines := startRun(t)
 	run := strings.TrimPrefix(await(t, lines, "mark "), "mark ")
 	groups := []int{number(t, lines, "group "), number(t, lines, "group ")}
@@ -195,12 +198,13 @@ func TestNothingOutlivesARunThatIsKilled(t *testing.T) {
 }
 
 func TestAGuardThatIsKilledIsReplacedAndToldOfWhatIsOpen(t *testing.T) {
+	t.Parallel()
 	child, lines := startRun(t)
 	run := strings.TrimPrefix(await(t, lines, "mark "), "mark ")
 	guard := number(t, lines, "guard ")
 	groups := []int{number(t, lines, "group "), number(t, lines, "group ")}
 	awaitMarked(t, run, 12)
-	for i := range 2 {
+	for i := range suite.Size(1, 2) {
 		syscall.Kill(guard, syscall.SIGTERM) // which it does not heed
 		syscall.Kill(guard, syscall.SIGKILL)
 		if i == 0 {
@@ -232,7 +236,7 @@ func TestCloseWithoutItsProcessEndsWhatStillRuns(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		command.Run(t.Context(), command.Spec{Args: sh(familyOfSix()), Env: env, Guard: g})
+		g.Run(t.Context(), command.Spec{Args: sh(familyOfSix()), Env: env})
 	}()
 	awaitMarked(t, g.Mark(), 6)
 	syscall.Kill(g.Process(), syscall.SIGKILL)
@@ -331,13 +335,14 @@ func TestACommandEndsWithThisProcess(t *testing.T) {
 
 // TestTheNumberOfAGroupStaysTakenWhileItIsOpen: else it could be another's by the time that it is killed.
 func TestTheNumberOfAGroupStaysTakenWhileItIsOpen(t *testing.T) {
-	started := make(chan int, 1)
+	t.Parallel()
+	started, dir := make(chan int, 1), t.TempDir()
 	done := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer close(done)
 		_, err := command.Run(ctx, command.Spec{
-			Args: sh("sleep 60 &"), Env: env, Stdout: new(bytes.Buffer), Grace: 4 * time.Second, Started: func(p *os.Process) { started <- p.Pid },
+			Args: sh("until test -e go; do sleep 0.02; done &"), Env: env, Dir: dir, Stdout: new(bytes.Buffer), Grace: 5 * time.Minute, Started: func(p *os.Process) { started <- p.Pid },
 		})
 		if err != nil {
 			t.Error(err)
@@ -352,6 +357,9 @@ func TestTheNumberOfAGroupStaysTakenWhileItIsOpen(t *testing.T) {
 	}
 	time.Sleep(time.Second) // until it is known here too; the end of the context comes too late for it then
 	cancel()
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	<-done
 	if _, err := os.Stat(stat); err == nil {
 		t.Error("it was not waited for")
@@ -400,7 +408,7 @@ func TestAGuardThatCannotBeStarted(t *testing.T) {
 	}
 }
 
-func TestAThousandShortCommands(t *testing.T) {
+func TestManyShortCommands(t *testing.T) {
 	childrenLeft(t)
 	g := startGuard(t)
 	work := make(chan int)
@@ -412,20 +420,20 @@ func TestAThousandShortCommands(t *testing.T) {
 				if i%10 == 0 {
 					script = "setsid sleep 60 & (sleep 60 &) ; " + script
 				}
-				res, err := command.Run(t.Context(), command.Spec{Args: sh(script), Env: env, Guard: g})
+				res, err := g.Run(t.Context(), command.Spec{Args: sh(script), Env: env})
 				if res.ExitCode != i%5 || (err != nil) != (i%5 != 0) {
 					t.Errorf("%d: %+v, %v", i, res, err)
 				}
 			}
 		})
 	}
-	for i := range 1000 {
+	for i := range suite.Size(100, 1000) {
 		work <- i
 	}
 	close(work)
 	wg.Wait()
 	// While others end, a look may miss one on the kernel's list. It goes with the next command.
-	if _, err := command.Run(t.Context(), command.Spec{Args: sh("exit 0"), Env: env, Guard: g}); err != nil {
+	if _, err := g.Run(t.Context(), command.Spec{Args: sh("exit 0"), Env: env}); err != nil {
 		t.Error(err)
 	}
 	if left := marked(g.Mark()); len(left) > 0 {

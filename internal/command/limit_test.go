@@ -13,9 +13,12 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/command"
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 func TestTheLimitOfProcessorTimeEndsACommand(t *testing.T) {
+	suite.FullOnly(t) // it takes a second of processor time
+	t.Parallel()
 	res, err := command.Run(t.Context(), command.Spec{
 		Args: []string{"sh", "-c", "while :; do :; done"}, Env: env, CPU: 300 * time.Millisecond,
 	})
@@ -25,9 +28,6 @@ func TestTheLimitOfProcessorTimeEndsACommand(t *testing.T) {
 }
 
 func TestTheLimitOfMemoryFailsAllocations(t *testing.T) {
-	if testing.Short() {
-		t.Skip()
-	}
 	dd := []string{"dd", "if=/dev/zero", "of=/dev/null", "bs=268435456", "count=1"}
 	var says bytes.Buffer
 	res, err := command.Run(t.Context(), command.Spec{Args: dd, Env: env, Stderr: &says, Memory: 64 << 20})

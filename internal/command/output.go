@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"os"
@@ -55,7 +56,7 @@ func (o *output) end(w io.Writer) (io.Writer, error) {
 	return end, nil
 }
 
-// copy passes on what comes, until all ends are closed.
+// copy passes on what comes, until all ends are closed or close ends it.
 func (o *output) copy() {
 	closeAll(o.ends)
 	o.done = make(chan struct{})
@@ -63,6 +64,9 @@ func (o *output) copy() {
 	for _, s := range o.streams {
 		wg.Go(func() {
 			_, err := io.Copy(s.to, s.pipe)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				err = s.drain()
+			}
 			s.pipe.Close() // after an error, the command shall not wait for us to read
 			if err != nil && !errors.Is(err, os.ErrClosed) {
 				o.mu.Lock()
@@ -87,16 +91,47 @@ func (o *output) await(most time.Duration) {
 	}
 }
 
-// close ends what still holds on, and returns what went wrong.
+// close takes what was written by now, ends the output, whoever still holds it, and returns what went wrong.
 func (o *output) close() error {
 	closeAll(o.ends)
 	for _, s := range o.streams {
-		s.pipe.Close()
+		if o.done == nil {
+			s.pipe.Close()
+		} else if s.pipe.SetReadDeadline(time.Unix(1, 0)) != nil { // where pipes have no deadlines, their job ends all that writes
+			o.await(drainTime)
+			s.pipe.Close()
+		}
 	}
 	if o.done != nil {
 		<-o.done
 	}
 	return o.err
+}
+
+// mostPiped is more than a pipe holds.
+const mostPiped = 1 << 20
+
+// drain passes on what is in the pipe: all that the command wrote, which is there before it ends. What it left behind may write on.
+func (s stream) drain() error {
+	_ = s.pipe.SetReadDeadline(time.Time{})
+	raw, err := s.pipe.SyscallConn()
+	if err != nil {
+		return err
+	}
+	buf := make([]byte, 32<<10)
+	var wrong error
+	err = raw.Read(func(fd uintptr) bool {
+		for taken := 0; taken < mostPiped && wrong == nil; {
+			n, err := readFD(fd, buf)
+			if n <= 0 || err != nil {
+				break
+			}
+			_, wrong = s.to.Write(buf[:n])
+			taken += n
+		}
+		return true
+	})
+	return cmp.Or(wrong, err)
 }
 
 func closeAll(files []*os.File) {

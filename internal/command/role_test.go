@@ -82,8 +82,8 @@ func runAndStay([]string) error {
 	var wg sync.WaitGroup
 	for range 2 {
 		wg.Go(func() {
-			_, err := command.Run(context.Background(), command.Spec{
-				Args: []string{"sh", "-c", familyOfSix()}, Env: env, Guard: g, Started: func(p *os.Process) { fmt.Println("group", p.Pid) },
+			_, err := g.Run(context.Background(), command.Spec{
+				Args: []string{"sh", "-c", familyOfSix()}, Env: env, Started: func(p *os.Process) { fmt.Println("group", p.Pid) },
 			})
 			fmt.Println("ended", err)
 		})
@@ -120,13 +120,13 @@ func onTheFirst([]string) error {
 	wg.Go(func() {
 		for ctx.Err() == nil {
 			script := "setsid sleep 60 & (sleep 60 & exit) ; exit"
-			if _, err := command.Run(context.Background(), command.Spec{Args: []string{"sh", "-c", script}, Env: env, Guard: g}); err != nil {
+			if _, err := g.Run(context.Background(), command.Spec{Args: []string{"sh", "-c", script}, Env: env}); err != nil {
 				fmt.Println(err)
 			}
 		}
 	})
-	res, err := command.Run(context.Background(), command.Spec{
-		Args: []string{"sh", "-c", "sleep 60 & exit 7"}, Env: env, Stdout: new(bytes.Buffer), Grace: 500 * time.Millisecond, Guard: g,
+	res, err := g.Run(context.Background(), command.Spec{
+		Args: []string{"sh", "-c", "sleep 60 & exit 7"}, Env: env, Stdout: new(bytes.Buffer), Grace: 200 * time.Millisecond,
 	})
 	fmt.Println(res.ExitCode, err)
 	cancel()

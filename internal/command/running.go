@@ -13,15 +13,16 @@ import (
 
 // running is a command that has begun.
 type running struct {
-	cmd   *exec.Cmd
-	group *group
-	out   output
-	guard *Guard // nil is none
-	entry entry  // at the guard
-	grace time.Duration
-	began time.Time
-	asked atomic.Int64 // ns after began that it was asked to end; 0: it was not
-	ended atomic.Bool  // the program has; it may be unknown to us still
+	cmd      *exec.Cmd
+	group    *group
+	out      output
+	guard    *Guard // nil is none
+	entry    entry  // at the guard
+	grace    time.Duration
+	began    time.Time
+	noLinger bool
+	asked    atomic.Int64 // ns after began that it was asked to end; 0: it was not
+	ended    atomic.Bool  // the program has; it may be unknown to us still
 }
 
 // start starts a command. Refused limits are an error, like a program that is not there.
@@ -31,7 +32,7 @@ func start(ctx context.Context, s Spec) (*running, error) {
 	if cmd.Env == nil {
 		cmd.Env = []string{} // to exec, nil is ours
 	}
-	r := &running{cmd: cmd, group: newGroup(cmd, s.survives), guard: s.Guard, grace: cmp.Or(s.Grace, usualGrace)}
+	r := &running{cmd: cmd, group: newGroup(cmd, s.survives), guard: s.guard, grace: cmp.Or(s.Grace, usualGrace), noLinger: s.NoLinger}
 	cmd.Cancel, cmd.WaitDelay = r.ask, r.grace // after which the program itself is killed
 	if r.grace < 0 {
 		cmd.WaitDelay = drainTime
@@ -110,7 +111,9 @@ func (r *running) wait(ctx context.Context) (Result, error) {
 		reap()
 	}
 	r.ended.Store(true)
-	r.out.await(r.hold())
+	if !r.noLinger {
+		r.out.await(r.hold())
+	}
 	r.group.kill() // what is left of it; nothing, mostly
 	if r.guard != nil {
 		r.guard.dismiss(r.entry)
@@ -119,7 +122,9 @@ func (r *running) wait(ctx context.Context) (Result, error) {
 	}
 	err := reap()
 	r.group.close()
-	r.out.await(drainTime)
+	if !r.noLinger {
+		r.out.await(drainTime)
+	}
 	outErr := r.out.close()
 	if errors.Is(err, exec.ErrWaitDelay) {
 		err = nil // it did well; what it left behind held its input
