@@ -78,7 +78,7 @@ var bare = map[string]bool{"e020": true, "e174": true, "e189": true}
 
 // Every text of the corpus that a command wrote, on each channel on which a command may write it.
 func TestErrorsOfCommandsMeanWhatTheyAreLabelled(t *testing.T) {
-	for _, file := range []string{"errors.jsonl", "published.jsonl", "made_errors.jsonl"} {
+	for _, file := range []string{"errors.jsonl", "published.jsonl"} {
 		for _, s := range corpus(t, file) {
 			now := noon
 			if s.Now != "" {

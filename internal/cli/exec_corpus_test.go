@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/proc"
 )
 
@@ -37,7 +38,7 @@ func TestTheCorpusIsReplayed(t *testing.T) {
 	const together = 230
 	var replays []replay
 	for i, s := range corpusOfCommands(t) {
-		if testing.Short() && i%8 != 0 {
+		if i%suite.Size(15, 1) != 0 {
 			continue
 		}
 		label := s.Label
@@ -76,7 +77,7 @@ func (s *said) long() bool { return len(s.Text) > 8<<10 || strings.Count(s.Text,
 
 func corpusOfCommands(t *testing.T) (list []said) {
 	t.Helper()
-	for _, name := range []string{"errors.jsonl", "published.jsonl", "made_errors.jsonl"} {
+	for _, name := range []string{"errors.jsonl", "published.jsonl"} {
 		f, err := os.Open("../../provider/testdata/" + name)
 		if err != nil {
 			t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/proc"
 )
 
@@ -43,16 +44,9 @@ type modelItem struct {
 	version int
 }
 
-// TestExecAgainstModel runs random sequences of runs. SLUICE_COMBOS says how many, SLUICE_SEED where they begin.
+// TestExecAgainstModel runs random sequences of runs.
 func TestExecAgainstModel(t *testing.T) {
-	number := func(name string, usual int) int {
-		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
-			return n
-		}
-		return usual
-	}
-	combos, first := number("SLUICE_COMBOS", 8), number("SLUICE_SEED", 1)
-	for seed := first; seed < first+combos; seed++ {
+	for seed := 1; seed <= suite.Size(2, 30); seed++ {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) {
 			t.Parallel()
 			m := &execModel{bed: newBed(t), luck: rand.New(rand.NewPCG(uint64(seed), 7)), failing: map[string]bool{}, begun: map[string]int{}, made: map[string]int{}}

@@ -41,7 +41,7 @@ const sentinelCore = "5d1f0c7e9b2a4836"
 const transcriptDir = "SLUICE_TEST_TRANSCRIPTS"
 
 func TestMain(m *testing.M) {
-	testscript.Main(suite{m}, map[string]func(){"sluice": program, "agent": agent, "engine": engine, "origin": origin,
+	testscript.Main(tests{m}, map[string]func(){"sluice": program, "agent": agent, "engine": engine, "origin": origin,
 		"reverseproxy": reverseProxy, "heeds": heeds})
 }
 
@@ -77,10 +77,10 @@ func heeds() {
 // sims are the imitations that scripts started, by address.
 var sims sync.Map
 
-// suite runs the tests and then looks for the key in all that they left behind.
-type suite struct{ m *testing.M }
+// tests runs all tests and then looks for the key in all that they left behind.
+type tests struct{ m *testing.M }
 
-func (s suite) Run() int {
+func (s tests) Run() int {
 	flag.Set("test.parallel", "6")     // they mostly wait; m.Run parses the command line, which wins
 	miniredis.DumpMaxLineLen = 1 << 20 // tests look for keys in all that an engine holds
 	root, err := os.MkdirTemp("", "sluice-cli-test-")
