@@ -52,7 +52,7 @@ func (it modelItem) tierName() string { return fmt.Sprintf("T%d", it.tier) }
 
 // TestExecAgainstModel runs random sequences of runs.
 func TestExecAgainstModel(t *testing.T) {
-	for seed := range uint64(suite.Size(20, 100)) {
+	for seed := range uint64(suite.Size(10, 100)) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			bubble(t, 0, func(t *testing.T, c *course) {
 				m := &model{course: c, luck: rand.New(rand.NewPCG(seed, 7)), failing: map[string]bool{}, log: map[string]int{}, begun: map[string]int{}, made: map[string]int{}}

@@ -119,7 +119,7 @@ func TestALaterResetOfAnEarlierCommandIsTold(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, c *course) {
 		c.limits.Limits.Concurrent = 2
 		began := time.Now()
-		hours := map[string]time.Duration{"item1": 8 * time.Hour, "item2": 12 * time.Hour}
+		resets := map[string]time.Duration{"item1": 8 * time.Minute, "item2": 12 * time.Minute}
 		c.play(func(_ context.Context, k call) int {
 			if k.nth > 1 {
 				return 0
@@ -127,18 +127,18 @@ func TestALaterResetOfAnEarlierCommandIsTold(t *testing.T) {
 			if time.Sleep(time.Second); k.last == "item2" {
 				time.Sleep(time.Minute)
 			}
-			return k.limited(began.Add(hours[k.last]))
+			return k.limited(began.Add(resets[k.last]))
 		})
 		r := c.start(context.Background(), c.open())
-		time.Sleep(time.Hour)
+		time.Sleep(5 * time.Minute)
 		state, err := work.LoadState(proc.StatePath(c.cfg.Dir))
-		if err != nil || state.Status != work.Limited || state.RateLimit.Until.Sub(began) < 12*time.Hour || state.PauseCount != 1 {
+		if err != nil || state.Status != work.Limited || state.RateLimit.Until.Sub(began) < 12*time.Minute || state.PauseCount != 1 {
 			t.Errorf("%+v, error %v", state, err)
 		}
 		if rep, err := r.ended(); err != nil || rep.Succeeded != 2 {
 			t.Errorf("%+v, error %v", rep, err)
 		}
-		if ran := c.began("item"); len(ran) != 4 || ran[2].Sub(began) < 12*time.Hour {
+		if ran := c.began("item"); len(ran) != 4 || ran[2].Sub(began) < 12*time.Minute {
 			t.Errorf("commands began at %v", ran)
 		}
 	})
@@ -148,7 +148,7 @@ func TestALaterResetOfAnEarlierCommandIsTold(t *testing.T) {
 func TestALimitOfTheRunBeforeIsWaitedFor(t *testing.T) {
 	for _, forget := range []bool{false, true} {
 		bubble(t, 2, func(t *testing.T, c *course) {
-			until := time.Now().Add(5 * time.Hour)
+			until := time.Now().Add(50 * time.Minute)
 			c.play(func(_ context.Context, k call) int {
 				if time.Now().Before(until) && !c.cfg.Forget {
 					return k.limited(until)
@@ -157,7 +157,7 @@ func TestALimitOfTheRunBeforeIsWaitedFor(t *testing.T) {
 			})
 			x := c.open()
 			r := c.start(context.Background(), x)
-			time.Sleep(time.Hour)
+			time.Sleep(10 * time.Minute)
 			x.Drain()
 			if _, err := r.ended(); !errors.Is(err, work.ErrDrained) || len(c.began("item")) != 1 {
 				t.Errorf("%d commands, error %v", len(c.began("item")), err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/proc"
 )
 
@@ -22,6 +23,7 @@ func TestTheExampleInPythonAnswers(t *testing.T) {
 }
 
 func TestTheExampleInGoAnswers(t *testing.T) {
+	suite.FullOnly(t) // it builds a program
 	t.Parallel()
 	worker := filepath.Join(t.TempDir(), "worker")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", worker, "./workers")

@@ -16,8 +16,6 @@ func TestWhatCommandsDoToTheirDirectories(t *testing.T) {
 		code   int
 		state  proc.State // of the third item
 	}{
-		"removes it":                      {`rm -rf "$SLUICE_ITEM_DIR"`, 0, proc.Succeeded},
-		"removes it and fails":            {`rm -rf "$SLUICE_ITEM_DIR"; exit 1`, 3, proc.Failed},
 		"makes a file of it":              {`rm -rf "$SLUICE_ITEM_DIR"; echo > "$SLUICE_ITEM_DIR"; exit 1`, 3, proc.Failed},
 		"makes it a link":                 {`rm -rf "$SLUICE_ITEM_DIR"; ln -s "$1" "$SLUICE_ITEM_DIR"`, 0, proc.Succeeded},
 		"makes it a link and fails":       {`rm -rf "$SLUICE_ITEM_DIR"; ln -s "$1" "$SLUICE_ITEM_DIR"; exit 1`, 3, proc.Failed},
@@ -25,7 +23,6 @@ func TestWhatCommandsDoToTheirDirectories(t *testing.T) {
 		"links where the result is begun": {`ln -s "$2" "$SLUICE_ITEM_DIR/result.json.tmp"`, 0, proc.Succeeded},
 		"has a directory for the result":  {`mkdir -p "$SLUICE_ITEM_DIR/result.json/x"`, 0, proc.Succeeded},
 		"has a directory for its draft":   {`mkdir -p "$SLUICE_ITEM_DIR/result.json.tmp/x"; exit 1`, 3, proc.Failed},
-		"has a pipe for its output":       {`cd "$SLUICE_ITEM_DIR"; rm stdout.log; mkfifo stdout.log`, 0, proc.Succeeded},
 		"has a pipe for the result":       {`mkfifo "$SLUICE_ITEM_DIR/result.json"; exit 1`, 3, proc.Failed},
 		"has a file for failed tries":     {`echo > "$SLUICE_ITEM_DIR/.failed"; exit 1`, 3, proc.Failed},
 		"links where failed tries go":     {`ln -s "$1" "$SLUICE_ITEM_DIR/.failed"; exit 1`, 3, proc.Failed},

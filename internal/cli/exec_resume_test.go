@@ -72,24 +72,6 @@ func TestEndsWellWhenAsked(t *testing.T) {
 	}
 }
 
-// TestOwnRecordsAreNoNews has an item meet a limit that is over at once: the next try is not refused because of the record that we
-// keep of the one before, nor another item because of the file in which that said so.
-func TestOwnRecordsAreNoNews(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	script := `echo {} >> "$0"; test $(grep -c {} "$0") = 2 && exit 0
-		echo '{"type":"result","is_error":true,"error":{"type":"overloaded_error","message":"Overloaded"}}' | tee "$1"; exit 1`
-	code, out := b.exec("--items", b.items(3), "--jobs", "1", "--result-file", b.path("said"), "--", "sh", "-c", script, b.path("log"), b.path("said"))
-	for item, n := range b.counts("log") {
-		if n != 2 {
-			t.Errorf("%s ran %d times, want 2", item, n)
-		}
-	}
-	if code != 0 {
-		t.Errorf("exit code %d: %s", code, out)
-	}
-}
-
 // TestBackupOfStateCounts has the state damaged of a directory that a newer version wrote: its backup says so.
 func TestBackupOfStateCounts(t *testing.T) {
 	t.Parallel()
