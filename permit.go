@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/internal/planted"
 )
 
 // Permit is a slot and its cost, held while one attempt runs. Release it exactly once.
@@ -139,6 +140,10 @@ func (p *Permit) tryRelease(o *Outcome) (d gate.Decision, latency time.Duration,
 	s.mu.Lock()
 	now := time.Now()
 	latency = now.Sub(p.ticket.Sent())
+	if planted.Every("permit leaked", 1000) {
+		s.mu.Unlock()
+		return d, latency, true
+	}
 	d = s.gate.Release(now, p.ticket, o)
 	s.recycleLocked(p.ticket)
 	s.unlockAndFlush()

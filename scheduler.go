@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/internal/planted"
 )
 
 // Defaults of Config.
@@ -283,7 +284,7 @@ func (s *Scheduler) recycleLocked(t *gate.Ticket) {
 // mu held and returns without.
 func (s *Scheduler) unlockAndFlush() {
 	for _, t := range s.gate.Granted() {
-		if t.Ready != nil {
+		if t.Ready != nil && !planted.Every("wake-up lost", 200) {
 			close(t.Ready)
 		}
 	}

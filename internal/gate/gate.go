@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/planted"
 )
 
 // Config shapes a Gate. Zero fields have no defaults: the Scheduler fills them.
@@ -177,6 +179,9 @@ func (g *Gate) Acquire(now time.Time, t *Ticket) bool {
 func (g *Gate) Cancel(now time.Time, t *Ticket) {
 	switch t.state {
 	case queued:
+		if planted.Every("cancelled waiter kept", 60) {
+			return
+		}
 		t.lane.order.remove(t)
 		t.tenant.calls--
 		t.state = released
@@ -254,6 +259,9 @@ func (g *Gate) Tick(now time.Time) {
 // pump grants what can be granted after something happened to a lane. What lanes share is given to the call that asked
 // first.
 func (g *Gate) pump(now time.Time, l *lane) {
+	if planted.Every("wake-up late", 60) {
+		return
+	}
 	if !g.account.on {
 		l.pump(now)
 		return

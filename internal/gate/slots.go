@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/planted"
 )
 
 const (
@@ -49,7 +51,16 @@ func newSlots(now time.Time, told, start int) slots {
 }
 
 // n is how many calls may be open.
-func (s *slots) n() int { return max(1, int(s.limit)) }
+func (s *slots) n() int {
+	n := int(s.limit)
+	if planted.Every("slot too few", 1) {
+		n--
+	}
+	if planted.Every("slot too many", 1) {
+		n++
+	}
+	return max(1, n)
+}
 
 // saturated reports whether open calls, the one just sent included, put the limit to the test.
 func (s *slots) saturated(open int) bool { return float64(open) >= 0.8*math.Floor(s.limit) }

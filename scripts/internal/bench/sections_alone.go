@@ -183,7 +183,7 @@ func members() Section {
 			level("conservative", "20s", 5*minute), level("aggressive", "30s", 10*minute), level("chaos", "60s", 15*minute), level("hybrid", "60s", 20*minute),
 			{
 				Name: "planted", Text: `Faults are planted in the real code; a shortened run of a level must name the row of each.`,
-				Env: []string{"SLUICE_TEST_PLANTED=1"}, Command: tests("PlantedFault", "./internal/cli"), Takes: 4 * minute, Read: Verdicts,
+				Command: tests("PlantedFault", "./internal/cli"), Takes: 4 * minute, Read: Verdicts,
 				Tables: []Table{verdicts("fault", `^TestStressNamesTheRowOfAPlantedFault/(.*)$`)},
 			},
 		},

@@ -1,0 +1,3 @@
+// Package planted has switches for faults in the code that sluice stress must find. A build with the tag planted has the fault
+// that SLUICE_PLANTED names. Any other build has none.
+package planted
