@@ -10,23 +10,19 @@ import (
 	"github.com/sluice-llm/sluice/internal/cli"
 )
 
-func TestAFileOfManyModelsIsRefusedInFewWords(t *testing.T) {
-	var lines strings.Builder
+func TestAWorkloadThatCannotBePlannedIsRefusedBriefly(t *testing.T) {
+	var models strings.Builder
 	for i := range 2000 {
-		fmt.Fprintf(&lines, `{"model":"model-%04d","messages":[]}`+"\n", i)
+		fmt.Fprintf(&models, `{"model":"model-%04d","messages":[]}`+"\n", i)
 	}
-	var stderr bytes.Buffer
-	code := cli.Main(t.Context(), []string{"plan", "--rpm", "5", "--workload", "-"}, strings.NewReader(lines.String()), io.Discard, &stderr)
-	if code != 2 || stderr.Len() > 1000 || !strings.Contains(stderr.String(), "model-0019 (1), and 1,980 others") {
-		t.Errorf("exit %d, %.2000s", code, stderr.String())
-	}
-}
-
-func TestALineThatIsTooLargeToPlanIsNamed(t *testing.T) {
-	const lines = `{"model":"m","messages":[]}` + "\n" + `{"model":"m","max_tokens":999999999999,"messages":[]}` + "\n"
-	var stderr bytes.Buffer
-	code := cli.Main(t.Context(), []string{"plan", "--rpm", "5", "--workload", "-"}, strings.NewReader(lines), io.Discard, &stderr)
-	if want := "standard input line 2: 999,999,999,999 tokens are more than the 100,000,000 "; code != 2 || !strings.Contains(stderr.String(), want) {
-		t.Errorf("exit %d, %s", code, stderr.String())
+	for name, c := range map[string]struct{ lines, want string }{
+		"many models":          {models.String(), "model-0019 (1)"},
+		"a line of all tokens": {`{"model":"m","messages":[]}` + "\n" + `{"model":"m","max_tokens":999999999999,"messages":[]}` + "\n", " line 2: "},
+	} {
+		var stderr bytes.Buffer
+		code := cli.Main(t.Context(), []string{"plan", "--rpm", "5", "--workload", "-"}, strings.NewReader(c.lines), io.Discard, &stderr)
+		if code != 2 || stderr.Len() > 1000 || !strings.Contains(stderr.String(), c.want) {
+			t.Errorf("%s: exit %d, %.2000s", name, code, stderr.String())
+		}
 	}
 }

