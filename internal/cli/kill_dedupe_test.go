@@ -7,16 +7,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 // TestKillDeduped kills runs whose lines have equal requests. Nothing may be lost or recorded twice, and no set called
 // again that has an answer in the output, however the kill tore it.
 func TestKillDeduped(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some 10 s of real time, in real processes")
-	}
 	t.Parallel() // it mostly waits
-	const items, questions, kills, slots = 1200, 240, 12, 16
+	kills := suite.Size(3, 12)
+	items, questions, slots := 100*kills, 20*kills, 16
 	k := newKillBench(t, 0, 2*slots) // see killOften
 	k.args, k.sets = []string{"--dedupe", "--concurrent", fmt.Sprint(slots)}, true
 	luck := rand.New(rand.NewPCG(3, 4))

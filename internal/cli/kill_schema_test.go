@@ -18,6 +18,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 // examinee answers the question of each request with its number as JSON. Of every second question the first answer since
@@ -169,11 +171,9 @@ func (b *schemaBench) judge(when string, open int) {
 // TestKillUnderSchema kills runs whose answers are checked, and of which many take a second, corrected try. Only answers
 // that fit are recorded, and none is lost or called again.
 func TestKillUnderSchema(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some seconds of real time, in real processes")
-	}
 	t.Parallel() // it mostly waits
-	const items, kills, slots = 240, 8, 8
+	kills := suite.Size(3, 8)
+	items, slots := 30*kills, 8
 	b := newSchemaBench(t, items, slots)
 	luck := rand.New(rand.NewPCG(5, 6))
 	for i := range kills {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -151,9 +152,7 @@ func (a *newcomer) ask(model string) string {
 
 // TestAProviderIsOneRow adds the provider of CONTRIBUTING.md to the built-in file, and nothing else, and has every command use it.
 func TestAProviderIsOneRow(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it builds the program once more")
-	}
+	suite.FullOnly(t)
 	t.Parallel()
 	dir := t.TempDir()
 	a := &newcomer{t, dir, builtWith(t, dir), acme(t, sentinelKey).URL}

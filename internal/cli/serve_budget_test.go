@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 // paid is a provider that counts the answers that it gave.
@@ -48,11 +50,11 @@ func TestBudgetsSurviveKills(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := strings.TrimSpace(string(out))
-	const clients, kills = 16, 5
+	const clients = 16
 	const used, mayUse = (10 + 2*20) / 1e6, (20 + 2*40) / 1e6 // of an answer; the input is estimated at 20 tokens at most
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
 	defer client.CloseIdleConnections()
-	for kill := range kills {
+	for kill := range suite.Size(2, 5) {
 		g := startGateway(t, dir, "--config", "sluice.yaml", "--keys", keys)
 		var calls sync.WaitGroup
 		for range clients {
@@ -72,7 +74,7 @@ func TestBudgetsSurviveKills(t *testing.T) {
 			})
 		}
 		before := provider.answers.Load()
-		time.Sleep(500*time.Millisecond + rand.N(500*time.Millisecond))
+		time.Sleep(200*time.Millisecond + rand.N(200*time.Millisecond))
 		until(t, "an answer", func() bool { return provider.answers.Load() > before })
 		g.cmd.Process.Kill()
 		g.cmd.Wait()

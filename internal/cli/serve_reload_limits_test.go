@@ -14,9 +14,11 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
-// Each of twenty readings of the settings changes the slots, under a load that always wants more: they are used at once, none
+// Each reading of the settings changes the slots, under a load that always wants more: they are used at once, none
 // is lost, and no call is.
 func TestLimitsChangeAtOnceUnderLoad(t *testing.T) {
 	provider := &busy{took: 5 * time.Millisecond, open: make(map[string]int), most: make(map[string]int)}
@@ -38,7 +40,7 @@ func TestLimitsChangeAtOnceUnderLoad(t *testing.T) {
 			}
 		}
 	}
-	for i := range 20 {
+	for i := range suite.Size(5, 20) {
 		slots := []int{1, 12, 3, 7, 2}[i%5]
 		settings(slots)
 		g.cmd.Process.Signal(syscall.SIGHUP)
@@ -69,7 +71,7 @@ func TestLimitsChangeAtOnceUnderLoad(t *testing.T) {
 		t.Errorf("after all calls there are %q", left)
 	}
 	g.stop(t)
-	t.Logf("%d calls during 20 readings", done.Load())
+	t.Logf("%d calls during %d readings", done.Load(), suite.Size(5, 20))
 }
 
 // forget returns how many were open at once since it was called last.

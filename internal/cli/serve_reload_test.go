@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 // busy is a provider that counts how many calls it has at once, by their keys.
@@ -155,7 +157,7 @@ func TestReadingSettingsAgainFailsNoCall(t *testing.T) {
 	g := startGateway(t, dir, "--config", "sluice.yaml")
 	done, rest := g.load(t)
 	read := regexp.MustCompile(`settings (re-read|stay as they are): `)
-	for i := range 40 {
+	for i := range suite.Size(10, 40) {
 		put(t, settings, forms[(i+1)%len(forms)])
 		g.cmd.Process.Signal(syscall.SIGHUP)
 		for end := time.Now().Add(5 * time.Minute); i < 10 && len(read.FindAllString(g.stderr.String(), -1)) <= i && time.Now().Before(end); {

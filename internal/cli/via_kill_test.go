@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -68,20 +69,22 @@ func (i viaInstant) String() string {
 //
 //	go test ./internal/cli -run '^$' -bench ViaKills -benchtime 1x -v
 func TestViaKill(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes up to a minute, most of it to make sure that a batch was not made")
-	}
 	t.Parallel() // it mostly waits
 	for _, form := range viaForms() {
 		t.Run(form.name, func(t *testing.T) {
+			if form.name != "openai" {
+				suite.FullOnly(t)
+			}
 			t.Parallel()
-			viaKills(t, form, []viaInstant{
-				{call: form.submits(), after: true, nth: 2},
-				{call: "create", nth: 1},
+			instants := []viaInstant{
 				{call: "create", after: true, nth: 2},
 				{call: "look", after: true, nth: 3, later: 5 * time.Millisecond},
 				{call: "fetch", after: true, nth: 1, later: 10 * time.Millisecond},
-			})
+			}
+			if suite.Full { // it takes half a minute to make sure that a batch was not made
+				instants = append(instants, viaInstant{call: form.submits(), after: true, nth: 2}, viaInstant{call: "create", nth: 1})
+			}
+			viaKills(t, form, instants)
 		})
 	}
 }
