@@ -28,6 +28,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/sluice-llm/sluice/internal/cli"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -47,13 +48,13 @@ func TestMain(m *testing.M) {
 
 // program is sluice as the scripts run it.
 func program() {
+	if os.Getenv(hostedProgram) != "" {
+		hosted()
+		return
+	}
 	var stdout, stderr io.Writer = os.Stdout, os.Stderr
-	if dir := os.Getenv(transcriptDir); dir != "" {
-		f, err := os.CreateTemp(dir, "sluice-*.txt")
-		if err != nil {
-			log.Fatal(err)
-		}
-		stdout, stderr = io.MultiWriter(stdout, f), io.MultiWriter(stderr, f)
+	if transcript := openTranscript(); transcript != io.Discard {
+		stdout, stderr = io.MultiWriter(stdout, transcript), io.MultiWriter(stderr, transcript)
 	}
 	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, stdout, stderr))
 }
@@ -139,15 +140,20 @@ func TestScripts(t *testing.T) {
 			env.Setenv("TEST_KEY", sentinelKey)
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // a program under the race detector sleeps for a second before it ends
 			env.Setenv(transcriptDir, os.Getenv(transcriptDir))
-			return nil
+			h, err := newHost(strings.TrimPrefix(filepath.Base(env.WorkDir), "script-"), env.Vars)
+			env.Values[hostKey{}] = h
+			return err
 		},
 		Condition: func(cond string) (bool, error) {
 			if path, ok := strings.CutPrefix(cond, "exists:"); ok {
 				_, err := os.Stat(path)
 				return err == nil, nil
 			}
-			if cond == "root" {
+			switch cond {
+			case "root":
 				return os.Getuid() == 0, nil
+			case "full":
+				return suite.Full, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
@@ -183,11 +189,14 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// exits CODE[|CODE] COMMAND ARGS... runs the command, which must end with that exit code, or the other.
+// exits CODE[|CODE] COMMAND ARGS... runs the command, which must end with that exit code, or the other. The command sluice runs in the
+// script's host; a last argument <FILE is its standard input then.
 func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, neg, len(args) >= 2, "exits CODE[|CODE] COMMAND ARGS...")
+	usage(ts, neg, len(args) >= 2, "exits CODE[|CODE] COMMAND ARGS... [<FILE]")
 	code := 0
-	if err := ts.Exec(args[1], args[2:]...); err != nil {
+	if args[1] == "sluice" {
+		code = runHosted(ts, args[2:])
+	} else if err := ts.Exec(args[1], args[2:]...); err != nil {
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) {
 			ts.Fatalf("%v", err)
