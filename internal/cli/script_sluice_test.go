@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -24,6 +25,7 @@ const hostedProgram = "SLUICE_TEST_HOSTED"
 // order is a command line for hosted, and where it runs.
 type order struct {
 	Args  []string
+	Env   []string // names and values
 	Dir   string
 	Stdin []byte
 }
@@ -35,9 +37,8 @@ type ended struct {
 }
 
 // hosted runs sluice for the orders on standard input, one after the other. Most of what a short command costs is the start of its
-// process: here the commands of a script share one.
+// process: here commands share one.
 func hosted() {
-	os.Unsetenv(hostedProgram) // a command may start the program
 	transcript := openTranscript()
 	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	for {
@@ -49,6 +50,10 @@ func hosted() {
 		}
 		if err := os.Chdir(o.Dir); err != nil {
 			log.Fatal(err)
+		}
+		os.Clearenv()
+		for v := range slices.Chunk(o.Env, 2) {
+			os.Setenv(v[0], v[1])
 		}
 		var stdout, stderr bytes.Buffer
 		code := cli.Main(context.Background(), o.Args, bytes.NewReader(o.Stdin), io.MultiWriter(&stdout, transcript), io.MultiWriter(&stderr, transcript))
@@ -71,84 +76,88 @@ func openTranscript() io.Writer {
 	return f
 }
 
-// host is the process in which the commands of a script run. Another takes its place when the script changes its environment.
-type host struct {
-	names []string // of the variables that a script may have
-	env   []string
-	cmd   *exec.Cmd
-	in    io.Closer
-	enc   *json.Encoder
-	dec   *json.Decoder
+// hostPool has processes that run hosted, as many as there were scripts with a command at once. Their variables and directory are those
+// of each order. Go reads HTTP_PROXY once: a script that sets it
+// needs exec. The time zone is UTC.
+var hostPool struct {
+	mu   sync.Mutex
+	idle []*host
 }
 
-// hostKey is where a script has its host.
-type hostKey struct{}
+type host struct {
+	in  *json.Encoder
+	out *json.Decoder
+}
 
-var setVariables = regexp.MustCompile(`(?m)^(?:\[.*\] )?env (.*)`)
-
-// newHost returns the host of a script with those variables, and those that it sets itself.
-func newHost(script string, vars []string) (*host, error) {
-	text, err := os.ReadFile(filepath.Join("testdata", "script", script+".txtar"))
+// takeHost returns a host that is idle, or starts one. It ends with the tests, which close its standard input.
+func takeHost() (*host, error) {
+	hostPool.mu.Lock()
+	defer hostPool.mu.Unlock()
+	if n := len(hostPool.idle) - 1; n >= 0 {
+		h := hostPool.idle[n]
+		hostPool.idle = hostPool.idle[:n]
+		return h, nil
+	}
+	cmd := exec.Command("sluice")
+	cmd.Env, cmd.Stderr = append(os.Environ(), hostedProgram+"=1", "GORACE=atexit_sleep_ms=0", "TZ=UTC"), os.Stderr
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	return &host{json.NewEncoder(in), json.NewDecoder(out)}, cmd.Start()
+}
+
+// run runs an order.
+func (h *host) run(o order) (e ended, err error) {
+	if err = h.in.Encode(o); err == nil {
+		err = h.out.Decode(&e)
+	}
+	if err == nil {
+		hostPool.mu.Lock()
+		hostPool.idle = append(hostPool.idle, h)
+		hostPool.mu.Unlock()
+	}
+	return e, err
+}
+
+// variablesKey is where a script has the names of its variables.
+type variablesKey struct{}
+
+var setVariables = regexp.MustCompile(`(?m)^(?:\[.*\] )?env (.*)`)
+
+// variables returns the names of the variables that a script begins with or sets.
+func variables(script string, vars []string) ([]string, error) {
+	text, err := os.ReadFile(filepath.Join("testdata", "script", script+".txtar"))
 	for _, m := range setVariables.FindAllStringSubmatch(string(text), -1) {
 		vars = append(vars, strings.Fields(m[1])...)
 	}
-	h := &host{}
+	var names []string
 	for _, v := range vars {
 		name, _, _ := strings.Cut(v, "=")
-		h.names = append(h.names, name)
+		names = append(names, name)
 	}
-	slices.Sort(h.names)
-	h.names = slices.Compact(h.names)
-	return h, nil
-}
-
-// start starts the process, unless it runs with the script's environment already.
-func (h *host) start(ts *testscript.TestScript) {
-	var env []string
-	for _, name := range h.names {
-		if value := ts.Getenv(name); value != "" {
-			env = append(env, name+"="+value)
-		}
-	}
-	if slices.Equal(env, h.env) {
-		return
-	}
-	h.stop()
-	h.env, h.cmd = env, exec.Command("sluice")
-	h.cmd.Env, h.cmd.Stderr = append(env[:len(env):len(env)], hostedProgram+"=1"), os.Stderr
-	in, err := h.cmd.StdinPipe()
-	ts.Check(err)
-	out, err := h.cmd.StdoutPipe()
-	ts.Check(err)
-	ts.Check(h.cmd.Start())
-	if h.in == nil {
-		ts.Defer(h.stop)
-	}
-	h.in, h.enc, h.dec = in, json.NewEncoder(in), json.NewDecoder(out)
-}
-
-func (h *host) stop() {
-	if h.cmd != nil {
-		h.in.Close()
-		h.cmd.Wait()
-		h.cmd = nil
-	}
+	return names, err
 }
 
 // runHosted runs sluice with args, of which the last may be <FILE for its standard input, and returns its exit code.
 func runHosted(ts *testscript.TestScript, args []string) int {
-	h := ts.Value(hostKey{}).(*host)
-	h.start(ts)
 	o := order{Args: args, Dir: ts.MkAbs(".")}
+	for _, name := range ts.Value(variablesKey{}).([]string) {
+		if value := ts.Getenv(name); value != "" {
+			o.Env = append(o.Env, name, value)
+		}
+	}
 	if n := len(args) - 1; n >= 0 && strings.HasPrefix(args[n], "<") {
 		o.Args, o.Stdin = args[:n], []byte(ts.ReadFile(args[n][1:]))
 	}
-	ts.Check(h.enc.Encode(o))
-	var e ended
-	ts.Check(h.dec.Decode(&e))
+	h, err := takeHost()
+	ts.Check(err)
+	e, err := h.run(o)
+	ts.Check(err)
 	ts.Stdout().Write(e.Stdout)
 	ts.Stderr().Write(e.Stderr)
 	return e.Code

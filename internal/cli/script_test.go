@@ -140,8 +140,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("TEST_KEY", sentinelKey)
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // a program under the race detector sleeps for a second before it ends
 			env.Setenv(transcriptDir, os.Getenv(transcriptDir))
-			h, err := newHost(strings.TrimPrefix(filepath.Base(env.WorkDir), "script-"), env.Vars)
-			env.Values[hostKey{}] = h
+			names, err := variables(strings.TrimPrefix(filepath.Base(env.WorkDir), "script-"), env.Vars)
+			env.Values[variablesKey{}] = names
 			return err
 		},
 		Condition: func(cond string) (bool, error) {
@@ -189,8 +189,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// exits CODE[|CODE] COMMAND ARGS... runs the command, which must end with that exit code, or the other. The command sluice runs in the
-// script's host; a last argument <FILE is its standard input then.
+// exits CODE[|CODE] COMMAND ARGS... runs the command, which must end with that exit code, or the other. The command sluice runs in a
+// host; a last argument <FILE is its standard input then.
 func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, neg, len(args) >= 2, "exits CODE[|CODE] COMMAND ARGS... [<FILE]")
 	code := 0
