@@ -47,7 +47,7 @@ func askControl(path, address string, args []string) (status int, said string, e
 	if host, _, err := net.SplitHostPort(address); err == nil && host != "" {
 		network, name, url = "tcp", address, "http://"+address
 	}
-	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, name)

@@ -51,7 +51,7 @@ func newDesk(t *testing.T, args ...string) *desk {
 			if got != 0 || stderr.Len() > 0 {
 				t.Errorf("exit code %d, and it says %s", got, &stderr)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("it goes on after its input has ended")
 		}
 		fromServer.Close()
@@ -185,6 +185,7 @@ func TestAgentsLearnWhatTheyAskedForWrongly(t *testing.T) {
 }
 
 func TestAgentsProbeOnlyWhereTheyMay(t *testing.T) {
+	t.Parallel() // it mostly waits
 	ask := map[string]any{"model": "sim-small", "provider": "sim", "probe": true, "token_budget": 3000, "quick": true}
 	if _, failure := useTool(t, newDesk(t).session, "find", ask); !strings.Contains(failure, "--probe-tokens") {
 		t.Errorf("it says %q", failure)
@@ -196,6 +197,7 @@ func TestAgentsProbeOnlyWhereTheyMay(t *testing.T) {
 }
 
 func TestSearchesShareWhatMayBeSpent(t *testing.T) {
+	t.Parallel() // it mostly waits
 	d := newDesk(t, "--probe-tokens", "3000")
 	ask := map[string]any{"model": "sim-small", "provider": "sim", "probe": true, "token_budget": 3000, "quick": true}
 	if _, failure := useTool(t, d.session, "find", map[string]any{"model": "sim-small", "provider": "sim", "probe": true, "token_budget": 3000, "tier": "none"}); !strings.Contains(failure, "--tier") {

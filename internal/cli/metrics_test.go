@@ -104,7 +104,7 @@ func get(url, host string) (status int, text string) {
 		return 0, err.Error()
 	}
 	req.Host = host
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
 	resp, err := client.Do(req)
 	if err != nil {
 		return 0, err.Error()

@@ -93,6 +93,7 @@ func TestTheAccessLogHasALineForEachRequest(t *testing.T) {
 }
 
 func TestTheGatewayServesItsMetrics(t *testing.T) {
+	t.Parallel() // it mostly waits
 	g, _ := serveHouse(t, time.Millisecond, "--metrics-listen", "127.0.0.1:0")
 	defer g.stop(t)
 	say(t, g.url, "m", "")

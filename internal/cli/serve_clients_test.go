@@ -13,12 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/sim"
 )
 
 // clientsDir is where the official clients of other languages are installed: venv by requirements.txt and node_modules by
 // package.json of testdata/clients. Those of Go come with the module of the examples.
 func clientsDir(t *testing.T) string {
+	suite.FullOnly(t)
 	dir := os.Getenv("SLUICE_TEST_CLIENTS")
 	if dir == "" {
 		t.Skip("SLUICE_TEST_CLIENTS names no directory with the official clients: .ci/run installs them")

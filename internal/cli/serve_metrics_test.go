@@ -41,7 +41,7 @@ func (p *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case asks(`"slow"`):
 		select {
 		case <-r.Context().Done():
-		case <-time.After(30 * time.Second):
+		case <-time.After(5 * time.Minute):
 		}
 		return
 	case asks(`"stream":true`):
@@ -180,6 +180,7 @@ func (g *gatewayProcess) full(t *testing.T, key, body string) (all []series) {
 }
 
 func TestEveryMetricOfTheGatewayMovesAndHasBoundedLabels(t *testing.T) {
+	t.Parallel() // it mostly waits
 	g, keys := startMoody(t, "amy", "bob")
 	defer g.stop(t)
 	chat := func(model string) string {

@@ -188,6 +188,7 @@ func TestReadingSettingsAgainFailsNoCall(t *testing.T) {
 
 // A key that is exchanged in its file is used from then on, without a word to the gateway.
 func TestANewKeyInItsFileIsUsed(t *testing.T) {
+	t.Parallel() // it mostly waits
 	var refused atomic.Int64
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer the-new-key-of-all" {
@@ -243,6 +244,7 @@ func TestANewKeyInItsFileIsUsed(t *testing.T) {
 
 // The file of a key comes after the settings that name it: both are there then, and nothing else will change.
 func TestSettingsAreReadAgainWhenTheirKeyComes(t *testing.T) {
+	t.Parallel() // it mostly waits
 	dir := t.TempDir()
 	upstream := func(name string) string {
 		return fmt.Sprintf("  - {name: %s, provider: openai-compatible, base_url: 'http://127.0.0.1:1/v1', key_file: %s.key, models: [m-%s]}\n", name, name, name)
