@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/pool"
 )
 
@@ -26,6 +27,7 @@ func TestMain(m *testing.M) {
 	what, dir, isChild := strings.Cut(os.Getenv(childEnv), " ")
 	if !isChild {
 		before := runtime.NumGoroutine()
+		suite.InMemory()
 		code := m.Run()
 		if code == 0 && !goroutinesEnd(before) {
 			fmt.Fprintln(os.Stderr, "the tests left goroutines:")
@@ -93,15 +95,11 @@ func start(t *testing.T, what, dir string) (*exec.Cmd, *bufio.Scanner) {
 }
 
 func TestAProcessThatIsKilledLeavesAWholeCheckpoint(t *testing.T) {
-	kills := 25
-	if testing.Short() {
-		kills = 4
-	}
 	dir := t.TempDir()
 	s, _ := pool.NewFileStore(dir)
 	random := rand.New(rand.NewPCG(1, 1))
 	last := 0
-	for range kills {
+	for range suite.Size(4, 25) {
 		cmd, said := start(t, "save", dir)
 		for range 1 + random.IntN(4) {
 			if !said.Scan() {

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -33,6 +34,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	suite.InMemory()
 	os.Exit(m.Run())
 }
 

@@ -2,7 +2,10 @@
 // that take minutes, or need programs beside Go: `go test -tags full ./...`.
 package suite
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
 // FullOnly skips a test of the full suite when the fast suite runs.
 func FullOnly(t testing.TB) {
@@ -18,4 +21,17 @@ func Size[T any](fast, full T) T {
 		return full
 	}
 	return fast
+}
+
+// InMemory keeps the temporary files of the fast suite in memory if the system has a file system there, since syncing to a disk
+// takes most of the time of tests that write. A TMPDIR that is set stays. Call it from TestMain.
+func InMemory() {
+	if Full || os.Getenv("TMPDIR") != "" {
+		return
+	}
+	const memory = "/dev/shm"
+	if dir, err := os.MkdirTemp(memory, ""); err == nil {
+		os.Remove(dir)
+		os.Setenv("TMPDIR", memory)
+	}
 }
