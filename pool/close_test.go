@@ -7,16 +7,14 @@ import (
 	"testing"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/pool"
 )
 
 // Close, a release, a second release and the sending of the call at once, by real goroutines: one release takes effect, the
 // call counts once if it left, and nothing is kept of it that would count against a limit.
 func TestCloseRacingRelease(t *testing.T) {
-	rounds := 20_000
-	if testing.Short() {
-		rounds = 2_000
-	}
+	rounds := suite.Size(2_000, 20_000)
 	most := int64(rounds) + 1
 	p := newPool(t, 2, pool.Config{Limits: sluice.ResourceLimits{LLMCalls: &most}})
 	var sent int64

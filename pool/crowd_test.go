@@ -13,14 +13,12 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/pool"
 )
 
 func TestCancelRacingGrant(t *testing.T) {
-	rounds := 100_000
-	if testing.Short() {
-		rounds = 5_000
-	}
+	rounds := suite.Size(10_000, 100_000)
 	p := newPool(t, 1, pool.Config{})
 	a, b := register(t, p, "a"), register(t, p, "b")
 	asks, got := make(chan context.Context), make(chan error)
@@ -75,10 +73,7 @@ func TestCancelRacingGrant(t *testing.T) {
 }
 
 func TestTenThousandMembersOnFiveSlots(t *testing.T) {
-	members, calls := 10_000, 2
-	if testing.Short() {
-		members = 1_000
-	}
+	members, calls := suite.Size(1_000, 10_000), 2
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, 5, pool.Config{SlotTimeout: -1})
 		random := rand.New(rand.NewPCG(1, 2))

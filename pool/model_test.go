@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/pool"
 )
 
@@ -53,11 +54,7 @@ type ask struct {
 
 // TestMetricsAreThoseOfAPlainModel does random things to a pool, one after the other, and compares all that it counts.
 func TestMetricsAreThoseOfAPlainModel(t *testing.T) {
-	seeds := 60
-	if testing.Short() {
-		seeds = 10
-	}
-	for seed := range seeds {
+	for seed := range suite.Size(20, 60) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(seed), 1))
 			w := &model{slots: 1 + random.IntN(4), members: map[string]*modelMember{}}

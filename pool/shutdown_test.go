@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/pool"
 )
 
@@ -97,11 +98,7 @@ func TestShutdownNamesWhoDoesNotEnd(t *testing.T) {
 
 // Run and Shutdown at once, by real goroutines: each member either works to its end, or is told.
 func TestShutdownRacingRun(t *testing.T) {
-	rounds := 300
-	if testing.Short() {
-		rounds = 30
-	}
-	for range rounds {
+	for range suite.Size(60, 300) {
 		p := newPool(t, 1, pool.Config{MaxActive: 2, DrainTimeout: -1})
 		var wg sync.WaitGroup
 		for i := range 6 {
