@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -277,7 +278,7 @@ func TestAJournalThatWasTakenOverIsNotRemoved(t *testing.T) {
 // TestOneJournalIsOpenAtOnce has many open the same journal at once, in place and aside, write a line, and leave it in
 // different ways. Never are two in, and no line is lost.
 func TestOneJournalIsOpenAtOnce(t *testing.T) {
-	for seed := range uint64(50) {
+	for seed := range suite.Size(uint64(20), 50) {
 		path := journalPath(t)
 		var (
 			wg       sync.WaitGroup

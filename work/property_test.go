@@ -219,9 +219,6 @@ func TestIndexIsAMapOfIDs(t *testing.T) {
 }
 
 func TestIndexTakesAtMost24BytesAnItem(t *testing.T) {
-	if testing.Short() {
-		t.Skip("counts memory")
-	}
 	var before, after runtime.MemStats
 	for _, c := range []struct {
 		n, apart int

@@ -360,9 +360,6 @@ func TestTiersAreCheckedBeforeUse(t *testing.T) {
 }
 
 func TestTiersOfManyItemsAreSmallAndQuick(t *testing.T) {
-	if testing.Short() {
-		t.Skip("counts memory")
-	}
 	const n = 300_000
 	for _, c := range []struct {
 		name  string
