@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
 )
@@ -104,7 +105,7 @@ func sized(n int, luck *rand.Rand) string {
 func prices(provider.Provider, string) (in, out float64, ok bool) { return priceIn, priceOut, true }
 
 func TestABudgetIsNeverExceeded(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range suite.Size(uint64(12), 40) {
 		synctest.Test(t, func(t *testing.T) {
 			luck := rand.New(rand.NewPCG(seed, 1))
 			f := newFiles(t, sized(120, luck))

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,31 +20,24 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/work"
 )
 
 // TestWhateverIsCombinedEachItemIsRecordedOnce runs histories of random options over an input that changes between runs.
 // Some runs are drained, cancelled, stopped by budgets, or cannot write.
 func TestWhateverIsCombinedEachItemIsRecordedOnce(t *testing.T) {
-	histories(t, 12, nil, func(t *testing.T, seed uint64) ([]string, error) {
+	histories(t, suite.Size(4, 40), nil, func(t *testing.T, seed uint64) ([]string, error) {
 		h := newSaga(t, seed)
 		err := h.live()
 		return h.log, err
 	})
 }
 
-// histories lives so many random ones, those of known seeds first, until one fails, of which the log is shown. SLUICE_COMBOS is
-// another number of them, from the seed SLUICE_COMBOS_SEED on.
+// histories lives n random ones, those of known seeds first, until one fails, of which the log is shown.
 func histories(t *testing.T, n int, seeds []uint64, live func(t *testing.T, seed uint64) (log []string, err error)) {
-	first := uint64(0)
-	if said, err := strconv.Atoi(os.Getenv("SLUICE_COMBOS")); err == nil {
-		n = said
-	}
-	if said, err := strconv.ParseUint(os.Getenv("SLUICE_COMBOS_SEED"), 10, 64); err == nil {
-		first = said
-	}
 	for i := range n {
-		seeds = append(seeds, first+uint64(i))
+		seeds = append(seeds, uint64(i))
 	}
 	for _, seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {

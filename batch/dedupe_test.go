@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,8 +18,8 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/work"
-	"pgregory.net/rapid"
 )
 
 // asks is a line with that custom_id that asks that question.
@@ -218,9 +217,7 @@ func TestTwinsOfALineThatChangedMeanwhile(t *testing.T) {
 }
 
 func TestStandardInputWaitsWhenTooManyLinesDo(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some seconds")
-	}
+	suite.FullOnly(t)
 	synctest.Test(t, func(t *testing.T) {
 		const n = 1<<16 + 3000
 		text := asking("a", make([]int, n)...)
@@ -309,27 +306,16 @@ func TestTheLinesOfOneCallAreOneWrite(t *testing.T) {
 // TestEverySetIsCalledOnce runs inputs with equal lines at random, in runs that are drained or cancelled, or whose
 // output is cut at a random byte, with the flag on or off, from a file or standard input.
 func TestEverySetIsCalledOnce(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		seed := rapid.Uint64().Draw(rt, "seed")
-		dir, err := os.MkdirTemp(t.TempDir(), "")
-		if err != nil {
-			rt.Fatal(err)
-		}
-		synctest.Test(t, func(t *testing.T) { err = sets(t, dir, rand.New(rand.NewPCG(seed, 1))) })
-		if err != nil {
-			rt.Fatal(err)
-		}
-	})
+	eachSeed(t, suite.Size(15, 100), sets)
 }
 
-func sets(t *testing.T, dir string, luck *rand.Rand) error {
+func sets(t *testing.T, luck *rand.Rand) error {
 	questions := make([]int, luck.IntN(80)+1)
 	for i := range questions {
 		questions[i] = luck.IntN(12)
 	}
-	f := files{filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out.jsonl")}
 	text := asking("a", questions...)
-	f.input(t, text)
+	f := newFiles(t, text)
 	var mu sync.Mutex
 	for round := 0; ; round++ {
 		recorded, err := goodAnswers(f.out)

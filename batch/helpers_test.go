@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
@@ -213,4 +215,16 @@ func (s *stub) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.sent)
+}
+
+// eachSeed runs a test with the luck of n seeds, each in a bubble of its own.
+func eachSeed(t *testing.T, n int, test func(t *testing.T, luck *rand.Rand) error) {
+	t.Helper()
+	for seed := range uint64(n) {
+		synctest.Test(t, func(t *testing.T) {
+			if err := test(t, rand.New(rand.NewPCG(seed, 1))); err != nil {
+				t.Errorf("seed %d: %v", seed, err)
+			}
+		})
+	}
 }

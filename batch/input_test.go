@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
 )
@@ -245,9 +246,7 @@ func TestSkipInvalidRecordsBadLinesAsFailed(t *testing.T) {
 }
 
 func TestLinesMayHave64MiB(t *testing.T) {
-	if raceEnabled || testing.Short() {
-		t.Skip("goes through 500 MB a byte at a time, in one goroutine")
-	}
+	suite.FullOnly(t)
 	dir := t.TempDir()
 	f := files{filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out.jsonl")}
 	write := func(size int) {

@@ -9,13 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -23,14 +21,7 @@ import (
 // meet: several upstreams, warm-up, a cache, equal lines, retries, pauses, checks that panic, and stops of all kinds. Each run
 // ends, uses no more than its budget, and leaves nothing of it held.
 func TestWhateverMeetsNothingIsHeld(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		seed := rapid.Uint64().Draw(rt, "seed")
-		var err error
-		synctest.Test(t, func(t *testing.T) { err = meet(t, rand.New(rand.NewPCG(seed, 1))) })
-		if err != nil {
-			rt.Fatal(err)
-		}
-	})
+	eachSeed(t, suite.Size(12, 100), meet)
 }
 
 // meeting is one such run.

@@ -343,37 +343,39 @@ func TestPuttingInOrderFollowsNoLink(t *testing.T) {
 
 func TestRunsInDifferentOrdersExcludeEachOther(t *testing.T) {
 	for _, existing := range []bool{false, true} {
-		f := newFiles(t, chats(3))
-		if existing {
-			if _, err := run(t, f.config(t, &stub{})); err != nil {
-				t.Fatal(err)
-			}
-			f.input(t, chats(5))
-		}
-		for _, first := range []batch.Order{batch.OrderCompletion, batch.OrderInput} {
-			for _, second := range []batch.Order{batch.OrderCompletion, batch.OrderInput} {
-				cfg := f.config(t, &stub{})
-				cfg.Order = first
-				b, err := batch.Open(cfg)
-				if err != nil {
+		synctest.Test(t, func(t *testing.T) { // a run waits for one that ends
+			f := newFiles(t, chats(3))
+			if existing {
+				if _, err := run(t, f.config(t, &stub{})); err != nil {
 					t.Fatal(err)
 				}
-				cfg.Order = second
-				_, err = batch.Open(cfg)
-				if locked, ok := errors.AsType[*work.LockedError](err); !ok || locked.PID != os.Getpid() {
-					t.Errorf("existing %v, order %d beside %d: %v", existing, second, first, err)
-				}
-				if err := b.Close(); err != nil {
-					t.Error(err)
-				}
-				if _, err := os.Stat(f.out + ".journal"); err == nil {
-					t.Error("a journal is left of a run that did nothing")
-				}
-				if _, err := os.Stat(f.out); (err == nil) != existing {
-					t.Errorf("existing %v, output: %v", existing, err)
+				f.input(t, chats(5))
+			}
+			for _, first := range []batch.Order{batch.OrderCompletion, batch.OrderInput} {
+				for _, second := range []batch.Order{batch.OrderCompletion, batch.OrderInput} {
+					cfg := f.config(t, &stub{})
+					cfg.Order = first
+					b, err := batch.Open(cfg)
+					if err != nil {
+						t.Fatal(err)
+					}
+					cfg.Order = second
+					_, err = batch.Open(cfg)
+					if locked, ok := errors.AsType[*work.LockedError](err); !ok || locked.PID != os.Getpid() {
+						t.Errorf("existing %v, order %d beside %d: %v", existing, second, first, err)
+					}
+					if err := b.Close(); err != nil {
+						t.Error(err)
+					}
+					if _, err := os.Stat(f.out + ".journal"); err == nil {
+						t.Error("a journal is left of a run that did nothing")
+					}
+					if _, err := os.Stat(f.out); (err == nil) != existing {
+						t.Errorf("existing %v, output: %v", existing, err)
+					}
 				}
 			}
-		}
+		})
 	}
 }
 

@@ -13,13 +13,11 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
 )
@@ -27,22 +25,12 @@ import (
 // TestWhateverUpstreamsDoEachItemIsRecordedOnce runs batches by upstreams that fail in all ways, at random, and are drained or
 // cancelled, each resuming from those before.
 func TestWhateverUpstreamsDoEachItemIsRecordedOnce(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
+	eachSeed(t, suite.Size(15, 100), func(t *testing.T, luck *rand.Rand) error {
 		w := &weather{
-			seed:     rapid.Uint64().Draw(rt, "seed"),
-			items:    rapid.IntRange(1, 60).Draw(rt, "items"),
-			names:    rapid.IntRange(1, 4).Draw(rt, "upstreams"),
-			accounts: rapid.IntRange(1, 4).Draw(rt, "accounts"),
-			keys:     rapid.IntRange(0, 3).Draw(rt, "keys"),
-			attempts: rapid.IntRange(1, 4).Draw(rt, "attempts"),
-			fatal:    rapid.SampledFrom([]int{0, 0, 2, 10, 40}).Draw(rt, "fatal"),
-			cost:     rapid.Bool().Draw(rt, "cost"),
+			seed: luck.Uint64(), items: 1 + luck.IntN(60), names: 1 + luck.IntN(4), accounts: 1 + luck.IntN(4), keys: luck.IntN(4),
+			attempts: 1 + luck.IntN(4), fatal: []int{0, 0, 2, 10, 40}[luck.IntN(5)], cost: luck.IntN(2) == 0,
 		}
-		var err error
-		synctest.Test(t, func(t *testing.T) { err = w.check(t) })
-		if err != nil {
-			rt.Fatal(err)
-		}
+		return w.check(t)
 	})
 }
 

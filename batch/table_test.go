@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -147,7 +148,7 @@ func TestRowsThatAreWrongCanBeSkipped(t *testing.T) {
 // as they were.
 func TestRowsOfAPausedModelAreReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const n = 4000
+		n := suite.Size(1500, 4000)
 		var text strings.Builder
 		w := csv.NewWriter(&text)
 		w.Write([]string{"prompt", "model"})

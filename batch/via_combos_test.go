@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
 	"github.com/sluice-llm/sluice/work"
@@ -25,7 +26,7 @@ import (
 // of which are cut short.
 func TestWhicheverWayLinesGoEachIsPaidForOnce(t *testing.T) {
 	held := []uint64{1052} // its lines without a result held the budget that others waited for
-	histories(t, 4, held, func(t *testing.T, seed uint64) ([]string, error) {
+	histories(t, suite.Size(2, 12), held, func(t *testing.T, seed uint64) ([]string, error) {
 		j := newJourney(t, seed)
 		err := j.live()
 		return j.log, err

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
 )
@@ -336,7 +337,8 @@ func TestEachFormGoesLiveWithAuto(t *testing.T) {
 // batches bear no names there are those of others, too, of as many requests.
 func TestEachFormIsPaidOnceThoughAnswersAreLost(t *testing.T) {
 	eachForm(t, func(t *testing.T, form viaForm) {
-		const parts, each = 12, 10
+		const each = 10
+		parts := suite.Size(6, 12)
 		f := newFiles(t, form.lines(parts*each))
 		cfg, server := form.config(t, f, sim.Config{Seed: 2, Batches: sim.Batches{Latency: time.Hour, Drop: 0.5, ListDelay: 5 * time.Second}})
 		cfg.Batches.Requests, cfg.Batches.Grace = each, 30*time.Second

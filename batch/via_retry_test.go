@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
 )
@@ -97,12 +98,12 @@ func TestAutoCallsLiveWhatBatchesLeave(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		live := 0
+		live, all := 0, f.results(t)
 		for id, b := range f.ways(t) {
 			if b == "" {
 				live++
 			}
-			if r := f.results(t)[id]; r.Error != nil && r.Sluice.Kind != "bad_request" || r.Error == nil && *r.Sluice.CostUSD <= 0 {
+			if r := all[id]; r.Error != nil && r.Sluice.Kind != "bad_request" || r.Error == nil && *r.Sluice.CostUSD <= 0 {
 				t.Errorf("%s: %+v", id, r)
 			}
 		}
@@ -162,7 +163,7 @@ func TestAutoKeepsToADeadline(t *testing.T) {
 // TestAutoEndsWithItsBudget has every other batch expire, so that live calls wait for room in the budget when the next batch
 // finds that none will come.
 func TestAutoEndsWithItsBudget(t *testing.T) {
-	for _, tokens := range []int{4200, 4500, 5000, 6000} {
+	for _, tokens := range suite.Size([]int{4500}, []int{4200, 4500, 5000, 6000}) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFiles(t, chats(200))
 			cfg, _ := f.viaConfig(t, sim.Config{Seed: 5, Latency: time.Millisecond, OutputTokens: 40, Batches: sim.Batches{Fail: 0.2, ExpireEvery: 2}})

@@ -6,15 +6,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/sim"
 )
 
 // TestManyLinesThroughSmallBounds has waits for room, lines that fail, batches that expire, and results that are cut.
 func TestManyLinesThroughSmallBounds(t *testing.T) {
-	lines := 6000
-	if raceEnabled {
-		lines = 1500
-	}
+	lines := suite.Size(1500, 6000)
 	synctest.Test(t, func(t *testing.T) {
 		f := newFiles(t, chats(lines))
 		cfg, sent := f.viaConfig(t, sim.Config{Seed: 11, Batches: sim.Batches{

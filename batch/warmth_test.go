@@ -6,27 +6,18 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/sluice-llm/sluice/batch"
-	"pgregory.net/rapid"
 )
 
 // TestWaitersMayGiveUp has calls come at random instants, fail at random, and give up while they wait, also at the very
 // instant at which it is their turn.
 func TestWaitersMayGiveUp(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		seed := rapid.Uint64().Draw(rt, "seed")
-		var err error
-		synctest.Test(t, func(t *testing.T) { err = giveUp(rand.New(rand.NewPCG(seed, 1))) })
-		if err != nil {
-			rt.Fatal(err)
-		}
-	})
+	eachSeed(t, 100, giveUp)
 }
 
-func giveUp(luck *rand.Rand) error {
+func giveUp(_ *testing.T, luck *rand.Rand) error {
 	var (
 		w     batch.Warmth
 		calls sync.WaitGroup

@@ -16,8 +16,8 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/provider"
-	"pgregory.net/rapid"
 )
 
 // about is a line of a chat that begins with a text of n bytes about something, and asks a question.
@@ -186,14 +186,7 @@ func TestAFailureStrandsNobody(t *testing.T) {
 
 // TestEveryWaiterEnds runs many prefixes whose calls fail at random, to the end or until a stop.
 func TestEveryWaiterEnds(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		seed := rapid.Uint64().Draw(rt, "seed")
-		var err error
-		synctest.Test(t, func(t *testing.T) { err = waiters(t, rand.New(rand.NewPCG(seed, 1))) })
-		if err != nil {
-			rt.Fatal(err)
-		}
-	})
+	eachSeed(t, suite.Size(12, 100), waiters)
 }
 
 func waiters(t *testing.T, luck *rand.Rand) error {
