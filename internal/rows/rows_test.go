@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/rows"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -84,9 +85,7 @@ func readFile(path string, cfg rows.Config) (inOrder, again []row, err error) {
 }
 
 func TestLinesAreWhatStandsOnThem(t *testing.T) {
-	if raceEnabled || testing.Short() {
-		t.Skip("reads 128 MiB")
-	}
+	suite.FullOnly(t) // reads 128 MiB
 	long := strings.Repeat("x", rows.MaxBytes)
 	text := "\ufeff{\"a\":1}\r\n\n \t\r\n\ufefftext \n" + long + "\n" + long + "x\nlast"
 	at := func(part string) int64 { return int64(strings.Index(text, part)) }

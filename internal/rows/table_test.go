@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-llm/sluice/internal/rows"
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 func TestATableIsObjects(t *testing.T) {
@@ -92,9 +93,7 @@ func TestRowsOfATableThatAreWrong(t *testing.T) {
 }
 
 func TestAQuoteThatIsNeverClosedEndsWithItsLine(t *testing.T) {
-	if raceEnabled || testing.Short() {
-		t.Skip("reads 64 MiB")
-	}
+	suite.FullOnly(t) // reads 64 MiB
 	path := write(t, "in.csv", "prompt\nfirst\n\"x\n"+strings.Repeat("a,b,c\n", 12<<20))
 	got, _, err := readFile(path, rows.Config{})
 	if want := path + " line 3: longer than 64 MiB: is a quote never closed?"; len(got) != 1 || err == nil || err.Error() != want {
@@ -103,9 +102,7 @@ func TestAQuoteThatIsNeverClosedEndsWithItsLine(t *testing.T) {
 }
 
 func TestRecordsMayHave64MiB(t *testing.T) {
-	if raceEnabled || testing.Short() {
-		t.Skip("reads 128 MiB")
-	}
+	suite.FullOnly(t)                            // reads 128 MiB
 	long := strings.Repeat("x", rows.MaxBytes-1) // and the end of the line
 	got, again, err := readFile(write(t, "in.csv", "prompt\n"+long+"\n"+long+"x\n"+"last\n"), rows.Config{})
 	if err != nil || !slices.Equal(got, again) || len(got) != 3 {
@@ -120,7 +117,7 @@ func TestRowsAreReadAgainAsTheyWere(t *testing.T) {
 	luck := rand.New(rand.NewPCG(1, 1))
 	fields := []string{"a", "", `"x"`, "\"x\n\n\"\"y\"", "é", `"` + strings.Repeat("z\n", 50_000) + `"`}
 	ends := []string{"\n", "\r\n", "\n\n", "\r\n\n\r\n"}
-	for range 60 {
+	for range suite.Size(12, 60) {
 		text, n := "a,b\n", luck.IntN(60)
 		for range n {
 			text += "f" + "," + fields[luck.IntN(len(fields))] + ends[luck.IntN(len(ends))]

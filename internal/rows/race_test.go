@@ -1,5 +1,0 @@
-//go:build race
-
-package rows_test
-
-const raceEnabled = true
