@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-llm/sluice/internal/batchapi"
 	"github.com/sluice-llm/sluice/internal/parts"
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 // errDead is what all calls of a process say that is dead.
@@ -216,6 +217,11 @@ func draw(rt *rapid.T) *double {
 		}
 	}
 	return d
+}
+
+func TestMain(m *testing.M) {
+	suite.InMemory()
+	m.Run()
 }
 
 func TestNoRequestIsRunTwiceOrLostWhereverProcessesDie(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/parts"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -156,7 +157,7 @@ func FuzzRead(f *testing.F) {
 // TestALargePartTakesLittleMemory has a part of 100,000 members filled, and its results read, in 20 MB.
 func TestALargePartTakesLittleMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const members = 100_000
+		members := suite.Size(20_000, 100_000)
 		b := newBench(t)
 		d := b.open()
 		defer d.Close()
@@ -187,11 +188,11 @@ func TestALargePartTakesLittleMemory(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n++; n%25_000 == 0 {
+			if n++; n%(members/4) == 0 {
 				most = max(most, heap()-before)
 			}
 		}
-		if n != members || most > 20<<20 {
+		if n != members || most > int64(members)*200 {
 			t.Errorf("%d results were read in %d bytes", n, most)
 		}
 		t.Logf("reading %d results takes %d KB", n, most>>10)
