@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
 )
@@ -62,7 +63,7 @@ func scenarios() []scenario {
 	told := sluice.Limits{RPM: 900, Concurrent: 30}
 	manySlots := sluice.Limits{RPM: 900, Concurrent: 400} // with 30, nothing would be sent at second 5
 	const s = time.Second
-	return []scenario{
+	return []scenario{ // the fast suite plays the first dozen, which differ in kind
 		{name: "A requests bound", sim: requestsBound(nil), told: told, items: 400, most: 1.02, throttles: 2},
 		{name: "B tokens bound", sim: sim.Config{TPM: 90000, Burst: 10 * s, Concurrent: 60}, told: sluice.Limits{TPM: 90000, Concurrent: 60},
 			items: 200, body: lognormal, most: 1.02, throttles: 2},
@@ -80,12 +81,16 @@ func scenarios() []scenario {
 		{name: "L long answers", sim: requestsBound(func(c *sim.Config) {
 			c.Concurrent, c.Latency, c.Storms = 400, 20*s, storm(429, false, 5*s, 5*s+70*time.Millisecond)
 		}), told: manySlots, items: 400, timeout: 5 * time.Minute, most: 1.05, throttles: 1, virtualOnly: true},
+		{name: "H limit halves and doubles", sim: requestsBound(halfFrom8To16), told: told, items: 600, most: 1.10, throttles: 6},
+		{name: "J anthropic streamed", dialect: "anthropic", body: streamed, items: 300, told: sluice.Limits{ITPM: 30000, OTPM: 60000, Concurrent: 40},
+			sim: sim.Config{ITPM: 30000, OTPM: 60000, Burst: 10 * s, Concurrent: 40, Charge: sim.ChargeActual, Latency: 300 * time.Millisecond,
+				PerToken: 2 * time.Millisecond, OutputTokens: 250, OutputSigma: .5}},
+		{name: "8 tenants", sim: requestsBound(nil), told: told, items: 400, tenants: 8, most: 1.02, throttles: 2},
+
 		{name: "L long answers streamed", sim: requestsBound(func(c *sim.Config) {
 			c.Concurrent, c.Latency, c.PerToken, c.OutputTokens = 400, s, 19*s/16, 16
 			c.Storms = storm(429, false, 5*s, 5*s+70*time.Millisecond)
 		}), told: manySlots, items: 400, body: streamed, timeout: 5 * time.Minute, most: 1.05, throttles: 1, virtualOnly: true},
-
-		{name: "H limit halves and doubles", sim: requestsBound(halfFrom8To16), told: told, items: 600, most: 1.10, throttles: 6},
 		{name: "H limit halves and doubles, in headers", sim: requestsBound(halfFrom8To16), items: 600, most: 1.10, throttles: 6},
 		{name: "K 0.5 % hangs", sim: requestsBound(func(c *sim.Config) { c.Faults.Hang = .005 }), told: told, items: 400, timeout: 2 * s, most: 1.05,
 			throttles: 2},
@@ -111,14 +116,10 @@ func scenarios() []scenario {
 		// Here the last answer may take seconds, in whatever order the calls come to be sent: hence the wide bound.
 		{name: "jitter 0.8", sim: requestsBound(func(c *sim.Config) { c.Jitter = .8 }), told: told, items: 400, most: 1.3, throttles: 2},
 		{name: "jitter 0.8, nothing told", sim: requestsBound(func(c *sim.Config) { c.Jitter = .8 }), items: 400, most: 1.3, throttles: 6},
-		{name: "J anthropic streamed", dialect: "anthropic", body: streamed, items: 300, told: sluice.Limits{ITPM: 30000, OTPM: 60000, Concurrent: 40},
-			sim: sim.Config{ITPM: 30000, OTPM: 60000, Burst: 10 * s, Concurrent: 40, Charge: sim.ChargeActual, Latency: 300 * time.Millisecond,
-				PerToken: 2 * time.Millisecond, OutputTokens: 250, OutputSigma: .5}},
 		{name: "anthropic whole", dialect: "anthropic", body: lognormal, items: 300, told: sluice.Limits{OTPM: 60000, Concurrent: 40},
 			sim: sim.Config{OTPM: 60000, Burst: 10 * s, Concurrent: 40, Charge: sim.ChargeActual, Latency: 300 * time.Millisecond,
 				PerToken: 2 * time.Millisecond, OutputTokens: 250, OutputSigma: .5}},
 		{name: "1 % hangs", sim: requestsBound(func(c *sim.Config) { c.Faults.Hang = .01 }), told: told, items: 400, timeout: 2 * s},
-		{name: "8 tenants", sim: requestsBound(nil), told: told, items: 400, tenants: 8, most: 1.02, throttles: 2},
 		{name: "round trip + 100 ms", sim: requestsBound(nil), told: told, items: 400, rtt: 100 * time.Millisecond, most: 1.04, throttles: 4},
 		{name: "headers counted at the end", sim: requestsBound(func(c *sim.Config) { c.LateHeaders = true }), told: told, items: 400,
 			most: 1.04, throttles: 4},
@@ -251,7 +252,7 @@ func (d delayed) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestScenariosStayNearTheOptimumInVirtualTime(t *testing.T) {
-	for _, sc := range scenarios() {
+	for _, sc := range scenarios()[:suite.Size(12, len(scenarios()))] {
 		t.Run(sc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv, err := sim.New(sc.sim)

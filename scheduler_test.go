@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 var (
@@ -88,7 +89,7 @@ func TestTenWorkersThrottledAtOnceAllComeThrough(t *testing.T) {
 	hinted.Wait = time.Second
 	for name, refusal := range map[string]sluice.Outcome{"bare": throttled, "with a hint": hinted} {
 		t.Run(name, func(t *testing.T) {
-			for range 1000 {
+			for range suite.Size(200, 1000) {
 				synctest.Test(t, func(t *testing.T) {
 					s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 10}})
 					start := time.Now()

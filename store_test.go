@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 // callOnce makes one call with the given outcome.
@@ -84,6 +85,11 @@ func TestALearnedLimitIsTheStartOfTheNextProcess(t *testing.T) {
 			t.Errorf("%d budgets are believed after more than a day, want none", n)
 		}
 	})
+}
+
+func TestMain(m *testing.M) {
+	suite.InMemory()
+	m.Run()
 }
 
 func TestAUsageWindowOutlivesTheProcess(t *testing.T) {
