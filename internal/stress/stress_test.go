@@ -7,7 +7,13 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/stress"
+	"github.com/sluice-llm/sluice/internal/suite"
 )
+
+func TestMain(m *testing.M) {
+	suite.InMemory()
+	m.Run()
+}
 
 // shown logs what a run came to.
 func shown(t *testing.T, res *stress.Result) {
@@ -28,9 +34,11 @@ func shown(t *testing.T, res *stress.Result) {
 func quantity(x float64) string { return strconv.FormatFloat(x, 'g', 4, 64) }
 
 func TestEveryLevelPassesInVirtualTime(t *testing.T) {
-	for level, d := range map[stress.Level]time.Duration{
-		stress.Conservative: time.Minute, stress.Aggressive: time.Minute, stress.Chaos: 10 * time.Second, stress.Hybrid: time.Minute,
-	} {
+	for _, level := range stress.Levels() {
+		d := suite.Size(20*time.Second, level.Duration())
+		if level == stress.Chaos { // which saves all the time
+			d = suite.Size(5*time.Second, time.Minute)
+		}
 		t.Run(string(level), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
