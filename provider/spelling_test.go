@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -171,6 +172,6 @@ func BenchmarkRedact(b *testing.B) {
 func TestHostileTextsAreSearchedInOneGo(t *testing.T) {
 	for _, part := range []string{`\`, "%", "&#", `\u`, "sk-", "cookie: a ", "://a:", "token:", "\x1b[", "\u200b", "ZQ7v", `ZQ7v\`} {
 		text := strings.Repeat(part, suite.Size(1<<18, 1<<20)/len(part))
-		inLinearTime(t, part, func() { provider.Redact(text, opaqueKey, strings.Repeat(`\`, 20)+"b") })
+		inLinearTime(t, part, time.Minute, func() { provider.Redact(text, opaqueKey, strings.Repeat(`\`, 20)+"b") })
 	}
 }
