@@ -75,18 +75,49 @@ func (r *batchRun) distribute(cfg *batch.Config) error {
 	if err != nil {
 		return err
 	}
-	r.collector = newCollector(r.s, job)
+	r.collector = cluster.NewRemote(job)
 	cfg.Remote, cfg.Window = r.collector, r.o.distribute.window
 	return nil
 }
 
-// collect becomes the collector of the run's job. It comes after the output is locked: of two runs with the same one, that says
-// more.
+// collect becomes the collector of the run's job. It comes after the output is locked: if another run has the same output, the error
+// about that says more.
 func (r *batchRun) collect(ctx context.Context, shared *shared) error {
 	if r.collector == nil {
 		return nil
 	}
-	return r.collector.begin(ctx, shared.cluster)
+	if err := r.collector.Start(ctx, shared.cluster); err != nil {
+		return r.explainJob(err)
+	}
+	for _, doubt := range shared.cluster.Doubts() {
+		r.s.errorf("sluice: warning: %s\n", doubt)
+	}
+	return nil
+}
+
+// explainJob gives an error of the run's job its exit code and a hint. It returns other errors as they are.
+func (r *batchRun) explainJob(err error) error {
+	if r.collector == nil {
+		return err
+	}
+	return explainJob(err, r.collector.Job())
+}
+
+// far is the state of the calls that workers make; nil if they are made here.
+func (r *batchRun) far(throttles int) *farStatus {
+	st := r.collector.Status()
+	if st == nil {
+		return nil
+	}
+	return &farStatus{workers: st.Workers, inFlight: st.InFlight, waiting: st.Waiting, throttles: throttles, away: waitingFor(st.Away)}
+}
+
+// waitingFor is the note of an engine at a URL that does not answer; "" for none.
+func waitingFor(url string) string {
+	if url == "" {
+		return ""
+	}
+	return "waiting for the engine at " + url
 }
 
 // mostJobName is how long a job's name is at most: it stands in tables and messages.
@@ -134,4 +165,34 @@ func digest(parts ...string) string {
 		fmt.Fprintf(h, "%d %s\n", len(part), part)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:6])
+}
+
+// explainJob gives an error of a job its exit code and a hint. It returns other errors as they are.
+func explainJob(err error, job string) error {
+	e := &exitError{code: exitFailed, err: err}
+	held, isHeld := errors.AsType[*cluster.HeldError](err)
+	version, isVersion := errors.AsType[*cluster.VersionError](err)
+	terms, isTerms := errors.AsType[*cluster.TermsError](err)
+	engine, isEngine := errors.AsType[*cluster.Error](err)
+	const oneRelease = "use one release of sluice on all hosts"
+	switch {
+	case isHeld:
+		e.code, e.err = exitUsage, fmt.Errorf("job %q is collected by process %d on host %s", job, held.PID, held.Host)
+		e.hint = "wait for that run to end, or stop it; or give this one a name and an output of its own: --job NAME -o OUT.jsonl"
+	case errors.Is(err, cluster.ErrOtherInput):
+		e.code, e.err = exitUsage, fmt.Errorf("job %q was begun with another input or other settings, and has calls or results that nobody recorded", job)
+		e.hint = "run it as it was begun, to record them; or take another name to begin anew: --job NAME"
+	case errors.Is(err, cluster.ErrFenced):
+		e.err = fmt.Errorf("another run has taken job %q over, while this one was not heard of", job)
+		e.hint = "what is recorded is kept; that other run goes on with the rest. Run one at a time"
+	case isVersion:
+		e.code, e.err, e.hint = exitUsage, version, oneRelease
+	case isTerms:
+		e.code, e.err, e.hint = exitUsage, terms, oneRelease
+	case isEngine:
+		return explainEngine(engine, "--redis")
+	default:
+		return err
+	}
+	return e
 }

@@ -195,7 +195,7 @@ func TestACollectorTrustsNoAnswer(t *testing.T) {
 	}
 	text := string(c.read())
 	for id, want := range []string{
-		"cannot be read: answer: not of this program", "of version sluice-answer 3, and this program's is", "that of another request",
+		"cannot be read: answer: not of this program", "of version sluice-answer 3, and this program's is", "belongs to another request",
 		"none that a worker gives", `"body":"no JSON\n{\"custom_id\":\"forged\"}"`, `"kind":"ok"`,
 	} {
 		if line := lineOf(text, fmt.Sprintf(`"custom_id":"p%d"`, id)); !strings.Contains(line, want) {

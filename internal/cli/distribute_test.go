@@ -22,8 +22,6 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/sluice-llm/sluice/internal/cli"
 )
 
 // crew is a bench whose runs have their calls made by workers.
@@ -196,7 +194,7 @@ func TestOneInterruptEndsARunWhoseEngineIsGone(t *testing.T) {
 	collects.Process.Signal(os.Interrupt)
 	hung := time.AfterFunc(time.Minute, func() { collects.Process.Kill() })
 	out, err := collects.wait()
-	if !hung.Stop() || collects.ProcessState.ExitCode() != 130 || !strings.Contains(out, "has not answered for 10 s") {
+	if !hung.Stop() || collects.ProcessState.ExitCode() != 130 || !strings.Contains(out, "has not answered for 10s") {
 		t.Fatalf("the run ended with %v:\n%s", err, out)
 	}
 	engine.start()
@@ -345,24 +343,5 @@ func TestAWorkerGoesOnWithOtherModels(t *testing.T) {
 	collects.Wait()
 	if text := string(c.read()); strings.Contains(text, `"slow"`) {
 		t.Errorf("an item of the model that pauses is recorded:\n%.500s", text)
-	}
-}
-
-// What waits behind tasks of a model that pauses is reached however long it takes to put those aside, though what is due again is
-// given first.
-func TestTasksOfAPausedModelComeBackMoreSlowlyThanTheyArePutAside(t *testing.T) {
-	const tasks, pause, each = 2000, 24 * time.Hour, 100 * time.Millisecond
-	var due []time.Duration // in order
-	fresh, now := tasks, time.Duration(0)
-	for ; fresh > 0 && now < time.Hour; now += each {
-		if len(due) > 0 && due[0] <= now {
-			due = due[1:]
-		} else {
-			fresh--
-		}
-		due = append(due, now+cli.Leave(pause-now, now))
-	}
-	if !slices.IsSorted(due) || now > 2*tasks*each {
-		t.Errorf("after %v, %d of %d tasks have not been given yet", now, fresh, tasks)
 	}
 }

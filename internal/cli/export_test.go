@@ -7,8 +7,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/sluice-llm/sluice/batch"
-	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/internal/parts"
 )
 
@@ -23,15 +21,6 @@ func QuietUntil(now time.Time, texts ...string) (time.Time, error) {
 
 // WholeLine is wholeLine.
 var WholeLine = wholeLine
-
-// Collect has calls made by the workers of a job, until done is called.
-func Collect(ctx context.Context, at *cluster.Cluster, job string) (r batch.Remote, done func() error, err error) {
-	c := newCollector(newStreams(nil, nil, io.Discard, io.Discard), cluster.JobConfig{Name: job})
-	return c, func() error { return c.close(ctx, true) }, c.begin(ctx, at)
-}
-
-// Leave is leave.
-var Leave = leave
 
 // Answering is the transport of sluice mcp.
 func Answering(in io.Reader, out io.Writer, ended, cut context.Context) mcp.Transport {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -181,7 +182,7 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	if err := r.collect(ctx, shared); err != nil {
 		return err
 	}
-	defer func() { r.s.note(r.collector.close(ctx, r.batch.Progress().Left() == 0)) }()
+	defer func() { r.s.note(r.collector.Close(ctx, r.batch.Progress().Left() == 0)) }()
 	r.noteSettings()
 	return r.run(ctx)
 }
@@ -225,7 +226,7 @@ type batchRun struct {
 	pauses    *work.Pauses
 	control   *controlled
 	notify    *notifier
-	collector *collector // nil: calls are made here
+	collector *cluster.Remote // nil: calls are made here
 
 	observers observers // of all that happens; complete before the first call
 
@@ -376,7 +377,7 @@ func (r *batchRun) verdict(sum *summary, mendable bool, err error) error {
 		}
 		return silent(exitItems)
 	}
-	end := explain(err, r.o, r.accounts)
+	end := explain(r.explainJob(err), r.o, r.accounts)
 	end.explainPending(r.batch.Parts(), r.o)
 	sum.Outcome, sum.Error, sum.Hint = end.outcome(), end.Error(), end.hint
 	if r.abandoned > 0 {
@@ -395,7 +396,7 @@ func (r *batchRun) status() status {
 	p, snap := r.batch.Progress(), r.accounts.Snapshot()
 	st := status{
 		total: p.Total, done: p.Already + p.Done, failed: p.Failed, usage: p.Usage, lanes: snap.Lanes, retrying: snap.Retrying,
-		cost: p.Cost, rationed: r.batch.Rationed(), far: r.collector.status(p.Throttles),
+		cost: p.Cost, rationed: r.batch.Rationed(), far: r.far(p.Throttles),
 	}
 	if r.o.via.way != batch.ViaLive {
 		st.parts = sumParts(r.batch.Parts())

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/work"
 )
 
@@ -93,7 +94,7 @@ type workerRun struct {
 	*batchRun
 	o      *workerOptions
 	worker *batch.Worker
-	source *taskSource
+	source *cluster.Source
 }
 
 // runWorker is the worker command.
@@ -155,8 +156,9 @@ func (w *workerRun) begin(ctx context.Context, shared *shared) (err error) {
 			return err
 		}
 	}
-	if w.source, err = newTaskSource(ctx, w.s, shared.cluster, w.o); err != nil {
-		return err
+	source := cluster.SourceConfig{Job: w.o.job, MaxItems: w.o.maxItems, IdleExit: w.o.idleExit, Lane: (&lanes{accounts: a}).of}
+	if w.source, err = shared.cluster.Source(ctx, source); err != nil {
+		return explainJob(err, w.o.job)
 	}
 	cfg := batch.Config{
 		Provider: a.provider, Registry: a.settings.registry, BaseURL: a.flags.baseURL, Key: a.Key, Scheduler: a.Scheduler, Price: a.Price,
@@ -166,7 +168,6 @@ func (w *workerRun) begin(ctx context.Context, shared *shared) (err error) {
 	if a.upstreams != nil {
 		cfg.Upstreams = a.upstreams.Upstreams
 	}
-	w.source.lane = (&lanes{accounts: a}).of
 	w.worker, err = batch.NewWorker(cfg, w.source)
 	return err
 }
@@ -217,11 +218,11 @@ func (w *workerRun) run(ctx context.Context) error {
 		st := w.status()
 		w.abandoned, _, _ = st.sum()
 		abandon()
+		w.source.Abandon()
 	}, w.rereader())
 	defer signals.stop()
-	w.source.abandoned = ctx
 	rep, err := w.worker.Run(ctx)
-	returned, returnErr := w.source.close()
+	returned, returnErr := w.source.Close()
 	signals.stop()
 	p.stop()
 	w.s.note(returnErr)
@@ -246,7 +247,7 @@ func (w *workerRun) conclude(rep work.Report, returned int, err error) error {
 	if none, ok := errors.AsType[*batch.UnservedError](err); ok {
 		return usageError(none, "%s", none.Hint())
 	}
-	end := explain(err, w.batchRun.o, w.accounts)
+	end := explain(explainJob(err, w.o.job), w.batchRun.o, w.accounts)
 	if w.abandoned > 0 {
 		end.err = fmt.Errorf("%w, with %d calls open: they may be billed, and are made again elsewhere", end.err, w.abandoned)
 	}
@@ -257,6 +258,20 @@ func (w *workerRun) conclude(rep work.Report, returned int, err error) error {
 func (w *workerRun) status() status {
 	p, snap := w.worker.Progress(), w.accounts.Snapshot()
 	return status{
-		done: p.Done, failed: p.Failed, usage: p.Usage, lanes: snap.Lanes, retrying: snap.Retrying, cost: p.Cost, outlook: w.source.note(),
+		done: p.Done, failed: p.Failed, usage: p.Usage, lanes: snap.Lanes, retrying: snap.Retrying, cost: p.Cost, outlook: w.note(),
 	}
+}
+
+// note says why there is nothing to do; "" while there is.
+func (w *workerRun) note() string {
+	st := w.source.Status()
+	switch {
+	case st.Away != "":
+		return waitingFor(st.Away)
+	case !st.Idle:
+		return ""
+	case st.Orphan != "":
+		return fmt.Sprintf("waiting for calls: job %s is left, until its run is started again", st.Orphan)
+	}
+	return "waiting for a run to hand out calls"
 }

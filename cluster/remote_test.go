@@ -1,4 +1,4 @@
-package cli_test
+package cluster_test
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/cluster"
-	"github.com/sluice-llm/sluice/internal/cli"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -23,19 +22,19 @@ func TestACallThatIsHandedOverWhileARunEndsIsTakenBackToo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer at.Close()
-	collector, done, err := cli.Collect(ctx, at, t.Name())
-	if err != nil {
+	remote := cluster.NewRemote(cluster.JobConfig{Name: t.Name()})
+	if err := remote.Start(ctx, at); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan struct{})
 	close(ended)
 	for n := 1; n <= 2; n++ { // the second comes when the first has been taken back
 		task := &batch.Task{ID: "a", Number: n, Model: "m", Endpoint: provider.ChatCompletions, Body: []byte("{}"), Withdrawn: ended}
-		if a, err := collector.Do(ctx, task); !errors.Is(err, batch.ErrWithdrawn) {
+		if a, err := remote.Do(ctx, task); !errors.Is(err, batch.ErrWithdrawn) {
 			t.Fatalf("call %d, which no worker has: %+v, %v", n, a, err)
 		}
 	}
-	if err := done(); err != nil {
+	if err := remote.Close(ctx, true); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -48,16 +47,16 @@ func TestARunThatIsDoneDoesNotWaitForEverForAnEngineThatIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer at.Close()
-	_, done, err := cli.Collect(t.Context(), at, t.Name())
-	if err != nil {
+	remote := cluster.NewRemote(cluster.JobConfig{Name: t.Name()})
+	if err := remote.Start(t.Context(), at); err != nil {
 		t.Fatal(err)
 	}
 	m.Close()
 	ended := make(chan error, 1)
-	go func() { ended <- done() }()
+	go func() { ended <- remote.Close(t.Context(), true) }()
 	select {
 	case err := <-ended:
-		if err == nil || !strings.Contains(err.Error(), "run the same again") {
+		if err == nil || !strings.Contains(err.Error(), "run the same command again") {
 			t.Errorf("without the engine: %v", err)
 		}
 	case <-time.After(time.Minute):

@@ -1,24 +1,22 @@
-package cli
+package cluster
 
 import (
-	"io"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-
-	"github.com/sluice-llm/sluice/cluster"
 )
 
 // A worker ends in the moment in which a task that it has fetched is taken. Who would do it and give it back as well would have the
 // call made twice.
 func TestATaskIsDoneOrGivenBack(t *testing.T) {
-	at, err := cluster.Open(t.Context(), cluster.Config{URL: "redis://" + miniredis.RunT(t).Addr()})
+	at, err := Open(t.Context(), Config{URL: "redis://" + miniredis.RunT(t).Addr()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer at.Close()
-	k, err := at.Collect(t.Context(), cluster.JobConfig{Name: t.Name()})
+	k, err := at.Collect(t.Context(), JobConfig{Name: t.Name()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,11 +29,11 @@ func TestATaskIsDoneOrGivenBack(t *testing.T) {
 		return jobs[0].Held
 	}
 	for _, taken := range []bool{true, false} {
-		source, err := newTaskSource(t.Context(), newStreams(nil, nil, io.Discard, io.Discard), at, &workerOptions{})
+		source, err := at.Source(t.Context(), SourceConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := k.Add(t.Context(), cluster.Task{Number: 1}); err != nil {
+		if err := k.Add(t.Context(), Task{Number: 1}); err != nil {
 			t.Fatal(err)
 		}
 		f := source.fetch(t.Context())
@@ -55,7 +53,7 @@ func TestATaskIsDoneOrGivenBack(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if _, err := source.close(); err != nil {
+		if _, err := source.Close(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -63,7 +61,7 @@ func TestATaskIsDoneOrGivenBack(t *testing.T) {
 
 // The next task that a worker waits for is not one that is given back.
 func TestWhatIsGivenBackIsPassedOver(t *testing.T) {
-	source := &taskSource{o: &workerOptions{idleExit: time.Millisecond}, news: make(chan struct{}, 1), idle: time.Now()}
+	source := &Source{cfg: SourceConfig{IdleExit: time.Millisecond}, news: make(chan struct{}, 1), idle: time.Now()}
 	f := &fetching{source: source, tasks: make(chan *fetched, 2)}
 	back, next := &fetched{taken: make(chan struct{})}, &fetched{taken: make(chan struct{})}
 	back.claim()
@@ -71,5 +69,24 @@ func TestWhatIsGivenBackIsPassedOver(t *testing.T) {
 	f.tasks <- next
 	if got, ok := source.await(t.Context(), f); !ok || got != next {
 		t.Errorf("got %v, %v", got, ok)
+	}
+}
+
+// What waits behind tasks of a model that pauses is reached however long it takes to put those aside, though what is due again is
+// given first.
+func TestTasksOfAPausedModelComeBackMoreSlowlyThanTheyArePutAside(t *testing.T) {
+	const tasks, pause, each = 2000, 24 * time.Hour, 100 * time.Millisecond
+	var due []time.Duration // in order
+	fresh, now := tasks, time.Duration(0)
+	for ; fresh > 0 && now < time.Hour; now += each {
+		if len(due) > 0 && due[0] <= now {
+			due = due[1:]
+		} else {
+			fresh--
+		}
+		due = append(due, now+leave(pause-now, now))
+	}
+	if !slices.IsSorted(due) || now > 2*tasks*each {
+		t.Errorf("after %v, %d of %d tasks have not been given yet", now, fresh, tasks)
 	}
 }

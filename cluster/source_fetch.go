@@ -1,24 +1,22 @@
-package cli
+package cluster
 
 import (
 	"context"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/sluice-llm/sluice/cluster"
 )
 
-// How many tasks are fetched ahead: what is done in a moment, so that the engine's round trip is not waited for, and no more, since
-// other workers might have them meanwhile.
+// A Source fetches the tasks of the next aheadFor in advance, so that no item waits for a round trip to Redis. It fetches no more,
+// because other workers might do them meanwhile.
 const (
-	aheadFor  = 100 * time.Millisecond
-	mostAhead = 64
+	aheadFor = 100 * time.Millisecond
+	maxAhead = 64 // tasks
 )
 
-// fetching is the fetching of tasks ahead, by as many goroutines as there may be tasks.
+// fetching fetches tasks in advance, with one goroutine per task.
 type fetching struct {
-	source *taskSource
+	source *Source
 	ctx    context.Context
 	cancel context.CancelFunc
 	tasks  chan *fetched
@@ -31,20 +29,20 @@ type fetching struct {
 	count int
 }
 
-// fetched is a task, or why there is none.
+// fetched is a task, or the error in its place.
 type fetched struct {
-	task    cluster.Task
+	task    Task
 	err     error
 	claimed atomic.Bool
-	taken   chan struct{} // closed when somebody has it
+	taken   chan struct{} // closed when the task is taken
 }
 
-// claim says whether it is the caller's: it is done by who takes it, or given back by who fetched it, and never both.
+// claim reports whether the caller is the first to claim it. The taker does the task, or the fetcher gives it back, never both.
 func (g *fetched) claim() bool { return !g.claimed.Swap(true) }
 
-// fetch begins to fetch.
-func (t *taskSource) fetch(ctx context.Context) *fetching {
-	f := &fetching{source: t, tasks: make(chan *fetched, mostAhead), since: time.Now()}
+// fetch starts to fetch.
+func (s *Source) fetch(ctx context.Context) *fetching {
+	f := &fetching{source: s, tasks: make(chan *fetched, maxAhead), since: time.Now()}
 	f.ctx, f.cancel = context.WithCancel(ctx)
 	f.want.Store(1)
 	f.have.Store(1)
@@ -52,7 +50,7 @@ func (t *taskSource) fetch(ctx context.Context) *fetching {
 	return f
 }
 
-// stop ends it. What was fetched and nobody took is given back.
+// stop ends the fetching, and gives tasks back that were not taken.
 func (f *fetching) stop() {
 	f.cancel()
 	f.wg.Wait()
@@ -63,7 +61,7 @@ func (f *fetching) run() {
 		task, err := f.source.from.Next(f.ctx)
 		got := &fetched{task: task, err: err, taken: make(chan struct{})}
 		f.tasks <- got // has room for one of each goroutine
-		f.source.poke()
+		poke(f.source.news)
 		select {
 		case <-got.taken:
 		case <-f.ctx.Done():
@@ -82,16 +80,16 @@ func (f *fetching) run() {
 	}
 }
 
-// taken counts a task, and fits the number of goroutines to how fast they are taken.
+// taken counts a task, and adapts the number of goroutines to the rate at which tasks are taken.
 func (f *fetching) taken() {
 	f.mu.Lock()
 	f.count++
 	took := time.Since(f.since)
 	if took >= aheadFor {
-		want := int32(max(1, min(mostAhead, int64(f.count)*int64(aheadFor)/int64(took))))
+		want := int32(max(1, min(maxAhead, int64(f.count)*int64(aheadFor)/int64(took))))
 		f.want.Store(want)
 		f.since, f.count = time.Now(), 0
-	} else if f.count > int(f.want.Load()) && f.want.Load() < mostAhead {
+	} else if f.count > int(f.want.Load()) && f.want.Load() < maxAhead {
 		f.want.Add(1)
 	}
 	f.mu.Unlock()

@@ -1,0 +1,355 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/work"
+)
+
+// SourceConfig configures a Source.
+type SourceConfig struct {
+	// Job is the only job to serve. "" means all jobs, present and future.
+	Job string
+
+	// MaxItems is the number of items after which the Source ends. 0 means no limit.
+	MaxItems int
+
+	// IdleExit is the time without items after which the Source ends. 0 means never.
+	IdleExit time.Duration
+
+	// Lane returns the state of a model's lane. Items of a model that pauses for long are left to other workers.
+	Lane func(model string) sluice.LaneSnapshot
+}
+
+// Source gives a batch.Worker the items of jobs. It is safe for concurrent use. Warnings go to the Logger of its Cluster.
+type Source struct {
+	cfg   SourceConfig
+	from  *Worker
+	watch *watch
+
+	life    context.Context // of results that wait to be handed over
+	abandon context.CancelFunc
+
+	news chan struct{} // has room for one: something happened
+
+	mu     sync.Mutex
+	open   map[*batch.Task]Task // given and not finished
+	models map[string]int       // number of open tasks without a result
+	seen   map[string]time.Time // when a model was last asked for
+	left   map[string]time.Time // since when a model that pauses here is left to other workers
+	terms  map[string]*jobTerms // by name and settings of the job
+	warned map[string]bool
+	idle   time.Time // when there last was a task
+}
+
+// jobTerms are the terms of a job, or the error in them.
+type jobTerms struct {
+	terms *batch.Terms
+	err   error
+}
+
+// TermsError is returned by a Source whose only job has terms that this program cannot use.
+type TermsError struct {
+	Job string
+	Err error
+}
+
+// Error names the job and the cause.
+func (e *TermsError) Error() string { return fmt.Sprintf("job %s: %v", e.Job, e.Err) }
+
+// Unwrap returns the cause.
+func (e *TermsError) Unwrap() error { return e.Err }
+
+// Source starts to serve jobs. When ctx ends, results that Redis has not received are abandoned.
+func (c *Cluster) Source(ctx context.Context, cfg SourceConfig) (*Source, error) {
+	var jobs WorkConfig
+	if cfg.Job != "" {
+		jobs.Jobs = []string{cfg.Job}
+	}
+	w, err := c.Work(ctx, jobs)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{
+		cfg: cfg, from: w, watch: newWatch(ctx, c), idle: time.Now(), news: make(chan struct{}, 1),
+		models: make(map[string]int), seen: make(map[string]time.Time), left: make(map[string]time.Time),
+		open: make(map[*batch.Task]Task), terms: make(map[string]*jobTerms), warned: make(map[string]bool),
+	}
+	s.life, s.abandon = context.WithCancel(ctx)
+	return s, nil
+}
+
+// Abandon stops waiting for Redis to receive results. Close gives their tasks back.
+func (s *Source) Abandon() { s.abandon() }
+
+// A worker holds twice the tasks of a model that are in flight, and ready more. It leaves further tasks to other workers, and asks
+// for them again soon, or later if the model pauses here for longer: see leave.
+const (
+	ready     = 32
+	leftAbove = 5 * time.Second
+	leftFor   = 30 * time.Second
+	leftSoon  = time.Second
+	recently  = time.Minute // a model asked for within it counts: with several, none holds up the others
+	lookAgain = 250 * time.Millisecond
+)
+
+// All gives tasks until ctx ends, or MaxItems or IdleExit is reached.
+func (s *Source) All(ctx context.Context) iter.Seq2[*batch.Task, error] {
+	return func(yield func(*batch.Task, error) bool) {
+		f := s.fetch(ctx)
+		defer f.stop()
+		for n := 0; s.cfg.MaxItems == 0 || n < s.cfg.MaxItems; n++ {
+			task, err := s.next(ctx, f)
+			if task == nil && err == nil {
+				return
+			}
+			if !yield(task, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// next returns a task that can start. It returns neither a task nor an error at the end.
+func (s *Source) next(ctx context.Context, f *fetching) (*batch.Task, error) {
+	for {
+		got, ok := s.await(ctx, f)
+		switch {
+		case !ok:
+			return nil, nil
+		case got.err != nil && ctx.Err() != nil:
+			return nil, nil
+		case got.err != nil:
+			return nil, got.err
+		}
+		task, err := s.read(ctx, got.task)
+		if task != nil || err != nil {
+			return task, err
+		}
+	}
+}
+
+// await waits for a fetched task. It returns false when ctx ends, and when IdleExit is reached.
+func (s *Source) await(ctx context.Context, f *fetching) (*fetched, bool) {
+	for {
+		select {
+		case got := <-f.tasks:
+			if !got.claim() {
+				continue // fetching gives it back
+			}
+			close(got.taken)
+			s.mu.Lock()
+			s.idle = time.Now()
+			s.mu.Unlock()
+			return got, true
+		default:
+		}
+		s.mu.Lock()
+		if len(s.open) > 0 {
+			s.idle = time.Now() // idle time starts now at the earliest
+		}
+		left := s.cfg.IdleExit - time.Since(s.idle)
+		s.mu.Unlock()
+		if s.cfg.IdleExit > 0 && left <= 0 || s.wait(ctx, left) != nil {
+			return nil, false
+		}
+	}
+}
+
+// wait waits for news, at most for long; 0 and less means no limit. The worker may start items that it has put aside meanwhile.
+func (s *Source) wait(ctx context.Context, long time.Duration) error {
+	if long > 0 {
+		defer time.AfterFunc(long, func() { poke(s.news) }).Stop()
+	}
+	return work.Await(ctx, s.news)
+}
+
+// begins waits until a task of a model can start soon. Otherwise it returns how long to leave the task to other workers.
+func (s *Source) begins(ctx context.Context, model string) (later time.Duration, err error) {
+	for {
+		now := time.Now()
+		lane := s.cfg.Lane(model)
+		s.mu.Lock()
+		s.seen[model] = now
+		maps.DeleteFunc(s.seen, func(_ string, at time.Time) bool { return now.Sub(at) > recently })
+		maps.DeleteFunc(s.left, func(model string, _ time.Time) bool { return s.seen[model].IsZero() })
+		several, room := len(s.seen) > 1, s.models[model] < 2*lane.InFlight+ready
+		pause := lane.Until.Sub(now)
+		if pause <= leftAbove {
+			delete(s.left, model)
+		} else if s.left[model].IsZero() {
+			s.left[model] = now
+		}
+		since := now.Sub(s.left[model])
+		s.mu.Unlock()
+		switch {
+		case pause > leftAbove:
+			return leave(pause, since), nil
+		case room:
+			return 0, nil
+		case several:
+			return leftSoon, nil
+		}
+		if err := s.wait(ctx, lookAgain); err != nil { // the snapshot shows a new pause by then
+			return 0, err
+		}
+	}
+}
+
+// leave returns how long to leave a task to other workers whose model pauses here for pause, and has been left for since. Redis
+// gives due tasks before new ones. With a constant leftFor, a worker that needs longer than that to put the model's tasks aside would
+// never reach the tasks of another model. With this, two of three tasks that it is given are new.
+func leave(pause, since time.Duration) time.Duration { return min(pause, leftFor+2*since) }
+
+// read parses a fetched task. It returns nil for a task that cannot start here, after it was answered or given back.
+func (s *Source) read(ctx context.Context, c Task) (*batch.Task, error) {
+	terms, err := s.termsOf(c.Job)
+	if err != nil {
+		s.warnOnce(fmt.Sprintf("job %s is left to other workers: %v", c.Job.Name, err))
+		if s.cfg.Job != "" {
+			s.giveBack(c)
+			return nil, &TermsError{Job: c.Job.Name, Err: err}
+		}
+		return nil, s.insist(ctx, s.from.Later(ctx, c, 5*time.Second))
+	}
+	task, err := batch.ParseTask(c.Payload)
+	if err != nil {
+		s.from.link.log.Warn(fmt.Sprintf("job %s, line %d: a task is refused: %v", c.Job.Name, c.Number+1, err))
+		refused := batch.Answer{Refused: true, Kind: sluice.BadRequest, Message: "a worker refused it: " + err.Error()}
+		return nil, s.insist(ctx, s.from.Complete(ctx, c, batch.AppendAnswer(nil, &refused)))
+	}
+	switch leave, err := s.begins(ctx, task.Model); {
+	case err != nil: // the run ends
+		s.giveBack(c)
+		return nil, nil
+	case leave > 0:
+		return nil, s.insist(ctx, s.from.Later(ctx, c, leave))
+	}
+	task.Terms = terms
+	c.Payload = nil // the task has its own copy of the values
+	s.mu.Lock()
+	s.open[task] = c
+	s.models[task.Model]++
+	s.mu.Unlock()
+	return task, nil
+}
+
+// insist passes on an error of Redis. The end of the run is not an error.
+func (s *Source) insist(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// maxTerms is the number of jobs whose terms are kept.
+const maxTerms = 100
+
+// termsOf reads the terms of a job, once.
+func (s *Source) termsOf(job *Job) (*batch.Terms, error) {
+	key := job.Name + "\x00" + string(job.Settings)
+	s.mu.Lock()
+	known := s.terms[key]
+	s.mu.Unlock()
+	if known == nil {
+		known = &jobTerms{}
+		known.terms, known.err = batch.ParseTerms(job.Settings)
+		s.mu.Lock()
+		if len(s.terms) >= maxTerms {
+			clear(s.terms)
+		}
+		s.terms[key] = known
+		s.mu.Unlock()
+	}
+	return known.terms, known.err
+}
+
+// warnOnce logs a warning, once.
+func (s *Source) warnOnce(text string) {
+	s.mu.Lock()
+	again := s.warned[text]
+	s.warned[text] = true
+	s.mu.Unlock()
+	if !again {
+		s.from.link.log.Warn(text)
+	}
+}
+
+// Done hands over the result of a task. It waits while Redis is away, and so does the worker.
+func (s *Source) Done(task *batch.Task, a *batch.Answer) {
+	s.mu.Lock()
+	c := s.open[task]
+	if s.models[task.Model]--; s.models[task.Model] == 0 {
+		delete(s.models, task.Model)
+	}
+	s.mu.Unlock()
+	poke(s.news)
+	err := s.from.Complete(s.life, c, batch.AppendAnswer(nil, a))
+	if long, ok := errors.AsType[*TooLargeError](err); ok {
+		a.Kind, a.Status, a.Payload = sluice.Internal, 0, nil
+		a.Message = fmt.Sprintf("the result has %d bytes, more than can be handed over", long.Bytes)
+		err = s.from.Complete(s.life, c, batch.AppendAnswer(nil, a))
+	}
+	if err != nil {
+		return // the run is cut short: Close gives the task back
+	}
+	s.mu.Lock()
+	delete(s.open, task)
+	s.mu.Unlock()
+	poke(s.news)
+}
+
+// giveBackTimeout is how long a worker that ends tries to give tasks back. Redis gives the remaining tasks to other workers when the
+// lease of this one ends.
+const giveBackTimeout = 3 * time.Second
+
+// giveBack returns a task to Redis for other workers.
+func (s *Source) giveBack(c Task) {
+	ctx, cancel := context.WithTimeout(context.Background(), giveBackTimeout)
+	defer cancel()
+	_ = s.from.Return(ctx, c) // else the lease ends
+}
+
+// Close gives open tasks back, and returns their number.
+func (s *Source) Close() (returned int, err error) {
+	s.abandon()
+	ctx, cancel := context.WithTimeout(context.Background(), giveBackTimeout)
+	defer cancel()
+	s.mu.Lock()
+	open := s.open
+	s.open = nil
+	s.mu.Unlock()
+	for _, c := range open {
+		if err = s.from.Return(ctx, c); err != nil {
+			err = fmt.Errorf("%d items could not be given back, and are given to other workers in a few seconds: %w", len(open)-returned, err)
+			break
+		}
+		returned++
+	}
+	s.watch.close()
+	return returned, errors.Join(err, s.from.Close())
+}
+
+// SourceStatus says what a Source waits for.
+type SourceStatus struct {
+	Away   string // the URL of Redis, if it does not answer
+	Idle   bool   // no run hands out items
+	Orphan string // with Idle: a job whose run has to be started again, if there is one
+}
+
+// Status returns the current state.
+func (s *Source) Status() SourceStatus {
+	const idleAfter = 2 * time.Second
+	s.mu.Lock()
+	idle := len(s.open) == 0 && time.Since(s.idle) > idleAfter
+	s.mu.Unlock()
+	return SourceStatus{Away: s.watch.away(), Idle: idle, Orphan: s.watch.orphan()}
+}
