@@ -8,15 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
-
-	"github.com/redis/rueidis"
 )
 
 // oldest is the major version from which on Redis and Valkey have what the scripts use.
@@ -68,13 +64,13 @@ func unfit(hint, format string, args ...any) *Error {
 }
 
 // probe is what Sluice's scripts need: to be run at all, to write keys of this name, to publish below it, and the time.
-const probe = `redis.call('SET', KEYS[1], 1, 'PX', 1000)
+var probe = &script{text: `redis.call('SET', KEYS[1], 1, 'PX', 1000)
 redis.call('PUBLISH', KEYS[1], '')
-return redis.call('TIME')[1]`
+return redis.call('TIME')[1]`}
 
 // check refuses an engine that cannot do what is needed, and warns of one that is doubtful.
 func (c *Cluster) check(ctx context.Context) error {
-	c.engine.Mode = string(c.client.Mode())
+	c.engine.Mode = c.client.mode()
 	servers := c.servers()
 	if len(c.at.addresses) == 1 && len(servers) == 1 && c.engine.Mode == "cluster" {
 		c.engine.Mode = "standalone" // or a cluster of one, which is the same
@@ -92,8 +88,7 @@ func (c *Cluster) check(ctx context.Context) error {
 	if c.engine.Mode == "cluster" && c.at.database != 0 {
 		return wrongURL(errors.New("a cluster has database 0 alone"), "leave the database out of the URL")
 	}
-	err = c.client.Do(ctx, c.client.B().Eval().Script(probe).Numkeys(1).Key(c.probeKey()).Build()).Error()
-	if err == nil {
+	if _, err = c.client.eval(ctx, probe, []string{c.probeKey()}, nil); err == nil {
 		err = c.may(ctx, ledgerCommands)
 	}
 	if err != nil {
@@ -111,15 +106,15 @@ func (c *Cluster) check(ctx context.Context) error {
 
 // servers are those that keys lie on, and in a cluster their replicas too. One that takes the place of another is asked in its
 // place where there are sentinels.
-func (c *Cluster) servers() []rueidis.Client {
-	if c.client.Mode() != rueidis.ClientModeCluster {
-		return []rueidis.Client{c.client}
+func (c *Cluster) servers() []engine {
+	if c.client.mode() != "cluster" {
+		return []engine{c.client}
 	}
-	return slices.Collect(maps.Values(c.client.Nodes()))
+	return c.client.nodes()
 }
 
 // ask asks servers what they say of themselves. Of a cluster, those that do not answer are left out: it may do without them.
-func (c *Cluster) ask(ctx context.Context, servers []rueidis.Client) (all []map[string]string, err error) {
+func (c *Cluster) ask(ctx context.Context, servers []engine) (all []map[string]string, err error) {
 	if c.engine.Mode == "cluster" {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, openTimeout/5)
@@ -181,20 +176,19 @@ func (c *Cluster) judge(info map[string]string) error {
 }
 
 // facts are what a server says of itself. They are empty where the user may not ask.
-func facts(ctx context.Context, node rueidis.Client) (map[string]string, error) {
+func facts(ctx context.Context, node engine) (map[string]string, error) {
 	all := make(map[string]string)
-	if hello, err := node.Do(ctx, node.B().Arbitrary("HELLO").Build()).AsMap(); err == nil {
+	if hello, err := node.do(ctx, "HELLO"); err == nil {
 		for _, name := range []string{"server", "version"} {
-			value := hello[name]
-			all[name], _ = value.ToString()
+			all[name] = hello.pairs()[name]
 		}
 	}
-	text, err := node.Do(ctx, node.B().Info().Build()).ToString()
+	info, err := node.do(ctx, "INFO")
 	if isRefusal(err, "NOPERM", "unknown command") {
 		delete(all, "version") // what it forgets is not known either
 		return all, nil
 	}
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(text(info)) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		all[name] = value
 	}
@@ -247,7 +241,7 @@ func (e *endpoint) explain(ctx context.Context, err error) error {
 		if e.scheme == "rediss" {
 			at.hint += "; a server without TLS keeps silent too: then begin the URL with redis://"
 		}
-	case errors.Is(err, rueidis.ErrNoSlot):
+	case errors.Is(err, errNoSlot):
 		at.Err, at.hint = errors.New("the cluster is down"), "see CLUSTER INFO there"
 	case strings.Contains(err.Error(), "unknown message type"):
 		at.Err, at.hint = errors.New("it does not speak the protocol of Redis"), "check the port of the URL: another kind of server, or a proxy, may be there"

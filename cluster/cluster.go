@@ -14,8 +14,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
 // How long Open waits. A lost packet of a handshake is sent again after a second, and after two more.
@@ -61,7 +59,7 @@ type Config struct {
 type Cluster struct {
 	cfg    Config
 	at     endpoint
-	client rueidis.Client // counts what is sent
+	client connection // counts what is sent
 	counts counts
 	engine Engine
 	member string // names this process among the members
@@ -91,14 +89,19 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	c := &Cluster{cfg: cfg, at: at, member: newMember()}
 	client, err := dial(ctx, option)
 	if err != nil {
-		return nil, at.explain(ctx, err)
+		return nil, at.explain(ctx, translate(err))
 	}
-	c.client = countedClient{client, &c.counts}
+	return open(ctx, cfg, at, redis{client})
+}
+
+// open checks what Redis can do.
+func open(ctx context.Context, cfg Config, at endpoint, client connection) (*Cluster, error) {
+	c := &Cluster{cfg: cfg, at: at, member: newMember()}
+	c.client = counted{client, &c.counts}
 	if err := c.check(ctx); err != nil {
-		c.client.Close()
+		c.client.close()
 		return nil, at.explain(ctx, err)
 	}
 	c.here = newMembership(c)
@@ -109,7 +112,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 func (c *Cluster) Close() error {
 	c.here.close()
 	c.closed.Store(true)
-	c.client.Close()
+	c.client.close()
 	return nil
 }
 
@@ -141,7 +144,7 @@ func hashTag(name string) string {
 
 // isRefusal reports whether the engine answered, and with an error that begins with one of these words.
 func isRefusal(err error, words ...string) bool {
-	refused, ok := errors.AsType[*rueidis.RedisError](err)
+	refused, ok := errors.AsType[redisError](err)
 	if !ok {
 		return false
 	}

@@ -221,7 +221,8 @@ func (k *Collector) Finish(ctx context.Context) error {
 		}
 	}
 	return k.link.persist(ctx, func(ctx context.Context) error {
-		return k.link.client.Do(ctx, k.link.client.B().Zrem().Key(registry).Member(k.cfg.Name).Build()).Error()
+		_, err := k.link.client.do(ctx, "ZREM", registry, k.cfg.Name)
+		return err
 	})
 }
 

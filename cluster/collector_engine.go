@@ -6,8 +6,6 @@ import (
 	"os"
 	"strconv"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
 // Bounds of one script's work, so that it does not hold up others: some milliseconds of the engine's time. A page of results
@@ -97,7 +95,7 @@ func (k *Collector) rebuild(ctx context.Context, era int) error {
 
 // ask runs a script that only the job's collector may run. No answer and no error: the engine had lost something and was
 // rebuilt, so that the caller asks again if it still wants to.
-func (k *Collector) ask(ctx context.Context, script *rueidis.Lua, args ...string) ([]rueidis.RedisMessage, error) {
+func (k *Collector) ask(ctx context.Context, script *script, args ...string) ([]reply, error) {
 	k.mu.Lock()
 	era := k.era
 	k.mu.Unlock()
@@ -151,7 +149,7 @@ func (k *Collector) flushAdds(ctx context.Context, batch []addition) {
 
 // doubt looks after numbers that the engine has a result of, although they were only now added. The result is on its way
 // here, or was removed and never recorded (the record was lost, or is to be made anew): then the task is added anyway.
-func (k *Collector) doubt(ctx context.Context, numbers []rueidis.RedisMessage) error {
+func (k *Collector) doubt(ctx context.Context, numbers []reply) error {
 	if err := k.catchUp(ctx); err != nil {
 		return err
 	}
@@ -182,34 +180,28 @@ func (k *Collector) flushTrims(ctx context.Context, batch []entry) {
 	}
 }
 
-// read takes in results as they come. It waits at the engine, on a connection of its own, which is closed to end the wait.
+// read takes in results as they come. It waits at the engine.
 func (k *Collector) read(ctx context.Context) {
-	client, key := k.link.client, k.keys[2]
 	for ctx.Err() == nil {
 		k.mu.Lock()
 		era, cursor := k.era, k.cursor
 		k.mu.Unlock()
-		var answer map[string][]rueidis.XRangeSlice
+		var answer []reply
 		err := k.link.persist(ctx, func(ctx context.Context) (err error) {
-			answer = nil
-			own, done := client.Dedicate()
-			defer done()
-			defer context.AfterFunc(ctx, own.Close)()
-			ask := own.B().Xread().Count(page).Block(time.Second.Milliseconds()).Streams().Key(key).Id(cursor).Build()
-			answer, err = own.Do(ctx, ask).AsXReadSlices()
+			answer, err = k.link.client.read(ctx, k.keys[2], cursor)
 			return err
 		})
 		if err != nil {
 			k.fail(ctx, err)
 			return
 		}
-		if len(answer[key]) == 0 {
+		if len(answer) == 0 {
 			continue
 		}
-		k.intake(parseResults(answer[key]))
+		k.intake(parseResults(answer))
 		k.mu.Lock()
 		if k.era == era && k.cursor == cursor {
-			k.cursor = answer[key][len(answer[key])-1].ID
+			k.cursor = idOf(answer[len(answer)-1])
 		}
 		k.mu.Unlock()
 	}
@@ -217,37 +209,42 @@ func (k *Collector) read(ctx context.Context) {
 
 // catchUp takes in all results that there are.
 func (k *Collector) catchUp(ctx context.Context) error {
-	client, key := k.link.client, k.keys[2]
 	for from := "-"; ; {
-		var answer []rueidis.XRangeSlice
-		err := k.link.persist(ctx, func(ctx context.Context) (err error) {
-			answer, err = client.Do(ctx, client.B().Xrange().Key(key).Start(from).End("+").Count(page).Build()).AsXRangeSlices()
+		var answer []reply
+		err := k.link.persist(ctx, func(ctx context.Context) error {
+			got, err := k.link.client.do(ctx, "XRANGE", k.keys[2], from, "+", "COUNT", strconv.Itoa(page))
+			answer = got.list
 			return err
 		})
 		if err != nil || len(answer) == 0 {
 			return err
 		}
 		k.intake(parseResults(answer))
-		from = "(" + answer[len(answer)-1].ID
+		from = "(" + idOf(answer[len(answer)-1])
 	}
 }
 
+// idOf returns the id of an entry of a stream.
+func idOf(entry reply) string { return text(entry.list[0]) }
+
 // parseResults leaves out what Sluice has not written.
-func parseResults(answer []rueidis.XRangeSlice) []result {
+func parseResults(answer []reply) []result {
 	results := make([]result, 0, len(answer))
 	for _, e := range answer {
-		r := result{entry: entry{id: e.ID}}
+		r := result{entry: entry{id: idOf(e)}}
 		r.Number, r.Deliveries = -1, 1
-		for i, f := range e.FieldValues {
+		fields := e.list[1].list
+		for i := 0; i+1 < len(fields); i += 2 {
+			field, value := text(fields[i]), text(fields[i+1])
 			switch {
 			case i == 0:
-				if n, err := strconv.ParseInt(f.Field, 10, 64); err == nil {
-					r.Number, r.Payload, r.bytes = n, []byte(f.Value), len(f.Value)
+				if n, err := strconv.ParseInt(field, 10, 64); err == nil {
+					r.Number, r.Payload, r.bytes = n, []byte(value), len(value)
 				}
-			case f.Field == "d":
-				r.Deliveries, _ = strconv.Atoi(f.Value)
-			case f.Field == "x":
-				r.Poison, r.Payload, r.Worker = true, nil, f.Value
+			case field == "d":
+				r.Deliveries, _ = strconv.Atoi(value)
+			case field == "x":
+				r.Poison, r.Payload, r.Worker = true, nil, value
 			}
 		}
 		if r.Number >= 0 {

@@ -2,13 +2,11 @@ package cluster
 
 import (
 	"context"
-
-	"github.com/redis/rueidis"
 )
 
 // scriptRecorded tells an engine that was set back which numbers have a result that it need not have any more: those that it
 // still, or again, has as tasks are given to nobody. ARGV from 4: the numbers.
-var scriptRecorded = rueidis.NewLuaScript(collectorStart + `
+var scriptRecorded = newScript(collectorStart + `
 for i = 4, #ARGV do
 	call('SETBIT', queued, ARGV[i], '1')
 	call('SETBIT', done, ARGV[i], '1')

@@ -3,13 +3,11 @@ package cluster
 import (
 	"context"
 	"strconv"
-
-	"github.com/redis/rueidis"
 )
 
 // scriptWithdraw takes tasks back that no worker has, and stops at 4 MB of them. ARGV from 4: about how many at most. The answer
 // has, from 3, 1 if there may be more.
-var scriptWithdraw = rueidis.NewLuaScript(collectorStart + `
+var scriptWithdraw = newScript(collectorStart + `
 local most, back = tonumber(ARGV[4]), 0
 local function forget(id, n)
 	call('XACK', tasks, 'w', id)
@@ -37,7 +35,7 @@ return {'ok', seq, 1}
 
 // scriptQueued says which numbers the engine has neither as tasks nor with a result. ARGV from 4: the numbers. The answer has
 // them from 3.
-var scriptQueued = rueidis.NewLuaScript(collectorStart + `
+var scriptQueued = newScript(collectorStart + `
 local out = {'ok', seq}
 for i = 4, #ARGV do
 	if call('GETBIT', queued, ARGV[i]) == 0 then out[#out+1] = ARGV[i] end
@@ -89,7 +87,7 @@ func (k *Collector) Withdraw(ctx context.Context) error {
 }
 
 // withdrawn has Results give tasks that were taken back.
-func (k *Collector) withdrawn(numbers []rueidis.RedisMessage) {
+func (k *Collector) withdrawn(numbers []reply) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, m := range numbers {

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/sluice-llm/sluice/internal/gate"
 )
 
@@ -48,7 +46,7 @@ type LedgerConfig struct {
 // or go on with a part of the limits: see LedgerConfig. It is safe for concurrent use.
 type Ledger struct {
 	at       *endpoint
-	client   rueidis.Client
+	client   engine
 	log      *slog.Logger
 	cfg      LedgerConfig
 	member   string // names this Ledger among the members
@@ -105,9 +103,10 @@ func (c *Cluster) Ledger(account string, cfg LedgerConfig) *Ledger {
 func (l *Ledger) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lastWords)
 	defer cancel()
-	format, err := l.client.Do(ctx, l.client.B().Hget().Key(l.account+":account").Field("format").Build()).ToString()
+	has, err := l.client.do(ctx, "HGET", l.account+":account", "format")
+	format := text(has)
 	switch {
-	case rueidis.IsRedisNil(err) || err == nil && format == ledgerFormat:
+	case err == nil && (has.kind == replyNone || format == ledgerFormat):
 		return nil
 	case isRefusal(err):
 		return l.at.explain(ctx, err)
@@ -228,6 +227,9 @@ func (l *Ledger) Close() error {
 	return l.leave(ctx, lanes)
 }
 
+// scriptQuit takes a member out of sets. KEYS: the sets. ARGV: the member.
+var scriptQuit = newRepeatable(`for _, key in ipairs(KEYS) do redis.call('ZREM', key, ARGV[1]) end`)
+
 // leave gives up the member's places, so that nobody leaves it anything.
 func (l *Ledger) leave(ctx context.Context, lanes []*lane) error {
 	if len(lanes) == 0 {
@@ -237,14 +239,8 @@ func (l *Ledger) leave(ctx context.Context, lanes []*lane) error {
 	for _, ln := range lanes {
 		keys = append(keys, ln.keys[keyWaiting:keyServed]...)
 	}
-	var leave []rueidis.Completed
-	for _, key := range keys {
-		leave = append(leave, l.client.B().Zrem().Key(key).Member(l.member).Build())
-	}
-	for _, r := range l.client.DoMulti(ctx, leave...) {
-		if err := r.Error(); err != nil {
-			return fmt.Errorf("shared ledger: %w", err)
-		}
+	if _, err := l.client.eval(ctx, scriptQuit, keys, []string{l.member}); err != nil {
+		return fmt.Errorf("shared ledger: %w", err)
 	}
 	return nil
 }

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/sluice-llm/sluice/internal/gate"
 )
 
@@ -223,13 +221,12 @@ func (l *Ledger) send(ctx context.Context, ln *lane, m *message) (*answer, error
 
 // eval runs the script, and gives it to an engine that does not have it.
 func (l *Ledger) eval(ctx context.Context, keys []string, m *message) ([]string, error) {
-	b := l.client.B()
-	r := l.client.Do(ctx, b.Evalsha().Sha1(l.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(m.args()...).Build().ToRetryable())
-	if e, ok := rueidis.IsRedisErr(r.Error()); ok && e.IsNoScript() {
+	r, err := l.client.eval(ctx, &script{sha: l.sha, repeatable: true}, keys, m.args())
+	if isRefusal(err, "NOSCRIPT") {
 		m.anew = true
-		r = l.client.Do(ctx, b.Eval().Script(l.script).Numkeys(int64(len(keys))).Key(keys...).Arg(m.args()...).Build().ToRetryable())
+		r, err = l.client.eval(ctx, &script{text: l.script, repeatable: true}, keys, m.args())
 	}
-	out, err := r.AsStrSlice()
+	out := r.texts()
 	if err == nil && len(out) == 0 {
 		err = errors.New("the engine answered nothing")
 	}

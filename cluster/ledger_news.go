@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/sluice-llm/sluice/internal/gate"
 )
 
@@ -15,16 +13,13 @@ import (
 func (l *Ledger) listen() {
 	wake, news := l.account+":wake:"+l.member, l.account+":news"
 	for backoff := firstBackoff; l.ctx.Err() == nil; backoff = min(2*backoff, lastBackoff) {
-		// A connection of its own: not every engine takes commands on one that listens.
-		_ = l.client.Dedicated(func(c rueidis.DedicatedClient) error {
-			return c.Receive(l.ctx, c.B().Subscribe().Channel(wake, news).Build(), func(m rueidis.PubSubMessage) {
-				backoff = firstBackoff
-				if m.Channel == wake {
-					l.tell(m.Message, gate.News{}, true)
-				} else {
-					l.told(m.Message)
-				}
-			})
+		_ = l.client.listen(l.ctx, []string{wake, news}, func() {}, func(channel, message string) {
+			backoff = firstBackoff
+			if channel == wake {
+				l.tell(message, gate.News{}, true)
+			} else {
+				l.told(message)
+			}
 		})
 		timer := time.NewTimer(backoff)
 		select {

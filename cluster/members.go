@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/sluice-llm/sluice/internal/gate"
 )
 
@@ -41,7 +39,7 @@ const (
 
 // beatScript enters a member, or keeps it, and takes out those that are gone.
 // ARGV: id, what it says of itself, how long it is believed, the account's name, how long that is known; times are in ms.
-const beatScript = `local t = redis.call('TIME')
+var beatScript = newRepeatable(`local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now)) do
   if id ~= ARGV[1] then
@@ -53,21 +51,20 @@ redis.call('ZADD', KEYS[1], now + ARGV[3], ARGV[1])
 redis.call('HSETNX', KEYS[2], ARGV[1], string.format('%.0f', now) .. ' ' .. ARGV[2])
 redis.call('SET', KEYS[3], ARGV[4], 'PX', ARGV[5])
 redis.call('PEXPIRE', KEYS[1], ARGV[5])
-return redis.call('PEXPIRE', KEYS[2], ARGV[5])`
+return redis.call('PEXPIRE', KEYS[2], ARGV[5])`)
 
 // leaveScript takes a member out. ARGV: id.
-const leaveScript = `redis.call('ZREM', KEYS[1], ARGV[1])
-return redis.call('HDEL', KEYS[2], ARGV[1])`
+var leaveScript = newRepeatable(`redis.call('ZREM', KEYS[1], ARGV[1])
+return redis.call('HDEL', KEYS[2], ARGV[1])`)
 
 // membership keeps a process among the members of accounts, for whoever looks at them: no call waits for it, and the ledgers
 // count their members by themselves.
 type membership struct {
-	c           *Cluster
-	says        string // what it says of itself
-	beat, leave *rueidis.Lua
-	cancel      context.CancelFunc
-	wg          sync.WaitGroup
-	wake        chan struct{} // has room for one
+	c      *Cluster
+	says   string // what it says of itself
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	wake   chan struct{} // has room for one
 
 	mu       sync.Mutex
 	accounts map[string]int  // and how often each was joined
@@ -81,7 +78,6 @@ func newMembership(c *Cluster) *membership {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &membership{
 		c: c, says: string(says), cancel: cancel, wake: make(chan struct{}, 1), accounts: make(map[string]int), left: make(map[string]bool),
-		beat: rueidis.NewLuaScriptRetryable(beatScript), leave: rueidis.NewLuaScriptRetryable(leaveScript),
 	}
 	m.wg.Go(func() { m.run(ctx) })
 	return m
@@ -146,7 +142,7 @@ func (m *membership) say(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, account := range left {
 		wg.Go(func() {
-			if m.leave.Exec(ctx, m.c.client, memberKeys(account), []string{id}).Error() == nil {
+			if _, err := m.c.client.eval(ctx, leaveScript, memberKeys(account), []string{id}); err == nil {
 				m.mu.Lock()
 				delete(m.left, account)
 				m.mu.Unlock()
@@ -155,7 +151,7 @@ func (m *membership) say(ctx context.Context) {
 	}
 	for _, account := range joined {
 		wg.Go(func() {
-			m.beat.Exec(ctx, m.c.client, memberKeys(account), []string{id, m.says, milliseconds(memberFor), account, milliseconds(nameFor)})
+			_, _ = m.c.client.eval(ctx, beatScript, memberKeys(account), []string{id, m.says, milliseconds(memberFor), account, milliseconds(nameFor)})
 		})
 	}
 	wg.Wait()

@@ -18,7 +18,7 @@ const (
 )
 
 // mayScript says which of the commands in ARGV its user may not run. Engines that cannot be asked say of none.
-const mayScript = `local out = {}
+var mayScript = &script{text: `local out = {}
 if redis.acl_check_cmd then
   for name, rest in string.gmatch(ARGV[1], '([^,|]+)|([^,]*)') do
     local words = {}
@@ -27,13 +27,12 @@ if redis.acl_check_cmd then
     if known and not may then out[#out + 1] = name end
   end
 end
-return out`
+return out`}
 
 // may refuses a user that lacks some of the commands: else calls would wait for an engine that refuses them for ever.
 func (c *Cluster) may(ctx context.Context, commands string) error {
-	script := c.client.B().Eval().Script(mayScript).Numkeys(1).Key(c.probeKey()).Arg(commands).Build()
-	lacks, err := c.client.Do(ctx, script).AsStrSlice()
-	if err == nil && len(lacks) > 0 {
+	got, err := c.client.eval(ctx, mayScript, []string{c.probeKey()}, []string{commands})
+	if lacks := got.texts(); err == nil && len(lacks) > 0 {
 		return unfit(permit, "its user may not do all that is needed: it has no permissions to run %s", strings.Join(lacks, ", "))
 	}
 	return err

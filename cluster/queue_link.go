@@ -3,14 +3,11 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
 // Waits between attempts at an engine that does not answer, and what one attempt may take: the largest batch of payloads
@@ -24,7 +21,7 @@ const (
 // link is how the ends of a queue speak to the engine: what is asked is asked until it is answered.
 type link struct {
 	at     *endpoint
-	client rueidis.Client
+	client engine
 	closed *atomic.Bool // the client, by who opened it
 	log    *slog.Logger
 
@@ -36,10 +33,11 @@ type link struct {
 // do has a script run, for as long as the context stands; args are made anew for every attempt. Only an answer that would be
 // the same for ever is an error.
 func (l *link) do(
-	ctx context.Context, script *rueidis.Lua, keys []string, args func() []string,
-) (answer []rueidis.RedisMessage, err error) {
-	err = l.insist(ctx, true, func(ctx context.Context) (err error) {
-		answer, err = script.Exec(ctx, l.client, keys, args()).ToArray()
+	ctx context.Context, script *script, keys []string, args func() []string,
+) (answer []reply, err error) {
+	err = l.insist(ctx, true, func(ctx context.Context) error {
+		got, err := l.client.eval(ctx, script, keys, args())
+		answer = got.list
 		return err
 	})
 	return answer, err
@@ -55,7 +53,7 @@ func (l *link) insist(ctx context.Context, writes bool, ask func(context.Context
 		attempt, cancel := context.WithTimeout(ctx, callTimeout)
 		err := ask(attempt)
 		cancel()
-		if err == nil || rueidis.IsRedisNil(err) {
+		if err == nil {
 			l.up(writes)
 			return nil
 		}
@@ -76,7 +74,7 @@ func (l *link) insist(ctx context.Context, writes bool, ask func(context.Context
 
 // lost and up write one line each for a time without the engine, however many asked meanwhile.
 func (l *link) lost(ctx context.Context, err error) {
-	answer, answers := rueidis.IsRedisErr(err)
+	answer, answers := errors.AsType[redisError](err)
 	refuses := answers && refusalOf(answer.Error()) != nil
 	l.mu.Lock()
 	first := l.down.IsZero()
@@ -114,10 +112,10 @@ func (l *link) up(writes bool) {
 // final tells whether asking again cannot help. An engine that starts, fails over, is full or busy says so with one of these
 // words; what the network does passes.
 func (l *link) final(err error) bool {
-	if errors.Is(err, rueidis.ErrClosing) { // it closes connections, too, when sentinels or a cluster name another server
+	if errors.Is(err, errClosing) { // it closes connections, too, when sentinels or a cluster name another server
 		return l.closed.Load()
 	}
-	answer, ok := rueidis.IsRedisErr(err)
+	answer, ok := errors.AsType[redisError](err)
 	if !ok {
 		return false
 	}
@@ -150,22 +148,3 @@ const (
 	jobsChannel = "{sluice:jobs}:new"   // tells of new ones
 	wakeChannel = "{sluice:jobs}:wake:" // and a worker's name: wakes it
 )
-
-// text is an answer's field; a number's decimal text for a number.
-func text(m rueidis.RedisMessage) string {
-	if m.IsInt64() {
-		n, _ := m.AsInt64()
-		return fmt.Sprint(n)
-	}
-	s, _ := m.ToString()
-	return s
-}
-
-// number is an answer's field as a number, 0 if it is none.
-func number(m rueidis.RedisMessage) int64 {
-	n, _ := m.AsInt64()
-	return n
-}
-
-// asString is a payload as an argument, without a copy: nobody changes a payload that was handed in.
-func asString(b []byte) string { return rueidis.BinaryString(b) }

@@ -1,7 +1,5 @@
 package cluster
 
-import "github.com/redis/rueidis"
-
 // The keys of a job, in the order in which every script gets them. They share a hash tag, so that they lie on one node.
 //
 //	job      hash: v, name, input, settings, window; owner, token, until, host, pid of the collector; seq, which every write
@@ -73,7 +71,7 @@ local seq = call('HINCRBY', job, 'seq', 1)
 
 // scriptCollect makes or takes up a job. ARGV: version, owner, host, pid, name, input, settings, window, lease in ms, token
 // (0: a collector that has none yet), seq.
-var scriptCollect = rueidis.NewLuaScript(scriptStart + `
+var scriptCollect = newScript(scriptStart + `
 local v, input, owner, token, till, finished, seq = unpack(call('HMGET', job, 'v', 'input', 'owner', 'token', 'until',
 	'finished', 'seq'))
 local mine = tonumber(ARGV[10])
@@ -117,7 +115,7 @@ return {'ok', mine, seq}
 
 // scriptAdd adds tasks. ARGV from 4: 1 if they are to be done although they have results, which the collector knows to be lost;
 // numbers and payloads. The answer has, from 3, the numbers that were not added because they have a result.
-var scriptAdd = rueidis.NewLuaScript(collectorStart + `
+var scriptAdd = newScript(collectorStart + `
 local out, added = {'ok', seq}, 0
 for i = 5, #ARGV, 2 do
 	local n, new = ARGV[i], true
@@ -142,7 +140,7 @@ return out
 `)
 
 // scriptTrim removes recorded results. ARGV from 4: the bytes of their payloads with a minus, the ids.
-var scriptTrim = rueidis.NewLuaScript(collectorStart + `
+var scriptTrim = newScript(collectorStart + `
 local n = call('XDEL', results, unpack(ARGV, 5))
 if n == #ARGV - 4 then
 	if call('HINCRBY', job, 'bytes', ARGV[4]) < 0 then call('HSET', job, 'bytes', 0) end
@@ -154,7 +152,7 @@ return {'ok', seq}
 
 // scriptBeat renews the collector's lease, and forgets workers that have been silent for a minute. ARGV from 4: lease in ms,
 // results that the collector keeps for tasks not added yet. The answer has the numbers of results and of tasks in the engine.
-var scriptBeat = rueidis.NewLuaScript(collectorStart + `
+var scriptBeat = newScript(collectorStart + `
 call('HSET', job, 'until', now + ARGV[4], 'parked', ARGV[5])
 local all = call('HGETALL', workers)
 for i = 1, #all, 2 do
@@ -165,7 +163,7 @@ return {'ok', seq, call('XLEN', results), call('XLEN', tasks)}
 
 // scriptFinish ends a job. A word of it stays for a day, so that a worker that comes late knows that nobody waits for it, and an
 // earlier collector that it has lost it.
-var scriptFinish = rueidis.NewLuaScript(collectorStart + `
+var scriptFinish = newScript(collectorStart + `
 local v, name, input = unpack(call('HMGET', job, 'v', 'name', 'input'))
 wake(1e9)
 call('UNLINK', unpack(KEYS))
@@ -175,13 +173,13 @@ return {'ok', seq}
 `)
 
 // scriptRelease lets go of the collector's lease.
-var scriptRelease = rueidis.NewLuaScript(collectorStart + `
+var scriptRelease = newScript(collectorStart + `
 call('HSET', job, 'until', 0)
 return {'ok', seq}
 `)
 
 // scriptDrop removes a job without a live collector.
-var scriptDrop = rueidis.NewLuaScript(scriptStart + `
+var scriptDrop = newScript(scriptStart + `
 local has = call('HMGET', job, 'until', 'host', 'pid', 'v', 'name', 'input', 'finished', 'token', 'owner')
 if not has[4] or has[7] then return {'gone'} end
 if tonumber(has[1]) > now then return {'held', has[2], has[3]} end
@@ -195,7 +193,7 @@ return {'ok'}
 // scriptTake gives tasks to a worker: those handed back that are due, then those whose worker is dead, then new ones, of which
 // it stops at 4 MB. ARGV: version, consumer, tasks wanted, lease in ms, most deliveries, channel, most bytes of results.
 // The answer: ok, the collector, how long in ms there is nothing else if nobody wakes the worker, tasks.
-var scriptTake = rueidis.NewLuaScript(workerStart + `
+var scriptTake = newScript(workerStart + `
 local v, finished, window, parked, bytes, owner, rebuilt, seen, grace = unpack(call('HMGET', job, 'v', 'finished', 'window',
 	'parked', 'bytes', 'owner', 'rebuilt', 'seen', 'grace'))
 if not v then return {'gone'} end
@@ -285,7 +283,7 @@ return {'ok', owner, wait, out}
 
 // scriptComplete hands in results. ARGV: version, input, 1 if the same was sent before and the answer lost; then id, number,
 // payload. What is dropped because its number has a result is counted.
-var scriptComplete = rueidis.NewLuaScript(scriptStart + `
+var scriptComplete = newScript(scriptStart + `
 local v, input, finished = unpack(call('HMGET', job, 'v', 'input', 'finished'))
 if not v then return {'gone'} end
 if v ~= ARGV[1] or finished or input ~= ARGV[2] then return {'finished'} end
@@ -320,7 +318,7 @@ return {'ok'}
 `)
 
 // scriptHold is a worker's sign of life. ARGV: consumer, lease in ms, process and host.
-var scriptHold = rueidis.NewLuaScript(workerStart + `
+var scriptHold = newScript(workerStart + `
 local v, finished, seen, grace = unpack(call('HMGET', job, 'v', 'finished', 'seen', 'grace'))
 if not v then return {'gone'} end
 if finished then return {'finished'} end
@@ -332,7 +330,7 @@ return {'ok'}
 
 // scriptBack hands tasks back. ARGV: consumer, wait in ms, ids; or, instead of ids, nothing and then "but" and the ids that the
 // worker knows it has: whatever else the engine has given it, in an answer that was lost, goes back.
-var scriptBack = rueidis.NewLuaScript(scriptStart + `
+var scriptBack = newScript(scriptStart + `
 if not call('HGET', job, 'v') or call('EXISTS', tasks) == 0 then return {'gone'} end
 local ids = {}
 if ARGV[3] == 'but' then
@@ -359,14 +357,14 @@ return {'ok', back}
 `)
 
 // scriptLeave forgets a worker that ends. ARGV: consumer, channel.
-var scriptLeave = rueidis.NewLuaScript(scriptStart + `
+var scriptLeave = newScript(scriptStart + `
 call('HDEL', workers, ARGV[1])
 call('ZREM', waiting, ARGV[2])
 return {'ok'}
 `)
 
 // scriptLook tells how a job is. ARGV: version.
-var scriptLook = rueidis.NewLuaScript(scriptStart + `
+var scriptLook = newScript(scriptStart + `
 local h = call('HMGET', job, 'v', 'finished', 'done', 'poisoned', 'repeated', 'host', 'pid', 'until')
 if not h[1] or h[2] then return {'gone'} end
 if h[1] ~= ARGV[1] then return {'ok', h[1]} end
@@ -377,7 +375,7 @@ return {'ok', h[1], call('XLEN', tasks) - pending[1], pending[1] - delayed, dela
 
 // scriptRegister puts a job's name on the list of all, and takes off it what nobody has renewed for a month. KEYS: the list.
 // ARGV: name, channel.
-var scriptRegister = rueidis.NewLuaScript(`
+var scriptRegister = newScript(`
 local now = redis.call('TIME')[1]
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - 2592000)
 if redis.call('ZADD', KEYS[1], now, ARGV[1]) == 1 then redis.pcall('PUBLISH', ARGV[2], ARGV[1]) end

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
 // JobStatus is what the engine tells of a job.
@@ -44,14 +42,15 @@ type WorkerStatus struct {
 
 // Jobs tells what jobs there are, by name.
 func (c *Cluster) Jobs(ctx context.Context) ([]JobStatus, error) {
-	names, err := c.client.Do(ctx, c.client.B().Zrange().Key(registry).Min("0").Max("-1").Build()).AsStrSlice()
+	got, err := c.client.do(ctx, "ZRANGE", registry, "0", "-1")
 	if err != nil {
 		return nil, c.at.refused(ctx, err)
 	}
+	names := got.texts()
 	slices.Sort(names)
 	var jobs []JobStatus
 	for _, name := range names {
-		answer, err := scriptLook.Exec(ctx, c.client, keysOf(name), []string{strconv.Itoa(Version)}).ToArray()
+		got, err := c.client.eval(ctx, scriptLook, keysOf(name), []string{strconv.Itoa(Version)})
 		if isForeign(err) {
 			jobs = append(jobs, JobStatus{Name: name, Version: -1})
 			continue
@@ -59,6 +58,7 @@ func (c *Cluster) Jobs(ctx context.Context) ([]JobStatus, error) {
 		if err != nil {
 			return nil, fmt.Errorf("engine: job %q: %w", name, err)
 		}
+		answer := got.list
 		if text(answer[0]) == "gone" {
 			continue
 		}
@@ -69,9 +69,7 @@ func (c *Cluster) Jobs(ctx context.Context) ([]JobStatus, error) {
 				*n = int(number(answer[2+i]))
 			}
 			j.Collector = Collecting{Host: text(answer[9]), PID: int(number(answer[10])), Alive: number(answer[11]) == 1}
-			if j.Workers, err = parseWorkers(answer[12:], c.terms.orUsual().lease); err != nil {
-				return nil, fmt.Errorf("engine: job %q: %w", name, err)
-			}
+			j.Workers = parseWorkers(answer[12:], c.terms.orUsual().lease)
 		}
 		jobs = append(jobs, j)
 	}
@@ -80,30 +78,25 @@ func (c *Cluster) Jobs(ctx context.Context) ([]JobStatus, error) {
 
 // Drop removes a job that has no live collector, with all that was not recorded; with one it is a *HeldError.
 func (c *Cluster) Drop(ctx context.Context, name string) error {
-	answer, err := scriptDrop.Exec(ctx, c.client, keysOf(name), nil).ToArray()
+	got, err := c.client.eval(ctx, scriptDrop, keysOf(name), nil)
 	if err != nil {
 		return fmt.Errorf("engine: job %q: %w", name, err)
 	}
+	answer := got.list
 	if text(answer[0]) == "held" {
 		return &HeldError{Job: name, Host: text(answer[1]), PID: int(number(answer[2]))}
 	}
-	return c.client.Do(ctx, c.client.B().Zrem().Key(registry).Member(name).Build()).Error()
+	_, err = c.client.do(ctx, "ZREM", registry, name)
+	return err
 }
 
 // parseWorkers reads an answer's end: the instant in ms; of each worker, its name, and last sign of life, process and host;
 // pairs of a worker's name and how many tasks it has.
-func parseWorkers(answer []rueidis.RedisMessage, lease time.Duration) ([]WorkerStatus, error) {
-	signs, err := answer[1].AsStrSlice()
-	if err != nil {
-		return nil, err
-	}
-	pairs, err := answer[2].ToArray()
-	if err != nil {
-		return nil, err
-	}
+func parseWorkers(answer []reply, lease time.Duration) []WorkerStatus {
+	signs := answer[1].texts()
 	held := map[string]int{}
-	for _, pair := range pairs {
-		if p, err := pair.ToArray(); err == nil && len(p) == 2 {
+	for _, pair := range answer[2].list {
+		if p := pair.list; len(p) == 2 {
 			held[text(p[0])] = int(number(p[1]))
 		}
 	}
@@ -124,5 +117,5 @@ func parseWorkers(answer []rueidis.RedisMessage, lease time.Duration) ([]WorkerS
 		}
 		return a.PID - b.PID
 	})
-	return workers, nil
+	return workers
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
 // Stats is what passed between this process and the engine. Waits for something to happen there, as for items of a batch, are
@@ -58,42 +56,31 @@ func (c *counts) add(took time.Duration, err error) {
 	}
 }
 
-// countedClient counts what is sent by way of it. Connections that are dedicated to one purpose are left out.
-type countedClient struct {
-	rueidis.Client
+// counted counts scripts and commands. Waits are left out.
+type counted struct {
+	connection
 	counts *counts
 }
 
-// Do sends a command.
-func (c countedClient) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
-	if cmd.IsBlock() {
-		return c.Client.Do(ctx, cmd)
-	}
+func (c counted) eval(ctx context.Context, s *script, keys, args []string) (reply, error) {
 	began := time.Now()
-	r := c.Client.Do(ctx, cmd)
-	c.count(ctx, time.Since(began), r)
-	return r
+	r, err := c.connection.eval(ctx, s, keys, args)
+	c.count(ctx, time.Since(began), err)
+	return r, err
 }
 
-// DoMulti sends several commands at once.
-func (c countedClient) DoMulti(ctx context.Context, all ...rueidis.Completed) []rueidis.RedisResult {
-	for _, cmd := range all {
-		if cmd.IsBlock() {
-			return c.Client.DoMulti(ctx, all...)
-		}
-	}
+func (c counted) do(ctx context.Context, command ...string) (reply, error) {
 	began := time.Now()
-	results := c.Client.DoMulti(ctx, all...)
-	took := time.Since(began)
-	for _, r := range results {
-		c.count(ctx, took, r)
-	}
-	return results
+	r, err := c.connection.do(ctx, command...)
+	c.count(ctx, time.Since(began), err)
+	return r, err
 }
 
 // count counts a call, unless its caller gave it up before the engine could have answered.
-func (c countedClient) count(ctx context.Context, took time.Duration, r rueidis.RedisResult) {
-	err := r.NonRedisError()
+func (c counted) count(ctx context.Context, took time.Duration, err error) {
+	if isRefusal(err) {
+		err = nil
+	}
 	if err != nil && context.Cause(ctx) == context.Canceled {
 		return
 	}

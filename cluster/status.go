@@ -14,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/sluice-llm/sluice"
 )
 
@@ -58,7 +56,7 @@ type BudgetStatus struct {
 
 // lookScript reads an account at one instant. KEYS: those of its members, its record and leases; then record, leases and members
 // that wait of each lane.
-const lookScript = `local t = redis.call('TIME')
+var lookScript = newScript(`local t = redis.call('TIME')
 local us = t[1] * 1000000 + t[2]
 local function live(key) return redis.call('ZCOUNT', key, string.format('(%.0f', us), '+inf') end
 local out = {string.format('%.0f', us), redis.call('GET', KEYS[3]) or '', redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES'),
@@ -68,7 +66,7 @@ for i = 6, #KEYS, 3 do
   out[#out + 1] = live(KEYS[i + 1])
   out[#out + 1] = live(KEYS[i + 2])
 end
-return out`
+return out`)
 
 // Status says how all accounts on the engine stand. It looks through all keys there, without stopping the engine meanwhile,
 // and waits for an engine that is gone until ctx ends.
@@ -78,7 +76,6 @@ func (c *Cluster) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return all, c.at.explain(ctx, err)
 	}
-	script := rueidis.NewLuaScript(lookScript)
 	for _, tag := range slices.Sorted(maps.Keys(found)) {
 		lanes := found[tag]
 		slices.Sort(lanes)
@@ -86,7 +83,7 @@ func (c *Cluster) Status(ctx context.Context) (Status, error) {
 		for _, lane := range lanes {
 			keys = append(keys, tag+"lane:"+lane+":state", tag+"lane:"+lane+":leases", tag+"lane:"+lane+":waiting")
 		}
-		got, err := script.Exec(ctx, c.client, keys, nil).ToArray()
+		got, err := c.client.eval(ctx, lookScript, keys, nil)
 		if isForeign(err) {
 			all.Accounts = append(all.Accounts, AccountStatus{Account: strings.TrimSuffix(tag, ":"), Members: []Member{}, Lanes: []LaneStatus{}, Format: "?"})
 			continue
@@ -94,7 +91,7 @@ func (c *Cluster) Status(ctx context.Context) (Status, error) {
 		if err != nil {
 			return all, c.at.explain(ctx, err)
 		}
-		one, at := readAccount(got, lanes)
+		one, at := readAccount(got.list, lanes)
 		one.Account = cmp.Or(one.Account, strings.TrimSuffix(tag, ":"))
 		all.At = at
 		all.Accounts = append(all.Accounts, one)
@@ -116,11 +113,11 @@ func isForeign(err error) bool {
 
 // now is the time of the engine; in a cluster, of one of its nodes.
 func (c *Cluster) now(ctx context.Context) (time.Time, error) {
-	got, err := c.client.Do(ctx, c.client.B().Time().Build()).AsIntSlice()
-	if err != nil || len(got) != 2 {
+	got, err := c.client.do(ctx, "TIME")
+	if err != nil || len(got.list) != 2 {
 		return time.Time{}, c.at.explain(ctx, cmp.Or(err, errors.New("TIME answers something else")))
 	}
-	return time.Unix(got[0], got[1]*1000).UTC(), nil
+	return time.Unix(number(got.list[0]), number(got.list[1])*1000).UTC(), nil
 }
 
 // find returns the names of lanes by the beginnings of their accounts' keys.
@@ -167,33 +164,36 @@ const (
 )
 
 // scan calls each with the keys of Sluice that a server has; with some of them twice.
-func scan(ctx context.Context, node rueidis.Client, each func(key string)) error {
-	for cursor := uint64(0); ; {
+func scan(ctx context.Context, node engine, each func(key string)) error {
+	for cursor := "0"; ; {
 		one, cancel := context.WithTimeout(ctx, stepTimeout)
-		got, err := node.Do(one, node.B().Scan().Cursor(cursor).Match("{sluice:*}:*").Count(scanStep).Build()).AsScanEntry()
+		got, err := node.do(one, "SCAN", cursor, "MATCH", "{sluice:*}:*", "COUNT", strconv.Itoa(scanStep))
 		cancel()
 		if err != nil {
 			return err
 		}
-		for _, key := range got.Elements {
+		if len(got.list) != 2 {
+			return errors.New("SCAN answers something else")
+		}
+		for _, key := range got.list[1].texts() {
 			each(key)
 		}
-		if cursor = got.Cursor; cursor == 0 {
+		if cursor = text(got.list[0]); cursor == "0" {
 			return nil
 		}
 	}
 }
 
 // readAccount reads what lookScript returned.
-func readAccount(got []rueidis.RedisMessage, lanes []string) (AccountStatus, time.Time) {
+func readAccount(got []reply, lanes []string) (AccountStatus, time.Time) {
 	a := AccountStatus{Lanes: []LaneStatus{}}
 	us := amount(got[0])
 	at := time.UnixMicro(int64(us)).UTC()
-	a.Account, _ = got[1].ToString()
-	seen, _ := got[2].AsStrSlice()
-	who, _ := got[3].AsStrMap()
+	a.Account = text(got[1])
+	seen := got[2].texts()
+	who := got[3].pairs()
 	a.Members = readMembers(seen, who, at)
-	record, _ := got[4].AsStrMap()
+	record := got[4].pairs()
 	if format := record["format"]; format != "" && format != ledgerFormat {
 		a.Format = format
 		return a, at
@@ -203,7 +203,7 @@ func readAccount(got []rueidis.RedisMessage, lanes []string) (AccountStatus, tim
 		a.Lanes = append(a.Lanes, l)
 	}
 	for i, lane := range lanes {
-		record, _ := got[6+3*i].AsStrMap()
+		record := got[6+3*i].pairs()
 		l := readLane(record, us)
 		l.Lane, l.Open, l.Waiting = lane, int(amount(got[7+3*i])), int(amount(got[8+3*i]))
 		a.Lanes = append(a.Lanes, l)
@@ -280,10 +280,7 @@ func numbersIn(text string, many int) []float64 {
 	return all
 }
 
-func amount(m rueidis.RedisMessage) float64 {
-	if n, err := m.AsInt64(); err == nil {
-		return float64(n)
-	}
-	n, _ := m.AsFloat64()
+func amount(m reply) float64 {
+	n, _ := strconv.ParseFloat(text(m), 64)
 	return n
 }

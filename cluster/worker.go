@@ -11,8 +11,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
 // WorkConfig shapes a Worker.
@@ -237,12 +235,12 @@ func (w *Worker) hold(ctx context.Context) {
 
 // discover finds the jobs to serve: on a word that there is a new one, and at every renewal.
 func (w *Worker) discover(ctx context.Context) {
-	client := w.link.client
 	for {
 		names := w.cfg.Jobs
 		if len(names) == 0 {
-			err := w.link.persist(ctx, func(ctx context.Context) (err error) {
-				names, err = client.Do(ctx, client.B().Zrange().Key(registry).Min("0").Max("-1").Build()).AsStrSlice()
+			err := w.link.persist(ctx, func(ctx context.Context) error {
+				got, err := w.link.client.do(ctx, "ZRANGE", registry, "0", "-1")
+				names = got.texts()
 				return err
 			})
 			if err != nil {
@@ -272,16 +270,17 @@ func (w *Worker) discover(ctx context.Context) {
 
 // serve begins to serve a job if the engine has it, or goes on with it by another collector's settings.
 func (w *Worker) serve(ctx context.Context, name string) error {
-	keys, client := keysOf(name), w.link.client
-	var has []rueidis.RedisMessage
-	err := w.link.persist(ctx, func(ctx context.Context) (err error) {
-		has, err = client.Do(ctx, client.B().Hmget().Key(keys[0]).Field("v", "input", "settings", "owner", "finished").Build()).ToArray()
+	keys := keysOf(name)
+	var has []reply
+	err := w.link.persist(ctx, func(ctx context.Context) error {
+		got, err := w.link.client.do(ctx, "HMGET", keys[0], "v", "input", "settings", "owner", "finished")
+		has = got.list
 		return err
 	})
 	if isForeign(err) && !slices.Contains(w.cfg.Jobs, name) { // else nothing would ever come
 		return nil
 	}
-	if err != nil || has[0].IsNil() || !has[4].IsNil() {
+	if err != nil || has[0].kind == replyNone || has[4].kind != replyNone {
 		return err
 	}
 	s := &served{keys: keys, owner: text(has[3])}

@@ -6,8 +6,6 @@ import (
 	"os"
 	"strconv"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
 // completeBatch bounds one script's work: some milliseconds of the engine's time.
@@ -102,10 +100,7 @@ func (w *Worker) take(ctx context.Context, s *served, want int) (int, error) {
 			return 0, err
 		}
 	}
-	tasks, err := answer[3].ToArray()
-	if err != nil {
-		return 0, err
-	}
+	tasks := answer[3].list
 	now := w.hand(ctx, s.job.Name, tasks, func(s *served) {
 		if wait := time.Duration(number(answer[2])) * time.Millisecond; wait > 0 && s.wakes == wakes {
 			s.ready = time.Now().Add(wait)
@@ -119,7 +114,7 @@ func (w *Worker) take(ctx context.Context, s *served, want int) (int, error) {
 
 // hand gives tasks to those who wait. Those for whom nobody waits any more go back. It returns the job as it is served now; nil: it
 // is not.
-func (w *Worker) hand(ctx context.Context, job string, tasks []rueidis.RedisMessage, then func(*served)) *served {
+func (w *Worker) hand(ctx context.Context, job string, tasks []reply, then func(*served)) *served {
 	var back []string
 	w.mu.Lock()
 	s := w.jobs[job]
@@ -153,13 +148,13 @@ func (w *Worker) hand(ctx context.Context, job string, tasks []rueidis.RedisMess
 	return s
 }
 
-func parseTask(m rueidis.RedisMessage) (Task, error) {
-	e, err := m.ToArray()
-	if err != nil || len(e) < 2 {
+func parseTask(m reply) (Task, error) {
+	e := m.list
+	if len(e) < 2 {
 		return Task{}, fmt.Errorf("task %v: not as Sluice writes it", m)
 	}
-	fields, err := e[1].ToArray()
-	if err != nil || len(fields) < 2 {
+	fields := e[1].list
+	if len(fields) < 2 {
 		return Task{}, fmt.Errorf("task %v: not as Sluice writes it", m)
 	}
 	n, err := strconv.ParseInt(text(fields[0]), 10, 64)
@@ -240,19 +235,15 @@ func (w *Worker) flush(ctx context.Context, s *served, batch []completion) {
 
 // listen waits to be woken, by jobs that this worker found empty and by new ones.
 func (w *Worker) listen(ctx context.Context) {
-	client := w.link.client
 	for ctx.Err() == nil {
 		// What was said before the engine knew that someone listens is lost, so everything is looked at then.
-		listening := rueidis.WithOnSubscriptionHook(ctx, func(rueidis.PubSubSubscription) { w.wake("") })
-		own, done := client.Dedicate() // some engines answer nothing else on a connection that listens
-		_ = own.Receive(listening, own.B().Subscribe().Channel(w.channel, jobsChannel).Build(), func(m rueidis.PubSubMessage) {
-			if m.Channel == jobsChannel {
+		_ = w.link.client.listen(ctx, []string{w.channel, jobsChannel}, func() { w.wake("") }, func(channel, message string) {
+			if channel == jobsChannel {
 				poke(w.search)
 				return
 			}
-			w.wake(m.Message)
+			w.wake(message)
 		})
-		done()
 		select {
 		case <-time.After(firstRetry):
 		case <-ctx.Done():
