@@ -9,8 +9,8 @@ import (
 )
 
 func TestTasksThatNobodyHasCanBeWithdrawn(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		c := open(t, url)
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		c := open(t, at)
 		cfg := cluster.JobConfig{Name: t.Name()}
 		k := collect(t, c, cfg)
 		w := work(t, c, t.Name())
@@ -61,8 +61,8 @@ func TestTasksThatNobodyHasCanBeWithdrawn(t *testing.T) {
 
 // Where all that filled the window is taken back, nothing else will come to make room.
 func TestWhatIsWithdrawnMakesRoomForWhoWaits(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		k := collect(t, open(t, url), cluster.JobConfig{Name: t.Name(), Window: 1})
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		k := collect(t, open(t, at), cluster.JobConfig{Name: t.Name(), Window: 1})
 		add(t, k, 0)
 		asks := &askedContext{Context: patient(t), asked: make(chan struct{})}
 		added := make(chan error, 1)
@@ -77,7 +77,7 @@ func TestWhatIsWithdrawnMakesRoomForWhoWaits(t *testing.T) {
 		if err := <-added; err != nil {
 			t.Errorf("room was not given on: %v", err)
 		}
-		w := work(t, open(t, url), t.Name())
+		w := work(t, open(t, at), t.Name())
 		complete(t, w, next(t, w), "done")
 		if o := outcomes(t, k, 1)[1]; string(o.Payload) != "done" {
 			t.Errorf("outcome %+v", o)

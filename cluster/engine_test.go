@@ -5,38 +5,51 @@ import (
 	"log/slog"
 	"os"
 	"testing"
+	"testing/synctest"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
 	"github.com/sluice-llm/sluice/cluster"
 )
 
-// onEngines runs a test on an engine in this process and, where SLUICE_TEST_REDIS is the URL of a real one, on that beside it.
-// Keys of a test have its name in them, so that several share a real one.
-func onEngines(t *testing.T, test func(t *testing.T, url string)) {
-	url := os.Getenv("SLUICE_TEST_REDIS")
-	t.Run("miniredis", func(t *testing.T) {
-		if url != "" {
-			t.Parallel()
-		}
-		test(t, "redis://"+miniredis.RunT(t).Addr())
-	})
-	if url != "" {
+// onEngines runs a test in a bubble, on a Redis in memory, and where SLUICE_TEST_REDIS is the URL of a real one, also on that, in
+// real time. Keys of a test have its name in them, so that several tests share a real one.
+func onEngines(t *testing.T, test func(t *testing.T, at *cluster.Site)) {
+	t.Run("memory", func(t *testing.T) { inMemory(t, test) })
+	if url := os.Getenv("SLUICE_TEST_REDIS"); url != "" {
 		t.Run("redis", func(t *testing.T) {
 			t.Parallel()
-			test(t, url)
+			test(t, cluster.SiteAt(url))
 		})
 	}
 }
 
-// open opens a Cluster that logs to the test, and closes it with that.
-func open(t testing.TB, url string) *cluster.Cluster {
-	t.Helper()
-	return connect(t, cluster.Config{URL: url, Role: "test", Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+// inMemory runs a test in a bubble, on a Redis in memory.
+func inMemory(t *testing.T, test func(t *testing.T, at *cluster.Site)) {
+	synctest.Test(t, func(t *testing.T) { test(t, cluster.NewSite(t)) })
 }
 
-// connect opens a Cluster, and closes it with the test.
+// open opens a Cluster that logs to the test, and closes it with that.
+func open(t testing.TB, at *cluster.Site) *cluster.Cluster {
+	t.Helper()
+	return openAs(t, at, cluster.Config{Role: "test", Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+}
+
+// openAs opens a Cluster, and closes it with the test.
+func openAs(t testing.TB, at *cluster.Site, cfg cluster.Config) *cluster.Cluster {
+	t.Helper()
+	c, err := at.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		at.Restore()
+		c.Close()
+	})
+	return c
+}
+
+// connect opens a Cluster by its URL, and closes it with the test.
 func connect(t testing.TB, cfg cluster.Config) *cluster.Cluster {
 	t.Helper()
 	c, err := cluster.Open(t.Context(), cfg)
@@ -48,14 +61,9 @@ func connect(t testing.TB, cfg cluster.Config) *cluster.Cluster {
 }
 
 // client speaks to an engine itself, to look at what is there and to do it harm.
-func client(t testing.TB, url string) rueidis.Client {
+func client(t testing.TB, at *cluster.Site) rueidis.Client {
 	t.Helper()
-	o, err := rueidis.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.DisableCache, o.ForceSingleClient = true, true
-	c, err := rueidis.NewClient(o)
+	c, err := at.Client()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,6 +39,20 @@ func (l *Ledger) Sent() uint64 {
 	return l.sent
 }
 
+// Dial connects as Open does.
+func Dial(ctx context.Context, url string) error {
+	at, err := parseURL(url)
+	if err != nil {
+		return err
+	}
+	o, err := at.option()
+	if err != nil {
+		return err
+	}
+	_, err = dial(ctx, o)
+	return err
+}
+
 // Reenter tells the engine all, as a Ledger does that lost it.
 func (l *Ledger) Reenter() error { return l.reenter() }
 

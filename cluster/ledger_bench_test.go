@@ -29,7 +29,7 @@ func realEngine(b *testing.B) (string, rueidis.Client) {
 	if url == "" {
 		b.Skip("figures need a real engine: set SLUICE_TEST_REDIS")
 	}
-	return url, client(b, url)
+	return url, client(b, cluster.SiteAt(url))
 }
 
 // evalshas is how many scripts the engine has run since its counters were reset, and the mean time of one.
@@ -57,7 +57,7 @@ func BenchmarkLedgerScript(b *testing.B) {
 	url, client := realEngine(b)
 	for _, waiting := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprint(waiting, " members wait"), func(b *testing.B) {
-			l := open(b, url).Ledger(b.Name()+rand.Text(), cluster.LedgerConfig{})
+			l := connect(b, cluster.Config{URL: url}).Ledger(b.Name()+rand.Text(), cluster.LedgerConfig{})
 			defer l.Close()
 			cost := gate.Vector{gate.Requests: 1, gate.Tokens: 500}
 			budget := func(d gate.Dimension, rate float64) gate.Correction {
@@ -117,7 +117,7 @@ func BenchmarkLedgerTake(b *testing.B) {
 	account := b.Name() + rand.Text()
 	var schedulers []*sluice.Scheduler
 	for range members {
-		l := open(b, url).Ledger(account, cluster.LedgerConfig{})
+		l := connect(b, cluster.Config{URL: url}).Ledger(account, cluster.LedgerConfig{})
 		s, err := sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 30_000, Concurrent: 1000, Burst: time.Second}, Ledger: l})
 		if err != nil {
 			b.Fatal(err)

@@ -9,16 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
 )
 
 // ledger opens one that is closed at the test's end.
-func ledger(t *testing.T, url, account string, cfg cluster.LedgerConfig) *cluster.Ledger {
+func ledger(t *testing.T, at *cluster.Site, account string, cfg cluster.LedgerConfig) *cluster.Ledger {
 	t.Helper()
-	l := open(t, url).Ledger(account, cfg)
+	l := open(t, at).Ledger(account, cfg)
 	l.Wait(2 * time.Second)
 	t.Cleanup(func() { l.Close() })
 	return l
@@ -42,8 +40,8 @@ type caller struct {
 	cost sluice.Vector // of a call; zero is one request
 }
 
-func newCaller(t *testing.T, url, account string) *caller {
-	return &caller{t: t, l: ledger(t, url, account, cluster.LedgerConfig{})}
+func newCaller(t *testing.T, at *cluster.Site, account string) *caller {
+	return &caller{t: t, l: ledger(t, at, account, cluster.LedgerConfig{})}
 }
 
 func (c *caller) correct(fixes ...sluice.Correction) {
@@ -98,15 +96,15 @@ func (c *caller) until(n int) time.Duration {
 
 func TestALostReplyIsChargedOnce(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, url string) {
-		account, w := rand.Text(), newWire(t, url)
-		a, b := newCaller(t, w.url, account), newCaller(t, url, account)
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		account, w := rand.Text(), at.Aside()
+		a, b := newCaller(t, w, account), newCaller(t, at, account)
 		a.correct(told(sluice.Requests, 100, 100, 100))
 		if r, _ := a.take(1); r.Granted != 1 {
 			t.Fatalf("the first ask: %+v", r)
 		}
-		w.set(false, true)
-		time.AfterFunc(300*time.Millisecond, func() { w.set(false, false) })
+		w.LoseAfter(0)
+		time.AfterFunc(300*time.Millisecond, w.Restore)
 		if r, _ := a.take(3); r.Granted != 3 || r.Marks[2][sluice.Requests] != 4 {
 			t.Errorf("an ask whose reply was lost at first: %+v, want three more charged", r)
 		}
@@ -118,21 +116,20 @@ func TestALostReplyIsChargedOnce(t *testing.T) {
 
 func TestALedgerThatComesBackWhileItsLeasesAreRenewedGoesOn(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, url string) {
-		way, at := newLine(t, url)
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
 		c := newCaller(t, at, rand.Text())
 		c.l.Wait(patience)
 		c.correct(slots(5, 0))
 		if r, _ := c.take(3); r.Granted != 3 {
 			t.Fatalf("three of five slots: %+v", r)
 		}
-		way.hold(true)
+		at.Hold(true)
 		sent := c.l.Sent()
 		eventually(t, "the leases are being renewed", func() bool { return c.l.Sent() > sent })
 		back := make(chan error, 1)
 		go func() { back <- c.l.Reenter() }()
 		time.Sleep(100 * time.Millisecond) // it waits for the message that is under way
-		way.hold(false)
+		at.Hold(false)
 		if err := <-back; err != nil {
 			t.Error(err)
 		}
@@ -144,9 +141,9 @@ func TestALedgerThatComesBackWhileItsLeasesAreRenewedGoesOn(t *testing.T) {
 
 func TestAnEmptiedEngineGrantsNothingForAWhile(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, url string) {
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
 		account := rand.Text()
-		a, b := newCaller(t, url, account), newCaller(t, url, account)
+		a, b := newCaller(t, at, account), newCaller(t, at, account)
 		a.correct(told(sluice.Requests, 50, 50, 50), slots(5, 0))
 		if r, _ := a.take(3); r.Granted != 3 {
 			t.Fatalf("three of five slots: %+v", r)
@@ -154,8 +151,9 @@ func TestAnEmptiedEngineGrantsNothingForAWhile(t *testing.T) {
 		if r, _ := b.take(1); r.Granted != 1 {
 			t.Fatalf("one of five slots: %+v", r)
 		}
+		time.Sleep(100 * time.Millisecond) // what a member says at an instant, it says again a heartbeat later
 		began := time.Now()
-		wipe(t, url, a.l.Account())
+		wipe(t, at, a.l.Account())
 		b.until(1)
 		if took := time.Since(began); took < 1900*time.Millisecond {
 			t.Errorf("a new call was granted %v after the engine was emptied", took)
@@ -167,9 +165,9 @@ func TestAnEmptiedEngineGrantsNothingForAWhile(t *testing.T) {
 }
 
 // wipe removes the keys of an account.
-func wipe(t *testing.T, url, account string) {
+func wipe(t *testing.T, at *cluster.Site, account string) {
 	t.Helper()
-	raw := client(t, url)
+	raw := client(t, at)
 	keys, err := raw.Do(t.Context(), raw.B().Keys().Pattern(account+"*").Build()).AsStrSlice()
 	if err != nil {
 		t.Fatal(err)
@@ -181,14 +179,14 @@ func wipe(t *testing.T, url, account string) {
 
 func TestAnEngineThatForgotItsLastWordsIsTold(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, url string) {
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
 		account := rand.Text()
-		a := newCaller(t, url, account)
+		a := newCaller(t, at, account)
 		a.correct(told(sluice.Requests, 1, 50, 50), slots(8, 0))
 		a.take(1)
-		raw := client(t, url)
+		raw := client(t, at)
 		state := a.l.Account() + ":lane:m:state"
-		forget := remember(t, url, state)
+		forget := remember(t, at, state)
 		if r, _ := a.take(4); r.Granted != 4 {
 			t.Fatalf("four more: %+v", r)
 		}
@@ -208,11 +206,11 @@ func TestAnEngineThatForgotItsLastWordsIsTold(t *testing.T) {
 
 func TestAnEngineThatForgotWhatWasSpentIsTold(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, url string) {
-		a := newCaller(t, url, rand.Text())
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		a := newCaller(t, at, rand.Text())
 		a.correct(told(sluice.Requests, 1e-9, 50, 50))
 		a.take(1)
-		forget := remember(t, url, a.l.Account()+":lane:m:state")
+		forget := remember(t, at, a.l.Account()+":lane:m:state")
 		if r, _ := a.take(40); r.Granted != 40 {
 			t.Fatalf("forty of fifty: %+v", r)
 		}
@@ -225,9 +223,9 @@ func TestAnEngineThatForgotWhatWasSpentIsTold(t *testing.T) {
 }
 
 // remember notes what is in a hash, and returns what has it be so again.
-func remember(t *testing.T, url, key string) (restore func()) {
+func remember(t *testing.T, at *cluster.Site, key string) (restore func()) {
 	t.Helper()
-	raw := client(t, url)
+	raw := client(t, at)
 	before, err := raw.Do(t.Context(), raw.B().Hgetall().Key(key).Build()).AsStrMap()
 	if err != nil {
 		t.Fatal(err)
@@ -245,10 +243,10 @@ func remember(t *testing.T, url, key string) (restore func()) {
 
 func TestTheScriptIsGivenToAnEngineThatLostIt(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, url string) {
-		a := newCaller(t, url, rand.Text())
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		a := newCaller(t, at, rand.Text())
 		a.take(1)
-		raw := client(t, url)
+		raw := client(t, at)
 		if err := raw.Do(t.Context(), raw.B().ScriptFlush().Build()).Error(); err != nil {
 			t.Fatal(err)
 		}
@@ -258,8 +256,8 @@ func TestTheScriptIsGivenToAnEngineThatLostIt(t *testing.T) {
 
 func TestKeysOfAnotherVersionAreRefused(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, url string) {
-		l := ledger(t, url, rand.Text(), cluster.LedgerConfig{})
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		l := ledger(t, at, rand.Text(), cluster.LedgerConfig{})
 		if err := l.Check(t.Context()); err != nil {
 			t.Fatalf("a ledger that nobody used: %v", err)
 		}
@@ -267,7 +265,7 @@ func TestKeysOfAnotherVersionAreRefused(t *testing.T) {
 		if err := l.Check(t.Context()); err != nil {
 			t.Fatalf("a ledger of this version: %v", err)
 		}
-		raw := client(t, url)
+		raw := client(t, at)
 		other := raw.B().Hset().Key(l.Account()+":account").FieldValue().FieldValue("format", "99").Build()
 		if err := raw.Do(t.Context(), other).Error(); err != nil {
 			t.Fatal(err)
@@ -285,9 +283,9 @@ func TestKeysOfAnotherVersionAreRefused(t *testing.T) {
 
 func TestWhatIsSettledBeforeCloseIsHeard(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, url string) {
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
 		account := rand.Text()
-		a, b := newCaller(t, url, account), newCaller(t, url, account)
+		a, b := newCaller(t, at, account), newCaller(t, at, account)
 		a.correct(slots(1, 0))
 		_, id := a.take(1)
 		a.settle(id)
@@ -305,9 +303,9 @@ func TestWhatIsSettledBeforeCloseIsHeard(t *testing.T) {
 
 func TestAMemberThatLeavesIsWaitedForNoLonger(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, url string) {
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
 		account := rand.Text()
-		a, b := newCaller(t, url, account), newCaller(t, url, account)
+		a, b := newCaller(t, at, account), newCaller(t, at, account)
 		a.correct(slots(1, 0))
 		_, id := a.take(1)
 		if r, _ := b.take(1); r.Granted != 0 {
@@ -325,11 +323,12 @@ func TestAMemberThatLeavesIsWaitedForNoLonger(t *testing.T) {
 
 func TestADaysBudgetIsWhatTheMembersLastKnewWhenTheEngineWasEmptied(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, url string) {
-		a := &caller{t: t, l: ledger(t, url, rand.Text(), cluster.LedgerConfig{}), cost: sluice.Vector{sluice.RequestsPerDay: 1}}
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		a := &caller{t: t, l: ledger(t, at, rand.Text(), cluster.LedgerConfig{}), cost: sluice.Vector{sluice.RequestsPerDay: 1}}
 		a.correct(told(sluice.RequestsPerDay, 1e-9, 10, 10))
 		a.until(4)
-		wipe(t, url, a.l.Account())
+		time.Sleep(100 * time.Millisecond)
+		wipe(t, at, a.l.Account())
 		a.until(6)
 		if r, _ := a.take(1); r.Granted != 0 || r.Bound != sluice.RequestsPerDay {
 			t.Errorf("an eleventh of a day's ten: %+v", r)
@@ -339,15 +338,15 @@ func TestADaysBudgetIsWhatTheMembersLastKnewWhenTheEngineWasEmptied(t *testing.T
 
 func TestAPauseThatIsToldLateIsNotLonger(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, url string) {
-		w := newWire(t, url)
-		a := newCaller(t, w.url, rand.Text())
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		w := at.Aside()
+		a := newCaller(t, w, rand.Text())
 		a.l.Wait(250 * time.Millisecond) // what is under way is as old
 		a.take(1)
-		w.set(true, false)
+		w.Down(true)
 		a.correct(sluice.Correction{Lane: "m", Pause: sluice.Pause{Epoch: 1, Left: time.Hour}})
 		time.Sleep(1100 * time.Millisecond)
-		w.set(false, false)
+		w.Restore()
 		if r, _ := a.take(1); r.Granted != 0 || r.Wait > time.Hour-time.Second {
 			t.Errorf("a pause of an hour, of which a second passed before it was heard: %+v", r)
 		}
@@ -356,13 +355,13 @@ func TestAPauseThatIsToldLateIsNotLonger(t *testing.T) {
 
 func TestKeysThatNobodyUsesAreForgotten(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, url string) {
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
 		account := rand.Text()
-		a, b := newCaller(t, url, account), newCaller(t, url, account)
+		a, b := newCaller(t, at, account), newCaller(t, at, account)
 		a.correct(slots(1, 0), told(sluice.Requests, 100, 100, 100), sluice.Correction{Lane: "m", Pause: sluice.Pause{Epoch: 1}})
 		a.take(1)
 		b.take(1)
-		raw := client(t, url)
+		raw := client(t, at)
 		keys, err := raw.Do(t.Context(), raw.B().Keys().Pattern(a.l.Account()+"*").Build()).AsStrSlice()
 		if err != nil || len(keys) < 9 {
 			t.Fatalf("keys %q, %v", keys, err)
@@ -376,18 +375,18 @@ func TestKeysThatNobodyUsesAreForgotten(t *testing.T) {
 }
 
 func TestAChangeOfSlotsIsHeardHoweverMuchElseIsSaidWhileTheEngineIsGone(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		w := newWire(t, url)
-		a := &caller{t: t, l: ledger(t, w.url, rand.Text(), cluster.LedgerConfig{})}
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		w := at.Aside()
+		a := &caller{t: t, l: ledger(t, w, rand.Text(), cluster.LedgerConfig{})}
 		a.correct(slots(8, 0))
 		a.take(1)
-		w.set(true, false)
+		w.Down(true)
 		a.correct(slots(3, 1))
 		for range 3000 {
 			a.correct(told(sluice.Requests, 100, 100, 100))
 		}
 		time.Sleep(600 * time.Millisecond) // until it is found to be gone, and tried again
-		w.set(false, false)
+		w.Restore()
 		a.correct(slots(2, 2))
 		if r, _ := a.take(1); r.News.Slots.Limit != 2 || r.News.Slots.Version != 3 {
 			t.Errorf("after two changes that the engine did not hear at once: %+v", r.News.Slots)
@@ -396,27 +395,27 @@ func TestAChangeOfSlotsIsHeardHoweverMuchElseIsSaidWhileTheEngineIsGone(t *testi
 }
 
 func TestTheSlotsOfTheDeadAreBackAlsoWhenTheEnginesClockWasSetBack(t *testing.T) {
-	m := miniredis.RunT(t)
-	now := time.Unix(1_790_000_000, 0)
-	m.SetTime(now)
-	w, account := newWire(t, "redis://"+m.Addr()), rand.Text()
-	a := &caller{t: t, l: ledger(t, w.url, account, cluster.LedgerConfig{})}
-	b := &caller{t: t, l: ledger(t, "redis://"+m.Addr(), account, cluster.LedgerConfig{})}
-	a.correct(slots(1, 0))
-	if r, _ := a.take(1); r.Granted != 1 {
-		t.Fatalf("the first: %+v", r)
-	}
-	w.set(true, false) // it is heard of no more
-	now = now.Add(-time.Hour)
-	m.SetTime(now)
-	if r, _ := b.take(1); r.Granted != 0 || r.News.Open != 1 {
-		t.Fatalf("beside a call that may be open still: %+v", r)
-	}
-	m.SetTime(now.Add(3 * time.Second))
-	b.correct(told(sluice.Requests, 100, 100, 100))
-	b.take(1)
-	m.SetTime(now.Add(7 * time.Second))
-	if r, _ := b.take(1); r.Granted != 1 {
-		t.Errorf("a lease after the clock was set back: %+v", r)
-	}
+	inMemory(t, func(t *testing.T, at *cluster.Site) {
+		m, now := at.Memory, time.Unix(1_790_000_000, 0)
+		m.SetTime(now)
+		w, account := at.Aside(), rand.Text()
+		a, b := newCaller(t, w, account), newCaller(t, at, account)
+		a.correct(slots(1, 0))
+		if r, _ := a.take(1); r.Granted != 1 {
+			t.Fatalf("the first: %+v", r)
+		}
+		w.Down(true) // it is heard of no more
+		now = now.Add(-time.Hour)
+		m.SetTime(now)
+		if r, _ := b.take(1); r.Granted != 0 || r.News.Open != 1 {
+			t.Fatalf("beside a call that may be open still: %+v", r)
+		}
+		m.SetTime(now.Add(3 * time.Second))
+		b.correct(told(sluice.Requests, 100, 100, 100))
+		b.take(1)
+		m.SetTime(now.Add(7 * time.Second))
+		if r, _ := b.take(1); r.Granted != 1 {
+			t.Errorf("a lease after the clock was set back: %+v", r)
+		}
+	})
 }

@@ -4,27 +4,26 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"github.com/alicebob/miniredis/v2"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
 )
 
 // gateways is members of one account, each with a network of its own, that have heard of each other.
-func gateways(t *testing.T, url string, n int, fixes ...sluice.Correction) (callers []*caller, wires []*wire) {
+func gateways(t *testing.T, at *cluster.Site, n int, fixes ...sluice.Correction) (callers []*caller, wires []*cluster.Site) {
 	t.Helper()
 	account := rand.Text()
 	for i := range n {
-		w := newWire(t, url)
-		c := &caller{t: t, l: ledger(t, w.url, account, cluster.LedgerConfig{Fallback: 0.5})}
+		w := at.Aside()
+		c := &caller{t: t, l: ledger(t, w, account, cluster.LedgerConfig{Fallback: 0.5})}
 		c.l.Wait(250 * time.Millisecond)
-		t.Cleanup(func() { w.set(false, false) }) // before it closes
 		if i == 0 {
 			c.correct(fixes...)
 		}
@@ -65,10 +64,10 @@ func (c *caller) grants(long time.Duration) (n int) {
 
 func TestGatewaysWithoutTheEngineUseAPartOfTheLimit(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, url string) {
-		callers, wires := gateways(t, url, 2, told(sluice.Requests, 100, 100, 100))
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		callers, wires := gateways(t, at, 2, told(sluice.Requests, 100, 100, 100))
 		for _, w := range wires {
-			w.set(true, false)
+			w.Down(true)
 		}
 		began := time.Now()
 		var wg sync.WaitGroup
@@ -93,25 +92,22 @@ func TestGatewaysWithoutTheEngineShareSlotsByRank(t *testing.T) {
 		limit int
 		want  []int // by rank: of half the limit
 	}{{10, []int{3, 2}}, {3, []int{1, 0}}, {1, []int{0, 0}}} {
-		m := "redis://" + miniredis.RunT(t).Addr()
-		got, alike := shares(t, m, c.limit)
-		for more := 3; more > 0 && !alike; more-- { // one that stood still is forgotten by the other
-			got, alike = shares(t, m, c.limit)
-		}
-		if got[0] != c.want[0] || got[1] != c.want[1] {
-			t.Errorf("of %d slots members took %v without the engine: want %v", c.limit, got, c.want)
-		}
+		inMemory(t, func(t *testing.T, at *cluster.Site) {
+			if got := shares(t, at, c.limit); !slices.Equal(got, c.want) {
+				t.Errorf("of %d slots members took %v without the engine: want %v", c.limit, got, c.want)
+			}
+		})
 	}
 }
 
-// shares has two members take slots without the engine, and returns what they get, by rank, and whether they knew of each other.
-func shares(t *testing.T, url string, limit int) (got [2]int, alike bool) {
+// shares has two members take slots without the engine, and returns what they get, by rank.
+func shares(t *testing.T, at *cluster.Site, limit int) []int {
 	t.Helper()
-	callers, wires := gateways(t, url, 2, slots(limit, 0))
+	got := make([]int, 2)
+	callers, wires := gateways(t, at, 2, slots(limit, 0))
 	for _, w := range wires {
-		w.set(true, false)
+		w.Down(true)
 	}
-	alike = true
 	for _, caller := range callers {
 		r, _ := caller.take(8)
 		rank := 0
@@ -121,51 +117,54 @@ func shares(t *testing.T, url string, limit int) (got [2]int, alike bool) {
 			}
 		}
 		got[rank] = r.Granted
-		alike = alike && caller.l.Members() == len(callers)
 	}
-	return got, alike
+	return got
 }
 
 func TestCallsOfBeforeCountAmongTheSlotsOfAGatewayWithoutTheEngine(t *testing.T) {
 	t.Parallel()
-	callers, wires := gateways(t, "redis://"+miniredis.RunT(t).Addr(), 1, slots(6, 0))
-	callers[0].until(2)
-	wires[0].set(true, false)
-	if r, _ := callers[0].take(4); r.Granted != 1 {
-		t.Errorf("half of six slots, of which two are taken, had room for %d", r.Granted)
-	}
+	inMemory(t, func(t *testing.T, at *cluster.Site) {
+		callers, wires := gateways(t, at, 1, slots(6, 0))
+		callers[0].until(2)
+		wires[0].Down(true)
+		if r, _ := callers[0].take(4); r.Granted != 1 {
+			t.Errorf("half of six slots, of which two are taken, had room for %d", r.Granted)
+		}
+	})
 }
 
 func TestAGatewayWithoutTheEngineIsToldOfASlotThatItGaveBack(t *testing.T) {
 	t.Parallel()
-	callers, wires := gateways(t, "redis://"+miniredis.RunT(t).Addr(), 1, slots(2, 0))
-	wires[0].set(true, false)
-	c, told := callers[0], make(chan string, 10)
-	defer c.l.Watch(func(lane string, _ sluice.News, awake bool) {
-		if awake {
-			told <- lane
+	inMemory(t, func(t *testing.T, at *cluster.Site) {
+		callers, wires := gateways(t, at, 1, slots(2, 0))
+		wires[0].Down(true)
+		c, told := callers[0], make(chan string, 10)
+		defer c.l.Watch(func(lane string, _ sluice.News, awake bool) {
+			if awake {
+				told <- lane
+			}
+		})()
+		r, id := c.take(2)
+		if r.Granted != 1 {
+			t.Fatalf("half of two slots: %+v", r)
 		}
-	})()
-	r, id := c.take(2)
-	if r.Granted != 1 {
-		t.Fatalf("half of two slots: %+v", r)
-	}
-	c.settle(id)
-	select {
-	case <-told:
-	case <-time.After(patience):
-		t.Error("nobody was told")
-	}
+		c.settle(id)
+		select {
+		case <-told:
+		case <-time.After(patience):
+			t.Error("nobody was told")
+		}
+	})
 }
 
 func TestWhatAGatewayGrantedItselfIsChargedOnceWhenTheEngineIsBack(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, url string) {
-		callers, wires := gateways(t, url, 1, told(sluice.Requests, 100, 100, 100), slots(8, 0))
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		callers, wires := gateways(t, at, 1, told(sluice.Requests, 100, 100, 100), slots(8, 0))
 		c, w := callers[0], wires[0]
 		r, _ := c.take(1)
 		before := r.Marks[0][sluice.Requests]
-		w.set(true, false)
+		w.Down(true)
 		granted, open := 0, 1
 		for granted < 4 { // of half the slots one is taken
 			r, first := c.take(1)
@@ -182,12 +181,13 @@ func TestWhatAGatewayGrantedItselfIsChargedOnceWhenTheEngineIsBack(t *testing.T)
 				open++
 			}
 		}
-		w.set(false, true) // what it says is heard, and it does not know
+		w.Down(false)
+		w.LoseAfter(0) // what it says is heard, and it does not know
 		time.Sleep(1500 * time.Millisecond)
-		w.set(false, false)
+		w.Restore()
 		deadline := time.Now().Add(patience)
 		var spent string
-		raw := client(t, url)
+		raw := client(t, at)
 		for time.Now().Before(deadline) {
 			if r, _ := c.take(1); r.Granted == 1 && r.News.Slots.Version > 0 { // by the engine: it alone says so
 				if got, want := r.Marks[0][sluice.Requests], before+float64(granted)+1; got < want {
@@ -212,62 +212,41 @@ func TestWhatAGatewayGrantedItselfIsChargedOnceWhenTheEngineIsBack(t *testing.T)
 
 func TestAGatewayGoesOnAloneWhenTheEngineIsGoneAgainAtOnce(t *testing.T) {
 	t.Parallel()
-	callers, wires := gateways(t, "redis://"+miniredis.RunT(t).Addr(), 1, told(sluice.Requests, 1000, 1000, 1000))
-	c, w := callers[0], wires[0]
-	w.set(true, false)
-	for range 5 {
-		c.grants(20 * time.Millisecond)
-		w.falter(1) // it hears what is open, and not what was granted meanwhile
-		if n := c.grants(700 * time.Millisecond); n == 0 {
-			t.Fatal("nothing is granted, though the engine is gone")
+	inMemory(t, func(t *testing.T, at *cluster.Site) {
+		callers, wires := gateways(t, at, 1, told(sluice.Requests, 1000, 1000, 1000))
+		c, w := callers[0], wires[0]
+		w.Down(true)
+		for range 5 {
+			c.grants(20 * time.Millisecond)
+			w.Down(false)
+			w.LoseAfter(1) // it hears what is open, and not what was granted meanwhile
+			if n := c.grants(700 * time.Millisecond); n == 0 {
+				t.Fatal("nothing is granted, though the engine is gone")
+			}
+			w.Down(true)
 		}
-		w.set(true, false)
-	}
+	})
 }
 
 func TestABatchWaitsForTheEngineAndSaysSoOnce(t *testing.T) {
-	t.Parallel()
-	var logged strings.Builder
-	var mu sync.Mutex
-	w := newWire(t, "redis://"+miniredis.RunT(t).Addr())
-	url := strings.Replace(w.url, "//", "//:hidden@", 1)
-	c, err := cluster.Open(t.Context(), cluster.Config{URL: url, Logger: slog.New(slog.NewTextHandler(lockedWriter{&mu, &logged}, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	l := c.Ledger("batch", cluster.LedgerConfig{})
-	defer l.Close()
-	a := &caller{t: t, l: l}
-	a.take(1)
-	w.set(true, false)
-	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
-	defer cancel()
-	if r, err := l.Take(ctx, sluice.Asks{Lane: "m", Waiting: 1, Calls: []sluice.Ask{{ID: 77}}}); err == nil {
-		t.Errorf("granted without the engine: %+v", r)
-	}
-	w.set(false, false)
-	a.until(1)
-	eventually(t, "the engine to be back by the log", func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return strings.Contains(logged.String(), "ledger is back")
+	inMemory(t, func(t *testing.T, at *cluster.Site) {
+		var log linesOf
+		c := openAs(t, at, cluster.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		l := c.Ledger("batch", cluster.LedgerConfig{})
+		defer l.Close()
+		a := &caller{t: t, l: l}
+		a.take(1)
+		at.Down(true)
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		if r, err := l.Take(ctx, sluice.Asks{Lane: "m", Waiting: 1, Calls: []sluice.Ask{{ID: 77}}}); err == nil {
+			t.Errorf("granted without the engine: %+v", r)
+		}
+		at.Down(false)
+		a.until(1)
+		synctest.Wait()
+		if text := log.String(); strings.Count(text, "is gone") != 1 || strings.Count(text, "ledger is back") != 1 {
+			t.Errorf("what was logged, which is to be once that it is gone and once that it is back:\n%s", text)
+		}
 	})
-	mu.Lock()
-	defer mu.Unlock()
-	gone, back := strings.Count(logged.String(), "is gone"), strings.Count(logged.String(), "ledger is back")
-	if gone != back || gone > 2 || strings.Contains(logged.String(), "hidden") { // twice: by a machine that has other things to do
-		t.Errorf("what was logged, which is to be once that it is gone and once that it is back:\n%s", logged.String())
-	}
-}
-
-type lockedWriter struct {
-	mu *sync.Mutex
-	to *strings.Builder
-}
-
-func (w lockedWriter) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.to.Write(b)
 }

@@ -3,17 +3,18 @@ package cluster_test
 import (
 	"context"
 	"crypto/rand"
+	"flag"
 	"fmt"
 	"math"
 	"os"
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"pgregory.net/rapid"
 
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 // twin is a ledger on an engine and its model, which are told the same.
@@ -172,23 +173,26 @@ func (w *twin) short(name string) time.Duration {
 // TestTheScriptDoesWhatItsModelDoes compares the engine with gate.Shared, reply by reply: at instants that are set where that is
 // possible, and where it is not, at those that the engine had.
 func TestTheScriptDoesWhatItsModelDoes(t *testing.T) {
-	t.Run("miniredis", func(t *testing.T) {
-		m := miniredis.RunT(t)
-		now := time.Unix(1_790_000_000, 0)
-		compare(t, "redis://"+m.Addr(), func(µs int64) {
+	t.Run("memory", func(t *testing.T) {
+		at, now := cluster.NewSite(t), time.Unix(1_790_000_000, 0)
+		compare(t, at, func(µs int64) {
 			now = now.Add(time.Duration(µs) * time.Microsecond)
-			m.SetTime(now)
+			at.Memory.SetTime(now)
 		})
 	})
 	if url := os.Getenv("SLUICE_TEST_REDIS"); url != "" {
 		t.Run("redis", func(t *testing.T) {
-			compare(t, url, func(µs int64) { time.Sleep(time.Duration(µs/500) * time.Microsecond) })
+			compare(t, cluster.SiteAt(url), func(µs int64) { time.Sleep(time.Duration(µs/500) * time.Microsecond) })
 		})
 	}
 }
 
-func compare(t *testing.T, url string, advance func(µs int64)) {
-	c := open(t, url)
+func compare(t *testing.T, at *cluster.Site, advance func(µs int64)) {
+	c := open(t, at)
+	checks := flag.Lookup("rapid.checks").Value
+	was := checks.String()
+	defer checks.Set(was)
+	checks.Set(suite.Size("15", was))
 	rapid.Check(t, func(t *rapid.T) {
 		w := &twin{t: t, advance: advance, model: new(gate.Shared), marks: make(map[string]gate.Vector)}
 		account := rand.Text()

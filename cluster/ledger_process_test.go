@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/cluster"
 )
 
 func TestSlotsAreNotGrantedTwiceByAnEngineThatCameBackWithoutItsLastWords(t *testing.T) {
 	t.Parallel()
 	m, account := newServer(t), rand.Text()
-	a, b := newCaller(t, m.url(), account), newCaller(t, m.url(), account)
+	a, b := newCaller(t, cluster.SiteAt(m.url()), account), newCaller(t, cluster.SiteAt(m.url()), account)
 	a.correct(slots(5, 0), told(sluice.Requests, 1000, 1000, 1000))
 	a.until(2)
 	m.do("SAVE")
@@ -44,7 +45,7 @@ func TestMemberProcess(t *testing.T) {
 	if url == "" {
 		t.Skip("this is a process of other tests")
 	}
-	a := newCaller(t, url, account)
+	a := newCaller(t, cluster.SiteAt(url), account)
 	a.until(3)
 	os.Stdout.WriteString("granted\n")
 	bufio.NewReader(os.Stdin).ReadString('\n')
@@ -53,7 +54,7 @@ func TestMemberProcess(t *testing.T) {
 func TestAProcessThatIsStoppedLosesItsSlotsAndThatWakesHasThemAgain(t *testing.T) {
 	t.Parallel()
 	m, account := newServer(t), rand.Text()
-	a := newCaller(t, m.url(), account)
+	a := newCaller(t, cluster.SiteAt(m.url()), account)
 	a.correct(slots(5, 0))
 	_, first := a.take(1)
 	other := exec.Command(os.Args[0], "-test.run=^TestMemberProcess$", "-test.v")

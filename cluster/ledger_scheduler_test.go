@@ -73,7 +73,7 @@ func jain(shares []float64) float64 {
 }
 
 // load has Schedulers of several members call a provider by one ledger, each with so many calls waiting at any time.
-func load(t *testing.T, url string, limits sluice.Limits, p *strict, takes, long time.Duration, demand ...int) {
+func load(t *testing.T, at *cluster.Site, limits sluice.Limits, p *strict, takes, long time.Duration, demand ...int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()
@@ -81,7 +81,7 @@ func load(t *testing.T, url string, limits sluice.Limits, p *strict, takes, long
 	var wg sync.WaitGroup
 	for i, n := range demand {
 		name := fmt.Sprint("member ", i)
-		l := open(t, url).Ledger(account, cluster.LedgerConfig{})
+		l := open(t, at).Ledger(account, cluster.LedgerConfig{})
 		s, err := sluice.New(sluice.Config{Limits: limits, Ledger: l})
 		if err != nil {
 			t.Fatal(err)
@@ -102,23 +102,22 @@ func load(t *testing.T, url string, limits sluice.Limits, p *strict, takes, long
 }
 
 func TestSchedulersOfOneEngineKeepToOneLimit(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		for _, c := range []struct {
-			name   string
-			limits sluice.Limits
-			burst  float64
-			takes  time.Duration
-			demand []int
-		}{
-			{"requests", sluice.Limits{RPM: 6000}, 100, 100 * time.Millisecond, []int{60, 60, 60, 60}},
-			{"slots", sluice.Limits{Concurrent: 5}, 0, 50 * time.Millisecond, []int{10, 10, 10, 10}},
-			{"requests and slots, one wants most", sluice.Limits{RPM: 6000, Concurrent: 20}, 100, 100 * time.Millisecond, []int{64, 2, 0, 0}},
-		} {
-			t.Run(c.name, func(t *testing.T) {
-				t.Parallel()
+	for _, c := range []struct {
+		name   string
+		limits sluice.Limits
+		burst  float64
+		takes  time.Duration
+		demand []int
+	}{
+		{"requests", sluice.Limits{RPM: 6000}, 100, 100 * time.Millisecond, []int{60, 60, 60, 60}},
+		{"slots", sluice.Limits{Concurrent: 5}, 0, 50 * time.Millisecond, []int{10, 10, 10, 10}},
+		{"requests and slots, one wants most", sluice.Limits{RPM: 6000, Concurrent: 20}, 100, 100 * time.Millisecond, []int{64, 2, 0, 0}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onEngines(t, func(t *testing.T, at *cluster.Site) {
 				p := newStrict(c.limits, c.burst)
 				const long = 4 * time.Second
-				load(t, url, c.limits, p, c.takes, long, c.demand...)
+				load(t, at, c.limits, p, c.takes, long, c.demand...)
 				most := c.burst + p.rate*long.Seconds()
 				if c.limits.RPM == 0 {
 					most = float64(c.limits.Concurrent) * long.Seconds() / c.takes.Seconds()
@@ -127,14 +126,15 @@ func TestSchedulersOfOneEngineKeepToOneLimit(t *testing.T) {
 				for i := range c.demand {
 					shares = append(shares, float64(p.served[fmt.Sprint("member ", i)]))
 				}
-				t.Logf("used %.2f, most open %d, refused %d, Jain %.3f, %v", float64(p.total())/most, p.most, p.refused, jain(shares), shares)
+				used := float64(p.total()) / most
+				t.Logf("used %.2f, most open %d, refused %d, Jain %.3f, %v", used, p.most, p.refused, jain(shares), shares)
 				if p.refused > 0 {
 					t.Errorf("the provider refused %d calls", p.refused)
 				}
-				if p.total() == 0 { // how many they are says more of the machine, which has other things to do
-					t.Error("no call was made")
+				if used == 0 || at.Memory != nil && used < 0.7 { // in real time it says more of the machine
+					t.Errorf("%.2f of the limit is used", used)
 				}
 			})
-		}
-	})
+		})
+	}
 }

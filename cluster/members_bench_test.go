@@ -268,7 +268,7 @@ func BenchmarkMembers(b *testing.B) {
 				together(b, members)
 				provider.Close()
 				q.report(b, len(members))
-				scripts, _ := evalshas(b, client(b, engine))
+				scripts, _ := evalshas(b, client(b, cluster.SiteAt(engine)))
 				b.ReportMetric(scripts/float64(len(q.served)), "scripts/start")
 			}
 		})
@@ -325,7 +325,7 @@ func BenchmarkAddedWait(b *testing.B) {
 				b.ReportMetric(float64(p50.Microseconds()), "p50-µs")
 				b.ReportMetric(float64(p99.Microseconds()), "p99-µs")
 				b.ReportMetric(float64(most.Microseconds()), "max-µs")
-				scripts, _ := evalshas(b, client(b, engine))
+				scripts, _ := evalshas(b, client(b, cluster.SiteAt(engine)))
 				b.ReportMetric(scripts/float64(calls), "scripts/start")
 				b.ReportMetric(float64(q.refused), "throttles")
 			}

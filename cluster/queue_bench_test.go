@@ -75,7 +75,7 @@ func BenchmarkQueue(b *testing.B) {
 
 // trivialWorker has 500 goroutines that do nothing with the benchmark's tasks but complete them.
 func trivialWorker(ctx context.Context, b *testing.B, url string) {
-	w, err := open(b, url).Work(ctx, cluster.WorkConfig{Jobs: []string{b.Name()}})
+	w, err := connect(b, cluster.Config{URL: url}).Work(ctx, cluster.WorkConfig{Jobs: []string{b.Name()}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func trivialWorker(ctx context.Context, b *testing.B, url string) {
 // plain is what a queue of the engine's own commands does.
 func plain(b *testing.B, url string, payload []byte) {
 	const batch = 500
-	client := client(b, url)
+	client := client(b, cluster.SiteAt(url))
 	ctx, key, body := b.Context(), "{plain}", string(payload)
 	client.Do(ctx, client.B().Del().Key(key).Build())
 	client.Do(ctx, client.B().XgroupCreate().Key(key).Group("w").Id("0").Mkstream().Build())
@@ -142,7 +142,7 @@ func plain(b *testing.B, url string, payload []byte) {
 
 // usedMemory is what the engine says it has taken.
 func usedMemory(b *testing.B, url string) int {
-	client := client(b, url)
+	client := client(b, cluster.SiteAt(url))
 	info, err := client.Do(b.Context(), client.B().Info().Section("memory").Build()).ToString()
 	if err != nil {
 		b.Fatal(err)

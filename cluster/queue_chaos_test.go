@@ -5,20 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 // chaos is a batch among hosts that come, go, hang and are cut off, on an engine that forgets. What is asked of the queue is
 // that the journal, the one truth, gets every number, and none twice.
 type chaos struct {
 	t      *testing.T
-	engine string
+	engine *cluster.Site
 	job    string
 	n      int64
 
@@ -30,38 +29,37 @@ type chaos struct {
 }
 
 func TestNothingIsLostOrGivenTwiceWhateverHappens(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		for seed := range chaosSeeds() {
-			t.Run(fmt.Sprint(seed), func(t *testing.T) {
-				c := &chaos{t: t, engine: url, job: t.Name(), n: 1000, random: rand.New(rand.NewPCG(seed, 9)), journal: map[int64]string{}}
+	for seed := range suite.Size(uint64(2), 8) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			onEngines(t, func(t *testing.T, at *cluster.Site) {
+				c := &chaos{t: t, engine: at, job: t.Name(), n: suite.Size(int64(200), 1000), random: rand.New(rand.NewPCG(seed, 9)), journal: map[int64]string{}}
 				c.run()
 			})
-		}
-	})
+		})
+	}
 }
 
 func (c *chaos) run() {
 	ctx := patient(c.t)
 	working, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
-	lines := make([]*line, 4)
-	urls := make([]string, len(lines))
+	lines := make([]*cluster.Site, 4)
 	for i := range lines {
-		lines[i], urls[i] = newLine(c.t, c.engine)
+		lines[i] = c.engine.Aside()
 	}
-	for i := 1; i < len(lines); i++ {
-		all.Go(func() { c.host(working, urls[i]) })
+	for _, l := range lines[1:] {
+		all.Go(func() { c.host(working, l) })
 	}
 	for _, l := range lines {
 		all.Go(func() { c.trouble(working, l) })
 	}
 	all.Go(func() { c.forget(working) })
 	for c.recorded() < int(c.n) && ctx.Err() == nil {
-		c.collect(ctx, urls[0])
+		c.collect(ctx, lines[0])
 	}
 	stop()
 	for _, l := range lines {
-		l.hold(false)
+		l.Restore()
 	}
 	all.Wait()
 	if c.recorded() != int(c.n) {
@@ -92,8 +90,8 @@ func (c *chaos) recorded() int {
 }
 
 // collect is a collector's life: it ends when all is recorded, or by a death without a word at any moment.
-func (c *chaos) collect(ctx context.Context, url string) {
-	own := c.connect(ctx, url)
+func (c *chaos) collect(ctx context.Context, at *cluster.Site) {
+	own := c.connect(ctx, at)
 	if own == nil {
 		return
 	}
@@ -162,9 +160,9 @@ func (c *chaos) left() []int64 {
 }
 
 // connect opens, however often it takes.
-func (c *chaos) connect(ctx context.Context, url string) *cluster.Cluster {
+func (c *chaos) connect(ctx context.Context, at *cluster.Site) *cluster.Cluster {
 	for ctx.Err() == nil {
-		if own, err := cluster.Open(ctx, cluster.Config{URL: url, Role: "test"}); err == nil {
+		if own, err := at.Open(ctx, cluster.Config{Role: "test"}); err == nil {
 			cluster.SetTerms(own, 1200*time.Millisecond, 150*time.Millisecond)
 			return own
 		}
@@ -185,9 +183,9 @@ func (c *chaos) record(o cluster.Outcome) {
 }
 
 // host has workers, one after the other, each of which ends well or dies.
-func (c *chaos) host(ctx context.Context, url string) {
+func (c *chaos) host(ctx context.Context, at *cluster.Site) {
 	for ctx.Err() == nil {
-		own := c.connect(ctx, url)
+		own := c.connect(ctx, at)
 		if own == nil {
 			return
 		}
@@ -242,21 +240,21 @@ func (c *chaos) work(ctx context.Context, w *cluster.Worker) {
 
 // trouble cuts and holds a line, or loses answers on it, for as long as the context stands. It leaves the line alone until that
 // has answered some times: by the clock alone, nothing might ever get through on a slow machine.
-func (c *chaos) trouble(ctx context.Context, l *line) {
+func (c *chaos) trouble(ctx context.Context, l *cluster.Site) {
 	for left := 0; ctx.Err() == nil; time.Sleep(time.Duration(c.below(600)) * time.Millisecond) {
-		if l.answers() < left {
+		if l.Replies() < left {
 			continue
 		}
 		switch c.below(6) {
 		case 0, 1:
-			l.cut()
+			l.Cut()
 		case 2, 3, 4:
-			l.loseAnswers(1 + c.below(3))
+			l.Lose(1 + c.below(3))
 		case 5:
-			l.hold(true)
-			time.AfterFunc(time.Duration(c.below(2000))*time.Millisecond, func() { l.hold(false) })
+			l.Hold(true)
+			time.AfterFunc(time.Duration(c.below(2000))*time.Millisecond, func() { l.Hold(false) })
 		}
-		left = l.answers() + 10
+		left = l.Replies() + 10
 	}
 }
 
@@ -278,12 +276,4 @@ func (c *chaos) forget(ctx context.Context) {
 		}
 		next = c.recorded() + 20
 	}
-}
-
-// chaosSeeds are few, as a run takes some seconds; SLUICE_TEST_SEEDS=N takes N.
-func chaosSeeds() uint64 {
-	if n, err := strconv.ParseUint(os.Getenv("SLUICE_TEST_SEEDS"), 10, 64); err == nil {
-		return n
-	}
-	return 2
 }

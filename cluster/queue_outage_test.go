@@ -9,16 +9,16 @@ import (
 )
 
 func TestAnOutageOfTheEngineTakesNoTaskFromAnyone(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		k := collect(t, open(t, url), cluster.JobConfig{Name: t.Name()})
-		network, shared := newLine(t, url)
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		k := collect(t, open(t, at), cluster.JobConfig{Name: t.Name()})
+		shared := at.Aside()
 		w, idle := work(t, openBriefly(t, shared), t.Name()), work(t, openBriefly(t, shared), t.Name())
 		add(t, k, 5)
 		task := next(t, w)
-		network.hold(true)
+		shared.Hold(true)
 		ended := time.Now().Add(2 * time.Second) // longer than a lease: for the engine's clock it has ended
 		eventually(t, "the lease has ended", func() bool { return time.Now().After(ended) })
-		network.hold(false)
+		shared.Hold(false)
 		taken, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		if again, err := idle.Next(taken); err == nil {
@@ -31,24 +31,24 @@ func TestAnOutageOfTheEngineTakesNoTaskFromAnyone(t *testing.T) {
 }
 
 func TestAnAnswerThatIsLostIsNoDeliveryAndNoRepeatedCall(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		k := collect(t, open(t, url), cluster.JobConfig{Name: t.Name()})
-		network, shaky := newLine(t, url)
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		k := collect(t, open(t, at), cluster.JobConfig{Name: t.Name()})
+		shaky := at.Aside()
 		w := work(t, open(t, shaky), t.Name())
 		add(t, k, 0)
 		complete(t, w, next(t, w), "")
 		for i := int64(1); i <= 5; i++ {
-			network.loseAnswers(1)
+			shaky.Lose(1)
 			add(t, k, i)
 			task := next(t, w)
-			network.loseAnswers(1)
+			shaky.Lose(1)
 			complete(t, w, task, "")
 			if task.Number != i || task.Deliveries != 1 {
 				t.Fatalf("got %+v, want %d delivered once", task, i)
 			}
 		}
 		outcomes(t, k, 6)
-		if n := status(t, open(t, url), t.Name()).Repeated; n != 0 {
+		if n := status(t, open(t, at), t.Name()).Repeated; n != 0 {
 			t.Fatalf("%d repeated calls", n)
 		}
 		finish(t, k)
@@ -58,14 +58,14 @@ func TestAnAnswerThatIsLostIsNoDeliveryAndNoRepeatedCall(t *testing.T) {
 // A worker learns from an answer that its job is another by now. The answer before it was lost, and so it gives back what it
 // does not know of: that is not what this answer gave it.
 func TestAWorkerKeepsTheFirstTaskOfAJobThatHasTakenTheNameOfAnother(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		c := open(t, url)
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		c := open(t, at)
 		k := collect(t, c, cluster.JobConfig{Name: t.Name(), Input: "a"})
-		network, shaky := newLine(t, url)
+		shaky := at.Aside()
 		w := work(t, open(t, shaky), t.Name())
 		add(t, k, 0)
 		complete(t, w, next(t, w), "")
-		network.hold(true) // it does not hear that the job ends, and its question comes to the next one
+		shaky.Hold(true) // it does not hear that the job ends, and its question comes to the next one
 		first := make(chan int64, 1)
 		go func() {
 			task, err := w.Next(patient(t))
@@ -78,8 +78,8 @@ func TestAWorkerKeepsTheFirstTaskOfAJobThatHasTakenTheNameOfAnother(t *testing.T
 		k = collect(t, c, cluster.JobConfig{Name: t.Name(), Input: "b"})
 		add(t, k, 1001, 1002)
 		eventually(t, "they are added", func() bool { return status(t, c, t.Name()).Queued == 2 })
-		network.loseAnswerWith("1001")
-		network.hold(false)
+		shaky.LoseWith("1001")
+		shaky.Hold(false)
 		given := map[int64]bool{<-first: true}
 		given[next(t, w).Number] = true
 		brief, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -92,12 +92,12 @@ func TestAWorkerKeepsTheFirstTaskOfAJobThatHasTakenTheNameOfAnother(t *testing.T
 }
 
 func TestATaskThatTheEngineHasLostWithoutATraceIsAddedAgain(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		c := openBriefly(t, url)
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		c := openBriefly(t, at)
 		k := collect(t, c, cluster.JobConfig{Name: t.Name()})
 		add(t, k, 1)
 		eventually(t, "it is added", func() bool { return status(t, c, t.Name()).Queued == 1 })
-		raw := client(t, url)
+		raw := client(t, at)
 		keys := cluster.KeysOf(t.Name())
 		for _, key := range []string{keys[1], keys[3]} { // the tasks, and that there were any
 			if err := raw.Do(t.Context(), raw.B().Del().Key(key).Build()).Error(); err != nil {
@@ -107,7 +107,7 @@ func TestATaskThatTheEngineHasLostWithoutATraceIsAddedAgain(t *testing.T) {
 		if err := raw.Do(t.Context(), raw.B().XgroupCreate().Key(keys[1]).Group("w").Id("0").Mkstream().Build()).Error(); err != nil {
 			t.Fatal(err)
 		}
-		w := work(t, open(t, url), t.Name())
+		w := work(t, open(t, at), t.Name())
 		complete(t, w, next(t, w), "")
 		outcomes(t, k, 1)
 		finish(t, k)
@@ -115,14 +115,14 @@ func TestATaskThatTheEngineHasLostWithoutATraceIsAddedAgain(t *testing.T) {
 }
 
 func TestResultsOfAnEngineWhoseClockWasSetBackAreRead(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		k := collect(t, openBriefly(t, url), cluster.JobConfig{Name: t.Name()})
-		w := work(t, open(t, url), t.Name())
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		k := collect(t, openBriefly(t, at), cluster.JobConfig{Name: t.Name()})
+		w := work(t, open(t, at), t.Name())
 		add(t, k, 1, 2)
 		complete(t, w, next(t, w), "one")
 		outcomes(t, k, 1)
 		// Another engine in the place of this one has it all, and gives lower ids from here on.
-		raw := client(t, url)
+		raw := client(t, at)
 		keys := cluster.KeysOf(t.Name())
 		raw.Do(t.Context(), raw.B().Del().Key(keys[2]).Build())
 		for _, r := range []struct{ id, number string }{{"5-0", "1"}, {"6-0", "2"}} {
@@ -139,13 +139,13 @@ func TestResultsOfAnEngineWhoseClockWasSetBackAreRead(t *testing.T) {
 }
 
 func TestAnEngineThatIsSetBackIsToldAgainWhatItHasForgotten(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		c := openBriefly(t, url)
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		c := openBriefly(t, at)
 		k := collect(t, c, cluster.JobConfig{Name: t.Name()})
 		w := work(t, c, t.Name())
 		add(t, k, 1)
 		one := next(t, w)
-		raw := client(t, url)
+		raw := client(t, at)
 		before := dump(t.Context(), raw, cluster.KeysOf(t.Name()))
 		if before == nil {
 			t.Skip("this engine cannot be set back")
@@ -170,24 +170,24 @@ func TestAnEngineThatIsSetBackIsToldAgainWhatItHasForgotten(t *testing.T) {
 }
 
 func TestATaskWhoseResultAnEngineHasForgottenThatWasSetBackIsDoneAgain(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		far, slow := newLine(t, url)
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		slow := at.Aside()
 		k := collect(t, openBriefly(t, slow), cluster.JobConfig{Name: t.Name()})
-		near, quick := newLine(t, url)
+		quick := at.Aside()
 		w := work(t, openBriefly(t, quick), t.Name())
 		add(t, k, 1)
 		one := next(t, w)
-		raw := client(t, url)
+		raw := client(t, at)
 		before := dump(t.Context(), raw, cluster.KeysOf(t.Name()))
 		if before == nil {
 			t.Skip("this engine cannot be set back")
 		}
-		far.hold(true) // the collector does not see the result
+		slow.Hold(true) // the collector does not see the result
 		complete(t, w, one, "one")
 		restore(t.Context(), raw, cluster.KeysOf(t.Name()), before)
-		near.cut()
-		far.cut()
-		far.hold(false)
+		quick.Cut()
+		slow.Cut()
+		slow.Hold(false)
 		time.Sleep(time.Second) // the worker is quiet until it has found the engine again
 		complete(t, w, next(t, w), "one again")
 		if got := outcomes(t, k, 1); string(got[1].Payload) != "one again" {
@@ -198,16 +198,16 @@ func TestATaskWhoseResultAnEngineHasForgottenThatWasSetBackIsDoneAgain(t *testin
 }
 
 func TestWhatIsRecordedIsNotDoneAgainForAnEngineThatWasSetBack(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
 		const n = 600 // more than one message tells
-		c := openBriefly(t, url)
+		c := openBriefly(t, at)
 		k, w := collect(t, c, cluster.JobConfig{Name: t.Name(), Window: n}), work(t, c, t.Name())
 		for i := range int64(n) {
 			add(t, k, i)
 		}
 		eventually(t, "all are queued", func() bool { return status(t, c, t.Name()).Queued == n })
 		held := next(t, w) // the engine is set back to when a worker has it
-		raw := client(t, url)
+		raw := client(t, at)
 		before := dump(t.Context(), raw, cluster.KeysOf(t.Name()))
 		if before == nil {
 			t.Skip("this engine cannot be set back")

@@ -28,7 +28,7 @@ func TestAsProcess(t *testing.T) {
 	url, role := os.Getenv("SLUICE_TEST_ENGINE"), os.Getenv("SLUICE_TEST_ROLE")
 	switch role {
 	case "worker":
-		w := work(t, openBriefly(t, url))
+		w := work(t, openBriefly(t, cluster.SiteAt(url)))
 		for range 8 {
 			go func() {
 				for {
@@ -60,7 +60,7 @@ func collectAsProcess(t *testing.T, url, file string) {
 	defer f.Close()
 	var k *cluster.Collector
 	var held *cluster.HeldError
-	for c := openBriefly(t, url); k == nil; {
+	for c := openBriefly(t, cluster.SiteAt(url)); k == nil; {
 		if k, err = c.Collect(t.Context(), cluster.JobConfig{Name: "killed", Window: 200}); err != nil && !errors.As(err, &held) {
 			t.Fatal(err)
 		}
@@ -141,9 +141,6 @@ func (s *realServer) setBack(bytes int64) {
 }
 
 func TestKillsOfWorkersOfTheCollectorAndOfTheEngineLoseNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
 	engine := newServer(t, "--appendonly", "yes", "--appendfsync", "everysec")
 	url, file := engine.url(), filepath.Join(t.TempDir(), "journal")
 	workers := []*exec.Cmd{start(t, "worker", url, ""), start(t, "worker", url, ""), start(t, "worker", url, "")}
@@ -177,7 +174,7 @@ func TestKillsOfWorkersOfTheCollectorAndOfTheEngineLoseNothing(t *testing.T) {
 	engine.stop()
 	engine.setBack(200_000) // a second of it, about
 	reached(6)
-	raw := client(t, url)
+	raw := client(t, cluster.SiteAt(url))
 	if err := raw.Do(context.Background(), raw.B().Flushall().Build()).Error(); err != nil {
 		t.Fatal(err)
 	}

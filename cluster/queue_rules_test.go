@@ -11,8 +11,8 @@ import (
 )
 
 func TestASecondCollectorIsToldWhoTheFirstIsAndFollowsItWhenItEnds(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		c := open(t, url)
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		c := open(t, at)
 		first := collect(t, c, cluster.JobConfig{Name: t.Name()})
 		_, err := c.Collect(t.Context(), cluster.JobConfig{Name: t.Name()})
 		var held *cluster.HeldError
@@ -28,26 +28,26 @@ func TestASecondCollectorIsToldWhoTheFirstIsAndFollowsItWhenItEnds(t *testing.T)
 }
 
 func TestACollectorThatWasThoughtDeadCanDoNothingAfterAnotherHasTakenOver(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		network, slow := newLine(t, url)
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		slow := at.Aside()
 		first := collect(t, openBriefly(t, slow), cluster.JobConfig{Name: t.Name()})
-		w := work(t, openBriefly(t, url), t.Name())
+		w := work(t, openBriefly(t, at), t.Name())
 		add(t, first, 1)
 		complete(t, w, next(t, w), "one")
 		outcomes(t, first, 1)
 
-		network.hold(true)
+		slow.Hold(true)
 		first.Recorded(1)
 		add(t, first, 2) // it has it in hand, and does not know that it is late
 		var second *cluster.Collector
-		other := openBriefly(t, url)
+		other := openBriefly(t, at)
 		eventually(t, "the lease ends", func() bool {
 			k, err := other.Collect(t.Context(), cluster.JobConfig{Name: t.Name()})
 			second = k
 			return err == nil
 		})
 		defer second.Close()
-		network.hold(false)
+		slow.Hold(false)
 
 		for _, err := range first.Results(patient(t)) {
 			if !errors.Is(err, cluster.ErrFenced) {
@@ -57,7 +57,7 @@ func TestACollectorThatWasThoughtDeadCanDoNothingAfterAnotherHasTakenOver(t *tes
 		if err := first.Add(t.Context(), cluster.Task{Number: 3}); !errors.Is(err, cluster.ErrFenced) {
 			t.Fatalf("got %v, want ErrFenced", err)
 		}
-		if s := status(t, open(t, url), t.Name()); s.Queued != 0 || s.Results != 1 {
+		if s := status(t, open(t, at), t.Name()); s.Queued != 0 || s.Results != 1 {
 			t.Fatalf("the first has added or removed something: %+v", s)
 		}
 		add(t, second, 1)
@@ -69,11 +69,11 @@ func TestACollectorThatWasThoughtDeadCanDoNothingAfterAnotherHasTakenOver(t *tes
 }
 
 func TestWhatAnEarlierCollectorAddedIsNotAddedTwice(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		c := open(t, url)
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		c := open(t, at)
 		first := collect(t, c, cluster.JobConfig{Name: t.Name()})
 		add(t, first, 0, 1, 2, 3)
-		w := work(t, open(t, url), t.Name())
+		w := work(t, open(t, at), t.Name())
 		zero, one := next(t, w), next(t, w)
 		complete(t, w, zero, "zero")
 		outcomes(t, first, 1)
@@ -101,8 +101,8 @@ func TestWhatAnEarlierCollectorAddedIsNotAddedTwice(t *testing.T) {
 }
 
 func TestAResultIsRemovedWhenItIsRecordedAlsoOneThatAnEarlierCollectorRecorded(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		c := open(t, url)
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		c := open(t, at)
 		first := collect(t, c, cluster.JobConfig{Name: t.Name()})
 		w := work(t, c, t.Name())
 		add(t, first, 0, 1)
@@ -122,8 +122,8 @@ func TestAResultIsRemovedWhenItIsRecordedAlsoOneThatAnEarlierCollectorRecorded(t
 }
 
 func TestANumberWhoseRecordWasLostIsDoneAgain(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		c := open(t, url)
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		c := open(t, at)
 		w := work(t, c, t.Name())
 		first := collect(t, c, cluster.JobConfig{Name: t.Name()})
 		add(t, first, 7)
@@ -144,9 +144,9 @@ func TestANumberWhoseRecordWasLostIsDoneAgain(t *testing.T) {
 }
 
 func TestPayloadsTooLargeAreRefusedByThemselves(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		k := collect(t, open(t, url), cluster.JobConfig{Name: t.Name()})
-		w := work(t, open(t, url), t.Name())
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		k := collect(t, open(t, at), cluster.JobConfig{Name: t.Name()})
+		w := work(t, open(t, at), t.Name())
 		large := make([]byte, cluster.MaxPayload+1)
 		var refused *cluster.TooLargeError
 		if err := k.Add(t.Context(), cluster.Task{Number: 3, Payload: large}); !errors.As(err, &refused) || refused.Number != 3 {
@@ -168,11 +168,11 @@ func TestPayloadsTooLargeAreRefusedByThemselves(t *testing.T) {
 }
 
 func TestProtocolVersionsThatDifferAreToldToBothEnds(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		c := open(t, url)
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		c := open(t, at)
 		k := collect(t, c, cluster.JobConfig{Name: t.Name()})
 		k.Close()
-		raw := client(t, url)
+		raw := client(t, at)
 		set := raw.B().Hset().Key(cluster.KeysOf(t.Name())[0]).FieldValue().FieldValue("v", "99").Build()
 		if err := raw.Do(t.Context(), set).Error(); err != nil {
 			t.Fatal(err)
@@ -194,8 +194,8 @@ func TestProtocolVersionsThatDifferAreToldToBothEnds(t *testing.T) {
 }
 
 func TestAJobOfAnotherInputIsRefusedUntilItIsDropped(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		c := open(t, url)
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		c := open(t, at)
 		k := collect(t, c, cluster.JobConfig{Name: t.Name(), Input: "a"})
 		w := work(t, c, t.Name())
 		add(t, k, 1)
@@ -224,8 +224,8 @@ func TestAJobOfAnotherInputIsRefusedUntilItIsDropped(t *testing.T) {
 
 // TestAJobOfWhichNothingIsLeftBeginsAnewWithAnotherInput is of runs that were stopped, with all that was done recorded.
 func TestAJobOfWhichNothingIsLeftBeginsAnewWithAnotherInput(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		c := open(t, url)
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		c := open(t, at)
 		k := collect(t, c, cluster.JobConfig{Name: t.Name(), Input: "a", Settings: []byte("of a")})
 		w := work(t, c, t.Name())
 		add(t, k, 1)
@@ -264,15 +264,15 @@ func TestAJobOfWhichNothingIsLeftBeginsAnewWithAnotherInput(t *testing.T) {
 }
 
 func TestAddWaitsWhileTheWindowIsFull(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		k := collect(t, open(t, url), cluster.JobConfig{Name: t.Name(), Window: 3})
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		k := collect(t, open(t, at), cluster.JobConfig{Name: t.Name(), Window: 3})
 		add(t, k, 0, 1, 2)
 		brief, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		if err := k.Add(brief, cluster.Task{Number: 3}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("got %v", err)
 		}
-		w := work(t, open(t, url), t.Name())
+		w := work(t, open(t, at), t.Name())
 		complete(t, w, next(t, w), "")
 		add(t, k, 3)
 		finish(t, k)
@@ -280,9 +280,9 @@ func TestAddWaitsWhileTheWindowIsFull(t *testing.T) {
 }
 
 func TestWorkersStopWhenNobodyRecordsTheirResults(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
 		const window = 5
-		c := open(t, url)
+		c := open(t, at)
 		k := collect(t, c, cluster.JobConfig{Name: t.Name(), Window: window})
 		w := work(t, c, t.Name())
 		for i := range int64(window) {
@@ -305,8 +305,8 @@ func TestWorkersStopWhenNobodyRecordsTheirResults(t *testing.T) {
 }
 
 func TestStatusTellsWhoDoesWhat(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		c := openBriefly(t, url)
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		c := openBriefly(t, at)
 		k := collect(t, c, cluster.JobConfig{Name: t.Name()})
 		add(t, k, 0, 1, 2, 3)
 		w := work(t, c, t.Name())
@@ -333,8 +333,8 @@ func TestStatusTellsWhoDoesWhat(t *testing.T) {
 
 // A batch of results that are all empty, as poison is, takes nothing off the bytes.
 func TestEmptyResultsAreRemovedWhenRecorded(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		c := open(t, url)
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		c := open(t, at)
 		k := collect(t, c, cluster.JobConfig{Name: t.Name()})
 		w := work(t, c, t.Name())
 		for n := range int64(2) {

@@ -11,20 +11,20 @@ import (
 
 func TestACollectorThatWasThoughtDeadDoesNotBringBackAJobThatAnotherFinished(t *testing.T) {
 	for _, begun := range []bool{false, true} { // another run of the job
-		onEngines(t, func(t *testing.T, url string) {
-			network, slow := newLine(t, url)
+		onEngines(t, func(t *testing.T, at *cluster.Site) {
+			slow := at.Aside()
 			cfg := cluster.JobConfig{Name: t.Name()}
-			finish(t, collect(t, openBriefly(t, url), cfg))
-			zero := collect(t, openBriefly(t, url), cfg)
+			finish(t, collect(t, openBriefly(t, at), cfg))
+			zero := collect(t, openBriefly(t, at), cfg)
 			cluster.Abandon(zero)
 			first := collect(t, openBriefly(t, slow), cfg)
 			add(t, first, 1)
-			network.hold(true)
-			finish(t, collect(t, openBriefly(t, url), cfg))
+			slow.Hold(true)
+			finish(t, collect(t, openBriefly(t, at), cfg))
 			if begun {
-				collect(t, openBriefly(t, url), cfg)
+				collect(t, openBriefly(t, at), cfg)
 			}
-			network.hold(false)
+			slow.Hold(false)
 			for _, err := range first.Results(patient(t)) {
 				if !errors.Is(err, cluster.ErrFenced) {
 					t.Fatalf("got %v, want ErrFenced", err)
@@ -35,15 +35,15 @@ func TestACollectorThatWasThoughtDeadDoesNotBringBackAJobThatAnotherFinished(t *
 }
 
 func TestThePlacesOfTheDeadAreFreeAlsoWhenTheEnginesClockWasSetBack(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		network, far := newLine(t, url)
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		far := at.Aside()
 		cfg := cluster.JobConfig{Name: t.Name()}
 		dead := collect(t, openBriefly(t, far), cfg)
 		lost := work(t, openBriefly(t, far), t.Name())
 		add(t, dead, 1)
 		next(t, lost)
-		network.hold(true) // neither is heard of any more
-		raw, keys := client(t, url), cluster.KeysOf(t.Name())
+		far.Hold(true) // neither is heard of any more
+		raw, keys := client(t, at), cluster.KeysOf(t.Name())
 		// What the engine wrote an hour from now, it wrote before its clock was set back by an hour.
 		err := rueidis.NewLuaScript(`for _, field in ipairs({'until', 'seen'}) do
 	redis.call('HSET', KEYS[1], field, redis.call('HGET', KEYS[1], field) + 3600000)
@@ -53,12 +53,12 @@ for i = 1, #workers, 2 do redis.call('ZADD', KEYS[2], workers[i+1] + 3600000, wo
 		if err != nil && !rueidis.IsRedisNil(err) {
 			t.Fatal(err)
 		}
-		k := collect(t, openBriefly(t, url), cfg)
-		w := work(t, openBriefly(t, url), t.Name())
+		k := collect(t, openBriefly(t, at), cfg)
+		w := work(t, openBriefly(t, at), t.Name())
 		add(t, k, 1)
 		complete(t, w, next(t, w), "one")
 		outcomes(t, k, 1)
 		finish(t, k)
-		network.hold(false)
+		far.Hold(false)
 	})
 }

@@ -57,9 +57,9 @@ func patient(t *testing.T) context.Context {
 }
 
 // openBriefly opens with terms of a second and less: whoever is silent so long is dead.
-func openBriefly(t *testing.T, url string) *cluster.Cluster {
+func openBriefly(t *testing.T, at *cluster.Site) *cluster.Cluster {
 	t.Helper()
-	c := open(t, url)
+	c := open(t, at)
 	cluster.SetTerms(c, 1200*time.Millisecond, 150*time.Millisecond)
 	return c
 }
@@ -129,12 +129,12 @@ func finish(t *testing.T, k *cluster.Collector) {
 }
 
 func TestEveryTaskIsDoneOnceAndItsResultRemovedWhenRecorded(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
 		const n = 2000
-		c := open(t, url)
+		c := open(t, at)
 		k := collect(t, c, cluster.JobConfig{Name: t.Name(), Settings: []byte("settings"), Window: 500})
 		for range 3 {
-			echo(t, work(t, open(t, url), t.Name()), 20)
+			echo(t, work(t, open(t, at), t.Name()), 20)
 		}
 		ctx := patient(t)
 		go func() {

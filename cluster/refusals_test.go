@@ -5,12 +5,10 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/alicebob/miniredis/v2/server"
 
 	"github.com/sluice-llm/sluice/cluster"
 )
@@ -27,12 +25,13 @@ func TestWordsOfEveryEngineAreKnown(t *testing.T) {
 			"its user may not do all that is needed: ACL failure in script: No permissions to access a channel", "&{sluice*", true},
 		"a script": {"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
 			"held up by a script", "SCRIPT KILL", false},
-		"clients": {"ERR max number of clients reached", "as many clients as it takes", "maxclients", false},
+		"a password": {"ERR nothing is known of open-sesame-1", "it answers: nothing is known of ***", "whether Redis", false},
+		"clients":    {"ERR max number of clients reached", "as many clients as it takes", "maxclients", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			engine := miniredis.RunT(t)
 			engine.SetError(test.says)
-			text, hint, settings := refused(t, cluster.Config{URL: "redis://" + engine.Addr()})
+			text, hint, settings := refused(t, cluster.Config{URL: "redis://:open-sesame-1@" + engine.Addr()})
 			if !strings.Contains(text, test.want) || strings.Contains(text, "@user_script") || !strings.Contains(hint, test.hint) || settings != test.settings {
 				t.Errorf("%s (hint: %s, settings %v), want %q, %q, %v", text, hint, settings, test.want, test.hint, test.settings)
 			}
@@ -44,60 +43,51 @@ func TestWordsOfEveryEngineAreKnown(t *testing.T) {
 func TestABatchOutlivesWhatPassesAndSaysWhatToDo(t *testing.T) {
 	for says, want := range map[string][]string{
 		"OOM command not allowed when used memory > 'maxmemory'.":                  {"its memory is full", "raise maxmemory there"},
-		"ERR max number of clients reached":                                        {"as many clients as it takes", "raise maxclients"},
+		"max number of clients reached":                                            {"as many clients as it takes", "raise maxclients"},
 		"MISCONF Errors writing to the AOF file: No space left on device":          {"it cannot save to disk", "room on its disk"},
 		"BUSY Redis is busy running a script.":                                     {"held up by a script", "SCRIPT KILL"},
 		"TRYAGAIN Multiple keys request during rehashing of slot":                  {"the engine does not answer: waiting for it", "TRYAGAIN"},
 		"UNBLOCKED force unblock from blocking operation, instance state changed.": {"the engine does not answer: waiting for it", "UNBLOCKED"},
 	} {
 		t.Run(strings.Fields(says)[0], func(t *testing.T) {
-			t.Parallel()
-			engine := miniredis.RunT(t)
-			var log linesOf
-			c := connect(t, cluster.Config{URL: "redis://" + engine.Addr(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
-			k, w := collect(t, c, cluster.JobConfig{Name: t.Name()}), work(t, c, t.Name())
-			engine.SetError(says)
-			eventually(t, "it is said", func() bool { return strings.Contains(log.String(), want[0]) && strings.Contains(log.String(), want[1]) })
-			engine.SetError("")
-			add(t, k, 1)
-			complete(t, w, next(t, w), "one")
-			if got := outcomes(t, k, 1); string(got[1].Payload) != "one" {
-				t.Errorf("got %v", got)
-			}
-			finish(t, k)
+			inMemory(t, func(t *testing.T, at *cluster.Site) {
+				var log linesOf
+				c := openAs(t, at, cluster.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				k, w := collect(t, c, cluster.JobConfig{Name: "job"}), work(t, c, "job")
+				at.Refuse(func(string) string { return says })
+				eventually(t, "it is said", func() bool { return strings.Contains(log.String(), want[0]) && strings.Contains(log.String(), want[1]) })
+				at.Refuse(nil)
+				add(t, k, 1)
+				complete(t, w, next(t, w), "one")
+				if got := outcomes(t, k, 1); string(got[1].Payload) != "one" {
+					t.Errorf("got %v", got)
+				}
+				finish(t, k)
+			})
 		})
 	}
 }
 
 // TestAnEngineThatOnlyLetsReadIsSaidToBeBackWhenItIs has one refuse what writes, as with a full memory, and answer the rest.
 func TestAnEngineThatOnlyLetsReadIsSaidToBeBackWhenItIs(t *testing.T) {
-	engine := miniredis.RunT(t)
-	var log linesOf
-	c := connect(t, cluster.Config{URL: "redis://" + engine.Addr(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	cluster.SetTerms(c, 1200*time.Millisecond, 150*time.Millisecond)
-	k := collect(t, c, cluster.JobConfig{Name: t.Name()})
-	var full atomic.Bool
-	var reads atomic.Int32
-	engine.Server().SetPreHook(func(peer *server.Peer, cmd string, _ ...string) bool {
-		if cmd == "XREAD" {
-			reads.Add(1)
+	inMemory(t, func(t *testing.T, at *cluster.Site) {
+		var log linesOf
+		c := openAs(t, at, cluster.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		k := collect(t, c, cluster.JobConfig{Name: "job"})
+		at.Refuse(func(command string) string {
+			if command == "EVAL" {
+				return "OOM command not allowed when used memory > 'maxmemory'."
+			}
+			return ""
+		})
+		time.Sleep(30 * time.Second) // results are read meanwhile
+		if text := log.String(); strings.Contains(text, "answers again") || strings.Count(text, "its memory is full") != 1 {
+			t.Errorf("while it lets nobody write:\n%s", text)
 		}
-		if !full.Load() || cmd != "EVAL" && cmd != "EVALSHA" {
-			return false
-		}
-		peer.WriteError("OOM command not allowed when used memory > 'maxmemory'.")
-		return true
+		at.Refuse(nil)
+		eventually(t, "it is said to be over", func() bool { return strings.Contains(log.String(), "the engine answers again") })
+		finish(t, k)
 	})
-	full.Store(true)
-	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "its memory is full") })
-	before := reads.Load()
-	eventually(t, "results are read", func() bool { return reads.Load() > before+2 })
-	if text := log.String(); strings.Contains(text, "answers again") || strings.Count(text, "its memory is full") != 1 {
-		t.Errorf("while it lets nobody write:\n%s", text)
-	}
-	full.Store(false)
-	eventually(t, "it is said to be over", func() bool { return strings.Contains(log.String(), "the engine answers again") })
-	finish(t, k)
 }
 
 // linesOf is a log that is read while it is written.

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 // realServer is a redis-server of a test's own.
@@ -28,7 +29,8 @@ type realServer struct {
 	cmd  *exec.Cmd
 }
 
-// newServer starts a redis-server with these settings, and waits until it listens. Where there is none, the test is skipped.
+// newServer starts a redis-server with these settings, and waits until it listens. The test is skipped in the fast suite, and without a
+// redis-server.
 func newServer(t testing.TB, settings ...string) *realServer {
 	t.Helper()
 	return startServer(t, freePort(t), settings...)
@@ -36,6 +38,7 @@ func newServer(t testing.TB, settings ...string) *realServer {
 
 func startServer(t testing.TB, port int, settings ...string) *realServer {
 	t.Helper()
+	suite.FullOnly(t)
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Skip("no redis-server is installed: this needs a real one")
 	}

@@ -3,59 +3,78 @@ package cluster
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/work"
 )
+
+// withSource runs a test in a bubble with a Source, and a collector of the only job.
+func withSource(t *testing.T, cfg SourceConfig, test func(t *testing.T, at *Cluster, k *Collector, s *Source)) {
+	synctest.Test(t, func(t *testing.T) {
+		at, err := NewSite(t).Open(t.Context(), Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer at.Close()
+		terms := batch.Terms{Attempts: 2, Throttles: 3, Timeout: time.Minute}
+		k, err := at.Collect(t.Context(), JobConfig{Name: "job", Settings: terms.Append(nil)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer k.Close()
+		s, err := at.Source(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(t, at, k, s)
+		if _, err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func addItem(t *testing.T, k *Collector, n int, model string) {
+	t.Helper()
+	item := &batch.Task{ID: "a", Number: n + 1, Hash: work.HashOf([]byte("x")), Model: model, Endpoint: provider.ChatCompletions, Body: []byte("{}")}
+	if err := k.Add(t.Context(), Task{Number: int64(n), Payload: batch.AppendTask(nil, item)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func only(t *testing.T, at *Cluster) JobStatus {
+	t.Helper()
+	jobs, err := at.Jobs(t.Context())
+	if err != nil || len(jobs) != 1 {
+		t.Fatalf("%d jobs, %v", len(jobs), err)
+	}
+	return jobs[0]
+}
+
+func running(string) sluice.LaneSnapshot { return sluice.LaneSnapshot{} }
 
 // A worker ends in the moment in which a task that it has fetched is taken. Who would do it and give it back as well would have the
 // call made twice.
 func TestATaskIsDoneOrGivenBack(t *testing.T) {
-	at, err := Open(t.Context(), Config{URL: "redis://" + miniredis.RunT(t).Addr()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer at.Close()
-	k, err := at.Collect(t.Context(), JobConfig{Name: t.Name()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer k.Close()
-	held := func() int {
-		jobs, err := at.Jobs(t.Context())
-		if err != nil || len(jobs) != 1 {
-			t.Fatalf("%d jobs, %v", len(jobs), err)
-		}
-		return jobs[0].Held
-	}
 	for _, taken := range []bool{true, false} {
-		source, err := at.Source(t.Context(), SourceConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := k.Add(t.Context(), Task{Number: 1}); err != nil {
-			t.Fatal(err)
-		}
-		f := source.fetch(t.Context())
-		got := <-f.tasks
-		if taken {
-			got.claim()
-		}
-		f.stop()
-		if n := held(); (n == 1) != taken {
-			t.Errorf("taken is %v, and %d are held", taken, n)
-		}
-		if !taken && got.claim() {
-			t.Error("what was given back can be taken")
-		}
-		if taken {
-			if err := source.from.Return(t.Context(), got.task); err != nil {
-				t.Error(err)
+		withSource(t, SourceConfig{}, func(t *testing.T, at *Cluster, k *Collector, s *Source) {
+			addItem(t, k, 1, "m")
+			f := s.fetch(t.Context())
+			got := <-f.tasks
+			if taken {
+				got.claim()
 			}
-		}
-		if _, err := source.Close(); err != nil {
-			t.Error(err)
-		}
+			f.stop()
+			if n := only(t, at).Held; (n == 1) != taken {
+				t.Errorf("taken is %v, and %d are held", taken, n)
+			}
+			if !taken && got.claim() {
+				t.Error("what was given back can be taken")
+			}
+		})
 	}
 }
 
@@ -70,6 +89,136 @@ func TestWhatIsGivenBackIsPassedOver(t *testing.T) {
 	if got, ok := source.await(t.Context(), f); !ok || got != next {
 		t.Errorf("got %v, %v", got, ok)
 	}
+}
+
+func TestASourceEndsAtItsLimits(t *testing.T) {
+	withSource(t, SourceConfig{MaxItems: 2, Lane: running}, func(t *testing.T, at *Cluster, k *Collector, s *Source) {
+		for n := range 3 {
+			addItem(t, k, n, "m")
+		}
+		n := 0
+		for item, err := range s.All(t.Context()) {
+			if err != nil || item.Number != n+1 {
+				t.Fatalf("item %d: %+v, %v", n, item, err)
+			}
+			if n++; n == 1 {
+				s.Done(item, &batch.Answer{Input: item.Hash.String(), Kind: sluice.OK})
+			}
+		}
+		if j := only(t, at); n != 2 || j.Done != 1 {
+			t.Errorf("%d items were given, and %+v", n, j)
+		}
+		if returned, err := s.Close(); returned != 1 || err != nil {
+			t.Errorf("%d items were given back, %v; want 1", returned, err)
+		}
+		if j := only(t, at); j.Held != 0 {
+			t.Errorf("%d items are held by a worker that ended", j.Held)
+		}
+	})
+	withSource(t, SourceConfig{IdleExit: time.Minute, Lane: running}, func(t *testing.T, at *Cluster, k *Collector, s *Source) {
+		began := time.Now()
+		go func() {
+			time.Sleep(30 * time.Second)
+			addItem(t, k, 0, "m")
+		}()
+		for item, err := range s.All(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				time.Sleep(10 * time.Second)
+				s.Done(item, &batch.Answer{Input: item.Hash.String(), Kind: sluice.OK})
+			}()
+		}
+		if took := time.Since(began).Round(time.Second); took != 100*time.Second {
+			t.Errorf("it ended after %v: want a minute after the item was done at 40 s", took)
+		}
+		if st := s.Status(); !st.Idle || st.Away != "" || st.Orphan != "" {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// One model pauses for long, and its items are at the head of the queue.
+func TestASourceServesOtherModelsWhileOnePauses(t *testing.T) {
+	pause := time.Now().Add(100 * 365 * 24 * time.Hour)
+	lane := func(model string) (l sluice.LaneSnapshot) {
+		if model == "slow" {
+			l.Until = pause
+		}
+		return l
+	}
+	withSource(t, SourceConfig{MaxItems: 5, Lane: lane}, func(t *testing.T, at *Cluster, k *Collector, s *Source) {
+		for n := range 105 {
+			model := "slow"
+			if n >= 100 {
+				model = "m"
+			}
+			addItem(t, k, n, model)
+		}
+		for item, err := range s.All(t.Context()) {
+			if err != nil || item.Model != "m" {
+				t.Fatalf("%+v, %v", item, err)
+			}
+		}
+		if j := only(t, at); j.Delayed != 100 {
+			t.Errorf("%+v, want the items of the paused model put aside", j)
+		}
+	})
+}
+
+func TestASourceRefusesWhatItDoesNotUnderstand(t *testing.T) {
+	withSource(t, SourceConfig{MaxItems: 1, Lane: running}, func(t *testing.T, at *Cluster, k *Collector, s *Source) {
+		if err := k.Add(t.Context(), Task{Number: 0, Payload: []byte("garbage")}); err != nil {
+			t.Fatal(err)
+		}
+		addItem(t, k, 1, "m")
+		for item, err := range s.All(t.Context()) {
+			if err != nil || item.Number != 2 {
+				t.Errorf("%+v, %v", item, err)
+			}
+		}
+		for o, err := range k.Results(t.Context()) {
+			a, wrong := batch.ParseAnswer(o.Payload)
+			if err != nil || wrong != nil || o.Number != 0 || !a.Refused || a.Kind != sluice.BadRequest {
+				t.Errorf("outcome %+v, %v, %v", a, err, wrong)
+			}
+			break
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		at, err := NewSite(t).Open(t.Context(), Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer at.Close()
+		k, err := at.Collect(t.Context(), JobConfig{Name: "job", Settings: []byte("garbage")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer k.Close()
+		addItem(t, k, 0, "m")
+		for _, job := range []string{"job", ""} {
+			s, err := at.Source(t.Context(), SourceConfig{Job: job, IdleExit: 3 * time.Second, Lane: running})
+			if err != nil {
+				t.Fatal(err)
+			}
+			given := 0
+			for item, err := range s.All(t.Context()) {
+				if given++; !isA[*TermsError](err) {
+					t.Errorf("%+v, %v", item, err)
+				}
+			}
+			synctest.Wait() // what was fetched meanwhile is given back
+			j := only(t, at)
+			if want := len(job) / 3; given != want || j.Held != 0 || j.Queued+j.Delayed != 1 {
+				t.Errorf("a worker of %q: %d errors, want %d, and %+v", job, given, want, j)
+			}
+			if _, err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
 
 // What waits behind tasks of a model that pauses is reached however long it takes to put those aside, though what is due again is

@@ -8,11 +8,9 @@ import (
 	"log/slog"
 	"math"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
 	"github.com/sluice-llm/sluice"
@@ -48,13 +46,13 @@ func roles(t *testing.T, c *cluster.Cluster, name string) string {
 }
 
 func TestMembersComeAndGo(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
 		name := t.Name() + time.Now().String() // a real engine has it from the last time
-		a := connect(t, cluster.Config{URL: url, Role: "run", Version: "v1.2.3"})
+		a := openAs(t, at, cluster.Config{Role: "run", Version: "v1.2.3"})
 		leaveA := a.Join(name)
 		eventually(t, "the first is a member", func() bool { return roles(t, a, name) == "run" })
 		time.Sleep(5 * time.Millisecond) // of the engine's clock, by which the eldest comes first
-		b := connect(t, cluster.Config{URL: url, Role: "serve"})
+		b := openAs(t, at, cluster.Config{Role: "serve"})
 		leaveB, leaveB2 := b.Join(name), b.Join(name)
 		eventually(t, "the second is a member", func() bool { return roles(t, a, name) == "run serve" })
 		m := account(t, b, name).Members
@@ -86,27 +84,28 @@ func TestMembersComeAndGo(t *testing.T) {
 }
 
 func TestWhoLeavesAndClosesAtOnceIsGone(t *testing.T) {
-	url := "redis://" + miniredis.RunT(t).Addr()
-	looker := connect(t, cluster.Config{URL: url})
-	for range 20 {
-		c := connect(t, cluster.Config{URL: url, Role: "run"})
-		leave := c.Join("account")
-		eventually(t, "it is a member", func() bool { return roles(t, looker, "account") == "run" })
-		leave()
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
+	inMemory(t, func(t *testing.T, at *cluster.Site) {
+		looker := openAs(t, at, cluster.Config{})
+		for range 20 {
+			c := openAs(t, at, cluster.Config{Role: "run"})
+			leave := c.Join("account")
+			eventually(t, "it is a member", func() bool { return roles(t, looker, "account") == "run" })
+			leave()
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if got := roles(t, looker, "account"); got != "" {
+				t.Fatalf("it has left, and there is %q", got)
+			}
 		}
-		if got := roles(t, looker, "account"); got != "" {
-			t.Fatalf("it has left, and there is %q", got)
-		}
-	}
+	})
 }
 
 func TestMembersThatFallSilentAreForgotten(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
 		name := t.Name() + time.Now().String()
-		client := dial(t, strings.TrimPrefix(url, "redis://"))
-		c := connect(t, cluster.Config{URL: url, Role: "run"})
+		client := client(t, at)
+		c := openAs(t, at, cluster.Config{Role: "run"})
 		seen, who := cluster.Key(name, "seen"), cluster.Key(name, "who")
 		for _, words := range [][]string{
 			{"ZADD", seen, fmt.Sprint(time.Now().Add(-time.Second).UnixMilli()), "silent", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli()), "busy"},
@@ -133,29 +132,30 @@ func TestMembersThatFallSilentAreForgotten(t *testing.T) {
 }
 
 func TestOnlyTheEnginesClockCounts(t *testing.T) {
-	m := miniredis.RunT(t)
-	there := time.Now().Add(-5 * time.Hour).Truncate(time.Millisecond)
-	m.SetTime(there)
-	c := connect(t, cluster.Config{URL: "redis://" + m.Addr(), Role: "run"})
-	c.Join("account")
-	eventually(t, "it is a member", func() bool { return roles(t, c, "account") == "run" })
-	a := account(t, c, "account")
-	if since := a.Members[0].Since; !since.Equal(there) || a.Members[0].SeenMS > 1000 {
-		t.Errorf("a member since %v that was seen %d ms ago, by an engine whose clock says %v", since, a.Members[0].SeenMS, there)
-	}
-	if all, err := c.Status(t.Context()); err != nil || !all.At.Equal(there) {
-		t.Errorf("status at %v, %v; want %v", all.At, err, there)
-	}
+	inMemory(t, func(t *testing.T, at *cluster.Site) {
+		there := time.Now().Add(-5 * time.Hour).Truncate(time.Millisecond)
+		at.Memory.SetTime(there)
+		c := openAs(t, at, cluster.Config{Role: "run"})
+		c.Join("account")
+		eventually(t, "it is a member", func() bool { return roles(t, c, "account") == "run" })
+		a := account(t, c, "account")
+		if since := a.Members[0].Since; !since.Equal(there) || a.Members[0].SeenMS > 1000 {
+			t.Errorf("a member since %v that was seen %d ms ago, by an engine whose clock says %v", since, a.Members[0].SeenMS, there)
+		}
+		if all, err := c.Status(t.Context()); err != nil || !all.At.Equal(there) {
+			t.Errorf("status at %v, %v; want %v", all.At, err, there)
+		}
+	})
 }
 
 // us writes an instant as the ledger's script does.
 func us(t time.Time) string { return fmt.Sprint(t.UnixMicro()) }
 
 func TestTheStatusOfALedger(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
 		name := t.Name() + time.Now().String()
-		c := connect(t, cluster.Config{URL: url})
-		client := dial(t, strings.TrimPrefix(url, "redis://"))
+		c := openAs(t, at, cluster.Config{})
+		client := client(t, at)
 		do := func(words ...string) {
 			t.Helper()
 			if err := client.Do(t.Context(), client.B().Arbitrary(words...).Build()).Error(); err != nil && !rueidis.IsRedisNil(err) {
@@ -217,32 +217,32 @@ func TestTheStatusOfALedger(t *testing.T) {
 }
 
 func TestKeysThatSomebodyElseWroteHideNoOthers(t *testing.T) {
-	m := miniredis.RunT(t)
-	c := open(t, "redis://"+m.Addr())
-	k := collect(t, c, cluster.JobConfig{Name: "ours"})
-	m.Set("{sluice:0123456789abcdef}:account", "of another type")
-	m.Set(cluster.KeysOf("theirs")[0], "of another type")
-	m.ZAdd("{sluice:jobs}", 1, "theirs")
-	defer c.Join("an account")()
-	eventually(t, "the account is there", func() bool { return account(t, c, "an account") != nil })
-	if a := account(t, c, "{sluice:0123456789abcdef}"); a == nil || a.Format == "" {
-		t.Errorf("what is not understood: %+v", a)
-	}
-	if s := status(t, c, "ours"); s.Version != cluster.Version {
-		t.Errorf("a job of ours: %+v", s)
-	}
-	w := work(t, c)
-	add(t, k, 1)
-	complete(t, w, next(t, w), "one")
-	outcomes(t, k, 1)
+	inMemory(t, func(t *testing.T, at *cluster.Site) {
+		m, c := at.Memory, open(t, at)
+		k := collect(t, c, cluster.JobConfig{Name: "ours"})
+		m.Set("{sluice:0123456789abcdef}:account", "of another type")
+		m.Set(cluster.KeysOf("theirs")[0], "of another type")
+		m.ZAdd("{sluice:jobs}", 1, "theirs")
+		defer c.Join("an account")()
+		eventually(t, "the account is there", func() bool { return account(t, c, "an account") != nil })
+		if a := account(t, c, "{sluice:0123456789abcdef}"); a == nil || a.Format == "" {
+			t.Errorf("what is not understood: %+v", a)
+		}
+		if s := status(t, c, "ours"); s.Version != cluster.Version {
+			t.Errorf("a job of ours: %+v", s)
+		}
+		w := work(t, c)
+		add(t, k, 1)
+		complete(t, w, next(t, w), "one")
+		outcomes(t, k, 1)
+	})
 }
 
 // Who runs into such a key is told what to do, rather than that the engine does not answer.
 func TestKeysOfAnotherTypeAreSaidToBeSo(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		var logged strings.Builder
-		var mu sync.Mutex
-		c := connect(t, cluster.Config{URL: url, Logger: slog.New(slog.NewTextHandler(lockedWriter{&mu, &logged}, nil))})
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		var log linesOf
+		c := openAs(t, at, cluster.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		told := func(what string, err error) {
 			t.Helper()
 			wrong, ok := errors.AsType[*cluster.Error](err)
@@ -250,13 +250,13 @@ func TestKeysOfAnotherTypeAreSaidToBeSo(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		raw := client(t, url)
+		raw := client(t, at)
 		set := func(key string) {
 			t.Helper()
 			if err := raw.Do(t.Context(), raw.B().Set().Key(key).Value("x").Build()).Error(); err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { raw.Do(context.Background(), raw.B().Del().Key(key).Build()) })
+			t.Cleanup(func() { raw.Do(context.WithoutCancel(t.Context()), raw.B().Del().Key(key).Build()) })
 		}
 		job := "odd " + t.Name()
 		set(cluster.KeysOf(job)[0])
@@ -273,11 +273,11 @@ func TestKeysOfAnotherTypeAreSaidToBeSo(t *testing.T) {
 		if err := raw.Do(t.Context(), raw.B().Hset().Key(state).FieldValue().FieldValue("b1", "x").Build()).Error(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { raw.Do(context.Background(), raw.B().Del().Key(state).Build()) })
+		t.Cleanup(func() { raw.Do(context.WithoutCancel(t.Context()), raw.B().Del().Key(state).Build()) })
 		set(l.Account() + ":account")
 		told("a ledger", l.Check(t.Context()))
 		ledgers := []*cluster.Ledger{l, damaged}
-		if strings.HasSuffix(t.Name(), "miniredis") { // whose scripts fail in other words
+		if at.Memory != nil { // whose scripts fail in other words
 			ledgers = ledgers[:1]
 		}
 		for _, one := range ledgers {
@@ -287,10 +287,8 @@ func TestKeysOfAnotherTypeAreSaidToBeSo(t *testing.T) {
 				t.Error("it is granted")
 			}
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		if strings.Count(logged.String(), "does not write") != len(ledgers) || !strings.Contains(logged.String(), "hint=") {
-			t.Errorf("at work:\n%s", logged.String())
+		if text := log.String(); strings.Count(text, "does not write") != len(ledgers) || !strings.Contains(text, "hint=") {
+			t.Errorf("at work:\n%s", text)
 		}
 	})
 }

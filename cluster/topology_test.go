@@ -62,10 +62,10 @@ func TestABatchOutlivesAFailover(t *testing.T) {
 		return len(replicas) == 1 && strings.Contains(second.do("INFO", "replication"), "master_link_status:up")
 	})
 	url := sentinel.url() + "?master_set=main"
-	k := collect(t, open(t, url), cluster.JobConfig{Name: t.Name()})
+	k := collect(t, connect(t, cluster.Config{URL: url}), cluster.JobConfig{Name: t.Name()})
 	var workers []*cluster.Worker
 	for range 5 {
-		w := work(t, open(t, url), t.Name())
+		w := work(t, connect(t, cluster.Config{URL: url}), t.Name())
 		workers = append(workers, w)
 		echo(t, w, 2)
 	}

@@ -9,23 +9,23 @@ import (
 )
 
 func TestATaskThatTakesItsWorkersDownIsPoison(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		k := collect(t, open(t, url), cluster.JobConfig{Name: t.Name()})
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		k := collect(t, open(t, at), cluster.JobConfig{Name: t.Name()})
 		add(t, k, 5)
 		for i := range cluster.MaxDeliveries {
-			w := work(t, openBriefly(t, url), t.Name())
+			w := work(t, openBriefly(t, at), t.Name())
 			if task := next(t, w); task.Deliveries != i+1 {
 				t.Fatalf("delivery %d says it is %d", i+1, task.Deliveries)
 			}
 			w.Close() // without a word about the task
 		}
-		w := work(t, openBriefly(t, url), t.Name())
+		w := work(t, openBriefly(t, at), t.Name())
 		go w.Next(t.Context())
 		got := outcomes(t, k, 1)[5]
 		if !got.Poison || got.Deliveries != cluster.MaxDeliveries || got.Worker == "" || len(got.Payload) != 0 {
 			t.Fatalf("got %+v", got)
 		}
-		if s := status(t, open(t, url), t.Name()); s.Poisoned != 1 || s.Queued+s.Held+s.Delayed != 0 {
+		if s := status(t, open(t, at), t.Name()); s.Poisoned != 1 || s.Queued+s.Held+s.Delayed != 0 {
 			t.Fatalf("got %+v", s)
 		}
 		k.Recorded(5)
@@ -34,9 +34,9 @@ func TestATaskThatTakesItsWorkersDownIsPoison(t *testing.T) {
 }
 
 func TestWhatIsHandedBackIsNoDelivery(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		k := collect(t, open(t, url), cluster.JobConfig{Name: t.Name()})
-		w := work(t, open(t, url), t.Name())
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		k := collect(t, open(t, at), cluster.JobConfig{Name: t.Name()})
+		w := work(t, open(t, at), t.Name())
 		add(t, k, 5)
 		for i := range 2 * cluster.MaxDeliveries {
 			task := next(t, w)
@@ -62,16 +62,16 @@ func TestWhatIsHandedBackIsNoDelivery(t *testing.T) {
 }
 
 func TestATaskForLaterIsGivenToNobodyBefore(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		k := collect(t, open(t, url), cluster.JobConfig{Name: t.Name()})
-		w := work(t, open(t, url), t.Name())
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		k := collect(t, open(t, at), cluster.JobConfig{Name: t.Name()})
+		w := work(t, open(t, at), t.Name())
 		add(t, k, 5)
 		task := next(t, w)
 		begin := time.Now()
 		if err := w.Later(t.Context(), task, 700*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
-		if s := status(t, open(t, url), t.Name()); s.Delayed != 1 || s.Held != 0 {
+		if s := status(t, open(t, at), t.Name()); s.Delayed != 1 || s.Held != 0 {
 			t.Fatalf("got %+v", s)
 		}
 		task = next(t, w)
@@ -84,24 +84,24 @@ func TestATaskForLaterIsGivenToNobodyBefore(t *testing.T) {
 }
 
 func TestATaskOfALostWorkerGoesToAnotherAndTheFirstResultCounts(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		k := collect(t, open(t, url), cluster.JobConfig{Name: t.Name()})
-		network, slow := newLine(t, url)
-		late, quick := work(t, openBriefly(t, slow), t.Name()), work(t, openBriefly(t, url), t.Name())
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		k := collect(t, open(t, at), cluster.JobConfig{Name: t.Name()})
+		slow := at.Aside()
+		late, quick := work(t, openBriefly(t, slow), t.Name()), work(t, openBriefly(t, at), t.Name())
 		add(t, k, 5)
 		old := next(t, late)
-		network.hold(true)
+		slow.Hold(true)
 		again := next(t, quick)
 		if again.Number != 5 || again.Deliveries != 2 {
 			t.Fatalf("got %+v", again)
 		}
 		complete(t, quick, again, "quick")
-		network.hold(false)
+		slow.Hold(false)
 		complete(t, late, old, "late")
 		if got := outcomes(t, k, 1)[5]; string(got.Payload) != "quick" || got.Deliveries != 2 {
 			t.Fatalf("got %+v", got)
 		}
-		if status(t, open(t, url), t.Name()).Repeated != 1 {
+		if status(t, open(t, at), t.Name()).Repeated != 1 {
 			t.Fatal("the repeated call was not counted")
 		}
 		finish(t, k)
@@ -109,8 +109,8 @@ func TestATaskOfALostWorkerGoesToAnotherAndTheFirstResultCounts(t *testing.T) {
 }
 
 func TestJobsTakeTurns(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		c := open(t, url)
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		c := open(t, at)
 		names := []string{t.Name() + "/a", t.Name() + "/b"}
 		for _, name := range names {
 			k := collect(t, c, cluster.JobConfig{Name: name, Settings: []byte("of " + name)})
@@ -158,10 +158,10 @@ func TestJobsTakeTurns(t *testing.T) {
 }
 
 func TestAWorkerOfAllJobsFindsThemAndLetsThemEnd(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		w := work(t, open(t, url))
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		w := work(t, open(t, at))
 		for round := range 3 {
-			c := open(t, url)
+			c := open(t, at)
 			k := collect(t, c, cluster.JobConfig{Name: t.Name()})
 			add(t, k, int64(round))
 			task := next(t, w)
@@ -182,9 +182,9 @@ func TestAWorkerOfAllJobsFindsThemAndLetsThemEnd(t *testing.T) {
 }
 
 func TestAWorkerThatGivesSignsOfLifeKeepsItsTasks(t *testing.T) {
-	onEngines(t, func(t *testing.T, url string) {
-		k := collect(t, open(t, url), cluster.JobConfig{Name: t.Name()})
-		slow, idle := work(t, openBriefly(t, url), t.Name()), work(t, openBriefly(t, url), t.Name())
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		k := collect(t, open(t, at), cluster.JobConfig{Name: t.Name()})
+		slow, idle := work(t, openBriefly(t, at), t.Name()), work(t, openBriefly(t, at), t.Name())
 		add(t, k, 5)
 		task := next(t, slow)
 		taken, cancel := context.WithTimeout(t.Context(), 3*time.Second) // more than two leases
