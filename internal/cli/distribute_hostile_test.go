@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/work"
 )
@@ -127,6 +128,9 @@ func TestAWorkerLeavesJobsThatItDoesNotUnderstand(t *testing.T) {
 			`"attempts":2,"schema":"{\"$ref\":\"file:///etc/passwd\"}"`, 1),
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "another version" {
+				suite.FullOnly(t)
+			}
 			t.Parallel()
 			c := newCrew(t, 1, 16)
 			k := c.collect([]byte(settings))

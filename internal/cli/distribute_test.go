@@ -22,6 +22,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 // crew is a bench whose runs have their calls made by workers.
@@ -97,11 +99,9 @@ func again(paid map[string]int) (n int) {
 
 // TestKillDistributed kills, without a warning, the process that collects, and then those that work.
 func TestKillDistributed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some 30 s of real time, in real processes")
-	}
 	t.Parallel()
-	const items, slots = 700, 24
+	const slots = 24
+	items := suite.Size(150, 700)
 	c := newCrew(t, items, slots)
 	c.args = append(c.args, "--window", "80") // else all is done while there is no collector
 	const concurrent = 12
@@ -110,7 +110,8 @@ func TestKillDistributed(t *testing.T) {
 	luck := rand.New(rand.NewPCG(5, 6))
 	cut, before := 0, map[string]bool{}
 	collects := c.start()
-	const collectors, kills = 3, 5 // a third worker that is lost with an item would make that poison
+	collectors := suite.Size(1, 3)
+	kills := collectors + suite.Size(1, 2) // a third worker that is lost with an item would make that poison
 	for i := range kills {
 		c.awaitLines((i + 1) * items / (kills + 3))
 		time.Sleep(time.Duration(luck.IntN(100)) * time.Millisecond)
@@ -148,10 +149,11 @@ func TestKillDistributed(t *testing.T) {
 // TestADistributedRunIsDrained interrupts the run, and then a worker.
 func TestADistributedRunIsDrained(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t, 300, 16)
+	items := suite.Size(200, 300)
+	c := newCrew(t, items, 16)
 	first := c.hire("--rpm", "1200", "--burst-seconds", "1")
 	collects := c.start()
-	c.awaitLines(30)
+	c.awaitLines(20)
 	collects.Process.Signal(os.Interrupt)
 	out, err := collects.wait()
 	if collects.ProcessState.ExitCode() != 130 || !strings.Contains(out, "the same command goes on") {
@@ -162,7 +164,7 @@ func TestADistributedRunIsDrained(t *testing.T) {
 		t.Errorf("%d of %d items are recorded after an interrupt, and %d calls were made", recorded, len(c.prompts), paid)
 	}
 	collects = c.start()
-	c.awaitLines(recorded + 30)
+	c.awaitLines(recorded + 20)
 	if c.engine != nil {
 		if held := c.engine.Dump(); !strings.Contains(held, "Prompt number") || strings.Contains(held, sentinelCore) {
 			t.Errorf("the engine has no prompts, or the key:\n%s", held)
@@ -181,9 +183,7 @@ func TestADistributedRunIsDrained(t *testing.T) {
 
 // TestOneInterruptEndsARunWhoseEngineIsGone takes the engine away, and gives the next run an empty one at its place.
 func TestOneInterruptEndsARunWhoseEngineIsGone(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some 25 s of real time, in real processes")
-	}
+	suite.FullOnly(t)
 	t.Parallel()
 	c := newCrew(t, 120, 16)
 	engine := newMortal(c, "engine") // in a process of its own: one that is closed within a script answers what no engine does
@@ -287,9 +287,7 @@ func sortedLines(b []byte) []string {
 
 // TestTheEngineIsAwayForAWhile kills the engine, and starts it again with nothing of what it had.
 func TestTheEngineIsAwayForAWhile(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some 15 s of real time, in real processes")
-	}
+	suite.FullOnly(t)
 	binary, err := exec.LookPath("redis-server")
 	if err != nil {
 		t.Skip("there is no redis-server here to kill")
@@ -311,6 +309,7 @@ func TestTheEngineIsAwayForAWhile(t *testing.T) {
 
 // TestAWorkerGoesOnWithOtherModels has one model throttled for long, and its items at the head of the queue.
 func TestAWorkerGoesOnWithOtherModels(t *testing.T) {
+	suite.FullOnly(t)
 	t.Parallel()
 	const slow = 300 // many more than a worker has in hand, so that any item behind them shows that it goes on
 	c := newCrew(t, 2*slow, 16)

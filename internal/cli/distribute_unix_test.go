@@ -7,13 +7,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 // TestAWorkerThatIsStoppedAndGoesOn has one worker stand still until its tasks were given to another.
 func TestAWorkerThatIsStoppedAndGoesOn(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some 15 s of real time, in real processes")
-	}
+	suite.FullOnly(t)
 	t.Parallel()
 	c := newCrew(t, 400, 16)
 	slow := c.hire("--rpm", "600", "--burst-seconds", "1")
