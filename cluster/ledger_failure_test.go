@@ -394,6 +394,38 @@ func TestAChangeOfSlotsIsHeardHoweverMuchElseIsSaidWhileTheEngineIsGone(t *testi
 	})
 }
 
+func TestAMemberThatFallsSilentLosesItsSlotsAndHasThemAgainWhenItSpeaks(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		account, far := rand.Text(), at.Aside()
+		a, other := newCaller(t, at, account), newCaller(t, far, account)
+		a.correct(slots(5, 0))
+		_, first := a.take(1)
+		other.until(3)
+		if r, _ := a.take(2); r.Granted != 1 || r.News.Open != 5 {
+			t.Fatalf("beside three slots of another: %+v", r)
+		}
+		far.Hold(true)
+		if took := a.until(3); took < 2*time.Second {
+			t.Errorf("the slots of a member that is silent were granted after %v: a lease is longer", took)
+		}
+		far.Hold(false)
+		eventually(t, "the calls of a member that speaks again count", func() bool {
+			r, _ := a.take(1)
+			return r.News.Open == 8
+		})
+		a.settle(first)
+		if r, _ := a.take(1); r.Granted != 0 {
+			t.Errorf("of five slots seven are taken: %+v", r)
+		}
+		far.Hold(true)
+		eventually(t, "the slots of a member that died", func() bool {
+			r, _ := a.take(1)
+			return r.Granted == 1
+		})
+	})
+}
+
 func TestTheSlotsOfTheDeadAreBackAlsoWhenTheEnginesClockWasSetBack(t *testing.T) {
 	inMemory(t, func(t *testing.T, at *cluster.Site) {
 		m, now := at.Memory, time.Unix(1_790_000_000, 0)

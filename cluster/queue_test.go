@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -126,41 +125,4 @@ func finish(t *testing.T, k *cluster.Collector) {
 	if err := k.Finish(patient(t)); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func TestEveryTaskIsDoneOnceAndItsResultRemovedWhenRecorded(t *testing.T) {
-	onEngines(t, func(t *testing.T, at *cluster.Site) {
-		const n = 2000
-		c := open(t, at)
-		k := collect(t, c, cluster.JobConfig{Name: t.Name(), Settings: []byte("settings"), Window: 500})
-		for range 3 {
-			echo(t, work(t, open(t, at), t.Name()), 20)
-		}
-		ctx := patient(t)
-		go func() {
-			for i := range int64(n) {
-				if err := k.Add(ctx, cluster.Task{Number: i, Payload: fmt.Appendf(nil, "task %d", i)}); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		}()
-		seen := map[int64]bool{}
-		for o, err := range k.Results(ctx) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if want := fmt.Sprintf("task %d done", o.Number); seen[o.Number] || string(o.Payload) != want || o.Deliveries != 1 {
-				t.Fatalf("outcome %+v (%s), seen %v", o, o.Payload, seen[o.Number])
-			}
-			seen[o.Number] = true
-			k.Recorded(o.Number)
-			if len(seen) == n {
-				break
-			}
-		}
-		if err := k.Finish(ctx); err != nil {
-			t.Fatal(err)
-		}
-	})
 }

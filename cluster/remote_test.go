@@ -81,6 +81,8 @@ func TestARemoteTrustsNoResult(t *testing.T) {
 			{string(batch.AppendAnswer(nil, &good)), ""},
 			{"garbage\x00", "cannot be read"},
 			{string(batch.AppendAnswer(nil, &other)), "belongs to another request"},
+			{strings.Replace(string(batch.AppendAnswer(nil, &good)), "sluice-answer 1", "sluice-answer 3", 1), "of version sluice-answer 3"},
+			{strings.Replace(string(batch.AppendAnswer(nil, &good)), `"kind":"ok"`, `"kind":"auth"`, 1), "none that a worker gives"},
 		} {
 			go func() { complete(t, w, next(t, w), c.result) }()
 			a, err := remote.Do(patient(t), itemOf(n+1, nil))

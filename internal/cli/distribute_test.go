@@ -1,16 +1,10 @@
 package cli_test
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"log"
 	"math/rand/v2"
 	"net"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -187,10 +181,13 @@ func TestOneInterruptEndsARunWhoseEngineIsGone(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t, 120, 16)
 	engine := newMortal(c, "engine") // in a process of its own: one that is closed within a script answers what no engine does
-	c.hire("--rpm", "1200", "--burst-seconds", "1")
+	w := c.hire("--rpm", "1200", "--burst-seconds", "1")
 	collects := c.start()
 	c.awaitLines(20)
 	engine.kill()
+	c.await("both to say so", func() bool {
+		return strings.Contains(collects.out.String(), "waiting for the engine at") && strings.Contains(w.out.String(), "waiting for the engine at")
+	})
 	collects.Process.Signal(os.Interrupt)
 	hung := time.AfterFunc(time.Minute, func() { collects.Process.Kill() })
 	out, err := collects.wait()
@@ -283,64 +280,4 @@ func sortedLines(b []byte) []string {
 	b = regexp.MustCompile(`"(wait|queued|cooldown|backoff|latency)_ms":\d+`).ReplaceAll(b, []byte(`"${1}_ms":0`))
 	b = regexp.MustCompile(`"throttles":\d+|"request_id":"[^"]*"|"created":\d+|"(id|system_fingerprint)":"chatcmpl[^"]*"`).ReplaceAll(b, nil)
 	return slices.Sorted(strings.Lines(string(b)))
-}
-
-// TestTheEngineIsAwayForAWhile kills the engine, and starts it again with nothing of what it had.
-func TestTheEngineIsAwayForAWhile(t *testing.T) {
-	suite.FullOnly(t)
-	binary, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Skip("there is no redis-server here to kill")
-	}
-	t.Parallel()
-	c := newCrew(t, 500, 16)
-	engine := newMortal(c, binary, "--bind", "127.0.0.1", "--save", "", "--dir", c.dir, "--port")
-	w := c.hire("--rpm", "1800", "--burst-seconds", "1")
-	collects := c.start()
-	c.awaitLines(50)
-	engine.kill()
-	c.await("both to say so", func() bool {
-		return strings.Contains(collects.out.String(), "waiting for the engine at") && strings.Contains(w.out.String(), "waiting for the engine at")
-	})
-	engine.start()
-	c.done(collects.wait())
-	t.Logf("%d calls were made twice", c.twice())
-}
-
-// TestAWorkerGoesOnWithOtherModels has one model throttled for long, and its items at the head of the queue.
-func TestAWorkerGoesOnWithOtherModels(t *testing.T) {
-	suite.FullOnly(t)
-	t.Parallel()
-	const slow = 300 // many more than a worker has in hand, so that any item behind them shows that it goes on
-	c := newCrew(t, 2*slow, 16)
-	for i, line := range c.prompts {
-		if i < slow {
-			c.prompts[i] = strings.Replace(line, `"model":"sim-small"`, `"model":"slow"`, 1)
-		}
-	}
-	c.save()
-	behind, err := url.Parse(c.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := httputil.NewSingleHostReverseProxy(behind)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		if bytes.Contains(body, []byte(`"model":"slow"`)) {
-			w.Header().Set("Retry-After", "600")
-			http.Error(w, `{"error":{"message":"Rate limit reached for slow","type":"requests","code":"rate_limit_exceeded"}}`, http.StatusTooManyRequests)
-			return
-		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		proxy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	c.hire("--base-url", server.URL+"/v1")
-	collects := c.start()
-	c.awaitLines(20)
-	collects.Process.Kill()
-	collects.Wait()
-	if text := string(c.read()); strings.Contains(text, `"slow"`) {
-		t.Errorf("an item of the model that pauses is recorded:\n%.500s", text)
-	}
 }
