@@ -41,24 +41,13 @@ func TestOpenSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	acl.do("ACL", "SETUSER", "mute", "on", ">mute-pass-1", "~{sluice*", "resetchannels", "+@all")
 	acl.do("ACL", "SETUSER", "tied", "on", ">tied-pass-1", "~*", "&*", "+@all", "-@scripting")
 	acl.do("ACL", "SETUSER", "short", "on", ">short-pass-1", "~{sluice*", "&{sluice*", "+@all", "-@dangerous", "+info", "-zadd", "-subscribe")
-	hung := listener(t, func(net.Conn) {})
-	closing := listener(t, func(c net.Conn) { c.Close() })
-	web := listener(t, func(c net.Conn) { fmt.Fprint(c, "HTTP/1.1 400 Bad Request\r\n\r\n") })
 	watching := newServer(t, "--sentinel", fmt.Sprintf("sentinel monitor main 127.0.0.1 %d 1", plain.port))
 	_, gone, _ := net.SplitHostPort(closed(t))
-	for name, test := range map[string]struct {
-		cfg        cluster.Config
-		want, hint string
-		settings   bool
-	}{
-		"nobody":              {cluster.Config{URL: "redis://127.0.0.1:" + gone}, "nothing listens there", "start it", false},
-		"no such socket":      {cluster.Config{URL: "unix://" + t.TempDir() + "/none.sock"}, "nothing listens there", "start it", false},
+	hung := listener(t, func(net.Conn) {})
+	for name, test := range map[string]refusedOpen{
 		"no such host":        {cluster.Config{URL: "redis://sluice-test.invalid"}, "no host of that name", "check the URL", false},
 		"silence":             {cluster.Config{URL: "redis://" + hung}, "no answer within 4s", "firewall", false},
-		"a slammed door":      {cluster.Config{URL: "redis://" + closing}, "hung up without a word", "rediss://", false},
-		"another protocol":    {cluster.Config{URL: "redis://" + web}, "does not speak the protocol of Redis", "port", false},
 		"TLS to plain":        {cluster.Config{URL: "rediss://" + plain.address()}, "no answer within", "redis://", false},
-		"TLS to another":      {cluster.Config{URL: "rediss://" + web}, "does not speak TLS", "redis://", false},
 		"no password":         {cluster.Config{URL: secret2}, "wants a password", cluster.PasswordVariable, false},
 		"wrong password":      {cluster.Config{URL: "redis://:open-sesame-2@" + secret.address()}, "user or password is wrong", cluster.PasswordVariable, false},
 		"wrong user":          {cluster.Config{URL: "redis://bob@" + secret.address(), Password: "open-sesame-1"}, "user or password is wrong", "user in the URL", false},
@@ -87,16 +76,42 @@ func TestOpenSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 				fmt.Fprint(conn, "PING\r\n")
 				conn.Read(make([]byte, 7))
 			}
-			text, hint, settings := refused(t, test.cfg)
-			if !strings.Contains(text, test.want) || !strings.Contains(hint, test.hint) || settings != test.settings {
-				t.Errorf("%s (hint: %s, settings %v), want %q, %q, %v", text, hint, settings, test.want, test.hint, test.settings)
-			}
-			for _, password := range []string{"open-sesame", "-pass-1"} {
-				if strings.Contains(text+hint, password) {
-					t.Errorf("the password is in %q", text+hint)
-				}
-			}
+			test.check(t)
 		})
+	}
+}
+
+func TestOpenSaysWhyNothingAnswers(t *testing.T) {
+	closing := listener(t, func(c net.Conn) { c.Close() })
+	web := listener(t, func(c net.Conn) { fmt.Fprint(c, "HTTP/1.1 400 Bad Request\r\n\r\n") })
+	_, gone, _ := net.SplitHostPort(closed(t))
+	for name, test := range map[string]refusedOpen{
+		"nobody":           {cluster.Config{URL: "redis://127.0.0.1:" + gone}, "nothing listens there", "start it", false},
+		"no such socket":   {cluster.Config{URL: "unix://" + t.TempDir() + "/none.sock"}, "nothing listens there", "start it", false},
+		"a slammed door":   {cluster.Config{URL: "redis://" + closing}, "hung up without a word", "rediss://", false},
+		"another protocol": {cluster.Config{URL: "redis://" + web}, "does not speak the protocol of Redis", "port", false},
+		"TLS to another":   {cluster.Config{URL: "rediss://" + web}, "does not speak TLS", "redis://", false},
+	} {
+		t.Run(name, test.check)
+	}
+}
+
+// refusedOpen is a Config that Open refuses, and what the error says.
+type refusedOpen struct {
+	cfg        cluster.Config
+	want, hint string
+	settings   bool
+}
+
+func (o refusedOpen) check(t *testing.T) {
+	text, hint, settings := refused(t, o.cfg)
+	if !strings.Contains(text, o.want) || !strings.Contains(hint, o.hint) || settings != o.settings {
+		t.Errorf("%s (hint: %s, settings %v), want %q, %q, %v", text, hint, settings, o.want, o.hint, o.settings)
+	}
+	for _, password := range []string{"open-sesame", "-pass-1"} {
+		if strings.Contains(text+hint, password) {
+			t.Errorf("the password is in %q", text+hint)
+		}
 	}
 }
 

@@ -19,6 +19,15 @@ func TestWordsOfEveryEngineAreKnown(t *testing.T) {
 		says, want, hint string
 		settings         bool
 	}{
+		"wrong password": {"WRONGPASS invalid username-password pair or user is disabled.", "user or password is wrong", cluster.PasswordVariable, false},
+		"no password":    {"NOAUTH Authentication required.", "wants a password", cluster.PasswordVariable, false},
+		"commands":       {"NOPERM User mute has no permissions to run the 'eval' command", "its user may not do all that is needed", "ACL SETUSER", true},
+		"protected mode": {"DENIED Redis is running in protected mode", "programs of its own host", cluster.PasswordVariable, true},
+		"a start":        {"LOADING Redis is loading the dataset in memory", "reads its data from disk", "in a moment", false},
+		"a replica":      {"READONLY You can't write against a read only replica.", "it is a replica", "master_set=NAME", true},
+		"memory":         {"OOM command not allowed when used memory > 'maxmemory'.", "its memory is full", "maxmemory", false},
+		"a sentinel":     {"ERR unknown command 'EVAL', with args beginning with: 'x'", "it may be a sentinel", "master_set=NAME", true},
+		"a database":     {"ERR DB index is out of range", "no database of that number", "number", true},
 		"channels, Redis 7.0": {"NOPERM The user executing the script can't publish to the channel mentioned in the command",
 			"its user may not do all that is needed", "&{sluice*", true},
 		"channels, Redis 7.2, Redis 8, Valkey": {"ERR ACL failure in script: No permissions to access a channel script: 2cbcc9532e44, on @user_script:2.",
