@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -351,11 +352,15 @@ func cmdFreeport(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], freeAddress())
 }
 
+// lastPort is the port that a test was given last, from 22000 on: no two tests of a process get the same.
+var lastPort atomic.Int64
+
 // freeAddress returns one that nobody listens at. Its port is none of those that systems give to whoever asks for any, which are
 // 32768 and above, so that no other test gets it meanwhile.
 func freeAddress() string {
+	lastPort.CompareAndSwap(0, rand.Int64N(10000))
 	for {
-		address := fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(22000))
+		address := fmt.Sprintf("127.0.0.1:%d", 22000+lastPort.Add(1)%10000)
 		if l, err := net.Listen("tcp", address); err == nil {
 			l.Close()
 			return address
