@@ -163,7 +163,7 @@ func (m *model) step() {
 		m.rerun = only
 	}
 	time.Sleep(time.Second) // a rerun is of results from before it
-	rep, err, cut := m.cutRun()
+	rep, cut, err := m.cutRun()
 	m.tell("changed %v, retry %v, only %q: cut by %s, error %v", m.cfg.Changed, m.retried, only, cut, err)
 	whole := m.check(rep, err, only)
 	if whole {
@@ -173,7 +173,7 @@ func (m *model) step() {
 }
 
 // cutRun runs, and perhaps drains, cancels or crashes that. The directory of a run that crashed is that of one instant.
-func (m *model) cutRun() (rep proc.Report, err error, cut string) {
+func (m *model) cutRun() (rep proc.Report, cut string, err error) {
 	m.limits.Limits.Concurrent = 1 + m.luck.IntN(4)
 	s, err := sluice.New(m.limits)
 	if err != nil {
@@ -216,7 +216,7 @@ func (m *model) cutRun() (rep proc.Report, err error, cut string) {
 			m.t.Error(wrong)
 		}
 	}
-	return rep, err, cut
+	return rep, cut, err
 }
 
 // recorded are the results by id.
