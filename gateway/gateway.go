@@ -101,10 +101,14 @@ type Gateway struct {
 	tenants *Tenants // they outlive what they are served with
 
 	draining atomic.Bool
-	watching atomic.Int64   // pages that are kept up to date
-	guesses  guesses        // at the admin key
-	open     sync.WaitGroup // requests
-	long     sync.Mutex     // held while a body that is in a file is looked at: one at a time is in memory
+	watching atomic.Int64 // pages that are kept up to date
+	guesses  guesses      // at the admin key
+	long     sync.Mutex   // held while a body that is in a file is looked at: one at a time is in memory
+
+	// A count, not a sync.WaitGroup: a connection may begin a request while Wait waits.
+	mu   sync.Mutex
+	open int // requests
+	idle sync.Cond
 }
 
 // New returns a Gateway, or an error that names the field of cfg that is wrong.
@@ -115,6 +119,7 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{log: cfg.Logger}
+	g.idle.L = &g.mu
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
@@ -128,8 +133,8 @@ func New(cfg Config) (*Gateway, error) {
 
 // ServeHTTP serves one request.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	g.open.Add(1)
-	defer g.open.Done()
+	g.count(1)
+	defer g.count(-1)
 	on := g.take()
 	on.patience(w, r)
 	if on.cfg.Dashboard && (r.URL.Path == "/ui" || strings.HasPrefix(r.URL.Path, "/ui/")) && on.guard.refuses(r) == "" {
@@ -229,7 +234,21 @@ func (s *state) patience(w http.ResponseWriter, r *http.Request) {
 func (g *Gateway) Drain() { g.draining.Store(true) }
 
 // Wait waits until all requests are over.
-func (g *Gateway) Wait() { g.open.Wait() }
+func (g *Gateway) Wait() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.open > 0 {
+		g.idle.Wait()
+	}
+}
+
+func (g *Gateway) count(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open += n; g.open == 0 {
+		g.idle.Broadcast()
+	}
+}
 
 func answerText(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
