@@ -131,7 +131,7 @@ func (s *FileStore) Save(member string, data []byte) error {
 	if err != nil {
 		return fmt.Errorf("checkpoint of member %.100q: %w", member, err)
 	}
-	if planted.Every("checkpoint not saved", 20) {
+	if planted.Every("checkpoint not saved", 4) {
 		return nil
 	}
 	path := s.path(member)

@@ -39,6 +39,9 @@ func interruptible(ctx context.Context) (_ context.Context, end func()) {
 	}
 }
 
+// lateHangUps takes what comes after stop: a closing terminal may send more than one, and the default action kills.
+var lateHangUps = make(chan os.Signal, 1)
+
 // listen begins to listen; reread is nil where there is nothing to re-read.
 func listen(drain, abandon func(os.Signal), reread func()) *interrupts {
 	i := &interrupts{
@@ -53,6 +56,7 @@ func listen(drain, abandon func(os.Signal), reread func()) *interrupts {
 	signal.Notify(i.signals, os.Interrupt, syscall.SIGTERM)
 	if !signal.Ignored(syscall.SIGHUP) { // under nohup it is
 		signal.Notify(i.signals, syscall.SIGHUP)
+		signal.Notify(lateHangUps, syscall.SIGHUP)
 	}
 	signal.Ignore(syscall.SIGPIPE) // whoever read the progress is gone: that is no reason to abandon calls
 	i.wg.Go(i.loop)
