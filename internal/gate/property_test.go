@@ -258,7 +258,7 @@ func (p *play) wind() {
 			p.rt.Fatalf("an idle lane has an open call of %v", l.Oldest)
 		}
 	}
-	p.sleep(48 * time.Hour)
+	p.sleep(50 * time.Hour) // a debt is a day's at most, and both days refill at 97 % or more
 	for _, l := range p.g.Snapshot(p.now) {
 		for _, b := range l.Budgets {
 			if b.Cap > float64(max(1, b.Limit)) {
