@@ -153,7 +153,7 @@ func (p *play) outcome() gate.Outcome {
 	if o.Kind.Throttle() {
 		o.Dimension = gate.Dimension(rapid.IntRange(0, int(gate.NumDimensions)-1).Draw(p.rt, "exceeded"))
 		o.Limit = draw(p.rt, []int64{0, 0, 60, 600, 6000}, "stated")
-		if o.Dimension >= gate.RequestsPerDay {
+		if o.Dimension >= gate.RequestsPerDay || o.Dimension == gate.AnyDimension { // it may be taken for one of a day
 			o.Limit *= 10_000
 		}
 		o.Used = draw(p.rt, []int64{0, o.Limit, o.Limit / 2}, "used")
