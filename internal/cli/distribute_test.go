@@ -105,7 +105,7 @@ func TestKillDistributed(t *testing.T) {
 	cut, before := 0, map[string]bool{}
 	collects := c.start()
 	collectors := suite.Size(1, 3)
-	kills := collectors + suite.Size(1, 2) // a third worker that is lost with an item would make that poison
+	kills := collectors + suite.Size(0, 2) // a third worker that is lost with an item would make that poison
 	for i := range kills {
 		c.awaitLines((i + 1) * items / (kills + 3))
 		time.Sleep(time.Duration(luck.IntN(100)) * time.Millisecond)
@@ -143,11 +143,11 @@ func TestKillDistributed(t *testing.T) {
 // TestADistributedRunIsDrained interrupts the run, and then a worker.
 func TestADistributedRunIsDrained(t *testing.T) {
 	t.Parallel()
-	items := suite.Size(200, 300)
+	items := suite.Size(120, 300)
 	c := newCrew(t, items, 16)
 	first := c.hire("--rpm", "1200", "--burst-seconds", "1")
 	collects := c.start()
-	c.awaitLines(20)
+	c.awaitLines(10)
 	collects.Process.Signal(os.Interrupt)
 	out, err := collects.wait()
 	if collects.ProcessState.ExitCode() != 130 || !strings.Contains(out, "the same command goes on") {
@@ -158,7 +158,7 @@ func TestADistributedRunIsDrained(t *testing.T) {
 		t.Errorf("%d of %d items are recorded after an interrupt, and %d calls were made", recorded, len(c.prompts), paid)
 	}
 	collects = c.start()
-	c.awaitLines(recorded + 20)
+	c.awaitLines(recorded + 10)
 	if c.engine != nil {
 		if held := c.engine.Dump(); !strings.Contains(held, "Prompt number") || strings.Contains(held, sentinelCore) {
 			t.Errorf("the engine has no prompts, or the key:\n%s", held)

@@ -83,8 +83,9 @@ var sims sync.Map
 type tests struct{ m *testing.M }
 
 func (s tests) Run() int {
-	flag.Set("test.parallel", "6")     // they mostly wait; m.Run parses the command line, which wins
+	flag.Set("test.parallel", "16")    // they mostly wait; m.Run parses the command line, which wins
 	miniredis.DumpMaxLineLen = 1 << 20 // tests look for keys in all that an engine holds
+	suite.InMemory()
 	root, err := os.MkdirTemp("", "sluice-cli-test-")
 	if err != nil {
 		log.Fatal(err)

@@ -135,7 +135,8 @@ func (g *gatewayProcess) load(t *testing.T) (done *atomic.Int64, rest func()) {
 }
 
 func TestReadingSettingsAgainFailsNoCall(t *testing.T) {
-	provider := &busy{took: 3 * time.Millisecond, open: make(map[string]int), most: make(map[string]int)}
+	t.Parallel() // it mostly waits
+	provider := &busy{took: 20 * time.Millisecond, open: make(map[string]int), most: make(map[string]int)}
 	web := httptest.NewServer(provider)
 	defer web.Close()
 	dir := t.TempDir()
