@@ -37,12 +37,6 @@ func newCrew(t *testing.T, items, slots int) *crew {
 		c.redis = "redis://" + c.engine.Addr()
 	}
 	c.args = []string{"--redis", c.redis, "--distribute", "--progress", "plain"}
-	t.Cleanup(func() {
-		for _, w := range c.workers {
-			w.Process.Kill() // if it did not end before
-			w.Wait()
-		}
-	})
 	return c
 }
 
@@ -55,13 +49,8 @@ func (c *crew) hire(args ...string) *run {
 	if !slices.Contains(c.args, "--job") {
 		c.args = append(c.args, "--job", c.job())
 	}
-	r := &run{Cmd: exec.Command("sluice", append([]string{"worker", "--redis", c.redis, "--job", c.job(), "--provider", "openai",
-		"--base-url", c.url + "/v1", "--progress", "plain"}, args...)...)}
-	r.Env = append(os.Environ(), "OPENAI_API_KEY="+sentinelKey, "XDG_STATE_HOME="+filepath.Join(c.dir, "state"))
-	r.Stdout, r.Stderr = &r.out, &r.out
-	if err := r.Start(); err != nil {
-		c.t.Fatal(err)
-	}
+	r := launch(c.t, c.dir, "OPENAI_API_KEY", append([]string{"worker", "--redis", c.redis, "--job", c.job(), "--provider", "openai",
+		"--base-url", c.url + "/v1", "--progress", "plain"}, args...)...)
 	c.workers = append(c.workers, r)
 	return r
 }
@@ -95,9 +84,9 @@ func again(paid map[string]int) (n int) {
 func TestKillDistributed(t *testing.T) {
 	t.Parallel()
 	const slots = 24
-	items := suite.Size(150, 700)
+	items := suite.Size(100, 700)
 	c := newCrew(t, items, slots)
-	c.args = append(c.args, "--window", "80") // else all is done while there is no collector
+	c.args = append(c.args, "--window", "40") // else all is done while there is no collector
 	const concurrent = 12
 	hire := func() *run { return c.hire("--concurrent", fmt.Sprint(concurrent)) }
 	workers := []*run{hire(), hire()}
@@ -212,7 +201,6 @@ type mortal struct {
 func newMortal(c *crew, command ...string) *mortal {
 	m := &mortal{crew: c, address: freeAddress()}
 	m.command = append(command, m.address[strings.LastIndex(m.address, ":")+1:])
-	c.lastStart = &run{} // which says what there was, should the engine not come
 	m.start()
 	c.t.Cleanup(m.kill)
 	c.redis = "redis://" + m.address

@@ -117,12 +117,10 @@ func replayAll(t *testing.T, replays []replay) {
 	n := strconv.Itoa(len(replays))
 	run := b.command("--items", b.write("items.jsonl", items.String()), "--jobs", n, "--max-jobs", n, "--attempts", "1", "--allow-dash", "--",
 		"sh", "-c", script, b.dir, "{stdout}", "{stderr}", "{exit}")
-	if err := run.Start(); err != nil {
-		t.Fatal(err)
-	}
+	run.start(t)
 	ended := make(chan error, 1)
 	go func() { ended <- run.Wait() }()
-	awaitRun(t, run, func() bool { return b.counts("begun")["begun"] >= len(replays) })
+	await(t, "the run", func() bool { return b.counts("begun")["begun"] >= len(replays) }, &run.out)
 	b.write("open", "")
 	w, err := os.OpenFile(gate, os.O_RDWR, 0)
 	if err != nil {
@@ -131,7 +129,7 @@ func replayAll(t *testing.T, replays []replay) {
 	for range replays {
 		fmt.Fprintln(w)
 	}
-	awaitRun(t, run, func() bool { return len(ends(b)) >= len(replays) })
+	await(t, "the run", func() bool { return len(ends(b)) >= len(replays) }, &run.out)
 	run.Process.Signal(os.Interrupt)
 	select {
 	case <-ended:

@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sluice-llm/sluice/proc"
 )
@@ -25,10 +24,8 @@ func TestRetryFailedIsKilled(t *testing.T) {
 	b.write("mended", "")
 	args = append([]string{"--retry-failed"}, args...)
 	r := b.command(args...)
-	if err := r.Start(); err != nil {
-		t.Fatal(err)
-	}
-	awaitRun(t, r, func() bool { return b.counts("log")["item2"] > 0 && b.results()["1"].State == proc.Succeeded })
+	r.start(t)
+	await(t, "the run", func() bool { return b.counts("log")["item2"] > 0 && b.results()["1"].State == proc.Succeeded }, &r.out)
 	r.Process.Kill()
 	r.Wait()
 	b.awaitNothing()
@@ -54,14 +51,12 @@ func TestEndsWellWhenAsked(t *testing.T) {
 	b := newBed(t)
 	script := `trap 'exit 0' TERM; echo begun >> "$0"; sleep 60 & wait; echo whole`
 	r := b.command("--items", b.items(2), "--jobs", "2", "--progress", "plain", "--", "sh", "-c", script, b.path("log"))
-	said := new(lockedBuffer)
+	said := new(transcript)
 	r.Stderr = said
-	if err := r.Start(); err != nil {
-		t.Fatal(err)
-	}
-	awaitRun(t, r, func() bool { return b.counts("log")["begun"] == 2 })
+	r.start(t)
+	await(t, "the run", func() bool { return b.counts("log")["begun"] == 2 }, &r.out)
 	r.Process.Signal(os.Interrupt)
-	awaitRun(t, r, func() bool { return strings.Contains(said.String(), "Ctrl-C again") })
+	await(t, "the run", func() bool { return strings.Contains(said.String(), "Ctrl-C again") }, said)
 	r.Process.Signal(os.Interrupt)
 	r.Wait()
 	if code := r.ProcessState.ExitCode(); code != 130 || len(b.results()) != 0 {
@@ -84,16 +79,5 @@ func TestBackupOfStateCounts(t *testing.T) {
 	b.write("state/state.json.bak", `{"version":99,"status":"interrupted"}`)
 	if code, out := b.exec(args...); code != 2 || !strings.Contains(out, "was written by a newer Sluice") {
 		t.Errorf("exit code %d: %s", code, out)
-	}
-}
-
-// awaitRun waits until something holds of a run that goes on.
-func awaitRun(t *testing.T, run *run, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(5 * time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			run.Process.Kill()
-			t.Fatalf("it takes too long: %s", run.out.String())
-		}
 	}
 }

@@ -202,7 +202,7 @@ func TestAllWaitForOneWindow(t *testing.T) {
 // TestExecIsKilled kills runs at instants spread over them, with commands and their children running.
 func TestExecIsKilled(t *testing.T) {
 	t.Parallel()
-	items, kills := suite.Size(40, 120), suite.Size(4, 20)
+	items, kills := suite.Size(30, 120), suite.Size(3, 20)
 	b := newBed(t)
 	list := b.items(items)
 	args := []string{"--items", list, "--jobs", "6", "--", "agent", "work", b.path("log"), "{}", "40ms"}
@@ -211,19 +211,16 @@ func TestExecIsKilled(t *testing.T) {
 	busy := 0
 	for kill := range kills {
 		r := b.command(args...)
-		if err := r.Start(); err != nil {
-			t.Fatal(err)
-		}
+		r.start(t)
 		want := kill * items / (kills + 4)
-		for end := time.Now().Add(5 * time.Minute); len(b.results()) < want && time.Now().Before(end); {
-			time.Sleep(5 * time.Millisecond)
-		}
+		await(t, "results", func() bool { return len(b.results()) >= want }, &r.out)
 		time.Sleep(time.Duration(luck.IntN(120)) * time.Millisecond)
 		// Every fourth kill comes at any instant, the others when commands run, which takes its time on a busy machine.
-		runs := len(b.alive()) > 2 // more than itself and its guard
-		for end := time.Now().Add(5 * time.Minute); !runs && kill%4 > 0 && len(b.results()) < items && time.Now().Before(end); {
-			runs = len(b.alive()) > 2
-		}
+		runs := false
+		await(t, "commands", func() bool {
+			runs = len(b.alive()) > 2 // more than itself and its guard
+			return runs || kill%4 == 0 || len(b.results()) == items
+		}, &r.out)
 		if runs {
 			busy++
 		}

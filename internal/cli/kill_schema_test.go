@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -107,13 +107,7 @@ func newSchemaBench(t *testing.T, items, slots int) *schemaBench {
 
 func (b *schemaBench) start() *run {
 	b.t.Helper()
-	r := &run{Cmd: exec.Command("sluice", b.cmd...)}
-	r.Env = append(os.Environ(), "OPENAI_API_KEY="+sentinelKey, "XDG_STATE_HOME="+filepath.Join(b.dir, "state"))
-	r.Stdout, r.Stderr = &r.out, &r.out
-	if err := r.Start(); err != nil {
-		b.t.Fatal(err)
-	}
-	return r
+	return launch(b.t, b.dir, "OPENAI_API_KEY", b.cmd...)
 }
 
 // settle waits for the connections of a killed run to end, and its calls with them, forgets what was tried, and returns how
@@ -126,22 +120,15 @@ func (b *schemaBench) settle() map[int]int {
 	}
 	own.Close()
 	e := b.examinee
-	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	await(b.t, "calls to end", func() bool {
 		e.mu.Lock()
-		if e.conns == 0 && e.last == own.LocalAddr().String() {
-			defer e.mu.Unlock()
-			clear(e.tries)
-			good := make(map[int]int)
-			for n, times := range e.fit {
-				good[n] = times
-			}
-			return good
-		}
-		e.mu.Unlock()
-		if time.Now().After(end) {
-			b.t.Fatal("calls do not end")
-		}
-	}
+		defer e.mu.Unlock()
+		return e.conns == 0 && e.last == own.LocalAddr().String()
+	})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	clear(e.tries)
+	return maps.Clone(e.fit)
 }
 
 // judge compares what is recorded now with what was answered, when so many calls may have been cut off since.
@@ -178,9 +165,7 @@ func TestKillUnderSchema(t *testing.T) {
 	luck := rand.New(rand.NewPCG(5, 6))
 	for i := range kills {
 		cmd := b.start()
-		for end := time.Now().Add(5 * time.Minute); len(examinedLines(t, b.out)) < i*items/kills/2 && time.Now().Before(end); {
-			time.Sleep(5 * time.Millisecond)
-		}
+		await(t, "results", func() bool { return len(examinedLines(t, b.out)) >= i*items/kills/2 }, &cmd.out)
 		time.Sleep(time.Duration(luck.IntN(150)) * time.Millisecond)
 		cmd.Process.Kill() // if it did not end before
 		cmd.Wait()

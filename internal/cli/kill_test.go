@@ -207,6 +207,30 @@ type run struct {
 	out transcript
 }
 
+// launch starts sluice with its state below dir and the key in a variable.
+func launch(t testing.TB, dir, key string, args ...string) *run {
+	t.Helper()
+	r := &run{Cmd: exec.Command("sluice", args...)}
+	r.Env = append(os.Environ(), key+"="+sentinelKey, "XDG_STATE_HOME="+filepath.Join(dir, "state"))
+	r.Stdout, r.Stderr = &r.out, &r.out
+	r.start(t)
+	return r
+}
+
+// start starts the process. The end of the test kills it.
+func (r *run) start(t testing.TB) {
+	t.Helper()
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if r.ProcessState == nil { // the test failed before its end
+			r.Process.Kill()
+			r.Wait()
+		}
+	})
+}
+
 // transcript is what a process said, which may be read while it goes on. The zero value is ready.
 type transcript struct {
 	mu   sync.Mutex
@@ -239,7 +263,7 @@ func newKillBench(t *testing.T, items, slots int) *killBench {
 		t.Fatal(err)
 	}
 	k := &killBench{t: t, dir: dir, in: filepath.Join(dir, "in.jsonl"), out: filepath.Join(dir, "out.jsonl"),
-		ids: map[string]string{}, done: map[string]int{}, cut: map[string]int{}}
+		lastStart: &run{}, ids: map[string]string{}, done: map[string]int{}, cut: map[string]int{}}
 	k.write(items)
 	server := exec.Command("sluice", "sim", "--concurrent", fmt.Sprint(slots), "--rpm", "12000", "--burst-seconds", "1",
 		"--latency", "150ms", "--jitter", "0.3")
@@ -297,21 +321,9 @@ func (k *killBench) save() {
 
 // start runs the command, always the same.
 func (k *killBench) start() *run {
-	args := append([]string{"run", "--provider", "openai", "--base-url", k.url + "/v1", k.in, "-o", k.out}, k.args...)
-	r := &run{Cmd: exec.Command("sluice", args...)}
-	r.Env = append(os.Environ(), "OPENAI_API_KEY="+sentinelKey, "XDG_STATE_HOME="+filepath.Join(k.dir, "state"))
-	r.Stdout, r.Stderr = &r.out, &r.out
-	if err := r.Start(); err != nil {
-		k.t.Fatal(err)
-	}
-	k.t.Cleanup(func() {
-		if r.ProcessState == nil { // the test failed before its end
-			r.Process.Kill()
-			r.Wait()
-		}
-	})
-	k.lastStart = r
-	return r
+	k.lastStart = launch(k.t, k.dir, "OPENAI_API_KEY",
+		append([]string{"run", "--provider", "openai", "--base-url", k.url + "/v1", k.in, "-o", k.out}, k.args...)...)
+	return k.lastStart
 }
 
 // awaitLines waits until the output has so many lines.
@@ -373,12 +385,7 @@ func (k *killBench) settle() map[string]int {
 }
 
 func (k *killBench) await(what string, done func() bool) {
-	k.t.Helper()
-	for end := time.Now().Add(5 * time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			k.t.Fatalf("waited in vain for %s; the run said:\n%s\nand the imitation:\n%s", what, &k.lastStart.out, k.simSays)
-		}
-	}
+	await(k.t, what, done, &k.lastStart.out, k.simSays)
 }
 
 // anew asks by a connection of its own each time: it is accepted after those that a dead run had made.

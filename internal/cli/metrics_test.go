@@ -87,16 +87,6 @@ func watchRun(t *testing.T, items int, flags ...string) *watched {
 	return w
 }
 
-// until waits until done, and fails the test if that takes too long.
-func until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(5 * time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
 // get returns an answer's status and text; 0 where nobody answers.
 func get(url, host string) (status int, text string) {
 	req, err := http.NewRequest(http.MethodGet, url, nil)
@@ -117,9 +107,9 @@ func get(url, host string) (status int, text string) {
 func TestTheMetricsOfARunAreServedWhileItGoesOn(t *testing.T) {
 	w := watchRun(t, 30, "--metrics-listen", "127.0.0.1:0")
 	at := regexp.MustCompile(`metrics at (http://127\.0\.0\.1:\d+)/metrics`)
-	until(t, "the address", func() bool { return at.MatchString(w.stderr.String()) })
+	await(t, "the address", func() bool { return at.MatchString(w.stderr.String()) })
 	base := at.FindStringSubmatch(w.stderr.String())[1]
-	until(t, "the metrics of 29 items done and one in flight", func() bool {
+	await(t, "the metrics of 29 items done and one in flight", func() bool {
 		_, text := get(base+"/metrics", "")
 		return !slices.ContainsFunc([]string{
 			`sluice_items_total{kind="ok",lane="m"} 29`, `sluice_in_flight{lane="m"} 1`, `sluice_waiting{lane="m"} 0`, `sluice_input_items 30`,

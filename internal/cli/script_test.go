@@ -468,11 +468,11 @@ func duration(ts *testscript.TestScript, text string) time.Duration {
 	return d
 }
 
-// await polls until done reports true, and fails after a minute. What it waits for is the work of another process.
-func await(ts *testscript.TestScript, what string, done func() bool) {
-	for end := time.Now().Add(5 * time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
+// await polls until done reports true. After five minutes it fails the test or script, with the output of processes.
+func await(t interface{ Fatalf(string, ...any) }, what string, done func() bool, output ...any) {
+	for end := time.Now().Add(5 * time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			ts.Fatalf("waited in vain for %s", what)
+			t.Fatalf("waited in vain for %s\n%s", what, fmt.Sprintln(output...))
 		}
 	}
 }

@@ -157,8 +157,7 @@ func TestTheAccessLogGoesOnInANewFileAfterHangup(t *testing.T) {
 	log, old := filepath.Join(dir, "access.jsonl"), filepath.Join(dir, "access.jsonl.1")
 	say(t, g.url, "m", "before")
 	has := func(file string, lines int) {
-		for end := time.Now().Add(5 * time.Minute); len(accessLines(t, file)) < lines && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		}
+		await(t, file, func() bool { return len(accessLines(t, file)) >= lines }, g.stderr)
 	}
 	has(log, 1)
 	if err := os.Rename(log, old); err != nil {
@@ -167,14 +166,10 @@ func TestTheAccessLogGoesOnInANewFileAfterHangup(t *testing.T) {
 	say(t, g.url, "m", "between")
 	has(old, 2)
 	g.cmd.Process.Signal(syscall.SIGHUP)
-	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		if _, err := os.Stat(log); err == nil {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("there is no new file: %s", g.stderr)
-		}
-	}
+	await(t, "the new file", func() bool {
+		_, err := os.Stat(log)
+		return err == nil
+	}, g.stderr)
 	say(t, g.url, "m", "after")
 	g.stop(t)
 	if before, after := fmt.Sprint(accessLines(t, old)), fmt.Sprint(accessLines(t, log)); before != "[before between]" || after != "[after]" {

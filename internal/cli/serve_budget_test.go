@@ -75,7 +75,7 @@ func TestBudgetsSurviveKills(t *testing.T) {
 		}
 		before := provider.answers.Load()
 		time.Sleep(200*time.Millisecond + rand.N(200*time.Millisecond))
-		until(t, "an answer", func() bool { return provider.answers.Load() > before })
+		await(t, "an answer", func() bool { return provider.answers.Load() > before })
 		g.cmd.Process.Kill()
 		g.cmd.Wait()
 		calls.Wait()

@@ -154,12 +154,10 @@ func (g *gatewayProcess) full(t *testing.T, key, body string) (all []series) {
 	var calls sync.WaitGroup
 	until := func(name string, value float64) {
 		there := func(s series) bool { return s.name == name && s.value >= value }
-		for end := time.Now().Add(5 * time.Minute); !slices.ContainsFunc(all, there); time.Sleep(20 * time.Millisecond) {
-			if all = scrapeMetrics(t, g.url+"/metrics"); time.Now().After(end) {
-				t.Errorf("%s is never %v", name, value)
-				return
-			}
-		}
+		await(t, name, func() bool {
+			all = scrapeMetrics(t, g.url+"/metrics")
+			return slices.ContainsFunc(all, there)
+		})
 	}
 	patient, end := context.WithCancel(t.Context())
 	defer end()

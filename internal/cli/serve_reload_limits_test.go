@@ -33,27 +33,19 @@ func TestLimitsChangeAtOnceUnderLoad(t *testing.T) {
 	settings(4)
 	g := startGateway(t, dir, "--config", "sluice.yaml")
 	done, rest := g.load(t)
-	await := func(what string, ok func() bool) {
-		t.Helper()
-		for end := time.Now().Add(5 * time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%s: %s", what, g.stderr)
-			}
-		}
-	}
 	for i := range suite.Size(5, 20) {
 		slots := []int{1, 12, 3, 7, 2}[i%5]
 		settings(slots)
 		g.cmd.Process.Signal(syscall.SIGHUP)
-		await("the settings are not read", func() bool { return strings.Count(g.stderr.String(), "settings re-read: ") > i })
-		await("calls that had a slot before do not end", func() bool {
+		await(t, "the settings to be read", func() bool { return strings.Count(g.stderr.String(), "settings re-read: ") > i }, g.stderr)
+		await(t, "calls that had a slot before to end", func() bool {
 			return !slices.ContainsFunc(scrapeMetrics(t, g.url+"/metrics"), func(s series) bool { return s.name == "sluice_in_flight" && int(s.value) > slots })
 		})
 		provider.forget()
 		before := done.Load()
-		await("calls stand still", func() bool { return done.Load() >= before+24 })
+		await(t, "calls to end", func() bool { return done.Load() >= before+24 })
 		most := provider.forget()
-		await("not all slots are used", func() bool { // at once, but on a busy machine
+		await(t, "all slots to be used", func() bool { // at once, but on a busy machine
 			most = max(most, provider.forget())
 			return most >= slots
 		})

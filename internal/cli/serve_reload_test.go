@@ -49,28 +49,11 @@ func (b *busy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type gatewayProcess struct {
 	cmd    *exec.Cmd
 	url    string
-	stderr *lockedBuffer
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
+	stderr *transcript
 }
 
 func startGateway(t *testing.T, dir string, args ...string) *gatewayProcess {
-	g := &gatewayProcess{cmd: exec.Command("sluice", append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...), stderr: &lockedBuffer{}}
+	g := &gatewayProcess{cmd: exec.Command("sluice", append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...), stderr: &transcript{}}
 	g.cmd.Dir, g.cmd.Stderr = dir, g.stderr
 	g.cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+dir, "GORACE=atexit_sleep_ms=0")
 	out, err := g.cmd.StdoutPipe()
@@ -161,14 +144,11 @@ func TestReadingSettingsAgainFailsNoCall(t *testing.T) {
 	for i := range suite.Size(10, 40) {
 		put(t, settings, forms[(i+1)%len(forms)])
 		g.cmd.Process.Signal(syscall.SIGHUP)
-		for end := time.Now().Add(5 * time.Minute); i < 10 && len(read.FindAllString(g.stderr.String(), -1)) <= i && time.Now().Before(end); {
-			time.Sleep(time.Millisecond) // each form is read; later ones come as they may
+		if i < 10 { // each form is read; later ones come as they may
+			await(t, "the settings to be read", func() bool { return len(read.FindAllString(g.stderr.String(), -1)) > i }, g.stderr)
 		}
-		for before, end := done.Load(), time.Now().Add(5*time.Minute); done.Load() < before+8; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("calls stand still: %s", g.stderr)
-			}
-		}
+		before := done.Load()
+		await(t, "calls to end", func() bool { return done.Load() >= before+8 }, g.stderr)
 	}
 	rest()
 	g.stop(t)
@@ -230,11 +210,7 @@ func TestANewKeyInItsFileIsUsed(t *testing.T) {
 		t.Errorf("without a key that is accepted: %s", said)
 	}
 	put(t, filepath.Join(dir, "a.key"), "the-new-key-of-all")
-	for end := time.Now().Add(5 * time.Minute); ask() != http.StatusOK; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("the old key is used: %s", g.stderr)
-		}
-	}
+	await(t, "the new key", func() bool { return ask() == http.StatusOK }, g.stderr)
 	if said := ready(); said != "200 ready\n" {
 		t.Errorf("with one: %s", said)
 	}
@@ -255,12 +231,7 @@ func TestSettingsAreReadAgainWhenTheirKeyComes(t *testing.T) {
 	g := startGateway(t, dir, "--config", "sluice.yaml")
 	defer g.stop(t)
 	says := func(text string) {
-		t.Helper()
-		for end := time.Now().Add(5 * time.Minute); !strings.Contains(g.stderr.String(), text); time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("it does not say %q: %s", text, g.stderr)
-			}
-		}
+		await(t, text, func() bool { return strings.Contains(g.stderr.String(), text) }, g.stderr)
 	}
 	put(t, filepath.Join(dir, "sluice.yaml"), "upstreams:\n"+upstream("a")+upstream("b"))
 	says("settings stay as they are: ")

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -101,7 +100,7 @@ func (f viaForm) submits() string {
 // requests at the same account all the while.
 func viaKills(t testing.TB, form viaForm, instants []viaInstant) {
 	const each = 10
-	lines := 60*each + 40*each*len(instants)/5 // so that there is something left to do at the last of them
+	lines := suite.Size(20, 60)*each + 40*each*len(instants)/5 // so that there is something left to do at the last of them
 	v := newViaBench(t, form, sim.Batches{Latency: 300 * time.Millisecond, EnqueuedTokens: 8 * each * 200}, lines)
 	v.args = []string{"--batch-requests", fmt.Sprint(each), "--batch-poll", "50ms", "--batch-tokens", fmt.Sprint(8 * each * 4)}
 	for _, instant := range instants {
@@ -275,13 +274,7 @@ func (v *viaBench) strike(call string, after bool) bool {
 func (v *viaBench) start() *run {
 	v.Helper()
 	args := append([]string{"run", "--provider", v.form.name, "--base-url", v.web.URL + v.form.base, "--via", "batch-api", v.in, "-o", v.out}, v.args...)
-	r := &run{Cmd: exec.Command("sluice", args...)}
-	r.Env = append(os.Environ(), v.form.key+"="+sentinelKey, "XDG_STATE_HOME="+filepath.Join(v.dir, "state"))
-	r.Stdout, r.Stderr = &r.out, &r.out
-	if err := r.Start(); err != nil {
-		v.Fatal(err)
-	}
-	return r
+	return launch(v, v.dir, v.form.key, args...)
 }
 
 // recorded counts the results of each custom_id.
