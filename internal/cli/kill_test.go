@@ -194,6 +194,7 @@ type killBench struct {
 	prompts   []string          // of the input
 	ids       map[string]string // of the requests recorded, by hash
 	sets      bool              // items may have the same answer
+	old       map[string]bool   // hashes of requests that were changed: the first new result of a run drops their results
 	lines     int               // of the output when it was looked at last
 	done      map[string]int    // how often each recorded request was paid for when it was seen to be recorded
 	cut       map[string]int    // likewise of requests that were paid for and not recorded, or need not be any more
@@ -263,7 +264,7 @@ func newKillBench(t *testing.T, items, slots int) *killBench {
 		t.Fatal(err)
 	}
 	k := &killBench{t: t, dir: dir, in: filepath.Join(dir, "in.jsonl"), out: filepath.Join(dir, "out.jsonl"),
-		lastStart: &run{}, ids: map[string]string{}, done: map[string]int{}, cut: map[string]int{}}
+		lastStart: &run{}, ids: map[string]string{}, done: map[string]int{}, cut: map[string]int{}, old: map[string]bool{}}
 	k.write(items)
 	server := exec.Command("sluice", "sim", "--concurrent", fmt.Sprint(slots), "--rpm", "12000", "--burst-seconds", "1",
 		"--latency", "150ms", "--jitter", "0.3")
@@ -300,12 +301,15 @@ func (k *killBench) write(items int) {
 // change changes the requests of some items.
 func (k *killBench) change(from, to int) {
 	for i := from; i < to; i++ {
-		k.prompts[i] = strings.Replace(k.prompts[i], "Prompt", "Another prompt", 1)
+		prompt := k.prompts[i]
+		if k.prompts[i] = strings.Replace(prompt, "Prompt", "Another prompt", 1); k.prompts[i] == prompt {
+			continue
+		}
 		for hash, id := range k.ids {
 			if id == fmt.Sprintf("p%d", i) { // it may go, and is no result of an item any more, but was no call cut off either
 				k.cut[hash] = max(k.cut[hash], k.done[hash])
 				delete(k.done, hash)
-				delete(k.ids, hash)
+				k.old[hash] = true
 			}
 		}
 	}
@@ -455,7 +459,7 @@ func (k *killBench) newlyUnrecorded(paid map[string]int, recorded map[string]boo
 // remember notes how often each recorded request was paid for when it was first seen to be recorded.
 func (k *killBench) remember(paid map[string]int, recorded map[string]bool) {
 	for hash := range recorded {
-		if _, known := k.done[hash]; !known {
+		if _, known := k.done[hash]; !known && !k.old[hash] {
 			k.done[hash] = paid[hash]
 		}
 	}
