@@ -188,7 +188,7 @@ func facts(ctx context.Context, node engine) (map[string]string, error) {
 		delete(all, "version") // what it forgets is not known either
 		return all, nil
 	}
-	for line := range strings.Lines(text(info)) {
+	for line := range strings.Lines(info.text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		all[name] = value
 	}

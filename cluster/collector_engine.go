@@ -47,20 +47,18 @@ func (k *Collector) adopt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	switch text(answer[0]) {
+	switch answer[0].text {
 	case "version":
-		has, _ := strconv.Atoi(text(answer[1]))
-		return &VersionError{Job: k.cfg.Name, Has: has, Want: Version}
+		return &VersionError{Job: k.cfg.Name, Has: int(answer[1].number()), Want: Version}
 	case "held":
-		pid, _ := strconv.Atoi(text(answer[2]))
-		return &HeldError{Job: k.cfg.Name, Host: text(answer[1]), PID: pid}
+		return &HeldError{Job: k.cfg.Name, Host: answer[1].text, PID: int(answer[2].number())}
 	case "input":
 		return ErrOtherInput
 	case "fenced":
 		return ErrFenced
 	}
 	k.mu.Lock()
-	k.token, k.seq = number(answer[1]), max(k.seq, number(answer[2]))
+	k.token, k.seq = answer[1].number(), max(k.seq, answer[2].number())
 	k.mu.Unlock()
 	_, err = k.link.do(ctx, scriptRegister, []string{registry}, func() []string { return []string{k.cfg.Name, jobsChannel} })
 	return err
@@ -103,14 +101,14 @@ func (k *Collector) ask(ctx context.Context, script *script, args ...string) ([]
 	if err != nil {
 		return nil, err
 	}
-	switch text(answer[0]) {
+	switch answer[0].text {
 	case "fenced":
 		return nil, ErrFenced
 	case "gone":
 		return nil, k.rebuild(ctx, era)
 	}
 	k.mu.Lock()
-	k.seq = max(k.seq, number(answer[1]))
+	k.seq = max(k.seq, answer[1].number())
 	k.mu.Unlock()
 	return answer, nil
 }
@@ -156,7 +154,7 @@ func (k *Collector) doubt(ctx context.Context, numbers []reply) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, m := range numbers {
-		n, err := strconv.ParseInt(text(m), 10, 64)
+		n, err := strconv.ParseInt(m.text, 10, 64)
 		if err != nil {
 			return err
 		}
@@ -225,7 +223,7 @@ func (k *Collector) catchUp(ctx context.Context) error {
 }
 
 // idOf returns the id of an entry of a stream.
-func idOf(entry reply) string { return text(entry.list[0]) }
+func idOf(entry reply) string { return entry.list[0].text }
 
 // parseResults leaves out what Sluice has not written.
 func parseResults(answer []reply) []result {
@@ -235,7 +233,7 @@ func parseResults(answer []reply) []result {
 		r.Number, r.Deliveries = -1, 1
 		fields := e.list[1].list
 		for i := 0; i+1 < len(fields); i += 2 {
-			field, value := text(fields[i]), text(fields[i+1])
+			field, value := fields[i].text, fields[i+1].text
 			switch {
 			case i == 0:
 				if n, err := strconv.ParseInt(field, 10, 64); err == nil {
@@ -274,7 +272,7 @@ func (k *Collector) beat(ctx context.Context) {
 			return
 		}
 		if answer != nil {
-			before = k.compare(before, int(number(answer[2])), int(number(answer[3])))
+			before = k.compare(before, int(answer[2].number()), int(answer[3].number()))
 		}
 	}
 }

@@ -51,11 +51,11 @@ func (k *Collector) tellRecorded(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if text(answer[0]) != "ok" { // it has lost it once more, or another collector has the job: the next question finds that
+		if answer[0].text != "ok" { // it has lost it once more, or another collector has the job: the next question finds that
 			return nil
 		}
 		k.mu.Lock()
-		k.seq = max(k.seq, number(answer[1]))
+		k.seq = max(k.seq, answer[1].number())
 		k.mu.Unlock()
 	}
 	return nil

@@ -60,7 +60,7 @@ func (k *Collector) Withdraw(ctx context.Context) error {
 			}
 			continue
 		}
-		if number(answer[2]) == 0 {
+		if answer[2].number() == 0 {
 			break
 		}
 	}
@@ -91,7 +91,7 @@ func (k *Collector) withdrawn(numbers []reply) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, m := range numbers {
-		n, err := strconv.ParseInt(text(m), 10, 64)
+		n, err := strconv.ParseInt(m.text, 10, 64)
 		if payload, open := k.open[n]; err == nil && open {
 			delete(k.open, n)
 			k.bytes -= len(payload)

@@ -104,9 +104,9 @@ func (l *Ledger) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lastWords)
 	defer cancel()
 	has, err := l.client.do(ctx, "HGET", l.account+":account", "format")
-	format := text(has)
+	format := has.text
 	switch {
-	case err == nil && (has.kind == replyNone || format == ledgerFormat):
+	case err == nil && (has.none || format == ledgerFormat):
 		return nil
 	case isRefusal(err):
 		return l.at.explain(ctx, err)

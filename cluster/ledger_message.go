@@ -308,11 +308,11 @@ func readNews(r *record, now float64) gate.News {
 	return n
 }
 
-// readNumbers reads up to six numbers; those that are missing are 0.
+// readNumbers reads up to six numbers. A number that is missing or not finite is 0.
 func readNumbers(text string) (out [gate.NumDimensions - gate.Requests]float64) {
 	for i, part := range strings.Fields(text) {
-		if i < len(out) {
-			out[i], _ = strconv.ParseFloat(part, 64)
+		if n, err := strconv.ParseFloat(part, 64); i < len(out) && err == nil && !math.IsNaN(n) && !math.IsInf(n, 0) {
+			out[i] = n
 		}
 	}
 	return out

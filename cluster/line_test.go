@@ -191,7 +191,7 @@ func (l *Line) deliver(r reply) bool {
 }
 
 func contains(r reply, part string) bool {
-	if strings.Contains(text(r), part) {
+	if strings.Contains(r.text, part) {
 		return true
 	}
 	for _, m := range r.list {

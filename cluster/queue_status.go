@@ -59,16 +59,15 @@ func (c *Cluster) Jobs(ctx context.Context) ([]JobStatus, error) {
 			return nil, fmt.Errorf("engine: job %q: %w", name, err)
 		}
 		answer := got.list
-		if text(answer[0]) == "gone" {
+		if answer[0].text == "gone" {
 			continue
 		}
-		j := JobStatus{Name: name}
-		j.Version, _ = strconv.Atoi(text(answer[1]))
+		j := JobStatus{Name: name, Version: int(answer[1].number())}
 		if j.Version == Version {
 			for i, n := range []*int{&j.Queued, &j.Held, &j.Delayed, &j.Results, &j.Done, &j.Poisoned, &j.Repeated} {
-				*n = int(number(answer[2+i]))
+				*n = int(answer[2+i].number())
 			}
-			j.Collector = Collecting{Host: text(answer[9]), PID: int(number(answer[10])), Alive: number(answer[11]) == 1}
+			j.Collector = Collecting{Host: answer[9].text, PID: int(answer[10].number()), Alive: answer[11].number() == 1}
 			j.Workers = parseWorkers(answer[12:], c.terms.orUsual().lease)
 		}
 		jobs = append(jobs, j)
@@ -83,8 +82,8 @@ func (c *Cluster) Drop(ctx context.Context, name string) error {
 		return fmt.Errorf("engine: job %q: %w", name, err)
 	}
 	answer := got.list
-	if text(answer[0]) == "held" {
-		return &HeldError{Job: name, Host: text(answer[1]), PID: int(number(answer[2]))}
+	if answer[0].text == "held" {
+		return &HeldError{Job: name, Host: answer[1].text, PID: int(answer[2].number())}
 	}
 	_, err = c.client.do(ctx, "ZREM", registry, name)
 	return err
@@ -97,7 +96,7 @@ func parseWorkers(answer []reply, lease time.Duration) []WorkerStatus {
 	held := map[string]int{}
 	for _, pair := range answer[2].list {
 		if p := pair.list; len(p) == 2 {
-			held[text(p[0])] = int(number(p[1]))
+			held[p[0].text] = int(p[1].number())
 		}
 	}
 	var workers []WorkerStatus
@@ -108,7 +107,7 @@ func parseWorkers(answer []reply, lease time.Duration) []WorkerStatus {
 		}
 		at, _ := strconv.ParseInt(f[0], 10, 64)
 		pid, _ := strconv.Atoi(f[1])
-		idle := time.Duration(number(answer[0])-at) * time.Millisecond
+		idle := time.Duration(answer[0].number()-at) * time.Millisecond
 		workers = append(workers, WorkerStatus{Host: f[2], PID: pid, Held: held[signs[i-1]], Idle: idle, Alive: idle < lease})
 	}
 	slices.SortFunc(workers, func(a, b WorkerStatus) int {

@@ -63,28 +63,18 @@ var (
 	errNoSlot  = errors.New("no server of the cluster has the key")
 )
 
-// reply is a response of Redis: nothing, a text, a number or a list.
+// reply is a response of Redis: a text, the decimal text of a number, a list, or nothing.
 type reply struct {
-	kind replyKind
+	none bool
 	text string
-	n    int64
 	list []reply
 }
-
-type replyKind byte
-
-const (
-	replyNone replyKind = iota
-	replyText
-	replyNumber
-	replyList
-)
 
 // texts returns the list as texts.
 func (r reply) texts() []string {
 	out := make([]string, len(r.list))
 	for i, m := range r.list {
-		out[i] = text(m)
+		out[i] = m.text
 	}
 	return out
 }
@@ -93,29 +83,18 @@ func (r reply) texts() []string {
 func (r reply) pairs() map[string]string {
 	out := make(map[string]string, len(r.list)/2)
 	for i := 0; i+1 < len(r.list); i += 2 {
-		out[text(r.list[i])] = text(r.list[i+1])
+		out[r.list[i].text] = r.list[i+1].text
 	}
 	return out
 }
 
-// text is an answer's field; a number's decimal text for a number.
-func text(m reply) string {
-	if m.kind == replyNumber {
-		return itoa(m.n)
-	}
-	return m.text
-}
-
-// number is an answer's field as a number, 0 if it is none.
-func number(m reply) int64 {
-	if m.kind == replyNumber {
-		return m.n
-	}
-	n, _ := strconv.ParseInt(m.text, 10, 64)
+// number returns the text as a number; 0 if it is not one.
+func (r reply) number() int64 {
+	n, _ := strconv.ParseInt(r.text, 10, 64)
 	return n
 }
 
-// asString is a payload as an argument, without a copy: nobody changes a payload that was handed in.
+// asString returns a payload as an argument, without a copy: payloads do not change.
 func asString(b []byte) string { return rueidis.BinaryString(b) }
 
 // redis is the connection by way of rueidis.
@@ -204,25 +183,25 @@ func parseResult(r rueidis.RedisResult) (reply, error) {
 func parseMessage(m *rueidis.RedisMessage) reply {
 	switch {
 	case m.IsNil():
-		return reply{}
+		return reply{none: true}
 	case m.IsInt64():
 		n, _ := m.AsInt64()
-		return reply{kind: replyNumber, n: n}
+		return reply{text: itoa(n)}
 	case m.IsArray():
 		values, _ := m.ToArray()
-		out := reply{kind: replyList, list: make([]reply, len(values))}
+		out := reply{list: make([]reply, len(values))}
 		for i := range values {
 			out.list[i] = parseMessage(&values[i])
 		}
 		return out
 	case m.IsMap():
 		values, _ := m.ToMap()
-		out := reply{kind: replyList}
+		var out reply
 		for name, value := range values {
-			out.list = append(out.list, reply{kind: replyText, text: name}, parseMessage(&value))
+			out.list = append(out.list, reply{text: name}, parseMessage(&value))
 		}
 		return out
 	}
 	s, _ := m.ToString()
-	return reply{kind: replyText, text: s}
+	return reply{text: s}
 }

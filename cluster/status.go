@@ -117,7 +117,7 @@ func (c *Cluster) now(ctx context.Context) (time.Time, error) {
 	if err != nil || len(got.list) != 2 {
 		return time.Time{}, c.at.explain(ctx, cmp.Or(err, errors.New("TIME answers something else")))
 	}
-	return time.Unix(number(got.list[0]), number(got.list[1])*1000).UTC(), nil
+	return time.Unix(got.list[0].number(), got.list[1].number()*1000).UTC(), nil
 }
 
 // find returns the names of lanes by the beginnings of their accounts' keys.
@@ -178,7 +178,7 @@ func scan(ctx context.Context, node engine, each func(key string)) error {
 		for _, key := range got.list[1].texts() {
 			each(key)
 		}
-		if cursor = text(got.list[0]); cursor == "0" {
+		if cursor = got.list[0].text; cursor == "0" {
 			return nil
 		}
 	}
@@ -187,9 +187,9 @@ func scan(ctx context.Context, node engine, each func(key string)) error {
 // readAccount reads what lookScript returned.
 func readAccount(got []reply, lanes []string) (AccountStatus, time.Time) {
 	a := AccountStatus{Lanes: []LaneStatus{}}
-	us := amount(got[0])
+	us := float64(got[0].number())
 	at := time.UnixMicro(int64(us)).UTC()
-	a.Account = text(got[1])
+	a.Account = got[1].text
 	seen := got[2].texts()
 	who := got[3].pairs()
 	a.Members = readMembers(seen, who, at)
@@ -199,13 +199,13 @@ func readAccount(got []reply, lanes []string) (AccountStatus, time.Time) {
 		return a, at
 	}
 	if l := readLane(record, us); len(l.Budgets) > 0 || l.Slots > 0 {
-		l.Open = int(amount(got[5]))
+		l.Open = int(got[5].number())
 		a.Lanes = append(a.Lanes, l)
 	}
 	for i, lane := range lanes {
 		record := got[6+3*i].pairs()
 		l := readLane(record, us)
-		l.Lane, l.Open, l.Waiting = lane, int(amount(got[7+3*i])), int(amount(got[8+3*i]))
+		l.Lane, l.Open, l.Waiting = lane, int(got[7+3*i].number()), int(got[8+3*i].number())
 		a.Lanes = append(a.Lanes, l)
 	}
 	return a, at
@@ -233,19 +233,14 @@ func readMembers(seen []string, who map[string]string, now time.Time) []Member {
 // readLane reads the record of a lane as it is at an instant, in µs.
 func readLane(record map[string]string, now float64) LaneStatus {
 	l := LaneStatus{Budgets: []BudgetStatus{}}
-	if slots := numbersIn(record["slots"], 6); slots != nil {
-		l.Slots = int(slots[1])
+	pause, spent := readNumbers(record["pause"]), readNumbers(record["spent"])
+	l.Slots, l.Probing = int(readNumbers(record["slots"])[1]), pause[1] == 1
+	if left := pause[4] - now; left > 0 {
+		l.CooldownMS, l.Why = int64(math.Ceil(left/1000)), sluice.Kind(pause[3]).String()
 	}
-	if pause := numbersIn(record["pause"], 6); pause != nil {
-		l.Probing = pause[1] == 1
-		if left := pause[4] - now; left > 0 {
-			l.CooldownMS, l.Why = int64(math.Ceil(left/1000)), sluice.Kind(pause[3]).String()
-		}
-	}
-	spent := numbersIn(record["spent"], 6)
-	for i := range 6 {
-		b := numbersIn(record["b"+strconv.Itoa(i+1)], 4)
-		if b == nil || b[2] == 0 {
+	for i := range spent {
+		b := readNumbers(record["b"+strconv.Itoa(i+1)])
+		if b[2] == 0 {
 			continue
 		}
 		level, at, rate, top := b[0], b[1], b[2], b[3]
@@ -254,33 +249,8 @@ func readLane(record map[string]string, now float64) LaneStatus {
 		if d == sluice.RequestsPerDay || d == sluice.TokensPerDay {
 			pace = rate * 24 * 60 * 60
 		}
-		one := BudgetStatus{Dimension: d.String(), Pace: pace, Level: min(top, level+rate*max(0, now-at)/1e6), Cap: top}
-		if spent != nil {
-			one.Spent = spent[i]
-		}
-		l.Budgets = append(l.Budgets, one)
+		level = min(top, level+rate*max(0, now-at)/1e6)
+		l.Budgets = append(l.Budgets, BudgetStatus{Dimension: d.String(), Pace: pace, Level: level, Cap: top, Spent: spent[i]})
 	}
 	return l
-}
-
-// numbersIn reads that many numbers; nil where there are others.
-func numbersIn(text string, many int) []float64 {
-	fields := strings.Fields(text)
-	if len(fields) != many {
-		return nil
-	}
-	all := make([]float64, many)
-	for i, field := range fields {
-		n, err := strconv.ParseFloat(field, 64)
-		if err != nil || math.IsNaN(n) || math.IsInf(n, 0) { // which JSON has no words for
-			return nil
-		}
-		all[i] = n
-	}
-	return all
-}
-
-func amount(m reply) float64 {
-	n, _ := strconv.ParseFloat(text(m), 64)
-	return n
 }

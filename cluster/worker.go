@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -226,7 +225,7 @@ func (w *Worker) hold(ctx context.Context) {
 				w.fail(ctx, err)
 				return
 			}
-			if text(answer[0]) == "finished" {
+			if answer[0].text == "finished" {
 				w.retire(s)
 			}
 		}
@@ -280,12 +279,12 @@ func (w *Worker) serve(ctx context.Context, name string) error {
 	if isForeign(err) && !slices.Contains(w.cfg.Jobs, name) { // else nothing would ever come
 		return nil
 	}
-	if err != nil || has[0].kind == replyNone || has[4].kind != replyNone {
+	if err != nil || has[0].none || !has[4].none {
 		return err
 	}
-	s := &served{keys: keys, owner: text(has[3])}
-	s.job = &Job{Name: name, Input: text(has[1]), Settings: []byte(text(has[2])), served: s}
-	if v, _ := strconv.Atoi(text(has[0])); v != Version {
+	s := &served{keys: keys, owner: has[3].text}
+	s.job = &Job{Name: name, Input: has[1].text, Settings: []byte(has[2].text), served: s}
+	if v := int(has[0].number()); v != Version {
 		s.refused = &VersionError{Job: name, Has: v, Want: Version}
 	}
 	w.mu.Lock()

@@ -79,7 +79,7 @@ func (w *Worker) take(ctx context.Context, s *served, want int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	switch text(answer[0]) {
+	switch answer[0].text {
 	case "finished":
 		w.retire(s)
 		return 0, nil
@@ -95,14 +95,14 @@ func (w *Worker) take(ctx context.Context, s *served, want int) (int, error) {
 		}
 		return 0, nil
 	}
-	if text(answer[1]) != s.owner {
+	if answer[1].text != s.owner {
 		if err := w.serve(ctx, s.job.Name); err != nil {
 			return 0, err
 		}
 	}
 	tasks := answer[3].list
 	now := w.hand(ctx, s.job.Name, tasks, func(s *served) {
-		if wait := time.Duration(number(answer[2])) * time.Millisecond; wait > 0 && s.wakes == wakes {
+		if wait := time.Duration(answer[2].number()) * time.Millisecond; wait > 0 && s.wakes == wakes {
 			s.ready = time.Now().Add(wait)
 		}
 	})
@@ -157,10 +157,10 @@ func parseTask(m reply) (Task, error) {
 	if len(fields) < 2 {
 		return Task{}, fmt.Errorf("task %v: not as Sluice writes it", m)
 	}
-	n, err := strconv.ParseInt(text(fields[0]), 10, 64)
-	t := Task{Number: n, Payload: []byte(text(fields[1])), Deliveries: 1, ID: text(e[0])}
+	n, err := strconv.ParseInt(fields[0].text, 10, 64)
+	t := Task{Number: n, Payload: []byte(fields[1].text), Deliveries: 1, ID: e[0].text}
 	if len(e) > 2 {
-		t.Deliveries = int(number(e[2]))
+		t.Deliveries = int(e[2].number())
 	}
 	return t, err
 }
@@ -214,7 +214,7 @@ func (w *Worker) flush(ctx context.Context, s *served, batch []completion) {
 			w.fail(ctx, err)
 			return
 		}
-		if text(answer[0]) != "gone" {
+		if answer[0].text != "gone" {
 			break
 		}
 		select {
