@@ -28,10 +28,8 @@ func (k *Collector) succeed(ctx context.Context) error {
 			k.link.log.Warn("waiting for the job to be free", "job", held.Job, "host", held.Host, "pid", held.PID, "most", k.terms.lease)
 			told = true
 		}
-		select {
-		case <-time.After(k.terms.lease / 30):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := sleep(ctx, k.terms.lease/30); err != nil {
+			return err
 		}
 	}
 }

@@ -3,9 +3,7 @@ package cluster
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha1"
 	_ "embed"
-	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -51,8 +49,7 @@ type Ledger struct {
 	cfg      LedgerConfig
 	member   string // names this Ledger among the members
 	account  string // the beginning of all its keys
-	script   string
-	sha      string
+	script   *script
 	patience time.Duration // with the engine
 
 	ctx    context.Context // ends with the Ledger
@@ -91,9 +88,7 @@ func (c *Cluster) Ledger(account string, cfg LedgerConfig) *Ledger {
 		lanes: make(map[string]*lane), tells: make(map[int]func(string, gate.News, bool)), turned: make(chan struct{})}
 	// Each account has a script of its own: that the engine does not have it says that it was started anew, and may have
 	// forgotten what it did last.
-	l.script = ledgerState + ledgerWords + "-- " + l.account + "\n"
-	sum := sha1.Sum([]byte(l.script))
-	l.sha = hex.EncodeToString(sum[:])
+	l.script = newRepeatable(ledgerState + ledgerWords + "-- " + l.account + "\n")
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.wg.Go(l.listen)
 	return l
@@ -103,10 +98,9 @@ func (c *Cluster) Ledger(account string, cfg LedgerConfig) *Ledger {
 func (l *Ledger) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lastWords)
 	defer cancel()
-	has, err := l.client.do(ctx, "HGET", l.account+":account", "format")
-	format := has.text
+	format, err := l.client.do(ctx, "HGET", l.account+":account", "format")
 	switch {
-	case err == nil && (has.none || format == ledgerFormat):
+	case err == nil && (format.none || format.text == ledgerFormat):
 		return nil
 	case isRefusal(err):
 		return l.at.explain(ctx, err)
@@ -114,7 +108,7 @@ func (l *Ledger) Check(ctx context.Context) error {
 		return fmt.Errorf("shared ledger: %w", err)
 	}
 	return fmt.Errorf("shared ledger: its keys (%s:*) are of version %s, and this program is of version %s: use one version of sluice, "+
-		"or delete the keys", l.account, format, ledgerFormat)
+		"or delete the keys", l.account, format.text, ledgerFormat)
 }
 
 // Take charges the longest prefix of asks that fits. While the engine is gone it waits, or answers from a part of the limits.
@@ -252,11 +246,7 @@ func (l *Ledger) insist(ctx context.Context, ln *lane) error {
 		if err == nil {
 			return nil
 		}
-		timer := time.NewTimer(lateSettle)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if sleep(ctx, lateSettle) != nil {
 			return err
 		}
 	}

@@ -61,11 +61,7 @@ func (l *Ledger) heal(err error) {
 			l.sayGone(err)
 		}
 		said = true
-		timer := time.NewTimer(backoff)
-		select {
-		case <-timer.C:
-		case <-l.ctx.Done():
-			timer.Stop()
+		if sleep(l.ctx, backoff) != nil {
 			return
 		}
 	}

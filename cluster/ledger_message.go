@@ -219,12 +219,12 @@ func (l *Ledger) send(ctx context.Context, ln *lane, m *message) (*answer, error
 	}
 }
 
-// eval runs the script, and gives it to an engine that does not have it.
+// eval runs the script. It sends the text only to an engine that does not have it, as the message then says so.
 func (l *Ledger) eval(ctx context.Context, keys []string, m *message) ([]string, error) {
-	r, err := l.client.eval(ctx, &script{sha: l.sha, repeatable: true}, keys, m.args())
+	r, err := l.client.eval(ctx, &script{sha: l.script.sha, repeatable: true}, keys, m.args())
 	if isRefusal(err, "NOSCRIPT") {
 		m.anew = true
-		r, err = l.client.eval(ctx, &script{text: l.script, repeatable: true}, keys, m.args())
+		r, err = l.client.eval(ctx, l.script, keys, m.args())
 	}
 	out := r.texts()
 	if err == nil && len(out) == 0 {

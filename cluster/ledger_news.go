@@ -3,7 +3,6 @@ package cluster
 import (
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
 )
@@ -21,12 +20,7 @@ func (l *Ledger) listen() {
 				l.told(message)
 			}
 		})
-		timer := time.NewTimer(backoff)
-		select {
-		case <-timer.C:
-		case <-l.ctx.Done():
-			timer.Stop()
-		}
+		_ = sleep(l.ctx, backoff)
 	}
 }
 

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // batcher gathers what many hand in while the batch before is on its way, so that batches grow with the load by themselves and
@@ -108,6 +109,16 @@ func (b *batcher[T]) next() (batch []T, end bool) {
 		b.items = nil
 	}
 	return batch, false
+}
+
+// sleep waits for d. It returns the cause if ctx ends before.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // poke wakes whoever waits at a channel of one place; once is enough.

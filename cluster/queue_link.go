@@ -64,10 +64,8 @@ func (l *link) insist(ctx context.Context, writes bool, ask func(context.Context
 			return l.at.refused(ctx, err)
 		}
 		l.lost(ctx, err)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := sleep(ctx, wait); err != nil {
+			return err
 		}
 	}
 }

@@ -70,12 +70,8 @@ func (r *Remote) withdraw(ctx context.Context) {
 // giveUp stops the receiving of a run that is stopping when Redis has not answered for finishWithin: results may then never come.
 // The items stay in Redis for the next run.
 func (r *Remote) giveUp(ctx context.Context) {
-	tick := time.NewTicker(watchInterval)
-	defer tick.Stop()
 	for r.watch.silence() < finishWithin {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if sleep(ctx, watchInterval) != nil {
 			return
 		}
 	}

@@ -17,7 +17,6 @@ const (
 // fetching fetches tasks in advance, with one goroutine per task.
 type fetching struct {
 	source *Source
-	ctx    context.Context
 	cancel context.CancelFunc
 	tasks  chan *fetched
 	wg     sync.WaitGroup
@@ -42,11 +41,11 @@ func (g *fetched) claim() bool { return !g.claimed.Swap(true) }
 
 // fetch starts to fetch.
 func (s *Source) fetch(ctx context.Context) *fetching {
-	f := &fetching{source: s, tasks: make(chan *fetched, maxAhead), since: time.Now()}
-	f.ctx, f.cancel = context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	f := &fetching{source: s, cancel: cancel, tasks: make(chan *fetched, maxAhead), since: time.Now()}
 	f.want.Store(1)
 	f.have.Store(1)
-	f.wg.Go(f.run)
+	f.wg.Go(func() { f.run(ctx) })
 	return f
 }
 
@@ -56,15 +55,15 @@ func (f *fetching) stop() {
 	f.wg.Wait()
 }
 
-func (f *fetching) run() {
+func (f *fetching) run(ctx context.Context) {
 	for {
-		task, err := f.source.from.Next(f.ctx)
+		task, err := f.source.from.Next(ctx)
 		got := &fetched{task: task, err: err, taken: make(chan struct{})}
 		f.tasks <- got // has room for one of each goroutine
 		poke(f.source.news)
 		select {
 		case <-got.taken:
-		case <-f.ctx.Done():
+		case <-ctx.Done():
 			if got.claim() && err == nil {
 				f.source.giveBack(task)
 			}
@@ -73,7 +72,7 @@ func (f *fetching) run() {
 		if err != nil {
 			return
 		}
-		f.taken()
+		f.taken(ctx)
 		if n := f.have.Load(); n > f.want.Load() && f.have.CompareAndSwap(n, n-1) {
 			return
 		}
@@ -81,7 +80,7 @@ func (f *fetching) run() {
 }
 
 // taken counts a task, and adapts the number of goroutines to the rate at which tasks are taken.
-func (f *fetching) taken() {
+func (f *fetching) taken(ctx context.Context) {
 	f.mu.Lock()
 	f.count++
 	took := time.Since(f.since)
@@ -95,7 +94,7 @@ func (f *fetching) taken() {
 	f.mu.Unlock()
 	for n := f.have.Load(); n < f.want.Load(); n = f.have.Load() {
 		if f.have.CompareAndSwap(n, n+1) {
-			f.wg.Go(f.run)
+			f.wg.Go(func() { f.run(ctx) })
 		}
 	}
 }

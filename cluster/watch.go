@@ -18,8 +18,7 @@ type watch struct {
 }
 
 const (
-	watchInterval = time.Second
-	watchTimeout  = time.Second
+	watchInterval = time.Second     // also the longest wait for a response
 	awayAfter     = 3 * time.Second // without a response Redis is taken for gone
 )
 
@@ -33,7 +32,7 @@ func newWatch(ctx context.Context, at *Cluster) *watch {
 
 func (w *watch) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		look, cancel := context.WithTimeout(ctx, watchTimeout)
+		look, cancel := context.WithTimeout(ctx, watchInterval)
 		jobs, err := w.at.Jobs(look)
 		cancel()
 		if err == nil {
@@ -41,10 +40,7 @@ func (w *watch) run(ctx context.Context) {
 			w.jobs, w.last = jobs, time.Now()
 			w.mu.Unlock()
 		}
-		select {
-		case <-time.After(watchInterval):
-		case <-ctx.Done():
-		}
+		_ = sleep(ctx, watchInterval)
 	}
 }
 

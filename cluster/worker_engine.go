@@ -42,13 +42,11 @@ func (w *Worker) fetch(ctx context.Context) {
 		if wait <= 0 {
 			continue
 		}
-		timer := time.NewTimer(wait)
 		select {
 		case <-w.kick:
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
 		}
-		timer.Stop()
 	}
 }
 
@@ -217,9 +215,7 @@ func (w *Worker) flush(ctx context.Context, s *served, batch []completion) {
 		if answer[0].text != "gone" {
 			break
 		}
-		select {
-		case <-time.After(firstRetry):
-		case <-ctx.Done():
+		if sleep(ctx, firstRetry) != nil {
 			return
 		}
 	}
@@ -244,10 +240,7 @@ func (w *Worker) listen(ctx context.Context) {
 			}
 			w.wake(message)
 		})
-		select {
-		case <-time.After(firstRetry):
-		case <-ctx.Done():
-		}
+		_ = sleep(ctx, firstRetry)
 	}
 }
 
