@@ -153,7 +153,8 @@ return {'ok', seq}
 // scriptBeat renews the collector's lease, and forgets workers that have been silent for a minute. ARGV from 4: lease in ms,
 // results that the collector keeps for tasks not added yet. The answer has the numbers of results and of tasks in the engine.
 var scriptBeat = newScript(collectorStart + `
-call('HSET', job, 'until', now + ARGV[4], 'parked', ARGV[5])
+call('HSET', job, 'parked', ARGV[5])
+if call('HGET', job, 'until') ~= '0' then call('HSET', job, 'until', now + ARGV[4]) end -- it was not released meanwhile
 local all = call('HGETALL', workers)
 for i = 1, #all, 2 do
 	if tonumber(string.match(all[i+1], '^%d+')) < now - 60000 then call('HDEL', workers, all[i]) end

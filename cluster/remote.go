@@ -201,10 +201,10 @@ func (r *Remote) Close(ctx context.Context, done bool) error {
 
 // RemoteStatus is the state of the items that a Remote has handed over.
 type RemoteStatus struct {
-	Workers  int    // that are alive
+	Workers  int    // live workers
 	InFlight int    // items that workers have
 	Waiting  int    // items that no worker has
-	Away     string // the URL of Redis, if it does not answer
+	Away     string // "waiting for the engine at URL" while Redis does not answer
 }
 
 // Status returns the state of the items. It returns nil before Start, and on nil.

@@ -35,8 +35,7 @@ type Source struct {
 	from  *Worker
 	watch *watch
 
-	life    context.Context // of results that wait to be handed over
-	abandon context.CancelFunc
+	life context.Context // of results that wait for Redis: Done has no context
 
 	news chan struct{} // has room for one: something happened
 
@@ -68,7 +67,7 @@ func (e *TermsError) Error() string { return fmt.Sprintf("job %s: %v", e.Job, e.
 // Unwrap returns the cause.
 func (e *TermsError) Unwrap() error { return e.Err }
 
-// Source starts to serve jobs. When ctx ends, results that Redis has not received are abandoned.
+// Source starts to serve jobs. When ctx ends, Done does not wait any longer for Redis: Close gives the tasks back.
 func (c *Cluster) Source(ctx context.Context, cfg SourceConfig) (*Source, error) {
 	var jobs WorkConfig
 	if cfg.Job != "" {
@@ -78,17 +77,12 @@ func (c *Cluster) Source(ctx context.Context, cfg SourceConfig) (*Source, error)
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{
-		cfg: cfg, from: w, watch: newWatch(ctx, c), idle: time.Now(), news: make(chan struct{}, 1),
+	return &Source{
+		life: ctx, cfg: cfg, from: w, watch: newWatch(ctx, c), idle: time.Now(), news: make(chan struct{}, 1),
 		models: make(map[string]int), seen: make(map[string]time.Time), left: make(map[string]time.Time),
 		open: make(map[*batch.Task]Task), terms: make(map[string]*jobTerms), warned: make(map[string]bool),
-	}
-	s.life, s.abandon = context.WithCancel(ctx)
-	return s, nil
+	}, nil
 }
-
-// Abandon stops waiting for Redis to receive results. Close gives their tasks back.
-func (s *Source) Abandon() { s.abandon() }
 
 // A worker holds twice the tasks of a model that are in flight, and ready more. It leaves further tasks to other workers, and asks
 // for them again soon, or later if the model pauses here for longer: see leave.
@@ -320,7 +314,6 @@ func (s *Source) giveBack(c Task) {
 
 // Close gives open tasks back, and returns their number.
 func (s *Source) Close() (returned int, err error) {
-	s.abandon()
 	ctx, cancel := context.WithTimeout(context.Background(), giveBackTimeout)
 	defer cancel()
 	s.mu.Lock()
@@ -338,18 +331,18 @@ func (s *Source) Close() (returned int, err error) {
 	return returned, errors.Join(err, s.from.Close())
 }
 
-// SourceStatus says what a Source waits for.
-type SourceStatus struct {
-	Away   string // the URL of Redis, if it does not answer
-	Idle   bool   // no run hands out items
-	Orphan string // with Idle: a job whose run has to be started again, if there is one
-}
-
-// Status returns the current state.
-func (s *Source) Status() SourceStatus {
+// Status says why there is nothing to do; "" while there is.
+func (s *Source) Status() string {
 	const idleAfter = 2 * time.Second
 	s.mu.Lock()
 	idle := len(s.open) == 0 && time.Since(s.idle) > idleAfter
 	s.mu.Unlock()
-	return SourceStatus{Away: s.watch.away(), Idle: idle, Orphan: s.watch.orphan()}
+	away, orphan := s.watch.away(), s.watch.orphan()
+	switch {
+	case away != "" || !idle:
+		return away
+	case orphan != "":
+		return fmt.Sprintf("waiting for calls: job %s is left, until its run is started again", orphan)
+	}
+	return "waiting for a run to hand out calls"
 }

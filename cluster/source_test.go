@@ -145,8 +145,13 @@ func TestASourceEndsAtItsLimits(t *testing.T) {
 		if took := time.Since(began); took < 90*time.Second || took > 101*time.Second {
 			t.Errorf("it ended after %v: want a minute after the item, which was there from 30 to 40 s", took)
 		}
-		if st := s.Status(); !st.Idle || st.Away != "" || st.Orphan != "" {
-			t.Errorf("%+v", st)
+		if st := s.Status(); st != "waiting for a run to hand out calls" {
+			t.Errorf("%q", st)
+		}
+		k.Close()
+		time.Sleep(2 * time.Second) // the status is a second old at most
+		if st := s.Status(); !strings.Contains(st, "job job is left, until its run is started again") {
+			t.Errorf("without a collector: %q", st)
 		}
 	})
 }

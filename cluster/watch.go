@@ -74,12 +74,12 @@ func (w *watch) orphan() string {
 	return ""
 }
 
-// away returns the URL of Redis if it does not answer; "" otherwise.
+// away says that Redis does not answer; "" otherwise.
 func (w *watch) away() string {
 	if w.silence() < awayAfter {
 		return ""
 	}
-	return w.at.String()
+	return "waiting for the engine at " + w.at.String()
 }
 
 // silence returns the time since the last response.

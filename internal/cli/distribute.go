@@ -103,23 +103,6 @@ func (r *batchRun) explainJob(err error) error {
 	return explainJob(err, r.collector.Job())
 }
 
-// far is the state of the calls that workers make; nil if they are made here.
-func (r *batchRun) far(throttles int) *farStatus {
-	st := r.collector.Status()
-	if st == nil {
-		return nil
-	}
-	return &farStatus{workers: st.Workers, inFlight: st.InFlight, waiting: st.Waiting, throttles: throttles, away: waitingFor(st.Away)}
-}
-
-// waitingFor is the note of an engine at a URL that does not answer; "" for none.
-func waitingFor(url string) string {
-	if url == "" {
-		return ""
-	}
-	return "waiting for the engine at " + url
-}
-
 // mostJobName is how long a job's name is at most: it stands in tables and messages.
 const mostJobName = 100
 

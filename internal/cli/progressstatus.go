@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/internal/control"
 	"github.com/sluice-llm/sluice/work"
 )
@@ -28,23 +29,15 @@ type status struct {
 	retrying int     // calls that wait before they are tried again
 	lanes    []sluice.LaneSnapshot
 	draining bool
-	far      *farStatus   // nil: calls are made here
-	parts    *partFigures // nil: calls go live
-}
-
-// farStatus is how calls stand that workers make.
-type farStatus struct {
-	workers   int
-	inFlight  int // at workers
-	waiting   int // for one
-	throttles int
-	away      string // that the engine is; "" where it is not
+	far      *cluster.RemoteStatus // of a distributed run
+	limited  int                   // throttles that workers reported
+	parts    *partFigures          // nil: calls go live
 }
 
 // sum adds up what the lanes say.
 func (s *status) sum() (inFlight, waiting, throttles int) {
 	if s.far != nil {
-		return s.far.inFlight, s.far.waiting, s.far.throttles
+		return s.far.InFlight, s.far.Waiting, s.limited
 	}
 	for _, lane := range s.lanes {
 		inFlight += lane.InFlight
@@ -73,9 +66,9 @@ func (s *status) binding() string {
 	switch {
 	case s.heldFor != "":
 		return s.heldFor
-	case s.far != nil && s.far.away != "":
-		return s.far.away
-	case s.far != nil && s.far.workers == 0 && s.left() > 0:
+	case s.far != nil && s.far.Away != "":
+		return s.far.Away
+	case s.far != nil && s.far.Workers == 0 && s.left() > 0:
 		return "waiting for a worker"
 	}
 	lane, ok := s.busiest()
@@ -196,7 +189,7 @@ func (s *status) block(width int) []string {
 			throttles, group(s.usage.Input), group(s.usage.Output)),
 	}
 	if s.far != nil {
-		lines[2] += "  " + count(s.far.workers, "worker")
+		lines[2] += "  " + count(s.far.Workers, "worker")
 	}
 	if text := s.parts.words(s.now); text != "" {
 		lines = append(lines, folded(text, width)...)
@@ -243,7 +236,7 @@ func (s *status) plain() string {
 	parts = append(parts, fmt.Sprintf("%d in flight", inFlight), fmt.Sprintf("%s waiting", group(waiting)),
 		fmt.Sprintf("%d throttled", throttles))
 	if s.far != nil {
-		parts = append(parts, count(s.far.workers, "worker"))
+		parts = append(parts, count(s.far.Workers, "worker"))
 	}
 	if text := s.parts.words(s.now); text != "" {
 		parts = append(parts, text)
@@ -331,7 +324,7 @@ func (s *status) line() statusLine {
 		Parts: s.parts, Lanes: control.Lanes(sluice.Snapshot{Lanes: s.lanes}, s.now),
 	}
 	if s.far != nil {
-		line.Workers, line.EngineAway = &s.far.workers, s.far.away != ""
+		line.Workers, line.EngineAway = &s.far.Workers, s.far.Away != ""
 	}
 	if lane, ok := s.busiest(); ok {
 		if lane.Waiting > 0 {

@@ -396,7 +396,7 @@ func (r *batchRun) status() status {
 	p, snap := r.batch.Progress(), r.accounts.Snapshot()
 	st := status{
 		total: p.Total, done: p.Already + p.Done, failed: p.Failed, usage: p.Usage, lanes: snap.Lanes, retrying: snap.Retrying,
-		cost: p.Cost, rationed: r.batch.Rationed(), far: r.far(p.Throttles),
+		cost: p.Cost, rationed: r.batch.Rationed(), far: r.collector.Status(), limited: p.Throttles,
 	}
 	if r.o.via.way != batch.ViaLive {
 		st.parts = sumParts(r.batch.Parts())

@@ -124,11 +124,13 @@ func runWorker(ctx context.Context, s *streams, o *workerOptions) (err error) {
 	}
 	defer func() { err = cmp.Or(err, w.accounts.Close()) }()
 	watch.of(w.accounts)
+	ctx, abandon := context.WithCancel(ctx)
+	defer abandon()
 	if err := w.begin(ctx, shared); err != nil {
 		return err
 	}
 	watch.follow(w.worker.Progress)
-	return w.run(ctx)
+	return w.run(ctx, abandon)
 }
 
 // mostTries bounds the attempts and the throttles of a worker's Schedulers: each task has bounds of its own, far below.
@@ -205,10 +207,8 @@ func (l *lanes) of(model string) sluice.LaneSnapshot {
 	return l.all[model]
 }
 
-// run works until it is stopped, or there is nothing to do.
-func (w *workerRun) run(ctx context.Context) error {
-	ctx, abandon := context.WithCancel(ctx)
-	defer abandon()
+// run works until it is stopped, or there is nothing to do. abandon ends ctx, which is also that of the source.
+func (w *workerRun) run(ctx context.Context, abandon func()) error {
 	p := startProgress(w.s, w.o.progress, w.status)
 	defer p.stop()
 	signals := listen(func(os.Signal) {
@@ -218,7 +218,6 @@ func (w *workerRun) run(ctx context.Context) error {
 		st := w.status()
 		w.abandoned, _, _ = st.sum()
 		abandon()
-		w.source.Abandon()
 	}, w.rereader())
 	defer signals.stop()
 	rep, err := w.worker.Run(ctx)
@@ -258,20 +257,6 @@ func (w *workerRun) conclude(rep work.Report, returned int, err error) error {
 func (w *workerRun) status() status {
 	p, snap := w.worker.Progress(), w.accounts.Snapshot()
 	return status{
-		done: p.Done, failed: p.Failed, usage: p.Usage, lanes: snap.Lanes, retrying: snap.Retrying, cost: p.Cost, outlook: w.note(),
+		done: p.Done, failed: p.Failed, usage: p.Usage, lanes: snap.Lanes, retrying: snap.Retrying, cost: p.Cost, outlook: w.source.Status(),
 	}
-}
-
-// note says why there is nothing to do; "" while there is.
-func (w *workerRun) note() string {
-	st := w.source.Status()
-	switch {
-	case st.Away != "":
-		return waitingFor(st.Away)
-	case !st.Idle:
-		return ""
-	case st.Orphan != "":
-		return fmt.Sprintf("waiting for calls: job %s is left, until its run is started again", st.Orphan)
-	}
-	return "waiting for a run to hand out calls"
 }
