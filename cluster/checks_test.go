@@ -126,7 +126,7 @@ func TestWhatABatchNeedsIsLookedAtWhenItBegins(t *testing.T) {
 	work(t, c)
 	c = connect(t, cluster.Config{URL: "redis://quotas@" + s.address(), Password: "some-pass-1"})
 	_, collects := c.Collect(t.Context(), cluster.JobConfig{Name: "other"})
-	_, works := c.Work(t.Context(), cluster.WorkConfig{})
+	_, works := c.Work(t.Context())
 	for _, err := range []error{collects, works} {
 		wrong, ok := errors.AsType[*cluster.Error](err)
 		if !ok || !wrong.Settings || !strings.Contains(err.Error(), "no permissions to run XADD, XGROUP CREATE") || !strings.Contains(wrong.Hint(), "ACL SETUSER") {

@@ -121,12 +121,6 @@ func (c *Cluster) newLink() *link {
 	return &link{at: &c.at, client: c.client, closed: &c.closed, log: c.cfg.Logger}
 }
 
-// Member names this process among the members of its accounts.
-func (c *Cluster) Member() string { return c.member }
-
-// Engine is what the engine says of itself.
-func (c *Cluster) Engine() Engine { return c.engine }
-
 // String is the engine's URL without its password and options.
 func (c *Cluster) String() string { return c.at.String() }
 

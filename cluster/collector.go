@@ -245,17 +245,11 @@ func (k *Collector) Close() error {
 	return nil
 }
 
-// Counts is what a Collector has seen.
-type Counts struct {
-	Queued  int // tasks added whose outcome has not been given
-	Rebuilt int // times that the engine had lost something, and the tasks were added again
-}
-
-// Counts tells what has been seen so far.
-func (k *Collector) Counts() Counts {
+// queued returns the number of tasks that were added and have no outcome.
+func (k *Collector) queued() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return Counts{Queued: len(k.open), Rebuilt: k.era}
+	return len(k.open)
 }
 
 // accept takes a task in, or says where to wait for room.

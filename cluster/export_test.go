@@ -59,6 +59,12 @@ func (l *Ledger) Reenter() error { return l.reenter() }
 // Wait has the Ledger wait for so long for an answer: machines that test have other things to do.
 func (l *Ledger) Wait(patience time.Duration) { l.patience = patience }
 
+// Member names the process among the members.
+func (c *Cluster) Member() string { return c.member }
+
+// Engine returns what Redis said of itself.
+func (c *Cluster) Engine() Engine { return c.engine }
+
 // Member names the Ledger among the members.
 func (l *Ledger) Member() string { return l.member }
 
@@ -93,6 +99,13 @@ func Abandon(k *Collector) {
 	k.end(ErrClosed)
 	k.stop()
 	k.run.Wait()
+}
+
+// Rebuilt returns how often the Collector added its tasks again.
+func Rebuilt(k *Collector) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.era
 }
 
 // Members is how many members the Ledger saw last.

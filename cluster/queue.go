@@ -77,7 +77,7 @@ var ErrFenced = errors.New("another collector has taken over this job")
 
 // ErrOtherInput is returned by Collect for a job that was begun with another JobConfig.Input, never finished, and of which the engine
 // still has tasks or results.
-var ErrOtherInput = errors.New("the job was begun with another input: finish it, drop it, or take another name")
+var ErrOtherInput = errors.New("the job was begun with another input: finish it, or take another name")
 
 // ErrClosed is returned by a Ledger, Collector or Worker that is closed, also to who waited at it by then.
 var ErrClosed = errors.New("closed")

@@ -75,7 +75,7 @@ func BenchmarkQueue(b *testing.B) {
 
 // trivialWorker has 500 goroutines that do nothing with the benchmark's tasks but complete them.
 func trivialWorker(ctx context.Context, b *testing.B, url string) {
-	w, err := connect(b, cluster.Config{URL: url}).Work(ctx, cluster.WorkConfig{Jobs: []string{b.Name()}})
+	w, err := connect(b, cluster.Config{URL: url}).Work(ctx, b.Name())
 	if err != nil {
 		b.Fatal(err)
 	}

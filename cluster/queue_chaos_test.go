@@ -112,7 +112,7 @@ func (c *chaos) collect(ctx context.Context, at *cluster.Site) {
 	var adding sync.WaitGroup
 	defer adding.Wait()
 	defer die()
-	defer func() { c.rebuilt += k.Counts().Rebuilt }()
+	defer func() { c.rebuilt += cluster.Rebuilt(k) }()
 	if c.chance(700) {
 		time.AfterFunc(time.Duration(200+c.below(2500))*time.Millisecond, die)
 	}
@@ -189,7 +189,7 @@ func (c *chaos) host(ctx context.Context, at *cluster.Site) {
 		if own == nil {
 			return
 		}
-		w, err := own.Work(ctx, cluster.WorkConfig{Jobs: []string{c.job}})
+		w, err := own.Work(ctx, c.job)
 		if err != nil {
 			c.t.Errorf("work: %v", err)
 		}

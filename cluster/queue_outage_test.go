@@ -162,7 +162,7 @@ func TestAnEngineThatIsSetBackIsToldAgainWhatItHasForgotten(t *testing.T) {
 		if got := outcomes(t, k, 2); string(got[1].Payload) != "one" || string(got[3].Payload) != "three" {
 			t.Fatalf("got %v", got)
 		}
-		if n := k.Counts().Rebuilt; n != 1 {
+		if n := cluster.Rebuilt(k); n != 1 {
 			t.Fatalf("rebuilt %d times", n)
 		}
 		finish(t, k)
@@ -221,7 +221,7 @@ func TestWhatIsRecordedIsNotDoneAgainForAnEngineThatWasSetBack(t *testing.T) {
 		}
 		eventually(t, "the results are removed", func() bool { return status(t, c, t.Name()).Results == 0 })
 		restore(t.Context(), raw, cluster.KeysOf(t.Name()), before)
-		eventually(t, "the engine is told again", func() bool { return k.Counts().Rebuilt == 1 })
+		eventually(t, "the engine is told again", func() bool { return cluster.Rebuilt(k) == 1 })
 		add(t, k, n)
 		if task := next(t, w); task.Number != n {
 			t.Errorf("task %d is done again, and is recorded", task.Number)

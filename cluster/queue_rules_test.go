@@ -172,11 +172,11 @@ func TestProtocolVersionsThatDifferAreToldToBothEnds(t *testing.T) {
 		c := open(t, at)
 		k := collect(t, c, cluster.JobConfig{Name: t.Name()})
 		k.Close()
-		raw := client(t, at)
-		set := raw.B().Hset().Key(cluster.KeysOf(t.Name())[0]).FieldValue().FieldValue("v", "99").Build()
-		if err := raw.Do(t.Context(), set).Error(); err != nil {
+		raw, key := client(t, at), cluster.KeysOf(t.Name())[0]
+		if err := raw.Do(t.Context(), raw.B().Hset().Key(key).FieldValue().FieldValue("v", "99").Build()).Error(); err != nil {
 			t.Fatal(err)
 		}
+		defer raw.Do(t.Context(), raw.B().Del().Key(key).Build())
 		var version *cluster.VersionError
 		if _, err := c.Collect(t.Context(), cluster.JobConfig{Name: t.Name()}); !errors.As(err, &version) || version.Has != 99 {
 			t.Fatalf("collector: got %v", err)
@@ -187,30 +187,21 @@ func TestProtocolVersionsThatDifferAreToldToBothEnds(t *testing.T) {
 		if s := status(t, c, t.Name()); s.Version != 99 {
 			t.Fatalf("status: got %+v", s)
 		}
-		if err := c.Drop(t.Context(), t.Name()); err != nil {
-			t.Fatal(err)
-		}
 	})
 }
 
-func TestAJobOfAnotherInputIsRefusedUntilItIsDropped(t *testing.T) {
+func TestAJobOfAnotherInputIsRefusedUntilItIsFinished(t *testing.T) {
 	onEngines(t, func(t *testing.T, at *cluster.Site) {
 		c := open(t, at)
 		k := collect(t, c, cluster.JobConfig{Name: t.Name(), Input: "a"})
 		w := work(t, c, t.Name())
 		add(t, k, 1)
 		stale := next(t, w)
-		var held *cluster.HeldError
-		if err := c.Drop(t.Context(), t.Name()); !errors.As(err, &held) {
-			t.Fatalf("a live job was dropped: %v", err)
-		}
 		k.Close()
 		if _, err := c.Collect(t.Context(), cluster.JobConfig{Name: t.Name(), Input: "b"}); !errors.Is(err, cluster.ErrOtherInput) {
 			t.Fatalf("got %v", err)
 		}
-		if err := c.Drop(t.Context(), t.Name()); err != nil {
-			t.Fatal(err)
-		}
+		finish(t, collect(t, c, cluster.JobConfig{Name: t.Name(), Input: "a"}))
 		k = collect(t, c, cluster.JobConfig{Name: t.Name(), Input: "b"})
 		add(t, k, 1)
 		complete(t, w, stale, "of a")

@@ -179,18 +179,6 @@ call('HSET', job, 'until', 0)
 return {'ok', seq}
 `)
 
-// scriptDrop removes a job without a live collector.
-var scriptDrop = newScript(scriptStart + `
-local has = call('HMGET', job, 'until', 'host', 'pid', 'v', 'name', 'input', 'finished', 'token', 'owner')
-if not has[4] or has[7] then return {'gone'} end
-if tonumber(has[1]) > now then return {'held', has[2], has[3]} end
-wake(1e9)
-call('UNLINK', unpack(KEYS))
-call('HSET', job, 'v', has[4], 'name', has[5], 'input', has[6], 'finished', 1, 'token', has[8], 'owner', has[9])
-call('PEXPIRE', job, 86400000)
-return {'ok'}
-`)
-
 // scriptTake gives tasks to a worker: those handed back that are due, then those whose worker is dead, then new ones, of which
 // it stops at 4 MB. ARGV: version, consumer, tasks wanted, lease in ms, most deliveries, channel, most bytes of results.
 // The answer: ok, the collector, how long in ms there is nothing else if nobody wakes the worker, tasks.

@@ -75,20 +75,6 @@ func (c *Cluster) Jobs(ctx context.Context) ([]JobStatus, error) {
 	return jobs, nil
 }
 
-// Drop removes a job that has no live collector, with all that was not recorded; with one it is a *HeldError.
-func (c *Cluster) Drop(ctx context.Context, name string) error {
-	got, err := c.client.eval(ctx, scriptDrop, keysOf(name), nil)
-	if err != nil {
-		return fmt.Errorf("engine: job %q: %w", name, err)
-	}
-	answer := got.list
-	if answer[0].text == "held" {
-		return &HeldError{Job: name, Host: answer[1].text, PID: int(answer[2].number())}
-	}
-	_, err = c.client.do(ctx, "ZREM", registry, name)
-	return err
-}
-
 // parseWorkers reads an answer's end: the instant in ms; of each worker, its name, and last sign of life, process and host;
 // pairs of a worker's name and how many tasks it has.
 func parseWorkers(answer []reply, lease time.Duration) []WorkerStatus {

@@ -21,7 +21,7 @@ func collect(t *testing.T, c *cluster.Cluster, cfg cluster.JobConfig) *cluster.C
 
 func work(t *testing.T, c *cluster.Cluster, jobs ...string) *cluster.Worker {
 	t.Helper()
-	w, err := c.Work(t.Context(), cluster.WorkConfig{Jobs: jobs})
+	w, err := c.Work(t.Context(), jobs...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -212,7 +212,7 @@ func (r *Remote) Status() *RemoteStatus {
 	if r == nil || r.collector == nil {
 		return nil
 	}
-	j, open := r.watch.job(r.job.Name), r.collector.Counts().Queued
+	j, open := r.watch.job(r.job.Name), r.collector.queued()
 	st := &RemoteStatus{InFlight: min(j.Held, open), Away: r.watch.away()} // results may have come since the watch looked
 	st.Waiting = open - st.InFlight
 	for _, w := range j.Workers {

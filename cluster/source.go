@@ -69,11 +69,11 @@ func (e *TermsError) Unwrap() error { return e.Err }
 
 // Source starts to serve jobs. When ctx ends, Done does not wait any longer for Redis: Close gives the tasks back.
 func (c *Cluster) Source(ctx context.Context, cfg SourceConfig) (*Source, error) {
-	var jobs WorkConfig
+	var jobs []string
 	if cfg.Job != "" {
-		jobs.Jobs = []string{cfg.Job}
+		jobs = []string{cfg.Job}
 	}
-	w, err := c.Work(ctx, jobs)
+	w, err := c.Work(ctx, jobs...)
 	if err != nil {
 		return nil, err
 	}

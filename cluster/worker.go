@@ -12,20 +12,14 @@ import (
 	"time"
 )
 
-// WorkConfig shapes a Worker.
-type WorkConfig struct {
-	// Jobs are the names of the jobs to work on. None means every job that there is or will be.
-	Jobs []string
-}
-
 // Worker is the end of batches that does the work. It is safe for concurrent use: a caller has as many goroutines in Next as it
 // wants tasks at once. Every task that Next gave must end in Complete, Later or Return; until then it is kept for this worker.
 type Worker struct {
 	link    *link
 	terms   terms
-	cfg     WorkConfig
-	name    string // of the consumer in every job's group
-	channel string // where it is woken
+	named   []string // jobs to serve; none means all
+	name    string   // of the consumer in every job's group
+	channel string   // where it is woken
 	stop    context.CancelFunc
 	run     sync.WaitGroup
 	kick    chan struct{} // the fetcher is to look
@@ -60,15 +54,15 @@ type completion struct {
 	done   chan error
 }
 
-// Work begins to serve jobs.
-func (c *Cluster) Work(ctx context.Context, cfg WorkConfig) (*Worker, error) {
+// Work starts to serve the named jobs, or without names all jobs, present and future.
+func (c *Cluster) Work(ctx context.Context, jobs ...string) (*Worker, error) {
 	if err := c.mayQueue(ctx); err != nil {
 		return nil, err
 	}
 	// A process may have several workers, of which one may end.
 	name := fmt.Sprintf("%s:%d:%s", hostname(), os.Getpid(), rand.Text()[:8])
 	w := &Worker{
-		link: c.newLink(), terms: c.terms.orUsual(), cfg: cfg,
+		link: c.newLink(), terms: c.terms.orUsual(), named: jobs,
 		name: name, channel: wakeChannel + name,
 		kick: make(chan struct{}, 1), search: make(chan struct{}, 1), jobs: map[string]*served{}, ended: make(chan struct{}),
 	}
@@ -191,7 +185,7 @@ func (w *Worker) refusedLocked() error {
 	if w.err != nil {
 		return w.err
 	}
-	for _, name := range w.cfg.Jobs {
+	for _, name := range w.named {
 		if s := w.jobs[name]; s != nil && s.refused != nil {
 			return s.refused
 		}
@@ -235,7 +229,7 @@ func (w *Worker) hold(ctx context.Context) {
 // discover finds the jobs to serve: on a word that there is a new one, and at every renewal.
 func (w *Worker) discover(ctx context.Context) {
 	for {
-		names := w.cfg.Jobs
+		names := w.named
 		if len(names) == 0 {
 			err := w.link.persist(ctx, func(ctx context.Context) error {
 				got, err := w.link.client.do(ctx, "ZRANGE", registry, "0", "-1")
@@ -276,7 +270,7 @@ func (w *Worker) serve(ctx context.Context, name string) error {
 		has = got.list
 		return err
 	})
-	if isForeign(err) && !slices.Contains(w.cfg.Jobs, name) { // else nothing would ever come
+	if isForeign(err) && !slices.Contains(w.named, name) { // else nothing would ever come
 		return nil
 	}
 	if err != nil || has[0].none || !has[4].none {
@@ -303,7 +297,7 @@ func (w *Worker) serve(ctx context.Context, name string) error {
 			old.results.close()
 		}
 	}
-	named := slices.Contains(w.cfg.Jobs, name)
+	named := slices.Contains(w.named, name)
 	if s.refused != nil && named { // Next tells it to those who wait
 		for _, place := range w.waiters {
 			close(place)
