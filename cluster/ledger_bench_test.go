@@ -5,18 +5,13 @@ import (
 	"crypto/rand"
 	"fmt"
 	"math"
-	mathrand "math/rand/v2"
 	"os"
 	"regexp"
-	"slices"
 	"strconv"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/redis/rueidis"
 
-	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/internal/gate"
 )
@@ -107,78 +102,4 @@ func bare(tb testing.TB, client rueidis.Client, n int) {
 			tb.Fatal(err)
 		}
 	}
-}
-
-// BenchmarkLedgerTake is how much later calls of four members start than they could, at 80 % of 30,000 requests a minute, beside
-// bare scripts at the same load. An operation is a call.
-func BenchmarkLedgerTake(b *testing.B) {
-	url, client := realEngine(b)
-	const members, perSecond = 4, 0.8 * 30_000 / 60
-	account := b.Name() + rand.Text()
-	var schedulers []*sluice.Scheduler
-	for range members {
-		l := connect(b, cluster.Config{URL: url}).Ledger(account, cluster.LedgerConfig{})
-		s, err := sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 30_000, Concurrent: 1000, Burst: time.Second}, Ledger: l})
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer l.Close()
-		defer s.Close()
-		schedulers = append(schedulers, s)
-	}
-	arrivals(b, 4*perSecond, perSecond, func(i int) { oneStart(b, schedulers[i%members]) }) // until nothing is new any more
-	bare(b, client, 1)
-	reset(b, client)
-	b.ResetTimer()
-	var mu sync.Mutex
-	var taken, bares []time.Duration
-	arrivals(b, b.N, perSecond, func(i int) {
-		took := oneStart(b, schedulers[i%members])
-		mu.Lock()
-		defer mu.Unlock()
-		taken = append(taken, took)
-	}, func(int) {
-		began := time.Now()
-		bare(b, client, 1)
-		took := time.Since(began)
-		mu.Lock()
-		defer mu.Unlock()
-		bares = append(bares, took)
-	})
-	calls, _ := evalshas(b, client)
-	b.ReportMetric((calls-float64(len(bares)))/float64(b.N), "engine-calls/start")
-	for name, took := range map[string][]time.Duration{"take": taken, "bare": bares} {
-		slices.Sort(took)
-		b.ReportMetric(float64(took[len(took)/2])/1e6, name+"-p50-ms")
-		b.ReportMetric(float64(took[len(took)*99/100])/1e6, name+"-p99-ms")
-	}
-}
-
-// start makes a call of 0.2 s and returns how long it waited to start.
-func oneStart(b *testing.B, s *sluice.Scheduler) (waited time.Duration) {
-	began := time.Now()
-	_, err := s.Do(b.Context(), sluice.Call{}, func(context.Context, *sluice.Permit) sluice.Outcome {
-		waited = time.Since(began)
-		time.Sleep(200 * time.Millisecond)
-		return sluice.Outcome{}
-	})
-	if err != nil {
-		b.Error(err)
-	}
-	return waited
-}
-
-// arrivals has things happen n times each, at random instants, so often a second. It returns when all are over.
-func arrivals(b *testing.B, n int, perSecond float64, happen ...func(i int)) {
-	var wg sync.WaitGroup
-	luck := mathrand.New(mathrand.NewPCG(1, 2))
-	next := time.Now()
-	for i := range n {
-		next = next.Add(time.Duration(luck.ExpFloat64() / perSecond * float64(time.Second)))
-		time.Sleep(time.Until(next))
-		for _, f := range happen {
-			wg.Go(func() { f(i) })
-		}
-	}
-	wg.Wait()
 }

@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -12,54 +11,67 @@ import (
 	"github.com/sluice-llm/sluice/cluster"
 )
 
-// strict is a provider's bucket and slots, which counts what it refuses.
+// strict is a provider that enforces its limits by a bucket and slots. It records the calls that it serves.
 type strict struct {
+	limits sluice.Limits
+	burst  float64
+	takes  time.Duration // of a call
+
 	mu         sync.Mutex
-	rate, cap  float64
-	slots      int
 	level      float64
 	at         time.Time
 	open, most int
-	served     map[string]int
 	refused    int
+	served     []served
 }
 
-func newStrict(limits sluice.Limits, burst float64) *strict {
-	return &strict{rate: float64(limits.RPM) / 60, cap: burst, level: burst, slots: limits.Concurrent, at: time.Now(), served: make(map[string]int)}
+type served struct {
+	at     time.Time
+	member int
 }
 
-func (p *strict) call(ctx context.Context, member string, takes time.Duration) sluice.Outcome {
+// call reports whether a call is served, at its end.
+func (p *strict) call(ctx context.Context, member int) bool {
+	if !p.enter(member) {
+		return false
+	}
+	select {
+	case <-time.After(p.takes):
+	case <-ctx.Done():
+	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open--
+	return true
+}
+
+func (p *strict) enter(member int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	now := time.Now()
-	p.level = min(p.cap, p.level+p.rate*now.Sub(p.at).Seconds())
+	if p.at.IsZero() {
+		p.at, p.level = now, p.burst
+	}
+	p.level = min(p.burst, p.level+float64(p.limits.RPM)/60*now.Sub(p.at).Seconds())
 	p.at = now
-	if p.rate > 0 && p.level < 1-1e-9 || p.slots > 0 && p.open >= p.slots {
+	if p.limits.RPM > 0 && p.level < 1-1e-9 || p.limits.Concurrent > 0 && p.open >= p.limits.Concurrent {
 		p.refused++
-		p.mu.Unlock()
-		return sluice.Outcome{Kind: sluice.RateLimit}
+		return false
 	}
 	p.level--
 	p.open++
 	p.most = max(p.most, p.open)
-	p.served[member]++
-	p.mu.Unlock()
-	select {
-	case <-time.After(takes):
-	case <-ctx.Done():
-	}
-	p.mu.Lock()
-	p.open--
-	p.mu.Unlock()
-	return sluice.Outcome{}
+	p.served = append(p.served, served{now, member})
+	return true
 }
 
-func (p *strict) total() (n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.served {
-		n += c
+// shares counts the calls of each member.
+func (p *strict) shares(members int) []float64 {
+	each := make([]float64, members)
+	for _, s := range p.served {
+		each[s.member]++
 	}
-	return n
+	return each
 }
 
 // jain is Jain's index of fairness.
@@ -73,16 +85,15 @@ func jain(shares []float64) float64 {
 }
 
 // load has Schedulers of several members call a provider by one ledger, each with so many calls waiting at any time.
-func load(t *testing.T, at *cluster.Site, limits sluice.Limits, p *strict, takes, long time.Duration, demand ...int) {
+func load(t *testing.T, at *cluster.Site, p *strict, long time.Duration, demand ...int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()
 	account := t.Name() + rand.Text()
 	var wg sync.WaitGroup
 	for i, n := range demand {
-		name := fmt.Sprint("member ", i)
 		l := open(t, at).Ledger(account, cluster.LedgerConfig{})
-		s, err := sluice.New(sluice.Config{Limits: limits, Ledger: l})
+		s, err := sluice.New(sluice.Config{Limits: p.limits, Ledger: l})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +104,12 @@ func load(t *testing.T, at *cluster.Site, limits sluice.Limits, p *strict, takes
 		for range n {
 			wg.Go(func() {
 				for ctx.Err() == nil {
-					s.Do(ctx, sluice.Call{}, func(ctx context.Context, _ *sluice.Permit) sluice.Outcome { return p.call(ctx, name, takes) })
+					s.Do(ctx, sluice.Call{}, func(ctx context.Context, _ *sluice.Permit) (o sluice.Outcome) {
+						if !p.call(ctx, i) {
+							o.Kind = sluice.RateLimit
+						}
+						return o
+					})
 				}
 			})
 		}
@@ -115,18 +131,14 @@ func TestSchedulersOfOneEngineKeepToOneLimit(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onEngines(t, func(t *testing.T, at *cluster.Site) {
-				p := newStrict(c.limits, c.burst)
+				p := &strict{limits: c.limits, burst: c.burst, takes: c.takes}
 				const long = 4 * time.Second
-				load(t, at, c.limits, p, c.takes, long, c.demand...)
-				most := c.burst + p.rate*long.Seconds()
+				load(t, at, p, long, c.demand...)
+				most := c.burst + float64(c.limits.RPM)/60*long.Seconds()
 				if c.limits.RPM == 0 {
 					most = float64(c.limits.Concurrent) * long.Seconds() / c.takes.Seconds()
 				}
-				var shares []float64
-				for i := range c.demand {
-					shares = append(shares, float64(p.served[fmt.Sprint("member ", i)]))
-				}
-				used := float64(p.total()) / most
+				used, shares := float64(len(p.served))/most, p.shares(len(c.demand))
 				t.Logf("used %.2f, most open %d, refused %d, Jain %.3f, %v", used, p.most, p.refused, jain(shares), shares)
 				if p.refused > 0 {
 					t.Errorf("the provider refused %d calls", p.refused)

@@ -146,63 +146,19 @@ func must(err error) {
 	}
 }
 
-// quota is a provider that serves a limit strictly, by a bucket and slots, and remembers when it served whom.
-type quota struct {
-	limits sluice.Limits
-	burst  float64
-	takes  time.Duration
-
-	mu         sync.Mutex
-	level      float64
-	at         time.Time
-	open, most int
-	refused    int
-	served     []served
-}
-
-type served struct {
-	at     time.Time
-	member string
-}
-
-func (q *quota) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !q.enter(r.Header.Get("X-Member")) {
+func (p *strict) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if member, _ := strconv.Atoi(r.Header.Get("X-Member")); !p.call(r.Context(), member) {
 		w.WriteHeader(http.StatusTooManyRequests)
 		return
 	}
-	time.Sleep(q.takes)
-	q.mu.Lock()
-	q.open--
-	q.mu.Unlock()
 	w.Write([]byte("{}"))
 }
 
-func (q *quota) enter(member string) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	now := time.Now()
-	if q.at.IsZero() {
-		q.at, q.level = now, q.burst
-	}
-	rate := float64(q.limits.RPM) / 60
-	q.level = min(q.burst, q.level+rate*now.Sub(q.at).Seconds())
-	q.at = now
-	if q.limits.RPM > 0 && q.level < 1 || q.limits.Concurrent > 0 && q.open >= q.limits.Concurrent {
-		q.refused++
-		return false
-	}
-	q.level--
-	q.open++
-	q.most = max(q.most, q.open)
-	q.served = append(q.served, served{now, member})
-	return true
-}
-
 // window is the most calls that were served within a minute.
-func (q *quota) window() (most int) {
+func (p *strict) window() (most int) {
 	first := 0
-	for last := range q.served {
-		for q.served[last].at.Sub(q.served[first].at) >= time.Minute {
+	for last := range p.served {
+		for p.served[last].at.Sub(p.served[first].at) >= time.Minute {
 			first++
 		}
 		most = max(most, last-first+1)
@@ -259,7 +215,7 @@ func BenchmarkMembers(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {
 				engine := newServer(b, "--appendonly", "yes").url()
-				q := &quota{limits: c.limits, burst: c.burst, takes: c.takes}
+				q := &strict{limits: c.limits, burst: c.burst, takes: c.takes}
 				provider := httptest.NewServer(q)
 				var members []member
 				for i, n := range c.demand {
@@ -275,22 +231,18 @@ func BenchmarkMembers(b *testing.B) {
 	}
 }
 
-// report says how a quota was used, from the first call to the last.
-func (q *quota) report(b *testing.B, members int) {
-	if len(q.served) == 0 {
+// report says how the limits were used, from the first call to the last.
+func (p *strict) report(b *testing.B, members int) {
+	if len(p.served) == 0 {
 		b.Fatal("no call was served")
 	}
-	span := q.served[len(q.served)-1].at.Sub(q.served[0].at).Seconds()
-	each := make([]float64, members)
-	for _, s := range q.served {
-		i, _ := strconv.Atoi(s.member)
-		each[i]++
-	}
-	b.ReportMetric(float64(len(q.served)-1)/(span*float64(q.limits.RPM)/60), "used")
+	span := p.served[len(p.served)-1].at.Sub(p.served[0].at).Seconds()
+	each := p.shares(members)
+	b.ReportMetric(float64(len(p.served)-1)/(span*float64(p.limits.RPM)/60), "used")
 	b.ReportMetric(jain(each), "Jain")
-	b.ReportMetric(float64(q.refused), "throttles")
-	b.ReportMetric(float64(q.window()), "most-a-minute")
-	b.ReportMetric(float64(q.most), "most-open")
+	b.ReportMetric(float64(p.refused), "throttles")
+	b.ReportMetric(float64(p.window()), "most-a-minute")
+	b.ReportMetric(float64(p.most), "most-open")
 	b.Logf("served by member: %v", each)
 }
 
@@ -309,7 +261,7 @@ func BenchmarkAddedWait(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				engine := newServer(b, "--appendonly", "yes").url()
-				q := &quota{limits: limits, burst: 500, takes: 20 * time.Millisecond}
+				q := &strict{limits: limits, burst: 500, takes: 20 * time.Millisecond}
 				provider := httptest.NewServer(q)
 				var all []member
 				for i := range members {

@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"bytes"
 	"context"
-	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -19,29 +18,17 @@ import (
 //
 //	SLUICE_TEST_REDIS=redis://127.0.0.1:6379 go test ./cluster -run '^$' -bench Queue -benchtime 1000000x
 func BenchmarkQueue(b *testing.B) {
-	url := os.Getenv("SLUICE_TEST_REDIS")
-	if url == "" {
-		b.Skip("SLUICE_TEST_REDIS is not set: figures of another engine do not count")
-	}
+	url, client := realEngine(b)
 	payload := bytes.Repeat([]byte("x"), 300)
-	b.Run("plain", func(b *testing.B) { plain(b, url, payload) })
+	b.Run("plain", func(b *testing.B) { plain(b, client, payload) })
 	b.Run("sluice", func(b *testing.B) {
-		c, err := cluster.Open(b.Context(), cluster.Config{URL: url})
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer c.Close()
-		k, err := c.Collect(b.Context(), cluster.JobConfig{Name: b.Name()})
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer k.Close()
+		k := collect(b, connect(b, cluster.Config{URL: url}), cluster.JobConfig{Name: b.Name()})
 		ctx, cancel := context.WithCancel(b.Context())
 		defer cancel()
 		for range 2 {
 			trivialWorker(ctx, b, url)
 		}
-		memory := usedMemory(b, url)
+		memory := usedMemory(b, client)
 		begin := time.Now()
 		b.ResetTimer()
 		go func() {
@@ -61,7 +48,7 @@ func BenchmarkQueue(b *testing.B) {
 				break
 			}
 			if n%50_000 == 0 {
-				peak = max(peak, usedMemory(b, url)-memory)
+				peak = max(peak, usedMemory(b, client)-memory)
 			}
 		}
 		b.StopTimer()
@@ -75,11 +62,7 @@ func BenchmarkQueue(b *testing.B) {
 
 // trivialWorker has 500 goroutines that do nothing with the benchmark's tasks but complete them.
 func trivialWorker(ctx context.Context, b *testing.B, url string) {
-	w, err := connect(b, cluster.Config{URL: url}).Work(ctx, b.Name())
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { w.Close() })
+	w := work(b, connect(b, cluster.Config{URL: url}), b.Name())
 	for range 500 {
 		go func() {
 			for {
@@ -93,9 +76,8 @@ func trivialWorker(ctx context.Context, b *testing.B, url string) {
 }
 
 // plain is what a queue of the engine's own commands does.
-func plain(b *testing.B, url string, payload []byte) {
+func plain(b *testing.B, client rueidis.Client, payload []byte) {
 	const batch = 500
-	client := client(b, cluster.SiteAt(url))
 	ctx, key, body := b.Context(), "{plain}", string(payload)
 	client.Do(ctx, client.B().Del().Key(key).Build())
 	client.Do(ctx, client.B().XgroupCreate().Key(key).Group("w").Id("0").Mkstream().Build())
@@ -141,8 +123,7 @@ func plain(b *testing.B, url string, payload []byte) {
 }
 
 // usedMemory is what the engine says it has taken.
-func usedMemory(b *testing.B, url string) int {
-	client := client(b, cluster.SiteAt(url))
+func usedMemory(b *testing.B, client rueidis.Client) int {
 	info, err := client.Do(b.Context(), client.B().Info().Section("memory").Build()).ToString()
 	if err != nil {
 		b.Fatal(err)

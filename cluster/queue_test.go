@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-llm/sluice/cluster"
 )
 
-func collect(t *testing.T, c *cluster.Cluster, cfg cluster.JobConfig) *cluster.Collector {
+func collect(t testing.TB, c *cluster.Cluster, cfg cluster.JobConfig) *cluster.Collector {
 	t.Helper()
 	k, err := c.Collect(t.Context(), cfg)
 	if err != nil {
@@ -19,7 +19,7 @@ func collect(t *testing.T, c *cluster.Cluster, cfg cluster.JobConfig) *cluster.C
 	return k
 }
 
-func work(t *testing.T, c *cluster.Cluster, jobs ...string) *cluster.Worker {
+func work(t testing.TB, c *cluster.Cluster, jobs ...string) *cluster.Worker {
 	t.Helper()
 	w, err := c.Work(t.Context(), jobs...)
 	if err != nil {
