@@ -71,6 +71,21 @@ func client(t testing.TB, at *cluster.Site) rueidis.Client {
 	return c
 }
 
+// execute runs a command on an engine itself.
+func execute(t testing.TB, at *cluster.Site, words ...string) rueidis.RedisResult {
+	t.Helper()
+	c, err := at.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	r := c.Do(context.Background(), c.B().Arbitrary(words...).Build())
+	if err := r.Error(); err != nil && !rueidis.IsRedisNil(err) {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // dump is what an engine has under these keys at one moment; nil where the engine cannot tell.
 func dump(ctx context.Context, c rueidis.Client, keys []string) map[string]string {
 	all, err := rueidis.NewLuaScript(`local all = {}

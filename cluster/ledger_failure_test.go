@@ -167,14 +167,8 @@ func TestAnEmptiedEngineGrantsNothingForAWhile(t *testing.T) {
 // wipe removes the keys of an account.
 func wipe(t *testing.T, at *cluster.Site, account string) {
 	t.Helper()
-	raw := client(t, at)
-	keys, err := raw.Do(t.Context(), raw.B().Keys().Pattern(account+"*").Build()).AsStrSlice()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := raw.Do(t.Context(), raw.B().Del().Key(keys...).Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
+	keys, _ := execute(t, at, "KEYS", account+"*").AsStrSlice()
+	execute(t, at, append([]string{"DEL"}, keys...)...)
 }
 
 func TestAnEngineThatForgotItsLastWordsIsTold(t *testing.T) {
@@ -184,7 +178,6 @@ func TestAnEngineThatForgotItsLastWordsIsTold(t *testing.T) {
 		a := newCaller(t, at, account)
 		a.correct(told(sluice.Requests, 1, 50, 50), slots(8, 0))
 		a.take(1)
-		raw := client(t, at)
 		state := a.l.Account() + ":lane:m:state"
 		forget := remember(t, at, state)
 		if r, _ := a.take(4); r.Granted != 4 {
@@ -197,7 +190,7 @@ func TestAnEngineThatForgotItsLastWordsIsTold(t *testing.T) {
 		if r.Granted != 0 || r.News.Slots.Limit != 6 || r.News.Pause.Epoch != 3 {
 			t.Errorf("after the engine forgot a change of slots and a pause: %+v", r)
 		}
-		now, err := raw.Do(t.Context(), raw.B().Hget().Key(state).Field("spent").Build()).ToString()
+		now, err := execute(t, at, "HGET", state, "spent").ToString()
 		if err != nil || !strings.HasPrefix(now, "5 ") {
 			t.Errorf("what was spent is %q, %v: want 5 requests", now, err)
 		}
@@ -225,19 +218,16 @@ func TestAnEngineThatForgotWhatWasSpentIsTold(t *testing.T) {
 // remember notes what is in a hash, and returns what has it be so again.
 func remember(t *testing.T, at *cluster.Site, key string) (restore func()) {
 	t.Helper()
-	raw := client(t, at)
-	before, err := raw.Do(t.Context(), raw.B().Hgetall().Key(key).Build()).AsStrMap()
+	before, err := execute(t, at, "HGETALL", key).AsStrMap()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return func() {
-		set := raw.B().Hset().Key(key).FieldValue()
+		set := []string{"EVAL", "redis.call('DEL', KEYS[1]) return redis.call('HSET', KEYS[1], unpack(ARGV))", "1", key}
 		for name, value := range before {
-			set = set.FieldValue(name, value)
+			set = append(set, name, value)
 		}
-		if err := raw.DoMulti(t.Context(), raw.B().Del().Key(key).Build(), set.Build())[1].Error(); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, at, set...)
 	}
 }
 
@@ -247,10 +237,7 @@ func TestTheScriptIsGivenToAnEngineThatLostIt(t *testing.T) {
 		a := newCaller(t, at, rand.Text())
 		a.take(1)
 		time.Sleep(5 * time.Second) // one that is as young grants at once
-		raw := client(t, at)
-		if err := raw.Do(t.Context(), raw.B().ScriptFlush().Build()).Error(); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, at, "SCRIPT", "FLUSH")
 		if took := a.until(1); took < 1900*time.Millisecond { // it was started anew, maybe, and others have slots
 			t.Errorf("it grants after %v", took)
 		}
@@ -268,11 +255,7 @@ func TestKeysOfAnotherVersionAreRefused(t *testing.T) {
 		if err := l.Check(t.Context()); err != nil {
 			t.Fatalf("a ledger of this version: %v", err)
 		}
-		raw := client(t, at)
-		other := raw.B().Hset().Key(l.Account()+":account").FieldValue().FieldValue("format", "99").Build()
-		if err := raw.Do(t.Context(), other).Error(); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, at, "HSET", l.Account()+":account", "format", "99")
 		if err := l.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "version 99") {
 			t.Errorf("a ledger of another version: %v", err)
 		}
@@ -364,13 +347,12 @@ func TestKeysThatNobodyUsesAreForgotten(t *testing.T) {
 		a.correct(slots(1, 0), told(sluice.Requests, 100, 100, 100), sluice.Correction{Lane: "m", Pause: sluice.Pause{Epoch: 1}})
 		a.take(1)
 		b.take(1)
-		raw := client(t, at)
-		keys, err := raw.Do(t.Context(), raw.B().Keys().Pattern(a.l.Account()+"*").Build()).AsStrSlice()
+		keys, err := execute(t, at, "KEYS", a.l.Account()+"*").AsStrSlice()
 		if err != nil || len(keys) < 9 {
 			t.Fatalf("keys %q, %v", keys, err)
 		}
 		for _, key := range keys {
-			if left, err := raw.Do(t.Context(), raw.B().Ttl().Key(key).Build()).AsInt64(); err != nil || left <= 0 || left > 48*3600 {
+			if left, err := execute(t, at, "TTL", key).AsInt64(); err != nil || left <= 0 || left > 48*3600 {
 				t.Errorf("%s lives for %d s, %v", key, left, err)
 			}
 		}

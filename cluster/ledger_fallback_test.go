@@ -190,7 +190,6 @@ func TestWhatAGatewayGrantedItselfIsChargedOnceWhenTheEngineIsBack(t *testing.T)
 		w.Restore()
 		deadline := time.Now().Add(patience)
 		var spent string
-		raw := client(t, at)
 		for time.Now().Before(deadline) {
 			if r, _ := c.take(1); r.Granted == 1 && r.News.Slots.Version > 0 { // by the engine: it alone says so
 				if got, want := r.Marks[0][sluice.Requests], before+float64(granted)+1; got < want {
@@ -199,7 +198,7 @@ func TestWhatAGatewayGrantedItselfIsChargedOnceWhenTheEngineIsBack(t *testing.T)
 				if r.News.Open != open+1 {
 					t.Errorf("%d calls are open by the engine: want %d, those of before among them", r.News.Open, open+1)
 				}
-				spent, _ = raw.Do(t.Context(), raw.B().Hget().Key(c.l.Account()+":account").Field("spent").Build()).ToString()
+				spent, _ = execute(t, at, "HGET", c.l.Account()+":account", "spent").ToString()
 				break
 			} else if r.Granted == 1 {
 				granted++

@@ -97,16 +97,9 @@ func TestATaskThatTheEngineHasLostWithoutATraceIsAddedAgain(t *testing.T) {
 		k := collect(t, c, cluster.JobConfig{Name: t.Name()})
 		add(t, k, 1)
 		eventually(t, "it is added", func() bool { return status(t, c, t.Name()).Queued == 1 })
-		raw := client(t, at)
 		keys := cluster.KeysOf(t.Name())
-		for _, key := range []string{keys[1], keys[3]} { // the tasks, and that there were any
-			if err := raw.Do(t.Context(), raw.B().Del().Key(key).Build()).Error(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := raw.Do(t.Context(), raw.B().XgroupCreate().Key(keys[1]).Group("w").Id("0").Mkstream().Build()).Error(); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, at, "DEL", keys[1], keys[3]) // the tasks, and that there were any
+		execute(t, at, "XGROUP", "CREATE", keys[1], "w", "0", "MKSTREAM")
 		w := work(t, open(t, at), t.Name())
 		complete(t, w, next(t, w), "")
 		outcomes(t, k, 1)
@@ -122,15 +115,10 @@ func TestResultsOfAnEngineWhoseClockWasSetBackAreRead(t *testing.T) {
 		complete(t, w, next(t, w), "one")
 		outcomes(t, k, 1)
 		// Another engine in the place of this one has it all, and gives lower ids from here on.
-		raw := client(t, at)
-		keys := cluster.KeysOf(t.Name())
-		raw.Do(t.Context(), raw.B().Del().Key(keys[2]).Build())
-		for _, r := range []struct{ id, number string }{{"5-0", "1"}, {"6-0", "2"}} {
-			add := raw.B().Xadd().Key(keys[2]).Id(r.id).FieldValue().FieldValue(r.number, "of another").Build()
-			if err := raw.Do(t.Context(), add).Error(); err != nil {
-				t.Fatal(err)
-			}
-		}
+		results := cluster.KeysOf(t.Name())[2]
+		execute(t, at, "DEL", results)
+		execute(t, at, "XADD", results, "5-0", "1", "of another")
+		execute(t, at, "XADD", results, "6-0", "2", "of another")
 		if got := outcomes(t, k, 1)[2]; string(got.Payload) != "of another" {
 			t.Fatalf("got %+v", got)
 		}
@@ -145,17 +133,13 @@ func TestAnEngineThatIsSetBackIsToldAgainWhatItHasForgotten(t *testing.T) {
 		w := work(t, c, t.Name())
 		add(t, k, 1)
 		one := next(t, w)
-		raw := client(t, at)
-		before := dump(t.Context(), raw, cluster.KeysOf(t.Name()))
-		if before == nil {
-			t.Skip("this engine cannot be set back")
-		}
+		setBack := backup(t, at)
 		add(t, k, 2, 3)
 		complete(t, w, next(t, w), "two")
 		outcomes(t, k, 1)
 		k.Recorded(2)
 		eventually(t, "the result is removed", func() bool { return status(t, c, t.Name()).Results == 0 })
-		restore(t.Context(), raw, cluster.KeysOf(t.Name()), before)
+		setBack()
 		three := next(t, w)
 		complete(t, w, one, "one")
 		complete(t, w, three, "three")
@@ -177,14 +161,10 @@ func TestATaskWhoseResultAnEngineHasForgottenThatWasSetBackIsDoneAgain(t *testin
 		w := work(t, openBriefly(t, quick), t.Name())
 		add(t, k, 1)
 		one := next(t, w)
-		raw := client(t, at)
-		before := dump(t.Context(), raw, cluster.KeysOf(t.Name()))
-		if before == nil {
-			t.Skip("this engine cannot be set back")
-		}
+		setBack := backup(t, at)
 		slow.Hold(true) // the collector does not see the result
 		complete(t, w, one, "one")
-		restore(t.Context(), raw, cluster.KeysOf(t.Name()), before)
+		setBack()
 		quick.Cut()
 		slow.Cut()
 		slow.Hold(false)
@@ -207,11 +187,7 @@ func TestWhatIsRecordedIsNotDoneAgainForAnEngineThatWasSetBack(t *testing.T) {
 		}
 		eventually(t, "all are queued", func() bool { return status(t, c, t.Name()).Queued == n })
 		held := next(t, w) // the engine is set back to when a worker has it
-		raw := client(t, at)
-		before := dump(t.Context(), raw, cluster.KeysOf(t.Name()))
-		if before == nil {
-			t.Skip("this engine cannot be set back")
-		}
+		setBack := backup(t, at)
 		complete(t, w, held, "")
 		for range n - 1 {
 			complete(t, w, next(t, w), "")
@@ -220,7 +196,7 @@ func TestWhatIsRecordedIsNotDoneAgainForAnEngineThatWasSetBack(t *testing.T) {
 			k.Recorded(number)
 		}
 		eventually(t, "the results are removed", func() bool { return status(t, c, t.Name()).Results == 0 })
-		restore(t.Context(), raw, cluster.KeysOf(t.Name()), before)
+		setBack()
 		eventually(t, "the engine is told again", func() bool { return cluster.Rebuilt(k) == 1 })
 		add(t, k, n)
 		if task := next(t, w); task.Number != n {
@@ -231,4 +207,14 @@ func TestWhatIsRecordedIsNotDoneAgainForAnEngineThatWasSetBack(t *testing.T) {
 		}
 		finish(t, k)
 	})
+}
+
+// backup notes what an engine has of the test's job, and returns what sets it back to that.
+func backup(t *testing.T, at *cluster.Site) (setBack func()) {
+	raw, keys := client(t, at), cluster.KeysOf(t.Name())
+	was := dump(t.Context(), raw, keys)
+	if was == nil {
+		t.Skip("a Redis in memory has no DUMP")
+	}
+	return func() { restore(t.Context(), raw, keys, was) }
 }

@@ -4,7 +4,6 @@ package cluster_test
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -174,10 +173,7 @@ func TestKillsOfWorkersOfTheCollectorAndOfTheEngineLoseNothing(t *testing.T) {
 	engine.stop()
 	engine.setBack(200_000) // a second of it, about
 	reached(6)
-	raw := client(t, cluster.SiteAt(url))
-	if err := raw.Do(context.Background(), raw.B().Flushall().Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
+	engine.do("FLUSHALL")
 	reached(8)
 
 	if err := collector.Wait(); err != nil {

@@ -172,11 +172,9 @@ func TestProtocolVersionsThatDifferAreToldToBothEnds(t *testing.T) {
 		c := open(t, at)
 		k := collect(t, c, cluster.JobConfig{Name: t.Name()})
 		k.Close()
-		raw, key := client(t, at), cluster.KeysOf(t.Name())[0]
-		if err := raw.Do(t.Context(), raw.B().Hset().Key(key).FieldValue().FieldValue("v", "99").Build()).Error(); err != nil {
-			t.Fatal(err)
-		}
-		defer raw.Do(t.Context(), raw.B().Del().Key(key).Build())
+		key := cluster.KeysOf(t.Name())[0]
+		execute(t, at, "HSET", key, "v", "99")
+		defer execute(t, at, "DEL", key)
 		var version *cluster.VersionError
 		if _, err := c.Collect(t.Context(), cluster.JobConfig{Name: t.Name()}); !errors.As(err, &version) || version.Has != 99 {
 			t.Fatalf("collector: got %v", err)

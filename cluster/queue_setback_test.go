@@ -4,8 +4,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/redis/rueidis"
-
 	"github.com/sluice-llm/sluice/cluster"
 )
 
@@ -43,16 +41,13 @@ func TestThePlacesOfTheDeadAreFreeAlsoWhenTheEnginesClockWasSetBack(t *testing.T
 		add(t, dead, 1)
 		next(t, lost)
 		far.Hold(true) // neither is heard of any more
-		raw, keys := client(t, at), cluster.KeysOf(t.Name())
+		keys := cluster.KeysOf(t.Name())
 		// What the engine wrote an hour from now, it wrote before its clock was set back by an hour.
-		err := rueidis.NewLuaScript(`for _, field in ipairs({'until', 'seen'}) do
+		execute(t, at, "EVAL", `for _, field in ipairs({'until', 'seen'}) do
 	redis.call('HSET', KEYS[1], field, redis.call('HGET', KEYS[1], field) + 3600000)
 end
 local workers = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
-for i = 1, #workers, 2 do redis.call('ZADD', KEYS[2], workers[i+1] + 3600000, workers[i]) end`).Exec(t.Context(), raw, []string{keys[0], keys[5]}, nil).Error()
-		if err != nil && !rueidis.IsRedisNil(err) {
-			t.Fatal(err)
-		}
+for i = 1, #workers, 2 do redis.call('ZADD', KEYS[2], workers[i+1] + 3600000, workers[i]) end`, "2", keys[0], keys[5])
 		k := collect(t, openBriefly(t, at), cfg)
 		w := work(t, openBriefly(t, at), t.Name())
 		add(t, k, 1)

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
 )
@@ -104,29 +102,23 @@ func TestWhoLeavesAndClosesAtOnceIsGone(t *testing.T) {
 func TestMembersThatFallSilentAreForgotten(t *testing.T) {
 	onEngines(t, func(t *testing.T, at *cluster.Site) {
 		name := t.Name() + time.Now().String()
-		client := client(t, at)
 		c := openAs(t, at, cluster.Config{Role: "run"})
 		seen, who := cluster.Key(name, "seen"), cluster.Key(name, "who")
-		for _, words := range [][]string{
-			{"ZADD", seen, fmt.Sprint(time.Now().Add(-time.Second).UnixMilli()), "silent", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli()), "busy"},
-			{"SET", cluster.Key(name, "name"), name},
-			{"HSET", who, "silent", `1 {"role":"worker"}`, "busy", `2 {"role":"serve"}`},
-		} {
-			if err := client.Do(t.Context(), client.B().Arbitrary(words...).Build()).Error(); err != nil {
-				t.Fatal(err)
-			}
-		}
+		past, future := fmt.Sprint(time.Now().Add(-time.Second).UnixMilli()), fmt.Sprint(time.Now().Add(time.Hour).UnixMilli())
+		execute(t, at, "ZADD", seen, past, "silent", future, "busy")
+		execute(t, at, "SET", cluster.Key(name, "name"), name)
+		execute(t, at, "HSET", who, "silent", `1 {"role":"worker"}`, "busy", `2 {"role":"serve"}`)
 		if got := roles(t, c, name); got != "serve" {
 			t.Errorf("of one who is silent and one who speaks %q is listed", got)
 		}
 		c.Join(name)
 		eventually(t, "there is one who joined, and one who speaks", func() bool { return roles(t, c, name) == "serve run" })
-		for _, count := range []rueidis.Completed{client.B().Zcard().Key(seen).Build(), client.B().Hlen().Key(who).Build()} {
-			if n, err := client.Do(t.Context(), count).AsInt64(); n != 2 || err != nil {
+		for _, count := range [][]string{{"ZCARD", seen}, {"HLEN", who}} {
+			if n, err := execute(t, at, count...).AsInt64(); n != 2 || err != nil {
 				t.Errorf("%d members are kept, %v; want 2", n, err)
 			}
 		}
-		client.Do(t.Context(), client.B().Del().Key(seen, who).Build())
+		execute(t, at, "DEL", seen, who)
 		eventually(t, "who is forgotten comes back", func() bool { return roles(t, c, name) == "run" })
 	})
 }
@@ -155,13 +147,7 @@ func TestTheStatusOfALedger(t *testing.T) {
 	onEngines(t, func(t *testing.T, at *cluster.Site) {
 		name := t.Name() + time.Now().String()
 		c := openAs(t, at, cluster.Config{})
-		client := client(t, at)
-		do := func(words ...string) {
-			t.Helper()
-			if err := client.Do(t.Context(), client.B().Arbitrary(words...).Build()).Error(); err != nil && !rueidis.IsRedisNil(err) {
-				t.Fatal(err)
-			}
-		}
+		do := func(words ...string) { execute(t, at, words...) }
 		key := func(part string) string { return cluster.Key(name, part) }
 		now := time.Now()
 		do("SET", key("name"), name)
@@ -250,16 +236,12 @@ func TestKeysOfAnotherTypeAreSaidToBeSo(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		raw := client(t, at)
-		set := func(key string) {
-			t.Helper()
-			if err := raw.Do(t.Context(), raw.B().Set().Key(key).Value("x").Build()).Error(); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { raw.Do(context.WithoutCancel(t.Context()), raw.B().Del().Key(key).Build()) })
+		write := func(key string, words ...string) {
+			execute(t, at, append([]string{words[0], key}, words[1:]...)...)
+			t.Cleanup(func() { execute(t, at, "DEL", key) })
 		}
 		job := "odd " + t.Name()
-		set(cluster.KeysOf(job)[0])
+		write(cluster.KeysOf(job)[0], "SET", "x")
 		_, err := c.Collect(t.Context(), cluster.JobConfig{Name: job})
 		told("a collector", err)
 		w := work(t, c, job)
@@ -269,12 +251,8 @@ func TestKeysOfAnotherTypeAreSaidToBeSo(t *testing.T) {
 		defer l.Close()
 		damaged := c.Ledger(job+"'s other account", cluster.LedgerConfig{})
 		defer damaged.Close()
-		state := damaged.Account() + ":lane:m:state"
-		if err := raw.Do(t.Context(), raw.B().Hset().Key(state).FieldValue().FieldValue("b1", "x").Build()).Error(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { raw.Do(context.WithoutCancel(t.Context()), raw.B().Del().Key(state).Build()) })
-		set(l.Account() + ":account")
+		write(damaged.Account()+":lane:m:state", "HSET", "b1", "x")
+		write(l.Account()+":account", "SET", "x")
 		told("a ledger", l.Check(t.Context()))
 		ledgers := []*cluster.Ledger{l, damaged}
 		if at.Memory != nil { // whose scripts fail in other words
