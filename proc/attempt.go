@@ -165,7 +165,7 @@ func (x *Exec) run(ctx context.Context, t *try, j *job, id string) error {
 	before := x.stamps(j)
 	limited, done := within(ctx, x.cfg.Command.Timeout)
 	defer done()
-	t.end, err = x.cfg.Runner.Run(limited, spec)
+	t.end, err = x.cfg.Run(limited, spec)
 	cut := err != nil && limited.Err() != nil // it was asked to end, which it may have done in good order
 	stdout, outErr := out.close()
 	stderr, errsErr := errs.close()

@@ -58,7 +58,8 @@ type Config struct {
 	Windows    *Windows
 	PaceWindow bool
 
-	Runner Runner // runs the commands. Default: command.Run
+	// Run runs a command. Default: command.Run. That of a *command.Guard ends all that commands leave behind.
+	Run func(context.Context, command.Spec) (command.Result, error)
 
 	Only []string // tiers that run again, alone
 	From string   // a tier that runs again, with all that needs it
@@ -77,11 +78,6 @@ type Config struct {
 	Pauses   *work.Pauses       // see work.Config
 	Control  string             // see work.Config
 	Logger   *slog.Logger       // nil discards
-}
-
-// Runner runs commands as command.Run does. A *command.Guard is one that ends all that they leave behind.
-type Runner interface {
-	Run(ctx context.Context, s command.Spec) (command.Result, error)
 }
 
 // Format says how the items are parted.
@@ -150,8 +146,8 @@ func Open(cfg Config) (*Exec, error) {
 func newExec(cfg Config) *Exec {
 	cfg.Output = cmp.Or(cfg.Output, usualOutput)
 	cfg.Command.Grace = cmp.Or(cfg.Command.Grace, commandGrace)
-	if cfg.Runner == nil {
-		cfg.Runner = (*command.Guard)(nil)
+	if cfg.Run == nil {
+		cfg.Run = command.Run
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -233,7 +229,7 @@ func (x *Exec) openRunner() (err error) {
 	if cfg.Persistent {
 		spec := x.spec()
 		spec.Args = x.literals()
-		x.workers = newWorkers(workersConfig{Runner: cfg.Runner, Spec: spec, Silence: cfg.Silence, Log: x.log})
+		x.workers = newWorkers(workersConfig{Run: cfg.Run, Spec: spec, Silence: cfg.Silence, Log: x.log})
 	}
 	x.runner, err = work.New(work.Config{
 		Handler: work.Calls(cfg.Scheduler, x.attempt), Feed: x.input.feed, Total: x.input.known(), Already: x.tally.already(),
@@ -331,7 +327,7 @@ func (x *Exec) Close() error {
 		x.lane.saveWindows()
 	}
 	if x.workers != nil {
-		errs = append(errs, x.workers.close())
+		errs = append(errs, x.workers.Close())
 	}
 	if x.journal != nil {
 		errs = append(errs, x.journal.Close())

@@ -55,13 +55,11 @@ func TestACommandThatEndsInGoodOrderWhenItsTimeIsOverTimedOut(t *testing.T) {
 func TestACommandThatEndedWellInItsTimeIsDone(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, c *course) {
 		c.cfg.Command.Timeout = time.Minute
-		c.cfg.Runner = runnerFunc(func(context.Context, command.Spec) (command.Result, error) {
+		c.cfg.Run = func(context.Context, command.Spec) (command.Result, error) {
 			time.Sleep(2 * time.Minute)
 			return command.Result{}, nil
-		})
-		if rep, err := c.run(); err != nil || rep.Succeeded != 1 {
-			t.Errorf("%+v, error %v", c.results(), err)
 		}
+		c.succeed(1)
 	})
 }
 
@@ -86,14 +84,7 @@ func TestADrainWhileACommandIsPacedRecordsNothing(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, c *course) {
 		c.limits.Limits.Concurrent, c.limits.Attempts = 4, 1
 		c.pace(0.9, 4*time.Hour)
-		x := c.open()
-		r := c.start(context.Background(), x)
-		time.Sleep(time.Minute)
-		x.Drain()
-		x.Drain()
-		if _, err := r.ended(); !errors.Is(err, work.ErrDrained) {
-			t.Errorf("error %v", err)
-		}
+		c.drained(time.Minute)
 		if n := len(c.results()); n != 1 || len(c.began("item")) != 1 {
 			t.Errorf("%d results, of %d commands", n, len(c.began("item")))
 		}
@@ -113,8 +104,8 @@ func TestATryIsNotJudgedByTheOneBefore(t *testing.T) {
 				}
 				return 0
 			})
-			if rep, err := c.run(); err != nil || rep.Succeeded != 1 || len(c.began("item")) != 2 {
-				t.Errorf("%s: %+v in %d runs, error %v", name, rep, len(c.began("item")), err)
+			if c.succeed(1); len(c.began("item")) != 2 {
+				t.Errorf("%s: %d runs", name, len(c.began("item")))
 			}
 		})
 	}
@@ -135,9 +126,8 @@ func TestARecordThatIsWrittenAnewCounts(t *testing.T) {
 			}
 			return 0
 		})
-		rep, err := c.run()
-		if err != nil || rep.Run.Throttles != 2 || len(c.began("item")) != 3 {
-			t.Errorf("%+v in %d runs, error %v", rep, len(c.began("item")), err)
+		if rep := c.succeed(1); rep.Run.Throttles != 2 || len(c.began("item")) != 3 {
+			t.Errorf("%+v in %d runs", rep, len(c.began("item")))
 		}
 	})
 }

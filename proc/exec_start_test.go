@@ -4,7 +4,6 @@ package proc_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -20,13 +19,7 @@ func TestADrainDuringThePreflightStartsNothing(t *testing.T) {
 		c.limits.Limits.Concurrent, c.limits.Attempts = 4, 1
 		c.cfg.Preflight = preflight
 		c.play(func(ctx context.Context, _ call) int { rest(ctx, 20*time.Second); return 0 })
-		x := c.open()
-		r := c.start(context.Background(), x)
-		time.Sleep(time.Second)
-		x.Drain()
-		if _, err := r.ended(); !errors.Is(err, work.ErrDrained) {
-			t.Errorf("error %v", err)
-		}
+		c.drained(time.Second)
 		if n := len(c.began("item")); n != 0 || len(c.results()) != 0 {
 			t.Errorf("%d commands ran, recorded %+v", n, c.results())
 		}
@@ -42,9 +35,7 @@ func TestThePreflightAsksAgainAfterEachPause(t *testing.T) {
 			}
 			return 0
 		})
-		if rep, err := c.run(); err != nil || rep.Succeeded != 3 {
-			t.Fatalf("%+v, error %v", rep, err)
-		}
+		c.succeed(3)
 		if n := len(c.began("preflight")); n != 2 || len(c.began("item")) != 4 {
 			t.Errorf("%d preflights, %d runs", n, len(c.began("item")))
 		}
@@ -63,9 +54,7 @@ func TestAPausedLaneStartsNothingThatWasPaced(t *testing.T) {
 			}
 			return 0
 		})
-		if rep, err := c.run(); err != nil || rep.Succeeded != 3 {
-			t.Fatalf("%+v, error %v", rep, err)
-		}
+		c.succeed(3)
 		if ran := c.began("item"); len(ran) != 4 || ran[1].Before(until) {
 			t.Errorf("commands began at %v, the limit ends at %v", ran, until)
 		}
@@ -93,16 +82,14 @@ func TestAResetThatAWorkerStatesIsWaitedFor(t *testing.T) {
 			c.cfg.Command.Args, c.cfg.Persistent = c.cfg.Command.Args[:3], true
 			until := time.Now().Add(20 * time.Minute).UTC().Truncate(time.Second)
 			var ran []time.Time
-			c.cfg.Runner = crew(func(_ context.Context, o order, say func(string, ...any)) {
+			c.cfg.Run = crew(func(_ context.Context, o order, say func(string, ...any)) {
 				if ran = append(ran, time.Now()); len(ran) == 1 {
 					say(`{"id":%q,"ok":false,"error":{"message":"slow","kind":%q,"reset_at":%q}}`, o.ID, kind, until.Format(time.RFC3339))
 					return
 				}
 				say(`{"id":%q,"ok":true}`, o.ID)
 			})
-			if rep, err := c.run(); err != nil || rep.Succeeded != 3 {
-				t.Fatalf("%s: %+v, error %v", kind, rep, err)
-			}
+			c.succeed(3)
 			if len(ran) != 4 || ran[1].Before(until) || ran[1].After(until.Add(time.Minute)) {
 				t.Errorf("%s: commands began at %v, the limit ends at %v", kind, ran, until)
 			}
@@ -155,20 +142,14 @@ func TestALimitOfTheRunBeforeIsWaitedFor(t *testing.T) {
 				}
 				return 0
 			})
-			x := c.open()
-			r := c.start(context.Background(), x)
-			time.Sleep(10 * time.Minute)
-			x.Drain()
-			if _, err := r.ended(); !errors.Is(err, work.ErrDrained) || len(c.began("item")) != 1 {
-				t.Errorf("%d commands, error %v", len(c.began("item")), err)
-			}
-			if err := x.Close(); err != nil {
-				t.Fatal(err)
+			c.drained(10 * time.Minute)
+			if n := len(c.began("item")); n != 1 {
+				t.Errorf("%d commands", n)
 			}
 			c.cfg.Forget = forget
-			rep, err := c.run()
-			if ran := c.began("item"); err != nil || rep.Succeeded != 2 || len(ran) != 3 || ran[1].Before(until) != forget {
-				t.Errorf("commands began at %v, the limit ends at %v, %+v, error %v", ran, until, rep, err)
+			c.succeed(2)
+			if ran := c.began("item"); len(ran) != 3 || ran[1].Before(until) != forget {
+				t.Errorf("commands began at %v, the limit ends at %v", ran, until)
 			}
 		})
 	}
@@ -193,9 +174,7 @@ func TestALimitMetDuringThePreflightIsAskedAbout(t *testing.T) {
 			}
 			return k.limited(time.Now())
 		})
-		if rep, err := c.run(); err != nil || rep.Succeeded != 2 {
-			t.Fatalf("%+v, error %v", rep.Summary, err)
-		}
+		c.succeed(2)
 		if n := len(c.began("preflight")); n != 3 {
 			t.Errorf("%d preflights", n)
 		}

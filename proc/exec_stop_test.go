@@ -38,13 +38,9 @@ func TestADrainDuringAPauseEndsTheRun(t *testing.T) {
 			return k.limited(until)
 		})
 		c.limits.Limits.Concurrent = 4
-		x := c.open()
-		r := c.start(context.Background(), x)
-		time.Sleep(time.Minute)
-		x.Drain()
-		rep, err := r.ended()
-		if !errors.Is(err, work.ErrDrained) || rep.RateLimited != 4 || rep.Left != 8 || len(c.results()) != 0 || len(c.began("item")) != 4 {
-			t.Errorf("%+v, error %v", rep.Summary, err)
+		rep := c.drained(time.Minute)
+		if rep.RateLimited != 4 || rep.Left != 8 || len(c.results()) != 0 || len(c.began("item")) != 4 {
+			t.Errorf("%+v", rep.Summary)
 		}
 		state, err := work.LoadState(proc.StatePath(c.cfg.Dir))
 		if err != nil || state.Status != work.Interrupted || state.RateLimit.Until.Before(until) || time.Now().After(until) {
@@ -58,13 +54,8 @@ func TestADrainWhileTheFeedWaitsForATier(t *testing.T) {
 		c.write("items.jsonl", `{"id":"a","tier":"T1"}`+"\n"+`{"id":"b","tier":"T2","needs":["T1"]}`+"\n")
 		c.cfg.Items, c.cfg.Command.Args = c.path("items.jsonl"), c.cfg.Command.Args[:4]
 		c.play(func(context.Context, call) int { time.Sleep(time.Hour); return 0 })
-		x := c.open()
-		r := c.start(context.Background(), x)
-		time.Sleep(time.Minute)
-		x.Drain()
-		rep, err := r.ended()
-		if !errors.Is(err, work.ErrDrained) || rep.Succeeded != 1 || rep.Left != 1 || len(c.began("")) != 1 {
-			t.Errorf("%+v, error %v", rep.Summary, err)
+		if rep := c.drained(time.Minute); rep.Succeeded != 1 || rep.Left != 1 || len(c.began("")) != 1 {
+			t.Errorf("%+v", rep.Summary)
 		}
 	})
 }
@@ -117,9 +108,7 @@ func TestAnAddressThatWantsAKeySaysNothing(t *testing.T) {
 		c := newCourse(t, 3, "")
 		c.play(func(context.Context, call) int { return 0 })
 		c.cfg.Preflight = proc.Preflight{URL: server.URL}
-		if rep, err := c.run(); err != nil || rep.Succeeded != 3 {
-			t.Errorf("status %d: %+v, error %v", status, rep.Summary, err)
-		}
+		c.succeed(3)
 	}
 }
 
@@ -136,15 +125,9 @@ func TestALimitThatStaysIsNotAskedAboutWithoutRest(t *testing.T) {
 		bubble(t, 4, func(t *testing.T, c *course) {
 			c.play(func(_ context.Context, k call) int { return end(k) })
 			c.limits.Limits.Concurrent = 4
-			x := c.open()
-			r := c.start(context.Background(), x)
-			time.Sleep(10 * time.Minute)
-			x.Drain()
-			if _, err := r.ended(); !errors.Is(err, work.ErrDrained) || len(c.results()) != 0 {
-				t.Errorf("%s: error %v", name, err)
-			}
-			if n, k := len(c.began("item")), c.cfg.Pauses.Count(); n < 4 || n > most[name] || k > 12 {
-				t.Errorf("%s: %d runs and %d pauses in ten minutes", name, n, k)
+			c.drained(10 * time.Minute)
+			if n, k := len(c.began("item")), c.cfg.Pauses.Count(); n < 4 || n > most[name] || k > 12 || len(c.results()) != 0 {
+				t.Errorf("%s: %d runs and %d pauses in ten minutes, recorded %+v", name, n, k, c.results())
 			}
 		})
 	}

@@ -63,7 +63,7 @@ func (k call) itemDir() string {
 
 // play has a function answer in place of commands, with their exit code.
 func (c *course) play(answer func(ctx context.Context, k call) int) {
-	c.cfg.Runner = runnerFunc(func(ctx context.Context, s command.Spec) (command.Result, error) {
+	c.cfg.Run = func(ctx context.Context, s command.Spec) (command.Result, error) {
 		k := call{Spec: s, at: time.Now(), last: s.Args[len(s.Args)-1], nth: 1}
 		c.mu.Lock()
 		for _, before := range c.calls {
@@ -82,7 +82,7 @@ func (c *course) play(answer func(ctx context.Context, k call) int) {
 			return res, fmt.Errorf("exit status %d", res.ExitCode)
 		}
 		return res, nil
-	})
+	}
 }
 
 // began returns when the commands began whose last word begins with a prefix.
@@ -202,11 +202,36 @@ func (c *course) run() (proc.Report, error) {
 	return c.start(context.Background(), c.open()).ended()
 }
 
+// succeed runs all n items, which must succeed.
+func (c *course) succeed(n int) proc.Report {
+	c.t.Helper()
+	rep, err := c.run()
+	if err != nil || rep.Succeeded != n {
+		c.t.Fatalf("%+v, error %v", rep.Summary, err)
+	}
+	return rep
+}
+
+// drained runs for a time, and is drained then.
+func (c *course) drained(after time.Duration) proc.Report {
+	c.t.Helper()
+	x := c.open()
+	r := c.start(context.Background(), x)
+	time.Sleep(after)
+	x.Drain()
+	x.Drain()
+	rep, err := r.ended()
+	if wrong := x.Close(); !errors.Is(err, work.ErrDrained) || wrong != nil {
+		c.t.Errorf("error %v, %v", err, wrong)
+	}
+	return rep
+}
+
 // results are the lines of the results.
 func (c *course) results() (all []proc.Result) {
 	c.t.Helper()
 	b, err := os.ReadFile(proc.ResultsPath(c.cfg.Dir))
-	if err != nil {
+	if err != nil && !os.IsNotExist(err) { // without a result, there is no file after Close
 		c.t.Fatal(err)
 	}
 	for line := range strings.Lines(string(b)) {

@@ -25,7 +25,7 @@ func TestPacedCommandsWaitForAResetAndNoLonger(t *testing.T) {
 		reset = begin.Add(5 * time.Hour)
 		time.Sleep(time.Hour)
 
-		lane := proc.NewPace(w)
+		lane := proc.NewLane(w)
 		var mu sync.Mutex
 		var starts []time.Time
 		var all sync.WaitGroup
@@ -65,7 +65,7 @@ func TestNothingIsPacedThatIsToEnd(t *testing.T) {
 		w, _ := ledger(t)
 		close5(w, time.Now())
 		time.Sleep(2 * time.Hour)
-		lane := proc.NewPace(w)
+		lane := proc.NewLane(w)
 		lane.Pace(context.Background())
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()

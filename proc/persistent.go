@@ -20,7 +20,7 @@ func (x *Exec) ask(ctx context.Context, t *try, j *job, id string) error {
 	defer said.Close()
 	limited, done := within(ctx, x.cfg.Command.Timeout)
 	defer done()
-	a, err := x.workers.call(limited, request{ID: id, Attempt: t.number, Item: j.item, Stderr: said})
+	a, err := x.workers.Call(limited, request{ID: id, Attempt: t.number, Item: j.item, Stderr: said})
 	timedOut := limited.Err() != nil && ctx.Err() == nil
 	t.end.ExitCode = -1 // a worker lives on
 	switch {

@@ -131,7 +131,7 @@ func (x *Exec) askCommand(ctx context.Context, args []string) (Meaning, error) {
 	out, errs := &head{most: mostAnswer}, &head{most: mostAnswer}
 	spec := x.spec()
 	spec.Args, spec.Stdout, spec.Stderr = args, out, errs
-	res, err := x.cfg.Runner.Run(ctx, spec)
+	res, err := x.cfg.Run(ctx, spec)
 	if ctx.Err() != nil {
 		return Meaning{}, errors.New("it took too long")
 	}

@@ -12,14 +12,6 @@ import (
 	"github.com/sluice-llm/sluice/proc"
 )
 
-func newSpool(t rapid.TB, path string, most int64) proc.Spool {
-	s, err := proc.NewSpool(path, most)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 // A spool keeps what this says of the whole.
 func keptOf(all []byte, most int) []byte {
 	tail := most / 8
@@ -35,7 +27,10 @@ func TestASpoolKeepsTheBeginningAndTheEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "stdout.log")
 	rapid.Check(t, func(rt *rapid.T) {
 		most := rapid.IntRange(1, 2000).Draw(rt, "most")
-		s := newSpool(rt, path, int64(most))
+		s, err := proc.NewSpool(path, int64(most))
+		if err != nil {
+			rt.Fatal(err)
+		}
 		var all []byte
 		for _, n := range rapid.SliceOfN(rapid.IntRange(1, 1500), 0, 12).Draw(rt, "pieces") {
 			piece := make([]byte, n)
@@ -60,7 +55,10 @@ func TestASpoolKeepsTheBeginningAndTheEnd(t *testing.T) {
 }
 
 func TestALongOutputIsLookedAtByItsEnds(t *testing.T) {
-	s := newSpool(t, filepath.Join(t.TempDir(), "stdout.log"), 16<<20)
+	s, err := proc.NewSpool(filepath.Join(t.TempDir(), "stdout.log"), 16<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
 	fmt.Fprint(s, "first\n")
 	for range 5 {
 		_, _ = s.Write(bytes.Repeat([]byte("x"), 1<<20))

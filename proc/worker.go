@@ -63,7 +63,7 @@ func newWorker(cfg workersConfig) (w *worker, run func(), err error) {
 	spec.Started = w.started
 	return w, func() {
 		defer cancel()
-		res, err := cfg.Runner.Run(ctx, spec)
+		res, err := cfg.Run(ctx, spec)
 		w.ended(res, err, r)
 	}, nil
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/sluice-llm/sluice/internal/prose"
 )
 
-// workersConfig configures workers. Runner and Spec.Args are what they need.
+// workersConfig configures workers. Run and Spec.Args are required.
 type workersConfig struct {
-	Runner Runner
+	Run func(context.Context, command.Spec) (command.Result, error) // as Config.Run
 
 	// Spec is the command that each worker is. Its Grace is how long one has to end once its input ended, and once more after
 	// it was asked to (TERM). Its streams are not used.
@@ -78,11 +78,11 @@ func newWorkers(cfg workersConfig) *workers {
 	return &workers{cfg: cfg, live: map[*worker]bool{}, causes: map[string][]error{}}
 }
 
-// call has a worker answer an item: one that is idle, or a new one. A worker that ends with the item in hand fails the call, with
+// Call has a worker answer an item: one that is idle, or a new one. A worker that ends with the item in hand fails the call, with
 // a *workerDiedError, *protocolError or *silentError, and the item may be tried again; the third such end is a
 // *quarantinedError, and so is every call with that item from then on. A worker that ends before it began to read the item is
 // replaced. A *futileError is for the whole run. When ctx ends, the worker ends with it, and the error is the cause.
-func (ws *workers) call(ctx context.Context, req request) (answer, error) {
+func (ws *workers) Call(ctx context.Context, req request) (answer, error) {
 	line := req.appendLine(nil)
 	for {
 		w, err := ws.take(ctx, req.ID)
@@ -100,9 +100,9 @@ func (ws *workers) call(ctx context.Context, req request) (answer, error) {
 	}
 }
 
-// close ends all workers: by the end of their input, after the grace by TERM, after another by KILL. It waits for them, and a
+// Close ends all workers: by the end of their input, after the grace by TERM, after another by KILL. It waits for them, and a
 // call that still waits for an answer fails. The error counts those that did not end by themselves.
-func (ws *workers) close() error {
+func (ws *workers) Close() error {
 	ws.mu.Lock()
 	ws.closed = true
 	live := slices.Collect(maps.Keys(ws.live))

@@ -20,7 +20,7 @@ import (
 
 func TestCancellationEndsTheWorkerWithItsItem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ws := newStaff(t, proc.WorkersConfig{Runner: crew(idle)})
+		ws := newStaff(t, proc.WorkersConfig{Run: crew(idle)})
 		for range 4 { // more than would bring it into quarantine
 			ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Second, errors.New("out of time"))
 			_, err := ws.Call(ctx, item("hang"))
@@ -134,10 +134,10 @@ func TestStartsThatAreFutileArePutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var starts []time.Duration
 		began := time.Now()
-		ws := newStaff(t, proc.WorkersConfig{Pause: time.Second, Runner: runnerFunc(func(context.Context, command.Spec) (command.Result, error) {
+		ws := newStaff(t, proc.WorkersConfig{Pause: time.Second, Run: func(context.Context, command.Spec) (command.Result, error) {
 			starts = append(starts, time.Since(began))
 			return command.Result{ExitCode: 1}, nil
-		})})
+		}})
 		want[*proc.FutileError](t, callErr(t, ws, item("1")), "5 workers in a row")
 		want[*proc.FutileError](t, callErr(t, ws, item("2")), "5 workers in a row")
 		if s := time.Second; !slices.Equal(starts, []time.Duration{0, s, 3 * s, 7 * s, 15 * s}) {

@@ -39,7 +39,7 @@ func staffOf(t testing.TB, cfg proc.WorkersConfig) *proc.Workers {
 	if cfg.Spec.Grace == 0 {
 		cfg.Spec.Grace = time.Second
 	}
-	cfg.Runner = (*command.Guard)(nil)
+	cfg.Run = command.Run
 	t.Cleanup(func() { checkGone(t, mark) })
 	return newStaff(t, cfg)
 }
@@ -77,16 +77,9 @@ func checkGone(t testing.TB, mark string) {
 	}
 }
 
-// runnerFunc is a proc.Runner.
-type runnerFunc func(ctx context.Context, s command.Spec) (command.Result, error)
-
-func (f runnerFunc) Run(ctx context.Context, s command.Spec) (command.Result, error) {
-	return f(ctx, s)
-}
-
 // crew plays workers, in virtual time too: none of them waits in a read, and an item must fit into a pipe.
-func crew(each func(ctx context.Context, o order, say func(format string, args ...any))) proc.Runner {
-	return runnerFunc(func(ctx context.Context, s command.Spec) (command.Result, error) {
+func crew(each func(ctx context.Context, o order, say func(format string, args ...any))) func(context.Context, command.Spec) (command.Result, error) {
+	return func(ctx context.Context, s command.Spec) (command.Result, error) {
 		raw, err := s.Stdin.(*os.File).SyscallConn()
 		if err != nil {
 			return command.Result{}, err
@@ -115,7 +108,7 @@ func crew(each func(ctx context.Context, o order, say func(format string, args .
 			rest(ctx, 100*time.Millisecond)
 		}
 		return command.Result{ExitCode: -1, Signal: "SIGTERM", Asked: true}, context.Cause(ctx)
-	})
+	}
 }
 
 // rest waits for a time, or for the end of a context.
@@ -392,7 +385,7 @@ func idle(ctx context.Context, _ order, _ func(string, ...any)) { rest(ctx, time
 
 func TestASilentWorkerIsKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ws := newStaff(t, proc.WorkersConfig{Silence: 20 * time.Second, Runner: crew(idle)})
+		ws := newStaff(t, proc.WorkersConfig{Silence: 20 * time.Second, Run: crew(idle)})
 		for range 2 {
 			start := time.Now()
 			want[*proc.SilentError](t, callErr(t, ws, item("1")), "neither an answer nor a heartbeat for 20 s")
@@ -413,7 +406,7 @@ func TestASilentWorkerIsKilled(t *testing.T) {
 
 func TestHeartbeatsKeepAWorkerThatTakesItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ws := newStaff(t, proc.WorkersConfig{Silence: 20 * time.Second, Runner: crew(func(ctx context.Context, o order, say func(string, ...any)) {
+		ws := newStaff(t, proc.WorkersConfig{Silence: 20 * time.Second, Run: crew(func(ctx context.Context, o order, say func(string, ...any)) {
 			for range 100 {
 				rest(ctx, 15*time.Second)
 				say(`{"heartbeat":true,"id":%q}`, o.ID)
@@ -439,12 +432,12 @@ func TestAnAnswerBeforeTheItemWasReadCounts(t *testing.T) {
 		}
 	}
 	// It never reads the rest, which is waited for until it is silent for too long.
-	ws = newStaff(t, proc.WorkersConfig{Silence: suite.Size(time.Second, 8*time.Second), Runner: runnerFunc(func(ctx context.Context, s command.Spec) (command.Result, error) {
+	ws = newStaff(t, proc.WorkersConfig{Silence: suite.Size(time.Second, 8*time.Second), Run: func(ctx context.Context, s command.Spec) (command.Result, error) {
 		_, _ = s.Stdin.Read(make([]byte, 100))
 		fmt.Fprintln(s.Stdout, `{"id":"1","ok":true}`)
 		<-ctx.Done()
 		return command.Result{ExitCode: -1, Asked: true}, context.Cause(ctx)
-	})})
+	}})
 	if a, err := ws.Call(t.Context(), long); err != nil || !a.OK {
 		t.Errorf("%+v, %v", a, err)
 	}

@@ -72,7 +72,7 @@ func runExec(ctx context.Context, s *streams, o *execOptions) (err error) {
 		return err
 	}
 	defer func() { r.s.note(guard.Close()) }()
-	cfg.Runner = guard
+	cfg.Run = guard.Run
 	cfg.Pauses, cfg.Observer, cfg.OnResult = r.pauses, &r.observers, r.result
 	cfg.Logger = slog.New(&logHandler{s: s, verbose: o.verbose})
 	if r.exec, err = proc.Open(cfg); err != nil {
