@@ -18,54 +18,52 @@ import (
 	"github.com/sluice-llm/sluice/internal/suite"
 )
 
-// counter counts bytes, does something once after so many, and after most of them has an error. It is not safe for concurrent
-// use.
-type counter struct {
-	most, n int
-	at      int
-	then    func()
-}
+// writer is an io.Writer. It is not safe for concurrent use.
+type writer func(b []byte) (int, error)
 
-func (c *counter) Write(b []byte) (int, error) {
-	if c.n += len(b); c.n > c.most {
-		return 0, errors.New("full")
-	}
-	if c.then != nil && c.n >= c.at {
-		c.then()
-		c.then = nil
-	}
-	return len(b), nil
-}
+func (w writer) Write(b []byte) (int, error) { return w(b) }
 
 func TestAFloodEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	out := &counter{most: 1 << 50, at: 1 << 16, then: func() { cancel(errors.New("enough")) }}
+	n := 0
+	out := writer(func(b []byte) (int, error) {
+		if n += len(b); n >= 1<<16 {
+			cancel(errors.New("enough"))
+		}
+		return len(b), nil
+	})
 	res, err := command.Run(ctx, command.Spec{
 		Args: []string{"sh", "-c", "trap '' TERM; yes & yes"}, Env: env, Stdout: out, Grace: 100 * time.Millisecond,
 	})
 	if err == nil || err.Error() != "enough" {
-		t.Errorf("%+v, %v, %d bytes", res, err, out.n)
+		t.Errorf("%+v, %v, %d bytes", res, err, n)
 	}
 }
 
 func TestAWriterThatFailsEndsTheCommand(t *testing.T) {
-	out := &counter{most: 1 << 16}
+	room := 1 << 16
+	out := writer(func(b []byte) (int, error) {
+		if room -= len(b); room < 0 {
+			return 0, errors.New("full")
+		}
+		return len(b), nil
+	})
 	res, err := command.Run(t.Context(), command.Spec{Args: []string{"yes"}, Env: env, Stdout: out})
 	if res.Signal != "SIGPIPE" || err == nil {
 		t.Errorf("%+v, %v", res, err)
 	}
-	if _, err := command.Run(t.Context(), command.Spec{Args: []string{"sh", "-c", "echo hello; exit 0"}, Env: env, Stdout: &counter{}}); fmt.Sprint(err) != "full" {
+	if _, err := command.Run(t.Context(), command.Spec{Args: []string{"sh", "-c", "echo hello; exit 0"}, Env: env, Stdout: out}); fmt.Sprint(err) != "full" {
 		t.Errorf("error %v, want that of the writer", err)
 	}
 }
 
 func TestOneWriterForBothIsWrittenToByOne(t *testing.T) {
-	out := &counter{most: 1 << 50} // the race detector sees it otherwise
+	out := new(bytes.Buffer) // the race detector sees it otherwise
 	script := `i=0; while [ $i -lt 200 ]; do echo out; echo err >&2; i=$((i+1)); done`
-	if _, err := command.Run(t.Context(), command.Spec{Args: []string{"sh", "-c", script}, Env: env, Stdout: out, Stderr: out}); err != nil || out.n != 200*8 {
-		t.Errorf("%d bytes, %v", out.n, err)
+	if _, err := command.Run(t.Context(), command.Spec{Args: []string{"sh", "-c", script}, Env: env, Stdout: out, Stderr: out}); err != nil || out.Len() != 200*8 {
+		t.Errorf("%d bytes, %v", out.Len(), err)
 	}
 }
 
@@ -95,18 +93,6 @@ func TestOutputIsNotCutShort(t *testing.T) {
 	}
 }
 
-// waker ends a context when something is written.
-type waker struct {
-	text   []byte
-	cancel context.CancelFunc
-}
-
-func (w *waker) Write(b []byte) (int, error) {
-	defer w.cancel()
-	w.text = append(w.text, b...)
-	return len(b), nil
-}
-
 // TestWhoIsAskedToEndHasItsGrace: children that clean up after the end of the program get the rest of the grace, and no more.
 func TestWhoIsAskedToEndHasItsGrace(t *testing.T) {
 	const (
@@ -127,11 +113,15 @@ func TestWhoIsAskedToEndHasItsGrace(t *testing.T) {
 		t.Run(c.program+c.grace.String(), func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithCancel(t.Context())
-			out := &waker{cancel: cancel}
+			var text bytes.Buffer
+			out := writer(func(b []byte) (int, error) {
+				defer cancel()
+				return text.Write(b)
+			})
 			script := c.program + `sh -c 'trap "sleep ` + c.clean + `; echo clean; exit" TERM; echo begun; while :; do sleep 0.02; done' & while :; do wait; done`
 			res, err := command.Run(ctx, command.Spec{Args: []string{"sh", "-c", script}, Env: env, Stdout: out, Grace: c.grace})
-			if !errors.Is(err, context.Canceled) || string(out.text) != c.want {
-				t.Errorf("%q, %+v, %v", out.text, res, err)
+			if !errors.Is(err, context.Canceled) || text.String() != c.want {
+				t.Errorf("%q, %+v, %v", text.String(), res, err)
 			}
 		})
 	}
@@ -141,33 +131,26 @@ func TestWhoIsAskedToEndHasItsGrace(t *testing.T) {
 // passes on the first, and does not wait for the second.
 func TestTheEndOfTheProgramIsTheEndOfItsOutput(t *testing.T) {
 	t.Parallel()
+	var said bytes.Buffer
+	slow := writer(func(b []byte) (int, error) {
+		time.Sleep(10 * time.Millisecond)
+		return said.Write(b)
+	})
 	for range suite.Size(5, 50) {
-		out := &tail{}
+		said.Reset()
 		_, err := command.Run(t.Context(), command.Spec{
-			Args: []string{"sh", "-c", "setsid sleep 10 & head -c 60000 /dev/zero; echo said"}, Env: env, Stdout: out, Grace: 5 * time.Minute, NoLinger: true,
+			Args: []string{"sh", "-c", "setsid sleep 10 & head -c 60000 /dev/zero; echo said"}, Env: env, Stdout: slow, Grace: 5 * time.Minute, NoLinger: true,
 		})
-		if err != nil || out.n != 60005 || !strings.HasSuffix(string(out.last), "said\n") {
-			t.Errorf("%d bytes that end with %q, %v", out.n, out.last, err)
+		if n := said.Len(); err != nil || n != 60005 || !strings.HasSuffix(said.String(), "said\n") {
+			t.Errorf("%d bytes, %v", n, err)
 		}
 	}
 	res, err := command.Run(t.Context(), command.Spec{
-		Args: []string{"sh", "-c", "setsid timeout 60 yes & exit 3"}, Env: env, Stdout: &tail{}, Grace: 5 * time.Minute, NoLinger: true,
+		Args: []string{"sh", "-c", "setsid timeout 60 yes & exit 3"}, Env: env, Stdout: slow, Grace: 5 * time.Minute, NoLinger: true,
 	})
 	if err == nil || res.ExitCode != 3 {
 		t.Errorf("%+v, %v", res, err)
 	}
-}
-
-// tail counts what is written, slowly, and keeps the last of it.
-type tail struct {
-	n    int
-	last []byte
-}
-
-func (w *tail) Write(b []byte) (int, error) {
-	time.Sleep(10 * time.Millisecond)
-	w.n, w.last = w.n+len(b), bytes.Clone(b)
-	return len(b), nil
 }
 
 // A process that was left behind and holds the input does not change how the program ended.
