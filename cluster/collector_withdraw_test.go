@@ -55,7 +55,6 @@ func TestTasksThatNobodyHasCanBeWithdrawn(t *testing.T) {
 		if o := outcomes(t, k, 1)[back.Number]; string(o.Payload) != "at last" {
 			t.Errorf("outcome %+v", o)
 		}
-		finish(t, k)
 	})
 }
 
@@ -82,7 +81,6 @@ func TestWhatIsWithdrawnMakesRoomForWhoWaits(t *testing.T) {
 		if o := outcomes(t, k, 1)[1]; string(o.Payload) != "done" {
 			t.Errorf("outcome %+v", o)
 		}
-		finish(t, k)
 	})
 }
 

@@ -101,6 +101,13 @@ func Abandon(k *Collector) {
 	k.run.Wait()
 }
 
+// Ended reports whether a Collector was closed, or has lost its job.
+func Ended(k *Collector) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.err != nil
+}
+
 // Rebuilt returns how often the Collector added its tasks again.
 func Rebuilt(k *Collector) int {
 	k.mu.Lock()

@@ -26,7 +26,6 @@ func TestAnOutageOfTheEngineTakesNoTaskFromAnyone(t *testing.T) {
 		}
 		complete(t, w, task, "")
 		outcomes(t, k, 1)
-		finish(t, k)
 	})
 }
 
@@ -51,7 +50,6 @@ func TestAnAnswerThatIsLostIsNoDeliveryAndNoRepeatedCall(t *testing.T) {
 		if n := status(t, open(t, at), t.Name()).Repeated; n != 0 {
 			t.Fatalf("%d repeated calls", n)
 		}
-		finish(t, k)
 	})
 }
 
@@ -87,7 +85,6 @@ func TestAWorkerKeepsTheFirstTaskOfAJobThatHasTakenTheNameOfAnother(t *testing.T
 		if again, err := w.Next(brief); err == nil || len(given) != 2 {
 			t.Errorf("given %v, and then %+v", given, again)
 		}
-		k.Close()
 	})
 }
 
@@ -103,7 +100,6 @@ func TestATaskThatTheEngineHasLostWithoutATraceIsAddedAgain(t *testing.T) {
 		w := work(t, open(t, at), t.Name())
 		complete(t, w, next(t, w), "")
 		outcomes(t, k, 1)
-		finish(t, k)
 	})
 }
 
@@ -122,7 +118,6 @@ func TestResultsOfAnEngineWhoseClockWasSetBackAreRead(t *testing.T) {
 		if got := outcomes(t, k, 1)[2]; string(got.Payload) != "of another" {
 			t.Fatalf("got %+v", got)
 		}
-		finish(t, k)
 	})
 }
 
@@ -149,7 +144,6 @@ func TestAnEngineThatIsSetBackIsToldAgainWhatItHasForgotten(t *testing.T) {
 		if n := cluster.Rebuilt(k); n != 1 {
 			t.Fatalf("rebuilt %d times", n)
 		}
-		finish(t, k)
 	})
 }
 
@@ -173,7 +167,6 @@ func TestATaskWhoseResultAnEngineHasForgottenThatWasSetBackIsDoneAgain(t *testin
 		if got := outcomes(t, k, 1); string(got[1].Payload) != "one again" {
 			t.Fatalf("got %v", got)
 		}
-		finish(t, k)
 	})
 }
 
@@ -205,7 +198,6 @@ func TestWhatIsRecordedIsNotDoneAgainForAnEngineThatWasSetBack(t *testing.T) {
 			complete(t, w, task, "")
 			outcomes(t, k, 1)
 		}
-		finish(t, k)
 	})
 }
 

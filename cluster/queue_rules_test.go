@@ -96,7 +96,6 @@ func TestWhatAnEarlierCollectorAddedIsNotAddedTwice(t *testing.T) {
 		if s := status(t, c, t.Name()); s.Queued+s.Held != 0 || s.Done != 5 || s.Repeated != 0 {
 			t.Fatalf("something was done twice: %+v", s)
 		}
-		finish(t, second)
 	})
 }
 
@@ -117,7 +116,6 @@ func TestAResultIsRemovedWhenItIsRecordedAlsoOneThatAnEarlierCollectorRecorded(t
 		second := collect(t, c, cluster.JobConfig{Name: t.Name()})
 		second.Recorded(1)
 		eventually(t, "none is left", func() bool { return status(t, c, t.Name()).Results == 0 })
-		finish(t, second)
 	})
 }
 
@@ -139,7 +137,6 @@ func TestANumberWhoseRecordWasLostIsDoneAgain(t *testing.T) {
 		if got := outcomes(t, second, 1)[7]; string(got.Payload) != "second" {
 			t.Fatalf("got %q", got.Payload)
 		}
-		finish(t, second)
 	})
 }
 
@@ -163,7 +160,6 @@ func TestPayloadsTooLargeAreRefusedByThemselves(t *testing.T) {
 		if got := outcomes(t, k, 1)[4]; len(got.Payload) != cluster.MaxPayload {
 			t.Fatalf("got %d bytes", len(got.Payload))
 		}
-		finish(t, k)
 	})
 }
 
@@ -207,7 +203,6 @@ func TestAJobOfAnotherInputIsRefusedUntilItIsFinished(t *testing.T) {
 		if got := outcomes(t, k, 1)[1]; string(got.Payload) != "of b" {
 			t.Fatalf("got %q", got.Payload)
 		}
-		finish(t, k)
 	})
 }
 
@@ -248,7 +243,6 @@ func TestAJobOfWhichNothingIsLeftBeginsAnewWithAnotherInput(t *testing.T) {
 		if j := status(t, c, t.Name()); j.Done != 2 || j.Repeated != 0 {
 			t.Errorf("%+v", j)
 		}
-		finish(t, k)
 	})
 }
 
@@ -264,7 +258,6 @@ func TestAddWaitsWhileTheWindowIsFull(t *testing.T) {
 		w := work(t, open(t, at), t.Name())
 		complete(t, w, next(t, w), "")
 		add(t, k, 3)
-		finish(t, k)
 	})
 }
 
@@ -289,7 +282,6 @@ func TestWorkersStopWhenNobodyRecordsTheirResults(t *testing.T) {
 		if task := next(t, w); task.Number != window {
 			t.Fatalf("got %+v", task)
 		}
-		finish(t, k)
 	})
 }
 
@@ -316,7 +308,6 @@ func TestStatusTellsWhoDoesWhat(t *testing.T) {
 		if at := s.Workers[0]; at.Host != host || at.PID != os.Getpid() || at.Held != 1 || at.Idle > time.Minute || !at.Alive {
 			t.Errorf("worker %+v", at)
 		}
-		finish(t, k)
 	})
 }
 
@@ -333,6 +324,5 @@ func TestEmptyResultsAreRemovedWhenRecorded(t *testing.T) {
 			k.Recorded(n)
 			eventually(t, "none is left", func() bool { return status(t, c, t.Name()).Results == 0 })
 		}
-		finish(t, k)
 	})
 }

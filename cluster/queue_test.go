@@ -9,13 +9,23 @@ import (
 	"github.com/sluice-llm/sluice/cluster"
 )
 
+// collect returns a collector. The job is finished with the test, if the collector has not ended.
 func collect(t testing.TB, c *cluster.Cluster, cfg cluster.JobConfig) *cluster.Collector {
 	t.Helper()
 	k, err := c.Collect(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { k.Close() })
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if !cluster.Ended(k) && !t.Failed() {
+			if err := k.Finish(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+		k.Close()
+	})
 	return k
 }
 

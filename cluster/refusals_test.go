@@ -71,7 +71,6 @@ func TestABatchOutlivesWhatPassesAndSaysWhatToDo(t *testing.T) {
 				if got := outcomes(t, k, 1); string(got[1].Payload) != "one" {
 					t.Errorf("got %v", got)
 				}
-				finish(t, k)
 			})
 		})
 	}
@@ -82,7 +81,7 @@ func TestAnEngineThatOnlyLetsReadIsSaidToBeBackWhenItIs(t *testing.T) {
 	inMemory(t, func(t *testing.T, at *cluster.Site) {
 		var log linesOf
 		c := openAs(t, at, cluster.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		k := collect(t, c, cluster.JobConfig{Name: "job"})
+		collect(t, c, cluster.JobConfig{Name: "job"})
 		at.Refuse(func(command string) string {
 			if command == "EVAL" {
 				return "OOM command not allowed when used memory > 'maxmemory'."
@@ -95,7 +94,6 @@ func TestAnEngineThatOnlyLetsReadIsSaidToBeBackWhenItIs(t *testing.T) {
 		}
 		at.Refuse(nil)
 		eventually(t, "it is said to be over", func() bool { return strings.Contains(log.String(), "the engine answers again") })
-		finish(t, k)
 	})
 }
 

@@ -102,7 +102,6 @@ func TestABatchOutlivesAFailover(t *testing.T) {
 		}
 		cancel()
 	}
-	finish(t, k)
 }
 
 func TestSentinelsHaveAPasswordOfTheirOwn(t *testing.T) {

@@ -29,7 +29,6 @@ func TestATaskThatTakesItsWorkersDownIsPoison(t *testing.T) {
 			t.Fatalf("got %+v", s)
 		}
 		k.Recorded(5)
-		finish(t, k)
 	})
 }
 
@@ -57,7 +56,6 @@ func TestWhatIsHandedBackIsNoDelivery(t *testing.T) {
 		if got := outcomes(t, k, 1)[5]; got.Deliveries != 1 || got.Poison {
 			t.Fatalf("got %+v", got)
 		}
-		finish(t, k)
 	})
 }
 
@@ -79,7 +77,6 @@ func TestATaskForLaterIsGivenToNobodyBefore(t *testing.T) {
 			t.Fatalf("given after %v", waited)
 		}
 		complete(t, w, task, "")
-		finish(t, k)
 	})
 }
 
@@ -104,7 +101,6 @@ func TestATaskOfALostWorkerGoesToAnotherAndTheFirstResultCounts(t *testing.T) {
 		if status(t, open(t, at), t.Name()).Repeated != 1 {
 			t.Fatal("the repeated call was not counted")
 		}
-		finish(t, k)
 	})
 }
 
@@ -196,6 +192,5 @@ func TestAWorkerThatGivesSignsOfLifeKeepsItsTasks(t *testing.T) {
 		if got := outcomes(t, k, 1)[5]; got.Deliveries != 1 {
 			t.Fatalf("got %+v", got)
 		}
-		finish(t, k)
 	})
 }
