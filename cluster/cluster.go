@@ -41,16 +41,16 @@ type Config struct {
 	// Password is for a URL without one: a command line is no place for it, and here it needs no escapes. "" is none.
 	Password string
 
-	// SentinelPassword is that of the sentinels, where they want one. "" is none.
+	// SentinelPassword is the password of the sentinels. "" means none.
 	SentinelPassword string
 
-	// Role is what the process does, for whoever looks at the members: run, serve, worker.
+	// Role is shown among the members: run, serve or worker.
 	Role string
 
-	// Version is which program it is, for the same.
+	// Version of the program, shown among the members.
 	Version string
 
-	// Logger is told of what goes wrong beside the work. Nil discards.
+	// Logger gets warnings about the connection. Nil discards.
 	Logger *slog.Logger
 }
 
@@ -59,7 +59,7 @@ type Config struct {
 type Cluster struct {
 	cfg    Config
 	at     endpoint
-	client connection // counts what is sent
+	client connection // counts scripts and commands
 	counts counts
 	engine Engine
 	member string // names this process among the members
@@ -68,9 +68,8 @@ type Cluster struct {
 	closed atomic.Bool
 }
 
-// Open connects and checks that the engine can do what is needed of it: that it is Redis or Valkey from version 7 on, lets
-// the user write and run scripts, is no replica, and forgets nothing to make room. What is merely doubtful is
-// logged. It takes 10 seconds at most. The error is an *Error.
+// Open connects and checks that the engine is Redis or Valkey from version 7 on, lets the user write and run scripts, is not a
+// replica, and does not evict keys. It logs doubts. It takes 10 seconds at most. The error is an *Error.
 func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

@@ -15,7 +15,7 @@ import (
 
 // JobConfig shapes a job.
 type JobConfig struct {
-	// Name is what workers and people call the job. A job of this name that was not finished is taken up again.
+	// Name is the name of the job. Collect resumes a job of this name that was not finished.
 	Name string
 
 	// Input says what the numbers mean, such as a hash of the input file's path and of the settings: Collect refuses a job left
@@ -32,7 +32,7 @@ type JobConfig struct {
 
 // Collector is the end of a batch that has the input and the output. One process at a time is the collector of a job. It is
 // safe for concurrent use. A caller wants Add for every item that has no result yet, whether an earlier collector added it or
-// not, and Results in another goroutine; what is recorded for good is told to Recorded, and the end to Finish.
+// not, and Results in another goroutine; it calls Recorded for results that are on the disk, and Finish at the end.
 type Collector struct {
 	link  *link
 	terms terms
@@ -44,7 +44,7 @@ type Collector struct {
 	stop  context.CancelFunc
 	run   sync.WaitGroup
 
-	rebuilding sync.Mutex // held while the engine is told again what it lost
+	rebuilding sync.Mutex // held while tasks that the engine lost are added again
 
 	mu       sync.Mutex
 	token    int64             // fences off earlier collectors
@@ -183,7 +183,7 @@ func (k *Collector) Results(ctx context.Context) iter.Seq2[Outcome, error] {
 	}
 }
 
-// Recorded tells that the results of numbers are where no crash takes them away: only then are they removed from the engine.
+// Recorded removes the results of numbers from the engine. Call it when no crash can take them away.
 // Numbers whose result this Collector has not given are allowed: of what an earlier one recorded, remains are removed too.
 // It does not wait.
 func (k *Collector) Recorded(numbers ...int64) {
@@ -205,7 +205,7 @@ func (k *Collector) Recorded(numbers ...int64) {
 	}
 }
 
-// Finish ends the job: its keys are removed and its workers turn to other jobs. What was not recorded is lost. The collector
+// Finish ends the job: it removes the keys, and the workers turn to other jobs. Results that were not recorded are lost. The collector
 // can do nothing more after it; where it fails, because the context ended, it can be called again.
 func (k *Collector) Finish(ctx context.Context) error {
 	k.end(ErrClosed)
@@ -226,8 +226,8 @@ func (k *Collector) Finish(ctx context.Context) error {
 	})
 }
 
-// Close leaves the job as it is, for another collector to take up at once. What was told to Recorded is still removed if the
-// engine answers. It is safe to call after Finish, and twice.
+// Close leaves the job to another collector, which can resume it at once. It still removes recorded results if the engine answers.
+// It is safe to call after Finish, and twice.
 func (k *Collector) Close() error {
 	k.mu.Lock()
 	ended := k.err != nil

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/gate"
 )
 
-// Version is of what is written in the engine for a batch. Collectors and workers of different versions refuse each other.
+// Version is the version of the keys of a job. Collectors and workers of different versions refuse each other.
 const Version = 1
 
 // Bounds of a batch's queue. The largest payload leaves room below the engine's own bound (proto-max-bulk-len, 512 MB) for
@@ -41,8 +41,8 @@ type Task struct {
 	// Payload is what a worker needs to do it, at most MaxPayload bytes.
 	Payload []byte
 
-	// Deliveries is how many workers have been given the task, this one included; what was handed back by Later or Return is
-	// not counted. A collector leaves it alone.
+	// Deliveries is the number of workers that were given the task, this one included. A worker that gave it back by Later or Return
+	// is not counted. A collector leaves it alone.
 	Deliveries int
 
 	// ID is the task's place in the engine's stream. A collector leaves it alone.
@@ -65,7 +65,7 @@ type Job struct {
 type Outcome struct {
 	Number     int64
 	Payload    []byte // what the worker gave to Complete; empty when Poison
-	Poison     bool   // MaxDeliveries workers were lost while they had it, and nobody will be given it again
+	Poison     bool   // MaxDeliveries workers were lost while they had it: no worker gets it again
 	Withdrawn  bool   // it was taken back before any worker had it
 	Deliveries int    // as in Task
 	Worker     string // of a poisoned task: who had it last

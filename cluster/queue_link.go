@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// Waits between attempts at an engine that does not answer, and what one attempt may take: the largest batch of payloads
-// passes a line of 10 Mbit/s in that time.
+// Waits between attempts at an engine that does not answer, and the longest attempt: in callTimeout the largest batch of payloads
+// passes a line of 10 Mbit/s.
 const (
 	firstRetry  = 50 * time.Millisecond
 	lastRetry   = 2 * time.Second
 	callTimeout = 10 * time.Second
 )
 
-// link is how the ends of a queue speak to the engine: what is asked is asked until it is answered.
+// link sends the scripts and commands of a Collector or Worker to the engine, and repeats each until it is answered.
 type link struct {
 	at     *endpoint
 	client engine
@@ -30,8 +30,8 @@ type link struct {
 	refuses bool      // it answers, and refuses what writes: that it lets read is no end of that
 }
 
-// do has a script run, for as long as the context stands; args are made anew for every attempt. Only an answer that would be
-// the same for ever is an error.
+// do runs a script, and repeats it until it is answered or ctx ends. It calls args for each attempt. An answer that a further attempt
+// cannot change is an error.
 func (l *link) do(
 	ctx context.Context, script *script, keys []string, args func() []string,
 ) (answer []reply, err error) {
@@ -43,7 +43,7 @@ func (l *link) do(
 	return answer, err
 }
 
-// persist asks what writes nothing until there is an answer; that there is nothing is one.
+// persist repeats a read until it is answered or ctx ends.
 func (l *link) persist(ctx context.Context, ask func(context.Context) error) error {
 	return l.insist(ctx, false, ask)
 }
@@ -70,7 +70,7 @@ func (l *link) insist(ctx context.Context, writes bool, ask func(context.Context
 	}
 }
 
-// lost and up write one line each for a time without the engine, however many asked meanwhile.
+// lost notes that the engine does not answer, or refuses to write. It logs the first of several failures.
 func (l *link) lost(ctx context.Context, err error) {
 	answer, answers := errors.AsType[redisError](err)
 	refuses := answers && refusalOf(answer.Error()) != nil
@@ -107,8 +107,8 @@ func (l *link) up(writes bool) {
 	}
 }
 
-// final tells whether asking again cannot help. An engine that starts, fails over, is full or busy says so with one of these
-// words; what the network does passes.
+// final reports whether a further attempt cannot help. Errors of the network pass, and so do those of an engine that starts, fails
+// over, is full or busy.
 func (l *link) final(err error) bool {
 	if errors.Is(err, errClosing) { // it closes connections, too, when sentinels or a cluster name another server
 		return l.closed.Load()

@@ -17,7 +17,7 @@ type JobStatus struct {
 	Held      int // tasks that a worker has
 	Delayed   int // tasks that wait for an instant
 	Results   int // results that the collector has not recorded
-	Done      int // results there have been, those of poisoned tasks included
+	Done      int // all results so far, also of poisoned tasks
 	Poisoned  int // tasks given up after MaxDeliveries
 	Repeated  int // results that came second and were dropped
 	Collector Collecting

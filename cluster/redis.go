@@ -22,7 +22,7 @@ type engine interface {
 	// read returns entries of a stream after an id, at most a page of them. It waits for the first, for a second at most.
 	read(ctx context.Context, stream, after string) ([]reply, error)
 
-	// listen passes on messages until ctx ends or the connection is lost. It calls ready when Redis sends what is published from now on.
+	// listen passes on messages until ctx ends or the connection is lost. It calls ready when Redis has subscribed it.
 	listen(ctx context.Context, channels []string, ready func(), heard func(channel, message string)) error
 }
 

@@ -125,7 +125,7 @@ func (w *Worker) Complete(ctx context.Context, t Task, result []byte) error {
 	}
 	done := make(chan error, 1)
 	if !t.Job.served.results.put(completion{task: t, result: result, done: done}) {
-		return nil // the job has ended: nobody waits for it
+		return nil // the job has ended
 	}
 	select {
 	case err := <-done:
@@ -137,7 +137,7 @@ func (w *Worker) Complete(ctx context.Context, t Task, result []byte) error {
 	}
 }
 
-// Later hands a task back to be given to whoever is free after a wait. It is not counted as a delivery.
+// Later gives a task back. After a wait, the first free worker gets it. This delivery is not counted.
 func (w *Worker) Later(ctx context.Context, t Task, wait time.Duration) error {
 	s := t.Job.served
 	_, err := w.link.do(ctx, scriptBack, s.keys, func() []string {
@@ -149,7 +149,7 @@ func (w *Worker) Later(ctx context.Context, t Task, wait time.Duration) error {
 	return err
 }
 
-// Return hands a task back for others at once, as a worker does that stops. It is not counted as a delivery.
+// Return gives a task back, as a worker that stops does. This delivery is not counted.
 func (w *Worker) Return(ctx context.Context, t Task) error { return w.Later(ctx, t, 0) }
 
 // Close ends the worker. Tasks that it holds are given to others 6 s later: Return them before.
@@ -261,7 +261,7 @@ func (w *Worker) discover(ctx context.Context) {
 	}
 }
 
-// serve begins to serve a job if the engine has it, or goes on with it by another collector's settings.
+// serve starts to serve a job if the engine has it, or continues with the settings of another collector.
 func (w *Worker) serve(ctx context.Context, name string) error {
 	keys := keysOf(name)
 	var has []reply

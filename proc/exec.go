@@ -23,17 +23,17 @@ import (
 	"github.com/sluice-llm/sluice/work"
 )
 
-// Config shapes an Exec. Items, Dir, Command and Scheduler are what it needs.
+// Config configures an Exec. Items, Dir, Command and Scheduler are required.
 type Config struct {
 	Items  string    // path of the file with the items; "-" is Stdin
 	Stdin  io.Reader // for Items "-". Its last Read may outlive a run that is stopped
 	Format Format
 
-	// Dir is the directory of the run, which is made if it is not there. See ResultsPath for what is in it.
+	// Dir is the directory of the run. Open makes it if it is missing. See ResultsPath for its contents.
 	Dir string
 
 	Command Command
-	CLI     *CLI // whose words its output is in. Nil: it is told by the command's name
+	CLI     *CLI // reads the output. Default: recognised by the command's name
 
 	// Persistent has each process take one item after the other, as JSON lines. Silence is how long it may say nothing
 	// meanwhile. Default 60 s.
@@ -53,8 +53,8 @@ type Config struct {
 
 	Preflight Preflight
 
-	// Windows is what is known of the account's usage windows. Nil: nothing is kept. PaceWindow spreads what they have left over
-	// the time to their resets.
+	// Windows are the account's usage windows. Nil: none are kept. PaceWindow spreads their remaining allowance over the time to
+	// their resets.
 	Windows    *Windows
 	PaceWindow bool
 
@@ -68,7 +68,7 @@ type Config struct {
 
 	RetryFailed bool    // items that failed run again; the first new result drops theirs
 	Changed     Changed // what happens to items that changed, or whose command did
-	Limit       int     // only the first so many items; 0 is all
+	Limit       int     // number of items that run, from the first; 0 means all
 
 	Sync    work.SyncMode
 	Workers int // see work.Config
@@ -196,7 +196,7 @@ func (x *Exec) literals() (words []string) {
 	return words
 }
 
-// hash is that of what the results depend on beside the items: not how many run at once, how often, or for how long.
+// hash returns the hash of the settings that the results depend on: not concurrency, attempts or timeouts.
 func (c *Config) hash() work.Hash {
 	parts := [][]byte{[]byte("exec 1\x00")}
 	add := func(s string) { parts = append(parts, []byte(s), []byte{0}) }
@@ -239,7 +239,7 @@ func (x *Exec) openRunner() (err error) {
 	return err
 }
 
-// recorded is told of each result that stands in the journal.
+// recorded counts a result that is in the journal.
 func (x *Exec) recorded(r *work.Result) {
 	t, _ := r.Data.(*try)
 	tier := ""
@@ -253,7 +253,7 @@ func (x *Exec) recorded(r *work.Result) {
 	}
 }
 
-// Run runs what is left to do, and says what all runs in the directory came to.
+// Run runs the items without a result, and reports on all runs in the directory.
 func (x *Exec) Run(ctx context.Context) (Report, error) {
 	x.honour()
 	done, err := x.runner.Run(ctx)
