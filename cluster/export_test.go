@@ -115,6 +115,16 @@ func Rebuilt(k *Collector) int {
 	return k.era
 }
 
+// WakeWaiting ends all waits in Next, as a job of another version does.
+func WakeWaiting(w *Worker) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, place := range w.waiters {
+		close(place)
+	}
+	w.waiters = nil
+}
+
 // Members is how many members the Ledger saw last.
 func (l *Ledger) Members() int {
 	l.mu.Lock()

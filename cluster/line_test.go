@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
@@ -76,6 +77,7 @@ type Line struct {
 	lose    int // replies are lost,
 	with    string
 	replies int
+	delay   time.Duration // of replies
 }
 
 // NewLine returns a Line without failures.
@@ -140,6 +142,7 @@ func (l *Line) Restore() {
 	l.Down(false)
 	l.Hold(false)
 	l.Lose(0)
+	l.Delay(0)
 	l.Refuse(nil)
 }
 
@@ -148,6 +151,13 @@ func (l *Line) Refuse(refuse func(command string) string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.refuse = refuse
+}
+
+// Delay has each reply arrive so much later.
+func (l *Line) Delay(delay time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.delay = delay
 }
 
 // Replies returns how many were delivered.
@@ -205,7 +215,7 @@ func contains(r reply, part string) bool {
 // pass makes a call over the Line.
 func (l *Line) pass(ctx context.Context, command string, call func(context.Context) (reply, error)) (reply, error) {
 	l.mu.Lock()
-	cuts, refuse := l.cuts, l.refuse
+	cuts, refuse, delay := l.cuts, l.refuse, l.delay
 	l.mu.Unlock()
 	if err := l.wait(ctx, cuts); err != nil {
 		return reply{}, err
@@ -219,6 +229,7 @@ func (l *Line) pass(ctx context.Context, command string, call func(context.Conte
 	defer stop()
 	defer context.AfterFunc(cuts, stop)()
 	r, err := call(broken)
+	time.Sleep(delay)
 	if cuts.Err() != nil {
 		return reply{}, io.EOF
 	}

@@ -93,9 +93,7 @@ func (w *Worker) Next(ctx context.Context) (Task, error) {
 		if ok {
 			return t, nil
 		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return Task{}, w.refusedLocked()
+		return w.Next(ctx) // it says why, or the job is served again by now
 	case <-w.ended:
 	case <-ctx.Done():
 		err = context.Cause(ctx)
@@ -137,14 +135,23 @@ func (w *Worker) Complete(ctx context.Context, t Task, result []byte) error {
 	}
 }
 
-// Later gives a task back. After a wait, the first free worker gets it. This delivery is not counted.
+// Later gives a task back. After a wait, the first free worker gets it. This delivery is not counted. After an error the task is
+// given back, without a wait, as soon as Redis answers.
 func (w *Worker) Later(ctx context.Context, t Task, wait time.Duration) error {
 	s := t.Job.served
+	w.mu.Lock()
+	delete(s.held, t.ID) // not later: by then this worker may have been given it again
+	w.mu.Unlock()
 	_, err := w.link.do(ctx, scriptBack, s.keys, func() []string {
 		return []string{w.name, milliseconds(max(0, wait)), t.ID}
 	})
-	if err == nil {
-		w.release(s, t.ID)
+	if err != nil {
+		w.mu.Lock()
+		if now := w.jobs[t.Job.Name]; now != nil {
+			now.unsure = true
+		}
+		w.mu.Unlock()
+		poke(w.kick)
 	}
 	return err
 }
@@ -191,13 +198,6 @@ func (w *Worker) refusedLocked() error {
 		}
 	}
 	return nil
-}
-
-// release forgets that a task is this worker's.
-func (w *Worker) release(s *served, id string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(s.held, id)
 }
 
 // hold gives signs of life: while it does, what this worker has stays its own.

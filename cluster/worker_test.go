@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-llm/sluice/cluster"
@@ -191,6 +192,67 @@ func TestAWorkerThatGivesSignsOfLifeKeepsItsTasks(t *testing.T) {
 		complete(t, slow, task, "")
 		if got := outcomes(t, k, 1)[5]; got.Deliveries != 1 {
 			t.Fatalf("got %+v", got)
+		}
+	})
+}
+
+// A worker that goes on with other tasks cannot hand one back, since Redis does not answer.
+func TestATaskThatCouldNotBeHandedBackGoesBackLater(t *testing.T) {
+	inMemory(t, func(t *testing.T, at *cluster.Site) {
+		k, aside := collect(t, open(t, at), cluster.JobConfig{Name: "job"}), at.Aside()
+		add(t, k, 1)
+		w := work(t, open(t, aside))
+		task := next(t, w)
+		aside.Hold(true)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if err := w.Return(ctx, task); err == nil {
+			t.Fatal("it was handed back to a Redis that does not answer")
+		}
+		time.Sleep(time.Second)
+		aside.Hold(false)
+		next(t, work(t, open(t, at)))
+	})
+}
+
+// A task that is handed back is given to the same worker before that hears that it was handed back.
+func TestATaskThatIsGivenAgainIsHeld(t *testing.T) {
+	inMemory(t, func(t *testing.T, at *cluster.Site) {
+		k, aside := collect(t, open(t, at), cluster.JobConfig{Name: "job"}), at.Aside()
+		add(t, k, 1)
+		w := work(t, open(t, aside))
+		task := next(t, w)
+		aside.Delay(time.Second)
+		back := make(chan error)
+		go func() { back <- w.Return(t.Context(), task) }()
+		synctest.Wait()
+		aside.Delay(0)
+		task = next(t, w)
+		if err := <-back; err != nil {
+			t.Fatal(err)
+		}
+		aside.Cut() // then the worker hands back all that it does not know of
+		time.Sleep(time.Second)
+		if j := status(t, open(t, at), "job"); j.Held != 1 {
+			t.Errorf("%+v, want the task held", j)
+		}
+		complete(t, w, task, "done")
+	})
+}
+
+// A job of another version gives way to one of this version, before those who waited know of the first.
+func TestAWaitThatEndsWithoutAReasonGoesOn(t *testing.T) {
+	inMemory(t, func(t *testing.T, at *cluster.Site) {
+		c := open(t, at)
+		k, w := collect(t, c, cluster.JobConfig{Name: "job"}), work(t, c)
+		go func() {
+			time.Sleep(time.Second)
+			cluster.WakeWaiting(w)
+			time.Sleep(time.Second)
+			add(t, k, 1)
+		}()
+		if task := next(t, w); task.Number != 1 {
+			t.Errorf("%+v", task)
 		}
 	})
 }
