@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/gate"
 )
 
 func TestATaskThatTakesItsWorkersDownIsPoison(t *testing.T) {
@@ -253,6 +254,25 @@ func TestAWaitThatEndsWithoutAReasonGoesOn(t *testing.T) {
 		}()
 		if task := next(t, w); task.Number != 1 {
 			t.Errorf("%+v", task)
+		}
+	})
+}
+
+// The next collector need not wait for the lease of one that let go of the job while it gave a sign of life.
+func TestACollectorThatClosesGivesNoSignOfLifeAfterwards(t *testing.T) {
+	inMemory(t, func(t *testing.T, at *cluster.Site) {
+		aside := at.Aside()
+		began := time.Now()
+		k := collect(t, open(t, aside), cluster.JobConfig{Name: "job"})
+		aside.Delay(100 * time.Millisecond)
+		time.Sleep(gate.Heartbeat - 50*time.Millisecond - time.Since(began))
+		if err := k.Close(); err != nil {
+			t.Fatal(err)
+		}
+		began = time.Now()
+		collect(t, open(t, at), cluster.JobConfig{Name: "job"})
+		if took := time.Since(began); took > 100*time.Millisecond {
+			t.Errorf("the next collector waited for %v", took)
 		}
 	})
 }
