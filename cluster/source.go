@@ -230,9 +230,16 @@ func (s *Source) read(ctx context.Context, c Task) (*batch.Task, error) {
 	task.Terms = terms
 	c.Payload = nil // the task has its own copy of the values
 	s.mu.Lock()
-	s.open[task] = c
-	s.models[task.Model]++
+	closed := s.open == nil
+	if !closed {
+		s.open[task] = c
+		s.models[task.Model]++
+	}
 	s.mu.Unlock()
+	if closed {
+		s.giveBack(c)
+		return nil, ErrClosed
+	}
 	return task, nil
 }
 
@@ -277,10 +284,15 @@ func (s *Source) warnOnce(text string) {
 	}
 }
 
-// Done hands over the result of a task. It waits while Redis is away, and so does the worker.
+// Done hands over the result of a task. It waits while Redis is away, and so does the worker. After Close, which gave the task back,
+// it does nothing.
 func (s *Source) Done(task *batch.Task, a *batch.Answer) {
 	s.mu.Lock()
-	c := s.open[task]
+	c, open := s.open[task]
+	if !open {
+		s.mu.Unlock()
+		return
+	}
 	if s.models[task.Model]--; s.models[task.Model] == 0 {
 		delete(s.models, task.Model)
 	}

@@ -254,3 +254,45 @@ func TestTasksOfAPausedModelComeBackMoreSlowlyThanTheyArePutAside(t *testing.T) 
 		t.Errorf("after %v, %d of %d tasks have not been given yet", now, fresh, tasks)
 	}
 }
+
+// A Source is closed between the giving of tasks and their results.
+func TestASourceThatIsClosedGivesBackWhatComesLater(t *testing.T) {
+	var s *Source
+	first := true
+	lane := func(string) (l sluice.LaneSnapshot) {
+		if !first {
+			if _, err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		first = false
+		return l
+	}
+	withSource(t, SourceConfig{Lane: lane}, func(t *testing.T, at *Cluster, k *Collector, made *Source) {
+		s = made
+		addItem(t, k, 0, "m")
+		addItem(t, k, 1, "m")
+		var given []*batch.Task
+		for item, err := range s.All(t.Context()) {
+			if err == nil {
+				given = append(given, item)
+			}
+		}
+		for _, item := range given {
+			s.Done(item, &batch.Answer{Input: item.Hash.String(), Kind: sluice.OK})
+		}
+		if j := only(t, at); len(given) != 1 || j.Done != 0 {
+			t.Errorf("%d given, and %+v", len(given), j)
+		}
+		w, err := at.Work(t.Context(), WorkConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		for range 2 {
+			if _, err := w.Next(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
