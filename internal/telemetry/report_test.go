@@ -469,3 +469,21 @@ func TestMemoryDoesNotGrowWithTheItems(t *testing.T) {
 		t.Errorf("%+v, %d lanes, %d reasons", r.Items, len(r.Run.Lanes), len(r.Finish))
 	}
 }
+
+// Programs read these fields of sluice report --json. No other test names them.
+func TestReportsHaveTheirFields(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := watch(t, storm(), sluice.Limits{RPM: 900}, 300)
+		b, err := json.Marshal([]*telemetry.Report{o.live.Report(), fromFiles(t, o.output, nil)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for field := range strings.FieldsSeq(`bin_ms by_limit episodes episodes_per_hour failed_attempts from_ms items_backoff_ms
+			items_cooldown_ms limit_by_bin longest_waits lost_ms max_ms mean_ms most_in_flight open_at_end p50_ms p95_ms p99_ms per_min
+			throttled_ok throttled_ok_share throttles_by_item to_ms used_by_bin wall_ms`) {
+			if !bytes.Contains(b, []byte(`"`+field+`":`)) {
+				t.Errorf("no %s in %s", field, b)
+			}
+		}
+	})
+}
