@@ -142,3 +142,12 @@ func TestACommandMayRemoveItsDirectory(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatACommandLeavesBehindIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	c := newCourse(t, 1, `(sleep 60; echo >> $D/late) & echo done`)
+	c.cfg.Command.Grace = 5 * time.Minute
+	if rep, err := c.run(); err != nil || rep.Succeeded != 1 || c.noted("late") > 0 {
+		t.Errorf("%+v, error %v, and %d lines came late", rep.Summary, err, c.noted("late"))
+	}
+}
