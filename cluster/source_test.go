@@ -284,15 +284,16 @@ func TestASourceThatIsClosedGivesBackWhatComesLater(t *testing.T) {
 		if j := only(t, at); len(given) != 1 || j.Done != 0 {
 			t.Errorf("%d given, and %+v", len(given), j)
 		}
-		w, err := at.Work(t.Context(), WorkConfig{})
+		next, err := at.Source(t.Context(), SourceConfig{MaxItems: 2, IdleExit: time.Minute, Lane: running})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer w.Close()
-		for range 2 {
-			if _, err := w.Next(t.Context()); err != nil {
-				t.Error(err)
-			}
+		n := 0
+		for range next.All(t.Context()) {
+			n++
+		}
+		if _, err := next.Close(); n != 2 || err != nil {
+			t.Errorf("%d were given again, %v", n, err)
 		}
 	})
 }
