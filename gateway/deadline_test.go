@@ -380,3 +380,21 @@ func TestWhenTheClientGoesTheUpstreamGoesOrIsReadToItsUsage(t *testing.T) {
 		})
 	}
 }
+
+// The second request comes while Wait waits for the first.
+func TestWaitWaitsForRequestsThatComeMeanwhile(t *testing.T) {
+	slow := base(func(w *piped, r *http.Request) { w.after(10*time.Second, chatChunks); w.pw.Close() })
+	within(t, slow, nil, func(t *testing.T, x *relayed) {
+		begun := time.Now()
+		for _, wait := range []time.Duration{0, 5 * time.Second} {
+			go func() {
+				time.Sleep(wait)
+				ask(x, t.Context(), "/v1/chat/completions", chatStream)
+			}()
+		}
+		time.Sleep(time.Second)
+		if x.Wait(); time.Since(begun) < 15*time.Second {
+			t.Errorf("it waited for %v", time.Since(begun))
+		}
+	})
+}

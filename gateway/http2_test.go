@@ -50,7 +50,7 @@ func TestStreamsThatAnHTTP2UpstreamResets(t *testing.T) {
 	if got := post(t, front.URL+"/v1/chat/completions", long, "X-Mode", "head"); got.status != http.StatusBadGateway {
 		t.Errorf("%+v", got)
 	}
-	for range 2000 {
+	for range 6000 {
 		if x.inFlight() == 0 {
 			return
 		}

@@ -115,7 +115,7 @@ func relay(t *testing.T, url string, change func(*setting)) *relayed {
 	}
 	t.Cleanup(func() {
 		x.Wait()
-		for range 2000 { // an early answer's try may end after it
+		for range 6000 { // an early answer's try may end after it
 			if x.inFlight() == 0 {
 				break
 			}
