@@ -158,3 +158,35 @@ func TestWhatEndedWellBeforeItWasAbandonedIsRecorded(t *testing.T) {
 		}
 	}
 }
+
+func TestAnItemThatStoppedBetweenItsTriesIsTriedAgain(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, c *course) {
+		ctx, abandon := context.WithCancel(context.Background())
+		c.play(func(context.Context, call) int { time.AfterFunc(time.Millisecond, abandon); return 1 })
+		x := c.open()
+		if rep, err := c.start(ctx, x).ended(); !errors.Is(err, context.Canceled) || rep.Failed != 0 || x.Close() != nil {
+			t.Fatalf("%+v, error %v", rep.Summary, err)
+		}
+		c.play(func(context.Context, call) int { return 0 })
+		if rep, err := c.run(); err != nil || rep.Succeeded != 1 {
+			t.Errorf("%+v, error %v", rep.Summary, err)
+		}
+	})
+}
+
+func TestAFailureOfAnEarlierRunBlocksWhatNeedsIt(t *testing.T) {
+	bubble(t, 0, func(t *testing.T, c *course) {
+		c.write("items.jsonl", `{"id":"a","tier":"T1"}`+"\n"+`{"id":"b","tier":"T2","needs":["T1"]}`+"\n")
+		c.cfg.Items, c.cfg.Command.Args, c.limits.Attempts = c.path("items.jsonl"), c.cfg.Command.Args[:4], 1
+		c.play(func(context.Context, call) int { return 1 })
+		c.cfg.Only = []string{"T1"}
+		x := c.open()
+		if rep, err := c.start(t.Context(), x).ended(); err != nil || rep.Failed != 1 || x.Close() != nil {
+			t.Fatalf("%+v, error %v", rep.Summary, err)
+		}
+		c.cfg.Only = nil
+		if rep, err := c.run(); len(c.began("")) != 1 || rep.Succeeded != 0 {
+			t.Errorf("%d commands began, %+v, error %v", len(c.began("")), rep.Summary, err)
+		}
+	})
+}
