@@ -148,7 +148,7 @@ func (w *Worker) Later(ctx context.Context, t Task, wait time.Duration) error {
 	if err != nil {
 		w.mu.Lock()
 		if now := w.jobs[t.Job.Name]; now != nil {
-			now.unsure = true
+			now.unsure = true // it goes back without a wait as soon as Redis answers
 		}
 		w.mu.Unlock()
 		poke(w.kick)
