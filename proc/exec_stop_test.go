@@ -190,3 +190,21 @@ func TestAFailureOfAnEarlierRunBlocksWhatNeedsIt(t *testing.T) {
 		}
 	})
 }
+
+// The run before was killed between the result in the item's directory and the line of the results.
+func TestAResultOfAnItemThatChangedIsNotTaken(t *testing.T) {
+	for item, again := range map[string]int{`{"id":"a","v":1}`: 0, `{"id":"a","v":2}`: 1} {
+		bubble(t, 0, func(t *testing.T, c *course) {
+			c.write("items.jsonl", `{"id":"a","v":1}`+"\n")
+			c.cfg.Items, c.cfg.Command.Args = c.path("items.jsonl"), []string{"/bin/sh", "{v}"}
+			x := c.open()
+			if _, err := c.start(t.Context(), x).ended(); err != nil || x.Close() != nil || os.Truncate(proc.ResultsPath(c.cfg.Dir), 0) != nil {
+				t.Fatal(err)
+			}
+			c.write("items.jsonl", item+"\n")
+			if rep, err := c.run(); err != nil || rep.Succeeded != 1 || len(c.began("")) != 1+again {
+				t.Errorf("%s: %d commands began, %+v, error %v", item, len(c.began("")), rep.Summary, err)
+			}
+		})
+	}
+}
