@@ -49,7 +49,7 @@ func TestAPausedLaneStartsNothingThatWasPaced(t *testing.T) {
 		c.pace(0.9, 30*time.Minute) // three minutes apart: the first tells of its limit before the next has its turn
 		until := time.Now().Add(10 * time.Minute)
 		c.play(func(_ context.Context, k call) int {
-			if k.nth == 1 && k.last == "item1" {
+			if len(c.began("item")) == 1 {
 				return k.limited(until)
 			}
 			return 0
