@@ -309,6 +309,7 @@ func (s *Source) Done(task *batch.Task, a *batch.Answer) {
 	}
 	s.mu.Lock()
 	delete(s.open, task)
+	s.idle = time.Now()
 	s.mu.Unlock()
 	poke(s.news)
 }
