@@ -189,6 +189,7 @@ func TestABodyThatComesTooSlowlyIsRefused(t *testing.T) {
 func (r reply) closes() bool { return r.header.Get("Connection") == "close" }
 
 func TestAnUpstreamThatBehavesBadlyIsATypedError(t *testing.T) {
+	t.Parallel()
 	hijack := func(w http.ResponseWriter, text string) {
 		conn, rw, err := http.NewResponseController(w).Hijack()
 		if err != nil {
@@ -239,6 +240,7 @@ func TestAnUpstreamThatBehavesBadlyIsATypedError(t *testing.T) {
 // TestALongBodyThatIsNotNeededIsTakenAllTheSame has clients that send all of it before they read, as many do: a server that closes over
 // what it has not read breaks their connection, and they never hear why.
 func TestALongBodyThatIsNotNeededIsTakenAllTheSame(t *testing.T) {
+	t.Parallel()
 	_, front := served(t, func(w http.ResponseWriter, r *http.Request) {
 		t.Errorf("%s %s goes upstream", r.Method, r.URL)
 	}, func(s *setting) { s.Bodies.Most = 32 << 20 })

@@ -236,6 +236,7 @@ func overloads() map[string]openLoad {
 }
 
 func TestFourTimesTheLoadIsHeldBackAndTheQuotaUsed(t *testing.T) {
+	t.Parallel()
 	for name, l := range overloads() {
 		t.Run(name, func(t *testing.T) {
 			if name != "requests, in headers" { // the cheapest

@@ -19,6 +19,7 @@ import (
 
 // Each tenant's calls are of another size, declared and used: shares are of what binds.
 func TestSharesOfWhatBindsAreByWeight(t *testing.T) {
+	t.Parallel()
 	sizes := func(r *rand.Rand, who, i int) []byte {
 		return like(i, []int{400, 60, 150}[who], []int{400, 900, 150}[who]+r.IntN(50), who == 1)
 	}

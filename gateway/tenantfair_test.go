@@ -69,6 +69,7 @@ func jain[N int | float64](shares map[string]N) float64 {
 }
 
 func TestTenantsGetSharesByTheirWeights(t *testing.T) {
+	t.Parallel()
 	limited := map[string]rigConfig{
 		"few requests": {sim: sim.Config{RPM: 60, Burst: time.Second}, limits: sluice.Limits{RPM: 60},
 			gateway: gateway.Config{Deadlines: gateway.Deadlines{Queue: time.Hour}}},
@@ -176,6 +177,7 @@ func TestASessionDoesNotWaitForAnotherOnesQueue(t *testing.T) {
 }
 
 func TestAChangedFileChangesSharesAndLimitsAtOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTenantRig(t, rigConfig{
 			sim: sim.Config{Concurrent: 8, Jitter: 0.3}, limits: sluice.Limits{Concurrent: 8},

@@ -16,6 +16,7 @@ import (
 // Each attempt to write what was spent may take seconds where the file or its lock hangs. Calls that want it at once share one also
 // if it fails.
 func TestCallsWhoseBudgetCannotBeWrittenDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
 	r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "a", BudgetDay: 1}}})
 	path := string(r.file) + ".spent"
 	if err := syscall.Mkfifo(path, 0o600); err != nil { // who reads it waits until somebody writes

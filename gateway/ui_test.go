@@ -127,6 +127,7 @@ func TestThePageIsForItsOwnHostAndOrigin(t *testing.T) {
 }
 
 func TestEventsTellWhatChangesUntilTheGatewayDrains(t *testing.T) {
+	t.Parallel()
 	g, url := dashboard(t, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -108,7 +108,7 @@ func TestWhoIsAskedToEndHasItsGrace(t *testing.T) {
 		{ends, time.Minute, "0.2", "begun\nclean\n"},
 		{ends, 50 * time.Millisecond, "30", "begun\n"},
 		{ends, -1, "30", "begun\n"},
-		{stays, 2 * time.Second, "3", "begun\n"},
+		{stays, time.Second, "30", "begun\n"},
 	} {
 		t.Run(c.program+c.grace.String(), func(t *testing.T) {
 			t.Parallel()
