@@ -5,6 +5,6 @@ var Unfinished = unfinished
 
 // Becoming reports whether a process is on its way to be another program.
 func Becoming(pid int) bool {
-	_, becoming := markOf(pid)
+	_, becoming, _ := markOf(pid)
 	return becoming
 }

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	sweepTime  = 10 * time.Second // that what was killed has to be gone, and an environment to be there: busy machines need seconds
-	looksAtOne = 4                // at the list in one go, while something on it had ended, and so left us children of its own
+	sweepTime  = 2 * time.Second // that what was killed has to be gone, and an environment to be there
+	looksAtOne = 4               // at the list in one go, while something on it had ended, and so left us children of its own
 )
 
 // orphans are those of our children that Run did not start: what left the group of its command and lost its parent becomes a
@@ -129,9 +129,9 @@ func (c *children) handle(pid int, g *Guard, all bool) (ended, again bool) {
 		c.seen[pid] = o
 	}
 	if !o.read {
-		var becoming bool
-		o.mark, becoming = markOf(pid)
-		o.read = !becoming || time.Since(o.found) > sweepTime
+		var becoming, ending bool // what ends leaves its children to us in a moment
+		o.mark, becoming, ending = markOf(pid)
+		o.read = !becoming && !ending || time.Since(o.found) > sweepTime
 		again = !o.read
 	}
 	theirs := o.run == g.run && g.over(o.command)
@@ -170,14 +170,18 @@ func (c *children) now() (pids []int) {
 	return pids
 }
 
-// markOf returns the mark in the environment that a process began with. A process that has ended, or may not be looked at, has
-// none. While one becomes another program it has no environment, and on a busy machine it may stay so for long.
-func markOf(pid int) (m mark, becoming bool) {
+// markOf returns the mark in the environment that a process started with. A process that ends, or may not be looked at, has none.
+// While one becomes another program it has no environment, and on a busy machine it may stay so for long.
+func markOf(pid int) (m mark, becoming, ending bool) {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	text, err := os.ReadFile(filepath.Join(dir, "environ"))
-	if err == nil && len(text) == 0 {
+	switch {
+	case errors.Is(err, syscall.ESRCH): // it has given up its memory, and can't be waited for yet
+		return mark{}, false, true
+	case err == nil && len(text) == 0:
 		stat, _ := os.ReadFile(filepath.Join(dir, "stat"))
-		return mark{}, unfinished(stat)
+		becoming = unfinished(stat)
+		return mark{}, becoming, !becoming
 	}
 	for variable := range bytes.SplitSeq(text, []byte{0}) {
 		switch name, value, _ := bytes.Cut(variable, []byte("=")); string(name) {
@@ -187,7 +191,7 @@ func markOf(pid int) (m mark, becoming bool) {
 			m.command = string(value)
 		}
 	}
-	return m, false
+	return m, false, false
 }
 
 // unfinished reports whether what showed no environment is on its way to have one, by the kernel's line on it.
@@ -218,7 +222,7 @@ func endMarked(run string) (found, maybe bool) {
 		if err != nil {
 			continue
 		}
-		of, becoming := markOf(pid)
+		of, becoming, _ := markOf(pid)
 		maybe = maybe || becoming
 		if of.run == run {
 			found = !errors.Is(process.Kill(), os.ErrProcessDone) || found
