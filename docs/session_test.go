@@ -53,7 +53,7 @@ func newSession(t *testing.T, d document) *session {
 	}
 	bash, err := exec.LookPath("bash")
 	if err != nil {
-		t.Skip("there is no bash")
+		t.Skip("no bash on PATH")
 	}
 	s := &session{t: t, doc: d, dir: t.TempDir(), side: t.TempDir(), ports: map[string]string{}, servers: map[string]bool{}, made: map[string]string{}}
 	s.furnish(own(d.name))

@@ -52,7 +52,7 @@ func TestABudgetHoldsAfterAClockThatWasWrong(t *testing.T) {
 
 func TestALockThatIsNeverGivenBackDoesNotHoldUpForEver(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("who waits for it there is not asked")
+		t.Skip("on Windows, the wait for a lock has no bound")
 	}
 	synctest.Test(t, func(t *testing.T) {
 		file := gateway.KeyFile(filepath.Join(t.TempDir(), "keys.json"))
