@@ -112,7 +112,7 @@ func within(t *testing.T, fn base, change func(*setting), test func(t *testing.T
 	})
 }
 
-// wire has a gateway serve connections within a bubble.
+// wire serves a gateway in a bubble. dial connects to it in memory.
 func wire(t *testing.T, x *relayed) (dial func() net.Conn) {
 	l := &pipes{make(chan net.Conn), make(chan struct{})}
 	serve(t, x, l)
@@ -124,7 +124,7 @@ func wire(t *testing.T, x *relayed) (dial func() net.Conn) {
 	}
 }
 
-// pipes listens in process.
+// pipes is a listener whose connections are in memory.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}

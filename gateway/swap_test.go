@@ -172,8 +172,8 @@ func TestSwappingFailsNoCall(t *testing.T) {
 	close(stop)
 	calls.Wait()
 	g.Wait()
-	if most.Load() > 4 || n.Load() < 59 {
-		t.Errorf("%d at once, %d calls", most.Load(), n.Load())
+	if most.Load() > 4 {
+		t.Errorf("%d at once", most.Load())
 	}
 	if snap := shared.Snapshot(); len(snap.Lanes) != 1 || snap.Lanes[0].InFlight != 0 || snap.Lanes[0].Waiting != 0 {
 		t.Errorf("%+v", snap.Lanes)
