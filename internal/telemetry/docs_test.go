@@ -3,20 +3,32 @@ package telemetry_test
 import (
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 
+	"github.com/sluice-llm/sluice/gateway"
 	"github.com/sluice-llm/sluice/internal/telemetry"
 )
 
 func TestDocumentedMetricsExist(t *testing.T) {
 	all := names(telemetry.NewMetrics(none))
-	text, err := os.ReadFile("../../docs/observability.md")
-	if err != nil {
-		t.Fatal(err)
+	g := gatewayOf(gateway.TrafficSnapshot{})
+	g.Ended(&answered)
+	g.Ended(&gateway.Record{Kind: "forbidden"})
+	for series := range scrape(t, g) {
+		name, _, _ := strings.Cut(series, "{")
+		all[name] = true
 	}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(sluice_[a-z_]+)`").FindAllSubmatch(text, -1) {
-		if !all[string(row[1])] {
-			t.Errorf("%s is documented, but does not exist", row[1])
+	for _, document := range []string{"observability.md", "serve.md"} {
+		text, err := os.ReadFile("../../docs/" + document)
+		rows := regexp.MustCompile("(?m)^\\| `((?:sluice|gen_ai)_[a-z_]+)`").FindAllStringSubmatch(string(text), -1)
+		if err != nil || len(rows) == 0 {
+			t.Errorf("%s: %d metrics, %v", document, len(rows), err)
+		}
+		for _, row := range rows {
+			if !all[row[1]] {
+				t.Errorf("%s is in %s, but does not exist", row[1], document)
+			}
 		}
 	}
 }

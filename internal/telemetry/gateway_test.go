@@ -2,8 +2,6 @@ package telemetry_test
 
 import (
 	"fmt"
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -89,26 +87,6 @@ func TestClientsChooseNoLabelOfAGateway(t *testing.T) {
 	got := scrape(t, g)
 	if n := got[`sluice_gateway_requests_total{kind="ok",model="other",tenant="amy"}`]; n != 1000 || len(got) > 20 {
 		t.Errorf("%v of them, %d series", n, len(got))
-	}
-}
-
-func TestDocumentedMetricsOfTheGatewayExist(t *testing.T) {
-	text, err := os.ReadFile("../../docs/serve.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := gatewayOf(gateway.TrafficSnapshot{})
-	g.Ended(&answered)
-	g.Ended(&gateway.Record{Kind: "forbidden"})
-	all := make(map[string]bool)
-	for series := range scrape(t, g) {
-		name, _, _ := strings.Cut(series, "{")
-		all[name] = true
-	}
-	for _, row := range regexp.MustCompile("(?m)^\\| `((?:sluice|gen_ai)_[a-z_]+)`").FindAllStringSubmatch(string(text), -1) {
-		if !all[row[1]] {
-			t.Errorf("%s is documented, but does not exist", row[1])
-		}
 	}
 }
 
