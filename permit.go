@@ -137,13 +137,12 @@ func (p *Permit) tryRelease(o *Outcome) (d gate.Decision, latency time.Duration,
 		o.Abandoned = true
 	}
 	p.tellReleased(o)
+	if planted.Every("permit leaked", 1000) {
+		return d, 0, true
+	}
 	s.mu.Lock()
 	now := time.Now()
 	latency = now.Sub(p.ticket.Sent())
-	if planted.Every("permit leaked", 1000) {
-		s.mu.Unlock()
-		return d, latency, true
-	}
 	d = s.gate.Release(now, p.ticket, o)
 	s.recycleLocked(p.ticket)
 	s.unlockAndFlush()

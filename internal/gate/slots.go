@@ -50,7 +50,7 @@ func newSlots(now time.Time, told, start int) slots {
 	return s
 }
 
-// n is how many calls may be open.
+// n returns the maximum number of open calls.
 func (s *slots) n() int {
 	n := int(s.limit)
 	if planted.Every("slot too few", 1) {

@@ -12,5 +12,5 @@ var (
 	asked atomic.Int64
 )
 
-// Every reports true each nth time that it is asked for the fault that the environment names.
+// Every reports true on every nth call with the name of the fault that SLUICE_PLANTED names.
 func Every(name string, n int64) bool { return name == fault && asked.Add(1)%n == 0 }

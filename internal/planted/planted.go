@@ -1,3 +1,3 @@
-// Package planted has switches for faults in the code that sluice stress must find. A build with the tag planted has the fault
+// Package planted switches on faults that sluice stress must find. A build with the tag planted has the fault
 // that SLUICE_PLANTED names. Any other build has none.
 package planted
