@@ -1,5 +1,5 @@
-// Package suite divides the tests into two suites. The fast suite is what `go test ./...` runs. The full suite adds the tests
-// that take minutes, or need programs beside Go: `go test -tags full ./...`.
+// Package suite divides the tests into two suites. `go test ./...` runs the fast suite. `go test -tags full ./...` runs the full
+// suite, which adds tests that take longer or need programs other than Go.
 package suite
 
 import (
@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FullOnly skips a test of the full suite when the fast suite runs.
+// FullOnly skips the test unless the full suite runs.
 func FullOnly(t testing.TB) {
 	t.Helper()
 	if !Full {
@@ -15,7 +15,7 @@ func FullOnly(t testing.TB) {
 	}
 }
 
-// Size returns how often or how much a test does something in the suite that runs.
+// Size returns the size of a test, such as its number of rounds, in the suite that runs.
 func Size[T any](fast, full T) T {
 	if Full {
 		return full
