@@ -1,0 +1,97 @@
+// Command cmd measures clients in random worlds.
+//
+//	go run ./internal/worlds/cmd [-n 300] [-seed0 1] [-client knowing] [-class known] [-loops]
+//	go run ./internal/worlds/cmd -world SEED-OR-LINE [-client knowing] [-trace]
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-llm/sluice/internal/worlds"
+)
+
+func clients() map[string]worlds.Maker {
+	makers := map[string]worlds.Maker{"knowing": worlds.Knowing}
+	for name, loop := range worlds.Loops {
+		makers[name] = loop.Maker
+	}
+	return makers
+}
+
+func main() {
+	n := flag.Int("n", 300, "play `N` worlds")
+	first := flag.Uint64("seed0", 1, "start at seed `N`")
+	name := flag.String("client", "knowing", "measure client `NAME`")
+	class := flag.String("class", "", "play only worlds of class `NAME`")
+	loops := flag.Bool("loops", false, "measure the retry loops as well")
+	line := flag.String("world", "", "play the world of a seed or a `LINE`")
+	trace := flag.Bool("trace", false, "print every event of -world")
+	flag.Parse()
+	if err := run(*n, *first, *name, *class, *line, *loops, *trace); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(n int, first uint64, name, class, line string, loops, trace bool) error {
+	makers := clients()
+	maker, ok := makers[name]
+	if !ok {
+		return fmt.Errorf("no client %q", name)
+	}
+	if line != "" {
+		return one(line, maker, trace)
+	}
+	start := time.Now()
+	scores := worlds.Survey(first, n, class, maker)
+	fmt.Printf("%s, seeds %d to %d, %v\n", name, first, first+uint64(n)-1, time.Since(start).Round(time.Millisecond))
+	worlds.Print(os.Stdout, scores)
+	fmt.Println("worst seeds:")
+	for _, s := range worlds.Worst(scores, 10) {
+		fmt.Printf("  %d (%s): %s\n", s.Seed, s.Class, summary(s))
+	}
+	if !loops {
+		return nil
+	}
+	names := []string{}
+	for name := range worlds.Loops {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		fmt.Println(name)
+		worlds.Print(os.Stdout, worlds.Survey(first, n, class, makers[name]))
+	}
+	return nil
+}
+
+func summary(s worlds.Score) string {
+	text := fmt.Sprintf("%.3f × %.2fs, %d requests, %d × 429 (%d beyond), %d overloads, %d errors, %d failed, idle %v",
+		s.Ratio, s.Optimum.Seconds(), s.Sent, s.Rejected, s.Excess, s.Overload, s.Errors, s.Failed, s.Idle.Round(time.Millisecond))
+	if s.Foreign > 0 {
+		text += fmt.Sprintf(", foreign %d, refused %d", s.Foreign, s.Refused)
+	}
+	if s.Violation != "" {
+		text += ", BROKEN: " + s.Violation
+	}
+	return strings.TrimSpace(text)
+}
+
+func one(line string, maker worlds.Maker, trace bool) error {
+	w, err := worlds.Parse(line)
+	if err != nil {
+		return err
+	}
+	fmt.Println(w.Line())
+	if trace {
+		worlds.Play(w, maker, func(format string, args ...any) { fmt.Printf(format+"\n", args...) })
+	}
+	s := worlds.Judge(w, maker)
+	fmt.Printf("%s, %s: %s\n", s.Class, w.Knowledge(), summary(s))
+	return nil
+}

@@ -1,0 +1,205 @@
+package worlds
+
+import (
+	"math"
+	"time"
+)
+
+// slack is the part of a token by which sums of floats may be off.
+const slack = 1e-6
+
+// meter counts what is taken from one limit.
+type meter interface {
+	// left returns what can be taken now. It is negative if more was taken than there was.
+	left(now time.Duration) float64
+	// after returns the earliest instant from now on at which cost can be taken if nothing else is, or never.
+	after(now time.Duration, cost float64) time.Duration
+	// take takes cost whether it is there or not; a negative cost is given back.
+	take(now time.Duration, cost float64)
+	// size returns what can be taken at most at once.
+	size() float64
+	// refit changes the limit to n per minute, or n at once.
+	refit(now time.Duration, n float64)
+}
+
+// newMeter returns the meter of a limit as it is at time zero.
+func newMeter(l Limit) meter {
+	if l.Dim == Concurrent {
+		return &counter{limit: l.N, count: math.Round(l.Used * l.N)}
+	}
+	window := time.Duration(float64(l.Burst) * 1e9)
+	full := max(l.N*float64(l.Burst)/l.minute(), 1)
+	switch l.Kind {
+	case Fixed:
+		return &fixed{window: window, phase: l.Phase.span(), full: full, used: l.Used * full, perMinute: l.minute()}
+	case Sliding:
+		s := &sliding{window: window, full: full, perMinute: l.minute()}
+		if l.Used > 0 {
+			s.take(0, l.Used*full)
+		}
+		return s
+	default:
+		return &bucket{rate: l.N / l.minute(), seconds: float64(l.Burst), full: full, level: full * (1 - l.Used), unit: l.minute()}
+	}
+}
+
+// bucket is a token bucket: it refills all the time.
+type bucket struct {
+	rate    float64 // per second
+	seconds float64
+	full    float64
+	level   float64 // at the instant of the last take
+	at      time.Duration
+	unit    float64 // seconds to which the limit's number refers
+}
+
+func (b *bucket) left(now time.Duration) float64 {
+	return min(b.full, b.level+b.rate*(now-b.at).Seconds())
+}
+
+func (b *bucket) after(now time.Duration, cost float64) time.Duration {
+	left := b.left(now)
+	if left+slack >= cost {
+		return now
+	}
+	if cost > b.full+slack {
+		return never
+	}
+	return now + time.Duration(math.Ceil((cost-left)/b.rate*1e9))
+}
+
+func (b *bucket) take(now time.Duration, cost float64) {
+	b.level = min(b.full, b.left(now)-cost)
+	b.at = now
+}
+
+func (b *bucket) size() float64 { return b.full }
+
+func (b *bucket) refit(now time.Duration, n float64) {
+	b.level, b.at = b.left(now), now
+	b.rate = n / b.unit
+	b.full = max(b.rate*b.seconds, 1)
+	b.level = min(b.level, b.full)
+}
+
+// fixed is a window that starts anew at multiples of its length.
+type fixed struct {
+	window    time.Duration
+	phase     time.Duration
+	full      float64
+	used      float64
+	index     time.Duration // of the window in which used was counted
+	perMinute float64
+}
+
+// of returns the index of the window of an instant.
+func (f *fixed) of(now time.Duration) time.Duration { return (now + f.phase) / f.window }
+
+func (f *fixed) roll(now time.Duration) {
+	if index := f.of(now); index != f.index {
+		f.index, f.used = index, 0
+	}
+}
+
+func (f *fixed) left(now time.Duration) float64 {
+	f.roll(now)
+	return f.full - f.used
+}
+
+func (f *fixed) after(now time.Duration, cost float64) time.Duration {
+	if f.left(now)+slack >= cost {
+		return now
+	}
+	if cost > f.full+slack {
+		return never
+	}
+	return (f.index+1)*f.window - f.phase
+}
+
+func (f *fixed) take(now time.Duration, cost float64) {
+	f.roll(now)
+	f.used = max(0, f.used+cost)
+}
+
+func (f *fixed) size() float64 { return f.full }
+
+func (f *fixed) refit(now time.Duration, n float64) {
+	f.roll(now)
+	f.full = max(n*f.window.Seconds()/f.perMinute, 1)
+}
+
+// sliding counts what was taken in the time just gone.
+type sliding struct {
+	window    time.Duration
+	full      float64
+	sum       float64
+	entries   []taken
+	perMinute float64
+}
+
+type taken struct {
+	at   time.Duration
+	cost float64
+}
+
+func (s *sliding) roll(now time.Duration) {
+	gone := 0
+	for gone < len(s.entries) && s.entries[gone].at <= now-s.window {
+		s.sum -= s.entries[gone].cost
+		gone++
+	}
+	s.entries = s.entries[gone:]
+}
+
+func (s *sliding) left(now time.Duration) float64 {
+	s.roll(now)
+	return s.full - s.sum
+}
+
+func (s *sliding) after(now time.Duration, cost float64) time.Duration {
+	left := s.left(now)
+	if left+slack >= cost {
+		return now
+	}
+	if cost > s.full+slack {
+		return never
+	}
+	for _, entry := range s.entries {
+		if left += entry.cost; left+slack >= cost {
+			return entry.at + s.window
+		}
+	}
+	return now
+}
+
+func (s *sliding) take(now time.Duration, cost float64) {
+	s.roll(now)
+	s.sum += cost
+	s.entries = append(s.entries, taken{now, cost})
+}
+
+func (s *sliding) size() float64 { return s.full }
+
+func (s *sliding) refit(_ time.Duration, n float64) {
+	s.full = max(n*s.window.Seconds()/s.perMinute, 1)
+}
+
+// counter counts requests in flight. The provider gives back when a request is released.
+type counter struct {
+	limit, count float64
+}
+
+func (c *counter) left(time.Duration) float64 { return c.limit - c.count }
+
+func (c *counter) after(now time.Duration, cost float64) time.Duration {
+	if c.left(now)+slack >= cost {
+		return now
+	}
+	return never
+}
+
+func (c *counter) take(_ time.Duration, cost float64) { c.count = max(0, c.count+cost) }
+
+func (c *counter) size() float64 { return c.limit }
+
+func (c *counter) refit(_ time.Duration, n float64) { c.limit = n }

@@ -1,0 +1,211 @@
+package worlds
+
+import "time"
+
+// Optimum returns the least time in which a client that knows everything finishes all items that can succeed: the
+// limits and what is left of them, changes, storms and foreign clients. It sends each lane's items in the order of the
+// queue and each retry as soon as the failure is known. It keeps the guarantees that the user configured, it leaves
+// foreign clients their requests, it never takes output tokens that are not there, and it sends each odd item once. It
+// returns false if there is no such time within an hour.
+func Optimum(w *World) (time.Duration, bool) {
+	ideal := *w
+	s := &ideal.Serve
+	trip := s.Up + s.Down
+	s.Up, s.Down, s.Jitter = 0, 0, 0
+	ideal.Lane, ideal.Account = heldLonger(w.Lane, trip), heldLonger(w.Account, trip)
+	clock := new(clock)
+	o := &omniscient{w: &ideal, clock: clock, provider: newProvider(&ideal, clock), trip: trip.span()}
+	o.provider.eager = true
+	o.guards = newGuards(&ideal)
+	o.queues = make([][]*Item, w.Lanes)
+	for _, item := range ideal.Items() {
+		if item.At > 0 {
+			clock.at(item.At, func() { o.add(item) })
+			o.left++
+			continue
+		}
+		o.left++
+		o.queues[item.Lane] = append(o.queues[item.Lane], item)
+	}
+	for o.send(); o.left > 0 && clock.step(); o.send() {
+		if clock.now > time.Hour {
+			return 0, false
+		}
+	}
+	return o.last + o.trip, o.left == 0
+}
+
+// heldLonger lets each concurrent request count until its client can have sent another one.
+func heldLonger(limits []Limit, trip Seconds) []Limit {
+	out := append([]Limit(nil), limits...)
+	for i := range out {
+		if out[i].Dim == Concurrent {
+			out[i].Late = max(out[i].Late, trip)
+		}
+	}
+	return out
+}
+
+// omniscient is the client of Optimum. Its clock is the provider's.
+type omniscient struct {
+	w        *World
+	clock    *clock
+	provider *provider
+	guards   *guards
+	queues   [][]*Item // of each lane
+	left     int       // items without an end
+	trip     time.Duration
+	last     time.Duration // when the last item succeeded
+	wake     time.Duration // the earliest instant at which it is to be asked again
+}
+
+func (o *omniscient) add(item *Item) { o.queues[item.Lane] = append(o.queues[item.Lane], item) }
+
+// send sends all that can be sent now, from the longest queue first.
+func (o *omniscient) send() {
+	for {
+		best, earliest := -1, never
+		for lane, queue := range o.queues {
+			if len(queue) == 0 {
+				continue
+			}
+			at := max(o.provider.earliest(queue[0]), o.guards.earliest(o.clock.now, queue[0]))
+			earliest = min(earliest, at)
+			if at == o.clock.now && (best < 0 || len(queue) > len(o.queues[best])) {
+				best = lane
+			}
+		}
+		if best < 0 {
+			o.sleep(earliest)
+			return
+		}
+		item := o.queues[best][0]
+		o.queues[best] = o.queues[best][1:]
+		o.attempt(item)
+	}
+}
+
+func (o *omniscient) sleep(until time.Duration) {
+	if until == never || o.wake > o.clock.now && o.wake <= until {
+		return
+	}
+	o.wake = until
+	o.clock.at(until, func() {})
+}
+
+func (o *omniscient) attempt(item *Item) {
+	if item.odd == "429" || item.odd == "words" || o.provider.tooSmall(item) != nil {
+		o.left--
+		return
+	}
+	expires := o.clock.now + o.w.Told.deadline()
+	r := o.provider.arrive(item, expires)
+	end := min(r.done, expires)
+	o.guards.take(o.clock.now, item)
+	o.clock.at(end+o.trip, func() { o.guards.release(item) })
+	switch {
+	case item.odd != "":
+		o.left--
+	case r.Status == 200 && r.done <= expires:
+		o.clock.at(end, func() {
+			o.left--
+			o.last = max(o.last, o.clock.now)
+		})
+	default:
+		o.clock.at(end+o.trip, func() { o.queues[item.Lane] = append([]*Item{item}, o.queues[item.Lane]...) })
+	}
+}
+
+// guards are the limits that the user configured, as bounds of what a client sends: at most N in every sliding minute,
+// or, with a configured burst, what a token bucket of that burst lets through.
+type guards struct {
+	w     *World
+	lanes [][]*limit
+}
+
+// guarantees returns the configured limits as a client has to keep them.
+func (w *World) guarantees() (out []Limit) {
+	for _, l := range w.Told.Limits {
+		g := Limit{Dim: l.Dim, N: l.N, Kind: Sliding, Burst: 60}
+		if w.Told.Burst > 0 {
+			g.Kind, g.Burst = Bucket, w.Told.Burst
+		}
+		if l.Dim == RPD {
+			g.Kind, g.Burst = Sliding, 24*60*60
+		}
+		if w.Procs.N > 1 && !w.Procs.Ledger {
+			g.N *= float64(w.Procs.N)
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+func newGuards(w *World) *guards {
+	g := &guards{w: w}
+	account := inForce(w.guarantees())
+	for range w.Lanes {
+		if w.Told.Account {
+			g.lanes = append(g.lanes, account)
+		} else {
+			g.lanes = append(g.lanes, inForce(w.guarantees()))
+		}
+	}
+	return g
+}
+
+// guarded returns what an item counts against a guarantee: the greater of what is reserved and what is used.
+func (w *World) guarded(d Dimension, item *Item) float64 {
+	mode := or(w.Told.Charge, Declared)
+	if w.Told.Charge == "" && w.Show.Dialect == "anthropic" {
+		mode = Actual
+	}
+	used := float64(item.input + item.output)
+	switch d {
+	case TPM:
+		if mode == Actual {
+			return used
+		}
+		return max(used, declared(mode, d, item.input, item.Max))
+	case OTPM:
+		if mode == Actual {
+			return float64(item.output)
+		}
+		return float64(max(item.Max, item.output))
+	}
+	return declared(mode, d, item.input, item.Max)
+}
+
+func (g *guards) earliest(now time.Duration, item *Item) time.Duration {
+	at := now
+	for _, l := range g.lanes[item.Lane] {
+		at = max(at, l.after(now, min(g.w.guarded(l.Dim, item), l.size())))
+	}
+	return at
+}
+
+func (g *guards) take(now time.Duration, item *Item) {
+	for _, l := range g.lanes[item.Lane] {
+		l.take(now, g.w.guarded(l.Dim, item))
+	}
+}
+
+// exceeded returns a guarantee that an item sent now would break, or nil. It is silent about concurrency, which a
+// client may count from another instant on.
+func (g *guards) exceeded(now time.Duration, item *Item) *limit {
+	for _, l := range g.lanes[item.Lane] {
+		if l.Dim != Concurrent && l.left(now)+l.size()*1e-6 < min(g.w.guarded(l.Dim, item), l.size()) {
+			return l
+		}
+	}
+	return nil
+}
+
+// release gives back the concurrency of a request that has ended.
+func (g *guards) release(item *Item) {
+	for _, l := range g.lanes[item.Lane] {
+		if l.Dim == Concurrent {
+			l.take(0, -1)
+		}
+	}
+}
