@@ -1,27 +1,30 @@
 package worlds
 
 import (
-	"math"
 	"time"
 )
 
-// Knowing is the reference client: it knows the limits, also after a change once a response has come from there, its
-// share of what foreign clients and other processes leave, and the cause of each rejection. It does not know storms and
-// faults before it meets them, nor latencies.
+// Knowing is the reference client: it knows the limits, also after a change once a response has come from there, what
+// foreign clients use on average, what its other processes do, and the cause of each rejection. It does not know storms
+// and faults before it meets them, nor latencies.
 func Knowing(w *World) func(instance int, end End) Client {
-	mirrors := map[int]*mirror{}
+	m := newMirror(w)
+	one := *w
+	one.Procs = Processes{}
+	kept := map[int]*guards{}
 	return func(instance int, end End) Client {
+		k := &knowing{mirror: m, end: end, queues: make([][]*Item, w.Lanes), failures: map[*Item]int{}}
 		if w.Procs.Ledger {
 			instance = 0
-		}
-		m := mirrors[instance]
-		if m == nil {
-			m = newMirror(w)
-			mirrors[instance] = m
-		} else if !w.Procs.Ledger { // an earlier life was killed, with all its requests
+		} else if kept[instance] != nil { // an earlier life was killed, with all its requests
 			m.forget()
+			kept[instance].forget()
 		}
-		return &knowing{mirror: m, end: end, queues: make([][]*Item, w.Lanes), failures: map[*Item]int{}}
+		if kept[instance] == nil {
+			kept[instance] = newGuards(&one)
+		}
+		k.guards = kept[instance]
+		return k
 	}
 }
 
@@ -29,14 +32,13 @@ func Knowing(w *World) func(instance int, end End) Client {
 type mirror struct {
 	w        *World
 	lanes    [][]*limit
-	guards   *guards
 	frees    []free // concurrency that is given back, in order
 	changed  int    // changes that it knows
 	pause    time.Duration
 	strikes  int           // rejections without a Retry-After in a row
 	rejected time.Duration // when the newest rejection of a storm came
 	suspect  bool          // nothing sent since has shown that the storm is over
-	probing  bool          // one request is out that is to show it
+	probed   time.Duration // when a request will have shown it, as it was not rejected until then; 0: none is out
 }
 
 type free struct {
@@ -45,51 +47,57 @@ type free struct {
 }
 
 func newMirror(w *World) *mirror {
-	m := &mirror{w: w, guards: newGuards(w)}
-	account := m.share(w.Account, w.Foreign.Share)
+	m := &mirror{w: w}
+	foreign := w.Foreign.Share > 0
+	account := m.share(w.Account, foreign)
 	for lane := range w.Lanes {
-		foreign := w.Foreign.Share
-		if lane > 0 { // foreign clients use the first lane
-			foreign = 0
-		}
-		m.lanes = append(m.lanes, append(m.share(w.Lane, foreign), account...))
+		m.lanes = append(m.lanes, append(m.share(w.Lane, foreign && lane == 0), account...))
 	}
 	return m
 }
 
-// share returns the part of limits that is for this client, less a reserve for requests that jitter brings together.
-func (m *mirror) share(limits []Limit, foreign float64) []*limit {
+// share returns the part of limits that foreign clients leave, less a reserve for requests that jitter brings together
+// and for those that foreign clients send at once.
+func (m *mirror) share(limits []Limit, foreign bool) []*limit {
 	w := m.w
-	part := 1.0
-	if w.Procs.N > 1 && !w.Procs.Ledger {
-		part = 1 / float64(w.Procs.N)
-	}
-	mine := append([]Limit(nil), limits...)
-	for i := range mine {
-		l := &mine[i]
-		l.N *= part * (1 - foreign)
-		switch {
-		case l.Dim == Concurrent:
-			l.N = max(1, math.Floor(l.N))
-		case l.Kind == Sliding:
-			l.Burst += w.Serve.Jitter
-			l.N *= float64((l.Burst - w.Serve.Jitter) / l.Burst)
-		case l.Kind == Bucket:
-			l.Burst = max(l.Burst-w.Serve.Jitter, l.Burst/2)
+	out := inForce(limits)
+	for _, l := range out {
+		seconds := w.Serve.Jitter
+		if l.Dim == Concurrent {
+			continue
 		}
+		if foreign {
+			l.foreign = min(w.foreignUse(l.Limit), l.N)
+			seconds += Seconds(float64(max(1, w.Foreign.Burst)) * w.cost(l.Dim, w.meanItem()) * l.minute() / l.N)
+		}
+		left := l.Limit
+		left.N = max(l.N-l.foreign, l.N/1000)
+		switch l.Kind {
+		case Sliding:
+			left.N *= float64(l.Burst / (l.Burst + w.Serve.Jitter))
+			left.Burst += w.Serve.Jitter
+		case Bucket:
+			left.Burst = max(l.Burst-seconds, l.Burst/2) * Seconds(l.N/left.N)
+		}
+		l.meter = newMeter(left)
 	}
-	return inForce(mine)
+	return out
 }
 
 // forget gives back the concurrency of all requests.
 func (m *mirror) forget() {
-	m.frees, m.probing = nil, false
-	for _, lanes := range [][][]*limit{m.lanes, m.guards.lanes} {
-		for _, lane := range lanes {
-			for _, l := range lane {
-				if l.Dim == Concurrent {
-					l.take(0, l.left(0)-l.size())
-				}
+	m.frees, m.probed = nil, 0
+	release(m.lanes)
+}
+
+// forget gives back the concurrency of all requests.
+func (g *guards) forget() { release(g.lanes) }
+
+func release(lanes [][]*limit) {
+	for _, lane := range lanes {
+		for _, l := range lane {
+			if l.Dim == Concurrent {
+				l.take(0, l.left(0)-l.size())
 			}
 		}
 	}
@@ -98,7 +106,7 @@ func (m *mirror) forget() {
 // room returns the earliest instant at which an item may be sent.
 func (m *mirror) room(now time.Duration, item *Item) time.Duration {
 	up := m.w.Serve.Up.span()
-	at := max(now, m.guards.earliest(now, item))
+	at := now
 	for _, l := range m.lanes[item.Lane] {
 		need := max(m.w.cost(l.Dim, item), m.w.total(l.Dim, item))
 		then := l.after(at+up, min(need, l.size()))
@@ -116,21 +124,35 @@ func (m *mirror) room(now time.Duration, item *Item) time.Duration {
 }
 
 func (m *mirror) take(now time.Duration, item *Item) {
-	m.guards.take(now, item)
 	for _, l := range m.lanes[item.Lane] {
 		l.take(now+m.w.Serve.Up.span(), max(m.w.cost(l.Dim, item), m.w.total(l.Dim, item)))
 	}
 }
 
-// giveBack returns a request's concurrency once the provider counts it no more.
-func (m *mirror) giveBack(now time.Duration, item *Item) {
-	m.guards.release(item)
+// giveBack returns what a request no longer uses, its concurrency once the provider counts it no more.
+func (m *mirror) giveBack(now time.Duration, item *Item, r *Response) {
 	trip := m.w.Serve.Up + m.w.Serve.Down
 	for _, l := range m.lanes[item.Lane] {
 		if l.Dim == Concurrent {
-			m.frees = append(m.frees, free{now + max(0, l.Late-trip).span(), item.Lane})
+			m.frees = append(m.frees, free{now + max(0, l.Late-trip).span() + time.Microsecond, item.Lane})
+			continue
+		}
+		cost := max(m.w.cost(l.Dim, item), m.w.total(l.Dim, item))
+		if kept := m.kept(l.Dim, item, r); kept < cost {
+			l.take(now, kept-cost)
 		}
 	}
+}
+
+// kept returns what a response leaves charged.
+func (m *mirror) kept(d Dimension, item *Item, r *Response) float64 {
+	switch charged := m.w.Charge; {
+	case r.Status == 429 && !charged.Rejected, (r.Status == 503 || r.Status == 529) && !charged.Overload:
+		return 0
+	case r.Status != 200:
+		return m.w.cost(d, item)
+	}
+	return m.w.total(d, item)
 }
 
 // refresh gives back the concurrency that is free by now.
@@ -155,8 +177,7 @@ func (m *mirror) learn(now time.Duration, item *Item, r *Response) {
 			for _, l := range lane {
 				if change.concerns(l.Dim) && !seen[l] {
 					seen[l] = true
-					l.N *= change.Factor
-					l.refit(now, l.N)
+					l.change(now, change.Factor)
 				}
 			}
 		}
@@ -165,7 +186,12 @@ func (m *mirror) learn(now time.Duration, item *Item, r *Response) {
 		return
 	}
 	for _, l := range m.lanes[item.Lane] {
-		if left := l.left(now); l.Dim != Concurrent && left > 0 {
+		if l.Dim != r.limit {
+			continue
+		}
+		if l.Dim == Concurrent {
+			m.pause = max(m.pause, now+m.w.Serve.Latency.span()/time.Duration(4*max(l.N, 1)))
+		} else if left := l.left(now); left > 0 {
 			l.take(now, left)
 		}
 	}
@@ -173,7 +199,7 @@ func (m *mirror) learn(now time.Duration, item *Item, r *Response) {
 
 // judge says when to send again after a response. Whether a storm is over one request is to show.
 func (m *mirror) judge(now time.Duration, a *Attempt, r *Response) {
-	m.probing = false
+	m.probed = 0
 	fresh := a.Sent.Sub(Epoch) >= m.rejected
 	switch {
 	case r.cause != stormed:
@@ -193,6 +219,7 @@ func (m *mirror) judge(now time.Duration, a *Attempt, r *Response) {
 // knowing is one instance of the knowing client.
 type knowing struct {
 	*mirror
+	guards   *guards
 	end      End
 	queues   [][]*Item
 	failures map[*Item]int
@@ -208,6 +235,9 @@ func (k *knowing) Next(t time.Time) (send []*Attempt, wake time.Time) {
 	if now < k.pause {
 		return nil, Epoch.Add(k.pause)
 	}
+	if k.probed > 0 && now >= k.probed {
+		k.suspect, k.probed, k.strikes = false, 0, 0
+	}
 	next := never
 	if len(k.frees) > 0 {
 		next = k.frees[0].at
@@ -215,17 +245,24 @@ func (k *knowing) Next(t time.Time) (send []*Attempt, wake time.Time) {
 	for lane := range k.queues {
 		for len(k.queues[lane]) > 0 {
 			item := k.queues[lane][0]
-			at := k.room(now, item)
-			if k.ledgered() && at == never {
-				at = now + 10*time.Millisecond // another process may give back
+			at := max(k.room(now, item), k.guards.earliest(now, item))
+			if k.w.Procs.N > 1 { // another process may give back
+				next = min(next, now+20*time.Millisecond)
 			}
-			if k.probing || at > now {
+			if at > now {
 				next = min(next, at)
 				break
 			}
-			k.probing = k.suspect
+			if k.probed > 0 {
+				next = min(next, k.probed)
+				break
+			}
+			if k.suspect {
+				k.probed = now + (2*k.w.Serve.Jitter + k.w.Serve.Up + k.w.Serve.Down + k.w.Serve.Reject).span() + time.Millisecond
+			}
 			k.queues[lane] = k.queues[lane][1:]
 			k.take(now, item)
+			k.guards.take(now, item)
 			send = append(send, &Attempt{Item: item})
 		}
 	}
@@ -235,14 +272,12 @@ func (k *knowing) Next(t time.Time) (send []*Attempt, wake time.Time) {
 	return send, Epoch.Add(next)
 }
 
-// ledgered reports whether other processes use the mirror as well.
-func (m *mirror) ledgered() bool { return m.w.Procs.N > 1 && m.w.Procs.Ledger }
-
 func (k *knowing) Head(time.Time, *Attempt, *Response) {}
 
 func (k *knowing) Done(t time.Time, a *Attempt, r *Response) {
 	now := t.Sub(Epoch)
-	k.giveBack(now, a.Item)
+	k.giveBack(now, a.Item, r)
+	k.guards.release(a.Item)
 	k.learn(now, a.Item, r)
 	k.judge(now, a, r)
 	if r.cause == broken || r.cause == hopeless {

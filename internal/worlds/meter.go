@@ -175,7 +175,16 @@ func (s *sliding) after(now time.Duration, cost float64) time.Duration {
 func (s *sliding) take(now time.Duration, cost float64) {
 	s.roll(now)
 	s.sum += cost
-	s.entries = append(s.entries, taken{now, cost})
+	if cost >= 0 {
+		s.entries = append(s.entries, taken{now, cost})
+		return
+	}
+	for i := len(s.entries) - 1; i >= 0 && cost < 0; i-- { // given back from what was taken last
+		part := min(s.entries[i].cost, -cost)
+		s.entries[i].cost -= part
+		cost += part
+	}
+	s.sum -= cost // the rest was taken in an earlier window
 }
 
 func (s *sliding) size() float64 { return s.full }

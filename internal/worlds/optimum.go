@@ -14,8 +14,7 @@ func Optimum(w *World) (time.Duration, bool) {
 	s.Up, s.Down, s.Jitter = 0, 0, 0
 	ideal.Lane, ideal.Account = heldLonger(w.Lane, trip), heldLonger(w.Account, trip)
 	clock := new(clock)
-	o := &omniscient{w: &ideal, clock: clock, provider: newProvider(&ideal, clock), trip: trip.span()}
-	o.provider.eager = true
+	o := &omniscient{w: &ideal, clock: clock, provider: newProvider(&ideal, clock, true), trip: trip.span()}
 	o.guards = newGuards(&ideal)
 	o.queues = make([][]*Item, w.Lanes)
 	for _, item := range ideal.Items() {

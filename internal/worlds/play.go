@@ -98,7 +98,7 @@ type waiting struct {
 // Play plays a world with a client. If trace is not nil it is called with every event.
 func Play(w *World, maker Maker, trace func(format string, args ...any)) Result {
 	clock := new(clock)
-	p := &play{w: w, clock: clock, provider: newProvider(w, clock), make: maker(w), waiting: make([]waiting, w.Lanes), trace: trace}
+	p := &play{w: w, clock: clock, provider: newProvider(w, clock, false), make: maker(w), waiting: make([]waiting, w.Lanes), trace: trace}
 	p.provider.speaker = newSpeaker(w)
 	one := *w
 	one.Procs = Processes{}
@@ -228,11 +228,15 @@ func (p *play) send(i int, a *Attempt) {
 	case s.flying > 0:
 		p.violate("item %d was sent twice at once", a.Item.ID)
 	}
-	lane := &p.waiting[a.Item.Lane]
-	if lane.item != nil && lane.room < now {
-		p.result.Idle = max(p.result.Idle, now-lane.room)
+	for i := range p.waiting {
+		lane := &p.waiting[i]
+		if i == a.Item.Lane && lane.item != nil && lane.room < now {
+			p.result.Idle = max(p.result.Idle, now-lane.room)
+		}
+		if i == a.Item.Lane || len(p.w.Account) > 0 { // lanes that share a limit may take turns
+			lane.room = never
+		}
 	}
-	lane.room = never
 	a.Sent = p.time()
 	s.flying++
 	p.wait(a.Item, -1)

@@ -22,6 +22,13 @@ const (
 type limit struct {
 	Limit
 	meter
+	foreign float64 // part of N that is left to foreign clients beforehand
+}
+
+// change multiplies a limit.
+func (l *limit) change(now time.Duration, factor float64) {
+	l.N *= factor
+	l.refit(now, max(l.N-l.foreign, l.N/1000))
 }
 
 // provider is the simulated server of a world.
@@ -37,8 +44,8 @@ type provider struct {
 	eager    bool     // for the optimum: output is charged at arrival, and foreign requests are never rejected
 }
 
-func newProvider(w *World, c *clock) *provider {
-	p := &provider{w: w, clock: c, accepted: make([]int, w.Lanes), workers: make([]time.Duration, w.Serve.Workers)}
+func newProvider(w *World, c *clock, eager bool) *provider {
+	p := &provider{w: w, clock: c, accepted: make([]int, w.Lanes), workers: make([]time.Duration, w.Serve.Workers), eager: eager}
 	account := inForce(w.Account)
 	for range w.Lanes {
 		p.lanes = append(p.lanes, append(inForce(w.Lane), account...))
@@ -52,12 +59,26 @@ func newProvider(w *World, c *clock) *provider {
 	if w.Foreign.Share > 0 {
 		p.startForeign()
 	}
+	if eager && w.Foreign.Share > 0 { // a fixed window forgets a debt, so that its foreign part is set aside
+		for _, l := range p.lanes[0] {
+			if l.Kind == Fixed {
+				l.foreign = w.foreignUse(l.Limit)
+				l.change(0, 1)
+			}
+		}
+	}
 	return p
+}
+
+// foreignUse returns what foreign clients use of a limit per minute, on average.
+func (w *World) foreignUse(l Limit) float64 {
+	item := w.meanItem()
+	return l.minute() * w.Foreign.Share * w.capacity(item) * max(w.cost(l.Dim, item), w.total(l.Dim, item))
 }
 
 func inForce(limits []Limit) (out []*limit) {
 	for _, l := range limits {
-		out = append(out, &limit{l, newMeter(l)})
+		out = append(out, &limit{Limit: l, meter: newMeter(l)})
 	}
 	return out
 }
@@ -68,8 +89,7 @@ func (p *provider) change(c Change) {
 		for _, l := range lane {
 			if c.concerns(l.Dim) && !seen[l] {
 				seen[l] = true
-				l.N *= c.Factor
-				l.refit(p.clock.now, l.N)
+				l.change(p.clock.now, c.Factor)
 			}
 		}
 	}
@@ -128,7 +148,11 @@ func (p *provider) lacking(item *Item) (worst *limit, wait time.Duration) {
 // once its instants come.
 func (p *provider) arrive(item *Item, expires time.Duration) *Response {
 	if s := p.storm(); s != nil {
-		return p.reject(item, verdict{status: s.Status, cause: stormed, wait: s.RetryAfter.span()})
+		v := verdict{status: s.Status, cause: stormed, wait: s.RetryAfter.span()}
+		if v.wait < 0 {
+			v.wait = (s.At + s.For).span() - p.clock.now
+		}
+		return p.reject(item, v)
 	}
 	if l := p.tooSmall(item); l != nil {
 		return p.reject(item, verdict{status: 429, cause: hopeless, limit: l, large: true})
@@ -247,6 +271,7 @@ func (p *provider) charge(item *Item, r *Response, end time.Duration) {
 			total = min(total, cost, p.w.total(l.Dim, &Item{input: item.input}))
 		}
 		switch {
+		case l.foreign > 0 && item.ID < 0:
 		case l.Dim == Concurrent:
 			l.take(now, 1)
 			p.clock.at(end+l.Late.span(), func() { l.take(p.clock.now, -1) })
@@ -289,6 +314,9 @@ type verdict struct {
 func (p *provider) reject(item *Item, v verdict) *Response {
 	done := p.clock.now + p.w.Serve.Reject.span()
 	r := &Response{Status: v.status, cause: v.cause, head: done, done: done}
+	if v.limit != nil {
+		r.limit = v.limit.Dim
+	}
 	if v.status == 429 && p.w.Charge.Rejected || v.status != 429 && p.w.Charge.Overload {
 		for _, l := range p.lanes[item.Lane] {
 			if l.Dim != Concurrent && l.left(p.clock.now) > -l.size() {

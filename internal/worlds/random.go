@@ -30,6 +30,7 @@ type drafter struct {
 	*World
 	rate    float64 // requests per second that all lanes together are allowed
 	optimum float64 // that is aimed at, in seconds
+	account bool    // the limits are those of the account
 }
 
 func (d *drafter) chance(p float64) bool { return d.Float64() < p }
@@ -75,6 +76,9 @@ func (d *drafter) draft() {
 	if !d.chance(0.4) {
 		d.trouble()
 	}
+	for _, c := range d.Changes { // what foreign clients use has to remain
+		d.Foreign.Share = min(d.Foreign.Share, math.Round(60*c.Factor)/100)
+	}
 	d.draftLimits()
 	d.draftSpeech()
 	d.draftTold()
@@ -94,11 +98,13 @@ func (d *drafter) draftLimits() {
 	dims := d.dimensions()
 	binding := d.IntN(len(dims))
 	split := float64(d.Lanes)
-	account := d.Told.Account || len(d.Account) > 0
-	if account {
+	if d.account {
 		split = 1
 	}
 	burst, kind := d.burst(), one(d, Bucket, Bucket, Bucket, Bucket, Fixed, Sliding)
+	if d.Charge.Tokens == Reserved || d.Charge.Tokens == Actual { // a short window forgets what it would have to correct
+		kind = Bucket
+	}
 	used := one(d, 0.0, 0, 0, d.between(0, 0.9))
 	var limits []Limit
 	for i, dim := range dims {
@@ -111,7 +117,7 @@ func (d *drafter) draftLimits() {
 		if kind == Fixed || kind == Sliding {
 			l.Burst = one[Seconds](d, 1, 1, 5, 10)
 		}
-		if kind == Fixed && d.chance(0.3) { // a minute that ends during the run
+		if l.Kind == Fixed && d.optimum < 20 && d.chance(0.3) { // a minute that ends during the run
 			l.Burst, l.Used = 60, 0
 			l.Phase = 60 - Seconds(math.Round(d.optimum*d.between(0.4, 0.9)))
 		}
@@ -123,7 +129,7 @@ func (d *drafter) draftLimits() {
 		}
 		limits = append(limits, l)
 	}
-	if account {
+	if d.account {
 		d.Account = limits
 		return
 	}
@@ -233,7 +239,7 @@ func (d *drafter) draftTold() {
 		if d.chance(0.5) {
 			d.Told.Charge = d.Charge.Tokens
 		}
-		factor := d.scaled(0.3, 3)
+		factor := one(d, d.scaled(0.3, 0.9), d.scaled(1.1, 3))
 		for i := range d.Told.Limits {
 			if i == 0 || d.chance(0.5) {
 				d.Told.Limits[i].N = max(1, math.Round(d.Told.Limits[i].N*factor))
@@ -309,9 +315,7 @@ func (d *drafter) draftStorms() {
 	d.Storms = nil
 	for range one(d, 1, 1, 1, 2) {
 		s := Storm{At: Seconds(math.Round(d.optimum*d.between(0.1, 0.7)*10) / 10), For: d.seconds(0.5, 6), Status: one(d, 429, 429, 503, 529)}
-		if d.chance(0.4) {
-			s.RetryAfter = Seconds(math.Ceil(d.between(0.3, 1.3) * float64(s.For)))
-		}
+		s.RetryAfter = one[Seconds](d, 0, 0, 0, 0, -1, -1, -1, 1, 2, 3)
 		d.Storms = append(d.Storms, s)
 	}
 }
@@ -330,7 +334,7 @@ func (d *drafter) draftOthers() {
 		d.Lanes = 1
 	case 2:
 		d.Lanes = 2 + d.IntN(5)
-		d.Account = []Limit{{}} // filled by draftLimits
+		d.account = true
 	default:
 		d.Procs = Processes{N: 2 + d.IntN(2)}
 	}
@@ -361,7 +365,7 @@ func (d *drafter) fit() bool {
 		items -= rate * float64(s.For)
 	}
 	for range 6 {
-		if d.Load.Items = int(items); d.Load.Items < 12 || d.Load.Items > 3000 {
+		if d.Load.Items = int(items); d.Load.Items < 20 || d.Load.Items > 3000 {
 			return false
 		}
 		t, ok := Optimum(d.World)

@@ -17,6 +17,7 @@ type Response struct {
 
 	head, done time.Duration // instants at the provider, or never
 	cause      cause
+	limit      Dimension // that lacked room
 }
 
 // speaker writes a provider's headers and bodies.

@@ -137,7 +137,7 @@ type Storm struct {
 	At         Seconds `json:"at"`
 	For        Seconds `json:"for"`
 	Status     int     `json:"status"`
-	RetryAfter Seconds `json:"retry_after,omitempty"` // 0: none
+	RetryAfter Seconds `json:"retry_after,omitempty"` // 0: none; negative: the time until the end
 }
 
 // Faults are shares of the requests that a provider has room for.
