@@ -32,8 +32,10 @@ func Knowing(w *World) func(instance int, end End) Client {
 type mirror struct {
 	w        *World
 	lanes    [][]*limit
-	frees    []free // concurrency that is given back, in order
-	changed  int    // changes that it knows
+	frees    []free              // concurrency that is given back, in order
+	hold     []time.Duration     // of each lane: until then a limit has no room
+	marks    map[*Item][]float64 // what had been spent of each limit when an item was sent
+	changed  int                 // changes that it knows
 	pause    time.Duration
 	strikes  int           // rejections without a Retry-After in a row
 	rejected time.Duration // when the newest rejection of a storm came
@@ -47,7 +49,7 @@ type free struct {
 }
 
 func newMirror(w *World) *mirror {
-	m := &mirror{w: w}
+	m := &mirror{w: w, hold: make([]time.Duration, w.Lanes), marks: map[*Item][]float64{}}
 	foreign := w.Foreign.Share > 0
 	account := m.share(w.Account, foreign)
 	for lane := range w.Lanes {
@@ -106,7 +108,7 @@ func release(lanes [][]*limit) {
 // room returns the earliest instant at which an item may be sent.
 func (m *mirror) room(now time.Duration, item *Item) time.Duration {
 	up := m.w.Serve.Up.span()
-	at := now
+	at := max(now, m.hold[item.Lane])
 	for _, l := range m.lanes[item.Lane] {
 		need := max(m.w.cost(l.Dim, item), m.w.total(l.Dim, item))
 		then := l.after(at+up, min(need, l.size()))
@@ -124,9 +126,15 @@ func (m *mirror) room(now time.Duration, item *Item) time.Duration {
 }
 
 func (m *mirror) take(now time.Duration, item *Item) {
-	for _, l := range m.lanes[item.Lane] {
-		l.take(now+m.w.Serve.Up.span(), max(m.w.cost(l.Dim, item), m.w.total(l.Dim, item)))
+	lane := m.lanes[item.Lane]
+	marks := make([]float64, len(lane))
+	for i, l := range lane {
+		cost := max(m.w.cost(l.Dim, item), m.w.total(l.Dim, item))
+		l.take(now+m.w.Serve.Up.span(), cost)
+		l.spent += cost
+		marks[i] = l.spent
 	}
+	m.marks[item] = marks
 }
 
 // giveBack returns what a request no longer uses, its concurrency once the provider counts it no more.
@@ -185,14 +193,21 @@ func (m *mirror) learn(now time.Duration, item *Item, r *Response) {
 	if r.cause != limited {
 		return
 	}
-	for _, l := range m.lanes[item.Lane] {
-		if l.Dim != r.limit {
+	up := m.w.Serve.Up.span()
+	room := r.done - m.w.Serve.Reject.span() + r.wait
+	m.hold[item.Lane] = max(m.hold[item.Lane], room-up)
+	for i, l := range m.lanes[item.Lane] {
+		if l.Dim != r.limit || l.Dim == Concurrent {
 			continue
 		}
-		if l.Dim == Concurrent {
-			m.pause = max(m.pause, now+m.w.Serve.Latency.span()/time.Duration(4*max(l.N, 1)))
-		} else if left := l.left(now); left > 0 {
-			l.take(now, left)
+		left := 0.0
+		if b, ok := l.meter.(*bucket); ok {
+			left = m.w.cost(l.Dim, item) - b.rate*(room-now-up).Seconds() - (l.spent - m.marks[item][i])
+		} else if m.w.Foreign.Share == 0 {
+			continue
+		}
+		if more := l.left(now+up) - left; more > 0 {
+			l.take(now+up, more)
 		}
 	}
 }

@@ -23,6 +23,7 @@ type limit struct {
 	Limit
 	meter
 	foreign float64 // part of N that is left to foreign clients beforehand
+	spent   float64 // by the knowing client
 }
 
 // change multiplies a limit.
@@ -314,15 +315,16 @@ type verdict struct {
 func (p *provider) reject(item *Item, v verdict) *Response {
 	done := p.clock.now + p.w.Serve.Reject.span()
 	r := &Response{Status: v.status, cause: v.cause, head: done, done: done}
-	if v.limit != nil {
-		r.limit = v.limit.Dim
-	}
 	if v.status == 429 && p.w.Charge.Rejected || v.status != 429 && p.w.Charge.Overload {
 		for _, l := range p.lanes[item.Lane] {
 			if l.Dim != Concurrent && l.left(p.clock.now) > -l.size() {
 				l.take(p.clock.now, p.w.cost(l.Dim, item))
 			}
 		}
+	}
+	if v.cause == limited {
+		r.limit = v.limit.Dim
+		_, r.wait = p.lacking(item) // longer than what the response says if the rejection was charged
 	}
 	if p.speaker != nil {
 		p.speaker.write(p, item, r, v)

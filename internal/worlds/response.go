@@ -17,7 +17,8 @@ type Response struct {
 
 	head, done time.Duration // instants at the provider, or never
 	cause      cause
-	limit      Dimension // that lacked room
+	limit      Dimension     // that lacked room
+	wait       time.Duration // until it has room for this item, if no other takes it
 }
 
 // speaker writes a provider's headers and bodies.

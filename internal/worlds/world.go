@@ -297,13 +297,24 @@ func (w *World) makeOdd(items []*Item) {
 			}
 			items[at].odd = odd.Kind
 			if odd.Kind == "large" {
-				items[at].input *= 1000
+				items[at].input = w.tooLarge()
 			}
 		}
 		if !odd.Spread {
 			next += odd.Count
 		}
 	}
+}
+
+// tooLarge returns input tokens that no limit and no model has room for.
+func (w *World) tooLarge() int {
+	tokens := 300_000.0
+	for _, l := range w.limits() {
+		if l.Dim == TPM || l.Dim == ITPM {
+			tokens = max(tokens, 1.5*l.N)
+		}
+	}
+	return int(tokens)
 }
 
 // limits returns the limits of a lane: its own and those of the account.
