@@ -225,7 +225,7 @@ func (m *mirror) judge(now time.Duration, a *Attempt, r *Response) {
 	case retryAfter(r) > 0:
 		m.pause = max(m.pause, now+retryAfter(r))
 	case fresh:
-		m.pause = now + 250*time.Millisecond<<min(m.strikes, 3)
+		m.pause = now + 250*time.Millisecond<<min(m.strikes, 2)
 		m.strikes++
 	}
 	m.rejected, m.suspect = now, true

@@ -53,6 +53,14 @@ type Result struct {
 	Refused   int           // those that were rejected
 	Use       []float64     // of each lane: share of the capacity that its successes used
 	Violation string        // the first invariant that does not hold, or empty
+
+	moments []moment // the requests and the responses, in their order
+}
+
+// moment is a request (status -1) or the end of an attempt (0: without a response).
+type moment struct {
+	at     time.Duration
+	status int
 }
 
 // play is a world while it is played.
@@ -241,6 +249,7 @@ func (p *play) send(i int, a *Attempt) {
 	s.flying++
 	p.wait(a.Item, -1)
 	p.result.Sent++
+	p.result.moments = append(p.result.moments, moment{now, -1})
 	if l := p.guard(i).exceeded(now, a.Item); l != nil {
 		p.violate("%s: item %d at %v is above the guarantee of %v", l.Dim, a.Item.ID, now, l.N)
 	}
@@ -288,6 +297,7 @@ func (p *play) done(c Client, a *Attempt, r *Response) {
 	s.flying--
 	p.wait(a.Item, 1)
 	p.guard(a.Item.instance).release(a.Item)
+	p.result.moments = append(p.result.moments, moment{p.clock.now, r.Status})
 	switch {
 	case r.Status == 200:
 		s.answered = true

@@ -314,7 +314,7 @@ func (d *drafter) draftFaults() {
 func (d *drafter) draftStorms() {
 	d.Storms = nil
 	for range one(d, 1, 1, 1, 2) {
-		s := Storm{At: Seconds(math.Round(d.optimum*d.between(0.1, 0.7)*10) / 10), For: d.seconds(0.5, 6), Status: one(d, 429, 429, 503, 529)}
+		s := Storm{At: Seconds(math.Round(d.optimum*d.between(0.1, 0.7)*10) / 10), For: d.seconds(0.4, 4), Status: one(d, 429, 429, 503, 529)}
 		s.RetryAfter = one[Seconds](d, 0, 0, 0, 0, -1, -1, -1, 1, 2, 3)
 		d.Storms = append(d.Storms, s)
 	}

@@ -1,0 +1,80 @@
+package worlds
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// naive computes what is left of a limit from the list of all that was taken, in an obvious way.
+func naive(l Limit, log []taken, now time.Duration) float64 {
+	full := math.Max(l.N*float64(l.Burst)/60, 1)
+	left := full
+	last := time.Duration(0)
+	window := l.Burst.span()
+	for _, e := range log {
+		switch l.Kind {
+		case Sliding:
+			if e.at > now-window {
+				left -= e.cost
+			}
+		case Fixed:
+			if (e.at+l.Phase.span())/window == (now+l.Phase.span())/window {
+				left -= e.cost
+			}
+		default:
+			left = math.Min(full, left+l.N/60*(e.at-last).Seconds()) - e.cost
+			last = e.at
+		}
+	}
+	if l.Kind == Bucket {
+		left = math.Min(full, left+l.N/60*(now-last).Seconds())
+	}
+	return left
+}
+
+func TestMetersAgreeWithANaiveModel(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		l := Limit{Dim: TPM, N: float64(60 + r.IntN(6000)), Burst: Seconds(1 + r.IntN(20)), Kind: []string{Bucket, Fixed, Sliding}[seed%3]}
+		if l.Kind == Fixed {
+			l.Phase = Seconds(r.IntN(10))
+		}
+		m := newMeter(l)
+		var log []taken
+		now := time.Duration(0)
+		for range 200 {
+			now += time.Duration(r.ExpFloat64() * 0.3e9)
+			if left, want := m.left(now), naive(l, log, now); math.Abs(left-want) > 1e-3 {
+				t.Fatalf("%+v at %v: %v left, want %v", l, now, left, want)
+			}
+			cost := r.Float64() * m.size() / 3
+			at := m.after(now, cost)
+			if naive(l, log, at)+1e-3 < cost {
+				t.Fatalf("%+v: no room at %v for %v", l, at, cost)
+			}
+			if early := at - time.Millisecond; early > now && naive(l, log, early) > cost {
+				t.Fatalf("%+v: room for %v before %v", l, cost, at)
+			}
+			if r.IntN(2) == 0 {
+				now = at
+			}
+			m.take(now, cost)
+			log = append(log, taken{now, cost})
+		}
+	}
+}
+
+func TestACounterHasNoRoomBeforeARelease(t *testing.T) {
+	m := newMeter(Limit{Dim: Concurrent, N: 2})
+	m.take(0, 1)
+	m.take(0, 1)
+	if at := m.after(0, 1); at != never {
+		t.Errorf("room at %v, want never", at)
+	}
+	m.take(0, -1)
+	if at := m.after(5, 1); at != 5 {
+		t.Errorf("room at %v, want now", at)
+	}
+}

@@ -1,0 +1,222 @@
+package worlds
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestTheSameSeedIsPlayedTheSameWay(t *testing.T) {
+	for seed := range uint64(20) {
+		w := Random(seed)
+		again, err := Parse(w.Line())
+		if err != nil || !reflect.DeepEqual(w, again) {
+			t.Fatalf("seed %d: %s is read as %+v, %v", seed, w.Line(), again, err)
+		}
+		maker := Loops["tenacity"].Maker
+		if a, b := Play(w, maker, nil), Play(again, maker, nil); !reflect.DeepEqual(a, b) {
+			t.Errorf("seed %d: %+v, then %+v", seed, a, b)
+		}
+	}
+}
+
+func TestRandomWorldsHaveTheirShares(t *testing.T) {
+	const n = 500
+	counts := map[string]int{}
+	for seed := range uint64(n) {
+		w := Random(seed + 10_000)
+		counts[w.Knowledge()]++
+		for name, is := range map[string]bool{
+			"shared": w.Shared(), "change": len(w.Changes) > 0, "storm": len(w.Storms) > 0, "faults": w.Faulty(),
+		} {
+			if is {
+				counts[name]++
+			}
+		}
+		if o, ok := Optimum(w); !ok || o < minOptimum.span() || o > maxOptimum.span() {
+			t.Errorf("seed %d: the optimum is %v", w.Seed, o)
+		}
+	}
+	for name, percent := range map[string]int{
+		"unknown": 20, "partly": 20, "wrong": 25, "shared": 15, "change": 15, "storm": 15, "faults": 40,
+	} {
+		if counts[name]*100 < (percent-2)*n { // the sample is small
+			t.Errorf("%s: %d of %d worlds, want %d %%", name, counts[name], n, percent)
+		}
+	}
+}
+
+func TestTheKnowingClientIsNearTheOptimum(t *testing.T) {
+	var ratios []float64
+	for _, s := range Survey(20_000, 150, "", Knowing) {
+		if s.Violation != "" || s.Failed > 0 {
+			t.Errorf("seed %d: %d items failed: %s", s.Seed, s.Failed, s.Violation)
+		}
+		if s.Class != "troubled" {
+			ratios = append(ratios, s.Ratio)
+		}
+	}
+	slices.Sort(ratios)
+	if p90 := quantile(ratios, 0.9); p90 > 1.02 {
+		t.Errorf("without trouble: %.3f × the optimum at the 90th percentile", p90)
+	}
+}
+
+// hasty sends everything at once, again and again, and believes in everything.
+type hasty struct {
+	queue []*Item
+	end   End
+}
+
+func (h *hasty) Add(_ time.Time, item *Item) { h.queue = append(h.queue, item) }
+
+func (h *hasty) Next(time.Time) (send []*Attempt, wake time.Time) {
+	for _, item := range h.queue {
+		send = append(send, &Attempt{Item: item})
+	}
+	h.queue = nil
+	return send, time.Time{}
+}
+
+func (h *hasty) Head(time.Time, *Attempt, *Response) {}
+
+func (h *hasty) Done(_ time.Time, a *Attempt, r *Response) {
+	if r.Status == 200 {
+		h.end(a.Item, true)
+		return
+	}
+	h.queue = append(h.queue, a.Item)
+}
+
+func hastyMaker(*World) func(int, End) Client {
+	return func(_ int, end End) Client { return &hasty{end: end} }
+}
+
+func TestPlayNoticesABrokenGuarantee(t *testing.T) {
+	w := &World{Lanes: 1, Load: Load{Items: 61}, Serve: Serve{Latency: 1}, Told: Told{Limits: []Limit{{Dim: RPM, N: 60}}}}
+	if r := Play(w, hastyMaker, nil); !strings.Contains(r.Violation, "guarantee") {
+		t.Errorf("61 requests at once: %+v", r)
+	}
+	w.Load.Items = 60
+	if r := Play(w, hastyMaker, nil); r.Violation != "" || r.Time != time.Second {
+		t.Errorf("60 requests at once: %+v", r)
+	}
+}
+
+// idler sends each item a minute after the one before.
+type idler struct{ hasty }
+
+func (h *idler) Next(now time.Time) (send []*Attempt, wake time.Time) {
+	if now.Sub(Epoch)%time.Minute == 0 && len(h.queue) > 0 {
+		send = append(send, &Attempt{Item: h.queue[0]})
+		h.queue = h.queue[1:]
+	}
+	return send, now.Add(time.Minute).Truncate(time.Minute)
+}
+
+func TestPlayNoticesIdleTime(t *testing.T) {
+	w := &World{Lanes: 1, Load: Load{Items: 3}, Serve: Serve{Latency: 1}}
+	r := Play(w, func(*World) func(int, End) Client {
+		return func(_ int, end End) Client { return &idler{hasty{end: end}} }
+	}, nil)
+	if !strings.Contains(r.Violation, "nothing was sent") || r.Idle != time.Minute {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestKilledItemsAreSentAgain(t *testing.T) {
+	w := &World{Lanes: 1, Load: Load{Items: 30}, Serve: Serve{Latency: 1}, Lane: []Limit{{Dim: RPM, N: 600, Burst: 1}}, Procs: Processes{Kills: []Seconds{0.5}}}
+	if r := Play(w, Knowing, nil); r.Violation != "" || r.Failed != 0 || r.Sent <= 30 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestResponsesAreThoseOfTheDialect(t *testing.T) {
+	for _, dialect := range []string{"openai", "anthropic", "gemini"} {
+		for _, body := range []string{"", "named", "figures", "wait", "wrong", "contradictory"} {
+			w := &World{Lanes: 1, Load: Load{Items: 3}, Serve: Serve{Latency: 1}, Lane: []Limit{{Dim: RPM, N: 60, Burst: 1}, {Dim: ITPM, N: 6000, Burst: 60}},
+				Show: Show{Dialect: dialect, Headers: "right", RetryAfter: "date", Body: body, Skew: 30}}
+			c := new(clock)
+			p := newProvider(w, c, false)
+			p.speaker = newSpeaker(w)
+			for i, item := range w.Items() {
+				r := p.arrive(item, never)
+				var parsed map[string]any
+				if err := json.Unmarshal(r.Body, &parsed); err != nil {
+					t.Errorf("%s, %q: %s: %v", dialect, body, r.Body, err)
+				}
+				if i == 0 != (r.Status == 200) {
+					t.Errorf("%s: response %d has status %d", dialect, i, r.Status)
+				}
+				for name := range r.Header {
+					if http.CanonicalHeaderKey(name) != name {
+						t.Errorf("%s is no canonical name", name)
+					}
+				}
+				if wait := retryAfter(r); i > 0 && (wait < time.Second || wait > 2*time.Second) {
+					t.Errorf("%s: Retry-After %v, want 1 s", dialect, wait)
+				}
+			}
+		}
+	}
+}
+
+func TestStatedFiguresAgreeWithTheWait(t *testing.T) {
+	w := &World{Lanes: 1, Load: Load{Items: 2}, Serve: Serve{Latency: 1}, Lane: []Limit{{Dim: RPM, N: 1800, Burst: 1.0 / 30}}, Show: Show{Body: "figures"}}
+	p := newProvider(w, new(clock), false)
+	p.speaker = newSpeaker(w)
+	items := w.Items()
+	p.arrive(items[0], never)
+	if got := string(p.arrive(items[1], never).Body); !strings.Contains(got, "Limit 1800, Used 1800, Requested 1. Please try again in 34ms.") {
+		t.Error(got)
+	}
+	w.Show.Body = "contradictory"
+	p.speaker = newSpeaker(w)
+	if got := string(p.arrive(items[1], never).Body); !strings.Contains(got, "Limit 1800, Used 1, Requested 1. Please try again in 34ms.") {
+		t.Error(got)
+	}
+}
+
+func TestShrinkFindsASimpleWorld(t *testing.T) {
+	var w *World
+	for seed := uint64(1); w == nil || len(w.Storms) == 0 || !w.Faulty(); seed++ {
+		w = Random(seed)
+	}
+	small := Shrink(w, func(w *World) bool { return len(w.Storms) > 0 && w.Load.Items >= 7 })
+	want := fmt.Sprintf(`{"seed":0,"load":{"items":7},"lanes":1,"serve":{"latency":1},"storms":[{"at":0,"for":0,"status":%d}],"told":{}}`, small.Storms[0].Status)
+	if small.Line() != want || w.Line() == want {
+		t.Errorf("%s\nwant %s", small.Line(), want)
+	}
+}
+
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d scripts, %v", len(files), err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := ParseScript(string(text))
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		failures, err := s.Check(Knowing)
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		for _, failure := range failures {
+			t.Errorf("%s: the knowing client: %s", file, failure)
+		}
+	}
+}
