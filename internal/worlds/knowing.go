@@ -1,6 +1,7 @@
 package worlds
 
 import (
+	"math"
 	"time"
 )
 
@@ -66,6 +67,10 @@ func (m *mirror) share(limits []Limit, foreign bool) []*limit {
 	for _, l := range out {
 		seconds := w.Serve.Jitter
 		if l.Dim == Concurrent {
+			if foreign {
+				l.N = max(1, l.N-math.Round(w.foreignUse(l.Limit)))
+				l.meter = newMeter(l.Limit)
+			}
 			continue
 		}
 		if foreign {
@@ -157,8 +162,10 @@ func (m *mirror) kept(d Dimension, item *Item, r *Response) float64 {
 	switch charged := m.w.Charge; {
 	case r.Status == 429 && !charged.Rejected, (r.Status == 503 || r.Status == 529) && !charged.Overload:
 		return 0
-	case r.Status != 200:
+	case r.cause == stray || r.cause == overload || r.cause == stormed || r.cause == limited:
 		return m.w.cost(d, item)
+	case r.Status != 200:
+		return m.w.wasted(d, item)
 	}
 	return m.w.total(d, item)
 }
@@ -202,7 +209,10 @@ func (m *mirror) learn(now time.Duration, item *Item, r *Response) {
 		}
 		left := 0.0
 		if b, ok := l.meter.(*bucket); ok {
-			left = m.w.cost(l.Dim, item) - b.rate*(room-now-up).Seconds() - (l.spent - m.marks[item][i])
+			left = m.w.cost(l.Dim, item) - b.rate*(room-now-up).Seconds()
+			if m.w.Charge.Rejected { // so are the requests sent since
+				left -= l.spent - m.marks[item][i]
+			}
 		} else if m.w.Foreign.Share == 0 {
 			continue
 		}
@@ -257,34 +267,48 @@ func (k *knowing) Next(t time.Time) (send []*Attempt, wake time.Time) {
 	if len(k.frees) > 0 {
 		next = k.frees[0].at
 	}
-	for lane := range k.queues {
-		for len(k.queues[lane]) > 0 {
-			item := k.queues[lane][0]
-			at := max(k.room(now, item), k.guards.earliest(now, item))
-			if k.w.Procs.N > 1 { // another process may give back
-				next = min(next, now+20*time.Millisecond)
-			}
-			if at > now {
-				next = min(next, at)
-				break
-			}
-			if k.probed > 0 {
-				next = min(next, k.probed)
-				break
-			}
-			if k.suspect {
-				k.probed = now + (2*k.w.Serve.Jitter + k.w.Serve.Up + k.w.Serve.Down + k.w.Serve.Reject).span() + time.Millisecond
-			}
-			k.queues[lane] = k.queues[lane][1:]
-			k.take(now, item)
-			k.guards.take(now, item)
-			send = append(send, &Attempt{Item: item})
+	for {
+		lane, at := k.ready(now)
+		if lane < 0 || k.probed > 0 {
+			next = min(next, at)
+			break
 		}
+		item := k.queues[lane][0]
+		if k.suspect {
+			k.probed = now + (2*k.w.Serve.Jitter + k.w.Serve.Up + k.w.Serve.Down + k.w.Serve.Reject).span() + time.Millisecond
+		}
+		k.queues[lane] = k.queues[lane][1:]
+		k.take(now, item)
+		k.guards.take(now, item)
+		send = append(send, &Attempt{Item: item})
+	}
+	if k.probed > 0 {
+		next = min(next, k.probed)
+	}
+	if k.w.Procs.N > 1 { // another process may give back
+		next = min(next, now+20*time.Millisecond)
 	}
 	if next == never || next <= now {
 		return send, time.Time{}
 	}
 	return send, Epoch.Add(next)
+}
+
+// ready returns the lane with the longest queue whose next item can be sent now, or -1 and the instant when one can.
+func (k *knowing) ready(now time.Duration) (best int, earliest time.Duration) {
+	best, earliest = -1, never
+	for lane, queue := range k.queues {
+		if len(queue) == 0 {
+			continue
+		}
+		at := max(k.room(now, queue[0]), k.guards.earliest(now, queue[0]))
+		if at > now {
+			earliest = min(earliest, at)
+		} else if best < 0 || len(queue) > len(k.queues[best]) {
+			best = lane
+		}
+	}
+	return best, earliest
 }
 
 func (k *knowing) Head(time.Time, *Attempt, *Response) {}

@@ -26,9 +26,9 @@ type Client interface {
 	// Next returns the attempts to send now, and when it is to be called again if nothing happens before; zero: not at all.
 	// It is called after every other call.
 	Next(now time.Time) (send []*Attempt, wake time.Time)
-	// Head is called when the status and the headers of a stream are there. The body is not.
+	// Head is called when the status and the headers of a stream are there. The body is not, and the stream may break.
 	Head(now time.Time, a *Attempt, r *Response)
-	// Done is called when an attempt has ended.
+	// Done is called when an attempt has ended, with the headers of Head if there was one.
 	Done(now time.Time, a *Attempt, r *Response)
 }
 
@@ -134,16 +134,18 @@ const maxTime = 20 * time.Minute
 
 func (p *play) run() {
 	idle := 0
-	for p.open > 0 && p.result.Violation == "" {
+	for p.open > 0 {
 		before := p.clock.now
 		if !p.clock.step() || p.clock.now > maxTime {
 			p.violate("%d items never ended", p.open)
+			return
 		}
 		if idle++; p.clock.now > before {
 			idle = 0
 		}
 		if idle > 100*len(p.items)+100_000 {
 			p.violate("the client is asked again and again at %v", p.clock.now)
+			return
 		}
 	}
 }
@@ -280,7 +282,7 @@ func (p *play) arrive(i, life int, a *Attempt, expires time.Duration) {
 	if r.head < r.done && r.head+down < expires {
 		head := *r
 		deliver(r.head+down, func(c Client) {
-			head.Body, head.Header = nil, r.Header
+			head.Status, head.Body, head.Err, head.Header = 200, nil, nil, r.Header
 			c.Head(p.time(), a, &head)
 		})
 	}

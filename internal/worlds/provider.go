@@ -29,7 +29,11 @@ type limit struct {
 // change multiplies a limit.
 func (l *limit) change(now time.Duration, factor float64) {
 	l.N *= factor
-	l.refit(now, max(l.N-l.foreign, l.N/1000))
+	left := max(l.N-l.foreign, l.N/1000)
+	if b, ok := l.meter.(*bucket); ok { // it holds as much as before
+		b.seconds = float64(l.Burst) * l.N / left
+	}
+	l.refit(now, left)
 }
 
 // provider is the simulated server of a world.
@@ -60,9 +64,9 @@ func newProvider(w *World, c *clock, eager bool) *provider {
 	if w.Foreign.Share > 0 {
 		p.startForeign()
 	}
-	if eager && w.Foreign.Share > 0 { // a fixed window forgets a debt, so that its foreign part is set aside
+	if eager && w.Foreign.Share > 0 { // a window forgets a debt, so that its foreign part is set aside
 		for _, l := range p.lanes[0] {
-			if l.Kind == Fixed {
+			if l.Kind != Bucket {
 				l.foreign = w.foreignUse(l.Limit)
 				l.change(0, 1)
 			}
@@ -71,9 +75,12 @@ func newProvider(w *World, c *clock, eager bool) *provider {
 	return p
 }
 
-// foreignUse returns what foreign clients use of a limit per minute, on average.
+// foreignUse returns what foreign clients use of a limit on average: per minute, or at once.
 func (w *World) foreignUse(l Limit) float64 {
 	item := w.meanItem()
+	if l.Dim == Concurrent {
+		return w.Foreign.Share * w.capacity(item) * float64(w.Serve.Latency+l.Late)
+	}
 	return l.minute() * w.Foreign.Share * w.capacity(item) * max(w.cost(l.Dim, item), w.total(l.Dim, item))
 }
 
@@ -159,7 +166,7 @@ func (p *provider) arrive(item *Item, expires time.Duration) *Response {
 		return p.reject(item, verdict{status: 429, cause: hopeless, limit: l, large: true})
 	}
 	if l, wait := p.lacking(item); l != nil {
-		return p.reject(item, verdict{status: 429, cause: limited, limit: l, left: l.left(p.clock.now), wait: wait})
+		return p.reject(item, verdict{status: 429, cause: limited, limit: l, left: l.left(p.clock.now), cost: p.w.cost(l.Dim, item), wait: wait})
 	}
 	switch item.odd {
 	case "429", "words":
@@ -237,7 +244,7 @@ func (p *provider) accept(item *Item, expires time.Duration, status int, why cau
 		r.done = start + latency
 	}
 	r.head = r.done
-	if p.w.Serve.Stream && status == 200 {
+	if p.w.Serve.Stream && latency != never && (status == 200 || status == 0) {
 		r.head = start + latency/5
 	}
 	p.charge(item, r, min(r.done, expires))
@@ -268,8 +275,8 @@ func (p *provider) charge(item *Item, r *Response, end time.Duration) {
 	now := p.clock.now
 	for _, l := range p.lanes[item.Lane] {
 		cost, total := p.w.cost(l.Dim, item), p.w.total(l.Dim, item)
-		if l.Dim != Concurrent && r.Status != 200 && p.w.Charge.Tokens != Declared {
-			total = min(total, cost, p.w.total(l.Dim, &Item{input: item.input}))
+		if r.Status != 200 {
+			total = p.w.wasted(l.Dim, item)
 		}
 		switch {
 		case l.foreign > 0 && item.ID < 0:
@@ -293,6 +300,11 @@ func (p *provider) charge(item *Item, r *Response, end time.Duration) {
 	}
 }
 
+// wasted returns what an item has taken from a limit if it failed: there was no output.
+func (w *World) wasted(d Dimension, item *Item) float64 {
+	return w.total(d, &Item{input: item.input, Max: item.Max})
+}
+
 // produce charges output in four parts until a request ends.
 func (p *provider) produce(l *limit, output float64, end time.Duration) {
 	step := (end - p.clock.now) / 4
@@ -307,6 +319,7 @@ type verdict struct {
 	cause  cause
 	limit  *limit        // that lacks room, or nil
 	left   float64       // in it
+	cost   float64       // of the request
 	wait   time.Duration // until it has room
 	large  bool          // the item is larger than the limit
 	words  bool          // the rejection speaks of something else

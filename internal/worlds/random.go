@@ -349,12 +349,17 @@ func (d *drafter) fit() bool {
 	rate := d.capacity(item)
 	start := math.Inf(1)
 	for _, l := range d.limits() {
-		if l.Dim != Concurrent && l.Dim != RPD {
+		if l.Dim == Concurrent {
+			d.Foreign.Burst = min(d.Foreign.Burst, 1)
+		} else if l.Dim != RPD {
 			start = min(start, newMeter(l).left(0)/max(d.meanCost(l.Dim), 1))
 		}
 	}
 	if math.IsInf(start, 1) {
 		start = 0
+	}
+	if start > 0 { // a foreign client that takes most of a bucket at once would be the only thing that counts
+		d.Foreign.Burst = min(d.Foreign.Burst, int(0.2*start)+1)
 	}
 	if len(d.Account) == 0 {
 		rate, start = rate*float64(d.Lanes), start*float64(d.Lanes)
@@ -371,7 +376,7 @@ func (d *drafter) fit() bool {
 		t, ok := Optimum(d.World)
 		seconds := Seconds(t.Seconds())
 		if ok && seconds >= minOptimum && seconds <= maxOptimum {
-			return true
+			return d.guaranteeSuffices()
 		}
 		if !ok {
 			seconds = 100
@@ -379,4 +384,24 @@ func (d *drafter) fit() bool {
 		items = min(items*2, max(items*0.6, items+(d.optimum-float64(seconds))*rate))
 	}
 	return false
+}
+
+// guaranteeSuffices reports whether a guarantee that is not configured wide leaves room for the requests that fail. A
+// sliding minute that lacks room for one item costs the rest of the minute, which says nothing about a client.
+func (d *drafter) guaranteeSuffices() bool {
+	f := d.Faults
+	requests := float64(d.Load.Items) * (1 + 1.5*(f.Fast+f.Slow+f.Reset+f.Hang+f.Stray+f.Overloaded))
+	for _, odd := range d.Odd {
+		requests += float64(odd.Count * d.Told.attempts())
+	}
+	if !d.Told.Account {
+		requests /= float64(d.Lanes)
+	}
+	item := d.meanItem()
+	for _, g := range d.guarantees() {
+		if g.Kind == Sliding && g.Dim != RPD && g.Dim != Concurrent && 1.15*requests*d.guarded(g.Dim, item) > g.N {
+			return false
+		}
+	}
+	return true
 }

@@ -70,7 +70,10 @@ func (p *provider) figures(lane int) []figure {
 func (s *speaker) write(p *provider, item *Item, r *Response, v verdict) {
 	if v.status == 0 {
 		r.Err = ErrReset
-		return
+		if r.head == r.done {
+			return
+		}
+		v.status = 200 // until the stream breaks
 	}
 	r.Header = http.Header{"Date": {s.now(p)}, "Content-Type": {"application/json"}}
 	if s.show.Only == "" || s.show.Only == "ok" == (v.status == 200) {
@@ -275,10 +278,6 @@ func (s *speaker) limited(item *Item, v verdict) []byte {
 		dim = or(dim, RPM)
 	}
 	wait := (v.wait + time.Millisecond - 1).Truncate(time.Millisecond)
-	requested := max(1, item.input, item.Max)
-	if dim == RPM || dim == RPD {
-		requested = 1
-	}
 	used := l.N - v.left
 	if s.show.Body == "contradictory" {
 		used = l.size() - v.left
@@ -308,10 +307,21 @@ func (s *speaker) limited(item *Item, v verdict) []byte {
 	case s.show.Body == "named" || s.show.Body == "wrong":
 		text = fmt.Sprintf("Rate limit reached for %s in organization org-1 on %s.", item.LaneName(), perMinute[dim])
 	default:
-		text = fmt.Sprintf("Rate limit reached for %s in organization org-1 on %s: Limit %.0f, Used %.0f, Requested %d. Please try again in %s. Visit https://platform.openai.com/account/rate-limits to learn more.",
-			item.LaneName(), perMinute[dim], l.N, max(0, math.Ceil(used)), requested, wait)
+		text = fmt.Sprintf("Rate limit reached for %s in organization org-1 on %s: Limit %.0f, Used %.0f, Requested %.0f. Please try again in %s. Visit https://platform.openai.com/account/rate-limits to learn more.",
+			item.LaneName(), perMinute[dim], l.N, max(0, math.Ceil(used)), requested(dim, item, v), wait)
 	}
 	return s.envelope(429, kind, text, gemini)
+}
+
+// requested returns what a rejection says that the request asked for.
+func requested(dim Dimension, item *Item, v verdict) float64 {
+	switch {
+	case dim == v.limit.Dim:
+		return v.cost
+	case dim == RPM:
+		return 1
+	}
+	return float64(item.input)
 }
 
 func (s *speaker) violation(dim Dimension, n float64, wait time.Duration) string {

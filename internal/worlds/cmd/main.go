@@ -1,7 +1,7 @@
 // Command cmd measures clients in random worlds.
 //
 //	go run ./internal/worlds/cmd [-n 300] [-seed0 1] [-client knowing] [-class known] [-loops]
-//	go run ./internal/worlds/cmd -world SEED-OR-LINE [-client knowing] [-trace]
+//	go run ./internal/worlds/cmd -world SEED-OR-LINE [-client knowing] [-trace] [-shrink 1.5]
 package main
 
 import (
@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/worlds"
@@ -31,21 +30,32 @@ func main() {
 	loops := flag.Bool("loops", false, "measure the retry loops as well")
 	line := flag.String("world", "", "play the world of a seed or a `LINE`")
 	trace := flag.Bool("trace", false, "print every event of -world")
+	shrink := flag.Float64("shrink", 0, "shrink -world while its time is `X` × the optimum, or an invariant is broken")
 	flag.Parse()
-	if err := run(*n, *first, *name, *class, *line, *loops, *trace); err != nil {
+	var err error
+	if *line != "" {
+		err = one(*line, *name, *trace, *shrink)
+	} else {
+		err = survey(*n, *first, *name, *class, *loops)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(n int, first uint64, name, class, line string, loops, trace bool) error {
-	makers := clients()
-	maker, ok := makers[name]
+func find(name string) (worlds.Maker, error) {
+	maker, ok := clients()[name]
 	if !ok {
-		return fmt.Errorf("no client %q", name)
+		return nil, fmt.Errorf("no client %q", name)
 	}
-	if line != "" {
-		return one(line, maker, trace)
+	return maker, nil
+}
+
+func survey(n int, first uint64, name, class string, loops bool) error {
+	maker, err := find(name)
+	if err != nil {
+		return err
 	}
 	start := time.Now()
 	scores := worlds.Survey(first, n, class, maker)
@@ -65,7 +75,7 @@ func run(n int, first uint64, name, class, line string, loops, trace bool) error
 	slices.Sort(names)
 	for _, name := range names {
 		fmt.Println(name)
-		worlds.Print(os.Stdout, worlds.Survey(first, n, class, makers[name]))
+		worlds.Print(os.Stdout, worlds.Survey(first, n, class, worlds.Loops[name].Maker))
 	}
 	return nil
 }
@@ -79,13 +89,23 @@ func summary(s worlds.Score) string {
 	if s.Violation != "" {
 		text += ", BROKEN: " + s.Violation
 	}
-	return strings.TrimSpace(text)
+	return text
 }
 
-func one(line string, maker worlds.Maker, trace bool) error {
+func one(line, name string, trace bool, shrink float64) error {
+	maker, err := find(name)
+	if err != nil {
+		return err
+	}
 	w, err := worlds.Parse(line)
 	if err != nil {
 		return err
+	}
+	if shrink > 0 {
+		w = worlds.Shrink(w, func(w *worlds.World) bool {
+			s := worlds.Judge(w, maker)
+			return s.Optimum > time.Second && (s.Ratio >= shrink || s.Failed > 0 || s.Violation != "")
+		})
 	}
 	fmt.Println(w.Line())
 	if trace {
