@@ -2,12 +2,14 @@
 //
 //	go run ./internal/worlds/cmd [-n 300] [-seed0 1] [-client knowing] [-class known] [-loops]
 //	go run ./internal/worlds/cmd -world SEED-OR-LINE [-client knowing] [-trace] [-shrink 1.5]
+//	go run ./internal/worlds/cmd [-client knowing] internal/worlds/testdata/*.txt
 package main
 
 import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -33,9 +35,12 @@ func main() {
 	shrink := flag.Float64("shrink", 0, "shrink -world while its time is `X` × the optimum, or an invariant is broken")
 	flag.Parse()
 	var err error
-	if *line != "" {
+	switch {
+	case flag.NArg() > 0:
+		err = scripts(flag.Args(), *name)
+	case *line != "":
 		err = one(*line, *name, *trace, *shrink)
-	} else {
+	default:
 		err = survey(*n, *first, *name, *class, *loops)
 	}
 	if err != nil {
@@ -113,5 +118,31 @@ func one(line, name string, trace bool, shrink float64) error {
 	}
 	s := worlds.Judge(w, maker)
 	fmt.Printf("%s, %s: %s\n", s.Class, w.Knowledge(), summary(s))
+	return nil
+}
+
+func scripts(files []string, name string) error {
+	maker, err := find(name)
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		s, err := worlds.ParseScript(string(text))
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		failures, err := s.Check(maker)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		fmt.Printf("%s: %s\n", filepath.Base(file), summary(worlds.Judge(s.World, maker)))
+		for _, failure := range failures {
+			fmt.Println("    not", failure)
+		}
+	}
 	return nil
 }
