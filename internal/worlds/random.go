@@ -105,6 +105,9 @@ func (d *drafter) draftLimits() {
 	if d.Charge.Tokens == Reserved || d.Charge.Tokens == Actual { // a short window forgets what it would have to correct
 		kind = Bucket
 	}
+	if kind != Bucket { // how well unequal items fill a window is luck
+		d.Load.Spread = 0
+	}
 	used := one(d, 0.0, 0, 0, d.between(0, 0.9))
 	var limits []Limit
 	for i, dim := range dims {
@@ -167,7 +170,7 @@ func (d *drafter) dimensions() []Dimension {
 	if d.chance(0.05) {
 		dims = append(slices.Clone(dims), RPD)
 	}
-	if d.Show.Dialect == "bare" && d.chance(0.15) {
+	if d.Show.Dialect == "bare" && d.Told.Deadline == 0 && d.chance(0.15) { // who waits there must not time out
 		d.Serve.Workers = int(max(1, d.rate*float64(d.Serve.Latency)))
 	}
 	return dims
@@ -210,11 +213,11 @@ func (d *drafter) draftTold() {
 		return one(d, "", "", "right", "right", "rounded", "early", "end", "cached", "constant", "other", "units")
 	}
 	switch draw := d.Float64(); {
-	case draw < 0.15: // configured rightly
+	case draw < 0.13: // configured rightly
 		s.Headers = any()
 		d.tell(1)
 		d.Told.Charge = d.Charge.Tokens
-	case draw < 0.28: // shown
+	case draw < 0.23: // shown
 		s.Headers, s.Only = one(d, "right", "right", "right", "rounded"), ""
 		if s.Dialect == "bare" || s.Dialect == "gemini" {
 			s.Dialect = "openai"
@@ -224,7 +227,7 @@ func (d *drafter) draftTold() {
 			_, named := headerNames[s.Dialect][l.Dim]
 			return named
 		})
-	case draw < 0.50: // known in part
+	case draw < 0.49: // known in part
 		s.Headers = one(d, "", "", "early", "end", "cached", "units", "other")
 		d.tell(1)
 		if n := len(d.Told.Limits); n > 1 {
@@ -233,7 +236,7 @@ func (d *drafter) draftTold() {
 			d.Told.Limits = nil
 			s.Dialect, s.Headers = "openai", one(d, "early", "end", "cached", "units")
 		}
-	case draw < 0.78: // configured wrongly
+	case draw < 0.77: // configured wrongly
 		s.Headers = any()
 		d.tell(1)
 		if d.chance(0.5) {
