@@ -12,19 +12,22 @@ func Knowing(w *World) func(instance int, end End) Client {
 	m := newMirror(w)
 	one := *w
 	one.Procs = Processes{}
-	kept := map[int]*guards{}
+	made, kept := map[int]bool{}, map[int]*guards{}
 	return func(instance int, end End) Client {
 		k := &knowing{mirror: m, end: end, queues: make([][]*Item, w.Lanes), failures: map[*Item]int{}}
+		shared := instance
 		if w.Procs.Ledger {
-			instance = 0
-		} else if kept[instance] != nil { // an earlier life was killed, with all its requests
+			shared = 0
+		}
+		if kept[shared] == nil {
+			kept[shared] = newGuards(&one)
+		}
+		k.guards = kept[shared]
+		if made[instance] { // an earlier life was killed, with all its requests
 			m.forget()
-			kept[instance].forget()
+			k.guards.forget()
 		}
-		if kept[instance] == nil {
-			kept[instance] = newGuards(&one)
-		}
-		k.guards = kept[instance]
+		made[instance] = true
 		return k
 	}
 }
@@ -36,6 +39,7 @@ type mirror struct {
 	frees    []free              // concurrency that is given back, in order
 	hold     []time.Duration     // of each lane: until then a limit has no room
 	marks    map[*Item][]float64 // what had been spent of each limit when an item was sent
+	good     int                 // items without a result that have not proved hopeless
 	changed  int                 // changes that it knows
 	pause    time.Duration
 	strikes  int           // rejections without a Retry-After in a row
@@ -93,7 +97,7 @@ func (m *mirror) share(limits []Limit, foreign bool) []*limit {
 
 // forget gives back the concurrency of all requests.
 func (m *mirror) forget() {
-	m.frees, m.probed = nil, 0
+	m.frees, m.probed, m.good = nil, 0, 0
 	release(m.lanes)
 }
 
@@ -119,6 +123,9 @@ func (m *mirror) room(now time.Duration, item *Item) time.Duration {
 		then := l.after(at+up, min(need, l.size()))
 		if then == never {
 			return never
+		}
+		if b, ok := l.meter.(*bucket); ok && then > at+up && b.full < need+b.rate*float64(m.w.Serve.Jitter) {
+			then += m.w.Serve.Jitter.span() // there is no reserve in a bucket of one request
 		}
 		at = max(at, then-up)
 	}
@@ -247,10 +254,12 @@ type knowing struct {
 	guards   *guards
 	end      End
 	queues   [][]*Item
+	later    []*Item // hopeless ones, to be tried again once there are no others
 	failures map[*Item]int
 }
 
 func (k *knowing) Add(_ time.Time, item *Item) {
+	k.good++
 	k.queues[item.Lane] = append(k.queues[item.Lane], item)
 }
 
@@ -262,6 +271,12 @@ func (k *knowing) Next(t time.Time) (send []*Attempt, wake time.Time) {
 	}
 	if k.probed > 0 && now >= k.probed {
 		k.suspect, k.probed, k.strikes = false, 0, 0
+	}
+	if k.good == 0 {
+		for _, item := range k.later {
+			k.queues[item.Lane] = append(k.queues[item.Lane], item)
+		}
+		k.later = nil
 	}
 	next := never
 	if len(k.frees) > 0 {
@@ -322,14 +337,20 @@ func (k *knowing) Done(t time.Time, a *Attempt, r *Response) {
 	if r.cause == broken || r.cause == hopeless {
 		k.failures[a.Item]++
 	}
+	gone := r.cause == hopeless && k.failures[a.Item] == 1
 	switch {
 	case r.Status == 200:
+		gone = true
 		k.end(a.Item, true)
 	case r.cause == hopeless && (r.Status == 400 || r.Status == 429), k.failures[a.Item] >= k.w.Told.attempts():
+		gone = gone || r.cause != hopeless
 		k.end(a.Item, false)
-	case r.cause == hopeless: // after all others
-		k.queues[a.Item.Lane] = append(k.queues[a.Item.Lane], a.Item)
+	case r.cause == hopeless:
+		k.later = append(k.later, a.Item)
 	default:
 		k.queues[a.Item.Lane] = append([]*Item{a.Item}, k.queues[a.Item.Lane]...)
+	}
+	if gone {
+		k.good--
 	}
 }

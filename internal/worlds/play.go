@@ -176,11 +176,14 @@ func (p *play) add(item *Item) {
 	}
 }
 
-// wait records that an item waits to be sent, or no longer does.
+// wait records that an item waits to be sent, or no longer does. When odd items are sent again is the client's affair.
 func (p *play) wait(item *Item, by int) {
+	if item.odd != "" {
+		return
+	}
 	lane := &p.waiting[item.Lane]
 	lane.n += by
-	if by > 0 && item.odd == "" && lane.item == nil {
+	if by > 0 && lane.item == nil {
 		lane.item, lane.room = item, never
 	}
 	if lane.n == 0 {
@@ -367,14 +370,15 @@ func (p *play) kill() {
 	}
 }
 
-// idleBound is how long a client may send nothing while items wait and the provider has room, beyond twice the longest
-// wait that a response asked for and twice the deadline of an attempt, which an unexplained silence may be worth.
+// idleBound is how long a client may send nothing while items wait and the provider has room: beyond the longest window
+// of a limit, twice the longest wait that a response asked for and, where requests may hang, twice the deadline of an
+// attempt.
 const idleBound = 10 * time.Second
 
 func (p *play) finish() {
 	r := &p.result
 	r.Foreign, r.Refused = p.provider.foreign, p.provider.refused
-	if bound := idleBound + 2*p.patience + p.hangs(); r.Idle > bound {
+	if bound := idleBound + p.longestWindow() + 2*p.patience + p.hangs(); r.Idle > bound {
 		p.violate("nothing was sent for %v while there was room (bound %v)", r.Idle, bound)
 	}
 	good := make([]float64, p.w.Lanes)
@@ -383,10 +387,19 @@ func (p *play) finish() {
 			good[s.item.Lane] += 1 / r.Time.Seconds()
 		}
 	}
-	capacity := p.w.capacity(p.w.meanItem())
+	capacity := p.w.capacity()
 	for _, perSecond := range good {
 		r.Use = append(r.Use, perSecond/capacity)
 	}
+}
+
+func (p *play) longestWindow() (longest time.Duration) {
+	for _, l := range p.w.limits() {
+		if l.Kind != Bucket {
+			longest = max(longest, l.Burst.span())
+		}
+	}
+	return longest
 }
 
 // hangs returns what the deadline adds to the bound of idle time in a world where requests may hang.

@@ -77,11 +77,10 @@ func newProvider(w *World, c *clock, eager bool) *provider {
 
 // foreignUse returns what foreign clients use of a limit on average: per minute, or at once.
 func (w *World) foreignUse(l Limit) float64 {
-	item := w.meanItem()
 	if l.Dim == Concurrent {
-		return w.Foreign.Share * w.capacity(item) * float64(w.Serve.Latency+l.Late)
+		return w.Foreign.Share * w.capacity() * float64(w.Serve.Latency+l.Late)
 	}
-	return l.minute() * w.Foreign.Share * w.capacity(item) * max(w.cost(l.Dim, item), w.total(l.Dim, item))
+	return l.minute() * w.Foreign.Share * w.capacity() * w.meanCost(l.Dim)
 }
 
 func inForce(limits []Limit) (out []*limit) {
@@ -348,7 +347,7 @@ func (p *provider) reject(item *Item, v verdict) *Response {
 // startForeign lets other clients of the account send their mean request, on the first lane.
 func (p *provider) startForeign() {
 	item, burst := p.w.meanItem(), max(1, p.w.Foreign.Burst)
-	pause := Seconds(float64(burst) / (p.w.capacity(item) * p.w.Foreign.Share)).span()
+	pause := Seconds(float64(burst) / (p.w.capacity() * p.w.Foreign.Share)).span()
 	var next func()
 	next = func() {
 		for range burst {
@@ -377,19 +376,15 @@ func (w *World) meanItem() *Item {
 	return item
 }
 
-// capacity returns how many requests like item the limits of a lane allow in a second.
-func (w *World) capacity(item *Item) float64 {
+// capacity returns how many mean items the limits of a lane allow in a second.
+func (w *World) capacity() float64 {
 	least := math.Inf(1)
 	for _, l := range w.limits() {
 		if l.Dim == Concurrent {
 			least = min(least, l.N/float64(w.Serve.Latency+l.Late+w.Serve.Up+w.Serve.Down))
-			continue
+		} else {
+			least = min(least, l.N/l.minute()/max(w.meanCost(l.Dim), 1))
 		}
-		cost := max(w.total(l.Dim, item), 1)
-		if w.Charge.Tokens != Reserved {
-			cost = max(cost, w.cost(l.Dim, item))
-		}
-		least = min(least, l.N/l.minute()/cost)
 	}
 	if w.Serve.Workers > 0 {
 		least = min(least, float64(w.Serve.Workers)/float64(w.Serve.Latency))

@@ -176,16 +176,6 @@ func (d *drafter) dimensions() []Dimension {
 	return dims
 }
 
-// meanCost returns what a mean item uses of a limit.
-func (d *drafter) meanCost(dim Dimension) float64 {
-	item := d.meanItem()
-	cost := d.total(dim, item)
-	if d.Charge.Tokens != Reserved {
-		cost = max(cost, d.cost(dim, item))
-	}
-	return cost
-}
-
 // draftSpeech draws what the provider says about its limits.
 func (d *drafter) draftSpeech() {
 	s := &d.Show
@@ -348,8 +338,7 @@ func (d *drafter) fit() bool {
 	if d.Procs.N == 0 && d.chance(0.06) {
 		d.Procs = Processes{N: 2, Ledger: true}
 	}
-	item := d.meanItem()
-	rate := d.capacity(item)
+	rate := d.capacity()
 	start := math.Inf(1)
 	for _, l := range d.limits() {
 		if l.Dim == Concurrent {
@@ -402,7 +391,7 @@ func (d *drafter) guaranteeSuffices() bool {
 	}
 	item := d.meanItem()
 	for _, g := range d.guarantees() {
-		if g.Kind == Sliding && g.Dim != RPD && g.Dim != Concurrent && 1.15*requests*d.guarded(g.Dim, item) > g.N {
+		if g.Kind == Sliding && g.Dim != RPD && g.Dim != Concurrent && (1.1*requests+6)*d.guarded(g.Dim, item) > g.N {
 			return false
 		}
 	}

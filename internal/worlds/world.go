@@ -290,7 +290,7 @@ func (w *World) makeOdd(items []*Item) {
 		for i := range min(odd.Count, len(items)) {
 			at := next + i
 			if odd.Spread {
-				at = i*len(items)/odd.Count + len(items)/(2*odd.Count)
+				at = i*len(items)/odd.Count + len(items)/(2*odd.Count) + i%max(w.Lanes, 1)
 			}
 			if at >= len(items) {
 				break
@@ -344,6 +344,15 @@ func (w *World) total(d Dimension, item *Item) float64 {
 	default:
 		return w.cost(d, item)
 	}
+}
+
+// meanCost returns what a mean item uses of a limit.
+func (w *World) meanCost(d Dimension) float64 {
+	item := w.meanItem()
+	if w.Charge.Tokens == Reserved {
+		return w.total(d, item)
+	}
+	return max(w.cost(d, item), w.total(d, item))
 }
 
 // declared returns the charge that is known before a request is sent.
