@@ -6,15 +6,15 @@ import (
 )
 
 // Knowing is the reference client: it knows the limits, also after a change once a response has come from there, what
-// foreign clients use on average, what its other processes do, and the cause of each rejection. It does not know storms
+// the average use by foreign clients, the requests of its other instances, and the cause of each rejection. It does not know storms
 // and faults before it meets them, nor latencies.
 func Knowing(w *World) func(instance int, end End) Client {
-	m := newMirror(w)
+	m := newKnowledge(w)
 	one := *w
 	one.Procs = Processes{}
 	made, kept := map[int]bool{}, map[int]*guards{}
 	return func(instance int, end End) Client {
-		k := &knowing{mirror: m, end: end, queues: make([][]*Item, w.Lanes), failures: map[*Item]int{}}
+		k := &knowing{knowledge: m, end: end, queues: make([][]*Item, w.Lanes), failures: map[*Item]int{}}
 		shared := instance
 		if w.Procs.Ledger {
 			shared = 0
@@ -32,13 +32,13 @@ func Knowing(w *World) func(instance int, end End) Client {
 	}
 }
 
-// mirror is what the knowing client holds to be the provider's state.
-type mirror struct {
+// knowledge is the provider's state as the knowing client infers it. All instances share it.
+type knowledge struct {
 	w        *World
 	lanes    [][]*limit
 	frees    []free              // concurrency that is given back, in order
 	hold     []time.Duration     // of each lane: until then a limit has no room
-	marks    map[*Item][]float64 // what had been spent of each limit when an item was sent
+	marks    map[*Item][]float64 // tokens spent of each limit when an item was sent
 	good     int                 // items without a result that have not proved hopeless
 	changed  int                 // changes that it knows
 	pause    time.Duration
@@ -53,8 +53,8 @@ type free struct {
 	lane int
 }
 
-func newMirror(w *World) *mirror {
-	m := &mirror{w: w, hold: make([]time.Duration, w.Lanes), marks: map[*Item][]float64{}}
+func newKnowledge(w *World) *knowledge {
+	m := &knowledge{w: w, hold: make([]time.Duration, w.Lanes), marks: map[*Item][]float64{}}
 	foreign := w.Foreign.Share > 0
 	account := m.share(w.Account, foreign)
 	for lane := range w.Lanes {
@@ -65,7 +65,7 @@ func newMirror(w *World) *mirror {
 
 // share returns the part of limits that foreign clients leave, less a reserve for requests that jitter brings together
 // and for those that foreign clients send at once.
-func (m *mirror) share(limits []Limit, foreign bool) []*limit {
+func (m *knowledge) share(limits []Limit, foreign bool) []*limit {
 	w := m.w
 	out := inForce(limits)
 	for _, l := range out {
@@ -96,7 +96,7 @@ func (m *mirror) share(limits []Limit, foreign bool) []*limit {
 }
 
 // forget gives back the concurrency of all requests.
-func (m *mirror) forget() {
+func (m *knowledge) forget() {
 	m.frees, m.probed, m.good = nil, 0, 0
 	release(m.lanes)
 }
@@ -115,7 +115,7 @@ func release(lanes [][]*limit) {
 }
 
 // room returns the earliest instant at which an item may be sent.
-func (m *mirror) room(now time.Duration, item *Item) time.Duration {
+func (m *knowledge) room(now time.Duration, item *Item) time.Duration {
 	up := m.w.Serve.Up.span()
 	at := max(now, m.hold[item.Lane])
 	for _, l := range m.lanes[item.Lane] {
@@ -137,7 +137,7 @@ func (m *mirror) room(now time.Duration, item *Item) time.Duration {
 	return at
 }
 
-func (m *mirror) take(now time.Duration, item *Item) {
+func (m *knowledge) take(now time.Duration, item *Item) {
 	lane := m.lanes[item.Lane]
 	marks := make([]float64, len(lane))
 	for i, l := range lane {
@@ -149,8 +149,8 @@ func (m *mirror) take(now time.Duration, item *Item) {
 	m.marks[item] = marks
 }
 
-// giveBack returns what a request no longer uses, its concurrency once the provider counts it no more.
-func (m *mirror) giveBack(now time.Duration, item *Item, r *Response) {
+// giveBack returns unused charges of a request, and its concurrency at the instant when the provider releases it.
+func (m *knowledge) giveBack(now time.Duration, item *Item, r *Response) {
 	trip := m.w.Serve.Up + m.w.Serve.Down
 	for _, l := range m.lanes[item.Lane] {
 		if l.Dim == Concurrent {
@@ -164,8 +164,8 @@ func (m *mirror) giveBack(now time.Duration, item *Item, r *Response) {
 	}
 }
 
-// kept returns what a response leaves charged.
-func (m *mirror) kept(d Dimension, item *Item, r *Response) float64 {
+// kept returns the charge that remains after a response.
+func (m *knowledge) kept(d Dimension, item *Item, r *Response) float64 {
 	switch charged := m.w.Charge; {
 	case r.Status == 429 && !charged.Rejected, (r.Status == 503 || r.Status == 529) && !charged.Overload:
 		return 0
@@ -178,7 +178,7 @@ func (m *mirror) kept(d Dimension, item *Item, r *Response) float64 {
 }
 
 // refresh gives back the concurrency that is free by now.
-func (m *mirror) refresh(now time.Duration) {
+func (m *knowledge) refresh(now time.Duration) {
 	for len(m.frees) > 0 && m.frees[0].at <= now {
 		for _, l := range m.lanes[m.frees[0].lane] {
 			if l.Dim == Concurrent {
@@ -189,8 +189,8 @@ func (m *mirror) refresh(now time.Duration) {
 	}
 }
 
-// learn corrects the mirror by a response.
-func (m *mirror) learn(now time.Duration, item *Item, r *Response) {
+// learn corrects the state by a response.
+func (m *knowledge) learn(now time.Duration, item *Item, r *Response) {
 	for m.changed < len(m.w.Changes) && r.done != never && r.done >= m.w.Changes[m.changed].At.span() {
 		change := m.w.Changes[m.changed]
 		m.changed++
@@ -230,7 +230,7 @@ func (m *mirror) learn(now time.Duration, item *Item, r *Response) {
 }
 
 // judge says when to send again after a response. Whether a storm is over one request is to show.
-func (m *mirror) judge(now time.Duration, a *Attempt, r *Response) {
+func (m *knowledge) judge(now time.Duration, a *Attempt, r *Response) {
 	m.probed = 0
 	fresh := a.Sent.Sub(Epoch) >= m.rejected
 	switch {
@@ -250,7 +250,7 @@ func (m *mirror) judge(now time.Duration, a *Attempt, r *Response) {
 
 // knowing is one instance of the knowing client.
 type knowing struct {
-	*mirror
+	*knowledge
 	guards   *guards
 	end      End
 	queues   [][]*Item
@@ -342,7 +342,7 @@ func (k *knowing) Done(t time.Time, a *Attempt, r *Response) {
 	case r.Status == 200:
 		gone = true
 		k.end(a.Item, true)
-	case r.cause == hopeless && (r.Status == 400 || r.Status == 429), k.failures[a.Item] >= k.w.Told.attempts():
+	case r.cause == hopeless && (r.Status == 400 || r.Status == 429), k.failures[a.Item] >= k.w.Config.attempts():
 		gone = gone || r.cause != hopeless
 		k.end(a.Item, false)
 	case r.cause == hopeless:

@@ -37,12 +37,14 @@ type Loop struct {
 	Adapt      bool          // the number of workers grows by one in each round of successes and halves with a 429
 }
 
-// Loops are the retry loops that are measured beside a client.
-var Loops = map[string]Loop{
-	"sdk10":    {Workers: 10, Attempts: 3, Base: 500 * time.Millisecond, Max: 8 * time.Second, Jitter: 0.25, RetryAfter: time.Minute},
-	"sdk50":    {Workers: 50, Attempts: 3, Base: 500 * time.Millisecond, Max: 8 * time.Second, Jitter: 0.25, RetryAfter: time.Minute},
-	"tenacity": {Workers: 50, Attempts: 6, Base: time.Second, Max: time.Minute, Jitter: 1},
-	"aimd":     {Workers: 8, Attempts: 20, Base: 500 * time.Millisecond, Max: 20 * time.Second, Jitter: 0.5, RetryAfter: time.Minute, Adapt: true},
+// Loops returns the retry loops that are measured beside a client.
+func Loops() map[string]Loop {
+	return map[string]Loop{
+		"sdk10":    {Workers: 10, Attempts: 3, Base: 500 * time.Millisecond, Max: 8 * time.Second, Jitter: 0.25, RetryAfter: time.Minute},
+		"sdk50":    {Workers: 50, Attempts: 3, Base: 500 * time.Millisecond, Max: 8 * time.Second, Jitter: 0.25, RetryAfter: time.Minute},
+		"tenacity": {Workers: 50, Attempts: 6, Base: time.Second, Max: time.Minute, Jitter: 1},
+		"aimd":     {Workers: 8, Attempts: 20, Base: 500 * time.Millisecond, Max: 20 * time.Second, Jitter: 0.5, RetryAfter: time.Minute, Adapt: true},
+	}
 }
 
 // Maker makes the loop's instances.

@@ -8,15 +8,15 @@ import (
 // slack is the part of a token by which sums of floats may be off.
 const slack = 1e-6
 
-// meter counts what is taken from one limit.
+// meter counts the use of one limit.
 type meter interface {
-	// left returns what can be taken now. It is negative if more was taken than there was.
+	// left returns the room that there is now. It is negative after an overdraft.
 	left(now time.Duration) float64
-	// after returns the earliest instant from now on at which cost can be taken if nothing else is, or never.
+	// after returns the earliest instant from now on with room for cost if nothing else is taken, or never.
 	after(now time.Duration, cost float64) time.Duration
-	// take takes cost whether it is there or not; a negative cost is given back.
+	// take takes cost, even if there is no room; a negative cost is given back.
 	take(now time.Duration, cost float64)
-	// size returns what can be taken at most at once.
+	// size returns the most room that there can be.
 	size() float64
 	// refit changes the limit to n per minute, or n at once.
 	refit(now time.Duration, n float64)
@@ -128,7 +128,7 @@ func (f *fixed) refit(now time.Duration, n float64) {
 	f.full = max(n*f.window.Seconds()/f.perMinute, 1)
 }
 
-// sliding counts what was taken in the time just gone.
+// sliding counts the use within the time just gone.
 type sliding struct {
 	window    time.Duration
 	full      float64
@@ -179,7 +179,7 @@ func (s *sliding) take(now time.Duration, cost float64) {
 		s.entries = append(s.entries, taken{now, cost})
 		return
 	}
-	for i := len(s.entries) - 1; i >= 0 && cost < 0; i-- { // given back from what was taken last
+	for i := len(s.entries) - 1; i >= 0 && cost < 0; i-- { // from the newest entries
 		part := min(s.entries[i].cost, -cost)
 		s.entries[i].cost -= part
 		cost += part

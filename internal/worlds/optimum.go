@@ -3,7 +3,7 @@ package worlds
 import "time"
 
 // Optimum returns the least time in which a client that knows everything finishes all items that can succeed: the
-// limits and what is left of them, changes, storms and foreign clients. It sends each lane's items in the order of the
+// limits and their levels, changes, storms and foreign clients. It sends each lane's items in the order of the
 // queue and each retry as soon as the failure is known. It keeps the guarantees that the user configured, it leaves
 // foreign clients their requests, it never takes output tokens that are not there, and it sends each odd item once. It
 // returns false if there is no such time within an hour.
@@ -97,7 +97,7 @@ func (o *omniscient) attempt(item *Item) {
 		o.left--
 		return
 	}
-	expires := o.clock.now + o.w.Told.deadline()
+	expires := o.clock.now + o.w.Config.deadline()
 	r := o.provider.arrive(item, expires)
 	end := min(r.done, expires)
 	o.guards.take(o.clock.now, item)
@@ -115,8 +115,8 @@ func (o *omniscient) attempt(item *Item) {
 	}
 }
 
-// guards are the limits that the user configured, as bounds of what a client sends: at most N in every sliding minute,
-// or, with a configured burst, what a token bucket of that burst lets through.
+// guards hold a client to the configured limits: at most N sent in every sliding minute or, with a configured burst, at
+// most as a token bucket of that burst allows.
 type guards struct {
 	w     *World
 	lanes [][]*limit
@@ -124,10 +124,10 @@ type guards struct {
 
 // guarantees returns the configured limits as a client has to keep them.
 func (w *World) guarantees() (out []Limit) {
-	for _, l := range w.Told.Limits {
+	for _, l := range w.Config.Limits {
 		g := Limit{Dim: l.Dim, N: l.N, Kind: Sliding, Burst: 60}
-		if w.Told.Burst > 0 {
-			g.Kind, g.Burst = Bucket, w.Told.Burst
+		if w.Config.Burst > 0 {
+			g.Kind, g.Burst = Bucket, w.Config.Burst
 		}
 		if l.Dim == RPD {
 			g.Kind, g.Burst = Sliding, 24*60*60
@@ -144,7 +144,7 @@ func newGuards(w *World) *guards {
 	g := &guards{w: w}
 	account := inForce(w.guarantees())
 	for range w.Lanes {
-		if w.Told.Account {
+		if w.Config.Account {
 			g.lanes = append(g.lanes, account)
 		} else {
 			g.lanes = append(g.lanes, inForce(w.guarantees()))
@@ -153,10 +153,10 @@ func newGuards(w *World) *guards {
 	return g
 }
 
-// guarded returns what an item counts against a guarantee: the greater of what is reserved and what is used.
+// guarded returns the cost of an item under a guarantee: the greater of reserved and used tokens.
 func (w *World) guarded(d Dimension, item *Item) float64 {
-	mode := or(w.Told.Charge, Declared)
-	if w.Told.Charge == "" && w.Show.Dialect == "anthropic" {
+	mode := or(w.Config.Charge, Declared)
+	if w.Config.Charge == "" && w.Show.Dialect == "anthropic" {
 		mode = Actual
 	}
 	used := float64(item.input + item.output)

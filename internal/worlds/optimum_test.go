@@ -93,11 +93,11 @@ func TestOptimumOfUnequalItems(t *testing.T) {
 }
 
 func TestOptimumKeepsAGuarantee(t *testing.T) {
-	w := &World{Lanes: 1, Load: Load{Items: 130}, Serve: Serve{Latency: 1, Up: 0.1, Down: 0.1}, Told: Told{Limits: []Limit{{Dim: RPM, N: 60}}}}
+	w := &World{Lanes: 1, Load: Load{Items: 130}, Serve: Serve{Latency: 1, Up: 0.1, Down: 0.1}, Config: Config{Limits: []Limit{{Dim: RPM, N: 60}}}}
 	if got, _ := Optimum(w); got != 121200*time.Millisecond {
 		t.Errorf("60 a minute: %v, want two minutes and one response", got)
 	}
-	w.Told.Burst = 10
+	w.Config.Burst = 10
 	if got, _ := Optimum(w); got != 121200*time.Millisecond {
 		t.Errorf("60 a minute and 10 at once: %v, want 120 s and one response", got)
 	}

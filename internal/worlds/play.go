@@ -71,7 +71,7 @@ type play struct {
 	make     func(instance int, end End) Client
 	clients  []*instance
 	items    []*status
-	guards   []*guards // what is left of the guarantees: one for all instances, or one for each
+	guards   []*guards // the guarantees: one for all instances, or one for each
 	waiting  []waiting // of each lane
 	open     int       // items without an end
 	trace    func(format string, args ...any)
@@ -86,7 +86,7 @@ type instance struct {
 	wake time.Duration
 }
 
-// status is what has happened to an item.
+// status is the state of an item.
 type status struct {
 	item     *Item
 	added    bool
@@ -260,7 +260,7 @@ func (p *play) send(i int, a *Attempt) {
 	}
 	p.guard(i).take(now, a.Item)
 	p.note("send %d on %s, client %d", a.Item.ID, a.Item.LaneName(), i)
-	expires := now + p.w.Told.deadline()
+	expires := now + p.w.Config.deadline()
 	up := p.w.Serve.Up.span()
 	if p.w.Serve.Jitter > 0 {
 		up += time.Duration(draw(p.w.Seed, streamJitter, p.result.Sent) * float64(p.w.Serve.Jitter.span()))
@@ -341,7 +341,7 @@ func (p *play) end(item *Item, ok bool) {
 		return
 	}
 	p.result.Time = p.clock.now
-	if !ok && s.failures >= p.w.Told.attempts() {
+	if !ok && s.failures >= p.w.Config.attempts() {
 		p.result.GivenUp++
 	} else if !ok {
 		p.result.Failed++
@@ -402,10 +402,10 @@ func (p *play) longestWindow() (longest time.Duration) {
 	return longest
 }
 
-// hangs returns what the deadline adds to the bound of idle time in a world where requests may hang.
+// hangs returns the addition to the bound of idle time in a world where requests may hang.
 func (p *play) hangs() time.Duration {
 	if p.w.Faults.Hang > 0 || slices.ContainsFunc(p.w.Odd, func(o Odd) bool { return o.Kind == "hang" }) {
-		return 2 * p.w.Told.deadline()
+		return 2 * p.w.Config.deadline()
 	}
 	return 0
 }

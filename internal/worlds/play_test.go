@@ -20,7 +20,7 @@ func TestTheSameSeedIsPlayedTheSameWay(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(w, again) {
 			t.Fatalf("seed %d: %s is read as %+v, %v", seed, w.Line(), again, err)
 		}
-		maker := Loops["tenacity"].Maker
+		maker := Loops()["tenacity"].Maker
 		if a, b := Play(w, maker, nil), Play(again, maker, nil); !reflect.DeepEqual(a, b) {
 			t.Errorf("seed %d: %+v, then %+v", seed, a, b)
 		}
@@ -100,7 +100,7 @@ func hastyMaker(*World) func(int, End) Client {
 }
 
 func TestPlayNoticesABrokenGuarantee(t *testing.T) {
-	w := &World{Lanes: 1, Load: Load{Items: 61}, Serve: Serve{Latency: 1}, Told: Told{Limits: []Limit{{Dim: RPM, N: 60}}}}
+	w := &World{Lanes: 1, Load: Load{Items: 61}, Serve: Serve{Latency: 1}, Config: Config{Limits: []Limit{{Dim: RPM, N: 60}}}}
 	if r := Play(w, hastyMaker, nil); !strings.Contains(r.Violation, "guarantee") {
 		t.Errorf("61 requests at once: %+v", r)
 	}
@@ -190,7 +190,7 @@ func TestShrinkFindsASimpleWorld(t *testing.T) {
 		w = Random(seed)
 	}
 	small := Shrink(w, func(w *World) bool { return len(w.Storms) > 0 && w.Load.Items >= 7 })
-	want := fmt.Sprintf(`{"seed":0,"load":{"items":7},"lanes":1,"serve":{"latency":1},"storms":[{"at":0,"for":0,"status":%d}],"told":{}}`, small.Storms[0].Status)
+	want := fmt.Sprintf(`{"seed":0,"load":{"items":7},"lanes":1,"serve":{"latency":1},"storms":[{"at":0,"for":0,"status":%d}],"config":{}}`, small.Storms[0].Status)
 	if small.Line() != want || w.Line() == want {
 		t.Errorf("%s\nwant %s", small.Line(), want)
 	}

@@ -40,7 +40,7 @@ func (l *limit) change(now time.Duration, factor float64) {
 type provider struct {
 	w        *World
 	clock    *clock
-	lanes    [][]*limit // of each lane: its own limits, then those of the account
+	lanes    [][]*limit // of each lane: its own limits, then the limits of the account
 	accepted []int      // requests of each lane for which there was room
 	workers  []time.Duration
 	speaker  *speaker // nil: responses have neither headers nor bodies
@@ -58,7 +58,7 @@ func newProvider(w *World, c *clock, eager bool) *provider {
 	for _, change := range w.Changes {
 		c.at(change.At.span(), func() { p.change(change) })
 	}
-	for _, storm := range w.Storms { // whoever waits for the end is to be asked again
+	for _, storm := range w.Storms { // a client that waits for the end is asked again
 		c.at((storm.At + storm.For).span(), func() {})
 	}
 	if w.Foreign.Share > 0 {
@@ -75,7 +75,7 @@ func newProvider(w *World, c *clock, eager bool) *provider {
 	return p
 }
 
-// foreignUse returns what foreign clients use of a limit on average: per minute, or at once.
+// foreignUse returns the average use of a limit by foreign clients: per minute, or at once.
 func (w *World) foreignUse(l Limit) float64 {
 	if l.Dim == Concurrent {
 		return w.Foreign.Share * w.capacity() * float64(w.Serve.Latency+l.Late)
@@ -269,7 +269,7 @@ func (p *provider) worker(latency time.Duration) time.Duration {
 	return start
 }
 
-// charge takes a request's cost from all limits, and schedules what it takes or gives back until end.
+// charge takes a request's cost from all limits, and schedules later charges and returns until end.
 func (p *provider) charge(item *Item, r *Response, end time.Duration) {
 	now := p.clock.now
 	for _, l := range p.lanes[item.Lane] {
@@ -299,7 +299,7 @@ func (p *provider) charge(item *Item, r *Response, end time.Duration) {
 	}
 }
 
-// wasted returns what an item has taken from a limit if it failed: there was no output.
+// wasted returns the charge of an item that failed without output.
 func (w *World) wasted(d Dimension, item *Item) float64 {
 	return w.total(d, &Item{input: item.input, Max: item.Max})
 }
@@ -312,7 +312,7 @@ func (p *provider) produce(l *limit, output float64, end time.Duration) {
 	}
 }
 
-// verdict is what a provider has decided about a request.
+// verdict is the decision of a provider about a request.
 type verdict struct {
 	status int
 	cause  cause
@@ -336,7 +336,7 @@ func (p *provider) reject(item *Item, v verdict) *Response {
 	}
 	if v.cause == limited {
 		r.limit = v.limit.Dim
-		_, r.wait = p.lacking(item) // longer than what the response says if the rejection was charged
+		_, r.wait = p.lacking(item) // longer than the stated wait if the rejection was charged
 	}
 	if p.speaker != nil {
 		p.speaker.write(p, item, r, v)

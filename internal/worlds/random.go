@@ -30,7 +30,7 @@ type drafter struct {
 	*World
 	rate    float64 // requests per second that all lanes together are allowed
 	optimum float64 // that is aimed at, in seconds
-	account bool    // the limits are those of the account
+	account bool    // all lanes share the limits
 }
 
 func (d *drafter) chance(p float64) bool { return d.Float64() < p }
@@ -70,18 +70,18 @@ func (d *drafter) draft() {
 	if d.chance(0.08) {
 		d.Load.Late = d.seconds(1, 5)
 	}
-	d.Told.Attempts = 4 + d.IntN(5)
+	d.Config.Attempts = 4 + d.IntN(5)
 	d.Lanes = one(d, 1, 1, 1, 1, 1, 2, 3)
 	d.draftCharge()
 	if !d.chance(0.4) {
 		d.trouble()
 	}
-	for _, c := range d.Changes { // what foreign clients use has to remain
+	for _, c := range d.Changes { // foreign clients still need room after a change
 		d.Foreign.Share = min(d.Foreign.Share, math.Round(60*c.Factor)/100)
 	}
 	d.draftLimits()
 	d.draftSpeech()
-	d.draftTold()
+	d.draftConfig()
 }
 
 func (d *drafter) draftCharge() {
@@ -102,7 +102,7 @@ func (d *drafter) draftLimits() {
 		split = 1
 	}
 	burst, kind := d.burst(), one(d, Bucket, Bucket, Bucket, Bucket, Fixed, Sliding)
-	if d.Charge.Tokens == Reserved || d.Charge.Tokens == Actual { // a short window forgets what it would have to correct
+	if d.Charge.Tokens == Reserved || d.Charge.Tokens == Actual { // a short window has forgotten the charge that is to be corrected
 		kind = Bucket
 	}
 	if kind != Bucket { // how well unequal items fill a window is luck
@@ -170,13 +170,13 @@ func (d *drafter) dimensions() []Dimension {
 	if d.chance(0.05) {
 		dims = append(slices.Clone(dims), RPD)
 	}
-	if d.Show.Dialect == "bare" && d.Told.Deadline == 0 && d.chance(0.15) { // who waits there must not time out
+	if d.Show.Dialect == "bare" && d.Config.Deadline == 0 && d.chance(0.15) { // waiting there must not time out
 		d.Serve.Workers = int(max(1, d.rate*float64(d.Serve.Latency)))
 	}
 	return dims
 }
 
-// draftSpeech draws what the provider says about its limits.
+// draftSpeech draws how the provider reports its limits.
 func (d *drafter) draftSpeech() {
 	s := &d.Show
 	s.RetryAfter = one(d, "", "", "right", "right", "ms", "short", "constant", "date")
@@ -191,12 +191,12 @@ func (d *drafter) draftSpeech() {
 	s.Cached = d.seconds(0.2, 3)
 }
 
-// draftTold draws what the user configured, and headers so that both together make the knowledge that was drawn.
-func (d *drafter) draftTold() {
+// draftConfig draws the configuration and the headers, so that both together make the knowledge that was drawn.
+func (d *drafter) draftConfig() {
 	s := &d.Show
 	if d.chance(0.35) {
 		if all := d.limits(); all[0].Dim != Concurrent {
-			d.Told.Burst = all[0].Burst
+			d.Config.Burst = all[0].Burst
 		}
 	}
 	any := func() string {
@@ -205,37 +205,37 @@ func (d *drafter) draftTold() {
 	switch draw := d.Float64(); {
 	case draw < 0.13: // configured rightly
 		s.Headers = any()
-		d.tell(1)
-		d.Told.Charge = d.Charge.Tokens
+		d.configure(1)
+		d.Config.Charge = d.Charge.Tokens
 	case draw < 0.23: // shown
 		s.Headers, s.Only = one(d, "right", "right", "right", "rounded"), ""
 		if s.Dialect == "bare" || s.Dialect == "gemini" {
 			s.Dialect = "openai"
 		}
-		d.tell(1)
-		d.Told.Limits = slices.DeleteFunc(d.Told.Limits, func(l Limit) bool {
+		d.configure(1)
+		d.Config.Limits = slices.DeleteFunc(d.Config.Limits, func(l Limit) bool {
 			_, named := headerNames[s.Dialect][l.Dim]
 			return named
 		})
 	case draw < 0.49: // known in part
 		s.Headers = one(d, "", "", "early", "end", "cached", "units", "other")
-		d.tell(1)
-		if n := len(d.Told.Limits); n > 1 {
-			d.Told.Limits = slices.Delete(d.Told.Limits, 0, 1+d.IntN(n-1))
+		d.configure(1)
+		if n := len(d.Config.Limits); n > 1 {
+			d.Config.Limits = slices.Delete(d.Config.Limits, 0, 1+d.IntN(n-1))
 		} else if s.Headers == "" {
-			d.Told.Limits = nil
+			d.Config.Limits = nil
 			s.Dialect, s.Headers = "openai", one(d, "early", "end", "cached", "units")
 		}
 	case draw < 0.77: // configured wrongly
 		s.Headers = any()
-		d.tell(1)
+		d.configure(1)
 		if d.chance(0.5) {
-			d.Told.Charge = d.Charge.Tokens
+			d.Config.Charge = d.Charge.Tokens
 		}
 		factor := one(d, d.scaled(0.3, 0.9), d.scaled(1.1, 3))
-		for i := range d.Told.Limits {
+		for i := range d.Config.Limits {
 			if i == 0 || d.chance(0.5) {
-				d.Told.Limits[i].N = max(1, math.Round(d.Told.Limits[i].N*factor))
+				d.Config.Limits[i].N = max(1, math.Round(d.Config.Limits[i].N*factor))
 			}
 		}
 	default: // unknown
@@ -243,15 +243,15 @@ func (d *drafter) draftTold() {
 	}
 }
 
-// tell configures all limits, times factor.
-func (d *drafter) tell(factor float64) {
+// configure configures all limits, times factor.
+func (d *drafter) configure(factor float64) {
 	for _, l := range d.limits() {
 		if l.Dim != RPD {
-			d.Told.Limits = append(d.Told.Limits, Limit{Dim: l.Dim, N: math.Round(l.N * factor)})
+			d.Config.Limits = append(d.Config.Limits, Limit{Dim: l.Dim, N: math.Round(l.N * factor)})
 		}
 	}
-	d.Shuffle(len(d.Told.Limits), func(i, j int) {
-		d.Told.Limits[i], d.Told.Limits[j] = d.Told.Limits[j], d.Told.Limits[i]
+	d.Shuffle(len(d.Config.Limits), func(i, j int) {
+		d.Config.Limits[i], d.Config.Limits[j] = d.Config.Limits[j], d.Config.Limits[i]
 	})
 }
 
@@ -300,7 +300,7 @@ func (d *drafter) draftFaults() {
 	}
 	if f.Hang > 0 || len(d.Odd) > 0 && d.Odd[0].Kind == "hang" {
 		d.Serve.Latency = min(d.Serve.Latency, 1)
-		d.Told.Deadline = Seconds(math.Round(d.between(5, 10)))
+		d.Config.Deadline = Seconds(math.Round(d.between(5, 10)))
 	}
 }
 
@@ -384,9 +384,9 @@ func (d *drafter) guaranteeSuffices() bool {
 	f := d.Faults
 	requests := float64(d.Load.Items) * (1 + 1.5*(f.Fast+f.Slow+f.Reset+f.Hang+f.Stray+f.Overloaded))
 	for _, odd := range d.Odd {
-		requests += float64(odd.Count * d.Told.attempts())
+		requests += float64(odd.Count * d.Config.attempts())
 	}
-	if !d.Told.Account {
+	if !d.Config.Account {
 		requests /= float64(d.Lanes)
 	}
 	item := d.meanItem()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Response is what a client gets for an attempt: the raw response of a provider, or an error of the connection.
+// Response is the end of an attempt: the raw response of a provider, or an error of the connection.
 type Response struct {
 	Status int         // 0: no response, see Err
 	Header http.Header // nil without a response
@@ -34,7 +34,7 @@ func newSpeaker(w *World) *speaker {
 	return &speaker{show: w.Show, cached: make([][]figure, w.Lanes), at: make([]time.Duration, w.Lanes)}
 }
 
-// figure is what a provider shows of one limit.
+// figure is a limit as headers show it.
 type figure struct {
 	dim         Dimension
 	limit, left float64
@@ -313,7 +313,7 @@ func (s *speaker) limited(item *Item, v verdict) []byte {
 	return s.envelope(429, kind, text, gemini)
 }
 
-// requested returns what a rejection says that the request asked for.
+// requested returns the cost that a rejection states.
 func requested(dim Dimension, item *Item, v verdict) float64 {
 	switch {
 	case dim == v.limit.Dim:

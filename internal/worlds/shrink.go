@@ -32,7 +32,7 @@ func Shrink(w *World, fails func(*World) bool) *World {
 func (w *World) clone() *World {
 	out := new(World)
 	if err := json.Unmarshal([]byte(w.Line()), out); err != nil {
-		panic(err) // what Line writes is read
+		panic(err) // Line writes nothing else
 	}
 	return out
 }
@@ -47,7 +47,7 @@ func (w *World) valid() bool {
 			return false
 		}
 	}
-	for _, l := range w.Told.Limits {
+	for _, l := range w.Config.Limits {
 		if l.N <= 0 || l.Dim == "" {
 			return false
 		}

@@ -1,5 +1,5 @@
 // Package worlds measures schedulers in random worlds: simulated LLM providers in virtual time, with the limits, faults,
-// storms and headers that real ones have, and with what a user may have configured about them.
+// storms and headers of real ones, and with right, wrong or missing configuration.
 //
 // [Random] makes a [World] of a seed, [Play] plays it with a [Client], and [Optimum] is the least time in which that can
 // be done. The package knows nothing of the scheduler that it measures.
@@ -58,7 +58,7 @@ type World struct {
 	Faults  Faults    `json:"faults,omitzero"`
 	Odd     []Odd     `json:"odd,omitempty"`
 	Foreign Foreign   `json:"foreign,omitzero"`
-	Told    Told      `json:"told"`
+	Config  Config    `json:"config"`
 	Procs   Processes `json:"procs,omitzero"`
 }
 
@@ -93,7 +93,7 @@ func (l Limit) minute() float64 {
 	return 60
 }
 
-// Charge says what a provider charges.
+// Charge describes how a provider charges requests.
 type Charge struct {
 	Tokens   string `json:"tokens,omitempty"`   // Declared, Sum, Reserved or Actual; default Declared
 	Rejected bool   `json:"rejected,omitempty"` // rejected requests are charged
@@ -113,7 +113,7 @@ type Serve struct {
 	Reject  Seconds `json:"reject,omitempty"`  // time that a rejection takes at the provider
 }
 
-// Show says what a provider tells about its limits. Its words are in response.go.
+// Show describes how a provider reports its limits. Its texts are in response.go.
 type Show struct {
 	Dialect    string  `json:"dialect,omitempty"`     // "openai" (default), "anthropic", "gemini" or "bare"
 	Headers    string  `json:"headers,omitempty"`     // "" (none), "right", "rounded", "early", "end", "cached", "constant", "other", "units"
@@ -171,8 +171,8 @@ type Processes struct {
 	Kills  []Seconds `json:"kills,omitempty"`  // instants at which all are killed and started anew
 }
 
-// Told is what the user configured.
-type Told struct {
+// Config holds the limits and options that the user configured.
+type Config struct {
 	Limits   []Limit `json:"limits,omitempty"`  // only Dim and N matter
 	Account  bool    `json:"account,omitempty"` // they are limits of the account, not of each lane
 	Burst    Seconds `json:"burst,omitempty"`   // 0: not configured
@@ -182,7 +182,7 @@ type Told struct {
 }
 
 // limit returns the configured limit of a dimension, or 0.
-func (t Told) limit(d Dimension) float64 {
+func (t Config) limit(d Dimension) float64 {
 	for _, l := range t.Limits {
 		if l.Dim == d {
 			return l.N
@@ -191,8 +191,8 @@ func (t Told) limit(d Dimension) float64 {
 	return 0
 }
 
-func (t Told) attempts() int           { return or(t.Attempts, 6) }
-func (t Told) deadline() time.Duration { return or(t.Deadline, 60).span() }
+func (t Config) attempts() int           { return or(t.Attempts, 6) }
+func (t Config) deadline() time.Duration { return or(t.Deadline, 60).span() }
 
 // or returns value, or other if it is zero.
 func or[T comparable](value, other T) T {
@@ -317,12 +317,12 @@ func (w *World) tooLarge() int {
 	return int(tokens)
 }
 
-// limits returns the limits of a lane: its own and those of the account.
+// limits returns the limits of a lane: its own and the limits of the account.
 func (w *World) limits() []Limit {
 	return append(w.Lane[:len(w.Lane):len(w.Lane)], w.Account...)
 }
 
-// cost returns what an item takes from a limit at arrival.
+// cost returns the charge of an item at arrival.
 func (w *World) cost(d Dimension, item *Item) float64 {
 	switch {
 	case d == ITPM || d == TPM && w.Charge.Tokens == Actual:
@@ -334,7 +334,7 @@ func (w *World) cost(d Dimension, item *Item) float64 {
 	}
 }
 
-// total returns what an item has taken from a limit when its response has ended.
+// total returns the charge of an item once its response has ended.
 func (w *World) total(d Dimension, item *Item) float64 {
 	switch {
 	case d == TPM && (w.Charge.Tokens == Actual || w.Charge.Tokens == Reserved):
@@ -346,7 +346,7 @@ func (w *World) total(d Dimension, item *Item) float64 {
 	}
 }
 
-// meanCost returns what a mean item uses of a limit.
+// meanCost returns the final charge of a mean item; at least its charge at arrival if that is never returned.
 func (w *World) meanCost(d Dimension) float64 {
 	item := w.meanItem()
 	if w.Charge.Tokens == Reserved {
@@ -371,11 +371,8 @@ func declared(mode string, d Dimension, input, maxTokens int) float64 {
 	}
 }
 
-// Classes are the classes of worlds, in the order of reports.
-var Classes = []string{"known", "partly", "unknown", "troubled"}
-
 // Class returns the world's class: "troubled" if there are changes, storms, faults, kills or other users of the limits;
-// otherwise what is known of the limits, where "partly" includes wrong configuration.
+// otherwise the knowledge of the limits, where "partly" includes wrong configuration.
 func (w *World) Class() string {
 	if w.Shared() || w.Faulty() || len(w.Changes)+len(w.Storms)+len(w.Procs.Kills) > 0 {
 		return "troubled"
@@ -383,15 +380,15 @@ func (w *World) Class() string {
 	return map[string]string{"right": "known", "partly": "partly", "wrong": "partly", "unknown": "unknown"}[w.Knowledge()]
 }
 
-// Shared reports whether something uses the limits that the client was not told of.
+// Shared reports whether another client, process or lane uses the limits and the configuration does not say so.
 func (w *World) Shared() bool {
-	return w.Foreign.Share > 0 || w.Procs.N > 1 && !w.Procs.Ledger || w.Lanes > 1 && len(w.Account) > 0 && !w.Told.Account
+	return w.Foreign.Share > 0 || w.Procs.N > 1 && !w.Procs.Ledger || w.Lanes > 1 && len(w.Account) > 0 && !w.Config.Account
 }
 
 // Faulty reports whether requests fail for which there is room.
 func (w *World) Faulty() bool { return w.Faults != Faults{} || len(w.Odd) > 0 }
 
-// Knowledge returns what the client can know of the limits before it meets them: "right" if each is configured rightly
+// Knowledge returns how much the client can know of the limits before it meets them: "right" if each is configured rightly
 // or shown in right headers, "wrong" if any is configured wrongly, "unknown" if none is known, otherwise "partly".
 func (w *World) Knowledge() string {
 	known, wrong, all := 0, false, 0
@@ -402,14 +399,14 @@ func (w *World) Knowledge() string {
 			continue
 		}
 		all++
-		told := w.Told.limit(l.Dim)
+		configured := w.Config.limit(l.Dim)
 		_, named := headerNames[or(w.Show.Dialect, "openai")][l.Dim]
 		switch {
-		case told > 0 && math.Abs(told/l.N-1) > 0.02:
+		case configured > 0 && math.Abs(configured/l.N-1) > 0.02:
 			wrong = true
-		case told > 0 && (shown || l.Dim != TPM && l.Dim != OTPM || w.charges() == w.Told.Charge), shown && named:
+		case configured > 0 && (shown || l.Dim != TPM && l.Dim != OTPM || w.charges() == w.Config.Charge), shown && named:
 			known++
-		case hinted && named, told > 0:
+		case hinted && named, configured > 0:
 			known, all = known+1, all+1
 		}
 	}

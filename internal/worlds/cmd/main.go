@@ -18,7 +18,7 @@ import (
 
 func clients() map[string]worlds.Maker {
 	makers := map[string]worlds.Maker{"knowing": worlds.Knowing}
-	for name, loop := range worlds.Loops {
+	for name, loop := range worlds.Loops() {
 		makers[name] = loop.Maker
 	}
 	return makers
@@ -74,13 +74,13 @@ func survey(n int, first uint64, name, class string, loops bool) error {
 		return nil
 	}
 	names := []string{}
-	for name := range worlds.Loops {
+	for name := range worlds.Loops() {
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	for _, name := range names {
 		fmt.Println(name)
-		worlds.Print(os.Stdout, worlds.Survey(first, n, class, worlds.Loops[name].Maker))
+		worlds.Print(os.Stdout, worlds.Survey(first, n, class, worlds.Loops()[name].Maker))
 	}
 	return nil
 }
