@@ -120,7 +120,7 @@ func (d *drafter) draftLimits() {
 		if kind == Fixed || kind == Sliding {
 			l.Burst = one[Seconds](d, 1, 1, 5, 10)
 		}
-		if l.Kind == Fixed && d.optimum < 20 && d.chance(0.3) { // a minute that ends during the run
+		if l.Kind == Fixed && d.minuteFits() && d.chance(0.4) { // a minute that ends during the run
 			l.Burst, l.Used = 60, 0
 			l.Phase = 60 - Seconds(math.Round(d.optimum*d.between(0.4, 0.9)))
 		}
@@ -137,6 +137,12 @@ func (d *drafter) draftLimits() {
 		return
 	}
 	d.Lane = limits
+}
+
+// minuteFits reports whether a fixed window of a minute makes a fair world: one wave of requests that are charged
+// without a result must not cost a whole minute.
+func (d *drafter) minuteFits() bool {
+	return d.optimum < 20 && len(d.Changes) == 0 && !d.Charge.Rejected && !d.Charge.Overload
 }
 
 func (d *drafter) concurrency(split float64, binding bool) float64 {
@@ -383,6 +389,7 @@ func (d *drafter) fit() bool {
 func (d *drafter) guaranteeSuffices() bool {
 	f := d.Faults
 	requests := float64(d.Load.Items) * (1 + 1.5*(f.Fast+f.Slow+f.Reset+f.Hang+f.Stray+f.Overloaded))
+	requests *= 1 + 0.25*float64(len(d.Storms))
 	for _, odd := range d.Odd {
 		requests += float64(odd.Count * d.Config.attempts())
 	}
