@@ -77,7 +77,7 @@ func (d *drafter) draft() {
 		d.trouble()
 	}
 	for _, c := range d.Changes { // foreign clients still need room after a change
-		d.Foreign.Share = min(d.Foreign.Share, math.Round(60*c.Factor)/100)
+		d.Foreign.Share = min(d.Foreign.Share, math.Round(35*c.Factor)/100)
 	}
 	d.draftLimits()
 	d.draftSpeech()
@@ -348,6 +348,9 @@ func (d *drafter) fit() bool {
 	start := math.Inf(1)
 	for _, l := range d.limits() {
 		if l.Dim == Concurrent {
+			if d.Foreign.Share > 0 && l.N < 10 { // too few to share
+				return false
+			}
 			d.Foreign.Burst = min(d.Foreign.Burst, 1)
 		} else if l.Dim != RPD {
 			start = min(start, newMeter(l).left(0)/max(d.meanCost(l.Dim), 1))
