@@ -14,10 +14,11 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/worlds"
+	"github.com/sluice-llm/sluice/internal/worlds/gated"
 )
 
 func clients() map[string]worlds.Maker {
-	makers := map[string]worlds.Maker{"knowing": worlds.Knowing}
+	makers := map[string]worlds.Maker{"knowing": worlds.Knowing, "sluice": gated.Client}
 	for name, loop := range worlds.Loops() {
 		makers[name] = loop.Maker
 	}
