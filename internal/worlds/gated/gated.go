@@ -2,18 +2,22 @@
 package gated
 
 import (
-	"container/heap"
+	"cmp"
+	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
-	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/gate"
 	"github.com/sluice-llm/sluice/internal/worlds"
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// maxThrottles is the Scheduler's default.
-const maxThrottles = 20
+// The Scheduler's defaults.
+const (
+	defaultAttempts = 6
+	maxThrottles    = 20
+)
 
 // providers are the rows of the registry that speak as a world's dialect does.
 var providers = map[string]string{"": "openai", "openai": "openai", "anthropic": "anthropic", "gemini": "gemini", "bare": "openai-compatible"}
@@ -30,13 +34,15 @@ func Client(w *worlds.World) func(instance int, end worlds.End) worlds.Client {
 		panic("no provider of dialect " + w.Show.Dialect)
 	}
 	return func(instance int, end worlds.End) worlds.Client {
-		c := &client{world: w, provider: row, end: end, member: "member-" + strconv.Itoa(instance), calls: map[*gate.Ticket]*call{}}
-		cfg := gate.Config{Attempts: attempts(w), MaxThrottles: maxThrottles, Charge: charge(w)}
-		told := limits(w.Config)
+		c := &client{world: w, provider: row, end: end, member: "member-" + strconv.Itoa(instance),
+			items: map[*gate.Ticket]*worlds.Item{}, sent: map[*worlds.Attempt]*gate.Ticket{}}
+		cfg := gate.Config{Attempts: cmp.Or(w.Config.Attempts, defaultAttempts), MaxThrottles: maxThrottles, Charge: charge(w),
+			Random: rand.New(rand.NewPCG(w.Seed, uint64(instance))).Int64N}
+		configured := limits(w.Config)
 		if w.Config.Account {
-			cfg.Account = told
+			cfg.Account = configured
 		} else {
-			cfg.Limits = told
+			cfg.Limits = configured
 		}
 		if w.Procs.Ledger {
 			c.ledger, cfg.Remote = ledger, true
@@ -51,13 +57,6 @@ func Client(w *worlds.World) func(instance int, end worlds.End) worlds.Client {
 	}
 }
 
-func attempts(w *worlds.World) int {
-	if w.Config.Attempts > 0 {
-		return w.Config.Attempts
-	}
-	return 6
-}
-
 func charge(w *worlds.World) gate.Charge {
 	if w.Config.Charge == worlds.Actual || w.Config.Charge == "" && w.Show.Dialect == "anthropic" {
 		return gate.ChargeActual
@@ -65,37 +64,16 @@ func charge(w *worlds.World) gate.Charge {
 	return gate.ChargeDeclared
 }
 
-func limits(told worlds.Config) gate.Limits {
-	l := gate.Limits{Burst: time.Duration(float64(told.Burst) * float64(time.Second))}
-	for _, limit := range told.Limits {
-		switch n := int(limit.N); limit.Dim {
-		case worlds.RPM:
-			l.RPM = n
-		case worlds.TPM:
-			l.TPM = n
-		case worlds.ITPM:
-			l.ITPM = n
-		case worlds.OTPM:
-			l.OTPM = n
-		case worlds.RPD:
-			l.RPD = n
-		case worlds.Concurrent:
-			l.Concurrent = n
+func limits(configured worlds.Config) gate.Limits {
+	l := gate.Limits{Burst: time.Duration(float64(configured.Burst) * float64(time.Second))}
+	for _, limit := range configured.Limits {
+		var d gate.Dimension
+		if err := d.UnmarshalText([]byte(limit.Dim)); err != nil {
+			panic(err) // both packages have the names that files have
 		}
+		*l.At(d) = int(limit.N)
 	}
 	return l
-}
-
-// call is an item on its way.
-type call struct {
-	item      *worlds.Item
-	ticket    *gate.Ticket
-	attempt   int
-	throttles int
-	overloads int
-	queued    time.Time
-	order     uint64
-	attempted *worlds.Attempt
 }
 
 // client is one instance.
@@ -104,13 +82,20 @@ type client struct {
 	provider provider.Provider
 	gate     *gate.Gate
 	end      worlds.End
-	ledger   *gate.Shared // nil: budgets are its own
+	ledger   *gate.Shared // nil: the instance has its own
 	member   string
-	calls    map[*gate.Ticket]*call
-	out      map[*worlds.Attempt]*call
-	later    backoffs
-	recall   map[string]gate.Memory // of an earlier life
-	memory   map[string]gate.Memory // nil: nothing is saved
+	items    map[*gate.Ticket]*worlds.Item    // that have no result
+	sent     map[*worlds.Attempt]*gate.Ticket // in flight
+	backoff  []retry                          // by instant
+	recall   map[string]gate.Memory           // of an earlier life
+	memory   map[string]gate.Memory           // nil: nothing is saved
+}
+
+// retry is an attempt that waits on its own.
+type retry struct {
+	at     time.Time
+	item   *worlds.Item
+	ticket *gate.Ticket
 }
 
 func (c *client) Add(now time.Time, item *worlds.Item) {
@@ -118,45 +103,37 @@ func (c *client) Add(now time.Time, item *worlds.Item) {
 		c.gate.Recall(now, m)
 		delete(c.recall, item.LaneName())
 	}
-	c.acquire(now, &call{item: item, attempt: 1}, false)
+	c.acquire(now, item, &gate.Ticket{Call: gate.Call{ID: strconv.Itoa(item.ID), Lane: item.LaneName(), Tenant: strconv.Itoa(item.Tenant),
+		Cost: gate.Cost{Input: item.Input, MaxOutput: item.Max}}})
 }
 
-func (c *client) acquire(now time.Time, k *call, front bool) {
-	k.ticket = &gate.Ticket{
-		Call: gate.Call{ID: strconv.Itoa(k.item.ID), Lane: k.item.LaneName(), Tenant: strconv.Itoa(k.item.Tenant),
-			Cost: gate.Cost{Input: k.item.Input, MaxOutput: k.item.Max}},
-		Attempt: k.attempt, Throttles: k.throttles, Overloads: k.overloads, Queued: k.queued, Order: k.order, Front: front,
+func (c *client) acquire(now time.Time, item *worlds.Item, t *gate.Ticket) {
+	if !c.gate.Acquire(now, t) {
+		c.end(item, false)
+		return
 	}
-	c.calls[k.ticket] = k
-	if !c.gate.Acquire(now, k.ticket) {
-		delete(c.calls, k.ticket)
-		c.end(k.item, false)
-	}
-	k.queued, k.order = k.ticket.Queued, k.ticket.Order
+	c.items[t] = item
 }
 
 func (c *client) Next(now time.Time) (send []*worlds.Attempt, wake time.Time) {
-	for len(c.later) > 0 && !c.later[0].at.After(now) {
-		k := heap.Pop(&c.later).(backoff).call
-		c.acquire(now, k, true)
+	for len(c.backoff) > 0 && !c.backoff[0].at.After(now) {
+		r := c.backoff[0]
+		c.backoff = c.backoff[1:]
+		c.acquire(now, r.item, r.ticket)
 	}
 	c.gate.Tick(now)
 	c.exchange(now)
 	for _, t := range c.gate.Granted() {
-		k := c.calls[t]
-		k.attempted = &worlds.Attempt{Item: k.item}
-		if c.out == nil {
-			c.out = map[*worlds.Attempt]*call{}
-		}
-		c.out[k.attempted] = k
+		a := &worlds.Attempt{Item: c.items[t]}
+		c.sent[a] = t
 		c.gate.Sent(now, t)
-		send = append(send, k.attempted)
+		send = append(send, a)
 	}
 	wake = c.gate.Next()
-	if len(c.later) > 0 && (wake.IsZero() || c.later[0].at.Before(wake)) {
-		wake = c.later[0].at
+	if len(c.backoff) > 0 && (wake.IsZero() || c.backoff[0].at.Before(wake)) {
+		wake = c.backoff[0].at
 	}
-	if c.ledger != nil { // another member may give back
+	if c.ledger != nil { // another instance may give back
 		if soon := now.Add(20 * time.Millisecond); wake.IsZero() || soon.Before(wake) {
 			wake = soon
 		}
@@ -164,82 +141,82 @@ func (c *client) Next(now time.Time) (send []*worlds.Attempt, wake time.Time) {
 	return send, wake
 }
 
-// exchange carries what the gate says to the ledger, and the ledger's replies back.
+// exchange carries requests of the gate to the ledger, and the ledger's replies back.
 func (c *client) exchange(now time.Time) {
 	for c.ledger != nil {
 		fixes, settles, asks := c.gate.Outbox()
 		if len(fixes)+len(settles)+len(asks) == 0 {
 			return
 		}
-		batches := map[string]*gate.Batch{}
-		of := func(lane string) *gate.Batch {
-			if batches[lane] == nil {
-				batches[lane] = &gate.Batch{Lane: lane}
-			}
-			return batches[lane]
-		}
-		for _, f := range fixes {
-			of(f.Lane).Corrections = append(of(f.Lane).Corrections, f)
-		}
-		for _, s := range settles {
-			of(s.Lane).Settlements = append(of(s.Lane).Settlements, s)
-		}
-		for _, a := range asks {
-			of(a.Lane).Waiting, of(a.Lane).Asks = a.Waiting, a.Calls
-		}
 		for lane := range c.world.Lanes {
-			name := (&worlds.Item{Lane: lane}).LaneName()
-			b := batches[name]
-			if b == nil {
-				continue
-			}
-			for _, k := range c.out {
-				if k.item.LaneName() == name {
-					b.Renewed = append(b.Renewed, k.ticket.ID)
-				}
-			}
-			r, _ := c.ledger.Exchange(now, c.member, b)
-			if len(b.Asks) > 0 {
-				c.gate.Reply(now, name, r)
-			} else {
-				c.gate.Told(now, name, &r.News, false)
-			}
+			c.exchangeLane(now, (&worlds.Item{Lane: lane}).LaneName(), fixes, settles, asks)
 		}
+	}
+}
+
+func (c *client) exchangeLane(now time.Time, lane string, fixes []gate.Correction, settles []gate.Settlement, asks []gate.Asks) {
+	b := gate.Batch{Lane: lane}
+	for _, f := range fixes {
+		if f.Lane == lane {
+			b.Corrections = append(b.Corrections, f)
+		}
+	}
+	for _, s := range settles {
+		if s.Lane == lane {
+			b.Settlements = append(b.Settlements, s)
+		}
+	}
+	for _, a := range asks {
+		if a.Lane == lane {
+			b.Waiting, b.Asks = a.Waiting, a.Calls
+		}
+	}
+	if len(b.Corrections)+len(b.Settlements)+len(b.Asks) == 0 {
+		return
+	}
+	for _, t := range c.sent {
+		if t.Call.Lane == lane {
+			b.Renewed = append(b.Renewed, t.ID)
+		}
+	}
+	if r, _ := c.ledger.Exchange(now, c.member, &b); len(b.Asks) > 0 {
+		c.gate.Reply(now, lane, r)
+	} else {
+		c.gate.Told(now, lane, &r.News, false)
 	}
 }
 
 func (c *client) Head(now time.Time, a *worlds.Attempt, r *worlds.Response) {
-	c.gate.Answered(now, c.out[a].ticket, c.provider.Readings(r.Header, now))
+	c.gate.Answered(now, c.sent[a], c.provider.Readings(r.Header, now))
 }
 
 func (c *client) Done(now time.Time, a *worlds.Attempt, r *worlds.Response) {
-	k := c.out[a]
-	delete(c.out, a)
-	delete(c.calls, k.ticket)
+	t, lane := c.sent[a], a.Item.LaneName()
+	delete(c.sent, a)
+	delete(c.items, t)
 	o := c.outcome(now, r)
-	d := c.gate.Release(now, k.ticket, &o)
+	d := c.gate.Release(now, t, &o)
 	if c.memory != nil {
-		c.memory[k.item.LaneName()] = c.gate.Memory(now, k.item.LaneName())
+		c.memory[lane] = c.gate.Memory(now, lane)
 	}
+	if d.Action != gate.Again {
+		c.end(a.Item, d.Action == gate.Done)
+		return
+	}
+	next := &gate.Ticket{Call: t.Call, Attempt: t.Attempt, Throttles: t.Throttles, Overloads: t.Overloads, Queued: t.Queued, Order: t.Order, Front: true}
 	switch {
-	case d.Action == gate.Done:
-		c.end(k.item, true)
-		return
-	case d.Action == gate.GiveUp:
-		c.end(k.item, false)
-		return
-	case d.Throttle:
-		if k.throttles++; o.Kind == gate.Overloaded {
-			k.overloads++
-		}
+	case !d.Throttle:
+		next.Attempt++
+	case o.Kind == gate.Overloaded:
+		next.Overloads++
+		fallthrough
 	default:
-		k.attempt++
+		next.Throttles++
 	}
-	if d.Wait > 0 {
-		heap.Push(&c.later, backoff{now.Add(d.Wait), k})
-		return
-	}
-	c.acquire(now, k, true)
+	i, _ := slices.BinarySearchFunc(c.backoff, now.Add(d.Wait), func(r retry, at time.Time) int {
+		return cmp.Or(r.at.Compare(at), -1) // after those of the same instant
+	})
+	c.backoff = slices.Insert(c.backoff, i, retry{now.Add(d.Wait), a.Item, next})
 }
 
 // outcome is what a response means by the words of the provider package.
@@ -257,25 +234,4 @@ func (c *client) outcome(now time.Time, r *worlds.Response) gate.Outcome {
 	o := provider.Classify(c.provider, r.Status, r.Header, r.Body, now).Outcome(c.provider, r.Status, "")
 	o.Readings = c.provider.Readings(r.Header, now)
 	return o
-}
-
-var _ sluice.Outcome = gate.Outcome{} // the root's is the gate's
-
-// backoffs is a heap of calls that are tried again later.
-type backoffs []backoff
-
-type backoff struct {
-	at   time.Time
-	call *call
-}
-
-func (b backoffs) Len() int           { return len(b) }
-func (b backoffs) Less(i, j int) bool { return b[i].at.Before(b[j].at) }
-func (b backoffs) Swap(i, j int)      { b[i], b[j] = b[j], b[i] }
-func (b *backoffs) Push(x any)        { *b = append(*b, x.(backoff)) }
-func (b *backoffs) Pop() any {
-	old := *b
-	last := old[len(old)-1]
-	*b = old[:len(old)-1]
-	return last
 }
