@@ -34,7 +34,7 @@ func TestWhateverIsCombinedEachItemIsRecordedOnce(t *testing.T) {
 	})
 }
 
-// histories lives the histories of seeds, then those of n more, until one fails, and shows its log.
+// histories plays the histories of seeds, then n random histories, until one fails, and shows its log.
 func histories(t *testing.T, n int, seeds []uint64, live func(t *testing.T, seed uint64) (log []string, err error)) {
 	for i := range n {
 		seeds = append(seeds, uint64(i))

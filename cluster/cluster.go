@@ -68,7 +68,7 @@ type Cluster struct {
 	closed atomic.Bool
 }
 
-// Open connects and checks that the engine is Redis or Valkey from version 7 on, lets the user write and run scripts, is not a
+// Open connects and checks that the server is Redis or Valkey from version 7 on, lets the user write and run scripts, is not a
 // replica, and does not evict keys. It logs doubts. It takes 10 seconds at most. The error is an *Error.
 func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	if cfg.Logger == nil {

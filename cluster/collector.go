@@ -44,7 +44,7 @@ type Collector struct {
 	stop  context.CancelFunc
 	run   sync.WaitGroup
 
-	rebuilding sync.Mutex // held while tasks that the engine lost are added again
+	rebuilding sync.Mutex // held while tasks that Redis lost are added again
 
 	mu       sync.Mutex
 	token    int64             // fences off earlier collectors
@@ -183,7 +183,7 @@ func (k *Collector) Results(ctx context.Context) iter.Seq2[Outcome, error] {
 	}
 }
 
-// Recorded removes the results of numbers from the engine. Call it when no crash can take them away.
+// Recorded removes the results of numbers from Redis. Call it when no crash can take them away.
 // Numbers whose result this Collector has not given are allowed: of what an earlier one recorded, remains are removed too.
 // It does not wait.
 func (k *Collector) Recorded(numbers ...int64) {
@@ -226,7 +226,7 @@ func (k *Collector) Finish(ctx context.Context) error {
 	})
 }
 
-// Close leaves the job to another collector, which can resume it at once. It still removes recorded results if the engine answers.
+// Close leaves the job to another collector, which can resume it at once. It still removes recorded results if Redis answers.
 // It is safe to call after Finish, and twice.
 func (k *Collector) Close() error {
 	k.mu.Lock()

@@ -18,7 +18,7 @@ const (
 	callTimeout = 10 * time.Second
 )
 
-// link sends the scripts and commands of a Collector or Worker to the engine, and repeats each until it is answered.
+// link sends the scripts and commands of a Collector or Worker to Redis, and repeats each until it is answered.
 type link struct {
 	at     *endpoint
 	client engine
@@ -70,7 +70,7 @@ func (l *link) insist(ctx context.Context, writes bool, ask func(context.Context
 	}
 }
 
-// lost notes that the engine does not answer, or refuses to write. It logs the first of several failures.
+// lost notes that Redis does not answer, or refuses to write. It logs the first of several failures.
 func (l *link) lost(ctx context.Context, err error) {
 	answer, answers := errors.AsType[redisError](err)
 	refuses := answers && refusalOf(answer.Error()) != nil
@@ -107,7 +107,7 @@ func (l *link) up(writes bool) {
 	}
 }
 
-// final reports whether a further attempt cannot help. Errors of the network pass, and so do those of an engine that starts, fails
+// final reports whether a further attempt cannot help. Errors of the network pass, and so do the errors of a Redis that starts, fails
 // over, is full or busy.
 func (l *link) final(err error) bool {
 	if errors.Is(err, errClosing) { // it closes connections, too, when sentinels or a cluster name another server

@@ -190,7 +190,7 @@ func TestWhatIsRecordedIsNotDoneAgainForAnEngineThatWasSetBack(t *testing.T) {
 		}
 		eventually(t, "the results are removed", func() bool { return status(t, c, t.Name()).Results == 0 })
 		setBack()
-		eventually(t, "the engine is told again", func() bool { return cluster.Rebuilt(k) == 1 })
+		eventually(t, "the tasks to be added again", func() bool { return cluster.Rebuilt(k) == 1 })
 		add(t, k, n)
 		if task := next(t, w); task.Number != n {
 			t.Errorf("task %d is done again, and is recorded", task.Number)

@@ -261,7 +261,7 @@ func (w *Worker) discover(ctx context.Context) {
 	}
 }
 
-// serve starts to serve a job if the engine has it, or continues with the settings of another collector.
+// serve starts to serve a job if Redis has it, or continues with the settings of another collector.
 func (w *Worker) serve(ctx context.Context, name string) error {
 	keys := keysOf(name)
 	var has []reply

@@ -197,7 +197,7 @@ func TestAWorkerThatGivesSignsOfLifeKeepsItsTasks(t *testing.T) {
 	})
 }
 
-// A worker that goes on with other tasks cannot hand one back, since Redis does not answer.
+// A worker that continues with other tasks cannot hand one back while Redis does not answer.
 func TestATaskThatCouldNotBeHandedBackGoesBackLater(t *testing.T) {
 	inMemory(t, func(t *testing.T, at *cluster.Site) {
 		k, aside := collect(t, open(t, at), cluster.JobConfig{Name: "job"}), at.Aside()
