@@ -336,6 +336,7 @@ func TestEachFormGoesLiveWithAuto(t *testing.T) {
 // TestEachFormIsPaidOnceThoughAnswersAreLost has half of the answers to uploads and creations never arrive. At an account whose
 // batches bear no names there are those of others, too, of as many requests.
 func TestEachFormIsPaidOnceThoughAnswersAreLost(t *testing.T) {
+	lost := 0 // which answers are lost differs from run to run: some form may lose none
 	eachForm(t, func(t *testing.T, form viaForm) {
 		const each = 10
 		parts := suite.Size(6, 12)
@@ -356,7 +357,8 @@ func TestEachFormIsPaidOnceThoughAnswersAreLost(t *testing.T) {
 			return own.RoundTrip(r)
 		})
 		rep, err := run(t, cfg)
-		if stats := server.Stats().Batches; err != nil || rep.Done != parts*each || stats.Dropped == 0 || stats.Batches != parts+others {
+		stats := server.Stats().Batches
+		if lost += stats.Dropped; err != nil || rep.Done != parts*each || stats.Batches != parts+others {
 			t.Errorf("%+v, %v, %+v", rep.Report, err, stats)
 		}
 		if len(f.results(t)) != parts*each {
@@ -365,6 +367,9 @@ func TestEachFormIsPaidOnceThoughAnswersAreLost(t *testing.T) {
 		paidOnce(t, server, (parts+others)*each)
 		f.tidy(t)
 	})
+	if lost == 0 {
+		t.Error("no answer was lost")
+	}
 }
 
 // foreignBatch has somebody else make a batch of Anthropic's form at the account.
