@@ -55,5 +55,8 @@ for i = 1, #workers, 2 do redis.call('ZADD', KEYS[2], workers[i+1] + 3600000, wo
 		outcomes(t, k, 1)
 		finish(t, k)
 		far.Hold(false)
+		if err := dead.Finish(t.Context()); !errors.Is(err, cluster.ErrFenced) {
+			t.Errorf("the dead collector finished: %v", err)
+		}
 	})
 }
