@@ -155,6 +155,7 @@ func TestTiersRunInPart(t *testing.T) {
 		{chain, "T1,T2", "T1", nil, nil, "T1 needs T0, of which 1 item is not done; T2 needs b, which is not done"},
 		{"a@T0 b c@T1 d@T0 e@T2", "", "T1", nil, []int{2, 4}, ""},
 		{"a@T0 b@T0 c@T1:T0", "T1", "", nil, nil, "T1 needs T0, of which 2 items are not done"},
+		{"a@T0 b@T1:T0,x x@T2", "T1,T2", "", []int{0}, []int{2, 1}, ""},
 	} {
 		tiers := checked(t, c.input)
 		if c.only != "" {
