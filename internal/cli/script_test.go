@@ -131,9 +131,14 @@ func findKey(root string) (leaks []string, files int, err error) {
 
 func TestScripts(t *testing.T) {
 	t.Parallel() // it mostly waits
+	// The name is of this run: a process may run the test several times.
+	dir, err := os.MkdirTemp(os.Getenv("SLUICE_TEST_ROOT"), "scripts-")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
-		WorkdirRoot:         os.Getenv("SLUICE_TEST_ROOT"),
+		WorkdirRoot:         dir,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
