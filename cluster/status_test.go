@@ -64,7 +64,7 @@ func TestMembersComeAndGo(t *testing.T) {
 		}
 		leaveB()
 		leaveB()
-		time.Sleep(100 * time.Millisecond) // it would be said by then
+		time.Sleep(100 * time.Millisecond) // a heartbeat that leaves is sent at once
 		if got := roles(t, a, name); got != "run serve" {
 			t.Errorf("with one of two places given up: %q", got)
 		}

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	sweepTime  = 2 * time.Second // that what was killed has to be gone, and an environment to be there
-	looksAtOne = 4               // at the list in one go, while something on it had ended, and so left us children of its own
+	sweepTime  = 2 * time.Second // in which a killed process has to end, and an environment to appear
+	looksAtOne = 4               // reads of the list in a row, while a process on it had ended and left us its children
 )
 
 // orphans are those of our children that Run did not start: what left the group of its command and lost its parent becomes a

@@ -120,12 +120,12 @@ func (m *knowledge) room(now time.Duration, item *Item) time.Duration {
 	at := max(now, m.hold[item.Lane])
 	for _, l := range m.lanes[item.Lane] {
 		need := max(m.w.cost(l.Dim, item), m.w.total(l.Dim, item))
-		then := l.after(at+up, min(need, l.size()))
+		then := after(l, at+up, min(need, l.size()))
 		if then == never {
 			return never
 		}
 		if b, ok := l.meter.(*bucket); ok && then > at+up && b.full < need+b.rate*float64(m.w.Serve.Jitter) {
-			then += m.w.Serve.Jitter.span() // there is no reserve in a bucket of one request
+			then += m.w.Serve.Jitter.span() // a bucket of one request has no reserve
 		}
 		at = max(at, then-up)
 	}

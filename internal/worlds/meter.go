@@ -12,14 +12,26 @@ const slack = 1e-6
 type meter interface {
 	// left returns the room that there is now. It is negative after an overdraft.
 	left(now time.Duration) float64
-	// after returns the earliest instant from now on with room for cost if nothing else is taken, or never.
-	after(now time.Duration, cost float64) time.Duration
-	// take takes cost, even if there is no room; a negative cost is given back.
+	// refilled returns when there is room for cost if nothing else is taken, or never. There is room for left now, which is less.
+	refilled(now time.Duration, cost, left float64) time.Duration
+	// take takes cost, even beyond the limit; a negative cost is returned.
 	take(now time.Duration, cost float64)
 	// size returns the most room that there can be.
 	size() float64
 	// refit changes the limit to n per minute, or n at once.
 	refit(now time.Duration, n float64)
+}
+
+// after returns the earliest instant from now on with room for cost if nothing else is taken, or never.
+func after(m meter, now time.Duration, cost float64) time.Duration {
+	left := m.left(now)
+	switch {
+	case left+slack >= cost:
+		return now
+	case cost > m.size()+slack:
+		return never
+	}
+	return m.refilled(now, cost, left)
 }
 
 // newMeter returns the meter of a limit as it is at time zero.
@@ -57,14 +69,7 @@ func (b *bucket) left(now time.Duration) float64 {
 	return min(b.full, b.level+b.rate*(now-b.at).Seconds())
 }
 
-func (b *bucket) after(now time.Duration, cost float64) time.Duration {
-	left := b.left(now)
-	if left+slack >= cost {
-		return now
-	}
-	if cost > b.full+slack {
-		return never
-	}
+func (b *bucket) refilled(now time.Duration, cost, left float64) time.Duration {
 	return now + time.Duration(math.Ceil((cost-left)/b.rate*1e9))
 }
 
@@ -106,13 +111,7 @@ func (f *fixed) left(now time.Duration) float64 {
 	return f.full - f.used
 }
 
-func (f *fixed) after(now time.Duration, cost float64) time.Duration {
-	if f.left(now)+slack >= cost {
-		return now
-	}
-	if cost > f.full+slack {
-		return never
-	}
+func (f *fixed) refilled(time.Duration, float64, float64) time.Duration {
 	return (f.index+1)*f.window - f.phase
 }
 
@@ -156,14 +155,7 @@ func (s *sliding) left(now time.Duration) float64 {
 	return s.full - s.sum
 }
 
-func (s *sliding) after(now time.Duration, cost float64) time.Duration {
-	left := s.left(now)
-	if left+slack >= cost {
-		return now
-	}
-	if cost > s.full+slack {
-		return never
-	}
+func (s *sliding) refilled(now time.Duration, cost, left float64) time.Duration {
 	for _, entry := range s.entries {
 		if left += entry.cost; left+slack >= cost {
 			return entry.at + s.window
@@ -200,12 +192,7 @@ type counter struct {
 
 func (c *counter) left(time.Duration) float64 { return c.limit - c.count }
 
-func (c *counter) after(now time.Duration, cost float64) time.Duration {
-	if c.left(now)+slack >= cost {
-		return now
-	}
-	return never
-}
+func (c *counter) refilled(time.Duration, float64, float64) time.Duration { return never }
 
 func (c *counter) take(_ time.Duration, cost float64) { c.count = max(0, c.count+cost) }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// naive computes what is left of a limit from the list of all that was taken, in an obvious way.
+// naive computes the room of a limit from the list of all charges, in an obvious way.
 func naive(l Limit, log []taken, now time.Duration) float64 {
 	full := math.Max(l.N*float64(l.Burst)/60, 1)
 	left := full
@@ -50,7 +50,7 @@ func TestMetersAgreeWithANaiveModel(t *testing.T) {
 				t.Fatalf("%+v at %v: %v left, want %v", l, now, left, want)
 			}
 			cost := r.Float64() * m.size() / 3
-			at := m.after(now, cost)
+			at := after(m, now, cost)
 			if naive(l, log, at)+1e-3 < cost {
 				t.Fatalf("%+v: no room at %v for %v", l, at, cost)
 			}
@@ -70,11 +70,11 @@ func TestACounterHasNoRoomBeforeARelease(t *testing.T) {
 	m := newMeter(Limit{Dim: Concurrent, N: 2})
 	m.take(0, 1)
 	m.take(0, 1)
-	if at := m.after(0, 1); at != never {
+	if at := after(m, 0, 1); at != never {
 		t.Errorf("room at %v, want never", at)
 	}
 	m.take(0, -1)
-	if at := m.after(5, 1); at != 5 {
+	if at := after(m, 5, 1); at != 5 {
 		t.Errorf("room at %v, want now", at)
 	}
 }

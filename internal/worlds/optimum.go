@@ -1,12 +1,15 @@
 package worlds
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Optimum returns the least time in which a client that knows everything finishes all items that can succeed: the
 // limits and their levels, changes, storms and foreign clients. It sends each lane's items in the order of the
 // queue and each retry as soon as the failure is known. It keeps the guarantees that the user configured, it leaves
 // foreign clients their requests, it never takes output tokens that are not there, and it sends each odd item once. It
-// returns false if there is no such time within an hour.
+// returns false if that takes more than an hour.
 func Optimum(w *World) (time.Duration, bool) {
 	ideal := *w
 	s := &ideal.Serve
@@ -155,7 +158,7 @@ func newGuards(w *World) *guards {
 
 // guarded returns the cost of an item under a guarantee: the greater of reserved and used tokens.
 func (w *World) guarded(d Dimension, item *Item) float64 {
-	mode := or(w.Config.Charge, Declared)
+	mode := cmp.Or(w.Config.Charge, Declared)
 	if w.Config.Charge == "" && w.Show.Dialect == "anthropic" {
 		mode = Actual
 	}
@@ -178,7 +181,7 @@ func (w *World) guarded(d Dimension, item *Item) float64 {
 func (g *guards) earliest(now time.Duration, item *Item) time.Duration {
 	at := now
 	for _, l := range g.lanes[item.Lane] {
-		at = max(at, l.after(now, min(g.w.guarded(l.Dim, item), l.size())))
+		at = max(at, after(l, now, min(g.w.guarded(l.Dim, item), l.size())))
 	}
 	return at
 }

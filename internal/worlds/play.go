@@ -1,6 +1,7 @@
 package worlds
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -290,7 +291,7 @@ func (p *play) arrive(i, life int, a *Attempt, expires time.Duration) {
 		})
 	}
 	if r.done == never || r.done+down > expires {
-		r = &Response{Err: ErrDeadline, cause: or(r.cause, broken), done: never, head: never}
+		r = &Response{Err: ErrDeadline, cause: cmp.Or(r.cause, broken), done: never, head: never}
 		deliver(expires, func(c Client) { p.done(c, a, r) })
 		return
 	}

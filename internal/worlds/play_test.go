@@ -157,7 +157,7 @@ func TestResponsesAreThoseOfTheDialect(t *testing.T) {
 				}
 				for name := range r.Header {
 					if http.CanonicalHeaderKey(name) != name {
-						t.Errorf("%s is no canonical name", name)
+						t.Errorf("%s is not a canonical name", name)
 					}
 				}
 				if wait := retryAfter(r); i > 0 && (wait < time.Second || wait > 2*time.Second) {

@@ -1,6 +1,7 @@
 package worlds
 
 import (
+	"cmp"
 	"math"
 	"time"
 )
@@ -129,7 +130,7 @@ func (p *provider) earliest(item *Item) time.Duration {
 		at = (s.At + s.For).span()
 	}
 	for _, l := range p.lanes[item.Lane] {
-		at = max(at, l.after(p.clock.now, p.need(l, item)))
+		at = max(at, after(l, p.clock.now, p.need(l, item)))
 	}
 	return at
 }
@@ -137,7 +138,7 @@ func (p *provider) earliest(item *Item) time.Duration {
 // lacking returns the limit that an item would exceed, the one with the longest wait, and that wait.
 func (p *provider) lacking(item *Item) (worst *limit, wait time.Duration) {
 	for _, l := range p.lanes[item.Lane] {
-		at := l.after(p.clock.now, p.need(l, item))
+		at := after(l, p.clock.now, p.need(l, item))
 		if at == p.clock.now {
 			continue
 		}
@@ -206,7 +207,7 @@ func (p *provider) serve(item *Item, expires time.Duration, k int) *Response {
 	case below(f.Stray):
 		return p.reject(item, verdict{status: 429, cause: stray})
 	case below(f.Overloaded):
-		return p.reject(item, verdict{status: or(f.Status, 529), cause: overload})
+		return p.reject(item, verdict{status: cmp.Or(f.Status, 529), cause: overload})
 	case below(f.Fast):
 		return p.accept(item, expires, 500, broken, p.w.Serve.Reject.span())
 	case below(f.Slow):
@@ -370,8 +371,8 @@ func (p *provider) sendForeign(item *Item) {
 
 // meanItem returns an item of mean size.
 func (w *World) meanItem() *Item {
-	item := &Item{ID: -1, Max: or(w.Load.Max, 100), input: or(w.Load.Input, 100)}
-	item.output = max(1, int(or(w.Load.Output, 0.5)*float64(item.Max)))
+	item := &Item{ID: -1, Max: cmp.Or(w.Load.Max, 100), input: cmp.Or(w.Load.Input, 100)}
+	item.output = max(1, int(cmp.Or(w.Load.Output, 0.5)*float64(item.Max)))
 	w.clip([]*Item{item})
 	return item
 }

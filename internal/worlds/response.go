@@ -1,6 +1,7 @@
 package worlds
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/http"
@@ -49,7 +50,7 @@ func (p *provider) figures(lane int) []figure {
 			continue
 		}
 		now := p.clock.now
-		f := figure{l.Dim, l.N, max(0, math.Floor(l.left(now)+slack)), max(0, l.after(now, l.size())-now)}
+		f := figure{l.Dim, l.N, max(0, math.Floor(l.left(now)+slack)), max(0, after(l, now, l.size())-now)}
 		known := false
 		for i := range out {
 			if out[i].dim == f.dim {
@@ -163,7 +164,7 @@ var headerNames = map[string]map[Dimension][3]string{
 }
 
 func (s *speaker) set(p *provider, r *Response, figures []figure) {
-	dialect := or(s.show.Dialect, "openai")
+	dialect := cmp.Or(s.show.Dialect, "openai")
 	for _, f := range figures {
 		names, ok := headerNames[dialect][f.dim]
 		if !ok {
@@ -275,7 +276,7 @@ func (s *speaker) limited(item *Item, v verdict) []byte {
 	l, dim := v.limit, v.limit.Dim
 	if s.show.Body == "wrong" {
 		dim = map[Dimension]Dimension{RPM: TPM}[dim]
-		dim = or(dim, RPM)
+		dim = cmp.Or(dim, RPM)
 	}
 	wait := (v.wait + time.Millisecond - 1).Truncate(time.Millisecond)
 	used := l.N - v.left
@@ -345,7 +346,7 @@ func (s *speaker) envelope(status int, kind, text, details string) []byte {
 		return []byte(`{"type":"error","error":{"type":"` + kind + `","message":` + quoted + `},"request_id":"req_1"}`)
 	case "gemini":
 		words := map[int]string{400: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL"}
-		return []byte(`{"error":{"code":` + strconv.Itoa(status) + `,"message":` + quoted + `,"status":"` + or(words[status], "UNAVAILABLE") + `"` + details + `}}`)
+		return []byte(`{"error":{"code":` + strconv.Itoa(status) + `,"message":` + quoted + `,"status":"` + cmp.Or(words[status], "UNAVAILABLE") + `"` + details + `}}`)
 	case "bare":
 		return []byte(http.StatusText(status))
 	}

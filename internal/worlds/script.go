@@ -1,6 +1,7 @@
 package worlds
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -110,7 +111,7 @@ func (r *Result) figure(name string, until time.Duration) (float64, error) {
 	kinds := map[int]string{-1: "sent", 200: "ok", 429: "429s", 503: "overloads", 529: "overloads"}
 	for _, m := range r.moments {
 		if m.at <= until {
-			counts[or(kinds[m.status], "errors")]++
+			counts[cmp.Or(kinds[m.status], "errors")]++
 		}
 	}
 	if count, ok := counts[name]; ok {

@@ -7,6 +7,7 @@ package worlds
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -191,17 +192,8 @@ func (t Config) limit(d Dimension) float64 {
 	return 0
 }
 
-func (t Config) attempts() int           { return or(t.Attempts, 6) }
-func (t Config) deadline() time.Duration { return or(t.Deadline, 60).span() }
-
-// or returns value, or other if it is zero.
-func or[T comparable](value, other T) T {
-	var zero T
-	if value == zero {
-		return other
-	}
-	return value
-}
+func (t Config) attempts() int           { return cmp.Or(t.Attempts, 6) }
+func (t Config) deadline() time.Duration { return cmp.Or(t.Deadline, 60).span() }
 
 // Item is one unit of work.
 type Item struct {
@@ -236,10 +228,10 @@ func (w *World) Items() []*Item {
 	load := w.Load
 	items := make([]*Item, load.Items)
 	for i := range items {
-		input := float64(or(load.Input, 100)) * math.Exp(load.Spread*normal(w.Seed, streamInput, i)-load.Spread*load.Spread/2)
-		item := &Item{ID: i, Lane: i % max(w.Lanes, 1), Tenant: i % max(load.Tenants, 1), Max: or(load.Max, 100)}
+		input := float64(cmp.Or(load.Input, 100)) * math.Exp(load.Spread*normal(w.Seed, streamInput, i)-load.Spread*load.Spread/2)
+		item := &Item{ID: i, Lane: i % max(w.Lanes, 1), Tenant: i % max(load.Tenants, 1), Max: cmp.Or(load.Max, 100)}
 		item.input = max(1, int(input))
-		share := or(load.Output, 0.5) * (0.5 + draw(w.Seed, streamOutput, i))
+		share := cmp.Or(load.Output, 0.5) * (0.5 + draw(w.Seed, streamOutput, i))
 		item.output = max(1, int(min(1, share)*float64(item.Max)))
 		if load.Late > 0 && i >= load.Items*2/3 {
 			item.At = load.Late.span()
@@ -250,7 +242,7 @@ func (w *World) Items() []*Item {
 	w.clip(items)
 	w.makeOdd(items)
 	for _, item := range items {
-		item.Input = max(1, int(float64(item.input)*or(load.Estimate, 1)))
+		item.Input = max(1, int(float64(item.input)*cmp.Or(load.Estimate, 1)))
 	}
 	return items
 }
@@ -400,7 +392,7 @@ func (w *World) Knowledge() string {
 		}
 		all++
 		configured := w.Config.limit(l.Dim)
-		_, named := headerNames[or(w.Show.Dialect, "openai")][l.Dim]
+		_, named := headerNames[cmp.Or(w.Show.Dialect, "openai")][l.Dim]
 		switch {
 		case configured > 0 && math.Abs(configured/l.N-1) > 0.02:
 			wrong = true
@@ -422,7 +414,7 @@ func (w *World) Knowledge() string {
 }
 
 // charges returns the mode in which the provider charges tokens.
-func (w *World) charges() string { return or(w.Charge.Tokens, Declared) }
+func (w *World) charges() string { return cmp.Or(w.Charge.Tokens, Declared) }
 
 // Line returns the world as one line, which Parse reads.
 func (w *World) Line() string {

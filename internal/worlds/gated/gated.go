@@ -214,7 +214,7 @@ func (c *client) Done(now time.Time, a *worlds.Attempt, r *worlds.Response) {
 		next.Throttles++
 	}
 	i, _ := slices.BinarySearchFunc(c.backoff, now.Add(d.Wait), func(r retry, at time.Time) int {
-		return cmp.Or(r.at.Compare(at), -1) // after those of the same instant
+		return cmp.Or(r.at.Compare(at), -1) // after retries of the same instant
 	})
 	c.backoff = slices.Insert(c.backoff, i, retry{now.Add(d.Wait), a.Item, next})
 }
