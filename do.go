@@ -9,10 +9,10 @@ import (
 	"github.com/sluice-llm/sluice/internal/gate"
 )
 
-// Do runs fn under a permit until it succeeds or there is no point in trying again, and tells what that took.
+// Do runs fn under a permit until it succeeds or no retry can. It returns attempts, waits and usage.
 //
 // fn makes one attempt and returns its outcome. It must not retry, and it must not keep the permit unless it returns
-// an Outcome with Open set: then Do returns at once, and whoever reads the body releases the permit.
+// an Outcome with Open set. Then Do returns at once, and the reader of the body releases the permit.
 //
 // Do fails with a *CallError when it gives up, with ErrTooLarge when the call can never fit, with the context's error
 // when that ends first, or with ErrClosed. A panic in fn becomes a *CallError of kind Internal with its stack.
@@ -33,12 +33,13 @@ func (s *Scheduler) Do(ctx context.Context, c Call, fn func(context.Context, *Pe
 			p.Answered(o.Readings)
 			return t, nil
 		}
-		d, latency := p.release(&o)
+		d, latency := p.release(&o, c.GivenUp)
 		t.Latency = latency
 		if o.HasUsage {
 			t.Usage, t.HasUsage = t.Usage.Add(o.Usage), true
 		}
 		switch {
+		case d.Throttle && o.Unsent: // the pause is not about an attempt of this call
 		case d.Throttle:
 			t.Throttles++
 		case !o.Unsent || d.Action != gate.Done:

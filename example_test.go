@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // A call is made by Do, which says what became of it. The answers here are what a provider may say.
@@ -69,7 +70,7 @@ func ExamplePermit_Release() {
 
 func ExampleEvent() {
 	s, err := sluice.New(sluice.Config{Observer: sluice.ObserverFunc(func(e sluice.Event) {
-		if e.Type == sluice.EventLimitsChanged {
+		if e.Type == limits.EventLimitsChanged {
 			fmt.Printf("%s: %v is %d a minute\n", e.Lane, e.Dimension, e.Limit)
 		}
 	})})
@@ -82,8 +83,8 @@ func ExampleEvent() {
 		fmt.Println(err)
 		return
 	}
-	permit.Release(sluice.Outcome{Readings: []sluice.Reading{
-		{Dimension: sluice.Requests, Limit: 900, Remaining: 899, Reset: 67 * time.Millisecond},
+	permit.Release(sluice.Outcome{Readings: []limits.Reading{
+		{Dimension: limits.Requests, Limit: 900, Remaining: 899, Reset: 67 * time.Millisecond},
 	}})
 	s.Close()
 	// Output: my-model: rpm is 900 a minute
@@ -170,9 +171,9 @@ func ExampleObserver() {
 	var granted, throttled atomic.Int64
 	s, err := sluice.New(sluice.Config{Observer: sluice.ObserverFunc(func(e sluice.Event) {
 		switch e.Type {
-		case sluice.EventSlotAcquired:
+		case limits.EventSlotAcquired:
 			granted.Add(1)
-		case sluice.EventThrottled:
+		case limits.EventThrottled:
 			throttled.Add(1)
 		}
 	})})

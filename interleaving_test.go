@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 func TestAPanicInTheObserverLeaksNoPermit(t *testing.T) {
@@ -50,7 +51,7 @@ func TestACallAfterCloseTakesNoLanesLock(t *testing.T) {
 	}
 	var shared atomic.Int32
 	second, err := sluice.New(sluice.Config{StateDir: dir, Observer: sluice.ObserverFunc(func(e sluice.Event) {
-		if e.Type == sluice.EventShared {
+		if e.Type == limits.EventShared {
 			shared.Add(1)
 		}
 	})})
@@ -68,14 +69,14 @@ func TestACallAfterCloseTakesNoLanesLock(t *testing.T) {
 type slowTake struct {
 	delay time.Duration
 	mu    sync.Mutex
-	taken sluice.Vector
+	taken limits.Vector
 }
 
-func (l *slowTake) Take(ctx context.Context, asks sluice.Asks) (sluice.Reply, error) {
+func (l *slowTake) Take(ctx context.Context, asks limits.Asks) (limits.Reply, error) {
 	time.Sleep(l.delay) // the script runs; its answer is on the way
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var r sluice.Reply
+	var r limits.Reply
 	for _, a := range asks.Calls {
 		r.Granted++
 		for d := range a.Cost {
@@ -86,7 +87,7 @@ func (l *slowTake) Take(ctx context.Context, asks sluice.Asks) (sluice.Reply, er
 	return r, nil
 }
 
-func (l *slowTake) Settle(_ context.Context, s sluice.Settlement) error {
+func (l *slowTake) Settle(_ context.Context, s limits.Settlement) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for d := range s.Refund {
@@ -95,9 +96,9 @@ func (l *slowTake) Settle(_ context.Context, s sluice.Settlement) error {
 	return nil
 }
 
-func (l *slowTake) Watch(func(string, sluice.News, bool)) (stop func()) { return func() {} }
+func (l *slowTake) Watch(func(string, limits.LaneState, bool)) (stop func()) { return func() {} }
 
-func (l *slowTake) Correct(context.Context, sluice.Correction) error { return nil }
+func (l *slowTake) Correct(context.Context, limits.Correction) error { return nil }
 
 func TestACloseGivesBackWhatItsLastAskWasGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -119,7 +120,7 @@ func TestACloseGivesBackWhatItsLastAskWasGranted(t *testing.T) {
 		wg.Wait()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if n := l.taken[sluice.Requests]; n != 0 {
+		if n := l.taken[limits.Requests]; n != 0 {
 			t.Errorf("%v requests were taken from the shared budget and neither used nor given back", n)
 		}
 	})

@@ -5,100 +5,23 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/internal/wake"
+	"github.com/sluice-llm/sluice/limits"
 )
 
-// Vector holds an amount per Dimension: a number of requests or tokens, or of slots.
-type Vector = gate.Vector
-
-// Asks are calls of one lane that want to go, in their order.
-//
-//	Lane string
-//	Waiting int  // calls of the lane that wait in this process, these included: the weight of its turn
-//	Calls []Ask
-type Asks = gate.Asks
-
-// Ask is one call that wants its cost from a Ledger.
-//
-//	ID uint64    // the permit's: asking again with the same ID takes nothing twice
-//	Cost Vector
-type Ask = gate.Ask
-
-// Reply is a Ledger's answer to Asks: the first Granted of them fit, the others have to wait.
-//
-//	Granted int
-//	Marks []Vector      // for each granted call: all that was ever spent on its lane, it included
-//	Before Vector       // the part of Marks[0] that was spent before the last 50 to 100 ms
-//	Wait time.Duration  // until the first that did not fit may fit
-//	Bound Dimension     // what it waits for
-//	News News
-type Reply = gate.Reply
-
-// News is what the members of a Ledger share of a lane beside its budgets. The zero value says nothing.
-//
-//	Open int         // calls that are open, of all members
-//	Pause Pause
-//	Slots SlotLimit
-type News = gate.News
-
-// Pause is the pause of a lane, and what follows it: a few unproven calls at a time, until they are answered.
-//
-//	Epoch uint64        // counts the pauses: a refusal of a call of an earlier epoch begins none
-//	Left time.Duration  // until calls are sent again; 0 or less: they are
-//	Age time.Duration   // since the first pause of those that follow each other began
-//	Probing bool        // unproven calls are few
-//	Ramp int            // how many of them may be open
-//	Cause Kind          // why it pauses
-type Pause = gate.Pause
-
-// SlotLimit is how many calls may be open at once, and what is known of more.
-//
-//	Version uint64      // counts the changes
-//	Limit float64       // 0 is none
-//	Bad int             // so many were refused once; 0 is not known
-//	Refused bool        // a refusal has set Limit
-//	Hold time.Duration  // how long Bad is believed
-//	Left time.Duration  // how much of Hold is left
-type SlotLimit = gate.SlotLimit
-
-// Settlement gives back what a permit reserved and did not use, and the permit's slot.
-//
-//	ID uint64      // the permit's
-//	Lane string
-//	Refund Vector  // below zero: it used more
-//	Proven bool    // the provider took the call
-//	Open bool      // it goes on, and keeps its slot
-type Settlement = gate.Settlement
-
-// Correction moves what a Ledger knows of a lane to what the provider says of it. Of a budget, Lo and Hi bound its level at
-// the instant when Mark had been spent; what was spent since is subtracted from both.
-//
-//	ID uint64
-//	Lane string
-//	Account bool             // it is of all lanes together; Lane only says with whose asks it goes
-//	Dimension Dimension      // Concurrency: only Slots counts. AnyDimension: only Pause does
-//	Mark, Lo, Hi float64
-//	Rate float64             // of the budget's refill, per second
-//	Cap float64              // the most that it holds
-//	Start float64            // the level of a budget that is new
-//	Slots SlotLimit          // counts if there is none of a later Version than its own
-//	Pause Pause              // its Epoch is that of the pause; a pause is never shortened
-type Correction = gate.Correction
-
-// Ledger says whether calls fit into budgets and slots that several Schedulers share. Every method is idempotent by the ID
-// it is given: the Scheduler asks again when a reply is lost. A Scheduler has at most one Take of a lane under way, and
-// corrects and settles before that what it knew before: a Ledger may keep both until then.
+// Ledger holds token buckets and slots that several Schedulers share. Methods are idempotent by ID, because the Scheduler
+// repeats requests whose reply is lost. A Scheduler has at most one Take of a lane under way, and sends earlier corrections
+// and settlements before it, so a Ledger may keep both until then.
 type Ledger interface {
 	// Take charges the longest prefix of asks that fits, and says how long the rest has to wait. A reply that is older than
 	// a permit may be must be an error instead.
-	Take(ctx context.Context, asks Asks) (Reply, error)
+	Take(ctx context.Context, asks limits.Asks) (limits.Reply, error)
 	// Settle gives back what was reserved and not used, and the slot.
-	Settle(ctx context.Context, s Settlement) error
-	// Correct moves a budget to what the provider says of it, and the slots and the pause to what that means.
-	Correct(ctx context.Context, c Correction) error
-	// Watch has tell be called with what the ledger learns of a lane by itself, until stop returns. Awake says that a lane
-	// that was told to wait should ask now.
-	Watch(tell func(lane string, n News, awake bool)) (stop func())
+	Settle(ctx context.Context, s limits.Settlement) error
+	// Correct adapts a bucket, the concurrency and the pause to a response.
+	Correct(ctx context.Context, c limits.Correction) error
+	// Watch calls tell with changes of lanes until stop returns. If awake is true, a waiting lane should ask again.
+	Watch(tell func(lane string, n limits.LaneState, awake bool)) (stop func())
 }
 
 const (
@@ -131,7 +54,7 @@ func newRemote(s *Scheduler, l Ledger) *remote {
 }
 
 // told passes on what the ledger says unasked.
-func (r *remote) told(lane string, n News, awake bool) {
+func (r *remote) told(lane string, n limits.LaneState, awake bool) {
 	r.s.mu.Lock()
 	if r.closing {
 		r.s.mu.Unlock()
@@ -158,20 +81,13 @@ func (r *remote) sendLocked() {
 		})
 	}
 	if len(fixes)+len(settles)+len(asks) > 0 {
-		r.poke()
-	}
-}
-
-func (r *remote) poke() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
+		wake.Up(r.wake)
 	}
 }
 
 // take asks until there is an answer, and gives it to the gate.
-func (r *remote) take(a Asks) {
-	var reply Reply
+func (r *remote) take(a limits.Asks) {
+	var reply limits.Reply
 	if !r.insist(func(ctx context.Context) (err error) {
 		reply, err = r.ledger.Take(ctx, a)
 		return err
@@ -181,7 +97,7 @@ func (r *remote) take(a Asks) {
 	r.s.mu.Lock()
 	r.taking--
 	if r.closing {
-		defer r.poke()
+		defer wake.Up(r.wake)
 	}
 	r.s.gate.Reply(time.Now(), a.Lane, reply)
 	r.s.unlockAndFlush()
@@ -219,11 +135,7 @@ func (r *remote) insist(say func(context.Context) error) bool {
 		if say(r.ctx) == nil {
 			return true
 		}
-		timer := time.NewTimer(askAgain)
-		select {
-		case <-timer.C:
-		case <-r.ctx.Done():
-			timer.Stop()
+		if wake.In(r.ctx, askAgain, nil) != nil {
 			return false
 		}
 	}
@@ -234,7 +146,7 @@ func (r *remote) close() {
 	r.s.mu.Lock()
 	r.closing = true
 	r.s.mu.Unlock()
-	r.poke()
+	wake.Up(r.wake)
 	end := time.AfterFunc(lastWords, r.cancel)
 	r.wg.Wait()
 	r.stop()

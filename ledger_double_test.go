@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // ledgerDouble is a shared ledger as seen over a network: it answers late, may refuse a suffix, and may lose a reply
@@ -24,7 +24,7 @@ type ledgerDouble struct {
 	luck     *rand.Rand
 	shared   gate.Shared
 	open     map[string]map[uint64]bool // calls, by lane
-	replies  map[uint64]sluice.Reply
+	replies  map[uint64]limits.Reply
 	done     map[uint64]bool
 	taken    int // asks granted
 	charged  map[uint64]int
@@ -38,7 +38,7 @@ var errLost = errors.New("reply lost")
 func newLedgerDouble(seed uint64) *ledgerDouble {
 	const late = 5 * time.Millisecond
 	return &ledgerDouble{take: late, settle: late, correct: late, luck: rand.New(rand.NewPCG(seed, 1)),
-		replies: make(map[uint64]sluice.Reply), done: make(map[uint64]bool), charged: make(map[uint64]int), open: make(map[string]map[uint64]bool), takes: make(map[string]int)}
+		replies: make(map[uint64]limits.Reply), done: make(map[uint64]bool), charged: make(map[uint64]int), open: make(map[string]map[uint64]bool), takes: make(map[string]int)}
 }
 
 func (l *ledgerDouble) wait(ctx context.Context, d time.Duration) error {
@@ -57,7 +57,7 @@ func (l *ledgerDouble) lostLocked() error {
 	return nil
 }
 
-func (l *ledgerDouble) Take(ctx context.Context, all sluice.Asks) (sluice.Reply, error) {
+func (l *ledgerDouble) Take(ctx context.Context, all limits.Asks) (limits.Reply, error) {
 	lane, asks := all.Lane, all.Calls
 	l.mu.Lock()
 	if l.takes[lane]++; l.takes[lane] > 1 {
@@ -70,7 +70,7 @@ func (l *ledgerDouble) Take(ctx context.Context, all sluice.Asks) (sluice.Reply,
 		l.mu.Unlock()
 	}()
 	if err := l.wait(ctx, l.take); err != nil {
-		return sluice.Reply{}, err
+		return limits.Reply{}, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,7 +86,7 @@ func (l *ledgerDouble) Take(ctx context.Context, all sluice.Asks) (sluice.Reply,
 	}
 	r, _ := l.shared.Exchange(time.Now(), "", &gate.Batch{Lane: lane, Renewed: l.renewed(lane), Waiting: all.Waiting, Asks: some})
 	if r.Granted < len(asks) && r.Wait == 0 {
-		r.Wait, r.Bound = 3*time.Millisecond, sluice.Requests
+		r.Wait, r.Bound = 3*time.Millisecond, limits.Requests
 	}
 	for _, a := range asks[:r.Granted] {
 		l.taken++
@@ -95,19 +95,19 @@ func (l *ledgerDouble) Take(ctx context.Context, all sluice.Asks) (sluice.Reply,
 	}
 	if err := l.lostLocked(); err != nil {
 		l.replies[asks[0].ID] = r
-		return sluice.Reply{}, err
+		return limits.Reply{}, err
 	}
 	return r, nil
 }
 
-func (l *ledgerDouble) Settle(ctx context.Context, s sluice.Settlement) error {
+func (l *ledgerDouble) Settle(ctx context.Context, s limits.Settlement) error {
 	if err := l.wait(ctx, l.settle); err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.done[s.ID] {
-		l.shared.Exchange(time.Now(), "", &gate.Batch{Lane: s.Lane, Renewed: l.renewed(s.Lane), Settlements: []sluice.Settlement{s}})
+		l.shared.Exchange(time.Now(), "", &gate.Batch{Lane: s.Lane, Renewed: l.renewed(s.Lane), Settlements: []limits.Settlement{s}})
 		if !s.Open {
 			l.done[s.ID] = true
 			l.returned++
@@ -117,7 +117,7 @@ func (l *ledgerDouble) Settle(ctx context.Context, s sluice.Settlement) error {
 	return l.lostLocked()
 }
 
-func (l *ledgerDouble) Correct(ctx context.Context, c sluice.Correction) error {
+func (l *ledgerDouble) Correct(ctx context.Context, c limits.Correction) error {
 	if err := l.wait(ctx, l.correct); err != nil {
 		return err
 	}
@@ -125,12 +125,12 @@ func (l *ledgerDouble) Correct(ctx context.Context, c sluice.Correction) error {
 	defer l.mu.Unlock()
 	if !l.done[c.ID] {
 		l.done[c.ID] = true
-		l.shared.Exchange(time.Now(), "", &gate.Batch{Lane: c.Lane, Renewed: l.renewed(c.Lane), Corrections: []sluice.Correction{c}})
+		l.shared.Exchange(time.Now(), "", &gate.Batch{Lane: c.Lane, Renewed: l.renewed(c.Lane), Corrections: []limits.Correction{c}})
 	}
 	return l.lostLocked()
 }
 
-func (l *ledgerDouble) Watch(func(string, sluice.News, bool)) (stop func()) { return func() {} }
+func (l *ledgerDouble) Watch(func(string, limits.LaneState, bool)) (stop func()) { return func() {} }
 
 // renewed is the calls of a lane that are open.
 func (l *ledgerDouble) renewed(lane string) []uint64 { return slices.Sorted(maps.Keys(l.open[lane])) }

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // TestAnyWorkEndsOnAnyLedger runs random work on the local ledger and on one that is late, refuses and loses.
@@ -47,7 +48,7 @@ func anyWork(t *testing.T, seed uint64, remote bool, workers, items int) error {
 	var mu sync.Mutex
 	var next, done, cancelled int
 	outcomes := []sluice.Outcome{ok, ok, ok, ok, throttled, {Kind: sluice.RateLimit, Wait: time.Second}, {Kind: sluice.Overloaded}, {Kind: sluice.ServerError},
-		{Kind: sluice.Network, Unsent: true}, {Kind: sluice.RateLimit, Dimension: sluice.Requests, Limit: 60, Used: 60, Requested: 1, Wait: time.Second}}
+		{Kind: sluice.Network, Unsent: true}, {Kind: sluice.RateLimit, Dimension: limits.Requests, Limit: 60, Used: 60, Requested: 1, Wait: time.Second}}
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // diary writes down events and uses the Scheduler meanwhile, which would deadlock if it were told of them under a lock.
@@ -43,7 +44,7 @@ func (d *diary) Observe(e sluice.Event) {
 	d.mu.Unlock()
 }
 
-func (d *diary) of(call string) (out []sluice.EventType) {
+func (d *diary) of(call string) (out []limits.EventType) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, e := range d.events {
@@ -64,13 +65,13 @@ func TestAnObserverIsToldInOrderAndMayUseTheScheduler(t *testing.T) {
 			s.Do(t.Context(), sluice.Call{ID: id}, (&script{outcomes: outcomes}).run)
 		}
 		const (
-			granted, released = sluice.EventSlotAcquired, sluice.EventSlotReleased
-			refused, failure  = sluice.EventThrottled, sluice.EventAttemptFailed
+			granted, released = limits.EventSlotAcquired, limits.EventSlotReleased
+			refused, failure  = limits.EventThrottled, limits.EventAttemptFailed
 		)
-		for id, want := range map[string][]sluice.EventType{
+		for id, want := range map[string][]limits.EventType{
 			"good":      {granted, released},
-			"throttled": {granted, released, refused, sluice.EventSlotWaiting, granted, released},
-			"hopeless":  {granted, released, failure, granted, released, failure, sluice.EventGaveUp},
+			"throttled": {granted, released, refused, limits.EventSlotWaiting, granted, released},
+			"hopeless":  {granted, released, failure, granted, released, failure, limits.EventGaveUp},
 		} {
 			if diff := cmp.Diff(want, d.of(id)); diff != "" {
 				t.Errorf("events of %s (-want +got):\n%s", id, diff)
@@ -89,10 +90,10 @@ func TestAnObserverIsToldInOrderAndMayUseTheScheduler(t *testing.T) {
 // Who releases while the Observer is told that the Scheduler is closed leaves it to who tells.
 func TestWhatIsReleasedDuringTheLastWordIsTold(t *testing.T) {
 	var held *sluice.Permit
-	var told []sluice.EventType
+	var told []limits.EventType
 	s, err := sluice.New(sluice.Config{Observer: sluice.ObserverFunc(func(e sluice.Event) {
 		told = append(told, e.Type)
-		if e.Type == sluice.EventClosed {
+		if e.Type == limits.EventClosed {
 			held.Release(ok)
 		}
 	})})
@@ -103,7 +104,7 @@ func TestWhatIsReleasedDuringTheLastWordIsTold(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	want := []sluice.EventType{sluice.EventStarted, sluice.EventSlotAcquired, sluice.EventClosed, sluice.EventSlotReleased}
+	want := []limits.EventType{limits.EventStarted, limits.EventSlotAcquired, limits.EventClosed, limits.EventSlotReleased}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-llm/sluice/internal/gate"
 	"github.com/sluice-llm/sluice/internal/planted"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // Permit is a slot and its cost, held while one attempt runs. Release it exactly once.
@@ -34,7 +35,7 @@ const (
 	settled // the permit came back without
 )
 
-// Holder is told what becomes of a permit by whoever causes it, under no lock. It must be quick.
+// Holder is notified when the request of a permit is sent and when the permit is released, under no lock. It must be quick.
 type Holder interface {
 	// Sent is called once for a call that leaves, with the instant: by Permit.Sent, or else by the release, with when the
 	// permit was granted.
@@ -44,19 +45,18 @@ type Holder interface {
 	Released(p *Permit, left bool, used Usage)
 }
 
-// HeldBy tells h of what becomes of the permit from now on. It is for whoever acquired it, before others know it.
-func (p *Permit) HeldBy(h Holder) { p.holder = h }
+// SetHolder has h notified of the permit from now on. The goroutine that acquired the permit calls it before others have it.
+func (p *Permit) SetHolder(h Holder) { p.holder = h }
 
-// Holder is who HeldBy said, or nil.
+// Holder returns the holder that SetHolder set, or nil.
 func (p *Permit) Holder() Holder { return p.holder }
 
 // Waited is how long the call waited for this permit.
 func (p *Permit) Waited() time.Duration { return p.waited }
 
-// Orphan says that whoever answered for the permit is gone. Others may still release it. If nobody can, since nobody has it
-// any more, it is given back when the garbage collector finds that out: the slot is not lost. The holder must not keep the
-// permit from then on.
-func (p *Permit) Orphan() {
+// ReleaseIfLost lets the garbage collector release the permit if no other goroutine can, so that its slot is not lost. The
+// caller must not keep the permit.
+func (p *Permit) ReleaseIfLost() {
 	twin := &Permit{s: p.s, ticket: p.ticket, id: p.id, attempt: p.attempt, call: p.call, lane: p.lane,
 		granted: p.granted, waited: p.waited, holder: p.holder}
 	runtime.AddCleanup(p, forgotten, twin)
@@ -99,9 +99,9 @@ func (p *Permit) Sent() {
 	}
 }
 
-// Answered tells what the head of a good answer says before its body has come, which may take long. Release may tell
-// it again.
-func (p *Permit) Answered(readings []Reading) {
+// Answered reports the limits in the headers of a successful response before its body arrives, which may take long. Release may
+// report them again.
+func (p *Permit) Answered(readings []limits.Reading) {
 	s := p.s
 	s.mu.Lock()
 	if p.heldLocked() {
@@ -111,24 +111,24 @@ func (p *Permit) Answered(readings []Reading) {
 }
 
 // Release gives the permit back with what the attempt came to. A second Release panics and names the permit.
-func (p *Permit) Release(o Outcome) { p.release(&o) }
+func (p *Permit) Release(o Outcome) { p.release(&o, nil) }
 
 // TryRelease is Release that returns false where the permit was given back already.
 func (p *Permit) TryRelease(o Outcome) bool {
-	_, _, ok := p.tryRelease(&o)
+	_, _, ok := p.tryRelease(&o, nil)
 	return ok
 }
 
 // release also tells how long it was since the call was sent.
-func (p *Permit) release(o *Outcome) (gate.Decision, time.Duration) {
-	d, latency, ok := p.tryRelease(o)
+func (p *Permit) release(o *Outcome, givenUp func(Outcome)) (gate.Decision, time.Duration) {
+	d, latency, ok := p.tryRelease(o, givenUp)
 	if !ok {
 		panic(fmt.Sprintf("sluice: permit %d (call %q, lane %q) released twice", p.id, p.call, p.lane))
 	}
 	return d, latency
 }
 
-func (p *Permit) tryRelease(o *Outcome) (d gate.Decision, latency time.Duration, ok bool) {
+func (p *Permit) tryRelease(o *Outcome, givenUp func(Outcome)) (d gate.Decision, latency time.Duration, ok bool) {
 	if !p.given.CompareAndSwap(false, true) {
 		return d, 0, false
 	}
@@ -144,6 +144,9 @@ func (p *Permit) tryRelease(o *Outcome) (d gate.Decision, latency time.Duration,
 	now := time.Now()
 	latency = now.Sub(p.ticket.Sent())
 	d = s.gate.Release(now, p.ticket, o)
+	if givenUp != nil && d.Action == gate.GiveUp {
+		givenUp(*o)
+	}
 	s.recycleLocked(p.ticket)
 	s.unlockAndFlush()
 	runtime.KeepAlive(p) // else it could be found forgotten, and be released again, before it was

@@ -82,7 +82,7 @@ func TestAnOrphanIsGivenBackOnce(t *testing.T) {
 		func() {
 			p := acquire(t, s, sluice.Call{})
 			for range 4 {
-				p.Orphan()
+				p.ReleaseIfLost()
 			}
 		}()
 		collectUntil(t, func() bool { return lane(t, s).InFlight <= 0 })

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 func TestAnObserverHearsOfAGrantBeforeItsRelease(t *testing.T) {
@@ -19,7 +20,7 @@ func TestAnObserverHearsOfAGrantBeforeItsRelease(t *testing.T) {
 		var mu sync.Mutex
 		var heard []string
 		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}, Observer: sluice.ObserverFunc(func(e sluice.Event) {
-			if e.Call == "first" && e.Type == sluice.EventSlotReleased {
+			if e.Call == "first" && e.Type == limits.EventSlotReleased {
 				time.Sleep(time.Second) // an observer that is slow for once
 			}
 			mu.Lock()
@@ -75,7 +76,7 @@ func TestTheFirstAskDoesNotOvertakeTheBudgetsItIsMeantFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedgerDouble(1)
 		l.correct = 30 * time.Millisecond // its first try was lost
-		s := open(t, sluice.Config{Limits: sluice.Limits{RPM: 60, Concurrent: 64}, Ledger: l})
+		s := open(t, sluice.Config{Limits: sluice.Limits{RPM: 60, Burst: time.Second, Concurrent: 64}, Ledger: l})
 		ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
 		defer cancel()
 		var granted atomic.Int32
@@ -118,7 +119,7 @@ type idsOf struct {
 	base uint64
 }
 
-func (i idsOf) Take(ctx context.Context, asks sluice.Asks) (sluice.Reply, error) {
+func (i idsOf) Take(ctx context.Context, asks limits.Asks) (limits.Reply, error) {
 	asks.Calls = slices.Clone(asks.Calls)
 	for j := range asks.Calls {
 		asks.Calls[j].ID += i.base
@@ -126,14 +127,14 @@ func (i idsOf) Take(ctx context.Context, asks sluice.Asks) (sluice.Reply, error)
 	return i.l.Take(ctx, asks)
 }
 
-func (i idsOf) Watch(tell func(string, sluice.News, bool)) (stop func()) { return i.l.Watch(tell) }
+func (i idsOf) Watch(tell func(string, limits.LaneState, bool)) (stop func()) { return i.l.Watch(tell) }
 
-func (i idsOf) Settle(ctx context.Context, s sluice.Settlement) error {
+func (i idsOf) Settle(ctx context.Context, s limits.Settlement) error {
 	s.ID += i.base
 	return i.l.Settle(ctx, s)
 }
 
-func (i idsOf) Correct(ctx context.Context, c sluice.Correction) error {
+func (i idsOf) Correct(ctx context.Context, c limits.Correction) error {
 	c.ID += i.base
 	return i.l.Correct(ctx, c)
 }
@@ -175,19 +176,19 @@ func TestALedgersWrongReplyDoesNotCrash(t *testing.T) {
 
 type wrongLedger struct{}
 
-func (wrongLedger) Watch(func(string, sluice.News, bool)) (stop func()) { return func() {} }
-func (wrongLedger) Take(context.Context, sluice.Asks) (sluice.Reply, error) {
-	return sluice.Reply{Granted: 3}, nil // more than was asked for, and no marks
+func (wrongLedger) Watch(func(string, limits.LaneState, bool)) (stop func()) { return func() {} }
+func (wrongLedger) Take(context.Context, limits.Asks) (limits.Reply, error) {
+	return limits.Reply{Granted: 3}, nil // more than was asked for, and no marks
 }
-func (wrongLedger) Settle(context.Context, sluice.Settlement) error  { return nil }
-func (wrongLedger) Correct(context.Context, sluice.Correction) error { return nil }
+func (wrongLedger) Settle(context.Context, limits.Settlement) error  { return nil }
+func (wrongLedger) Correct(context.Context, limits.Correction) error { return nil }
 
 func TestAnObserverHearsNothingAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var closed atomic.Bool
 		var late atomic.Int32
 		s, err := sluice.New(sluice.Config{Observer: sluice.ObserverFunc(func(e sluice.Event) {
-			if e.Call == "slow" && e.Type == sluice.EventSlotReleased {
+			if e.Call == "slow" && e.Type == limits.EventSlotReleased {
 				time.Sleep(time.Second)
 			}
 			if closed.Load() {

@@ -9,12 +9,14 @@ import (
 
 	"github.com/sluice-llm/sluice/internal/gate"
 	"github.com/sluice-llm/sluice/internal/planted"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // Defaults of Config.
 const (
 	defaultAttempts     = 6
 	defaultMaxThrottles = 20
+	defaultPatience     = 5 * time.Minute // in which a call is not given up for throttles
 )
 
 // Config shapes a Scheduler. The zero value starts from nothing and learns the limits.
@@ -34,7 +36,7 @@ type Config struct {
 	Start Limits
 
 	// Charge says how the provider counts tokens.
-	Charge Charge
+	Charge limits.Charge
 
 	// CountsCached says that, with ChargeActual, input read from a prompt cache counts against the token limits. It does
 	// not with Anthropic.
@@ -43,8 +45,8 @@ type Config struct {
 	// Attempts is how often a call is tried at most, throttled tries aside. Default 6.
 	Attempts int
 
-	// MaxThrottles is how often one call may be throttled before it is given up: 2 means at the third time. Default 20;
-	// negative means at the first.
+	// MaxThrottles is the number of times that one call may be throttled before it is given up: 2 means at the third time. Negative means at
+	// the first. Default 20, and not within 5 minutes after the call first asked.
 	MaxThrottles int
 
 	// Weights are the tenants' shares relative to each other. A tenant that is not named has 1.
@@ -93,15 +95,15 @@ func New(cfg Config) (*Scheduler, error) {
 	if cfg.Attempts == 0 {
 		cfg.Attempts = defaultAttempts
 	}
-	throttles := cfg.MaxThrottles
+	throttles, patience := cfg.MaxThrottles, time.Duration(0)
 	if throttles == 0 {
-		throttles = defaultMaxThrottles
+		throttles, patience = defaultMaxThrottles, defaultPatience
 	}
 	s := &Scheduler{cfg: cfg, closed: make(chan struct{})}
 	s.quiet.L = &s.mu
 	s.gate = gate.New(gate.Config{
 		Limits: cfg.Limits, Account: cfg.Account, Start: cfg.Start, Charge: cfg.Charge, CountsCached: cfg.CountsCached,
-		Attempts: cfg.Attempts, MaxThrottles: max(0, throttles),
+		Attempts: cfg.Attempts, MaxThrottles: max(0, throttles), Patience: patience,
 		Weights: cfg.Weights, Remote: cfg.Ledger != nil, Observed: cfg.Observer != nil,
 	})
 	if cfg.StateDir != "" {
@@ -115,7 +117,7 @@ func New(cfg Config) (*Scheduler, error) {
 		s.remote = newRemote(s, cfg.Ledger)
 	}
 	if cfg.Observer != nil { // told with the first thing that happens: the caller does not have the Scheduler yet
-		s.events = append(s.events, Event{Type: EventStarted, At: time.Now()})
+		s.events = append(s.events, Event{Type: limits.EventStarted, At: time.Now()})
 	}
 	return s, nil
 }
@@ -129,7 +131,7 @@ func (c *Config) check() error {
 			return fmt.Errorf("config: %s.%w", l.name, err)
 		}
 	}
-	if c.Charge > ChargeActual {
+	if c.Charge > limits.ChargeActual {
 		return fmt.Errorf("config: Charge is %d: want ChargeDeclared or ChargeActual", c.Charge)
 	}
 	if c.Attempts < 0 {
@@ -145,13 +147,6 @@ func (c *Config) check() error {
 // when the call is larger than the whole of a limit.
 func (s *Scheduler) Acquire(ctx context.Context, c Call) (*Permit, error) {
 	return s.acquire(ctx, &c, &try{})
-}
-
-// AcquireTimed is Acquire that also says how long the call waited, where it fails too.
-func (s *Scheduler) AcquireTimed(ctx context.Context, c Call) (*Permit, time.Duration, error) {
-	y := try{}
-	p, err := s.acquire(ctx, &c, &y)
-	return p, y.waited + y.paused, err
 }
 
 // TryAcquire returns a permit if the call may be sent now, and nil otherwise. With a shared ledger, which answers
@@ -218,9 +213,10 @@ func (s *Scheduler) acquire(ctx context.Context, c *Call, y *try) (*Permit, erro
 	}
 	t := s.ticketLocked(c, y)
 	if !s.gate.Acquire(time.Now(), t) {
+		limit := *s.gate.Exceeded(time.Now(), &t.Call)
 		s.recycleLocked(t)
 		s.mu.Unlock()
-		return nil, fmt.Errorf("call %q: %w", c.ID, ErrTooLarge)
+		return nil, fmt.Errorf("call %q may use %d output tokens, and %v is %.0f: %w", c.ID, c.Cost.MaxOutput, limit.Dimension, limit.Value, ErrTooLarge)
 	}
 	told := false
 	defer func() {
@@ -403,7 +399,7 @@ func (s *Scheduler) sayClosedLocked() {
 	if s.cfg.Observer == nil {
 		return
 	}
-	s.events = append(s.gate.Events(s.events), Event{Type: EventClosed, At: time.Now(), InFlight: s.gate.Open()})
+	s.events = append(s.gate.Events(s.events), Event{Type: limits.EventClosed, At: time.Now(), InFlight: s.gate.Open()})
 	s.telling = true
 	defer func() { // also when it panics
 		s.telling = false

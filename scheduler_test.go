@@ -91,7 +91,7 @@ func TestTenWorkersThrottledAtOnceAllComeThrough(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for range suite.Size(200, 1000) {
 				synctest.Test(t, func(t *testing.T) {
-					s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 10}})
+					s := open(t, sluice.Config{Limits: sluice.Limits{RPM: 6000, Concurrent: 10}})
 					start := time.Now()
 					calls, failed := crew(t, s, 10, 10, func(_, try int) sluice.Outcome {
 						if try == 1 {
@@ -102,7 +102,7 @@ func TestTenWorkersThrottledAtOnceAllComeThrough(t *testing.T) {
 					if n := sum(calls); n != 20 || failed != 0 {
 						t.Fatalf("%d calls, %d failed; want 20 and 0", n, failed)
 					}
-					if d := time.Since(start); d > 5*time.Second {
+					if d := time.Since(start); d > 2*time.Second {
 						t.Fatalf("it took %v", d)
 					}
 				})
@@ -129,6 +129,16 @@ func TestItemsOfWhichHalfAreThrottledOnceTakeThirtyCalls(t *testing.T) {
 	})
 }
 
+func TestACallIsNotGivenUpForThrottlesWithinFiveMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		tally, err := open(t, sluice.Config{}).Do(t.Context(), sluice.Call{}, (&script{outcomes: []sluice.Outcome{throttled}}).run)
+		if took := time.Since(start); err == nil || tally.Throttles <= 20 || took < 5*time.Minute || took > 6*time.Minute {
+			t.Errorf("given up after %d throttles and %v: %v", tally.Throttles, took, err)
+		}
+	})
+}
+
 func TestAThrottleSpendsNoAttempt(t *testing.T) {
 	invalid := sluice.Outcome{Kind: sluice.InvalidOutput, Err: errors.New("not JSON")}
 	broken := sluice.Outcome{Kind: sluice.ServerError, Err: errors.New("500")}
@@ -143,7 +153,7 @@ func TestAThrottleSpendsNoAttempt(t *testing.T) {
 		{"attempts count what was answered", sluice.Config{}, []sluice.Outcome{throttled, invalid, throttled, ok}, []int{1, 1, 2, 2}, sluice.OK, sluice.Tally{Attempts: 2, Throttles: 2}},
 		{"at most two throttles", sluice.Config{MaxThrottles: 2}, []sluice.Outcome{throttled}, []int{1, 1, 1}, sluice.RateLimit, sluice.Tally{Throttles: 3}},
 		{"no throttles", sluice.Config{MaxThrottles: -1}, []sluice.Outcome{throttled}, []int{1}, sluice.RateLimit, sluice.Tally{Throttles: 1}},
-		{"twenty throttles unless told", sluice.Config{}, []sluice.Outcome{throttled}, slices.Repeat([]int{1}, 21), sluice.RateLimit, sluice.Tally{Throttles: 21}},
+		{"twenty throttles", sluice.Config{MaxThrottles: 20}, []sluice.Outcome{throttled}, slices.Repeat([]int{1}, 21), sluice.RateLimit, sluice.Tally{Throttles: 21}},
 		{"more throttles than attempts", sluice.Config{Attempts: 3}, []sluice.Outcome{throttled, throttled, throttled, throttled, throttled, ok}, []int{1, 1, 1, 1, 1, 1}, sluice.OK, sluice.Tally{Attempts: 1, Throttles: 5}},
 		{"six attempts unless told", sluice.Config{}, []sluice.Outcome{invalid}, []int{1, 2, 3, 4, 5, 6}, sluice.InvalidOutput, sluice.Tally{Attempts: 6}},
 		{"one attempt", sluice.Config{Attempts: 1}, []sluice.Outcome{broken}, []int{1}, sluice.ServerError, sluice.Tally{Attempts: 1}},

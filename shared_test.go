@@ -11,13 +11,14 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // engineDouble is a ledger that several Schedulers share, some milliseconds away.
 type engineDouble struct {
 	mu     sync.Mutex
 	shared gate.Shared
-	tell   map[string]func(string, sluice.News, bool) // by member
+	tell   map[string]func(string, limits.LaneState, bool) // by member
 }
 
 // of is the ledger as one member sees it.
@@ -33,10 +34,10 @@ type memberDouble struct {
 	asks   int
 }
 
-func (m *memberDouble) exchange(ctx context.Context, b *gate.Batch) (gate.Reply, error) {
+func (m *memberDouble) exchange(ctx context.Context, b *gate.Batch) (limits.Reply, error) {
 	const there = 2 * time.Millisecond
 	if err := sleep(ctx, there); err != nil {
-		return gate.Reply{}, err
+		return limits.Reply{}, err
 	}
 	m.mu.Lock()
 	for id := range m.open[b.Lane] {
@@ -46,7 +47,7 @@ func (m *memberDouble) exchange(ctx context.Context, b *gate.Batch) (gate.Reply,
 	e := m.engine
 	e.mu.Lock()
 	r, wake := e.shared.Exchange(time.Now(), m.name, b)
-	tell, news := e.tell[wake], e.shared.News(time.Now(), b.Lane)
+	tell, news := e.tell[wake], e.shared.State(time.Now(), b.Lane)
 	e.mu.Unlock()
 	m.mu.Lock()
 	if m.open[b.Lane] == nil {
@@ -74,34 +75,34 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (m *memberDouble) Take(ctx context.Context, a sluice.Asks) (sluice.Reply, error) {
+func (m *memberDouble) Take(ctx context.Context, a limits.Asks) (limits.Reply, error) {
 	m.mu.Lock()
 	m.asks++
 	m.mu.Unlock()
 	return m.exchange(ctx, &gate.Batch{Lane: a.Lane, Waiting: a.Waiting, Asks: a.Calls})
 }
 
-func (m *memberDouble) Settle(ctx context.Context, s sluice.Settlement) error {
+func (m *memberDouble) Settle(ctx context.Context, s limits.Settlement) error {
 	if !s.Open {
 		m.mu.Lock()
 		delete(m.open[s.Lane], s.ID)
 		m.mu.Unlock()
 	}
-	_, err := m.exchange(ctx, &gate.Batch{Lane: s.Lane, Settlements: []sluice.Settlement{s}})
+	_, err := m.exchange(ctx, &gate.Batch{Lane: s.Lane, Settlements: []limits.Settlement{s}})
 	return err
 }
 
-func (m *memberDouble) Correct(ctx context.Context, c sluice.Correction) error {
-	_, err := m.exchange(ctx, &gate.Batch{Lane: c.Lane, Corrections: []sluice.Correction{c}})
+func (m *memberDouble) Correct(ctx context.Context, c limits.Correction) error {
+	_, err := m.exchange(ctx, &gate.Batch{Lane: c.Lane, Corrections: []limits.Correction{c}})
 	return err
 }
 
-func (m *memberDouble) Watch(tell func(string, sluice.News, bool)) (stop func()) {
+func (m *memberDouble) Watch(tell func(string, limits.LaneState, bool)) (stop func()) {
 	e := m.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.tell == nil {
-		e.tell = make(map[string]func(string, sluice.News, bool))
+		e.tell = make(map[string]func(string, limits.LaneState, bool))
 	}
 	e.tell[m.name] = tell
 	return func() {
@@ -179,10 +180,10 @@ func TestMembersShareOneLimit(t *testing.T) {
 		long   time.Duration
 		even   bool
 	}{
-		{"few requests", sluice.Limits{RPM: 50, Concurrent: 5}, 2, 2 * time.Second, []int{10, 10, 10, 10}, 20 * time.Minute, true},
-		{"few requests, one wants most", sluice.Limits{RPM: 50, Concurrent: 5}, 2, 2 * time.Second, []int{32, 1, 0, 0}, 20 * time.Minute, false},
-		{"many requests", sluice.Limits{RPM: 6000, Concurrent: 500}, 100, time.Second, []int{200, 200, 200, 200}, time.Minute, true},
-		{"many requests, one wants most", sluice.Limits{RPM: 6000}, 100, 250 * time.Millisecond, []int{320, 10, 0, 0}, 2 * time.Minute, false},
+		{"few requests", sluice.Limits{RPM: 50, Concurrent: 5, Burst: 2400 * time.Millisecond}, 2, 2 * time.Second, []int{10, 10, 10, 10}, 20 * time.Minute, true},
+		{"few requests, one wants most", sluice.Limits{RPM: 50, Concurrent: 5, Burst: 2400 * time.Millisecond}, 2, 2 * time.Second, []int{32, 1, 0, 0}, 20 * time.Minute, false},
+		{"many requests", sluice.Limits{RPM: 6000, Concurrent: 500, Burst: time.Second}, 100, time.Second, []int{200, 200, 200, 200}, time.Minute, true},
+		{"many requests, one wants most", sluice.Limits{RPM: 6000, Burst: time.Second}, 100, 250 * time.Millisecond, []int{320, 10, 0, 0}, 2 * time.Minute, false},
 		{"slots", sluice.Limits{Concurrent: 5}, 1e9, 500 * time.Millisecond, []int{10, 10, 10, 10}, 3 * time.Minute, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -223,7 +224,7 @@ func TestMembersShareOneLimit(t *testing.T) {
 					fair = jain(shares)
 				}
 				t.Logf("used %.3f, Jain %.4f, shares %v, refused %d, most open %d, asks per start %.2f", used, fair, shares, p.refused, p.most, float64(asks)/float64(p.total()))
-				if used < 0.96 || fair < 0.99 || p.refused > 0 || math.IsNaN(fair) {
+				if used < 0.96 || fair < 0.99 || p.refused > 2*len(members)+p.total()/200 || math.IsNaN(fair) {
 					t.Errorf("used %.3f of the limit, Jain %.4f, %d refused", used, fair, p.refused)
 				}
 			})

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // open returns a Scheduler that is closed with the test.
@@ -31,7 +32,7 @@ func acquire(tb testing.TB, s *sluice.Scheduler, c sluice.Call) *sluice.Permit {
 }
 
 // lane returns the state of the only lane.
-func lane(tb testing.TB, s *sluice.Scheduler) sluice.LaneSnapshot {
+func lane(tb testing.TB, s *sluice.Scheduler) limits.LaneSnapshot {
 	tb.Helper()
 	lanes := s.Snapshot().Lanes
 	if len(lanes) != 1 {

@@ -1,36 +1,38 @@
 // Package sluice lets programs use all of an LLM provider's rate limit and none beyond it.
 //
-// A program makes one [Scheduler] for each account, which is a key at a provider, and makes every call through it:
+// Create one [Scheduler] for each account, which is a key at a provider, and make every call through it:
 //
-//	scheduler, err := sluice.New(sluice.Config{}) // nothing is told: limits are learned from answers
+//	scheduler, err := sluice.New(sluice.Config{}) // no limit is configured: the Scheduler learns them from responses
 //	if err != nil {
 //		return err
 //	}
 //	defer scheduler.Close()
 //	tally, err := scheduler.Do(ctx, sluice.Call{Lane: "gpt-4o-mini"}, func(ctx context.Context, p *sluice.Permit) sluice.Outcome {
-//		return attempt(ctx) // one request, and what came of it
+//		return attempt(ctx) // sends one request and returns its outcome
 //	})
 //
-// [Scheduler.Do] is the only attempt loop that there is. It waits until the account's limits allow the call, runs the function, learns
-// from the outcome, and tries again what is worth trying again. A call that was throttled goes back to its place in the queue, and
-// that spends no attempt. An error of Do is a [*CallError] if the call was given up.
+// [Scheduler.Do] is the only attempt loop. It waits until the limits of the account permit the call, runs the function, learns from
+// the outcome, and retries if a retry can succeed. A call that the provider throttled returns to its place in the queue and spends no
+// attempt. If Do gives up on a call, its error is a [*CallError].
 //
 // # Five types
 //
-//   - [Config] shapes a Scheduler. Its zero value learns everything; Limits are ceilings, Start is what is believed at first.
-//   - [Call] is what one call says of itself: its lane, which is what the provider limits together (as a rule the model), its tenant and
-//     priority, and what it will cost.
-//   - [Permit] is a slot and a cost that were granted. Do gives it back; who calls [Scheduler.Acquire], without a loop, releases it once.
-//   - [Outcome] is what an attempt came to: its [Kind], the wait that the provider asks for, what was used, and what headers said.
-//   - [Event] is what an [Observer] is told, such as each grant, each throttle and each limit that was learned. [Scheduler.Snapshot]
-//     says how things stand.
+//   - [Config] configures a Scheduler. The zero value learns every limit; Limits are ceilings, and Start is the first estimate.
+//   - [Call] describes one call: its lane (the calls that the provider limits together, as a rule one model), tenant, priority and
+//     expected cost.
+//   - [Permit] is a granted slot and cost. Do releases it. If you call [Scheduler.Acquire] yourself, release it exactly once.
+//   - [Outcome] is the result of an attempt: its [Kind], the wait that the provider asks for, the usage, and the limits from headers.
+//   - [Event] is what an [Observer] receives, for example each grant, each throttle and each learned limit. [Scheduler.Snapshot]
+//     returns the current state.
 //
-// # Where to go on
+// Package limits documents the types that all packages share.
 //
-// Who makes calls by an official SDK needs none of this but New: package provider has a Transport, an http.RoundTripper, that does
-// all of the above beneath the SDK, and knows what each provider's answers mean. Package work runs many items with a journal, batch those
-// of a file, pool shares few slots among many agents, and gateway is an http.Handler in front of providers. A [Ledger], such as that
-// of package cluster, shares an account among processes. Package sim is a provider for tests.
+// # Other packages
+//
+// If you call a provider through its official SDK, use the Transport of package provider: an http.RoundTripper that does all of the
+// above below the SDK and classifies each provider's responses. Package batch runs the items of a file, pool shares few slots among
+// many agents, and gateway is an http.Handler in front of providers. A [Ledger], such as the one of package cluster, shares an account
+// among processes. Package sim is a provider for tests.
 package sluice
 
 import (
@@ -38,133 +40,40 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
-// Kind is what the answer to a try meant, which decides what follows: Throttle kinds pause and spend no attempt, Transient ones
-// are tried again at the price of an attempt, Fatal ones end a run, and the others fail their call alone. The zero value is OK.
-// As text it is a name such as rate_limit.
-type Kind = gate.Kind
+// Types of package limits that every program needs. Their documentation is there.
+type (
+	Call    = limits.Call    // one call: its lane, tenant, priority and expected cost
+	Outcome = limits.Outcome // the result of one attempt
+	Kind    = limits.Kind    // the meaning of a response
+	Limits  = limits.Limits  // what a provider allows
+	Cost    = limits.Cost    // the tokens that a call is expected to use
+	Usage   = limits.Usage   // the tokens that a call used
+	Event   = limits.Event   // something that happened in a Scheduler
+)
 
-// Kinds of answer.
+// Kinds of outcome. Package limits documents them.
 const (
-	OK             = gate.OK
-	RateLimit      = gate.RateLimit      // the provider asks to slow down: a throttle
-	Overloaded     = gate.Overloaded     // the provider has no capacity, such as 529, or 503 in that meaning: a throttle
-	QuotaExhausted = gate.QuotaExhausted // no credit, or a spend cap is reached: fatal
-	UsageWindow    = gate.UsageWindow    // the allowance of a day, a week or a plan is used up until it is reset: a throttle
-	Timeout        = gate.Timeout        // no answer within the try's time: transient
-	Network        = gate.Network        // the connection was refused, reset or cut: transient
-	Auth           = gate.Auth           // the key was refused: fatal
-	BadRequest     = gate.BadRequest     // the request itself is wrong
-	ContextLength  = gate.ContextLength  // the request is larger than the model's context, or than a whole limit
-	ContentFilter  = gate.ContentFilter  // refused for its content
-	ServerError    = gate.ServerError    // another status from 500 on: transient
-	InvalidOutput  = gate.InvalidOutput  // a schema or a rule of the program's own refused the answer: transient
-	CommandFailed  = gate.CommandFailed  // a command ended in failure, for reasons of its own: transient
-	Internal       = gate.Internal       // a mistake of the program, such as a function that panicked
+	OK             = limits.OK
+	RateLimit      = limits.RateLimit
+	Overloaded     = limits.Overloaded
+	QuotaExhausted = limits.QuotaExhausted
+	UsageWindow    = limits.UsageWindow
+	Timeout        = limits.Timeout
+	Network        = limits.Network
+	Auth           = limits.Auth
+	BadRequest     = limits.BadRequest
+	ContextLength  = limits.ContextLength
+	ContentFilter  = limits.ContentFilter
+	Rejected       = limits.Rejected
+	Blocked        = limits.Blocked
+	ServerError    = limits.ServerError
+	InvalidOutput  = limits.InvalidOutput
+	CommandFailed  = limits.CommandFailed
+	Internal       = limits.Internal
 )
-
-// Dimension is one thing that a provider limits. As text it is a flag's name, such as rpm; "" is AnyDimension.
-type Dimension = gate.Dimension
-
-// Dimensions of a limit.
-const (
-	AnyDimension   = gate.AnyDimension   // not stated
-	Concurrency    = gate.Concurrency    // calls open at once
-	Requests       = gate.Requests       // requests per minute
-	Tokens         = gate.Tokens         // tokens per minute, input and output together
-	InputTokens    = gate.InputTokens    // input tokens per minute
-	OutputTokens   = gate.OutputTokens   // output tokens per minute
-	RequestsPerDay = gate.RequestsPerDay // requests per day
-	TokensPerDay   = gate.TokensPerDay   // tokens per day, input and output together
-)
-
-// Limits are what a provider allows. A zero field is unknown, not unlimited; one below zero is a mistake.
-//
-//	RPM, TPM, ITPM, OTPM int  // a minute: requests, tokens, input tokens, output tokens
-//	RPD, TPD int              // a day: requests, tokens
-//	Concurrent int            // calls open at once
-//	Burst time.Duration       // how much refill the provider's buckets hold, as 10 s of a minute's limit
-type Limits = gate.Limits
-
-// Charge says how a provider counts the tokens of a call against its limits. The zero value is ChargeDeclared.
-type Charge = gate.Charge
-
-// Ways to charge tokens.
-const (
-	ChargeDeclared = gate.ChargeDeclared // max(input, max_tokens) when the call arrives, never refunded, as OpenAI does
-	ChargeActual   = gate.ChargeActual   // input when the call arrives, output as it is produced, as Anthropic does
-)
-
-// Cost is what a call is expected to use, before it is made, in tokens.
-//
-//	Input int      // estimated input tokens
-//	MaxOutput int  // most output tokens that the request allows, over all choices; 0 when it does not say
-type Cost = gate.Cost
-
-// Usage is what an answer says a call used, in tokens.
-//
-//	Input int        // cached ones included
-//	CachedInput int  // the part of Input that was read from a prompt cache
-//	Output int
-type Usage = gate.Usage
-
-// Reading is one budget as the headers of an answer state it.
-//
-//	Dimension Dimension
-//	Limit, Remaining int64    // requests or tokens
-//	Reset time.Duration       // until the budget is full again; 0 when that is not stated
-//	Slack int64               // what Remaining is rounded to; 0 is exact
-//	ResetSlack time.Duration  // Reset may be so much too long, by rounding
-type Reading = gate.Reading
-
-// Outcome is what one try came to. The zero value is a success of unknown usage.
-//
-//	Kind Kind
-//	Err error                          // what went wrong, for the caller; nil for OK
-//
-//	Wait time.Duration                 // how long a refusal asks to wait; 0 when it does not say
-//	Until time.Time                    // when a usage window is reset; zero when that is not said
-//	Dimension Dimension                // which limit was exceeded
-//	Limit, Used, Requested int64       // that limit, the used part of it, what the call asked for; 0 when not stated
-//	TooLarge bool                      // the request alone is above the whole limit: it can never fit
-//
-//	Usage Usage
-//	HasUsage bool                      // Usage was stated, or is what was seen of an answer that was cut
-//	Readings []Reading                 // what the headers said, on any answer
-//
-//	Unsent bool                        // the request never left: its cost is refunded
-//	Abandoned bool                     // the caller gave up on it, so that it says nothing of the provider
-//	Final bool                         // the caller does not try again, whatever it is
-//	Elsewhere bool                     // the caller makes the call at another Scheduler, should it be over at this one
-//	Open bool                          // the body is still being read: whoever reads it releases the permit
-type Outcome = gate.Outcome
-
-// Priority orders calls of different urgency; a call rises by one for each 30 s that it
-// waits. The zero value is Normal.
-type Priority = gate.Priority
-
-// Priorities.
-const (
-	Low      = gate.Low
-	Normal   = gate.Normal
-	High     = gate.High
-	Critical = gate.Critical
-)
-
-// Call describes a call that asks to be admitted. The zero value is a small call on the default lane.
-//
-//	ID string                  // names the call in events and errors
-//	Lane string                // what the provider limits together, usually the model; "" is a lane, too
-//	Tenant string              // whose turn it is; "" is a tenant, too
-//	Member string              // who makes the call, for events
-//	Priority Priority
-//	Cost Cost
-//	MaxWait time.Duration      // how long each try may wait before it fails with a *SlotTimeoutError; 0: as its context allows
-//	Withdrawn <-chan struct{}  // ends the call's waits with ErrWithdrawn once it is closed; nil: nothing does
-//	Ahead int                  // calls that wait elsewhere and go before it, for Delay to count
-type Call = gate.Call
 
 // ErrClosed is returned by calls on a Scheduler that was closed.
 var ErrClosed = errors.New("scheduler is closed")
@@ -211,14 +120,23 @@ type CallError struct {
 
 // Error says what the last attempt met, and how often the call was tried.
 func (e *CallError) Error() string {
-	msg := e.Kind.String()
-	if e.Err != nil {
-		msg = e.Err.Error()
-	}
+	msg := e.Reason()
 	if e.Tally.Tries() <= 1 {
 		return msg
 	}
 	return fmt.Sprintf("%s (attempts: %d, throttled: %d)", msg, e.Tally.Attempts, e.Tally.Throttles)
+}
+
+// Reason returns why the last attempt failed.
+func (e *CallError) Reason() string {
+	msg := e.Kind.String()
+	if e.Err != nil {
+		msg = e.Err.Error()
+	}
+	if e.Others > 0 {
+		msg += fmt.Sprintf(" (at fault itself: %d other requests succeeded)", e.Others)
+	}
+	return msg
 }
 
 // Is reports whether the call can never fit, for ErrTooLarge.
@@ -227,27 +145,27 @@ func (e *CallError) Is(target error) bool { return target == ErrTooLarge && e.To
 // Unwrap returns the last attempt's error.
 func (e *CallError) Unwrap() error { return e.Err }
 
-// Tally counts what became of a call over all its tries.
+// Tally counts the attempts of a call, and their time and usage.
 type Tally struct {
-	Attempts  int // tries that were spent: all but the throttled ones
-	Throttles int // tries that the provider refused for now
+	Attempts  int // attempts, rate-limited ones excluded
+	Throttles int // rate-limited attempts
 
-	Queued   time.Duration // waited for its turn and for budgets
-	Cooldown time.Duration // waited while the whole lane paused
-	Backoff  time.Duration // waited for its own next attempt
-	Latency  time.Duration // the last try, from send to release
+	Queued   time.Duration // in the queue and for token buckets
+	Cooldown time.Duration // while the whole lane paused
+	Backoff  time.Duration // before its own retries
+	Latency  time.Duration // of the last attempt, from send to release
 
-	Usage    Usage // over all tries
-	HasUsage bool  // an answer stated some of it
+	Usage    Usage // over all attempts
+	HasUsage bool  // a response stated some of it
 }
 
-// Tries is how often the call was sent.
+// Tries returns the number of requests that were sent.
 func (t Tally) Tries() int { return t.Attempts + t.Throttles }
 
-// Wait is all the time that the call was held back.
+// Wait returns the sum of the waits.
 func (t Tally) Wait() time.Duration { return t.Queued + t.Cooldown + t.Backoff }
 
-// Add returns what a call took that went on: what it took before, and then next.
+// Add returns the sum of two tallies of one call. Latency is the later one.
 func (t Tally) Add(next Tally) Tally {
 	if next.Tries() > 0 {
 		t.Latency = next.Latency

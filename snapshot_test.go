@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 func TestASnapshotSaysWhetherATimerIsSet(t *testing.T) {
@@ -50,7 +51,7 @@ func TestASnapshotIsConsistentWhileCallsComeAndGo(t *testing.T) {
 	for i := range 12 {
 		wg.Go(func() {
 			for j := range 400 {
-				s.Do(t.Context(), sluice.Call{Tenant: fmt.Sprint(i % 3), Priority: sluice.Priority(j%4 - 1)}, func(_ context.Context, p *sluice.Permit) sluice.Outcome {
+				s.Do(t.Context(), sluice.Call{Tenant: fmt.Sprint(i % 3), Priority: limits.Priority(j%4 - 1)}, func(_ context.Context, p *sluice.Permit) sluice.Outcome {
 					p.Sent()
 					return ok
 				})

@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -13,15 +14,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/atomicfile"
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
-
-// saveEvery is how often the lanes' state is written while a Scheduler works. What a crash forgets is no older.
-const saveEvery = 5 * time.Second
 
 // store keeps what is known of the lanes in files, one a lane, so that the next process goes on from there. Of several
 // processes on a lane, the first writes what it learns; the others say so by an EventShared. Day counters are counted
-// by all of them together.
+// by all of them together. The state is written every gate.SaveEvery, so a crash forgets no more than that.
 type store struct {
 	s    *Scheduler
 	dir  string
@@ -67,21 +67,43 @@ func (st *store) open(lane string) {
 	sum := sha256.Sum256([]byte(st.s.cfg.Name + "\x00" + lane))
 	f := &laneFile{lane: lane, path: filepath.Join(st.dir, hex.EncodeToString(sum[:12])+".json")}
 	st.lanes[lane] = f
-	var shared bool
-	f.lock, shared = lockFile(f.path + ".lock")
+	shared := f.take()
 	m, err := readMemory(f.path) // what is missing or damaged is learned again
 	st.s.mu.Lock()
 	now := time.Now()
-	if err == nil && m.Lane == lane {
-		st.s.gate.Recall(now, m)
+	if err != nil || m.Lane != lane {
+		m = gate.Memory{Lane: lane}
 	}
-	f.last = st.s.gate.Memory(now, lane)
+	st.s.gate.Recall(now, m)
+	f.last, _ = st.s.gate.Memory(now, lane)
 	if shared && st.s.cfg.Observer != nil {
-		st.s.events = append(st.s.events, Event{Type: EventShared, At: now, Lane: lane})
+		st.s.events = append(st.s.events, Event{Type: limits.EventShared, At: now, Lane: lane})
 	}
 	st.known.Store(lane, true)
 	st.mu.Unlock()
 	st.s.unlockAndFlush()
+}
+
+// take takes the file's lock, which ends with the process, and reports whether another process has it. Where there is no locking, nobody
+// writes.
+func (f *laneFile) take() (shared bool) {
+	lock, err := os.OpenFile(f.path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return false
+	}
+	if err := atomicfile.TryLock(lock); err != nil {
+		lock.Close()
+		return errors.Is(err, atomicfile.ErrLocked)
+	}
+	f.lock = lock
+	return false
+}
+
+// unlock gives the file's lock back.
+func (f *laneFile) unlock() {
+	if f.lock != nil {
+		f.lock.Close()
+	}
 }
 
 func readMemory(path string) (m gate.Memory, err error) {
@@ -94,7 +116,7 @@ func readMemory(path string) (m gate.Memory, err error) {
 
 // keep writes the state from time to time.
 func (st *store) keep() {
-	tick := time.NewTicker(saveEvery)
+	tick := time.NewTicker(gate.SaveEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -112,7 +134,8 @@ func (st *store) save() {
 	files := slices.Collect(maps.Values(st.lanes))
 	st.mu.Unlock()
 	for _, f := range files {
-		if err := st.saveLane(f); err != nil && st.err == nil {
+		err := atomicfile.Locked(context.Background(), f.path+".write", func() error { return st.saveLane(f) })
+		if err != nil && st.err == nil {
 			st.err = fmt.Errorf("state of lane %q: %w", f.lane, err)
 		}
 	}
@@ -120,17 +143,22 @@ func (st *store) save() {
 
 // saveLane writes a lane's state, after it has added its part of the day's counters to what other processes counted.
 func (st *store) saveLane(f *laneFile) error {
-	lock, err := waitLock(f.path + ".write")
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
 	others, err := readMemory(f.path)
 	found := err == nil && others.Lane == f.lane
 
 	st.s.mu.Lock()
 	now := time.Now()
-	m := st.s.gate.Memory(now, f.lane)
+	m, ok := st.s.gate.Memory(now, f.lane)
+	if !ok {
+		st.s.mu.Unlock()
+		st.forget(f)
+		return nil
+	}
+	select {
+	case <-st.stop:
+		m.Close()
+	default:
+	}
 	if found {
 		st.s.gate.Share(now, &m, &f.last, &others)
 	}
@@ -144,30 +172,20 @@ func (st *store) saveLane(f *laneFile) error {
 		others.Budgets, others.SavedAt = m.Budgets, m.SavedAt
 		m = others
 	}
-	return writeMemory(f.path, m)
-}
-
-// writeMemory replaces a file by a temporary one that is on disk before it takes the name.
-func writeMemory(path string, m gate.Memory) error {
 	b, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	tmp, err := os.OpenFile(path+".tmp", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600) // the lock makes the name ours
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(append(b, '\n'))
-	if err == nil {
-		err = tmp.Sync()
-	}
-	if err = errors.Join(err, tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		os.Remove(tmp.Name())
-	}
-	return err
+	return atomicfile.Write(f.path, atomicfile.Options{Draft: f.path + ".tmp"}, append(b, '\n'))
+}
+
+// forget lets go of a lane that the gate has forgotten. If a call uses the lane meanwhile, the next one opens it here again.
+func (st *store) forget(f *laneFile) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	delete(st.lanes, f.lane)
+	st.known.Delete(f.lane)
+	f.unlock()
 }
 
 // close writes the state once more and lets go of the lanes.
@@ -179,9 +197,7 @@ func (st *store) close() error {
 	defer st.mu.Unlock()
 	st.closed = true
 	for _, f := range st.lanes {
-		if f.lock != nil {
-			f.lock.Close()
-		}
+		f.unlock()
 	}
 	return st.err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/suite"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // callOnce makes one call with the given outcome.
@@ -31,7 +32,7 @@ func startWith(t *testing.T, cfg sluice.Config) *sluice.Scheduler {
 	return s
 }
 
-func budgetOf(t *testing.T, s *sluice.Scheduler, d sluice.Dimension) sluice.BudgetSnapshot {
+func budgetOf(t *testing.T, s *sluice.Scheduler, d limits.Dimension) limits.BucketSnapshot {
 	t.Helper()
 	for _, l := range s.Snapshot().Lanes {
 		for _, b := range l.Budgets {
@@ -41,7 +42,7 @@ func budgetOf(t *testing.T, s *sluice.Scheduler, d sluice.Dimension) sluice.Budg
 		}
 	}
 	t.Fatalf("no %v budget", d)
-	return sluice.BudgetSnapshot{}
+	return limits.BucketSnapshot{}
 }
 
 func TestADayCounterOutlivesTheProcess(t *testing.T) {
@@ -57,7 +58,7 @@ func TestADayCounterOutlivesTheProcess(t *testing.T) {
 		s = startWith(t, cfg)
 		defer s.Close()
 		callOnce(t, s, sluice.Outcome{})
-		if b := budgetOf(t, s, sluice.RequestsPerDay); b.Level < 58.9 || b.Level > 59.1 {
+		if b := budgetOf(t, s, limits.RequestsPerDay); b.Level < 58.9 || b.Level > 59.1 {
 			t.Errorf("%v requests left of the day, want 59", b.Level)
 		}
 	})
@@ -67,13 +68,13 @@ func TestALearnedLimitIsTheStartOfTheNextProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := sluice.Config{Name: "a", StateDir: t.TempDir()}
 		s := startWith(t, cfg)
-		callOnce(t, s, sluice.Outcome{Readings: []sluice.Reading{{Dimension: sluice.Requests, Limit: 600, Remaining: 599, Reset: 100 * time.Millisecond}}})
+		callOnce(t, s, sluice.Outcome{Readings: []limits.Reading{{Dimension: limits.Requests, Limit: 600, Remaining: 599, Reset: 100 * time.Millisecond}}})
 		s.Close()
 
 		s = startWith(t, cfg)
 		callOnce(t, s, sluice.Outcome{})
-		if b := budgetOf(t, s, sluice.Requests); b.Limit != 600 || b.Source != "start" {
-			t.Errorf("limit %d from %q, want 600 from the start", b.Limit, b.Source)
+		if b := budgetOf(t, s, limits.Requests); b.Limit != 600 || b.Source != limits.SourceHeader {
+			t.Errorf("limit %d from %q, want 600 from a header of the earlier process", b.Limit, b.Source)
 		}
 		s.Close()
 
@@ -119,9 +120,45 @@ func TestASecondProcessOnALaneIsTold(t *testing.T) {
 		Observer: sluice.ObserverFunc(func(e sluice.Event) { events = append(events, e) })})
 	defer second.Close()
 	callOnce(t, second, sluice.Outcome{})
-	if len(events) < 2 || events[1].Type != sluice.EventShared || events[1].Lane != "m" {
+	if len(events) < 2 || events[1].Type != limits.EventShared || events[1].Lane != "m" {
 		t.Errorf("events of the second process are %v, want shared behind its start", events)
 	}
+}
+
+func TestALaneThatIsForgottenHasNoOpenFileAndIsRecalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := 0
+		cfg := sluice.Config{Name: "a", StateDir: t.TempDir()}
+		s := startWith(t, cfg)
+		defer s.Close()
+		limit := sluice.Outcome{Readings: []limits.Reading{{Dimension: limits.Requests, Limit: 600, Remaining: 599, Reset: 100 * time.Millisecond}}}
+		callOnce(t, s, limit)
+		time.Sleep(24 * time.Hour)
+		p, err := s.Acquire(t.Context(), sluice.Call{Lane: "another"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Release(sluice.Outcome{})
+		time.Sleep(10 * time.Second)
+		if n := len(s.Snapshot().Lanes); n != 1 {
+			t.Errorf("%d lanes, want 1", n)
+		}
+		cfg.Observer = sluice.ObserverFunc(func(e sluice.Event) {
+			if e.Type == limits.EventShared {
+				shared++
+			}
+		})
+		second := startWith(t, cfg)
+		callOnce(t, second, sluice.Outcome{})
+		second.Close()
+		if shared > 0 {
+			t.Error("the file of the lane is still in use")
+		}
+		callOnce(t, s, sluice.Outcome{})
+		if b := budgetOf(t, s, limits.Requests); b.Limit != 600 {
+			t.Errorf("limit %d, want 600 from the file of the lane", b.Limit)
+		}
+	})
 }
 
 func TestProcessesOnALaneCountTheDayTogether(t *testing.T) {
@@ -140,7 +177,7 @@ func TestProcessesOnALaneCountTheDayTogether(t *testing.T) {
 		}
 		time.Sleep(12 * time.Second)
 		for name, s := range map[string]*sluice.Scheduler{"first": first, "second": second} {
-			if b := budgetOf(t, s, sluice.RequestsPerDay); b.Level < 38.9 || b.Level > 39.2 {
+			if b := budgetOf(t, s, limits.RequestsPerDay); b.Level < 38.9 || b.Level > 39.2 {
 				t.Errorf("the %s process believes that %v of 100 are left, want 39", name, b.Level)
 			}
 		}
@@ -149,7 +186,7 @@ func TestProcessesOnALaneCountTheDayTogether(t *testing.T) {
 		third := startWith(t, cfg)
 		defer third.Close()
 		callOnce(t, third, sluice.Outcome{})
-		if b := budgetOf(t, third, sluice.RequestsPerDay); b.Level < 37.9 || b.Level > 38.2 {
+		if b := budgetOf(t, third, limits.RequestsPerDay); b.Level < 37.9 || b.Level > 38.2 {
 			t.Errorf("the next process finds %v left, want 38", b.Level)
 		}
 	})
@@ -175,7 +212,7 @@ func TestOtherAccountsAndDamagedFilesAreNotRead(t *testing.T) {
 	s.Close()
 	other := startWith(t, sluice.Config{Name: "b", Limits: sluice.Limits{RPD: 100}, StateDir: dir})
 	callOnce(t, other, sluice.Outcome{})
-	if b := budgetOf(t, other, sluice.RequestsPerDay); b.Level < 98.9 {
+	if b := budgetOf(t, other, limits.RequestsPerDay); b.Level < 98.9 {
 		t.Errorf("another account's day counter was read: %v left", b.Level)
 	}
 	other.Close()
@@ -189,7 +226,7 @@ func TestOtherAccountsAndDamagedFilesAreNotRead(t *testing.T) {
 	s = startWith(t, sluice.Config{Name: "a", Limits: sluice.Limits{RPD: 100}, StateDir: dir})
 	defer s.Close()
 	callOnce(t, s, sluice.Outcome{})
-	if b := budgetOf(t, s, sluice.RequestsPerDay); b.Level < 98.9 {
+	if b := budgetOf(t, s, limits.RequestsPerDay); b.Level < 98.9 {
 		t.Errorf("%v left after a damaged file, want a fresh day", b.Level)
 	}
 }
@@ -203,7 +240,7 @@ func TestAnObserverMayUseTheSchedulerWhenItIsToldThatALaneIsShared(t *testing.T)
 	var second *sluice.Scheduler
 	granted := false
 	second = startWith(t, sluice.Config{Name: "a", StateDir: dir, Observer: sluice.ObserverFunc(func(e sluice.Event) {
-		if e.Type != sluice.EventShared {
+		if e.Type != limits.EventShared {
 			return
 		}
 		if p := second.TryAcquire(sluice.Call{Lane: "other"}); p != nil {

@@ -42,7 +42,7 @@ func TestATallyAddsUp(t *testing.T) {
 			used := sluice.Usage{Input: 100, Output: 10}
 			switch try {
 			case 1:
-				return sluice.Outcome{Kind: sluice.RateLimit, Wait: 5 * time.Second}
+				return sluice.Outcome{Kind: sluice.RateLimit, Wait: time.Second}
 			case 2:
 				return sluice.Outcome{Kind: sluice.InvalidOutput, HasUsage: true, Usage: used}
 			}
@@ -54,7 +54,7 @@ func TestATallyAddsUp(t *testing.T) {
 		if tally.Usage != (sluice.Usage{Input: 200, Output: 20}) || !tally.HasUsage || tally.Latency != time.Second {
 			t.Errorf("%+v", tally)
 		}
-		if tally.Queued != 3*time.Second || tally.Cooldown < 5*time.Second || tally.Cooldown > 5300*time.Millisecond || tally.Backoff > 200*time.Millisecond {
+		if tally.Queued != 3*time.Second || tally.Cooldown < time.Second || tally.Cooldown > 1300*time.Millisecond || tally.Backoff > 200*time.Millisecond {
 			t.Errorf("waited %v for its turn, %v in pauses, %v by itself", tally.Queued, tally.Cooldown, tally.Backoff)
 		}
 		if got, want := tally.Wait()+3*time.Second, time.Since(start); got != want {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // A bubble ends only when all its goroutines have: a timer or goroutine that is left behind fails the test. What it
@@ -18,7 +19,7 @@ func TestWaitingCostsOneTimer(t *testing.T) {
 		var wakes atomic.Int32
 		s := open(t, sluice.Config{Limits: sluice.Limits{RPM: 60, Burst: time.Second, Concurrent: 1000},
 			Observer: sluice.ObserverFunc(func(e sluice.Event) {
-				if e.Type == sluice.EventSlotAcquired {
+				if e.Type == limits.EventSlotAcquired {
 					wakes.Add(1)
 				}
 			})})

@@ -21,6 +21,19 @@ func (s *Scheduler) SetLimits(limits, account Limits) error {
 	return s.change(func(now time.Time) { s.gate.SetLimits(now, limits, account) })
 }
 
+// SetPublished sets the limits that the provider publishes for the account, by lane, as package provider reads them. They are in force in
+// place of Config.Start and of limits that an earlier process learned. Configured limits precede them, and responses correct them. It fails,
+// and changes nothing, for limits that New would refuse.
+func (s *Scheduler) SetPublished(byLane map[string]Limits) error {
+	for lane, l := range byLane {
+		if err := l.Check(); err != nil {
+			return fmt.Errorf("lane %q: %w", lane, err)
+		}
+	}
+	byLane = maps.Clone(byLane)
+	return s.change(func(now time.Time) { s.gate.SetPublished(now, byLane) })
+}
+
 // SetWeights exchanges the tenants' shares that Config.Weights told, while calls go on. It fails, and changes nothing, for
 // weights that New would refuse.
 func (s *Scheduler) SetWeights(weights map[string]float64) error {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 func TestAPauseHoldsWhatWaits(t *testing.T) {
@@ -76,12 +77,13 @@ func TestRaisedLimitsLetOutWhatWaits(t *testing.T) {
 func TestLimitsThatAreNoneChangeNothing(t *testing.T) {
 	s := open(t, sluice.Config{Limits: sluice.Limits{RPM: 60}})
 	acquire(t, s, sluice.Call{Lane: "m"}).Release(sluice.Outcome{})
-	for _, err := range []error{s.SetLimits(sluice.Limits{RPM: -1}, sluice.Limits{}), s.SetLimits(sluice.Limits{}, sluice.Limits{Burst: -1})} {
+	for _, err := range []error{s.SetLimits(sluice.Limits{RPM: -1}, sluice.Limits{}), s.SetLimits(sluice.Limits{}, sluice.Limits{Burst: -1}),
+		s.SetPublished(map[string]sluice.Limits{"m": {TPM: -1}})} {
 		if err == nil {
 			t.Error("no error")
 		}
 	}
-	if b := budgetOf(t, s, sluice.Requests); b.Limit != 60 {
+	if b := budgetOf(t, s, limits.Requests); b.Limit != 60 {
 		t.Errorf("the limit is %d", b.Limit)
 	}
 	closed, err := sluice.New(sluice.Config{})
@@ -104,7 +106,7 @@ func TestAnObserverHearsOfBeginAndEnd(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if len(events) < 4 || events[0].Type != sluice.EventStarted || events[len(events)-1].Type != sluice.EventClosed {
+	if len(events) < 4 || events[0].Type != limits.EventStarted || events[len(events)-1].Type != limits.EventClosed {
 		t.Fatalf("events %v", events)
 	}
 	for _, e := range events {
@@ -219,7 +221,7 @@ func TestEarliestKnowsPausesAndBudgetsAndNoQueue(t *testing.T) {
 		if d := s.Earliest(sluice.Call{Lane: "m"}); d <= 0 || d > 2*time.Second {
 			t.Errorf("with 50 that wait, the next permit is said to come in %v", d)
 		}
-		if d := s.Delay(sluice.Call{Lane: "m"}); d < 30*time.Second {
+		if d := s.Delay(sluice.Call{Lane: "m"}); d < 15*time.Second || d > time.Minute { // what the bucket may hold is tried at three times its rate
 			t.Errorf("behind 50 that wait, the wait is said to be %v", d)
 		}
 		if err := s.PauseLane("m", sluice.Outcome{Kind: sluice.UsageWindow, Wait: time.Hour}); err != nil {

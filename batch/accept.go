@@ -4,39 +4,34 @@ import (
 	"slices"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // accept completes a result by its cost. It refuses what only says that the provider is not there, as long as nothing says that it is, and what says that
 // this host could not call it.
 func (b *Batch) accept(r *work.Result) error {
-	if b.router != nil {
-		return b.router.accept(r)
-	}
-	if b.remote != nil {
-		b.remote.accept(r)
-		return nil
-	}
 	if b.via != nil && b.via.accept(r) {
 		return nil
 	}
-	a, _ := r.Data.(*account)
-	r.Data = nil
-	switch {
-	case r.Twin != "" || r.Cached:
+	c, _ := r.Data.(*call)
+	if r.DuplicateOf != "" || r.Cached {
 		r.HasCost = true // whatever the price is, nothing was paid
-	case a == nil:
+	}
+	if c == nil {
 		return nil
-	case r.Tally.HasUsage:
-		r.Cost, r.HasCost = a.cost(r.Lane, r.Tally.Usage)
+	}
+	r.Data = nil
+	c.trip.bill.complete(r)
+	a, answered := c.account, b.router.answered
+	if a == nil {
+		r.Data, a = c.trip.via.Upstream, b.router.accounts[c.trip.via.Upstream.Name]
+	} else {
+		answered = a.answered.Load
 	}
 	if b.via != nil {
 		b.via.carryOver(a, r)
 	}
-	if a == nil || r.Kind != sluice.Network {
-		return nil
-	}
-	if outOfFiles(r.Err) || !a.answered.Load() && b.runner.Progress().Done == 0 {
+	if r.Kind == sluice.Network && (outOfFiles(r.Err) || !answered() && b.runner.Progress().Done == 0) {
 		return a.unreachable(r.Err)
 	}
 	return nil
@@ -44,7 +39,10 @@ func (b *Batch) accept(r *work.Result) error {
 
 // onResult tells all who want to know of results.
 func (b *Batch) onResult() func(*work.Result) {
-	hooks := []func(*work.Result){b.joined(), b.cfg.OnResult, b.counted()}
+	hooks := []func(*work.Result){b.joined(), b.cfg.OnResult}
+	if b.cfg.Budget.Failures > 0 || b.cfg.Budget.FailedShare > 0 {
+		hooks = append(hooks, b.recorded)
+	}
 	if b.remote != nil {
 		hooks = append(hooks, b.remote.recorded)
 	}

@@ -4,33 +4,43 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // account is where calls go: a key at a provider, with one Scheduler and the Handler that goes through it, or one upstream of
 // several, for which the router chooses keys and has the Handler.
 type account struct {
-	batch    *Batch
-	provider provider.Provider
-	target   provider.Target // of every call, but for endpoint and model
-	handler  work.Handler
-	router   *router      // nil: it is no upstream, but the provider's only account
-	upstream string       // which one it is; "" is none
-	answered atomic.Bool  // by whatever answer
-	misses   atomic.Int32 // calls that never left, before that
-	prices   prices
+	batch     *Batch
+	provider  provider.Provider
+	target    provider.Target // of every call, but for endpoint and model
+	handler   work.Handler
+	upstreams *provider.Upstreams // with this account alone; nil: it is an upstream of the router
+	router    *router             // nil: it is no upstream, but the provider's only account
+	upstream  string              // which one it is; "" is none
+	answered  atomic.Bool         // by whatever answer
+	misses    atomic.Int32        // calls that never left, before that
+	prices    prices
+	deadlines provider.Deadlines
 }
 
 // mostMisses is after how many calls in a row that could not be sent a provider that never answered is not there.
 const mostMisses = 5
 
 // account returns the account at a provider, making it at first.
-func (b *Batch) account(p provider.Provider) (*account, error) {
+func (b *Batch) account(p provider.Provider) (_ *account, err error) {
+	var scheduler *sluice.Scheduler
+	defer func() { // without the lock, as observers are told
+		if scheduler != nil && err == nil {
+			b.honour(scheduler)
+		}
+	}()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if a := b.accounts[p.Name]; a != nil {
@@ -49,23 +59,55 @@ func (b *Batch) account(p provider.Provider) (*account, error) {
 		}
 		a.target.Key = key
 	}
-	scheduler, err := b.cfg.Scheduler(p)
-	if err != nil {
+	if scheduler, err = b.cfg.Scheduler(p); err != nil {
 		return nil, err
 	}
 	// Whatever is wrong with the address shows now, not at the first call.
 	if err := p.Check(a.target); err != nil {
 		return nil, &ConfigError{Field: "BaseURL", Err: err}
 	}
-	calls := work.Calls(scheduler, a.attempt)
-	if b.ration != nil {
-		calls = work.Rationed(calls, rationed{
-			ration: b.ration, owner: a, price: func(item *work.Item) price { return a.price(item.Lane) }, most: b.cfg.Budget.Attempts,
-		})
+	if a.upstreams, err = alone(p, a.target, scheduler); err != nil {
+		return nil, err
 	}
-	a.handler = b.layers(calls, a.who)
+	a.handler = b.layers(b.bounded(work.Routed(a.send, a.attempt)), a.who)
 	b.accounts[p.Name] = a
 	return a, nil
+}
+
+// honour has a Scheduler wait for the pause in which an earlier run ended: it may not have heard of it, as after a kill.
+func (b *Batch) honour(s *sluice.Scheduler) {
+	if b.journal == nil {
+		return
+	}
+	earlier, _ := b.journal.Earlier()
+	limit := earlier.RateLimit
+	if wait := time.Until(limit.Until); wait > 0 && limit.Kind.Throttle() {
+		if err := s.PauseLane(limit.Lane, sluice.Outcome{Kind: limit.Kind, Dimension: limit.Dimension, Wait: wait}); err != nil {
+			b.log.Warn("the pause of an earlier run is not waited for", "error", err)
+		}
+	}
+}
+
+// alone returns the upstreams of one account, which serves whatever is asked for. The Scheduler alone counts attempts and throttles.
+func alone(p provider.Provider, to provider.Target, scheduler *sluice.Scheduler) (*provider.Upstreams, error) {
+	up := provider.Upstream{Name: p.Name, Provider: p, BaseURL: to.BaseURL, Scheduler: scheduler}
+	up.Provider.Models = nil
+	if to.Key != "" {
+		up.Keys = []provider.Key{{Value: to.Key}}
+	}
+	return provider.NewUpstreams(provider.UpstreamsConfig{Upstreams: []provider.Upstream{up}, Attempts: math.MaxInt, MaxThrottles: math.MaxInt})
+}
+
+// send makes an item's call, unless the account is left out.
+func (a *account) send(ctx context.Context, item work.Item, one sluice.Call, try func(context.Context, *sluice.Permit) sluice.Outcome) (sluice.Tally, error) {
+	tally, err := a.upstreams.Do(ctx, one, item.Data.(*call).endpoint, func(ctx context.Context, permit *sluice.Permit, _ provider.Destination) sluice.Outcome {
+		return try(ctx, permit)
+	})
+	if none, ok := errors.AsType[*provider.NoUpstreamError](err); ok {
+		refused, _ := errors.AsType[*sluice.CallError](err)
+		err = &sluice.CallError{Outcome: sluice.Outcome{Kind: refused.Kind, Err: none.Unwrap()}, Tally: tally}
+	}
+	return tally, err
 }
 
 func (a *account) unreachable(cause error) *UnreachableError {
@@ -89,28 +131,27 @@ type call struct {
 	endpoint provider.Endpoint
 	stream   bool
 	body     []byte
-	line     *call    // as the line has it, once an attempt has another body
-	account  *account // that the line is for; nil with upstreams
-	trip     *trip    // nil without upstreams
+	line     *call       // as the line has it, once an attempt has another body
+	sent     sluice.Cost // of the last attempt
+	account  *account    // that the line is for; nil with upstreams
+	trip     *trip       // nil where calls are made elsewhere
 	terms    *terms
 	tries    tries
-	far      *far // nil where calls are made here
+	far      *far        // nil where calls are made here
+	held     func() bool // reports whether a worker may still make it; nil outside of workers
 }
 
 // attempt is one exchange of an item.
 func (a *account) attempt(ctx context.Context, permit *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
 	to := a.target
 	to.Model = item.Lane
-	c := item.Data.(*call)
-	result, o := a.exchange(ctx, permit, &item, c, c.body, to)
-	result.Data = a
-	return result, o
+	return a.exchange(ctx, permit, &item, a.price(item.Lane), item.Data.(*call).body, to)
 }
 
-// exchange is one exchange with whom it is told.
-func (a *account) exchange(ctx context.Context, permit *sluice.Permit, item *work.Item, c *call, body []byte, to provider.Target) (work.Result, sluice.Outcome) {
-	cfg := &a.batch.cfg
-	result := work.Result{}
+// exchange is one exchange with whom it is told, at a price; nil is unknown.
+func (a *account) exchange(ctx context.Context, permit *sluice.Permit, item *work.Item, at *provider.Price, body []byte, to provider.Target) (work.Result, sluice.Outcome) {
+	cfg, c := &a.batch.cfg, item.Data.(*call)
+	result := work.Result{Data: c}
 	to.Endpoint = c.endpoint
 	if c.stream && c.endpoint == provider.ChatCompletions && !a.provider.UsageUnasked {
 		body = provider.WithUsage(body)
@@ -119,18 +160,27 @@ func (a *account) exchange(ctx context.Context, permit *sluice.Permit, item *wor
 	if err != nil {
 		return result, sluice.Outcome{Kind: sluice.BadRequest, Err: err, Unsent: true}
 	}
-	claim, cost := a.batch.ration.of(c), c.cost(item.Cost)
-	if !claim.begin(cost) {
-		return result, sluice.Outcome{Kind: sluice.Network, Err: errStarved, Unsent: true, Abandoned: true}
+	if c.held != nil && !c.held() {
+		return result, sluice.Outcome{Kind: sluice.Network, Err: sluice.ErrWithdrawn, Unsent: true, Abandoned: true, Final: true}
 	}
+	c.sent = c.cost(item.Cost)
+	var deadline func() time.Duration
+	if c.terms.timeout == 0 {
+		deadline = func() time.Duration { return a.deadlines.Of(to.Model) }
+	}
+	began := time.Now()
 	answer, o := provider.Exchange(ctx, cfg.Transport, permit, req, provider.ExchangeConfig{
 		Provider: a.provider,
 		Endpoint: c.endpoint,
 		Stream:   c.stream,
 		Timeout:  c.terms.timeout,
+		Deadline: deadline,
 		Key:      to.Key,
-		Cost:     cost,
+		Cost:     c.sent,
 	})
+	if o.Kind == sluice.OK {
+		a.deadlines.Observe(to.Model, time.Since(began))
+	}
 	if answer.Status != 0 && !a.answered.Load() {
 		a.answered.Store(true)
 	}
@@ -141,7 +191,10 @@ func (a *account) exchange(ctx context.Context, permit *sluice.Permit, item *wor
 	result.Status, result.RequestID = answer.Status, answer.RequestID
 	result.Payload, result.FinishReason = answer.Body, answer.FinishReason
 	c.check(item.ID, answer.Body, &o)
-	claim.end(answer.Status, &o, c.trip.price())
+	if o.HasUsage {
+		a.batch.learn(item, c.sent, o.Usage)
+	}
+	c.trip.bill.add(a.batch, item, at, answer.Status, &o)
 	c.count(answer.Status, &o)
 	a.batch.via.count(item.Seq, c, &o)
 	return result, o

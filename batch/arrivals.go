@@ -6,7 +6,8 @@ import (
 	"iter"
 	"sync"
 
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/wake"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // mostJoined bounds how many lines of standard input wait for the results of others. The next one stops intake until
@@ -26,7 +27,7 @@ type arrivals struct {
 // set is a request of standard input that is open, and the lines after it that ask for the same.
 type set struct {
 	seq    int64 // of the line that is called
-	twins  []work.Twin
+	twins  []work.Duplicate
 	closed bool          // its twins are taken: who comes now is too late
 	done   chan struct{} // closed when its result is recorded
 	before *set          // it came too late for that one
@@ -62,7 +63,7 @@ func (a *arrivals) join(ctx context.Context, item *work.Item) bool {
 	}
 	s := a.open[item.Hash]
 	if s != nil && !s.closed {
-		s.twins = append(s.twins, work.Twin{ID: item.ID, Seq: item.Seq, Hash: item.Hash})
+		s.twins = append(s.twins, work.Duplicate{ID: item.ID, Seq: item.Seq, Hash: item.Hash, Note: item.Note})
 		a.joined++
 		return true
 	}
@@ -86,8 +87,8 @@ func (a *arrivals) awaitRoomLocked(ctx context.Context) {
 }
 
 // also gives the twins of the set that is open for a request, until there are none; then it is closed.
-func (a *arrivals) also(hash work.Hash) iter.Seq2[work.Twin, error] {
-	return func(yield func(work.Twin, error) bool) {
+func (a *arrivals) also(hash work.Hash) iter.Seq2[work.Duplicate, error] {
+	return func(yield func(work.Duplicate, error) bool) {
 		for {
 			t, ok := a.take(hash)
 			if !ok || !yield(t, nil) {
@@ -97,7 +98,7 @@ func (a *arrivals) also(hash work.Hash) iter.Seq2[work.Twin, error] {
 	}
 }
 
-func (a *arrivals) take(hash work.Hash) (t work.Twin, ok bool) {
+func (a *arrivals) take(hash work.Hash) (t work.Duplicate, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := a.open[hash]
@@ -106,14 +107,11 @@ func (a *arrivals) take(hash work.Hash) (t work.Twin, ok bool) {
 		if s.recorded() {
 			delete(a.open, hash)
 		}
-		return work.Twin{}, false
+		return work.Duplicate{}, false
 	}
 	t, s.twins = s.twins[0], s.twins[1:]
 	a.joined--
-	select {
-	case a.room <- struct{}{}:
-	default:
-	}
+	wake.Up(a.room)
 	return t, true
 }
 
@@ -137,7 +135,7 @@ func (a *arrivals) told(r *work.Result) {
 	if s == nil || s.recorded() {
 		return // a twin, or no request
 	}
-	if r.Err == nil && r.Twin == "" {
+	if r.Err == nil && r.DuplicateOf == "" {
 		a.knowLocked(r.Hash, r.Offset)
 	}
 	close(s.done)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // TestALineThatComesWhileItsAnswerIsWritten comes too late to be written with it, and waits for it.

@@ -56,18 +56,18 @@ func (o outlook) first() int {
 	return most
 }
 
-// Weighed is what ViaAuto does with requests that have a deadline.
-type Weighed struct {
-	Live int           // so many are called live at once, and the others go together
-	Wait time.Duration // what has no answer after that is called live; 0: whatever goes together is let run beyond the deadline
-	Time time.Duration // that all of them take live, with a margin
+// Split is how ViaAuto divides requests with a deadline between live requests and a Batch API.
+type Split struct {
+	Live int           // requests that are sent live at once; the others go by batch
+	Wait time.Duration // items without a result after this time are sent live; 0: batches may end after the deadline
+	Time time.Duration // of all requests if they are sent live, with a margin
 }
 
-// Weigh says what ViaAuto would do with so many requests, with so many tokens of input together, that are to be done in the time
-// that is left. What live foresees is as in Batches.LiveTime.
-func Weigh(left time.Duration, requests, tokens int, live func(requests, tokens int) time.Duration) Weighed {
+// SplitOf returns how ViaAuto divides a number of requests, with their input tokens together, that have to end within left. live
+// estimates as Batches.LiveTime does.
+func SplitOf(left time.Duration, requests, tokens int, live func(requests, tokens int) time.Duration) Split {
 	o := outlook{left: left, requests: requests, tokens: tokens, live: live}
-	w := Weighed{Live: o.first(), Time: o.liveTime(requests)}
+	w := Split{Live: o.first(), Time: o.liveTime(requests)}
 	if window := o.window(); window >= leastWindow {
 		w.Wait = window
 	}

@@ -67,13 +67,13 @@ func TestWeighSaysWhatAutoWillDo(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		left time.Duration
-		want batch.Weighed
+		want batch.Split
 	}{
-		{"time enough", time.Hour, batch.Weighed{Wait: 50*time.Minute - 110*time.Second, Time: 110 * time.Second}},
-		{"too little for batches", 20 * time.Minute, batch.Weighed{Live: 100, Time: 110 * time.Second}},
-		{"too little for live calls", 55 * time.Second, batch.Weighed{Live: 50, Time: 110 * time.Second}},
+		{"time enough", time.Hour, batch.Split{Wait: 50*time.Minute - 110*time.Second, Time: 110 * time.Second}},
+		{"too little for batches", 20 * time.Minute, batch.Split{Live: 100, Time: 110 * time.Second}},
+		{"too little for live calls", 55 * time.Second, batch.Split{Live: 50, Time: 110 * time.Second}},
 	} {
-		if got := batch.Weigh(c.left, 100, 1000, perRequest); got != c.want {
+		if got := batch.SplitOf(c.left, 100, 1000, perRequest); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
 	}

@@ -1,8 +1,8 @@
 // Package batch runs files of LLM requests, one JSON line each, through sluice Schedulers, and writes one result line
-// per request to a file that is its own checkpoint: running the same batch again does what is left.
+// per request to a file that is its own checkpoint: run the same batch again to resume it.
 //
-// Open reads the input once and refuses what is wrong with it, with line numbers, before anything is sent. Batch.Run
-// does the work.
+// Open reads the input once and rejects invalid lines, with their numbers, before anything is sent. Batch.Run processes the
+// items.
 package batch
 
 import (
@@ -20,8 +20,9 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/rows"
+	"github.com/sluice-llm/sluice/internal/spend"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // Changed says what happens to lines whose custom_id is recorded for another request.
@@ -43,8 +44,8 @@ type Config struct {
 	// Format is how the input is parted into rows. A compressed one (gzip, zstd) is unpacked whatever its format.
 	Format Format
 
-	// Template makes the prompt of each row, in place of one that it has: a text of text/template, to which the row's
-	// members are fields, and to which a line of plain text is the field line. TemplateName names it in errors.
+	// Template makes the prompt of each row, in place of one that it has. It has the syntax of text/template. The row's members
+	// are its fields; a line of plain text is the field line. TemplateName names it in errors.
 	Template     string
 	TemplateName string // default "template"
 
@@ -82,16 +83,15 @@ type Config struct {
 	Via     Via
 	Batches Batches
 
-	// Price returns what a model costs at a provider, in US dollars per million tokens, and false where that is not
-	// known. It must be safe for concurrent use. Nil knows none. With prices, each result and the Report say what calls cost:
-	// input that was read from a cache at the price of other input.
-	Price func(p provider.Provider, model string) (in, out float64, ok bool)
+	// Price returns what a model costs at a provider; nil is unknown. It must be safe for concurrent use. A nil Price knows none.
+	// With prices, each result and the Report state the cost of requests.
+	Price func(p provider.Provider, model string) *provider.Price
 
 	// Transport sends the requests. Default: provider.NewBase(4096).
 	Transport http.RoundTripper
 
 	ExtraHeader http.Header   // on every request; wins over all others
-	Timeout     time.Duration // of one attempt. Default 10 minutes
+	Timeout     time.Duration // limit of one attempt. Default: 10 times the 99th percentile, see provider.Deadlines
 
 	// Model is for lines that name none. It also makes lines of plain text prompts.
 	Model string
@@ -101,6 +101,11 @@ type Config struct {
 	System    string
 	MaxTokens int
 	Set       map[string]json.RawMessage
+
+	// Metadata names the fields of rows that are kept with their results, below sluice.metadata, and not sent. Of a row with a prompt
+	// all other fields are sent; of a table or a row with a Template none is. Nil keeps the fields of rows with a prompt that the
+	// endpoint does not know, and none of the others.
+	Metadata []string
 
 	// Check refuses an answer, which counts as a failed attempt of kind InvalidOutput: see Rules. Nil accepts all. It must
 	// be safe for concurrent use.
@@ -132,15 +137,35 @@ type Config struct {
 	// keeps beginnings of prompts has this one when the others come.
 	WarmUp bool
 
-	Sync    work.SyncMode
-	Workers int // see work.Config
+	Sync    SyncMode
+	Workers int // maximum items of a model that are handled at once. Default 16,384; the Scheduler sets the pace
 
-	OnResult func(*work.Result) // see work.Config
-	Observer sluice.Observer    // see work.Config; its Schedulers have their own
-	Pauses   *work.Pauses       // see work.Config
-	Control  string             // see work.Config
-	Logger   *slog.Logger       // nil discards
+	// OnResult receives each result once it is recorded. It must be quick and safe for concurrent use, and not keep the pointer.
+	OnResult func(*Result)
+
+	Observer sluice.Observer // receives the start, the end and the results of the run; its Schedulers have their own
+	Pauses   *work.Pauses    // counts the Scheduler's pauses for the state file; nil: none
+	Control  string          // the address from which the run is controlled, for the state file; "": none
+	Logger   *slog.Logger    // nil discards
 }
+
+// What a run uses and returns.
+type (
+	Result   = work.Result   // of an item
+	Progress = work.Progress // of a run
+	SyncMode = work.SyncMode // when lines of the output are on the disk
+
+	LockedError  = work.LockedError  // another process writes the output
+	JournalError = work.JournalError // the output is damaged, or no output of Sluice
+	StoppedError = work.StoppedError // a run stopped before its end
+)
+
+// Sync modes.
+const (
+	SyncInterval = work.SyncInterval // all lines of 100 ms together, in the background
+	SyncEach     = work.SyncEach     // each before its item counts as done
+	SyncNone     = work.SyncNone     // when the operating system likes
+)
 
 // Batch is an input and its output, checked and locked. Close it. Drain, Stop and Progress are safe for concurrent use.
 type Batch struct {
@@ -155,7 +180,8 @@ type Batch struct {
 	remote  *remote // nil: calls are made here
 	via     *via    // nil: calls are live
 
-	ration   *ration // nil: no budget bounds what calls use
+	spending *spend.Queue // nil: no cap bounds what requests use
+	models   spend.Models
 	failures failures
 
 	mu       sync.Mutex
@@ -183,8 +209,8 @@ type Report struct {
 // Left is how many lines are not recorded yet.
 func (r Report) Left() int { return r.Total - r.Already - r.Done - r.Report.Failed }
 
-// Mendable reports whether another try may mend one of the failures, of this run or an earlier one.
-func (r Report) Mendable() bool {
+// Retryable reports whether a retry can succeed for one of the failed items, of this run or an earlier one.
+func (r Report) Retryable() bool {
 	for _, kinds := range []map[sluice.Kind]int{r.Kinds, r.AlreadyKinds} {
 		for kind := range kinds {
 			if mendable(kind) {
@@ -212,7 +238,7 @@ func Open(cfg Config) (*Batch, error) {
 	if cfg.Remote != nil {
 		b.terms.attempts = cfg.Budget.Attempts
 	}
-	b.ration = newRation(cfg.Budget, b.Stop)
+	b.spending = b.newSpending()
 	b.remote, b.via = newRemote(b), newVia(b)
 	in, err := openInput(cfg, f)
 	if err != nil {
@@ -239,6 +265,8 @@ func Open(cfg Config) (*Batch, error) {
 // prepare reads the input and the output, and readies the run.
 func (b *Batch) prepare() error {
 	in := b.input
+	earlier, _ := b.journal.Earlier()
+	b.cfg.Pauses.Recall(earlier)
 	if err := in.scan(); err != nil {
 		return err
 	}
@@ -266,6 +294,7 @@ func (b *Batch) prepare() error {
 	runner, err := work.New(work.Config{
 		Feed:        b.feed,
 		Reload:      b.reloader(),
+		Again:       b.via == nil,
 		Lanes:       b.lanes(),
 		Total:       b.Total(),
 		Already:     b.Already(),
@@ -280,6 +309,7 @@ func (b *Batch) prepare() error {
 		Accept:   b.accept,
 		Observer: b.cfg.Observer,
 		Name:     "run",
+		Failed:   b.failed,
 		OnResult: b.onResult(),
 		Conclude: b.conclude(),
 		Pauses:   b.cfg.Pauses,
@@ -299,18 +329,28 @@ func (b *Batch) Already() int { return int(b.input.already.Load()) }
 // Left is how many of them there are to do.
 func (b *Batch) Left() int { return b.Total() - b.Already() }
 
+// PromptFields returns which fields of rows with a prompt are sent and which are kept: of a file all, of standard input those so
+// far. It must not be called while Run goes on.
+func (b *Batch) PromptFields() PromptFields { return b.input.parser.fields }
+
 // Models returns how many requests of a file there are for each model. Of standard input it knows none.
 func (b *Batch) Models() map[string]int { return maps.Clone(b.input.models) }
 
-// Run does what is left, and says what became of it, also when it fails. It returns what work.Runner.Run returns, an
-// *InputError for a bad line of standard input, or an *UnreachableError; through a Batch API also a *LostError or a *RefusedError.
-// What is pending there when it ends stays so, and another run goes on with it.
+// Run processes the remaining items. It returns a Report with every error: a *StoppedError, an *InputError for a bad line of
+// standard input, an *UnreachableError, an error of the output, or the cause of ctx; through a Batch API also a *LostError or a
+// *RefusedError. Batches that are pending when it returns stay so, and the next run continues with them.
 func (b *Batch) Run(ctx context.Context) (Report, error) {
 	defer b.awaitDeadline()()
+	defer b.awaitPause()()
 	rep, err := b.runner.Run(ctx)
 	called := errors.Is(err, work.ErrCalledOff)
 	if b.via != nil {
 		err = b.via.finish(err)
+	}
+	if stop, ok := errors.AsType[*work.StoppedError](err); ok && stop.Kind == sluice.Network && rep.Done+rep.Failed == 0 {
+		if a := b.silent(); a != nil {
+			err = a.unreachable(stop.Err)
+		}
 	}
 	if gone, ok := errors.AsType[*UnreachableError](err); ok {
 		err = gone
@@ -322,6 +362,22 @@ func (b *Batch) Run(ctx context.Context) (Report, error) {
 		err = fmt.Errorf("batch: %d items have no result, and nothing says why: this is a mistake of the program; another run goes on with them", left)
 	}
 	return b.report(rep), err
+}
+
+// silent returns an account if none ever answered; else nil.
+func (b *Batch) silent() (found *account) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	accounts := b.accounts
+	if b.router != nil {
+		accounts = b.router.accounts
+	}
+	for _, a := range accounts {
+		if found = a; a.answered.Load() {
+			return nil
+		}
+	}
+	return found
 }
 
 func (b *Batch) report(rep work.Report) Report {
@@ -337,11 +393,11 @@ func (b *Batch) report(rep work.Report) Report {
 // Drain stops intake and lets open calls finish. It returns at once.
 func (b *Batch) Drain() { b.runner.Drain() }
 
-// Stop is Drain for a reason, such as a budget that is spent: Run returns a *work.StoppedError that unwraps to it.
+// Stop is Drain for a reason, such as a budget that is spent: Run returns a *StoppedError that unwraps to it.
 func (b *Batch) Stop(cause error) { b.runner.Stop(cause) }
 
 // Progress says how far the run is.
-func (b *Batch) Progress() work.Progress {
+func (b *Batch) Progress() Progress {
 	p := b.runner.Progress()
 	p.Total, p.Already = b.Total(), b.Already()
 	return p
@@ -349,7 +405,7 @@ func (b *Batch) Progress() work.Progress {
 
 // Rationed is how many calls wait, without a permit, for room in the Budget: they are neither in flight nor in a queue of a
 // Scheduler.
-func (b *Batch) Rationed() int { return b.ration.waiting() }
+func (b *Batch) Rationed() int { return b.spending.Status().Waiting }
 
 // Close unlocks the output. An output that Open created and that got no result is removed. It is safe to call twice.
 func (b *Batch) Close() error {

@@ -8,20 +8,24 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/spend"
 )
 
 // Budget bounds what a run may use: when it is spent, the run stops with a *BudgetError, and what is done is kept. It is
 // of one run: another one on the same output may use as much again. The zero value bounds nothing.
 type Budget struct {
-	// Cost and Tokens bound what calls cost, in US dollars, and their tokens, input and output. A call is sent only if
-	// what it may use fits beside what was used and what open calls may use. That is its estimated input and its most
-	// output: what the request declares, or else 1.1 times the longest answer of its model so far, or 4,096 tokens before
-	// the first. So no more is used than that, but where an answer is longer than all of this. Cost needs Config.Price. Through
-	// a Batch API a call is open from when it goes into a part, and costs what is paid there.
+	// Cost and Tokens bound the cost of requests, in US dollars, and their tokens, input and output. A request is sent only if its
+	// estimate fits beside the amount that was used and the estimates of the open requests. The estimate is its input, and the maximum
+	// output that it declares, both corrected by the responses of its model. If it declares none, the estimate is the 95th percentile
+	// of its model's recent outputs; before the first response it is the maximum output of its Price, or 4,096 tokens. So a cap is exceeded by what open requests use
+	// above their estimates at most. Cost needs Config.Price. Through a Batch API a request is open from when it goes into a part, and
+	// costs what is paid there.
 	Cost   float64
 	Tokens int
 
 	Deadline time.Time // nothing is sent after it
+
+	Pause time.Duration // a pause of a lane with items waiting that is longer stops the run; 0 is no bound
 
 	// Failures stops the run at that many failed items, FailedShare once more than this part of the finished ones failed,
 	// from 20 on.
@@ -37,7 +41,7 @@ type Budget struct {
 // check names what is wrong.
 func (b *Budget) check(price bool) error {
 	switch {
-	case !(b.Cost >= 0) || math.IsInf(b.Cost*moneyUnit, 0):
+	case !(b.Cost >= 0) || math.IsInf(b.Cost*spend.Dollar, 0):
 		return fmt.Errorf("cost of %v is no sum of money", b.Cost)
 	case b.Cost > 0 && !price:
 		return errors.New("cost needs Config.Price")
@@ -49,6 +53,8 @@ func (b *Budget) check(price bool) error {
 		return fmt.Errorf("failed share of %v is not below 1", b.FailedShare)
 	case b.Attempts < 0:
 		return errors.New("attempts are negative")
+	case b.Pause < 0:
+		return errors.New("pause is negative")
 	}
 	if b.Attempts == 0 {
 		b.Attempts = 6
@@ -65,6 +71,7 @@ const (
 	LimitedTokens   Limited = "max_tokens_total" // input and output
 	LimitedTime     Limited = "deadline"         // seconds that the run had
 	LimitedFailures Limited = "max_failures"     // failed items, or their share of the finished ones
+	LimitedPause    Limited = "max_pause"        // seconds of a pause
 )
 
 // Used is what a run used of one of its bounds.
@@ -87,6 +94,12 @@ func (u Used) String() string {
 	case "share":
 		return fmt.Sprintf("%s of the finished items failed, of at most %s", percent(u.Used), percent(u.Limit))
 	}
+	if u.What == LimitedPause {
+		of := func(seconds float64) time.Duration {
+			return time.Duration(seconds * float64(time.Second)).Round(time.Second)
+		}
+		return fmt.Sprintf("the provider is to be asked again in %v, at most %v", of(u.Used), of(u.Limit))
+	}
 	return "the deadline is past"
 }
 
@@ -95,6 +108,8 @@ type BudgetError struct {
 	Used
 	Next float64 // what the next call may use: cost or tokens
 	ID   string  // whose call that is
+
+	Until time.Time // the end of a pause that was too long
 }
 
 // Alone says that the next call does not fit into the whole budget: a run with the same budget cannot make it.
@@ -107,6 +122,8 @@ func (e *BudgetError) Error() string {
 		next = prose.Dollars(e.Next)
 	}
 	switch {
+	case !e.Until.IsZero():
+		return fmt.Sprintf("%s: until %s", e.Used, e.Until.Local().Format(time.RFC3339))
 	case e.Next == 0:
 		return e.Used.String()
 	case e.Alone():

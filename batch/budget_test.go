@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/suite"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // payer answers after random times with random usage within what requests declare, and fails now and then. It adds up
@@ -102,7 +102,39 @@ func sized(n int, luck *rand.Rand) string {
 	return b.String()
 }
 
-func prices(provider.Provider, string) (in, out float64, ok bool) { return priceIn, priceOut, true }
+func prices(provider.Provider, string) *provider.Price { return provider.FlatPrice(priceIn, priceOut) }
+
+func TestABudgetIsExceededByTheOpenRequestsAtMost(t *testing.T) {
+	for _, open := range []int{1, 4} {
+		for name, c := range map[string]struct {
+			budget batch.Budget
+			most   int // requests
+		}{
+			"tokens": {batch.Budget{Tokens: 100_000}, 3 + open}, // of 25,001 tokens each, which are estimated far lower
+			"cost":   {batch.Budget{Cost: 3 * 25_000 * priceIn / 1e6}, 2 + open},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFiles(t, chats(200))
+				s := &stub{answer: strings.Replace(chatAnswer, `"prompt_tokens":5`, `"prompt_tokens":25000`, 1)}
+				cfg := f.config(t, roundTripper(func(r *http.Request) (*http.Response, error) {
+					time.Sleep(time.Second)
+					return s.RoundTrip(r)
+				}))
+				scheduler, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: open}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer scheduler.Close()
+				cfg.Scheduler = func(provider.Provider) (*sluice.Scheduler, error) { return scheduler, nil }
+				cfg.Price, cfg.Budget = prices, c.budget
+				_, err = run(t, cfg)
+				if spent, ok := errors.AsType[*batch.BudgetError](err); !ok || len(s.sent) > c.most {
+					t.Errorf("%s, %d at once: %d requests, %v, %v", name, open, len(s.sent), spent, err)
+				}
+			})
+		}
+	}
+}
 
 func TestABudgetIsNeverExceeded(t *testing.T) {
 	for seed := range suite.Size(uint64(12), 40) {
@@ -415,7 +447,7 @@ func TestFailuresStopTheRun(t *testing.T) {
 				cfg.Budget = tc.budget
 				rep, err := run(t, cfg)
 				spent, ok := errors.AsType[*batch.BudgetError](err)
-				if ok != tc.stops || ok && spent.What != batch.LimitedFailures || rep.Report.Failed < tc.least || rep.Report.Failed > tc.least+16 { // those that were open then, or sent before it was counted
+				if ok != tc.stops || ok && spent.What != batch.LimitedFailures || rep.Report.Failed < tc.least || rep.Report.Failed > tc.least+16 { // requests in flight at that time
 					t.Errorf("failed %d, error %v", rep.Report.Failed, err)
 				}
 			})
@@ -423,10 +455,47 @@ func TestFailuresStopTheRun(t *testing.T) {
 	}
 }
 
+func TestNoRequestIsSentAfterTheLastAllowedFailure(t *testing.T) {
+	for status, limits := range map[int]sluice.Config{400: {}, 500: {Attempts: 1}, 429: {MaxThrottles: -1}} {
+		limits.Limits.Concurrent = 1
+		limits.Observer = sluice.ObserverFunc(func(sluice.Event) { time.Sleep(time.Millisecond) }) // gives the next request time to be sent
+		for _, routed := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFiles(t, chats(100))
+				answer := &stub{status: status, answer: `{"error":{"message":"bad"}}`}
+				cfg := f.config(t, answer)
+				scheduler, err := sluice.New(limits)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer scheduler.Close()
+				cfg.Scheduler = func(provider.Provider) (*sluice.Scheduler, error) { return scheduler, nil }
+				if routed {
+					cfg.Upstreams, err = provider.NewUpstreams(provider.UpstreamsConfig{Attempts: limits.Attempts, MaxThrottles: limits.MaxThrottles,
+						Upstreams: []provider.Upstream{{Name: "a", Provider: cfg.Provider, BaseURL: cfg.BaseURL, Scheduler: scheduler}}})
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				cfg.Budget.Failures = 3
+				rep, _ := run(t, cfg)
+				if sent := len(answer.sent); rep.Report.Failed != 3 || sent != 3 {
+					t.Errorf("%d, routed %v: %d failed, %d requests", status, routed, rep.Report.Failed, sent)
+				}
+			})
+		}
+	}
+}
+
 func TestAModelWithoutPriceIsRefusedWithABudgetOfMoney(t *testing.T) {
 	f := newFiles(t, chats(1)+strings.Replace(chat(2), `"m"`, `"odd"`, 1)+"\n")
 	cfg := f.config(t, &stub{})
-	cfg.Price = func(_ provider.Provider, model string) (in, out float64, ok bool) { return 1, 1, model == "m" }
+	cfg.Price = func(_ provider.Provider, model string) *provider.Price {
+		if model != "m" {
+			return nil
+		}
+		return provider.FlatPrice(1, 1)
+	}
 	cfg.Budget.Cost = 1
 	_, err := batch.Open(cfg)
 	if in, ok := errors.AsType[*batch.InputError](err); !ok || in.Line != 2 || in.Hint == "" {

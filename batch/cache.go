@@ -3,6 +3,7 @@ package batch
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -17,9 +18,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/atomicfile"
 	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // The files of a cache: its version, and under two digits of its key each answer, which was written under a temporary
@@ -78,8 +80,12 @@ func openCache(dir string, maxAge time.Duration, log *slog.Logger) (*cache, erro
 	if err != nil {
 		return nil, err
 	}
-	// Whether it can be written shows by writing it.
-	if err := c.write(cacheVersionFile, []byte(cacheVersion), !known); err != nil {
+	if known {
+		err = atomicfile.Probe(filepath.Join(dir, cacheTemp))
+	} else {
+		err = c.write(cacheVersionFile, []byte(cacheVersion))
+	}
+	if err != nil {
 		return nil, err
 	}
 	c.sweep()
@@ -134,28 +140,14 @@ func (c *cache) sweep() {
 	}
 }
 
-// write puts a file in its place as a whole. Without keep it only finds out whether it could.
-func (c *cache) write(name string, text []byte, keep bool) (err error) {
-	tmp, err := os.CreateTemp(c.dir, cacheTemp+"*") // of mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil || !keep {
-			os.Remove(tmp.Name())
-		}
-	}()
-	_, err = tmp.Write(text)
-	if err == nil && name == cacheVersionFile && keep {
-		err = tmp.Sync() // an entry that a power cut damages is called again; this must not be
-	}
-	if err = errors.Join(err, tmp.Close()); err != nil || !keep {
-		return err
-	}
+// write puts a file in its place as a whole. An entry that a power cut damages is called again; the version must not be damaged.
+func (c *cache) write(name string, text []byte) error {
 	path := filepath.Join(c.dir, name)
-	if err = os.Rename(tmp.Name(), path); errors.Is(err, fs.ErrNotExist) {
+	o := atomicfile.Options{Draft: filepath.Join(c.dir, cacheTemp+rand.Text()), NoSync: name != cacheVersionFile}
+	err := atomicfile.Write(path, o, text)
+	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.Mkdir(filepath.Dir(path), 0o700); err == nil || errors.Is(err, fs.ErrExist) {
-			err = os.Rename(tmp.Name(), path)
+			err = atomicfile.Write(path, o, text)
 		}
 	}
 	return err
@@ -260,7 +252,7 @@ func (c *cache) store(key string, r *work.Result) {
 		}
 		text = append(hex.AppendEncode(text, sum.Sum(nil)), '\n')
 		text = append(append(text, head...), '\n')
-		err = c.write(entryName(key), append(text, r.Payload...), true)
+		err = c.write(entryName(key), append(text, r.Payload...))
 	}
 	if err != nil {
 		c.unwelcome.Do(func() { c.log.Warn("answers cannot be kept in the cache", "error", err) })

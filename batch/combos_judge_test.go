@@ -9,7 +9,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // cut says whether the run was cut in that way.
@@ -42,8 +42,8 @@ func (p *plan) judgeReport(rep *batch.Report, err error) error {
 		return fmt.Errorf("%d done and %d failed are reported, %d and %d were told of", rep.Done, rep.Report.Failed, good, failed)
 	case math.Abs(rep.Cost-p.cost) > 1e-9:
 		return fmt.Errorf("a cost of %v is reported, that of the results is %v", rep.Cost, p.cost)
-	case p.cost > p.oracle.usd+1e-9:
-		return fmt.Errorf("a cost of %v is recorded, %v was billed", p.cost, p.oracle.usd)
+	case p.cost-rep.Estimated > p.oracle.usd+1e-9:
+		return fmt.Errorf("a cost of %v is recorded, %v of it estimated, and %v was billed", p.cost, rep.Estimated, p.oracle.usd)
 	case err == nil && rep.Left() != 0:
 		return fmt.Errorf("it ended well, and %d are left", rep.Left())
 	case p.oracle.peak > mostOpen:
@@ -180,7 +180,7 @@ func (p *plan) judgeOutput(before map[string]result) error {
 	}
 	for id, r := range p.results {
 		now, ok := after[id]
-		if !ok || (now.Error == nil) != (r.Kind == sluice.OK) || now.Sluice.Twin != r.Twin || now.Sluice.Cached != r.Cached {
+		if !ok || (now.Error == nil) != (r.Kind == sluice.OK) || now.Sluice.Twin != r.DuplicateOf || now.Sluice.Cached != r.Cached {
 			return fmt.Errorf("%s is recorded as %+v, and was told of as %+v", id, now, r)
 		}
 		if n, sort, err := answered(r.Payload); r.Kind == sluice.OK && (err != nil || n != asks[id] || sort < p.sort) {

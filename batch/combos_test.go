@@ -21,7 +21,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/suite"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // TestWhateverIsCombinedEachItemIsRecordedOnce runs histories of random options over an input that changes between runs.
@@ -98,8 +98,8 @@ func newSaga(t *testing.T, seed uint64) *saga {
 	if luck.IntN(2) == 0 {
 		h.order = batch.OrderInput
 	}
-	h.rules[1] = batch.Rules{FailOn: batch.FlawLength, Schema: schema(t, `{"properties":{"n":{"type":"integer"}}}`)}
-	h.rules[2] = batch.Rules{FailOn: batch.FlawLength, Schema: schema(t, `{"properties":{"n":{"type":"integer"},"sort":{"const":2}}}`)}
+	h.rules[1] = batch.Rules{FailOn: batch.FailOnLength, Schema: schema(t, `{"properties":{"n":{"type":"integer"}}}`)}
+	h.rules[2] = batch.Rules{FailOn: batch.FailOnLength, Schema: schema(t, `{"properties":{"n":{"type":"integer"},"sort":{"const":2}}}`)}
 	h.add(5 + luck.IntN(60))
 	return h
 }
@@ -373,7 +373,7 @@ func (p *plan) note(r *work.Result) {
 	kept.Payload = bytes.Clone(r.Payload)
 	p.results[r.ID] = kept
 	p.cost += r.Cost
-	if r.Kind == sluice.OK && r.Twin == "" && !r.Cached {
+	if r.Kind == sluice.OK && r.DuplicateOf == "" && !r.Cached {
 		n, _, _ := answered(r.Payload)
 		p.own[n]++
 	}

@@ -155,7 +155,7 @@ func (o *oracle) upstreams(t *testing.T, attempts int, prefer bool) (*provider.U
 		schedulers = append(schedulers, s)
 		cfg.Upstreams = append(cfg.Upstreams, provider.Upstream{
 			Name: name, Provider: p, BaseURL: "http://" + name + ".test/v1", Scheduler: s, Models: map[string]string{"m0": "m0", "m1": "m1"},
-			Price: func(string) (float64, float64, bool) { return times * priceIn, times * priceOut, true },
+			Price: func(string) *provider.Price { return provider.FlatPrice(times*priceIn, times*priceOut) },
 		})
 	}
 	u, err := provider.NewUpstreams(cfg)

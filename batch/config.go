@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // check fills in defaults and names the field that is wrong.
@@ -77,7 +77,7 @@ func (cfg *Config) checkInput() (fill, error) {
 		return wrong("Input", errMissing)
 	case cfg.Input == "-" && cfg.Stdin == nil:
 		return wrong("Stdin", errMissing)
-	case cfg.Format > FormatTSV:
+	case cfg.Format > FormatParquet:
 		return wrong("Format", errUnknown)
 	case cfg.MaxTokens < 0:
 		return wrong("MaxTokens", errors.New("is negative"))
@@ -93,7 +93,7 @@ func (cfg *Config) checkInput() (fill, error) {
 	}
 	f := fill{
 		format: cfg.Format.Of(cfg.Input), provider: cfg.Provider, upstreams: cfg.Upstreams, registry: cfg.Registry, baseURL: cfg.BaseURL,
-		model: cfg.Model, system: cfg.System, maxTokens: cfg.MaxTokens,
+		model: cfg.Model, system: cfg.System, maxTokens: cfg.MaxTokens, metadata: cfg.Metadata,
 	}
 	if cfg.Template != "" {
 		var err error

@@ -19,7 +19,7 @@ import (
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/suite"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // asks is a line with that custom_id that asks that question.
@@ -51,7 +51,7 @@ func TestEqualRequestsAreCalledOnce(t *testing.T) {
 			cfg.OnResult = func(r *work.Result) {
 				mu.Lock()
 				defer mu.Unlock()
-				told[r.ID] = r.Twin
+				told[r.ID] = r.DuplicateOf
 			}
 			rep, err := run(t, cfg)
 			if err != nil || rep.Total != 6 || rep.Done != 6 || rep.Twins != 3 || rep.Left() != 0 || rt.count() != 3 || rep.Items != 6 {

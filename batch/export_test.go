@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/rows"
+	"github.com/sluice-llm/sluice/internal/spend"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // Parsed is what ParseLine made of a line.
@@ -33,7 +34,7 @@ func ParseLine(line []byte, number int) (Parsed, error) {
 func parseLine(line []byte, number int) (*parser, request, error) {
 	sims, _ := provider.Lookup("sim")
 	p := newParser(fill{provider: sims, model: "m", system: "s", maxTokens: 3, set: []setting{{"x", []byte("1")}, {"y.z", []byte("2")}}})
-	rq, bad := p.parse(bytes.TrimSuffix(line, []byte("\r")), number)
+	rq, bad := p.parse(&rows.Row{Line: work.Line{Number: number, Bytes: bytes.TrimSuffix(line, []byte("\r"))}})
 	if bad != nil {
 		return nil, rq, errors.New(bad.Text)
 	}
@@ -82,7 +83,7 @@ func ParseRecording(line []byte) (Recording, error) { return parseRecording(line
 
 // ReadFields reads one line as FieldsOf does.
 func ReadFields(line []byte, number int) InputFields {
-	return inputFields(newFieldReader(FormatLines), rows.Row{Line: work.Line{Number: number, Bytes: line}})
+	return inputFields(newFieldReader(), rows.Row{Line: work.Line{Number: number, Bytes: line}})
 }
 
 // SpoilTwin makes a line of a set look as if only half of its hash were that of the others.
@@ -112,7 +113,7 @@ func (w *Warmth) Cold() int { return len(w.w.cold) }
 type Arrivals struct{ a arrivals }
 
 // Join says whether the line joins one that is open. Else it is one, and twins gives those that join it, until it is closed.
-func (a *Arrivals) Join(seq int64, hash work.Hash) (joined bool, twins iter.Seq2[work.Twin, error]) {
+func (a *Arrivals) Join(seq int64, hash work.Hash) (joined bool, twins iter.Seq2[work.Duplicate, error]) {
 	twins = a.a.also(hash)
 	return a.a.join(context.Background(), &work.Item{Seq: seq, Hash: hash, Also: twins}), twins
 }
@@ -132,7 +133,7 @@ func Copied(line []byte) ([]byte, bool) {
 		return nil, false
 	}
 	r := a.result
-	r.ID, r.Hash = "copy of "+r.Twin, a.hash
+	r.ID, r.Hash = "copy of "+r.DuplicateOf, a.hash
 	return appendResult(nil, &r), true
 }
 
@@ -145,13 +146,8 @@ func ParseEntry(b []byte) (body []byte, ok bool) {
 // FailWrites makes every further write of a result fail.
 func (b *Batch) FailWrites() { b.journal.Close() }
 
-// RationState says what is held of the budget, and how many calls were let in, wait to be, and are known.
-func (b *Batch) RationState() (held float64, open, waiting, known int) {
-	r := b.ration
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.held[inMoney] + r.held[inTokens], r.open, len(r.queue), len(r.claims)
-}
+// Spending returns the spending caps as they stand.
+func (b *Batch) Spending() spend.Status { return b.spending.Status() }
 
 // AutoFirst is how many of so many requests ViaAuto calls live at once.
 func AutoFirst(left time.Duration, requests, tokens int, live func(requests, tokens int) time.Duration) int {

@@ -5,7 +5,7 @@ import (
 	"iter"
 
 	"github.com/sluice-llm/sluice/internal/rows"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // feed gives the items that are left to do.
@@ -58,7 +58,7 @@ func (in *input) rest() iter.Seq2[rows.Row, error] {
 			}
 		}
 		if seen < in.scanned {
-			yield(rows.Row{}, rows.Missing(in.cfg.Input, last+1))
+			yield(rows.Row{}, rows.Missing(in.cfg.Input, last+1, in.file.Array()))
 		}
 	}
 }
@@ -71,13 +71,13 @@ func (b *Batch) again(r rows.Row) (work.Item, error) {
 	in := b.input
 	rq, bad := in.read(r)
 	if other, ok := in.duplicates[r.Number-1]; ok && bad == nil {
-		bad = duplicateOf(rq.id, other)
+		bad = in.duplicateOf(rq.id, other)
 	}
 	if bad != nil && !in.invalid.Has(r.Number-1) {
 		bad.Text += changedSince
-		return work.Item{}, in.problem(r.Number, bad)
+		return work.Item{}, r.Wrong(in.cfg.Input, bad)
 	}
-	return b.item(r.Line, &rq, bad)
+	return b.item(r, &rq, bad)
 }
 
 // reloader returns how the Runner reads an item again.
@@ -155,10 +155,10 @@ func (b *Batch) arrived(r rows.Row) (item work.Item, already bool, err error) {
 	if err != nil {
 		return work.Item{}, false, err
 	}
-	if item, err = b.item(r.Line, &rq, bad); err != nil {
+	if item, err = b.item(r, &rq, bad); err != nil {
 		return work.Item{}, false, err
 	}
-	already, err = b.input.recorded(r.Number, item.ID, item.Hash)
+	already, err = b.input.recorded(&r, item.ID, item.Hash)
 	if already || err != nil {
 		return work.Item{}, already, err
 	}
@@ -169,28 +169,28 @@ func (b *Batch) arrived(r rows.Row) (item work.Item, already bool, err error) {
 func (in *input) accept(r rows.Row) (request, *problem, error) {
 	rq, bad := in.read(r)
 	if bad == nil {
-		if err := in.priced(r.Number, &rq); err != nil {
+		if err := in.priced(&r, &rq); err != nil {
 			return request{}, nil, err
 		}
 	}
-	if refused := in.remember(r.Line, &rq, bad); refused != nil {
-		return request{}, nil, in.problem(r.Number, refused)
+	if refused := in.remember(&r, &rq, bad); refused != nil {
+		return request{}, nil, r.Wrong(in.cfg.Input, refused)
 	}
 	if other, ok := in.duplicates[r.Number-1]; ok && bad == nil {
-		bad = duplicateOf(rq.id, other)
+		bad = in.duplicateOf(rq.id, other)
 	}
 	in.total.Add(1)
 	return rq, bad, nil
 }
 
 // recorded says whether a row of standard input is recorded already.
-func (in *input) recorded(number int, id string, hash work.Hash) (bool, error) {
+func (in *input) recorded(r *rows.Row, id string, hash work.Hash) (bool, error) {
 	recorded, ok := in.past.Find([]byte(id))
 	if !ok {
 		return false, nil
 	}
 	if !in.past.Same(recorded, hash) && in.cfg.Changed != ChangedKeep {
-		return false, &ChangedError{Path: "-", Lines: []int{number}, IDs: []string{id}}
+		return false, &ChangedError{Path: "-", Array: r.Source != 0, Lines: []int{r.Number}, IDs: []string{id}}
 	}
 	in.already.Add(1)
 	in.failed.recall(recorded)

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluice-llm/sluice/batch"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // TestAnInputThatIsCutMeanwhileIsNamed: somebody empties the file, or cuts it between two lines, once it was checked.

@@ -26,7 +26,7 @@ func FieldsOf(path string, format Format) iter.Seq2[InputFields, error] {
 			return
 		}
 		defer file.Close()
-		reader := newFieldReader(format.Of(path))
+		reader := newFieldReader()
 		for row, err := range file.Rows() {
 			if err != nil {
 				yield(InputFields{}, err)
@@ -39,7 +39,7 @@ func FieldsOf(path string, format Format) iter.Seq2[InputFields, error] {
 	}
 }
 
-func newFieldReader(f Format) *rows.FieldReader { return rows.NewFieldReader(f, "prompt") }
+func newFieldReader() *rows.FieldReader { return rows.NewFieldReader("prompt") }
 
 func inputFields(r *rows.FieldReader, row rows.Row) InputFields {
 	id, fields := r.Read(row)

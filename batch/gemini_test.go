@@ -210,6 +210,7 @@ func TestDotsInSettingsLeadIntoObjects(t *testing.T) {
 	f, rt := newFiles(t, `{"prompt":"hi","metadata":{"a":1,"c":{}},"x":5}`+"\n"), &stub{}
 	cfg := f.config(t, rt)
 	cfg.Model = "m"
+	cfg.Metadata = []string{} // all fields are sent
 	cfg.Set = map[string]json.RawMessage{
 		"metadata.a": json.RawMessage("2"), "metadata.b": json.RawMessage("[3]"), "metadata.c.d": json.RawMessage("4"),
 		"x.y": json.RawMessage("6"), `odd"name.z`: json.RawMessage("7"),

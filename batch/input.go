@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 
 	"github.com/sluice-llm/sluice/internal/rows"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // input is the lines of a batch. A file is read twice: once by scan, which checks it, and once by the feed. Standard
@@ -32,6 +32,7 @@ type input struct {
 	problems   InputErrors
 
 	scanned int       // rows of a file that were read
+	array   bool      // the rows so far are items of a JSON array
 	sampled bool      // only the chosen ones of them are the input
 	chosen  work.Bits // by line
 
@@ -86,7 +87,7 @@ func needsPrompt(columns []string) *problem {
 	if more := len(columns) - most; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	return &problem{Text: text, Hint: "the first line names the columns; --template makes prompts of others"}
+	return &problem{Text: text, Hint: "name a column prompt, or make prompts of other columns with --template"}
 }
 
 func (in *input) close() {
@@ -129,13 +130,13 @@ func (in *input) scan() error {
 		}
 		rq, bad := in.read(row)
 		if bad == nil {
-			if err := in.priced(row.Number, &rq); err != nil {
+			if err := in.priced(&row, &rq); err != nil {
 				return err
 			}
 		}
 		sample.offer(row.Line, &rq, bad)
-		if bad = in.remember(row.Line, &rq, bad); bad != nil {
-			in.refuse(row.Number, bad)
+		if bad = in.remember(&row, &rq, bad); bad != nil {
+			in.problems.Add(row.Wrong(in.cfg.Input, bad))
 		}
 		in.scanned++
 		in.total.Add(1)
@@ -152,18 +153,19 @@ func (in *input) read(r rows.Row) (request, *problem) {
 	if r.Bad != nil {
 		return request{}, r.Bad
 	}
-	rq, bad := in.parser.parse(r.Bytes, r.Number)
-	if size := len(rq.body) + len(rq.id) + len(rq.model); bad == nil && in.cfg.Remote != nil && size > MostTask {
+	in.array = r.Source != 0
+	rq, bad := in.parser.parse(&r)
+	if size := len(rq.body) + len(rq.id) + len(rq.model); bad == nil && in.cfg.Remote != nil && size > MaxTaskBytes {
 		bad = &problem{
-			Text: fmt.Sprintf("the request has %.1f MB, and workers are handed at most %d", float64(size)/1e6, MostTask/1_000_000),
+			Text: fmt.Sprintf("the request has %.1f MB, and workers are handed at most %d", float64(size)/1e6, MaxTaskBytes/1_000_000),
 			Hint: "make it shorter, or run the input without --distribute",
 		}
 	}
 	return rq, bad
 }
 
-// remember enters a line into the index, under the id that its result will have. It returns what is to be refused.
-func (in *input) remember(line work.Line, rq *request, bad *problem) *problem {
+// remember enters a row into the index, under the id that its result will have. It returns what is to be refused.
+func (in *input) remember(line *rows.Row, rq *request, bad *problem) *problem {
 	number := line.Number - 1
 	if bad == nil {
 		hash := in.parser.hash(rq)
@@ -171,11 +173,11 @@ func (in *input) remember(line work.Line, rq *request, bad *problem) *problem {
 		if ok {
 			if in.file != nil {
 				in.count(rq)
-				in.meetTwin(line, hash)
+				in.meetTwin(line.Line, hash)
 			}
 			return nil
 		}
-		bad = duplicateOf(rq.id, other)
+		bad = in.duplicateOf(rq.id, other)
 		if in.cfg.SkipInvalid {
 			in.duplicates[number] = other
 		}
@@ -190,8 +192,8 @@ func (in *input) remember(line work.Line, rq *request, bad *problem) *problem {
 	return nil
 }
 
-func duplicateOf(id []byte, other int) *problem {
-	return &problem{Text: fmt.Sprintf("custom_id %s is that of line %d too", strconv.Quote(clip(id)), other+1)}
+func (in *input) duplicateOf(id []byte, other int) *problem {
+	return &problem{Text: fmt.Sprintf("custom_id %s is that of %s too", strconv.Quote(clip(id)), rows.Place(other+1, in.array))}
 }
 
 // invalidID is the custom_id under which a line that is no request is recorded: its own may be missing, unreadable or
@@ -226,16 +228,8 @@ func (in *input) meet(p provider.Provider) {
 	in.providers = append(in.providers, p)
 }
 
-func (in *input) refuse(number int, bad *problem) {
-	in.problems.Add(in.problem(number, bad))
-}
-
-func (in *input) problem(number int, bad *problem) *InputError {
-	return bad.At(in.cfg.Input, number)
-}
-
 // item makes the work item of a line that is left to do.
-func (b *Batch) item(line work.Line, rq *request, bad *problem) (work.Item, error) {
+func (b *Batch) item(line rows.Row, rq *request, bad *problem) (work.Item, error) {
 	item := work.Item{Seq: int64(line.Number), Ref: line.Offset}
 	if bad != nil {
 		item.ID, item.Hash = string(invalidID(line.Number)), work.HashOf(line.Bytes)
@@ -245,15 +239,18 @@ func (b *Batch) item(line work.Line, rq *request, bad *problem) (work.Item, erro
 	c := &call{endpoint: rq.endpoint, body: bytes.Clone(rq.body), terms: b.terms}
 	est, err := provider.Estimate(rq.endpoint, c.body)
 	if err != nil {
-		return work.Item{}, b.input.problem(line.Number, &problem{Text: err.Error()})
+		return work.Item{}, line.Wrong(b.cfg.Input, &problem{Text: err.Error()})
 	}
 	c.stream = est.Stream
 	item.ID, item.Lane, item.Cost = string(rq.id), rq.model, est.Cost
 	item.Hash = b.input.parser.hash(rq)
-	item.Size = len(c.body)
+	item.Note = bytes.Clone(rq.metadata)
+	item.Size = len(c.body) + len(item.Note)
 	item.Also = b.input.also(&item)
-	if b.router != nil {
+	if b.remote == nil {
 		c.trip = &trip{}
+	}
+	if b.router != nil {
 		item.Handler, item.Data = b.router.handler, c
 		return item, nil
 	}

@@ -1,6 +1,6 @@
 package batch
 
-import "github.com/sluice-llm/sluice/work"
+import "github.com/sluice-llm/sluice/internal/work"
 
 // layers puts around an account's calls what may spare them, the outermost first: an answer that the output has costs
 // least, one that is kept elsewhere takes no permit, and what waits for its turn does so before it asks for one. Without

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/rows"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // request is what an input line asks for.
@@ -22,6 +22,7 @@ type request struct {
 	model    string
 	body     []byte // as it is sent; may share the line's memory
 	filled   bool   // it was a bare prompt or plain text
+	metadata []byte // JSON: the fields of its row that are kept with the result; nil is none
 }
 
 // problem is why a row is no request.
@@ -38,6 +39,8 @@ type parser struct {
 	built   []byte
 	compact []byte
 	prose   []byte // of a prompt, as JSON
+	kept    []byte // metadata, as JSON
+	fields  PromptFields
 	set     []setting
 }
 
@@ -53,6 +56,7 @@ type fill struct {
 	system    string
 	maxTokens int
 	set       []setting // sorted by name
+	metadata  []string  // fields of prompts that are kept with the result; nil: those that the endpoint does not know
 }
 
 // setting is a member of the body. Dots in its name lead into objects.
@@ -76,10 +80,10 @@ func newParser(f fill) *parser {
 	return &parser{fill: f, lookup: make(map[string]provider.Provider), names: make(map[string]string)}
 }
 
-// parse reads the line with that number, which is not blank. Also of a bad line it returns the id, if that can be read.
+// parse reads a row, which is not blank. Also of a bad one it returns the id, if that can be read.
 // What is quoted of it holds no key, which may stand where a name belongs.
-func (p *parser) parse(line []byte, number int) (request, *problem) {
-	rq, bad := p.request(line, number)
+func (p *parser) parse(row *rows.Row) (request, *problem) {
+	rq, bad := p.request(row.Bytes, row.Number, row.Text)
 	if bad != nil {
 		bad.Text, bad.Hint = provider.Redact(bad.Text), provider.Redact(bad.Hint)
 	}
@@ -87,12 +91,12 @@ func (p *parser) parse(line []byte, number int) (request, *problem) {
 }
 
 // request reads a line.
-func (p *parser) request(line []byte, number int) (request, *problem) {
+func (p *parser) request(line []byte, number int, text bool) (request, *problem) {
 	if !utf8.Valid(line) {
 		return request{}, &problem{Text: "not valid UTF-8", Hint: "save the input as UTF-8, or record lines like it as failed with --skip-invalid"}
 	}
 	trimmed := bytes.TrimLeft(line, " \t")
-	if trimmed[0] != '{' || p.fill.format == rows.FormatText {
+	if text || trimmed[0] != '{' {
 		return p.text(line, number)
 	}
 	p.members = members{}
@@ -104,11 +108,12 @@ func (p *parser) request(line []byte, number int) (request, *problem) {
 	if !s.End() {
 		return request{}, &problem{Text: fmt.Sprintf("broken JSON at byte %d", min(s.Offset(), len(line)-1)+1)}
 	}
+	isPrompt := m.isPrompt(p.fill.metadata)
 	rq := request{}
 	var bad *problem
 	if p.fromFields() {
 		rq.id, bad = p.id("custom_id", p.given(m.customID), number)
-	} else if m.customID == nil && m.request != nil {
+	} else if !isPrompt && m.customID == nil && m.request != nil {
 		rq.id, bad = p.id("key", m.key, number)
 	} else {
 		rq.id, bad = p.id("custom_id", m.customID, number)
@@ -119,6 +124,8 @@ func (p *parser) request(line []byte, number int) (request, *problem) {
 	switch {
 	case p.fromFields():
 		bad = p.row(&rq, line)
+	case isPrompt:
+		bad = p.prompt(&rq, line)
 	case m.params != nil && m.body != nil:
 		bad = &problem{Text: "both body and params"}
 	case m.request != nil && (m.body != nil || m.params != nil):
@@ -127,8 +134,6 @@ func (p *parser) request(line []byte, number int) (request, *problem) {
 		bad = p.anthropic(&rq)
 	case m.body != nil || m.url != nil || m.method != nil:
 		bad = p.openAI(&rq)
-	case m.prompt != nil && m.messages == nil && m.input == nil:
-		bad = p.prompt(&rq, line)
 	case m.messages != nil || m.input != nil:
 		bad = p.bare(&rq, line)
 	case m.request != nil:
@@ -144,35 +149,57 @@ func (p *parser) request(line []byte, number int) (request, *problem) {
 	return rq, bad
 }
 
+// isPrompt reports whether the object is a prompt with fields, once it has forgotten those that are kept as metadata. A body may
+// have a prompt too: beside messages, or one of Responses, which is an object, beside input.
+func (m *members) isPrompt(metadata []string) bool {
+	if m.prompt == nil {
+		return false
+	}
+	for _, name := range metadata {
+		if member := m.named([]byte(name)); member != nil && !ofPrompt(name) {
+			*member = nil
+		}
+	}
+	return m.body == nil && m.method == nil && m.messages == nil && (m.input == nil || m.prompt[0] == '"')
+}
+
 // member reads one member of a line's object.
 func (p *parser) member(s *jsonscan.Scanner, key []byte) {
-	m := &p.members
 	switch string(key) {
-	case "custom_id":
-		m.customID = s.Span()
-	case "method":
-		m.method = s.Span()
-	case "url":
-		m.url = s.Span()
-	case "body":
-		m.body = p.inner(s)
-	case "params":
-		m.params = p.inner(s)
-	case "request":
-		m.request = p.inner(s)
-	case "key":
-		m.key = s.Span()
-	case "prompt":
-		m.prompt = s.Span()
-	case "system":
-		m.system = s.Span()
-	case "messages":
-		m.messages = s.Span()
-	case "input":
-		m.input = s.Span()
+	case "body", "params", "request":
+		*p.members.named(key) = p.inner(s)
 	default:
-		m.bodyMember(s, key)
+		readMember(s, key, p.members.named(key))
 	}
+}
+
+// named returns the member of that name; nil is none that matters.
+func (m *members) named(name []byte) *[]byte {
+	switch string(name) {
+	case "custom_id":
+		return &m.customID
+	case "method":
+		return &m.method
+	case "url":
+		return &m.url
+	case "body":
+		return &m.body
+	case "params":
+		return &m.params
+	case "request":
+		return &m.request
+	case "key":
+		return &m.key
+	case "prompt":
+		return &m.prompt
+	case "system":
+		return &m.system
+	case "messages":
+		return &m.messages
+	case "input":
+		return &m.input
+	}
+	return m.bodyMembers.named(name)
 }
 
 // inner reads a member that is the body of a request.
@@ -183,25 +210,33 @@ func (p *parser) inner(s *jsonscan.Scanner) []byte {
 	p.body = bodyMembers{}
 	start := s.Offset()
 	for s.Enter('{'); s.Next('}'); {
-		p.body.bodyMember(s, jsonscan.Name(s.Key()))
+		key := jsonscan.Name(s.Key())
+		readMember(s, key, p.body.named(key))
 	}
 	return s.Since(start)
 }
 
-func (m *bodyMembers) bodyMember(s *jsonscan.Scanner, key []byte) {
-	switch string(key) {
+// named returns the member of that name; nil is none that matters.
+func (m *bodyMembers) named(name []byte) *[]byte {
+	switch string(name) {
 	case "model":
-		m.model = s.Span()
+		return &m.model
 	case "max_tokens", "max_completion_tokens", "max_output_tokens":
-		m.maxTokens = s.Span()
+		return &m.maxTokens
 	case "contents":
-		m.contents = s.Span()
+		return &m.contents
 	case "content":
-		if m.content = s.Span(); len(m.content) > 0 && m.content[0] != '{' {
-			m.content = nil // not Gemini's
-		}
-	default:
+		return &m.content
+	}
+	return nil
+}
+
+// readMember reads a member into its place, if it has one.
+func readMember(s *jsonscan.Scanner, key []byte, place *[]byte) {
+	if place == nil {
 		s.Skip()
+	} else if *place = s.Span(); string(key) == "content" && len(*place) > 0 && (*place)[0] != '{' {
+		*place = nil // not Gemini's
 	}
 }
 
@@ -273,7 +308,7 @@ func (p *parser) whole(rq *request, name string, body []byte) *problem {
 		return bad
 	}
 	rq.body = body
-	if inPath := rq.endpoint.Dialect() == provider.Gemini; inPath == (p.body.model != nil) {
+	if inPath := rq.endpoint.ModelInPath(); inPath == (p.body.model != nil) {
 		rq.body = p.rebuild(body, inPath, false)
 	}
 	return p.fits(rq)
@@ -289,10 +324,8 @@ func (p *parser) bare(rq *request, line []byte) *problem {
 		return bad
 	}
 	switch {
-	case m.messages != nil && rq.provider.Dialect == provider.Anthropic:
-		rq.endpoint = provider.Messages
 	case m.messages != nil:
-		rq.endpoint = provider.ChatCompletions
+		rq.endpoint = rq.provider.MessagesEndpoint()
 	case m.input != nil && p.promptEndpoint(rq) == provider.Embeddings:
 		rq.endpoint = provider.Embeddings
 	case m.input != nil:
@@ -303,7 +336,7 @@ func (p *parser) bare(rq *request, line []byte) *problem {
 		rq.endpoint = provider.EmbedContent
 	}
 	rq.body = bytes.TrimSpace(line)
-	inPath := rq.endpoint.Dialect() == provider.Gemini
+	inPath := rq.endpoint.ModelInPath()
 	if inPath == (m.model != nil) || m.customID != nil {
 		rq.body = p.rebuild(line, inPath, true)
 	}
@@ -426,7 +459,7 @@ func (p *parser) fits(rq *request) *problem {
 		return &problem{Text: fmt.Sprintf("%s does not have %s", rq.provider.Name, rq.endpoint),
 			Hint: "for a server that is compatible with OpenAI's, say --provider openai-compatible and --base-url"}
 	}
-	if rq.endpoint.Dialect() == provider.Gemini {
+	if rq.endpoint.ModelInPath() {
 		rq.model = strings.TrimPrefix(rq.model, "models/") // the same model, and so the same lane
 	}
 	if _, err := rq.endpoint.Path(rq.model); err != nil {

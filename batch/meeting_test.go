@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/spend"
 	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -86,7 +87,7 @@ func (m *meeting) send() error {
 	for i := range 1 + m.luck.IntN(3) {
 		m.farm.add(fmt.Sprint("u", i), m.pays, func(up *provider.Upstream) {
 			up.Scheduler = m.farm.scheduler(sluice.Config{Limits: sluice.Limits{Concurrent: 1 + m.luck.IntN(10)}, Attempts: 4})
-			up.Price = func(string) (in, out float64, ok bool) { return priceIn, priceOut, true }
+			up.Price = func(string) *provider.Price { return provider.FlatPrice(priceIn, priceOut) }
 		})
 	}
 	m.farm.cfg.Attempts = 4
@@ -132,8 +133,8 @@ func (m *meeting) run() error {
 	defer time.AfterFunc(pause+time.Minute, func() { m.first().Resume() }).Stop()
 
 	rep, err := b.Run(ctx)
-	if held, open, waiting, known := b.RationState(); held != 0 || open != 0 || waiting != 0 || known != 0 {
-		return fmt.Errorf("%v is held, %d calls are let in, %d wait, %d are known after %v", held, open, waiting, known, err)
+	if now := b.Spending(); now.Held != (spend.Amount{}) || now.Open+now.Waiting+now.Known != 0 {
+		return fmt.Errorf("the spending caps are %+v after %v", now, err)
 	}
 	if err == nil && rep.Done+rep.Failed != m.n {
 		return fmt.Errorf("%d of %d items, and no error", rep.Done+rep.Failed, m.n)

@@ -3,7 +3,7 @@ package batch
 import (
 	"fmt"
 
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // Order is the order of the output's lines.

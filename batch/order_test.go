@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/batch"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // ids returns the custom_ids of the lines of a file, in their order.

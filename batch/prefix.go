@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/sluice-llm/sluice/internal/jsonscan"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // leastPrefix is how long a prefix must be, in bytes, for providers to keep it: 1,024 tokens of four bytes. Some models

@@ -11,29 +11,30 @@ import (
 
 	"github.com/sluice-llm/sluice/internal/parts"
 	"github.com/sluice-llm/sluice/internal/regular"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/rows"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // Preview is what a run would have before it.
 type Preview struct {
-	Total         int // lines with a request
-	Already       int // of those, recorded in the output
-	AlreadyFailed int // of those, recorded as failed
-	Invalid       int // of those that are left, such as would be recorded as failed, with SkipInvalid
-	Twins         int // of those that are left, such as get the answer to an equal request, with Dedupe
+	Total         int `json:"total"`                  // lines with a request
+	Already       int `json:"already"`                // of those, recorded in the output
+	AlreadyFailed int `json:"failed"`                 // of those, recorded as failed
+	Left          int `json:"left"`                   // lines that are not recorded yet
+	Invalid       int `json:"invalid"`                // of those, the ones that would be recorded as failed, with SkipInvalid
+	Twins         int `json:"deduplicated,omitempty"` // of those, the ones with the result of an equal request, with Dedupe
 
-	PendingParts int // that earlier runs began, of calls by way of Batch APIs
-	PendingLines int // in them: of those that are left, such as are not handed over again
+	Fields PromptFields `json:"-"` // of rows with a prompt
+
+	PendingParts int `json:"-"` // that earlier runs began, of calls by way of Batch APIs
+	PendingLines int `json:"-"` // in them: of the remaining lines, those that are not handed over again
 }
 
-// Left is how many lines are not recorded yet.
-func (p Preview) Left() int { return p.Total - p.Already }
-
-// Look finds out what a run would do, and gives each the requests that are left to call. It reads the input and the output as
+// ReadPreview returns what a run would do, and calls each with every remaining request. It reads the input and the output as
 // Open does, and fails as Open does; it sends nothing, and creates, changes and locks nothing. Of cfg it takes what says what
 // to read, and Output, Order, SkipInvalid, RetryFailed, Changed, Dedupe, Budget, Upstreams and Price. Without an Output
 // nothing is recorded.
-func Look(cfg Config, each func(Request)) (Preview, error) {
+func ReadPreview(cfg Config, each func(Request)) (Preview, error) {
 	f, err := cfg.checkInput()
 	if err == nil {
 		err = cfg.checkChanged()
@@ -71,6 +72,7 @@ func Look(cfg Config, each func(Request)) (Preview, error) {
 	}
 	failed, _ := in.failed.counts()
 	p := Preview{Total: int(in.total.Load()), Already: int(in.already.Load()), AlreadyFailed: failed, Invalid: l.invalid, Twins: l.twins}
+	p.Fields, p.Left = in.parser.fields, p.Total-p.Already
 	p.PendingParts, p.PendingLines = pending.Parts, pending.Lines
 	return p, err
 }
@@ -206,7 +208,7 @@ func (l *look) file() error {
 			l.twins++
 			continue
 		}
-		if err := l.give(row.Number, &rq); err != nil {
+		if err := l.give(&row, &rq); err != nil {
 			return err
 		}
 	}
@@ -227,7 +229,7 @@ func (l *look) stdin() error {
 		if bad == nil {
 			id, hash = rq.id, in.parser.hash(&rq)
 		}
-		already, err := in.recorded(row.Number, string(id), hash)
+		already, err := in.recorded(&row, string(id), hash)
 		switch {
 		case err != nil:
 			return err
@@ -237,7 +239,7 @@ func (l *look) stdin() error {
 		case l.asks(hash):
 			l.twins++
 		default:
-			if err := l.give(row.Number, &rq); err != nil {
+			if err := l.give(&row, &rq); err != nil {
 				return err
 			}
 		}
@@ -262,8 +264,8 @@ func (l *look) asks(hash work.Hash) bool {
 	return known
 }
 
-func (l *look) give(number int, rq *request) error {
-	estimated, err := l.in.estimated(number, rq)
+func (l *look) give(row *rows.Row, rq *request) error {
+	estimated, err := l.in.estimated(row, rq)
 	if err == nil {
 		l.each(estimated)
 	}

@@ -28,15 +28,15 @@ func (p *parser) text(line []byte, number int) (request, *problem) {
 		}
 	}
 	p.members = members{}
-	return rq, p.rendered(&rq, text)
+	return rq, p.rendered(&rq, []byte("{}"), text)
 }
 
 // fromFields says whether rows are fields to make prompts of, and no requests.
 func (p *parser) fromFields() bool { return p.fill.template != nil || p.fill.format.Table() }
 
-// given returns a member of a row as JSON; nil is absent, as an empty field of a table is.
+// given returns a member of a row as JSON; nil is absent, as an empty field or a null of a table is.
 func (p *parser) given(raw []byte) []byte {
-	if p.fill.format.Table() && string(raw) == `""` {
+	if p.fill.format.Table() && (string(raw) == `""` || string(raw) == "null") {
 		return nil
 	}
 	return raw
@@ -48,7 +48,11 @@ func (p *parser) row(rq *request, object []byte) *problem {
 	m := &p.members
 	text := []byte(nil)
 	if p.fill.template == nil {
-		text = jsonscan.Unquote(m.prompt) // a table has this column
+		if prompt := p.given(m.prompt); prompt != nil && prompt[0] != '"' {
+			return &problem{Text: "prompt is not a text", Hint: "--template makes prompts of other columns"}
+		} else if prompt != nil { // a table has this column
+			text = jsonscan.Unquote(prompt)
+		}
 	} else {
 		var bad *problem
 		if text, bad = p.fill.template.render(object); bad != nil {
@@ -56,11 +60,11 @@ func (p *parser) row(rq *request, object []byte) *problem {
 		}
 	}
 	p.members = members{system: p.given(m.system), bodyMembers: bodyMembers{model: p.given(m.model)}}
-	return p.rendered(rq, text)
+	return p.rendered(rq, object, text)
 }
 
-// rendered makes a request of the text of a prompt, of which nothing is taken for JSON.
-func (p *parser) rendered(rq *request, text []byte) *problem {
+// rendered makes a request of a row and the text of its prompt, of which nothing is taken for JSON.
+func (p *parser) rendered(rq *request, row, text []byte) *problem {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return &problem{Text: "the prompt is empty", Hint: "--skip-invalid records such rows as failed"}
 	}
@@ -69,11 +73,12 @@ func (p *parser) rendered(rq *request, text []byte) *problem {
 	}
 	p.prose = jsonscan.AppendString(p.prose[:0], text)
 	p.members.prompt = p.prose
-	return p.prompt(rq, []byte("{}"))
+	return p.prompt(rq, row)
 }
 
-// prompt makes a request of {"prompt": …}. The members that it does not know go into the body as they are.
-func (p *parser) prompt(rq *request, line []byte) *problem {
+// prompt makes a request of {"prompt": …}. Members that are fields of the endpoint go into the body as they are, and others are kept
+// with the result, unless the settings name those that are. Of rows of fields, named ones are kept and no others are sent.
+func (p *parser) prompt(rq *request, row []byte) *problem {
 	m := &p.members
 	if m.prompt[0] != '"' {
 		return &problem{Text: "prompt is not a text", Hint: "a list of messages is named messages"}
@@ -94,9 +99,61 @@ func (p *parser) prompt(rq *request, line []byte) *problem {
 		return &problem{Text: "system is not a text"}
 	}
 	b := provider.AppendPrompt(p.built[:0], rq.endpoint, rq.model, m.prompt, system)
-	p.built = append(appendMembers(b, line, p.settings(rq, system), ofPrompt), '}')
+	if cap(p.kept) > 1<<20 {
+		p.kept = nil // after a very long row
+	}
+	p.kept = p.kept[:0]
+	b = appendMembers(b, row, p.settings(rq, system), func(name string, value []byte) bool {
+		switch {
+		case ofPrompt(name), p.fill.format == FormatParquet && string(value) == "null":
+			return true
+		case p.keeps(rq.endpoint, name):
+			addName(&p.fields.Kept, name)
+			p.kept = jsonscan.AppendCompact(append(jsonscan.AppendString(append(p.kept, ','), name), ':'), value)
+			return true
+		case p.fromFields():
+			return true
+		}
+		addName(&p.fields.Sent, name)
+		return false
+	})
+	p.built = append(b, '}')
 	rq.body = p.built
+	if len(p.kept) > 0 {
+		p.kept[0] = '{'
+		p.kept = append(p.kept, '}')
+		rq.metadata = p.kept
+	}
 	return nil
+}
+
+// keeps reports whether a field of a prompt is kept with the result, and not sent.
+func (p *parser) keeps(e provider.Endpoint, name string) bool {
+	switch name {
+	case "messages", "input", "contents", "content":
+		if e.HasField(name) { // the prompt itself stands there
+			return !p.fromFields() || slices.Contains(p.fill.metadata, name)
+		}
+	}
+	if p.fill.metadata != nil || p.fromFields() {
+		return slices.Contains(p.fill.metadata, name)
+	}
+	return !e.HasField(name)
+}
+
+// PromptFields are the names of the fields that rows with a prompt have beside custom_id, prompt, system and model, sorted.
+type PromptFields struct {
+	Sent []string // in the request
+	Kept []string // as metadata, with the result
+}
+
+// maxFields bounds the names: rows that all have other fields are data.
+const maxFields = 100
+
+func addName(list *[]string, name string) {
+	if at, known := slices.BinarySearch(*list, name); !known && len(*list) < maxFields {
+		*list = slices.Insert(*list, at, name)
+	}
 }
 
 // ofPrompt says whether a member of a line is the prompt's own, and so no member of the body.
@@ -131,13 +188,13 @@ func (p *parser) settings(rq *request, system []byte) []setting {
 
 // appendMembers appends the members of an object, each behind a comma, and then the settings for which it has none. The
 // name of a setting may be a path through objects, with dots. Members that are left out do not count as set.
-func appendMembers(b, object []byte, set []setting, leftOut func(name string) bool) []byte {
+func appendMembers(b, object []byte, set []setting, leftOut func(name string, value []byte) bool) []byte {
 	var own []string
 	s := jsonscan.New(object)
 	for s.Enter('{'); s.Next('}'); {
 		name := string(jsonscan.Name(s.Key()))
 		value := s.Span()
-		if leftOut == nil || !leftOut(name) {
+		if leftOut == nil || !leftOut(name, value) {
 			own = append(own, name)
 			b = appendMember(b, name, within(value, name, set))
 		}

@@ -5,8 +5,8 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // recall is the layer that answers items from the output, where that has a good answer to the same request.
@@ -76,7 +76,7 @@ func parseAnswer(line []byte) (a answer, ok bool) {
 	for s.Enter('{'); s.Next('}'); {
 		switch string(jsonscan.Name(s.Key())) {
 		case "custom_id":
-			a.result.Twin = string(text(s.Span()))
+			a.result.DuplicateOf = string(text(s.Span()))
 		case "error":
 			good = string(s.Span()) == "null"
 		case "response":
@@ -91,7 +91,7 @@ func parseAnswer(line []byte) (a answer, ok bool) {
 			s.Skip()
 		}
 	}
-	if !s.End() || !good || a.result.Payload == nil || a.result.Twin == "" {
+	if !s.End() || !good || a.result.Payload == nil || a.result.DuplicateOf == "" {
 		return answer{}, false
 	}
 	var err error

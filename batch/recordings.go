@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/internal/rows"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // Recordings is an output file as whoever wants its answers reads it, while a run writes to it or not: what stood in it
@@ -41,6 +41,8 @@ type Recording struct {
 	Body    []byte // of the answer, as JSON; nil if there was none
 	Error   string // the kind of a failure; "" if there was none
 	Message string // what the failure says
+
+	Metadata []Field // of the item's row, as Config.Metadata has it; valid as Body is
 }
 
 // RecordingError is a line of a file of results that is none.
@@ -192,6 +194,8 @@ func parseRecording(line []byte) (rec Recording, err error) {
 		case "error":
 			answers = true
 			rec.fault(&s)
+		case "sluice":
+			rec.beside(&s)
 		default:
 			s.Skip()
 		}
@@ -203,14 +207,23 @@ func parseRecording(line []byte) (rec Recording, err error) {
 	return rec, nil
 }
 
+// beside reads the metadata from the object beside a result.
+func (rec *Recording) beside(s *jsonscan.Scanner) {
+	for name := range s.Members {
+		if string(name) != "metadata" {
+			s.Skip()
+			continue
+		}
+		for name := range s.Members {
+			rec.Metadata = append(rec.Metadata, Field{Name: string(name), Value: s.Span()})
+		}
+	}
+}
+
 // response reads the answer of a result.
 func (rec *Recording) response(s *jsonscan.Scanner) {
-	if s.Peek() != '{' {
-		s.Skip()
-		return
-	}
-	for s.Enter('{'); s.Next('}'); {
-		switch string(jsonscan.Name(s.Key())) {
+	for name := range s.Members {
+		switch string(name) {
 		case "body":
 			rec.Body = s.Span()
 		case "status_code":

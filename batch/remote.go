@@ -7,8 +7,8 @@ import (
 	"sync"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // Remote has calls made elsewhere, such as by workers on other hosts. It must be safe for concurrent use.
@@ -83,13 +83,7 @@ func (b *Batch) synced() func(end int64) {
 
 // account makes the account at p one whose calls are made elsewhere: it needs neither key nor Scheduler.
 func (r *remote) account(a *account) {
-	calls := work.Routed(r.send(), r.attempt(a))
-	if ration := r.batch.ration; ration != nil {
-		calls = work.Rationed(calls, rationed{
-			ration: ration, owner: a, price: func(item *work.Item) price { return a.price(item.Lane) }, most: r.batch.cfg.Budget.Attempts,
-		})
-	}
-	a.handler = r.batch.layers(calls, a.who)
+	a.handler = r.batch.layers(r.batch.bounded(work.Routed(r.send(), r.attempt(a))), a.who)
 }
 
 // send returns what waits for room in the window, where a Scheduler would wait for a permit, and hands the call over.
@@ -129,8 +123,9 @@ func (r *remote) attempt(of *account) work.Attempt {
 		}
 		a := f.answer
 		result.Status, result.RequestID, result.FinishReason, result.Payload = a.Status, a.RequestID, a.FinishReason, a.Payload
-		result.Data = &answered{of, a}
-		o.Kind, o.Usage, o.HasUsage = a.Kind, a.Tally.Usage, a.Tally.HasUsage
+		r.learn(&item, a)
+		r.charge(&result, of, &item, a)
+		o.Kind, o.Scope, o.Usage, o.HasUsage = a.Kind, a.Scope, a.Tally.Usage, a.Tally.HasUsage
 		if a.Kind != sluice.OK {
 			o.Err = errors.New(a.Message)
 		}
@@ -141,20 +136,15 @@ func (r *remote) attempt(of *account) work.Attempt {
 // wait has a call made, and returns what came of that.
 func (r *remote) wait(ctx context.Context, item *work.Item) *far {
 	c := item.Data.(*call)
-	claim := r.batch.ration.of(c)
-	if !claim.begin(item.Cost) {
-		c.far.err = errStarved
-		return c.far
-	}
 	t := &Task{
-		ID: item.ID, Number: int(item.Seq), Hash: item.Hash, Model: item.Lane, Endpoint: c.endpoint, Body: c.body, Withdrawn: c.far.halted,
+		ID: item.ID, Number: int(item.Seq), Hash: item.Hash, Model: item.Lane, Endpoint: c.endpoint, Body: c.body, Again: item.Again,
+		Withdrawn: c.far.halted,
 	}
 	c.body = nil // the Remote has it now, in whatever form
 	answer, err := r.Do(ctx, t)
 	if c.far.answer = answer; err != nil {
 		c.far.answer, c.far.err = nil, r.fault(ctx, err)
 	}
-	claim.endFar(c.far.answer)
 	return c.far
 }
 
@@ -167,32 +157,29 @@ func (r *remote) fault(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", context.Canceled, err)
 }
 
-// answered is the Data of a result until it is accepted.
-type answered struct {
-	account *account
-	answer  *Answer
+// learn corrects the estimates of an item's model by each attempt's usage, on average.
+func (r *remote) learn(item *work.Item, a *Answer) {
+	if n := a.Tally.Attempts - a.Unmetered; a.Tally.HasUsage && n > 0 {
+		r.batch.learn(item, item.Cost, sluice.Usage{Input: a.Tally.Usage.Input / n, Output: a.Tally.Usage.Output / n})
+	}
 }
 
-// accept completes a result by its cost: that of who answered where there were several, whose prices only the worker knows; or
-// else by the prices that are known here, or else there.
-func (r *remote) accept(result *work.Result) {
-	d, _ := result.Data.(*answered)
-	result.Data = nil
-	if result.Twin != "" || result.Cached {
-		result.HasCost = true
+// charge completes a result by its cost: that of the upstream that answered, if there are several, since only the worker knows its price;
+// or else by the price that is known here, or else there.
+func (r *remote) charge(result *work.Result, of *account, item *work.Item, a *Answer) {
+	if a.Upstream != "" {
+		result.Data = &provider.Upstream{Name: a.Upstream}
+	}
+	p := of.price(item.Lane)
+	if a.Upstream != "" || p == nil {
+		result.Cost, result.HasCost, result.Estimated, result.Unpriced = a.Cost, a.HasCost, a.Estimated, a.Unpriced
 		return
 	}
-	if d == nil {
-		return
+	bill := bill{Cost: p.Cost(a.Tally.Usage), known: a.Tally.HasUsage}
+	if a.Unmetered > 0 {
+		bill.estimate(r.batch.estimateAt(item, item.Cost, a.Unmetered, p, sluice.Usage{}))
 	}
-	if d.answer.Upstream != "" {
-		result.Data = &provider.Upstream{Name: d.answer.Upstream}
-		result.Cost, result.HasCost = d.answer.Cost, d.answer.HasCost
-	} else if result.Tally.HasUsage {
-		if result.Cost, result.HasCost = d.account.cost(result.Lane, result.Tally.Usage); !result.HasCost {
-			result.Cost, result.HasCost = d.answer.Cost, d.answer.HasCost
-		}
-	}
+	bill.complete(result)
 }
 
 // window bounds what is outstanding, in order: nobody is overtaken for ever by smaller calls.
@@ -301,7 +288,7 @@ func (s *recordings) reach(end int64) (numbers []int) {
 
 // recorded is told of each result that is in the journal.
 func (r *remote) recorded(result *work.Result) {
-	if result.Twin != "" {
+	if result.DuplicateOf != "" {
 		return // whose call was another's, or none
 	}
 	if r.safe.add(int(result.Seq), result.Offset) {

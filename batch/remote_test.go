@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"net/http"
 	"os"
 	"regexp"
@@ -22,8 +23,8 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // ferry carries tasks from a Batch to Workers, and answers back, as bytes. It is both ends of what a store would be between them.
@@ -38,6 +39,7 @@ type ferry struct {
 	most     int // that were outstanding at once
 	recorded []int
 	told     func(number int) // of each line that is safe; nil is nobody
+	taken    map[int]bool     // lines that are taken away from the worker that asks next, once
 	fail     error            // what calls end with that are outstanding
 	ended    chan struct{}    // closed when they do
 }
@@ -133,7 +135,24 @@ func (f *ferry) poke() {
 	}
 }
 
+func (f *ferry) Holds(t *batch.Task) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.taken[t.Number]
+}
+
 func (f *ferry) Done(t *batch.Task, a *batch.Answer) {
+	if a == nil { // it goes to another
+		f.mu.Lock()
+		if !f.taken[t.Number] {
+			f.t.Errorf("line %d is dropped", t.Number)
+		}
+		delete(f.taken, t.Number)
+		f.mu.Unlock()
+		f.tasks <- batch.AppendTask(nil, t)
+		f.poke()
+		return
+	}
 	f.mu.Lock()
 	wait := f.waits[t.Number]
 	f.mu.Unlock()
@@ -242,6 +261,7 @@ func timeless(t *testing.T, f files) []string {
 	}
 	text := regexp.MustCompile(`"(wait|queued|cooldown|backoff)_ms":\d+`).ReplaceAllString(string(b), `"$1_ms":x`)
 	text = regexp.MustCompile(`"req-7-[12]"`).ReplaceAllString(text, `"req-7-x"`) // that prompt is two lines': either may be first
+	text = regexp.MustCompile(` \(at fault itself: \d+ other requests succeeded\)`).ReplaceAllString(text, "")
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	slices.Sort(lines)
 	return lines
@@ -249,8 +269,8 @@ func timeless(t *testing.T, f files) []string {
 
 // TestACallMadeElsewhereIsRecordedAsOneMadeHere runs the same input here and by two workers, and compares the outputs.
 func TestACallMadeElsewhereIsRecordedAsOneMadeHere(t *testing.T) {
-	rules := batch.Rules{Schema: schema(t, `{"type":"object","required":["n"]}`), FailOn: batch.FlawLength}
-	price := func(provider.Provider, string) (in, out float64, ok bool) { return 1.5, 7, true }
+	rules := batch.Rules{Schema: schema(t, `{"type":"object","required":["n"]}`), FailOn: batch.FailOnLength}
+	price := func(provider.Provider, string) *provider.Price { return provider.FlatPrice(1.5, 7) }
 	for name, c := range map[string]struct {
 		here, there func(*batch.Config)
 	}{
@@ -292,6 +312,7 @@ func TestACallMadeElsewhereIsRecordedAsOneMadeHere(t *testing.T) {
 						ferry := newFerry(t, batch.Terms{Attempts: 3, Throttles: 20, Schema: `{"type":"object","required":["n"]}`, FailOn: "length", Feedback: true})
 						there, here := elsewhere(cfg, ferry)
 						there.Price = nil
+						ferry.taken = map[int]bool{1: true, 20: true, 33: true}
 						if c.there != nil {
 							c.there(&there)
 						}
@@ -453,9 +474,49 @@ func TestABudgetHoldsForCallsMadeElsewhere(t *testing.T) {
 	})
 }
 
+// TestACallMadeElsewhereWithoutUsageCostsItsEstimate has answers whose usage is unknown, and prices that only one side knows.
+func TestACallMadeElsewhereWithoutUsageCostsItsEstimate(t *testing.T) {
+	price := func(provider.Provider, string) *provider.Price { return provider.FlatPrice(1, 10) }
+	for name, here := range map[string]bool{"prices here": true, "prices there": false} {
+		t.Run(name, func(t *testing.T) {
+			f := newFiles(t, strings.ReplaceAll(chats(3), `"model":"m"`, `"model":"m","max_tokens":100`))
+			cfg := f.config(t, &stub{answer: usageStated.ReplaceAllString(chatAnswer, "")})
+			ferry := newFerry(t, batch.Terms{Attempts: 2})
+			there, cfg := elsewhere(cfg, ferry)
+			if there.Price = price; here {
+				there.Price, cfg.Price, cfg.Budget.Cost = nil, price, 1
+			}
+			stop := ferry.work(1, there)
+			rep, err := run(t, cfg)
+			stop()
+			if least := 3 * 100 * 10 / 1e6; err != nil || rep.Costed != 3 || rep.Estimated < least || rep.Estimated > 2*least || rep.Estimated != rep.Cost {
+				t.Errorf("%d costed, cost %v, estimated %v, error %v", rep.Costed, rep.Cost, rep.Estimated, err)
+			}
+			if here && math.Abs(rep.Budgets[0].Used-rep.Cost) > 1e-9 {
+				t.Errorf("cost %v, of the cap %v", rep.Cost, rep.Budgets)
+			}
+		})
+	}
+}
+
+// TestACallMadeElsewhereHoldsOneAttempt has a cap with room for four estimates, and calls that may be tried six times.
+func TestACallMadeElsewhereHoldsOneAttempt(t *testing.T) {
+	f := newFiles(t, strings.ReplaceAll(chats(40), `"model":"m"`, `"model":"m","max_tokens":200`))
+	cfg := f.config(t, &stub{answer: chatAnswer})
+	cfg.Budget.Tokens = 900
+	ferry := newFerry(t, batch.Terms{Attempts: 6})
+	there, here := elsewhere(cfg, ferry)
+	stop := ferry.work(1, there)
+	rep, err := run(t, here)
+	stop()
+	if err != nil || rep.Done != 40 || rep.Budgets[0].Used != 40*7 || ferry.most > 4 {
+		t.Errorf("%d of 40 done, %v, at most %d at once; error %v", rep.Done, rep.Budgets, ferry.most, err)
+	}
+}
+
 // TestALineThatIsTooLongForWorkersIsRefused names it before anything is handed over.
 func TestALineThatIsTooLongForWorkersIsRefused(t *testing.T) {
-	long := strings.Replace(chat(2), "What is 2?", "What is 2?"+strings.Repeat(" ", batch.MostTask), 1)
+	long := strings.Replace(chat(2), "What is 2?", "What is 2?"+strings.Repeat(" ", batch.MaxTaskBytes), 1)
 	f := newFiles(t, chat(1)+"\n"+long+"\n")
 	ferry := newFerry(t, batch.Terms{})
 	there, here := elsewhere(f.config(t, &moody{asked: make(map[string]int)}), ferry)

@@ -5,13 +5,13 @@ import (
 	"iter"
 
 	"github.com/sluice-llm/sluice/internal/rows"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // Request is what a line of an input asks for.
 type Request struct {
-	Line     int
+	Line     int // or the place in a JSON array
 	Provider string
 	Model    string
 	Endpoint provider.Endpoint
@@ -64,23 +64,23 @@ func (in *input) request(line rows.Row) (Request, error) {
 	rq, bad := in.read(line)
 	if bad == nil {
 		if other, ok := in.index.Add(line.Number-1, rq.id, work.Hash{}); !ok {
-			bad = duplicateOf(rq.id, other)
+			bad = in.duplicateOf(rq.id, other)
 		}
 	}
 	if bad != nil {
-		return Request{}, in.problem(line.Number, bad)
+		return Request{}, line.Wrong(in.cfg.Input, bad)
 	}
 	in.total.Add(1)
-	return in.estimated(line.Number, &rq)
+	return in.estimated(&line, &rq)
 }
 
 // estimated says what a request costs.
-func (in *input) estimated(number int, rq *request) (Request, error) {
+func (in *input) estimated(row *rows.Row, rq *request) (Request, error) {
 	price, err := provider.Estimate(rq.endpoint, rq.body)
 	if err != nil {
-		return Request{}, in.problem(number, &problem{Text: err.Error()})
+		return Request{}, row.Wrong(in.cfg.Input, &problem{Text: err.Error()})
 	}
 	return Request{
-		Line: number, Provider: rq.provider.Name, Model: rq.model, Endpoint: rq.endpoint, Price: price, Size: len(rq.body),
+		Line: row.Number, Provider: rq.provider.Name, Model: rq.model, Endpoint: rq.endpoint, Price: price, Size: len(rq.body),
 	}, nil
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // resultPrefix is how every line of the output begins.
@@ -27,29 +27,19 @@ func appendResult(b []byte, r *work.Result) []byte {
 	b = appendError(b, r)
 	b = append(b, `,"sluice":{"input":"`...)
 	b = hex.AppendEncode(b, r.Hash[:])
-	b = append(b, `","attempts":`...)
-	b = strconv.AppendInt(b, int64(r.Tally.Attempts), 10)
-	b = append(b, `,"throttles":`...)
-	b = strconv.AppendInt(b, int64(r.Tally.Throttles), 10)
-	b = append(b, `,"wait_ms":`...)
-	b = strconv.AppendInt(b, millis(r.Tally.Queued)+millis(r.Tally.Cooldown)+millis(r.Tally.Backoff), 10) // so that they add up
-	b = append(b, `,"queued_ms":`...)
-	b = appendMillis(b, r.Tally.Queued)
-	b = append(b, `,"cooldown_ms":`...)
-	b = appendMillis(b, r.Tally.Cooldown)
-	b = append(b, `,"backoff_ms":`...)
-	b = appendMillis(b, r.Tally.Backoff)
-	b = append(b, `,"latency_ms":`...)
-	b = appendMillis(b, r.Tally.Latency)
-	b = append(b, `,"input_tokens":`...)
-	b = strconv.AppendInt(b, int64(r.Tally.Usage.Input), 10)
-	b = append(b, `,"output_tokens":`...)
-	b = strconv.AppendInt(b, int64(r.Tally.Usage.Output), 10)
+	b = append(b, '"')
+	b = appendTally(b, &r.Tally)
 	b = append(b, `,"cost_usd":`...)
 	if r.HasCost {
 		b = appendDollars(b, r.Cost)
 	} else {
 		b = append(b, `null`...)
+	}
+	if r.Estimated > 0 {
+		b = appendDollars(append(b, `,"cost_estimated_usd":`...), r.Estimated)
+	}
+	if r.Unpriced > 0 {
+		b = strconv.AppendInt(append(b, `,"unpriced_tool_calls":`...), int64(r.Unpriced), 10)
 	}
 	switch data := r.Data.(type) {
 	case *provider.Upstream:
@@ -61,16 +51,36 @@ func appendResult(b []byte, r *work.Result) []byte {
 		b = append(b, `","batch":`...)
 		b = jsonscan.AppendString(b, data.Batch)
 	}
-	if r.Twin != "" {
+	if r.DuplicateOf != "" {
 		b = append(b, `,"twin":`...)
-		b = jsonscan.AppendString(b, r.Twin)
+		b = jsonscan.AppendString(b, r.DuplicateOf)
 	}
 	if r.Cached {
 		b = append(b, `,"cached":true`...)
 	}
+	if len(r.Note) > 0 {
+		b = append(append(b, `,"metadata":`...), r.Note...)
+	}
 	b = append(b, `,"kind":"`...)
 	b = append(b, r.Kind.String()...)
 	return append(b, "\"}}\n"...)
+}
+
+// appendTally appends the figures of a result's attempts. wait_ms is the sum of its three parts as they are rounded.
+func appendTally(b []byte, t *sluice.Tally) []byte {
+	queued, cooldown, backoff := millis(t.Queued), millis(t.Cooldown), millis(t.Backoff)
+	for _, f := range [...]struct {
+		name  string
+		value int64
+	}{
+		{"attempts", int64(t.Attempts)}, {"throttles", int64(t.Throttles)}, {"wait_ms", queued + cooldown + backoff},
+		{"queued_ms", queued}, {"cooldown_ms", cooldown}, {"backoff_ms", backoff}, {"latency_ms", millis(t.Latency)},
+		{"input_tokens", int64(t.Usage.Input)}, {"output_tokens", int64(t.Usage.Output)},
+	} {
+		b = append(append(append(b, `,"`...), f.name...), `":`...)
+		b = strconv.AppendInt(b, f.value, 10)
+	}
+	return b
 }
 
 // appendResponse appends what was answered; null if nothing was.
@@ -104,7 +114,7 @@ func appendError(b []byte, r *work.Result) []byte {
 // message is the recorded text of an error: of the last attempt, since the counts stand beside it.
 func message(err error) string {
 	if call, ok := errors.AsType[*sluice.CallError](err); ok && call.Err != nil {
-		err = call.Err
+		return call.Reason()
 	}
 	if err == nil {
 		return ""
@@ -118,10 +128,6 @@ func appendBody(b, body []byte) []byte {
 		return jsonscan.AppendString(b, body)
 	}
 	return jsonscan.AppendCompact(b, body)
-}
-
-func appendMillis(b []byte, d time.Duration) []byte {
-	return strconv.AppendInt(b, millis(d), 10)
 }
 
 func millis(d time.Duration) int64 { return d.Round(time.Millisecond).Milliseconds() }

@@ -1,12 +1,13 @@
 package batch
 
 import (
+	"bytes"
 	"iter"
 	"strconv"
 	"strings"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // resume matches the output with the input and marks what is done.
@@ -43,10 +44,13 @@ type matcher struct {
 // read matches the lines of the output at path.
 func (m *matcher) read(path string, lines iter.Seq2[work.Line, error]) error {
 	b, in := m.batch, m.batch.input
-	m.changed.Path = in.cfg.Input
+	m.changed.Path, m.changed.Array = in.cfg.Input, in.array
 	for line, err := range lines {
 		if err != nil {
 			return err
+		}
+		if len(bytes.TrimSpace(line.Bytes)) == 0 {
+			continue // an editor left it
 		}
 		m.lines++
 		rec, err := parseResult(line.Bytes)

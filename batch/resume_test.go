@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,9 +19,9 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/suite"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
-	"github.com/sluice-llm/sluice/work"
 )
 
 func TestRunningAgainDoesWhatIsLeft(t *testing.T) {
@@ -170,7 +171,7 @@ func TestEarlierFailuresAreCountedByKind(t *testing.T) {
 	}
 	for _, input := range []string{f.in, "-"} {
 		cfg.Input, cfg.Stdin = input, strings.NewReader(chats(6))
-		if rep, err := run(t, cfg); err != nil || rep.AlreadyFailed != 3 || rep.AlreadyKinds[sluice.BadRequest] != 3 || rep.Mendable() {
+		if rep, err := run(t, cfg); err != nil || rep.AlreadyFailed != 3 || rep.AlreadyKinds[sluice.BadRequest] != 3 || rep.Retryable() {
 			t.Errorf("%s: %d failed, by kind %v, error %v", input, rep.AlreadyFailed, rep.AlreadyKinds, err)
 		}
 	}
@@ -184,7 +185,7 @@ func TestEarlierFailuresAreCountedByKind(t *testing.T) {
 	}
 	for _, input := range []string{f.in, "-"} {
 		cfg.Input, cfg.Stdin = input, strings.NewReader(chats(6))
-		if rep, err := run(t, cfg); err != nil || rep.AlreadyFailed != 3 || rep.AlreadyKinds[sluice.BadRequest] != 2 || !rep.Mendable() {
+		if rep, err := run(t, cfg); err != nil || rep.AlreadyFailed != 3 || rep.AlreadyKinds[sluice.BadRequest] != 2 || !rep.Retryable() {
 			t.Errorf("%s, by another version: %d failed, by kind %v, error %v", input, rep.AlreadyFailed, rep.AlreadyKinds, err)
 		}
 	}
@@ -453,4 +454,123 @@ func (h *history) oneRun(t *testing.T, f files, server *sim.Server, end time.Dur
 		return false, 8, nil
 	}
 	return false, 0, err
+}
+
+// A run that ends while its provider rejects everything is resumed at once, with a Scheduler that knows nothing of that.
+func TestAResumeWaitsForThePauseOfTheRunBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFiles(t, chats(20))
+		var mu sync.Mutex
+		var asked []time.Time
+		cfg := f.config(t, nil)
+		cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			asked = append(asked, time.Now())
+			if len(asked) > 8 {
+				return respond(r, 200, chatAnswer)
+			}
+			return respond(r, 429, `{"error":{"message":"slow down","code":"rate_limit_exceeded"}}`, "Retry-After", "40")
+		})
+		var pauses *work.Pauses
+		cfg.Scheduler = func(provider.Provider) (*sluice.Scheduler, error) {
+			s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 8}, Observer: pauses})
+			if err == nil {
+				t.Cleanup(func() { s.Close() })
+			}
+			return s, err
+		}
+		open := func() *batch.Batch {
+			pauses = &work.Pauses{}
+			cfg.Pauses = pauses
+			b, err := batch.Open(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}
+		state := func() work.State {
+			synctest.Wait()
+			time.Sleep(2 * time.Second) // the file follows within a second
+			s, err := work.LoadState(work.StatePath(f.out))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		b := open()
+		time.AfterFunc(4*time.Second, func() {
+			if s := state(); s.Throttles == 0 || s.PauseCount != 1 || s.Status != work.Paused {
+				t.Errorf("during the pause: %+v", s)
+			}
+			b.Drain()
+		})
+		if _, err := b.Run(t.Context()); !errors.Is(err, work.ErrDrained) {
+			t.Fatal(err)
+		}
+		b.Close()
+		s, err := work.LoadState(work.StatePath(f.out))
+		l := s.RateLimit
+		if err != nil || !l.Until.After(time.Now()) || !strings.Contains(l.Text, "slow down") || l.Source != "code" || l.SeenAt.IsZero() {
+			t.Fatalf("after the stop: %+v, %v", s, err)
+		}
+		sent := len(asked)
+		b = open()
+		time.AfterFunc(time.Until(l.Until)/2, func() {
+			s, err := work.LoadState(work.StatePath(f.out))
+			now := s.RateLimit
+			if now.Until.Before(l.Until) {
+				t.Errorf("the pause is shortened from %v to %v", l.Until, now.Until)
+			}
+			if now.Until = l.Until; err != nil || now != l || s.PauseCount != 1 {
+				t.Errorf("in the second run: %+v, want %+v; %d pauses, %v", now, l, s.PauseCount, err)
+			}
+		})
+		if rep, err := b.Run(t.Context()); err != nil || rep.Done != 20 {
+			t.Errorf("%+v, %v", rep, err)
+		}
+		b.Close()
+		if first := asked[sent]; first.Before(l.Until) {
+			t.Errorf("the second run sent a request %v before the end of the pause", l.Until.Sub(first))
+		}
+	})
+}
+
+func TestAnOutputThatAnEditorSavedIsResumed(t *testing.T) {
+	for name, save := range map[string]func(string) string{
+		"a mark":                        func(s string) string { return "\ufeff" + s },
+		"a blank line at the end":       func(s string) string { return s + "\n" },
+		"spaces at the end":             func(s string) string { return s + "  " },
+		"blank lines between":           func(s string) string { return strings.ReplaceAll(s, "\n", "\n\n") },
+		"line ends of another system":   func(s string) string { return "\ufeff" + strings.ReplaceAll(s, "\n", "\r\n") + "\r\n" },
+		"no end of the last line":       func(s string) string { return strings.TrimSuffix(s, "\n") },
+		"a mark and a torn second line": func(s string) string { return "\ufeff" + strings.SplitAfter(s, "\n")[0] + s[:20] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, rt := newFiles(t, chats(3)), &stub{}
+			cfg := f.config(t, rt)
+			cfg.Limit = 2
+			if _, err := run(t, cfg); err != nil {
+				t.Fatal(err)
+			}
+			b, err := os.ReadFile(f.out)
+			if err == nil {
+				err = os.WriteFile(f.out, []byte(save(string(b))), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg.Limit = 0
+			want := 2
+			if strings.Contains(name, "torn") {
+				want = 1
+			}
+			if rep, err := run(t, cfg); err != nil || rep.Already != want || rep.Left() != 0 || rt.count() != 5-want {
+				t.Fatalf("already %d, left %d, sent %d, error %v", rep.Already, rep.Left(), rt.count(), err)
+			}
+			if rep, err := run(t, cfg); err != nil || rep.Already != 3 {
+				t.Errorf("once more: already %d, error %v", rep.Already, err)
+			}
+		})
+	}
 }

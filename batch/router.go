@@ -6,33 +6,21 @@ import (
 	"strconv"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // router is how items go by Config.Upstreams.
 type router struct {
-	batch     *Batch
 	upstreams *provider.Upstreams
 	handler   work.Handler
 	accounts  map[string]*account // by upstream
 }
 
-// trip is how an item's call went. Its nil is that of a call without upstreams.
+// trip is how an item's call went that is made here.
 type trip struct {
-	via   provider.Via // of the last attempt
-	usd   float64      // of all attempts,
-	known bool         // whose usage and prices are
-	blind bool         // one was used that has no price
-}
-
-// price is that of the last attempt; nil where it is not known.
-func (t *trip) price() *price {
-	if t == nil || !t.via.HasPrice {
-		return nil
-	}
-	return &price{in: t.via.PriceIn, out: t.via.PriceOut, known: true}
+	via  provider.Destination // of the last attempt, with upstreams
+	bill bill
 }
 
 // newRouter returns the router of a batch; nil if it has no upstreams.
@@ -41,29 +29,19 @@ func newRouter(b *Batch) *router {
 	if u == nil {
 		return nil
 	}
-	r := &router{batch: b, upstreams: u, accounts: make(map[string]*account)}
+	r := &router{upstreams: u, accounts: make(map[string]*account)}
 	for _, up := range u.All() {
 		r.accounts[up.Name] = &account{batch: b, provider: up.Provider, router: r, upstream: "upstream " + up.Name,
 			target: provider.Target{BaseURL: up.BaseURL, Header: b.cfg.ExtraHeader}}
 	}
-	calls := work.Routed(r.send, r.attempt)
-	if b.ration != nil {
-		calls = work.Rationed(calls, rationed{ration: b.ration, price: r.price, most: b.cfg.Budget.Attempts})
-	}
-	r.handler = b.layers(calls, u.Identity)
+	r.handler = b.layers(b.bounded(work.Routed(r.send, r.attempt)), u.Identity)
 	return r
-}
-
-// price is the highest that an item's call may have.
-func (r *router) price(item *work.Item) price {
-	in, out, ok := r.upstreams.Price(item.Lane, item.Data.(*call).endpoint)
-	return price{in: in, out: out, known: ok}
 }
 
 // send has the upstreams choose the ways of an item's attempts.
 func (r *router) send(ctx context.Context, item work.Item, one sluice.Call, try func(context.Context, *sluice.Permit) sluice.Outcome) (sluice.Tally, error) {
 	c := item.Data.(*call)
-	return r.upstreams.Do(ctx, one, c.endpoint, func(ctx context.Context, permit *sluice.Permit, via provider.Via) sluice.Outcome {
+	return r.upstreams.Do(ctx, one, c.endpoint, func(ctx context.Context, permit *sluice.Permit, via provider.Destination) sluice.Outcome {
 		c.trip.via = via
 		return try(ctx, permit)
 	})
@@ -80,46 +58,7 @@ func (r *router) attempt(ctx context.Context, permit *sluice.Permit, item work.I
 	if t.via.Model != item.Lane {
 		body = provider.WithModel(body, t.via.Model)
 	}
-	result, o := a.exchange(ctx, permit, &item, c, body, to)
-	result.Data = t
-	t.bill(&o)
-	return result, o
-}
-
-// bill adds what an attempt cost. One cost is not known if one attempt's is not.
-func (t *trip) bill(o *sluice.Outcome) {
-	switch {
-	case !o.HasUsage:
-	case t.via.HasPrice:
-		const million = 1e6
-		t.usd += (float64(o.Usage.Input)*t.via.PriceIn + float64(o.Usage.Output)*t.via.PriceOut) / million
-		t.known = true
-	default:
-		t.blind = true
-	}
-}
-
-// accept completes a result by its upstream and its cost. It refuses what only says that no upstream is there.
-func (r *router) accept(result *work.Result) error {
-	t, _ := result.Data.(*trip)
-	result.Data = nil
-	if result.Twin != "" || result.Cached {
-		result.HasCost = true // whatever the price is, nothing was paid
-	}
-	if t == nil {
-		return nil
-	}
-	result.Data = t.via.Upstream
-	if t.known && !t.blind {
-		result.Cost, result.HasCost = prose.RoundDollars(t.usd), true
-	}
-	if result.Kind != sluice.Network {
-		return nil
-	}
-	if a := r.accounts[t.via.Upstream.Name]; outOfFiles(result.Err) || !r.answered() && r.batch.runner.Progress().Done == 0 {
-		return a.unreachable(result.Err)
-	}
-	return nil
+	return a.exchange(ctx, permit, &item, t.via.Price, body, to)
 }
 
 // answered reports whether any upstream ever answered.

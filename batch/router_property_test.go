@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/suite"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // TestWhateverUpstreamsDoEachItemIsRecordedOnce runs batches by upstreams that fail in all ways, at random, and are drained or
@@ -164,7 +164,12 @@ func (w *weather) upstreams() (cfg provider.UpstreamsConfig, schedulers []*sluic
 		up := provider.Upstream{Name: fmt.Sprint("u", i), Provider: p, BaseURL: fmt.Sprintf("http://u%d.test/v1", i), Account: fmt.Sprint("a", of), Scheduler: schedulers[of],
 			Models: map[string]string{"m": "m"}}
 		usd := float64(w.luck.IntN(10))
-		up.Price = func(string) (float64, float64, bool) { return usd, usd, usd > 2 }
+		up.Price = func(string) *provider.Price {
+			if !(usd > 2) {
+				return nil
+			}
+			return provider.FlatPrice(usd, usd)
+		}
 		for k := range w.keys {
 			up.Keys = append(up.Keys, provider.Key{Value: fmt.Sprintf("key-%d-of-upstream-%d", k, i)})
 		}

@@ -16,9 +16,9 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // farm is several upstreams, each with a server of its own at a host of its name.
@@ -28,12 +28,12 @@ type farm struct {
 	hosts map[string]http.RoundTripper
 
 	mu   sync.Mutex
-	left []provider.LeftOut
+	left []provider.Exclusion
 }
 
 func newFarm(t testing.TB) *farm {
 	f := &farm{t: t, hosts: make(map[string]http.RoundTripper)}
-	f.cfg.LeftOut = func(l provider.LeftOut) {
+	f.cfg.Excluded = func(l provider.Exclusion) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.left = append(f.left, l)
@@ -179,9 +179,9 @@ func TestAnUpstreamDiesAndComesBack(t *testing.T) {
 			t.Fatalf("%+v, %v", rep, err)
 		}
 		once(t, items, main, spare)
-		// Ten a second each; main is left alone for the minute of its pause.
-		near(t, "the run", rep.Wall, 105*time.Second, 0.05)
-		if n := f.by(files); n["main"]+n["spare"] != items || n["main"] < 400 {
+		// Ten a second each, and for 15 s the one alone.
+		near(t, "the run", rep.Wall, 82500*time.Millisecond, 0.05)
+		if n := f.by(files); n["main"]+n["spare"] != items || n["main"] < 600 {
 			t.Errorf("answered by %v", n)
 		}
 		for id, r := range files.results(t) {
@@ -277,7 +277,7 @@ func TestARunStopsWhenNoUpstreamIsLeft(t *testing.T) {
 		f.add("spare", spent.Transport())
 		rep, err := f.run(files)
 		stop, ok := errors.AsType[*work.StoppedError](err)
-		none, also := errors.AsType[*provider.NoneLeftError](err)
+		none, also := errors.AsType[*provider.NoUpstreamError](err)
 		if !ok || !also || stop.Kind != sluice.QuotaExhausted || len(none.Left) != 2 {
 			t.Fatalf("error %v", err)
 		}
@@ -354,7 +354,12 @@ func TestTheCheapestIsPreferredWhileItCanStartSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		price := func(in, out float64) func(*provider.Upstream) {
 			return func(up *provider.Upstream) {
-				up.Price = func(string) (float64, float64, bool) { return in, out, in > 0 }
+				up.Price = func(string) *provider.Price {
+					if !(in > 0) {
+						return nil
+					}
+					return provider.FlatPrice(in, out)
+				}
 			}
 		}
 		f, files := newFarm(t), newFiles(t, chats(200))
@@ -362,7 +367,7 @@ func TestTheCheapestIsPreferredWhileItCanStartSoon(t *testing.T) {
 		unknown, dear, cheap := newSim(t, sim.Config{}), newSim(t, sim.Config{}), newSim(t, sim.Config{RPM: 600, Burst: time.Second})
 		f.add("unknown", unknown.Transport(), price(0, 0))
 		f.add("dear", dear.Transport(), price(10, 30))
-		f.add("cheap", gone(cheap.Transport(), 8*time.Second, 9*time.Second), price(1, 2))
+		f.add("cheap", gone(cheap.Transport(), 8*time.Second, 80*time.Second), price(1, 2))
 		var cost float64
 		rep, err := f.run(files, func(c *batch.Config) {
 			c.OnResult = func(r *work.Result) {
@@ -377,7 +382,7 @@ func TestTheCheapestIsPreferredWhileItCanStartSoon(t *testing.T) {
 		once(t, 200, unknown, dear, cheap)
 		n := f.by(files)
 		if n["cheap"] < 80 || n["dear"] < 50 || n["unknown"] != 0 {
-			t.Errorf("answered by %v", n) // dear takes over when cheap is gone for its minute
+			t.Errorf("answered by %v", n) // dear takes over when cheap is gone
 		}
 		for _, r := range files.results(t) {
 			in, out := 1.0, 2.0

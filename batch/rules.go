@@ -9,35 +9,35 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// Flaws are sorts of answers that are not wanted though they came well.
-type Flaws uint8
+// FailOn is a set of responses that count as failures, although the provider sent them as a success.
+type FailOn uint8
 
-// The sorts.
+// Responses that FailOn names.
 const (
-	FlawLength        Flaws = 1 << iota // cut off at a bound of its length
-	FlawContentFilter                   // held back by the provider's filter, or a part of it
-	FlawRefusal                         // the model declined
-	FlawEmpty                           // neither text nor a tool call
+	FailOnLength        FailOn = 1 << iota // cut off at a bound of its length
+	FailOnContentFilter                    // held back by the provider's filter, or a part of it
+	FailOnRefusal                          // the model declined
+	FailOnEmpty                            // neither text nor a tool call
 )
 
-// flawWords are the sorts' names, in order.
-func flawWords() []string { return []string{"length", "content_filter", "refusal", "empty"} }
+// failOnNames returns the names of the constants, in order.
+func failOnNames() []string { return []string{"length", "content_filter", "refusal", "empty"} }
 
 // UnmarshalText reads names with commas between them.
-func (f *Flaws) UnmarshalText(b []byte) error {
+func (f *FailOn) UnmarshalText(b []byte) error {
 	*f = 0
 	if len(b) == 0 {
 		return nil
 	}
 next:
 	for name := range strings.SplitSeq(string(b), ",") {
-		for i, word := range flawWords() {
+		for i, word := range failOnNames() {
 			if strings.TrimSpace(name) == word {
 				*f |= 1 << i
 				continue next
 			}
 		}
-		return fmt.Errorf("%q is none of %s", name, strings.Join(flawWords(), ", "))
+		return fmt.Errorf("%q is none of %s", name, strings.Join(failOnNames(), ", "))
 	}
 	return nil
 }
@@ -45,7 +45,7 @@ next:
 // Rules say which answers are accepted. The zero value accepts all.
 type Rules struct {
 	Schema *Schema // every choice's content must fit it; nil is none
-	FailOn Flaws   // no choice may have one of these
+	FailOn FailOn  // no choice may be one of these
 }
 
 // Check is for Config.Check. Embeddings have nothing to check.
@@ -58,7 +58,7 @@ func (r Rules) Check(_ string, e provider.Endpoint, body []byte) error {
 		replies = make([]provider.Reply, 1) // an answer without choices is an empty one
 	}
 	for i, reply := range replies {
-		err := r.check(&reply)
+		err := r.CheckReply(reply)
 		if err != nil && len(replies) > 1 {
 			return fmt.Errorf("choice %d of %d: %w", i+1, len(replies), err)
 		} else if err != nil {
@@ -68,19 +68,19 @@ func (r Rules) Check(_ string, e provider.Endpoint, body []byte) error {
 	return nil
 }
 
-// check checks one choice.
-func (r Rules) check(reply *provider.Reply) error {
+// CheckReply checks one choice.
+func (r Rules) CheckReply(reply provider.Reply) error {
 	switch {
-	case r.FailOn&FlawLength != 0 && reply.Cut():
+	case r.FailOn&FailOnLength != 0 && reply.Cut():
 		return fmt.Errorf("the answer is cut off: %s", reply.Finish)
-	case r.FailOn&FlawContentFilter != 0 && reply.Filtered():
-		return fmt.Errorf("the answer is filtered: %s", said(reply))
-	case r.FailOn&FlawRefusal != 0 && reply.Refused():
-		return fmt.Errorf("the model refused: %s", said(reply))
-	case r.FailOn&FlawEmpty != 0 && reply.Empty():
+	case r.FailOn&FailOnContentFilter != 0 && reply.Filtered():
+		return fmt.Errorf("the answer is filtered: %s", said(&reply))
+	case r.FailOn&FailOnRefusal != 0 && reply.Refused():
+		return fmt.Errorf("the model refused: %s", said(&reply))
+	case r.FailOn&FailOnEmpty != 0 && reply.Empty():
 		return errors.New("the answer is empty")
 	case r.Schema != nil:
-		return r.fits(reply)
+		return r.fits(&reply)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func labelAnswer() string {
 func BenchmarkRules(b *testing.B) {
 	body := []byte(labelAnswer())
 	for name, rules := range map[string]batch.Rules{
-		"fail-on": {FailOn: batch.FlawLength | batch.FlawEmpty},
+		"fail-on": {FailOn: batch.FailOnLength | batch.FailOnEmpty},
 		"schema":  {Schema: schema(b, labels)},
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -18,11 +18,11 @@ import (
 )
 
 func TestFlawsAreRead(t *testing.T) {
-	var f batch.Flaws
-	if err := f.UnmarshalText([]byte("length, empty")); err != nil || f != batch.FlawLength|batch.FlawEmpty {
+	var f batch.FailOn
+	if err := f.UnmarshalText([]byte("length, empty")); err != nil || f != batch.FailOnLength|batch.FailOnEmpty {
 		t.Errorf("%b, error %v", f, err)
 	}
-	if err := f.UnmarshalText([]byte("content_filter,refusal,refusal")); err != nil || f != batch.FlawContentFilter|batch.FlawRefusal {
+	if err := f.UnmarshalText([]byte("content_filter,refusal,refusal")); err != nil || f != batch.FailOnContentFilter|batch.FailOnRefusal {
 		t.Errorf("%b, error %v", f, err)
 	}
 	if err := f.UnmarshalText(nil); err != nil || f != 0 {
@@ -37,7 +37,7 @@ func TestFlawsAreRead(t *testing.T) {
 }
 
 func TestRulesRefuseAnswers(t *testing.T) {
-	all := batch.FlawLength | batch.FlawContentFilter | batch.FlawRefusal | batch.FlawEmpty
+	all := batch.FailOnLength | batch.FailOnContentFilter | batch.FailOnRefusal | batch.FailOnEmpty
 	fits := schema(t, `{"type":"object","required":["a"]}`)
 	for _, c := range []struct {
 		name  string
@@ -48,19 +48,19 @@ func TestRulesRefuseAnswers(t *testing.T) {
 	}{
 		{"nothing wrong", batch.Rules{FailOn: all}, provider.ChatCompletions, chatAnswer, ""},
 		{"no rules", batch.Rules{}, provider.ChatCompletions, `{"choices":[{"message":{"content":""},"finish_reason":"length"}]}`, ""},
-		{"cut off, chat", batch.Rules{FailOn: batch.FlawLength}, provider.ChatCompletions, `{"choices":[{"message":{"content":"a"},"finish_reason":"length"}]}`, "cut off: length"},
-		{"cut off, messages", batch.Rules{FailOn: batch.FlawLength}, provider.Messages, `{"content":[{"type":"text","text":"a"}],"stop_reason":"max_tokens"}`, "cut off: max_tokens"},
-		{"cut off, responses", batch.Rules{FailOn: batch.FlawLength}, provider.Responses, `{"status":"incomplete","output":[],"incomplete_details":{"reason":"max_output_tokens"}}`, "cut off: max_output_tokens"},
-		{"cut off, Gemini", batch.Rules{FailOn: batch.FlawLength}, provider.GenerateContent, `{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"MAX_TOKENS"}]}`, "cut off: MAX_TOKENS"},
-		{"another sort is not asked for", batch.Rules{FailOn: batch.FlawEmpty}, provider.ChatCompletions, `{"choices":[{"message":{"content":"a"},"finish_reason":"length"}]}`, ""},
-		{"filtered", batch.Rules{FailOn: batch.FlawContentFilter}, provider.ChatCompletions, `{"choices":[{"message":{"content":"a"},"finish_reason":"content_filter"}]}`, "filtered: content_filter"},
-		{"filtered, Gemini", batch.Rules{FailOn: batch.FlawContentFilter}, provider.GenerateContent, `{"promptFeedback":{"blockReason":"SAFETY","blockReasonMessage":"no"}}`, "filtered: no"},
-		{"refused, chat", batch.Rules{FailOn: batch.FlawRefusal}, provider.ChatCompletions, `{"choices":[{"message":{"refusal":"No."},"finish_reason":"stop"}]}`, "the model refused: No."},
-		{"refused, messages", batch.Rules{FailOn: batch.FlawRefusal}, provider.Messages, `{"content":[],"stop_reason":"refusal"}`, "the model refused: refusal"},
-		{"a filter is no refusal", batch.Rules{FailOn: batch.FlawRefusal}, provider.GenerateContent, `{"candidates":[{"finishReason":"SAFETY"}]}`, ""},
-		{"empty", batch.Rules{FailOn: batch.FlawEmpty}, provider.ChatCompletions, `{"choices":[{"message":{"content":" "},"finish_reason":"stop"}]}`, "is empty"},
-		{"no choices", batch.Rules{FailOn: batch.FlawEmpty}, provider.ChatCompletions, `{"choices":[]}`, "is empty"},
-		{"a tool call is not empty", batch.Rules{FailOn: batch.FlawEmpty}, provider.ChatCompletions, `{"choices":[{"message":{"tool_calls":[{"function":{"arguments":""}}]}}]}`, ""},
+		{"cut off, chat", batch.Rules{FailOn: batch.FailOnLength}, provider.ChatCompletions, `{"choices":[{"message":{"content":"a"},"finish_reason":"length"}]}`, "cut off: length"},
+		{"cut off, messages", batch.Rules{FailOn: batch.FailOnLength}, provider.Messages, `{"content":[{"type":"text","text":"a"}],"stop_reason":"max_tokens"}`, "cut off: max_tokens"},
+		{"cut off, responses", batch.Rules{FailOn: batch.FailOnLength}, provider.Responses, `{"status":"incomplete","output":[],"incomplete_details":{"reason":"max_output_tokens"}}`, "cut off: max_output_tokens"},
+		{"cut off, Gemini", batch.Rules{FailOn: batch.FailOnLength}, provider.GenerateContent, `{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"MAX_TOKENS"}]}`, "cut off: MAX_TOKENS"},
+		{"another sort is not asked for", batch.Rules{FailOn: batch.FailOnEmpty}, provider.ChatCompletions, `{"choices":[{"message":{"content":"a"},"finish_reason":"length"}]}`, ""},
+		{"filtered", batch.Rules{FailOn: batch.FailOnContentFilter}, provider.ChatCompletions, `{"choices":[{"message":{"content":"a"},"finish_reason":"content_filter"}]}`, "filtered: content_filter"},
+		{"filtered, Gemini", batch.Rules{FailOn: batch.FailOnContentFilter}, provider.GenerateContent, `{"promptFeedback":{"blockReason":"SAFETY","blockReasonMessage":"no"}}`, "filtered: no"},
+		{"refused, chat", batch.Rules{FailOn: batch.FailOnRefusal}, provider.ChatCompletions, `{"choices":[{"message":{"refusal":"No."},"finish_reason":"stop"}]}`, "the model refused: No."},
+		{"refused, messages", batch.Rules{FailOn: batch.FailOnRefusal}, provider.Messages, `{"content":[],"stop_reason":"refusal"}`, "the model refused: refusal"},
+		{"a filter is no refusal", batch.Rules{FailOn: batch.FailOnRefusal}, provider.GenerateContent, `{"candidates":[{"finishReason":"SAFETY"}]}`, ""},
+		{"empty", batch.Rules{FailOn: batch.FailOnEmpty}, provider.ChatCompletions, `{"choices":[{"message":{"content":" "},"finish_reason":"stop"}]}`, "is empty"},
+		{"no choices", batch.Rules{FailOn: batch.FailOnEmpty}, provider.ChatCompletions, `{"choices":[]}`, "is empty"},
+		{"a tool call is not empty", batch.Rules{FailOn: batch.FailOnEmpty}, provider.ChatCompletions, `{"choices":[{"message":{"tool_calls":[{"function":{"arguments":""}}]}}]}`, ""},
 		{"embeddings", batch.Rules{FailOn: all, Schema: fits}, provider.Embeddings, `{"data":[]}`, ""},
 		{"one choice of two", batch.Rules{FailOn: all}, provider.ChatCompletions, `{"choices":[{"index":0,"message":{"content":"a"}},{"index":1,"message":{"content":""}}]}`, "choice 2 of 2: the answer is empty"},
 		{"a choice that does not fit", batch.Rules{Schema: fits}, provider.ChatCompletions, `{"choices":[{"message":{"content":"{\"a\":1}"}},{"message":{"content":"{}"}}]}`, "choice 2 of 2: the answer does not fit the schema: at the top: missing property 'a'"},

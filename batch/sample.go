@@ -6,8 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // sample chooses rows at random, and the same ones each time: those whose custom_ids have the smallest hashes. So a larger

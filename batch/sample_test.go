@@ -9,10 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // sampled runs a sample and returns the ids that were run.
@@ -130,14 +132,14 @@ func TestLookSaysWhatARunWouldDo(t *testing.T) {
 		t.Helper()
 		var got []string
 		cfg.Scheduler = func(provider.Provider) (*sluice.Scheduler, error) { panic("no scheduler is needed") }
-		p, err := batch.Look(cfg, func(r batch.Request) { got = append(got, fmt.Sprint(r.Line)) })
+		p, err := batch.ReadPreview(cfg, func(r batch.Request) { got = append(got, fmt.Sprint(r.Line)) })
 		if err != nil {
 			t.Fatal(err)
 		}
 		return p, got
 	}
 	p, lines := see(cfg)
-	if want := (batch.Preview{Total: 12, Invalid: 2}); p != want || len(lines) != 10 {
+	if want := (batch.Preview{Total: 12, Left: 12, Invalid: 2}); !cmp.Equal(p, want) || len(lines) != 10 {
 		t.Errorf("%+v %v", p, lines)
 	}
 	if _, err := os.Stat(f.out); err == nil || len(s.sent) > 0 {
@@ -158,12 +160,12 @@ func TestLookSaysWhatARunWouldDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, lines = see(cfg)
-	if want := (batch.Preview{Total: 12, Already: 4, Invalid: 2}); p != want || strings.Join(lines, " ") != "5 6 7 8 9 10" {
+	if want := (batch.Preview{Total: 12, Already: 4, Left: 8, Invalid: 2}); !cmp.Equal(p, want) || strings.Join(lines, " ") != "5 6 7 8 9 10" {
 		t.Errorf("%+v %v", p, lines)
 	}
 	stdin := cfg
 	stdin.Input, stdin.Stdin = "-", strings.NewReader(text)
-	if p2, lines2 := see(stdin); p2 != p || !slices.Equal(lines, lines2) {
+	if p2, lines2 := see(stdin); !cmp.Equal(p2, p) || !slices.Equal(lines, lines2) {
 		t.Errorf("standard input: %+v %v", p2, lines2)
 	}
 	if after, _ := os.ReadFile(f.out); len(after) != len(before)+len(before)/9 {
@@ -178,7 +180,7 @@ func TestLookSaysWhatARunWouldDo(t *testing.T) {
 	} {
 		bad := cfg
 		c(&bad)
-		if _, err := batch.Look(bad, func(batch.Request) {}); !strings.Contains(fmt.Sprint(err), name) {
+		if _, err := batch.ReadPreview(bad, func(batch.Request) {}); !strings.Contains(fmt.Sprint(err), name) {
 			t.Errorf("%v, want %s", err, name)
 		}
 		f.input(t, text)

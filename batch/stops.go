@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/rows"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/provider"
 )
 
 // leastJudged is how many items must be finished before a share of them says anything.
@@ -20,16 +22,20 @@ type failures struct {
 	failed   int
 }
 
-// counted returns what is told of results so that too many failures stop the run; nil if any number may fail.
-func (b *Batch) counted() func(*work.Result) {
-	most := &b.cfg.Budget
-	if most.Failures == 0 && most.FailedShare == 0 {
-		return nil
+// failed counts an item that fails, and stops the run at too many of them.
+func (b *Batch) failed() {
+	if spent, over := b.failures.count(true, &b.cfg.Budget); over {
+		b.Stop(&BudgetError{Used: spent})
 	}
-	return func(r *work.Result) {
-		if spent, over := b.failures.count(r.Kind != sluice.OK, most); over {
-			b.Stop(&BudgetError{Used: spent})
-		}
+}
+
+// recorded counts an item whose failure was not counted before: one that succeeded, or the twin of another.
+func (b *Batch) recorded(r *work.Result) {
+	switch {
+	case r.Kind == sluice.OK:
+		b.failures.count(false, &b.cfg.Budget)
+	case r.DuplicateOf != "":
+		b.failed()
 	}
 }
 
@@ -62,7 +68,7 @@ func (f *failures) usesLocked(most *Budget) (all []Used) {
 
 // budgets says what a run used of what bounds it.
 func (b *Batch) budgets() []Used {
-	all := b.ration.uses()
+	all := b.uses()
 	if at := b.cfg.Budget.Deadline; !at.IsZero() {
 		all = append(all, Used{LimitedTime, "seconds", at.Sub(b.began).Seconds(), time.Since(b.began).Seconds()})
 	}
@@ -103,36 +109,107 @@ func (b *Batch) awaitDeadline() (end func()) {
 	}
 }
 
+// lookAtPauses is the interval in which pauses are looked at.
+const lookAtPauses = 500 * time.Millisecond
+
+// awaitPause stops the run when a pause is too long. The returned function ends the waiting.
+func (b *Batch) awaitPause() (end func()) {
+	if b.cfg.Budget.Pause == 0 {
+		return func() {}
+	}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(lookAtPauses)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-done:
+				return
+			}
+			if until, ok := b.pausesUntil(); ok {
+				left := time.Until(until).Seconds()
+				b.Stop(&BudgetError{Used: Used{LimitedPause, "seconds", b.cfg.Budget.Pause.Seconds(), left}, Until: until})
+				return
+			}
+		}
+	})
+	return func() {
+		close(done)
+		wg.Wait()
+	}
+}
+
+// pausesUntil returns the end of a pause that is too long. With several upstreams, all must pause.
+func (b *Batch) pausesUntil() (until time.Time, ok bool) {
+	for _, s := range b.schedulers() {
+		snap := s.Snapshot()
+		pauses := false
+		for i := range snap.Lanes {
+			if l := &snap.Lanes[i]; l.Until.Sub(snap.At) > b.cfg.Budget.Pause && (l.Waiting > 0 || b.cfg.Upstreams != nil) {
+				pauses = true
+				if until.IsZero() || l.Until.Before(until) {
+					until = l.Until
+				}
+			}
+		}
+		if !pauses && b.cfg.Upstreams != nil {
+			return time.Time{}, false
+		}
+	}
+	return until, !until.IsZero()
+}
+
+// schedulers returns those of the accounts, or of the upstreams.
+func (b *Batch) schedulers() (all []*sluice.Scheduler) {
+	var ups []*provider.Upstream
+	if u := b.cfg.Upstreams; u != nil {
+		ups = u.All()
+	} else {
+		b.mu.Lock()
+		for _, a := range b.accounts {
+			if a.upstreams != nil {
+				ups = append(ups, a.upstreams.All()...)
+			}
+		}
+		b.mu.Unlock()
+	}
+	for _, up := range ups {
+		all = append(all, up.Scheduler)
+	}
+	return all
+}
+
 // priced refuses a line of whose cost nobody knows anything, where a sum of money bounds the run.
-func (in *input) priced(number int, rq *request) error {
+func (in *input) priced(row *rows.Row, rq *request) error {
 	if in.cfg.Budget.Cost == 0 || in.costs[rq.model] {
 		return nil
-	}
-	if !in.hasPrice(rq) {
-		bad := &problem{
-			Text: "the price of model " + strconv.Quote(clip([]byte(rq.model))) + " is not known, so that no sum can bound what it costs",
-			Hint: "say what its tokens cost: --price-in and --price-out, in USD per million, or price_in and price_out of a tier in sluice.yaml",
-		}
-		if u := in.cfg.Upstreams; u != nil {
-			bad.Text = "the price of model " + strconv.Quote(clip([]byte(rq.model))) + " at upstream " +
-				strings.Join(u.Unpriced(rq.model, rq.endpoint), ", ") + " is not known, so that no sum can bound what it costs"
-			bad.Hint = "say what its tokens cost: price_in and price_out of the upstream, in USD per million, or --price-in and --price-out for all"
-		}
-		return in.problem(number, bad)
 	}
 	if in.costs == nil {
 		in.costs = make(map[string]bool)
 	}
-	in.costs[rq.model] = true
+	in.costs[rq.model] = true // one line of a model is enough to say so
+	if !in.hasPrice(rq) {
+		bad := &problem{
+			Text: "the price of model " + strconv.Quote(clip([]byte(rq.model))) + " is unknown, so no sum can bound its cost",
+			Hint: "add a line below providers: in sluice.yaml, with its prices in USD per million tokens: - {name: " + rq.provider.Name +
+				", tiers: [{tier: own, models: [" + strconv.Quote(clip([]byte(rq.model))) + "], price_in: 1, price_out: 2}]}; or pass --price-in and --price-out",
+		}
+		if u := in.cfg.Upstreams; u != nil {
+			bad.Text = "the price of model " + strconv.Quote(clip([]byte(rq.model))) + " at upstream " +
+				strings.Join(u.Unpriced(rq.model, rq.endpoint), ", ") + " is unknown, so no sum can bound its cost"
+			bad.Hint = "add price_in: and price_out: to the upstream, in USD per million tokens; or pass --price-in and --price-out for all"
+		}
+		return row.Wrong(in.cfg.Input, bad)
+	}
 	return nil
 }
 
 // hasPrice reports whether it is known what a request may cost, whoever answers it.
-func (in *input) hasPrice(rq *request) (ok bool) {
+func (in *input) hasPrice(rq *request) bool {
 	if u := in.cfg.Upstreams; u != nil {
-		_, _, ok = u.Price(rq.model, rq.endpoint)
-		return ok
+		return u.Price(rq.model, rq.endpoint) != nil
 	}
-	_, _, ok = in.cfg.Price(rq.provider, rq.model)
-	return ok
+	return in.cfg.Price(rq.provider, rq.model) != nil
 }

@@ -13,13 +13,14 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
-// MostTask is how many bytes a request may have that a Remote is given, its custom_id and model included: what Remotes are
+// MaxTaskBytes is the maximum size of a request that a Remote is given, its custom_id and model included: what Remotes are
 // made of keeps all of it in memory, and copies it several times.
-const MostTask = 8_000_000
+const MaxTaskBytes = 8_000_000
 
 // taskVersion begins what crosses between a Batch and a Worker: programs of another version refuse it.
 const taskVersion = "sluice-task 1 "
@@ -35,6 +36,7 @@ type Task struct {
 	Model    string
 	Endpoint provider.Endpoint
 	Body     []byte
+	Again    bool // as in work.Item
 
 	// Terms are what its tries are held to. They cross apart from the task, since all of a run have the same.
 	Terms *Terms
@@ -51,6 +53,7 @@ type taskHead struct {
 	Hash     string `json:"input"`
 	Model    string `json:"model"`
 	Endpoint string `json:"url"` // as lines of a batch spell it
+	Again    bool   `json:"again"`
 }
 
 // AppendTask appends the task as it crosses: a line of JSON, and the body as it is.
@@ -62,6 +65,9 @@ func AppendTask(b []byte, t *Task) []byte {
 	b = hex.AppendEncode(append(b, `,"input":"`...), t.Hash[:])
 	b = jsonscan.AppendString(append(b, `","model":`...), t.Model)
 	b = jsonscan.AppendString(append(b, `,"url":`...), t.Endpoint.String())
+	if t.Again {
+		b = append(b, `,"again":true`...)
+	}
 	return append(append(b, "}\n"...), t.Body...)
 }
 
@@ -88,7 +94,7 @@ func ParseTask(b []byte) (*Task, error) {
 	if err != nil {
 		return nil, &TaskError{Err: err}
 	}
-	t := &Task{ID: head.ID, Number: head.Number, Model: head.Model, Body: body}
+	t := &Task{ID: head.ID, Number: head.Number, Model: head.Model, Body: body, Again: head.Again}
 	if err := t.read(&head); err != nil {
 		return nil, &TaskError{Number: head.Number, Err: err}
 	}
@@ -106,8 +112,8 @@ func (t *Task) read(head *taskHead) (err error) {
 	switch {
 	case t.ID == "" || t.Number < 1:
 		return errors.New("it is of no line")
-	case len(t.Body)+len(t.ID)+len(t.Model) > MostTask:
-		return fmt.Errorf("its request has %d bytes, of at most %d", len(t.Body), MostTask)
+	case len(t.Body)+len(t.ID)+len(t.Model) > MaxTaskBytes:
+		return fmt.Errorf("its request has %d bytes, of at most %d", len(t.Body), MaxTaskBytes)
 	case t.Model == "" || len(t.Model) > mostName:
 		return errors.New("it has no model's name")
 	case len(t.Body) == 0 || t.Body[0] != '{' || !jsonscan.Valid(t.Body):
@@ -127,13 +133,13 @@ func endpointOf(name string) (provider.Endpoint, error) {
 	return provider.NoEndpoint, fmt.Errorf("%s is no endpoint that is known", clip([]byte(name)))
 }
 
-// Terms are what the tries of a run's calls are held to, wherever they are made.
+// Terms are the limits and checks of the attempts of one item: count, timeout, schema.
 type Terms struct {
 	Attempts  int           `json:"attempts"`  // of a call
-	Throttles int           `json:"throttles"` // how often it may be throttled; below zero is never
-	Timeout   time.Duration `json:"timeout"`   // of one attempt
+	Throttles int           `json:"throttles"` // times that it may be throttled; 0: 20, and for 5 minutes at least; below zero: none
+	Timeout   time.Duration `json:"timeout"`   // of one attempt; 0 follows the latency
 	Schema    string        `json:"schema,omitempty"`
-	FailOn    string        `json:"fail_on,omitempty"` // see Flaws.UnmarshalText
+	FailOn    string        `json:"fail_on,omitempty"` // see FailOn.UnmarshalText
 	Feedback  bool          `json:"feedback,omitempty"`
 
 	rules Rules
@@ -165,7 +171,7 @@ func ParseTerms(b []byte) (*Terms, error) {
 		err = errors.New("more stands behind them")
 	case t.Attempts < 1 || t.Attempts > mostAttempts || t.Throttles > mostAttempts:
 		err = fmt.Errorf("%d attempts and %d throttles of a call", t.Attempts, t.Throttles)
-	case t.Timeout < shortestAttempt || t.Timeout > longestAttempt:
+	case t.Timeout != 0 && t.Timeout < shortestAttempt || t.Timeout > longestAttempt:
 		err = fmt.Errorf("an attempt of %v", t.Timeout)
 	case len(t.Schema) > mostSchema:
 		err = fmt.Errorf("a schema of %d bytes, of at most %d", len(t.Schema), mostSchema)
@@ -186,9 +192,14 @@ func (t *Terms) compile() (err error) {
 	return err
 }
 
+const defaultThrottles = 20
+
 // terms are what a worker holds the tries of a task to.
 func (t *Terms) terms() *terms {
 	own := &terms{timeout: t.Timeout, feedback: t.Feedback, attempts: t.Attempts, throttles: max(0, t.Throttles)}
+	if t.Throttles == 0 {
+		own.throttles, own.patience = defaultThrottles, 5*time.Minute
+	}
 	if t.rules != (Rules{}) {
 		own.check = t.rules.Check
 	}
@@ -200,6 +211,7 @@ type Answer struct {
 	Input   string       `json:"input"`             // the task's hash, in digits
 	Refused bool         `json:"refused,omitempty"` // it was no task that can be read, of whatever request
 	Kind    sluice.Kind  `json:"kind"`
+	Scope   limits.Scope `json:"scope,omitempty"`   // see sluice.Outcome
 	Message string       `json:"message,omitempty"` // why it failed
 	Tally   sluice.Tally `json:"tally"`
 
@@ -207,9 +219,11 @@ type Answer struct {
 	Status       int     `json:"status,omitempty"`
 	RequestID    string  `json:"request_id,omitempty"`
 	FinishReason string  `json:"finish_reason,omitempty"`
-	Upstream     string  `json:"upstream,omitempty"` // that answered, where there are several
-	Cost         float64 `json:"cost,omitempty"`     // in US dollars, by the prices that are known there, if HasCost
-	HasCost      bool    `json:"has_cost,omitempty"` // that is known
+	Upstream     string  `json:"upstream,omitempty"`       // that answered, where there are several
+	Cost         float64 `json:"cost,omitempty"`           // in US dollars, by the prices that are known there, if HasCost
+	HasCost      bool    `json:"has_cost,omitempty"`       // that is known
+	Estimated    float64 `json:"cost_estimated,omitempty"` // the part of Cost that is an estimate
+	Unpriced     int     `json:"unpriced,omitempty"`       // tool calls that are not in Cost
 
 	Payload []byte `json:"-"`
 }
@@ -224,7 +238,7 @@ func AppendAnswer(b []byte, a *Answer) []byte { return appendCrossing(b, answerV
 func ParseAnswer(b []byte) (*Answer, error) {
 	a := &Answer{}
 	rest, err := parseCrossing(b, answerVersion, a)
-	if err == nil && (a.Tally.Attempts < 0 || a.Tally.Throttles < 0 || a.Unmetered < 0 || a.Status < 0 || a.Status > 999 || a.Kind.Fatal()) {
+	if err == nil && (a.Tally.Attempts < 0 || a.Tally.Throttles < 0 || a.Unmetered < 0 || a.Unpriced < 0 || a.Status < 0 || a.Status > 999 || a.Kind.Fatal()) {
 		err = errors.New("it is none that a worker gives")
 	}
 	if err != nil {

@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/template"
-	"text/template/parse"
 
 	"github.com/sluice-llm/sluice/internal/jsonscan"
-	"github.com/sluice-llm/sluice/internal/rows"
+	"github.com/sluice-llm/sluice/internal/template"
 )
 
 // renderer makes the prompts of rows by a template. It is not safe for concurrent use.
@@ -20,110 +18,16 @@ type renderer struct {
 	t      *template.Template
 	fields map[string]any
 	names  map[string]string // of fields: every row has the same ones
-	out    bytes.Buffer
-	steps  int
+	out    []byte
 }
 
-// mostSteps is how many rounds of loops, and templates within it, one row of a template may take.
-const mostSteps = 1_000_000
-
-// mostNames is how many names of fields are kept.
-const mostNames = 1000
-
-// stepName is the function that counts them. A template has it at the head of every loop.
-const stepName = "_step"
-
-var (
-	errEndless = fmt.Errorf("takes more than %d rounds for one row: does a loop not end?", mostSteps)
-	errLong    = fmt.Errorf("makes a text longer than %d MiB", rows.MaxBytes>>20)
-)
+// maxNames is the maximum number of names of fields that are kept.
+const maxNames = 1000
 
 // newRenderer reads a template of that name. Its functions reach neither files nor the environment.
 func newRenderer(name, text string) (*renderer, error) {
-	r := &renderer{name: name, fields: make(map[string]any), names: make(map[string]string)}
-	t, err := template.New(name).Option("missingkey=error").Funcs(templateFuncs()).
-		Funcs(template.FuncMap{stepName: r.step}).Parse(text)
-	if err != nil {
-		return nil, errors.New(strings.TrimPrefix(err.Error(), "template: "))
-	}
-	count, err := template.New(name).Funcs(template.FuncMap{stepName: r.step}).Parse("{{" + stepName + "}}")
-	if err != nil {
-		return nil, err
-	}
-	calls := make(map[string][]string)
-	for _, part := range t.Templates() {
-		if part.Tree == nil || part.Root == nil {
-			continue
-		}
-		w := walker{count: count.Root.Nodes[0]}
-		w.counted(part.Root)
-		calls[part.Name()] = w.calls
-	}
-	if loop := recursion(calls, name, nil, make(map[string]bool)); loop != "" {
-		return nil, fmt.Errorf("%s: the template %q calls itself", name, loop)
-	}
-	r.t = t
-	return r, nil
-}
-
-// step counts, and prints nothing.
-func (r *renderer) step() (string, error) {
-	if r.steps++; r.steps > mostSteps {
-		return "", errEndless
-	}
-	return "", nil
-}
-
-// walker goes through a template: it makes every list of nodes count that may come more than once, and gathers the names of
-// the templates that are called.
-type walker struct {
-	count parse.Node
-	calls []string
-}
-
-// counted makes the list count, beside what list does.
-func (w *walker) counted(l *parse.ListNode) {
-	w.list(l)
-	l.Nodes = slices.Insert(l.Nodes, 0, w.count)
-}
-
-func (w *walker) list(l *parse.ListNode) {
-	if l == nil {
-		return
-	}
-	for _, n := range l.Nodes {
-		switch n := n.(type) {
-		case *parse.IfNode:
-			w.list(n.List)
-			w.list(n.ElseList)
-		case *parse.WithNode:
-			w.list(n.List)
-			w.list(n.ElseList)
-		case *parse.RangeNode:
-			w.counted(n.List)
-			w.list(n.ElseList)
-		case *parse.TemplateNode:
-			w.calls = append(w.calls, n.Name)
-		}
-	}
-}
-
-// recursion returns the name of a template that calls itself, however indirectly; "" is none.
-func recursion(calls map[string][]string, name string, above []string, ends map[string]bool) string {
-	if slices.Contains(above, name) {
-		return name
-	}
-	if ends[name] {
-		return ""
-	}
-	ends[name] = true
-	above = append(above, name)
-	for _, inner := range calls[name] {
-		if loop := recursion(calls, inner, above, ends); loop != "" {
-			return loop
-		}
-	}
-	return ""
+	t, err := template.Parse(name, text, templateFuncs)
+	return &renderer{name: name, t: t, fields: make(map[string]any), names: make(map[string]string)}, err
 }
 
 // render makes the text of a row's object; it is valid until the next.
@@ -148,7 +52,7 @@ func (r *renderer) field(name []byte) string {
 	if known, ok := r.names[string(name)]; ok {
 		return known
 	}
-	if len(r.names) == mostNames {
+	if len(r.names) == maxNames {
 		clear(r.names)
 	}
 	text := string(name)
@@ -157,26 +61,21 @@ func (r *renderer) field(name []byte) string {
 }
 
 func (r *renderer) execute() ([]byte, *problem) {
-	r.steps = 0
-	if r.out.Reset(); r.out.Cap() > 1<<20 {
-		r.out = bytes.Buffer{} // after a very long row
+	if cap(r.out) > 1<<20 {
+		r.out = nil // after a very long row
 	}
-	err := r.t.Execute((*bounder)(&r.out), r.fields)
-	switch {
-	case err == nil:
-		return r.out.Bytes(), nil
-	case errors.Is(err, errEndless), errors.Is(err, errLong):
-		cause := errEndless
-		if errors.Is(err, errLong) {
-			cause = errLong
-		}
-		return nil, &problem{Text: fmt.Sprintf("template %s %v", r.name, cause)}
+	out, err := r.t.Append(r.out[:0], r.name, r.fields)
+	if err == nil {
+		r.out = out
+		return out, nil
 	}
-	bad := &problem{Text: "template " + strings.TrimPrefix(err.Error(), "template: ")}
+	bad := &problem{Text: "template " + err.Error()}
+	if _, exceeded := errors.AsType[template.Limit](err); exceeded {
+		return nil, bad
+	}
+	bad.Hint = "the row has no fields"
 	if len(r.fields) > 0 {
 		bad.Hint = "the fields of the row are " + r.fieldNames()
-	} else {
-		bad.Hint = "the row has no fields"
 	}
 	return nil, bad
 }
@@ -192,17 +91,6 @@ func (r *renderer) fieldNames() string {
 		names = append(names[:most], fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(names, ", ")
-}
-
-// bounder is a buffer that takes no more than a line may have.
-type bounder bytes.Buffer
-
-func (b *bounder) Write(p []byte) (int, error) {
-	buf := (*bytes.Buffer)(b)
-	if buf.Len()+len(p) > rows.MaxBytes {
-		return 0, errLong
-	}
-	return buf.Write(p)
 }
 
 // null is JSON's null in a template: false, and as a text nothing.

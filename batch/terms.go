@@ -16,13 +16,15 @@ type terms struct {
 	// attempts and throttles are how many tries may fail, and how many may be throttled. Without attempts the Scheduler
 	// counts both, as it does for a run whose items are all held to the same.
 	attempts, throttles int
+	patience            time.Duration // after its first throttle, in which an item is not given up for throttles
 }
 
 // tries counts those of one call. The zero value is none.
 type tries struct {
 	attempts, throttles int
-	unmetered           int // attempts that may be billed, and whose tokens nobody said
-	live                int // attempts that failed, of a line that a batch may have tried before
+	throttled           time.Time // the first of those throttles
+	unmetered           int       // attempts that may be billed, and whose tokens nobody said
+	live                int       // attempts that failed, of a line that a batch may have tried before
 }
 
 // count counts a try, with the status of its answer, and says in its outcome if that was the last one.
@@ -33,8 +35,11 @@ func (c *call) count(status int, o *sluice.Outcome) {
 	n := &c.tries
 	switch {
 	case o.Kind.Throttle() && !o.TooLarge:
-		n.throttles++
-		o.Final = o.Final || n.throttles > c.terms.throttles
+		if n.throttles++; n.throttles == 1 {
+			n.throttled = time.Now()
+		}
+		o.Alone = c.terms.patience > 0
+		o.Final = o.Final || n.throttles > c.terms.throttles && time.Since(n.throttled) >= c.terms.patience
 	case o.Kind.Transient():
 		n.attempts++
 		o.Final = o.Final || n.attempts >= c.terms.attempts

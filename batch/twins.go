@@ -1,13 +1,14 @@
 package batch
 
 import (
+	"bytes"
 	"encoding/binary"
 	"iter"
 	"sort"
 	"sync"
 
 	"github.com/sluice-llm/sluice/internal/rows"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // twins are the lines of a file whose requests are equal to those of lines before them, in 24 bytes each, and the recorded
@@ -143,7 +144,7 @@ func (l *twinList) Less(i, j int) bool {
 }
 
 // also returns the lines that get their result from this item; nil without any. The feed calls it.
-func (in *input) also(item *work.Item) iter.Seq2[work.Twin, error] {
+func (in *input) also(item *work.Item) iter.Seq2[work.Duplicate, error] {
 	switch {
 	case !in.cfg.Dedupe:
 		return nil
@@ -161,10 +162,10 @@ func (in *input) also(item *work.Item) iter.Seq2[work.Twin, error] {
 			t.led.Unset(int(tw.number)) // only half of the hash is the same: it comes later, and runs on its own
 		}
 	}
-	return func(yield func(work.Twin, error) bool) {
+	return func(yield func(work.Duplicate, error) bool) {
 		r, err := in.twinReader()
 		if err != nil {
-			yield(work.Twin{}, err)
+			yield(work.Duplicate{}, err)
 			return
 		}
 		defer t.readers.Put(r)
@@ -191,10 +192,10 @@ func (in *input) twinReader() (*twinReader, error) {
 }
 
 // read returns a line of a set, which must be as it was.
-func (r *twinReader) read(in *input, tw twin, hash work.Hash) (work.Twin, error) {
+func (r *twinReader) read(in *input, tw twin, hash work.Hash) (work.Duplicate, error) {
 	again, err := r.At(tw.offset, int(tw.number)+1)
 	if err != nil {
-		return work.Twin{}, err
+		return work.Duplicate{}, err
 	}
 	bad := again.Bad
 	var rq request
@@ -203,14 +204,14 @@ func (r *twinReader) read(in *input, tw twin, hash work.Hash) (work.Twin, error)
 	case len(again.Bytes) == 0:
 		bad = &problem{Text: "another request than before"}
 	default:
-		rq, bad = r.parser.parse(again.Bytes, again.Number)
+		rq, bad = r.parser.parse(&again)
 	}
 	if bad == nil && r.parser.hash(&rq) != hash {
 		bad = &problem{Text: "another request than before"}
 	}
 	if bad != nil {
 		bad.Text += changedSince
-		return work.Twin{}, in.problem(again.Number, bad)
+		return work.Duplicate{}, again.Wrong(in.cfg.Input, bad)
 	}
-	return work.Twin{ID: string(rq.id), Seq: int64(again.Number), Hash: hash}, nil
+	return work.Duplicate{ID: string(rq.id), Seq: int64(again.Number), Hash: hash, Note: bytes.Clone(rq.metadata)}, nil
 }

@@ -11,9 +11,9 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
-	"github.com/sluice-llm/sluice/work"
 )
 
 func TestViaRefusesWhatItCannotDo(t *testing.T) {
@@ -27,7 +27,7 @@ func TestViaRefusesWhatItCannotDo(t *testing.T) {
 		{"Via", func(c *batch.Config) { c.Upstreams = &provider.Upstreams{} }},
 		{"Via", func(c *batch.Config) { c.Via = 7 }},
 		{"Via", func(c *batch.Config) { c.Via, c.Batches.Cancel = batch.ViaLive, true }},
-		{"Via", func(c *batch.Config) { c.Provider.Batches = provider.Batches{} }},
+		{"Via", func(c *batch.Config) { c.Provider.Batches = provider.BatchAPI{} }},
 		{"Batches", func(c *batch.Config) { c.Batches.Requests = -1 }},
 		{"Batches", func(c *batch.Config) { c.Via, c.Budget.Deadline = batch.ViaAuto, time.Now().Add(time.Hour) }},
 	} {
@@ -48,7 +48,7 @@ func TestAutoGoesLiveWhereThereIsNoBatchAPI(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFiles(t, chats(5))
 		cfg, sent := f.viaConfig(t, sim.Config{Latency: -1})
-		cfg.Via, cfg.Provider.Batches = batch.ViaAuto, provider.Batches{}
+		cfg.Via, cfg.Provider.Batches = batch.ViaAuto, provider.BatchAPI{}
 		if rep, err := run(t, cfg); err != nil || rep.Done != 5 || sent.count(liveCall) != 5 {
 			t.Errorf("%+v, %v", rep.Report, err)
 		}

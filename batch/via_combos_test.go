@@ -17,9 +17,9 @@ import (
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/suite"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // TestWhicheverWayLinesGoEachIsPaidForOnce runs histories of random ways and options over an input that changes between runs, some
@@ -197,7 +197,7 @@ func (j *journey) config(peaceful, patient bool) (batch.Config, string, time.Dur
 	cfg.Batches.Poll, cfg.Batches.Grace = time.Minute, 30*time.Second
 	cfg.Batches.Requests, cfg.Batches.Delete = 1+luck.IntN(30), coin(4)
 	cfg.Batches.LiveTime = func(requests, _ int) time.Duration { return time.Duration(requests) * time.Second }
-	cfg.Price = func(provider.Provider, string) (in, out float64, ok bool) { return priceIn, priceOut, true }
+	cfg.Price = func(provider.Provider, string) *provider.Price { return provider.FlatPrice(priceIn, priceOut) }
 	cfg.Key = func(provider.Provider) (string, error) { return sentinelKey, nil }
 	cfg.Budget.Attempts = 1 + luck.IntN(5)
 	if peaceful {

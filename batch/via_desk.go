@@ -14,8 +14,10 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/batchapi"
 	"github.com/sluice-llm/sluice/internal/parts"
+	"github.com/sluice-llm/sluice/internal/spend"
+	"github.com/sluice-llm/sluice/internal/wake"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // via carries the calls of a run through Batch APIs: its feed puts requests into parts, and gives their items once a part has
@@ -51,9 +53,9 @@ type via struct {
 
 // viaLine is what is known of a line beside the input.
 type viaLine struct {
-	ref  int64  // where it is
-	held amount // of the budget
-	part int32  // that it is in, as a place among via.parts
+	ref  int64           // where it is
+	held *spend.Estimate // of the spending caps
+	part int32           // that it is in, as a place among via.parts
 	at   whereabouts
 }
 
@@ -147,7 +149,7 @@ func (v *via) openDesk(kept []byte, stand []parts.Status) error {
 	if err != nil {
 		return err
 	}
-	known := make(map[string]provider.Batches)
+	known := make(map[string]provider.BatchAPI)
 	for _, p := range all {
 		a, err := b.account(p)
 		if err != nil {
@@ -246,7 +248,7 @@ func (v *via) run(ctx context.Context) (end func()) {
 			case <-done:
 				return
 			}
-			v.wake()
+			wake.Up(v.kick)
 		}
 	})
 	return func() {
@@ -273,7 +275,7 @@ func (r *reaching) RoundTrip(req *http.Request) (*http.Response, error) {
 		r.via.mu.Lock()
 		r.via.gone = a.unreachable(errors.New(provider.Redact(err.Error(), a.target.Key)))
 		r.via.mu.Unlock()
-		r.via.wake()
+		wake.Up(r.via.kick)
 	}
 	return resp, err
 }
@@ -286,14 +288,6 @@ func (v *via) unreached() error {
 		return nil
 	}
 	return v.gone
-}
-
-// wake has the feed look again.
-func (v *via) wake() {
-	select {
-	case v.kick <- struct{}{}:
-	default:
-	}
 }
 
 // conclude is the end of a run: it fails if lines are left.

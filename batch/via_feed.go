@@ -9,7 +9,7 @@ import (
 
 	"github.com/sluice-llm/sluice/internal/parts"
 	"github.com/sluice-llm/sluice/internal/rows"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // viaFeed is the feeding goroutine of a via.
@@ -104,15 +104,17 @@ func (f *viaFeed) begin() error {
 				return err
 			}
 			line := &f.lines[row.Number-1]
-			if line.ref = row.Offset; line.at != inPart || f.batch.ration == nil {
+			if line.ref = row.Offset; line.at != inPart || f.batch.spending == nil {
 				continue
 			}
 			item, err := f.again(int64(row.Number), row.Offset)
 			if err != nil {
 				return err
 			}
-			if c, ok := item.Data.(*call); ok {
-				line.held = f.claim(c.account, &item, c, item.Cost).hold()
+			if _, ok := item.Data.(*call); ok {
+				if line.held, err = f.hold(&item, item.Cost, true); err != nil {
+					return err
+				}
 			}
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // TestABatchThatExpiredWithoutResultsCostsNoTries has more batches expire than a line has tries, and none says what became of its
@@ -32,7 +32,7 @@ func TestABatchThatExpiredWithoutResultsCostsNoTries(t *testing.T) {
 					return resp, err
 				}
 				b, err := io.ReadAll(resp.Body)
-				text := strings.Replace(files.ReplaceAllString(string(b), `"$1_file_id":null`), `"completed"`, `"expired"`, 1)
+				text := strings.Replace(files.ReplaceAllString(string(b), `"$1_file_id":null`), `"status":"completed"`, `"status":"expired"`, 1)
 				text = strings.Replace(text, `"completed":5`, `"completed":0`, 1)
 				resp.Body, resp.ContentLength = io.NopCloser(strings.NewReader(text)), int64(len(text))
 				return resp, err

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/sim"
-	"github.com/sluice-llm/sluice/work"
 )
 
 func TestFilesAtTheProviderAreDeletedOnWish(t *testing.T) {

@@ -8,8 +8,9 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/batchapi"
 	"github.com/sluice-llm/sluice/internal/parts"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // merging is a part that ended.
@@ -62,14 +63,16 @@ func (f *viaFeed) take(m *merging, r *parts.Result) error {
 		return nil // only half of its hash is the line's
 	}
 	held := line.held
-	line.held, line.at = amount{}, over
-	claim := f.claim(c.account, &item, c, item.Cost)
+	line.held, line.at = nil, over
 	if r.Fate != batchapi.Answered {
-		claim.settle(held, 0, nil)
+		f.settle(held, &item, 0, nil)
 		return f.notRun(&item)
 	}
 	result, o := f.judge(&item, c, r)
-	claim.settle(held, result.Status, &o)
+	if o.Usage.Service = limits.ServiceBatch; o.HasUsage {
+		f.batch.learn(&item, item.Cost, o.Usage)
+	}
+	f.settle(held, &item, result.Status, &o)
 	return f.judged(m, &item, c, result, &o)
 }
 
@@ -130,6 +133,11 @@ func (f *viaFeed) judged(m *merging, item *work.Item, c *call, result work.Resul
 	m.left++
 	f.mu.Unlock()
 	result.Tally = tally
+	if p := c.account.price(item.Lane); p != nil && !o.HasUsage && mayCost(result.Status, o) {
+		var bill bill
+		bill.estimate(f.batch.estimateAt(item, item.Cost, 1, p, together))
+		bill.complete(&result)
+	}
 	g := &given{result: result, merging: m, size: len(result.Payload) + item.Size}
 	g.result.Data = &Batched{Batch: m.status.Batch, account: c.account}
 	if o.Kind != sluice.OK {
@@ -188,8 +196,8 @@ func (f *viaFeed) sweep() (moved int, err error) {
 			return moved, err
 		}
 		c := item.Data.(*call)
-		f.claim(c.account, &item, c, item.Cost).settle(line.held, 0, nil)
-		line.held = amount{}
+		f.settle(line.held, &item, 0, nil)
+		line.held = nil
 		switch {
 		case f.finished || f.batch.cfg.Batches.Cancel || f.refused != nil && !f.auto:
 		case f.auto:

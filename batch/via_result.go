@@ -6,7 +6,9 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/parts"
 	"github.com/sluice-llm/sluice/internal/prose"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/wake"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // How much is given at once: recorders bounds the goroutines that record answers, which have nothing to wait for but the disk, and
@@ -64,7 +66,7 @@ func (f *viaFeed) give(item *work.Item, g *given) error {
 
 // as makes an item one whose result is given. Its priority only keeps it out of the queue of those that are called live.
 func (v *via) as(item work.Item) work.Item {
-	item.Handler, item.Priority = v, sluice.Critical
+	item.Handler, item.Priority = v, limits.Critical
 	return item
 }
 
@@ -107,7 +109,7 @@ func (v *via) Handle(_ context.Context, item work.Item) (work.Result, error) {
 		delete(v.given, item.Seq)
 	}
 	v.mu.Unlock()
-	v.wake()
+	wake.Up(v.kick)
 	if g.keep != "" {
 		v.batch.cache.store(g.keep, &result)
 	}
@@ -118,8 +120,7 @@ func (v *via) Handle(_ context.Context, item work.Item) (work.Result, error) {
 func (v *via) accept(r *work.Result) bool {
 	d, ok := r.Data.(*Batched)
 	if ok && r.Tally.HasUsage {
-		r.Cost, r.HasCost = d.account.cost(r.Lane, r.Tally.Usage)
-		r.Cost = prose.RoundDollars(r.Cost * d.account.batchFactor())
+		d.account.cost(r, r.Tally.Usage)
 	}
 	return ok
 }
@@ -146,14 +147,14 @@ func (v *via) carryOver(a *account, r *work.Result) {
 		return
 	}
 	r.Tally = before.Add(r.Tally)
-	if cost, known := a.cost(r.Lane, before.Usage); before.HasUsage {
-		r.Cost, r.HasCost = prose.RoundDollars(r.Cost+cost*a.batchFactor()), known
+	if before.HasUsage {
+		a.cost(r, before.Usage)
 	}
 }
 
 // recorded is told of each result that is in the journal.
 func (v *via) recorded(r *work.Result) {
-	if r.Twin != "" {
+	if r.DuplicateOf != "" {
 		return
 	}
 	d, batched := r.Data.(*Batched)
@@ -162,8 +163,12 @@ func (v *via) recorded(r *work.Result) {
 	case batched:
 		v.sums.Lines++
 		v.sums.Cost += r.Cost
-		if live, known := d.account.cost(r.Lane, r.Tally.Usage); known && r.HasCost {
-			v.sums.LiveCost += live
+		if !r.Tally.HasUsage { // an estimate saves nothing
+			v.sums.LiveCost += r.Cost
+		} else if r.HasCost {
+			live := r.Tally.Usage
+			live.Service = limits.ServiceStandard
+			v.sums.LiveCost += d.account.price(r.Lane).Cost(live).USD
 		}
 	case !r.Cached && r.Tally.Tries() > 0:
 		v.sums.Live++
@@ -172,14 +177,14 @@ func (v *via) recorded(r *work.Result) {
 	if batched && v.safe.add(int(r.Seq), r.Offset) {
 		v.secure([]int{int(r.Seq)})
 	}
-	v.wake()
+	wake.Up(v.kick)
 }
 
 // synced is told up to where the journal is safe.
 func (v *via) synced(end int64) {
 	if numbers := v.safe.reach(end); len(numbers) > 0 {
 		v.secure(numbers)
-		v.wake()
+		wake.Up(v.kick)
 	}
 }
 

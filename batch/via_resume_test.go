@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/sim"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // abandon runs a batch for so long and drains it then.

@@ -8,8 +8,9 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/batchapi"
 	"github.com/sluice-llm/sluice/internal/parts"
+	"github.com/sluice-llm/sluice/internal/spend"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // hand puts an item's request into a part, with that body if it is another than the line's, unless the item needs no batch: then
@@ -43,20 +44,19 @@ func (f *viaFeed) hand(item *work.Item, body []byte) error {
 	if known := api.Bounds().Endpoints; len(known) > 0 && !slices.Contains(known, request.Endpoint) {
 		return f.unfit(item, fmt.Errorf("the Batch API of %s does not have %s: call it live", c.account.provider.Name, request.Endpoint))
 	}
-	claim := f.claim(c.account, item, c, cost)
-	held, ok, err := claim.reserve()
+	held, err := f.hold(item, cost, false)
 	switch {
 	case err != nil: // nothing is open that could give room back: the run is at its end
 		f.finished, f.ended = true, &work.StoppedError{Err: err}
 		return nil
-	case !ok:
+	case held == nil:
 		f.starved = true
 		f.errands = slices.Insert(f.errands, 0, errand{item.Seq, item.Ref, body})
 		return nil
 	}
 	p, err := f.desk.Add(c.account.provider.Name, parts.Member{ID: item.ID, Hash: item.Hash, Tokens: cost.Input}, request)
 	if err != nil {
-		claim.settle(held, 0, nil)
+		f.settle(held, item, 0, nil)
 		if large, ok := errors.AsType[*parts.TooLargeError](err); ok {
 			return f.unfit(item, large)
 		}
@@ -75,7 +75,7 @@ func batchEndpoint(e provider.Endpoint) provider.Endpoint {
 }
 
 // put notes where an item's request is.
-func (f *viaFeed) put(item *work.Item, p *parts.Part, held amount) {
+func (f *viaFeed) put(item *work.Item, p *parts.Part, held *spend.Estimate) {
 	f.filling[p] = true
 	n := len(f.parts)
 	if n == 0 || f.parts[n-1] != p {

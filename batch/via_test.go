@@ -57,7 +57,7 @@ func (f files) viaConfig(t testing.TB, c sim.Config) (batch.Config, *counted) {
 	if c.Batches.Latency >= time.Hour {
 		cfg.Batches.Poll = time.Minute
 	}
-	cfg.Price = func(provider.Provider, string) (in, out float64, ok bool) { return 10, 20, true }
+	cfg.Price = func(provider.Provider, string) *provider.Price { return provider.FlatPrice(10, 20) }
 	cfg.Key = func(provider.Provider) (string, error) { return sentinelKey, nil }
 	return cfg, sent
 }

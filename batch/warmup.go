@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // warmFor is how long a provider keeps the beginning of a prompt after the last call with it. Anthropic's time is the

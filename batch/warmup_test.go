@@ -115,7 +115,7 @@ func TestTheFirstOfAPrefixGoesAlone(t *testing.T) {
 			}
 		}
 		for subject, at := range w.starts {
-			if at.Sub(begun) > 0 {
+			if at.Sub(begun) > time.Second { // few are sent at once until some were taken
 				t.Errorf("%s was held up for %v", subject, at.Sub(begun))
 			}
 		}

@@ -8,8 +8,9 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // Tasks are where a Worker's calls come from, and where their answers go. It must be safe for concurrent use.
@@ -17,6 +18,9 @@ type Tasks interface {
 	// All gives tasks, with their Terms, until there are no more or ctx ends. Its error ends intake. Where it waits it does
 	// so in work.Await: tasks that were put aside go on meanwhile.
 	All(ctx context.Context) iter.Seq2[*Task, error]
+
+	// Holds is asked before each attempt whether the task may still be started here. If not, it is over: Done gets no Answer.
+	Holds(t *Task) bool
 
 	// Done takes what came of a task. It must be quick. A task that All gave and that Done is never told of is left to do: by
 	// another Worker, say.
@@ -41,7 +45,7 @@ type workerTask struct {
 	call *call // nil: it is refused
 }
 
-// UnservedError ends a Worker that is given a task which nobody serves whom its Config names.
+// UnservedError stops a Worker if no upstream of its Config serves the model of a task.
 type UnservedError struct {
 	Model   string
 	Problem string
@@ -131,8 +135,8 @@ func (w *Worker) feed(ctx context.Context) iter.Seq2[work.Item, error] {
 func (w *Worker) item(t *Task) (work.Item, error) {
 	b := w.batch
 	est, err := provider.Estimate(t.Endpoint, t.Body)
-	c := &call{endpoint: t.Endpoint, body: t.Body, stream: est.Stream, terms: t.Terms.terms()}
-	item := work.Item{ID: t.ID, Hash: t.Hash, Lane: t.Model, Cost: est.Cost, Size: len(t.Body), Data: c}
+	c := &call{endpoint: t.Endpoint, body: t.Body, stream: est.Stream, terms: t.Terms.terms(), trip: &trip{}, held: func() bool { return w.tasks.Holds(t) }}
+	item := work.Item{ID: t.ID, Hash: t.Hash, Lane: t.Model, Cost: est.Cost, Size: len(t.Body), Data: c, Again: t.Again}
 	if err != nil {
 		item.Handler, item.Data, c = work.HandlerFunc(handleInvalid), &problem{Text: err.Error()}, nil
 		return w.take(t, item, nil), nil
@@ -146,14 +150,13 @@ func (w *Worker) item(t *Task) (work.Item, error) {
 		return item, &UnservedError{Model: t.Model, Problem: bad.Text, Advice: cmp.Or(bad.Hint, "start this worker with a --provider or upstreams that serve it")}
 	}
 	if b.router != nil {
-		c.trip = &trip{}
 		item.Handler = b.router.handler
 	} else {
 		a, err := b.account(rq.provider)
 		if err != nil {
 			return item, err
 		}
-		item.Handler = a.handler
+		item.Handler, c.account = a.handler, a
 	}
 	item.Lane = rq.model
 	return w.take(t, item, c), nil
@@ -185,9 +188,13 @@ func (w *Worker) done(r *work.Result) {
 	t := w.open[r.Seq]
 	delete(w.open, r.Seq)
 	w.mu.Unlock()
+	if errors.Is(r.Err, sluice.ErrWithdrawn) {
+		w.tasks.Done(t.Task, nil)
+		return
+	}
 	a := &Answer{
-		Input: r.Hash.String(), Kind: r.Kind, Message: message(r.Err), Tally: r.Tally, Status: r.Status, RequestID: r.RequestID, FinishReason: r.FinishReason,
-		Cost: r.Cost, HasCost: r.HasCost, Payload: r.Payload,
+		Input: r.Hash.String(), Kind: r.Kind, Scope: work.ScopeOf(r.Err), Message: message(r.Err), Tally: r.Tally, Status: r.Status, RequestID: r.RequestID, FinishReason: r.FinishReason,
+		Cost: r.Cost, HasCost: r.HasCost, Estimated: r.Estimated, Unpriced: r.Unpriced, Payload: r.Payload,
 	}
 	if up, ok := r.Data.(*provider.Upstream); ok {
 		a.Upstream = up.Name

@@ -317,7 +317,8 @@ var refusals = [...]refusal{
 func (e *endpoint) explainRefusal(at *Error, err error) {
 	if isForeign(err) {
 		at.Err, at.Settings = errForeign, true
-		at.hint = "remove the keys there that begin with {sluice, or take a database of its own, such as redis://host/1"
+		at.hint = "list the keys with: redis-cli --scan --pattern '" + keyPrefix + "*', and delete the ones of another program, or choose " +
+			"another database or server for Sluice, such as redis://HOST:6379/1"
 		return
 	}
 	text := err.Error()

@@ -23,8 +23,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 
-	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 func TestOpenSaysWhatIsWrongAndWhatToDo(t *testing.T) {
@@ -205,7 +205,7 @@ func TestTheUserThatTheHintNamesMayDoAllThatIsNeeded(t *testing.T) {
 	c.Join(t.Name())
 	caller := &caller{t: t, l: c.Ledger(t.Name(), cluster.LedgerConfig{})}
 	defer caller.l.Close()
-	caller.correct(slots(1, 0), sluice.Correction{Lane: "m", Pause: sluice.Pause{Epoch: 1, Left: time.Millisecond}})
+	caller.correct(slots(1, 0), limits.Correction{Lane: "m", Pause: limits.Pause{Epoch: 1, Left: time.Millisecond}})
 	caller.until(1)
 	w, k := work(t, c), collect(t, c, cluster.JobConfig{Name: t.Name()})
 	add(t, k, 1)

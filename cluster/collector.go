@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // JobConfig shapes a job.
@@ -123,8 +125,8 @@ func (c *Cluster) Collect(ctx context.Context, cfg JobConfig) (*Collector, error
 // Add hands in a task. It waits while the window is full and returns when the collector has the task in hand: it reaches the
 // engine a little later, and reaches it again if the engine loses it. The payload is kept for that, and must not change.
 // A number that an earlier collector added is not added twice, and one whose result is there is given by Results at once.
-// A payload above MaxPayload is a *TooLargeError. Adding a number twice to one Collector is a mistake of the caller, and the
-// second is ignored.
+// A payload above MaxPayload is a *TooLargeError. A number whose outcome Results has given and that is not recorded is done once more.
+// Adding a number otherwise twice to one Collector is a mistake of the caller, and the second is ignored.
 func (k *Collector) Add(ctx context.Context, t Task) error {
 	if len(t.Payload) > MaxPayload {
 		return &TooLargeError{Number: t.Number, Bytes: len(t.Payload)}
@@ -259,8 +261,8 @@ func (k *Collector) accept(t Task) (room chan struct{}, err error) {
 	if k.err != nil {
 		return nil, k.err
 	}
-	_, open := k.open[t.Number]
-	if _, given := k.given[t.Number]; open || given || k.recorded.has(t.Number) {
+	_, again := k.given[t.Number]
+	if _, open := k.open[t.Number]; open || k.recorded.has(t.Number) {
 		return nil, nil
 	}
 	if r, ok := k.parked[t.Number]; ok {
@@ -275,7 +277,7 @@ func (k *Collector) accept(t Task) (room chan struct{}, err error) {
 	}
 	k.open[t.Number] = t.Payload
 	k.bytes += len(t.Payload)
-	k.adds.put(addition{number: t.Number, payload: t.Payload})
+	k.adds.put(addition{number: t.Number, payload: t.Payload, anyway: again})
 	return nil, nil
 }
 
@@ -301,7 +303,7 @@ func (k *Collector) makeRoomLocked() {
 func (k *Collector) giveLocked(r result) {
 	k.given[r.Number] = append(k.given[r.Number], r.entry)
 	k.ready = append(k.ready, r.Outcome)
-	poke(k.news)
+	wake.Up(k.news)
 }
 
 // intake sorts results that were read. One may be read again, when the engine was rebuilt or when a number was in doubt.
@@ -309,6 +311,10 @@ func (k *Collector) intake(results []result) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, r := range results {
+		at, given := k.given[r.Number]
+		if slices.ContainsFunc(at, func(e entry) bool { return e.id == r.id }) {
+			continue
+		}
 		if payload, ok := k.open[r.Number]; ok {
 			delete(k.open, r.Number)
 			k.bytes -= len(payload)
@@ -316,10 +322,8 @@ func (k *Collector) intake(results []result) {
 			k.makeRoomLocked()
 			continue
 		}
-		if at, ok := k.given[r.Number]; ok {
-			if !slices.ContainsFunc(at, func(e entry) bool { return e.id == r.id }) {
-				k.given[r.Number] = append(at, r.entry)
-			}
+		if given {
+			k.given[r.Number] = append(at, r.entry)
 			continue
 		}
 		if k.recorded.has(r.Number) {

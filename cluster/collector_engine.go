@@ -6,6 +6,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // Bounds of one script's work, so that it does not hold up others: some milliseconds of the engine's time. A page of results
@@ -28,7 +30,7 @@ func (k *Collector) succeed(ctx context.Context) error {
 			k.link.log.Warn("waiting for the job to be free", "job", held.Job, "host", held.Host, "pid", held.PID, "most", k.terms.lease)
 			told = true
 		}
-		if err := sleep(ctx, k.terms.lease/30); err != nil {
+		if err := wake.In(ctx, k.terms.lease/30, nil); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"strconv"
+
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // scriptWithdraw takes tasks back that no worker has, and stops at 4 MB of them. ARGV from 4: about how many at most. The answer
@@ -99,5 +101,5 @@ func (k *Collector) withdrawn(numbers []reply) {
 			k.makeRoomLocked()
 		}
 	}
-	poke(k.news)
+	wake.Up(k.news)
 }

@@ -5,10 +5,11 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // Exchange says a batch as it is. It returns the reply, the member that was woken, and when that was by the engine.
-func (l *Ledger) Exchange(ctx context.Context, b *gate.Batch) (r gate.Reply, woken string, at time.Time, err error) {
+func (l *Ledger) Exchange(ctx context.Context, b *gate.Batch) (r limits.Reply, woken string, at time.Time, err error) {
 	l.mu.Lock()
 	ln := l.lanes[b.Lane]
 	if ln == nil { // nobody tends it: what is said here is all that is said
@@ -19,15 +20,19 @@ func (l *Ledger) Exchange(ctx context.Context, b *gate.Batch) (r gate.Reply, wok
 	l.mu.Unlock()
 	l.mu.Lock()
 	l.sent++
-	m := &message{number: l.sent, member: l.member, account: l.account, lane: b.Lane, knows: ln.memory, knowsAll: l.memory,
+	m := &message{number: l.sent, member: l.member, account: l.account, lane: b.Lane, knows: ln.memory.record, knowsAll: l.memory.record,
 		corrections: b.Corrections, settlements: b.Settlements, renewed: b.Renewed, waiting: b.Waiting, asks: b.Asks}
+	for d := range m.guarded {
+		m.guarded[d] = true
+	}
 	l.mu.Unlock()
 	a, err := l.send(ctx, ln, m)
 	if err != nil {
-		return gate.Reply{}, "", time.Time{}, err
+		return limits.Reply{}, "", time.Time{}, err
 	}
 	l.mu.Lock()
-	ln.memory, l.memory = a.lane, a.account
+	ln.memory.remember(a.lane, time.Now())
+	l.memory.remember(a.account, time.Now())
 	l.mu.Unlock()
 	return a.Reply, a.awake, time.UnixMicro(int64(a.at)), nil
 }

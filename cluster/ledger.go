@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/internal/wake"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 const (
-	ledgerFormat = "1"                    // the version of the keys, as ledger_state.lua has it
+	ledgerFormat = "2"                    // the version of the keys: dimensions in another number or order need another one
 	lateSettle   = 25 * time.Millisecond  // what is to be said goes with the next ask, or so late by itself
 	askDeadline  = 250 * time.Millisecond // an engine that does not answer within it is taken for gone
 	oldestReply  = gate.Lease - 2*gate.Heartbeat
@@ -46,6 +48,7 @@ type Ledger struct {
 	at       *endpoint
 	client   engine
 	log      *slog.Logger
+	foreign  bool // it was said that a key holds data of another program; of heal
 	cfg      LedgerConfig
 	member   string // names this Ledger among the members
 	account  string // the beginning of all its keys
@@ -58,12 +61,13 @@ type Ledger struct {
 
 	mu        sync.Mutex
 	lanes     map[string]*lane
-	memory    record // of all lanes together,
-	recalled  uint64 // as a reply to this message had it
-	sent      uint64 // messages
+	memory    memory                     // of all lanes together,
+	recalled  uint64                     // as a reply to this message had it
+	guarded   [limits.NumDimensions]bool // limits of all lanes together are configured
+	sent      uint64                     // messages
 	said      time.Time
 	seen      standing
-	tells     map[int]func(string, gate.News, bool)
+	tells     map[int]func(string, limits.LaneState, bool)
 	watches   int
 	gone      bool          // the engine does not answer
 	alone     *alone        // what grants meanwhile; nil: calls wait
@@ -85,10 +89,12 @@ type standing struct {
 func (c *Cluster) Ledger(account string, cfg LedgerConfig) *Ledger {
 	l := &Ledger{at: &c.at, client: c.client, log: c.cfg.Logger, cfg: cfg, patience: askDeadline,
 		member: c.member + "." + rand.Text()[:8], account: hashTag(account),
-		lanes: make(map[string]*lane), tells: make(map[int]func(string, gate.News, bool)), turned: make(chan struct{})}
+		lanes: make(map[string]*lane), tells: make(map[int]func(string, limits.LaneState, bool)), turned: make(chan struct{})}
 	// Each account has a script of its own: that the engine does not have it says that it was started anew, and may have
 	// forgotten what it did last.
-	l.script = newRepeatable(ledgerState + ledgerWords + "-- " + l.account + "\n")
+	head := fmt.Sprintf("local FORMAT, DIMENSIONS, DAILY = '%s', %d, %d\n", ledgerFormat,
+		limits.NumDimensions-limits.Requests, limits.RequestsPerDay-limits.Requests+1)
+	l.script = newRepeatable(head + ledgerState + ledgerWords + "-- " + l.account + "\n")
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.wg.Go(l.listen)
 	return l
@@ -112,20 +118,20 @@ func (l *Ledger) Check(ctx context.Context) error {
 }
 
 // Take charges the longest prefix of asks that fits. While the engine is gone it waits, or answers from a part of the limits.
-func (l *Ledger) Take(ctx context.Context, asks gate.Asks) (gate.Reply, error) {
+func (l *Ledger) Take(ctx context.Context, asks limits.Asks) (limits.Reply, error) {
 	ln, err := l.lane(asks.Lane)
 	if err != nil {
-		return gate.Reply{}, err
+		return limits.Reply{}, err
 	}
 	for {
 		if err := l.await(ctx, l.grantsLocked); err != nil {
-			return gate.Reply{}, err
+			return limits.Reply{}, err
 		}
 		if r, ok := l.takeAlone(ln, &asks); ok {
 			return r, nil
 		}
 		if err := ln.hold(ctx); err != nil {
-			return gate.Reply{}, err
+			return limits.Reply{}, err
 		}
 		r, err := l.exchange(ctx, ln, &asks)
 		ln.free()
@@ -136,7 +142,7 @@ func (l *Ledger) Take(ctx context.Context, asks gate.Asks) (gate.Reply, error) {
 }
 
 // Settle notes what is to be given back. It goes with the next ask, or soon by itself.
-func (l *Ledger) Settle(_ context.Context, s gate.Settlement) error {
+func (l *Ledger) Settle(_ context.Context, s limits.Settlement) error {
 	ln, err := l.lane(s.Lane)
 	if err != nil {
 		return err
@@ -148,18 +154,18 @@ func (l *Ledger) Settle(_ context.Context, s gate.Settlement) error {
 	done, awake := l.settleAloneLocked(ln, s)
 	if !done {
 		ln.pendLocked()
-		ln.settlements = append(ln.settlements, s)
+		ln.settlements = append(ln.settlements, settlement{s, time.Now()})
 	}
 	l.mu.Unlock()
-	poke(ln.pokes)
+	wake.Up(ln.pokes)
 	if awake {
-		l.tell(ln.name, gate.News{}, true)
+		l.tell(ln.name, limits.LaneState{}, true)
 	}
 	return nil
 }
 
 // Correct notes what the provider says of a budget, of slots or of a pause. It goes with the next ask, or soon by itself.
-func (l *Ledger) Correct(_ context.Context, c gate.Correction) error {
+func (l *Ledger) Correct(_ context.Context, c limits.Correction) error {
 	ln, err := l.lane(c.Lane)
 	if err != nil {
 		return err
@@ -167,13 +173,16 @@ func (l *Ledger) Correct(_ context.Context, c gate.Correction) error {
 	l.mu.Lock()
 	ln.pendLocked()
 	ln.corrections = append(ln.corrections, fix{c, time.Now()})
+	if c.Limit > 0 {
+		ln.guarded[c.Dimension] = true
+	}
 	l.mu.Unlock()
-	poke(ln.pokes)
+	wake.Up(ln.pokes)
 	return nil
 }
 
 // Watch has tell be called with what is learned of a lane beside the answers to its asks, until stop returns.
-func (l *Ledger) Watch(tell func(lane string, n gate.News, awake bool)) (stop func()) {
+func (l *Ledger) Watch(tell func(lane string, n limits.LaneState, awake bool)) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.watches++
@@ -187,9 +196,9 @@ func (l *Ledger) Watch(tell func(lane string, n gate.News, awake bool)) (stop fu
 }
 
 // tell passes on news of a lane.
-func (l *Ledger) tell(lane string, n gate.News, awake bool) {
+func (l *Ledger) tell(lane string, n limits.LaneState, awake bool) {
 	l.mu.Lock()
-	tells := make([]func(string, gate.News, bool), 0, len(l.tells))
+	tells := make([]func(string, limits.LaneState, bool), 0, len(l.tells))
 	for _, tell := range l.tells {
 		tells = append(tells, tell)
 	}
@@ -246,7 +255,7 @@ func (l *Ledger) insist(ctx context.Context, ln *lane) error {
 		if err == nil {
 			return nil
 		}
-		if sleep(ctx, lateSettle) != nil {
+		if wake.In(ctx, lateSettle, nil) != nil {
 			return err
 		}
 	}

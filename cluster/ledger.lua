@@ -34,6 +34,7 @@ local function correctbudget(r, d, c)
   b.rate, b.cap = rate, cap
   local since = r.spent[d] - mark
   b.level = math.min(math.max(b.level, lo - since), hi - since, cap)
+  configure(r, d, c[7], c[8])
 end
 
 -- Leases.
@@ -66,15 +67,21 @@ local function expire()
   call('ZREMRANGEBYSCORE', ALL_LEASES, '-inf', nowtext)
 end
 
+local function guardboth(r, all, sent, amounts)
+  if r.guards then guard(r, sent, amounts) end
+  if all.guards then guard(all, sent, amounts) end
+end
+
 -- settle ends a lease. What has none any more was settled before, or was given to others.
 local function settle(r, all, lease, s)
   if not call('ZSCORE', LEASES, lease) then return end
   local proven, open = s[1] == 1, s[2] == 1
   if #s > 2 then
-    local amounts = {unpack(s, 3)}
+    local amounts = {unpack(s, 3, 8)}
     refund(r, amounts)
     refund(all, amounts)
   end
+  if #s > 8 then guardboth(r, all, now - s[9], {unpack(s, 10)}) end
   local p = r.pause
   if proven and call('ZSCORE', PROBES, lease) then
     p.ramp, p.new = p.ramp * 4, true
@@ -153,8 +160,20 @@ local function waitbehind(r, all, cost, left, first)
   return wait, bound
 end
 
+-- waitguards is how long until configured limits have room for a call, if that is longer than it waits anyway.
+local function waitguards(r, all, amounts, wait, bound)
+  for _, record in ipairs({r, all}) do
+    if record.guards then
+      local w, d = guarded(record, amounts)
+      if w > wait then wait, bound = w, d end
+    end
+  end
+  return wait, bound
+end
+
 -- hold is how long a call has to wait, and for what. What those need that go before it is left to them.
-local function hold(r, all, member, served, cost, t)
+local function hold(r, all, member, served, ask, t)
+  local cost = ask.cost
   local pause = math.max(r.pause.ends, all.hold) - now
   if pause > 0 then return pause, 0 end
   if r.pause.probing and t.probes >= r.pause.ramp then return PROBE_WAIT, 0 end
@@ -165,13 +184,16 @@ local function hold(r, all, member, served, cost, t)
   end
   local wait, bound = waitbehind(r, all, cost, left, first)
   if wait > LONGEST_TURN then wait = math.min(wait, waitbehind(r, all, cost, 0) + LONGEST_TURN) end
+  if t.guarded then wait, bound = waitguards(r, all, ask.guarded, wait, bound) end
   if wait > 0 then return wait, bound end -- who comes when its budget is there looks for a slot then
   if t.room < 1 then return math.min(SLOT_WAIT + left * SLOT_TURN, LONGEST_SLOT_WAIT), 1 end
   if t.room < 1 + left then return math.min(LATENESS + left * SLOT_TURN, LONGEST_SLOT_WAIT), 1 end -- unless they do not come
   return 0, 0
 end
 
-local function grant(r, all, cost)
+local function grant(r, all, ask)
+  local cost = ask.cost
+  guardboth(r, all, now, ask.guarded)
   for d = 1, DIMENSIONS do
     local step = 0.1 * (cost[d] - r.mean[d])
     if step ~= 0 then r.mean[d], r.meannew = r.mean[d] + step, true end
@@ -185,16 +207,16 @@ local function take(r, all, member, waiting, asks)
   r.mean, r.known = vector(r.f.mean), r.f.mean ~= nil
   local step = 1 / math.max(1, waiting)
   local served = turn(r, member, step)
-  local t = {others = call('ZCARD', ORDER), probes = call('ZCARD', PROBES), room = math.min(room(r), room(all))}
+  local t = {guarded = r.guards or all.guards, others = call('ZCARD', ORDER), probes = call('ZCARD', PROBES), room = math.min(room(r), room(all))}
   local reply = {granted = 0, wait = 0, bound = 0, again = {}, leases = {}, spent = join(r.spent), before = before(r)}
   for i, ask in ipairs(asks) do
     if ask.held then -- the reply was lost
       reply.again[#reply.again + 1] = tostring(i)
     else
       if not r.known then r.mean, r.meannew, r.known = {unpack(ask.cost)}, true, true end -- before the first grant
-      reply.wait, reply.bound = hold(r, all, member, served, ask.cost, t)
+      reply.wait, reply.bound = hold(r, all, member, served, ask, t)
       if reply.wait > 0 then break end
-      grant(r, all, ask.cost)
+      grant(r, all, ask)
       reply.leases[#reply.leases + 1] = ask.lease
       t.room = t.room - 1
       if r.pause.probing then t.probes = t.probes + 1 end
@@ -269,9 +291,13 @@ if restarted and now - number(all.generation) > BEGINNING then all.hold = now + 
 
 -- A member says what it knows of either record. If that is more than the engine does, it is asked for all of it.
 local function known(record)
-  local k = {generation = nextarg(), spent = vector(nextarg()), version = number(nextarg()), epoch = number(nextarg())}
+  local k = {generation = nextarg(), spent = vector(nextarg()), version = number(nextarg()), epoch = number(nextarg()),
+    guards = number(nextarg())}
   k.same = k.generation == '' or k.generation == record.generation
   k.more = not k.same or k.version > record.slots.version or k.epoch > record.pause.epoch
+  if k.guards > 0 then -- the content of its guards counts
+    for d = 1, #GUARDS do k.more = k.more or k.spent[d] > record.spent[d] end
+  end
   return k
 end
 
@@ -284,10 +310,12 @@ for i = 1, 2 do
   end
 end
 if (knows.more and not next(memories[1])) or (knowsall.more and not next(memories[2])) then return {'restore'} end
-if knows.more then restore(r, all, knows.generation, memories[1]) end
-if knowsall.more then restore(all, all, knowsall.generation, memories[2]) end
+if knows.more then restoreguards(r, knows.spent, memories[1]) end
+if knowsall.more then restoreguards(all, knowsall.spent, memories[2]) end
 if knows.same then seen(r, all, knows.spent) end
 if knowsall.same then seen(all, all, knowsall.spent) end
+if knows.more then restore(r, all, knows.generation, memories[1]) end
+if knowsall.more then restore(all, all, knowsall.generation, memories[2]) end
 
 setback(r, all)
 expire()
@@ -295,6 +323,8 @@ forget(r)
 
 -- What the member granted by itself while the engine was gone, of which a part has not flowed in again.
 local outage, owed, spent = nextarg(), {vector(nextarg()), vector(nextarg())}, vector(nextarg())
+local sentalone = {} -- in the last minute, by parts of it
+for i = 1, number(nextarg()) do sentalone[i] = {age = number(nextarg()), amounts = vector(nextarg())} end
 if outage ~= '' and zadd(OUTAGES, 'NX', nowtext, member .. ':' .. outage) == 1 then
   call('ZREMRANGEBYSCORE', OUTAGES, '-inf', text(now - KEPT * 1e6))
   for i, record in ipairs({r, all}) do
@@ -303,6 +333,9 @@ if outage ~= '' and zadd(OUTAGES, 'NX', nowtext, member .. ':' .. outage) == 1 t
       record.spent[d], record.spentnew = record.spent[d] + spent[d] - owed[i][d], true
     end
   end
+  for _, s in ipairs(sentalone) do guardboth(r, all, now - s.age, s.amounts) end
+  -- If nobody has asked for a while, Redis was gone for all members: others come back within a heartbeat and say what they sent.
+  if #sentalone > 0 and now - number(string.match(r.f.grain or '0', '%S+')) > HEARTBEAT / 2 then all.hold = math.max(all.hold, now + HEARTBEAT) end
 end
 
 for _ = 1, number(nextarg()) do
@@ -327,11 +360,18 @@ for _ = 1, number(nextarg()) do
   settle(r, all, lease, numbers(nextarg()))
 end
 
+-- readcost reads a cost, and the amounts that configured limits count, where they are others.
+local function readcost(s)
+  local cost, others = six(s), string.match(s, '| (.+)')
+  return {cost = cost, guarded = others and six(others) or cost}
+end
+
 local waiting, asks, costs = number(nextarg()), {}, {}
 for i = 1, number(nextarg()) do
   local lease, cost = member .. ':' .. nextarg(), nextarg()
-  costs[cost] = costs[cost] or vector(cost) -- many cost the same
-  asks[i] = {lease = lease, cost = costs[cost], held = call('ZSCORE', LEASES, lease)}
+  local amounts = costs[cost] or readcost(cost) -- many cost the same
+  costs[cost] = amounts
+  asks[i] = {lease = lease, cost = amounts.cost, guarded = amounts.guarded, held = call('ZSCORE', LEASES, lease)}
 end
 local reply = {granted = 0, wait = 0, bound = 0, again = {}, spent = '', before = ''}
 if #asks > 0 then reply = take(r, all, member, waiting, asks) end
@@ -354,8 +394,15 @@ for key in pairs(written) do call('EXPIRE', key, KEPT, 'NX') end
 local out = {'ok', nowtext, tostring(reply.granted), text(reply.wait), tostring(reply.bound), table.concat(reply.again, ' '),
   reply.spent, reply.before, tostring(call('ZCARD', LEASES)), awake or '', call('ZCARD', IDLE) > 0 and '1' or '0', tostring(members),
   tostring(rank)}
-for _, record in ipairs({r, all}) do
-  for _, name in ipairs({'generation', 'spent', 'slots', 'pause', 'b1', 'b2', 'b3', 'b4', 'b5', 'b6'}) do
+for i, record in ipairs({r, all}) do
+  local told = (i == 1 and knows or knowsall).guards
+  record.f.guards = nil
+  if record.guards and next(record.guards) and math.abs(nowpart - told) >= REMEMBERED then
+    record.f.guards = contentof(record)
+  elseif told > 0 and not (record.guards and next(record.guards)) then
+    record.f.guards = '0' -- there are none
+  end
+  for _, name in ipairs({'generation', 'spent', 'slots', 'pause', 'b1', 'b2', 'b3', 'b4', 'b5', 'b6', 'guards'}) do
     out[#out + 1] = record.f[name] or ''
   end
 end

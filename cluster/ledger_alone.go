@@ -1,10 +1,13 @@
 package cluster
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // self names the only member of a ledger that a member has alone.
@@ -18,19 +21,44 @@ type alone struct {
 	shared  gate.Shared
 	lanes   map[string]*island
 	account debts
+	until   time.Time // nothing is granted before: see island
 }
 
 // island is a lane of it.
 type island struct {
-	applied int         // of the lane's corrections
-	base    gate.Vector // what was spent before
+	applied int           // of the lane's corrections
+	base    limits.Vector // what was spent before
 	own     map[uint64]bool
+	sent    map[int64]limits.Vector // what configured limits count, by parts of a minute
+	until   time.Time               // nothing is granted before, so that these limits have room beside what members sent together
 	debts
+}
+
+// count notes an amount that configured limits count for what was sent at an instant. What was sent before the last minute is forgotten.
+func (is *island) count(now, sent time.Time, amount limits.Vector) {
+	part, oldest := sent.UnixNano()/int64(partLength), now.Add(-time.Minute-partLength).UnixNano()/int64(partLength)
+	if len(is.sent) > 2*int(time.Minute/partLength) {
+		maps.DeleteFunc(is.sent, func(part int64, _ limits.Vector) bool { return part < oldest })
+	}
+	if part >= oldest {
+		is.sent[part] = sum(is.sent[part], amount, 1)
+	}
+}
+
+// counted takes those amounts out, the oldest first.
+func (is *island) counted(now time.Time) (out []sentAlone) {
+	for _, part := range slices.Sorted(maps.Keys(is.sent)) {
+		if at := time.Unix(0, part*int64(partLength)); now.Sub(at) <= time.Minute+partLength {
+			out = append(out, sentAlone{at.Add(partLength - time.Microsecond), is.sent[part]})
+		}
+	}
+	clear(is.sent)
+	return out
 }
 
 // debts are what was granted, and how much of that has not flowed in again.
 type debts struct {
-	spent, owed, rate gate.Vector
+	spent, owed, rate limits.Vector
 	at                time.Time
 }
 
@@ -48,34 +76,39 @@ func (l *Ledger) aloneLocked() *alone {
 }
 
 // open sets up a lane as the member last knew it.
-func (a *alone) open(ln *lane, account *record) *island {
+func (a *alone) open(ln *lane, account *memory) *island {
 	now := time.Now()
-	is := &island{base: readVector(ln.memory[fieldSpent]), own: make(map[uint64]bool)}
+	is := &island{base: readVector(ln.memory.record[fieldSpent]), own: make(map[uint64]bool), sent: make(map[int64]limits.Vector)}
 	if len(a.lanes) == 0 {
-		a.correct(now, ln.name, account.corrections(true), &a.account)
+		a.until = account.room(now, a.part)
+		a.correct(a.until, ln.name, account.corrections(true), &a.account)
 	}
 	a.lanes[ln.name] = is
-	a.correct(now, ln.name, ln.memory.corrections(false), &is.debts)
+	is.until = ln.memory.room(now, a.part)
+	a.correct(is.until, ln.name, ln.memory.corrections(false), &is.debts)
 	return is
 }
 
 // correct applies a share of what was said of limits. Levels are the provider's, and say nothing of a share.
-func (a *alone) correct(now time.Time, lane string, said []gate.Correction, d *debts) {
+func (a *alone) correct(now time.Time, lane string, said []limits.Correction, d *debts) {
 	for _, c := range said {
-		c.Lane, c.Slots.Version = lane, a.shared.News(now, lane).Slots.Version
+		c.Lane, c.Slots.Version = lane, a.shared.State(now, lane).Slots.Version
 		switch c.Dimension {
-		case gate.AnyDimension:
-		case gate.Concurrency:
+		case limits.AnyDimension:
+		case limits.Concurrency:
 			c.Slots.Limit = a.slots(c.Slots.Limit)
 		default:
 			share := a.part / a.members
 			c.Rate, c.Cap, c.Start, c.Lo, c.Hi = c.Rate*share, c.Cap*share, max(0, c.Start*share), math.Inf(-1), math.Inf(1)
-			if c.Dimension < gate.RequestsPerDay {
+			if c.Dimension < limits.RequestsPerDay {
 				c.Start = 0 // others may have emptied it
+			}
+			if c.Limit *= share; c.Limit > 0 { // room counts on it
+				c.Rate = min(c.Rate, c.Limit/c.Dimension.Window().Seconds())
 			}
 			d.rate[c.Dimension] = c.Rate
 		}
-		a.shared.Exchange(now, self, &gate.Batch{Lane: lane, Corrections: []gate.Correction{c}})
+		a.shared.Exchange(now, self, &gate.Batch{Lane: lane, Corrections: []limits.Correction{c}})
 	}
 }
 
@@ -93,38 +126,46 @@ func (a *alone) slots(limit float64) float64 {
 }
 
 // corrections is what a record says of limits.
-func (r *record) corrections(account bool) (out []gate.Correction) {
-	for d := gate.Requests; d < gate.NumDimensions; d++ {
-		b := readNumbers(r[fieldBudget+int(d-gate.Requests)])
+func (r *record) corrections(account bool) (out []limits.Correction) {
+	configured := [limits.NumDimensions]guard{}
+	for _, g := range r.guards() {
+		configured[g.dimension] = g
+	}
+	for d := limits.Requests; d < limits.NumDimensions; d++ {
+		b := readNumbers(r[fieldBudget+int(d-limits.Requests)])
 		if rate, cap := b[2], b[3]; rate > 0 {
-			out = append(out, gate.Correction{Account: account, Dimension: d, Start: b[0], Rate: rate, Cap: cap})
+			out = append(out, limits.Correction{Account: account, Dimension: d, Start: b[0], Rate: rate, Cap: cap,
+				Limit: configured[d].limit, Burst: configured[d].burst})
 		}
 	}
 	if limit := readNumbers(r[fieldSlots])[1]; limit > 0 {
-		out = append(out, gate.Correction{Account: account, Dimension: gate.Concurrency, Slots: gate.SlotLimit{Limit: limit}})
+		out = append(out, limits.Correction{Account: account, Dimension: limits.Concurrency, Slots: limits.SlotLimit{Limit: limit}})
 	}
 	return out
 }
 
 // takeAlone answers asks from the member's own ledger. It reports false where there is none.
-func (l *Ledger) takeAlone(ln *lane, asks *gate.Asks) (gate.Reply, bool) {
+func (l *Ledger) takeAlone(ln *lane, asks *limits.Asks) (limits.Reply, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.alone
 	if a == nil || l.returning {
-		return gate.Reply{}, false
+		return limits.Reply{}, false
 	}
 	now := time.Now()
 	is := a.lanes[ln.name]
 	if is == nil {
 		is = a.open(ln, &l.memory)
 	}
+	if wait := max(is.until.Sub(now), a.until.Sub(now)); wait > 0 { // budgets are empty then, and refill from there
+		return limits.Reply{Wait: wait, Bound: limits.Requests}, true
+	}
 	for _, f := range ln.corrections[is.applied:] {
 		c, d := f.asOf(now), &is.debts
 		if c.Account {
 			d = &a.account
 		}
-		a.correct(now, ln.name, []gate.Correction{c}, d)
+		a.correct(now, ln.name, []limits.Correction{c}, d)
 	}
 	is.applied = len(ln.corrections)
 	b := &gate.Batch{Lane: ln.name, Waiting: asks.Waiting, Asks: asks.Calls}
@@ -132,13 +173,14 @@ func (l *Ledger) takeAlone(ln *lane, asks *gate.Asks) (gate.Reply, bool) {
 		b.Renewed = append(b.Renewed, id)
 	}
 	r, _ := a.shared.Exchange(now, self, b)
-	r.News = gate.News{Open: r.News.Open} // what is known of slots and pauses stays so
+	r.State = limits.LaneState{Open: r.State.Open} // what is known of slots and pauses stays so
 	r.Before = sum(r.Before, is.base, 1)
 	for i := range r.Granted {
 		ask := &asks.Calls[i]
 		r.Marks[i] = sum(r.Marks[i], is.base, 1)
 		ln.open[ask.ID], is.own[ask.ID] = true, true
 		is.owe(now, ask.Cost)
+		is.count(now, now, ask.Guarded)
 		a.account.owe(now, ask.Cost)
 	}
 	return r, true
@@ -146,7 +188,7 @@ func (l *Ledger) takeAlone(ln *lane, asks *gate.Asks) (gate.Reply, bool) {
 
 // settleAloneLocked ends a call while the engine is gone. It reports whether there is nothing to tell the engine of it, because the
 // member granted it by itself, and whether one that waits should ask now.
-func (l *Ledger) settleAloneLocked(ln *lane, s gate.Settlement) (done, awake bool) {
+func (l *Ledger) settleAloneLocked(ln *lane, s limits.Settlement) (done, awake bool) {
 	a := l.alone
 	if a == nil || a.lanes[ln.name] == nil {
 		return false, false
@@ -154,21 +196,22 @@ func (l *Ledger) settleAloneLocked(ln *lane, s gate.Settlement) (done, awake boo
 	is := a.lanes[ln.name]
 	own := is.own[s.ID]
 	if !own {
-		s.Refund = gate.Vector{} // it was not taken from here
+		s.Refund, s.Guarded = limits.Vector{}, limits.Vector{} // they were not taken from here
 	}
 	now := time.Now()
-	_, woken := a.shared.Exchange(now, self, &gate.Batch{Lane: ln.name, Renewed: []uint64{s.ID}, Settlements: []gate.Settlement{s}})
+	_, woken := a.shared.Exchange(now, self, &gate.Batch{Lane: ln.name, Renewed: []uint64{s.ID}, Settlements: []limits.Settlement{s}})
 	if !own || s.Open {
 		return own, woken == self
 	}
 	delete(is.own, s.ID)
-	is.owe(now, sum(gate.Vector{}, s.Refund, -1))
-	a.account.owe(now, sum(gate.Vector{}, s.Refund, -1))
+	is.owe(now, sum(limits.Vector{}, s.Refund, -1))
+	is.count(now, now.Add(-s.Age), s.Guarded)
+	a.account.owe(now, sum(limits.Vector{}, s.Refund, -1))
 	return true, woken == self
 }
 
 // owe notes what was granted.
-func (d *debts) owe(now time.Time, cost gate.Vector) {
+func (d *debts) owe(now time.Time, cost limits.Vector) {
 	passed := 0.0
 	if !d.at.IsZero() {
 		passed = now.Sub(d.at).Seconds()
@@ -184,10 +227,10 @@ func (d *debts) owe(now time.Time, cost gate.Vector) {
 }
 
 // settled takes the debts out, to be told to the engine.
-func (d *debts) settled(now time.Time) (owed, spent gate.Vector) {
-	d.owe(now, gate.Vector{})
+func (d *debts) settled(now time.Time) (owed, spent limits.Vector) {
+	d.owe(now, limits.Vector{})
 	owed, spent = d.owed, d.spent
-	d.owed, d.spent = gate.Vector{}, gate.Vector{}
+	d.owed, d.spent = limits.Vector{}, limits.Vector{}
 	return owed, spent
 }
 
@@ -199,17 +242,17 @@ func (l *Ledger) confessLocked(ln *lane) *outage {
 	}
 	is, now := l.alone.lanes[ln.name], time.Now()
 	owed, spent := is.settled(now)
-	if spent == (gate.Vector{}) {
+	if spent == (limits.Vector{}) {
 		return nil
 	}
 	l.outages++
-	ln.outage = &outage{number: l.outages, owed: owed, spent: spent}
+	ln.outage = &outage{number: l.outages, owed: owed, spent: spent, sent: is.counted(now)}
 	ln.outage.owedAll, _ = l.alone.account.settled(now)
 	clear(is.own)
 	return ln.outage
 }
 
-func sum(a, b gate.Vector, sign float64) gate.Vector {
+func sum(a, b limits.Vector, sign float64) limits.Vector {
 	for d := range a {
 		a[d] += sign * b[d]
 	}

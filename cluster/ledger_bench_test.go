@@ -9,11 +9,13 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // The figures of the ledger, on a real engine that nobody else uses meanwhile:
@@ -47,41 +49,55 @@ func reset(tb testing.TB, client rueidis.Client) {
 	}
 }
 
-// BenchmarkLedgerScript is the time that the engine takes for one ask and one settlement, beside members that wait.
+// BenchmarkLedgerScript is the time that Redis takes for one ask and one settlement, beside members that wait.
 func BenchmarkLedgerScript(b *testing.B) {
 	url, client := realEngine(b)
-	for _, waiting := range []int{1, 100, 1000} {
-		b.Run(fmt.Sprint(waiting, " members wait"), func(b *testing.B) {
+	for _, c := range []struct {
+		waiting    int
+		configured float64 // limit of requests, and of tokens
+	}{{1, 0}, {100, 0}, {1000, 0}, {100, 1e12}} {
+		waiting := c.waiting
+		b.Run(fmt.Sprint(waiting, " members wait, configured ", c.configured > 0), func(b *testing.B) {
 			l := connect(b, cluster.Config{URL: url}).Ledger(b.Name()+rand.Text(), cluster.LedgerConfig{})
 			defer l.Close()
-			cost := gate.Vector{gate.Requests: 1, gate.Tokens: 500}
-			budget := func(d gate.Dimension, rate float64) gate.Correction {
-				return gate.Correction{Lane: "m", Dimension: d, Lo: math.Inf(-1), Hi: math.Inf(1), Rate: rate, Cap: rate, Start: rate}
+			cost := limits.Vector{limits.Requests: 1, limits.Tokens: 500}
+			budget := func(d limits.Dimension, rate float64) limits.Correction {
+				return limits.Correction{Lane: "m", Dimension: d, Lo: math.Inf(-1), Hi: math.Inf(1), Rate: rate, Cap: rate, Start: rate, Limit: c.configured}
 			}
-			say := func(batch *gate.Batch) gate.Reply {
+			say := func(batch *gate.Batch) limits.Reply {
 				r, _, _, err := l.Exchange(b.Context(), batch)
 				if err != nil {
 					b.Fatal(err)
 				}
 				return r
 			}
-			say(&gate.Batch{Lane: "m", Corrections: []gate.Correction{budget(gate.Requests, 1e-4), budget(gate.Tokens, 1e9),
-				{Lane: "m", Dimension: gate.Concurrency, Slots: gate.SlotLimit{Limit: 1e6}}}})
+			say(&gate.Batch{Lane: "m", Corrections: []limits.Correction{budget(limits.Requests, 1e-4), budget(limits.Tokens, 1e9),
+				{Lane: "m", Dimension: limits.Concurrency, Slots: limits.SlotLimit{Limit: 1e6}}}})
 			member := l.Member()
 			for i := range waiting { // for a budget that does not come
 				l.Speak(fmt.Sprintf("member-%04d", i))
 				for range 2 {
-					say(&gate.Batch{Lane: "m", Waiting: 1, Asks: []gate.Ask{{ID: 1, Cost: cost}, {ID: 2, Cost: cost}}})
+					say(&gate.Batch{Lane: "m", Waiting: 1, Asks: []limits.Ask{{ID: 1, Cost: cost}, {ID: 2, Cost: cost}}})
 				}
 			}
 			l.Speak(member)
-			say(&gate.Batch{Lane: "m", Corrections: []gate.Correction{budget(gate.Requests, 1e7)}})
+			say(&gate.Batch{Lane: "m", Corrections: []limits.Correction{budget(limits.Requests, 1e7)}})
+			guarded, settled := cost, limits.Settlement{Lane: "m"}
+			if c.configured > 0 {
+				guarded[limits.Tokens] += 1000
+				settled.Guarded, settled.Age = limits.Vector{limits.Tokens: -1200}, 5*time.Second
+				for age := range 241 { // requests in all parts of the minute
+					s := limits.Settlement{ID: 1, Lane: "m", Guarded: limits.Vector{limits.Requests: 1e5, limits.Tokens: 1e9}, Age: time.Duration(age) * 250 * time.Millisecond}
+					say(&gate.Batch{Lane: "m", Renewed: []uint64{1}, Settlements: []limits.Settlement{s}})
+				}
+			}
 			reset(b, client)
 			id, granted := uint64(10), 0
 			for b.Loop() {
 				id++
-				granted += say(&gate.Batch{Lane: "m", Settlements: []gate.Settlement{{ID: id - 1, Lane: "m"}}, Waiting: 1,
-					Asks: []gate.Ask{{ID: id, Cost: cost}}}).Granted
+				settled.ID = id - 1
+				granted += say(&gate.Batch{Lane: "m", Settlements: []limits.Settlement{settled}, Waiting: 1,
+					Asks: []limits.Ask{{ID: id, Cost: cost, Guarded: guarded}}}).Granted
 			}
 			_, micros := evalshas(b, client)
 			b.ReportMetric(micros, "script-µs")

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // await returns once so is true, which is asked with mu held. It returns an error when ctx or the Ledger ends before.
@@ -56,12 +58,21 @@ func (l *Ledger) lose(err error) {
 // once: one answer that came too late is no matter, and nothing is said of it.
 func (l *Ledger) heal(err error) {
 	began, said := time.Now(), false
-	for backoff := firstBackoff; l.reenter() != nil || l.cease() != nil; backoff = min(2*backoff, lastBackoff) {
-		if !said {
+	if isForeign(err) { // the next answer may be good, and the one after it as this one: without a pause that goes round and round
+		if !l.foreign {
+			l.sayGone(err)
+		}
+		l.foreign = true
+		if wake.In(l.ctx, lastBackoff, nil) != nil {
+			return
+		}
+	}
+	for backoff := (wake.Backoff{Min: firstBackoff, Max: lastBackoff}); l.reenter() != nil || l.cease() != nil; {
+		if !said && !isForeign(err) {
 			l.sayGone(err)
 		}
 		said = true
-		if sleep(l.ctx, backoff) != nil {
+		if wake.In(l.ctx, backoff.Next(), nil) != nil {
 			return
 		}
 	}

@@ -4,13 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"log/slog"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // ledger opens one that is closed at the test's end.
@@ -23,13 +24,13 @@ func ledger(t *testing.T, at *cluster.Site, account string, cfg cluster.LedgerCo
 }
 
 // told is what a gate says of a limit when it begins.
-func told(d sluice.Dimension, rate, cap, start float64) sluice.Correction {
-	return sluice.Correction{Lane: "m", Dimension: d, Lo: math.Inf(-1), Hi: math.Inf(1), Rate: rate, Cap: cap, Start: start}
+func told(d limits.Dimension, rate, cap, start float64) limits.Correction {
+	return limits.Correction{Lane: "m", Dimension: d, Lo: math.Inf(-1), Hi: math.Inf(1), Rate: rate, Cap: cap, Start: start}
 }
 
-func slots(limit, version int) sluice.Correction {
-	return sluice.Correction{Lane: "m", Dimension: sluice.Concurrency,
-		Slots: sluice.SlotLimit{Limit: float64(limit), Version: uint64(version)}}
+func slots(limit, version int) limits.Correction {
+	return limits.Correction{Lane: "m", Dimension: limits.Concurrency,
+		Slots: limits.SlotLimit{Limit: float64(limit), Version: uint64(version)}}
 }
 
 // caller asks a ledger for calls of one request each.
@@ -37,14 +38,14 @@ type caller struct {
 	t    *testing.T
 	l    *cluster.Ledger
 	id   uint64
-	cost sluice.Vector // of a call; zero is one request
+	cost limits.Vector // of a call; zero is one request
 }
 
 func newCaller(t *testing.T, at *cluster.Site, account string) *caller {
 	return &caller{t: t, l: ledger(t, at, account, cluster.LedgerConfig{})}
 }
 
-func (c *caller) correct(fixes ...sluice.Correction) {
+func (c *caller) correct(fixes ...limits.Correction) {
 	c.t.Helper()
 	for _, f := range fixes {
 		if err := c.l.Correct(c.t.Context(), f); err != nil {
@@ -54,17 +55,17 @@ func (c *caller) correct(fixes ...sluice.Correction) {
 }
 
 // take asks for n calls at once, and returns the reply and the first call's id.
-func (c *caller) take(n int) (sluice.Reply, uint64) {
+func (c *caller) take(n int) (limits.Reply, uint64) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
-	asks, cost := sluice.Asks{Lane: "m", Waiting: n}, c.cost
-	if cost == (sluice.Vector{}) {
-		cost[sluice.Requests] = 1
+	asks, cost := limits.Asks{Lane: "m", Waiting: n}, c.cost
+	if cost == (limits.Vector{}) {
+		cost[limits.Requests] = 1
 	}
 	for range n {
 		c.id++
-		asks.Calls = append(asks.Calls, sluice.Ask{ID: c.id, Cost: cost})
+		asks.Calls = append(asks.Calls, limits.Ask{ID: c.id, Cost: cost, Guarded: cost})
 	}
 	r, err := c.l.Take(ctx, asks)
 	if err != nil {
@@ -75,7 +76,7 @@ func (c *caller) take(n int) (sluice.Reply, uint64) {
 
 func (c *caller) settle(id uint64) {
 	c.t.Helper()
-	if err := c.l.Settle(c.t.Context(), sluice.Settlement{ID: id, Lane: "m"}); err != nil {
+	if err := c.l.Settle(c.t.Context(), limits.Settlement{ID: id, Lane: "m"}); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -99,16 +100,16 @@ func TestALostReplyIsChargedOnce(t *testing.T) {
 	onEngines(t, func(t *testing.T, at *cluster.Site) {
 		account, w := rand.Text(), at.Aside()
 		a, b := newCaller(t, w, account), newCaller(t, at, account)
-		a.correct(told(sluice.Requests, 100, 100, 100))
+		a.correct(told(limits.Requests, 100, 100, 100))
 		if r, _ := a.take(1); r.Granted != 1 {
 			t.Fatalf("the first ask: %+v", r)
 		}
 		w.LoseAfter(0)
 		time.AfterFunc(300*time.Millisecond, w.Restore)
-		if r, _ := a.take(3); r.Granted != 3 || r.Marks[2][sluice.Requests] != 4 {
+		if r, _ := a.take(3); r.Granted != 3 || r.Marks[2][limits.Requests] != 4 {
 			t.Errorf("an ask whose reply was lost at first: %+v, want three more charged", r)
 		}
-		if r, _ := b.take(1); r.Granted != 1 || r.Marks[0][sluice.Requests] != 5 {
+		if r, _ := b.take(1); r.Granted != 1 || r.Marks[0][limits.Requests] != 5 {
 			t.Errorf("what another member sees: %+v, want five charged", r)
 		}
 	})
@@ -144,7 +145,7 @@ func TestAnEmptiedEngineGrantsNothingForAWhile(t *testing.T) {
 	onEngines(t, func(t *testing.T, at *cluster.Site) {
 		account := rand.Text()
 		a, b := newCaller(t, at, account), newCaller(t, at, account)
-		a.correct(told(sluice.Requests, 50, 50, 50), slots(5, 0))
+		a.correct(told(limits.Requests, 50, 50, 50), slots(5, 0))
 		if r, _ := a.take(3); r.Granted != 3 {
 			t.Fatalf("three of five slots: %+v", r)
 		}
@@ -158,7 +159,7 @@ func TestAnEmptiedEngineGrantsNothingForAWhile(t *testing.T) {
 		if took := time.Since(began); took < 1900*time.Millisecond {
 			t.Errorf("a new call was granted %v after the engine was emptied", took)
 		}
-		if r, _ := b.take(1); r.Granted != 0 || r.News.Slots.Limit != 5 || r.News.Open != 5 {
+		if r, _ := b.take(1); r.Granted != 0 || r.State.Slots.Limit != 5 || r.State.Open != 5 {
 			t.Errorf("five slots are taken again: %+v", r)
 		}
 	})
@@ -176,18 +177,18 @@ func TestAnEngineThatForgotItsLastWordsIsTold(t *testing.T) {
 	onEngines(t, func(t *testing.T, at *cluster.Site) {
 		account := rand.Text()
 		a := newCaller(t, at, account)
-		a.correct(told(sluice.Requests, 1, 50, 50), slots(8, 0))
+		a.correct(told(limits.Requests, 1, 50, 50), slots(8, 0))
 		a.take(1)
 		state := a.l.Account() + ":lane:m:state"
 		forget := remember(t, at, state)
 		if r, _ := a.take(4); r.Granted != 4 {
 			t.Fatalf("four more: %+v", r)
 		}
-		a.correct(slots(6, 1), sluice.Correction{Lane: "m", Pause: sluice.Pause{Epoch: 3, Left: time.Millisecond}})
+		a.correct(slots(6, 1), limits.Correction{Lane: "m", Pause: limits.Pause{Epoch: 3, Left: time.Millisecond}})
 		a.take(1)
 		forget()
 		r, _ := a.take(1)
-		if r.Granted != 0 || r.News.Slots.Limit != 6 || r.News.Pause.Epoch != 3 {
+		if r.Granted != 0 || r.State.Slots.Limit != 6 || r.State.Pause.Epoch != 3 {
 			t.Errorf("after the engine forgot a change of slots and a pause: %+v", r)
 		}
 		now, err := execute(t, at, "HGET", state, "spent").ToString()
@@ -201,7 +202,7 @@ func TestAnEngineThatForgotWhatWasSpentIsTold(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, at *cluster.Site) {
 		a := newCaller(t, at, rand.Text())
-		a.correct(told(sluice.Requests, 1e-9, 50, 50))
+		a.correct(told(limits.Requests, 1e-9, 50, 50))
 		a.take(1)
 		forget := remember(t, at, a.l.Account()+":lane:m:state")
 		if r, _ := a.take(40); r.Granted != 40 {
@@ -231,9 +232,10 @@ func remember(t *testing.T, at *cluster.Site, key string) (restore func()) {
 	}
 }
 
+// It has its own Redis, because other tests on a shared one would lose the script as well.
 func TestTheScriptIsGivenToAnEngineThatLostIt(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, at *cluster.Site) {
+	test := func(t *testing.T, at *cluster.Site) {
 		a := newCaller(t, at, rand.Text())
 		a.take(1)
 		time.Sleep(5 * time.Second) // one that is as young grants at once
@@ -241,7 +243,9 @@ func TestTheScriptIsGivenToAnEngineThatLostIt(t *testing.T) {
 		if took := a.until(1); took < 1900*time.Millisecond { // it was started anew, maybe, and others have slots
 			t.Errorf("it grants after %v", took)
 		}
-	})
+	}
+	t.Run("memory", func(t *testing.T) { inMemory(t, test) })
+	t.Run("redis", func(t *testing.T) { test(t, cluster.SiteAt(newServer(t).url())) })
 }
 
 func TestKeysOfAnotherVersionAreRefused(t *testing.T) {
@@ -261,7 +265,7 @@ func TestKeysOfAnotherVersionAreRefused(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if r, err := l.Take(ctx, sluice.Asks{Lane: "m", Waiting: 1, Calls: []sluice.Ask{{ID: 9}}}); err == nil {
+		if r, err := l.Take(ctx, limits.Asks{Lane: "m", Waiting: 1, Calls: []limits.Ask{{ID: 9}}}); err == nil {
 			t.Errorf("a ledger of another version granted %+v", r)
 		}
 	})
@@ -281,7 +285,7 @@ func TestWhatIsSettledBeforeCloseIsHeard(t *testing.T) {
 		if r, _ := b.take(1); r.Granted != 1 {
 			t.Errorf("the slot of a member that left: %+v", r)
 		}
-		if err := a.l.Settle(t.Context(), sluice.Settlement{ID: id, Lane: "another"}); !errors.Is(err, cluster.ErrClosed) {
+		if err := a.l.Settle(t.Context(), limits.Settlement{ID: id, Lane: "another"}); !errors.Is(err, cluster.ErrClosed) {
 			t.Errorf("a settlement after Close: %v", err)
 		}
 	})
@@ -310,13 +314,13 @@ func TestAMemberThatLeavesIsWaitedForNoLonger(t *testing.T) {
 func TestADaysBudgetIsWhatTheMembersLastKnewWhenTheEngineWasEmptied(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, at *cluster.Site) {
-		a := &caller{t: t, l: ledger(t, at, rand.Text(), cluster.LedgerConfig{}), cost: sluice.Vector{sluice.RequestsPerDay: 1}}
-		a.correct(told(sluice.RequestsPerDay, 1e-9, 10, 10))
+		a := &caller{t: t, l: ledger(t, at, rand.Text(), cluster.LedgerConfig{}), cost: limits.Vector{limits.RequestsPerDay: 1}}
+		a.correct(told(limits.RequestsPerDay, 1e-9, 10, 10))
 		a.until(4)
 		time.Sleep(100 * time.Millisecond)
 		wipe(t, at, a.l.Account())
 		a.until(6)
-		if r, _ := a.take(1); r.Granted != 0 || r.Bound != sluice.RequestsPerDay {
+		if r, _ := a.take(1); r.Granted != 0 || r.Bound != limits.RequestsPerDay {
 			t.Errorf("an eleventh of a day's ten: %+v", r)
 		}
 	})
@@ -330,7 +334,7 @@ func TestAPauseThatIsToldLateIsNotLonger(t *testing.T) {
 		a.l.Wait(250 * time.Millisecond) // what is under way is as old
 		a.take(1)
 		w.Down(true)
-		a.correct(sluice.Correction{Lane: "m", Pause: sluice.Pause{Epoch: 1, Left: time.Hour}})
+		a.correct(limits.Correction{Lane: "m", Pause: limits.Pause{Epoch: 1, Left: time.Hour}})
 		time.Sleep(1100 * time.Millisecond)
 		w.Restore()
 		if r, _ := a.take(1); r.Granted != 0 || r.Wait > time.Hour-time.Second {
@@ -344,7 +348,7 @@ func TestKeysThatNobodyUsesAreForgotten(t *testing.T) {
 	onEngines(t, func(t *testing.T, at *cluster.Site) {
 		account := rand.Text()
 		a, b := newCaller(t, at, account), newCaller(t, at, account)
-		a.correct(slots(1, 0), told(sluice.Requests, 100, 100, 100), sluice.Correction{Lane: "m", Pause: sluice.Pause{Epoch: 1}})
+		a.correct(slots(1, 0), told(limits.Requests, 100, 100, 100), limits.Correction{Lane: "m", Pause: limits.Pause{Epoch: 1}})
 		a.take(1)
 		b.take(1)
 		keys, err := execute(t, at, "KEYS", a.l.Account()+"*").AsStrSlice()
@@ -368,13 +372,13 @@ func TestAChangeOfSlotsIsHeardHoweverMuchElseIsSaidWhileTheEngineIsGone(t *testi
 		w.Down(true)
 		a.correct(slots(3, 1))
 		for range 3000 {
-			a.correct(told(sluice.Requests, 100, 100, 100))
+			a.correct(told(limits.Requests, 100, 100, 100))
 		}
 		time.Sleep(600 * time.Millisecond) // until it is found to be gone, and tried again
 		w.Restore()
 		a.correct(slots(2, 2))
-		if r, _ := a.take(1); r.News.Slots.Limit != 2 || r.News.Slots.Version != 3 {
-			t.Errorf("after two changes that the engine did not hear at once: %+v", r.News.Slots)
+		if r, _ := a.take(1); r.State.Slots.Limit != 2 || r.State.Slots.Version != 3 {
+			t.Errorf("after two changes that the engine did not hear at once: %+v", r.State.Slots)
 		}
 	})
 }
@@ -387,7 +391,7 @@ func TestAMemberThatFallsSilentLosesItsSlotsAndHasThemAgainWhenItSpeaks(t *testi
 		a.correct(slots(5, 0))
 		_, first := a.take(1)
 		other.until(3)
-		if r, _ := a.take(2); r.Granted != 1 || r.News.Open != 5 {
+		if r, _ := a.take(2); r.Granted != 1 || r.State.Open != 5 {
 			t.Fatalf("beside three slots of another: %+v", r)
 		}
 		far.Hold(true)
@@ -397,7 +401,7 @@ func TestAMemberThatFallsSilentLosesItsSlotsAndHasThemAgainWhenItSpeaks(t *testi
 		far.Hold(false)
 		eventually(t, "the calls of a member that speaks again count", func() bool {
 			r, _ := a.take(1)
-			return r.News.Open == 8
+			return r.State.Open == 8
 		})
 		a.settle(first)
 		if r, _ := a.take(1); r.Granted != 0 {
@@ -424,15 +428,38 @@ func TestTheSlotsOfTheDeadAreBackAlsoWhenTheEnginesClockWasSetBack(t *testing.T)
 		w.Down(true) // it is heard of no more
 		now = now.Add(-time.Hour)
 		m.SetTime(now)
-		if r, _ := b.take(1); r.Granted != 0 || r.News.Open != 1 {
+		if r, _ := b.take(1); r.Granted != 0 || r.State.Open != 1 {
 			t.Fatalf("beside a call that may be open still: %+v", r)
 		}
 		m.SetTime(now.Add(3 * time.Second))
-		b.correct(told(sluice.Requests, 100, 100, 100))
+		b.correct(told(limits.Requests, 100, 100, 100))
 		b.take(1)
 		m.SetTime(now.Add(7 * time.Second))
 		if r, _ := b.take(1); r.Granted != 1 {
 			t.Errorf("a lease after the clock was set back: %+v", r)
 		}
 	})
+}
+
+func TestAKeyOfAnotherTypeIsNamedByItsPrefix(t *testing.T) {
+	for _, key := range []string{":account", ":lane:m:state", ":lane:m:served"} {
+		t.Run(strings.ReplaceAll(key, ":", "_"), func(t *testing.T) {
+			inMemory(t, func(t *testing.T, at *cluster.Site) {
+				var log linesOf
+				c := openAs(t, at, cluster.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				l := c.Ledger("account", cluster.LedgerConfig{})
+				l.Wait(2 * time.Second)
+				t.Cleanup(func() { l.Close() })
+				(&caller{t: t, l: l}).take(1)
+				execute(t, at, "DEL", l.Account()+key)
+				execute(t, at, "SET", l.Account()+key, "of another program")
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				_, _ = l.Take(ctx, limits.Asks{Lane: "m", Waiting: 1, Calls: []limits.Ask{{ID: 9}}})
+				if text := log.String(); strings.Count(text, "{sluice*") != 1 || !strings.Contains(text, "redis://HOST:6379/1") {
+					t.Errorf("the log does not name the prefix once:\n%s", text)
+				}
+			})
+		})
+	}
 }

@@ -12,12 +12,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // gateways is members of one account, each with a network of its own, that have heard of each other.
-func gateways(t *testing.T, at *cluster.Site, n int, fixes ...sluice.Correction) (callers []*caller, wires []*cluster.Site) {
+func gateways(t *testing.T, at *cluster.Site, n int, fixes ...limits.Correction) (callers []*caller, wires []*cluster.Site) {
 	t.Helper()
 	account := rand.Text()
 	for i := range n {
@@ -65,7 +65,7 @@ func (c *caller) grants(long time.Duration) (n int) {
 func TestGatewaysWithoutTheEngineUseAPartOfTheLimit(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, at *cluster.Site) {
-		callers, wires := gateways(t, at, 2, told(sluice.Requests, 100, 100, 100))
+		callers, wires := gateways(t, at, 2, told(limits.Requests, 100, 100, 100))
 		for _, w := range wires {
 			w.Down(true)
 		}
@@ -142,7 +142,7 @@ func TestAGatewayWithoutTheEngineIsToldOfASlotThatItGaveBack(t *testing.T) {
 		callers, wires := gateways(t, at, 1, slots(2, 0))
 		wires[0].Down(true)
 		c, told := callers[0], make(chan string, 10)
-		defer c.l.Watch(func(lane string, _ sluice.News, awake bool) {
+		defer c.l.Watch(func(lane string, _ limits.LaneState, awake bool) {
 			if awake {
 				told <- lane
 			}
@@ -163,10 +163,10 @@ func TestAGatewayWithoutTheEngineIsToldOfASlotThatItGaveBack(t *testing.T) {
 func TestWhatAGatewayGrantedItselfIsChargedOnceWhenTheEngineIsBack(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, at *cluster.Site) {
-		callers, wires := gateways(t, at, 1, told(sluice.Requests, 100, 100, 100), slots(8, 0))
+		callers, wires := gateways(t, at, 1, told(limits.Requests, 100, 100, 100), slots(8, 0))
 		c, w := callers[0], wires[0]
 		r, _ := c.take(1)
-		before := r.Marks[0][sluice.Requests]
+		before := r.Marks[0][limits.Requests]
 		w.Down(true)
 		granted, open := 0, 1
 		for granted < 4 { // of half the slots one is taken
@@ -175,7 +175,7 @@ func TestWhatAGatewayGrantedItselfIsChargedOnceWhenTheEngineIsBack(t *testing.T)
 				time.Sleep(5 * time.Millisecond)
 				continue
 			}
-			if mark := r.Marks[0][sluice.Requests]; mark != before+float64(granted) {
+			if mark := r.Marks[0][limits.Requests]; mark != before+float64(granted) {
 				t.Fatalf("a mark of %v after %v and %d more", mark, before, granted)
 			}
 			if granted <= 2 {
@@ -191,12 +191,12 @@ func TestWhatAGatewayGrantedItselfIsChargedOnceWhenTheEngineIsBack(t *testing.T)
 		deadline := time.Now().Add(patience)
 		var spent string
 		for time.Now().Before(deadline) {
-			if r, _ := c.take(1); r.Granted == 1 && r.News.Slots.Version > 0 { // by the engine: it alone says so
-				if got, want := r.Marks[0][sluice.Requests], before+float64(granted)+1; got < want {
+			if r, _ := c.take(1); r.Granted == 1 && r.State.Slots.Version > 0 { // by the engine: it alone says so
+				if got, want := r.Marks[0][limits.Requests], before+float64(granted)+1; got < want {
 					t.Errorf("the engine knows of %v requests: want %v", got, want)
 				}
-				if r.News.Open != open+1 {
-					t.Errorf("%d calls are open by the engine: want %d, those of before among them", r.News.Open, open+1)
+				if r.State.Open != open+1 {
+					t.Errorf("%d calls are open by the engine: want %d, those of before among them", r.State.Open, open+1)
 				}
 				spent, _ = execute(t, at, "HGET", c.l.Account()+":account", "spent").ToString()
 				break
@@ -215,7 +215,7 @@ func TestWhatAGatewayGrantedItselfIsChargedOnceWhenTheEngineIsBack(t *testing.T)
 func TestAGatewayGoesOnAloneWhenTheEngineIsGoneAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	inMemory(t, func(t *testing.T, at *cluster.Site) {
-		callers, wires := gateways(t, at, 1, told(sluice.Requests, 1000, 1000, 1000))
+		callers, wires := gateways(t, at, 1, told(limits.Requests, 1000, 1000, 1000))
 		c, w := callers[0], wires[0]
 		w.Down(true)
 		for range 5 {
@@ -241,7 +241,7 @@ func TestABatchWaitsForTheEngineAndSaysSoOnce(t *testing.T) {
 		at.Down(true)
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
-		if r, err := l.Take(ctx, sluice.Asks{Lane: "m", Waiting: 1, Calls: []sluice.Ask{{ID: 77}}}); err == nil {
+		if r, err := l.Take(ctx, limits.Asks{Lane: "m", Waiting: 1, Calls: []limits.Ask{{ID: 77}}}); err == nil {
 			t.Errorf("granted without the engine: %+v", r)
 		}
 		at.Down(false)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/internal/wake"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // errLate is a reply that came so late that its permits may be over.
@@ -22,24 +24,36 @@ type lane struct {
 
 	// Guarded by the Ledger's mu:
 	corrections []fix
-	settlements []gate.Settlement
+	settlements []settlement
 	since       time.Time       // when the oldest of them came
 	open        map[uint64]bool // calls that were granted and are not settled
 	renewing    []uint64        // those of them whose leases are being renewed
 	renewed     time.Time
 	outage      *outage // that the engine has still to hear of
 	contended   bool    // somebody waits for slots
-	memory      record
+	memory      memory
+	guarded     [limits.NumDimensions]bool // by a configured limit
+}
+
+// settlement is one, and when it was made: until it is heard, the request's age grows.
+type settlement struct {
+	limits.Settlement
+	at time.Time
+}
+
+func (s settlement) asOf(now time.Time) limits.Settlement {
+	s.Age += now.Sub(s.at)
+	return s.Settlement
 }
 
 // fix is a correction, and when it was made: what it says is left of a pause becomes less until it is heard.
 type fix struct {
-	gate.Correction
+	limits.Correction
 	at time.Time
 }
 
 // asOf is the correction as it is to be said now.
-func (f fix) asOf(now time.Time) gate.Correction {
+func (f fix) asOf(now time.Time) limits.Correction {
 	f.Pause.Left -= now.Sub(f.at)
 	f.Slots.Left -= now.Sub(f.at)
 	return f.Correction
@@ -152,7 +166,7 @@ func (l *Ledger) flush(ctx context.Context, ln *lane) error {
 
 // exchange says what is pending, in as many messages as it takes; asks go with the last. Who calls it has the lane's turn. What
 // was not heard stays pending: saying it twice changes nothing.
-func (l *Ledger) exchange(ctx context.Context, ln *lane, asks *gate.Asks) (gate.Reply, error) {
+func (l *Ledger) exchange(ctx context.Context, ln *lane, asks *limits.Asks) (limits.Reply, error) {
 	for {
 		m, more := l.compose(ln)
 		if !more && asks != nil {
@@ -161,14 +175,14 @@ func (l *Ledger) exchange(ctx context.Context, ln *lane, asks *gate.Asks) (gate.
 		began := time.Now()
 		a, err := l.send(ctx, ln, m)
 		if err != nil {
-			return gate.Reply{}, err
+			return limits.Reply{}, err
 		}
 		// Also by a clock that runs while a host sleeps.
 		late := max(time.Since(began), time.Now().Round(0).Sub(began.Round(0))) > oldestReply
 		l.hear(ln, m, a, began, late)
 		switch {
 		case late:
-			return gate.Reply{}, errLate
+			return limits.Reply{}, errLate
 		case !more:
 			return a.Reply, nil
 		}
@@ -189,8 +203,13 @@ func (l *Ledger) compose(ln *lane) (m *message, more bool) {
 	}
 	l.sent++
 	m = &message{number: l.sent, outage: l.confessLocked(ln), member: l.member, account: l.account, lane: ln.name,
-		knows: ln.memory, knowsAll: l.memory,
-		settlements: first(ln.settlements), renewed: first(ln.renewing)}
+		knows: ln.memory.record, knowsAll: l.memory.record, renewed: first(ln.renewing)}
+	for d := range m.guarded {
+		m.guarded[d] = ln.guarded[d] || l.guarded[d]
+	}
+	for _, s := range first(ln.settlements) {
+		m.settlements = append(m.settlements, s.asOf(now))
+	}
 	for _, f := range first(ln.corrections) {
 		m.corrections = append(m.corrections, f.asOf(now))
 	}
@@ -215,7 +234,7 @@ func (l *Ledger) thinLocked(ln *lane) {
 	}
 	kept := ln.corrections[:0]
 	for i, f := range ln.corrections {
-		if over == 0 || f.Dimension == gate.AnyDimension || f.Dimension == gate.Concurrency {
+		if over == 0 || f.Dimension == limits.AnyDimension || f.Dimension == limits.Concurrency {
 			kept = append(kept, f)
 			continue
 		}
@@ -250,7 +269,8 @@ func (l *Ledger) hear(ln *lane, m *message, a *answer, began time.Time, late boo
 	}
 	for _, ask := range m.asks[:a.Granted] {
 		if late { // others may have been given its slot
-			ln.settlements = append(ln.settlements, gate.Settlement{ID: ask.ID, Lane: ln.name, Refund: ask.Cost})
+			s := limits.Settlement{ID: ask.ID, Lane: ln.name, Refund: ask.Cost, Guarded: sum(limits.Vector{}, ask.Guarded, -1)}
+			ln.settlements = append(ln.settlements, settlement{s, began})
 			continue
 		}
 		if len(ln.open) == 0 {
@@ -258,13 +278,19 @@ func (l *Ledger) hear(ln *lane, m *message, a *answer, began time.Time, late boo
 		}
 		ln.open[ask.ID] = true
 	}
-	ln.memory, ln.contended, l.said, l.seen = a.lane, a.contended, began, a.standing
+	ln.contended, l.said, l.seen = a.contended, began, a.standing
+	if ln.memory.remember(a.lane, time.Now()); a.lane[fieldGuards] != "" {
+		ln.guarded = ln.memory.guarded()
+	}
 	if m.number > l.recalled {
-		l.memory, l.recalled = a.account, m.number
+		l.recalled = m.number
+		if l.memory.remember(a.account, time.Now()); a.account[fieldGuards] != "" {
+			l.guarded = l.memory.guarded()
+		}
 	}
 	l.mu.Unlock()
-	poke(ln.pokes) // to look at what is due now
+	wake.Up(ln.pokes) // to look at what is due now
 	if len(m.asks) == 0 {
-		l.tell(ln.name, a.News, a.awake == l.member)
+		l.tell(ln.name, a.State, a.awake == l.member)
 	}
 }

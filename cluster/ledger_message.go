@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // message is all that a member says at one time. Its order is that of ledger.lua.
@@ -24,19 +24,27 @@ type message struct {
 	recall   bool // the engine wants to know all that the member does
 	outage   *outage
 
-	corrections []gate.Correction
+	corrections []limits.Correction
 	renewed     []uint64
-	settlements []gate.Settlement
+	settlements []limits.Settlement
 	waiting     int
-	asks        []gate.Ask
+	asks        []limits.Ask
+	guarded     [limits.NumDimensions]bool // by a configured limit
 }
 
 // outage is what a member granted by itself while the engine was gone, of a lane.
 type outage struct {
 	number  int
-	owed    gate.Vector // the part that has not flowed in again,
-	owedAll gate.Vector // and of that of all lanes, if they have a limit together
-	spent   gate.Vector
+	owed    limits.Vector // the part that has not flowed in again,
+	owedAll limits.Vector // and of that of all lanes, if they have a limit together
+	spent   limits.Vector
+	sent    []sentAlone // in the last minute: the amounts that configured limits count
+}
+
+// sentAlone is an amount that was sent at an instant.
+type sentAlone struct {
+	at      time.Time
+	guarded limits.Vector
 }
 
 // The fields of a record, as the engine has them.
@@ -46,10 +54,11 @@ const (
 	fieldSlots
 	fieldPause
 	fieldBudget // and those after it: from requests to tokens per day
-	numFields   = fieldBudget + int(gate.NumDimensions-gate.Requests)
+	fieldGuards = fieldBudget + int(limits.NumDimensions-limits.Requests)
+	numFields   = fieldGuards + 1
 )
 
-var _ = [1]struct{}{}[numFields-10] // ledger.lua has as many
+var _ = [1]struct{}{}[numFields-11] // ledger.lua has as many
 
 // record is what a member remembers of a lane, or of all together: the fields as it was told them.
 type record [numFields]string
@@ -69,9 +78,10 @@ func leading(field string) string {
 // fieldNames are the fields' names in the engine.
 func fieldNames() [numFields]string {
 	names := [numFields]string{"generation", "spent", "slots", "pause"}
-	for i := fieldBudget; i < numFields; i++ {
+	for i := fieldBudget; i < fieldGuards; i++ {
 		names[i] = "b" + strconv.Itoa(i-fieldBudget+1)
 	}
+	names[fieldGuards] = "guards"
 	return names
 }
 
@@ -80,12 +90,12 @@ func (m *message) args() []string {
 	a := words{ledgerFormat, m.member, m.lane, m.account + ":news", m.account + ":wake:"}
 	a.flag(m.anew)
 	for _, r := range []*record{&m.knows, &m.knowsAll} {
-		a.add(r[fieldGeneration], r[fieldSpent], r.version(), r.epoch())
+		a.add(r[fieldGeneration], r[fieldSpent], r.version(), r.epoch(), r.guardsAt())
 	}
 	for _, r := range []*record{&m.knows, &m.knowsAll} {
 		a.recall(r, m.recall)
 	}
-	a.outage(m.outage)
+	a.outage(m)
 	a.count(len(m.corrections))
 	for i := range m.corrections {
 		a.correction(&m.corrections[i])
@@ -96,15 +106,24 @@ func (m *message) args() []string {
 	}
 	a.count(len(m.settlements))
 	for i := range m.settlements {
-		a.settlement(&m.settlements[i])
+		a.settlement(&m.settlements[i], m.counted(m.settlements[i].Guarded))
 	}
 	a.count(m.waiting)
 	a.count(len(m.asks))
 	for i := range m.asks {
-		a.id(m.asks[i].ID)
-		a.add(vectorText(&m.asks[i].Cost))
+		a.ask(&m.asks[i], m.counted(m.asks[i].Guarded))
 	}
 	return a
+}
+
+// counted leaves the amounts that a configured limit counts.
+func (m *message) counted(v limits.Vector) limits.Vector {
+	for d := range v {
+		if !m.guarded[d] {
+			v[d] = 0
+		}
+	}
+	return v
 }
 
 // words are the script's arguments.
@@ -128,36 +147,65 @@ func (w *words) recall(r *record, recall bool) {
 	}
 }
 
-func (w *words) outage(o *outage) {
+func (w *words) outage(m *message) {
+	o := m.outage
 	if o == nil {
 		w.add("", "", "", "")
+		w.count(0)
 		return
 	}
 	w.add(strconv.Itoa(o.number), vectorText(&o.owed), vectorText(&o.owedAll), vectorText(&o.spent))
+	now := time.Now()
+	sent := make([]sentAlone, 0, len(o.sent))
+	for _, s := range o.sent {
+		if s.guarded = m.counted(s.guarded); s.guarded != (limits.Vector{}) {
+			sent = append(sent, s)
+		}
+	}
+	w.count(len(sent))
+	for i := range sent {
+		w.add(numbersText(micros(max(0, now.Sub(sent[i].at)))), vectorText(&sent[i].guarded))
+	}
 }
 
-func (w *words) correction(c *gate.Correction) {
+func (w *words) correction(c *limits.Correction) {
 	w.flag(c.Account)
 	w.count(int(c.Dimension))
 	switch s := &c.Slots; c.Dimension {
-	case gate.AnyDimension:
+	case limits.AnyDimension:
 		w.add(numbersText(float64(c.Pause.Epoch), micros(c.Pause.Left), float64(c.Pause.Cause)))
-	case gate.Concurrency:
+	case limits.Concurrency:
 		refused := 0.0
 		if s.Refused {
 			refused = 1
 		}
 		w.add(numbersText(float64(s.Version), s.Limit, float64(s.Bad), refused, micros(s.Hold), micros(s.Left)))
 	default:
-		w.add(numbersText(c.Mark, c.Lo, c.Hi, c.Rate, c.Cap, c.Start))
+		w.add(numbersText(c.Mark, c.Lo, c.Hi, c.Rate, c.Cap, c.Start, c.Limit, c.Burst))
 	}
 }
 
-func (w *words) settlement(s *gate.Settlement) {
+// ask is a request that wants its cost, and the amounts that configured limits count for it where they differ.
+func (w *words) ask(a *limits.Ask, guarded limits.Vector) {
+	w.id(a.ID)
+	text := vectorText(&a.Cost)
+	for d, amount := range guarded {
+		if amount != 0 && amount != a.Cost[d] {
+			text += " | " + vectorText(&guarded)
+			break
+		}
+	}
+	w.add(text)
+}
+
+func (w *words) settlement(s *limits.Settlement, guarded limits.Vector) {
 	w.id(s.ID)
 	text := flag(s.Proven) + " " + flag(s.Open)
-	if s.Refund != (gate.Vector{}) {
+	if s.Refund != (limits.Vector{}) || guarded != (limits.Vector{}) {
 		text += " " + vectorText(&s.Refund)
+	}
+	if guarded != (limits.Vector{}) {
+		text += " " + numbersText(micros(s.Age)) + " " + vectorText(&guarded)
 	}
 	w.add(text)
 }
@@ -171,7 +219,7 @@ func flag(b bool) string {
 }
 
 // vectorText writes the amounts of a vector, from requests to tokens per day.
-func vectorText(v *gate.Vector) string { return numbersText(v[gate.Requests:]...) }
+func vectorText(v *limits.Vector) string { return numbersText(v[limits.Requests:]...) }
 
 // numbersText writes numbers so that reading them gives the same. The engine has no word for infinity.
 func numbersText(numbers ...float64) string {
@@ -235,7 +283,7 @@ func (l *Ledger) eval(ctx context.Context, keys []string, m *message) ([]string,
 
 // answer is a Reply with what only the Ledger needs.
 type answer struct {
-	gate.Reply
+	limits.Reply
 	lane, account record
 	at            float64 // of the engine, in microseconds
 	awake         string  // whose turn it is, if somebody's is
@@ -264,27 +312,30 @@ func readAnswer(s []string, m *message) (*answer, error) {
 	}
 	a := &answer{at: head[1], awake: s[9], contended: head[10] == 1, standing: standing{int(head[11]), int(head[12])},
 		lane: record(s[answerHead : answerHead+numFields]), account: record(s[answerHead+numFields:])}
-	a.Granted, a.Wait, a.Bound = min(int(head[2]), len(m.asks)), fromMicros(head[3]), gate.Dimension(head[4])
+	a.Granted, a.Wait, a.Bound = min(int(head[2]), len(m.asks)), fromMicros(head[3]), limits.Dimension(head[4])
 	if a.Granted > 0 {
 		_, before, _ := strings.Cut(s[7], " ") // the instant is no matter
 		a.Before = readVector(before)
 		a.Marks = marks(readVector(s[6]), s[5], m.asks[:a.Granted])
 	}
-	a.News = readNews(&a.lane, head[1])
-	a.News.Open = int(head[8])
+	if len(m.asks) > 0 {
+		a.Levels = a.lane.levels(head[1])
+	}
+	a.State = readState(&a.lane, head[1])
+	a.State.Open = int(head[8])
 	return a, nil
 }
 
 // marks adds up what the granted asks spent. Those of them that were held before spent nothing.
-func marks(spent gate.Vector, held string, granted []gate.Ask) []gate.Vector {
+func marks(spent limits.Vector, held string, granted []limits.Ask) []limits.Vector {
 	again := make(map[string]bool)
 	for _, at := range strings.Fields(held) {
 		again[at] = true
 	}
-	out := make([]gate.Vector, len(granted))
+	out := make([]limits.Vector, len(granted))
 	for i := range granted {
 		if len(again) == 0 || !again[strconv.Itoa(i+1)] {
-			for d := gate.Requests; d < gate.NumDimensions; d++ {
+			for d := limits.Requests; d < limits.NumDimensions; d++ {
 				spent[d] += granted[i].Cost[d]
 			}
 		}
@@ -293,13 +344,13 @@ func marks(spent gate.Vector, held string, granted []gate.Ask) []gate.Vector {
 	return out
 }
 
-// readNews reads the slots and the pause of a record at an instant of the engine's.
-func readNews(r *record, now float64) gate.News {
+// readState reads the slots and the pause of a record at an instant of the engine's.
+func readState(r *record, now float64) limits.LaneState {
 	slots, pause := readNumbers(r[fieldSlots]), readNumbers(r[fieldPause])
-	n := gate.News{
-		Slots: gate.SlotLimit{Version: uint64(slots[0]), Limit: slots[1], Bad: int(slots[2]), Refused: slots[3] == 1,
+	n := limits.LaneState{
+		Slots: limits.SlotLimit{Version: uint64(slots[0]), Limit: slots[1], Bad: int(slots[2]), Refused: slots[3] == 1,
 			Hold: fromMicros(slots[4]), Left: max(0, fromMicros(slots[5]-now))},
-		Pause: gate.Pause{Epoch: uint64(pause[0]), Probing: pause[1] == 1, Ramp: int(pause[2]), Cause: gate.Kind(pause[3]),
+		Pause: limits.Pause{Epoch: uint64(pause[0]), Probing: pause[1] == 1, Ramp: int(pause[2]), Cause: limits.Kind(pause[3]),
 			Left: max(0, fromMicros(pause[4]-now))},
 	}
 	if n.Pause.Probing {
@@ -309,7 +360,7 @@ func readNews(r *record, now float64) gate.News {
 }
 
 // readNumbers reads up to six numbers. A number that is missing or not finite is 0.
-func readNumbers(text string) (out [gate.NumDimensions - gate.Requests]float64) {
+func readNumbers(text string) (out [limits.NumDimensions - limits.Requests]float64) {
 	for i, part := range strings.Fields(text) {
 		if n, err := strconv.ParseFloat(part, 64); i < len(out) && err == nil && !math.IsNaN(n) && !math.IsInf(n, 0) {
 			out[i] = n
@@ -318,8 +369,8 @@ func readNumbers(text string) (out [gate.NumDimensions - gate.Requests]float64) 
 	return out
 }
 
-func readVector(text string) (v gate.Vector) {
+func readVector(text string) (v limits.Vector) {
 	numbers := readNumbers(text)
-	copy(v[gate.Requests:], numbers[:])
+	copy(v[limits.Requests:], numbers[:])
 	return v
 }

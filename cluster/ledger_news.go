@@ -4,23 +4,24 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/internal/wake"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // listen has the engine say when a lane should ask, and when one pauses, until the Ledger closes. What is missed while the
 // connection is gone is learned by asking.
 func (l *Ledger) listen() {
-	wake, news := l.account+":wake:"+l.member, l.account+":news"
-	for backoff := firstBackoff; l.ctx.Err() == nil; backoff = min(2*backoff, lastBackoff) {
-		_ = l.client.listen(l.ctx, []string{wake, news}, func() {}, func(channel, message string) {
-			backoff = firstBackoff
-			if channel == wake {
-				l.tell(message, gate.News{}, true)
+	mine, news := l.account+":wake:"+l.member, l.account+":news"
+	for backoff := (wake.Backoff{Min: firstBackoff, Max: lastBackoff}); l.ctx.Err() == nil; {
+		_ = l.client.listen(l.ctx, []string{mine, news}, func() {}, func(channel, message string) {
+			backoff.Reset()
+			if channel == mine {
+				l.tell(message, limits.LaneState{}, true)
 			} else {
 				l.told(message)
 			}
 		})
-		_ = sleep(l.ctx, backoff)
+		_ = wake.In(l.ctx, backoff.Next(), nil)
 	}
 }
 
@@ -38,5 +39,5 @@ func (l *Ledger) told(text string) {
 	}
 	var r record
 	r[fieldPause] = strings.Join(parts[:pauseNumbers-1], " ")
-	l.tell(parts[pauseNumbers], readNews(&r, now), false)
+	l.tell(parts[pauseNumbers], readState(&r, now), false)
 }

@@ -7,15 +7,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 func TestSlotsAreNotGrantedTwiceByAnEngineThatCameBackWithoutItsLastWords(t *testing.T) {
 	t.Parallel()
 	m, account := newServer(t), rand.Text()
 	a, b := newCaller(t, cluster.SiteAt(m.url()), account), newCaller(t, cluster.SiteAt(m.url()), account)
-	a.correct(slots(5, 0), told(sluice.Requests, 1000, 1000, 1000))
+	a.correct(slots(5, 0), told(limits.Requests, 1000, 1000, 1000))
 	a.until(2)
 	m.do("SAVE")
 	b.until(3)
@@ -29,7 +29,7 @@ func TestSlotsAreNotGrantedTwiceByAnEngineThatCameBackWithoutItsLastWords(t *tes
 		}
 		time.Sleep(min(r.Wait, 50*time.Millisecond))
 	}
-	if r, _ := a.take(1); r.News.Open != 5 {
-		t.Errorf("%d calls are open by the engine that came back: want 5", r.News.Open)
+	if r, _ := a.take(1); r.State.Open != 5 {
+		t.Errorf("%d calls are open by the engine that came back: want 5", r.State.Open)
 	}
 }

@@ -3,8 +3,10 @@
 --
 -- All time is the engine's, in microseconds. Vectors have the amounts of the dimensions from requests to tokens per day;
 -- numbers are written so that reading them gives the same.
+--
+-- Its first line is written by ledger.go: FORMAT is the version of the keys, another one is refused; DIMENSIONS is the number of
+-- budgets; from the dimension DAILY on, budgets are a day's.
 
-local FORMAT    = '1'     -- of the keys; another one is refused
 local LEASE     = 6e6     -- a slot is its member's for so long; a member that says nothing for so long is gone
 local HEARTBEAT = 2e6     -- a slot is renewed so often; nothing is granted for so long after the engine has lost something
 local SLOT_WAIT = 1e6     -- who waits for a slot asks again so late at the latest: it is woken before
@@ -18,8 +20,13 @@ local BEGINNING = 250e3   -- members that begin together do so within this
 local SETBACK   = 1e6     -- from so much on a clock that goes back matters
 local GRAIN     = 50e3    -- what was spent before is known to so much
 local KEPT      = 172800  -- seconds: what nobody uses for two days is forgotten
-local DAILY     = 5       -- from this dimension on, budgets are a day's
-local DIMENSIONS = 6
+local GUARDS, PARTS_OF = {}, {} -- the fields of guards, of dimensions whose limits refer to a minute, and of the older parts of their windows
+for d = 1, DAILY - 1 do GUARDS[d], PARTS_OF[d] = 'g' .. d, 'q' .. d end
+local MINUTE = 60e6
+local PART = 250e3        -- the length of a part of a guard's window
+local KEPT_PARTS = 242    -- parts that an amount stays: a minute, the part in which it began, and one as grants take time to arrive
+local BACK = {1, 0, 2, 3} -- gate's guardBack
+local REMEMBERED = 4      -- members are told the content of guards so many parts after they were told last
 local ANY, CONCURRENCY = '0', '1' -- gate.AnyDimension, gate.Concurrency; budgets begin at 2
 
 local LEASES, PROBES, WAITING, ORDER, IDLE, SERVED = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
@@ -39,6 +46,7 @@ end
 
 local function text(x) return string.format('%.17g', x) end
 
+local nowpart = math.floor(now / PART)
 local nowtext, leaseends = text(now), text(now + LEASE)
 
 -- number reads a number: tonumber does not know exponents everywhere.
@@ -91,6 +99,158 @@ local function remove(key, names)
   end
 end
 
+-- Guards. One keeps a configured limit: see gate's guard. n is the limit per minute, and size that of a bucket (0: a sliding window).
+-- A bucket has a level, the instant at of it, and since, its first use. A window has the sum of the amounts of all its parts, the
+-- amount of the newest part, and in older, as text, those of older parts, the oldest first: " part:amount part:amount". So a grant
+-- changes only the head, and older is read as far as is needed.
+
+local function guardof(head, older)
+  local h = six(head)
+  if h[2] > 0 then return {n = h[1], size = h[2], since = h[3], at = h[4], level = h[5]} end
+  return {n = h[1], size = 0, part = h[4], amount = h[5], sum = h[6], older = older}
+end
+
+local function headof(g)
+  if g.size > 0 then return join({g.n, g.size, g.since, g.at, g.level, 0}) end
+  return join({g.n, 0, 0, g.part, g.amount, g.sum})
+end
+
+-- renew forgets the parts that have left the window.
+local function renew(g)
+  if g.size > 0 then
+    if g.since == 0 then g.since, g.at = now, now end
+    if now > g.at then g.level = math.min(g.size, g.level + (now - g.at) / MINUTE * g.n) end
+    g.at, g.new = now, true
+    return
+  end
+  if g.part > nowpart + SETBACK / PART then -- the clock was set back
+    local by = g.part - nowpart
+    g.older = string.gsub(g.older, '(%d+):', function(part) return text(part - by) .. ':' end)
+    g.part, g.new, g.oldernew = nowpart, true, true
+  end
+  if g.part >= nowpart then return end
+  if g.amount ~= 0 then
+    g.older, g.amount, g.oldernew = g.older .. ' ' .. text(g.part) .. ':' .. text(g.amount), 0, true
+  end
+  g.part, g.new = nowpart, true
+  local from = nil
+  for part, amount, past in string.gmatch(g.older, '(%d+):(%S+)()') do
+    if part + 0 > nowpart - KEPT_PARTS then break end
+    g.sum, from = g.sum - amount, past
+  end
+  if from then g.older, g.oldernew = string.sub(g.older, from), true end
+  if g.older == '' then g.sum = 0 end
+end
+
+-- guardwait is how long until a guard has room for an amount.
+local function guardwait(g, amount)
+  renew(g)
+  if g.size > 0 then return math.max(0, (math.min(amount, g.size) - g.level - 1e-9) * MINUTE / g.n) end
+  local over = g.sum + math.min(amount, g.n) - g.n - 1e-9
+  if over <= 0 then return 0 end
+  for part, had in string.gmatch(g.older, '(%d+):(%S+)') do
+    over = over - had
+    if over <= 0 then return (part + KEPT_PARTS) * PART - now end
+  end
+  if over <= g.amount then return (g.part + KEPT_PARTS) * PART - now end
+  return 0
+end
+
+-- move adds an amount to a part of the window, which is not below zero then, and returns what was added.
+local function move(g, part, amount)
+  if part <= g.part - KEPT_PARTS or part > g.part then return 0 end
+  if part == g.part then
+    amount = math.max(amount, -g.amount)
+    g.amount, g.sum, g.new = g.amount + amount, g.sum + amount, true
+    return amount
+  end
+  local key = ' ' .. text(part) .. ':'
+  local from = math.max(1, #g.older - 40 * (g.part - part)) -- an entry has less than 40 characters
+  local first, last = string.find(g.older, key, from, true)
+  local past, had = nil, 0
+  if first then
+    had, past = string.match(g.older, '^(%S+)()', last + 1)
+  elseif amount <= 0 then
+    return 0
+  else
+    first = #g.older + 1
+    for before, other in string.gmatch(g.older, '()%s(%d+):') do
+      if other + 0 > part then
+        first = before
+        break
+      end
+    end
+    past = first
+  end
+  amount = math.max(amount, -had)
+  local entry = had + amount ~= 0 and key .. text(had + amount) or ''
+  g.older = string.sub(g.older, 1, first - 1) .. entry .. string.sub(g.older, past)
+  g.sum, g.new, g.oldernew = g.sum + amount, true, true
+  return amount
+end
+
+-- count adds an amount that was sent at an instant.
+local function count(g, sent, amount)
+  renew(g)
+  if g.size > 0 then
+    if sent >= g.since then g.level = math.min(g.size, g.level - amount) end
+    return
+  end
+  local part = math.min(math.floor(sent / PART), g.part)
+  if amount > 0 then
+    move(g, part, amount)
+    return
+  end
+  for i = 1, #BACK do
+    if amount == 0 then break end
+    amount = amount - move(g, part - BACK[i], amount)
+  end
+end
+
+-- guard has a record's guards count amounts that were sent at an instant.
+local function guard(r, sent, amounts)
+  for d, g in pairs(r.guards) do
+    if amounts[d] ~= 0 then count(g, sent, amounts[d]) end
+  end
+end
+
+-- guarded is how long until a record's guards have room for amounts, and the dimension that says so.
+local function guarded(r, amounts)
+  local longest, bound = 0, 0
+  for d = 1, #GUARDS do
+    local g = r.guards[d]
+    if g and amounts[d] > 0 then
+      local wait = guardwait(g, amounts[d])
+      if wait > longest then longest, bound = wait, d + 1 end
+    end
+  end
+  return longest, bound
+end
+
+-- configure has a limit per minute be kept; 0 is none. burst is the size of a bucket in seconds of refill; 0 is a sliding window.
+local function configure(r, d, n, burst)
+  if d > #GUARDS then return end
+  local g, size = r.guards and r.guards[d], burst > 0 and math.max(1, n * burst / 60) or 0
+  if n == 0 then
+    if g then r.guards[d] = nil end
+  elseif not g or (g.size > 0) ~= (size > 0) then
+    r.guards = r.guards or {}
+    r.guards[d] = {n = n, size = size, since = 0, at = 0, level = size, part = nowpart, amount = 0, sum = 0, older = '', new = true, oldernew = true}
+  elseif g.n ~= n or g.size ~= size then
+    if size > 0 then g.level = g.level + math.min(0, size - g.size) end
+    g.n, g.size, g.new = n, size, true
+  end
+end
+
+-- contentof is all that a record's guards hold, as members are to remember it: when that was, what had been spent, and the guards.
+local function contentof(r)
+  local lines = {text(nowpart), join(r.spent)}
+  for d, g in pairs(r.guards) do
+    lines[#lines + 1] = d .. ' ' .. headof(g) .. '|' .. (g.older or '')
+  end
+  return table.concat(lines, '\n')
+end
+
 -- A record is the lane's hash, or that of all lanes of the account together. In r.f is the text of its fields.
 
 local function load(key, leases)
@@ -103,6 +263,13 @@ local function load(key, leases)
     if b then
       local level, at, rate, cap = string.match(b, '(%S+) (%S+) (%S+) (%S+)')
       r.budgets[d] = {level = level + 0, at = at + 0, rate = rate + 0, cap = cap + 0}
+    end
+  end
+  for d = 1, #GUARDS do
+    local head = f[GUARDS[d]]
+    if head then
+      r.guards = r.guards or {}
+      r.guards[d] = guardof(head, f[PARTS_OF[d]] or '')
     end
   end
   local s, p = vector(f.slots), vector(f.pause)
@@ -142,6 +309,14 @@ local function save(r)
     put('last', r.last)
   end
   if r.first then put('first', r.first) end
+  if r.guards then
+    for d = 1, #GUARDS do
+      local g = r.guards[d]
+      if g and g.new then put(GUARDS[d], headof(g)) end
+      if g and g.oldernew then put(PARTS_OF[d], g.older or '') end
+      if not g and f[GUARDS[d]] then call('HDEL', r.key, GUARDS[d], PARTS_OF[d]) end
+    end
+  end
   if r.restored then put('restored', r.restored) end
   if r.hold > 0 then put('hold', text(r.hold)) end
   if #changed > 0 then call('HSET', r.key, unpack(changed)) end
@@ -227,6 +402,26 @@ local function restorebudget(r, d, m, first)
     b.level = math.min(b.level, m[1])
   end
   b.at, b.new = now, true
+end
+
+-- restoreguards takes over the guards of a member that remembers later grants than Redis does. It knows their content up to a second
+-- before its last reply, and what was spent since, which is taken to be sent now. So a configured limit holds as well when Redis has
+-- lost something: exactly for requests, and for tokens but for what requests of that second reserve beyond their cost. Only a grant
+-- whose reply no member got is forgotten.
+local function restoreguards(r, spent, memory)
+  local had, content = string.match(memory.guards or '', '^[^\n]+\n([^\n]+)\n(.*)$')
+  if not had then return end
+  had = vector(had)
+  for d, head, older in string.gmatch(content, '(%d) ([^|\n]+)|([^\n]*)') do
+    d = d + 0
+    if not (r.guards and r.guards[d]) or spent[d] > r.spent[d] then
+      local g = guardof(head, older)
+      r.guards = r.guards or {}
+      r.guards[d] = g
+      if spent[d] > had[d] then count(g, now, spent[d] - had[d]) end
+      g.new, g.oldernew = true, true
+    end
+  end
 end
 
 -- restore gives a record back what the member remembers of it: name and text of fields.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 const (
@@ -103,7 +104,7 @@ func (c *Cluster) Join(account string) (leave func()) {
 	m.accounts[account]++
 	delete(m.left, account)
 	m.mu.Unlock()
-	poke(m.wake)
+	wake.Up(m.wake)
 	return sync.OnceFunc(func() {
 		m.mu.Lock()
 		if m.accounts[account]--; m.accounts[account] <= 0 {
@@ -111,7 +112,7 @@ func (c *Cluster) Join(account string) (leave func()) {
 			m.left[account] = true
 		}
 		m.mu.Unlock()
-		poke(m.wake)
+		wake.Up(m.wake)
 	})
 }
 

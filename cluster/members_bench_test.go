@@ -120,7 +120,7 @@ func (m *member) caller(ctx context.Context, done func(waited time.Duration, ref
 	must(err)
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}
 	return func() {
-		p, waited, err := s.AcquireTimed(ctx, sluice.Call{Lane: "m"})
+		p, err := s.Acquire(ctx, sluice.Call{Lane: "m"})
 		if err != nil {
 			return
 		}
@@ -134,7 +134,7 @@ func (m *member) caller(ctx context.Context, done func(waited time.Duration, ref
 		if resp.StatusCode == http.StatusTooManyRequests {
 			o.Kind = sluice.RateLimit
 		}
-		done(waited, o.Kind != sluice.OK)
+		done(p.Waited(), o.Kind != sluice.OK)
 		p.Release(o)
 	}
 }

@@ -50,6 +50,8 @@ type Task struct {
 
 	// Job is what the task belongs to. A collector leaves it alone.
 	Job *Job
+
+	turn int // number of the answer by which a Worker got it
 }
 
 // Job is what a worker knows of a batch.
@@ -78,6 +80,9 @@ var ErrFenced = errors.New("another collector has taken over this job")
 // ErrOtherInput is returned by Collect for a job that was begun with another JobConfig.Input, never finished, and of which the engine
 // still has tasks or results.
 var ErrOtherInput = errors.New("the job was begun with another input: finish it, or take another name")
+
+// ErrNoWorkers ends a run whose last worker stopped for a cause, such as a key that was rejected.
+var ErrNoWorkers = errors.New("every worker has stopped")
 
 // ErrClosed is returned by a Ledger, Collector or Worker that is closed, also to who waited at it by then.
 var ErrClosed = errors.New("closed")

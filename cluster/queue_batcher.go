@@ -3,7 +3,8 @@ package cluster
 import (
 	"context"
 	"sync"
-	"time"
+
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // batcher gathers what many hand in while the batch before is on its way, so that batches grow with the load by themselves and
@@ -34,7 +35,7 @@ func (b *batcher[T]) put(items ...T) bool {
 	}
 	b.items = append(b.items, items...)
 	b.mu.Unlock()
-	poke(b.kick)
+	wake.Up(b.kick)
 	return true
 }
 
@@ -43,7 +44,7 @@ func (b *batcher[T]) close() {
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
-	poke(b.kick)
+	wake.Up(b.kick)
 }
 
 // run has batches flushed, one at a time, until the context ends, or until nothing is left after close.
@@ -109,22 +110,4 @@ func (b *batcher[T]) next() (batch []T, end bool) {
 		b.items = nil
 	}
 	return batch, false
-}
-
-// sleep waits for d. It returns the cause if ctx ends before.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// poke wakes whoever waits at a channel of one place; once is enough.
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

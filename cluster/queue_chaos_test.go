@@ -134,7 +134,7 @@ func (c *chaos) collect(ctx context.Context, at *cluster.Site) {
 			return
 		}
 		c.record(o)
-		if c.chance(950) { // a word that gets lost
+		if c.chance(980) { // a word that gets lost, of which as many as the window would stop the workers
 			k.Recorded(o.Number)
 		}
 		if count++; count == len(left) {

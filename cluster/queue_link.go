@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // Waits between attempts at an engine that does not answer, and the longest attempt: in callTimeout the largest batch of payloads
@@ -49,7 +51,7 @@ func (l *link) persist(ctx context.Context, ask func(context.Context) error) err
 }
 
 func (l *link) insist(ctx context.Context, writes bool, ask func(context.Context) error) error {
-	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+	for wait := (wake.Backoff{Min: firstRetry, Max: lastRetry}); ; {
 		attempt, cancel := context.WithTimeout(ctx, callTimeout)
 		err := ask(attempt)
 		cancel()
@@ -64,7 +66,7 @@ func (l *link) insist(ctx context.Context, writes bool, ask func(context.Context
 			return l.at.refused(ctx, err)
 		}
 		l.lost(ctx, err)
-		if err := sleep(ctx, wait); err != nil {
+		if err := wake.In(ctx, wait.Next(), nil); err != nil {
 			return err
 		}
 	}

@@ -311,25 +311,6 @@ func TestStatusTellsWhoDoesWhat(t *testing.T) {
 	})
 }
 
-func TestTheBytesOfResultsThatAreRecordedCountNoMore(t *testing.T) {
-	onEngines(t, func(t *testing.T, at *cluster.Site) {
-		c := open(t, at)
-		k := collect(t, c, cluster.JobConfig{Name: t.Name()})
-		w := work(t, c, t.Name())
-		for n, payload := range []string{"first", "two"} {
-			add(t, k, int64(n))
-			complete(t, w, next(t, w), payload)
-			outcomes(t, k, 1)
-		}
-		k.Recorded(0)
-		eventually(t, "one is left", func() bool { return status(t, c, t.Name()).Results == 1 })
-		got, err := execute(t, at, "HGET", cluster.KeysOf(t.Name())[0], "bytes").ToString()
-		if err != nil || got != "3" {
-			t.Errorf("results have %s bytes, %v, want 3", got, err)
-		}
-	})
-}
-
 // A batch of results that are all empty, as poison is, takes nothing off the bytes.
 func TestEmptyResultsAreRemovedWhenRecorded(t *testing.T) {
 	onEngines(t, func(t *testing.T, at *cluster.Site) {

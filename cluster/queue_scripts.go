@@ -4,7 +4,8 @@ package cluster
 //
 //	job      hash: v, name, input, settings, window; owner, token, until, host, pid of the collector; seq, which every write
 //	         of a collector raises; parked, bytes (of the results there), done, poisoned, repeated, rebuilt; finished; seen (when
-//	         a worker last spoke), grace (until when nobody is taken for dead)
+//	         a worker last spoke), grace (until when nobody is taken for dead), stopped (why a worker stopped, if none has
+//	         given a sign of life since)
 //	tasks    stream with the group w, whose consumers are the workers: number and payload, as name and value of one field, which
 //	         is what costs least; an entry stays until its task is completed, pending with the worker that has it, or with "-"
 //	         while it is for later
@@ -108,7 +109,7 @@ if mine == 0 then mine = 1 end
 seq = math.max(tonumber(seq or 0), tonumber(ARGV[11])) + 1
 call('HSET', job, 'v', ARGV[1], 'owner', ARGV[2], 'host', ARGV[3], 'pid', ARGV[4], 'name', ARGV[5], 'input', ARGV[6],
 	'settings', ARGV[7], 'window', ARGV[8], 'until', now + ARGV[9], 'token', mine, 'seq', seq, 'parked', 0)
-if ARGV[10] ~= '0' then call('HINCRBY', job, 'rebuilt', 1) end
+if ARGV[10] ~= '0' then call('HINCRBY', job, 'rebuilt', 1) else call('HDEL', job, 'stopped') end
 if call('EXISTS', tasks) == 0 then call('XGROUP', 'CREATE', tasks, 'w', '0', 'MKSTREAM') end
 return {'ok', mine, seq}
 `)
@@ -306,15 +307,24 @@ if repeated > 0 then call('HINCRBY', job, 'repeated', repeated) end
 return {'ok'}
 `)
 
-// scriptHold is a worker's sign of life. ARGV: consumer, lease in ms, process and host.
+// scriptHold is a worker's sign of life. ARGV: consumer, lease in ms, process and host, ids of the tasks that it holds. The answer
+// names those of them that it has not any more.
 var scriptHold = newScript(workerStart + `
 local v, finished, seen, grace = unpack(call('HMGET', job, 'v', 'finished', 'seen', 'grace'))
 if not v then return {'gone'} end
 if finished then return {'finished'} end
 spoken(seen, grace, ARGV[2])
 call('HSET', workers, ARGV[1], string.format('%d ', now) .. ARGV[3])
+call('HDEL', job, 'stopped')
 call('ZADD', leases, now + ARGV[2], ARGV[1])
-return {'ok'}
+local has, gone = {}, {}
+if #ARGV > 3 and call('EXISTS', tasks) == 1 then
+	for _, p in ipairs(call('XPENDING', tasks, 'w', '-', '+', 100000, ARGV[1])) do has[p[1]] = true end
+end
+for i = 4, #ARGV do
+	if not has[ARGV[i]] then gone[#gone+1] = ARGV[i] end
+end
+return {'ok', gone}
 `)
 
 // scriptBack hands tasks back. ARGV: consumer, wait in ms, ids; or, instead of ids, nothing and then "but" and the ids that the
@@ -345,8 +355,13 @@ wake(back)
 return {'ok', back}
 `)
 
-// scriptLeave forgets a worker that ends. ARGV: consumer, channel.
+// scriptLeave forgets a worker that ends. ARGV: consumer, channel, why it stopped, if it was not asked to.
 var scriptLeave = newScript(scriptStart + `
+if ARGV[3] == '' then
+	call('HDEL', job, 'stopped')
+elseif call('HGET', job, 'v') then
+	call('HSET', job, 'stopped', ARGV[3])
+end
 call('HDEL', workers, ARGV[1])
 call('ZREM', waiting, ARGV[2])
 return {'ok'}
@@ -354,12 +369,13 @@ return {'ok'}
 
 // scriptLook tells how a job is. ARGV: version.
 var scriptLook = newScript(scriptStart + `
-local h = call('HMGET', job, 'v', 'finished', 'done', 'poisoned', 'repeated', 'host', 'pid', 'until')
+local h = call('HMGET', job, 'v', 'finished', 'done', 'poisoned', 'repeated', 'host', 'pid', 'until', 'stopped')
 if not h[1] or h[2] then return {'gone'} end
 if h[1] ~= ARGV[1] then return {'ok', h[1]} end
 local pending, delayed = call('XPENDING', tasks, 'w'), call('ZCARD', later)
 return {'ok', h[1], call('XLEN', tasks) - pending[1], pending[1] - delayed, delayed, call('XLEN', results), h[3] or 0, h[4] or 0,
-	h[5] or 0, h[6] or '', h[7] or 0, (tonumber(h[8] or 0) > now) and 1 or 0, now, call('HGETALL', workers), pending[4] or {}}
+	h[5] or 0, h[6] or '', h[7] or 0, (tonumber(h[8] or 0) > now) and 1 or 0, now, call('HGETALL', workers), pending[4] or {},
+	call('ZCOUNT', leases, '(' .. now, '+inf') == 0 and h[9] or ''}
 `)
 
 // scriptRegister puts a job's name on the list of all, and takes off it what nobody has renewed for a month. KEYS: the list.

@@ -22,6 +22,7 @@ type JobStatus struct {
 	Repeated  int // results that came second and were dropped
 	Collector Collecting
 	Workers   []WorkerStatus
+	Stopped   string // why the last worker stopped; "" if one is alive, or was asked to stop
 }
 
 // Collecting is a job's collector.
@@ -68,7 +69,8 @@ func (c *Cluster) Jobs(ctx context.Context) ([]JobStatus, error) {
 				*n = int(answer[2+i].number())
 			}
 			j.Collector = Collecting{Host: answer[9].text, PID: int(answer[10].number()), Alive: answer[11].number() == 1}
-			j.Workers = parseWorkers(answer[12:], c.terms.orUsual().lease)
+			j.Workers = parseWorkers(answer[12:15], c.terms.orUsual().lease)
+			j.Stopped = answer[15].text
 		}
 		jobs = append(jobs, j)
 	}

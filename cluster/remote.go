@@ -9,7 +9,8 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/wake"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // Remote hands the items of a batch to workers and receives their results. It is the batch.Remote of a run that collects a job.
@@ -21,7 +22,8 @@ type Remote struct {
 	stop      context.CancelFunc // ends the receiving
 	wg        sync.WaitGroup
 
-	recall chan struct{} // has room for one: items that no worker has are to be taken back
+	recall  chan struct{} // has room for one: items that no worker has are to be taken back
+	stopped chan error    // gives one of the waiting items the error with which the run ends
 
 	mu   sync.Mutex
 	open map[int64]*handed
@@ -31,7 +33,7 @@ type Remote struct {
 
 // NewRemote returns a Remote for a job. Start connects it.
 func NewRemote(job JobConfig) *Remote {
-	return &Remote{job: job, recall: make(chan struct{}, 1), open: make(map[int64]*handed), gone: make(chan struct{})}
+	return &Remote{job: job, recall: make(chan struct{}, 1), stopped: make(chan error), open: make(map[int64]*handed), gone: make(chan struct{})}
 }
 
 // Job returns the name of the job.
@@ -47,6 +49,7 @@ func (r *Remote) Start(ctx context.Context, at *Cluster) (err error) {
 	r.stop = stop
 	r.wg.Go(func() { r.receive(life) })
 	r.wg.Go(func() { r.withdraw(life) })
+	r.wg.Go(func() { r.awaitWorkers(life) })
 	return nil
 }
 
@@ -71,12 +74,25 @@ func (r *Remote) withdraw(ctx context.Context) {
 // The items stay in Redis for the next run.
 func (r *Remote) giveUp(ctx context.Context) {
 	for r.watch.silence() < finishWithin {
-		if sleep(ctx, watchInterval) != nil {
+		if wake.In(ctx, watchInterval, nil) != nil {
 			return
 		}
 	}
 	r.collector.link.log.Warn(fmt.Sprintf("Redis at %s has not answered for %s: items at workers are left to the next run", r.watch.at, finishWithin))
 	_ = r.collector.Close() // Close calls it again, and reports the same
+}
+
+// awaitWorkers ends the run when all workers have stopped for a cause.
+func (r *Remote) awaitWorkers(ctx context.Context) {
+	for wake.In(ctx, watchInterval, nil) == nil {
+		if why := r.watch.job(r.job.Name).Stopped; why != "" {
+			select {
+			case r.stopped <- fmt.Errorf("%w: %s", ErrNoWorkers, why):
+			case <-ctx.Done():
+			}
+			return
+		}
+	}
 }
 
 // handed is an item that workers have.
@@ -130,10 +146,12 @@ func (r *Remote) Do(ctx context.Context, t *batch.Task) (*batch.Answer, error) {
 		case <-h.done:
 			return h.answer, h.err
 		case <-withdrawn:
-			poke(r.recall)
+			wake.Up(r.recall)
 			withdrawn = nil
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
+		case err := <-r.stopped:
+			return nil, err
 		case <-r.gone:
 			return nil, r.err
 		}

@@ -1,16 +1,24 @@
 package cluster_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/cluster"
+	items "github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
-	items "github.com/sluice-llm/sluice/work"
 )
 
 func TestACallThatIsHandedOverWhileARunEndsIsTakenBackToo(t *testing.T) {
@@ -84,8 +92,13 @@ func TestARemoteTrustsNoResult(t *testing.T) {
 			{strings.Replace(string(batch.AppendAnswer(nil, &good)), "sluice-answer 1", "sluice-answer 3", 1), "of version sluice-answer 3"},
 			{strings.Replace(string(batch.AppendAnswer(nil, &good)), `"kind":"ok"`, `"kind":"auth"`, 1), "none that a worker gives"},
 		} {
-			go func() { complete(t, w, next(t, w), c.result) }()
+			completed := make(chan struct{})
+			go func() {
+				defer close(completed)
+				complete(t, w, next(t, w), c.result)
+			}()
 			a, err := remote.Do(patient(t), itemOf(n+1, nil))
+			<-completed
 			if err != nil || (a.Kind == sluice.OK) != (c.want == "") || !strings.Contains(a.Message, c.want) {
 				t.Errorf("%q: %+v, %v; want %q", c.result, a, err, c.want)
 			}
@@ -101,6 +114,193 @@ func TestARemoteTrustsNoResult(t *testing.T) {
 	})
 }
 
+const rejectedKey = `{"error":{"message":"Incorrect API key provided","code":"invalid_api_key"}}`
+
+// A key that was rejected stops its worker, and only then.
+func TestARunLearnsThatEveryWorkerStopped(t *testing.T) {
+	for name, workers := range map[string]int{"one": 1, "two": 2} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, func(t *testing.T, at *cluster.Site) {
+				sent := 0
+				rep, _, err := distribute(t, at, workers, 40, func(string) odd {
+					if sent++; sent > 20 {
+						return odd{status: 401, body: rejectedKey}
+					}
+					return odd{}
+				})
+				if !errors.Is(err, cluster.ErrNoWorkers) || rep.Done != 20 || rep.Failed != 0 {
+					t.Errorf("%d done, %d failed, %v", rep.Done, rep.Failed, err)
+				}
+			})
+		})
+	}
+}
+
+func TestOneOddItemHoldsUpNoWorker(t *testing.T) {
+	const items = 60
+	message := func(text string) string {
+		return fmt.Sprintf(`{"error":{"message":%q,"type":"invalid_request_error"}}`, text)
+	}
+	// play returns when the last other item was answered, when the run ended, and the kind of the odd item.
+	play := func(t *testing.T, item int, o odd) (others, all time.Duration, kind string) {
+		inMemory(t, func(t *testing.T, at *cluster.Site) {
+			start, tries := time.Now(), 0
+			rep, out, err := distribute(t, at, 1, items, func(prompt string) odd {
+				if !strings.Contains(prompt, fmt.Sprintf("What is %d?", item)) {
+					others = time.Since(start)
+					return odd{}
+				}
+				if tries++; o.times > 0 && tries > o.times {
+					return odd{}
+				}
+				return o
+			})
+			if all = time.Since(start); err != nil || rep.Done+rep.Failed != items || rep.Failed > 1 {
+				t.Errorf("%d done, %d failed, %v", rep.Done, rep.Failed, err)
+			}
+			for line := range strings.Lines(out) {
+				if strings.Contains(line, fmt.Sprintf(`"custom_id":"%d"`, item)) {
+					_, kind, _ = strings.Cut(line, `"kind":"`)
+					kind, _, _ = strings.Cut(kind, `"`)
+				}
+			}
+		})
+		return others, all, kind
+	}
+	usual, _, _ := play(t, 1, odd{})
+	for name, c := range map[string]struct {
+		odd
+		kind string
+	}{
+		"429":            {odd{status: 429}, "rate_limit"},
+		"429 in words":   {odd{status: 429, body: message("Extra usage is required for long context requests.")}, "rate_limit"},
+		"403 page":       {odd{status: 403, body: "<html><title>403 Forbidden</title></html>"}, "blocked"},
+		"403":            {odd{status: 403, body: `{"type":"error","error":{"type":"permission_error","message":"Your API key does not have permission."}}`}, "rejected"},
+		"400 says a key": {odd{status: 400, body: message("Invalid value: 'Incorrect API key provided'")}, "bad_request"},
+		"400 says quota": {odd{status: 400, body: message("You exceeded your current quota. Try again in 20h")}, "bad_request"},
+		"401 once":       {odd{status: 401, body: rejectedKey, times: 1}, "ok"},
+		"401":            {odd{status: 401, body: rejectedKey}, "rejected"},
+		"402 in words":   {odd{status: 402, body: `{"error":{"message":"This feature needs a paid plan."}}`}, "rejected"},
+		"502 page":       {odd{status: 502, body: "<html><title>502 Bad Gateway</title></html>"}, "server_error"},
+		"503 for a day":  {odd{status: 503, wait: "86400"}, "overloaded"},
+		"hangs":          {odd{hang: true}, "timeout"},
+	} {
+		for _, item := range []int{1, items / 2, items} {
+			if item == 1 && strings.HasPrefix(name, "401") { // nothing shows that it is the item's fault
+				continue
+			}
+			t.Run(fmt.Sprintf("%s, item %d", name, item), func(t *testing.T) {
+				others, all, kind := play(t, item, c.odd)
+				t.Logf("others %v instead of %v, all %v", others, usual, all)
+				if others > usual+500*time.Millisecond || all > usual+5*time.Second && !c.hang || all > 4*time.Minute || kind != c.kind {
+					t.Errorf("others took %v instead of %v, all %v, and the kind is %s", others, usual, all, kind)
+				}
+			})
+		}
+	}
+}
+
+// odd is a response; without a status, the usual one.
+type odd struct {
+	status int
+	body   string
+	wait   string // Retry-After
+	hang   bool
+	times  int // 0: each time
+}
+
+// distribute runs that many items by workers, and returns the output. answer is called once at a time.
+func distribute(t *testing.T, at *cluster.Site, workers, n int, answer func(prompt string) odd) (rep items.Report, out string, err error) {
+	terms := batch.Terms{Attempts: 6}
+	remote := cluster.NewRemote(cluster.JobConfig{Name: "job", Settings: terms.Append(nil)})
+	var lines strings.Builder
+	for i := range n {
+		fmt.Fprintf(&lines, `{"custom_id":"%d","method":"POST","url":"/v1/chat/completions","body":{"model":"m","messages":[{"role":"user","content":"What is %d?"}]}}`+"\n", i+1, i+1)
+	}
+	file := filepath.Join(t.TempDir(), "in.jsonl")
+	if err := os.WriteFile(file, []byte(lines.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cfg := batch.Config{Input: file, Output: filepath.Join(filepath.Dir(file), "out.jsonl"), BaseURL: "http://x/v1", Remote: remote}
+	cfg.Provider, _ = provider.Lookup("openai-compatible")
+	b, err := batch.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Start(t.Context(), open(t, at)); err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	ctx, drain := context.WithCancel(t.Context())
+	transport := &oddProvider{answer: answer}
+	for range workers {
+		at := open(t, at.Aside())
+		serving.Go(func() { serveItems(ctx, t, at, transport) })
+	}
+	all, err := b.Run(patient(t))
+	if err := errors.Join(remote.Close(t.Context(), err == nil), b.Close()); err != nil {
+		t.Error(err)
+	}
+	drain()
+	serving.Wait()
+	text, _ := os.ReadFile(cfg.Output)
+	return all.Report, string(text), err
+}
+
+// serveItems is a worker.
+func serveItems(ctx context.Context, t *testing.T, at *cluster.Cluster, transport http.RoundTripper) {
+	source, err := at.Source(ctx, cluster.SourceConfig{Lane: func(string) limits.LaneSnapshot { return limits.LaneSnapshot{} }})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	s, err := sluice.New(sluice.Config{Attempts: 1 << 20, MaxThrottles: 1 << 20})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer s.Close()
+	cfg := batch.Config{BaseURL: "http://x/v1", Scheduler: func(provider.Provider) (*sluice.Scheduler, error) { return s, nil }, Transport: transport}
+	cfg.Provider, _ = provider.Lookup("openai-compatible")
+	w, err := batch.NewWorker(cfg, source)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	_, cause := w.Run(ctx)
+	if ctx.Err() != nil {
+		cause = nil
+	}
+	if _, err := source.Close(cause); err != nil {
+		t.Error(err)
+	}
+}
+
+// oddProvider answers after 50 ms.
+type oddProvider struct {
+	mu     sync.Mutex
+	answer func(body string) odd
+}
+
+func (p *oddProvider) RoundTrip(r *http.Request) (*http.Response, error) {
+	asked, _ := io.ReadAll(r.Body)
+	time.Sleep(50 * time.Millisecond)
+	p.mu.Lock()
+	o := p.answer(string(asked))
+	p.mu.Unlock()
+	header := http.Header{"Content-Type": {"application/json"}}
+	switch {
+	case o.hang:
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	case o.status == 0:
+		o.status, o.body = http.StatusOK, `{"choices":[{"message":{"content":"yes"},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":2}}`
+	case o.wait != "":
+		header.Set("Retry-After", o.wait)
+	}
+	return &http.Response{StatusCode: o.status, Header: header, Body: io.NopCloser(strings.NewReader(o.body)), Request: r}, nil
+}
+
 func startRemote(t *testing.T, at *cluster.Site) *cluster.Remote {
 	t.Helper()
 	remote := cluster.NewRemote(cluster.JobConfig{Name: "job"})
@@ -112,4 +312,24 @@ func startRemote(t *testing.T, at *cluster.Site) *cluster.Remote {
 
 func itemOf(n int, withdrawn chan struct{}) *batch.Task {
 	return &batch.Task{ID: "a", Number: n, Hash: items.HashOf([]byte("x")), Model: "m", Endpoint: provider.ChatCompletions, Body: []byte("{}"), Withdrawn: withdrawn}
+}
+
+func TestAnItemIsDoneOnceMoreUntilItIsRecorded(t *testing.T) {
+	inMemory(t, func(t *testing.T, at *cluster.Site) {
+		remote, w := startRemote(t, at), work(t, open(t, at))
+		for _, message := range []string{"first", "second"} {
+			result := batch.Answer{Input: itemOf(1, nil).Hash.String(), Kind: sluice.Rejected, Status: 403, Message: message}
+			result.Tally.Attempts = 1
+			var worker sync.WaitGroup
+			worker.Go(func() { complete(t, w, next(t, w), string(batch.AppendAnswer(nil, &result))) })
+			if a, err := remote.Do(patient(t), itemOf(1, nil)); err != nil || a.Message != message {
+				t.Errorf("%+v, %v; want %s", a, err, message)
+			}
+			worker.Wait()
+		}
+		remote.Recorded([]int{1})
+		if err := remote.Close(t.Context(), true); err != nil {
+			t.Error(err)
+		}
+	})
 }

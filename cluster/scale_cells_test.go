@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // The plan past one ledger, as docs/scale.md has it: a ledger in each region, which has a part of the limits by a lease. A home
@@ -75,9 +76,9 @@ func (l *cellLease) set(share float64) {
 	w := l.cell.w
 	l.share, l.until = share, w.now.Add(cellTerm)
 	rate := 0.99 * float64(w.s.Told.RPM) / 60
-	l.cell.shared.Exchange(w.now, "lease", &gate.Batch{Lane: scaleLane, Corrections: []gate.Correction{
-		{Account: true, Dimension: gate.Requests, Lo: math.Inf(-1), Hi: math.Inf(1), Rate: rate * share, Cap: max(0.1, rate*share)},
-		{Account: true, Dimension: gate.Concurrency, Slots: gate.SlotLimit{Limit: max(1, math.Floor(share*float64(w.s.Told.Concurrent)))}},
+	l.cell.shared.Exchange(w.now, "lease", &gate.Batch{Lane: scaleLane, Corrections: []limits.Correction{
+		{Account: true, Dimension: limits.Requests, Lo: math.Inf(-1), Hi: math.Inf(1), Rate: rate * share, Cap: max(0.1, rate*share)},
+		{Account: true, Dimension: limits.Concurrency, Slots: limits.SlotLimit{Limit: max(1, math.Floor(share*float64(w.s.Told.Concurrent)))}},
 	}})
 }
 
@@ -90,7 +91,7 @@ func (l *cellLease) report() {
 	if w.now.After(l.until) {
 		l.set(cellFloor / 2)
 	}
-	open := l.cell.shared.News(w.now, scaleLane).Open
+	open := l.cell.shared.State(w.now, scaleLane).Open
 	waiting := 0
 	for _, m := range w.members {
 		if m.cell == l.cell && !m.dead {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // scaleMember is a program that shares the ledger: its gate, what a Scheduler and a client of the ledger do around it, and
@@ -25,9 +26,9 @@ type scaleMember struct {
 	served int // calls that were sent since the warm-up
 
 	asking  bool // an ask is under way
-	asks    *gate.Asks
-	fixes   []gate.Correction
-	settles []gate.Settlement
+	asks    *limits.Asks
+	fixes   []limits.Correction
+	settles []limits.Settlement
 	leases  map[uint64]bool // granted and not settled
 	renewed time.Time
 	lingers bool
@@ -85,7 +86,7 @@ func (m *scaleMember) call() {
 	if m.ended() {
 		return
 	}
-	m.queue(&scaleCall{born: m.w.now}, &gate.Ticket{Call: gate.Call{Lane: scaleLane}})
+	m.queue(&scaleCall{born: m.w.now}, &gate.Ticket{Call: limits.Call{Lane: scaleLane}})
 }
 
 func (m *scaleMember) queue(c *scaleCall, t *gate.Ticket) {
@@ -129,7 +130,7 @@ func (m *scaleMember) post() {
 	}
 	hurry := m.asks != nil && !m.asking
 	for i := range m.fixes {
-		hurry = hurry || m.fixes[i].Dimension == gate.AnyDimension
+		hurry = hurry || m.fixes[i].Dimension == limits.AnyDimension
 	}
 	switch {
 	case hurry:
@@ -166,7 +167,7 @@ func (m *scaleMember) exchange() {
 		m.asks, m.asking = nil, true
 	}
 	w.after(m.roundTrip/2, func() {
-		m.cell.exchange(m, b, func(r gate.Reply) {
+		m.cell.exchange(m, b, func(r limits.Reply) {
 			if m.dead {
 				return
 			}
@@ -177,7 +178,7 @@ func (m *scaleMember) exchange() {
 				m.asking = false
 				m.g.Reply(w.now, scaleLane, r)
 			} else {
-				m.g.Told(w.now, scaleLane, &r.News, false)
+				m.g.Told(w.now, scaleLane, &r.State, false)
 			}
 			m.pump()
 		})
@@ -195,7 +196,7 @@ func (m *scaleMember) beat() {
 	m.w.after(gate.Heartbeat, m.beat)
 }
 
-func (m *scaleMember) told(n *gate.News, awake bool) {
+func (m *scaleMember) told(n *limits.LaneState, awake bool) {
 	if m.dead {
 		return
 	}
@@ -226,7 +227,7 @@ func (m *scaleMember) send(c *scaleCall) {
 	})
 }
 
-func (m *scaleMember) back(c *scaleCall, o *gate.Outcome) {
+func (m *scaleMember) back(c *scaleCall, o *limits.Outcome) {
 	w := m.w
 	old := c.ticket
 	delete(m.calls, old)

@@ -3,7 +3,7 @@ package cluster_test
 import (
 	"time"
 
-	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // countingProvider refuses whatever is above its limits, and keeps when what it took came. It knows nothing of the gate.
@@ -30,7 +30,7 @@ func newCountingProvider(w *world) *countingProvider {
 func (p *countingProvider) measure() { p.from = len(p.taken) }
 
 // serve takes a call that arrives now, or refuses it, and says when the answer leaves.
-func (p *countingProvider) serve() (gate.Outcome, time.Duration) {
+func (p *countingProvider) serve() (limits.Outcome, time.Duration) {
 	w := p.w
 	p.level = min(p.cap, p.level+p.rate*w.now.Sub(p.at).Seconds())
 	p.at = w.now
@@ -39,31 +39,31 @@ func (p *countingProvider) serve() (gate.Outcome, time.Duration) {
 	switch {
 	case storm:
 		p.refused++
-		return gate.Outcome{Kind: gate.RateLimit}, time.Millisecond
+		return limits.Outcome{Kind: limits.RateLimit}, time.Millisecond
 	case w.s.Limits.Concurrent > 0 && p.open >= w.s.Limits.Concurrent:
 		p.refused++
-		return gate.Outcome{Kind: gate.RateLimit, Dimension: gate.Concurrency, Limit: int64(w.s.Limits.Concurrent)}, time.Millisecond
+		return limits.Outcome{Kind: limits.RateLimit, Dimension: limits.Concurrency, Limit: int64(w.s.Limits.Concurrent)}, time.Millisecond
 	case p.rate > 0 && p.level < 1:
 		p.refused++
-		return gate.Outcome{Kind: gate.RateLimit, Dimension: gate.Requests, Readings: p.readings()}, time.Millisecond
+		return limits.Outcome{Kind: limits.RateLimit, Dimension: limits.Requests, Readings: p.readings()}, time.Millisecond
 	}
 	p.level--
 	p.open++
 	p.peak = max(p.peak, p.open)
 	p.taken = append(p.taken, w.now)
-	o := gate.Outcome{Readings: p.readings()}
+	o := limits.Outcome{Readings: p.readings()}
 	takes := w.s.Latency/2 + time.Duration(w.random.Int64N(int64(w.s.Latency)))
 	w.after(takes, func() { p.open-- })
 	return o, takes
 }
 
-func (p *countingProvider) readings() []gate.Reading {
+func (p *countingProvider) readings() []limits.Reading {
 	if !p.w.s.Headers {
 		return nil
 	}
 	left := max(0, p.level)
 	reset := time.Duration((p.cap - left) / p.rate * float64(time.Second))
-	return []gate.Reading{{Dimension: gate.Requests, Limit: int64(p.w.s.Limits.RPM), Remaining: int64(left), Reset: reset}}
+	return []limits.Reading{{Dimension: limits.Requests, Limit: int64(p.w.s.Limits.RPM), Remaining: int64(left), Reset: reset}}
 }
 
 // most is the largest number of calls that came within any time of that length.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // scaleResult is what came of a scenario.
@@ -89,8 +89,8 @@ const lan = 300 * time.Microsecond
 
 // TestManyMembersUseOneQuota has small cases of what BenchmarkScale shows.
 func TestManyMembersUseOneQuota(t *testing.T) {
-	small := gate.Limits{RPM: 50, Concurrent: 5}
-	mid := gate.Limits{RPM: 6000, Concurrent: 150}
+	small := limits.Limits{RPM: 50, Concurrent: 5, Burst: time.Second}
+	mid := limits.Limits{RPM: 6000, Concurrent: 150, Burst: time.Second}
 	far := 80 * time.Millisecond
 	for _, s := range []scale{
 		{Name: "50 RPM + 5 slots, even", Regions: near(alike(4, demand{Workers: 5})), Limits: small, Told: small, Latency: 3 * time.Second},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // world is many members on one ledger, or on one per region, in virtual time. The gates are those that programs have, and the
@@ -38,8 +39,8 @@ type world struct {
 type scale struct {
 	Name      string
 	Regions   []region
-	Limits    gate.Limits   // what the provider enforces
-	Told      gate.Limits   // what members are told
+	Limits    limits.Limits // what the provider enforces
+	Told      limits.Limits // what members are told
 	Burst     time.Duration // how much refill the provider's bucket holds, one call at least; 0: a second's
 	Headers   bool          // answers say what is left
 	Latency   time.Duration // of an answer, ± half of it
@@ -148,12 +149,12 @@ type cell struct {
 	shared gate.Shared
 	free   time.Time // when the engine is done with what has arrived
 	busy   time.Duration
-	pause  gate.Pause
+	pause  limits.Pause
 	lease  *cellLease // nil: the ledger has the whole limit
 }
 
 // exchange is a call of the script: it waits for its turn at the engine.
-func (c *cell) exchange(m *scaleMember, b *gate.Batch, reply func(gate.Reply)) {
+func (c *cell) exchange(m *scaleMember, b *gate.Batch, reply func(limits.Reply)) {
 	w := c.w
 	begin := c.free
 	if begin.Before(w.now) {
@@ -170,13 +171,13 @@ func (c *cell) exchange(m *scaleMember, b *gate.Batch, reply func(gate.Reply)) {
 		if w.measured && len(b.Asks) > 0 && r.Granted == 0 {
 			w.empty++
 		}
-		c.tell(m, wake, &r.News)
+		c.tell(m, wake, &r.State)
 		w.after(m.roundTrip/2, func() { reply(r) })
 	})
 }
 
 // tell is what an engine publishes: who is to wake up, and a pause that is new.
-func (c *cell) tell(from *scaleMember, wake string, n *gate.News) {
+func (c *cell) tell(from *scaleMember, wake string, n *limits.LaneState) {
 	w := c.w
 	if other := w.byName[wake]; other != nil {
 		w.wakes++

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/wake"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // SourceConfig configures a Source.
@@ -26,7 +29,7 @@ type SourceConfig struct {
 	IdleExit time.Duration
 
 	// Lane returns the state of a model's lane. Items of a model that pauses for long are left to other workers.
-	Lane func(model string) sluice.LaneSnapshot
+	Lane func(model string) limits.LaneSnapshot
 }
 
 // Source gives a batch.Worker the items of jobs. It is safe for concurrent use. Warnings go to the Logger of its Cluster.
@@ -161,7 +164,7 @@ func (s *Source) await(ctx context.Context, f *fetching) (*fetched, bool) {
 // wait waits for news, at most for long; 0 and less means no limit. The worker may start items that it has put aside meanwhile.
 func (s *Source) wait(ctx context.Context, long time.Duration) error {
 	if long > 0 {
-		defer time.AfterFunc(long, func() { poke(s.news) }).Stop()
+		defer time.AfterFunc(long, func() { wake.Up(s.news) }).Stop()
 	}
 	return work.Await(ctx, s.news)
 }
@@ -284,7 +287,15 @@ func (s *Source) warnOnce(text string) {
 	}
 }
 
-// Done hands over the result of a task. It waits while Redis is away, and so does the worker. After Close, which gave the task back,
+// Holds reports whether a task may be started here: see Worker.Holds.
+func (s *Source) Holds(task *batch.Task) bool {
+	s.mu.Lock()
+	c, open := s.open[task]
+	s.mu.Unlock()
+	return open && s.from.Holds(c)
+}
+
+// Done hands over the result of a task, or forgets a task without one. It waits while Redis is away, and so does the worker. After Close, which gave the task back,
 // it does nothing.
 func (s *Source) Done(task *batch.Task, a *batch.Answer) {
 	s.mu.Lock()
@@ -297,8 +308,11 @@ func (s *Source) Done(task *batch.Task, a *batch.Answer) {
 		delete(s.models, task.Model)
 	}
 	s.mu.Unlock()
-	poke(s.news)
-	err := s.from.Complete(s.life, c, batch.AppendAnswer(nil, a))
+	wake.Up(s.news)
+	var err error
+	if a != nil {
+		err = s.from.Complete(s.life, c, batch.AppendAnswer(nil, a))
+	}
 	if long, ok := errors.AsType[*TooLargeError](err); ok {
 		a.Kind, a.Status, a.Payload = sluice.Internal, 0, nil
 		a.Message = fmt.Sprintf("the result has %d bytes, more than can be handed over", long.Bytes)
@@ -311,7 +325,7 @@ func (s *Source) Done(task *batch.Task, a *batch.Answer) {
 	delete(s.open, task)
 	s.idle = time.Now()
 	s.mu.Unlock()
-	poke(s.news)
+	wake.Up(s.news)
 }
 
 // giveBackTimeout is how long a worker that ends tries to give tasks back. Redis gives the remaining tasks to other workers when the
@@ -325,8 +339,9 @@ func (s *Source) giveBack(c Task) {
 	_ = s.from.Return(ctx, c) // else the lease ends
 }
 
-// Close gives open tasks back, and returns their number.
-func (s *Source) Close() (returned int, err error) {
+// Close gives open tasks back, and returns their number. The cause is why the worker cannot continue, such as a key that was rejected; nil
+// if it was asked to stop. A run whose last worker stops for a cause ends with ErrNoWorkers.
+func (s *Source) Close(cause error) (returned int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), giveBackTimeout)
 	defer cancel()
 	s.mu.Lock()
@@ -341,6 +356,9 @@ func (s *Source) Close() (returned int, err error) {
 		returned++
 	}
 	s.watch.close()
+	if cause != nil {
+		s.from.stopped = strings.ToValidUTF8(cause.Error(), "")
+	}
 	return returned, errors.Join(err, s.from.Close())
 }
 

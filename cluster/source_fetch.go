@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // A Source fetches the tasks of the next aheadFor in advance, so that no item waits for a round trip to Redis. It fetches no more,
@@ -60,7 +62,7 @@ func (f *fetching) run(ctx context.Context) {
 		task, err := f.source.from.Next(ctx)
 		got := &fetched{task: task, err: err, taken: make(chan struct{})}
 		f.tasks <- got // has room for one of each goroutine
-		poke(f.source.news)
+		wake.Up(f.source.news)
 		select {
 		case <-got.taken:
 		case <-ctx.Done():

@@ -10,8 +10,9 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 func testTerms() []byte {
@@ -27,7 +28,7 @@ func withSource(t *testing.T, cfg SourceConfig, test func(t *testing.T, at *Clus
 			t.Fatal(err)
 		}
 		test(t, at, k, s)
-		if _, err := s.Close(); err != nil {
+		if _, err := s.Close(nil); err != nil {
 			t.Error(err)
 		}
 	})
@@ -67,7 +68,7 @@ func only(t *testing.T, at *Cluster) JobStatus {
 	return jobs[0]
 }
 
-func running(string) sluice.LaneSnapshot { return sluice.LaneSnapshot{} }
+func running(string) limits.LaneSnapshot { return limits.LaneSnapshot{} }
 
 // A worker ends in the moment in which a task that it has fetched is taken. Who would do it and give it back as well would have the
 // call made twice.
@@ -121,7 +122,7 @@ func TestASourceEndsAtItsLimits(t *testing.T) {
 		if j := only(t, at); n != 2 || j.Done != 1 {
 			t.Errorf("%d items were given, and %+v", n, j)
 		}
-		if returned, err := s.Close(); returned != 1 || err != nil {
+		if returned, err := s.Close(nil); returned != 1 || err != nil {
 			t.Errorf("%d items were given back, %v; want 1", returned, err)
 		}
 		if j := only(t, at); j.Held != 0 {
@@ -160,7 +161,7 @@ func TestASourceEndsAtItsLimits(t *testing.T) {
 // One model pauses for long, and its items are at the head of the queue.
 func TestASourceServesOtherModelsWhileOnePauses(t *testing.T) {
 	pause := time.Now().Add(100 * 365 * 24 * time.Hour)
-	lane := func(model string) (l sluice.LaneSnapshot) {
+	lane := func(model string) (l limits.LaneSnapshot) {
 		if model == "slow" {
 			l.Until = pause
 		}
@@ -229,7 +230,7 @@ func TestASourceLeavesJobsThatItDoesNotUnderstand(t *testing.T) {
 				if want := len(job) / 3; given != want || j.Held != 0 || j.Queued+j.Delayed != 1 {
 					t.Errorf("%q, a worker of %q: %d errors, want %d, and %+v", settings, job, given, want, j)
 				}
-				if _, err := s.Close(); err != nil {
+				if _, err := s.Close(nil); err != nil {
 					t.Error(err)
 				}
 			}
@@ -260,9 +261,9 @@ func TestTasksOfAPausedModelComeBackMoreSlowlyThanTheyArePutAside(t *testing.T) 
 func TestASourceThatIsClosedGivesBackWhatComesLater(t *testing.T) {
 	var s *Source
 	first := true
-	lane := func(string) (l sluice.LaneSnapshot) {
+	lane := func(string) (l limits.LaneSnapshot) {
 		if !first {
-			if _, err := s.Close(); err != nil {
+			if _, err := s.Close(nil); err != nil {
 				t.Error(err)
 			}
 		}
@@ -293,7 +294,7 @@ func TestASourceThatIsClosedGivesBackWhatComesLater(t *testing.T) {
 		for range next.All(t.Context()) {
 			n++
 		}
-		if _, err := next.Close(); n != 2 || err != nil {
+		if _, err := next.Close(nil); n != 2 || err != nil {
 			t.Errorf("%d were given again, %v", n, err)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // Status is how the accounts on an engine stand.
@@ -103,8 +104,11 @@ func (c *Cluster) Status(ctx context.Context) (Status, error) {
 	return all, err
 }
 
+// keyPrefix begins the name of every key that Sluice writes.
+const keyPrefix = "{sluice"
+
 // errForeign is that a key is of another type than Sluice gives it, or holds what a script can make nothing of.
-var errForeign = errors.New("a key that is named as Sluice's are holds what Sluice does not write: it is somebody else's, or damaged")
+var errForeign = errors.New("a key whose name begins with " + keyPrefix + " holds data that Sluice did not write, or damaged data")
 
 // isForeign reports whether it is that: then it is no reason to tell nothing of the others.
 func isForeign(err error) bool {
@@ -244,11 +248,8 @@ func readLane(record map[string]string, now float64) LaneStatus {
 			continue
 		}
 		level, at, rate, top := b[0], b[1], b[2], b[3]
-		d := sluice.Requests + sluice.Dimension(i)
-		pace := rate * 60
-		if d == sluice.RequestsPerDay || d == sluice.TokensPerDay {
-			pace = rate * 24 * 60 * 60
-		}
+		d := limits.Requests + limits.Dimension(i)
+		pace := rate * d.Window().Seconds()
 		level = min(top, level+rate*max(0, now-at)/1e6)
 		l.Budgets = append(l.Budgets, BudgetStatus{Dimension: d.String(), Pace: pace, Level: level, Cap: top, Spent: spent[i]})
 	}

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // account returns how the account of that name stands.
@@ -152,13 +152,13 @@ func TestTheStatusOfALedger(t *testing.T) {
 		key := func(part string) string { return cluster.Key(name, part) }
 		now := time.Now()
 		do("SET", key("name"), name)
-		do("HSET", key("account"), "format", "1", "spent", "7 900 0 0 7 0", "slots", "1 5 0 0 0 0", "b1", "40 "+us(now)+" 0.5 50")
+		do("HSET", key("account"), "format", "2", "spent", "7 900 0 0 7 0", "slots", "1 5 0 0 0 0", "b1", "40 "+us(now)+" 0.5 50")
 		do("ZADD", key("leases"), us(now.Add(time.Hour)), "m:1", us(now.Add(-time.Second)), "m:2")
-		do("HSET", key("lane:gpt:state"), "format", "1", "spent", "7 900 0 0 7 0", "slots", "3 8 9 1 0 0",
+		do("HSET", key("lane:gpt:state"), "format", "2", "spent", "7 900 0 0 7 0", "slots", "3 8 9 1 0 0",
 			"pause", "2 1 4 1 "+us(now.Add(90*time.Second))+" "+us(now), "b1", "-2.5 "+us(now.Add(-2*time.Second))+" 1 50", "b5", "100 "+us(now)+" 0.001 200")
 		do("ZADD", key("lane:gpt:leases"), us(now.Add(time.Hour)), "m:1", us(now.Add(-time.Second)), "m:2")
 		do("ZADD", key("lane:gpt:waiting"), us(now.Add(time.Hour)), "m", us(now.Add(time.Hour)), "n")
-		do("HSET", key("lane:a:b:state"), "format", "1")
+		do("HSET", key("lane:a:b:state"), "format", "2")
 		a := account(t, c, name)
 		if a == nil || len(a.Lanes) != 3 || a.Format != "" || len(a.Members) != 0 {
 			t.Fatalf("%+v", a)
@@ -191,8 +191,8 @@ func TestTheStatusOfALedger(t *testing.T) {
 		if _, err := json.Marshal(all); err != nil {
 			t.Errorf("numbers that are none: %v", err)
 		}
-		do("HSET", key("account"), "format", "2")
-		if a = account(t, c, name); a.Format != "2" || len(a.Lanes) != 0 {
+		do("HSET", key("account"), "format", "3")
+		if a = account(t, c, name); a.Format != "3" || len(a.Lanes) != 0 {
 			t.Errorf("keys of another version: %+v", a)
 		}
 		do("DEL", key("name"))
@@ -233,7 +233,7 @@ func TestKeysOfAnotherTypeAreSaidToBeSo(t *testing.T) {
 		told := func(what string, err error) {
 			t.Helper()
 			wrong, ok := errors.AsType[*cluster.Error](err)
-			if !ok || !wrong.Settings || !strings.Contains(err.Error(), "does not write") || !strings.Contains(wrong.Hint(), "{sluice") {
+			if !ok || !wrong.Settings || !strings.Contains(err.Error(), "did not write") || !strings.Contains(wrong.Hint(), "{sluice") {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
@@ -262,11 +262,11 @@ func TestKeysOfAnotherTypeAreSaidToBeSo(t *testing.T) {
 		for _, one := range ledgers {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
-			if _, err := one.Take(ctx, sluice.Asks{Lane: "m", Waiting: 1, Calls: []sluice.Ask{{ID: 1}}}); err == nil {
+			if _, err := one.Take(ctx, limits.Asks{Lane: "m", Waiting: 1, Calls: []limits.Ask{{ID: 1}}}); err == nil {
 				t.Error("it is granted")
 			}
 		}
-		if text := log.String(); strings.Count(text, "does not write") != len(ledgers) || !strings.Contains(text, "hint=") {
+		if text := log.String(); strings.Count(text, "did not write") != len(ledgers) || !strings.Contains(text, "hint=") {
 			t.Errorf("at work:\n%s", text)
 		}
 	})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // watch reads the state of all jobs every second, for the progress of a run or a worker.
@@ -40,7 +42,7 @@ func (w *watch) run(ctx context.Context) {
 			w.jobs, w.last = jobs, time.Now()
 			w.mu.Unlock()
 		}
-		_ = sleep(ctx, watchInterval)
+		_ = wake.In(ctx, watchInterval, nil)
 	}
 }
 

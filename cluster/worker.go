@@ -5,11 +5,14 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // Worker is the end of batches that does the work. It is safe for concurrent use: a caller has as many goroutines in Next as it
@@ -31,6 +34,7 @@ type Worker struct {
 	turn    int // counts answers with tasks
 	err     error
 	ended   chan struct{} // closed when err is set
+	stopped string        // why it stops; "" if it was asked to
 }
 
 // served is a job that a worker serves.
@@ -39,11 +43,12 @@ type served struct {
 	keys    []string
 	owner   string // the collector by whose settings it is served
 	results *batcher[completion]
-	held    map[string]bool // ids
-	ready   time.Time       // when there may be a task
-	wakes   int             // how often it was woken
-	turn    int             // when it last had tasks
-	unsure  bool            // the engine may believe that this worker has tasks which it has not
+	held    map[string]int // turn of each task, by its id
+	renewed time.Time      // departure of the last request that Redis granted a lease for
+	ready   time.Time      // when there may be a task
+	wakes   int            // how often it was woken
+	turn    int            // when it last had tasks
+	unsure  bool           // the engine may believe that this worker has tasks which it has not
 	refused *VersionError
 }
 
@@ -86,7 +91,7 @@ func (w *Worker) Next(ctx context.Context) (Task, error) {
 	}
 	w.waiters = append(w.waiters, place)
 	w.mu.Unlock()
-	poke(w.kick)
+	wake.Up(w.kick)
 	var err error
 	select {
 	case t, ok := <-place:
@@ -135,23 +140,49 @@ func (w *Worker) Complete(ctx context.Context, t Task, result []byte) error {
 	}
 }
 
+// Holds reports whether a task is this worker's: ask at the instant of starting it. After a lease without an answer, as of a process
+// that was stopped or a host that slept, Redis may have given it to another worker. A task that is not held is over for the caller:
+// if Redis has not given it away, it goes back.
+func (w *Worker) Holds(t Task) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.jobs[t.Job.Name]
+	if s == nil || s.held[t.ID] != t.turn {
+		return false
+	}
+	now := time.Now()
+	// The monotonic clock stands still while a host sleeps, and the wall clock may be set.
+	if max(now.Sub(s.renewed), now.Round(0).Sub(s.renewed.Round(0))) < w.terms.lease {
+		return true
+	}
+	s.dropLocked(t)
+	s.unsure = true
+	wake.Up(w.kick)
+	return false
+}
+
+// dropLocked forgets a task, unless it was given again since.
+func (s *served) dropLocked(t Task) {
+	if s.held[t.ID] == t.turn {
+		delete(s.held, t.ID)
+	}
+}
+
 // Later gives a task back. After a wait, the first free worker gets it. This delivery is not counted. After an error the task is
 // given back, without a wait, as soon as Redis answers.
 func (w *Worker) Later(ctx context.Context, t Task, wait time.Duration) error {
 	s := t.Job.served
-	w.mu.Lock()
-	delete(s.held, t.ID) // not later: by then this worker may have been given it again
-	w.mu.Unlock()
 	_, err := w.link.do(ctx, scriptBack, s.keys, func() []string {
 		return []string{w.name, milliseconds(max(0, wait)), t.ID}
 	})
+	w.mu.Lock()
+	s.dropLocked(t) // until now it was held, so that disown did not give it back without a wait
+	if now := w.jobs[t.Job.Name]; err != nil && now != nil {
+		now.unsure = true // it goes back without a wait as soon as Redis answers
+	}
+	w.mu.Unlock()
 	if err != nil {
-		w.mu.Lock()
-		if now := w.jobs[t.Job.Name]; now != nil {
-			now.unsure = true // it goes back without a wait as soon as Redis answers
-		}
-		w.mu.Unlock()
-		poke(w.kick)
+		wake.Up(w.kick)
 	}
 	return err
 }
@@ -180,7 +211,7 @@ func (w *Worker) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), w.terms.renewal)
 	defer cancel()
 	for _, s := range jobs { // else it is forgotten after a minute of silence
-		if _, err := w.link.do(ctx, scriptLeave, s.keys, func() []string { return []string{w.name, w.channel} }); err != nil {
+		if _, err := w.link.do(ctx, scriptLeave, s.keys, func() []string { return []string{w.name, w.channel, w.stopped} }); err != nil {
 			return nil
 		}
 	}
@@ -210,17 +241,30 @@ func (w *Worker) hold(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		poke(w.search)
+		wake.Up(w.search)
 		for _, s := range w.serving() {
+			var sent time.Time
+			var held map[string]int
 			answer, err := w.link.do(ctx, scriptHold, s.keys, func() []string {
-				return []string{w.name, milliseconds(w.terms.lease), w.process()}
+				w.mu.Lock()
+				sent, held = time.Now(), maps.Clone(s.held)
+				w.mu.Unlock()
+				return slices.AppendSeq([]string{w.name, milliseconds(w.terms.lease), w.process()}, maps.Keys(held))
 			})
 			if err != nil {
 				w.fail(ctx, err)
 				return
 			}
-			if answer[0].text == "finished" {
+			switch answer[0].text {
+			case "finished":
 				w.retire(s)
+			case "ok":
+				w.mu.Lock()
+				for _, id := range answer[1].list {
+					s.dropLocked(Task{ID: id.text, turn: held[id.text]})
+				}
+				s.renewed = sent
+				w.mu.Unlock()
 			}
 		}
 	}
@@ -288,9 +332,9 @@ func (w *Worker) serve(ctx context.Context, name string) error {
 		s.turn, s.wakes = old.turn, old.wakes // a wake that comes while a question is on its way counts
 	}
 	if old != nil && old.job.Input == s.job.Input {
-		s.held, s.results, s.unsure = old.held, old.results, old.unsure
+		s.held, s.results, s.unsure, s.renewed = old.held, old.results, old.unsure, old.renewed
 	} else {
-		s.held = map[string]bool{}
+		s.held = map[string]int{}
 		s.results = newBatcher(completeBatch, batchBytes, func(c completion) int { return len(c.result) })
 		w.run.Go(func() { s.results.run(ctx, func(ctx context.Context, batch []completion) { w.flush(ctx, s, batch) }) })
 		if old != nil {
@@ -308,7 +352,7 @@ func (w *Worker) serve(ctx context.Context, name string) error {
 	if s.refused != nil && !named && (old == nil || old.refused == nil) {
 		w.link.log.Warn("a job is left to workers of its own version", "job", name, "version", s.refused.Has, "ours", Version)
 	}
-	poke(w.kick)
+	wake.Up(w.kick)
 	return nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // completeBatch bounds one script's work: some milliseconds of the engine's time.
@@ -42,11 +44,7 @@ func (w *Worker) fetch(ctx context.Context) {
 		if wait <= 0 {
 			continue
 		}
-		select {
-		case <-w.kick:
-		case <-time.After(wait):
-		case <-ctx.Done():
-		}
+		_ = wake.In(ctx, wait, w.kick)
 	}
 }
 
@@ -69,8 +67,10 @@ func (w *Worker) take(ctx context.Context, s *served, want int) (int, error) {
 	wakes := s.wakes
 	w.mu.Unlock()
 	asked := 0
+	var sent time.Time
 	answer, err := w.link.do(ctx, scriptTake, s.keys, func() []string {
 		asked++
+		sent = time.Now()
 		return []string{strconv.Itoa(Version), w.name, strconv.Itoa(want), milliseconds(w.terms.lease),
 			strconv.Itoa(MaxDeliveries), w.channel, strconv.Itoa(MaxBytes)}
 	})
@@ -100,6 +100,9 @@ func (w *Worker) take(ctx context.Context, s *served, want int) (int, error) {
 	}
 	tasks := answer[3].list
 	now := w.hand(ctx, s.job.Name, tasks, func(s *served) {
+		if len(s.held) == 0 { // else only an answer that names the tasks that were taken away
+			s.renewed = sent
+		}
 		if wait := time.Duration(answer[2].number()) * time.Millisecond; wait > 0 && s.wakes == wakes {
 			s.ready = time.Now().Add(wait)
 		}
@@ -134,8 +137,8 @@ func (w *Worker) hand(ctx context.Context, job string, tasks []reply, then func(
 			back = append(back, t.ID)
 			continue
 		}
-		t.Job = s.job
-		s.held[t.ID] = true
+		t.Job, t.turn = s.job, w.turn
+		s.held[t.ID] = t.turn
 		w.waiters[0] <- t
 		w.waiters = w.waiters[1:]
 	}
@@ -215,13 +218,13 @@ func (w *Worker) flush(ctx context.Context, s *served, batch []completion) {
 		if answer[0].text != "gone" {
 			break
 		}
-		if sleep(ctx, firstRetry) != nil {
+		if wake.In(ctx, firstRetry, nil) != nil {
 			return
 		}
 	}
 	w.mu.Lock()
 	for _, c := range batch {
-		delete(s.held, c.task.ID)
+		s.dropLocked(c.task)
 	}
 	w.mu.Unlock()
 	for _, c := range batch {
@@ -235,12 +238,12 @@ func (w *Worker) listen(ctx context.Context) {
 		// What was said before the engine knew that someone listens is lost, so everything is looked at then.
 		_ = w.link.client.listen(ctx, []string{w.channel, jobsChannel}, func() { w.wake("") }, func(channel, message string) {
 			if channel == jobsChannel {
-				poke(w.search)
+				wake.Up(w.search)
 				return
 			}
 			w.wake(message)
 		})
-		_ = sleep(ctx, firstRetry)
+		_ = wake.In(ctx, firstRetry, nil)
 	}
 }
 
@@ -256,9 +259,9 @@ func (w *Worker) wake(key string) {
 	}
 	w.mu.Unlock()
 	if key == "" {
-		poke(w.search)
+		wake.Up(w.search)
 	}
-	poke(w.kick)
+	wake.Up(w.kick)
 }
 
 // fail ends the worker for what no waiting repairs. It is no failure that it was closed meanwhile.

@@ -276,3 +276,77 @@ func TestACollectorThatClosesGivesNoSignOfLifeAfterwards(t *testing.T) {
 		}
 	})
 }
+
+// A worker that stands still for longer than its lease may have lost its tasks, and starts none of them before Redis says so.
+func TestAWorkerStartsNoTaskOnALeaseThatMayHaveEnded(t *testing.T) {
+	inMemory(t, func(t *testing.T, at *cluster.Site) {
+		k := collect(t, open(t, at), cluster.JobConfig{Name: t.Name()})
+		slow := at.Aside()
+		late, quick := work(t, openBriefly(t, slow), t.Name()), work(t, openBriefly(t, at), t.Name())
+		add(t, k, 1, 2, 3)
+		lost, kept, unasked := next(t, late), next(t, late), next(t, late)
+		time.Sleep(5 * time.Second)
+		if !late.Holds(lost) || !late.Holds(kept) {
+			t.Fatal("a worker with a lease may not start its tasks")
+		}
+		slow.Hold(true)
+		again := next(t, quick)
+		if again.Number != lost.Number {
+			t.Fatalf("task %d went to the other worker, want %d", again.Number, lost.Number)
+		}
+		for _, task := range []cluster.Task{lost, kept} {
+			if late.Holds(task) {
+				t.Errorf("task %d is started after the lease", task.Number)
+			}
+		}
+		slow.Hold(false)
+		time.Sleep(time.Second) // some renewals
+		if late.Holds(unasked) != (status(t, open(t, at), t.Name()).Held == 2) {
+			t.Error("worker and Redis differ on who has the last task")
+		}
+		if late.Holds(kept) {
+			t.Error("a task that was given up came back without being given again")
+		}
+		given := next(t, quick)
+		if given.Number != kept.Number || given.Deliveries > 2 {
+			t.Errorf("the task that was given back is %+v", given)
+		}
+		if late.Holds(lost) || !quick.Holds(again) || !quick.Holds(given) {
+			t.Error("a task is held by the worker that lost it, or not by the other one")
+		}
+	})
+}
+
+// Redis may give a task away although the worker's own clock sees nothing, as when the clock of Redis is set.
+func TestAHeartbeatNamesTheTasksThatWereTakenAway(t *testing.T) {
+	onEngines(t, func(t *testing.T, at *cluster.Site) {
+		k := collect(t, open(t, at), cluster.JobConfig{Name: t.Name()})
+		w := work(t, openBriefly(t, at), t.Name())
+		add(t, k, 1, 2)
+		taken, kept := next(t, w), next(t, w)
+		execute(t, at, "XCLAIM", cluster.KeysOf(t.Name())[1], "w", "another", "0", taken.ID)
+		eventually(t, "the worker knows", func() bool { return !w.Holds(taken) })
+		if !w.Holds(kept) {
+			t.Error("the worker forgot a task that it has")
+		}
+	})
+}
+
+// Redis renews a lease with every answer, also one that had ended: only an answer that names the tasks that were taken away tells the
+// worker that it has the others.
+func TestTasksThatAreGivenToAWorkerRenewNoLeaseOfThoseBefore(t *testing.T) {
+	inMemory(t, func(t *testing.T, at *cluster.Site) {
+		c := open(t, at)
+		cluster.SetTerms(c, time.Minute, time.Hour)
+		k := collect(t, open(t, at), cluster.JobConfig{Name: t.Name()})
+		w := work(t, c, t.Name())
+		add(t, k, 1)
+		first := next(t, w)
+		time.Sleep(2 * time.Minute)
+		add(t, k, 2)
+		next(t, w)
+		if w.Holds(first) {
+			t.Error("a task is started after its lease")
+		}
+	})
+}

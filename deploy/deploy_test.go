@@ -76,7 +76,7 @@ func TestTheUnitAndTheImageStartCommandsThatThereAre(t *testing.T) {
 	}
 }
 
-// A directory that a release began and did not finish would have the next one say that it is there already.
+// A directory of an unfinished release would stop the next one, which requires a new directory.
 func TestAReleaseThatFailsLeavesNothingBehind(t *testing.T) {
 	for _, name := range []string{"bash", "git"} {
 		if _, err := exec.LookPath(name); err != nil {

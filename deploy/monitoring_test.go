@@ -17,22 +17,23 @@ import (
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/gateway"
 	"github.com/sluice-llm/sluice/internal/telemetry"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // exported are the labels of every metric that gateways and runs export, with the values that they may have where the program
 // decides them.
 func exported(t *testing.T) map[string]map[string][]string {
-	var budgets []sluice.BudgetSnapshot
-	for d := sluice.Concurrency; d < sluice.NumDimensions; d++ {
-		budgets = append(budgets, sluice.BudgetSnapshot{Dimension: d, Limit: 60, Level: 30, Source: "told"})
+	var budgets []limits.BucketSnapshot
+	for d := limits.Concurrency; d < limits.NumDimensions; d++ {
+		budgets = append(budgets, limits.BucketSnapshot{Dimension: d, Limit: 60, Level: 30, Source: "told"})
 	}
 	snapshot := func() sluice.Snapshot {
-		return sluice.Snapshot{Lanes: []sluice.LaneSnapshot{{Lane: "m", Slots: 1, Budgets: budgets}}}
+		return sluice.Snapshot{Lanes: []limits.LaneSnapshot{{Lane: "m", Slots: 1, Budgets: budgets}}}
 	}
 	m := telemetry.NewMetrics(snapshot)
 	m.SetProgress(func() work.Progress { return work.Progress{Total: 1} })
-	m.Observe(sluice.Event{Type: sluice.EventSlotAcquired, Lane: "m"})
+	m.Observe(sluice.Event{Type: limits.EventSlotAcquired, Lane: "m"})
 	g := telemetry.NewGateway(func() gateway.TrafficSnapshot { return gateway.TrafficSnapshot{} }, strings.ToLower)
 	g.Ended(&gateway.Record{
 		Tenant: "amy", Model: "m", Listed: true, Upstream: "u", Provider: "openai", Endpoint: "/v1/chat/completions", Stream: true,

@@ -6,19 +6,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/gateway"
 	"github.com/sluice-llm/sluice/internal/control"
-	"github.com/sluice-llm/sluice/proc"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/proc"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // api.md promises these fields: files that version 0.1 wrote are read, and programs read what is written.
 func TestJSONOfEarlierVersionsIsReadAndWritten(t *testing.T) {
 	const at, later = `"2026-01-02T03:04:05Z"`, `"2026-01-02T03:04:06Z"`
 	for text, v := range map[string]any{
-		`{"memory_bytes":1,"time_ns":2,"tokens":3,"concurrent_nodes":4,"concurrent_calls":5,"llm_calls":6,"warning_threshold":0.7}`: new(sluice.ResourceLimits),
-		`{"memory_bytes":1,"time_ns":2,"tokens":3,"concurrent_nodes":4,"concurrent_calls":5,"llm_calls":6}`:                         new(sluice.ResourceUsage),
+		`{"memory_bytes":1,"time_ns":2,"tokens":3,"concurrent_nodes":4,"concurrent_calls":5,"llm_calls":6,"warning_threshold":0.7}`: new(limits.ResourceLimits),
+		`{"memory_bytes":1,"time_ns":2,"tokens":3,"concurrent_nodes":4,"concurrent_calls":5,"llm_calls":6}`:                         new(limits.ResourceUsage),
 		`{"name":"a","weight":2,"priority":"high","rpm":1,"tpm":2,"concurrent":3,"budget_day_usd":4,"budget_month_usd":5,"models":["m"],
 			"max_queue":6,"max_wait_ns":7}`: new(gateway.Tenant),
 		`{"version":1,"status":"paused","reason":"r","pid":2,"hash":"h","control":"c","started_at":` + at + `,"updated_at":` + later + `,

@@ -25,9 +25,9 @@ import (
 var imports = map[string]string{
 	"context": "context", "errors": "errors", "fmt": "fmt", "http": "net/http", "log": "log", "os": "os", "slog": "log/slog", "time": "time",
 	"sluice": "github.com/sluice-llm/sluice", "batch": "github.com/sluice-llm/sluice/batch", "cluster": "github.com/sluice-llm/sluice/cluster",
-	"find": "github.com/sluice-llm/sluice/find", "gateway": "github.com/sluice-llm/sluice/gateway", "plan": "github.com/sluice-llm/sluice/plan",
-	"pool": "github.com/sluice-llm/sluice/pool", "proc": "github.com/sluice-llm/sluice/proc", "provider": "github.com/sluice-llm/sluice/provider",
-	"sim": "github.com/sluice-llm/sluice/sim", "work": "github.com/sluice-llm/sluice/work",
+	"gateway": "github.com/sluice-llm/sluice/gateway", "plan": "github.com/sluice-llm/sluice/plan",
+	"pool": "github.com/sluice-llm/sluice/pool", "limits": "github.com/sluice-llm/sluice/limits", "provider": "github.com/sluice-llm/sluice/provider",
+	"sim":    "github.com/sluice-llm/sluice/sim",
 	"openai": "github.com/openai/openai-go/v3", "option": "github.com/openai/openai-go/v3/option", "anthropic": "github.com/anthropics/anthropic-sdk-go",
 }
 

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -19,18 +18,21 @@ var errBodyTooLong = errors.New("the request body is too long")
 
 // body is a request's body, kept so that it can be sent again: in memory, or in a file that has no name any more.
 type body struct {
-	memory *bytes.Buffer // from the pool; nil: it is in the file
-	file   *os.File
+	memory []byte
+	file   *os.File // nil: it is in memory
 	length int64
 	users  atomic.Int32 // who may still read it: the call, and tries whose connection may still send after their answer came
+	limits Bodies
+	room   reservation
 
 	model edit // puts an upstream's own name of the model in the place of the one asked for; empty if it stands nowhere
 	usage edit // asks for the usage of a stream; empty if the client does, or nobody has to
 	parts []part
 
-	// Of a tenant that is bound to one model or a budget:
-	others     bool // it names models beside the one, that some providers let answer in its place, or ask
-	background bool // the answer is made after the call is over
+	// Of a tenant that is bound to models or a budget:
+	unknown    *string  // the first field that its endpoint does not have; nil: it has all
+	named      []string // models that it names beside the one, to answer in its place or to be asked; "" is one without a name
+	background bool     // the answer is made after the call is over
 }
 
 // edit is a change to a body as it is sent: text in the place of what stands from one offset to the other.
@@ -45,54 +47,85 @@ type part struct {
 	prefixed bool // by models/
 }
 
-// buffers are used again: most bodies are short.
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
-// mostPooled keeps one long body from holding its memory for ever.
-const mostPooled = 256 << 10
-
-// readBody reads a request's body to its end. The caller closes what it returns.
-func readBody(w http.ResponseWriter, r *http.Request, limits Bodies) (b *body, err error) {
+// readBody reads a request's body to its end. The caller closes what it returns. Beside errors of reading and of files it fails with
+// errBodyTooLong and errNoRoom.
+func readBody(w http.ResponseWriter, r *http.Request, limits Bodies, room reservation) (*body, error) {
 	if r.ContentLength > limits.Most {
 		return nil, errBodyTooLong
 	}
-	b = &body{}
+	b := &body{limits: limits, room: room}
 	b.users.Store(1)
 	if r.ContentLength == 0 {
 		return b, nil
 	}
-	now := time.Now()
-	from := &paced{r: r.Body, control: http.NewResponseController(w), begun: now, patience: limits.Patience, until: now.Add(limits.Patience)}
-	defer func() {
-		if err == nil {
-			from.end()
-		}
-	}()
-	b.memory = buffers.Get().(*bytes.Buffer)
-	b.memory.Reset()
-	if r.ContentLength > 0 && r.ContentLength <= mostPooled {
-		b.memory.Grow(int(r.ContentLength) + bytes.MinRead)
-	}
-	n, err := b.memory.ReadFrom(io.LimitReader(from, limits.Memory+1))
-	if err != nil {
-		b.close()
-		return nil, fmt.Errorf("request body: %w", err)
-	}
-	if b.length = n; n <= limits.Memory && n <= limits.Most {
-		return b, nil
-	}
-	if err := b.spill(from, limits); err != nil {
+	if err := b.keep(max(0, r.ContentLength)); err != nil { // before it comes: else bodies that all come in part take the room from each other
 		b.close()
 		return nil, err
 	}
+	now := time.Now()
+	from := &paced{r: r.Body, control: http.NewResponseController(w), begun: now, patience: limits.Patience, until: now.Add(limits.Patience)}
+	buf := copyBuffers.Get().(*[]byte)
+	defer copyBuffers.Put(buf)
+	if _, err := io.CopyBuffer(b, from, *buf); err != nil {
+		b.close()
+		return nil, fmt.Errorf("request body: %w", err)
+	}
+	from.end()
 	return b, nil
+}
+
+// Write takes the next bytes of the body.
+func (b *body) Write(p []byte) (n int, err error) {
+	length := b.length + int64(len(p))
+	if length > b.limits.Most {
+		return 0, errBodyTooLong
+	}
+	if err := b.keep(length); err != nil {
+		return 0, err
+	}
+	if b.length = length; b.file != nil {
+		return b.file.Write(p)
+	}
+	b.memory = append(b.memory, p...)
+	return len(p), nil
+}
+
+// keep makes room for a body of that length: in memory if it is short and there is room, and else in a file.
+func (b *body) keep(length int64) error {
+	if b.file != nil {
+		return b.room.grow(onDisk, max(length, leastFile))
+	}
+	if length <= int64(cap(b.memory)) {
+		return nil
+	}
+	size := min(max(length, 2*int64(cap(b.memory))), b.limits.Memory) // what has no known length grows in few steps
+	if length <= b.limits.Memory && b.room.grow(inMemory, size) == nil {
+		b.memory = append(make([]byte, 0, size), b.memory...)
+		return nil
+	}
+	return b.spill(length)
+}
+
+// spill moves the body to a file that has room for that length.
+func (b *body) spill(length int64) (err error) {
+	if err := b.room.grow(onDisk, max(length, leastFile)); err != nil {
+		return err
+	}
+	if b.file, err = os.CreateTemp(b.limits.Dir, "sluice-body-*"); err != nil { // for its owner alone
+		return err
+	}
+	_ = os.Remove(b.file.Name()) // it goes with the process
+	_, err = b.file.Write(b.memory)
+	b.memory = nil
+	b.room.release(inMemory)
+	return err
 }
 
 // takeRest reads what a request was refused without. Closing a connection over bytes that nobody read breaks it, and many clients send
 // all of them before they read why. Who waits to be asked for its body is not, and what is too long or too slow is not waited for.
 func (s *state) takeRest(v *visit) {
 	r := v.r
-	if v.refused == "" || r.ContentLength == 0 || r.ContentLength > s.cfg.Bodies.Most || r.Header.Get("Expect") != "" || v.Header().Get("Connection") == "close" {
+	if v.refused == "" || r.ContentLength == 0 || r.ContentLength > s.cfg.Bodies.Most || r.Header.Get("Expect") != "" || v.unread {
 		return
 	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, s.cfg.Bodies.Most))
@@ -126,54 +159,24 @@ func (p *paced) Read(b []byte) (int, error) {
 // client goes. That of Go 1.26 takes it back itself, which is not documented. Over a rest that nobody reads it stays.
 func (p *paced) end() { _ = p.control.SetReadDeadline(time.Time{}) }
 
-// spill moves the body to a file, with what is still to come.
-func (b *body) spill(rest io.Reader, limits Bodies) error {
-	f, err := os.CreateTemp(limits.Dir, "sluice-body-*") // for its owner alone
-	if err != nil {
-		return fmt.Errorf("keep a long body: %w", err)
-	}
-	b.file = f
-	_ = os.Remove(f.Name()) // it goes with the process
-	if _, err := f.Write(b.memory.Bytes()); err != nil {
-		return fmt.Errorf("keep a long body: %w", err)
-	}
-	n, err := io.Copy(f, io.LimitReader(rest, limits.Most-b.length+1))
-	if err != nil {
-		return fmt.Errorf("request body: %w", err)
-	}
-	if b.length += n; b.length > limits.Most {
-		return errBodyTooLong
-	}
-	b.release()
-	return nil
-}
-
-func (b *body) release() {
-	if b.memory != nil && b.memory.Cap() <= mostPooled {
-		buffers.Put(b.memory)
-	}
-	b.memory = nil
-}
-
 // close gives back what the body holds, once the last who reads it has closed what open returned.
 func (b *body) close() {
 	if b.users.Add(-1) > 0 {
 		return
 	}
-	b.release()
 	if b.file != nil {
 		b.file.Close()
 		_ = os.Remove(b.file.Name()) // where an open file cannot be removed
 	}
+	b.memory = nil
+	b.room.release(inMemory)
+	b.room.release(onDisk)
 }
 
 // bytes returns the whole body; of one in a file, a copy.
 func (b *body) bytes() ([]byte, error) {
-	switch {
-	case b.memory != nil:
-		return b.memory.Bytes(), nil
-	case b.file == nil:
-		return nil, nil
+	if b.file == nil {
+		return b.memory, nil
 	}
 	all := make([]byte, b.length)
 	_, err := b.file.ReadAt(all, 0)
@@ -191,7 +194,7 @@ func (b *body) open(edits ...edit) (io.ReadCloser, int64) {
 	for _, e := range edits {
 		length += int64(len(e.text)) - (e.to - e.from)
 	}
-	if b.memory != nil && length <= shortBody {
+	if b.file == nil && length <= shortBody {
 		return io.NopCloser(bytes.NewReader(b.edited(edits, length))), length
 	}
 	b.users.Add(1)
@@ -212,10 +215,10 @@ func (b *body) open(edits ...edit) (io.ReadCloser, int64) {
 func (b *body) edited(edits []edit, length int64) []byte {
 	out, from := make([]byte, 0, length), int64(0)
 	for _, e := range edits {
-		out = append(append(out, b.memory.Bytes()[from:e.from]...), e.text...)
+		out = append(append(out, b.memory[from:e.from]...), e.text...)
 		from = e.to
 	}
-	return append(out, b.memory.Bytes()[from:]...)
+	return append(out, b.memory[from:]...)
 }
 
 // opened is a body as one try sends it.
@@ -235,11 +238,8 @@ func (o *opened) Close() error {
 
 // section reads a part of the body. Each of them is a reader of its own.
 func (b *body) section(from, to int64) io.Reader {
-	switch {
-	case b.memory != nil:
-		return bytes.NewReader(b.memory.Bytes()[from:to])
-	case b.file == nil:
-		return bytes.NewReader(nil)
+	if b.file == nil {
+		return bytes.NewReader(b.memory[from:to])
 	}
 	return io.NewSectionReader(b.file, from, to-from)
 }

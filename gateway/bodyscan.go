@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"strings"
 
@@ -13,8 +14,9 @@ import (
 // reads it: the gateway might count one and the provider serve another.
 var errTwoModels = errors.New("the request names its model more than once")
 
-// locate finds where a body, which is a JSON object, is changed as it is sent. bound is to look for what else may cost.
-func (b *body) locate(all []byte, asksUsage, bound bool) error {
+// locate finds where a body, which is a JSON object, is changed as it is sent. bound is the endpoint whose fields it is bound to;
+// provider.NoEndpoint leaves it unbound.
+func (b *body) locate(all []byte, asksUsage bool, bound provider.Endpoint) error {
 	var options []byte // the value of stream_options
 	var optionsAt, models int
 	s := jsonscan.New(all)
@@ -22,11 +24,13 @@ func (b *body) locate(all []byte, asksUsage, bound bool) error {
 		name := jsonscan.Name(s.Key())
 		value := s.Span()
 		at := s.Offset() - len(value)
+		if bound != provider.NoEndpoint {
+			b.notes(string(name), value, bound)
+		}
 		switch {
 		case bytes.EqualFold(name, []byte("model")): // there are servers that do not tell case apart
 			models++
 			b.model = edit{from: int64(at), to: int64(s.Offset())}
-		case bound && b.notes(name, value):
 		case string(name) == "stream_options":
 			options, optionsAt = value, at
 		}
@@ -50,18 +54,14 @@ var errOtherModel = errors.New("a part of the request names another model than i
 // (https://ai.google.dev/api/embeddings#EmbedContentRequest, https://ai.google.dev/api/tokens#method:-models.counttokens).
 func (b *body) locateParts(all []byte, model string) (err error) {
 	s := jsonscan.New(all)
-	for s.Enter('{'); s.Next('}') && err == nil; {
-		switch string(jsonscan.Name(s.Key())) {
+	for name := range s.Members {
+		switch string(name) {
 		case "requests":
-			if s.Peek() != '[' {
-				s.Skip()
-				continue
-			}
-			for s.Enter('['); s.Next(']') && err == nil; {
-				err = b.part(&s, model)
+			for range s.Elements {
+				err = cmp.Or(err, b.part(&s, model))
 			}
 		case "generateContentRequest", "generate_content_request":
-			err = b.part(&s, model)
+			err = cmp.Or(err, b.part(&s, model))
 		default:
 			s.Skip()
 		}
@@ -69,13 +69,9 @@ func (b *body) locateParts(all []byte, model string) (err error) {
 	return err
 }
 
-func (b *body) part(s *jsonscan.Scanner, model string) error {
-	if s.Peek() != '{' {
-		s.Skip()
-		return nil
-	}
-	for s.Enter('{'); s.Next('}'); {
-		if string(jsonscan.Name(s.Key())) != "model" {
+func (b *body) part(s *jsonscan.Scanner, model string) (err error) {
+	for name := range s.Members {
+		if string(name) != "model" {
 			s.Skip()
 			continue
 		}
@@ -85,65 +81,107 @@ func (b *body) part(s *jsonscan.Scanner, model string) error {
 		}
 		bare, prefixed := strings.CutPrefix(string(jsonscan.Unquote(value)), "models/")
 		if bare != model {
-			return errOtherModel
+			err = errOtherModel
 		}
 		b.parts = append(b.parts, part{edit{from: end - int64(len(value)), to: end}, prefixed})
 	}
-	return nil
+	return err
 }
 
-// notes takes in a member by which more than one model may answer or cost, or the cost is told to nobody. It reports whether it was one.
-func (b *body) notes(name, value []byte) bool {
+// notes takes in a field that the endpoint does not have, models that a field names, and background, of which nobody here is told the cost.
+func (b *body) notes(name string, value []byte, of provider.Endpoint) {
 	switch {
-	case bytes.EqualFold(name, []byte("models")), // of OpenRouter
-		endsIn(name, "fallbacks"): // of LiteLLM, which has several
-		b.others = true
-	case bytes.EqualFold(name, []byte("tools")), bytes.EqualFold(name, []byte("plugins")):
-		b.others = b.others || nameModels(value)
-	case bytes.EqualFold(name, []byte("background")): // of OpenAI's responses
+	case !of.HasField(name):
+		b.unknown = cmp.Or(b.unknown, &name)
+	case name == "background": // of OpenAI's responses
 		b.background = b.background || string(value) == "true"
+	case name == "model" || name == "fallback_credit_token":
+	case holdsContent[name]:
+		s := jsonscan.New(value)
+		b.named = appendOfTools(b.named, &s)
 	default:
-		return false
+		s := jsonscan.New(value)
+		b.named = appendNamed(b.named, &s, namesModels(name))
 	}
-	return true
 }
 
-func endsIn(name []byte, word string) bool {
-	return len(name) >= len(word) && bytes.EqualFold(name[len(name)-len(word):], []byte(word))
-}
-
-// nameModels reports whether tools, or plugins, name models that do a part of the work, and whose tokens no answer counts among its
-// own: Anthropic's advisor (https://platform.claude.com/docs/en/agents-and-tools/tool-use/advisor-tool), OpenAI's generation of images,
-// those of OpenRouter. What functions take stands deeper, and may be called as it likes.
-func nameModels(tools []byte) (any bool) {
-	s := jsonscan.New(tools)
-	if s.Peek() != '[' {
-		return false
-	}
-	for s.Enter('['); s.Next(']'); {
-		any = namesModel(&s, true) || any
-	}
-	return any
-}
-
-func namesModel(s *jsonscan.Scanner, deeper bool) (any bool) {
-	if s.Peek() != '{' {
-		s.Skip()
-		return false
-	}
-	for s.Enter('{'); s.Next('}'); {
-		name := jsonscan.Name(s.Key())
-		switch {
-		case endsIn(name, "model"), endsIn(name, "models"):
-			any = true
-			s.Skip()
-		case deeper && bytes.EqualFold(name, []byte("parameters")): // of OpenRouter's; elsewhere it is a schema
-			any = namesModel(s, false) || any
-		default:
-			s.Skip()
+// appendOfTools appends the models that tools in a conversation name: Anthropic's tool_addition and OpenAI's additional_tools. What tools are
+// called with, which is under input, is anything.
+func appendOfTools(all []string, s *jsonscan.Scanner) []string {
+	switch s.Peek() {
+	case '{':
+		for s.Enter('{'); s.Next('}'); {
+			switch string(jsonscan.Name(s.Key())) {
+			case "tool", "tools":
+				all = appendNamed(all, s, false)
+			case "input":
+				s.Skip()
+			default:
+				all = appendOfTools(all, s)
+			}
 		}
+	case '[':
+		for s.Enter('['); s.Next(']'); {
+			all = appendOfTools(all, s)
+		}
+	default:
+		s.Skip()
 	}
-	return any
+	return all
+}
+
+// holdsContent are fields, at any depth, with what people and models said, and schemas of it: any name may stand there.
+var holdsContent = map[string]bool{
+	"messages": true, "input": true, "input_examples": true, "system": true, "instructions": true, "prompt": true, "prediction": true,
+	"documents": true, "chat_template_kwargs": true, "dependentRequired": true, "contents": true, "content": true, "system_instruction": true, "systemInstruction": true,
+	"properties": true, "patternProperties": true, "$defs": true, "definitions": true, "default": true, "example": true, "examples": true,
+}
+
+// namesModels reports whether a field names models: model of tools, as Anthropic's advisor
+// (https://platform.claude.com/docs/en/agents-and-tools/tool-use/advisor-tool) and OpenAI's generation of images, and of OpenAI's moderation;
+// fallbacks of Anthropic; modelName of Vertex' routingConfig; models, analysis_models and others of OpenRouter and LiteLLM.
+func namesModels(name string) bool {
+	name = strings.ToLower(name)
+	return strings.Contains(name, "model") || strings.Contains(name, "fallback")
+}
+
+// addNamed appends a model; of very many, the last stands for the rest and has no name.
+func addNamed(all []string, model string) []string {
+	const most = 100
+	if len(all) == most {
+		all[most-1] = ""
+		return all
+	}
+	return append(all, model)
+}
+
+// appendNamed appends the models that a value names, itself if it is of a field that does.
+func appendNamed(all []string, s *jsonscan.Scanner, named bool) []string {
+	before := len(all)
+	switch s.Peek() {
+	case '{':
+		for s.Enter('{'); s.Next('}'); {
+			if name := string(jsonscan.Name(s.Key())); holdsContent[name] {
+				s.Skip()
+			} else {
+				all = appendNamed(all, s, namesModels(name) || named && s.Peek() == '[') // as in LiteLLM's {"gpt-4o": ["gpt-4o-mini"]}
+			}
+		}
+		if named && len(all) == before {
+			all = addNamed(all, "") // whatever its fields stand for
+		}
+	case '[':
+		for s.Enter('['); s.Next(']'); {
+			all = appendNamed(all, s, named)
+		}
+	case '"':
+		if value := s.Span(); named {
+			all = addNamed(all, string(jsonscan.Unquote(value)))
+		}
+	default:
+		s.Skip()
+	}
+	return all
 }
 
 // appendParts appends the edits that have the parts of the request name that model.

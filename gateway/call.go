@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/spend"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -70,7 +71,7 @@ func (g *Gateway) serve(w *visit, r *http.Request, to route, on *state) {
 func (g *Gateway) call(w *visit, r *http.Request, on *state) *call {
 	return &call{
 		state: on, visit: w,
-		g: g, w: w, r: r, dialect: dialectOf(r), leave: func() {},
+		g: g, w: w, r: r, dialect: provider.DialectOf(r), leave: func() {},
 		to: outlet{control: http.NewResponseController(w), conn: connOf(r), most: on.cfg.Deadlines.Write, renewed: time.Now()},
 	}
 }
@@ -91,13 +92,26 @@ func (c *call) read() *refusal {
 	return nil
 }
 
+// roomSoon is when a client is to come again for whose request there was no room.
+const roomSoon = 5 * time.Second
+
 // take takes in the request's body.
 func (c *call) take() (bad *refusal) {
 	var err error
-	c.body, err = readBody(c.w, c.r, c.cfg.Bodies)
+	limits := c.cfg.Bodies
+	c.body, err = readBody(c.w, c.r, limits, reservation{
+		of: &c.g.rooms, tenant: &c.tenant.tenant.bodies, totals: [places]int64{inMemory: limits.MemoryTotal, onDisk: limits.DiskTotal},
+	})
+	_, ofFile := errors.AsType[*os.PathError](err)
 	switch {
 	case err == nil:
 		return nil
+	case ofFile, errors.Is(err, errNoRoom):
+		if ofFile && c.g.rooms.tells() {
+			c.g.log.Error("bodies of requests cannot be kept in files: such requests are refused", "error", err)
+		}
+		return &refusal{status: http.StatusServiceUnavailable, kind: "bodies_full", after: roomSoon,
+			message: "the gateway has no room for the body of this request: those of other requests take it, or its disk is full"}
 	case errors.Is(err, errBodyTooLong):
 		bad = &refusal{status: http.StatusRequestEntityTooLarge, kind: "request_too_large",
 			message: fmt.Sprintf("%v: it may have %d bytes", err, c.cfg.Bodies.Most)}
@@ -106,14 +120,10 @@ func (c *call) take() (bad *refusal) {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		bad = &refusal{status: http.StatusBadRequest, kind: "invalid_request", message: "the request body broke off before its end"}
 	default:
-		if _, ok := errors.AsType[*os.PathError](err); ok {
-			c.g.log.Error("a long request body could not be kept", "error", err)
-			bad = &refusal{status: http.StatusInternalServerError, kind: "internal", message: "the request body could not be kept"}
-		} else {
-			bad = &refusal{status: http.StatusBadRequest, kind: "invalid_request", message: "the request body could not be read"}
-		}
+		bad = &refusal{status: http.StatusBadRequest, kind: "invalid_request", message: "the request body could not be read"}
 	}
-	c.w.Header().Set("Connection", "close") // the rest of it is not waited for
+	c.visit.unread = true
+	c.w.Header().Set("Connection", "close")
 	return bad
 }
 
@@ -134,13 +144,17 @@ func (c *call) understand() *refusal {
 		return invalid("the request body is not a JSON object")
 	}
 	asksUsage := c.request.Stream && c.route.endpoint == provider.ChatCompletions
-	if err := c.body.locate(all, asksUsage, c.tenant.terms.bound()); err != nil {
+	bound := provider.NoEndpoint
+	if c.tenant.terms.bound() {
+		bound = c.route.endpoint
+	}
+	if err := c.body.locate(all, asksUsage, bound); err != nil {
 		return invalid(err.Error())
 	}
 	if c.route.model != "" && c.body.model.to > 0 && strings.TrimPrefix(c.request.Model, "models/") != c.route.model {
 		return invalid(errTwoModels.Error())
 	}
-	if c.route.endpoint == provider.BatchEmbedContents || c.route.count && c.dialect == provider.Gemini {
+	if c.route.endpoint == provider.BatchEmbedContents || c.route.count && c.route.endpoint.ModelInPath() {
 		if err := c.body.locateParts(all, c.route.model); err != nil {
 			return invalid(err.Error())
 		}
@@ -175,15 +189,26 @@ func (c *call) understand() *refusal {
 func (c *call) aside() *refusal {
 	name := c.tenant.terms.Name
 	switch {
-	case c.body.others && len(c.tenant.terms.Models) > 0:
-		return &refusal{status: http.StatusForbidden, kind: "model_not_allowed",
-			message: fmt.Sprintf("tenant %s may ask for one model by its name, and for no others beside it or in its place", name)}
-	case c.body.others && c.tenant.terms.budgeted():
+	case c.body.unknown != nil:
+		field := shown(*c.body.unknown)
+		return &refusal{status: http.StatusBadRequest, kind: "invalid_request", field: field,
+			message: fmt.Sprintf("unknown field %q: tenant %s may send only fields that %s is known to have", field, name, c.route.name())}
+	case len(c.body.named) > 0 && c.tenant.terms.budgeted():
 		return &refusal{status: http.StatusForbidden, kind: "price_unknown",
 			message: fmt.Sprintf("tenant %s has a budget, and what models cost is not known that a request names beside its own: leave them out", name)}
 	case c.body.background && c.tenant.terms.budgeted():
 		return &refusal{status: http.StatusForbidden, kind: "price_unknown",
 			message: fmt.Sprintf("tenant %s has a budget, and what a response costs that is made in the background is told to nobody here: leave background out", name)}
+	}
+	for _, model := range c.body.named {
+		model = strings.TrimPrefix(model, "models/")
+		if to, ok := c.cfg.Models[model]; ok && to != model { // upstream it stands for itself
+			return &refusal{status: http.StatusForbidden, kind: "model_not_allowed",
+				message: fmt.Sprintf("%q is a name of this gateway, for the field model alone: name %q", shown(model), shown(to))}
+		}
+		if bad := c.allowed(model); bad != nil {
+			return bad
+		}
 	}
 	return nil
 }
@@ -201,7 +226,15 @@ func (c *call) make() {
 
 // through waits for the call's turn, sends it, and relays what comes back.
 func (c *call) through(ctx context.Context, stream bool, send func(context.Context, sluice.Call) (provider.ForwardReply, error)) {
-	defer func() { c.tenant.leave(c.charged) }() // after the answer's body is closed
+	defer func() { // after the answer's body is closed
+		if !c.tenant.leave(c.charged) {
+			return
+		}
+		if price := c.cfg.Upstreams.Price(c.model, c.route.endpoint); price != nil {
+			e := c.estimate(price)
+			c.visit.estimated(e.Amount()[spend.USD] / spend.Dollar)
+		}
+	}()
 	c.visit.asks(c.model, c.listed[c.model], stream)
 	bad, err := c.admit(ctx)
 	if bad != nil || err != nil {
@@ -220,9 +253,12 @@ func (c *call) through(ctx context.Context, stream bool, send func(context.Conte
 func (c *call) forwarded(ctx context.Context, asked sluice.Call) (provider.ForwardReply, error) {
 	in := provider.Forwarded{
 		Endpoint: c.route.endpoint, Stream: c.request.Stream, Count: c.route.count, Array: c.array,
-		Query: query(c.r.URL), Header: outgoing(c.r.Header),
+		Query: query(c.r.URL), Header: c.headers(),
 		Call: asked, Granted: c.granted,
-		Body: func(via provider.Via) (io.ReadCloser, int64, error) {
+		Body: func(via provider.Destination) (io.ReadCloser, int64, error) {
+			if err := c.tenant.sends(); err != nil {
+				return nil, 0, err
+			}
 			rc, n := c.body.open(c.edits(via)...)
 			return rc, n, nil
 		},
@@ -233,9 +269,23 @@ func (c *call) forwarded(ctx context.Context, asked sluice.Call) (provider.Forwa
 	return c.forward.Do(ctx, in)
 }
 
+// headers are those of the client that go upstream with a known endpoint. Those of a bound tenant name no model, as headers of some
+// servers do, and leave out Content-Type: a server that reads the body as a form would find another model in it than one that reads JSON.
+func (c *call) headers() http.Header {
+	h := outgoing(c.r.Header)
+	if c.tenant.terms.bound() {
+		for name := range h {
+			if !known(name) {
+				delete(h, name)
+			}
+		}
+	}
+	return h
+}
+
 // granted is told of each try.
-func (c *call) granted(p *sluice.Permit, via provider.Via) {
-	p.HeldBy(&try{c, via})
+func (c *call) granted(p *sluice.Permit, via provider.Destination) {
+	p.SetHolder(&try{c, via})
 	c.tenant.granted()
 	c.visit.granted(via)
 }
@@ -304,11 +354,11 @@ func (c *call) context() (context.Context, func()) {
 }
 
 // edits are the changes to the body for a way.
-func (c *call) edits(via provider.Via) (edits []edit) {
+func (c *call) edits(via provider.Destination) (edits []edit) {
 	b := c.body
 	if b.model.to > 0 && c.request.Model != "" {
 		name := via.Model
-		if c.dialect == provider.Gemini && strings.HasPrefix(c.request.Model, "models/") {
+		if c.route.endpoint.ModelInPath() && strings.HasPrefix(c.request.Model, "models/") {
 			name = "models/" + name
 		}
 		if name != c.request.Model {
@@ -326,7 +376,7 @@ func (c *call) edits(via provider.Via) (edits []edit) {
 }
 
 // asksUsage reports whether a stream is asked for its usage, though the client did not.
-func (c *call) asksUsage(via provider.Via) bool {
+func (c *call) asksUsage(via provider.Destination) bool {
 	return c.body.usage.text != "" && !via.Upstream.Provider.UsageUnasked
 }
 
@@ -353,6 +403,9 @@ func (c *call) refuse(r refusal) {
 func (c *call) refusalOf(err error) refusal {
 	if errors.Is(err, sluice.ErrWithdrawn) {
 		return c.tenant.ended()
+	}
+	if spent, ok := errors.AsType[*spentError](err); ok {
+		return spent.refusal
 	}
 	if late, ok := errors.AsType[*sluice.SlotTimeoutError](err); ok {
 		return c.tooLate(late.Wait)

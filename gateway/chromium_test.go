@@ -160,10 +160,10 @@ func TestTheDashboardLivesInABrowser(t *testing.T) {
 	}}
 	cfg := configOf(t, shared, tripper(func(*http.Request) string { return "yes" }))
 	cfg.Dashboard, cfg.Admin = true, admin
-	_, url := serveAt(t, cfg)
+	_, url, local := serveAt(t, cfg)
 	call := func() { fetch(t, http.MethodPost, url+"/v1/chat/completions", hello) }
 	call()
-	check(t, chromedp.Do(ctx, chromedp.Navigate(url+"/ui")))
+	check(t, chromedp.Do(ctx, chromedp.Navigate(local+"/ui")))
 	ended, waiting := `document.getElementById("n-ended").textContent`, `document.getElementById("n-waiting").textContent`
 	becomes(t, ctx, ended, "1")
 	call()

@@ -4,39 +4,27 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/spend"
+	"github.com/sluice-llm/sluice/provider"
 )
 
 // Filtered passes pieces of a stream through an event filter.
 func Filtered(pieces [][]byte, dropUsage bool) (out []byte, between bool) {
 	f := eventFilter{dropUsage: dropUsage}
 	for _, p := range pieces {
-		first, rest := f.feed(append([]byte(nil), p...))
-		out = append(append(out, first...), rest...)
+		out = append(out, f.feed(p)...)
 	}
 	between = f.between()
 	return append(out, f.end()...), between
 }
 
-// Masked passes pieces of an answer through a mask.
-func Masked(key string, pieces [][]byte) (out []byte) {
-	m := newMask(key)
-	for _, p := range pieces {
-		out = append(out, m.of(append([]byte(nil), p...))...)
-	}
-	return append(out, m.end()...)
-}
-
-// Lock is lock.
-func Lock(f *os.File) error { return lock(f) }
-
 // Asking returns a body as it is sent to a provider that is to state its usage, and whether it was changed for that.
 func Asking(all []byte) (string, bool, error) {
 	b := &body{}
-	if err := b.locate(all, true, false); err != nil {
+	if err := b.locate(all, true, provider.NoEndpoint); err != nil {
 		return "", false, err
 	}
 	if b.usage.text == "" {
@@ -93,7 +81,10 @@ func NewPurse() Purse { return Purse{&purse{in: &purses{}}} }
 
 // Reserve is reserve.
 func (p Purse) Reserve(now time.Time, t *Tenant, usd float64) (until time.Time, ok bool) {
-	_, until, ok = p.purse.reserve(now, t, usd)
+	r, until, ok := p.purse.reserve(now, t, spend.Estimate{Model: spend.NewModel(0), Input: spend.Amount{spend.USD: usd * spend.Dollar}})
+	if ok {
+		r.settle(true)
+	}
 	return until, ok
 }
 
@@ -126,4 +117,11 @@ func (t *Tenants) Told() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.schedulers)
+}
+
+// Taken is how many bytes the bodies of requests take in memory and on disk.
+func (g *Gateway) Taken() (memory, disk int64) {
+	g.rooms.mu.Lock()
+	defer g.rooms.mu.Unlock()
+	return g.rooms.taken[inMemory], g.rooms.taken[onDisk]
 }

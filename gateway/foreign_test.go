@@ -1,38 +1,75 @@
 package gateway_test
 
 import (
-	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/sluice-llm/sluice/gateway"
 )
 
-func TestWhatAProxyBringsIsNotFromThisHost(t *testing.T) {
-	_, front := served(t, func(w http.ResponseWriter, r *http.Request) { whole(w, chatAnswer) }, func(s *setting) {
-		s.Hosts, s.Dashboard = []string{"gateway.example"}, true
-		s.Metrics = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "metrics") })
-		s.Admin = &gateway.Admin{Key: "0123456789abcdef", Pause: func(bool) error { t.Error("paused"); return nil }}
-	})
-	for _, head := range []string{
-		"Host: gateway.example", "Host: gateway.example:443", "Host: localhost\r\nX-Forwarded-For: 192.0.2.1", "Host: localhost\r\nForwarded: for=192.0.2.1",
-		"Host: localhost\r\nX-Real-Ip: 192.0.2.1", "Host: localhost\r\nVia: 1.1 x",
-	} {
-		for _, line := range []string{"GET /ui", "GET /ui/events", "GET /metrics", "POST /ui/pause"} {
+func TestTheDashboardIsNotAtTheAddressOfClients(t *testing.T) {
+	cfg := configOf(t, newScheduler(t, 2), tripper(func(*http.Request) string { return "yes" }))
+	cfg.Hosts, cfg.Dashboard = []string{"gateway.example"}, true
+	cfg.Admin = &gateway.Admin{Key: "0123456789abcdef", Pause: func(bool) error { t.Error("paused"); return nil }}
+	g, err := gateway.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewServer(g) // whose peers all are of this host, as those of a reverse proxy on it
+	defer front.Close()
+	for _, host := range []string{"gateway.example", "localhost", "127.0.0.1:8787"} {
+		for _, line := range []string{"GET /ui", "GET /ui/", "GET /ui/events", "GET /ui/script.js", "GET /metrics", "POST /ui/pause"} {
 			conn := dial(t, front)
-			send(t, conn, line+" HTTP/1.1\r\n"+head+"\r\nX-Sluice-Admin-Key: 0123456789abcdef\r\nConnection: close\r\n\r\n")
-			if got := answer(t, conn); got.status != http.StatusForbidden && got.status != http.StatusNotFound {
-				t.Errorf("%s, %q: %d %.60q", line, head, got.status, got.body)
+			send(t, conn, line+" HTTP/1.1\r\nHost: "+host+"\r\nX-Sluice-Admin-Key: 0123456789abcdef\r\nConnection: close\r\n\r\n")
+			if got := answer(t, conn); got.status != http.StatusNotFound {
+				t.Errorf("%s of %s: %d %.60q", line, host, got.status, got.body)
 			}
 		}
 	}
-	for _, path := range []string{"/ui", "/metrics"} {
-		conn := dial(t, front)
-		send(t, conn, "GET "+path+" HTTP/1.1\r\nHost: 127.0.0.1:8787\r\n\r\n")
-		if got := answer(t, conn); got.status != http.StatusOK {
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if got := do(t, http.MethodGet, front.URL+path, ""); got.status != http.StatusOK {
 			t.Errorf("%s: %d", path, got.status)
 		}
+	}
+}
+
+func TestWhatAProxyBringsIsNotFromThisHost(t *testing.T) {
+	admin := &gateway.Admin{Key: "0123456789abcdef", Pause: func(bool) error { t.Error("paused"); return nil }}
+	_, _, local := dashboard(t, admin)
+	for _, header := range [][2]string{
+		{"Host", "gateway.example"}, {"Host", "gateway.example:443"}, {"X-Forwarded-For", "192.0.2.1"}, {"Forwarded", "for=192.0.2.1"},
+		{"X-Real-Ip", "192.0.2.1"}, {"Via", "1.1 x"}, {"X-Forwarded-Host", "x"}, {"Cf-Connecting-Ip", "192.0.2.1"},
+	} {
+		for path, method := range map[string]string{"/ui": "GET", "/ui/events": "GET", "/ui/pause": "POST"} {
+			resp, text := fetch(t, method, local+path, "", header[0], header[1], "X-Sluice-Admin-Key", admin.Key)
+			if resp.StatusCode != http.StatusForbidden {
+				t.Errorf("%s %s, %q: %s %.60q", method, path, header, resp.Status, text)
+			}
+		}
+	}
+	if resp, _ := fetch(t, http.MethodGet, local+"/ui", "", "Host", "127.0.0.1:9464"); resp.StatusCode != http.StatusOK {
+		t.Errorf("of this host: %s", resp.Status)
+	}
+}
+
+func TestABrowsersRequestForAnotherSiteIsRefusedWithoutOriginToo(t *testing.T) {
+	_, front := served(t, func(w http.ResponseWriter, r *http.Request) { whole(w, chatAnswer) }, func(s *setting) {
+		s.Hosts, s.Origins = []string{"gateway.example"}, []string{"https://app.example"}
+	})
+	for site, refused := range map[string]bool{"cross-site": true, "same-site": true, "Cross-Site": true, "none": false, "same-origin": false} {
+		for path, method := range map[string]string{"/v1/chat/completions": "POST", "/v1/models": "GET", "/healthz": "GET"} {
+			for _, host := range []string{"localhost", "gateway.example"} {
+				resp, text := fetch(t, method, front.URL+path, `{"model":"m"}`, "Host", host, "Sec-Fetch-Site", site)
+				if (resp.StatusCode == http.StatusForbidden) != refused {
+					t.Errorf("%s %s of %s, %s: %s %s", method, path, host, site, resp.Status, text)
+				}
+			}
+		}
+	}
+	if got := post(t, front.URL+"/v1/chat/completions", `{"model":"m"}`, "Sec-Fetch-Site", "cross-site", "Origin", "https://app.example"); got.status != http.StatusOK {
+		t.Errorf("a page of a listed origin: %d %s", got.status, got.body)
 	}
 }
 
@@ -52,8 +89,7 @@ func TestWhoIsForeignIsToldInTheWordsOfItsAPI(t *testing.T) {
 func TestPagesOfConfiguredOriginsMayReadAnswers(t *testing.T) {
 	const page = "https://app.example"
 	_, front := served(t, func(w http.ResponseWriter, r *http.Request) { whole(w, chatAnswer) }, func(s *setting) {
-		s.Origins, s.Dashboard = []string{page}, true
-		s.Admin = &gateway.Admin{Key: "0123456789abcdef"}
+		s.Origins = []string{page}
 	})
 	body := `{"model":"m"}`
 	got := do(t, "OPTIONS", front.URL+"/v1/chat/completions", "", "Origin", page, "Access-Control-Request-Method", "POST",
@@ -79,11 +115,6 @@ func TestPagesOfConfiguredOriginsMayReadAnswers(t *testing.T) {
 				t.Errorf("%s of %q: %d %v", method, origin, got.status, got.header)
 			}
 		}
-	}
-	conn := dial(t, front)
-	send(t, conn, "OPTIONS /ui/pause HTTP/1.1\r\nHost: localhost\r\nOrigin: "+page+"\r\nAccess-Control-Request-Method: POST\r\n\r\n")
-	if got := answer(t, conn); got.header.Get("Access-Control-Allow-Origin") != "" || got.status < 400 {
-		t.Errorf("a page of another origin may steer the gateway: %d %v", got.status, got.header)
 	}
 }
 

@@ -50,13 +50,10 @@ type Config struct {
 	// Traffic is told of every request. Default: one of its own, for the dashboard alone.
 	Traffic *Traffic
 
-	// Metrics answers at /metrics, to who asks from this host. Nil: nothing is there.
-	Metrics http.Handler
-
-	// Dashboard has a page at /ui show how things stand, to who looks from this host.
+	// Dashboard has ServeUI show how the gateway does.
 	Dashboard bool
 
-	// Admin lets the page steer the gateway. Nil: it cannot.
+	// Admin lets that page steer the gateway. Nil: it cannot.
 	Admin *Admin
 
 	Logger *slog.Logger // nil discards
@@ -78,6 +75,11 @@ type Bodies struct {
 	Memory int64  // of those, so many are kept in memory and the rest in a file. Default 1 MiB
 	Dir    string // where such files are. "" is the system's
 
+	// MemoryTotal and DiskTotal bound the bytes that the bodies of all requests take in memory and on disk. A body for which memory has no
+	// room is kept in a file, which counts as 1 MiB at least. A tenant gets no more than is free beside, so one alone gets half of each. A
+	// request whose body has no room on disk either, or meets a full disk, is refused with 503. Defaults 256 MiB, and 4 GiB or Most.
+	MemoryTotal, DiskTotal int64
+
 	// Patience is how long a body may take to come, and a second more for each 8 KiB that came. Default 30 s
 	Patience time.Duration
 }
@@ -92,6 +94,9 @@ const (
 
 	usualMost   = 64 << 20
 	usualMemory = 1 << 20
+
+	usualMemoryTotal = 256 << 20
+	usualDiskTotal   = 4 << 30
 )
 
 // Gateway serves clients. It is safe for concurrent use.
@@ -103,6 +108,7 @@ type Gateway struct {
 	draining atomic.Bool
 	watching atomic.Int64 // pages that are kept up to date
 	guesses  guesses      // at the admin key
+	rooms    rooms        // what bodies take
 	long     sync.Mutex   // held while a body that is in a file is looked at: one at a time is in memory
 
 	// A count, not a sync.WaitGroup: a connection may begin a request while Wait waits.
@@ -131,24 +137,24 @@ func New(cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-// ServeHTTP serves one request.
+// ServeHTTP serves one request of a client. /healthz and /readyz are here, too, but not the dashboard: see ServeUI.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.count(1)
 	defer g.count(-1)
 	on := g.take()
 	on.patience(w, r)
-	if on.cfg.Dashboard && (r.URL.Path == "/ui" || strings.HasPrefix(r.URL.Path, "/ui/")) && on.guard.refuses(r) == "" {
-		on.done() // pages stay longer than settings
-		g.serveUI(w, r, &on.cfg)
-		return
-	}
 	defer on.done()
 	setWaited(w.Header(), 0)
+	if len(r.TransferEncoding) > 0 {
+		// The server drops a Content-Length beside it. A proxy before it may have counted by that, and taken for the body what would be
+		// read here as the next request (RFC 9112, section 6.1).
+		w.Header().Set("Connection", "close")
+	}
 	if text := on.guard.refuses(r); text != "" {
 		v := on.visit(w, r)
 		defer on.takeRest(v)
 		defer v.leave()
-		refuse(v, dialectOf(r), refusal{status: http.StatusForbidden, kind: "forbidden", message: text})
+		refuse(v, provider.DialectOf(r), refusal{status: http.StatusForbidden, kind: "forbidden", message: text})
 		return
 	}
 	if on.guard.share(w.Header(), r) {
@@ -163,10 +169,6 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.answerReady(w, on)
 		return
 	}
-	if r.URL.Path == "/metrics" && on.cfg.Metrics != nil && fromHere(r) {
-		on.cfg.Metrics.ServeHTTP(w, r)
-		return
-	}
 	v := on.visit(w, r)
 	defer on.takeRest(v)
 	defer v.leave()
@@ -178,7 +180,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !ok {
-		refuse(v, dialectOf(r), on.lost(w.Header(), r))
+		refuse(v, provider.DialectOf(r), on.lost(w.Header(), r))
 		return
 	}
 	v.record.Endpoint = route.name()
@@ -200,15 +202,16 @@ func (s *state) lost(header http.Header, r *http.Request) refusal {
 	}
 	message := "no such path here: the gateway serves the chat, responses, embeddings, messages, generateContent and models APIs, " +
 		"and others pass if they are listed under passthrough"
-	if s.cfg.Dashboard && r.URL.Path == "/" {
-		message += "; its dashboard is at /ui"
+	switch r.URL.Path {
+	case "/", "/ui", "/metrics":
+		message += "; its dashboard and metrics have an address of their own, which it prints when it starts"
 	}
 	return refusal{status: http.StatusNotFound, kind: "not_found", message: message}
 }
 
 // answerReady says whether clients should be sent here. Limits that are reached and pauses are no reason not to: calls wait.
 func (g *Gateway) answerReady(w http.ResponseWriter, on *state) {
-	leftOut := func(up provider.UpstreamReport) bool { return up.LeftOut != nil }
+	leftOut := func(up provider.UpstreamReport) bool { return up.Exclusion != nil }
 	all := on.cfg.Upstreams.Report()
 	switch {
 	case g.draining.Load():

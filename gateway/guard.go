@@ -8,7 +8,7 @@ import (
 )
 
 // guard refuses requests that a page in a browser makes on behalf of somebody else: those that address the gateway by a name
-// which is not its own, as a rebound name does, and those of pages of other origins.
+// which is not its own, as a rebound name does, and those of pages of other origins. The zero value knows loopback only.
 type guard struct {
 	hosts   map[string]bool // beside loopback
 	origins map[string]bool
@@ -30,17 +30,22 @@ func (g guard) refuses(r *http.Request) string {
 	if !g.own(r.Host) {
 		return "the gateway is not addressed by this name: list it under hosts, if it is yours"
 	}
+	const foreign = "pages of this origin may not call the gateway: list it under origins, if it is yours"
 	origins := r.Header["Origin"]
-	if len(origins) == 0 {
-		return ""
+	if len(origins) == 0 { // as of images, forms that get, and links
+		switch r.Header.Get("Sec-Fetch-Site") {
+		case "", "none", "same-origin":
+			return ""
+		}
+		return foreign
 	}
 	origin := strings.ToLower(origins[0])
-	if g.origins[origin] {
+	if len(origins) == 1 && g.origins[origin] {
 		return ""
 	}
 	u, err := url.Parse(origin)
-	if err != nil || u.Host == "" || !g.own(u.Host) || !strings.EqualFold(u.Host, r.Host) {
-		return "pages of this origin may not call the gateway: list it under origins, if it is yours"
+	if err != nil || len(origins) > 1 || u.Host == "" || !g.own(u.Host) || !strings.EqualFold(u.Host, r.Host) {
+		return foreign
 	}
 	return ""
 }
@@ -85,8 +90,8 @@ func isLoopback(hostport string) bool {
 
 // fromHere reports whether a request comes from this host, rather than from a proxy on it that brings those of others.
 func fromHere(r *http.Request) bool {
-	for _, name := range [...]string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Via"} {
-		if len(r.Header[name]) > 0 {
+	for name := range r.Header {
+		if ofProxy[name] || strings.HasPrefix(name, "X-Forwarded-") {
 			return false
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/sluice-llm/sluice/provider"
@@ -23,23 +24,40 @@ func ofConnection(name string) bool {
 // notSent are headers that only the gateway is to know, or that would speak for an account which is not the client's: a key of
 // another organization is refused. Those that hold credentials are known by provider.IsSecretHeader.
 var notSent = map[string]bool{
-	"Expect": true, "Host": true, "Accept-Encoding": true,
-	"Origin": true, "Referer": true, "Forwarded": true, "Via": true, "X-Real-Ip": true, "True-Client-Ip": true,
-	"X-Client-Ip": true, "Cf-Connecting-Ip": true, "Cf-Connecting-Ipv6": true, "X-Ms-Client-Principal": true, // of proxies before the gateway
+	"Expect": true, "Host": true, "Accept-Encoding": true, "Origin": true, "Referer": true,
 	"X-Http-Method-Override": true, "X-Http-Method": true, "X-Method-Override": true,
 	"Openai-Organization": true, "Openai-Project": true, "X-Goog-User-Project": true,
+	"Anthropic-Organization-Id": true, "Anthropic-Workspace-Id": true, "Anthropic-User-Profile-Id": true,
+}
+
+// ofProxy are headers of proxies before the gateway, beside X-Forwarded-….
+var ofProxy = map[string]bool{
+	"Forwarded": true, "Via": true, "X-Real-Ip": true, "True-Client-Ip": true, "X-Client-Ip": true, "Cf-Connecting-Ip": true,
+	"Cf-Connecting-Ipv6": true, "X-Ms-Client-Principal": true, "Tailscale-User-Login": true,
 }
 
 // outgoing are the headers of a client's request that go upstream.
 func outgoing(h http.Header) http.Header {
 	out := make(http.Header, len(h))
 	for name, values := range h {
-		if !ofConnection(name) && !notSent[name] && !besides(name) {
+		if !ofConnection(name) && !notSent[name] && !ofProxy[name] && !besides(name) {
 			out[name] = values
 		}
 	}
 	dropNamed(out, h)
 	return out
+}
+
+// knownHeaders are headers of the APIs that are served, of their SDKs and of traces.
+var knownHeaders = map[string]bool{
+	"Accept": true, "Accept-Language": true, "User-Agent": true, "Idempotency-Key": true, "X-Request-Id": true, "X-Client-Request-Id": true,
+	"Anthropic-Version": true, "Anthropic-Beta": true, "Openai-Beta": true, "X-Goog-Api-Client": true, "Traceparent": true, "Tracestate": true,
+	"X-App": true, "Originator": true, "Version": true, // of Claude Code and Codex
+}
+
+// known reports whether a header is one of those, or tells a session.
+func known(name string) bool {
+	return knownHeaders[name] || strings.HasPrefix(name, "X-Stainless-") || slices.Contains(sessionHeaders, name)
 }
 
 // packed is how a request's body is packed; "" if it is not.
@@ -130,29 +148,34 @@ func sessionOf(h http.Header) string {
 	return ""
 }
 
-// credentials are what a request shows as its key, wherever clients put it.
-func credentials(r *http.Request) []string {
-	var all []string
+// credentials are the keys that a request shows, wherever clients put them, each once; of more than two, the first three.
+func credentials(r *http.Request) (all []string) {
+	add := func(keys ...string) {
+		for _, key := range keys {
+			if key != "" && len(all) < 3 && !slices.Contains(all, key) {
+				all = append(all, key)
+			}
+		}
+	}
 	for _, name := range [...]string{"X-Api-Key", "Api-Key", "X-Goog-Api-Key"} {
-		all = append(all, r.Header[name]...)
+		add(r.Header[name]...)
 	}
 	for _, value := range r.Header["Authorization"] {
 		if scheme, token, ok := strings.Cut(value, " "); ok && strings.EqualFold(scheme, "Bearer") {
-			all = append(all, strings.TrimSpace(token))
+			add(strings.TrimSpace(token))
 		}
 	}
-	if strings.Contains(r.URL.RawQuery, "key=") {
-		all = append(all, r.URL.Query()["key"]...)
+	if r.URL.RawQuery != "" {
+		add(r.URL.Query()["key"]...)
 	}
-	const most = 8 // each is hashed
-	return all[:min(len(all), most)]
+	return all
 }
 
 // providersKey is the key that the client shows for its provider; "" if it shows none but for the gateway, which no provider is to
 // see.
 func (c *call) providersKey() string {
 	for _, key := range credentials(c.r) {
-		if key != "" && !strings.HasPrefix(key, KeyPrefix) && sha256.Sum256([]byte(key)) != c.tenant.terms.sum {
+		if !strings.HasPrefix(key, KeyPrefix) && sha256.Sum256([]byte(key)) != c.tenant.terms.sum {
 			return key
 		}
 	}

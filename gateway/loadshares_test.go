@@ -50,11 +50,11 @@ func TestSharesOfWhatBindsAreByWeight(t *testing.T) {
 					}
 					c := l.run(t)
 					for i, w := range weights {
-						if got, want := c.shares[l.tenants[i].Name], w/sum; math.Abs(got-want) > 0.05*want {
+						if got, want := c.shares[l.tenants[i].Name], w/sum; math.Abs(got-want) > 0.08*want {
 							t.Errorf("a weight of %v of %v has a share of %.4f: want %.4f", w, sum, got, want)
 						}
 					}
-					if c.used < 0.96 || c.answered != c.calls {
+					if c.used < 0.94 || c.answered != c.calls { // a guarantee counts the larger one of the estimated and the used input
 						t.Errorf("%v", c)
 					}
 					t.Logf("%v, Jain's index %.4f", c, jain(c.shares))

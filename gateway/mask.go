@@ -1,103 +1,54 @@
 package gateway
 
 import (
-	"bytes"
 	"net/http"
+	"slices"
 	"strings"
+
+	"github.com/sluice-llm/sluice/internal/redact"
+	"github.com/sluice-llm/sluice/provider"
 )
 
-// mask takes the upstream's key out of an answer: there are servers that say, mostly in their refusals, what they were asked with.
-// What passes stays as long as it was. The zero value changes nothing.
+// mask removes the secrets that a request was sent with from its answer: there are servers that say, mostly in their refusals, what
+// they were asked with. What passes keeps its length. The zero value changes nothing.
 type mask struct {
-	key  []byte
-	rare int    // where in it a byte stands that few answers hold
-	held []byte // the last bytes that came, which may be the beginning of the key
+	redactor *redact.Redactor
+	folded   *redact.Redactor // of the secrets in lower case: names of headers have lost their case
+	redact.Stream
 }
 
-// leastMasked is the length below which a key is a word such as "not-needed", which answers may hold.
-const leastMasked = 16
-
-func newMask(key string) mask {
-	if len(key) < leastMasked {
-		return mask{}
-	}
-	m := mask{key: []byte(key)}
-	for i, c := range m.key {
-		if commonness(c) < commonness(m.key[m.rare]) {
-			m.rare = i
-		}
-	}
-	return m
+func newMask(secrets ...string) mask {
+	secrets = slices.DeleteFunc(secrets, isPlaceholder)
+	r := redact.New(secrets...)
+	return mask{redactor: r, folded: redact.New(strings.Fields(strings.ToLower(strings.Join(secrets, " ")))...), Stream: r.Stream()}
 }
 
-// commonness orders the bytes of keys roughly by how often they stand in answers.
-func commonness(c byte) int {
-	switch {
-	case c >= 'A' && c <= 'Z':
-		return 1
-	case c >= '0' && c <= '9':
-		return 2
-	case c >= 'a' && c <= 'z':
-		return 4
-	}
-	return 3
+// isPlaceholder reports whether a key is a word or a number such as "none", "ollama" or "0000", which servers without keys are
+// configured with, and which answers may hold.
+func isPlaceholder(key string) bool {
+	const shortestKey = 8
+	notLetter := func(r rune) bool { return (r|0x20) < 'a' || (r|0x20) > 'z' }
+	notDigit := func(r rune) bool { return r < '0' || r > '9' }
+	return len(key) < shortestKey && (strings.IndexFunc(key, notLetter) < 0 || strings.IndexFunc(key, notDigit) < 0)
 }
 
-// of returns what is to be passed on of what came before and of b, which it changes.
-func (m *mask) of(b []byte) []byte {
-	if len(m.key) == 0 {
-		return b
+// hidden are the secrets that the client must not see in an answer: its own key is not among them.
+func (c *call) hidden(reply provider.ForwardReply) []string {
+	own := ""
+	if c.handling.PassKey {
+		own = c.providersKey()
 	}
-	if len(m.held) > 0 {
-		b, m.held = append(m.held, b...), nil
-	}
-	for from := m.rare; from < len(b); from++ {
-		at := bytes.IndexByte(b[from:], m.key[m.rare])
-		if at < 0 {
-			break
-		}
-		from += at
-		if found := b[from-m.rare:]; bytes.HasPrefix(found, m.key) {
-			for i := range m.key {
-				found[i] = '*'
-			}
-		}
-	}
-	n := m.begins(b)
-	m.held = append(m.held, b[len(b)-n:]...)
-	return b[:len(b)-n]
+	return slices.DeleteFunc(slices.Clone(reply.Secrets()), func(s string) bool { return s == own })
 }
 
-// begins is how many of the last bytes of b are the beginning of the key.
-func (m *mask) begins(b []byte) int {
-	most := min(len(b), len(m.key)-1)
-	last := b[len(b)-most:]
-	for at := bytes.IndexByte(last, m.key[0]); at >= 0; {
-		if bytes.HasPrefix(m.key, last[at:]) {
-			return len(last) - at
-		}
-		next := bytes.IndexByte(last[at+1:], m.key[0])
-		if next < 0 {
-			break
-		}
-		at += 1 + next
-	}
-	return 0
-}
-
-// end returns what is held when the answer is over.
-func (m *mask) end() []byte { return m.held }
-
-// header takes those values out that hold the key.
+// header removes the values that hold a secret.
 func (m *mask) header(h http.Header) {
-	if len(m.key) == 0 {
+	if m.redactor == nil {
 		return
 	}
 	for name, values := range h {
-		for _, value := range values {
-			if strings.Contains(value, string(m.key)) {
-				delete(h, name)
-			}
+		if slices.ContainsFunc(values, m.redactor.Has) || m.folded.Has(strings.ToLower(name)) {
+			delete(h, name)
 		}
 	}
 }

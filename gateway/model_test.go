@@ -97,7 +97,7 @@ func (m *model) config() gateway.Config {
 			break
 		}
 		ups = append(ups, provider.Upstream{Name: name, Provider: p, BaseURL: "http://" + name + ".test/v1", Scheduler: s,
-			Models: map[string]string{"m": "m"}, Price: func(string) (float64, float64, bool) { return 1, 2, true }})
+			Models: map[string]string{"m": "m"}, Price: func(string) *provider.Price { return provider.FlatPrice(1, 2) }})
 	}
 	all, err := provider.NewUpstreams(provider.UpstreamsConfig{Upstreams: ups, Attempts: 1 + m.luck.IntN(4), Prefer: provider.Preference(m.luck.IntN(2))})
 	if err != nil {
@@ -169,7 +169,7 @@ func (m *model) call(item string, luck *rand.Rand) {
 	m.mu.Lock()
 	key := m.keys[whose]
 	m.mu.Unlock()
-	for name, value := range map[string]string{"X-Item": item, "X-Request-Id": item, "X-Whose": whose, "X-Sluice-Session": strconv.Itoa(luck.IntN(4)),
+	for name, value := range map[string]string{"X-Client-Request-Id": item, "X-Request-Id": item, "X-Whose": whose, "X-Sluice-Session": strconv.Itoa(luck.IntN(4)),
 		"Authorization": "Bearer " + key} {
 		r.Header.Set(name, value)
 	}
@@ -257,7 +257,7 @@ func (m *model) nothingLeft(n int) {
 	}
 	for r := range m.upstream.open {
 		if r.Context().Err() == nil {
-			m.t.Errorf("item %s is open at its upstream", r.Header.Get("X-Item"))
+			m.t.Errorf("item %s is open at its upstream", r.Header.Get("X-Client-Request-Id"))
 		}
 	}
 	now := m.traffic.Snapshot()

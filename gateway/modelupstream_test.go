@@ -32,7 +32,7 @@ type modelUpstream struct {
 var modelSlots = map[string]int{"one.test": 5, "two.test": 3, "narrow": 2}
 
 func (u *modelUpstream) RoundTrip(r *http.Request) (*http.Response, error) {
-	item := r.Header.Get("X-Item")
+	item := r.Header.Get("X-Client-Request-Id")
 	u.mu.Lock()
 	u.tries[item]++
 	luck := rand.New(rand.NewPCG(u.seed, hashed(item)+u.tries[item]))

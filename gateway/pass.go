@@ -34,7 +34,7 @@ func (c *call) passOn(p *Passthrough) {
 	defer stop()
 	c.through(ctx, false, func(ctx context.Context, asked sluice.Call) (provider.ForwardReply, error) {
 		asked.Lane = p.Path
-		return c.forward.Pass(ctx, provider.Passed{
+		return c.forward.Pass(ctx, provider.PassRequest{
 			Upstream: p.Upstream, Method: c.r.Method, Path: c.r.URL.Path, Query: queryBut(c.r.URL), Header: outgoing(c.r.Header),
 			Call: asked, Granted: c.granted,
 			Body: func() (io.ReadCloser, int64, error) {

@@ -67,6 +67,10 @@ func TestTheKeyOfATenantIsNotPassedOnInPlaceOfItsProvidersKey(t *testing.T) {
 			if w := r.do(req); w.Header().Get("X-Sluice-Error") != "no_key" {
 				t.Errorf("%s is of another tenant: %s", header, text(w))
 			}
+			req.URL.RawQuery = "key=one-of-a-provider-too"
+			if w := r.do(req); w.Header().Get("X-Sluice-Error") != "invalid_api_key" {
+				t.Errorf("%s is the second of three keys: %s", header, text(w))
+			}
 		}
 		for _, sent := range r.upstream.seen {
 			all := fmt.Sprint(sent.URL, sent.Header)
@@ -85,14 +89,14 @@ func TestAModelsListAndABudgetHoldHoweverABodySpellsThings(t *testing.T) {
 			status       int
 		}{
 			{"listed", `{"model":"m","messages":[{"role":"user","content":"x"}]}`, 200},
-			{"listed", `{"model":"m","models":["free"]}`, 403}, // of OpenRouter: others that may answer
-			{"listed", `{"model":"m","mod\u0065ls":["free"]}`, 403},
-			{"listed", `{"model":"m","Fallbacks":[{"model":"free"}]}`, 403}, // of LiteLLM
-			{"listed", `{"model":"m","context_window_fallbacks":[{"m":["free"]}]}`, 403},
+			{"listed", `{"model":"m","models":["free"]}`, 400}, // of OpenRouter: others that may answer
+			{"listed", `{"model":"m","mod\u0065ls":["free"]}`, 400},
+			{"listed", `{"model":"m","Fallbacks":[{"model":"free"}]}`, 400}, // of LiteLLM
+			{"listed", `{"model":"m","context_window_fallbacks":[{"m":["free"]}]}`, 400},
 			{"listed", `{"model":"m","tools":[{"type":"advisor_20260301","name":"advisor","model":"free"}]}`, 403}, // of Anthropic
 			{"listed", `{"model":"m","tools":[1,{"type":"image_generation","\u006dodel":"free"}]}`, 403},           // of OpenAI
 			{"listed", `{"model":"m","tools":[{"type":"openrouter:advisor","parameters":{"model":"free"}}]}`, 403},
-			{"listed", `{"model":"m","plugins":[{"id":"fusion","analysis_models":["free"]}]}`, 403},
+			{"listed", `{"model":"m","plugins":[{"id":"fusion","analysis_models":["free"]}]}`, 400},
 			{"listed", `{"model":"m","tools":[{"type":"function","function":{"name":"buy","parameters":{"type":"object","properties":{"model":{"type":"string"}}}}}],` +
 				`"messages":[{"role":"user","content":"x"}]}`, 200},
 			{"listed", `{"model":"free"}`, 403},
@@ -101,10 +105,11 @@ func TestAModelsListAndABudgetHoldHoweverABodySpellsThings(t *testing.T) {
 			{"any", `{"model":"m","models":["free"],"messages":[{"role":"user","content":"x"}]}`, 200},
 			{"poor", `{"model":"m","messages":[{"role":"user","content":"x"}]}`, 200},
 			{"poor", `{"model":"m","max_tokens":5000}`, 403}, // above the whole budget
-			{"poor", `{"model":"m","models":["free"]}`, 403},
+			{"poor", `{"model":"m","models":["free"]}`, 400},
+			{"poor", `{"model":"m","extra_body":{"model":"free"}}`, 400},
+			{"poor", `{"model":"m","moderation":{"model":"free"}}`, 403},
 			{"poor", `{"model":"m","tools":[{"type":"advisor_20260301","name":"advisor","model":"free"}]}`, 403},
-			{"poor", `{"model":"m","background":true}`, 403}, // nobody is told what it used
-			{"poor", `{"model":"m","background":false,"messages":[{"role":"user","content":"x"}]}`, 200},
+			{"poor", `{"model":"m","background":true}`, 400}, // of responses
 			{"poor", `{"model":"m","max_t\u006fkens":5000}`, 403},
 			{"poor", `{"model":"m","n":100}`, 403},
 			{"poor", `{"model":"m","n":100,"n":1}`, 403},
@@ -115,6 +120,14 @@ func TestAModelsListAndABudgetHoldHoweverABodySpellsThings(t *testing.T) {
 			req.Body, req.ContentLength = bodyOf(c.body)
 			if w := r.do(req); w.Code != c.status {
 				t.Errorf("%s, %s: %s, want %d", c.tenant, c.body, text(w), c.status)
+			}
+		}
+		for body, status := range map[string]int{`{"model":"m","background":true}`: 403, `{"model":"m","background":false,"input":"x"}`: 200} { // nobody is told what it used
+			req := r.request(t.Context(), "poor")
+			req.URL.Path = "/v1/responses"
+			req.Body, req.ContentLength = bodyOf(body)
+			if w := r.do(req); w.Code != status {
+				t.Errorf("%s: %s, want %d", body, text(w), status)
 			}
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/pricing"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -35,6 +36,13 @@ type Record struct {
 	Usage   sluice.Usage // of all tries, as far as they said
 	Cost    float64      // in US dollars, if HasCost
 	HasCost bool         // the price of a try, or of several, is known
+
+	Estimated float64 // the part of Cost that is an estimate, as the answer does not state its usage
+	Unpriced  int     // calls of the provider's tools that are not in Cost, as their price is unknown
+}
+
+func (r *Record) add(c pricing.Cost) {
+	r.Cost, r.Estimated, r.Unpriced = r.Cost+c.USD, r.Estimated+c.Estimated, r.Unpriced+c.Unpriced
 }
 
 // Kinds of Record that are no refusal of the gateway.
@@ -51,6 +59,7 @@ type visit struct {
 	traffic *Traffic
 	r       *http.Request
 	refused string // why
+	unread  bool   // the rest of its body is not waited for
 	gone    bool   // the client takes no more
 	whole   bool   // the answer ended as it should
 
@@ -154,7 +163,7 @@ func (v *visit) asks(model string, listed, stream bool) {
 }
 
 // granted notes a try.
-func (v *visit) granted(via provider.Via) {
+func (v *visit) granted(via provider.Destination) {
 	v.mu.Lock()
 	v.record.Upstream, v.record.Provider = via.Upstream.Name, via.Upstream.Provider.Name
 	v.mu.Unlock()
@@ -229,21 +238,29 @@ func (v *visit) tries() int {
 }
 
 // released notes what a try used and cost.
-func (v *visit) released(used sluice.Usage, usd float64, priced bool) {
+func (v *visit) released(used sluice.Usage, cost pricing.Cost, priced bool) {
 	v.mu.Lock()
 	if !v.over {
 		v.record.Usage = v.record.Usage.Add(used)
-		v.record.Cost += usd
+		v.record.add(cost)
 		v.record.HasCost = v.record.HasCost || priced
 	}
 	v.mu.Unlock()
 	v.moves(stageWaiting) // for another try, unless this was the last
 }
 
+// estimated notes the estimate of a call whose answer does not state its usage.
+func (v *visit) estimated(usd float64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.record.add(pricing.Cost{USD: usd, Estimated: usd})
+	v.record.HasCost = true
+}
+
 // try is one try of a call, until its permit is back.
 type try struct {
 	call *call
-	via  provider.Via
+	via  provider.Destination
 }
 
 // Sent notes that it left.
@@ -254,7 +271,10 @@ func (t *try) Sent(_ *sluice.Permit, at time.Time) {
 
 // Released notes what it used.
 func (t *try) Released(_ *sluice.Permit, _ bool, used sluice.Usage) {
-	usd := t.via.Cost(used)
-	t.call.visit.released(used, usd, t.via.HasPrice)
-	t.call.tenant.released(used, usd)
+	var cost pricing.Cost
+	if t.via.Price != nil {
+		cost = t.via.Price.Cost(used)
+	}
+	t.call.visit.released(used, cost, t.via.Price != nil)
+	t.call.tenant.released(t.call.request.Cost, used, cost.USD)
 }

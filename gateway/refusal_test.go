@@ -96,8 +96,8 @@ func TestAFullQueueSaysWhenItsTurnWouldHaveCome(t *testing.T) {
 	}
 }
 
-// A pause that is longer than a call may wait is told at once, and exactly; nothing of it counts as a failure of the upstream.
-func TestARefusalIsExactAndNoFailureOfTheUpstream(t *testing.T) {
+// Who may not wait for the end of a pause is told at once when to come; nothing of it counts as a failure of the upstream.
+func TestARefusalIsInTimeAndNoFailureOfTheUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		traffic := gateway.NewTraffic(gateway.TrafficConfig{})
 		const lasts = 20 * time.Minute
@@ -121,17 +121,18 @@ func TestARefusalIsExactAndNoFailureOfTheUpstream(t *testing.T) {
 		open.Wait()
 		time.Sleep(time.Until(begun.Add(11 * time.Second)))
 		end := begun.Add(10*time.Second + lasts)
-		for i := range 50 { // the first learns of it
-			if told, ok := comeAgain(r.do(r.request(t.Context(), "a")), "quota_exhausted"); !ok || !within1s(told.Sub(end)) {
-				t.Errorf("call %d, %v: it is told to come %v after the end", i, ok, told.Sub(end))
+		for time.Until(end) > 6*time.Minute { // later ones wait for the end
+			refused := r.do(r.request(t.Context(), "a"))
+			told, ok := comeAgain(refused, "quota_exhausted")
+			if !ok { // a test of the stated wait came within its time, in vain
+				told, ok = comeAgain(refused, "queue_timeout")
+			}
+			if !ok || time.Until(told) <= 0 || told.Sub(end) > 2*time.Second {
+				t.Errorf("%v: it is told to come %v after the end: %s", ok, told.Sub(end), text(refused))
 			}
 			time.Sleep(13 * time.Second)
 		}
-		lanes := r.scheduler.Snapshot().Lanes
-		if i := slices.IndexFunc(lanes, func(l sluice.LaneSnapshot) bool { return l.Throttles > 2 }); i >= 0 {
-			t.Errorf("%d throttles of one storm", lanes[i].Throttles)
-		}
-		if sent := len(r.upstream.sent()); sent > 5 {
+		if sent := len(r.upstream.sent()); sent > 4+11 { // the stated wait is tested after 1, 2, 4 s and so on
 			t.Errorf("%d calls went upstream: those that were refused here may not", sent)
 		}
 		for _, kind := range traffic.Snapshot().Kinds {

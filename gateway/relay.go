@@ -7,10 +7,10 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/sse"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -21,8 +21,11 @@ var copyBuffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return 
 func (c *call) relay(reply provider.ForwardReply) {
 	c.visit.begins()
 	resp := reply.Response
-	if key := reply.Via.Key; !c.handling.PassKey || key != c.providersKey() { // else it is the client's
-		c.mask = newMask(key)
+	c.mask = newMask(c.hidden(reply)...)
+	if packed(resp.Header) != "" && resp.ContentLength != 0 && c.r.Method != http.MethodHead && resp.StatusCode != http.StatusNotModified {
+		c.refuse(refusal{status: http.StatusBadGateway, kind: "upstream_failed",
+			message: "the upstream compressed its response, which could hide keys"})
+		return
 	}
 	if c.early.begun() {
 		c.relayLate(reply)
@@ -51,9 +54,7 @@ func setWaited(h http.Header, d time.Duration) {
 
 // isEvents reports whether an answer is a stream of events that can be read.
 func isEvents(h http.Header) bool {
-	const kind = "text/event-stream"
-	ct := h.Get("Content-Type")
-	return len(ct) >= len(kind) && strings.EqualFold(ct[:len(kind)], kind) && h.Get("Content-Encoding") == ""
+	return sse.Is(h) && h.Get("Content-Encoding") == ""
 }
 
 // relayLate passes on what came after the client got its head.
@@ -73,14 +74,14 @@ func (c *call) relayLate(reply provider.ForwardReply) {
 // said are the words of a provider's refusal.
 func (c *call) said(reply provider.ForwardReply, body []byte) string {
 	v := provider.Classify(reply.Via.Upstream.Provider, reply.StatusCode, reply.Header, body, time.Now())
-	return provider.Redact(cmp.Or(v.Message, reply.Status), append(credentials(c.r), reply.Via.Key)...)
+	return provider.Redact(cmp.Or(v.Message, reply.Status), append(credentials(c.r), reply.Secrets()...)...)
 }
 
 // copy passes on an answer that is no stream of events.
 func (c *call) copy(resp *http.Response) {
 	if whole, ok := resp.Body.(io.WriterTo); ok {
 		if _, err := whole.WriteTo(masked{c}); err == nil { // it fails by the client alone
-			c.send(c.mask.end(), false)
+			c.send(c.mask.End(), false)
 		}
 		return
 	}
@@ -88,11 +89,11 @@ func (c *call) copy(resp *http.Response) {
 	defer copyBuffers.Put(buf)
 	for {
 		n, err := resp.Body.Read(*buf)
-		if n > 0 && !c.send(c.mask.of((*buf)[:n]), resp.ContentLength < 0) {
+		if n > 0 && !c.send(c.mask.Next((*buf)[:n]), resp.ContentLength < 0) {
 			return
 		}
 		if err == io.EOF {
-			c.send(c.mask.end(), resp.ContentLength < 0)
+			c.send(c.mask.End(), resp.ContentLength < 0)
 			return
 		}
 		if err != nil {
@@ -105,7 +106,7 @@ func (c *call) copy(resp *http.Response) {
 type masked struct{ c *call }
 
 func (m masked) Write(b []byte) (int, error) {
-	if !m.c.send(m.c.mask.of(b), false) {
+	if !m.c.send(m.c.mask.Next(b), false) {
 		return 0, errClientGone
 	}
 	return len(b), nil
@@ -121,20 +122,17 @@ func (c *call) stream(reply provider.ForwardReply) {
 	var parts pace
 	for {
 		n, err := reply.Body.Read(*buf)
-		if n > 0 {
-			first, rest := filter.feed((*buf)[:n])
-			if !c.send(c.mask.of(first), len(rest) == 0) || !c.send(c.mask.of(rest), true) {
-				c.drain(reply.Body, *buf)
-				return
-			}
+		if n > 0 && !c.send(c.mask.Next(filter.feed((*buf)[:n])), true) {
+			c.drain(reply.Body, *buf)
+			return
 		}
 		if err == nil {
 			parts.keep(n)
 		}
 		switch {
 		case err == io.EOF:
-			c.send(c.mask.of(filter.end()), true)
-			c.send(c.mask.end(), true)
+			c.send(c.mask.Next(filter.end()), true)
+			c.send(c.mask.End(), true)
 			return
 		case err == nil:
 		case c.r.Context().Err() != nil || !filter.between():

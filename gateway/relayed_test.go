@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/gateway"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -35,7 +36,7 @@ type relayed struct {
 }
 
 func (x *relayed) Observe(e sluice.Event) {
-	if e.Type == sluice.EventSlotReleased {
+	if e.Type == limits.EventSlotReleased {
 		x.mu.Lock()
 		x.ends = append(x.ends, e.Outcome)
 		x.mu.Unlock()

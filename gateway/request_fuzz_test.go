@@ -44,14 +44,14 @@ func FuzzRequest(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, head, body []byte) {
 		g, err := gateway.New(gateway.Config{
-			Upstreams: ups, Base: strict(t, head), Dashboard: true, Logger: slog.New(slog.DiscardHandler),
+			Upstreams: ups, Base: strict(t, head), Logger: slog.New(slog.DiscardHandler),
 			Passthrough: []gateway.Passthrough{{Path: "/v1/files", Upstream: "up"}},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(string(head) + string(body))))
-		if err != nil || r.URL.Path == "/ui/events" {
+		if err != nil {
 			return
 		}
 		r.RemoteAddr = "127.0.0.1:1"

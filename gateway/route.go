@@ -127,16 +127,13 @@ type route struct {
 
 // name is the path without what a client chooses in it.
 func (to route) name() string {
-	name := to.endpoint.String()
 	switch {
 	case to.models:
 		return "/v1/models"
-	case !to.count:
-		return name
-	case to.endpoint.Dialect() == provider.Gemini:
-		return name[:strings.LastIndexByte(name, ':')] + ":countTokens"
+	case to.count:
+		return to.endpoint.CountPath()
 	}
-	return to.path
+	return to.endpoint.String()
 }
 
 // begins reports whether the path begins so, with its version or without: however a client spells it, it is handled alike. Else who
@@ -149,33 +146,31 @@ func (to route) begins(prefix string) bool {
 	return strings.HasPrefix(bare, strings.TrimPrefix(prefix, "/v1"))
 }
 
-// fixed are the paths that name no model.
-var fixed = map[string]route{
-	"/v1/chat/completions":      {endpoint: provider.ChatCompletions},
-	"/v1/responses":             {endpoint: provider.Responses},
-	"/v1/embeddings":            {endpoint: provider.Embeddings},
-	"/v1/messages":              {endpoint: provider.Messages},
-	"/v1/messages/count_tokens": {endpoint: provider.Messages, count: true},
-}
-
-// ofModel are the methods of Gemini that are called of a model.
-var ofModel = map[string]route{
-	"generateContent":       {endpoint: provider.GenerateContent},
-	"streamGenerateContent": {endpoint: provider.StreamGenerateContent},
-	"embedContent":          {endpoint: provider.EmbedContent},
-	"batchEmbedContents":    {endpoint: provider.BatchEmbedContents},
-	"countTokens":           {endpoint: provider.GenerateContent, count: true},
-}
+// fixed are the routes by the paths that name no model, and ofModel by the methods that are called of a model.
+var fixed, ofModel = func() (fixed, ofModel map[string]route) {
+	fixed, ofModel = make(map[string]route), make(map[string]route)
+	for _, e := range provider.Endpoints() {
+		for path, count := range map[string]bool{e.String(): false, e.CountPath(): true} {
+			if _, method, ok := strings.Cut(path, "{model}:"); ok {
+				ofModel[method] = route{endpoint: e, count: count}
+			} else {
+				fixed[path] = route{path: path, endpoint: e, count: count}
+			}
+		}
+	}
+	delete(fixed, "")
+	delete(fixed, provider.Completions.String()) // no client in use asks for it
+	return fixed, ofModel
+}()
 
 // routeOf finds out what a method and a path ask for. Clients whose base URL ends in /v1 and those whose does not are served alike.
 func routeOf(method, path string) (route, bool) {
 	if strings.HasPrefix(path, "/v1/v1/") || strings.HasPrefix(path, "/v1/v1beta/") {
 		path = strings.TrimPrefix(path, "/v1")
-	} else if !strings.HasPrefix(path, "/v1") {
+	} else if _, known := fixed[path]; !known && !strings.HasPrefix(path, "/v1") {
 		path = "/v1" + path
 	}
 	if to, ok := fixed[path]; ok && method == http.MethodPost {
-		to.path = path
 		return to, true
 	}
 	rest, ok := strings.CutPrefix(path, "/v1beta/models")
@@ -196,16 +191,4 @@ func routeOf(method, path string) (route, bool) {
 		return route{}, false
 	}
 	return route{models: true, model: name}, true
-}
-
-// dialectOf is the form in which a client of such a request reads errors.
-func dialectOf(r *http.Request) provider.Dialect {
-	switch {
-	case strings.Contains(r.URL.Path, "/messages"), r.Header.Get("Anthropic-Version") != "":
-		return provider.Anthropic
-	case strings.Contains(r.URL.Path, "/v1beta/"), r.Header.Get("X-Goog-Api-Key") != "",
-		r.URL.RawQuery != "" && r.URL.Query().Has("key"):
-		return provider.Gemini // whose clients may say /v1 as well
-	}
-	return provider.OpenAI
 }

@@ -21,6 +21,7 @@ func TestPathsAreThoseOfTheSDKs(t *testing.T) {
 		"POST /v1/v1/chat/completions":                    chat,
 		"POST /responses":                                 "/v1/responses",
 		"POST /v1/embeddings":                             "/v1/embeddings",
+		"POST /v2/chat":                                   "/v2/chat",
 		"POST /v1/messages":                               "/v1/messages",
 		"POST /v1/v1/messages":                            "/v1/messages",
 		"POST /v1/messages/count_tokens":                  "/v1/messages count",
@@ -279,6 +280,7 @@ func TestAMethodThatAPathDoesNotTakeIsToldTheOne(t *testing.T) {
 		allow, want  string
 	}{
 		{"GET", "/v1/chat/completions", 405, "POST", `"/v1/chat/completions takes POST, not GET"`},
+		{"GET", "/v2/chat", 405, "POST", `{"code":"method_not_allowed","message":`},
 		{"PUT", "/v1/messages", 405, "POST", `"type":"invalid_request_error"`},
 		{"GET", "/v1beta/models/m:countTokens", 405, "POST", "takes POST, not GET"},
 		{"POST", "/v1/models", 405, "GET", `"/v1/models takes GET, not POST"`},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // Tenant is one that may call, and what it may. A zero field is its default, or no bound.
@@ -30,7 +31,7 @@ type Tenant struct {
 	BudgetMonth float64 `json:"budget_month_usd,omitempty"`
 
 	// Models are those that it may ask for, by the names that clients use or by those that they stand for; a * at the end stands
-	// for anything. None: all.
+	// for anything. None: all. A tenant with Models or a budget sends only fields that provider.Endpoint.HasField knows.
 	Models []string `json:"models,omitempty"`
 
 	MaxQueue int           `json:"max_queue,omitempty"`   // calls that wait. Default 10,000
@@ -39,7 +40,7 @@ type Tenant struct {
 
 const usualMaxQueue = 10_000
 
-var priorities = map[string]sluice.Priority{"": sluice.Normal, "low": sluice.Low, "normal": sluice.Normal, "high": sluice.High, "critical": sluice.Critical}
+var priorities = map[string]limits.Priority{"": limits.Normal, "low": limits.Low, "normal": limits.Normal, "high": limits.High, "critical": limits.Critical}
 
 var tenantName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
@@ -68,13 +69,16 @@ func (t *Tenant) Check() error {
 
 func amount(usd float64) bool { return usd >= 0 && !math.IsInf(usd, 0) }
 
+// tenantBurst spreads the calls of a tenant over the minute, since a pause until the minute is over may exceed its MaxWait.
+const tenantBurst = time.Second
+
 // limits are those of its own; false if it has none.
 func (t *Tenant) limits() (sluice.Limits, bool) {
 	if t.RPM == 0 && t.TPM == 0 && t.Concurrent == 0 {
 		return sluice.Limits{}, false
 	}
 	const unbounded = 1 << 30 // else the Scheduler would look for a limit that is not there
-	return sluice.Limits{RPM: t.RPM, TPM: t.TPM, Concurrent: cmp.Or(t.Concurrent, unbounded)}, true
+	return sluice.Limits{RPM: t.RPM, TPM: t.TPM, Concurrent: cmp.Or(t.Concurrent, unbounded), Burst: tenantBurst}, true
 }
 
 func (t *Tenant) budgeted() bool { return t.BudgetDay > 0 || t.BudgetMonth > 0 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/spend"
+	"github.com/sluice-llm/sluice/provider"
 )
 
 // admission is what a call holds of its tenant's: a place in its queue, a permit of its own limits, a part of its budget. It is
@@ -21,10 +23,9 @@ type admission struct {
 	session string
 	model   string // as it is routed
 
-	estimate float64        // US dollars; of a known price
-	budget   reserved       // of that
-	permit   *sluice.Permit // of its own limits; nil: it has none
-	waited   time.Duration  // here
+	budget reserved       // of a known price
+	permit *sluice.Permit // of its own limits; nil: it has none
+	waited time.Duration  // here
 
 	patience  time.Duration // how long it may wait, in all
 	withdrawn chan struct{} // closed when there is no point in waiting on
@@ -41,7 +42,6 @@ type admission struct {
 	left    bool
 	metered bool
 	used    sluice.Usage
-	usd     float64
 	over    bool // the call is,
 	charged bool // and what its answer took counts, though nobody said how much
 	settled bool
@@ -49,11 +49,20 @@ type admission struct {
 
 // identify finds out whose call it is.
 func (c *call) identify() *refusal {
-	one, ok := c.g.tenants.identify(c.r)
+	keys, most := credentials(c.r), 1
+	if c.handling.PassKey && c.g.tenants.Keyed() {
+		most = 2 // the gateway's, and the provider's
+	}
+	if len(keys) > most {
+		// Which of them counts is up to whoever reads it: the gateway might count one, and a proxy before it another.
+		return &refusal{status: http.StatusUnauthorized, kind: "invalid_api_key",
+			message: "the request shows different keys: send one, in one header (Authorization, x-api-key, api-key, x-goog-api-key) or as ?key="}
+	}
+	one, ok := c.g.tenants.identify(keys)
 	if !ok {
 		c.w.Header().Set("Www-Authenticate", "Bearer")
 		told := "the gateway knows no such key"
-		if len(credentials(c.r)) == 0 {
+		if len(keys) == 0 {
 			told = "the gateway wants a key, and none came"
 		}
 		return &refusal{status: http.StatusUnauthorized, kind: "invalid_api_key",
@@ -111,6 +120,7 @@ func (c *call) admit(ctx context.Context) (*refusal, error) {
 		if err != nil {
 			return nil, err
 		}
+		p.Answered(nil) // these limits are exact: no provider has to prove them
 		a.mu.Lock()
 		a.permit = p
 		a.mu.Unlock()
@@ -226,8 +236,8 @@ func (c *call) reserve() *refusal {
 	if a.tenant.purse == nil {
 		return nil
 	}
-	in, out, priced := c.cfg.Upstreams.Price(c.model, c.route.endpoint)
-	if !priced {
+	price := c.cfg.Upstreams.Price(c.model, c.route.endpoint)
+	if price == nil {
 		if !a.terms.budgeted() {
 			return nil
 		}
@@ -235,25 +245,59 @@ func (c *call) reserve() *refusal {
 			message: fmt.Sprintf("tenant %s has a budget, and what the model %q costs is not known: give its upstream price_in and price_out",
 				a.terms.Name, shown(c.model))}
 	}
-	cost := c.request.Cost
-	const usualOutput = 1024 // of an answer, where the request sets no bound
-	output := cmp.Or(float64(cost.MaxOutput), usualOutput*float64(c.request.N))
-	if c.route.endpoint.Embeds() || c.route.count {
-		output = 0
-	}
-	a.estimate = (in*float64(cost.Input) + out*output) / 1e6
 	now := time.Now()
-	got, until, ok := a.tenant.purse.reserve(now, &a.terms.Tenant, a.estimate)
+	e := c.estimate(price)
+	got, until, ok := a.tenant.purse.reserve(now, &a.terms.Tenant, e)
 	switch {
 	case ok:
 		a.budget = got
 		return nil
 	case until.IsZero():
 		return &refusal{status: http.StatusForbidden, kind: "quota_exhausted",
-			message: fmt.Sprintf("the call may cost %s, more than the whole budget of tenant %s: bound its output", prose.Dollars(a.estimate), a.terms.Name)}
+			message: fmt.Sprintf("the call may cost %s, more than the whole budget of tenant %s: bound its output", prose.Dollars(e.Amount()[spend.USD]/spend.Dollar), a.terms.Name)}
 	}
-	return &refusal{status: http.StatusTooManyRequests, kind: "quota_exhausted", after: until.Sub(now),
-		message: fmt.Sprintf("the budget of tenant %s is spent until %s", a.terms.Name, until.Format(time.RFC3339))}
+	return a.spent(now, until)
+}
+
+// estimate is the amount that the call may cost.
+func (c *call) estimate(price *provider.Price) spend.Estimate {
+	usd := func(u sluice.Usage) spend.Amount {
+		return spend.Amount{spend.USD: math.Round(price.Cost(u).USD * spend.Dollar)}
+	}
+	cost := c.request.Cost
+	e := spend.Estimate{Model: c.g.tenants.models.Of(c.model, price.MaxOutput), Input: usd(sluice.Usage{Input: cost.Input})}
+	switch {
+	case c.route.endpoint.Embeds() || c.route.count:
+	case cost.MaxOutput > 0:
+		e.Declared = usd(sluice.Usage{Output: cost.MaxOutput})
+	default:
+		e.Unstated = usd(sluice.Usage{Output: c.request.N})
+	}
+	return e
+}
+
+// spent refuses a call that has no room in its tenant's budget.
+func (a *admission) spent(now, until time.Time) *refusal {
+	message := fmt.Sprintf("the budget of tenant %s is spent until %s", a.terms.Name, until.Format(time.RFC3339))
+	if until.Sub(now) <= untilCallsEnd {
+		message = fmt.Sprintf("open calls of tenant %s may use the rest of its budget", a.terms.Name)
+	}
+	return &refusal{status: http.StatusTooManyRequests, kind: "quota_exhausted", after: until.Sub(now), message: message}
+}
+
+// spentError is the error of a try that the tenant's budget has no room for any more.
+type spentError struct{ refusal refusal }
+
+// Error says so.
+func (e *spentError) Error() string { return e.refusal.message }
+
+// sends checks the tenant's budget at the instant of sending.
+func (a *admission) sends() error {
+	if a.budget.fits() {
+		return nil
+	}
+	now := time.Now()
+	return &spentError{*a.spent(now, now.Add(untilCallsEnd))}
 }
 
 // granted is told of each try. Its call does not wait any more, even if it comes back to the queue: then it is first.
@@ -283,8 +327,8 @@ func (a *admission) stepOut() {
 }
 
 // leave gives back what the call holds, now or when its last permit of an upstream is back. charged says that an answer came, or
-// that nobody waited for it: then it counts by estimate, if nobody says what it took.
-func (a *admission) leave(charged bool) {
+// that nobody waited for it: then it counts by estimate, if nobody says what it took, which leave reports.
+func (a *admission) leave(charged bool) (estimated bool) {
 	a.stepOut()
 	a.mu.Lock()
 	a.over, a.charged = true, charged
@@ -293,7 +337,7 @@ func (a *admission) leave(charged bool) {
 	}
 	a.mu.Unlock()
 	a.tenant.open.Add(-1)
-	a.settle()
+	return a.settle()
 }
 
 // sent notes that the call left.
@@ -303,43 +347,48 @@ func (a *admission) sent() {
 	a.mu.Unlock()
 }
 
-// released counts what a try used and cost.
-func (a *admission) released(used sluice.Usage, usd float64) {
+// released counts what a try of a request with that estimate used and cost.
+func (a *admission) released(cost sluice.Cost, used sluice.Usage, usd float64) {
+	metered := used != (sluice.Usage{})
+	if metered {
+		a.budget.spend(usd)
+		if m := a.budget.estimate.Model; m != nil {
+			m.Learn(cost, float64(max(0, used.Input)), float64(max(0, used.Output)))
+		}
+	}
 	a.mu.Lock()
 	if a.out--; a.out == 0 {
 		if a.idle = time.Now(); !a.over && a.refusal == nil {
 			a.lookAgainLocked()
 		}
 	}
-	if used != (sluice.Usage{}) {
-		a.metered = true
-		a.used = a.used.Add(used)
-		a.usd += usd
-	}
+	a.metered = a.metered || metered
+	a.used = a.used.Add(used)
 	a.mu.Unlock()
 	a.settle()
 }
 
-// settle is done once the call is over and no permit is out.
-func (a *admission) settle() {
+// settle is done once the call is over and no permit is out. It reports whether the call counts by its estimate.
+func (a *admission) settle() bool {
 	a.mu.Lock()
 	if !a.over || a.out > 0 || a.settled {
 		a.mu.Unlock()
-		return
+		return false
 	}
 	a.settled = true
-	usd, o := a.usd, sluice.Outcome{Usage: a.used, HasUsage: true}
+	o, unstated := sluice.Outcome{Usage: a.used, HasUsage: true}, a.left && !a.metered && a.charged
 	switch {
 	case !a.left:
 		o = sluice.Outcome{Unsent: true}
-	case !a.metered && a.charged:
-		usd, o = a.estimate, sluice.Outcome{}
+	case unstated:
+		o = sluice.Outcome{}
 	}
 	a.mu.Unlock()
-	a.budget.settle(usd)
+	a.budget.settle(unstated)
 	if a.permit != nil {
 		a.permit.Release(o)
 	}
+	return unstated
 }
 
 // delay is how long a call like this one would likely wait now.

@@ -1,16 +1,22 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
+	"math"
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/atomicfile"
+	"github.com/sluice-llm/sluice/internal/spend"
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // saveEvery is how often what tenants without a budget spent is written, and what other processes spent is taken in.
@@ -61,7 +67,16 @@ type spent struct {
 	Period string  `json:"period"` // as 2026-01-31 or 2026-01
 	USD    float64 `json:"usd"`
 
-	own float64 // the part of it that is not in the file yet; below zero, as the file has a lead
+	own  float64   // the part of it that is not in the file yet; below zero, as the file has a lead
+	held float64   // the part of it that open calls hold, as they were estimated when they came
+	cap  spend.Cap // of this process, with its open calls
+}
+
+// fits reports whether an amount fits below a limit in US dollars (0: none) beside the amount that was spent and the corrected estimates of
+// the open calls, and whether it would fit without those.
+func (s *spent) fits(limit float64, more spend.Amount) (now, later bool) {
+	s.cap.Limit[spend.USD], s.cap.Used[spend.USD] = math.Round(limit*spend.Dollar), math.Round((s.USD-s.held)*spend.Dollar)
+	return s.cap.Fits(more), s.cap.FitsLater(more)
 }
 
 // purseDocument is what the file holds.
@@ -175,10 +190,7 @@ func (p *purses) flush() {
 
 // soon has what was spent be written by somebody else, at once.
 func (p *purses) soon() {
-	select {
-	case p.now <- struct{}{}:
-	default: // it is about to be
-	}
+	wake.Up(p.now) // it is about to be
 }
 
 // close writes the last. It is called once.
@@ -207,7 +219,7 @@ func (p *purses) saveLocked() error {
 		}
 		return err
 	}
-	return locked(p.path, func() error {
+	return atomicfile.Locked(context.Background(), p.path, func() error {
 		doc, err := readPurses(p.path)
 		if err != nil {
 			return err
@@ -336,22 +348,23 @@ func periods(now time.Time) (day, month string) {
 	return now.Format("2006-01-02"), now.Format("2006-01")
 }
 
-// reserved is what a call takes out of a purse before it is sent.
+// reserved is a call's part of a purse. The zero value is that of a call whose price is unknown.
 type reserved struct {
 	purse      *purse
-	day, month string
-	usd        float64
-	bounded    bool // by a budget
+	tenant     *Tenant
+	day, month string  // that it counts for
+	usd        float64 // the estimate when it came
+	estimate   spend.Estimate
 }
 
-// reserve takes out what a call may cost, unless a budget lacks it: then it returns when that begins anew, which is never where
-// the call alone is above the whole.
-func (p *purse) reserve(now time.Time, t *Tenant, usd float64) (r reserved, until time.Time, ok bool) {
+// reserve holds the estimate of a call, unless it does not fit: then it returns when to come again. That is never if the call alone
+// exceeds a budget, and soon if open calls hold the room.
+func (p *purse) reserve(now time.Time, t *Tenant, e spend.Estimate) (r reserved, until time.Time, ok bool) {
 	p.mu.Lock()
-	r, until, ok = p.takeOutLocked(now, t, usd)
-	behind := r.bounded && p.behindLocked()
+	r, until, ok = p.holdLocked(now, t, e)
+	behind := t.budgeted() && p.behindLocked()
 	p.mu.Unlock()
-	if behind {
+	if ok && behind {
 		p.in.flush()
 	}
 	return r, until, ok
@@ -360,38 +373,93 @@ func (p *purse) reserve(now time.Time, t *Tenant, usd float64) (r reserved, unti
 // behindLocked reports whether more was spent than the file says.
 func (p *purse) behindLocked() bool { return p.day.own > 0 || p.month.own > 0 }
 
-func (p *purse) takeOutLocked(now time.Time, t *Tenant, usd float64) (r reserved, until time.Time, ok bool) {
+// untilCallsEnd is when a call may come again whose room open calls hold.
+const untilCallsEnd = time.Second
+
+func (p *purse) holdLocked(now time.Time, t *Tenant, e spend.Estimate) (r reserved, until time.Time, ok bool) {
 	day, month := p.roll(now)
+	need := e.Amount()
+	usd := need[spend.USD] / spend.Dollar
 	if t.BudgetDay > 0 && usd > t.BudgetDay || t.BudgetMonth > 0 && usd > t.BudgetMonth {
 		return r, time.Time{}, false
 	}
 	y, m, d := now.UTC().Date()
-	if t.BudgetDay > 0 && p.day.USD+usd > t.BudgetDay {
-		until = time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)
-	}
-	if t.BudgetMonth > 0 && p.month.USD+usd > t.BudgetMonth {
-		until = time.Date(y, m+1, 1, 0, 0, 0, 0, time.UTC)
+	for _, period := range [...]struct {
+		spent *spent
+		limit float64
+		ends  time.Time
+	}{{&p.day, t.BudgetDay, time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)}, {&p.month, t.BudgetMonth, time.Date(y, m+1, 1, 0, 0, 0, 0, time.UTC)}} {
+		switch fits, later := period.spent.fits(period.limit, need); {
+		case !later:
+			until = period.ends
+		case !fits && until.IsZero():
+			until = now.Add(untilCallsEnd)
+		}
 	}
 	if !until.IsZero() {
 		return r, until, false
 	}
+	r = reserved{p, t, day, month, usd, e}
+	r.each(func(s *spent) {
+		s.cap.Open(&e)
+		s.held += usd
+	})
 	p.take(usd, day, month)
 	if t.budgeted() {
 		p.spends, p.lead = true, min(leadCalls*usd, leadPart*t.leastBudget())
 	}
-	return reserved{p, day, month, usd, t.budgeted()}, time.Time{}, true
+	return r, time.Time{}, true
 }
 
-// settle exchanges what was reserved for what the call did cost. It counts for the day on which it was reserved.
-func (r reserved) settle(usd float64) {
-	if r.purse == nil || usd == r.usd {
+// each calls a function for the periods that the call counts for, if they are still the present ones.
+func (r *reserved) each(do func(*spent)) {
+	if r.purse.day.Period == r.day {
+		do(&r.purse.day)
+	}
+	if r.purse.month.Period == r.month {
+		do(&r.purse.month)
+	}
+}
+
+// fits reports at the instant of sending whether the open calls still fit: responses may have shown since that they use more.
+func (r *reserved) fits() bool {
+	if r.purse == nil || !r.tenant.budgeted() {
+		return true
+	}
+	r.purse.mu.Lock()
+	defer r.purse.mu.Unlock()
+	day, _ := r.purse.day.fits(r.tenant.BudgetDay, spend.Amount{})
+	month, _ := r.purse.month.fits(r.tenant.BudgetMonth, spend.Amount{})
+	return day && month
+}
+
+// spend counts the cost of a try, beside the estimate that is held.
+func (r *reserved) spend(usd float64) {
+	if r.purse != nil && usd != 0 {
+		r.purse.mu.Lock()
+		r.purse.take(usd, r.day, r.month)
+		r.purse.mu.Unlock()
+	}
+}
+
+// settle releases the estimate. It counts as spent if charged is true, for the day on which the call came.
+func (r *reserved) settle(charged bool) {
+	if r.purse == nil {
 		return
 	}
 	r.purse.mu.Lock()
-	r.purse.take(usd-r.usd, r.day, r.month)
-	behind := r.purse.behindLocked()
+	usd := -r.usd
+	if charged {
+		usd += r.estimate.Amount()[spend.USD] / spend.Dollar
+	}
+	r.each(func(s *spent) {
+		s.cap.Close(&r.estimate, spend.Amount{})
+		s.held -= r.usd
+	})
+	r.purse.take(usd, r.day, r.month)
+	behind := r.tenant.budgeted() && r.purse.behindLocked()
 	r.purse.mu.Unlock()
-	if r.bounded && behind {
+	if behind {
 		r.purse.in.soon()
 	}
 }

@@ -2,15 +2,18 @@ package gateway_test
 
 import (
 	"encoding/json"
+	"io"
 	"math"
 	"net/http"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/gateway"
 	"github.com/sluice-llm/sluice/sim"
 )
@@ -107,6 +110,72 @@ func TestCallsAtOnceDoNotOvershootABudget(t *testing.T) {
 	})
 }
 
+// priced answers after a second with the same usage each time.
+type priced string
+
+func (p priced) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(time.Second)
+	body := `{"choices":[{"message":{"content":"yes"},"finish_reason":"stop"}],"usage":` + string(p) + `}`
+	return &http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Request: r, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body))}, nil
+}
+
+// TestABudgetIsExceededByTheOpenCallsAtMost has calls wait whose input is estimated far too low, until responses show it.
+func TestABudgetIsExceededByTheOpenCallsAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const open, each, budget = 4, 0.02502, 0.1
+		r := newTenantRig(t, rigConfig{base: priced(`{"prompt_tokens":25000,"completion_tokens":10}`), limits: sluice.Limits{Concurrent: open},
+			tenants: []gateway.Tenant{{Name: "a", BudgetDay: budget}}})
+		var calls sync.WaitGroup
+		var refused atomic.Int32
+		for range 100 {
+			calls.Go(func() {
+				if w := r.do(r.request(t.Context(), "a")); w.Header().Get("X-Sluice-Error") == "quota_exhausted" {
+					refused.Add(1)
+				}
+			})
+		}
+		calls.Wait()
+		if day, _ := r.spentOf("a"); day > budget+open*each || int(refused.Load())+len(r.upstream.sent()) != 100 {
+			t.Errorf("%v was spent of %v, %d calls were sent and %d refused", day, budget, len(r.upstream.sent()), refused.Load())
+		}
+	})
+}
+
+// TestCallsThatDeclareNoMaximumHoldTheOutputThatIsUsual has one answer teach what the next may use.
+func TestCallsThatDeclareNoMaximumHoldTheOutputThatIsUsual(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTenantRig(t, rigConfig{base: priced(`{"prompt_tokens":10,"completion_tokens":3000}`), tenants: []gateway.Tenant{{Name: "a", BudgetDay: 1}}})
+		held := func() float64 {
+			before, _ := r.spentOf("a")
+			req := r.request(t.Context(), "a")
+			req.Body, req.ContentLength = bodyOf(strings.Replace(chatBody, `"max_tokens":10,`, "", 1))
+			var call sync.WaitGroup
+			call.Go(func() { r.do(req) })
+			time.Sleep(500 * time.Millisecond)
+			during, _ := r.spentOf("a")
+			call.Wait()
+			return during - before
+		}
+		if first, second := held(), held(); first < 4096*2e-6 || second < 3000*2e-6 || second > 3100*2e-6 {
+			t.Errorf("the first call held %v, the second %v", first, second)
+		}
+	})
+}
+
+// TestAnAnswerWithoutUsageCostsItsEstimate has the record say that its cost is one.
+func TestAnAnswerWithoutUsageCostsItsEstimate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		traffic := gateway.NewTraffic(gateway.TrafficConfig{})
+		r := newTenantRig(t, rigConfig{base: priced(`null`), tenants: []gateway.Tenant{{Name: "a", BudgetDay: 1}}, gateway: gateway.Config{Traffic: traffic}})
+		r.call("a", "")
+		day, _ := r.spentOf("a")
+		if s := traffic.Snapshot().Recent[0]; !s.HasCost || s.Estimated == 0 || s.Estimated != s.Cost || !near(s.Cost, day) {
+			t.Errorf("%v was spent: %+v", day, s)
+		}
+	})
+}
+
 func TestWhatFailsCostsNothingAndWhatNobodyWaitedForIsEstimated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failing := newTenantRig(t, rigConfig{sim: sim.Config{Faults: sim.Faults{ServerError: 1}}, tenants: []gateway.Tenant{{Name: "a", BudgetDay: 1, TPM: 6000}}})
@@ -116,12 +185,21 @@ func TestWhatFailsCostsNothingAndWhatNobodyWaitedForIsEstimated(t *testing.T) {
 		if day, _ := failing.spentOf("a"); !near(day, 0) {
 			t.Errorf("a failed call did cost %v", day)
 		}
-		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "a", BudgetDay: 1}}})
-		ctx, cancel := contextAfter(t, 100*time.Millisecond)
-		defer cancel()
-		r.do(r.request(ctx, "a"))
-		if day, _ := r.spentOf("a"); day <= 0 {
-			t.Error("a call that was under way when its client left did cost nothing")
+		traffic := gateway.NewTraffic(gateway.TrafficConfig{})
+		r := newTenantRig(t, rigConfig{sim: sim.Config{PerToken: 100 * time.Millisecond}, tenants: []gateway.Tenant{{Name: "a", BudgetDay: 1}}, gateway: gateway.Config{Traffic: traffic}})
+		before := 0.0
+		for body, after := range map[string]time.Duration{chatBody: 100 * time.Millisecond, strings.Replace(chatBody, `"max_tokens":10`, `"max_tokens":1000,"stream":true`, 1): 2 * time.Second} {
+			ctx, cancel := contextAfter(t, after)
+			req := r.request(ctx, "a")
+			req.Body, req.ContentLength = bodyOf(body)
+			r.do(req)
+			cancel()
+			time.Sleep(time.Minute) // the permit is back
+			day, _ := r.spentOf("a")
+			if s := traffic.Snapshot().Recent[0]; day <= before || s.Estimated != s.Cost || !near(s.Cost, day-before) {
+				t.Errorf("a call whose client left after %v did cost %v: %+v", after, day-before, s)
+			}
+			before = day
 		}
 	})
 }

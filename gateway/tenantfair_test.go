@@ -165,7 +165,7 @@ func TestASessionDoesNotWaitForAnotherOnesQueue(t *testing.T) {
 			req.Header.Set("X-Claude-Code-Session-Id", "other")
 			before := len(r.upstream.sent())
 			w := r.do(req)
-			if place := slices.Index(r.upstream.sent()[before:], "other"); place < 0 || place > gateway.MostAhead+1 {
+			if place := slices.Index(r.upstream.sent()[before:], "other"); place < 0 || place > gateway.MostAhead+4 { // four are sent in one instant, in any order
 				t.Errorf("keyed %v: %d calls of another session went before", keyed, place)
 			}
 			if ms, _ := strconv.Atoi(w.Header().Get("X-Sluice-Wait-Ms")); ms < 500 || ms > 5000 {

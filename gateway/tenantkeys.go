@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -16,6 +17,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/atomicfile"
 	"github.com/sluice-llm/sluice/internal/regular"
 )
 
@@ -143,7 +145,7 @@ func (f KeyFile) change(edit func(*keyDocument) error) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("keys: %w", err)
 	}
-	return locked(path, func() error {
+	return atomicfile.Locked(context.Background(), path, func() error {
 		doc, err := KeyFile(path).read()
 		if err != nil {
 			return err
@@ -154,7 +156,6 @@ func (f KeyFile) change(edit func(*keyDocument) error) error {
 		if err := replaceFile(path, doc); err != nil {
 			return fmt.Errorf("keys: %w", err)
 		}
-		syncDir(path)
 		return nil
 	})
 }

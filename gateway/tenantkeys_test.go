@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -29,8 +30,8 @@ func TestEveryWayOfSendingAKeyIsUnderstood(t *testing.T) {
 			"api-key":       func(q *http.Request) { q.Header.Set("api-key", key) },
 			"x-goog":        func(q *http.Request) { q.Header.Set("x-goog-api-key", key) },
 			"?key=":         func(q *http.Request) { q.URL.RawQuery = "alt=sse&key=" + key },
-			"beside a wrong one": func(q *http.Request) {
-				q.Header.Set("Authorization", "Bearer sk-other")
+			"twice the same": func(q *http.Request) {
+				q.Header.Set("Authorization", "Bearer "+key)
 				q.Header.Set("x-api-key", key)
 			},
 		}
@@ -47,6 +48,39 @@ func TestEveryWayOfSendingAKeyIsUnderstood(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestTwoDifferentKeysInOneRequestAreRefused(t *testing.T) {
+	for _, tenants := range [][]gateway.Tenant{{{Name: "alice"}, {Name: "bob"}}, nil} { // nil: a gateway that wants no keys
+		r := newTenantRig(t, rigConfig{tenants: tenants})
+		alice := cmp.Or(r.keys["alice"], "alice")
+		for _, other := range []string{cmp.Or(r.keys["bob"], "bob"), "sk-other"} {
+			ways := []func(q *http.Request, key string){
+				func(q *http.Request, key string) { q.Header.Add("Authorization", "Bearer "+key) },
+				func(q *http.Request, key string) { q.Header.Add("Authorization", "bearer "+key) },
+				func(q *http.Request, key string) { q.Header.Add("X-Api-Key", key) },
+				func(q *http.Request, key string) { q.Header.Add("Api-Key", key) },
+				func(q *http.Request, key string) { q.Header.Add("X-Goog-Api-Key", key) },
+				func(q *http.Request, key string) { q.URL.RawQuery += "&key=" + key },
+				func(q *http.Request, key string) { q.URL.RawQuery += "&k%65y=" + key },
+			}
+			for i, first := range ways {
+				for j, second := range ways {
+					for path, want := range map[string]string{"/v1/chat/completions": `"code":"invalid_api_key"`, "/v1/messages": `"type":"authentication_error"`} {
+						req := httptest.NewRequest(http.MethodPost, "http://localhost"+path, strings.NewReader(chatBody))
+						first(req, alice)
+						second(req, other)
+						if w := r.do(req); w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), want) || strings.Contains(text(w), other) {
+							t.Fatalf("%d and %d, %s: %s", i, j, path, text(w))
+						}
+					}
+				}
+			}
+		}
+		if n := len(r.upstream.sent()); n > 0 {
+			t.Errorf("%d calls went upstream", n)
+		}
+	}
 }
 
 func TestAWrongKeyIsRefusedInTheClientsDialect(t *testing.T) {

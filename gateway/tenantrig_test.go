@@ -40,7 +40,7 @@ type recorder struct {
 	mu         sync.Mutex
 	whose      []string
 	seen       []*http.Request
-	items      []int // that were accepted, by the header X-Item
+	items      []int // that were accepted, by the header X-Client-Request-Id
 	open, most int
 }
 
@@ -59,7 +59,7 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 		r.mu.Unlock()
 	}()
 	resp, err := r.base.RoundTrip(req)
-	if item, bad := strconv.Atoi(req.Header.Get("X-Item")); bad == nil && err == nil && resp.StatusCode == http.StatusOK {
+	if item, bad := strconv.Atoi(req.Header.Get("X-Client-Request-Id")); bad == nil && err == nil && resp.StatusCode == http.StatusOK {
 		r.mu.Lock()
 		r.items = append(r.items, item)
 		r.mu.Unlock()
@@ -81,6 +81,8 @@ type rigConfig struct {
 	tenants []gateway.Tenant
 	gateway gateway.Config
 	dir     string
+	base    http.RoundTripper // in place of the imitation
+	beside  []string          // further upstreams, each with a Scheduler of its own
 }
 
 func newTenantRig(t testing.TB, cfg rigConfig) *tenantRig {
@@ -89,7 +91,7 @@ func newTenantRig(t testing.TB, cfg rigConfig) *tenantRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &tenantRig{t: t, keys: make(map[string]string), server: server, upstream: &recorder{base: server.Transport()}}
+	r := &tenantRig{t: t, keys: make(map[string]string), server: server, upstream: &recorder{base: cmp.Or[http.RoundTripper](cfg.base, server.Transport())}}
 	p, _ := provider.Lookup(cmp.Or(cfg.api, "openai-compatible"))
 	if r.scheduler, err = sluice.New(sluice.Config{Limits: cfg.limits, Charge: p.Charge, CountsCached: p.CountsCached}); err != nil {
 		t.Fatal(err)
@@ -99,12 +101,27 @@ func newTenantRig(t testing.TB, cfg rigConfig) *tenantRig {
 	if p.Dialect == provider.Anthropic {
 		address = "http://only.test"
 	}
-	ups, err := provider.NewUpstreams(provider.UpstreamsConfig{Upstreams: []provider.Upstream{{
+	all := []provider.Upstream{{
 		Name: "only", Provider: p, BaseURL: address, Scheduler: r.scheduler,
 		Models: map[string]string{"m": "m", "free": "free"},
 		Keys:   []provider.Key{{From: "KEY", Value: "the-upstream-key"}},
-		Price:  func(model string) (float64, float64, bool) { return 1, 2, model == "m" },
-	}}})
+		Price: func(model string) *provider.Price {
+			if !(model == "m") {
+				return nil
+			}
+			return provider.FlatPrice(1, 2)
+		},
+	}}
+	for _, name := range cfg.beside {
+		up := all[0]
+		up.Name = name
+		if up.Scheduler, err = sluice.New(sluice.Config{Limits: cfg.limits}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { up.Scheduler.Close() })
+		all = append(all, up)
+	}
+	ups, err := provider.NewUpstreams(provider.UpstreamsConfig{Upstreams: all})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,6 +153,9 @@ func newTenantRig(t testing.TB, cfg rigConfig) *tenantRig {
 // nothingLeft checks that every permit and place came back.
 func (r *tenantRig) nothingLeft() {
 	r.gateway.Wait()
+	if memory, disk := r.gateway.Taken(); memory != 0 || disk != 0 {
+		r.t.Errorf("bodies take %d bytes of memory and %d of the disk at the end", memory, disk)
+	}
 	for _, lane := range r.scheduler.Snapshot().Lanes {
 		if lane.InFlight != 0 || lane.Waiting != 0 {
 			r.t.Errorf("lane %s: %d in flight, %d waiting at the end", lane.Lane, lane.InFlight, lane.Waiting)

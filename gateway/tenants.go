@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -18,6 +17,8 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/spend"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // TenantsConfig shapes Tenants.
@@ -35,7 +36,8 @@ type Tenants struct {
 	cfg    TenantsConfig
 	log    *slog.Logger
 	purses *purses
-	anyone *tenant // who needs no key
+	models spend.Models // by name, of all tenants
+	anyone *tenant      // who needs no key
 	roster atomic.Pointer[roster]
 	looked atomic.Int64 // when the file was looked at last
 
@@ -57,7 +59,8 @@ type tenant struct {
 	turns   turns
 	purse   *purse // nil: nobody keeps account of it
 	waiting atomic.Int64
-	open    atomic.Int64 // calls, those that wait included
+	open    atomic.Int64  // calls, those that wait included
+	bodies  [places]int64 // bytes that they take; guarded by rooms.mu
 	terms   atomic.Pointer[terms]
 }
 
@@ -163,16 +166,16 @@ func (t *Tenants) Close() error {
 	return t.purses.close()
 }
 
-// identify finds out who makes a request; false if its key is none.
+// identify finds out who makes a request that shows those keys; false if none is a tenant's.
 //
 // The key is looked up by its hash, so that how long that takes says nothing of how much of a guess was right.
-func (t *Tenants) identify(r *http.Request) (*tenant, bool) {
+func (t *Tenants) identify(keys []string) (*tenant, bool) {
 	t.refresh()
 	known := t.roster.Load()
 	if !known.keyed {
 		return t.anyone, true
 	}
-	for _, key := range credentials(r) {
+	for _, key := range keys {
 		sum := sha256.Sum256([]byte(key))
 		one := known.byHash[sum]
 		if one == nil {
@@ -262,16 +265,16 @@ func (t *tenant) update(k KeyedTenant) error {
 		return err
 	}
 	before := t.terms.Load()
-	limits, limited := k.limits()
+	bounds, limited := k.limits()
 	switch {
 	case !limited:
 	case before != nil && before.limits != nil:
 		next.limits = before.limits // with what waits there
-		if err := next.limits.SetLimits(limits, sluice.Limits{}); err != nil {
+		if err := next.limits.SetLimits(bounds, sluice.Limits{}); err != nil {
 			return err
 		}
 	default:
-		s, err := sluice.New(sluice.Config{Name: "tenant " + k.Name, Limits: limits, Charge: sluice.ChargeActual, CountsCached: true})
+		s, err := sluice.New(sluice.Config{Name: "tenant " + k.Name, Limits: bounds, Charge: limits.ChargeActual, CountsCached: true})
 		if err != nil {
 			return err
 		}

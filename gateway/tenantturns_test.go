@@ -119,6 +119,10 @@ func TestTheWaitsOfACallAreBoundTogether(t *testing.T) {
 			tenants: []gateway.Tenant{{Name: "one", Concurrent: 1, MaxWait: 10 * time.Second}, {Name: "many", Concurrent: 20, MaxWait: 10 * time.Second}},
 		})
 		var calls sync.WaitGroup
+		for range 2 { // until some calls were taken, few are sent at once
+			calls.Go(func() { r.call("many", "") })
+		}
+		calls.Wait()
 		for _, tenant := range []string{"one", "many"} {
 			n := map[string]int{"one": 1, "many": 20}[tenant]
 			for range n {

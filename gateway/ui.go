@@ -1,17 +1,17 @@
 package gateway
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
 	"embed"
 	"encoding/json"
 	"fmt"
-	"html/template"
 	"io"
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/template"
 )
 
 // Admin lets who knows a key steer the gateway at /ui.
@@ -22,11 +22,14 @@ type Admin struct {
 	Limits func(body []byte) error // sets limits as JSON names them
 }
 
-//go:embed ui
+//go:embed ui/style.css ui/script.js
 var uiFiles embed.FS
 
-// uiTemplates reads the page, which is ours and right.
-var uiTemplates = sync.OnceValue(func() *template.Template { return template.Must(template.ParseFS(uiFiles, "ui/page.html")) })
+//go:embed ui/page.html
+var uiPage string
+
+// uiTemplate reads the page. It prints values only between tags and in quoted attributes.
+var uiTemplate = sync.OnceValues(func() (*template.Template, error) { return template.ParseHTML("page", uiPage, nil) })
 
 // uiParts are what changes of the page while it is looked at: elements, by their ids, and templates of the same name.
 var uiParts = [...]string{"now", "lanes", "charts", "tenants", "kinds", "recent"}
@@ -34,34 +37,39 @@ var uiParts = [...]string{"now", "lanes", "charts", "tenants", "kinds", "recent"
 const (
 	uiEvery    = time.Second
 	uiPatience = 10 * time.Second // with one who does not read
-	mostWatch  = 32               // pages that are kept up to date at once
+	mostWatch  = 16               // pages that are kept up to date at once: half of the connections that metrics get
 
 	// uiPolicy lets the page load its own style and script, speak to the gateway, and nothing else.
 	uiPolicy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
 
-// serveUI serves what stands at /ui, but for those that come from other hosts: it tells who calls, and how much.
-func (g *Gateway) serveUI(w http.ResponseWriter, r *http.Request, cfg *Config) {
+// ServeUI serves the dashboard and the actions of an Admin, at /ui and below. It tells who calls, and how much: so it belongs to
+// a listener of its own, and not to the one of clients, which a reverse proxy may make public. It refuses other hosts, requests
+// that a proxy brings, and pages of other origins.
+func (g *Gateway) ServeUI(w http.ResponseWriter, r *http.Request) {
+	cfg := &g.now.Load().cfg
 	h := w.Header()
 	h.Set("Content-Security-Policy", uiPolicy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-store")
-	if !fromHere(r) {
-		answerText(w, http.StatusForbidden, "the dashboard is for the gateway's own host: forward a port to look from elsewhere")
-		return
-	}
 	get := r.Method == http.MethodGet || r.Method == http.MethodHead
 	switch {
+	case !fromHere(r):
+		answerText(w, http.StatusForbidden, "the dashboard is for the gateway's own host: forward a port to look from elsewhere")
+	case (guard{}).refuses(r) != "":
+		answerText(w, http.StatusForbidden, "the dashboard answers to its own page: open its address by hand, not by a link")
+	case !cfg.Dashboard:
+		answerText(w, http.StatusNotFound, "no such page")
 	case get && (r.URL.Path == "/ui" || r.URL.Path == "/ui/"):
 		h.Set("Content-Type", "text/html; charset=utf-8")
-		var b bytes.Buffer
-		if err := uiTemplates().ExecuteTemplate(&b, "page.html", g.view()); err != nil {
+		page, err := g.view().page("page")
+		if err != nil {
 			g.log.Error("the dashboard cannot be shown", "error", err)
 			answerText(w, http.StatusInternalServerError, "the dashboard cannot be shown")
 			return
 		}
-		_, _ = b.WriteTo(w)
+		_, _ = w.Write(page)
 	case get && (r.URL.Path == "/ui/style.css" || r.URL.Path == "/ui/script.js"):
 		http.ServeFileFS(w, r, uiFiles, r.URL.Path[1:])
 	case get && r.URL.Path == "/ui/events":
@@ -71,6 +79,15 @@ func (g *Gateway) serveUI(w http.ResponseWriter, r *http.Request, cfg *Config) {
 	default:
 		answerText(w, http.StatusNotFound, "no such page")
 	}
+}
+
+// page returns the page, or the part of it with that id.
+func (v *view) page(id string) ([]byte, error) {
+	t, err := uiTemplate()
+	if err != nil {
+		return nil, err
+	}
+	return t.Append(nil, id, v)
 }
 
 // serveEvents tells a page what changes, until it is closed or the gateway drains.
@@ -84,6 +101,7 @@ func (g *Gateway) serveEvents(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Connection", "close") // its write deadline is not for others
 	out := http.NewResponseController(w)
+	_ = out.SetReadDeadline(time.Time{}) // the server's would end what lasts longer
 	tick := time.NewTicker(uiEvery)
 	defer tick.Stop()
 	shown := make(map[string]string)
@@ -116,11 +134,11 @@ func (g *Gateway) changes(shown map[string]string) ([]byte, error) {
 	}
 	put("state", v.State)
 	for _, id := range uiParts {
-		var b bytes.Buffer
-		if err := uiTemplates().ExecuteTemplate(&b, id, v); err != nil {
+		part, err := v.page(id)
+		if err != nil {
 			return nil, err
 		}
-		put(id, b.String())
+		put(id, string(part))
 	}
 	if len(news) == 0 {
 		return []byte(":\n\n"), nil

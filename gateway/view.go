@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // view is what the dashboard shows.
@@ -78,7 +79,7 @@ func (g *Gateway) view() *view {
 	for _, t := range busiest(s.Tenants) {
 		v.Tenants = append(v.Tenants, tenantView{
 			Name: cmp.Or(t.Name, nobody), Waiting: t.Waiting, Open: t.Open, Ended: prose.Group(t.Ended), Failed: prose.Group(t.Failed),
-			Tokens: prose.Group(t.Tokens), Bar: bar(t.Share), Share: prose.Percent(t.Share), Wait: short(t.Wait / time.Duration(max(1, t.Ended))),
+			Tokens: prose.Group(t.Tokens), Bar: bar(t.Share), Share: prose.Percent(t.Share), Wait: prose.Span(t.Wait / time.Duration(max(1, t.Ended))),
 		})
 	}
 	for _, k := range s.Kinds {
@@ -119,7 +120,7 @@ func recentOf(r *Record) recentView {
 	}
 	return recentView{
 		At: r.At.Add(r.Latency).Format("15:04:05"), ID: r.ID, Tenant: r.Tenant, Model: r.Model, Upstream: r.Upstream, Answer: answer, Bad: r.Kind != KindOK,
-		Wait: short(r.Wait), Latency: short(r.Latency), Tokens: fmt.Sprintf("%d, %d", r.Usage.Input, r.Usage.Output),
+		Wait: prose.Span(r.Wait), Latency: prose.Span(r.Latency), Tokens: fmt.Sprintf("%d, %d", r.Usage.Input, r.Usage.Output),
 	}
 }
 
@@ -150,13 +151,13 @@ func lanesOf(cfg *Config) (all []laneView, more int) {
 	return all, more
 }
 
-func laneOf(account string, l *sluice.LaneSnapshot, now time.Time) laneView {
+func laneOf(account string, l *limits.LaneSnapshot, now time.Time) laneView {
 	v := laneView{Name: account + ": " + l.Lane, InFlight: l.InFlight, Slots: l.Slots, Waiting: l.Waiting, State: "open"}
 	switch left := l.Until.Sub(now); {
 	case l.Held:
 		v.State, v.Bad = heldWords, true
 	case left > 0:
-		v.State, v.Bad = fmt.Sprintf("cools down for %s (%s)", short(left.Round(time.Second)), l.Pause), true
+		v.State, v.Bad = fmt.Sprintf("cools down for %s (%s)", prose.Span(left.Round(time.Second)), l.Pause), true
 	case l.Probing:
 		v.State = "tries whether it may again"
 	case l.Blocked && l.Waiting > 0:
@@ -179,13 +180,6 @@ func laneOf(account string, l *sluice.LaneSnapshot, now time.Time) laneView {
 
 // bar is how long the bar of a part is, of 60.
 func bar(part float64) string { return fmt.Sprintf("%.1f", 60*min(max(0, part), 1)) }
-
-func short(d time.Duration) string {
-	if d < time.Second {
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	}
-	return prose.Span(d)
-}
 
 // throughput draws how many requests ended.
 func throughput(times []TimeTraffic) chartView {
@@ -217,7 +211,7 @@ func latency(times []TimeTraffic) chartView {
 	}
 	words, top := "Nothing ended.", ""
 	if most > 0 {
-		top = short(time.Duration(most * float64(time.Second)))
+		top = prose.Span(time.Duration(most * float64(time.Second)))
 		words = fmt.Sprintf("Of any ten seconds, 95 %% took at most %s.", top)
 	}
 	return chartView{

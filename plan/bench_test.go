@@ -6,15 +6,16 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/plan"
 )
 
 // day is a lane of 10,000 requests per minute in full use.
 func day(hours int) plan.Scenario {
-	limits := sluice.Limits{RPM: 10_000, TPM: 20_000_000, Burst: time.Second}
+	bounds := sluice.Limits{RPM: 10_000, TPM: 20_000_000, Burst: time.Second}
 	s := plan.Scenario{
-		Provider: plan.Imitate(limits, sluice.ChargeDeclared, 2*time.Second, 10*time.Millisecond),
-		Told:     limits,
+		Provider: plan.SimulatorConfig(bounds, limits.ChargeDeclared, 2*time.Second, 10*time.Millisecond),
+		Told:     bounds,
 		Requests: hours * 60 * 10_000,
 	}
 	s.Provider.Jitter = 0.3

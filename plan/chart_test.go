@@ -13,19 +13,20 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/plan"
 	"github.com/sluice-llm/sluice/sim"
 )
 
 // whatIfs are forecasts of one job under three conditions.
 func whatIfs(t *testing.T) []plan.Named {
-	limits := sluice.Limits{RPM: 600, TPM: 300_000, Burst: time.Second}
+	bounds := sluice.Limits{RPM: 600, TPM: 300_000, Burst: time.Second}
 	s := plan.Scenario{
-		Provider: plan.Imitate(limits, sluice.ChargeDeclared, 900*time.Millisecond, 5*time.Millisecond),
+		Provider: plan.SimulatorConfig(bounds, limits.ChargeDeclared, 900*time.Millisecond, 5*time.Millisecond),
 		Calls:    []plan.Call{{Input: 300, MaxTokens: 500, Output: 100}, {Input: 500, MaxTokens: 400, Output: 150}}, Requests: 3000,
 	}
 	paced, unpaced, storm := s, s, s
-	paced.Told = limits
+	paced.Told = bounds
 	unpaced.Unpaced = 20
 	storm.Provider.Storms = []sim.Storm{{From: 100 * time.Second, To: 140 * time.Second, Silent: true}}
 	return []plan.Named{
@@ -70,7 +71,7 @@ func TestDrawShowsEveryForecastOnCommonAxes(t *testing.T) {
 	}
 	words, strokes := texts(t, svg.Bytes())
 	all := strings.Join(words, "\n")
-	for _, want := range []string{"paced: 3,000 calls in 5m4s, 0 throttled", `20 workers <without> "pacing" & sense: `, "storm: 3,000 calls in",
+	for _, want := range []string{"paced: 3,000 calls in 5m45s, 0 throttled", `20 workers <without> "pacing" & sense: `, "storm: 3,000 calls in",
 		"all of a run's tightest limit", "answered per minute", "tightest limit used (%)", "calls in flight (most)", "throttled so far", "time (minutes)", "600", "100"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("the chart does not say %q, but:\n%s", want, all)
@@ -104,8 +105,8 @@ func TestDrawLeavesOutThrottlesWhereThereAreNone(t *testing.T) {
 // tiers are forecasts of one job under limits that differ by 20 times, of which those on output decide.
 func tiers(t *testing.T) []plan.Named {
 	var all []plan.Named
-	for name, limits := range map[string]sluice.Limits{"slow": {RPM: 1000, OTPM: 8000}, "fast": {RPM: 2000, OTPM: 160_000}} {
-		s := plan.Scenario{Provider: plan.Imitate(limits, sluice.ChargeActual, time.Second, 0), Calls: calls(1, plan.Call{Input: 10, Output: 500}), Requests: 600, Told: limits}
+	for name, bounds := range map[string]sluice.Limits{"slow": {RPM: 1000, OTPM: 8000}, "fast": {RPM: 2000, OTPM: 160_000}} {
+		s := plan.Scenario{Provider: plan.SimulatorConfig(bounds, limits.ChargeActual, time.Second, 0), Calls: calls(1, plan.Call{Input: 10, Output: 500}), Requests: 600, Told: bounds}
 		all = append(all, plan.Named{Name: name, Forecast: simulate(t, s)})
 	}
 	slices.SortFunc(all, func(a, b plan.Named) int { return strings.Compare(a.Name, b.Name) })
@@ -156,7 +157,7 @@ func TestDrawBindsASingleRunToItsTightestLimit(t *testing.T) {
 
 func TestDrawCountsASingleThrottleAsOne(t *testing.T) {
 	limits := sluice.Limits{RPM: 60, Burst: time.Second}
-	s := plan.Scenario{Provider: plan.Imitate(limits, 0, time.Second, 0), Calls: calls(1, plan.Call{}), Requests: 60, Told: limits}
+	s := plan.Scenario{Provider: plan.SimulatorConfig(limits, 0, time.Second, 0), Calls: calls(1, plan.Call{}), Requests: 60, Told: limits}
 	s.Provider.Storms = []sim.Storm{{From: 20 * time.Second, To: 22 * time.Second, Silent: true}}
 	f := simulate(t, s)
 	if f.Throttled == 0 || f.Throttled > 2 {
@@ -176,7 +177,7 @@ func TestDrawCountsASingleThrottleAsOne(t *testing.T) {
 func TestDrawTellsTimeInAUnitThatSuits(t *testing.T) {
 	for want, d := range map[string]time.Duration{"time (seconds)": 20 * time.Second, "time (minutes)": time.Hour, "time (hours)": 30 * time.Hour,
 		"time (days)": 200 * time.Hour} {
-		s := plan.Scenario{Provider: plan.Imitate(sluice.Limits{RPM: 1}, 0, time.Second, 0), Told: sluice.Limits{RPM: 1}, Calls: calls(1, plan.Call{}),
+		s := plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{RPM: 1}, 0, time.Second, 0), Told: sluice.Limits{RPM: 1}, Calls: calls(1, plan.Call{}),
 			Requests: -1, Horizon: d}
 		var svg bytes.Buffer
 		if err := plan.Draw(&svg, plan.Named{Forecast: simulate(t, s)}); err != nil {

@@ -6,7 +6,7 @@ import (
 	"sort"
 	"time"
 
-	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // usualBurst is what buckets are believed to hold of which nobody knows, as by the Scheduler.
@@ -28,7 +28,7 @@ func (p *Plan) slots() int {
 }
 
 // workers are the loops that stay within all limits without a pace, and the limits that are not safe from even one.
-func (p *Plan) workers() (n int, exceeded []sluice.Dimension) {
+func (p *Plan) workers() (n int, exceeded []limits.Dimension) {
 	mean, worst := math.Inf(1), math.Inf(1)
 	for _, b := range p.Bounds {
 		m, w := p.workersWithin(b)
@@ -51,7 +51,7 @@ func (p *Plan) workers() (n int, exceeded []sluice.Dimension) {
 // long calls go out in volleys, of which a minute holds more than its share; and a bucket that is known to hold less
 // than a minute must hold a volley, and what calls use besides that end sooner.
 func (p *Plan) workersWithin(b Bound) (mean, worst float64) {
-	if b.Dimension == sluice.Concurrency {
+	if b.Dimension == limits.Concurrency {
 		return float64(b.Limit), math.Inf(1)
 	}
 	latency := p.Workload.Latency.Minutes()
@@ -84,7 +84,7 @@ func workersFor(held, mean float64) float64 {
 func (p *Plan) workersBurst() time.Duration {
 	most := 0.0
 	for _, b := range p.Bounds {
-		if b.Dimension != sluice.Concurrency && minutes(b.Dimension) == 1 {
+		if b.Dimension != limits.Concurrency && minutes(b.Dimension) == 1 {
 			most = max(most, p.held(p.Workers, b)/float64(b.Limit))
 		}
 	}
@@ -138,7 +138,7 @@ func (p *Plan) volleys(b Bound) float64 {
 }
 
 func (p *Plan) use(calls float64, workers int, b Bound) float64 {
-	if b.Dimension == sluice.Concurrency {
+	if b.Dimension == limits.Concurrency {
 		return float64(workers)
 	}
 	if o := p.orders[b.Dimension]; o != nil {
@@ -152,7 +152,7 @@ func (p *Plan) seconds(n int) float64 {
 	latency := p.Workload.Latency.Seconds()
 	longest := latency
 	for _, b := range p.Bounds {
-		if b.Dimension == sluice.Concurrency {
+		if b.Dimension == limits.Concurrency {
 			longest = max(longest, math.Ceil(float64(n)/float64(b.Limit))*latency)
 			continue
 		}
@@ -186,7 +186,7 @@ func (p Plan) Within(d time.Duration) int {
 		most = float64(n)
 	}
 	for _, b := range p.Bounds {
-		if b.Dimension == sluice.Concurrency {
+		if b.Dimension == limits.Concurrency {
 			most = min(most, float64(b.Limit)*math.Floor(d.Seconds()/latency.Seconds()+1e-9))
 			continue
 		}

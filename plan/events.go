@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // Observed takes in the events of earlier runs, as many as there are, and says what they show. The zero value has seen
@@ -20,30 +21,46 @@ type Observed struct {
 
 // ObservedLane is what events show of one lane, which is usually a model.
 type ObservedLane struct {
-	Lane        string
-	First, Last time.Time // of its events
+	Traffic
+	Limits sluice.Limits `json:"-"` // as headers and rejections stated them, or the Scheduler measured: the last value of each
+	Measured
 
-	Answered, Failed int                       // calls
-	Throttled        [sluice.NumDimensions]int // by the limit that was met; AnyDimension is not stated
-	Peak             int                       // most calls in flight
-
-	Limits    sluice.Limits // as headers and refusals told them, or the Scheduler measured: the last word of each
-	Sustained sluice.Usage  // most tokens of answers in one minute,
-	PerMinute int           // and most answers
-
-	Latency  Spread        // of good answers, from sending to the last byte
-	Base     time.Duration // the part of it that does not grow with the answer,
-	PerToken time.Duration // and what each token of output adds; 0 when the two cannot be told apart
-	Jitter   float64       // the sigma of a lognormal factor on both
-
-	// Calls are a fair sample of the answered calls, at most MostSampled. What a call declared as max_tokens is not among
+	// Calls are a fair sample of the answered calls, at most MaxSampled. What a call declared as max_tokens is not among
 	// the events.
-	Calls []Call
+	Calls []Call `json:"-"`
+}
+
+// Traffic counts the calls of a lane.
+type Traffic struct {
+	From      string    `json:"from"` // the file, if the caller sets it
+	Lane      string    `json:"lane"`
+	First     time.Time `json:"first,omitzero"` // event,
+	Last      time.Time `json:"last,omitzero"`
+	Cut       bool      `json:"last_line_cut,omitempty"` // the last line of the file was incomplete, if the caller sets it
+	Answered  int       `json:"answered"`
+	Failed    int       `json:"failed"`
+	Throttled Counts    `json:"throttled_by,omitzero"` // by the limit that was met
+	Peak      int       `json:"peak_in_flight"`
+}
+
+// Measured is what the calls of a lane used and how long they took.
+type Measured struct {
+	PerMinute int          `json:"most_answers_per_minute"`
+	Sustained sluice.Usage `json:"most_per_minute"` // maximum tokens of responses in one minute
+
+	Latency  Spread  `json:"latency_ms"`                  // of good responses, from sending to the last byte
+	Base     Millis  `json:"latency_base_ms"`             // the part of it that does not grow with the output,
+	PerToken Millis  `json:"latency_per_output_token_ms"` // and what each token of output adds; 0 when the two cannot be told apart
+	Jitter   float64 `json:"jitter"`                      // the sigma of a lognormal factor on both
+
+	Sampled int     `json:"calls_sampled"` // calls with a usage, in a fair sample,
+	Input   float64 `json:"input_tokens"`  // and their mean tokens
+	Output  float64 `json:"output_tokens"`
 }
 
 const (
-	// MostSampled is how many calls a sample has at most.
-	MostSampled = 10_000
+	// MaxSampled is how many calls a sample has at most.
+	MaxSampled = 10_000
 
 	mostLanes = 256 // that are told apart
 )
@@ -73,7 +90,7 @@ func (o *Observed) Add(e *sluice.Event) error {
 		if o.lanes == nil {
 			o.lanes = make(map[string]*laneObserver)
 		}
-		l = &laneObserver{seen: ObservedLane{Lane: e.Lane, First: e.At}, random: rand.New(rand.NewPCG(1, 2))}
+		l = &laneObserver{sample: newReservoir[sampled](MaxSampled), seen: ObservedLane{Traffic: Traffic{Lane: e.Lane, First: e.At}}}
 		o.lanes[e.Lane] = l
 	}
 	l.event(e)
@@ -94,12 +111,12 @@ func (o *Observed) Lanes() []ObservedLane {
 
 // Scenario is the run that does the same again: the calls that were observed, against a provider as it showed itself, of
 // which the client knows the limits from the start. charge says how the provider counts.
-func (l *ObservedLane) Scenario(charge sluice.Charge) Scenario {
-	limits := l.Limits
-	if throttled := l.Throttled[sluice.AnyDimension] + l.Throttled[sluice.Requests]; limits == (sluice.Limits{Burst: limits.Burst}) && throttled > 0 {
-		limits.RPM = l.PerMinute // something held calls back: what passed is as much as is known of it
+func (l *ObservedLane) Scenario(charge limits.Charge) Scenario {
+	bounds := l.Limits
+	if throttled := l.Throttled[limits.AnyDimension] + l.Throttled[limits.Requests]; bounds == (sluice.Limits{Burst: bounds.Burst}) && throttled > 0 {
+		bounds.RPM = l.PerMinute // something held calls back: what passed is as much as is known of it
 	}
-	s := Scenario{Provider: Imitate(limits, charge, l.Base, l.PerToken), Start: limits, Calls: l.Calls, Requests: l.Answered + l.Failed}
+	s := Scenario{Provider: SimulatorConfig(bounds, charge, l.Base.Duration, l.PerToken.Duration), Start: bounds, Calls: l.Calls, Requests: l.Answered + l.Failed}
 	s.Provider.Jitter = l.Jitter
 	if len(l.Calls) == 0 {
 		s.Requests = 0
@@ -108,10 +125,10 @@ func (l *ObservedLane) Scenario(charge sluice.Charge) Scenario {
 }
 
 // ofLane reports whether events of that type show something of a lane.
-func ofLane(t sluice.EventType) bool {
+func ofLane(t limits.EventType) bool {
 	switch t {
-	case sluice.EventStarted, sluice.EventClosed, sluice.EventMemberRegistered, sluice.EventMemberClosed,
-		sluice.EventPaused, sluice.EventResumed, sluice.EventItemDone:
+	case limits.EventStarted, limits.EventClosed, limits.EventMemberRegistered, limits.EventMemberClosed,
+		limits.EventPaused, limits.EventResumed, limits.EventItemDone:
 		return false
 	}
 	return true
@@ -119,12 +136,10 @@ func ofLane(t sluice.EventType) bool {
 
 // laneObserver is what was seen of a lane.
 type laneObserver struct {
-	seen    ObservedLane
-	random  *rand.Rand
-	times   spread
-	line    fit
-	sampled int // calls that the sample was drawn from
-	sample  []sampled
+	seen   ObservedLane
+	times  spread
+	line   fit
+	sample reservoir[sampled]
 
 	minute   int64 // the present one,
 	inMinute int   // and the answers
@@ -148,16 +163,16 @@ func (l *laneObserver) event(e *sluice.Event) {
 	}
 	s.Peak = max(s.Peak, e.InFlight)
 	switch e.Type {
-	case sluice.EventLimitsChanged:
+	case limits.EventLimitsChanged:
 		l.limit(e.Dimension, e.Limit)
-	case sluice.EventThrottled:
+	case limits.EventThrottled:
 		s.Throttled[e.Outcome.Dimension]++
 		if e.Outcome.Limit > 0 {
 			l.limit(e.Outcome.Dimension, e.Outcome.Limit)
 		}
-	case sluice.EventGaveUp:
+	case limits.EventGaveUp:
 		s.Failed++
-	case sluice.EventSlotReleased:
+	case limits.EventSlotReleased:
 		if e.Outcome.Kind == sluice.OK {
 			l.answer(e)
 		}
@@ -165,7 +180,7 @@ func (l *laneObserver) event(e *sluice.Event) {
 }
 
 // limit notes a limit that was told.
-func (l *laneObserver) limit(d sluice.Dimension, limit int64) {
+func (l *laneObserver) limit(d limits.Dimension, limit int64) {
 	if to := l.seen.Limits.At(d); to != nil {
 		*to = int(min(limit, mostLimit))
 	}
@@ -189,13 +204,7 @@ func (l *laneObserver) answer(e *sluice.Event) {
 			one.call.Output = NoOutput // to a Scenario, zero is whatever the provider likes
 		}
 	}
-	// A reservoir: every call is as likely to be in it as any other.
-	l.sampled++
-	if len(l.sample) < MostSampled {
-		l.sample = append(l.sample, one)
-	} else if i := l.random.IntN(l.sampled); i < MostSampled {
-		l.sample[i] = one
-	}
+	l.sample.add(one)
 }
 
 func (l *laneObserver) endMinute() {
@@ -212,21 +221,25 @@ func (l *laneObserver) result() ObservedLane {
 	s := l.seen
 	s.Latency = l.times.result()
 	base, slope := l.line.result()
-	s.Base, s.PerToken = toDuration(base), toDuration(slope)
+	s.Base.Duration, s.PerToken.Duration = toDuration(base), toDuration(slope)
 	if slope == 0 {
 		s.Base = s.Latency.P50
 	}
 	var sum, squares, n float64
-	for _, one := range l.sample {
+	for _, one := range l.sample.kept {
 		if one.usage {
 			s.Calls = append(s.Calls, one.call)
+			s.Input += float64(one.call.Input)
+			s.Output += float64(max(0, one.call.Output))
 		}
-		foreseen := s.Base + time.Duration(max(0, one.call.Output))*s.PerToken
+		foreseen := s.Base.Duration + time.Duration(max(0, one.call.Output))*s.PerToken.Duration
 		if one.latency > 0 && foreseen > 0 && (one.usage || slope == 0) {
 			x := math.Log(one.latency.Seconds() / foreseen.Seconds())
 			sum, squares, n = sum+x, squares+x*x, n+1
 		}
 	}
+	s.Sampled = len(s.Calls)
+	s.Input, s.Output = s.Input/float64(max(1, s.Sampled)), s.Output/float64(max(1, s.Sampled))
 	if n > 1 {
 		s.Jitter = math.Sqrt(max(0, squares/n-sum/n*sum/n))
 	}
@@ -264,4 +277,24 @@ func (f *fit) result() (base, slope float64) {
 		return 0, f.xy / f.xx
 	}
 	return base, slope
+}
+
+// reservoir is a fair sample of at most so many values, the same one each time.
+type reservoir[T any] struct {
+	most, seen int
+	kept       []T
+	random     *rand.Rand
+}
+
+func newReservoir[T any](most int) reservoir[T] {
+	return reservoir[T]{most: most, random: rand.New(rand.NewPCG(1, 2))}
+}
+
+// add adds a value. Every one is as likely to be kept as any other.
+func (r *reservoir[T]) add(v T) {
+	if r.seen++; len(r.kept) < r.most {
+		r.kept = append(r.kept, v)
+	} else if i := r.random.IntN(r.seen); i < r.most {
+		r.kept[i] = v
+	}
 }

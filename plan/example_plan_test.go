@@ -28,7 +28,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("%.0f requests a minute, bound by %s\n", p.Throughput, p.Binding().Dimension)
+	fmt.Printf("%.0f requests a minute, bound by %s\n", p.Throughput, p.Binding.Dimension)
 	fmt.Printf("%d slots, or %d workers without a pace\n", p.Slots, p.Workers)
 	fmt.Printf("10,000 requests take %s\n", p.Time.Round(time.Minute))
 

@@ -8,15 +8,16 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/plan"
 )
 
 // How long do 10,000 calls take at 500 requests a minute, and what would 20 workers without a scheduler do?
 func ExampleSimulate() {
-	limits := sluice.Limits{RPM: 500, TPM: 500_000, Burst: time.Second}
+	bounds := sluice.Limits{RPM: 500, TPM: 500_000, Burst: time.Second}
 	s := plan.Scenario{
-		Provider: plan.Imitate(limits, sluice.ChargeDeclared, 800*time.Millisecond, 4*time.Millisecond),
-		Told:     limits,
+		Provider: plan.SimulatorConfig(bounds, limits.ChargeDeclared, 800*time.Millisecond, 4*time.Millisecond),
+		Told:     bounds,
 		Calls:    []plan.Call{{Input: 400, MaxTokens: 500, Output: 120}, {Input: 900, MaxTokens: 500, Output: 200}},
 		Requests: 10_000,
 	}
@@ -38,6 +39,6 @@ func ExampleSimulate() {
 		log.Fatal(err)
 	}
 	// Output:
-	// paced: 20m13s, 0 throttled, at most 17 in flight
+	// paced: 20m1s, 0 throttled, at most 16 in flight
 	// 20 workers: throttled 7 times for every call
 }

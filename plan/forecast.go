@@ -1,46 +1,97 @@
 package plan
 
 import (
+	"cmp"
+	"encoding/json"
 	"math"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/sim"
 )
 
-// Forecast is what a Scenario comes to.
+// Forecast is the result of a Scenario. As JSON it is what sluice plan --simulate prints.
 type Forecast struct {
-	Time    time.Duration // from the start to the last answer, or to where the look ended
-	Stopped string        // why it ended before all calls were done; "" when they were
+	Client     Client  `json:"client"`
+	Time       Seconds `json:"time_s"`            // from the start to the last response, or to the end of the simulation
+	Stopped    string  `json:"stopped,omitempty"` // why it ended before all calls were done; "" when they were
+	Throughput float64 `json:"throughput_rpm"`    // calls answered per minute
+	Tally
+	Cost    *float64   `json:"cost_usd,omitempty"` // of the answered calls, if the caller sets it
+	Peak    int        `json:"peak_in_flight"`
+	Quotas  []QuotaUse `json:"quotas"`     // the most used first
+	Wait    Spread     `json:"wait_ms"`    // of calls, from asking to be sent to being sent, all tries together
+	Latency Spread     `json:"latency_ms"` // of responses, from sending to the last byte
 
-	Answered, Failed int                       // calls
-	Tries            int                       // how often calls were sent
-	Throttled        int                       // tries that were refused for now,
-	Refused          [sluice.NumDimensions]int // by the limit that was met; AnyDimension is a storm or an overload
+	WithinDeadline *int `json:"requests_within_deadline,omitempty"` // if the caller sets it; see Within
 
-	Input, Output int64 // tokens of the answered calls
-	Peak          int   // most calls in flight at once
-	Quotas        []QuotaUse
-	Wait          Spread // of calls, from asking to be sent to being sent, all tries together
-	Latency       Spread // of answers, from sending to the last byte
+	Jitter float64 `json:"jitter"` // of the Scenario's provider, as Seed
+	Seed   uint64  `json:"seed"`
+	Plot   string  `json:"plot,omitempty"` // the file of the chart, if the caller sets it
 
-	// Width is how long each of the Steps is. There are at most MostSteps.
-	Width time.Duration
+	Timeline `json:"-"`
+}
+
+// Client is what the client knows of the limits at the start: those of flags, and those that responses correct.
+type Client struct {
+	Told       map[string]float64 `json:"told"`
+	BeginsWith map[string]float64 `json:"begins_with"`
+}
+
+// Tally counts calls, and the tries to send them.
+type Tally struct {
+	Answered  int    `json:"answered"`
+	Failed    int    `json:"failed"`
+	Tries     int    `json:"tries"`
+	Throttled int    `json:"throttled"`             // tries that were rejected for the time being,
+	Refused   Counts `json:"throttled_by,omitzero"` // by the limit that was met; AnyDimension is a storm or an overload
+
+	Input, Output int64 `json:"-"` // tokens of the answered calls
+}
+
+// Timeline is how a run goes over time.
+type Timeline struct {
+	Width time.Duration // of each of the Steps, of which there are at most MaxSteps
 	Steps []Step
 }
 
-// PerMinute is how many calls are answered in a minute.
-func (f *Forecast) PerMinute() float64 {
-	if f.Time <= 0 {
-		return 0
+// Counts are numbers by dimension. AnyDimension stands for an unstated one.
+type Counts [limits.NumDimensions]int
+
+// ByName returns the numbers above zero by the dimension's name; that of AnyDimension is "unstated".
+func (c Counts) ByName() map[string]int {
+	by := make(map[string]int)
+	for d, n := range c {
+		if n > 0 {
+			by[cmp.Or(limits.Dimension(d).String(), "unstated")] = n
+		}
 	}
-	return float64(f.Answered) / f.Time.Minutes()
+	return by
+}
+
+// MarshalJSON writes them by name.
+func (c Counts) MarshalJSON() ([]byte, error) { return json.Marshal(c.ByName()) }
+
+// LimitMap returns the limits that are known, and the burst in seconds, by their names in JSON.
+func LimitMap(l sluice.Limits) map[string]float64 {
+	m := make(map[string]float64)
+	for d, limit := range l.All() {
+		if *limit > 0 {
+			m[d.String()] = float64(*limit)
+		}
+	}
+	if l.Burst > 0 {
+		m["burst_seconds"] = l.Burst.Seconds()
+	}
+	return m
 }
 
 // Within is how many calls are answered in a time, as exactly as the Steps tell.
 func (f *Forecast) Within(d time.Duration) int {
-	if d >= f.Time {
+	if d >= f.Time.Duration {
 		return f.Answered
 	}
 	n := 0
@@ -55,25 +106,36 @@ func (f *Forecast) Within(d time.Duration) int {
 
 // QuotaUse is how much of one of the provider's limits was used.
 type QuotaUse struct {
-	Dimension sluice.Dimension
-	Limit     int     // per minute, or per day
-	Spent     float64 // over the whole time
-	Share     float64 // that, of all the limit let through in the time, its burst included
-	Busiest   float64 // most in one minute, counted from the start
+	Dimension limits.Dimension `json:"dimension"`
+	Limit     int              `json:"limit"`          // per minute, or per day
+	Spent     float64          `json:"used"`           // over the whole time
+	Share     float64          `json:"share"`          // that, of all the limit let through in the time, its burst included
+	Busiest   float64          `json:"busiest_minute"` // the maximum in one minute, counted from the start
 }
 
 // Step is what happened in one part of the time.
 type Step struct {
-	Sent, Answered, Failed, Throttled int       // tries sent, calls answered, calls given up, tries refused for now
-	Spent                             sim.Spent // of the provider's limits
-	InFlight, Waiting                 int       // most at once
+	Sent, Answered, Failed, Throttled int           // tries sent, calls answered, calls given up, tries refused for now
+	Spent                             limits.Vector // of the provider's limits
+	InFlight, Waiting                 int           // most at once
 }
 
-// MostSteps is the most steps that a Forecast has.
-const MostSteps = 512
+// MaxSteps is the most steps that a Forecast has.
+const MaxSteps = 512
 
 // Spread is how a time was spread over calls. Percentiles are within 2 %.
-type Spread struct{ Mean, P50, P95, Max time.Duration }
+type Spread struct {
+	Mean Millis `json:"mean"`
+	P50  Millis `json:"p50"`
+	P95  Millis `json:"p95"`
+	Max  Millis `json:"max"`
+}
+
+// Millis is a duration that JSON has as a number of milliseconds, to the microsecond.
+type Millis struct{ time.Duration }
+
+// MarshalJSON writes the number of milliseconds.
+func (m Millis) MarshalJSON() ([]byte, error) { return json.Marshal(math.Round(m.Seconds()*1e6) / 1e3) }
 
 // spread counts times in buckets that grow with them: 64 for each doubling.
 type spread struct {
@@ -128,7 +190,7 @@ func (s *spread) result() Spread {
 	if s.n == 0 {
 		return Spread{}
 	}
-	return Spread{time.Duration(s.sum / float64(s.n)), s.percentile(0.5), s.percentile(0.95), s.longest}
+	return Spread{Millis{time.Duration(s.sum / float64(s.n))}, Millis{s.percentile(0.5)}, Millis{s.percentile(0.95)}, Millis{s.longest}}
 }
 
 // timeline keeps the steps. When there are too many, two become one.
@@ -136,17 +198,17 @@ type timeline struct {
 	width time.Duration
 	steps []Step
 	begun time.Duration // of the present step
-	spent sim.Spent     // by its beginning
+	spent limits.Vector // by its beginning
 
 	open, waiting int // calls, now
 
-	minute  int       // the present one
-	atStart sim.Spent // what was spent by its beginning
-	busiest sim.Spent // most in any minute
+	minute  int           // the present one
+	atStart limits.Vector // spent by its beginning
+	busiest limits.Vector // the maximum of any minute
 }
 
 func newTimeline() timeline {
-	return timeline{width: 100 * time.Millisecond, steps: append(make([]Step, 0, MostSteps), Step{})}
+	return timeline{width: 100 * time.Millisecond, steps: append(make([]Step, 0, MaxSteps), Step{})}
 }
 
 // have notes how many calls are open and waiting now. at was asked for the instant.
@@ -157,7 +219,7 @@ func (t *timeline) have(open, waiting int) {
 }
 
 // at returns the step of the instant now, with what was spent before. It is asked before anything happens.
-func (t *timeline) at(now time.Duration, spent func() sim.Spent) *Step {
+func (t *timeline) at(now time.Duration, spent func() limits.Vector) *Step {
 	for now >= t.begun+t.width {
 		t.next(spent())
 	}
@@ -168,23 +230,23 @@ func (t *timeline) at(now time.Duration, spent func() sim.Spent) *Step {
 	return &t.steps[len(t.steps)-1]
 }
 
-func (t *timeline) endMinute(spent sim.Spent) {
-	used := less(spent, t.atStart)
-	t.busiest = sim.Spent{Requests: max(t.busiest.Requests, used.Requests), Tokens: max(t.busiest.Tokens, used.Tokens),
-		Input: max(t.busiest.Input, used.Input), Output: max(t.busiest.Output, used.Output)}
+func (t *timeline) endMinute(spent limits.Vector) {
+	for d, used := range spent.Minus(&t.atStart) {
+		t.busiest[d] = max(t.busiest[d], used)
+	}
 	t.atStart = spent
 }
 
 // next ends the present step.
-func (t *timeline) next(spent sim.Spent) {
+func (t *timeline) next(spent limits.Vector) {
 	last := &t.steps[len(t.steps)-1]
-	last.Spent = plus(last.Spent, less(spent, t.spent))
+	last.Spent = plus(last.Spent, spent.Minus(&t.spent))
 	t.spent = spent
-	if len(t.steps) == MostSteps {
-		for i := range MostSteps / 2 {
+	if len(t.steps) == MaxSteps {
+		for i := range MaxSteps / 2 {
 			t.steps[i] = t.steps[2*i].with(t.steps[2*i+1])
 		}
-		t.steps = t.steps[:MostSteps/2]
+		t.steps = t.steps[:MaxSteps/2]
 		t.width *= 2
 	}
 	t.begun = time.Duration(len(t.steps)) * t.width
@@ -197,35 +259,28 @@ func (s Step) with(o Step) Step {
 		plus(s.Spent, o.Spent), max(s.InFlight, o.InFlight), max(s.Waiting, o.Waiting)}
 }
 
-func plus(a, b sim.Spent) sim.Spent {
-	return sim.Spent{Requests: a.Requests + b.Requests, Tokens: a.Tokens + b.Tokens, Input: a.Input + b.Input, Output: a.Output + b.Output}
-}
-
-func less(a, b sim.Spent) sim.Spent {
-	return sim.Spent{Requests: a.Requests - b.Requests, Tokens: a.Tokens - b.Tokens, Input: a.Input - b.Input, Output: a.Output - b.Output}
+func plus(a, b limits.Vector) limits.Vector {
+	for d := range a {
+		a[d] += b[d]
+	}
+	return a
 }
 
 // quotas says how much of each limit of c was used in all that time.
-func quotas(c sim.Config, took time.Duration, spent, busiest sim.Spent) []QuotaUse {
-	var out []QuotaUse
-	for _, q := range []struct {
-		d              sluice.Dimension
-		limit          int
-		period, burst  time.Duration
-		spent, busiest float64
-	}{
-		{sluice.Requests, c.RPM, time.Minute, c.Burst, spent.Requests, busiest.Requests},
-		{sluice.RequestsPerDay, c.RPD, 24 * time.Hour, 24 * time.Hour, spent.Requests, busiest.Requests},
-		{sluice.Tokens, c.TPM, time.Minute, c.Burst, spent.Tokens, busiest.Tokens},
-		{sluice.InputTokens, c.ITPM, time.Minute, c.Burst, spent.Input, busiest.Input},
-		{sluice.OutputTokens, c.OTPM, time.Minute, c.Burst, spent.Output, busiest.Output},
-	} {
-		if q.limit == 0 {
+func quotas(c sim.Config, took time.Duration, spent, busiest limits.Vector) []QuotaUse {
+	out := []QuotaUse{}
+	for d, limit := range c.Limits() {
+		if *limit == 0 {
 			continue
 		}
-		rate := float64(q.limit) / q.period.Seconds()
-		through := max(1, rate*q.burst.Seconds()) + rate*took.Seconds()
-		out = append(out, QuotaUse{q.d, q.limit, q.spent, q.spent / through, q.busiest})
+		burst := c.Burst
+		if d.Window() > time.Minute {
+			burst = d.Window()
+		}
+		rate := float64(*limit) / d.Window().Seconds()
+		through := max(1, rate*burst.Seconds()) + rate*took.Seconds()
+		out = append(out, QuotaUse{d, *limit, spent[d], spent[d] / through, busiest[d]})
 	}
+	slices.SortStableFunc(out, func(a, b QuotaUse) int { return cmp.Compare(b.Share, a.Share) })
 	return out
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,9 +47,8 @@ func ReadLengths(r io.Reader, most int) (Lengths, error) {
 		n    int
 		call Call
 	}
-	var kept []row
+	sample := newReservoir[row](most)
 	lengths := Lengths{HasOutput: t.at[columnOutput] >= 0}
-	random := rand.New(rand.NewPCG(1, 2))
 	for ; ; lengths.Rows++ {
 		call, err := t.call()
 		if err == io.EOF {
@@ -59,20 +57,14 @@ func ReadLengths(r io.Reader, most int) (Lengths, error) {
 		if err != nil {
 			return Lengths{}, err
 		}
-		// A reservoir: every row is as likely to be in it as any other.
-		if len(kept) < most {
-			kept = append(kept, row{lengths.Rows, call})
-		} else if i := random.IntN(lengths.Rows + 1); i < most {
-			kept[i] = row{lengths.Rows, call}
-		}
+		sample.add(row{lengths.Rows, call})
 	}
-	if len(kept) == 0 {
+	if lengths.Rows == 0 {
 		return Lengths{}, &LengthsError{t.line + 1, errors.New("no rows below the header")}
 	}
-	slices.SortFunc(kept, func(a, b row) int { return a.n - b.n })
-	lengths.Calls = make([]Call, len(kept))
-	for i := range kept {
-		lengths.Calls[i] = kept[i].call
+	slices.SortFunc(sample.kept, func(a, b row) int { return a.n - b.n })
+	for _, one := range sample.kept {
+		lengths.Calls = append(lengths.Calls, one.call)
 	}
 	return lengths, nil
 }

@@ -1,12 +1,12 @@
 package plan_test
 
 import (
-	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/plan"
 )
 
@@ -23,6 +23,16 @@ func rows() map[string]row {
 		"openai":    {"openai", sluice.Limits{RPM: 500, TPM: 30_000}, 1500 * time.Millisecond},
 		"modal":     {"modal", sluice.Limits{RPM: 600, TPM: 100_000, Concurrent: 4}, 500 * time.Millisecond},
 	}
+}
+
+// capModel is the rule of thumb for calls of 2,000 tokens.
+func capModel(t *testing.T, l sluice.Limits, latency time.Duration, o plan.Options) plan.CapModel {
+	t.Helper()
+	p := compute(t, l, plan.Workload{Latency: latency, InputTokens: 1500, OutputTokens: 500}, o)
+	if p.CapModel == nil {
+		t.Fatalf("no model of %+v", l)
+	}
+	return *p.CapModel
 }
 
 func TestTheModelKeepsItsFigures(t *testing.T) {
@@ -48,11 +58,8 @@ func TestTheModelKeepsItsFigures(t *testing.T) {
 		{"modal", new(1.0), 1, 4, 4, 50, 25_000},
 	} {
 		r := rows()[c.row]
-		m, err := plan.Model(r.limits, 2000, r.latency, plan.Options{Safety: c.margin, Graphs: c.graphs})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if m.ParallelCalls != c.calls || m.ParallelNodes != c.nodes || m.Throughput != c.throughput || m.MaxTokens != c.tokens {
+		m := capModel(t, r.limits, r.latency, plan.Options{Safety: c.margin, Graphs: c.graphs})
+		if m.ParallelCalls != c.calls || m.ParallelNodes != c.nodes || m.PerMinute != c.throughput || m.MaxTokens != c.tokens {
 			t.Errorf("%s, %d graphs: %+v, want %+v", c.row, c.graphs, m, c)
 		}
 	}
@@ -62,17 +69,14 @@ func TestTheModelSaysWhatItWouldOffer(t *testing.T) {
 	for _, c := range []struct {
 		row              string
 		requests, tokens float64
-		breaks           []sluice.Dimension
+		breaks           []limits.Dimension
 	}{
-		{"anthropic", 120, 240_000, []sluice.Dimension{sluice.Requests, sluice.Tokens}},
-		{"openai", 400, 800_000, []sluice.Dimension{sluice.Tokens}},
-		{"modal", 360, 720_000, []sluice.Dimension{sluice.Tokens}},
+		{"anthropic", 120, 240_000, []limits.Dimension{limits.Requests, limits.Tokens}},
+		{"openai", 400, 800_000, []limits.Dimension{limits.Tokens}},
+		{"modal", 360, 720_000, []limits.Dimension{limits.Tokens}},
 	} {
 		r := rows()[c.row]
-		m, err := plan.Model(r.limits, 0, r.latency, plan.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := capModel(t, r.limits, r.latency, plan.Options{})
 		if m.OffersRequests != c.requests || m.OffersTokens != c.tokens || !slices.Equal(m.Breaks, c.breaks) {
 			t.Errorf("%s: %+v", c.row, m)
 		}
@@ -80,43 +84,24 @@ func TestTheModelSaysWhatItWouldOffer(t *testing.T) {
 }
 
 func TestTheModelGrowsWithItsLimits(t *testing.T) {
-	one, err := plan.Model(sluice.Limits{RPM: 500, TPM: 30_000}, 0, 0, plan.Options{})
-	two, err2 := plan.Model(sluice.Limits{RPM: 1000, TPM: 60_000}, 0, 0, plan.Options{})
-	if err = errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
-	if two.ParallelCalls <= one.ParallelCalls || two.Throughput != 2*one.Throughput || two.MaxTokens != 2*one.MaxTokens {
+	one := capModel(t, sluice.Limits{RPM: 500, TPM: 30_000}, 0, plan.Options{})
+	two := capModel(t, sluice.Limits{RPM: 1000, TPM: 60_000}, 0, plan.Options{})
+	if two.ParallelCalls <= one.ParallelCalls || two.PerMinute != 2*one.PerMinute || two.MaxTokens != 2*one.MaxTokens {
 		t.Errorf("%+v, doubled %+v", one, two)
 	}
 }
 
 func TestTheModelBoundsConcurrencyAndNotTheCallsInAll(t *testing.T) {
 	r := rows()["anthropic"]
-	m, err := plan.Model(r.limits, 0, r.latency, plan.Options{Graphs: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := capModel(t, r.limits, r.latency, plan.Options{Graphs: 2})
 	l := m.ResourceLimits()
 	if *l.ConcurrentNodes != 2 || *l.ConcurrentCalls != 4 || *l.Tokens != 10_000 || l.LLMCalls != nil {
 		t.Errorf("%+v", l)
 	}
 }
 
-func TestTheModelNamesWhatIsWrong(t *testing.T) {
-	r := rows()["anthropic"]
-	for field, call := range map[string]func() error{
-		"Limits":  func() error { _, err := plan.Model(sluice.Limits{TPM: 1}, 0, 0, plan.Options{}); return err },
-		"tokens":  func() error { _, err := plan.Model(r.limits, -1, 0, plan.Options{}); return err },
-		"latency": func() error { _, err := plan.Model(r.limits, 0, -1, plan.Options{}); return err },
-		"Options.Safety": func() error {
-			_, err := plan.Model(r.limits, 0, 0, plan.Options{Safety: new(1.1)})
-			return err
-		},
-		"Options.Graphs": func() error { _, err := plan.Model(r.limits, 0, 0, plan.Options{Graphs: -1}); return err },
-	} {
-		wrong, ok := errors.AsType[*plan.FieldError](call())
-		if !ok || wrong.Field != field {
-			t.Errorf("%s: %v", field, wrong)
-		}
+func TestTheModelNeedsACapOrRequests(t *testing.T) {
+	if p := compute(t, sluice.Limits{TPM: 1000}, plan.Workload{}, plan.Options{}); p.CapModel != nil {
+		t.Errorf("%+v", p.CapModel)
 	}
 }

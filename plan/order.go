@@ -3,7 +3,7 @@ package plan
 import (
 	"math"
 
-	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // order is what calls count against a limit, one after the other, and then from the first again. A mean says nothing of a
@@ -13,13 +13,13 @@ type order struct {
 }
 
 // ordersOf are those of the limits that calls count against differently.
-func (p *Plan) ordersOf(o Options) (orders [sluice.NumDimensions]*order) {
+func (p *Plan) ordersOf(o Options) (orders [limits.NumDimensions]*order) {
 	if len(p.Workload.Calls) < 2 {
 		return orders
 	}
 	for _, b := range p.Bounds {
 		switch b.Dimension {
-		case sluice.Requests, sluice.RequestsPerDay, sluice.Concurrency:
+		case limits.Requests, limits.RequestsPerDay, limits.Concurrency:
 			continue
 		}
 		sums := make([]float64, 1, len(p.Workload.Calls)+1)

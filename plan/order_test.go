@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/plan"
 	"github.com/sluice-llm/sluice/sim"
 )
@@ -42,7 +43,7 @@ func TestTheHeaviestStretchOfAFileDecidesHowManyWorkersAreSafe(t *testing.T) {
 			if p.Workers != c.workers || p.WorkersSafe != c.safe {
 				t.Errorf("%d workers, safe %v; want %d, %v", p.Workers, p.WorkersSafe, c.workers, c.safe)
 			}
-			if used := p.Offered(p.Workers, p.Binding()) / float64(p.Binding().Limit); math.Abs(used-c.use) > 1e-5 {
+			if used := p.Offered(p.Workers, p.Bounds[0]) / float64(p.Bounds[0].Limit); math.Abs(used-c.use) > 1e-5 {
 				t.Errorf("%v of the limit, want %v", used, c.use)
 			}
 		})
@@ -69,7 +70,7 @@ func TestSafeWorkersOfAMixedFileAreRefusedNothing(t *testing.T) {
 		}
 		held := limits.Burst
 		if held == 0 && rapid.Bool().Draw(t, "asked for") {
-			held = p.WorkersBurst + time.Millisecond
+			held = p.WorkersBurst.Duration + time.Millisecond
 		}
 		f, err := plan.Simulate(t.Context(), plan.Scenario{
 			Provider: sim.Config{TPM: limits.TPM, Burst: held, Latency: w.Latency}, Calls: w.Calls, Unpaced: p.Workers,
@@ -84,8 +85,8 @@ func TestSafeWorkersOfAMixedFileAreRefusedNothing(t *testing.T) {
 func TestOutputThatNobodyDeclaresCountsAgainstALimitOfOutput(t *testing.T) {
 	w := plan.Workload{Latency: 2 * time.Second, InputTokens: 1000, OutputTokens: 1000}
 	p := compute(t, sluice.Limits{RPM: 50, ITPM: 30_000, OTPM: 8000}, w, plan.Options{})
-	if p.Throughput != 8 || p.Binding().Dimension != sluice.OutputTokens || p.WorkersSafe {
-		t.Errorf("%v a minute, bound by %v; safe: %v", p.Throughput, p.Binding().Dimension, p.WorkersSafe)
+	if p.Throughput != 8 || p.Binding.Dimension != limits.OutputTokens || p.WorkersSafe {
+		t.Errorf("%v a minute, bound by %v; safe: %v", p.Throughput, p.Binding.Dimension, p.WorkersSafe)
 	}
 	if p = compute(t, sluice.Limits{OTPM: 1000}, w, plan.Options{}); p.Throughput != 1 {
 		t.Errorf("%v a minute", p.Throughput)

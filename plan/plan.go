@@ -8,13 +8,14 @@ package plan
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // usualSafety is the share of the limits that unpaced workers may use.
@@ -26,7 +27,7 @@ var ErrNoLimits = errors.New("no limit is known that bounds this workload")
 // ErrTooLong is wrapped by the error of Compute for more requests than a century is enough for.
 var ErrTooLong = errors.New("would take longer than a century")
 
-// Options shape a Plan. The zero value is a provider that charges what is declared, and no prices.
+// Options shape a Plan. The zero value is a provider that charges the declared tokens, and no prices.
 type Options struct {
 	// Safety is the share of the limits that unpaced workers may use, from 0 to 1; 0 leaves one worker. Nil is 0.8. A
 	// paced client needs no margin.
@@ -34,126 +35,176 @@ type Options struct {
 
 	Graphs int // programs that run side by side and share the limits, such as graphs of an agent. Default 1
 
-	Charge       sluice.Charge // how the provider counts tokens
-	CountsCached bool          // with sluice.ChargeActual: input read from a prompt cache counts too
+	Charge       limits.Charge // how the provider counts tokens
+	CountsCached bool          // with limits.ChargeActual: input read from a prompt cache counts too
 
-	// Prices in USD per million tokens. Nil is not known.
+	// Prices in USD per million tokens. Nil is unknown.
 	PriceIn, PriceOut *float64
+
+	Deadline time.Duration // the time for which Plan.WithinDeadline counts the requests; 0 is none
+	MaxCost  *float64      // the sum in USD for which Plan.WithinBudget counts the requests; nil is none
 }
 
-// Plan is what limits and a workload come to. Figures a minute are means over a long run.
+// Seconds is a duration that JSON has as a number of seconds.
+type Seconds struct{ time.Duration }
+
+// MarshalJSON writes the number of seconds.
+func (s Seconds) MarshalJSON() ([]byte, error) { return json.Marshal(s.Seconds()) }
+
+// Plan is the result of limits and a workload. Figures per minute are means over a long run. As JSON it is the document of
+// sluice plan: its groups are one level there.
 type Plan struct {
-	Limits   sluice.Limits
-	Workload Workload     // what was assumed filled in
-	Assumed  []Assumption // what nobody said
-	Safety   float64
-	Graphs   int
+	Limits   sluice.Limits `json:"-"`
+	Workload Workload      `json:"-"` // with the assumed values filled in
 
-	Charge       sluice.Charge
-	CountsCached bool
+	Load    `json:"workload"`
+	Assumed []Assumption `json:"assumed,omitempty"` // the values that nobody stated
+	Clients
+	Pace
+	BatchAPI *BatchAPI `json:"batch_api,omitempty"` // nil: the provider has none with a known price
+	Charging
 
-	// Slots are the open calls that a paced client needs so that pace alone holds it back, at most the provider's cap.
-	Slots int
+	*CapModel // the usual rule of thumb for the same limits; nil when they do not determine it
 
-	// Workers is how many loops that call again as soon as they are answered, and keep to no pace, stay within all limits;
+	WithinDeadline *int `json:"requests_within_deadline,omitempty"` // nil: no Options.Deadline
+	WithinBudget   *int `json:"requests_within_budget,omitempty"`   // nil: no Options.MaxCost, or a price is missing
+
+	orders [limits.NumDimensions]*order // nil: calls are all charged the same
+}
+
+// Load is the workload of a Plan by its mean request.
+type Load struct {
+	Requests     int     `json:"requests,omitempty"` // 0 is without end
+	LatencyMS    float64 `json:"latency_ms"`
+	InputTokens  float64 `json:"input_tokens"` // used and paid for
+	OutputTokens float64 `json:"output_tokens"`
+	OtherModels  int     `json:"requests_for_other_models,omitempty"` // requests of the same file that are not planned; see Workload
+}
+
+// Clients is how many calls or workers fit the limits.
+type Clients struct {
+	Safety float64 `json:"safety"`
+	Graphs int     `json:"graphs"`
+
+	// Slots are the open calls that a paced client needs so that only its pace delays it, at most the provider's cap.
+	Slots int `json:"slots"`
+
+	// Workers is how many loops that call again after each response, and keep to no pace, stay within all limits;
 	// Safety is their margin for calls that end sooner than the mean. At least 1; when WorkersSafe is false even that one
 	// is too many for the limits in Exceeded, so that no number is safe. Of calls that differ the heaviest stretch
-	// decides, as they follow each other in Workload.Calls, the first after the last.
+	// decides, in the order of Workload.Calls, the first after the last.
 	//
-	// Safe means that no minute sees more than its limit. What a provider's bucket holds is Limits.Burst, or where that is
-	// not known a whole minute's. All workers begin at once: a bucket that holds less than WorkersBurst refuses some of
+	// Safe means that no minute sees more than its limit. A provider's bucket holds Limits.Burst, or if that is unknown a
+	// whole minute's refill. All workers start at once: a bucket that holds less than WorkersBurst refuses some of
 	// them, now and then.
-	Workers      int
-	WorkersSafe  bool
-	WorkersBurst time.Duration
-	Exceeded     []sluice.Dimension
+	Workers      int                `json:"workers"`
+	WorkersSafe  bool               `json:"workers_safe"`
+	Exceeded     []limits.Dimension `json:"workers_exceed,omitempty"`
+	WorkersBurst Seconds            `json:"workers_burst_seconds"`
 
-	NodesPerGraph int // Slots shared by the graphs, at least 1
-
-	Throughput float64 // requests a minute that a paced client gets, in the long run
-	Bounds     []Bound // what bounds Throughput, the tightest first; never empty
-
-	// Time is from the first call to the last answer: 0 without end. The buckets are full at first, and hold what
-	// Limits.Burst says, or else a second's worth; a day's budget is whole at first and refills all day.
-	Time time.Duration
-
-	// In tokens a request: what counts against the limits in the end, what is reserved for it at first, and what is
-	// used and paid for. With sluice.ChargeDeclared, charged is max(input, max_tokens).
-	ChargedTokens, ReservedTokens float64
-	InputTokens, OutputTokens     float64
-
-	TooLarge int // requests that are above a whole limit, each alone: the provider refuses them
-
-	// CostPerRequest and Cost are in USD; nil when a price is missing, Cost also without end.
-	CostPerRequest, Cost *float64
-
-	// CapModel is the usual rule of thumb for the same limits; nil when they do not determine it.
-	CapModel *ConcurrencyModel
-
-	orders [sluice.NumDimensions]*order // nil: calls are all charged the same
+	NodesPerGraph int `json:"nodes_per_graph"` // Slots shared by the graphs, at least 1
 }
 
-// Bound is one limit, and the requests a minute that it allows.
+// Pace is the speed of a paced client, and what its requests take and cost.
+type Pace struct {
+	Throughput float64 `json:"throughput_rpm"` // requests per minute in the long run
+	Binding    Binding `json:"binding"`
+	Bounds     []Bound `json:"bounds"` // the limits of Throughput, the tightest first; never empty
+
+	// Time is from the first call to the last response: 0 without end. The buckets are full at first, and hold
+	// Limits.Burst, or else a second's refill; a day's budget is whole at first and refills all day.
+	Time Seconds `json:"time_s,omitzero"`
+
+	// Cost and CostPerRequest are in USD; nil when a price is missing, Cost also without end.
+	Cost           *float64 `json:"cost_usd,omitempty"`
+	CostPerRequest *float64 `json:"cost_per_request_usd,omitempty"`
+}
+
+// Charging is how requests count against limits, in tokens per request.
+type Charging struct {
+	Charge         limits.Charge `json:"charge"`
+	ChargedTokens  float64       `json:"charged_tokens_per_request"`       // after the response. With limits.ChargeDeclared: max(input, max_tokens)
+	ReservedTokens float64       `json:"reserved_tokens_per_request"`      // before it
+	TooLarge       int           `json:"requests_above_a_limit,omitempty"` // requests that exceed a whole limit: the provider refuses them
+	CountsCached   bool          `json:"-"`
+}
+
+// Bound is one limit, and the requests per minute that it allows.
 type Bound struct {
-	Dimension sluice.Dimension
-	Limit     int     // per minute or per day, as Dimension says; for concurrency, open calls
-	Charged   float64 // of the limit, by one request on average; for concurrency 1
-	PerMinute float64 // requests
+	Dimension limits.Dimension `json:"dimension"`
+	Limit     int              `json:"limit"`               // per minute or per day, as Dimension says; for concurrency, open calls
+	Charged   float64          `json:"charged_per_request"` // of the limit, by one request on average; for concurrency 1
+	PerMinute float64          `json:"requests_per_minute"`
 }
 
-// Binding is the limit that decides the throughput.
-func (p Plan) Binding() Bound { return p.Bounds[0] }
-
-// Next is the limit that would decide next, and how many times the throughput it allows; false when no other is known.
-func (p Plan) Next() (next Bound, factor float64, ok bool) {
-	if len(p.Bounds) < 2 {
-		return Bound{}, 0, false
-	}
-	next = p.Bounds[1]
-	return next, next.PerMinute / p.Bounds[0].PerMinute, true
+// Binding is the limit that decides the throughput, and the one that would decide next.
+type Binding struct {
+	Dimension limits.Dimension `json:"dimension"`
+	Next      limits.Dimension `json:"next,omitempty"`        // AnyDimension: no other limit is known
+	Factor    float64          `json:"next_factor,omitempty"` // how many times the throughput Next allows
 }
 
 // ResourceLimits are the plan's bounds on what runs at once: nodes of each graph, and open calls of all together. How
 // many calls and tokens are too many in all is the caller's to say: a plan's totals are estimates.
-func (p Plan) ResourceLimits() sluice.ResourceLimits {
-	return sluice.ResourceLimits{
+func (p Plan) ResourceLimits() limits.ResourceLimits {
+	return limits.ResourceLimits{
 		ConcurrentNodes: new(int64(p.NodesPerGraph)), ConcurrentCalls: new(int64(p.Slots)),
 	}
 }
 
 // Compute plans. It fails with a *FieldError that names what is wrong, or one that wraps ErrNoLimits.
-func Compute(limits sluice.Limits, w Workload, o Options) (Plan, error) {
-	if err := cmp.Or(checkLimits(limits), w.check(), o.check()); err != nil {
+func Compute(bounds sluice.Limits, w Workload, o Options) (Plan, error) {
+	if err := cmp.Or(checkLimits(bounds), w.check(), o.check()); err != nil {
 		return Plan{}, err
 	}
 	if w.Requests == 0 {
 		w.Requests = len(w.Calls)
 	}
-	p := Plan{Limits: limits, Safety: o.safety(), Graphs: max(1, o.Graphs), Charge: o.Charge, CountsCached: o.CountsCached}
-	p.Workload, p.Assumed = w.complete(limits, o)
-	d := p.Workload.demand(limits, o)
+	p := Plan{Limits: bounds}
+	p.Workload, p.Assumed = w.complete(bounds, o)
+	d := p.Workload.demand(bounds, o)
+	p.Load = Load{Requests: w.Requests, LatencyMS: p.Workload.Latency.Seconds() * 1000, InputTokens: d.input, OutputTokens: d.output}
+	p.Charging = Charging{
+		Charge: o.Charge, CountsCached: o.CountsCached, ChargedTokens: d.charged[limits.Tokens], ReservedTokens: d.reserved[limits.Tokens],
+		TooLarge: int(math.Round(float64(d.tooLarge) / float64(d.count) * float64(w.Requests))),
+	}
 	if p.Bounds = p.bounds(d); len(p.Bounds) == 0 {
 		return Plan{}, &FieldError{Field: "Limits", Err: ErrNoLimits}
 	}
-	p.Throughput = p.Bounds[0].PerMinute
-	p.InputTokens, p.OutputTokens = d.input, d.output
-	p.ChargedTokens, p.ReservedTokens = d.charged[sluice.Tokens], d.reserved[sluice.Tokens]
-	p.TooLarge = int(math.Round(float64(d.tooLarge) / float64(d.count) * float64(p.Workload.Requests)))
+	first := p.Bounds[0]
+	p.Throughput, p.Binding = first.PerMinute, Binding{Dimension: first.Dimension}
+	if len(p.Bounds) > 1 {
+		p.Binding.Next, p.Binding.Factor = p.Bounds[1].Dimension, p.Bounds[1].PerMinute/first.PerMinute
+	}
+	p.Safety, p.Graphs = o.safety(), max(1, o.Graphs)
 	p.Slots = p.slots()
 	p.orders = p.ordersOf(o)
 	p.Workers, p.Exceeded = p.workers()
-	p.WorkersSafe, p.WorkersBurst = len(p.Exceeded) == 0, p.workersBurst()
+	p.WorkersSafe, p.WorkersBurst.Duration = len(p.Exceeded) == 0, p.workersBurst()
 	p.NodesPerGraph = max(1, p.Slots/p.Graphs)
 	p.price(o)
-	p.CapModel = modelOf(limits, p)
-	if p.Workload.Requests > 0 {
-		seconds := p.seconds(p.Workload.Requests)
+	p.CapModel = p.capModel()
+	if w.Requests > 0 {
+		seconds := p.seconds(w.Requests)
 		if seconds > longestTime.Seconds() {
-			return Plan{}, wrong("Workload.Requests", "%d at %.3g a minute: %w", p.Workload.Requests, p.Throughput, ErrTooLong)
+			return Plan{}, wrong("Workload.Requests", "%d at %.3g a minute: %w", w.Requests, p.Throughput, ErrTooLong)
 		}
-		p.Time = time.Duration(seconds * float64(time.Second))
+		p.Time.Duration = time.Duration(seconds * float64(time.Second))
 	}
+	p.count(o)
 	return p, nil
+}
+
+// count sets how many requests fit the caller's deadline and budget.
+func (p *Plan) count(o Options) {
+	if o.Deadline > 0 {
+		p.WithinDeadline = new(p.Within(o.Deadline))
+	}
+	if o.MaxCost != nil {
+		if n, ok := p.Affordable(*o.MaxCost); ok {
+			p.WithinBudget = &n
+		}
+	}
 }
 
 const longestTime = 100 * 365 * 24 * time.Hour
@@ -169,7 +220,7 @@ func (o Options) check() error {
 	if s := o.safety(); !(s >= 0 && s <= 1) {
 		return wrong("Options.Safety", "%v is not between 0 and 1", s)
 	}
-	if o.Charge != sluice.ChargeDeclared && o.Charge != sluice.ChargeActual {
+	if o.Charge != limits.ChargeDeclared && o.Charge != limits.ChargeActual {
 		return wrong("Options.Charge", "%d is not known", o.Charge)
 	}
 	return cmp.Or(
@@ -188,36 +239,15 @@ func checkPrice(field string, usd *float64) error {
 
 func checkLimits(l sluice.Limits) error {
 	for d, limit := range l.All() {
-		if err := inRange("Limits."+fieldOf(d), *limit, mostLimit); err != nil {
+		if err := inRange("Limits."+d.Field(), *limit, mostLimit); err != nil {
 			return err
 		}
 	}
 	return inRange("Limits.Burst", l.Burst, 24*time.Hour)
 }
 
-// limitOf picks a dimension's limit; 0 is not known.
-func limitOf(l sluice.Limits, d sluice.Dimension) int {
-	if limit := l.At(d); limit != nil {
-		return *limit
-	}
-	return 0
-}
-
-// fieldOf names the field of a limit.
-func fieldOf(d sluice.Dimension) string {
-	if d == sluice.Concurrency {
-		return "Concurrent"
-	}
-	return strings.ToUpper(d.String())
-}
-
 // minutes is the time over which a limit is counted.
-func minutes(d sluice.Dimension) float64 {
-	if d == sluice.RequestsPerDay || d == sluice.TokensPerDay {
-		return 24 * 60
-	}
-	return 1
-}
+func minutes(d limits.Dimension) float64 { return d.Window().Minutes() }
 
 // bounds lists what bounds the throughput. A day's budget does where it does not last for the whole workload.
 func (p *Plan) bounds(d demand) []Bound {
@@ -228,7 +258,7 @@ func (p *Plan) bounds(d demand) []Bound {
 		switch {
 		case limit == 0:
 			continue
-		case dim == sluice.Concurrency:
+		case dim == limits.Concurrency:
 			b.Charged, b.PerMinute = 1, limit/p.Workload.Latency.Minutes()
 		case b.Charged == 0:
 			continue
@@ -243,8 +273,7 @@ func (p *Plan) bounds(d demand) []Bound {
 	return bounds
 }
 
-// price multiplies tokens by prices. A side without tokens needs no price. Cached input is paid in full: what it costs
-// less is not known.
+// price multiplies tokens by prices. A side without tokens needs no price. Cached input counts in full.
 func (p *Plan) price(o Options) {
 	usd := 0.0
 	for _, side := range []struct {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/plan"
 )
 
@@ -27,59 +28,59 @@ func compute(t *testing.T, l sluice.Limits, w plan.Workload, o plan.Options) pla
 }
 
 func TestThroughputIsThatOfTheTightestLimit(t *testing.T) {
-	used := plan.Options{Charge: sluice.ChargeActual}
+	used := plan.Options{Charge: limits.ChargeActual}
 	for _, c := range []struct {
 		name    string
 		limits  sluice.Limits
 		n       int
 		o       plan.Options
 		want    float64
-		binding sluice.Dimension
+		binding limits.Dimension
 	}{
-		{"requests", sluice.Limits{RPM: 50, TPM: 400_000, Concurrent: 50}, 0, used, 50, sluice.Requests},
-		{"tokens", sluice.Limits{RPM: 50, TPM: 40_000, Concurrent: 5}, 0, used, 20, sluice.Tokens},
-		{"input", sluice.Limits{RPM: 50, ITPM: 15_000, OTPM: 100_000}, 0, used, 10, sluice.InputTokens},
-		{"output", sluice.Limits{RPM: 50, ITPM: 150_000, OTPM: 4_000}, 0, used, 8, sluice.OutputTokens},
-		{"cap", sluice.Limits{RPM: 500, Concurrent: 4}, 0, used, 120, sluice.Concurrency},
-		{"a cap alone", sluice.Limits{Concurrent: 1}, 0, used, 30, sluice.Concurrency},
-		{"a day's requests, without end", sluice.Limits{RPM: 50, RPD: 1440}, 0, used, 1, sluice.RequestsPerDay},
-		{"a day's requests that suffice", sluice.Limits{RPM: 50, RPD: 1440}, 1440, used, 50, sluice.Requests},
-		{"a day's requests that do not", sluice.Limits{RPM: 50, RPD: 1440}, 1441, used, 1, sluice.RequestsPerDay},
-		{"a day's tokens", sluice.Limits{RPM: 50, TPD: 2_880_000}, 0, used, 1, sluice.TokensPerDay},
-		{"tokens as declared: the input, as nothing is", sluice.Limits{TPM: 30_000}, 0, plan.Options{}, 20, sluice.Tokens},
+		{"requests", sluice.Limits{RPM: 50, TPM: 400_000, Concurrent: 50}, 0, used, 50, limits.Requests},
+		{"tokens", sluice.Limits{RPM: 50, TPM: 40_000, Concurrent: 5}, 0, used, 20, limits.Tokens},
+		{"input", sluice.Limits{RPM: 50, ITPM: 15_000, OTPM: 100_000}, 0, used, 10, limits.InputTokens},
+		{"output", sluice.Limits{RPM: 50, ITPM: 150_000, OTPM: 4_000}, 0, used, 8, limits.OutputTokens},
+		{"cap", sluice.Limits{RPM: 500, Concurrent: 4}, 0, used, 120, limits.Concurrency},
+		{"a cap alone", sluice.Limits{Concurrent: 1}, 0, used, 30, limits.Concurrency},
+		{"a day's requests, without end", sluice.Limits{RPM: 50, RPD: 1440}, 0, used, 1, limits.RequestsPerDay},
+		{"a day's requests that suffice", sluice.Limits{RPM: 50, RPD: 1440}, 1440, used, 50, limits.Requests},
+		{"a day's requests that do not", sluice.Limits{RPM: 50, RPD: 1440}, 1441, used, 1, limits.RequestsPerDay},
+		{"a day's tokens", sluice.Limits{RPM: 50, TPD: 2_880_000}, 0, used, 1, limits.TokensPerDay},
+		{"tokens as declared: the input, as nothing is", sluice.Limits{TPM: 30_000}, 0, plan.Options{}, 20, limits.Tokens},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := compute(t, c.limits, shortCalls(c.n), c.o)
-			if math.Abs(p.Throughput-c.want) > 1e-9 || p.Binding().Dimension != c.binding {
-				t.Errorf("%v by %s, want %v by %s", p.Throughput, p.Binding().Dimension, c.want, c.binding)
+			if math.Abs(p.Throughput-c.want) > 1e-9 || p.Binding.Dimension != c.binding {
+				t.Errorf("%v by %s, want %v by %s", p.Throughput, p.Binding.Dimension, c.want, c.binding)
 			}
 		})
 	}
 }
 
 func TestNextIsTheLimitThatWouldDecideThen(t *testing.T) {
-	p := compute(t, sluice.Limits{RPM: 50, TPM: 40_000}, shortCalls(0), plan.Options{Charge: sluice.ChargeActual})
-	if next, factor, ok := p.Next(); !ok || next.Dimension != sluice.Requests || factor != 2.5 {
-		t.Errorf("%v, %v, %v", next, factor, ok)
+	p := compute(t, sluice.Limits{RPM: 50, TPM: 40_000}, shortCalls(0), plan.Options{Charge: limits.ChargeActual})
+	if p.Binding.Next != limits.Requests || p.Binding.Factor != 2.5 {
+		t.Errorf("%+v", p.Binding)
 	}
 	p = compute(t, sluice.Limits{RPM: 50}, shortCalls(0), plan.Options{})
-	if _, _, ok := p.Next(); ok {
-		t.Error("a single limit has a next one")
+	if p.Binding.Next != limits.AnyDimension {
+		t.Errorf("a single limit has a next one: %+v", p.Binding)
 	}
 }
 
 func TestWorkersKeepEveryLimitAndSlotsReachIt(t *testing.T) {
-	used := sluice.ChargeActual
+	used := limits.ChargeActual
 	for _, c := range []struct {
 		name           string
 		limits         sluice.Limits
 		w              plan.Workload
 		o              plan.Options
 		slots, workers int
-		exceeded       []sluice.Dimension
+		exceeded       []limits.Dimension
 	}{
 		{"the rule of thumb's first row: no number is safe", sluice.Limits{RPM: 50, TPM: 40_000, Concurrent: 5},
-			shortCalls(0), plan.Options{Charge: used}, 4, 1, []sluice.Dimension{sluice.Tokens}},
+			shortCalls(0), plan.Options{Charge: used}, 4, 1, []limits.Dimension{limits.Tokens}},
 		{"a cap, requests and a margin", sluice.Limits{RPM: 50, Concurrent: 5}, shortCalls(0), plan.Options{}, 5, 1, nil},
 		{"a cap alone", sluice.Limits{Concurrent: 10}, shortCalls(0), plan.Options{}, 10, 8, nil},
 		{"requests alone", sluice.Limits{RPM: 600}, shortCalls(0), plan.Options{}, 34, 16, nil},
@@ -88,10 +89,10 @@ func TestWorkersKeepEveryLimitAndSlotsReachIt(t *testing.T) {
 		{"fewer requests than slots", sluice.Limits{RPM: 600}, shortCalls(3), plan.Options{}, 3, 16, nil},
 		{"one worker uses a limit whole", sluice.Limits{RPM: 30}, shortCalls(0), plan.Options{}, 4, 1, nil},
 		{"one worker exceeds a limit", sluice.Limits{RPM: 29}, shortCalls(0), plan.Options{}, 4, 1,
-			[]sluice.Dimension{sluice.Requests}},
+			[]limits.Dimension{limits.Requests}},
 		{"input and output", sluice.Limits{ITPM: 450_000, OTPM: 15_000}, shortCalls(0), plan.Options{Charge: used}, 4, 1, nil},
 		{"a day's requests", sluice.Limits{RPM: 600, RPD: 1000}, shortCalls(0), plan.Options{}, 1, 1,
-			[]sluice.Dimension{sluice.RequestsPerDay}},
+			[]limits.Dimension{limits.RequestsPerDay}},
 		{"a day's requests that suffice", sluice.Limits{RPM: 600, RPD: 1000}, shortCalls(1000), plan.Options{}, 34, 16, nil},
 		{"calls of two minutes all begin in one", sluice.Limits{RPM: 60},
 			plan.Workload{Latency: 2 * time.Minute, InputTokens: 1, OutputTokens: 1}, plan.Options{Safety: new(1.0)}, 153, 60, nil},
@@ -126,7 +127,7 @@ func TestWorkersNeedBucketsThatHoldACallOfEachAndMore(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := compute(t, c.limits, shortCalls(0), c.o)
-			if p.Workers != c.workers || p.WorkersSafe != c.safe || (p.WorkersBurst-c.want).Abs() > time.Millisecond {
+			if p.Workers != c.workers || p.WorkersSafe != c.safe || (p.WorkersBurst.Duration-c.want).Abs() > time.Millisecond {
 				t.Errorf("%d workers, safe %v, on buckets of %v; want %d, %v, %v", p.Workers, p.WorkersSafe, p.WorkersBurst, c.workers, c.safe, c.want)
 			}
 		})
@@ -159,13 +160,13 @@ func TestTimeIsThatOfTheSlowestLimit(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := compute(t, c.limits, shortCalls(c.n), plan.Options{})
-			if d := p.Time - c.want; d.Abs() > time.Millisecond {
+			if d := p.Time.Duration - c.want; d.Abs() > time.Millisecond {
 				t.Errorf("%v, want %v", p.Time, c.want)
 			}
-			if c.n > 0 && p.Within(p.Time+time.Microsecond) < c.n {
-				t.Errorf("%d of %d within that time", p.Within(p.Time), c.n)
+			if c.n > 0 && p.Within(p.Time.Duration+time.Microsecond) < c.n {
+				t.Errorf("%d of %d within that time", p.Within(p.Time.Duration), c.n)
 			}
-			if c.n > 1 && p.Within(p.Time-3*time.Second) >= c.n {
+			if c.n > 1 && p.Within(p.Time.Duration-3*time.Second) >= c.n {
 				t.Error("all in less")
 			}
 		})
@@ -205,17 +206,17 @@ func TestCostNeedsThePricesOfWhatIsUsed(t *testing.T) {
 
 func TestTokensAreCountedAsTheProviderDoes(t *testing.T) {
 	w := plan.Workload{InputTokens: 300, CachedTokens: 100, OutputTokens: 50, MaxTokens: 1000}
-	limits := sluice.Limits{TPM: 30_000}
+	bounds := sluice.Limits{TPM: 30_000}
 	for _, c := range []struct {
 		name              string
 		o                 plan.Options
 		charged, reserved float64
 	}{
 		{"declared", plan.Options{}, 1000, 1000},
-		{"used", plan.Options{Charge: sluice.ChargeActual}, 250, 1300},
-		{"used, cached too", plan.Options{Charge: sluice.ChargeActual, CountsCached: true}, 350, 1300},
+		{"used", plan.Options{Charge: limits.ChargeActual}, 250, 1300},
+		{"used, cached too", plan.Options{Charge: limits.ChargeActual, CountsCached: true}, 350, 1300},
 	} {
-		p := compute(t, limits, w, c.o)
+		p := compute(t, bounds, w, c.o)
 		if p.ChargedTokens != c.charged || p.ReservedTokens != c.reserved || p.Throughput != 30_000/c.charged ||
 			p.InputTokens != 300 || p.OutputTokens != 50 {
 			t.Errorf("%s: %+v", c.name, p)
@@ -257,7 +258,7 @@ func TestAPlanSaysWhatItAssumes(t *testing.T) {
 			[]plan.Assumption{{"output_tokens", "max_tokens", "1 of 2 calls would be longer, and are cut"}}, 10, 30},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := compute(t, sluice.Limits{RPM: 1}, c.w, plan.Options{Charge: sluice.ChargeActual})
+			p := compute(t, sluice.Limits{RPM: 1}, c.w, plan.Options{Charge: limits.ChargeActual})
 			if !slices.Equal(p.Assumed, c.want) || p.InputTokens != c.in || p.OutputTokens != c.out {
 				t.Errorf("%+v; %v in, %v out", p.Assumed, p.InputTokens, p.OutputTokens)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/suite"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/plan"
 )
 
@@ -49,12 +50,12 @@ func drawWorkload(t *rapid.T) plan.Workload {
 }
 
 func drawOptions(t *rapid.T) plan.Options {
-	o := plan.Options{Graphs: rapid.IntRange(0, 200).Draw(t, "graphs"), Charge: sluice.ChargeDeclared}
+	o := plan.Options{Graphs: rapid.IntRange(0, 200).Draw(t, "graphs"), Charge: limits.ChargeDeclared}
 	if rapid.Bool().Draw(t, "stated safety") {
 		o.Safety = new(rapid.Float64Range(0, 1).Draw(t, "safety"))
 	}
 	if rapid.Bool().Draw(t, "charged as used") {
-		o.Charge = sluice.ChargeActual
+		o.Charge = limits.ChargeActual
 	}
 	return o
 }
@@ -74,7 +75,7 @@ func TestSafeWorkersStayWithinEveryLimit(t *testing.T) {
 				t.Fatalf("%d workers use %v of %s %d: more than the margin leaves", p.Workers, offered, b.Dimension, b.Limit)
 			}
 		}
-		if told := p.Limits.Burst; p.WorkersSafe && told < time.Minute && told > 0 && p.WorkersBurst > told+told/1e6 {
+		if told := p.Limits.Burst; p.WorkersSafe && told < time.Minute && told > 0 && p.WorkersBurst.Duration > told+told/1e6 {
 			t.Fatalf("%d workers need buckets of %v, where %v are told", p.Workers, p.WorkersBurst, told)
 		}
 		if limit := p.Limits.Concurrent; limit > 0 && (p.Slots > limit || p.Workers > limit) {
@@ -104,7 +105,7 @@ func TestHigherLimitsNeverMakeAPlanSmaller(t *testing.T) {
 		if b.Workers < a.Workers || b.Slots < a.Slots || b.Throughput < a.Throughput || a.WorkersSafe && !b.WorkersSafe {
 			t.Fatalf("%+v gives %+v, %+v gives less: %+v", small, a, large, b)
 		}
-		if b.Time > a.Time+time.Microsecond || b.Within(time.Hour) < a.Within(time.Hour) {
+		if b.Time.Duration > a.Time.Duration+time.Microsecond || b.Within(time.Hour) < a.Within(time.Hour) {
 			t.Fatalf("%+v takes %v, %+v takes longer: %v", small, a.Time, large, b.Time)
 		}
 	})
@@ -124,11 +125,6 @@ func FuzzCompute(f *testing.F) {
 			Burst: time.Duration(burst)}
 		w := plan.Workload{Requests: requests, Latency: time.Duration(latency), InputTokens: in, OutputTokens: out, MaxTokens: declared}
 		o := plan.Options{Safety: &safety, Graphs: graphs, PriceIn: &price, PriceOut: &price}
-		m, err := plan.Model(l, in, time.Duration(latency), o)
-		checkFinite(t, err, m.Throughput, m.OffersRequests, m.OffersTokens)
-		if err == nil && (m.ParallelCalls < 1 || m.ParallelNodes < 1) {
-			t.Fatalf("%+v", m)
-		}
 		w.Calls = []plan.Call{{Input: out, Output: in, MaxTokens: declared}, {}}
 		for range 2 {
 			p, err := plan.Compute(l, w, o)
@@ -147,14 +143,19 @@ func checkPlan(t *testing.T, p plan.Plan, err error) {
 	if p.Cost != nil {
 		checkFinite(t, nil, *p.Cost, *p.CostPerRequest)
 	}
+	if m := p.CapModel; m != nil {
+		if checkFinite(t, nil, m.PerMinute, m.OffersRequests, m.OffersTokens); m.ParallelCalls < 1 || m.ParallelNodes < 1 {
+			t.Fatalf("%+v", m)
+		}
+	}
 	for _, b := range p.Bounds {
 		checkFinite(t, nil, b.PerMinute, b.Charged, p.Offered(p.Workers, b))
 	}
-	if p.WorkersBurst < 0 || p.WorkersBurst > time.Minute {
+	if p.WorkersBurst.Duration < 0 || p.WorkersBurst.Duration > time.Minute {
 		t.Fatalf("%d workers on buckets of %v", p.Workers, p.WorkersBurst)
 	}
 	n, _ := p.Affordable(1)
-	if min(p.Slots, p.Workers, p.NodesPerGraph) < 1 || p.Time < 0 || p.Throughput <= 0 || min(n, p.Within(time.Hour), p.TooLarge) < 0 {
+	if min(p.Slots, p.Workers, p.NodesPerGraph) < 1 || p.Time.Duration < 0 || p.Throughput <= 0 || min(n, p.Within(time.Hour), p.TooLarge) < 0 {
 		t.Fatalf("%+v", p)
 	}
 }

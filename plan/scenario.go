@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
 )
@@ -15,7 +16,7 @@ import (
 // Scenario is a run to be foreseen: a provider, what the client is told of it, and what there is to send. Provider and
 // Calls are what it needs; a zero field means its default.
 type Scenario struct {
-	// Provider is what the provider allows, how it counts, and how fast it answers. See Imitate. Its Seed decides all
+	// Provider is what the provider allows, how it counts, and how fast it answers. See SimulatorConfig. Its Seed decides all
 	// luck, so that the same Scenario comes to the same Forecast.
 	Provider sim.Config
 
@@ -47,10 +48,7 @@ type Scenario struct {
 	// that is throttled waits as it is asked to, or half a second, and sends its call again.
 	Unpaced int
 
-	// Attempts, MaxThrottles and Timeout are those of a run: 6, 20 and 10 minutes; a century is the longest Timeout. A
-	// negative MaxThrottles gives up a call that is throttled once.
-	Attempts, MaxThrottles int
-	Timeout                time.Duration
+	Patience
 
 	// Horizon is when to stop looking, within a century. Default a year; Requests without end need one.
 	Horizon time.Duration
@@ -62,18 +60,22 @@ type Scenario struct {
 	Progress func(ended int, at time.Duration)
 }
 
+// Patience is how often and how long a call is tried. The defaults are those of a run: 6 attempts, 20 rate-limit rejections
+// and 10 minutes for each attempt, at most a century. A negative MaxThrottles gives up a call that is throttled once.
+type Patience struct {
+	Attempts, MaxThrottles int
+	Timeout                time.Duration
+}
+
 // Scenario is the run that the plan is for: its calls, each answered after its latency, times a lognormal factor of that
 // sigma and of mean one, by a provider with its limits, whose buckets hold Limits.Burst, or else a second's worth and
 // four of the largest calls. The client is told nothing: see Told and Start. A plan without end needs a Horizon.
 func (p Plan) Scenario(jitter float64) Scenario {
 	w := &p.Workload
 	median := time.Duration(float64(w.Latency) * math.Exp(-jitter*jitter/2))
-	s := Scenario{Provider: Imitate(p.Limits, p.Charge, median, 0), Requests: w.Requests}
+	s := Scenario{Provider: SimulatorConfig(p.Limits, p.Charge, median, 0), Requests: w.Requests}
 	s.Provider.Jitter = jitter
-	if len(w.Calls) == 0 {
-		s.Calls = []Call{p.whole(w.fill(Call{}))}
-	}
-	for _, c := range w.Calls {
+	for _, c := range w.calls() {
 		s.Calls = append(s.Calls, p.whole(w.fill(c)))
 	}
 	switch w.Requests {
@@ -93,10 +95,10 @@ func (p Plan) Scenario(jitter float64) Scenario {
 func (p *Plan) holding(calls []Call) time.Duration {
 	burst := usualBurst
 	for _, c := range calls {
-		for d, n := range gate.Reserve(p.Charge, sluice.Cost{Input: c.Input, MaxOutput: c.MaxTokens}) {
-			limit := float64(limitOf(p.Limits, sluice.Dimension(d)))
-			if limit > 0 && minutes(sluice.Dimension(d)) == 1 {
-				burst = max(burst, time.Duration(min(1, 4*n/limit)*float64(time.Minute)))
+		reserved := gate.Reserve(p.Charge, sluice.Cost{Input: c.Input, MaxOutput: c.MaxTokens})
+		for d, limit := range p.Limits.All() {
+			if *limit > 0 && minutes(d) == 1 {
+				burst = max(burst, time.Duration(min(1, 4*reserved[d]/float64(*limit))*float64(time.Minute)))
 			}
 		}
 	}
@@ -105,7 +107,7 @@ func (p *Plan) holding(calls []Call) time.Duration {
 
 // whole is a call as an imitation counts it, which knows of no cache.
 func (p *Plan) whole(c Call) Call {
-	if p.Charge == sluice.ChargeActual && !p.CountsCached {
+	if p.Charge == limits.ChargeActual && !p.CountsCached {
 		c.Input -= c.Cached
 	}
 	c.Input, c.Cached = max(1, c.Input), 0
@@ -115,36 +117,18 @@ func (p *Plan) whole(c Call) Call {
 	return c
 }
 
-// Imitate returns a provider with these limits, which answers after latency and perToken for each token of output. Its
+// SimulatorConfig returns a provider with these limits, which answers after latency and perToken for each token of output. Its
 // buckets hold l.Burst of refill, and start full; a Burst of zero is a whole minute's, so that twice the limit may pass in
 // the first. A limit of tokens per day is not imitated: a client that is told of it keeps to it all the same.
-func Imitate(l sluice.Limits, charge sluice.Charge, latency, perToken time.Duration) sim.Config {
+func SimulatorConfig(l sluice.Limits, charge limits.Charge, latency, perToken time.Duration) sim.Config {
 	if latency == 0 {
 		latency = -1 // to the imitation, zero is a default
 	}
-	return sim.Config{
-		RPM: l.RPM, TPM: l.TPM, ITPM: l.ITPM, OTPM: l.OTPM, RPD: l.RPD, Concurrent: l.Concurrent, Burst: l.Burst,
-		Charge: imitated(charge), Latency: latency, PerToken: perToken,
+	c := sim.Config{Concurrent: l.Concurrent, Burst: l.Burst, Charge: charge, Latency: latency, PerToken: perToken}
+	for d, limit := range c.Limits() {
+		*limit = *l.At(d)
 	}
-}
-
-// imitated is how the imitation words a charge.
-func imitated(c sluice.Charge) sim.Charge {
-	switch c {
-	case sluice.ChargeDeclared:
-		return sim.ChargeDeclared
-	case sluice.ChargeActual:
-		return sim.ChargeActual
-	}
-	return -1 // which it refuses
-}
-
-// charge is how the provider counts, in the Scheduler's words.
-func (s *Scenario) charge() sluice.Charge {
-	if s.Provider.Charge == sim.ChargeActual {
-		return sluice.ChargeActual
-	}
-	return sluice.ChargeDeclared
+	return c
 }
 
 // withDefaults returns the scenario with its defaults filled in, or an error that names the field that makes no sense.
@@ -159,7 +143,7 @@ func (s Scenario) withDefaults() (Scenario, error) {
 	if err != nil {
 		return s, err
 	}
-	if s.Dialect > provider.Gemini {
+	if !s.Dialect.Known() {
 		return s, wrong("Scenario.Dialect", "%d is none", s.Dialect)
 	}
 	if err := s.Told.Check(); err != nil {

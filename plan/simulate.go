@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -27,14 +28,12 @@ func Simulate(ctx context.Context, s Scenario) (Forecast, error) {
 		return Forecast{}, &FieldError{"Scenario.Provider", err}
 	}
 	now := time.Now()
-	r := &run{
-		s: &s, cfg: limiter.Config(), limiter: limiter, wire: wire{dialect: s.Dialect, form: s.Provider.RetryAfter, epoch: now},
-		count: s.count(), first: -1, timer: -1, owners: make(map[*gate.Ticket]*try), line: newTimeline(), epoch: now,
-	}
+	now = now.Add(-time.Duration(now.UnixNano() % int64(time.Minute))) // guarantees are counted in parts of a minute: see run.epoch
+	r := newRun(&s, limiter, now)
 	if s.Unpaced == 0 {
 		random := rand.New(rand.NewPCG(s.Provider.Seed, 1))
 		r.gate = gate.New(gate.Config{
-			Limits: s.Told, Account: s.Told, Start: s.Start, Charge: s.charge(),
+			Limits: s.Told, Account: s.Told, Start: s.Start, Charge: s.Provider.Charge,
 			Attempts: s.Attempts, MaxThrottles: s.MaxThrottles, Random: random.Int64N,
 		})
 	}
@@ -44,43 +43,95 @@ func Simulate(ctx context.Context, s Scenario) (Forecast, error) {
 
 // run is a simulation under way.
 type run struct {
-	s       *Scenario
+	s      *Scenario
+	gate   *gate.Gate // nil: the workers are not paced
+	owners map[*gate.Ticket]*try
+	grants []*gate.Ticket
+	virtual
+	simulator
+	crew
+	record
+}
+
+func newRun(s *Scenario, limiter *sim.Limiter, epoch time.Time) *run {
+	return &run{
+		s: s, owners: make(map[*gate.Ticket]*try), virtual: virtual{epoch: epoch, timer: -1}, crew: crew{count: s.count()},
+		simulator: simulator{cfg: limiter.Config(), limiter: limiter, wire: wire{s.Dialect, s.Provider.RetryAfter, epoch}, first: -1},
+		record:    record{line: newTimeline()},
+	}
+}
+
+// virtual is the time of a run.
+type virtual struct {
+	// epoch is the virtual instant 0, the start of a minute: nothing else follows from which it is. It has a monotonic
+	// reading, which makes the gate's arithmetic on instants twice as fast.
+	epoch time.Time
+
+	now     time.Duration // since the start
+	events  eventHeap
+	timer   time.Duration // when the Scheduler's timer fires; below zero: it is not armed
+	stuckAt time.Duration // the instant at which much happens,
+	stuck   int           // and how much
+	step    int
+}
+
+func (v *virtual) clock() time.Time { return v.epoch.Add(v.now) }
+
+// later lets something happen to a try after d.
+func (v *virtual) later(d time.Duration, what func(*run, *try), t *try) {
+	v.events.push(event{at: after(v.now, max(0, d)), what: what, try: t})
+}
+
+// next returns the instant of the next event or of the timer; below zero: there is none.
+func (v *virtual) next() (at time.Duration, isTimer bool) {
+	if h := v.events.heap; len(h) > 0 && (v.timer < 0 || h[0].at <= v.timer) {
+		return h[0].at, false
+	}
+	return v.timer, true
+}
+
+// simulator is the provider of a run.
+type simulator struct {
 	cfg     sim.Config
 	limiter *sim.Limiter
 	wire    wire
-	gate    *gate.Gate // nil: the workers are not paced
-	count   int        // of calls; below zero: without end
+	first   time.Duration // when the first call reached it; below zero: none has
+	quotas  []sim.Quota
+}
 
-	// epoch is the virtual instant 0. Nothing follows from which it is; but it has a monotonic reading, and so the gate's
-	// arithmetic on instants is twice as fast.
-	epoch time.Time
+// spent is what the provider has charged.
+func (m *simulator) spent() limits.Vector {
+	s := m.limiter.Spent()
+	return limits.Vector{limits.Requests: s.Requests, limits.RequestsPerDay: s.Requests, limits.Tokens: s.Tokens,
+		limits.InputTokens: s.Input, limits.OutputTokens: s.Output}
+}
 
-	now    time.Duration // since the start
-	first  time.Duration // when the first call reached the provider; below zero: none has
-	events eventHeap
-	timer  time.Duration // when the Scheduler's timer fires; below zero: it is not armed
-	owners map[*gate.Ticket]*try
-	grants []*gate.Ticket
-	free   []*try
-	quotas []sim.Quota
+// tell computes what the headers of a call's response say at an instant of the provider.
+func (m *simulator) tell(t *try, now time.Duration) {
+	m.quotas = m.limiter.Quotas(m.quotas[:0], now)
+	t.told = copy(t.quotas[:], m.quotas)
+}
 
+// crew is the workers of a run, and the calls that they take up.
+type crew struct {
+	count   int // of calls; below zero: without end
 	taken   int // calls that were taken up
 	workers int // that were started
 	busy    int // of those, the ones that have a call
 	waiting int // calls of theirs that wait to be sent
-	open    int // in flight
+	row     int // calls in a row that failed by what may be about the account
+	free    []*try
+}
 
+// record is what is seen of a run.
+type record struct {
 	f         Forecast
+	open      int // calls in flight
 	line      timeline
 	waits     spread
 	latencies spread
-	stuckAt   time.Duration // the instant at which much happens,
-	stuck     int           // and how much
 	last      time.Duration // when the last call ended
-	step      int
 }
-
-func (r *run) clock() time.Time { return r.epoch.Add(r.now) }
 
 const (
 	lookUp     = 4096      // steps between two looks at the context
@@ -104,10 +155,7 @@ func (r *run) run(ctx context.Context) error {
 				r.s.Progress(r.f.Answered+r.f.Failed, r.now)
 			}
 		}
-		next, isTimer := r.timer, true
-		if len(r.events.heap) > 0 && (next < 0 || r.events.heap[0].at <= next) {
-			next, isTimer = r.events.heap[0].at, false
-		}
+		next, isTimer := r.next()
 		switch {
 		case next < 0:
 			return nil
@@ -137,11 +185,6 @@ func (r *run) watch() {
 	if r.stuck++; r.stuck > mostAtOnce+64*max(0, r.count) {
 		r.f.Stopped = "time stands still: calls come to an end as soon as they begin"
 	}
-}
-
-// later lets something happen to a try after d.
-func (r *run) later(d time.Duration, what func(*run, *try), t *try) {
-	r.events.push(event{at: after(r.now, max(0, d)), what: what, try: t})
 }
 
 // after is d after the instant at, or an hour that no clock shows.
@@ -204,8 +247,7 @@ func (r *run) fresh() *try {
 	}
 	t := r.free[n-1]
 	r.free = r.free[:n-1]
-	t.attempts, t.throttles, t.overloads, t.admitted = 0, 0, 0, 0
-	t.queued, t.order, t.waited, t.aside = time.Time{}, 0, 0, false
+	t.history = history{}
 	return t
 }
 
@@ -216,7 +258,7 @@ func (r *run) ask(t *try) {
 		return
 	}
 	cost := sluice.Cost{Input: max(1, t.call.Input), MaxOutput: t.call.MaxTokens}
-	t.ticket = gate.Ticket{Call: gate.Call{Cost: cost}, Attempt: t.attempts + 1, Throttles: t.throttles, Overloads: t.overloads,
+	t.ticket = gate.Ticket{Call: limits.Call{Cost: cost}, Attempt: t.attempts + 1, Throttles: t.throttles, Overloads: t.overloads,
 		Queued: t.queued, Order: t.order, Front: t.order > 0}
 	if !r.gate.Acquire(r.clock(), &t.ticket) {
 		if !t.aside {
@@ -255,7 +297,7 @@ func (r *run) send(t *try) {
 }
 
 // present is the step of the present instant.
-func (r *run) present() *Step { return r.line.at(r.now, r.limiter.Spent) }
+func (r *run) present() *Step { return r.line.at(r.now, r.spent) }
 
 // returned is when an answer has come in: the permit goes back, and the call is done, given up or tried again, as in Do.
 func (r *run) returned(t *try) {
@@ -266,10 +308,10 @@ func (r *run) returned(t *try) {
 	if o.Kind == sluice.OK {
 		o.Usage, o.HasUsage = sluice.Usage{Input: max(1, t.call.Input), Output: t.course.Output}, true
 	}
-	if o.Kind != sluice.Timeout && (o.Kind != sluice.Network || t.course.Fault == sim.FaultCut) {
+	if o.Kind != sluice.Timeout && (o.Kind != sluice.Network || t.course.Cut) {
 		o.Readings = r.readings(t)
 	}
-	if o.Kind == sluice.RateLimit && o.Dimension == sluice.AnyDimension {
+	if o.Kind == sluice.RateLimit && o.Dimension == limits.AnyDimension {
 		o.Dimension = exhausted(o.Readings)
 	}
 	if o.Kind.Throttle() {
@@ -327,6 +369,9 @@ func (r *run) unpaced(t *try) gate.Decision {
 	return gate.Decision{Action: gate.GiveUp}
 }
 
+// mostInRow is the number of such failures after which a run stops.
+const mostInRow = 20
+
 // end is when a worker is done with a call.
 func (r *run) end(t *try, good bool) {
 	s := r.present()
@@ -335,6 +380,11 @@ func (r *run) end(t *try, good bool) {
 	r.free = append(r.free, t)
 	if t.outcome.Kind.Fatal() {
 		r.f.Stopped = "no further call can succeed: " + t.outcome.Kind.String()
+	}
+	if t.outcome.Scope == limits.ScopeRequest {
+		r.row = 0
+	} else if r.row++; r.row >= mostInRow {
+		r.f.Stopped = "no further call succeeds: " + t.outcome.Kind.String()
 	}
 	if !good {
 		r.f.Failed++
@@ -367,16 +417,21 @@ func (r *run) arm() {
 // forecast is what was seen.
 func (r *run) forecast() Forecast {
 	f := &r.f
-	f.Time = r.last
+	f.Client = Client{LimitMap(r.s.Told), LimitMap(r.s.Start)}
+	f.Jitter, f.Seed = r.s.Provider.Jitter, r.s.Provider.Seed
+	f.Time.Duration = r.last
 	if f.Stopped != "" {
-		f.Time = r.now
+		f.Time.Duration = r.now
 	}
-	r.line.at(max(r.now, f.Time), r.limiter.Spent)
-	spent := r.limiter.Spent()
+	if f.Time.Duration > 0 {
+		f.Throughput = float64(f.Answered) / f.Time.Minutes()
+	}
+	r.line.at(max(r.now, f.Time.Duration), r.spent)
+	spent := r.spent()
 	r.line.endMinute(spent)
 	r.line.next(spent)
 	f.Width, f.Steps = r.line.width, r.line.steps[:len(r.line.steps)-1]
-	f.Quotas = quotas(r.cfg, f.Time, spent, r.line.busiest)
+	f.Quotas = quotas(r.cfg, f.Time.Duration, spent, r.line.busiest)
 	f.Wait, f.Latency = r.waits.result(), r.latencies.result()
 	return *f
 }

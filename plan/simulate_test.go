@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/suite"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/plan"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
@@ -74,7 +75,7 @@ func (test expected) check(t *testing.T) {
 	if test.busiest > 0 && math.Abs(f.Quotas[0].Busiest-test.busiest) > 0.02*test.busiest {
 		t.Errorf("%.0f in the busiest minute, want %.0f", f.Quotas[0].Busiest, test.busiest)
 	}
-	if test.waitAtMost > 0 && (f.Wait.Max > test.waitAtMost || f.Wait.Max == 0) {
+	if test.waitAtMost > 0 && (f.Wait.Max.Duration > test.waitAtMost || f.Wait.Max.Duration == 0) {
 		t.Errorf("waits %v, want at most %v", f.Wait.Max, test.waitAtMost)
 	}
 }
@@ -83,18 +84,18 @@ func TestForecastOfWhatCanBeWorkedOutByHand(t *testing.T) {
 	const s = time.Second
 	one := plan.Call{Input: 10, MaxTokens: 100, Output: 50}
 	for name, test := range map[string]expected{
-		"nothing to do": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{RPM: 1}, 0, s, 0)}},
-		"a call": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{}, 0, s, 10*time.Millisecond), Calls: calls(1, one)},
+		"nothing to do": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{RPM: 1}, 0, s, 0)}},
+		"a call": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{}, 0, s, 10*time.Millisecond), Calls: calls(1, one)},
 			time: 1500 * time.Millisecond, answered: 1, peak: 1},
-		"told slots, no other limit": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{Concurrent: 10}, 0, s, 0),
-			Told: sluice.Limits{Concurrent: 10}, Calls: calls(100, one)}, time: 10 * s, answered: 100, peak: 10, waitAtMost: 3 * s},
-		"a minute of a told rate": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{RPM: 600, Burst: s}, 0, s, 0),
+		"told slots, no other limit": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{Concurrent: 10}, 0, s, 0),
+			Told: sluice.Limits{Concurrent: 10}, Calls: calls(100, one)}, time: 10*s + 800*time.Millisecond, answered: 100, peak: 10, waitAtMost: 3 * s}, // the slots are tried out in two steps
+		"a minute of a told rate": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{RPM: 600, Burst: s}, 0, s, 0),
 			Told: sluice.Limits{RPM: 600, Burst: s}, Calls: calls(600, one)}, time: 60600 * time.Millisecond, answered: 600, share: 0.97, busiest: 600},
-		"half an hour of output tokens": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{OTPM: 60000, Burst: 10 * s}, sluice.ChargeActual,
+		"half an hour of output tokens": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{OTPM: 60000, Burst: 10 * s}, limits.ChargeActual,
 			s, 10*time.Millisecond), Dialect: provider.Anthropic, Told: sluice.Limits{OTPM: 60000, Burst: 10 * s}, Calls: calls(36000, one)},
 			time: 30 * time.Minute, answered: 36000, share: 0.98},
-		"input tokens, of which a bucket holds a third of a call": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{ITPM: 30000, Burst: s},
-			sluice.ChargeActual, 2*s, 0), Dialect: provider.Anthropic, Told: sluice.Limits{ITPM: 30000}, Calls: calls(201, plan.Call{Input: 1500, Output: 500})},
+		"input tokens, of which a bucket holds a third of a call": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{ITPM: 30000, Burst: s},
+			limits.ChargeActual, 2*s, 0), Dialect: provider.Anthropic, Told: sluice.Limits{ITPM: 30000, Burst: s}, Calls: calls(201, plan.Call{Input: 1500, Output: 500})},
 			time: 10 * time.Minute, answered: 201, share: 0.99},
 	} {
 		t.Run(name, test.check)
@@ -105,33 +106,33 @@ func TestForecastOfWhatCannotSucceedOrHasNoEnd(t *testing.T) {
 	const s = time.Second
 	one := plan.Call{Input: 10, MaxTokens: 100, Output: 50}
 	for name, test := range map[string]expected{
-		"too large for any bucket": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{TPM: 60}, 0, s, 0), Calls: calls(3, one)}, failed: 3, time: -1},
-		"known to be too large": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{TPM: 60}, 0, s, 0), Told: sluice.Limits{TPM: 60},
+		"too large for any bucket": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{TPM: 60}, 0, s, 0), Calls: calls(3, one)}, failed: 3, time: -1},
+		"known to be too large": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{TPM: 60}, 0, s, 0), Told: sluice.Limits{TPM: 60},
 			Calls: calls(30, one)}, failed: 30},
-		"too large, as only headers show": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{ITPM: 5, OTPM: 50, RPM: 600}, 0, s, 0),
+		"too large, as only headers show": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{ITPM: 5, OTPM: 50, RPM: 600}, 0, s, 0),
 			Dialect: provider.Anthropic, Calls: calls(2, one)}, failed: 2, throttled: 2, time: -1},
-		"throttled more often than it may": {scenario: plan.Scenario{Calls: calls(1, one), MaxThrottles: 7,
+		"throttled more often than it may": {scenario: plan.Scenario{Calls: calls(1, one), Patience: plan.Patience{MaxThrottles: 7},
 			Provider: sim.Config{Storms: []sim.Storm{{To: time.Hour, Silent: true}}}}, failed: 1, throttled: 8, time: -1},
-		"money that is spent": {scenario: plan.Scenario{Provider: sim.Config{SpentAfter: 5}, Calls: calls(30, one)}, answered: 8, failed: 1, // those in flight then
+		"money that is spent": {scenario: plan.Scenario{Provider: sim.Config{SpentAfter: 5}, Calls: calls(30, one)}, answered: 6, failed: 1, // a call in flight then succeeds, too
 			time: -1, stopped: "no further call can succeed"},
-		"a day's requests": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{RPD: 10}, 0, s, 0), Told: sluice.Limits{RPD: 10},
+		"a day's requests": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{RPD: 10}, 0, s, 0), Told: sluice.Limits{RPD: 10},
 			Calls: calls(30, one)}, time: 48 * time.Hour, answered: 30},
-		"beyond the horizon": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{RPD: 10}, 0, s, 0), Told: sluice.Limits{RPD: 10},
+		"beyond the horizon": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{RPD: 10}, 0, s, 0), Told: sluice.Limits{RPD: 10},
 			Calls: calls(30, one), Horizon: 12 * time.Hour}, time: 12 * time.Hour, answered: 14, stopped: "the look ahead ended after 12h0m0s"},
-		"without end": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{RPM: 600, Burst: s}, 0, s, 0),
+		"without end": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{RPM: 600, Burst: s}, 0, s, 0),
 			Told: sluice.Limits{RPM: 600, Burst: s}, Calls: calls(1, one), Requests: -1, Horizon: 10 * time.Minute}, time: 10 * time.Minute, answered: 5945,
 			stopped: "the look ahead ended after 10m0s"},
-		"in no time": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{}, 0, 0, 0), Calls: calls(1, one), Requests: -1, Horizon: s},
+		"in no time": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{}, 0, 0, 0), Calls: calls(1, one), Requests: -1, Horizon: s},
 			time: -1, answered: -1, stopped: "time stands still"},
-		"unpaced and in no time": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{}, 0, 0, 0), Calls: calls(1, one), Requests: -1, Horizon: s,
+		"unpaced and in no time": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{}, 0, 0, 0), Calls: calls(1, one), Requests: -1, Horizon: s,
 			Unpaced: 3}, time: -1, answered: -1, stopped: "time stands still"},
-		"too large without end": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{TPM: 60}, 0, s, 0), Told: sluice.Limits{TPM: 60},
+		"too large without end": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{TPM: 60}, 0, s, 0), Told: sluice.Limits{TPM: 60},
 			Calls: calls(1, one), Requests: -1, Horizon: s}, time: -1, failed: -1, stopped: "time stands still"},
-		"a bound on tries": {scenario: plan.Scenario{Provider: plan.Imitate(sluice.Limits{}, 0, s, 0), Calls: calls(1000, one), MaxTries: 100},
+		"a bound on tries": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{}, 0, s, 0), Calls: calls(1000, one), MaxTries: 100},
 			time: -1, answered: -1, stopped: "the look ahead ended after 100 tries"},
-		"hangs": {scenario: plan.Scenario{Provider: sim.Config{Faults: sim.Faults{Hang: 1}}, Calls: calls(2, one), Timeout: s, Attempts: 2},
+		"hangs": {scenario: plan.Scenario{Provider: sim.Config{Faults: sim.Faults{Hang: 1}}, Calls: calls(2, one), Patience: plan.Patience{Timeout: s, Attempts: 2}},
 			time: -1, failed: 2},
-		"answers that take too long": {scenario: plan.Scenario{Provider: sim.Config{Latency: 10 * s}, Calls: calls(1, one), Timeout: s, Attempts: 1},
+		"answers that take too long": {scenario: plan.Scenario{Provider: sim.Config{Latency: 10 * s}, Calls: calls(1, one), Patience: plan.Patience{Timeout: s, Attempts: 1}},
 			time: s, failed: 1, peak: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -154,7 +155,7 @@ func TestSimulateNamesTheFieldThatMakesNoSense(t *testing.T) {
 		"Requests: 3, but no Calls":       {Requests: 3},
 		"Horizon: missing":                {Calls: one, Requests: -1},
 		"Horizon: 2562047h47m16.":         {Calls: one, Horizon: math.MaxInt64},
-		"Timeout: 2562047h47m16.":         {Calls: one, Timeout: math.MaxInt64},
+		"Timeout: 2562047h47m16.":         {Calls: one, Patience: plan.Patience{Timeout: math.MaxInt64}},
 		"PerToken: 2562047h47m16.":        {Calls: one, Provider: sim.Config{PerToken: math.MaxInt64}},
 		"PerToken: 1h0m0s":                {Calls: calls(1, plan.Call{Output: 1_000_000}), Provider: sim.Config{PerToken: time.Hour}},
 		"Latency: 2562047h47m16.":         {Calls: one, Provider: sim.Config{Latency: math.MaxInt64}},
@@ -198,25 +199,25 @@ func TestSimulateStopsWhenItsContextEndsAndKeepsWhatWasSeen(t *testing.T) {
 
 // A rule of thumb that is wrong in practice: so many workers as the limit feeds. Unpaced they are throttled, paced not.
 func TestWorkersWithoutASchedulerAreThrottledWhereSlotsWithOneAreNot(t *testing.T) {
-	limits := sluice.Limits{RPM: 600, TPM: 600_000, Burst: time.Second}
+	bounds := sluice.Limits{RPM: 600, TPM: 600_000, Burst: time.Second}
 	s := plan.Scenario{
-		Provider: plan.Imitate(limits, sluice.ChargeDeclared, 900*time.Millisecond, 0),
+		Provider: plan.SimulatorConfig(bounds, limits.ChargeDeclared, 900*time.Millisecond, 0),
 		Calls:    []plan.Call{{Input: 300, MaxTokens: 500, Output: 100}, {Input: 500, MaxTokens: 200, Output: 150}},
 		Requests: -1, Horizon: 10 * time.Minute,
 	}
 	s.Unpaced = 8 // 533 a minute: below the limit
-	if f := simulate(t, s); f.Throttled != 0 || f.Peak != 8 || math.Abs(f.PerMinute()-533) > 5 {
-		t.Errorf("8 workers: %d throttled, %d in flight, %.0f a minute", f.Throttled, f.Peak, f.PerMinute())
+	if f := simulate(t, s); f.Throttled != 0 || f.Peak != 8 || math.Abs(f.Throughput-533) > 5 {
+		t.Errorf("8 workers: %d throttled, %d in flight, %.0f a minute", f.Throttled, f.Peak, f.Throughput)
 	}
 	s.Unpaced = 12 // 800 a minute
-	if f := simulate(t, s); f.Throttled < 100 || f.Refused[sluice.Requests] != f.Throttled {
+	if f := simulate(t, s); f.Throttled < 100 || f.Refused[limits.Requests] != f.Throttled {
 		t.Errorf("12 workers: %d throttled, by limit %v", f.Throttled, f.Refused)
 	}
-	s.Unpaced, s.Told = 0, limits
+	s.Unpaced, s.Told = 0, bounds
 	s.Told.Concurrent = 12
 	f := simulate(t, s)
-	if f.Throttled != 0 || f.Peak > 12 || f.PerMinute() < 0.97*600 || f.PerMinute() > 601 {
-		t.Errorf("12 slots: %d throttled, %d in flight, %.0f a minute", f.Throttled, f.Peak, f.PerMinute())
+	if f.Throttled != 0 || f.Peak > 12 || f.Throughput < 0.97*600 || f.Throughput > 601 {
+		t.Errorf("12 slots: %d throttled, %d in flight, %.0f a minute", f.Throttled, f.Peak, f.Throughput)
 	}
 	for _, q := range f.Quotas {
 		if q.Share > 1 || q.Busiest > float64(q.Limit)*1.02+10 {
@@ -233,17 +234,17 @@ func anyScenario() *rapid.Generator[plan.Scenario] {
 			return rapid.SampledFrom([]time.Duration{-1, 0, 1, time.Millisecond, time.Second, time.Hour}).Draw(t, name)
 		}
 		part := func(name string) float64 { return rapid.SampledFrom([]float64{0, 0, 0.01, 0.2}).Draw(t, name) }
-		limits := func(name string) sluice.Limits {
+		bounds := func(name string) sluice.Limits {
 			return sluice.Limits{RPM: limit(name + " RPM"), TPM: limit(name + " TPM"), ITPM: limit(name + " ITPM"), OTPM: limit(name + " OTPM"),
 				RPD: limit(name + " RPD"), Concurrent: limit(name + " Concurrent"), Burst: max(0, span(name+" Burst"))}
 		}
 		s := plan.Scenario{
-			Provider: plan.Imitate(limits("real"), sluice.Charge(rapid.IntRange(0, 1).Draw(t, "charge")), span("latency"), max(0, span("per token"))),
+			Provider: plan.SimulatorConfig(bounds("real"), limits.Charge(rapid.IntRange(0, 1).Draw(t, "charge")), span("latency"), max(0, span("per token"))),
 			Dialect:  rapid.SampledFrom([]provider.Dialect{provider.OpenAI, provider.Anthropic, provider.Gemini}).Draw(t, "dialect"),
-			Told:     limits("told"), Start: limits("start"), Stream: rapid.Bool().Draw(t, "stream"),
+			Told:     bounds("told"), Start: bounds("start"), Stream: rapid.Bool().Draw(t, "stream"),
 			RoundTrip: max(0, span("round trip")), Workers: rapid.IntRange(0, 30).Draw(t, "workers"), Spare: rapid.IntRange(-1, 20).Draw(t, "spare"),
-			Unpaced: rapid.SampledFrom([]int{0, 0, 0, 1, 10}).Draw(t, "unpaced"), Attempts: rapid.IntRange(0, 3).Draw(t, "attempts"),
-			MaxThrottles: rapid.IntRange(-1, 3).Draw(t, "throttles"), Timeout: max(0, span("timeout")), MaxTries: 5000,
+			Unpaced: rapid.SampledFrom([]int{0, 0, 0, 1, 10}).Draw(t, "unpaced"), Patience: plan.Patience{Attempts: rapid.IntRange(0, 3).Draw(t, "attempts"),
+				MaxThrottles: rapid.IntRange(-1, 3).Draw(t, "throttles"), Timeout: max(0, span("timeout"))}, MaxTries: 5000,
 		}
 		p := &s.Provider
 		p.Seed, p.Jitter = rapid.Uint64().Draw(t, "seed"), part("jitter")
@@ -292,7 +293,7 @@ func TestEveryScenarioComesToAnEndThatAddsUp(t *testing.T) {
 		if sum.Sent != f.Tries || sum.Answered != f.Answered || sum.Failed != f.Failed || sum.Throttled != f.Throttled || sum.InFlight != f.Peak {
 			t.Fatalf("the steps come to %+v, the whole to %+v", sum, f)
 		}
-		if len(f.Steps) > plan.MostSteps || f.Time < 0 || f.Time > time.Duration(len(f.Steps)+1)*f.Width {
+		if len(f.Steps) > plan.MaxSteps || f.Time.Duration < 0 || f.Time.Duration > time.Duration(len(f.Steps)+1)*f.Width {
 			t.Fatalf("%d steps of %v in %v", len(f.Steps), f.Width, f.Time)
 		}
 		for _, q := range f.Quotas {

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -33,7 +35,50 @@ func ForTier(t provider.Tier, by provider.Provider, w Workload, o Options) (Plan
 	}
 	p, err := Compute(t.Limits, w, o)
 	p.Assumed = append(published, p.Assumed...)
+	p.BatchAPI = newBatchAPI(by.Batches, &p)
 	return p, err
+}
+
+// BatchAPI is what a provider's Batch API makes of a plan.
+type BatchAPI struct {
+	Price          float64  `json:"price"` // of a request; a live one has 1
+	Cost           *float64 `json:"cost_usd,omitempty"`
+	CostPerRequest *float64 `json:"cost_per_request_usd,omitempty"`
+	Batches        int      `json:"batches,omitempty"` // for all requests
+	Requests       int      `json:"requests_per_batch,omitempty"`
+	Window         Seconds  `json:"window_s,omitzero"` // in which a batch ends; 0 is unknown
+	Source         string   `json:"source,omitempty"`
+}
+
+const (
+	// BatchWrapping is about how many bytes stand around the body of a request in a batch: its id, method and path.
+	BatchWrapping = 110
+
+	bytesPerToken = 4 // the estimate by which providers count tokens, too
+)
+
+func newBatchAPI(row provider.BatchAPI, p *Plan) *BatchAPI {
+	if row.API == "" || row.Price == 0 {
+		return nil
+	}
+	b := &BatchAPI{Price: row.Price, Requests: row.Requests, Window: Seconds{row.Window}, Source: row.Source}
+	if p.CostPerRequest != nil {
+		b.CostPerRequest = new(prose.RoundDollars(*p.CostPerRequest * row.Price))
+	}
+	if p.Cost != nil {
+		b.Cost = new(prose.RoundDollars(*p.Cost * row.Price))
+	}
+	if n := float64(p.Requests); n > 0 {
+		b.Batches = 1
+		for _, bound := range [...]struct{ all, most float64 }{
+			{n, float64(row.Requests)}, {n * (p.InputTokens*bytesPerToken + BatchWrapping), float64(row.Bytes)},
+		} {
+			if bound.most > 0 {
+				b.Batches = max(b.Batches, int(math.Ceil(bound.all/bound.most)))
+			}
+		}
+	}
+	return b
 }
 
 // By is what plans are ranked by.
@@ -89,17 +134,15 @@ func Rank(r *provider.Registry, tiers []provider.Tier, w Workload, o Options, by
 }
 
 func byTime(a, b Plan) int {
-	return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(b.Throughput, a.Throughput))
+	return cmp.Or(cmp.Compare(a.Time.Duration, b.Time.Duration), cmp.Compare(b.Throughput, a.Throughput))
 }
 
-func byCost(a, b Plan) int {
-	switch {
-	case a.CostPerRequest == nil && b.CostPerRequest == nil:
-		return 0
-	case a.CostPerRequest == nil:
-		return 1
-	case b.CostPerRequest == nil:
-		return -1
+func byCost(a, b Plan) int { return cmp.Compare(a.costs(), b.costs()) }
+
+// costs is the cost of a request, an unknown one above all.
+func (p *Plan) costs() float64 {
+	if p.CostPerRequest == nil {
+		return math.Inf(1)
 	}
-	return cmp.Compare(*a.CostPerRequest, *b.CostPerRequest)
+	return *p.CostPerRequest
 }

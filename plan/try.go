@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -16,21 +17,29 @@ type try struct {
 	ticket gate.Ticket
 	call   Call
 	index  int
+	history
+	exchange
+}
 
+// history is what came of a call so far.
+type history struct {
 	attempts, throttles, overloads int
 	admitted                       int       // by the provider
 	queued                         time.Time // when it first asked,
 	order                          uint64    // and before whom of those at the same instant
 	waited                         time.Duration
 	aside                          bool // between attempts it does not count as waiting
+}
 
+// exchange is one request and its response.
+type exchange struct {
 	sent    time.Duration
 	request sim.Request
 	course  sim.Course
 	part    int // of the answer's parts, the next one to be charged
-	quotas  [sim.MaxQuotas]sim.Quota
+	quotas  [limits.NumDimensions]sim.Quota
 	told    int // of them
-	read    [sim.MaxQuotas]sluice.Reading
+	read    [limits.NumDimensions]limits.Reading
 	outcome sluice.Outcome
 }
 
@@ -47,14 +56,14 @@ func (r *run) arrive(t *try) {
 	t.request = sim.Request{Input: t.call.Input, MaxTokens: t.call.MaxTokens, Output: t.call.Output}
 	deadline := after(t.sent, r.s.Timeout)
 	course, no, admitted := r.limiter.Admit(now, max(0, deadline-r.now), t.index, &t.request, t.admitted)
-	if !r.cfg.LateHeaders && no.Why != sim.WhyBadRequest {
+	if !r.cfg.LateHeaders && no.Why != "bad_request" {
 		r.tell(t, now)
 	}
 	if !admitted {
 		left := r.now + r.cfg.RefusalLatency
 		t.outcome = r.wire.refusal(&no, left, left+r.s.RoundTrip/2)
 		if t.outcome.Kind.Throttle() {
-			r.f.Refused[dimensionOf(no.Why)]++
+			r.f.Refused[no.Dimension]++
 		}
 		r.later(r.cfg.RefusalLatency, (*run).reply, t)
 		return
@@ -64,29 +73,15 @@ func (r *run) arrive(t *try) {
 	r.begin(t, deadline)
 }
 
-// tell computes what the headers of a call's answer say.
-func (r *run) tell(t *try, now time.Duration) {
-	r.quotas = r.limiter.Quotas(r.quotas[:0], now)
-	t.told = copy(t.quotas[:], r.quotas)
-}
-
 // begin lets an admitted call go its course, to its end or to its client's patience's.
 func (r *run) begin(t *try, deadline time.Duration) {
 	c := &t.course
 	c.Head += max(0, r.first)
 	c.End += max(0, r.first)
-	switch c.Fault {
-	case sim.FaultServerError:
-		t.outcome.Kind = sluice.ServerError
-	case sim.FaultOverloaded:
-		t.outcome.Kind = sluice.Overloaded
-		r.f.Refused[sluice.AnyDimension]++
-	case sim.FaultReset, sim.FaultCut:
-		t.outcome.Kind = sluice.Network
-	case sim.FaultHang:
-		t.outcome.Kind = sluice.Timeout
+	if t.outcome.Kind = c.Kind; c.Kind == sluice.Overloaded {
+		r.f.Refused[limits.AnyDimension]++
 	}
-	if c.Fault == sim.FaultCut && r.s.Stream { // in the middle
+	if c.Cut && r.s.Stream { // in the middle
 		c.End, c.Output = (c.Head+c.End)/2, c.Output/2
 	}
 	late := c.End > deadline
@@ -101,7 +96,7 @@ func (r *run) begin(t *try, deadline time.Duration) {
 		}
 		c.End, c.Output = max(r.now, deadline), made
 	}
-	whole := t.outcome.Kind == sluice.OK || t.outcome.Kind == sluice.Network && c.Fault == sim.FaultCut
+	whole := t.outcome.Kind == sluice.OK || t.outcome.Kind == sluice.Network && c.Cut
 	if r.s.Stream && whole {
 		r.later(c.Head-r.now, (*run).head, t)
 		return
@@ -126,7 +121,7 @@ func (r *run) answered(t *try) {
 }
 
 // readings is what a client reads out of the headers that come in now.
-func (r *run) readings(t *try) []sluice.Reading {
+func (r *run) readings(t *try) []limits.Reading {
 	return r.wire.readings(t.read[:0], t.quotas[:t.told], r.now-r.s.RoundTrip/2, r.now)
 }
 
@@ -136,7 +131,7 @@ func (r *run) piece(t *try) {
 	if t.part > 0 {
 		r.produced(c.Output*t.part/parts - c.Output*(t.part-1)/parts)
 	}
-	if r.s.Provider.Charge != sim.ChargeActual {
+	if r.s.Provider.Charge != limits.ChargeActual {
 		t.part = parts - 1
 	}
 	t.part++

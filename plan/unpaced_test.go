@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/plan"
 )
 
@@ -37,7 +38,7 @@ func refused(p plan.Plan, workers, calls int, sigma float64) (bucket, window int
 		for sent = append(sent, now); sent[from] <= now-60; from++ {
 		}
 		for i, b := range p.Bounds {
-			if b.Dimension == sluice.Concurrency {
+			if b.Dimension == limits.Concurrency {
 				continue
 			}
 			level[i] = min(float64(b.Limit), level[i]+(now-last)*float64(b.Limit)/60) - b.Charged
@@ -73,7 +74,7 @@ func TestSafeWorkersAreRefusedNothing(t *testing.T) {
 		{"calls longer than a minute", sluice.Limits{RPM: 30}, plan.Workload{Latency: 90 * time.Second, InputTokens: 1, OutputTokens: 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := compute(t, c.limits, c.w, plan.Options{Charge: sluice.ChargeActual})
+			p := compute(t, c.limits, c.w, plan.Options{Charge: limits.ChargeActual})
 			if !p.WorkersSafe {
 				t.Fatal("no number of workers is safe")
 			}
@@ -93,7 +94,7 @@ func TestSafeWorkersAreRefusedNothing(t *testing.T) {
 func TestTheModelsWorkersAreRefusedWherePlanSaysSo(t *testing.T) {
 	for name, r := range rows() {
 		w := plan.Workload{Latency: r.latency, InputTokens: 1500, OutputTokens: 500}
-		p := compute(t, r.limits, w, plan.Options{Charge: sluice.ChargeActual})
+		p := compute(t, r.limits, w, plan.Options{Charge: limits.ChargeActual})
 		if len(p.CapModel.Breaks) == 0 || p.WorkersSafe {
 			t.Errorf("%s: %+v, workers safe: %v", name, p.CapModel, p.WorkersSafe)
 		}

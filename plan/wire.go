@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
 )
@@ -16,67 +17,48 @@ type wire struct {
 	epoch   time.Time // of the virtual instant 0
 }
 
-// dimensionOf is what a name of the imitation's stands for.
-func dimensionOf(name string) sluice.Dimension {
-	switch name {
-	case "rpm":
-		return sluice.Requests
-	case "rpd":
-		return sluice.RequestsPerDay
-	case "tpm":
-		return sluice.Tokens
-	case "itpm":
-		return sluice.InputTokens
-	case "otpm":
-		return sluice.OutputTokens
-	case "concurrent":
-		return sluice.Concurrency
-	}
-	return sluice.AnyDimension
-}
-
 // readings appends what the headers of an answer tell, which left the provider and came in at these instants.
-func (w *wire) readings(dst []sluice.Reading, quotas []sim.Quota, left, came time.Duration) []sluice.Reading {
-	var by [sluice.NumDimensions]sim.Quota
+func (w *wire) readings(dst []limits.Reading, quotas []sim.Quota, left, came time.Duration) []limits.Reading {
+	var by [limits.NumDimensions]sim.Quota
 	for _, q := range quotas {
-		by[dimensionOf(q.Name)] = q
+		by[q.Dimension] = q
 	}
-	requests := sluice.Requests
+	requests := limits.Requests
 	if by[requests].Limit == 0 {
-		requests = sluice.RequestsPerDay // the client tells by the time until it is full
+		requests = limits.RequestsPerDay // the client tells by the time until it is full
 	}
 	switch w.dialect {
 	case provider.OpenAI:
 		dst = w.exact(dst, requests, by[requests])
-		dst = w.exact(dst, sluice.Tokens, by[sluice.Tokens])
+		dst = w.exact(dst, limits.Tokens, by[limits.Tokens])
 	case provider.Anthropic:
-		both, in, out := by[sluice.Tokens], by[sluice.InputTokens], by[sluice.OutputTokens]
+		both, in, out := by[limits.Tokens], by[limits.InputTokens], by[limits.OutputTokens]
 		if both.Limit == 0 && in.Limit > 0 && out.Limit > 0 { // then that header shows the sum
 			both.Limit, both.Remaining, both.Reset = in.Limit+out.Limit, in.Remaining+out.Remaining, max(in.Reset, out.Reset)
 		}
 		dst = w.rounded(dst, requests, by[requests], 1, left, came)
-		dst = w.rounded(dst, sluice.InputTokens, in, 1000, left, came)
-		dst = w.rounded(dst, sluice.OutputTokens, out, 1000, left, came)
-		dst = w.rounded(dst, sluice.Tokens, both, 1000, left, came)
+		dst = w.rounded(dst, limits.InputTokens, in, 1000, left, came)
+		dst = w.rounded(dst, limits.OutputTokens, out, 1000, left, came)
+		dst = w.rounded(dst, limits.Tokens, both, 1000, left, came)
 	}
 	return dst
 }
 
 // exact is a budget as OpenAI's headers tell it.
-func (w *wire) exact(dst []sluice.Reading, d sluice.Dimension, q sim.Quota) []sluice.Reading {
+func (w *wire) exact(dst []limits.Reading, d limits.Dimension, q sim.Quota) []limits.Reading {
 	if q.Limit == 0 {
 		return dst
 	}
-	return append(dst, sluice.Reading{Dimension: d, Limit: int64(q.Limit), Remaining: int64(min(q.Remaining, q.Limit)),
+	return append(dst, limits.Reading{Dimension: d, Limit: int64(q.Limit), Remaining: int64(min(q.Remaining, q.Limit)),
 		Reset: ceil(q.Reset, time.Millisecond)})
 }
 
 // rounded is a budget as Anthropic's headers tell it: it is full at an instant in whole seconds.
-func (w *wire) rounded(dst []sluice.Reading, d sluice.Dimension, q sim.Quota, unit int, left, came time.Duration) []sluice.Reading {
+func (w *wire) rounded(dst []limits.Reading, d limits.Dimension, q sim.Quota, unit int, left, came time.Duration) []limits.Reading {
 	if q.Limit == 0 {
 		return dst
 	}
-	r := sluice.Reading{Dimension: d, Limit: int64(q.Limit), ResetSlack: time.Second,
+	r := limits.Reading{Dimension: d, Limit: int64(q.Limit), ResetSlack: time.Second,
 		Remaining: int64(min((q.Remaining+unit/2)/unit*unit, q.Limit)), Reset: max(0, ceil(left+q.Reset, time.Second)-came)}
 	if unit > 1 {
 		r.Slack = int64(unit)
@@ -90,6 +72,9 @@ func (w *wire) refusal(no *sim.Refusal, left, came time.Duration) sluice.Outcome
 		return sluice.Outcome{Kind: sluice.BadRequest}
 	}
 	if no.Why == "spent" {
+		if w.dialect == provider.Anthropic { // which says so in words alone
+			return sluice.Outcome{Kind: sluice.BadRequest, Scope: limits.ScopeUpstream}
+		}
 		return sluice.Outcome{Kind: sluice.QuotaExhausted}
 	}
 	o := sluice.Outcome{Kind: sluice.RateLimit}
@@ -105,7 +90,7 @@ func (w *wire) refusal(no *sim.Refusal, left, came time.Duration) sluice.Outcome
 	if no.Vague || no.Why == "storm" {
 		return o
 	}
-	o.Dimension = dimensionOf(no.Why)
+	o.Dimension = no.Dimension
 	if no.Limit == 0 {
 		return o
 	}
@@ -139,10 +124,10 @@ func (w *wire) gemini(o sluice.Outcome, no *sim.Refusal, came time.Duration) slu
 		o.Wait = ceil(no.Wait, time.Millisecond)
 	}
 	o.Limit = int64(no.Limit)
-	switch o.Dimension = dimensionOf(no.Why); o.Dimension {
-	case sluice.Tokens, sluice.OutputTokens: // there are no such quotas, and so no names by which a client knows them
-		o.Dimension = sluice.AnyDimension
-	case sluice.RequestsPerDay:
+	switch o.Dimension = no.Dimension; o.Dimension {
+	case limits.Tokens, limits.OutputTokens: // there are no such quotas, and so no names by which a client knows them
+		o.Dimension = limits.AnyDimension
+	case limits.RequestsPerDay:
 		o.Kind = sluice.UsageWindow
 		if hint {
 			o.Until = w.epoch.Add(came + o.Wait)
@@ -152,14 +137,14 @@ func (w *wire) gemini(o sluice.Outcome, no *sim.Refusal, came time.Duration) slu
 }
 
 // exhausted is the dimension of the only budget of which the headers of a refusal say that nothing is left.
-func exhausted(readings []sluice.Reading) sluice.Dimension {
-	found := sluice.AnyDimension
+func exhausted(readings []limits.Reading) limits.Dimension {
+	found := limits.AnyDimension
 	for i := range readings {
 		if readings[i].Remaining > 0 {
 			continue
 		}
-		if found != sluice.AnyDimension {
-			return sluice.AnyDimension
+		if found != limits.AnyDimension {
+			return limits.AnyDimension
 		}
 		found = readings[i].Dimension
 	}

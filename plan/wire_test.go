@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
 )
@@ -29,10 +30,10 @@ func TestWireUnderstandsWhatTheTextOfAnAnswerSays(t *testing.T) {
 		"tokens":              {TPM: 1500, Burst: 50 * s},
 		"tokens, too large":   {TPM: 90},
 		"tokens in and out":   {ITPM: 12000, OTPM: 3000},
-		"tokens as produced":  {ITPM: 12000, OTPM: 300, Charge: sim.ChargeActual, OutputTokens: 250},
-		"tokens in":           {ITPM: 3000, Burst: 9 * s, Charge: sim.ChargeActual},
-		"tokens out":          {OTPM: 300, Charge: sim.ChargeActual, OutputTokens: 250},
-		"both as produced":    {TPM: 3000, OTPM: 300, Charge: sim.ChargeActual, OutputTokens: 250},
+		"tokens as produced":  {ITPM: 12000, OTPM: 300, Charge: limits.ChargeActual, OutputTokens: 250},
+		"tokens in":           {ITPM: 3000, Burst: 9 * s, Charge: limits.ChargeActual},
+		"tokens out":          {OTPM: 300, Charge: limits.ChargeActual, OutputTokens: 250},
+		"both as produced":    {TPM: 3000, OTPM: 300, Charge: limits.ChargeActual, OutputTokens: 250},
 		"slots":               {Concurrent: 1, RPM: 100},
 		"late headers":        {RPM: 3, TPM: 9000, LateHeaders: true},
 		"no headers":          {RPM: 3, NoHeaders: true},
@@ -139,8 +140,8 @@ func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
 // understood is what the client of a Simulation makes of the same calls.
 func understood(t *testing.T, c sim.Config, dialect string) []sluice.Outcome {
 	p, _ := provider.Lookup(dialect)
-	s, err := Scenario{Provider: c, Dialect: p.Dialect, RoundTrip: 200 * time.Millisecond, Unpaced: wireCalls, Attempts: 1,
-		MaxThrottles: -1, Timeout: 20 * time.Second}.withDefaults()
+	s, err := Scenario{Provider: c, Dialect: p.Dialect, RoundTrip: 200 * time.Millisecond, Unpaced: wireCalls, Patience: Patience{Attempts: 1,
+		MaxThrottles: -1, Timeout: 20 * time.Second}}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,8 +149,8 @@ func understood(t *testing.T, c sim.Config, dialect string) []sluice.Outcome {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &run{s: &s, cfg: limiter.Config(), limiter: limiter, wire: wire{dialect: s.Dialect, form: c.RetryAfter, epoch: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)}, first: -1, timer: -1,
-		count: wireCalls, taken: wireCalls, busy: wireCalls, line: newTimeline()}
+	r := newRun(&s, limiter, time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC))
+	r.count, r.taken, r.busy = wireCalls, wireCalls, wireCalls
 	out := make([]sluice.Outcome, wireCalls)
 	tries := make([]*try, wireCalls)
 	for i := range tries {

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // LargestCall is how many tokens a call that can be planned with has at most, in or out.
@@ -43,7 +43,7 @@ type Workload struct {
 	MaxTokens    int  // what a request declares; 0 is nothing
 
 	// Calls are the calls themselves, or a sample of Requests of them. What a call leaves out is taken from the means
-	// above. In place of a slice that holds them all.
+	// above.
 	Calls []Call
 }
 
@@ -140,104 +140,90 @@ type Assumption struct {
 // demand is what calls need, summed up over them.
 type demand struct {
 	count    int // of calls that were added up
-	charged  gate.Vector
-	reserved gate.Vector
+	charged  limits.Vector
+	reserved limits.Vector
 	input    float64 // used
 	output   float64
 	tooLarge int
 }
 
-// complete fills in what the workload leaves out, and says what that was.
-func (w Workload) complete(limits sluice.Limits, o Options) (Workload, []Assumption) {
+// calls returns Calls, or a single one that states nothing.
+func (w *Workload) calls() []Call {
+	if len(w.Calls) == 0 {
+		return []Call{{}}
+	}
+	return w.Calls
+}
+
+// census counts calls by what they state.
+type census struct {
+	all, noInput, noOutput, declare, cached int
+	cut                                     int // output longer than max_tokens
+}
+
+func (w *Workload) census() (n census) {
+	count := func(n *int, states bool) {
+		if states {
+			*n++
+		}
+	}
+	for _, c := range w.calls() {
+		n.all++
+		most := cmp.Or(c.MaxTokens, w.MaxTokens)
+		count(&n.noInput, c.Input == 0)
+		count(&n.noOutput, c.Output == 0)
+		count(&n.declare, most > 0)
+		count(&n.cached, max(c.Cached, w.CachedTokens) > 0)
+		count(&n.cut, most > 0 && c.Output > most)
+	}
+	return n
+}
+
+// share says how many of the calls leave something out.
+func (n *census) share(some int) string {
+	if some < n.all {
+		return fmt.Sprintf("not stated by %d of %d calls", some, n.all)
+	}
+	return "not stated"
+}
+
+// complete fills in what the workload leaves out, and returns that.
+func (w Workload) complete(bounds sluice.Limits, o Options) (Workload, []Assumption) {
 	var assumed []Assumption
 	assume := func(what, value, why string) { assumed = append(assumed, Assumption{what, value, why}) }
 	if w.Latency == 0 {
 		w.Latency = usualLatency
 		assume("latency", w.Latency.String(), "not stated")
 	}
-	noInput, noOutput := w.missing()
-	if noInput > 0 && w.InputTokens == 0 {
+	n := w.census()
+	if n.noInput > 0 && w.InputTokens == 0 {
 		w.InputTokens = usualInput
-		assume("input_tokens", fmt.Sprint(usualInput), w.share(noInput))
+		assume("input_tokens", fmt.Sprint(usualInput), n.share(n.noInput))
 	}
-	if noOutput > 0 && w.OutputTokens == 0 && !w.NoOutput {
+	if n.noOutput > 0 && w.OutputTokens == 0 && !w.NoOutput {
 		value := fmt.Sprint(usualOutput)
 		switch {
-		case w.allDeclare():
+		case n.declare == n.all:
 			value = "max_tokens"
-		case w.anyDeclares():
+		case n.declare > 0:
 			value = fmt.Sprintf("max_tokens, or %d", usualOutput)
 		}
-		assume("output_tokens", value, w.share(noOutput))
+		assume("output_tokens", value, n.share(n.noOutput))
 	}
-	if o.Charge == sluice.ChargeDeclared && !w.allDeclare() {
+	if o.Charge == limits.ChargeDeclared && n.declare < n.all {
 		charged := ": charged by its input alone"
-		if limits.OTPM > 0 {
+		if bounds.OTPM > 0 {
 			charged += ", and for otpm by its output"
 		}
-		assume("max_tokens", "none", w.share(max(1, len(w.Calls)-w.declare()))+charged)
+		assume("max_tokens", "none", n.share(n.all-n.declare)+charged)
 	}
-	if o.Charge == sluice.ChargeDeclared && !o.CountsCached && w.anyCached() {
+	if o.Charge == limits.ChargeDeclared && !o.CountsCached && n.cached > 0 {
 		assume("cached_tokens", "counted", "only an answer tells what was cached, and here calls are charged before it")
 	}
-	if n := w.cut(); n > 0 {
-		assume("output_tokens", "max_tokens", fmt.Sprintf("%d of %d calls would be longer, and are cut", n, len(w.Calls)))
+	if n.cut > 0 {
+		assume("output_tokens", "max_tokens", fmt.Sprintf("%d of %d calls would be longer, and are cut", n.cut, n.all))
 	}
 	return w, assumed
-}
-
-func (w *Workload) anyCached() bool {
-	return w.CachedTokens > 0 || slices.ContainsFunc(w.Calls, func(c Call) bool { return c.Cached > 0 })
-}
-
-// cut counts the calls whose own length is above their max_tokens.
-func (w *Workload) cut() int {
-	n := 0
-	for _, c := range w.Calls {
-		if most := cmp.Or(c.MaxTokens, w.MaxTokens); most > 0 && c.Output > most {
-			n++
-		}
-	}
-	return n
-}
-
-// missing counts the calls that do not say how long they are.
-func (w *Workload) missing() (input, output int) {
-	if len(w.Calls) == 0 {
-		return 1, 1
-	}
-	for _, c := range w.Calls {
-		if c.Input == 0 {
-			input++
-		}
-		if c.Output == 0 {
-			output++
-		}
-	}
-	return input, output
-}
-
-func (w *Workload) share(n int) string {
-	if n < len(w.Calls) {
-		return fmt.Sprintf("not stated by %d of %d calls", n, len(w.Calls))
-	}
-	return "not stated"
-}
-
-func (w *Workload) allDeclare() bool {
-	return w.MaxTokens > 0 || len(w.Calls) > 0 && w.declare() == len(w.Calls)
-}
-
-func (w *Workload) anyDeclares() bool { return w.MaxTokens > 0 || w.declare() > 0 }
-
-func (w *Workload) declare() int {
-	n := 0
-	for _, c := range w.Calls {
-		if c.MaxTokens > 0 {
-			n++
-		}
-	}
-	return n
 }
 
 // fill gives a call the means for what it leaves out. A call that uses more than it declares is cut by the provider.
@@ -265,10 +251,7 @@ func (w *Workload) fill(c Call) Call {
 // demand adds up the calls of a workload that is complete.
 func (w *Workload) demand(limits sluice.Limits, o Options) demand {
 	var d demand
-	if len(w.Calls) == 0 {
-		d.add(w.fill(Call{}), limits, o)
-	}
-	for _, c := range w.Calls {
+	for _, c := range w.calls() {
 		d.add(w.fill(c), limits, o)
 	}
 	d.mean()
@@ -277,26 +260,26 @@ func (w *Workload) demand(limits sluice.Limits, o Options) demand {
 
 // charged is what a call that is complete counts against the limits in the end. Output that it does not bound counts where
 // output is limited by itself, however a provider counts the two together.
-func (c Call) charged(o Options) gate.Vector {
+func (c Call) charged(o Options) limits.Vector {
 	cost := sluice.Cost{Input: c.Input, MaxOutput: c.MaxTokens}
 	v := gate.Settled(o.Charge, o.CountsCached, cost, sluice.Usage{Input: c.Input, CachedInput: c.Cached, Output: c.Output})
-	v[sluice.OutputTokens] = max(v[sluice.OutputTokens], float64(c.Output))
+	v[limits.OutputTokens] = max(v[limits.OutputTokens], float64(c.Output))
 	return v
 }
 
-func (d *demand) add(c Call, limits sluice.Limits, o Options) {
+func (d *demand) add(c Call, bounds sluice.Limits, o Options) {
 	cost := sluice.Cost{Input: c.Input, MaxOutput: c.MaxTokens}
 	charged := c.charged(o)
 	reserved := gate.Reserve(o.Charge, cost)
-	tooLarge := false
 	for i := range charged {
 		d.charged[i] += charged[i]
 		d.reserved[i] += reserved[i]
-		limit := float64(limitOf(limits, sluice.Dimension(i)))
-		tooLarge = tooLarge || limit > 0 && charged[i] > limit
 	}
-	if tooLarge {
-		d.tooLarge++
+	for dim, limit := range bounds.All() {
+		if *limit > 0 && charged[dim] > float64(*limit) {
+			d.tooLarge++
+			break
+		}
 	}
 	d.count++
 	d.input += float64(c.Input)

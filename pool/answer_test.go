@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/pool"
 )
 
@@ -13,7 +14,7 @@ import (
 func TestAnOpenAnswerThatNobodyGotComesBack(t *testing.T) {
 	var once atomic.Bool
 	s, err := sluice.New(sluice.Config{Observer: sluice.ObserverFunc(func(e sluice.Event) {
-		if e.Type == sluice.EventLimitsChanged && once.CompareAndSwap(false, true) {
+		if e.Type == limits.EventLimitsChanged && once.CompareAndSwap(false, true) {
 			panic("observer")
 		}
 	})})
@@ -37,7 +38,7 @@ func TestAnOpenAnswerThatNobodyGotComesBack(t *testing.T) {
 			if kept == nil {
 				kept = permit
 			}
-			return sluice.Outcome{Open: true, Readings: []sluice.Reading{{Dimension: sluice.Requests, Limit: 100, Remaining: 50}}}
+			return sluice.Outcome{Open: true, Readings: []limits.Reading{{Dimension: limits.Requests, Limit: 100, Remaining: 50}}}
 		})
 	}()
 	if !panicked {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/pool"
 )
 
@@ -174,7 +175,7 @@ func TestForgottenCallsAreCountedOnce(t *testing.T) {
 // moody is an Observer that panics at events of a type, so many times.
 type moody struct {
 	mu   sync.Mutex
-	at   sluice.EventType
+	at   limits.EventType
 	left int
 }
 
@@ -188,9 +189,9 @@ func (o *moody) Observe(e sluice.Event) {
 }
 
 func TestAnObserverThatPanicsLeavesNothingBehind(t *testing.T) {
-	for _, at := range []sluice.EventType{
-		sluice.EventSlotWaiting, sluice.EventSlotAcquired, sluice.EventSlotReleased, sluice.EventSlotCancelled,
-		sluice.EventMemberRegistered, sluice.EventMemberClosed,
+	for _, at := range []limits.EventType{
+		limits.EventSlotWaiting, limits.EventSlotAcquired, limits.EventSlotReleased, limits.EventSlotCancelled,
+		limits.EventMemberRegistered, limits.EventMemberClosed,
 	} {
 		t.Run(string(at), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/suite"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/pool"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestCloseRacingRelease(t *testing.T) {
 	rounds := suite.Size(2_000, 20_000)
 	most := int64(rounds) + 1
-	p := newPool(t, 2, pool.Config{Limits: sluice.ResourceLimits{LLMCalls: &most}})
+	p := newPool(t, 2, pool.Config{Limits: limits.ResourceLimits{LLMCalls: &most}})
 	var sent int64
 	for i := range rounds {
 		m := register(t, p, fmt.Sprint(i))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/suite"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/pool"
 )
 
@@ -173,7 +174,7 @@ func TestUrgentMembersGoFirstAndNobodyStarves(t *testing.T) {
 		defer wg.Wait()
 		defer stop()
 		for i := range 4 { // more than the slot can serve, for ever
-			m := register(t, p, fmt.Sprint("critical", i), pool.MemberConfig{Priority: sluice.Critical})
+			m := register(t, p, fmt.Sprint("critical", i), pool.MemberConfig{Priority: limits.Critical})
 			wg.Go(func() {
 				defer m.Close()
 				for ctx.Err() == nil {
@@ -182,10 +183,10 @@ func TestUrgentMembersGoFirstAndNobodyStarves(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		waited := map[sluice.Priority]time.Duration{}
+		waited := map[limits.Priority]time.Duration{}
 		var mu sync.Mutex
 		var done sync.WaitGroup
-		for _, priority := range []sluice.Priority{sluice.Low, sluice.Normal, sluice.High} {
+		for _, priority := range []limits.Priority{limits.Low, limits.Normal, limits.High} {
 			m := register(t, p, fmt.Sprint("priority", priority), pool.MemberConfig{Priority: priority})
 			done.Go(func() {
 				call(t, m, sluice.Call{}, time.Second)
@@ -196,10 +197,10 @@ func TestUrgentMembersGoFirstAndNobodyStarves(t *testing.T) {
 			})
 		}
 		done.Wait()
-		if !(waited[sluice.High] <= waited[sluice.Normal] && waited[sluice.Normal] <= waited[sluice.Low]) {
+		if !(waited[limits.High] <= waited[limits.Normal] && waited[limits.Normal] <= waited[limits.Low]) {
 			t.Errorf("they waited %v", waited)
 		}
-		if waited[sluice.High] < 25*time.Second || waited[sluice.Low] > 100*time.Second {
+		if waited[limits.High] < 25*time.Second || waited[limits.Low] > 100*time.Second {
 			t.Errorf("they waited %v", waited)
 		}
 	})

@@ -86,7 +86,7 @@ func (w *doing) granted(p *sluice.Permit) error {
 }
 
 // Sent is told of the permit of a try.
-func (w *doing) Sent(p *sluice.Permit, at time.Time) { w.m.Sent(p, at) }
+func (w *doing) Sent(_ *sluice.Permit, at time.Time) { w.m.sent(at) }
 
 // Released is told of the permit of a try.
 func (w *doing) Released(p *sluice.Permit, left bool, used sluice.Usage) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/pool"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -77,7 +78,7 @@ func ExampleMember_Do() {
 		fmt.Println(err)
 		return
 	}
-	member, err := agents.Register("coder", pool.MemberConfig{Limits: sluice.ResourceLimits{LLMCalls: new(int64(2))}})
+	member, err := agents.Register("coder", pool.MemberConfig{Limits: limits.ResourceLimits{LLMCalls: new(int64(2))}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -130,7 +131,7 @@ func ExampleMember() {
 		fmt.Println(err)
 		return
 	}
-	member, err := agents.Register("coder", pool.MemberConfig{Priority: sluice.High})
+	member, err := agents.Register("coder", pool.MemberConfig{Priority: limits.High})
 	if err != nil {
 		fmt.Println(err)
 		return

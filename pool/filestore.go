@@ -2,7 +2,6 @@ package pool
 
 import (
 	"bytes"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -16,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/atomicfile"
 	"github.com/sluice-llm/sluice/internal/planted"
 )
 
@@ -74,12 +74,9 @@ func NewFileStore(dir string) (*FileStore, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("checkpoints: %w", err)
 	}
-	probe, err := os.CreateTemp(dir, "probe.checkpoint.*.tmp")
-	if err != nil {
+	if err := atomicfile.Probe(filepath.Join(dir, "probe.checkpoint")); err != nil {
 		return nil, fmt.Errorf("checkpoints: the directory %s cannot be written: %w", dir, err)
 	}
-	probe.Close()
-	os.Remove(probe.Name())
 	s := &FileStore{dir: dir}
 	s.removeStale()
 	return s, nil
@@ -138,62 +135,10 @@ func (s *FileStore) Save(member string, data []byte) error {
 	mu := s.lock(path)
 	mu.Lock()
 	defer mu.Unlock()
-	if err := s.replace(path, member, head, data); err != nil {
+	keep := func() bool { _, err := read(path, member); return err == nil } // of a damaged file, the backup is better
+	if err := atomicfile.Write(path, atomicfile.Options{Backup: keep}, head, data); err != nil {
 		return fmt.Errorf("checkpoint of member %q: %w", member, err)
 	}
-	return nil
-}
-
-func (s *FileStore) replace(path, member string, parts ...[]byte) (err error) {
-	tmp := path + "." + rand.Text() + ".tmp"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(tmp)
-		}
-	}()
-	for _, p := range parts {
-		if err == nil {
-			_, err = f.Write(p)
-		}
-	}
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := s.keep(path, member); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		return err
-	}
-	syncDir(s.dir)
-	return nil
-}
-
-// keep makes the member's file its backup too, unless it is damaged: then the backup is the better one.
-func (s *FileStore) keep(path, member string) error {
-	if _, err := read(path, member); err != nil {
-		return nil
-	}
-	link := path + "." + rand.Text() + ".tmp"
-	if err := os.Link(path, link); err != nil {
-		if errors.Is(err, fs.ErrNotExist) { // another process removed it
-			return nil
-		}
-		// A file system without links: for an instant there is the backup alone.
-		if err := os.Rename(path, path+".bak"); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
-	}
-	if err := os.Rename(link, path+".bak"); err != nil {
-		os.Remove(link)
-		return err
-	}
-	os.Remove(link) // which is still there where both are one file already
 	return nil
 }
 
@@ -242,7 +187,7 @@ func (s *FileStore) Delete(member string) error {
 			err = errors.Join(err, e)
 		}
 	}
-	syncDir(s.dir)
+	atomicfile.SyncDir(s.dir)
 	return err
 }
 
@@ -302,11 +247,3 @@ func parse(all []byte, member string) (Checkpoint, error) {
 
 // spelled is an id as JSON can hold it. Ids that are not UTF-8 are told apart by the names of their files.
 func spelled(member string) string { return string([]rune(member)) }
-
-// syncDir makes names in a directory last, where the system can.
-func syncDir(dir string) {
-	if d, err := os.Open(dir); err == nil {
-		d.Sync()
-		d.Close()
-	}
-}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // ErrLimitExceeded is matched by a *LimitError.
@@ -15,7 +15,7 @@ var ErrLimitExceeded = errors.New("limit is exceeded")
 // LimitError is returned for a call that the limits of its member or of the pool do not allow.
 type LimitError struct {
 	Member string               // "": the pool's limits
-	Check  sluice.ResourceCheck // the use so far, calls that are about to be sent included; exceeded by one call more
+	Check  limits.ResourceCheck // the use so far, calls that are about to be sent included; exceeded by one call more
 }
 
 // Error says whose limit it is, and how its use stands.
@@ -33,18 +33,18 @@ func (e *LimitError) Is(target error) bool { return target == ErrLimitExceeded }
 var errTimeLimit = errors.New("limit of time")
 
 // Resources says how the member's use stands to its limits.
-func (m *Member) Resources() sluice.ResourceChecks {
+func (m *Member) Resources() limits.ResourceChecks {
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()
 	return lookedAt(&m.cfg.Limits).CheckAll(m.usageLocked())
 }
 
-func (m *Member) usageLocked() sluice.ResourceUsage {
-	return sluice.ResourceUsage{Time: age(&m.cfg.Limits, m.start), Tokens: m.tokens, LLMCalls: m.calls}
+func (m *Member) usageLocked() limits.ResourceUsage {
+	return limits.ResourceUsage{Time: age(&m.cfg.Limits, m.start), Tokens: m.tokens, LLMCalls: m.calls}
 }
 
 // age is the time since start, where that is limited.
-func age(l *sluice.ResourceLimits, start time.Time) time.Duration {
+func age(l *limits.ResourceLimits, start time.Time) time.Duration {
 	if l.Time == nil {
 		return 0
 	}
@@ -52,12 +52,12 @@ func age(l *sluice.ResourceLimits, start time.Time) time.Duration {
 }
 
 // lookedAt is the part of l that is looked at here: of the use of the rest, nothing is known, and so nothing is said.
-func lookedAt(l *sluice.ResourceLimits) sluice.ResourceLimits {
-	return sluice.ResourceLimits{Time: l.Time, Tokens: l.Tokens, LLMCalls: l.LLMCalls, WarningThreshold: l.WarningThreshold}
+func lookedAt(l *limits.ResourceLimits) limits.ResourceLimits {
+	return limits.ResourceLimits{Time: l.Time, Tokens: l.Tokens, LLMCalls: l.LLMCalls, WarningThreshold: l.WarningThreshold}
 }
 
 // limits reports whether l has a limit that is looked at here.
-func limits(l *sluice.ResourceLimits) bool {
+func bounds(l *limits.ResourceLimits) bool {
 	return l.Tokens != nil || l.LLMCalls != nil || l.Time != nil
 }
 
@@ -73,8 +73,8 @@ func (m *Member) exceededLocked() error {
 	return over("", &m.pool.cfg.Limits, all)
 }
 
-func over(member string, l *sluice.ResourceLimits, u sluice.ResourceUsage) error {
-	for _, r := range []sluice.Resource{sluice.ResourceLLMCalls, sluice.ResourceTokens, sluice.ResourceTime} {
+func over(member string, l *limits.ResourceLimits, u limits.ResourceUsage) error {
+	for _, r := range []limits.Resource{limits.ResourceLLMCalls, limits.ResourceTokens, limits.ResourceTime} {
 		if c := l.Check(r, u); c.Limited && c.Used >= c.Limit {
 			return limitError(member, c)
 		}
@@ -82,15 +82,15 @@ func over(member string, l *sluice.ResourceLimits, u sluice.ResourceUsage) error
 	return nil
 }
 
-func limitError(member string, c sluice.ResourceCheck) error {
-	c.Status = sluice.ResourceExceeded // the whole of a limit in use is a warning elsewhere: here one call more is asked for
+func limitError(member string, c limits.ResourceCheck) error {
+	c.Status = limits.ResourceExceeded // the whole of a limit in use is a warning elsewhere: here one call more is asked for
 	return &LimitError{Member: member, Check: c}
 }
 
 // timeErrorLocked is the *LimitError of a call that a limit of time ended.
 func (m *Member) timeErrorLocked() error {
-	own := m.cfg.Limits.Check(sluice.ResourceTime, m.usageLocked())
-	all := m.pool.cfg.Limits.Check(sluice.ResourceTime, m.pool.usageLocked())
+	own := m.cfg.Limits.Check(limits.ResourceTime, m.usageLocked())
+	all := m.pool.cfg.Limits.Check(limits.ResourceTime, m.pool.usageLocked())
 	if !own.Limited || all.Limited && m.pool.start.Add(*m.pool.cfg.Limits.Time).Before(m.start.Add(*m.cfg.Limits.Time)) {
 		return limitError("", all)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/pool"
 )
 
@@ -20,14 +21,14 @@ func used(tokens int) sluice.Outcome {
 }
 
 func TestResourcesSayNothingOfWhatIsNotLookedAt(t *testing.T) {
-	strict, err := sluice.ResourcePreset("strict") // which has memory and nodes, too
+	strict, err := limits.ResourcePreset("strict") // which has memory and nodes, too
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := newPool(t, 1, pool.Config{Limits: strict})
 	m := register(t, p, "a", pool.MemberConfig{Limits: strict})
-	for _, cs := range []sluice.ResourceChecks{p.Resources(), m.Resources()} {
-		if len(cs) != 3 || cs[0].Resource != sluice.ResourceTime || cs[1].Resource != sluice.ResourceTokens || cs[2].Resource != sluice.ResourceLLMCalls {
+	for _, cs := range []limits.ResourceChecks{p.Resources(), m.Resources()} {
+		if len(cs) != 3 || cs[0].Resource != limits.ResourceTime || cs[1].Resource != limits.ResourceTokens || cs[2].Resource != limits.ResourceLLMCalls {
 			t.Errorf("%s", cs)
 		}
 	}
@@ -35,16 +36,16 @@ func TestResourcesSayNothingOfWhatIsNotLookedAt(t *testing.T) {
 
 func TestLimitsAreOfAMemberAndOfThePool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPool(t, 4, pool.Config{Limits: sluice.ResourceLimits{LLMCalls: new(int64(5)), Tokens: new(int64(1000))}})
-		own := register(t, p, "own", pool.MemberConfig{Limits: sluice.ResourceLimits{LLMCalls: new(int64(2))}})
-		spender := register(t, p, "spender", pool.MemberConfig{Limits: sluice.ResourceLimits{Tokens: new(int64(100))}})
+		p := newPool(t, 4, pool.Config{Limits: limits.ResourceLimits{LLMCalls: new(int64(5)), Tokens: new(int64(1000))}})
+		own := register(t, p, "own", pool.MemberConfig{Limits: limits.ResourceLimits{LLMCalls: new(int64(2))}})
+		spender := register(t, p, "spender", pool.MemberConfig{Limits: limits.ResourceLimits{Tokens: new(int64(100))}})
 		free := register(t, p, "free")
-		none := register(t, p, "none", pool.MemberConfig{Limits: sluice.ResourceLimits{LLMCalls: new(int64(0))}})
+		none := register(t, p, "none", pool.MemberConfig{Limits: limits.ResourceLimits{LLMCalls: new(int64(0))}})
 		do := func(m *pool.Member, tokens int) error {
 			_, err := m.Do(t.Context(), sluice.Call{}, func(context.Context, *sluice.Permit) sluice.Outcome { return used(tokens) })
 			return err
 		}
-		refused := func(m *pool.Member, whose string, r sluice.Resource) {
+		refused := func(m *pool.Member, whose string, r limits.Resource) {
 			t.Helper()
 			err := do(m, 0)
 			e, ok := errors.AsType[*pool.LimitError](err)
@@ -55,13 +56,13 @@ func TestLimitsAreOfAMemberAndOfThePool(t *testing.T) {
 				t.Errorf("%s, by Acquire: %v", m.ID(), err)
 			}
 		}
-		refused(none, "none", sluice.ResourceLLMCalls)
+		refused(none, "none", limits.ResourceLLMCalls)
 		for range 2 {
 			if err := do(own, 10); err != nil {
 				t.Error(err)
 			}
 		}
-		refused(own, "own", sluice.ResourceLLMCalls)
+		refused(own, "own", limits.ResourceLLMCalls)
 		if err := do(spender, 99); err != nil {
 			t.Error(err)
 		}
@@ -74,11 +75,11 @@ func TestLimitsAreOfAMemberAndOfThePool(t *testing.T) {
 		if cs := spender.Resources(); !cs.AnyExceeded() {
 			t.Errorf("at 104 of 100: %s", cs.Summary())
 		}
-		refused(spender, "spender", sluice.ResourceTokens)
+		refused(spender, "spender", limits.ResourceTokens)
 		if err := do(free, 10); err != nil {
 			t.Error(err)
 		}
-		refused(free, "", sluice.ResourceLLMCalls)
+		refused(free, "", limits.ResourceLLMCalls)
 		if cs := p.Resources(); len(cs) != 2 || cs[1].Used != 5 || cs[0].Used != 134 {
 			t.Errorf("of the pool: %s", cs.Summary())
 		}
@@ -93,14 +94,14 @@ func TestLimitsAreOfAMemberAndOfThePool(t *testing.T) {
 
 func TestALimitOfTimeEndsWaitsAndCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPool(t, 1, pool.Config{Limits: sluice.ResourceLimits{Time: new(10 * time.Minute)}})
-		m := register(t, p, "m", pool.MemberConfig{Limits: sluice.ResourceLimits{Time: new(time.Minute)}})
+		p := newPool(t, 1, pool.Config{Limits: limits.ResourceLimits{Time: new(10 * time.Minute)}})
+		m := register(t, p, "m", pool.MemberConfig{Limits: limits.ResourceLimits{Time: new(time.Minute)}})
 		other := register(t, p, "other")
 		held, _ := other.Acquire(t.Context(), sluice.Call{})
 		start := time.Now()
 		_, err := m.Acquire(t.Context(), sluice.Call{})
 		e, ok := errors.AsType[*pool.LimitError](err)
-		if !ok || e.Member != "m" || e.Check.Resource != sluice.ResourceTime || time.Since(start) != time.Minute {
+		if !ok || e.Member != "m" || e.Check.Resource != limits.ResourceTime || time.Since(start) != time.Minute {
 			t.Errorf("a wait: %v after %v", err, time.Since(start))
 		}
 		if _, err := m.Do(t.Context(), sluice.Call{}, nil); !errors.Is(err, pool.ErrLimitExceeded) {
@@ -125,7 +126,7 @@ func TestALimitOfTimeEndsWaitsAndCalls(t *testing.T) {
 func TestTheCallersDeadlineIsNotTheLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, 1, pool.Config{})
-		m := register(t, p, "m", pool.MemberConfig{Limits: sluice.ResourceLimits{Time: new(time.Minute)}})
+		m := register(t, p, "m", pool.MemberConfig{Limits: limits.ResourceLimits{Time: new(time.Minute)}})
 		held, _ := m.Acquire(t.Context(), sluice.Call{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -145,12 +146,12 @@ func TestALimitOfCallsHoldsAtOnce(t *testing.T) {
 
 func limitedAtOnce(t *testing.T, ofPool, ofMember, want int64) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPool(t, 7, pool.Config{Limits: sluice.ResourceLimits{LLMCalls: new(ofPool)}})
+		p := newPool(t, 7, pool.Config{Limits: limits.ResourceLimits{LLMCalls: new(ofPool)}})
 		var made, refused atomic.Int64
 		var wg sync.WaitGroup
 		var all []*pool.Member
 		for i := range 4 {
-			m := register(t, p, strings.Repeat("m", i+1), pool.MemberConfig{Limits: sluice.ResourceLimits{LLMCalls: new(ofMember)}})
+			m := register(t, p, strings.Repeat("m", i+1), pool.MemberConfig{Limits: limits.ResourceLimits{LLMCalls: new(ofMember)}})
 			all = append(all, m)
 			for range 60 {
 				wg.Go(func() {

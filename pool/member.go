@@ -10,17 +10,18 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/planted"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // MemberConfig says what a member is. The zero value is an ordinary one.
 type MemberConfig struct {
 	Kind     string          // what it does, such as "reviewer"; for those who watch
 	Tenant   string          // with whom it shares its turns; "": with nobody
-	Priority sluice.Priority // of its calls, where they state none themselves, and of its place in the queue of Run
+	Priority limits.Priority // of its calls, where they state none themselves, and of its place in the queue of Run
 
 	// Limits bound what the member uses: Tokens, LLMCalls, and Time since it was registered. The other fields are not
 	// looked at.
-	Limits sluice.ResourceLimits
+	Limits limits.ResourceLimits
 }
 
 // Phase is what a member is doing.
@@ -41,7 +42,7 @@ type State struct {
 	ID         string // these four are as it was registered
 	Kind       string
 	Tenant     string
-	Priority   sluice.Priority
+	Priority   limits.Priority
 	Phase      Phase
 	Registered time.Time
 	Calls      int64         // sent, each try counted
@@ -95,13 +96,14 @@ func (m *Member) Acquire(ctx context.Context, c sluice.Call) (*sluice.Permit, er
 			m.endWait(0)
 		}
 	}()
-	p, waited, err := m.pool.cfg.Scheduler.AcquireTimed(ctx, c)
+	since := time.Now()
+	p, err := m.pool.cfg.Scheduler.Acquire(ctx, c)
 	over = true
 	if err != nil {
-		m.endWait(waited)
+		m.endWait(time.Since(since))
 		return nil, m.failed(ctx, err)
 	}
-	if err := m.granted(waited, p, m); err != nil {
+	if err := m.granted(p.Waited(), p, holder{m}); err != nil {
 		p.Release(sluice.Outcome{Unsent: true})
 		return nil, err
 	}
@@ -111,7 +113,7 @@ func (m *Member) Acquire(ctx context.Context, c sluice.Call) (*sluice.Permit, er
 // Release gives back a permit that the member has. It fails with ErrNotHeld, and changes nothing, where the permit is
 // another's or was given back before.
 func (m *Member) Release(p *sluice.Permit, o sluice.Outcome) error {
-	if p == nil || p.Holder() != m && !planted.Every("release by a non-holder", 1) || !p.TryRelease(o) {
+	if p == nil || p.Holder() != (holder{m}) && !planted.Every("release by a non-holder", 1) || !p.TryRelease(o) {
 		return fmt.Errorf("member %q: %w", m.id, ErrNotHeld)
 	}
 	return nil
@@ -126,7 +128,7 @@ func (m *Member) ask(c *sluice.Call) error {
 	if c.Tenant == "" {
 		c.Tenant = m.cfg.Tenant
 	}
-	if c.Priority == sluice.Normal {
+	if c.Priority == limits.Normal {
 		c.Priority = m.cfg.Priority
 	}
 	if c.MaxWait == 0 {
@@ -180,7 +182,7 @@ func (m *Member) grantedLocked(waited time.Duration, p *sluice.Permit, h sluice.
 	m.unsent++
 	m.pool.total.active++
 	m.pool.total.unsent++
-	p.HeldBy(h)
+	p.SetHolder(h)
 	return nil
 }
 
@@ -221,8 +223,21 @@ func (m *Member) failed(ctx context.Context, err error) error {
 	return err
 }
 
-// Sent counts a call, for its permit.
-func (m *Member) Sent(_ *sluice.Permit, at time.Time) {
+// holder is a member as the holder of a permit that Acquire returned.
+type holder struct{ m *Member }
+
+// Sent counts a call.
+func (h holder) Sent(_ *sluice.Permit, at time.Time) { h.m.sent(at) }
+
+// Released forgets a permit that was released.
+func (h holder) Released(p *sluice.Permit, left bool, used sluice.Usage) {
+	h.m.pool.mu.Lock()
+	defer h.m.pool.mu.Unlock()
+	h.m.releasedLocked(p, left, used)
+}
+
+// sent counts a call.
+func (m *Member) sent(at time.Time) {
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()
 	m.unsent--
@@ -234,13 +249,6 @@ func (m *Member) Sent(_ *sluice.Permit, at time.Time) {
 	if at.After(m.lastCall) {
 		m.lastCall = at
 	}
-}
-
-// Released forgets a permit that is given back, for that permit.
-func (m *Member) Released(p *sluice.Permit, left bool, used sluice.Usage) {
-	m.pool.mu.Lock()
-	defer m.pool.mu.Unlock()
-	m.releasedLocked(p, left, used)
 }
 
 func (m *Member) releasedLocked(p *sluice.Permit, left bool, used sluice.Usage) {
@@ -325,9 +333,9 @@ func (m *Member) end(cause error) error {
 	p.total.orphans += len(left)
 	p.mu.Unlock()
 	for _, permit := range left {
-		permit.Orphan()
+		permit.ReleaseIfLost()
 	}
-	p.tell(sluice.EventMemberClosed, m)
+	p.tell(limits.EventMemberClosed, m)
 	if len(left) > 0 {
 		return fmt.Errorf("member %q was closed with %d of its calls open: release each permit before", m.id, len(left))
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // Defaults of Config.
@@ -58,7 +59,7 @@ type Config struct {
 	DrainTimeout time.Duration
 
 	// Limits bound what all members use together: Tokens, LLMCalls, and Time since New. The other fields are not looked at.
-	Limits sluice.ResourceLimits
+	Limits limits.ResourceLimits
 
 	// Store keeps checkpoints. Default: a MemoryStore, which ends with the process.
 	Store Store
@@ -139,7 +140,7 @@ func (p *Pool) Register(id string, cfg MemberConfig) (*Member, error) {
 			m.Close()
 		}
 	}()
-	p.tell(sluice.EventMemberRegistered, m)
+	p.tell(limits.EventMemberRegistered, m)
 	known = true
 	return m, nil
 }
@@ -164,17 +165,17 @@ func (p *Pool) registerLocked(id string, cfg MemberConfig) *Member {
 	if cfg.Tenant == "" {
 		cfg.Tenant = id
 	}
-	cfg.Priority = min(max(cfg.Priority, sluice.Low), sluice.Critical)
+	cfg.Priority = min(max(cfg.Priority, limits.Low), limits.Critical)
 	m := &Member{
 		pool: p, id: id, cfg: cfg, start: time.Now(), gone: make(chan struct{}),
-		limited: limits(&cfg.Limits) || limits(&p.cfg.Limits),
+		limited: bounds(&cfg.Limits) || bounds(&p.cfg.Limits),
 	}
 	p.members[id] = m
 	return m
 }
 
 // tell tells the Observer of a member. It must be called without mu.
-func (p *Pool) tell(typ sluice.EventType, m *Member) {
+func (p *Pool) tell(typ limits.EventType, m *Member) {
 	if p.cfg.Observer != nil {
 		p.cfg.Observer.Observe(sluice.Event{Type: typ, At: time.Now(), Member: m.id, Tenant: m.cfg.Tenant})
 	}
@@ -250,14 +251,14 @@ func slots(s sluice.Snapshot) int {
 }
 
 // Resources says how the members' use stands to Config.Limits.
-func (p *Pool) Resources() sluice.ResourceChecks {
+func (p *Pool) Resources() limits.ResourceChecks {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return lookedAt(&p.cfg.Limits).CheckAll(p.usageLocked())
 }
 
-func (p *Pool) usageLocked() sluice.ResourceUsage {
-	return sluice.ResourceUsage{Time: age(&p.cfg.Limits, p.start), Tokens: p.total.tokens, LLMCalls: p.total.calls}
+func (p *Pool) usageLocked() limits.ResourceUsage {
+	return limits.ResourceUsage{Time: age(&p.cfg.Limits, p.start), Tokens: p.total.tokens, LLMCalls: p.total.calls}
 }
 
 // Members returns the states of those that are registered, in no order.

@@ -9,11 +9,27 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/pool"
 )
 
-// newPool returns a Pool over a Scheduler of so many slots, which is closed with the test. Nothing may be left then.
+// newPool returns a Pool over a Scheduler of so many slots, which is closed with the test. Nothing may be left then. Calls
+// of before have shown that the provider takes so many.
 func newPool(tb testing.TB, slots int, cfg pool.Config) *pool.Pool {
+	tb.Helper()
+	p, s := freshPool(tb, slots, cfg)
+	for range slots {
+		permit, err := s.Acquire(tb.Context(), sluice.Call{})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		permit.Release(sluice.Outcome{})
+	}
+	return p
+}
+
+// freshPool returns one whose slots were never used, and its Scheduler.
+func freshPool(tb testing.TB, slots int, cfg pool.Config) (*pool.Pool, *sluice.Scheduler) {
 	tb.Helper()
 	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: slots}})
 	if err != nil {
@@ -28,7 +44,7 @@ func newPool(tb testing.TB, slots int, cfg pool.Config) *pool.Pool {
 		if m := p.Metrics(); m.Active != 0 || m.Waiting != 0 || m.Orphans != 0 || m.Running != 0 || m.Queued != 0 {
 			tb.Errorf("left: %+v", m)
 		}
-		holds := func(l sluice.LaneSnapshot) bool { return l.InFlight != 0 || l.Waiting != 0 }
+		holds := func(l limits.LaneSnapshot) bool { return l.InFlight != 0 || l.Waiting != 0 }
 		for range 1000 { // a permit that was forgotten is back in the pool a moment before it is back in the scheduler
 			if !slices.ContainsFunc(s.Snapshot().Lanes, holds) {
 				break
@@ -44,7 +60,7 @@ func newPool(tb testing.TB, slots int, cfg pool.Config) *pool.Pool {
 			tb.Error(err)
 		}
 	})
-	return p
+	return p, s
 }
 
 func register(tb testing.TB, p *pool.Pool, id string, cfg ...pool.MemberConfig) *pool.Member {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // High water: above these shares of MaxQueue, only what is more urgent is let in.
@@ -34,7 +35,7 @@ var (
 // QueueFullError is returned by Run for a member that the queue does not take.
 type QueueFullError struct {
 	Member   string          // its ID
-	Priority sluice.Priority // of the member
+	Priority limits.Priority // of the member
 	Queued   int             // members that wait
 	Why      string          // which bound that is above
 }
@@ -73,7 +74,7 @@ type queue struct {
 // entry is a member of Run.
 type entry struct {
 	id       string
-	priority sluice.Priority
+	priority limits.Priority
 	since    time.Time
 	cancel   context.CancelCauseFunc
 	ready    chan struct{} // closed when it may go, or the queue is stopped
@@ -90,7 +91,7 @@ func (p *Pool) Run(ctx context.Context, id string, cfg MemberConfig, fn func(con
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	priority := min(max(cfg.Priority, sluice.Low), sluice.Critical)
+	priority := min(max(cfg.Priority, limits.Low), limits.Critical)
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	e := &entry{id: id, priority: priority, since: time.Now(), cancel: cancel, ready: make(chan struct{})}
@@ -131,7 +132,7 @@ func (p *Pool) work(ctx context.Context, m *Member, fn func(context.Context, *Me
 			m.Fail(err)
 		}
 	}()
-	p.tell(sluice.EventMemberRegistered, m)
+	p.tell(limits.EventMemberRegistered, m)
 	err = fn(ctx, m)
 	returned = true
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -159,7 +160,7 @@ func (p *Pool) enterLocked(e *entry) error {
 }
 
 // fullLocked says why the queue takes no more of a priority; "" if it does.
-func (p *Pool) fullLocked(priority sluice.Priority) string {
+func (p *Pool) fullLocked(priority limits.Priority) string {
 	n, of := len(p.queue.waiting), 0
 	for _, w := range p.queue.waiting {
 		if w.priority == priority {
@@ -172,9 +173,9 @@ func (p *Pool) fullLocked(priority sluice.Priority) string {
 		return fmt.Sprintf("and no more than %d may", p.cfg.MaxQueue)
 	case of >= p.cfg.MaxQueuePriority:
 		return fmt.Sprintf("%d of them of its priority, and no more than %d may", of, p.cfg.MaxQueuePriority)
-	case share > highestWater && priority < sluice.Critical:
+	case share > highestWater && priority < limits.Critical:
 		return fmt.Sprintf("and above %.0f %% of %d only critical ones are let in", 100*highestWater, p.cfg.MaxQueue)
-	case share > highWater && priority <= sluice.Low:
+	case share > highWater && priority <= limits.Low:
 		return fmt.Sprintf("and above %.0f %% of %d low ones are not let in", 100*highWater, p.cfg.MaxQueue)
 	}
 	return ""
@@ -271,7 +272,7 @@ func (p *Pool) aheadLocked(e *entry) int {
 }
 
 func (e *entry) urgency(now time.Time) int {
-	return min(int(e.priority)+int(now.Sub(e.since)/ageing), int(sluice.Critical))
+	return min(int(e.priority)+int(now.Sub(e.since)/ageing), int(limits.Critical))
 }
 
 // ShutdownError names the members that did not end.

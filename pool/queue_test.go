@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/pool"
 )
 
@@ -36,7 +37,7 @@ func TestAHundredAndFiftyRequestsAtTenAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 150 {
 			wg.Go(func() {
-				cfg := pool.MemberConfig{Priority: sluice.Priority(i%4) - 1}
+				cfg := pool.MemberConfig{Priority: limits.Priority(i%4) - 1}
 				err := p.Run(t.Context(), fmt.Sprint("m", i), cfg, func(ctx context.Context, m *pool.Member) error {
 					n := open.Add(1)
 					defer open.Add(-1)
@@ -64,7 +65,7 @@ func TestAHundredAndFiftyRequestsAtTenAtOnce(t *testing.T) {
 }
 
 // fill has members at work and in the queue until stop is closed, and returns once they are there.
-func fill(t *testing.T, p *pool.Pool, stop <-chan struct{}, priorities map[sluice.Priority]int) (wait func()) {
+func fill(t *testing.T, p *pool.Pool, stop <-chan struct{}, priorities map[limits.Priority]int) (wait func()) {
 	t.Helper()
 	var wg sync.WaitGroup
 	for priority, n := range priorities {
@@ -84,28 +85,28 @@ func fill(t *testing.T, p *pool.Pool, stop <-chan struct{}, priorities map[sluic
 func TestTheQueueRefusesByPriority(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		queued   map[sluice.Priority]int // beside the one at work
-		priority sluice.Priority
+		queued   map[limits.Priority]int // beside the one at work
+		priority limits.Priority
 		in       bool
 	}{
-		{"low at the mark", map[sluice.Priority]int{sluice.Normal: 30, sluice.High: 30, sluice.Critical: 11}, sluice.Low, true},
-		{"low above it", map[sluice.Priority]int{sluice.Normal: 30, sluice.High: 30, sluice.Critical: 12}, sluice.Low, false},
-		{"normal above it", map[sluice.Priority]int{sluice.Normal: 20, sluice.High: 30, sluice.Critical: 29, sluice.Low: 1}, sluice.Normal, true},
-		{"normal at the second", map[sluice.Priority]int{sluice.Normal: 26, sluice.High: 30, sluice.Critical: 31, sluice.Low: 4}, sluice.Normal, true},
-		{"high above it", map[sluice.Priority]int{sluice.Normal: 27, sluice.High: 29, sluice.Critical: 31, sluice.Low: 5}, sluice.High, false},
-		{"critical above it", map[sluice.Priority]int{sluice.Normal: 28, sluice.High: 30, sluice.Critical: 26, sluice.Low: 8}, sluice.Critical, true},
-		{"thirty of a priority", map[sluice.Priority]int{sluice.Critical: 1, sluice.Normal: 30}, sluice.Normal, false},
-		{"thirty of another", map[sluice.Priority]int{sluice.Critical: 1, sluice.Normal: 30}, sluice.High, true},
+		{"low at the mark", map[limits.Priority]int{limits.Normal: 30, limits.High: 30, limits.Critical: 11}, limits.Low, true},
+		{"low above it", map[limits.Priority]int{limits.Normal: 30, limits.High: 30, limits.Critical: 12}, limits.Low, false},
+		{"normal above it", map[limits.Priority]int{limits.Normal: 20, limits.High: 30, limits.Critical: 29, limits.Low: 1}, limits.Normal, true},
+		{"normal at the second", map[limits.Priority]int{limits.Normal: 26, limits.High: 30, limits.Critical: 31, limits.Low: 4}, limits.Normal, true},
+		{"high above it", map[limits.Priority]int{limits.Normal: 27, limits.High: 29, limits.Critical: 31, limits.Low: 5}, limits.High, false},
+		{"critical above it", map[limits.Priority]int{limits.Normal: 28, limits.High: 30, limits.Critical: 26, limits.Low: 8}, limits.Critical, true},
+		{"thirty of a priority", map[limits.Priority]int{limits.Critical: 1, limits.Normal: 30}, limits.Normal, false},
+		{"thirty of another", map[limits.Priority]int{limits.Critical: 1, limits.Normal: 30}, limits.High, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPool(t, 1, pool.Config{MaxActive: 1})
 				stop := make(chan struct{})
-				first := fill(t, p, stop, map[sluice.Priority]int{sluice.Critical: 1})
-				for _, priority := range []sluice.Priority{sluice.Low, sluice.Normal, sluice.High, sluice.Critical} {
+				first := fill(t, p, stop, map[limits.Priority]int{limits.Critical: 1})
+				for _, priority := range []limits.Priority{limits.Low, limits.Normal, limits.High, limits.Critical} {
 					if n := c.queued[priority]; n > 0 {
 						ids := n
-						if priority == sluice.Critical {
+						if priority == limits.Critical {
 							ids-- // the one at work
 						}
 						for i := range ids {
@@ -136,8 +137,8 @@ func TestAFullQueueSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, 1, pool.Config{MaxActive: 1, MaxQueue: 3})
 		stop := make(chan struct{})
-		wait := fill(t, p, stop, map[sluice.Priority]int{sluice.Critical: 4})
-		err := p.Run(t.Context(), "last", pool.MemberConfig{Priority: sluice.Critical}, sleeper(0))
+		wait := fill(t, p, stop, map[limits.Priority]int{limits.Critical: 4})
+		err := p.Run(t.Context(), "last", pool.MemberConfig{Priority: limits.Critical}, sleeper(0))
 		if !errors.Is(err, pool.ErrQueueFull) || !strings.Contains(err.Error(), `member "last": the queue is full for its priority: 3 wait, and no more than 3 may`) {
 			t.Error(err)
 		}
@@ -153,8 +154,8 @@ func TestAWaitForAPlaceEndsAndSaysWhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, 1, pool.Config{MaxActive: 1})
 		stop := make(chan struct{})
-		wait := fill(t, p, stop, map[sluice.Priority]int{sluice.Normal: 2})
-		go p.Run(t.Context(), "urgent", pool.MemberConfig{Priority: sluice.High}, sleeper(0))
+		wait := fill(t, p, stop, map[limits.Priority]int{limits.Normal: 2})
+		go p.Run(t.Context(), "urgent", pool.MemberConfig{Priority: limits.High}, sleeper(0))
 		time.Sleep(time.Second)
 		start := time.Now()
 		err := p.Run(t.Context(), "late", pool.MemberConfig{}, sleeper(0))
@@ -183,7 +184,7 @@ func TestAPlaceThatComesWithACancelIsLeftToOthers(t *testing.T) {
 		p := newPool(t, 1, pool.Config{MaxActive: 1})
 		for i := range 300 {
 			stop := make(chan struct{})
-			wait := fill(t, p, stop, map[sluice.Priority]int{sluice.Normal: 1})
+			wait := fill(t, p, stop, map[limits.Priority]int{limits.Normal: 1})
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error)
 			go func() {
@@ -254,7 +255,7 @@ func TestTheUrgentGoFirstAndTheOldBecomeUrgent(t *testing.T) {
 		p := newPool(t, 1, pool.Config{MaxActive: 1})
 		var order []string
 		var wg sync.WaitGroup
-		start := func(id string, priority sluice.Priority) {
+		start := func(id string, priority limits.Priority) {
 			wg.Go(func() {
 				if err := p.Run(t.Context(), id, pool.MemberConfig{Priority: priority}, func(context.Context, *pool.Member) error {
 					order = append(order, id)
@@ -266,13 +267,13 @@ func TestTheUrgentGoFirstAndTheOldBecomeUrgent(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		start("first", sluice.Low)
-		start("low", sluice.Low)
-		start("normal", sluice.Normal)
-		start("high", sluice.High)
-		start("normal2", sluice.Normal)
+		start("first", limits.Low)
+		start("low", limits.Low)
+		start("normal", limits.Normal)
+		start("high", limits.High)
+		start("normal2", limits.Normal)
 		for i := range 6 { // a critical one every 20 s, for ever: after 90 s, low is as urgent
-			start(fmt.Sprint("critical", i), sluice.Critical)
+			start(fmt.Sprint("critical", i), limits.Critical)
 			time.Sleep(20 * time.Second)
 		}
 		wg.Wait()

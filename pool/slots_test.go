@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/pool"
 )
 
@@ -78,6 +79,29 @@ func TestFiveInParallelFillTheSlots(t *testing.T) {
 		if m := p.Metrics(); m.TotalWait != 0 || m.AverageWait != 0 {
 			t.Errorf("they waited: %+v", m)
 		}
+	})
+}
+
+func TestSlotsThatWereNeverUsedAreTriedOutFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := freshPool(t, 5, pool.Config{})
+		var wg sync.WaitGroup
+		for i := range 5 {
+			m := register(t, p, fmt.Sprint("m", i))
+			wg.Go(func() {
+				defer m.Close()
+				call(t, m, sluice.Call{}, 2*time.Second)
+			})
+		}
+		synctest.Wait()
+		if m := p.Metrics(); m.Active == 0 || m.Active > 3 || m.Waiting != 5-m.Active {
+			t.Errorf("at first: %+v", m)
+		}
+		time.Sleep(time.Second)
+		if m := p.Metrics(); m.Active != 5 {
+			t.Errorf("after a second: %+v", m)
+		}
+		wg.Wait()
 	})
 }
 
@@ -204,7 +228,7 @@ func TestTwoFailuresAndASuccessAreThreeCallsWithNothingHeldBetween(t *testing.T)
 				return sluice.Outcome{Usage: sluice.Usage{Input: 3, Output: 4}, HasUsage: true}
 			}
 			go func() {
-				held, err := other.Acquire(t.Context(), sluice.Call{Priority: sluice.Critical})
+				held, err := other.Acquire(t.Context(), sluice.Call{Priority: limits.Critical})
 				if err != nil {
 					t.Error(err)
 					return
@@ -237,7 +261,7 @@ func TestTwoFailuresAndASuccessAreThreeCallsWithNothingHeldBetween(t *testing.T)
 func TestCallsAndPhasesOfMembersAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, 2, pool.Config{})
-		a, b := register(t, p, "a", pool.MemberConfig{Kind: "reviewer", Tenant: "team", Priority: sluice.High}), register(t, p, "b")
+		a, b := register(t, p, "a", pool.MemberConfig{Kind: "reviewer", Tenant: "team", Priority: limits.High}), register(t, p, "b")
 		if m := p.Metrics(); m.Members != 2 || m.Phases[pool.Initializing] != 2 {
 			t.Errorf("at first: %+v", m)
 		}
@@ -256,7 +280,7 @@ func TestCallsAndPhasesOfMembersAreCounted(t *testing.T) {
 		}
 		b.Release(held, sluice.Outcome{})
 		s := a.State()
-		if s.ID != "a" || s.Kind != "reviewer" || s.Tenant != "team" || s.Priority != sluice.High || s.Calls != 2 || len(p.Members()) != 2 {
+		if s.ID != "a" || s.Kind != "reviewer" || s.Tenant != "team" || s.Priority != limits.High || s.Calls != 2 || len(p.Members()) != 2 {
 			t.Errorf("%+v", s)
 		}
 		a.Close()

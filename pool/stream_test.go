@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/pool"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
@@ -51,7 +52,7 @@ const streamed = `{"model":"m","messages":[{"role":"user","content":"hello"}],"m
 const delta = `data: {"choices":[{"index":0,"delta":{"content":"word"}}]}` + "\n\n"
 
 func TestAStreamHoldsItsPermitToTheLastByte(t *testing.T) {
-	for _, limits := range []sluice.ResourceLimits{{}, {Time: new(time.Hour)}} {
+	for _, limits := range []limits.ResourceLimits{{}, {Time: new(time.Hour)}} {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPool(t, 1, pool.Config{})
 			m := register(t, p, "m", pool.MemberConfig{Limits: limits})
@@ -123,7 +124,7 @@ func TestACancelledStreamLetsGoAtOnce(t *testing.T) {
 func TestALimitOfTimeEndsAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, 1, pool.Config{})
-		m := register(t, p, "m", pool.MemberConfig{Limits: sluice.ResourceLimits{Time: new(time.Minute)}})
+		m := register(t, p, "m", pool.MemberConfig{Limits: limits.ResourceLimits{Time: new(time.Minute)}})
 		body, server := io.Pipe()
 		tr := client(t, m, tripper(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: body}, nil

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Batches is what is known of a provider's Batch API, which runs many requests within a day, for less. The zero value is that
+// BatchAPI is what is known of a provider's Batch API, which runs many requests within a day, for less. The zero value is that
 // there is none. A number that is 0 is not known.
-type Batches struct {
+type BatchAPI struct {
 	API      string        // whose form it has: openai, anthropic, gemini or mistral; "" is none
 	Requests int           // most of them in a batch
 	Bytes    int64         // most of them in a batch's file
@@ -22,7 +22,7 @@ type Batches struct {
 	Source   string        // an address that says all this
 }
 
-// BatchesRow is Batches as a file of YAML writes it. What is absent is left as it was.
+// BatchesRow is BatchAPI as a file of YAML writes it. What is absent is left as it was.
 type BatchesRow struct {
 	API      *string  `yaml:"api"`
 	Requests *Count   `yaml:"requests"`
@@ -40,12 +40,12 @@ var batchAPIs = [...]string{"openai", "anthropic", "gemini", "mistral"}
 
 // change changes what the row says of a Batch API. An api of "" says that there is none. The error is about the returned
 // field.
-func (b *Batches) change(row *BatchesRow) (field string, err error) {
+func (b *BatchAPI) change(row *BatchesRow) (field string, err error) {
 	if row == nil {
 		return "", nil
 	}
 	if row.API != nil && *row.API == "" {
-		*b = Batches{}
+		*b = BatchAPI{}
 		if *row != (BatchesRow{API: row.API}) {
 			return ".api", errors.New("without an api nothing else can be said of it: leave the rest out")
 		}

@@ -34,7 +34,7 @@ func TestBehindAGatewayOfOursBudgetsAreDroppedAndSlotsStay(t *testing.T) {
 			}
 			resp.Body.Close()
 		}
-		if took := time.Since(start); took != 20*time.Second {
+		if took := time.Since(start); took.Round(10*time.Millisecond) != 20*time.Second {
 			t.Errorf("twenty calls of a second, one at a time, took %v", took)
 		}
 	})
@@ -45,9 +45,9 @@ type roundTrip func(*http.Request) (*http.Response, error)
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestModelsAreKnownByWholeNames(t *testing.T) {
-	for _, name := range provider.Names() {
+	for _, name := range provider.Published().Names() {
 		for _, model := range provider.Published().Models(name) {
-			if p, ok := provider.Recognise(model); !ok || p.Name != name || strings.ContainsAny(model, "!*") || strings.HasSuffix(model, "-") {
+			if p, ok := provider.Published().Recognise(model); !ok || p.Name != name || strings.ContainsAny(model, "!*") || strings.HasSuffix(model, "-") {
 				t.Errorf("%s: %q", name, model)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // answerBody is the body of an answer that is still on its way. Its bytes pass through unchanged, and are looked at in
@@ -22,7 +23,7 @@ type answerBody struct {
 	permit   *sluice.Permit
 	resp     *http.Response
 	rc       io.ReadCloser
-	readings []sluice.Reading
+	readings []limits.Reading
 	ctx      context.Context // the caller's, of the request that this body answers
 	stop     func() bool     // ends the watch over the context
 
@@ -156,7 +157,7 @@ func (b *answerBody) ended(err error) (o sluice.Outcome) {
 	case m.complete() || err == errClosedEarly || m.bad != nil:
 		// What the caller did not want to read, or we could not, is no failure of the provider.
 	case err == nil || err == io.EOF:
-		o = sluice.Outcome{Kind: sluice.Network, Err: ErrCut}
+		o = sluice.Outcome{Kind: sluice.Network, Err: errCut}
 	default:
 		o = b.cfg.broken(b.ctx, b.flight, err)
 	}
@@ -168,7 +169,10 @@ func (b *answerBody) ended(err error) (o sluice.Outcome) {
 var errClosedEarly = errors.New("body was closed")
 
 // tail keeps the end of a long answer.
-type tail struct{ b []byte }
+type tail struct {
+	b   []byte
+	cut bool // it is not the whole answer
+}
 
 // tailBytes is where the usage of an answer is looked for: all dialects put it behind the content.
 const tailBytes = 16 << 10
@@ -176,10 +180,12 @@ const tailBytes = 16 << 10
 // Write takes the next bytes.
 func (t *tail) Write(p []byte) {
 	if len(p) >= tailBytes {
+		t.cut = t.cut || len(t.b) > 0 || len(p) > tailBytes
 		t.b = append(t.b[:0], p[len(p)-tailBytes:]...)
 		return
 	}
 	if len(t.b)+len(p) > 2*tailBytes {
+		t.cut = true
 		keep := t.b[len(t.b)-tailBytes:]
 		t.b = append(t.b[:0], keep...)
 	}
@@ -188,17 +194,23 @@ func (t *tail) Write(p []byte) {
 
 // usage reads the last usage object. Text cannot be taken for one: within a string, its quotes are escaped.
 func (t *tail) usage(e Endpoint) (sluice.Usage, bool) {
-	name := `"usage"`
-	if e.Dialect() == Gemini {
-		name = `"usageMetadata"`
-	}
-	at := bytes.LastIndex(t.b, []byte(name))
+	at := max(bytes.LastIndex(t.b, []byte(`"usage"`)), bytes.LastIndex(t.b, []byte(`"usageMetadata"`)))
 	if at < 0 || at > 0 && t.b[at-1] == '\\' {
 		return sluice.Usage{}, false
 	}
+	if !t.cut {
+		if sum := summarize(e, t.b); sum.valid {
+			return sum.usage, sum.hasUsage
+		}
+	}
+	sum := summary{endpoint: e}
 	s := jsonscan.New(t.b[at:])
-	s.Key()
-	var sum summary
-	sum.readUsage(e, &s)
-	return sum.usage, sum.hasUsage && !s.Bad()
+	sum.member(&s, s.Key())
+	ok := sum.hasUsage && !s.Bad()
+	if tier := bytes.LastIndex(t.b, []byte(`"service_tier"`)); tier > 0 && t.b[tier-1] != '\\' {
+		s := jsonscan.New(t.b[tier:])
+		s.Key()
+		sum.readService(&s)
+	}
+	return sum.usage, ok
 }

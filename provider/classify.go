@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/errtext"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // maxMessage is how much of a provider's words is kept.
@@ -19,162 +21,181 @@ const maxMessage = 1000
 // An error inside an answer of status 200 is an error, and an error may name another status than HTTP did, which then
 // counts: gateways wrap a 429 in a 400.
 func Classify(p Provider, status int, h http.Header, body []byte, now time.Time) Verdict {
+	return p.classify(status, h, body, nil, now)
+}
+
+// classify is Classify for a request: what an error quotes of it is not read.
+func (p Provider) classify(status int, h http.Header, body []byte, sent *errtext.Echo, now time.Time) Verdict {
 	if status/100 == 2 {
 		s := summarize(NoEndpoint, body)
 		switch {
 		case s.valid && s.refuses(body):
-			return p.verdict(decode(body), 0, h, now)
+			return p.verdict(errtext.Read(body, sent), 0, h, now)
 		case !s.valid && len(body) > 0:
 			// A stream, a head that was pasted with it, JSON that a server wrote by hand: what is an error in it says so.
-			if v, _ := p.readText(0, string(body[:min(len(body), maxFault)]), now); v.Kind != sluice.OK {
+			if v := ClassifyText(p, 0, string(body[:min(len(body), errtext.MaxRead)]), now); v.Kind != sluice.OK {
 				return v
 			}
 		}
 		return Verdict{Why: Reason{Rule: "good status", Field: "status", Value: strconv.Itoa(status)}}
 	}
-	return p.verdict(decode(body), status, h, now)
+	return p.verdict(errtext.Read(body, sent), status, h, now)
 }
 
-// errorBody reports whether a body without any answer in it has the form of an error.
-func errorBody(body []byte) bool {
-	v, ok := literal(string(body[:min(len(body), maxFault)]))
-	return ok && errorShaped(v)
-}
-
-// ClassifyEvent says what an error in the middle of a stream means. data is the event's data. The
+// classifyEvent says what an error in the middle of a stream means. data is the event's data. The
 // headers of the answer were sent before the error, so only the event's own words can ask for a wait.
-func ClassifyEvent(p Provider, data []byte, now time.Time) Verdict {
-	return p.verdict(decode(data), 0, nil, now)
+func classifyEvent(p Provider, data []byte, now time.Time) Verdict {
+	return p.verdict(errtext.Read(data, nil), 0, nil, now)
 }
 
-// verdict finds the rule that a fault falls under, and fills in what the fault says besides.
-func (p Provider) verdict(f *fault, status int, h http.Header, now time.Time) Verdict {
-	h = f.quotedHeaders(h)
-	f.headerMarks(h)
-	if f.status != 0 && (status == 0 || status >= 400) {
-		status = f.status
+// ClassifyText says what a text in an error's channel means: what an SDK threw, what a command wrote to its standard
+// error, a line of a log, an answer that somebody pasted. status is the HTTP status if it is known, else 0.
+//
+// A text is OK unless it speaks as an error does: by the name of an exception, an error's prefix, a status beside its
+// phrase, an error object, or a sentence that providers and agents are known to refuse with. What only talks about
+// errors is OK, such as a commit's title, a manual, code, or a display of usage.
+func ClassifyText(p Provider, status int, text string, now time.Time) Verdict {
+	if status < 400 {
+		status = 0
 	}
-	v := Verdict{Message: f.words()}
-	r := p.decide(&v, f, status, h)
-	if r == nil && v.Kind == sluice.OK {
-		v.state(f, status)
+	good := Verdict{Why: Reason{Rule: "good answer"}}
+	if of, h, body, ok := errtext.Head(text); ok {
+		if sum := summarize(NoEndpoint, []byte(body)); of/100 == 2 && !sum.failed() && (sum.hasBody || !errtext.IsError([]byte(body))) {
+			return good
+		}
+		if of >= 400 {
+			status = of
+		}
+		return p.verdict(errtext.Read([]byte(body), nil), status, h, now)
 	}
-	if r == nil && v.Kind == sluice.OK {
-		v.fallback(f, status)
+	s := errtext.Plain(text)
+	if strings.HasPrefix(s, "{") {
+		if sum := summarize(NoEndpoint, []byte(s)); sum.valid && sum.hasBody && !sum.hasError {
+			return good
+		}
 	}
+	e, ok := errtext.Find(s, status)
+	switch {
+	case ok:
+		return p.verdict(e, status, nil, now)
+	case status == 0:
+		return Verdict{Why: Reason{Rule: noError}}
+	}
+	return p.verdict(errtext.Read([]byte(s), nil), status, nil, now)
+}
+
+// Head returns the status and the headers of an HTTP answer that was pasted as text; false if the text begins otherwise.
+func Head(text string) (status int, h http.Header, ok bool) {
+	status, h, _, ok = errtext.Head(text)
+	return status, h, ok
+}
+
+// verdict finds the rule that an error falls under, and fills in what the error says besides.
+func (p Provider) verdict(e *errtext.Error, status int, h http.Header, now time.Time) Verdict {
+	h = e.Headers(h)
+	worded := false
+	if e.Status != 0 && (status == 0 || status >= 400) {
+		worded = e.Worded && e.Status != status
+		status = e.Status
+	}
+	v := Verdict{Page: e.Page}
+	if len(e.Messages) > 0 {
+		v.Message = Redact(clip(e.Messages[0], maxMessage))
+	} else if len(e.Marks) > 0 {
+		v.Message = Redact(e.Marks[0].Value)
+	}
+	over := p.decide(&v, e, status, h, now)
 	if v.Kind == sluice.OK {
 		return Verdict{Why: v.Why}
 	}
-	if v.Kind == sluice.QuotaExhausted && (r != nil && r.waited || v.Why.Rule == statementRule) && f.told(now) {
-		v.Kind, v.Why.Also = sluice.RateLimit, "" // money does not come back by itself
+	switch {
+	case worded:
+		v.basis = byWords
+	case status == 402 && (e.Status == 402 && !e.Worded || slices.ContainsFunc(e.Marks, structured)): // some code confirms it
+		v.basis = byCode
 	}
-	v.fill(&p, f, r, h, now)
+	v.fill(&p, e, over, h, now)
 	p.doubt(&v)
 	return v
 }
 
+// structured reports whether a name is none of a sentence's.
+func structured(m errtext.Mark) bool { return !m.Said }
+
+// quote is how a reason quotes a value.
+func quote(s string) string { return Redact(clip(s, 120)) }
+
 // decide applies the first rule that holds: a request larger than the limit is too large whatever its code is called,
-// then come the provider's own codes, then the rules that all share. The rule is nil if it is none of the table's.
-func (p Provider) decide(v *Verdict, f *fault, status int, h http.Header) *rule {
-	fig, msg := f.figures()
-	if limited := status == 0 || status == 413 || status == 429; limited && fig.requested > fig.limit && fig.limit > 0 {
+// then come the provider's own codes, then the table that all share, then the class of the status. It returns when the
+// rejection is over by the rule alone; zero if the rule does not know.
+func (p Provider) decide(v *Verdict, e *errtext.Error, status int, h http.Header, now time.Time) (over time.Time) {
+	fig, msg := e.Figures()
+	if limited := status == 0 || status == 413 || status == 429; limited && fig.Requested > fig.Limit && fig.Limit > 0 {
 		v.Kind, v.TooLarge = sluice.ContextLength, true
 		v.Why = Reason{Rule: "request larger than the whole limit", Field: "message", Value: quote(msg)}
-		return nil
+		return over
 	}
-	if m, ok := f.coded(p.Codes); ok {
-		v.Kind = p.Codes[m.name]
-		v.Why = Reason{Rule: "code of " + p.Name, Field: m.field, Value: quote(m.value)}
-		return nil
+	if m, ok := e.Named(func(m *errtext.Mark) bool { return p.Codes[m.Name] != sluice.OK }); ok {
+		d := errtext.Decision{Mark: m}
+		v.rest(p.Codes[m.Name], "code of "+p.Name, &d, status)
+		return over
 	}
-	for i := range rules {
-		r := &rules[i]
-		if r.loose && f.fromText && !f.api || r.dialect != OpenAI && r.dialect != p.Dialect {
-			continue
-		}
-		if why, ok := r.holds(f, status, h); ok {
-			if like, vague := r.vague(status); vague && v.state(f, like) {
-				return nil // what the words state is more than such a rule knows
-			}
-			if p.Name == "" || r.either {
-				why.Also = r.also
-			}
-			v.Kind, v.TooLarge, v.Why = r.kind, r.tooLarge, why
-			if r.hint != "" {
-				v.Message = strings.TrimSuffix(r.hint+": "+v.Message, ": ")
-			}
-			return r
-		}
+	d, ok := e.Decide(status)
+	if !ok {
+		v.fallback(e, status, headerWait(h, now))
+		return over
 	}
-	return nil
-}
-
-// vague reports whether the rule knows a class of errors only, from a status or from a type that says no more, and which
-// status the class is.
-func (r *rule) vague(status int) (like int, ok bool) {
+	v.rest(d.Kind, d.Rule(), &d, status)
+	if p.Name == "" || d.Always {
+		v.Why.Also = d.Also
+	}
+	told := func() bool { _, told := e.Wait(now); return told }
+	window, _, rejected := rejectedWindow(h, now)
 	switch {
-	case r.words != nil && r.class == 0 || r.header != "":
-		return 0, false
-	case r.marks == nil && r.words == nil:
-		return status, true
-	case r.class != 0:
-		return r.class, true
+	case d.Name == errtext.Redirect:
+		v.Message = strings.TrimSuffix("the base URL redirects, which is not followed: give the address it leads to: "+v.Message, ": ")
+	case d.Name == errtext.PaymentRequired && (headerWait(h, now) > 0 || h.Get("Retry-After") != ""):
+		v.Kind = sluice.RateLimit
+		v.Why = Reason{Rule: "payment required, but a wait is stated", Field: "retry-after", Value: quote(h.Get("Retry-After"))}
+	case d.Name == errtext.QuotaInWords && p.Dialect == Gemini && status != 402:
+		v.Kind, v.Why.Also = sluice.RateLimit, "usage_window: Google says the same of a day's quota"
+	case d.Kind == sluice.QuotaExhausted && d.Message != "" && told():
+		v.Kind, v.Why.Also = sluice.RateLimit, "" // money does not come back by itself
+	case d.Kind == sluice.RateLimit && status == 429 && rejected:
+		// Subscriptions of Anthropic state their windows only in these headers.
+		v.Kind, v.basis = sluice.UsageWindow, byCode
+		v.Why = Reason{Rule: "usage window in headers", Field: strings.ToLower(window), Value: "rejected"}
 	}
-	return 0, false
+	if d.Until != nil {
+		over = d.Until(now)
+	}
+	return over
 }
 
-// holds reports whether a fault falls under the rule, and by what.
-func (r *rule) holds(f *fault, status int, h http.Header) (Reason, bool) {
-	why := Reason{Rule: r.name, Field: "status", Value: strconv.Itoa(status)}
-	if r.statuses != nil && !slices.Contains(r.statuses, status) {
-		return why, false
+// rest takes a kind from what a decision rests on.
+func (v *Verdict) rest(kind sluice.Kind, rule string, d *errtext.Decision, status int) {
+	field, value := d.Reason(status)
+	v.Kind, v.Why = kind, Reason{Rule: rule, Field: field, Value: quote(value)}
+	switch {
+	case d.Worded():
+		v.basis = byWords
+	case field != "status":
+		v.basis = byCode
 	}
-	if r.marks != nil {
-		m, ok := f.named(r.marks, r.field)
-		if !ok {
-			return why, false
-		}
-		why = Reason{Rule: r.name, Field: m.field, Value: quote(m.value)}
-	}
-	if r.words != nil {
-		msg, ok := f.said(r.words)
-		if !ok {
-			return why, false
-		}
-		why = Reason{Rule: r.name, Field: "message", Value: quote(msg)}
-	}
-	switch r.header {
-	case "":
-	case "rejected":
-		k, _, ok := rejectedWindow(h, time.Time{})
-		if !ok {
-			return why, false
-		}
-		why = Reason{Rule: r.name, Field: strings.ToLower(k), Value: "rejected"}
-	default:
-		if headerWait(h, time.Time{}) == 0 && h.Get(r.header) == "" {
-			return why, false
-		}
-		why = Reason{Rule: r.name, Field: strings.ToLower(r.header), Value: quote(h.Get(r.header))}
-	}
-	return why, true
 }
 
 // fallback is the verdict on what no rule speaks of: statuses by their class, and an error without a status is taken
 // for a passing one if it has the form of an error at all.
-func (v *Verdict) fallback(f *fault, status int) {
-	if v.TooLarge {
-		return
-	}
+func (v *Verdict) fallback(e *errtext.Error, status int, wait time.Duration) {
 	v.Why = Reason{Rule: "status", Field: "status", Value: strconv.Itoa(status)}
 	switch {
-	case status == 503 && !f.html:
+	case status == 503 && (!e.Page || wait > 0):
 		v.Kind = sluice.Overloaded
 	case status >= 500:
 		v.Kind = sluice.ServerError
 	case status >= 300:
 		v.Kind = sluice.BadRequest
-	case f.structured && (f.api || !f.fromText):
+	case e.Known():
 		v.Kind, v.Why = sluice.ServerError, Reason{Rule: "error of no known type"}
 	default:
 		v.Kind, v.Why = sluice.OK, Reason{Rule: noError}
@@ -182,64 +203,40 @@ func (v *Verdict) fallback(f *fault, status int) {
 }
 
 // fill adds what the error says of limits and waits. What is no limit has no wait.
-func (v *Verdict) fill(p *Provider, f *fault, r *rule, h http.Header, now time.Time) {
+func (v *Verdict) fill(p *Provider, e *errtext.Error, over time.Time, h http.Header, now time.Time) {
 	if !v.Kind.Throttle() && !v.TooLarge && v.Kind != sluice.QuotaExhausted {
 		return
 	}
-	fig, _ := f.figures()
-	v.Dimension, v.Limit, v.Used, v.Requested = fig.dimension, fig.limit, fig.used, fig.requested
-	if v.Dimension == sluice.AnyDimension {
-		v.Dimension = f.dimension()
-	}
-	if v.Dimension == sluice.AnyDimension && v.Kind == sluice.RateLimit {
+	fig, _ := e.Figures()
+	v.Dimension, v.Limit, v.Used, v.Requested = fig.Dimension, fig.Limit, fig.Used, fig.Requested
+	if v.Dimension == limits.AnyDimension && v.Kind == sluice.RateLimit {
 		v.Dimension = p.exhausted(h, now)
 	}
 	if !v.Kind.Throttle() {
-		v.Until = r.over(now)
+		v.Until = over
 		return
 	}
-	if v.Wait = f.wait(now); v.Wait == 0 {
+	if v.Wait, _ = e.Wait(now); v.Wait == 0 {
 		v.Wait = headerWait(h, now)
 	}
 	if v.Wait == 0 && v.Kind != sluice.Overloaded {
 		v.Wait = platformReset(h, now)
 	}
 	if spent := codexReset(h, now); v.Kind == sluice.RateLimit && v.Wait == 0 && spent.After(now) {
-		v.Kind = sluice.UsageWindow
+		v.Kind, v.basis = sluice.UsageWindow, byCode
 		v.Why.Also = "rate_limit: the status says no more, but a window of the plan is used up"
 	}
-	if v.Kind == sluice.RateLimit && v.Dimension == sluice.AnyDimension && v.Wait > longLimit {
-		v.Kind = sluice.UsageWindow
+	if v.Kind == sluice.RateLimit && v.Dimension == limits.AnyDimension && v.Wait > longLimit {
+		v.Kind, v.basis = sluice.UsageWindow, byWords // a wait alone confirms no window
 		v.Why.Also = "rate_limit: it is called one, but asks for longer than any of them"
 	}
-	if v.Kind == sluice.RateLimit && v.Wait == 0 && f.allowance() {
-		v.Kind = sluice.UsageWindow
+	if v.Kind == sluice.RateLimit && v.Wait == 0 && e.Allowance() {
+		v.Kind, v.basis = sluice.UsageWindow, byWords
 		v.Why.Also = "rate_limit: it may refill all the time, but says nothing of when"
 	}
 	if v.Kind != sluice.Overloaded {
-		v.fillWindow(f, r, h, now)
+		v.fillWindow(e, over, h, now)
 	}
-}
-
-// allowance reports whether the limit that the error speaks of is one of a day or longer.
-func (f *fault) allowance() bool {
-	for _, low := range f.low {
-		for _, period := range [...]string{"per day", "/day", "(rpd)", "(tpd)", " tpd ", " rpd ", "for today", "today's", "for the day", "this month", "this week",
-			"daily", "weekly", "monthly", "per week", "per month", "/month", "per 86400", "每日", "每天", "当日", "今日", "每周", "每月", "本月"} {
-			if strings.Contains(low, period) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// over returns when what the rule speaks of is over, if the rule knows.
-func (r *rule) over(now time.Time) time.Time {
-	if r == nil || r.until == nil {
-		return time.Time{}
-	}
-	return r.until(now)
 }
 
 // longLimit is the wait from which a limit is none of requests or tokens per minute but an allowance of hours or days.
@@ -247,23 +244,19 @@ const longLimit = 90 * time.Minute
 
 // fillWindow finds out when a window ends, and that it is one. What the error's members say wins over its words, those
 // over headers, and all over what the rule knows of such windows.
-func (v *Verdict) fillWindow(f *fault, r *rule, h http.Header, now time.Time) {
-	until := f.resetsAt
-	for _, m := range f.messages {
-		if until.IsZero() {
-			until = windowEnd(m, now)
-			f.windowed = !until.IsZero()
-			v.Zone = zoneOf(until, now)
-		}
+func (v *Verdict) fillWindow(e *errtext.Error, over time.Time, h http.Header, now time.Time) {
+	until, worded := e.Until(now)
+	if at := until.Location(); worded && at != now.Location() && at != time.Local {
+		v.Zone = at.String()
 	}
 	if v.Kind == sluice.RateLimit {
 		if until.After(now) && v.Wait == 0 {
 			v.Wait = positive(until.Sub(now))
 		}
-		if !f.windowed || v.Dimension != sluice.AnyDimension || until.Sub(now).Abs() < longReset {
+		if !worded || v.Dimension != limits.AnyDimension || until.Sub(now).Abs() < longReset {
 			return
 		}
-		v.Kind = sluice.UsageWindow // limits per minute state no time of the day
+		v.Kind, v.basis = sluice.UsageWindow, byWords // limits per minute state no time of the day
 	}
 	if _, at, ok := rejectedWindow(h, now); ok && until.IsZero() {
 		until = at
@@ -271,8 +264,8 @@ func (v *Verdict) fillWindow(f *fault, r *rule, h http.Header, now time.Time) {
 	if until.IsZero() {
 		until = codexReset(h, now)
 	}
-	if until.IsZero() && f.resetsIn > 0 {
-		until = now.Add(f.resetsIn)
+	if in := e.ResetsIn; until.IsZero() && in > 0 {
+		until = now.Add(in)
 	}
 	if v.Wait == 0 && until.After(now) {
 		v.Wait = positive(until.Sub(now))
@@ -282,8 +275,8 @@ func (v *Verdict) fillWindow(f *fault, r *rule, h http.Header, now time.Time) {
 	}
 	// What a rule knows of its windows is not stated, so it is no Wait. It stands above a wait that is: Google asks for
 	// seconds when a day's quota is spent (https://github.com/ogkalu2/comic-translate/issues/403).
-	if known := r.over(now); known.After(until) && f.resetsAt.IsZero() && !f.windowed {
-		until = known
+	if over.After(until) && e.ResetsAt.IsZero() && !worded {
+		until = over
 	}
 	if !until.IsZero() {
 		v.Until = until.UTC()
@@ -302,63 +295,9 @@ func (p Provider) doubt(v *Verdict) {
 			return
 		}
 	}
-	switch v.Dimension {
-	case sluice.Requests, sluice.Tokens, sluice.InputTokens, sluice.OutputTokens:
-		if v.Kind == sluice.RateLimit && v.Wait > doubtful {
-			v.Probe = time.Minute
-		}
+	if v.Dimension.Window() == time.Minute && v.Kind == sluice.RateLimit && v.Wait > doubtful {
+		v.Probe = time.Minute
 	}
-}
-
-// words returns what the provider said, without keys.
-func (f *fault) words() string {
-	if len(f.messages) > 0 {
-		return Redact(clip(f.messages[0], maxMessage))
-	}
-	if len(f.marks) > 0 {
-		return Redact(f.marks[0].value)
-	}
-	return ""
-}
-
-// quote is how a reason quotes a value.
-func quote(s string) string { return Redact(clip(s, 120)) }
-
-// figures returns the numbers of the first message that has any, or that names a dimension.
-func (f *fault) figures() (fig figures, msg string) {
-	for i, m := range f.low {
-		g := parseFigures(m)
-		if g.limit > 0 {
-			return g, f.messages[i]
-		}
-		if fig.dimension == sluice.AnyDimension {
-			fig, msg = g, f.messages[i]
-		}
-	}
-	return fig, msg
-}
-
-// dimension returns which limit the error's type names: OpenAI's is "tokens" or "requests".
-func (f *fault) dimension() sluice.Dimension {
-	for _, m := range f.marks {
-		switch {
-		case m.name == "tokens":
-			return sluice.Tokens
-		case m.name == "requests":
-			return sluice.Requests
-		case strings.Contains(m.name, "requestsperday"):
-			return sluice.RequestsPerDay
-		case strings.Contains(m.name, "tokensperday"):
-			return sluice.TokensPerDay
-		case strings.Contains(m.name, "requestsperminute"):
-			return sluice.Requests
-		case strings.Contains(m.name, "inputtokens") && strings.Contains(m.name, "perminute"):
-			return sluice.InputTokens
-		case strings.Contains(m.name, "concurren"):
-			return sluice.Concurrency
-		}
-	}
-	return sluice.AnyDimension
 }
 
 // platformReset reads the end of a window that a spent x-ratelimit-reset states (OpenRouter, on refusals only). The

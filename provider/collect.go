@@ -9,13 +9,18 @@ import (
 	"slices"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/internal/sse"
 )
 
-// ErrCut is the error of a stream that ended before its message did.
-var ErrCut = errors.New("stream ended before its message did")
+// errCut is the error of a stream that ended before its message did.
+var errCut = errors.New("stream ended before its message did")
 
-// Message is what a stream amounts to.
-type Message struct {
+// errEventTooLong is the error for a stream with an event above 16 MiB.
+var errEventTooLong = sse.ErrTooLong
+
+// message is what a stream amounts to.
+type message struct {
 	Body         []byte // the answer as it would have come without streaming; of a cut stream, as far as it came
 	FinishReason string
 	Usage        sluice.Usage
@@ -25,14 +30,15 @@ type Message struct {
 	meter *meter
 }
 
-// Collect folds a stream into the whole message that it amounts to: a chat completion, a response object, a message of
-// Anthropic, or generated content of Gemini, whose stream may be an array instead of events. It fails with ErrCut when the stream ends before the message does, with ErrAnswerTooLong above most
-// bytes, and with r's error; the Message then holds what was seen. A stream that the provider itself breaks off is no
-// error here: see Message.Fault. Collect returns at the event that ends the message, which may be before r's end.
-func Collect(e Endpoint, r io.Reader, most int64) (Message, error) {
-	f := newFold(e)
-	m := &meter{e: e}
-	m.also = func(ev Event) {
+// collect folds a stream into the whole message that it amounts to: a chat completion, a response object, a message of
+// Anthropic, or generated content of Gemini, whose stream may be an array instead of events. It fails with errCut when the stream ends
+// before the message does, with ErrAnswerTooLong above most bytes, and with r's error; the message then holds what was seen, but no Body
+// of a stream that is too long. A stream that the provider itself breaks off is no error here: see Message.Fault. collect returns at the
+// event that ends the message, which may be before r's end.
+func collect(e Endpoint, r io.Reader, most int64) (message, error) {
+	f := e.spec().fold()
+	m := newMeter(e)
+	m.also = func(ev sse.Event) {
 		if v := decodeEvent(ev); v != nil {
 			f.event(v)
 		}
@@ -58,9 +64,9 @@ func Collect(e Endpoint, r io.Reader, most int64) (Message, error) {
 	if err == io.EOF {
 		m.end()
 	}
-	out := Message{FinishReason: m.sum.finish, Usage: m.sum.usage, HasUsage: m.sum.hasUsage,
+	out := message{FinishReason: m.sum.finish, Usage: m.sum.usage, HasUsage: m.sum.hasUsage,
 		Fault: m.fault, meter: m}
-	if m.events > 0 {
+	if m.events > 0 && err != ErrAnswerTooLong {
 		out.Body = f.message()
 	}
 	switch {
@@ -71,7 +77,7 @@ func Collect(e Endpoint, r io.Reader, most int64) (Message, error) {
 	case err == io.EOF && m.complete():
 		return out, nil
 	case err == io.EOF:
-		return out, ErrCut
+		return out, errCut
 	}
 	return out, err
 }
@@ -82,20 +88,8 @@ type fold interface {
 	message() []byte
 }
 
-func newFold(e Endpoint) fold {
-	switch e {
-	case Messages:
-		return &messageFold{blocks: map[int]map[string]any{}}
-	case Responses:
-		return &responseFold{}
-	case GenerateContent, StreamGenerateContent:
-		return &contentFold{top: map[string]any{}, candidates: map[int]*candidate{}}
-	}
-	return &chatFold{top: map[string]any{}, choices: map[int]map[string]any{}}
-}
-
 // decodeEvent decodes an event. What is not JSON adds nothing to a message: it is nil.
-func decodeEvent(ev Event) (v map[string]any) {
+func decodeEvent(ev sse.Event) (v map[string]any) {
 	d := json.NewDecoder(bytes.NewReader(ev.Data))
 	d.UseNumber()
 	if d.Decode(&v) != nil {
@@ -104,154 +98,46 @@ func decodeEvent(ev Event) (v map[string]any) {
 	return v
 }
 
-// chatFold folds chat completion chunks.
-type chatFold struct {
-	top     map[string]any
-	choices map[int]map[string]any
+// text is a string that grows piece by piece. Its pieces, as they stand inside a JSON string, are never copied again before they are
+// encoded: a text may be as long as a response may be.
+type text struct {
+	pieces [][]byte
+	size   int // of all pieces
 }
 
-func (f *chatFold) event(chunk map[string]any) {
-	list, _ := chunk["choices"].([]any)
-	delete(chunk, "choices")
-	for k, v := range chunk {
-		if v != nil {
-			f.top[k] = v
-		}
-	}
-	for _, item := range list {
-		choice, ok := item.(map[string]any)
-		if !ok {
-			continue
-		}
-		i := index(choice["index"])
-		if f.choices[i] == nil {
-			f.choices[i] = map[string]any{"message": map[string]any{"role": "assistant", "content": nil}, "finish_reason": nil}
-		}
-		if delta, ok := choice["delta"].(map[string]any); ok {
-			merge(f.choices[i]["message"].(map[string]any), delta)
-		}
-		delete(choice, "delta")
-		merge(f.choices[i], choice)
-		f.choices[i]["index"] = i
-	}
+const longPiece = 64 << 10
+
+func newText(s string) *text {
+	t := &text{}
+	t.add(s)
+	return t
 }
 
-func (f *chatFold) message() []byte {
-	list := []any{}
-	for _, i := range slices.Sorted(maps.Keys(f.choices)) {
-		choice := f.choices[i]
-		if calls, ok := choice["message"].(map[string]any)["tool_calls"].([]any); ok {
-			for _, call := range calls {
-				if c, ok := call.(map[string]any); ok {
-					delete(c, "index") // it only told the pieces apart
-				}
-			}
-		}
-		list = append(list, choice)
+func (t *text) add(s string) {
+	quoted := jsonscan.AppendString(make([]byte, 0, len(s)+2), s)
+	inside := quoted[1 : len(quoted)-1]
+	last := len(t.pieces) - 1
+	if last < 0 || cap(t.pieces[last])-len(t.pieces[last]) < len(inside) {
+		t.pieces = append(t.pieces, make([]byte, 0, max(len(inside), min(t.size, longPiece))))
+		last++
 	}
-	f.top["choices"] = list
-	f.top["object"] = "chat.completion"
-	return encode(f.top)
+	t.pieces[last] = append(t.pieces[last], inside...)
+	t.size += len(inside)
 }
 
-// responseFold takes the whole response from the event that ends the stream. Servers that leave its output empty have
-// sent the items one by one.
-type responseFold struct {
-	response map[string]any
-	items    []any
+// is reports whether s is the whole text.
+func (t *text) is(s string) bool {
+	return len(t.pieces) == 1 && bytes.Equal(t.pieces[0], newText(s).pieces[0])
 }
 
-func (f *responseFold) event(ev map[string]any) {
-	if r, ok := ev["response"].(map[string]any); ok {
-		f.response = r
+// bytes returns the text itself.
+func (t *text) bytes() []byte {
+	b := make([]byte, 0, t.size)
+	for _, p := range t.pieces {
+		b = append(b, jsonscan.Unquote(slices.Concat([]byte{'"'}, p, []byte{'"'}))...)
 	}
-	if ev["type"] == "response.output_item.done" && ev["item"] != nil {
-		f.items = append(f.items, ev["item"])
-	}
+	return b
 }
-
-func (f *responseFold) message() []byte {
-	if f.response == nil {
-		return nil
-	}
-	if out, _ := f.response["output"].([]any); len(out) == 0 && len(f.items) > 0 {
-		f.response["output"] = f.items
-	}
-	return encode(f.response)
-}
-
-// messageFold folds the events of an Anthropic message
-// (https://docs.anthropic.com/en/docs/build-with-claude/streaming).
-type messageFold struct {
-	msg    map[string]any
-	blocks map[int]map[string]any
-}
-
-func (f *messageFold) event(ev map[string]any) {
-	switch ev["type"] {
-	case "message_start":
-		if m, ok := ev["message"].(map[string]any); ok {
-			f.msg = m
-		}
-	case "content_block_start":
-		if b, ok := ev["content_block"].(map[string]any); ok {
-			block := map[string]any{}
-			merge(block, b)
-			f.blocks[index(ev["index"])] = block
-		}
-	case "content_block_delta":
-		block := f.blocks[index(ev["index"])]
-		delta, ok := ev["delta"].(map[string]any)
-		if block == nil || !ok {
-			return
-		}
-		delete(delta, "type")
-		if c, ok := delta["citation"]; ok {
-			delete(delta, "citation")
-			delta["citations"] = []any{c}
-		}
-		merge(block, delta)
-	case "message_delta":
-		if f.msg == nil {
-			return
-		}
-		if d, ok := ev["delta"].(map[string]any); ok {
-			maps.Copy(f.msg, d)
-		}
-		usage, _ := f.msg["usage"].(map[string]any)
-		if u, ok := ev["usage"].(map[string]any); ok && usage != nil {
-			maps.Copy(usage, u)
-		} else if ok {
-			f.msg["usage"] = u
-		}
-	}
-}
-
-func (f *messageFold) message() []byte {
-	if f.msg == nil {
-		return nil
-	}
-	list := []any{}
-	for _, i := range slices.Sorted(maps.Keys(f.blocks)) {
-		block := f.blocks[i]
-		if part, ok := block["partial_json"].(*text); ok {
-			delete(block, "partial_json")
-			// A tool called without arguments streams none: its input stays {}.
-			if json.Valid(part.b) {
-				block["input"] = json.RawMessage(part.b)
-			}
-		}
-		list = append(list, block)
-	}
-	f.msg["content"] = list
-	return encode(f.msg)
-}
-
-// text is a string that grows piece by piece.
-type text struct{ b []byte }
-
-// MarshalJSON writes the whole string.
-func (t *text) MarshalJSON() ([]byte, error) { return encode(string(t.b)), nil }
 
 // merge adds a delta to what came before: strings grow, objects merge, lists merge by their members' "index" and else
 // grow, and everything else is replaced.
@@ -265,13 +151,10 @@ func merge(acc, delta map[string]any) {
 			}
 		case string:
 			t, ok := old.(*text)
-			switch {
-			case !ok:
-				acc[k] = &text{b: []byte(v)}
-			case label(k), k == "name" && string(t.b) == v: // some servers repeat these in every chunk
-				t.b = append(t.b[:0], v...)
-			default:
-				t.b = append(t.b, v...)
+			if ok && !label(k) && (k != "name" || !t.is(v)) { // some servers repeat these in every chunk
+				t.add(v)
+			} else {
+				acc[k] = newText(v)
 			}
 		case map[string]any:
 			m, ok := old.(map[string]any)
@@ -307,7 +190,7 @@ func mergeList(list, delta []any) []any {
 		}
 		at := slices.IndexFunc(list, func(x any) bool {
 			m, ok := x.(map[string]any)
-			return ok && m["index"] == d["index"]
+			return ok && index(m["index"]) == index(d["index"])
 		})
 		if at < 0 {
 			at = len(list)
@@ -334,12 +217,56 @@ func index(v any) int {
 }
 
 // encode writes JSON as providers do: without escaping <, > and &.
-func encode(v any) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
+func encode(v any) []byte { return appendJSON(nil, v) }
+
+// appendJSON is encode without copies of long strings: these may be as long as a response may be.
+func appendJSON(b []byte, v any) []byte {
+	switch v := v.(type) {
+	case map[string]any:
+		b = append(b, '{')
+		for i, k := range slices.Sorted(maps.Keys(v)) {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendJSON(append(jsonscan.AppendString(b, k), ':'), v[k])
+		}
+		return append(b, '}')
+	case []any:
+		if v == nil {
+			break
+		}
+		b = append(b, '[')
+		for i, item := range v {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendJSON(b, item)
+		}
+		return append(b, ']')
+	case *text:
+		b = append(roomFor(b, v.size), '"')
+		for _, p := range v.pieces {
+			b = append(b, p...)
+		}
+		return append(b, '"')
+	case json.RawMessage:
+		return jsonscan.AppendCompact(roomFor(b, len(v)), v)
+	case string:
+		return jsonscan.AppendString(b, v)
+	}
+	var rest bytes.Buffer
+	e := json.NewEncoder(&rest)
 	e.SetEscapeHTML(false)
 	if e.Encode(v) != nil {
-		return nil
+		return append(b, "null"...)
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return append(b, bytes.TrimSuffix(rest.Bytes(), []byte("\n"))...)
+}
+
+// roomFor makes room for n bytes and a little that follows them, in one step.
+func roomFor(b []byte, n int) []byte {
+	if cap(b)-len(b) >= n+2 {
+		return b
+	}
+	return append(make([]byte, 0, len(b)+n+512), b...)
 }

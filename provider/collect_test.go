@@ -140,7 +140,7 @@ func TestStreamsAreFoldedIntoWholeMessages(t *testing.T) {
 		usage         sluice.Usage
 	}{
 		{"chat", provider.ChatCompletions, chatStream, chatWhole, "tool_calls", sluice.Usage{Input: 9, Output: 4}},
-		{"message", provider.Messages, messageStream, messageWhole, "tool_use", sluice.Usage{Input: 15, CachedInput: 3, Output: 42}},
+		{"message", provider.Messages, messageStream, messageWhole, "tool_use", sluice.Usage{Input: 15, CachedInput: 3, CacheWrite: 2, Output: 42}},
 		{"response", provider.Responses, responseStream, responseWhole, "completed", sluice.Usage{Input: 8, CachedInput: 1, Output: 2}},
 	}
 	for _, c := range cases {
@@ -205,6 +205,14 @@ func TestEveryChoiceHasToEnd(t *testing.T) {
 	}
 }
 
+func TestChunksOfTheWrongTypesAreFolded(t *testing.T) {
+	const begin, end = `data: {"choices":[{"index":0,"message":"x","delta":{"tool_calls":[{"index":{}},{"index":{}}]}}]}`, `data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}`
+	m, err := provider.Collect(provider.ChatCompletions, strings.NewReader(begin+"\n\n"+end+"\n\n"), 1<<20)
+	if all := provider.Replies(m.Body); err != nil || len(all) != 1 || all[0].Text != "a" {
+		t.Errorf("%v: %s", err, m.Body)
+	}
+}
+
 func TestBrokenReadIsTold(t *testing.T) {
 	broken := errors.New("reset")
 	r := io.MultiReader(strings.NewReader(messageStream[:700]), iotest.ErrReader(broken))
@@ -253,6 +261,7 @@ func TestSimulatedStreamsCollectLikeWholeAnswers(t *testing.T) {
 		provider.ChatCompletions: `{"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":50,"stream":true,"stream_options":{"include_usage":true}}`,
 		provider.Responses:       `{"model":"m","input":"hi","max_output_tokens":50,"stream":true}`,
 		provider.Messages:        `{"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":50,"stream":true}`,
+		provider.CohereChat:      `{"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":50,"stream":true}`,
 	} {
 		req, err := p.NewRequest(t.Context(), provider.Target{Endpoint: e, Model: "m"}, []byte(body))
 		if err != nil {
@@ -291,4 +300,23 @@ func BenchmarkCollect(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+func FuzzCollect(f *testing.F) {
+	f.Add("event: x\r\ndata: {\"a\":1}\r\n\r\n: c\n\ndata: [DONE]\n\n")
+	f.Add("data: a\ndata: b\n\n\rdata")
+	f.Add("\xef\xbb\xbfdata: {\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\n\n")
+	f.Add("data: {\"type\":\"content_block_start\",\"index\":-1,\"content_block\":{}}\n\ndata: {\"type\":\"message_start\",\"message\":{}}\n\n")
+	f.Fuzz(func(t *testing.T, stream string) {
+		for _, e := range []provider.Endpoint{provider.ChatCompletions, provider.Responses, provider.Messages, provider.CohereChat} {
+			m, err := provider.Collect(e, strings.NewReader(stream), 1<<20)
+			if u := m.Usage; u.Input < 0 || u.Output < 0 || u.CachedInput < 0 {
+				t.Errorf("%+v", u)
+			}
+			if err == nil && m.Fault == nil && m.Body == nil && e != provider.Responses && !strings.Contains(stream, "[DONE]") && !strings.Contains(stream, "message_stop") &&
+				!strings.Contains(stream, "response.") && !strings.Contains(stream, "stop_reason") && !strings.Contains(stream, "finish") && !strings.Contains(stream, "message") {
+				t.Errorf("%v: nothing was collected, without an error", e)
+			}
+		}
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/sse"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -126,8 +127,8 @@ func TestErrorsEndStreamsOfGemini(t *testing.T) {
 }
 
 func TestElementsOfAnArrayAreNotHeldForEver(t *testing.T) {
-	endless := io.MultiReader(strings.NewReader(`[{"a":"`), strings.NewReader(strings.Repeat("a", provider.MaxEvent)))
-	if _, err := provider.Collect(provider.StreamGenerateContent, endless, provider.MaxEvent*2); !errors.Is(err, provider.ErrEventTooLong) {
+	endless := io.MultiReader(strings.NewReader(`[{"a":"`), strings.NewReader(strings.Repeat("a", sse.MaxEvent)))
+	if _, err := provider.Collect(provider.StreamGenerateContent, endless, sse.MaxEvent*2); !errors.Is(err, provider.ErrEventTooLong) {
 		t.Error(err)
 	}
 }

@@ -1,8 +1,11 @@
 package provider
 
-import "github.com/sluice-llm/sluice/internal/jsonscan"
+import (
+	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/internal/sse"
+)
 
-// elements cuts a stream that is one JSON array into its elements, wherever the reads happen to split it, as Parser cuts
+// elements cuts a stream that is one JSON array into its elements, wherever the reads happen to split it, as sse.Parser cuts
 // events: Gemini streams an array to whoever does not ask for events. A lone object counts as one element; what is no
 // object is passed over. The zero value works. It holds at most one element in memory.
 type elements struct {
@@ -16,8 +19,8 @@ type elements struct {
 }
 
 // Feed takes the next bytes of the stream and calls emit for every element that they complete. It fails with
-// ErrEventTooLong, and from then on always.
-func (p *elements) Feed(b []byte, emit func(Event)) error {
+// errEventTooLong, and from then on always.
+func (p *elements) Feed(b []byte, emit func(sse.Event)) error {
 	start := 0 // of the element, or of what of it is in b
 	for i := 0; i < len(b) && p.err == nil && !p.closed; i++ {
 		if p.text && !p.escaped {
@@ -55,20 +58,20 @@ func (p *elements) Feed(b []byte, emit func(Event)) error {
 }
 
 // emit hands an element out whose last bytes are these.
-func (p *elements) emit(last []byte, emit func(Event)) {
+func (p *elements) emit(last []byte, emit func(sse.Event)) {
 	if len(p.b) > 0 {
 		p.keep(last)
 		last = p.b
 	}
 	if p.err == nil {
-		emit(Event{Data: last})
+		emit(sse.Event{Data: last})
 	}
 	p.b = p.b[:0]
 }
 
 func (p *elements) keep(b []byte) {
-	if len(p.b)+len(b) > MaxEvent {
-		p.b, p.err = nil, ErrEventTooLong
+	if len(p.b)+len(b) > sse.MaxEvent {
+		p.b, p.err = nil, sse.ErrTooLong
 		return
 	}
 	p.b = append(p.b, b...)

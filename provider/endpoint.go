@@ -10,31 +10,11 @@ import (
 	"net/http"
 	"net/url"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/sluice-llm/sluice/internal/prose"
-)
-
-// anthropicVersion is the API version that a client names. The newer one, 2026-10-21, refuses temperature, top_p and top_k, which
-// people's requests have (https://platform.claude.com/docs/en/api/versioning).
-const anthropicVersion = "2023-06-01"
-
-// Endpoint is a path of a provider's API that Sluice understands: what it costs, and what it answers.
-type Endpoint uint8
-
-// Endpoints. The zero value is none.
-const (
-	NoEndpoint            Endpoint = iota
-	ChatCompletions                // POST /v1/chat/completions
-	Responses                      // POST /v1/responses
-	Embeddings                     // POST /v1/embeddings
-	Messages                       // POST /v1/messages
-	GenerateContent                // POST /v1beta/models/{model}:generateContent
-	StreamGenerateContent          // POST /v1beta/models/{model}:streamGenerateContent?alt=sse
-	EmbedContent                   // POST /v1beta/models/{model}:embedContent
-	BatchEmbedContents             // POST /v1beta/models/{model}:batchEmbedContents
-	numEndpoints
 )
 
 // Endpoints returns all endpoints that there are.
@@ -46,57 +26,78 @@ func Endpoints() []Endpoint {
 	return all
 }
 
+// spec is what is known of an endpoint. The file of its dialect says it.
+type spec struct {
+	dialect Dialect
+	path    string                             // as documents write it, with {model} for the model
+	pathOf  func(model string) (string, error) // the path for a model; nil is path
+	ending  string                             // of the paths of requests, by which EndpointOf knows them; "" is none
+	count   string                             // takes the place of ending where only the tokens of a request are counted; "" is none
+	stream  string                             // every response is a stream: of events if the address has this query, else one JSON array
+	embeds  bool
+	fields  string // the top-level fields of requests
+
+	bound     string // see Provider.Bound
+	otherwise int    // see Provider.Bound
+	turns     *turns // nil has no conversation
+	prompt    func(b []byte, model string, prompt, system []byte) []byte
+
+	fold   func() fold // of its streams
+	status bool        // the response has a status, which is why it ended if nothing else is; a stream is whole with its last event only
+}
+
+// turns is how the requests of an endpoint hold a conversation. Texts are JSON strings.
+type turns struct {
+	member string
+	open   func(b, conversation []byte) []byte // appends the conversation without its last bracket; nil: it has a form that cannot go on
+	turn   func(b []byte, role string, text []byte) []byte
+}
+
+var specs = func() (all [numEndpoints]spec) {
+	for d := range dialectFacts {
+		for e, s := range dialectFacts[d].endpoints {
+			s.dialect = Dialect(d)
+			all[e] = s
+		}
+	}
+	for e := range all {
+		if all[e].prompt == nil {
+			all[e].prompt = chatPrompt
+		}
+		if all[e].fold == nil {
+			all[e].fold = newChatFold
+		}
+	}
+	return all
+}()
+
+// spec returns what is known of the endpoint.
+func (e Endpoint) spec() *spec {
+	if e >= numEndpoints {
+		e = NoEndpoint
+	}
+	return &specs[e]
+}
+
 // String returns the endpoint's path as a batch line's url spells it.
-func (e Endpoint) String() string {
-	switch e {
-	case ChatCompletions:
-		return "/v1/chat/completions"
-	case Responses:
-		return "/v1/responses"
-	case Embeddings:
-		return "/v1/embeddings"
-	case Messages:
-		return "/v1/messages"
-	}
-	if method := e.method(); method != "" {
-		return geminiVersion + "/models/{model}" + method
-	}
-	return ""
-}
+func (e Endpoint) String() string { return e.spec().path }
 
-// geminiVersion begins the paths of Gemini (https://ai.google.dev/gemini-api/docs/api-versions).
-const geminiVersion = "/v1beta"
-
-// method returns what ends an endpoint of Gemini, behind the model (https://ai.google.dev/api/generate-content,
-// https://ai.google.dev/api/embeddings), "" for all others.
-func (e Endpoint) method() string {
-	switch e {
-	case GenerateContent:
-		return ":generateContent"
-	case StreamGenerateContent:
-		return ":streamGenerateContent"
-	case EmbedContent:
-		return ":embedContent"
-	case BatchEmbedContents:
-		return ":batchEmbedContents"
-	}
-	return ""
-}
-
-// Dialect returns the form of the endpoint's requests and answers.
-func (e Endpoint) Dialect() Dialect {
-	switch {
-	case e == Messages:
-		return Anthropic
-	case e.method() != "":
-		return Gemini
-	}
-	return OpenAI
-}
+// Dialect returns the form of the endpoint's requests and responses.
+func (e Endpoint) Dialect() Dialect { return e.spec().dialect }
 
 // Embeds reports whether the endpoint answers with embeddings, which are no tokens.
-func (e Endpoint) Embeds() bool {
-	return e == Embeddings || e == EmbedContent || e == BatchEmbedContents
+func (e Endpoint) Embeds() bool { return e.spec().embeds }
+
+// ModelInPath reports whether the path names the model, and the body need not.
+func (e Endpoint) ModelInPath() bool { return e.spec().pathOf != nil }
+
+// CountPath returns the path at which the tokens of a request are counted, as documents write it; "" is none.
+func (e Endpoint) CountPath() string {
+	s := e.spec()
+	if s.count == "" {
+		return ""
+	}
+	return strings.TrimSuffix(s.path, s.ending) + s.count
 }
 
 // Has reports whether the provider may have an endpoint. One that speaks OpenAI's dialect may have those of others
@@ -107,110 +108,82 @@ func (p Provider) Has(e Endpoint) bool {
 
 // PromptEndpoint returns the endpoint for a bare prompt to a model, which is for embeddings if its name says so.
 func (p Provider) PromptEndpoint(model string) Endpoint {
-	embeds := strings.Contains(strings.ToLower(model), "embed")
-	switch {
-	case p.Dialect == Anthropic:
-		return Messages
-	case p.Dialect == Gemini && embeds:
-		return EmbedContent
-	case p.Dialect == Gemini:
-		return GenerateContent
-	case embeds:
-		return Embeddings
-	}
-	return ChatCompletions
+	return dialects[p.Dialect].promptEndpoint(strings.ToLower(model))
+}
+
+// MessagesEndpoint returns the endpoint for a request with the member messages.
+func (p Provider) MessagesEndpoint() Endpoint {
+	return cmp.Or(dialectFacts[p.Dialect].messages, ChatCompletions)
 }
 
 // Bound returns the member of a body that bounds the length of the answer, "" if it has none; a dot goes into an object.
 // otherwise is the bound to send when nobody says one, because the provider demands one; 0 is to send none.
 func (p Provider) Bound(e Endpoint) (member string, otherwise int) {
-	switch {
-	case e.Embeds():
-		return "", 0
-	case e == Messages:
-		return "max_tokens", 4096
-	case e == Responses:
-		return "max_output_tokens", 0
-	case e.Dialect() == Gemini:
-		return "generationConfig.maxOutputTokens", 0
+	if e == ChatCompletions && p.ChatBound != "" {
+		return p.ChatBound, 0
 	}
-	return cmp.Or(p.ChatBound, "max_tokens"), 0
+	return e.spec().bound, e.spec().otherwise
 }
 
 // Path returns the endpoint's path for a model. Only Gemini's hold one: x, models/x or tunedModels/x. It fails for an id
 // that could lead elsewhere, since ids come from input files.
 func (e Endpoint) Path(model string) (string, error) {
-	method := e.method()
-	if method == "" {
-		return e.String(), nil
+	if s := e.spec(); s.pathOf != nil {
+		return s.pathOf(model)
 	}
-	collection, id := "/models/", strings.TrimPrefix(model, "models/")
-	if tuned, ok := strings.CutPrefix(model, "tunedModels/"); ok {
-		collection, id = "/tunedModels/", tuned
-	}
-	if id == "" || strings.Contains(id, "..") || strings.ContainsFunc(id, notInModel) {
-		return "", fmt.Errorf("model %q is not the id of a Gemini model: want letters, digits, dots, dashes and underscores, "+
-			"such as gemini-2.5-flash", Redact(clip(model, 200)))
-	}
-	return geminiVersion + collection + id + method, nil
+	return e.String(), nil
 }
 
-func notInModel(r rune) bool {
-	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_')
+// AppendPrompt appends the body of a bare prompt, but for its closing brace, so that more members can follow. prompt and
+// system are JSON strings; a system of nil is none, and so is any where the endpoint has no place for one but a member. Before the
+// prompt of a completion it stands as text.
+func AppendPrompt(b []byte, e Endpoint, model string, prompt, system []byte) []byte {
+	return e.spec().prompt(b, model, prompt, system)
 }
 
 // ParseEndpoint reads the url of a batch line, which is exactly one of the known paths, and the model that stands in it
 // with Gemini. An address is refused, so that no input file decides where the key is sent.
 func ParseEndpoint(path string) (e Endpoint, model string, err error) {
 	for e := NoEndpoint + 1; e < numEndpoints; e++ {
-		method := e.method()
-		if method == "" {
-			if path == e.String() {
+		s := e.spec()
+		if s.pathOf == nil {
+			if path == s.path {
 				return e, "", nil
 			}
 			continue
 		}
 		bare := path
-		if e == StreamGenerateContent {
-			bare = strings.TrimSuffix(path, "?"+eventQuery) // as the documents write it
+		if s.stream != "" {
+			bare = strings.TrimSuffix(path, "?"+s.stream) // as the documents write it
 		}
-		id, ok := strings.CutSuffix(bare, method)
-		if !ok {
+		before, after, _ := strings.Cut(s.path, "models/{model}")
+		id, version := strings.CutPrefix(bare, before)
+		id, method := strings.CutSuffix(id, after)
+		if !version || !method {
 			continue
 		}
-		if rest, ok := strings.CutPrefix(id, geminiVersion+"/"); ok {
-			if want, err := e.Path(rest); want == bare || err != nil {
-				return e, strings.TrimPrefix(rest, "models/"), err
-			}
+		if want, err := e.Path(id); want == bare || err != nil {
+			return e, strings.TrimPrefix(id, "models/"), err
 		}
 	}
 	if strings.Contains(path, "//") {
 		return NoEndpoint, "", fmt.Errorf("url %q is an address: only a path is allowed, such as /v1/chat/completions; "+
 			"the address comes from the base URL", Redact(clip(path, 200)))
 	}
-	return NoEndpoint, "", fmt.Errorf("unknown url %q: want /v1/chat/completions, /v1/responses, /v1/embeddings, "+
+	return NoEndpoint, "", fmt.Errorf("unknown url %q: want /v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings, "+
 		"/v1/messages or %s", Redact(clip(path, 200)), GenerateContent)
 }
 
-// EndpointOf returns the endpoint that a request of some SDK is for. The path may stand below any base, such as
+// endpointOf returns the endpoint that a request of some SDK is for. The path may stand below any base, such as
 // /openai/deployments/x of Azure.
-func EndpointOf(r *http.Request) (Endpoint, bool) {
+func endpointOf(r *http.Request) (Endpoint, bool) {
 	if r.Method != http.MethodPost || r.URL == nil {
 		return NoEndpoint, false
 	}
 	path := r.URL.Path
-	switch {
-	case strings.HasSuffix(path, "/chat/completions"):
-		return ChatCompletions, true
-	case strings.HasSuffix(path, "/responses"):
-		return Responses, true
-	case strings.HasSuffix(path, "/embeddings"):
-		return Embeddings, true
-	case strings.HasSuffix(path, "/v1/messages"): // with /v1: OpenAI has /v1/threads/x/messages
-		return Messages, true
-	}
-	for e := GenerateContent; e <= BatchEmbedContents; e++ {
-		if strings.HasSuffix(path, e.method()) && modelIn(path) != "" {
+	for e := NoEndpoint + 1; e < numEndpoints; e++ {
+		s := e.spec()
+		if s.ending != "" && strings.HasSuffix(path, s.ending) && (s.pathOf == nil || modelIn(path) != "") {
 			return e, true
 		}
 	}
@@ -243,66 +216,25 @@ func (p Provider) URL(base string, e Endpoint, model string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	query := ""
-	if e == StreamGenerateContent {
-		query = eventQuery
-	}
-	return p.address(base, path, query, e.Dialect()), nil
+	return p.address(base, path, e.spec().stream, e.Dialect()), nil
 }
 
 // address returns that of a path of a dialect below base, as URL has it. What query says comes last.
 func (p Provider) address(base, path, query string, of Dialect) string {
-	if base == "" {
-		base = p.BaseURL
-	}
-	base, own, _ := strings.Cut(base, "?")
-	base = strings.TrimRight(base, "/")
-	_, afterScheme, _ := strings.Cut(base, "://")
-	hasPath := strings.Contains(afterScheme, "/")
-	switch {
-	case of == Gemini:
-		if p.Dialect == OpenAI {
-			base = strings.TrimSuffix(base, "/v1") // that is OpenAI's
-		}
-		base, path = geminiAddress(base, path)
-	case strings.HasSuffix(base, "/v1") || hasPath && of == OpenAI:
-		path = strings.TrimPrefix(path, "/v1")
-	}
+	base, own, _ := strings.Cut(cmp.Or(base, p.BaseURL), "?")
+	base, path = dialects[of].address(strings.TrimRight(base, "/"), path, p.Dialect)
 	if query = withQuery(withQuery(own, p.Query), query); query != "" {
 		return base + path + "?" + query
 	}
 	return base + path
 }
 
-// geminiAddress joins a path to a base that may hold a version. Files are uploaded to, and downloaded from, paths that have a
-// word before theirs (https://ai.google.dev/gemini-api/docs/files, https://ai.google.dev/gemini-api/docs/batch-api).
-func geminiAddress(base, path string) (before, after string) {
-	if !versioned(base) {
-		return base, path
-	}
-	for _, word := range [...]string{"/upload", "/download"} {
-		rest, ok := strings.CutPrefix(path, word+geminiVersion)
-		if i := strings.LastIndexByte(base, '/'); ok && isVersion(base[i+1:]) {
-			return base[:i], word + base[i:] + rest
-		}
-	}
-	return base, strings.TrimPrefix(path, geminiVersion)
-}
-
-// eventQuery asks Gemini for server-sent events; without, a stream is one JSON array.
-const eventQuery = "alt=sse"
-
 // versioned reports whether some part of an address's path is a version, such as /v1beta, or Vertex's /v1 before its
 // projects.
 func versioned(base string) bool {
 	_, rest, _ := strings.Cut(base, "://")
 	_, rest, _ = strings.Cut(rest, "/")
-	for part := range strings.SplitSeq(rest, "/") {
-		if isVersion(part) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(strings.Split(rest, "/"), isVersion)
 }
 
 func isVersion(part string) bool {
@@ -311,23 +243,16 @@ func isVersion(part string) bool {
 
 // withQuery adds those members of a query that the other does not name.
 func withQuery(query, more string) string {
-	if more == "" {
-		return query
-	}
 	for member := range strings.SplitSeq(more, "&") {
 		name, _, _ := strings.Cut(member, "=")
-		named := false
-		for other := range strings.SplitSeq(query, "&") {
-			have, _, _ := strings.Cut(other, "=")
-			named = named || have == name
+		named := func(other string) bool { have, _, _ := strings.Cut(other, "="); return have == name }
+		if member == "" || slices.ContainsFunc(strings.Split(query, "&"), named) {
+			continue
 		}
-		switch {
-		case named || member == "":
-		case query == "":
-			query = member
-		default:
-			query += "&" + member
+		if query != "" {
+			query += "&"
 		}
+		query += member
 	}
 	return query
 }
@@ -378,8 +303,8 @@ func (p Provider) request(ctx context.Context, t Target, method, address string,
 		h.Set("Content-Type", "application/json")
 	}
 	h.Set("User-Agent", userAgent())
-	if of == Anthropic {
-		h.Set("Anthropic-Version", anthropicVersion)
+	for name, value := range dialectFacts[of].header {
+		h.Set(name, value)
 	}
 	if t.Key != "" && p.Auth.Header != "" {
 		h.Set(p.Auth.Header, p.Auth.Prefix+t.Key)

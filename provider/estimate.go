@@ -37,76 +37,50 @@ var ErrNotObject = errors.New("request body is not a JSON object")
 // Estimate reads what a call will use at most from the body of its request, in one pass. It trusts nothing: whatever
 // the body claims, the cost is at least one token and no sum overflows. Broken JSON is ErrNotObject.
 func Estimate(e Endpoint, body []byte) (Request, error) {
-	c := counter{Scanner: jsonscan.New(body)}
-	var (
-		r   = Request{N: 1}
-		out int64
-	)
-	r.Stream = e == StreamGenerateContent
-	for c.Enter('{'); c.Next('}'); {
-		switch string(jsonscan.Name(c.Key())) {
+	q := estimate{counter: counter{Scanner: jsonscan.New(body)}, Request: Request{N: 1, Stream: e.spec().stream != ""}}
+	for q.Enter('{'); q.Next('}'); {
+		switch name := jsonscan.Name(q.Key()); string(name) {
 		case "model":
-			r.Model = c.Text()
+			q.Model = q.Text()
 		case "stream":
-			r.Stream = c.Truth() || r.Stream
-		case "n":
-			c.answers(&r.N)
-		case "max_tokens", "max_completion_tokens", "max_output_tokens":
-			c.bound(&out)
-		case "generationConfig", "generation_config":
-			c.generation(&out, &r.N)
-		case "messages", "input", "instructions", "system", "prompt",
-			"contents", "systemInstruction", "system_instruction", "content", "requests":
-			c.content()
-		case "tools", "functions", "response_format", "text":
-			c.words()
+			q.Stream = q.Truth() || q.Stream
 		default:
-			c.Skip()
+			if read := known.request[string(name)]; read != nil {
+				read(&q)
+			} else {
+				q.Skip()
+			}
 		}
 	}
-	c.End()
-	if c.Bad() {
-		return Request{N: 1, Cost: sluice.Cost{Input: c.tokens()}}, ErrNotObject
+	q.End()
+	if q.Bad() {
+		return Request{N: 1, Cost: sluice.Cost{Input: q.tokens()}}, ErrNotObject
 	}
-	r.Cost.Input = c.tokens()
+	q.Cost.Input = q.tokens()
 	if !e.Embeds() {
-		r.Cost.MaxOutput = int(min(maxCount, saturate(out, int64(r.N))))
+		q.Cost.MaxOutput = int(min(maxCount, saturate(q.out, int64(q.N))))
 	}
-	return r, nil
+	return q.Request, nil
 }
 
-// bound reads a member that bounds an answer. Of several, the highest counts.
-func (c *counter) bound(out *int64) {
-	if n, ok := c.Number(); ok {
-		*out = max(*out, min(n, maxCount))
+// estimate reads the body of a request.
+type estimate struct {
+	counter
+	Request
+	out int64 // the bound of an answer
+}
+
+// readBound reads a member that bounds an answer. Of several, the highest counts.
+func (q *estimate) readBound() {
+	if n, ok := q.Number(); ok {
+		q.out = max(q.out, min(n, maxCount))
 	}
 }
 
-// answers reads a member that says how many answers are asked for. Of several, the highest counts.
-func (c *counter) answers(to *int) {
-	if n, ok := c.Number(); ok {
-		*to = int(max(int64(*to), min(n, maxCount)))
-	}
-}
-
-// generation reads Gemini's generationConfig (https://ai.google.dev/api/generate-content#generationconfig). Like all
-// protocol buffers it may be spelt either way.
-func (c *counter) generation(out *int64, n *int) {
-	if c.Peek() != '{' {
-		c.Skip()
-		return
-	}
-	for c.Enter('{'); c.Next('}'); {
-		switch string(jsonscan.Name(c.Key())) {
-		case "maxOutputTokens", "max_output_tokens":
-			c.bound(out)
-		case "candidateCount", "candidate_count":
-			c.answers(n)
-		case "responseSchema", "response_schema", "responseJsonSchema", "response_json_schema":
-			c.words()
-		default:
-			c.Skip()
-		}
+// readAnswers reads a member that says how many answers are asked for. Of several, the highest counts.
+func (q *estimate) readAnswers() {
+	if n, ok := q.Number(); ok {
+		q.N = int(max(int64(q.N), min(n, maxCount)))
 	}
 }
 

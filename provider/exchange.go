@@ -13,6 +13,10 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/errtext"
+	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/internal/redact"
+	"github.com/sluice-llm/sluice/internal/sse"
 )
 
 const (
@@ -28,13 +32,17 @@ var ErrAnswerTooLong = errors.New("answer is larger than allowed")
 type ExchangeConfig struct {
 	Provider Provider
 	Endpoint Endpoint
-	Stream   bool          // the request asked for a stream
-	Timeout  time.Duration // from the instant the request leaves to the answer's last byte. Default 10 minutes
-	MaxBytes int64         // of the answer. Default 64 MiB
-	Key      string        // the run's key, struck out of every text, as are the secrets in the request's header
-	Cost     sluice.Cost   // the estimate: the input of an answer that breaks off before it states its usage
+	Stream   bool                 // the request asked for a stream
+	Timeout  time.Duration        // from the instant the request leaves to the first byte of the answer, and between parts of it. Default 10 minutes
+	Deadline func() time.Duration // the present time limit until the first byte, in place of Timeout; nil is Timeout
+	MaxBytes int64                // of the answer. Default 64 MiB
+	Key      string               // the run's key, struck out of every text, as are the secrets in the request's header
+	Cost     sluice.Cost          // the estimate: the input of an answer that breaks off before it states its usage
 
-	keys []string // Key, and those of the header
+	keys []string                      // Key, and those of the header
+	sent func() (io.ReadCloser, error) // the request's body; may be nil
+
+	whole bool // a good response without the endpoint's answer is a failure; what is only passed on may be of another path
 }
 
 // Answer is what came back, whole.
@@ -58,8 +66,8 @@ func Exchange(ctx context.Context, base http.RoundTripper, permit *sluice.Permit
 	if cfg.MaxBytes <= 0 {
 		cfg.MaxBytes = defaultBytes
 	}
-	cfg.keys = secretsOf(req.Header, cfg.Key)
-	resp, f, o := launch(ctx, base, permit, req, allowance{first: cfg.Timeout, idle: cfg.Timeout}, cfg.keys)
+	cfg.keys, cfg.sent, cfg.whole = secretsOf(req.Header, cfg.Key), req.GetBody, cfg.Endpoint != NoEndpoint
+	resp, f, o := launch(ctx, base, permit, req, allowance{first: cfg.Timeout, follow: cfg.Deadline, idle: cfg.Timeout}, cfg.keys)
 	if resp == nil {
 		return Answer{}, o
 	}
@@ -86,13 +94,10 @@ const longFinish = 200
 // strike strikes keys out of a body that will be kept: whatever looks like one out of a refusal, which may quote what
 // it was sent, and what was sent out of an answer.
 func (cfg ExchangeConfig) strike(body []byte, kind sluice.Kind) []byte {
-	switch {
-	case kind != sluice.OK:
-		return []byte(Redact(string(body), cfg.keys...))
-	case slices.ContainsFunc(cfg.keys, func(key string) bool { return len(key) >= leastKey && holds(body, []byte(key)) }):
-		return []byte(redaction{keys: cfg.keys, given: true}.of(string(body)))
+	if kind != sluice.OK {
+		return redact.New(cfg.keys...).Bytes(body)
 	}
-	return body
+	return redact.New(cfg.keys...).Known(body)
 }
 
 // read takes an answer that is not a stream.
@@ -107,7 +112,7 @@ func (cfg ExchangeConfig) read(ctx context.Context, f *flight, resp *http.Respon
 	}
 	body, err := readAll(resp.Body, length, most)
 	a.Body = body
-	if err != nil {
+	if err != nil && (ctx.Err() != nil || !stands(resp.StatusCode) && !whole(body)) {
 		return cfg.broken(ctx, f, err)
 	}
 	o, finish := cfg.judge(resp.StatusCode, resp.Header, body, a.RequestID)
@@ -115,21 +120,36 @@ func (cfg ExchangeConfig) read(ctx context.Context, f *flight, resp *http.Respon
 	return o
 }
 
-// judge says what a whole answer that is not a stream meant. A good status is no good answer if an error is in it; what
-// such an answer says that it used counts all the same.
+// stands reports whether a status says enough, whatever becomes of the body.
+func stands(status int) bool { return status == 429 || status == 503 || status == 529 }
+
+// whole reports whether a body is a JSON document whose end was read, whatever length the head announced.
+func whole(body []byte) bool {
+	first := bytes.TrimLeft(body, " \t\r\n")
+	return len(first) > 0 && (first[0] == '{' || first[0] == '[') && jsonscan.Valid(body)
+}
+
+// judge says what a whole response that is not a stream meant. A good status is not a success if the body holds an error, or where
+// that is asked for not the endpoint's answer; the usage that such a response states counts all the same.
 func (cfg ExchangeConfig) judge(status int, h http.Header, body []byte, id string) (o sluice.Outcome, finish string) {
 	var s summary
 	if status/100 == 2 {
 		s = summarize(cfg.Endpoint, body)
-		blocked := s.finish != "" && !s.failed() // a prompt that Gemini blocks: an answer without content, which is paid for
-		if s.valid && (blocked || !s.refuses(body)) {
+		if s.valid && (s.blocked && !s.failed() || !s.refuses(body) && (s.hasBody || !cfg.whole)) {
 			return sluice.Outcome{Usage: s.usage, HasUsage: s.hasUsage}, s.finish
 		}
 	}
-	v := Classify(cfg.Provider, status, h, body, time.Now())
-	if v.Kind == sluice.OK { // it is no error that anybody knows, but no answer either
+	v := cfg.Provider.classify(status, h, body, errtext.NewEcho(cfg.sent), time.Now())
+	if v.Kind == sluice.OK || status/100 == 2 && !s.valid && v.basis != byCode { // no known error, and no response either
 		v = Verdict{Kind: sluice.ServerError, Message: "answer is not JSON: " + Redact(clip(string(body), 200)),
 			Why: Reason{Rule: "good status, no JSON", Field: "body", Value: h.Get("Content-Type")}}
+		if s.valid {
+			v.Message = fmt.Sprintf("response of %s holds no answer: %s", cfg.Endpoint, Redact(clip(string(body), 200)))
+			v.Why = Reason{Rule: "good status, no answer", Field: "body", Value: quote(string(body))}
+		}
+		if errtext.Tagged(strings.TrimSpace(string(body[:min(len(body), firstRead)]))) {
+			v.Kind, v.Message = sluice.Blocked, "response is a page: "+Redact(clip(string(body), 200))
+		}
 	}
 	o = v.without(cfg.keys).Outcome(cfg.Provider, status, id)
 	o.Usage, o.HasUsage = s.usage, s.hasUsage
@@ -140,7 +160,7 @@ func (cfg ExchangeConfig) judge(status int, h http.Header, body []byte, id strin
 // that comes whole and at once, and no text of it keeps a key. id is the provider's name for it; sent is the header that it was
 // asked for with, whose secrets are struck out too.
 func (cfg ExchangeConfig) Judge(sent http.Header, status int, id string, body []byte) (Answer, sluice.Outcome) {
-	cfg.keys = secretsOf(sent, cfg.Key)
+	cfg.keys, cfg.whole = secretsOf(sent, cfg.Key), cfg.Endpoint != NoEndpoint
 	a := Answer{Status: status, RequestID: Redact(id, cfg.keys...), Body: body}
 	o, finish := cfg.judge(status, nil, body, a.RequestID)
 	a.Body, a.FinishReason = cfg.strike(body, o.Kind), clip(Redact(finish, cfg.keys...), longFinish)
@@ -149,7 +169,7 @@ func (cfg ExchangeConfig) Judge(sent http.Header, status int, id string, body []
 
 // collect takes an answer that is a stream.
 func (cfg ExchangeConfig) collect(ctx context.Context, f *flight, resp *http.Response, a *Answer) sluice.Outcome {
-	m, err := Collect(cfg.Endpoint, resp.Body, cfg.MaxBytes)
+	m, err := collect(cfg.Endpoint, resp.Body, cfg.MaxBytes)
 	a.Body, a.FinishReason = m.Body, m.FinishReason
 	if err == nil && m.Fault == nil {
 		f.drain(resp.Body)
@@ -168,7 +188,10 @@ func (cfg ExchangeConfig) collect(ctx context.Context, f *flight, resp *http.Res
 
 // fault classifies an error that came in the middle of a stream.
 func (cfg ExchangeConfig) fault(resp *http.Response, data []byte, id string) sluice.Outcome {
-	v := ClassifyEvent(cfg.Provider, data, time.Now())
+	v := classifyEvent(cfg.Provider, data, time.Now())
+	if v.Kind == sluice.OK { // in words that no rule knows
+		v.Kind, v.Message = sluice.ServerError, "stream ends with an error: "+clip(string(data), 200)
+	}
 	return v.without(cfg.keys).Outcome(cfg.Provider, resp.StatusCode, id)
 }
 
@@ -178,7 +201,7 @@ func (cfg ExchangeConfig) broken(ctx context.Context, f *flight, err error) slui
 	switch {
 	case errors.Is(err, ErrAnswerTooLong):
 		return sluice.Outcome{Kind: sluice.BadRequest, Err: fmt.Errorf("%w: more than %d bytes", err, cfg.MaxBytes)}
-	case errors.Is(err, ErrEventTooLong): // its limit is another, MaxEvent
+	case errors.Is(err, errEventTooLong): // its limit is another
 		return sluice.Outcome{Kind: sluice.BadRequest, Err: err}
 	}
 	o := f.failure(ctx, err)
@@ -189,14 +212,11 @@ func (cfg ExchangeConfig) broken(ctx context.Context, f *flight, err error) slui
 // streams reports whether a good answer is a stream.
 func (cfg ExchangeConfig) streams(h http.Header) bool {
 	ct := h.Get("Content-Type")
-	is := func(kind string) bool { return len(ct) >= len(kind) && strings.EqualFold(ct[:len(kind)], kind) }
-	switch {
-	case is("text/event-stream"):
-		return true
-	case cfg.Endpoint == StreamGenerateContent: // an array, element by element
-		return ct == "" || is("application/json")
+	always := cfg.Endpoint.spec().stream != ""
+	if always && strings.HasPrefix(strings.ToLower(ct), "application/json") {
+		return true // an array, element by element
 	}
-	return cfg.Stream && ct == ""
+	return sse.Is(h) || ct == "" && (cfg.Stream || always)
 }
 
 // requestID returns the name that the provider gave the call.
@@ -240,9 +260,12 @@ func readAll(r io.Reader, length, most int64) ([]byte, error) {
 	// An announced length is not trusted with memory beyond a megabyte.
 	buf := buffers.Get().(*bytes.Buffer)
 	buf.Reset()
-	_, err := buf.ReadFrom(io.LimitReader(r, most+1))
+	_, err := buf.ReadFrom(io.LimitReader(r, min(maxPooled/2, most+1)))
 	b := bytes.Clone(buf.Bytes())
 	giveBack(buf)
+	if err == nil && int64(len(b)) == maxPooled/2 && most >= maxPooled/2 {
+		b, err = readOn(b, r, most+1)
+	}
 	switch {
 	case err != nil:
 		return b, err
@@ -250,6 +273,28 @@ func readAll(r io.Reader, length, most int64) ([]byte, error) {
 		return nil, ErrAnswerTooLong
 	case length > int64(len(b)):
 		return b, io.ErrUnexpectedEOF
+	}
+	return b, nil
+}
+
+// readOn reads on behind the beginning of a long body, up to a length. The last step of its growth is from less than half of that length, so
+// that old and new memory together are less than twice of it.
+func readOn(b []byte, r io.Reader, most int64) ([]byte, error) {
+	for int64(len(b)) < most {
+		if len(b) == cap(b) {
+			size := 2 * int64(cap(b))
+			if size > most/2 {
+				size = most
+			}
+			b = append(make([]byte, 0, size), b...)
+		}
+		n, err := r.Read(b[len(b):cap(b)])
+		if b = b[:len(b)+n]; err != nil {
+			if err == io.EOF {
+				err = nil
+			}
+			return slices.Clip(b), err
+		}
 	}
 	return b, nil
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/sse"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -86,16 +87,16 @@ func TestExchangeSaysWhatTheAnswerMeant(t *testing.T) {
 		{"a stream", replies(200, chatStream, sse...), provider.ExchangeConfig{Stream: true}, sluice.OK, "tool_calls", sluice.Usage{Input: 9, Output: 4}, `{"choices":[{`},
 		{"a stream without its type", replies(200, chatStream), provider.ExchangeConfig{Stream: true}, sluice.OK, "tool_calls", sluice.Usage{Input: 9, Output: 4}, `{"choices":[{`},
 		{"no stream though one was asked for", replies(200, chatAnswer, "content-type", "application/json"), provider.ExchangeConfig{Stream: true}, sluice.OK, "stop", sluice.Usage{Input: 9, Output: 4}, chatAnswer},
-		{"a cut stream", replies(200, messageStream[:strings.Index(messageStream, "citation")], sse...), provider.ExchangeConfig{Endpoint: provider.Messages}, sluice.Network, "", sluice.Usage{Input: 15, CachedInput: 3, Output: 2}, ""},
-		{"a cut stream that did not state its input", replies(200, chatStream[:len(chatStream)/3], sse...), provider.ExchangeConfig{Cost: sluice.Cost{Input: 77}}, sluice.Network, "", sluice.Usage{Input: 77, Output: 2}, ""},
-		{"an overload in the middle", replies(200, messageStream[:700]+"\n\nevent: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n", sse...), provider.ExchangeConfig{Endpoint: provider.Messages}, sluice.Overloaded, "", sluice.Usage{Input: 15, CachedInput: 3, Output: 1}, ""},
+		{"a cut stream", replies(200, messageStream[:strings.Index(messageStream, "citation")], sse...), provider.ExchangeConfig{Endpoint: provider.Messages}, sluice.Network, "", sluice.Usage{Input: 15, CachedInput: 3, CacheWrite: 2, Output: 2, Estimated: true}, ""},
+		{"a cut stream that did not state its input", replies(200, chatStream[:len(chatStream)/3], sse...), provider.ExchangeConfig{Cost: sluice.Cost{Input: 77}}, sluice.Network, "", sluice.Usage{Input: 77, Output: 2, Estimated: true}, ""},
+		{"an overload in the middle", replies(200, messageStream[:700]+"\n\nevent: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n", sse...), provider.ExchangeConfig{Endpoint: provider.Messages}, sluice.Overloaded, "", sluice.Usage{Input: 15, CachedInput: 3, CacheWrite: 2, Output: 1, Estimated: true}, ""},
 		{"a refusal", replies(429, `{"error":{"message":"Rate limit reached","type":"tokens"}}`), provider.ExchangeConfig{}, sluice.RateLimit, "", sluice.Usage{}, `{"error"`},
 		{"an error in a good answer", replies(200, `{"error":{"message":"Overloaded","type":"overloaded_error"}}`), provider.ExchangeConfig{}, sluice.Overloaded, "", sluice.Usage{}, `{"error"`},
 		{"an error beside what came of an answer", replies(200, `{"choices":[{"message":{"content":"par"},"finish_reason":"error"}],"error":{"code":429,"message":"Rate limit exceeded"},"usage":{"prompt_tokens":7,"completion_tokens":1}}`), provider.ExchangeConfig{}, sluice.RateLimit, "", sluice.Usage{Input: 7, Output: 1}, `{"choices"`},
-		{"an error in words", replies(200, "Error: 429 Too Many Requests", "content-type", "text/plain"), provider.ExchangeConfig{}, sluice.RateLimit, "", sluice.Usage{}, "Error"},
+		{"an error in words", replies(200, "Error: 429 Too Many Requests", "content-type", "text/plain"), provider.ExchangeConfig{}, sluice.ServerError, "", sluice.Usage{}, "Error"},
 		{"an error of another form", replies(200, `{"code":429,"message":"Too many requests"}`), provider.ExchangeConfig{}, sluice.RateLimit, "", sluice.Usage{}, `{"code"`},
 		{"a status of its own", replies(200, `{"choices":null,"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}`), provider.ExchangeConfig{}, sluice.QuotaExhausted, "", sluice.Usage{}, `{"choices"`},
-		{"a page", replies(200, "<html>login</html>", "content-type", "text/html"), provider.ExchangeConfig{}, sluice.ServerError, "", sluice.Usage{}, "<html>"},
+		{"a page", replies(200, "<html>login</html>", "content-type", "text/html"), provider.ExchangeConfig{}, sluice.Blocked, "", sluice.Usage{}, "<html>"},
 		{"half a JSON", replies(200, chatAnswer[:40]), provider.ExchangeConfig{}, sluice.ServerError, "", sluice.Usage{}, `{"id"`},
 		{"nothing", replies(200, ""), provider.ExchangeConfig{}, sluice.ServerError, "", sluice.Usage{}, ""},
 		{"a redirect", replies(307, "", "location", "https://elsewhere/"), provider.ExchangeConfig{}, sluice.BadRequest, "", sluice.Usage{}, ""},
@@ -104,16 +105,19 @@ func TestExchangeSaysWhatTheAnswerMeant(t *testing.T) {
 		{"a body that breaks", func(*http.Request) (*http.Response, error) {
 			return reply(200, io.MultiReader(strings.NewReader(chatAnswer[:40]), iotest.ErrReader(errors.New("reset"))))
 		}, provider.ExchangeConfig{}, sluice.Network, "", sluice.Usage{}, ""},
-		{"a body shorter than announced", func(*http.Request) (*http.Response, error) {
+		{"a cut body", func(*http.Request) (*http.Response, error) {
+			r, err := reply(200, strings.NewReader(chatAnswer[:len(chatAnswer)-1]))
+			r.ContentLength = int64(len(chatAnswer))
+			return r, err
+		}, provider.ExchangeConfig{}, sluice.Network, "", sluice.Usage{}, ""},
+		{"a whole body behind a wrong length", func(*http.Request) (*http.Response, error) {
 			r, err := reply(200, strings.NewReader(chatAnswer))
 			r.ContentLength = int64(len(chatAnswer)) + 1
 			return r, err
-		}, provider.ExchangeConfig{}, sluice.Network, "", sluice.Usage{}, ""},
-		{"a long body shorter than announced", func(*http.Request) (*http.Response, error) {
-			r, err := reply(200, strings.NewReader(chatAnswer))
-			r.ContentLength = 2 << 20
-			return r, err
-		}, provider.ExchangeConfig{}, sluice.Network, "", sluice.Usage{}, ""},
+		}, provider.ExchangeConfig{}, sluice.OK, "stop", sluice.Usage{Input: 9, Output: 4}, ""},
+		{"a whole rejection behind a wrong length", func(*http.Request) (*http.Response, error) {
+			return reply(400, io.MultiReader(strings.NewReader(`{"error":{"message":"no such thing","type":"invalid_request_error"}}`), iotest.ErrReader(io.ErrUnexpectedEOF)))
+		}, provider.ExchangeConfig{}, sluice.BadRequest, "", sluice.Usage{}, ""},
 		{"a panic", func(*http.Request) (*http.Response, error) { panic("boom") }, provider.ExchangeConfig{}, sluice.Internal, "", sluice.Usage{}, ""},
 		{"neither answer nor error", func(*http.Request) (*http.Response, error) { return nil, nil }, provider.ExchangeConfig{}, sluice.Network, "", sluice.Usage{}, ""},
 	}
@@ -257,7 +261,7 @@ func TestNetworkErrorsHoldNoKey(t *testing.T) {
 }
 
 func TestTooLongAnEventDoesNotQuoteTheLimitOfAnswers(t *testing.T) {
-	stream := "data: " + strings.Repeat("x", provider.MaxEvent+1)
+	stream := "data: " + strings.Repeat("x", sse.MaxEvent+1)
 	_, o := exchange(t, t.Context(), replies(200, stream, "content-type", "text/event-stream"), provider.ExchangeConfig{})
 	if o.Kind != sluice.BadRequest || o.Err != provider.ErrEventTooLong {
 		t.Errorf("kind %v, error %v", o.Kind, o.Err)
@@ -425,6 +429,37 @@ func BenchmarkExchange(b *testing.B) {
 		req, _ := p.NewRequest(b.Context(), provider.Target{Key: "k", Endpoint: provider.ChatCompletions, Model: "m"}, body)
 		if _, o := provider.Exchange(b.Context(), base, nil, req, provider.ExchangeConfig{Provider: p, Endpoint: provider.ChatCompletions}); o.Kind != sluice.OK {
 			b.Fatal(o.Err)
+		}
+	}
+}
+
+func TestAGoodStatusWithoutAnAnswerIsAFailure(t *testing.T) {
+	for _, test := range []struct {
+		e    provider.Endpoint
+		body string
+		want sluice.Kind
+	}{
+		{provider.ChatCompletions, `{}`, sluice.ServerError},
+		{provider.ChatCompletions, `{"id":"x","usage":{"prompt_tokens":1,"completion_tokens":1}}`, sluice.ServerError},
+		{provider.Responses, `{"status":"completed"}`, sluice.ServerError},
+		{provider.Messages, `{"type":"message"}`, sluice.ServerError},
+		{provider.GenerateContent, `{"modelVersion":"m"}`, sluice.ServerError},
+		{provider.Embeddings, `{"object":"list"}`, sluice.ServerError},
+		{provider.EmbedContent, `{}`, sluice.ServerError},
+		{provider.ChatCompletions, chatAnswer, sluice.OK},
+		{provider.Responses, `{"status":"queued","output":[]}`, sluice.OK},
+		{provider.Messages, `{"content":[],"stop_reason":"end_turn"}`, sluice.OK},
+		{provider.GenerateContent, `{"promptFeedback":{"blockReason":"SAFETY"}}`, sluice.OK},
+		{provider.Embeddings, `{"data":[{"embedding":[1]}]}`, sluice.OK},
+		{provider.EmbedContent, `{"embedding":{"values":[1]}}`, sluice.OK},
+		{provider.BatchEmbedContents, `{"embeddings":[{"values":[1]}]}`, sluice.OK},
+	} {
+		_, o := exchange(t, t.Context(), replies(200, test.body, "content-type", "application/json"), provider.ExchangeConfig{Endpoint: test.e})
+		if o.Kind != test.want {
+			t.Errorf("%s %s is %s, want %s", test.e, test.body, o.Kind, test.want)
+		}
+		if test.want != sluice.OK && !strings.Contains(o.Err.Error(), "holds no answer: "+test.body[:2]) {
+			t.Errorf("%s %s: error %v", test.e, test.body, o.Err)
 		}
 	}
 }

@@ -1,22 +1,19 @@
 package provider
 
-import (
-	"time"
-
-	"github.com/sluice-llm/sluice"
-)
+import "github.com/sluice-llm/sluice"
 
 // What tests look at from outside.
 var (
-	Span    = span
-	Literal = literal
+	EndpointOf      = endpointOf
+	ClassifyEvent   = classifyEvent
+	Collect         = collect
+	ErrCut          = errCut
+	ErrEventTooLong = errEventTooLong
 )
-
-func WindowEnd(s string, now time.Time) time.Time { return windowEnd(s, now).UTC() }
 
 // Metered is what a meter makes of the events of a stream. If each is read by itself, none is taken for another like one before.
 func Metered(e Endpoint, events []string, each bool) (u sluice.Usage, finish string, complete, failed bool) {
-	m := &meter{e: e}
+	m := newMeter(e)
 	for _, data := range events {
 		if each {
 			m.before = nil

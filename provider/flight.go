@@ -24,6 +24,7 @@ type flight struct {
 	cause   func() error // why the try's context ended
 	after   func(func()) (stop func() bool)
 	timer   *time.Timer
+	due     atomic.Int64 // how long after start the timer is to fire
 	allowed allowance
 	begun   atomic.Bool    // the answer
 	stalls  atomic.Bool    // it waits for more of the request to be taken
@@ -39,9 +40,10 @@ type flight struct {
 
 // allowance is how long a try may take.
 type allowance struct {
-	first time.Duration // from the instant the request leaves to the answer's first byte
-	idle  time.Duration // from one part of the answer to the next
-	total time.Duration // from the instant the request leaves to the answer's end; 0 is not bounded
+	first  time.Duration        // from the instant the request leaves to the answer's first byte
+	follow func() time.Duration // the present value of first, which may change meanwhile; nil: first stays
+	idle   time.Duration        // from one part of the answer to the next
+	total  time.Duration        // from the instant the request leaves to the answer's end; 0 is not bounded
 
 	// sending says that the request is long: idle is also from one part of it to the next, and first is from its end on.
 	sending bool
@@ -55,7 +57,8 @@ func launch(ctx context.Context, base http.RoundTripper, permit *sluice.Permit, 
 	f.cancel = cancel
 	f.cause = func() error { return context.Cause(tryCtx) }
 	f.after = func(do func()) func() bool { return context.AfterFunc(tryCtx, do) }
-	f.timer = time.AfterFunc(f.within(allowed.first), func() { cancel(f.tooLate()) })
+	f.due.Store(int64(f.within(f.first())))
+	f.timer = time.AfterFunc(time.Duration(f.due.Load()), f.expire)
 	if _, f.socket = base.(*http.Transport); !f.socket {
 		// A base that may not tell when the request leaves: it leaves now.
 		f.leave()
@@ -88,7 +91,7 @@ func (f *flight) leave() {
 		return
 	}
 	f.left.Store(int64(time.Since(f.start)))
-	f.timer.Reset(f.within(f.allowed.first))
+	f.arm(f.within(f.first()))
 	if f.permit != nil {
 		f.permit.Sent()
 	}
@@ -97,7 +100,7 @@ func (f *flight) leave() {
 // alive starts the time limit anew: a part of the answer came.
 func (f *flight) alive() {
 	f.begun.Store(true)
-	f.timer.Reset(f.within(f.allowed.idle))
+	f.arm(f.within(f.allowed.idle))
 }
 
 // sending returns req with a body whose every part starts the time limit anew.
@@ -128,12 +131,62 @@ func (p sentParts) Read(b []byte) (int, error) {
 	case p.f.begun.Load(): // an answer that came early has a time limit of its own
 	case err != nil:
 		p.f.stalls.Store(false)
-		p.f.timer.Reset(p.f.within(p.f.allowed.first))
+		p.f.arm(p.f.within(p.f.first()))
 	case n > 0:
 		p.f.stalls.Store(true)
-		p.f.timer.Reset(p.f.within(p.f.allowed.idle))
+		p.f.arm(p.f.within(p.f.allowed.idle))
 	}
 	return n, err
+}
+
+// first returns the time until expire looks again whether the answer is late.
+func (f *flight) first() time.Duration {
+	if f.allowed.follow != nil {
+		return leastDeadline
+	}
+	return f.allowed.first
+}
+
+// arm has the timer fire after d.
+func (f *flight) arm(d time.Duration) {
+	f.due.Store(int64(time.Since(f.start) + d))
+	f.timer.Reset(d)
+}
+
+// A timer that fires lateTimer after its instant shows that this process stood still. Parts of a response that arrived meanwhile are read
+// within readArrived. Without such a part, the request may only leave now: its time limits start anew.
+const (
+	lateTimer   = 200 * time.Millisecond
+	readArrived = time.Second
+)
+
+// expire ends the try, unless its time limit has changed and is not over.
+func (f *flight) expire() {
+	due, now := f.due.Load(), time.Since(f.start)
+	switch left := time.Duration(due) - now; {
+	case left > 0: // it was armed again just now
+		f.timer.Reset(left)
+		return
+	case left < -lateTimer:
+		again := readArrived
+		if !f.begun.Load() {
+			f.left.Store(int64(now))
+			again = f.within(f.first())
+		}
+		if f.due.CompareAndSwap(due, int64(now+again)) {
+			f.timer.Reset(again)
+		}
+		return
+	}
+	if f.allowed.follow != nil && !f.begun.Load() {
+		first := f.allowed.follow()
+		if left := time.Duration(f.left.Load()) + first - time.Since(f.start); left > 0 && (f.allowed.total <= 0 || f.remains() > 0) {
+			f.arm(f.within(min(left, leastDeadline)))
+			return
+		}
+		f.cancel(&LateError{FirstByteDeadline, first})
+	}
+	f.cancel(f.tooLate())
 }
 
 // within is so long, or what is left of the whole try's time.
@@ -190,7 +243,7 @@ func (f *flight) drain(r io.Reader) {
 	if !f.socket {
 		return
 	}
-	f.timer.Reset(drainTime)
+	f.arm(drainTime)
 	_, _ = io.CopyN(io.Discard, r, firstRead) // whatever it says, the message is whole
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/route"
 )
 
 // ForwarderConfig shapes a Forwarder. Upstreams are what it needs.
@@ -40,7 +41,6 @@ type Forwarder struct {
 	cfg ForwarderConfig
 
 	mu    sync.Mutex
-	keys  map[string]bool // hashes of keys of clients' own
 	forms map[form]*http.Request
 }
 
@@ -66,7 +66,7 @@ func NewForwarder(cfg ForwarderConfig) (*Forwarder, error) {
 		const connections = 256
 		cfg.Base = NewBase(connections)
 	}
-	return &Forwarder{cfg: cfg, keys: make(map[string]bool), forms: make(map[form]*http.Request)}, nil
+	return &Forwarder{cfg: cfg, forms: make(map[form]*http.Request)}, nil
 }
 
 // Forwarded is a call as its client asked for it.
@@ -96,22 +96,27 @@ type Forwarded struct {
 
 	// Granted is told of each try before it is made: of its permit, which it must not give back, and of the way it takes. It
 	// must be quick. Nil is nobody.
-	Granted func(*sluice.Permit, Via)
+	Granted func(*sluice.Permit, Destination)
 
 	// Body returns the request's body for a way, with the model named as the upstream does, and its length. It is asked for
 	// each try.
-	Body func(Via) (io.ReadCloser, int64, error)
+	Body func(Destination) (io.ReadCloser, int64, error)
 }
 
 // ForwardReply is what a Forwarder got for a call.
 type ForwardReply struct {
 	*http.Response // its body holds the permit of a call that is still on its way: close it
-	Via            Via
+	Via            Destination
 	Tally          sluice.Tally
 
-	kind sluice.Kind // of an answer that came whole
-	open *answerBody // what is still on its way
+	kind    sluice.Kind // of an answer that came whole
+	open    *answerBody // what is still on its way
+	secrets []string
 }
+
+// Secrets are the key that the request was sent with, and the words of ForwarderConfig.Header that are secrets. The client must
+// see none of them, unless the key is its own.
+func (r *ForwardReply) Secrets() []string { return r.secrets }
 
 // Kind is what the answer meant: OK, or why it is none, whatever its status. Of one that is still on its way it is OK until its body
 // has ended.
@@ -125,48 +130,49 @@ func (r *ForwardReply) Kind() sluice.Kind {
 // Do makes a call. Where there is no point in going on, it is the last refusal that a provider gave; it fails where there is
 // none: with the context's error, with what the Scheduler said of the wait, or with a *sluice.CallError.
 func (f *Forwarder) Do(ctx context.Context, in Forwarded) (ForwardReply, error) {
-	t := &tries{f: f, attempts: attempts{base: f.cfg.Base}, own: in.Key != ""}
-	ways := f.cfg.Upstreams.ways(in.Call.Lane, in.Endpoint)
+	t := &tries{f: f, attempts: attempts{base: f.cfg.Base, unpacks: true}, own: in.Key != ""}
+	u := f.cfg.Upstreams
+	ways := u.waysOf(&in.Call, in.Endpoint)
 	if t.own && len(ways) > 0 {
-		ways = f.aside(ways, in.Key)
+		ways = []route.Way{u.aside(ways[0], in.Call.Tenant, in.Key)}
 	}
-	tally, err := f.cfg.Upstreams.do(ctx, in.Call, ways, in.Endpoint, func(ctx context.Context, p *sluice.Permit, v Via) sluice.Outcome {
+	tally, err := u.do(ctx, in.Call, ways, in.Endpoint, in.content(u, ways), func(ctx context.Context, p *sluice.Permit, v Destination) sluice.Outcome {
 		if in.Key != "" {
 			v.Key = in.Key
 		}
 		if in.Granted != nil {
 			in.Granted(p, v)
 		}
-		return t.try(ctx, p, v, ExchangeConfig{Endpoint: in.Endpoint, Stream: in.Stream, Cost: in.Call.Cost}, func(ctx context.Context, v Via) (*http.Request, error) {
+		return t.try(ctx, p, v, ExchangeConfig{Endpoint: in.Endpoint, Stream: in.Stream, Cost: in.Call.Cost}, func(ctx context.Context, v Destination) (*http.Request, error) {
 			return f.request(ctx, &in, v)
 		})
 	})
 	return t.reply(ctx, tally, err)
 }
 
-// mostKeys bounds the lanes that keys of clients have. Those of any more share one.
-const mostKeys = 1000
-
-// aside returns the first of the ways, in a lane of a key's own.
-func (f *Forwarder) aside(ways []way, key string) []way {
-	sum := sha256.Sum256([]byte(key))
-	hash := hex.EncodeToString(sum[:8])
-	f.mu.Lock()
-	switch {
-	case f.keys[hash]:
-	case len(f.keys) < mostKeys:
-		f.keys[hash] = true
-	default:
-		hash = "others"
+// content returns a hash of the request, which is the same for the same content.
+func (in *Forwarded) content(u *Upstreams, ways []route.Way) func() string {
+	return func() string {
+		body, _, err := in.Body(Destination{Upstream: u.all[ways[0].Upstream], Model: ways[0].Model})
+		if err != nil {
+			return ""
+		}
+		defer body.Close()
+		sum := sha256.New()
+		_, _ = io.Copy(sum, body) // what could not be read makes no difference
+		return string(sum.Sum(nil))
 	}
-	f.mu.Unlock()
-	first := ways[0]
-	first.lane += " key " + hash
-	return []way{first}
+}
+
+// aside returns a way in a lane of a client's own key.
+func (u *Upstreams) aside(w route.Way, tenant, key string) route.Way {
+	sum := sha256.Sum256([]byte(key))
+	w.Lane, w.Own = u.lanes.of(tenant, w.Lane+" key "+hex.EncodeToString(sum[:8]), w.Lane+" other keys"), true
+	return w
 }
 
 // request makes the request of one try.
-func (f *Forwarder) request(ctx context.Context, in *Forwarded, v Via) (*http.Request, error) {
+func (f *Forwarder) request(ctx context.Context, in *Forwarded, v Destination) (*http.Request, error) {
 	like, err := f.formed(form{upstream: v.Upstream, model: v.Model, key: v.Key, endpoint: in.Endpoint, count: in.Count, array: in.Array}, in.Key == "")
 	if err != nil {
 		return nil, err
@@ -202,14 +208,12 @@ func (f *Forwarder) formed(of form, keep bool) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch method := of.endpoint.method(); {
-	case of.count && method == "":
-		like.URL.Path += "/count_tokens"
-	case of.count:
-		like.URL.Path = strings.TrimSuffix(like.URL.Path, method) + ":countTokens"
+	s := of.endpoint.spec()
+	if of.count {
+		like.URL.Path = strings.TrimSuffix(like.URL.Path, s.ending) + s.count
 	}
 	if of.array {
-		like.URL.RawQuery = strings.Trim(strings.ReplaceAll("&"+like.URL.RawQuery, "&"+eventQuery, ""), "&")
+		like.URL.RawQuery = strings.Trim(strings.ReplaceAll("&"+like.URL.RawQuery, "&"+s.stream, ""), "&")
 	}
 	if !keep {
 		return like, nil
@@ -232,6 +236,6 @@ func together(client, own http.Header, key string) http.Header {
 			h[name] = values
 		}
 	}
-	delete(h, "Accept-Encoding") // a packed answer would hide its usage
+	h["Accept-Encoding"] = []string{"identity"} // a packed answer would hide its usage, and keys in it
 	return h
 }

@@ -32,7 +32,9 @@ func TestAClientsOwnKeyGoesToOneUpstreamInALaneOfItsOwn(t *testing.T) {
 		}
 		call := provider.Forwarded{
 			Endpoint: provider.ChatCompletions, Call: sluice.Call{Lane: "m"},
-			Body: func(provider.Via) (io.ReadCloser, int64, error) { return io.NopCloser(strings.NewReader("{}")), 2, nil },
+			Body: func(provider.Destination) (io.ReadCloser, int64, error) {
+				return io.NopCloser(strings.NewReader("{}")), 2, nil
+			},
 		}
 		_, _ = f.Do(t.Context(), call)
 		if len(asked) != 2 || asked[0][:1] == asked[1][:1] {
@@ -83,8 +85,10 @@ func TestAClosedBodysPermitIsBackWhoeverGivesItBack(t *testing.T) {
 		holder := &slow{}
 		reply, err := f.Do(ctx, provider.Forwarded{
 			Endpoint: provider.ChatCompletions, Stream: true, Call: sluice.Call{Lane: "m"},
-			Granted: func(p *sluice.Permit, _ provider.Via) { p.HeldBy(holder) },
-			Body:    func(provider.Via) (io.ReadCloser, int64, error) { return io.NopCloser(strings.NewReader("{}")), 2, nil },
+			Granted: func(p *sluice.Permit, _ provider.Destination) { p.SetHolder(holder) },
+			Body: func(provider.Destination) (io.ReadCloser, int64, error) {
+				return io.NopCloser(strings.NewReader("{}")), 2, nil
+			},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -103,7 +107,9 @@ func TestAClosedBodysPermitIsBackWhoeverGivesItBack(t *testing.T) {
 func forwarded(key string) provider.Forwarded {
 	return provider.Forwarded{
 		Endpoint: provider.ChatCompletions, Call: sluice.Call{Lane: "m"}, Key: key,
-		Body: func(provider.Via) (io.ReadCloser, int64, error) { return io.NopCloser(strings.NewReader("{}")), 2, nil },
+		Body: func(provider.Destination) (io.ReadCloser, int64, error) {
+			return io.NopCloser(strings.NewReader("{}")), 2, nil
+		},
 	}
 }
 

@@ -61,10 +61,10 @@ func TestExchangesWithGemini(t *testing.T) {
 		{"a refusal", provider.GenerateContent, replies(429, contentLimited, ofJSON...), sluice.RateLimit, sluice.Usage{}, "", "RESOURCE_EXHAUSTED"},
 		{"a refusal in an array", provider.StreamGenerateContent, replies(429, "["+contentLimited+"]", ofJSON...), sluice.RateLimit, sluice.Usage{}, "", "RESOURCE_EXHAUSTED"},
 		{"an error in a good answer", provider.GenerateContent, replies(200, contentOverload, ofJSON...), sluice.Overloaded, sluice.Usage{}, "", "UNAVAILABLE"},
-		{"an error as the first event", provider.StreamGenerateContent, replies(200, "data: "+contentOverload+"\n\n", ofEvents...), sluice.Overloaded, sluice.Usage{Input: 2}, "", ""},
-		{"an error after a part", provider.StreamGenerateContent, replies(200, "["+contentChunks[2]+",\n"+contentOverload+"]", ofJSON...), sluice.Overloaded, sluice.Usage{Input: 7, Output: 7}, "", "The"},
-		{"text without any counts", provider.StreamGenerateContent, replies(200, `[{"candidates":[{"content":{"parts":[{"text":"12345678"}]}}]}`, ofJSON...), sluice.Network, sluice.Usage{Input: 2, Output: 2}, "", "1234"},
-		{"events that end too early", provider.StreamGenerateContent, replies(200, contentStream[:len(contentStream)/2], ofEvents...), sluice.Network, sluice.Usage{Input: 7, Output: 4}, "", "Let me"},
+		{"an error as the first event", provider.StreamGenerateContent, replies(200, "data: "+contentOverload+"\n\n", ofEvents...), sluice.Overloaded, sluice.Usage{Input: 2, Estimated: true}, "", ""},
+		{"an error after a part", provider.StreamGenerateContent, replies(200, "["+contentChunks[2]+",\n"+contentOverload+"]", ofJSON...), sluice.Overloaded, sluice.Usage{Input: 7, Output: 7, Estimated: true}, "", "The"},
+		{"text without any counts", provider.StreamGenerateContent, replies(200, `[{"candidates":[{"content":{"parts":[{"text":"12345678"}]}}]}`, ofJSON...), sluice.Network, sluice.Usage{Input: 2, Output: 2, Estimated: true}, "", "1234"},
+		{"events that end too early", provider.StreamGenerateContent, replies(200, contentStream[:len(contentStream)/2], ofEvents...), sluice.Network, sluice.Usage{Input: 7, Output: 4, Estimated: true}, "", "Let me"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,13 +1,15 @@
 package provider
 
 import (
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/errtext"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // budget is a form of headers and what else is known of it.
@@ -25,30 +27,30 @@ var budgets = [...]budget{
 	// OpenAI, Azure, Groq, and most that are compatible: https://platform.openai.com/docs/guides/rate-limits. Azure's
 	// resets are integer seconds (https://github.com/openai/openai-dotnet/issues/838). On OpenAI's small tiers they are
 	// of a day; perDay tells.
-	{HeaderForm{sluice.Requests, "X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests"}, 0},
-	{HeaderForm{sluice.Tokens, "X-Ratelimit-Limit-Tokens", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens"}, 0},
+	{HeaderForm{limits.Requests, "X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests"}, 0},
+	{HeaderForm{limits.Tokens, "X-Ratelimit-Limit-Tokens", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens"}, 0},
 
 	// Anthropic: https://docs.anthropic.com/en/api/rate-limits ("remaining ... rounded to the nearest thousand").
-	{HeaderForm{sluice.Requests, "Anthropic-Ratelimit-Requests-Limit", "Anthropic-Ratelimit-Requests-Remaining", "Anthropic-Ratelimit-Requests-Reset"}, 0},
-	{HeaderForm{sluice.InputTokens, "Anthropic-Ratelimit-Input-Tokens-Limit", "Anthropic-Ratelimit-Input-Tokens-Remaining", "Anthropic-Ratelimit-Input-Tokens-Reset"}, 1000},
-	{HeaderForm{sluice.OutputTokens, "Anthropic-Ratelimit-Output-Tokens-Limit", "Anthropic-Ratelimit-Output-Tokens-Remaining", "Anthropic-Ratelimit-Output-Tokens-Reset"}, 1000},
-	{HeaderForm{sluice.Tokens, "Anthropic-Ratelimit-Tokens-Limit", "Anthropic-Ratelimit-Tokens-Remaining", "Anthropic-Ratelimit-Tokens-Reset"}, 1000},
+	{HeaderForm{limits.Requests, "Anthropic-Ratelimit-Requests-Limit", "Anthropic-Ratelimit-Requests-Remaining", "Anthropic-Ratelimit-Requests-Reset"}, 0},
+	{HeaderForm{limits.InputTokens, "Anthropic-Ratelimit-Input-Tokens-Limit", "Anthropic-Ratelimit-Input-Tokens-Remaining", "Anthropic-Ratelimit-Input-Tokens-Reset"}, 1000},
+	{HeaderForm{limits.OutputTokens, "Anthropic-Ratelimit-Output-Tokens-Limit", "Anthropic-Ratelimit-Output-Tokens-Remaining", "Anthropic-Ratelimit-Output-Tokens-Reset"}, 1000},
+	{HeaderForm{limits.Tokens, "Anthropic-Ratelimit-Tokens-Limit", "Anthropic-Ratelimit-Tokens-Remaining", "Anthropic-Ratelimit-Tokens-Reset"}, 1000},
 
 	// Fireworks: https://docs.fireworks.ai/serverless/rate-limits.
-	{HeaderForm{sluice.InputTokens, "X-Ratelimit-Limit-Tokens-Prompt", "X-Ratelimit-Remaining-Tokens-Prompt", "X-Ratelimit-Reset-Tokens-Prompt"}, 0},
-	{HeaderForm{sluice.OutputTokens, "X-Ratelimit-Limit-Tokens-Generated", "X-Ratelimit-Remaining-Tokens-Generated", "X-Ratelimit-Reset-Tokens-Generated"}, 0},
+	{HeaderForm{limits.InputTokens, "X-Ratelimit-Limit-Tokens-Prompt", "X-Ratelimit-Remaining-Tokens-Prompt", "X-Ratelimit-Reset-Tokens-Prompt"}, 0},
+	{HeaderForm{limits.OutputTokens, "X-Ratelimit-Limit-Tokens-Generated", "X-Ratelimit-Remaining-Tokens-Generated", "X-Ratelimit-Reset-Tokens-Generated"}, 0},
 
 	// Mistral, as clients report it from the wire.
-	{HeaderForm{sluice.Tokens, "Ratelimitbysize-Limit", "Ratelimitbysize-Remaining", "Ratelimitbysize-Reset"}, 0},
-	{HeaderForm{sluice.Tokens, "X-Ratelimitbysize-Limit-Minute", "X-Ratelimitbysize-Remaining-Minute", ""}, 0},
+	{HeaderForm{limits.Tokens, "Ratelimitbysize-Limit", "Ratelimitbysize-Remaining", "Ratelimitbysize-Reset"}, 0},
+	{HeaderForm{limits.Tokens, "X-Ratelimitbysize-Limit-Minute", "X-Ratelimitbysize-Remaining-Minute", ""}, 0},
 
 	// Together: the dynamic limit is the one in force (https://docs.together.ai/docs/serverless/rate-limits).
-	{HeaderForm{sluice.Tokens, "X-Tokenlimit-Limit-Dynamic", "X-Tokenlimit-Remaining-Dynamic", "X-Tokenlimit-Reset"}, 0},
-	{HeaderForm{sluice.Tokens, "X-Tokenlimit-Limit", "X-Tokenlimit-Remaining", "X-Tokenlimit-Reset"}, 0},
+	{HeaderForm{limits.Tokens, "X-Tokenlimit-Limit-Dynamic", "X-Tokenlimit-Remaining-Dynamic", "X-Tokenlimit-Reset"}, 0},
+	{HeaderForm{limits.Tokens, "X-Tokenlimit-Limit", "X-Tokenlimit-Remaining", "X-Tokenlimit-Reset"}, 0},
 
 	// OpenRouter (reset in epoch milliseconds), Together, and gateways; then the IETF draft.
-	{HeaderForm{sluice.Requests, "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}, 0},
-	{HeaderForm{sluice.Requests, "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset"}, 0},
+	{HeaderForm{limits.Requests, "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}, 0},
+	{HeaderForm{limits.Requests, "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset"}, 0},
 }
 
 // Readings returns every budget that the headers of an answer state, at most one per dimension. The provider's own forms
@@ -57,13 +59,13 @@ var budgets = [...]budget{
 //
 // A gateway of ours says by x-sluice-wait-ms that it holds calls back itself: its clients' budgets are as good as endless, and
 // those in the headers it passes on are of all its clients together.
-func (p Provider) Readings(h http.Header, now time.Time) []sluice.Reading {
+func (p Provider) Readings(h http.Header, now time.Time) []limits.Reading {
 	if _, held := h["X-Sluice-Wait-Ms"]; held {
 		return endless()
 	}
 	var (
-		found [sluice.NumDimensions]sluice.Reading
-		seen  [sluice.NumDimensions]bool
+		found [limits.NumDimensions]limits.Reading
+		seen  [limits.NumDimensions]bool
 		n     int
 	)
 	for b, own := range p.forms {
@@ -76,16 +78,18 @@ func (p Provider) Readings(h http.Header, now time.Time) []sluice.Reading {
 	if n == 0 {
 		return nil
 	}
-	return append(make([]sluice.Reading, 0, n), found[:n]...)
+	return append(make([]limits.Reading, 0, n), found[:n]...)
 }
 
 // Endless is the limit that is read of a budget that no client uses up: a gateway keeps to the one that is there.
 const Endless = 1 << 30
 
-func endless() []sluice.Reading {
-	all := make([]sluice.Reading, 0, 4)
-	for _, d := range [...]sluice.Dimension{sluice.Requests, sluice.Tokens, sluice.InputTokens, sluice.OutputTokens} {
-		all = append(all, sluice.Reading{Dimension: d, Limit: Endless, Remaining: Endless})
+func endless() []limits.Reading {
+	all := make([]limits.Reading, 0, 4)
+	for d := range limits.NumDimensions {
+		if d.Window() == time.Minute {
+			all = append(all, limits.Reading{Dimension: d, Limit: Endless, Remaining: Endless})
+		}
 	}
 	return all
 }
@@ -117,43 +121,50 @@ func overrides(own []HeaderForm, shared *HeaderForm) bool {
 
 // read reads a form, if it is there. The dimension of a provider's own is as stated; which window a shared one is of, its
 // numbers tell.
-func (b *budget) read(h http.Header, now time.Time, own bool) (r sluice.Reading, ok bool) {
+func (b *budget) read(h http.Header, now time.Time, own bool) (r limits.Reading, ok bool) {
 	r, form, ok := b.HeaderForm.read(h, now)
 	r.Slack = b.slack
-	if ok && !own && perDay(r, form == bucketReset) {
-		r.Dimension = ofDay(r.Dimension)
+	switch {
+	case !ok || own:
+	case form == numberReset && r.Reset > longReset: // of milliseconds, or not to be understood
+		if r.Reset /= 1000; !within(refill(r), time.Minute) {
+			r.Reset = 0
+		}
+	case perDay(r, form == bucketReset):
+		r.Dimension = r.Dimension.Per(24 * time.Hour)
 	}
 	return r, ok
 }
 
-// ofDay returns the dimension of a day that goes by the name of one of a minute.
-func ofDay(d sluice.Dimension) sluice.Dimension {
-	switch d {
-	case sluice.Requests:
-		return sluice.RequestsPerDay
-	case sluice.Tokens:
-		return sluice.TokensPerDay
+// refill returns how long the whole limit takes to refill, if the part that is used does so by the reset; 0 when nothing follows.
+func refill(r limits.Reading) time.Duration {
+	used := r.Limit - r.Remaining
+	if used <= 0 || r.Reset < sureReset {
+		return 0
 	}
-	return d
+	return time.Duration(min(float64(r.Reset)*float64(r.Limit)/float64(used), math.MaxInt64/2))
 }
+
+// within reports whether d is a window, but for rounding and delays.
+func within(d, window time.Duration) bool { return d > window/2 && d < 2*window }
 
 // Stated returns what Readings does and, after it, the budgets whose limit is stated and whose remainder is not, which
 // is -1 then. Nothing can be kept to by those, but people may want to see them.
-func (p Provider) Stated(h http.Header, now time.Time) []sluice.Reading {
+func (p Provider) Stated(h http.Header, now time.Time) []limits.Reading {
 	all := p.Readings(h, now)
 	for b, own := range p.forms {
 		limit, ok := count(h[b.Limit])
 		if !ok || limit == 0 || len(h[b.Remaining]) > 0 {
 			continue
 		}
-		r := sluice.Reading{Dimension: b.Dimension, Limit: limit, Remaining: -1}
+		r := limits.Reading{Dimension: b.Dimension, Limit: limit, Remaining: -1}
 		if v := h[b.Reset]; len(v) > 0 {
 			r.Reset, _ = resetIn(v[0], h, now)
 		}
 		if !own && r.Reset > longReset {
-			r.Dimension = ofDay(r.Dimension)
+			r.Dimension = r.Dimension.Per(24 * time.Hour)
 		}
-		if !slices.ContainsFunc(all, func(o sluice.Reading) bool { return o.Dimension == r.Dimension }) {
+		if !slices.ContainsFunc(all, func(o limits.Reading) bool { return o.Dimension == r.Dimension }) {
 			all = append(all, r)
 		}
 	}
@@ -161,7 +172,7 @@ func (p Provider) Stated(h http.Header, now time.Time) []sluice.Reading {
 }
 
 // read reads the headers of a form, if they are there.
-func (f *HeaderForm) read(h http.Header, now time.Time) (r sluice.Reading, form resetForm, ok bool) {
+func (f *HeaderForm) read(h http.Header, now time.Time) (r limits.Reading, form resetForm, ok bool) {
 	remaining, ok := count(h[f.Remaining])
 	if !ok {
 		return r, 0, false
@@ -170,11 +181,11 @@ func (f *HeaderForm) read(h http.Header, now time.Time) (r sluice.Reading, form 
 	if !ok || limit == 0 {
 		return r, 0, false
 	}
-	r = sluice.Reading{Dimension: f.Dimension, Limit: limit, Remaining: min(remaining, limit)}
+	r = limits.Reading{Dimension: f.Dimension, Limit: limit, Remaining: min(remaining, limit)}
 	if v := h[f.Reset]; len(v) > 0 {
 		r.Reset, form = resetIn(v[0], h, now)
 	}
-	if form == secondReset {
+	if form == secondReset || form == numberReset {
 		r.ResetSlack = time.Second
 	}
 	return r, form, true
@@ -192,24 +203,15 @@ const (
 // perDay reports whether a reading that is called one of a minute is one of a day. bucket says that its reset is the
 // time until the bucket is full, as a duration, so that what is used refills in that time and the whole limit in the
 // window: (limit / used) × reset. OpenAI and Groq leave the window to be found out like that.
-func perDay(r sluice.Reading, bucket bool) bool {
-	if r.Reset > longReset {
-		return true
-	}
-	used := r.Limit - r.Remaining
-	if !bucket || used <= 0 || r.Reset < sureReset {
-		return false
-	}
-	window := float64(r.Reset) * float64(r.Limit) / float64(used)
-	return window > float64(12*time.Hour) && window < float64(48*time.Hour)
+func perDay(r limits.Reading, bucket bool) bool {
+	return r.Reset > longReset || bucket && within(refill(r), 24*time.Hour)
 }
 
 // RetryAfter returns how long an answer asks to wait; 0 when it does not say, or says nonsense. The body's own words
 // win over retry-after-ms, and that over retry-after: each is more exact than the next.
 func RetryAfter(h http.Header, body []byte, now time.Time) time.Duration {
 	if len(body) > 0 {
-		f := decode(body)
-		if d := f.wait(now); d > 0 {
+		if d, _ := errtext.Read(body, nil).Wait(now); d > 0 {
 			return d
 		}
 	}
@@ -221,7 +223,7 @@ func RetryAfter(h http.Header, body []byte, now time.Time) time.Duration {
 func headerWait(h http.Header, now time.Time) time.Duration {
 	if v := h["Retry-After-Ms"]; len(v) > 0 {
 		d, _ := resetIn(v[0], h, now)
-		if f, err := strconv.ParseFloat(strings.TrimSpace(v[0]), 64); err == nil && f < epochMillis {
+		if f, err := strconv.ParseFloat(strings.TrimSpace(v[0]), 64); err == nil && f < 1e12 {
 			d = seconds(v[0], time.Millisecond)
 		}
 		if d > 0 {
@@ -237,15 +239,15 @@ func headerWait(h http.Header, now time.Time) time.Duration {
 }
 
 // exhausted returns the dimension of the only budget of which the headers say that nothing is left.
-func (p *Provider) exhausted(h http.Header, now time.Time) sluice.Dimension {
-	var found sluice.Dimension
+func (p *Provider) exhausted(h http.Header, now time.Time) limits.Dimension {
+	var found limits.Dimension
 	for b, own := range p.forms {
 		d, ok := b.spent(h, now, own)
 		if !ok || d == found {
 			continue
 		}
-		if found != sluice.AnyDimension {
-			return sluice.AnyDimension
+		if found != limits.AnyDimension {
+			return limits.AnyDimension
 		}
 		found = d
 	}
@@ -253,7 +255,7 @@ func (p *Provider) exhausted(h http.Header, now time.Time) sluice.Dimension {
 }
 
 // spent reports whether nothing is left of a budget, and of which dimension it is. Unlike read it needs no limit.
-func (b *budget) spent(h http.Header, now time.Time, own bool) (sluice.Dimension, bool) {
+func (b *budget) spent(h http.Header, now time.Time, own bool) (limits.Dimension, bool) {
 	if n, ok := count(h[b.Remaining]); !ok || n > 0 {
 		return 0, false
 	}

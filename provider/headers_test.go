@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -16,64 +16,64 @@ func TestEveryFormOfHeadersIsRead(t *testing.T) {
 	cases := []struct {
 		name   string
 		header http.Header
-		want   []sluice.Reading
+		want   []limits.Reading
 	}{
 		{"openai", header("x-ratelimit-limit-requests", "500", "x-ratelimit-remaining-requests", "499", "x-ratelimit-reset-requests", "120ms",
 			"x-ratelimit-limit-tokens", "30000", "x-ratelimit-remaining-tokens", "29571", "x-ratelimit-reset-tokens", "858ms"),
-			[]sluice.Reading{{Dimension: sluice.Requests, Limit: 500, Remaining: 499, Reset: 120 * time.Millisecond},
-				{Dimension: sluice.Tokens, Limit: 30000, Remaining: 29571, Reset: 858 * time.Millisecond}}},
+			[]limits.Reading{{Dimension: limits.Requests, Limit: 500, Remaining: 499, Reset: 120 * time.Millisecond},
+				{Dimension: limits.Tokens, Limit: 30000, Remaining: 29571, Reset: 858 * time.Millisecond}}},
 		{"durations of several units", header("x-ratelimit-limit-tokens", "30000", "x-ratelimit-remaining-tokens", "0", "x-ratelimit-reset-tokens", "2s81ms"),
-			[]sluice.Reading{{Dimension: sluice.Tokens, Limit: 30000, Remaining: 0, Reset: 2081 * time.Millisecond}}},
+			[]limits.Reading{{Dimension: limits.Tokens, Limit: 30000, Remaining: 0, Reset: 2081 * time.Millisecond}}},
 		{"minutes", header("x-ratelimit-limit-tokens", "100", "x-ratelimit-remaining-tokens", "0", "x-ratelimit-reset-tokens", "6m0s"),
-			[]sluice.Reading{{Dimension: sluice.Tokens, Limit: 100, Remaining: 0, Reset: 6 * time.Minute}}},
+			[]limits.Reading{{Dimension: limits.Tokens, Limit: 100, Remaining: 0, Reset: 6 * time.Minute}}},
 		{"requests of a day at openai", header("x-ratelimit-limit-requests", "200", "x-ratelimit-remaining-requests", "151", "x-ratelimit-reset-requests", "5h52m48s"),
-			[]sluice.Reading{{Dimension: sluice.RequestsPerDay, Limit: 200, Remaining: 151, Reset: 5*time.Hour + 52*time.Minute + 48*time.Second}}},
+			[]limits.Reading{{Dimension: limits.RequestsPerDay, Limit: 200, Remaining: 151, Reset: 5*time.Hour + 52*time.Minute + 48*time.Second}}},
 		{"requests of a day at groq, told by their refill", header("x-ratelimit-limit-requests", "14400", "x-ratelimit-remaining-requests", "14370", "x-ratelimit-reset-requests", "2m59.56s",
 			"x-ratelimit-limit-tokens", "18000", "x-ratelimit-remaining-tokens", "15702", "x-ratelimit-reset-tokens", "7.66s"),
-			[]sluice.Reading{{Dimension: sluice.RequestsPerDay, Limit: 14400, Remaining: 14370, Reset: 179560 * time.Millisecond},
-				{Dimension: sluice.Tokens, Limit: 18000, Remaining: 15702, Reset: 7660 * time.Millisecond}}},
+			[]limits.Reading{{Dimension: limits.RequestsPerDay, Limit: 14400, Remaining: 14370, Reset: 179560 * time.Millisecond},
+				{Dimension: limits.Tokens, Limit: 18000, Remaining: 15702, Reset: 7660 * time.Millisecond}}},
 		{"one request used of a minute's many is not one of a day's", header("x-ratelimit-limit-requests", "10000", "x-ratelimit-remaining-requests", "9999", "x-ratelimit-reset-requests", "6ms"),
-			[]sluice.Reading{{Dimension: sluice.Requests, Limit: 10000, Remaining: 9999, Reset: 6 * time.Millisecond}}},
+			[]limits.Reading{{Dimension: limits.Requests, Limit: 10000, Remaining: 9999, Reset: 6 * time.Millisecond}}},
 		{"azure's integer seconds", header("x-ratelimit-limit-tokens", "8000", "x-ratelimit-remaining-tokens", "1014", "x-ratelimit-reset-tokens", "43"),
-			[]sluice.Reading{{Dimension: sluice.Tokens, Limit: 8000, Remaining: 1014, Reset: 43 * time.Second, ResetSlack: time.Second}}},
+			[]limits.Reading{{Dimension: limits.Tokens, Limit: 8000, Remaining: 1014, Reset: 43 * time.Second, ResetSlack: time.Second}}},
 		{"azure's unknown", header("x-ratelimit-limit-tokens", "-1", "x-ratelimit-remaining-tokens", "-1", "x-ratelimit-reset-tokens", "0",
 			"x-ratelimit-limit-requests", "0", "x-ratelimit-remaining-requests", "0"), nil},
 		{"anthropic", header("anthropic-ratelimit-requests-limit", "50", "anthropic-ratelimit-requests-remaining", "49", "anthropic-ratelimit-requests-reset", "2026-03-01T12:00:02Z",
 			"anthropic-ratelimit-input-tokens-limit", "30000", "anthropic-ratelimit-input-tokens-remaining", "28000", "anthropic-ratelimit-input-tokens-reset", "2026-03-01T12:00:04Z",
 			"anthropic-ratelimit-output-tokens-limit", "8000", "anthropic-ratelimit-output-tokens-remaining", "8000", "anthropic-ratelimit-output-tokens-reset", "2026-03-01T12:00:00Z",
 			"anthropic-ratelimit-tokens-limit", "38000", "anthropic-ratelimit-tokens-remaining", "36000", "anthropic-ratelimit-tokens-reset", "2026-03-01T12:00:04Z"),
-			[]sluice.Reading{{Dimension: sluice.Requests, Limit: 50, Remaining: 49, Reset: 2 * time.Second, ResetSlack: time.Second},
-				{Dimension: sluice.InputTokens, Limit: 30000, Remaining: 28000, Reset: 4 * time.Second, ResetSlack: time.Second, Slack: 1000},
-				{Dimension: sluice.OutputTokens, Limit: 8000, Remaining: 8000, Slack: 1000, ResetSlack: time.Second},
-				{Dimension: sluice.Tokens, Limit: 38000, Remaining: 36000, Reset: 4 * time.Second, ResetSlack: time.Second, Slack: 1000}}},
+			[]limits.Reading{{Dimension: limits.Requests, Limit: 50, Remaining: 49, Reset: 2 * time.Second, ResetSlack: time.Second},
+				{Dimension: limits.InputTokens, Limit: 30000, Remaining: 28000, Reset: 4 * time.Second, ResetSlack: time.Second, Slack: 1000},
+				{Dimension: limits.OutputTokens, Limit: 8000, Remaining: 8000, Slack: 1000, ResetSlack: time.Second},
+				{Dimension: limits.Tokens, Limit: 38000, Remaining: 36000, Reset: 4 * time.Second, ResetSlack: time.Second, Slack: 1000}}},
 		{"a server whose clock is ahead", header("date", "Sun, 01 Mar 2026 12:10:00 GMT", "anthropic-ratelimit-requests-limit", "50",
 			"anthropic-ratelimit-requests-remaining", "40", "anthropic-ratelimit-requests-reset", "2026-03-01T12:10:12Z"),
-			[]sluice.Reading{{Dimension: sluice.Requests, Limit: 50, Remaining: 40, Reset: 12 * time.Second, ResetSlack: time.Second}}},
+			[]limits.Reading{{Dimension: limits.Requests, Limit: 50, Remaining: 40, Reset: 12 * time.Second, ResetSlack: time.Second}}},
 		{"another pool of anthropic", header("anthropic-priority-input-tokens-limit", "10", "anthropic-priority-input-tokens-remaining", "1"), nil},
 		{"mistral", header("ratelimitbysize-limit", "500000", "ratelimitbysize-remaining", "499990", "ratelimitbysize-reset", "23", "ratelimitbysize-query-cost", "10"),
-			[]sluice.Reading{{Dimension: sluice.Tokens, Limit: 500000, Remaining: 499990, Reset: 23 * time.Second, ResetSlack: time.Second}}},
+			[]limits.Reading{{Dimension: limits.Tokens, Limit: 500000, Remaining: 499990, Reset: 23 * time.Second, ResetSlack: time.Second}}},
 		{"mistral by the minute", header("x-ratelimitbysize-limit-minute", "500000", "x-ratelimitbysize-remaining-minute", "5",
 			"x-ratelimitbysize-limit-month", "1000000000", "x-ratelimitbysize-remaining-month", "1"),
-			[]sluice.Reading{{Dimension: sluice.Tokens, Limit: 500000, Remaining: 5}}},
+			[]limits.Reading{{Dimension: limits.Tokens, Limit: 500000, Remaining: 5}}},
 		{"together", header("x-ratelimit-limit", "60", "x-ratelimit-remaining", "59", "x-ratelimit-reset", "1",
 			"x-tokenlimit-limit", "100", "x-tokenlimit-remaining", "90", "x-tokenlimit-limit-dynamic", "80", "x-tokenlimit-remaining-dynamic", "70"),
-			[]sluice.Reading{{Dimension: sluice.Tokens, Limit: 80, Remaining: 70},
-				{Dimension: sluice.Requests, Limit: 60, Remaining: 59, Reset: time.Second, ResetSlack: time.Second}}},
+			[]limits.Reading{{Dimension: limits.Tokens, Limit: 80, Remaining: 70},
+				{Dimension: limits.Requests, Limit: 60, Remaining: 59, Reset: time.Second, ResetSlack: time.Second}}},
 		{"fireworks", header("x-ratelimit-limit-tokens-prompt", "900000", "x-ratelimit-remaining-tokens-prompt", "899000",
 			"x-ratelimit-limit-tokens-generated", "36000", "x-ratelimit-remaining-tokens-generated", "35000", "x-ratelimit-limit-tokens-cache-adjusted-prompt", "7"),
-			[]sluice.Reading{{Dimension: sluice.InputTokens, Limit: 900000, Remaining: 899000}, {Dimension: sluice.OutputTokens, Limit: 36000, Remaining: 35000}}},
+			[]limits.Reading{{Dimension: limits.InputTokens, Limit: 900000, Remaining: 899000}, {Dimension: limits.OutputTokens, Limit: 36000, Remaining: 35000}}},
 		{"openrouter's minute in epoch milliseconds", header("X-RateLimit-Limit", "20", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1772366430000"),
-			[]sluice.Reading{{Dimension: sluice.Requests, Limit: 20, Remaining: 0, Reset: 30 * time.Second}}},
+			[]limits.Reading{{Dimension: limits.Requests, Limit: 20, Remaining: 0, Reset: 30 * time.Second}}},
 		{"openrouter's day", header("X-RateLimit-Limit", "50", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1772409600000"),
-			[]sluice.Reading{{Dimension: sluice.RequestsPerDay, Limit: 50, Remaining: 0, Reset: day / 2}}},
+			[]limits.Reading{{Dimension: limits.RequestsPerDay, Limit: 50, Remaining: 0, Reset: day / 2}}},
 		{"the draft of the ietf", header("ratelimit-limit", "100, 100;w=60", "ratelimit-remaining", "50", "ratelimit-reset", "30"),
-			[]sluice.Reading{{Dimension: sluice.Requests, Limit: 100, Remaining: 50, Reset: 30 * time.Second, ResetSlack: time.Second}}},
+			[]limits.Reading{{Dimension: limits.Requests, Limit: 100, Remaining: 50, Reset: 30 * time.Second, ResetSlack: time.Second}}},
 		{"a date of http", header("x-ratelimit-limit", "20", "x-ratelimit-remaining", "0", "x-ratelimit-reset", "Sun, 01 Mar 2026 12:00:30 GMT"),
-			[]sluice.Reading{{Dimension: sluice.Requests, Limit: 20, Remaining: 0, Reset: 30 * time.Second, ResetSlack: time.Second}}},
+			[]limits.Reading{{Dimension: limits.Requests, Limit: 20, Remaining: 0, Reset: 30 * time.Second, ResetSlack: time.Second}}},
 		{"nonsense", header("x-ratelimit-limit-requests", "NaN", "x-ratelimit-remaining-requests", "1e309", "x-ratelimit-limit-tokens", "99999999999999999999",
 			"x-ratelimit-remaining-tokens", "5", "x-ratelimit-reset-tokens", "-6m"), nil},
 		{"a reset that is nonsense leaves the rest", header("x-ratelimit-limit-requests", "10", "x-ratelimit-remaining-requests", "5", "x-ratelimit-reset-requests", "soon"),
-			[]sluice.Reading{{Dimension: sluice.Requests, Limit: 10, Remaining: 5}}},
+			[]limits.Reading{{Dimension: limits.Requests, Limit: 10, Remaining: 5}}},
 		{"none", header("content-type", "application/json"), nil},
 	}
 	for _, c := range cases {
@@ -117,7 +117,6 @@ func TestRetryAfterIsReadInItsOrder(t *testing.T) {
 		{"rfc 3339 without its T", header("retry-after", "2026-03-01 13:30:00+01:00"), "", 30 * time.Minute},
 		{"units", header("retry-after", "1m30s"), "", 90 * time.Second},
 		{"the oldest form of a date", header("retry-after", "Sun Mar  1 12:30:00 2026"), "", 30 * time.Minute},
-		{"iso 8601", header("retry-after", "PT1M30S"), "", 90 * time.Second},
 		{"hours, minutes and seconds", header("retry-after", "00:01:30"), "", 90 * time.Second},
 		{"thousands in a body", nil, `{"error":{"message":"Please try again in 1,200 seconds."}}`, 20 * time.Minute},
 		{"thousands in a member", nil, `{"error":{"message":"x","retry_after":"1,200"}}`, 20 * time.Minute},
@@ -140,7 +139,7 @@ var anybody provider.Provider
 
 // groq is one with: its requests are of a day (https://console.groq.com/docs/rate-limits).
 var groq = provider.Provider{Headers: []provider.HeaderForm{
-	{Dimension: sluice.RequestsPerDay, Limit: "X-Ratelimit-Limit-Requests", Remaining: "X-Ratelimit-Remaining-Requests", Reset: "X-Ratelimit-Reset-Requests"},
+	{Dimension: limits.RequestsPerDay, Limit: "X-Ratelimit-Limit-Requests", Remaining: "X-Ratelimit-Remaining-Requests", Reset: "X-Ratelimit-Reset-Requests"},
 }}
 
 func TestAProvidersOwnFormsWin(t *testing.T) {
@@ -149,22 +148,22 @@ func TestAProvidersOwnFormsWin(t *testing.T) {
 		name     string
 		provider provider.Provider
 		header   http.Header
-		want     []sluice.Reading
+		want     []limits.Reading
 	}{
 		{"requests of a day, whatever the numbers look like", groq, openAIHeaders(),
-			[]sluice.Reading{{Dimension: sluice.RequestsPerDay, Limit: 500, Remaining: 499, Reset: 120 * time.Millisecond},
-				{Dimension: sluice.Tokens, Limit: 30000, Remaining: 29571, Reset: 858 * time.Millisecond}}},
-		{"a form nobody else has", own(provider.HeaderForm{Dimension: sluice.TokensPerDay, Limit: "X-Day-Limit", Remaining: "X-Day-Left"}),
+			[]limits.Reading{{Dimension: limits.RequestsPerDay, Limit: 500, Remaining: 499, Reset: 120 * time.Millisecond},
+				{Dimension: limits.Tokens, Limit: 30000, Remaining: 29571, Reset: 858 * time.Millisecond}}},
+		{"a form nobody else has", own(provider.HeaderForm{Dimension: limits.TokensPerDay, Limit: "X-Day-Limit", Remaining: "X-Day-Left"}),
 			header("x-day-limit", "1000", "x-day-left", "10", "x-ratelimit-limit-tokens", "50", "x-ratelimit-remaining-tokens", "40"),
-			[]sluice.Reading{{Dimension: sluice.TokensPerDay, Limit: 1000, Remaining: 10}, {Dimension: sluice.Tokens, Limit: 50, Remaining: 40}}},
-		{"before a shared one of the same dimension", own(provider.HeaderForm{Dimension: sluice.Requests, Limit: "X-Own-Limit", Remaining: "X-Own-Left", Reset: "X-Own-Reset"}),
+			[]limits.Reading{{Dimension: limits.TokensPerDay, Limit: 1000, Remaining: 10}, {Dimension: limits.Tokens, Limit: 50, Remaining: 40}}},
+		{"before a shared one of the same dimension", own(provider.HeaderForm{Dimension: limits.Requests, Limit: "X-Own-Limit", Remaining: "X-Own-Left", Reset: "X-Own-Reset"}),
 			header("x-own-limit", "7", "x-own-left", "9", "x-own-reset", "30", "x-ratelimit-limit-requests", "50", "x-ratelimit-remaining-requests", "40"),
-			[]sluice.Reading{{Dimension: sluice.Requests, Limit: 7, Remaining: 7, Reset: 30 * time.Second, ResetSlack: time.Second}}},
+			[]limits.Reading{{Dimension: limits.Requests, Limit: 7, Remaining: 7, Reset: 30 * time.Second, ResetSlack: time.Second}}},
 		{"headers that are the provider's own are read as nothing else, even if they say nothing", groq,
 			header("x-ratelimit-limit-requests", "-1", "x-ratelimit-remaining-requests", "-1", "x-ratelimit-limit", "5", "x-ratelimit-remaining", "4"),
-			[]sluice.Reading{{Dimension: sluice.Requests, Limit: 5, Remaining: 4}}},
+			[]limits.Reading{{Dimension: limits.Requests, Limit: 5, Remaining: 4}}},
 		{"its own that are not there leave the rest", groq, header("x-ratelimit-limit-tokens", "50", "x-ratelimit-remaining-tokens", "40"),
-			[]sluice.Reading{{Dimension: sluice.Tokens, Limit: 50, Remaining: 40}}},
+			[]limits.Reading{{Dimension: limits.Tokens, Limit: 50, Remaining: 40}}},
 		{"none", groq, header("content-type", "application/json"), nil},
 	}
 	for _, c := range cases {

@@ -6,31 +6,35 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/internal/sse"
 )
 
 // meter reads a stream's events as they pass: what the call has used, whether it came to its end, whether it broke off
 // with an error. It decodes nothing else.
 type meter struct {
-	e      Endpoint
-	parser Parser
+	parser sse.Parser
 	array  *elements // instead of the parser, of a stream that is an array
-	sum    summary
-	seen   counter // text of the answer so far
-	done   bool    // the event that ends a message came
-	opened uint64  // choices that began, one bit each,
-	closed uint64  // and that said why they ended
-	fault  []byte  // the data of an event that says the answer failed
+	sum    summary   // of the endpoint
+	seen   counter   // text of the answer so far
+	done   bool      // the event that ends a message came
+	opened uint64    // choices that began, one bit each,
+	closed uint64    // and that said why they ended
+	fault  []byte    // the data of an event that says the answer failed
 	events int
-	bad    error       // the stream is not one
-	also   func(Event) // wants the events too, up to the last; may be nil
+	bad    error           // the stream is not one
+	also   func(sse.Event) // wants the events too, up to the last; may be nil
 
 	texts, textAt, textEnd int    // the texts in the event's deltas, and where the last of them stands
 	before, after          []byte // what stood around the text of the last event, if that added nothing but one; else empty
 }
 
+func newMeter(e Endpoint) *meter { return &meter{sum: summary{endpoint: e}} }
+
+func (m *meter) spec() *spec { return m.sum.endpoint.spec() }
+
 // feed takes the next bytes of the stream.
 func (m *meter) feed(b []byte) {
-	if m.e == StreamGenerateContent && m.array == nil && !m.parser.begun {
+	if m.spec().stream != "" && m.array == nil && m.events == 0 && m.parser.Between() {
 		b = bytes.TrimLeft(b, " \r\n\t") // the first other byte tells what it is
 		if len(b) > 0 && (b[0] == '[' || b[0] == '{') {
 			m.array = &elements{}
@@ -68,7 +72,7 @@ func (m *meter) end() {
 // complete reports whether the message came to its end. Servers that leave the last event out are believed when they
 // said why the answer ended, every choice of it.
 func (m *meter) complete() bool {
-	said := m.e != Responses && m.sum.finish != "" && m.opened == m.closed
+	said := !m.spec().status && m.sum.finish != "" && m.opened == m.closed
 	return m.fault == nil && (m.done || said)
 }
 
@@ -85,13 +89,14 @@ func (m *meter) usage(estimate sluice.Cost, left bool) (u sluice.Usage, ok bool)
 	if m.seen.bytes > 0 {
 		u.Output = max(u.Output, m.seen.tokens())
 	}
+	u.Estimated = u != (sluice.Usage{})
 	return u, m.sum.hasUsage || m.events > 0
 }
 
 var doneMark = []byte("[DONE]")
 
 // event looks at one event.
-func (m *meter) event(ev Event) {
+func (m *meter) event(ev sse.Event) {
 	m.events++
 	if bytes.Equal(ev.Data, doneMark) {
 		m.done = true
@@ -134,7 +139,7 @@ var eventEnd = []byte("\n\n")
 // skim counts the text of the event that b begins with, if that is the same as the one before but for its text, as nearly all of a
 // stream are, and returns how long it is; else 0.
 func (m *meter) skim(b []byte) int {
-	if len(m.before) == 0 || m.done || m.fault != nil || m.also != nil || !m.parser.between() || !bytes.HasPrefix(b, m.before) {
+	if len(m.before) == 0 || m.done || m.fault != nil || m.also != nil || !m.parser.Between() || !bytes.HasPrefix(b, m.before) {
 		return 0
 	}
 	s := jsonscan.New(b[len(m.before):])
@@ -155,113 +160,86 @@ func (m *meter) skim(b []byte) int {
 func (m *meter) members() (failed, ended bool) {
 	s := &m.seen.Scanner
 	for s.Enter('{'); s.Next('}'); {
-		switch string(s.Key()) {
+		switch name := jsonscan.Name(s.Key()); string(name) {
 		case "type":
-			switch word(s) {
-			case "error", "response.failed":
-				failed = true
-			case "response.completed", "response.incomplete", "message_stop":
-				ended = true
-			}
+			kind := word(s)
+			whole, last := known.last[kind]
+			ended = ended || last && whole
+			failed = failed || last && !whole || kind == "error"
 		case "error":
 			c := s.Peek()
 			s.Skip()
 			failed = failed || c == '{' || c == '"'
-		case "usage", "usageMetadata":
-			m.sum.readUsage(m.e, s)
-		case "choices", "candidates":
-			m.choices()
-		case "promptFeedback":
-			m.sum.readReason(s, "blockReason")
-		case "delta":
-			m.delta()
-		case "message", "response":
-			m.whole()
 		default:
-			s.Skip()
+			read := dialectFacts[m.spec().dialect].event[string(name)]
+			if read == nil {
+				read = known.event[string(name)]
+			}
+			if read != nil {
+				read(m)
+			} else {
+				m.sum.member(s, name)
+			}
 		}
 	}
 	s.End()
-	return failed, ended
+	return failed || m.sum.isError, ended
 }
 
-// choices counts the text of a chunk, of chat or of Gemini, and takes its finish reason.
-func (m *meter) choices() {
-	s := &m.seen.Scanner
-	if s.Peek() != '[' {
-		s.Skip()
-		return
-	}
-	for s.Enter('['); s.Next(']'); {
-		if s.Peek() != '{' {
-			s.Skip()
-			continue
+// readChoices counts the text of a chunk, of chat or of Gemini, and takes its finish reason.
+func (m *meter) readChoices() {
+	choices(&m.seen.Scanner, func(name []byte) {
+		switch string(name) {
+		case "delta":
+			m.readDelta()
+		case "content":
+			m.texts += several
+			m.seen.content()
+		default:
+			m.seen.Skip()
 		}
-		var (
-			index  int64
-			finish string
-		)
-		for s.Enter('{'); s.Next('}'); {
-			switch string(s.Key()) {
-			case "index":
-				index, _ = s.Number()
-			case "finish_reason", "finishReason":
-				finish = word(s)
-			case "delta":
-				m.delta()
-			case "content":
-				m.texts += several
-				m.seen.content()
-			default:
-				s.Skip()
-			}
-		}
-		m.choice(uint64(index), finish)
-	}
+	}, m.choice)
 }
 
 // choice takes in how far a choice is. Like ParseUsage, the stream's reason is the first choice's.
-func (m *meter) choice(index uint64, finish string) {
-	m.opened |= 1 << (index % 64)
+func (m *meter) choice(index int64, finish string) {
+	m.opened |= 1 << (uint64(index) % 64)
 	if finish == "" {
 		return
 	}
-	m.closed |= 1 << (index % 64)
+	m.closed |= 1 << (uint64(index) % 64)
 	if index == 0 || m.sum.finish == "" {
 		m.sum.finish = finish
 	}
 }
 
-// delta counts what a delta adds to the answer: a string (responses), or an object (chat, messages).
-func (m *meter) delta() {
+// readDelta counts what a delta adds to the answer: a string (responses), or an object (chat, messages).
+func (m *meter) readDelta() {
 	s := &m.seen.Scanner
-	switch s.Peek() {
-	case '"':
-		m.text()
-	case '{':
-		for s.Enter('{'); s.Next('}'); {
-			switch string(s.Key()) {
-			case "stop_reason":
-				m.sum.finish = cmp.Or(word(s), m.sum.finish)
-			case "content", "text", "thinking", "reasoning", "reasoning_content", "refusal", "partial_json":
-				m.text()
-			case "tool_calls", "function_call":
-				m.texts += several
-				m.seen.content()
-			default:
-				s.Skip()
-			}
+	if s.Peek() == '"' {
+		m.readText()
+		return
+	}
+	for name := range s.Members {
+		switch string(name) {
+		case "stop_reason":
+			m.sum.finish = cmp.Or(word(s), m.sum.finish)
+		case "content", "text", "thinking", "reasoning", "reasoning_content", "refusal", "partial_json":
+			m.readText()
+		case "tool_calls", "function_call":
+			m.texts += several
+			m.seen.content()
+		default:
+			s.Skip()
 		}
-	default:
-		s.Skip()
 	}
 }
 
 // several is more texts than one: an event that counts in another way is like no other.
 const several = 2
 
-// text counts a member of a delta, and notes where it stands.
-func (m *meter) text() {
+// readText counts a member of a delta, and notes where it stands.
+func (m *meter) readText() {
 	if m.texts++; m.seen.Peek() != '"' {
 		m.texts += several
 	}
@@ -270,23 +248,22 @@ func (m *meter) text() {
 	m.textEnd = m.seen.Offset()
 }
 
-// whole reads the message that a stream of Anthropic opens with, or the response object that events of OpenAI carry.
-func (m *meter) whole() {
+// readResponse reads the message that a stream of Anthropic opens with, or the response object that events of OpenAI carry.
+func (m *meter) readResponse() {
 	s := &m.seen.Scanner
 	if s.Peek() != '{' {
 		s.Skip()
 		return
 	}
-	var sum summary
-	sum.counts = m.sum.counts
-	sum.members(m.e, s)
+	sum := summary{endpoint: m.sum.endpoint, counts: m.sum.counts}
+	sum.members(s)
 	if s.Bad() {
 		return
 	}
 	if sum.hasUsage {
 		m.sum.usage, m.sum.counts, m.sum.hasUsage = sum.usage, sum.counts, true
 	}
-	if m.e != Responses || sum.status != "in_progress" && sum.status != "queued" {
+	if sum.status != "in_progress" && sum.status != "queued" {
 		m.sum.finish = cmp.Or(sum.finish, m.sum.finish)
 	}
 }

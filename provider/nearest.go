@@ -34,8 +34,8 @@ func Nearest(name string, known []string) []string {
 	return names
 }
 
-// Meant asks whether one of the names was meant, to be put behind a message; "" for none.
-func Meant(names []string) string {
+// DidYouMean asks whether one of the names was meant, to be put behind a message; "" for none.
+func DidYouMean(names []string) string {
 	if len(names) == 0 {
 		return ""
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-llm/sluice"
 )
 
-// Passed is a request for a path of an upstream that is no known endpoint.
-type Passed struct {
+// PassRequest is a request for a path of an upstream that is no known endpoint.
+type PassRequest struct {
 	Upstream string // by its name
 	Method   string
 	Path     string // as a client of the provider's own address asks for it, such as /v1/files
@@ -22,36 +22,35 @@ type Passed struct {
 	Header http.Header // as Forwarded has it
 	Body   func() (io.ReadCloser, int64, error)
 
-	Granted func(*sluice.Permit, Via) // as Forwarded has it
+	Granted func(*sluice.Permit, Destination) // as Forwarded has it
 }
 
 // Pass sends a request to one upstream. A refusal for now is waited for, as with Do. Anything else is the client's to send
 // again, unless it only reads: nobody knows what another try would do.
-func (f *Forwarder) Pass(ctx context.Context, in Passed) (ForwardReply, error) {
+func (f *Forwarder) Pass(ctx context.Context, in PassRequest) (ForwardReply, error) {
 	u := f.cfg.Upstreams
-	at := slices.IndexFunc(u.all, func(up *upstream) bool { return up.Name == in.Upstream })
+	at := slices.IndexFunc(u.all, func(up *Upstream) bool { return up.Name == in.Upstream })
 	if at < 0 {
 		return ForwardReply{}, fmt.Errorf("there is no upstream %q", clip(in.Upstream, 200))
 	}
 	up := u.all[at]
-	t := &tries{f: f, attempts: attempts{base: f.cfg.Base, raw: true}}
+	t := &tries{f: f, attempts: attempts{base: f.cfg.Base, raw: true, unpacks: true}}
 	tally, err := up.Scheduler.Do(ctx, in.Call, func(ctx context.Context, p *sluice.Permit) sluice.Outcome {
-		u.mu.Lock()
-		key, _ := up.keyLocked()
-		u.mu.Unlock()
-		via := Via{Upstream: &up.Upstream, Key: key}
-		if in.Granted != nil {
-			in.Granted(p, via)
-		}
-		o := t.try(ctx, p, via, ExchangeConfig{Cost: in.Call.Cost}, in.request)
-		reads := in.Method == http.MethodGet || in.Method == http.MethodHead
-		o.Final = o.Final || !o.Kind.Throttle() && !reads
-		return o
+		return u.router.Use(at, func(key int) sluice.Outcome {
+			via := Destination{Upstream: up, Key: up.value(key)}
+			if in.Granted != nil {
+				in.Granted(p, via)
+			}
+			o := t.try(ctx, p, via, ExchangeConfig{Cost: in.Call.Cost}, in.request)
+			reads := in.Method == http.MethodGet || in.Method == http.MethodHead
+			o.Final = o.Final || !o.Kind.Throttle() && !reads
+			return o
+		})
 	})
 	return t.reply(ctx, tally, err)
 }
 
-func (in *Passed) request(ctx context.Context, v Via) (*http.Request, error) {
+func (in *PassRequest) request(ctx context.Context, v Destination) (*http.Request, error) {
 	p := v.Upstream.Provider
 	req, err := p.NewRequest(ctx, Target{BaseURL: v.Upstream.BaseURL, Key: v.Key, Endpoint: ChatCompletions}, nil)
 	if err != nil {

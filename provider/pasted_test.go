@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -61,15 +61,15 @@ func TestStatedAddsBudgetsWithoutARemainder(t *testing.T) {
 	}
 	var anybody provider.Provider
 	got := anybody.Stated(h, noon)
-	want := []sluice.Reading{
-		{Dimension: sluice.Requests, Limit: 200, Remaining: 199},
-		{Dimension: sluice.Tokens, Limit: 30000, Remaining: -1, Reset: 6 * time.Minute},
+	want := []limits.Reading{
+		{Dimension: limits.Requests, Limit: 200, Remaining: 199},
+		{Dimension: limits.Tokens, Limit: 30000, Remaining: -1, Reset: 6 * time.Minute},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	h.Set("x-ratelimit-reset-tokens", "7h12m")
-	if got := anybody.Stated(h, noon); len(got) != 2 || got[1].Dimension != sluice.TokensPerDay {
+	if got := anybody.Stated(h, noon); len(got) != 2 || got[1].Dimension != limits.TokensPerDay {
 		t.Errorf("a day's: %+v", got)
 	}
 	if got := anybody.Readings(h, noon); len(got) != 1 {

@@ -1,39 +1,18 @@
-// Package provider knows how LLM providers speak: where their endpoints are, what a request will cost, what an answer
-// cost, what their headers and errors mean. Facts about one provider are rows of tables; code follows the structure
-// that providers share.
+// Package provider sends requests to LLM providers and reads their responses: endpoints, expected tokens, usage, limits and
+// errors. Facts about one provider are rows of tables; code follows the structure that providers share.
 //
 // Most programs want NewTransport, an http.RoundTripper that makes any official SDK keep to its limits. Programs with
-// a loop of their own want Exchange, which is one try.
+// a loop of their own want Exchange, which is one attempt.
 package provider
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
-
-// Dialect is the form of a provider's requests and answers.
-type Dialect uint8
-
-// Dialects.
-const (
-	OpenAI    Dialect = iota // chat completions, responses, embeddings, and everything compatible with them
-	Anthropic                // messages
-	Gemini                   // generateContent
-)
-
-// String returns the dialect's name as files spell it.
-func (d Dialect) String() string {
-	if int(d) < len(dialects) {
-		return dialects[d]
-	}
-	return fmt.Sprintf("dialect(%d)", uint8(d))
-}
-
-var dialects = [...]string{"openai", "anthropic", "gemini"}
 
 // Auth says how a key travels.
 type Auth struct {
@@ -51,7 +30,7 @@ type Provider struct {
 	KeyEnv   []string // variables that may hold the key, first come first served
 	Auth     Auth
 	Dialect  Dialect
-	Charge   sluice.Charge
+	Charge   limits.Charge
 
 	// CountsCached says whether input that is read from a prompt cache counts against the token limits.
 	CountsCached bool
@@ -86,8 +65,8 @@ type Provider struct {
 	// UntrustedWaits are waits that this provider is known to state wrongly.
 	UntrustedWaits []UntrustedWait
 
-	// Batches is what is known of its Batch API.
-	Batches Batches
+	// BatchAPI is what is known of its Batch API.
+	Batches BatchAPI
 
 	// Models are how the ids of its models begin, as Registry.Recognise reads them.
 	Models []string
@@ -100,7 +79,7 @@ type Provider struct {
 
 // HeaderForm is one way in which a budget is stated in headers. Names are canonical; Reset may be empty.
 type HeaderForm struct {
-	Dimension               sluice.Dimension
+	Dimension               limits.Dimension
 	Limit, Remaining, Reset string
 }
 
@@ -119,9 +98,3 @@ func (p Provider) clone() Provider {
 
 // Lookup returns the published provider of that name or alias.
 func Lookup(name string) (Provider, bool) { return Published().Lookup(name) }
-
-// Recognise returns the published provider that a model id belongs to; see Registry.Recognise.
-func Recognise(model string) (Provider, bool) { return Published().Recognise(model) }
-
-// Names returns the names of the published providers.
-func Names() []string { return Published().Names() }

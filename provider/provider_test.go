@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -20,7 +20,7 @@ func TestModelsAreRecognised(t *testing.T) {
 		"": "", "llama-3.3-70b": "", "gpt-oss-120b": "", "o1x": "", "olmo": "", "openai/gpt-4o": "", "my-gpt-4": "",
 	}
 	for model, want := range cases {
-		p, ok := provider.Recognise(model)
+		p, ok := provider.Published().Recognise(model)
 		if ok != (want != "") || p.Name != want {
 			t.Errorf("%q is of %q (%v), want %q", model, p.Name, ok, want)
 		}
@@ -28,7 +28,7 @@ func TestModelsAreRecognised(t *testing.T) {
 }
 
 func TestEveryNameCanBeLookedUp(t *testing.T) {
-	for _, name := range provider.Names() {
+	for _, name := range provider.Published().Names() {
 		if p, ok := provider.Lookup(name); !ok || p.Name != name {
 			t.Errorf("%q: %+v", name, p)
 		}
@@ -37,7 +37,7 @@ func TestEveryNameCanBeLookedUp(t *testing.T) {
 		t.Error("nobody is a provider")
 	}
 	o, a, g := lookup(t, "openai"), lookup(t, "anthropic"), lookup(t, "gemini")
-	if o.Charge != sluice.ChargeDeclared || a.Charge != sluice.ChargeActual || a.CountsCached || g.Charge != sluice.ChargeActual || !g.CountsCached {
+	if o.Charge != limits.ChargeDeclared || a.Charge != limits.ChargeActual || a.CountsCached || g.Charge != limits.ChargeActual || !g.CountsCached {
 		t.Error("charge modes are mixed up")
 	}
 }

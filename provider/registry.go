@@ -205,7 +205,7 @@ func copied(price *float64) *float64 {
 func (r *Registry) Find(provider, tier, model string) (Tier, error) {
 	p, ok := r.Lookup(provider)
 	if !ok {
-		return Tier{}, fmt.Errorf("unknown provider %q%s", provider, Meant(r.Suggest(provider)))
+		return Tier{}, fmt.Errorf("unknown provider %q%s", provider, DidYouMean(r.Suggest(provider)))
 	}
 	var names []string
 	var of []Tier // with that name
@@ -224,7 +224,7 @@ func (r *Registry) Find(provider, tier, model string) (Tier, error) {
 	case len(names) == 0:
 		return Tier{}, fmt.Errorf("no limits are published for %s", p.Name)
 	case len(of) == 0:
-		return Tier{}, fmt.Errorf("%s has no tier %q, but %s%s", p.Name, tier, strings.Join(names, ", "), Meant(Nearest(tier, names)))
+		return Tier{}, fmt.Errorf("%s has no tier %q, but %s%s", p.Name, tier, strings.Join(names, ", "), DidYouMean(Nearest(tier, names)))
 	}
 	for _, t := range of {
 		if model == "" && len(of) == 1 || model != "" && t.Is(model) {

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -75,7 +76,7 @@ func TestAddressesAreJoinedRight(t *testing.T) {
 
 func TestWhatProvidersDoDifferentlyIsRead(t *testing.T) {
 	groq, azure, mistral := lookup(t, "groq"), lookup(t, "azure"), lookup(t, "mistral")
-	want := []provider.HeaderForm{{Dimension: sluice.RequestsPerDay, Limit: "X-Ratelimit-Limit-Requests",
+	want := []provider.HeaderForm{{Dimension: limits.RequestsPerDay, Limit: "X-Ratelimit-Limit-Requests",
 		Remaining: "X-Ratelimit-Remaining-Requests", Reset: "X-Ratelimit-Reset-Requests"}}
 	if diff := cmp.Diff(want, groq.Headers); diff != "" {
 		t.Error(diff)
@@ -92,7 +93,7 @@ func TestWhatProvidersDoDifferentlyIsRead(t *testing.T) {
 	if lookup(t, "together").Codes["creditlimit"] != sluice.RateLimit {
 		t.Error("codes are not folded")
 	}
-	if x := lookup(t, "xai"); x.Charge != sluice.ChargeActual || lookup(t, "gemini").Dialect != provider.Gemini {
+	if x := lookup(t, "xai"); x.Charge != limits.ChargeActual || lookup(t, "gemini").Dialect != provider.Gemini {
 		t.Error("charge or dialect")
 	}
 }
@@ -229,9 +230,9 @@ func TestRowsOfOnesOwnChangeOnlyWhatTheyName(t *testing.T) {
 	r, err := before.With(
 		provider.Row{Name: "azure", Query: ptr(""), BaseURL: ptr("https://me.openai.azure.com/openai/v1")},
 		provider.Row{Name: "OpenAI", Tiers: []provider.TierRow{
-			{Tier: "tier1", Models: []string{"gpt-5.4"}, RPM: ptr(provider.Count(7))},
-			{Tier: "tier1", Models: []string{"gpt-4o-mini-realtime"}, RPM: ptr(provider.Count(9))},
-			{Tier: "tier1", Models: []string{"gpt-4o-2024"}, RPM: ptr(provider.Count(11))},
+			{Tier: "tier1", Models: []string{"gpt-5.4"}, Each: limits.Each[*provider.Count]{RPM: ptr(provider.Count(7))}},
+			{Tier: "tier1", Models: []string{"gpt-4o-mini-realtime"}, Each: limits.Each[*provider.Count]{RPM: ptr(provider.Count(9))}},
+			{Tier: "tier1", Models: []string{"gpt-4o-2024"}, Each: limits.Each[*provider.Count]{RPM: ptr(provider.Count(11))}},
 		}},
 		provider.Row{Name: "house", Aliases: []string{"mine"}, BaseURL: ptr("http://10.0.0.1:8000/v1"), Models: []string{"gpt-oss", "house-"}},
 	)
@@ -300,7 +301,7 @@ func TestWrongRowsAreNamed(t *testing.T) {
 		"batches.price":               {Name: "openai", Batches: &provider.BatchesRow{Price: ptr(1.5)}},
 		"models[0]":                   {Name: "x", Models: []string{"!"}},
 		"tiers[0].tier":               {Name: "x", Tiers: []provider.TierRow{{}}},
-		"tiers[1].rpm":                {Name: "x", Tiers: []provider.TierRow{{Tier: "a"}, {Tier: "b", RPM: ptr(provider.Count(0))}}},
+		"tiers[1].rpm":                {Name: "x", Tiers: []provider.TierRow{{Tier: "a"}, {Tier: "b", Each: limits.Each[*provider.Count]{RPM: ptr(provider.Count(0))}}}},
 		"tiers[0].price_in":           {Name: "x", Tiers: []provider.TierRow{{Tier: "a", PriceIn: ptr(-1.0)}}},
 		"tiers[0].latency":            {Name: "x", Tiers: []provider.TierRow{{Tier: "a", Latency: "0s"}}},
 		"tiers[0].models[0]":          {Name: "x", Tiers: []provider.TierRow{{Tier: "a", Models: []string{""}}}},
@@ -320,7 +321,7 @@ func TestWrongRowsAreNamed(t *testing.T) {
 
 // A row changes of a Batch API what it names, and an api of "" says that there is none.
 func TestARowChangesABatchAPI(t *testing.T) {
-	batches := func(name string, row provider.BatchesRow) provider.Batches {
+	batches := func(name string, row provider.BatchesRow) provider.BatchAPI {
 		r, err := provider.Published().With(provider.Row{Name: name, Batches: &row})
 		if err != nil {
 			t.Fatal(err)
@@ -336,11 +337,11 @@ func TestARowChangesABatchAPI(t *testing.T) {
 	if got := batches("openai", provider.BatchesRow{PerHour: ptr(provider.Count(7))}); got != want.Batches {
 		t.Errorf("got %+v, want %+v", got, want.Batches)
 	}
-	if got := batches("openai", provider.BatchesRow{API: ptr("")}); got != (provider.Batches{}) {
+	if got := batches("openai", provider.BatchesRow{API: ptr("")}); got != (provider.BatchAPI{}) {
 		t.Errorf("switched off, it is %+v", got)
 	}
 	own := provider.BatchesRow{API: ptr("mistral"), Bytes: ptr(provider.Count(10)), Window: "2h", OneModel: ptr(true), Source: "https://x"}
-	if got := batches("house", own); got != (provider.Batches{API: "mistral", Bytes: 10, Window: 2 * time.Hour, OneModel: true, Source: "https://x"}) {
+	if got := batches("house", own); got != (provider.BatchAPI{API: "mistral", Bytes: 10, Window: 2 * time.Hour, OneModel: true, Source: "https://x"}) {
 		t.Errorf("one's own is %+v", got)
 	}
 }
@@ -409,7 +410,7 @@ func TestRecognitionFollowsTheOrderOfPrefixes(t *testing.T) {
 			}
 		}
 		for _, form := range []string{id, strings.ToUpper(id), " " + id + "\n"} {
-			if p, ok := provider.Recognise(form); p.Name != want || ok != (want != "") {
+			if p, ok := provider.Published().Recognise(form); p.Name != want || ok != (want != "") {
 				t.Fatalf("%q is of %q, want %q", form, p.Name, want)
 			}
 		}
@@ -420,7 +421,7 @@ func BenchmarkRecognise(b *testing.B) {
 	provider.Published()
 	b.ReportAllocs()
 	for b.Loop() {
-		provider.Recognise("claude-opus-4-5")
+		provider.Published().Recognise("claude-opus-4-5")
 	}
 }
 

@@ -114,6 +114,12 @@ func joined(chunks []Reply) []Reply {
 	return all
 }
 
+// content gathers what the choices of a response say.
+type content struct {
+	replyReader // of a response that has no choices
+	all         []Reply
+}
+
 // replyReader gathers what one choice says.
 type replyReader struct {
 	Reply
@@ -131,122 +137,48 @@ func (r *replyReader) reply() Reply {
 }
 
 // repliesOf reads one answer, or one chunk of Gemini's.
-func repliesOf(s *jsonscan.Scanner) (all []Reply) {
+func repliesOf(s *jsonscan.Scanner) []Reply {
 	if s.Peek() != '{' {
 		s.Skip()
 		return nil
 	}
-	var one replyReader // of an answer that has no choices
-	var status string
-	for s.Enter('{'); s.Next('}'); {
-		switch string(jsonscan.Name(s.Key())) {
-		case "choices", "candidates":
-			all = append(all, choices(s)...)
-		case "output", "content": // of responses, of messages
-			if s.Peek() == '[' {
-				one.found = true
-				one.list(s, true)
-			} else {
-				s.Skip()
-			}
-		case "stop_reason":
-			one.Finish = cmp.Or(word(s), one.Finish)
-		case "stop_details":
-			one.members(s, nil, "explanation")
-		case "status":
-			status = word(s)
-		case "incomplete_details":
-			one.members(s, &one.Finish, "")
-		case "promptFeedback":
-			one.feedback(s)
+	sum := summary{content: &content{}}
+	sum.members(s)
+	c := sum.content
+	if c.found && len(c.all) == 0 {
+		c.Finish = cmp.Or(sum.finish, sum.status)
+		c.all = append(c.all, c.reply())
+	}
+	return c.all
+}
+
+// readChoices reads what each choice says.
+func (c *content) readChoices(s *jsonscan.Scanner) {
+	var r replyReader
+	var why string
+	choices(s, func(name []byte) {
+		switch string(name) {
+		case "finishMessage":
+			why = s.Text()
+		case "message", "content":
+			r.readMessage(s)
+		case "text": // of old completions
+			r.readText(s)
 		default:
 			s.Skip()
 		}
-	}
-	if one.found && len(all) == 0 {
-		one.Finish = cmp.Or(one.Finish, status)
-		all = append(all, one.reply())
-	}
-	return all
-}
-
-// members reads an object's reason, and what it says of it in the member of that name.
-func (r *replyReader) members(s *jsonscan.Scanner, reason *string, says string) {
-	if s.Peek() != '{' {
-		s.Skip()
-		return
-	}
-	for s.Enter('{'); s.Next('}'); {
-		switch name := string(jsonscan.Name(s.Key())); {
-		case name == "reason" && reason != nil:
-			*reason = cmp.Or(word(s), *reason)
-		case name == says:
-			r.Refusal = cmp.Or(s.Text(), r.Refusal)
-		default:
-			s.Skip()
-		}
-	}
-}
-
-// feedback reads what Gemini says of a prompt: that it is blocked, or ratings.
-func (r *replyReader) feedback(s *jsonscan.Scanner) {
-	if s.Peek() != '{' {
-		s.Skip()
-		return
-	}
-	for s.Enter('{'); s.Next('}'); {
-		switch string(jsonscan.Name(s.Key())) {
-		case "blockReason":
-			r.Finish = word(s)
-			r.filtered = r.Finish != "" // also OTHER, which as a finishReason is no filter's
-			r.found = r.found || r.filtered
-		case "blockReasonMessage":
-			r.Refusal = cmp.Or(s.Text(), r.Refusal)
-		default:
-			s.Skip()
-		}
-	}
-}
-
-// choices reads a list of choices or candidates.
-func choices(s *jsonscan.Scanner) (all []Reply) {
-	if s.Peek() != '[' {
-		s.Skip()
-		return nil
-	}
-	for s.Enter('['); s.Next(']'); {
-		if s.Peek() != '{' {
-			s.Skip()
-			continue
-		}
-		var r replyReader
-		var why string
-		for s.Enter('{'); s.Next('}'); {
-			switch string(jsonscan.Name(s.Key())) {
-			case "index":
-				r.index, _ = s.Number()
-			case "finish_reason", "finishReason":
-				r.Finish = word(s)
-			case "finishMessage":
-				why = s.Text()
-			case "message", "content":
-				r.message(s)
-			case "text": // of old completions
-				r.text(s)
-			default:
-				s.Skip()
-			}
-		}
+	}, func(index int64, finish string) {
+		r.index, r.Finish = index, finish
 		if r.Filtered() { // else it explains how something else ended
 			r.Refusal = cmp.Or(r.Refusal, why)
 		}
-		all = append(all, r.reply())
-	}
-	return all
+		c.all = append(c.all, r.reply())
+		r, why = replyReader{}, ""
+	})
 }
 
-// text takes a value that is a text.
-func (r *replyReader) text(s *jsonscan.Scanner) {
+// readText takes a value that is a text.
+func (r *replyReader) readText(s *jsonscan.Scanner) {
 	if s.Peek() != '"' {
 		s.Skip()
 		return
@@ -262,22 +194,18 @@ func (r *replyReader) text(s *jsonscan.Scanner) {
 	}
 }
 
-// message reads the message of a choice of chat, or the content of a candidate.
-func (r *replyReader) message(s *jsonscan.Scanner) {
-	if s.Peek() != '{' {
-		s.Skip()
-		return
-	}
-	for s.Enter('{'); s.Next('}'); {
-		switch string(jsonscan.Name(s.Key())) {
+// readMessage reads the message of a choice of chat, or the content of a candidate.
+func (r *replyReader) readMessage(s *jsonscan.Scanner) {
+	for name := range s.Members {
+		switch string(name) {
 		case "content", "parts":
-			r.content(s)
+			r.readContent(s)
 		case "refusal":
 			r.Refusal = cmp.Or(s.Text(), r.Refusal)
 		case "tool_calls":
-			r.calls(s)
+			r.readCalls(s)
 		case "function_call": // what tool calls once were
-			r.call(s)
+			r.readCall(s)
 		case "audio", "images":
 			c := s.Peek()
 			r.Other = r.Other || c == '{' || c == '['
@@ -288,22 +216,19 @@ func (r *replyReader) message(s *jsonscan.Scanner) {
 	}
 }
 
-// content reads a text, or a list of parts.
-func (r *replyReader) content(s *jsonscan.Scanner) {
-	switch s.Peek() {
-	case '"':
-		r.text(s)
-	case '[':
-		r.list(s, false)
-	default:
-		s.Skip()
+// readContent reads a text, or a list of parts.
+func (r *replyReader) readContent(s *jsonscan.Scanner) {
+	if s.Peek() == '"' {
+		r.readText(s)
+		return
 	}
+	r.readList(s, false)
 }
 
-// list reads a list of parts. Items, those of a response, may be messages with parts of their own.
-func (r *replyReader) list(s *jsonscan.Scanner, items bool) {
-	for s.Enter('['); s.Next(']'); {
-		r.part(s, items)
+// readList reads a list of parts. Items, those of a response, may be messages with parts of their own.
+func (r *replyReader) readList(s *jsonscan.Scanner, items bool) {
+	for range s.Elements {
+		r.readPart(s, items)
 	}
 }
 
@@ -315,16 +240,12 @@ type part struct {
 	thought                                  bool
 }
 
-// part reads one part.
-func (r *replyReader) part(s *jsonscan.Scanner, item bool) {
-	if s.Peek() != '{' {
-		s.Skip()
-		return
-	}
+// readPart reads one part.
+func (r *replyReader) readPart(s *jsonscan.Scanner, item bool) {
 	var p part
 	calls := len(r.Calls)
-	for s.Enter('{'); s.Next('}'); {
-		switch string(jsonscan.Name(s.Key())) {
+	for name := range s.Members {
+		switch string(name) {
 		case "type":
 			p.kind = word(s)
 		case "text":
@@ -340,7 +261,7 @@ func (r *replyReader) part(s *jsonscan.Scanner, item bool) {
 		case "content":
 			p.content = s.Span()
 		case "functionCall", "function_call":
-			r.call(s)
+			r.readCall(s)
 		case "inlineData", "inline_data", "fileData", "file_data", "executableCode", "executable_code":
 			r.Other = true
 			s.Skip()
@@ -362,20 +283,20 @@ func (r *replyReader) take(p *part, item bool) {
 	switch p.kind {
 	case "":
 		if !p.thought {
-			r.again(p.text, (*replyReader).text)
+			r.again(p.text, (*replyReader).readText)
 		}
 	case "text", "output_text":
-		r.again(p.text, (*replyReader).text)
+		r.again(p.text, (*replyReader).readText)
 	case "refusal":
 		r.again(p.refusal, func(r *replyReader, s *jsonscan.Scanner) { r.Refusal = cmp.Or(s.Text(), r.Refusal) })
 	case "message":
 		if item {
-			r.again(p.content, (*replyReader).content)
+			r.again(p.content, (*replyReader).readContent)
 		}
 	case "function_call":
-		r.again(p.arguments, (*replyReader).arguments)
+		r.again(p.arguments, (*replyReader).readArguments)
 	case "tool_use", "custom_tool_call":
-		r.again(p.input, (*replyReader).arguments)
+		r.again(p.input, (*replyReader).readArguments)
 	case "image", "image_url", "audio", "output_audio", "image_generation_call":
 		r.Other = true
 	}
@@ -390,21 +311,13 @@ func (r *replyReader) again(value []byte, read func(*replyReader, *jsonscan.Scan
 	read(r, &s)
 }
 
-// calls reads the tool calls of a message of chat.
-func (r *replyReader) calls(s *jsonscan.Scanner) {
-	if s.Peek() != '[' {
-		s.Skip()
-		return
-	}
-	for s.Enter('['); s.Next(']'); {
-		if s.Peek() != '{' {
-			s.Skip()
-			continue
-		}
-		for s.Enter('{'); s.Next('}'); {
-			switch string(jsonscan.Name(s.Key())) {
+// readCalls reads the tool calls of a message of chat.
+func (r *replyReader) readCalls(s *jsonscan.Scanner) {
+	for range s.Elements {
+		for name := range s.Members {
+			switch string(name) {
 			case "function", "custom":
-				r.call(s)
+				r.readCall(s)
 			default:
 				s.Skip()
 			}
@@ -412,17 +325,17 @@ func (r *replyReader) calls(s *jsonscan.Scanner) {
 	}
 }
 
-// call reads what a function is called with. A call without arguments is one all the same.
-func (r *replyReader) call(s *jsonscan.Scanner) {
+// readCall reads what a function is called with. A call without arguments is one all the same.
+func (r *replyReader) readCall(s *jsonscan.Scanner) {
 	if s.Peek() != '{' {
 		s.Skip()
 		return
 	}
 	n := len(r.Calls)
-	for s.Enter('{'); s.Next('}'); {
-		switch string(jsonscan.Name(s.Key())) {
+	for name := range s.Members {
+		switch string(name) {
 		case "arguments", "args", "input":
-			r.arguments(s)
+			r.readArguments(s)
 		default:
 			s.Skip()
 		}
@@ -432,8 +345,8 @@ func (r *replyReader) call(s *jsonscan.Scanner) {
 	}
 }
 
-// arguments takes the arguments of a call: a text, which holds JSON with OpenAI, or the JSON itself.
-func (r *replyReader) arguments(s *jsonscan.Scanner) {
+// readArguments takes the arguments of a call: a text, which holds JSON with OpenAI, or the JSON itself.
+func (r *replyReader) readArguments(s *jsonscan.Scanner) {
 	value := s.Span()
 	switch {
 	case value == nil:

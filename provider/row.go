@@ -10,12 +10,15 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/errtext"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // Row is one provider as a file of YAML writes it; its fields are those of Provider, and docs/providers.md has a table of
@@ -76,15 +79,11 @@ func (c *Count) UnmarshalYAML(n ast.Node) error {
 // as those of sluice.Limits. It changes the tier of that name which is for the same models,
 // and is a new one where there is none.
 type TierRow struct {
-	Tier             string   `yaml:"tier"`
-	Models           []string `yaml:"models"`
-	RPM              *Count   `yaml:"rpm"`
-	TPM              *Count   `yaml:"tpm"`
-	ITPM             *Count   `yaml:"itpm"`
-	OTPM             *Count   `yaml:"otpm"`
-	RPD              *Count   `yaml:"rpd"`
-	TPD              *Count   `yaml:"tpd"`
-	Concurrent       *Count   `yaml:"concurrent"`
+	Tier   string   `yaml:"tier"`
+	Models []string `yaml:"models"`
+
+	limits.Each[*Count] `yaml:",inline"`
+
 	PriceIn          *float64 `yaml:"price_in"`
 	PriceOut         *float64 `yaml:"price_out"`
 	Latency          string   `yaml:"latency"`
@@ -165,7 +164,7 @@ func (r *Registry) apply(row *Row) (field string, err error) {
 		return field, err
 	}
 	if !known && row.Auth == nil {
-		p.Auth = usualAuth(p.Dialect)
+		p.Auth = dialectFacts[p.Dialect].auth
 	}
 	for k := range row.Tiers {
 		if field, err := r.applyTier(p.Name, &row.Tiers[k]); err != nil {
@@ -173,17 +172,6 @@ func (r *Registry) apply(row *Row) (field string, err error) {
 		}
 	}
 	return "", nil
-}
-
-// usualAuth is how servers that speak a dialect take a key.
-func usualAuth(d Dialect) Auth {
-	switch d {
-	case Anthropic:
-		return Auth{Header: "X-Api-Key"}
-	case Gemini:
-		return Auth{Header: "X-Goog-Api-Key"}
-	}
-	return Auth{Header: "Authorization", Prefix: "Bearer "}
 }
 
 // change changes what the row says of how the provider is spoken to.
@@ -245,7 +233,7 @@ func (a *Auth) check() (field string, err error) {
 		return "", nil
 	}
 	other := func(r rune) bool {
-		return r >= utf8.RuneSelf || !isWord(byte(r)) && !strings.ContainsRune("!#$%&'*+-.^`|~", r)
+		return r >= utf8.RuneSelf || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_!#$%&'*+-.^`|~", r)
 	}
 	if a.Header == "" || strings.ContainsFunc(a.Header, other) {
 		return "auth.header", errors.New("this is no name of a header, such as X-Api-Key")
@@ -280,9 +268,9 @@ func IsVariable(name string) bool {
 // changeWords changes what is one of several words.
 func (p *Provider) changeWords(row *Row) (field string, err error) {
 	if row.Dialect != "" {
-		d := slices.Index(dialects[:], row.Dialect)
+		d := slices.IndexFunc(dialectFacts[:], func(f facts) bool { return f.name == row.Dialect })
 		if d < 0 {
-			return "dialect", fmt.Errorf("unknown dialect %q: it is openai, anthropic or gemini", row.Dialect)
+			return "dialect", fmt.Errorf("unknown dialect %q: it is openai, anthropic, gemini or cohere", row.Dialect)
 		}
 		p.Dialect = Dialect(d)
 	}
@@ -306,7 +294,7 @@ func (p *Provider) changeLists(row *Row) (field string, err error) {
 	for k, h := range row.Headers {
 		form := HeaderForm{Limit: http.CanonicalHeaderKey(h.Limit), Remaining: http.CanonicalHeaderKey(h.Remaining),
 			Reset: http.CanonicalHeaderKey(h.Reset)}
-		if err := form.Dimension.UnmarshalText([]byte(h.Dimension)); err != nil || form.Dimension == sluice.AnyDimension {
+		if err := form.Dimension.UnmarshalText([]byte(h.Dimension)); err != nil || form.Dimension == limits.AnyDimension {
 			return fmt.Sprintf("headers[%d].dimension", k), fmt.Errorf("unknown dimension %q: it is rpm, tpm, itpm, otpm, rpd, tpd or concurrent", h.Dimension)
 		}
 		if h.Limit == "" || h.Remaining == "" {
@@ -323,10 +311,10 @@ func (p *Provider) changeLists(row *Row) (field string, err error) {
 		if err := kind.UnmarshalText([]byte(name)); err != nil || kind == sluice.OK {
 			return "codes", fmt.Errorf("%s: unknown kind %q of failure: it is one such as rate_limit or overloaded", code, name)
 		}
-		if plainName(code) == "" {
+		if errtext.PlainName(code) == "" {
 			return "codes", fmt.Errorf("%q has neither letters nor digits", code)
 		}
-		p.Codes[plainName(code)] = kind
+		p.Codes[errtext.PlainName(code)] = kind
 	}
 	if row.UntrustedWaits != nil {
 		p.UntrustedWaits = nil
@@ -393,19 +381,13 @@ func (r *Registry) applyTier(provider string, row *TierRow) (field string, err e
 
 // change changes what the row says of a tier.
 func (t *Tier) change(row *TierRow) (field string, err error) {
-	for _, f := range []struct {
-		name string
-		to   *int
-		from *Count
-	}{
-		{"rpm", &t.Limits.RPM, row.RPM}, {"tpm", &t.Limits.TPM, row.TPM}, {"itpm", &t.Limits.ITPM, row.ITPM},
-		{"otpm", &t.Limits.OTPM, row.OTPM}, {"rpd", &t.Limits.RPD, row.RPD}, {"tpd", &t.Limits.TPD, row.TPD},
-		{"concurrent", &t.Limits.Concurrent, row.Concurrent}, {"tokens_per_request", &t.TokensPerRequest, row.TokensPerRequest},
-	} {
-		if f.from != nil && *f.from <= 0 {
-			return f.name, fmt.Errorf("%d is not above zero: leave out what is not known", *f.from)
+	for d, limit := range t.Limits.All() {
+		if err := setCount(limit, *row.At(d)); err != nil {
+			return d.String(), err
 		}
-		set(f.to, (*int)(f.from))
+	}
+	if err := setCount(&t.TokensPerRequest, row.TokensPerRequest); err != nil {
+		return "tokens_per_request", err
 	}
 	for _, f := range []struct {
 		name string
@@ -431,6 +413,15 @@ func (t *Tier) change(row *TierRow) (field string, err error) {
 	said(&t.Date, row.Date)
 	said(&t.Note, row.Note)
 	return "", nil
+}
+
+// setCount is set for a number above zero.
+func setCount(field *int, to *Count) error {
+	if to != nil && *to <= 0 {
+		return fmt.Errorf("%d is not above zero: leave out what is not known", *to)
+	}
+	set(field, (*int)(to))
+	return nil
 }
 
 // set changes a field to what a row says of it, if it does.

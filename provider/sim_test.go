@@ -21,6 +21,7 @@ func TestTransportBringsEveryCallThrough(t *testing.T) {
 		"/v1/chat/completions": `{"model":"m","messages":[{"role":"user","content":"call %d"}],"max_tokens":20%s}`,
 		"/v1/responses":        `{"model":"m","input":"call %d","max_output_tokens":20%s}`,
 		"/v1/messages":         `{"model":"m","messages":[{"role":"user","content":"call %d"}],"max_tokens":20%s}`,
+		"/v2/chat":             `{"model":"m","messages":[{"role":"user","content":"call %d"}],"max_tokens":20%s}`,
 	}
 	for path, form := range bodies {
 		for _, stream := range []string{"", `,"stream":true`} {

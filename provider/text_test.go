@@ -84,10 +84,24 @@ func textCases() []textCase {
 		{"gemini", "Attempt 1 failed: You have exhausted your capacity on this model. Your quota will reset after 5s.. Retrying after 6173ms...", sluice.RateLimit, 5 * sec},
 		{"gemini's hours", "✕ [API Error: You have exhausted your capacity on this model. Your quota will reset after 8h44m7s.]", sluice.UsageWindow, 8*time.Hour + 44*time.Minute + 7*sec},
 		{"gemini's day", "✕ [API Error: You have exhausted your daily quota on this model.]", sluice.UsageWindow, 0},
-		{"spanish", "Has alcanzado tu límite de uso · se restablece a las 16:00 (UTC)", sluice.UsageWindow, 4 * time.Hour},
-		{"german", "Du hast dein Nutzungslimit erreicht. Versuche es in 3 Stunden 5 Minuten erneut.", sluice.UsageWindow, 3*time.Hour + 5*time.Minute},
-		{"chinese", "您已达到使用上限，请在 2 小时 30 分钟后重试", sluice.UsageWindow, 150 * time.Minute},
-		{"japanese", "使用制限に達しました。3時間20分後に再試行してください。", sluice.UsageWindow, 200 * time.Minute},
+
+		// limits in prose, and what is none
+		{"a limit without a number", "You've reached the rate limit for sending messages with the current model!", sluice.RateLimit, 0},
+		{"a number of MiniMax in words", "Error: 1002, trigger rate limit", sluice.RateLimit, 0},
+		{"a limit of flask", "429 Too Many Requests: 50 per 1 minute", sluice.RateLimit, 0},
+		{"copilot's month", "You've exhausted your premium model quota. For additional paid premium requests, please reach out to your organization's Copilot admin or wait for your allowance to renew.", sluice.UsageWindow, 0},
+		{"cursor", "ActionRequiredError: Increase limits for faster responses You're out of usage. Switch to Auto, or ask your admin to increase your limit to continue.", sluice.UsageWindow, 0},
+		{"a budget of a gateway", "Team=3A over budget. Spend=51, Budget=50", sluice.QuotaExhausted, 0},
+		{"load in Chinese", "当前分组上游负载已饱和，请稍后再试", sluice.Overloaded, 0},
+		{"the name of a host", "Error: getaddrinfo ENOTFOUND ratelimit-proxy.internal", sluice.Network, 0},
+		{"tokens of a prompt", "Token limit exceeded, shorten your prompt", sluice.ContextLength, 0},
+		{"an injection", `403 {"error":{"message":"prompt injection patterns detected"}}`, sluice.ContentFilter, 0},
+		{"a report on a limit", "Two of the three subagents returned \"You've hit your session limit · resets 5:50pm America/Los_Angeles\" within seconds.", ok, 0},
+		{"a rule of a protocol", "Endpoints MUST NOT exceed the limit set by their peer.", ok, 0},
+		{"a note on a change", "- Limit the response body to 4 MiB to mitigate memory usage caused by a malicious server. Responses exceeding the limit are treated as non-retryable errors.", ok, 0},
+		{"a manual", "Requests do not time out by default; use a context to configure a timeout for a request lifecycle.", ok, 0},
+		{"in the middle of prose", "The first run on a context starts the browser and binds its life to the context that you pass to that call, so that every later call in it fails once the usage limit is reached.", ok, 0},
+		{"a limit of a tool", "Error: container exceeded its memory limit and was killed", ok, 0},
 
 		// broken by terminals
 		{"in the middle of a word", "API Error: 529 {\"type\":\"error\",\"error\":{\"type\":\"overload     ed_error\",\"mess     age\":\"Over     loaded\"}}", sluice.Overloaded, 0},

@@ -1,18 +1,16 @@
 package provider
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/redact"
 )
 
 // Control is a request to a path of a provider that is no Endpoint, one of its Batch API say.
@@ -96,12 +94,12 @@ func Transfer(ctx context.Context, base http.RoundTripper, req *http.Request, cf
 	return a, o
 }
 
-// pass writes the body of an answer to w.
+// pass writes the body of an answer to w, with "*" for each byte of the keys.
 func (cfg ExchangeConfig) pass(ctx context.Context, f *flight, resp *http.Response, w io.Writer) sluice.Outcome {
-	out := newStriker(w, cfg.keys)
-	n, err := io.Copy(out, parts{resp.Body, f})
+	out := redactedWriter{w: w, stream: redact.New(cfg.keys...).Stream()}
+	n, err := io.Copy(&out, parts{resp.Body, f})
 	if out.err == nil {
-		out.end()
+		out.put(out.stream.End())
 	}
 	switch {
 	case out.err != nil:
@@ -115,57 +113,21 @@ func (cfg ExchangeConfig) pass(ctx context.Context, f *flight, resp *http.Respon
 	return sluice.Outcome{}
 }
 
-// striker writes what it is given, with stars for the letters of keys. It holds back as much as could be the beginning of one.
-type striker struct {
-	w    io.Writer
-	keys [][]byte
-	most int // of the longest key
-	held []byte
-	err  error // of w
+// redactedWriter writes a stream without its secrets.
+type redactedWriter struct {
+	w      io.Writer
+	stream redact.Stream
+	err    error // of w
 }
 
-func newStriker(w io.Writer, keys []string) *striker {
-	s := &striker{w: w}
-	for _, key := range keys {
-		if len(key) >= leastKey && !slices.ContainsFunc(s.keys, func(k []byte) bool { return string(k) == key }) {
-			s.keys, s.most = append(s.keys, []byte(key)), max(s.most, len(key))
-		}
-	}
-	return s
+// Write takes all of p, and may change it, unless w fails. Only io.Copy calls it.
+func (r *redactedWriter) Write(p []byte) (int, error) {
+	r.put(r.stream.Next(p))
+	return len(p), r.err
 }
 
-// Write takes all of p, unless w fails.
-func (s *striker) Write(p []byte) (int, error) {
-	if s.most == 0 {
-		s.put(p)
-		return len(p), s.err
-	}
-	s.held = append(s.held, p...)
-	for _, key := range s.keys {
-		for at := 0; ; {
-			i := bytes.Index(s.held[at:], key)
-			if i < 0 {
-				break
-			}
-			at += i
-			copy(s.held[at:], strings.Repeat("*", len(key)))
-		}
-	}
-	if n := len(s.held) - s.most + 1; n > 0 {
-		s.put(s.held[:n])
-		s.held = append(s.held[:0], s.held[n:]...)
-	}
-	return len(p), s.err
-}
-
-// end writes what was held back.
-func (s *striker) end() {
-	s.put(s.held)
-	s.held = nil
-}
-
-func (s *striker) put(p []byte) {
-	if len(p) > 0 && s.err == nil {
-		_, s.err = s.w.Write(p)
+func (r *redactedWriter) put(p []byte) {
+	if len(p) > 0 && r.err == nil {
+		_, r.err = r.w.Write(p)
 	}
 }

@@ -118,7 +118,8 @@ func (s *slowly) Read(p []byte) (int, error) {
 func TestTransfersHoldNoKeys(t *testing.T) {
 	const key = "abab-secret-abab"
 	text := "ab" + key + "abab-secret-" + key + key + "x\nabab-secret-aba"
-	want := strings.ReplaceAll(text, key, strings.Repeat("*", len(key)))
+	stars := strings.Repeat("*", 4*len(key))
+	want := "ab" + stars[:3*len(key)+12] + "x\n" + stars[:15] // parts of a key too
 	p, _ := provider.Lookup("openai")
 	for size := 1; size < 20; size++ {
 		base := tripper(func(req *http.Request) (*http.Response, error) {

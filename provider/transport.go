@@ -40,7 +40,7 @@ type Config struct {
 	Slots int
 
 	// Timeout bounds each try: from the instant the request leaves to the first byte of the answer's body, then from one
-	// part of it to the next. Default 10 minutes.
+	// part of it to the next. Default: as Deadlines says to the first byte, then 10 minutes.
 	Timeout time.Duration
 
 	// MaxBytes bounds a request's body, which is kept in memory so that the call can be repeated. Default 64 MiB.
@@ -62,7 +62,8 @@ type Config struct {
 // x-should-retry: false, which the official SDKs obey. Requests for anything but a known endpoint pass straight
 // through. Redirects are not followed.
 type Transport struct {
-	cfg Config
+	cfg       Config
+	deadlines Deadlines
 }
 
 // NewTransport returns a Transport, or an error that names the field of cfg that is wrong.
@@ -73,7 +74,6 @@ func NewTransport(cfg Config) (*Transport, error) {
 	if cfg.Timeout < 0 || cfg.MaxBytes < 0 || cfg.Slots < 0 {
 		return nil, errors.New("provider: Config.Timeout, Config.MaxBytes and Config.Slots must not be negative")
 	}
-	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
 	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, defaultBytes)
 	if cfg.Base == nil {
 		cfg.Base = NewBase(cmp.Or(cfg.Slots, 64))
@@ -99,7 +99,7 @@ func (t *Transport) CloseIdleConnections() {
 // RoundTrip makes the call that req is. It fails with the request's context error when that ends first, with
 // ErrRequestTooLong, or with a *sluice.CallError when the call ended without any answer.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	e, ok := EndpointOf(req)
+	e, ok := endpointOf(req)
 	if !ok {
 		resp, err := t.cfg.Base.RoundTrip(req)
 		return stay(resp), err
@@ -110,9 +110,9 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	// A body that is not JSON is the provider's to refuse.
 	est, _ := Estimate(e, body)
-	lane := cmp.Or(est.Model, modelIn(req.URL.Path))
-	if e.Dialect() == Gemini {
-		lane = modelIn(req.URL.Path) // its body may spell it otherwise
+	lane := modelIn(req.URL.Path)
+	if !e.ModelInPath() { // else the body may spell it otherwise
+		lane = cmp.Or(est.Model, lane)
 	}
 	call := sluice.Call{Lane: lane, Cost: est.Cost}
 	if t.cfg.Call != nil {
@@ -124,7 +124,11 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			Provider: t.cfg.Provider, Endpoint: e, Stream: est.Stream, MaxBytes: defaultBytes,
 			Key: t.cfg.Key, Cost: call.Cost, keys: secretsOf(req.Header, t.cfg.Key),
 		},
-		base: t.cfg.Base, allowed: allowance{first: t.cfg.Timeout, idle: t.cfg.Timeout},
+		base: t.cfg.Base, allowed: allowance{first: t.cfg.Timeout, idle: cmp.Or(t.cfg.Timeout, defaultTimeout)},
+		began: func(took time.Duration) { t.deadlines.Observe(call.Lane, took) },
+	}
+	if t.cfg.Timeout == 0 {
+		a.allowed.follow = func() time.Duration { return t.deadlines.Of(call.Lane) }
 	}
 	plain := plainly(req)
 	a.request = func(ctx context.Context) *http.Request { return withBody(ctx, plain, body) }
@@ -181,7 +185,9 @@ type attempts struct {
 	request func(context.Context) *http.Request // a new one for each try
 	resp    *http.Response                      // the last try's answer, if it had any
 	open    *answerBody                         // its body, if that holds the permit
+	began   func(time.Duration)                 // is told how long the head of a good answer took; may be nil
 	raw     bool                                // good answers are handed out unread, whatever they are
+	unpacks bool                                // compressed answers are handed out decompressed
 }
 
 const (
@@ -197,9 +203,17 @@ const (
 // try makes one try.
 func (a *attempts) try(ctx context.Context, p *sluice.Permit) sluice.Outcome {
 	a.resp = nil
-	resp, f, o := launch(ctx, a.base, p, a.request(ctx), a.allowed, a.cfg.keys)
+	req := a.request(ctx)
+	a.cfg.sent = req.GetBody
+	resp, f, o := launch(ctx, a.base, p, req, a.allowed, a.cfg.keys)
 	if resp == nil {
 		return o
+	}
+	if a.began != nil && resp.StatusCode/100 == 2 {
+		a.began(time.Since(f.start) - time.Duration(f.left.Load()))
+	}
+	if a.unpacks {
+		unpack(req.Method, resp)
 	}
 	readings := a.cfg.Provider.Readings(resp.Header, time.Now())
 	b := &answerBody{cfg: a.cfg, flight: f, permit: p, resp: resp, rc: resp.Body, readings: readings, ctx: ctx}
@@ -241,7 +255,7 @@ func (a *attempts) whole(b *answerBody) sluice.Outcome {
 	if err == nil && !long && resp.ContentLength > length {
 		err = io.ErrUnexpectedEOF
 	}
-	if err != nil {
+	if err != nil && (b.ctx.Err() != nil || !stands(resp.StatusCode)) {
 		giveBack(buf)
 		return a.cfg.broken(b.ctx, b.flight, err)
 	}
@@ -273,7 +287,7 @@ func (a *attempts) stream(b *answerBody) sluice.Outcome {
 		n, err = parts{b.resp.Body, b.flight}.Read(buf)
 	}
 	b.prefix = buf[:n]
-	m := &meter{e: a.cfg.Endpoint}
+	m := newMeter(a.cfg.Endpoint)
 	b.meter = m
 	m.feed(b.prefix)
 	switch {

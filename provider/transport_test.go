@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -27,7 +28,7 @@ type watched struct {
 }
 
 func (w *watched) Observe(e sluice.Event) {
-	if e.Type == sluice.EventSlotReleased {
+	if e.Type == limits.EventSlotReleased {
 		w.mu.Lock()
 		w.ends = append(w.ends, e.Outcome)
 		w.mu.Unlock()
@@ -218,6 +219,7 @@ func TestNetworkThatStaysAwayIsAnError(t *testing.T) {
 
 func TestEndOfTheCallersContextIsReturnedAsSuch(t *testing.T) {
 	for name, base := range map[string]tripper{"before the head": hang, "while waiting": replies(429, `{"error":{"message":"Please try again in 1h","type":"tokens"}}`)} {
+		tries := map[string]int{"before the head": 1, "while waiting": 2}[name] // an hour may be about one item, and is tested soon
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -226,7 +228,7 @@ func TestEndOfTheCallersContextIsReturnedAsSuch(t *testing.T) {
 				if _, _, err := call(ctx, t, tr, chatURL, chatRequest); err != context.DeadlineExceeded {
 					t.Error(err)
 				}
-				w.ended(t, 1)
+				w.ended(t, tries)
 			})
 		})
 	}
@@ -428,5 +430,89 @@ func BenchmarkTransport(b *testing.B) {
 		}
 		io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
+	}
+}
+
+func TestTransportLetsOneOddRequestSlowNoOther(t *testing.T) {
+	const page = "<html><head><title>403 Forbidden</title></head><body>Request blocked</body></html>"
+	quotes := func(text string) string {
+		return `{"error":{"message":"Invalid value: '` + text + `'. Supported values are ...","type":"invalid_request_error","code":"invalid_value"}}`
+	}
+	const key, quota, long = "Incorrect API key provided", "You exceeded your current quota", "rate limit reached, try again in 20h"
+	// play sends 200 requests by 16 goroutines of one client. The odd one has a place from 1 to 200.
+	play := func(t *testing.T, status int, body, prompt string, place int) (others, all time.Duration) {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			var mu sync.Mutex
+			base := tripper(func(r *http.Request) (*http.Response, error) {
+				b, _ := io.ReadAll(r.Body)
+				if strings.Contains(string(b), "odd") {
+					time.Sleep(5 * time.Millisecond)
+					return reply(status, strings.NewReader(body), "content-type", "application/json")
+				}
+				time.Sleep(50 * time.Millisecond)
+				return reply(200, strings.NewReader(chatAnswer), "content-type", "application/json")
+			})
+			tr, _ := transport(t, base, func(_ *provider.Config, s *sluice.Config) { *s = sluice.Config{} })
+			client := tr.Client()
+			places := make(chan int)
+			var wg sync.WaitGroup
+			for range 16 {
+				wg.Go(func() {
+					for n := range places {
+						content, want := "plain", 200
+						if n == place {
+							content, want = "odd "+prompt, status
+						}
+						resp, err := client.Post(chatURL, "application/json", strings.NewReader(strings.Replace(chatRequest, "12345678", content, 1)))
+						if err != nil {
+							t.Errorf("request %d: %v", n, err)
+							continue
+						}
+						io.Copy(io.Discard, resp.Body)
+						resp.Body.Close()
+						if resp.StatusCode != want {
+							t.Errorf("request %d: status %d, want %d", n, resp.StatusCode, want)
+						}
+						if n != place {
+							mu.Lock()
+							others = time.Since(start)
+							mu.Unlock()
+						}
+					}
+				})
+			}
+			for n := range 200 {
+				places <- n + 1
+			}
+			close(places)
+			wg.Wait()
+			all = time.Since(start)
+		})
+		return
+	}
+	usual, _ := play(t, 200, chatAnswer, "", 1)
+	for _, c := range []struct {
+		name, body, prompt string
+		status             int
+	}{
+		{"429", "", "", 429},
+		{"429 in words", `{"type":"error","error":{"type":"rate_limit_error","message":"Extra usage is required for long context requests."}}`, "", 429},
+		{"403 page", page, "", 403},
+		{"403", `{"type":"error","error":{"type":"permission_error","message":"Your API key does not have permission to use the specified resource."}}`, "", 403},
+		{"400 quotes a key", quotes(key), key, 400},
+		{"400 quotes a quota", quotes(quota), quota, 400},
+		{"400 quotes a long wait", quotes(long), long, 400},
+	} {
+		for _, place := range []int{1, 60, 200} {
+			others, all := play(t, c.status, c.body, c.prompt, place)
+			t.Logf("%s, request %d: others %v instead of %v, all %v", c.name, place, others, usual, all)
+			if others > usual+time.Second {
+				t.Errorf("%s, request %d: the others took %v instead of %v", c.name, place, others, usual)
+			}
+			if all > usual+10*time.Second {
+				t.Errorf("%s, request %d: all took %v instead of %v", c.name, place, all, usual)
+			}
+		}
 	}
 }

@@ -14,14 +14,14 @@ type tries struct {
 	attempts
 	f   *Forwarder
 	own bool // by a key of the client's
-	via Via
+	via Destination
 
 	used time.Duration // by tries so far
 	kind sluice.Kind   // of the last
 }
 
 // try makes one try.
-func (t *tries) try(ctx context.Context, p *sluice.Permit, v Via, cfg ExchangeConfig, request func(context.Context, Via) (*http.Request, error)) sluice.Outcome {
+func (t *tries) try(ctx context.Context, p *sluice.Permit, v Destination, cfg ExchangeConfig, request func(context.Context, Destination) (*http.Request, error)) sluice.Outcome {
 	began := time.Now()
 	t.via, t.resp = v, nil
 	req, err := request(ctx, v)
@@ -35,7 +35,7 @@ func (t *tries) try(ctx context.Context, p *sluice.Permit, v Via, cfg ExchangeCo
 	for name, values := range t.f.cfg.Header {
 		req.Header[http.CanonicalHeaderKey(name)] = values
 	}
-	cfg.Provider, cfg.MaxBytes, cfg.Key, cfg.keys = v.Upstream.Provider, defaultBytes, v.Key, []string{v.Key}
+	cfg.Provider, cfg.MaxBytes, cfg.Key, cfg.keys = v.Upstream.Provider, defaultBytes, v.Key, secretsOf(t.f.cfg.Header, v.Key)
 	t.cfg = cfg
 	t.request = func(context.Context) *http.Request { return req }
 	o := t.attempts.try(ctx, p)
@@ -64,5 +64,5 @@ func (t *tries) reply(ctx context.Context, tally sluice.Tally, err error) (Forwa
 		t.resp = nil // rather than an earlier refusal
 	}
 	resp, err := t.result(ctx, nil, err)
-	return ForwardReply{Response: stay(resp), Via: t.via, Tally: tally, kind: t.kind, open: t.open}, err
+	return ForwardReply{Response: stay(resp), Via: t.via, Tally: tally, kind: t.kind, open: t.open, secrets: t.cfg.keys}, err
 }

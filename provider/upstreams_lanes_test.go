@@ -3,40 +3,132 @@ package provider_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/provider"
 )
 
-func TestModelsThatClientsMakeUpHaveFewLanes(t *testing.T) {
+// asking returns an upstream that serves all models of OpenAI, and a function that asks for one of them and returns the lane of the request.
+func asking(t *testing.T) (*provider.Upstreams, func(tenant, model string) string) {
 	up := upstream(t, "any", sluice.Config{})
 	up.Provider, _ = provider.Lookup("openai")
 	up.Models = nil // all that it is recognised for
 	u := upstreams(t, provider.UpstreamsConfig{Upstreams: []provider.Upstream{up}})
-	ask := func(model string) {
-		_, err := u.Do(t.Context(), sluice.Call{Lane: model}, provider.ChatCompletions, func(_ context.Context, _ *sluice.Permit, via provider.Via) sluice.Outcome {
+	return u, func(tenant, model string) (lane string) {
+		t.Helper()
+		_, err := u.Do(t.Context(), sluice.Call{Lane: model, Tenant: tenant}, provider.ChatCompletions, func(_ context.Context, _ *sluice.Permit, via provider.Destination) sluice.Outcome {
 			if via.Model != model {
 				t.Errorf("%s is sent as %s", model, via.Model)
+			}
+			for _, l := range via.Upstream.Scheduler.Snapshot().Lanes {
+				if l.InFlight > 0 {
+					lane = l.Lane
+				}
 			}
 			return sluice.Outcome{}
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
+		return lane
 	}
-	for i := range 3000 {
-		ask(fmt.Sprintf("gpt-4o-%d", i))
+}
+
+func TestModelsThatAreNotKnownHaveFewLanesPerTenant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, ask := asking(t)
+		u.AddModels("gpt-4o-ours")
+		const shared = "other models of mallory"
+		own := 0
+		for i := range 1000 {
+			model := fmt.Sprintf("gpt-4o-made-up-%d", i)
+			switch lane := ask("mallory", model); lane {
+			case model:
+				own++
+			case shared:
+			default:
+				t.Fatalf("%s has the lane %s", model, lane)
+			}
+		}
+		if own != 200 {
+			t.Errorf("%d models that nobody knows have lanes of their own, want 200", own)
+		}
+		// A version of the table of prices is known, and the same in other letters or of another date is not.
+		for _, known := range []string{"gpt-4o", "gpt-4o-2024-08-06", "gpt-5-nano-2025-08-07", "gpt-4o-ours"} {
+			if lane := ask("mallory", known); lane != known {
+				t.Errorf("%s has the lane %s", known, lane)
+			}
+		}
+		for _, unknown := range []string{"gpt-4o-2024-08-07", "GPT-4o", "gpt-4o-9999"} {
+			if lane := ask("mallory", unknown); lane != shared {
+				t.Errorf("%s has the lane %s", unknown, lane)
+			}
+			if lane := ask("alice", unknown); lane != unknown {
+				t.Errorf("%s of another tenant has the lane %s", unknown, lane)
+			}
+		}
+		if n := len(u.All()[0].Scheduler.Snapshot().Lanes); n != 200+1+4+3 {
+			t.Errorf("%d lanes", n)
+		}
+
+		time.Sleep(23 * time.Hour)
+		ask("alice", "GPT-4o")
+		if lane := ask("mallory", "gpt-4o-new"); lane != shared {
+			t.Errorf("within a day, one more model has the lane %s", lane)
+		}
+		time.Sleep(2 * time.Hour)
+		if lane := ask("mallory", "gpt-4o-new"); lane != "gpt-4o-new" {
+			t.Errorf("after a day, one more model has the lane %s", lane)
+		}
+		var left []string
+		for _, l := range u.All()[0].Scheduler.Snapshot().Lanes {
+			left = append(left, l.Lane)
+		}
+		if want := []string{"GPT-4o", "gpt-4o-new", shared}; !slices.Equal(left, want) {
+			t.Errorf("lanes %q, want %q", left, want)
+		}
+	})
+}
+
+func TestKeysOfClientsHaveFewLanesPerTenant(t *testing.T) {
+	base := roundTrip(func(r *http.Request) (*http.Response, error) {
+		r.Body.Close()
+		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(`{"choices":[]}`))}, nil
+	})
+	u, ask := asking(t)
+	f, err := provider.NewForwarder(provider.ForwarderConfig{Upstreams: u, Base: base})
+	if err != nil {
+		t.Fatal(err)
 	}
-	n := len(up.Scheduler.Snapshot().Lanes)
-	if n > 300 {
-		t.Errorf("%d lanes: each has a file that stays open", n)
+	for i := range 300 {
+		in := forwarded(fmt.Sprint("key of a client ", i))
+		in.Call.Lane = "gpt-4o"
+		reply, err := f.Do(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply.Body.Close()
 	}
-	ask("gpt-4o-mini")
-	if lanes := up.Scheduler.Snapshot().Lanes; len(lanes) != n+1 {
-		t.Errorf("a model that is known has no lane of its own: %d, before %d", len(lanes), n)
+	ask("", "gpt-4o-made-up")
+	ask("", "gpt-4o")
+	keys, others := 0, []string(nil)
+	for _, l := range u.All()[0].Scheduler.Snapshot().Lanes {
+		if strings.HasPrefix(l.Lane, "gpt-4o key ") {
+			keys++
+		} else {
+			others = append(others, l.Lane)
+		}
+	}
+	if want := []string{"gpt-4o", "gpt-4o other keys of all", "other models of all"}; keys != 200 || !slices.Equal(others, want) {
+		t.Errorf("%d lanes of keys, and %q; want 200, and %q", keys, others, want)
 	}
 }
 

@@ -2,27 +2,55 @@ package provider
 
 import (
 	"cmp"
+	"strings"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/errtext"
 	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/limits"
 )
 
-// summary is what an answer says besides its content.
+// summary is what a response says.
 type summary struct {
+	endpoint Endpoint // that the response is of; NoEndpoint: unknown
 	usage    sluice.Usage
 	hasUsage bool
 	counts   counts
 	finish   string
 	status   string // of a responses object
 	hasError bool   // it has a member "error" that says something
-	hasBody  bool   // it has what an answer has: choices, output, content, data
+	hasBody  bool   // it has what an answer has: choices, output, content, data, embeddings
+	blocked  bool   // the prompt is blocked: that is an answer without content, which is paid for
 	isError  bool   // its type is "error", or it states a status of its own that is one
 	valid    bool   // it is one JSON object
+	content  *content
 }
+
+// figure is the meaning of a member of a usage object.
+type figure uint8
+
+const (
+	inputTokens figure = iota + 1
+	outputTokens
+	cachedTokens      // of the input, read from a cache
+	createdTokens     // of the input, written into a cache,
+	createdHourTokens // and kept there for an hour
+	toolTokens        // input from tools, beside the other
+	thoughtTokens     // beside the output
+	reasoningTokens   // of the output, or beside it
+	totalTokens
+	numFigures
+
+	moreFigures // an object of them
+	toolCalls   // an object: how often each of the provider's own tools was called
+	serviceTier
+)
 
 // counts are the members of a usage object as they were last stated.
 type counts struct {
-	input, output, created, cached, tools, thoughts int64
+	tokens               [numFigures]int64
+	searches, otherTools int64
+	service              limits.Service
 }
 
 // failed reports whether an answer of status 200 says that it is an error all the same. Gateways that lose a provider in
@@ -33,7 +61,7 @@ func (s summary) failed() bool {
 
 // refuses reports whether an answer of status 200 is an error: it says so, or has the form of one and no answer in it.
 func (s summary) refuses(body []byte) bool {
-	return s.failed() || !s.hasBody && errorBody(body)
+	return s.failed() || !s.hasBody && errtext.IsError(body)
 }
 
 // ParseUsage reads from a whole answer what the call used and why it ended. ok is false when the answer does not state
@@ -45,180 +73,190 @@ func ParseUsage(e Endpoint, body []byte) (u sluice.Usage, finish string, ok bool
 
 // summarize reads an answer of status 200 in one pass over it, decoding nothing but what it is asked for.
 func summarize(e Endpoint, body []byte) summary {
-	s := jsonscan.New(body)
-	var sum summary
-	sum.members(e, &s)
-	sum.valid = s.End()
-	return sum
+	r := &struct { // one allocation for both
+		sum summary
+		s   jsonscan.Scanner
+	}{summary{endpoint: e}, jsonscan.New(body)}
+	r.sum.members(&r.s)
+	r.sum.valid = r.s.End()
+	return r.sum
 }
 
-func (sum *summary) members(e Endpoint, s *jsonscan.Scanner) {
+// members reads an object that is a response.
+func (sum *summary) members(s *jsonscan.Scanner) {
 	for s.Enter('{'); s.Next('}'); {
-		switch string(s.Key()) {
-		case "usage", "usageMetadata":
-			sum.readUsage(e, s)
-		case "choices", "candidates":
-			sum.hasBody = sum.readChoices(s) || sum.hasBody
-		case "promptFeedback":
-			sum.readReason(s, "blockReason")
-		case "output", "content", "data":
-			c := s.Peek()
-			sum.hasBody = sum.hasBody || c == '['
-			s.Skip()
-		case "stop_reason":
-			sum.finish = cmp.Or(word(s), sum.finish)
-		case "base_resp": // of MiniMax, which answers 200 to everything
-			sum.readBase(s)
-		case "status":
-			sum.status = word(s)
-			if e == Responses && sum.finish == "" {
-				sum.finish = sum.status
-			}
-		case "incomplete_details":
-			sum.readReason(s, "reason")
-		case "type":
-			sum.isError = word(s) == "error" || sum.isError
-		case "error":
-			switch s.Peek() {
-			case '{', '"':
-				sum.hasError = len(s.Span()) > len(`{}`)
-			default:
-				s.Skip()
-			}
+		sum.member(s, jsonscan.Name(s.Key()))
+	}
+	if sum.endpoint.spec().status {
+		sum.finish = cmp.Or(sum.finish, sum.status)
+	}
+}
+
+// member reads a member of a response.
+func (sum *summary) member(s *jsonscan.Scanner, name []byte) {
+	switch string(name) {
+	case "usage":
+		sum.readUsage(s)
+	case "type":
+		sum.isError = word(s) == "error" || sum.isError
+	case "error":
+		switch s.Peek() {
+		case '{', '"':
+			sum.hasError = len(s.Span()) > len(`{}`)
 		default:
+			s.Skip()
+		}
+	default:
+		if read := known.response[string(name)]; read != nil {
+			read(sum, s)
+		} else {
 			s.Skip()
 		}
 	}
 }
 
-// readChoices takes the first reason that any choice gives, and reports whether there is a choice.
-func (sum *summary) readChoices(s *jsonscan.Scanner) (any bool) {
-	if s.Peek() != '[' {
-		s.Skip()
-		return false
-	}
-	for s.Enter('['); s.Next(']'); {
+// choices reads a list of choices or candidates. It hands out the members of each but its index and its reason, and then these.
+func choices(s *jsonscan.Scanner, member func(name []byte), done func(index int64, finish string)) {
+	for range s.Elements {
 		if s.Peek() != '{' {
 			s.Skip()
 			continue
 		}
-		any = true
-		for s.Enter('{'); s.Next('}'); {
-			switch string(s.Key()) {
+		var index int64
+		var finish string
+		for name := range s.Members {
+			switch string(name) {
+			case "index":
+				index, _ = s.Number()
 			case "finish_reason", "finishReason":
-				if w := word(s); sum.finish == "" {
-					sum.finish = w
-				}
+				finish = word(s)
 			default:
-				s.Skip()
+				member(name)
 			}
 		}
+		done(index, finish)
 	}
-	return any
 }
 
-// readReason takes the member of that name, which says why there is no answer, or only a part of one: a responses
-// object is incomplete, or Gemini blocks a prompt.
-func (sum *summary) readReason(s *jsonscan.Scanner, name string) {
-	if s.Peek() != '{' {
+// readChoices takes the first reason that any choice gives.
+func (sum *summary) readChoices(s *jsonscan.Scanner) {
+	if sum.content != nil {
+		sum.content.readChoices(s)
+		return
+	}
+	choices(s, func([]byte) { s.Skip() }, func(_ int64, finish string) {
+		sum.hasBody, sum.finish = true, cmp.Or(sum.finish, finish)
+	})
+}
+
+// readParts reads a list of what a response without choices says.
+func (sum *summary) readParts(s *jsonscan.Scanner) {
+	list := s.Peek() == '['
+	sum.hasBody = sum.hasBody || list
+	if !list || sum.content == nil {
 		s.Skip()
 		return
 	}
-	for s.Enter('{'); s.Next('}'); {
-		if string(s.Key()) == name {
-			sum.finish = cmp.Or(word(s), sum.finish)
-		} else {
-			s.Skip()
-		}
-	}
+	sum.content.found = true
+	sum.content.readList(s, true)
 }
 
-// readBase reads the member in which a status other than 0 is an error.
-func (sum *summary) readBase(s *jsonscan.Scanner) {
-	if s.Peek() != '{' {
-		s.Skip()
-		return
-	}
-	for s.Enter('{'); s.Next('}'); {
-		if string(s.Key()) != "status_code" {
-			s.Skip()
-		} else if n, ok := s.Number(); ok && n != 0 {
-			sum.isError = true
-		}
-	}
-}
-
-// readUsage reads a usage object. The dialects name the same things differently, and the names never clash:
-//
-//	chat completions, embeddings  prompt_tokens, prompt_tokens_details.cached_tokens, completion_tokens
-//	responses                     input_tokens, input_tokens_details.cached_tokens, output_tokens
-//	messages                      input_tokens + cache_creation_input_tokens + cache_read_input_tokens, output_tokens
-//	generateContent               promptTokenCount + toolUsePromptTokenCount, cachedContentTokenCount,
-//	                              candidatesTokenCount + thoughtsTokenCount
-//
-// Only Anthropic's input_tokens leaves the cached ones out
-// (https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching, "tracking cache performance"). In its streams a
-// later usage object states only what changed, so a member that is absent keeps its value. Gemini's counts are all of a
-// call so far (https://ai.google.dev/api/generate-content#usagemetadata); thoughts are paid for like the answer.
-func (sum *summary) readUsage(e Endpoint, s *jsonscan.Scanner) {
-	if s.Peek() != '{' {
-		s.Skip() // null in all but the last chunk of a stream
-		return
-	}
-	c := &sum.counts
-	for s.Enter('{'); s.Next('}'); {
-		switch string(s.Key()) {
-		case "prompt_tokens", "input_tokens":
-			sum.count(s, &c.input)
-		case "completion_tokens", "output_tokens":
-			sum.count(s, &c.output)
-		case "cache_creation_input_tokens":
-			sum.count(s, &c.created)
-		case "cache_read_input_tokens", "prompt_cache_hit_tokens":
-			sum.count(s, &c.cached)
-		case "prompt_tokens_details", "input_tokens_details":
-			sum.readDetails(s)
-		case "promptTokenCount":
-			sum.count(s, &c.input)
-		case "cachedContentTokenCount":
-			sum.count(s, &c.cached)
-		case "candidatesTokenCount":
-			sum.count(s, &c.output)
-		case "toolUsePromptTokenCount":
-			sum.count(s, &c.tools)
-		case "thoughtsTokenCount":
-			sum.count(s, &c.thoughts)
+// readReason reads an object that says why there is no answer, or only a part of one: the reason's name, and its words. It reports
+// whether the reason is named.
+func (sum *summary) readReason(s *jsonscan.Scanner, reason, words string) (named bool) {
+	for name := range s.Members {
+		switch {
+		case string(name) == reason:
+			w := word(s)
+			sum.finish, named = cmp.Or(w, sum.finish), w != ""
+		case string(name) == words && sum.content != nil:
+			sum.content.Refusal = cmp.Or(s.Text(), sum.content.Refusal)
 		default:
 			s.Skip()
 		}
 	}
-	u := sluice.Usage{
-		Input: int(min(maxCount, c.input+c.tools)), CachedInput: int(c.cached), Output: int(min(maxCount, c.output+c.thoughts)),
-	}
-	if e.Dialect() == Anthropic {
-		u.Input = int(min(maxCount, c.input+c.created+c.cached))
-	}
-	sum.usage = u
+	return named
 }
 
-func (sum *summary) readDetails(s *jsonscan.Scanner) {
+// readUsage reads a usage object. Each dialect names its figures in its own way.
+func (sum *summary) readUsage(s *jsonscan.Scanner) {
 	if s.Peek() != '{' {
-		s.Skip()
+		s.Skip() // null in all but the last chunk of a stream
 		return
 	}
-	for s.Enter('{'); s.Next('}'); {
-		if string(s.Key()) == "cached_tokens" {
-			sum.count(s, &sum.counts.cached)
-		} else {
+	sum.readFigures(s)
+	c, tokens := &sum.counts, &sum.counts.tokens
+	sum.usage = sluice.Usage{
+		Input: total(tokens[inputTokens], tokens[toolTokens]), CachedInput: int(tokens[cachedTokens]), Output: total(tokens[outputTokens], tokens[thoughtTokens]),
+		CacheWrite: int(max(0, tokens[createdTokens]-tokens[createdHourTokens])), CacheWriteHour: int(tokens[createdHourTokens]),
+		Searches: int(c.searches), OtherTools: int(c.otherTools), Service: c.service,
+	}
+	if r := tokens[reasoningTokens]; r > 0 && tokens[totalTokens] == tokens[inputTokens]+tokens[outputTokens]+r { // xAI counts the reasoning beside the answer
+		sum.usage.Output = total(tokens[outputTokens], r)
+	}
+	if tokens[toolTokens] > 0 { // Gemini states the tokens of its tools, and not their calls
+		sum.usage.OtherTools = 1
+	}
+	if dialectFacts[sum.endpoint.Dialect()].inputApart {
+		sum.usage.Input = total(tokens[inputTokens], tokens[createdTokens], tokens[cachedTokens])
+	}
+}
+
+// total adds counts, of which none is above maxCount.
+func total(counts ...int64) int {
+	sum := int64(0)
+	for _, n := range counts {
+		sum += n
+	}
+	return int(min(maxCount, sum))
+}
+
+// maxStated is the maximum that a response can state of tokens: ten times the largest context window, 10 million tokens in 2026. A
+// greater figure, or one below 0, is a fault and no usage: costs of other requests are estimated from what responses state.
+const maxStated = 100_000_000
+
+// readFigures reads the members of a usage object, or of one within it.
+func (sum *summary) readFigures(s *jsonscan.Scanner) {
+	for name := range s.Members {
+		switch f := known.usage[string(name)]; f {
+		case 0:
 			s.Skip()
+		case moreFigures:
+			sum.readFigures(s)
+		case toolCalls:
+			sum.readTools(s)
+		case serviceTier:
+			sum.readService(s)
+		default:
+			if n, ok := s.Number(); ok && n >= 0 && n <= maxStated {
+				sum.counts.tokens[f] = n
+				sum.hasUsage = sum.hasUsage || f != totalTokens // which alone is no usage
+			}
 		}
 	}
 }
 
-func (sum *summary) count(s *jsonscan.Scanner, to *int64) {
-	if n, ok := s.Number(); ok {
-		*to = max(0, min(n, maxCount))
-		sum.hasUsage = true
+// readTools reads how often the provider's own tools were called. Anthropic fetches pages without a charge
+// (https://platform.claude.com/docs/en/agents-and-tools/tool-use/web-fetch-tool).
+func (sum *summary) readTools(s *jsonscan.Scanner) {
+	sum.counts.searches, sum.counts.otherTools = 0, 0
+	for name := range s.Members {
+		n, ok := s.Number()
+		switch n = max(0, min(n, maxCount)); {
+		case !ok, string(name) == "web_fetch_requests":
+		case string(name) == "web_search_requests", string(name) == "web_search_calls":
+			sum.counts.searches += n
+		default:
+			sum.counts.otherTools += n
+		}
+	}
+}
+
+// readService reads the service tier. Gemini's is a kind of traffic, such as ON_DEMAND_PRIORITY.
+func (sum *summary) readService(s *jsonscan.Scanner) {
+	if name := word(s); name != "" {
+		sum.counts.service = limits.ServiceOf(strings.ToLower(strings.TrimPrefix(name, "ON_DEMAND_")))
+		sum.usage.Service = sum.counts.service
 	}
 }
 
@@ -232,29 +270,12 @@ func word(s *jsonscan.Scanner) string {
 	if quoted == nil {
 		return ""
 	}
-	switch string(quoted[1 : len(quoted)-1]) {
-	case "stop":
-		return "stop"
-	case "length":
-		return "length"
-	case "tool_calls":
-		return "tool_calls"
-	case "end_turn":
-		return "end_turn"
-	case "max_tokens":
-		return "max_tokens"
-	case "tool_use":
-		return "tool_use"
-	case "completed":
-		return "completed"
-	case "message":
-		return "message"
-	case "error":
-		return "error"
-	case "STOP":
-		return "STOP"
-	case "MAX_TOKENS":
-		return "MAX_TOKENS"
+	for _, label := range labels {
+		if string(quoted[1:len(quoted)-1]) == label {
+			return label
+		}
 	}
 	return string(jsonscan.Unquote(quoted))
 }
+
+var labels = [...]string{"stop", "length", "tool_calls", "end_turn", "max_tokens", "tool_use", "completed", "message", "error", "STOP", "MAX_TOKENS"}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/errtext"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // Verdict is what an answer means.
@@ -14,14 +16,27 @@ type Verdict struct {
 	Until     time.Time        // when a usage window resets; zero when it does not say
 	Zone      string           // in which its words state Until, such as America/Los_Angeles; "" when they name none
 	Probe     time.Duration    // when not zero, do not believe Wait: let one call through after this
-	Dimension sluice.Dimension // which limit was exceeded
+	Dimension limits.Dimension // which limit was exceeded
 	Limit     int64            // that limit, the part of it in use, and what the call asked for, where the words say so
 	Used      int64
 	Requested int64
 	TooLarge  bool   // the call alone is larger than the whole limit: it can never pass
 	Message   string // the provider's own words, without keys; "" for OK
 	Why       Reason
+	basis     evidence
+	Scope     limits.Scope // what it claims to be about, where the response does not prove that: see Proven
+	Page      bool         // it is an HTML page
 }
+
+// evidence is what a verdict rests on. The zero value is the status, or a header.
+type evidence uint8
+
+// Bases of a verdict.
+const (
+	byStatus evidence = iota
+	byCode            // a type, code or reason in the error's structure
+	byWords           // a sentence, which may quote the request
+)
 
 // Reason says how a verdict was reached.
 type Reason struct {
@@ -46,8 +61,7 @@ func (r Reason) String() string {
 // noError is the rule of what nothing is known of.
 const noError = "no error"
 
-// Recognised reports whether a verdict rests on anything: on an error that is known, or on an answer that is good. One
-// that does not is OK because nothing in a text spoke as an error does, which the text may be nevertheless.
+// Recognised reports whether a rule matched. If not, Kind is OK because no known error was found.
 func (v Verdict) Recognised() bool { return v.Kind != sluice.OK || v.Why.Rule != noError }
 
 // Pause returns how long to send nothing: what the provider asks for, unless that is not to be believed.
@@ -82,19 +96,71 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %d %s: %s", name, e.Status, e.Kind, msg)
 }
 
+// Source names the part of the response from which its kind was read, such as "code".
+func (e *Error) Source() string { return e.Why.Field }
+
 // without returns the verdict with a run's own key struck out of its texts.
 func (v Verdict) without(keys []string) Verdict {
 	v.Message, v.Why.Value = Redact(v.Message, keys...), Redact(v.Why.Value, keys...)
 	return v
 }
 
+// scopes are what rejections of a kind are about, where that is more than the request.
+var scopes = map[sluice.Kind]limits.Scope{
+	sluice.RateLimit: limits.ScopeModel, sluice.Overloaded: limits.ScopeModel, sluice.UsageWindow: limits.ScopeUpstream,
+	sluice.QuotaExhausted: limits.ScopeUpstream, sluice.Auth: limits.ScopeKey, sluice.ServerError: limits.ScopeUpstream,
+	sluice.Timeout: limits.ScopeNetwork, sluice.Network: limits.ScopeNetwork,
+}
+
+// proven returns the kind that a response of an HTTP status proves. Words prove nothing about more than the request, a page
+// and a 403 prove nothing about the key, and a 402 needs a code.
+func (v *Verdict) proven(status int) sluice.Kind {
+	wider := scopes[v.Kind] != limits.ScopeRequest
+	account := v.Kind == sluice.Auth || v.Kind == sluice.QuotaExhausted
+	switch worded := v.basis == byWords; {
+	case status == 0 || !wider && !v.Page: // 0: the words of a command are its own
+	case v.Page && status < 500 && status != 408 && status != 429:
+		return sluice.Blocked
+	case status == 403 && (account || worded || v.basis == byStatus), v.Why.Rule == errtext.NotAllowed && status != 401:
+		return sluice.Rejected
+	case status == 402 && (account || v.Kind == sluice.UsageWindow) && v.basis != byCode:
+		return sluice.Rejected
+	case status == 401 && account && v.basis != byCode:
+		return sluice.Auth
+	case !worded:
+	case status == 400 || status == 404 || status == 409 || status == 413 || status == 422:
+		return sluice.BadRequest
+	case status == 429 && (account || v.Kind == sluice.UsageWindow):
+		return sluice.RateLimit
+	case account || v.Kind == sluice.UsageWindow:
+		return sluice.ServerError
+	}
+	return v.Kind
+}
+
+// Proven returns what a response of an HTTP status proves of what it claims. Its Scope is the claimed one where that is not proven.
+func (v Verdict) Proven(status int) Verdict {
+	claimed := v.Kind
+	if v.Kind = v.proven(status); v.Kind == claimed {
+		return v
+	}
+	if v.Scope = scopes[claimed]; !v.Kind.Throttle() {
+		v.Wait, v.Until, v.Probe = 0, time.Time{}, 0
+	}
+	return v
+}
+
+// About returns what the rejection is about.
+func (v Verdict) About() limits.Scope { return scopes[v.Kind] }
+
 // Outcome returns the verdict as the outcome of an attempt: of an answer of that status by p.
 func (v Verdict) Outcome(p Provider, status int, requestID string) sluice.Outcome {
+	v = v.Proven(status)
 	o := sluice.Outcome{
-		Kind: v.Kind, Wait: v.Pause(), Until: v.Until,
+		Kind: v.Kind, Scope: v.Scope, Wait: v.Pause(), Until: v.Until,
 		Dimension: v.Dimension, Limit: v.Limit, Used: v.Used, Requested: v.Requested, TooLarge: v.TooLarge,
 	}
-	if v.Probe > 0 {
+	if v.Probe > 0 || v.Scope != limits.ScopeRequest {
 		o.Until = time.Time{} // it is the same statement
 	}
 	if v.Kind != sluice.OK {

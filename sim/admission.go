@@ -3,6 +3,8 @@ package sim
 import (
 	"context"
 	"time"
+
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // admit charges a call and draws how it will go, or says why it may not pass.
@@ -54,7 +56,7 @@ func (s *Server) judgeLocked(c *call, now time.Duration) (no refusal, refused bo
 func (s *Server) quotasLocked(c *call, now time.Duration) {
 	c.quotas = s.budgets.quotas(now)
 	if s.config.DailyHeaders {
-		c.quotas[requests] = c.quotas[requestsPerDay]
+		c.quotas[limits.Requests] = c.quotas[limits.RequestsPerDay]
 	}
 }
 
@@ -140,7 +142,7 @@ func (s *Server) produced(output int) {
 
 func (s *Server) chargeLocked(output int) {
 	s.stats.OutputTokens += output
-	if s.config.Charge == ChargeActual && output > 0 {
+	if s.config.Charge == limits.ChargeActual && output > 0 {
 		s.budgets.produced(time.Since(s.start), output)
 	}
 }

@@ -4,27 +4,29 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // answer lets an admitted call go as planned.
-func (s *Server) answer(ctx context.Context, c *call, w wire) {
+func (s *Server) answer(ctx context.Context, c *call, w http.ResponseWriter) {
 	if !s.enter(ctx) {
 		s.leave(c, abandoned, false, 0)
 		return
 	}
 	switch c.plan.fault {
-	case FaultHang:
+	case faultHang:
 		<-ctx.Done()
 		s.leave(c, failed, true, 0)
 		return
-	case FaultOverloaded:
-		if !wait(ctx, s.config.RefusalLatency) {
+	case faultOverloaded:
+		if wake.In(ctx, s.config.RefusalLatency, nil) != nil {
 			s.leave(c, abandoned, true, 0)
 			return
 		}
 		s.fail(c, reasonOverloaded, w)
 		return
-	case NoFault, FaultCut:
+	case noFault, faultCut:
 		if !c.stream {
 			s.whole(ctx, c, w)
 			return
@@ -35,17 +37,17 @@ func (s *Server) answer(ctx context.Context, c *call, w wire) {
 		return
 	}
 	switch c.plan.fault {
-	case FaultServerError:
+	case faultServerError:
 		s.fail(c, reasonServerError, w)
-	case FaultReset:
+	case faultReset:
 		s.leave(c, failed, true, 0)
-		w.reset()
+		reset(w)
 	default:
 		s.stream(ctx, c, w)
 	}
 }
 
-func (s *Server) fail(c *call, why reason, w wire) {
+func (s *Server) fail(c *call, why reason, w http.ResponseWriter) {
 	s.leave(c, failed, true, 0)
 	s.refuse(c, &refusal{reason: why}, w)
 }
@@ -53,21 +55,20 @@ func (s *Server) fail(c *call, why reason, w wire) {
 // whole sends an answer at once. The call is over for the provider when its
 // last byte is handed to the network, so that the client, who learns of the
 // end by that byte, finds the place free.
-func (s *Server) whole(ctx context.Context, c *call, w wire) {
+func (s *Server) whole(ctx context.Context, c *call, w http.ResponseWriter) {
 	if had, ok := s.processor.serve(ctx, c.plan.whole()); !ok {
 		s.leave(c, abandoned, true, c.plan.producedIn(had))
 		return
 	}
 	h := s.headers(c, w)
 	h.set("Content-Type", "application/json")
-	body := c.dialect.answer(make([]byte, 0, 768+len(filler)*c.plan.output), c)
-	if c.plan.fault == FaultCut {
+	body := []byte(c.dialect.answer(c))
+	if c.plan.fault == faultCut {
 		s.leave(c, failed, true, c.plan.output)
-		w.tear(http.StatusOK, body)
-		return
+		tear(w, body)
 	}
 	s.leave(c, answered, true, c.plan.output)
-	w.whole(http.StatusOK, body)
+	send(w, http.StatusOK, body)
 }
 
 // producedIn is how many tokens there are after d of service.
@@ -85,14 +86,13 @@ func (p *plan) producedIn(d time.Duration) int {
 const maxParts = 64
 
 // stream sends an answer part by part; the time to the first byte is over.
-func (s *Server) stream(ctx context.Context, c *call, w wire) {
+func (s *Server) stream(ctx context.Context, c *call, w http.ResponseWriter) {
 	h := s.headers(c, w)
 	h.set("Content-Type", c.dialect.streamType(c))
-	w.begin()
-	w.event(c.dialect.open(nil, c))
+	write(w, c.dialect.open(c))
 	size := max(1, (c.perChoice+maxParts-1)/maxParts)
 	tear := -1
-	if c.plan.fault == FaultCut {
+	if c.plan.fault == faultCut {
 		tear = c.plan.output / 2
 	}
 	for choice := range c.choices {
@@ -100,19 +100,17 @@ func (s *Server) stream(ctx context.Context, c *call, w wire) {
 			to := min(from+size, c.perChoice)
 			if tear >= 0 && c.produced >= tear {
 				s.leave(c, failed, true, 0)
-				w.tearStream()
-				return
+				panic(http.ErrAbortHandler)
 			}
 			if _, ok := s.processor.serve(ctx, time.Duration(to-from)*c.plan.perToken); !ok {
 				s.leave(c, abandoned, true, 0)
 				return
 			}
 			c.produced += to - from
-			w.event(c.dialect.delta(nil, c, choice, c.appendText(nil, from, to)))
+			write(w, c.dialect.delta(c, choice, c.text(from, to)))
 			s.produced(to - from)
 		}
 	}
 	s.leave(c, answered, true, 0)
-	w.event(c.dialect.close(nil, c))
-	w.end()
+	write(w, c.dialect.close(c))
 }

@@ -2,7 +2,10 @@ package sim
 
 import (
 	"net/http"
+	"strconv"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/prose"
 )
 
 // anthropic is the dialect of the Messages API.
@@ -102,9 +105,8 @@ func (a anthropic) throttle(r *refusal) (int, anthropicProblem) {
 	default:
 		// https://github.com/continuedev/continue/issues/9623
 		// https://github.com/stackblitz/bolt.new/issues/8588
-		p.Message = "This request would exceed the rate limit for your organization (org-sim) of " + thousands(r.shortage.limit) + " " +
-			[dimensions]string{"requests per minute", "requests per day", "tokens per minute", "input tokens per minute",
-				"output tokens per minute"}[r.shortage.dimension] +
+		p.Message = "This request would exceed the rate limit for your organization (org-sim) of " + prose.Group(r.shortage.limit) + " " +
+			r.shortage.dimension.Counted(" per minute", " per day") +
 			". For details, refer to: https://docs.claude.com/en/api/rate-limits. You can see the response headers for current usage. " +
 			"Please reduce the prompt length or the maximum tokens requested, or try again later. You may also contact sales at " +
 			"https://www.anthropic.com/contact-sales to discuss your options for a rate limit increase."
@@ -113,23 +115,12 @@ func (a anthropic) throttle(r *refusal) (int, anthropicProblem) {
 }
 
 // answer is https://docs.anthropic.com/en/api/messages
-func (a anthropic) answer(b []byte, c *call) []byte {
-	b = a.head(b, c)
-	b = append(b, `"content":[`...)
-	b = a.block(b, c)
-	b = append(b, `],"stop_reason":"`...)
-	b = append(b, a.stopReason(c)...)
-	b = append(b, `","stop_sequence":null,"usage":`...)
-	b = a.usage(b, c, c.plan.output)
-	return append(b, '}')
+func (a anthropic) answer(c *call) string {
+	return a.head(c) + `"content":[` + a.block(c, true) + `],"stop_reason":"` + a.stopReason(c) + `","stop_sequence":null,"usage":` + a.usage(c, c.plan.output) + `}`
 }
 
-func (anthropic) head(b []byte, c *call) []byte {
-	b = append(b, `{"id":"msg_`...)
-	b = append(b, c.id...)
-	b = append(b, `","type":"message","role":"assistant","model":`...)
-	b = appendString(b, c.model)
-	return append(b, ',')
+func (anthropic) head(c *call) string {
+	return `{"id":"msg_` + c.id + `","type":"message","role":"assistant","model":` + quote(c.model) + `,`
 }
 
 func (anthropic) stopReason(c *call) string {
@@ -143,72 +134,52 @@ func (anthropic) stopReason(c *call) string {
 	}
 }
 
-func (anthropic) usage(b []byte, c *call, output int) []byte {
-	b = append(b, `{"input_tokens":`...)
-	b = appendInt(b, c.input)
-	b = append(b, `,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":`...)
-	b = appendInt(b, output)
-	return append(b, `,"service_tier":"standard"}`...)
+func (anthropic) usage(c *call, output int) string {
+	return `{"input_tokens":` + strconv.Itoa(c.input) + `,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":` +
+		strconv.Itoa(output) + `,"service_tier":"standard"}`
 }
 
-// open begins a stream.
-// https://docs.anthropic.com/en/docs/build-with-claude/streaming
-func (a anthropic) open(b []byte, c *call) []byte {
-	b = append(b, "event: message_start\ndata: {\"type\":\"message_start\",\"message\":"...)
-	b = a.head(b, c)
-	b = append(b, `"content":[],"stop_reason":null,"stop_sequence":null,"usage":`...)
-	b = a.usage(b, c, 1)
-	b = append(b, "}"+endOfEvent...)
-	b = a.blockStart(b, c)
-	b = append(b, "event: ping\ndata: {\"type\":\"ping\""+endOfEvent...)
+// anthropicEvent is a typed event with these members. https://docs.anthropic.com/en/docs/build-with-claude/streaming
+func anthropicEvent(kind, members string) string {
+	return "event: " + kind + "\ndata: {\"type\":\"" + kind + `"` + members + endOfEvent
+}
+
+func (a anthropic) open(c *call) string {
+	out := anthropicEvent("message_start", `,"message":`+a.head(c)+`"content":[],"stop_reason":null,"stop_sequence":null,"usage":`+a.usage(c, 1)+`}`) +
+		anthropicEvent("content_block_start", `,"index":0,"content_block":`+a.block(c, false)) + anthropicEvent("ping", "")
 	if c.tool != "" {
-		b = a.blockDelta(b, c, argumentsBegin)
+		out += a.delta(c, 0, argumentsBegin)
 	}
-	return b
+	return out
 }
 
-func (a anthropic) delta(b []byte, c *call, _ int, text []byte) []byte {
-	return a.blockDelta(b, c, string(text))
-}
-
-func (a anthropic) close(b []byte, c *call) []byte {
+func (anthropic) delta(c *call, _ int, text string) string {
+	part := `{"type":"text_delta","text":"`
 	if c.tool != "" {
-		b = a.blockDelta(b, c, argumentsEnd)
+		part = `{"type":"input_json_delta","partial_json":"`
 	}
-	b = append(b, "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":0"+endOfEvent+
-		"event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\""...)
-	b = append(b, a.stopReason(c)...)
-	b = append(b, `","stop_sequence":null},"usage":`...)
-	b = a.usage(b, c, c.plan.output)
-	b = append(b, endOfEvent...)
-	return append(b, "event: message_stop\ndata: {\"type\":\"message_stop\""+endOfEvent...)
+	return anthropicEvent("content_block_delta", `,"index":0,"delta":`+part+text+`"}`)
+}
+
+func (a anthropic) close(c *call) (out string) {
+	if c.tool != "" {
+		out = a.delta(c, 0, argumentsEnd)
+	}
+	return out + anthropicEvent("content_block_stop", `,"index":0`) + anthropicEvent("message_delta", `,"delta":{"stop_reason":"`+a.stopReason(c)+
+		`","stop_sequence":null},"usage":`+a.usage(c, c.plan.output)) + anthropicEvent("message_stop", "")
 }
 
 // count is https://docs.anthropic.com/en/api/messages-count-tokens
-func (anthropic) count(c *call) []byte {
-	return append(appendInt([]byte(`{"input_tokens":`), c.input), '}')
-}
+func (anthropic) count(c *call) string { return `{"input_tokens":` + strconv.Itoa(c.input) + `}` }
 
 // models is https://docs.anthropic.com/en/api/models-list
-func (anthropic) models(names []string, now time.Time) []byte {
-	b := []byte(`{"data":[`)
-	for i, name := range names {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, `{"type":"model","id":`...)
-		b = appendString(b, name)
-		b = append(b, `,"display_name":`...)
-		b = appendString(b, name)
-		b = append(b, `,"created_at":"`...)
-		b = now.UTC().AppendFormat(b, time.RFC3339)
-		b = append(b, `"}`...)
-	}
-	b = append(b, `],"has_more":false,"first_id":`...)
+func (anthropic) models(names []string, now time.Time) string {
 	first, last := "null", "null"
 	if len(names) > 0 {
-		first, last = string(appendString(nil, names[0])), string(appendString(nil, names[len(names)-1]))
+		first, last = quote(names[0]), quote(names[len(names)-1])
 	}
-	b = append(b, first+`,"last_id":`+last+`}`...)
-	return b
+	return `{"data":[` + list(len(names), func(i int) string {
+		name := quote(names[i])
+		return `{"type":"model","id":` + name + `,"display_name":` + name + `,"created_at":"` + now.UTC().Format(time.RFC3339) + `"}`
+	}) + `],"has_more":false,"first_id":` + first + `,"last_id":` + last + `}`
 }

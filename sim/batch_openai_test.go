@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/simbatch"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -67,7 +68,7 @@ func TestOpenAIBatchThatExpiresKeepsWhatIsDone(t *testing.T) {
 		equal(t, "ran", len(stats.Ran), 5)
 		named := 0
 		for i := range 10 {
-			named += stats.Ran[sim.LineHash("r-"+string(rune('0'+i)), []byte(openaiBody(i)))]
+			named += stats.Ran[simbatch.LineHash("r-"+string(rune('0'+i)), []byte(openaiBody(i)))]
 		}
 		equal(t, "ran, by custom_id and request", named, 5)
 	})

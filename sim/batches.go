@@ -1,98 +1,83 @@
 package sim
 
 import (
-	"fmt"
-	"math"
+	"net/http"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/simbatch"
+	"github.com/sluice-llm/sluice/limits"
 )
 
-// Batches says how the providers' Batch APIs behave: calls that are handed over together, run later at a lower price, and
-// are fetched as a file. The zero value has them without limits but the documented ones, and a batch takes a second.
-//
-// The server offers OpenAI's (files and batches), Anthropic's (message batches), Gemini's (files and batchGenerateContent)
-// and Mistral's (files and batch jobs). The path tells them apart, except that OpenAI and Mistral share /v1/files: what is
-// told of a file there has the members of both, and a list that is asked for by page is Mistral's.
-//
-// A line is answered as the same request would be live, and its result stands in another order than the requests did,
-// except Gemini's, who keeps the order. All luck is a pure function of Config.Seed and of the request.
-type Batches struct {
-	// Latency is the time from the creation of a batch to its end, of which a tenth is validation and the last tenth is
-	// writing the results. Zero: 1 s; negative: none. A batch that is cancelled ends a tenth of it later.
-	Latency time.Duration
+// Batches says how the Batch APIs of OpenAI, Anthropic, Gemini and Mistral behave. The zero value has the documented limits
+// only, and a batch takes a second.
+type Batches = simbatch.Config
 
-	// MaxRequests and MaxBytes are what one batch may hold. Zero: what the providers document, which is 50,000 requests
-	// and 200 MiB (OpenAI), 100,000 and 256 MiB (Anthropic), 2 GiB (Gemini), 1,000,000 requests and 512 MiB (Mistral).
-	MaxRequests, MaxBytes int
-	// EnqueuedTokens are the tokens of a model that may be in batches that have not ended, counted as [Charge] counts them
-	// at admission. OpenAI takes a batch beyond it and fails it; Gemini and Mistral refuse it. Anthropic has no such limit.
-	// Zero: no such limit.
-	EnqueuedTokens int
-	// Pending is the number of requests that may be in batches that have not ended, with Anthropic and Mistral, who refuse
-	// a batch beyond it. Zero: no such limit.
-	Pending int
-	// PerHour refuses batches beyond so many in an hour. Zero: no such limit.
-	PerHour int
+// batchHost answers the lines of batches as single requests. It charges no limit for them.
+type batchHost struct{ *Server }
 
-	// Fail is the share of lines that fail by themselves: a third of them as bad requests, whatever batch they are in, a
-	// third as throttled and a third by an error of the server's, which are luck again each time they are handed over.
-	Fail float64
-	// ExpireEvery has every so many-th batch expire at its end with half of its lines undone, rounded up; of Gemini's, which
-	// documents no results of such a batch, with all of them. Zero: none.
-	ExpireEvery int
-	// FailEvery has every so many-th batch that does not expire fail as a whole, half-way, by an error of the server's. With
-	// Anthropic, who has no such state, every line is that error. Zero: none.
-	FailEvery int
-	// CutResults cuts the first so many downloads of every file of results in the middle of a line: by turns with a length
-	// that is not reached, and without one, so that nothing but the lines themselves tells. Zero: none.
-	CutResults int
-	// LoseResults answers 404 for every file of results, as after its time.
-	LoseResults bool
-	// ListDelay is how long it takes until a new batch or file shows in lists. Asked for by its id, it is there at once.
-	ListDelay time.Duration
-	// Drop is the share of uploads and creations that are carried out and whose answer never arrives: the connection breaks.
-	Drop float64
+// Authorize implements simbatch.Host.
+func (s batchHost) Authorize(path string, r *http.Request) (why string, status int, body []byte) {
+	c := &call{id: RequestHash(nil), dialect: dialectOf(path, nil, nil)}
+	no := s.checkKey(c, r.Header, r.URL.Query())
+	if _, ok := c.dialect.(anthropic); ok && no == nil && r.Header["Anthropic-Version"] == nil {
+		no = &refusal{reason: reasonNoVersion}
+	}
+	if no != nil {
+		why = no.name()
+		status, body = c.dialect.refusal(c, no)
+	}
+	return why, status, body
 }
 
-// withDefaults returns b with its defaults filled in, or an error that names the field which makes no sense.
-func (b Batches) withDefaults() (Batches, error) {
-	for name, n := range map[string]int{
-		"MaxRequests": b.MaxRequests, "MaxBytes": b.MaxBytes, "EnqueuedTokens": b.EnqueuedTokens, "Pending": b.Pending,
-		"PerHour": b.PerHour, "ExpireEvery": b.ExpireEvery, "FailEvery": b.FailEvery, "CutResults": b.CutResults,
-		"ListDelay": int(b.ListDelay),
-	} {
-		if n < 0 {
-			return b, fmt.Errorf("sim: Config.Batches.%s is %d, below zero", name, n)
-		}
+// line reads a request as if it had come live.
+func (s batchHost) line(path, model string, body []byte) (*call, *refusal) {
+	c, _ := newCall(http.MethodPost, path, nil, nil, body)
+	c.model = model
+	no := s.validate(c, anyVersion(), body)
+	if no == nil && c.stream {
+		no = &refusal{reason: reasonWrongType, param: "stream"} // batches have no streams
 	}
-	for name, p := range map[string]float64{"Fail": b.Fail, "Drop": b.Drop} {
-		if math.IsNaN(p) || p < 0 || p > 1 {
-			return b, fmt.Errorf("sim: Config.Batches.%s is %v, not a probability", name, p)
-		}
-	}
-	b.Latency = defaultTo(b.Latency, time.Second)
-	return b, nil
+	c.plan.output = c.perChoice * c.choices
+	return c, no
 }
 
-// drop reports whether the answer to the creation of something is lost, so many of the same having been created before.
-func (c *Config) drop(what hash, before uint32) bool {
-	return c.Batches.Drop > 0 && newLuck(c.Seed, what, before).uniform(drawDrop) < c.Batches.Drop
+// Charge implements simbatch.Host.
+func (s batchHost) Charge(path, model string, body []byte) (of string, charged int, ok bool) {
+	c, no := s.line(path, model, body)
+	price := c.cost(s.config.Charge)
+	return c.model, int(price.charge[limits.Tokens]), no == nil
 }
 
-// lineFate is what becomes of a line that runs, which was handed over so often before.
-func (c *Config) lineFate(what hash, before uint32) fate {
-	share := c.Batches.Fail / 3
-	if share == 0 {
-		return fateAnswered
+// Answer implements simbatch.Host.
+func (s batchHost) Answer(path, model string, body []byte, at time.Time, fail int) (status int, response []byte) {
+	c, no := s.line(path, model, body)
+	c.admitted = at
+	switch {
+	case fail == http.StatusTooManyRequests:
+		no = &refusal{reason: reasonStray, vague: true}
+	case fail == http.StatusInternalServerError:
+		no = &refusal{reason: reasonServerError}
+	case fail != 0 && no == nil:
+		no = &refusal{reason: reasonBadRequest}
 	}
-	if newLuck(c.Seed, what, 0).uniform(drawBadLine) < share {
-		return fateBad
+	if no != nil {
+		return c.dialect.refusal(c, no)
 	}
-	switch u := newLuck(c.Seed, what, before).uniform(drawLine); {
-	case u < share:
-		return fateThrottled
-	case u < 2*share:
-		return fateBroken
-	default:
-		return fateAnswered
+	return http.StatusOK, []byte(c.dialect.answer(c))
+}
+
+// Luck implements simbatch.Host.
+func (s batchHost) Luck(choice uint64, about [16]byte, n uint32) float64 {
+	return newLuck(s.config.Seed, about, n).uniform(choice)
+}
+
+// Hint implements simbatch.Host.
+func (s batchHost) Hint(path string, header http.Header, wait time.Duration) {
+	if s.config.RetryAfter != RetryAfterNone {
+		h := newHeaders(header)
+		dialectOf(path, nil, nil).retryHeaders(&h, s.config.RetryAfter, wait, time.Now())
 	}
 }
+
+// anyVersion is a header that requests without one are read with.
+func anyVersion() http.Header { return http.Header{"Anthropic-Version": {"2023-06-01"}} }

@@ -1,27 +1,26 @@
 package sim
 
 import (
+	"iter"
 	"math"
 	"math/bits"
 	"time"
+
+	"github.com/sluice-llm/sluice/limits"
 )
 
-// dimension is one of the budgets a provider counts, in the order in which it
-// checks them.
-type dimension int
+// checked are the dimensions of the budgets, in the order in which a provider checks them.
+var checked = [...]limits.Dimension{limits.Requests, limits.RequestsPerDay, limits.Tokens, limits.InputTokens, limits.OutputTokens}
 
-const (
-	requests dimension = iota
-	requestsPerDay
-	tokens
-	inputTokens
-	outputTokens
-	dimensions
-)
-
-// name is how Stats and Quota call the dimension.
-func (d dimension) name() string {
-	return [dimensions]string{"rpm", "rpd", "tpm", "itpm", "otpm"}[d]
+// Limits yields the limits of c on rates, in the order in which they are checked.
+func (c *Config) Limits() iter.Seq2[limits.Dimension, *int] {
+	return func(yield func(limits.Dimension, *int) bool) {
+		for i, limit := range [len(checked)]*int{&c.RPM, &c.RPD, &c.TPM, &c.ITPM, &c.OTPM} {
+			if !yield(checked[i], limit) {
+				return
+			}
+		}
+	}
 }
 
 // bucket is one budget. It is arithmetic on instants, counted from the first
@@ -92,18 +91,18 @@ func (b *bucket) until(n float64) time.Duration {
 
 // budgets are the buckets of one account. They are not safe for concurrent use.
 type budgets struct {
-	buckets [dimensions]bucket
+	buckets [limits.NumDimensions]bucket
 	changes []Change
 }
 
 func newBudgets(c Config) *budgets {
 	b := &budgets{changes: c.Changes}
-	for d, limit := range [dimensions]int{c.RPM, c.RPD, c.TPM, c.ITPM, c.OTPM} {
-		one := bucket{configured: limit, limit: limit, period: time.Minute, burst: c.Burst, fixed: c.FixedWindow}
-		if dimension(d) == requestsPerDay {
-			one.period, one.burst, one.fixed = 24*time.Hour, 24*time.Hour, false
+	for d, limit := range c.Limits() {
+		one := bucket{configured: *limit, limit: *limit, period: d.Window(), burst: c.Burst, fixed: c.FixedWindow}
+		if one.period > time.Minute {
+			one.burst, one.fixed = one.period, false
 		}
-		if limit > 0 && !(c.Drained && one.period == time.Minute) {
+		if *limit > 0 && !(c.Drained && one.period == time.Minute) {
 			one.level = one.capacity()
 		}
 		b.buckets[d] = one
@@ -128,12 +127,12 @@ func (b *budgets) advance(now time.Duration) {
 
 // cost is what a call needs to be admitted and what it is then charged.
 type cost struct {
-	need, charge [dimensions]float64
+	need, charge limits.Vector
 }
 
 // shortage says which bucket refused a call, and why.
 type shortage struct {
-	dimension dimension
+	dimension limits.Dimension
 	limit     int
 	used      int           // limit - level, in whole units
 	requested int           // what the call needs
@@ -145,9 +144,9 @@ type shortage struct {
 // take charges c if every bucket holds it, and nothing otherwise.
 func (b *budgets) take(now time.Duration, c *cost) (shortage, bool) {
 	b.advance(now)
-	for d := range b.buckets {
+	for _, d := range checked {
 		if one := &b.buckets[d]; !one.holds(c.need[d]) || one.limit > 0 && c.need[d] > float64(one.limit) {
-			return one.shortage(dimension(d), c.need[d]), false
+			return one.shortage(d, c.need[d]), false
 		}
 	}
 	for d := range b.buckets {
@@ -159,7 +158,7 @@ func (b *budgets) take(now time.Duration, c *cost) (shortage, bool) {
 // shortage states what is missing in whole units, as the providers do: their
 // wait is (used + requested - limit) / limit of the period to the millisecond.
 // https://github.com/continuedev/continue/issues/11472
-func (b *bucket) shortage(d dimension, need float64) shortage {
+func (b *bucket) shortage(d limits.Dimension, need float64) shortage {
 	level := int(math.Floor(b.level + slack))
 	s := shortage{
 		dimension: d,
@@ -198,7 +197,7 @@ func (b *budgets) judge(c *Config, now time.Duration, price *cost, open, paid in
 		no.reason = reasonSpent
 	} else if c.Concurrent > 0 && open >= c.Concurrent {
 		// Nobody knows when a call will end: no hint.
-		no.reason = reasonConcurrent
+		no.reason, no.shortage.dimension = reasonConcurrent, limits.Concurrency
 	} else {
 		short, ok := b.take(now, price)
 		if ok {
@@ -215,7 +214,7 @@ func (b *budgets) judge(c *Config, now time.Duration, price *cost, open, paid in
 // refuse charges the requests buckets for a refused call.
 func (b *budgets) refuse(now time.Duration) {
 	b.advance(now)
-	for _, d := range []dimension{requests, requestsPerDay} {
+	for _, d := range [...]limits.Dimension{limits.Requests, limits.RequestsPerDay} {
 		one := &b.buckets[d]
 		one.level = max(0, one.level-1)
 	}
@@ -224,8 +223,8 @@ func (b *budgets) refuse(now time.Duration) {
 // produced charges n output tokens that were made by now.
 func (b *budgets) produced(now time.Duration, n int) {
 	b.advance(now)
-	b.buckets[tokens].level -= float64(n)
-	b.buckets[outputTokens].level -= float64(n)
+	b.buckets[limits.Tokens].level -= float64(n)
+	b.buckets[limits.OutputTokens].level -= float64(n)
 }
 
 // nextChange is the instant of the next change after now, if there is one.
@@ -244,7 +243,7 @@ type quota struct {
 }
 
 // quotas describes every bucket at now.
-func (b *budgets) quotas(now time.Duration) (q [dimensions]quota) {
+func (b *budgets) quotas(now time.Duration) (q [limits.NumDimensions]quota) {
 	b.advance(now)
 	for d := range b.buckets {
 		one := &b.buckets[d]

@@ -3,9 +3,11 @@ package sim
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"strconv"
+	"strings"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // hash identifies a request by its body.
@@ -24,7 +26,7 @@ func (h hash) String() string { return hex.EncodeToString(h[:]) }
 // id carries it as well, or of Gemini, whose errors have none, its responseId.
 func RequestHash(body []byte) string { return hashOf(body).String() }
 
-// endpoint is what was called.
+// endpoint is an endpoint of an API.
 type endpoint int
 
 const (
@@ -32,6 +34,7 @@ const (
 	responses
 	embeddings
 	messages
+	cohereChat
 	// Of Gemini.
 	generate
 	embedding
@@ -58,29 +61,29 @@ type call struct {
 	cut       bool // by max_tokens
 
 	admitted time.Time
-	quotas   [dimensions]quota
+	quotas   [limits.NumDimensions]quota
 	produced int // tokens of a stream so far
 	sequence int // of the next event of a stream
 }
 
 // cost is what the call costs at admission under the given rule.
-func (c *call) cost(rule Charge) cost {
+func (c *call) cost(rule limits.Charge) cost {
 	return costOf(rule, c.input, c.maxTokens*c.choices)
 }
 
 // costOf is the cost of input tokens and a declared number of output tokens.
-func costOf(rule Charge, input, declared int) cost {
+func costOf(rule limits.Charge, input, declared int) cost {
 	var k cost
-	k.need[requests], k.need[requestsPerDay] = 1, 1
-	k.need[inputTokens] = float64(input)
-	if rule == ChargeActual {
-		k.need[tokens] = float64(input)
+	k.need[limits.Requests], k.need[limits.RequestsPerDay] = 1, 1
+	k.need[limits.InputTokens] = float64(input)
+	if rule == limits.ChargeActual {
+		k.need[limits.Tokens] = float64(input)
 		k.charge = k.need
-		k.need[outputTokens] = 1
+		k.need[limits.OutputTokens] = 1
 		return k
 	}
-	k.need[tokens] = float64(max(input, declared))
-	k.need[outputTokens] = float64(declared)
+	k.need[limits.Tokens] = float64(max(input, declared))
+	k.need[limits.OutputTokens] = float64(declared)
 	k.charge = k.need
 	return k
 }
@@ -93,30 +96,14 @@ const (
 	filler     = " and"
 )
 
-// appendText appends the tokens from up to to of the text of an answer. The
-// name is whole in the first of them.
-func (c *call) appendText(b []byte, from, to int) []byte {
+// text is the tokens from up to to of the text of an answer. The name is whole in the first of them.
+func (c *call) text(from, to int) string {
+	rest := strings.Repeat(filler, max(0, to-max(from, nameTokens)))
 	if from == 0 {
-		b = append(b, "sim:"...)
-		b = append(b, c.id...)
+		return "sim:" + c.id + rest
 	}
-	for range to - max(from, nameTokens) {
-		b = append(b, filler...)
-	}
-	return b
+	return rest
 }
 
-// appendString appends s as a JSON string.
-func appendString(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
-			quoted, _ := json.Marshal(s) // a string always encodes
-			return append(b, quoted...)
-		}
-	}
-	b = append(b, '"')
-	b = append(b, s...)
-	return append(b, '"')
-}
-
-func appendInt(b []byte, n int) []byte { return strconv.AppendInt(b, int64(n), 10) }
+// quote is s as a JSON string.
+func quote(s string) string { return string(jsonscan.AppendString(make([]byte, 0, len(s)+2), s)) }

@@ -1,149 +1,122 @@
-// Package sim imitates LLM providers whose limits are known.
+// Package sim simulates LLM providers whose limits are known.
 //
-// A [Server] answers the OpenAI dialect (POST /v1/chat/completions,
-// /v1/responses and /v1/embeddings, GET /v1/models), Anthropic's (POST
-// /v1/messages and /v1/messages/count_tokens, GET /v1/models) and Gemini's
-// (POST /v1beta/models/MODEL with :generateContent, :streamGenerateContent, :embedContent, :batchEmbedContents
-// or :countTokens, GET /v1beta/models, and the same under /v1) under the limits
-// of its [Config], with the headers, bodies and error texts that the real
-// providers send, faults, storms and limits that change included. Who offers
-// tools gets a call of the first of them, until it tells what came of one. The
-// Batch APIs of the three and of Mistral are there as well ([Batches]). GET
-// /stats tells what it saw. It is an [http.Handler], and [Server.Transport] reaches it
-// in process, without sockets, also inside a testing/synctest bubble.
+// A [Server] speaks the OpenAI dialect (POST /v1/chat/completions, /v1/responses and /v1/embeddings, GET /v1/models),
+// Anthropic's (POST /v1/messages and /v1/messages/count_tokens, GET /v1/models), Cohere's (POST /v2/chat) and Gemini's (POST /v1beta/models/MODEL with
+// :generateContent, :streamGenerateContent, :embedContent, :batchEmbedContents or :countTokens, GET /v1beta/models, and the
+// same under /v1) under the limits of its [Config]. Its headers, bodies and error texts are those of the real providers.
+// Faults, storms and changes of the limits can be configured. If a request offers tools, the response calls the first one,
+// until a request contains the result of a call. The Batch APIs of the three and of Mistral are included ([Batches]). So are the
+// APIs by which OpenAI (GET /v1/organization/projects/proj_sim/rate_limits) and Anthropic (GET /v1/organizations/rate_limits)
+// publish limits. GET /stats returns the counts. A Server is an [http.Handler], and [Server.Transport] reaches it in process,
+// without sockets, also inside a testing/synctest bubble.
 //
-// [Config.Optimum] computes how fast a workload could have gone at best, and
-// [Oracle] is a client that goes that fast, since it knows every limit.
+// [Config.Optimum] computes the least time for a workload.
 //
-// The package shares no code with the clients it is there to test: an
-// imitation and a client that share code agree on the same mistakes.
+// Of the packages around it, this one uses only limits, a JSON scanner, a timer and the form of numbers. A simulator and a
+// client that share code agree on the same mistakes; the scanner is fuzzed against encoding/json.
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/sluice-llm/sluice/limits"
 )
 
-// Config says what a provider allows and how it behaves. The zero value is a
-// provider without limits that answers after 200 ms.
+// Config describes the limits and the behaviour of a provider. The zero value is a provider without limits that answers after
+// 200 ms. Its fields are many because each describes one property of a provider, and the flags of sluice sim fill them.
 type Config struct {
-	// Seed decides all luck. Latencies and faults are a pure function of it,
-	// of the request and of how often that request was admitted before, so
-	// every client meets the same luck.
+	// Seed decides every random choice. Latencies and faults are a pure function of the seed, the request and the number of
+	// its earlier attempts, so that every client meets the same ones.
 	Seed uint64
 
-	// Limits per minute: requests, tokens in and out together, input tokens,
-	// output tokens. Zero means no such limit. They refill continuously, and
-	// hold for all models together.
-	// What Gemini calls TPM counts the input alone: that is ITPM here, and
-	// only ITPM and the requests have a quota of Gemini's own.
+	// Limits per minute for requests, tokens in and out together, input tokens and output tokens. Zero: no limit. They refill
+	// continuously, and all models share them. Gemini's TPM counts the input only: that is ITPM here. Of Gemini's own quotas
+	// there are only the ones for requests and for ITPM.
 	RPM, TPM, ITPM, OTPM int
-	// RPD limits requests per day; it refills continuously too, and its
-	// bucket holds the whole day's limit.
+	// RPD limits requests per day. It refills continuously, and its bucket holds the limit of the whole day.
 	RPD int
-	// Concurrent refuses calls above so many open ones. Zero: no such limit.
+	// Concurrent rejects requests above that number in flight. Zero: no limit.
 	Concurrent int
-	// Queue serves so many calls at once and lets the rest wait without a
-	// word, in order, as self-hosted servers do. Zero: no such queue.
+	// Queue serves that number of requests at once. The others wait in order without a response, as on self-hosted servers.
+	// Zero: no queue.
 	Queue int
-	// Contention serves so many calls at full speed; when more are open, all
-	// of them get slower together, as those that share one GPU do. None waits
-	// and none is refused. Zero: no such thing. A [Limiter], which says at
-	// once when a call will end, cannot do that.
+	// Contention serves that number of requests at full speed. If more are in flight, all of them slow down, as on one GPU. None
+	// waits or is rejected. Zero: no contention. A [Limiter] returns the end of a request at once, and does not support it.
 	Contention int
 
-	// Burst is what a minute bucket holds, as so much refill, and never less
-	// than one token or request. Zero: 60 s, the whole minute's limit.
-	// Buckets start full. A request larger than the bucket but not larger
-	// than the limit passes when the bucket is full, and leaves a debt.
+	// Burst is the capacity of a minute bucket, as the time of its refill, and at least one token or request. Zero: 60 s, the
+	// limit of the whole minute. Buckets start full. A request larger than the bucket but not larger than the limit passes
+	// when the bucket is full, and leaves a debt.
 	Burst time.Duration
-	// FixedWindow fills a minute bucket once every Burst, counted from the
-	// first request, in place of the continuous refill.
+	// FixedWindow fills a minute bucket once every Burst, counted from the first request, in place of the continuous refill.
 	FixedWindow bool
-	// Drained has the minute buckets start empty at the first request, as if
-	// others had used them up. An [Oracle], which asks for nothing before it
-	// may have it, does not get along with that.
+	// Drained has the minute buckets start empty at the first request, as if other clients had used them.
 	Drained bool
-	// Charge says what a request costs in tokens, and when.
-	Charge Charge
-	// ChargeRefusals charges the requests buckets for a refused call as well,
-	// down to zero.
+	// Charge says what a request costs in tokens, and when. The input is estimated as a quarter of the characters of the texts,
+	// rounded up, and at least one. limits.ChargeDeclared charges TPM with the greater of the input and max_tokens (times n), and
+	// OTPM with max_tokens, at admission; a request without max_tokens declares none. limits.ChargeActual charges the output when
+	// it was produced, TPM and OTPM alike, which may leave a debt. Then OTPM admits while it holds at least one token.
+	Charge limits.Charge
+	// ChargeRefusals charges the requests buckets for a rejected request, too, down to zero.
 	ChargeRefusals bool
 
-	// NoHeaders leaves out every rate limit header; Retry-After has its own
-	// field. Gemini has none anyway.
+	// NoHeaders leaves out every rate limit header but Retry-After. Gemini sends none.
 	NoHeaders bool
-	// LateHeaders computes the rate limit headers when the answer is sent, in
-	// place of when the call was admitted.
+	// LateHeaders computes the rate limit headers when the response is sent, in place of at admission.
 	LateHeaders bool
-	// DailyHeaders makes x-ratelimit-*-requests describe the day (RPD), as
-	// Groq does, while RPM is enforced as well.
+	// DailyHeaders makes x-ratelimit-*-requests describe the day (RPD), as Groq does. RPM is enforced as well.
 	DailyHeaders bool
-	// RetryAfter is how a refusal says when to come back.
+	// RetryAfter is the form in which a rejection states the wait.
 	RetryAfter RetryAfterForm
-	// VagueBodies makes a refusal say neither the limit, the use, the wait nor
-	// the dimension. Gemini, which has no headers, then says nothing at all.
+	// VagueBodies leaves out of a rejection the limit, the use, the wait and the dimension. Gemini then states nothing, as it
+	// has no headers.
 	VagueBodies bool
 
 	// Latency is the time to the first byte. Zero: 200 ms; negative: none.
 	Latency time.Duration
-	// PerToken is added to the latency for every output token; a stream sends
-	// them at this pace.
+	// PerToken is added to the latency for every output token. A stream sends them at this pace.
 	PerToken time.Duration
 	// Jitter is the sigma of a lognormal factor on both.
 	Jitter float64
-	// RefusalLatency is the time a refusal takes. Zero: 5 ms; negative: none.
+	// RefusalLatency is the time of a rejection. Zero: 5 ms; negative: none.
 	RefusalLatency time.Duration
-	// OutputTokens is the length of an answer, where max_tokens does not cut
-	// it. Zero: 64. A prompt that asks for "one word" gets one token.
+	// OutputTokens is the length of a response that max_tokens does not cut. Zero: 64. A prompt that asks for "one word" gets
+	// one token.
 	OutputTokens int
 	// OutputSigma spreads that length lognormally, by request.
 	OutputSigma float64
 
 	// Faults are probabilities of failure.
 	Faults Faults
-	// Storms are times in which every call is refused.
+	// Storms are times in which every request is rejected.
 	Storms []Storm
 	// Changes are instants at which the rate limits change.
 	Changes []Change
-	// SpentAfter is the number of paid answers after which the account's
-	// money is spent, for good. Calls that are open then are answered and
-	// paid as well. Zero: never.
+	// SpentAfter is the number of paid responses after which the account has no credit. Requests in flight are answered and paid.
+	// Zero: never.
 	SpentAfter int
 
-	// Batches says how the Batch APIs behave.
+	// Batches configures the Batch APIs.
 	Batches Batches
 
-	// Key, if set, is the only API key that is let in.
+	// Key is the only valid API key. Empty: every key is valid.
 	Key string
-	// Models are the models there are; others get a 404. Empty: any model.
+	// AdminKey is the only key that reads the limits of the account. Empty: every key does.
+	AdminKey string
+	// Models are the known models; others get a 404. Empty: any model.
 	Models []string
 
-	// NoStats leaves out the accounts per request ([Stats.Paid]), which cost
-	// memory when millions of different requests come.
+	// NoStats leaves out the counts per request ([Stats].Paid), which need memory for millions of different requests.
 	NoStats bool
 }
 
-// Charge says what a request costs in tokens, and when. Its input is estimated
-// as a quarter of the characters of its texts, rounded up, and at least one.
-type Charge int
-
-const (
-	// ChargeDeclared charges TPM with the greater of the input estimate and
-	// max_tokens (times n), and OTPM with max_tokens, at admission; nothing is
-	// ever refunded. A request without max_tokens declares none.
-	ChargeDeclared Charge = iota
-	// ChargeActual charges the input at admission and the output when it was
-	// produced, TPM and OTPM alike, which may leave a debt. OTPM admits while
-	// it holds at least one token.
-	ChargeActual
-)
-
-// RetryAfterForm is how a refusal says when to come back. Gemini says it in
-// the body, by RetryInfo and in words, whatever the form of a header is.
+// RetryAfterForm is the form in which a rejection states the wait. Gemini states it in the body, by RetryInfo and in words, for
+// every form of a header.
 type RetryAfterForm int
 
 const (
@@ -153,60 +126,40 @@ const (
 	RetryAfterMillis
 	// RetryAfterDate is a Retry-After header with an HTTP date, rounded up.
 	RetryAfterDate
-	// RetryAfterNone sends neither, and has Gemini's body leave it out.
+	// RetryAfterNone sends neither, and leaves the wait out of Gemini's body.
 	RetryAfterNone
 )
 
-// Faults are probabilities per admitted call; their sum is at most 1, not
-// counting the last two. A call that fails so was charged, but is not counted
-// as paid.
+// Faults are probabilities per admitted request. Without the last two, their sum is at most 1. A request that fails was charged,
+// but does not count as paid.
 type Faults struct {
-	// ServerError answers 500 after the usual time to the first byte.
-	ServerError float64
-	// Overloaded answers 529 (Anthropic) or 503 (OpenAI, Gemini) after
-	// RefusalLatency.
-	Overloaded float64
-	// Reset breaks the connection where the first byte was due.
-	Reset float64
-	// Hang never answers.
-	Hang float64
-	// Cut breaks the connection in the middle of the answer's body.
-	Cut float64
-	// BadRequest answers 400 before admission. It hits a request, not an
-	// attempt: the same body always gets it.
-	BadRequest float64
-	// Throttled answers 429 at once, before admission, without a word of what
-	// or how long. No limit explains it, nothing is charged for it, and it is
-	// a matter of luck again when the request comes again.
-	Throttled float64
+	ServerError float64 // 500 after the time to the first byte
+	Overloaded  float64 // 529 (Anthropic) or 503 (OpenAI, Gemini) after RefusalLatency
+	Reset       float64 // the connection breaks instead of the first byte
+	Hang        float64 // no response
+	Cut         float64 // the connection breaks in the middle of the body
+	BadRequest  float64 // 400 before admission; every attempt with that body gets it
+	Throttled   float64 // 429 before admission, without a cause, a wait or a charge; drawn again for every attempt
 }
 
-// attempt reports whether luck of a single attempt is asked for.
+// attempt reports whether attempts at one request differ.
 func (f Faults) attempt() bool { return f.sum() > 0 }
 
 func (f Faults) sum() float64 {
 	return f.ServerError + f.Overloaded + f.Reset + f.Hang + f.Cut
 }
 
-// Storm is a time in which every call is refused. No bucket explains it.
+// Storm is a time in which every request is rejected. No bucket explains it.
 type Storm struct {
-	// From and To are counted from the first request.
-	From, To time.Duration
-	// Status is 429 (the default), or 529 or 503 for an overload, which
-	// each dialect says in its own way: Anthropic 529, OpenAI and Gemini 503.
-	Status int
-	// Silent leaves out Retry-After (of Gemini: RetryInfo), which otherwise
-	// tells the storm's end.
-	Silent bool
+	From, To time.Duration // since the first request
+	Status   int           // 429 (default), or 529 or 503 for an overload, which is 529 of Anthropic and 503 of OpenAI and Gemini
+	Silent   bool          // no Retry-After (Gemini: RetryInfo), which else states the end of the storm
 }
 
-// Change multiplies all rate limits of the Config by Factor. A later Change
-// replaces the factor of an earlier one.
+// Change multiplies all rate limits of the Config by Factor, until the next Change.
 type Change struct {
-	// At is counted from the first request.
-	At time.Duration
-	// Factor is above zero.
-	Factor float64
+	At     time.Duration // since the first request
+	Factor float64       // above zero
 }
 
 // number is a field of a Config that is a number, and its name.
@@ -218,12 +171,17 @@ type number struct {
 // withDefaults returns c with its defaults filled in, or an error that names
 // the field which makes no sense.
 func (c Config) withDefaults() (Config, error) {
+	for d, limit := range c.Limits() {
+		if *limit < 0 {
+			return c, fmt.Errorf("sim: Config.%s is %d, below zero", d.Field(), *limit)
+		}
+	}
 	// These are lists, not maps, so that of several fields that are wrong the first is named, each time.
 	for _, field := range [...]struct {
 		name string
 		n    int
 	}{
-		{"RPM", c.RPM}, {"TPM", c.TPM}, {"ITPM", c.ITPM}, {"OTPM", c.OTPM}, {"RPD", c.RPD}, {"Concurrent", c.Concurrent},
+		{"Concurrent", c.Concurrent},
 		{"Queue", c.Queue}, {"Contention", c.Contention}, {"OutputTokens", c.OutputTokens}, {"SpentAfter", c.SpentAfter},
 	} {
 		if field.n < 0 {
@@ -237,7 +195,7 @@ func (c Config) withDefaults() (Config, error) {
 			return c, fmt.Errorf("sim: Config.%s is %v", field.name, field.x)
 		}
 	}
-	if c.Charge < ChargeDeclared || c.Charge > ChargeActual {
+	if c.Charge > limits.ChargeActual {
 		return c, fmt.Errorf("sim: Config.Charge is %d, which is none", c.Charge)
 	}
 	if c.RetryAfter < RetryAfterSeconds || c.RetryAfter > RetryAfterNone {
@@ -246,11 +204,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.DailyHeaders && c.RPD == 0 {
 		return c, fmt.Errorf("sim: Config.DailyHeaders needs Config.RPD")
 	}
-	if err := c.checkEvents(); err != nil {
-		return c, err
-	}
-	var err error
-	if c.Batches, err = c.Batches.withDefaults(); err != nil {
+	if err := cmp.Or(c.checkEvents(), c.Batches.Check()); err != nil {
 		return c, err
 	}
 	c.Latency = defaultTo(c.Latency, 200*time.Millisecond)

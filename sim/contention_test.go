@@ -15,6 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -205,7 +206,7 @@ func TestContentionOfTheHandler(t *testing.T) {
 
 func TestStrayRefusalsHaveNoReason(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
-		s := serve(t, sim.Config{Faults: sim.Faults{Throttled: 0.3}, RPM: 1000, Charge: sim.ChargeActual, ChargeRefusals: true})
+		s := serve(t, sim.Config{Faults: sim.Faults{Throttled: 0.3}, RPM: 1000, Charge: limits.ChargeActual, ChargeRefusals: true})
 		refused, twice := 0, 0
 		for i := range 400 {
 			body := chatBody(fmt.Sprint("item ", i), 4, 10)
@@ -272,7 +273,7 @@ func TestStrayRefusalsOfALimiterAreThoseOfTheServer(t *testing.T) {
 		for i, r := range c.Workload(chatPath, bodies...) {
 			for tries := range 50 {
 				_, no, admitted := limiter.Admit(0, time.Minute, i, &r, 0)
-				if !admitted && (no.Why != sim.WhyStray || !no.Vague) {
+				if !admitted && (no.Why != "stray" || !no.Vague) {
 					t.Errorf("refused for %+v", no)
 				}
 				if got := send(ctx, s, chatPath, string(bodies[i])).status == 200; got != admitted {

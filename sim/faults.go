@@ -3,34 +3,40 @@ package sim
 import (
 	"math"
 	"time"
+
+	"github.com/sluice-llm/sluice/limits"
 )
 
-// Fault is what goes wrong with an admitted call, as [Faults] words it.
-type Fault int
+// fault is what goes wrong with an admitted call, as [Faults] words it.
+type fault int
 
-// Faults of an admitted call.
 const (
-	NoFault Fault = iota
-	FaultServerError
-	FaultOverloaded
-	FaultReset
-	FaultHang
-	FaultCut
+	noFault fault = iota
+	faultServerError
+	faultOverloaded
+	faultReset
+	faultHang
+	faultCut
 )
+
+// kind is what the fault is for a client.
+func (f fault) kind() limits.Kind {
+	return [...]limits.Kind{limits.OK, limits.ServerError, limits.Overloaded, limits.Network, limits.Timeout, limits.Network}[f]
+}
 
 // draw tells the fault of the attempt l.
-func (f Faults) draw(l luck) Fault {
+func (f Faults) draw(l luck) fault {
 	if !f.attempt() {
-		return NoFault
+		return noFault
 	}
 	u := l.uniform(drawFault)
 	for i, p := range [...]float64{f.ServerError, f.Overloaded, f.Reset, f.Hang, f.Cut} {
 		if u < p {
-			return FaultServerError + Fault(i)
+			return faultServerError + fault(i)
 		}
 		u -= p
 	}
-	return NoFault
+	return noFault
 }
 
 // badRequest reports whether the request of l is refused as a bad one.
@@ -47,7 +53,7 @@ func (c *Config) throttled(hash hash, before uint32) bool {
 
 // plan is how an admitted call will go.
 type plan struct {
-	fault    Fault
+	fault    fault
 	latency  time.Duration // to the first byte
 	perToken time.Duration
 	output   int // tokens of the whole answer

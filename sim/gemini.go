@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // gemini is the dialect of Google's Gemini API. It has no headers of its own:
@@ -18,7 +21,7 @@ func (gemini) key(header http.Header, query url.Values) string {
 
 func (gemini) idHeader() string { return "" }
 
-func (gemini) rateHeaders(*headers, *[dimensions]quota, time.Time) {}
+func (gemini) rateHeaders(*headers, *[limits.NumDimensions]quota, time.Time) {}
 
 func (gemini) retryHeaders(*headers, RetryAfterForm, time.Duration, time.Time) {}
 
@@ -50,58 +53,32 @@ func (c *call) routeGemini(path string, query url.Values) bool {
 	return true
 }
 
-// answer appends the object of what was asked for.
-func (g gemini) answer(b []byte, c *call) []byte {
+// answer is the object of the endpoint that was called.
+func (g gemini) answer(c *call) string {
 	switch c.endpoint {
 	case embedding:
-		return append(g.vector(append(b, `{"embedding":`...), c, 0), '}')
+		return `{"embedding":` + g.values(c, 0) + `}`
 	case embeddingBatch:
-		b = append(b, `{"embeddings":[`...)
-		for i := range c.prompts {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = g.vector(b, c, i)
-		}
-		return append(b, `]}`...)
+		return `{"embeddings":[` + list(c.prompts, func(i int) string { return g.values(c, i) }) + `]}`
 	}
-	b = append(b, `{"candidates":[`...)
-	for i := range c.choices {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = g.candidate(b, c, i, c.appendText(nil, 0, c.perChoice), g.finish(c))
-	}
-	return g.tail(b, c, c.plan.output)
+	return `{"candidates":[` + list(c.choices, func(i int) string {
+		return g.candidate(c, i, c.text(0, c.perChoice), g.finish(c))
+	}) + g.tail(c, c.plan.output)
 }
 
-// vector is https://ai.google.dev/api/embeddings#ContentEmbedding
-func (gemini) vector(b []byte, c *call, prompt int) []byte {
-	b = append(b, `{"values":`...)
-	b = appendVector(b, c, prompt)
-	return append(b, '}')
-}
+// values is https://ai.google.dev/api/embeddings#ContentEmbedding
+func (gemini) values(c *call, prompt int) string { return `{"values":` + vector(c, prompt) + `}` }
 
-// candidate is https://ai.google.dev/api/generate-content#candidate, and an
-// empty finish leaves out that it is finished.
-func (g gemini) candidate(b []byte, c *call, index int, text []byte, finish string) []byte {
-	b = append(b, `{"content":{"parts":[`...)
+// candidate is https://ai.google.dev/api/generate-content#candidate. An empty finish leaves out that it is finished.
+func (g gemini) candidate(c *call, index int, text, finish string) string {
+	part := `{"text":"` + text + `"}`
 	if c.tool != "" {
-		b = g.functionCall(b, c)
-	} else {
-		b = append(b, `{"text":"`...)
-		b = append(b, text...)
-		b = append(b, `"}`...)
+		part = g.functionCall(c)
 	}
-	b = append(b, `],"role":"model"}`...)
 	if finish != "" {
-		b = append(b, `,"finishReason":"`...)
-		b = append(b, finish...)
-		b = append(b, '"')
+		finish = `,"finishReason":"` + finish + `"`
 	}
-	b = append(b, `,"index":`...)
-	b = appendInt(b, index)
-	return append(b, '}')
+	return `{"content":{"parts":[` + part + `],"role":"model"}` + finish + `,"index":` + strconv.Itoa(index) + `}`
 }
 
 func (gemini) finish(c *call) string {
@@ -111,22 +88,15 @@ func (gemini) finish(c *call) string {
 	return "STOP"
 }
 
-// tail appends what follows the candidates, after so many tokens of output.
-// https://ai.google.dev/api/generate-content#UsageMetadata
-func (gemini) tail(b []byte, c *call, output int) []byte {
-	b = append(b, `],"usageMetadata":{"promptTokenCount":`...)
-	b = appendInt(b, c.input)
-	b = append(b, `,"candidatesTokenCount":`...)
-	b = appendInt(b, output)
-	b = append(b, `,"totalTokenCount":`...)
-	b = appendInt(b, c.input+output)
-	b = append(b, `,"promptTokensDetails":[{"modality":"TEXT","tokenCount":`...)
-	b = appendInt(b, c.input)
-	b = append(b, `}]},"modelVersion":`...)
-	b = appendString(b, c.model)
-	b = append(b, `,"responseId":"`...)
-	b = append(b, c.id...)
-	return append(b, `"}`...)
+// tail follows the candidates. output counts the tokens so far. https://ai.google.dev/api/generate-content#UsageMetadata
+func (gemini) tail(c *call, output int) string {
+	return `],"usageMetadata":{"promptTokenCount":` + strconv.Itoa(c.input) + `,"candidatesTokenCount":` + strconv.Itoa(output) +
+		`,"totalTokenCount":` + strconv.Itoa(c.input+output) + `,"promptTokensDetails":` + inputDetails(c) + `},"modelVersion":` + quote(c.model) +
+		`,"responseId":"` + c.id + `"}`
+}
+
+func inputDetails(c *call) string {
+	return `[{"modality":"TEXT","tokenCount":` + strconv.Itoa(c.input) + `}]`
 }
 
 func (gemini) streamType(c *call) string {
@@ -137,78 +107,46 @@ func (gemini) streamType(c *call) string {
 }
 
 // open begins a stream, of which every part has a text.
-func (gemini) open(b []byte, _ *call) []byte { return b }
+func (gemini) open(*call) string { return "" }
 
-func (g gemini) delta(b []byte, c *call, choice int, text []byte) []byte {
+func (g gemini) delta(c *call, choice int, text string) string {
 	if c.tool != "" {
-		return b // a call of a function comes whole, at the end
+		return "" // a call of a function comes whole, at the end
 	}
-	b = g.begin(b, c)
-	b = g.candidate(b, c, choice, text, "")
-	return g.end(b, c)
+	return g.part(c, g.candidate(c, choice, text, ""))
 }
 
-// close appends a part that finishes every candidate, with an empty text.
-func (g gemini) close(b []byte, c *call) []byte {
-	b = g.begin(b, c)
-	for i := range c.choices {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = g.candidate(b, c, i, nil, g.finish(c))
-	}
-	b = g.end(b, c)
+// close is a part that finishes every candidate, with an empty text.
+func (g gemini) close(c *call) string {
+	out := g.part(c, list(c.choices, func(i int) string { return g.candidate(c, i, "", g.finish(c)) }))
 	if c.array {
-		b = append(b, ']')
+		out += "]"
 	}
-	return b
+	return out
 }
 
-// begin begins a part: an event, or an element of the array.
-func (gemini) begin(b []byte, c *call) []byte {
+// part is an event, or an element of the array. Google ends lines with both characters.
+func (g gemini) part(c *call, candidates string) string {
+	begin, end := "data: ", "\r\n\r\n"
 	switch {
-	case !c.array:
-		b = append(b, "data: "...)
-	case c.sequence == 0:
-		b = append(b, '[')
-	default:
-		b = append(b, ",\r\n"...)
+	case c.array && c.sequence == 0:
+		begin, end = "[", ""
+	case c.array:
+		begin, end = ",\r\n", ""
 	}
 	c.sequence++
-	return append(b, `{"candidates":[`...)
-}
-
-// end ends a part. Google ends lines with both characters.
-func (g gemini) end(b []byte, c *call) []byte {
-	b = g.tail(b, c, c.produced)
-	if c.array {
-		return b
-	}
-	return append(b, "\r\n\r\n"...)
+	return begin + `{"candidates":[` + candidates + g.tail(c, c.produced) + end
 }
 
 // count is https://ai.google.dev/api/tokens#response-body
-func (gemini) count(c *call) []byte {
-	b := append([]byte(nil), `{"totalTokens":`...)
-	b = appendInt(b, c.input)
-	b = append(b, `,"promptTokensDetails":[{"modality":"TEXT","tokenCount":`...)
-	b = appendInt(b, c.input)
-	return append(b, `}]}`...)
+func (gemini) count(c *call) string {
+	return `{"totalTokens":` + strconv.Itoa(c.input) + `,"promptTokensDetails":` + inputDetails(c) + `}`
 }
 
 // models is https://ai.google.dev/api/models#response-body_1
-func (gemini) models(names []string, _ time.Time) []byte {
-	b := []byte(`{"models":[`)
-	for i, name := range names {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, `{"name":`...)
-		b = appendString(b, "models/"+name)
-		b = append(b, `,"version":"001","displayName":`...)
-		b = appendString(b, name)
-		b = append(b, `,"inputTokenLimit":1048576,"outputTokenLimit":65536,`+
-			`"supportedGenerationMethods":["generateContent","countTokens","embedContent"]}`...)
-	}
-	return append(b, `]}`...)
+func (gemini) models(names []string, _ time.Time) string {
+	return `{"models":[` + list(len(names), func(i int) string {
+		return `{"name":` + quote("models/"+names[i]) + `,"version":"001","displayName":` + quote(names[i]) + `,"inputTokenLimit":1048576,"outputTokenLimit":65536,` +
+			`"supportedGenerationMethods":["generateContent","countTokens","embedContent"]}`
+	}) + `]}`
 }

@@ -1,35 +1,62 @@
 package sim
 
-import "strconv"
+import (
+	"strconv"
 
-// read knows a member by the name that Google's JSON gives it and by the
-// field's own: maxOutputTokens is max_output_tokens. The model and whether to
-// stream stand in the path.
-// https://protobuf.dev/programming-guides/json/
-func (g gemini) read(c *call, s *scanner, key []byte) bool {
-	switch string(key) {
+	"github.com/sluice-llm/sluice/internal/jsonscan"
+)
+
+// read knows a member by the name that Google's JSON gives it and by the field's own: maxOutputTokens is max_output_tokens. The
+// model and whether to stream stand in the path. https://protobuf.dev/programming-guides/json/
+func (g gemini) read(c *call, s *jsonscan.Scanner, key string) {
+	texts := func(key string) { c.walk(s, holdsText(key)) }
+	switch key {
 	case geminiPrompt(c.endpoint):
-		n, ok := s.messages(c, string(key))
-		c.prompts = n
-		return ok
+		c.prompts = 0
+		if s.Peek() == '[' && c.endpoint != embedding {
+			for s.Enter('['); s.Next(']'); {
+				c.prompts++
+				c.message(s, key, texts)
+			}
+			return
+		}
+		if s.Peek() != 'n' { // Google takes an object without the array for the only element
+			c.prompts = 1
+		}
+		c.message(s, key, texts)
 	case "systemInstruction", "system_instruction":
-		return s.message(c, "system_instruction", s.texts)
+		c.message(s, "system_instruction", texts)
 	case "generationConfig", "generation_config":
-		return s.message(c, "generation_config", func(key []byte) bool { return c.readConfig(s, key) })
+		c.message(s, "generation_config", func(key string) { c.readConfig(key, s.Span()) })
 	case "tools":
-		start := s.i
-		ok := s.value(false, 0)
-		c.tool = offered(s.b[start:s.i])
-		return ok
+		c.tool = offered(s.Span())
 	case "generateContentRequest", "generate_content_request":
 		if c.endpoint == countPage {
-			return s.message(c, "generate_content_request", func(key []byte) bool { return g.read(c, s, key) })
+			c.message(s, "generate_content_request", func(key string) { g.read(c, s, key) })
+			return
 		}
+		s.Skip()
+	default:
+		s.Skip()
 	}
-	return s.value(false, 0)
 }
 
-// geminiPrompt is the member that holds what an endpoint asks for.
+// message reads an object or null. Any other value has the wrong type.
+func (c *call) message(s *jsonscan.Scanner, name string, member func(key string)) {
+	switch s.Peek() {
+	case '{':
+		for s.Enter('{'); s.Next('}'); {
+			member(string(s.Key()))
+		}
+		return
+	case 'n':
+	default:
+		c.mistyped(name)
+	}
+	s.Skip()
+}
+
+// geminiPrompt is the member that contains the prompts of an endpoint.
 func geminiPrompt(e endpoint) string {
 	switch e {
 	case embedding:
@@ -44,71 +71,26 @@ func geminiPrompt(e endpoint) string {
 // maxCandidates is https://ai.google.dev/api/generate-content#FIELDS.candidate_count
 const maxCandidates = 8
 
-// readConfig reads a member of generationConfig.
-func (c *call) readConfig(s *scanner, key []byte) bool {
-	start := s.i
-	if !s.value(false, 0) {
-		return false
-	}
-	name, n, most := "", &c.maxTokens, 1<<31-1
-	switch string(key) {
+// readConfig reads a member of generationConfig: a number that may stand in a string or have a fraction of zero. null means missing.
+func (c *call) readConfig(key string, value []byte) {
+	name, n, most := "max_output_tokens", &c.maxTokens, 1<<31-1
+	switch key {
 	case "maxOutputTokens", "max_output_tokens":
-		name = "max_output_tokens"
 	case "candidateCount", "candidate_count":
 		name, n, most = "candidate_count", &c.choices, maxCandidates
 	default:
-		return true
+		return
 	}
-	var ok bool
-	if *n, ok = protoCount(s.b[start:s.i], *n, most); !ok {
-		c.mistyped("generation_config." + name)
-	}
-	return true
-}
-
-// protoCount reads a number from 1 to most, which may stand in a string or have
-// a fraction of zero; null means missing.
-func protoCount(value []byte, missing, most int) (int, bool) {
-	if string(value) == "null" {
-		return missing, true
+	if len(value) == 0 || string(value) == "null" {
+		return
 	}
 	text, isString := jsonString(value)
 	if !isString {
 		text = string(value)
 	}
-	x, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(x >= 1 && x <= float64(most)) || x != float64(int(x)) {
-		return missing, false
+	if x, err := strconv.ParseFloat(text, 64); err == nil && x >= 1 && x <= float64(most) && x == float64(int(x)) {
+		*n = int(x)
+	} else {
+		c.mistyped("generation_config." + name)
 	}
-	return int(x), true
-}
-
-// messages walks over objects in an array, or over one without the array,
-// which Google takes for the only element, and counts them.
-func (s *scanner) messages(c *call, name string) (n int, ok bool) {
-	if s.i < len(s.b) && s.b[s.i] == '[' && c.endpoint != embedding {
-		ok = s.array(func() bool {
-			n++
-			return s.message(c, name, s.texts)
-		})
-		return n, ok
-	}
-	if s.i < len(s.b) && s.b[s.i] != 'n' {
-		n = 1
-	}
-	return n, s.message(c, name, s.texts)
-}
-
-// texts walks over the value of a member that may hold text.
-func (s *scanner) texts(key []byte) bool { return s.value(isText(key), 1) }
-
-// message walks over an object or null; anything else has the wrong type.
-func (s *scanner) message(c *call, name string, member func(key []byte) bool) bool {
-	if s.i < len(s.b) && s.b[s.i] == '{' {
-		return s.object(member)
-	}
-	if s.i < len(s.b) && s.b[s.i] != 'n' {
-		c.mistyped(name)
-	}
-	return s.value(false, 0)
 }

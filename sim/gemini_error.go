@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // geminiError is the body of an error.
@@ -201,15 +203,15 @@ func (gemini) shortage(c *call, s *shortage) geminiProblem {
 
 // quotaOf names the quota of a dimension. Google knows no limit on output
 // tokens, nor on tokens in and out together; their names are made up.
-func quotaOf(d dimension) (metric, id string) {
+func quotaOf(d limits.Dimension) (metric, id string) {
 	switch d {
-	case requests:
+	case limits.Requests:
 		return "generate_requests_per_model", "GenerateRequestsPerMinutePerProjectPerModel"
-	case requestsPerDay:
+	case limits.RequestsPerDay:
 		return "generate_requests_per_model_per_day", "GenerateRequestsPerDayPerProjectPerModel"
-	case inputTokens:
+	case limits.InputTokens:
 		return "generate_content_paid_tier_input_token_count", "GenerateContentPaidTierInputTokensPerModelPerMinute"
-	case outputTokens:
+	case limits.OutputTokens:
 		return "generate_content_output_token_count", "GenerateContentOutputTokensPerModelPerMinute"
 	default:
 		return "generate_content_token_count", "GenerateContentTokensPerModelPerMinute"

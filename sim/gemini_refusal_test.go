@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -210,7 +211,7 @@ func TestOracleReachesTheOptimumOfGemini(t *testing.T) {
 	for name, c := range map[string]sim.Config{
 		"input":    {RPM: 3000, ITPM: 60000, Burst: 3 * time.Second},
 		"declared": {OTPM: 60000, Burst: 2 * time.Second, OutputTokens: 20},
-		"actual":   {OTPM: 60000, Burst: time.Second, OutputTokens: 30, Charge: sim.ChargeActual, Concurrent: 10, Jitter: 0.3}, // jitter: no two end at one instant
+		"actual":   {OTPM: 60000, Burst: time.Second, OutputTokens: 30, Charge: limits.ChargeActual, Concurrent: 10, Jitter: 0.3}, // jitter: no two end at one instant
 		"faults":   {RPM: 1200, Burst: time.Second, Faults: sim.Faults{ServerError: 0.05, Overloaded: 0.03, Cut: 0.03, BadRequest: 0.05}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // headers fills an http.Header; the values share one backing array, which
@@ -32,17 +34,17 @@ func (h *headers) set(key, value string) {
 // rateHeaders tells requests and tokens as OpenAI does: the limit, what is
 // left of it, and the time until it is full again as a Go duration.
 // https://platform.openai.com/docs/guides/rate-limits
-func (openai) rateHeaders(h *headers, q *[dimensions]quota, _ time.Time) {
-	perMinute := &q[requests]
+func (openai) rateHeaders(h *headers, q *[limits.NumDimensions]quota, _ time.Time) {
+	perMinute := &q[limits.Requests]
 	if perMinute.limit == 0 {
-		perMinute = &q[requestsPerDay]
+		perMinute = &q[limits.RequestsPerDay]
 	}
 	if perMinute.limit > 0 {
 		h.set("X-Ratelimit-Limit-Requests", strconv.Itoa(perMinute.limit))
 		h.set("X-Ratelimit-Remaining-Requests", strconv.Itoa(perMinute.remaining))
 		h.set("X-Ratelimit-Reset-Requests", waitText(perMinute.reset))
 	}
-	if t := &q[tokens]; t.limit > 0 {
+	if t := &q[limits.Tokens]; t.limit > 0 {
 		h.set("X-Ratelimit-Limit-Tokens", strconv.Itoa(t.limit))
 		h.set("X-Ratelimit-Remaining-Tokens", strconv.Itoa(t.remaining))
 		h.set("X-Ratelimit-Reset-Tokens", waitText(t.reset))
@@ -55,17 +57,17 @@ func (openai) rateHeaders(h *headers, q *[dimensions]quota, _ time.Time) {
 // limit on tokens in and out together if there is one, and else the sum of
 // the two; where only one of the two is limited there is no sum to show.
 // https://docs.anthropic.com/en/api/rate-limits
-func (anthropic) rateHeaders(h *headers, q *[dimensions]quota, now time.Time) {
-	perMinute := &q[requests]
+func (anthropic) rateHeaders(h *headers, q *[limits.NumDimensions]quota, now time.Time) {
+	perMinute := &q[limits.Requests]
 	if perMinute.limit == 0 {
-		perMinute = &q[requestsPerDay]
+		perMinute = &q[limits.RequestsPerDay]
 	}
-	both := q[tokens]
-	if both.limit == 0 && q[inputTokens].limit > 0 && q[outputTokens].limit > 0 {
+	both := q[limits.Tokens]
+	if both.limit == 0 && q[limits.InputTokens].limit > 0 && q[limits.OutputTokens].limit > 0 {
 		both = quota{
-			limit:     q[inputTokens].limit + q[outputTokens].limit,
-			remaining: q[inputTokens].remaining + q[outputTokens].remaining,
-			reset:     max(q[inputTokens].reset, q[outputTokens].reset),
+			limit:     q[limits.InputTokens].limit + q[limits.OutputTokens].limit,
+			remaining: q[limits.InputTokens].remaining + q[limits.OutputTokens].remaining,
+			reset:     max(q[limits.InputTokens].reset, q[limits.OutputTokens].reset),
 		}
 	}
 	for _, row := range [...]struct {
@@ -75,8 +77,8 @@ func (anthropic) rateHeaders(h *headers, q *[dimensions]quota, now time.Time) {
 	}{
 		{"Anthropic-Ratelimit-Requests-Limit", "Anthropic-Ratelimit-Requests-Remaining", "Anthropic-Ratelimit-Requests-Reset", perMinute, 1},
 		{"Anthropic-Ratelimit-Tokens-Limit", "Anthropic-Ratelimit-Tokens-Remaining", "Anthropic-Ratelimit-Tokens-Reset", &both, 1000},
-		{"Anthropic-Ratelimit-Input-Tokens-Limit", "Anthropic-Ratelimit-Input-Tokens-Remaining", "Anthropic-Ratelimit-Input-Tokens-Reset", &q[inputTokens], 1000},
-		{"Anthropic-Ratelimit-Output-Tokens-Limit", "Anthropic-Ratelimit-Output-Tokens-Remaining", "Anthropic-Ratelimit-Output-Tokens-Reset", &q[outputTokens], 1000},
+		{"Anthropic-Ratelimit-Input-Tokens-Limit", "Anthropic-Ratelimit-Input-Tokens-Remaining", "Anthropic-Ratelimit-Input-Tokens-Reset", &q[limits.InputTokens], 1000},
+		{"Anthropic-Ratelimit-Output-Tokens-Limit", "Anthropic-Ratelimit-Output-Tokens-Remaining", "Anthropic-Ratelimit-Output-Tokens-Reset", &q[limits.OutputTokens], 1000},
 	} {
 		if row.quota.limit == 0 {
 			continue

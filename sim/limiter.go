@@ -2,7 +2,10 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // Limiter is a provider in virtual time: it judges and times calls by
@@ -35,36 +38,30 @@ func NewLimiter(c Config) (*Limiter, error) {
 // Config is the limiter's, with its defaults filled in.
 func (l *Limiter) Config() Config { return l.config }
 
-// Spent is what was ever charged, refusals that are charged left out.
+// Spent sums up the charges, without charged rejections.
 type Spent struct{ Requests, Tokens, Input, Output float64 }
 
-// Spent is what was charged so far.
+// Spent returns the sums so far.
 func (l *Limiter) Spent() Spent { return l.spent }
 
 // Course is how an admitted call goes.
 type Course struct {
-	Fault  Fault
+	Kind   limits.Kind   // OK, or how the call fails for its client
+	Cut    bool          // a limits.Network that comes in the middle of the body
 	Head   time.Duration // the instant of the first byte
 	End    time.Duration // and of the last
 	Output int           // tokens that are made between the two
 }
 
-// Reasons of a refusal that no bucket explains.
-const (
-	WhyStorm      = "storm"
-	WhyStray      = "stray" // [Faults].Throttled
-	WhySpent      = "spent"
-	WhyConcurrent = "concurrent"
-	WhyBadRequest = "bad_request"
-)
-
 // Refusal is why a call was not admitted.
 type Refusal struct {
-	// Why is the name under which [Stats] counts it: one of the constants, or
-	// of a bucket "rpm", "rpd", "tpm", "itpm" or "otpm".
+	// Why is the name under which [Stats] counts it: of a bucket that of its dimension, else "storm", "stray" ([Faults].Throttled),
+	// "spent", "concurrent" or "bad_request".
 	Why        string
 	Overloaded bool // a storm that is said to be an overload
 	Vague      bool // the body says nothing of what follows
+
+	Dimension limits.Dimension // of a bucket, or of requests in flight
 
 	// Of a bucket.
 	Limit, Used, Requested int
@@ -81,39 +78,39 @@ type Refusal struct {
 func (l *Limiter) Admit(now, patience time.Duration, i int, r *Request, attempt int) (Course, Refusal, bool) {
 	l.config.settle(i, r)
 	if l.config.Faults.badRequest(newLuck(l.config.Seed, r.hash, 0)) {
-		return Course{}, Refusal{Why: WhyBadRequest}, false
+		return Course{}, Refusal{Why: "bad_request"}, false
 	}
 	if l.config.throttled(r.hash, uint32(attempt)+l.strays[r.hash]) {
 		l.strays[r.hash]++
-		return Course{}, Refusal{Why: WhyStray, Vague: true}, false
+		return Course{}, Refusal{Why: "stray", Vague: true}, false
 	}
 	price := costOf(l.config.Charge, max(r.Input, 1), r.MaxTokens)
 	if no, refused := l.budgets.judge(&l.config, now, &price, l.open, l.paid); refused {
 		s := &no.shortage
 		return Course{}, Refusal{
 			Why: no.name(), Overloaded: no.reason == reasonStorm && no.status != 429, Vague: l.config.VagueBodies,
-			Limit: s.limit, Used: s.used, Requested: s.requested, TooLarge: s.tooLarge, Wait: no.wait, Hint: no.hint,
+			Dimension: s.dimension, Limit: s.limit, Used: s.used, Requested: s.requested, TooLarge: s.tooLarge, Wait: no.wait, Hint: no.hint,
 		}, false
 	}
 	l.open++
 	l.spent.Requests++
-	l.spent.Tokens += price.charge[tokens]
-	l.spent.Input += price.charge[inputTokens]
-	l.spent.Output += price.charge[outputTokens]
+	l.spent.Tokens += price.charge[limits.Tokens]
+	l.spent.Input += price.charge[limits.InputTokens]
+	l.spent.Output += price.charge[limits.OutputTokens]
 	return l.course(now, patience, r, attempt), Refusal{}, true
 }
 
 // course draws how a call goes that was admitted now.
 func (l *Limiter) course(now, patience time.Duration, r *Request, attempt int) Course {
 	p := l.config.plan(r.hash, uint32(attempt), r.Output)
-	c := Course{Fault: p.fault}
+	c := Course{Kind: p.fault.kind(), Cut: p.fault == faultCut}
 	head, whole := p.latency, p.latency
 	switch p.fault {
-	case NoFault, FaultCut:
+	case noFault, faultCut:
 		whole, c.Output = p.whole(), r.Output
-	case FaultOverloaded:
+	case faultOverloaded:
 		head, whole = l.config.RefusalLatency, l.config.RefusalLatency
-	case FaultHang:
+	case faultHang:
 		head, whole = patience, patience
 	}
 	c.End = l.places.pass(now, whole)
@@ -124,7 +121,7 @@ func (l *Limiter) course(now, patience time.Duration, r *Request, attempt int) C
 // Produced charges output that was made by now. Who charges what is declared
 // does so at admission, and nothing here.
 func (l *Limiter) Produced(now time.Duration, output int) {
-	if l.config.Charge != ChargeActual || output <= 0 {
+	if l.config.Charge != limits.ChargeActual || output <= 0 {
 		return
 	}
 	l.budgets.produced(now, output)
@@ -142,17 +139,14 @@ func (l *Limiter) Leave(answered bool) {
 
 // Quota is one budget as the headers of an answer describe it.
 type Quota struct {
-	Name      string // "rpm", "rpd", "tpm", "itpm" or "otpm"
+	Dimension limits.Dimension
 	Limit     int
 	Remaining int           // whole units that are left
 	Reset     time.Duration // until the bucket is full
 }
 
-// MaxQuotas is the most that Quotas appends.
-const MaxQuotas = int(dimensions)
-
-// Quotas appends what the headers of an answer tell, in the order of the
-// names above; nothing, with NoHeaders. Headers are computed when a call was
+// Quotas appends what the headers of an answer tell, in the order of
+// [Config.Limits]; nothing, with NoHeaders. Headers are computed when a call was
 // admitted or refused; with LateHeaders, when its answer is sent.
 func (l *Limiter) Quotas(dst []Quota, now time.Duration) []Quota {
 	if l.config.NoHeaders {
@@ -160,18 +154,17 @@ func (l *Limiter) Quotas(dst []Quota, now time.Duration) []Quota {
 	}
 	all := l.budgets.quotas(now)
 	if l.config.DailyHeaders {
-		all[requests] = quota{}
+		all[limits.Requests] = quota{}
 	}
-	for d := range all {
+	for _, d := range checked {
 		if q := &all[d]; q.limit > 0 {
-			dst = append(dst, Quota{dimension(d).name(), q.limit, q.remaining, q.reset})
+			dst = append(dst, Quota{d, q.limit, q.remaining, q.reset})
 		}
 	}
 	return dst
 }
 
-// places are the calls that a silent queue serves at once, as a heap of the
-// instants at which they end.
+// places are the calls that a silent queue serves at once, as the instants at which they end, in order.
 type places struct {
 	n    int // 0: there is no queue
 	ends []time.Duration
@@ -182,36 +175,11 @@ func (p *places) pass(now, took time.Duration) time.Duration {
 	if p.n == 0 {
 		return now + took
 	}
-	if len(p.ends) < p.n {
-		p.ends = append(p.ends, now+took)
-		p.up(len(p.ends) - 1)
-		return now + took
+	if len(p.ends) == p.n {
+		now = max(now, p.ends[0])
+		p.ends = slices.Delete(p.ends, 0, 1)
 	}
-	end := max(now, p.ends[0]) + took
-	p.ends[0] = end
-	p.down(0)
-	return end
-}
-
-func (p *places) up(i int) {
-	for i > 0 && p.ends[i] < p.ends[(i-1)/2] {
-		p.ends[i], p.ends[(i-1)/2] = p.ends[(i-1)/2], p.ends[i]
-		i = (i - 1) / 2
-	}
-}
-
-func (p *places) down(i int) {
-	for {
-		least := i
-		for child := 2*i + 1; child <= 2*i+2 && child < len(p.ends); child++ {
-			if p.ends[child] < p.ends[least] {
-				least = child
-			}
-		}
-		if least == i {
-			return
-		}
-		p.ends[i], p.ends[least] = p.ends[least], p.ends[i]
-		i = least
-	}
+	i, _ := slices.BinarySearch(p.ends, now+took)
+	p.ends = slices.Insert(p.ends, i, now+took)
+	return now + took
 }

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -29,7 +30,7 @@ func limiterConfigs() *rapid.Generator[sim.Config] {
 			Seed: rapid.Uint64().Draw(t, "seed"), RPM: n("RPM", 0, 30, 300), TPM: n("TPM", 0, 3000, 90_000), RPD: n("RPD", 0, 20),
 			Concurrent: n("concurrent", 0, 2, 5), Queue: n("queue", 0, 0, 1, 3),
 			Burst:   rapid.SampledFrom([]time.Duration{0, time.Second, 10 * time.Second}).Draw(t, "burst"),
-			Charge:  rapid.SampledFrom([]sim.Charge{sim.ChargeDeclared, sim.ChargeActual}).Draw(t, "charge"),
+			Charge:  rapid.SampledFrom([]limits.Charge{limits.ChargeDeclared, limits.ChargeActual}).Draw(t, "charge"),
 			Latency: 197 * time.Millisecond, RefusalLatency: -1, PerToken: 1013 * time.Microsecond, Jitter: 0.1, OutputSigma: 0.5,
 			ChargeRefusals: rapid.Bool().Draw(t, "charge refusals"),
 			Faults:         sim.Faults{ServerError: 0.1, Overloaded: 0.1, Reset: 0.1, Throttled: 0.1},
@@ -125,8 +126,8 @@ func foresee(t *rapid.T, c sim.Config, w sim.Workload, comers []comer) []comer {
 			continue
 		}
 		out[i].took = course.End - at
-		out[i].status = map[sim.Fault]int{sim.NoFault: 200, sim.FaultServerError: 500, sim.FaultOverloaded: 503}[course.Fault]
-		ends = append(ends, end{course.End, course.Output, course.Fault == sim.NoFault})
+		out[i].status = map[limits.Kind]int{limits.OK: 200, limits.ServerError: 500, limits.Overloaded: 503}[course.Kind]
+		ends = append(ends, end{course.End, course.Output, course.Kind == limits.OK})
 	}
 	return out
 }
@@ -140,7 +141,7 @@ func TestLimiterTellsWhatHeadersWould(t *testing.T) {
 		t.Fatal("refused")
 	}
 	got := l.Quotas(nil, time.Second)
-	want := []sim.Quota{{Name: "rpm", Limit: 60, Remaining: 30}, {Name: "tpm", Limit: 6000, Remaining: 2600, Reset: 4 * time.Second}}
+	want := []sim.Quota{{Dimension: limits.Requests, Limit: 60, Remaining: 30}, {Dimension: limits.Tokens, Limit: 6000, Remaining: 2600, Reset: 4 * time.Second}}
 	if len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 		t.Errorf("%+v, want %+v", got, want)
 	}

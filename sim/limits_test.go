@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/sim"
 	"pgregory.net/rapid"
 )
@@ -138,7 +139,7 @@ func TestOpenAIHeadersTellTheBucket(t *testing.T) {
 
 func TestAnthropicHeadersTellEveryLimit(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) { // begins at 2000-01-01T00:00:00Z
-		s := serve(t, quick(sim.Config{RPM: 50, ITPM: 30000, OTPM: 8000, Charge: sim.ChargeActual, OutputTokens: 600}))
+		s := serve(t, quick(sim.Config{RPM: 50, ITPM: 30000, OTPM: 8000, Charge: limits.ChargeActual, OutputTokens: 600}))
 		r := send(ctx, s, "/v1/messages", chatBody("a", 1400, 1000), "Anthropic-Version", "2023-06-01")
 		equal(t, "status", r.status, 200)
 		r = send(ctx, s, "/v1/messages", chatBody("b", 200, 1000), "Anthropic-Version", "2023-06-01")
@@ -216,8 +217,8 @@ func TestAnthropicRefusalNamesTheLimit(t *testing.T) {
 	for limit, c := range map[string]sim.Config{
 		"50 requests per minute":         {RPM: 50, Burst: time.Millisecond},
 		"30,000 input tokens per minute": {ITPM: 30000},
-		"8,000 output tokens per minute": {OTPM: 8000, Charge: sim.ChargeActual, OutputTokens: 9000},
-		"1,000,000 tokens per minute":    {TPM: 1000000, Charge: sim.ChargeActual, OutputTokens: 990000},
+		"8,000 output tokens per minute": {OTPM: 8000, Charge: limits.ChargeActual, OutputTokens: 9000},
+		"1,000,000 tokens per minute":    {TPM: 1000000, Charge: limits.ChargeActual, OutputTokens: 990000},
 	} {
 		bubble(t, func(t *testing.T, ctx context.Context) {
 			s := serve(t, quick(c))
@@ -237,7 +238,7 @@ func TestAnthropicRefusalNamesTheLimit(t *testing.T) {
 
 func TestActualChargeLeavesTheAnswerAsADebt(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
-		s := serve(t, sim.Config{TPM: 600, Charge: sim.ChargeActual, OutputTokens: 650, Latency: time.Second})
+		s := serve(t, sim.Config{TPM: 600, Charge: limits.ChargeActual, OutputTokens: 650, Latency: time.Second})
 		equal(t, "status", send(ctx, s, chatPath, chatBody("a", 10, 1000)).status, 200)
 		// 600 - 10, a second full again, - 650: 50 tokens of debt.
 		r := send(ctx, s, chatPath, chatBody("b", 10, 1000))
@@ -249,7 +250,7 @@ func TestActualChargeLeavesTheAnswerAsADebt(t *testing.T) {
 func TestOutputIsAdmittedWhileATokenIsLeft(t *testing.T) {
 	for output, want := range map[int]int{599: 200, 600: 429} {
 		bubble(t, func(t *testing.T, ctx context.Context) {
-			s := serve(t, quick(sim.Config{OTPM: 600, Charge: sim.ChargeActual, OutputTokens: output}))
+			s := serve(t, quick(sim.Config{OTPM: 600, Charge: limits.ChargeActual, OutputTokens: output}))
 			equal(t, "status", send(ctx, s, chatPath, chatBody("a", 1, 1000)).status, 200)
 			equal(t, fmt.Sprintf("status after %d of 600", output), send(ctx, s, chatPath, chatBody("b", 1, 1000)).status, want)
 		})

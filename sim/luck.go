@@ -24,10 +24,6 @@ const (
 	drawLatency
 	drawOutput
 	drawThrottled
-	drawBadLine
-	drawLine
-	drawDrop
-	drawOrder
 )
 
 // uniform is in [0, 1).

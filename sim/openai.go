@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
+
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // openai is the dialect of OpenAI and of the many who imitate it.
@@ -121,16 +125,9 @@ func (o openai) throttle(c *call, r *refusal) (int, openaiProblem) {
 // https://github.com/DrShushen/climb/issues/13 (too large)
 // https://github.com/openai/openai-agents-js/issues/1022 (per day)
 func shortageText(c *call, s *shortage) (message, kind string) {
-	what, kind := "tokens per min (TPM)", "tokens"
-	switch s.dimension {
-	case requests:
-		what, kind = "requests per min (RPM)", "requests"
-	case requestsPerDay:
-		what, kind = "requests per day (RPD)", "requests"
-	case inputTokens:
-		what = "input tokens per min (ITPM)"
-	case outputTokens:
-		what = "output tokens per min (OTPM)"
+	what, kind := s.dimension.Counted(" per min", " per day")+" ("+s.dimension.Field()+")", "tokens"
+	if s.dimension.Per(time.Minute) == limits.Requests {
+		kind = "requests"
 	}
 	if s.tooLarge {
 		return fmt.Sprintf("Request too large for %s in organization org-sim on %s: Limit %d, Requested %d. "+
@@ -143,49 +140,37 @@ func shortageText(c *call, s *shortage) (message, kind string) {
 		c.model, what, s.limit, s.used, s.requested, waitText(s.wait)), kind
 }
 
-// answer appends the object of the endpoint that was called.
-func (o openai) answer(b []byte, c *call) []byte {
+// answer is the object of the endpoint that was called.
+func (o openai) answer(c *call) string {
 	switch c.endpoint {
 	case responses:
-		return o.response(b, c, true)
+		return o.response(c, true)
 	case embeddings:
-		return o.embeddings(b, c)
+		return o.embeddings(c)
 	default:
-		return o.completion(b, c)
+		return o.completion(c)
 	}
 }
 
 // completion is https://platform.openai.com/docs/api-reference/chat/object
-func (o openai) completion(b []byte, c *call) []byte {
-	b = o.head(b, c, "chat.completion")
-	b = append(b, `,"choices":[`...)
-	for i := range c.choices {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, `{"index":`...)
-		b = appendInt(b, i)
-		b = append(b, `,"message":`...)
-		b = o.message(b, c)
-		b = append(b, `,"logprobs":null,"finish_reason":"`...)
-		b = append(b, o.finish(c)...)
-		b = append(b, `"}`...)
-	}
-	b = append(b, `],"usage":`...)
-	b = o.usage(b, c)
-	return append(b, `,"service_tier":"default","system_fingerprint":null}`...)
+func (o openai) completion(c *call) string {
+	return o.head(c, "chat.completion") + `,"choices":[` + list(c.choices, func(i int) string {
+		return `{"index":` + strconv.Itoa(i) + `,"message":` + o.message(c) + `,"logprobs":null,"finish_reason":"` + o.finish(c) + `"}`
+	}) + `],"usage":` + o.usage(c) + `,"service_tier":"default","system_fingerprint":null}`
 }
 
-// head appends the beginning of a completion or of a chunk of one.
-func (openai) head(b []byte, c *call, object string) []byte {
-	b = append(b, `{"id":"chatcmpl-`...)
-	b = append(b, c.id...)
-	b = append(b, `","object":"`...)
-	b = append(b, object...)
-	b = append(b, `","created":`...)
-	b = appendInt(b, int(c.admitted.Unix()))
-	b = append(b, `,"model":`...)
-	return appendString(b, c.model)
+// list is n elements.
+func list(n int, element func(i int) string) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = element(i)
+	}
+	return strings.Join(all, ",")
+}
+
+// head begins a completion or a chunk of one.
+func (openai) head(c *call, object string) string {
+	return `{"id":"chatcmpl-` + c.id + `","object":"` + object + `","created":` + strconv.FormatInt(c.admitted.Unix(), 10) + `,"model":` + quote(c.model)
 }
 
 func (openai) finish(c *call) string {
@@ -199,84 +184,102 @@ func (openai) finish(c *call) string {
 	}
 }
 
-func (openai) usage(b []byte, c *call) []byte {
-	b = append(b, `{"prompt_tokens":`...)
-	b = appendInt(b, c.input)
-	b = append(b, `,"completion_tokens":`...)
-	b = appendInt(b, c.plan.output)
-	b = append(b, `,"total_tokens":`...)
-	b = appendInt(b, c.input+c.plan.output)
-	return append(b, `,"prompt_tokens_details":{"cached_tokens":0,"audio_tokens":0},`+
-		`"completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}`...)
+func (openai) usage(c *call) string {
+	return `{"prompt_tokens":` + strconv.Itoa(c.input) + `,"completion_tokens":` + strconv.Itoa(c.plan.output) +
+		`,"total_tokens":` + strconv.Itoa(c.input+c.plan.output) + `,"prompt_tokens_details":{"cached_tokens":0,"audio_tokens":0},` +
+		`"completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}`
 }
 
 // embeddingSize is small; real vectors have hundreds of dimensions.
 const embeddingSize = 8
 
 // embeddings is https://platform.openai.com/docs/api-reference/embeddings/object
-func (openai) embeddings(b []byte, c *call) []byte {
-	b = append(b, `{"object":"list","data":[`...)
-	for i := range c.prompts {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, `{"object":"embedding","index":`...)
-		b = appendInt(b, i)
-		b = append(b, `,"embedding":`...)
-		b = appendVector(b, c, i)
-		b = append(b, '}')
-	}
-	b = append(b, `],"model":`...)
-	b = appendString(b, c.model)
-	b = append(b, `,"usage":{"prompt_tokens":`...)
-	b = appendInt(b, c.input)
-	b = append(b, `,"total_tokens":`...)
-	b = appendInt(b, c.input)
-	return append(b, `}}`...)
+func (openai) embeddings(c *call) string {
+	input := strconv.Itoa(c.input)
+	return `{"object":"list","data":[` + list(c.prompts, func(i int) string {
+		return `{"object":"embedding","index":` + strconv.Itoa(i) + `,"embedding":` + vector(c, i) + `}`
+	}) + `],"model":` + quote(c.model) + `,"usage":{"prompt_tokens":` + input + `,"total_tokens":` + input + `}}`
 }
 
-// appendVector appends numbers that depend on the request alone.
-func appendVector(b []byte, c *call, prompt int) []byte {
+// vector is numbers that depend on the request only.
+func vector(c *call, prompt int) string {
 	l := newLuck(0, c.hash, uint32(prompt))
-	var raw [4 * embeddingSize]byte
-	open, end := `[`, `]`
-	if c.base64 {
-		open, end = `"`, `"`
-	}
-	b = append(b, open...)
-	for i := range embeddingSize {
+	var raw []byte
+	numbers := list(embeddingSize, func(i int) string {
 		// A thousandth of a whole number prints the same in both forms.
 		x := math.Round(l.uniform(uint64(i))*2000-1000) / 1000
-		if c.base64 {
-			binary.LittleEndian.PutUint32(raw[4*i:], math.Float32bits(float32(x)))
-			continue
-		}
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = fmt.Appendf(b, "%g", x)
-	}
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(float32(x)))
+		return fmt.Sprintf("%g", x)
+	})
 	if c.base64 {
-		b = base64.StdEncoding.AppendEncode(b, raw[:])
+		return quote(base64.StdEncoding.EncodeToString(raw))
 	}
-	return append(b, end...)
+	return `[` + numbers + `]`
 }
 
-// count is never asked for: the path belongs to others.
-func (openai) count(*call) []byte { return nil }
+// count is not used: the path belongs to others.
+func (openai) count(*call) string { return "" }
 
 // models is https://platform.openai.com/docs/api-reference/models/list
-func (openai) models(names []string, now time.Time) []byte {
-	b := []byte(`{"object":"list","data":[`)
-	for i, name := range names {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, `{"id":`...)
-		b = appendString(b, name)
-		b = append(b, `,"object":"model","created":`...)
-		b = appendInt(b, int(now.Unix()))
-		b = append(b, `,"owned_by":"sim"}`...)
+func (openai) models(names []string, now time.Time) string {
+	return `{"object":"list","data":[` + list(len(names), func(i int) string {
+		return `{"id":` + quote(names[i]) + `,"object":"model","created":` + strconv.FormatInt(now.Unix(), 10) + `,"owned_by":"sim"}`
+	}) + `]}`
+}
+
+// open begins a stream with the role of each choice. https://platform.openai.com/docs/api-reference/chat-streaming
+func (o openai) open(c *call) (out string) {
+	if c.endpoint == responses {
+		return o.openResponse(c)
 	}
-	return append(b, `]}`...)
+	for i := range c.choices {
+		if c.tool == "" {
+			out += o.chunk(c, i, `{"role":"assistant","content":"","refusal":null}`, `null`)
+			continue
+		}
+		out += o.chunk(c, i, `{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"call_`+c.id+
+			`","type":"function","function":{"name":`+quote(c.tool)+`,"arguments":""}}],"refusal":null}`, `null`) + o.toolChunk(c, i, argumentsBegin)
+	}
+	return out
+}
+
+func (o openai) delta(c *call, choice int, text string) string {
+	switch {
+	case c.endpoint == responses && c.tool != "":
+		return toolEvent(c, "delta", "delta", `"`+text+`"`)
+	case c.endpoint == responses:
+		return responseEvent(c, "response.output_text.delta", inItem(c)+`,"delta":"`+text+`"`)
+	case c.tool != "":
+		return o.toolChunk(c, choice, text)
+	}
+	return o.chunk(c, choice, `{"content":"`+text+`"}`, `null`)
+}
+
+func (o openai) close(c *call) (out string) {
+	if c.endpoint == responses {
+		return o.closeResponse(c)
+	}
+	for i := range c.choices {
+		if c.tool != "" {
+			out += o.toolChunk(c, i, argumentsEnd)
+		}
+		out += o.chunk(c, i, `{}`, `"`+o.finish(c)+`"`)
+	}
+	if c.includeUsage {
+		out += "data: " + o.head(c, "chat.completion.chunk") + `,"service_tier":"default","system_fingerprint":null,"choices":[],"usage":` + o.usage(c) + endOfEvent
+	}
+	return out + "data: [DONE]\n\n"
+}
+
+func (o openai) chunk(c *call, choice int, delta, finish string) string {
+	usage := ""
+	if c.includeUsage {
+		usage = `,"usage":null`
+	}
+	return "data: " + o.head(c, "chat.completion.chunk") + `,"service_tier":"default","system_fingerprint":null,"choices":[{"index":` + strconv.Itoa(choice) +
+		`,"delta":` + delta + `,"logprobs":null,"finish_reason":` + finish + `}]` + usage + endOfEvent
+}
+
+func (o openai) toolChunk(c *call, choice int, text string) string {
+	return o.chunk(c, choice, `{"tool_calls":[{"index":0,"function":{"arguments":"`+text+`"}}]}`, `null`)
 }

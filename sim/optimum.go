@@ -5,7 +5,10 @@ import (
 	"container/heap"
 	"encoding/binary"
 	"net/http"
+	"net/url"
 	"time"
+
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // Request is one item of a Workload.
@@ -32,10 +35,13 @@ func (c Config) Workload(path string, bodies ...[]byte) Workload {
 	if err != nil {
 		panic(err)
 	}
-	header := http.Header{"Anthropic-Version": {"2023-06-01"}}
+	target, err := url.Parse(path)
+	if err != nil {
+		panic(err)
+	}
 	w := make(Workload, 0, len(bodies))
 	for _, body := range bodies {
-		call, no := s.receive(http.MethodPost, path, header, body)
+		call, no := s.receive(http.MethodPost, target, anyVersion(), body)
 		if no != nil {
 			continue
 		}
@@ -177,7 +183,7 @@ func (o *optimum) admit(it *item) (passed, gone bool) {
 func (o *optimum) settle() {
 	for len(o.open) > 0 && o.open[0].at <= o.now {
 		end := heap.Pop(&o.open).(event)
-		if o.config.Charge == ChargeActual {
+		if o.config.Charge == limits.ChargeActual {
 			o.budgets.produced(end.at, end.output)
 		}
 		if end.repeat != nil && end.repeat.attempts < maxAttempts {
@@ -193,13 +199,13 @@ func (o *optimum) begin(it *item) event {
 	end := event{repeat: it}
 	took := plan.latency
 	switch plan.fault {
-	case NoFault:
+	case noFault:
 		took, end.output, end.repeat = plan.whole(), it.Output, nil
-	case FaultCut:
+	case faultCut:
 		took, end.output = plan.whole(), it.Output
-	case FaultOverloaded:
+	case faultOverloaded:
 		took = o.config.RefusalLatency
-	case FaultHang:
+	case faultHang:
 		took = 0 // who knows everything does not wait for it
 	}
 	end.at = o.places.pass(o.now, took)

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -32,9 +33,9 @@ func TestOptimum(t *testing.T) {
 		"one beyond":      {sim.Config{RPM: 60}, calls(61, one), 1200 * ms},
 		"small burst":     {sim.Config{RPM: 60, Burst: ms}, calls(11, one), 10200 * ms},
 		"declared tokens": {sim.Config{TPM: 600}, calls(8, one), 20200 * ms},
-		"actual tokens":   {sim.Config{TPM: 600, Charge: sim.ChargeActual, OutputTokens: 80}, calls(8, one), 200 * ms},
+		"actual tokens":   {sim.Config{TPM: 600, Charge: limits.ChargeActual, OutputTokens: 80}, calls(8, one), 200 * ms},
 		// 200 ms for the first, whose 90 tokens leave a debt of 90 - 60 - 2.
-		"debt":                      {sim.Config{OTPM: 60, Concurrent: 1, Charge: sim.ChargeActual, OutputTokens: 90}, calls(2, one), 200*ms + 31000*ms + 200*ms},
+		"debt":                      {sim.Config{OTPM: 60, Concurrent: 1, Charge: limits.ChargeActual, OutputTokens: 90}, calls(2, one), 200*ms + 31000*ms + 200*ms},
 		"concurrency":               {sim.Config{Concurrent: 2}, calls(5, one), 600 * ms},
 		"silent queue":              {sim.Config{Queue: 2}, calls(5, one), 600 * ms},
 		"both":                      {sim.Config{Queue: 2, Concurrent: 3}, calls(5, one), 600 * ms},

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -32,7 +33,7 @@ func TestOracleReachesTheOptimum(t *testing.T) {
 			sim.Config{TPM: 60000, Burst: 10 * time.Second, Jitter: 0.5, OutputTokens: 100, OutputSigma: 0.7, PerToken: time.Millisecond},
 			chatBodies(300, 50, 200)},
 		"bound by output": {
-			sim.Config{RPM: 6000, ITPM: 60000, OTPM: 30000, Charge: sim.ChargeActual, Burst: 5 * time.Second, OutputTokens: 100, OutputSigma: 0.5},
+			sim.Config{RPM: 6000, ITPM: 60000, OTPM: 30000, Charge: limits.ChargeActual, Burst: 5 * time.Second, OutputTokens: 100, OutputSigma: 0.5},
 			chatBodies(300, 40, 1000)},
 		"bound by concurrency": {
 			sim.Config{Concurrent: 7, Jitter: 0.4},

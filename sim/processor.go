@@ -6,6 +6,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // processor serves calls that share it: each at full speed while there are no
@@ -35,7 +37,7 @@ type job struct {
 func (p *processor) serve(ctx context.Context, d time.Duration) (had time.Duration, ok bool) {
 	if p.places == 0 || d <= 0 {
 		begun := time.Now()
-		ok = wait(ctx, d)
+		ok = wake.In(ctx, d, nil) == nil
 		return time.Since(begun), ok
 	}
 	p.mu.Lock()

@@ -8,44 +8,44 @@ import (
 	"strings"
 )
 
-// target is what receive takes for a URL.
-func target(u *url.URL) string {
-	if u.RawQuery == "" {
-		return u.Path
-	}
-	return u.Path + "?" + u.RawQuery
+// newCall reads everything of a request but its body. It reports false if there is no such path.
+func newCall(method, path string, header http.Header, query url.Values, body []byte) (*call, bool) {
+	c := &call{hash: hashOf(body), dialect: dialectOf(path, header, query)}
+	c.id, c.choices = c.hash.String(), 1
+	return c, c.route(method, path, query)
 }
 
-// receive reads a request and checks its key and form. The target is its path,
-// with the query if there is one. Its refusal is nil if there is nothing wrong
-// with it.
-func (s *Server) receive(method, target string, header http.Header, body []byte) (*call, *refusal) {
-	c := &call{hash: hashOf(body)}
-	c.id = c.hash.String()
-	c.choices = 1
-	path, rawQuery, _ := strings.Cut(target, "?")
+// receive reads a request and checks its key and form. Its refusal is nil if both are right.
+func (s *Server) receive(method string, u *url.URL, header http.Header, body []byte) (*call, *refusal) {
 	var query url.Values
-	if rawQuery != "" {
-		query, _ = url.ParseQuery(rawQuery) // what is not understood is not there
+	if u.RawQuery != "" {
+		query = u.Query()
 	}
-	c.dialect = dialectOf(path, header, query)
-	known := c.route(method, path, query)
+	c, known := newCall(method, u.Path, header, query, body)
 	if known && c.endpoint == statsPage {
 		return c, nil
 	}
-	if key := c.dialect.key(header, query); s.config.Key != "" && key != s.config.Key {
-		if key == "" {
-			return c, &refusal{reason: reasonNoKey}
-		}
-		return c, &refusal{reason: reasonBadKey}
+	if no := s.checkKey(c, header, query); no != nil {
+		return c, no
 	}
 	if !known {
-		return c, &refusal{reason: reasonUnknownPath, param: method + " " + path}
+		return c, &refusal{reason: reasonUnknownPath, param: method + " " + u.Path}
 	}
 	if c.endpoint == modelsPage {
 		return c, nil
 	}
 	return c, s.validate(c, header, body)
+}
+
+// checkKey refuses a wrong key.
+func (s *Server) checkKey(c *call, header http.Header, query url.Values) *refusal {
+	switch key := c.dialect.key(header, query); {
+	case s.config.Key == "" || key == s.config.Key:
+		return nil
+	case key == "":
+		return &refusal{reason: reasonNoKey}
+	}
+	return &refusal{reason: reasonBadKey}
 }
 
 // dialectOf tells whom a client takes the server for, where the path may
@@ -54,6 +54,8 @@ func dialectOf(path string, header http.Header, query url.Values) dialect {
 	switch {
 	case path == "/v1/messages", path == "/v1/messages/count_tokens":
 		return anthropic{}
+	case path == "/v2/chat":
+		return cohere{}
 	case strings.HasPrefix(path, "/v1beta/") || header["X-Goog-Api-Key"] != nil || query.Has("key"):
 		return gemini{}
 	case header["Anthropic-Version"] != nil || header["X-Api-Key"] != nil:
@@ -75,6 +77,8 @@ func (c *call) route(method, path string, query url.Values) bool {
 	switch path {
 	case "/v1/chat/completions":
 		c.endpoint, c.dialect = chat, openai{}
+	case "/v2/chat":
+		c.endpoint = cohereChat
 	case "/v1/responses":
 		c.endpoint, c.dialect = responses, openai{}
 	case "/v1/embeddings":
@@ -119,21 +123,16 @@ func (s *Server) validate(c *call, header http.Header, body []byte) *refusal {
 	if !c.callsTool(body) {
 		c.tool = ""
 	}
-	s.prepare(c)
-	if bytes.Contains(body, []byte("one word")) && c.perChoice > 0 {
-		c.perChoice, c.cut = 1, false // models do as they are asked
-	}
-	return nil
-}
-
-// prepare decides how long the answer will be.
-func (s *Server) prepare(c *call) {
 	switch c.endpoint {
 	case embeddings, embedding, embeddingBatch:
 		c.stream, c.choices, c.maxTokens = false, 1, 0
-		return
-	case responses, messages:
+		return nil
+	case responses, messages, cohereChat:
 		c.choices = 1
 	}
 	c.perChoice, c.cut = s.config.answerTokens(c.hash, c.maxTokens)
+	if bytes.Contains(body, []byte("one word")) {
+		c.perChoice, c.cut = 1, false // models do as they are asked
+	}
+	return nil
 }

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"encoding/json"
-	"strconv"
 	"time"
 )
 
@@ -53,15 +52,13 @@ type refusal struct {
 func (r *refusal) name() string {
 	switch r.reason {
 	case reasonStray:
-		return WhyStray
+		return "stray"
 	case reasonStorm:
-		return WhyStorm
+		return "storm"
 	case reasonSpent:
-		return WhySpent
-	case reasonConcurrent:
-		return WhyConcurrent
-	case reasonShortage:
-		return r.shortage.dimension.name()
+		return "spent"
+	case reasonConcurrent, reasonShortage:
+		return r.shortage.dimension.String()
 	case reasonServerError:
 		return "server_error"
 	case reasonOverloaded:
@@ -69,7 +66,7 @@ func (r *refusal) name() string {
 	case reasonBadKey, reasonNoKey:
 		return "auth"
 	default:
-		return WhyBadRequest
+		return "bad_request"
 	}
 }
 
@@ -96,13 +93,4 @@ func wholeMillis(d time.Duration) time.Duration {
 		d += time.Millisecond - rest
 	}
 	return d
-}
-
-// thousands writes 30000 as "30,000".
-func thousands(n int) string {
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }

@@ -2,44 +2,25 @@ package sim
 
 import "strconv"
 
-// response appends the object of the Responses API, begun or done.
+// response is the object of the Responses API, begun or done.
 // https://platform.openai.com/docs/api-reference/responses/object
-func (o openai) response(b []byte, c *call, done bool) []byte {
-	b = append(b, `{"id":"resp_`...)
-	b = append(b, c.id...)
-	b = append(b, `","object":"response","created_at":`...)
-	b = appendInt(b, int(c.admitted.Unix()))
-	b = append(b, `,"status":"`...)
-	b = append(b, responseStatus(c, done)...)
-	b = append(b, `","error":null,"incomplete_details":`...)
-	if done && c.cut {
-		b = append(b, `{"reason":"max_output_tokens"}`...)
-	} else {
-		b = append(b, `null`...)
-	}
-	b = append(b, `,"instructions":null,"max_output_tokens":`...)
+func (o openai) response(c *call, done bool) string {
+	reason, most, output, usage := `null`, `null`, "", `null`
 	if c.maxTokens > 0 {
-		b = appendInt(b, c.maxTokens)
-	} else {
-		b = append(b, `null`...)
+		most = strconv.Itoa(c.maxTokens)
 	}
-	b = append(b, `,"model":`...)
-	b = appendString(b, c.model)
-	b = append(b, `,"output":[`...)
+	if done && c.cut {
+		reason = `{"reason":"max_output_tokens"}`
+	}
 	if done {
-		b = o.outputItem(b, c, true)
+		output = o.outputItem(c, true)
+		usage = `{"input_tokens":` + strconv.Itoa(c.input) + `,"input_tokens_details":{"cached_tokens":0},"output_tokens":` + strconv.Itoa(c.plan.output) +
+			`,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":` + strconv.Itoa(c.input+c.plan.output) + `}`
 	}
-	b = append(b, `],"parallel_tool_calls":true,"previous_response_id":null,"tool_choice":"auto","tools":[],"usage":`...)
-	if !done {
-		return append(b, `null,"metadata":{}}`...)
-	}
-	b = append(b, `{"input_tokens":`...)
-	b = appendInt(b, c.input)
-	b = append(b, `,"input_tokens_details":{"cached_tokens":0},"output_tokens":`...)
-	b = appendInt(b, c.plan.output)
-	b = append(b, `,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":`...)
-	b = appendInt(b, c.input+c.plan.output)
-	return append(b, `},"metadata":{}}`...)
+	return `{"id":"resp_` + c.id + `","object":"response","created_at":` + strconv.FormatInt(c.admitted.Unix(), 10) +
+		`,"status":"` + responseStatus(c, done) + `","error":null,"incomplete_details":` + reason + `,"instructions":null,"max_output_tokens":` + most +
+		`,"model":` + quote(c.model) + `,"output":[` + output + `],"parallel_tool_calls":true,"previous_response_id":null,"tool_choice":"auto","tools":[],` +
+		`"usage":` + usage + `,"metadata":{}}`
 }
 
 func responseStatus(c *call, done bool) string {
@@ -53,114 +34,64 @@ func responseStatus(c *call, done bool) string {
 	}
 }
 
-// outputItem is the one message of a response, empty or with its text.
-func (o openai) outputItem(b []byte, c *call, done bool) []byte {
+// outputItem is the one message of a response, or its call of a tool, empty or with its text.
+// https://platform.openai.com/docs/guides/function-calling?api-mode=responses
+func (o openai) outputItem(c *call, done bool) string {
+	content, arguments := "", `""`
+	if done {
+		content, arguments = o.outputText(c, true), c.arguments()
+	}
 	if c.tool != "" {
-		return o.toolItem(b, c, done)
+		return `{"id":"fc_` + c.id + `","type":"function_call","status":"` + responseStatus(c, done) + `","call_id":"call_` + c.id +
+			`","name":` + quote(c.tool) + `,"arguments":` + arguments + `}`
 	}
-	b = append(b, `{"id":"msg_`...)
-	b = append(b, c.id...)
-	b = append(b, `","type":"message","status":"`...)
-	b = append(b, responseStatus(c, done)...)
-	b = append(b, `","role":"assistant","content":[`...)
-	if done {
-		b = o.outputText(b, c, true)
-	}
-	return append(b, `]}`...)
+	return `{"id":"msg_` + c.id + `","type":"message","status":"` + responseStatus(c, done) + `","role":"assistant","content":[` + content + `]}`
 }
 
-func (openai) outputText(b []byte, c *call, done bool) []byte {
-	b = append(b, `{"type":"output_text","annotations":[],"text":"`...)
+func (openai) outputText(c *call, done bool) string {
+	text := ""
 	if done {
-		b = c.appendText(b, 0, c.perChoice)
+		text = c.text(0, c.perChoice)
 	}
-	return append(b, `"}`...)
+	return `{"type":"output_text","annotations":[],"text":"` + text + `"}`
 }
 
-// responseEvent appends the head of a typed event up to and with its sequence
-// number; members follow.
+// responseEvent is a typed event with these members.
 // https://platform.openai.com/docs/api-reference/responses-streaming
-func responseEvent(b []byte, c *call, kind string) []byte {
-	b = append(b, "event: "...)
-	b = append(b, kind...)
-	b = append(b, "\ndata: {\"type\":\""...)
-	b = append(b, kind...)
-	b = append(b, `","sequence_number":`...)
-	b = strconv.AppendInt(b, int64(c.sequence), 10)
+func responseEvent(c *call, kind, members string) string {
 	c.sequence++
-	return b
+	return "event: " + kind + "\ndata: {\"type\":\"" + kind + `","sequence_number":` + strconv.Itoa(c.sequence-1) + members + endOfEvent
 }
 
 const endOfEvent = "}\n\n"
 
-// inItem appends where in the response an event belongs.
-func inItem(b []byte, c *call) []byte {
-	b = append(b, `,"item_id":"msg_`...)
-	b = append(b, c.id...)
-	return append(b, `","output_index":0,"content_index":0`...)
+// inItem is where in the response an event belongs.
+func inItem(c *call) string {
+	return `,"item_id":"msg_` + c.id + `","output_index":0,"content_index":0`
 }
 
-func (o openai) openResponse(b []byte, c *call) []byte {
-	for _, kind := range []string{"response.created", "response.in_progress"} {
-		b = responseEvent(b, c, kind)
-		b = append(b, `,"response":`...)
-		b = o.response(b, c, false)
-		b = append(b, endOfEvent...)
-	}
-	b = responseEvent(b, c, "response.output_item.added")
-	b = append(b, `,"output_index":0,"item":`...)
-	b = o.outputItem(b, c, false)
-	b = append(b, endOfEvent...)
-	if c.tool != "" {
-		return toolDelta(b, c, argumentsBegin)
-	}
-	b = responseEvent(b, c, "response.content_part.added")
-	b = inItem(b, c)
-	b = append(b, `,"part":`...)
-	b = o.outputText(b, c, false)
-	return append(b, endOfEvent...)
+// toolEvent is an event of the call of a tool.
+func toolEvent(c *call, kind, member, value string) string {
+	return responseEvent(c, "response.function_call_arguments."+kind, `,"item_id":"fc_`+c.id+`","output_index":0,"`+member+`":`+value)
 }
 
-func (openai) deltaResponse(b []byte, c *call, text []byte) []byte {
+func (o openai) openResponse(c *call) string {
+	out := responseEvent(c, "response.created", `,"response":`+o.response(c, false)) +
+		responseEvent(c, "response.in_progress", `,"response":`+o.response(c, false)) +
+		responseEvent(c, "response.output_item.added", `,"output_index":0,"item":`+o.outputItem(c, false))
 	if c.tool != "" {
-		return toolDelta(b, c, string(text))
+		return out + toolEvent(c, "delta", "delta", `"`+argumentsBegin+`"`)
 	}
-	b = responseEvent(b, c, "response.output_text.delta")
-	b = inItem(b, c)
-	b = append(b, `,"delta":"`...)
-	b = append(b, text...)
-	return append(b, `"`+endOfEvent...)
+	return out + responseEvent(c, "response.content_part.added", inItem(c)+`,"part":`+o.outputText(c, false))
 }
 
-func (o openai) closeResponse(b []byte, c *call) []byte {
+func (o openai) closeResponse(c *call) (out string) {
 	if c.tool != "" {
-		b = toolDelta(b, c, argumentsEnd)
-		b = toolEvent(b, c, "done", "arguments")
-		b = c.arguments(b)
-		b = append(b, endOfEvent...)
+		out = toolEvent(c, "delta", "delta", `"`+argumentsEnd+`"`) + toolEvent(c, "done", "arguments", c.arguments())
 	} else {
-		b = o.closeText(b, c)
+		out = responseEvent(c, "response.output_text.done", inItem(c)+`,"text":"`+c.text(0, c.perChoice)+`"`) +
+			responseEvent(c, "response.content_part.done", inItem(c)+`,"part":`+o.outputText(c, true))
 	}
-	b = responseEvent(b, c, "response.output_item.done")
-	b = append(b, `,"output_index":0,"item":`...)
-	b = o.outputItem(b, c, true)
-	b = append(b, endOfEvent...)
-	b = responseEvent(b, c, "response."+responseStatus(c, true))
-	b = append(b, `,"response":`...)
-	b = o.response(b, c, true)
-	return append(b, endOfEvent...)
-}
-
-// closeText ends the one part of a response's message.
-func (o openai) closeText(b []byte, c *call) []byte {
-	b = responseEvent(b, c, "response.output_text.done")
-	b = inItem(b, c)
-	b = append(b, `,"text":"`...)
-	b = c.appendText(b, 0, c.perChoice)
-	b = append(b, `"`+endOfEvent...)
-	b = responseEvent(b, c, "response.content_part.done")
-	b = inItem(b, c)
-	b = append(b, `,"part":`...)
-	b = o.outputText(b, c, true)
-	return append(b, endOfEvent...)
+	return out + responseEvent(c, "response.output_item.done", `,"output_index":0,"item":`+o.outputItem(c, true)) +
+		responseEvent(c, "response."+responseStatus(c, true), `,"response":`+o.response(c, true))
 }

@@ -3,12 +3,17 @@ package sim
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/simbatch"
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
-// Server is an imitation of a provider. New makes one; it is safe for
+// Server simulates a provider. New makes one; it is safe for
 // concurrent use. Most callers want it as an http.Handler or by its Transport.
 type Server struct {
 	config    Config
@@ -23,10 +28,11 @@ type Server struct {
 	accounts map[hash]account
 	paid     int
 	stats    Stats
-	store    batchStore
+
+	batches *simbatch.Handler
 }
 
-// account is what is known about one request.
+// account counts the attempts at one request.
 type account struct {
 	admitted uint32
 	strays   uint32 // refused for no reason
@@ -40,14 +46,15 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{
+	s := &Server{
 		config:    c,
 		processor: processor{places: c.Contention},
 		budgets:   newBudgets(c),
 		accounts:  map[hash]account{},
 		stats:     Stats{Refused: map[string]int{}},
-		store:     newBatchStore(),
-	}, nil
+	}
+	s.batches = simbatch.New(c.Batches, c.Seed, c.NoStats, batchHost{s})
+	return s, nil
 }
 
 // maxBody is the longest body that is read.
@@ -55,44 +62,59 @@ const maxBody = 64 << 20
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if api := batchAPIOf(r.URL.Path); api != nil {
-		wire := &socket{w: w}
-		s.serveBatch(api, r, wire)
-		wire.finish()
+	if simbatch.Serves(r.URL.Path) {
+		s.batches.ServeHTTP(w, r)
+		return
+	}
+	if servesAccount(r.URL.Path) {
+		s.account(w, r)
 		return
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil {
 		panic(http.ErrAbortHandler) // the client is gone
 	}
-	wire := &socket{w: w}
-	c, no := s.receive(r.Method, target(r.URL), r.Header, body)
-	s.serve(r.Context(), c, no, wire)
-	wire.finish()
+	c, no := s.receive(r.Method, r.URL, r.Header, body)
+	s.serve(r.Context(), c, no, w)
+	if r.Context().Err() != nil {
+		panic(http.ErrAbortHandler) // as above: the response may not be complete
+	}
 }
 
-// wire is where an answer goes: a socket or a caller in the same process. One
-// of whole, short, begin, reset and tear comes first, or none if the client is gone;
-// events follow begin.
-type wire interface {
-	Header() http.Header
-	// whole sends an answer.
-	whole(status int, body []byte)
-	// begin sends the header of a stream, event a part of it, end its end.
-	begin()
-	event(part []byte)
-	end()
-	// short sends half of the body, and nothing that tells that it is not all.
-	short(status int, body []byte)
-	// reset breaks the connection before the answer, tear after half of the
-	// body, and tearStream in the middle of a stream.
-	reset()
-	tear(status int, body []byte)
-	tearStream()
+// send sends a whole response.
+func send(w http.ResponseWriter, status int, body []byte) {
+	w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
+	w.WriteHeader(status)
+	w.Write(body) // the client may be gone
+}
+
+// tear breaks the connection after half of the body.
+func tear(w http.ResponseWriter, body []byte) {
+	w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
+	write(w, string(body[:len(body)/2]))
+	panic(http.ErrAbortHandler)
+}
+
+// write sends a part of a response at once.
+func write(w http.ResponseWriter, part string) {
+	io.WriteString(w, part) // as in send
+	http.NewResponseController(w).Flush()
+}
+
+// reset breaks the connection before the response, with RST rather than FIN if that is possible.
+func reset(w http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		tcp.SetLinger(0) // best effort
+	}
+	conn.Close()
 }
 
 // serve sees a received call through to its end.
-func (s *Server) serve(ctx context.Context, c *call, no *refusal, w wire) {
+func (s *Server) serve(ctx context.Context, c *call, no *refusal, w http.ResponseWriter) {
 	if no == nil && c.endpoint >= statsPage {
 		s.page(c, w)
 		return
@@ -103,7 +125,7 @@ func (s *Server) serve(ctx context.Context, c *call, no *refusal, w wire) {
 		s.count(no)
 	}
 	if no != nil {
-		if wait(ctx, s.config.RefusalLatency) {
+		if wake.In(ctx, s.config.RefusalLatency, nil) == nil {
 			s.refuse(c, no, w)
 		}
 		return
@@ -111,38 +133,35 @@ func (s *Server) serve(ctx context.Context, c *call, no *refusal, w wire) {
 	s.answer(ctx, c, w)
 }
 
-// page answers what is not a call.
-func (s *Server) page(c *call, w wire) {
-	var body []byte
+// page answers a request that is not charged.
+func (s *Server) page(c *call, w http.ResponseWriter) {
+	var body string
 	switch c.endpoint {
 	case statsPage:
-		body = marshal(s.Stats())
+		body = string(marshal(s.Stats()))
 	case countPage:
 		body = c.dialect.count(c)
 	default:
-		names := s.config.Models
-		if len(names) == 0 {
-			names = []string{"sim"}
-		}
-		body = c.dialect.models(names, time.Now())
+		body = c.dialect.models(s.models(), time.Now())
 	}
 	h := newHeaders(w.Header())
 	h.set("Content-Type", "application/json")
-	w.whole(http.StatusOK, body)
+	send(w, http.StatusOK, []byte(body))
 }
 
 // refuse sends an error.
-func (s *Server) refuse(c *call, no *refusal, w wire) {
+func (s *Server) refuse(c *call, no *refusal, w http.ResponseWriter) {
 	h := s.headers(c, w)
 	if no.hint {
 		c.dialect.retryHeaders(&h, s.config.RetryAfter, no.wait, time.Now())
 	}
 	h.set("Content-Type", "application/json")
-	w.whole(c.dialect.refusal(c, no))
+	status, body := c.dialect.refusal(c, no)
+	send(w, status, body)
 }
 
 // headers begins the headers of an answer.
-func (s *Server) headers(c *call, w wire) headers {
+func (s *Server) headers(c *call, w http.ResponseWriter) headers {
 	h := newHeaders(w.Header())
 	if name := c.dialect.idHeader(); name != "" {
 		h.set(name, "req_"+c.id)
@@ -159,19 +178,4 @@ func (s *Server) headers(c *call, w wire) headers {
 	}
 	c.dialect.rateHeaders(&h, &c.quotas, time.Now())
 	return h
-}
-
-// wait sleeps for d; it reports false if ctx ended before.
-func wait(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

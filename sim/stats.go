@@ -2,6 +2,8 @@ package sim
 
 import (
 	"maps"
+
+	"github.com/sluice-llm/sluice/internal/simbatch"
 )
 
 // Stats is what a server saw.
@@ -31,68 +33,27 @@ type Stats struct {
 	// which more than one is a duplicate. It is empty under Config.NoStats.
 	// A line of a batch that runs is an answer to its request, too.
 	Paid map[string]int `json:"paid,omitempty"`
+	// LimitReads counts the reads of the account's limits by an admin key, which are no requests.
+	LimitReads int `json:"limit_reads,omitempty"`
 	// Batches is what the Batch APIs saw. What came live is counted above:
 	// Answered.
-	Batches BatchStats `json:"batches"`
-}
-
-// BatchStats is what the Batch APIs saw.
-type BatchStats struct {
-	// Files were uploaded, and Batches created, those that failed included.
-	Files   int `json:"files"`
-	Batches int `json:"batches"`
-	// Lines are those of batches that passed validation. Of them, Answered and
-	// Failed run or will run: the others are in batches that failed, expired or
-	// were cancelled before, and cost nothing.
-	Lines    int `json:"lines"`
-	Answered int `json:"answered"`
-	Failed   int `json:"failed"`
-	// Repeated counts the lines that were answered before, by custom_id and
-	// request, once for every time: what was paid twice. Ran is how often each
-	// was answered, by [LineHash]. Both are empty under Config.NoStats.
-	Repeated int            `json:"repeated"`
-	Ran      map[string]int `json:"ran,omitempty"`
-	// Calls counts what was asked for: upload, files, file, content, remove,
-	// create, list, get, cancel, results and delete. Refused counts what was
-	// refused: auth, bad_request, not_found, per_hour, pending and
-	// enqueued_tokens; a batch that OpenAI fails for its tokens is one of them.
-	Calls   map[string]int `json:"calls"`
-	Refused map[string]int `json:"refused"`
-	// Dropped counts the answers that were lost by Batches.Drop, and Cut the
-	// files that were cut by Batches.CutResults.
-	Dropped int `json:"dropped"`
-	Cut     int `json:"cut"`
+	Batches simbatch.Stats `json:"batches"`
 }
 
 // Stats returns a copy of what the server saw so far.
 func (s *Server) Stats() Stats {
+	batches, paid := s.batches.Stats()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stats := s.stats
-	stats.InFlight = s.open
+	stats.InFlight, stats.Batches, stats.Paid = s.open, batches, paid
 	stats.Refused = maps.Clone(s.stats.Refused)
-	stats.Paid = map[string]int{}
 	for hash, account := range s.accounts {
 		if account.paid > 0 {
-			stats.Paid[hash.String()] = int(account.paid)
+			stats.Paid[hash.String()] += int(account.paid)
 		}
 	}
-	stats.Batches = s.store.statsLocked()
 	return stats
-}
-
-// statsLocked is a copy of what the Batch APIs saw.
-func (b *batchStore) statsLocked() BatchStats {
-	counts := b.counts
-	counts.Calls, counts.Refused = maps.Clone(counts.Calls), maps.Clone(counts.Refused)
-	counts.Ran = make(map[string]int, len(b.ran))
-	for hash, n := range b.ran {
-		if n > 0 {
-			counts.Ran[hash.String()] = int(n)
-			counts.Repeated += int(n) - 1
-		}
-	}
-	return counts
 }
 
 // count notes a request that was not in order.

@@ -11,6 +11,9 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/simbatch"
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // Transport returns a way to the server that needs no sockets: RoundTrip
@@ -27,12 +30,16 @@ var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx := r.Context()
-	if api := batchAPIOf(r.URL.Path); api != nil {
+	w := &memory{header: make(http.Header, 16)}
+	if simbatch.Serves(r.URL.Path) {
 		if r.Body != nil {
 			defer r.Body.Close()
 		}
-		w := &memory{header: make(http.Header, 16)}
-		t.server.serveBatch(api, r, w)
+		w.run(func() { t.server.batches.ServeHTTP(w, r) })
+		return w.response(r)
+	}
+	if servesAccount(r.URL.Path) {
+		w.run(func() { t.server.account(w, r) })
 		return w.response(r)
 	}
 	buffer := bodies.Get().(*bytes.Buffer)
@@ -48,23 +55,28 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	c, no := t.server.receive(r.Method, target(r.URL), r.Header, buffer.Bytes())
+	c, no := t.server.receive(r.Method, r.URL, r.Header, buffer.Bytes())
 	if no == nil && c.stream {
-		return t.stream(r, c)
+		return t.stream(r, c, w)
 	}
-	w := &memory{header: make(http.Header, 16)}
-	t.server.serve(ctx, c, no, w)
+	w.run(func() { t.server.serve(ctx, c, no, w) })
 	return w.response(r)
 }
 
-// stream answers as soon as the answer has begun.
-func (t transport) stream(r *http.Request, c *call) (*http.Response, error) {
+// stream answers as soon as the response has begun.
+func (t transport) stream(r *http.Request, c *call, w *memory) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
-	w := &memory{header: make(http.Header, 16), pipe: newPipe(ctx, cancel)}
+	w.pipe = &pipe{ctx: ctx, cancel: cancel, begun: make(chan struct{}), done: make(chan struct{}), ready: make(chan struct{}, 1)}
 	go func() {
 		defer close(w.pipe.done)
-		t.server.serve(ctx, c, nil, w)
-		w.pipe.stop(context.Cause(ctx))
+		switch aborted := w.run(func() { t.server.serve(ctx, c, nil, w) }); {
+		case aborted:
+			w.pipe.stop(io.ErrUnexpectedEOF)
+		case ctx.Err() != nil:
+			w.pipe.stop(context.Cause(ctx))
+		default:
+			w.pipe.stop(io.EOF)
+		}
 	}()
 	select {
 	case <-w.pipe.begun:
@@ -74,54 +86,59 @@ func (t transport) stream(r *http.Request, c *call) (*http.Response, error) {
 	return w.response(r)
 }
 
-// memory is the wire of a caller in the same process.
+// memory is the http.ResponseWriter of a caller in the same process. A body that does not stream comes in one piece.
 type memory struct {
-	header http.Header
-	status int // 0: nothing was answered
-	body   []byte
-	torn   bool // body ends too early
-	silent bool // and no length tells
-	length int
-	broken bool  // reset
-	pipe   *pipe // nil: the call does not stream
+	header  http.Header
+	status  int // 0: there was no response
+	body    []byte
+	pipe    *pipe // nil: the call does not stream
+	streams bool  // the stream has begun
 }
 
 func (m *memory) Header() http.Header { return m.header }
 
-func (m *memory) whole(status int, body []byte) {
-	m.status, m.body, m.length = status, body, len(body)
+func (m *memory) WriteHeader(status int) { m.status = status }
+
+func (m *memory) Write(b []byte) (int, error) {
+	if m.status == 0 {
+		m.status = http.StatusOK
+	}
+	if m.streams || m.pipe != nil && m.header["Content-Length"] == nil { // once it streams, the header is the client's
+		m.pipe.write(b)
+	} else {
+		m.body = b
+	}
+	return len(b), nil
 }
 
-func (m *memory) begin() {
-	m.status, m.length = http.StatusOK, -1
-	close(m.pipe.begun)
+// Flush begins a stream.
+func (m *memory) Flush() {
+	if m.pipe != nil && !m.streams {
+		m.streams = true
+		close(m.pipe.begun)
+	}
 }
 
-func (m *memory) event(part []byte) { m.pipe.write(part) }
-
-func (m *memory) end() { m.pipe.stop(io.EOF) }
-
-func (m *memory) reset() { m.broken = true }
-
-func (m *memory) tear(status int, body []byte) {
-	m.whole(status, body)
-	m.body, m.torn = body[:len(body)/2], true
+// run calls a handler, and reports whether it broke the connection.
+func (m *memory) run(handle func()) (aborted bool) {
+	defer func() {
+		if e := recover(); e == http.ErrAbortHandler {
+			aborted = true
+		} else if e != nil {
+			panic(e)
+		}
+	}()
+	handle()
+	return false
 }
-
-func (m *memory) short(status int, body []byte) {
-	m.whole(status, body[:len(body)/2])
-	m.silent = true
-}
-
-func (m *memory) tearStream() { m.pipe.stop(io.ErrUnexpectedEOF) }
 
 // response is what the caller gets.
 func (m *memory) response(r *http.Request) (*http.Response, error) {
-	if m.broken {
-		return nil, &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
-	}
 	if m.status == 0 {
-		return nil, context.Cause(r.Context())
+		if r.Context().Err() != nil {
+			return nil, context.Cause(r.Context())
+		}
+		return nil, &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 	}
 	m.header["Date"] = []string{time.Now().UTC().Format(http.TimeFormat)}
 	response := &http.Response{
@@ -131,20 +148,19 @@ func (m *memory) response(r *http.Request) (*http.Response, error) {
 		ProtoMajor:    1,
 		ProtoMinor:    1,
 		Header:        m.header,
-		ContentLength: int64(m.length),
+		ContentLength: -1,
 		Request:       r,
 	}
-	if m.length < 0 {
+	if m.streams {
 		response.TransferEncoding = []string{"chunked"}
 		response.Body = m.pipe
 		return response, nil
 	}
-	if m.silent {
-		response.ContentLength = -1
-	} else {
-		m.header["Content-Length"] = []string{strconv.Itoa(m.length)}
+	length, err := strconv.Atoi(m.header.Get("Content-Length"))
+	if err == nil {
+		response.ContentLength = int64(length)
 	}
-	response.Body = &memoryBody{rest: m.body, torn: m.torn}
+	response.Body = &memoryBody{rest: m.body, torn: len(m.body) < length}
 	return response, nil
 }
 
@@ -171,8 +187,7 @@ func (b *memoryBody) Close() error {
 	return nil
 }
 
-// pipe is a body that is being written. It holds whatever was written, as a
-// kernel holds what a slow client has not read.
+// pipe is a body that is being written. It is not bounded, as the buffers of a kernel are for a small body.
 type pipe struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -185,21 +200,11 @@ type pipe struct {
 	err error
 }
 
-func newPipe(ctx context.Context, cancel context.CancelFunc) *pipe {
-	return &pipe{
-		ctx:    ctx,
-		cancel: cancel,
-		begun:  make(chan struct{}),
-		done:   make(chan struct{}),
-		ready:  make(chan struct{}, 1),
-	}
-}
-
 func (p *pipe) write(part []byte) {
 	p.mu.Lock()
 	p.buf = append(p.buf, part...)
 	p.mu.Unlock()
-	p.wake()
+	wake.Up(p.ready)
 }
 
 // stop says how reading ends; the first word counts.
@@ -209,14 +214,7 @@ func (p *pipe) stop(err error) {
 		p.err = err
 	}
 	p.mu.Unlock()
-	p.wake()
-}
-
-func (p *pipe) wake() {
-	select {
-	case p.ready <- struct{}{}:
-	default:
-	}
+	wake.Up(p.ready)
 }
 
 // Read implements io.Reader, for one reader at a time.

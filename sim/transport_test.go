@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -39,7 +40,7 @@ func TestCancelledCallIsAbandonedAtOnce(t *testing.T) {
 func TestAbandonedCallIsChargedWhatItProduced(t *testing.T) {
 	for _, body := range []string{chatBody("a", 10, 500), streaming(chatBody("a", 10, 500))} {
 		bubble(t, func(t *testing.T, ctx context.Context) {
-			s := serve(t, sim.Config{TPM: 6000, Charge: sim.ChargeActual, OutputTokens: 64, Latency: time.Second, PerToken: 10 * time.Millisecond})
+			s := serve(t, sim.Config{TPM: 6000, Charge: limits.ChargeActual, OutputTokens: 64, Latency: time.Second, PerToken: 10 * time.Millisecond})
 			ctx2, cancel := context.WithTimeout(ctx, 1305*time.Millisecond)
 			defer cancel()
 			if r := send(ctx2, s, chatPath, body); !errors.Is(r.err, context.DeadlineExceeded) {

@@ -26,6 +26,7 @@ import (
 	"github.com/openai/openai-go/v3/option"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/pool"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -69,7 +70,7 @@ func main() {
 
 // tell says why nothing is sent for a while.
 func tell(e sluice.Event) {
-	if e.Type == sluice.EventCooldownStarted || e.Type == sluice.EventBreaker && !e.Until.IsZero() {
+	if e.Type == limits.EventCooldownStarted || e.Type == limits.EventBreaker && !e.Until.IsZero() {
 		log.Printf("pause until %s: %v", e.Until.Format(time.TimeOnly), cmp.Or(e.Outcome.Err, errors.New(e.Outcome.Kind.String())))
 	}
 }
@@ -117,7 +118,7 @@ func (t *team) write(parent context.Context, topics []string, enough int) (sente
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	// The lead is registered by hand: it waits for members of Run, and must not have one of the places that they need.
-	lead, err := t.agents.Register("lead", pool.MemberConfig{Kind: "lead", Priority: sluice.High})
+	lead, err := t.agents.Register("lead", pool.MemberConfig{Kind: "lead", Priority: limits.High})
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/anthropics/anthropic-sdk-go/option"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -23,7 +24,7 @@ func main() {
 	if len(os.Args) < 3 {
 		log.Fatal("usage: anthropic MODEL QUESTION...")
 	}
-	scheduler, err := sluice.New(sluice.Config{Charge: sluice.ChargeActual})
+	scheduler, err := sluice.New(sluice.Config{Charge: limits.ChargeActual})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -22,7 +23,7 @@ func main() {
 	if len(os.Args) < 3 {
 		log.Fatal("usage: gemini MODEL QUESTION...")
 	}
-	scheduler, err := sluice.New(sluice.Config{Charge: sluice.ChargeActual})
+	scheduler, err := sluice.New(sluice.Config{Charge: limits.ChargeActual})
 	if err != nil {
 		log.Fatal(err)
 	}

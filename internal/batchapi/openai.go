@@ -46,9 +46,8 @@ func (o *openAI) AppendRequest(dst []byte, id string, r *Request) []byte {
 
 // openAIFile is a file (types/file_object.py).
 type openAIFile struct {
-	ID        string  `json:"id"`
-	Filename  string  `json:"filename"`
-	CreatedAt float64 `json:"created_at"`
+	ID       string `json:"id"`
+	Filename string `json:"filename"`
 }
 
 // fileName is what the file of a part is called.

@@ -2,68 +2,144 @@ package chart_test
 
 import (
 	"bytes"
+	"encoding/xml"
 	"errors"
 	"io"
+	"math"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/sluice-llm/sluice/internal/chart"
 )
 
-func TestTicksAreFewRoundNumbers(t *testing.T) {
-	for _, c := range []struct {
-		ticks     chart.Ticks
-		low, high float64
-		want      string
-	}{
-		{chart.Ticks{Most: 5}, 0, 1, "0 0.2 0.4 0.6 0.8 1"},
-		{chart.Ticks{Most: 5}, 0, 30_000, "0 10,000 20,000 30,000"},
-		{chart.Ticks{Most: 5, Whole: true}, 0, 2, "0 1 2"},
-		{chart.Ticks{Most: 10}, 0.5, 100.5, "10 20 30 40 50 60 70 80 90 100"},
-	} {
-		var labels []string
-		for _, tick := range c.ticks.Ticks(c.low, c.high) {
-			labels = append(labels, tick.Label)
+// draw returns a chart of the panels as SVG.
+func draw(t *testing.T, panels ...*chart.Panel) string {
+	t.Helper()
+	var svg bytes.Buffer
+	if err := (&chart.Chart{Height: 100, Panels: panels}).Write(&svg); err != nil {
+		t.Fatal(err)
+	}
+	return svg.String()
+}
+
+// labels returns the texts of an SVG, joined by blanks.
+func labels(t *testing.T, svg string) string {
+	t.Helper()
+	var all []string
+	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+		token, err := d.Token()
+		if err == io.EOF {
+			return strings.Join(all, " ")
 		}
-		if got := strings.Join(labels, " "); got != c.want {
-			t.Errorf("%+v from %v to %v: %s, want %s", c.ticks, c.low, c.high, got, c.want)
+		if err != nil {
+			t.Fatalf("not XML: %v", err)
+		}
+		if text, ok := token.(xml.CharData); ok && len(bytes.TrimSpace(text)) > 0 {
+			all = append(all, string(text))
 		}
 	}
 }
 
-func TestPowersAreOneTwoAndFive(t *testing.T) {
-	var labels []string
-	for _, tick := range (chart.Powers{}).Ticks(0.3, 25) {
-		labels = append(labels, tick.Label)
+// paths returns the paths of a colour.
+func paths(svg, colour string) (all []string) {
+	for _, m := range regexp.MustCompile(`<path d="([^"]*)" style="fill:none;stroke:`+colour).FindAllStringSubmatch(svg, -1) {
+		all = append(all, m[1])
 	}
-	if diff := cmp.Diff([]string{"0.5", "1", "2", "5", "10", "20"}, labels); diff != "" {
+	return all
+}
+
+func TestTicksAreFewRoundNumbers(t *testing.T) {
+	for _, c := range []struct {
+		low, high float64
+		count     int
+		whole     bool
+		want      string
+	}{
+		{0, 1, 5, false, "0 0.2 0.4 0.6 0.8 1"},
+		{0, 30_000, 5, false, "0 10,000 20,000 30,000"},
+		{0, 2, 5, true, "0 1 2"},
+		{0.5, 100.5, 10, false, "10 20 30 40 50 60 70 80 90 100"},
+	} {
+		var labels []string
+		for _, tick := range chart.Round(c.low, c.high, c.count, c.whole) {
+			labels = append(labels, tick.Label)
+		}
+		if got := strings.Join(labels, " "); got != c.want {
+			t.Errorf("%+v: %s, want %s", c, got, c.want)
+		}
+	}
+}
+
+func TestALogarithmicAxisHasOneTwoAndFiveOfEachPower(t *testing.T) {
+	p := &chart.Panel{X: chart.Axis{Max: 1, Ticks: []chart.Tick{}}, Y: chart.Axis{Log: true, Min: 0.3, Max: 25},
+		Marks: []chart.Mark{{Points: []chart.Point{{Y: 0.3}, {Y: math.Sqrt(0.3 * 25)}, {Y: 25}}, Colour: "#123456"}}}
+	svg := draw(t, p)
+	if diff := cmp.Diff("0.5 1 2 5 10 20", labels(t, svg)); diff != "" {
+		t.Error(diff)
+	}
+	var ys []string
+	for _, m := range regexp.MustCompile(`,([0-9.]+)`).FindAllStringSubmatch(paths(svg, "#123456")[0], -1) {
+		ys = append(ys, m[1])
+	}
+	if diff := cmp.Diff([]string{"84", "46", "8"}, ys); diff != "" { // from the bottom over the middle to the top of the axis
 		t.Error(diff)
 	}
 }
 
-func TestWriteSVGNamesFontsThatMachinesHave(t *testing.T) {
-	var svg bytes.Buffer
-	err := chart.WriteSVG(&svg, vg.Inch, vg.Inch, func(c draw.Canvas) error {
-		legend := chart.Legend()
-		legend.Add(`<script> & "more"`)
-		legend.Draw(c)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s := svg.String(); !strings.Contains(s, "Liberation Sans,Arial,Helvetica,sans-serif") || strings.Contains(s, "<script") {
-		t.Error(s)
+func TestStepsKeepTheirHeightUpToTheNextPoint(t *testing.T) {
+	svg := draw(t, &chart.Panel{X: chart.Axis{Max: 2}, Y: chart.Axis{Max: 10},
+		Marks: []chart.Mark{{Points: []chart.Point{{0, 0}, {1, 10}, {2, 10}}, Colour: "#123456", Dashes: "5,4"}}})
+	if diff := cmp.Diff([]string{"M36,84L346,84L346,8L656,8"}, paths(svg, "#123456;stroke-width:1.6;stroke-dasharray:5,4")); diff != "" {
+		t.Error(diff)
 	}
 }
 
-func TestWriteSVGWritesNothingWhenPaintingFails(t *testing.T) {
-	var svg bytes.Buffer
-	if err := chart.WriteSVG(&svg, vg.Inch, vg.Inch, func(draw.Canvas) error { return io.ErrNoProgress }); !errors.Is(err, io.ErrNoProgress) || svg.Len() > 0 {
-		t.Errorf("%v, %d bytes", err, svg.Len())
+func TestPanelsShareTheirHorizontalPlaces(t *testing.T) {
+	point := func(y float64) *chart.Panel {
+		return &chart.Panel{X: chart.Axis{Max: 2}, Marks: []chart.Mark{{Shape: chart.Dots, Points: []chart.Point{{1, y}}, Colour: "#123456"}}}
+	}
+	at := regexp.MustCompile(`<circle cx="([0-9.]+)"`).FindAllStringSubmatch(draw(t, point(1), point(1e6)), -1)
+	if len(at) != 2 || at[0][1] != at[1][1] {
+		t.Errorf("the points are at %v", at)
+	}
+}
+
+func TestAnAxisEndsAboveAllMarks(t *testing.T) {
+	p := &chart.Panel{X: chart.Axis{Max: 1}, Marks: []chart.Mark{{Points: []chart.Point{{0, 50}, {1, math.NaN()}}}, {Points: []chart.Point{{0, 90}, {1, math.Inf(1)}}}}}
+	svg := draw(t, p)
+	if p.Y.Max <= 90 || p.Y.Max > 100 {
+		t.Errorf("the axis ends at %v", p.Y.Max)
+	}
+	if strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
+		t.Errorf("a place is no number: %s", svg)
+	}
+}
+
+func TestALegendNamesEachMarkOnceAndEscapesText(t *testing.T) {
+	hostile := `<script> & "more"`
+	mark := chart.Mark{Name: hostile, Shape: chart.Boxes, Colour: "#123456"}
+	svg := draw(t, &chart.Panel{X: chart.Axis{Max: 1}, Marks: []chart.Mark{mark}}, &chart.Panel{X: chart.Axis{Max: 1, Label: hostile}, Marks: []chart.Mark{mark}})
+	if strings.Contains(svg, "<script") || strings.Count(labels(t, svg), hostile) != 2 { // and the axis
+		t.Error(svg)
+	}
+	if n := strings.Count(svg, "fill:#123456"); n != 1 {
+		t.Errorf("%d samples, want 1", n)
+	}
+}
+
+func TestTextIsInAFontThatMachinesHave(t *testing.T) {
+	if svg := draw(t, &chart.Panel{}); !strings.Contains(svg, ",sans-serif\"") {
+		t.Error(svg)
+	}
+}
+
+func TestWriteReturnsTheErrorOfItsWriter(t *testing.T) {
+	r, w := io.Pipe()
+	r.Close()
+	if err := new(chart.Chart).Write(w); !errors.Is(err, io.ErrClosedPipe) {
+		t.Error(err)
 	}
 }

@@ -19,9 +19,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/pricing"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // accountFlags say where calls go, with which key and under which limits.
@@ -36,7 +37,9 @@ type accountFlags struct {
 	limits       limitFlags
 	settings     settingsFlags
 	maxThrottles int
-	elsewhere    bool // calls are made by others, who know the address
+	flags        *pflag.FlagSet // with --max-throttles
+	forget       bool           // --forget-limits
+	elsewhere    bool           // calls are made by others, who know the address
 }
 
 func (f *accountFlags) register(fs *pflag.FlagSet) {
@@ -66,7 +69,7 @@ type accounts struct {
 	warn      func(format string, args ...any)
 	tuning    *tuning
 	upstreams *upstreams // nil: calls go to one provider, or to those that models are recognised as
-	told      *toldPrices
+	prices    priceList
 	shares    int            // accounts of upstreams, among which this host's room is shared
 	shared    *shared        // with whom the quotas are shared; nil: with nobody
 	pool      *schedulerPool // of a gateway; nil: each Scheduler is of these accounts alone
@@ -75,7 +78,7 @@ type accounts struct {
 	mu         sync.Mutex
 	schedulers []*sluice.Scheduler
 	pooled     []*pooledScheduler
-	ends       []func() error          // of the Schedulers that are of these accounts alone
+	ends       []func() error          // of the Schedulers that are of these accounts alone, and of what follows published limits
 	names      []string                // of their accounts
 	keys       map[string]provider.Key // by provider; empty for one that may do without
 }
@@ -89,6 +92,7 @@ func (f *accountFlags) open(template sluice.Config, s *streams) (*accounts, erro
 	if err := checkBaseURL(f.baseURL); err != nil {
 		return nil, err
 	}
+	pricing.Models() // read in some 5 ms now, so that no request waits for it
 	hide := s.err.secrets.hide
 	a := &accounts{
 		flags: f, limits: limits, template: template, hide: hide, warn: s.errorf, tuning: newTuning(), keys: make(map[string]provider.Key),
@@ -153,9 +157,20 @@ func (f *accountFlags) again(a *accounts) (*accounts, error) {
 	return next, next.read()
 }
 
-// mostThrottles is --max-throttles as a Config takes it, where zero is the default and below it is none.
+func (f *accountFlags) registerThrottles(fs *pflag.FlagSet, unit string) {
+	f.flags = fs
+	fs.IntVar(&f.maxThrottles, "max-throttles", 20, "give up "+unit+"s that are throttled more often (default: 20, in 5 minutes at least)")
+	fs.Lookup("max-throttles").DefValue = "0" // which is not printed
+}
+
+// mostThrottles is --max-throttles as a Config takes it, where zero is the default and a negative number is none.
 func (f *accountFlags) mostThrottles() int {
-	if f.maxThrottles == 0 {
+	switch {
+	case f.flags == nil: // the command has no such flag
+		return f.maxThrottles
+	case !f.flags.Changed("max-throttles"):
+		return 0
+	case f.maxThrottles == 0:
 		return -1
 	}
 	return f.maxThrottles
@@ -222,6 +237,14 @@ func (a *accounts) of(model string) (provider.Provider, error) {
 
 // Scheduler makes the Scheduler of the account at p.
 func (a *accounts) Scheduler(p provider.Provider) (*sluice.Scheduler, error) {
+	s, err := a.newScheduler(p)
+	if err == nil {
+		a.publish(s, p, a.flags.baseURL)
+	}
+	return s, err
+}
+
+func (a *accounts) newScheduler(p provider.Provider) (*sluice.Scheduler, error) {
 	if err := a.flags.checkAddress(p); err != nil {
 		return nil, err
 	}
@@ -242,7 +265,7 @@ func (a *accounts) Scheduler(p provider.Provider) (*sluice.Scheduler, error) {
 // schedulerOf makes the Scheduler of an account at p, of which c says the name and the limits. The label is that of an
 // account of upstreams, "" of any other. It is called with the turn of tuning.
 func (a *accounts) schedulerOf(c sluice.Config, p provider.Provider, label string) (*sluice.Scheduler, error) {
-	if !a.dry {
+	if !a.dry && !a.flags.forget {
 		c.StateDir = stateDir(p)
 	}
 	c.Charge, c.CountsCached = p.Charge, p.CountsCached
@@ -280,29 +303,6 @@ func (a *accounts) make(c *sluice.Config) (*sluice.Scheduler, error) {
 	defer a.mu.Unlock()
 	a.pooled = append(a.pooled, one)
 	return one.scheduler, nil
-}
-
-// Price returns what a model costs at p, in US dollars per million tokens: as flags say, or the row of --tier does, or else as all
-// published and own rows for the model do that have prices. It is not known where they differ, as between tiers.
-func (a *accounts) Price(p provider.Provider, model string) (in, out float64, ok bool) {
-	if a.told != nil {
-		return a.told.in, a.told.out, true
-	}
-	if tier := a.settings.tier; tier != "" {
-		if row, err := a.settings.registry.Find(p.Name, tier, model); err == nil && row.PriceIn != nil && row.PriceOut != nil {
-			return *row.PriceIn, *row.PriceOut, true
-		}
-	}
-	for _, row := range a.settings.registry.Tiers(p.Name) {
-		switch {
-		case !row.Is(model) || row.PriceIn == nil || row.PriceOut == nil:
-		case !ok:
-			in, out, ok = *row.PriceIn, *row.PriceOut, true
-		case in != *row.PriceIn || out != *row.PriceOut:
-			return 0, 0, false
-		}
-	}
-	return in, out, ok
 }
 
 // Snapshot is the state of all accounts.
@@ -347,12 +347,12 @@ func (a *accounts) Close() error {
 	a.mu.Lock()
 	ends, pooled := a.ends, a.pooled
 	a.mu.Unlock()
-	if a.pool != nil {
-		return a.pool.give(pooled)
-	}
 	var errs []error
 	for _, end := range ends {
 		errs = append(errs, end())
+	}
+	if a.pool != nil {
+		return errors.Join(append(errs, a.pool.give(pooled))...)
 	}
 	if t, ok := a.transport.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()

@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice/batch"
-	"github.com/sluice-llm/sluice/proc"
+	"github.com/sluice-llm/sluice/internal/proc"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // answersOptions are the flags of the answers command.
@@ -67,7 +68,7 @@ func (o *answersOptions) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.csv, "csv", false, "print CSV with a header")
 	fs.BoolVar(&o.text, "text", false, "print the bare texts, each below a line with its id")
 	fs.StringVar(&o.input, "input", "", "file that was run: answers come in its order, beside its fields")
-	fs.StringVar(&o.format, "format", "", "form of --input: jsonl, text, csv or tsv (absent: by its name, else lines)")
+	fs.StringVar(&o.format, "format", "", "form of --input: jsonl, text, csv, tsv or parquet (default: by name)")
 	fs.StringVar(&o.id, "id", "", "only the answer of that item; with --text it is all that is printed")
 	fs.BoolVar(&o.onlyOK, "only-ok", false, "leave items that failed out")
 	fs.StringVarP(&o.output, "output", "o", "", "file to write in place of standard output")
@@ -212,11 +213,15 @@ func (p *answerPrinter) print(w io.Writer) error {
 	var err error
 	if p.o.input != "" {
 		if p.o.csv {
-			if names, err = fieldNames(p.o.input, p.o.parted); err != nil {
+			if names, err = fieldNames(p.o.input, fieldsOf(batch.FieldsOf(p.o.input, p.o.parted))); err != nil {
 				return &inputFileError{err}
 			}
 		}
 		if err = p.results.Index(); err != nil {
+			return err
+		}
+	} else if p.o.csv && p.results != nil {
+		if names, err = fieldNames(p.o.results, p.metadata()); err != nil {
 			return err
 		}
 	}
@@ -235,13 +240,35 @@ func (p *answerPrinter) print(w io.Writer) error {
 	return cmp.Or(err, form.end())
 }
 
+// metadata gives the metadata of the results.
+func (p *answerPrinter) metadata() iter.Seq2[[]batch.Field, error] {
+	return func(yield func([]batch.Field, error) bool) {
+		for rec, err := range p.results.All() {
+			if _, broken := errors.AsType[*batch.RecordingError](err); broken || !yield(rec.Metadata, err) {
+				return // a broken line is reported once the results before it are printed
+			}
+		}
+	}
+}
+
+// fieldsOf gives the fields of an input's rows.
+func fieldsOf(input iter.Seq2[batch.InputFields, error]) iter.Seq2[[]batch.Field, error] {
+	return func(yield func([]batch.Field, error) bool) {
+		for in, err := range input {
+			if !yield(in.Fields, err) {
+				return
+			}
+		}
+	}
+}
+
 // inOrderOfResults prints the results as they stand in their file.
 func (p *answerPrinter) inOrderOfResults(form answerForm) error {
 	for rec, err := range p.results.All() {
 		if err != nil {
 			return err
 		}
-		if err := p.one(form, rec, nil); err != nil {
+		if err := p.one(form, rec, rec.Metadata); err != nil {
 			return err
 		}
 	}

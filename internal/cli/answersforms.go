@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"strings"
 
@@ -49,14 +50,14 @@ func fieldName(name string) string {
 // mostColumns bounds a table: lines that all have other members make none.
 const mostColumns = 1000
 
-// fieldNames returns the names of all fields of an input, in the order in which they come first.
-func fieldNames(path string, format batch.Format) (names []string, err error) {
+// fieldNames returns the names of all fields that a file has, in the order in which they come first.
+func fieldNames(path string, all iter.Seq2[[]batch.Field, error]) (names []string, err error) {
 	known := make(map[string]bool)
-	for in, err := range batch.FieldsOf(path, format) {
+	for fields, err := range all {
 		if err != nil {
 			return nil, err
 		}
-		for _, f := range in.Fields {
+		for _, f := range fields {
 			if known[f.Name] {
 				continue
 			}

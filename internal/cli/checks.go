@@ -18,8 +18,12 @@ type checkFlags struct {
 }
 
 func (c *checkFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&c.schema, "schema", "", "file with a JSON Schema that answers must fit; others are tried again")
+	c.registerRules(fs)
 	fs.BoolVar(&c.feedback, "schema-feedback", false, "tell the model what was wrong with its answer when it is tried again")
+}
+
+func (c *checkFlags) registerRules(fs *pflag.FlagSet) {
+	fs.StringVar(&c.schema, "schema", "", "file with a JSON Schema that answers must fit; others are tried again")
 	fs.StringVar(&c.failOn, "fail-on", "", "answers that are tried again: length, content_filter, refusal, empty, or several with commas between")
 }
 
@@ -28,25 +32,30 @@ const schemaMiB = 1
 
 // fill sets what the flags say. It reads the schema.
 func (c *checkFlags) fill(cfg *batch.Config) error {
-	var rules batch.Rules
+	rules, err := c.rules()
+	if err == nil && rules != (batch.Rules{}) {
+		cfg.Check, cfg.Feedback = rules.Check, c.feedback
+	}
+	return err
+}
+
+// rules are what answers are checked by.
+func (c *checkFlags) rules() (rules batch.Rules, err error) {
 	if err := rules.FailOn.UnmarshalText([]byte(c.failOn)); err != nil {
-		return usageError(fmt.Errorf("--fail-on: %w", err), "name sorts of answers with commas between, such as --fail-on length,refusal")
+		return rules, usageError(fmt.Errorf("--fail-on: %w", err), "name sorts of answers with commas between, such as --fail-on length,refusal")
 	}
 	if c.feedback && c.schema == "" {
-		return usageError(errors.New("--schema-feedback needs --schema"), "name the schema that answers must fit: --schema FILE")
+		return rules, usageError(errors.New("--schema-feedback needs --schema"), "name the schema that answers must fit: --schema FILE")
 	}
 	if c.schema != "" {
 		doc, err := readNamed(c.schema, schemaMiB)
 		if err != nil {
-			return usageError(fmt.Errorf("--schema: %w", err), "name a file with a JSON Schema")
+			return rules, usageError(fmt.Errorf("--schema: %w", err), "name a file with a JSON Schema")
 		}
 		c.text = string(doc)
 		if rules.Schema, err = batch.ParseSchema(doc); err != nil {
-			return usageError(fmt.Errorf("--schema %s: %w", c.schema, err), "it is one JSON Schema in one file, of draft 4, 6, 7, 2019-09 or 2020-12; patterns are those of RE2")
+			return rules, usageError(fmt.Errorf("--schema %s: %w", c.schema, err), "it is one JSON Schema in one file, of draft 4, 6, 7, 2019-09 or 2020-12; patterns are those of RE2")
 		}
 	}
-	if rules != (batch.Rules{}) {
-		cfg.Check, cfg.Feedback = rules.Check, c.feedback
-	}
-	return nil
+	return rules, nil
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/control"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -159,7 +159,7 @@ func (c *controlled) Status() (control.Status, error) {
 		At: st.now, PID: os.Getpid(), StartedAt: r.started, Input: r.o.input, Output: r.output, Phase: control.Running,
 		Total: st.total, Done: st.done, Failed: st.failed, Left: st.left(), InFlight: inFlight, Waiting: waiting, Throttles: throttles,
 		PerMin: line.PerMin, Bound: st.binding(), ETAms: line.ETAms, Lanes: line.Lanes,
-		Used:     control.Used{InputTokens: st.usage.Input, OutputTokens: st.usage.Output},
+		Used:     control.Used{InputTokens: st.usage.Input, OutputTokens: st.usage.Output, EstimatedUSD: st.estimate},
 		Accounts: r.accounts.ceilings(),
 	}
 	if st.cost > 0 {
@@ -175,7 +175,7 @@ func (c *controlled) Status() (control.Status, error) {
 }
 
 // SetLimits exchanges ceilings in all accounts, and says so to whoever watches.
-func (c *controlled) SetLimits(limits map[sluice.Dimension]int) ([]control.Change, error) {
+func (c *controlled) SetLimits(limits map[limits.Dimension]int) ([]control.Change, error) {
 	r := c.run.Load()
 	if r == nil {
 		return nil, control.ErrNotReady

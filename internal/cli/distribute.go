@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -31,10 +32,7 @@ func (f *distributeFlags) register(fs *pflag.FlagSet) {
 
 // callerFlags are those of whoever makes the calls.
 func callerFlags() []string {
-	return []string{
-		"key-env", "keys-file", "header", "ca-file", "rpm", "tpm", "itpm", "otpm", "rpd", "tpd", "concurrent", "burst-seconds", "limits",
-		"upstream", "prefer",
-	}
+	return slices.Concat([]string{"key-env", "keys-file", "header", "ca-file"}, limitNames(), []string{"burst-seconds", "limits", "upstream", "prefer"})
 }
 
 // checkDistributed refuses flags that do not go with each other.
@@ -165,6 +163,8 @@ func explainJob(err error, job string) error {
 	case errors.Is(err, cluster.ErrOtherInput):
 		e.code, e.err = exitUsage, fmt.Errorf("job %q was begun with another input or other settings, and has calls or results that nobody recorded", job)
 		e.hint = "run it as it was begun, to record them; or take another name to begin anew: --job NAME"
+	case errors.Is(err, cluster.ErrNoWorkers):
+		e.hint = "correct that, start a worker, and run the same command again: it resumes this one"
 	case errors.Is(err, cluster.ErrFenced):
 		e.err = fmt.Errorf("another run has taken job %q over, while this one was not heard of", job)
 		e.hint = "what is recorded is kept; that other run goes on with the rest. Run one at a time"

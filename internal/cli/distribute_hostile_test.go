@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // terms are what runs of these tests have.
@@ -69,7 +69,7 @@ func TestAWorkerTrustsNothingThatCrosses(t *testing.T) {
 		change(`"model":"sim-small","url":"/v1/chat/completions"`, `"model":"../../admin?x=","url":"/v1beta/models/{model}:generateContent"`),
 		change(`"model":"sim-small","url"`, `"model":"`+strings.Repeat("m", 10_000)+`","url"`),
 		change(body, strings.Repeat("[", 1<<20)),
-		change(body, `{"prompt":"`+strings.Repeat("x", batch.MostTask)+`"}`),
+		change(body, `{"prompt":"`+strings.Repeat("x", batch.MaxTaskBytes)+`"}`),
 		change(body, `"`+body[1:]),
 	}
 	k := c.collect(terms())

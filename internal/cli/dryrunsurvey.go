@@ -2,15 +2,14 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"strings"
-	"time"
+	"sync"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/config"
-	"github.com/sluice-llm/sluice/plan"
+	"github.com/sluice-llm/sluice/internal/forecast"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -46,95 +45,110 @@ func (a *accounts) surveyUpstreams(f *upstreamFlags) error {
 	return nil
 }
 
-// surveyed are the upstreams among which calls of a model choose.
-type surveyed struct {
-	model string
-	ups   []*provider.Upstream
-}
-
-// survey returns the upstreams that serve a request; nil where there are none.
-func (a *accounts) survey(r batch.Request) *surveyed {
-	if a.upstreams == nil {
-		return nil
-	}
-	return &surveyed{r.Model, a.upstreams.Open(r.Model, r.Endpoint)}
-}
-
-// name lists them.
-func (s *surveyed) name() string {
-	names := make([]string, len(s.ups))
-	for i, up := range s.ups {
-		names[i] = up.Name
-	}
-	return strings.Join(names, ", ")
-}
-
-// prices are the lowest and the highest price among them, in US dollars per million tokens; false if one is not known.
-func (s *surveyed) prices() (least, most toldPrices, ok bool) {
-	for i, up := range s.ups {
-		in, out, known := up.Price(cmp.Or(up.Models[s.model], s.model))
-		if !known {
-			return least, most, false
-		}
-		if i == 0 {
-			least = toldPrices{in, out}
-		}
-		least = toldPrices{min(least.in, in), min(least.out, out)}
-		most = toldPrices{max(most.in, in), max(most.out, out)}
-	}
-	return least, most, len(s.ups) > 0
-}
-
 // configured returns what the settings say of an upstream.
 func (s *settings) configured(name string) config.Upstream {
 	i := slices.IndexFunc(s.file.Upstreams, func(up config.Upstream) bool { return up.Name == name })
 	return s.file.Upstreams[i]
 }
 
-// beginsAt returns what clients of the upstreams begin with, for each account once.
-func (f *forecaster) beginsAt(s *surveyed) (all []begun, err error) {
-	var known []string
-	for _, up := range s.ups {
-		label := accountLabel(f.accounts.settings.configured(up.Name))
-		if slices.Contains(known, label) {
-			continue
+// targets are the accounts to which requests go, with the limits that clients start with. It is safe for concurrent use.
+type targets struct {
+	*accounts
+
+	mu    sync.Mutex
+	known map[string]begun // by provider
+}
+
+// begun is what a client at a provider starts with.
+type begun struct {
+	provider provider.Provider
+	config   sluice.Config
+	err      error
+}
+
+// Name names the provider of a request, or the upstreams that serve it.
+func (f *targets) Name(r batch.Request) string {
+	if f.upstreams == nil {
+		return r.Provider
+	}
+	var names []string
+	for _, up := range f.upstreams.Open(r.Model, r.Endpoint) {
+		names = append(names, up.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Places returns the accounts for a request.
+func (f *targets) Places(r batch.Request) (all []forecast.Place, err error) {
+	if f.upstreams == nil {
+		p, err := f.at(r.Provider, r.Model)
+		p.Prices = []*provider.Price{f.Price(p.Provider, r.Model)}
+		return []forecast.Place{p}, err
+	}
+	known := make(map[string]int) // by account
+	for _, up := range f.upstreams.Open(r.Model, r.Endpoint) {
+		label := accountLabel(f.settings.configured(up.Name))
+		i, ok := known[label]
+		if !ok {
+			var c sluice.Config
+			if err := f.shape(&c, up.Provider, label); err != nil {
+				return nil, err
+			}
+			i, known[label] = len(all), len(all)
+			all = append(all, f.with(up.Name, up.Provider, r.Model, c))
 		}
-		known = append(known, label)
-		var c sluice.Config
-		if err := f.accounts.shape(&c, up.Provider, label); err != nil {
-			return nil, err
-		}
-		all = append(all, begun{name: up.Name, provider: up.Provider, limits: over(c.Limits, c.Start), account: c.Account})
+		all[i].Prices = append(all[i].Prices, up.Price(cmp.Or(up.Models[r.Model], r.Model)))
 	}
 	return all, nil
 }
 
-// among plans calls that go by several accounts, each of which takes as many as it can. No plan and no error: the limits of one
-// are not known.
-func (f *forecaster) among(all []begun, model string, c *calls, limits func(begun) sluice.Limits) (*plan.Plan, error) {
-	var sum *plan.Plan
-	perSecond := 0.0
-	for _, b := range all {
-		p, err := f.plan(f.tier(laneName{b.provider.Name, model}, limits(b)), b.provider, c)
-		if p == nil || err != nil {
-			return nil, err
+// at returns the account at the provider of that name, for a model of it.
+func (f *targets) at(name, model string) (forecast.Place, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, ok := f.known[name]
+	if !ok {
+		if b.provider = f.provider; b.provider.Name != name {
+			b.provider, _ = f.settings.registry.Lookup(name)
 		}
-		perSecond += 1 / p.Time.Seconds()
-		if sum == nil {
-			sum = p
-			continue
+		if b.err = f.flags.checkAddress(b.provider); b.err == nil {
+			b.err = f.settings.Apply(&b.config, b.provider, f.flags.model, f.limits)
+			f.room.bound(&b.config)
 		}
-		sum.Throughput += p.Throughput
-		sum.Bounds = nil // of several accounts, none binds alone
-		sum.TooLarge = min(sum.TooLarge, p.TooLarge)
+		f.known[name] = b
 	}
-	if sum == nil {
-		return nil, errors.New("no upstream")
+	return f.with(name, b.provider, model, b.config), b.err
+}
+
+// with returns an account with the limits of a client, and what the row of --tier says of a model and of all.
+func (f *targets) with(name string, p provider.Provider, model string, c sluice.Config) forecast.Place {
+	tier := func(model string, limits sluice.Limits) provider.Tier {
+		t := provider.Tier{Provider: p.Name}
+		if row, err := f.settings.registry.Find(p.Name, f.settings.tier, model); err == nil && f.settings.tier != "" {
+			t = row
+		}
+		t.Limits = limits
+		return t
 	}
-	if len(all) > 1 {
-		if together := float64(time.Second) / perSecond; together < float64(forever) {
-			sum.Time = time.Duration(together)
+	return forecast.Place{Name: name, Provider: p, Lane: tier(model, over(c.Limits, c.Start)), All: tier("", c.Account)}
+}
+
+// place returns the account at the provider of a model. A limit that the run has learned stands for an unknown one.
+func (f *targets) place(model string) (forecast.Place, error) {
+	p, err := f.of(model)
+	if err != nil {
+		return forecast.Place{}, err
+	}
+	at, err := f.at(p.Name, model)
+	if err != nil {
+		return forecast.Place{}, err
+	}
+	for _, lane := range f.Snapshot().Lanes {
+		for d, limit := range at.Lane.Limits.All() {
+			if learned := limitOf(lane, d); lane.Lane == model && *limit == 0 && learned != provider.Endless {
+				*limit = int(learned)
+			}
 		}
 	}
-	return sum, nil
+	return at, nil
 }

@@ -16,56 +16,46 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/command"
+	"github.com/sluice-llm/sluice/internal/proc"
+	"github.com/sluice-llm/sluice/internal/proc/agents"
 	"github.com/sluice-llm/sluice/internal/prose"
-	"github.com/sluice-llm/sluice/proc"
 	"github.com/sluice-llm/sluice/provider"
 )
 
 // execOptions are the flags of the exec command.
 type execOptions struct {
-	args []string // of the command line
-	cmd  []string // what is run
+	args []string    // of the command line
+	cfg  proc.Config // what flags set as it is; config adds the rest
 
-	items   string
-	format  string
-	dir     string
-	jobs    string
-	mostAt  int
-	rpm     int
-	attempt int
-	limit   int
-
-	timeout, grace, silence time.Duration
-
-	shell, stdin, allowDash, cleanEnv bool
-
-	env        []string
-	chdir      string
-	memory     string
-	cpu        time.Duration
-	output     string
-	cli        string
-	preflight  string
-	resultFile string
-	persistent bool
-
-	only        []string
-	from        string
-	retryFailed bool
-	changed     string
-	sync        string
-	notBetween  []string
-	paceWindow  bool
-	forget      bool
-	bounds      execBounds
-	dryRun      bool
+	words      execWords
+	at         execRate
+	checks     checkFlags
+	notBetween []string
+	bounds     execBounds
+	dryRun     bool
 
 	progress string
 	asJSON   bool
 	verbose  bool
 	events   string
 	watch    watchFlags
+}
+
+// execWords are flags that are to be read.
+type execWords struct {
+	format, changed, sync string
+	memory, output        string
+	cli, preflight        string
+	cleanEnv              bool
+	env                   []string
+}
+
+// execRate is how many commands start.
+type execRate struct {
+	jobs                 string
+	mostAt, rpm, attempt int
 }
 
 // newExec returns the command that runs commands.
@@ -97,11 +87,11 @@ again does what is left. The first interrupt lets commands that run end, the sec
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if at := slices.Index(args, "--"); at > 0 && cmd.ArgsLenAtDash() < 0 {
-				if _, err := command.Find(o.chdir, args); err != nil { // else -- is the command's own
+				if _, err := command.Find(o.cfg.Command.Dir, args); err != nil { // else -- is the command's own
 					return usageError(fmt.Errorf("%q stands before the command", args[0]), "items are a file: --items %s", shellQuote(args[0]))
 				}
 			}
-			o.args, o.cmd = s.args, args
+			o.args, o.cfg.Command.Args = s.args, args
 			return runExec(cmd.Context(), s, &o)
 		},
 	}
@@ -112,38 +102,39 @@ again does what is left. The first interrupt lets commands that run end, the sec
 func (o *execOptions) register(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	fs.SetInterspersed(false) // what follows the command is its own
-	fs.StringVar(&o.items, "items", "-", "file of items, one a line or record; - is standard input")
-	fs.StringVar(&o.format, "format", "", "how the items are parted: jsonl, text, csv or tsv (absent: by the file's name)")
-	fs.StringVar(&o.dir, "state", ".sluice-exec", "directory of the run")
-	fs.StringVarP(&o.jobs, "jobs", "j", "auto", "how many commands run at once, or auto: as many as help")
-	fs.IntVar(&o.mostAt, "max-jobs", 0, "how many --jobs auto runs at most (0: 8 for each processor)")
-	fs.IntVar(&o.rpm, "rpm", 0, "start at most so many commands a minute (0: no limit)")
-	fs.IntVar(&o.attempt, "attempts", 3, "tries per item, those that met a limit aside")
-	fs.DurationVar(&o.timeout, "timeout", time.Hour, "time for one try (0: no limit)")
-	fs.DurationVar(&o.grace, "grace", 5*time.Second, "time between asking a command to end and killing it")
-	fs.BoolVar(&o.stdin, "stdin", false, "give each item on standard input, which is closed otherwise")
-	fs.BoolVar(&o.shell, "shell", false, "have sh read the command as one line; items reach it as parameters, quoted")
-	fs.BoolVar(&o.allowDash, "allow-dash", false, "let words begin with a dash that items brought")
-	fs.StringVar(&o.chdir, "chdir", "", "directory to run the commands in, from which a program's relative path begins too")
-	fs.StringArrayVar(&o.env, "env", nil, "variable for the commands, as NAME=value, or NAME to pass one on (repeatable)")
-	fs.BoolVar(&o.cleanEnv, "clean-env", false, "pass on only what --env names and what every program needs, such as PATH and HOME")
-	fs.StringVar(&o.memory, "memory", "", "address space that a process of a command may have, such as 4GiB")
-	fs.DurationVar(&o.cpu, "cpu", 0, "processor time that a process of a command may use (0: no limit)")
-	fs.StringVar(&o.output, "output-limit", "16MiB", "how much of each stream of a command is kept")
-	fs.StringVar(&o.cli, "cli", "", fmt.Sprintf("whose words the output is in: %s (absent: by the command's name)", prose.Either(proc.Names())))
-	fs.StringVar(&o.preflight, "preflight", "", "command or address that tells whether a limit is reached, before the first item and after each pause")
-	fs.StringVar(&o.resultFile, "result-file", "", "file in which a command says what became of it, below the item's directory or the command's")
-	fs.BoolVar(&o.persistent, "persistent", false, "keep processes, which take items as JSON lines, one after the other")
-	fs.DurationVar(&o.silence, "silence", time.Minute, "how long a process of --persistent may say nothing while it has an item")
-	fs.StringSliceVar(&o.only, "only", nil, "run these tiers, again if they were run, and no others")
-	fs.StringVar(&o.from, "from", "", "run this tier and what needs it, again if they were run")
-	fs.BoolVar(&o.retryFailed, "retry-failed", false, "try the failed items again")
-	fs.StringVar(&o.changed, "changed", "", "what to do with items that changed since, or whose command did: redo or keep (absent: refuse)")
-	fs.IntVar(&o.limit, "limit", 0, "take only the first N items (0: all)")
-	fs.StringVar(&o.sync, "sync", "interval", "force results to the disk: each, interval (100 ms) or none")
+	fs.StringVar(&o.cfg.Items.Path, "items", "-", "file of items, one a line or record; - is standard input")
+	fs.StringVar(&o.words.format, "format", "", "form of the items: jsonl, text, csv, tsv or parquet (default: by name)")
+	fs.StringVar(&o.cfg.Dir, "state", ".sluice-exec", "directory of the run")
+	fs.StringVarP(&o.at.jobs, "jobs", "j", "auto", "how many commands run at once, or auto: as many as help")
+	fs.IntVar(&o.at.mostAt, "max-jobs", 0, "how many --jobs auto runs at most (0: 8 for each processor)")
+	fs.IntVar(&o.at.rpm, "rpm", 0, "start at most so many commands a minute (0: no limit)")
+	fs.IntVar(&o.at.attempt, "attempts", 3, "tries per item, those that met a limit aside")
+	fs.DurationVar(&o.cfg.Command.Timeout, "timeout", time.Hour, "time for one try (0: no limit)")
+	fs.DurationVar(&o.cfg.Command.Grace, "grace", 5*time.Second, "time between asking a command to end and killing it")
+	fs.BoolVar(&o.cfg.Command.Stdin, "stdin", false, "give each item on standard input, which is closed otherwise")
+	fs.BoolVar(&o.cfg.Command.Shell, "shell", false, "have sh read the command as one line; items reach it as parameters, quoted")
+	fs.BoolVar(&o.cfg.Command.AllowDash, "allow-dash", false, "let words begin with a dash that items brought")
+	fs.StringVar(&o.cfg.Command.Dir, "chdir", "", "directory to run the commands in, from which a program's relative path begins too")
+	fs.StringArrayVar(&o.words.env, "env", nil, "variable for the commands, as NAME=value, or NAME to pass one on (repeatable)")
+	fs.BoolVar(&o.words.cleanEnv, "clean-env", false, "pass on only what --env names and what every program needs, such as PATH and HOME")
+	fs.StringVar(&o.words.memory, "memory", "", "address space that a process of a command may have, such as 4GiB")
+	fs.DurationVar(&o.cfg.Command.CPU, "cpu", 0, "processor time that a process of a command may use (0: no limit)")
+	fs.StringVar(&o.words.output, "output-limit", "16MiB", "how much of each stream of a command is kept")
+	fs.StringVar(&o.words.cli, "cli", "", fmt.Sprintf("whose words the output is in: %s (absent: by the command's name)", prose.Either(agents.Names())))
+	fs.StringVar(&o.words.preflight, "preflight", "", "command or address that tells whether a limit is reached, before the first item and after each pause")
+	fs.StringVar(&o.cfg.Verdict.ResultFile, "result-file", "", "file in which a command says what became of it, below the item's directory or the command's")
+	o.checks.registerRules(fs)
+	fs.BoolVar(&o.cfg.Command.Persistent, "persistent", false, "keep processes, which take items as JSON lines, one after the other")
+	fs.DurationVar(&o.cfg.Command.Silence, "silence", time.Minute, "how long a process of --persistent may say nothing while it has an item")
+	fs.StringSliceVar(&o.cfg.Items.Only, "only", nil, "run these tiers, again if they were run, and no others")
+	fs.StringVar(&o.cfg.Items.From, "from", "", "run this tier and what needs it, again if they were run")
+	fs.BoolVar(&o.cfg.Items.RetryFailed, "retry-failed", false, "try the failed items again")
+	fs.StringVar(&o.words.changed, "changed", "", "what to do with items that changed since, or whose command did: redo or keep (absent: refuse)")
+	fs.IntVar(&o.cfg.Items.Limit, "limit", 0, "take only the first N items (0: all)")
+	fs.StringVar(&o.words.sync, "sync", "interval", "force results to the disk: each, interval (100 ms) or none")
 	fs.StringArrayVar(&o.notBetween, "not-between", nil, "start nothing in these hours, such as '12:00-19:00 Mon-Fri UTC' (repeatable)")
-	fs.BoolVar(&o.paceWindow, "pace-window", false, "spread what a usage window has left over the time to its reset")
-	fs.BoolVar(&o.forget, "forget-limits", false, "take no account of limits that earlier runs met")
+	fs.BoolVar(&o.cfg.Limits.PaceWindow, "pace-window", false, "spread what a usage window has left over the time to its reset")
+	fs.BoolVar(&o.cfg.Limits.Forget, "forget-limits", false, "take no account of limits that earlier runs met")
 	o.bounds.register(fs)
 	fs.BoolVar(&o.dryRun, "dry-run", false, "print the command of each item that is left to do, and run nothing")
 	fs.StringVar(&o.progress, "progress", progressAuto, "auto, plain, json or none")
@@ -155,17 +146,12 @@ func (o *execOptions) register(fs *pflag.FlagSet) {
 
 // config is what the flags say of the run.
 func (o *execOptions) config(s *streams) (proc.Config, error) {
-	cfg := proc.Config{
-		Items: o.items, Stdin: s.in, Dir: o.dir, Persistent: o.persistent, Silence: o.silence, ResultFile: o.resultFile,
-		Only: o.only, From: o.from, RetryFailed: o.retryFailed, Limit: o.limit,
-		Command: proc.Command{
-			Args: o.cmd, Shell: o.shell, Stdin: o.stdin, AllowDash: o.allowDash, Dir: o.chdir, Timeout: o.timeout, Grace: o.grace, CPU: o.cpu,
-		},
-	}
+	cfg := o.cfg
+	cfg.Items.Stdin, cfg.Limits.MaxCost = s.in, o.bounds.cost
 	if err := o.check(s); err != nil {
 		return cfg, err
 	}
-	err := errors.Join(cfg.Format.UnmarshalText([]byte(o.format)), cfg.Changed.UnmarshalText([]byte(o.changed)), cfg.Sync.UnmarshalText([]byte(o.sync)))
+	err := errors.Join(cfg.Items.Format.UnmarshalText([]byte(o.words.format)), cfg.Items.Changed.UnmarshalText([]byte(o.words.changed)), cfg.Sync.UnmarshalText([]byte(o.words.sync)))
 	if err != nil {
 		return cfg, err
 	}
@@ -173,22 +159,29 @@ func (o *execOptions) config(s *streams) (proc.Config, error) {
 		return cfg, err
 	}
 	o.hideSecrets(s)
-	if cfg.Command.Memory, err = bytesOf("memory", o.memory); err != nil {
+	if cfg.Command.Memory, err = bytesOf("memory", o.words.memory); err != nil {
 		return cfg, err
 	}
 	if cfg.Command.Memory > 0 && cfg.Command.Memory < leastMemory {
-		return cfg, usageError(fmt.Errorf("--memory %s is too little for any program", o.memory), "write it such as 512MiB or 4GiB")
+		return cfg, usageError(fmt.Errorf("--memory %s is too little for any program", o.words.memory), "write it such as 512MiB or 4GiB")
 	}
-	if cfg.Output, err = bytesOf("output-limit", o.output); err != nil {
+	if cfg.Command.Output, err = bytesOf("output-limit", o.words.output); err != nil {
 		return cfg, err
 	}
-	if o.cli != "" {
+	if o.words.cli != "" {
 		var known bool
-		if cfg.CLI, known = proc.Known(o.cli); !known {
-			return cfg, usageError(fmt.Errorf("--cli %q is not known", o.cli), "it takes %s", prose.Either(proc.Names()))
+		if cfg.Verdict.CLI, known = agents.Known(o.words.cli); !known {
+			return cfg, usageError(fmt.Errorf("--cli %q is not known", o.words.cli), "it takes %s", prose.Either(agents.Names()))
 		}
 	}
-	cfg.Preflight, err = preflightOf(o.preflight, o.chdir)
+	rules, err := o.checks.rules()
+	if err != nil {
+		return cfg, err
+	}
+	if rules != (batch.Rules{}) {
+		cfg.Verdict.Check = rules.CheckReply
+	}
+	cfg.Limits.Preflight, err = preflightOf(o.words.preflight, o.cfg.Command.Dir)
 	return cfg, err
 }
 
@@ -201,8 +194,8 @@ func (o *execOptions) check(s *streams) error {
 		flag  string
 		wrong bool
 	}{
-		{"max-jobs", o.mostAt < 0}, {"rpm", o.rpm < 0}, {"limit", o.limit < 0}, {"timeout", o.timeout < 0},
-		{"grace", o.grace <= 0}, {"silence", o.silence <= 0}, {"cpu", o.cpu < 0},
+		{"max-jobs", o.at.mostAt < 0}, {"rpm", o.at.rpm < 0}, {"limit", o.cfg.Items.Limit < 0}, {"timeout", o.cfg.Command.Timeout < 0},
+		{"grace", o.cfg.Command.Grace <= 0}, {"silence", o.cfg.Command.Silence <= 0}, {"cpu", o.cfg.Command.CPU < 0},
 	} {
 		if n.wrong {
 			return usageError(fmt.Errorf("--%s is below what it can be", n.flag), "leave --%s out for the usual", n.flag)
@@ -211,20 +204,20 @@ func (o *execOptions) check(s *streams) error {
 	stdin, isFile := s.in.(*os.File)
 	tty := isFile && term.IsTerminal(int(stdin.Fd()))
 	switch {
-	case o.attempt < 1:
-		return usageError(fmt.Errorf("--attempts %d is no number of tries", o.attempt), "give 1 or more")
-	case o.items == "-" && tty:
+	case o.at.attempt < 1:
+		return usageError(fmt.Errorf("--attempts %d is no number of tries", o.at.attempt), "give 1 or more")
+	case o.cfg.Items.Path == "-" && tty:
 		return usageError(errors.New("no items are given"), "name a file by --items F, or pipe them in")
-	case o.items == "":
+	case o.cfg.Items.Path == "":
 		return usageError(errors.New("--items is empty"), "name a file, or - for standard input")
-	case o.dir == "":
+	case o.cfg.Dir == "":
 		return usageError(errors.New("--state is empty"), "name a directory")
-	case o.persistent && (o.stdin || o.shell):
+	case o.cfg.Command.Persistent && (o.cfg.Command.Stdin || o.cfg.Command.Shell):
 		return usageError(errors.New("--persistent goes with neither --stdin nor --shell"), "its processes get items as JSON lines on standard input")
-	case len(o.only) > 0 && o.from != "":
+	case len(o.cfg.Items.Only) > 0 && o.cfg.Items.From != "":
 		return usageError(errors.New("--only and --from choose twice"), "leave one of them out")
 	}
-	err := cmp.Or(checkWordIfAny("format", o.format), checkWordIfAny("changed", o.changed), checkWord("sync", o.sync), checkWord("progress", o.progress))
+	err := cmp.Or(checkWordIfAny("format", o.words.format), checkWordIfAny("changed", o.words.changed), checkWord("sync", o.words.sync), checkWord("progress", o.progress))
 	if err != nil {
 		return err
 	}
@@ -234,9 +227,9 @@ func (o *execOptions) check(s *streams) error {
 	if err := o.bounds.check(); err != nil {
 		return err
 	}
-	if o.chdir != "" {
-		if info, err := os.Stat(o.chdir); err != nil || !info.IsDir() {
-			return usageError(fmt.Errorf("--chdir %s is no directory", o.chdir), "name one that is there")
+	if o.cfg.Command.Dir != "" {
+		if info, err := os.Stat(o.cfg.Command.Dir); err != nil || !info.IsDir() {
+			return usageError(fmt.Errorf("--chdir %s is no directory", o.cfg.Command.Dir), "name one that is there")
 		}
 	}
 	return nil
@@ -244,12 +237,12 @@ func (o *execOptions) check(s *streams) error {
 
 // atOnce is how many commands may run at once; 0 is as many as help.
 func (o *execOptions) atOnce() (int, error) {
-	if o.jobs == "auto" {
+	if o.at.jobs == "auto" {
 		return 0, nil
 	}
-	n, err := strconv.Atoi(o.jobs)
+	n, err := strconv.Atoi(o.at.jobs)
 	if err != nil || n < 1 {
-		return 0, usageError(fmt.Errorf("--jobs %q is no number of commands", o.jobs), "give 1 or more, or auto")
+		return 0, usageError(fmt.Errorf("--jobs %q is no number of commands", o.at.jobs), "give 1 or more, or auto")
 	}
 	return n, nil
 }
@@ -259,8 +252,8 @@ var passed = [...]string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC
 
 // environment is that of the commands.
 func (o *execOptions) environment() ([]string, error) {
-	env := os.Environ()
-	if o.cleanEnv {
+	env := provider.WithoutAdminKeys(os.Environ())
+	if o.words.cleanEnv {
 		env = []string{}
 		for _, name := range passed {
 			if value, ok := os.LookupEnv(name); ok {
@@ -268,7 +261,7 @@ func (o *execOptions) environment() ([]string, error) {
 			}
 		}
 	}
-	for _, one := range o.env {
+	for _, one := range o.words.env {
 		name, _, given := strings.Cut(one, "=")
 		if !provider.IsVariable(name) {
 			return nil, usageError(errors.New("what --env names is no variable"), "it takes NAME=value, or NAME to pass one on")
@@ -287,7 +280,7 @@ func (o *execOptions) environment() ([]string, error) {
 
 // hideSecrets keeps what --env names as a secret out of all that is printed: the command line is, where it goes on.
 func (o *execOptions) hideSecrets(s *streams) {
-	for _, one := range o.env {
+	for _, one := range o.words.env {
 		name, value, _ := strings.Cut(one, "=")
 		if provider.IsSecretHeader(name) || strings.Contains(strings.ToLower(name), "pass") {
 			s.err.secrets.hide(value)
@@ -314,14 +307,14 @@ func preflightOf(text, dir string) (proc.Preflight, error) {
 }
 
 // account names what commands are limited together by: the program, where a run on this host found it.
-func (o *execOptions) account(cli *proc.CLI) (name, lane, dir string) {
-	lane = filepath.Base(o.cmd[0])
-	if o.shell || cli == nil { // of a script nobody knows whose limits it meets: nothing is kept beyond its directory
+func (o *execOptions) account(cli *agents.CLI) (name, lane, dir string) {
+	lane = filepath.Base(o.cfg.Command.Args[0])
+	if o.cfg.Command.Shell || cli == nil { // of a script nobody knows whose limits it meets: nothing is kept beyond its directory
 		return "exec", lane, ""
 	}
-	path, err := command.Find(o.chdir, o.cmd)
+	path, err := command.Find(o.cfg.Command.Dir, o.cfg.Command.Args)
 	if err != nil {
-		path = o.cmd[0]
+		path = o.cfg.Command.Args[0]
 	}
 	if whole, err := filepath.Abs(path); err == nil {
 		path = whole

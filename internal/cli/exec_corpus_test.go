@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/suite"
-	"github.com/sluice-llm/sluice/proc"
 )
 
 // replay is a text of the corpus as a command leaves it.
@@ -66,6 +66,40 @@ func TestTheCorpusIsReplayed(t *testing.T) {
 	}
 }
 
+// TestTheEndsOfAgentsAreRead has real processes end as claude is seen to, in forms of all kinds. Package agents has more.
+func TestTheEndsOfAgentsAreRead(t *testing.T) {
+	t.Parallel()
+	notice := "You've hit your session limit · resets 11:59pm (UTC)\n"
+	node := "(node:17) [DEP0040] DeprecationWarning: The `punycode` module is deprecated.\n(Use `node --trace-deprecation ...` to show where)\n"
+	init := `{"type":"system","subtype":"init"}` + "\n"
+	event := fmt.Sprintf(`{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":%d,"rateLimitType":"five_hour"}}`, time.Now().Unix()+9000)
+	result := func(more string) string { return `{"type":"result","subtype":"success",` + more + "}\n" }
+	limited, failed := []string{"usage_window"}, []string{"command_failed"}
+	replayAll(t, []replay{
+		{"coloured", "\x1b[31m" + strings.TrimSpace(notice) + "\x1b[0m\n", "", 0, limited},
+		{"stderr", "", notice, 0, limited},
+		{"stderr, failed", "", "\x1b[1m" + notice, 1, limited},
+		{"paragraph", notice + "\nUpgrade to Max for more usage.\n", "", 0, limited},
+		{"twice", notice + notice, "", 0, limited},
+		{"node", node + notice, "", 0, limited},
+		{"node, failed", "", node + notice, 1, limited},
+		{"cap", "Spending cap reached resets 6pm\n", "", 0, limited},
+		{"extra", "You're out of extra usage · resets 6pm\n", "", 1, limited},
+		{"blocking", result(`"is_error":true,"terminal_reason":"blocking_limit","result":"Prompt is too long"`), "", 1, []string{"context_length"}},
+		{"blocked", event + "\n" + result(`"is_error":false,"terminal_reason":"blocking_limit","result":"stopped"`), "", 0, limited},
+		{"event", init + event + "\n", "", 0, limited},
+		{"words", "", "rate limit: try again in 600 seconds\n", 1, []string{"rate_limit"}},
+		{"header", "", "Retry-After: 600\nError: 429 Too Many Requests\n", 1, []string{"rate_limit"}},
+		{"error", result(`"is_error":true,"result":"API Error: 500 Internal server error"`), "", 0, []string{"server_error"}},
+		{"empty", "", "", 0, failed},
+		{"object", "{}\n", "", 0, failed},
+		{"cut", init + `{"type":"result","subtype":"success","is_err`, "", 0, failed},
+		{"cut, alone", `{"type":"result","is_error":false,"result":"4`, "", 0, failed},
+		{"answer", result(`"is_error":false,"result":"4"`), node + notice, 0, []string{"ok"}},
+		{"text", "It says: " + notice, "", 0, []string{"ok"}},
+	}, "--cli", "claude")
+}
+
 // said is a line of a corpus of package provider.
 type said struct{ ID, Channel, Text, Label string }
 
@@ -97,8 +131,8 @@ func corpusOfCommands(t *testing.T) (list []said) {
 	return list
 }
 
-// replayAll replays texts in one run, and looks at what became of each.
-func replayAll(t *testing.T, replays []replay) {
+// replayAll replays texts in one run, with more flags, and looks at what became of each.
+func replayAll(t *testing.T, replays []replay, flags ...string) {
 	t.Helper()
 	b := newBed(t)
 	var items bytes.Buffer
@@ -115,8 +149,8 @@ func replayAll(t *testing.T, replays []replay) {
 	// A command waits at the gate until all have begun; one that is tried again finds the gate gone.
 	script := `cd "$0"; echo begun >>begun; [ -e open ] || read _ <gate; printf %s "$1"; printf %s "$2" >&2; exit "$3"`
 	n := strconv.Itoa(len(replays))
-	run := b.command("--items", b.write("items.jsonl", items.String()), "--jobs", n, "--max-jobs", n, "--attempts", "1", "--allow-dash", "--",
-		"sh", "-c", script, b.dir, "{stdout}", "{stderr}", "{exit}")
+	run := b.command(append(flags, "--items", b.write("items.jsonl", items.String()), "--jobs", n, "--max-jobs", n, "--attempts", "1", "--allow-dash", "--",
+		"sh", "-c", script, b.dir, "{stdout}", "{stderr}", "{exit}")...)
 	run.start(t)
 	ended := make(chan error, 1)
 	go func() { ended <- run.Wait() }()

@@ -4,8 +4,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/suite"
-	"github.com/sluice-llm/sluice/proc"
 )
 
 // TestWhatCommandsDoToTheirDirectories has one command of five do something to its directory. It must harm neither the others nor

@@ -4,10 +4,11 @@ package cli_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/sluice-llm/sluice/proc"
+	"github.com/sluice-llm/sluice/internal/proc"
 )
 
 // TestRetryFailedIsKilled kills a run that tries failed items again, once it has recorded the first of them: the same command
@@ -17,7 +18,7 @@ func TestRetryFailedIsKilled(t *testing.T) {
 	b := newBed(t)
 	mended, log := b.path("mended"), b.path("log")
 	args := []string{"--items", b.items(4), "--jobs", "1", "--attempts", "1", "--", "sh", "-c",
-		`test -e "$1" || exit 1; echo {} >> "$2"; test {} != item2 || test $(grep -c item2 "$2") = 2 || sleep 60`, "sh", mended, log}
+		`test -e "$1" || exit 1; echo {} >> "$2"; test $(wc -l < "$2") != 2 || sleep 60`, "sh", mended, log}
 	if code, out := b.exec(args...); code != 3 {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
@@ -25,17 +26,25 @@ func TestRetryFailedIsKilled(t *testing.T) {
 	args = append([]string{"--retry-failed"}, args...)
 	r := b.command(args...)
 	r.start(t)
-	await(t, "the run", func() bool { return b.counts("log")["item2"] > 0 && b.results()["1"].State == proc.Succeeded }, &r.out)
+	ran := func() []string {
+		text, _ := os.ReadFile(log)
+		return strings.Fields(string(text))
+	}
+	await(t, "the run", func() bool {
+		all := b.results()
+		return len(ran()) == 2 && slices.ContainsFunc([]string{"1", "2", "3", "4"}, func(id string) bool { return all[id].State == proc.Succeeded })
+	}, &r.out)
+	killed := ran()[1] // the second one that was run
 	r.Process.Kill()
 	r.Wait()
 	b.awaitNothing()
 	code, out := b.exec(args...)
 	log1 := b.counts("log")
-	for i, id := range []string{"1", "2", "3", "4"} {
+	for _, id := range []string{"1", "2", "3", "4"} {
 		if got := b.results()[id]; got.State != proc.Succeeded {
 			t.Errorf("item %s: %s", id, got.State)
 		}
-		if want := map[bool]int{true: 2, false: 1}[i == 1]; log1["item"+id] != want {
+		if want := map[bool]int{true: 2, false: 1}["item"+id == killed]; log1["item"+id] != want {
 			t.Errorf("item %s was run %d times, want %d", id, log1["item"+id], want)
 		}
 	}

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/suite"
-	"github.com/sluice-llm/sluice/proc"
 )
 
 // bed is a place where sluice exec runs, and where what it starts can be found.

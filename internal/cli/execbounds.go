@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // execBounds stop a run of commands: what runs by then may end, and the same command goes on from there.
@@ -19,12 +19,11 @@ type execBounds struct {
 
 	mu     sync.Mutex
 	failed int
-	spent  float64
 }
 
 func (b *execBounds) register(fs *pflag.FlagSet) {
 	fs.IntVar(&b.failures, "max-failures", 0, "stop when so many items have failed in this run (0: no bound)")
-	fs.Float64Var(&b.cost, "max-cost", 0, "stop when commands have cost so many US dollars in this run, as far as they say (0: no bound)")
+	fs.Float64Var(&b.cost, "max-cost", 0, "stop before commands cost more in this run, as far as they say (0: no bound)")
 	fs.DurationVar(&b.deadline, "deadline", 0, "stop after so long (0: no bound)")
 }
 
@@ -32,7 +31,7 @@ func (b *execBounds) check() error {
 	switch {
 	case b.failures < 0:
 		return usageError(fmt.Errorf("--max-failures %d is below zero", b.failures), "leave it out for no bound")
-	case !(b.cost >= 0):
+	case !(b.cost >= 0 && b.cost <= mostCost):
 		return usageError(fmt.Errorf("--max-cost %v is no sum", b.cost), "leave it out for no bound")
 	case b.deadline < 0:
 		return usageError(fmt.Errorf("--deadline %v is past", b.deadline), "leave it out for no bound")
@@ -47,14 +46,8 @@ func (b *execBounds) count(r *work.Result) error {
 	if r.Kind != sluice.OK {
 		b.failed++
 	}
-	if r.HasCost {
-		b.spent += r.Cost
-	}
-	switch {
-	case b.failures > 0 && b.failed >= b.failures:
+	if b.failures > 0 && b.failed >= b.failures {
 		return &boundError{fmt.Sprintf("--max-failures: %s failed", count(b.failed, "item"))}
-	case b.cost > 0 && b.spent >= b.cost:
-		return &boundError{fmt.Sprintf("--max-cost: commands have cost %s", dollars(b.spent))}
 	}
 	return nil
 }

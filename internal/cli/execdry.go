@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/sluice-llm/sluice/proc"
+	"github.com/sluice-llm/sluice/internal/proc"
 )
 
 // dry prints what a run would run.
 func (o *execOptions) dry(s *streams, cfg proc.Config) error {
 	var lines strings.Builder
-	p, err := proc.Look(cfg, func(item proc.Planned) error {
+	p, err := proc.ReadPreview(cfg, func(item proc.Planned) error {
 		if o.asJSON {
 			b, err := json.Marshal(item)
 			lines.Write(append(b, '\n'))

@@ -11,9 +11,10 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/command"
+	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/prose"
-	"github.com/sluice-llm/sluice/proc"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/rows"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // explain gives an error of a run its exit code and a hint of what to do.
@@ -28,13 +29,17 @@ func (o *execOptions) explain(err error) *exitError {
 		e.hint = "what is done is kept; " + again
 		switch stopped.Kind {
 		case sluice.Auth:
-			e.err = fmt.Errorf("%s is not logged in, or its key was refused: %w", o.cmd[0], stopped.Err)
+			e.err = fmt.Errorf("%s is not logged in, or its key was refused: %w", o.cfg.Command.Args[0], stopped.Err)
 			e.hint = "log in, or mend the key. Nothing of this was recorded; then " + again
 		case sluice.QuotaExhausted:
 			e.err = fmt.Errorf("the account can do no more: %w", stopped.Err)
 			e.hint = "add credit, or raise its cap. Nothing of this was recorded; then " + again
 		}
 		err = stopped.Err
+	}
+	if spent, ok := errors.AsType[*proc.SpentError](err); ok {
+		e.code, e.err = exitBudget, fmt.Errorf("--max-cost: %w", spent)
+		return e
 	}
 	if isAny[*boundError](err) {
 		e.code = exitBudget
@@ -51,7 +56,7 @@ func (o *execOptions) explain(err error) *exitError {
 		return e
 	}
 	switch {
-	case isAny[*proc.InputError](err), isAny[*proc.ChangedError](err):
+	case isAny[*rows.Error](err), isAny[*rows.ChangedError](err):
 		e.code, e.list = exitUsage, true
 	case isAny[*proc.DirectoryError](err), isAny[*proc.HungError](err):
 		e.code = exitUsage
@@ -80,7 +85,7 @@ func (o *execOptions) configHint(wrong *proc.ConfigError) string {
 
 // command is the command line, with flags that it may lack before what it runs.
 func (o *execOptions) command(extra ...string) string {
-	own := slices.Clone(o.args[:max(0, len(o.args)-len(o.cmd))])
+	own := slices.Clone(o.args[:max(0, len(o.args)-len(o.cfg.Command.Args))])
 	dashed := len(own) > 0 && own[len(own)-1] == "--"
 	if dashed {
 		own = own[:len(own)-1]
@@ -90,7 +95,7 @@ func (o *execOptions) command(extra ...string) string {
 			own = append(own, flag)
 		}
 	}
-	words := append(append(own, "--"), o.cmd...)
+	words := append(append(own, "--"), o.cfg.Command.Args...)
 	for i, word := range words {
 		words[i] = shellQuote(word)
 	}
@@ -123,7 +128,11 @@ func (sum *execSummary) print(s *streams) {
 	if sum.InputTokens+sum.OutputTokens > 0 {
 		s.row("tokens", "%s in, %s out", group(sum.InputTokens), group(sum.OutputTokens))
 	}
-	if sum.Cost != nil {
+	switch ran := sum.Run.Done + sum.Run.Failed; {
+	case sum.Cost == nil:
+	case sum.Costed < ran:
+		s.row("cost", "%s for %s of %s items", dollars(*sum.Cost), group(sum.Costed), group(ran))
+	default:
 		s.row("cost", "%s", dollars(*sum.Cost))
 	}
 	s.row("results", "%s", sum.Results)

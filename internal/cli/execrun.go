@@ -16,10 +16,12 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/command"
+	"github.com/sluice-llm/sluice/internal/proc"
+	"github.com/sluice-llm/sluice/internal/proc/agents"
 	"github.com/sluice-llm/sluice/internal/prose"
-	"github.com/sluice-llm/sluice/proc"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // execRun is one run of commands.
@@ -72,7 +74,7 @@ func runExec(ctx context.Context, s *streams, o *execOptions) (err error) {
 		return err
 	}
 	defer func() { r.s.note(guard.Close()) }()
-	cfg.Run = guard.Run
+	cfg.Command.Run = guard.Run
 	cfg.Pauses, cfg.Observer, cfg.OnResult = r.pauses, &r.observers, r.result
 	cfg.Logger = slog.New(&logHandler{s: s, verbose: o.verbose})
 	if r.exec, err = proc.Open(cfg); err != nil {
@@ -80,7 +82,7 @@ func runExec(ctx context.Context, s *streams, o *execOptions) (err error) {
 	}
 	defer func() { err = cmp.Or(err, r.exec.Close()) }()
 	watch.follow(r.exec.Progress)
-	if r.exec.Alike() && r.exec.Total() != 1 && !strings.Contains(strings.Join(o.cmd, " "), "SLUICE_ITEM") {
+	if r.exec.Alike() && r.exec.Total() != 1 && !strings.Contains(strings.Join(o.cfg.Command.Args, " "), "SLUICE_ITEM") {
 		s.errorf("sluice: the command has no {}: it learns of its item by the environment alone, as $SLUICE_ITEM\n")
 	}
 	return r.run(ctx)
@@ -106,23 +108,23 @@ func (r *execRun) openScheduler(cfg *proc.Config) (err error) {
 	if err != nil {
 		return err
 	}
-	cli := cfg.CLI
-	if cli == nil && !o.shell {
-		cli = proc.Recognise(o.cmd[0])
+	cli := cfg.Verdict.CLI
+	if cli == nil && !o.cfg.Command.Shell {
+		cli = agents.Recognise(o.cfg.Command.Args[0])
 	}
 	name, lane, dir := o.account(cli)
-	if o.forget {
+	if o.cfg.Limits.Forget {
 		dir = ""
 	}
-	cfg.Lane = lane
+	cfg.Limits.Lane = lane
 	if atOnce == 0 { // else the Scheduler bounds them, and an item that waits before it is tried again takes no one's place
-		cfg.Workers = cmp.Or(o.mostAt, jobsPerCPU*runtime.NumCPU())
+		cfg.Workers = cmp.Or(o.at.mostAt, jobsPerCPU*runtime.NumCPU())
 	}
 	r.scheduler, err = sluice.New(sluice.Config{
-		Name: name, Limits: sluice.Limits{Concurrent: atOnce, RPM: o.rpm}, Attempts: o.attempt, MaxThrottles: math.MaxInt32,
+		Name: name, Limits: sluice.Limits{Concurrent: atOnce, RPM: o.at.rpm}, Attempts: o.at.attempt, MaxThrottles: math.MaxInt32,
 		Observer: &r.observers, StateDir: dir,
 	})
-	cfg.Scheduler, cfg.Forget, cfg.PaceWindow = r.scheduler, o.forget, o.paceWindow
+	cfg.Limits.Scheduler = r.scheduler
 	if err != nil && dir != "" {
 		return usageError(err, "what was learned of limits is kept in %s: set XDG_STATE_HOME to a directory that you can write to", dir)
 	}
@@ -133,11 +135,11 @@ func (r *execRun) openScheduler(cfg *proc.Config) (err error) {
 }
 
 // openWindows reads what is known of the account's usage windows, which only a known agent has.
-func (r *execRun) openWindows(cfg *proc.Config, cli *proc.CLI, account string) error {
+func (r *execRun) openWindows(cfg *proc.Config, cli *agents.CLI, account string) error {
 	dir := stateDir(provider.Provider{Name: cli.Name()})
-	if cli == nil || r.o.shell || dir == "" || len(cli.Windows()) == 0 {
-		if r.o.paceWindow {
-			return usageError(fmt.Errorf("--pace-window: no usage windows are known of %s", r.o.cmd[0]), "name the agent by --cli, if it is one of %s", prose.Either(proc.Names()))
+	if cli == nil || r.o.cfg.Command.Shell || dir == "" || len(cli.Windows()) == 0 {
+		if r.o.cfg.Limits.PaceWindow {
+			return usageError(fmt.Errorf("--pace-window: no usage windows are known of %s", r.o.cfg.Command.Args[0]), "name the agent by --cli, if it is one of %s", prose.Either(agents.Names()))
 		}
 		return nil
 	}
@@ -147,7 +149,7 @@ func (r *execRun) openWindows(cfg *proc.Config, cli *proc.CLI, account string) e
 	sum := sha256.Sum256([]byte(account))
 	windows, err := proc.ReadWindows(filepath.Join(dir, "windows-"+hex.EncodeToString(sum[:12])+".json"), cli)
 	r.s.note(err) // what it returns is good in any case
-	cfg.Windows = windows
+	cfg.Limits.Windows = windows
 	return nil
 }
 
@@ -180,7 +182,7 @@ func (r *execRun) status() status {
 	p, snap := r.exec.Progress(), r.scheduler.Snapshot()
 	return status{
 		total: r.exec.Total(), done: p.Already + p.Done, failed: p.Failed, usage: p.Usage, lanes: snap.Lanes, retrying: snap.Retrying,
-		cost: p.Cost, heldFor: r.hours.reason(), outlook: r.exec.Outlook(), commands: true,
+		cost: p.Cost, estimate: p.Estimated, heldFor: r.hours.reason(), outlook: r.exec.Outlook(), commands: true,
 	}
 }
 
@@ -195,26 +197,26 @@ func (r *execRun) result(res *work.Result) {
 // observe tells what the user should know while the run goes on: above all of limits, and of what waits for them.
 func (r *execRun) observe(e sluice.Event) {
 	switch e.Type {
-	case sluice.EventCooldownStarted:
+	case limits.EventCooldownStarted:
 		r.s.errorf("sluice: %s\n", r.limitText(e))
-	case sluice.EventCooldownEnded:
+	case limits.EventCooldownEnded:
 		r.s.errorf("sluice: the limit is over: commands start again\n")
-	case sluice.EventShared:
+	case limits.EventShared:
 		r.s.errorf("sluice: another process runs %s too: together they may exceed its limits\n", e.Lane)
-	case sluice.EventBreaker:
+	case limits.EventBreaker:
 		if e.Until.IsZero() {
 			r.s.errorf("sluice: %s: goes on\n", e.Lane)
 		} else {
 			r.s.errorf("sluice: %s: the provider keeps failing, next try at %s\n", e.Lane, clock(e.Until, e.At))
 		}
-	case sluice.EventThrottled, sluice.EventGaveUp, sluice.EventAttemptFailed:
+	case limits.EventThrottled, limits.EventGaveUp, limits.EventAttemptFailed:
 		if r.o.verbose {
 			r.s.errorf("sluice: %s: %s: %v\n", e.Call, e.Outcome.Kind, e.Outcome.Err)
 		}
 	}
 }
 
-// limitText says what limit was met, how many items wait for it, and until when.
+// limitText says what limit was met, how many items wait for it, and when it resets or, where that is not stated, is tried again.
 func (r *execRun) limitText(e sluice.Event) string {
 	what := strings.ReplaceAll(e.Outcome.Kind.String(), "_", " ")
 	left := "items wait"
@@ -223,7 +225,11 @@ func (r *execRun) limitText(e sluice.Event) string {
 			left = count(n, "item") + " " + map[bool]string{true: "waits", false: "wait"}[n == 1]
 		}
 	}
-	text := fmt.Sprintf("%s for the limit met at %s (%s), reset %s", left, clock(e.At, e.At), what, zoned(e.Until, e.At))
+	next := "next attempt " + zoned(e.Until, e.At)
+	if end, ok := errors.AsType[*proc.EndError](e.Outcome.Err); ok && end.Stated {
+		next = "reset " + zoned(end.Until, e.At)
+	}
+	text := fmt.Sprintf("%s for the limit met at %s (%s), %s", left, clock(e.At, e.At), what, next)
 	if e.Outcome.Err != nil {
 		text += ": " + clip(e.Outcome.Err.Error(), mostMessage)
 	}
@@ -252,12 +258,13 @@ type execSummary struct {
 	WallMS       int64    `json:"wall_ms"`
 	CooldownMS   int64    `json:"cooldown_ms"` // over all items
 	Cost         *float64 `json:"cost_usd"`    // null where nothing said so
+	Costed       int      `json:"costed_items"`
 }
 
 // conclude prints the summary of a run that returned err, and returns what the program ends with.
 func (r *execRun) conclude(rep proc.Report, err error) error {
 	sum := &execSummary{
-		Report: rep, Dir: r.o.dir, Already: r.exec.Already(), Done: rep.Run.Done, Attempts: rep.Run.Attempts,
+		Report: rep, Dir: r.o.cfg.Dir, Already: r.exec.Already(), Done: rep.Run.Done, Attempts: rep.Run.Attempts,
 		InputTokens: rep.Run.Usage.Input, OutputTokens: rep.Run.Usage.Output, WallMS: rep.Run.Wall.Milliseconds(),
 		CooldownMS: rep.Run.Cooldown.Milliseconds(), First: r.failures.byKind(), Pauses: r.pauses.Count(),
 	}
@@ -265,7 +272,7 @@ func (r *execRun) conclude(rep proc.Report, err error) error {
 		sum.Throttles += lane.Throttles
 	}
 	if rep.Run.Costed > 0 {
-		sum.Cost = &rep.Run.Cost
+		sum.Cost, sum.Costed = &rep.Run.Cost, rep.Run.Costed
 	}
 	err = r.verdict(sum, err)
 	if r.o.asJSON {

@@ -135,7 +135,7 @@ func (o *explainOptions) puzzle() (puzzle, error) {
 		return c, err
 	}
 	if o.now != "" {
-		if c.now, err = time.Parse(time.RFC3339, o.now); err != nil {
+		if c.now, err = time.Parse(time.RFC3339, o.now); err != nil || c.now.Year() > lastYear {
 			return c, usageError(fmt.Errorf("--now %s is no time", o.now), "write it as 2026-03-01T12:00:00Z")
 		}
 		c.told = true
@@ -149,13 +149,16 @@ func (o *explainOptions) puzzle() (puzzle, error) {
 	return c, nil
 }
 
+// lastYear is the last year of a time that an error may have come at: JSON has no years after 9999, which a reset may lie in.
+const lastYear = 9000
+
 // solve classifies the error: as an answer if it is known to be one, else by what the text looks like.
 func (c puzzle) solve() solution {
 	head := c.headers
 	if _, pasted, ok := provider.Head(c.text); ok && len(head) == 0 {
 		head = pasted
 	}
-	if at, err := http.ParseTime(head.Get("Date")); err == nil && !c.told {
+	if at, err := http.ParseTime(head.Get("Date")); err == nil && at.Year() <= lastYear && !c.told {
 		c.now = at.In(c.now.Location()) // an answer says when it came
 	}
 	v := solution{Verdict: c.classify(), now: c.now, asked: provider.RetryAfter(head, nil, c.now)}
@@ -167,7 +170,7 @@ func (c puzzle) solve() solution {
 func (c puzzle) classify() provider.Verdict {
 	answer := c.status != 0 || len(c.headers) > 0
 	if answer && c.channel != "sdk" && c.channel != "cli" {
-		return provider.Classify(c.provider, c.status, c.headers, []byte(c.text), c.now)
+		return provider.Classify(c.provider, c.status, c.headers, []byte(c.text), c.now).Proven(c.status)
 	}
 	v := provider.ClassifyText(c.provider, c.status, c.text, c.now)
 	if v.Kind.Throttle() && v.Wait == 0 {
@@ -279,7 +282,7 @@ func (c *puzzle) read(line []byte) error {
 	}
 	if in.Now != "" {
 		at, err := time.Parse(time.RFC3339, in.Now)
-		if err != nil {
+		if err != nil || at.Year() > lastYear {
 			return fmt.Errorf("now %q is no time such as 2026-03-01T12:00:00Z", in.Now)
 		}
 		c.now, c.told = at, true
@@ -338,7 +341,9 @@ func meaningOf(k sluice.Kind) meaning {
 		sluice.Overloaded:     {"the provider has no capacity", "pause", "keep the call and pause what shares the model; no attempt is spent"},
 		sluice.UsageWindow:    {"an allowance of hours, days or a plan is used up", "pause_until_reset", "keep the call and pause what shares the allowance until it is renewed; no attempt is spent"},
 		sluice.QuotaExhausted: {"no credit is left, or a spend cap is reached", "stop", "stop the run: nothing more can succeed; it can be resumed"},
-		sluice.Auth:           {"the key was refused", "stop", "stop the run: no call with this key can succeed; it can be resumed"},
+		sluice.Rejected:       {"the request is not allowed", "fail", "try the item once more at the end, and give it up alone; stop the run if nothing else comes back"},
+		sluice.Blocked:        {"a page of a firewall or proxy came in place of a response", "fail", "try the item once more at the end, and give it up alone; stop the run if nothing else comes back"},
+		sluice.Auth:           {"the key was refused", "stop", "leave the key out if other requests with it are refused too, and stop the run without another key; it can be resumed"},
 		sluice.Timeout:        {"no answer came in time", "retry", "try again after a backoff; an attempt is spent"},
 		sluice.Network:        {"the connection was not made, or broke", "retry", "try again after a backoff; an attempt is spent if the call was sent"},
 		sluice.ServerError:    {"the provider made a mistake", "retry", "try again after a backoff; an attempt is spent"},

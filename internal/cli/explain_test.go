@@ -44,6 +44,10 @@ func TestExplainReadsWhatALineKnowsOfItsError(t *testing.T) {
 		{"a provider that nobody knows", `{"provider":"local","text":"` + limited + `"}`, "rate_limit", nil},
 		{"its own time", `{"now":"2026-03-01T13:00:00Z","text":"You've hit your limit · resets 2pm (UTC)"}`, "usage_window", 3600.0},
 		{"what is no error", `{"channel":"cli","text":"docs: rate limit exceeded"}`, "ok", nil},
+		{"a page", `{"status":403,"text":"<html><title>403 Forbidden</title></html>"}`, "blocked", nil},
+		{"no permission", `{"status":403,"text":"{\"error\":{\"type\":\"permission_error\",\"message\":\"no\"}}"}`, "rejected", nil},
+		{"words about a key", `{"status":400,"text":"{\"error\":{\"message\":\"Incorrect API key provided\"}}"}`, "bad_request", nil},
+		{"a key", `{"status":401,"text":"{\"error\":{\"code\":\"invalid_api_key\"}}"}`, "auth", nil},
 		{"words in a good status", `{"status":200,"channel":"http","text":"That model is currently overloaded with other requests."}`, "overloaded", nil},
 	}
 	for _, c := range cases {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -16,7 +17,7 @@ type solution struct {
 	provider.Verdict
 	now     time.Time
 	asked   time.Duration    // the wait of the headers alone
-	budgets []sluice.Reading // what the headers state of limits
+	budgets []limits.Reading // what the headers state of limits
 }
 
 // resume returns when Sluice goes on; the zero time where nothing says how long to wait, or nothing is waited for.
@@ -37,6 +38,7 @@ func (v solution) resume() time.Time {
 // explanation is a solution as JSON. Fields are only ever added.
 type explanation struct {
 	Kind       sluice.Kind     `json:"kind"`
+	Scope      limits.Scope    `json:"scope"`
 	RetryAfter *float64        `json:"retry_after_s"`
 	ResetAt    *time.Time      `json:"reset_at"`
 	Dimension  *string         `json:"dimension"`
@@ -54,7 +56,7 @@ type explanation struct {
 
 // budgetFigures is a budget that headers state.
 type budgetFigures struct {
-	Dimension sluice.Dimension `json:"dimension"`
+	Dimension limits.Dimension `json:"dimension"`
 	Limit     int64            `json:"limit"`
 	Remaining *int64           `json:"remaining"`
 	FullAt    *time.Time       `json:"full_at"`
@@ -62,7 +64,7 @@ type budgetFigures struct {
 
 func newExplanation(v solution) explanation {
 	e := explanation{
-		Kind: v.Kind, RetryAfter: stated(v.Wait.Seconds()), Limit: stated(v.Limit), Used: stated(v.Used), Requested: stated(v.Requested),
+		Kind: v.Kind, Scope: v.About(), RetryAfter: stated(v.Wait.Seconds()), Limit: stated(v.Limit), Used: stated(v.Used), Requested: stated(v.Requested),
 		TooLarge: v.TooLarge, ProbeAfter: stated(v.Probe.Seconds()), Action: meaningOf(v.Kind).action, Why: v.Why, Message: v.Message,
 		Dimension: stated(v.Dimension.String()), ResetAt: instant(v.Until), ResumeAt: instant(v.resume()),
 	}
@@ -77,7 +79,7 @@ func newExplanation(v solution) explanation {
 }
 
 // fullAt returns when a budget is full again; the zero time where nobody says.
-func (v solution) fullAt(b sluice.Reading) time.Time {
+func (v solution) fullAt(b limits.Reading) time.Time {
 	if b.Reset <= 0 {
 		return time.Time{}
 	}
@@ -123,6 +125,11 @@ func (v solution) print(s *streams) error {
 	}
 	if v.Recognised() {
 		add("sluice", "%s", meaningOf(v.Kind).does)
+		about := "the " + v.About().String()
+		if v.Scope > v.About() {
+			about += fmt.Sprintf(": it speaks of the %s, which the response does not prove", v.Scope)
+		}
+		add("about", "%s", about)
 		add("why", "%s", provider.Reason{Rule: v.Why.Rule, Field: v.Why.Field, Value: v.Why.Value})
 	} else {
 		add("why", "nothing in it speaks as a provider's error does; --status and --header tell what the text leaves out")
@@ -175,7 +182,7 @@ func (v solution) printWaits(add func(name, format string, args ...any)) {
 func wait(d time.Duration) string { return d.Round(time.Millisecond).String() }
 
 // budgetWords is what the headers state of a budget.
-func (v solution) budgetWords(b sluice.Reading) string {
+func (v solution) budgetWords(b limits.Reading) string {
 	text := fmt.Sprintf("%s %s by the headers", group(b.Limit), b.Dimension)
 	if b.Remaining >= 0 {
 		text += fmt.Sprintf(", %s left", group(b.Remaining))
@@ -199,16 +206,16 @@ func moment(at, now time.Time) string {
 // limitFigures names the limit that was exceeded, with its figures; "" if a budget of the headers says as much.
 func (v solution) limitFigures() string {
 	var parts []string
-	stated := func(b sluice.Reading) bool { return b.Dimension == v.Dimension }
+	stated := func(b limits.Reading) bool { return b.Dimension == v.Dimension }
 	if v.Limit == 0 && v.Used == 0 && v.Requested == 0 && slices.ContainsFunc(v.budgets, stated) {
 		return ""
 	}
 	switch {
-	case v.Limit > 0 && v.Dimension != sluice.AnyDimension:
+	case v.Limit > 0 && v.Dimension != limits.AnyDimension:
 		parts = append(parts, group(v.Limit)+" "+v.Dimension.String())
 	case v.Limit > 0:
 		parts = append(parts, group(v.Limit))
-	case v.Dimension != sluice.AnyDimension:
+	case v.Dimension != limits.AnyDimension:
 		parts = append(parts, v.Dimension.String())
 	}
 	if v.Used > 0 {

@@ -8,43 +8,38 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/find"
+	"github.com/sluice-llm/sluice/internal/find"
 	"github.com/sluice-llm/sluice/provider"
 )
 
 // Ways to search.
 const (
-	modeAuto  = "auto"
-	modeSweep = "sweep"
+	modeAuto  = find.ModeAuto
+	modeSweep = find.ModeSweep
 )
 
 // findOptions are the flags of the find command.
 type findOptions struct {
 	flags   *pflag.FlagSet
 	account accountFlags
+	cfg     find.Config
 
-	mode        string
-	maxWorkers  int
-	promptFile  string
-	minOutput   int
-	outputFile  string
-	plot        string
-	timeout     time.Duration
-	tokenBudget int
-	maxCost     float64
-	priceIn     float64
-	priceOut    float64
-	quick       bool
-	dryRun      bool
-	progress    string
-	asJSON      bool
-	verbose     bool
+	mode       string
+	outputFile string
+	plot       string
+	maxCost    float64
+	priceIn    float64
+	priceOut   float64
+	dryRun     bool
+	progress   string
+	published  bool // --from-provider
+	asJSON     bool
+	verbose    bool
 
 	auto func(context.Context, find.Config) (*find.Result, error)
 }
@@ -56,7 +51,7 @@ func newFind(s *streams) *cobra.Command { return newFindBy(s, find.Auto) }
 func newFindBy(s *streams, auto func(context.Context, find.Config) (*find.Result, error)) *cobra.Command {
 	o := findOptions{auto: auto}
 	cmd := &cobra.Command{
-		Use:   "find --model M",
+		Use:   "find --model M | --from-provider",
 		Short: "Find out what a provider really enforces, and how many workers are safe",
 		Long: `Find out what a provider really enforces, and how many workers are safe.
 
@@ -67,6 +62,9 @@ Headers and the words of refusals come first; what they do not tell is measured,
 be. Only some calls are real: --prompt-file and --min-output-tokens say what they are like. --mode sweep tries 3, 6, 12
 workers and so on with real calls, as people do by hand; it meets no limit per minute.
 
+With --from-provider no model is called: the limits are those that the provider's own API publishes of your account. It
+takes an admin key, in ANTHROPIC_ADMIN_KEY or OPENAI_ADMIN_KEY.
+
 Calls cost money: --dry-run says what may be spent, --token-budget and --max-cost bound it.
 
 Exit code 4 means that no number is safe, 5 that a budget was used up before an answer was there.`,
@@ -76,6 +74,7 @@ Exit code 4 means that no number is safe, 5 that a budget was used up before an 
   sluice find --model claude-sonnet-4-5 --prompt-file usual.txt --min-output-tokens 1200 --max-cost 2
   sluice find --model qwen3 --base-url http://127.0.0.1:8000/v1 --max-workers 256 --plot found.svg
   sluice find --model sim-small --provider sim
+  sluice find --from-provider --provider anthropic
   sluice find --model gpt-4o-mini --mode sweep --verbose`,
 		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -93,24 +92,25 @@ func (o *findOptions) register(fs *pflag.FlagSet) {
 	fs.Lookup("model").Usage = "model to search with (required)"
 	fs.Lookup("limits").Usage = "file of limits; those that it calls told are not measured"
 	fs.Lookup("tier").Usage = "believe the limits that are published for this tier, until answers say otherwise"
-	for _, l := range o.account.limits.all() {
-		f := fs.Lookup(l.name)
+	for _, name := range limitNames() {
+		f := fs.Lookup(name)
 		f.Usage = strings.Replace(f.Usage, "(0: learned)", "(0: to be found out)", 1)
 	}
 	fs.StringVar(&o.mode, "mode", modeAuto, "auto, or sweep: bursts of more and more workers")
-	fs.IntVar(&o.maxWorkers, "max-workers", find.DefaultWorkers, "try and recommend no more")
-	fs.StringVar(&o.promptFile, "prompt-file", "", "prompt of the real calls (absent: one that asks for a long essay)")
-	fs.IntVar(&o.minOutput, "min-output-tokens", find.DefaultOutput, "output tokens of a real call, which is cut off there")
+	fs.IntVar(&o.cfg.MaxWorkers, "max-workers", find.DefaultWorkers, "try and recommend no more")
+	fs.StringVar(&o.cfg.PromptFile, "prompt-file", "", "prompt of the real calls (absent: one that asks for a long essay)")
+	fs.IntVar(&o.cfg.MinOutputTokens, "min-output-tokens", find.DefaultOutput, "output tokens of a real call, which is cut off there")
 	fs.StringVar(&o.outputFile, "output-file", "", "write what was found to FILE, as one JSON document, which --limits reads")
 	fs.StringVar(&o.plot, "plot", "", "draw what was found into FILE.svg, which is replaced")
-	fs.DurationVar(&o.timeout, "timeout", find.DefaultTimeout, "time for one call")
-	fs.IntVar(&o.tokenBudget, "token-budget", 0, "spend no more tokens, input and output together (0: 1,000,000, or as many as it takes on a server of one's own; -1: as many as it takes)")
+	fs.DurationVar(&o.cfg.Timeout, "timeout", find.DefaultTimeout, "time for one call")
+	fs.IntVar(&o.cfg.Budget.Tokens, "token-budget", 0, "spend no more tokens, input and output together (0: 1,000,000, or as many as it takes on a server of one's own; -1: as many as it takes)")
 	fs.Float64Var(&o.maxCost, "max-cost", 0, "spend no more USD")
 	fs.Float64Var(&o.priceIn, "price-in", 0, "USD per million input tokens (absent: as published)")
 	fs.Float64Var(&o.priceOut, "price-out", 0, "USD per million output tokens (absent: as published)")
-	fs.BoolVar(&o.quick, "quick", false, "leave out the calls that only certify: fewer, and less is known")
+	fs.BoolVar(&o.cfg.Quick, "quick", false, "leave out the calls that only certify: fewer, and less is known")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "say what may be spent, and send nothing")
 	fs.StringVar(&o.progress, "progress", progressAuto, "auto (on a terminal alone), plain, json or none")
+	fs.BoolVar(&o.published, "from-provider", false, "print the limits that the provider's API publishes; call no model")
 	fs.BoolVar(&o.asJSON, "json", false, "print one JSON document in place of the number")
 	fs.BoolVar(&o.verbose, "verbose", false, "say every step on standard error")
 }
@@ -119,6 +119,9 @@ func (o *findOptions) register(fs *pflag.FlagSet) {
 func runFind(ctx context.Context, s *streams, o *findOptions) (err error) {
 	if err := o.check(); err != nil {
 		return err
+	}
+	if o.published {
+		return o.fromProvider(ctx, s)
 	}
 	accounts, err := o.account.open(sluice.Config{}, s)
 	if err != nil {
@@ -138,7 +141,7 @@ func runFind(ctx context.Context, s *streams, o *findOptions) (err error) {
 	if o.mode == modeSweep {
 		return f.sweep(ctx)
 	}
-	return f.auto(ctx)
+	return f.measure(ctx)
 }
 
 // search is one search.
@@ -146,7 +149,6 @@ type search struct {
 	s        *streams
 	o        *findOptions
 	accounts *accounts
-	cfg      find.Config
 	forecast find.Forecast
 	document *newFile
 	chart    *newFile
@@ -157,17 +159,20 @@ func (o *findOptions) check() error {
 	if err := cmp.Or(checkWord("mode", o.mode), checkWord("progress", o.progress)); err != nil {
 		return err
 	}
+	c := &o.cfg
 	switch {
+	case o.published:
+		return o.checkPublished()
 	case o.account.model == "":
 		return usageError(errors.New("no model: --model is missing"), "say which model to search with, such as --model gpt-4o-mini")
-	case o.maxWorkers < 1:
-		return usageError(fmt.Errorf("--max-workers %d is below one", o.maxWorkers), "say how many may be tried, such as --max-workers 100")
-	case o.minOutput < 1:
-		return usageError(fmt.Errorf("--min-output-tokens %d is below one", o.minOutput), "say how long real answers are, such as --min-output-tokens 500")
-	case o.timeout <= 0:
-		return usageError(fmt.Errorf("--timeout %s is not above zero", o.timeout), "say how long one call may take, such as --timeout 2m")
-	case o.tokenBudget < -1:
-		return usageError(fmt.Errorf("--token-budget %d is below zero", o.tokenBudget), "say how many tokens may be spent, or -1 for as many as it takes")
+	case c.MaxWorkers < 1:
+		return usageError(fmt.Errorf("--max-workers %d is below one", c.MaxWorkers), "say how many may be tried, such as --max-workers 100")
+	case c.MinOutputTokens < 1:
+		return usageError(fmt.Errorf("--min-output-tokens %d is below one", c.MinOutputTokens), "say how long real answers are, such as --min-output-tokens 500")
+	case c.Timeout <= 0:
+		return usageError(fmt.Errorf("--timeout %s is not above zero", c.Timeout), "say how long one call may take, such as --timeout 2m")
+	case c.Budget.Tokens < -1:
+		return usageError(fmt.Errorf("--token-budget %d is below zero", c.Budget.Tokens), "say how many tokens may be spent, or -1 for as many as it takes")
 	case !(o.maxCost >= 0):
 		return usageError(fmt.Errorf("--max-cost %v is no sum of money", o.maxCost), "say how many USD it may cost")
 	case !(o.priceIn >= 0):
@@ -176,6 +181,19 @@ func (o *findOptions) check() error {
 		return usageError(fmt.Errorf("--price-out %v is not a price", o.priceOut), "say it in USD per million tokens")
 	}
 	return o.checkTogether()
+}
+
+// checkPublished finds flags that do not go with --from-provider.
+func (o *findOptions) checkPublished() error {
+	if o.account.model == "" && o.account.provider == "" {
+		return usageError(errors.New("--from-provider: of which provider?"), "name it, such as --provider openai, or a model of it")
+	}
+	for _, name := range []string{"mode", "output-file", "plot", "quick", "dry-run", "prompt-file", "token-budget", "max-cost"} {
+		if o.flags.Changed(name) {
+			return usageError(fmt.Errorf("--%s is about a search, and --from-provider searches nothing", name), "leave one of them out")
+		}
+	}
+	return nil
 }
 
 // checkTogether finds flags that do not go together.
@@ -198,7 +216,7 @@ func (o *findOptions) checkTogether() error {
 	if sameFile(o.outputFile, o.plot) {
 		return usageError(fmt.Errorf("--output-file and --plot are the same file %s", o.plot), "give each a file of its own")
 	}
-	read := []string{o.promptFile, o.account.keysFile, o.account.caFile, o.account.settings.config}
+	read := []string{o.cfg.PromptFile, o.account.keysFile, o.account.caFile, o.account.settings.config}
 	if err := keepsApart("output-file", o.outputFile, read...); err != nil { // in the place of --limits it is just newer
 		return err
 	}
@@ -207,69 +225,63 @@ func (o *findOptions) checkTogether() error {
 
 // prepare finds out whose limits are searched for, and what it may cost. Nothing is sent.
 func (f *search) prepare() error {
-	o := f.o
-	p, err := f.accounts.of(o.account.model)
+	p, err := f.accounts.of(f.o.account.model)
 	if err != nil {
 		return err
 	}
 	if err := f.limits(p); err != nil {
 		return err
 	}
-	f.cfg = find.Config{
-		Provider: p, Target: provider.Target{BaseURL: o.account.baseURL, Model: o.account.model, Header: f.accounts.headers},
-		Base: f.accounts.transport, MaxWorkers: f.workers(), MinOutputTokens: o.minOutput, Timeout: o.timeout,
-		TokenBudget: o.tokenBudget, Quick: o.quick, Told: f.cfg.Told, Published: f.cfg.Published,
+	c := &f.o.cfg
+	c.Provider, c.Base = p, f.accounts.transport
+	c.Target = provider.Target{BaseURL: f.o.account.baseURL, Model: f.o.account.model, Header: f.accounts.headers}
+	if note := f.accounts.room.note(c.MaxWorkers); note != "" { // each worker is an open file
+		f.s.errorf("sluice: %s\n", note)
+		c.MaxWorkers = f.accounts.room.calls
 	}
-	if !o.dryRun {
-		if f.cfg.Target.Key, err = f.accounts.Key(p); err != nil {
+	if !f.o.dryRun {
+		if c.Target.Key, err = f.accounts.Key(p); err != nil {
 			return err
 		}
 	}
-	if o.promptFile != "" {
-		if f.cfg.Prompt, err = readPrompt(o.promptFile); err != nil {
+	if c.PromptFile != "" {
+		if c.Prompt, err = readPrompt(c.PromptFile); err != nil {
 			return err
 		}
-		f.cfg.PromptFile = o.promptFile
 	}
 	if err := f.prices(p); err != nil {
 		return err
 	}
 	estimate := find.Estimate
-	if o.mode == modeSweep {
+	if f.o.mode == modeSweep {
 		estimate = find.EstimateSweep
 	}
-	if f.forecast, err = estimate(f.cfg); err != nil {
-		return o.wrongField(err)
+	if f.forecast, err = estimate(*c); err != nil {
+		return wrongField(err)
 	}
 	return nil
 }
 
-// limits takes what is told, and what is believed, of an account at p.
+// limits takes in the configured and the published limits of an account at p.
 func (f *search) limits(p provider.Provider) error {
+	settings, model := f.accounts.settings, f.o.account.model
 	var c sluice.Config
-	if err := f.accounts.settings.Apply(&c, p, f.o.account.model, f.accounts.limits); err != nil {
+	if err := settings.Apply(&c, p, model, f.accounts.limits); err != nil {
 		return err
 	}
-	f.cfg.Told = c.Limits
-	if settings := f.accounts.settings; settings.tier != "" { // what else a file says was found by an earlier search
-		tier, err := settings.published(p, f.o.account.model)
+	f.o.cfg.Told = c.Limits
+	if settings.tier != "" { // what else a file says was found by an earlier search
+		tier, err := settings.published(p, model)
 		if err != nil {
 			return err
 		}
-		f.cfg.Published = without(tier.Limits, c.Limits)
+		f.o.cfg.Published = find.Published{Limits: without(tier.Limits, c.Limits), Confidence: trustPublished}
+		if len(settings.doubts) > 0 {
+			f.o.cfg.Published.Confidence = trustDoubtful
+		}
 	}
 	f.accounts.explainLimits(f.s, f.o.verbose)
 	return nil
-}
-
-// workers is how many can be tried: each is an open file.
-func (f *search) workers() int {
-	room := f.accounts.room
-	if note := room.note(f.o.maxWorkers); note != "" {
-		f.s.errorf("sluice: %s\n", note)
-		return room.calls
-	}
-	return f.o.maxWorkers
 }
 
 // readPrompt returns what stands in a file.
@@ -287,28 +299,29 @@ func readPrompt(name string) (string, error) {
 
 // prices finds out what tokens cost, and refuses a bound on what is not known.
 func (f *search) prices(p provider.Provider) error {
-	o, c := f.o, &f.cfg
-	if in, out, ok := f.accounts.Price(p, o.account.model); ok {
-		c.PriceIn, c.PriceOut = &in, &out
+	c := &f.o.cfg.Budget
+	if known := f.accounts.Price(p, f.o.account.model); known != nil {
+		rate := known.Standard()
+		c.PriceIn, c.PriceOut = &rate.Input, &rate.Output
 	}
-	if o.flags.Changed("price-in") {
-		c.PriceIn = &o.priceIn
+	if f.o.flags.Changed("price-in") {
+		c.PriceIn = &f.o.priceIn
 	}
-	if o.flags.Changed("price-out") {
-		c.PriceOut = &o.priceOut
+	if f.o.flags.Changed("price-out") {
+		c.PriceOut = &f.o.priceOut
 	}
-	if !o.flags.Changed("max-cost") {
+	if !f.o.flags.Changed("max-cost") {
 		return nil
 	}
 	if c.PriceIn == nil || c.PriceOut == nil {
 		return missingPrice(c.PriceIn != nil, c.PriceOut != nil)
 	}
-	c.MaxCost = &o.maxCost
+	c.MaxCost = &f.o.maxCost
 	return nil
 }
 
 // wrongField names the flag whose value the search refuses.
-func (o *findOptions) wrongField(err error) error {
+func wrongField(err error) error {
 	wrong, ok := errors.AsType[*find.FieldError](err)
 	if !ok {
 		return err

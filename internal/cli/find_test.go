@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,13 +19,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/find"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/find"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
 // finding is a value that became known an hour ago.
-func finding(value float64, source sluice.Source, margin float64) find.Finding {
+func finding(value float64, source limits.Source, margin float64) find.Finding {
 	return find.Finding{Value: value, Source: source, Margin: margin, At: foundAt.Add(-time.Hour)}
 }
 
@@ -34,14 +36,35 @@ var foundAt = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func foundResult() *find.Result {
 	return &find.Result{
 		Workers: 11, Bound: find.BoundRequests,
-		Binding: find.Binding{Dimension: sluice.Requests, Cost: 1, Busy: 12.46, Margin: 0.05},
-		Slots:   finding(64, sluice.SourceAtLeast, 0),
-		Limits:  map[sluice.Dimension]find.Finding{sluice.Requests: finding(598.7, sluice.SourceMeasured, 0.03)},
-		Latency: find.Latency{Mean: 1250 * time.Millisecond, CV: 0.2, N: 36}, Input: 120, Output: 500, Charged: 620,
-		Soak:  find.Soak{Workers: 11, Calls: 33},
+		Binding: find.Binding{Dimension: limits.Requests, Cost: 1, Busy: 12.46, Margin: 0.05},
+		Findings: find.Findings{
+			Limits: map[limits.Dimension]find.Finding{
+				limits.Requests: finding(598.7, limits.SourceMeasured, 0.03), limits.Concurrency: finding(64, limits.SourceAtLeast, 0),
+			},
+			Latency: find.Latency{Mean: 1250 * time.Millisecond, CV: 0.2, N: 36}, Input: 120, Output: 500, Charged: 620,
+			Charge: limits.ChargeActual, ChargeFrom: limits.SourceHeader,
+		},
+		Soak:  find.Soak{Workers: 11, Calls: 33, AtMost: 3. / 33},
 		Spent: find.Spent{Calls: 433, Accepted: 400, Refused: 33, Input: 34_000, Output: 20_400},
 		Took:  31 * time.Second, Low: 11, High: 12,
-		Charge: sluice.ChargeActual, ChargeFrom: sluice.SourceHeader,
+		Subject: find.Subject{
+			Model: "gpt-4o", Provider: "openai", Mode: find.ModeAuto, BaseURL: "https://api.example.com/v1", Timestamp: foundAt,
+			Settings: find.Settings{MaxWorkers: 100, TokenBudget: 1_000_000},
+		},
+	}
+}
+
+// only makes these the limits that were found.
+func only(r *find.Result, slots find.Finding, others map[limits.Dimension]find.Finding) {
+	r.Findings.Limits = map[limits.Dimension]find.Finding{limits.Concurrency: slots}
+	maps.Copy(r.Findings.Limits, others)
+}
+
+// endedEarly makes the search end early, with a number that was safe or 0.
+func endedEarly(r *find.Result, workers, low, high int) {
+	r.Workers, r.Bound, r.Low, r.High, r.Error = workers, find.BoundStopped, low, high, "stopped"
+	if workers == 0 {
+		r.Soak = find.Soak{}
 	}
 }
 
@@ -51,79 +74,93 @@ func TestWhatWasFoundIsSaidInOneLine(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*find.Result)
-		err    error
 		want   string
 	}{
-		{"requests that were measured", func(r *find.Result) {}, nil,
+		{"requests that were measured", func(r *find.Result) {},
 			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s a call keep 12.5 busy, less 5 % margin; at least 64 at once" + soak + spent},
 		{"requests that headers tell", func(r *find.Result) {
-			r.Limits[sluice.Requests] = finding(600, sluice.SourceHeader, 0)
-			r.Latency.Mean, r.Workers, r.Binding.Busy, r.Binding.Margin = 200*time.Millisecond, 1, 2, 0
-		}, nil, "1 worker: 600 requests/min (told by headers) and 200 ms a call keep 2 busy; at least 64 at once" + soak + spent},
+			r.Findings.Limits[limits.Requests] = finding(600, limits.SourceHeader, 0)
+			r.Findings.Latency.Mean, r.Workers, r.Binding.Busy, r.Binding.Margin = 200*time.Millisecond, 1, 2, 0
+		}, "1 worker: 600 requests/min (told by headers) and 200 ms a call keep 2 busy; at least 64 at once" + soak + spent},
 		{"input tokens that a refusal tells", func(r *find.Result) {
-			r.Bound, r.Binding = find.BoundTokens, find.Binding{Dimension: sluice.InputTokens, Cost: 119.6, Busy: 5.2, Margin: 0.021}
-			r.Limits[sluice.InputTokens] = finding(30_000, sluice.SourceRefusal, 0)
+			r.Bound, r.Binding = find.BoundTokens, find.Binding{Dimension: limits.InputTokens, Cost: 119.6, Busy: 5.2, Margin: 0.021}
+			r.Findings.Limits[limits.InputTokens] = finding(30_000, limits.SourceRefusal, 0)
 			r.Workers = 5
-		}, nil, "5 workers: 30,000 input tokens/min (told by refusals), 120 tokens and 1.25 s a call keep 5.2 busy, less 2 % margin; " +
+		}, "5 workers: 30,000 input tokens/min (told by refusals), 120 tokens and 1.25 s a call keep 5.2 busy, less 2 % margin; " +
 			"at least 64 at once; 598 requests/min (measured ±3 %)" + soak + spent},
 		{"tokens that are published", func(r *find.Result) {
-			r.Bound, r.Binding = find.BoundTokens, find.Binding{Dimension: sluice.Tokens, Cost: 620, Busy: 1.04, Margin: 0.004}
-			r.Limits = map[sluice.Dimension]find.Finding{sluice.Tokens: finding(30_000, sluice.SourceRegistry, 0)}
+			r.Bound, r.Binding = find.BoundTokens, find.Binding{Dimension: limits.Tokens, Cost: 620, Busy: 1.04, Margin: 0.004}
+			only(r, r.Findings.Limits[limits.Concurrency], map[limits.Dimension]find.Finding{limits.Tokens: finding(30_000, limits.SourceRegistry, 0)})
 			r.Workers = 1
-		}, nil, "1 worker: 30,000 tokens/min (published), 620 tokens and 1.25 s a call keep 1.04 busy, less 0.4 % margin; at least 64 at once" + soak + spent},
+		}, "1 worker: 30,000 tokens/min (published), 620 tokens and 1.25 s a call keep 1.04 busy, less 0.4 % margin; at least 64 at once" + soak + spent},
 		{"a cap that was measured", func(r *find.Result) {
-			r.Bound, r.Slots, r.Workers, r.Binding = find.BoundConcurrency, finding(20, sluice.SourceMeasured, 0), 20, find.Binding{}
-			r.Limits = map[sluice.Dimension]find.Finding{
-				sluice.Requests: finding(900.9, sluice.SourceAtLeast, 0), sluice.RequestsPerDay: finding(10_000, sluice.SourceHeader, 0)}
-		}, nil, "20 workers: 20 at once, more are refused (measured); at least 900 requests/min; 10,000 requests/day (told by headers)" + soak + spent},
+			r.Bound, r.Workers, r.Binding = find.BoundConcurrency, 20, find.Binding{}
+			only(r, finding(20, limits.SourceMeasured, 0), map[limits.Dimension]find.Finding{
+				limits.Requests: finding(900.9, limits.SourceAtLeast, 0), limits.RequestsPerDay: finding(10_000, limits.SourceHeader, 0)})
+		}, "20 workers: 20 at once, more are refused (measured); at least 900 requests/min; 10,000 requests/day (told by headers)" + soak + spent},
 		{"a cap that was told", func(r *find.Result) {
-			r.Bound, r.Slots, r.Workers, r.Limits, r.Binding = find.BoundConcurrency, finding(8, sluice.SourceTold, 0), 8, nil, find.Binding{}
-		}, nil, "8 workers: 8 at once, more are refused (told)" + soak + spent},
+			r.Bound, r.Workers, r.Binding = find.BoundConcurrency, 8, find.Binding{}
+			only(r, finding(8, limits.SourceTold, 0), nil)
+		}, "8 workers: 8 at once, more are refused (told)" + soak + spent},
 		{"a queue", func(r *find.Result) {
-			r.Bound, r.Queue, r.Slots, r.Workers, r.Limits, r.Binding = find.BoundQueue, true, finding(16, sluice.SourceMeasured, 0), 16, nil, find.Binding{}
-		}, nil, "16 workers: the server answers 16 at once and lets the rest wait (measured)" + soak + spent},
-		{"a queue, and a rate below it", func(r *find.Result) { r.Queue, r.Slots = true, finding(16, sluice.SourceMeasured, 0) }, nil,
+			r.Bound, r.Findings.Queue, r.Workers, r.Binding = find.BoundQueue, true, 16, find.Binding{}
+			only(r, finding(16, limits.SourceMeasured, 0), nil)
+		}, "16 workers: the server answers 16 at once and lets the rest wait (measured)" + soak + spent},
+		{"a queue, and a rate below it", func(r *find.Result) {
+			r.Findings.Queue, r.Findings.Limits[limits.Concurrency] = true, finding(16, limits.SourceMeasured, 0)
+		},
 			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s a call keep 12.5 busy, less 5 % margin; the server answers 16 at once (measured)" + soak + spent},
-		{"a cap, and a rate below it", func(r *find.Result) { r.Slots = finding(80, sluice.SourceMeasured, 0) }, nil,
+		{"a cap, and a rate below it", func(r *find.Result) { r.Findings.Limits[limits.Concurrency] = finding(80, limits.SourceMeasured, 0) },
 			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s a call keep 12.5 busy, less 5 % margin; at most 80 at once (measured)" + soak + spent},
 		{"nothing below what was asked for", func(r *find.Result) {
-			r.Bound, r.Workers, r.Slots, r.Limits, r.Binding = find.BoundWorkers, 100, finding(100, sluice.SourceAtLeast, 0), nil, find.Binding{}
-		}, nil, "100 workers: no more than --max-workers 100 were tried; at least 100 at once" + soak + spent},
+			r.Bound, r.Workers, r.Binding = find.BoundWorkers, 100, find.Binding{}
+			only(r, finding(100, limits.SourceAtLeast, 0), nil)
+		}, "100 workers: no more than --max-workers 100 were tried; at least 100 at once" + soak + spent},
 		{"what could be certified", func(r *find.Result) {
-			r.Bound, r.Limits[sluice.Requests] = find.BoundCertified, finding(598.7, sluice.SourceAtLeast, 0)
+			r.Bound, r.Findings.Limits[limits.Requests] = find.BoundCertified, finding(598.7, limits.SourceAtLeast, 0)
 			r.Binding.Margin = 0
-		}, nil, "11 workers: 598 requests/min (verified at least) and 1.25 s a call keep 12.5 busy; more could not be certified within --token-budget 1,000,000; " +
+		}, "11 workers: 598 requests/min (verified at least) and 1.25 s a call keep 12.5 busy; more could not be certified within --token-budget 1,000,000; " +
 			"at least 64 at once" + soak + spent},
 		{"a soak that was refused first", func(r *find.Result) {
-			r.Bound, r.Workers, r.Limits, r.Binding = find.BoundSoak, 9, nil, find.Binding{}
+			r.Bound, r.Workers, r.Binding = find.BoundSoak, 9, find.Binding{}
+			delete(r.Findings.Limits, limits.Requests)
 			r.Soak = find.Soak{Workers: 9, Calls: 27, Refused: 1}
-		}, nil, "9 workers: more were refused when they ran with real calls; at least 64 at once; soak 27 calls, 1 refused" + spent},
+		}, "9 workers: more were refused when they ran with real calls; at least 64 at once; soak 27 calls, 1 refused" + spent},
 		{"a bucket of one", func(r *find.Result) {
-			r.BucketOfOne, r.Workers, r.Slots = true, 1, find.Finding{}
-			r.Spent.Cost = &cost
-		}, nil, "1 worker: 598 requests/min (measured ±3 %) and 1.25 s a call keep 12.5 busy, less 5 % margin; two calls at once are refused however " +
-			"seldom they come: no number of workers without a pace is safe, only sluice run uses this limit" + soak + "; 433 calls, 54k tokens, $0.12, 31 s"},
+			r.BucketOfOne, r.Workers = true, 1
+			delete(r.Findings.Limits, limits.Concurrency)
+			r.Spent.Cost, r.Spent.Estimated = &cost, 4_000
+		}, "1 worker: 598 requests/min (measured ±3 %) and 1.25 s a call keep 12.5 busy, less 5 % margin; two calls at once are refused however " +
+			"seldom they come: no number of workers without a pace is safe, only sluice run uses this limit" + soak + "; 433 calls, 54k tokens (4,000 of them estimated), $0.12, 31 s"},
 		{"nothing passed", func(r *find.Result) {
 			*r = find.Result{Bound: find.BoundNothing, Spent: find.Spent{Calls: 9, Refused: 9}, Took: 120 * time.Second}
-		}, nil, "0 workers: even one call at a time is refused; 9 calls, 0 tokens, 2 min 00 s"},
-		{"stopped with an interval", func(r *find.Result) { r.Soak, r.Low, r.High = find.Soak{}, 4, 32 }, context.Canceled,
+		}, "0 workers: even one call at a time is refused; 9 calls, 0 tokens, 2 min 00 s"},
+		{"stopped with an interval", func(r *find.Result) { endedEarly(r, 0, 4, 32) },
 			"stopped early: the answer lies between 4 and 32 workers; at least 64 at once; 598 requests/min (measured ±3 %)" + spent},
-		{"stopped when it was no more than what was asked for", func(r *find.Result) { *r = find.Result{High: 100} }, context.Canceled,
+		{"stopped when it was no more than what was asked for", func(r *find.Result) { *r = find.Result{Subject: r.Subject}; endedEarly(r, 0, 0, 100) },
 			"stopped early: nothing is known of the answer; 0 calls, 0 tokens, 0 ms"},
-		{"stopped when it had to be proved", func(r *find.Result) { r.Soak, r.Low, r.High, r.Limits = find.Soak{}, 1, 1, nil }, context.Canceled,
+		{"stopped when it had to be proved", func(r *find.Result) {
+			endedEarly(r, 0, 1, 1)
+			delete(r.Findings.Limits, limits.Requests)
+		},
 			"stopped early: the answer is at most 1 worker; at least 64 at once" + spent},
-		{"stopped in the soak", func(r *find.Result) { r.Soak = find.Soak{Workers: 11, Calls: 8, Refused: 1} }, context.Canceled,
+		{"stopped in the soak", func(r *find.Result) {
+			endedEarly(r, 0, 11, 12)
+			r.Soak = find.Soak{Workers: 11, Calls: 8, Refused: 1}
+		},
 			"stopped early: the answer lies between 11 and 12 workers; at least 64 at once; 598 requests/min (measured ±3 %); soak 8 calls, 1 refused" + spent},
-		{"stopped after the soak", func(r *find.Result) {}, find.ErrTokenBudget,
+		{"stopped after the soak", func(r *find.Result) { endedEarly(r, 11, 11, 12) },
 			"stopped early: 11 workers were safe; at least 64 at once; 598 requests/min (measured ±3 %)" + soak + spent},
-		{"stopped at once", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 1}} }, context.Canceled,
+		{"stopped at once", func(r *find.Result) {
+			*r = find.Result{Spent: find.Spent{Calls: 1}}
+			endedEarly(r, 0, 0, 0)
+		},
 			"stopped early: nothing is known of the answer; 1 call, 0 tokens, 0 ms"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := foundResult()
 			c.change(r)
-			got := found{Result: r, most: 100, budgets: "--token-budget 1,000,000", err: c.err}.line()
-			if diff := cmp.Diff(c.want, got); diff != "" {
+			if diff := cmp.Diff(c.want, r.Line()); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -132,14 +169,14 @@ func TestWhatWasFoundIsSaidInOneLine(t *testing.T) {
 
 func TestWhatWasFoundIsReadAsLimits(t *testing.T) {
 	r := foundResult()
-	r.Limits[sluice.Tokens] = finding(90_000, sluice.SourceHeader, 0)
-	r.Limits[sluice.InputTokens] = finding(0.5, sluice.SourceMeasured, 0.1) // no whole one is left of it
-	r.Limits[sluice.OutputTokens] = finding(8_000, sluice.SourceRegistry, 0)
-	r.Limits[sluice.RequestsPerDay] = find.Finding{Source: find.SourceUnknown}
+	r.Findings.Limits[limits.Tokens] = finding(90_000, limits.SourceHeader, 0)
+	r.Findings.Limits[limits.InputTokens] = finding(0.5, limits.SourceMeasured, 0.1) // no whole one is left of it
+	published := finding(8_000, limits.SourceRegistry, 0)
+	published.Trust = trustDoubtful
+	r.Findings.Limits[limits.OutputTokens] = published
+	r.Findings.Limits[limits.RequestsPerDay] = find.Finding{Source: find.SourceUnknown}
 	r.Notes = []string{"[anchors & *references* {are} \"quoted\": here] \x1b \u2028 #"}
-	target := provider.Target{Model: "gpt-4o", BaseURL: "https://api.example.com/v1"}
-	d := newFindings(r, target, provider.Provider{Name: "openai"}, trustDoubtful, foundAt)
-	b, err := json.MarshalIndent(d, "", "  ")
+	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,10 +187,12 @@ func TestWhatWasFoundIsReadAsLimits(t *testing.T) {
 	at := foundAt.Add(-time.Hour)
 	want := &config.Limits{
 		Provider: "openai", Model: "gpt-4o",
-		RPM:        &config.Limit{Value: 598, Source: config.SourceMeasured, Confidence: 0.97, At: at},
-		TPM:        &config.Limit{Value: 90_000, Source: config.SourceHeader, Confidence: 1, At: at},
-		OTPM:       &config.Limit{Value: 8_000, Source: config.SourceRegistry, Confidence: trustDoubtful, At: at},
-		Concurrent: &config.Limit{Value: 64, Source: config.SourceAtLeast, Confidence: 1, At: at},
+		Each: limits.Each[*config.Limit]{
+			RPM:        &config.Limit{Value: 598, Source: limits.SourceMeasured, Confidence: 0.97, At: at},
+			TPM:        &config.Limit{Value: 90_000, Source: limits.SourceHeader, Confidence: 1, At: at},
+			OTPM:       &config.Limit{Value: 8_000, Source: limits.SourceRegistry, Confidence: trustDoubtful, At: at},
+			Concurrent: &config.Limit{Value: 64, Source: limits.SourceAtLeast, Confidence: 1, At: at},
+		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -181,22 +220,14 @@ func TestWhatWasFoundIsReadAsLimits(t *testing.T) {
       "value": "actual",
       "source": "header"
     },`,
-		`"latency_ms": {
-      "mean": 1250,
-      "cv": 0.2,
-      "n": 36,`,
-		`"real": {
-      "input_tokens": 120,
-      "output_tokens": 500,
-      "charged_tokens": 620
-    }`,
+		`"mean": 1250,`, `"cv": 0.2,`, `"n": 36,`, `"input_tokens": 120,`, `"output_tokens": 500`, `"charged_tokens": 620,`,
 		`"soak": {
     "workers": 11,
     "calls": 33,
     "refused": 0,
     "at_most": 0.09090909090909091
   },`,
-		`"input_tokens": 34000,`, `"took_ms": 31000,`, `"low": 11,`, `"high": 12,`,
+		`"input_tokens": 34000,`, `"took_ms": 31000`, `"low": 11,`, `"high": 12,`,
 	} {
 		if !bytes.Contains(b, []byte(field)) {
 			t.Errorf("no %s in\n%s", field, b)
@@ -204,22 +235,43 @@ func TestWhatWasFoundIsReadAsLimits(t *testing.T) {
 	}
 }
 
+// parsed is the part of a document that these tests look at.
+type parsed struct {
+	Error    string
+	Mode     string
+	BaseURL  string `json:"base_url"`
+	Settings find.Settings
+	Limits   *config.Limits
+	Findings map[string]*struct {
+		Value  any
+		Source limits.Source
+	}
+}
+
+func document(t *testing.T, b []byte) (d parsed) {
+	t.Helper()
+	if err := json.Unmarshal(b, &d); err != nil {
+		t.Errorf("%v in\n%s", err, b)
+	}
+	return d
+}
+
 func TestAQueueIsNoCap(t *testing.T) {
 	r := foundResult()
-	r.Queue, r.Slots = true, finding(16, sluice.SourceMeasured, 0)
-	d := newFindings(r, provider.Target{}, provider.Provider{}, trustPublished, foundAt)
-	if q := d.Values.Queue; q.Value == nil || *q.Value != 16 || d.Values.Slots.Value != nil || d.Limits.Concurrent.Value != 16 {
-		t.Errorf("queue %+v, slots %+v, limits %+v", q, d.Values.Slots, d.Limits)
+	r.Findings.Queue, r.Findings.Limits[limits.Concurrency] = true, finding(16, limits.SourceMeasured, 0)
+	b, _ := json.Marshal(r)
+	if d := document(t, b); d.Findings["queue"].Value != 16. || d.Findings["slots"].Value != nil || d.Limits.Concurrent.Value != 16 {
+		t.Errorf("%s", b)
 	}
 }
 
 func TestNothingFoundHasNoLimits(t *testing.T) {
-	d := newFindings(&find.Result{}, provider.Target{}, provider.Provider{}, trustPublished, foundAt)
-	b, err := json.Marshal(d)
+	b, err := json.Marshal(&find.Result{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l, err := config.ParseLimits("x", b); l != nil || err != nil || d.Values.Latency != nil || d.Values.RPM.Source != find.SourceUnknown {
+	d := document(t, b)
+	if l, err := config.ParseLimits("x", b); l != nil || err != nil || d.Findings["latency_ms"] != nil || d.Findings["rpm"].Source != find.SourceUnknown {
 		t.Errorf("%+v, %v in %s", l, err, b)
 	}
 }
@@ -242,27 +294,30 @@ func TestHowASearchEnds(t *testing.T) {
 			[]string{"11 workers: 598", "\nnote: a note\n", "\nhint: do more\n", "the record of the search is in "}, true, false},
 		{"with none that is safe", func(r *find.Result) { *r = find.Result{Bound: find.BoundNothing, Spent: find.Spent{Calls: 9}} }, nil,
 			exitThreshold, "0\n", []string{"0 workers: even one"}, true, false},
-		{"interrupted", func(r *find.Result) { r.Soak, r.Low, r.High = find.Soak{}, 4, 32 }, context.Canceled, exitInterrupted, "",
+		{"interrupted", func(r *find.Result) { endedEarly(r, 0, 4, 32) }, context.Canceled, exitInterrupted, "",
 			[]string{"between 4 and 32 workers", "sluice: error: interrupted\n", "hint: the same command searches anew"}, true, false},
-		{"interrupted when a number was safe", func(r *find.Result) {}, context.Canceled, exitInterrupted, "11\n",
+		{"interrupted when a number was safe", func(r *find.Result) { endedEarly(r, 11, 11, 12) }, context.Canceled, exitInterrupted, "11\n",
 			[]string{"11 workers were safe"}, true, false},
 		{"interrupted with nothing known", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 1}} }, context.Canceled,
 			exitInterrupted, "", []string{"nothing is known"}, true, true},
-		{"interrupted with no more known than what passed", func(r *find.Result) { r.Limits, r.Soak = nil, find.Soak{} }, context.Canceled,
+		{"interrupted with no more known than what passed", func(r *find.Result) {
+			endedEarly(r, 0, 1, 12)
+			delete(r.Findings.Limits, limits.Requests)
+		}, context.Canceled,
 			exitInterrupted, "", []string{"at least 64 at once"}, true, true},
 		{"interrupted with no more known than what is published and told", func(r *find.Result) {
-			r.Limits = map[sluice.Dimension]find.Finding{
-				sluice.Requests: finding(500, sluice.SourceRegistry, 0), sluice.Tokens: finding(9000, sluice.SourceTold, 0),
-			}
-			r.Soak = find.Soak{}
+			endedEarly(r, 0, 1, 12)
+			only(r, finding(64, limits.SourceAtLeast, 0), map[limits.Dimension]find.Finding{
+				limits.Requests: finding(500, limits.SourceRegistry, 0), limits.Tokens: finding(9000, limits.SourceTold, 0),
+			})
 		}, context.Canceled, exitInterrupted, "", []string{"published"}, true, true},
-		{"interrupted after a limit was lowered", func(r *find.Result) { r.Low, r.High = 6, 6 }, context.Canceled, exitInterrupted, "6\n",
+		{"interrupted after a limit was lowered", func(r *find.Result) { endedEarly(r, 6, 6, 6) }, context.Canceled, exitInterrupted, "6\n",
 			[]string{"6 workers were safe"}, true, false},
-		{"by half of what was left of the day", func(r *find.Result) { r.Soak = find.Soak{} }, find.ErrDay, exitFailed, "",
+		{"by half of what was left of the day", func(r *find.Result) { endedEarly(r, 0, 1, 12) }, find.ErrDay, exitFailed, "",
 			[]string{"hint: the rest of the day's requests is left for other work"}, true, false},
-		{"by the token budget", func(r *find.Result) { r.Soak = find.Soak{} }, fmt.Errorf("then: %w", find.ErrTokenBudget), exitBudget, "",
+		{"by the token budget", func(r *find.Result) { endedEarly(r, 0, 1, 12) }, fmt.Errorf("then: %w", find.ErrTokenBudget), exitBudget, "",
 			[]string{"stopped by --token-budget 1,000,000: then: the token budget does not suffice for another call", "hint: raise it"}, true, false},
-		{"by the cost", func(r *find.Result) { r.Soak = find.Soak{} }, find.ErrMaxCost, exitBudget, "", []string{"stopped by --max-cost $2.00"}, true, false},
+		{"by the cost", func(r *find.Result) { endedEarly(r, 0, 1, 12) }, find.ErrMaxCost, exitBudget, "", []string{"stopped by --max-cost $2.00"}, true, false},
 		{"by a refused key", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 1}} }, refusal(sluice.Auth, 401), exitFailed, "",
 			[]string{"the key was refused: openai-compatible: 401 auth: so it is", "hint: no variable held a key"}, false, true},
 		{"by a spent quota", func(r *find.Result) {}, refusal(sluice.QuotaExhausted, 429), exitFailed, "11\n",
@@ -293,11 +348,13 @@ func TestHowASearchEnds(t *testing.T) {
 				var stdout, stderr bytes.Buffer
 				s := newStreams(nil, strings.NewReader(""), &stdout, &stderr)
 				cmd := newFindBy(s, func(_ context.Context, cfg find.Config) (*find.Result, error) {
-					if cfg.MaxCost == nil || *cfg.MaxCost != 2 || cfg.TokenBudget != 1_000_000 || cfg.Target.Model != "m" {
+					if b := cfg.Budget; b.MaxCost == nil || *b.MaxCost != 2 || b.Tokens != 1_000_000 || cfg.Target.Model != "m" {
 						t.Errorf("%+v", cfg)
 					}
 					r := foundResult()
+					of := r.Subject
 					c.change(r)
+					r.Subject = of
 					return r, c.err
 				})
 				cmd.SilenceErrors, cmd.SilenceUsage = true, true
@@ -343,11 +400,7 @@ func TestHowASearchEnds(t *testing.T) {
 // checkDocument looks at a document of a search that ended with err.
 func checkDocument(t *testing.T, b []byte, err error) {
 	t.Helper()
-	var d findings
-	if jsonErr := json.Unmarshal(b, &d); jsonErr != nil {
-		t.Errorf("%v in\n%s", jsonErr, b)
-	}
-	if (d.Error != "") != (err != nil) || d.Mode != modeAuto || d.Settings.MaxWorkers != 100 || d.BaseURL != "http://127.0.0.1:9/v1" {
+	if d := document(t, b); (d.Error != "") != (err != nil) || d.Mode != modeAuto || d.Settings.MaxWorkers != 100 || d.BaseURL != "https://api.example.com/v1" {
 		t.Errorf("%s", b)
 	}
 }
@@ -372,10 +425,10 @@ func TestFileThatIsPrintedToIsNotWritten(t *testing.T) {
 
 func TestHowASearchStands(t *testing.T) {
 	at := find.Progress{
-		Phase: find.PhaseGallop, Doing: "32 at once", Spent: find.Spent{Calls: 60, Input: 900, Output: 300}, Elapsed: 12 * time.Second, Low: 16, High: 100,
+		Phase: find.PhaseGallop, Doing: "32 at once", Spent: find.Spent{Calls: 60, Input: 900, Output: 300}, Elapsed: 12 * time.Second, ElapsedMS: 12_000, Low: 16, High: 100,
 	}
 	const gallop = "16 to 100 workers; gallop: 32 at once; 60 calls, 1,200 tokens, 12 s"
-	if got := standing(at); got != gallop {
+	if got := at.String(); got != gallop {
 		t.Errorf("%q", got)
 	}
 	later := at
@@ -398,26 +451,13 @@ func TestHowASearchStands(t *testing.T) {
 		var stderr bytes.Buffer
 		p := newStagedProgress(newStreams(nil, nil, io.Discard, &stderr), c.mode)
 		for _, now := range []find.Progress{at, at, later, soak, last} {
-			p.search(now)
+			p.tell(string(now.Phase), now.Elapsed, now.String(), now)
 		}
 		p.stop()
-		p.search(last)
+		p.tell(string(last.Phase), last.Elapsed, last.String(), last)
 		lines := strings.Split(strings.TrimSuffix(stderr.String(), "\n"), "\n")
 		if got := strings.Count(stderr.String(), "\n"); got != c.lines || lines[0] != c.first {
 			t.Errorf("%s: %d lines:\n%s", c.mode, got, stderr.String())
-		}
-	}
-}
-
-func TestFoundFigures(t *testing.T) {
-	for _, c := range []struct{ got, want string }{
-		{thousands(9_999), "9,999"}, {thousands(54_400), "54k"}, {thousands(999_499), "999k"}, {thousands(1_000_000), "1M"}, {thousands(1_234_000), "1.23M"},
-		{figure(12.46), "12.5"}, {figure(0.0123), "0.0123"}, {figure(1234.5), "1,235"},
-		{exactly(1254 * time.Millisecond), "1.25 s"}, {exactly(200 * time.Millisecond), "200 ms"}, {exactly(2 * time.Minute), "2 min 00 s"},
-		{marginWords(0), ""}, {marginWords(0.0042), "0.4 %"}, {marginWords(0.03), "3 %"},
-	} {
-		if c.got != c.want {
-			t.Errorf("got %q, want %q", c.got, c.want)
 		}
 	}
 }

@@ -5,25 +5,17 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"github.com/sluice-llm/sluice/find"
+	"github.com/sluice-llm/sluice/internal/find"
+	"github.com/sluice-llm/sluice/internal/prose"
 )
 
-// foretold is what a search may spend, as a document.
-type foretold struct {
-	Model    string          `json:"model"`
-	Provider string          `json:"provider"`
-	Mode     string          `json:"mode"`
-	DryRun   bool            `json:"dry_run"`
-	Settings findingSettings `json:"settings"`
-	find.Forecast
-}
-
-// foretell says what the search may spend.
+// foretell prints the amount that the search may spend.
 func (f *search) foretell() error {
 	if f.o.asJSON {
-		return f.s.printJSON(foretold{f.cfg.Target.Model, f.cfg.Provider.Name, f.o.mode, true, f.settings(), f.forecast})
+		f.forecast.DryRun = true
+		return f.s.printJSON(f.forecast)
 	}
-	f.s.errorf("sluice: a search with %s at %s may spend\n", f.cfg.Target.Model, f.cfg.Provider.Name)
+	f.s.errorf("sluice: a search with %s at %s may spend\n", f.o.cfg.Target.Model, f.o.cfg.Provider.Name)
 	w := tabwriter.NewWriter(f.s.err, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "  phase\tusually calls\ttokens%s\tat most calls\ttokens%s\n", f.priced(), f.priced())
 	for _, p := range f.forecast.Phases {
@@ -53,7 +45,7 @@ func (f *search) priced() string {
 func printAmounts(w io.Writer, name string, amounts ...find.Amount) {
 	fmt.Fprintf(w, "  %s", name)
 	for _, a := range amounts {
-		fmt.Fprintf(w, "\t%s\t%s", group(a.Calls), thousands(a.Tokens))
+		fmt.Fprintf(w, "\t%s\t%s", group(a.Calls), prose.Thousands(a.Tokens))
 		if a.Cost != nil {
 			fmt.Fprintf(w, "\t%s", dollars(*a.Cost))
 		}
@@ -67,7 +59,7 @@ func (f *search) bounds() string {
 	if n := f.forecast.TokenBudget; n > 0 {
 		text = fmt.Sprintf("--token-budget %s bounds all of it", group(n))
 	}
-	if m := f.cfg.MaxCost; m != nil {
+	if m := f.o.cfg.Budget.MaxCost; m != nil {
 		text += "; so does --max-cost " + dollars(*m)
 	}
 	if f.forecast.Most.Cost == nil {

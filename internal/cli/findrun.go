@@ -8,114 +8,103 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"syscall"
-	"time"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/find"
+	"github.com/sluice-llm/sluice/internal/find"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// watched makes a search that shows how it stands, and that an interrupt stops.
-func watched[R any](ctx context.Context, f *search, engine func(context.Context, find.Config) (R, error)) (R, error) {
+// watched runs a search that shows its progress, and that an interrupt stops.
+func watched[R any](ctx context.Context, f *search, engine func(context.Context, find.Config) (R, error)) (R, *exitError) {
 	ctx, end := interruptible(ctx)
 	defer end()
 	shown := newStagedProgress(f.s, f.o.progress)
 	defer shown.stop()
-	cfg := f.cfg
-	cfg.Progress = shown.search
+	cfg := f.o.cfg
+	cfg.Progress = func(at find.Progress) { shown.tell(string(at.Phase), at.Elapsed, at.String(), at) }
 	if f.o.verbose {
 		cfg.Log = func(line string) { f.s.errorf("%s\n", line) }
 	}
-	return engine(ctx, cfg)
+	r, err := engine(ctx, cfg)
+	return r, f.ending(err)
 }
 
-// auto measures.
-func (f *search) auto(ctx context.Context) error {
-	r, err := watched(ctx, f, f.o.auto)
-	end := f.ending(err)
-	if end != nil && r.Spent.Calls == 0 {
-		return end
+// found is the result of a search of either mode.
+type found struct {
+	document any
+	workers  int // that are safe; 0: none is known
+	line     string
+	notes    []string
+	hint     string
+	knows    bool // it is worth saying after a failure,
+	learned  bool // and worth replacing an earlier file
+	draw     func(io.Writer) error
+}
+
+// measure finds the answer by measurements.
+func (f *search) measure(ctx context.Context) error {
+	r, end := watched(ctx, f, f.o.auto)
+	if end != nil {
+		r.Error = end.Error()
 	}
-	w := found{Result: r, most: f.cfg.MaxWorkers, budgets: f.budgets(), err: err}
-	d := f.findings(w, end)
-	if f.o.asJSON {
-		err = f.s.printJSON(d)
-	} else if end == nil || w.safe() > 0 {
-		_, err = fmt.Fprintln(f.s.out, w.safe())
-	}
-	if f.o.progress != progressJSON && (end == nil || end.code != exitFailed || d.Limits != nil) { // else what is on standard error is for programs
-		f.tell(w)
-	}
-	if f.worthWriting(end, d.knows()) {
-		err = cmp.Or(err, f.write(d))
+	w := found{
+		document: r, workers: r.Workers, line: r.Line(), notes: r.Notes, hint: r.Hint, knows: r.Knows(),
+		learned: r.Knows(limits.SourceTold, limits.SourceRegistry, limits.SourceAtLeast),
 	}
 	if len(r.Probes) > 0 {
-		err = cmp.Or(err, f.s.draw(f.chart, func(w io.Writer) error { return find.Draw(w, r) }))
+		w.draw = func(to io.Writer) error { return find.Draw(to, r) }
+	}
+	return f.report(r.Spent, end, w)
+}
+
+// sweep tries worker counts.
+func (f *search) sweep(ctx context.Context) error {
+	r, end := watched(ctx, f, find.Sweep)
+	w := found{document: r, workers: r.Recommended, line: r.Line(end != nil), knows: r.Recommended > 0, learned: r.Recommended > 0}
+	if w.knows {
+		w.notes = []string{"each worker made two calls, which meet no limit per minute, and other clients of the account share its limits"}
+	}
+	return f.report(r.Spent, end, w)
+}
+
+// report writes the result of a search, and returns its end. One that sent no request has none.
+func (f *search) report(spent find.Spent, end *exitError, w found) (err error) {
+	if end != nil && spent.Calls == 0 {
+		return end
+	}
+	if f.o.asJSON {
+		err = f.s.printJSON(w.document)
+	} else if end == nil || w.workers > 0 {
+		_, err = fmt.Fprintln(f.s.out, w.workers)
+	}
+	if f.o.progress != progressJSON && (end == nil || end.code != exitFailed || w.knows) { // else standard error is for programs
+		f.s.errorf("%s\n", w.line)
+		for _, note := range w.notes {
+			f.s.errorf("note: %s\n", note)
+		}
+		if w.hint != "" && end == nil { // else the error has its own
+			f.s.errorf("hint: %s\n", w.hint)
+		}
+	}
+	// An earlier file is not replaced by less.
+	if f.document != nil && (end == nil || w.learned || end.code != exitFailed && !f.document.replaces) {
+		err = cmp.Or(err, f.write(w.document))
+	}
+	if w.draw != nil {
+		err = cmp.Or(err, f.s.draw(f.chart, w.draw))
 	}
 	switch {
 	case end != nil:
 		return end
-	case err == nil && r.Workers == 0:
+	case err == nil && w.workers == 0:
 		return silent(exitThreshold)
 	}
 	return err
 }
 
-// worthWriting reports whether what a search knows at its end goes into the file: what was found before is not given away
-// for nothing.
-func (f *search) worthWriting(end *exitError, knows bool) bool {
-	return f.document != nil && (end == nil || knows || end.code != exitFailed && !f.document.replaces)
-}
-
-// findings is the document of what was found.
-func (f *search) findings(w found, end *exitError) *findings {
-	published := float64(trustPublished)
-	if len(f.accounts.settings.doubts) > 0 {
-		published = trustDoubtful
-	}
-	target := f.cfg.Target
-	target.BaseURL = cmp.Or(target.BaseURL, f.cfg.Provider.BaseURL)
-	d := newFindings(w.Result, target, f.cfg.Provider, published, time.Now())
-	d.Workers, d.Settings = w.safe(), f.settings()
-	if end != nil {
-		d.Error = end.Error()
-	}
-	return d
-}
-
-func (f *search) settings() findingSettings {
-	return findingSettings{
-		MaxWorkers: f.cfg.MaxWorkers, MinOutputTokens: f.cfg.MinOutputTokens, PromptFile: cmp.Or(f.o.promptFile, find.BuiltIn),
-		TimeoutMS: f.cfg.Timeout.Milliseconds(), TokenBudget: f.forecast.TokenBudget, MaxCost: f.cfg.MaxCost, Quick: f.cfg.Quick,
-	}
-}
-
-// budgets are the flags that bound what can be certified.
-func (f *search) budgets() string {
-	var flags []string
-	if n := f.forecast.TokenBudget; n > 0 {
-		flags = append(flags, "--token-budget "+group(n))
-	}
-	if m := f.cfg.MaxCost; m != nil {
-		flags = append(flags, "--max-cost "+dollars(*m))
-	}
-	return cmp.Or(strings.Join(flags, " and "), "a minute")
-}
-
-// tell says in words what was found.
-func (f *search) tell(w found) {
-	f.s.errorf("%s\n", w.line())
-	for _, note := range w.Notes {
-		f.s.errorf("note: %s\n", note)
-	}
-	if w.Hint != "" && !w.stopped() { // else the error has one of its own
-		f.s.errorf("hint: %s\n", w.Hint)
-	}
-}
-
-// write puts a document into the file that was asked for. No key stands in it.
+// write writes a document into the file of --output-file, without a key in it.
 func (f *search) write(document any) error {
 	b, err := json.MarshalIndent(document, "", "  ")
 	if err != nil {
@@ -132,7 +121,7 @@ func (f *search) write(document any) error {
 	return err
 }
 
-// ending gives the error of a search its exit code and a hint of what to do; nil is none.
+// ending returns the error of a search with its exit code and a hint; nil for none.
 func (f *search) ending(err error) *exitError {
 	if err == nil {
 		return nil
@@ -142,7 +131,7 @@ func (f *search) ending(err error) *exitError {
 	refused, said := errors.AsType[*provider.Error](err)
 	switch {
 	case isAny[*find.FieldError](err):
-		e, _ = errors.AsType[*exitError](f.o.wrongField(err))
+		e, _ = errors.AsType[*exitError](wrongField(err))
 	case errors.Is(err, find.ErrTokenBudget):
 		e.code, e.err = exitBudget, fmt.Errorf("stopped by --token-budget %s: %w", group(f.forecast.TokenBudget), err)
 		e.hint = f.o.cheaper()
@@ -163,7 +152,7 @@ func (f *search) ending(err error) *exitError {
 	return e
 }
 
-// cheaper says what to do when a budget was used up.
+// cheaper returns the hint for a budget that is used up.
 func (o *findOptions) cheaper() string {
 	if o.mode == modeSweep {
 		return "raise it; --dry-run says what a search may spend, and --max-workers bounds it"
@@ -171,7 +160,7 @@ func (o *findOptions) cheaper() string {
 	return "raise it; --dry-run says what a search may spend, and --quick spends less"
 }
 
-// explainRefused says why the provider does not answer, and what to do.
+// explainRefused adds the reason why the provider does not respond, and a hint.
 func (e *exitError) explainRefused(refused *provider.Error, f *search, again string) {
 	switch {
 	case refused.Kind == sluice.Auth:
@@ -181,7 +170,7 @@ func (e *exitError) explainRefused(refused *provider.Error, f *search, again str
 		e.err = fmt.Errorf("the account's quota is spent: %w", e.err)
 		e.hint = "add credit or raise the spend limit; " + again
 	case refused.Status == http.StatusNotFound:
-		e.hint = fmt.Sprintf("check --model: %s has no %s, or not for this key; and --base-url, if it is given", f.cfg.Provider.Name, f.cfg.Target.Model)
+		e.hint = fmt.Sprintf("check --model: %s has no %s, or not for this key; and --base-url, if it is given", f.o.cfg.Provider.Name, f.o.cfg.Target.Model)
 	case refused.Kind == sluice.ContextLength:
 		e.hint = "give a shorter prompt by --prompt-file, or fewer --min-output-tokens"
 	case !refused.Kind.Transient() && !refused.Kind.Throttle():

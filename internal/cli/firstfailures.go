@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // mostMessage is how much of a message one looks at.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // explain gives an error of a batch its exit code and a hint of what to do.
@@ -74,6 +74,7 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 // whose place another one has.
 func (e *exitError) explainRun(err error, again, elsewhere string) bool {
 	locked, isLocked := errors.AsType[*work.LockedError](err)
+	journal, isJournal := errors.AsType[*work.JournalError](err)
 	switch {
 	case isLocked && locked.PID != 0:
 		e.code = exitUsage
@@ -84,7 +85,9 @@ func (e *exitError) explainRun(err error, again, elsewhere string) bool {
 		e.code, e.err, e.hint = exitInterrupted, errors.New("interrupted"), again
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EFBIG), errors.Is(err, syscall.EDQUOT):
 		e.hint = "make room; what is recorded is whole. Then " + again
-	case isAny[*work.JournalError](err):
+	case isJournal && journal.Line == 1:
+		e.code, e.hint = exitUsage, "the file has other contents: give this run "+elsewhere
+	case isJournal:
 		e.hint = cmp.Or(e.hint, "what is recorded is whole. When the file is mended or can be written, "+again)
 	default:
 		return false
@@ -120,7 +123,7 @@ func kept(err error) string {
 // explainStop says why no item can succeed any more.
 func (e *exitError) explainStop(stopped *work.StoppedError, keys *accounts, again string) {
 	e.err = stopped.Err
-	if none, ok := errors.AsType[*provider.NoneLeftError](stopped.Err); ok {
+	if none, ok := errors.AsType[*provider.NoUpstreamError](stopped.Err); ok {
 		e.err = none
 		e.hint = "mend what each was left out for. What is done is kept; then " + again
 		return
@@ -132,6 +135,10 @@ func (e *exitError) explainStop(stopped *work.StoppedError, keys *accounts, agai
 	case sluice.QuotaExhausted:
 		e.err = fmt.Errorf("the account's quota is spent: %w", stopped.Err)
 		e.hint = "add credit or raise the spend limit. What is done is kept; then " + again
+	case sluice.OK:
+	default:
+		e.err = fmt.Errorf("nothing succeeds any more: %w", stopped.Err)
+		e.hint = "mend what the provider says: the last items all failed so, and are not recorded. What is done is kept; then " + again
 	}
 }
 

@@ -43,6 +43,13 @@ type counter struct {
 	mu         sync.Mutex
 	calls      map[string]int // by the item's name
 	open, most int
+	arrived    []arrival
+}
+
+// arrival is a request.
+type arrival struct {
+	item, worker string
+	at           time.Time
 }
 
 var itemName = regexp.MustCompile(`item-\d+`)
@@ -53,7 +60,9 @@ func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // its client is gone
 	}
 	c.mu.Lock()
-	c.calls[string(itemName.Find(body))]++
+	item := string(itemName.Find(body))
+	c.calls[item]++
+	c.arrived = append(c.arrived, arrival{item, r.Header.Get("X-Worker"), time.Now()})
 	c.open++
 	c.most = max(c.most, c.open)
 	c.mu.Unlock()
@@ -147,10 +156,11 @@ func (h *hosts) collector() *exec.Cmd {
 	return h.sluice("collector", "run", h.in, "-o", h.out, "--provider", "openai", "--redis", h.redis(), "--distribute", "--job", "all", "--progress", "plain")
 }
 
-func (h *hosts) startWorkers(n, concurrent int) {
+func (h *hosts) startWorkers(n, concurrent int, flags ...string) {
 	for range n {
-		h.workers = append(h.workers, h.sluice(fmt.Sprint("worker-", len(h.workers)), "worker", "--redis", h.redis(), "--provider", "openai",
-			"--base-url", h.url+"/v1", "--concurrent", strconv.Itoa(concurrent), "--progress", "plain"))
+		name := fmt.Sprint("worker-", len(h.workers))
+		h.workers = append(h.workers, h.sluice(name, append([]string{"worker", "--redis", h.redis(), "--provider", "openai",
+			"--base-url", h.url + "/v1", "--header", "X-Worker: " + name, "--concurrent", strconv.Itoa(concurrent), "--progress", "plain"}, flags...)...))
 	}
 }
 

@@ -68,8 +68,32 @@ func (a *accounts) findKey(p provider.Provider) (provider.Key, error) {
 		return key, usageError(fmt.Errorf("no key for %s: %s", p.Name, a.unset("what --key-env names")),
 			"--key-env takes the name of a variable, such as --key-env MY_API_KEY, and never a key itself")
 	}
-	return key, usageError(fmt.Errorf("no key for %s: %s", p.Name, a.unset(names[0])),
-		"export %s=..., or name another variable with --key-env, or try without a key: --provider sim", names[0])
+	missing := fmt.Errorf("no key for %s: %s", p.Name, a.unset(names[0]))
+	if file := a.flags.keysFile; file == "" && inDotEnv(names) != "" {
+		return key, usageError(missing, "pass --keys-file %s, which sets %s", dotEnv, inDotEnv(names))
+	}
+	return key, usageError(missing, "export %s=..., or pass a file of NAME=value lines with --keys-file %s, "+
+		"or name another variable with --key-env, or try without a key: --provider sim", names[0], dotEnv)
+}
+
+// dotEnv is the file in which projects keep their variables. Nothing is taken from it unless --keys-file names it.
+const dotEnv = ".env"
+
+// inDotEnv returns the first of the variables that the file .env here sets; "" is none.
+func inDotEnv(names []string) string {
+	if info, err := os.Stat(dotEnv); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	text, err := readNamed(dotEnv, 1)
+	if err != nil {
+		return ""
+	}
+	for _, name := range names {
+		if keyIn(string(text), name) != "" {
+			return name
+		}
+	}
+	return ""
 }
 
 // firstKey returns the first key that variables of those names hold; an empty one is none.

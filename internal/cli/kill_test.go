@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/suite"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/sim"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // killCase is how a run is killed.

@@ -20,38 +20,26 @@ type limitFlags struct {
 
 // register adds the flags to fs.
 func (f *limitFlags) register(fs *pflag.FlagSet) {
-	for _, l := range f.all() {
-		fs.IntVar(l.value, l.name, 0, l.usage)
+	for d, value := range f.limits.All() {
+		fs.IntVar(value, d.String(), 0, "at most so many "+d.Help()+" (0: learned)")
 	}
 	fs.Float64Var(&f.burst, "burst-seconds", 0, "how many seconds' worth the provider's buckets hold (0: learned)")
 }
 
-// limitFlag is one of them.
-type limitFlag struct {
-	name, usage string
-	value       *int
-}
-
-func (f *limitFlags) all() []limitFlag {
-	what := [...]string{
-		sluice.Requests: "requests a minute", sluice.Tokens: "tokens a minute, input and output together",
-		sluice.InputTokens: "input tokens a minute", sluice.OutputTokens: "output tokens a minute",
-		sluice.RequestsPerDay: "requests a day", sluice.TokensPerDay: "tokens a day, input and output together",
-		sluice.Concurrency: "calls open at once",
+// limitNames are the names of the flags but --burst-seconds.
+func limitNames() (names []string) {
+	for d := range new(sluice.Limits).All() {
+		names = append(names, d.String())
 	}
-	var flags []limitFlag
-	for d, value := range f.limits.All() {
-		flags = append(flags, limitFlag{d.String(), "at most so many " + what[d] + " (0: learned)", value})
-	}
-	return flags
+	return names
 }
 
 // Limits returns the limits, or a usage error that names the flag that is wrong.
 func (f *limitFlags) Limits() (sluice.Limits, error) {
-	for _, l := range f.all() {
-		if *l.value < 0 {
-			return sluice.Limits{}, usageError(fmt.Errorf("--%s %d is below zero", l.name, *l.value),
-				"leave --%s out to have the limit learned from the provider's answers", l.name)
+	for d, value := range f.limits.All() {
+		if *value < 0 {
+			return sluice.Limits{}, usageError(fmt.Errorf("--%s %d is below zero", d, *value),
+				"leave --%s out to have the limit learned from the provider's answers", d)
 		}
 	}
 	limits := f.limits
@@ -83,24 +71,10 @@ func bytesOf(flag, text string) (int64, error) {
 	return n << shift, nil
 }
 
-// limitMap are the limits that are stated, by their names.
-func limitMap(l sluice.Limits) map[string]float64 {
-	m := make(map[string]float64)
-	for d, limit := range l.All() {
-		if *limit > 0 {
-			m[d.String()] = float64(*limit)
-		}
-	}
-	if l.Burst > 0 {
-		m["burst_seconds"] = l.Burst.Seconds()
-	}
-	return m
-}
-
 // limitParts lists limits by name, in the order in which flags have them.
 func limitParts(limits map[string]float64) []string {
 	var parts []string
-	for _, name := range []string{"rpm", "tpm", "itpm", "otpm", "rpd", "tpd", "concurrent", "burst_seconds"} {
+	for _, name := range append(limitNames(), "burst_seconds") {
 		if n := limits[name]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%s %s", name, number(n)))
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // deskTool is a command as a tool. Its arguments are flags of the command, by the same names with underscores, and those of own.
@@ -34,10 +34,8 @@ func deskTools() []deskTool {
 			name: "plan",
 			about: "Says what limits and a workload come to: open calls (slots), workers, requests per minute, time and cost. " +
 				"Computes alone: nothing is sent. Give the limits (rpm, tpm, concurrent), or a provider with a tier.",
-			flags: []string{
-				"provider", "model", "tier", "rpm", "tpm", "itpm", "otpm", "rpd", "tpd", "concurrent", "burst-seconds", "latency", "input-tokens", "cached-tokens",
-				"output-tokens", "max-tokens", "requests", "workload", "safety", "graphs", "price-in", "price-out", "max-cost", "deadline", "simulate",
-			},
+			flags: append(limitNames(), "provider", "model", "tier", "burst-seconds", "latency", "input-tokens", "cached-tokens", "output-tokens",
+				"max-tokens", "requests", "workload", "safety", "graphs", "price-in", "price-out", "max-cost", "deadline", "simulate"),
 			args: planArgs,
 		},
 		{

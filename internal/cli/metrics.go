@@ -13,7 +13,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/telemetry"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // watchFlags say who watches a run from outside.
@@ -39,7 +39,7 @@ type watch struct {
 	accounts *accounts              // nil: not there, or not yet
 }
 
-// open begins to tell what the flags and the environment ask for, and more beside the metrics.
+// open begins to tell what the flags and the environment ask for, and more beside the metrics. A gateway calls serve itself.
 func (f *watchFlags) open(ctx context.Context, s *streams, more ...prometheus.Collector) (*watch, error) {
 	w := &watch{s: s, engine: telemetry.NewEngine()}
 	switch {
@@ -49,9 +49,12 @@ func (f *watchFlags) open(ctx context.Context, s *streams, more ...prometheus.Co
 		w.metrics = telemetry.NewMetrics(w.snapshot)
 	}
 	w.collectors = append(more, w.metrics, w.engine)
-	if f.metrics != "" {
-		if err := w.serve(f.metrics); err != nil {
+	if f.metrics != "" && len(more) == 0 {
+		if err := w.serve(f.metrics, nil); err != nil {
 			return nil, err
+		}
+		if _, port, _ := net.SplitHostPort(f.metrics); port == "0" || w.server.Everywhere() {
+			s.errorf("sluice: metrics at %s\n", w.server.URL())
 		}
 	}
 	w.openOTel(ctx)
@@ -66,28 +69,26 @@ func checkMetricsAddress(address string) error {
 	return nil
 }
 
-// serve begins to serve metrics at an address.
-func (w *watch) serve(address string) error {
+// serve begins to serve metrics at an address, and the dashboard beside them unless it is nil.
+func (w *watch) serve(address string, dashboard http.Handler) error {
 	err := checkMetricsAddress(address)
 	if err != nil {
 		return err
 	}
-	if w.server, err = telemetry.Serve(address, w.collectors...); err != nil {
+	routes := telemetry.Routes(w.collectors...)
+	if dashboard != nil {
+		routes.Handle("/ui", dashboard)
+		routes.Handle("/ui/", dashboard)
+	}
+	if w.server, err = telemetry.Serve(address, routes); err != nil {
 		return usageError(fmt.Errorf("--metrics-listen %s: %w", address, cause(err)),
 			"another program may be there: take another port, or 0 for one that is free")
-	}
-	_, port, _ := net.SplitHostPort(address)
-	if port == "0" || w.server.Everywhere() {
-		w.s.errorf("sluice: metrics at %s\n", w.server.URL())
 	}
 	if w.server.Everywhere() {
 		w.s.errorf("sluice: warning: --metrics-listen %s lets every host that reaches this one read them\n", address)
 	}
 	return nil
 }
-
-// handler serves a gateway's metrics to who comes by another way, whether or not they have an address of their own.
-func (w *watch) handler() http.Handler { return telemetry.Handler(w.collectors...) }
 
 // cause is what the system says of an address that cannot be had, without the address.
 func cause(err error) error {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/sluice-llm/sluice/internal/atomicfile"
 )
 
 // newFile is a file that is written as a whole, or not at all: what it replaces stays until then. Nil is none.
@@ -40,11 +41,7 @@ func newFileFor(flag, name string) (*newFile, error) {
 			return nil, f.wrong(err)
 		}
 	}
-	tmp, err := f.create()
-	if err != nil {
-		return nil, f.wrong(err)
-	}
-	if err := errors.Join(tmp.Close(), os.Remove(tmp.Name())); err != nil {
+	if err := atomicfile.Probe(f.path); err != nil {
 		return nil, f.wrong(err)
 	}
 	return f, nil
@@ -66,38 +63,22 @@ func (f *newFile) wrong(err error) error {
 	return usageError(fmt.Errorf("--%s: %w", f.flag, err), "name a file that can be written, in a directory that is there")
 }
 
-// create makes a file beside it, since only within one directory a file is replaced at once. The umask holds for it.
-func (f *newFile) create() (*os.File, error) {
-	file, err := os.OpenFile(f.path+"."+rand.Text()+".tmp", os.O_WRONLY|os.O_CREATE|os.O_EXCL, f.mode)
-	if wrong, ok := errors.AsType[*fs.PathError](err); ok {
-		err = fmt.Errorf("%s: %w", f.name, wrong.Err) // the other name is nobody's concern
-	}
-	return file, err
-}
-
 // write puts what fill writes in its place.
-func (f *newFile) write(fill func(io.Writer) error) (err error) {
+func (f *newFile) write(fill func(io.Writer) error) error {
 	if f == nil {
 		return nil
 	}
-	tmp, err := f.create()
+	err := atomicfile.Fill(f.path, atomicfile.Options{Mode: f.mode}, func(file *os.File) error {
+		err := fill(file)
+		if f.replaces { // who may read it stays as it was
+			err = errors.Join(err, file.Chmod(f.mode))
+		}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("--%s: %w", f.flag, err)
 	}
-	defer func() {
-		if err != nil {
-			os.Remove(tmp.Name())
-			err = fmt.Errorf("--%s: %w", f.flag, err)
-		}
-	}()
-	err = fill(tmp)
-	if f.replaces { // who may read it stays as it was
-		err = errors.Join(err, tmp.Chmod(f.mode))
-	}
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), f.path)
+	return nil
 }
 
 // checkSVG refuses a chart that would be something else by its name.

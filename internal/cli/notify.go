@@ -16,7 +16,9 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/command"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/wake"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // notifyFlags say whom to tell of pauses and the end.
@@ -131,7 +133,7 @@ func (n *notifier) loop() {
 // Observe tells of long pauses of a lane, and of their end.
 func (n *notifier) Observe(e sluice.Event) {
 	switch e.Type {
-	case sluice.EventCooldownStarted:
+	case limits.EventCooldownStarted:
 		if e.Until.Sub(e.At) <= longPause {
 			return
 		}
@@ -144,7 +146,7 @@ func (n *notifier) Observe(e sluice.Event) {
 		if !told {
 			n.post(&notice{Event: notifyPause, At: e.At, Reason: e.Outcome.Kind.String(), Lane: e.Lane, Until: e.Until})
 		}
-	case sluice.EventCooldownEnded:
+	case limits.EventCooldownEnded:
 		n.mu.Lock()
 		_, told := n.paused[e.Lane]
 		delete(n.paused, e.Lane)
@@ -174,10 +176,7 @@ func (n *notifier) post(e *notice) {
 		n.next = e
 	}
 	n.mu.Unlock()
-	select {
-	case n.wake <- struct{}{}:
-	default:
-	}
+	wake.Up(n.wake)
 }
 
 // end tells the end, after what is being told, and waits until it is told. It is called once.

@@ -84,10 +84,10 @@ func conventional(name string) string {
 
 // operation is what a model is asked for, as its name has it: events do not say.
 func operation(p provider.Provider, model string) string {
-	switch {
-	case strings.Contains(strings.ToLower(model), "embed"):
+	switch e := p.PromptEndpoint(model); {
+	case e.Embeds():
 		return "embeddings"
-	case p.Dialect == provider.Gemini:
+	case e == provider.GenerateContent:
 		return "generate_content"
 	}
 	return "chat"

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/cli"
-	"github.com/sluice-llm/sluice/proc"
+	"github.com/sluice-llm/sluice/internal/proc"
 )
 
 // Opening a pipe that nobody writes to does not end.

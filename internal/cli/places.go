@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/sluice-llm/sluice/proc"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/proc"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // ofExec reports whether a directory is that of a run of sluice exec.

@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/forecast"
 	"github.com/sluice-llm/sluice/plan"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -21,36 +22,31 @@ import (
 type planOptions struct {
 	flags *pflag.FlagSet
 
-	provider     string
-	model        string
-	settings     settingsFlags
-	limits       limitFlags
-	charge       string
-	latency      time.Duration
-	inputTokens  int
-	cachedTokens int
-	outputTokens int
-	maxTokens    int
-	requests     int
-	workload     string
-	safety       float64
-	graphs       int
-	priceIn      float64
-	priceOut     float64
-	maxCost      float64
-	deadline     time.Duration
-	by           string
-	doubtful     bool
-	whatIf       []string
-	list         bool
-	asJSON       bool
-	events       string
-	foresee      foreseeFlags
+	provider string
+	model    string
+	settings settingsFlags
+	limits   limitFlags
+	charge   string
+	stated   plan.Workload // the calls, without those of a file
+	workload string
+	shape    plan.Options // but for prices and the budget
+	priceIn  float64
+	priceOut float64
+	maxCost  float64
+	by       string
+	doubtful bool
+	whatIf   []string
+	list     bool
+	asJSON   bool
+	events   string
+	foresee  foreseeFlags
 
 	told  sluice.Limits // by flags
 	kept  *settings
 	input workloadFile
 	seen  *observation // nil: no events were given
+
+	published *config.Limits // nil: none were read
 }
 
 // newPlan returns the command that turns limits and a workload into figures.
@@ -95,25 +91,26 @@ func (o *planOptions) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.model, "model", "", "model, where limits differ by it")
 	o.settings.register(fs)
 	o.limits.register(fs)
-	for _, l := range append(o.limits.all(), limitFlag{name: "burst-seconds"}) {
-		f := fs.Lookup(l.name)
+	for _, name := range append(limitNames(), "burst-seconds") {
+		f := fs.Lookup(name)
 		f.Usage = strings.Replace(f.Usage, "(0: learned)", "(0: as published)", 1)
 	}
 	fs.StringVar(&o.charge, "charge", "", "tokens charged: declared (max_tokens) or actual (absent: as the provider does)")
-	fs.DurationVar(&o.latency, "latency", 0, "mean time of one call (absent: the tier's, or 2s)")
-	fs.IntVar(&o.inputTokens, "input-tokens", 0, "mean input tokens of a request (absent: the tier's, or 1500)")
-	fs.IntVar(&o.cachedTokens, "cached-tokens", 0, "of these, read from a prompt cache")
-	fs.IntVar(&o.outputTokens, "output-tokens", 0, "mean output tokens (absent: the tier's, max_tokens, or 500)")
-	fs.IntVar(&o.maxTokens, "max-tokens", 0, "max_tokens that requests declare (absent: none)")
-	fs.IntVar(&o.requests, "requests", 0, "how many requests (0: no end, or those of --workload)")
+	fs.DurationVar(&o.stated.Latency, "latency", 0, "mean time of one call (absent: the tier's, or 2s)")
+	fs.IntVar(&o.stated.InputTokens, "input-tokens", 0, "mean input tokens of a request (absent: the tier's, or 1500)")
+	fs.IntVar(&o.stated.CachedTokens, "cached-tokens", 0, "of these, read from a prompt cache")
+	fs.IntVar(&o.stated.OutputTokens, "output-tokens", 0, "mean output tokens (absent: the tier's, max_tokens, or 500)")
+	fs.IntVar(&o.stated.MaxTokens, "max-tokens", 0, "max_tokens that requests declare (absent: none)")
+	fs.IntVar(&o.stated.Requests, "requests", 0, "how many requests (0: no end, or those of --workload)")
 	fs.StringVar(&o.events, "events", "", "events of an earlier run to take limits, latency and lengths from (- is standard input)")
 	fs.StringVar(&o.workload, "workload", "", "requests to plan for, as run takes them, or a table of token counts as .csv")
-	fs.Float64Var(&o.safety, "safety", 0.8, "share of the limits that workers without a pace may use, from 0 to 1")
-	fs.IntVar(&o.graphs, "graphs", 1, "programs side by side that share the limits")
-	fs.Float64Var(&o.priceIn, "price-in", 0, "USD per million input tokens (absent: as published)")
-	fs.Float64Var(&o.priceOut, "price-out", 0, "USD per million output tokens (absent: as published)")
+	o.shape.Safety = new(0.0)
+	fs.Float64Var(o.shape.Safety, "safety", 0.8, "share of the limits that workers without a pace may use, from 0 to 1")
+	fs.IntVar(&o.shape.Graphs, "graphs", 1, "programs side by side that share the limits")
+	fs.Float64Var(&o.priceIn, "price-in", 0, "USD per million input tokens (absent: as sluice models says)")
+	fs.Float64Var(&o.priceOut, "price-out", 0, "USD per million output tokens (absent: as sluice models says)")
 	fs.Float64Var(&o.maxCost, "max-cost", 0, "fail if it costs more USD")
-	fs.DurationVar(&o.deadline, "deadline", 0, "fail if it takes longer")
+	fs.DurationVar(&o.shape.Deadline, "deadline", 0, "fail if it takes longer")
 	fs.StringVar(&o.by, "by", "time", "what --provider best ranks by: time or cost")
 	fs.BoolVar(&o.doubtful, "doubtful", false, "let --provider best rank limits too whose source is doubtful")
 	fs.StringSliceVar(&o.whatIf, "what-if", nil, "other tiers to compare with, separated by commas")
@@ -145,6 +142,7 @@ func runPlan(ctx context.Context, s *streams, o *planOptions) error {
 	if err := o.checkWhatIf(account); err != nil {
 		return err
 	}
+	o.published = o.readPublished(ctx, s, account, cmp.Or(o.model, o.input.model))
 	o.warn(s, registry, account)
 	return o.answer(ctx, s, registry, account)
 }
@@ -156,7 +154,7 @@ func (o *planOptions) read(s *streams, registry *provider.Registry) (provider.Pr
 		if o.seen, err = o.readEvents(s); err != nil {
 			return provider.Provider{}, err
 		}
-		o.model = cmp.Or(o.model, o.seen.lane.Lane)
+		o.model = cmp.Or(o.model, o.seen.Lane)
 	}
 	account, err := o.accountOf(registry, o.model)
 	if err != nil || o.workload == "" {
@@ -174,19 +172,20 @@ func (o *planOptions) read(s *streams, registry *provider.Registry) (provider.Pr
 // answer plans, foresees, prints, and says which of the user's bounds cannot be kept.
 func (o *planOptions) answer(ctx context.Context, s *streams, registry *provider.Registry, account provider.Provider) error {
 	model := cmp.Or(o.model, o.input.model)
-	var all []figures
+	var all []planned
 	for i, tier := range append([]string{o.settings.tier}, o.whatIf...) {
 		j, err := o.subjectOf(registry, account, tier, model, i > 0)
 		if err != nil {
 			return err
 		}
+		o.price(s, &j.tier, account, model)
 		p, err := plan.ForTier(j.tier, j.account, o.work(), o.options())
 		if err != nil {
 			return o.planError(err)
 		}
-		all = append(all, newFigures(j, p, o))
+		all = append(all, newPlanned(j, p, o.input.others))
 	}
-	first := &all[0]
+	first := all[0]
 	if o.seen != nil {
 		first.Observed = o.seen.figures()
 	}
@@ -195,13 +194,15 @@ func (o *planOptions) answer(ctx context.Context, s *streams, registry *provider
 			return err
 		}
 	}
-	first.WhatIf = all[1:]
+	for _, other := range all[1:] {
+		first.WhatIf = append(first.WhatIf, forecast.Plan(*other.figures))
+	}
 	missed, err := o.missed(first)
 	if err != nil {
 		return err
 	}
 	if o.asJSON {
-		err = s.printJSON(first)
+		err = s.printJSON(first.figures)
 	} else {
 		err = first.print(s)
 	}
@@ -251,11 +252,9 @@ func (o *planOptions) adopt() {
 
 // work is the workload that the flags and the file describe.
 func (o *planOptions) work() plan.Workload {
-	w := plan.Workload{
-		Requests: o.requests, Latency: o.latency, InputTokens: o.inputTokens, CachedTokens: o.cachedTokens,
-		OutputTokens: o.outputTokens, MaxTokens: o.maxTokens, Calls: o.input.calls,
-	}
-	w.NoOutput = o.flags.Changed("output-tokens") && o.outputTokens == 0
+	w := o.stated
+	w.Calls = o.input.calls
+	w.NoOutput = o.flags.Changed("output-tokens") && o.stated.OutputTokens == 0
 	if o.workload != "" && !strings.HasSuffix(strings.ToLower(o.workload), ".csv") {
 		w.MaxTokens = 0 // the lines were completed with it, as run does: others declare nothing
 	}
@@ -270,7 +269,10 @@ func (o *planOptions) work() plan.Workload {
 
 // options are those of the plan.
 func (o *planOptions) options() plan.Options {
-	p := plan.Options{Safety: &o.safety, Graphs: o.graphs}
+	p := o.shape
+	if o.flags.Changed("max-cost") {
+		p.MaxCost = &o.maxCost
+	}
 	if o.flags.Changed("price-in") {
 		p.PriceIn = &o.priceIn
 	}
@@ -280,51 +282,38 @@ func (o *planOptions) options() plan.Options {
 	return p
 }
 
-// missed is an error when the plan, or what was foreseen of it, exceeds the user's budget or deadline, and another when it
-// cannot be known.
-func (o *planOptions) missed(f *figures) (missed, err error) {
+// missed is an error when the plan or the forecast exceeds the user's budget or deadline, and another when that cannot be known.
+func (o *planOptions) missed(f planned) (missed, err error) {
 	var faults, fits []string
-	p := f.plan
 	if o.flags.Changed("max-cost") {
-		n, ok := p.Affordable(o.maxCost)
-		if !ok {
-			return nil, o.noPrice(f)
+		if f.WithinBudget == nil {
+			tier := f.subject.tier
+			return nil, missingPrice(o.flags.Changed("price-in") || tier.PriceIn != nil, o.flags.Changed("price-out") || tier.PriceOut != nil)
 		}
-		if p.Cost != nil && *p.Cost > o.maxCost {
-			faults = append(faults, fmt.Sprintf("cost %s, above --max-cost %s", dollars(*p.Cost), dollars(o.maxCost)))
-			fits = append(fits, fmt.Sprintf("%s requests cost no more", group(n)))
-		} else if c := f.Forecast; c != nil && c.Cost != nil && *c.Cost > o.maxCost {
-			faults = append(faults, fmt.Sprintf("are foreseen to cost %s, above --max-cost %s", dollars(*c.Cost), dollars(o.maxCost)))
-			fits = append(fits, fmt.Sprintf("%s requests cost no more", group(n)))
+		cost, how := f.Cost, "cost"
+		if c := f.Forecast; c != nil && c.Cost != nil && (cost == nil || *cost <= o.maxCost) {
+			cost, how = c.Cost, "are foreseen to cost"
+		}
+		if cost != nil && *cost > o.maxCost {
+			faults = append(faults, fmt.Sprintf("%s %s, above --max-cost %s", how, dollars(*cost), dollars(o.maxCost)))
+			fits = append(fits, fmt.Sprintf("%s requests cost no more", group(*f.WithinBudget)))
 		}
 	}
-	if took, n, how := o.longest(f); o.deadline > 0 && took > o.deadline {
-		faults = append(faults, fmt.Sprintf("%s %s, longer than --deadline %s", how, span(took), o.deadline))
-		fits = append(fits, fmt.Sprintf("%s requests are answered in time", group(n)))
+	took, within, how := f.Time.Duration, f.WithinDeadline, "take"
+	if c := f.Forecast; c != nil && f.Requests > 0 && c.Time.Duration > took {
+		took, within, how = c.Time.Duration, c.WithinDeadline, "are foreseen to take"
+	}
+	if o.shape.Deadline > 0 && took > o.shape.Deadline {
+		faults = append(faults, fmt.Sprintf("%s %s, longer than --deadline %s", how, span(took), o.shape.Deadline))
+		fits = append(fits, fmt.Sprintf("%s requests are answered in time", group(*within)))
 	}
 	if len(faults) == 0 {
 		return nil, nil
 	}
 	return &exitError{
 		code: exitThreshold, hint: strings.Join(fits, "; "),
-		err: fmt.Errorf("%s requests %s", group(p.Workload.Requests), strings.Join(faults, ", and ")),
+		err: fmt.Errorf("%s requests %s", group(f.Requests), strings.Join(faults, ", and ")),
 	}, nil
-}
-
-// noPrice says which price is missing.
-func (o *planOptions) noPrice(f *figures) error {
-	tier := f.subject.tier
-	return missingPrice(o.flags.Changed("price-in") || tier.PriceIn != nil, o.flags.Changed("price-out") || tier.PriceOut != nil)
-}
-
-// longest is how long the plan takes, or the run that was foreseen where that takes longer, and how many requests are
-// answered by the deadline.
-func (o *planOptions) longest(f *figures) (took time.Duration, within int, how string) {
-	took, within, how = f.plan.Time, f.plan.Within(o.deadline), "take"
-	if f.Forecast != nil && f.plan.Workload.Requests > 0 && f.Forecast.seen.Time > took {
-		took, within, how = f.Forecast.seen.Time, f.Forecast.seen.Within(o.deadline), "are foreseen to take"
-	}
-	return took, within, how
 }
 
 // check finds what is wrong with the flags themselves, and between them.
@@ -336,8 +325,8 @@ func (o *planOptions) check() error {
 		}
 	}
 	switch {
-	case o.deadline < 0:
-		return usageError(fmt.Errorf("--deadline %s is below zero", o.deadline), "say how long it may take, such as --deadline 2h")
+	case o.shape.Deadline < 0:
+		return usageError(fmt.Errorf("--deadline %s is below zero", o.shape.Deadline), "say how long it may take, such as --deadline 2h")
 	case !(o.maxCost >= 0):
 		return usageError(fmt.Errorf("--max-cost %v is no sum of money", o.maxCost), "say how many USD it may cost")
 	}
@@ -354,7 +343,7 @@ func (o *planOptions) first(names ...string) string {
 
 // checkTogether finds flags that do not go together.
 func (o *planOptions) checkTogether() error {
-	limits := []string{"rpm", "tpm", "itpm", "otpm", "rpd", "tpd", "concurrent", "burst-seconds", "limits", "events"}
+	limits := append(limitNames(), "burst-seconds", "limits", "events")
 	if o.provider == best {
 		if name := o.first(append(limits, "tier", "what-if", "charge", "simulate")...); name != "" {
 			return usageError(fmt.Errorf("--%s does not go with --provider best, which ranks published limits", name), "leave one of them out")
@@ -365,7 +354,7 @@ func (o *planOptions) checkTogether() error {
 	if name := o.first("input-tokens", "cached-tokens"); name != "" && o.workload != "" {
 		return usageError(fmt.Errorf("--%s and --workload both say how long requests are", name), "leave one of them out")
 	}
-	if o.flags.Changed("deadline") && o.requests == 0 && o.workload == "" && o.events == "" {
+	if o.flags.Changed("deadline") && o.stated.Requests == 0 && o.workload == "" && o.events == "" {
 		return usageError(errors.New("--deadline for how many requests?"), "say --requests or --workload")
 	}
 	return o.foresee.check(o)
@@ -398,11 +387,13 @@ func (o *planOptions) planError(err error) error {
 		return usageError(wrong.Err, "tell a limit of requests, of tokens that the requests use, or of open calls: --rpm, --tpm, --concurrent")
 	}
 	flags := map[string]string{
-		"Limits.RPM": "rpm", "Limits.TPM": "tpm", "Limits.ITPM": "itpm", "Limits.OTPM": "otpm", "Limits.RPD": "rpd",
-		"Limits.TPD": "tpd", "Limits.Concurrent": "concurrent", "Limits.Burst": "burst-seconds",
+		"Limits.Burst":      "burst-seconds",
 		"Workload.Requests": "requests", "Workload.Latency": "latency", "Workload.InputTokens": "input-tokens",
 		"Workload.CachedTokens": "cached-tokens", "Workload.OutputTokens": "output-tokens", "Workload.MaxTokens": "max-tokens",
 		"Options.Safety": "safety", "Options.Graphs": "graphs", "Options.PriceIn": "price-in", "Options.PriceOut": "price-out",
+	}
+	for d := range o.limits.limits.All() {
+		flags["Limits."+d.Field()] = d.String()
 	}
 	name := wrong.Field
 	var call int

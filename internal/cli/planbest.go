@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/forecast"
 	"github.com/sluice-llm/sluice/plan"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -29,28 +30,35 @@ func (o *planOptions) rank(s *streams, registry *provider.Registry) error {
 		by = plan.ByCost
 	}
 	tiers, doubtful, unfit := o.tiersOf(registry)
+	for i := range tiers {
+		account, _ := registry.Lookup(tiers[i].Provider)
+		o.price(s, &tiers[i], account, cmp.Or(o.model, o.input.model))
+	}
 	ranked, left, err := plan.Rank(registry, tiers, o.work(), o.options(), by)
 	if err != nil {
 		return o.planError(err)
 	}
-	b := bestFigures{By: o.by, Ranked: []figures{}}
+	b := forecast.Ranking{By: o.by, Ranked: []forecast.Plan{}}
+	var missed error
 	for _, c := range ranked {
 		account, _ := registry.Lookup(c.Tier.Provider)
 		j := subject{account: account, tier: c.Tier, model: o.model}
 		j.overlay(sluice.Limits{})
-		b.Ranked = append(b.Ranked, newFigures(j, c.Plan, o))
-	}
-	b.leave(left, doubtful, unfit)
-	missed := error(nil)
-	if len(ranked) > 0 {
-		if missed, err = o.missed(&b.Ranked[0]); err != nil {
-			return err
+		one := newPlanned(j, c.Plan, o.input.others)
+		if len(b.Ranked) == 0 {
+			if missed, err = o.missed(one); err != nil {
+				return err
+			}
 		}
+		b.Ranked = append(b.Ranked, forecast.Plan(*one.figures))
+	}
+	for _, c := range slices.Concat(left, doubtful, unfit) {
+		b.LeftOut = append(b.LeftOut, forecast.LeftOut{Provider: c.Tier.Provider, Tier: c.Tier.Tier, Models: c.Tier.Models, Why: c.Why})
 	}
 	if o.asJSON {
 		err = s.printJSON(b)
 	} else {
-		err = b.print(s)
+		err = s.printRanking(b, ranked)
 	}
 	switch {
 	case err != nil:
@@ -62,7 +70,7 @@ func (o *planOptions) rank(s *streams, registry *provider.Registry) error {
 }
 
 // noneRanked says what would let tiers in.
-func (o *planOptions) noneRanked(left []plan.Choice, doubtful []provider.Tier) error {
+func (o *planOptions) noneRanked(left, doubtful []plan.Choice) error {
 	var ways []string
 	if o.by == "cost" && len(left) > 0 {
 		ways = append(ways, "rank by time", "say --price-in and --price-out")
@@ -78,16 +86,16 @@ func (o *planOptions) noneRanked(left []plan.Choice, doubtful []provider.Tier) e
 
 // tiersOf returns the tiers to rank, and those that are left out: because they are doubtful, or because their models do
 // not do such work.
-func (o *planOptions) tiersOf(r *provider.Registry) (tiers, doubtful, unfit []provider.Tier) {
+func (o *planOptions) tiersOf(r *provider.Registry) (tiers []provider.Tier, doubtful, unfit []plan.Choice) {
 	model := cmp.Or(o.model, o.input.model)
 	owner, owned := r.Recognise(model)
 	for _, t := range r.Tiers("") {
 		switch {
 		case model != "" && (!t.Is(model) || owned && t.Provider != owner.Name):
 		case model == "" && !o.withoutOutput() && embedding(t):
-			unfit = append(unfit, t)
+			unfit = append(unfit, plan.Choice{Tier: t, Why: "for embeddings, which have no output: --output-tokens 0 ranks it"})
 		case t.Doubtful && !o.doubtful:
-			doubtful = append(doubtful, t)
+			doubtful = append(doubtful, plan.Choice{Tier: t, Why: "doubtful: --doubtful lets it in"})
 		default:
 			tiers = append(tiers, t)
 		}
@@ -98,7 +106,7 @@ func (o *planOptions) tiersOf(r *provider.Registry) (tiers, doubtful, unfit []pr
 // withoutOutput says whether no call of the workload has output, as embeddings have none.
 func (o *planOptions) withoutOutput() bool {
 	if len(o.input.calls) == 0 {
-		return o.flags.Changed("output-tokens") && o.outputTokens == 0
+		return o.flags.Changed("output-tokens") && o.stated.OutputTokens == 0
 	}
 	return !slices.ContainsFunc(o.input.calls, func(c plan.Call) bool { return c.Output != plan.NoOutput })
 }
@@ -109,65 +117,28 @@ func embedding(t provider.Tier) bool {
 	return len(families) > 0 && !slices.ContainsFunc(families, func(name string) bool { return !strings.Contains(name, "embed") })
 }
 
-// bestFigures are plans for several tiers, in order.
-type bestFigures struct {
-	By      string       `json:"by"`
-	Ranked  []figures    `json:"ranked"`
-	LeftOut []leftFigure `json:"left_out,omitempty"`
-}
-
-// leftFigure is a tier that could not be ranked.
-type leftFigure struct {
-	Provider string   `json:"provider"`
-	Tier     string   `json:"tier"`
-	Models   []string `json:"models,omitempty"`
-	Why      string   `json:"why"`
-
-	tier provider.Tier
-}
-
-func leftOut(t provider.Tier, why string) leftFigure {
-	return leftFigure{t.Provider, t.Tier, t.Models, why, t}
-}
-
-func (b *bestFigures) leave(left []plan.Choice, doubtful, unfit []provider.Tier) {
-	for _, c := range left {
-		b.LeftOut = append(b.LeftOut, leftOut(c.Tier, c.Why))
-	}
-	leave := func(tiers []provider.Tier, why string) {
-		for _, t := range tiers {
-			b.LeftOut = append(b.LeftOut, leftOut(t, why))
-		}
-	}
-	leave(doubtful, "doubtful: --doubtful lets it in")
-	leave(unfit, "for embeddings, which have no output: --output-tokens 0 ranks it")
-}
-
-func (b *bestFigures) print(s *streams) error {
+// printRanking writes a ranking, whose tiers are those of the choices, as a table.
+func (s *streams) printRanking(b forecast.Ranking, ranked []plan.Choice) error {
 	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "\tprovider\ttier\tmodels\trequests/min\tbound by\tslots\tworkers\ttime\tcost\tsource\n")
 	for i := range b.Ranked {
-		f := &b.Ranked[i]
+		f := (*figures)(&b.Ranked[i])
 		workers, took := group(f.Workers), "-"
 		if !f.WorkersSafe {
 			workers += " NOT SAFE"
 		}
-		if f.TimeS != nil {
-			took = span(f.plan.Time)
+		if f.Requests > 0 {
+			took = span(f.Time.Duration)
 		}
 		cost, _ := f.cost()
-		from := "published"
-		if f.Source.Doubtful {
-			from = "doubtful"
-		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i+1, escape(f.Provider), escape(f.Tier), modelCell(f.subject.tier),
-			number(f.Throughput), f.Binding.Dimension, group(f.Slots), workers, took, cost, escapeCells(from+"\t"+f.Source.Date))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i+1, escape(f.Provider), escape(f.Tier), modelCell(ranked[i].Tier),
+			number(f.Throughput), f.Binding.Dimension, group(f.Slots), workers, took, cost, publishedWord(f.Source)+"\t"+escape(f.Source.Date))
 	}
 	if len(b.LeftOut) > 0 {
 		fmt.Fprintf(w, "\nleft out\n")
 	}
 	for _, l := range b.LeftOut {
-		fmt.Fprintf(w, "\t%s\t%s\t%s\t%s\n", escape(l.Provider), escape(l.Tier), modelCell(l.tier), l.Why)
+		fmt.Fprintf(w, "\t%s\t%s\t%s\t%s\n", escape(l.Provider), escape(l.Tier), modelCell(provider.Tier{Models: l.Models}), l.Why)
 	}
 	if err := w.Flush(); err != nil {
 		return err

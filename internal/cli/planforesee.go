@@ -58,7 +58,7 @@ func (f *foreseeFlags) check(o *planOptions) error {
 		return usageError(fmt.Errorf("--jitter %v is not between 0 and 3", f.jitter), "say how far latencies spread, such as --jitter 0.3")
 	case f.horizon <= 0:
 		return usageError(fmt.Errorf("--for %s is not above zero", f.horizon), "say how long to look, such as --for 1h")
-	case o.flags.Changed("for") && (o.requests > 0 || o.workload != "" || o.events != ""):
+	case o.flags.Changed("for") && (o.stated.Requests > 0 || o.workload != "" || o.events != ""):
 		return usageError(errors.New("--for is for requests without end, and these have one"), "leave --for out, or --requests, --workload and --events")
 	case o.flags.Changed("plot"):
 		return f.checkPlot(o)
@@ -78,7 +78,7 @@ func (f *foreseeFlags) checkPlot(o *planOptions) error {
 }
 
 // foreseeAll foresees a run for each of the figures, and draws them.
-func (o *planOptions) foreseeAll(ctx context.Context, s *streams, all []figures) error {
+func (o *planOptions) foreseeAll(ctx context.Context, s *streams, all []planned) error {
 	chart, err := newFileFor("plot", o.foresee.plot)
 	if err != nil {
 		return err
@@ -86,8 +86,7 @@ func (o *planOptions) foreseeAll(ctx context.Context, s *streams, all []figures)
 	ctx, end := interruptible(ctx)
 	defer end()
 	var drawn []plan.Named
-	for i := range all {
-		f := &all[i]
+	for _, f := range all {
 		scenario, assumed := o.scenario(f)
 		scenario.Progress = s.lookAhead(f)
 		seen, err := plan.Simulate(ctx, scenario)
@@ -99,25 +98,34 @@ func (o *planOptions) foreseeAll(ctx context.Context, s *streams, all []figures)
 			return o.planError(err)
 		}
 		f.Assumed = append(f.Assumed, assumed...)
-		f.Forecast = newForecast(f, &scenario, seen, o.deadline)
-		f.Forecast.Plot = o.foresee.plot
+		seen.Plot = o.foresee.plot
+		if f.Requests == 0 && seen.Time.Duration == scenario.Horizon {
+			seen.Stopped = "" // as far as was meant
+		}
+		if f.CostPerRequest != nil {
+			seen.Cost = new(*f.CostPerRequest * float64(seen.Answered))
+		}
+		if o.shape.Deadline > 0 {
+			seen.WithinDeadline = new(seen.Within(o.shape.Deadline))
+		}
+		f.Forecast = &seen
 		drawn = append(drawn, plan.Named{Name: f.name(), Forecast: seen})
 	}
 	return s.draw(chart, func(w io.Writer) error { return plan.Draw(w, drawn...) })
 }
 
 // scenario is the run to foresee, and what nobody said of it.
-func (o *planOptions) scenario(f *figures) (plan.Scenario, []plan.Assumption) {
+func (o *planOptions) scenario(f planned) (plan.Scenario, []plan.Assumption) {
 	var assumed []plan.Assumption
 	jitter := o.foresee.jitter
 	switch {
 	case o.flags.Changed("jitter"):
 	case o.seen != nil && !o.flags.Changed("latency"):
-		jitter = o.seen.lane.Jitter
+		jitter = o.seen.Jitter
 	default:
 		assumed = append(assumed, plan.Assumption{What: "jitter", Value: fmt.Sprint(jitter), Why: "not stated"})
 	}
-	s := f.plan.Scenario(jitter)
+	s := f.Plan.Scenario(jitter)
 	if o.seen != nil && !o.flags.Changed("latency") {
 		o.seen.apply(&s)
 	}
@@ -125,10 +133,10 @@ func (o *planOptions) scenario(f *figures) (plan.Scenario, []plan.Assumption) {
 	if !o.foresee.learn {
 		s.Told, s.Start = f.subject.told, f.subject.start
 	}
-	if f.plan.Limits.Burst == 0 {
+	if f.Plan.Limits.Burst == 0 {
 		assumed = append(assumed, plan.Assumption{What: "burst_seconds", Value: fmt.Sprint(s.Provider.Burst.Seconds()), Why: "not stated: what the provider's buckets hold, a second's worth or four of the largest calls"})
 	}
-	if f.plan.Workload.Requests == 0 {
+	if f.Requests == 0 {
 		s.Horizon = o.foresee.horizon
 		if !o.flags.Changed("for") {
 			assumed = append(assumed, plan.Assumption{What: "for", Value: span(s.Horizon), Why: "not stated: how long to look at requests without end"})
@@ -138,7 +146,7 @@ func (o *planOptions) scenario(f *figures) (plan.Scenario, []plan.Assumption) {
 }
 
 // lookAhead shows on a terminal how far a simulation is.
-func (s *streams) lookAhead(f *figures) func(ended int, at time.Duration) {
+func (s *streams) lookAhead(f planned) func(ended int, at time.Duration) {
 	if _, _, tty := s.terminal(); !tty {
 		return nil
 	}
@@ -150,7 +158,7 @@ func (s *streams) lookAhead(f *figures) func(ended int, at time.Duration) {
 		}
 		shown = time.Now()
 		line := fmt.Sprintf("foreseen: %s, %s of %s", count(ended, "call"), span(at), f.name())
-		if n := f.plan.Workload.Requests; n > 0 {
+		if n := f.Requests; n > 0 {
 			line = bar(ended, n, 20) + " " + line
 		}
 		s.err.redraw([]string{clip(line, width-1)})

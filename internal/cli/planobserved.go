@@ -9,7 +9,9 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/forecast"
 	"github.com/sluice-llm/sluice/internal/telemetry"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/plan"
 )
 
@@ -20,11 +22,7 @@ const (
 )
 
 // observation is what the events of an earlier run show of one lane.
-type observation struct {
-	from string
-	lane plan.ObservedLane
-	cut  bool // the file's last line
-}
+type observation plan.ObservedLane
 
 // readEvents reads the file of events and chooses the lane.
 func (o *planOptions) readEvents(s *streams) (*observation, error) {
@@ -39,7 +37,8 @@ func (o *planOptions) readEvents(s *streams) (*observation, error) {
 	}
 	from := inputName(o.events)
 	lane, err := o.laneOf(seen.Lanes(), from)
-	return &observation{from: from, lane: lane, cut: cut}, err
+	lane.From, lane.Cut = from, cut
+	return (*observation)(&lane), err
 }
 
 // laneOf chooses the lane of --model, or the only one.
@@ -77,27 +76,22 @@ func (o *planOptions) laneOf(lanes []plan.ObservedLane, from string) (plan.Obser
 // limitsBelow are the limits that the run met. Where it met none, and none are known otherwise, what it used stands for
 // them: that much at least is allowed.
 func (ob *observation) limitsBelow(known bool) *config.Limits {
-	limits, from, trust := ob.lane.Limits, config.SourceMeasured, trustObserved
-	if limits == (sluice.Limits{}) {
-		if known {
-			return nil
-		}
-		limits, from, trust = sluice.Limits{RPM: ob.used()}, config.SourceAtLeast, trustUsed
+	met := config.Limit{Source: limits.SourceMeasured, Confidence: trustObserved, At: ob.Last}
+	switch {
+	case ob.Limits != (sluice.Limits{}):
+		return sourced(ob.Limits, met)
+	case known:
+		return nil
 	}
-	var l config.Limits
-	for d, limit := range limits.All() {
-		if *limit > 0 {
-			*l.At(d) = &config.Limit{Value: float64(*limit), Source: from, Confidence: trust, At: ob.lane.Last}
-		}
-	}
-	return &l
+	met.Source, met.Confidence = limits.SourceAtLeast, trustUsed
+	return sourced(sluice.Limits{RPM: ob.used()}, met)
 }
 
 // used is the pace that the run kept, in requests a minute, and at least the most of any minute.
 func (ob *observation) used() int {
-	n := ob.lane.PerMinute
-	if took := ob.lane.Last.Sub(ob.lane.First); took >= 10*time.Second { // in less, a full bucket may have let it pass
-		n = max(n, int(float64(ob.lane.Answered)/took.Minutes()))
+	n := ob.PerMinute
+	if took := ob.Last.Sub(ob.First); took >= 10*time.Second { // in less, a full bucket may have let it pass
+		n = max(n, int(float64(ob.Answered)/took.Minutes()))
 	}
 	return n
 }
@@ -105,90 +99,48 @@ func (ob *observation) used() int {
 // tooShort says of a run that met no limit, and whose pace stands for one, that it did not last for the minute over which
 // limits are counted; "" if it did.
 func (ob *observation) tooShort() string {
-	took := ob.lane.Last.Sub(ob.lane.First)
-	if took >= time.Minute || ob.lane.Limits != (sluice.Limits{}) {
+	took := ob.Last.Sub(ob.First)
+	if took >= time.Minute || ob.Limits != (sluice.Limits{}) {
 		return ""
 	}
-	return fmt.Sprintf("%s shows %s alone, in which no limit was met: a minute may allow far more than rpm %s", escape(ob.from), span(took), group(ob.used()))
+	return fmt.Sprintf("%s shows %s alone, in which no limit was met: a minute may allow far more than rpm %s", escape(ob.From), span(took), group(ob.used()))
 }
 
 // complete fills in what flags and file leave out of the workload.
 func (ob *observation) complete(w *plan.Workload, o *planOptions) {
 	if w.Latency == 0 {
-		w.Latency = max(time.Millisecond, ob.lane.Latency.Mean)
+		w.Latency = max(time.Millisecond, ob.Latency.Mean.Duration)
 	}
 	if o.workload != "" {
 		return
 	}
 	if w.Requests == 0 {
-		w.Requests = ob.lane.Answered + ob.lane.Failed
+		w.Requests = ob.Answered + ob.Failed
 	}
 	if o.first("input-tokens", "cached-tokens", "output-tokens") == "" {
-		w.Calls = ob.lane.Calls
+		w.Calls = ob.Calls
 		return
 	}
-	input, output := ob.means()
-	w.InputTokens = cmp.Or(w.InputTokens, int(input+0.5))
+	w.InputTokens = cmp.Or(w.InputTokens, int(ob.Input+0.5))
 	if !w.NoOutput {
-		w.OutputTokens = cmp.Or(w.OutputTokens, int(output+0.5))
+		w.OutputTokens = cmp.Or(w.OutputTokens, int(ob.Output+0.5))
 	}
-}
-
-// means are the mean tokens of the calls.
-func (ob *observation) means() (input, output float64) {
-	for _, c := range ob.lane.Calls {
-		input += float64(c.Input)
-		output += float64(max(0, c.Output))
-	}
-	n := float64(max(1, len(ob.lane.Calls)))
-	return input / n, output / n
 }
 
 // apply lets the scenario's provider answer as fast as it did.
 func (ob *observation) apply(s *plan.Scenario) {
-	s.Provider.Latency, s.Provider.PerToken = ob.lane.Base, ob.lane.PerToken
+	s.Provider.Latency, s.Provider.PerToken = ob.Base.Duration, ob.PerToken.Duration
 	if s.Provider.Latency == 0 {
 		s.Provider.Latency = -1 // to the imitation, zero is a default
 	}
 }
 
-// observedFigures are an observation as it is printed.
-type observedFigures struct {
-	From        string         `json:"from"`
-	Lane        string         `json:"lane"`
-	First       time.Time      `json:"first,omitzero"`
-	Last        time.Time      `json:"last,omitzero"`
-	Cut         bool           `json:"last_line_cut,omitempty"`
-	Answered    int            `json:"answered"`
-	Failed      int            `json:"failed"`
-	ThrottledBy map[string]int `json:"throttled_by,omitempty"`
-	Peak        int            `json:"peak_in_flight"`
-	Limits      *config.Limits `json:"limits,omitempty"`
-	PerMinute   int            `json:"most_answers_per_minute"`
-	Sustained   sluice.Usage   `json:"most_per_minute"`
-	Latency     spreadFigures  `json:"latency_ms"`
-	BaseMS      float64        `json:"latency_base_ms"`
-	PerTokenMS  float64        `json:"latency_per_output_token_ms"`
-	Jitter      float64        `json:"jitter"`
-	Sampled     int            `json:"calls_sampled"`
-	Input       float64        `json:"input_tokens"`
-	Output      float64        `json:"output_tokens"`
+func (ob *observation) figures() *forecast.Observed {
+	return &forecast.Observed{Traffic: ob.Traffic, Limits: ob.limitsBelow(true), Measured: ob.Measured}
 }
 
-func (ob *observation) figures() *observedFigures {
-	l := &ob.lane
-	f := &observedFigures{
-		From: ob.from, Lane: l.Lane, First: l.First, Last: l.Last, Cut: ob.cut, Answered: l.Answered, Failed: l.Failed,
-		ThrottledBy: byDimension(l.Throttled), Peak: l.Peak, Limits: ob.limitsBelow(true), PerMinute: l.PerMinute,
-		Sustained: l.Sustained, Latency: newSpread(l.Latency), BaseMS: ms(l.Base), PerTokenMS: ms(l.PerToken),
-		Jitter: l.Jitter, Sampled: len(l.Calls),
-	}
-	f.Input, f.Output = ob.means()
-	return f
-}
-
-// print says what was inferred, and how sure that is.
-func (f *observedFigures) print(w io.Writer) {
+// printObserved says what was inferred, and how sure that is.
+func printObserved(w io.Writer, f *forecast.Observed) {
 	fmt.Fprintf(w, "\nobserved in %s: %s of %s", escape(f.From), count(f.Answered, "answer"), escape(cmp.Or(f.Lane, "a model")))
 	if took := f.Last.Sub(f.First); took > 0 {
 		fmt.Fprintf(w, " in %s", span(took))
@@ -205,13 +157,13 @@ func (f *observedFigures) print(w io.Writer) {
 		limits = strings.Join(words, ", ") + "\tthe last word of headers, refusals and the run's own measuring"
 	}
 	fmt.Fprintf(w, "  limits\t%s\n", limits)
-	fmt.Fprintf(w, "  throttled\t%s\tfailed: %s\n", dimensionWords(f.ThrottledBy), group(f.Failed))
+	fmt.Fprintf(w, "  throttled\t%s\tfailed: %s\n", dimensionWords(f.Throttled), group(f.Failed))
 	fmt.Fprintf(w, "  most in a minute\t%s\tof the clock: %s tokens in, %s out\n", count(f.PerMinute, "answer"), group(f.Sustained.Input), group(f.Sustained.Output))
 	how := "does not show how it grows with the output"
-	if f.PerTokenMS > 0 {
-		how = fmt.Sprintf("%s, and %.3g ms for each token of output", spanMS(f.BaseMS), f.PerTokenMS)
+	if perToken := f.PerToken.Round(time.Microsecond); perToken > 0 {
+		how = fmt.Sprintf("%s, and %.3g ms for each token of output", span(f.Base.Duration), 1e3*perToken.Seconds())
 	}
-	fmt.Fprintf(w, "  latency\t%s\t95 %% below %s; %s\n", spanMS(f.Latency.Mean), spanMS(f.Latency.P95), how)
+	fmt.Fprintf(w, "  latency\t%s\t95 %% below %s; %s\n", span(f.Latency.Mean.Duration), span(f.Latency.P95.Duration), how)
 	fmt.Fprintf(w, "  jitter\t%.2g\tsigma of a lognormal factor on the latency\n", f.Jitter)
 	if f.Sampled == 0 {
 		fmt.Fprintf(w, "  lengths\tunknown\tno answer told its tokens\n")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -30,47 +31,47 @@ type subject struct {
 	told, start sluice.Limits // of these, what a run with the same flags has for ceilings, and what it begins with
 }
 
-// overlay puts limits that were told, or that are written down, over those of the tier: what comes later over what comes
-// before.
+// sourced returns limits that all have the source, confidence and age of a limit.
+func sourced(l sluice.Limits, from config.Limit) *config.Limits {
+	var all config.Limits
+	for d, limit := range l.All() {
+		if from.Value = float64(*limit); *limit > 0 {
+			*all.At(d) = new(from)
+		}
+	}
+	if from.Value = l.Burst.Seconds(); l.Burst > 0 {
+		all.BurstSeconds = new(from)
+	}
+	return &all
+}
+
+// overlay puts written limits over those of the tier, the later over the earlier, and configured limits over all.
 func (j *subject) overlay(told sluice.Limits, written ...*config.Limits) {
 	trust := float64(trustPublished)
 	if j.tier.Doubtful {
 		trust = trustDoubtful
 	}
+	published := sourced(j.tier.Limits, config.Limit{Source: limits.SourceRegistry, Confidence: trust})
+	configured := sourced(told, config.Limit{Source: limits.SourceTold, Confidence: trustTold})
 	j.limits = config.Limits{Provider: j.account.Name, Model: j.model}
 	l := &j.tier.Limits
-	for d, limit := range l.All() {
-		if *limit > 0 {
-			*j.limits.At(d) = &config.Limit{Value: float64(*limit), Source: config.SourceRegistry, Confidence: trust}
-		}
-	}
-	var ceilings sluice.Limits
-	beliefs := j.tier.Limits
-	for _, layer := range written {
+	for _, layer := range slices.Concat([]*config.Limits{published}, written, []*config.Limits{configured}) {
 		if layer == nil {
 			continue
 		}
 		for d, limit := range l.All() {
 			if stated := *layer.At(d); stated != nil {
-				*limit, *j.limits.At(d) = int(stated.Value), new(*stated)
+				*limit, *j.limits.At(d) = int(stated.Value), stated
 			}
 		}
 		if b := layer.BurstSeconds; b != nil {
-			l.Burst, j.limits.BurstSeconds = time.Duration(b.Value*float64(time.Second)), new(*b)
+			l.Burst, j.limits.BurstSeconds = time.Duration(b.Value*float64(time.Second)), b
 		}
-		above, start := layer.Split()
-		ceilings, beliefs = over(above, ceilings), over(start, beliefs)
+		ceilings, beliefs := layer.Split()
+		j.told, j.start = over(ceilings, j.told), over(beliefs, j.start)
 	}
-	j.told, j.start = begin(told, ceilings, beliefs)
-	for d, limit := range told.All() {
-		if *limit > 0 {
-			*l.At(d), *j.limits.At(d) = *limit, &config.Limit{Value: float64(*limit), Source: config.SourceTold, Confidence: trustTold}
-		}
-	}
-	if b := told.Burst; b > 0 {
-		l.Burst = b
-		j.limits.BurstSeconds = &config.Limit{Value: b.Seconds(), Source: config.SourceTold, Confidence: trustTold}
-	}
+	*l, j.told = over(told, *l), over(told, j.told) // to the last digit, which a float64 may lack
+	j.start = without(j.start, j.told)
 	j.dropSeen()
 }
 
@@ -81,13 +82,13 @@ func (j *subject) dropSeen() {
 	known, rate := false, false
 	for d := range j.tier.Limits.All() {
 		if limit := *j.limits.At(d); limit != nil {
-			known = known || limit.Source != config.SourceAtLeast
-			rate = rate || d != sluice.Concurrency
+			known = known || limit.Source != limits.SourceAtLeast
+			rate = rate || d != limits.Concurrency
 		}
 	}
 	for d, value := range j.tier.Limits.All() {
 		limit := *j.limits.At(d)
-		if limit != nil && limit.Source == config.SourceAtLeast && (known || rate && d == sluice.Concurrency) {
+		if limit != nil && limit.Source == limits.SourceAtLeast && (known || rate && d == limits.Concurrency) {
 			*value, *j.limits.At(d) = 0, nil
 		}
 	}
@@ -159,11 +160,33 @@ func (o *planOptions) subjectOf(r *provider.Registry, account provider.Provider,
 			return j, usageError(err, "%s", otherTiers(r, account, model))
 		}
 		j.tier = t
-	case !toldAny(written, o.told) && !toldAny(seen, sluice.Limits{}):
+	case !toldAny(written, o.told) && !toldAny(seen, sluice.Limits{}) && o.published == nil:
 		return j, noLimits(r, account, model)
 	}
-	j.overlay(o.told, seen, written)
+	published := o.published
+	if tier != "" {
+		published = nil
+	}
+	j.overlay(o.told, published, seen, written)
 	return j, nil
+}
+
+// price completes a tier by the price of a model, if it has none. It warns once of a price without a source.
+func (o *planOptions) price(s *streams, t *provider.Tier, p provider.Provider, model string) {
+	if t.PriceIn != nil || t.PriceOut != nil || model == "" {
+		return
+	}
+	price, doubtful := o.kept.price(nil, p, model)
+	if price == nil {
+		return
+	}
+	rate := price.Standard()
+	t.PriceIn, t.PriceOut = &rate.Input, &rate.Output
+	if said := len(o.kept.doubts); doubtful {
+		if o.kept.doubts = withNote(o.kept.doubts, fmt.Sprintf(doubtfulPrice, model, p.Name)); len(o.kept.doubts) > said {
+			s.errorf("%s\n", o.kept.doubts[said])
+		}
+	}
 }
 
 // howToFind is how to find limits that are not published.

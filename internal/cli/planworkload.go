@@ -47,7 +47,7 @@ const mostNames = 20
 // readRequests reads the lines that a run would send.
 func (o *planOptions) readRequests(s *streams, account provider.Provider) (workloadFile, error) {
 	cfg := batch.Config{
-		Input: o.workload, Stdin: s.in, Registry: o.kept.registry, Provider: account, Model: o.model, MaxTokens: o.maxTokens,
+		Input: o.workload, Stdin: s.in, Registry: o.kept.registry, Provider: account, Model: o.model, MaxTokens: o.stated.MaxTokens,
 		BaseURL: "http://nowhere.invalid/v1", // nothing is sent: a model may be of a server that is not known here
 	}
 	models := make(map[string]*modelCalls)

@@ -3,6 +3,8 @@ package cli
 import (
 	"sync"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // Ways to show progress.
@@ -73,10 +75,7 @@ func (p *progress) drain() {
 
 // refresh shows at once what changed.
 func (p *progress) refresh() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	wake.Up(p.wake)
 }
 
 // stop ends the showing and clears the terminal of it. It is safe to call twice.

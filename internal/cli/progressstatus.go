@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/internal/control"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // status is how a run stands at one instant.
@@ -22,12 +23,13 @@ type status struct {
 	perMin   float64
 	usage    sluice.Usage
 	cost     float64 // in US dollars, as far as it is known
+	estimate float64 // the part of cost that is one
 	heldFor  string  // why nothing is started: a pause by control, or hours; "" where it is not so
 	outlook  string  // what is expected of limits
 	commands bool    // items are commands, which are nobody's to bill
 	rationed int     // calls that wait for room in a budget
 	retrying int     // calls that wait before they are tried again
-	lanes    []sluice.LaneSnapshot
+	lanes    []limits.LaneSnapshot
 	draining bool
 	far      *cluster.RemoteStatus // of a distributed run
 	limited  int                   // throttles that workers reported
@@ -51,7 +53,7 @@ func (s *status) sum() (inFlight, waiting, throttles int) {
 func (s *status) left() int { return max(0, s.total-s.done-s.failed) }
 
 // busiest is the lane that has most left to do: what holds it holds the run.
-func (s *status) busiest() (lane sluice.LaneSnapshot, ok bool) {
+func (s *status) busiest() (lane limits.LaneSnapshot, ok bool) {
 	for _, l := range s.lanes {
 		if !ok || l.Waiting+l.InFlight > lane.Waiting+lane.InFlight {
 			lane, ok = l, true
@@ -81,10 +83,10 @@ func (s *status) binding() string {
 	if lane.Waiting == 0 {
 		return s.rationing()
 	}
-	if lane.Binding == sluice.Concurrency {
+	if lane.Binding == limits.Concurrency {
 		return fmt.Sprintf("bound by %d slots", lane.Slots)
 	}
-	if lane.Binding == sluice.AnyDimension {
+	if lane.Binding == limits.AnyDimension {
 		return ""
 	}
 	text := "bound by " + lane.Binding.String()
@@ -115,7 +117,7 @@ func waits(n int) string {
 }
 
 // pause says until when a lane pauses and, where it is not a mere cooldown, why.
-func (s *status) pause(lane sluice.LaneSnapshot) string {
+func (s *status) pause(lane limits.LaneSnapshot) string {
 	if !lane.Until.After(s.now) {
 		return ""
 	}
@@ -142,19 +144,12 @@ func (s *status) eta() (time.Duration, bool) {
 	perMin := s.perMin
 	lane, ok := s.busiest()
 	if ok && lane.Waiting > 0 {
-		if limit := float64(limitOf(lane, lane.Binding)); limit > 0 {
-			switch lane.Binding {
-			case sluice.Requests:
-				perMin = limit
-			case sluice.RequestsPerDay:
-				perMin = limit / (24 * 60)
-			case sluice.TokensPerDay:
-				limit /= 24 * 60
-				fallthrough
-			case sluice.Tokens, sluice.InputTokens, sluice.OutputTokens:
-				if spent := spentOf(lane, lane.Binding); spent > 0 && lane.Granted > 0 {
-					perMin = limit * float64(lane.Granted) / spent
-				}
+		window := lane.Binding.Window().Minutes()
+		if limit := float64(limitOf(lane, lane.Binding)); limit > 0 && window > 0 {
+			if lane.Binding.Per(time.Minute) == limits.Requests {
+				perMin = limit / window
+			} else if spent := spentOf(lane, lane.Binding); spent > 0 && lane.Granted > 0 {
+				perMin = limit / window * float64(lane.Granted) / spent
 			}
 		}
 	}
@@ -306,6 +301,7 @@ type statusLine struct {
 	Retrying  int       `json:"waiting_to_retry,omitempty"`
 	Outlook   string    `json:"outlook,omitempty"`
 	Cost      float64   `json:"cost_usd,omitempty"`
+	Estimated float64   `json:"cost_estimated_usd,omitempty"`
 
 	Workers    *int `json:"workers,omitempty"`     // of a distributed run
 	EngineAway bool `json:"engine_away,omitempty"` // it does not answer
@@ -320,7 +316,7 @@ func (s *status) line() statusLine {
 	line := statusLine{
 		At: s.now, Total: s.total, Done: s.done, Failed: s.failed, InFlight: inFlight, Waiting: waiting,
 		Throttles: throttles, PerMin: math.Round(s.perMin*10) / 10, Input: s.usage.Input, Output: s.usage.Output,
-		Draining: s.draining, Held: s.heldFor == work.HeldReason, Rationed: s.rationed, Retrying: s.retrying, Outlook: s.outlook, Cost: s.cost,
+		Draining: s.draining, Held: s.heldFor == work.HeldReason, Rationed: s.rationed, Retrying: s.retrying, Outlook: s.outlook, Cost: s.cost, Estimated: s.estimate,
 		Parts: s.parts, Lanes: control.Lanes(sluice.Snapshot{Lanes: s.lanes}, s.now),
 	}
 	if s.far != nil {
@@ -342,7 +338,7 @@ func (s *status) line() statusLine {
 }
 
 // limitOf is the limit of a lane in one dimension; 0 is unknown.
-func limitOf(lane sluice.LaneSnapshot, d sluice.Dimension) int64 {
+func limitOf(lane limits.LaneSnapshot, d limits.Dimension) int64 {
 	for _, b := range lane.Budgets {
 		if b.Dimension == d {
 			return b.Limit
@@ -352,7 +348,7 @@ func limitOf(lane sluice.LaneSnapshot, d sluice.Dimension) int64 {
 }
 
 // spentOf is what a lane has taken from its budget in one dimension.
-func spentOf(lane sluice.LaneSnapshot, d sluice.Dimension) float64 {
+func spentOf(lane limits.LaneSnapshot, d limits.Dimension) float64 {
 	for _, b := range lane.Budgets {
 		if b.Dimension == d {
 			return b.Spent

@@ -47,7 +47,7 @@ type listedTier struct {
 
 // unknownProvider is the error for a name that is nobody's.
 func unknownProvider(r *provider.Registry, name string) error {
-	return usageError(fmt.Errorf("unknown provider %q%s", name, provider.Meant(r.Suggest(name))),
+	return usageError(fmt.Errorf("unknown provider %q%s", name, provider.DidYouMean(r.Suggest(name))),
 		"--provider is one of %s", strings.Join(r.Names(), ", "))
 }
 

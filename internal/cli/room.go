@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // room is how many calls may be open at once because each is an open file. The zero value has no bound.

@@ -18,15 +18,17 @@ type rowFlags struct {
 	template string
 	limit    int
 	sample   int
+	metadata []string
 	dryRun   bool
 }
 
 func (f *rowFlags) register(fs *pflag.FlagSet) {
 	f.flags = fs
-	fs.StringVar(&f.format, "format", "", "form of the input: jsonl, text, csv or tsv (absent: by its name, else lines)")
+	fs.StringVar(&f.format, "format", "", "form of the input: jsonl, text, csv, tsv or parquet (default: by name)")
 	fs.StringVar(&f.template, "template", "", "file of a template that makes the prompt of each row of its fields, such as {{.question}}")
 	fs.IntVar(&f.limit, "limit", 0, "only the first so many rows (0: all)")
 	fs.IntVar(&f.sample, "sample", 0, "only so many rows, at random and always the same ones (0: all)")
+	fs.StringSliceVar(&f.metadata, "metadata", nil, "keep fields with the result, send others (default: unknown ones)")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "say what is left to do, what it may cost and how long it takes, and send nothing")
 }
 
@@ -51,6 +53,9 @@ func (f *rowFlags) fill(cfg *batch.Config) error {
 			"give a file, or take the first rows with --limit")
 	}
 	cfg.Limit, cfg.Sample = f.limit, f.sample
+	if f.flags.Changed("metadata") {
+		cfg.Metadata = append([]string{}, f.metadata...) // empty, not nil: every field is sent
+	}
 	if err := cfg.Format.UnmarshalText([]byte(f.format)); err != nil || f.template == "" {
 		return err
 	}

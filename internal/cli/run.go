@@ -16,7 +16,8 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/cluster"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/forecast"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // runOptions are the flags of the run command.
@@ -105,14 +106,15 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	o.upstreams.register(fs)
 	o.rows.register(fs)
 	o.reuse.register(fs)
-	fs.IntVar(&o.account.maxThrottles, "max-throttles", 20, "give an item up when it was throttled more often than that")
+	o.account.registerThrottles(fs, "item")
 	fs.IntVar(&o.attempts, "attempts", 6, "tries per item, throttled ones aside")
-	fs.DurationVar(&o.timeout, "timeout", 10*time.Minute, "time for one try")
+	fs.DurationVar(&o.timeout, "timeout", 0, "time for one try (0: 10 times what 99 % of the answers take, at least 30s)")
 	fs.StringVar(&o.system, "system", "", "system prompt of prompts and plain text, or @FILE")
 	fs.IntVar(&o.maxTokens, "max-tokens", 0, "most output tokens of prompts and plain text (0: the provider's default)")
 	fs.StringArrayVar(&o.set, "set", nil, "field to set in requests of prompts and plain text, as name=json; dots in the name lead into objects (repeatable)")
 	o.checks.register(fs)
 	fs.BoolVar(&o.skipInvalid, "skip-invalid", false, "record wrong lines as failed in place of refusing the input")
+	fs.BoolVar(&o.account.forget, "forget-limits", false, "take no account of limits that earlier runs met, and keep none")
 	fs.BoolVar(&o.retryFailed, "retry-failed", false, "try the failed items of OUT again")
 	fs.StringVar(&o.changed, "changed", "", "what to do with items whose request changed since: redo or keep (absent: refuse)")
 	fs.StringVar(&o.sync, "sync", "interval", "force results to the disk: each, interval (100 ms) or none")
@@ -137,7 +139,7 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	if text := o.via.idle(&o.account.limits); text != "" {
+	if text := o.via.idle(); text != "" {
 		s.errorf("sluice: warning: %s\n", text)
 	}
 	if o.rows.dryRun {
@@ -184,6 +186,9 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	}
 	defer func() { r.s.note(r.collector.Close(ctx, r.batch.Progress().Left() == 0)) }()
 	r.noteSettings()
+	if o.input != "-" {
+		noteFields(r.s, r.batch.PromptFields())
+	}
 	return r.run(ctx)
 }
 
@@ -256,7 +261,7 @@ func (r *batchRun) openAccounts(shared *shared) (err error) {
 	if r.accounts, err = o.account.open(sluice.Config{Attempts: o.attempts, Observer: &r.observers}, r.s); err != nil {
 		return err
 	}
-	r.accounts.told, r.accounts.shared = o.budget.told(), shared
+	r.accounts.prices.told, r.accounts.shared = o.budget.told(), shared
 	if o.distribute.on {
 		return nil // who makes the calls has upstreams of their own
 	}
@@ -293,8 +298,9 @@ func (r *batchRun) complete(cfg *batch.Config) {
 	if a.upstreams != nil {
 		cfg.Upstreams = a.upstreams.Upstreams
 	}
-	live := &liveTime{accounts: a, models: func() map[string]int { return r.batch.Models() }, maxTokens: r.o.maxTokens}
-	cfg.Batches.LiveTime = live.of
+	to := &targets{accounts: a, known: make(map[string]begun)}
+	live := &forecast.Live{Models: func() map[string]int { return r.batch.Models() }, Place: to.place, MaxTokens: r.o.maxTokens}
+	cfg.Batches.LiveTime = live.Time
 }
 
 // run runs the batch, shows its progress, and says what it came to.
@@ -317,6 +323,9 @@ func (r *batchRun) run(ctx context.Context) error {
 	rep, err := r.batch.Run(ctx)
 	signals.stop()
 	p.stop()
+	if r.o.input == "-" { // before the run nobody knows what will come
+		noteFields(r.s, r.batch.PromptFields())
+	}
 	return r.conclude(rep, err)
 }
 
@@ -338,7 +347,7 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 	together := sum.together(r.refused)
 	r.mu.Unlock()
 	sum.First = r.failures.byKind()
-	err = r.verdict(sum, rep.Mendable(), err)
+	err = r.verdict(sum, rep.Retryable(), err)
 	if r.o.asJSON {
 		if jsonErr := r.s.printJSON(sum); jsonErr != nil {
 			return jsonErr
@@ -396,7 +405,7 @@ func (r *batchRun) status() status {
 	p, snap := r.batch.Progress(), r.accounts.Snapshot()
 	st := status{
 		total: p.Total, done: p.Already + p.Done, failed: p.Failed, usage: p.Usage, lanes: snap.Lanes, retrying: snap.Retrying,
-		cost: p.Cost, rationed: r.batch.Rationed(), far: r.collector.Status(), limited: p.Throttles,
+		cost: p.Cost, estimate: p.Estimated, rationed: r.batch.Rationed(), far: r.collector.Status(), limited: p.Throttles,
 	}
 	if r.o.via.way != batch.ViaLive {
 		st.parts = sumParts(r.batch.Parts())

@@ -38,8 +38,8 @@ func (o *runOptions) check() error {
 		return usageError(errors.New("--events needs a file: standard output is for --json"), "name one, such as --events events.jsonl")
 	case o.attempts < 1:
 		return usageError(fmt.Errorf("--attempts %d is below one", o.attempts), "an item is tried at least once")
-	case o.timeout <= 0:
-		return usageError(fmt.Errorf("--timeout %s is not above zero", o.timeout), "say how long one try may take, such as --timeout 2m")
+	case o.timeout < 0:
+		return usageError(fmt.Errorf("--timeout %s is below zero", o.timeout), "say how long one try may take, such as --timeout 2m")
 	case o.maxTokens < 0:
 		return usageError(fmt.Errorf("--max-tokens %d is below zero", o.maxTokens), "leave --max-tokens out to have none set")
 	case o.account.maxThrottles < 0:

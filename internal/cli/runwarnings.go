@@ -1,7 +1,12 @@
 package cli
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -9,7 +14,7 @@ import (
 func (r *batchRun) warn(e sluice.Event) {
 	model := e.Lane
 	e.Lane = r.accounts.upstreams.label(e.Account, e.Lane)
-	if e.Type == sluice.EventShared && r.accounts.shared == nil {
+	if e.Type == limits.EventShared && r.accounts.shared == nil {
 		r.s.errorf("sluice: another process uses %s with the same key: together they may exceed its limits\n", e.Lane)
 		r.s.errorf("hint: let them share one quota: through `sluice serve`, or by --redis URL in both; or let them run one after the other\n")
 	}
@@ -22,13 +27,13 @@ func (r *batchRun) warn(e sluice.Event) {
 		return
 	}
 	switch e.Type {
-	case sluice.EventLimitsChanged:
+	case limits.EventLimitsChanged:
 		r.s.errorf("sluice: %s: %s is %s\n", e.Lane, e.Dimension, group(e.Limit))
-	case sluice.EventCooldownStarted:
+	case limits.EventCooldownStarted:
 		r.s.errorf("sluice: %s: pauses until %s: %s\n", e.Lane, clock(e.Until, e.At), e.Outcome.Kind)
-	case sluice.EventCooldownEnded:
+	case limits.EventCooldownEnded:
 		r.s.errorf("sluice: %s: goes on\n", e.Lane)
-	case sluice.EventThrottled, sluice.EventGaveUp:
+	case limits.EventThrottled, limits.EventGaveUp:
 		r.s.errorf("sluice: %s: %s: %v\n", e.Lane, e.Call, e.Outcome.Err)
 	}
 }
@@ -36,12 +41,12 @@ func (r *batchRun) warn(e sluice.Event) {
 // refusal is what calls of a lane were refused by.
 type refusal struct {
 	lane string
-	by   sluice.Dimension
+	by   limits.Dimension
 }
 
 // watchRefusals counts the refusals that name a limit.
 func (r *batchRun) watchRefusals(lane string, e *sluice.Event) {
-	if e.Type == sluice.EventThrottled && e.Outcome.Dimension != sluice.AnyDimension {
+	if e.Type == limits.EventThrottled && e.Outcome.Dimension != limits.AnyDimension {
 		r.mu.Lock()
 		r.refused[refusal{lane, e.Outcome.Dimension}]++
 		r.mu.Unlock()
@@ -52,15 +57,15 @@ func (r *batchRun) watchRefusals(lane string, e *sluice.Event) {
 func (r *batchRun) watchHealth(e sluice.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e.Type == sluice.EventSlotReleased && !e.Outcome.Unsent {
+	if e.Type == limits.EventSlotReleased && !e.Outcome.Unsent {
 		r.reached = true
 	}
 	switch {
-	case e.Type == sluice.EventSlotReleased && e.Outcome.Kind.Transient() && e.Outcome.Err != nil:
+	case e.Type == limits.EventSlotReleased && e.Outcome.Kind.Transient() && e.Outcome.Err != nil:
 		r.lastErr[e.Lane] = clip(e.Outcome.Err.Error(), mostMessage)
-	case e.Type == sluice.EventBreaker && e.Until.IsZero():
+	case e.Type == limits.EventBreaker && e.Until.IsZero():
 		r.s.errorf("sluice: %s: answers again\n", e.Lane)
-	case e.Type == sluice.EventBreaker && r.reached: // else the run ends, and there is no next try
+	case e.Type == limits.EventBreaker && r.reached: // else the run ends, and there is no next try
 		why := ""
 		if last := r.lastErr[e.Lane]; last != "" {
 			why = ": " + last
@@ -84,12 +89,34 @@ func (r *batchRun) watchModel(model string) {
 }
 
 // leftOut tells of an upstream, or one of its keys, that gets no calls any more.
-func (r *batchRun) leftOut(l provider.LeftOut) {
-	if l.Whole {
-		r.s.errorf("sluice: upstream %s: left out: %s\n", l.Upstream, l)
-		return
+func (r *batchRun) leftOut(l provider.Exclusion) {
+	format := "sluice: upstream %s: goes on without a key: %s\n"
+	switch {
+	case l.Kind == sluice.OK:
+		format = "sluice: upstream %s: %s\n"
+	case l.Whole:
+		format = "sluice: upstream %s: left out: %s\n"
 	}
-	r.s.errorf("sluice: upstream %s: goes on without a key: %s\n", l.Upstream, l)
+	r.s.errorf(format, l.Upstream, l)
+}
+
+// noteFields tells which fields of rows are sent and which are kept, if there are any beside the prompt's own.
+func noteFields(s *streams, fields batch.PromptFields) {
+	if len(fields.Sent)+len(fields.Kept) > 0 {
+		s.errorf("sluice: sends %s; keeps %s as metadata (--metadata NAMES)\n", namesOf(fields.Sent), namesOf(fields.Kept))
+	}
+}
+
+// namesOf lists the first few names of fields.
+func namesOf(names []string) string {
+	if len(names) == 0 {
+		return "no other field"
+	}
+	const most = 8
+	if more := len(names) - most; more > 0 {
+		return clip(strings.Join(names[:most], ", "), mostMessage) + fmt.Sprintf(" and %d more", more)
+	}
+	return clip(strings.Join(names, ", "), mostMessage)
 }
 
 // noteSettings tells where settings come from: whom asked for more, and everybody what is doubtful or holds the run back.

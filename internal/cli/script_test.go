@@ -215,7 +215,7 @@ func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// sim NAME [key] [FIELD=VALUE...] serves an imitation and puts its address into the variable NAME.
+// sim NAME [key] [admin] [FIELD=VALUE...] serves an imitation and puts its address into the variable NAME.
 func cmdSim(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, neg, len(args) >= 1, "sim NAME [key] [FIELD=VALUE...]")
 	c := sim.Config{Latency: 5 * time.Millisecond}
@@ -224,6 +224,8 @@ func cmdSim(ts *testscript.TestScript, neg bool, args []string) {
 		switch field {
 		case "key":
 			c.Key = sentinelKey
+		case "admin":
+			c.AdminKey = "admin-" + sentinelKey
 		case "rpm":
 			c.RPM = number(ts, value)
 		case "tpm":
@@ -288,7 +290,7 @@ func batchField(ts *testscript.TestScript, b *sim.Batches, field, value string) 
 
 // simstat NAME FIELD WANT compares what an imitation counted.
 func cmdSimstat(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, neg, len(args) == 3, "simstat NAME requests|answered|twice|invalid|batches|batched|repeated WANT")
+	usage(ts, neg, len(args) == 3, "simstat NAME requests|answered|limitreads|twice|invalid|batches|batched|repeated WANT")
 	v, _ := sims.Load(ts.Getenv(args[0]))
 	stats := v.(*sim.Server).Stats()
 	got := -1
@@ -297,6 +299,8 @@ func cmdSimstat(ts *testscript.TestScript, neg bool, args []string) {
 		got = stats.Requests
 	case "answered":
 		got = stats.Answered
+	case "limitreads":
+		got = stats.LimitReads
 	case "invalid":
 		got = stats.Invalid
 	case "batches":

@@ -72,7 +72,7 @@ func (o *serveOptions) register(fs *pflag.FlagSet) {
 	o.account.register(fs)
 	fs.Lookup("model").Usage = "serve this model alone, where no file names upstreams (absent: all that the provider has)"
 	fs.StringVar(&o.told.prefer, "prefer", "", "of several upstreams, which gets a call: soonest or cost (absent: soonest)")
-	fs.IntVar(&o.account.maxThrottles, "max-throttles", 20, "give a call up when it was throttled more often than that")
+	o.account.registerThrottles(fs, "call")
 	fs.IntVar(&o.attempts, "attempts", 3, "tries per call, throttled ones aside")
 	fs.DurationVar(&o.told.deadlines.Queue, "queue-timeout", 5*time.Minute, "how long a call may wait for its turn")
 	fs.DurationVar(&o.told.drain, "drain-timeout", 30*time.Second, "how long open calls may go on after the first interrupt")
@@ -88,7 +88,7 @@ func (o *serveOptions) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.told.events, "events", "", "append every event of the schedulers to FILE, as JSON lines")
 	registerEngine(fs, &o.told.shared, redisUsage)
 	fs.BoolVar(&o.told.noUI, "no-ui", false, "serve no dashboard at /ui")
-	o.told.watch.register(fs)
+	fs.StringVar(&o.told.watch.metrics, "metrics-listen", usualLocal, "serve /metrics and /ui at this address (port 0: a free port)")
 }
 
 // wrong refuses flags that have no meaning.
@@ -140,7 +140,7 @@ func runServe(ctx context.Context, s *streams, o *serveOptions) (err error) {
 		return err
 	}
 	defer func() { r.s.note(watch.close()) }()
-	r.metrics, r.watch = watch.handler(), watch
+	r.watch = watch
 	r.observers = append(r.observers, watch.observers()...)
 	endEvents, err := r.openEvents()
 	if err != nil {
@@ -190,11 +190,12 @@ type serving struct {
 	watch     *watch
 	access    *accessLog
 	traffic   *gateway.Traffic
-	metrics   http.Handler
 	steer     *gateway.Admin
 	systemd   *supervisor    // nil: nobody
 	retiring  sync.WaitGroup // accounts whose last calls are open
 	steering  chan struct{}  // has room for who steers the accounts or exchanges them; no lock, since observers are told meanwhile
+
+	listed bool // the upstreams are those of the settings file
 
 	mu       sync.Mutex
 	accounts *accounts // of the settings that hold now
@@ -216,7 +217,7 @@ func (r *serving) config(a *accounts, s *serveSettings) gateway.Config {
 	return gateway.Config{
 		Upstreams: a.upstreams.Upstreams, Base: a.transport, Header: a.headers, Models: s.models, Deadlines: s.deadlines, Bodies: s.bodies,
 		Hosts: s.addresses(), Origins: s.origins, Routes: s.routes, Passthrough: s.passed,
-		Traffic: r.traffic, Metrics: r.metrics, Dashboard: !s.noUI, Admin: r.steer,
+		Traffic: r.traffic, Dashboard: !s.noUI, Admin: r.steer,
 	}
 }
 
@@ -240,7 +241,12 @@ func (r *serving) say(format string, args ...any) {
 // openUpstreams makes ready where calls go: the upstreams of the settings, or those that flags and the environment tell of.
 func (r *serving) openUpstreams(a *accounts, s *serveSettings) error {
 	o := r.o
-	if len(a.settings.file.Upstreams) == 0 || o.account.provider != "" || o.account.baseURL != "" {
+	listed := len(a.settings.file.Upstreams) > 0 && o.account.provider == "" && o.account.baseURL == ""
+	if r.listed && !listed {
+		return usageError(fmt.Errorf("%s: it has no upstreams any more", a.settings.file.Name),
+			"list the upstreams again, or restart the gateway to serve the providers whose keys are in the environment")
+	}
+	if !listed {
 		ups, err := r.told(a)
 		if err != nil {
 			return err
@@ -258,9 +264,13 @@ func (r *serving) openUpstreams(a *accounts, s *serveSettings) error {
 			return usageError(a.settings.file.At(fmt.Sprintf("upstreams[%d].base_url", i), err), "name the provider's own address, or listen at another")
 		}
 	}
-	return a.openUpstreams(&upstreamFlags{prefer: s.prefer}, o.attempts, func(l provider.LeftOut) {
+	err := a.openUpstreams(&upstreamFlags{prefer: s.prefer}, o.attempts, func(l provider.Exclusion) {
 		r.s.errorf("sluice: upstream %s: %s\n", l.Upstream, l)
 	})
+	if err == nil { // else the settings before hold
+		r.listed = listed
+	}
+	return err
 }
 
 // leadsTo reports whether calls to a base URL come to an address of this host, as far as the two tell.
@@ -378,7 +388,11 @@ func (r *serving) serve(ctx context.Context, doc *checked) error {
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
 	drain := make(chan struct{})
-	dashboard := !r.settings.noUI // from here on, settings may be read again at any time
+	if err := r.serveLocal(); err != nil {
+		l.Close()
+		return err
+	}
+	dashboard := r.settings.dashboard() // from here on, settings may be read again at any time
 	stop := r.follow(func() { close(drain) }, cut)
 	defer stop()
 	web := &http.Server{
@@ -403,13 +417,7 @@ func (r *serving) serve(ctx context.Context, doc *checked) error {
 		return err
 	case <-ctx.Done():
 	case <-drain:
-		r.systemd.stopping()
-		r.gateway.Drain()
-		timeout := r.drainTimeout()
-		r.say("sluice serve: stopping: open calls have %s to end; Ctrl-C again cuts them off\n", span(timeout))
-		end, cancel := context.WithTimeout(ctx, timeout)
-		err = web.Shutdown(end)
-		cancel()
+		err = r.drain(ctx, web)
 	}
 	web.Close()
 	r.gateway.Wait()
@@ -418,6 +426,34 @@ func (r *serving) serve(ctx context.Context, doc *checked) error {
 		return &exitError{code: exitInterrupted, err: errors.New("interrupted, with calls cut off")}
 	}
 	return nil
+}
+
+// drain takes no new requests and waits for the open ones, up to the timeout of the settings.
+func (r *serving) drain(ctx context.Context, web *http.Server) error {
+	r.systemd.stopping()
+	r.gateway.Drain()
+	timeout := r.drainTimeout()
+	r.say("sluice serve: stopping: open calls have %s to end; Ctrl-C again cuts them off\n", span(timeout))
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return web.Shutdown(ctx)
+}
+
+// usualLocal is where metrics and the dashboard are served.
+const usualLocal = "127.0.0.1:9464"
+
+// serveLocal serves metrics and the dashboard. If nobody chose their address and the default is taken, as by a second gateway, they
+// get a free port.
+func (r *serving) serveLocal() error {
+	address, page := r.settings.watch.metrics, http.HandlerFunc(r.gateway.ServeUI)
+	if address == "" {
+		return nil
+	}
+	err := r.watch.serve(address, page)
+	if err != nil && !r.o.given("metrics-listen") && !slices.Contains(r.settings.filed, "metrics_listen") {
+		err = r.watch.serve("127.0.0.1:0", page)
+	}
+	return err
 }
 
 // names are those of the upstreams.

@@ -98,39 +98,43 @@ func TestTheGatewayServesItsMetrics(t *testing.T) {
 	defer g.stop(t)
 	say(t, g.url, "m", "")
 	say(t, g.url, "unheard-of", "")
-	_, rest, _ := strings.Cut(g.stderr.String(), "metrics at ")
-	elsewhere, _, _ := strings.Cut(rest, "\n")
-	for _, url := range []string{g.url + "/metrics", elsewhere} {
-		resp, err := http.Get(url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, want := range []string{
-			`sluice_gateway_requests_total{kind="ok",model="m",tenant="none"} 1`, `sluice_gateway_refusals_total{reason="model_not_found",tenant="none"} 1`,
-			`sluice_in_flight{lane="house: m"} 0`, `sluice_slots{lane="house: m"} 1`, `gen_ai_client_token_usage_sum{`, `go_goroutines`,
-		} {
-			if !strings.Contains(string(text), want) {
-				t.Errorf("%s has no %s", url, want)
-			}
-		}
-		if t.Failed() {
-			t.Logf("%s", text)
+	local := g.local(t)
+	_, text := get(local+"/metrics", "")
+	for _, want := range []string{
+		`sluice_gateway_requests_total{kind="ok",model="m",tenant="none"} 1`, `sluice_gateway_refusals_total{reason="model_not_found",tenant="none"} 1`,
+		`sluice_in_flight{lane="house: m"} 0`, `sluice_slots{lane="house: m"} 1`, `gen_ai_client_token_usage_sum{`, `go_goroutines`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in %s", want, text)
 		}
 	}
-	r, _ := http.NewRequest(http.MethodGet, g.url+"/metrics", nil)
-	r.Host = "rebound.example"
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
+	for _, c := range []struct {
+		url, host string
+		status    int
+	}{
+		{local + "/ui", "", 200}, {local + "/ui/style.css", "", 200}, {local + "/healthz", "", 200}, {local + "/v1/models", "", 404}, {local + "/readyz", "", 404},
+		{local + "/metrics", "rebound.example", 403}, {local + "/ui", "rebound.example", 403},
+		{g.url + "/healthz", "", 200}, {g.url + "/readyz", "", 200}, {g.url + "/metrics", "", 404}, {g.url + "/ui", "", 404}, {g.url + "/ui/events", "", 404},
+	} {
+		if status, text := get(c.url, c.host); status != c.status {
+			t.Errorf("%s of host %q: %d %s, want %d", c.url, c.host, status, text, c.status)
+		}
 	}
-	resp.Body.Close()
-	if resp.StatusCode != http.StatusForbidden {
-		t.Errorf("a rebound name gets %s", resp.Status)
+}
+
+func TestTwoGatewaysOfAHostHaveDashboardsOfTheirOwn(t *testing.T) {
+	t.Parallel() // it mostly waits
+	one, _ := serveHouse(t, time.Millisecond)
+	defer one.stop(t)
+	other, _ := serveHouse(t, time.Millisecond)
+	defer other.stop(t)
+	if a, b := one.local(t), other.local(t); a == b {
+		t.Errorf("both are at %s", a)
+	}
+	for _, g := range []*gatewayProcess{one, other} {
+		if status, text := get(g.local(t)+"/ui", ""); status != http.StatusOK {
+			t.Errorf("%d %s", status, text)
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ func TestAnAdminPausesAndSetsLimits(t *testing.T) {
 	t.Setenv("ADMIN_KEY", key)
 	g, _ := serveHouse(t, time.Millisecond, "--admin-key-env", "ADMIN_KEY")
 	act := func(action, body string) (int, string) {
-		r, err := http.NewRequest(http.MethodPost, g.url+"/ui/"+action, strings.NewReader(body))
+		r, err := http.NewRequest(http.MethodPost, g.local(t)+"/ui/"+action, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,7 +32,7 @@ func TestAnAdminPausesAndSetsLimits(t *testing.T) {
 	if status, text := act("pause", ""); status != 200 {
 		t.Fatalf("%d %s", status, text)
 	}
-	if text := page(t, g.url+"/ui"); !strings.Contains(text, "The gateway is paused") { // though nobody called yet
+	if text := page(t, g.local(t)+"/ui"); !strings.Contains(text, "The gateway is paused") { // though nobody called yet
 		t.Error("the page does not say that the gateway is paused")
 	}
 	done := make(chan struct{})

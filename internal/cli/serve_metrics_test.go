@@ -35,8 +35,8 @@ func (p *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case asks(`"throttles-once"`) && !p.throttled.Swap(true):
 		w.Header().Set("Retry-After", "1")
-		w.WriteHeader(http.StatusTooManyRequests)
-		io.WriteString(w, `{"error":{"message":"Rate limit reached","type":"requests","code":"rate_limit_exceeded"}}`)
+		w.WriteHeader(529)
+		io.WriteString(w, `{"error":{"message":"Overloaded","type":"overloaded_error"}}`)
 		return
 	case asks(`"slow"`):
 		select {
@@ -155,7 +155,7 @@ func (g *gatewayProcess) full(t *testing.T, key, body string) (all []series) {
 	until := func(name string, value float64) {
 		there := func(s series) bool { return s.name == name && s.value >= value }
 		await(t, name, func() bool {
-			all = scrapeMetrics(t, g.url+"/metrics")
+			all = scrapeMetrics(t, g.local(t)+"/metrics")
 			return slices.ContainsFunc(all, there)
 		})
 	}
@@ -198,7 +198,7 @@ func TestEveryMetricOfTheGatewayMovesAndHasBoundedLabels(t *testing.T) {
 		g.ask(t.Context(), t, keys["amy"], chat(fmt.Sprintf("gpt-of-a-client-%d", i)))
 		g.ask(t.Context(), t, fmt.Sprintf("slk-wrong-%d", i), chat("m"))
 	}
-	all := append(held, scrapeMetrics(t, g.url+"/metrics")...)
+	all := append(held, scrapeMetrics(t, g.local(t)+"/metrics")...)
 
 	allowed := map[string][]string{
 		"tenant": {"amy", "bob", "none"}, "lane": {"house: m-2026", "house: fails", "house: slow", "house: throttles-once", "all: other"},
@@ -219,7 +219,7 @@ func TestEveryMetricOfTheGatewayMovesAndHasBoundedLabels(t *testing.T) {
 		}
 	}
 	still := []string{"sluice_paused", "sluice_breaker_open", "sluice_cooldown_until_timestamp_seconds"} // no pause is on now
-	items := []string{"sluice_items_total", "sluice_items_reused_total", "sluice_tokens_total", "sluice_cost_usd_total", "sluice_input_items", "sluice_items_left"}
+	items := []string{"sluice_items_total", "sluice_items_reused_total", "sluice_tokens_total", "sluice_cost_usd_total", "sluice_cost_estimated_usd_total", "sluice_input_items", "sluice_items_left"}
 	for _, name := range slices.Concat(documented(t, "serve.md"), documented(t, "observability.md")) {
 		there := slices.ContainsFunc(all, func(s series) bool { return strings.HasPrefix(s.name, name) })
 		switch {

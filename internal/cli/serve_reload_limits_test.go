@@ -39,7 +39,7 @@ func TestLimitsChangeAtOnceUnderLoad(t *testing.T) {
 		g.cmd.Process.Signal(syscall.SIGHUP)
 		await(t, "the settings to be read", func() bool { return strings.Count(g.stderr.String(), "settings re-read: ") > i }, g.stderr)
 		await(t, "calls that had a slot before to end", func() bool {
-			return !slices.ContainsFunc(scrapeMetrics(t, g.url+"/metrics"), func(s series) bool { return s.name == "sluice_in_flight" && int(s.value) > slots })
+			return !slices.ContainsFunc(scrapeMetrics(t, g.local(t)+"/metrics"), func(s series) bool { return s.name == "sluice_in_flight" && int(s.value) > slots })
 		})
 		provider.forget()
 		before := done.Load()
@@ -54,7 +54,7 @@ func TestLimitsChangeAtOnceUnderLoad(t *testing.T) {
 		}
 	}
 	rest()
-	resp, err := http.Get(g.url + "/metrics")
+	resp, err := http.Get(g.local(t) + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,12 @@ type gatewayProcess struct {
 }
 
 func startGateway(t *testing.T, dir string, args ...string) *gatewayProcess {
-	g := &gatewayProcess{cmd: exec.Command("sluice", append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...), stderr: &transcript{}}
+	return startGatewayBy(t, dir, exec.Command("sluice", append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...))
+}
+
+// startGatewayBy starts a gateway by another command.
+func startGatewayBy(t *testing.T, dir string, cmd *exec.Cmd) *gatewayProcess {
+	g := &gatewayProcess{cmd: cmd, stderr: &transcript{}}
 	g.cmd.Dir, g.cmd.Stderr = dir, g.stderr
 	g.cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+dir, "GORACE=atexit_sleep_ms=0")
 	out, err := g.cmd.StdoutPipe()
@@ -71,6 +76,19 @@ func startGateway(t *testing.T, dir string, args ...string) *gatewayProcess {
 	}
 	g.url = strings.TrimSpace(line)
 	return g
+}
+
+// local is where its metrics and dashboard are.
+func (g *gatewayProcess) local(t *testing.T) (base string) {
+	at := regexp.MustCompile(`(?m)^metrics +(http://127\.0\.0\.1:\d+)/metrics$`)
+	await(t, "the address of the metrics", func() bool { // standard error comes by a goroutine
+		m := at.FindStringSubmatch(g.stderr.String())
+		if m != nil {
+			base = m[1]
+		}
+		return m != nil
+	}, g.stderr)
+	return base
 }
 
 // stop interrupts it, and expects it to end in peace.

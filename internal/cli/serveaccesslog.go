@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/gateway"
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // accessLine is one request in the access log.
@@ -33,6 +34,8 @@ type accessLine struct {
 	CachedTokens int      `json:"cached_input_tokens,omitempty"`
 	OutputTokens int      `json:"output_tokens"`
 	CostUSD      *float64 `json:"cost_usd,omitempty"`
+	Estimated    float64  `json:"cost_estimated_usd,omitempty"`
+	Unpriced     int      `json:"unpriced_tool_calls,omitempty"`
 }
 
 // accessLog writes a line of JSON for each request that ended. Close it. Nil writes none.
@@ -95,10 +98,7 @@ func (l *accessLog) reopen() {
 	if !l.rotates() {
 		return
 	}
-	select {
-	case l.again <- struct{}{}:
-	default: // it is asked for already
-	}
+	wake.Up(l.again) // it is asked for already
 }
 
 // ended takes a request that ended.
@@ -209,7 +209,7 @@ func accessLineOf(r *gateway.Record) accessLine {
 		Time: stamp(r.At.Add(r.Latency)), RequestID: r.ID, Tenant: r.Tenant, Model: r.Model, Upstream: r.Upstream, Endpoint: r.Endpoint,
 		Stream: r.Stream, Status: r.Status, Kind: r.Kind, Tries: r.Tries,
 		WaitMs: r.Wait.Milliseconds(), FirstMs: r.First.Milliseconds(), LatencyMs: r.Latency.Milliseconds(),
-		InputTokens: r.Usage.Input, CachedTokens: r.Usage.CachedInput, OutputTokens: r.Usage.Output,
+		InputTokens: r.Usage.Input, CachedTokens: r.Usage.CachedInput, OutputTokens: r.Usage.Output, Estimated: r.Estimated, Unpriced: r.Unpriced,
 	}
 	if r.HasCost {
 		line.CostUSD = &r.Cost

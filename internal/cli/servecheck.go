@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/gateway"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -53,7 +54,7 @@ type checkedUpstream struct {
 // checkedLimit is what a limit is taken to be at the start.
 type checkedLimit struct {
 	Value  int           `json:"value"`
-	Source config.Source `json:"source"`
+	Source limits.Source `json:"source"`
 	From   string        `json:"from"` // a flag, or a file
 }
 
@@ -111,12 +112,15 @@ func (r *serving) begins(at net.Addr, doc *checked, dashboard bool) error {
 		host = fmt.Sprintf("127.0.0.1:%d", tcp.Port)
 	}
 	doc.URL = "http://" + host
-	doc.Metrics = doc.URL + "/metrics"
 	doc.Env = map[string]string{"OPENAI_BASE_URL": doc.URL + "/v1", "ANTHROPIC_BASE_URL": doc.URL, "GOOGLE_GEMINI_BASE_URL": doc.URL}
 	r.say("sluice serve listens on %s\n", doc.URL)
-	if dashboard {
-		doc.Dashboard = doc.URL + "/ui"
-		r.say("dashboard   %s\n", doc.Dashboard)
+	if r.watch.server != nil {
+		doc.Metrics = r.watch.server.URL()
+		if dashboard {
+			doc.Dashboard = strings.TrimSuffix(doc.Metrics, "metrics") + "ui"
+			r.say("dashboard   %s\n", doc.Dashboard)
+		}
+		r.say("metrics     %s\n", doc.Metrics)
 	}
 	doc.print(r.say)
 	key := "any text as their key"
@@ -167,12 +171,12 @@ func (a *accounts) startLimits(p provider.Provider, label string) (map[string]ch
 	}
 	for d, ceiling := range c.Limits.All() {
 		value := cmp.Or(*ceiling, *c.Start.At(d))
-		limit := checkedLimit{Value: value, Source: config.SourceRegistry, From: "--tier " + a.settings.tier}
+		limit := checkedLimit{Value: value, Source: limits.SourceRegistry, From: "--tier " + a.settings.tier}
 		switch {
 		case value == 0:
 			continue
 		case *a.limits.At(d) != 0:
-			limit.Source, limit.From = config.SourceTold, "--"+d.String()
+			limit.Source, limit.From = limits.SourceTold, "--"+d.String()
 		case written != nil && *written.At(d) != nil:
 			limit.Source, limit.From = (*written.At(d)).Source, from
 		}

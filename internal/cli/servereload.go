@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // lookEvery is how often the files of settings are looked at. One that differs is read when it does so twice in the same way:
@@ -30,10 +31,7 @@ func (r *serving) follow(drain, cut func()) (stop func()) {
 				r.systemd.ready()
 				return
 			}
-			select {
-			case again <- struct{}{}:
-			default: // a second that waits would read the same
-			}
+			wake.Up(again) // a second that waits would read the same
 		}
 	}
 	signals := listen(func(os.Signal) { drain() }, func(os.Signal) { cut() }, reread)

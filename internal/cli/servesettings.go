@@ -60,7 +60,8 @@ func (o *serveOptions) settings(from *settings, keyed bool) (serveSettings, erro
 	for _, p := range file.Passthrough {
 		all.passed = append(all.passed, gateway.Passthrough(p))
 	}
-	all.bodies = gateway.Bodies{Most: int64(file.Bodies.Most), Memory: int64(file.Bodies.Memory), Dir: file.Bodies.Dir}
+	all.bodies = gateway.Bodies{Most: int64(file.Bodies.Most), Memory: int64(file.Bodies.Memory), Dir: file.Bodies.Dir,
+		MemoryTotal: int64(file.Bodies.MemoryTotal), DiskTotal: int64(file.Bodies.DiskTotal)}
 	for _, f := range []struct {
 		flag, field string
 		stated      bool
@@ -108,13 +109,26 @@ func (s *serveSettings) addresses() []string {
 	return append(slices.Clip(s.hosts), host)
 }
 
+// dashboard reports whether the page at /ui can be looked at: it answers this host only.
+func (s *serveSettings) dashboard() bool {
+	host, _, err := net.SplitHostPort(s.watch.metrics)
+	ip := net.ParseIP(host)
+	return !s.noUI && err == nil && (host == "" || host == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified()))
+}
+
 // check refuses what can be seen to be wrong before anything is opened. Who calls needs a key if keyed.
 func (s *serveSettings) check(file *config.File, keyed bool) error {
 	if s.deadlines.Queue <= 0 || s.drain < 0 {
 		return usageError(errors.New("--queue-timeout must be above zero, and --drain-timeout not below it"), "give times such as --queue-timeout 5m")
 	}
-	if s.noUI && s.adminKey != "" {
-		return usageError(errors.New("an admin key has no meaning without /ui, where it is taken"), "leave out one of the key and --no-ui (ui: false)")
+	if s.watch.metrics != "" {
+		if err := checkMetricsAddress(s.watch.metrics); err != nil { // a file's was looked at
+			return err
+		}
+	}
+	if s.adminKey != "" && !s.dashboard() {
+		return usageError(errors.New("an admin key has no meaning without /ui, where it is taken"),
+			"leave the key out, or serve /ui: without --no-ui (ui: false), at --metrics-listen %s", usualLocal)
 	}
 	if err := cluster.CheckURL(s.shared); s.shared != "" && err != nil { // a file's was looked at
 		return explainEngine(err, "--redis")
@@ -135,11 +149,6 @@ func (s *serveSettings) check(file *config.File, keyed bool) error {
 	}
 	if ip := net.ParseIP(host); !keyed && (host == "" || ip != nil && !ip.IsLoopback()) {
 		return openToOthers(file, s.listen)
-	}
-	if s.watch.metrics != "" {
-		if err := checkMetricsAddress(s.watch.metrics); err != nil { // a file's was looked at
-			return err
-		}
 	}
 	for _, written := range [...]struct{ flag, field, name string }{{"--access-log", "access_log", s.access}, {"--events", "events", s.events}} {
 		if written.name == "" || written.name == "-" {

@@ -258,7 +258,7 @@ func (s *settings) mismatch(p provider.Provider, model string) (why string, err 
 	if name := s.limits.Provider; name != "" {
 		of, ok := s.registry.Lookup(name)
 		if !ok {
-			return "", usageError(fmt.Errorf("%s: limits.provider: unknown provider %q%s", s.from, name, provider.Meant(s.registry.Suggest(name))),
+			return "", usageError(fmt.Errorf("%s: limits.provider: unknown provider %q%s", s.from, name, provider.DidYouMean(s.registry.Suggest(name))),
 				"it is one of %s", strings.Join(s.registry.Names(), ", "))
 		}
 		if of.Name != p.Name {

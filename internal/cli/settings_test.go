@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -23,18 +24,18 @@ func TestSnapshotsAreOfTheirModel(t *testing.T) {
 
 // Flags win over the file, and the file over the tier, each for its own limits alone.
 func TestEachLimitIsOfTheNearestThatStatesIt(t *testing.T) {
-	limits := &config.Limits{
-		RPM:  &config.Limit{Value: 10, Source: config.SourceTold},
-		ITPM: &config.Limit{Value: 20, Source: config.SourceMeasured},
-		OTPM: &config.Limit{Value: 25, Source: config.SourceMeasured},
-		TPD:  &config.Limit{Value: 30, Source: config.SourceHeader},
-	}
-	s := &settings{registry: provider.Published(), tier: "tier1", limits: limits}
+	written := &config.Limits{Each: limits.Each[*config.Limit]{
+		RPM:  &config.Limit{Value: 10, Source: limits.SourceTold},
+		ITPM: &config.Limit{Value: 20, Source: limits.SourceMeasured},
+		OTPM: &config.Limit{Value: 25, Source: limits.SourceMeasured},
+		TPD:  &config.Limit{Value: 30, Source: limits.SourceHeader},
+	}}
+	s := &settings{registry: provider.Published(), tier: "tier1", limits: written}
 	p, _ := provider.Lookup("anthropic")
 	flags := sluice.Limits{ITPM: 1, Concurrent: 2, Burst: 3}
 	for _, model := range []string{"", "claude-sonnet-4-5"} { // of the file
 		var c sluice.Config
-		limits.Model = model
+		written.Model = model
 		if err := s.Apply(&c, p, "claude-sonnet-4-5-20250929", flags); err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +53,7 @@ func TestEachLimitIsOfTheNearestThatStatesIt(t *testing.T) {
 			t.Errorf("account %+v, want %+v", c.Account, told)
 		}
 	}
-	limits.Model = ""
+	written.Model = ""
 	s.tier = "start"
 	var c sluice.Config
 	if err := s.Apply(&c, p, "claude-sonnet-5", sluice.Limits{RPM: 3}); err != nil || c.Start != (sluice.Limits{ITPM: 20, OTPM: 25, TPD: 30}) {

@@ -6,6 +6,8 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // interrupts listens to signals. The first INT or TERM drains, the second abandons, and a third ends the process as if
@@ -100,10 +102,7 @@ func (i *interrupts) loop() {
 		case sig := <-i.signals:
 			switch {
 			case sig == syscall.SIGHUP && i.reread != nil && !i.hungUp():
-				select {
-				case i.again <- struct{}{}:
-				default:
-				}
+				wake.Up(i.again)
 			case !drained:
 				drain(sig)
 			case sig != syscall.SIGHUP:

@@ -28,16 +28,17 @@ type simOptions struct {
 	storms     []string
 	changes    []string
 	keyEnv     string
+	adminEnv   string
 	shares     []string // names of flags that are shares of all
 }
 
-// newSim returns the command that serves the imitation of a provider over a socket.
+// newSim returns the command that serves the simulator of a provider over a socket.
 func newSim(s *streams) *cobra.Command {
 	var o simOptions
 	cmd := &cobra.Command{
 		Use:   "sim",
-		Short: "Serve an imitation of a provider whose limits you choose",
-		Long: `Serve an imitation of the OpenAI, Anthropic and Gemini APIs whose limits, latency and faults you choose.
+		Short: "Simulate a provider whose limits you choose",
+		Long: `Simulate the OpenAI, Anthropic, Gemini and Cohere APIs with the limits, latency and faults that you choose.
 
 Gemini's tokens per minute count the input alone: choose them by --itpm. The paths tell the APIs apart.
 The limits hold for all models and APIs together, which most providers have for each model.
@@ -64,11 +65,9 @@ func (o *simOptions) register(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	c := &o.config
 	fs.StringVar(&o.listen, "listen", "127.0.0.1:0", "address to listen on; port 0 is any free one")
-	fs.IntVar(&c.RPM, "rpm", 0, "requests per minute (0: no limit)")
-	fs.IntVar(&c.TPM, "tpm", 0, "tokens per minute, input and output together (0: no limit)")
-	fs.IntVar(&c.ITPM, "itpm", 0, "input tokens per minute (0: no limit)")
-	fs.IntVar(&c.OTPM, "otpm", 0, "output tokens per minute (0: no limit)")
-	fs.IntVar(&c.RPD, "rpd", 0, "requests per day (0: no limit)")
+	for d, limit := range c.Limits() {
+		fs.IntVar(limit, d.String(), 0, d.Help()+" (0: no limit)")
+	}
 	fs.IntVar(&c.Concurrent, "concurrent", 0, "refuse calls above so many open ones (0: no limit)")
 	fs.IntVar(&c.Queue, "queue", 0, "serve so many at once and let the rest wait (0: no queue)")
 	fs.IntVar(&c.Contention, "contention", 0, "serve so many at full speed, and more of them slower (0: as many as come)")
@@ -99,6 +98,8 @@ func (o *simOptions) register(fs *pflag.FlagSet) {
 	fs.IntVar(&c.SpentAfter, "spent-after", 0, "the account's money is spent after so many answers; calls that are open then are answered, too (0: never)")
 	o.registerBatches(fs)
 	fs.StringVar(&o.keyEnv, "key-env", "", "let in only the key that this environment variable holds")
+	fs.StringVar(&o.adminEnv, "admin-key-env", "", "tell the limits only to the admin key in this environment variable")
+	fs.StringSliceVar(&c.Models, "models", nil, "serve these models only, separated by commas (absent: any)")
 	fs.Uint64Var(&c.Seed, "seed", 0, "decides all luck")
 }
 
@@ -183,7 +184,11 @@ func runSim(ctx context.Context, s *streams, o simOptions) error {
 		cancel()
 	}
 	s.errorf("sluice sim listens on %s\n", url)
-	s.errorf("hint: OPENAI_API_KEY=any sluice run IN.jsonl -o OUT.jsonl --provider openai --base-url %s/v1\n", url)
+	key := "any"
+	if o.keyEnv != "" {
+		key = `"$` + o.keyEnv + `"`
+	}
+	s.errorf("hint: OPENAI_API_KEY=%s sluice run IN.jsonl -o OUT.jsonl --provider openai --base-url %s/v1\n", key, url)
 
 	select {
 	case err = <-served:
@@ -197,7 +202,7 @@ func runSim(ctx context.Context, s *streams, o simOptions) error {
 	return nil
 }
 
-// server returns the imitation that the flags describe.
+// server returns the simulator that the flags describe.
 func (o *simOptions) server() (*sim.Server, error) {
 	c, err := o.described()
 	if err != nil {
@@ -222,12 +227,7 @@ func (o *simOptions) described() (c sim.Config, err error) {
 	if c.Batches.Latency == 0 {
 		c.Batches.Latency = -1 // as above
 	}
-	switch o.charge {
-	case "declared":
-		c.Charge = sim.ChargeDeclared
-	case "actual":
-		c.Charge = sim.ChargeActual
-	default:
+	if c.Charge.UnmarshalText([]byte(o.charge)) != nil {
 		return c, usageError(fmt.Errorf("--charge %s is not known", o.charge), "say declared or actual")
 	}
 	forms := map[string]sim.RetryAfterForm{
@@ -252,10 +252,13 @@ func (o *simOptions) described() (c sim.Config, err error) {
 		}
 		c.Changes = append(c.Changes, change)
 	}
-	if o.keyEnv != "" {
-		if c.Key = os.Getenv(o.keyEnv); c.Key == "" {
-			return c, usageError(fmt.Errorf("environment variable %s is not set", o.keyEnv),
-				"export %s=... or leave --key-env out to let any key in", o.keyEnv)
+	for _, key := range [...]struct {
+		flag, variable string
+		value          *string
+	}{{"key-env", o.keyEnv, &c.Key}, {"admin-key-env", o.adminEnv, &c.AdminKey}} {
+		if *key.value = os.Getenv(key.variable); key.variable != "" && *key.value == "" {
+			return c, usageError(fmt.Errorf("environment variable %s is not set", key.variable),
+				"export %s=... or leave --%s out to let any key in", key.variable, key.flag)
 		}
 	}
 	return c, nil

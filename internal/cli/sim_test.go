@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -34,7 +35,7 @@ func TestEveryFlagOfTheImitationIsItsOwn(t *testing.T) {
 		{"--change 30s:0.5 --change 1m:2", func(c *sim.Config) {
 			c.Changes = []sim.Change{{At: 30 * time.Second, Factor: 0.5}, {At: time.Minute, Factor: 2}}
 		}},
-		{"--charge actual", func(c *sim.Config) { c.Charge = sim.ChargeActual }},
+		{"--charge actual", func(c *sim.Config) { c.Charge = limits.ChargeActual }},
 		{"--charge-refusals", func(c *sim.Config) { c.ChargeRefusals = true }},
 		{"--latency 5ms", func(c *sim.Config) { c.Latency = 5 * time.Millisecond }},
 		{"--per-token 5ms", func(c *sim.Config) { c.PerToken = 5 * time.Millisecond }},
@@ -69,6 +70,8 @@ func TestEveryFlagOfTheImitationIsItsOwn(t *testing.T) {
 		{"--batch-list-delay 5s", func(c *sim.Config) { c.Batches.ListDelay = 5 * time.Second }},
 		{"--batch-drop 0.5", func(c *sim.Config) { c.Batches.Drop = 0.5 }},
 		{"--key-env SIM_TEST_KEY", func(c *sim.Config) { c.Key = "any-key-of-a-test" }},
+		{"--admin-key-env SIM_TEST_KEY", func(c *sim.Config) { c.AdminKey = "any-key-of-a-test" }},
+		{"--models a,b", func(c *sim.Config) { c.Models = []string{"a", "b"} }},
 		{"--seed 5", func(c *sim.Config) { c.Seed = 5 }},
 	}
 	plain := sim.Config{Burst: time.Minute, Latency: 200 * time.Millisecond, OutputTokens: 64, Batches: sim.Batches{Latency: time.Second}}
@@ -83,7 +86,7 @@ func TestEveryFlagOfTheImitationIsItsOwn(t *testing.T) {
 	}
 	for field, value := range reflect.ValueOf(all).Fields() {
 		switch field.Name {
-		case "Models", "RefusalLatency", "NoStats": // have none
+		case "RefusalLatency", "NoStats": // have none
 		default:
 			if value.IsZero() {
 				t.Errorf("no flag sets %s", field.Name)

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/control"
 	"github.com/sluice-llm/sluice/internal/parts"
 	"github.com/sluice-llm/sluice/internal/regular"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // statusOptions are the flags of the status command.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // sharedStatus is what is shared by way of an engine, as --json prints it.
@@ -81,10 +82,7 @@ func (o *statusOptions) runShared(ctx context.Context, s *streams) error {
 		} else if err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(sharedEvery):
-		}
+		_ = wake.In(ctx, sharedEvery, nil)
 	}
 }
 

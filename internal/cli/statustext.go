@@ -11,8 +11,9 @@ import (
 
 	"github.com/sluice-llm/sluice/internal/control"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // block is how the run stands, in several lines.
@@ -46,7 +47,7 @@ func (st *runStatus) block(now time.Time) []string {
 	row("calls", "%d in flight  %s waiting  %d throttled", live.InFlight, group(live.Waiting), live.Throttles)
 	row("tokens", "%s in, %s out", group(live.Used.InputTokens), group(live.Used.OutputTokens))
 	if live.Used.CostUSD != nil {
-		row("cost", "%s", dollars(*live.Used.CostUSD))
+		row("cost", "%s%s", dollars(*live.Used.CostUSD), estimatedPart(live.Used.EstimatedUSD))
 	}
 	for _, a := range live.Accounts {
 		row("ceilings", "%s: %s", a.Account, namedWords(a.Limits))
@@ -91,6 +92,11 @@ func (st *runStatus) done() int {
 	return n
 }
 
+// paused reports whether the run waits for a limit, or would do so if it was resumed.
+func (st *runStatus) paused(now time.Time) bool {
+	return st.State.Status != work.Completed && st.State.RateLimitUntil.After(now)
+}
+
 // stateRows are what the state file says.
 func (st *runStatus) stateRows(row func(name, format string, args ...any), now time.Time) {
 	s, going, done := st.State, !st.ended(), st.done()
@@ -102,7 +108,7 @@ func (st *runStatus) stateRows(row func(name, format string, args ...any), now t
 		progress += fmt.Sprintf("  %s failed", group(n))
 	}
 	row("items", "%s", progress)
-	if going && s.RateLimitUntil.After(now) {
+	if st.paused(now) {
 		text := "until " + zoned(s.RateLimitUntil.Local(), now)
 		if s.RateLimit.Text != "" {
 			text += ": " + clip(s.RateLimit.Text, mostMessage)
@@ -139,7 +145,7 @@ func (st *runStatus) line(now time.Time) string {
 	if n := failures(s); n > 0 {
 		text += fmt.Sprintf(", %s failed", group(n))
 	}
-	if !st.ended() && s.RateLimitUntil.After(now) {
+	if st.paused(now) {
 		text += ", paused until " + clock(s.RateLimitUntil, now)
 	}
 	if st.Reason != "" {
@@ -186,7 +192,7 @@ func laneWords(l control.Lane, now time.Time) string {
 			if b.Shared {
 				left = "shared with others"
 			}
-			text += fmt.Sprintf("; %s %s (%s), %s", b.Dimension, group(b.Limit), b.Source, left)
+			text += fmt.Sprintf("; %s %s (%s), %s", b.Dimension, group(b.Limit), prose.Source(limits.Source(b.Source), b.Claims), left)
 		}
 	}
 	return text

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -25,10 +26,30 @@ type streams struct {
 
 func newStreams(args []string, stdin io.Reader, stdout, stderr io.Writer) *streams {
 	hidden := &secrets{}
+	for _, variable := range os.Environ() {
+		if name, value, _ := strings.Cut(variable, "="); namesKey(name) && !isPath(value) {
+			hidden.hide(value)
+		}
+	}
 	return &streams{
 		args: shownArgs(args), in: stdin,
 		out: &safeWriter{w: stdout, secrets: hidden, data: true, screens: isTerminal(stdout)}, err: &safeWriter{w: stderr, secrets: hidden},
 	}
+}
+
+// namesKey reports whether an environment variable is named for a key, as OPENAI_API_KEY and DB_PASSWORD are.
+func namesKey(name string) bool {
+	words := strings.Split(strings.ToUpper(name), "_")
+	switch words[len(words)-1] {
+	case "KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD":
+		return true
+	}
+	return false
+}
+
+// isPath reports whether a value is the path of a file, which may hold a key but is none.
+func isPath(value string) bool {
+	return filepath.IsAbs(value) || strings.HasPrefix(value, ".") || strings.HasPrefix(value, "~")
 }
 
 // errorf prints to standard error. Text among args is escaped: it may come from anywhere. Keys are struck out of it first,
@@ -150,7 +171,7 @@ func (s *secrets) hide(text string) {
 func (s *secrets) blot(text string) string { return provider.Redact(text, s.all()...) }
 
 // strike returns data without the secrets, and without what can be nothing but a key.
-func (s *secrets) strike(text string) string { return provider.Strike(text, s.all()...) }
+func (s *secrets) strike(text string) string { return provider.RedactKeys(text, s.all()...) }
 
 func (s *secrets) all() []string {
 	s.mu.Lock()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/stress"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -36,7 +37,7 @@ type stressOptions struct {
 func newStress(s *streams) *cobra.Command {
 	var o stressOptions
 	cmd := &cobra.Command{
-		Use:   "stress --level " + strings.Join(stressLevels(), "|"),
+		Use:   "stress --level " + strings.Join(stress.Levels(), "|"),
 		Short: "Put load on members that share few slots, and measure whether they keep what is promised",
 		Long: `Put load on members that share few slots, and measure whether they keep what is promised: no slot is lost, nobody waits
 for ever, nobody starves, a cancelled call leaves no trace, and what is counted is what was sent.
@@ -66,14 +67,6 @@ The table is printed on standard output. Exit code 4 means that a threshold was 
 	return cmd
 }
 
-// stressLevels are the names of the levels.
-func stressLevels() (names []string) {
-	for _, l := range stress.Levels() {
-		names = append(names, string(l))
-	}
-	return names
-}
-
 func (o *stressOptions) register(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	fs.StringVar(&o.level, "level", "", "conservative, aggressive, chaos or hybrid (required)")
@@ -83,12 +76,8 @@ func (o *stressOptions) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.latency, "latency", stress.DefaultLatency, "how fast the imitation answers, and how closely arrivals follow (of an endpoint: as its first call took)")
 	o.account.register(fs)
 	fs.Lookup("model").Usage = "model to call (absent: the imitation)"
-	for _, l := range o.account.limits.all() {
-		if l.name == sluice.Concurrency.String() {
-			fs.Lookup(l.name).Hidden = true // --slots says it
-		}
-	}
-	fs.IntVar(&o.account.maxThrottles, "max-throttles", 20, "give a call up when it was throttled more often than that")
+	fs.Lookup(limits.Concurrency.String()).Hidden = true // --slots says it
+	o.account.registerThrottles(fs, "call")
 	fs.DurationVar(&o.timeout, "timeout", stress.DefaultTimeout, "time for one try")
 	fs.StringVar(&o.events, "events", "", "append every event to FILE, as JSON lines: sluice report --events FILE shows why")
 	fs.StringVar(&o.progress, "progress", progressAuto, "auto (on a terminal alone), plain, json or none")
@@ -101,7 +90,7 @@ func runStress(ctx context.Context, s *streams, o *stressOptions) error {
 		return err
 	}
 	cfg := stress.Config{
-		Level: stress.Level(o.level), Slots: o.slots, Duration: o.duration, Seed: o.seed, Latency: o.latency, Timeout: o.timeout,
+		Level: o.level, Slots: o.slots, Duration: o.duration, Seed: o.seed, Latency: o.latency, Timeout: o.timeout,
 	}
 	if o.elsewhere() && !o.flags.Changed("latency") {
 		cfg.Latency = 0 // it is found out
@@ -125,13 +114,13 @@ func runStress(ctx context.Context, s *streams, o *stressOptions) error {
 		defer func() { s.note(log.Close()) }()
 	}
 	res, err := o.watched(ctx, s, cfg)
-	return o.conclude(s, cfg, res, err)
+	return o.conclude(s, res, err)
 }
 
 // check finds what is wrong with the flags themselves.
 func (o *stressOptions) check() error {
 	if o.level == "" {
-		return usageError(errors.New("no level: --level is missing"), "it is one of %s", strings.Join(stressLevels(), ", "))
+		return usageError(errors.New("no level: --level is missing"), "it is one of %s", strings.Join(stress.Levels(), ", "))
 	}
 	if err := cmp.Or(checkWord("level", o.level), checkWord("progress", o.progress)); err != nil {
 		return err
@@ -141,8 +130,8 @@ func (o *stressOptions) check() error {
 		return usageError(fmt.Errorf("--slots %d is below one", o.slots), "say how many calls may be open at once, such as --slots 5")
 	case o.slots > mostSlots:
 		return usageError(fmt.Errorf("--slots %d is above %d", o.slots, mostSlots), "there are eight members to a slot: say fewer")
-	case o.flags.Changed("duration") && o.duration < stress.LeastDuration:
-		return usageError(fmt.Errorf("--duration %s is below %s", o.duration, stress.LeastDuration), "say how long the load lasts, such as --duration 30s")
+	case o.flags.Changed("duration") && o.duration < stress.MinDuration:
+		return usageError(fmt.Errorf("--duration %s is below %s", o.duration, stress.MinDuration), "say how long the load lasts, such as --duration 30s")
 	case o.latency <= 0:
 		return usageError(fmt.Errorf("--latency %s is not above zero", o.latency), "say how long an answer takes, such as --latency 100ms")
 	case o.timeout <= 0:

@@ -14,55 +14,17 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// stressDocument is what a run of stress came to, as --json prints it.
-type stressDocument struct {
-	Level      stress.Level     `json:"level"`
-	Slots      int              `json:"slots"`
-	Seed       uint64           `json:"seed"`
-	Endpoint   string           `json:"endpoint"` // "": the imitation
-	Model      string           `json:"model,omitempty"`
-	DurationMS int64            `json:"duration_ms"`
-	TookMS     int64            `json:"took_ms"`
-	Outcome    string           `json:"outcome"` // ok, missed or interrupted
-	Missed     []string         `json:"missed"`
-	Rows       []stress.Row     `json:"rows"`
-	Parts      []stressPart     `json:"parts"`
-	LeftOut    []stress.LeftOut `json:"left_out"`
-	Calls      int64            `json:"calls"`
-	Seen       int64            `json:"seen"`
-	Events     string           `json:"events,omitempty"`
-	Deadlock   string           `json:"deadlock,omitempty"`
-	Panic      string           `json:"panic,omitempty"`
-	Failure    string           `json:"first_failure,omitempty"`
-}
-
-type stressPart struct {
-	Name       string   `json:"name"`
-	TookMS     int64    `json:"took_ms"`
-	Calls      int      `json:"calls"`
-	Completed  int      `json:"completed"`
-	Cancelled  int      `json:"cancelled"`
-	Failed     int      `json:"failed"`
-	Arrived    int      `json:"arrived"`
-	Dropped    int      `json:"dropped"`
-	LongestMS  float64  `json:"longest_wait_ms"`
-	MeanMS     float64  `json:"mean_wait_ms"`
-	InUse      *float64 `json:"slots_in_use"`
-	Jain       *float64 `json:"jain_index"`
-	Starvation *float64 `json:"starvation"`
-}
-
 // conclude prints what a run came to, and returns what the program ends with.
-func (o *stressOptions) conclude(s *streams, cfg stress.Config, res *stress.Result, err error) error {
+func (o *stressOptions) conclude(s *streams, res *stress.Result, err error) error {
 	if res == nil {
 		return o.ending(err)
 	}
-	d := o.document(cfg, res, err)
+	res.Events = o.events
 	if o.asJSON {
-		if err := s.printJSON(d); err != nil {
+		if err := s.printJSON(res); err != nil {
 			return err
 		}
-	} else if err := s.printStress(d); err != nil {
+	} else if err := s.printStress(res); err != nil {
 		return err
 	}
 	if res.Deadlock != "" {
@@ -74,13 +36,13 @@ func (o *stressOptions) conclude(s *streams, cfg stress.Config, res *stress.Resu
 		s.errorf("sluice: %s (--json has the stack)\n", what)
 	}
 	if res.Failure != nil {
-		s.errorf("sluice: the first call that failed: %s\n", clip(res.Failure.Error(), mostMessage))
+		s.errorf("sluice: the first call that failed: %s\n", clip(res.FirstFailure, mostMessage))
 	}
 	switch {
 	case err != nil:
 		return o.ending(err)
-	case len(d.Missed) > 0:
-		return &exitError{code: exitThreshold, err: fmt.Errorf("missed: %s", words(strings.Join(d.Missed, ", "))), hint: o.hint()}
+	case len(res.Missed) > 0:
+		return &exitError{code: exitThreshold, err: fmt.Errorf("missed: %s", words(strings.Join(res.Missed, ", "))), hint: o.hint()}
 	}
 	return nil
 }
@@ -111,48 +73,14 @@ func (o *stressOptions) ending(err error) error {
 	if isAny[*stress.UnreachableError](err) {
 		return &exitError{code: exitFailed, err: err, hint: "check --base-url, --model and the network: no load was put on it"}
 	}
-	if wrong, ok := errors.AsType[*stress.FieldError](err); ok {
-		return usageError(wrong, "see sluice stress --help")
-	}
 	if isAny[*fs.PathError](err) { // of the checkpoints that it keeps while it runs
 		return &exitError{code: exitFailed, err: err, hint: "name another directory for temporary files by TMPDIR=DIR"}
 	}
 	return err
 }
 
-func (o *stressOptions) document(cfg stress.Config, res *stress.Result, err error) *stressDocument {
-	d := &stressDocument{
-		Level: res.Level, Slots: res.Slots, Seed: res.Seed, DurationMS: res.Duration.Milliseconds(), TookMS: res.Took.Milliseconds(),
-		Outcome: "ok", Missed: append([]string{}, res.Missed()...), LeftOut: append([]stress.LeftOut{}, res.LeftOut...),
-		Rows: res.Rows, Parts: []stressPart{}, Calls: res.Metrics.Calls, Seen: res.Seen, Events: o.events, Deadlock: res.Deadlock, Panic: res.Panic,
-	}
-	if e := cfg.Endpoint; e != nil {
-		d.Endpoint, d.Model = e.Target.BaseURL, e.Target.Model
-		if d.Endpoint == "" {
-			d.Endpoint = e.Provider.BaseURL
-		}
-	}
-	switch {
-	case err != nil:
-		d.Outcome = "interrupted"
-	case len(d.Missed) > 0:
-		d.Outcome = "missed"
-	}
-	if res.Failure != nil {
-		d.Failure = res.Failure.Error()
-	}
-	for _, p := range res.Parts {
-		d.Parts = append(d.Parts, stressPart{
-			Name: p.Name, TookMS: p.Took.Milliseconds(), Calls: p.Calls, Completed: p.Completed, Cancelled: p.Cancelled, Failed: p.Failed,
-			Arrived: p.Arrived, Dropped: p.Dropped, LongestMS: ms(p.LongestWait), MeanMS: ms(p.MeanWait),
-			InUse: p.InUse, Jain: p.Jain, Starvation: p.Starvation,
-		})
-	}
-	return d
-}
-
 // printStress prints the table.
-func (s *streams) printStress(d *stressDocument) error {
+func (s *streams) printStress(d *stress.Result) error {
 	var b strings.Builder
 	where := "the imitation"
 	if d.Endpoint != "" {

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/telemetry"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -41,8 +42,10 @@ type summary struct {
 	Throttles    int      `json:"throttles"`
 	InputTokens  int      `json:"input_tokens"`
 	OutputTokens int      `json:"output_tokens"`
-	Cost         *float64 `json:"cost_usd"`     // of this run; null where no price is known
-	Costed       int      `json:"costed_items"` // whose price and usage are known
+	Cost         *float64 `json:"cost_usd"`                      // of this run; null where no price is known
+	Costed       int      `json:"costed_items"`                  // whose price and usage are known
+	Estimated    float64  `json:"cost_estimated_usd,omitempty"`  // the part of Cost that is an estimate
+	Unpriced     int      `json:"unpriced_tool_calls,omitempty"` // that are not in Cost
 	WallMS       int64    `json:"wall_ms"`
 	QueuedMS     int64    `json:"queued_ms"` // over all items
 	CooldownMS   int64    `json:"cooldown_ms"`
@@ -78,8 +81,9 @@ type budgetSummary struct {
 	Limit     int64   `json:"limit"`
 	Source    string  `json:"source"`
 	Share     float64 `json:"share"` // of what the limit let through in the run's time
+	limits.Claims
 
-	by sluice.Dimension
+	by limits.Dimension
 }
 
 // summarize fills a summary from what the run and the Scheduler say.
@@ -99,7 +103,7 @@ func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 	}
 	// Where the price of calls is not known, what was spared does not make a cost; where there were none, nothing was paid.
 	if free := rep.Twins + rep.Cached; rep.Costed > free || free > 0 && free == sum.ran {
-		sum.Cost, sum.Costed = &rep.Cost, rep.Costed
+		sum.Cost, sum.Costed, sum.Estimated, sum.Unpriced = &rep.Cost, rep.Costed, rep.Estimated, rep.Unpriced
 	}
 	for _, kinds := range []map[sluice.Kind]int{rep.Kinds, rep.AlreadyKinds} {
 		for kind, n := range kinds {
@@ -119,10 +123,10 @@ func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 		l := laneSummary{Lane: lane.Lane, Slots: lane.Slots, Budgets: []budgetSummary{}, granted: lane.Granted}
 		for _, b := range lane.Budgets {
 			spent := b.Spent
-			if b.Dimension == sluice.Requests || b.Dimension == sluice.RequestsPerDay {
+			if b.Dimension.Per(time.Minute) == limits.Requests {
 				spent = float64(lane.Granted - lane.Throttles) // the others were refused, and cost nothing
 			}
-			l.Budgets = append(l.Budgets, budgetSummary{b.Dimension.String(), b.Limit, string(b.Source), share(b, spent, rep.Wall), b.Dimension})
+			l.Budgets = append(l.Budgets, budgetSummary{b.Dimension.String(), b.Limit, string(b.Source), share(b, spent, rep.Wall), b.Claims, b.Dimension})
 		}
 		sum.Lanes = append(sum.Lanes, l)
 	}
@@ -153,7 +157,7 @@ func (sum *summary) bind(snap sluice.Snapshot, wall time.Duration) {
 			if held <= 0 || wall <= 0 {
 				continue
 			}
-			name := boundName(sluice.Dimension(d))
+			name := boundName(limits.Dimension(d))
 			sum.Bound[name] = max(sum.Bound[name], min(1, float64(held)/float64(wall)))
 		}
 	}
@@ -174,20 +178,16 @@ func (sum *summary) separate(held, wall time.Duration) {
 }
 
 // boundName is what a run was bound by, as files spell it.
-func boundName(d sluice.Dimension) string {
-	if d == sluice.AnyDimension {
+func boundName(d limits.Dimension) string {
+	if d == limits.AnyDimension {
 		return "cooldown"
 	}
 	return d.String()
 }
 
 // share is the part of what a limit let through in that time that was taken: the bucket's content and its refill.
-func share(b sluice.BudgetSnapshot, spent float64, wall time.Duration) float64 {
-	window := time.Minute
-	if b.Dimension == sluice.RequestsPerDay || b.Dimension == sluice.TokensPerDay {
-		window = 24 * time.Hour
-	}
-	most := b.Cap + float64(b.Limit)*float64(wall)/float64(window)
+func share(b limits.BucketSnapshot, spent float64, wall time.Duration) float64 {
+	most := b.Cap + float64(b.Limit)*float64(wall)/float64(b.Dimension.Window())
 	if b.Limit <= 0 || most <= 0 {
 		return 0
 	}
@@ -266,10 +266,27 @@ func (sum *summary) printWork(s *streams) {
 	switch {
 	case sum.Cost == nil:
 	case sum.Costed < sum.ran:
-		s.row("cost", "%s for %s of %s items", dollars(*sum.Cost), group(sum.Costed), group(sum.ran))
+		s.row("cost", "%s for %s of %s items%s", dollars(*sum.Cost), group(sum.Costed), group(sum.ran), sum.doubts())
 	default:
-		s.row("cost", "%s", dollars(*sum.Cost))
+		s.row("cost", "%s%s", dollars(*sum.Cost), sum.doubts())
 	}
+}
+
+// doubts says which part of the cost is an estimate, and what is not in it.
+func (sum *summary) doubts() (text string) {
+	text = estimatedPart(sum.Estimated)
+	if sum.Unpriced > 0 {
+		text += fmt.Sprintf(", without %s at unknown prices", count(sum.Unpriced, "tool call"))
+	}
+	return text
+}
+
+// estimatedPart says which part of a cost is an estimate.
+func estimatedPart(usd float64) string {
+	if usd == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %s of it estimated", dollars(usd))
 }
 
 // String is what the lane's limits are and what the run took of them.
@@ -277,7 +294,7 @@ func (l laneSummary) String() string {
 	var parts []string
 	for _, b := range l.Budgets {
 		if b.Limit > 0 && b.Limit != provider.Endless {
-			parts = append(parts, fmt.Sprintf("%s of %s %s (%s)", prose.Percent(b.Share), b.Dimension, group(b.Limit), b.Source))
+			parts = append(parts, fmt.Sprintf("%s of %s %s (%s)", prose.Percent(b.Share), b.Dimension, group(b.Limit), prose.Source(limits.Source(b.Source), b.Claims)))
 		}
 	}
 	if len(parts) == 0 {

@@ -13,8 +13,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 func TestEscapeSpellsOutWhatATerminalWouldObey(t *testing.T) {
@@ -91,30 +92,30 @@ func TestTexts(t *testing.T) {
 
 func TestStatusNamesWhatBinds(t *testing.T) {
 	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.Local)
-	budgets := []sluice.BudgetSnapshot{
-		{Dimension: sluice.Requests, Limit: 600, Spent: 100}, {Dimension: sluice.Tokens, Limit: 30000, Spent: 5000},
+	budgets := []limits.BucketSnapshot{
+		{Dimension: limits.Requests, Limit: 600, Spent: 100}, {Dimension: limits.Tokens, Limit: 30000, Spent: 5000},
 	}
-	lane := func(change func(*sluice.LaneSnapshot)) []sluice.LaneSnapshot {
-		l := sluice.LaneSnapshot{Lane: "m", InFlight: 3, Waiting: 9, Slots: 8, Granted: 100, Budgets: budgets}
+	lane := func(change func(*limits.LaneSnapshot)) []limits.LaneSnapshot {
+		l := limits.LaneSnapshot{Lane: "m", InFlight: 3, Waiting: 9, Slots: 8, Granted: 100, Budgets: budgets}
 		change(&l)
-		return []sluice.LaneSnapshot{{Lane: "idle"}, l}
+		return []limits.LaneSnapshot{{Lane: "idle"}, l}
 	}
 	tests := []struct {
 		name, binding string
 		eta           time.Duration // for 300 items that are left, at 60 a minute of late
-		lanes         []sluice.LaneSnapshot
+		lanes         []limits.LaneSnapshot
 	}{
 		{"nothing yet", "", 5 * time.Minute, nil},
-		{"requests", "bound by rpm 600", 30 * time.Second, lane(func(l *sluice.LaneSnapshot) { l.Binding = sluice.Requests })},
-		{"tokens, 50 a call", "bound by tpm 30,000", 30 * time.Second, lane(func(l *sluice.LaneSnapshot) { l.Binding = sluice.Tokens })},
-		{"slots", "bound by 8 slots", 5 * time.Minute, lane(func(l *sluice.LaneSnapshot) { l.Binding = sluice.Concurrency })},
-		{"nobody waits", "", 5 * time.Minute, lane(func(l *sluice.LaneSnapshot) { l.Waiting, l.Binding = 0, sluice.Requests })},
+		{"requests", "bound by rpm 600", 30 * time.Second, lane(func(l *limits.LaneSnapshot) { l.Binding = limits.Requests })},
+		{"tokens, 50 a call", "bound by tpm 30,000", 30 * time.Second, lane(func(l *limits.LaneSnapshot) { l.Binding = limits.Tokens })},
+		{"slots", "bound by 8 slots", 5 * time.Minute, lane(func(l *limits.LaneSnapshot) { l.Binding = limits.Concurrency })},
+		{"nobody waits", "", 5 * time.Minute, lane(func(l *limits.LaneSnapshot) { l.Waiting, l.Binding = 0, limits.Requests })},
 		{"a cooldown", "cooldown until 12:03:10", 5*time.Minute + 190*time.Second,
-			lane(func(l *sluice.LaneSnapshot) { l.Until = now.Add(190 * time.Second) })},
+			lane(func(l *limits.LaneSnapshot) { l.Until = now.Add(190 * time.Second) })},
 		{"a usage window", "usage window: paused until 2026-03-05 16:00 (28 h 00 min left)", 28*time.Hour + 5*time.Minute,
-			lane(func(l *sluice.LaneSnapshot) { l.Until, l.Pause = now.Add(28*time.Hour), sluice.UsageWindow })},
+			lane(func(l *limits.LaneSnapshot) { l.Until, l.Pause = now.Add(28*time.Hour), sluice.UsageWindow })},
 		{"a provider that fails", "provider keeps failing: paused until 12:00:30", 5*time.Minute + 30*time.Second,
-			lane(func(l *sluice.LaneSnapshot) { l.Until, l.Pause = now.Add(30*time.Second), sluice.ServerError })},
+			lane(func(l *limits.LaneSnapshot) { l.Until, l.Pause = now.Add(30*time.Second), sluice.ServerError })},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -130,7 +131,7 @@ func TestStatusNamesWhatBinds(t *testing.T) {
 }
 
 func TestStatusSaysThatAllWaitForAnotherTry(t *testing.T) {
-	st := status{now: time.Now(), total: 9, retrying: 3, lanes: []sluice.LaneSnapshot{{Lane: "m"}}}
+	st := status{now: time.Now(), total: 9, retrying: 3, lanes: []limits.LaneSnapshot{{Lane: "m"}}}
 	if st.binding() == "" || st.line().Retrying != 3 {
 		t.Errorf("%q, %+v", st.binding(), st.line())
 	}
@@ -142,7 +143,7 @@ func TestStatusSaysThatAllWaitForAnotherTry(t *testing.T) {
 
 func TestStatusNeverWrapsATerminalLine(t *testing.T) {
 	st := status{now: time.Now(), total: 1e9, done: 5e8, failed: 12345, perMin: 1e6, draining: true,
-		lanes: []sluice.LaneSnapshot{{InFlight: 2, Oldest: time.Now().Add(-41 * time.Second)}}}
+		lanes: []limits.LaneSnapshot{{InFlight: 2, Oldest: time.Now().Add(-41 * time.Second)}}}
 	st.parts = &partFigures{All: 12, ByState: map[string]int{"in_progress": 3, "merged": 2, "waiting": 7}, Submitted: 6000, Done: 1234,
 		Expires: st.now.Add(24 * time.Hour)}
 	for width := 2; width < 200; width++ {
@@ -176,9 +177,9 @@ func TestNoNextTryIsAnnouncedOfAHostThatNothingReached(t *testing.T) {
 	refused := sluice.Outcome{Kind: sluice.Network, Unsent: true, Err: errors.New("connection refused")}
 	r.lastErr = map[string]string{}
 	for _, o := range []sluice.Outcome{refused, {Unsent: true}} { // the second had its permit when the run ended
-		r.warn(sluice.Event{Type: sluice.EventSlotReleased, Lane: "m", Outcome: o})
+		r.warn(sluice.Event{Type: limits.EventSlotReleased, Lane: "m", Outcome: o})
 	}
-	r.warn(sluice.Event{Type: sluice.EventBreaker, Lane: "m", At: time.Now(), Until: time.Now().Add(time.Minute)})
+	r.warn(sluice.Event{Type: limits.EventBreaker, Lane: "m", At: time.Now(), Until: time.Now().Add(time.Minute)})
 	if out.String() != "" {
 		t.Errorf("got %q", out.String())
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -24,7 +25,7 @@ type tuning struct {
 	mu       sync.Mutex
 	tuned    []*tuned
 	settings *settings                // as they were read again; nil: those of the start
-	told     map[sluice.Dimension]int // since then, by control; 0 is no ceiling
+	told     map[limits.Dimension]int // since then, by control; 0 is no ceiling
 	paused   bool
 
 	pausedAt  time.Time
@@ -77,7 +78,7 @@ func (a *accounts) shape(c *sluice.Config, p provider.Provider, label string) er
 	return a.shapeBy(c, p, label, s, told)
 }
 
-func (a *accounts) shapeBy(c *sluice.Config, p provider.Provider, label string, s *settings, told map[sluice.Dimension]int) error {
+func (a *accounts) shapeBy(c *sluice.Config, p provider.Provider, label string, s *settings, told map[limits.Dimension]int) error {
 	if own := s.ofAccount(label); own != nil {
 		ceilings, start := own.Split()
 		c.Limits, c.Start = begin(a.limits, ceilings, start)
@@ -123,14 +124,14 @@ func (a *accounts) reread() (said []string, err error) {
 }
 
 // tell exchanges single ceilings in all accounts; 0 removes one. The others stay.
-func (a *accounts) tell(limits map[sluice.Dimension]int) ([]retold, error) {
+func (a *accounts) tell(bounds map[limits.Dimension]int) ([]retold, error) {
 	a.tuning.begin()
 	defer a.tuning.end()
 	a.tuning.mu.Lock()
-	s, told := a.tuning.settings, make(map[sluice.Dimension]int)
+	s, told := a.tuning.settings, make(map[limits.Dimension]int)
 	maps.Copy(told, a.tuning.told)
 	a.tuning.mu.Unlock()
-	maps.Copy(told, limits)
+	maps.Copy(told, bounds)
 	return a.retell(s, told)
 }
 
@@ -146,7 +147,7 @@ func (t *tuned) name() string { return cmp.Or(strings.TrimPrefix(t.label, "="), 
 
 // retell lets the limits of settings and control hold in every account, or in none if they cannot. It is called with the
 // turn.
-func (a *accounts) retell(s *settings, told map[sluice.Dimension]int) (changes []retold, err error) {
+func (a *accounts) retell(s *settings, told map[limits.Dimension]int) (changes []retold, err error) {
 	all := a.tuning.all()
 	next := make([]sluice.Config, len(all))
 	from := s

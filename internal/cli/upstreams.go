@@ -13,9 +13,10 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/pricing"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // upstreamFlags say which upstreams of the settings get the calls.
@@ -55,12 +56,12 @@ type upstreamSummary struct {
 
 // openUpstreams makes ready the upstreams of the settings, if there are any and no flag says where calls go. What is left out
 // later is told to say.
-func (a *accounts) openUpstreams(f *upstreamFlags, attempts int, say func(provider.LeftOut)) error {
+func (a *accounts) openUpstreams(f *upstreamFlags, attempts int, say func(provider.Exclusion)) error {
 	chosen, err := a.chooseUpstreams(f)
 	if err != nil || len(chosen) == 0 {
 		return err
 	}
-	cfg := provider.UpstreamsConfig{Registry: a.settings.registry, Attempts: attempts, MaxThrottles: a.flags.mostThrottles(), LeftOut: say}
+	cfg := provider.UpstreamsConfig{Registry: a.settings.registry, Attempts: attempts, MaxThrottles: a.flags.mostThrottles(), Excluded: say}
 	if err := cfg.Prefer.UnmarshalText([]byte(f.prefer)); err != nil {
 		return usageError(fmt.Errorf("--prefer: %w", err), "leave it out to have each call go where it can start soonest")
 	}
@@ -83,6 +84,11 @@ func (a *accounts) openUpstreams(f *upstreamFlags, attempts int, say func(provid
 		if schedulers[label] == nil {
 			if schedulers[label], err = a.upstreamScheduler(label, &made, ups); err != nil {
 				return err
+			}
+			if !slices.ContainsFunc(chosen, func(other config.Upstream) bool { // else an admin key does not tell whose limits they are
+				return accountLabel(other) != label && a.described(other).Provider.Name == made.Provider.Name
+			}) {
+				a.publish(schedulers[label], made.Provider, made.BaseURL)
 			}
 		}
 		made.Scheduler = schedulers[label]
@@ -158,7 +164,7 @@ func (a *accounts) chooseUpstreams(f *upstreamFlags) ([]config.Upstream, error) 
 	}
 	for _, name := range f.names {
 		if !slices.Contains(names, name) {
-			return nil, usageError(fmt.Errorf("--upstream: %s has none that is named %q%s", s.file.Name, name, provider.Meant(provider.Nearest(name, names))),
+			return nil, usageError(fmt.Errorf("--upstream: %s has none that is named %q%s", s.file.Name, name, provider.DidYouMean(provider.Nearest(name, names))),
 				"it is one of %s", strings.Join(names, ", "))
 		}
 	}
@@ -169,9 +175,9 @@ func (a *accounts) chooseUpstreams(f *upstreamFlags) ([]config.Upstream, error) 
 func (a *accounts) described(up config.Upstream) provider.Upstream {
 	p, _ := a.settings.registry.Lookup(up.Provider) // the file was checked
 	made := provider.Upstream{Name: up.Name, Provider: p, BaseURL: up.BaseURL, Account: up.Account, Models: up.Models}
-	made.Price = func(model string) (in, out float64, ok bool) {
-		if up.PriceIn != nil && a.told == nil {
-			return *up.PriceIn, *up.PriceOut, true
+	made.Price = func(model string) *provider.Price {
+		if up.PriceIn != nil && a.prices.told == nil {
+			return priceAt(p, model, pricing.Rate{Input: *up.PriceIn, Output: *up.PriceOut})
 		}
 		return a.Price(p, model)
 	}
@@ -279,7 +285,7 @@ func (u *upstreams) observe(res *work.Result) {
 	if res.Kind != sluice.OK {
 		sum.Failed++
 	}
-	if res.HasCost && res.Twin == "" && !res.Cached { // that these cost nothing does not make the price of others known
+	if res.HasCost && res.DuplicateOf == "" && !res.Cached { // that these cost nothing does not make the price of others known
 		if sum.Cost == nil {
 			sum.Cost = new(float64)
 		}
@@ -301,8 +307,8 @@ func (u *upstreams) summary() []upstreamSummary {
 			sum = *done
 		}
 		sum.Name, sum.Attempts, sum.Throttles = rep.Name, rep.Sent-rep.Throttles, rep.Throttles
-		if rep.LeftOut != nil {
-			sum.LeftOut = rep.LeftOut.String()
+		if rep.Exclusion != nil {
+			sum.LeftOut = rep.Exclusion.String()
 		}
 		all = append(all, sum)
 	}

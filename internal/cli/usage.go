@@ -13,25 +13,31 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// usageTemplate is cobra's, with the examples at the end.
-const usageTemplate = `Usage:
-{{- if .Runnable}}
-  {{.UseLine}}{{end}}
-{{- if .HasAvailableSubCommands}}
-  {{.CommandPath}} COMMAND
-
-Commands:
-{{- range .Commands}}{{if (or .IsAvailableCommand (eq .Name "help"))}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}
-{{- if .HasAvailableLocalFlags}}
-
-Flags:
-{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}
-{{- if .HasExample}}
-
-Examples:
-{{.Example}}{{end}}
-`
+// printUsage prints what cobra prints, with the examples at the end. Cobra's templates would keep all methods in the binary.
+func printUsage(cmd *cobra.Command) error {
+	flags := cmd.LocalFlags().FlagUsages()
+	var b strings.Builder
+	b.WriteString("Usage:")
+	if cmd.Runnable() {
+		b.WriteString("\n  " + cmd.UseLine())
+	}
+	if cmd.HasAvailableSubCommands() {
+		b.WriteString("\n  " + cmd.CommandPath() + " COMMAND\n\nCommands:")
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() || sub.Name() == "help" {
+				fmt.Fprintf(&b, "\n  %-*s %s", sub.NamePadding(), sub.Name(), sub.Short)
+			}
+		}
+	}
+	if flags != "" {
+		b.WriteString("\n\nFlags:\n" + strings.TrimRight(flags, " \n"))
+	}
+	if cmd.HasExample() {
+		b.WriteString("\n\nExamples:\n" + cmd.Example)
+	}
+	_, err := fmt.Fprintln(cmd.OutOrStderr(), b.String())
+	return err
+}
 
 // forms are what a flag's value looks like, by the flag's type.
 var forms = map[string]string{
@@ -69,7 +75,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		if elsewhere := knownElsewhere[unknown.GetSpecifiedName()]; len(near) == 0 && elsewhere != "" && slices.Contains(names, flagOf(elsewhere)) {
 			near = []string{elsewhere}
 		}
-		return usageError(fmt.Errorf("%w%s", err, provider.Meant(near)), "%s", help)
+		return usageError(fmt.Errorf("%w%s", err, provider.DidYouMean(near)), "%s", help)
 	}
 	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
@@ -97,7 +103,7 @@ func noCommand(cmd *cobra.Command, args []string) error {
 			names = append(names, sub.Name())
 		}
 	}
-	return usageError(fmt.Errorf("unknown command %q%s", args[0], provider.Meant(provider.Nearest(args[0], names))),
+	return usageError(fmt.Errorf("unknown command %q%s", args[0], provider.DidYouMean(provider.Nearest(args[0], names))),
 		"it is one of %s: see %s --help", strings.Join(names, ", "), cmd.CommandPath())
 }
 

@@ -95,13 +95,13 @@ func (o *runOptions) checkBatched() error {
 }
 
 // idle says which limits were told for nothing, since they are those of live calls; "" if none was.
-func (f *viaFlags) idle(limits *limitFlags) string {
+func (f *viaFlags) idle() string {
 	if f.way != batch.ViaBatchAPI {
 		return ""
 	}
-	for _, l := range limits.all() {
-		if f.flags.Changed(l.name) {
-			return fmt.Sprintf("--%s limits live calls, and --via %s makes none: --batch-tokens bounds what is enqueued at once", l.name, f.way)
+	for _, name := range limitNames() {
+		if f.flags.Changed(name) {
+			return fmt.Sprintf("--%s limits live calls, and --via %s makes none: --batch-tokens bounds what is enqueued at once", name, f.way)
 		}
 	}
 	return ""

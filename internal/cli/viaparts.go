@@ -9,7 +9,7 @@ import (
 
 	"github.com/sluice-llm/sluice/internal/parts"
 	"github.com/sluice-llm/sluice/internal/prose"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // partFigures are how the parts of a run stand together.

@@ -6,7 +6,8 @@ import (
 	"strings"
 
 	"github.com/sluice-llm/sluice/batch"
-	"github.com/sluice-llm/sluice/proc"
+	"github.com/sluice-llm/sluice/internal/proc/agents"
+	"github.com/sluice-llm/sluice/internal/stress"
 )
 
 // wordsOf are the words that flags of that name take; nil of a flag that takes others.
@@ -21,7 +22,7 @@ func wordsOf(flag string) []string {
 	case "changed":
 		return []string{"redo", "keep"}
 	case "format":
-		return []string{"jsonl", "text", "csv", "tsv"}
+		return []string{"jsonl", "text", "csv", "tsv", "parquet"}
 	case "via":
 		return []string{batch.ViaLive.String(), batch.ViaBatchAPI.String(), batch.ViaAuto.String()}
 	case "prefer":
@@ -39,9 +40,9 @@ func wordsOf(flag string) []string {
 	case "priority":
 		return []string{"low", "normal", "high", "critical"}
 	case "level":
-		return stressLevels()
+		return stress.Levels()
 	case "cli":
-		return proc.Names()
+		return agents.Names()
 	}
 	return nil
 }

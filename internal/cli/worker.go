@@ -16,7 +16,8 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/cluster"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // workerOptions are the flags of the worker command.
@@ -180,18 +181,18 @@ type lanes struct {
 
 	mu  sync.Mutex
 	at  time.Time
-	all map[string]sluice.LaneSnapshot
+	all map[string]limits.LaneSnapshot
 }
 
 // lanesAge is how old a look may be.
 const lanesAge = 250 * time.Millisecond
 
 // of is how the lane of a model is. With upstreams a call goes wherever it can: then it is all of them, and pauses are theirs.
-func (l *lanes) of(model string) sluice.LaneSnapshot {
+func (l *lanes) of(model string) limits.LaneSnapshot {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if now := time.Now(); now.Sub(l.at) >= lanesAge {
-		l.at, l.all = now, make(map[string]sluice.LaneSnapshot)
+		l.at, l.all = now, make(map[string]limits.LaneSnapshot)
 		for _, lane := range l.accounts.Snapshot().Lanes {
 			if l.accounts.upstreams != nil {
 				all := l.all[""]
@@ -221,7 +222,11 @@ func (w *workerRun) run(ctx context.Context, abandon func()) error {
 	}, w.rereader())
 	defer signals.stop()
 	rep, err := w.worker.Run(ctx)
-	returned, returnErr := w.source.Close()
+	var cause error
+	if stopped, ok := errors.AsType[*work.StoppedError](err); ok && stopped.Kind != sluice.OK || isAny[*batch.UnreachableError](err) {
+		cause = explain(err, w.batchRun.o, w.accounts)
+	}
+	returned, returnErr := w.source.Close(cause)
 	signals.stop()
 	p.stop()
 	w.s.note(returnErr)
@@ -257,6 +262,6 @@ func (w *workerRun) conclude(rep work.Report, returned int, err error) error {
 func (w *workerRun) status() status {
 	p, snap := w.worker.Progress(), w.accounts.Snapshot()
 	return status{
-		done: p.Done, failed: p.Failed, usage: p.Usage, lanes: snap.Lanes, retrying: snap.Retrying, cost: p.Cost, outlook: w.source.Status(),
+		done: p.Done, failed: p.Failed, usage: p.Usage, lanes: snap.Lanes, retrying: snap.Retrying, cost: p.Cost, estimate: p.Estimated, outlook: w.source.Status(),
 	}
 }

@@ -14,16 +14,19 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 func TestLimitsAreReadFromYAMLAndJSON(t *testing.T) {
 	at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	want := &config.Limits{
 		Provider: "openai", Model: "gpt-4o",
-		RPM:          &config.Limit{Value: 500, Source: config.SourceTold},
-		TPM:          &config.Limit{Value: 30000, Source: config.SourceHeader, Confidence: 0.9, At: at},
-		Concurrent:   &config.Limit{Value: 12, Source: config.SourceMeasured},
-		BurstSeconds: &config.Limit{Value: 1.5, Source: config.SourceAtLeast},
+		Each: limits.Each[*config.Limit]{
+			RPM:        &config.Limit{Value: 500, Source: limits.SourceTold},
+			TPM:        &config.Limit{Value: 30000, Source: limits.SourceHeader, Confidence: 0.9, At: at},
+			Concurrent: &config.Limit{Value: 12, Source: limits.SourceMeasured},
+		},
+		BurstSeconds: &config.Limit{Value: 1.5, Source: limits.SourceAtLeast},
 	}
 	for name, text := range map[string]string{
 		"block": `
@@ -105,10 +108,10 @@ func TestEveryLimitIsItsOwn(t *testing.T) {
 }
 
 func TestWhatWasUsedWithoutARefusalIsNoLimitToKeepTo(t *testing.T) {
-	atLeast := func(v float64) *config.Limit { return &config.Limit{Value: v, Source: config.SourceAtLeast} }
-	l := config.Limits{
-		RPM: atLeast(600), TPM: atLeast(1), ITPM: atLeast(1), OTPM: atLeast(1), RPD: atLeast(1), TPD: atLeast(1),
-		Concurrent: atLeast(64), BurstSeconds: atLeast(2),
+	atLeast := func(v float64) *config.Limit { return &config.Limit{Value: v, Source: limits.SourceAtLeast} }
+	l := config.Limits{BurstSeconds: atLeast(2)}
+	for d := range new(sluice.Limits).All() {
+		*l.At(d) = atLeast(600)
 	}
 	want := sluice.Limits{Burst: 2 * time.Second} // a bucket that held as much can be begun with
 	if told, start := l.Split(); told != (sluice.Limits{}) || start != want {
@@ -293,7 +296,7 @@ func TestTheDocumentedFilesAreFine(t *testing.T) {
 			t.Errorf("%s\n%v", block, err)
 		}
 		for _, row := range f.Providers {
-			if p, ok := f.Registry().Lookup(row.Name); !ok || p.BaseURL != *row.BaseURL {
+			if p, ok := f.Registry().Lookup(row.Name); !ok || row.BaseURL != nil && p.BaseURL != *row.BaseURL {
 				t.Errorf("%+v", p)
 			}
 		}
@@ -317,8 +320,8 @@ func genLimit(whole bool) *rapid.Generator[*config.Limit] {
 		}
 		l := &config.Limit{
 			Value: float64(rapid.IntRange(1, 1e12).Draw(t, "value")),
-			Source: rapid.SampledFrom([]config.Source{config.SourceTold, config.SourceRegistry, config.SourceHeader,
-				config.SourceRefusal, config.SourceMeasured, config.SourceAtLeast}).Draw(t, "source"),
+			Source: rapid.SampledFrom([]limits.Source{limits.SourceTold, limits.SourceRegistry, limits.SourceHeader,
+				limits.SourceRefusal, limits.SourceMeasured, limits.SourceAtLeast}).Draw(t, "source"),
 			Confidence: rapid.Float64Range(0, 1).Draw(t, "confidence"),
 		}
 		if !whole {
@@ -336,9 +339,10 @@ func TestWrittenLimitsAreReadBack(t *testing.T) {
 		name := rapid.SampledFrom([]string{"", "openai", "gpt-4o", "meta-llama/Llama-3.3-70B", "null", "1", "true", "a: b", "- x", "#", "\"q\"", "&a", "ü", "it's", " x ", "2026-01-01"})
 		l := config.Limits{
 			Provider: name.Draw(t, "provider"), Model: name.Draw(t, "model"),
-			RPM: genLimit(true).Draw(t, "rpm"), TPM: genLimit(true).Draw(t, "tpm"), ITPM: genLimit(true).Draw(t, "itpm"),
-			OTPM: genLimit(true).Draw(t, "otpm"), RPD: genLimit(true).Draw(t, "rpd"), TPD: genLimit(true).Draw(t, "tpd"),
-			Concurrent: genLimit(true).Draw(t, "concurrent"), BurstSeconds: genLimit(false).Draw(t, "burst"),
+			BurstSeconds: genLimit(false).Draw(t, "burst"),
+		}
+		for d := range new(sluice.Limits).All() {
+			*l.At(d) = genLimit(true).Draw(t, d.String())
 		}
 		text, err := json.Marshal(map[string]config.Limits{"limits": l})
 		if err != nil {

@@ -77,7 +77,7 @@ func (d *document) translate(err error) error {
 			e.Text = provider.Redact(fmt.Sprintf("field %q does not stand here, but below another", name))
 			known = []string{"providers", "limits", "upstreams", "serve"}
 		}
-		e.Text += provider.Meant(provider.Nearest(name, known))
+		e.Text += provider.DidYouMean(provider.Nearest(name, known))
 		if low := strings.ToLower(name); strings.Contains(low, "key") || strings.Contains(low, "secret") || strings.Contains(low, "token") {
 			e.hint = keyHint
 		}
@@ -149,11 +149,11 @@ func fields() []string {
 			return
 		}
 		seen[t] = true
-		for i := range t.NumField() {
-			name, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
+		for _, field := range reflect.VisibleFields(t) {
+			name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
 			if name != "" && name != "-" {
 				names = append(names, name)
-				collect(t.Field(i).Type)
+				collect(field.Type)
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // Limits are those of one account, for one model or all of them.
@@ -19,49 +20,30 @@ type Limits struct {
 	Provider string `json:"provider,omitempty" yaml:"provider"` // "": of whatever provider
 	Model    string `json:"model,omitempty" yaml:"model"`       // "": of all models
 
-	RPM        *Limit `json:"rpm,omitempty" yaml:"rpm"`
-	TPM        *Limit `json:"tpm,omitempty" yaml:"tpm"`
-	ITPM       *Limit `json:"itpm,omitempty" yaml:"itpm"`
-	OTPM       *Limit `json:"otpm,omitempty" yaml:"otpm"`
-	RPD        *Limit `json:"rpd,omitempty" yaml:"rpd"`
-	TPD        *Limit `json:"tpd,omitempty" yaml:"tpd"`
-	Concurrent *Limit `json:"concurrent,omitempty" yaml:"concurrent"`
+	limits.Each[*Limit] `yaml:",inline"`
 
 	BurstSeconds *Limit `json:"burst_seconds,omitempty" yaml:"burst_seconds"`
 }
 
-// Source says how a limit came to be known: in the words of a Snapshot, so that what was learned can be written down.
-type Source = sluice.Source
-
-// Sources of limits. A limit that is only begun with (sluice.SourceStart) is not known, and has no place in a file.
-const (
-	SourceTold     = sluice.SourceTold     // somebody said so: it is a ceiling
-	SourceRegistry = sluice.SourceRegistry // published for the account's tier
-	SourceHeader   = sluice.SourceHeader   // the provider's answers stated it,
-	SourceRefusal  = sluice.SourceRefusal  // or its refusals
-	SourceMeasured = sluice.SourceMeasured // found out by trying
-	SourceAtLeast  = sluice.SourceAtLeast  // so much was used without a refusal
-)
-
 // Limit is one limit and where it is from. A file may write just its number, which is then told.
 type Limit struct {
-	Value      float64   `json:"value" yaml:"value"`
-	Source     Source    `json:"source" yaml:"source"`
-	Confidence float64   `json:"confidence,omitempty" yaml:"confidence"` // from 0 to 1; 0 is not stated
-	At         time.Time `json:"at,omitzero" yaml:"at"`                  // when it became known
+	Value      float64       `json:"value" yaml:"value"`
+	Source     limits.Source `json:"source" yaml:"source"`
+	Confidence float64       `json:"confidence,omitempty" yaml:"confidence"` // from 0 to 1; 0 is not stated
+	At         time.Time     `json:"at,omitzero" yaml:"at"`                  // when it became known
 }
 
 // UnmarshalYAML reads a number, or all of it.
 func (l *Limit) UnmarshalYAML(n ast.Node) error {
 	if _, ok := n.(ast.ScalarNode); ok {
-		*l = Limit{Source: SourceTold}
+		*l = Limit{Source: limits.SourceTold}
 		return yaml.NodeToValue(n, &l.Value)
 	}
 	var all struct {
-		Value      float64 `yaml:"value"`
-		Source     Source  `yaml:"source"`
-		Confidence float64 `yaml:"confidence"`
-		At         instant `yaml:"at"`
+		Value      float64       `yaml:"value"`
+		Source     limits.Source `yaml:"source"`
+		Confidence float64       `yaml:"confidence"`
+		At         instant       `yaml:"at"`
 	}
 	err := yaml.NodeToValue(n, &all, yaml.Strict())
 	*l = Limit{all.Value, all.Source, all.Confidence, all.At.Time}
@@ -84,30 +66,9 @@ func (i *instant) UnmarshalYAML(n ast.Node) error {
 	return nil
 }
 
-// At is the limit of a dimension, for reading and for setting; nil for what is none.
-func (l *Limits) At(d sluice.Dimension) **Limit {
-	switch d {
-	case sluice.Concurrency:
-		return &l.Concurrent
-	case sluice.Requests:
-		return &l.RPM
-	case sluice.Tokens:
-		return &l.TPM
-	case sluice.InputTokens:
-		return &l.ITPM
-	case sluice.OutputTokens:
-		return &l.OTPM
-	case sluice.RequestsPerDay:
-		return &l.RPD
-	case sluice.TokensPerDay:
-		return &l.TPD
-	}
-	return nil
-}
-
 // stated yields the limits that there are, but for the burst.
-func (l *Limits) stated() iter.Seq2[sluice.Dimension, *Limit] {
-	return func(yield func(sluice.Dimension, *Limit) bool) {
+func (l *Limits) stated() iter.Seq2[limits.Dimension, *Limit] {
+	return func(yield func(limits.Dimension, *Limit) bool) {
 		for d := range new(sluice.Limits).All() {
 			if limit := *l.At(d); limit != nil && !yield(d, limit) {
 				return
@@ -126,13 +87,13 @@ const (
 // nothing states a limit.
 func (l *Limits) Split() (told, start sluice.Limits) {
 	of := func(limit *Limit) *sluice.Limits {
-		if limit.Source == SourceTold {
+		if limit.Source == limits.SourceTold {
 			return &told
 		}
 		return &start
 	}
 	for d, limit := range l.stated() {
-		if limit.Source != SourceAtLeast {
+		if limit.Source != limits.SourceAtLeast {
 			*of(limit).At(d) = int(limit.Value)
 		}
 	}
@@ -182,8 +143,8 @@ func (l *Limit) check() (part string, err error) {
 		return ".confidence", fmt.Errorf("%v is not between 0 and 1", l.Confidence)
 	}
 	switch l.Source {
-	case SourceTold, SourceRegistry, SourceHeader, SourceRefusal, SourceMeasured, SourceAtLeast:
+	case limits.SourceTold, limits.SourceRegistry, limits.SourcePublished, limits.SourceHeader, limits.SourceRefusal, limits.SourceMeasured, limits.SourceAtLeast:
 		return "", nil
 	}
-	return ".source", fmt.Errorf("%q is not one of told, registry, header, refusal, measured, verified-at-least", l.Source)
+	return ".source", fmt.Errorf("%q is not one of told, registry, published, header, refusal, measured, verified-at-least", l.Source)
 }

@@ -192,8 +192,8 @@ func TestTheSchemaHasTheFieldsOfTheStructs(t *testing.T) {
 		}
 		properties := shape["properties"].(map[string]any)
 		var fields []string
-		for i := range typ.NumField() {
-			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("yaml"), ",")
+		for _, field := range reflect.VisibleFields(typ) {
+			name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
 			if name == "" || name == "-" {
 				continue
 			}
@@ -206,7 +206,7 @@ func TestTheSchemaHasTheFieldsOfTheStructs(t *testing.T) {
 			if property["title"] == nil || property["description"] == nil {
 				t.Errorf("%s.%s has no title or no description", path, name)
 			}
-			compare(path+"."+name, typ.Field(i).Type, property)
+			compare(path+"."+name, field.Type, property)
 		}
 		for name := range properties {
 			if !slices.Contains(fields, name) {

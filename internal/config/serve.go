@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -60,6 +61,9 @@ type Bodies struct {
 	Most   Size   `yaml:"most"`
 	Memory Size   `yaml:"memory"`
 	Dir    string `yaml:"dir"`
+
+	MemoryTotal Size `yaml:"memory_total"` // of all requests together
+	DiskTotal   Size `yaml:"disk_total"`   // and in files
 }
 
 // Route says how calls are handled whose path begins so. Of several the first that fits counts.
@@ -166,6 +170,9 @@ func (f *File) checkServe() (field string, err error) {
 	}
 	if s.Bodies.Most > 0 && s.Bodies.Memory > s.Bodies.Most {
 		return "bodies.memory", errors.New("more is kept in memory than a body may have: lower it, or raise bodies.most")
+	}
+	if s.Bodies.DiskTotal > 0 && s.Bodies.DiskTotal < cmp.Or(s.Bodies.Most, 64<<20) {
+		return "bodies.disk_total", errors.New("the longest body has no room: raise it, or lower bodies.most")
 	}
 	return f.checkAliases()
 }

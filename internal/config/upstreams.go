@@ -95,7 +95,7 @@ func (up *Upstream) check(known *provider.Registry) (field string, err error) {
 	p, ok := known.Lookup(up.Provider)
 	switch {
 	case !ok:
-		return "provider", fmt.Errorf("unknown provider %q%s", up.Provider, provider.Meant(known.Suggest(up.Provider)))
+		return "provider", fmt.Errorf("unknown provider %q%s", up.Provider, provider.DidYouMean(known.Suggest(up.Provider)))
 	case p.Name == "sim":
 		return "provider", errors.New("sim is built in and no upstream: run `sluice sim`, and name its address as base_url of an openai-compatible one")
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // Target is what is watched and tuned. It must be safe for concurrent use.
@@ -18,7 +19,7 @@ type Target interface {
 
 	// SetLimits exchanges single ceilings; 0 removes one, and those that are absent stay. It returns those of each
 	// account before and after.
-	SetLimits(limits map[sluice.Dimension]int) ([]Change, error)
+	SetLimits(limits map[limits.Dimension]int) ([]Change, error)
 
 	// Act does what the action says. Doing it twice is as doing it once.
 	Act(action Action) error
@@ -76,7 +77,8 @@ const (
 type Used struct {
 	InputTokens  int      `json:"input_tokens"`
 	OutputTokens int      `json:"output_tokens"`
-	CostUSD      *float64 `json:"cost_usd"` // null where no price is known
+	CostUSD      *float64 `json:"cost_usd"`                     // null where no price is known
+	EstimatedUSD float64  `json:"cost_estimated_usd,omitempty"` // the part of it that is an estimate
 }
 
 // Ceilings are the limits that are told of an account, by name, such as rpm. What is absent is learned.
@@ -116,6 +118,7 @@ type Budget struct {
 	Cap       float64 `json:"cap"`              // at most at hand
 	Spent     float64 `json:"spent"`            // since the start
 	Shared    bool    `json:"shared,omitempty"` // others share it: how much is at hand is not known here
+	limits.Claims
 }
 
 // Lanes returns what a Snapshot says of its lanes.
@@ -126,14 +129,14 @@ func Lanes(snap sluice.Snapshot, now time.Time) []Lane {
 			Lane: l.Lane, InFlight: l.InFlight, Slots: l.Slots, Waiting: l.Waiting, Oldest: l.Oldest, Held: l.Held,
 			Throttles: l.Throttles, Budgets: make([]Budget, 0, len(l.Budgets)),
 		}
-		if l.Waiting > 0 && l.Binding != sluice.AnyDimension {
+		if l.Waiting > 0 && l.Binding != limits.AnyDimension {
 			lane.Binding = l.Binding.String()
 		}
 		if l.Until.After(now) {
 			lane.Until, lane.Why = l.Until, l.Pause.String()
 		}
 		for _, b := range l.Budgets {
-			lane.Budgets = append(lane.Budgets, Budget{b.Dimension.String(), b.Limit, string(b.Source), b.Level, b.Cap, b.Spent, b.Shared})
+			lane.Budgets = append(lane.Budgets, Budget{b.Dimension.String(), b.Limit, string(b.Source), b.Level, b.Cap, b.Spent, b.Shared, b.Claims})
 		}
 		lanes = append(lanes, lane)
 	}

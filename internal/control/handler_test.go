@@ -12,13 +12,14 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/control"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // double is a Target that remembers what was done to it.
 type double struct {
 	mu     sync.Mutex
 	phase  control.Phase
-	limits map[sluice.Dimension]int
+	limits map[limits.Dimension]int
 	acts   int
 	err    error
 	panics bool
@@ -33,7 +34,7 @@ func (d *double) Status() (control.Status, error) {
 	return control.Status{Phase: d.phase}, d.err
 }
 
-func (d *double) SetLimits(limits map[sluice.Dimension]int) ([]control.Change, error) {
+func (d *double) SetLimits(limits map[limits.Dimension]int) ([]control.Change, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before := make(map[string]int)
@@ -101,7 +102,7 @@ func TestWhatIsAskedIsAnswered(t *testing.T) {
 			t.Errorf("%s %s: Allow is %q", c.method, c.path, allow)
 		}
 	}
-	if d.acts != 3 || len(d.limits) != 2 || d.limits[sluice.Requests] != 0 {
+	if d.acts != 3 || len(d.limits) != 2 || d.limits[limits.Requests] != 0 {
 		t.Errorf("%d acts, limits %v", d.acts, d.limits)
 	}
 }
@@ -230,7 +231,7 @@ func TestLimitsThatAreRefused(t *testing.T) {
 		}
 	}
 	got, err := control.ParseLimits([]byte(`{"limits":{"rpm":{"value":5,"source":"told","confidence":1,"at":"2026-01-01T00:00:00Z"},"tpm":{"value":null},"rpd":1e3}}`))
-	if err != nil || got[sluice.Requests] != 5 || got[sluice.RequestsPerDay] != 1000 || len(got) != 3 {
+	if err != nil || got[limits.Requests] != 5 || got[limits.RequestsPerDay] != 1000 || len(got) != 3 {
 		t.Errorf("%v, %v", got, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // limitsExample is a body of POST /limits.
@@ -22,7 +23,7 @@ const largestLimit = 1e12
 
 // ParseLimits reads the body of POST /limits: an object of limits by name, or one that has it as its limits. 0 and null
 // remove a ceiling, and are 0 in what is returned.
-func ParseLimits(body []byte) (map[sluice.Dimension]int, error) {
+func ParseLimits(body []byte) (map[limits.Dimension]int, error) {
 	fields, err := object(body)
 	if err != nil {
 		return nil, err
@@ -38,7 +39,7 @@ func ParseLimits(body []byte) (map[sluice.Dimension]int, error) {
 	if len(fields) == 0 {
 		return nil, errors.New("no limit is there")
 	}
-	limits := make(map[sluice.Dimension]int)
+	limits := make(map[limits.Dimension]int)
 	known := dimensions()
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		d, ok := known[name]
@@ -107,7 +108,7 @@ func limit(value json.RawMessage) (int, error) {
 			switch name {
 			case "value", "confidence", "at":
 			case "source":
-				if json.Unmarshal(fields[name], &source) != nil || source != string(sluice.SourceTold) {
+				if json.Unmarshal(fields[name], &source) != nil || source != string(limits.SourceTold) {
 					return 0, errors.New("only limits whose source is told are ceilings: send the number alone to make it one")
 				}
 			default:
@@ -134,8 +135,8 @@ func limit(value json.RawMessage) (int, error) {
 }
 
 // dimensions are those that have limits, by name.
-func dimensions() map[string]sluice.Dimension {
-	known := make(map[string]sluice.Dimension)
+func dimensions() map[string]limits.Dimension {
+	known := make(map[string]limits.Dimension)
 	for d := range new(sluice.Limits).All() {
 		known[d.String()] = d
 	}
@@ -143,7 +144,7 @@ func dimensions() map[string]sluice.Dimension {
 }
 
 // unknown says that nothing of that name can be set.
-func unknown(name string, known map[string]sluice.Dimension) error {
+func unknown(name string, known map[string]limits.Dimension) error {
 	switch name {
 	case "burst_seconds":
 		return errors.New("burst_seconds is told at the start alone: buckets have their size from then on")

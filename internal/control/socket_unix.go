@@ -3,6 +3,7 @@
 package control
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/atomicfile"
 )
 
 // mostSocketPath is how long the path of a socket may be where it may be shortest.
@@ -89,9 +92,7 @@ func alone(dir string) (done func()) {
 	if err != nil {
 		return func() {}
 	}
-	for err = syscall.EINTR; err == syscall.EINTR; {
-		err = syscall.Flock(int(d.Fd()), syscall.LOCK_EX)
-	}
+	_ = atomicfile.Lock(context.Background(), d)
 	return func() { d.Close() }
 }
 

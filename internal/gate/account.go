@@ -1,36 +1,68 @@
 package gate
 
-import "time"
+import (
+	"time"
 
-// account is what the lanes of a gate share: budgets and slots that are told, beside each lane's own. A call has all
-// that it needs of both, or nothing.
+	"github.com/sluice-llm/sluice/limits"
+)
+
+// account is the limits that are configured for all lanes of a gate together, beside the limits of each lane. A request is granted by
+// both or by neither.
 type account struct {
 	on    bool
-	book  Book
-	slots int // 0 is no such limit
-	open  int
+	book  *Book
+	slots int // configured concurrency; 0 is none
+	open  int // requests in flight in all lanes
 }
 
-// newAccount sets up the budgets that are told for all lanes together. No header speaks of them.
-func newAccount(now time.Time, told Limits) account {
-	a := account{on: told != Limits{}, slots: told.Concurrent}
-	burst := startCap
-	if told.Burst > 0 {
-		burst = told.Burst.Seconds()
-	}
-	for d := Requests; d < NumDimensions; d++ {
-		limit := limitOf(told, d)
-		if limit == 0 {
-			continue
+// newAccount sets up the limits that are configured for all lanes together.
+func newAccount(now time.Time, configured limits.Limits) account {
+	a := account{on: configured != limits.Limits{}, book: newBook(0), slots: configured.Concurrent}
+	for d := range rates {
+		limit := limitOf(configured, d)
+		a.book.configure(d, limit, configured.Burst.Seconds())
+		if limit > 0 && perDay(d) {
+			a.book.correct(now, &limits.Correction{Dimension: d, Lo: limit, Hi: limit, Rate: limit / window(d), Cap: limit})
 		}
-		rate := limit / d.window()
-		full := max(1, rate*burst)
-		if d.window() > 60 {
-			full = limit
-		}
-		a.book.correct(now, &Correction{Dimension: d, Lo: full, Hi: full, Rate: paceUntried * rate, Cap: full})
 	}
 	return a
+}
+
+// openAccount sets up the limits of all lanes together. The amounts of the limits before them count, or those of the only lane.
+func (g *Gate) openAccount(now time.Time) {
+	before := g.account
+	g.account = newAccount(now, g.cfg.Account)
+	g.account.open = before.open
+	switch {
+	case before.on:
+		g.account.inherit(now, before.book, g.cfg.Account)
+	case len(g.sorted) == 1:
+		g.account.inherit(now, g.sorted[0].buckets.book, g.cfg.Account)
+	}
+}
+
+// inherit has the account count the amounts that the guards of a book have counted, and the used part of a day.
+func (a *account) inherit(now time.Time, from *Book, configured limits.Limits) {
+	for d, g := range from.guards {
+		if g == nil {
+			continue
+		}
+		counted := *g
+		a.book.guards[d] = &counted
+		a.book.configure(limits.Dimension(d), limitOf(configured, limits.Dimension(d)), configured.Burst.Seconds())
+	}
+	a.use(limits.RequestsPerDay, from.used(now, limits.RequestsPerDay))
+	a.use(limits.TokensPerDay, from.used(now, limits.TokensPerDay))
+}
+
+// use takes an amount from a day's limit, down to the debt of a day: the amount may be the used part of a much higher limit.
+func (a *account) use(d limits.Dimension, amount float64) {
+	if !a.on {
+		return
+	}
+	if b := a.book.budgets[d]; b.rate > 0 {
+		b.level = max(b.level-max(0, amount), -b.cap)
+	}
 }
 
 // full reports whether all of the account's slots are taken.

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 func TestLanesShareTheAccountsBudgets(t *testing.T) {
-	r := newRig(t, gate.Config{Account: gate.Limits{RPM: 600, Burst: time.Second}, Limits: gate.Limits{Concurrent: 1000}})
+	r := newRig(t, gate.Config{Account: limits.Limits{RPM: 600, Burst: time.Second}, Limits: limits.Limits{Concurrent: 1000}})
 	for range 300 {
-		r.queue(gate.Call{Lane: "a"})
-		r.queue(gate.Call{Lane: "b"})
+		r.queue(limits.Call{Lane: "a"})
+		r.queue(limits.Call{Lane: "b"})
 	}
 	for at := time.Duration(0); at < 20*time.Second; at += time.Second {
 		r.sleep(time.Second)
@@ -32,10 +33,10 @@ func TestLanesShareTheAccountsBudgets(t *testing.T) {
 }
 
 func TestLanesShareTheAccountsSlots(t *testing.T) {
-	r := newRig(t, gate.Config{Account: gate.Limits{Concurrent: 3}, Limits: gate.Limits{Concurrent: 2}})
+	r := newRig(t, gate.Config{Account: limits.Limits{Concurrent: 3}, Limits: limits.Limits{Concurrent: 2}})
 	for range 5 {
-		r.queue(gate.Call{Lane: "a"})
-		r.queue(gate.Call{Lane: "b"})
+		r.queue(limits.Call{Lane: "a"})
+		r.queue(limits.Call{Lane: "b"})
 	}
 	for range 10 {
 		held := r.take()
@@ -43,7 +44,7 @@ func TestLanesShareTheAccountsSlots(t *testing.T) {
 			t.Fatalf("%d and %d in flight, want at most 2 each and 3 together", n[0].InFlight, n[1].InFlight)
 		}
 		for _, h := range held {
-			r.release(h, gate.Outcome{})
+			r.release(h, limits.Outcome{})
 		}
 	}
 	if n := len(r.granted); n != 10 {
@@ -52,14 +53,14 @@ func TestLanesShareTheAccountsSlots(t *testing.T) {
 }
 
 func TestAGrantTakesNothingOfTheLaneThatTheAccountRefuses(t *testing.T) {
-	r := newRig(t, gate.Config{Account: gate.Limits{RPM: 60, Burst: time.Second}, Limits: gate.Limits{TPM: 60_000, Burst: time.Minute}})
-	r.acquire(gate.Call{Cost: gate.Cost{Input: 100}})
-	before := r.budget(gate.Tokens).Level
-	w := r.queue(gate.Call{Cost: gate.Cost{Input: 100}})
+	r := newRig(t, gate.Config{Account: limits.Limits{RPM: 60, Burst: time.Second}, Limits: limits.Limits{TPM: 60_000, Burst: time.Minute}})
+	r.acquire(limits.Call{Cost: limits.Cost{Input: 100}})
+	before := r.budget(limits.Tokens).Level
+	w := r.queue(limits.Call{Cost: limits.Cost{Input: 100}})
 	if w.Granted() {
 		t.Fatal("the account's budget is spent")
 	}
-	if after := r.budget(gate.Tokens).Level; after != before {
+	if after := r.budget(limits.Tokens).Level; after != before {
 		t.Errorf("a waiting call has taken %v of the lane's budget", before-after)
 	}
 	r.sleep(2 * time.Second)
@@ -69,29 +70,46 @@ func TestAGrantTakesNothingOfTheLaneThatTheAccountRefuses(t *testing.T) {
 }
 
 func TestARefusedCallIsRefundedToTheAccount(t *testing.T) {
-	r := newRig(t, gate.Config{Account: gate.Limits{RPM: 60, Burst: time.Second}})
-	r.release(r.acquire(gate.Call{}), gate.Outcome{Unsent: true})
-	if w := r.queue(gate.Call{Lane: "b"}); !w.Granted() {
+	r := newRig(t, gate.Config{Account: limits.Limits{RPM: 60, Burst: time.Second}})
+	r.release(r.acquire(limits.Call{}), limits.Outcome{Unsent: true})
+	if w := r.queue(limits.Call{Lane: "b"}); !w.Granted() {
 		t.Error("a call that was never sent is charged to the account")
 	}
 }
 
 func TestTheSameLimitsForLanesAndAccountHoldBackOnlySeveralLanes(t *testing.T) {
-	limits := gate.Limits{RPM: 600, Burst: time.Second, Concurrent: 20}
-	r := newRig(t, gate.Config{Limits: limits, Account: limits})
-	r.acquire(gate.Call{Lane: "a"})
-	// The provider's header shows a larger burst, which one lane may use: no account stands beside it.
-	r.release(r.acquire(gate.Call{Lane: "a"}), gate.Outcome{Readings: []gate.Reading{
-		{Dimension: gate.Requests, Limit: 600, Remaining: 100, Reset: time.Second}}})
-	for range 18 {
-		if !r.queue(gate.Call{Lane: "a"}).Granted() {
-			t.Fatal("one lane is held back below its own limits")
-		}
+	told := limits.Limits{RPM: 60, Concurrent: 20}
+	r := newRig(t, gate.Config{Limits: told, Account: told})
+	for range 2 {
+		r.answer(r.acquire(limits.Call{Lane: "a"}), limits.Reading{Limit: 60, Remaining: 59, Reset: time.Second})
+		r.sleep(time.Second)
 	}
-	for range 5 {
-		r.queue(gate.Call{Lane: "b"})
+	for range 19 {
+		r.acquire(limits.Call{Lane: "a"})
+	}
+	for range 60 {
+		r.queue(limits.Call{Lane: "b"})
 	}
 	if n := r.laneNamed("a").InFlight + r.laneNamed("b").InFlight; n != 20 {
 		t.Errorf("%d in flight over two lanes, want the 20 that are told", n)
 	}
+	for end := r.now.Add(56 * time.Second); r.now.Before(end); r.sleep(time.Second) {
+		for _, held := range r.take() {
+			if held.Granted() {
+				r.release(held, limits.Outcome{})
+			}
+		}
+	}
+	if n := len(r.granted); n != 60 {
+		t.Errorf("%d requests of two lanes in the first minute, want the 60 that are told", n)
+	}
+}
+
+// The header of a lane may state a day's limit that is far above the account's.
+func TestADayOfTheAccountIsInDebtForADayAtMost(t *testing.T) {
+	r := newRig(t, gate.Config{})
+	r.release(r.acquire(limits.Call{Cost: limits.Cost{Input: 1}}), limits.Outcome{Readings: []limits.Reading{{Dimension: limits.TokensPerDay, Limit: 10_000_000_000, Remaining: 0}}})
+	r.g.SetLimits(r.now, limits.Limits{}, limits.Limits{TPD: 10_000_000})
+	r.sleep(48 * time.Hour)
+	r.acquire(limits.Call{Cost: limits.Cost{Input: 1}})
 }

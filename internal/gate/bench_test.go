@@ -5,20 +5,21 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // BenchmarkGate admits and releases a call by the gate alone: no lock, no clock, no channel.
 func BenchmarkGate(b *testing.B) {
-	limits := gate.Limits{RPM: 1e12, ITPM: 1e15, OTPM: 1e15, Concurrent: 64, Burst: time.Minute}
+	told := limits.Limits{RPM: 1e12, ITPM: 1e15, OTPM: 1e15, Concurrent: 64, Burst: time.Minute}
 	for _, bb := range []struct {
 		name    string
 		cfg     gate.Config
 		waiting int // calls that wait all the while
 	}{
-		{"plain", gate.Config{Limits: gate.Limits{Concurrent: 64}}, 0},
-		{"three budgets", gate.Config{Limits: limits}, 0},
-		{"three budgets, observed", gate.Config{Limits: limits, Observed: true}, 0},
-		{"three budgets, 256 waiting", gate.Config{Limits: limits}, 256},
+		{"plain", gate.Config{Limits: limits.Limits{Concurrent: 64}}, 0},
+		{"three budgets", gate.Config{Limits: told}, 0},
+		{"three budgets, observed", gate.Config{Limits: told, Observed: true}, 0},
+		{"three budgets, 256 waiting", gate.Config{Limits: told}, 256},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -27,7 +28,7 @@ func BenchmarkGate(b *testing.B) {
 			now := epoch0
 			tenants := [8]string{"a", "b", "c", "d", "e", "f", "g", "h"}
 			var held, free []*gate.Ticket // held is the oldest first
-			var events []gate.Event
+			var events []limits.Event
 			ask := func(i int) {
 				var t *gate.Ticket
 				if n := len(free); n > 0 { // as the Scheduler does
@@ -35,7 +36,7 @@ func BenchmarkGate(b *testing.B) {
 				} else {
 					t = new(gate.Ticket)
 				}
-				*t = gate.Ticket{Call: gate.Call{Tenant: tenants[i%8], Cost: gate.Cost{Input: 100, MaxOutput: 100}}}
+				*t = gate.Ticket{Call: limits.Call{Tenant: tenants[i%8], Cost: limits.Cost{Input: 100, MaxOutput: 100}}}
 				g.Acquire(now, t)
 				held = append(held, g.Granted()...)
 			}
@@ -44,7 +45,7 @@ func BenchmarkGate(b *testing.B) {
 					ask(i)
 				}
 			}
-			o := gate.Outcome{}
+			o := limits.Outcome{}
 			i := 0
 			for b.Loop() {
 				now = now.Add(time.Microsecond)

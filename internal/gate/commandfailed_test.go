@@ -5,10 +5,11 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 func TestACommandThatFailedSaysNothingOfTheProvider(t *testing.T) {
-	failed := gate.Outcome{Kind: gate.CommandFailed}
+	failed := limits.Outcome{Kind: limits.CommandFailed}
 	t.Run("to a probe", func(t *testing.T) {
 		r := probing(t, 20)
 		for range 3 {
@@ -20,37 +21,36 @@ func TestACommandThatFailedSaysNothingOfTheProvider(t *testing.T) {
 		}
 	})
 	t.Run("to the breaker", func(t *testing.T) {
-		r := newRig(t, gate.Config{Limits: told})
+		r := newRig(t, gate.Config{Limits: told}).warm(10)
 		for range 20 {
-			r.release(r.acquire(gate.Call{}), failed)
+			r.release(r.acquire(limits.Call{}), failed)
 		}
-		if n := r.count(gate.EventBreaker); n != 0 {
+		if n := r.count(limits.EventBreaker); n != 0 {
 			t.Fatal("it opens the breaker")
 		}
 		held := acquireN(r, 8)
 		for i := range 4 {
-			r.release(held[i], gate.Outcome{Kind: gate.ServerError})
+			r.release(held[i], limits.Outcome{Kind: limits.ServerError})
 			r.release(held[4+i], failed)
 		}
-		r.release(r.acquire(gate.Call{}), gate.Outcome{Kind: gate.ServerError})
-		if n := r.count(gate.EventBreaker); n != 1 {
+		r.release(r.acquire(limits.Call{}), limits.Outcome{Kind: limits.ServerError})
+		if n := r.count(limits.EventBreaker); n != 1 {
 			t.Fatalf("%d breakers after five failures in a row, between which commands failed: it counts for an answer", n)
 		}
 	})
 	t.Run("to slots", func(t *testing.T) {
-		r := newRig(t, gate.Config{})
-		held := r.fill(gate.Call{})
-		for _, h := range held {
+		r := newRig(t, gate.Config{}).warm(100)
+		for _, h := range r.fill(limits.Call{}) {
 			r.release(h, failed)
 		}
-		r.wantSlots(len(held))
+		r.wantSlots(8)
 	})
 	t.Run("to the retry budget", func(t *testing.T) {
 		r := newRig(t, gate.Config{Limits: told})
 		for range 100 {
-			r.release(r.acquire(gate.Call{}), failed)
+			r.release(r.acquire(limits.Call{}), failed)
 		}
-		if d := r.release(r.acquire(gate.Call{}), gate.Outcome{Kind: gate.ServerError}); d.Wait > 200*time.Millisecond {
+		if d := r.release(r.acquire(limits.Call{}), limits.Outcome{Kind: limits.ServerError}); d.Wait > 200*time.Millisecond {
 			t.Fatalf("after a hundred commands that failed, a retry waits for %v", d.Wait)
 		}
 	})

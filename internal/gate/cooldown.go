@@ -1,14 +1,15 @@
 package gate
 
-import "time"
+import (
+	"github.com/sluice-llm/sluice/limits"
+	"time"
+)
 
 const (
 	leastPause   = 250 * time.Millisecond // the shortest pause where the provider states none
 	longestPause = 15 * time.Second       // and the longest
+	longWait     = time.Minute            // a stated wait above it shows no limit without a second item
 	longestHint  = 1e6 * time.Hour        // a century: what is beyond is no instant
-	breakerTrips = 5                      // infrastructure failures in a row that open the breaker,
-	breakerPause = 60 * time.Second       // for so long
-	retryBudget  = 10                     // failures that a lane may retry without delay
 )
 
 // cooldown is a pause of a whole lane. It is data, looked at by whoever asks; nobody performs it or waits for it.
@@ -18,24 +19,86 @@ type cooldown struct {
 	probing bool      // after a pause: only a few calls that have not proven themselves may be out
 	ramp    int       // so many
 	since   time.Time // when the episode began: probing has not ended since
-	cause   Kind
+	cause   limits.Kind
 
 	unproven int // calls of this epoch that are out and not proven
+
+	stated time.Time // the stated end of this episode
+	tests  int       // rejected requests that were sent before it
+	waits  waits
 }
 
-// begin starts an epoch after an unexplained throttle of the current one. hint is the wait the provider asks for,
-// gap the time that one call's budget takes to refill.
-func (c *cooldown) begin(now time.Time, cause Kind, hint, gap time.Duration) {
+// waits is the reliability of the waits that rejections state.
+type waits int8
+
+const (
+	untested   waits = iota
+	kept             // requests before the end of a wait are rejected
+	overstated       // requests before the end of a wait are accepted
+)
+
+// trusted returns the part of a stated wait for which the lane pauses. Until a wait was right, a request tests it after 0.25, 1, 2, 4 … s, as
+// it may be about one item.
+func (c *cooldown) trusted(now time.Time, wait time.Duration) time.Duration {
+	switch {
+	case wait <= time.Second || c.waits == kept:
+		return wait
+	case c.waits == overstated:
+		return 0
+	}
+	test := leastPause
+	if c.probing {
+		test = max(time.Second, now.Sub(c.since))
+	}
+	if 2*test > wait { // a test in the second half gains little
+		return wait
+	}
+	return test
+}
+
+// took notes that a request was accepted, which may show that the stated wait is right or too long.
+func (c *cooldown) took(sent time.Time) {
+	if !c.probing || c.stated.IsZero() || sent.Before(c.since) {
+		return
+	}
+	switch early := c.stated.Sub(sent); {
+	case early > max(100*time.Millisecond, c.stated.Sub(c.since)/10):
+		c.waits = overstated
+	case early <= 0 && c.tests > 0:
+		c.waits = kept
+	}
+	c.stated = time.Time{}
+}
+
+// states notes a wait that a rejection states.
+func (c *cooldown) states(now time.Time, wait time.Duration) {
+	if wait <= 0 {
+		return
+	}
+	if now.Before(c.stated) {
+		c.tests++
+	}
+	c.stated = now.Add(wait)
+}
+
+// open starts an epoch after an unexplained throttle of the current one.
+func (c *cooldown) open(now time.Time, cause limits.Kind) {
 	if !c.probing {
-		c.since = now
+		c.since, c.stated, c.tests = now, time.Time{}, 0
 	}
 	c.epoch++
 	c.probing, c.ramp, c.unproven, c.cause = true, 1, 0, cause
-	if hint > 0 {
-		return // extend has set the instant
-	}
+}
+
+// begin starts an epoch with a pause that grows with the episode. hint is the wait that is waited for, gap the time that one call's
+// budget takes to refill.
+func (c *cooldown) begin(now time.Time, cause limits.Kind, hint, gap time.Duration) {
+	c.open(now, cause)
 	wait := time.Duration(0.15 * float64(now.Sub(c.since)))
-	c.pause(now, now.Add(min(max(wait, leastPause, gap*3/2), longestPause)))
+	if hint <= 0 { // else extend has set the instant, which may turn out to be too early
+		wait = max(wait, leastPause, gap*3/2)
+	}
+	c.pause(now, now.Add(min(wait, longestPause)))
 }
 
 // extend moves the end of the pause to what a throttle asks for, never earlier. The provider's wait is a floor.
@@ -63,44 +126,10 @@ func (c *cooldown) proven(limit int) bool {
 	if !c.probing {
 		return false
 	}
-	c.ramp *= 4
-	if c.ramp < limit {
+	c.ramp++                                 // so that it doubles in the time of a proof
+	if c.ramp < min(limit, 2*c.unproven+8) { // beyond that it holds nothing back
 		return false
 	}
 	c.probing = false
 	return true
-}
-
-// breaker opens after failures in a row that are not about limits.
-type breaker struct {
-	failures int
-	open     bool
-}
-
-// failed counts a failure and reports whether it opens the breaker (again, where it was a probe).
-func (b *breaker) failed() bool {
-	b.failures++
-	if b.open || b.failures >= breakerTrips {
-		b.open = true
-		return true
-	}
-	return false
-}
-
-// answered closes the breaker, and reports whether it was open: whatever a host answers, it is there.
-func (b *breaker) answered() (closed bool) {
-	closed = b.open
-	b.failures, b.open = 0, false
-	return closed
-}
-
-// retries delays retries while a lane fails more than it succeeds; it never ends a call that has attempts left.
-type retries struct{ spent float64 }
-
-func (r *retries) failed()    { r.spent = min(r.spent+1, 3*retryBudget) }
-func (r *retries) succeeded() { r.spent = max(r.spent-0.1, 0) }
-
-// delay is what a retry waits beside its own backoff: a second for each failure that the budget is overdrawn.
-func (r *retries) delay() time.Duration {
-	return seconds(max(0, r.spent-retryBudget))
 }

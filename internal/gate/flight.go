@@ -1,122 +1,89 @@
 package gate
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
-// flight is the calls that are open, in the order they were sent.
+const (
+	firstRejection = 200 * time.Millisecond // initial value of flight.rejection
+	minProof       = 50 * time.Millisecond  // minimum of flight.proof
+	slowResponse   = 10                     // seconds: the latency before there was a response
+	firstTrial     = 64                     // requests that are sent where a rate limit is known, before one was accepted
+	maxTrial       = 8                      // maximum of trial while few requests were accepted
+)
+
+// flight is the requests in flight in the order in which they were sent, and the evidence that the provider accepts requests.
 type flight struct {
 	list
-	unproven *Ticket // the oldest that is not proven; nil when all are
+	open     int
+	ends     int     // requests that have ended
+	unproven int     // requests in flight that are not known to be accepted
+	oldest   *Ticket // the unproven request that was sent first
+	accepted int     // accepted requests; halved by each pause that a rejection starts
+	recent   recent
+
+	rejection time.Duration // moving average of the time until a rejection
 }
 
 func (f *flight) add(t *Ticket) {
-	f.append(t)
-	if f.unproven == nil {
-		f.unproven = t
+	f.insert(t, nil)
+	if f.oldest == nil {
+		f.oldest = t
 	}
 }
 
 func (f *flight) remove(t *Ticket) {
-	if f.unproven == t {
-		f.unproven = t.next
+	if f.oldest == t {
+		f.oldest = t.next
 	}
 	f.list.remove(t)
 }
 
-// moment is what was charged around the calls of one millisecond, so that the interval which a header states can be
-// told apart from what was sent just before and after the call that it answers.
-type moment struct {
-	at         time.Time
-	from       Vector // charged by the late margin before it,
-	start, end Vector // by its beginning and its last call,
-	after      Vector // and by the early margin after it, once settled
-	settled    bool
-	recent     bool
-	refs       int // calls of it that are open
+// sentBefore counts the requests in flight that were sent before an instant.
+func (f *flight) sentBefore(at time.Time) (n int) {
+	for t := f.head; t != nil && t.sent.Before(at); t = t.next {
+		n++
+	}
+	return n
 }
 
-// grain is how long a moment lasts.
-const grain = time.Millisecond
-
-// recent is the moments within the late margin, oldest first.
-type recent struct {
-	moments []*moment
-	next    int // the first that is not settled
-	free    []*moment
+// sentWith counts the requests in flight that were granted after t and sent so soon after it that they may have arrived before it.
+func (f *flight) sentWith(t *Ticket) (n int) {
+	for u := f.tail; u != nil && !u.sent.Before(t.sent); u = u.prev {
+		if u.ID > t.ID && u.sent.Sub(t.sent) < grain {
+			n++
+		}
+	}
+	return n
 }
 
-// enter puts a call that is about to be charged into the present moment.
-func (r *recent) enter(now time.Time, sums *Vector, t *Ticket) {
-	n := len(r.moments)
-	if n == 0 || now.Sub(r.moments[n-1].at) >= grain {
-		r.forget(now, sums)
-		r.begin(now, sums)
-		n = len(r.moments)
+// proof returns the time after which a request in flight counts as accepted: rejections come fast.
+func (f *flight) proof() time.Duration { return max(minProof, 2*f.rejection) }
+
+// proven removes and returns the oldest unproven request that has been out for longer than rejections take, or nil.
+func (f *flight) proven(now time.Time) *Ticket {
+	t := f.oldest
+	if t == nil || now.Sub(t.sent) < f.proof() {
+		return nil
 	}
-	t.moment = r.moments[n-1]
-	t.moment.refs++
-	for d := Requests; d < NumDimensions; d++ {
-		t.moment.end[d] = sums[d] + t.cost[d]
-	}
+	f.oldest = t.next
+	return t
 }
 
-func (r *recent) begin(now time.Time, sums *Vector) {
-	var m *moment
-	if n := len(r.free); n > 0 {
-		m, r.free = r.free[n-1], r.free[:n-1]
-	} else {
-		m = new(moment)
+// usual returns the expected latency in seconds, by its moving average and the oldest request in flight; 0 is unknown.
+func (f *flight) usual(now time.Time, mean float64) float64 {
+	if t := f.head; t != nil {
+		return max(mean, now.Sub(t.sent).Seconds())
 	}
-	*m = moment{at: now, start: *sums, end: *sums, from: *sums, recent: true}
-	if len(r.moments) > 0 {
-		m.from = r.moments[0].start
-	}
-	r.moments = append(r.moments, m)
+	return mean
 }
 
-// forget settles and drops what the margins have passed.
-func (r *recent) forget(now time.Time, sums *Vector) {
-	for r.next < len(r.moments) && now.Sub(r.moments[r.next].at) >= earlyMargin {
-		m := r.moments[r.next]
-		m.after, m.settled = *sums, true
-		r.next++
+// trial returns how many unproven requests may be in flight while no rate limit is known. When a limit is met, about half of them are
+// rejected. The number grows slower than the number of accepted requests, so that the rejected share becomes smaller.
+func trial(accepted int) int {
+	if accepted <= 28 { // the power is below maxTrial
+		return min(2+accepted, maxTrial)
 	}
-	old := 0
-	for old < r.next && now.Sub(r.moments[old].at) >= lateMargin {
-		r.moments[old].recent = false
-		r.reuse(r.moments[old])
-		old++
-	}
-	if old > 0 {
-		r.moments = append(r.moments[:0], r.moments[old:]...)
-		r.next -= old
-	}
-}
-
-func (r *recent) leave(t *Ticket) {
-	t.moment.refs--
-	r.reuse(t.moment)
-	t.moment = nil
-}
-
-func (r *recent) reuse(m *moment) {
-	if m.refs == 0 && !m.recent {
-		r.free = append(r.free, m)
-	}
-}
-
-// sooner is what others were charged just before t.
-func (t *Ticket) sooner(d Dimension) float64 {
-	if t.lane.book == nil {
-		return t.early[d]
-	}
-	return max(0, t.moment.end[d]-t.moment.from[d]-t.cost[d])
-}
-
-// later is what others were charged just after t. Of other members nobody knows: what they were charged counts as more than
-// is left, and never as less.
-func (t *Ticket) later(d Dimension, sums *Vector) float64 {
-	if t.moment.settled {
-		sums = &t.moment.after
-	}
-	return max(0, sums[d]-t.moment.start[d]-t.cost[d])
+	return max(maxTrial, int(math.Pow(float64(accepted), 0.6)))
 }

@@ -1,11 +1,17 @@
-// Package gate is the admission state machine: who is next, and does it fit. It is pure: every method takes the
-// instant, and nothing here locks, sleeps, starts a goroutine or reads a clock. The Scheduler in the root package is
-// the shell that does.
+// Package gate is the admission state machine: it decides which request is sent next, and when. It is pure: every method takes the
+// instant, and nothing here locks, sleeps, starts a goroutine or reads a clock. The Scheduler in the root package does that.
 //
-// A Gate has lanes, and a lane is made of parts that know nothing of lanes: order (whose turn it is), Book (budgets),
-// slots (how many at once), cooldown, breaker and retries (when not), reserves (what a call will be charged), flight and
-// recent (what is open, and what was sent around it). The file lane.go grants by them; release.go judges what became of
-// a call; mirror.go turns what the provider says into corrections of budgets.
+// A Gate has lanes, and a lane is made of parts:
+//
+//   - order: the requests that wait
+//   - buckets: rate limits and the evidence for them
+//   - slots: concurrency
+//   - cooldown: pauses
+//   - suspects and failures: items that are rejected or fail
+//   - flight: requests in flight
+//   - remote: the view of a shared ledger
+//
+// The file lane.go grants requests; release.go gives each response to the parts that learn from it.
 package gate
 
 import (
@@ -15,17 +21,20 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/planted"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // Config shapes a Gate. Zero fields have no defaults: the Scheduler fills them.
 type Config struct {
-	Limits       Limits // of each lane
-	Account      Limits // of all lanes together
-	Start        Limits
-	Charge       Charge
+	Limits       limits.Limits // of each lane
+	Account      limits.Limits // of all lanes together
+	Start        limits.Limits
+	Published    map[string]limits.Limits // by lane: see SetPublished
+	Charge       limits.Charge
 	CountsCached bool
 	Attempts     int
-	MaxThrottles int
+	MaxThrottles int           // rejections after which a request is given up
+	Patience     time.Duration // minimum time after a request first asked before it is given up for rejections
 	Weights      map[string]float64
 	Remote       bool // budgets are in a ledger that answers later: see Asks
 	Observed     bool // somebody wants Events
@@ -44,24 +53,34 @@ func (c *Config) random(n int64) int64 {
 
 // Gate admits the calls of one account. It is not safe for concurrent use.
 type Gate struct {
-	cfg     Config
-	local   Local
-	account account
-	lanes   map[string]*lane
-	sorted  []*lane // by name
-	held    bool    // nothing is sent
-	last    *lane   // the one that was asked for last
-	ids     uint64
-	granted []*Ticket
-	events  []Event
-	asks    []Asks
-	settles []Settlement
-	fixes   []Correction
+	cfg       Config
+	account   account
+	lanes     map[string]*lane
+	sorted    []*lane                      // by name
+	held      bool                         // nothing is sent
+	joints    [limits.NumDimensions]*joint // limits that lanes share
+	joined    bool                         // lanes share a limit
+	accepted  int                          // requests that were accepted
+	recovered time.Time                    // when an item succeeded last that had been rejected
+	total     limits.Vector                // total that was charged in the lanes that may share a limit: see buckets.counts
+	last      *lane                        // the one that was asked for last
+	ids       uint64
+	granted   []*Ticket
+	events    []limits.Event
+	outbox    outbox
+}
+
+// outbox is the messages to a remote ledger that are not sent yet.
+type outbox struct {
+	fixes    []limits.Correction
+	settles  []limits.Settlement
+	settling limits.Settlement // of the request that is being released
+	asks     []limits.Asks
 }
 
 // Ticket is a call's way through the gate: queued, perhaps asked for, granted, released.
 type Ticket struct {
-	Call      Call
+	Call      limits.Call
 	ID        uint64
 	Attempt   int       // which attempt this try is, from 1
 	Throttles int       // tries before this one that were throttled
@@ -84,18 +103,23 @@ type Ticket struct {
 
 	sent       time.Time
 	epoch      uint64
-	open       int // calls in flight when it was sent, itself included
+	inFlight   int // requests in flight when it was sent, itself included
+	open       int // inFlight, and the ended requests that may still count
 	moment     *moment
 	saturated  bool
 	probe      bool
 	accepted   bool
-	cost, mark Vector
-	counted    float64 // to its tenant: see share.go
+	refused    bool // its response is a rejection
+	cost, mark limits.Vector
+	guarded    limits.Vector                 // amounts that configured limits count for it
+	ends       int                           // requests of its lane that had ended when it was sent
+	own        limits.Vector                 // total that was charged in its lane, itself included
+	total      limits.Vector                 // gate.total, itself included; and own if its lane does not count for that
+	room       [limits.NumDimensions]float32 // see buckets.room
+	counted    float64                       // to its tenant: see share.go
 	openOutput float64
 
-	early  Vector // what others were charged just before, by a remote ledger; see Ticket.sooner
-	refund Vector // to be settled with a remote ledger
-	proven bool   // to be said with that
+	early limits.Vector // amounts that a remote ledger charged other requests just before; see Ticket.sooner
 }
 
 type state uint8
@@ -131,13 +155,12 @@ func (g *Gate) lane(now time.Time, name string) *lane {
 	l := g.lanes[name]
 	if l == nil {
 		if !g.account.on && (len(g.lanes) > 0 || g.cfg.Account != g.cfg.Limits || g.cfg.Remote) { // else the one lane's own limits are these
-			open := g.account.open
-			g.account = newAccount(now, g.cfg.Account)
-			g.account.open = open
+			g.openAccount(now)
 		}
 		if g.cfg.Remote && len(g.lanes) == 0 {
-			g.tellAccount(now, name, Limits{}, g.cfg.Account)
+			g.publishAccount(now, name, limits.Limits{}, g.cfg.Account)
 		}
+		g.forget(now)
 		l = newLane(now, g, name)
 		g.lanes[name] = l
 		i, _ := slices.BinarySearchFunc(g.sorted, name, func(l *lane, name string) int { return strings.Compare(l.name, name) })
@@ -147,13 +170,32 @@ func (g *Gate) lane(now time.Time, name string) *lane {
 	return l
 }
 
+// Exceeded returns the limit into which a call can never fit, or nil.
+func (g *Gate) Exceeded(now time.Time, c *limits.Call) *limits.Limit {
+	return g.lane(now, c.Lane).buckets.exceeded(c)
+}
+
+// forget removes the lanes without a request that have not been used for forgetAfter. What they knew is worth no more than a memory of that
+// age.
+func (g *Gate) forget(now time.Time) {
+	g.sorted = slices.DeleteFunc(g.sorted, func(l *lane) bool {
+		if now.Sub(l.used) < forgetAfter || l.waiting() > 0 || l.flight.open > 0 || l.cool.until.After(now) {
+			return false
+		}
+		delete(g.lanes, l.name)
+		return true
+	})
+	g.last = nil
+}
+
 // Acquire queues a ticket and grants what can be granted. It reports false where the call can never fit.
 func (g *Gate) Acquire(now time.Time, t *Ticket) bool {
 	l := g.lane(now, t.Call.Lane)
-	if l.tooLarge(&t.Call) {
+	if l.buckets.exceeded(&t.Call) != nil {
 		return false
 	}
 	g.ids++
+	l.used = now
 	t.ID, t.lane, t.state, t.asked = g.ids, l, queued, now
 	if t.Queued.IsZero() {
 		t.Queued = now
@@ -166,11 +208,14 @@ func (g *Gate) Acquire(now time.Time, t *Ticket) bool {
 	}
 	t.tenant = l.order.tenant(t.Call.Tenant, t.ID)
 	t.tenant.calls++
-	t.pausedAt = l.pausedFor(now)
+	t.pausedAt = l.holdup.paused(now)
+	if t.Throttles >= manyStrays && l.rejected.own(t) && !l.buckets.shown() { // it would hold back all others
+		t.Front = false
+	}
 	l.order.push(t)
 	g.pump(now, l)
 	if g.cfg.Observed && t.state != held {
-		g.note(l.heldBack(EventSlotWaiting, now, t))
+		g.note(l.heldBack(limits.EventSlotWaiting, now, t))
 	}
 	return true
 }
@@ -183,17 +228,17 @@ func (g *Gate) Cancel(now time.Time, t *Ticket) {
 			return
 		}
 		t.lane.order.remove(t)
+		t.lane.rejected.over(t)
+		t.lane.failures.over(t)
 		t.tenant.calls--
 		t.state = released
-		t.lane.waited(now, t)
 		g.cancelled(now, t)
 		g.pump(now, t.lane)
 	case asked:
 		t.state = abandoned
-		t.lane.waited(now, t)
 		g.cancelled(now, t)
 	case held:
-		g.Release(now, t, &Outcome{Unsent: true})
+		g.Release(now, t, &limits.Outcome{Unsent: true})
 	}
 }
 
@@ -206,9 +251,11 @@ func (g *Gate) Place(now time.Time, t *Ticket) int {
 	return t.lane.order.place(now, t)
 }
 
+// cancelled notes that a request waits no longer.
 func (g *Gate) cancelled(now time.Time, t *Ticket) {
+	t.lane.waited(now, t)
 	if g.cfg.Observed {
-		e := t.lane.event(EventSlotCancelled, now, t)
+		e := t.lane.event(limits.EventSlotCancelled, now, t)
 		e.Wait = now.Sub(t.asked)
 		g.note(e)
 	}
@@ -217,28 +264,32 @@ func (g *Gate) cancelled(now time.Time, t *Ticket) {
 // Sent stamps the instant at which a granted call leaves.
 func (g *Gate) Sent(now time.Time, t *Ticket) {
 	if t.state == held {
+		g.moveGuards(now, t)
 		t.lane.depart(now, t)
 	}
 }
 
 // Answered takes in what the head of a call's answer says while its body is still to come.
-func (g *Gate) Answered(now time.Time, t *Ticket, readings []Reading) {
+func (g *Gate) Answered(now time.Time, t *Ticket, readings []limits.Reading) {
 	if t.state != held {
 		return
 	}
-	t.lane.observe(now, t, readings)
+	t.lane.buckets.observe(now, t, readings)
 	t.lane.accept(now, t)
 	g.pump(now, t.lane)
 }
 
 // Release takes a permit back with what became of the call, and says what to do next.
-func (g *Gate) Release(now time.Time, t *Ticket, o *Outcome) Decision {
+func (g *Gate) Release(now time.Time, t *Ticket, o *limits.Outcome) Decision {
 	l := t.lane
+	l.used = now
 	t.state = released
 	d := l.released(now, t, o)
-	if l.book == nil {
-		g.settles = append(g.settles, Settlement{ID: t.ID, Lane: l.name, Refund: t.refund, Proven: t.proven})
-		l.givenBack(now)
+	if g.cfg.Remote {
+		s := &g.outbox.settling
+		s.ID, s.Lane, s.Age = t.ID, l.name, now.Sub(t.sent)
+		l.givenBack(now, &s.Guarded)
+		g.outbox.settles, *s = append(g.outbox.settles, *s), limits.Settlement{}
 	}
 	g.pump(now, l)
 	return d
@@ -249,7 +300,7 @@ func (g *Gate) Tick(now time.Time) {
 	for _, l := range g.sorted {
 		if l.order.waiting > 0 {
 			g.pump(now, l)
-			if g.account.on { // that was for all lanes
+			if g.account.on || g.joined { // that was for all lanes
 				return
 			}
 		}
@@ -262,13 +313,13 @@ func (g *Gate) pump(now time.Time, l *lane) {
 	if planted.Every("wake-up late", 60) {
 		return
 	}
-	if !g.account.on {
-		l.pump(now)
-		return
-	}
-	for _, each := range g.sorted {
+	for _, each := range g.sorted { // a lane without a known limit waits for the requests of others to be proven
 		each.renew(now)
 		each.stuck = false
+	}
+	if !g.account.on && !g.joined {
+		l.pump(now)
+		return
 	}
 	for {
 		var first *lane
@@ -287,12 +338,7 @@ func (g *Gate) pump(now time.Time, l *lane) {
 		first.stuck = !first.step(now)
 	}
 	for _, each := range g.sorted {
-		if each.order.waiting == 0 {
-			each.rest(now)
-		}
-		if each.book == nil {
-			each.say(now)
-		}
+		each.settled(now)
 	}
 }
 
@@ -315,85 +361,144 @@ func (g *Gate) Granted() []*Ticket {
 }
 
 // Events appends to buf what happened since the last call.
-func (g *Gate) Events(buf []Event) []Event {
+func (g *Gate) Events(buf []limits.Event) []limits.Event {
 	buf = append(buf, g.events...)
 	clear(g.events)
 	g.events = g.events[:0]
 	return buf
 }
 
-func (g *Gate) note(e Event) {
+func (g *Gate) note(e limits.Event) {
 	if g.cfg.Observed {
 		g.events = append(g.events, e)
 	}
 }
 
 // Outbox drains what is to be sent to a remote ledger, in this order: corrections and settlements, then asks.
-func (g *Gate) Outbox() (fixes []Correction, settles []Settlement, asks []Asks) {
-	fixes, settles, asks = g.fixes, g.settles, g.asks
-	g.fixes, g.settles, g.asks = nil, nil, nil
-	return fixes, settles, asks
+func (g *Gate) Outbox() (fixes []limits.Correction, settles []limits.Settlement, asks []limits.Asks) {
+	out := g.outbox
+	g.outbox = outbox{}
+	return out.fixes, out.settles, out.asks
 }
 
 // Reply takes in a remote ledger's answer to the outstanding ask of a lane.
-func (g *Gate) Reply(now time.Time, lane string, r Reply) {
+func (g *Gate) Reply(now time.Time, lane string, r limits.Reply) {
 	l := g.lanes[lane]
 	l.replied(now, r)
 	g.pump(now, l)
 }
 
 // Told takes in what a remote ledger says of a lane unasked. Awake says that the lane's turn has come.
-func (g *Gate) Told(now time.Time, lane string, n *News, awake bool) {
+func (g *Gate) Told(now time.Time, lane string, n *limits.LaneState, awake bool) {
 	l := g.lanes[lane]
 	if l == nil {
 		return
 	}
-	l.hear(now, n)
+	l.adopt(now, n)
 	if awake {
-		l.hold, l.roused = time.Time{}, len(l.outstanding) > 0
+		l.remote.hold, l.remote.roused = time.Time{}, len(l.remote.outstanding) > 0
 	}
 	g.pump(now, l)
 }
 
-func (g *Gate) correct(now time.Time, l *lane, c Correction) {
-	if l.book != nil {
-		l.book.correct(now, &c)
-		return
+func (g *Gate) correct(now time.Time, l *lane, c limits.Correction) {
+	l.buckets.book.correct(now, &c)
+	if g.cfg.Remote {
+		g.fix(c)
 	}
+}
+
+// fix puts a correction into the outbox.
+func (g *Gate) fix(c limits.Correction) {
 	g.ids++
 	c.ID = g.ids
-	g.fixes = append(g.fixes, c)
+	g.outbox.fixes = append(g.outbox.fixes, c)
 }
 
-// settle gives back what t was charged too much: at once, or with its slot where a remote ledger has both.
-func (g *Gate) settle(now time.Time, l *lane, t *Ticket, refund Vector) {
-	switch {
-	case refund == (Vector{}):
-	case l.book == nil:
-		t.refund = refund
-	default:
-		l.book.refund(now, &refund)
-		if g.account.on {
-			g.account.book.refund(now, &refund)
-		}
+// settle gives back the unused part of a charge: at once, or with the slot if a remote ledger has both.
+func (g *Gate) settle(now time.Time, l *lane, t *Ticket, refund *limits.Vector) {
+	if g.cfg.Remote {
+		g.outbox.settling.Refund = *refund
+		l.buckets.book.refund(now, refund)
+		return
+	}
+	for _, book := range g.books(l) {
+		book.refund(now, refund)
 	}
 }
 
-// Open is how many calls are open in all lanes.
-func (g *Gate) Open() int {
-	n := 0
+// books returns the account's, if it has limits, and the lane's.
+func (g *Gate) books(l *lane) []*Book {
+	if g.account.on {
+		return []*Book{g.account.book, l.buckets.book}
+	}
+	return []*Book{l.buckets.book}
+}
+
+// waitFor returns the time until a request fits the buckets and the configured limits of the lane and the account.
+func (g *Gate) waitFor(now time.Time, l *lane, cost, guarded *limits.Vector) (longest delay) {
+	for _, book := range g.books(l) {
+		longest = longest.or(book.wait(now, cost))
+		longest = longest.or(book.guarded(now, guarded))
+	}
+	return longest
+}
+
+// charge takes the cost of a request from these books, and marks it with the total that was charged to the lane.
+func (g *Gate) charge(now time.Time, l *lane, t *Ticket) {
+	for _, book := range g.books(l) {
+		book.guard(now, now, &t.guarded)
+		t.mark = book.charge(&t.cost)
+	}
+}
+
+// settleGuards replaces the amounts that configured limits counted for a request by the final ones.
+func (g *Gate) settleGuards(now time.Time, l *lane, t *Ticket, o *limits.Outcome) {
+	final := l.buckets.reserves.counted(t, o)
+	for d := range final {
+		final[d] -= t.guarded[d]
+	}
+	if g.cfg.Remote {
+		g.outbox.settling.Guarded = final
+		return
+	}
+	for _, book := range g.books(l) {
+		book.guard(now, t.sent, &final)
+	}
+}
+
+// moveGuards has configured limits count a request from now on, and no longer from when it was granted.
+func (g *Gate) moveGuards(now time.Time, t *Ticket) {
+	if g.cfg.Remote || now.Sub(t.sent) < time.Minute/guardParts {
+		return
+	}
+	back := limits.Vector{}.Minus(&t.guarded)
+	for _, book := range g.books(t.lane) {
+		book.guard(now, t.sent, &back)
+		book.guard(now, now, &t.guarded)
+	}
+}
+
+// unproven returns the number of unproven requests of lanes without a known limit. These lanes may share a limit. Requests of a lane whose
+// provider is down may hang, and are left out.
+func (g *Gate) unproven() (n int) {
 	for _, l := range g.sorted {
-		n += l.open
+		if !l.buckets.limited() && l.failures.pauses == 0 {
+			n += l.flight.unproven
+		}
 	}
 	return n
 }
 
-// Limits are the ceilings that were told last.
-func (g *Gate) Limits() (limits, account Limits) { return g.cfg.Limits, g.cfg.Account }
+// Open returns the number of requests in flight in all lanes.
+func (g *Gate) Open() int { return g.account.open }
+
+// Limits returns the configured limits of each lane and of the account.
+func (g *Gate) Limits() (each, account limits.Limits) { return g.cfg.Limits, g.cfg.Account }
 
 // Snapshot returns the state of every lane, by name.
-func (g *Gate) Snapshot(now time.Time) []Snapshot {
-	out := make([]Snapshot, 0, len(g.sorted))
+func (g *Gate) Snapshot(now time.Time) []limits.LaneSnapshot {
+	out := make([]limits.LaneSnapshot, 0, len(g.sorted))
 	for _, l := range g.sorted {
 		out = append(out, l.snapshot(now))
 	}

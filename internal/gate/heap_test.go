@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 func TestTheTurnIsThatOfALookAtEveryTenant(t *testing.T) {
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		g := gate.New(gate.Config{Limits: gate.Limits{Concurrent: 3}, Attempts: 3, MaxThrottles: 5, Weights: map[string]float64{"1": 2}})
+		g := gate.New(gate.Config{Limits: limits.Limits{Concurrent: 3}, Attempts: 3, MaxThrottles: 5, Weights: map[string]float64{"1": 2}})
 		now := time.Unix(1_700_000_000, 0)
 		var waiting, open []*gate.Ticket
 		pick := func(list *[]*gate.Ticket) *gate.Ticket {
@@ -24,8 +25,8 @@ func TestTheTurnIsThatOfALookAtEveryTenant(t *testing.T) {
 		for range 600 {
 			switch op := random.IntN(8); {
 			case op < 3:
-				tk := &gate.Ticket{Call: gate.Call{Tenant: fmt.Sprint(random.IntN(12)), Priority: gate.Priority(random.IntN(4) - 1),
-					Cost: gate.Cost{Input: random.IntN(100)}}}
+				tk := &gate.Ticket{Call: limits.Call{Tenant: fmt.Sprint(random.IntN(12)), Priority: limits.Priority(random.IntN(4) - 1),
+					Cost: limits.Cost{Input: random.IntN(100)}}}
 				if random.IntN(5) == 0 { // it comes back
 					tk.Front, tk.Queued, tk.Order = true, now.Add(-time.Duration(random.IntN(100))*time.Second), uint64(1+random.IntN(5))
 				}
@@ -34,7 +35,7 @@ func TestTheTurnIsThatOfALookAtEveryTenant(t *testing.T) {
 			case op < 4 && len(waiting) > 0:
 				g.Cancel(now, pick(&waiting))
 			case op < 7 && len(open) > 0:
-				g.Release(now, pick(&open), &gate.Outcome{Usage: gate.Usage{Output: random.IntN(500)}, HasUsage: true})
+				g.Release(now, pick(&open), &limits.Outcome{Usage: limits.Usage{Output: random.IntN(500)}, HasUsage: true})
 			default:
 				now = now.Add(time.Duration(random.IntN(20_000)) * time.Millisecond)
 			}
@@ -59,21 +60,21 @@ func TestTheTurnIsThatOfALookAtEveryTenant(t *testing.T) {
 }
 
 func TestTenantsThatAreGoneAreForgotten(t *testing.T) {
-	g := gate.New(gate.Config{Limits: gate.Limits{Concurrent: 2}, Attempts: 1})
+	g := gate.New(gate.Config{Limits: limits.Limits{Concurrent: 2}, Attempts: 1})
 	now := time.Unix(1_700_000_000, 0)
 	var kept *gate.Ticket
 	for i := range 50_000 {
-		tk := &gate.Ticket{Call: gate.Call{Tenant: fmt.Sprint(i)}}
+		tk := &gate.Ticket{Call: limits.Call{Tenant: fmt.Sprint(i)}}
 		g.Acquire(now, tk)
 		if i == 0 {
 			kept = tk // open all the time
 			continue
 		}
-		g.Release(now, tk, &gate.Outcome{})
+		g.Release(now, tk, &limits.Outcome{})
 		g.Granted()
 	}
 	if n := g.Tenants(""); n > 3000 || !g.Remembers("", "0") {
 		t.Errorf("%d tenants are remembered; the one with an open call: %v", n, g.Remembers("", "0"))
 	}
-	g.Release(now, kept, &gate.Outcome{})
+	g.Release(now, kept, &limits.Outcome{})
 }

@@ -1,250 +1,235 @@
 package gate
 
 import (
+	"math"
 	"time"
+
+	"github.com/sluice-llm/sluice/limits"
 )
 
-// lookAgain is how often a lane with waiting calls is looked at when nothing is due earlier.
+// lookAgain is how often a lane with waiting requests is looked at when nothing is due earlier.
 const lookAgain = time.Minute
 
-// lane is what a provider limits together.
+// lane is requests that share the same limits. Its parts own their evidence; the lane asks each of them whether a request may be sent, and
+// gives each of them the responses to learn from.
 type lane struct {
 	name     string
 	gate     *Gate
-	book     *Book // nil: the ledger is remote
-	mirrors  [NumDimensions]mirror
-	slots    slots
-	cool     cooldown
-	breaker  breaker
-	retries  retries
-	order    order
-	reserves reserves
+	used     time.Time // when a request last asked or ended
+	order    order     // requests that wait
+	buckets  buckets   // rate limits
+	slots    slots     // concurrency
+	cool     cooldown  // pauses
+	rejected suspects  // items that are rejected
+	failures failures  // items that fail
+	flight   flight    // requests in flight
+	remote   remote    // the view of a ledger that other processes share
+	holdup   holdup    // the reason why requests wait
 
-	open       int     // calls in flight
-	openOutput float64 // reserved for their output
-	sums       Vector  // all that was ever charged by this gate
-	recent     recent
-	flight     flight
-
-	refusal      time.Duration // how long a refusal usually takes
-	margin       time.Duration // how much later than it was sent a call may have been counted
-	latency      float64       // seconds, of late
-	meanCost     Vector
-	explainedRow int
-	surprised    bool // a refusal came that explained nothing
-	overloadRow  int
-	emptyAt      time.Time // when a refusal last showed an empty bucket,
-	passed       int       // and how many calls were sent since and not refused
-
-	dripping    bool          // see mirror.dripEnd
-	stuck       bool          // see Gate.pump
-	outstanding []*Ticket     // asked for at a remote ledger
-	most        int           // calls of the next of those asks
-	askedAt     time.Time     // when the last of them was made
-	roundTrip   time.Duration // how long they take at least
-	hold        time.Time     // a remote ledger is not asked before then,
-	opens       time.Time     // and said that it grants nothing before then
-	roused      bool          // it was told to ask while an answer of before was on its way
-	others      int           // calls that its other members have open
-	said        said          // what it was told
-	wake        time.Time
-
-	bound     [NumDimensions]time.Duration
-	blocked   bool
-	binding   Dimension
-	blockedAt time.Time
+	overloads int  // overloaded responses in a row
+	surprised bool // a rejection came that no limit explained
+	stuck     bool // see Gate.pump
+	wake      time.Time
+	lastOther time.Time // arrival of the last response that was no rejection
 
 	throttles, grants int
 }
 
 func newLane(now time.Time, g *Gate, name string) *lane {
-	l := &lane{name: name, gate: g, refusal: priorRefusal, margin: lateMargin, most: mostAsks}
-	if !g.cfg.Remote {
-		l.book = g.local.Book(name)
-	}
+	l := &lane{name: name, gate: g, used: now, remote: remote{most: mostAsks}}
+	l.flight.rejection = firstRejection
+	l.buckets.lane, l.buckets.opened = l, now
+	l.buckets.reserves.charge, l.buckets.reserves.cached = g.cfg.Charge, g.cfg.CountsCached
+	l.buckets.book = newBook(0)
 	l.order.weights = g.cfg.Weights
-	l.reserves.charge, l.reserves.cached = g.cfg.Charge, g.cfg.CountsCached
 	l.slots = newSlots(now, g.cfg.Limits.Concurrent, g.cfg.Start.Concurrent)
-	l.openBudgets(now, g.cfg.Limits, g.cfg.Start)
-	l.tellOfLimits(now)
+	l.buckets.open(now, g.cfg.Limits, g.cfg.Start)
+	l.buckets.publish(now)
+	for d := range g.joints {
+		l.buckets.partake(now, limits.Dimension(d), nil)
+	}
+	if l.buckets.limit(limits.Requests) > 0 && l.slots.ceiling == 0 && l.slots.bad == 0 {
+		l.slots.limit = l.useful(now)
+	}
+	l.buckets.report(now)
+	if l.slots.ceiling > 0 {
+		l.changed(now, limits.Concurrency, float64(l.slots.ceiling), limits.SourceTold)
+	}
 	return l
 }
 
-// tooLarge reports whether a call can never fit, by a lower bound of what it will be charged: never by an estimate.
-func (l *lane) tooLarge(c *Call) bool {
-	if l.reserves.charge != ChargeDeclared {
-		return false
-	}
-	for _, d := range [...]Dimension{Tokens, OutputTokens, TokensPerDay} {
-		m := &l.mirrors[d]
-		sure := m.source == SourceTold || m.source == SourceHeader || m.source == SourceRefusal
-		if m.limit > 0 && sure && float64(c.Cost.MaxOutput) > m.limit {
-			return true
-		}
-	}
-	return false
-}
-
-// pump grants until something holds the next call back.
+// pump grants until something holds the next request back.
 func (l *lane) pump(now time.Time) {
-	l.renew(now)
-	if l.book == nil {
-		defer l.say(now)
+	for l.order.waiting > 0 && l.step(now) {
 	}
-	for l.order.waiting > 0 {
-		if !l.step(now) {
-			return
+	l.settled(now)
+}
+
+// renew accepts requests that have been in flight for long enough, and raises the pace of the bucket that holds requests back.
+func (l *lane) renew(now time.Time) {
+	if l.failures.pauses == 0 { // silence is no sign of health while the provider is down: requests may fail slowly
+		for t := l.flight.proven(now); t != nil; t = l.flight.proven(now) {
+			l.accept(now, t)
 		}
 	}
-	l.rest(now)
+	if l.holdup.blocked {
+		l.buckets.exceed(now, l.holdup.binding)
+	}
 }
 
-// renew does what the passing of time calls for.
-func (l *lane) renew(now time.Time) {
-	l.prove(now)
-	l.drip(now)
-	l.grow(now)
+// settled ends a round of grants.
+func (l *lane) settled(now time.Time) {
+	if l.waiting() == 0 {
+		l.holdup.set(now, false, limits.AnyDimension)
+		l.wake = time.Time{}
+	}
+	if l.gate.cfg.Remote {
+		l.publish(now)
+	}
 }
 
-// rest notes that nothing waits.
-func (l *lane) rest(now time.Time) {
-	l.block(now, false, AnyDimension)
-	l.wake = time.Time{}
+// block notes that requests wait for a limit until an instant.
+func (l *lane) block(now time.Time, cause limits.Dimension, until time.Time) {
+	l.holdup.set(now, true, cause)
+	l.wake = until
 }
 
-// step grants the next of the calls that wait, of which there is one, and reports whether it could.
+// step grants the next of the requests that wait, and reports whether it could.
 func (l *lane) step(now time.Time) bool {
 	if cause, until, closed := l.closed(now); closed {
-		l.block(now, true, cause)
-		l.wake = until
+		l.block(now, cause, until)
 		return false
 	}
-	t := l.pick(now)
-	t.cost = l.reserves.cost(t.Call.Cost)
-	if l.book == nil {
+	wait := l.buckets.draining(now)
+	if l.gate.cfg.Remote && wait.time == 0 {
 		l.ask(now)
 		return false
 	}
-	if wait, d := l.waitFor(now, &t.cost); wait > 0 {
-		l.block(now, true, d)
-		l.wake = now.Add(min(wait+wakeMargin, lookAgain))
+	t := l.pick(now)
+	l.buckets.cost(t.Call.Cost, &t.cost, &t.guarded)
+	need := t.cost
+	l.buckets.weigh(&need, maxSpare)
+	if !l.gate.cfg.Remote {
+		wait = wait.or(l.gate.waitFor(now, l, &need, &t.guarded))
+	}
+	if wait.time > 0 {
+		l.block(now, wait.bound, now.Add(min(wait.time, lookAgain)+wakeMargin))
 		return false
 	}
-	t.mark = l.charge(&t.cost)
+	l.buckets.weigh(&t.cost, math.Inf(1))
+	l.gate.charge(now, l, t)
+	l.buckets.drained(now, &t.cost, 1)
 	l.order.remove(t)
 	l.grant(now, t)
 	return true
 }
 
-// waitFor is how long until cost fits both the lane and the account, and which budget says so.
-func (l *lane) waitFor(now time.Time, cost *Vector) (time.Duration, Dimension) {
-	wait, d := l.book.wait(now, cost)
-	if a := &l.gate.account; a.on {
-		if w, bound := a.book.wait(now, cost); w > wait {
-			return w, bound
-		}
+// closed reports whether the lane may send nothing now, the reason, and when to look again.
+func (l *lane) closed(now time.Time) (cause limits.Dimension, until time.Time, closed bool) {
+	switch {
+	case l.gate.held:
+		return limits.AnyDimension, now.Add(lookAgain), true
+	case now.Before(l.cool.until):
+		return limits.AnyDimension, now.Add(min(l.cool.until.Sub(now), lookAgain)), true
 	}
-	return wait, d
-}
-
-// charge takes cost from the lane and the account.
-func (l *lane) charge(cost *Vector) Vector {
-	if a := &l.gate.account; a.on {
-		a.book.charge(cost)
-	}
-	return l.book.charge(cost)
-}
-
-// closed reports whether the lane may send nothing now, why, and when to look again.
-func (l *lane) closed(now time.Time) (cause Dimension, until time.Time, closed bool) {
-	look := now.Add(lookAgain)
-	if l.gate.held {
-		return AnyDimension, look, true
-	}
-	if now.Before(l.cool.until) {
-		if l.cool.until.Before(look) {
-			look = l.cool.until
-		}
-		return AnyDimension, look, true
-	}
-	ramp := l.cool.probing && l.cool.unproven >= l.cool.ramp
-	full := l.open+len(l.outstanding) >= l.slots.n() || l.gate.account.full()
-	if !ramp && !full {
+	lingering, ends := l.slots.linger.count(now)
+	full := l.flight.open+lingering+len(l.remote.outstanding) >= l.slots.n() || l.gate.account.full()
+	if !full && l.untested() > 0 {
 		return 0, time.Time{}, false
 	}
-	if t := l.flight.unproven; t != nil && !l.breaker.open {
-		look = t.sent.Add(l.proof())
+	look := now.Add(lookAgain)
+	for _, each := range l.gate.sorted {
+		if t := each.flight.oldest; t != nil && each.failures.pauses == 0 && (each == l || !full) {
+			if proof := t.sent.Add(each.flight.proof()); proof.Before(look) {
+				look = proof
+			}
+		}
 	}
-	if full {
-		return Concurrency, look, true
+	if lingering > 0 && ends.Before(look) {
+		look = ends
 	}
-	return AnyDimension, look, true
+	if full || !l.cool.probing {
+		return limits.Concurrency, look, true
+	}
+	return limits.AnyDimension, look, true
 }
 
-// pick is the call that goes next.
+// untested returns how many requests may be sent before requests in flight are accepted. It is bounded after a pause, and while no
+// rate limit is known.
+func (l *lane) untested() int {
+	left := math.MaxInt
+	if l.cool.probing {
+		left = l.cool.ramp - l.cool.unproven
+	}
+	accepted, c := l.flight.accepted, l.slots.ceiling
+	switch limited := l.buckets.limited(); {
+	case l.failures.pauses > 0, limited && c > 0: // what was sent to a provider that is down may hang
+		return left
+	case limited: // the concurrency may be lower than the levels
+		return min(left, firstTrial+3*l.gate.accepted-l.flight.unproven)
+	case c == 0:
+		return min(left, 2*trial(l.gate.accepted)-l.gate.unproven(), trial(accepted)-l.flight.unproven)
+	case c/2+accepted >= c:
+		return left
+	case accepted > 1: // half of a configured concurrency is tried next, and then all
+		return min(left, c/2+accepted-l.flight.unproven)
+	}
+	return min(left, trial(accepted)-l.flight.unproven)
+}
+
+// pick returns the request that goes next. After a pause it is one with the fewest attempts.
 func (l *lane) pick(now time.Time) *Ticket {
-	if l.cool.probing && l.cool.ramp == 1 {
-		return l.order.leastThrottled(now)
+	switch probe := l.cool.probing && l.cool.ramp == 1; {
+	case probe && l.failures.pauses > 0:
+		return l.order.untried(l.gate.cfg.random)
+	case probe || l.buckets.explained > 0: // the oldest may be at fault
+		return l.order.leastTried(now)
 	}
 	return l.order.next(now)
 }
 
-// grant hands a charged ticket its permit.
+// grant gives a charged request its permit.
 func (l *lane) grant(now time.Time, t *Ticket) {
+	l.buckets.room(t)
 	t.state = held
-	l.open++
+	l.flight.open++
+	l.flight.unproven++
 	l.gate.account.open++
 	l.grants++
-	l.passed++
 	l.waited(now, t)
-	output := t.cost[OutputTokens]
 	t.tenant.turn = t.ID
 	l.count(t)
-	l.owe(output)
-	t.openOutput = l.openOutput
-	l.recent.enter(now, &l.sums, t)
-	for d := range l.sums {
-		l.sums[d] += t.cost[d]
-		l.meanCost[d] += 0.1 * (t.cost[d] - l.meanCost[d])
-	}
+	l.buckets.spend(now, t)
 	t.epoch = l.cool.epoch - 1 // stamped below
 	l.depart(now, t)
 	l.flight.add(t)
 	l.gate.granted = append(l.gate.granted, t)
 	if l.gate.cfg.Observed {
-		l.gate.note(l.heldBack(EventSlotAcquired, now, t))
+		l.gate.note(l.heldBack(limits.EventSlotAcquired, now, t))
 	}
 }
 
-// waited notes how long a ticket waited, now that this is over.
+// waited notes how long a request waited, now that this is over.
 func (l *lane) waited(now time.Time, t *Ticket) {
-	t.Paused = l.pausedFor(now) - t.pausedAt
+	t.Paused = l.holdup.paused(now) - t.pausedAt
 	t.Waited = now.Sub(t.asked) - t.Paused
 }
 
-// owe notes that the output of open calls became so much more.
-func (l *lane) owe(output float64) {
-	l.openOutput += output
-	if l.open == 0 {
-		l.openOutput = 0 // no residue of rounding
-	}
-	if l.book != nil && l.reserves.charge == ChargeActual {
-		l.book.owe(l.openOutput)
-	}
-}
-
-// depart stamps what a call is judged by: the instant it leaves, and the epoch and load at that instant.
+// depart stamps a request with the instant at which it is sent, the epoch and the requests in flight.
 func (l *lane) depart(now time.Time, t *Ticket) {
-	t.sent = now
-	if open := l.open + l.others; t.open == 0 || open < t.open { // of calls granted together, each counts those before it
+	t.sent, t.ends = now, l.flight.ends
+	t.inFlight = l.flight.open + l.remote.others
+	lingering, _ := l.slots.linger.count(now)
+	if open := t.inFlight + lingering; t.open == 0 || open < t.open { // of requests granted together, each counts those before it
 		t.open = open
 		t.saturated = l.slots.saturated(open)
 	}
 	if t.epoch == l.cool.epoch {
 		return
 	}
-	if t.accepted { // it was taken for sent, and so for proven, too early
+	if t.accepted { // it was sent later than assumed
 		t.accepted = false
+		l.flight.unproven++
 		l.flight.remove(t)
 		l.flight.add(t)
 	}
@@ -255,46 +240,38 @@ func (l *lane) depart(now time.Time, t *Ticket) {
 	}
 }
 
-// proof is how long a call has to be alive to count as taken: refusals come fast.
-func (l *lane) proof() time.Duration { return max(50*time.Millisecond, 2*l.refusal) }
-
-// prove accepts calls that have been out for longer than refusals take. Silence is no sign of health while the breaker
-// is open: what fails may fail slowly.
-func (l *lane) prove(now time.Time) {
-	if l.breaker.open {
-		return
-	}
-	for {
-		t := l.flight.unproven
-		if t == nil || now.Sub(t.sent) < l.proof() {
-			return
-		}
-		l.flight.unproven = t.next
-		l.accept(now, t)
-	}
-}
-
-// accept counts a call that the provider has taken.
+// accept takes in that the provider has accepted a request.
 func (l *lane) accept(now time.Time, t *Ticket) {
 	if t.accepted {
 		return
 	}
 	t.accepted = true
+	l.flight.accepted++
+	l.gate.accepted++
+	if t.state == held {
+		l.flight.unproven--
+	}
+	if l.rejected.take(t); l.rejected.began() {
+		l.buckets.retest(now)
+	}
+	l.cool.took(t.sent)
+	l.slots.accepted(t, l.flight.ends-t.ends)
+	l.buckets.enlarge(t)
 	if l.slots.tested(t) {
-		l.slots.grow(now, t, l.refusal, l.useful(now))
+		l.slots.grow(now, t, l.flight.rejection, l.useful(now))
 	}
 	if !l.leaveProbe(t) {
 		return
 	}
-	if l.book == nil {
-		l.sayProven(now, t)
+	if l.gate.cfg.Remote {
+		l.publishProven(now, t)
 	}
 	if l.cool.proven(l.slots.n()) {
-		l.gate.note(Event{Type: EventCooldownEnded, At: now, Lane: l.name})
+		l.gate.note(limits.Event{Type: limits.EventCooldownEnded, At: now, Lane: l.name})
 	}
 }
 
-// leaveProbe takes a call out of the count of unproven ones and reports whether it was in it.
+// leaveProbe takes a request out of the unproven ones after a pause and reports whether it was one of them.
 func (l *lane) leaveProbe(t *Ticket) bool {
 	was := t.probe && t.epoch == l.cool.epoch
 	t.probe = false
@@ -304,76 +281,76 @@ func (l *lane) leaveProbe(t *Ticket) bool {
 	return was
 }
 
-// useful is the most slots that the budgets can feed, by Little's law and twice that.
+// useful returns the maximum of requests in flight that can be of use.
 func (l *lane) useful(now time.Time) float64 {
-	latency, bound := l.usual(now), 1e9
-	for d := Requests; d < NumDimensions; d++ {
-		m := &l.mirrors[d]
-		if m.limit == 0 || l.meanCost[d] == 0 {
-			continue
-		}
-		level := m.cap
-		if l.book != nil {
-			l.book.budgets[d].refill(now)
-			level = max(0, l.book.budgets[d].level)
-		}
-		bound = min(bound, 2*latency*(m.rate(d)+level)/l.meanCost[d])
+	latency := l.flight.usual(now, l.slots.queue.mean)
+	if latency == 0 {
+		latency = slowResponse
 	}
-	return max(startSlots, bound)
+	return max(startSlots, l.buckets.feeds(now, latency))
 }
 
-// block accounts for what holds calls back.
-func (l *lane) block(now time.Time, blocked bool, cause Dimension) {
-	if l.blocked {
-		l.bound[l.binding] += now.Sub(l.blockedAt)
-	}
-	l.blocked, l.binding, l.blockedAt = blocked, cause, now
+// changed reports a limit that has changed.
+func (l *lane) changed(now time.Time, d limits.Dimension, limit float64, source limits.Source) {
+	l.gate.note(limits.Event{Type: limits.EventLimitsChanged, At: now, Lane: l.name, Dimension: d, Limit: int64(limit), Source: source})
 }
 
-// pausedFor is for how long calls have ever waited for pauses.
-func (l *lane) pausedFor(now time.Time) time.Duration {
-	d := l.bound[AnyDimension]
-	if l.blocked && l.binding == AnyDimension {
-		d += now.Sub(l.blockedAt)
-	}
-	return d
+func (l *lane) event(typ limits.EventType, now time.Time, t *Ticket) limits.Event {
+	return limits.Event{Type: typ, At: now, Lane: l.name, Member: t.Call.Member, Tenant: t.Call.Tenant, Call: t.Call.ID, Attempt: t.Attempt,
+		Wait: t.Waited + t.Paused, InFlight: l.flight.open, Slots: l.slots.n(), Waiting: l.waiting()}
 }
 
-func (l *lane) event(typ EventType, now time.Time, t *Ticket) Event {
-	return Event{Type: typ, At: now, Lane: l.name, Member: t.Call.Member, Tenant: t.Call.Tenant, Call: t.Call.ID, Attempt: t.Attempt,
-		Wait: t.Waited + t.Paused, InFlight: l.open, Slots: l.slots.n(), Waiting: l.order.waiting + len(l.outstanding)}
-}
+// waiting is the number of requests that wait.
+func (l *lane) waiting() int { return l.order.waiting + len(l.remote.outstanding) }
 
-// heldBack is an event of a call that waits, or did until now, with what holds it back.
-func (l *lane) heldBack(typ EventType, now time.Time, t *Ticket) Event {
+// heldBack is an event of a request that waits, or did until now, with the limit that holds it back.
+func (l *lane) heldBack(typ limits.EventType, now time.Time, t *Ticket) limits.Event {
 	e := l.event(typ, now, t)
-	if l.blocked {
-		e.Dimension = l.binding
+	if l.holdup.blocked {
+		e.Dimension = l.holdup.binding
 	}
 	return e
 }
 
-func (l *lane) snapshot(now time.Time) Snapshot {
-	s := Snapshot{Lane: l.name, InFlight: l.open, Waiting: l.order.waiting + len(l.outstanding), Slots: l.slots.n(),
-		Until: l.cool.until, Held: l.gate.held, Probing: l.cool.probing, Pause: l.cool.cause, Blocked: l.blocked, Binding: l.binding,
-		Bound: l.bound, Throttles: l.throttles, Granted: l.grants}
-	if l.blocked {
-		s.Bound[l.binding] += now.Sub(l.blockedAt)
-	}
+func (l *lane) snapshot(now time.Time) limits.LaneSnapshot {
+	s := limits.LaneSnapshot{Lane: l.name, InFlight: l.flight.open, Waiting: l.waiting(), Slots: l.slots.n(),
+		Until: l.cool.until, Held: l.gate.held, Probing: l.cool.probing, Pause: l.cool.cause,
+		Blocked: l.holdup.blocked, Binding: l.holdup.binding, Bound: l.holdup.total(now),
+		Budgets: l.buckets.snapshot(now), Throttles: l.throttles, Granted: l.grants}
 	if t := l.flight.head; t != nil {
 		s.Oldest = t.sent
 	}
-	for d := Requests; d < NumDimensions; d++ {
-		m := &l.mirrors[d]
-		if m.limit == 0 {
-			continue
-		}
-		b := Budget{Dimension: d, Limit: int64(m.limit), Source: m.source, Shared: l.book == nil, Cap: m.cap, Spent: l.sums[d]}
-		if l.book != nil {
-			l.book.budgets[d].refill(now)
-			b.Level = l.book.budgets[d].level
-		}
-		s.Budgets = append(s.Budgets, b)
-	}
 	return s
+}
+
+// holdup is the reason why requests wait, and for how long each reason has held.
+type holdup struct {
+	blocked bool
+	binding limits.Dimension // AnyDimension: a pause
+	since   time.Time
+	times   [limits.NumDimensions]time.Duration
+}
+
+func (h *holdup) set(now time.Time, blocked bool, cause limits.Dimension) {
+	if h.blocked {
+		h.times[h.binding] += now.Sub(h.since)
+	}
+	h.blocked, h.binding, h.since = blocked, cause, now
+}
+
+// total is how long requests have waited for each reason.
+func (h *holdup) total(now time.Time) [limits.NumDimensions]time.Duration {
+	times := h.times
+	if h.blocked {
+		times[h.binding] += now.Sub(h.since)
+	}
+	return times
+}
+
+// paused is how long requests have waited for pauses.
+func (h *holdup) paused(now time.Time) time.Duration {
+	if h.blocked && h.binding == limits.AnyDimension {
+		return h.times[limits.AnyDimension] + now.Sub(h.since)
+	}
+	return h.times[limits.AnyDimension]
 }

@@ -3,117 +3,72 @@ package gate
 import (
 	"math"
 	"time"
+
+	"github.com/sluice-llm/sluice/limits"
 )
 
-// Vector holds an amount per dimension.
-type Vector [NumDimensions]float64
-
-// Asks are calls of one lane that want to go, in their order.
-type Asks struct {
-	Lane    string
-	Waiting int // calls of the lane that wait, these included: the weight of the member's turn
-	Calls   []Ask
-}
-
-// Ask is one call that wants its cost from a ledger.
-type Ask struct {
-	ID   uint64 // the permit's; asking again with the same ID takes nothing twice
-	Cost Vector
-}
-
-// Reply is a ledger's answer to asks: the first Granted of them fit, the others have to wait.
-type Reply struct {
-	Granted int
-	Marks   []Vector      // per granted ask: all that was ever spent on its lane, it included
-	Before  Vector        // the part of Marks[0] that was spent before the last 50 to 100 ms
-	Wait    time.Duration // until the first that did not fit may fit
-	Bound   Dimension     // what it waits for
-	News    News
-}
-
-// News is what the members of a ledger share of a lane beside its budgets. The zero value says nothing.
-type News struct {
-	Open  int // calls that are open, of all members
-	Pause Pause
-	Slots SlotLimit
-}
-
-// Pause is the pause of a lane, and what follows it: see cooldown.
-type Pause struct {
-	Epoch   uint64
-	Left    time.Duration // until calls are sent again; 0 or less: they are
-	Age     time.Duration // since the episode began
-	Probing bool
-	Ramp    int
-	Cause   Kind
-}
-
-// SlotLimit is how many calls may be open, and what is known of more: see slots.
-type SlotLimit struct {
-	Version uint64  // counts the changes
-	Limit   float64 // 0 is none
-	Bad     int     // so many were refused once; 0 is not known
-	Refused bool
-	Hold    time.Duration // how long Bad is believed,
-	Left    time.Duration // and how much of that is left
-}
-
-// Settlement gives back the difference between what a permit reserved and what it used (or takes it, where negative), and the
-// permit's slot.
-type Settlement struct {
-	ID     uint64
-	Lane   string
-	Refund Vector
-	Proven bool // the provider took the call: see cooldown
-	Open   bool // it goes on, and keeps its slot
-}
-
-// Correction moves what a ledger knows of a lane to what the provider says of it. Of a budget, Lo and Hi bound its level at
-// the instant when Mark had been spent; what was spent since is subtracted from both.
-type Correction struct {
-	ID        uint64
-	Lane      string
-	Account   bool      // it is of all lanes together; Lane only says with whose asks it goes
-	Dimension Dimension // Concurrency: only Slots counts. AnyDimension: only Pause does
-	Mark      float64
-	Lo, Hi    float64
-	Rate      float64 // per second
-	Cap       float64
-	Start     float64 // the level of a budget that is new
-
-	Slots SlotLimit // its Version is the one that it was made from: it counts only if there is no newer one
-	Pause Pause     // its Epoch is that of the pause; a pause is never shortened
-}
-
-// Local is the books of one process, by lane. The zero value is ready. It is not safe for concurrent use.
-type Local struct {
-	books map[string]*Book
-}
-
-// Book returns the budgets of a lane.
-func (l *Local) Book(lane string) *Book {
-	b := l.books[lane]
-	if b == nil {
-		if l.books == nil {
-			l.books = make(map[string]*Book)
-		}
-		b = new(Book)
-		l.books[lane] = b
+// rates yields the dimensions that limit a rate, in the order of their values.
+func rates(yield func(limits.Dimension) bool) {
+	for d := limits.Requests; d < limits.NumDimensions && yield(d); d++ {
 	}
-	return b
 }
 
-// Book is the budgets of one lane, each a mirror of one of the provider's buckets.
+// Book has the token buckets and the configured limits of one lane. It is not safe for concurrent use.
 type Book struct {
-	budgets [NumDimensions]budget
-	spent   Vector // gross: refunds do not reduce it
+	budgets  [limits.NumDimensions]*budget
+	guards   [limits.NumDimensions]*guard // nil where no limit is configured
+	guarding bool                         // some limit is configured
+	slack    int64                        // guard.slack of its guards
 }
 
 // budget is a bucket that refills continuously. It limits nothing while its rate is zero.
 type budget struct {
 	level, rate, cap float64
 	at               time.Time
+	spent            float64 // what was charged and not rejected: what calls use less than they reserve does not reduce it
 	due              float64 // what open calls were charged here, and the provider charges only when they end
+}
+
+// newBook returns a book without limits. slack is guard.slack of its guards.
+func newBook(slack int64) *Book {
+	b := &Book{slack: slack}
+	for d := range b.budgets {
+		b.budgets[d] = new(budget)
+	}
+	return b
+}
+
+// level is the level of a bucket now.
+func (b *Book) level(now time.Time, d limits.Dimension) float64 {
+	b.budgets[d].refill(now)
+	return b.budgets[d].level
+}
+
+// used is the missing part of a bucket now; 0 if no limit is known.
+func (b *Book) used(now time.Time, d limits.Dimension) float64 {
+	if b.budgets[d].rate == 0 {
+		return 0
+	}
+	return b.budgets[d].cap - b.level(now, d)
+}
+
+// levels are the levels of all buckets now; 0 where no limit is known.
+func (b *Book) levels(now time.Time) *limits.Vector {
+	v := new(limits.Vector)
+	for d := range rates {
+		if b.budgets[d].rate > 0 {
+			v[d] = b.level(now, d)
+		}
+	}
+	return v
+}
+
+// spent is what was ever charged and not rejected.
+func (b *Book) spent() (v limits.Vector) {
+	for d, each := range &b.budgets {
+		v[d] = each.spent
+	}
+	return v
 }
 
 // top is the level at which the budget is full. A provider's full bucket does not refill, so what is still due would be
@@ -133,72 +88,130 @@ func (b *budget) refill(now time.Time) {
 	b.at = now // also when the clock was set back
 }
 
-// wait is how long until cost fits, and which budget says so. Zero: it fits now.
-func (b *Book) wait(now time.Time, cost *Vector) (longest time.Duration, bound Dimension) {
-	for d := Requests; d < NumDimensions; d++ {
-		bud := &b.budgets[d]
+// delay is the time until a limit has room, and that limit. 0 is now.
+type delay struct {
+	time  time.Duration
+	bound limits.Dimension
+}
+
+// or returns the longer one of two delays; the first of equals.
+func (d delay) or(other delay) delay {
+	if other.time > d.time {
+		return other
+	}
+	return d
+}
+
+// wait returns the time until cost fits.
+func (b *Book) wait(now time.Time, cost *limits.Vector) (longest delay) {
+	for d, bud := range &b.budgets {
 		if bud.rate == 0 || cost[d] == 0 {
 			continue
 		}
 		bud.refill(now)
 		// A call above the bucket's size goes from a full one. A hair of tolerance keeps rounding from costing a wake-up.
-		short := min(cost[d], bud.top()) - bud.level - 1e-9
-		if short <= 0 {
-			continue
-		}
-		if w := seconds(short / bud.rate); w > longest {
-			longest, bound = w, d
-		}
-	}
-	return longest, bound
-}
-
-// drain is how long until the cost of several calls has flowed in, beyond what the buckets hold.
-func (b *Book) drain(now time.Time, cost *Vector) (longest time.Duration) {
-	for d := Requests; d < NumDimensions; d++ {
-		bud := &b.budgets[d]
-		if bud.rate == 0 {
-			continue
-		}
-		bud.refill(now)
-		if short := cost[d] - bud.level; short > 0 {
-			longest = max(longest, seconds(short/bud.rate))
+		if short := min(cost[d], bud.top()) - bud.level - 1e-9; short > 0 {
+			longest = longest.or(delay{seconds(short / bud.rate), limits.Dimension(d)})
 		}
 	}
 	return longest
 }
 
-// charge takes cost from every budget and returns what was ever spent.
-func (b *Book) charge(cost *Vector) Vector {
-	for d := Requests; d < NumDimensions; d++ {
-		if c := cost[d]; c != 0 {
-			b.spent[d] += c
-			b.budgets[d].level -= c
+// drain is how long until the cost of several requests has flowed in and configured limits have room for it.
+func (b *Book) drain(now time.Time, cost *limits.Vector) (longest time.Duration) {
+	for d, bud := range &b.budgets {
+		if g := b.guards[d]; g != nil {
+			longest = max(longest, g.drain(now, cost[d]))
+		}
+		if bud.refill(now); bud.rate > 0 {
+			longest = max(longest, seconds((cost[d]-bud.level)/bud.rate))
 		}
 	}
-	return b.spent
+	return longest
 }
 
-func (b *Book) refund(now time.Time, refund *Vector) {
-	for d := Requests; d < NumDimensions; d++ {
-		if bud := &b.budgets[d]; bud.rate > 0 && refund[d] != 0 {
+// charge takes cost from every budget, and returns the total that was ever spent.
+func (b *Book) charge(cost *limits.Vector) (spent limits.Vector) {
+	for d := limits.Requests; d < limits.NumDimensions; d++ { // faster than a range over all
+		bud := b.budgets[d]
+		bud.spent += cost[d]
+		bud.level -= cost[d]
+		spent[d] = bud.spent
+	}
+	return spent
+}
+
+// void takes a charge back that never was one: of a request that was rejected. Levels rise by refund.
+func (b *Book) void(now time.Time, cost, refund *limits.Vector) {
+	b.refund(now, refund)
+	for d, bud := range &b.budgets {
+		bud.spent -= cost[d]
+	}
+}
+
+func (b *Book) refund(now time.Time, refund *limits.Vector) {
+	for d := limits.Requests; d < limits.NumDimensions; d++ { // faster than a range over all
+		if bud := b.budgets[d]; bud.rate > 0 && refund[d] != 0 {
 			bud.refill(now)
 			bud.level = min(bud.top(), bud.level+refund[d])
 		}
 	}
 }
 
-func (b *Book) correct(now time.Time, c *Correction) {
-	bud := &b.budgets[c.Dimension]
+func (b *Book) correct(now time.Time, c *limits.Correction) {
+	bud := b.budgets[c.Dimension]
 	bud.refill(now)
 	bud.rate, bud.cap, bud.at = c.Rate, c.Cap, now
-	since := b.spent[c.Dimension] - c.Mark
+	since := bud.spent - c.Mark
 	bud.level = min(max(bud.level, c.Lo-since), c.Hi-since, bud.top())
 }
 
-// owe notes what the output of open calls will still be charged.
-func (b *Book) owe(output float64) {
-	b.budgets[Tokens].due, b.budgets[OutputTokens].due = output, output
+// guarded returns the time until configured limits have room for the amounts of a request.
+func (b *Book) guarded(now time.Time, most *limits.Vector) (longest delay) {
+	if !b.guarding {
+		return longest
+	}
+	for d, g := range &b.guards {
+		if g != nil && most[d] > 0 {
+			longest = longest.or(delay{g.wait(now, most[d]), limits.Dimension(d)})
+		}
+	}
+	return longest
+}
+
+// guard has the configured limits count amounts that were sent at an instant.
+func (b *Book) guard(now, sent time.Time, amount *limits.Vector) {
+	if !b.guarding {
+		return
+	}
+	for d, g := range &b.guards {
+		if g != nil && amount[d] != 0 {
+			g.add(now, sent, amount[d])
+		}
+	}
+}
+
+// configure sets the configured limit of a dimension, and the size of its bucket in seconds of refill. 0 is none. Limits per day have no guard.
+func (b *Book) configure(d limits.Dimension, n, burst float64) {
+	switch g := b.guards[d]; {
+	case n == 0 || perDay(d):
+		b.guards[d] = nil
+	case g == nil || g.size > 0 != (burst > 0):
+		b.guards[d] = newGuard(n, window(d), burst)
+		b.guards[d].slack = b.slack
+	default:
+		g.n = n
+		if size := newGuard(n, window(d), burst).size; size > 0 {
+			g.level += min(0, size-g.size)
+			g.size = size
+		}
+	}
+	b.guarding = b.guards != [limits.NumDimensions]*guard{}
+}
+
+// setDue sets the amount that the output of requests in flight will still be charged.
+func (b *Book) setDue(output float64) {
+	b.budgets[limits.Tokens].due, b.budgets[limits.OutputTokens].due = output, output
 }
 
 // seconds makes a duration of a number of seconds, without overflow.

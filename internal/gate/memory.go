@@ -3,61 +3,86 @@ package gate
 import (
 	"math"
 	"time"
+
+	"github.com/sluice-llm/sluice/limits"
 )
 
-// forgetAfter is how long what was learned of a lane is believed at the start of another process.
-const forgetAfter = 24 * time.Hour
+const (
+	// SaveEvery is how often the memory of a lane is to be saved.
+	SaveEvery = 5 * time.Second
 
-// clockSlip is how far a clock may have been set back. One that was further ahead was wrong, and so is the pause that it dated: that
-// would not end for years.
-const clockSlip = time.Minute
+	minMeasured   = 0.8             // minimum confidence of a measured limit that is saved: rejections agreed with it
+	minConfidence = 0.05            // minimum confidence of a limit that is recalled
+	forgetAfter   = 24 * time.Hour  // maximum age of a memory
+	clockSlip     = time.Minute     // maximum time by which a clock was set back; the pause of a memory from a later time is ignored
+	guardGroup    = guardParts / 60 // parts of a guard that are saved as one amount
+)
 
-// Memory is what a lane knows that outlives the process.
+// Memory is the knowledge of a lane that outlives the process.
 type Memory struct {
 	Lane    string         `json:"lane"`
 	SavedAt time.Time      `json:"saved_at"`
-	Limits  []LimitMemory  `json:"limits,omitempty"`
+	Limits  []limits.Limit `json:"limits,omitempty"`
 	Slots   int            `json:"slots,omitempty"` // how many calls the provider takes at once, where a refusal showed it
 	Until   time.Time      `json:"paused_until,omitzero"`
-	Cause   Kind           `json:"pause_cause,omitempty"`
+	Cause   limits.Kind    `json:"pause_cause,omitempty"`
 	Budgets []BudgetMemory `json:"budgets,omitempty"`
+	Guards  []GuardMemory  `json:"guards,omitempty"`
 }
 
-// LimitMemory is a limit that was learned.
-type LimitMemory struct {
-	Dimension Dimension `json:"dimension"`
-	Value     int64     `json:"value"`
-	Source    Source    `json:"source"`
-}
-
-// BudgetMemory is what was left of a day's budget.
+// BudgetMemory is the remaining allowance of a day.
 type BudgetMemory struct {
-	Dimension Dimension `json:"dimension"`
-	Left      float64   `json:"left"`
+	Dimension limits.Dimension `json:"dimension"`
+	Left      float64          `json:"left"`
 }
 
-// Memory returns what a lane knows.
-func (g *Gate) Memory(now time.Time, lane string) Memory { return g.lane(now, lane).memory(now) }
+// GuardMemory is the amount that was sent under a configured limit.
+type GuardMemory struct {
+	Dimension limits.Dimension `json:"dimension"`
+	Sent      []float64        `json:"sent"`            // amounts of each second of the last minute, oldest first; of a bucket its missing part
+	Ahead     float64          `json:"ahead,omitempty"` // maximum amount that may be sent until the next memory is saved
+}
+
+// Close notes that no request is sent after this memory.
+func (m *Memory) Close() {
+	for i := range m.Guards {
+		m.Guards[i].Ahead = 0
+	}
+}
+
+// Memory returns the knowledge of a lane, or false if the lane was forgotten.
+func (g *Gate) Memory(now time.Time, lane string) (Memory, bool) {
+	l := g.lanes[lane]
+	if l == nil {
+		return Memory{}, false
+	}
+	return l.memory(now), true
+}
 
 func (l *lane) memory(now time.Time) Memory {
 	m := Memory{Lane: l.name, SavedAt: now.Round(0)}
-	for d := Requests; d < NumDimensions; d++ {
-		mir := &l.mirrors[d]
-		if mir.limit == 0 {
+	for _, each := range l.buckets.each {
+		if each.Value == 0 {
 			continue
 		}
-		if mir.source != SourceTold {
-			m.Limits = append(m.Limits, LimitMemory{d, int64(mir.limit), mir.source})
+		if each.Source != limits.SourceTold && each.Source != limits.SourcePublished && (each.Source != limits.SourceMeasured || each.Confidence > minMeasured) {
+			m.Limits = append(m.Limits, each.Limit)
 		}
-		if d.window() > 60 && l.book != nil {
-			l.book.budgets[d].refill(now)
-			m.Budgets = append(m.Budgets, BudgetMemory{d, l.book.budgets[d].level})
+		if perDay(each.Dimension) && !l.buckets.remote() {
+			m.Budgets = append(m.Budgets, BudgetMemory{each.Dimension, l.buckets.book.level(now, each.Dimension)})
 		}
 	}
 	if l.slots.refused {
 		m.Slots = l.slots.n()
 	}
-	if l.cool.until.After(now) && l.cool.cause == UsageWindow {
+	for d, g := range l.buckets.book.guards {
+		if g != nil {
+			d := limits.Dimension(d)
+			ahead := max(0, l.buckets.book.level(now, d)) + l.buckets.book.budgets[d].rate*SaveEvery.Seconds()
+			m.Guards = append(m.Guards, GuardMemory{d, g.sent(now), min(ahead, g.ahead(now))})
+		}
+	}
+	if l.cool.until.After(now) {
 		m.Until, m.Cause = l.cool.until.Round(0), l.cool.cause
 	}
 	return m
@@ -74,17 +99,17 @@ func (g *Gate) Share(now time.Time, m, last, others *Memory) {
 		if !ok1 || !ok2 {
 			continue
 		}
-		mir := &l.mirrors[b.Dimension]
-		used := min(mir.cap, before+now.Sub(last.SavedAt).Seconds()*mir.rate(b.Dimension)) - b.Left
-		left := min(mir.cap, theirs+now.Sub(others.SavedAt).Seconds()*mir.rate(b.Dimension)) - used
+		each := l.buckets.each[b.Dimension]
+		used := min(each.cap, before+now.Sub(last.SavedAt).Seconds()*each.rate()) - b.Left
+		left := min(each.cap, theirs+now.Sub(others.SavedAt).Seconds()*each.rate()) - used
 		b.Left = min(b.Left, left)
-		l.correct(now, b.Dimension, Correction{Mark: l.sums[b.Dimension], Lo: math.Inf(-1), Hi: b.Left})
+		l.buckets.bound(now, b.Dimension, math.Inf(-1), b.Left)
 	}
 	g.pump(now, l)
 }
 
 // left is what a memory says is left of a day's budget.
-func (m *Memory) left(d Dimension) (float64, bool) {
+func (m *Memory) left(d limits.Dimension) (float64, bool) {
 	for _, b := range m.Budgets {
 		if b.Dimension == d {
 			return b.Left, true
@@ -93,30 +118,37 @@ func (m *Memory) left(d Dimension) (float64, bool) {
 	return 0, false
 }
 
-// Recall gives a lane what an earlier process knew of it. It does nothing for a lane that is open already.
+// Recall opens a lane with what an earlier process knew of it. It does nothing for a lane that is open already.
 func (g *Gate) Recall(now time.Time, m Memory) {
 	if g.lanes[m.Lane] != nil {
 		return
 	}
 	l := g.lane(now, m.Lane)
 	age := now.Sub(m.SavedAt)
-	if m.Until.After(now) && m.Cause == UsageWindow && age > -clockSlip {
-		l.cool.begin(now, UsageWindow, 0, 0)
+	if m.Until.After(now) && age > -clockSlip {
+		l.cool.begin(now, m.Cause, 0, 0)
 		l.cool.pause(now, m.Until)
-		g.note(Event{Type: EventCooldownStarted, At: now, Lane: l.name, Until: l.cool.until, Outcome: Outcome{Kind: UsageWindow, Until: m.Until}})
+		g.note(limits.Event{Type: limits.EventCooldownStarted, At: now, Lane: l.name, Until: l.cool.until, Outcome: limits.Outcome{Kind: m.Cause, Until: m.Until}})
 	}
 	if age < 0 || age > forgetAfter {
 		return
 	}
 	for _, lim := range m.Limits {
-		if d := lim.Dimension; d >= Requests && d < NumDimensions && lim.Value > 0 {
-			l.start(now, d, float64(lim.Value))
+		if d := lim.Dimension; d >= limits.Requests && d < limits.NumDimensions && lim.Value > 0 && aged(lim, now).Confidence >= minConfidence {
+			l.buckets.start(now, lim)
 		}
 	}
 	for _, b := range m.Budgets {
-		if d := b.Dimension; l.book != nil && d < NumDimensions && d.window() > 60 && l.mirrors[d].limit > 0 {
-			left := b.Left + age.Seconds()*l.mirrors[d].rate(d)
-			l.correct(now, d, Correction{Mark: l.sums[d], Lo: math.Inf(-1), Hi: left})
+		if d := b.Dimension; !l.buckets.remote() && d < limits.NumDimensions && perDay(d) && l.buckets.each[d].Value > 0 {
+			l.buckets.bound(now, d, math.Inf(-1), b.Left+age.Seconds()*l.buckets.each[d].rate())
+			g.account.use(d, l.buckets.book.used(now, d))
+		}
+	}
+	for _, guarded := range m.Guards {
+		for _, book := range g.books(l) {
+			if guard := book.guards[min(guarded.Dimension, limits.NumDimensions-1)]; guard != nil {
+				guard.restore(now, m.SavedAt, guarded.Sent, guarded.Ahead)
+			}
 		}
 	}
 	if m.Slots > 0 && l.slots.ceiling == 0 {

@@ -1,6 +1,8 @@
 package gate
 
 import (
+	"container/heap"
+	"github.com/sluice-llm/sluice/limits"
 	"math"
 	"time"
 )
@@ -9,16 +11,16 @@ import (
 const ageing = 30 * time.Second
 
 // numClasses is the number of priority classes, Low to Critical.
-const numClasses = int(Critical-Low) + 1
+const numClasses = int(limits.Critical-limits.Low) + 1
 
 // order says which waiting call of a lane is next. Tenants are served by a virtual counter: the one that was served least,
 // by its weight, comes first (the counter of VTC, Sheng et al., OSDI 2024). What it counts is in share.go. That costs the
 // logarithm of how many tenants wait: every member of a pool is one.
 type order struct {
 	tenants map[string]*tenant
-	classes [numClasses]heap // the tenants with waiting calls, by the class of their most urgent one
-	rising  heap             // and those of them whose class will rise by age, by when
-	sole    *tenant          // the one with waiting calls, where it began alone: it is in no heap
+	classes [numClasses]tenantHeap // the tenants with waiting calls, by the class of their most urgent one
+	rising  tenantHeap             // and those of them whose class will rise by age, by when
+	sole    *tenant                // the one with waiting calls, where it began alone: it is in no heap
 	active  int
 	waiting int
 	floor   float64 // no tenant that comes back starts below the least active counter
@@ -81,9 +83,9 @@ func (o *order) weight(name string) float64 {
 func (o *order) open() {
 	o.tenants = make(map[string]*tenant)
 	for c := range o.classes {
-		o.classes[c] = heap{less: (*tenant).before, place: func(q *tenant) *int { return &q.inClass }}
+		o.classes[c] = tenantHeap{less: (*tenant).before, place: func(q *tenant) *int { return &q.inClass }}
 	}
-	o.rising = heap{
+	o.rising = tenantHeap{
 		less:  func(a, b *tenant) bool { return a.rises.Before(b.rises) },
 		place: func(q *tenant) *int { return &q.inRise },
 	}
@@ -105,16 +107,17 @@ func (o *order) sweep(id uint64) {
 	o.sweepAt = 2 * len(o.tenants)
 }
 
-// push queues t: at the end, or, where it was throttled and comes back, before those that asked later.
+// push queues t at the end. A request that comes back goes before the first one that asked later.
 func (o *order) push(t *Ticket) {
 	q := t.tenant
 	l := &q.lists[class(t.Call.Priority)]
 	head := l.head
+	var at *Ticket
 	if t.Front {
-		l.insert(t)
-	} else {
-		l.append(t)
+		for at = head; at != nil && !t.before(at); at = at.next {
+		}
 	}
+	l.insert(t, at)
 	o.waiting++
 	if q.n++; q.n == 1 {
 		if q.since = t.Order; q.asked == 0 { // else it never stopped waiting
@@ -173,16 +176,16 @@ func (o *order) reclassify(q *tenant, now time.Time) {
 }
 
 func (o *order) enter(q *tenant) {
-	o.classes[q.class].push(q)
+	heap.Push(&o.classes[q.class], q)
 	if !q.rises.IsZero() {
-		o.rising.push(q)
+		heap.Push(&o.rising, q)
 	}
 }
 
 func (o *order) leave(q *tenant) {
-	o.classes[q.class].remove(q.inClass)
+	heap.Remove(&o.classes[q.class], q.inClass)
 	if !q.rises.IsZero() {
-		o.rising.remove(q.inRise)
+		heap.Remove(&o.rising, q.inRise)
 	}
 }
 
@@ -262,34 +265,53 @@ func (o *order) place(now time.Time, t *Ticket) int {
 	return place
 }
 
-// leastThrottled is the waiting call that was throttled least often, the oldest of equals. It goes out as a probe:
-// otherwise one call would pay for a whole storm with its patience.
-func (o *order) leastThrottled(now time.Time) *Ticket {
+// leastTried is the waiting call that was tried least often, the oldest of equals. It goes out as a probe: otherwise one call
+// would pay for a whole storm with its patience.
+func (o *order) leastTried(now time.Time) *Ticket {
 	first := o.next(now)
 	best := first
-	if best.Throttles == 0 {
+	if best.tries() == 0 {
 		return best
 	}
 	o.each(func(t *Ticket) {
-		if t.Throttles < best.Throttles || t.Throttles == best.Throttles && best != first && t.before(best) {
+		if t.tries() < best.tries() || t.tries() == best.tries() && best != first && t.before(best) {
 			best = t
 		}
 	})
 	return best
 }
 
+// untried is any of the waiting calls that were tried least often: if items fail, their neighbours may as well.
+func (o *order) untried(random func(int64) int64) (any *Ticket) {
+	equals := int64(0)
+	o.each(func(t *Ticket) {
+		switch {
+		case any == nil || t.tries() < any.tries():
+			any, equals = t, 1
+		case t.tries() == any.tries():
+			if equals++; random(equals) == 0 {
+				any = t
+			}
+		}
+	})
+	return any
+}
+
+// tries is how often a call was tried before.
+func (t *Ticket) tries() int { return t.Throttles + t.Attempt - 1 }
+
 // next is the tenant's first call of the highest class, age counted.
 func (q *tenant) next(now time.Time) *Ticket {
 	var best *Ticket
-	bestClass := -1
 	for c := numClasses - 1; c >= 0; c-- {
-		t := q.lists[c].head
-		if t == nil {
-			continue
-		}
-		aged := t.agedClass(now)
-		if aged > bestClass || aged == bestClass && t.Queued.Before(best.Queued) {
-			best, bestClass = t, aged
+		switch t := q.lists[c].head; {
+		case t == nil:
+		case best == nil:
+			best = t
+		default:
+			if higher := t.agedClass(now) - best.agedClass(now); higher > 0 || higher == 0 && t.Queued.Before(best.Queued) {
+				best = t
+			}
 		}
 	}
 	return best
@@ -307,60 +329,45 @@ func (q *tenant) serve(amount float64) { q.stand(q.served + amount/q.weight) }
 func (q *tenant) stand(served float64) {
 	q.served = served
 	if q.n > 0 && q.order.sole != q {
-		q.order.classes[q.class].fix(q.inClass)
+		heap.Fix(&q.order.classes[q.class], q.inClass)
 	}
 }
 
 // least is the smallest counter of the tenants that wait.
 func (o *order) least() float64 {
-	least := math.Inf(1)
-	switch {
-	case o.active == 0 && !o.asking:
+	if o.active == 0 && !o.asking {
 		return o.floor
-	case o.sole != nil:
-		least = o.sole.served
-	default:
-		for c := range o.classes {
-			if q := o.classes[c].first(); q != nil {
-				least = min(least, q.served)
-			}
-		}
 	}
+	least := math.Inf(1)
 	if o.asking {
-		least = min(least, o.asked)
+		least = o.asked
+	}
+	if o.sole != nil {
+		return min(least, o.sole.served)
+	}
+	for c := range o.classes {
+		if q := o.classes[c].first(); q != nil {
+			least = min(least, q.served)
+		}
 	}
 	return least
 }
 
-func class(p Priority) int { return int(min(max(p, Low), Critical) - Low) }
+func class(p limits.Priority) int { return int(min(max(p, limits.Low), limits.Critical) - limits.Low) }
 
-func (l *list) append(t *Ticket) {
-	t.prev, t.next = l.tail, nil
-	if l.tail == nil {
+// insert puts t before a ticket of the list, or at its end if that is nil.
+func (l *list) insert(t, at *Ticket) {
+	behind := &l.tail
+	if at != nil {
+		behind = &at.prev
+	}
+	t.prev, t.next = *behind, at
+	*behind = t
+	if t.prev == nil {
 		l.head = t
 	} else {
-		l.tail.next = t
+		t.prev.next = t
 	}
-	l.tail = t
-}
-
-// insert puts t before the first that asked later than it.
-func (l *list) insert(t *Ticket) {
-	at := l.head
-	for at != nil && !t.before(at) {
-		at = at.next
-	}
-	if at == nil {
-		l.append(t)
-		return
-	}
-	t.prev, t.next = at.prev, at
-	if at.prev == nil {
-		l.head = t
-	} else {
-		at.prev.next = t
-	}
-	at.prev = t
 }
 
 // before reports whether t asked earlier than u.

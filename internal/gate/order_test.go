@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // oneSlot is a lane whose order of grants can be read off, since each waits for the one before.
 func oneSlot(t *testing.T, weights map[string]float64) (*rig, *gate.Ticket) {
-	r := newRig(t, gate.Config{Limits: gate.Limits{Concurrent: 1}, Weights: weights})
-	first := r.acquire(gate.Call{Tenant: "first", Priority: gate.Critical})
+	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 1}, Weights: weights})
+	first := r.acquire(limits.Call{Tenant: "first", Priority: limits.Critical})
 	r.take()
 	return r, first
 }
@@ -23,7 +24,7 @@ func (r *rig) serveAll(held *gate.Ticket, each time.Duration, n int) (order []*g
 	r.t.Helper()
 	for len(order) < n {
 		r.sleep(each)
-		r.release(held, gate.Outcome{})
+		r.release(held, limits.Outcome{})
 		fresh := r.take()
 		if len(fresh) != 1 {
 			r.t.Fatalf("%d grants by one slot, after %d", len(fresh), len(order))
@@ -38,7 +39,7 @@ func TestACallWaitsItsTurnWithinItsTenant(t *testing.T) {
 	r, held := oneSlot(t, nil)
 	var all []*gate.Ticket
 	for range 50 {
-		all = append(all, r.queue(gate.Call{}))
+		all = append(all, r.queue(limits.Call{}))
 	}
 	for i := 1; i < 50; i += 7 {
 		r.cancel(all[i])
@@ -53,14 +54,14 @@ func TestAThrottledCallTakesItsOldPlace(t *testing.T) {
 	r, held := oneSlot(t, nil)
 	var all []*gate.Ticket
 	for range 3 {
-		all = append(all, r.queue(gate.Call{}))
+		all = append(all, r.queue(limits.Call{}))
 		r.sleep(time.Millisecond)
 	}
-	r.release(held, gate.Outcome{})
-	d := r.release(all[0], gate.Outcome{Kind: gate.Overloaded}) // all[1] goes meanwhile
+	r.release(held, limits.Outcome{})
+	d := r.release(all[0], limits.Outcome{Kind: limits.Overloaded}) // all[1] goes meanwhile
 	again := r.again(all[0], d)
 	r.take()
-	r.release(all[1], gate.Outcome{})
+	r.release(all[1], limits.Outcome{})
 	if !again.Granted() || all[2].Granted() {
 		t.Fatal("a throttled call does not come before those that asked later")
 	}
@@ -70,19 +71,19 @@ func TestTenantsShareByWeightAndByWhatTheirCallsCost(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		weights map[string]float64
-		cost    map[string]gate.Cost
+		cost    map[string]limits.Cost
 		want    map[string]float64 // share of the work
 	}{
-		{"equal", nil, map[string]gate.Cost{"a": {Input: 100}, "b": {Input: 100}, "c": {Input: 100}}, map[string]float64{"a": 1. / 3, "b": 1. / 3, "c": 1. / 3}},
-		{"by weight", map[string]float64{"a": 1, "b": 3}, map[string]gate.Cost{"a": {Input: 100}, "b": {Input: 100}}, map[string]float64{"a": .25, "b": .75}},
-		{"large calls are fewer", nil, map[string]gate.Cost{"a": {Input: 1000}, "b": {Input: 100}}, map[string]float64{"a": .5, "b": .5}},
-		{"output counts twice", nil, map[string]gate.Cost{"a": {MaxOutput: 100}, "b": {Input: 200}}, map[string]float64{"a": .5, "b": .5}},
+		{"equal", nil, map[string]limits.Cost{"a": {Input: 100}, "b": {Input: 100}, "c": {Input: 100}}, map[string]float64{"a": 1. / 3, "b": 1. / 3, "c": 1. / 3}},
+		{"by weight", map[string]float64{"a": 1, "b": 3}, map[string]limits.Cost{"a": {Input: 100}, "b": {Input: 100}}, map[string]float64{"a": .25, "b": .75}},
+		{"large calls are fewer", nil, map[string]limits.Cost{"a": {Input: 1000}, "b": {Input: 100}}, map[string]float64{"a": .5, "b": .5}},
+		{"output counts twice", nil, map[string]limits.Cost{"a": {MaxOutput: 100}, "b": {Input: 200}}, map[string]float64{"a": .5, "b": .5}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, held := oneSlot(t, tt.weights)
 			for range 800 {
 				for name, c := range tt.cost {
-					r.queue(gate.Call{Tenant: name, Cost: c})
+					r.queue(limits.Call{Tenant: name, Cost: c})
 				}
 			}
 			work, total := map[string]float64{}, 0.0
@@ -103,11 +104,11 @@ func TestTenantsShareByWeightAndByWhatTheirCallsCost(t *testing.T) {
 func TestATenantThatComesBackHasSavedNothing(t *testing.T) {
 	r, held := oneSlot(t, nil)
 	for range 600 {
-		r.queue(gate.Call{Tenant: "busy", Cost: gate.Cost{Input: 100}})
+		r.queue(limits.Call{Tenant: "busy", Cost: limits.Cost{Input: 100}})
 	}
 	late := r.serveAll(held, time.Millisecond, 300)
 	for range 100 {
-		r.queue(gate.Call{Tenant: "late", Cost: gate.Cost{Input: 100}})
+		r.queue(limits.Call{Tenant: "late", Cost: limits.Cost{Input: 100}})
 	}
 	n := 0
 	for _, t := range r.serveAll(late[len(late)-1], time.Millisecond, 60) {
@@ -123,12 +124,12 @@ func TestATenantThatComesBackHasSavedNothing(t *testing.T) {
 func TestATenantThatComesBackToAnIdleLaneHasSavedNothing(t *testing.T) {
 	r, held := oneSlot(t, nil)
 	for range 300 {
-		r.queue(gate.Call{Tenant: "busy", Cost: gate.Cost{Input: 100}})
+		r.queue(limits.Call{Tenant: "busy", Cost: limits.Cost{Input: 100}})
 	}
 	order := r.serveAll(held, time.Millisecond, 300) // nobody waits any more
 	for range 100 {
-		r.queue(gate.Call{Tenant: "late", Cost: gate.Cost{Input: 100}})
-		r.queue(gate.Call{Tenant: "busy", Cost: gate.Cost{Input: 100}})
+		r.queue(limits.Call{Tenant: "late", Cost: limits.Cost{Input: 100}})
+		r.queue(limits.Call{Tenant: "busy", Cost: limits.Cost{Input: 100}})
 	}
 	n := 0
 	for _, t := range r.serveAll(order[299], time.Millisecond, 60) {
@@ -144,8 +145,8 @@ func TestATenantThatComesBackToAnIdleLaneHasSavedNothing(t *testing.T) {
 func TestTheTurnIsCorrectedAtSettlement(t *testing.T) {
 	r, held := oneSlot(t, nil)
 	for range 400 {
-		r.queue(gate.Call{Tenant: "liar", Cost: gate.Cost{Input: 10}}) // it estimates a tenth of what it uses
-		r.queue(gate.Call{Tenant: "honest", Cost: gate.Cost{Input: 100}})
+		r.queue(limits.Call{Tenant: "liar", Cost: limits.Cost{Input: 10}}) // it estimates a tenth of what it uses
+		r.queue(limits.Call{Tenant: "honest", Cost: limits.Cost{Input: 100}})
 	}
 	work := map[string]int{}
 	for range 500 {
@@ -162,9 +163,9 @@ func TestTheTurnIsCorrectedAtSettlement(t *testing.T) {
 func TestPrioritiesComeFirst(t *testing.T) {
 	r, held := oneSlot(t, nil)
 	var want []*gate.Ticket
-	for _, p := range []gate.Priority{gate.Critical, gate.High, gate.Normal, gate.Low} {
+	for _, p := range []limits.Priority{limits.Critical, limits.High, limits.Normal, limits.Low} {
 		for i := range 3 {
-			want = append(want, &gate.Ticket{Call: gate.Call{Tenant: fmt.Sprint("t", i), Priority: p}})
+			want = append(want, &gate.Ticket{Call: limits.Call{Tenant: fmt.Sprint("t", i), Priority: p}})
 		}
 	}
 	for i := range want {
@@ -180,8 +181,8 @@ func TestPrioritiesComeFirst(t *testing.T) {
 
 func TestPrioritiesOutsideTheScaleAreItsEnds(t *testing.T) {
 	r, held := oneSlot(t, nil)
-	low, high := r.queue(gate.Call{Priority: -128}), r.queue(gate.Call{Priority: 127})
-	normal := r.queue(gate.Call{})
+	low, high := r.queue(limits.Call{Priority: -128}), r.queue(limits.Call{Priority: 127})
+	normal := r.queue(limits.Call{})
 	if got := r.serveAll(held, time.Millisecond, 3); !slices.Equal(got, []*gate.Ticket{high, normal, low}) {
 		t.Fatal("priorities beyond the scale are not clamped to it")
 	}
@@ -190,21 +191,21 @@ func TestPrioritiesOutsideTheScaleAreItsEnds(t *testing.T) {
 func TestAWaitingCallRisesAClassEveryHalfMinute(t *testing.T) {
 	for _, tt := range []struct {
 		waits    time.Duration
-		against  gate.Priority
+		against  limits.Priority
 		lowFirst bool
 	}{
-		{29 * time.Second, gate.Normal, false},
-		{31 * time.Second, gate.Normal, true}, // the same class, and older
-		{59 * time.Second, gate.High, false},
-		{61 * time.Second, gate.High, true},
-		{89 * time.Second, gate.Critical, false},
-		{91 * time.Second, gate.Critical, true},
-		{time.Hour, gate.Critical, true},
+		{29 * time.Second, limits.Normal, false},
+		{31 * time.Second, limits.Normal, true}, // the same class, and older
+		{59 * time.Second, limits.High, false},
+		{61 * time.Second, limits.High, true},
+		{89 * time.Second, limits.Critical, false},
+		{91 * time.Second, limits.Critical, true},
+		{time.Hour, limits.Critical, true},
 	} {
 		r, held := oneSlot(t, nil)
-		low := r.queue(gate.Call{Tenant: "t", Priority: gate.Low})
+		low := r.queue(limits.Call{Tenant: "t", Priority: limits.Low})
 		r.sleep(tt.waits)
-		r.queue(gate.Call{Tenant: "t", Priority: tt.against})
+		r.queue(limits.Call{Tenant: "t", Priority: tt.against})
 		if got := r.serveAll(held, time.Millisecond, 1)[0] == low; got != tt.lowFirst {
 			t.Errorf("low after %v before a fresh %d: %v", tt.waits, tt.against, got)
 		}
@@ -212,27 +213,27 @@ func TestAWaitingCallRisesAClassEveryHalfMinute(t *testing.T) {
 }
 
 func TestALaneThatWaitsHoldsNobodyElseBack(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: gate.Limits{Concurrent: 1}})
-	r.acquire(gate.Call{Lane: "a"})
-	if r.queue(gate.Call{Lane: "a"}).Granted() {
+	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 1}})
+	r.acquire(limits.Call{Lane: "a"})
+	if r.queue(limits.Call{Lane: "a"}).Granted() {
 		t.Fatal("two calls on one slot")
 	}
-	r.acquire(gate.Call{Lane: "b"})
-	h := r.queue(gate.Call{Lane: "c"})
+	r.acquire(limits.Call{Lane: "b"})
+	h := r.queue(limits.Call{Lane: "c"})
 	r.release(h, hinted(time.Hour))
-	r.acquire(gate.Call{Lane: "d"})
+	r.acquire(limits.Call{Lane: "d"})
 }
 
 func TestACancelledCallLeavesNoTrace(t *testing.T) {
 	// Two gates see the same, but for calls that are cancelled while they wait: they end in the same state.
-	run := func(noise bool) ([]string, gate.Snapshot) {
+	run := func(noise bool) ([]string, limits.LaneSnapshot) {
 		r, held := oneSlot(t, nil)
 		var order []string
 		for i := range 60 {
-			r.queue(gate.Call{ID: fmt.Sprint(i), Tenant: fmt.Sprint(i % 3), Cost: gate.Cost{Input: 10 * (i % 7)}})
+			r.queue(limits.Call{ID: fmt.Sprint(i), Tenant: fmt.Sprint(i % 3), Cost: limits.Cost{Input: 10 * (i % 7)}})
 			if noise {
-				for p := gate.Low; p <= gate.Critical; p++ {
-					r.cancel(r.queue(gate.Call{Tenant: fmt.Sprint(i % 3), Priority: p, Cost: gate.Cost{Input: 5000}}))
+				for p := limits.Low; p <= limits.Critical; p++ {
+					r.cancel(r.queue(limits.Call{Tenant: fmt.Sprint(i % 3), Priority: p, Cost: limits.Cost{Input: 5000}}))
 				}
 			}
 		}
@@ -254,9 +255,9 @@ func TestACancelledCallLeavesNoTrace(t *testing.T) {
 }
 
 func TestACancelThatMeetsAGrantGivesItBack(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: gate.Limits{Concurrent: 1, RPM: 600, Burst: time.Second}})
-	h := r.acquire(gate.Call{})
-	next := r.queue(gate.Call{})
+	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 1}}).show(limits.Requests, 600, 10)
+	h := r.acquire(limits.Call{})
+	next := r.queue(limits.Call{})
 	r.cancel(h)
 	if !next.Granted() {
 		t.Fatal("the slot is lost")
@@ -266,14 +267,14 @@ func TestACancelThatMeetsAGrantGivesItBack(t *testing.T) {
 	if l := r.lane(); l.InFlight != 0 || l.Waiting != 0 {
 		t.Fatalf("%+v", l)
 	}
-	r.wantLevel(gate.Requests, 10, 1e-9)
+	r.wantLevel(limits.Requests, 10, 1e-9)
 }
 
 func TestACancelledHeadLetsTheNextOneGoAtOnce(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: gate.Limits{TPM: 6000, Burst: time.Second, Concurrent: 10}})
-	r.acquire(gate.Call{Cost: gate.Cost{Input: 50}})
-	head := r.queue(gate.Call{Cost: gate.Cost{Input: 90}})
-	small := r.queue(gate.Call{Cost: gate.Cost{Input: 10}})
+	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 10}}).show(limits.Tokens, 6000, 100)
+	r.acquire(limits.Call{Cost: limits.Cost{Input: 50}})
+	head := r.queue(limits.Call{Cost: limits.Cost{Input: 90}})
+	small := r.queue(limits.Call{Cost: limits.Cost{Input: 10}})
 	if head.Granted() || small.Granted() {
 		t.Fatal("90 do not fit into 50, and 10 do not overtake them")
 	}

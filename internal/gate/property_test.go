@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // play is a random schedule on a gate, with a plain model beside it.
@@ -75,7 +76,7 @@ func (p *play) look() {
 func (p *play) epoch(lane string) int {
 	n := 0
 	for _, e := range p.events {
-		if e.Lane == lane && (e.Type == gate.EventCooldownStarted || e.Type == gate.EventBreaker && !e.Until.IsZero()) {
+		if e.Lane == lane && (e.Type == limits.EventCooldownStarted || e.Type == limits.EventBreaker && !e.Until.IsZero()) {
 			n++
 		}
 	}
@@ -88,9 +89,9 @@ func draw[T any](rt *rapid.T, of []T, label string) T {
 
 func (p *play) ask() {
 	p.serial++
-	c := gate.Call{ID: fmt.Sprint(p.serial), Lane: draw(p.rt, []string{"a", "b"}, "lane"),
-		Tenant: draw(p.rt, []string{"x", "y", "z"}, "tenant"), Priority: draw(p.rt, []gate.Priority{gate.Low, gate.Normal, gate.Normal, gate.High, gate.Critical}, "priority"),
-		Cost: gate.Cost{Input: rapid.IntRange(0, 400).Draw(p.rt, "input"), MaxOutput: rapid.IntRange(0, 400).Draw(p.rt, "output")}}
+	c := limits.Call{ID: fmt.Sprint(p.serial), Lane: draw(p.rt, []string{"a", "b"}, "lane"),
+		Tenant: draw(p.rt, []string{"x", "y", "z"}, "tenant"), Priority: draw(p.rt, []limits.Priority{limits.Low, limits.Normal, limits.Normal, limits.High, limits.Critical}, "priority"),
+		Cost: limits.Cost{Input: rapid.IntRange(0, 400).Draw(p.rt, "input"), MaxOutput: rapid.IntRange(0, 400).Draw(p.rt, "output")}}
 	p.enter(&gate.Ticket{Call: c})
 }
 
@@ -127,47 +128,47 @@ func (p *play) sendOne() {
 	p.drain()
 }
 
-func (p *play) readings() (out []gate.Reading) {
+func (p *play) readings() (out []limits.Reading) {
 	for range rapid.IntRange(0, 2).Draw(p.rt, "readings") {
-		d := gate.Dimension(rapid.IntRange(0, int(gate.NumDimensions)+1).Draw(p.rt, "dimension"))
+		d := limits.Dimension(rapid.IntRange(0, int(limits.NumDimensions)+1).Draw(p.rt, "dimension"))
 		limit := draw(p.rt, []int64{-5, 0, 60, 600, 6000, 1_000_000}, "limit")
 		reset := draw(p.rt, []time.Duration{-time.Hour, 0, time.Millisecond, time.Second, time.Minute, time.Hour}, "reset")
-		if d >= gate.RequestsPerDay || reset == time.Hour {
+		if d >= limits.RequestsPerDay || reset == time.Hour {
 			limit *= 10_000 // a day's: else the schedule takes years
 		}
-		out = append(out, gate.Reading{Dimension: d, Limit: limit, Reset: reset,
+		out = append(out, limits.Reading{Dimension: d, Limit: limit, Reset: reset,
 			Remaining: draw(p.rt, []int64{-1, 0, 1, limit / 2, limit, 2 * limit}, "remaining"), Slack: draw(p.rt, []int64{0, 0, 1000}, "slack")})
 	}
 	return out
 }
 
 // outcome draws any outcome that a careless client could come up with.
-func (p *play) outcome() gate.Outcome {
-	o := gate.Outcome{
-		Kind: gate.Kind(rapid.IntRange(0, int(gate.Internal)).Draw(p.rt, "kind")), Readings: p.readings(),
+func (p *play) outcome() limits.Outcome {
+	o := limits.Outcome{
+		Kind: limits.Kind(rapid.IntRange(0, int(limits.Internal)).Draw(p.rt, "kind")), Readings: p.readings(),
 		Wait: draw(p.rt, []time.Duration{0, 0, 0, -time.Second, time.Millisecond, time.Second, 20 * time.Second}, "wait"),
 	}
 	if rapid.IntRange(0, 3).Draw(p.rt, "often") > 0 {
-		o.Kind = draw(p.rt, []gate.Kind{gate.OK, gate.OK, gate.RateLimit, gate.Overloaded}, "usual")
+		o.Kind = draw(p.rt, []limits.Kind{limits.OK, limits.OK, limits.RateLimit, limits.Overloaded}, "usual")
 	}
 	if o.Kind.Throttle() {
-		o.Dimension = gate.Dimension(rapid.IntRange(0, int(gate.NumDimensions)-1).Draw(p.rt, "exceeded"))
+		o.Dimension = limits.Dimension(rapid.IntRange(0, int(limits.NumDimensions)-1).Draw(p.rt, "exceeded"))
 		o.Limit = draw(p.rt, []int64{0, 0, 60, 600, 6000}, "stated")
-		if o.Dimension >= gate.RequestsPerDay || o.Dimension == gate.AnyDimension { // it may be taken for one of a day
+		if o.Dimension >= limits.RequestsPerDay || o.Dimension == limits.AnyDimension { // it may be taken for one of a day
 			o.Limit *= 10_000
 		}
 		o.Used = draw(p.rt, []int64{0, o.Limit, o.Limit / 2}, "used")
 		o.Requested = draw(p.rt, []int64{0, 1, 40}, "requested")
 	}
 	if o.HasUsage = rapid.Bool().Draw(p.rt, "usage"); o.HasUsage {
-		o.Usage = gate.Usage{Input: rapid.IntRange(0, 500).Draw(p.rt, "in"), Output: rapid.IntRange(0, 500).Draw(p.rt, "out")}
+		o.Usage = limits.Usage{Input: rapid.IntRange(0, 500).Draw(p.rt, "in"), Output: rapid.IntRange(0, 500).Draw(p.rt, "out")}
 		o.Usage.CachedInput = o.Usage.Input / rapid.IntRange(1, 4).Draw(p.rt, "cached")
 	}
 	o.Unsent = rapid.IntRange(0, 9).Draw(p.rt, "unsent") == 0
 	return o
 }
 
-func (p *play) releaseOne(outcome func() gate.Outcome) {
+func (p *play) releaseOne(outcome func() limits.Outcome) {
 	if len(p.held) == 0 {
 		return
 	}
@@ -190,7 +191,7 @@ func (p *play) releaseOne(outcome func() gate.Outcome) {
 	if after := p.laneNamed(t.Call.Lane).Until; after.Before(untilBefore) {
 		p.rt.Fatalf("a pause was shortened by %v", untilBefore.Sub(after))
 	}
-	if d.Action == gate.Again && o.Kind == gate.OK || d.Action == gate.Done && o.Kind != gate.OK || d.Wait < 0 {
+	if d.Action == gate.Again && o.Kind == limits.OK || d.Action == gate.Done && o.Kind != limits.OK || d.Wait < 0 {
 		p.rt.Fatalf("%v is decided %+v", o.Kind, d)
 	}
 	if d.Action == gate.Again && rapid.Bool().Draw(p.rt, "again") {
@@ -219,7 +220,7 @@ func (p *play) tune() {
 	case 1:
 		p.g.Hold(p.now, false)
 	case 2:
-		account := gate.Limits{}
+		account := limits.Limits{}
 		if p.ledger == nil {
 			account = anyLimits(p.rt, "account")
 		}
@@ -241,7 +242,7 @@ func (p *play) wind() {
 			t := p.held[0]
 			p.held = p.held[1:]
 			p.open[t.Call.Lane]--
-			p.g.Release(p.now, t, &gate.Outcome{})
+			p.g.Release(p.now, t, &limits.Outcome{})
 			p.drain()
 			continue
 		}
@@ -261,7 +262,7 @@ func (p *play) wind() {
 	p.sleep(50 * time.Hour) // a debt is a day's at most, and both days refill at 97 % or more
 	for _, l := range p.g.Snapshot(p.now) {
 		for _, b := range l.Budgets {
-			if b.Cap > float64(max(1, b.Limit)) {
+			if b.Cap > float64(b.Limit)+1 { // rounded
 				p.rt.Fatalf("%v holds %.3f, which is more than its limit of %d", b.Dimension, b.Cap, b.Limit)
 			}
 			if rate := float64(b.Limit) / 86400; p.ledger == nil && rate >= 1 && b.Level < b.Cap-1e-6 {
@@ -273,15 +274,15 @@ func (p *play) wind() {
 
 func dump(v any) string { return cmp.Diff(nil, v) }
 
-func anyLimits(rt *rapid.T, name string) gate.Limits {
+func anyLimits(rt *rapid.T, name string) limits.Limits {
 	some := func(of ...int) int { return draw(rt, of, name) }
-	return gate.Limits{RPM: some(0, 0, 30, 600, 60000), TPM: some(0, 0, 6000, 600000), ITPM: some(0, 0, 0, 20000), OTPM: some(0, 0, 0, 20000),
+	return limits.Limits{RPM: some(0, 0, 30, 600, 60000), TPM: some(0, 0, 6000, 600000), ITPM: some(0, 0, 0, 20000), OTPM: some(0, 0, 0, 20000),
 		RPD: some(0, 0, 0, 100000), TPD: some(0, 0, 0, 10_000_000), Concurrent: some(0, 0, 1, 4, 64),
 		Burst: time.Duration(some(0, 0, 100, 1000, 60000)) * time.Millisecond}
 }
 
 func anyConfig(rt *rapid.T) gate.Config {
-	cfg := gate.Config{Limits: anyLimits(rt, "told"), Charge: draw(rt, []gate.Charge{gate.ChargeDeclared, gate.ChargeActual}, "charge"),
+	cfg := gate.Config{Limits: anyLimits(rt, "told"), Charge: draw(rt, []limits.Charge{limits.ChargeDeclared, limits.ChargeActual}, "charge"),
 		Weights: map[string]float64{"x": 1, "y": 3}}
 	if rapid.Bool().Draw(rt, "started") {
 		cfg.Start = anyLimits(rt, "start")
@@ -349,7 +350,7 @@ func TestNoWindowHasMoreThanRateAndBurst(t *testing.T) {
 				burst := time.Duration(rapid.IntRange(50, 20_000).Draw(rt, "burst")) * time.Millisecond
 				rpm := draw(rt, []int{6, 60, 900, 6000}, "rpm")
 				tpm := draw(rt, []int{6000, 90_000}, "tpm")
-				p := newPlay(rt, gate.Config{Limits: gate.Limits{RPM: rpm, TPM: tpm, Concurrent: 1000, Burst: burst}, Remote: remote})
+				p := newPlay(rt, gate.Config{Limits: limits.Limits{RPM: rpm, TPM: tpm, Concurrent: 1000, Burst: burst}, Remote: remote})
 				type grant struct {
 					at     time.Duration
 					tokens float64
@@ -372,7 +373,7 @@ func TestNoWindowHasMoreThanRateAndBurst(t *testing.T) {
 					case 3:
 						p.cancelOne()
 					case 4:
-						p.releaseOne(func() gate.Outcome { return gate.Outcome{} })
+						p.releaseOne(func() limits.Outcome { return limits.Outcome{} })
 					case 5:
 						p.pass(2000)
 					}
@@ -404,20 +405,20 @@ func TestNoWindowHasMoreThanRateAndBurst(t *testing.T) {
 
 func TestEveryTenantAndPriorityIsServedWithinABound(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		r := newRig(rt, gate.Config{Limits: gate.Limits{Concurrent: 1}, Weights: map[string]float64{"heavy": 10}})
+		r := newRig(rt, gate.Config{Limits: limits.Limits{Concurrent: 1}, Weights: map[string]float64{"heavy": 10}})
 		// One tenant floods with what is most urgent, another asks for little of what is least.
-		flood := func() { r.queue(gate.Call{Tenant: "heavy", Priority: gate.Critical, Cost: gate.Cost{Input: 10}}) }
+		flood := func() { r.queue(limits.Call{Tenant: "heavy", Priority: limits.Critical, Cost: limits.Cost{Input: 10}}) }
 		for range 50 {
 			flood()
 		}
-		small := r.queue(gate.Call{Tenant: "small", Priority: gate.Low, Cost: gate.Cost{Input: 10}})
-		own := r.queue(gate.Call{Tenant: "heavy", Priority: gate.Low, Cost: gate.Cost{Input: 10}})
+		small := r.queue(limits.Call{Tenant: "small", Priority: limits.Low, Cost: limits.Cost{Input: 10}})
+		own := r.queue(limits.Call{Tenant: "heavy", Priority: limits.Low, Cost: limits.Cost{Input: 10}})
 		pace := time.Duration(rapid.IntRange(100, 900).Draw(rt, "latency")) * time.Millisecond
 		for n := 0; !small.Granted() && !small.Released() || !own.Granted() && !own.Released(); n++ {
 			held := r.granted[len(r.granted)-1]
 			if held.Granted() {
 				r.sleep(pace)
-				r.release(held, gate.Outcome{})
+				r.release(held, limits.Outcome{})
 			}
 			flood()
 			if r.since() > 4*30*time.Second+60*pace {

@@ -1,16 +1,24 @@
 package gate
 
-import "time"
+import (
+	"cmp"
+	"time"
 
-const (
-	backoffUnit     = 200 * time.Millisecond
-	longestBackoff  = 30 * time.Second
-	mostExplained   = 3                // throttles in a row that explain themselves, before the explanation is doubted
-	windowPause     = 15 * time.Minute // for a usage window of which nobody says when it ends
-	overloadsInARow = 3                // before a whole lane pauses for them
+	"github.com/sluice-llm/sluice/limits"
 )
 
-// Action is what to do with a call after one try.
+const (
+	backoffUnit         = 200 * time.Millisecond
+	longestBackoff      = 30 * time.Second
+	longestAloneBackoff = time.Second             // maximum of the backoff of an item that fails alone
+	windowPause         = 15 * time.Minute        // for a usage window of unknown end
+	leastAlone          = 3                       // throttles after which the only item that is left may be given up
+	manyAccepted        = 20                      // requests that must have been accepted before
+	longestAlone        = 4500 * time.Millisecond // time since the last other item after which it is
+	overloadsInARow     = 3                       // overloaded responses in a row that pause a lane
+)
+
+// Action is what to do with a call after an attempt.
 type Action uint8
 
 // Actions.
@@ -20,204 +28,281 @@ const (
 	GiveUp
 )
 
-// Decision is what to do with a call after one try. Throttled tries spend no attempt.
+// Decision is what to do with a call after an attempt. Throttled attempts are not counted.
 type Decision struct {
 	Action   Action
 	Wait     time.Duration
 	Throttle bool
 }
 
-// released takes in what became of a call.
-func (l *lane) released(now time.Time, t *Ticket, o *Outcome) Decision {
+// released takes in the outcome of an attempt.
+func (l *lane) released(now time.Time, t *Ticket, o *limits.Outcome) Decision {
 	l.flight.remove(t)
-	l.open--
+	l.flight.open--
+	if !o.Kind.Throttle() {
+		l.flight.ends++
+	}
+	l.slots.linger.end(now, l.slots.ceiling)
+	if !t.accepted {
+		l.flight.unproven--
+	}
 	l.gate.account.open--
-	l.owe(-t.cost[OutputTokens])
+	l.buckets.reserveOutput(-t.cost[limits.OutputTokens])
 	if o.Unsent {
 		l.leaveProbe(t)
 		l.undo(now, t)
-		if o.Kind == Network && !o.Abandoned {
+		t.tenant.serve(-t.counted)
+		if o.Kind == limits.Network && !o.Abandoned {
 			l.failed(now, t)
 		}
 	} else {
 		l.learn(now, t, o)
 	}
-	l.recent.leave(t)
+	l.gate.settleGuards(now, l, t, o)
+	l.flight.recent.leave(t)
 	t.tenant.calls--
-	d := l.decide(t, o)
+	d := l.decide(now, t, o)
+	if d.Action != Again {
+		l.rejected.over(t)
+		l.failures.over(t)
+	}
 	if l.gate.cfg.Observed {
 		l.announce(now, t, o, d)
 	}
 	return d
 }
 
-// learn corrects what is believed of the provider by a call that reached it.
-func (l *lane) learn(now time.Time, t *Ticket, o *Outcome) {
-	l.observe(now, t, o.Readings)
-	if o.Kind.Throttle() {
-		l.undo(now, t)
-		l.heard(now)
-		if o.TooLarge {
-			l.leaveProbe(t)
-			return
-		}
-		l.throttled(now, t, o)
-		return
+// learn gives each part of the lane the evidence of a response.
+func (l *lane) learn(now time.Time, t *Ticket, o *limits.Outcome) {
+	t.refused = o.Kind.Throttle()
+	if t.refused && l.far(t, o) {
+		bare := *o
+		bare.Dimension, bare.Limit, bare.Used, bare.Requested, bare.Readings = limits.AnyDimension, 0, 0, 0, nil
+		o = &bare
 	}
-	if o.Kind == CommandFailed { // whether it reached the provider, nobody knows
+	l.buckets.observe(now, t, o.Readings)
+	switch {
+	case o.Kind.Throttle():
+		if o.Kind != limits.Overloaded && !l.buckets.charged {
+			l.undo(now, t)
+		}
+		if !l.rejected.own(t) { // the tenant of an item at fault would always be next
+			t.tenant.serve(-t.counted)
+		}
+		l.responded(now, t, true)
+		l.leaveProbe(t)
+		if !o.TooLarge {
+			l.throttled(now, t, o)
+		}
+		return
+	case o.Kind == limits.CommandFailed: // it may not have reached the provider
 		l.leaveProbe(t)
 		l.settle(now, t, o)
 		return
 	}
-	l.explainedRow = 0
+	l.buckets.endRow(t)
 	l.settle(now, t, o)
 	switch o.Kind {
-	case Timeout, Network, ServerError:
+	case limits.Timeout, limits.Network, limits.ServerError:
 		l.leaveProbe(t)
 		if !o.Abandoned {
 			l.failed(now, t)
 		}
 		return
-	case OK, InvalidOutput:
-		lat := now.Sub(t.sent)
-		if l.latency == 0 {
-			l.latency = lat.Seconds()
+	case limits.OK, limits.InvalidOutput:
+		l.buckets.disprove(now, t)
+		if t.Throttles > 0 {
+			l.gate.recovered = now
 		}
-		l.latency += 0.2 * (lat.Seconds() - l.latency)
-		l.slots.answered(now, lat, t.open)
-		l.overloadRow = 0
-		l.retries.succeeded()
+		l.rejected.cleared(t)
+		l.failures.cleared(t)
+		l.slots.answered(now, now.Sub(t.sent).Seconds(), t.open)
+		l.overloads = 0
 	}
-	l.heard(now)
+	l.lastOther = now
+	l.responded(now, t, false)
 	l.accept(now, t)
 }
 
-// heard closes the breaker.
-func (l *lane) heard(now time.Time) {
-	if l.breaker.answered() {
-		l.gate.note(Event{Type: EventBreaker, At: now, Lane: l.name})
+// far reports whether a rejection says that a limit stays used up for longer than longWait, while no other item was rejected since a request
+// was accepted. Then only its wait counts, which is tested.
+func (l *lane) far(t *Ticket, o *limits.Outcome) bool {
+	if n := len(l.rejected.pending); n > 1 || n == 1 && l.rejected.pending[t.item()].IsZero() {
+		return false
 	}
-}
-
-// undo gives back what a call that counts for nothing was charged, and its tenant's turn.
-func (l *lane) undo(now time.Time, t *Ticket) {
-	l.gate.settle(now, l, t, t.cost)
-	t.tenant.serve(-t.counted)
-}
-
-// settle exchanges what was reserved for what was used.
-func (l *lane) settle(now time.Time, t *Ticket, o *Outcome) {
-	if o.HasUsage {
-		l.reserves.learn(t.Call.Cost, o.Usage)
-	}
-	refund := l.refund(t, o)
-	l.recount(t, &refund, o)
-	if l.reserves.charge == ChargeActual {
-		l.gate.settle(now, l, t, refund)
-	}
-}
-
-// refund is what a call was charged beyond what it used, which may be less than nothing.
-func (l *lane) refund(t *Ticket, o *Outcome) (refund Vector) {
-	switch {
-	case l.reserves.charge != ChargeActual:
-	case o.HasUsage:
-		used := l.reserves.actual(o.Usage)
-		for d := Tokens; d < NumDimensions; d++ {
-			if d != RequestsPerDay {
-				refund[d] = t.cost[d] - used[d]
-			}
+	for i := range o.Readings {
+		if r := &o.Readings[i]; r.Remaining == 0 && r.Limit > 0 && r.Dimension < limits.NumDimensions {
+			each := l.buckets.each[r.Dimension]
+			return r.Reset > longWait && !(each.header.seen && each.Value == float64(r.Limit))
 		}
-	case o.Kind != OK: // nothing was produced
-		out := t.cost[OutputTokens]
-		refund[OutputTokens], refund[Tokens], refund[TokensPerDay] = out, out, out
 	}
-	return refund
+	return perDay(o.Dimension) || o.Dimension != limits.AnyDimension && o.Wait > longWait
 }
 
-// failed counts a failure of the infrastructure.
-func (l *lane) failed(now time.Time, t *Ticket) {
-	l.retries.failed()
-	if !l.breaker.failed() {
+// responded notes that the provider responded. If it was down, the pause for that ends.
+func (l *lane) responded(now time.Time, t *Ticket, throttled bool) {
+	if !l.failures.answered(now, t, throttled) {
 		return
 	}
-	if t.epoch == l.cool.epoch {
-		l.cool.begin(now, ServerError, breakerPause, 0)
-		l.cool.pause(now, now.Add(breakerPause))
-		l.gate.note(Event{Type: EventBreaker, At: now, Lane: l.name, Until: l.cool.until})
+	if l.cool.cause == limits.ServerError {
+		l.cool.until, l.cool.probing = now, false
+	}
+	l.gate.note(limits.Event{Type: limits.EventBreaker, At: now, Lane: l.name})
+}
+
+// undo gives back the charge of a request that was rejected or not sent.
+func (l *lane) undo(now time.Time, t *Ticket) {
+	l.buckets.drained(now, &t.cost, -1)
+	if l.gate.cfg.Remote {
+		l.gate.settle(now, l, t, &t.cost)
+		return
+	}
+	l.buckets.void(now, t)
+	if a := &l.gate.account; a.on {
+		a.book.refund(now, &t.cost)
 	}
 }
 
-// throttled takes in a refusal: it finds out which of the provider's limits was met, and corrects that one.
-func (l *lane) throttled(now time.Time, t *Ticket, o *Outcome) {
+// settle exchanges the reserved amounts for the used ones.
+func (l *lane) settle(now time.Time, t *Ticket, o *limits.Outcome) {
+	if o.HasUsage {
+		l.buckets.reserves.learn(t.Call.Cost, o.Usage)
+	}
+	refund := l.buckets.unused(t, o)
+	l.recount(t, &refund, o)
+	if refund != (limits.Vector{}) {
+		l.buckets.drained(now, &refund, -1)
+		l.gate.settle(now, l, t, &refund)
+	}
+}
+
+// failed takes in a failure of the infrastructure. While the provider is down, a request of the current epoch is a probe.
+func (l *lane) failed(now time.Time, t *Ticket) {
+	if !l.failures.add(now, t, l.flight.sentBefore) || t.epoch != l.cool.epoch {
+		return
+	}
+	pause := l.failures.pause()
+	l.cool.begin(now, limits.ServerError, pause, 0)
+	l.cool.pause(now, now.Add(pause))
+	l.gate.note(limits.Event{Type: limits.EventBreaker, At: now, Lane: l.name, Until: l.cool.until})
+}
+
+// throttled finds the limit that a rejection is about, and corrects it or pauses the lane.
+func (l *lane) throttled(now time.Time, t *Ticket, o *limits.Outcome) {
 	l.throttles++
-	if !t.sent.Before(l.emptyAt) {
-		l.passed--
+	l.flight.rejection += (now.Sub(t.sent) - l.flight.rejection) / 4
+	l.buckets.countRejected(t)
+	if l.slots.ceiling == 0 { // requests that have ended since then may have ended before it arrived
+		t.open = max(1, t.open-(l.flight.ends-t.ends), min(t.open, l.slots.passed+1))
 	}
-	l.refusal += (now.Sub(t.sent) - l.refusal) / 4
-	l.leaveProbe(t)
-	stale := t.epoch != l.cool.epoch
+	t.open = max(t.open, min(t.open+l.flight.sentWith(t), l.slots.bad)) // requests of one instant arrive in any order
+	unnamed := o.Dimension == limits.AnyDimension && exhausted(o.Readings) == limits.AnyDimension
+	own := l.rejected.add(t, l.order.waiting > 0) || unnamed && l.rejected.strays()
 	switch {
-	case o.Kind == UsageWindow:
-		l.window(now, o, stale)
-	case o.Kind == Overloaded:
-		l.overloadRow++
-		if o.Wait > 0 || l.overloadRow >= overloadsInARow {
-			l.coolDown(now, t, o, stale)
+	case o.Kind == limits.UsageWindow:
+		l.window(now, o, t.epoch != l.cool.epoch)
+		return
+	case o.Dimension == limits.Concurrency && o.Limit == 0 && l.slots.lingered(now, t, true, l.rejected.taken):
+		return
+	case own:
+		l.buckets.acquit(now, t)
+		if s := &l.slots; s.refused && s.cutBy == t.item() && !t.sent.Before(s.cutAt) && t.open < s.bad { // it was not about the concurrency
+			l.slots.restore()
 		}
-	case o.Dimension == Concurrency && t.open > 1:
+		return
+	case o.Kind == limits.Overloaded:
+		l.overloads++
+		if o.Wait > 0 || l.overloads >= overloadsInARow {
+			l.coolDown(now, t, o)
+		}
+		return
+	case o.Dimension == limits.Concurrency && (t.open > 1 || o.Limit > 0):
 		l.slots.refuse(now, t, int(o.Limit))
-		l.changed(now, Concurrency, float64(l.slots.n()), SourceRefusal)
-	case l.explainedRow < mostExplained && l.explained(now, t, o):
-		l.explainedRow++
-		if o.Dimension != Requests || o.Wait > l.refill(o.Dimension)+time.Second {
-			l.cool.extend(now, o.Wait, l.gate.cfg.random)
+		l.changed(now, limits.Concurrency, float64(l.slots.n()), limits.SourceRefusal)
+		return
+	}
+	d, ok := l.buckets.explain(now, t, o)
+	switch s := &l.slots; {
+	case ok && l.buckets.each[d].Value == 0: // its rate is measured from now on
+		l.coolDown(now, t, o)
+	case ok:
+		if d == o.Dimension && t.Throttles < manyStrays { // not the item's fault, unless it goes on
+			delete(l.rejected.pending, t.item())
 		}
+	case t.saturated && o.Wait == 0 && l.slots.lingered(now, t, false, l.rejected.taken):
+	case s.cuts >= maxExplained: // it is about something else
+		l.unexplained(now, t, o)
+	case t.saturated && t.open > 1 && (s.refused || s.ceiling > 0 && l.surprised && t.epoch == l.cool.epoch):
+		s.refuse(now, t, 0)
+	case l.rejected.passes(t): // a later request had room: this item is at fault
 	default:
-		l.unexplained(now, t, o, stale)
+		l.unexplained(now, t, o)
 	}
 }
 
-// unexplained is a refusal that leaves open whether slots or a rate were exceeded.
-func (l *lane) unexplained(now time.Time, t *Ticket, o *Outcome, stale bool) {
-	// A told number of slots is believed over the first refusal, not over a second one outside a pause.
-	known := l.slots.ceiling > 0 && !l.surprised
-	if !l.cool.probing && !stale {
-		l.surprised = true
+// unexplained applies a rejection by an unknown limit: it lowers the concurrency or pauses the lane.
+func (l *lane) unexplained(now time.Time, t *Ticket, o *limits.Outcome) {
+	fresh := !l.cool.probing
+	if l.slots.ceiling == 0 {
+		fresh = fresh || t.epoch != l.cool.epoch // it was sent before the pause, like the one that began it
+	} else { // a configured concurrency is believed over the first rejection, not over a second one outside a pause
+		fresh = fresh || l.cool.ramp > 1 // some were accepted since the pause
 	}
+	known := l.slots.ceiling > 0 && !l.surprised
+	l.surprised = l.surprised || fresh
 	switch {
-	case o.Wait > 0:
-		if t.saturated && !known && !stale {
-			l.slots.refuse(now, t, 0)
-		}
-	case t.sent.Before(l.slots.cutAt):
-		return // sent before the cut: it says nothing new
+	case t.sent.Before(l.slots.cutAt): // sent before the cut
+		return
 	case l.slots.disproved(t):
 		l.slots.restore()
-	case t.open > 1 && !known && !l.cool.probing:
+	case t.open > 1 && !known && fresh && o.Wait <= longWait: // requests in flight end sooner
 		l.slots.refuse(now, t, 0)
-		return
 	}
-	l.coolDown(now, t, o, stale)
+	l.coolDown(now, t, o)
 }
 
-// coolDown pauses the lane, by a new epoch where the call was sent in the current one.
-func (l *lane) coolDown(now time.Time, t *Ticket, o *Outcome, stale bool) {
-	l.cool.extend(now, o.Wait, l.gate.cfg.random)
-	if stale {
+// coolDown pauses the lane, by a new epoch if the request was sent in the current one.
+func (l *lane) coolDown(now time.Time, t *Ticket, o *limits.Outcome) {
+	if t.epoch != l.cool.epoch {
+		l.cool.extend(now, l.cool.trusted(now, o.Wait), l.gate.cfg.random)
 		return
 	}
-	if o.Kind == RateLimit {
-		l.measure(now, t)
+	l.flight.accepted /= 2
+	if o.Kind == limits.RateLimit && l.buckets.each[limits.Requests].Value == 0 && l.buckets.met(t, o) == limits.AnyDimension {
+		l.buckets.emptied(now, t, o, limits.Requests)
 	}
-	l.cool.begin(now, o.Kind, o.Wait, l.refill(Requests))
-	l.gate.note(Event{Type: EventCooldownStarted, At: now, Lane: l.name, Until: l.cool.until, Outcome: *o})
+	wait := o.Wait
+	if o.Until.IsZero() { // an instant is exact
+		wait = l.cool.trusted(now, o.Wait)
+	}
+	l.pause(now, o, wait)
+	l.cool.states(now, o.Wait)
+}
+
+// pause starts a pause.
+func (l *lane) pause(now time.Time, o *limits.Outcome, wait time.Duration) {
+	l.cool.extend(now, wait, l.gate.cfg.random)
+	l.begin(now, o, wait)
+	l.paused(now, o)
+}
+
+// begin starts an epoch: with no longer pause where the instant of a reset is stated.
+func (l *lane) begin(now time.Time, o *limits.Outcome, wait time.Duration) {
+	if o.Until.After(now) {
+		l.cool.open(now, o.Kind)
+		return
+	}
+	l.cool.begin(now, o.Kind, wait, l.buckets.refill(limits.Requests))
+}
+
+func (l *lane) paused(now time.Time, o *limits.Outcome) {
+	l.gate.note(limits.Event{Type: limits.EventCooldownStarted, At: now, Lane: l.name, Until: l.cool.until, Outcome: *o})
 }
 
 // window pauses the lane until a day's or a plan's allowance is there again.
-func (l *lane) window(now time.Time, o *Outcome, stale bool) {
+func (l *lane) window(now time.Time, o *limits.Outcome, stale bool) {
 	if !stale {
-		l.cool.begin(now, UsageWindow, 0, 0)
+		l.begin(now, o, o.Wait)
 	}
 	l.cool.extend(now, o.Wait, l.gate.cfg.random)
 	switch {
@@ -226,64 +311,118 @@ func (l *lane) window(now time.Time, o *Outcome, stale bool) {
 	case o.Wait <= 0:
 		l.cool.pause(now, now.Add(windowPause))
 	}
-	if stale {
-		return
+	if !stale {
+		l.paused(now, o)
 	}
-	l.gate.note(Event{Type: EventCooldownStarted, At: now, Lane: l.name, Until: l.cool.until, Outcome: *o})
 }
 
 // Pause pauses a lane for a limit that was met outside of its calls.
-func (g *Gate) Pause(now time.Time, lane string, o *Outcome) {
+func (g *Gate) Pause(now time.Time, lane string, o *limits.Outcome) {
 	l := g.lane(now, lane)
-	if o.Kind == UsageWindow {
+	if o.Kind == limits.UsageWindow {
 		l.window(now, o, false)
 		return
 	}
-	l.cool.extend(now, o.Wait, g.cfg.random)
-	l.cool.begin(now, o.Kind, o.Wait, l.refill(Requests))
-	g.note(Event{Type: EventCooldownStarted, At: now, Lane: l.name, Until: l.cool.until, Outcome: *o})
+	l.pause(now, o, o.Wait)
 }
 
-// decide says what becomes of the call.
-func (l *lane) decide(t *Ticket, o *Outcome) Decision {
-	switch {
-	case o.Kind == OK:
+// decide returns what to do with the call.
+func (l *lane) decide(now time.Time, t *Ticket, o *limits.Outcome) Decision {
+	if o.Kind == limits.OK {
 		return Decision{Action: Done}
+	}
+	cfg := &l.gate.cfg
+	throttle := o.Kind.Throttle() && !o.TooLarge
+	if throttle {
+		o.Others = l.rejected.others(t)
+	} else if o.Kind.Transient() {
+		o.Others = l.failures.others(t)
+	}
+	switch {
 	case o.Final:
-		return Decision{Action: GiveUp, Throttle: o.Kind.Throttle() && !o.TooLarge}
-	case o.Kind.Throttle() && !o.TooLarge:
-		d := Decision{Action: Again, Throttle: true}
-		if t.Throttles >= l.gate.cfg.MaxThrottles {
+		return Decision{Action: GiveUp, Throttle: throttle}
+	case throttle:
+		d := Decision{Action: Again, Throttle: true, Wait: l.rejected.wait(t)}
+		if t.Throttles >= cfg.MaxThrottles && now.Sub(t.Queued) >= cfg.Patience {
 			d.Action = GiveUp
 		}
-		if o.Kind == Overloaded && l.overloadRow < overloadsInARow {
-			d.Wait = max(o.Wait, l.gate.cfg.backoff(t.Overloads+1))
+		if o.Kind == limits.Overloaded && l.overloads < overloadsInARow {
+			d.Wait = max(d.Wait, Backoff(t.Overloads+1, cfg.random)) // the lane waits for the stated time
+		}
+		if left, alone := l.alone(now, t, o); alone && max(0, l.cool.until.Sub(now)) >= left {
+			d.Action, o.Others = GiveUp, cmp.Or(o.Others, l.rejected.passed)
+			l.cool.until = now // each of the others, which are at fault as well, is tried once more
+		} else if left > 0 {
+			d.Wait = min(d.Wait, left)
 		}
 		return d
-	case o.Kind.Transient() && t.Attempt < l.gate.cfg.Attempts:
-		return Decision{Action: Again, Wait: max(o.Wait, l.gate.cfg.backoff(t.Attempt)+l.retries.delay())}
+	case o.Kind.Transient() && t.Attempt < cfg.Attempts:
+		wait := Backoff(t.Attempt, cfg.random)
+		ofProvider := o.Kind == limits.ServerError || o.Kind == limits.Timeout || o.Kind == limits.Network
+		if ofProvider && (l.failures.own(t) || l.gate.accepted >= manyAccepted && len(l.failures.pending) <= 1) { // no other item fails
+			wait = min(wait, longestAloneBackoff)
+		}
+		return Decision{Action: Again, Wait: max(o.Wait, wait)}
 	}
 	return Decision{Action: GiveUp}
 }
 
-// backoff is a random part of 0.2 s, doubled with each further attempt (full jitter).
-func (c *Config) backoff(attempt int) time.Duration {
-	most := min(backoffUnit<<min(attempt-1, 20), longestBackoff)
-	return time.Duration(c.random(int64(most)))
+// alone reports whether a rejected item is the only one that is left and is at fault: others were accepted after it, or no other item was
+// ever rejected, and no rejected item succeeded later. left is the time until it is given up: it grows with the number of such items, as
+// they may all be innocent. A stated wait is kept once. If the rejection states a wait or names a limit, several items may have to wait for
+// it, or one that is large for the amounts that were accepted. If all requests are rejected for maxSpan, no item is waited for.
+func (l *lane) alone(now time.Time, t *Ticket, o *limits.Outcome) (left time.Duration, alone bool) {
+	if due := l.rejected.due(now, t, o.Wait); t.sent.Before(due) {
+		return due.Sub(now), false
+	}
+	if r := l.gate.recovered; !r.IsZero() && now.Sub(r) < maxSpan { // rejected items succeed later
+		return 0, false
+	}
+	last, suspects, busy := time.Time{}, 0, false // lanes may share a limit
+	for _, each := range l.gate.sorted {
+		if each.lastOther.After(last) {
+			last = each.lastOther
+		}
+	}
+	quiet := now.Sub(last) >= maxSpan
+	if l.gate.cfg.Patience == 0 && !o.Alone || o.Kind == limits.UsageWindow || t.Throttles < leastAlone || last.IsZero() ||
+		!quiet && (l.gate.accepted < manyAccepted || !l.rejected.own(t) && !l.rejected.only(t)) {
+		return 0, false
+	}
+	for _, each := range l.gate.sorted {
+		n := len(each.rejected.alone)
+		if quiet {
+			n += len(each.rejected.pending)
+		}
+		busy = busy || each.waiting()+each.flight.open > n // others may be at fault, too
+		suspects += n
+	}
+	named := o.Dimension != limits.AnyDimension || o.Limit > 0 || exhausted(o.Readings) != limits.AnyDimension
+	reason := (named || o.Wait > 0) && o.Wait <= longWait && !quiet
+	if busy || reason && (l.waiting()+l.flight.open > 0 || l.buckets.slow(now, t)) {
+		return 0, false
+	}
+	return last.Add(min(longestAlone*time.Duration(max(1, suspects*suspects)), maxSpan)).Sub(now), true
 }
 
-// announce tells of a try that ended, and of what that means for the call.
-func (l *lane) announce(now time.Time, t *Ticket, o *Outcome, d Decision) {
-	e := l.event(EventSlotReleased, now, t)
+// Backoff returns a random part of 0.2 s, doubled with each further attempt, at most 30 s (full jitter). random returns a number
+// below n.
+func Backoff(attempt int, random func(n int64) int64) time.Duration {
+	return time.Duration(random(int64(min(backoffUnit<<min(attempt-1, 20), longestBackoff))))
+}
+
+// announce reports an attempt that ended, and the decision about the call.
+func (l *lane) announce(now time.Time, t *Ticket, o *limits.Outcome, d Decision) {
+	e := l.event(limits.EventSlotReleased, now, t)
 	e.Latency, e.Outcome = now.Sub(t.sent), *o
 	l.gate.note(e)
 	switch {
-	case o.Kind == OK || o.Abandoned:
+	case o.Kind == limits.OK || o.Abandoned:
 		return
 	case o.Kind.Throttle():
-		e.Type = EventThrottled
+		e.Type = limits.EventThrottled
 	default:
-		e.Type = EventAttemptFailed
+		e.Type = limits.EventAttemptFailed
 	}
 	e.Wait = 0
 	if d.Action == Again {
@@ -291,7 +430,7 @@ func (l *lane) announce(now time.Time, t *Ticket, o *Outcome, d Decision) {
 	}
 	l.gate.note(e)
 	if d.Action == GiveUp && !o.Elsewhere {
-		e.Type = EventGaveUp
+		e.Type = limits.EventGaveUp
 		l.gate.note(e)
 	}
 }

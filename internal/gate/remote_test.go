@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // A remote ledger wakes a lane by another way than it answers: the refusal that came before may arrive after.
@@ -13,14 +14,14 @@ func TestALaneThatIsWokenBeforeItsAnswerArrivesAsksAgain(t *testing.T) {
 	for _, woken := range []bool{true, false} {
 		now := time.Unix(1_790_000_000, 0)
 		g := gate.New(gate.Config{Remote: true})
-		g.Acquire(now, &gate.Ticket{Call: gate.Call{Lane: "m"}})
+		g.Acquire(now, &gate.Ticket{Call: limits.Call{Lane: "m"}})
 		if _, _, asks := g.Outbox(); len(asks) != 1 {
 			t.Fatalf("%d asks for one call", len(asks))
 		}
 		if woken {
-			g.Told(now, "m", &gate.News{}, true)
+			g.Told(now, "m", &limits.LaneState{}, true)
 		}
-		g.Reply(now, "m", gate.Reply{Wait: time.Second, Bound: gate.Concurrency})
+		g.Reply(now, "m", limits.Reply{Wait: time.Second, Bound: limits.Concurrency})
 		if _, _, asks := g.Outbox(); len(asks) == 1 != woken {
 			t.Errorf("woken %v before it was refused: %d asks at once", woken, len(asks))
 		}
@@ -36,9 +37,9 @@ type afar struct {
 }
 
 func newAfar(t *testing.T, slots, calls int) *afar {
-	a := &afar{t: t, now: epoch0, g: gate.New(gate.Config{Limits: gate.Limits{Concurrent: slots}, Attempts: 6, MaxThrottles: 20, Remote: true})}
+	a := &afar{t: t, now: epoch0, g: gate.New(gate.Config{Limits: limits.Limits{Concurrent: slots, RPM: 1e8}, Attempts: 6, MaxThrottles: 20, Remote: true})}
 	for range calls {
-		a.g.Acquire(a.now, &gate.Ticket{Call: gate.Call{Lane: "m"}})
+		a.g.Acquire(a.now, &gate.Ticket{Call: limits.Call{Lane: "m"}})
 	}
 	return a
 }
@@ -53,9 +54,9 @@ func (a *afar) asks() int {
 }
 
 // reply answers the outstanding ask, some time after it.
-func (a *afar) reply(after time.Duration, granted int, wait time.Duration, bound gate.Dimension) {
+func (a *afar) reply(after time.Duration, granted int, wait time.Duration, bound limits.Dimension) {
 	a.now = a.now.Add(after)
-	a.g.Reply(a.now, "m", gate.Reply{Granted: granted, Marks: make([]gate.Vector, granted), Wait: wait, Bound: bound})
+	a.g.Reply(a.now, "m", limits.Reply{Granted: granted, Marks: make([]limits.Vector, granted), Wait: wait, Bound: bound})
 	a.sent = append(a.sent, a.g.Granted()...)
 }
 
@@ -76,21 +77,36 @@ func TestAnAskIsAsLargeAsWhatMayBeGranted(t *testing.T) {
 	a := newAfar(t, 1000, 1)
 	a.wantAsks(1)
 	for range 600 {
-		a.g.Acquire(a.now, &gate.Ticket{Call: gate.Call{Lane: "m"}})
+		a.g.Acquire(a.now, &gate.Ticket{Call: limits.Call{Lane: "m"}})
 	}
-	a.reply(time.Millisecond, 1, 0, gate.AnyDimension)
+	a.reply(time.Millisecond, 1, 0, limits.AnyDimension)
 	a.wantAsks(256)
-	a.reply(time.Millisecond, 3, 10*time.Millisecond, gate.Requests)
+	a.reply(time.Millisecond, 3, 10*time.Millisecond, limits.Requests)
 	a.tick()
 	a.wantAsks(8)
-	a.reply(time.Millisecond, 8, 0, gate.AnyDimension)
+	a.reply(time.Millisecond, 8, 0, limits.AnyDimension)
 	a.wantAsks(16)
+}
+
+func TestNoMoreIsAskedForThanMayBeTried(t *testing.T) {
+	a := &afar{t: t, now: epoch0, g: gate.New(gate.Config{Remote: true, Attempts: 6})}
+	asked := 0
+	for range 20 {
+		a.g.Acquire(a.now, &gate.Ticket{Call: limits.Call{Lane: "m"}})
+	}
+	for n := a.asks(); n > 0; n = a.asks() {
+		asked += n
+		a.reply(time.Millisecond, n, 0, limits.AnyDimension)
+	}
+	if asked != 2 || len(a.sent) != 2 {
+		t.Errorf("%d calls were asked for and %d sent, and two may be tried", asked, len(a.sent))
+	}
 }
 
 func TestAnAskIsThereWhenTheWaitIsOver(t *testing.T) {
 	a := newAfar(t, 10, 1)
 	a.wantAsks(1)
-	a.reply(80*time.Millisecond, 0, time.Second, gate.Requests)
+	a.reply(80*time.Millisecond, 0, time.Second, limits.Requests)
 	a.tick()
 	if waited := a.now.Sub(epoch0); waited < time.Second || waited > time.Second+time.Millisecond {
 		t.Errorf("asks again %v after the first time, want a second: it is as long on its way as that", waited)
@@ -101,8 +117,8 @@ func TestAnAskIsThereWhenTheWaitIsOver(t *testing.T) {
 func TestAMemberWithLargeCallsHasItsTurnBesideOnesWithSmallCalls(t *testing.T) {
 	now := time.Unix(1_790_000_000, 0)
 	var shared gate.Shared
-	shared.Exchange(now, "large", &gate.Batch{Lane: "m", Corrections: []gate.Correction{
-		{Lane: "m", Dimension: gate.Tokens, Lo: math.Inf(-1), Hi: math.Inf(1), Rate: 100, Cap: 1000},
+	shared.Exchange(now, "large", &gate.Batch{Lane: "m", Corrections: []limits.Correction{
+		{Lane: "m", Dimension: limits.Tokens, Lo: math.Inf(-1), Hi: math.Inf(1), Rate: 100, Cap: 1000},
 	}})
 	spent := map[string]float64{}
 	next := map[string]time.Time{}
@@ -113,7 +129,7 @@ func TestAMemberWithLargeCallsHasItsTurnBesideOnesWithSmallCalls(t *testing.T) {
 				continue
 			}
 			id++
-			r, _ := shared.Exchange(now, member, &gate.Batch{Lane: "m", Waiting: 4, Asks: []gate.Ask{{ID: id, Cost: gate.Vector{gate.Tokens: cost}}}})
+			r, _ := shared.Exchange(now, member, &gate.Batch{Lane: "m", Waiting: 4, Asks: []limits.Ask{{ID: id, Cost: limits.Vector{limits.Tokens: cost}}}})
 			if next[member] = now.Add(r.Wait); r.Granted == 1 {
 				spent[member] += cost
 			}
@@ -130,7 +146,7 @@ func weighed(t *testing.T, slots, calls int) *afar {
 	a.g.SetWeights(map[string]float64{"one": 1, "two": 2, "four": 4})
 	for range calls {
 		for _, name := range []string{"one", "two", "four"} {
-			a.g.Acquire(a.now, &gate.Ticket{Call: gate.Call{Lane: "m", Tenant: name}})
+			a.g.Acquire(a.now, &gate.Ticket{Call: limits.Call{Lane: "m", Tenant: name}})
 		}
 	}
 	return a
@@ -148,9 +164,9 @@ func (a *afar) tenants() map[string]int {
 func TestTenantsTakeTurnsByTheirWeightsWithinAnAsk(t *testing.T) {
 	a := weighed(t, 1000, 20)
 	a.asks()
-	a.reply(time.Millisecond, 1, 0, gate.AnyDimension) // an ask of the call that came first
+	a.reply(time.Millisecond, 1, 0, limits.AnyDimension) // an ask of the call that came first
 	a.wantAsks(59)
-	a.reply(time.Millisecond, 20, time.Second, gate.Requests)
+	a.reply(time.Millisecond, 20, time.Second, limits.Requests)
 	if got := a.tenants(); got["one"] != 3 || got["two"] != 6 || got["four"] != 12 {
 		t.Errorf("of 21 calls were granted %v", got)
 	}
@@ -161,13 +177,13 @@ func TestTenantsHaveTheirWeightsWhereMostAsksAreRefused(t *testing.T) {
 	a := weighed(t, 40, 5)
 	for i, ended := 0, 0; len(a.sent) < 700; i++ {
 		if a.asks() > 0 {
-			a.reply(time.Millisecond, i%3, 10*time.Millisecond, gate.Requests)
+			a.reply(time.Millisecond, i%3, 10*time.Millisecond, limits.Requests)
 		} else {
 			a.tick()
 		}
 		for ; ended < len(a.sent); ended++ {
 			done := a.sent[ended]
-			a.g.Release(a.now, done, &gate.Outcome{})
+			a.g.Release(a.now, done, &limits.Outcome{})
 			a.g.Acquire(a.now, &gate.Ticket{Call: done.Call})
 		}
 	}

@@ -1,75 +1,80 @@
 package gate
 
+import (
+	"math"
+
+	"github.com/sluice-llm/sluice/limits"
+)
+
 const (
 	outputSamples  = 64   // recent outputs that the reserve is taken from
 	enoughSamples  = 20   // below so many, max_tokens is reserved
 	unstatedOutput = 1024 // reserved for a call that states no max_tokens, before there are samples
 	shortCall      = 100  // tokens; below, a call's overhead is more than its text
 	mostScale      = 4    // more is a misunderstanding
-	outputMargin   = 1.1  // × the 95th percentile of recent outputs
+	outputMargin   = 3.3  // standard deviations of recent outputs, per √(4 × requests in flight)
 )
 
 // reserves estimates what calls of a lane will be charged.
 type reserves struct {
-	charge  Charge
-	cached  bool                   // input read from a prompt cache counts too
-	scale   [NumDimensions]float64 // the provider counts so many times what we do; 0 is not known
-	extra   [NumDimensions]float64 // and so much more for every call
-	input   float64                // measured over estimated input; 0 is not known
+	charge  limits.Charge
+	cached  bool                          // input read from a prompt cache counts too
+	scale   [limits.NumDimensions]float64 // the provider counts so many times what we do; 0 is not known
+	extra   [limits.NumDimensions]float64 // and so much more for every call
+	input   float64                       // measured over estimated input; 0 is not known
 	outputs [outputSamples]int32
-	n       int
-	p95     float64
+	n       int     // outputs that were seen
+	mean    float64 // of the recent ones
+	sigma   float64 // their standard deviation
+	open    int     // requests in flight
 }
 
 // Reserve is what a call is charged when it is admitted to a lane of which nothing was learned yet.
-func Reserve(charge Charge, c Cost) Vector {
+func Reserve(charge limits.Charge, c limits.Cost) limits.Vector {
 	r := reserves{charge: charge}
 	return r.cost(c)
 }
 
 // Settled is what it is charged in the end, when its usage is known. Cached input counts where countsCached says so.
-func Settled(charge Charge, countsCached bool, c Cost, u Usage) Vector {
+func Settled(charge limits.Charge, countsCached bool, c limits.Cost, u limits.Usage) limits.Vector {
 	r := reserves{charge: charge, cached: countsCached}
-	if charge != ChargeActual {
+	if charge != limits.ChargeActual {
 		return r.cost(c)
 	}
 	v := r.actual(u)
-	v[Requests], v[RequestsPerDay] = 1, 1
+	v[limits.Requests], v[limits.RequestsPerDay] = 1, 1
 	return v
 }
 
 // cost is what a call is expected to be charged, per dimension.
-func (r *reserves) cost(c Cost) Vector {
-	v := r.raw(c)
-	for d := Tokens; d <= OutputTokens; d++ {
+func (r *reserves) cost(c limits.Cost) (v limits.Vector) {
+	v[limits.Requests], v[limits.RequestsPerDay] = 1, 1
+	v[limits.Tokens], v[limits.InputTokens], v[limits.OutputTokens] = r.raw(c)
+	for _, d := range [...]limits.Dimension{limits.Tokens, limits.InputTokens, limits.OutputTokens} {
 		if r.scale[d] > 0 {
 			v[d] *= r.scale[d]
 		}
 		v[d] += r.extra[d]
 	}
-	v[TokensPerDay] = v[Tokens]
+	v[limits.TokensPerDay] = v[limits.Tokens]
 	return v
 }
 
-// raw is the cost by our own count, before the provider's scale.
-func (r *reserves) raw(c Cost) Vector {
-	in, out := float64(max(0, c.Input)), float64(max(0, c.MaxOutput))
+// raw returns the tokens of a request by our own count, before the provider's scale: those charged together, input and output.
+func (r *reserves) raw(c limits.Cost) (both, in, out float64) {
+	in, out = float64(max(0, c.Input)), float64(max(0, c.MaxOutput))
 	if r.input > 0 {
 		in *= r.input
 	}
-	var v Vector
-	v[Requests], v[RequestsPerDay] = 1, 1
-	if r.charge == ChargeActual {
+	if r.charge == limits.ChargeActual {
 		out = r.output(max(0, c.MaxOutput))
-		v[Tokens] = in + out
-	} else {
-		v[Tokens] = max(in, out)
+		return in + out, in, out
 	}
-	v[InputTokens], v[OutputTokens] = in, out
-	return v
+	return max(in, out), in, out
 }
 
-// output is the most tokens that a call will probably produce.
+// output is the number of tokens to reserve for the output of one more request. Differences of outputs cancel out over the requests in
+// flight, so that the margin of each request falls with their number. The mean of few outputs is uncertain for all of them.
 func (r *reserves) output(declared int) float64 {
 	if r.n < enoughSamples {
 		if declared == 0 {
@@ -77,7 +82,7 @@ func (r *reserves) output(declared int) float64 {
 		}
 		return float64(declared)
 	}
-	usual := outputMargin * r.p95
+	usual := r.mean + r.sigma*(outputMargin/2/math.Sqrt(float64(r.open+1))+1/math.Sqrt(float64(min(r.n, outputSamples))))
 	if declared > 0 {
 		usual = min(usual, float64(declared))
 	}
@@ -85,11 +90,11 @@ func (r *reserves) output(declared int) float64 {
 }
 
 // learn takes in what a call really used.
-func (r *reserves) learn(c Cost, u Usage) {
+func (r *reserves) learn(c limits.Cost, u limits.Usage) {
 	r.outputs[r.n%outputSamples] = int32(min(u.Output, 1<<30))
 	r.n++
 	if r.n == enoughSamples || r.n > enoughSamples && r.n%8 == 0 {
-		r.p95 = float64(percentile95(r.outputs[:min(r.n, outputSamples)]))
+		r.mean, r.sigma = moments(r.outputs[:min(r.n, outputSamples)])
 	}
 	if c.Input > 0 && u.Input > 0 {
 		ratio := min(max(float64(u.Input)/float64(c.Input), 0.25), 4)
@@ -100,28 +105,73 @@ func (r *reserves) learn(c Cost, u Usage) {
 	}
 }
 
-// percentile95 is the 95th percentile of at most outputSamples samples: the smallest of the few largest.
-func percentile95(samples []int32) int32 {
-	var largest [outputSamples - outputSamples*95/100]int32 // descending
-	n := len(samples) - len(samples)*95/100
+// moments returns the mean and the standard deviation.
+func moments(samples []int32) (mean, sigma float64) {
+	sum, squares := 0.0, 0.0
 	for _, x := range samples {
-		for i := range largest[:n] {
-			if x > largest[i] {
-				x, largest[i] = largest[i], x
-			}
-		}
+		sum += float64(x)
+		squares += float64(x) * float64(x)
 	}
-	return largest[n-1]
+	n := float64(len(samples))
+	mean = sum / n
+	return mean, math.Sqrt(max(0, squares/n-mean*mean))
+}
+
+// charged is what the provider takes for a call in the end.
+func (r *reserves) charged(c limits.Cost, u limits.Usage) limits.Vector {
+	v := r.actual(u)
+	if r.charge == limits.ChargeActual {
+		return v
+	}
+	exact := *r
+	exact.input = 0
+	c.Input = int(v[limits.InputTokens])
+	return exact.cost(c)
+}
+
+// most returns the amounts that configured limits count for a request until its usage is known.
+func (r *reserves) most(c limits.Cost, cost *limits.Vector) limits.Vector {
+	most, output := *cost, max(cost[limits.OutputTokens], float64(c.MaxOutput))
+	most[limits.Tokens], most[limits.OutputTokens] = max(cost[limits.Tokens], cost[limits.InputTokens]+output), output
+	return most
+}
+
+// counted returns the amounts that configured limits count for a request with that outcome: the usage, and at least the cost if the
+// provider charges declared tokens.
+func (r *reserves) counted(t *Ticket, o *limits.Outcome) (used limits.Vector) {
+	switch {
+	case o.Unsent:
+		return used
+	case !o.HasUsage && (o.Kind == limits.OK || r.n == 0): // no response states the usage
+		used = t.cost
+		used[limits.Requests] = 1 // without the weight of other clients
+		return used
+	case o.Kind == limits.Timeout || o.Abandoned: // it may have produced the maximum
+		return t.guarded
+	case !o.HasUsage:
+		used = t.guarded
+		used[limits.OutputTokens] = min(used[limits.OutputTokens], r.output(t.Call.Cost.MaxOutput))
+		used[limits.Tokens] = max(t.cost[limits.Tokens], t.cost[limits.InputTokens]+used[limits.OutputTokens])
+		return used
+	}
+	in, out := sane(o.Usage.Input), sane(o.Usage.Output)
+	used = limits.Vector{limits.Requests: 1, limits.Tokens: in + out, limits.InputTokens: in, limits.OutputTokens: out}
+	if r.charge != limits.ChargeActual {
+		for d, c := range &t.cost {
+			used[d] = max(used[d], c)
+		}
+		used[limits.Requests] = 1
+	}
+	return used
 }
 
 // actual is what a provider that charges what is used took for a call.
-func (r *reserves) actual(u Usage) Vector {
+func (r *reserves) actual(u limits.Usage) limits.Vector {
 	in, out := sane(u.Input), sane(u.Output)
 	if !r.cached {
 		in = max(0, in-sane(u.CachedInput))
 	}
-	v := Vector{InputTokens: in, OutputTokens: out, Tokens: in + out, TokensPerDay: in + out}
-	return v
+	return limits.Vector{limits.InputTokens: in, limits.OutputTokens: out, limits.Tokens: in + out, limits.TokensPerDay: in + out}
 }
 
 // sane is a number of tokens within what a call can use: answers are not trusted.
@@ -129,11 +179,12 @@ func sane(tokens int) float64 { return float64(min(max(0, tokens), 1e8)) }
 
 // requested learns from a refusal that states what the call would have been charged. A formula of ours that is too low
 // would else run into the same wall with every call.
-func (r *reserves) requested(d Dimension, stated int64, c Cost) {
-	if d < Tokens || d > OutputTokens {
+func (r *reserves) requested(d limits.Dimension, stated int64, c limits.Cost) {
+	if d < limits.Tokens || d > limits.OutputTokens {
 		return
 	}
-	raw := r.raw(c)[d]
+	both, in, out := r.raw(c)
+	raw := limits.Vector{limits.Tokens: both, limits.InputTokens: in, limits.OutputTokens: out}[d]
 	switch excess := float64(stated) - raw; {
 	case excess <= 0:
 	case raw < shortCall: // what every message costs beside its text

@@ -3,11 +3,13 @@ package gate_test
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // epoch0 is where virtual time begins.
@@ -25,7 +27,7 @@ type rig struct {
 	t       fataler
 	g       *gate.Gate
 	now     time.Time
-	events  []gate.Event
+	events  []limits.Event
 	granted []*gate.Ticket // in order, all that ever were
 	fresh   []*gate.Ticket // since take
 	ticks   int
@@ -69,7 +71,7 @@ func (r *rig) take() []*gate.Ticket {
 }
 
 // queue asks for a call, whether or not it is granted.
-func (r *rig) queue(c gate.Call) *gate.Ticket {
+func (r *rig) queue(c limits.Call) *gate.Ticket {
 	r.t.Helper()
 	return r.queueTicket(&gate.Ticket{Call: c})
 }
@@ -84,7 +86,7 @@ func (r *rig) queueTicket(t *gate.Ticket) *gate.Ticket {
 }
 
 // acquire asks for a call that has to be granted at once.
-func (r *rig) acquire(c gate.Call) *gate.Ticket {
+func (r *rig) acquire(c limits.Call) *gate.Ticket {
 	r.t.Helper()
 	t := r.queue(c)
 	if !t.Granted() {
@@ -94,7 +96,7 @@ func (r *rig) acquire(c gate.Call) *gate.Ticket {
 }
 
 // fill asks for calls until one is not granted, which it cancels.
-func (r *rig) fill(c gate.Call) []*gate.Ticket {
+func (r *rig) fill(c limits.Call) []*gate.Ticket {
 	r.t.Helper()
 	var out []*gate.Ticket
 	for range 100_000 {
@@ -109,12 +111,41 @@ func (r *rig) fill(c gate.Call) []*gate.Ticket {
 	return nil
 }
 
+// warm has the provider accept n requests, so that more are tried at once.
+func (r *rig) warm(n int) *rig {
+	r.t.Helper()
+	for range n {
+		r.release(r.acquire(limits.Call{}), limits.Outcome{Kind: limits.BadRequest})
+	}
+	r.take()
+	return r
+}
+
+// show has a header show a bucket's limit and size, and waits until it is full.
+func (r *rig) show(d limits.Dimension, limit, size int64) *rig {
+	r.t.Helper()
+	reset := time.Duration(60e9 / float64(limit))
+	r.answer(r.acquire(limits.Call{}), limits.Reading{Dimension: d, Limit: limit, Remaining: size - 1, Reset: reset})
+	r.take()
+	r.sleep(time.Hour)
+	return r
+}
+
+// answer releases t with one reading.
+func (r *rig) answer(t *gate.Ticket, rd limits.Reading) {
+	r.t.Helper()
+	if rd.Dimension == limits.AnyDimension {
+		rd.Dimension = limits.Requests
+	}
+	r.release(t, limits.Outcome{Readings: []limits.Reading{rd}})
+}
+
 func (r *rig) cancel(t *gate.Ticket) {
 	r.g.Cancel(r.now, t)
 	r.drain()
 }
 
-func (r *rig) release(t *gate.Ticket, o gate.Outcome) gate.Decision {
+func (r *rig) release(t *gate.Ticket, o limits.Outcome) gate.Decision {
 	r.t.Helper()
 	if !t.Granted() {
 		r.t.Fatalf("at %v: call %q is released and holds no permit", r.since(), t.Call.ID)
@@ -126,7 +157,7 @@ func (r *rig) release(t *gate.Ticket, o gate.Outcome) gate.Decision {
 
 // again queues a call as the Scheduler does after a throttled or failed try.
 func (r *rig) again(t *gate.Ticket, d gate.Decision) *gate.Ticket {
-	n := &gate.Ticket{Call: t.Call, Attempt: t.Attempt + 1, Throttles: t.Throttles, Overloads: t.Overloads, Queued: t.Queued, Front: true}
+	n := &gate.Ticket{Call: t.Call, Attempt: t.Attempt + 1, Throttles: t.Throttles, Overloads: t.Overloads, Queued: t.Queued, Order: t.Order, Front: true}
 	if d.Throttle {
 		n.Attempt, n.Throttles = t.Attempt, t.Throttles+1
 	}
@@ -201,19 +232,19 @@ func (r *rig) sleep(d time.Duration) {
 
 func (r *rig) since() time.Duration { return r.now.Sub(epoch0) }
 
-func (r *rig) lane() gate.Snapshot { return r.laneNamed("") }
+func (r *rig) lane() limits.LaneSnapshot { return r.laneNamed("") }
 
-func (r *rig) laneNamed(name string) gate.Snapshot {
+func (r *rig) laneNamed(name string) limits.LaneSnapshot {
 	r.t.Helper()
 	for _, s := range r.g.Snapshot(r.now) {
 		if s.Lane == name {
 			return s
 		}
 	}
-	return gate.Snapshot{Lane: name}
+	return limits.LaneSnapshot{Lane: name}
 }
 
-func (r *rig) budget(d gate.Dimension) gate.Budget {
+func (r *rig) budget(d limits.Dimension) limits.BucketSnapshot {
 	r.t.Helper()
 	for _, b := range r.lane().Budgets {
 		if b.Dimension == d {
@@ -221,10 +252,10 @@ func (r *rig) budget(d gate.Dimension) gate.Budget {
 		}
 	}
 	r.t.Fatalf("nothing is known of %v", d)
-	return gate.Budget{}
+	return limits.BucketSnapshot{}
 }
 
-func (r *rig) count(typ gate.EventType) int {
+func (r *rig) count(typ limits.EventType) int {
 	n := 0
 	for _, e := range r.events {
 		if e.Type == typ {
@@ -239,7 +270,7 @@ func (r *rig) pause() time.Duration { return max(0, r.lane().Until.Sub(r.now)) }
 
 func (r *rig) wantEpochs(n int) {
 	r.t.Helper()
-	if got := r.count(gate.EventCooldownStarted); got != n {
+	if got := r.count(limits.EventCooldownStarted); got != n {
 		r.t.Fatalf("at %v: %d cooldowns, want %d", r.since(), got, n)
 	}
 }
@@ -251,9 +282,9 @@ func (r *rig) wantSlots(n int) {
 	}
 }
 
-func (r *rig) wantLevel(d gate.Dimension, want, tolerance float64) {
+func (r *rig) wantLevel(d limits.Dimension, want, tolerance float64) {
 	r.t.Helper()
-	if got := r.budget(d).Level; got < want-tolerance || got > want+tolerance {
+	if got := r.budget(d).Level; !(math.Abs(got-want) <= tolerance) { // nor NaN
 		r.t.Fatalf("at %v: the level of %v is %.4f, want %.4f within %g", r.since(), d, got, want, tolerance)
 	}
 }
@@ -274,22 +305,22 @@ type ledgerDouble struct {
 	refuse func(n int) int
 
 	out     []out
-	replies map[uint64]gate.Reply // by the first ask's ID: the same question gets the same answer
+	replies map[uint64]limits.Reply // by the first ask's ID: the same question gets the same answer
 	charged map[uint64]int
 }
 
 type out struct {
 	at  time.Time
-	ask gate.Asks
+	ask limits.Asks
 }
 
 func (l *ledgerDouble) post(now time.Time, g *gate.Gate) {
 	fixes, settles, asks := g.Outbox()
 	for _, c := range fixes {
-		l.shared.Exchange(now, "", &gate.Batch{Lane: c.Lane, Renewed: l.renewed(c.Lane), Corrections: []gate.Correction{c}})
+		l.shared.Exchange(now, "", &gate.Batch{Lane: c.Lane, Renewed: l.renewed(c.Lane), Corrections: []limits.Correction{c}})
 	}
 	for _, s := range settles {
-		l.shared.Exchange(now, "", &gate.Batch{Lane: s.Lane, Renewed: l.renewed(s.Lane), Settlements: []gate.Settlement{s}})
+		l.shared.Exchange(now, "", &gate.Batch{Lane: s.Lane, Renewed: l.renewed(s.Lane), Settlements: []limits.Settlement{s}})
 		if !s.Open {
 			delete(l.open[s.Lane], s.ID)
 		}
@@ -313,7 +344,7 @@ func (l *ledgerDouble) due() (at time.Time) {
 
 func (l *ledgerDouble) run(now time.Time, g *gate.Gate, drain func()) {
 	if l.replies == nil {
-		l.replies, l.charged, l.open = make(map[uint64]gate.Reply), make(map[uint64]int), make(map[string]map[uint64]bool)
+		l.replies, l.charged, l.open = make(map[uint64]limits.Reply), make(map[uint64]int), make(map[string]map[uint64]bool)
 	}
 	for i := 0; i < len(l.out); {
 		o := l.out[i]
@@ -332,7 +363,7 @@ func (l *ledgerDouble) run(now time.Time, g *gate.Gate, drain func()) {
 			}
 			reply, _ = l.shared.Exchange(now, "", &gate.Batch{Lane: o.ask.Lane, Renewed: l.renewed(o.ask.Lane), Waiting: o.ask.Waiting, Asks: asks})
 			if len(asks) < len(o.ask.Calls) && reply.Wait == 0 {
-				reply.Wait, reply.Bound = 3*time.Millisecond, gate.Requests
+				reply.Wait, reply.Bound = 3*time.Millisecond, limits.Requests
 			}
 			for _, a := range asks[:reply.Granted] {
 				l.charged[a.ID]++

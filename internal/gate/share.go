@@ -1,5 +1,7 @@
 package gate
 
+import "github.com/sluice-llm/sluice/limits"
+
 // What serving a call counts for among tenants: the largest part that it takes of a minute's limit, of its lane's or the
 // account's (the dominant share, Ghodsi et al., NSDI 2011). So tenants share what binds: requests where requests do, tokens
 // as the provider charges them where tokens do. By the tokens that were used alone, who declares long answers and gets
@@ -9,12 +11,12 @@ package gate
 
 // count counts a call that is granted.
 func (l *lane) count(t *Ticket) {
-	switch o := &l.order; {
-	case o.perWork == 0 && l.limited():
+	switch o, limited := &l.order, l.buckets.limited(); {
+	case o.perWork == 0 && limited:
 		before := l.share(&t.cost)
 		o.perWork = l.largest(&t.cost) / before
 		l.rescale(o.perWork)
-	case o.perWork > 0 && !l.limited():
+	case o.perWork > 0 && !limited:
 		l.rescale(1 / o.perWork)
 		o.perWork = 0
 	}
@@ -23,7 +25,7 @@ func (l *lane) count(t *Ticket) {
 }
 
 // recount exchanges what a call was counted for when it was granted for what it used.
-func (l *lane) recount(t *Ticket, refund *Vector, o *Outcome) {
+func (l *lane) recount(t *Ticket, refund *limits.Vector, o *limits.Outcome) {
 	switch used := t.cost; {
 	case l.order.perWork > 0:
 		for d := range used {
@@ -35,41 +37,21 @@ func (l *lane) recount(t *Ticket, refund *Vector, o *Outcome) {
 	}
 }
 
-// limited reports whether a limit of a minute is known.
-func (l *lane) limited() bool {
-	for d := Requests; d <= OutputTokens; d++ {
-		if l.limit(d) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// limit is the lower of the lane's and the account's; 0 if neither is known.
-func (l *lane) limit(d Dimension) float64 {
-	own, shared := l.mirrors[d].limit, 0.0
-	if a := &l.gate.account; a.on {
-		shared = a.book.budgets[d].rate * d.window()
-	}
-	if own == 0 || shared == 0 {
-		return own + shared
-	}
-	return min(own, shared)
-}
-
 // share is what a call of that cost counts for.
-func (l *lane) share(cost *Vector) float64 {
+func (l *lane) share(cost *limits.Vector) float64 {
 	if l.order.perWork == 0 {
-		return work(cost[InputTokens], cost[OutputTokens])
+		return work(cost[limits.InputTokens], cost[limits.OutputTokens])
 	}
 	return l.largest(cost)
 }
 
 // largest is the largest part of a limit that a call of that cost takes; 0 where none is known.
-func (l *lane) largest(cost *Vector) (largest float64) {
-	for d := Requests; d <= OutputTokens; d++ {
-		if limit := l.limit(d); limit > 0 {
-			largest = max(largest, max(1, cost[d])/limit) // what costs nothing takes turns as well
+func (l *lane) largest(cost *limits.Vector) (largest float64) {
+	for _, each := range l.buckets.perMinute() {
+		if limit := l.buckets.limit(each.Dimension); limit > 0 {
+			if part := max(1, cost[each.Dimension]) / limit; part > largest { // a cost of 0 takes turns as well
+				largest = part
+			}
 		}
 	}
 	return largest

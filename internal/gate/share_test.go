@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // Of two tenants, one declares long answers: how many of so many turns are its.
@@ -19,26 +20,26 @@ func (r *rig) turnsOfLong(held *gate.Ticket, n int) (long int) {
 
 func (r *rig) longAndShort(n int) {
 	for range n {
-		r.queue(gate.Call{Tenant: "long", Cost: gate.Cost{Input: 10, MaxOutput: 900}})
-		r.queue(gate.Call{Tenant: "short", Cost: gate.Cost{Input: 10, MaxOutput: 100}})
+		r.queue(limits.Call{Tenant: "long", Cost: limits.Cost{Input: 10, MaxOutput: 900}})
+		r.queue(limits.Call{Tenant: "short", Cost: limits.Cost{Input: 10, MaxOutput: 100}})
 	}
 }
 
 func TestTenantsShareWhatBinds(t *testing.T) {
 	for name, tt := range map[string]struct {
-		limits gate.Limits
-		long   int // of 100 turns
+		told limits.Limits
+		long int // of 100 turns
 	}{
-		"requests":                   {gate.Limits{RPM: 6000}, 50},
-		"tokens":                     {gate.Limits{TPM: 1e7}, 10},
-		"requests, and tokens aside": {gate.Limits{RPM: 6000, TPM: 1e9}, 50},
-		"tokens, and requests aside": {gate.Limits{RPM: 1e6, TPM: 1e7}, 10},
+		"requests":                   {limits.Limits{RPM: 6000}, 50},
+		"tokens":                     {limits.Limits{TPM: 1e7}, 10},
+		"requests, and tokens aside": {limits.Limits{RPM: 6000, TPM: 1e9}, 50},
+		"tokens, and requests aside": {limits.Limits{RPM: 1e6, TPM: 1e7}, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tt.limits.Concurrent = 1
+			tt.told.Concurrent = 1
 			// A usage that is not what was charged: the provider charges what is declared.
-			r := newRig(t, gate.Config{Limits: tt.limits})
-			held := r.acquire(gate.Call{Tenant: "first"})
+			r := newRig(t, gate.Config{Limits: tt.told})
+			held := r.acquire(limits.Call{Tenant: "first"})
 			r.take()
 			r.longAndShort(120)
 			if long := r.turnsOfLong(held, 100); long < tt.long-1 || long > tt.long+1 {
@@ -54,9 +55,9 @@ func TestALimitThatBecomesKnownChangesNobodysTurn(t *testing.T) {
 	r.longAndShort(200)
 	order := r.serveAll(held, time.Second, 100)
 	last := order[len(order)-1]
-	reading := gate.Reading{Dimension: gate.Requests, Limit: 6000, Remaining: 5999}
+	reading := limits.Reading{Dimension: limits.Requests, Limit: 6000, Remaining: 5999}
 	r.sleep(time.Second)
-	r.release(last, gate.Outcome{Readings: []gate.Reading{reading}})
+	r.release(last, limits.Outcome{Readings: []limits.Reading{reading}})
 	held = r.take()[0]
 	if long := r.turnsOfLong(held, 40); long < 15 || long > 25 {
 		t.Errorf("long calls had %d of 40 turns once the limit of requests was known: want half", long)
@@ -65,13 +66,13 @@ func TestALimitThatBecomesKnownChangesNobodysTurn(t *testing.T) {
 
 // Nor does it when nobody tells the only limit any more that was known.
 func TestALimitThatIsNoLongerToldChangesNobodysTurn(t *testing.T) {
-	one, account := gate.Limits{Concurrent: 1}, gate.Limits{RPM: 6000}
+	one, account := limits.Limits{Concurrent: 1}, limits.Limits{RPM: 6000}
 	r := newRig(t, gate.Config{Limits: one, Account: account, Weights: map[string]float64{"long": 3}})
-	held := r.acquire(gate.Call{Tenant: "first"})
+	held := r.acquire(limits.Call{Tenant: "first"})
 	r.take()
 	for range 200 {
-		r.queue(gate.Call{Tenant: "long", Cost: gate.Cost{Input: 10, MaxOutput: 100}})
-		r.queue(gate.Call{Tenant: "short", Cost: gate.Cost{Input: 10, MaxOutput: 100}})
+		r.queue(limits.Call{Tenant: "long", Cost: limits.Cost{Input: 10, MaxOutput: 100}})
+		r.queue(limits.Call{Tenant: "short", Cost: limits.Cost{Input: 10, MaxOutput: 100}})
 	}
 	for i := range 4 { // it is told, not told, told, and not told
 		order := r.serveAll(held, time.Second, 40)
@@ -93,21 +94,21 @@ func TestALimitThatIsNoLongerToldChangesNobodysTurn(t *testing.T) {
 
 // What a call was counted for is what is taken back when it counts for nothing, whatever the limits are then.
 func TestCallsThatCountForNothingGainNothingByALimitThatFell(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: gate.Limits{RPM: 600_000, Concurrent: 50}})
+	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 50}}).show(limits.Requests, 600_000, 60)
 	var open []*gate.Ticket
 	for range 50 {
-		open = append(open, r.acquire(gate.Call{Tenant: "refused"}))
+		open = append(open, r.acquire(limits.Call{Tenant: "refused"}))
 	}
 	r.take()
 	for range 100 {
-		r.queue(gate.Call{Tenant: "refused"})
-		r.queue(gate.Call{Tenant: "other"})
+		r.queue(limits.Call{Tenant: "refused"})
+		r.queue(limits.Call{Tenant: "other"})
 	}
-	limits := gate.Limits{RPM: 6000, Concurrent: 1}
-	r.g.SetLimits(r.now, limits, limits)
+	told := limits.Limits{RPM: 6000, Concurrent: 1}
+	r.g.SetLimits(r.now, told, told)
 	held := open[0]
 	for _, ticket := range open[1:] {
-		r.release(ticket, gate.Outcome{Unsent: true, Abandoned: true, Kind: gate.Network})
+		r.release(ticket, limits.Outcome{Unsent: true, Abandoned: true, Kind: limits.Network})
 	}
 	n := 0
 	for _, ticket := range r.serveAll(held, time.Second, 40) {

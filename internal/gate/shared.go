@@ -3,6 +3,8 @@ package gate
 import (
 	"math"
 	"time"
+
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // What members of a shared ledger keep to.
@@ -23,11 +25,11 @@ const (
 // Batch is all that a member has to say of a lane at one time. Corrections come first and asks last.
 type Batch struct {
 	Lane        string
-	Corrections []Correction
+	Corrections []limits.Correction
 	Renewed     []uint64 // calls that are open
-	Settlements []Settlement
+	Settlements []limits.Settlement
 	Waiting     int // see Asks
-	Asks        []Ask
+	Asks        []limits.Ask
 }
 
 // Shared is the ledger of several members: the budgets, slots and pauses of lanes, and turns between members that wait. It is
@@ -38,14 +40,14 @@ type Shared struct {
 }
 
 type sharedLane struct {
-	book    Book
-	mean    Vector              // cost of a call, of late,
+	book    *Book
+	mean    limits.Vector       // cost of a call, of late,
 	costs   bool                // which is known
-	slots   SlotLimit           // but for Left:
+	slots   limits.SlotLimit    // but for Left:
 	slotsAt time.Time           // Hold ends then
 	leases  map[lease]time.Time // until when
 	probes  map[lease]bool      // those that were granted while probing and are not proven
-	pause   Pause               // but for Left and Age:
+	pause   limits.Pause        // but for Left and Age:
 	until   time.Time
 	since   time.Time
 	turns   map[string]*turn
@@ -73,18 +75,18 @@ type turn struct {
 // left to it, small calls of others would keep a large one waiting for ever.
 type first struct {
 	member string
-	cost   Vector
+	cost   limits.Vector
 }
 
 // spentAt is what had been spent at an instant.
 type spentAt struct {
 	at    time.Time
-	spent Vector
+	spent limits.Vector
 }
 
 // Exchange takes in what a member says and answers what it asks. wake names a member that waits and should ask now; it may
 // be "".
-func (s *Shared) Exchange(now time.Time, member string, b *Batch) (r Reply, wake string) {
+func (s *Shared) Exchange(now time.Time, member string, b *Batch) (r limits.Reply, wake string) {
 	l, all := s.lane(b.Lane), s.account()
 	l.expire(now)
 	all.expire(now)
@@ -103,16 +105,17 @@ func (s *Shared) Exchange(now time.Time, member string, b *Batch) (r Reply, wake
 	}
 	if len(b.Asks) > 0 {
 		r = l.take(now, all, member, b)
+		r.Levels = l.book.levels(now)
 	}
-	r.News = l.news(now)
+	r.State = l.news(now)
 	if len(b.Asks) == 0 {
 		member = "" // it may have to be told, too
 	}
 	return r, l.wake(now, all, member)
 }
 
-// News returns what is known of a lane.
-func (s *Shared) News(now time.Time, lane string) News { return s.lane(lane).news(now) }
+// State returns what is known of a lane.
+func (s *Shared) State(now time.Time, lane string) limits.LaneState { return s.lane(lane).news(now) }
 
 func (s *Shared) lane(name string) *sharedLane {
 	l := s.lanes[name]
@@ -134,7 +137,7 @@ func (s *Shared) account() *sharedLane {
 }
 
 func newSharedLane() *sharedLane {
-	return &sharedLane{leases: make(map[lease]time.Time), probes: make(map[lease]bool), turns: make(map[string]*turn)}
+	return &sharedLane{book: newBook(guardSlack), leases: make(map[lease]time.Time), probes: make(map[lease]bool), turns: make(map[string]*turn)}
 }
 
 // expire takes back what the dead hold.
@@ -147,31 +150,32 @@ func (l *sharedLane) expire(now time.Time) {
 	}
 }
 
-func (l *sharedLane) correct(now time.Time, c *Correction) {
+func (l *sharedLane) correct(now time.Time, c *limits.Correction) {
 	switch c.Dimension {
-	case AnyDimension:
+	case limits.AnyDimension:
 		l.rest(now, &c.Pause)
-	case Concurrency:
+	case limits.Concurrency:
 		if !c.Account && c.Slots.Version != l.slots.Version { // what is told for all lanes is told anew
 			return
 		}
 		l.slots, l.slotsAt = c.Slots, now.Add(c.Slots.Left)
 		l.slots.Version++
 	default:
-		if b := &l.book.budgets[c.Dimension]; b.rate == 0 {
+		if b := l.book.budgets[c.Dimension]; b.rate == 0 {
 			b.level, b.cap, b.at = c.Start, c.Cap, now
 		}
 		l.book.correct(now, c)
+		l.book.configure(c.Dimension, c.Limit, c.Burst)
 	}
 }
 
 // rest takes in a pause. Only the first of an epoch begins it.
-func (l *sharedLane) rest(now time.Time, p *Pause) {
+func (l *sharedLane) rest(now time.Time, p *limits.Pause) {
 	if p.Epoch > l.pause.Epoch {
 		if !l.pause.Probing {
 			l.since = now
 		}
-		l.pause = Pause{Epoch: p.Epoch, Probing: true, Ramp: 1, Cause: p.Cause}
+		l.pause = limits.Pause{Epoch: p.Epoch, Probing: true, Ramp: 1, Cause: p.Cause}
 		clear(l.probes)
 	}
 	if until := now.Add(p.Left); until.After(l.until) {
@@ -180,13 +184,15 @@ func (l *sharedLane) rest(now time.Time, p *Pause) {
 }
 
 // settle ends a lease. What has none any more was settled before, or was given to others.
-func (l *sharedLane) settle(now time.Time, all *sharedLane, member string, s *Settlement) {
+func (l *sharedLane) settle(now time.Time, all *sharedLane, member string, s *limits.Settlement) {
 	id := lease{member, s.ID}
 	if _, ok := l.leases[id]; !ok {
 		return
 	}
 	l.book.refund(now, &s.Refund)
 	all.book.refund(now, &s.Refund)
+	l.book.guard(now, now.Add(-s.Age), &s.Guarded)
+	all.book.guard(now, now.Add(-s.Age), &s.Guarded)
 	if s.Proven && l.probes[id] {
 		l.pause.Ramp *= 4
 		if float64(l.pause.Ramp) >= l.slots.Limit {
@@ -204,7 +210,7 @@ func (l *sharedLane) settle(now time.Time, all *sharedLane, member string, s *Se
 }
 
 // take grants the longest prefix of asks that fits.
-func (l *sharedLane) take(now time.Time, all *sharedLane, member string, b *Batch) (r Reply) {
+func (l *sharedLane) take(now time.Time, all *sharedLane, member string, b *Batch) (r limits.Reply) {
 	step := 1 / float64(max(1, b.Waiting))
 	t := l.turn(now, member, step)
 	t.waiting = max(1, b.Waiting)
@@ -215,17 +221,18 @@ func (l *sharedLane) take(now time.Time, all *sharedLane, member string, b *Batc
 			l.mean, l.costs = ask.Cost, true
 		}
 		if _, again := l.leases[lease{member, ask.ID}]; again { // the reply was lost
-			r.Marks = append(r.Marks, l.book.spent)
+			r.Marks = append(r.Marks, l.book.spent())
 			continue
 		}
-		if r.Wait, r.Bound = l.hold(now, all, member, t, &ask.Cost); r.Wait > 0 {
-			t.until, t.idle = now.Add(r.Wait+lateness), r.Bound == Concurrency || r.Wait == probeWait && r.Bound == AnyDimension
+		if wait := l.hold(now, all, member, t, ask); wait.time > 0 {
+			r.Wait, r.Bound = wait.time, wait.bound
+			t.until, t.idle = now.Add(r.Wait+lateness), r.Bound == limits.Concurrency || r.Wait == probeWait && r.Bound == limits.AnyDimension
 			if before := l.ahead(now, member, t); before.calls == 0 { // it goes first
 				l.first = first{member, ask.Cost}
 			}
 			return r
 		}
-		r.Marks = append(r.Marks, l.grant(now, all, lease{member, ask.ID}, &ask.Cost))
+		r.Marks = append(r.Marks, l.grant(now, all, lease{member, ask.ID}, ask))
 		l.virtual = max(l.virtual, t.served)
 		t.served += step
 	}
@@ -236,7 +243,10 @@ func (l *sharedLane) take(now time.Time, all *sharedLane, member string, b *Batc
 	return r
 }
 
-func (l *sharedLane) grant(now time.Time, all *sharedLane, id lease, cost *Vector) Vector {
+func (l *sharedLane) grant(now time.Time, all *sharedLane, id lease, ask *limits.Ask) limits.Vector {
+	cost := &ask.Cost
+	l.book.guard(now, now, &ask.Guarded)
+	all.book.guard(now, now, &ask.Guarded)
 	for d := range l.mean {
 		l.mean[d] += 0.1 * (cost[d] - l.mean[d])
 	}
@@ -272,12 +282,12 @@ func (t *turn) before(name string, other *turn, others string) bool {
 // catch up.
 type ahead struct {
 	calls float64
-	mean  Vector  // cost of a call
-	first *Vector // of the first of them; nil is not known
+	mean  limits.Vector  // cost of a call
+	first *limits.Vector // of the first of them; nil is not known
 }
 
 // of is how much of a budget that is.
-func (a *ahead) of(d Dimension, cap float64) float64 {
+func (a *ahead) of(d limits.Dimension, cap float64) float64 {
 	if a.first == nil {
 		return a.calls * a.mean[d]
 	}
@@ -306,39 +316,39 @@ func (l *sharedLane) ahead(now time.Time, member string, t *turn) ahead {
 	return a
 }
 
-// hold is how long a call has to wait, and for what. What those need that go before it is left to them.
-func (l *sharedLane) hold(now time.Time, all *sharedLane, member string, t *turn, cost *Vector) (time.Duration, Dimension) {
+// hold returns how long a request has to wait. It leaves to the members that go before it what they need.
+func (l *sharedLane) hold(now time.Time, all *sharedLane, member string, t *turn, ask *limits.Ask) delay {
 	if left := l.until.Sub(now); left > 0 {
-		return left, AnyDimension
+		return delay{left, limits.AnyDimension}
 	}
 	if l.pause.Probing && len(l.probes) >= l.pause.Ramp {
-		return probeWait, AnyDimension
+		return delay{probeWait, limits.AnyDimension}
 	}
 	before := l.ahead(now, member, t)
-	wait, bound := l.waitBehind(now, all, cost, &before)
-	if wait > longestTurn {
-		own, _ := l.waitBehind(now, all, cost, &ahead{})
-		wait = min(wait, own+longestTurn)
+	wait := l.waitBehind(now, all, &ask.Cost, &before)
+	if wait.time > longestTurn {
+		own := l.waitBehind(now, all, &ask.Cost, &ahead{})
+		wait.time = min(wait.time, own.time+longestTurn)
 	}
+	wait = wait.or(l.book.guarded(now, &ask.Guarded))
+	wait = wait.or(all.book.guarded(now, &ask.Guarded))
 	turns := time.Duration(before.calls) * slotTurn
 	switch free := min(l.room(), all.room()); {
-	case wait > 0: // who comes when its budget is there looks for a slot then
-		return wait, bound
+	case wait.time > 0: // it looks for a slot when its level is there
+		return wait
 	case free < 1:
-		return min(slotWait+turns, longestSlotWait), Concurrency
+		return delay{min(slotWait+turns, longestSlotWait), limits.Concurrency}
 	case free < 1+before.calls: // unless they do not come
-		return min(lateness+turns, longestSlotWait), Concurrency
+		return delay{min(lateness+turns, longestSlotWait), limits.Concurrency}
 	}
-	return 0, AnyDimension
+	return delay{}
 }
 
-// waitBehind is how long until cost fits both the lane and the account beside what is left to others.
-func (l *sharedLane) waitBehind(now time.Time, all *sharedLane, cost *Vector, before *ahead) (time.Duration, Dimension) {
-	wait, bound := l.book.waitBehind(now, cost, before)
-	if w, d := all.book.waitBehind(now, cost, before); w > wait {
-		return w, d
-	}
-	return wait, bound
+// waitBehind returns the time until cost fits both the lane and the account, beside the amounts that are left to other members.
+func (l *sharedLane) waitBehind(now time.Time, all *sharedLane, cost *limits.Vector, before *ahead) delay {
+	wait := l.book.waitBehind(now, cost, before)
+	wait = wait.or(all.book.waitBehind(now, cost, before))
+	return wait
 }
 
 // room is how many slots are free.
@@ -349,25 +359,21 @@ func (l *sharedLane) room() float64 {
 	return math.Floor(l.slots.Limit) - float64(len(l.leases))
 }
 
-// waitBehind is how long until cost fits beside what is left to others. It is not short, so that calls that come
-// meanwhile are in the same ask, unless the bucket would be full before.
-func (b *Book) waitBehind(now time.Time, cost *Vector, before *ahead) (longest time.Duration, bound Dimension) {
-	for d := Requests; d < NumDimensions; d++ {
-		bud := &b.budgets[d]
+// waitBehind returns the time until cost fits beside the amounts that are left to other members. It is at least leastWait, so that requests
+// that come meanwhile are in the same ask, unless the bucket would be full before.
+func (b *Book) waitBehind(now time.Time, cost *limits.Vector, before *ahead) (longest delay) {
+	for d, bud := range &b.budgets {
 		if bud.rate == 0 || cost[d] == 0 {
 			continue
 		}
 		bud.refill(now)
-		short := min(cost[d], bud.cap) + before.of(d, bud.cap) - bud.level - 1e-9
-		if short <= 0 {
-			continue
-		}
-		w := max(seconds(short/bud.rate), min(leastWait, seconds(bud.cap/bud.rate/2)))
-		if w > longest {
-			longest, bound = w, d
+		short := min(cost[d], bud.cap) + before.of(limits.Dimension(d), bud.cap) - bud.level - 1e-9
+		if short > 0 {
+			wait := max(seconds(short/bud.rate), min(leastWait, seconds(bud.cap/bud.rate/2)))
+			longest = longest.or(delay{wait, limits.Dimension(d)})
 		}
 	}
-	return longest, bound
+	return longest
 }
 
 // wake is the member that goes first of those that wait for what others give back, if there is some. It keeps its place for a
@@ -399,19 +405,19 @@ func (l *sharedLane) wake(now time.Time, all *sharedLane, asks string) string {
 }
 
 // before returns what had been spent 50 to 100 ms ago.
-func (l *sharedLane) before(now time.Time) Vector {
+func (l *sharedLane) before(now time.Time) limits.Vector {
 	switch age := now.Sub(l.grain.at); {
 	case age >= 2*grainOf:
-		l.grain = spentAt{now, l.book.spent}
+		l.grain = spentAt{now, l.book.spent()}
 		l.last = l.grain
 	case age >= grainOf:
-		l.last, l.grain = l.grain, spentAt{now, l.book.spent}
+		l.last, l.grain = l.grain, spentAt{now, l.book.spent()}
 	}
 	return l.last.spent
 }
 
-func (l *sharedLane) news(now time.Time) News {
-	n := News{Open: len(l.leases), Pause: l.pause, Slots: l.slots}
+func (l *sharedLane) news(now time.Time) limits.LaneState {
+	n := limits.LaneState{Open: len(l.leases), Pause: l.pause, Slots: l.slots}
 	n.Slots.Left = max(0, l.slotsAt.Sub(now))
 	if l.until.After(now) {
 		n.Pause.Left = l.until.Sub(now)

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // throng is members that ask, end calls, repeat themselves and die as they like.
@@ -32,7 +33,7 @@ func (c *throng) step(s *soul, n, waiting int, twice bool) {
 	b := gate.Batch{Lane: "m", Waiting: max(n, waiting)}
 	for range n {
 		c.ids++
-		b.Asks = append(b.Asks, gate.Ask{ID: c.ids, Cost: gate.Vector{gate.Requests: 1}})
+		b.Asks = append(b.Asks, limits.Ask{ID: c.ids, Cost: limits.Vector{limits.Requests: 1}})
 	}
 	for id := range s.open {
 		b.Renewed = append(b.Renewed, id)
@@ -43,8 +44,8 @@ func (c *throng) step(s *soul, n, waiting int, twice bool) {
 		if again.Granted < r.Granted {
 			c.t.Fatalf("asked again, %s was granted %d, and %d before", s.name, again.Granted, r.Granted)
 		}
-		if again.News.Open != r.News.Open+again.Granted-r.Granted {
-			c.t.Fatalf("asking twice took slots twice: %d open, then %d", r.News.Open, again.News.Open)
+		if again.State.Open != r.State.Open+again.Granted-r.Granted {
+			c.t.Fatalf("asking twice took slots twice: %d open, then %d", r.State.Open, again.State.Open)
 		}
 		r = again
 	}
@@ -56,8 +57,8 @@ func (c *throng) step(s *soul, n, waiting int, twice bool) {
 	if r.Granted > 0 {
 		s.fed = c.now
 	}
-	if c.slots > 0 && r.News.Open > c.slots {
-		c.t.Fatalf("%d calls are open, and there are %d slots", r.News.Open, c.slots)
+	if c.slots > 0 && r.State.Open > c.slots {
+		c.t.Fatalf("%d calls are open, and there are %d slots", r.State.Open, c.slots)
 	}
 }
 
@@ -114,10 +115,10 @@ func TestOnlyTheFirstRefusalOfAnEpochBeginsAPause(t *testing.T) {
 	c := newCompany(t)
 	c.tell(10, 10, 10, 0)
 	for i, member := range []string{"a", "b", "c"} {
-		c.shared.Exchange(c.now, member, &gate.Batch{Lane: "m", Corrections: []gate.Correction{{Lane: "m", Dimension: gate.AnyDimension,
-			Pause: gate.Pause{Epoch: 1, Left: time.Duration(3-i) * time.Second, Probing: true, Ramp: 1, Cause: gate.RateLimit}}}})
+		c.shared.Exchange(c.now, member, &gate.Batch{Lane: "m", Corrections: []limits.Correction{{Lane: "m", Dimension: limits.AnyDimension,
+			Pause: limits.Pause{Epoch: 1, Left: time.Duration(3-i) * time.Second, Probing: true, Ramp: 1, Cause: limits.RateLimit}}}})
 	}
-	if p := c.shared.News(c.now, "m").Pause; p.Epoch != 1 || p.Left != 3*time.Second {
+	if p := c.shared.State(c.now, "m").Pause; p.Epoch != 1 || p.Left != 3*time.Second {
 		t.Errorf("three members tell of one pause, and it is %+v: want the first epoch, and the longest of the waits", p)
 	}
 }

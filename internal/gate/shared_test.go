@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // company is members on a shared ledger, without gates.
@@ -21,31 +22,31 @@ func newCompany(t fataler) *company { return &company{t: t, now: epoch0} }
 // tell has the ledger know a lane's budget of requests, and its slots where there are some.
 func (c *company) tell(perSecond, full, level float64, slots int) {
 	c.ids++
-	b := gate.Batch{Lane: "m", Corrections: []gate.Correction{{ID: c.ids, Lane: "m", Dimension: gate.Requests, Lo: math.Inf(-1), Hi: math.Inf(1),
+	b := gate.Batch{Lane: "m", Corrections: []limits.Correction{{ID: c.ids, Lane: "m", Dimension: limits.Requests, Lo: math.Inf(-1), Hi: math.Inf(1),
 		Rate: perSecond, Cap: full, Start: level}}}
 	if slots > 0 {
-		b.Corrections = append(b.Corrections, gate.Correction{Lane: "m", Dimension: gate.Concurrency, Slots: gate.SlotLimit{Limit: float64(slots)}})
+		b.Corrections = append(b.Corrections, limits.Correction{Lane: "m", Dimension: limits.Concurrency, Slots: limits.SlotLimit{Limit: float64(slots)}})
 	}
 	c.shared.Exchange(c.now, "tells", &b)
 }
 
 // ask has a member ask for n of the calls that wait there.
-func (c *company) ask(member string, n, waiting int) (gate.Reply, string) {
+func (c *company) ask(member string, n, waiting int) (limits.Reply, string) {
 	b := gate.Batch{Lane: "m", Waiting: waiting}
 	for range n {
 		c.ids++
-		b.Asks = append(b.Asks, gate.Ask{ID: c.ids, Cost: gate.Vector{gate.Requests: 1}})
+		b.Asks = append(b.Asks, limits.Ask{ID: c.ids, Cost: limits.Vector{limits.Requests: 1}})
 	}
 	return c.shared.Exchange(c.now, member, &b)
 }
 
 // settle ends a call of a member.
 func (c *company) settle(member string, id uint64) (wake string) {
-	_, wake = c.shared.Exchange(c.now, member, &gate.Batch{Lane: "m", Settlements: []gate.Settlement{{ID: id, Lane: "m"}}})
+	_, wake = c.shared.Exchange(c.now, member, &gate.Batch{Lane: "m", Settlements: []limits.Settlement{{ID: id, Lane: "m"}}})
 	return wake
 }
 
-func (c *company) wantGranted(member string, n, waiting, want int) gate.Reply {
+func (c *company) wantGranted(member string, n, waiting, want int) limits.Reply {
 	c.t.Helper()
 	r, _ := c.ask(member, n, waiting)
 	if r.Granted != want {
@@ -59,7 +60,7 @@ func TestNobodyIsWokenForASlotThatOthersHaveABudgetFor(t *testing.T) {
 	c.tell(1, 1, 1, 3)
 	c.wantGranted("a", 1, 1, 1)
 	for _, member := range []string{"b", "c", "d"} { // there are two slots, and no budget: all wait for that
-		if r := c.wantGranted(member, 1, 1, 0); r.Bound != gate.Requests {
+		if r := c.wantGranted(member, 1, 1, 0); r.Bound != limits.Requests {
 			t.Errorf("%s waits for %v, want rpm", member, r.Bound)
 		}
 	}
@@ -143,7 +144,7 @@ func TestWhoIsFarBehindForASlotAsksLater(t *testing.T) {
 		c.ask(string([]byte{'0' + byte(i/100), '0' + byte(i/10%10), 'a' + byte(i%10)}), 1, 1)
 	}
 	last := c.wantGranted("zzz", 1, 1, 0)
-	if last.Bound != gate.Concurrency || last.Wait < first+time.Second {
+	if last.Bound != limits.Concurrency || last.Wait < first+time.Second {
 		t.Errorf("the first of 200 asks again after %v, the last after %v", first, last.Wait)
 	}
 }

@@ -2,55 +2,54 @@ package gate
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/planted"
 )
 
 const (
-	startSlots   = 8                      // before anything is known
-	gallopBelow  = 16                     // up to here every accepted call adds slots, until one is refused
-	priorRefusal = 200 * time.Millisecond // how long a refusal takes, before one was seen
-	firstHold    = 2 * time.Second        // how long a refused number of slots is left alone at first,
-	longestWave  = 256                    // refusals of one wave that are told apart
-	longestHold  = 300 * time.Second      // and at most
+	startSlots  = 8                 // initial limit
+	firstHold   = 2 * time.Second   // initial time in which a rejected concurrency is not tried
+	longestHold = 300 * time.Second // maximum time in which a rejected concurrency is not tried
+	fewer       = 0.6               // share of an accepted number, below which a rejection is not about concurrency
 )
 
-// slots finds how many calls the provider takes at once. Where the cap is told, it stays at it.
+// slots finds the concurrency that the provider allows. A configured concurrency is not exceeded.
 type slots struct {
 	limit   float64
-	ceiling int  // told; 0 is unknown
-	refused bool // a refusal has set the limit
+	ceiling int  // the configured concurrency; 0 is none
+	refused bool // a rejection has set the limit
 
-	bad   int           // so many were refused; 0 is none
-	hold  time.Duration // for how long bad is left alone,
-	until time.Time     // which is until then
+	bad   int           // lowest concurrency that was rejected; 0 is none
+	hold  time.Duration // time for which bad is not tested
+	until time.Time     // end of that time
 
-	cutAt  time.Time // calls sent before the last cut say nothing of it
-	wave   []refusal // those that led to it, in the order they were sent,
-	waveAt time.Time // none of them before this
-	cutLen float64   // the limit before that cut, should it turn out to have been a rate
-	grewAt time.Time
+	cutAt  time.Time // instant of the last cut; requests that were sent before it are no evidence against the new limit
+	cutBy  uint64    // the item whose rejection led to the last cut
+	cuts   int       // cuts in a row, without an accepted request between them
+	cutLen float64   // the limit before the last cut, which is restored if a rate limit turns out to be the cause
+	passed int       // maximum of requests in flight when a request was sent that was accepted since the last cut
+	grewAt time.Time // when the limit grew last
 
-	queue queue
+	linger linger
+	queue  queue
 }
 
-// newSlots begins at a cap that is told or believed. One that is believed was found by refusals at some time: it is not
-// tried out at once.
-func newSlots(now time.Time, told, start int) slots {
-	s := slots{limit: startSlots, ceiling: told, hold: firstHold}
+// newSlots starts at a configured concurrency or at a start value. A higher concurrency than the start value is not tested at once, because
+// an earlier process found the value by rejections.
+func newSlots(now time.Time, configured, start int) slots {
+	s := slots{limit: startSlots, ceiling: configured, hold: firstHold}
 	if start > 0 {
 		s.limit, s.bad = float64(start), start+1
 		s.hold, s.until = longestHold/2, now.Add(longestHold/2)
 	}
-	if told > 0 {
-		s.limit = float64(told)
+	if configured > 0 {
+		s.limit = float64(configured)
 	}
 	return s
 }
 
-// n returns the maximum number of open calls.
+// n returns the maximum of requests in flight.
 func (s *slots) n() int {
 	n := int(s.limit)
 	if planted.Every("slot too few", 1) {
@@ -62,29 +61,47 @@ func (s *slots) n() int {
 	return max(1, n)
 }
 
-// saturated reports whether open calls, the one just sent included, put the limit to the test.
+// lingered reports whether ended requests explain a rejection for the concurrency: see linger.explain. They do not if a rejection has cut the
+// limit since the request was sent.
+func (s *slots) lingered(now time.Time, t *Ticket, named bool, accepted time.Time) bool {
+	return s.ceiling > 0 && s.bad == 0 && !t.sent.Before(s.cutAt) && s.linger.explain(now, t, s.ceiling, named, accepted)
+}
+
+// accepted notes an accepted request, since which that many requests have ended: they may have ended before it arrived.
+func (s *slots) accepted(t *Ticket, ended int) {
+	if t.sent.After(s.cutAt) {
+		s.passed, s.cuts = max(s.passed, t.open-ended), 0
+	}
+	s.linger.accepted(t, s.ceiling)
+}
+
+// saturated reports whether that many requests in flight test the limit.
 func (s *slots) saturated(open int) bool { return float64(open) >= 0.8*math.Floor(s.limit) }
 
-// tested reports whether a call that was taken put the limit to the test, so that it may grow.
+// tested reports whether an accepted request tested the limit, so that the limit may grow.
 func (s *slots) tested(t *Ticket) bool {
 	atCeiling := s.ceiling > 0 && s.limit >= float64(s.ceiling)
 	return !atCeiling && t.saturated && !t.sent.Before(s.cutAt) && !s.queue.full()
 }
 
-// grow raises the limit after such a call. usual is how long a refusal takes, bound the most that can be of use.
+// grow raises the limit after a request that tested it. usual is the usual time until a rejection, bound the maximum of requests that can be
+// of use.
 func (s *slots) grow(now time.Time, t *Ticket, usual time.Duration, bound float64) {
-	if s.bad > 0 && t.open >= s.bad { // what was refused once is accepted now
+	if s.bad > 0 && t.open >= s.bad { // the rejected concurrency is accepted now
 		s.bad, s.hold = 0, firstHold
 	}
-	if s.bad > 0 && s.limit+1 >= float64(s.bad) { // just below: test it once in a while
+	if s.bad > 0 && s.limit+1 >= float64(s.bad) { // just below: test it at intervals
 		if !now.Before(s.until) {
 			s.limit = float64(s.bad)
 		}
 		return
 	}
-	step := 1.0
-	if s.limit >= gallopBelow || s.refused {
-		// A tenth per half the time of a refusal, but few at once: a jump of many would be refused as many times.
+	step := s.limit // doubled once per proof
+	if t.sent.Before(s.grewAt) && !s.refused {
+		return
+	}
+	if s.refused {
+		// A tenth per half the time of a rejection, in small steps: each step may be rejected.
 		tenth := max(1, s.limit/10)
 		step = min(max(1, tenth/2), math.Floor(2*tenth*now.Sub(s.grewAt).Seconds()/usual.Seconds()))
 		if step < 1 {
@@ -103,11 +120,9 @@ func (s *slots) grow(now time.Time, t *Ticket, usual time.Duration, bound float6
 	}
 }
 
-// refuse cuts the limit after a call was refused that had been sent with open calls in flight. stated is the cap by
-// the provider's own words; 0 when it does not say.
+// refuse cuts the limit after a rejection. stated is the concurrency that the rejection states; 0 is none.
 func (s *slots) refuse(now time.Time, t *Ticket, stated int) {
 	if t.sent.Before(s.cutAt) {
-		s.join(t, stated)
 		return
 	}
 	s.cutLen = s.limit
@@ -118,100 +133,77 @@ func (s *slots) refuse(now time.Time, t *Ticket, stated int) {
 	case s.bad > 0 && t.open < s.bad-1:
 		limit = math.Floor(min(s.limit, float64(t.open)) * 0.8)
 	}
-	if s.refused && t.open == s.bad { // the same number twice: it is the cap, so test it less often
+	switch again := s.refused && now.Sub(s.cutAt) > s.hold/2; {
+	case again && t.open == s.bad: // the same number twice: it is the limit, so test it less often
 		s.hold = min(s.hold*3, longestHold)
-	} else if s.refused {
+	case again:
 		s.hold = min(s.hold*2, longestHold)
 	}
 	s.limit = max(1, min(s.limit, limit))
 	s.refused = true
+	s.cuts++
 	s.bad = int(s.limit) + 1
-	s.wave, s.waveAt = append(s.wave[:0], refusal{t.sent, t.open}), s.cutAt
-	s.cutAt, s.until = now, now.Add(s.hold)
+	s.passed = int(s.limit)
+	s.cutAt, s.cutBy, s.until = now, t.item(), now.Add(s.hold)
 }
 
-// join takes in another refusal of the wave that led to the last cut. Each call counted as open those of the wave that
-// were sent before it, though they were refused.
-func (s *slots) join(t *Ticket, stated int) {
-	if stated > 0 || t.sent.Before(s.waveAt) || len(s.wave) >= longestWave {
-		return
-	}
-	at := len(s.wave)
-	for at > 0 && s.wave[at-1].sent.After(t.sent) {
-		at--
-	}
-	s.wave = slices.Insert(s.wave, at, refusal{t.sent, t.open})
-	for before, r := range s.wave {
-		if limit := float64(r.open - 1 - before); limit < s.limit && limit >= 0.8*s.cutLen {
-			s.limit, s.bad = limit, int(limit)+1
-		}
-	}
-}
-
-// refusal is a refused call: when it was sent, and how many were open then.
-type refusal struct {
-	sent time.Time
-	open int
-}
-
-// disproved reports whether the refusal of t shows that the last cut was not about slots at all.
+// disproved reports whether the rejection of t shows that the last cut was not about concurrency: clearly more were accepted since.
 func (s *slots) disproved(t *Ticket) bool {
-	return s.refused && !t.sent.Before(s.cutAt) && t.open < s.bad
+	return s.refused && !t.sent.Before(s.cutAt) && t.open < s.bad && float64(t.open) <= fewer*float64(s.passed)
 }
 
-// restore takes the last cut back.
+// restore undoes the last cut.
 func (s *slots) restore() {
 	s.limit = max(s.limit, s.cutLen)
 	s.bad, s.refused, s.hold = 0, false, firstHold
 }
 
-// queue finds a server that does not refuse but lets calls wait: answers then take longer the more are open.
+// queue detects a server that lets requests wait instead of rejecting them. The latency then grows with the concurrency.
 type queue struct {
-	base, mean float64 // seconds; of answers with few open, and of late
-	baseN      int
-	windowAt   time.Time
-	windowN    int
-	rate       float64 // answers per second over the last window
-	before     float64 // the limit before it was lowered,
-	beforeRate float64 // and the rate then
-	judgeAt    time.Time
+	base       float64   // mean latency with few requests in flight, in seconds
+	mean       float64   // moving average of the latency, in seconds
+	baseN      int       // weight of base
+	windowAt   time.Time // start of the window over which the rate is measured
+	windowN    int       // responses in the window
+	rate       float64   // responses per second over the last window
+	before     float64   // the limit before it was lowered
+	beforeRate float64   // the rate before it was lowered
 }
 
-// full reports whether answers have become so slow that more open calls would only wait.
+// full reports whether the latency shows that more requests in flight would only wait.
 func (q *queue) full() bool { return q.baseN >= 4 && q.mean > 1.4*q.base }
 
-// answered learns from an answer that took lat with open calls in flight when it was sent.
-func (s *slots) answered(now time.Time, lat time.Duration, open int) {
+// answered learns from a response that took that many seconds, with open requests in flight when the request was sent.
+func (s *slots) answered(now time.Time, latency float64, open int) {
 	q := &s.queue
-	l := lat.Seconds()
-	if open <= startSlots && q.baseN < 64 {
-		q.baseN++
-		q.base += (l - q.base) / float64(q.baseN)
+	if open <= startSlots {
+		q.baseN = min(q.baseN+1, 64)
+		q.base += (latency - q.base) / float64(q.baseN)
 	}
 	if q.mean == 0 {
-		q.mean = l
+		q.mean = latency
 	}
-	q.mean += 0.2 * (l - q.mean)
-	q.windowN++
-	if q.windowAt.IsZero() {
-		q.windowAt, q.windowN = now, 0
-	}
-	if span := now.Sub(q.windowAt); span >= max(time.Second, seconds(2*q.base)) {
+	q.mean += 0.2 * (latency - q.mean)
+	switch span := now.Sub(q.windowAt); {
+	case q.windowAt.IsZero():
+		q.windowAt = now
+	case span < 0: // the requests of before are still in flight
+	case span < max(time.Second, seconds(q.mean)):
+		q.windowN++
+	default:
+		q.windowN++
 		q.rate = float64(q.windowN) / span.Seconds()
 		q.windowAt, q.windowN = now, 0
 		s.judge(now)
 	}
 }
 
-// judge lowers the limit to what the server really serves at once, and takes that back if fewer answers come.
+// judge lowers the limit to the concurrency that the server really has, and undoes that if the rate of responses falls.
 func (s *slots) judge(now time.Time) {
 	q := &s.queue
 	if q.before > 0 {
-		if now.Before(q.judgeAt) {
-			return
-		}
 		if q.rate < 0.85*q.beforeRate {
-			s.limit = max(s.limit, q.before)
+			s.limit, q.base = max(s.limit, q.before), q.mean // responses take that long without a queue
 		}
 		q.before = 0
 		return
@@ -221,7 +213,7 @@ func (s *slots) judge(now time.Time) {
 	}
 	if to := math.Ceil(1.25*q.rate*q.base) + 1; to < s.limit {
 		q.before, q.beforeRate = s.limit, q.rate
-		q.judgeAt = now.Add(seconds(4 * q.base))
+		q.windowAt = now.Add(seconds(q.mean))
 		s.limit = max(1, to)
 	}
 }

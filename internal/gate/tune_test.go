@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // perSecond counts the calls that are let out in that time, each answered at once.
@@ -16,7 +17,7 @@ func (r *rig) perSecond(d time.Duration) float64 {
 	n := 0
 	end := r.now.Add(d)
 	for {
-		t := r.queue(gate.Call{})
+		t := r.queue(limits.Call{})
 		for !t.Granted() {
 			if !r.step(end) {
 				r.cancel(t)
@@ -24,17 +25,17 @@ func (r *rig) perSecond(d time.Duration) float64 {
 				return float64(n) / d.Seconds()
 			}
 		}
-		r.release(t, gate.Outcome{})
+		r.release(t, limits.Outcome{})
 		n++
 	}
 }
 
 func TestToldLimitsChangeWhileCallsGoOn(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: gate.Limits{RPM: 600}, Account: gate.Limits{RPM: 600}})
+	r := newRig(t, gate.Config{Limits: limits.Limits{RPM: 600}, Account: limits.Limits{RPM: 600}})
 	r.perSecond(20 * time.Second) // the first burst is over
 	for _, rpm := range []int{600, 120, 1200, 60} {
-		limits := gate.Limits{RPM: rpm}
-		r.g.SetLimits(r.now, limits, limits)
+		told := limits.Limits{RPM: rpm}
+		r.g.SetLimits(r.now, told, told)
 		r.drain()
 		r.perSecond(5 * time.Second)
 		got, want := r.perSecond(60*time.Second), float64(rpm)/60
@@ -42,22 +43,22 @@ func TestToldLimitsChangeWhileCallsGoOn(t *testing.T) {
 			t.Errorf("at %d requests a minute, %.2f a second are let out, want %.2f", rpm, got, want)
 		}
 	}
-	if n := r.count(gate.EventLimitsChanged); n != 4 {
+	if n := r.count(limits.EventLimitsChanged); n != 4 {
 		t.Errorf("%d limits were told, want that of the start and 3 others", n)
 	}
 }
 
 func TestACeilingThatIsNoLongerToldIsABelief(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: gate.Limits{RPM: 60}})
-	r.release(r.acquire(gate.Call{}), gate.Outcome{})
-	r.g.SetLimits(r.now, gate.Limits{}, gate.Limits{})
+	r := newRig(t, gate.Config{Limits: limits.Limits{RPM: 60}})
+	r.release(r.acquire(limits.Call{}), limits.Outcome{})
+	r.g.SetLimits(r.now, limits.Limits{}, limits.Limits{})
 	r.drain()
-	if b := r.budget(gate.Requests); b.Limit != 60 || b.Source != gate.SourceStart {
+	if b := r.budget(limits.Requests); b.Limit != 60 || b.Source != limits.SourceStart {
 		t.Errorf("%+v, want 60 as a belief", b)
 	}
 	r.sleep(10 * time.Second)
-	r.release(r.acquire(gate.Call{}), gate.Outcome{Readings: []gate.Reading{{Dimension: gate.Requests, Limit: 900, Remaining: 899, Reset: 67 * time.Millisecond}}})
-	if b := r.budget(gate.Requests); b.Limit != 900 || b.Source != gate.SourceHeader {
+	r.release(r.acquire(limits.Call{}), limits.Outcome{Readings: []limits.Reading{{Dimension: limits.Requests, Limit: 900, Remaining: 899, Reset: 67 * time.Millisecond}}})
+	if b := r.budget(limits.Requests); b.Limit != 900 || b.Source != limits.SourceHeader {
 		t.Errorf("%+v, want the 900 of the header", b)
 	}
 }
@@ -65,7 +66,7 @@ func TestACeilingThatIsNoLongerToldIsABelief(t *testing.T) {
 // what is told of limits: an event for each.
 func (r *rig) toldLimits() (all []string) {
 	for _, e := range r.events {
-		if e.Type == gate.EventLimitsChanged {
+		if e.Type == limits.EventLimitsChanged {
 			all = append(all, fmt.Sprint(e.Lane, " ", e.Dimension, " ", e.Limit, " ", e.Source))
 		}
 	}
@@ -73,10 +74,11 @@ func (r *rig) toldLimits() (all []string) {
 }
 
 func TestToldLimitsAreSaidAlsoWhereNothingMeetsThem(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: gate.Limits{RPM: 600, TPM: 90_000, Concurrent: 4}, Start: gate.Limits{TPM: 60_000, RPD: 1000}})
-	r.release(r.acquire(gate.Call{Lane: "m"}), gate.Outcome{})
-	r.release(r.acquire(gate.Call{Lane: "m"}), gate.Outcome{})
-	r.release(r.acquire(gate.Call{Lane: "n"}), gate.Outcome{})
+	r := newRig(t, gate.Config{Limits: limits.Limits{RPM: 600, TPM: 90_000, Concurrent: 4}, Start: limits.Limits{TPM: 60_000, RPD: 1000}})
+	for _, lane := range []string{"m", "m", "n"} {
+		r.release(r.acquire(limits.Call{Lane: lane}), limits.Outcome{})
+		r.sleep(time.Second)
+	}
 	want := []string{"m rpm 600 told", "m concurrent 4 told", "n rpm 600 told", "n concurrent 4 told"}
 	if got := r.toldLimits(); !slices.Equal(got, want) {
 		t.Errorf("told: %q, want %q", got, want)
@@ -84,25 +86,27 @@ func TestToldLimitsAreSaidAlsoWhereNothingMeetsThem(t *testing.T) {
 }
 
 func TestCeilingsThatAreToldAndThenRemoved(t *testing.T) {
-	all := gate.Limits{RPM: 600, TPM: 60_000, RPD: 5000, Concurrent: 2}
-	r := newRig(t, gate.Config{Limits: gate.Limits{Concurrent: 8}, Account: gate.Limits{Concurrent: 8}})
-	open := r.fill(gate.Call{Lane: "m"})
+	all := limits.Limits{RPM: 600, TPM: 60_000, RPD: 5000, Concurrent: 2}
+	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 8}, Account: limits.Limits{Concurrent: 8}})
+	open := r.fill(limits.Call{Lane: "m"})
 	r.g.SetLimits(r.now, all, all) // there were none, with calls open
 	r.drain()
-	waiting := r.queue(gate.Call{Lane: "m"})
+	waiting := r.queue(limits.Call{Lane: "m"})
+	r.sleep(time.Second)
 	for _, held := range open {
-		r.release(held, gate.Outcome{})
+		r.release(held, limits.Outcome{})
 	}
 	if n := r.laneNamed("m").InFlight; n != 1 || !waiting.Granted() {
 		t.Fatalf("%d in flight", n)
 	}
-	other := r.queue(gate.Call{Lane: "m"})
-	over := []*gate.Ticket{r.queue(gate.Call{Lane: "m"}), r.queue(gate.Call{Lane: "n"})}
+	other := r.queue(limits.Call{Lane: "m"})
+	r.sleep(time.Second)
+	over := []*gate.Ticket{r.queue(limits.Call{Lane: "m"}), r.queue(limits.Call{Lane: "n"})}
 	if !other.Granted() || over[0].Granted() || over[1].Granted() {
 		t.Fatal("2 calls may be open, of both lanes")
 	}
 	said := len(r.toldLimits())
-	r.g.SetLimits(r.now, gate.Limits{}, gate.Limits{})
+	r.g.SetLimits(r.now, limits.Limits{}, limits.Limits{})
 	r.drain()
 	if !over[1].Granted() {
 		t.Error("nothing is told of all lanes any more, and the other lane waits")
@@ -111,7 +115,7 @@ func TestCeilingsThatAreToldAndThenRemoved(t *testing.T) {
 		t.Errorf("of what was removed was told: %q", now[said:])
 	}
 	for _, b := range r.laneNamed("m").Budgets {
-		if b.Source != gate.SourceStart {
+		if b.Source != limits.SourceStart {
 			t.Errorf("%v is %d by %s, want a belief", b.Dimension, b.Limit, b.Source)
 		}
 	}
@@ -119,12 +123,12 @@ func TestCeilingsThatAreToldAndThenRemoved(t *testing.T) {
 	tickets := append([]*gate.Ticket{waiting, other}, over...)
 	for range 40 {
 		for range 20 {
-			tickets = append(tickets, r.queue(gate.Call{Lane: "m"}))
+			tickets = append(tickets, r.queue(limits.Call{Lane: "m"}))
 		}
 		r.sleep(2 * time.Second)
 		for _, each := range tickets {
 			if each.Granted() {
-				r.release(each, gate.Outcome{})
+				r.release(each, limits.Outcome{})
 			}
 		}
 	}
@@ -134,55 +138,56 @@ func TestCeilingsThatAreToldAndThenRemoved(t *testing.T) {
 	// Told again, they hold again.
 	r.g.SetLimits(r.now, all, all)
 	r.drain()
-	if l := r.laneNamed("m"); l.Slots != 2 || l.Budgets[0].Source != gate.SourceTold || l.Budgets[0].Limit != 600 {
+	if l := r.laneNamed("m"); l.Slots != 2 || l.Budgets[0].Source != limits.SourceTold || l.Budgets[0].Limit != 600 {
 		t.Errorf("%+v", l)
 	}
 }
 
 func TestACeilingAboveWhatHeadersSayChangesNothing(t *testing.T) {
 	r := newRig(t, gate.Config{})
-	r.release(r.acquire(gate.Call{}), gate.Outcome{Readings: []gate.Reading{{Dimension: gate.Requests, Limit: 300, Remaining: 299, Reset: 200 * time.Millisecond}}})
-	r.g.SetLimits(r.now, gate.Limits{RPM: 900}, gate.Limits{RPM: 900})
+	r.release(r.acquire(limits.Call{}), limits.Outcome{Readings: []limits.Reading{{Dimension: limits.Requests, Limit: 300, Remaining: 299, Reset: 200 * time.Millisecond}}})
+	r.g.SetLimits(r.now, limits.Limits{RPM: 900}, limits.Limits{RPM: 900})
 	r.drain()
-	if b := r.budget(gate.Requests); b.Limit != 300 || b.Source != gate.SourceHeader {
+	if b := r.budget(limits.Requests); b.Limit != 300 || b.Source != limits.SourceHeader {
 		t.Errorf("%+v, want the header's 300", b)
 	}
 }
 
 func TestToldSlotsChangeWhileCallsAreOpen(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: gate.Limits{Concurrent: 8}})
-	open := r.fill(gate.Call{})
+	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 8}})
+	r.warm(10)
+	open := r.fill(limits.Call{})
 	to := func(n int) {
-		r.g.SetLimits(r.now, gate.Limits{Concurrent: n}, gate.Limits{Concurrent: n})
+		r.g.SetLimits(r.now, limits.Limits{Concurrent: n}, limits.Limits{Concurrent: n})
 		r.drain()
 	}
 	to(3)
-	waiting := r.queue(gate.Call{})
+	waiting := r.queue(limits.Call{})
 	for _, held := range open[:5] {
-		r.release(held, gate.Outcome{})
+		r.release(held, limits.Outcome{})
 		if waiting.Granted() {
 			t.Fatalf("a call was let out beside %d others, and 3 may be open", r.lane().InFlight-1)
 		}
 	}
-	r.release(open[5], gate.Outcome{})
+	r.release(open[5], limits.Outcome{})
 	if !waiting.Granted() {
 		t.Error("the call that waited was not let out as the third")
 	}
-	more := r.queue(gate.Call{})
+	more := r.queue(limits.Call{})
 	to(20)
-	if !more.Granted() || len(r.fill(gate.Call{})) != 16 {
+	if !more.Granted() || len(r.fill(limits.Call{})) != 16 {
 		t.Errorf("raised to 20 slots, %d are in flight", r.lane().InFlight)
 	}
 }
 
 func TestNothingIsSentWhileAllIsHeld(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: gate.Limits{Concurrent: 4}})
-	open := r.acquire(gate.Call{Lane: "a"})
+	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 4}})
+	open := r.acquire(limits.Call{Lane: "a"})
 	r.g.Hold(r.now, true)
 	r.g.Hold(r.now, true)
 	r.drain()
-	a, b := r.queue(gate.Call{Lane: "a"}), r.queue(gate.Call{Lane: "b"})
-	r.release(open, gate.Outcome{})
+	a, b := r.queue(limits.Call{Lane: "a"}), r.queue(limits.Call{Lane: "b"})
+	r.release(open, limits.Outcome{})
 	r.sleep(10 * time.Minute)
 	if a.Granted() || b.Granted() || !r.laneNamed("a").Held {
 		t.Fatal("a call was let out")
@@ -192,8 +197,8 @@ func TestNothingIsSentWhileAllIsHeld(t *testing.T) {
 	if !a.Granted() || !b.Granted() {
 		t.Error("the calls that waited were not let out")
 	}
-	if r.count(gate.EventPaused) != 1 || r.count(gate.EventResumed) != 1 {
-		t.Errorf("paused %d times, resumed %d times", r.count(gate.EventPaused), r.count(gate.EventResumed))
+	if r.count(limits.EventPaused) != 1 || r.count(limits.EventResumed) != 1 {
+		t.Errorf("paused %d times, resumed %d times", r.count(limits.EventPaused), r.count(limits.EventResumed))
 	}
 }
 
@@ -205,19 +210,20 @@ func TestDelayForeseesTheWait(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		limits gate.Limits
-		cost   gate.Cost
+		told   limits.Limits
+		cost   limits.Cost
 		before int
 		within float64
 	}{
-		"requests": {gate.Limits{RPM: 60, Burst: time.Second}, gate.Cost{}, 10, 0.05},
-		"tokens":   {gate.Limits{TPM: 60_000, Burst: time.Second}, gate.Cost{Input: 100, MaxOutput: 2000}, 10, 0.15},
-		"nothing":  {gate.Limits{RPM: 60, Burst: time.Second}, gate.Cost{}, 0, 0.05},
+		"requests": {limits.Limits{RPM: 60, Burst: time.Second}, limits.Cost{}, 10, 0.05},
+		"tokens":   {limits.Limits{TPM: 60_000, Burst: time.Second}, limits.Cost{Input: 100, MaxOutput: 2000}, 10, 0.15},
+		"minute":   {limits.Limits{RPM: 60}, limits.Cost{}, 120, 0.05},
+		"nothing":  {limits.Limits{RPM: 60, Burst: time.Second}, limits.Cost{}, 0, 0.05},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, gate.Config{Limits: c.limits})
-			call := gate.Call{Cost: c.cost}
-			r.release(r.acquire(call), gate.Outcome{})
+			r := newRig(t, gate.Config{Limits: c.told})
+			call := limits.Call{Cost: c.cost}
+			r.release(r.acquire(call), limits.Outcome{})
 			for range c.before {
 				r.queue(call)
 			}
@@ -233,30 +239,30 @@ func TestDelayForeseesTheWait(t *testing.T) {
 		})
 	}
 	t.Run("slots", func(t *testing.T) {
-		r := newRig(t, gate.Config{Limits: gate.Limits{Concurrent: 2}})
+		r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 2}})
 		for range 50 { // it learns that a call takes a second
-			r.queue(gate.Call{})
+			r.queue(limits.Call{})
 			second(r)
 		}
-		r.fill(gate.Call{})
+		r.fill(limits.Call{})
 		for i := range 5 {
-			r.queue(gate.Call{ID: fmt.Sprint(i)})
+			r.queue(limits.Call{ID: fmt.Sprint(i)})
 		}
-		if d := r.g.Delay(r.now, &gate.Call{}); d < 2500*time.Millisecond || d > 3500*time.Millisecond {
+		if d := r.g.Delay(r.now, &limits.Call{}); d < 2500*time.Millisecond || d > 3500*time.Millisecond {
 			t.Errorf("foreseen %v behind 5 calls on 2 slots of a second each, want 3 s", d)
 		}
 	})
 	t.Run("pause", func(t *testing.T) {
 		r := newRig(t, gate.Config{})
-		r.release(r.acquire(gate.Call{}), gate.Outcome{Kind: gate.UsageWindow, Until: r.now.Add(time.Hour)})
-		if d := r.g.Delay(r.now, &gate.Call{}); d < time.Hour || d > time.Hour+time.Second {
+		r.release(r.acquire(limits.Call{}), limits.Outcome{Kind: limits.UsageWindow, Until: r.now.Add(time.Hour)})
+		if d := r.g.Delay(r.now, &limits.Call{}); d < time.Hour || d > time.Hour+time.Second {
 			t.Errorf("foreseen %v, want the hour until the window resets", d)
 		}
-		if d := r.g.Delay(r.now, &gate.Call{Lane: "another"}); d != 0 {
+		if d := r.g.Delay(r.now, &limits.Call{Lane: "another"}); d != 0 {
 			t.Errorf("foreseen %v on a lane that nobody used", d)
 		}
 		r.g.Hold(r.now, true)
-		if d := r.g.Delay(r.now, &gate.Call{}); d != math.MaxInt64 {
+		if d := r.g.Delay(r.now, &limits.Call{}); d != math.MaxInt64 {
 			t.Errorf("foreseen %v while all is held", d)
 		}
 	})
@@ -264,13 +270,13 @@ func TestDelayForeseesTheWait(t *testing.T) {
 
 func (r *rig) sleepAndRelease(t *gate.Ticket, d time.Duration) {
 	r.sleep(d)
-	r.release(t, gate.Outcome{})
+	r.release(t, limits.Outcome{})
 }
 
 func TestWhatWasUsedOfADayCountsUnderAnotherLimit(t *testing.T) {
 	for name, c := range map[string]struct{ lane, account bool }{"lane": {lane: true}, "account": {account: true}, "both": {true, true}} {
 		t.Run(name, func(t *testing.T) {
-			limits := func(rpd int) (lane, account gate.Limits) {
+			both := func(rpd int) (lane, account limits.Limits) {
 				if c.lane {
 					lane.RPD = rpd
 				}
@@ -279,21 +285,21 @@ func TestWhatWasUsedOfADayCountsUnderAnotherLimit(t *testing.T) {
 				}
 				return lane, account
 			}
-			lane, account := limits(100)
+			lane, account := both(100)
 			r := newRig(t, gate.Config{Limits: lane, Account: account})
 			use := func(most int) (n int) {
 				for ; n < most; n++ {
-					ticket := r.queue(gate.Call{})
+					ticket := r.queue(limits.Call{})
 					if !ticket.Granted() {
 						r.cancel(ticket)
 						break
 					}
-					r.release(ticket, gate.Outcome{})
+					r.release(ticket, limits.Outcome{})
 				}
 				return n
 			}
 			tell := func(rpd int) {
-				lane, account := limits(rpd)
+				lane, account := both(rpd)
 				r.g.SetLimits(r.now, lane, account)
 				r.drain()
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // turns is a plain model of whose turn it is: it looks at every call that waits, and shares no code with the order.
@@ -168,13 +169,13 @@ func (c *bystander) acquire(t *gate.Ticket, ids *uint64) {
 func (c *bystander) release(t *gate.Ticket) {
 	if c.random.IntN(3) == 0 { // it counts for nothing, and comes back
 		c.m.serve(t, -gate.Work(t))
-		c.g.Release(c.now, t, &gate.Outcome{Unsent: true})
+		c.g.Release(c.now, t, &limits.Outcome{Unsent: true})
 		c.back = append(c.back, &gate.Ticket{Call: t.Call, Queued: t.Queued, Order: t.Order, Front: true})
 		return
 	}
-	used := gate.Usage{Input: c.random.IntN(100), Output: c.random.IntN(500)}
+	used := limits.Usage{Input: c.random.IntN(100), Output: c.random.IntN(500)}
 	c.m.serve(t, 1+float64(used.Input)+2*float64(used.Output)-gate.Work(t))
-	c.g.Release(c.now, t, &gate.Outcome{Usage: used, HasUsage: true})
+	c.g.Release(c.now, t, &limits.Outcome{Usage: used, HasUsage: true})
 }
 
 func TestEveryGrantIsThatOfAPlainModel(t *testing.T) {
@@ -183,14 +184,14 @@ func TestEveryGrantIsThatOfAPlainModel(t *testing.T) {
 		tenants := []int{2, 12, 60}[seed%3]
 		c := &bystander{t: t, random: rand.New(rand.NewPCG(seed, 2)), now: time.Unix(1_700_000_000, 0),
 			m: &turns{tenants: make(map[string]*claimant), weights: weights},
-			g: gate.New(gate.Config{Limits: gate.Limits{Concurrent: 6}, Attempts: 3, MaxThrottles: 5, Weights: weights})}
+			g: gate.New(gate.Config{Limits: limits.Limits{Concurrent: 6}, Attempts: 3, MaxThrottles: 5, Weights: weights})}
 		var ids uint64
 		for range 1500 {
 			op := c.random.IntN(20)
 			switch {
 			case op < 8 && len(c.waiting) < 4*tenants:
-				c.acquire(&gate.Ticket{Call: gate.Call{Tenant: fmt.Sprint(c.random.IntN(tenants)),
-					Priority: gate.Priority(c.random.IntN(4) - 1), Cost: gate.Cost{Input: c.random.IntN(100), MaxOutput: c.random.IntN(400)}}}, &ids)
+				c.acquire(&gate.Ticket{Call: limits.Call{Tenant: fmt.Sprint(c.random.IntN(tenants)),
+					Priority: limits.Priority(c.random.IntN(4) - 1), Cost: limits.Cost{Input: c.random.IntN(100), MaxOutput: c.random.IntN(400)}}}, &ids)
 			case op < 10 && len(c.back) > 0:
 				c.acquire(c.pick(&c.back), &ids)
 			case op < 12 && len(c.waiting) > 0:
@@ -215,19 +216,19 @@ func TestWhoWasServedOfLateIsNotForgotten(t *testing.T) {
 	r, held := oneSlot(t, nil)
 	many := func(from, to int) {
 		for i := from; i < to; i++ {
-			r.cancel(r.queue(gate.Call{Tenant: fmt.Sprint("other ", i)}))
+			r.cancel(r.queue(limits.Call{Tenant: fmt.Sprint("other ", i)}))
 		}
 	}
 	many(0, 1000)
-	heavy := r.queue(gate.Call{Tenant: "heavy", Cost: gate.Cost{Input: 10_000}})
-	next := r.queue(gate.Call{Tenant: "next"})
-	r.release(held, gate.Outcome{})
-	r.release(heavy, gate.Outcome{})
+	heavy := r.queue(limits.Call{Tenant: "heavy", Cost: limits.Cost{Input: 10_000}})
+	next := r.queue(limits.Call{Tenant: "next"})
+	r.release(held, limits.Outcome{})
+	r.release(heavy, limits.Outcome{})
 	r.take()
-	waits := r.queue(gate.Call{Tenant: "waits"})
+	waits := r.queue(limits.Call{Tenant: "waits"})
 	many(1000, 1100)
-	want := []*gate.Ticket{waits, nil, r.queue(gate.Call{Tenant: "heavy"})}
-	want[1] = r.queue(gate.Call{Tenant: "light"})
+	want := []*gate.Ticket{waits, nil, r.queue(limits.Call{Tenant: "heavy"})}
+	want[1] = r.queue(limits.Call{Tenant: "light"})
 	if got := r.serveAll(next, time.Millisecond, 3); !slices.Equal(got, want) {
 		t.Error("a tenant that had much is served before others, as if it had had nothing")
 	}

@@ -140,6 +140,34 @@ func (s *Scanner) Key() []byte {
 	return raw
 }
 
+// Members reads an object, for a range statement. It yields the name of each member, behind which the value has to be read or
+// skipped. A value that is no object is skipped.
+func (s *Scanner) Members(yield func(name []byte) bool) {
+	if s.Peek() != '{' {
+		s.Skip()
+		return
+	}
+	for s.Enter('{'); s.Next('}'); {
+		if !yield(Name(s.Key())) {
+			return
+		}
+	}
+}
+
+// Elements reads a list, for a range statement. It yields before each element, which has to be read or skipped. A value that is no
+// list is skipped.
+func (s *Scanner) Elements(yield func() bool) {
+	if s.Peek() != '[' {
+		s.Skip()
+		return
+	}
+	for s.Enter('['); s.Next(']'); {
+		if !yield() {
+			return
+		}
+	}
+}
+
 // Str reads a string and returns what stands between the quotes, and how many bytes it is when unescaped.
 func (s *Scanner) Str() (raw []byte, size int) {
 	if s.Peek() != '"' {

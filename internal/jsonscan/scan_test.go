@@ -68,6 +68,23 @@ func TestNamesMayBeEscaped(t *testing.T) {
 	}
 }
 
+func TestMembersAndElementsPassOverOtherValues(t *testing.T) {
+	s := jsonscan.New([]byte(`{"a":[1,{"b\u0063":2},3],"d":"[","e":{"f":4},"g":5}`))
+	var got []string
+	for name := range s.Members {
+		got = append(got, string(name))
+		for range s.Elements {
+			for name := range s.Members {
+				got = append(got, string(name))
+				s.Skip()
+			}
+		}
+	}
+	if want := "a bc d e g"; strings.Join(got, " ") != want || !s.End() {
+		t.Errorf("%q, want %s", got, want)
+	}
+}
+
 // FuzzScanner: what is accepted is what encoding/json accepts, and means the same.
 func FuzzScanner(f *testing.F) {
 	for _, seed := range []string{

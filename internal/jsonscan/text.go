@@ -16,6 +16,20 @@ func Valid(b []byte) bool {
 	return s.End() && utf8.Valid(b)
 }
 
+// Members returns the members of an object as they stand in the text, as far as it is whole, and of several of one name the last.
+// whole says that b is one object and no more.
+func Members(b []byte) (members map[string][]byte, whole bool) {
+	members = make(map[string][]byte)
+	s := New(b)
+	for s.Enter('{'); s.Next('}'); {
+		key := string(Name(s.Key()))
+		if v := s.Span(); v != nil {
+			members[key] = v
+		}
+	}
+	return members, s.End()
+}
+
 // Unquote returns the meaning of a JSON string that a Scanner has read, quotes included. It may share b's memory.
 func Unquote(b []byte) []byte {
 	inner := b[1 : len(b)-1]

@@ -28,7 +28,7 @@ const (
 type account struct {
 	name  string
 	api   batchapi.API
-	known provider.Batches
+	known provider.BatchAPI
 	sched *sluice.Scheduler
 
 	// What follows is guarded by the Desk's mu.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/batchapi"
+	"github.com/sluice-llm/sluice/internal/wake"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -189,7 +189,7 @@ func (d *Desk) notMade(ctx context.Context, p *Part, err error) error {
 	}
 	switch {
 	case !ok && tried:
-		pause(ctx, firstPoll, nil)
+		_ = wake.In(ctx, firstPoll, nil)
 		return nil
 	case !ok:
 		return err
@@ -204,7 +204,7 @@ func (d *Desk) notMade(ctx context.Context, p *Part, err error) error {
 		return errors.Join(d.troubled(p, "a part is not taken yet", err), d.postpone(p, o.Wait, o.Until))
 	case o.Kind.Transient():
 		err = d.troubled(p, "a part cannot be submitted", err)
-		pause(ctx, jittered(longRefuse/5), nil)
+		_ = wake.In(ctx, wake.Jitter(longRefuse/5), nil)
 		return err
 	case o.TooLarge:
 		return d.refuse(ctx, p, &batchapi.Problem{Kind: batchapi.TooLarge, Message: provider.Redact(err.Error())})
@@ -253,29 +253,4 @@ func (d *Desk) giveUp(p *Part, state string) error {
 		e.Batch, e.Guess, e.State, e.End = "", false, state, ""
 		e.Succeeded, e.Failed, e.MadeAt, e.EndedAt, e.ExpiresAt = 0, 0, time.Time{}, time.Time{}, time.Time{}
 	})
-}
-
-// pause waits, or until a bell rings; nil never does.
-func pause(ctx context.Context, wait time.Duration, bell <-chan struct{}) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-bell:
-	case <-ctx.Done():
-	}
-}
-
-// jittered is a duration, less up to a fifth, so that parts that began together are not looked at together.
-func jittered(t time.Duration) time.Duration { return t - rand.N(t/5+1) }
-
-// backoff is a wait that grows by half with each time, up to most.
-type backoff struct{ next, most time.Duration }
-
-func newBackoff(first, most time.Duration) *backoff { return &backoff{min(first, most), most} }
-
-func (b *backoff) wait() time.Duration {
-	t := b.next
-	b.next = min(b.next+b.next/2, b.most)
-	return jittered(t)
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/sluice-llm/sluice/internal/parts"
 	"github.com/sluice-llm/sluice/internal/suite"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // left returns a bench whose only part waits at the provider, or, if it is not submitted, here.

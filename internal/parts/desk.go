@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/batchapi"
+	"github.com/sluice-llm/sluice/internal/wake"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -196,10 +197,7 @@ func (d *Desk) Changed() <-chan struct{} { return d.changed }
 
 // announce tells of a change.
 func (d *Desk) announce() {
-	select {
-	case d.changed <- struct{}{}:
-	default:
-	}
+	wake.Up(d.changed)
 }
 
 // ringLocked wakes what waits for other parts.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/sluice-llm/sluice/internal/batchapi"
 	"github.com/sluice-llm/sluice/internal/parts"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // bench is a desk, what it saves, and the provider that it is for.
@@ -24,7 +24,7 @@ type bench struct {
 	saved []byte
 	saves int
 	terms parts.Terms
-	known provider.Batches
+	known provider.BatchAPI
 	again bool
 	log   *slog.Logger
 
@@ -49,7 +49,7 @@ func (b *bench) open() *parts.Desk {
 
 func (b *bench) tryOpen() (*parts.Desk, error) {
 	return parts.Open(parts.Config{
-		APIs: map[string]batchapi.API{"acme": b.api}, Known: map[string]provider.Batches{"acme": b.known},
+		APIs: map[string]batchapi.API{"acme": b.api}, Known: map[string]provider.BatchAPI{"acme": b.known},
 		Dir: b.dir, Saved: b.saved, Terms: b.terms, Resubmit: b.again, Remove: b.remove, Logger: b.log,
 		Save: func(s []byte) error { b.saved, b.saves = s, b.saves+1; return nil },
 	})

@@ -16,9 +16,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/sluice-llm/sluice/internal/atomicfile"
 	"github.com/sluice-llm/sluice/internal/batchapi"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // mostFiles bounds how many files of results a batch has: providers have two at most.
@@ -43,12 +44,8 @@ func (f *folder) results(tag string, n int) string {
 
 // sync makes what the directory holds last, where the system can.
 func (f *folder) sync() {
-	for _, name := range []string{f.path, filepath.Dir(f.path)} {
-		if d, err := os.Open(name); err == nil {
-			_ = d.Sync()
-			d.Close()
-		}
-	}
+	atomicfile.SyncDir(f.path)
+	atomicfile.SyncDir(filepath.Dir(f.path))
 }
 
 // remove takes away a part's files.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/batchapi"
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // mostBreaks is how often a part is submitted whose batches fail by the provider's fault.
@@ -17,7 +18,7 @@ const countsEvery = 5 * time.Second
 
 // follow looks at a part's batch until it ended.
 func (d *Desk) follow(ctx context.Context, p *Part) error {
-	wait := newBackoff(firstPoll, d.cfg.Terms.Poll)
+	wait := wake.Backoff{Min: firstPoll, Max: d.cfg.Terms.Poll}
 	var unknown time.Time
 	fresh := time.Since(p.e.MadeAt) < firstPoll // there is nothing to see yet
 	for ctx.Err() == nil {
@@ -25,7 +26,7 @@ func (d *Desk) follow(ctx context.Context, p *Part) error {
 		bell, off := d.bell, d.calloff && !p.asked && !p.e.Guess
 		d.mu.Unlock()
 		if fresh && !off {
-			if d.waitAsked(ctx, p, wait.wait(), bell); ctx.Err() != nil {
+			if d.waitAsked(ctx, p, wait.Next(), bell); ctx.Err() != nil {
 				return nil
 			}
 		}
@@ -72,7 +73,7 @@ func (p *Part) ask(ctx context.Context) (b batchapi.Batch, err error) {
 func (d *Desk) waitAsked(ctx context.Context, p *Part, wait time.Duration, bell <-chan struct{}) {
 	end := time.Now().Add(wait)
 	for left := wait; left > 0 && ctx.Err() == nil; left = time.Until(end) {
-		pause(ctx, left, bell)
+		_ = wake.In(ctx, left, bell)
 		d.mu.Lock()
 		off := d.calloff && !p.asked && !p.e.Guess
 		bell = d.bell
@@ -203,7 +204,7 @@ func (d *Desk) refuse(ctx context.Context, p *Part, why *batchapi.Problem) error
 	case why.Kind == batchapi.Broken && p.e.Breaks+1 < mostBreaks:
 		d.mu.Lock()
 		p.e.Breaks++
-		p.a.until = later(p.a.until, time.Now().Add(jittered(firstPoll<<p.e.Breaks)))
+		p.a.until = later(p.a.until, time.Now().Add(wake.Jitter(firstPoll<<p.e.Breaks)))
 		d.mu.Unlock()
 		return d.giveUp(p, Waiting)
 	case why.Kind == batchapi.Invalid && d.fileGone(ctx, p):
@@ -245,7 +246,7 @@ const mostCuts = 6
 
 // fetch brings a batch's results here.
 func (d *Desk) fetch(ctx context.Context, p *Part) error {
-	wait := newBackoff(firstPoll, d.cfg.Terms.Poll)
+	wait := wake.Backoff{Min: firstPoll, Max: d.cfg.Terms.Poll}
 	var gone time.Time
 	for cuts := 0; ctx.Err() == nil; {
 		mine, err := d.fetchAll(ctx, p, cuts+1 < mostCuts)
@@ -279,7 +280,7 @@ func (d *Desk) fetch(ctx context.Context, p *Part) error {
 		if err := d.troubled(p, "results are fetched again", err); err != nil {
 			return err
 		}
-		pause(ctx, wait.wait(), nil)
+		_ = wake.In(ctx, wait.Next(), nil)
 		if b, err := p.ask(ctx); err == nil && b.State.Ended() {
 			d.mu.Lock()
 			p.seen = &b

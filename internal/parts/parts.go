@@ -13,8 +13,8 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/batchapi"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // Config shapes a Desk.
@@ -23,7 +23,7 @@ type Config struct {
 
 	// Known is what is known of the accounts' Batch APIs, for the batches that an hour takes and the requests that may be
 	// pending. An account that is not named has no such bounds.
-	Known map[string]provider.Batches
+	Known map[string]provider.BatchAPI
 
 	// Dir is where files of requests, members and results are: made when one is needed, with mode 0700, and removed when
 	// none is left.

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/batchapi"
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // resolve finds out whether there is a batch of a part that may have been submitted. That there is none it believes after
 // Terms.Grace of asking: a list may be behind, and what was sent may still be on its way.
 func (d *Desk) resolve(ctx context.Context, p *Part) error {
 	until := time.Now().Add(d.cfg.Terms.Grace)
-	wait := newBackoff(time.Second, d.cfg.Terms.Poll)
+	wait := wake.Backoff{Min: time.Second, Max: d.cfg.Terms.Poll}
 	part := d.dir.describe(p, func(error) {})
 	for ctx.Err() == nil {
 		asked := time.Now()
@@ -38,11 +39,11 @@ func (d *Desk) resolve(ctx context.Context, p *Part) error {
 				return d.update(p, func(e *entry) { e.TriedAt = time.Time{} })
 			}
 		}
-		t := wait.wait()
+		t := wait.Next()
 		if left := time.Until(until); left > 0 {
 			t = min(t, left)
 		}
-		pause(ctx, t, nil)
+		_ = wake.In(ctx, t, nil)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"os"
 
 	"github.com/sluice-llm/sluice/internal/batchapi"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // mostResult bounds a line of results: no answer of a model is near it.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/batchapi"
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // admit waits until there is room for a part at its account, and says that it is being submitted. Parts of an account go in
@@ -33,7 +34,7 @@ func (d *Desk) admit(ctx context.Context, p *Part) error {
 			d.announce()
 			return err
 		}
-		pause(ctx, wait, bell)
+		_ = wake.In(ctx, wait, bell)
 	}
 	return nil
 }
@@ -94,7 +95,7 @@ func (d *Desk) postpone(p *Part, wait time.Duration, until time.Time) error {
 
 // refusalWait is how long to wait after a refusal for which nobody says when to come again.
 func (a *account) refusalWait() time.Duration {
-	return jittered(min(firstPoll<<min(a.refusals-1, 10), longRefuse))
+	return wake.Jitter(min(firstPoll<<min(a.refusals-1, 10), longRefuse))
 }
 
 // mostAlone is how often an account may refuse what is all that it has of ours, until that is taken to be too large for it: its

@@ -80,13 +80,13 @@ func TestTermsBoundWhatAnAccountHasAtOnce(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		terms parts.Terms
-		known provider.Batches
+		known provider.BatchAPI
 		most  int
 		takes time.Duration // at least
 	}{
-		{"tokens", parts.Terms{Requests: 10, Tokens: 250}, provider.Batches{}, 2, 3 * time.Hour},
-		{"pending requests", parts.Terms{Requests: 10}, provider.Batches{Pending: 30}, 3, 2 * time.Hour},
-		{"batches an hour", parts.Terms{Requests: 10}, provider.Batches{PerHour: 1}, 2, 5 * time.Hour},
+		{"tokens", parts.Terms{Requests: 10, Tokens: 250}, provider.BatchAPI{}, 2, 3 * time.Hour},
+		{"pending requests", parts.Terms{Requests: 10}, provider.BatchAPI{Pending: 30}, 3, 2 * time.Hour},
+		{"batches an hour", parts.Terms{Requests: 10}, provider.BatchAPI{PerHour: 1}, 2, 5 * time.Hour},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

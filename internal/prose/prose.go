@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // beyond is where whole numbers end: neither a reader nor an int64 has a use for so many digits.
@@ -40,12 +42,41 @@ func Number(n float64) string {
 	return fmt.Sprintf("%.3g", n)
 }
 
+// Source returns the source of a limit, with what other sources say of the limit if the provider publishes it.
+func Source(source limits.Source, c limits.Claims) string {
+	text, others := string(source), [...]struct {
+		name  string
+		value int64
+	}{{"configured", c.Configured}, {"published", c.Published}, {"observed", c.Observed}}
+	if c.Published == 0 || c.Configured+c.Observed == 0 {
+		return text
+	}
+	sign := "; "
+	for _, other := range others {
+		if other.value > 0 {
+			text, sign = text+sign+other.name+" "+Group(other.value), ", "
+		}
+	}
+	return text
+}
+
 // Count writes a number of things, which take an s.
 func Count(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
 	}
 	return Group(n) + " " + thing
+}
+
+// Thousands writes a count whose last digits say nothing: "9,999", "54k", "1.23M".
+func Thousands(n int) string {
+	switch {
+	case n < 10_000:
+		return Group(n)
+	case n < 999_500:
+		return fmt.Sprintf("%.0fk", float64(n)/1e3)
+	}
+	return fmt.Sprintf("%.3gM", float64(n)/1e6)
 }
 
 // Times writes how often something happened.

@@ -33,7 +33,12 @@ func (e *Errors) Err() error {
 }
 
 // Error lists the problems, a line each.
-func (e *Errors) Error() string { return e.list(" bad lines") }
+func (e *Errors) Error() string {
+	if e.Problems[0].Item > 0 {
+		return e.list(" bad items")
+	}
+	return e.list(" bad lines")
+}
 
 // list lists the problems, and how many others there are.
 func (e *Errors) list(others string) string {
@@ -62,10 +67,10 @@ func (e *Errors) Unwrap() []error {
 // Hint returns the first problem's hint.
 func (e *Errors) Hint() string { return e.Problems[0].Hint }
 
-// Missing is the error of a row that a file had when it was read before.
-func Missing(path string, line int) *Error {
-	return &Error{Path: path, Line: line, Problem: "it is gone: the file was cut since it was checked",
-		Hint: "put back what the file had; what is recorded is kept, and the same command goes on from there"}
+// Missing is the error of a row that a file had when it was read before. Its number is that of a line, or of an item of an array.
+func Missing(path string, number int, array bool) *Error {
+	return Numbered(number, array).Wrong(path, &Problem{Text: "it is gone: the file was cut since it was checked",
+		Hint: "put back what the file had; what is recorded is kept, and the same command goes on from there"})
 }
 
 // Changed says what happens to rows that changed since they were done, or whose settings did.
@@ -96,6 +101,7 @@ func (c *Changed) UnmarshalText(b []byte) error {
 // ChangedError is returned when ids of an input are recorded in the results for something else.
 type ChangedError struct {
 	Path  string
+	Array bool  // Lines are places in a JSON array
 	Lines []int // the first few, in order
 	IDs   []string
 	More  int
@@ -126,8 +132,8 @@ func (e *ChangedError) Err() error {
 func (e *ChangedError) Error() string {
 	named := Errors{More: e.More}
 	for i, line := range e.Lines {
-		problem := Problem{Text: fmt.Sprintf("item %q is not the one that was recorded", e.IDs[i])}
-		named.Problems = append(named.Problems, problem.At(e.Path, line))
+		problem := &Problem{Text: fmt.Sprintf("item %q is not the one that was recorded", e.IDs[i])}
+		named.Problems = append(named.Problems, Numbered(line, e.Array).Wrong(e.Path, problem))
 	}
 	return named.list("")
 }

@@ -16,14 +16,12 @@ type Field struct {
 type FieldReader struct {
 	fields []Field
 	known  map[string]int
-	plain  bool   // rows are text, whatever they begin with
 	text   string // name of a text's field
 }
 
-// NewFieldReader returns one for rows of a format that is not by name. A row that is no object has its text as the field of
-// that name.
-func NewFieldReader(f Format, text string) *FieldReader {
-	return &FieldReader{known: make(map[string]int), plain: f == FormatText, text: text}
+// NewFieldReader returns one. A row that is not an object has its text as the field of that name.
+func NewFieldReader(text string) *FieldReader {
+	return &FieldReader{known: make(map[string]int), text: text}
 }
 
 // Read returns a row's custom_id and its other fields, in their order. Where it has none, the id is the key of a request, as
@@ -33,7 +31,7 @@ func (r *FieldReader) Read(row Row) (id string, fields []Field) {
 	id = strconv.Itoa(row.Number)
 	r.fields = r.fields[:0]
 	s := jsonscan.New(row.Bytes)
-	if r.plain || s.Peek() != '{' {
+	if row.Text || s.Peek() != '{' {
 		if row.Bytes != nil { // else it was too long
 			r.fields = append(r.fields, Field{r.text, jsonscan.AppendString(nil, row.Bytes)})
 		}

@@ -1,7 +1,9 @@
 package rows
 
 import (
+	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +11,7 @@ import (
 	"os"
 
 	"github.com/sluice-llm/sluice/internal/regular"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // File is the rows of a file as it was when it was opened. Close it. It is safe for concurrent use; its Readers are not.
@@ -20,6 +22,7 @@ type File struct {
 	size    int64
 	info    os.FileInfo // of the file that was named
 	spooled bool        // file is not that one
+	array   bool        // its rows are the items of a JSON array
 }
 
 // Open opens a file of rows. What a compressed one holds is unpacked first into a file of its own, which Close removes: an
@@ -41,8 +44,12 @@ func Open(path string, cfg Config) (*File, error) {
 		f.Close()
 		return nil, err
 	}
+	f.array = f.cfg.Format == FormatLines && startsArray(path, bufio.NewReaderSize(f.from(0), tableBuffer))
 	return f, nil
 }
+
+// Array reports whether the rows are the items of a JSON array: their numbers are then places in it. It is false of nil.
+func (f *File) Array() bool { return f != nil && f.array }
 
 // unpack reads what a compressed file holds into one of its own.
 func (f *File) unpack() error {
@@ -50,10 +57,29 @@ func (f *File) unpack() error {
 	if err != nil {
 		return err
 	}
-	if f.size = f.info.Size(); inner == f.file {
+	f.size = f.info.Size()
+	if err := f.become(inner); err != nil {
+		return err
+	}
+	if f.cfg.Format != FormatParquet {
+		if isParquet(f.file) {
+			return &Error{Path: f.path, Line: 1, Problem: "this is a Parquet file", Hint: "name it FILE.parquet, or pass --format parquet"}
+		}
 		return nil
 	}
-	f.file.Close()
+	if inner, err = unpackParquet(f.path, f.file, f.size, f.cfg.Columns); err != nil {
+		return err
+	}
+	f.cfg.Format = FormatLines
+	return f.become(inner)
+}
+
+// become has the rows read from what was unpacked.
+func (f *File) become(inner *os.File) (err error) {
+	if inner == f.file {
+		return nil
+	}
+	f.Close()
 	f.file, f.spooled = inner, true
 	f.size, err = inner.Seek(0, io.SeekCurrent)
 	return err
@@ -99,7 +125,8 @@ func (f *File) Close() {
 type Reader struct {
 	file  *File
 	buf   []byte
-	table *table // nil: lines
+	raw   json.RawMessage
+	table *table // nil: lines, or an array
 }
 
 // Reader returns one. The names of a table's columns are taken as they are, as Rows has seen to them.
@@ -118,7 +145,7 @@ func (f *File) Reader() (*Reader, error) {
 func (r *Reader) At(offset int64, number int) (Row, error) {
 	row, err := r.at(offset, number)
 	if err == io.EOF {
-		err = Missing(r.file.path, number)
+		err = Missing(r.file.path, number, r.file.array)
 	}
 	return row, err
 }
@@ -130,7 +157,10 @@ func (r *Reader) at(offset int64, number int) (Row, error) {
 		again.Number = number // a reader that begins at the blank lines before it counts those
 		return again, err
 	}
-	again := Row{Line: work.Line{Number: number, Offset: offset}}
+	if r.file.array {
+		return r.elementAt(offset, number)
+	}
+	again := Row{Line: work.Line{Number: number, Offset: offset}, Text: r.file.cfg.Format == FormatText}
 	if err := r.readLine(offset); err != nil {
 		return Row{}, err
 	}

@@ -11,22 +11,23 @@ type Format uint8
 
 // Formats.
 const (
-	FormatByName Format = iota // FormatCSV for .csv, FormatTSV for .tsv, with .gz or .zst behind it or not; else FormatLines
-	FormatLines                // lines, each recognised by itself
-	FormatText                 // lines of plain text, whatever they begin with
-	FormatCSV                  // a table: the first line names its columns
-	FormatTSV                  // a table whose columns are parted by tabs
+	FormatByName  Format = iota // FormatCSV for .csv, FormatTSV for .tsv, FormatParquet for .parquet, with .gz or .zst behind it or not; else FormatLines
+	FormatLines                 // lines, each recognised by itself, or the items of a JSON array
+	FormatText                  // lines of plain text, whatever they begin with
+	FormatCSV                   // a table: the first line names its columns
+	FormatTSV                   // a table whose columns are parted by tabs
+	FormatParquet               // a table of Parquet, of a file only
 )
 
-// UnmarshalText reads jsonl, text, csv or tsv; nothing is by name.
+// UnmarshalText reads jsonl, text, csv, tsv or parquet; nothing is by name.
 func (f *Format) UnmarshalText(b []byte) error {
-	for i, name := range [...]string{"", "jsonl", "text", "csv", "tsv"} {
+	for i, name := range [...]string{"", "jsonl", "text", "csv", "tsv", "parquet"} {
 		if name == string(b) {
 			*f = Format(i)
 			return nil
 		}
 	}
-	return fmt.Errorf("format %q: want jsonl, text, csv or tsv", b)
+	return fmt.Errorf("format %q: want jsonl, text, csv, tsv or parquet", b)
 }
 
 // Of returns the format of an input of that name, which is f unless that is FormatByName.
@@ -34,18 +35,25 @@ func (f Format) Of(path string) Format {
 	if f != FormatByName {
 		return f
 	}
-	name := strings.ToLower(path)
-	for _, p := range packings {
-		name = strings.TrimSuffix(name, p.suffix)
-	}
-	switch filepath.Ext(name) {
+	switch extension(path) {
 	case ".csv":
 		return FormatCSV
 	case ".tsv":
 		return FormatTSV
+	case ".parquet":
+		return FormatParquet
 	}
 	return FormatLines
 }
 
+// extension returns the ending of a file's name in lower case, without that of a packing.
+func extension(path string) string {
+	name := strings.ToLower(path)
+	for _, p := range packings {
+		name = strings.TrimSuffix(name, p.suffix)
+	}
+	return filepath.Ext(name)
+}
+
 // Table says whether it is that of a table, of which every row has the same fields.
-func (f Format) Table() bool { return f == FormatCSV || f == FormatTSV }
+func (f Format) Table() bool { return f == FormatCSV || f == FormatTSV || f == FormatParquet }

@@ -1,15 +1,16 @@
-// Package rows reads the rows of an input: lines of JSON or of text, or the records of a table as JSON objects, compressed
-// or not. Standard input is read once, as it comes; a file as often as one likes, and single rows of it by their offset.
+// Package rows reads the rows of an input: lines of JSON or of text, the items of a JSON array, or the records of a table as JSON
+// objects, compressed or not. Standard input is read once, as it comes; a file as often as one likes, and single rows of it by their offset.
 package rows
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // MaxBytes bounds a row.
@@ -18,10 +19,44 @@ const MaxBytes = 64 << 20
 // stdin is the path of standard input.
 const stdin = "-"
 
-// Row is a line of an input, or a record of a table as a JSON object, with the line on which it begins.
+// mark is the byte order mark, with which some editors and spreadsheets begin a text in UTF-8.
+const mark = "\ufeff"
+
+// Row is a line of an input, or a record of a table as a JSON object, with the line on which it begins; or an item of a JSON
+// array, whose Number is its place in the array.
 type Row struct {
 	work.Line
-	Bad *Problem // why it is no row; its bytes, if there are any, are what tells it from others
+	Source int      // the line of an item of an array, or unknownLine; 0: the row is not of an array
+	Text   bool     // it is plain text, whatever it begins with
+	Bad    *Problem // why it is no row; its bytes, if there are any, are what tells it from others
+}
+
+// unknownLine is the Source of an item that was read by its offset.
+const unknownLine = -1
+
+// Wrong is the error of the row with that problem.
+func (r *Row) Wrong(path string, p *Problem) *Error {
+	if r.Source == 0 {
+		return p.At(path, r.Number)
+	}
+	return &Error{Path: path, Line: max(0, r.Source), Item: r.Number, Problem: p.Text, Hint: p.Hint}
+}
+
+// Numbered returns a row of which only the number is known.
+func Numbered(number int, array bool) *Row {
+	row := &Row{Line: work.Line{Number: number}}
+	if array {
+		row.Source = unknownLine
+	}
+	return row
+}
+
+// Place names the row with that number: a line, or an item of a JSON array.
+func Place(number int, array bool) string {
+	if array {
+		return placeOf(0, number)
+	}
+	return placeOf(number, 0)
 }
 
 // Problem is why a row cannot be used.
@@ -35,17 +70,21 @@ func (p *Problem) At(path string, line int) *Error {
 	return &Error{Path: path, Line: line, Problem: p.Text, Hint: p.Hint}
 }
 
-// Error is a line of an input that cannot be used.
+// Error is a line of an input, or an item of a JSON array, that cannot be used.
 type Error struct {
 	Path    string // "-" is standard input
-	Line    int
+	Line    int    // 0: unknown, or the input is wrong as a whole
+	Item    int    // its place in a JSON array; 0: the input is not one
 	Problem string
 	Hint    string // what to do about it; may be empty
 }
 
-// Error names the line and the problem.
+// Error names the line, the item and the problem.
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s line %d: %s", spoken(e.Path), e.Line, e.Problem)
+	if e.Line <= 0 && e.Item == 0 {
+		return spoken(e.Path) + ": " + e.Problem
+	}
+	return fmt.Sprintf("%s %s: %s", spoken(e.Path), placeOf(e.Line, e.Item), e.Problem)
 }
 
 // spoken is how an input is called in messages.
@@ -84,7 +123,7 @@ func Lines(r *work.LineReader) iter.Seq2[Row, error] {
 				}
 				bad = tooLong()
 			}
-			if (bad != nil || clean(&line)) && !yield(Row{line, bad}, nil) {
+			if (bad != nil || clean(&line)) && !yield(Row{Line: line, Bad: bad}, nil) {
 				return
 			}
 		}
@@ -93,28 +132,49 @@ func Lines(r *work.LineReader) iter.Seq2[Row, error] {
 
 // part gives the rows of a text that have something on them. An error is the last; one that is about a line is an *Error.
 func part(r io.Reader, path string, cfg Config, yield func(Row, error) bool) {
+	if cfg.Format == FormatParquet {
+		yield(Row{}, &Error{Path: path, Line: 1, Problem: "Parquet is read from a file only", Hint: "save the input to a file, and name that"})
+		return
+	}
 	if !cfg.Format.Table() {
-		Lines(work.NewLineReader(r, MaxBytes))(yield)
+		text := bufio.NewReaderSize(r, tableBuffer)
+		if cfg.Format != FormatText && startsArray(path, text) {
+			each(newArray(path, text).next, yield)
+			return
+		}
+		for row, err := range Lines(work.NewLineReader(text, MaxBytes)) {
+			row.Text = cfg.Format == FormatText
+			if !yield(row, err) {
+				return
+			}
+		}
 		return
 	}
 	t := newTable(path, cfg.Format)
 	t.reset(r, 0, 1)
-	err := t.header(cfg.Columns)
-	for err == nil {
-		var next Row
-		if next, err = t.next(); err == nil && !yield(next, nil) {
+	if err := t.header(cfg.Columns); err != nil {
+		if err != io.EOF {
+			yield(Row{}, err)
+		}
+		return
+	}
+	each(t.next, yield)
+}
+
+// each gives rows until io.EOF, which it leaves out, or another error.
+func each(next func() (Row, error), yield func(Row, error) bool) {
+	for {
+		row, err := next()
+		if err == io.EOF || !yield(row, err) || err != nil {
 			return
 		}
-	}
-	if err != io.EOF {
-		yield(Row{}, err)
 	}
 }
 
 // clean strips what is no part of a line's text, and says whether anything is left.
 func clean(line *work.Line) bool {
 	if line.Number == 1 {
-		line.Bytes = bytes.TrimPrefix(line.Bytes, []byte("\ufeff"))
+		line.Bytes = bytes.TrimPrefix(line.Bytes, []byte(mark))
 	}
 	line.Bytes = bytes.TrimSuffix(line.Bytes, []byte("\r"))
 	return len(bytes.TrimSpace(line.Bytes)) > 0

@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/internal/suite"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // row is one as tests compare it.
@@ -90,7 +90,7 @@ func TestLinesAreWhatStandsOnThem(t *testing.T) {
 	text := "\ufeff{\"a\":1}\r\n\n \t\r\n\ufefftext \n" + long + "\n" + long + "x\nlast"
 	at := func(part string) int64 { return int64(strings.Index(text, part)) }
 	want := []row{
-		{Line: 1, Text: `{"a":1}`},
+		{Line: 1, Offset: 3, Text: `{"a":1}`}, // behind the byte order mark
 		{Line: 4, Offset: at("\ufefftext"), Text: "\ufefftext "},
 		{Line: 5, Offset: at("xx"), Text: long},
 		{Line: 6, Offset: at("xx") + int64(len(long)) + 1, Bad: "longer than 64 MiB"},
@@ -116,7 +116,7 @@ func TestLinesAreWhatStandsOnThem(t *testing.T) {
 
 func TestFormatsByName(t *testing.T) {
 	for path, want := range map[string]rows.Format{
-		"a.csv": rows.FormatCSV, "a.TSV": rows.FormatTSV, "a.csv.gz": rows.FormatCSV, "a.tsv.ZST": rows.FormatTSV, "csv": rows.FormatLines,
+		"a.csv": rows.FormatCSV, "a.parquet": rows.FormatParquet, "a.TSV": rows.FormatTSV, "a.csv.gz": rows.FormatCSV, "a.tsv.ZST": rows.FormatTSV, "csv": rows.FormatLines,
 		"a.jsonl": rows.FormatLines, "a.csv.txt": rows.FormatLines, "-": rows.FormatLines, "a.gz": rows.FormatLines,
 	} {
 		if got := rows.FormatByName.Of(path); got != want {
@@ -126,14 +126,14 @@ func TestFormatsByName(t *testing.T) {
 	if got := rows.FormatText.Of("a.csv"); got != rows.FormatText {
 		t.Errorf("what is said is overruled by a name: %d", got)
 	}
-	for i, name := range []string{"", "jsonl", "text", "csv", "tsv"} {
+	for i, name := range []string{"", "jsonl", "text", "csv", "tsv", "parquet"} {
 		var f rows.Format
 		if err := f.UnmarshalText([]byte(name)); err != nil || f != rows.Format(i) {
 			t.Errorf("%q is %d, %v", name, f, err)
 		}
 	}
 	var f rows.Format
-	if err := f.UnmarshalText([]byte("xls")); err == nil || err.Error() != `format "xls": want jsonl, text, csv or tsv` {
+	if err := f.UnmarshalText([]byte("xls")); err == nil || err.Error() != `format "xls": want jsonl, text, csv, tsv or parquet` {
 		t.Error(err)
 	}
 }
@@ -271,7 +271,7 @@ func TestFieldsOfRows(t *testing.T) {
 		`{"broken":`:                                   {"3", nil},
 		`{"custom\u005fid":"e\n","prom\u0070t":"z"}`:   {"e\n", []string{`prompt="z"`}},
 	} {
-		r := rows.NewFieldReader(rows.FormatLines, "line")
+		r := rows.NewFieldReader("line")
 		r.Read(rows.Row{Line: work.Line{Number: 2, Bytes: []byte(`{"n":3,"prompt":4}`)}}) // of which nothing stays
 		var got read
 		id, fields := r.Read(rows.Row{Line: work.Line{Number: 3, Bytes: []byte(text)}})
@@ -283,11 +283,11 @@ func TestFieldsOfRows(t *testing.T) {
 			t.Errorf("%s: -want +got\n%s", text, d)
 		}
 	}
-	object := rows.Row{Line: work.Line{Number: 1, Bytes: []byte(`{"a":1}`)}}
-	if id, fields := rows.NewFieldReader(rows.FormatText, "line").Read(object); id != "1" || len(fields) != 1 || string(fields[0].Value) != `"{\"a\":1}"` {
+	object := rows.Row{Line: work.Line{Number: 1, Bytes: []byte(`{"a":1}`)}, Text: true}
+	if id, fields := rows.NewFieldReader("line").Read(object); id != "1" || len(fields) != 1 || string(fields[0].Value) != `"{\"a\":1}"` {
 		t.Errorf("text that begins like an object: %s, %s", id, fields)
 	}
-	if id, fields := rows.NewFieldReader(rows.FormatLines, "line").Read(rows.Row{Line: work.Line{Number: 5}}); id != "5" || len(fields) > 0 {
+	if id, fields := rows.NewFieldReader("line").Read(rows.Row{Line: work.Line{Number: 5}}); id != "5" || len(fields) > 0 {
 		t.Errorf("a row that is too long: %s, %s", id, fields)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/internal/prose"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // table reads the records of a table as JSON objects: its header's names, and the fields as texts. Use newTable, then
@@ -107,9 +107,9 @@ func (t *table) wrong(line int, text, hint string) *Error {
 
 // header reads the names of the columns. check says what is wrong with them beyond that; nil is nothing.
 func (t *table) header(check func(names []string) *Problem) error {
-	if mark, _ := t.buf.Peek(3); string(mark) == "\ufeff" { // spreadsheets mark UTF-8 with it
-		_, _ = t.buf.Discard(3)
-		t.base += 3
+	if head, _ := t.buf.Peek(len(mark)); string(head) == mark {
+		_, _ = t.buf.Discard(len(mark))
+		t.base += int64(len(mark))
 	}
 	fields, _, line, err := t.record()
 	if err == io.EOF {
@@ -118,21 +118,16 @@ func (t *table) header(check func(names []string) *Problem) error {
 	if err != nil {
 		return err
 	}
-	known := make(map[string]bool)
 	for i, name := range fields {
-		name = strings.TrimSpace(name)
-		switch {
-		case !utf8.ValidString(name):
-			return t.wrong(line, fmt.Sprintf("the name of column %d is not valid UTF-8", i+1), "save the table as UTF-8")
-		case strings.Contains(name, "\r"): // the whole table would be its header
+		fields[i] = strings.TrimSpace(name)
+		if strings.Contains(fields[i], "\r") { // the whole table would be its header
 			return t.wrong(line, "the lines end in carriage returns alone", "save the table with line feeds, as CSV (UTF-8)")
-		case name == "":
-			return t.wrong(line, fmt.Sprintf("column %d has no name", i+1),
-				"name it in the first line, or leave the column out (pandas: index=False)")
-		case known[name]:
-			return t.wrong(line, "two columns are named "+quoted(name), "rename one of them")
 		}
-		known[name] = true
+	}
+	if bad := columnNames(fields); bad != nil {
+		return bad.At(t.path, line)
+	}
+	for _, name := range fields {
 		t.names = append(t.names, name)
 		t.keys = append(t.keys, append(jsonscan.AppendString(nil, name), ':'))
 	}
@@ -141,6 +136,23 @@ func (t *table) header(check func(names []string) *Problem) error {
 	}
 	if bad := check(t.names); bad != nil {
 		return bad.At(t.path, line)
+	}
+	return nil
+}
+
+// columnNames says what is wrong with the names of columns; nil is nothing.
+func columnNames(names []string) *Problem {
+	known := make(map[string]bool)
+	for i, name := range names {
+		switch {
+		case !utf8.ValidString(name):
+			return &Problem{Text: fmt.Sprintf("the name of column %d is not valid UTF-8", i+1), Hint: "save the table as UTF-8"}
+		case name == "":
+			return &Problem{Text: fmt.Sprintf("column %d has no name", i+1), Hint: "name it, or leave the column out (pandas: index=False)"}
+		case known[name]:
+			return &Problem{Text: "two columns are named " + quoted(name), Hint: "rename one of them"}
+		}
+		known[name] = true
 	}
 	return nil
 }

@@ -179,15 +179,24 @@ func unpackFile(file *os.File) (*os.File, error) {
 
 // spool copies what a compressed input holds into a file that nobody else can open and that goes with the process.
 func spool(u *unpacked) (*os.File, error) {
-	tmp, err := os.CreateTemp("", "sluice-input-*") // for its owner alone
+	tmp, err := newSpool(u.path)
 	if err != nil {
-		return nil, &UnpackError{Path: u.path, Dir: os.TempDir(), Err: err}
+		return nil, err
 	}
-	_ = os.Remove(tmp.Name()) // where the system takes no open file away, dropSpool does
 	if err := u.copyTo(tmp); err != nil {
 		dropSpool(tmp)
 		return nil, err
 	}
+	return tmp, nil
+}
+
+// newSpool creates such a file for what the input at path holds.
+func newSpool(path string) (*os.File, error) {
+	tmp, err := os.CreateTemp("", "sluice-input-*") // for its owner alone
+	if err != nil {
+		return nil, &UnpackError{Path: path, Dir: os.TempDir(), Err: err}
+	}
+	_ = os.Remove(tmp.Name()) // where the system takes no open file away, dropSpool does
 	return tmp, nil
 }
 

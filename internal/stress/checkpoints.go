@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-llm/sluice/pool"
 )
 
-// note is what a member keeps as its checkpoint.
+// note is the checkpoint of a member.
 type note struct {
 	Member string `json:"member"`
 	Writer int    `json:"writer"`
@@ -32,10 +32,10 @@ func (n *note) sum() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// hammering is members whose checkpoints are written and read from several sides at once, beside their calls.
+// hammering is members whose checkpoints are written and read by several goroutines, beside their calls.
 func hammering(s *step) {
 	for i := range 4 {
-		s.member(fmt.Sprintf("keeper/../%d", i), pool.MemberConfig{Kind: "keeper"}, func(a *agent) {
+		s.member(fmt.Sprintf("keeper/../%d", i), "keeper", func(a *agent) {
 			var all sync.WaitGroup
 			var saved saves
 			for w := range saved {
@@ -46,8 +46,8 @@ func hammering(s *step) {
 				})
 			}
 			for !s.over() {
-				s.r.read(a.Member, saved.least())
-				a.call(s.ctx, callConfig{})
+				s.r.read(a.Member, saved.oldest())
+				a.call(s.ctx, nil)
 			}
 			all.Wait()
 		})
@@ -55,55 +55,50 @@ func hammering(s *step) {
 	s.rest()
 }
 
-// saves are the newest serials that the writers of a member have saved; 0 is none.
-type saves [2]atomic.Int64
+// serials holds one serial of each writer of a member; 0 is none.
+type serials [2]int64
 
-// oldest are the serials of each writer below which nothing may be read.
-type oldest [len(saves{})]int64
+// saves are the newest serials that were saved.
+type saves [len(serials{})]atomic.Int64
 
-func (s *saves) least() (o oldest) {
+// oldest returns the serials below which no checkpoint may be read.
+func (s *saves) oldest() (o serials) {
 	for w := range s {
 		o[w] = s[w].Load()
 	}
 	return o
 }
 
+// minSaves is the number of checkpoints that each writer saves, also on a disk so slow that the time of the step ends first.
+const minSaves = 10
+
 // writes saves one checkpoint after the other, and reads each.
 func (a *agent) writes(writer int, saved *saves) {
-	for serial := int64(1); !a.s.over(); serial++ {
-		least := saved.least()
-		for w := range least { // what is saved by now is replaced
-			least[w]++
+	for serial := int64(1); !a.s.over() || serial <= minSaves && a.s.ctx.Err() == nil; serial++ {
+		oldest := saved.oldest()
+		for w := range oldest { // this save replaces those
+			oldest[w]++
 		}
-		least[writer] = serial
+		oldest[writer] = serial
 		if err := a.SaveCheckpoint(newNote(a.id, writer, serial, int(serial%97)*41)); err != nil {
 			a.s.fail(err)
 			return
 		}
 		saved[writer].Store(serial)
-		a.s.r.kept()
-		a.s.r.read(a.Member, least)
-		a.s.sleep(a.s.ctx, a.upTo(8*sampleEvery))
+		a.s.r.count("checkpoints")
+		a.s.r.read(a.Member, oldest)
+		a.s.sleep(a.upTo(8 * sampleEvery))
 	}
 }
 
-// kept counts a checkpoint that was saved.
-func (r *run) kept() {
-	r.mu.Lock()
-	r.checkpoints++
-	r.mu.Unlock()
-}
-
-// read reads a member's checkpoint, and notes one that is not as it was saved, or that another one has replaced.
-func (r *run) read(m *pool.Member, least oldest) {
+// read reads the checkpoint of a member, and counts one that is damaged, or that a later one has replaced.
+func (r *run) read(m *pool.Member, oldest serials) {
 	var n note
 	c, err := m.LoadCheckpoint(&n)
-	if errors.Is(err, pool.ErrNoCheckpoint) && least == (oldest{}) {
+	if errors.Is(err, pool.ErrNoCheckpoint) && oldest == (serials{}) {
 		return
 	}
-	if err != nil || c.Damage != nil || n.Member != m.ID() || n.Sum != n.sum() || n.Serial < least[n.Writer] {
-		r.mu.Lock()
-		r.damaged++
-		r.mu.Unlock()
+	if err != nil || c.Damage != nil || n.Member != m.ID() || n.Sum != n.sum() || n.Serial < oldest[n.Writer] {
+		r.count("checkpoints_damaged")
 	}
 }

@@ -64,7 +64,7 @@ func TestAnInterruptedRunTellsWhatItHad(t *testing.T) {
 			if !errors.Is(err, stress.ErrInterrupted) || res == nil {
 				t.Fatalf("%v, %v", res, err)
 			}
-			if missed := res.Missed(); len(missed) > 0 || res.Seen == 0 {
+			if missed := res.Missed; len(missed) > 0 || res.Seen == 0 {
 				shown(t, res)
 				t.Errorf("%s: missed %v of %d calls", level, missed, res.Seen)
 			}
@@ -82,11 +82,11 @@ func TestAnEndpointIsPutUnderLoadAsWell(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if missed := res.Missed(); len(missed) > 0 {
+			if missed := res.Missed; len(missed) > 0 {
 				shown(t, res)
 				t.Errorf("%s: missed %v", level, missed)
 			}
-			if left := len(res.LeftOut); left != 0 && level != stress.Chaos {
+			if left := len(res.LeftOut); left != 0 && level != "chaos" {
 				t.Errorf("%s left out %v", level, res.LeftOut)
 			}
 		})
@@ -97,7 +97,7 @@ func TestWithoutAProviderNoLoadIsPutOnIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64
 		refused := errors.New("nobody is there")
-		res, err := stress.Run(t.Context(), stress.Config{Level: stress.Hybrid, Endpoint: endpoint(roundTripper(func(*http.Request) (*http.Response, error) {
+		res, err := stress.Run(t.Context(), stress.Config{Level: "hybrid", Endpoint: endpoint(roundTripper(func(*http.Request) (*http.Response, error) {
 			calls.Add(1)
 			return nil, refused
 		}))})
@@ -115,7 +115,7 @@ func TestARunEndsThoughItsCallsDoNot(t *testing.T) {
 		good, end := imitation(t), make(chan struct{})
 		var calls atomic.Int64
 		start := time.Now()
-		res, err := stress.Run(t.Context(), stress.Config{Level: stress.Aggressive, Duration: 10 * time.Second,
+		res, err := stress.Run(t.Context(), stress.Config{Level: "aggressive", Duration: 10 * time.Second,
 			Endpoint: endpoint(roundTripper(func(r *http.Request) (*http.Response, error) {
 				if calls.Add(1) > 50 {
 					<-end // whatever its context says
@@ -144,7 +144,7 @@ func TestAnObserverThatBlocksForEverIsADeadlock(t *testing.T) {
 		end := make(chan struct{})
 		var events atomic.Int64
 		start := time.Now()
-		res, err := stress.Run(t.Context(), stress.Config{Level: stress.Aggressive, Duration: time.Minute,
+		res, err := stress.Run(t.Context(), stress.Config{Level: "aggressive", Duration: time.Minute,
 			Observer: sluice.ObserverFunc(func(sluice.Event) {
 				if events.Add(1) > 500 {
 					<-end
@@ -169,7 +169,7 @@ func TestAPanicThatNobodyPlannedIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		good := imitation(t)
 		var calls atomic.Int64
-		res, err := stress.Run(t.Context(), stress.Config{Level: stress.Conservative, Duration: 10 * time.Second,
+		res, err := stress.Run(t.Context(), stress.Config{Level: "conservative", Duration: 10 * time.Second,
 			Endpoint: endpoint(roundTripper(func(r *http.Request) (*http.Response, error) {
 				if calls.Add(1) == 20 {
 					panic("not planned")
@@ -182,7 +182,7 @@ func TestAPanicThatNobodyPlannedIsCounted(t *testing.T) {
 		if r := row(t, res, "panics"); r.OK || *r.Value != 1 || !strings.Contains(res.Panic, "not planned") {
 			t.Errorf("%+v %s", r, res.Panic)
 		}
-		if missed := res.Missed(); len(missed) != 2 || !slices.Contains(missed, "completion") {
+		if missed := res.Missed; len(missed) != 2 || !slices.Contains(missed, "completion") {
 			t.Errorf("missed: %v", missed)
 		}
 	})
@@ -190,7 +190,7 @@ func TestAPanicThatNobodyPlannedIsCounted(t *testing.T) {
 
 func TestArrivalsThatFindNoWorkerAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		res, err := stress.Run(t.Context(), stress.Config{Level: stress.Chaos, Duration: 10 * time.Second})
+		res, err := stress.Run(t.Context(), stress.Config{Level: "chaos", Duration: 10 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -207,13 +207,13 @@ func TestArrivalsThatFindNoWorkerAreDropped(t *testing.T) {
 func TestWhatIsWrongInAConfigIsNamed(t *testing.T) {
 	for field, cfg := range map[string]stress.Config{
 		"Level":    {Level: "mild"},
-		"Slots":    {Level: stress.Chaos, Slots: -1},
-		"Duration": {Level: stress.Chaos, Duration: time.Millisecond},
-		"Latency":  {Level: stress.Chaos, Latency: -1},
-		"Timeout":  {Level: stress.Chaos, Timeout: -1},
+		"Slots":    {Level: "chaos", Slots: -1},
+		"Duration": {Level: "chaos", Duration: time.Millisecond},
+		"Latency":  {Level: "chaos", Latency: -1},
+		"Timeout":  {Level: "chaos", Timeout: -1},
 	} {
 		_, err := stress.Run(t.Context(), cfg)
-		if wrong, ok := errors.AsType[*stress.FieldError](err); !ok || wrong.Field != field {
+		if err == nil || !strings.Contains(err.Error(), "Config."+field+": ") {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
@@ -225,15 +225,15 @@ func TestFairnessAndStarvation(t *testing.T) {
 			t.Errorf("Jain(%v) = %v, want %v", got, x, want)
 		}
 	}
-	if _, ok := stress.Starvation(make([]time.Duration, 19)); ok {
+	if stress.Starvation(make([]time.Duration, 19)) != nil {
 		t.Error("so few waits say nothing")
 	}
 	waits := []time.Duration{30 * time.Second}
 	for range 30 {
 		waits = append(waits, time.Second)
 	}
-	if x, ok := stress.Starvation(waits); !ok || x != 30 {
-		t.Errorf("%v, %v", x, ok)
+	if x := stress.Starvation(waits); x == nil || *x != 30 {
+		t.Error(x)
 	}
 }
 
@@ -253,8 +253,8 @@ func TestARunAgainstAProviderThatDiesEndsSoon(t *testing.T) {
 				t.Fatal(err)
 			}
 			took := time.Since(start)
-			t.Logf("%s took %v: %v", level, took, res.Missed())
-			if took > 3*time.Minute {
+			t.Logf("%s took %v: %v", level, took, res.Missed)
+			if took > 4*time.Minute { // three rounds of at most a minute, and the load
 				t.Errorf("%s took %v", level, took)
 			}
 			if errors.Is(res.Failure, context.Canceled) {
@@ -266,8 +266,8 @@ func TestARunAgainstAProviderThatDiesEndsSoon(t *testing.T) {
 			if r := row(t, res, "deadlocks"); !r.OK {
 				t.Errorf("%s: %s", level, res.Deadlock)
 			}
-			for _, name := range map[stress.Level][]string{
-				stress.Chaos: {"recovery_round"}, stress.Hybrid: {"phases_advanced", "reviews_finished"},
+			for _, name := range map[string][]string{
+				"chaos": {"recovery_round"}, "hybrid": {"phases_advanced", "reviews_finished"},
 			}[level] {
 				if r := row(t, res, name); r.OK {
 					t.Errorf("%s: %+v", level, r)

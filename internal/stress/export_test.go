@@ -15,7 +15,7 @@ type Looker struct {
 
 // NewLooker returns one. A call of the run waits by itself until backoff.
 func NewLooker(backoff time.Time) *Looker {
-	return &Looker{r: &run{cfg: Config{Slots: 1}, backoff: backoff}}
+	return &Looker{r: &run{cfg: Config{Slots: 1}, lane: lane{backoff: backoff}}}
 }
 
 // Look says what is stuck.

@@ -2,44 +2,34 @@ package stress
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/sluice-llm/sluice/pool"
 )
 
-// Result is what a run came to.
+// Result is the measurement of a run.
 type Result struct {
-	Level    Level
-	Slots    int
-	Seed     uint64
-	Duration time.Duration // that was asked for
-	Took     time.Duration
-	Rows     []Row
-	Parts    []PartResult
-	LeftOut  []LeftOut
-	Metrics  pool.Metrics // of the pool, at the end
-	Seen     int64        // calls that the provider saw
-
-	Deadlock string // what was stuck, with the stacks of all goroutines; "" is nothing
-	Panic    string // the first that nobody planned, with its stack; "" is none
-	Failure  error  // of the first call that failed
-}
-
-// PartResult is what one part came to.
-type PartResult struct {
-	Name        string
-	Took        time.Duration
-	Calls       int // that were begun,
-	Completed   int
-	Cancelled   int // on purpose
-	Failed      int
-	Arrived     int
-	Dropped     int
-	LongestWait time.Duration
-	MeanWait    time.Duration
-	InUse       *float64 // share of the slots, while something waited; nil: nothing did
-	Jain        *float64 // nil: too few calls to say
-	Starvation  *float64 // nil: too few waits to say
+	Level        string     `json:"level"`
+	Slots        int        `json:"slots"`
+	Seed         uint64     `json:"seed"`
+	Endpoint     string     `json:"endpoint"` // "": the simulator
+	Model        string     `json:"model,omitempty"`
+	DurationMS   int64      `json:"duration_ms"` // configured
+	TookMS       int64      `json:"took_ms"`
+	Outcome      string     `json:"outcome"` // ok, missed or interrupted
+	Missed       []string   `json:"missed"`  // names of rows
+	Rows         []Row      `json:"rows"`
+	Parts        []Part     `json:"parts"`
+	LeftOut      []Omission `json:"left_out"`
+	Calls        int64      `json:"calls"`                   // that the pool counted
+	Seen         int64      `json:"seen"`                    // by the provider
+	Events       string     `json:"events,omitempty"`        // the events file, if the caller sets it
+	Deadlock     string     `json:"deadlock,omitempty"`      // with the stacks of all goroutines
+	Panic        string     `json:"panic,omitempty"`         // the first that was not planned, with its stack
+	FirstFailure string     `json:"first_failure,omitempty"` // the text of Failure
+	Failure      error      `json:"-"`                       // of the first call that failed
 }
 
 // Row is one line of the table.
@@ -47,242 +37,241 @@ type Row struct {
 	Name      string     `json:"name"`           // such as "max_wait"
 	Value     *float64   `json:"value"`          // in Unit; nil: there was nothing to measure
 	Unit      string     `json:"unit,omitempty"` // "s", "%" or none
-	Threshold *Threshold `json:"threshold"`      // nil: it is no matter of passing
+	Threshold *Threshold `json:"threshold"`      // nil: the row cannot be missed
 	OK        bool       `json:"ok"`
 	Note      string     `json:"note,omitempty"`
 }
 
-// Threshold is what the value of a row must keep.
+// Threshold is the condition on the value of a row.
 type Threshold struct {
 	Op    string  `json:"op"` // "=", "<", "<=", ">" or ">="
 	Value float64 `json:"value"`
 }
 
-func (l *Threshold) holds(x float64) bool {
-	switch l.Op {
+func (t *Threshold) holds(x float64) bool {
+	switch t.Op {
 	case "=":
-		return x == l.Value
+		return x == t.Value
 	case "<":
-		return x < l.Value
+		return x < t.Value
 	case "<=":
-		return x <= l.Value
+		return x <= t.Value
 	case ">":
-		return x > l.Value
+		return x > t.Value
 	}
-	return x >= l.Value
+	return x >= t.Value
 }
 
-// Missed are the names of the rows whose thresholds were missed.
-func (r *Result) Missed() (names []string) {
-	for _, row := range r.Rows {
-		if !row.OK {
-			names = append(names, row.Name)
-		}
+// Part is the measurement of one part.
+type Part struct {
+	Name       string   `json:"name"`
+	TookMS     int64    `json:"took_ms"`
+	Calls      int      `json:"calls"` // that began: completed, cancelled on purpose and failed
+	Completed  int      `json:"completed"`
+	Cancelled  int      `json:"cancelled"`
+	Failed     int      `json:"failed"`
+	Arrived    int      `json:"arrived"`
+	Dropped    int      `json:"dropped"` // arrivals that found no worker
+	LongestMS  float64  `json:"longest_wait_ms"`
+	MeanMS     float64  `json:"mean_wait_ms"`
+	InUse      *float64 `json:"slots_in_use"` // share of the slots, while a call waited; nil: none did
+	Jain       *float64 `json:"jain_index"`   // nil: too few calls
+	Starvation *float64 `json:"starvation"`   // nil: too few waits
+}
+
+// Omission is a part that was not run.
+type Omission struct {
+	Part string `json:"part"`
+	Why  string `json:"why"`
+}
+
+// tally is what is measured of a part, or of all parts together.
+type tally struct {
+	Part
+	longest, total time.Duration // of waits for slots
+	waits          int
+	used, slots    float64 // sums of samples
+}
+
+// add adds a part.
+func (t *tally) add(o *tally) {
+	t.Calls += o.Calls
+	t.Completed += o.Completed
+	t.Cancelled += o.Cancelled
+	t.Dropped += o.Dropped
+	t.Arrived += o.Arrived
+	t.longest = max(t.longest, o.longest)
+	t.total += o.total
+	t.waits += o.waits
+	t.used += o.used
+	t.slots += o.slots
+	t.Jain = worst(t.Jain, o.Jain, -1)
+	t.Starvation = worst(t.Starvation, o.Starvation, 1)
+}
+
+// worst returns the greater of two if sign is 1, and the smaller if it is -1; nil is none.
+func worst(a, b *float64, sign float64) *float64 {
+	if a == nil || b != nil && *b*sign > *a*sign {
+		return b
 	}
-	return names
+	return a
 }
 
-// thresholds are those that differ by level.
-var thresholds = map[Level]struct{ wait, completion Threshold }{
-	Conservative: {Threshold{"<", 1}, Threshold{"=", 100}},
-	Aggressive:   {Threshold{"<", 30}, Threshold{"=", 100}},
-	Chaos:        {Threshold{"<", 60}, Threshold{">", 80}},
-	Hybrid:       {Threshold{"<", 30}, Threshold{"=", 100}},
+// share returns a part of a whole, or nil of nothing.
+func share(x, of float64) *float64 {
+	if of == 0 {
+		return nil
+	}
+	return new(x / of)
 }
 
-const (
-	leastInUse     = 0.9
-	mostStarvation = 20
-	leastJain      = 0.9
-	mostMeanWait   = 30 // seconds
-	recoveryWait   = time.Second
-)
-
-// sums is what all parts came to together.
-type sums struct {
-	started, completed, cancelled, dropped, arrived int
-	longest, total                                  time.Duration
-	waits                                           int
-	used, slots                                     float64
-	jain, starvation                                *float64
+// close computes the figures of a part at its end, and adds it to all. It returns them, and the first failure.
+func (s *step) close(all *tally) (Part, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.LongestMS = milliseconds(s.longest)
+	s.MeanMS = milliseconds(s.total / time.Duration(max(1, s.waits)))
+	s.InUse = share(s.used, s.slots)
+	s.Starvation = starvation(s.waited)
+	all.add(&s.tally)
+	return s.Part, s.firstErr
 }
 
-// result measures the run at its end, when the pool stood at m.
+// passed reports whether the part had no failure and no wait of a second. Nil has not.
+func (s *step) passed() bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Completed > 0 && s.Failed == 0 && s.longest < time.Second
+}
+
+func milliseconds(d time.Duration) float64 { return math.Round(d.Seconds()*1e6) / 1e3 }
+
+// result measures the run at its end, with the last metrics of the pool.
 func (r *run) result(m pool.Metrics) *Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	res := &Result{
-		Level: r.cfg.Level, Slots: r.cfg.Slots, Seed: r.cfg.Seed, Duration: r.cfg.Duration, Took: time.Since(r.start),
-		LeftOut: r.leftOut, Metrics: m, Seen: r.wire.seen(), Deadlock: r.deadlock, Panic: r.panicked,
+		Level: r.cfg.Level, Slots: r.cfg.Slots, Seed: r.cfg.Seed, DurationMS: r.cfg.Duration.Milliseconds(), TookMS: time.Since(r.start).Milliseconds(),
+		Outcome: "ok", Missed: []string{}, Parts: []Part{}, LeftOut: append([]Omission{}, r.leftOut...), Calls: m.Calls,
+		Deadlock: r.deadlock, Panic: r.panicked,
 	}
-	var all sums
+	if e := r.cfg.Endpoint; e != nil {
+		res.Endpoint, res.Model = e.Target.BaseURL, e.Target.Model
+		if res.Endpoint == "" {
+			res.Endpoint = e.Provider.BaseURL
+		}
+	}
+	var peak int
+	res.Seen, peak = r.wire.seen()
+	var all tally
 	for i, s := range r.steps {
-		p := s.result(&all)
+		p, err := s.close(&all)
 		if i > 0 { // the first call is no part
 			res.Parts = append(res.Parts, p)
 		}
-		if res.Failure == nil {
-			res.Failure = s.failure()
+		if res.Failure == nil && err != nil {
+			res.Failure, res.FirstFailure = err, err.Error()
 		}
 	}
-	res.Rows = r.rows(res, &all)
+	res.Rows = r.rows(res, &all, peak)
+	for i := range res.Rows {
+		row := &res.Rows[i]
+		if row.OK = row.Value == nil || row.Threshold == nil || row.Threshold.holds(*row.Value); !row.OK {
+			res.Missed, res.Outcome = append(res.Missed, row.Name), "missed"
+		}
+	}
+	if r.outer.Err() != nil {
+		res.Outcome = "interrupted"
+	}
 	return res
 }
 
-func (s *step) failure() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.firstErr
-}
-
-// result measures a part, and adds it to all.
-func (s *step) result(all *sums) PartResult {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := PartResult{
-		Name: s.name, Took: s.took, Calls: s.started, Completed: s.completed, Cancelled: s.cancelled, Failed: s.failed,
-		Arrived: s.arrived, Dropped: s.dropped, LongestWait: s.longest,
+// rows returns the table.
+func (r *run) rows(res *Result, all *tally, peak int) (rows []Row) {
+	add := func(name, unit string, x *float64, t *Threshold, note string, of ...any) {
+		rows = append(rows, Row{Name: name, Unit: unit, Value: x, Threshold: t, Note: fmt.Sprintf(note, of...)})
 	}
-	if s.waits > 0 {
-		p.MeanWait = s.total / time.Duration(s.waits)
+	counted := func(name string, t *Threshold, note string, of ...any) {
+		add(name, "", new(float64(r.counts[name])), t, note, of...)
 	}
-	if s.slots > 0 {
-		p.InUse = new(s.used / s.slots)
+	none := &Threshold{"=", 0}
+	whole := func(t *Threshold) *Threshold { // of what takes the whole run
+		if r.outer.Err() != nil {
+			return nil
+		}
+		return t
 	}
-	for _, j := range s.jain {
-		p.Jain = extreme(p.Jain, j, -1)
-	}
-	if ratio, ok := starvation(s.waited); ok {
-		p.Starvation = &ratio
-	}
-	all.started += s.started
-	all.completed += s.completed
-	all.cancelled += s.cancelled
-	all.dropped += s.dropped
-	all.arrived += s.arrived
-	all.longest = max(all.longest, s.longest)
-	all.total += s.total
-	all.waits += s.waits
-	all.used += s.used
-	all.slots += s.slots
-	if p.Jain != nil {
-		all.jain = extreme(all.jain, *p.Jain, -1)
-	}
-	if p.Starvation != nil {
-		all.starvation = extreme(all.starvation, *p.Starvation, 1)
-	}
-	return p
-}
-
-// extreme is the greater of two where sign is 1, and the smaller where it is -1.
-func extreme(have *float64, x, sign float64) *float64 {
-	if have != nil && *have*sign >= x*sign {
-		return have
-	}
-	return &x
-}
-
-// rows is the table.
-func (r *run) rows(res *Result, all *sums) []Row {
-	level := thresholds[r.cfg.Level]
-	zero := &Threshold{"=", 0}
-	rows := []Row{
-		counted("panics", r.panics, zero),
-		counted("slot_leaks", r.leaks, zero),
-		counted("waiters_left", r.waiters, zero),
-		counted("deadlocks", r.deadlocks, zero),
-		counted("foreign_releases", r.foreign, zero),
+	for _, name := range []string{"panics", "slot_leaks", "waiters_left", "deadlocks", "foreign_releases"} {
+		counted(name, none, "")
 	}
 	if r.cfg.Endpoint == nil {
-		rows = append(rows, counted("lost_wakeups", r.lostWakeups, zero))
+		counted("lost_wakeups", none, "")
 	}
-	if peak := r.wire.peak(); peak > 0 {
-		rows = append(rows, counted("calls_at_once", peak, &Threshold{"<=", float64(r.cfg.Slots)}))
+	if peak > 0 {
+		add("calls_at_once", "", new(float64(peak)), &Threshold{"<=", float64(r.cfg.Slots)}, "")
 	}
-	rows = append(rows, measured("max_wait", new(all.longest.Seconds()), "s", &level.wait))
-	rows = append(rows, r.completion(all, &level.completion))
-	var inUse *float64
-	if all.slots > 0 {
-		inUse = new(all.used / all.slots)
-	}
-	rows = append(rows, measured("slots_in_use", inUse, "", &Threshold{">=", leastInUse}))
-	rows = append(rows, r.meanWait(all))
-	for _, row := range r.particular() {
-		if r.outer.Err() != nil { // there was no time for it
-			row.Threshold, row.OK = nil, true
+	add("max_wait", "s", new(all.longest.Seconds()), &r.level.maxWait, "")
+	meant := all.Calls - all.Cancelled
+	add("completion", "%", share(100*float64(all.Completed), float64(meant)), &r.level.completion, "%d of %d calls that nobody cancelled", all.Completed, meant)
+	add("slots_in_use", "", share(all.used, all.slots), &Threshold{">=", 0.9}, "")
+	add("mean_wait", "s", share(all.total.Seconds(), float64(all.waits)), r.level.meanWait, "")
+	switch r.level.name {
+	case hybrid:
+		counted("phases_advanced", whole(&Threshold{"=", campaignPhases}), "of %d", campaignPhases)
+		counted("reviews_finished", whole(&Threshold{"=", float64(all.Arrived)}), "of %d", all.Arrived)
+	case chaos:
+		counted("checkpoints_damaged", whole(none), "of %d saved", r.counts["checkpoints"])
+		if r.counts["slot_leaks"]+r.counts["waiters_left"]+r.counts["deadlocks"] == 0 && r.recovery.passed() {
+			r.counts["recovery_round"] = 1
 		}
-		rows = append(rows, row)
+		counted("recovery_round", whole(&Threshold{"=", 1}), "")
 	}
-	rows = append(rows,
-		measured("jain_index", all.jain, "", &Threshold{">=", leastJain}),
-		measured("starvation", all.starvation, "", &Threshold{"<=", mostStarvation}),
-	)
-	drift := counted("metric_drift", int(res.Metrics.Calls-res.Seen), zero)
-	drift.Note = fmt.Sprintf("%d calls counted, %d seen by the provider", res.Metrics.Calls, res.Seen)
-	if r.outer.Err() != nil { // calls were cut off on their way
-		drift.Threshold, drift.OK = nil, true
-	}
-	rows = append(rows, drift)
-	if all.arrived > 0 {
-		row := counted("dropped_arrivals", all.dropped, nil)
-		row.Note = fmt.Sprintf("of %d", all.arrived)
-		rows = append(rows, row)
+	add("jain_index", "", all.Jain, &Threshold{">=", 0.9}, "")
+	add("starvation", "", all.Starvation, &Threshold{"<=", 20}, "")
+	add("metric_drift", "", new(float64(res.Calls-res.Seen)), whole(none), "%d calls counted, %d seen by the provider", res.Calls, res.Seen)
+	if all.Arrived > 0 {
+		add("dropped_arrivals", "", new(float64(all.Dropped)), nil, "of %d", all.Arrived)
 	}
 	return rows
 }
 
-func (r *run) completion(all *sums, threshold *Threshold) Row {
-	meant := all.started - all.cancelled
-	var share *float64
-	if meant > 0 {
-		share = new(100 * float64(all.completed) / float64(meant))
+// fairness notes how evenly equal members completed calls, if they completed at least 8 each on average.
+func (s *step) fairness(agents []*agent) {
+	counts := make([]float64, len(agents))
+	sum := 0.0
+	for i, a := range agents {
+		counts[i] = float64(a.done.Load() - a.before)
+		sum += counts[i]
 	}
-	row := measured("completion", share, "%", threshold)
-	row.Note = fmt.Sprintf("%d of %d calls that nobody cancelled", all.completed, meant)
-	return row
+	if len(agents) < 2 || sum < 8*float64(len(agents)) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Jain = worst(s.Jain, new(jain(counts)), -1)
 }
 
-func (r *run) meanWait(all *sums) Row {
-	var mean *float64
-	if all.waits > 0 {
-		mean = new(all.total.Seconds() / float64(all.waits))
+// jain returns the fairness index of shares: 1 if all are equal, 1/n if one has all. It is 1 of nothing.
+func jain(got []float64) float64 {
+	var sum, squares float64
+	for _, x := range got {
+		sum += x
+		squares += x * x
 	}
-	var threshold *Threshold
-	if r.cfg.Level == Hybrid {
-		threshold = &Threshold{"<", mostMeanWait}
+	if squares == 0 {
+		return 1
 	}
-	return measured("mean_wait", mean, "s", threshold)
+	return sum * sum / (float64(len(got)) * squares)
 }
 
-// particular are the rows of one level alone.
-func (r *run) particular() []Row {
-	switch r.cfg.Level {
-	case Hybrid:
-		phases := counted("phases_advanced", r.phasesAdvanced, &Threshold{"=", campaignPhases})
-		phases.Note = fmt.Sprintf("of %d", campaignPhases)
-		reviews := counted("reviews_finished", r.reviewsFinished, &Threshold{"=", float64(r.reviews)})
-		reviews.Note = fmt.Sprintf("of %d", r.reviews)
-		return []Row{phases, reviews}
-	case Chaos:
-		damaged := counted("checkpoints_damaged", r.damaged, &Threshold{"=", 0})
-		damaged.Note = fmt.Sprintf("of %d saved", r.checkpoints)
-		passed := 0
-		if s := r.recovery; s != nil {
-			s.mu.Lock()
-			if s.completed > 0 && s.failed == 0 && s.longest < recoveryWait && r.leaks+r.waiters+r.deadlocks == 0 {
-				passed = 1
-			}
-			s.mu.Unlock()
-		}
-		return []Row{damaged, counted("recovery_round", passed, &Threshold{"=", 1})}
+// starvation returns the longest wait as a multiple of the median, or nil of less than 20 waits.
+func starvation(waits []time.Duration) *float64 {
+	if len(waits) < 20 {
+		return nil
 	}
-	return nil
-}
-
-func counted(name string, n int, threshold *Threshold) Row {
-	return measured(name, new(float64(n)), "", threshold)
-}
-
-func measured(name string, x *float64, unit string, threshold *Threshold) Row {
-	return Row{Name: name, Value: x, Unit: unit, Threshold: threshold, OK: x == nil || threshold == nil || threshold.holds(*x)}
+	sorted := slices.Sorted(slices.Values(waits))
+	return share(float64(sorted[len(sorted)-1]), float64(sorted[len(sorted)/2]))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,76 +13,61 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/wake"
 	"github.com/sluice-llm/sluice/pool"
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// step is a part that runs, and what is measured of it.
+// step is a part that runs.
 type step struct {
 	r      *run
-	name   string
-	n, of  int
+	n      int // its number
 	start  time.Time
 	until  time.Time // no call is begun after it
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
 
-	mu        sync.Mutex
-	took      time.Duration // guarded by run.mu
-	started   int           // calls
-	completed int
-	cancelled int // on purpose
-	failed    int
-	firstErr  error // of the failed ones
-	dropped   int   // arrivals
-	arrived   int
-	waited    []time.Duration // for slots, of calls that had to
-	longest   time.Duration
-	total     time.Duration // of all waits
-	waits     int
-	jain      []float64
-	used      float64 // slots that were in use at the samples in which something waited
-	slots     float64 // and slots that there were
+	mu sync.Mutex
+	tally
+	waited   []time.Duration // for the first slot, of calls that had to wait
+	firstErr error           // of the failed calls
 }
 
 func newStep(r *run, name string, d time.Duration) *step {
-	s := &step{r: r, name: name, start: time.Now()}
+	s := &step{r: r, start: time.Now(), tally: tally{Part: Part{Name: name}}}
 	s.until = s.start.Add(d)
 	s.ctx, s.cancel = context.WithCancelCause(r.ctx)
 	return s
 }
 
-// goes runs fn beside the others of the step.
+// goes runs fn in a goroutine of the step.
 func (s *step) goes(fn func()) {
-	s.wg.Go(func() { s.r.guard(fn) })
+	s.wg.Go(func() {
+		defer func() {
+			if v := recover(); v != nil {
+				s.r.panicky(v, debug.Stack())
+			}
+		}()
+		fn()
+	})
 }
 
-// over reports whether the step's time is.
-func (s *step) over() bool { return s.ctx.Err() != nil || !time.Now().Before(s.until) }
+// over reports whether the time of the step is over.
+func (s *step) over() bool { return s.ctx.Err() != nil || s.left() <= 0 }
 
-// left is how much of the step's time is left.
+// left returns the remaining time of the step.
 func (s *step) left() time.Duration { return time.Until(s.until) }
 
-// sleep waits, unless the step ends before.
-func (s *step) sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+// sleep waits for d and reports true, unless the step ends before.
+func (s *step) sleep(d time.Duration) bool {
+	return wake.In(s.ctx, d, nil) == nil
 }
 
 // rest waits for the end of the step's time.
-func (s *step) rest() { s.sleep(s.ctx, s.left()) }
+func (s *step) rest() { s.sleep(s.left()) }
 
-// patience is how long the calls of a step may take beyond its time, and after a step where that was not enough.
+// patience is the time that the calls of a step have after it, and after a step where that was not enough.
 const (
 	patience       = 90 * time.Second
 	littlePatience = 10 * time.Second
@@ -90,7 +76,7 @@ const (
 // errImpatient is the cause of a step's context that patience ended.
 var errImpatient = errors.New("cancelled")
 
-// wait waits until all that the step began has ended. What does not is cancelled; what does not end then is stuck.
+// wait waits until all goroutines of the step have ended. It cancels them when patience is over; those that do not end then are stuck.
 func (s *step) wait() {
 	defer s.cancel(nil)
 	done := make(chan struct{})
@@ -113,29 +99,28 @@ func (s *step) wait() {
 	select {
 	case <-done:
 	case <-last.C:
-		s.r.stuck(fmt.Sprintf("members of %q did not end when they were cancelled", s.name))
+		s.r.stuck(fmt.Sprintf("members of %q did not end when they were cancelled", s.Name))
 	}
 }
 
-// member registers a member and runs fn with it, beside the others of the step.
-func (s *step) member(id string, cfg pool.MemberConfig, fn func(*agent)) *agent {
-	a := &agent{s: s, id: id, over: make(chan struct{})}
-	s.goes(func() {
-		defer close(a.over)
-		m, err := s.r.pool.Register(id, cfg)
-		if err != nil {
-			s.fail(err)
-			return
+// arrivals returns a function that gives an arrival to one of n workers. It drops an arrival that finds none free: one that waited
+// for a worker would hide how late it is.
+func (s *step) arrivals(n int) func(do func()) {
+	busy := make(chan struct{}, n)
+	return func(do func()) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.Arrived++
+		select {
+		case busy <- struct{}{}:
+			s.goes(func() {
+				defer func() { <-busy }()
+				do()
+			})
+		default:
+			s.Dropped++
 		}
-		a.Member = m
-		defer func() {
-			if err := m.Close(); err != nil {
-				s.fail(err)
-			}
-		}()
-		fn(a.begin())
-	})
-	return a
+	}
 }
 
 // agent is a member at work.
@@ -144,21 +129,50 @@ type agent struct {
 	s    *step
 	id   string
 	luck *rand.Rand
-	over chan struct{} // closed when it is at its end, also if it could not be registered
-	done atomic.Int64  // calls that were completed
+	over chan struct{} // closed at its end, also if it could not be registered
+	done atomic.Int64  // completed calls
 
-	before int64 // of them, before its equals were all there
+	before int64 // of them, those before all its equals were there
 	tasks  int   // that were done in its place
 }
 
-func (a *agent) begin() *agent {
-	a.luck = a.s.r.luck(a.s.r.serial.Add(1))
+// member registers a member and runs fn with it in a goroutine of the step.
+func (s *step) member(id, kind string, fn func(*agent)) *agent {
+	a := &agent{s: s, id: id, over: make(chan struct{})}
+	s.goes(func() {
+		defer close(a.over)
+		var err error
+		if a.Member, err = s.r.pool.Register(id, pool.MemberConfig{Kind: kind}); err != nil {
+			s.fail(err)
+			return
+		}
+		defer func() {
+			if err := a.Close(); err != nil {
+				s.fail(err)
+			}
+		}()
+		fn(a.begin())
+	})
 	return a
 }
 
-// call makes a call, and counts it.
-func (a *agent) call(ctx context.Context, c callConfig) error {
-	err := a.s.call(ctx, a.Member, c)
+// members runs fn with as many members as on5 is on 5 slots.
+func (s *step) members(name, kind string, on5 int, fn func(*agent)) []*agent {
+	all := make([]*agent, s.r.scaled(on5))
+	for i := range all {
+		all[i] = s.member(fmt.Sprintf("%s-%d", name, i), kind, fn)
+	}
+	return all
+}
+
+func (a *agent) begin() *agent {
+	a.luck = a.s.r.luck()
+	return a
+}
+
+// call makes a call, and counts it if it is completed.
+func (a *agent) call(ctx context.Context, after afterAttempt) error {
+	err := a.s.call(ctx, a.Member, after)
 	if err == nil {
 		a.done.Add(1)
 	}
@@ -168,80 +182,64 @@ func (a *agent) call(ctx context.Context, c callConfig) error {
 // calls makes one call after the other until the step's time is over.
 func (a *agent) calls() {
 	for !a.s.over() {
-		a.call(a.s.ctx, callConfig{})
+		a.call(a.s.ctx, nil)
 	}
 }
 
-// upTo is a random duration below most.
-func (a *agent) upTo(most time.Duration) time.Duration {
-	return time.Duration(a.luck.Float64() * float64(most))
+// upTo returns a random duration below limit.
+func (a *agent) upTo(limit time.Duration) time.Duration {
+	return time.Duration(a.luck.Float64() * float64(limit))
 }
 
-// fail notes a failure that is no call's, and not of the user's doing.
-func (s *step) fail(err error) {
-	if s.r.outer.Err() != nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.started++
-	s.failedLocked(err)
-}
+// afterAttempt is called after each attempt of a call, while the permit is held, with the time that the response took. It may change
+// the outcome. Nil does nothing.
+type afterAttempt func(o sluice.Outcome, took time.Duration, p *sluice.Permit) sluice.Outcome
 
-// drop counts arrivals, and those that found no free worker.
-func (s *step) drop(found bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.arrived++
-	if !found {
-		s.dropped++
-	}
-}
-
-// callConfig shapes a call. The zero value is an ordinary one.
-type callConfig struct {
-	byPlan bool // where it is cancelled, that was meant
-
-	// after is called behind each try, while the permit is held, with how long the answer took. It may make another outcome
-	// of it.
-	after func(o sluice.Outcome, took time.Duration, p *sluice.Permit) sluice.Outcome
-}
-
-// call makes one call of a member, and counts what becomes of it.
-func (s *step) call(ctx context.Context, m *pool.Member, c callConfig) error {
+// call makes one call of a member, and counts its end and its waits for slots: before the first attempt, and between attempts with
+// their backoff.
+func (s *step) call(ctx context.Context, m *pool.Member, after afterAttempt) error {
 	r := s.r
 	n := r.serial.Add(1)
 	body := r.body(n)
 	estimate, _ := provider.Estimate(r.endpoint.Target.Endpoint, body)
-	w := wait{s: s, since: time.Now(), held: r.heldBack(), open: true}
+	since, held := time.Now(), r.heldBack()
+	waits, attempts := true, 0
+	var first time.Duration // the first wait, for slots only
+	granted := func() {
+		now := time.Now()
+		if attempts++; attempts == 1 {
+			first = now.Sub(since) - r.outageIn(since, now) - (r.heldBack() - held)
+		}
+		waits = false
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.waits++
+		s.total += now.Sub(since)
+		s.longest = max(s.longest, now.Sub(since))
+	}
 	s.mu.Lock()
-	s.started++
+	s.Calls++
 	s.mu.Unlock()
 	_, err := m.Do(ctx, sluice.Call{
 		ID: m.ID() + "/" + strconv.FormatUint(n, 10), Lane: r.endpoint.Target.Model, Cost: estimate.Cost,
 	}, func(ctx context.Context, p *sluice.Permit) sluice.Outcome {
-		w.ends()
+		granted()
 		sent := time.Now()
 		o := r.exchange(ctx, p, body, estimate.Cost)
-		if c.after != nil {
-			o = c.after(o, time.Since(sent), p)
+		if after != nil {
+			o = after(o, time.Since(sent), p)
 		}
-		w.begins()
+		since, waits = time.Now(), true
 		return o
 	})
-	if w.open && err != nil && !isCallError(err) {
-		w.ends()
+	if _, tried := errors.AsType[*sluice.CallError](err); waits && err != nil && !tried {
+		granted() // or cancelled
 	}
-	s.end(err, c.byPlan && (ctx.Err() != nil || errors.Is(err, pool.ErrClosed)), w.first)
+	s.end(ctx, err, first)
 	return err
 }
 
-func isCallError(err error) bool {
-	_, ok := errors.AsType[*sluice.CallError](err)
-	return ok
-}
-
-// exchange makes one try.
+// exchange makes one attempt.
 func (r *run) exchange(ctx context.Context, p *sluice.Permit, body []byte, cost sluice.Cost) sluice.Outcome {
 	req, err := r.endpoint.Provider.NewRequest(ctx, r.endpoint.Target, body)
 	if err != nil {
@@ -253,64 +251,45 @@ func (r *run) exchange(ctx context.Context, p *sluice.Permit, body []byte, cost 
 	return o
 }
 
-// wait is the waits of one call for slots: before its first try, and between its tries, its own backoff counted.
-type wait struct {
-	s     *step
-	since time.Time
-	held  time.Duration // run.heldBack then, of the first wait
-	tries int
-	open  bool
-	first time.Duration // less the time in which the provider stood still, or something but slots held calls back
-}
+// minWait is the shortest wait: below it, a slot was free.
+const minWait = time.Millisecond
 
-// begins begins the wait behind a try, which is none where there is no other.
-func (w *wait) begins() { w.since, w.open = time.Now(), true }
-
-// ends ends a wait.
-func (w *wait) ends() {
-	now := time.Now()
-	d := now.Sub(w.since)
-	w.tries++
-	w.open = false
-	if w.tries == 1 {
-		w.first = d - w.s.r.outageOf(w.since, now) - (w.s.r.heldBack() - w.held)
-	}
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
-	w.s.waits++
-	w.s.total += d
-	w.s.longest = max(w.s.longest, d)
-}
-
-// leastWait is what is taken for a wait: below it, a slot was free.
-const leastWait = time.Millisecond
-
-// end counts what became of a call. first is how long it waited for its first slot, and for nothing else.
-func (s *step) end(err error, byPlan bool, first time.Duration) {
-	panicked, isPanic := errors.AsType[*sluice.PanicError](err)
-	if isPanic {
+// end counts the end of a call. Its context ends before the step's only on purpose, as its member is closed only on purpose.
+func (s *step) end(ctx context.Context, err error, first time.Duration) {
+	meant := s.r.outer.Err() != nil || ctx.Err() != nil && s.ctx.Err() == nil || errors.Is(err, pool.ErrClosed)
+	if panicked, ok := errors.AsType[*sluice.PanicError](err); ok {
 		s.r.panicky(panicked.Value, panicked.Stack)
-		_, meant := panicked.Value.(planned)
-		byPlan = byPlan || meant
+		meant = meant || panicked.Value == planned{}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if first >= leastWait {
+	if first >= minWait {
 		s.waited = append(s.waited, first)
 	}
 	switch {
 	case err == nil:
-		s.completed++
-	case byPlan || s.r.outer.Err() != nil: // or the user's doing
-		s.cancelled++
+		s.Completed++
+	case meant:
+		s.Cancelled++
 	default:
 		s.failedLocked(err)
 	}
 }
 
+// fail counts a failure outside calls, unless the user interrupted the run.
+func (s *step) fail(err error) {
+	if s.r.outer.Err() != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Calls++
+	s.failedLocked(err)
+}
+
 // failedLocked counts a failure, whose reason may be the step's end.
 func (s *step) failedLocked(err error) {
-	s.failed++
+	s.Failed++
 	if why := context.Cause(s.ctx); errors.Is(err, context.Canceled) && errors.Is(why, errImpatient) {
 		err = why
 	}
@@ -319,7 +298,14 @@ func (s *step) failedLocked(err error) {
 	}
 }
 
-// body is the request of the n-th call, which no cache has an answer to.
+// late notes how late an arrival began.
+func (s *step) late(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.longest = max(s.longest, d)
+}
+
+// body returns the request of the n-th call, which no cache has a response to. It asks for at most 16 tokens, which may cost money.
 func (r *run) body(n uint64) []byte {
 	t := r.endpoint.Target
 	b := provider.AppendPrompt(nil, t.Endpoint, t.Model, fmt.Appendf(nil, `"[%x-%d] Say one short sentence."`, r.cfg.Seed, n), nil)
@@ -327,17 +313,6 @@ func (r *run) body(n uint64) []byte {
 	if member == "" {
 		return append(b, '}')
 	}
-	path := strings.Split(member, ".")
-	for i, name := range path {
-		open := `{`
-		if i == 0 {
-			open = `,`
-		}
-		b = fmt.Appendf(b, "%s%q:", open, name)
-	}
-	b = strconv.AppendInt(b, mostTokens, 10)
-	return append(b, strings.Repeat("}", len(path))...)
+	path := strings.ReplaceAll(member, ".", `":{"`)
+	return fmt.Appendf(b, `,"%s":16%s`, path, strings.Repeat("}", 1+strings.Count(member, ".")))
 }
-
-// mostTokens bounds the answer of a call, which may cost money.
-const mostTokens = 16

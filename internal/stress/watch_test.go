@@ -6,22 +6,23 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/stress"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/pool"
 )
 
 func TestAWatchTellsADeadlockFromATimeThatNobodyRan(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
-	lane := func(l sluice.LaneSnapshot) []sluice.LaneSnapshot {
+	lane := func(l limits.LaneSnapshot) []limits.LaneSnapshot {
 		l.Slots, l.Waiting = 1, 1
-		return []sluice.LaneSnapshot{l}
+		return []limits.LaneSnapshot{l}
 	}
-	byBudget := lane(sluice.LaneSnapshot{Blocked: true, Binding: sluice.Requests})
+	byBudget := lane(limits.LaneSnapshot{Blocked: true, Binding: limits.Requests})
 	for _, tt := range []struct {
 		name    string
 		looks   int
 		every   time.Duration
 		backoff time.Duration
-		lanes   []sluice.LaneSnapshot
+		lanes   []limits.LaneSnapshot
 		timer   time.Duration // from each look; 0: none
 		m       pool.Metrics
 		stuck   bool
@@ -33,7 +34,7 @@ func TestAWatchTellsADeadlockFromATimeThatNobodyRan(t *testing.T) {
 		{name: "a backoff as long as it was told", looks: 900, every: 100 * time.Millisecond, backoff: 2 * time.Minute},
 		{name: "members at work think", looks: 90, every: 100 * time.Millisecond, m: pool.Metrics{Queued: 3, Running: 12}},
 		{name: "a place is free, and nobody goes", looks: 25, every: 100 * time.Millisecond, m: pool.Metrics{Queued: 3}, stuck: true},
-		{name: "a slot is free", looks: 310, every: 100 * time.Millisecond, timer: time.Second, lanes: lane(sluice.LaneSnapshot{}), stuck: true},
+		{name: "a slot is free", looks: 310, every: 100 * time.Millisecond, timer: time.Second, lanes: lane(limits.LaneSnapshot{}), stuck: true},
 		{name: "a budget is empty", looks: 900, every: 100 * time.Millisecond, timer: time.Second, lanes: byBudget},
 		{name: "a budget is full again, and nobody is told", looks: 310, every: 100 * time.Millisecond, timer: -time.Second, lanes: byBudget, stuck: true},
 	} {

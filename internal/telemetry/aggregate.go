@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // Aggregate adds events up, of one process as they happen or of several from a file, and the results of a batch, in memory
@@ -46,24 +48,24 @@ func (a *Aggregate) Observe(e sluice.Event) {
 	a.events++
 	a.process(&e)
 	switch e.Type {
-	case sluice.EventItemDone:
+	case limits.EventItemDone:
 		a.done.add(finishedBy(&e))
-	case sluice.EventMemberRegistered, sluice.EventMemberClosed, sluice.EventStarted:
-	case sluice.EventClosed:
+	case limits.EventMemberRegistered, limits.EventMemberClosed, limits.EventStarted:
+	case limits.EventClosed:
 		a.close(e.Account)
-	case sluice.EventPaused, sluice.EventResumed:
+	case limits.EventPaused, limits.EventResumed:
 		a.hold(&e)
-	case sluice.EventShared:
+	case limits.EventShared:
 		a.shared = true
 	default:
 		a.lane(e.Account, e.Lane).event(&e, a.running(e.At))
-		if e.Type == sluice.EventSlotAcquired || e.Type == sluice.EventSlotCancelled {
+		if e.Type == limits.EventSlotAcquired || e.Type == limits.EventSlotCancelled {
 			a.calls.waits.add(e.Wait)
 			a.calls.wait(&finished{id: e.Call, wait: e.Wait})
 		}
 	}
-	if e.Type == sluice.EventThrottled && a.said == "" {
-		a.said = clip(errorOf(&e), mostMessage)
+	if e.Type == limits.EventThrottled && a.said == "" {
+		a.said = prose.Clip(errorOf(&e), mostMessage)
 	}
 }
 
@@ -72,19 +74,19 @@ func (a *Aggregate) Observe(e sluice.Event) {
 func (a *Aggregate) process(e *sluice.Event) {
 	idle := len(a.members) == 0 && len(a.opened) == 0 && a.runs > 0
 	switch e.Type {
-	case sluice.EventMemberRegistered:
+	case limits.EventMemberRegistered:
 		if idle || a.members[e.Member] {
 			a.endProcess()
 		}
 		a.begin(e.At)
 		a.members[e.Member] = true
-	case sluice.EventStarted:
+	case limits.EventStarted:
 		if idle || a.opened[e.Account] {
 			a.endProcess()
 		}
 		a.begin(e.At)
 		a.opened[e.Account] = true
-	case sluice.EventMemberClosed:
+	case limits.EventMemberClosed:
 		delete(a.members, e.Member)
 	}
 	a.begin(e.At)
@@ -133,7 +135,7 @@ func (a *Aggregate) hold(e *sluice.Event) {
 	for key, l := range a.lanes {
 		if key.account == e.Account {
 			l.pass(e)
-			l.held = e.Type == sluice.EventPaused
+			l.held = e.Type == limits.EventPaused
 		}
 	}
 }
@@ -147,7 +149,7 @@ func (a *Aggregate) running(at time.Time) time.Duration {
 }
 
 func (a *Aggregate) lane(account, name string) *laneSeen {
-	key := laneKey{clip(account, mostID), clip(name, mostID)}
+	key := laneKey{prose.Clip(account, mostID), prose.Clip(name, mostID)}
 	l := a.lanes[key]
 	if l == nil && len(a.lanes) >= mostReported {
 		key = laneKey{"", otherNames}
@@ -167,7 +169,7 @@ func (a *Aggregate) lane(account, name string) *laneSeen {
 func finishedBy(e *sluice.Event) *finished {
 	it := &finished{
 		id: e.Call, model: e.Lane, kind: e.Outcome.Kind, attempts: e.Attempt, throttles: e.Throttles, wait: e.Wait,
-		latency: e.Latency, usage: e.Outcome.Usage, finish: e.Finish, reused: e.Reused, cost: e.Cost, costed: e.Cost > 0 || e.Reused,
+		latency: e.Latency, usage: e.Outcome.Usage, finish: e.Finish, reused: e.Reused, cost: e.Cost, estimated: e.Estimated, costed: e.Cost > 0 || e.Reused,
 	}
 	it.message = errorOf(e)
 	return it

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // call is what is known of a call that is not over. Its spans are made when it is: until then it is only this.
@@ -37,7 +38,7 @@ type step struct {
 	start, end time.Time
 	try        int
 	kind       sluice.Kind
-	dimension  sluice.Dimension
+	dimension  limits.Dimension
 	refused    bool // by a throttle
 	unsent     bool
 	unended    bool // by the time the run was over
@@ -61,6 +62,7 @@ type outcome struct {
 	hasUsage  bool
 	finish    string
 	cost      float64
+	estimated float64
 	attempts  int
 	throttles int
 	reused    bool
@@ -69,7 +71,7 @@ type outcome struct {
 func outcomeOf(e *sluice.Event) *outcome {
 	return &outcome{
 		kind: e.Outcome.Kind, usage: e.Outcome.Usage, hasUsage: e.Outcome.HasUsage, finish: e.Finish,
-		cost: e.Cost, attempts: e.Attempt, throttles: e.Throttles, reused: e.Reused,
+		cost: e.Cost, estimated: e.Estimated, attempts: e.Attempt, throttles: e.Throttles, reused: e.Reused,
 	}
 }
 

@@ -10,7 +10,8 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/jsonscan"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // mostLine is how long a line of a file of events may be, in bytes.
@@ -110,7 +111,7 @@ func (d *decoder) decode(line []byte) (sluice.Event, error) {
 	if wrong == nil && e.Type == "" {
 		wrong = errNoEvent
 	}
-	if e.Type == sluice.EventThrottled {
+	if e.Type == limits.EventThrottled {
 		e.Outcome.Dimension, e.Outcome.Limit = e.Dimension, e.Limit
 	}
 	return e, wrong
@@ -120,7 +121,7 @@ func (d *decoder) decode(line []byte) (sluice.Event, error) {
 func (d *decoder) field(e *sluice.Event, s *jsonscan.Scanner, name []byte) (err error) {
 	switch string(name) {
 	case "event":
-		e.Type = sluice.EventType(d.word(s))
+		e.Type = limits.EventType(d.word(s))
 	case "at":
 		e.At, err = instant(s)
 	case "until":
@@ -136,7 +137,7 @@ func (d *decoder) field(e *sluice.Event, s *jsonscan.Scanner, name []byte) (err 
 	case "call":
 		e.Call = s.Text()
 	case "source":
-		e.Source = sluice.Source(d.word(s))
+		e.Source = limits.Source(d.word(s))
 	case "finish_reason":
 		e.Finish = d.word(s)
 	case "dimension":
@@ -150,6 +151,8 @@ func (d *decoder) field(e *sluice.Event, s *jsonscan.Scanner, name []byte) (err 
 		err = usage(s, &e.Outcome.Usage)
 	case "cost_usd":
 		e.Cost, err = dollars(s)
+	case "cost_estimated_usd":
+		e.Estimated, err = dollars(s)
 	case "reused":
 		e.Reused = s.Truth()
 	default:
@@ -165,6 +168,8 @@ func countField(e *sluice.Event, s *jsonscan.Scanner, name []byte) (err error) {
 		e.Attempt, err = count(s)
 	case "throttles":
 		e.Throttles, err = count(s)
+	case "others_succeeded":
+		e.Outcome.Others, err = count(s)
 	case "wait_ms":
 		e.Wait, err = millis(s)
 	case "latency_ms":

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // appendEvent appends e as a line of a file of events. message is the text of its error, without secrets. What is zero is
@@ -39,12 +40,11 @@ func appendEvent(b []byte, e *sluice.Event, message string) []byte {
 		b = appendText(b, `,"kind":`, e.Outcome.Kind.String())
 	}
 	b = appendText(b, `,"error":`, message)
+	b = appendCount(b, `,"others_succeeded":`, int64(e.Outcome.Others))
 	b = appendText(b, `,"finish_reason":`, e.Finish)
 	b = appendUsage(b, &e.Outcome)
-	if e.Cost != 0 && !math.IsNaN(e.Cost) && !math.IsInf(e.Cost, 0) {
-		b = append(b, `,"cost_usd":`...)
-		b = strconv.AppendFloat(b, e.Cost, 'f', -1, 64)
-	}
+	b = appendDollars(b, `,"cost_usd":`, e.Cost)
+	b = appendDollars(b, `,"cost_estimated_usd":`, e.Estimated)
 	if e.Reused {
 		b = append(b, `,"reused":true`...)
 	}
@@ -58,18 +58,18 @@ func appendEvent(b []byte, e *sluice.Event, message string) []byte {
 }
 
 // limitOf is the limit that an event speaks of: of a refusal the one that it names.
-func limitOf(e *sluice.Event) (sluice.Dimension, int64) {
-	if e.Type == sluice.EventThrottled {
+func limitOf(e *sluice.Event) (limits.Dimension, int64) {
+	if e.Type == limits.EventThrottled {
 		return e.Outcome.Dimension, e.Outcome.Limit
 	}
 	return e.Dimension, e.Limit
 }
 
 // hasKind reports whether events of that type say how something ended, or why.
-func hasKind(t sluice.EventType) bool {
+func hasKind(t limits.EventType) bool {
 	switch t {
-	case sluice.EventSlotReleased, sluice.EventThrottled, sluice.EventAttemptFailed, sluice.EventGaveUp, sluice.EventItemDone,
-		sluice.EventCooldownStarted:
+	case limits.EventSlotReleased, limits.EventThrottled, limits.EventAttemptFailed, limits.EventGaveUp, limits.EventItemDone,
+		limits.EventCooldownStarted:
 		return true
 	}
 	return false
@@ -100,4 +100,11 @@ func appendUsage(b []byte, o *sluice.Outcome) []byte {
 	b = append(b, `,"output_tokens":`...)
 	b = strconv.AppendInt(b, int64(o.Usage.Output), 10)
 	return append(b, '}')
+}
+
+func appendDollars(b []byte, name string, usd float64) []byte {
+	if usd == 0 || math.IsNaN(usd) || math.IsInf(usd, 0) {
+		return b
+	}
+	return strconv.AppendFloat(append(b, name...), usd, 'f', -1, 64)
 }

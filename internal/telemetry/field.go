@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -53,11 +54,13 @@ func fields() []field {
 		text("source", func(e *sluice.Event) string { return string(e.Source) }),
 		text("kind", kindOf),
 		text("error", errorOf),
+		number("others_succeeded", func(e *sluice.Event) int64 { return int64(e.Outcome.Others) }),
 		text("finish_reason", func(e *sluice.Event) string { return e.Finish }),
 		number("usage.input_tokens", func(e *sluice.Event) int64 { return int64(e.Outcome.Usage.Input) }),
 		number("usage.cached_input_tokens", func(e *sluice.Event) int64 { return int64(e.Outcome.Usage.CachedInput) }),
 		number("usage.output_tokens", func(e *sluice.Event) int64 { return int64(e.Outcome.Usage.Output) }),
 		{"cost_usd", numberField, func(e *sluice.Event) value { return value{number: e.Cost} }},
+		{"cost_estimated_usd", numberField, func(e *sluice.Event) value { return value{number: e.Estimated} }},
 		{"reused", truthField, func(e *sluice.Event) value { return value{truth: e.Reused} }},
 		number("active", func(e *sluice.Event) int64 { return int64(e.InFlight) }),
 		number("max", func(e *sluice.Event) int64 { return int64(e.Slots) }),
@@ -77,7 +80,7 @@ func kindOf(e *sluice.Event) string {
 func errorOf(e *sluice.Event) string {
 	err := e.Outcome.Err
 	if call, ok := errors.AsType[*sluice.CallError](err); ok && call.Err != nil {
-		err = call.Err
+		return call.Reason()
 	}
 	if err == nil {
 		return ""
@@ -95,7 +98,7 @@ func fieldOf(name string) (field, error) {
 	for _, f := range all {
 		names = append(names, f.name)
 	}
-	return field{}, fmt.Errorf("events have no field %q%s: they have %s", name, provider.Meant(provider.Nearest(name, names)), listed(names))
+	return field{}, fmt.Errorf("events have no field %q%s: they have %s", name, provider.DidYouMean(provider.Nearest(name, names)), listed(names))
 }
 
 // values are all that a text can be; nil where it can be anything.
@@ -110,10 +113,10 @@ func (f *field) values() []string {
 	case "kind":
 		return names(func(i uint8) string { return sluice.Kind(i).String() })
 	case "dimension":
-		return names(func(i uint8) string { return sluice.Dimension(i).String() })
+		return names(func(i uint8) string { return limits.Dimension(i).String() })
 	case "source":
-		return []string{"", string(sluice.SourceTold), string(sluice.SourceStart), string(sluice.SourceHeader), string(sluice.SourceRefusal),
-			string(sluice.SourceMeasured), string(sluice.SourceRegistry), string(sluice.SourceAtLeast)}
+		return []string{"", string(limits.SourceTold), string(limits.SourceStart), string(limits.SourceHeader), string(limits.SourceRefusal),
+			string(limits.SourceMeasured), string(limits.SourceRegistry), string(limits.SourcePublished), string(limits.SourceAtLeast)}
 	}
 	return nil
 }
@@ -139,11 +142,11 @@ func listed(words []string) string {
 }
 
 // EventTypes are all types of event.
-func EventTypes() []sluice.EventType {
-	return []sluice.EventType{
-		sluice.EventStarted, sluice.EventClosed, sluice.EventMemberRegistered, sluice.EventMemberClosed,
-		sluice.EventSlotWaiting, sluice.EventSlotAcquired, sluice.EventSlotReleased, sluice.EventSlotCancelled,
-		sluice.EventThrottled, sluice.EventAttemptFailed, sluice.EventGaveUp, sluice.EventCooldownStarted, sluice.EventCooldownEnded,
-		sluice.EventLimitsChanged, sluice.EventBreaker, sluice.EventPaused, sluice.EventResumed, sluice.EventShared, sluice.EventItemDone,
+func EventTypes() []limits.EventType {
+	return []limits.EventType{
+		limits.EventStarted, limits.EventClosed, limits.EventMemberRegistered, limits.EventMemberClosed,
+		limits.EventSlotWaiting, limits.EventSlotAcquired, limits.EventSlotReleased, limits.EventSlotCancelled,
+		limits.EventThrottled, limits.EventAttemptFailed, limits.EventGaveUp, limits.EventCooldownStarted, limits.EventCooldownEnded,
+		limits.EventLimitsChanged, limits.EventBreaker, limits.EventPaused, limits.EventResumed, limits.EventShared, limits.EventItemDone,
 	}
 }

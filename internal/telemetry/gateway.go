@@ -18,8 +18,8 @@ type Gateway struct {
 	tenants      *table[string, string]
 	models       *table[string, string]
 
-	requests, admissions, refusals, tokens, cost *prometheus.CounterVec
-	wait                                         *prometheus.HistogramVec
+	requests, admissions, refusals, tokens, cost, estimated *prometheus.CounterVec
+	wait                                                    *prometheus.HistogramVec
 
 	usage, duration, first, each *prometheus.HistogramVec // those of the conventions for generative AI
 
@@ -36,8 +36,8 @@ type seriesKey struct {
 
 // gatewaySeries are what a request counts in, looked up once for all that are alike.
 type gatewaySeries struct {
-	requests, refusals, admissions, input, output, cost prometheus.Counter
-	wait, usedIn, usedOut, duration, first, each        prometheus.Observer
+	requests, refusals, admissions, input, output, cost, estimated prometheus.Counter
+	wait, usedIn, usedOut, duration, first, each                   prometheus.Observer
 }
 
 const noTenant = "none" // of requests of nobody in particular
@@ -62,6 +62,7 @@ func NewGateway(snapshot func() gateway.TrafficSnapshot, conventional func(provi
 		refusals:   counter("refusals_total", "Requests that the gateway itself refused, by why.", "reason", "tenant"),
 		tokens:     counter("tokens_total", "Tokens of calls, over all their tries.", "direction", "tenant", "model"),
 		cost:       counter("cost_usd_total", "US dollars that calls cost, as far as prices are known.", "tenant", "model"),
+		estimated:  counter("cost_estimated_usd_total", "The part of the cost that is an estimate, as no answer states the usage.", "tenant", "model"),
 		wait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "sluice", Subsystem: "gateway", Name: "wait_seconds", Help: "How long calls waited for their turn, over all their tries.", Buckets: waitBuckets(),
 		}, []string{"tenant", "model"}),
@@ -117,6 +118,7 @@ func (g *Gateway) series(k seriesKey) *gatewaySeries {
 		fault = ""
 	}
 	to.admissions, to.cost = g.admissions.WithLabelValues(k.tenant, k.model), g.cost.WithLabelValues(k.tenant, k.model)
+	to.estimated = g.estimated.WithLabelValues(k.tenant, k.model)
 	to.input, to.output = g.tokens.WithLabelValues("input", k.tenant, k.model), g.tokens.WithLabelValues("output", k.tenant, k.model)
 	to.usedIn = g.usage.WithLabelValues("input", k.operation, provider, k.model)
 	to.usedOut = g.usage.WithLabelValues("output", k.operation, provider, k.model)
@@ -140,6 +142,7 @@ func (to *gatewaySeries) made(r *gateway.Record) {
 	to.input.Add(in)
 	to.output.Add(out)
 	to.cost.Add(max(0, r.Cost))
+	to.estimated.Add(max(0, r.Estimated))
 	if in+out > 0 {
 		to.usedIn.Observe(in)
 		to.usedOut.Observe(out)
@@ -185,7 +188,7 @@ func (g *Gateway) model(r *gateway.Record) string {
 }
 
 func (g *Gateway) vecs() []prometheus.Collector {
-	return []prometheus.Collector{g.requests, g.admissions, g.refusals, g.tokens, g.cost, g.wait, g.usage, g.duration, g.first, g.each}
+	return []prometheus.Collector{g.requests, g.admissions, g.refusals, g.tokens, g.cost, g.estimated, g.wait, g.usage, g.duration, g.first, g.each}
 }
 
 // Describe sends what each metric is.

@@ -22,7 +22,7 @@ func gatewayOf(standing gateway.TrafficSnapshot) *telemetry.Gateway {
 var answered = gateway.Record{
 	Tenant: "amy", Model: "m", Listed: true, Upstream: "house", Provider: "openai", Endpoint: "/v1/chat/completions", Stream: true,
 	Status: 200, Kind: gateway.KindOK, Tries: 1, Wait: 2 * time.Second, First: time.Second, Latency: 5 * time.Second,
-	Usage: sluice.Usage{Input: 100, Output: 21}, Cost: 0.5, HasCost: true,
+	Usage: sluice.Usage{Input: 100, Output: 21}, Cost: 0.5, Estimated: 0.125, HasCost: true,
 }
 
 func TestRequestsOfAGatewayAreCounted(t *testing.T) {
@@ -41,6 +41,7 @@ func TestRequestsOfAGatewayAreCounted(t *testing.T) {
 		`sluice_gateway_refusals_total{reason="forbidden",tenant="none"}`:             1,
 		`sluice_gateway_tokens_total{direction="output",model="m",tenant="amy"}`:      21,
 		`sluice_gateway_cost_usd_total{model="m",tenant="amy"}`:                       0.5,
+		`sluice_gateway_cost_estimated_usd_total{model="m",tenant="amy"}`:             0.125,
 		`sluice_gateway_wait_seconds{model="m",tenant="amy"}`:                         2,
 		`sluice_gateway_waiting{tenant="amy"}`:                                        3,
 		`sluice_gateway_open{tenant="amy"}`:                                           2,

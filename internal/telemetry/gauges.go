@@ -3,7 +3,7 @@ package telemetry
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // gauges describe how things stand. They have no variables of their own: each scrape asks.
@@ -66,7 +66,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		set(m.gauges.breaker, float64(broken[lane]), lane)
 		for d, b := range st.budgets {
 			if b.limit > 0 {
-				dimension := sluice.Dimension(d).String()
+				dimension := limits.Dimension(d).String()
 				set(m.gauges.limit, float64(b.limit), dimension, lane)
 				if !b.shared {
 					set(m.gauges.level, b.level, dimension, lane)

@@ -57,7 +57,7 @@ func watch(t *testing.T, c sim.Config, told sluice.Limits, calls int) *observed 
 	b, err := batch.Open(batch.Config{
 		Input: in, Output: out, Provider: p, Transport: server.Transport(), Observer: all, Sync: 0, Timeout: 20 * time.Second,
 		Scheduler: func(provider.Provider) (*sluice.Scheduler, error) { return s, nil },
-		Price:     func(provider.Provider, string) (in, out float64, ok bool) { return 1, 2, true },
+		Price:     func(provider.Provider, string) *provider.Price { return provider.FlatPrice(1, 2) },
 	})
 	check(t, err)
 	o.report, err = b.Run(context.Background())

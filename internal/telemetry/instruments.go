@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // instruments are the metrics of OpenTelemetry: those of the conventions for generative AI, and those of our own.
@@ -65,17 +66,17 @@ func newInstruments(meter metric.Meter, snapshot func() sluice.Snapshot) (*instr
 func (i *instruments) observe(e *sluice.Event, subjects *table[route, subject]) {
 	ctx := context.Background()
 	switch e.Type {
-	case sluice.EventSlotAcquired:
+	case limits.EventSlotAcquired:
 		i.wait.Record(ctx, e.Wait.Seconds(), subjects.of(route{e.Account, e.Lane}).plain)
-	case sluice.EventSlotReleased:
+	case limits.EventSlotReleased:
 		i.released(ctx, e, subjects.of(route{e.Account, e.Lane}))
-	case sluice.EventItemDone:
+	case limits.EventItemDone:
 		s := subjects.of(route{lane: e.Lane})
 		i.items.Add(ctx, 1, s.kinds[kindIndex(e.Outcome.Kind)])
 		if e.Cost > 0 {
 			i.cost.Add(ctx, e.Cost, s.plain)
 		}
-	case sluice.EventCooldownStarted:
+	case limits.EventCooldownStarted:
 		i.cooldowns.Add(ctx, 1, subjects.of(route{e.Account, e.Lane}).plain)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/prose"
 )
 
 // finished is what became of one item, by its event or by its line in the output.
@@ -23,6 +24,7 @@ type finished struct {
 	latency   time.Duration
 	usage     sluice.Usage
 	cost      float64
+	estimated float64 // of cost
 	costed    bool
 	finish    string
 	reused    bool
@@ -38,18 +40,17 @@ const (
 
 // items adds up what became of items. The zero value is ready.
 type items struct {
-	total, ok, reused        int
-	throttled, throttledOK   int // items that were throttled
-	retries, throttles       [mostTries + 1]int
-	waits, latencies         times
-	longest                  []LongWait
-	failures                 map[sluice.Kind]*Failure
-	finish, models           map[string]int
-	cooldown, backoff        time.Duration
-	usage                    sluice.Usage
-	cost                     float64
-	costed, free             int // items whose cost is known, and of those the ones that took an answer that was there
-	attempts, throttleEvents int
+	total, ok, reused      int
+	throttled, throttledOK int // items that were throttled
+	retries, throttles     [mostTries + 1]int
+	waits, latencies       times
+	longest                []LongWait
+	failures               map[sluice.Kind]*Failure
+	finish, models         map[string]int
+	cooldown, backoff      time.Duration
+	usage                  sluice.Usage
+	cost, estimated        float64
+	costed, free           int // items whose cost is known, and of those the ones that took an answer that was there
 }
 
 // LongWait is an item that waited long.
@@ -77,8 +78,6 @@ func (s *items) add(it *finished) {
 	s.total++
 	s.retries[min(max(0, it.attempts-1), mostTries)]++
 	s.throttles[min(it.throttles, mostTries)]++
-	s.attempts += it.attempts
-	s.throttleEvents += it.throttles
 	if it.throttles > 0 {
 		s.throttled++
 	}
@@ -99,6 +98,7 @@ func (s *items) add(it *finished) {
 	s.usage = s.usage.Add(it.usage)
 	if it.costed {
 		s.cost += it.cost
+		s.estimated += it.estimated
 		s.costed++
 	}
 	if it.reused && it.costed {
@@ -122,7 +122,7 @@ func (s *items) wait(it *finished) {
 		return
 	}
 	i, _ := slices.BinarySearchFunc(s.longest, ms, func(l LongWait, ms int64) int { return cmp.Compare(ms, l.Wait+1) })
-	s.longest = slices.Insert(s.longest, i, LongWait{clip(it.id, mostID), ms})
+	s.longest = slices.Insert(s.longest, i, LongWait{prose.Clip(it.id, mostID), ms})
 	s.longest = s.longest[:min(len(s.longest), mostLongest)]
 }
 
@@ -137,13 +137,13 @@ func (s *items) fail(it *finished) {
 	}
 	f.Count++
 	if len(f.IDs) < mostIDs {
-		f.IDs = append(f.IDs, clip(it.id, mostID))
+		f.IDs = append(f.IDs, prose.Clip(it.id, mostID))
 		if it.answer != "" {
-			f.Answers = append(f.Answers, Content{clip(it.id, mostID), it.answer})
+			f.Answers = append(f.Answers, Content{prose.Clip(it.id, mostID), it.answer})
 		}
 	}
 	if f.Message == "" {
-		f.Message = clip(it.message, mostMessage)
+		f.Message = prose.Clip(it.message, mostMessage)
 	}
 }
 
@@ -152,7 +152,7 @@ func countName(byName map[string]int, name string) map[string]int {
 	if byName == nil {
 		byName = make(map[string]int)
 	}
-	name = clip(name, mostID)
+	name = prose.Clip(name, mostID)
 	if _, known := byName[name]; !known && len(byName) >= mostNames {
 		name = otherNames
 	}
@@ -161,20 +161,9 @@ func countName(byName map[string]int, name string) map[string]int {
 }
 
 const (
-	mostID      = 200 // of a name or an id
-	mostMessage = 500 // characters that one looks at
+	mostID      = 200 // of a name or an id, in bytes
+	mostMessage = 500 // of the start of an error, in bytes
 )
-
-// clip cuts text to so many characters.
-func clip(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most]) + "…"
-	}
-	return text
-}
 
 // Count is how many items needed so many of something; the last of a distribution is of those that needed as many or
 // more.

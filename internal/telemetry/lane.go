@@ -4,24 +4,25 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // paused is what holds calls back while somebody pauses the Scheduler: beside the dimensions, of which AnyDimension is a
 // lane's own pause.
 const (
-	paused    = sluice.NumDimensions
-	numBounds = sluice.NumDimensions + 1
+	paused    = limits.NumDimensions
+	numBounds = limits.NumDimensions + 1
 )
 
 // boundName is what holds calls back, as files spell it.
 func boundName(i int) string {
 	switch i {
-	case int(sluice.AnyDimension):
+	case int(limits.AnyDimension):
 		return "cooldown"
 	case int(paused):
 		return "paused"
 	}
-	return sluice.Dimension(i).String()
+	return limits.Dimension(i).String()
 }
 
 // laneSeen is what events show of one lane, of an account.
@@ -29,10 +30,10 @@ type laneSeen struct {
 	account, name string
 
 	acquired, released, answered, failed, gaveUp int
-	throttled                                    [sluice.NumDimensions]int
+	throttled                                    [limits.NumDimensions]int
 	usage                                        sluice.Usage
 	peak                                         int
-	limits                                       [sluice.NumDimensions]known
+	limits                                       [limits.NumDimensions]known
 
 	open    int // acquired and not released, of this process
 	leaked  int // open when a Scheduler was closed
@@ -51,8 +52,8 @@ type laneSeen struct {
 	cooldowns  int
 
 	minute    int64 // of the running time, and what was used in it
-	inMinute  [sluice.NumDimensions]int64
-	busiest   [sluice.NumDimensions]int64
+	inMinute  [limits.NumDimensions]int64
+	busiest   [limits.NumDimensions]int64
 	latencies times
 	line      timeline
 }
@@ -60,7 +61,8 @@ type laneSeen struct {
 // known is a limit that is known.
 type known struct {
 	value  int64
-	source sluice.Source
+	source limits.Source
+	claims limits.Claims
 }
 
 // event takes in an event of the lane that happened after so much running time.
@@ -68,34 +70,34 @@ func (l *laneSeen) event(e *sluice.Event, x time.Duration) {
 	l.pass(e)
 	b := l.line.at(x)
 	switch e.Type {
-	case sluice.EventSlotWaiting:
+	case limits.EventSlotWaiting:
 		l.bind = int(e.Dimension)
-	case sluice.EventSlotAcquired:
+	case limits.EventSlotAcquired:
 		l.acquired++
 		l.open++
 		b.Sent++
-		l.use(x, sluice.Requests, 1)
-	case sluice.EventSlotReleased:
+		l.use(x, limits.Requests, 1)
+	case limits.EventSlotReleased:
 		l.release(e, b, x)
-	case sluice.EventThrottled:
+	case limits.EventThrottled:
 		l.throttle(e, b, x)
-	case sluice.EventAttemptFailed:
+	case limits.EventAttemptFailed:
 		l.failed++
 		b.Failed++
-	case sluice.EventGaveUp:
+	case limits.EventGaveUp:
 		l.gaveUp++
-	case sluice.EventCooldownStarted:
+	case limits.EventCooldownStarted:
 		l.cool(e, x)
-	case sluice.EventCooldownEnded:
+	case limits.EventCooldownEnded:
 		l.cooling, l.lastThrown = false, e.At
 		l.line.resume(x)
-	case sluice.EventBreaker:
+	case limits.EventBreaker:
 		if l.until = e.Until; !l.until.IsZero() {
-			l.bind = int(sluice.AnyDimension)
+			l.bind = int(limits.AnyDimension)
 			l.line.pause(x, x+max(0, e.Until.Sub(e.At)), sluice.ServerError)
 		}
-	case sluice.EventLimitsChanged:
-		l.limit(x, e.Dimension, known{e.Limit, e.Source})
+	case limits.EventLimitsChanged:
+		l.limit(x, e.Dimension, known{value: e.Limit, source: e.Source})
 	}
 	if hasCounts(e.Type) {
 		l.peak = max(l.peak, e.InFlight)
@@ -105,10 +107,10 @@ func (l *laneSeen) event(e *sluice.Event, x time.Duration) {
 }
 
 // hasCounts reports whether events of that type say how many calls are open and wait.
-func hasCounts(t sluice.EventType) bool {
+func hasCounts(t limits.EventType) bool {
 	switch t {
-	case sluice.EventSlotWaiting, sluice.EventSlotAcquired, sluice.EventSlotReleased, sluice.EventSlotCancelled,
-		sluice.EventThrottled, sluice.EventAttemptFailed, sluice.EventGaveUp:
+	case limits.EventSlotWaiting, limits.EventSlotAcquired, limits.EventSlotReleased, limits.EventSlotCancelled,
+		limits.EventThrottled, limits.EventAttemptFailed, limits.EventGaveUp:
 		return true
 	}
 	return false
@@ -125,10 +127,10 @@ func (l *laneSeen) pass(e *sluice.Event) {
 		return
 	}
 	if until := earlier(l.until, e.At); until.After(from) { // whatever held calls back then
-		l.hold(int(sluice.AnyDimension), until.Sub(from))
+		l.hold(int(limits.AnyDimension), until.Sub(from))
 		from = until
 	}
-	if e.Type == sluice.EventSlotAcquired && e.Wait > 0 {
+	if e.Type == limits.EventSlotAcquired && e.Wait > 0 {
 		l.bind = int(e.Dimension)
 	}
 	l.hold(l.bind, e.At.Sub(from))
@@ -137,7 +139,7 @@ func (l *laneSeen) pass(e *sluice.Event) {
 // hold counts a time in which calls were held back. What holds a call back and is no limit is a pause, of which not all
 // have events of their own: a late refusal makes one longer.
 func (l *laneSeen) hold(by int, d time.Duration) {
-	if l.held && by == int(sluice.AnyDimension) {
+	if l.held && by == int(limits.AnyDimension) {
 		by = int(paused)
 	}
 	l.bound[by] += d
@@ -157,9 +159,9 @@ func (l *laneSeen) release(e *sluice.Event, b *Bin, x time.Duration) {
 		l.usage = l.usage.Add(u)
 		b.Input += u.Input
 		b.Output += u.Output
-		l.use(x, sluice.InputTokens, int64(u.Input))
-		l.use(x, sluice.OutputTokens, int64(u.Output))
-		l.use(x, sluice.Tokens, int64(u.Input+u.Output))
+		for d := limits.Tokens; d.Window() == time.Minute; d++ {
+			l.use(x, d, int64(u.Amount(d)))
+		}
 	}
 	if e.Outcome.Kind == sluice.OK {
 		l.answered++
@@ -172,10 +174,10 @@ func (l *laneSeen) release(e *sluice.Event, b *Bin, x time.Duration) {
 func (l *laneSeen) throttle(e *sluice.Event, b *Bin, x time.Duration) {
 	l.throttled[e.Outcome.Dimension]++
 	b.Throttled++
-	l.use(x, sluice.Requests, -1) // it was refused, and cost nothing
+	l.use(x, limits.Requests, -1) // it was refused, and cost nothing
 	l.thrown(e.At)
 	if d := e.Outcome.Dimension; e.Outcome.Limit > 0 && e.Outcome.Limit != l.limits[d].value { // else it was known before, from elsewhere
-		l.limit(x, d, known{e.Outcome.Limit, sluice.SourceRefusal})
+		l.limit(x, d, known{value: e.Outcome.Limit, source: limits.SourceRefusal})
 	}
 }
 
@@ -192,12 +194,13 @@ func (l *laneSeen) cool(e *sluice.Event, x time.Duration) {
 	l.cooling = true
 	l.cooldowns++
 	l.until = e.Until
-	l.bind = int(sluice.AnyDimension)
+	l.bind = int(limits.AnyDimension)
 	l.line.pause(x, x+max(0, e.Until.Sub(e.At)), e.Outcome.Kind)
 }
 
-func (l *laneSeen) limit(x time.Duration, d sluice.Dimension, k known) {
-	if k.value <= 0 || l.limits[d] == k {
+func (l *laneSeen) limit(x time.Duration, d limits.Dimension, k known) {
+	k.claims = l.limits[d].claims
+	if k.claims.Add(k.value, k.source); k.value <= 0 || l.limits[d] == k {
 		return
 	}
 	l.limits[d] = k
@@ -205,16 +208,16 @@ func (l *laneSeen) limit(x time.Duration, d sluice.Dimension, k known) {
 }
 
 // use counts what was used of a limit, by minutes of the running time.
-func (l *laneSeen) use(x time.Duration, d sluice.Dimension, n int64) {
+func (l *laneSeen) use(x time.Duration, d limits.Dimension, n int64) {
 	if m := int64(x / time.Minute); m != l.minute {
 		l.busiest = l.most()
-		l.minute, l.inMinute = m, [sluice.NumDimensions]int64{}
+		l.minute, l.inMinute = m, [limits.NumDimensions]int64{}
 	}
 	l.inMinute[d] += n
 }
 
 // most is what was used in the busiest minutes, the present one included: only at its end is it known what was refused.
-func (l *laneSeen) most() (most [sluice.NumDimensions]int64) {
+func (l *laneSeen) most() (most [limits.NumDimensions]int64) {
 	for d := range most {
 		most[d] = max(l.busiest[d], l.inMinute[d])
 	}
@@ -222,18 +225,13 @@ func (l *laneSeen) most() (most [sluice.NumDimensions]int64) {
 }
 
 // used is what was used of a limit's dimension in all, and the most of it in one minute.
-func (l *laneSeen) used(d sluice.Dimension) (all, busiest int64) {
-	switch d {
-	case sluice.Requests, sluice.RequestsPerDay:
-		return int64(l.acquired - l.refused()), l.most()[sluice.Requests]
-	case sluice.Tokens, sluice.TokensPerDay:
-		return int64(l.usage.Input + l.usage.Output), l.most()[sluice.Tokens]
-	case sluice.InputTokens:
-		return int64(l.usage.Input), l.most()[d]
-	case sluice.OutputTokens:
-		return int64(l.usage.Output), l.most()[d]
+func (l *laneSeen) used(d limits.Dimension) (all, busiest int64) {
+	minute := d.Per(time.Minute)
+	busiest = l.most()[minute]
+	if minute == limits.Requests {
+		return int64(l.acquired - l.refused()), busiest
 	}
-	return 0, 0
+	return int64(l.usage.Amount(d)), busiest
 }
 
 // refused is how many calls were throttled.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // laneGauges is how the lanes of one label stand, added up.
@@ -11,7 +12,7 @@ type laneGauges struct {
 	inFlight, waiting, slots, paused int
 
 	until   time.Time // of the latest pause that is on; zero: none
-	budgets [sluice.NumDimensions]budgetState
+	budgets [limits.NumDimensions]budgetState
 }
 
 // budgetState is one limit of the lanes of a label.
@@ -19,7 +20,7 @@ type budgetState struct {
 	limit  int64
 	level  float64
 	shared bool // the level is not known here
-	source sluice.Source
+	source limits.Source
 }
 
 // gather adds up the lanes of a Snapshot by label.
@@ -38,7 +39,7 @@ func gather(snap sluice.Snapshot, label func(lane string) string) map[string]*la
 	return states
 }
 
-func (st *laneGauges) add(lane *sluice.LaneSnapshot, now time.Time) {
+func (st *laneGauges) add(lane *limits.LaneSnapshot, now time.Time) {
 	st.inFlight += lane.InFlight
 	st.waiting += lane.Waiting
 	st.slots += lane.Slots

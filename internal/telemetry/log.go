@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // Log writes events as JSON lines. It is an Observer, safe for concurrent use, and several processes may append to one
@@ -73,10 +74,7 @@ func (l *Log) Observe(e sluice.Event) {
 	case size >= mostBuffer:
 		l.flush()
 	case size >= logBuffer:
-		select {
-		case l.full <- struct{}{}:
-		default:
-		}
+		wake.Up(l.full)
 	}
 }
 

@@ -15,11 +15,12 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/telemetry"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // reference is an event as encoding/json writes it.
 type reference struct {
-	Event     sluice.EventType `json:"event"`
+	Event     limits.EventType `json:"event"`
 	At        time.Time        `json:"at"`
 	Account   string           `json:"account,omitempty"`
 	Member    string           `json:"member,omitempty"`
@@ -33,12 +34,13 @@ type reference struct {
 	Until     time.Time        `json:"until,omitzero"`
 	Dimension string           `json:"dimension,omitempty"`
 	Limit     int64            `json:"limit,omitempty"`
-	Source    sluice.Source    `json:"source,omitempty"`
+	Source    limits.Source    `json:"source,omitempty"`
 	Kind      string           `json:"kind,omitempty"`
 	Error     string           `json:"error,omitempty"`
 	Finish    string           `json:"finish_reason,omitempty"`
 	Usage     *sluice.Usage    `json:"usage,omitempty"`
 	Cost      float64          `json:"cost_usd,omitempty"`
+	Estimated float64          `json:"cost_estimated_usd,omitempty"`
 	Reused    bool             `json:"reused,omitempty"`
 	Active    int              `json:"active"`
 	Max       int              `json:"max"`
@@ -65,12 +67,12 @@ func (s *sink) Close() error { return nil }
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 123456789, time.UTC)
 
 // full is an event of that type with every field set.
-func full(typ sluice.EventType) sluice.Event {
+func full(typ limits.EventType) sluice.Event {
 	return sluice.Event{
 		Type: typ, At: noon, Account: "a#1", Member: "run", Lane: "gpt-4o", Tenant: "t", Call: "q\"1\n", Attempt: 2, Throttles: 3,
-		Wait: 1500 * time.Millisecond, Latency: 250 * time.Millisecond, Until: noon.Add(time.Second), Dimension: sluice.Tokens, Limit: 90000,
-		Source: sluice.SourceHeader, Finish: "stop", Cost: 0.0125, Reused: true, InFlight: 4, Slots: 8, Waiting: 12,
-		Outcome: sluice.Outcome{Kind: sluice.RateLimit, Err: errors.New("slow down, sk-secret"), Dimension: sluice.Requests, Limit: 500,
+		Wait: 1500 * time.Millisecond, Latency: 250 * time.Millisecond, Until: noon.Add(time.Second), Dimension: limits.Tokens, Limit: 90000,
+		Source: limits.SourceHeader, Finish: "stop", Cost: 0.0125, Estimated: 0.005, Reused: true, InFlight: 4, Slots: 8, Waiting: 12,
+		Outcome: sluice.Outcome{Kind: sluice.RateLimit, Err: errors.New("slow down, sk-secret"), Dimension: limits.Requests, Limit: 500,
 			Usage: sluice.Usage{Input: 10, CachedInput: 3, Output: 20}, HasUsage: true},
 	}
 }
@@ -87,13 +89,13 @@ func TestALineHasEveryFieldOfAnEvent(t *testing.T) {
 		want := reference{
 			Event: typ, At: e.At, Account: e.Account, Member: e.Member, Lane: e.Lane, Tenant: e.Tenant, Call: e.Call, Attempt: 2, Throttles: 3,
 			WaitMS: 1500, LatencyMS: 250, Until: e.Until, Dimension: "tpm", Limit: 90000, Source: e.Source, Error: "slow down, ***",
-			Finish: "stop", Usage: &e.Outcome.Usage, Cost: 0.0125, Reused: true, Active: 4, Max: 8, Waiting: 12,
+			Finish: "stop", Usage: &e.Outcome.Usage, Cost: 0.0125, Estimated: 0.005, Reused: true, Active: 4, Max: 8, Waiting: 12,
 		}
 		switch typ {
-		case sluice.EventThrottled:
+		case limits.EventThrottled:
 			want.Dimension, want.Limit = "rpm", 500
 			fallthrough
-		case sluice.EventSlotReleased, sluice.EventAttemptFailed, sluice.EventGaveUp, sluice.EventItemDone, sluice.EventCooldownStarted:
+		case limits.EventSlotReleased, limits.EventAttemptFailed, limits.EventGaveUp, limits.EventItemDone, limits.EventCooldownStarted:
 			want.Kind = "rate_limit"
 		}
 		var got reference
@@ -115,7 +117,7 @@ func TestALineHasEveryFieldOfAnEvent(t *testing.T) {
 func TestWhatIsZeroIsLeftOut(t *testing.T) {
 	var to sink
 	l := telemetry.NewLog(&to, nil)
-	l.Observe(sluice.Event{Type: sluice.EventSlotAcquired, At: noon})
+	l.Observe(sluice.Event{Type: limits.EventSlotAcquired, At: noon})
 	l.Close()
 	if want := `{"event":"slot_acquired","at":"2026-11-21T12:00:00.123456789Z","active":0,"max":0,"waiting":0}` + "\n"; to.String() != want {
 		t.Errorf("%s, want %s", to.String(), want)
@@ -129,7 +131,7 @@ func TestEventsReachTheFileInHalfASecond(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.Observe(full(sluice.EventThrottled))
+		l.Observe(full(limits.EventThrottled))
 		time.Sleep(500 * time.Millisecond)
 		synctest.Wait()
 		if b, err := os.ReadFile(name); err != nil || bytes.Count(b, []byte("\n")) != 1 {
@@ -145,7 +147,7 @@ func TestTheFirstFailureToWriteIsReported(t *testing.T) {
 	to := sink{fails: errors.New("disk full")}
 	l := telemetry.NewLog(&to, nil)
 	for range 2000 { // more than is buffered, so that it is tried more than once
-		l.Observe(full(sluice.EventThrottled))
+		l.Observe(full(limits.EventThrottled))
 	}
 	if err := l.Close(); !errors.Is(err, to.fails) {
 		t.Errorf("%v, want %v", err, to.fails)
@@ -167,7 +169,7 @@ func TestManyMayWriteAtOnceAndLinesStayWhole(t *testing.T) {
 		for range 4 {
 			wg.Go(func() {
 				for range 500 {
-					l.Observe(full(sluice.EventSlotReleased))
+					l.Observe(full(limits.EventSlotReleased))
 				}
 			})
 		}
@@ -217,7 +219,7 @@ func TestWhatIsAppendedBeginsOnANewLine(t *testing.T) {
 			}
 			want := c.after
 			if !c.refused {
-				l.Observe(sluice.Event{Type: sluice.EventSlotAcquired, At: noon.Truncate(time.Second), InFlight: 1, Slots: 8})
+				l.Observe(sluice.Event{Type: limits.EventSlotAcquired, At: noon.Truncate(time.Second), InFlight: 1, Slots: 8})
 				if err := l.Close(); err != nil {
 					t.Fatal(err)
 				}
@@ -244,7 +246,7 @@ func TestEventsComeBackAsTheyWere(t *testing.T) {
 	_, err := telemetry.ReadEvents(&to.Buffer, func(_ []byte, got *sluice.Event) error {
 		e := want[i]
 		i++
-		if e.Type == sluice.EventThrottled {
+		if e.Type == limits.EventThrottled {
 			e.Dimension, e.Limit = e.Outcome.Dimension, e.Outcome.Limit
 		} else {
 			e.Outcome.Dimension, e.Outcome.Limit = 0, 0
@@ -268,7 +270,7 @@ func TestEventsComeBackAsTheyWere(t *testing.T) {
 
 func TestAFileCallsAFailureWhatWhoSawItCallsIt(t *testing.T) {
 	refused := sluice.Outcome{Kind: sluice.RateLimit, Err: errors.New("slow down")}
-	e := sluice.Event{Type: sluice.EventItemDone, At: noon, Call: "item-1", Attempt: 1, Throttles: 21, Outcome: refused}
+	e := sluice.Event{Type: limits.EventItemDone, At: noon, Call: "item-1", Attempt: 1, Throttles: 21, Outcome: refused}
 	e.Outcome.Err = &sluice.CallError{Outcome: refused, Tally: sluice.Tally{Attempts: 1, Throttles: 21}}
 	var to sink
 	var live telemetry.Aggregate
@@ -344,7 +346,7 @@ func (discard) Close() error                { return nil }
 func BenchmarkLog(b *testing.B) {
 	l := telemetry.NewLog(discard{}, nil)
 	defer l.Close()
-	e := full(sluice.EventSlotReleased)
+	e := full(limits.EventSlotReleased)
 	e.Call = "q0001"
 	e.Outcome.Err = nil
 	b.ReportAllocs()
@@ -355,7 +357,7 @@ func BenchmarkLog(b *testing.B) {
 
 func BenchmarkAggregate(b *testing.B) {
 	var a telemetry.Aggregate
-	e := full(sluice.EventSlotAcquired)
+	e := full(limits.EventSlotAcquired)
 	b.ReportAllocs()
 	for b.Loop() {
 		e.At = e.At.Add(time.Millisecond)
@@ -384,7 +386,7 @@ func TestADiskThatHangsKeepsNobodyFromBeingObserved(t *testing.T) {
 		go func() {
 			defer close(observed)
 			for range events {
-				l.Observe(full(sluice.EventSlotReleased))
+				l.Observe(full(limits.EventSlotReleased))
 			}
 		}()
 		synctest.Wait()

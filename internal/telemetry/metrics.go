@@ -9,7 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // numKinds is how many kinds of answer there are.
@@ -25,7 +26,7 @@ type Metrics struct {
 	itemless bool
 
 	items, attempts, throttles, gaveUp, retries, cancelled *prometheus.CounterVec
-	tokens, cost, reused, cooldowns                        *prometheus.CounterVec
+	tokens, cost, estimated, reused, cooldowns             *prometheus.CounterVec
 	wait, duration                                         *prometheus.HistogramVec
 	lanes                                                  *table[string, laneMetrics]
 
@@ -41,9 +42,9 @@ type laneMetrics struct {
 	label string
 
 	items, attempts, gaveUp [numKinds]prometheus.Counter // nil: of a kind that is not expected there
-	throttles               [sluice.NumDimensions]prometheus.Counter
+	throttles               [limits.NumDimensions]prometheus.Counter
 
-	input, output, cached, cost, reused, retries, cancelled, cooldowns prometheus.Counter
+	input, output, cached, cost, estimated, reused, retries, cancelled, cooldowns prometheus.Counter
 
 	wait, duration prometheus.Observer
 }
@@ -68,6 +69,7 @@ func NewMetrics(snapshot func() sluice.Snapshot) *Metrics {
 		cancelled: counter("cancelled_total", "Calls that gave up waiting, as when a run is stopped."),
 		tokens:    counter("tokens_total", "Tokens of recorded items, over all their tries. Cached input is a part of the input.", "direction"),
 		cost:      counter("cost_usd_total", "US dollars that recorded items cost, as far as prices are known."),
+		estimated: counter("cost_estimated_usd_total", "The part of the cost that is an estimate, as no answer states the usage."),
 		reused:    counter("items_reused_total", "Recorded items that took no call, since their answer was there."),
 		cooldowns: counter("cooldowns_total", "Pauses of the whole lane that began."),
 		wait:      histogram("wait_seconds", "How long tries waited for their turn, pauses included.", waitBuckets()),
@@ -101,7 +103,7 @@ func (m *Metrics) lane(label string) *laneMetrics {
 		label: label,
 		input: m.tokens.WithLabelValues("input", label), output: m.tokens.WithLabelValues("output", label),
 		cached: m.tokens.WithLabelValues("cached_input", label),
-		cost:   m.cost.WithLabelValues(label), reused: m.reused.WithLabelValues(label),
+		cost:   m.cost.WithLabelValues(label), estimated: m.estimated.WithLabelValues(label), reused: m.reused.WithLabelValues(label),
 		retries: m.retries.WithLabelValues(label), cancelled: m.cancelled.WithLabelValues(label),
 		cooldowns: m.cooldowns.WithLabelValues(label),
 		wait:      m.wait.WithLabelValues(label), duration: m.duration.WithLabelValues(label),
@@ -117,14 +119,14 @@ func (m *Metrics) lane(label string) *laneMetrics {
 		}
 	}
 	for d := range l.throttles {
-		l.throttles[d] = m.throttles.WithLabelValues(dimensionLabel(sluice.Dimension(d)), label)
+		l.throttles[d] = m.throttles.WithLabelValues(dimensionLabel(limits.Dimension(d)), label)
 	}
 	return l
 }
 
 // dimensionLabel is the label of a limit; a refusal may leave open which it was.
-func dimensionLabel(d sluice.Dimension) string {
-	if d == sluice.AnyDimension {
+func dimensionLabel(d limits.Dimension) string {
+	if d == limits.AnyDimension {
 		return "unstated"
 	}
 	return d.String()
@@ -136,25 +138,25 @@ func (m *Metrics) SetProgress(progress func() work.Progress) { m.progress.Store(
 // Observe counts e.
 func (m *Metrics) Observe(e sluice.Event) {
 	switch e.Type {
-	case sluice.EventSlotAcquired:
+	case limits.EventSlotAcquired:
 		m.lanes.of(e.Lane).wait.Observe(e.Wait.Seconds())
-	case sluice.EventSlotReleased:
+	case limits.EventSlotReleased:
 		m.released(m.lanes.of(e.Lane), &e)
-	case sluice.EventItemDone:
+	case limits.EventItemDone:
 		m.lanes.of(e.Lane).done(&e)
-	case sluice.EventSlotCancelled:
+	case limits.EventSlotCancelled:
 		m.lanes.of(e.Lane).cancelled.Inc()
-	case sluice.EventAttemptFailed:
+	case limits.EventAttemptFailed:
 		if e.Wait > 0 {
 			m.lanes.of(e.Lane).retries.Inc()
 		}
-	case sluice.EventGaveUp:
+	case limits.EventGaveUp:
 		if c := m.lanes.of(e.Lane).gaveUp[kindIndex(e.Outcome.Kind)]; c != nil {
 			c.Inc()
 		}
-	case sluice.EventCooldownStarted:
+	case limits.EventCooldownStarted:
 		m.lanes.of(e.Lane).cooldowns.Inc()
-	case sluice.EventBreaker:
+	case limits.EventBreaker:
 		m.broke(&e)
 	}
 }
@@ -197,6 +199,7 @@ func (l *laneMetrics) done(e *sluice.Event) {
 	l.cached.Add(float64(max(0, u.CachedInput)))
 	if e.Cost > 0 {
 		l.cost.Add(e.Cost)
+		l.estimated.Add(max(0, e.Estimated))
 	}
 	if e.Reused {
 		l.reused.Inc()
@@ -232,7 +235,7 @@ func (m *Metrics) vecs() []prometheus.Collector {
 	if m.itemless {
 		return all
 	}
-	return append(all, m.items, m.tokens, m.cost, m.reused)
+	return append(all, m.items, m.tokens, m.cost, m.estimated, m.reused)
 }
 
 // seconds is an instant as Prometheus has it; 0 is none.

@@ -18,7 +18,8 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/telemetry"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // samples are the values of a registry by name and labels, as name{a="b",c="d"}. Of histograms they are the counts.
@@ -130,10 +131,10 @@ func TestEveryMetricMovesAndAgreesWithTheRun(t *testing.T) {
 		m.SetProgress(b.Progress)
 		rep := r.run(b)
 
-		broken := r.open("dead", 60, dead()) // its breaker opens, and the run is stopped while calls wait
+		broken := r.open("dead", 12, dead()) // one call tests it every 9 s, and the run is stopped while calls wait
 		m.SetProgress(broken.Progress)
 		go func() {
-			time.Sleep(10 * time.Minute)
+			time.Sleep(4 * time.Minute)
 			broken.Drain()
 		}()
 		short := r.run(broken)
@@ -178,6 +179,7 @@ func checkAgreement(t *testing.T, end samples, r *rig, rep, short batch.Report) 
 		{"sluice_tokens_total", `direction="output",lane="stormy"`, float64(rep.Usage.Output)},
 		{"sluice_tokens_total", `direction="cached_input",lane="stormy"`, float64(rep.Usage.CachedInput)},
 		{"sluice_cost_usd_total", `lane="stormy"`, rep.Cost},
+		{"sluice_cost_estimated_usd_total", `lane="stormy"`, rep.Estimated},
 		{"sluice_wait_seconds", `lane="stormy"`, float64(rep.Attempts + rep.Throttles)},
 		{"sluice_call_duration_seconds", `lane="stormy"`, float64(rep.Attempts + rep.Throttles)},
 		{"sluice_gave_up_total", `lane="stormy"`, float64(rep.Report.Failed)},
@@ -212,14 +214,14 @@ func reuse(t testing.TB, o sluice.Observer) {
 func none() sluice.Snapshot { return sluice.Snapshot{} }
 
 func TestLanesBeyondAHundredAreOthers(t *testing.T) {
-	var lanes []sluice.LaneSnapshot
+	var lanes []limits.LaneSnapshot
 	m := telemetry.NewMetrics(func() sluice.Snapshot { return sluice.Snapshot{Lanes: lanes} })
 	for i := range 1000 {
 		lane := fmt.Sprintf("model-%d", i)
-		m.Observe(sluice.Event{Type: sluice.EventItemDone, Lane: lane})
-		m.Observe(sluice.Event{Type: sluice.EventBreaker, Lane: lane, Until: time.Now()})
-		lanes = append(lanes, sluice.LaneSnapshot{Lane: lane, InFlight: 1, Slots: 2, Budgets: []sluice.BudgetSnapshot{
-			{Dimension: sluice.Requests, Limit: 60, Source: sluice.SourceHeader}}})
+		m.Observe(sluice.Event{Type: limits.EventItemDone, Lane: lane})
+		m.Observe(sluice.Event{Type: limits.EventBreaker, Lane: lane, Until: time.Now()})
+		lanes = append(lanes, limits.LaneSnapshot{Lane: lane, InFlight: 1, Slots: 2, Budgets: []limits.BucketSnapshot{
+			{Dimension: limits.Requests, Limit: 60, Source: limits.SourceHeader}}})
 	}
 	got := scrape(t, m)
 	for name, want := range map[string]float64{
@@ -248,7 +250,7 @@ func TestLanesBeyondAHundredAreOthers(t *testing.T) {
 func TestLabelsAreSanitised(t *testing.T) {
 	m := telemetry.NewMetrics(none)
 	for _, lane := range []string{"bad\xff\xfeutf8", "bad\xff\xffutf8", "new\nline\"quote\\", strings.Repeat("ä", 500), ""} {
-		m.Observe(sluice.Event{Type: sluice.EventItemDone, Lane: lane})
+		m.Observe(sluice.Event{Type: limits.EventItemDone, Lane: lane})
 	}
 	for key := range scrape(t, m) {
 		if !utf8.ValidString(key) || len(key) > 600 {
@@ -263,12 +265,12 @@ func TestLabelsAreSanitised(t *testing.T) {
 func TestHostileNumbersDoNotPanic(t *testing.T) {
 	m := telemetry.NewMetrics(none)
 	usage := sluice.Usage{Input: -1, Output: math.MinInt, CachedInput: -5}
-	m.Observe(sluice.Event{Type: sluice.EventItemDone, Outcome: sluice.Outcome{Kind: 200, Usage: usage, HasUsage: true}, Cost: math.NaN()})
-	m.Observe(sluice.Event{Type: sluice.EventItemDone, Cost: -1})
+	m.Observe(sluice.Event{Type: limits.EventItemDone, Outcome: sluice.Outcome{Kind: 200, Usage: usage, HasUsage: true}, Cost: math.NaN()})
+	m.Observe(sluice.Event{Type: limits.EventItemDone, Cost: -1})
 	for _, kind := range []sluice.Kind{200, sluice.RateLimit, sluice.OK} {
 		o := sluice.Outcome{Kind: kind, Dimension: 200}
-		for _, typ := range []sluice.EventType{sluice.EventSlotReleased, sluice.EventThrottled, sluice.EventAttemptFailed,
-			sluice.EventGaveUp, sluice.EventSlotAcquired, sluice.EventStarted, "unheard_of"} {
+		for _, typ := range []limits.EventType{limits.EventSlotReleased, limits.EventThrottled, limits.EventAttemptFailed,
+			limits.EventGaveUp, limits.EventSlotAcquired, limits.EventStarted, "unheard_of"} {
 			m.Observe(sluice.Event{Type: typ, Outcome: o, Wait: -1, Latency: -1})
 		}
 	}
@@ -284,8 +286,8 @@ func TestInternalIsTheLastKind(t *testing.T) {
 
 func TestAThrottleThatCanNeverFitIsAnAttempt(t *testing.T) {
 	m := telemetry.NewMetrics(none)
-	m.Observe(sluice.Event{Type: sluice.EventSlotReleased, Outcome: sluice.Outcome{Kind: sluice.RateLimit, TooLarge: true}})
-	m.Observe(sluice.Event{Type: sluice.EventSlotReleased, Outcome: sluice.Outcome{Unsent: true}}) // no try at all
+	m.Observe(sluice.Event{Type: limits.EventSlotReleased, Outcome: sluice.Outcome{Kind: sluice.RateLimit, TooLarge: true}})
+	m.Observe(sluice.Event{Type: limits.EventSlotReleased, Outcome: sluice.Outcome{Unsent: true}}) // no try at all
 	got := scrape(t, m)
 	if got.sum("sluice_throttles_total") != 0 || got.sum("sluice_attempts_total", `kind="rate_limit"`) != 1 || got.sum("sluice_attempts_total") != 1 {
 		t.Error(got)
@@ -295,7 +297,7 @@ func TestAThrottleThatCanNeverFitIsAnAttempt(t *testing.T) {
 // A throttled try is no attempt: a series for it would stay at zero. The kinds of those that can never fit are there all the same.
 func TestAttemptsHaveNoSeriesForWhatIsNoAttempt(t *testing.T) {
 	m := telemetry.NewMetrics(none)
-	m.Observe(sluice.Event{Type: sluice.EventSlotReleased, Lane: "m", Outcome: sluice.Outcome{Kind: sluice.Overloaded}})
+	m.Observe(sluice.Event{Type: limits.EventSlotReleased, Lane: "m", Outcome: sluice.Outcome{Kind: sluice.Overloaded}})
 	series := func(kind sluice.Kind) string { return `sluice_attempts_total{kind="` + kind.String() + `",lane="m"}` }
 	got := scrape(t, m)
 	for kind := sluice.OK; kind <= sluice.Internal; kind++ {
@@ -303,16 +305,16 @@ func TestAttemptsHaveNoSeriesForWhatIsNoAttempt(t *testing.T) {
 			t.Errorf("%s: %v", series(kind), there)
 		}
 	}
-	m.Observe(sluice.Event{Type: sluice.EventSlotReleased, Lane: "m", Outcome: sluice.Outcome{Kind: sluice.Overloaded, TooLarge: true}})
+	m.Observe(sluice.Event{Type: limits.EventSlotReleased, Lane: "m", Outcome: sluice.Outcome{Kind: sluice.Overloaded, TooLarge: true}})
 	if got := scrape(t, m); got[series(sluice.Overloaded)] != 1 {
 		t.Error(got)
 	}
 }
 
 func TestABreakerOpensAndCloses(t *testing.T) {
-	m := telemetry.NewMetrics(func() sluice.Snapshot { return sluice.Snapshot{Lanes: []sluice.LaneSnapshot{{Lane: "m"}}} })
+	m := telemetry.NewMetrics(func() sluice.Snapshot { return sluice.Snapshot{Lanes: []limits.LaneSnapshot{{Lane: "m"}}} })
 	for i, until := range []time.Time{{}, time.Now(), time.Now(), {}} { // opens again without closing, as after a probe
-		m.Observe(sluice.Event{Type: sluice.EventBreaker, Lane: "m", Until: until})
+		m.Observe(sluice.Event{Type: limits.EventBreaker, Lane: "m", Until: until})
 		if open := scrape(t, m)[`sluice_breaker_open{lane="m"}`]; (open == 1) != !until.IsZero() {
 			t.Errorf("event %d: breaker_open is %v", i, open)
 		}
@@ -340,13 +342,13 @@ func benchmark(b *testing.B, o sluice.Observer) {
 		e := sluice.Event{At: at, Account: account, Lane: lane, Call: id, Attempt: 1, Wait: time.Second, Latency: time.Second}
 		switch n % 4 {
 		case 0:
-			e.Type = sluice.EventSlotWaiting
+			e.Type = limits.EventSlotWaiting
 		case 1:
-			e.Type = sluice.EventSlotAcquired
+			e.Type = limits.EventSlotAcquired
 		case 2:
-			e.Type, e.Outcome = sluice.EventSlotReleased, usage
+			e.Type, e.Outcome = limits.EventSlotReleased, usage
 		case 3:
-			e.Type, e.Outcome, e.Account, e.Finish, e.Cost = sluice.EventItemDone, usage, "", "stop", 0.001
+			e.Type, e.Outcome, e.Account, e.Finish, e.Cost = limits.EventItemDone, usage, "", "stop", 0.001
 		}
 		o.Observe(e)
 		n++

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/grpclog"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/prose"
 )
 
 // otelScope names what makes the spans and metrics.
@@ -206,10 +207,5 @@ func (w *warningExporter) Export(ctx context.Context, metrics *metricdata.Resour
 
 // clipped is an error of the collector, which may answer with a page.
 func clipped(err error) error {
-	const most = 300
-	text := strings.Join(strings.Fields(err.Error()), " ")
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return errors.New(text)
+	return errors.New(prose.Clip(strings.Join(strings.Fields(err.Error()), " "), 300))
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // recorded are the events of a stormy run and of one that is stopped, and what the first came to.
@@ -95,7 +96,7 @@ func checkItems(t *testing.T, c *collector, events []sluice.Event, rep, short ba
 	var kinds, cancelled, input, output int
 	first, recorded := make(map[string]time.Time), make(map[string]bool)
 	for _, e := range events {
-		if e.Type == sluice.EventItemDone {
+		if e.Type == limits.EventItemDone {
 			recorded[e.Call] = true
 		}
 		if e.Call != "" && first[e.Call].IsZero() {
@@ -185,10 +186,10 @@ func checkMetrics(t *testing.T, c *collector, events []sluice.Event, rep, short 
 	tries := float64(rep.Attempts + rep.Throttles)
 	acquired, cooldowns := 0, 0
 	for _, e := range events {
-		if e.Type == sluice.EventSlotAcquired {
+		if e.Type == limits.EventSlotAcquired {
 			acquired++
 		}
-		if e.Type == sluice.EventCooldownStarted {
+		if e.Type == limits.EventCooldownStarted {
 			cooldowns++
 		}
 	}
@@ -235,14 +236,14 @@ func TestAnItemMayBeToldBeforeItsCall(t *testing.T) {
 	var w warnings
 	o := openOTel(t, &w, idle())
 	at := time.Now()
-	event := func(typ sluice.EventType, after time.Duration) sluice.Event {
+	event := func(typ limits.EventType, after time.Duration) sluice.Event {
 		return sluice.Event{Type: typ, At: at.Add(after), Account: "http://h#1", Lane: "m", Call: "a", Attempt: 1, Latency: time.Second}
 	}
 	events := []sluice.Event{
-		event(sluice.EventSlotWaiting, 0), event(sluice.EventSlotAcquired, time.Second), event(sluice.EventSlotReleased, 2*time.Second),
+		event(limits.EventSlotWaiting, 0), event(limits.EventSlotAcquired, time.Second), event(limits.EventSlotReleased, 2*time.Second),
 	}
 	for first := range len(events) + 1 {
-		all := slices.Insert(slices.Clone(events), first, event(sluice.EventItemDone, 2*time.Second))
+		all := slices.Insert(slices.Clone(events), first, event(limits.EventItemDone, 2*time.Second))
 		for _, e := range all {
 			e.Call = fmt.Sprint("a", first)
 			o.Observe(e)
@@ -267,10 +268,10 @@ func TestCallsThatAreOpenAtTheEnd(t *testing.T) {
 	o := openOTel(t, &w, idle())
 	at := time.Now()
 	failed := sluice.Outcome{Kind: sluice.ServerError}
-	for id, types := range map[string][]sluice.EventType{
-		"waits": {sluice.EventSlotWaiting},
-		"open":  {sluice.EventSlotWaiting, sluice.EventSlotAcquired},
-		"backs": {sluice.EventSlotAcquired, sluice.EventSlotReleased, sluice.EventAttemptFailed},
+	for id, types := range map[string][]limits.EventType{
+		"waits": {limits.EventSlotWaiting},
+		"open":  {limits.EventSlotWaiting, limits.EventSlotAcquired},
+		"backs": {limits.EventSlotAcquired, limits.EventSlotReleased, limits.EventAttemptFailed},
 	} {
 		for i, typ := range types {
 			o.Observe(sluice.Event{Type: typ, At: at.Add(time.Duration(i) * time.Second), Lane: "m", Call: id, Outcome: failed, Wait: time.Second})
@@ -299,7 +300,7 @@ func TestNoCallIsKept(t *testing.T) {
 	var w warnings
 	o := openOTel(t, &w, idle())
 	at := time.Now()
-	send := func(id string, typ sluice.EventType, o2 sluice.Outcome, wait time.Duration) {
+	send := func(id string, typ limits.EventType, o2 sluice.Outcome, wait time.Duration) {
 		at = at.Add(time.Millisecond)
 		o.Observe(sluice.Event{Type: typ, At: at, Lane: "m", Call: id, Attempt: 1, Outcome: o2, Wait: wait})
 	}
@@ -307,24 +308,24 @@ func TestNoCallIsKept(t *testing.T) {
 	most := 0
 	for i := range 100_000 {
 		id := fmt.Sprint("call-", i)
-		send(id, sluice.EventSlotWaiting, sluice.Outcome{}, 0)
+		send(id, limits.EventSlotWaiting, sluice.Outcome{}, 0)
 		if i%5 == 0 {
-			send(id, sluice.EventSlotCancelled, sluice.Outcome{}, 0)
+			send(id, limits.EventSlotCancelled, sluice.Outcome{}, 0)
 			continue
 		}
-		send(id, sluice.EventSlotAcquired, sluice.Outcome{}, 0)
+		send(id, limits.EventSlotAcquired, sluice.Outcome{}, 0)
 		switch i % 5 {
 		case 1: // granted as it was cancelled
-			send(id, sluice.EventSlotReleased, sluice.Outcome{Unsent: true}, 0)
+			send(id, limits.EventSlotReleased, sluice.Outcome{Unsent: true}, 0)
 		case 2: // given up, and never recorded
-			send(id, sluice.EventSlotReleased, failed, 0)
-			send(id, sluice.EventAttemptFailed, failed, 0)
-			send(id, sluice.EventGaveUp, failed, 0)
+			send(id, limits.EventSlotReleased, failed, 0)
+			send(id, limits.EventAttemptFailed, failed, 0)
+			send(id, limits.EventGaveUp, failed, 0)
 		case 3: // answered, and never recorded
-			send(id, sluice.EventSlotReleased, sluice.Outcome{}, 0)
+			send(id, limits.EventSlotReleased, sluice.Outcome{}, 0)
 		case 4:
-			send(id, sluice.EventSlotReleased, sluice.Outcome{}, 0)
-			send(id, sluice.EventItemDone, sluice.Outcome{}, 0)
+			send(id, limits.EventSlotReleased, sluice.Outcome{}, 0)
+			send(id, limits.EventItemDone, sluice.Outcome{}, 0)
 		}
 		most = max(most, o.Open())
 	}
@@ -333,7 +334,7 @@ func TestNoCallIsKept(t *testing.T) {
 	}
 	at = at.Add(time.Minute)
 	for range 3000 {
-		send("last", sluice.EventItemDone, sluice.Outcome{}, 0)
+		send("last", limits.EventItemDone, sluice.Outcome{}, 0)
 	}
 	if n := o.Open(); n > 1 {
 		t.Errorf("%d calls are kept", n)
@@ -352,14 +353,14 @@ func TestCallsThatSleepForeverMakeRoom(t *testing.T) {
 	o := openOTel(t, &w, idle())
 	at := time.Now()
 	for i := range 70_000 {
-		for _, typ := range []sluice.EventType{sluice.EventSlotAcquired, sluice.EventSlotReleased, sluice.EventAttemptFailed} {
+		for _, typ := range []limits.EventType{limits.EventSlotAcquired, limits.EventSlotReleased, limits.EventAttemptFailed} {
 			o.Observe(sluice.Event{Type: typ, At: at, Lane: "m", Call: fmt.Sprint(i), Wait: time.Second, Outcome: sluice.Outcome{Kind: sluice.Timeout}})
 		}
 	}
 	if n := o.Open(); n != 1<<16 {
 		t.Errorf("%d calls are kept", n)
 	}
-	o.Observe(sluice.Event{Type: sluice.EventSlotWaiting, At: at.Add(time.Hour), Lane: "m", Call: "new"})
+	o.Observe(sluice.Event{Type: limits.EventSlotWaiting, At: at.Add(time.Hour), Lane: "m", Call: "new"})
 	if n := o.Open(); n != 1 {
 		t.Errorf("%d calls are kept after an hour", n)
 	}
@@ -389,7 +390,7 @@ func exportTo(t *testing.T, most time.Duration) {
 	o := openOTel(t, &w, idle())
 	start := time.Now()
 	for i := range 20_000 {
-		for _, typ := range []sluice.EventType{sluice.EventSlotAcquired, sluice.EventSlotReleased, sluice.EventItemDone} {
+		for _, typ := range []limits.EventType{limits.EventSlotAcquired, limits.EventSlotReleased, limits.EventItemDone} {
 			o.Observe(sluice.Event{Type: typ, At: time.Now(), Lane: "m", Call: fmt.Sprint(i), Attempt: 1})
 		}
 	}
@@ -425,7 +426,7 @@ func TestGRPC(t *testing.T) {
 	wg.Go(func() { server.Serve(l) })
 	defer wg.Wait()
 	defer server.Stop()
-	o.Observe(sluice.Event{Type: sluice.EventItemDone, At: time.Now(), Lane: "m", Call: "a", Reused: true})
+	o.Observe(sluice.Event{Type: limits.EventItemDone, At: time.Now(), Lane: "m", Call: "a", Reused: true})
 	o.Shutdown(context.Background())
 	if s := c.of(t, "a"); attr(s.Attributes, "sluice.reused") != "true" || c.resource["service.name"] != "mine" || len(w.all()) > 0 {
 		t.Errorf("%v %v %v", s, c.resource, w.all())

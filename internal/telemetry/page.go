@@ -3,12 +3,12 @@ package telemetry
 import (
 	_ "embed"
 	"fmt"
-	"html/template"
 	"io"
 	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/template"
 )
 
 //go:embed page.html
@@ -44,11 +44,11 @@ type laneChart struct {
 	SVG                  template.HTML
 }
 
-// WriteHTML writes the report as one page that needs nothing else: no script, no other file and no network. All that is
-// not ours in it is escaped. It fails when w does.
+// WriteHTML writes the report as one page that needs nothing else: no script, no other file and no network. All
+// values in it are escaped. It fails when w does.
 func (r *Report) WriteHTML(w io.Writer) error {
 	more := func(f Failure) bool { return f.Count > len(f.IDs) }
-	t, err := template.New("page").Funcs(template.FuncMap{"more": more}).Parse(pageText)
+	t, err := template.ParseHTML("page", pageText, map[string]any{"more": more})
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,11 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	if err := p.addCharts(r); err != nil {
 		return err
 	}
-	return t.Execute(w, p)
+	text, err := t.Append(nil, "page", p)
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	return err
 }
 
 // addCharts draws the busiest lanes.

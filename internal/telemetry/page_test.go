@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/telemetry"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // stormPage is the page of a run through a storm of five seconds.
@@ -60,8 +61,8 @@ func TestAPageSaysWhatIsInTheReportAndNothingMore(t *testing.T) {
 	for _, content := range []bool{false, true} {
 		var a telemetry.Aggregate
 		check(t, a.ReadResults(bytes.NewReader(out.Bytes()), content))
-		a.Observe(sluice.Event{Type: sluice.EventSlotAcquired, Lane: "</h3><script>" + secret, Account: "<a>", At: noon, InFlight: 1})
-		a.Observe(sluice.Event{Type: sluice.EventThrottled, At: noon, Outcome: sluice.Outcome{Kind: sluice.RateLimit, Err: errors.New("<b onclick " + secret)}})
+		a.Observe(sluice.Event{Type: limits.EventSlotAcquired, Lane: "</h3><script>" + secret, Account: "<a>", At: noon, InFlight: 1})
+		a.Observe(sluice.Event{Type: limits.EventThrottled, At: noon, Outcome: sluice.Outcome{Kind: sluice.RateLimit, Err: errors.New("<b onclick " + secret)}})
 		r := a.Report()
 		r.Judge(telemetry.Advice{Stopped: "the key " + secret + " was refused"})
 		blot := func(text string) string { return strings.ReplaceAll(text, secret, "***") }
@@ -103,25 +104,25 @@ func TestTheWordsOfARefusalStandWhereTheVerdictSendsTheReader(t *testing.T) {
 func TestReportsOfLittleAreWritten(t *testing.T) {
 	for name, observe := range map[string]func(*telemetry.Aggregate){
 		"nothing": func(*telemetry.Aggregate) {},
-		"a start": func(a *telemetry.Aggregate) { a.Observe(sluice.Event{Type: sluice.EventStarted, At: noon}) },
+		"a start": func(a *telemetry.Aggregate) { a.Observe(sluice.Event{Type: limits.EventStarted, At: noon}) },
 		"a call": func(a *telemetry.Aggregate) {
-			a.Observe(sluice.Event{Type: sluice.EventSlotAcquired, At: noon, Lane: "m"})
+			a.Observe(sluice.Event{Type: limits.EventSlotAcquired, At: noon, Lane: "m"})
 		},
-		"no time at all": func(a *telemetry.Aggregate) { a.Observe(sluice.Event{Type: sluice.EventThrottled}) },
+		"no time at all": func(a *telemetry.Aggregate) { a.Observe(sluice.Event{Type: limits.EventThrottled}) },
 		"a limit": func(a *telemetry.Aggregate) {
-			a.Observe(sluice.Event{Type: sluice.EventLimitsChanged, At: noon, Dimension: 2, Limit: 5})
+			a.Observe(sluice.Event{Type: limits.EventLimitsChanged, At: noon, Dimension: 2, Limit: 5})
 		},
 		"an item": func(a *telemetry.Aggregate) {
-			a.Observe(sluice.Event{Type: sluice.EventItemDone, At: noon, Attempt: 1})
+			a.Observe(sluice.Event{Type: limits.EventItemDone, At: noon, Attempt: 1})
 		},
 		"backwards": func(a *telemetry.Aggregate) {
 			for i := range 5 {
-				a.Observe(sluice.Event{Type: sluice.EventSlotAcquired, At: noon.AddDate(0, 0, -i), Lane: "m", Waiting: 1})
+				a.Observe(sluice.Event{Type: limits.EventSlotAcquired, At: noon.AddDate(0, 0, -i), Lane: "m", Waiting: 1})
 			}
 		},
 		"a century": func(a *telemetry.Aggregate) {
 			for i := range 5 {
-				a.Observe(sluice.Event{Type: sluice.EventSlotAcquired, At: noon.AddDate(25*i, 0, 0), Lane: "m", Waiting: 1})
+				a.Observe(sluice.Event{Type: limits.EventSlotAcquired, At: noon.AddDate(25*i, 0, 0), Lane: "m", Waiting: 1})
 			}
 		},
 	} {

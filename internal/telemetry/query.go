@@ -188,7 +188,7 @@ func (f *field) parse(op, word string) (v value, err error) {
 	case textField:
 		v.text = word
 		if known := f.values(); op != "~" && known != nil && !slices.Contains(known, word) {
-			return v, fmt.Errorf("no %s is %q%s: it is one of %s", f.name, word, provider.Meant(provider.Nearest(word, known)), listed(known))
+			return v, fmt.Errorf("no %s is %q%s: it is one of %s", f.name, word, provider.DidYouMean(provider.Nearest(word, known)), listed(known))
 		}
 	case timeField:
 		v.at, err = parseInstant(word)

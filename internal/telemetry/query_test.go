@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/telemetry"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 func TestQueriesPickEvents(t *testing.T) {
@@ -232,7 +233,7 @@ func FuzzParseQuery(f *testing.F) {
 		if err != nil || again.String() != q.String() {
 			t.Fatalf("%q is written %q: %v", text, q, err)
 		}
-		e := full(sluice.EventThrottled)
+		e := full(limits.EventThrottled)
 		if q.Match(&e) != again.Match(&e) {
 			t.Fatalf("%q and %q mean different things", text, q)
 		}
@@ -240,7 +241,7 @@ func FuzzParseQuery(f *testing.F) {
 }
 
 func TestEveryTypeOfEventIsKnown(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "gate", "event.go"), nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "limits", "event.go"), nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +264,7 @@ func TestEveryTypeOfEventIsKnown(t *testing.T) {
 		t.Fatalf("only %v are declared", types)
 	}
 	for _, typ := range types {
-		if !slices.Contains(telemetry.EventTypes(), sluice.EventType(typ)) {
+		if !slices.Contains(telemetry.EventTypes(), limits.EventType(typ)) {
 			t.Errorf("%s is no known type: a query would refuse it", typ)
 		}
 	}

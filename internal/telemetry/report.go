@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -32,7 +32,8 @@ type Report struct {
 
 	InputTokens  int            `json:"input_tokens"`
 	OutputTokens int            `json:"output_tokens"`
-	Cost         *float64       `json:"cost_usd"` // null where no price is known
+	Cost         *float64       `json:"cost_usd"`                     // null where no price is known
+	Estimated    float64        `json:"cost_estimated_usd,omitempty"` // the part of Cost that is an estimate
 	Costed       int            `json:"costed_items"`
 	CooldownMS   int64          `json:"items_cooldown_ms,omitempty"` // waited in pauses, over all items
 	BackoffMS    int64          `json:"items_backoff_ms,omitempty"`
@@ -111,7 +112,7 @@ type Lane struct {
 	Bins      []Bin              `json:"bins"` // over the running time
 
 	line    *timeline
-	refused [sluice.NumDimensions]int // by the limit that was named
+	refused [limits.NumDimensions]int // by the limit that was named
 }
 
 // Quota is what was used of one limit.
@@ -124,7 +125,8 @@ type Quota struct {
 	Busiest   int64   `json:"busiest_minute,omitempty"` // most in a minute of the running time
 	PerBin    []int64 `json:"used_by_bin,omitempty"`    // as Lane.Bins
 	Limits    []int64 `json:"limit_by_bin,omitempty"`   // what was known to be allowed in the time of a bin
-	dimension sluice.Dimension
+	limits.Claims
+	dimension limits.Dimension
 	long      bool // the run lasted for a minute at least
 }
 
@@ -149,7 +151,7 @@ func (a *Aggregate) Report() *Report {
 	}
 	// Where the price of calls is not known, what was spared does not make a cost; where there were none, nothing was paid.
 	if s.costed > s.free || s.free > 0 && s.free == s.total {
-		r.Cost, r.Costed = new(prose.RoundDollars(s.cost)), s.costed
+		r.Cost, r.Costed, r.Estimated = new(prose.RoundDollars(s.cost)), s.costed, prose.RoundDollars(s.estimated)
 	}
 	for _, f := range s.failures {
 		r.Failures = append(r.Failures, *f)
@@ -213,12 +215,12 @@ func (r *Run) add(l *laneSeen, wall time.Duration) {
 	r.Throttles.Count += refused
 	for d, n := range l.throttled {
 		if n > 0 {
-			r.Throttles.ByLimit[cmp.Or(sluice.Dimension(d).String(), "unstated")] += n
+			r.Throttles.ByLimit[cmp.Or(limits.Dimension(d).String(), "unstated")] += n
 		}
 	}
 	r.Throttles.Episodes += l.episodes
 	r.Cooldowns.Count += l.cooldowns
-	r.Cooldowns.LostMS = max(r.Cooldowns.LostMS, l.bound[sluice.AnyDimension].Milliseconds())
+	r.Cooldowns.LostMS = max(r.Cooldowns.LostMS, l.bound[limits.AnyDimension].Milliseconds())
 	r.Slots.Acquired += l.acquired
 	r.Slots.Released += l.released
 	r.Slots.Leaked += l.leaked
@@ -229,29 +231,22 @@ func (r *Run) add(l *laneSeen, wall time.Duration) {
 // quota is what was used of each limit that is known.
 func (l *laneSeen) quota(wall time.Duration) []Quota {
 	all := []Quota{}
-	for d := sluice.Requests; d < sluice.NumDimensions; d++ {
+	for d := limits.Requests; d < limits.NumDimensions; d++ {
 		k := l.limits[d]
 		if k.value == 0 || k.value == provider.Endless {
 			continue
 		}
 		used, busiest := l.used(d)
-		q := Quota{Dimension: d.String(), Limit: k.value, Source: string(k.source), Used: used, Busiest: busiest, dimension: d, long: wall >= time.Minute}
-		if let := float64(k.value) * float64(wall) / float64(window(d)); let > 0 {
+		q := Quota{Dimension: d.String(), Limit: k.value, Source: string(k.source), Used: used, Busiest: busiest, Claims: k.claims, dimension: d,
+			long: wall >= time.Minute}
+		if let := float64(k.value) * float64(wall) / float64(d.Window()); let > 0 {
 			q.Share = float64(used) / let
 		}
-		if window(d) > time.Minute {
+		if d.Window() > time.Minute {
 			q.Busiest = 0
 		}
 		q.PerBin, q.Limits = l.line.quota(d)
 		all = append(all, q)
 	}
 	return all
-}
-
-// window is the time over which a limit is counted.
-func window(d sluice.Dimension) time.Duration {
-	if d == sluice.RequestsPerDay || d == sluice.TokensPerDay {
-		return 24 * time.Hour
-	}
-	return time.Minute
 }

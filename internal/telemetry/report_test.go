@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/telemetry"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -95,8 +96,8 @@ func agree(t *testing.T, r *telemetry.Report, o *observed, within float64) {
 			t.Errorf("%s: %d sent, %d throttled, want %d and %d; quota %+v", l.Lane, l.Sent, l.Throttled, lane.Granted, lane.Throttles, l.Quota)
 		}
 		for d, held := range lane.Bound {
-			name := sluice.Dimension(d).String()
-			if d == int(sluice.AnyDimension) {
+			name := limits.Dimension(d).String()
+			if d == int(limits.AnyDimension) {
 				name = "cooldown"
 			}
 			near(lane.Lane+" bound by "+name, l.Bound[name], held.Seconds()/wall, within)
@@ -214,6 +215,23 @@ func TestALimitIsKnownFromWhereItWasFirst(t *testing.T) {
 	var text strings.Builder
 	check(t, r.WriteText(&text))
 	for _, want := range []string{"of rpm 600 (header)", "of tpm 900 (refusal)", "2 (1 rpm, 1 tpm) in 1 episode, 120,000 an hour"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("want %q in %s", want, text.String())
+		}
+	}
+}
+
+func TestPublishedLimitsStandBesideOthers(t *testing.T) {
+	var s script
+	s.at(0, "scheduler_started", "")
+	s.at(0, "limits_changed", `"lane":"m","dimension":"rpm","limit":1000,"source":"published"`)
+	s.at(0, "limits_changed", `"lane":"m","dimension":"tpm","limit":9000,"source":"published"`)
+	s.at(5, "limits_changed", `"lane":"m","dimension":"rpm","limit":600,"source":"header"`)
+	s.at(30, "scheduler_closed", "")
+	r := fromFiles(t, nil, s.Bytes())
+	var text strings.Builder
+	check(t, r.WriteText(&text))
+	for _, want := range []string{"of rpm 600 (header; published 1,000, observed 600)", "of tpm 9,000 (published)"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("want %q in %s", want, text.String())
 		}
@@ -440,14 +458,14 @@ func TestMemoryDoesNotGrowWithTheItems(t *testing.T) {
 	var a telemetry.Aggregate
 	observe := func(n, from int) {
 		for i := from; i < from+n; i++ {
-			e := sluice.Event{Type: sluice.EventSlotAcquired, Account: "a", Lane: fmt.Sprint("lane", i%1000), Call: fmt.Sprint("call", i),
+			e := sluice.Event{Type: limits.EventSlotAcquired, Account: "a", Lane: fmt.Sprint("lane", i%1000), Call: fmt.Sprint("call", i),
 				At: noon.Add(time.Duration(i) * 50 * time.Millisecond)}
 			a.Observe(e)
-			e.Type, e.Outcome.Kind, e.Outcome.Dimension, e.Outcome.Limit = sluice.EventThrottled, sluice.RateLimit, sluice.Requests, int64(i)
+			e.Type, e.Outcome.Kind, e.Outcome.Dimension, e.Outcome.Limit = limits.EventThrottled, sluice.RateLimit, limits.Requests, int64(i)
 			a.Observe(e)
-			e.Type, e.Until = sluice.EventCooldownStarted, e.At.Add(time.Millisecond)
+			e.Type, e.Until = limits.EventCooldownStarted, e.At.Add(time.Millisecond)
 			a.Observe(e)
-			e.Type, e.Finish = sluice.EventItemDone, fmt.Sprint("finish", i)
+			e.Type, e.Finish = limits.EventItemDone, fmt.Sprint("finish", i)
 			a.Observe(e)
 			e.Outcome.Kind = sluice.OK
 			a.Observe(e)

@@ -8,7 +8,8 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/jsonscan"
-	"github.com/sluice-llm/sluice/work"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // mostAnswer is how much of a failure's answer is kept where content is wanted, in characters.
@@ -168,6 +169,8 @@ func (d *resultDecoder) toldField(s *jsonscan.Scanner, name []byte) (err error) 
 		}
 		it.cost, err = dollars(s)
 		it.costed = true
+	case "cost_estimated_usd":
+		it.estimated, err = dollars(s)
 	default:
 		s.Skip()
 	}
@@ -238,7 +241,7 @@ func (d *resultDecoder) memberWord(s *jsonscan.Scanner, name string) (word strin
 
 func (d *resultDecoder) keep(body []byte) {
 	if d.content && d.it.kind != sluice.OK && len(body) > 0 {
-		d.it.answer = clip(string(body[:min(len(body), 8*mostAnswer)]), mostAnswer)
+		d.it.answer = prose.Clip(string(body[:min(len(body), 8*mostAnswer)]), mostAnswer)
 	}
 }
 

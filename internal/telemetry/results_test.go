@@ -93,7 +93,7 @@ func TestALineThatIsNoResultIsNamed(t *testing.T) {
 		}
 	}
 	var a telemetry.Aggregate
-	if err := a.ReadResults(strings.NewReader(good+good[:50]), false); err != nil || a.Report().Items.Total != 1 || !a.Report().Cut {
+	if err := a.ReadResults(strings.NewReader("\ufeff"+good+good[:50]), false); err != nil || a.Report().Items.Total != 1 || !a.Report().Cut {
 		t.Errorf("a cut last line: %v, %+v", err, a.Report().Items)
 	}
 }

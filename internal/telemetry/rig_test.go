@@ -16,9 +16,9 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
-	"github.com/sluice-llm/sluice/work"
 )
 
 // secretPrompt stands in every prompt. No telemetry may hold it.
@@ -75,7 +75,7 @@ func (r *rig) open(model string, items int, server sim.Config) *batch.Batch {
 	b, err := batch.Open(batch.Config{
 		Input: filepath.Join(dir, "in.jsonl"), Output: filepath.Join(dir, "out.jsonl"), Provider: p, Model: model,
 		Transport: echoing{s.Transport()}, Timeout: 20 * time.Second, Observer: r.observer,
-		Price: func(provider.Provider, string) (in, out float64, ok bool) { return 1, 10, true },
+		Price: func(provider.Provider, string) *provider.Price { return provider.FlatPrice(1, 10) },
 		Scheduler: func(provider.Provider) (*sluice.Scheduler, error) {
 			s, err := sluice.New(sluice.Config{Name: "http://127.0.0.1:8000/v1#0123", Attempts: 3, Observer: r.observer})
 			if err == nil {

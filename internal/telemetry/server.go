@@ -27,16 +27,16 @@ const (
 	shutdownTime = time.Second
 )
 
-// Server serves Metrics to Prometheus. Close it.
+// Server serves what is not for clients: metrics, and a gateway's dashboard. Close it.
 type Server struct {
 	listener net.Listener
 	http     *http.Server
 	wg       sync.WaitGroup
 }
 
-// Serve listens on an address such as 127.0.0.1:9464 and answers there from its return on. A port of 0 takes one that is
-// free.
-func Serve(address string, all ...prometheus.Collector) (*Server, error) {
+// Serve listens on an address such as 127.0.0.1:9464 and answers there from its return on, but refuses requests that name
+// another host. Port 0 takes a free port.
+func Serve(address string, handler http.Handler) (*Server, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func Serve(address string, all ...prometheus.Collector) (*Server, error) {
 	}
 	s := &Server{listener: listener}
 	s.http = &http.Server{
-		Handler:           s.guard(host, routes(all)),
+		Handler:           s.guard(host, handler),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       scrapeTime,
 		WriteTimeout:      2 * scrapeTime,
@@ -59,8 +59,8 @@ func Serve(address string, all ...prometheus.Collector) (*Server, error) {
 	return s, nil
 }
 
-// routes answers to who was let in.
-func routes(all []prometheus.Collector) http.Handler {
+// Routes answers at /metrics as Handler does, and at /healthz.
+func Routes(all ...prometheus.Collector) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", Handler(all...))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -102,7 +102,7 @@ func (s *Server) Close() error {
 }
 
 // guard refuses requests that name another host than this one: a web page whose name was bound to this address, so that
-// its scripts may read what stands here.
+// its scripts may read what stands here. It also refuses requests that a browser makes for another site.
 func (s *Server) guard(configured string, next http.Handler) http.Handler {
 	own := map[string]bool{strings.ToLower(configured): true, "localhost": true}
 	if s.Everywhere() {
@@ -111,6 +111,11 @@ func (s *Server) guard(configured string, next http.Handler) http.Handler {
 		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.Header.Get("Sec-Fetch-Site") {
+		case "cross-site", "same-site":
+			http.Error(w, "this is not for pages of other sites: open the address by hand", http.StatusForbidden)
+			return
+		}
 		host := strings.ToLower(hostOf(r.Host))
 		ip := net.ParseIP(host)
 		if own[host] || ip != nil && (ip.IsLoopback() || s.Everywhere()) { // nobody binds an address in numbers

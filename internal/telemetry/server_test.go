@@ -13,7 +13,7 @@ import (
 
 // Each connection is a file that the run's calls then lack.
 func TestConnectionsToTheMetricsAreBounded(t *testing.T) {
-	s, err := telemetry.Serve("127.0.0.1:0", telemetry.NewMetrics(nil))
+	s, err := telemetry.Serve("127.0.0.1:0", telemetry.Routes(telemetry.NewMetrics(nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

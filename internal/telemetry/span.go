@@ -68,6 +68,9 @@ func (i *outcome) describe(to []attribute.KeyValue) []attribute.KeyValue {
 	}
 	if i.cost > 0 {
 		to = append(to, attribute.Float64("sluice.cost_usd", i.cost))
+		if i.estimated > 0 {
+			to = append(to, attribute.Float64("sluice.cost_estimated_usd", i.estimated))
+		}
 	}
 	if i.reused {
 		to = append(to, attribute.Bool("sluice.reused", true))

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // route is where calls go.
@@ -20,7 +21,7 @@ type subject struct {
 	attributes []attribute.KeyValue
 
 	kinds         [numKinds]metric.MeasurementOption // by what a try met
-	dimensions    [sluice.NumDimensions]metric.MeasurementOption
+	dimensions    [limits.NumDimensions]metric.MeasurementOption
 	input, output metric.MeasurementOption
 	plain         metric.MeasurementOption
 }
@@ -45,14 +46,14 @@ func (o *OTel) subject(r route) *subject {
 		s.kinds[k] = with(errorType(sluice.Kind(k)))
 	}
 	for d := range s.dimensions {
-		s.dimensions[d] = with(dimension(sluice.Dimension(d)))
+		s.dimensions[d] = with(dimension(limits.Dimension(d)))
 	}
 	return s
 }
 
 func errorType(k sluice.Kind) attribute.KeyValue { return attribute.String("error.type", k.String()) }
 
-func dimension(d sluice.Dimension) attribute.KeyValue {
+func dimension(d limits.Dimension) attribute.KeyValue {
 	return attribute.String("sluice.limit.dimension", dimensionLabel(d))
 }
 

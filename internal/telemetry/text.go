@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // WriteText writes the report for a terminal, a line for each thing that there is to say: breaks within other people's
@@ -93,6 +94,9 @@ func (r *Report) itemRows() []row {
 	default:
 		tokens += "; " + prose.Dollars(*r.Cost)
 	}
+	if r.Estimated > 0 {
+		tokens += fmt.Sprintf(", %s of it estimated", prose.Dollars(r.Estimated))
+	}
 	add("tokens", "%s", tokens)
 	if len(r.Finish) > 0 {
 		add("finish", "%s", prose.Counts(r.Finish))
@@ -157,9 +161,10 @@ func (l *Lane) name(r *Run) string {
 func (l *Lane) quotaWords() string {
 	var parts []string
 	for _, q := range l.Quota {
-		text := fmt.Sprintf("%s of %s %s (%s)", prose.Group(q.Used), q.Dimension, prose.Group(q.Limit), q.Source)
+		source := prose.Source(limits.Source(q.Source), q.Claims)
+		text := fmt.Sprintf("%s of %s %s (%s)", prose.Group(q.Used), q.Dimension, prose.Group(q.Limit), source)
 		if q.long && q.Share > 0 { // in less than a minute a bucket that was full at first says more than the limit
-			text = fmt.Sprintf("%s of %s %s (%s)", prose.Percent(q.Share), q.Dimension, prose.Group(q.Limit), q.Source)
+			text = fmt.Sprintf("%s of %s %s (%s)", prose.Percent(q.Share), q.Dimension, prose.Group(q.Limit), source)
 			if q.Busiest > 0 {
 				text += fmt.Sprintf(", %s in the busiest minute", prose.Group(q.Busiest))
 			}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 const (
@@ -52,7 +53,7 @@ type span struct {
 // limitAt is a limit that holds from then on.
 type limitAt struct {
 	x     time.Duration
-	d     sluice.Dimension
+	d     limits.Dimension
 	limit int64
 }
 
@@ -107,7 +108,7 @@ func (t *timeline) resume(x time.Duration) {
 	}
 }
 
-func (t *timeline) limit(x time.Duration, d sluice.Dimension, limit int64) {
+func (t *timeline) limit(x time.Duration, d limits.Dimension, limit int64) {
 	if len(t.limits) == mostMarks { // it changes all the time: only the last word counts
 		t.limits = t.limits[:mostMarks-1]
 	}
@@ -115,7 +116,7 @@ func (t *timeline) limit(x time.Duration, d sluice.Dimension, limit int64) {
 }
 
 // quota is what was used of a limit in each bin, and what was known then to be allowed in a bin's time; 0 is not known.
-func (t *timeline) quota(d sluice.Dimension) (used, allowed []int64) {
+func (t *timeline) quota(d limits.Dimension) (used, allowed []int64) {
 	limit, next := int64(0), 0
 	for i := range t.bins {
 		for end := time.Duration(i+1) * t.width; next < len(t.limits) && t.limits[next].x < end; next++ {
@@ -124,24 +125,17 @@ func (t *timeline) quota(d sluice.Dimension) (used, allowed []int64) {
 			}
 		}
 		used = append(used, t.bins[i].used(d))
-		allowed = append(allowed, int64(float64(limit)*float64(t.width)/float64(window(d))+0.5))
+		allowed = append(allowed, int64(float64(limit)*float64(t.width)/float64(d.Window())+0.5))
 	}
 	return used, allowed
 }
 
 // used is what was used of a limit.
-func (b *Bin) used(d sluice.Dimension) int64 {
-	switch d {
-	case sluice.Requests, sluice.RequestsPerDay:
+func (b *Bin) used(d limits.Dimension) int64 {
+	if d.Per(time.Minute) == limits.Requests {
 		return int64(max(0, b.Sent-b.Throttled)) // who is refused pays nothing
-	case sluice.Tokens, sluice.TokensPerDay:
-		return int64(b.Input + b.Output)
-	case sluice.InputTokens:
-		return int64(b.Input)
-	case sluice.OutputTokens:
-		return int64(b.Output)
 	}
-	return 0
+	return int64(sluice.Usage{Input: b.Input, Output: b.Output}.Amount(d))
 }
 
 // clone is a copy that stays as it is.

@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // mostCalls bounds the calls that are watched at once, at about half a kilobyte each. Those beyond have no span.
@@ -57,7 +58,7 @@ func (t *tracer) observe(e *sluice.Event) {
 func (t *tracer) takeLocked(e *sluice.Event) *call {
 	c := t.calls[e.Call]
 	switch e.Type {
-	case sluice.EventSlotWaiting, sluice.EventSlotAcquired, sluice.EventItemDone:
+	case limits.EventSlotWaiting, limits.EventSlotAcquired, limits.EventItemDone:
 		if c == nil {
 			c = t.openLocked(e)
 		}
@@ -69,13 +70,13 @@ func (t *tracer) takeLocked(e *sluice.Event) *call {
 		c.last = e.At
 	}
 	switch e.Type {
-	case sluice.EventSlotWaiting:
+	case limits.EventSlotWaiting:
 		t.goesOnLocked(c)
 		c.waiting(e)
-	case sluice.EventSlotAcquired:
+	case limits.EventSlotAcquired:
 		t.goesOnLocked(c)
 		c.acquired(e)
-	case sluice.EventSlotReleased:
+	case limits.EventSlotReleased:
 		if unused(e) {
 			c.sent = time.Time{}
 			c.cutShort(e.At)
@@ -83,15 +84,15 @@ func (t *tracer) takeLocked(e *sluice.Event) *call {
 		}
 		c.released(e)
 		t.mayEndLocked(c, e.At)
-	case sluice.EventThrottled, sluice.EventAttemptFailed:
+	case limits.EventThrottled, limits.EventAttemptFailed:
 		if e.Wait > 0 {
 			t.goesOnLocked(c)
 			c.backs = e.At
 		}
-	case sluice.EventSlotCancelled:
+	case limits.EventSlotCancelled:
 		c.cutShort(e.At)
 		return t.overLocked(c)
-	case sluice.EventItemDone:
+	case limits.EventItemDone:
 		c.item = outcomeOf(e)
 		t.mayEndLocked(c, e.At)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // Advice is what a report can say beyond what it has seen. The zero value is nothing.
@@ -24,7 +25,7 @@ func (r *Report) Judge(advice Advice) {
 	r.Items.Left = advice.Left
 	r.Verdict, r.Next, r.Command = r.happened()+".", "", ""
 	if advice.Stopped != "" {
-		r.Verdict += " The run stopped: " + clip(advice.Stopped, mostMessage) + "."
+		r.Verdict += " The run stopped: " + prose.Clip(advice.Stopped, mostMessage) + "."
 	}
 	switch {
 	case advice.Left > 0:
@@ -95,7 +96,7 @@ func held(by string) string {
 	switch by {
 	case "cooldown", "paused":
 		return "paused"
-	case sluice.Concurrency.String():
+	case limits.Concurrency.String():
 		return "bound by the number of slots"
 	}
 	return "bound by " + by
@@ -132,15 +133,15 @@ func (r *Report) help() string {
 		return text + ": see its words below."
 	case name == "paused":
 		return "Somebody paused it."
-	case name == sluice.Concurrency.String() && r.ofSlots():
+	case name == limits.Concurrency.String() && r.ofSlots():
 		return "More slots would help, if the provider bears them."
-	case name == sluice.Concurrency.String():
+	case name == limits.Concurrency.String():
 		return "More calls at once would help, if the provider bears them: a higher --concurrent, or none, since a run that is told no number learns it."
 	}
 	if used, ok := r.Run.used(name); ok && used < declared*share {
 		return fmt.Sprintf("Answers used %s of it alone: requests declare more output (max_tokens) than they get, and are held back for that. A smaller one would help, or a higher tier.", prose.Percent(used))
 	}
-	if r.Run.source(name) == sluice.SourceTold {
+	if r.Run.source(name) == limits.SourceTold {
 		return fmt.Sprintf("That limit was told: a higher --%s would help, if the account has it.", name)
 	}
 	return "A higher tier would help."
@@ -153,7 +154,7 @@ const declared = 0.7
 func (r *Run) used(dimension string) (share float64, ok bool) {
 	for _, l := range r.Lanes {
 		for _, q := range l.Quota {
-			if q.Dimension == dimension && q.long && (q.dimension == sluice.Tokens || q.dimension == sluice.OutputTokens) {
+			if q.Dimension == dimension && q.long && (q.dimension == limits.Tokens || q.dimension == limits.OutputTokens) {
 				return q.Share, true
 			}
 		}
@@ -181,11 +182,11 @@ func (r *Run) together() *Quota {
 }
 
 // source is where the limit of the busiest lane is known from.
-func (r *Run) source(dimension string) sluice.Source {
+func (r *Run) source(dimension string) limits.Source {
 	for _, l := range r.Lanes {
 		for _, q := range l.Quota {
 			if q.Dimension == dimension {
-				return sluice.Source(q.Source)
+				return limits.Source(q.Source)
 			}
 		}
 	}

@@ -62,7 +62,8 @@ type bucket struct {
 	full    float64
 	level   float64 // at the instant of the last take
 	at      time.Duration
-	unit    float64 // seconds to which the limit's number refers
+	unit    float64       // seconds to which the limit's number refers
+	filled  time.Duration // the last take from a full bucket
 }
 
 func (b *bucket) left(now time.Duration) float64 {
@@ -74,6 +75,9 @@ func (b *bucket) refilled(now time.Duration, cost, left float64) time.Duration {
 }
 
 func (b *bucket) take(now time.Duration, cost float64) {
+	if b.left(now) == b.full {
+		b.filled = now
+	}
 	b.level = min(b.full, b.left(now)-cost)
 	b.at = now
 }
@@ -177,6 +181,17 @@ func (s *sliding) take(now time.Duration, cost float64) {
 		cost += part
 	}
 	s.sum -= cost // the rest was taken in an earlier window
+}
+
+// amend adds to what was taken at an instant.
+func (s *sliding) amend(at time.Duration, cost float64) {
+	for i := len(s.entries) - 1; i >= 0; i-- {
+		if s.entries[i].at == at {
+			s.entries[i].cost += cost
+			s.sum += cost
+			return
+		}
+	}
 }
 
 func (s *sliding) size() float64 { return s.full }

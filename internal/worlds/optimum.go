@@ -123,6 +123,7 @@ func (o *omniscient) attempt(item *Item) {
 type guards struct {
 	w     *World
 	lanes [][]*limit
+	blind bool // usage is known once a response states it, and input tokens are as estimated until then
 }
 
 // guarantees returns the configured limits as a client has to keep them.
@@ -163,19 +164,45 @@ func (w *World) guarded(d Dimension, item *Item) float64 {
 		mode = Actual
 	}
 	used := float64(item.input + item.output)
+	if w.Show.Dialect == "bare" { // nobody says what is used
+		used = 0
+	}
 	switch d {
 	case TPM:
-		if mode == Actual {
+		if mode == Actual && used > 0 {
 			return used
 		}
 		return max(used, declared(mode, d, item.input, item.Max))
 	case OTPM:
-		if mode == Actual {
+		if mode == Actual && used > 0 {
 			return float64(item.output)
 		}
 		return float64(max(item.Max, item.output))
 	}
 	return declared(mode, d, item.input, item.Max)
+}
+
+// reserved returns what a client reserves at least under a guarantee before it knows the usage, and used what counts once that is stated.
+func (w *World) reserved(d Dimension, item *Item) (reserved, used float64) {
+	mode := w.Config.Charge
+	if mode == "" && w.Show.Dialect == "anthropic" {
+		mode = Actual
+	}
+	input := min(item.input, item.Input)
+	used = map[Dimension]float64{TPM: float64(item.input + item.output), ITPM: float64(item.input), OTPM: float64(item.output)}[d]
+	switch {
+	case mode != Actual: // a client can be told of no other mode
+		reserved = declared(Declared, d, input, item.Max)
+	case d == OTPM:
+	case d == TPM:
+		reserved = float64(input)
+	default:
+		reserved = declared(mode, d, input, item.Max)
+	}
+	if mode != Actual {
+		used = max(used, reserved)
+	}
+	return reserved, used
 }
 
 func (g *guards) earliest(now time.Duration, item *Item) time.Duration {
@@ -186,9 +213,34 @@ func (g *guards) earliest(now time.Duration, item *Item) time.Duration {
 	return at
 }
 
+func (g *guards) cost(d Dimension, item *Item) float64 {
+	if g.blind {
+		reserved, _ := g.w.reserved(d, item)
+		return reserved
+	}
+	return g.w.guarded(d, item)
+}
+
 func (g *guards) take(now time.Duration, item *Item) {
 	for _, l := range g.lanes[item.Lane] {
-		l.take(now, g.w.guarded(l.Dim, item))
+		l.take(now, g.cost(l.Dim, item))
+	}
+}
+
+// learn adds the used tokens beyond the reserved ones of an item that was sent at an instant.
+func (g *guards) learn(now, sent time.Duration, item *Item) {
+	for _, l := range g.lanes[item.Lane] {
+		if l.Dim != TPM && l.Dim != ITPM && l.Dim != OTPM {
+			continue
+		}
+		switch reserved, used := g.w.reserved(l.Dim, item); m := l.meter.(type) {
+		case *sliding:
+			m.amend(sent, used-reserved)
+		case *bucket:
+			if m.filled <= sent && m.left(now) < m.full { // else what was missing has flowed in
+				m.take(now, used-reserved)
+			}
+		}
 	}
 }
 
@@ -196,7 +248,7 @@ func (g *guards) take(now time.Duration, item *Item) {
 // client may count from another instant on.
 func (g *guards) exceeded(now time.Duration, item *Item) *limit {
 	for _, l := range g.lanes[item.Lane] {
-		if l.Dim != Concurrent && l.left(now)+l.size()*1e-6 < min(g.w.guarded(l.Dim, item), l.size()) {
+		if l.Dim != Concurrent && l.left(now)+l.size()*1e-6 < min(g.cost(l.Dim, item), l.size()) {
 			return l
 		}
 	}

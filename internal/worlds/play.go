@@ -53,6 +53,7 @@ type Result struct {
 	Foreign   int           // requests of foreign clients
 	Refused   int           // those that were rejected
 	Use       []float64     // of each lane: share of the capacity that its successes used
+	Unended   int           // items that never ended
 	Violation string        // the first invariant that does not hold, or empty
 
 	moments []moment // the requests and the responses, in their order
@@ -113,7 +114,9 @@ func Play(w *World, maker Maker, trace func(format string, args ...any)) Result 
 	one.Procs = Processes{}
 	for i := range max(w.Procs.N, 1) {
 		if i == 0 || !w.Procs.Ledger {
-			p.guards = append(p.guards, newGuards(&one))
+			guards := newGuards(&one)
+			guards.blind = true
+			p.guards = append(p.guards, guards)
 		}
 		p.clients = append(p.clients, &instance{Client: p.make(i, p.end), wake: never})
 	}
@@ -138,6 +141,7 @@ func (p *play) run() {
 	for p.open > 0 {
 		before := p.clock.now
 		if !p.clock.step() || p.clock.now > maxTime {
+			p.result.Unended = p.open
 			p.violate("%d items never ended", p.open)
 			return
 		}
@@ -168,7 +172,7 @@ func (p *play) time() time.Time { return Epoch.Add(p.clock.now) }
 func (p *play) add(item *Item) {
 	p.items[item.ID].added = true
 	p.wait(item, 1)
-	c := p.clients[item.instance]
+	c := p.clients[item.Instance]
 	c.Add(p.time(), item)
 	if item.ID+1 == len(p.items) || p.items[item.ID+1].item.At > p.clock.now {
 		for i := range p.clients {
@@ -302,11 +306,14 @@ func (p *play) done(c Client, a *Attempt, r *Response) {
 	s := p.items[a.Item.ID]
 	s.flying--
 	p.wait(a.Item, 1)
-	p.guard(a.Item.instance).release(a.Item)
+	p.guard(a.Item.Instance).release(a.Item)
 	p.result.moments = append(p.result.moments, moment{p.clock.now, r.Status})
 	switch {
 	case r.Status == 200:
 		s.answered = true
+		if p.w.Show.Dialect != "bare" { // it states the usage
+			p.guard(a.Item.Instance).learn(p.clock.now, a.Sent.Sub(Epoch), a.Item)
+		}
 	case r.Status == 429:
 		p.result.Rejected++
 	case r.Status == 503 || r.Status == 529:
@@ -362,9 +369,9 @@ func (p *play) kill() {
 		if s.flying > 0 {
 			s.flying = 0
 			p.wait(s.item, 1)
-			p.guard(s.item.instance).release(s.item)
+			p.guard(s.item.Instance).release(s.item)
 		}
-		p.clients[s.item.instance].Add(p.time(), s.item)
+		p.clients[s.item.Instance].Add(p.time(), s.item)
 	}
 	for i := range p.clients {
 		p.ask(i)

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/prose"
 )
 
 // Response is the end of an attempt: the raw response of a provider, or an error of the connection.
@@ -25,6 +27,7 @@ type Response struct {
 // speaker writes a provider's headers and bodies.
 type speaker struct {
 	show   Show
+	epoch  time.Time
 	cached [][]figure // of each lane, as they were at
 	at     []time.Duration
 	second int64
@@ -32,7 +35,7 @@ type speaker struct {
 }
 
 func newSpeaker(w *World) *speaker {
-	return &speaker{show: w.Show, cached: make([][]figure, w.Lanes), at: make([]time.Duration, w.Lanes)}
+	return &speaker{show: w.Show, epoch: Epoch, cached: make([][]figure, w.Lanes), at: make([]time.Duration, w.Lanes)}
 }
 
 // figure is a limit as headers show it.
@@ -98,7 +101,7 @@ func (s *speaker) now(p *provider) string {
 
 // clock returns an instant by the provider's clock.
 func (s *speaker) clock(p *provider, later time.Duration) time.Time {
-	return Epoch.Add(p.clock.now + later + s.show.Skew.span())
+	return s.epoch.Add(p.clock.now + later + s.show.Skew.span())
 }
 
 // rates adds rate-limit headers, with the defects that the world asks for.
@@ -300,7 +303,7 @@ func (s *speaker) limited(item *Item, v verdict) []byte {
 		text = fmt.Sprintf("Rate limit is exceeded. Try again in %d seconds.", int(math.Ceil(v.wait.Seconds())))
 	case s.show.Dialect == "anthropic":
 		text = fmt.Sprintf("This request would exceed your organization's rate limit of %s %s (org: org-1, model: %s). For details, refer to: https://docs.claude.com/en/api/rate-limits.",
-			thousands(l.N), anthropicNames[dim], item.LaneName())
+			prose.Group(l.N), anthropicNames[dim], item.LaneName())
 		kind = "rate_limit_error"
 	case s.show.Dialect == "gemini":
 		text = fmt.Sprintf("You exceeded your current quota, please check your plan and billing details. \n* Quota exceeded for metric: generativelanguage.googleapis.com/generate_%s, limit: %.0f, model: %s\nPlease retry in %.9fs.", kind, l.N, item.LaneName(), v.wait.Seconds())
@@ -355,13 +358,4 @@ func (s *speaker) envelope(status int, kind, text, details string) []byte {
 		code = `"rate_limit_exceeded"`
 	}
 	return []byte(`{"error":{"message":` + quoted + `,"type":"` + kind + `","param":null,"code":` + code + `}}`)
-}
-
-// thousands writes a number with commas.
-func thousands(n float64) string {
-	digits := strconv.Itoa(int(n))
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
 }

@@ -203,11 +203,14 @@ type Item struct {
 	Input    int // input tokens as the client estimates them
 	Max      int // max_tokens
 	At       time.Duration
+	Instance int // of the client
 	input    int
 	output   int
 	odd      string
-	instance int
 }
+
+// Odd reports whether the item can't succeed.
+func (i *Item) Odd() bool { return i.odd != "" }
 
 // LaneName returns the model that an item asks for.
 func (i *Item) LaneName() string { return "model-" + strconv.Itoa(i.Lane) }
@@ -236,7 +239,7 @@ func (w *World) Items() []*Item {
 		if load.Late > 0 && i >= load.Items*2/3 {
 			item.At = load.Late.span()
 		}
-		item.instance = i / max(w.Lanes, 1) % max(w.Procs.N, 1)
+		item.Instance = i / max(w.Lanes, 1) % max(w.Procs.N, 1)
 		items[i] = item
 	}
 	w.clip(items)

@@ -1,122 +1,103 @@
-// Command bench measures the figures of docs/benchmarks.md again, and writes that page.
+// Command bench runs the commands of docs/benchmarks.md again and replaces their output on that page.
+//
+//	go run ./scripts/bench PATTERN...    runs each command that matches a regular expression, by its text or its heading
+//
+// A command is a line of code that ends with a backslash. Below it the page says when and where the command ran, and shows its
+// output: blocks of code, or tables of an earlier format. Benchmarks with -count are summarised by benchstat. The page is written
+// after each command, so that an interruption loses one measurement at most. A command that fails changes nothing.
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"os"
+	"os/exec"
 	"os/signal"
-	"path/filepath"
+	"regexp"
+	"runtime"
 	"strings"
-	"syscall"
-
-	"github.com/sluice-llm/sluice/scripts/internal/bench"
+	"time"
 )
 
-const usage = `Measure the figures of docs/benchmarks.md again, and write that page.
+const page = "docs/benchmarks.md"
 
-  go run ./scripts/bench NAME...        measure sections, or single steps as SECTION/STEP
-  go run ./scripts/bench --all          measure all, in the order of --list, which says how long that takes
-  go run ./scripts/bench --list         name the sections and steps, about how long they take, and when they were measured
-  go run ./scripts/bench --render       write the page again from docs/benchmarks.json, and measure nothing
-
-`
+// parts matches a heading, or a command with its output.
+var parts = regexp.MustCompile("(?m)^## (.*)\n|^`(.*)`\\\\\n(?:\\d{4}-.*\n(?:\n+```\n(?s:.*?)^```\n|\n+(?:\\|.*\n)+)*)?")
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "bench: error:", err)
+		os.Exit(1)
+	}
 }
 
-// options are what the command line says.
-type options struct {
-	names                    []string
-	all, list, render, quick bool
-	rounds                   int
-}
-
-// parse reads a command line, or says what is wrong with it.
-func parse(args []string, stderr io.Writer) (o options, err error) {
-	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.Usage = func() {
-		fmt.Fprint(stderr, usage)
-		flags.PrintDefaults()
+func run(ctx context.Context, patterns []string) error {
+	if len(patterns) == 0 {
+		return errors.New("missing PATTERN")
 	}
-	flags.BoolVar(&o.all, "all", false, "measure every section")
-	flags.BoolVar(&o.list, "list", false, "name the sections, and measure nothing")
-	flags.BoolVar(&o.render, "render", false, "write the page, and measure nothing")
-	flags.BoolVar(&o.quick, "quick", false, "shorten what takes long; the page says so")
-	flags.IntVar(&o.rounds, "rounds", 0, "run each command so often (0: as usual)")
-	if err := flags.Parse(args); err != nil {
-		return o, err
-	}
-	if o.names = flags.Args(); len(o.names) == 0 && !o.all && !o.list && !o.render {
-		flags.Usage()
-		return o, errors.New("nothing is asked for")
-	}
-	return o, nil
-}
-
-// run is the program. Its exit code is 0, 1 where a command failed, 2 for a wrong command line, or 130 where it was interrupted.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	o, err := parse(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
-	var sections []bench.Section
-	if err == nil {
-		sections, err = bench.Choose(bench.Sections(), o.names)
-	}
-	if err != nil {
-		fmt.Fprintf(stderr, "bench: error: %v\n", err)
-		return 2
-	}
-	switch err = measure(ctx, o, sections, stdout, stderr); {
-	case ctx.Err() != nil:
-		fmt.Fprintln(stderr, "bench: interrupted: what was measured is kept")
-		return 130
-	case err != nil:
-		fmt.Fprintf(stderr, "bench: error: %s\n", strings.ReplaceAll(err.Error(), "\n", "\nbench: error: "))
-		return 1
-	}
-	return 0
-}
-
-// measure does what is asked for, in the module around the working directory.
-func measure(ctx context.Context, o options, sections []bench.Section, stdout, stderr io.Writer) error {
-	here, err := os.Getwd()
+	wanted, err := regexp.Compile(strings.Join(patterns, "|"))
 	if err != nil {
 		return err
 	}
-	root, err := bench.Root(here)
+	text, err := os.ReadFile(page)
 	if err != nil {
 		return err
 	}
-	page, kept := filepath.Join(root, "docs", "benchmarks.md"), filepath.Join(root, "docs", "benchmarks.json")
-	book, err := bench.Open(kept)
-	if err != nil {
-		return err
-	}
-	if o.list {
-		fmt.Fprint(stdout, bench.List(sections, book))
-		return nil
-	}
-	save := func() error {
-		book.Sort(bench.Sections())
-		return errors.Join(book.Save(kept), bench.Replace(page, []byte(bench.Page(bench.Sections(), book))))
-	}
-	if o.render {
-		return save()
-	}
-	r := bench.Runner{Root: root, Book: book, Save: save, Quick: o.quick, Rounds: o.rounds, Log: stderr}
-	for _, s := range sections {
-		if ctx.Err() == nil {
-			err = errors.Join(err, r.Run(ctx, s))
+	heading, ran := "", false
+	for _, part := range parts.FindAllStringSubmatch(string(text), -1) {
+		command := part[2]
+		if command == "" {
+			heading = part[1]
 		}
+		if command == "" || !wanted.MatchString(heading) && !wanted.MatchString(command) {
+			continue
+		}
+		measured, err := measure(ctx, command)
+		if err != nil {
+			return fmt.Errorf("%s: %w", command, err)
+		}
+		text = bytes.Replace(text, []byte(part[0]), []byte("`"+command+"`\\\n"+measured), 1)
+		if err := os.WriteFile(page, text, 0o644); err != nil {
+			return err
+		}
+		ran = true
 	}
-	return err
+	if !ran {
+		return fmt.Errorf("no command of %s matches %s", page, wanted)
+	}
+	return nil
+}
+
+// measure runs a command and returns what the page shows below it.
+func measure(ctx context.Context, command string) (string, error) {
+	fmt.Fprintln(os.Stderr, "bench:", command)
+	where, err := shell(ctx, `echo "$(git rev-parse --short=10 HEAD)$(git diff --quiet HEAD -- . :!docs || echo +), $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)", load $(cut -d' ' -f1 /proc/loadavg)`)
+	if err != nil {
+		return "", err
+	}
+	if strings.Contains(command, "-count ") && strings.Contains(command, "-bench ") {
+		command += " | go tool benchstat -"
+	}
+	start := time.Now()
+	out, err := shell(ctx, command)
+	if err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return fmt.Sprintf("%s UTC at %s, %d cores, %s, took %s.\n\n```\n%s\n```\n", start.UTC().Format("2006-01-02 15:04"), strings.TrimSpace(where),
+		runtime.NumCPU(), runtime.Version(), time.Since(start).Round(time.Second), strings.TrimRight(figures(out), "\n")), nil
+}
+
+func shell(ctx context.Context, command string) (string, error) {
+	out, err := exec.CommandContext(ctx, "bash", "-o", "pipefail", "-c", command).CombinedOutput()
+	return string(out), err
+}
+
+// figures drops the lines of go test that hold none.
+func figures(output string) string {
+	noise := regexp.MustCompile(`(?m)^(goos|goarch|pkg|cpu|PASS|ok|=== \w+|go: downloading)\b.*\n`)
+	return regexp.MustCompile(`(?m)^\s+\w+_test\.go:\d+: `).ReplaceAllString(noise.ReplaceAllString(output, ""), "    ")
 }

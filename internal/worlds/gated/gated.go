@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-llm/sluice/internal/gate"
 	"github.com/sluice-llm/sluice/internal/worlds"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -17,6 +18,7 @@ import (
 const (
 	defaultAttempts = 6
 	maxThrottles    = 20
+	patience        = 5 * time.Minute
 )
 
 // providers are the rows of the registry that speak as a world's dialect does.
@@ -36,9 +38,9 @@ func Client(w *worlds.World) func(instance int, end worlds.End) worlds.Client {
 	return func(instance int, end worlds.End) worlds.Client {
 		c := &client{world: w, provider: row, end: end, member: "member-" + strconv.Itoa(instance),
 			items: map[*gate.Ticket]*worlds.Item{}, sent: map[*worlds.Attempt]*gate.Ticket{}}
-		cfg := gate.Config{Attempts: cmp.Or(w.Config.Attempts, defaultAttempts), MaxThrottles: maxThrottles, Charge: charge(w),
+		cfg := gate.Config{Attempts: cmp.Or(w.Config.Attempts, defaultAttempts), MaxThrottles: maxThrottles, Patience: patience, Charge: charge(w),
 			Random: rand.New(rand.NewPCG(w.Seed, uint64(instance))).Int64N}
-		configured := limits(w.Config)
+		configured := configured(w.Config)
 		if w.Config.Account {
 			cfg.Account = configured
 		} else {
@@ -57,17 +59,23 @@ func Client(w *worlds.World) func(instance int, end worlds.End) worlds.Client {
 	}
 }
 
-func charge(w *worlds.World) gate.Charge {
-	if w.Config.Charge == worlds.Actual || w.Config.Charge == "" && w.Show.Dialect == "anthropic" {
-		return gate.ChargeActual
+func charge(w *worlds.World) (c limits.Charge) {
+	switch {
+	case w.Config.Charge == "" && w.Show.Dialect == "anthropic":
+		return limits.ChargeActual
+	case w.Config.Charge == "", w.Config.Charge == worlds.Sum, w.Config.Charge == worlds.Reserved: // the closest that there is
+		return limits.ChargeDeclared
 	}
-	return gate.ChargeDeclared
+	if err := c.UnmarshalText([]byte(w.Config.Charge)); err != nil {
+		panic(err) // both packages have the names that files have
+	}
+	return c
 }
 
-func limits(configured worlds.Config) gate.Limits {
-	l := gate.Limits{Burst: time.Duration(float64(configured.Burst) * float64(time.Second))}
-	for _, limit := range configured.Limits {
-		var d gate.Dimension
+func configured(c worlds.Config) limits.Limits {
+	l := limits.Limits{Burst: time.Duration(float64(c.Burst) * float64(time.Second))}
+	for _, limit := range c.Limits {
+		var d limits.Dimension
 		if err := d.UnmarshalText([]byte(limit.Dim)); err != nil {
 			panic(err) // both packages have the names that files have
 		}
@@ -103,8 +111,8 @@ func (c *client) Add(now time.Time, item *worlds.Item) {
 		c.gate.Recall(now, m)
 		delete(c.recall, item.LaneName())
 	}
-	c.acquire(now, item, &gate.Ticket{Call: gate.Call{ID: strconv.Itoa(item.ID), Lane: item.LaneName(), Tenant: strconv.Itoa(item.Tenant),
-		Cost: gate.Cost{Input: item.Input, MaxOutput: item.Max}}})
+	c.acquire(now, item, &gate.Ticket{Call: limits.Call{ID: strconv.Itoa(item.ID), Lane: item.LaneName(), Tenant: strconv.Itoa(item.Tenant),
+		Cost: limits.Cost{Input: item.Input, MaxOutput: item.Max}}})
 }
 
 func (c *client) acquire(now time.Time, item *worlds.Item, t *gate.Ticket) {
@@ -154,7 +162,7 @@ func (c *client) exchange(now time.Time) {
 	}
 }
 
-func (c *client) exchangeLane(now time.Time, lane string, fixes []gate.Correction, settles []gate.Settlement, asks []gate.Asks) {
+func (c *client) exchangeLane(now time.Time, lane string, fixes []limits.Correction, settles []limits.Settlement, asks []limits.Asks) {
 	b := gate.Batch{Lane: lane}
 	for _, f := range fixes {
 		if f.Lane == lane {
@@ -182,7 +190,7 @@ func (c *client) exchangeLane(now time.Time, lane string, fixes []gate.Correctio
 	if r, _ := c.ledger.Exchange(now, c.member, &b); len(b.Asks) > 0 {
 		c.gate.Reply(now, lane, r)
 	} else {
-		c.gate.Told(now, lane, &r.News, false)
+		c.gate.Told(now, lane, &r.State, false)
 	}
 }
 
@@ -197,7 +205,7 @@ func (c *client) Done(now time.Time, a *worlds.Attempt, r *worlds.Response) {
 	o := c.outcome(now, r)
 	d := c.gate.Release(now, t, &o)
 	if c.memory != nil {
-		c.memory[lane] = c.gate.Memory(now, lane)
+		c.memory[lane], _ = c.gate.Memory(now, lane)
 	}
 	if d.Action != gate.Again {
 		c.end(a.Item, d.Action == gate.Done)
@@ -207,7 +215,7 @@ func (c *client) Done(now time.Time, a *worlds.Attempt, r *worlds.Response) {
 	switch {
 	case !d.Throttle:
 		next.Attempt++
-	case o.Kind == gate.Overloaded:
+	case o.Kind == limits.Overloaded:
 		next.Overloads++
 		fallthrough
 	default:
@@ -220,14 +228,14 @@ func (c *client) Done(now time.Time, a *worlds.Attempt, r *worlds.Response) {
 }
 
 // outcome is what a response means by the words of the provider package.
-func (c *client) outcome(now time.Time, r *worlds.Response) gate.Outcome {
+func (c *client) outcome(now time.Time, r *worlds.Response) limits.Outcome {
 	switch {
 	case r.Err == worlds.ErrDeadline:
-		return gate.Outcome{Kind: gate.Timeout, Err: r.Err}
+		return limits.Outcome{Kind: limits.Timeout, Err: r.Err}
 	case r.Err != nil:
-		return gate.Outcome{Kind: gate.Network, Err: r.Err, Readings: c.provider.Readings(r.Header, now)}
+		return limits.Outcome{Kind: limits.Network, Err: r.Err, Readings: c.provider.Readings(r.Header, now)}
 	case r.Status == 200:
-		o := gate.Outcome{Readings: c.provider.Readings(r.Header, now)}
+		o := limits.Outcome{Readings: c.provider.Readings(r.Header, now)}
 		o.Usage, _, o.HasUsage = provider.ParseUsage(endpoint, r.Body)
 		return o
 	}

@@ -1,0 +1,134 @@
+package cluster
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-llm/sluice/limits"
+)
+
+// Of the parts of a minute in which configured limits count amounts: see ledger_state.lua.
+const (
+	partLength = 250 * time.Millisecond
+	keptParts  = 242
+)
+
+// memory is the fields of a record as a member remembers them.
+type memory struct {
+	record
+	told time.Time // when the content of guards was
+}
+
+// guard is a configured limit of a dimension, and the amounts that were sent in the last minute, as a member remembers them.
+type guard struct {
+	dimension limits.Dimension
+	limit     float64
+	burst     float64 // seconds of refill that its bucket holds; 0: a sliding window
+	parts     []guardPart
+}
+
+type guardPart struct {
+	index  int64 // times 250 ms: Redis's clock
+	amount float64
+}
+
+// guardsAt is the part of a minute in which the content of the record's guards was told; 0 is never.
+func (r *record) guardsAt() string {
+	at, _, _ := strings.Cut(r[fieldGuards], "\n")
+	if at == "" {
+		return "0"
+	}
+	return at
+}
+
+// guards are the record's, as contentof in ledger_state.lua writes them.
+func (r *record) guards() (out []guard) {
+	for i, line := range strings.Split(r[fieldGuards], "\n") {
+		name, rest, _ := strings.Cut(line, " ")
+		d, err := strconv.Atoi(name)
+		if i < 2 || err != nil || d < 1 || d > int(limits.NumDimensions-limits.Requests) {
+			continue
+		}
+		head, older, _ := strings.Cut(rest, "|")
+		h := readNumbers(head)
+		g := guard{dimension: limits.Requests + limits.Dimension(d-1), limit: h[0]}
+		if size := h[1]; size > 0 {
+			g.burst = size * g.dimension.Window().Seconds() / g.limit
+			out = append(out, g)
+			continue
+		}
+		for _, part := range append(strings.Fields(older), numbersText(h[3])+":"+numbersText(h[4])) {
+			at, amount, _ := strings.Cut(part, ":")
+			index, _ := strconv.ParseFloat(at, 64)
+			n, _ := strconv.ParseFloat(amount, 64)
+			g.parts = append(g.parts, guardPart{int64(index), n})
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// guarded are the dimensions that have a configured limit.
+func (r *record) guarded() (out [limits.NumDimensions]bool) {
+	for _, g := range r.guards() {
+		out[g.dimension] = true
+	}
+	return out
+}
+
+// remember takes over a record as Redis told it, and keeps the content of guards that it did not tell again.
+func (m *memory) remember(told record, at time.Time) {
+	if told[fieldGuards] == "" {
+		told[fieldGuards] = m.record[fieldGuards]
+	} else {
+		m.told = at
+	}
+	m.record = told
+}
+
+// room is from when on all members together, each by itself, can use that part of each rate and stay within configured limits
+// beside what was sent before. What was spent since the content of guards was told is taken to be sent now.
+func (m *memory) room(now time.Time, part float64) time.Time {
+	until := now
+	told, _ := strconv.ParseInt(m.guardsAt(), 10, 64)
+	lines := strings.SplitN(m.record[fieldGuards], "\n", 3)
+	if len(lines) < 3 {
+		return until
+	}
+	since := sum(readVector(m.record[fieldSpent]), readVector(lines[1]), -1)
+	newest := told + int64(now.Sub(m.told)/partLength) // Redis's clock says as much at least
+	for _, g := range m.guards() {
+		if g.burst > 0 {
+			continue // it refills faster than that part of the rate is used
+		}
+		parts, rest := append(g.parts, guardPart{newest, since[g.dimension]}), 0.0
+		for _, p := range slices.Backward(parts) {
+			rest += p.amount
+			if rest <= (1-part)*g.limit {
+				continue
+			}
+			leaves := now.Add(time.Duration(p.index+keptParts-newest) * partLength)
+			used := seconds((g.limit - rest) / (part * g.limit / time.Minute.Seconds())) // room for so long, when the older parts have left
+			if from := leaves.Add(-used); from.After(until) {
+				until = from
+			}
+		}
+	}
+	return until
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// levels are the levels of a record's buckets at an instant of Redis's.
+func (r *record) levels(now float64) *limits.Vector {
+	v := new(limits.Vector)
+	for d := limits.Requests; d < limits.NumDimensions; d++ {
+		b := readNumbers(r[fieldBudget+int(d-limits.Requests)])
+		if level, at, rate, size := b[0], b[1], b[2], b[3]; rate > 0 {
+			v[d] = min(size, level+rate*max(0, now-at)/1e6)
+		}
+	}
+	return v
+}

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-llm/sluice/internal/pricing"
+)
+
+// newModels returns the command that prints the table of models.
+func newModels(s *streams) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "models [PATTERN]",
+		Short: "Print the prices and sizes of models",
+		Long: `Print the prices and sizes of models, by provider. Nothing is sent.
+
+PATTERN is a part of PROVIDER/MODEL, in which * stands for any text. Prices are US dollars per million tokens, as the
+providers' pages stated them on ` + pricing.Date + `. A ? marks prices without a source: they are doubtful. Prices in sluice.yaml
+override the table.`,
+		Example: `  sluice models gpt-4o
+  sluice models 'anthropic/*sonnet'
+  sluice models --json gemini-2.5 | jq .batch`,
+		Args: atMost(1, "one pattern"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return printModels(s, strings.Join(args, ""), asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "Print one JSON object per model")
+	return cmd
+}
+
+func printModels(s *streams, pattern string, asJSON bool) error {
+	found := pricing.Matching(pattern)
+	if len(found) == 0 {
+		return &exitError{code: exitFailed, err: fmt.Errorf("no model matches %q", pattern), hint: "sluice models prints all models; name a part of PROVIDER/MODEL, such as gpt-4o"}
+	}
+	if asJSON {
+		for i := range found {
+			if err := s.printJSONLine(found[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PROVIDER\tMODEL\t$ IN/OUT\tCACHED\tWRITE/1H\tBATCH\tFLEX\tPRIORITY\tCONTEXT\tOUTPUT\tSOURCE")
+	price := func(usd float64) string { return strconv.FormatFloat(usd, 'f', -1, 64) }
+	rate := func(r *pricing.Rate) string {
+		if r == nil {
+			return "-"
+		}
+		return price(r.Input) + "/" + price(r.Output)
+	}
+	size := func(tokens int) string {
+		if tokens == 0 {
+			return "-"
+		}
+		return group(tokens)
+	}
+	for i := range found {
+		r := &found[i]
+		source := cmp.Or(r.Source, "-")
+		if r.Doubtful {
+			source = "?"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Provider, r.Name, rate(&r.Rate),
+			price(r.CachedInput), price(r.CacheWrite)+"/"+price(r.CacheWriteHour), rate(r.Batch), rate(r.Flex), rate(r.Priority),
+			size(r.MaxInput), size(r.MaxOutput), source)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := s.out.Write([]byte(b.String()))
+	return err
+}

@@ -1,0 +1,207 @@
+package forecast
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/parts"
+	"github.com/sluice-llm/sluice/plan"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// Via is what a run would hand over to Batch APIs.
+type Via struct {
+	Way      string     `json:"way"`
+	Cost     *Cost      `json:"cost_usd"` // by the Batch APIs; nil: a price is unknown
+	Accounts []*Batches `json:"accounts"`
+	Pending
+	Auto *Auto `json:"auto,omitempty"` // nil: there is no deadline to weigh
+
+	known *provider.Registry
+	most  BatchBounds
+}
+
+// Pending counts what earlier runs handed over.
+type Pending struct {
+	Batches  int `json:"pending_batches"`
+	Requests int `json:"pending_requests"` // in them; the accounts count them as well
+}
+
+// Auto is what --via auto does by a deadline.
+type Auto struct {
+	Live  int           `json:"live_at_once"`
+	Later int           `json:"by_batch"`
+	WaitS *plan.Seconds `json:"live_after_s"` // after which requests without a response go live; nil: batches may run beyond the deadline
+	TimeS plan.Seconds  `json:"live_time_s"`  // of all requests, with a margin
+}
+
+// Batches is what one account would be handed.
+type Batches struct {
+	Provider string       `json:"provider"`
+	Batches  int          `json:"batches"`
+	Requests int          `json:"requests"`
+	Bytes    int64        `json:"bytes"`
+	Tokens   int64        `json:"input_tokens"`
+	Price    float64      `json:"price"` // of a request; a live one has 1
+	Window   plan.Seconds `json:"window_s,omitzero"`
+	BoundBy  string       `json:"bound_by,omitempty"` // enqueued_tokens, batches_per_hour or pending_requests
+	Turns    int          `json:"turns,omitempty"`    // the rounds of batches, one after the other, that the bound makes
+
+	row  provider.BatchAPI // within the BatchBounds
+	open map[batchName]*openBatch
+}
+
+// BatchBounds bound a batch, and Tokens the input tokens of all pending batches of an account. 0 is no bound.
+type BatchBounds struct {
+	Requests int
+	Bytes    int64
+	Tokens   int
+}
+
+// batchName is what requests of one batch have in common.
+type batchName struct{ provider, endpoint, model string }
+
+// openBatch is a batch that is not full.
+type openBatch struct {
+	requests, tokens int
+	bytes            int64
+}
+
+// NewVia returns what a run without requests would hand over.
+func NewVia(way batch.Via, known *provider.Registry, most BatchBounds) *Via {
+	return &Via{Way: way.String(), Accounts: []*Batches{}, known: known, most: most}
+}
+
+// Add adds a request to the batches of its account. Without a Batch API, --via auto has it go live.
+func (v *Via) Add(r batch.Request) {
+	b := v.account(r.Provider)
+	if b == nil {
+		return
+	}
+	name := batchName{provider: r.Provider, endpoint: r.Endpoint.String()}
+	if b.row.OneModel {
+		name.model = r.Model
+	}
+	size, tokens := int64(r.Size+plan.BatchWrapping), r.Price.Cost.Input
+	o := b.open[name]
+	if o == nil || b.row.Requests > 0 && o.requests+1 > b.row.Requests || b.row.Bytes > 0 && o.bytes+size > b.row.Bytes ||
+		v.most.Tokens > 0 && o.tokens+tokens > v.most.Tokens {
+		o = &openBatch{}
+		b.open[name] = o
+		b.Batches++
+	}
+	o.requests, o.tokens, o.bytes = o.requests+1, o.tokens+tokens, o.bytes+size
+	b.Requests, b.Bytes, b.Tokens = b.Requests+1, b.Bytes+size, b.Tokens+int64(tokens)
+}
+
+// account returns the account at a provider; nil if its requests go live.
+func (v *Via) account(name string) *Batches {
+	if i := slices.IndexFunc(v.Accounts, func(b *Batches) bool { return b.Provider == name }); i >= 0 {
+		return v.Accounts[i]
+	}
+	p, _ := v.known.Lookup(name) // the request was recognised as its
+	if p.Batches.API == "" && v.Way == batch.ViaAuto.String() {
+		return nil
+	}
+	b := &Batches{Provider: name, Price: p.Batches.Price, Window: plan.Seconds{Duration: p.Batches.Window}, row: p.Batches, open: make(map[batchName]*openBatch)}
+	b.row.Requests, b.row.Bytes = parts.Least(v.most.Requests, b.row.Requests), parts.Least(v.most.Bytes, b.row.Bytes)
+	v.Accounts = append(v.Accounts, b)
+	return b
+}
+
+// Sum adds up what the lanes cost by Batch APIs, and says what delays batches.
+func (v *Via) Sum(lanes []*Lane) {
+	slices.SortFunc(v.Accounts, func(a, b *Batches) int { return cmp.Compare(a.Provider, b.Provider) })
+	for _, b := range v.Accounts {
+		b.bind(v.most.Tokens)
+	}
+	v.Cost = &Cost{Most: new(0.0)}
+	for _, lane := range lanes {
+		part := 1.0 // of a request that goes live
+		if i := slices.IndexFunc(v.Accounts, func(b *Batches) bool { return b.Provider == lane.Provider }); i >= 0 {
+			part = v.Accounts[i].Price
+		}
+		v.Cost = v.Cost.plus(lane.Cost, part)
+	}
+}
+
+// bind names the bound with most turns.
+func (b *Batches) bind(enqueued int) {
+	for _, bound := range []struct {
+		name       string
+		need, most int64
+	}{
+		{"enqueued_tokens", b.Tokens, int64(enqueued)}, {"pending_requests", int64(b.Requests), int64(b.row.Pending)},
+		{"batches_per_hour", int64(b.Batches), int64(b.row.PerHour)},
+	} {
+		if bound.most == 0 {
+			continue
+		}
+		if turns := int((bound.need + bound.most - 1) / bound.most); turns > max(1, b.Turns) {
+			b.BoundBy, b.Turns = bound.name, turns
+		}
+	}
+}
+
+// Split adds what --via auto does with the requests of d in the time that is left.
+func (v *Via) Split(d *DryRun, left time.Duration, live *Live) {
+	models, requests := make(map[string]int), 0
+	for _, l := range d.Models {
+		models[l.Model] += l.Items
+		requests += l.Items
+	}
+	live.Models = func() map[string]int { return models }
+	w := batch.SplitOf(left, requests, int(d.InputTokens), live.Time)
+	v.Auto = &Auto{Live: w.Live, Later: requests - w.Live, TimeS: plan.Seconds{Duration: w.Time}}
+	if w.Wait > 0 {
+		v.Auto.WaitS = &plan.Seconds{Duration: w.Wait}
+	}
+}
+
+// PresumedRPM is the limit that is assumed if none is known: that of the lowest paid tier that several providers publish. A
+// run with a deadline has to assume one.
+const PresumedRPM = 500
+
+// Live foresees the time of live calls, by the limits with which the run starts or which it has learned.
+type Live struct {
+	Models    func() map[string]int             // the requests of the input for each
+	Place     func(model string) (Place, error) // the account at the provider of a model
+	MaxTokens int                               // that the requests declare
+}
+
+// Time returns how long that many requests take, with that many tokens of input together. The largest share of any model
+// decides, and of an account's models together its ceilings.
+func (l *Live) Time(requests, tokens int) time.Duration {
+	if requests <= 0 {
+		return 0
+	}
+	models, all, longest := l.Models(), 0, time.Duration(0)
+	for _, n := range models {
+		all += n
+	}
+	w := plan.Workload{InputTokens: int(float64(tokens)/float64(requests) + 0.5), MaxTokens: l.MaxTokens}
+	for model, n := range models {
+		place, err := l.Place(model)
+		w.Requests = max(1, requests*n/all)
+		took := place.time(place.Lane, w)
+		if err != nil || took == 0 {
+			place.Lane.Limits = sluice.Limits{RPM: PresumedRPM}
+			took = place.time(place.Lane, w)
+		}
+		longest = max(longest, took)
+		if err == nil {
+			w.Requests = requests
+			longest = max(longest, place.time(place.All, w))
+		}
+	}
+	return longest
+}
+
+// time is how long requests take within the limits of a tier; 0 if they are unknown.
+func (p *Place) time(t provider.Tier, w plan.Workload) time.Duration {
+	planned, _ := p.plan(t, w) // an error says that the limits do not bound the requests
+	return planned.Time.Duration
+}

@@ -1,0 +1,814 @@
+package gate
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sluice-llm/sluice/limits"
+)
+
+const (
+	maxExplained = 5                     // maximum of rejections in a row that are explained by a limit
+	slowRefill   = 5.0                   // seconds of refill for a request from which on a stated limit has to agree with a stated wait
+	manyTimes    = 3.0                   // multiple of a configured limit above which headers may state another one
+	sure         = 0.85                  // minimum confidence in a learned limit that makes a larger request hopeless
+	wakeMargin   = time.Millisecond / 10 // delay of a wake-up, so that the bucket has enough by then
+)
+
+// buckets are the rate limits of a lane, with the evidence for them.
+type buckets struct {
+	lane     *lane // for its events, and for the corrections that it sends
+	each     [limits.NumDimensions]*bucket
+	book     *Book // the levels; with a remote ledger those of its last reply
+	reserves reserves
+	compared [limits.NumDimensions]compared
+	opened   time.Time
+
+	spent      limits.Vector // total that this gate spent since the lane was opened, rejected requests included
+	rejected   limits.Vector // total cost of rejected requests
+	mean       limits.Vector // moving average of the cost of a request
+	largest    limits.Vector // largest cost that was accepted
+	openOutput float64       // reserved for the output of requests in flight
+
+	explained   int           // rejections in a row that a limit explained
+	explainedAt time.Time     // arrival of the last rejection that counted for explained
+	debt        limits.Vector // total cost of the requests that were rejected since one was accepted
+	charged     bool          // the provider charges rejected requests
+
+	successes [32]success // the last ones
+	success   int         // index of the oldest one
+}
+
+// open sets up the limits that are configured or known from the start.
+func (b *buckets) open(now time.Time, configured, start limits.Limits) {
+	for d := range b.each {
+		b.each[d] = &bucket{Limit: limits.Limit{Dimension: limits.Dimension(d)}}
+	}
+	for d := range rates {
+		b.configure(now, d, limitOf(configured, d))
+		if s := limitOf(start, d); s > 0 {
+			b.start(now, limits.Limit{Dimension: d, Value: s, Source: limits.SourceStart, At: now})
+		}
+	}
+}
+
+// configure sets the configured limit of a dimension, and reports whether the limit changed; 0 is none.
+func (b *buckets) configure(now time.Time, d limits.Dimension, ceiling float64) (changed bool) {
+	each := b.each[d]
+	if !b.remote() {
+		b.book.configure(d, ceiling, b.lane.gate.cfg.Limits.Burst.Seconds())
+	}
+	if ceiling == each.ceiling {
+		return false
+	}
+	each.ceiling, each.author, each.doubt = ceiling, 0, nil
+	if ceiling == 0 {
+		if each.Source == limits.SourceTold {
+			each.Source = limits.SourceStart
+		}
+		return false
+	}
+	switch fresh := each.Value == 0; {
+	case !each.believe(each.configured()):
+		return false
+	case fresh:
+		b.fill(now, d)
+	case !b.remote() && perDay(d): // a used part of a day stays used, and a day more of debt at most
+		level := each.cap - min(b.book.used(now, d), 2*each.cap)
+		b.bound(now, d, level, level)
+	default:
+		b.resize(now, d)
+	}
+	return true
+}
+
+// start believes a limit from the start, unless a lower one is configured or one is published.
+func (b *buckets) start(now time.Time, l limits.Limit) {
+	if each := b.each[l.Dimension]; (each.ceiling == 0 || each.ceiling > l.Value) && each.Source != limits.SourcePublished {
+		each.Limit = l
+		b.fill(now, l.Dimension)
+	}
+}
+
+// publish believes the limits that the provider publishes for the lane, unless one is configured or a response has shown one.
+func (b *buckets) publish(now time.Time) {
+	for d := range rates {
+		each, value := b.each[d], b.published(d)
+		if value > 0 && each.ceiling == 0 && !(each.Source.Observed() && !each.At.Before(b.opened)) {
+			b.believe(now, nil, limits.Limit{Dimension: d, Value: value, Source: limits.SourcePublished, At: now, Confidence: 1})
+		}
+	}
+}
+
+// published is the limit that the provider publishes for the lane; 0 if it publishes none.
+func (b *buckets) published(d limits.Dimension) float64 {
+	return limitOf(b.lane.gate.cfg.Published[b.lane.name], d)
+}
+
+// fill gives a new bucket its initial size and level: the configured size, or maxCap until a rejection shows the size. If its limit is the
+// shared one, the lane uses the shared bucket.
+func (b *buckets) fill(now time.Time, d limits.Dimension) {
+	if b.same(d) {
+		b.partake(now, d, nil)
+		return
+	}
+	each, burst := b.each[d], maxCap
+	each.drain.pace = minDrain
+	if configured := b.lane.gate.cfg.burst(); configured > 0 {
+		burst = configured
+		each.drain.pace = max(minDrain, 1+burst/drainTime)
+	}
+	if perDay(d) { // a day's allowance is there from the start
+		burst, each.shown = window(d), true
+	}
+	each.cap = max(1, each.rate()*burst)
+	if b.remote() { // the level of a bucket that other members use stays
+		b.correct(now, d, limits.Correction{Mark: b.book.budgets[d].spent, Lo: math.Inf(-1), Hi: math.Inf(1), Start: each.cap})
+	} else {
+		b.bound(now, d, each.cap, each.cap)
+	}
+}
+
+// bound corrects the present level of a bucket to be between two values, and applies the bucket's rate and size.
+func (b *buckets) bound(now time.Time, d limits.Dimension, lo, hi float64) {
+	b.correct(now, d, limits.Correction{Mark: b.book.budgets[d].spent, Lo: lo, Hi: hi})
+}
+
+// resize applies a bucket's rate and size.
+func (b *buckets) resize(now time.Time, d limits.Dimension) {
+	b.bound(now, d, math.Inf(-1), math.Inf(1))
+}
+
+// remote reports whether the levels are in a ledger that other processes share.
+func (b *buckets) remote() bool { return b.lane.gate.cfg.Remote }
+
+// perMinute returns the buckets of limits per minute.
+func (b *buckets) perMinute() []*bucket { return b.each[limits.Requests:limits.RequestsPerDay] }
+
+// draining returns how long a request has to wait for buckets that are being emptied.
+func (b *buckets) draining(now time.Time) (longest delay) {
+	due := now.Sub(b.opened) + drainGrain
+	for _, each := range b.perMinute() {
+		if each.unknown() {
+			longest = longest.or(delay{each.drain.next - due, each.Dimension})
+		}
+	}
+	return longest
+}
+
+// emptying returns how long it takes to send requests of that total cost from buckets that are being emptied.
+func (b *buckets) emptying(now time.Time, cost *limits.Vector) (longest time.Duration) {
+	at := now.Sub(b.opened)
+	for _, each := range b.perMinute() {
+		if each.unknown() {
+			longest = max(longest, max(0, each.drain.next-at)+seconds(cost[each.Dimension]/each.rate()/each.drain.pace))
+		}
+	}
+	return longest
+}
+
+// drained notes that a request takes its cost from buckets that are being emptied (sign 1), or gives an amount back (sign -1).
+func (b *buckets) drained(now time.Time, cost *limits.Vector, sign float64) {
+	at := now.Sub(b.opened)
+	for _, each := range b.perMinute() {
+		if each.unknown() && cost[each.Dimension] != 0 {
+			each.drain.next = max(each.drain.next, at) + seconds(sign*cost[each.Dimension]/each.rate()/each.drain.pace)
+		}
+	}
+}
+
+// burst is the configured size of buckets in seconds of refill; 0 if none is configured.
+func (c *Config) burst() float64 { return max(c.Limits.Burst, c.Start.Burst).Seconds() }
+
+// limitOf returns a dimension's limit.
+func limitOf(l limits.Limits, d limits.Dimension) float64 { return float64(*l.At(d)) }
+
+// correct applies a correction, with the bucket's rate and size, to the book and to a remote ledger.
+func (b *buckets) correct(now time.Time, d limits.Dimension, c limits.Correction) {
+	each := b.each[d]
+	c.Dimension, c.Lane, c.Rate, c.Cap = d, b.lane.name, (1+each.probe.excess)*each.rate(), each.cap
+	if b.remote() && each.probe.excess == 0 {
+		c.Rate *= paceShared
+	}
+	if b.remote() && each.ceiling > 0 { // every member would exceed it
+		c.Rate = min(c.Rate, paceShared*each.ceiling/window(d))
+	}
+	c.Limit, c.Burst = each.ceiling, b.lane.gate.cfg.Limits.Burst.Seconds()
+	b.lane.gate.correct(now, b.lane, c)
+}
+
+// mirror takes over the levels of a remote ledger.
+func (b *buckets) mirror(now time.Time, r *limits.Reply) {
+	for d, bud := range &b.book.budgets {
+		bud.refill(now)
+		if len(r.Marks) > 0 {
+			bud.spent = r.Marks[len(r.Marks)-1][d]
+		}
+		if r.Levels != nil {
+			bud.level = min(r.Levels[d], bud.cap)
+		}
+	}
+}
+
+// cost sets the amount that a request is expected to be charged, and the amount that configured limits count for it.
+func (b *buckets) cost(c limits.Cost, cost, guarded *limits.Vector) {
+	*cost = b.reserves.cost(c)
+	*guarded = b.reserves.most(c, cost)
+}
+
+// weigh multiplies a cost by the charge per unit. It adds at most the refill of that time in seconds.
+func (b *buckets) weigh(cost *limits.Vector, most float64) {
+	for _, each := range b.perMinute() {
+		if each.header.weight.more > 0 {
+			cost[each.Dimension] += min(cost[each.Dimension]*each.header.weight.more, most*each.rate())
+		}
+	}
+}
+
+// spend counts a request that is granted, and stamps it.
+func (b *buckets) spend(now time.Time, t *Ticket) {
+	b.lane.flight.recent.enter(now, &b.spent, t)
+	total := &b.lane.gate.total
+	for d, c := range &t.cost {
+		b.spent[d] += c
+		b.mean[d] += 0.1 * (c - b.mean[d])
+		if t.own[d] = b.spent[d] - b.rejected[d]; b.counts(limits.Dimension(d)) {
+			total[d] += c
+			t.total[d] = total[d]
+		} else {
+			t.total[d] = total[d] + t.own[d]
+		}
+	}
+	t.moment.end = b.spent
+	b.reserveOutput(t.cost[limits.OutputTokens])
+	t.openOutput = b.openOutput
+}
+
+// reserveOutput adds an amount to the reserved output of requests in flight.
+func (b *buckets) reserveOutput(output float64) {
+	b.reserves.open = b.lane.flight.open
+	b.openOutput = max(0, b.openOutput+output)
+	if b.lane.flight.open == 0 {
+		b.openOutput = 0 // no residue of rounding
+	}
+	if !b.remote() && b.reserves.charge == limits.ChargeActual {
+		b.book.setDue(b.openOutput)
+	}
+}
+
+// enlarge notes the cost of an accepted request, if it is the largest one.
+func (b *buckets) enlarge(t *Ticket) {
+	for d, c := range &t.cost {
+		if c > b.largest[d] { // faster than max
+			b.largest[d] = c
+		}
+	}
+}
+
+// slow reports whether a bucket may refill by the cost of a request for longer than longestAlone, by the amounts that were accepted.
+func (b *buckets) slow(now time.Time, t *Ticket) bool {
+	for d, c := range &t.cost {
+		if c*float64(now.Sub(b.opened)) > (b.spent[d]-b.rejected[d])*float64(longestAlone) {
+			return true
+		}
+	}
+	return false
+}
+
+// observe takes in the headers of the response to t.
+func (b *buckets) observe(now time.Time, t *Ticket, readings []limits.Reading) {
+	for _, r := range readings {
+		if r.Dimension < limits.Requests || r.Dimension >= limits.NumDimensions || r.Limit <= 0 || r.Remaining < 0 {
+			continue
+		}
+		r.Remaining = min(r.Remaining, r.Limit)
+		b.read(now, t, &r)
+	}
+	for _, each := range b.each {
+		each.header.fade(t.sent)
+	}
+	if b.lane.gate.joined {
+		for d := range rates {
+			if b.each[d].Value == 0 {
+				b.same(d)
+			}
+		}
+	}
+}
+
+// read corrects one bucket by one header. A header bounds the level at some instant between the request's departure and now; the other
+// requests of that time are known to within the margins.
+func (b *buckets) read(now time.Time, t *Ticket, r *limits.Reading) {
+	d := r.Dimension
+	if float64(r.Limit) == b.each[d].header.ignored {
+		return
+	}
+	each := b.believe(now, t, limits.Limit{Dimension: d, Value: float64(r.Limit), Source: limits.SourceHeader, At: t.sent, Confidence: 1})
+	if r.Remaining == r.Limit { // some servers always state a full bucket
+		return
+	}
+	h := &each.header
+	each.author, each.doubt = 0, nil
+	first := !each.shown
+	each.shown, h.seen, each.probe = true, true, probe{}
+	rate, left, slack := each.rate(), float64(r.Remaining), float64(r.Slack)/2
+	toFull := max(0, r.Reset-r.ResetSlack).Seconds()
+	most := left + slack + rate*max(0, r.Reset).Seconds() // rounded figures show an interval
+	owes := left <= slack && b.reserves.charge == limits.ChargeActual && (d == limits.Tokens || d == limits.OutputTokens || d == limits.TokensPerDay)
+	switch {
+	case r.Reset == 0:
+		each.cap = max(each.cap, min(each.Value, left), 1)
+	case owes: // the time until it is full includes a debt
+		each.cap = max(1, min(each.cap, most))
+	case left > slack || !h.capRead:
+		each.cap, h.capRead = max(1, min(max(each.cap, left-slack+rate*toFull), most, each.Value)), true
+	}
+	age := now.Sub(t.sent)
+	lo := min(each.cap, left-slack+rate*max(0, age-lateMargin).Seconds()) - t.sooner(d) - b.unproduced(t, d)
+	later := t.later(d, &b.spent)
+	hi := left + slack + 1 + rate*age.Seconds() + later
+	hi = max(hi, b.book.budgets[d].spent-t.mark[d]) // no bucket holds less than nothing
+	if owes {
+		// Output may have left a debt. The remaining tokens do not show it, but the time until the bucket is full does.
+		lo = math.Inf(-1)
+		hi = min(hi, max(each.cap-rate*toFull, -t.openOutput)+rate*age.Seconds()+later)
+	}
+	if first { // the remainder of an unknown bucket is believed with a margin
+		hi = max(lo, left-b.mean[d])
+	}
+	if b.charged && b.book.budgets[d].level < min(lo-b.book.budgets[d].spent+t.mark[d], each.cap)-2*t.cost[d] {
+		b.charged = false // the level is higher than charged rejections allow
+	}
+	if now.Before(h.doubted) {
+		lo = math.Inf(-1)
+	}
+	b.share(now, t, d, left)
+	each, h = b.each[d], &b.each[d].header
+	seen := reference{t.sent, left, t.mark[d]}
+	h.seeWindow(seen, r.Reset.Seconds(), later, rate, b.mean[d])
+	if h.windows < isWindow && (d == limits.Requests || b.reserves.charge != limits.ChargeActual) {
+		h.weight.compare(seen, later, each.cap, rate, b.mean[d])
+	}
+	before := b.book.level(now, d)
+	b.correct(now, d, limits.Correction{Mark: t.mark[d], Lo: lo, Hi: hi})
+	if b.remote() || b.book.level(now, d) != before {
+		each.mark = 0
+	}
+}
+
+// believe takes in a limit that the response to t states, and returns its bucket.
+func (b *buckets) believe(now time.Time, t *Ticket, l limits.Limit) *bucket {
+	d, each := l.Dimension, b.each[l.Dimension]
+	switch fresh := each.Value == 0; {
+	case !each.believe(l):
+		return each
+	case fresh:
+		b.fill(now, d)
+	default:
+		b.resize(now, d)
+	}
+	b.partake(now, d, t)
+	b.changed(now, d)
+	return b.each[d]
+}
+
+// changed reports a limit that has changed.
+func (b *buckets) changed(now time.Time, d limits.Dimension) {
+	b.lane.changed(now, d, b.each[d].Value, b.each[d].Source)
+}
+
+// report reports the configured limits of a new lane.
+func (b *buckets) report(now time.Time) {
+	for _, each := range b.each {
+		if each.Source == limits.SourceTold {
+			b.changed(now, each.Dimension)
+		}
+	}
+}
+
+// unproduced returns the output, reserved when t was sent, that the headers of its response may not count yet.
+func (b *buckets) unproduced(t *Ticket, d limits.Dimension) float64 {
+	if b.reserves.charge != limits.ChargeActual || d != limits.Tokens && d != limits.OutputTokens && d != limits.TokensPerDay {
+		return 0
+	}
+	return t.openOutput
+}
+
+// met returns the limit that a rejection is about. It is the named one, unless another had much less room when the request was sent.
+// If none is named, it is the one with the least room, if that was less than for two such requests. Otherwise it is AnyDimension.
+func (b *buckets) met(t *Ticket, o *limits.Outcome) limits.Dimension {
+	d := o.Dimension
+	if d == limits.AnyDimension {
+		d = exhausted(o.Readings)
+	}
+	if d == limits.Concurrency {
+		return limits.AnyDimension
+	}
+	if d >= limits.NumDimensions {
+		d = limits.AnyDimension
+	}
+	if b.each[d].Value == float64(o.Limit) && o.Used > 0 && o.Used <= o.Limit && o.Used+o.Requested > o.Limit {
+		return d // its figures explain it
+	}
+	room, tight, shown := t.room, limits.AnyDimension, limits.AnyDimension
+	for i := range o.Readings { // they show the instant of the rejection
+		if r := &o.Readings[i]; r.Dimension < limits.NumDimensions && b.each[r.Dimension].header.seen && r.Remaining < r.Limit {
+			room[r.Dimension] = float32(max(0.01, float64(r.Remaining-r.Slack)/max(1, t.cost[r.Dimension])))
+			switch {
+			case room[r.Dimension] < 2:
+				shown = r.Dimension
+			case r.Dimension == d: // it names a limit that it shows to have room
+				d = limits.AnyDimension
+			}
+		}
+	}
+	for e := limits.Requests; e < limits.NumDimensions; e++ {
+		if room[e] > 0 && (tight == limits.AnyDimension || room[e] < room[tight]) {
+			tight = e
+		}
+	}
+	if o.Limit > 0 && !b.plausible(t, d, float64(o.Limit)) {
+		d = limits.AnyDimension
+	}
+	switch {
+	case d != limits.AnyDimension && room[d] == 0 && shown != limits.AnyDimension: // it names an unknown limit, and shows a known one without room
+		return shown
+	case d != limits.AnyDimension && !(room[d] > 5*room[tight] && room[d] > 2):
+		return d
+	case tight != limits.AnyDimension && room[tight] < 2:
+		return tight
+	}
+	return limits.AnyDimension
+}
+
+// plausible reports whether a limit may be that low, by the cost of t and the amounts that were accepted before it.
+func (b *buckets) plausible(t *Ticket, d limits.Dimension, limit float64) bool {
+	if d == limits.AnyDimension || perDay(d) {
+		return true
+	}
+	switch d {
+	case limits.Tokens:
+		if limit < max(b.each[limits.InputTokens].Value, b.each[limits.OutputTokens].Value) {
+			return false
+		}
+		fallthrough
+	case limits.InputTokens: // a larger request would never fit
+		if limit < float64(t.Call.Cost.Input) {
+			return false
+		}
+	}
+	return limit >= b.each[d].Value/5 && limit >= t.cost[d]/5 && limit >= b.largest[d] &&
+		t.own[d] <= limit*(1.1+t.sent.Sub(b.opened).Seconds()/window(d))+3*t.cost[d]
+}
+
+// exhausted returns the dimension of the only reading without remaining units.
+func exhausted(readings []limits.Reading) (found limits.Dimension) {
+	for i := range readings {
+		if r := &readings[i]; r.Remaining == 0 && r.Limit > 0 {
+			if found != limits.AnyDimension {
+				return limits.AnyDimension
+			}
+			found = r.Dimension
+		}
+	}
+	return found
+}
+
+// room notes the number of requests like t for which each bucket has room, t included; 0 is unknown.
+func (b *buckets) room(t *Ticket) {
+	for d, each := range &b.each {
+		if each.Value == 0 || t.cost[d] == 0 {
+			continue
+		}
+		room, excess := b.book.budgets[each.Dimension].level/t.cost[d], each.probe.excess
+		switch {
+		case !each.shown: // less than any other, in the order of their rates
+			t.room[d] = float32(min(1, each.rate()/t.cost[d]/1e4))
+		case excess > 0 && room < 1: // the rate is exceeded as a test
+			t.room[d] = float32(min(1, each.rate()/t.cost[d]/1e4/excess))
+		default:
+			t.room[d] = float32(max(1, 1+room))
+		}
+	}
+}
+
+// explain applies a rejection that only a rate limit can explain, and reports whether one does, and which.
+func (b *buckets) explain(now time.Time, t *Ticket, o *limits.Outcome) (d limits.Dimension, ok bool) {
+	d = b.met(t, o)
+	if b.explained >= maxExplained {
+		if d != limits.AnyDimension && b.each[d].Source == limits.SourceMeasured && !b.remote() { // it has not filled up meanwhile
+			b.bound(now, d, math.Inf(-1), 0)
+		}
+		return limits.AnyDimension, false
+	}
+	if d == limits.AnyDimension {
+		d = b.misread(now)
+	}
+	if d == limits.AnyDimension {
+		return d, false
+	}
+	row := b.explained
+	if t.sent.After(b.explainedAt) { // otherwise it was sent before the correction
+		b.explainedAt = now
+		row++
+	}
+	ok = b.emptied(now, t, o, d)
+	b.explained = row
+	return d, ok
+}
+
+// countRejected adds the cost of a rejected request to the totals.
+func (b *buckets) countRejected(t *Ticket) {
+	for d, c := range &t.cost {
+		b.debt[d] += c
+		b.rejected[d] += c
+	}
+}
+
+// endRow ends a row of rejections, if t was sent after the last of them.
+func (b *buckets) endRow(t *Ticket) {
+	if t.sent.After(b.explainedAt) {
+		b.explained, b.debt = 0, limits.Vector{}
+	}
+}
+
+// emptied corrects a bucket that had no room for t, and reports whether that is possible. The first rejection after a correction shows the
+// level. A rejection of a request that was sent before the correction shows the same again.
+func (b *buckets) emptied(now time.Time, t *Ticket, o *limits.Outcome, d limits.Dimension) bool {
+	each := b.each[d]
+	switch {
+	case each.rejected.IsZero() && !each.header.seen && !perDay(d):
+		each.author, each.before = t.item(), each.Limit
+	case each.author != t.item():
+		each.author = 0
+	}
+	stated := b.stated(now, t, o, d)
+	g := b.lane.gate
+	if each = b.each[d]; g.joints[d] == nil && len(g.sorted) > 1 && each.Value > 0 && each.Value == limitOf(g.cfg.Account, d) && !each.header.seen {
+		g.join(now, d, b, nil) // the limit that is configured for all lanes together may be the provider's
+	}
+	cost := max(1, t.cost[d])
+	passed, from, level, exact := b.evidence(t, o, d, cost)
+	full := b.book.level(now, d)
+	again := !t.sent.After(each.rejected)
+	if again && !exact {
+		return true
+	}
+	doubts := &doubt{before: *each, sent: t.sent, till: now, cost: cost}
+	for i := range b.successes {
+		if s := &b.successes[(b.success+i)%len(b.successes)]; !exact && doubts.disproved(s.sent, s.cost[d], each.rate()) {
+			return true
+		}
+	}
+	if !again {
+		if each.header.seen {
+			each.header.unforeseen(now, each.cap >= 10*cost && b.book.level(now, d) > 1.5*cost)
+		}
+		waited := t.sent.Sub(each.last.at).Seconds() * each.rate()
+		if !each.last.at.IsZero() && each.Value > 0 && passed-each.last.spent < cost && waited > 1.5*max(cost, b.debt[d]) {
+			return false // it had room by then, even if rejected requests were charged
+		}
+		used := each.cap - b.book.level(now, d)
+		if b.unproduced(t, d) > 0 {
+			used -= b.openOutput
+		}
+		if each.measure(emptied{t.sent, passed, b.rejected[d]}, cost, used, stated, b.charged) {
+			b.changed(now, d)
+		}
+		each.shown, each.rejected = true, now
+		each.probe = probe{at: now.Add(each.trust)}
+	}
+	each.mark = from
+	b.correct(now, d, limits.Correction{Mark: from, Lo: level, Hi: level})
+	each.doubt = nil
+	if drop := full - b.book.level(now, d); !again && !b.remote() && drop > cost {
+		doubts.before.doubt, doubts.drop = nil, drop
+		each.doubt = doubts
+	}
+	return true
+}
+
+// evidence returns what t's rejection shows of a bucket: its level once the amount from was charged, whether the response states
+// it exactly, and the amount that was accepted before.
+func (b *buckets) evidence(t *Ticket, o *limits.Outcome, d limits.Dimension, cost float64) (passed, from, level float64, exact bool) {
+	from = t.mark[d]
+	passed = from
+	switch {
+	case b.charged:
+	case b.remote():
+		passed -= b.rejected[d]
+	default:
+		from -= t.cost[d]
+		passed = from
+	}
+	level, exact = b.level(t, d, o, cost)
+	switch {
+	case exact && o.Wait > 0: // the level of now
+		from = b.book.budgets[d].spent
+		if b.unproduced(t, d) > 0 {
+			level -= b.openOutput // it will be charged
+		}
+	case !exact:
+		level -= b.unproduced(t, d) / 2 // about half of it was charged by then
+		from += t.later(d, &b.spent)    // these requests may have arrived before it
+	}
+	return passed, from, level, exact
+}
+
+// stated believes the limit that a rejection states, and reports whether it is plausible.
+func (b *buckets) stated(now time.Time, t *Ticket, o *limits.Outcome, d limits.Dimension) bool {
+	refill := t.cost[d] / float64(o.Limit) * window(d)
+	switch {
+	case o.Limit <= 0 || d != o.Dimension || !b.plausible(t, d, float64(o.Limit)):
+		return false
+	case o.Wait > 0 && refill > slowRefill+5*o.Wait.Seconds(): // a request would wait far longer than the rejection states
+		return false
+	}
+	if o.Requested > 0 {
+		b.reserves.requested(d, o.Requested, t.Call.Cost)
+	}
+	if !b.each[d].header.seen {
+		b.believe(now, t, limits.Limit{Dimension: d, Value: float64(o.Limit), Source: limits.SourceRefusal, At: t.sent,
+			Confidence: confidenceOf(firstStated)})
+	}
+	return true
+}
+
+// level returns the level of a bucket at a rejection, by the figures of the rejection, and whether they are exact. Without figures it is
+// below the request. A stated wait is the time in which the missing part flows in. A stated use counts only if it explains the rejection. If
+// rejections are charged, each one lowers the level.
+func (b *buckets) level(t *Ticket, d limits.Dimension, o *limits.Outcome, cost float64) (level float64, exact bool) {
+	each, own := b.each[d], 0.0
+	if b.explained > 0 && t.sent.After(each.rejected) && !t.sent.Before(b.lane.cool.stated) && (!b.lane.cool.stated.IsZero() || each.Value > 0 && each.Source != limits.SourceMeasured) { // it had waited for its turn: earlier rejections were charged
+		b.charged = true
+	}
+	if b.charged {
+		own = cost
+	}
+	switch {
+	case o.Wait > 0 && o.Wait%time.Second != 0 && d == o.Dimension:
+		rate := min(each.rate(), b.book.budgets[d].rate) // the ledger refills no faster than a configured limit
+		level = max(cost, float64(o.Requested)) - rate*o.Wait.Seconds() - own
+		return max(level, -60*rate), true
+	case o.Used+o.Requested > o.Limit && o.Used > 0 && d == o.Dimension:
+		return max(float64(o.Limit-o.Used), -each.Value) - own, true
+	case b.explained > 0 && b.charged:
+		return max(-b.debt[d], -max(each.cap, cost)), false
+	}
+	return -own, false
+}
+
+// retest lets measured rates be exceeded at once: rejections of single items may have been taken for a limit.
+func (b *buckets) retest(now time.Time) {
+	for _, each := range b.each {
+		each.retest(now)
+	}
+}
+
+// exceed raises the pace of the bucket that holds requests back.
+func (b *buckets) exceed(now time.Time, bound limits.Dimension) {
+	if bound.Window() != time.Minute {
+		return
+	}
+	if b.each[bound].exceed(now) {
+		b.resize(now, bound)
+	}
+}
+
+// refill returns the time in which one unit of a limit flows in; 0 if the limit is unknown.
+func (b *buckets) refill(d limits.Dimension) time.Duration {
+	if each := b.each[d]; each.Value > 0 {
+		return seconds(1 / each.rate())
+	}
+	return 0
+}
+
+// shown reports whether headers show a level.
+func (b *buckets) shown() bool {
+	return slices.ContainsFunc(b.perMinute(), func(each *bucket) bool { return each.header.seen })
+}
+
+// limited reports whether a limit per minute is known.
+func (b *buckets) limited() bool {
+	for _, each := range b.perMinute() {
+		if b.limit(each.Dimension) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// limit returns the lower one of the lane's and the account's limit; 0 if neither is known.
+func (b *buckets) limit(d limits.Dimension) float64 {
+	own, g := b.each[d].Value, b.lane.gate
+	if !g.account.on {
+		return own
+	}
+	shared := limitOf(g.cfg.Account, d)
+	if own == 0 || shared == 0 {
+		return own + shared
+	}
+	return min(own, shared)
+}
+
+// feeds returns the maximum of requests in flight of that latency (in seconds) that can be of use: twice the number by Little's law,
+// and those that the levels hold.
+func (b *buckets) feeds(now time.Time, latency float64) float64 {
+	bound := 1e9
+	for d, each := range &b.each {
+		cost := b.mean[d]
+		if each.Dimension == limits.Requests {
+			cost = 1
+		}
+		if each.Value == 0 || cost == 0 {
+			continue
+		}
+		bound = min(bound, (2*latency*(1+each.probe.excess)*each.rate()+max(0, b.book.level(now, each.Dimension)))/cost)
+	}
+	return bound
+}
+
+// exceeded returns the limit into which a request can never fit, by a lower bound of its charge, or nil.
+func (b *buckets) exceeded(c *limits.Call) *limits.Limit {
+	if b.reserves.charge != limits.ChargeDeclared {
+		return nil
+	}
+	for _, d := range [...]limits.Dimension{limits.Tokens, limits.OutputTokens, limits.TokensPerDay} {
+		each := b.each[d]
+		if each.Value > 0 && float64(c.Cost.MaxOutput) > each.Value && (each.Source == limits.SourceTold ||
+			each.Source != limits.SourceMeasured && each.Confidence >= sure && !each.At.Before(b.opened)) {
+			return &each.Limit
+		}
+	}
+	return nil
+}
+
+// void takes back the charge of a request that was rejected or not sent, also from the marks of requests that were sent after it.
+func (b *buckets) void(now time.Time, t *Ticket) {
+	refund := t.cost
+	for d, each := range &b.each {
+		if each.mark > 0 && t.mark[d] <= each.mark { // the level was corrected since
+			each.mark -= t.cost[d]
+			refund[d] = 0
+		}
+	}
+	b.book.void(now, &t.cost, &refund)
+	for u := b.lane.flight.tail; u != nil && u.mark[limits.Requests] > t.mark[limits.Requests]; u = u.prev {
+		u.mark, u.own = u.mark.Minus(&t.cost), u.own.Minus(&t.cost)
+	}
+	g := b.lane.gate
+	for d, c := range &t.cost {
+		if b.counts(limits.Dimension(d)) {
+			g.total[d] -= c
+		}
+	}
+	for _, other := range g.sorted {
+		for u := other.flight.tail; u != nil && !u.sent.Before(t.moment.at); u = u.prev {
+			for d, c := range &t.cost {
+				if (other == b.lane || b.counts(limits.Dimension(d))) && u.total[d] > t.total[d] {
+					u.total[d] -= c
+				}
+				if other != b.lane && other.buckets.book.budgets[d] == b.book.budgets[d] && u.mark[d] > t.mark[d] {
+					u.mark[d] -= c
+				}
+			}
+		}
+	}
+}
+
+// unused returns the amount that a request was charged beyond its usage. It is negative if the request used more.
+func (b *buckets) unused(t *Ticket, o *limits.Outcome) (refund limits.Vector) {
+	switch {
+	case o.HasUsage:
+		used := b.reserves.charged(t.Call.Cost, o.Usage)
+		for _, d := range [...]limits.Dimension{limits.Tokens, limits.InputTokens, limits.OutputTokens, limits.TokensPerDay} {
+			refund[d] = t.cost[d] - used[d]*b.each[d].header.weight.factor()
+		}
+	case o.Kind != limits.OK && b.reserves.charge == limits.ChargeActual: // nothing was produced
+		out := t.cost[limits.OutputTokens]
+		refund[limits.OutputTokens], refund[limits.Tokens], refund[limits.TokensPerDay] = out, out, out
+	}
+	return refund
+}
+
+// snapshot returns the state of the known limits. A configured limit that is below the provider's is the one that binds.
+func (b *buckets) snapshot(now time.Time) (out []limits.BucketSnapshot) {
+	for d, each := range &b.each {
+		if each.Value == 0 {
+			continue
+		}
+		s := limits.BucketSnapshot{Dimension: each.Dimension, Limit: int64(each.Value), Source: each.Source, Shared: b.remote(),
+			Level: b.book.level(now, each.Dimension), Cap: each.cap, Spent: b.spent[d],
+			Claims: limits.Claims{Configured: int64(each.ceiling), Published: int64(b.published(each.Dimension))}}
+		if each.Source.Observed() {
+			s.Claims.Observed = s.Limit
+		}
+		if g := b.book.guards[d]; g != nil && each.ceiling > 0 && each.ceiling < each.Value {
+			s.Limit, s.Source, s.Level, s.Cap = int64(each.ceiling), limits.SourceTold, min(s.Level, g.left(now)), min(s.Cap, cmp.Or(g.size, g.n))
+		}
+		out = append(out, s)
+	}
+	return out
+}

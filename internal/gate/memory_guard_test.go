@@ -1,0 +1,56 @@
+package gate_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice/internal/gate"
+	"github.com/sluice-llm/sluice/limits"
+)
+
+// TestAConfiguredLimitHoldsOverARestart sends a minute's limit, stops or is killed, and starts again.
+func TestAConfiguredLimitHoldsOverARestart(t *testing.T) {
+	for name, killed := range map[string]bool{"stopped": false, "killed": true} {
+		for _, told := range []limits.Limits{{RPM: 60}, {RPM: 60, Burst: 30 * time.Second}} {
+			r := newRig(t, gate.Config{Limits: told})
+			r.sleep(10 * time.Second)
+			var sent []time.Time
+			send := func(for_ time.Duration) {
+				for end := r.now.Add(for_); r.now.Before(end); r.sleep(20 * time.Millisecond) {
+					if w := r.queue(limits.Call{}); w.Granted() {
+						sent = append(sent, r.now)
+						r.release(w, limits.Outcome{})
+					} else {
+						r.cancel(w)
+					}
+				}
+			}
+			send(4 * time.Second)
+			m, _ := r.g.Memory(r.now, "")
+			if killed {
+				send(4 * time.Second)
+			} else {
+				m.Close()
+			}
+			next := newRig(t, gate.Config{Limits: told})
+			next.now = r.now.Add(time.Second)
+			next.g.Recall(next.now, m)
+			r = next
+			send(2 * time.Minute)
+			for i, first := range sent {
+				window := 0
+				for _, at := range sent[i:] {
+					if at.Sub(first) < time.Minute {
+						window++
+					}
+				}
+				if most := 60 + int(told.Burst.Seconds()); window > most {
+					t.Fatalf("%s, %+v: %d requests in a minute", name, told, window)
+				}
+			}
+			if len(sent) < 110 {
+				t.Errorf("%s, %+v: %d requests in over two minutes", name, told, len(sent))
+			}
+		}
+	}
+}

@@ -1,0 +1,360 @@
+package proc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-llm/sluice/internal/command"
+	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/rows"
+)
+
+// Command is what is run for each item.
+//
+// In its words, {} stands for the item and {name} for a member of it; {id}, {line} and {dir} stand for the item's id, its line
+// and its directory where it has no members of these names. A value stays within its word, whatever it holds. A word that
+// is a JSON object or array is passed on as it is: nothing is ever spliced into JSON. {{name}} is {name} itself.
+type Command struct {
+	Args []string // the program and what it is told
+
+	// Shell has sh read Args as one line. Values reach it as parameters, which it does not read.
+	Shell bool
+
+	// Stdin gives each item on standard input, with a newline behind it. Else that is closed.
+	Stdin bool
+
+	// AllowDash lets a word begin with a dash that an item brought, which the program may take for a flag. Else only words
+	// behind a word -- may.
+	AllowDash bool
+
+	Dir     string        // where it runs; "" is here
+	Env     []string      // its environment; nil is none
+	Timeout time.Duration // of one try; 0 is none
+	Grace   time.Duration // between TERM and KILL. Default 5 s
+	Memory  int64         // bytes of address space that each of its processes may have; 0 is any
+	CPU     time.Duration // time of a processor that each may use; 0 is any
+
+	// Persistent has each process take one item after the other, as JSON lines. Silence is how long it may say nothing
+	// meanwhile. Default 60 s.
+	Persistent bool
+	Silence    time.Duration
+
+	Output int64 // bytes of each of its streams that are kept. Default 16 MiB
+
+	// Run runs it. Default: command.Run. That of a *command.Guard ends all that commands leave behind.
+	Run func(context.Context, command.Spec) (command.Result, error)
+}
+
+const commandGrace = 5 * time.Second
+
+// template is a Command whose words were read.
+type template struct {
+	words  [][]piece
+	behind int  // words from here on may begin with a dash
+	values bool // some word holds a value
+	shell  []piece
+	file   []piece // of Config.ResultFile; nil is none
+}
+
+// piece is a part of a word: a text as it is, or the name of a value.
+type piece struct {
+	text  string
+	value bool
+}
+
+// parse reads the words of a command.
+func (c *Command) parse() (*template, error) {
+	if len(c.Args) == 0 || c.Args[0] == "" {
+		return nil, errors.New("no command is given")
+	}
+	for _, word := range c.Args {
+		if strings.ContainsRune(word, 0) {
+			return nil, errors.New("the command holds a NUL character, which no command can be given")
+		}
+	}
+	t := &template{behind: len(c.Args)}
+	if c.Shell {
+		return t, t.shellLine(pieces(strings.Join(c.Args, " ")))
+	}
+	for i, word := range c.Args {
+		if word == "--" && i > 0 && t.behind == len(c.Args) {
+			t.behind = i + 1
+		}
+		p := pieces(word)
+		t.words = append(t.words, p)
+		t.values = t.values || slices.ContainsFunc(p, func(p piece) bool { return p.value })
+	}
+	if c.AllowDash {
+		t.behind = 0
+	}
+	if len(t.words[0]) != 1 || t.words[0][0].value {
+		return nil, errors.New("the program itself is a value: with --shell, sh could run it")
+	}
+	return t, nil
+}
+
+// pieces parts a word where values stand in it.
+func pieces(word string) []piece {
+	if word != "{}" && isJSON(word) {
+		return []piece{{text: word}}
+	}
+	var all []piece
+	text := func(s string) {
+		if n := len(all); n > 0 && !all[n-1].value {
+			all[n-1].text += s
+		} else {
+			all = append(all, piece{text: s})
+		}
+	}
+	for rest := word; ; {
+		at := strings.IndexByte(rest, '{')
+		if at < 0 {
+			if rest != "" || len(all) == 0 {
+				text(rest)
+			}
+			return all
+		}
+		if at > 0 {
+			text(rest[:at])
+		}
+		rest = rest[at:]
+		if name, ok := placeholder(rest[1:]); ok && strings.HasPrefix(rest, "{{") && strings.HasPrefix(rest[len(name)+3:], "}") {
+			text("{" + name + "}")
+			rest = rest[len(name)+4:]
+			continue
+		}
+		if name, ok := placeholder(rest); ok {
+			all = append(all, piece{text: name, value: true})
+			rest = rest[len(name)+2:]
+			continue
+		}
+		text("{")
+		rest = rest[1:]
+	}
+}
+
+// placeholder returns the name at the beginning of a text such as {name}. The name may be empty.
+func placeholder(s string) (name string, ok bool) {
+	if !strings.HasPrefix(s, "{") {
+		return "", false
+	}
+	end := strings.IndexByte(s, '}')
+	if end < 0 {
+		return "", false
+	}
+	name = s[1:end]
+	for i, r := range name {
+		letter := r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		if !letter && (i == 0 || r != '-' && r != '.' && (r < '0' || r > '9')) {
+			return "", false
+		}
+	}
+	return name, true
+}
+
+func isJSON(word string) bool {
+	word = strings.TrimSpace(word)
+	return word != "" && (word[0] == '{' || word[0] == '[') && json.Valid([]byte(word))
+}
+
+// shellLine makes a line for sh in which values are parameters, quoted wherever they stand. It refuses a value behind the operator
+// << of a here-document: in its text sh takes quotes for text.
+func (t *template) shellLine(line []piece) error {
+	var state shellState
+	var b strings.Builder
+	for _, p := range line {
+		if !p.value {
+			state.read(p.text)
+			b.WriteString(p.text)
+			continue
+		}
+		if state.here {
+			return &placeError{p.text, "in a here-document of the command or after its <<, where sh may not read quotes"}
+		}
+		if i := bytes.LastIndexAny(state.open, "+(`"); i >= 0 && state.open[i] == '+' {
+			return &placeError{p.text, "in arithmetic of the command, where sh may run what the value says"}
+		}
+		state.escaped, state.inWord = false, true
+		t.shell = append(t.shell, p)
+		parameter := "${" + strconv.Itoa(len(t.shell)) + "}"
+		switch state.top() {
+		case '\'':
+			b.WriteString(`'"` + parameter + `"'`)
+		case '"':
+			b.WriteString(parameter)
+		default:
+			b.WriteString(`"` + parameter + `"`)
+		}
+	}
+	t.values = len(t.shell) > 0
+	t.behind = 0 // sh gets them as parameters: what it does with them is the line's
+	t.words = [][]piece{{{text: "/bin/sh"}}, {{text: "-c"}}, {{text: b.String()}}, {{text: "sh"}}}
+	for _, p := range t.shell {
+		t.words = append(t.words, []piece{p})
+	}
+	return nil
+}
+
+// shellState is where a line for sh has come to.
+type shellState struct {
+	open    []byte // what is open, the innermost last: a quote ' " or `, a comment #, a parenthesis ( or, of arithmetic, +
+	escaped bool   // by a backslash
+	inWord  bool   // so that # begins no comment
+	here    bool   // the operator << of a here-document was read
+}
+
+func (s *shellState) top() byte {
+	if len(s.open) == 0 {
+		return 0
+	}
+	return s.open[len(s.open)-1]
+}
+
+// read reads a text of the line.
+func (s *shellState) read(text string) {
+	for i := 0; i < len(text); i++ {
+		c, rest, top := text[i], text[i:], s.top()
+		inWord := s.inWord
+		s.inWord = s.escaped || !strings.ContainsRune(" \t\n;&|()<>`", rune(c))
+		backquote := bytes.LastIndexByte(s.open, '`')
+		switch {
+		case s.escaped:
+			s.escaped = false
+		case top == '\'' && c != '\'', top == '#' && c != '\n' && (c != '`' || backquote < 0):
+		case c == top && c != '+' && c != '(', top == '#' && c == '\n', c == ')' && (top == '(' || top == '+'):
+			s.open = s.open[:len(s.open)-1]
+		case c == '\\':
+			s.escaped = !strings.HasPrefix(rest, `\"`) || !bytes.Contains(s.open, []byte("\"`")) // sh takes this backslash away
+		case c == '`' && backquote >= 0:
+			s.open = s.open[:backquote]
+		case strings.HasPrefix(rest, "$(("):
+			s.open = append(s.open, "++"...)
+			i += 2
+		case strings.HasPrefix(rest, "$("):
+			s.open = append(s.open, '(')
+			s.inWord = false
+			i++
+		case c == '`', c == '"':
+			s.open = append(s.open, c)
+		case top == '"':
+		case c == '(' && top == '+':
+			s.open = append(s.open, '+')
+		case c == '\'', c == '(', c == '#' && !inWord && top != '+':
+			s.open = append(s.open, c)
+		case top != '+' && strings.HasPrefix(rest, "<<<"):
+			i += 2
+		case top != '+' && strings.HasPrefix(rest, "<<"):
+			s.here = true
+		}
+	}
+}
+
+// placeError is returned for a value in a place where sh does not take it as it is.
+type placeError struct{ name, place string }
+
+// Error names the value.
+func (e *placeError) Error() string { return fmt.Sprintf("{%s} stands %s", e.name, e.place) }
+
+// Hint says what can be done.
+func (e *placeError) Hint() string {
+	return fmt.Sprintf("pass the value through a pipe: printf '%%s\\n' {%s} | COMMAND; or the whole item with --stdin", e.name)
+}
+
+// values are what the members of an item are for a command.
+type values struct {
+	item   string // the whole: a line of text, or its JSON
+	id     string
+	line   int
+	dir    string
+	fields map[string]string // nil: it has no members
+}
+
+// find returns the value of a name.
+func (v *values) find(name string) (string, bool) {
+	if name == "" {
+		return v.item, true
+	}
+	if text, ok := v.fields[name]; ok {
+		return text, true
+	}
+	switch name {
+	case "id":
+		return v.id, true
+	case "line":
+		return strconv.Itoa(v.line), true
+	case "dir":
+		return v.dir, true
+	}
+	return "", false
+}
+
+// fill returns the words of the command for an item.
+func (t *template) fill(v *values) ([]string, *rows.Problem) {
+	args := make([]string, len(t.words))
+	for i, word := range t.words {
+		text, bad := v.expand(word)
+		if bad != nil {
+			return nil, bad
+		}
+		if i > 0 && i < t.behind && word[0].value && strings.HasPrefix(text, "-") {
+			return nil, &rows.Problem{
+				Text: fmt.Sprintf("the command's word %d begins with a dash from the item: %s", i+1, strconv.Quote(prose.Clip(text, 60))),
+				Hint: "the program may take it for a flag: put -- before it if the program knows that, or give --allow-dash",
+			}
+		}
+		args[i] = text
+	}
+	return args, nil
+}
+
+// expand returns a word for an item.
+func (v *values) expand(word []piece) (string, *rows.Problem) {
+	var b strings.Builder
+	for _, p := range word {
+		if !p.value {
+			b.WriteString(p.text)
+			continue
+		}
+		text, ok := v.find(p.text)
+		if !ok {
+			return "", &rows.Problem{Text: fmt.Sprintf("no member %q for {%s}", p.text, p.text), Hint: v.known(p.text)}
+		}
+		if strings.ContainsRune(text, 0) {
+			return "", &rows.Problem{Text: fmt.Sprintf("{%s} holds a NUL character, which no command can be given", p.text), Hint: "give the item by --stdin"}
+		}
+		b.WriteString(text)
+	}
+	return b.String(), nil
+}
+
+// known says which names there are.
+func (v *values) known(name string) string {
+	if len(v.fields) == 0 {
+		return fmt.Sprintf("the item is plain text: {} is all of it; {{%s}} is {%s} itself", name, name)
+	}
+	names := make([]string, 0, len(v.fields))
+	for name := range v.fields {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("it has %s; {{%s}} is {%s} itself", strings.Join(names[:min(len(names), 20)], ", "), name, name)
+}
+
+// plain is a JSON value as a word: a string without its quotes, null as nothing, anything else as it is written.
+func plain(value []byte) string {
+	switch {
+	case len(value) > 0 && value[0] == '"':
+		return string(jsonscan.Unquote(value))
+	case bytes.Equal(value, []byte("null")):
+		return ""
+	}
+	return string(value)
+}

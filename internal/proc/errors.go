@@ -1,0 +1,47 @@
+package proc
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sluice-llm/sluice/internal/work"
+)
+
+// ConfigError is returned by Open for a Config that is wrong.
+type ConfigError struct {
+	Field string
+	Err   error
+}
+
+// Error names the field.
+func (e *ConfigError) Error() string { return "proc: " + e.Field + ": " + e.Err.Error() }
+
+// Unwrap returns what is wrong.
+func (e *ConfigError) Unwrap() error { return e.Err }
+
+// mostBlocked is how many tiers and items a BlockedError names.
+const mostBlocked = 10
+
+// BlockedError is returned by a run that did all it could: some items need what failed, or what was not done.
+type BlockedError struct{ Blocked []work.Blocked }
+
+// Error names what did not run, and why.
+func (e *BlockedError) Error() string {
+	var b strings.Builder
+	for i, one := range e.Blocked {
+		if i == mostBlocked {
+			fmt.Fprintf(&b, "\nand %d more", len(e.Blocked)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(one.String())
+	}
+	return b.String()
+}
+
+// Hint says what can be done.
+func (e *BlockedError) Hint() string {
+	return "see why in their result.json and stderr.log; --retry-failed tries what failed again, and then what needs it"
+}

@@ -1,0 +1,326 @@
+// Package proc runs commands as items: coding agents, scripts, or programs that stay and take one item after the other.
+//
+// Each command runs in a process group of its own, which ends with it, under a permit of a Scheduler. However it ends, its end
+// becomes a result: what it wrote is read for what it says of limits, and a limit pauses all commands until it resets, is
+// never a result, and never costs an item one of its attempts. What became of every item stands in a directory that the same
+// run goes on from.
+package proc
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/command"
+	"github.com/sluice-llm/sluice/internal/proc/agents"
+	"github.com/sluice-llm/sluice/internal/rows"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// Config configures an Exec. Items.Path, Dir, Command and Limits.Scheduler are required.
+type Config struct {
+	Items   Items
+	Dir     string // of the run. Open makes it if it is missing. See ResultsPath for its contents
+	Command Command
+	Verdict Verdict
+	Limits  Limits
+
+	Sync    work.SyncMode
+	Workers int // see work.Config
+
+	OnResult func(*work.Result) // see work.Config
+	Observer sluice.Observer    // see work.Config; the Scheduler has its own
+	Pauses   *work.Pauses       // see work.Config
+	Control  string             // see work.Config
+	Logger   *slog.Logger       // nil discards
+}
+
+// Items are those that commands run for.
+type Items struct {
+	Path   string    // of the file; "-" is Stdin
+	Stdin  io.Reader // its last Read may outlive a run that is stopped
+	Format rows.Format
+
+	Limit       int          // number of items that run, from the first; 0 means all
+	Only        []string     // stages that run again, alone
+	From        string       // a stage that runs again, with all that needs it
+	RetryFailed bool         // items that failed run again; the first new result drops theirs
+	Changed     rows.Changed // what happens to items that changed, or whose command did
+}
+
+// Verdict is how the end of a command is read.
+type Verdict struct {
+	CLI *agents.CLI // reads the output. Default: recognised by the command's name
+
+	// ResultFile is a file in which a command says what became of it, as a word of Command. A relative one is below the
+	// item's directory or, where it is not there, below the command's.
+	ResultFile string
+
+	// Check rejects the answer of a command that ended well, or of a worker, which counts as a failed attempt of kind InvalidOutput.
+	// Nil accepts all. It must be safe for concurrent use.
+	Check func(provider.Reply) error
+}
+
+// Limits are what commands start by.
+type Limits struct {
+	// Scheduler admits the commands. It does not give an item up for throttles alone: its MaxThrottles is high.
+	Scheduler *sluice.Scheduler
+	Lane      string // in which all commands are
+
+	Preflight Preflight
+
+	// Windows are the account's usage windows. Nil: none are kept. PaceWindow spreads their remaining allowance over the time to
+	// their resets.
+	Windows    *Windows
+	PaceWindow bool
+
+	Forget bool // limits that an earlier run met and that are not over are not waited for
+
+	// MaxCost is the maximum cost of this run in US dollars, as far as commands state theirs: no command starts whose expected cost would
+	// exceed it, beside the expected costs of those that run. 0 is no maximum. The run then stops with a *SpentError.
+	MaxCost float64
+}
+
+// Exec is a run of commands over items. Use Open, then Run once, then Close.
+type Exec struct {
+	cfg      Config
+	log      *slog.Logger
+	dir      string // absolute
+	template *template
+	settings work.Hash
+
+	input   *input
+	journal *work.Journal
+	runner  *work.Runner
+	probe   *probe
+	lane    *lane
+	workers *workers
+	tally   *tally
+	claims  claims
+	since   time.Time // results of the chosen tiers from before it do not count
+	reopens bool      // an earlier run may have left results that did not come to the journal
+}
+
+// Open checks the command and the items, and finds what earlier runs in the directory did. It runs nothing.
+func Open(cfg Config) (*Exec, error) {
+	x := newExec(cfg)
+	if err := x.prepare(); err != nil {
+		return nil, err
+	}
+	input, err := openInput(x)
+	if err != nil {
+		return nil, err
+	}
+	x.input = input
+	if err := x.openState(); err != nil {
+		x.input.close()
+		return nil, err
+	}
+	if err := x.openRunner(); err != nil {
+		return nil, errors.Join(err, x.Close())
+	}
+	return x, nil
+}
+
+func newExec(cfg Config) *Exec {
+	cfg.Command.Output = cmp.Or(cfg.Command.Output, usualOutput)
+	cfg.Command.Grace = cmp.Or(cfg.Command.Grace, commandGrace)
+	if cfg.Command.Run == nil {
+		cfg.Command.Run = command.Run
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Exec{cfg: cfg, log: cfg.Logger, tally: newTally()}
+}
+
+// prepare reads the command.
+func (x *Exec) prepare() (err error) {
+	cfg := &x.cfg
+	if x.template, err = cfg.Command.parse(); err != nil {
+		return &ConfigError{Field: "Command", Err: err}
+	}
+	if cfg.Command.Persistent && x.template.values {
+		return &ConfigError{Field: "Command", Err: errValues}
+	}
+	if _, err := command.Find(cfg.Command.Dir, x.literal()); err != nil {
+		return &ConfigError{Field: "Command", Err: err}
+	}
+	if cfg.Verdict.CLI == nil && !cfg.Command.Shell {
+		cfg.Verdict.CLI = agents.Recognise(cfg.Command.Args[0])
+	}
+	if cfg.Verdict.ResultFile != "" {
+		x.template.file = pieces(cfg.Verdict.ResultFile)
+	}
+	if x.dir, err = filepath.Abs(cfg.Dir); err != nil {
+		return &ConfigError{Field: "Dir", Err: err}
+	}
+	x.settings = cfg.hash()
+	x.lane = newLane(cfg, x.log)
+	x.probe = newProbe(x)
+	return nil
+}
+
+// errValues refuses items in the words of a command that stays.
+var errValues = errors.New("a word is of an item: a process that stays gets items as JSON lines on standard input, and {{name}} is {name} itself")
+
+// literal is the program that is run, as Find wants it.
+func (x *Exec) literal() []string { return []string{x.template.words[0][0].text} }
+
+// literals are the command's words of a run whose items are not in them.
+func (x *Exec) literals() (words []string) {
+	for _, word := range x.template.words {
+		words = append(words, word[0].text)
+	}
+	return words
+}
+
+// hash returns the hash of the settings that the results depend on: not concurrency, attempts or timeouts.
+func (c *Config) hash() work.Hash {
+	parts := [][]byte{[]byte("exec 1\x00")}
+	add := func(s string) { parts = append(parts, []byte(s), []byte{0}) }
+	for _, word := range c.Command.Args {
+		add(word)
+	}
+	for _, set := range []struct {
+		on   bool
+		name string
+	}{{c.Command.Shell, "shell"}, {c.Command.Stdin, "stdin"}, {c.Command.Persistent, "persistent"}} {
+		if set.on {
+			add("\x01" + set.name)
+		}
+	}
+	add("\x01result-file " + c.Verdict.ResultFile)
+	return work.HashOf(slices.Concat(parts...))
+}
+
+// spec is what all commands have in common.
+func (x *Exec) spec() command.Spec {
+	c := &x.cfg.Command
+	return command.Spec{
+		Dir: c.Dir, Env: slices.Clip(c.Env), Grace: c.Grace, Memory: c.Memory, CPU: c.CPU,
+	}
+}
+
+// openRunner makes what runs the items.
+func (x *Exec) openRunner() (err error) {
+	cfg := &x.cfg
+	if cfg.Command.Persistent {
+		spec := x.spec()
+		spec.Args = x.literals()
+		x.workers = newWorkers(workersConfig{Run: cfg.Command.Run, Spec: spec, Silence: cfg.Command.Silence, Log: x.log})
+	}
+	x.runner, err = work.New(work.Config{
+		Handler: x.bounded(work.Calls(cfg.Limits.Scheduler, x.attempt)), Feed: x.input.feed, Total: x.input.known(), Already: x.tally.already(),
+		AlreadyFailed: x.tally.alreadyFailed, Workers: cfg.Workers, Journal: x.journal, Encode: x.encode, Accept: x.keep, OnResult: x.recorded, Observer: cfg.Observer,
+		Name: "exec", Control: cfg.Control, Pauses: cfg.Pauses, Outlook: x.Outlook, Logger: x.log, Conclude: x.conclude,
+	})
+	return err
+}
+
+// recorded counts a result that is in the journal.
+func (x *Exec) recorded(r *work.Result) {
+	t, _ := r.Data.(*try)
+	tier := ""
+	if t != nil {
+		tier = t.tier
+	}
+	x.tally.add(r.ID, tier, r.Kind, stateOf(r.Kind, t != nil && t.quarantined))
+	x.input.settle(int(r.Seq)-1, r.Kind == sluice.OK)
+	if x.cfg.OnResult != nil {
+		x.cfg.OnResult(r)
+	}
+}
+
+// Run runs the items without a result, and reports on all runs in the directory.
+func (x *Exec) Run(ctx context.Context) (Report, error) {
+	x.honour()
+	done, err := x.runner.Run(ctx)
+	rep := x.report(done)
+	if wrong := writeJSON(ReportPath(x.dir), rep); wrong != nil && err == nil {
+		err = wrong
+	}
+	return rep, err
+}
+
+// conclude is what there is to say of a run that recorded all that it took in.
+func (x *Exec) conclude() error {
+	if err := x.endRerun(); err != nil {
+		return err
+	}
+	if blocked := x.input.blocked(); len(blocked) > 0 {
+		return &BlockedError{Blocked: blocked}
+	}
+	return nil
+}
+
+// Drain lets commands that run end, and starts no more.
+func (x *Exec) Drain() {
+	x.runner.Drain()
+	x.lane.drain()
+}
+
+// Stop is Drain for a reason, which the run returns.
+func (x *Exec) Stop(cause error) {
+	x.runner.Stop(cause)
+	x.lane.drain()
+}
+
+// Progress says how far the run is.
+func (x *Exec) Progress() work.Progress { return x.runner.Progress() }
+
+// Outlook says how long the first usage window lasts that does not last until its reset, at the pace of late, or else the
+// first of which enough is known, and when the next command starts where PaceWindow holds it back; "" where nothing is known.
+func (x *Exec) Outlook() string {
+	if x.cfg.Limits.Windows == nil {
+		return ""
+	}
+	now := time.Now()
+	var parts []string
+	all := x.cfg.Limits.Windows.Forecasts(now)
+	at := slices.IndexFunc(all, func(f Forecast) bool { return !f.EndsAt.IsZero() })
+	if len(all) > 0 {
+		f := all[max(at, 0)]
+		parts = append(parts, f.String()+" ("+f.Detail()+")")
+	}
+	if next := x.lane.paced(); next.After(now) {
+		parts = append(parts, "paced: the next command starts "+clock(next, now))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Alike reports whether all commands have the same words and no standard input: only what the environment says of its item tells
+// one from another.
+func (x *Exec) Alike() bool {
+	return !x.cfg.Command.Persistent && !x.cfg.Command.Stdin && !x.template.values
+}
+
+// Total is how many items there are; 0 while standard input may bring more.
+func (x *Exec) Total() int { return x.input.known() }
+
+// Already is how many of them earlier runs did.
+func (x *Exec) Already() int { return x.tally.already() }
+
+// Close lets go of the directory. It must come after Run.
+func (x *Exec) Close() error {
+	var errs []error
+	if x.cfg.Limits.Windows != nil && x.runner != nil {
+		x.lane.saveWindows()
+	}
+	if x.workers != nil {
+		errs = append(errs, x.workers.Close())
+	}
+	if x.journal != nil {
+		errs = append(errs, x.journal.Close())
+	}
+	x.input.close()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,228 @@
+package proc
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/wake"
+	"github.com/sluice-llm/sluice/limits"
+)
+
+// laterReset is by how much a reset that is stated differs from that of the limit before if it is of another one.
+const laterReset = 2 * time.Second
+
+// resetSlack is added to a stated reset that was over when a command started which was rejected: resets are stated to the second at best.
+const resetSlack = time.Second
+
+// lane is what is known of the limits of all commands together, beside what the Scheduler knows.
+type lane struct {
+	cfg *Config
+	log *slog.Logger
+
+	mu      sync.Mutex
+	backoff Backoff
+	until   time.Time // the last reset that was stated,
+	told    time.Time // and when
+	saved   time.Time // when Config.Windows were
+	last    time.Time // when the last command started that was paced,
+	next    time.Time // and when the next one may
+
+	stop  context.Context // ends when nothing more is to start
+	drain func()          // ends it
+}
+
+func newLane(cfg *Config, log *slog.Logger) *lane {
+	l := &lane{cfg: cfg, log: log}
+	l.stop, l.drain = context.WithCancel(context.Background())
+	return l
+}
+
+// saveEvery is how often what is known of windows is written while commands end. What a crash forgets is no older.
+const saveEvery = 10 * time.Second
+
+// ended takes in how a try ended, and sets in o until when a limit that it met holds. A limit is another one where it holds longer
+// than what was told since the try started.
+func (l *lane) ended(t *try, o *sluice.Outcome) (another bool) {
+	l.note(t)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ofCommands := o.Kind == sluice.RateLimit && o.Dimension != limits.Concurrency || o.Kind == sluice.UsageWindow
+	waits := ofCommands && o.Until.IsZero() && o.Wait > 0
+	if waits {
+		o.Until = t.ended.Add(o.Wait) // the Scheduler would test a mere wait, and a test is a whole command
+	}
+	until := o.Until
+	if !until.After(t.started) {
+		until = until.Add(resetSlack)
+	}
+	switch {
+	case o.Kind == sluice.OK:
+		l.backoff.Succeeded(t.started)
+	case !o.Kind.Throttle():
+	case until.After(t.started):
+		o.Until = until
+		if o.Wait = 0; o.Kind != sluice.UsageWindow { // of which alone the Scheduler takes instants
+			o.Wait = o.Until.Sub(t.ended)
+		}
+		if o.Until.Sub(l.until) >= laterReset {
+			another = !waits && t.started.Before(l.told)
+			l.until, l.told = o.Until, t.ended
+		}
+	case ofCommands: // nobody says when, or it was over when the command started and was rejected all the same
+		o.Until = l.backoff.Limited(t.started, t.ended)
+		o.Wait = o.Until.Sub(t.ended)
+	}
+	return another
+}
+
+// note keeps what a try says of the account's windows.
+func (l *lane) note(t *try) {
+	w := l.cfg.Limits.Windows
+	if w == nil || !t.ran && t.answer == nil {
+		return
+	}
+	w.Note(t.ended, &t.meaning)
+	every := saveEvery
+	if t.meaning.Kind.Throttle() { // a closing is worth keeping, but not once for each command that meets it
+		every = time.Second
+	}
+	l.mu.Lock()
+	due := t.ended.Sub(l.saved) > every
+	if due {
+		l.saved = t.ended
+	}
+	l.mu.Unlock()
+	if due {
+		l.saveWindows()
+	}
+}
+
+func (l *lane) saveWindows() {
+	if err := l.cfg.Limits.Windows.Save(); err != nil {
+		l.log.Warn("what is known of usage windows is not kept", "error", err)
+	}
+}
+
+const (
+	firstPause   = time.Minute
+	longestPause = 5 * time.Minute
+)
+
+// Backoff is how long to pause for a limit that nobody says the end of: min(60·2ⁿ, 300) seconds, where n counts the pauses
+// before it that no success has followed. The zero value is ready; it is not safe for concurrent use.
+type Backoff struct {
+	row   int
+	until time.Time // the end of the last pause
+}
+
+// Limited takes in that a command which began at an instant met such a limit, and returns when to try again. A command that
+// began before the last pause was over tells of the same limit, and lengthens nothing.
+func (b *Backoff) Limited(began, now time.Time) time.Time {
+	if began.Before(b.until) {
+		return b.until
+	}
+	b.until = now.Add(min(firstPause<<min(b.row, 20), longestPause))
+	b.row++
+	return b.until
+}
+
+// Succeeded takes in that a command which began at an instant ended well. One that began before the last pause was over says
+// nothing of what came after.
+func (b *Backoff) Succeeded(began time.Time) {
+	if !began.Before(b.until) {
+		b.row = 0
+	}
+}
+
+// starting returns a context that ends with ctx, and when nothing more is to start.
+func (l *lane) starting(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stay := context.AfterFunc(l.stop, cancel)
+	return ctx, func() { stay(); cancel() }
+}
+
+// paceAgain is how often a command that waits for its turn looks whether that has changed: others report what they used.
+const paceAgain = 30 * time.Second
+
+// pace has a command wait so that what a window has left lasts until its reset. It says false where ctx ends before.
+func (l *lane) pace(ctx context.Context) bool {
+	if !l.cfg.Limits.PaceWindow || l.cfg.Limits.Windows == nil {
+		return true
+	}
+	for {
+		wait := l.turn(time.Now())
+		if wait <= 0 {
+			return true
+		}
+		if wake.In(ctx, min(wait, paceAgain), nil) != nil {
+			return false
+		}
+		// Look again: another command may have come first.
+	}
+}
+
+// turn takes the next start, or returns how long it is until there is one.
+func (l *lane) turn(now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.last.IsZero() {
+		if l.next = l.cfg.Limits.Windows.next(l.last, now); l.next.After(now) {
+			return l.next.Sub(now)
+		}
+	}
+	l.last = now
+	l.next = l.cfg.Limits.Windows.next(now, now)
+	return 0
+}
+
+// paused reports whether nothing is to start now, as those find that waited for something while they had a permit.
+func (l *lane) paused() bool {
+	for _, s := range l.cfg.Limits.Scheduler.Snapshot().Lanes {
+		if s.Lane == l.cfg.Limits.Lane {
+			return s.Held || s.Until.After(time.Now())
+		}
+	}
+	return false
+}
+
+// paced is when the next command may start; zero where that is not known or not so.
+func (l *lane) paced() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.cfg.Limits.PaceWindow {
+		return time.Time{}
+	}
+	return l.next
+}
+
+// honour has the run wait for a limit that an earlier one met and that is not over.
+func (x *Exec) honour() {
+	earlier, _ := x.journal.Earlier()
+	limit := earlier.RateLimit
+	if x.cfg.Limits.Forget || !limit.Until.After(time.Now()) || !limit.Kind.Throttle() {
+		return
+	}
+	x.cfg.Pauses.Recall(earlier)
+	limit.Until = limit.Until.Local() // the file has all times in one zone
+	o := sluice.Outcome{Kind: sluice.UsageWindow, Until: limit.Until, Dimension: limit.Dimension,
+		Err: &EndError{Text: limit.Text, From: "the run before", Until: limit.Until}}
+	x.pause(o)
+	x.probe.again()
+}
+
+// pause pauses the lane for a limit that its commands do not tell the Scheduler of.
+func (x *Exec) pause(o sluice.Outcome) {
+	if err := x.cfg.Limits.Scheduler.PauseLane(x.cfg.Limits.Lane, o); err != nil {
+		x.log.Warn("a limit is not waited for", "error", err)
+	}
+}
+
+// itemDir is the directory of an item.
+func (x *Exec) itemDir(line int, id string) itemDir {
+	name := directoryOf(line, id)
+	return itemDir{name: name, path: filepath.Join(x.dir, name)}
+}

@@ -1,0 +1,183 @@
+package proc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/command"
+	"github.com/sluice-llm/sluice/internal/proc/agents"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// Preflight asks whether a limit is reached, before the first command and after each pause: by a command whose end is read as
+// that of an item's, or by an address whose answer is. The zero value asks nothing.
+type Preflight struct {
+	Command []string      // the program and its arguments, without a shell
+	URL     string        // is asked with GET, without a key
+	Timeout time.Duration // Default 30 s
+}
+
+const (
+	preflightTime = 30 * time.Second
+	mostAnswer    = 1 << 20
+)
+
+func (p *Preflight) set() bool { return len(p.Command) > 0 || p.URL != "" }
+
+// probe runs the preflight when it is time to: one at a time, for all commands that are about to start.
+type probe struct {
+	x *Exec
+
+	mu      sync.Mutex
+	due     bool
+	running *probing
+}
+
+// probing is one run of the preflight.
+type probing struct {
+	done    chan struct{}
+	outcome sluice.Outcome
+	limited bool
+}
+
+func newProbe(x *Exec) *probe { return &probe{x: x, due: x.cfg.Limits.Preflight.set()} }
+
+// again has the next command wait for the preflight, since a limit was met. One that is on may have asked before.
+func (p *probe) again() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.due = p.x.cfg.Limits.Preflight.set()
+}
+
+// pass lets a command start, or says why not. What the preflight does not know is no reason. ctx ends when nothing more is to
+// start.
+func (p *probe) pass(ctx context.Context) (o sluice.Outcome, limited bool) {
+	for ctx.Err() == nil {
+		p.mu.Lock()
+		run, mine := p.running, false
+		switch {
+		case run != nil:
+		case !p.due:
+			p.mu.Unlock()
+			return o, false
+		default:
+			run, mine = &probing{done: make(chan struct{})}, true
+			p.running, p.due = run, false
+		}
+		p.mu.Unlock()
+		if mine {
+			p.ask(ctx, run)
+		}
+		select {
+		case <-run.done:
+		case <-ctx.Done():
+			return o, false
+		}
+		if run.limited {
+			return run.outcome, true
+		}
+	}
+	return o, false
+}
+
+// ask is one run of the preflight.
+func (p *probe) ask(ctx context.Context, run *probing) {
+	run.outcome, run.limited = p.run(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.due, p.running = p.due || run.limited || ctx.Err() != nil, nil
+	close(run.done)
+}
+
+// run asks once.
+func (p *probe) run(asked context.Context) (sluice.Outcome, bool) {
+	cfg := &p.x.cfg.Limits.Preflight
+	timeout := cfg.Timeout
+	if timeout == 0 {
+		timeout = preflightTime
+	}
+	ctx, cancel := context.WithTimeout(asked, timeout)
+	defer cancel()
+	t := &try{started: time.Now()}
+	var err error
+	if cfg.URL != "" {
+		t.meaning, err = askURL(ctx, cfg.URL)
+	} else {
+		t.meaning, err = p.x.askCommand(ctx, cfg.Command)
+	}
+	t.ended = time.Now()
+	kind := t.meaning.Kind
+	switch {
+	case asked.Err() != nil:
+	case err != nil:
+		p.x.log.Warn("the preflight does not say whether a limit is reached", "error", err)
+		return sluice.Outcome{}, false
+	case kind.Throttle(), kind.Fatal() && cfg.URL == "": // an address is asked without the account's key
+		t.meaning.Source = "preflight"
+		o, _ := p.x.outcome(t)
+		if kind.Throttle() {
+			p.x.pause(o)
+			o = later()
+		}
+		return o, true
+	case kind != sluice.OK:
+		p.x.log.Warn("the preflight failed, and does not say whether a limit is reached", "kind", kind, "text", t.meaning.Text)
+	}
+	return sluice.Outcome{}, false
+}
+
+// askCommand reads the end of a command.
+func (x *Exec) askCommand(ctx context.Context, args []string) (agents.Meaning, error) {
+	out, errs := &head{most: mostAnswer}, &head{most: mostAnswer}
+	spec := x.spec()
+	spec.Args, spec.Stdout, spec.Stderr = args, out, errs
+	res, err := x.cfg.Command.Run(ctx, spec)
+	if ctx.Err() != nil {
+		return agents.Meaning{}, errors.New("it took too long")
+	}
+	if refused, ok := errors.AsType[*command.NotStartedError](err); ok {
+		return agents.Meaning{}, refused
+	}
+	end := agents.End{ExitCode: res.ExitCode, Signal: res.Signal, Stdout: out.b.Bytes(), Stderr: errs.b.Bytes()}
+	cli := x.cfg.Verdict.CLI
+	if other := agents.Recognise(args[0]); other != nil {
+		cli = other
+	}
+	return cli.Read(end, time.Now()), nil
+}
+
+// askURL reads what an address answers.
+func askURL(ctx context.Context, url string) (agents.Meaning, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return agents.Meaning{}, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return agents.Meaning{}, errors.New(provider.Redact(err.Error()))
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, mostAnswer))
+	if err != nil {
+		return agents.Meaning{}, err
+	}
+	v := provider.Classify(provider.Provider{}, resp.StatusCode, resp.Header, body, time.Now())
+	return agents.Meaning{Kind: v.Kind, Wait: v.Wait, Until: v.Until, Dimension: v.Dimension, Text: v.Message}, nil
+}
+
+// head keeps the beginning of what is written to it.
+type head struct {
+	b    bytes.Buffer
+	most int
+}
+
+func (h *head) Write(p []byte) (int, error) {
+	h.b.Write(p[:min(len(p), h.most-h.b.Len())])
+	return len(p), nil
+}

@@ -1,0 +1,182 @@
+package proc
+
+import (
+	"maps"
+	"sync"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/work"
+)
+
+// Report is what all runs in a directory came to, as report.json has it.
+type Report struct {
+	Summary
+	Kinds   map[sluice.Kind]int `json:"failed_by_kind"` // of Failed and Quarantined
+	Tiers   []Summary           `json:"tiers,omitempty"`
+	Waits   []work.Blocked      `json:"blocked_by,omitempty"` // what did not run because of what it needs
+	Results string              `json:"results"`              // the file
+
+	Run work.Report `json:"-"` // of the last run alone
+}
+
+// Summary counts items.
+type Summary struct {
+	Tier        string   `json:"tier,omitempty"`
+	Items       int      `json:"items"`
+	Succeeded   int      `json:"succeeded"`
+	Failed      int      `json:"failed"`
+	Quarantined int      `json:"quarantined"`
+	RateLimited int      `json:"rate_limited"` // have no result: their last try met a limit
+	Blocked     int      `json:"blocked"`      // have no result: they need what failed or was not done
+	Left        int      `json:"left"`         // have no result, for these or other reasons
+	PassRate    *float64 `json:"pass_rate"`    // succeeded among those that have a result; null: none has
+}
+
+// count adds an item with a result.
+func (s *Summary) count(state State) {
+	switch state {
+	case Succeeded:
+		s.Succeeded++
+	case Quarantined:
+		s.Quarantined++
+	default:
+		s.Failed++
+	}
+}
+
+// finish completes what follows from the counts.
+func (s *Summary) finish() {
+	results := s.Succeeded + s.Failed + s.Quarantined
+	s.Left = max(0, s.Items-results)
+	if results > 0 {
+		rate := float64(s.Succeeded) / float64(results)
+		s.PassRate = &rate
+	}
+}
+
+// tally counts what became of items, those of earlier runs too.
+type tally struct {
+	mu      sync.Mutex
+	tiers   map[string]*Summary
+	kinds   map[sluice.Kind]int
+	done    int               // by earlier runs, of the items of this one,
+	failed  int               // and of those, not well
+	limited map[string]string // items whose last try met a limit, with their tiers
+}
+
+func newTally() *tally {
+	return &tally{tiers: make(map[string]*Summary), kinds: make(map[sluice.Kind]int), limited: make(map[string]string)}
+}
+
+func (t *tally) tierLocked(name string) *Summary {
+	s := t.tiers[name]
+	if s == nil {
+		s = &Summary{Tier: name}
+		t.tiers[name] = s
+	}
+	return s
+}
+
+// earlier counts a result of an earlier run; counts says that it is of an item of this one.
+func (t *tally) earlier(r *Result, counts bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.countLocked(r.Tier, r.Kind, r.State)
+	if counts {
+		t.done++
+		if r.State != Succeeded {
+			t.failed++
+		}
+	}
+}
+
+func (t *tally) already() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.done
+}
+
+func (t *tally) alreadyFailed() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.failed
+}
+
+// met notes what became of a try that failed.
+func (t *tally) met(id, tier string, state State) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if state == RateLimited {
+		t.limited[id] = tier
+	} else {
+		delete(t.limited, id)
+	}
+}
+
+// add counts a result.
+func (t *tally) add(id, tier string, kind sluice.Kind, state State) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.countLocked(tier, kind, state)
+	delete(t.limited, id)
+}
+
+func (t *tally) countLocked(tier string, kind sluice.Kind, state State) {
+	t.tierLocked(tier).count(state)
+	if state != Succeeded {
+		t.kinds[kind]++
+	}
+}
+
+// report says what became of all items.
+func (x *Exec) report(run work.Report) Report {
+	t, in := x.tally, x.input
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	rep := Report{Kinds: maps.Clone(t.kinds), Results: ResultsPath(x.dir), Run: run, Waits: in.blocked()}
+	tiers := make(map[string]*Summary, len(t.tiers))
+	for name, s := range t.tiers {
+		copied := *s
+		tiers[name] = &copied
+	}
+	named := func(tier string) *Summary {
+		if tiers[tier] == nil {
+			tiers[tier] = &Summary{Tier: tier}
+		}
+		return tiers[tier]
+	}
+	for _, tier := range t.limited {
+		named(tier).RateLimited++
+	}
+	for _, b := range rep.Waits {
+		tier := ""
+		if b.Tier {
+			tier = b.Name
+		}
+		named(tier).Blocked += b.Items
+	}
+	for tier, n := range in.counts() {
+		named(tier).Items = n
+	}
+	for _, s := range tiers {
+		s.finish()
+		rep.add(s)
+	}
+	rep.finish()
+	for _, name := range in.names() {
+		if s := tiers[name]; s != nil {
+			rep.Tiers = append(rep.Tiers, *s)
+		}
+	}
+	return rep
+}
+
+// add adds up what became of the items of a tier.
+func (s *Summary) add(tier *Summary) {
+	s.Items += tier.Items
+	s.Succeeded += tier.Succeeded
+	s.Failed += tier.Failed
+	s.Quarantined += tier.Quarantined
+	s.RateLimited += tier.RateLimited
+	s.Blocked += tier.Blocked
+}

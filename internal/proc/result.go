@@ -1,0 +1,201 @@
+package proc
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// State is what became of an item, or of one try of it.
+type State string
+
+// States. RateLimited and Interrupted are of tries alone: such an item is left to do, and has no result.
+const (
+	Succeeded   State = "succeeded"
+	Failed      State = "failed"
+	Quarantined State = "quarantined" // it ended too many workers
+	RateLimited State = "rate_limited"
+	Interrupted State = "interrupted"
+)
+
+// Result is what is written of an item: as a line of the results, and as the result.json of its directory, where one that is
+// not final is of a try. One type, so that whoever reads both sees the same.
+type Result struct {
+	ID    string      `json:"custom_id"`
+	Line  int64       `json:"line"`
+	State State       `json:"state"`
+	Kind  sluice.Kind `json:"kind"`
+	Final bool        `json:"final"`
+	Tier  string      `json:"tier,omitempty"`
+
+	ExitCode *int   `json:"exit_code"`        // null: it did not exit by itself, or never ran
+	Signal   string `json:"signal,omitempty"` // that ended it
+
+	Attempts  int   `json:"attempts"`
+	Throttles int   `json:"throttles"`
+	Wait      int64 `json:"wait_ms"` // the sum of the next three
+	Queued    int64 `json:"queued_ms"`
+	Cooldown  int64 `json:"cooldown_ms"`
+	Backoff   int64 `json:"backoff_ms"`
+	Latency   int64 `json:"latency_ms"` // of the last try, as are those below
+	CPU       int64 `json:"cpu_ms"`
+	MaxRSS    int64 `json:"max_rss_bytes"`
+
+	Started time.Time `json:"started_at,omitzero"`
+	Ended   time.Time `json:"ended_at,omitzero"`
+
+	InputTokens  int      `json:"input_tokens"`
+	OutputTokens int      `json:"output_tokens"`
+	Cost         *float64 `json:"cost_usd"` // null: not known
+
+	Fault  *Fault          `json:"error"` // null: it succeeded
+	Result json.RawMessage `json:"result,omitempty"`
+
+	Dir   string `json:"dir"`   // of the item, in that of the run
+	Input string `json:"input"` // hash of the item and of what is run for it
+}
+
+// Fault is why a try failed.
+type Fault struct {
+	Code    sluice.Kind `json:"code"`
+	Message string      `json:"message"`
+	Source  string      `json:"source,omitempty"`   // where it was read
+	Until   time.Time   `json:"until,omitzero"`     // when a limit resets, or the next attempt where that is not stated
+	Tries   []string    `json:"attempts,omitempty"` // of a quarantined item, how each worker ended
+}
+
+// journalPrefix is how every line of the results begins.
+const journalPrefix = `{"custom_id":`
+
+// stateOf says what became of a try that ended as kind.
+func stateOf(kind sluice.Kind, quarantined bool) State {
+	switch {
+	case kind == sluice.OK:
+		return Succeeded
+	case quarantined:
+		return Quarantined
+	case kind.Throttle():
+		return RateLimited
+	}
+	return Failed
+}
+
+// record is a result as it is written.
+func (x *Exec) record(r *work.Result) *Result {
+	rec := &Result{
+		ID: r.ID, Line: r.Seq, Kind: r.Kind, Final: true, Input: r.Hash.String(), Dir: directoryOf(int(r.Seq), r.ID),
+		Attempts: r.Tally.Attempts, Throttles: r.Tally.Throttles,
+		Wait:   millis(r.Tally.Queued) + millis(r.Tally.Cooldown) + millis(r.Tally.Backoff), // so that they add up
+		Queued: millis(r.Tally.Queued), Cooldown: millis(r.Tally.Cooldown), Backoff: millis(r.Tally.Backoff),
+		Latency: millis(r.Tally.Latency), InputTokens: r.Tally.Usage.Input, OutputTokens: r.Tally.Usage.Output,
+	}
+	if r.HasCost {
+		rec.Cost = &r.Cost
+	}
+	t, _ := r.Data.(*try)
+	if t != nil {
+		t.describe(rec)
+	}
+	rec.State = stateOf(r.Kind, t != nil && t.quarantined)
+	if r.Kind != sluice.OK {
+		rec.Fault = faultOf(r.Kind, r.Err)
+	}
+	return rec
+}
+
+// faultOf describes an error, of the last try since the counts stand beside it.
+func faultOf(kind sluice.Kind, err error) *Fault {
+	if call, ok := errors.AsType[*sluice.CallError](err); ok && call.Err != nil {
+		err = call.Err
+	}
+	f := &Fault{Code: kind}
+	if err != nil {
+		f.Message = provider.Redact(err.Error())
+	}
+	if end, ok := errors.AsType[*EndError](err); ok {
+		f.Source, f.Until = end.From, end.Until
+	}
+	if q, ok := errors.AsType[*quarantinedError](err); ok {
+		for _, cause := range q.Causes {
+			f.Tries = append(f.Tries, provider.Redact(cause.Error()))
+		}
+	}
+	return f
+}
+
+func millis(d time.Duration) int64 { return d.Round(time.Millisecond).Milliseconds() }
+
+// encode appends a result's line to b.
+func (x *Exec) encode(b []byte, r *work.Result) []byte {
+	line, err := json.Marshal(x.record(r))
+	if err != nil { // what a worker said is checked when it comes
+		panic(fmt.Sprintf("proc: result of %q: %v", r.ID, err))
+	}
+	return append(append(b, line...), '\n')
+}
+
+// keep writes the result of an item into its directory, before its line goes to the results: what is there a resume takes over.
+func (x *Exec) keep(r *work.Result) error {
+	if t, ok := r.Data.(*try); ok && t.adopted {
+		return nil
+	}
+	dir := x.itemDir(int(r.Seq), r.ID)
+	if err := own(dir.path); err != nil { // an item that never ran has none
+		return err
+	}
+	return writeJSON(filepath.Join(dir.path, resultName), x.record(r))
+}
+
+var errNotResult = errors.New("not a result of sluice exec: want custom_id, kind and input")
+
+// readResult reads a line of the results, or a result.json.
+func readResult(b []byte) (*Result, work.Hash, error) {
+	rec := new(Result)
+	if err := json.Unmarshal(b, rec); err != nil {
+		return nil, work.Hash{}, err
+	}
+	hash, err := work.ParseHash([]byte(rec.Input))
+	if err != nil || rec.State == "" {
+		return nil, work.Hash{}, errNotResult
+	}
+	return rec, hash, nil
+}
+
+// finished returns the final result that a run left in an item's directory and did not come to write to the results.
+func (x *Exec) finished(dir itemDir, id string, hash work.Hash) *Result {
+	b, err := readPlain(filepath.Join(dir.path, resultName))
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			x.log.Warn("a result cannot be read: the item runs again", "item", id, "error", err)
+		}
+		return nil
+	}
+	rec, h, err := readResult(b)
+	if err != nil || !rec.Final || h != hash || rec.ID != id || rec.State == RateLimited || rec.State == Interrupted {
+		return nil
+	}
+	return rec
+}
+
+// mostResult bounds what is read of a result.json: what a persistent worker answers, as JSON, is a multiple of a line at most.
+const mostResult = 8 * usualMaxLine
+
+// readPlain reads a file that a command may have replaced: by a pipe, which might never end, or by one that has no end.
+func readPlain(path string) ([]byte, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > mostResult {
+		return nil, fmt.Errorf("%s is no plain file, or too long", path)
+	}
+	return os.ReadFile(path)
+}

@@ -1,0 +1,75 @@
+//go:build unix
+
+package work_test
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice/internal/work"
+)
+
+func TestWhoAsksWhetherAJournalIsInUseKeepsNobodyFromOpeningIt(t *testing.T) {
+	path := journalPath(t)
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil { // as InUse does, for an instant
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	time.AfterFunc(20*time.Millisecond, func() { done <- syscall.Flock(int(f.Fd()), syscall.LOCK_UN) })
+	openJournal(t, path, work.JournalConfig{}).Close()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// Reading a pipe that nobody writes to does not end.
+func TestAPipeIsNoState(t *testing.T) {
+	path := work.StatePath(journalPath(t))
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() {
+		_, err := work.LoadState(path)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if damaged, ok := errors.AsType[*work.DamagedStateError](err); !ok || damaged.Backup {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it does not end")
+	}
+}
+
+func TestAPipeIsInNobodysUse(t *testing.T) {
+	path := journalPath(t)
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() {
+		used, err := work.InUse(path)
+		if used {
+			t.Error("it is in use")
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err == nil || err.Error() != path+" is not a regular file" {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it does not end")
+	}
+}

@@ -1,0 +1,377 @@
+package work_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
+)
+
+func TestJournalIsCutAtATornLine(t *testing.T) {
+	const whole = "first\nsecond\nthird line\n"
+	for n := range len(whole) + 1 {
+		path := journalPath(t)
+		if err := os.WriteFile(path, []byte(whole[:n]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		j := openJournal(t, path, work.JournalConfig{})
+		want := whole[:strings.LastIndexByte(whole[:n], '\n')+1]
+		if err := j.Append([]byte("next\n")); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := os.ReadFile(path); string(got) != want+"next\n" {
+			t.Errorf("torn at %d: %q, want %q", n, got, want+"next\n")
+		}
+	}
+}
+
+func TestJournalKeepsAWholeLastLineWithoutNewline(t *testing.T) {
+	path := journalPath(t)
+	if err := os.WriteFile(path, []byte("{a}\n{b}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	whole := func(line []byte) bool { return bytes.HasSuffix(line, []byte("}")) }
+	j := openJournal(t, path, work.JournalConfig{Whole: whole})
+	if err := j.Append([]byte("{c}\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got := linesOf(t, j); len(got) != 3 || got[1] != "{b}" {
+		t.Errorf("lines %q", got)
+	}
+}
+
+func TestJournalKnowsItsModes(t *testing.T) {
+	path := journalPath(t)
+	for _, cfg := range []work.JournalConfig{{Sync: 3}, {SyncEvery: -1}} {
+		if _, err := work.OpenJournal(path, cfg); err == nil || !strings.Contains(err.Error(), "work: Sync") {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("it was made nevertheless")
+	}
+}
+
+func TestJournalDoesNotCutWhatIsNoneOfIts(t *testing.T) {
+	for text, ok := range map[string]bool{"a line\nDear diary": false, "Dear": false, "{\"i": true, "x\n{\"id\":4,": true, "{\"ix": false} {
+		path := journalPath(t)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		j, err := work.OpenJournal(path, work.JournalConfig{Prefix: `{"id":`})
+		if (err == nil) != ok {
+			t.Errorf("%q: error %v", text, err)
+		}
+		if err == nil {
+			j.Close()
+		} else if b, _ := os.ReadFile(path); string(b) != text {
+			t.Errorf("%q became %q", text, b)
+		}
+	}
+}
+
+func TestJournalCutsALongTornTail(t *testing.T) {
+	path := journalPath(t)
+	if err := os.WriteFile(path, []byte("ok\n"+strings.Repeat("x", 300_000)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	j := openJournal(t, path, work.JournalConfig{})
+	if got := linesOf(t, j); len(got) != 1 || got[0] != "ok" {
+		t.Errorf("%d lines", len(got))
+	}
+}
+
+func TestJournalAppendsWholeLinesAtOnce(t *testing.T) {
+	for _, mode := range []work.SyncMode{work.SyncInterval, work.SyncEach, work.SyncNone} {
+		j := openJournal(t, journalPath(t), work.JournalConfig{Sync: mode})
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				for k := range 20 {
+					if err := j.Append(fmt.Appendf(nil, "%d-%d %s\n", i, k, strings.Repeat("x", i*100))); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		seen := make(map[string]bool)
+		for _, line := range linesOf(t, j) {
+			id, rest, _ := strings.Cut(line, " ")
+			i, _, _ := strings.Cut(id, "-")
+			if n, err := strconv.Atoi(i); err != nil || len(rest) != n*100 || seen[id] {
+				t.Fatalf("line %q", line)
+			}
+			seen[id] = true
+		}
+		if len(seen) != 400 {
+			t.Errorf("mode %d: %d lines, want 400", mode, len(seen))
+		}
+	}
+}
+
+func TestJournalSyncsOnceAnInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := openJournal(t, journalPath(t), work.JournalConfig{SyncEvery: time.Second})
+		for range 10 {
+			if err := j.Append([]byte("x\n")); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(time.Hour) // an idle journal wakes nobody
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Close(); err != nil {
+			t.Errorf("second Close: %v", err)
+		}
+		if err := j.Append([]byte("x\n")); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("Append after Close: %v", err)
+		}
+	})
+}
+
+func TestJournalRewriteKeepsWhatIsWanted(t *testing.T) {
+	path := journalPath(t)
+	const before = "0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n"
+	if err := os.WriteFile(path, []byte(before), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	j := openJournal(t, path, work.JournalConfig{})
+	j.Rewrite(func(l work.Line) bool { return l.Number%2 == 1 })
+	if b, _ := os.ReadFile(path); string(b) != before {
+		t.Errorf("with no new line, the file is %q", b)
+	}
+	if err := j.Append([]byte("new\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(linesOf(t, j), " "); got != "0 2 4 6 8 new" {
+		t.Errorf("lines %q", got)
+	}
+	if err := j.Append([]byte("newer\n")); err != nil {
+		t.Fatal(err)
+	}
+	if b, _ := os.ReadFile(path); string(b) != "0\n2\n4\n6\n8\nnew\nnewer\n" {
+		t.Errorf("file %q", b)
+	}
+	if _, err := work.OpenJournal(path, work.JournalConfig{}); err == nil {
+		t.Error("the lock was lost by rewriting")
+	}
+	left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*.tmp"))
+	if len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// Who can write to the directory must not choose which file the run writes over.
+func TestARewriteFollowsNoLink(t *testing.T) {
+	path := journalPath(t)
+	other := filepath.Join(t.TempDir(), "other")
+	for name, text := range map[string]string{path: "a\nb\n", other: "precious"} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(other, path+".rewrite.tmp"); err != nil {
+		t.Skip(err)
+	}
+	j := openJournal(t, path, work.JournalConfig{})
+	j.Rewrite(func(l work.Line) bool { return string(l.Bytes) == "b" })
+	if err := j.Append([]byte("c\n")); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{path: "b\nc\n", other: "precious"} {
+		if b, err := os.ReadFile(name); string(b) != want {
+			t.Errorf("%s holds %q, %v", name, b, err)
+		}
+	}
+}
+
+func TestARewriteThatFailsLeavesTheJournalAsItWas(t *testing.T) {
+	path := journalPath(t)
+	if err := os.WriteFile(path, []byte("a\nb\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(path+".rewrite.tmp", "full"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	j := openJournal(t, path, work.JournalConfig{})
+	j.Rewrite(func(work.Line) bool { return false })
+	for range 2 {
+		err := j.Append([]byte("c\n"))
+		if _, ok := errors.AsType[*work.JournalError](err); !ok {
+			t.Errorf("error %v, want a *JournalError", err)
+		}
+	}
+	if b, _ := os.ReadFile(path); string(b) != "a\nb\n" {
+		t.Errorf("file %q", b)
+	}
+}
+
+func TestJournalFollowsLinks(t *testing.T) {
+	dir := t.TempDir()
+	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "link")
+	if err := os.WriteFile(target, []byte("a\nb\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(target, link); err != nil {
+		t.Fatal(err)
+	}
+	j := openJournal(t, link, work.JournalConfig{})
+	if _, err := work.OpenJournal(target, work.JournalConfig{}); err == nil {
+		t.Error("the same file was opened twice, by two names")
+	}
+	j.Rewrite(func(l work.Line) bool { return l.Number == 2 })
+	if err := j.Append([]byte("c\n")); err != nil {
+		t.Fatal(err)
+	}
+	if b, _ := os.ReadFile(target); string(b) != "b\nc\n" {
+		t.Errorf("target %q", b)
+	}
+	if info, _ := os.Lstat(link); info.Mode()&os.ModeSymlink == 0 {
+		t.Error("the link was replaced")
+	}
+}
+
+func TestUnusedJournalLeavesNothing(t *testing.T) {
+	path := journalPath(t)
+	if err := openJournal(t, path, work.JournalConfig{}).Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := filepath.Glob(path + "*"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if _, err := work.OpenJournal(t.TempDir(), work.JournalConfig{}); err == nil {
+		t.Error("a directory was opened")
+	}
+	if _, err := work.OpenJournal(os.DevNull, work.JournalConfig{}); err == nil {
+		t.Error("a device was opened")
+	}
+}
+
+func TestSyncModesHaveNames(t *testing.T) {
+	var m work.SyncMode
+	for name, want := range map[string]work.SyncMode{"each": work.SyncEach, "interval": work.SyncInterval, "none": work.SyncNone} {
+		if err := m.UnmarshalText([]byte(name)); err != nil || m != want {
+			t.Errorf("%s: mode %d, error %v", name, m, err)
+		}
+	}
+	if err := m.UnmarshalText([]byte("often")); err == nil {
+		t.Error("a mode that there is not was read")
+	}
+}
+
+func TestStateFileIsReplacedWholeAndBackedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := journalPath(t)
+		state := work.StatePath(path)
+		var pauses work.Pauses
+		run := func(fail bool) {
+			j := openJournal(t, path, work.JournalConfig{})
+			defer j.Close()
+			r := newRunner(t, work.Config{Journal: j, Encode: encode, Pauses: &pauses, Handler: &fake{took: 90 * time.Second}})
+			add(t, r, numbered(2)...)
+			time.AfterFunc(10*time.Second, func() {
+				now := time.Now()
+				for range 2 { // told twice, the second time longer: one pause
+					now = now.Add(time.Minute)
+					pauses.Observe(sluice.Event{Type: limits.EventCooldownStarted, Lane: "m", At: time.Now(), Until: now})
+				}
+				synctest.Wait()
+				time.Sleep(time.Millisecond) // for the file, which is outside the bubble's time
+				s, err := work.LoadState(state)
+				if err != nil || s.Status != work.Paused || !s.RateLimitUntil.Equal(now) || s.PID != os.Getpid() {
+					t.Errorf("paused: %+v, error %v", s, err)
+				}
+			})
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Second)
+			defer cancel()
+			if _, err := r.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+		run(false)
+		s, err := work.LoadState(state)
+		if err != nil || s.Status != work.Completed || s.PauseCount != 1 || s.Total != 2 || s.Done != 2 {
+			t.Errorf("state %+v, error %v", s, err)
+		}
+		first := s.StartedAt
+		pauses = work.Pauses{}
+		run(false)
+		if s, err = work.LoadState(state); err != nil || s.PauseCount != 2 || !s.StartedAt.Equal(first) {
+			t.Errorf("second run: state %+v, error %v", s, err)
+		}
+		for n := range 20 { // torn anywhere
+			b, _ := os.ReadFile(state)
+			if err := os.WriteFile(state, b[:len(b)*n/20], 0o644); err != nil {
+				t.Fatal(err)
+			}
+			s, err = work.LoadState(state)
+			damaged, ok := errors.AsType[*work.DamagedStateError](err)
+			if !ok || !damaged.Backup || s.PauseCount == 0 {
+				t.Errorf("torn at %d of 20: state %+v, error %v", n, s, err)
+			}
+			_ = os.WriteFile(state, b, 0o644)
+		}
+		os.Remove(state)
+		if s, err = work.LoadState(state); err != nil || s.PauseCount == 0 {
+			t.Errorf("missing: state %+v, error %v", s, err)
+		}
+		os.WriteFile(state, nil, 0o644)
+		os.WriteFile(state+".bak", nil, 0o644)
+		if _, err = work.LoadState(state); err == nil {
+			t.Error("two damaged files were read")
+		}
+		openJournal(t, path, work.JournalConfig{}).Close()
+		os.Remove(state)
+		os.Remove(state + ".bak")
+		if _, err = work.LoadState(state); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("neither file: %v", err)
+		}
+	})
+}
+
+func TestAWithdrawnRunLeavesTheStateOfTheOneBefore(t *testing.T) {
+	path := journalPath(t)
+	state := work.StatePath(path)
+	run := func(withdraw bool, items ...work.Item) {
+		j := openJournal(t, path, work.JournalConfig{})
+		r := newRunner(t, work.Config{Journal: j, Encode: encode, Handler: &fake{}})
+		add(t, r, items...)
+		if _, err := r.Run(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if withdraw {
+			j.Withdraw()
+		}
+		if err := j.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	run(true)
+	if _, err := work.LoadState(state); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a state of the only run, which was withdrawn: %v", err)
+	}
+	run(false, numbered(2)...)
+	run(true)
+	if s, err := work.LoadState(state); err != nil || s.Total != 2 || s.Done != 2 {
+		t.Errorf("%+v, error %v", s, err)
+	}
+}

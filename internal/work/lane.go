@@ -1,0 +1,215 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/sluice-llm/sluice/limits"
+)
+
+// spare is how many calls of a lane wait for a permit beyond those that are open, if there are that many items. It
+// keeps every slot busy while bounding what waits with its body in memory: a lane has about as many workers as the
+// Scheduler can use, and a few more.
+const spare = 16
+
+// laneKey tells queues apart. Tenants and priorities of a lane have queues of their own, because the gate can only
+// choose among those that have come to it.
+type laneKey struct {
+	lane, tenant string
+	priority     limits.Priority
+}
+
+// lane is the items of one key that wait, and the workers that take them.
+type lane struct {
+	runner *Runner
+	items  chan Item
+	parked []place // of items that found the queue full, to be read again; only the feeding goroutine uses it
+
+	bytes    atomic.Int64 // sizes of the items that wait
+	workers  atomic.Int32 // running
+	idle     atomic.Int32 // of those, waiting for an item
+	waiting  atomic.Int32 // of those, waiting for a permit, or about to
+	awaiting atomic.Int32 // of those, waiting in Await
+}
+
+// place is where an item can be read again.
+type place struct{ seq, ref int64 }
+
+// grow starts a worker if an item waits that none of the present workers will come for soon. Everything that may make
+// this true calls it: an item put or taken, a call sent.
+func (l *lane) grow() {
+	if len(l.items) == 0 || l.idle.Load() > 0 || l.waiting.Load() >= spare {
+		return
+	}
+	if l.workers.Add(1)-l.awaiting.Load() > int32(l.runner.cfg.Workers) {
+		l.workers.Add(-1)
+		return
+	}
+	l.waiting.Add(1) // until it has its first item: it is about to wait for a permit
+	l.runner.workers.Go(l.work)
+}
+
+// full says whether the lane would rather not have another item.
+func (l *lane) full() bool { return len(l.items) == cap(l.items) || len(l.parked) > 0 }
+
+// hungry says whether the lane may soon run out of items.
+func (l *lane) hungry() bool { return len(l.items) <= cap(l.items)/2 && len(l.parked) == 0 }
+
+// work is a worker: it takes items until there are none or the run halts.
+func (l *lane) work() {
+	r := l.runner
+	w := &worker{runner: r, lane: l}
+	w.ctx = context.WithValue(r.run, placeKey{}, w)
+	handling := false
+	defer func() {
+		if !handling {
+			return
+		}
+		// The handler ended the goroutine (runtime.Goexit, as in t.FailNow): the item fails, another worker goes on.
+		w.result = Result{}
+		r.finish(w, &w.item, errGoexit)
+		w.settle()
+		l.waiting.Add(1)
+		r.workers.Go(l.work)
+	}()
+	for first := true; ; first = false {
+		item, ok := l.take()
+		if !ok {
+			if first {
+				l.waiting.Add(-1)
+			}
+			return
+		}
+		if !first {
+			l.waiting.Add(1)
+		}
+		w.item, w.counted = item, true
+		if !w.calls() { // it may be long before it waits for a permit, if ever
+			w.uncount()
+		}
+		l.grow()
+		handling = true
+		err := w.handle()
+		handling = false
+		w.uncount()
+		r.finish(w, &w.item, err)
+		w.settle()
+		w.item, w.result, w.failed = Item{}, Result{}, false
+	}
+}
+
+// errGoexit fails the item of a handler that never returned.
+var errGoexit = errors.New("handler ended its goroutine")
+
+// take returns the next item, or false when the lane is at its end or the run halts.
+func (l *lane) take() (item Item, ok bool) {
+	select {
+	case item, ok = <-l.items:
+	default:
+		l.idle.Add(1)
+		select {
+		case item, ok = <-l.items:
+		case <-l.runner.wait.Done():
+		}
+		l.idle.Add(-1)
+	}
+	if !ok {
+		return Item{}, false
+	}
+	l.runner.tookOut(l, item)
+	if l.runner.wait.Err() != nil {
+		return Item{}, false
+	}
+	return item, true
+}
+
+// worker is one goroutine of a lane. Its nil is a call made outside a Runner.
+type worker struct {
+	runner  *Runner
+	lane    *lane
+	ctx     context.Context // the run's, with the worker in it: made once, for all items
+	item    Item            // at hand,
+	handler Handler         // its handler
+	direct  *calls          // that this goes straight to; nil if it does not
+	result  Result          // and its result
+	line    []byte          // the result's line, reused
+
+	counted    bool // among its lane's waiting, although it does not wait for a permit yet
+	failed     bool // the item at hand was counted as failed
+	unrecorded bool // the call of the item at hand is over, and not in the journal yet
+}
+
+// placeKey is for what a context belongs to: the *worker in that of a Handler, the *Runner in that of its feed. It is one
+// key for both, so that in a run within another the inner one counts.
+type placeKey struct{}
+
+// handle sets the result to what the item's handler gives; its panic becomes an error.
+func (w *worker) handle() error {
+	return guard(func() (err error) {
+		w.result, err = w.handler.Handle(w.ctx, w.item)
+		return err
+	})
+}
+
+// calls finds the item's handler and reports whether it goes straight to Do.
+func (w *worker) calls() bool {
+	if w.handler = w.item.Handler; w.handler == nil {
+		w.handler = w.runner.cfg.Handler
+	}
+	w.direct = callsOf(w.handler)
+	return w.direct != nil
+}
+
+// uncount takes a worker that was counted ahead out of its lane's waiting.
+func (w *worker) uncount() {
+	if w.counted {
+		w.counted = false
+		w.lane.waiting.Add(-1)
+	}
+}
+
+// journaled says whether the item's result goes from this handler to the journal directly. Something in between might
+// wait for other items, and a slow journal must not hold those back then.
+func (w *worker) journaled(c *calls) bool {
+	return w != nil && w.runner.cfg.Journal != nil && w.direct == c
+}
+
+// settle says that the item's result is recorded, or never will be.
+func (w *worker) settle() {
+	if w.unrecorded {
+		w.unrecorded = false
+		w.runner.unrecorded.recorded()
+	}
+}
+
+// queued counts calls of the worker's lane that wait for a permit.
+func (w *worker) queued(n int32) {
+	if w == nil {
+		return
+	}
+	if w.lane.waiting.Add(n) < spare {
+		w.lane.grow()
+	}
+}
+
+// halted returns why no further call may be sent, or nil.
+func (w *worker) halted() error {
+	if w == nil || w.runner.wait.Err() == nil {
+		return nil
+	}
+	return context.Cause(w.runner.wait)
+}
+
+// waitContext returns a context that ends with ctx and when the run drains, for waiting that must not outlast a drain.
+func (w *worker) waitContext(ctx context.Context) (context.Context, func()) {
+	if w == nil {
+		return ctx, func() {}
+	}
+	if ctx == w.ctx {
+		return w.runner.wait, func() {} // no handler in between narrowed it: nothing to merge
+	}
+	merged, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(w.runner.wait, func() { cancel(context.Cause(w.runner.wait)) })
+	return merged, func() { stop(); cancel(nil) }
+}

@@ -1,0 +1,350 @@
+package work_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
+	"pgregory.net/rapid"
+)
+
+// tiered is an item of a random input.
+type tiered struct {
+	number   int
+	id, tier string
+	needs    []string
+}
+
+// tieredInput is a random input. What it says of it is worked out by plain loops over all items.
+type tieredInput []tiered
+
+// randomTiers returns an input whose needs make no cycle: nodes are in a secret order, and need only what comes before.
+func randomTiers(luck *rand.Rand) tieredInput {
+	tiers := luck.IntN(6)
+	rank := luck.Perm(40)
+	rankOf := func(it tiered) int {
+		if it.tier == "" {
+			return rank[10+it.number%30]*1000 + it.number
+		}
+		k, _ := strconv.Atoi(it.tier[1:])
+		return rank[k] * 1000
+	}
+	var in tieredInput
+	number := -1
+	for range luck.IntN(30) {
+		number += 1 + luck.IntN(2)*luck.IntN(3) // with gaps
+		it := tiered{number: number, id: "i" + strconv.Itoa(number)}
+		if tiers > 0 && luck.IntN(3) > 0 {
+			it.tier = "T" + strconv.Itoa(luck.IntN(tiers))
+		}
+		in = append(in, it)
+	}
+	for i := range in {
+		for range luck.IntN(3) {
+			other := in[luck.IntN(len(in))]
+			switch {
+			case rankOf(other) >= rankOf(in[i]):
+			case other.tier != "" && luck.IntN(2) == 0:
+				in[i].needs = append(in[i].needs, other.tier)
+			default:
+				in[i].needs = append(in[i].needs, other.id)
+			}
+		}
+	}
+	return in
+}
+
+// tiersOf makes Tiers of an input.
+func tiersOf(in tieredInput) (*work.Tiers, error) {
+	t := new(work.Tiers)
+	numbers := make(map[string]int)
+	for _, it := range in {
+		t.Add(it.number, it.id, it.tier, it.needs)
+		numbers[it.id] = it.number
+	}
+	return t, t.Check(func(id []byte) (int, bool) { n, ok := numbers[string(id)]; return n, ok })
+}
+
+// before returns the items that an item waits for.
+func (in tieredInput) before(it tiered) (items []tiered) {
+	for _, like := range in {
+		if like.id != it.id && (it.tier == "" || like.tier != it.tier) {
+			continue
+		}
+		for _, other := range in {
+			if slices.Contains(like.needs, other.id) || other.tier != "" && slices.Contains(like.needs, other.tier) {
+				items = append(items, other)
+			}
+		}
+	}
+	return items
+}
+
+// play returns what is recorded once nothing more can run, given what is, by a rule that says which items fail.
+func (in tieredInput) play(recorded map[string]bool, selected map[string]bool, fails func(id string) bool) map[string]bool {
+	after := make(map[string]bool)
+	for id, ok := range recorded {
+		after[id] = ok
+	}
+	for changed := true; changed; {
+		changed = false
+		for _, it := range in {
+			if _, is := after[it.id]; is || !selected[it.id] {
+				continue
+			}
+			if !slices.ContainsFunc(in.before(it), func(other tiered) bool { return !after[other.id] }) {
+				after[it.id] = !fails(it.id)
+				changed = true
+			}
+		}
+	}
+	return after
+}
+
+// blocked counts what can no more run by the name of its tier or item, whatever becomes of the rest.
+func (in tieredInput) blocked(recorded, selected map[string]bool) map[string]int {
+	best := in.play(recorded, selected, func(string) bool { return false })
+	names := make(map[string]int)
+	for _, it := range in {
+		if _, is := best[it.id]; is || !selected[it.id] {
+			continue
+		}
+		if it.tier != "" {
+			names[it.tier]++
+		} else {
+			names[it.id]++
+		}
+	}
+	return names
+}
+
+// from returns what runs from a tier on.
+func (in tieredInput) from(tier string) map[string]bool {
+	selected := make(map[string]bool)
+	first := slices.IndexFunc(in, func(it tiered) bool { return it.tier == tier })
+	needless := !slices.ContainsFunc(in, func(it tiered) bool { return len(it.needs) > 0 })
+	for i, it := range in {
+		started := slices.IndexFunc(in, func(like tiered) bool { return like.tier == it.tier })
+		selected[it.id] = it.tier == tier || needless && i >= first && it.tier != "" && started >= first
+	}
+	for changed := !needless; changed; {
+		changed = false
+		for _, it := range in {
+			needsOne := slices.ContainsFunc(in.before(it), func(other tiered) bool { return selected[other.id] })
+			if !selected[it.id] && needsOne {
+				selected[it.id], changed = true, true
+			}
+		}
+	}
+	return selected
+}
+
+// TestTiersRunWhatTheirNeedsAllow runs random inputs, of which items fail at random, in runs that are drained or cancelled at
+// random instants, or are of a part of the tiers. Each resumes from the journal of those before. Nothing may start before what
+// it needs is recorded as good; what is recorded and what is blocked at the end of each is as the plain model says.
+func TestTiersRunWhatTheirNeedsAllow(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		luck := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 7))
+		h := tieredHistory{in: randomTiers(luck), path: journalPath(t), recorded: make(map[string]bool), bad: make(map[string]bool)}
+		for _, it := range h.in {
+			h.bad[it.id] = luck.IntN(8) == 0
+		}
+		var err error
+		synctest.Test(t, func(t *testing.T) { err = h.check(t, luck) })
+		if err != nil {
+			rt.Fatalf("%v\n%v", err, h.in)
+		}
+	})
+}
+
+// tieredHistory is runs over one input and one journal.
+type tieredHistory struct {
+	in   tieredInput
+	path string
+	bad  map[string]bool // items that fail
+
+	mu       sync.Mutex
+	recorded map[string]bool
+	early    error
+}
+
+func (h *tieredHistory) check(t *testing.T, luck *rand.Rand) error {
+	for run := range 6 {
+		if err := h.oneRun(t, luck, run == 5); err != nil {
+			return fmt.Errorf("run %d: %w", run, err)
+		}
+	}
+	return nil
+}
+
+func (h *tieredHistory) oneRun(t *testing.T, luck *rand.Rand, peaceful bool) error {
+	tiers, err := tiersOf(h.in)
+	if err != nil {
+		return err
+	}
+	selected, err := h.choose(tiers, luck, peaceful)
+	if err != nil {
+		return err
+	}
+	j, err := work.OpenJournal(h.path, work.JournalConfig{})
+	if err != nil {
+		return err
+	}
+	defer j.Close()
+	if err := h.resume(j, tiers); err != nil {
+		return err
+	}
+	had := h.in.play(h.recorded, nil, nil) // a copy
+	cfg := h.config(t, luck, tiers)
+	cfg.Journal, cfg.Encode = j, encode
+	r := newRunner(t, cfg)
+	ctx, cancel := context.WithTimeout(context.Background(), 24*time.Hour) // far more than it takes, unless the feed hangs
+	defer cancel()
+	if end := luck.IntN(3); end > 0 && !peaceful {
+		defer time.AfterFunc(time.Duration(luck.IntN(15_000))*time.Millisecond, []func(){r.Drain, cancel}[end-1]).Stop()
+	}
+	_, err = r.Run(ctx)
+	switch {
+	case h.early != nil:
+		return h.early
+	case err == nil:
+		want := h.in.play(had, selected, func(id string) bool { return h.bad[id] })
+		if fmt.Sprint(want) != fmt.Sprint(h.recorded) {
+			return fmt.Errorf("recorded %v, want %v", h.recorded, want)
+		}
+	case !errors.Is(err, work.ErrDrained) && !errors.Is(err, context.Canceled):
+		return err
+	}
+	got := make(map[string]int)
+	for _, b := range tiers.Blocked() {
+		got[b.Name] = b.Items
+		if b.Failed+b.Left == 0 {
+			return fmt.Errorf("%+v by nothing", b)
+		}
+	}
+	if want := h.in.blocked(h.recorded, selected); fmt.Sprint(got) != fmt.Sprint(want) {
+		return fmt.Errorf("error %v, recorded %v: blocked %v, want %v", err, h.recorded, got, want)
+	}
+	return nil
+}
+
+// choose leaves some tiers out and returns the items that are to run.
+func (h *tieredHistory) choose(tiers *work.Tiers, luck *rand.Rand, all bool) (map[string]bool, error) {
+	selected := make(map[string]bool)
+	names := tiers.Names()
+	how := luck.IntN(4)
+	if all || len(names) == 0 {
+		how = 3
+	}
+	var err error
+	switch how {
+	case 0:
+		some := names[:1+luck.IntN(len(names))]
+		err = tiers.Only(some...)
+		for _, it := range h.in {
+			selected[it.id] = slices.Contains(some, it.tier)
+		}
+	case 1:
+		name := names[luck.IntN(len(names))]
+		err = tiers.From(name)
+		selected = h.in.from(name)
+	default:
+		for _, it := range h.in {
+			selected[it.id] = true
+		}
+	}
+	for _, it := range h.in {
+		if tiers.Selected(it.number) != selected[it.id] || tiers.Tier(it.number) != it.tier {
+			return nil, fmt.Errorf("%v: Selected %t, want %t; Tier %q", it, tiers.Selected(it.number), selected[it.id], tiers.Tier(it.number))
+		}
+	}
+	return selected, err
+}
+
+// resume settles what the journal has.
+func (h *tieredHistory) resume(j *work.Journal, tiers *work.Tiers) error {
+	clear(h.recorded)
+	for line, err := range j.Lines() {
+		if err != nil {
+			return err
+		}
+		id, kind, _ := strings.Cut(string(line.Bytes), " ")
+		if _, twice := h.recorded[id]; twice {
+			return fmt.Errorf("item %s is recorded twice", id)
+		}
+		h.recorded[id] = kind == sluice.OK.String()
+		number, _ := strconv.Atoi(id[1:])
+		tiers.Settle(number, h.recorded[id])
+	}
+	return nil
+}
+
+// config is that of a Runner over Tiers, which often puts items aside.
+func (h *tieredHistory) config(t *testing.T, luck *rand.Rand, tiers *work.Tiers) work.Config {
+	const lanes = 2
+	item := func(number int) (work.Item, error) {
+		n := int64(number)
+		return work.Item{ID: "i" + strconv.Itoa(number), Seq: n, Ref: n, Lane: strconv.Itoa(number % lanes)}, nil
+	}
+	byID := make(map[string]tiered)
+	for _, it := range h.in {
+		byID[it.id] = it
+	}
+	kinds := []sluice.Kind{sluice.OK, sluice.OK, sluice.OK, sluice.ServerError, sluice.RateLimit}
+	attempt := func(ctx context.Context, _ *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for _, other := range h.in.before(byID[item.ID]) {
+			if !h.recorded[other.id] && h.early == nil {
+				h.early = fmt.Errorf("%s began before %s was recorded as good", item.ID, other.id)
+			}
+		}
+		took := time.Duration(luck.IntN(2000)) * time.Millisecond
+		kind := kinds[luck.IntN(len(kinds))]
+		h.mu.Unlock()
+		defer h.mu.Lock()
+		select {
+		case <-time.After(took):
+		case <-ctx.Done():
+			return work.Result{}, sluice.Outcome{Kind: sluice.Network, Err: ctx.Err()}
+		}
+		switch {
+		case kind != sluice.OK: // an attempt that is tried again
+			return work.Result{}, sluice.Outcome{Kind: kind, Err: errors.New("x"), Wait: time.Second, Dimension: limits.Requests}
+		case h.bad[item.ID]:
+			return work.Result{}, sluice.Outcome{Kind: sluice.BadRequest, Err: errors.New("bad")}
+		}
+		return work.Result{}, sluice.Outcome{}
+	}
+	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 1 + luck.IntN(6)}, Attempts: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	cfg := work.Config{
+		Handler: work.Calls(s, attempt), Queue: 1 + luck.IntN(3), Workers: 1 + luck.IntN(4), Lanes: lanes,
+		Feed: func(ctx context.Context) iter.Seq2[work.Item, error] { return tiers.Feed(ctx, item) },
+		OnResult: func(res *work.Result) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.recorded[res.ID] = res.Kind == sluice.OK
+			tiers.Settle(int(res.Seq), res.Kind == sluice.OK)
+		},
+	}
+	if luck.IntN(2) == 0 {
+		cfg.Reload = func(seq, _ int64) (work.Item, error) { return item(int(seq)) }
+	}
+	return cfg
+}

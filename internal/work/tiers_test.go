@@ -1,0 +1,401 @@
+package work_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/work"
+	"pgregory.net/rapid"
+)
+
+// parseTiers makes an input of words such as "x@T2:T1,y": item x of tier T2 needs T1 and y.
+func parseTiers(text string) (in tieredInput) {
+	for number, word := range strings.Fields(text) {
+		word, needs, _ := strings.Cut(word, ":")
+		it := tiered{number: number}
+		it.id, it.tier, _ = strings.Cut(word, "@")
+		if needs != "" {
+			it.needs = strings.Split(needs, ",")
+		}
+		in = append(in, it)
+	}
+	return in
+}
+
+// checked returns the Tiers of such an input.
+func checked(t testing.TB, text string) *work.Tiers {
+	t.Helper()
+	tiers, err := tiersOf(parseTiers(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tiers
+}
+
+// bare makes an item of its number alone.
+func bare(number int) (work.Item, error) { return work.Item{Seq: int64(number)}, nil }
+
+// given returns the numbers of the items that a feed gives while each is settled before the next is asked for.
+func given(tiers *work.Tiers, fails ...int) (numbers []int) {
+	for item := range tiers.Feed(context.Background(), bare) {
+		numbers = append(numbers, int(item.Seq))
+		tiers.Settle(int(item.Seq), !slices.Contains(fails, int(item.Seq)))
+	}
+	return numbers
+}
+
+func TestTiersRefuseNeedsThatCannotBeMet(t *testing.T) {
+	const never = ", which can never be done first: "
+	long, round := "", "a0"
+	for i := range 30 {
+		long += fmt.Sprintf("a%d:a%d ", i, (i+1)%30)
+	}
+	round += " needs a1 needs a2 needs a3 needs a4 needs a5 needs ... needs a25 needs a26 needs a27 needs a28 needs a29 needs a0"
+	for _, c := range []struct{ input, want string }{
+		{"x@T0 y@T1:T9", `item 1 needs "T9", which is neither a tier nor the id of an item: the tiers are T0, T1`},
+		{"x y:z", `item 1 needs "z", which is neither a tier nor the id of an item: the input has no tiers`},
+		{"x:x", `item 0 needs "x"` + never + "x needs x"},
+		{"x@T1 y@T1:T1", `item 1 needs "T1"` + never + "T1 needs T1"},
+		{"x@T1 y@T1:x", `item 1 needs "x"` + never + "T1 needs x of T1"},
+		{"x@a y@b:a z@a:b", `item 2 needs "b"` + never + "a needs b needs a"},
+		{"v w@b:a x@a:c,y y@b z@c", `item 1 needs "a"` + never + "b needs a needs y of b"},
+		{"v:b x@a:b y@b:x", `item 1 needs "b"` + never + "a needs b needs x of a"},
+		{"x:y,v v y:z z:v,y", `item 2 needs "z"` + never + "y needs z needs y"},
+		{long, `item 0 needs "a1"` + never + round},
+	} {
+		_, err := tiersOf(parseTiers(c.input))
+		needs, ok := errors.AsType[*work.NeedsError](err)
+		if !ok || err.Error() != c.want {
+			t.Errorf("%s:\n got %v\nwant %s", c.input, err, c.want)
+			continue
+		}
+		cycle := needs.Cycle
+		if (cycle != nil) != strings.Contains(c.want, never) || cycle != nil && cycle[0] != cycle[len(cycle)-1] {
+			t.Errorf("%s: cycle %q", c.input, cycle)
+		}
+	}
+}
+
+// An input is refused if and only if some item waits for itself, which a plain search over items finds too.
+func TestTiersFindEveryCycle(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		luck := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 9))
+		var in tieredInput
+		for number := range 1 + luck.IntN(12) {
+			it := tiered{number: number, id: "i" + strconv.Itoa(number)}
+			if luck.IntN(2) == 0 {
+				it.tier = "T" + strconv.Itoa(luck.IntN(4))
+			}
+			in = append(in, it)
+		}
+		for range luck.IntN(10) {
+			it, other := &in[luck.IntN(len(in))], in[luck.IntN(len(in))]
+			if other.tier != "" && luck.IntN(2) == 0 {
+				it.needs = append(it.needs, other.tier)
+			} else {
+				it.needs = append(it.needs, other.id)
+			}
+		}
+		all := make(map[string]bool)
+		for _, it := range in {
+			all[it.id] = true
+		}
+		cycle := len(in.blocked(nil, all)) > 0 // what can never run, although nothing fails
+		_, err := tiersOf(in)
+		if _, refused := errors.AsType[*work.NeedsError](err); refused != cycle {
+			rt.Fatalf("cycle %t, error %v\n%v", cycle, err, in)
+		}
+	})
+}
+
+func TestTiersGiveItemsInOrder(t *testing.T) {
+	for _, c := range []struct {
+		name, input string
+		fails, want []int
+	}{
+		{"without tiers in that of the input", "a b c", nil, []int{0, 1, 2}},
+		{"what lacks nothing comes first", "a@T1:T0 b c@T0 d@T1 e@T0", nil, []int{1, 2, 4, 0, 3}},
+		{"what is ready sooner comes sooner", "a:y b:x x y c:x", nil, []int{2, 3, 1, 4, 0}},
+		{"one item of a tier alone is waited for", "a:x x@T0 y@T0 b:T0", nil, []int{1, 2, 0, 3}},
+		{"another item of that tier may fail", "a:x x@T0 y@T0 b:T0", []int{2}, []int{1, 2, 0}},
+		{"a name that is a tier and an id is the tier", "a:x x b@x", []int{1}, []int{1, 2, 0}},
+		{"what needs the failed does not run, nor what needs that", "a b:a c:b d e:d", []int{0}, []int{0, 3, 4}},
+		{"a tier needs what any of its items needs", "a b c@T d@T:b,b,a e@T:b", []int{0}, []int{0, 1}},
+	} {
+		if got := given(checked(t, c.input), c.fails...); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %s gave %v, want %v", c.name, c.input, got, c.want)
+		}
+	}
+}
+
+func TestTiersRunInPart(t *testing.T) {
+	const chain = "a@T0 b@T1:T0 c@T2:b d@T3:a e f:d g@T4"
+	for _, c := range []struct {
+		input, only, from string
+		done              []int
+		want              []int
+		blocked           string
+	}{
+		{chain, "T1,T4", "", []int{0}, []int{1, 6}, ""},
+		{chain, "T1", "", nil, nil, "T1 needs T0, of which 1 item is not done"},
+		{chain, "T2,T3", "", []int{0}, []int{3}, "T2 needs b, which is not done"},
+		{chain, "", "T0", nil, []int{0, 1, 3, 2, 5}, ""},
+		{chain, "", "T1", []int{0}, []int{1, 2}, ""},
+		{chain, "T1,T2", "T1", nil, nil, "T1 needs T0, of which 1 item is not done; T2 needs b, which is not done"},
+		{"a@T0 b c@T1 d@T0 e@T2", "", "T1", nil, []int{2, 4}, ""},
+		{"a@T0 b@T0 c@T1:T0", "T1", "", nil, nil, "T1 needs T0, of which 2 items are not done"},
+	} {
+		tiers := checked(t, c.input)
+		if c.only != "" {
+			if err := tiers.Only(strings.Split(c.only, ",")...); err != nil {
+				t.Error(err)
+			}
+		}
+		if c.from != "" {
+			if err := tiers.From(c.from); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, number := range c.done {
+			tiers.Settle(number, true)
+		}
+		before := texts(tiers.Blocked())
+		got := given(tiers)
+		after := texts(tiers.Blocked())
+		if !slices.Equal(got, c.want) || before != c.blocked || after != c.blocked {
+			t.Errorf("only %q, from %q: gave %v, want %v", c.only, c.from, got, c.want)
+			t.Errorf("blocked %q and then %q, want %q", before, after, c.blocked)
+		}
+	}
+}
+
+// texts are those of what is blocked.
+func texts(all []work.Blocked) string {
+	var list []string
+	for _, b := range all {
+		list = append(list, b.String())
+	}
+	return strings.Join(list, "; ")
+}
+
+func TestTiersSayWhatIsBlockedByWhat(t *testing.T) {
+	tiers := checked(t, "a@T1 b@T1 c@T1 d@T2:T1 e@T2 f@T3:T2 g:a h:e,c i:c")
+	if got := given(tiers, 0, 1); !slices.Equal(got, []int{0, 1, 2, 8}) {
+		t.Errorf("gave %v", got)
+	}
+	want := "T2 needs T1, of which 2 items failed; T3 needs T2, of which 2 items are not done; " +
+		"g needs a, which failed; h needs e, which is not done"
+	if got := texts(tiers.Blocked()); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if b := tiers.Blocked()[0]; b != (work.Blocked{Name: "T2", Tier: true, Items: 2, Need: "T1", NeedTier: true, Failed: 2}) {
+		t.Errorf("%+v", b)
+	}
+}
+
+func TestTiersNameTheirTiers(t *testing.T) {
+	tiers := checked(t, "a@T2 b c@T0 d@T2 e:c")
+	if got := tiers.Names(); !slices.Equal(got, []string{"T2", "T0"}) {
+		t.Errorf("Names() = %q", got)
+	}
+	for _, err := range []error{tiers.Only("T0", "T1"), tiers.From("T1")} {
+		unknown, ok := errors.AsType[*work.UnknownTierError](err)
+		if !ok || unknown.Name != "T1" || err.Error() != `no item is of tier "T1": the tiers are T2, T0` {
+			t.Errorf("error %v", err)
+		}
+	}
+	if !tiers.Selected(0) || !tiers.Selected(1) || tiers.Selected(5) || tiers.Selected(-1) || tiers.Tier(5) != "" {
+		t.Error("something was left out, or is there that is not")
+	}
+}
+
+// Part of a tier is done, and what it needs is to be done again, as after --retry-failed.
+func TestTiersGiveTheRestOfATierThatWasBegun(t *testing.T) {
+	tiers := checked(t, "a@T0 b@T1:T0 c@T1 d@T1 e:d")
+	tiers.Settle(1, true)
+	tiers.Settle(3, false)
+	tiers.Settle(3, true) // changes nothing
+	tiers.Settle(7, true) // neither does this
+	if got := given(tiers); !slices.Equal(got, []int{0, 2}) {
+		t.Errorf("gave %v", got)
+	}
+	if got := texts(tiers.Blocked()); got != "e needs d, which failed" {
+		t.Error(got)
+	}
+}
+
+// A feed that was stopped leaves what it did not give, and what it gave and has no result, to the next.
+func TestTiersFeedAgainWhatAStopLeft(t *testing.T) {
+	tiers := checked(t, "a@T0 b@T0 c@T1:T0 d@T1 e@T2:T1")
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	var got []int
+	for item := range tiers.Feed(ctx, bare) {
+		if got = append(got, int(item.Seq)); item.Seq < 3 {
+			tiers.Settle(int(item.Seq), true)
+		} else {
+			stop() // d is open and has no result
+		}
+	}
+	if got = append(got, given(tiers)...); !slices.Equal(got, []int{0, 1, 2, 3, 3, 4}) {
+		t.Errorf("gave %v", got)
+	}
+	if got := given(tiers); got != nil {
+		t.Errorf("gave %v when all was done", got)
+	}
+}
+
+func TestTiersFeedEndsWithItsContextAndWithAnError(t *testing.T) {
+	tiers := checked(t, "a b c")
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	n := 0
+	for range tiers.Feed(ctx, bare) {
+		n++
+		stop()
+	}
+	gone := errors.New("gone")
+	for _, err := range tiers.Feed(context.Background(), func(int) (work.Item, error) { return work.Item{}, gone }) {
+		if n++; err != gone {
+			t.Errorf("error %v", err)
+		}
+	}
+	if n != 2 {
+		t.Errorf("%d were given after the end", n-2)
+	}
+}
+
+func TestTiersFeedWaitsForResults(t *testing.T) {
+	for _, good := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			start, tiers := time.Now(), checked(t, "a@T0 b@T0 c@T1:T0")
+			time.AfterFunc(time.Minute, func() { tiers.Settle(0, true) })
+			time.AfterFunc(time.Hour, func() { tiers.Settle(1, good) })
+			var got []int
+			for item := range tiers.Feed(context.Background(), bare) {
+				if got = append(got, int(item.Seq)); item.Seq == 2 {
+					tiers.Settle(2, true)
+				}
+			}
+			want := []int{0, 1, 2}
+			if !good {
+				want = want[:2]
+			}
+			if !slices.Equal(got, want) || time.Since(start) != time.Hour {
+				t.Errorf("good %t: gave %v and ended after %v", good, got, time.Since(start))
+			}
+		})
+	}
+}
+
+// Lane "slow" pauses for a day with more items than its queue takes. The tiers of the other lane go on: a new one is given
+// while items of the first are still put aside. In the end the feed waits for one of those.
+func TestALaneThatPausesDoesNotStopTheTiersOfAnother(t *testing.T) {
+	var input strings.Builder
+	for i := range 20 {
+		fmt.Fprintf(&input, "s%d ", i)
+	}
+	input.WriteString("a@T0 b@T1:T0 c@T2:T1 d:s19")
+	synctest.Test(t, func(t *testing.T) {
+		start, tiers := time.Now(), checked(t, input.String())
+		item := func(number int) (work.Item, error) {
+			lane := "slow"
+			if number >= 20 {
+				lane = "fast"
+			}
+			return work.Item{Seq: int64(number), Ref: int64(number), Lane: lane}, nil
+		}
+		var last time.Duration
+		r := newRunner(t, work.Config{
+			Feed:   func(ctx context.Context) iter.Seq2[work.Item, error] { return tiers.Feed(ctx, item) },
+			Reload: func(seq, _ int64) (work.Item, error) { return item(int(seq)) },
+			Lanes:  2, Queue: 2, Workers: 1,
+			Handler: work.HandlerFunc(func(_ context.Context, item work.Item) (work.Result, error) {
+				if item.Lane == "slow" && item.Seq == 0 {
+					time.Sleep(24 * time.Hour)
+				}
+				return work.Result{}, nil
+			}),
+			OnResult: func(res *work.Result) {
+				if res.Seq == 22 {
+					last = time.Since(start)
+				}
+				tiers.Settle(int(res.Seq), res.Kind == sluice.OK)
+			},
+		})
+		if rep, err := r.Run(context.Background()); err != nil || rep.Done != 24 || last > time.Minute {
+			t.Errorf("%d of 24 done, T2 after %v, error %v", rep.Done, last, err)
+		}
+	})
+}
+
+func TestTiersAreCheckedBeforeUse(t *testing.T) {
+	tiers := checked(t, "a b")
+	for name, misuse := range map[string]func(){
+		"Add after Check":     func() { tiers.Add(2, "c", "", nil) },
+		"Check after Check":   func() { _ = tiers.Check(nil) },
+		"Settle before Check": func() { new(work.Tiers).Settle(0, true) },
+		"a lower number":      func() { u := new(work.Tiers); u.Add(1, "a", "", nil); u.Add(1, "b", "", nil) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			misuse()
+		}()
+	}
+}
+
+func TestTiersOfManyItemsAreSmallAndQuick(t *testing.T) {
+	const n = 300_000
+	for _, c := range []struct {
+		name  string
+		tiers int
+		most  float64 // bytes for an item
+	}{{"none", 0, 6}, {"in turn", 1000, 12}} {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		var tiers work.Tiers
+		for number := range n {
+			var tier string
+			var needs []string
+			if c.tiers > 0 {
+				k := number % c.tiers // so that each tier is scattered over the whole input
+				tier = "T" + strconv.Itoa(k)
+				if k > 0 {
+					needs = []string{"T" + strconv.Itoa(k-1)}
+				}
+			}
+			tiers.Add(number, "i", tier, needs)
+		}
+		if err := tiers.Check(func([]byte) (int, bool) { return 0, false }); err != nil {
+			t.Fatal(err)
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if each := float64(int64(after.HeapAlloc-before.HeapAlloc)) / n; each > c.most {
+			t.Errorf("%s: %.1f bytes an item, want at most %v", c.name, each, c.most)
+		}
+		start := time.Now()
+		if got := given(&tiers); len(got) != n {
+			t.Errorf("%s: gave %d of %d", c.name, len(got), n)
+		}
+		if took := time.Since(start); took > time.Minute {
+			t.Errorf("%s: took %v", c.name, took)
+		}
+	}
+}

@@ -1,0 +1,230 @@
+// Package work runs items through a Handler: many at once, each exactly once, with a journal that a killed run resumes
+// from.
+//
+// A Runner takes items from Add or from a feed, lets them wait per lane, and hands each to its Handler. A Handler
+// stands outside the attempt loop, so that an answer from a cache takes no permit. The innermost one, Calls, alone goes
+// through sluice.Scheduler.Do, which admits, retries and learns. Results go to a Journal, one line each, before the
+// worker that made them takes another item, and to whoever ranges over Runner.Results.
+package work
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
+)
+
+// Item is one piece of work.
+type Item struct {
+	ID       string // names the item in results, events and errors
+	Seq      int64  // its place in the source, such as its line number
+	Lane     string // what the provider limits together, usually the model
+	Tenant   string // whose turn it is
+	Priority limits.Priority
+	Cost     sluice.Cost // what it is expected to use
+	Hash     Hash        // of the request, so that a resume can tell whether it changed
+	Size     int         // bytes that the item holds in memory, about; bounds what waits
+	Ref      int64       // where Config.Reload finds it, such as its offset
+	Data     any         // for the Handler
+	Note     []byte      // goes into the result as it is
+	Again    bool        // it is handled once more at the end of a run: a further rejection shows nothing about the account
+
+	// Handler handles this item instead of Config.Handler.
+	Handler Handler
+
+	// Also gives other items that this one's result is of as well, such as those with the same request: they are recorded
+	// with it, whatever it is, and are not items of the feed. It is asked once there is a result, by the worker that has
+	// it, and not at all if a stop cuts the item short. Its error ends the run once what it gave before is recorded. Nil
+	// gives none.
+	Also iter.Seq2[Duplicate, error]
+}
+
+// Duplicate is an item that gets its result from another one. Its fields are those of Item.
+type Duplicate struct {
+	ID   string
+	Seq  int64
+	Hash Hash
+	Note []byte
+}
+
+// Result is what became of an item.
+type Result struct {
+	ID     string // these six are the item's
+	Seq    int64
+	Lane   string
+	Tenant string
+	Hash   Hash
+	Note   []byte
+
+	Kind  sluice.Kind  // OK, or why it failed
+	Err   error        // nil for OK
+	Tally sluice.Tally // over all its tries
+
+	Status       int    // of the answer: HTTP status or exit code; 0 when there was none
+	RequestID    string // the provider's name for the answer
+	FinishReason string // why the model stopped
+	Payload      []byte // the answer's body, also of a failure that came with one
+	Data         any    // from the Handler
+
+	Cost    float64 // in US dollars, of all its tries;
+	HasCost bool    // that is known
+
+	Estimated float64 // the part of Cost that is an estimate, as no response states the usage
+	Unpriced  int     // calls of the provider's tools that are not in Cost, as their price is unknown
+
+	DuplicateOf string // the item whose call had this result; "" if it is this one's own
+	Cached      bool   // it was kept from an earlier call
+	Offset      int64  // where its line is in the journal, for Journal.ReadLine; not told of twins
+}
+
+// Hash is the identity of a request. The zero value is none.
+type Hash [16]byte
+
+// HashOf returns the hash of a text made of parts. Where one part ends and the next begins does not matter.
+func HashOf(parts ...[]byte) Hash {
+	if len(parts) == 1 {
+		sum := sha256.Sum256(parts[0])
+		return Hash(sum[:16])
+	}
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write(p)
+	}
+	return Hash(h.Sum(nil)[:16])
+}
+
+// String returns the hash in hexadecimal digits.
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// ParseHash reads what String wrote.
+func ParseHash(s []byte) (h Hash, err error) {
+	if len(s) != hex.EncodedLen(len(h)) {
+		return Hash{}, fmt.Errorf("hash %q: want %d hexadecimal digits", s, hex.EncodedLen(len(h)))
+	}
+	if _, err := hex.Decode(h[:], s); err != nil {
+		return Hash{}, fmt.Errorf("hash %q: %w", s, err)
+	}
+	return h, nil
+}
+
+// Handler handles items. It must be safe for concurrent use. An error fails the item, with the Result's payload, if it
+// has one; the Runner fills the Result's ID, Seq, Lane, Tenant, Hash, Note, Kind and Err.
+type Handler interface {
+	Handle(ctx context.Context, item Item) (Result, error)
+}
+
+// Preparer is a Handler that must be made ready. Prepare is called once per handler value, when its first item is
+// met and before that is handled. Its error ends the run.
+//
+// A Handler that implements io.Closer is closed once, after a run that failed or was cancelled too, whether or not it
+// was prepared. What Close returns is logged and joined into Runner.CloseError; it changes neither report nor error.
+type Preparer interface {
+	Prepare(ctx context.Context) error
+}
+
+// HandlerFunc makes a Handler of a function.
+type HandlerFunc func(ctx context.Context, item Item) (Result, error)
+
+// Handle calls f.
+func (f HandlerFunc) Handle(ctx context.Context, item Item) (Result, error) { return f(ctx, item) }
+
+// Middleware puts something around a Handler: a cache, a check, a log.
+type Middleware func(Handler) Handler
+
+// Chain puts middleware around h, the first outermost. Unlike plain nesting, it prepares and closes every layer: from
+// the inside out, and from the outside in.
+func Chain(h Handler, middleware ...Middleware) Handler {
+	c := &chain{Handler: h, layers: []Handler{h}, calls: callsOf(h)}
+	for i := len(middleware) - 1; i >= 0; i-- {
+		c.Handler = middleware[i](c.Handler)
+		c.layers = append(c.layers, c.Handler)
+		if _, ok := c.Handler.(Immediate); !ok {
+			c.calls = nil
+		}
+	}
+	return c
+}
+
+type chain struct {
+	Handler
+	layers []Handler // innermost first
+	calls  *calls    // innermost of all, if all around it is Immediate
+}
+
+// Immediate is a Handler around another that waits for nothing once that one returned, and before it only by Await: it
+// handles an item by at most one call of the other at a time, in the same goroutine. Around Calls, a Chain of these alone
+// keeps what Calls has by itself: a call whose answer is good counts as open until it is in the journal, so that a kill
+// costs no more calls than may be open, and a lane starts no more workers than its calls need.
+type Immediate interface {
+	Handler
+	Immediate()
+}
+
+// callsOf returns the Calls that h goes straight to; nil if it does not.
+func callsOf(h Handler) *calls {
+	switch h := h.(type) {
+	case *calls:
+		return h
+	case *chain:
+		return h.calls
+	}
+	return nil
+}
+
+// Errors of a run.
+var (
+	// ErrStarted is returned by Add and Run once the run has started: a Runner runs once.
+	ErrStarted = errors.New("run has started")
+
+	// ErrCalledOff is for a Conclude to return where a run did no more than to call off what was pending elsewhere, with items
+	// left to do.
+	ErrCalledOff = errors.New("called off")
+
+	// ErrDrained is returned by a run that Drain ended before all items were done.
+	ErrDrained = errors.New("drained before all items were done")
+)
+
+// StoppedError is returned by a run that stopped because nothing more could succeed, or because Stop said so. What was
+// not done is left to do. It unwraps to the cause.
+type StoppedError struct {
+	Kind sluice.Kind // Auth or QuotaExhausted; OK when Stop ended the run
+	ID   string      // the item that met it; "" when Stop ended the run, or when it is of no one item
+	Err  error
+}
+
+// Error says why the run stopped.
+func (e *StoppedError) Error() string {
+	if e.Kind == sluice.OK {
+		return "run stopped: " + e.Err.Error()
+	}
+	if e.ID == "" {
+		return fmt.Sprintf("run stopped: %s: %v", e.Kind, e.Err)
+	}
+	return fmt.Sprintf("run stopped: %s: item %q: %v", e.Kind, e.ID, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *StoppedError) Unwrap() error { return e.Err }
+
+// KindOf returns the kind of a Handler's error: that of a *sluice.CallError, ContextLength for sluice.ErrTooLarge, Timeout
+// for a deadline, Internal for whatever else went wrong.
+func KindOf(err error) sluice.Kind {
+	if err == nil {
+		return sluice.OK
+	}
+	if call, ok := errors.AsType[*sluice.CallError](err); ok {
+		return call.Kind
+	}
+	switch {
+	case errors.Is(err, sluice.ErrTooLarge):
+		return sluice.ContextLength
+	case errors.Is(err, context.DeadlineExceeded):
+		return sluice.Timeout
+	}
+	return sluice.Internal
+}

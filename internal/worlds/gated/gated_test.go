@@ -1,0 +1,74 @@
+package gated_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/sluice-llm/sluice/internal/suite"
+	"github.com/sluice-llm/sluice/internal/worlds"
+	"github.com/sluice-llm/sluice/internal/worlds/gated"
+)
+
+// missed is the number of expectations of a script that the gate does not meet yet.
+var missed = map[string]int{
+	"breaker_bad_items_first": 2, "burst_configured_rate": 2, "cold_start": 2, "concurrency_released_late": 2,
+	"figures_contradict": 2, "item_rejected_often": 1, "kill_in_a_pause": 1, "limit_halved": 1, "limit_raised": 1,
+	"limit_unknown_input_tokens": 1, "ramp_configured": 1, "rejections_charged": 1, "retry_delay": 1,
+	"shared_by_models_silent": 2, "shared_by_processes": 1, "stray_rejections_and_restarts": 1,
+}
+
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("../testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d scripts: %v", len(files), err)
+	}
+	for _, file := range files {
+		name := filepath.Base(file[:len(file)-len(".txt")])
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := worlds.ParseScript(string(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			failures, err := s.Check(gated.Client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch n := len(failures); {
+			case n > missed[name]:
+				t.Errorf("%d expectations are not met, %d were: %q", n, missed[name], failures)
+			case n < missed[name]:
+				t.Logf("%d expectations are not met, %d were", n, missed[name])
+			}
+		})
+	}
+}
+
+// In a few random worlds the gate stays idle for too long behind a wrong level.
+const maxBroken, maxFailed = 0.02, 0.01
+
+func TestRandomWorldsKeepTheInvariants(t *testing.T) {
+	n := suite.Size(300, 3000)
+	broken, failed := 0, 0
+	for _, s := range worlds.Survey(1, n, "", gated.Client) {
+		if s.Violation != "" {
+			t.Logf("seed %d: %s", s.Seed, s.Violation)
+			broken++
+		}
+		if s.Unended > 0 {
+			t.Errorf("seed %d: %d items never ended", s.Seed, s.Unended)
+		}
+		if s.Failed > 0 {
+			t.Logf("seed %d: %d items failed", s.Seed, s.Failed)
+			failed++
+		}
+	}
+	if float64(broken) > maxBroken*float64(n) || float64(failed) > maxFailed*float64(n) {
+		t.Errorf("of %d worlds %d break an invariant, and %d have failed items", n, broken, failed)
+	}
+}

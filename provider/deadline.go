@@ -1,0 +1,66 @@
+package provider
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	leastDeadline  = 30 * time.Second // minimum deadline of an attempt
+	deadlineFactor = 10               // deadline as a multiple of the 99th percentile of the latency
+	leastLatencies = 20               // latencies before which the deadline is defaultTimeout
+	mostLatencies  = 512              // newest latencies that count
+	mostModels     = 1000             // models whose latencies are kept
+)
+
+// Deadlines follow the latency of responses, model by model: an attempt has 10 times the 99th percentile of the last 512, at least 30 s,
+// and 10 minutes before there are 20. The zero value is ready, and safe for concurrent use.
+type Deadlines struct {
+	mu     sync.Mutex
+	models map[string]*latencies
+}
+
+// latencies are the newest of one model.
+type latencies struct {
+	last     []time.Duration
+	next     int
+	deadline time.Duration
+	since    int // latencies observed since deadline was computed
+}
+
+// Of returns the deadline of an attempt.
+func (d *Deadlines) Of(model string) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := d.models[model]
+	if l == nil || len(l.last) < leastLatencies {
+		return defaultTimeout
+	}
+	if l.since >= leastLatencies { // few attempts take so long that they ask
+		sorted := slices.Sorted(slices.Values(l.last))
+		l.deadline, l.since = max(leastDeadline, deadlineFactor*sorted[len(sorted)*99/100]), 0
+	}
+	return l.deadline
+}
+
+// Observe notes how long a good response took.
+func (d *Deadlines) Observe(model string, took time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := d.models[model]
+	if l == nil {
+		if d.models == nil || len(d.models) >= mostModels {
+			d.models = make(map[string]*latencies)
+		}
+		l = new(latencies)
+		d.models[model] = l
+	}
+	if len(l.last) < mostLatencies {
+		l.last = append(l.last, took)
+	} else {
+		l.last[l.next] = took
+	}
+	l.next = (l.next + 1) % mostLatencies
+	l.since++
+}
