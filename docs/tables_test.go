@@ -90,7 +90,7 @@ var unrun = []struct {
 	why   string
 }{
 	{[]string{"go test", "go install", "go build", "go run", "go generate"}, "TestTheGoCommandsOfTheDocuments sees that the packages and tests are there, and .ci/run runs the first of README.md"},
-	{[]string{"docker", "kubectl", "systemctl", "systemd-run", "sudo", "install"}, ".ci/run has programs read what is deployed"},
+	{[]string{"docker", "kubectl", "systemctl", "systemd-run", "sudo", "install"}, ".ci/full has programs read what is deployed"},
 	{[]string{"git clone", "sha256sum", "scripts/release"}, "it changes the machine, or needs another one"},
 }
 

@@ -23,7 +23,7 @@ func clientsDir(t *testing.T) string {
 	suite.FullOnly(t)
 	dir := os.Getenv("SLUICE_TEST_CLIENTS")
 	if dir == "" {
-		t.Skip("SLUICE_TEST_CLIENTS names no directory with the official clients: .ci/run installs them")
+		t.Skip("SLUICE_TEST_CLIENTS names no directory with the official clients: .ci/full installs them")
 	}
 	return dir
 }
