@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 func TestURLsAreReadAsTheirCommentSays(t *testing.T) {
@@ -114,6 +115,7 @@ func FuzzNoURLTellsItsPassword(f *testing.F) {
 }
 
 func TestDocumentedMessagesAreSaid(t *testing.T) {
+	suite.FullOnly(t)
 	var source strings.Builder
 	for _, name := range []string{"url.go", "checks.go"} {
 		text, err := os.ReadFile(name)

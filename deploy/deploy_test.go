@@ -1,3 +1,5 @@
+//go:build full
+
 // Package deploy_test looks whether what stands here fits the program: it may name nothing that the program does not have.
 package deploy_test
 

@@ -1,3 +1,5 @@
+//go:build full
+
 // Package docs_test holds the documents to what they say: it runs their commands, compiles their code, and looks up each flag,
 // command, variable and link that they name.
 package docs_test

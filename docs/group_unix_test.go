@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && full
 
 package docs_test
 

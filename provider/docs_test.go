@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -35,6 +36,7 @@ func documented() string {
 }
 
 func TestTheDocumentedTableIsThatOfTheData(t *testing.T) {
+	suite.FullOnly(t)
 	tabled(t, "../docs/providers.md", documented())
 }
 
@@ -76,6 +78,7 @@ func tabled(t *testing.T, name, table string) {
 }
 
 func TestEveryFieldOfARowIsDocumented(t *testing.T) {
+	suite.FullOnly(t)
 	text, err := os.ReadFile("../docs/providers.md")
 	if err != nil {
 		t.Fatal(err)

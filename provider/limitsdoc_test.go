@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -87,11 +88,13 @@ func thousands(n int) string {
 }
 
 func TestTheDocumentedLimitsAreThoseOfTheData(t *testing.T) {
+	suite.FullOnly(t)
 	tabled(t, "../docs/limits.md", countings())
 	tabled(t, "../docs/limits.md", numbers())
 }
 
 func TestTheDocumentedHeadersAreThoseThatAreRead(t *testing.T) {
+	suite.FullOnly(t)
 	rows := regexp.MustCompile("(?m)^\\| `(\\w+)` \\| `(\\S+)` \\| `(\\S+)` \\| (?:`(\\S+)`)? \\| ").FindAllStringSubmatch(limitsDocument(t), -1)
 	forms := provider.HeaderForms()
 	if len(rows) != len(forms) {
@@ -108,6 +111,7 @@ func TestTheDocumentedHeadersAreThoseThatAreRead(t *testing.T) {
 }
 
 func TestTheDocumentedRefusalsAreOfTheirKinds(t *testing.T) {
+	suite.FullOnly(t)
 	rows := regexp.MustCompile("(?m)^\\| `([\\w-]+)` \\| (\\d{3}) \\| `(\\{.*\\})` \\| `(\\w+)` \\|$").FindAllStringSubmatch(limitsDocument(t), -1)
 	if len(rows) < 20 {
 		t.Fatalf("%d refusals, want 20", len(rows))
@@ -130,6 +134,7 @@ func TestTheDocumentedRefusalsAreOfTheirKinds(t *testing.T) {
 }
 
 func TestTheDocumentedDimensionsAreAll(t *testing.T) {
+	suite.FullOnly(t)
 	text := limitsDocument(t)
 	for d := range (&sluice.Limits{}).All() {
 		if !strings.Contains(text, "`"+d.String()+"`") {

@@ -13,6 +13,7 @@ import (
 	_ "time/tzdata" // as the binary has it
 
 	"github.com/sluice-llm/sluice/internal/cli"
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 // explain runs the command over one line of JSON.
@@ -147,6 +148,7 @@ func TestExplainShortensLongWordsForPeopleAlone(t *testing.T) {
 
 // The document has messages of providers in a table: what is said, and of which kind it is.
 func TestTheMessagesOfProvidersAreOfTheKindThatIsSaid(t *testing.T) {
+	suite.FullOnly(t)
 	rows := regexp.MustCompile("(?m)^\\| `(.+?)` \\| `([a-z_]+)` \\|").FindAllStringSubmatch(read(t, "../../docs/troubleshooting.md"), -1)
 	if len(rows) < 20 {
 		t.Fatalf("%d messages of providers, want 20", len(rows))

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 func TestTheManualHasAPageForEachCommand(t *testing.T) {
@@ -31,6 +33,7 @@ func TestTheManualHasAPageForEachCommand(t *testing.T) {
 }
 
 func TestTheManualAndREADMEHaveTheSameExitCodes(t *testing.T) {
+	suite.FullOnly(t)
 	dir := t.TempDir()
 	called(t, "man", dir)
 	_, status, _ := strings.Cut(read(t, filepath.Join(dir, "sluice.1")), ".SH EXIT STATUS\n")

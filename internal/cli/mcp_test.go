@@ -19,6 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sluice-llm/sluice/internal/cli"
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 // desk is a session with sluice mcp in this process, by the SDK's own client.
@@ -248,6 +249,7 @@ func TestAgentsReadNothingByWayOfARun(t *testing.T) {
 }
 
 func TestTheToolsAreDescribed(t *testing.T) {
+	suite.FullOnly(t)
 	d, document := newDesk(t), read(t, "../../docs/mcp.md")
 	list, err := d.session.ListTools(t.Context(), nil)
 	if err != nil {

@@ -291,6 +291,7 @@ func TestProgramsOfTheClientsPageRunAsTheyAreDocumented(t *testing.T) {
 }
 
 func TestTheClientsPageSaysWhichVersionsAreTested(t *testing.T) {
+	suite.FullOnly(t)
 	const dir = "testdata/clients/"
 	python, node, golang := read(t, dir+"python/requirements.txt"), read(t, dir+"node/package.json"), read(t, "../../examples/go.mod")
 	n := 0

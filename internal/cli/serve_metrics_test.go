@@ -19,6 +19,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 // moody is a provider that does by the model what it is asked: fine, fails, slow, throttles-once; streams where it is to.
@@ -178,6 +180,7 @@ func (g *gatewayProcess) full(t *testing.T, key, body string) (all []series) {
 }
 
 func TestEveryMetricOfTheGatewayMovesAndHasBoundedLabels(t *testing.T) {
+	suite.FullOnly(t)
 	t.Parallel() // it mostly waits
 	g, keys := startMoody(t, "amy", "bob")
 	defer g.stop(t)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/signal"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -18,7 +20,7 @@ import (
 const lookEvery = time.Second
 
 // follow listens to signals, and has the settings read again when their files change or HUP asks for it, which also
-// has the access log opened again. Without any of both HUP drains. The returned function ends it.
+// has the access log opened again, also under nohup. Without any of both HUP drains, unless nohup ignores it. The returned function ends it.
 func (r *serving) follow(drain, cut func()) (stop func()) {
 	files := r.accounts.settings.files
 	again := make(chan struct{}, 1)
@@ -34,7 +36,8 @@ func (r *serving) follow(drain, cut func()) (stop func()) {
 			wake.Up(again) // a second that waits would read the same
 		}
 	}
-	signals := listen(func(os.Signal) { drain() }, func(os.Signal) { cut() }, reread)
+	hup := reread != nil || !signal.Ignored(syscall.SIGHUP)
+	signals := listenAlso(hup, func(os.Signal) { drain() }, func(os.Signal) { cut() }, reread)
 	if len(files) == 0 {
 		return signals.stop
 	}

@@ -44,19 +44,25 @@ func interruptible(ctx context.Context) (_ context.Context, end func()) {
 // lateHangUps takes what comes after stop: a closing terminal may send more than one, and the default action kills.
 var lateHangUps = make(chan os.Signal, 1)
 
-// listen begins to listen; reread is nil where there is nothing to re-read.
+// listen begins to listen; reread is nil where there is nothing to re-read. HUP stays ignored under nohup.
 func listen(drain, abandon func(os.Signal), reread func()) *interrupts {
+	return listenAlso(!signal.Ignored(syscall.SIGHUP), drain, abandon, reread)
+}
+
+// listenAlso is listen that is told whether to listen to HUP. Under nohup HUP never drains, since it does not tell a terminal that went
+// away.
+func listenAlso(hup bool, drain, abandon func(os.Signal), reread func()) *interrupts {
 	i := &interrupts{
 		onDrain: drain, onAbandon: abandon, reread: reread,
 		asked: make(chan struct{}), draining: make(chan struct{}), signals: make(chan os.Signal, 2), done: make(chan struct{}), again: make(chan struct{}, 1),
 	}
 	if reread != nil {
-		i.hadTerminal = hasTerminal()
+		i.hadTerminal = !signal.Ignored(syscall.SIGHUP) && hasTerminal()
 		i.wg.Go(i.rereadLoop)
 	}
 	i.ask = sync.OnceFunc(func() { close(i.asked) })
 	signal.Notify(i.signals, os.Interrupt, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) { // under nohup it is
+	if hup {
 		signal.Notify(i.signals, syscall.SIGHUP)
 		signal.Notify(lateHangUps, syscall.SIGHUP)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/limits"
 )
 
@@ -281,6 +282,7 @@ func TestHostileFilesHaveAnEnd(t *testing.T) {
 }
 
 func TestTheDocumentedFilesAreFine(t *testing.T) {
+	suite.FullOnly(t)
 	text, err := os.ReadFile("../../docs/providers.md")
 	if err != nil {
 		t.Fatal(err)

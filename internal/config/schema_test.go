@@ -12,6 +12,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 const schemaFile = "../../docs/sluice.schema.json"
@@ -90,6 +91,7 @@ func examples(t *testing.T) map[string]string {
 }
 
 func TestTheSchemaAcceptsWhatIsRead(t *testing.T) {
+	suite.FullOnly(t)
 	_, s := schema(t)
 	n := 0
 	for where, text := range examples(t) {

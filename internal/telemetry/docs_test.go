@@ -7,10 +7,12 @@ import (
 	"testing"
 
 	"github.com/sluice-llm/sluice/gateway"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/internal/telemetry"
 )
 
 func TestDocumentedMetricsExist(t *testing.T) {
+	suite.FullOnly(t)
 	all := names(telemetry.NewMetrics(none))
 	g := gatewayOf(gateway.TrafficSnapshot{})
 	g.Ended(&answered)

@@ -10,10 +10,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/internal/telemetry"
 )
 
 func TestTheEngineThatQuotasAreSharedBy(t *testing.T) {
+	suite.FullOnly(t)
 	e := telemetry.NewEngine()
 	scrape := func() string {
 		w := httptest.NewRecorder()
