@@ -147,7 +147,7 @@ func TestHostileTextsAreSearchedInLinearTime(t *testing.T) {
 			"Stream": func() { s := r.Stream(); s.Next([]byte(text)); s.End() },
 		} {
 			start := time.Now()
-			if search(); time.Since(start) > limit {
+			if search(); suite.Full && time.Since(start) > limit {
 				t.Errorf("%s of %q takes too long", name, part)
 			}
 		}
