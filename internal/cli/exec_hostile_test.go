@@ -1,7 +1,9 @@
 package cli_test
 
 import (
+	"io/fs"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/sluice-llm/sluice/internal/proc"
@@ -36,6 +38,14 @@ func TestWhatCommandsDoToTheirDirectories(t *testing.T) {
 			}
 			t.Parallel()
 			b := newBed(t)
+			t.Cleanup(func() { // so that a user other than root can remove it
+				filepath.WalkDir(b.path("state"), func(path string, d fs.DirEntry, err error) error {
+					if err == nil && d.IsDir() {
+						err = os.Chmod(path, 0o700)
+					}
+					return err
+				})
+			})
 			elsewhere := b.path("elsewhere")
 			if err := os.Mkdir(elsewhere, 0o700); err != nil {
 				t.Fatal(err)
