@@ -17,17 +17,18 @@ tests() {
 	shift
 	if gotest $flags "$@" </dev/null 2>&1 | tee "$tmp/tests"; then return 0; fi
 	awk '
-	# Names with tests below them are dropped: the test that failed is the last part of the path.
-	/^ *--- FAIL: (Test|Fuzz|Example)/ {
-		while (count && index($3, names[count] "/") == 1) count--
-		names[++count] = $3
+	/^ *--- FAIL: (Test|Fuzz|Example)/ { names[++count] = $3 }
+	# holds reports whether a test has failed tests below it: it is not run again by itself.
+	function holds(name, i) {
+		for (i = 1; i <= count; i++) if (index(names[i], name "/") == 1) return 1
+		return 0
 	}
 	/^panic: |^fatal error: |^signal: |^exit status |^\*\*\* Test killed/ { whole = 1 }
 	/^(ok|\?)[ \t]/ && $2 ~ /\// { count = whole = 0 }
 	/^FAIL\t/ {
 		if ($3 ~ /^\[/) print "broken " $2
 		else if (whole || !count) print "whole " $2
-		else for (i = 1; i <= count; i++) print "test " $2 " " names[i]
+		else for (i = 1; i <= count; i++) if (!holds(names[i])) print "test " $2 " " names[i]
 		found = 1; count = whole = 0
 	}
 	END { if (!found) print "broken" }' "$tmp/tests" >"$tmp/failed"

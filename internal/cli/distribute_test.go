@@ -82,6 +82,7 @@ func again(paid map[string]int) (n int) {
 
 // TestKillDistributed kills, without a warning, the process that collects, and then those that work.
 func TestKillDistributed(t *testing.T) {
+	suite.FullOnly(t)
 	t.Parallel()
 	const slots = 24
 	items := suite.Size(100, 700)
@@ -131,6 +132,7 @@ func TestKillDistributed(t *testing.T) {
 
 // TestADistributedRunIsDrained interrupts the run, and then a worker.
 func TestADistributedRunIsDrained(t *testing.T) {
+	suite.FullOnly(t)
 	t.Parallel()
 	items := suite.Size(120, 300)
 	c := newCrew(t, items, 16)
@@ -238,6 +240,7 @@ func engine() {
 
 // TestADistributedRunIsTheSame compares the output of a run here and of one by workers, with a schema that some answers miss.
 func TestADistributedRunIsTheSame(t *testing.T) {
+	suite.FullOnly(t)
 	t.Parallel()
 	c := newCrew(t, 60, 16)
 	schema := filepath.Join(c.dir, "schema.json")

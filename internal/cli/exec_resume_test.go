@@ -9,11 +9,13 @@ import (
 	"testing"
 
 	"github.com/sluice-llm/sluice/internal/proc"
+	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 // TestRetryFailedIsKilled kills a run that tries failed items again, once it has recorded the first of them: the same command
 // tries the others again.
 func TestRetryFailedIsKilled(t *testing.T) {
+	suite.FullOnly(t)
 	t.Parallel()
 	b := newBed(t)
 	mended, log := b.path("mended"), b.path("log")

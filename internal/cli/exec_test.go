@@ -201,6 +201,7 @@ func TestAllWaitForOneWindow(t *testing.T) {
 
 // TestExecIsKilled kills runs at instants spread over them, with commands and their children running.
 func TestExecIsKilled(t *testing.T) {
+	suite.FullOnly(t)
 	t.Parallel()
 	items, kills := suite.Size(30, 120), suite.Size(3, 20)
 	b := newBed(t)
@@ -343,6 +344,7 @@ func wantWell(t *testing.T, _ *bed, r proc.Result) {
 
 // TestCrowdsOfPersistentWorkersDie has a worker die with its item in hand at one item in five.
 func TestCrowdsOfPersistentWorkersDie(t *testing.T) {
+	suite.FullOnly(t)
 	t.Parallel()
 	b := newBed(t)
 	var text strings.Builder

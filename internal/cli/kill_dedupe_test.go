@@ -14,6 +14,7 @@ import (
 // TestKillDeduped kills runs whose lines have equal requests. Nothing may be lost or recorded twice, and no set called
 // again that has an answer in the output, however the kill tore it.
 func TestKillDeduped(t *testing.T) {
+	suite.FullOnly(t)
 	t.Parallel() // it mostly waits
 	kills := suite.Size(3, 12)
 	items, questions, slots := 100*kills, 20*kills, 16

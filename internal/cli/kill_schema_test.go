@@ -158,6 +158,7 @@ func (b *schemaBench) judge(when string, open int) {
 // TestKillUnderSchema kills runs whose answers are checked, and of which many take a second, corrected try. Only answers
 // that fit are recorded, and none is lost or called again.
 func TestKillUnderSchema(t *testing.T) {
+	suite.FullOnly(t)
 	t.Parallel() // it mostly waits
 	kills := suite.Size(3, 8)
 	items, slots := 30*kills, 8

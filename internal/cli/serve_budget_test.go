@@ -35,6 +35,7 @@ func (p *paid) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Budgets survive what kills the gateway: nothing that was answered is forgotten, and no more than what was open is charged
 // beside it.
 func TestBudgetsSurviveKills(t *testing.T) {
+	suite.FullOnly(t)
 	t.Parallel() // it mostly waits
 	provider := &paid{}
 	web := httptest.NewServer(provider)

@@ -21,6 +21,7 @@ import (
 // Each reading of the settings changes the slots, under a load that always wants more: they are used at once, none
 // is lost, and no call is.
 func TestLimitsChangeAtOnceUnderLoad(t *testing.T) {
+	suite.FullOnly(t)
 	t.Parallel() // it mostly waits
 	provider := &busy{took: 20 * time.Millisecond, open: make(map[string]int), most: make(map[string]int)}
 	web := httptest.NewServer(provider)

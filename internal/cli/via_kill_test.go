@@ -68,6 +68,7 @@ func (i viaInstant) String() string {
 //
 //	go test ./internal/cli -run '^$' -bench ViaKills -benchtime 1x -v
 func TestViaKill(t *testing.T) {
+	suite.FullOnly(t)
 	t.Parallel() // it mostly waits
 	for _, form := range viaForms() {
 		t.Run(form.name, func(t *testing.T) {
