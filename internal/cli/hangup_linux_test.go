@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -41,9 +40,6 @@ func terminal(t *testing.T) (master, slave *os.File) {
 // TestATerminalThatHangsUpDrains starts a run with a file of limits on a terminal of its own. HUP by hand re-reads it; when the
 // terminal goes away, open calls end.
 func TestATerminalThatHangsUpDrains(t *testing.T) {
-	heard := make(chan os.Signal, 1)
-	signal.Notify(heard, syscall.SIGHUP) // so that the run does not inherit that HUP is ignored, as it is under nohup
-	defer signal.Stop(heard)
 	k := newKillBench(t, 200, 4)
 	limits := filepath.Join(k.dir, "limits.yaml")
 	write := func(text string) {

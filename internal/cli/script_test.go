@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -22,6 +23,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -83,8 +85,9 @@ var sims sync.Map
 type tests struct{ m *testing.M }
 
 func (s tests) Run() int {
-	flag.Set("test.parallel", "16")    // they mostly wait; m.Run parses the command line, which wins
-	miniredis.DumpMaxLineLen = 1 << 20 // tests look for keys in all that an engine holds
+	flag.Set("test.parallel", "16")                        // they mostly wait; m.Run parses the command line, which wins
+	miniredis.DumpMaxLineLen = 1 << 20                     // tests look for keys in all that an engine holds
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // so that programs do not inherit from nohup that HUP is ignored
 	suite.InMemory()
 	root, err := os.MkdirTemp("", "sluice-cli-test-")
 	if err != nil {
