@@ -92,5 +92,9 @@ type Correction struct {
 	Burst     float64 // the configured size of buckets in seconds of refill; 0 is none
 
 	Slots SlotLimit // counts only if the ledger holds the version that it was made from
-	Pause Pause     // its Epoch is that of the pause; a pause is never shortened
+	// A token bucket that is a fixed window. It is kept by this process only.
+	Period time.Duration // its length; 0: the bucket refills all the time
+	Ends   time.Time     // when the present one ends; zero leaves it
+
+	Pause Pause // its Epoch is that of the pause; a pause is never shortened
 }

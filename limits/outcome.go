@@ -11,6 +11,10 @@ type Reading struct {
 	Slack     int64         // Remaining is rounded to a multiple of it (Anthropic rounds tokens to 1,000); 0 is exact
 
 	ResetSlack time.Duration // rounding may add this much to Reset
+
+	At     time.Time     // when the header came; zero: when it is taken in
+	Period time.Duration // the time to which Limit refers, where it is no minute or day; 0: not stated
+	Window bool          // Reset is the end of a fixed window, unless responses show otherwise
 }
 
 // Outcome is the result of one attempt. The zero value is a success of unknown usage.

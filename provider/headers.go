@@ -15,7 +15,9 @@ import (
 // budget is a form of headers and what else is known of it.
 type budget struct {
 	HeaderForm
-	slack int64 // how far its numbers are rounded
+	slack  int64         // how far its numbers are rounded
+	common bool          // rate limiters of all kinds use it, most of them for windows
+	period time.Duration // of its window; 0: see policy
 }
 
 // budgets are all shared forms. Of two that state the same dimension, the first wins.
@@ -27,30 +29,37 @@ var budgets = [...]budget{
 	// OpenAI, Azure, Groq, and most that are compatible: https://platform.openai.com/docs/guides/rate-limits. Azure's
 	// resets are integer seconds (https://github.com/openai/openai-dotnet/issues/838). On OpenAI's small tiers they are
 	// of a day; perDay tells.
-	{HeaderForm{limits.Requests, "X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests"}, 0},
-	{HeaderForm{limits.Tokens, "X-Ratelimit-Limit-Tokens", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens"}, 0},
+	{HeaderForm: HeaderForm{limits.Requests, "X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests"}},
+	{HeaderForm: HeaderForm{limits.Tokens, "X-Ratelimit-Limit-Tokens", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens"}},
 
 	// Anthropic: https://docs.anthropic.com/en/api/rate-limits ("remaining ... rounded to the nearest thousand").
-	{HeaderForm{limits.Requests, "Anthropic-Ratelimit-Requests-Limit", "Anthropic-Ratelimit-Requests-Remaining", "Anthropic-Ratelimit-Requests-Reset"}, 0},
-	{HeaderForm{limits.InputTokens, "Anthropic-Ratelimit-Input-Tokens-Limit", "Anthropic-Ratelimit-Input-Tokens-Remaining", "Anthropic-Ratelimit-Input-Tokens-Reset"}, 1000},
-	{HeaderForm{limits.OutputTokens, "Anthropic-Ratelimit-Output-Tokens-Limit", "Anthropic-Ratelimit-Output-Tokens-Remaining", "Anthropic-Ratelimit-Output-Tokens-Reset"}, 1000},
-	{HeaderForm{limits.Tokens, "Anthropic-Ratelimit-Tokens-Limit", "Anthropic-Ratelimit-Tokens-Remaining", "Anthropic-Ratelimit-Tokens-Reset"}, 1000},
+	{HeaderForm: HeaderForm{limits.Requests, "Anthropic-Ratelimit-Requests-Limit", "Anthropic-Ratelimit-Requests-Remaining", "Anthropic-Ratelimit-Requests-Reset"}},
+	{HeaderForm: HeaderForm{limits.InputTokens, "Anthropic-Ratelimit-Input-Tokens-Limit", "Anthropic-Ratelimit-Input-Tokens-Remaining", "Anthropic-Ratelimit-Input-Tokens-Reset"}, slack: 1000},
+	{HeaderForm: HeaderForm{limits.OutputTokens, "Anthropic-Ratelimit-Output-Tokens-Limit", "Anthropic-Ratelimit-Output-Tokens-Remaining", "Anthropic-Ratelimit-Output-Tokens-Reset"}, slack: 1000},
+	{HeaderForm: HeaderForm{limits.Tokens, "Anthropic-Ratelimit-Tokens-Limit", "Anthropic-Ratelimit-Tokens-Remaining", "Anthropic-Ratelimit-Tokens-Reset"}, slack: 1000},
 
 	// Fireworks: https://docs.fireworks.ai/serverless/rate-limits.
-	{HeaderForm{limits.InputTokens, "X-Ratelimit-Limit-Tokens-Prompt", "X-Ratelimit-Remaining-Tokens-Prompt", "X-Ratelimit-Reset-Tokens-Prompt"}, 0},
-	{HeaderForm{limits.OutputTokens, "X-Ratelimit-Limit-Tokens-Generated", "X-Ratelimit-Remaining-Tokens-Generated", "X-Ratelimit-Reset-Tokens-Generated"}, 0},
+	{HeaderForm: HeaderForm{limits.InputTokens, "X-Ratelimit-Limit-Tokens-Prompt", "X-Ratelimit-Remaining-Tokens-Prompt", "X-Ratelimit-Reset-Tokens-Prompt"}},
+	{HeaderForm: HeaderForm{limits.OutputTokens, "X-Ratelimit-Limit-Tokens-Generated", "X-Ratelimit-Remaining-Tokens-Generated", "X-Ratelimit-Reset-Tokens-Generated"}},
 
 	// Mistral, as clients report it from the wire.
-	{HeaderForm{limits.Tokens, "Ratelimitbysize-Limit", "Ratelimitbysize-Remaining", "Ratelimitbysize-Reset"}, 0},
-	{HeaderForm{limits.Tokens, "X-Ratelimitbysize-Limit-Minute", "X-Ratelimitbysize-Remaining-Minute", ""}, 0},
+	{HeaderForm: HeaderForm{limits.Tokens, "Ratelimitbysize-Limit", "Ratelimitbysize-Remaining", "Ratelimitbysize-Reset"}},
+	{HeaderForm: HeaderForm{limits.Tokens, "X-Ratelimitbysize-Limit-Minute", "X-Ratelimitbysize-Remaining-Minute", ""}},
 
 	// Together: the dynamic limit is the one in force (https://docs.together.ai/docs/serverless/rate-limits).
-	{HeaderForm{limits.Tokens, "X-Tokenlimit-Limit-Dynamic", "X-Tokenlimit-Remaining-Dynamic", "X-Tokenlimit-Reset"}, 0},
-	{HeaderForm{limits.Tokens, "X-Tokenlimit-Limit", "X-Tokenlimit-Remaining", "X-Tokenlimit-Reset"}, 0},
+	{HeaderForm: HeaderForm{limits.Tokens, "X-Tokenlimit-Limit-Dynamic", "X-Tokenlimit-Remaining-Dynamic", "X-Tokenlimit-Reset"}},
+	{HeaderForm: HeaderForm{limits.Tokens, "X-Tokenlimit-Limit", "X-Tokenlimit-Remaining", "X-Tokenlimit-Reset"}},
 
-	// OpenRouter (reset in epoch milliseconds), Together, and gateways; then the IETF draft.
-	{HeaderForm{limits.Requests, "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}, 0},
-	{HeaderForm{limits.Requests, "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset"}, 0},
+	// The IETF drafts 3 to 6, rate-limit libraries, OpenRouter (reset in epoch milliseconds), Together, and gateways.
+	{HeaderForm: HeaderForm{limits.Requests, "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset"}, common: true},
+	{HeaderForm: HeaderForm{limits.Requests, "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}, common: true},
+	{HeaderForm: HeaderForm{limits.Requests, "X-Rate-Limit-Limit", "X-Rate-Limit-Remaining", "X-Rate-Limit-Reset"}, common: true},
+
+	// Kong: https://developer.konghq.com/plugins/rate-limiting/.
+	{HeaderForm: HeaderForm{limits.Requests, "X-Ratelimit-Limit-Minute", "X-Ratelimit-Remaining-Minute", ""}, common: true, period: time.Minute},
+	{HeaderForm: HeaderForm{limits.Requests, "X-Ratelimit-Limit-Hour", "X-Ratelimit-Remaining-Hour", ""}, common: true, period: time.Hour},
+	{HeaderForm: HeaderForm{limits.Requests, "X-Ratelimit-Limit-Second", "X-Ratelimit-Remaining-Second", ""}, common: true, period: time.Second},
+	{HeaderForm: HeaderForm{limits.RequestsPerDay, "X-Ratelimit-Limit-Day", "X-Ratelimit-Remaining-Day", ""}, common: true, period: 24 * time.Hour},
 }
 
 // Readings returns every budget that the headers of an answer state, at most one per dimension. The provider's own forms
@@ -68,12 +77,23 @@ func (p Provider) Readings(h http.Header, now time.Time) []limits.Reading {
 		seen  [limits.NumDimensions]bool
 		n     int
 	)
-	for b, own := range p.forms {
-		if r, ok := b.read(h, now, own); ok && !seen[r.Dimension] {
-			seen[r.Dimension] = true
+	add := func(r limits.Reading, ok bool) {
+		if r.Period >= 24*time.Hour || r.Window && r.Period == 0 && r.Reset >= 12*time.Hour {
+			r.Dimension, r.Period, r.Window = r.Dimension.Per(24*time.Hour), 0, false
+		}
+		if ok && !seen[r.Dimension] {
+			if seen[r.Dimension] = true; r.Window {
+				r.At = now
+			}
 			found[n] = r
 			n++
 		}
+	}
+	for b, own := range p.forms {
+		add(b.read(h, now, own))
+	}
+	for _, r := range combined(h) {
+		add(r, true)
 	}
 	if n == 0 {
 		return nil
@@ -126,6 +146,14 @@ func (b *budget) read(h http.Header, now time.Time, own bool) (r limits.Reading,
 	r.Slack = b.slack
 	switch {
 	case !ok || own:
+	case b.common:
+		if r.Period = b.period; r.Period == 0 {
+			r.Period = period(h, b.Limit, r.Limit)
+		}
+		r.Window = r.Period > 0 || form != bucketReset && form != noReset
+		if form == numberReset && r.Reset > 24*time.Hour { // of milliseconds
+			r.Reset /= 1000
+		}
 	case form == numberReset && r.Reset > longReset: // of milliseconds, or not to be understood
 		if r.Reset /= 1000; !within(refill(r), time.Minute) {
 			r.Reset = 0
@@ -161,7 +189,7 @@ func (p Provider) Stated(h http.Header, now time.Time) []limits.Reading {
 		if v := h[b.Reset]; len(v) > 0 {
 			r.Reset, _ = resetIn(v[0], h, now)
 		}
-		if !own && r.Reset > longReset {
+		if !own && !b.common && r.Reset > longReset {
 			r.Dimension = r.Dimension.Per(24 * time.Hour)
 		}
 		if !slices.ContainsFunc(all, func(o limits.Reading) bool { return o.Dimension == r.Dimension }) {
@@ -218,8 +246,8 @@ func RetryAfter(h http.Header, body []byte, now time.Time) time.Duration {
 	return headerWait(h, now)
 }
 
-// headerWait reads retry-after-ms, then retry-after: seconds with or without decimals, or a date, or what gateways put
-// there against the standard: an epoch, RFC 3339, a duration with units.
+// headerWait reads retry-after-ms, then Traefik's x-retry-in, which has decimals, then retry-after: seconds with or without decimals, or a date,
+// or an epoch, RFC 3339 or a duration with units, as gateways write against the standard.
 func headerWait(h http.Header, now time.Time) time.Duration {
 	if v := h["Retry-After-Ms"]; len(v) > 0 {
 		d, _ := resetIn(v[0], h, now)
@@ -230,12 +258,14 @@ func headerWait(h http.Header, now time.Time) time.Duration {
 			return d
 		}
 	}
-	v := h["Retry-After"]
-	if len(v) == 0 {
-		return 0
+	for _, name := range [...]string{"X-Retry-In", "Retry-After"} {
+		if v := h[name]; len(v) > 0 {
+			if d, _ := resetIn(v[0], h, now); d > 0 {
+				return d
+			}
+		}
 	}
-	d, _ := resetIn(v[0], h, now)
-	return d
+	return 0
 }
 
 // exhausted returns the dimension of the only budget of which the headers say that nothing is left.
@@ -250,6 +280,9 @@ func (p *Provider) exhausted(h http.Header, now time.Time) limits.Dimension {
 			return limits.AnyDimension
 		}
 		found = d
+	}
+	if all := combined(h); found == limits.AnyDimension && len(all) > 0 && all[0].Remaining == 0 {
+		return all[0].Dimension
 	}
 	return found
 }

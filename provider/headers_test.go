@@ -58,18 +58,35 @@ func TestEveryFormOfHeadersIsRead(t *testing.T) {
 		{"together", header("x-ratelimit-limit", "60", "x-ratelimit-remaining", "59", "x-ratelimit-reset", "1",
 			"x-tokenlimit-limit", "100", "x-tokenlimit-remaining", "90", "x-tokenlimit-limit-dynamic", "80", "x-tokenlimit-remaining-dynamic", "70"),
 			[]limits.Reading{{Dimension: limits.Tokens, Limit: 80, Remaining: 70},
-				{Dimension: limits.Requests, Limit: 60, Remaining: 59, Reset: time.Second, ResetSlack: time.Second}}},
+				{Dimension: limits.Requests, Limit: 60, Remaining: 59, Reset: time.Second, ResetSlack: time.Second, Window: true}}},
 		{"fireworks", header("x-ratelimit-limit-tokens-prompt", "900000", "x-ratelimit-remaining-tokens-prompt", "899000",
 			"x-ratelimit-limit-tokens-generated", "36000", "x-ratelimit-remaining-tokens-generated", "35000", "x-ratelimit-limit-tokens-cache-adjusted-prompt", "7"),
 			[]limits.Reading{{Dimension: limits.InputTokens, Limit: 900000, Remaining: 899000}, {Dimension: limits.OutputTokens, Limit: 36000, Remaining: 35000}}},
 		{"openrouter's minute in epoch milliseconds", header("X-RateLimit-Limit", "20", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1772366430000"),
-			[]limits.Reading{{Dimension: limits.Requests, Limit: 20, Remaining: 0, Reset: 30 * time.Second}}},
+			[]limits.Reading{{Dimension: limits.Requests, Limit: 20, Remaining: 0, Reset: 30 * time.Second, Window: true}}},
 		{"openrouter's day", header("X-RateLimit-Limit", "50", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1772409600000"),
 			[]limits.Reading{{Dimension: limits.RequestsPerDay, Limit: 50, Remaining: 0, Reset: day / 2}}},
-		{"the draft of the ietf", header("ratelimit-limit", "100, 100;w=60", "ratelimit-remaining", "50", "ratelimit-reset", "30"),
-			[]limits.Reading{{Dimension: limits.Requests, Limit: 100, Remaining: 50, Reset: 30 * time.Second, ResetSlack: time.Second}}},
+		{"express-rate-limit 8", header("X-RateLimit-Limit", "100", "X-RateLimit-Remaining", "99", "Date", "Sun, 01 Mar 2026 12:00:00 GMT", "X-RateLimit-Reset", "1772366410"),
+			[]limits.Reading{{Dimension: limits.Requests, Limit: 100, Remaining: 99, Reset: 10 * time.Second, ResetSlack: time.Second, Window: true}}},
+		{"slowapi 0.1", header("X-RateLimit-Limit", "100", "X-RateLimit-Remaining", "97", "X-RateLimit-Reset", "1772366411.25"),
+			[]limits.Reading{{Dimension: limits.Requests, Limit: 100, Remaining: 97, Reset: 11250 * time.Millisecond, Window: true}}},
+		{"drafts 3 to 5 of the ietf", header("ratelimit-limit", "100, 100;w=60", "ratelimit-remaining", "50", "ratelimit-reset", "30"),
+			[]limits.Reading{{Dimension: limits.Requests, Limit: 100, Remaining: 50, Reset: 30 * time.Second, ResetSlack: time.Second, Period: time.Minute, Window: true}}},
+		{"draft 6", header("RateLimit-Policy", "100;w=10", "RateLimit-Limit", "100", "RateLimit-Remaining", "99", "RateLimit-Reset", "10"),
+			[]limits.Reading{{Dimension: limits.Requests, Limit: 100, Remaining: 99, Reset: 10 * time.Second, ResetSlack: time.Second, Period: 10 * time.Second, Window: true}}},
+		{"draft 7", header("RateLimit-Policy", "100;w=10", "RateLimit", "limit=100, remaining=99, reset=10"),
+			[]limits.Reading{{Dimension: limits.Requests, Limit: 100, Remaining: 99, Reset: 10 * time.Second, ResetSlack: time.Second, Period: 10 * time.Second, Window: true}}},
+		{"draft 8", header("RateLimit-Policy", `"100-in-10sec"; q=100; w=10; pk=:MTI3:`, "RateLimit", `"100-in-10sec"; r=99; t=10`),
+			[]limits.Reading{{Dimension: limits.Requests, Limit: 100, Remaining: 99, Reset: 10 * time.Second, ResetSlack: time.Second, Period: 10 * time.Second, Window: true}}},
+		{"draft 10, several policies", header("RateLimit-Policy", `"burst, short";q=100;w=60,"daily";q=1000;w=86400`, "RateLimit", `"daily";r=7;t=3600, "burst, short";r=50;t=30`),
+			[]limits.Reading{{Dimension: limits.RequestsPerDay, Limit: 1000, Remaining: 7, Reset: time.Hour, ResetSlack: time.Second},
+				{Dimension: limits.Requests, Limit: 100, Remaining: 50, Reset: 30 * time.Second, ResetSlack: time.Second, Period: time.Minute, Window: true}}},
+		{"kong", header("X-RateLimit-Limit-Minute", "10", "X-RateLimit-Remaining-Minute", "9"),
+			[]limits.Reading{{Dimension: limits.Requests, Limit: 10, Remaining: 9, Period: time.Minute, Window: true}}},
+		{"an hour, as github states it", header("x-ratelimit-limit", "5000", "x-ratelimit-remaining", "4999", "x-ratelimit-reset", "1772369990"),
+			[]limits.Reading{{Dimension: limits.Requests, Limit: 5000, Remaining: 4999, Reset: 3590 * time.Second, ResetSlack: time.Second, Window: true}}},
 		{"a date of http", header("x-ratelimit-limit", "20", "x-ratelimit-remaining", "0", "x-ratelimit-reset", "Sun, 01 Mar 2026 12:00:30 GMT"),
-			[]limits.Reading{{Dimension: limits.Requests, Limit: 20, Remaining: 0, Reset: 30 * time.Second, ResetSlack: time.Second}}},
+			[]limits.Reading{{Dimension: limits.Requests, Limit: 20, Remaining: 0, Reset: 30 * time.Second, ResetSlack: time.Second, Window: true}}},
 		{"nonsense", header("x-ratelimit-limit-requests", "NaN", "x-ratelimit-remaining-requests", "1e309", "x-ratelimit-limit-tokens", "99999999999999999999",
 			"x-ratelimit-remaining-tokens", "5", "x-ratelimit-reset-tokens", "-6m"), nil},
 		{"a reset that is nonsense leaves the rest", header("x-ratelimit-limit-requests", "10", "x-ratelimit-remaining-requests", "5", "x-ratelimit-reset-requests", "soon"),
@@ -78,7 +95,11 @@ func TestEveryFormOfHeadersIsRead(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if d := cmp.Diff(c.want, anybody.Readings(c.header, noon)); d != "" {
+			got := anybody.Readings(c.header, noon)
+			for i := range got {
+				got[i].At = time.Time{}
+			}
+			if d := cmp.Diff(c.want, got); d != "" {
 				t.Error(d)
 			}
 		})
@@ -116,6 +137,7 @@ func TestRetryAfterIsReadInItsOrder(t *testing.T) {
 		{"rfc 3339", header("retry-after", "2026-03-01T12:30:00Z"), "", 30 * time.Minute},
 		{"rfc 3339 without its T", header("retry-after", "2026-03-01 13:30:00+01:00"), "", 30 * time.Minute},
 		{"units", header("retry-after", "1m30s"), "", 90 * time.Second},
+		{"traefik's fraction", header("retry-after", "1", "x-retry-in", "49.9ms"), "", 49900 * time.Microsecond},
 		{"the oldest form of a date", header("retry-after", "Sun Mar  1 12:30:00 2026"), "", 30 * time.Minute},
 		{"hours, minutes and seconds", header("retry-after", "00:01:30"), "", 90 * time.Second},
 		{"thousands in a body", nil, `{"error":{"message":"Please try again in 1,200 seconds."}}`, 20 * time.Minute},

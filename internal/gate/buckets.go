@@ -195,6 +195,9 @@ func (b *buckets) correct(now time.Time, d limits.Dimension, c limits.Correction
 	if b.remote() && each.ceiling > 0 { // every member would exceed it
 		c.Rate = min(c.Rate, paceShared*each.ceiling/window(d))
 	}
+	if b.windowed(each) {
+		c.Period = each.header.fixed.period
+	}
 	c.Limit, c.Burst = each.ceiling, b.lane.gate.cfg.Limits.Burst.Seconds()
 	b.lane.gate.correct(now, b.lane, c)
 }
@@ -279,6 +282,10 @@ func (b *buckets) slow(now time.Time, t *Ticket) bool {
 
 // observe takes in the headers of the response to t.
 func (b *buckets) observe(now time.Time, t *Ticket, readings []limits.Reading) {
+	if t.unread && len(readings) > 0 {
+		t.unread = false
+		b.lane.flight.unread--
+	}
 	for _, r := range readings {
 		if r.Dimension < limits.Requests || r.Dimension >= limits.NumDimensions || r.Limit <= 0 || r.Remaining < 0 {
 			continue
@@ -302,14 +309,36 @@ func (b *buckets) observe(now time.Time, t *Ticket, readings []limits.Reading) {
 // requests of that time are known to within the margins.
 func (b *buckets) read(now time.Time, t *Ticket, r *limits.Reading) {
 	d := r.Dimension
+	f := &b.each[d].header.fixed
 	if float64(r.Limit) == b.each[d].header.ignored {
 		return
 	}
-	each := b.believe(now, t, limits.Limit{Dimension: d, Value: float64(r.Limit), Source: limits.SourceHeader, At: t.sent, Confidence: 1})
-	if r.Remaining == r.Limit { // some servers always state a full bucket
+	later, stale := t.later(d, &b.spent), false
+	if r.Remaining < r.Limit && !perDay(d) {
+		at := r.At
+		if at.IsZero() {
+			at = now
+		}
+		stale = f.see(at, r, reference{t.sent, float64(r.Remaining), t.mark[d]}, max(1, b.mean[d]), later+t.sooner(d), b.lane.flight.open, b.book.budgets[d].ended)
+	}
+	limit := limits.Limit{Dimension: d, Value: float64(r.Limit), Source: limits.SourceHeader, At: t.sent, Confidence: 1}
+	if period := f.refers(r); period > 0 {
+		limit.Value *= window(d) / period.Seconds()
+	} else if h := &b.each[d].header; r.Window && h.inflow > 1.1*limit.Value/window(d) {
+		limit.Value = math.Floor(h.inflow * window(d))
+	}
+	each := b.believe(now, t, limit)
+	h := &each.header
+	switch h.stated = float64(r.Limit); {
+	case r.Remaining == r.Limit, stale: // some servers always state a full bucket, which tells nothing
+		if r.Window {
+			each.drain.pace *= 1.25
+		}
+		return
+	case b.windowed(each):
+		b.readWindow(now, t, r)
 		return
 	}
-	h := &each.header
 	each.author, each.doubt = 0, nil
 	first := !each.shown
 	each.shown, h.seen, each.probe = true, true, probe{}
@@ -327,7 +356,6 @@ func (b *buckets) read(now time.Time, t *Ticket, r *limits.Reading) {
 	}
 	age := now.Sub(t.sent)
 	lo := min(each.cap, left-slack+rate*max(0, age-lateMargin).Seconds()) - t.sooner(d) - b.unproduced(t, d)
-	later := t.later(d, &b.spent)
 	hi := left + slack + 1 + rate*age.Seconds() + later
 	hi = max(hi, b.book.budgets[d].spent-t.mark[d]) // no bucket holds less than nothing
 	if owes {
@@ -347,7 +375,7 @@ func (b *buckets) read(now time.Time, t *Ticket, r *limits.Reading) {
 	b.share(now, t, d, left)
 	each, h = b.each[d], &b.each[d].header
 	seen := reference{t.sent, left, t.mark[d]}
-	h.seeWindow(seen, r.Reset.Seconds(), later, rate, b.mean[d])
+	h.seeWindow(seen, r.Reset.Seconds(), later, rate, b.mean[d], h.stated)
 	if h.windows < isWindow && (d == limits.Requests || b.reserves.charge != limits.ChargeActual) {
 		h.weight.compare(seen, later, each.cap, rate, b.mean[d])
 	}
@@ -543,6 +571,10 @@ func (b *buckets) emptied(now time.Time, t *Ticket, o *limits.Outcome, d limits.
 		each.author, each.before = t.item(), each.Limit
 	case each.author != t.item():
 		each.author = 0
+	}
+	if b.windowed(each) && each.header.seen {
+		b.shut(now, t, o, d)
+		return true
 	}
 	stated := b.stated(now, t, o, d)
 	g := b.lane.gate

@@ -78,7 +78,7 @@ func (b *bucket) configured() limits.Limit {
 func (b *buckets) misread(now time.Time) limits.Dimension {
 	for _, each := range b.perMinute() {
 		if each.ceiling > 0 && each.Source == limits.SourceHeader && each.Value > manyTimes*each.ceiling && !b.remote() {
-			b.replace(now, each, each.configured(), each.Value)
+			b.replace(now, each, each.configured(), each.header.stated)
 			return each.Dimension
 		}
 	}

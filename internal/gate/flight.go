@@ -18,6 +18,7 @@ type flight struct {
 	list
 	open     int
 	ends     int     // requests that have ended
+	unread   int     // requests in flight of which no header has come
 	unproven int     // requests in flight that are not known to be accepted
 	oldest   *Ticket // the unproven request that was sent first
 	accepted int     // accepted requests; halved by each pause that a rejection starts

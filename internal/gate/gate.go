@@ -110,6 +110,9 @@ type Ticket struct {
 	probe      bool
 	accepted   bool
 	refused    bool // its response is a rejection
+	unread     bool // no header of its response has come
+	tests      bool // it tests the belief that holds all others back for the time tested
+	tested     delay
 	cost, mark limits.Vector
 	guarded    limits.Vector                 // amounts that configured limits count for it
 	ends       int                           // requests of its lane that had ended when it was sent
@@ -435,13 +438,22 @@ func (g *Gate) books(l *lane) []*Book {
 	return []*Book{l.buckets.book}
 }
 
-// waitFor returns the time until a request fits the buckets and the configured limits of the lane and the account.
-func (g *Gate) waitFor(now time.Time, l *lane, cost, guarded *limits.Vector) (longest delay) {
-	for _, book := range g.books(l) {
-		longest = longest.or(book.wait(now, cost))
-		longest = longest.or(book.guarded(now, guarded))
+// waitFor returns the time until a request fits the buckets and the configured limits of the lane and the account, and the time for which
+// configured limits hold it back.
+func (g *Gate) waitFor(now time.Time, l *lane, cost, guarded *limits.Vector) (longest delay, firm time.Duration) {
+	configured := l.buckets.book.guarded(now, guarded)
+	if g.account.on {
+		configured = configured.or(g.account.book.wait(now, cost)).or(g.account.book.guarded(now, guarded))
 	}
-	return longest
+	for d := range l.buckets.book.budgets {
+		if wait := l.buckets.book.lacks(now, limits.Dimension(d), cost[d]); wait > 0 {
+			longest = longest.or(delay{wait, limits.Dimension(d)})
+			if l.buckets.each[d].Source == limits.SourceTold {
+				configured = configured.or(longest)
+			}
+		}
+	}
+	return longest.or(configured), configured.time
 }
 
 // charge takes the cost of a request from these books, and marks it with the total that was charged to the lane.

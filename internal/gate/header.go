@@ -19,6 +19,9 @@ type headerView struct {
 	seen    bool    // headers show the level
 	capRead bool    // a header showed the size
 	ignored float64 // a limit that headers state for something else; 0 is none
+	stated  float64 // the limit in the newest header
+	wrong   int     // requests that were accepted although the headers showed no room
+	fixed   fixed
 
 	doubt   time.Duration // time after an unforeseen rejection in which headers raise no level
 	doubted time.Time     // end of that time
@@ -27,12 +30,14 @@ type headerView struct {
 	reset   float64   // the seconds until the reset in that header
 	windows int       // score for a limit that is filled at instants, instead of all the time
 	jumped  bool      // the level rose faster than the rate allows: this is no bucket
+	inflow  float64   // refill per second, where the level jumped; 0 is unknown
+	since   reference // the header from which the inflow is measured next
 	weight  weight
 }
 
 // seeWindow scores whether a limit is filled at an instant, or all the time. If it is filled at an instant, the instant of the reset stays
 // while requests are charged. later is the amount that was spent just after the request and may count already.
-func (h *headerView) seeWindow(next reference, reset, later, rate, cost float64) {
+func (h *headerView) seeWindow(next reference, reset, later, rate, cost, limit float64) {
 	span := next.at.Sub(h.newest.at).Seconds()
 	switch {
 	case span <= 0 || next.left >= h.newest.left || reset <= 0:
@@ -49,6 +54,24 @@ func (h *headerView) seeWindow(next reference, reset, later, rate, cost float64)
 		h.jumped, h.weight = true, weight{}
 	}
 	h.newest, h.reset = next, reset
+	h.measure(next, later, limit)
+}
+
+// measure measures the inflow of a bucket that refills faster than its limit per minute says: a limit may be the size of the bucket. What is
+// full may have lost refill.
+func (h *headerView) measure(next reference, later, limit float64) {
+	before, span := h.since, next.at.Sub(h.since.at).Seconds()
+	switch {
+	case !h.jumped || next.left > 0.9*limit:
+		h.since = reference{}
+	case before.at.IsZero():
+		h.since = next
+	case span >= 1:
+		h.since = next
+		if rate := (next.left - before.left + next.spent - before.spent - later) / span; rate > 0 {
+			h.inflow = rate
+		}
+	}
 }
 
 // unforeseen notes a rejection while headers showed room: they lag, or others use the limit. room is whether the level showed room, too.

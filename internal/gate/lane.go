@@ -29,6 +29,8 @@ type lane struct {
 	overloads int  // overloaded responses in a row
 	surprised bool // a rejection came that no limit explained
 	stuck     bool // see Gate.pump
+	turning   bool // the pause is for the end of a window
+	silence   silence
 	wake      time.Time
 	lastOther time.Time // arrival of the last response that was no rejection
 
@@ -58,6 +60,50 @@ func newLane(now time.Time, g *Gate, name string) *lane {
 	return l
 }
 
+// silence has one request test a belief that holds all others back.
+type silence struct {
+	since time.Time     // since when requests wait and none is sent
+	wait  time.Duration // the time after which one is sent
+	kept  time.Time     // the end of a usage window, or of the time that a rejection stated, at most longestSilence after it
+}
+
+const (
+	firstSilence   = 10 * time.Second // doubled with each test that is rejected
+	longestSilence = 10 * time.Minute
+)
+
+// test returns when a belief is tested by one request. firm is the time for which no belief, but a configured limit holds requests back.
+func (s *silence) test(now time.Time, firm time.Duration) time.Time {
+	if s.since.IsZero() {
+		s.since = now
+	}
+	at := s.since.Add(max(s.wait, firstSilence))
+	if at.Before(s.kept) {
+		at = s.kept
+	}
+	if until := now.Add(firm); at.Before(until) {
+		at = until
+	}
+	return at
+}
+
+// keep notes the time that a rejection states. An instant is exact.
+func (s *silence) keep(now time.Time, o *limits.Outcome) {
+	wait := o.Wait
+	for i := range o.Readings {
+		if r := &o.Readings[i]; r.Remaining == 0 {
+			wait = max(wait, r.Reset)
+		}
+	}
+	s.kept = now.Add(min(wait+wait/25, longestSilence)) // after the end of the pause
+	if o.Until.After(s.kept) {
+		s.kept = o.Until
+	}
+}
+
+// failed notes that a test was rejected or failed.
+func (s *silence) failed() { s.wait = min(2*max(s.wait, firstSilence), longestSilence) }
+
 // pump grants until something holds the next request back.
 func (l *lane) pump(now time.Time) {
 	for l.order.waiting > 0 && l.step(now) {
@@ -80,6 +126,7 @@ func (l *lane) renew(now time.Time) {
 // settled ends a round of grants.
 func (l *lane) settled(now time.Time) {
 	if l.waiting() == 0 {
+		l.silence.since = time.Time{}
 		l.holdup.set(now, false, limits.AnyDimension)
 		l.wake = time.Time{}
 	}
@@ -96,11 +143,23 @@ func (l *lane) block(now time.Time, cause limits.Dimension, until time.Time) {
 
 // step grants the next of the requests that wait, and reports whether it could.
 func (l *lane) step(now time.Time) bool {
+	tests := false
+	if now.Before(l.cool.until) && !l.gate.held {
+		until := l.cool.until
+		if test := l.silence.test(now, 0); test.Before(until) && !l.gate.cfg.Remote {
+			until = test
+		}
+		if now.Before(until) {
+			l.block(now, limits.AnyDimension, now.Add(min(until.Sub(now), lookAgain)))
+			return false
+		}
+		tests = true
+	}
 	if cause, until, closed := l.closed(now); closed {
 		l.block(now, cause, until)
 		return false
 	}
-	wait := l.buckets.draining(now)
+	wait, firm := l.buckets.draining(now), time.Duration(0)
 	if l.gate.cfg.Remote && wait.time == 0 {
 		l.ask(now)
 		return false
@@ -110,12 +169,27 @@ func (l *lane) step(now time.Time) bool {
 	need := t.cost
 	l.buckets.weigh(&need, maxSpare)
 	if !l.gate.cfg.Remote {
-		wait = wait.or(l.gate.waitFor(now, l, &need, &t.guarded))
+		var room delay
+		room, firm = l.gate.waitFor(now, l, &need, &t.guarded)
+		wait = wait.or(room)
 	}
 	if wait.time > 0 {
-		l.block(now, wait.bound, now.Add(min(wait.time, lookAgain)+wakeMargin))
-		return false
+		left := wait.time
+		if !l.gate.cfg.Remote {
+			left = min(left, l.silence.test(now, firm).Sub(now))
+		}
+		if left > 0 {
+			l.block(now, wait.bound, now.Add(min(left, lookAgain)+wakeMargin))
+			return false
+		}
+		tests = true
 	}
+	if !l.gate.cfg.Remote && l.buckets.turned() {
+		l.cool.open(now, limits.RateLimit)
+		l.turning = true
+		return true
+	}
+	t.tests, t.tested = tests, wait
 	l.buckets.weigh(&t.cost, math.Inf(1))
 	l.gate.charge(now, l, t)
 	l.buckets.drained(now, &t.cost, 1)
@@ -126,11 +200,8 @@ func (l *lane) step(now time.Time) bool {
 
 // closed reports whether the lane may send nothing now, the reason, and when to look again.
 func (l *lane) closed(now time.Time) (cause limits.Dimension, until time.Time, closed bool) {
-	switch {
-	case l.gate.held:
+	if l.gate.held {
 		return limits.AnyDimension, now.Add(lookAgain), true
-	case now.Before(l.cool.until):
-		return limits.AnyDimension, now.Add(min(l.cool.until.Sub(now), lookAgain)), true
 	}
 	lingering, ends := l.slots.linger.count(now)
 	full := l.flight.open+lingering+len(l.remote.outstanding) >= l.slots.n() || l.gate.account.full()
@@ -192,8 +263,11 @@ func (l *lane) pick(now time.Time) *Ticket {
 func (l *lane) grant(now time.Time, t *Ticket) {
 	l.buckets.room(t)
 	t.state = held
+	l.silence.since = now
 	l.flight.open++
+	l.flight.unread++
 	l.flight.unproven++
+	t.unread = true
 	l.gate.account.open++
 	l.grants++
 	l.waited(now, t)

@@ -21,12 +21,16 @@ type Book struct {
 	slack    int64                        // guard.slack of its guards
 }
 
-// budget is a bucket that refills continuously. It limits nothing while its rate is zero.
+// budget is a bucket that refills all the time, or a fixed window, which is whole again at its end. It limits nothing while its rate is zero.
 type budget struct {
 	level, rate, cap float64
 	at               time.Time
-	spent            float64 // what was charged and not rejected: what calls use less than they reserve does not reduce it
-	due              float64 // what open calls were charged here, and the provider charges only when they end
+	spent            float64       // what was charged and not rejected: what calls use less than they reserve does not reduce it
+	period           time.Duration // length of a window; 0: the bucket refills all the time
+	ends             time.Time     // end of the present window; zero: the next request opens one
+	ended            time.Time     // when the last one ended
+	over             bool          // it has ended since the lane asked
+	due              float64       // what open calls were charged here, and the provider charges only when they end
 }
 
 // newBook returns a book without limits. slack is guard.slack of its guards.
@@ -82,10 +86,28 @@ func (b *budget) top() float64 {
 }
 
 func (b *budget) refill(now time.Time) {
+	if b.period > 0 {
+		if b.at = now; !b.ends.IsZero() && !now.Before(b.ends) {
+			b.level, b.ends, b.ended, b.over = b.cap, time.Time{}, now, true
+		}
+		return
+	}
 	if dt := now.Sub(b.at); dt > 0 {
 		b.level = min(b.top(), b.level+b.rate*dt.Seconds())
 	}
 	b.at = now // also when the clock was set back
+}
+
+// lasts returns how long it takes until a missing amount has flowed in.
+func (b *budget) lasts(now time.Time, short float64) time.Duration {
+	if b.period == 0 {
+		return seconds(short / b.rate)
+	}
+	if short <= 0 {
+		return 0
+	}
+	windows := max(0, math.Ceil(short/max(1, b.cap))-1)
+	return max(0, b.ends.Sub(now)) + seconds(windows*b.period.Seconds())
 }
 
 // delay is the time until a limit has room, and that limit. 0 is now.
@@ -104,17 +126,23 @@ func (d delay) or(other delay) delay {
 
 // wait returns the time until cost fits.
 func (b *Book) wait(now time.Time, cost *limits.Vector) (longest delay) {
-	for d, bud := range &b.budgets {
-		if bud.rate == 0 || cost[d] == 0 {
-			continue
-		}
-		bud.refill(now)
-		// A call above the bucket's size goes from a full one. A hair of tolerance keeps rounding from costing a wake-up.
-		if short := min(cost[d], bud.top()) - bud.level - 1e-9; short > 0 {
-			longest = longest.or(delay{seconds(short / bud.rate), limits.Dimension(d)})
-		}
+	for d := range b.budgets {
+		longest = longest.or(delay{b.lacks(now, limits.Dimension(d), cost[d]), limits.Dimension(d)})
 	}
 	return longest
+}
+
+// lacks returns the time until a bucket has room for an amount. An amount above the bucket's size needs a full one.
+func (b *Book) lacks(now time.Time, d limits.Dimension, amount float64) time.Duration {
+	bud := b.budgets[d]
+	if bud.rate == 0 || amount == 0 {
+		return 0
+	}
+	bud.refill(now)
+	if short := min(amount, bud.top()) - bud.level - 1e-9; short > 0 { // rounding costs no wake-up
+		return max(1, bud.lasts(now, short))
+	}
+	return 0
 }
 
 // drain is how long until the cost of several requests has flowed in and configured limits have room for it.
@@ -124,7 +152,7 @@ func (b *Book) drain(now time.Time, cost *limits.Vector) (longest time.Duration)
 			longest = max(longest, g.drain(now, cost[d]))
 		}
 		if bud.refill(now); bud.rate > 0 {
-			longest = max(longest, seconds((cost[d]-bud.level)/bud.rate))
+			longest = max(longest, bud.lasts(now, cost[d]-bud.level))
 		}
 	}
 	return longest
@@ -136,6 +164,9 @@ func (b *Book) charge(cost *limits.Vector) (spent limits.Vector) {
 		bud := b.budgets[d]
 		bud.spent += cost[d]
 		bud.level -= cost[d]
+		if bud.period > 0 && cost[d] > 0 && bud.ends.IsZero() { // it opens a window
+			bud.ends = bud.at.Add(bud.period)
+		}
 		spent[d] = bud.spent
 	}
 	return spent
@@ -161,9 +192,15 @@ func (b *Book) refund(now time.Time, refund *limits.Vector) {
 func (b *Book) correct(now time.Time, c *limits.Correction) {
 	bud := b.budgets[c.Dimension]
 	bud.refill(now)
-	bud.rate, bud.cap, bud.at = c.Rate, c.Cap, now
+	bud.rate, bud.cap, bud.at, bud.period = c.Rate, c.Cap, now, c.Period
+	if !c.Ends.IsZero() {
+		bud.ends = c.Ends
+	}
 	since := bud.spent - c.Mark
 	bud.level = min(max(bud.level, c.Lo-since), c.Hi-since, bud.top())
+	if bud.period > 0 && bud.ends.IsZero() && bud.level < bud.cap {
+		bud.ends = now.Add(bud.period)
+	}
 }
 
 // guarded returns the time until configured limits have room for the amounts of a request.

@@ -65,7 +65,7 @@ func (l *lane) memory(now time.Time) Memory {
 		if each.Value == 0 {
 			continue
 		}
-		if each.Source != limits.SourceTold && each.Source != limits.SourcePublished && (each.Source != limits.SourceMeasured || each.Confidence > minMeasured) {
+		if each.Source != limits.SourceTold && !each.header.fixed.is && each.Source != limits.SourcePublished && (each.Source != limits.SourceMeasured || each.Confidence > minMeasured) {
 			m.Limits = append(m.Limits, each.Limit)
 		}
 		if perDay(each.Dimension) && !l.buckets.remote() {
@@ -128,6 +128,9 @@ func (g *Gate) Recall(now time.Time, m Memory) {
 	if m.Until.After(now) && age > -clockSlip {
 		l.cool.begin(now, m.Cause, 0, 0)
 		l.cool.pause(now, m.Until)
+		if m.Cause == limits.UsageWindow {
+			l.silence.kept = m.Until
+		}
 		g.note(limits.Event{Type: limits.EventCooldownStarted, At: now, Lane: l.name, Until: l.cool.until, Outcome: limits.Outcome{Kind: m.Cause, Until: m.Until}})
 	}
 	if age < 0 || age > forgetAfter {

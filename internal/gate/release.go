@@ -39,6 +39,10 @@ type Decision struct {
 func (l *lane) released(now time.Time, t *Ticket, o *limits.Outcome) Decision {
 	l.flight.remove(t)
 	l.flight.open--
+	if t.unread {
+		t.unread = false
+		l.flight.unread--
+	}
 	if !o.Kind.Throttle() {
 		l.flight.ends++
 	}
@@ -81,6 +85,12 @@ func (l *lane) learn(now time.Time, t *Ticket, o *limits.Outcome) {
 		o = &bare
 	}
 	l.buckets.observe(now, t, o.Readings)
+	if t.refused {
+		l.silence.keep(now, o)
+	}
+	if t.tests && o.Kind != limits.OK {
+		l.silence.failed()
+	}
 	switch {
 	case o.Kind.Throttle():
 		if o.Kind != limits.Overloaded && !l.buckets.charged {
@@ -119,9 +129,26 @@ func (l *lane) learn(now time.Time, t *Ticket, o *limits.Outcome) {
 		l.slots.answered(now, now.Sub(t.sent).Seconds(), t.open)
 		l.overloads = 0
 	}
+	if t.tests && !o.Abandoned {
+		l.disproved(now, t)
+	}
 	l.lastOther = now
 	l.responded(now, t, false)
 	l.accept(now, t)
+}
+
+// disproved notes that a request was accepted although a belief held all others back.
+func (l *lane) disproved(now time.Time, t *Ticket) {
+	l.silence.wait = firstSilence
+	if l.cool.until.After(now) {
+		l.cool.until = now
+	}
+	each := l.buckets.each[t.tested.bound]
+	if t.tested.time > longWait && each.header.seen && l.buckets.book.level(now, t.tested.bound) < t.cost[t.tested.bound] {
+		if each.header.wrong++; each.header.wrong >= 2 {
+			l.buckets.replace(now, each, each.configured(), each.header.stated)
+		}
+	}
 }
 
 // far reports whether a rejection says that a limit stays used up for longer than longWait, while no other item was rejected since a request
@@ -311,6 +338,7 @@ func (l *lane) window(now time.Time, o *limits.Outcome, stale bool) {
 	case o.Wait <= 0:
 		l.cool.pause(now, now.Add(windowPause))
 	}
+	l.silence.kept = l.cool.until
 	if !stale {
 		l.paused(now, o)
 	}
@@ -324,6 +352,7 @@ func (g *Gate) Pause(now time.Time, lane string, o *limits.Outcome) {
 		return
 	}
 	l.pause(now, o, o.Wait)
+	l.silence.keep(now, o)
 }
 
 // decide returns what to do with the call.

@@ -97,7 +97,8 @@ func (l *lane) replied(now time.Time, r limits.Reply) {
 	l.adopt(now, &r.State)
 	l.remote.others = max(0, r.State.Open-l.flight.open-granted)
 	for i, t := range out {
-		_, _, shut := l.closed(now) // a pause or a cut may have come since the ask
+		_, _, shut := l.closed(now)
+		shut = shut || now.Before(l.cool.until) // a pause or a cut may have come since the ask
 		wanted := t.state != abandoned
 		if fits := i < granted; fits && wanted && !shut {
 			t.mark = r.Marks[i]

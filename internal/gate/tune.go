@@ -102,7 +102,8 @@ func (g *Gate) Earliest(now time.Time, c *limits.Call) time.Duration {
 	}
 	var cost, guarded limits.Vector
 	l.buckets.cost(c.Cost, &cost, &guarded)
-	return max(wait, g.waitFor(now, l, &cost, &guarded).time, l.buckets.draining(now).time)
+	room, _ := g.waitFor(now, l, &cost, &guarded)
+	return max(wait, room.time, l.buckets.draining(now).time)
 }
 
 // Delay returns the estimated time that a request which asked now would wait. The requests before it in its lane go first, with the usual
