@@ -115,6 +115,10 @@ func (p Provider) verdict(e *errtext.Error, status int, h http.Header, now time.
 		v.basis = byCode
 	}
 	v.fill(&p, e, over, h, now)
+	if overflow := strings.Contains(v.Message, "reset reason: overflow"); status == 503 && (overflow || h.Get("X-Envoy-Overloaded") == "true") {
+		v.Kind, v.Dimension, v.Proxy = sluice.RateLimit, limits.Concurrency, true
+		v.Why = Reason{Rule: "requests in flight at Envoy", Field: "x-envoy-overloaded", Value: "true"}
+	}
 	p.doubt(&v)
 	return v
 }
@@ -189,8 +193,8 @@ func (v *Verdict) rest(kind sluice.Kind, rule string, d *errtext.Decision, statu
 func (v *Verdict) fallback(e *errtext.Error, status int, wait time.Duration) {
 	v.Why = Reason{Rule: "status", Field: "status", Value: strconv.Itoa(status)}
 	switch {
-	case status == 503 && (!e.Page || wait > 0):
-		v.Kind = sluice.Overloaded
+	case status == 503:
+		v.Kind, v.Proxy = sluice.Overloaded, e.Page && wait == 0
 	case status >= 500:
 		v.Kind = sluice.ServerError
 	case status >= 300:

@@ -26,6 +26,7 @@ type Verdict struct {
 	basis     evidence
 	Scope     limits.Scope // what it claims to be about, where the response does not prove that: see Proven
 	Page      bool         // it is an HTML page
+	Proxy     bool         // see limits.Outcome
 }
 
 // evidence is what a verdict rests on. The zero value is the status, or a header.
@@ -159,6 +160,7 @@ func (v Verdict) Outcome(p Provider, status int, requestID string) sluice.Outcom
 	o := sluice.Outcome{
 		Kind: v.Kind, Scope: v.Scope, Wait: v.Pause(), Until: v.Until,
 		Dimension: v.Dimension, Limit: v.Limit, Used: v.Used, Requested: v.Requested, TooLarge: v.TooLarge,
+		Proxy: v.Proxy && v.Kind.Throttle(),
 	}
 	if v.Probe > 0 || v.Scope != limits.ScopeRequest {
 		o.Until = time.Time{} // it is the same statement

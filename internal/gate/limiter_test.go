@@ -61,18 +61,16 @@ func tokenBucket(size, rate float64, from time.Time) limiter {
 	}
 }
 
-// sliding counts the requests of the last period, rejected ones included if counts is set, as HAProxy's http_req_rate does.
-func sliding(n int, period time.Duration, counts bool) limiter {
-	var times []time.Time
+// atOnce accepts n requests at once, each of which takes 300 ms.
+func atOnce(n int) limiter {
+	var ends []time.Time
 	return func(at time.Time) (bool, int64, time.Time) {
-		for len(times) > 0 && at.Sub(times[0]) >= period {
-			times = times[1:]
+		ends = slices.DeleteFunc(ends, func(end time.Time) bool { return !end.After(at) })
+		if len(ends) >= n {
+			return false, 0, at
 		}
-		ok := len(times) < n
-		if ok || counts {
-			times = append(times, at)
-		}
-		return ok, int64(max(0, n-len(times))), times[0].Add(period)
+		ends = append(ends, at.Add(300*time.Millisecond))
+		return true, 0, at
 	}
 }
 
@@ -82,6 +80,7 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 type form struct {
 	reading func(at time.Time, limit, remaining int64, reset time.Time) limits.Reading
 	wait    func(at, reset time.Time) time.Duration
+	refusal limits.Outcome
 	late    bool // the remainder is that of the instant of the response, as slowapi states it
 }
 
@@ -140,7 +139,10 @@ func meet(t *testing.T, cfg gate.Config, n int, limit int64, law limiter, f form
 			back := at.Add(300 * time.Millisecond)
 			if !ok {
 				rejected++
-				o.Kind, back = limits.RateLimit, at.Add(time.Millisecond)
+				o, back = f.refusal, at.Add(time.Millisecond)
+				if o.Kind == limits.OK {
+					o.Kind = limits.RateLimit
+				}
 				if f.wait != nil {
 					o.Wait = f.wait(at, reset)
 				}
@@ -213,16 +215,20 @@ func TestLimitersAreUsedWhole(t *testing.T) {
 	}{
 		{"window, end rounded up", fixedWindow(100, 10*time.Second, time.Time{}), 300, 100, form{reading: wholeSeconds(ceil), wait: ceilWait}, 20.3, 1.05, 3},
 		{"window, end rounded down", fixedWindow(100, 10*time.Second, time.Time{}), 300, 100, form{reading: wholeSeconds(floor)}, 20.3, 1.05, 3},
-		{"window, remainder of the response", fixedWindow(100, 10*time.Second, time.Time{}), 300, 100, form{exactly, ceilWait, true}, 20.3, 1.05, 3},
+		{"window, remainder of the response", fixedWindow(100, 10*time.Second, time.Time{}), 300, 100, form{reading: exactly, wait: ceilWait, late: true}, 20.3, 1.05, 3},
 		{"window with its period", fixedWindow(100, 10*time.Second, time.Time{}), 300, 100, form{reading: stated(10 * time.Second), wait: ceilWait}, 20.3, 1.05, 3},
 		{"window of a minute", fixedWindow(100, time.Minute, time.Time{}), 300, 100, form{reading: wholeSeconds(ceil), wait: ceilWait}, 120.3, 1.05, 3},
 		{"window of the clock", fixedWindow(100, 10*time.Second, mid), 300, 100, form{reading: wholeSeconds(ceil), wait: ceilWait}, 16.6, 1.1, 3},
 		{"window of a second", fixedWindow(20, time.Second, time.Time{}), 400, 20, form{reading: stated(time.Second), wait: ceilWait}, 19.3, 1.05, 3},
 		{"two windows", twoWindows(100, 10*time.Second, mid), 300, 100, form{reading: wholeSeconds(floor), wait: func(_, _ time.Time) time.Duration { return 10 * time.Second }}, 26.6, 1.05, 8},
 		{"bucket whose reset is always a second away", tokenBucket(60, 20, epoch0), 400, 60, form{reading: nextSecond}, 17.3, 1.05, 3},
+		{"concurrency", atOnce(8), 400, 0, form{}, 15, 1.1, 8},
+		{"concurrency, a proxy's page", atOnce(8), 400, 0, form{refusal: limits.Outcome{Kind: limits.Overloaded, Proxy: true}}, 15, 1.1, 8},
+		{"concurrency, named", atOnce(8), 400, 0, form{refusal: limits.Outcome{Kind: limits.RateLimit, Dimension: limits.Concurrency, Proxy: true}}, 15, 1.1, 8},
+		{"concurrency, overloaded", atOnce(8), 400, 0, form{refusal: limits.Outcome{Kind: limits.Overloaded}}, 15, 1.1, 16},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			took, rejected := meet(t, gate.Config{MaxThrottles: 1000}, c.n, c.limit, c.law, c.form)
+			took, rejected := meet(t, gate.Config{MaxThrottles: 1000, Random: func(n int64) int64 { return n / 2 }}, c.n, c.limit, c.law, c.form)
 			ratio := took.Seconds() / c.optimum
 			t.Logf("%.2f x the optimum, %d rejections", ratio, rejected)
 			if ratio > c.ratio || rejected > c.most {

@@ -37,6 +37,13 @@ type Decision struct {
 
 // released takes in the outcome of an attempt.
 func (l *lane) released(now time.Time, t *Ticket, o *limits.Outcome) Decision {
+	if o.Proxy {
+		proxied := *o
+		if proxied.Kind = limits.RateLimit; !l.crowded(now, t) { // there is no server, or it is the item's fault
+			proxied.Kind, proxied.Dimension = limits.ServerError, limits.AnyDimension
+		}
+		o = &proxied
+	}
 	l.flight.remove(t)
 	l.flight.open--
 	if t.unread {
@@ -151,6 +158,12 @@ func (l *lane) disproved(now time.Time, t *Ticket) {
 	}
 }
 
+// crowded reports whether a rejection came at once while other requests were in flight.
+func (l *lane) crowded(now time.Time, t *Ticket) bool {
+	usual := seconds(l.slots.queue.mean)
+	return t.open > 1 && now.Sub(t.sent) < usual/4 && !(t.Throttles >= leastAlone && l.rejected.own(t))
+}
+
 // far reports whether a rejection says that a limit stays used up for longer than longWait, while no other item was rejected since a request
 // was accepted. Then only its wait counts, which is tested.
 func (l *lane) far(t *Ticket, o *limits.Outcome) bool {
@@ -237,11 +250,18 @@ func (l *lane) throttled(now time.Time, t *Ticket, o *limits.Outcome) {
 			l.slots.restore()
 		}
 		return
+	case o.Kind == limits.Overloaded && l.crowded(now, t):
+		if l.slots.crowded(now, t) {
+			l.coolDown(now, t, o)
+		}
+		return
 	case o.Kind == limits.Overloaded:
 		l.overloads++
 		if o.Wait > 0 || l.overloads >= overloadsInARow {
 			l.coolDown(now, t, o)
 		}
+		return
+	case (o.Dimension == limits.Concurrency && o.Limit == 0 || unnamed && l.slots.refused && o.Wait == 0) && l.slots.prompt(t):
 		return
 	case o.Dimension == limits.Concurrency && (t.open > 1 || o.Limit > 0):
 		l.slots.refuse(now, t, int(o.Limit))
@@ -375,7 +395,7 @@ func (l *lane) decide(now time.Time, t *Ticket, o *limits.Outcome) Decision {
 		if t.Throttles >= cfg.MaxThrottles && now.Sub(t.Queued) >= cfg.Patience {
 			d.Action = GiveUp
 		}
-		if o.Kind == limits.Overloaded && l.overloads < overloadsInARow {
+		if o.Kind == limits.Overloaded && l.overloads < overloadsInARow && !l.crowded(now, t) {
 			d.Wait = max(d.Wait, Backoff(t.Overloads+1, cfg.random)) // the lane waits for the stated time
 		}
 		if left, alone := l.alone(now, t, o); alone && max(0, l.cool.until.Sub(now)) >= left {

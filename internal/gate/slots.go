@@ -8,10 +8,11 @@ import (
 )
 
 const (
-	startSlots  = 8                 // initial limit
-	firstHold   = 2 * time.Second   // initial time in which a rejected concurrency is not tried
-	longestHold = 300 * time.Second // maximum time in which a rejected concurrency is not tried
-	fewer       = 0.6               // share of an accepted number, below which a rejection is not about concurrency
+	startSlots  = 8                    // initial limit
+	firstHold   = 2 * time.Second      // initial time in which a rejected concurrency is not tried
+	longestHold = 300 * time.Second    // maximum time in which a rejected concurrency is not tried
+	promptly    = 5 * time.Millisecond // time after a response in which a rejection is no evidence: the server may still count that request
+	fewer       = 0.6                  // share of an accepted number, below which a rejection is not about concurrency
 )
 
 // slots finds the concurrency that the provider allows. A configured concurrency is not exceeded.
@@ -33,6 +34,16 @@ type slots struct {
 
 	linger linger
 	queue  queue
+	crowd  crowd
+}
+
+// crowd is the evidence of overloaded responses that come at once while other requests are in flight: they may be about the number of those.
+type crowd struct {
+	full   int       // no more are sent until a request that was sent later is accepted; 0 is none
+	least  int       // the lowest number in flight that was rejected
+	rounds int       // rejections of requests that were sent after the one before
+	since  time.Time // the last one
+	passed bool      // a request was accepted that was sent after the first one, with fewer in flight
 }
 
 // newSlots starts at a configured concurrency or at a start value. A higher concurrency than the start value is not tested at once, because
@@ -52,6 +63,9 @@ func newSlots(now time.Time, configured, start int) slots {
 // n returns the maximum of requests in flight.
 func (s *slots) n() int {
 	n := int(s.limit)
+	if s.crowd.full > 0 {
+		n = min(n, s.crowd.full)
+	}
 	if planted.Every("slot too few", 1) {
 		n--
 	}
@@ -67,12 +81,51 @@ func (s *slots) lingered(now time.Time, t *Ticket, named bool, accepted time.Tim
 	return s.ceiling > 0 && s.bad == 0 && !t.sent.Before(s.cutAt) && s.linger.explain(now, t, s.ceiling, named, accepted)
 }
 
+// prompt reports whether a rejection is none of the concurrency, as its request was sent just after a response. From then on an ended request
+// counts for a moment.
+func (s *slots) prompt(t *Ticket) bool {
+	if s.ceiling > 0 || t.open > s.passed || t.freed >= promptly || s.linger.time >= promptly {
+		return false
+	}
+	s.linger.time = max(2*time.Millisecond, 3*s.linger.time)
+	return true
+}
+
 // accepted notes an accepted request, since which that many requests have ended: they may have ended before it arrived.
 func (s *slots) accepted(t *Ticket, ended int) {
 	if t.sent.After(s.cutAt) {
 		s.passed, s.cuts = max(s.passed, t.open-ended), 0
 	}
 	s.linger.accepted(t, s.ceiling)
+	if c := &s.crowd; c.rounds > 0 && t.sent.After(c.since) {
+		if c.passed = true; t.open >= c.least {
+			*c = crowd{}
+		}
+		c.full = 0
+	}
+}
+
+// crowded notes an overloaded response that came at once while other requests were in flight, and reports whether such responses are about
+// something else. After three of them with more in flight than were accepted meanwhile, they have shown the concurrency.
+func (s *slots) crowded(now time.Time, t *Ticket) (other bool) {
+	c := &s.crowd
+	if c.rounds == 0 || t.open < c.least {
+		c.least = t.open
+	}
+	if t.sent.After(c.since) {
+		c.rounds++
+		c.since = now
+	}
+	c.full = max(1, t.open-1)
+	switch {
+	case c.rounds < 3:
+		return false
+	case c.passed:
+		s.refuse(now, t, c.least-1)
+	}
+	other = !c.passed
+	*c = crowd{}
+	return other
 }
 
 // saturated reports whether that many requests in flight test the limit.

@@ -34,6 +34,8 @@ def concurrent(n, at_once):
 ROWS = {
     "nginx-rate": ("nginx", "limit_req zone=rate burst=60 nodelay;", 360, bucket(360, 15, 61), "--rpm 900 --burst 4s"),
     "nginx-conn": ("nginx", "limit_conn open 8;", 400, concurrent(400, 8), "--concurrent 8"),
+    "nginx-rate-503": ("nginx", "limit_req zone=rate burst=60 nodelay; limit_req_status 503;", 360, bucket(360, 15, 61), "--rpm 900 --burst 4s"),
+    "nginx-conn-503": ("nginx", "limit_conn open 8; limit_conn_status 503;", 400, concurrent(400, 8), "--concurrent 8"),
     "haproxy": ("haproxy", "", 300, sliding(300, 150, 10), "--rpm 900"),
     "envoy-rate": ("envoy", "rate", 400, bucket(400, 20, 60), "--rpm 1200 --burst 3s"),
     "envoy-breaker": ("envoy", "breaker", 400, concurrent(400, 8), "--concurrent 8"),
@@ -44,7 +46,7 @@ ROWS = {
     "express-draft-8": ("node", "draft-8", 300, window(300, 100, 10), "--rpm 600"),
     "express-bare": ("node", "bare", 300, window(300, 100, 10), "--rpm 600"),
     "ulule": ("go", "ulule", 300, window(300, 100, 10), "--rpm 600"),
-    "httprate": ("go", "httprate", 200, sliding(200, 100, 10), "--rpm 600"), # its windows begin at full ten seconds
+    "httprate": ("go", "httprate", 200, sliding(200, 100, 10) - 1, "--rpm 600"), # its windows begin with the server, a second before
     "go-rate": ("go", "rate", 400, bucket(400, 20, 60), "--rpm 1200 --burst 3s"),
     "slowapi": ("python", "", 300, window(300, 100, 10), "--rpm 600"),
 }
@@ -208,8 +210,6 @@ async def measure(row, tools, client):
         try:
             await until_open(port)
             await asyncio.sleep(1)
-            if extra == "httprate":
-                await asyncio.sleep(10 - time.time() % 10)
             begun = time.monotonic()
             try:
                 rejected, failed = await asyncio.wait_for(client(f"http://127.0.0.1:{port}/v1", n, dir), 8 * optimum)
