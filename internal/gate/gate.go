@@ -103,9 +103,8 @@ type Ticket struct {
 
 	sent       time.Time
 	epoch      uint64
-	inFlight   int           // requests in flight when it was sent, itself included
-	freed      time.Duration // since the last request had ended, when it was sent
-	open       int           // inFlight, and the ended requests that may still count
+	inFlight   int // requests in flight when it was sent, itself included
+	open       int // inFlight, and the ended requests that may still count
 	moment     *moment
 	saturated  bool
 	probe      bool

@@ -291,7 +291,7 @@ func (l *lane) waited(now time.Time, t *Ticket) {
 
 // depart stamps a request with the instant at which it is sent, the epoch and the requests in flight.
 func (l *lane) depart(now time.Time, t *Ticket) {
-	t.sent, t.ends, t.freed = now, l.flight.ends, l.slots.linger.since(now)
+	t.sent, t.ends = now, l.flight.ends
 	t.inFlight = l.flight.open + l.remote.others
 	lingering, _ := l.slots.linger.count(now)
 	if open := t.inFlight + lingering; t.open == 0 || open < t.open { // of requests granted together, each counts those before it

@@ -18,22 +18,13 @@ type linger struct {
 
 // end notes that a request has ended. As many ends as the configured concurrency are kept at least.
 func (l *linger) end(now time.Time, ceiling int) {
-	if l.time < 0 {
+	if ceiling == 0 || l.time < 0 {
 		return
 	}
-	ceiling = max(ceiling, startSlots)
 	if len(l.ended) >= 2*ceiling {
 		l.ended = append(l.ended[:0], l.ended[len(l.ended)-ceiling:]...)
 	}
 	l.ended = append(l.ended, now)
-}
-
-// since returns the time since a request ended last.
-func (l *linger) since(now time.Time) time.Duration {
-	if n := len(l.ended); n > 0 {
-		return now.Sub(l.ended[n-1])
-	}
-	return mostLate
 }
 
 // count returns the number of ended requests that may still count, and until when the first of them does.

@@ -250,7 +250,7 @@ func (l *lane) throttled(now time.Time, t *Ticket, o *limits.Outcome) {
 			l.slots.restore()
 		}
 		return
-	case o.Kind == limits.Overloaded && l.crowded(now, t):
+	case o.Kind == limits.Overloaded && !l.buckets.limited() && l.crowded(now, t):
 		if l.slots.crowded(now, t) {
 			l.coolDown(now, t, o)
 		}
@@ -260,8 +260,6 @@ func (l *lane) throttled(now time.Time, t *Ticket, o *limits.Outcome) {
 		if o.Wait > 0 || l.overloads >= overloadsInARow {
 			l.coolDown(now, t, o)
 		}
-		return
-	case (o.Dimension == limits.Concurrency && o.Limit == 0 || unnamed && l.slots.refused && o.Wait == 0) && l.slots.prompt(t):
 		return
 	case o.Dimension == limits.Concurrency && (t.open > 1 || o.Limit > 0):
 		l.slots.refuse(now, t, int(o.Limit))
@@ -395,7 +393,7 @@ func (l *lane) decide(now time.Time, t *Ticket, o *limits.Outcome) Decision {
 		if t.Throttles >= cfg.MaxThrottles && now.Sub(t.Queued) >= cfg.Patience {
 			d.Action = GiveUp
 		}
-		if o.Kind == limits.Overloaded && l.overloads < overloadsInARow && !l.crowded(now, t) {
+		if o.Kind == limits.Overloaded && l.overloads < overloadsInARow {
 			d.Wait = max(d.Wait, Backoff(t.Overloads+1, cfg.random)) // the lane waits for the stated time
 		}
 		if left, alone := l.alone(now, t, o); alone && max(0, l.cool.until.Sub(now)) >= left {

@@ -8,11 +8,10 @@ import (
 )
 
 const (
-	startSlots  = 8                    // initial limit
-	firstHold   = 2 * time.Second      // initial time in which a rejected concurrency is not tried
-	longestHold = 300 * time.Second    // maximum time in which a rejected concurrency is not tried
-	promptly    = 5 * time.Millisecond // time after a response in which a rejection is no evidence: the server may still count that request
-	fewer       = 0.6                  // share of an accepted number, below which a rejection is not about concurrency
+	startSlots  = 8                 // initial limit
+	firstHold   = 2 * time.Second   // initial time in which a rejected concurrency is not tried
+	longestHold = 300 * time.Second // maximum time in which a rejected concurrency is not tried
+	fewer       = 0.6               // share of an accepted number, below which a rejection is not about concurrency
 )
 
 // slots finds the concurrency that the provider allows. A configured concurrency is not exceeded.
@@ -79,16 +78,6 @@ func (s *slots) n() int {
 // limit since the request was sent.
 func (s *slots) lingered(now time.Time, t *Ticket, named bool, accepted time.Time) bool {
 	return s.ceiling > 0 && s.bad == 0 && !t.sent.Before(s.cutAt) && s.linger.explain(now, t, s.ceiling, named, accepted)
-}
-
-// prompt reports whether a rejection is none of the concurrency, as its request was sent just after a response. From then on an ended request
-// counts for a moment.
-func (s *slots) prompt(t *Ticket) bool {
-	if s.ceiling > 0 || t.open > s.passed || t.freed >= promptly || s.linger.time >= promptly {
-		return false
-	}
-	s.linger.time = max(2*time.Millisecond, 3*s.linger.time)
-	return true
 }
 
 // accepted notes an accepted request, since which that many requests have ended: they may have ended before it arrived.
