@@ -271,7 +271,7 @@ func TestMembersPauseTogether(t *testing.T) {
 		}
 		wg.Wait()
 		t.Logf("%d calls during the pause, %d good ones", tried, good)
-		// What was under way when it began, and perhaps a probe. Then calls go on; how fast depends on the order of goroutines.
+		// The requests in flight when it began, and perhaps a probe. Later ones follow; how fast depends on the order of goroutines.
 		if tried > 60 || good < 40*2*15 {
 			t.Errorf("%d calls while the provider refuses all, %d good ones", tried, good)
 		}

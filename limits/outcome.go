@@ -30,7 +30,7 @@ type Outcome struct {
 	Limit     int64         // its value; 0: not stated
 	Used      int64         // the used part of it; 0: not stated
 	Requested int64         // the amount that this request asked for; 0: not stated
-	Proxy     bool          // a proxy rejected it: for the number of requests in flight, or because there is no server
+	Proxy     bool          // a proxy rejected it: for the number of requests in flight, or because no server is up
 	TooLarge  bool          // this request alone is above the whole limit, so that no retry succeeds
 	Others    int           // other requests that the provider accepted after it rejected this one, which is therefore at fault itself; 0: unknown
 

@@ -96,20 +96,20 @@ func combined(h http.Header) (all []limits.Reading) {
 	}
 	one := policy{params: strings.ReplaceAll(strings.Join(values, ";"), ",", ";")}
 	if limit, ok := one.param("limit"); ok {
-		return appended(nil, one, limit, "remaining", "reset", period(h, "", limit))
+		return one.add(nil, limit, "remaining", "reset", period(h, "", limit))
 	}
 	for p := range policies(values) {
 		for stated := range policies(h["Ratelimit-Policy"]) {
 			if quota, ok := stated.param("q"); ok && stated.name == p.name {
-				all = appended(all, p, quota, "r", "t", stated.window())
+				all = p.add(all, quota, "r", "t", stated.window())
 			}
 		}
 	}
 	return all
 }
 
-// appended adds the limit of a policy, before those with more left.
-func appended(all []limits.Reading, p policy, limit int64, remaining, reset string, period time.Duration) []limits.Reading {
+// add adds the limit of a policy to others, before those with a larger remainder.
+func (p policy) add(all []limits.Reading, limit int64, remaining, reset string, period time.Duration) []limits.Reading {
 	left, ok := p.param(remaining)
 	if !ok || limit <= 0 {
 		return all

@@ -49,7 +49,7 @@ func listen(drain, abandon func(os.Signal), reread func()) *interrupts {
 	return listenAlso(!signal.Ignored(syscall.SIGHUP), drain, abandon, reread)
 }
 
-// listenAlso is listen that is told whether to listen to HUP. Under nohup HUP never drains, since it does not tell a terminal that went
+// listenAlso is listen with HUP or without it. Under nohup HUP never drains, since it does not tell a terminal that went
 // away.
 func listenAlso(hup bool, drain, abandon func(os.Signal), reread func()) *interrupts {
 	i := &interrupts{

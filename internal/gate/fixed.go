@@ -10,6 +10,7 @@ import (
 
 const (
 	leastRefill = 5 * time.Second        // minimum period that is believed of a limit that refills all the time
+	taken       = 0.1                    // maximum share of a window that others may have used when it begins
 	turnMargin  = 10 * time.Millisecond  // delay of the first request after the end of a window
 	firstLate   = 250 * time.Millisecond // delay of the next request if the window was not over, doubled with each rejection
 	longestLate = 10 * time.Second       // and at most
@@ -38,10 +39,9 @@ type fixed struct {
 	partial int           // windows that were not
 }
 
-// see takes in a header that came at an instant. cost is the amount of a usual request, near the amount that was charged just before and
-// after the request and may count or not, open the number of requests in flight. stale is whether the header is of a window that is over, ended the
-// end of that window.
-func (f *fixed) see(at time.Time, r *limits.Reading, next reference, cost, near float64, open int, ended time.Time) (stale bool) {
+// see takes in a header. cost is the amount of a usual request, near the amount that was charged just before and after the request and may
+// count or not, open the number of requests in flight, ended the end of the last window. stale is whether the header is of that one.
+func (f *fixed) see(now time.Time, r *limits.Reading, next reference, cost, near float64, open int, ended time.Time) (stale bool) {
 	if r.Limit != f.limit && !next.at.Before(f.first.at) {
 		*f = fixed{limit: r.Limit}
 	}
@@ -51,6 +51,10 @@ func (f *fixed) see(at time.Time, r *limits.Reading, next reference, cost, near 
 	left, used := r.Reset, float64(r.Limit-r.Remaining)
 	if left <= 0 && r.ResetSlack == 0 { // not stated
 		left = cmp.Or(r.Period, f.period)
+	}
+	at := now
+	if !r.At.IsZero() {
+		at = r.At
 	}
 	stated := at.Add(left)
 	lo, hi := next.at.Add(left-time.Second), stated.Add(r.ResetSlack+turnMargin)
@@ -63,7 +67,7 @@ func (f *fixed) see(at time.Time, r *limits.Reading, next reference, cost, near 
 	case f.hi.IsZero() && r.Reset <= 0 && r.Period <= 0: // it is over, if it is one
 		return false
 	case f.hi.IsZero() || lo.After(f.hi) || !ended.IsZero() && f.first.at.Before(ended) && next.left > f.least+cost:
-		whole := used <= float64(open)*cost+near+0.1*float64(r.Limit)
+		whole := used <= float64(open)*cost+near+taken*float64(r.Limit)
 		if !ended.IsZero() && !whole && !f.exact {
 			f.partial++
 		}
@@ -85,11 +89,16 @@ func (f *fixed) see(at time.Time, r *limits.Reading, next reference, cost, near 
 	}
 	f.stated, f.least = stated, min(f.least, next.left)
 	if r.Remaining == 0 && f.first.at.Before(ended) && !next.at.Before(f.lo) { // it should have been over
-		f.late = min(max(2*f.late, firstLate), longestLate)
-		f.lo = next.at.Add(f.late)
+		f.postpone(next.at)
 	}
 	f.judge(r, next, left, cost, near, used)
 	return false
+}
+
+// postpone notes that the present window was not over at an instant at which it was expected to be.
+func (f *fixed) postpone(at time.Time) {
+	f.late = min(max(2*f.late, firstLate), longestLate)
+	f.lo = at.Add(f.late)
 }
 
 // begin starts a window with its first header. own is whether all of its requests may be of this gate.
@@ -168,7 +177,7 @@ func (b *buckets) windowed(each *bucket) bool {
 }
 
 // readWindow corrects the bucket of a fixed window by a header of the present window. The remainder only falls until the window ends, so that
-// the smallest one counts all requests whose headers have come; those of which none has come may be counted or not.
+// the smallest one counts all requests whose headers have come. It may count the others or not.
 func (b *buckets) readWindow(now time.Time, t *Ticket, r *limits.Reading) {
 	d := r.Dimension
 	each, left := b.each[d], float64(r.Remaining)
@@ -183,7 +192,7 @@ func (b *buckets) readWindow(now time.Time, t *Ticket, r *limits.Reading) {
 	}
 	b.correct(now, d, limits.Correction{Mark: b.book.budgets[d].spent, Lo: level, Hi: level, Ends: each.header.fixed.ends()})
 	b.share(now, t, d, left)
-	if l := b.lane; l.cool.probing && l.turning {
+	if l := b.lane; l.turning && left > 0 {
 		l.cool.probing, l.turning = false, false
 	}
 }
@@ -195,16 +204,16 @@ func (b *buckets) shut(now time.Time, t *Ticket, o *limits.Outcome, d limits.Dim
 		return
 	}
 	ends := bud.ends
-	if !ends.After(now) { // its header did not say so
-		f.late = min(max(2*f.late, firstLate), longestLate)
+	if !ends.After(now) { // no header said so
+		f.postpone(now)
 		ends = now.Add(max(f.late, o.Wait))
 	}
 	b.each[d].rejected, b.each[d].mark = now, 0
 	b.correct(now, d, limits.Correction{Mark: bud.spent, Lo: math.Inf(-1), Hi: 0, Ends: ends})
 }
 
-// turned reports whether a window has ended since it was last asked, so that the next request shows whether it has. After a window that
-// ended when it was expected there is no need to ask.
+// turned reports, once for each window, whether it has ended by expectation only: the next request shows whether it has. After a window that
+// ended as expected, the next end is certain.
 func (b *buckets) turned() (turned bool) {
 	for _, each := range b.perMinute() {
 		if bud := b.book.budgets[each.Dimension]; bud.period > 0 && bud.over {

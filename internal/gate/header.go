@@ -3,6 +3,8 @@ package gate
 import (
 	"math"
 	"time"
+
+	"github.com/sluice-llm/sluice/limits"
 )
 
 const (
@@ -11,7 +13,7 @@ const (
 	maxSpare    = 0.3              // maximum level, in seconds of refill, that is left for others when a request is sent
 	sharedAfter = 2                // score from which lanes share a limit
 	fadeAfter   = 10 * time.Second // time without a header in which the weight halves
-	isWindow    = 3                // score from which a limit is a fixed window
+	hastened    = 1.25             // factor of the pace of emptying for each header that shows a full bucket
 )
 
 // headerView is the evidence of headers about one bucket.
@@ -26,26 +28,17 @@ type headerView struct {
 	doubt   time.Duration // time after an unforeseen rejection in which headers raise no level
 	doubted time.Time     // end of that time
 
-	newest  reference // the header of the request that departed last
-	reset   float64   // the seconds until the reset in that header
-	windows int       // score for a limit that is filled at instants, instead of all the time
-	jumped  bool      // the level rose faster than the rate allows: this is no bucket
-	inflow  float64   // refill per second, where the level jumped; 0 is unknown
-	since   reference // the header from which the inflow is measured next
-	weight  weight
+	newest reference // the header of the request that departed last
+	jumped bool      // the level rose faster than the rate allows: this is no bucket
+	inflow float64   // refill per second, where the level jumped; 0 is unknown
+	since  reference // the header from which the inflow is measured next
+	weight weight
 }
 
-// seeWindow scores whether a limit is filled at an instant, or all the time. If it is filled at an instant, the instant of the reset stays
-// while requests are charged. later is the amount that was spent just after the request and may count already.
-func (h *headerView) seeWindow(next reference, reset, later, rate, cost, limit float64) {
+// compare finds by two headers that a level rises faster than the rate allows. later is the amount that was spent just after the request
+// and may count already.
+func (h *headerView) compare(next reference, later, rate, cost float64) {
 	span := next.at.Sub(h.newest.at).Seconds()
-	switch {
-	case span <= 0 || next.left >= h.newest.left || reset <= 0:
-	case math.Abs(reset-h.reset+span) < span/4+0.001:
-		h.windows = min(h.windows+1, 2*isWindow)
-	default:
-		h.windows = max(h.windows-2, 0)
-	}
 	if span <= 0 {
 		return
 	}
@@ -53,16 +46,16 @@ func (h *headerView) seeWindow(next reference, reset, later, rate, cost, limit f
 	if !h.jumped && !h.newest.at.IsZero() && inflow > 2*cost+1.5*rate*(span+lateMargin.Seconds()) {
 		h.jumped, h.weight = true, weight{}
 	}
-	h.newest, h.reset = next, reset
-	h.measure(next, later, limit)
+	h.newest = next
+	h.measure(next, later)
 }
 
-// measure measures the inflow of a bucket that refills faster than its limit per minute says: a limit may be the size of the bucket. What is
-// full may have lost refill.
-func (h *headerView) measure(next reference, later, limit float64) {
+// measure measures the inflow of a bucket that refills faster than its limit per minute says: that limit may be the size of the bucket. A
+// full bucket may have lost refill.
+func (h *headerView) measure(next reference, later float64) {
 	before, span := h.since, next.at.Sub(h.since.at).Seconds()
 	switch {
-	case !h.jumped || next.left > 0.9*limit:
+	case !h.jumped || next.left > 0.9*h.stated:
 		h.since = reference{}
 	case before.at.IsZero():
 		h.since = next
@@ -162,5 +155,95 @@ func (c *compared) add(next reference, own, total, cap, rate, cost float64) {
 		c.score = max(c.score, 0) + 1
 	case math.Abs(seen-own1) < 0.3*others:
 		c.score = min(c.score, 0) - 1
+	}
+}
+
+// read corrects one bucket by one header. A header bounds the level at some instant between the request's departure and now; the other
+// requests of that time are known to within the margins.
+func (b *buckets) read(now time.Time, t *Ticket, r *limits.Reading) {
+	d := r.Dimension
+	if float64(r.Limit) == b.each[d].header.ignored {
+		return
+	}
+	later, stale := t.later(d, &b.spent), false
+	seen := reference{t.sent, float64(r.Remaining), t.mark[d]}
+	if r.Remaining < r.Limit && !perDay(d) {
+		f := &b.each[d].header.fixed
+		stale = f.see(now, r, seen, max(1, b.mean[d]), later+t.sooner(d), b.lane.flight.open, b.book.budgets[d].ended)
+	}
+	each := b.believe(now, t, limits.Limit{Dimension: d, Value: b.each[d].header.limit(r), Source: limits.SourceHeader, At: t.sent, Confidence: 1})
+	switch each.header.stated = float64(r.Limit); {
+	case r.Remaining == r.Limit: // some servers always state a full bucket, which tells nothing
+		if r.Window {
+			each.drain.pace = min(each.drain.pace*hastened, maxExcess)
+		}
+	case stale:
+	case b.windowed(each):
+		b.readWindow(now, t, r)
+	default:
+		b.readBucket(now, t, r, seen, later)
+	}
+}
+
+// limit returns the limit per minute or day that a header states. Without a period it is the size of a bucket if that refills faster.
+func (h *headerView) limit(r *limits.Reading) float64 {
+	limit, window := float64(r.Limit), window(r.Dimension)
+	if period := h.fixed.refers(r); period > 0 {
+		return limit * window / period.Seconds()
+	}
+	if r.Window && h.inflow > 1.1*limit/window {
+		return math.Floor(h.inflow * window)
+	}
+	return limit
+}
+
+// readBucket corrects a bucket that refills all the time. later is the amount that was spent just after the request and may count already.
+func (b *buckets) readBucket(now time.Time, t *Ticket, r *limits.Reading, seen reference, later float64) {
+	d := r.Dimension
+	each := b.each[d]
+	h := &each.header
+	each.author, each.doubt = 0, nil
+	first := !each.shown
+	each.shown, h.seen, each.probe = true, true, probe{}
+	rate, left, slack := each.rate(), float64(r.Remaining), float64(r.Slack)/2
+	toFull := max(0, r.Reset-r.ResetSlack).Seconds()
+	most := left + slack + rate*max(0, r.Reset).Seconds() // rounded figures show an interval
+	owes := left <= slack && b.reserves.charge == limits.ChargeActual && (d == limits.Tokens || d == limits.OutputTokens || d == limits.TokensPerDay)
+	switch {
+	case r.Reset == 0:
+		each.cap = max(each.cap, min(each.Value, left), 1)
+	case owes: // the time until it is full includes a debt
+		each.cap = max(1, min(each.cap, most))
+	case left > slack || !h.capRead:
+		each.cap, h.capRead = max(1, min(max(each.cap, left-slack+rate*toFull), most, each.Value)), true
+	}
+	age := now.Sub(t.sent)
+	lo := min(each.cap, left-slack+rate*max(0, age-lateMargin).Seconds()) - t.sooner(d) - b.unproduced(t, d)
+	hi := left + slack + 1 + rate*age.Seconds() + later
+	hi = max(hi, b.book.budgets[d].spent-t.mark[d]) // no bucket holds less than nothing
+	if owes {
+		// Output may have left a debt. The remaining tokens do not show it, but the time until the bucket is full does.
+		lo = math.Inf(-1)
+		hi = min(hi, max(each.cap-rate*toFull, -t.openOutput)+rate*age.Seconds()+later)
+	}
+	if first { // the remainder of an unknown bucket is believed with a margin
+		hi = max(lo, left-b.mean[d])
+	}
+	if b.charged && b.book.budgets[d].level < min(lo-b.book.budgets[d].spent+t.mark[d], each.cap)-2*t.cost[d] {
+		b.charged = false // the level is higher than charged rejections allow
+	}
+	if now.Before(h.doubted) {
+		lo = math.Inf(-1)
+	}
+	b.share(now, t, d, left)
+	each, h = b.each[d], &b.each[d].header
+	h.compare(seen, later, rate, b.mean[d])
+	if !h.fixed.is && (d == limits.Requests || b.reserves.charge != limits.ChargeActual) {
+		h.weight.compare(seen, later, each.cap, rate, b.mean[d])
+	}
+	before := b.book.level(now, d)
+	b.correct(now, d, limits.Correction{Mark: t.mark[d], Lo: lo, Hi: hi})
+	if b.remote() || b.book.level(now, d) != before {
+		each.mark = 0
 	}
 }

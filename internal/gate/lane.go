@@ -95,9 +95,10 @@ func (s *silence) keep(now time.Time, o *limits.Outcome) {
 			wait = max(wait, r.Reset)
 		}
 	}
-	s.kept = now.Add(min(wait+wait/25, longestSilence)) // after the end of the pause
-	if o.Until.After(s.kept) {
-		s.kept = o.Until
+	for _, until := range [...]time.Time{now.Add(min(wait+wait/25, longestSilence)), o.Until} { // after the end of the pause
+		if until.After(s.kept) {
+			s.kept = until
+		}
 	}
 }
 
@@ -143,17 +144,9 @@ func (l *lane) block(now time.Time, cause limits.Dimension, until time.Time) {
 
 // step grants the next of the requests that wait, and reports whether it could.
 func (l *lane) step(now time.Time) bool {
-	tests := false
-	if now.Before(l.cool.until) && !l.gate.held {
-		until := l.cool.until
-		if test := l.silence.test(now, 0); test.Before(until) && !l.gate.cfg.Remote {
-			until = test
-		}
-		if now.Before(until) {
-			l.block(now, limits.AnyDimension, now.Add(min(until.Sub(now), lookAgain)))
-			return false
-		}
-		tests = true
+	pause := delay{time: l.cool.until.Sub(now)}
+	if !l.gate.held && l.holds(now, pause, 0) {
+		return false
 	}
 	if cause, until, closed := l.closed(now); closed {
 		l.block(now, cause, until)
@@ -173,28 +166,38 @@ func (l *lane) step(now time.Time) bool {
 		room, firm = l.gate.waitFor(now, l, &need, &t.guarded)
 		wait = wait.or(room)
 	}
-	if wait.time > 0 {
-		left := wait.time
-		if !l.gate.cfg.Remote {
-			left = min(left, l.silence.test(now, firm).Sub(now))
-		}
-		if left > 0 {
-			l.block(now, wait.bound, now.Add(min(left, lookAgain)+wakeMargin))
-			return false
-		}
-		tests = true
+	if l.holds(now, wait, firm) {
+		return false
 	}
 	if !l.gate.cfg.Remote && l.buckets.turned() {
 		l.cool.open(now, limits.RateLimit)
 		l.turning = true
 		return true
 	}
-	t.tests, t.tested = tests, wait
+	t.tested = wait
+	t.tests = pause.time > 0 || wait.time > 0
 	l.buckets.weigh(&t.cost, math.Inf(1))
 	l.gate.charge(now, l, t)
 	l.buckets.drained(now, &t.cost, 1)
 	l.order.remove(t)
 	l.grant(now, t)
+	return true
+}
+
+// holds reports whether a belief holds requests back for that time, of which the firm part is by configured limits, and blocks the lane then. It
+// does not if one request is to test the belief.
+func (l *lane) holds(now time.Time, wait delay, firm time.Duration) bool {
+	if wait.time > 0 && !l.gate.cfg.Remote {
+		wait.time = min(wait.time, l.silence.test(now, firm).Sub(now))
+	}
+	if wait.time <= 0 {
+		return false
+	}
+	until := now.Add(min(wait.time, lookAgain))
+	if wait.bound != limits.AnyDimension { // a level
+		until = until.Add(wakeMargin)
+	}
+	l.block(now, wait.bound, until)
 	return true
 }
 

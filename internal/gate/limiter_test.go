@@ -81,7 +81,7 @@ type form struct {
 	reading func(at time.Time, limit, remaining int64, reset time.Time) limits.Reading
 	wait    func(at, reset time.Time) time.Duration
 	refusal limits.Outcome
-	late    bool // the remainder is that of the instant of the response, as slowapi states it
+	late    bool // the remainder is as of the response, as slowapi states it
 }
 
 func wholeSeconds(round func(float64) float64) func(at time.Time, limit, remaining int64, reset time.Time) limits.Reading {
@@ -95,6 +95,11 @@ func wholeSeconds(round func(float64) float64) func(at time.Time, limit, remaini
 func nextSecond(at time.Time, limit, remaining int64, reset time.Time) limits.Reading {
 	return limits.Reading{Dimension: limits.Requests, Limit: limit, Remaining: remaining, Window: true, ResetSlack: time.Second,
 		Reset: min(time.Duration(limit-remaining), 1) * time.Second}
+}
+
+// inBucketForm is OpenAI's form, as servers with windows use it.
+func inBucketForm(at time.Time, limit, remaining int64, reset time.Time) limits.Reading {
+	return limits.Reading{Dimension: limits.Requests, Limit: limit, Remaining: remaining, Reset: reset.Sub(at)}
 }
 
 // exactly is the form of slowapi, which adds a second.
@@ -216,6 +221,7 @@ func TestLimitersAreUsedWhole(t *testing.T) {
 		{"window, end rounded up", fixedWindow(100, 10*time.Second, time.Time{}), 300, 100, form{reading: wholeSeconds(ceil), wait: ceilWait}, 20.3, 1.05, 3},
 		{"window, end rounded down", fixedWindow(100, 10*time.Second, time.Time{}), 300, 100, form{reading: wholeSeconds(floor)}, 20.3, 1.05, 3},
 		{"window, remainder of the response", fixedWindow(100, 10*time.Second, time.Time{}), 300, 100, form{reading: exactly, wait: ceilWait, late: true}, 20.3, 1.05, 3},
+		{"window in the form of a bucket", fixedWindow(100, 10*time.Second, time.Time{}), 300, 100, form{reading: inBucketForm}, 20.3, 1.05, 3},
 		{"window with its period", fixedWindow(100, 10*time.Second, time.Time{}), 300, 100, form{reading: stated(10 * time.Second), wait: ceilWait}, 20.3, 1.05, 3},
 		{"window of a minute", fixedWindow(100, time.Minute, time.Time{}), 300, 100, form{reading: wholeSeconds(ceil), wait: ceilWait}, 120.3, 1.05, 3},
 		{"window of the clock", fixedWindow(100, 10*time.Second, mid), 300, 100, form{reading: wholeSeconds(ceil), wait: ceilWait}, 16.6, 1.1, 3},

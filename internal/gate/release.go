@@ -39,7 +39,7 @@ type Decision struct {
 func (l *lane) released(now time.Time, t *Ticket, o *limits.Outcome) Decision {
 	if o.Proxy {
 		proxied := *o
-		if proxied.Kind = limits.RateLimit; !l.crowded(now, t) { // there is no server, or it is the item's fault
+		if proxied.Kind = limits.RateLimit; !l.crowded(now, t) { // no server is up, or the item is at fault
 			proxied.Kind, proxied.Dimension = limits.ServerError, limits.AnyDimension
 		}
 		o = &proxied
@@ -135,6 +135,9 @@ func (l *lane) learn(now time.Time, t *Ticket, o *limits.Outcome) {
 		l.failures.cleared(t)
 		l.slots.answered(now, now.Sub(t.sent).Seconds(), t.open)
 		l.overloads = 0
+	}
+	if t.epoch == l.cool.epoch {
+		l.silence.kept = time.Time{}
 	}
 	if t.tests && !o.Abandoned {
 		l.disproved(now, t)

@@ -11,6 +11,7 @@ const (
 	startSlots  = 8                 // initial limit
 	firstHold   = 2 * time.Second   // initial time in which a rejected concurrency is not tried
 	longestHold = 300 * time.Second // maximum time in which a rejected concurrency is not tried
+	crowdRounds = 3                 // rejections, one after the other, that show that overloaded responses are about the concurrency
 	fewer       = 0.6               // share of an accepted number, below which a rejection is not about concurrency
 )
 
@@ -107,7 +108,7 @@ func (s *slots) crowded(now time.Time, t *Ticket) (other bool) {
 	}
 	c.full = max(1, t.open-1)
 	switch {
-	case c.rounds < 3:
+	case c.rounds < crowdRounds:
 		return false
 	case c.passed:
 		s.refuse(now, t, c.least-1)
