@@ -253,8 +253,8 @@ func TestAllWaitsOfACallAreBoundedTogether(t *testing.T) {
 
 func TestWhoWaitedInVainIsToldOfItsTries(t *testing.T) {
 	throttles := base(func(w *piped, r *http.Request) {
-		w.status(429, "application/json")
-		_, _ = io.WriteString(w.pw, `{"error":{"message":"Rate limit reached","type":"requests","code":"rate_limit_exceeded"}}`)
+		w.status(529, "application/json")
+		_, _ = io.WriteString(w.pw, `{"error":{"message":"Overloaded","type":"overloaded_error"}}`)
 	})
 	within(t, throttles, func(s *setting) { s.Deadlines = gateway.Deadlines{Queue: 5 * time.Second} }, func(t *testing.T, x *relayed) {
 		got := ask(x, t.Context(), "/v1/messages", `{"model":"m"}`)

@@ -106,7 +106,7 @@ func (b *bucket) believe(l limits.Limit) (changed bool) {
 // exceed raises the pace of a bucket that holds requests back, and reports whether the rate changed. A bucket of unknown
 // content is emptied faster. A known rate is exceeded as soon as the trust after the last rejection is over.
 func (b *bucket) exceed(now time.Time) bool {
-	if b.Value == 0 || b.header.seen || now.Before(b.probe.at) {
+	if b.Value == 0 || b.header.seen || b.header.fixed.is || now.Before(b.probe.at) {
 		return false
 	}
 	if b.probe.at.IsZero() {

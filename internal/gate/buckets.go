@@ -491,8 +491,7 @@ func (b *buckets) emptied(now time.Time, t *Ticket, o *limits.Outcome, d limits.
 	case each.author != t.item():
 		each.author = 0
 	}
-	if b.windowed(each) && each.header.seen {
-		b.shut(now, t, o, d)
+	if b.windowed(each) && b.shut(now, t, o, d) {
 		return true
 	}
 	stated := b.stated(now, t, o, d)
@@ -649,6 +648,19 @@ func (b *buckets) limited() bool {
 		}
 	}
 	return false
+}
+
+// guessed reports whether no limit per minute is known but from rejections without figures, and the highest rate of those per second.
+func (b *buckets) guessed() (rate float64, is bool) {
+	for _, each := range b.perMinute() {
+		switch {
+		case each.Source == limits.SourceMeasured && !each.header.fixed.exact:
+			rate = max(rate, each.rate())
+		case b.limit(each.Dimension) > 0:
+			return 0, false
+		}
+	}
+	return rate, true
 }
 
 // limit returns the lower one of the lane's and the account's limit; 0 if neither is known.

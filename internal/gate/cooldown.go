@@ -22,6 +22,7 @@ type cooldown struct {
 	cause   limits.Kind
 
 	unproven int // calls of this epoch that are out and not proven
+	burst    burst
 
 	stated time.Time // the stated end of this episode
 	tests  int       // rejected requests that were sent before it
@@ -94,9 +95,13 @@ func (c *cooldown) open(now time.Time, cause limits.Kind) {
 // budget takes to refill.
 func (c *cooldown) begin(now time.Time, cause limits.Kind, hint, gap time.Duration) {
 	c.open(now, cause)
-	wait := time.Duration(0.15 * float64(now.Sub(c.since)))
+	age := now.Sub(c.since)
+	wait := time.Duration(0.15 * float64(age))
 	if hint <= 0 { // else extend has set the instant, which may turn out to be too early
 		wait = max(wait, leastPause, gap*3/2)
+		if cause == limits.RateLimit && age > 0 {
+			wait = c.burst.next(now, wait)
+		}
 	}
 	c.pause(now, now.Add(min(wait, longestPause)))
 }

@@ -74,8 +74,11 @@ func (b *bucket) configured() limits.Limit {
 }
 
 // misread has the configured limit of a dimension explain a rejection that nothing else explains, if headers state several times as much:
-// they may refer to a day. It returns AnyDimension if there is none.
+// they may refer to a day. A window of which no header speaks explains each one. It returns AnyDimension if there is none.
 func (b *buckets) misread(now time.Time) limits.Dimension {
+	if each := b.each[limits.Requests]; b.bare(each) {
+		return limits.Requests
+	}
 	for _, each := range b.perMinute() {
 		if each.ceiling > 0 && each.Source == limits.SourceHeader && each.Value > manyTimes*each.ceiling && !b.remote() {
 			b.replace(now, each, each.configured(), each.header.stated)

@@ -17,26 +17,27 @@ const (
 )
 
 // periods are the lengths of windows that people configure.
-var periods = [...]time.Duration{time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 20 * time.Second,
+var periods = [...]time.Duration{time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 12 * time.Second, 15 * time.Second, 20 * time.Second,
 	30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 20 * time.Minute,
 	30 * time.Minute, time.Hour, 2 * time.Hour, 3 * time.Hour, 4 * time.Hour, 5 * time.Hour, 6 * time.Hour, 12 * time.Hour}
 
-// fixed is the evidence of headers for a fixed window: a limit that is whole again at an instant, whatever was used. The instant is the end
-// of the window that the first request opens, or one of the clock.
+// fixed is the evidence for a fixed window: a limit that is whole again at an instant, whatever was used. The instant is the end of the window
+// that the first request opens, or one of the clock.
 type fixed struct {
-	limit   int64         // to which the evidence refers
-	is, not bool          // headers have shown that the limit is one, or is none
-	period  time.Duration // length of a window; 0 is unknown
-	lo, hi  time.Time     // bounds of the end of the present window; zero before the first
-	stated  time.Time     // the end in the newest header
-	opened  time.Time     // departure of the first request of the present window; zero if others opened it
-	first   reference     // the first header of the present window
-	least   float64       // the smallest remainder in it
-	reset   time.Duration // the time until the end in that header
-	near    float64       // the amount that was charged just before and after its request
-	late    time.Duration // the delay after a rejection that came when the window should have been over
-	exact   bool          // the last window was whole when it was expected
-	partial int           // windows that were not
+	limit    int64         // to which the evidence refers
+	is, not  bool          // it was shown that the limit is one, or is none
+	untested bool          // one request is to test that a window of which no header speaks is used up
+	period   time.Duration // length of a window; 0 is unknown
+	lo, hi   time.Time     // bounds of the end of the present window; zero before the first
+	stated   time.Time     // the end in the newest header
+	opened   time.Time     // departure of the first request of the present window; zero if others opened it
+	first    reference     // the first header of the present window
+	least    float64       // the smallest remainder in it
+	reset    time.Duration // the time until the end in that header
+	near     float64       // the amount that was charged just before and after its request
+	late     time.Duration // the delay after a rejection that came when the window should have been over
+	exact    bool          // the last window was whole when it was expected
+	partial  int           // windows that were not
 }
 
 // see takes in a header. cost is the amount of a usual request, near the amount that was charged just before and after the request and may
@@ -197,28 +198,58 @@ func (b *buckets) readWindow(now time.Time, t *Ticket, r *limits.Reading) {
 	}
 }
 
-// shut notes that a request found a fixed window used up: it is whole again when it ends. A window that should have been over is not.
-func (b *buckets) shut(now time.Time, t *Ticket, o *limits.Outcome, d limits.Dimension) {
-	f, bud := &b.each[d].header.fixed, b.book.budgets[d]
+// bare reports whether rejections alone have shown that a limit is a fixed window.
+func (b *buckets) bare(each *bucket) bool { return b.windowed(each) && !each.header.seen }
+
+// shut notes that a request found a fixed window used up: it is whole again when it ends. A window that should have been over is not. It
+// returns false if the rejection comes too early for a window that only rejections have shown: it is none.
+func (b *buckets) shut(now time.Time, t *Ticket, o *limits.Outcome, d limits.Dimension) bool {
+	each, bare := b.each[d], b.bare(b.each[d])
+	f, bud := &each.header.fixed, b.book.budgets[d]
 	if t.sent.Before(bud.ended) {
-		return
+		return true
 	}
-	ends := bud.ends
-	if !ends.After(now) { // no header said so
+	ends, level := bud.ends, b.book.level(now, d)
+	switch used := each.cap - level; {
+	case bare && b.lane.turning && t.epoch == b.lane.cool.epoch, !ends.After(now): // no header said so
 		f.postpone(now)
 		ends = now.Add(max(f.late, o.Wait))
+	case bare && (level > t.cost[d]+taken*each.cap || used < float64(f.limit)/2):
+		if f.not, f.is = true, false; used < 3*t.cost[d] { // a bucket that refills slowly
+			each.Value = 0
+		}
+		each.cap = max(1, startCap*each.rate())
+		b.bound(now, d, math.Inf(-1), 0)
+		return false
+	case bare:
+		each.setWindow(min(each.cap, used), bud.period)
+		each.probe.excess, each.trust = 0, min(4*each.trust, maxSpan)
 	}
-	b.each[d].rejected, b.each[d].mark = now, 0
+	each.rejected, each.mark = now, 0
 	b.correct(now, d, limits.Correction{Mark: bud.spent, Lo: math.Inf(-1), Hi: 0, Ends: ends})
+	return true
+}
+
+// setWindow sets the amount of a window.
+func (b *bucket) setWindow(n float64, period time.Duration) {
+	b.cap = max(1, n)
+	b.Value = b.cap * window(b.Dimension) / period.Seconds()
 }
 
 // turned reports, once for each window, whether it has ended by expectation only: the next request shows whether it has. After a window that
-// ended as expected, the next end is certain.
-func (b *buckets) turned() (turned bool) {
+// ended as expected, the next end is certain. A window of which no header speaks is tested for more, like other measured limits.
+func (b *buckets) turned(now time.Time) (turned bool) {
 	for _, each := range b.perMinute() {
-		if bud := b.book.budgets[each.Dimension]; bud.period > 0 && bud.over {
-			bud.over = false
-			turned = turned || !each.header.fixed.exact
+		bud := b.book.budgets[each.Dimension]
+		if bud.period == 0 || !bud.over {
+			continue
+		}
+		bud.over = false
+		turned = turned || !each.header.fixed.exact
+		if p := &each.probe; b.bare(each) && now.Sub(each.rejected) > each.trust {
+			p.excess = min(max(2*p.excess, firstExcess), 1)
+			each.setWindow(math.Ceil(each.cap*(1+p.excess)), bud.period)
+			b.bound(now, each.Dimension, each.cap, each.cap)
 		}
 	}
 	return turned

@@ -11,6 +11,8 @@ const (
 	slowResponse   = 10                     // seconds: the latency before there was a response
 	firstTrial     = 64                     // requests that are sent where a rate limit is known, before one was accepted
 	maxTrial       = 8                      // maximum of trial while few requests were accepted
+	leastVolley    = 8                      // requests that are sent within volleyTime, if few were accepted
+	volleyTime     = 10 * time.Millisecond  // maximum time that a rejection usually takes
 )
 
 // flight is the requests in flight in the order in which they were sent, and the evidence that the provider accepts requests.

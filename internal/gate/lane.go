@@ -169,7 +169,7 @@ func (l *lane) step(now time.Time) bool {
 	if l.holds(now, wait, firm) {
 		return false
 	}
-	if !l.gate.cfg.Remote && l.buckets.turned() {
+	if !l.gate.cfg.Remote && l.buckets.turned(now) {
 		l.cool.open(now, limits.RateLimit)
 		l.turning = true
 		return true
@@ -188,7 +188,11 @@ func (l *lane) step(now time.Time) bool {
 // does not if one request is to test the belief.
 func (l *lane) holds(now time.Time, wait delay, firm time.Duration) bool {
 	if wait.time > 0 && !l.gate.cfg.Remote {
-		wait.time = min(wait.time, l.silence.test(now, firm).Sub(now))
+		test := l.silence.test(now, firm)
+		if f := &l.buckets.each[wait.bound].header.fixed; f.untested && l.flight.unproven == 0 && firm == 0 {
+			f.untested, test = false, now
+		}
+		wait.time = min(wait.time, test.Sub(now))
 	}
 	if wait.time <= 0 {
 		return false
@@ -208,10 +212,11 @@ func (l *lane) closed(now time.Time) (cause limits.Dimension, until time.Time, c
 	}
 	lingering, ends := l.slots.linger.count(now)
 	full := l.flight.open+lingering+len(l.remote.outstanding) >= l.slots.n() || l.gate.account.full()
-	if !full && l.untested() > 0 {
-		return 0, time.Time{}, false
-	}
 	look := now.Add(lookAgain)
+	if !full && l.untested() > 0 {
+		look = l.spaced()
+		return limits.Concurrency, look, look.After(now)
+	}
 	for _, each := range l.gate.sorted {
 		if t := each.flight.oldest; t != nil && each.failures.pauses == 0 && (each == l || !full) {
 			if proof := t.sent.Add(each.flight.proof()); proof.Before(look) {
@@ -236,9 +241,12 @@ func (l *lane) untested() int {
 		left = l.cool.ramp - l.cool.unproven
 	}
 	accepted, c := l.flight.accepted, l.slots.ceiling
+	rate, guessed := l.buckets.guessed()
 	switch limited := l.buckets.limited(); {
 	case l.failures.pauses > 0, limited && c > 0: // what was sent to a provider that is down may hang
 		return left
+	case limited && guessed: // so may the levels be
+		return min(left, trial(accepted)+int(2*rate*l.flight.proof().Seconds())-l.flight.unproven)
 	case limited: // the concurrency may be lower than the levels
 		return min(left, firstTrial+3*l.gate.accepted-l.flight.unproven)
 	case c == 0:
@@ -249,6 +257,22 @@ func (l *lane) untested() int {
 		return min(left, c/2+accepted-l.flight.unproven)
 	}
 	return min(left, trial(accepted)-l.flight.unproven)
+}
+
+// spaced returns when the next request may be sent. Where a limit may be met by surprise, only few requests are sent within the time that its
+// first rejection takes.
+func (l *lane) spaced() time.Time {
+	if _, guessed := l.buckets.guessed(); !guessed || l.slots.ceiling > 0 || l.gate.cfg.Start.Concurrent > 0 {
+		return time.Time{}
+	}
+	t := l.flight.tail
+	for n := max(leastVolley, trial(l.flight.accepted)/4); t != nil && n > 1; n-- {
+		t = t.prev
+	}
+	if t == nil {
+		return time.Time{}
+	}
+	return t.sent.Add(volleyTime)
 }
 
 // pick returns the request that goes next. After a pause it is one with the fewest attempts.
@@ -279,6 +303,9 @@ func (l *lane) grant(now time.Time, t *Ticket) {
 	l.buckets.spend(now, t)
 	t.epoch = l.cool.epoch - 1 // stamped below
 	l.depart(now, t)
+	if !t.probe {
+		l.cool.burst.sent(now, t.own[limits.Requests]-t.cost[limits.Requests])
+	}
 	l.flight.add(t)
 	l.gate.granted = append(l.gate.granted, t)
 	if l.gate.cfg.Observed {
@@ -331,6 +358,9 @@ func (l *lane) accept(now time.Time, t *Ticket) {
 	if l.rejected.take(t); l.rejected.began() {
 		l.buckets.retest(now)
 	}
+	if each := l.buckets.each[t.tested.bound]; t.tests && l.buckets.bare(each) { // it was not used up
+		l.buckets.replace(now, each, each.configured(), each.header.ignored)
+	}
 	l.cool.took(t.sent)
 	l.slots.accepted(t, l.flight.ends-t.ends)
 	l.buckets.enlarge(t)
@@ -339,6 +369,9 @@ func (l *lane) accept(now time.Time, t *Ticket) {
 	}
 	if !l.leaveProbe(t) {
 		return
+	}
+	if l.cool.ramp == 1 {
+		l.silenceOver(now, t)
 	}
 	if l.gate.cfg.Remote {
 		l.publishProven(now, t)

@@ -61,6 +61,38 @@ func tokenBucket(size, rate float64, from time.Time) limiter {
 	}
 }
 
+// slidingLog accepts a request if fewer than n were accepted within the last period.
+func slidingLog(n int, period time.Duration) limiter {
+	var log []time.Time
+	return func(at time.Time) (bool, int64, time.Time) {
+		log = slices.DeleteFunc(log, func(t time.Time) bool { return at.Sub(t) >= period })
+		if len(log) >= n {
+			return false, 0, log[0].Add(period)
+		}
+		log = append(log, at)
+		return true, int64(n - len(log)), log[0].Add(period)
+	}
+}
+
+// countsAll is HAProxy's http_req_rate: the estimate of two windows, the first of which begins with the first request. Rejected requests count.
+func countsAll(n float64, period time.Duration) limiter {
+	var start time.Time
+	var now, before float64
+	return func(at time.Time) (bool, int64, time.Time) {
+		if start.IsZero() {
+			start = at
+		}
+		if k := at.Sub(start) / period; k > 0 {
+			if before, now = now, 0; k > 1 {
+				before = 0
+			}
+			start = start.Add(k * period)
+		}
+		now++
+		return now+before*(1-float64(at.Sub(start))/float64(period)) <= n, 0, at
+	}
+}
+
 // atOnce accepts n requests at once, each of which takes 300 ms.
 func atOnce(n int) limiter {
 	var ends []time.Time
@@ -228,10 +260,22 @@ func TestLimitersAreUsedWhole(t *testing.T) {
 		{"window of a second", fixedWindow(20, time.Second, time.Time{}), 400, 20, form{reading: stated(time.Second), wait: ceilWait}, 19.3, 1.05, 3},
 		{"two windows", twoWindows(100, 10*time.Second, mid), 300, 100, form{reading: wholeSeconds(floor), wait: func(_, _ time.Time) time.Duration { return 10 * time.Second }}, 26.6, 1.05, 8},
 		{"bucket whose reset is always a second away", tokenBucket(60, 20, epoch0), 400, 60, form{reading: nextSecond}, 17.3, 1.05, 3},
+		{"bare window", fixedWindow(100, 10*time.Second, time.Time{}), 300, 100, form{}, 20.3, 1.12, 12},
+		{"bare window of the clock", fixedWindow(100, 10*time.Second, mid), 300, 100, form{}, 16.6, 1.12, 12},
+		{"bare window of a second", fixedWindow(20, time.Second, time.Time{}), 400, 20, form{}, 19.3, 1.3, 16},
+		{"bare window of a minute", fixedWindow(100, time.Minute, time.Time{}), 300, 100, form{}, 120.3, 1.12, 20},
+		{"bare two windows", twoWindows(100, 10*time.Second, mid), 300, 100, form{}, 26.6, 1.12, 20},
+		{"bare sliding log", slidingLog(100, 10*time.Second), 300, 100, form{}, 20.3, 1.3, 45},
+		{"a counter of all requests", countsAll(150, 10*time.Second), 300, 150, form{}, 20.3, 1.2, 25},
+		{"leaky bucket", tokenBucket(41, 20, epoch0), 400, 0, form{}, 18.3, 1.12, 16},
+		{"bare bucket", tokenBucket(40, 20, epoch0), 400, 0, form{}, 18.3, 1.12, 16},
+		{"bucket, waits in whole seconds", tokenBucket(40, 20, epoch0), 400, 0, form{wait: ceilWait}, 18.3, 1.05, 16},
+		{"leaky bucket, a proxy's page", tokenBucket(41, 20, epoch0), 400, 0, form{refusal: limits.Outcome{Kind: limits.Overloaded, Proxy: true}}, 18.3, 1.12, 16},
+		{"slow bucket", tokenBucket(10, 0.5, epoch0), 40, 0, form{}, 60.3, 1.12, 35},
 		{"concurrency", atOnce(8), 400, 0, form{}, 15, 1.1, 8},
 		{"concurrency, a proxy's page", atOnce(8), 400, 0, form{refusal: limits.Outcome{Kind: limits.Overloaded, Proxy: true}}, 15, 1.1, 8},
 		{"concurrency, named", atOnce(8), 400, 0, form{refusal: limits.Outcome{Kind: limits.RateLimit, Dimension: limits.Concurrency, Proxy: true}}, 15, 1.1, 8},
-		{"concurrency, overloaded", atOnce(8), 400, 0, form{refusal: limits.Outcome{Kind: limits.Overloaded}}, 15, 1.1, 16},
+		{"concurrency, overloaded", atOnce(8), 400, 0, form{refusal: limits.Outcome{Kind: limits.Overloaded}}, 15, 1.1, 8},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			took, rejected := meet(t, gate.Config{MaxThrottles: 1000, Random: func(n int64) int64 { return n / 2 }}, c.n, c.limit, c.law, c.form)

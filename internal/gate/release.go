@@ -265,7 +265,7 @@ func (l *lane) throttled(now time.Time, t *Ticket, o *limits.Outcome) {
 		}
 		return
 	case o.Dimension == limits.Concurrency && (t.open > 1 || o.Limit > 0):
-		l.slots.refuse(now, t, int(o.Limit))
+		l.slots.refuse(now, t, l.flight.open, int(o.Limit))
 		l.changed(now, limits.Concurrency, float64(l.slots.n()), limits.SourceRefusal)
 		return
 	}
@@ -278,10 +278,10 @@ func (l *lane) throttled(now time.Time, t *Ticket, o *limits.Outcome) {
 			delete(l.rejected.pending, t.item())
 		}
 	case t.saturated && o.Wait == 0 && l.slots.lingered(now, t, false, l.rejected.taken):
-	case s.cuts >= maxExplained: // it is about something else
+	case s.cuts >= maxCuts: // it is about something else
 		l.unexplained(now, t, o)
-	case t.saturated && t.open > 1 && (s.refused || s.ceiling > 0 && l.surprised && t.epoch == l.cool.epoch):
-		s.refuse(now, t, 0)
+	case t.saturated && t.open > 1 && !(l.cool.probing && l.cool.ramp == 1) && (s.refused || s.ceiling > 0 && l.surprised && t.epoch == l.cool.epoch):
+		s.refuse(now, t, l.flight.open, 0)
 	case l.rejected.passes(t): // a later request had room: this item is at fault
 	default:
 		l.unexplained(now, t, o)
@@ -304,7 +304,7 @@ func (l *lane) unexplained(now time.Time, t *Ticket, o *limits.Outcome) {
 	case l.slots.disproved(t):
 		l.slots.restore()
 	case t.open > 1 && !known && fresh && o.Wait <= longWait: // requests in flight end sooner
-		l.slots.refuse(now, t, 0)
+		l.slots.refuse(now, t, l.flight.open, 0)
 	}
 	l.coolDown(now, t, o)
 }
@@ -316,6 +316,9 @@ func (l *lane) coolDown(now time.Time, t *Ticket, o *limits.Outcome) {
 		return
 	}
 	l.flight.accepted /= 2
+	if o.Kind == limits.RateLimit {
+		l.cool.burst.rejected(now, t.sent, l.cool.probing)
+	}
 	if o.Kind == limits.RateLimit && l.buckets.each[limits.Requests].Value == 0 && l.buckets.met(t, o) == limits.AnyDimension {
 		l.buckets.emptied(now, t, o, limits.Requests)
 	}

@@ -85,10 +85,20 @@ func (r *rig) queueTicket(t *gate.Ticket) *gate.Ticket {
 	return t
 }
 
+// ask asks for a call, and waits for the milliseconds by which calls are spaced where no limit is known.
+func (r *rig) ask(c limits.Call) *gate.Ticket {
+	r.t.Helper()
+	t := r.queue(c)
+	if next := r.next(); !t.Granted() && !next.IsZero() && next.Sub(r.now) <= 10*time.Millisecond {
+		r.until(next)
+	}
+	return t
+}
+
 // acquire asks for a call that has to be granted at once.
 func (r *rig) acquire(c limits.Call) *gate.Ticket {
 	r.t.Helper()
-	t := r.queue(c)
+	t := r.ask(c)
 	if !t.Granted() {
 		r.t.Fatalf("at %v: call %+v was not granted at once; lane: %+v", r.since(), c, r.lane())
 	}
@@ -100,7 +110,7 @@ func (r *rig) fill(c limits.Call) []*gate.Ticket {
 	r.t.Helper()
 	var out []*gate.Ticket
 	for range 100_000 {
-		t := r.queue(c)
+		t := r.ask(c)
 		if !t.Granted() {
 			r.cancel(t)
 			return out

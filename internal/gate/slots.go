@@ -11,7 +11,8 @@ const (
 	startSlots  = 8                 // initial limit
 	firstHold   = 2 * time.Second   // initial time in which a rejected concurrency is not tried
 	longestHold = 300 * time.Second // maximum time in which a rejected concurrency is not tried
-	crowdRounds = 3                 // rejections, one after the other, that show that overloaded responses are about the concurrency
+	maxCuts     = 3                 // cuts in a row, without an accepted request between them, after which a rejection is about something else
+	crowdRounds = 2                 // rejections, one after the other, that show that overloaded responses are about the concurrency
 	fewer       = 0.6               // share of an accepted number, below which a rejection is not about concurrency
 )
 
@@ -35,11 +36,11 @@ type slots struct {
 	linger linger
 	queue  queue
 	crowd  crowd
+	full   int // after a rejection no more are sent until a request that was sent later is accepted; 0 is none
 }
 
 // crowd is the evidence of overloaded responses that come at once while other requests are in flight: they may be about the number of those.
 type crowd struct {
-	full   int       // no more are sent until a request that was sent later is accepted; 0 is none
 	least  int       // the lowest number in flight that was rejected
 	rounds int       // rejections of requests that were sent after the one before
 	since  time.Time // the last one
@@ -63,8 +64,8 @@ func newSlots(now time.Time, configured, start int) slots {
 // n returns the maximum of requests in flight.
 func (s *slots) n() int {
 	n := int(s.limit)
-	if s.crowd.full > 0 {
-		n = min(n, s.crowd.full)
+	if s.full > 0 {
+		n = min(n, s.full)
 	}
 	if planted.Every("slot too few", 1) {
 		n--
@@ -91,7 +92,9 @@ func (s *slots) accepted(t *Ticket, ended int) {
 		if c.passed = true; t.open >= c.least {
 			*c = crowd{}
 		}
-		c.full = 0
+	}
+	if s.full > 0 && t.sent.After(s.cutAt) && t.sent.After(s.crowd.since) {
+		s.full = 0
 	}
 }
 
@@ -106,15 +109,15 @@ func (s *slots) crowded(now time.Time, t *Ticket) (other bool) {
 		c.rounds++
 		c.since = now
 	}
-	c.full = max(1, t.open-1)
+	s.full = max(1, t.open-1)
 	switch {
 	case c.rounds < crowdRounds:
 		return false
 	case c.passed:
-		s.refuse(now, t, c.least-1)
+		s.refuse(now, t, 0, c.least-1)
 	}
 	other = !c.passed
-	*c = crowd{}
+	s.full, *c = 0, crowd{}
 	return other
 }
 
@@ -124,7 +127,7 @@ func (s *slots) saturated(open int) bool { return float64(open) >= 0.8*math.Floo
 // tested reports whether an accepted request tested the limit, so that the limit may grow.
 func (s *slots) tested(t *Ticket) bool {
 	atCeiling := s.ceiling > 0 && s.limit >= float64(s.ceiling)
-	return !atCeiling && t.saturated && !t.sent.Before(s.cutAt) && !s.queue.full()
+	return !atCeiling && t.saturated && t.sent.After(s.cutAt) && !s.queue.full()
 }
 
 // grow raises the limit after a request that tested it. usual is the usual time until a rejection, bound the maximum of requests that can be
@@ -164,7 +167,10 @@ func (s *slots) grow(now time.Time, t *Ticket, usual time.Duration, bound float6
 }
 
 // refuse cuts the limit after a rejection. stated is the concurrency that the rejection states; 0 is none.
-func (s *slots) refuse(now time.Time, t *Ticket, stated int) {
+func (s *slots) refuse(now time.Time, t *Ticket, open, stated int) {
+	if stated == 0 {
+		s.full = max(1, open)
+	}
 	if t.sent.Before(s.cutAt) {
 		return
 	}
@@ -198,7 +204,7 @@ func (s *slots) disproved(t *Ticket) bool {
 // restore undoes the last cut.
 func (s *slots) restore() {
 	s.limit = max(s.limit, s.cutLen)
-	s.bad, s.refused, s.hold = 0, false, firstHold
+	s.bad, s.refused, s.hold, s.full = 0, false, firstHold, 0
 }
 
 // queue detects a server that lets requests wait instead of rejecting them. The latency then grows with the concurrency.
