@@ -44,8 +44,8 @@ type Maker func(w *World) func(instance int, end End) Client
 type Result struct {
 	Time      time.Duration // when the last item that can succeed had its result, or all were given up
 	Sent      int           // requests
-	Rejected  int           // responses with 429
-	Overload  int           // responses with 503 or 529
+	Rejected  int           // responses with 429, and other rejections by limits
+	Overload  int           // other responses with 503 or 529
 	Errors    int           // other failures
 	Failed    int           // items that can succeed and were given up too early
 	GivenUp   int           // items that can succeed and were given up after all their attempts
@@ -314,7 +314,7 @@ func (p *play) done(c Client, a *Attempt, r *Response) {
 		if p.w.Show.Dialect != "bare" { // it states the usage
 			p.guard(a.Item.Instance).learn(p.clock.now, a.Sent.Sub(Epoch), a.Item)
 		}
-	case r.Status == 429:
+	case r.limited():
 		p.result.Rejected++
 	case r.Status == 503 || r.Status == 529:
 		p.result.Overload++

@@ -168,6 +168,63 @@ func TestResponsesAreThoseOfTheDialect(t *testing.T) {
 	}
 }
 
+func TestFormsOfRateLimitersStateAWindow(t *testing.T) {
+	old := func(reset string) map[string]string {
+		return map[string]string{"X-Ratelimit-Limit": "100", "X-Ratelimit-Remaining": "99", "X-Ratelimit-Reset": reset}
+	}
+	for name, want := range map[string]map[string]string{
+		"seconds": old("10"), "unix": old("1772366410"), "unixms": old("1772366410000"),
+		"draft6": {"Ratelimit-Policy": "100;w=10", "Ratelimit-Limit": "100", "Ratelimit-Remaining": "99", "Ratelimit-Reset": "10"},
+		"draft7": {"Ratelimit-Policy": "100;w=10", "Ratelimit": "limit=100, remaining=99, reset=10"},
+		"draft8": {"Ratelimit-Policy": `"default"; q=100; w=10`, "Ratelimit": `"default"; r=99; t=10`},
+	} {
+		w := &World{Lanes: 1, Load: Load{Items: 1}, Serve: Serve{Latency: 1}, Lane: []Limit{{Dim: RPM, N: 600, Burst: 10, Kind: Opened}},
+			Show: Show{Dialect: "bare", Headers: name}}
+		p := newProvider(w, new(clock), false)
+		p.speaker = newSpeaker(w)
+		header := p.arrive(w.Items()[0], never).Header
+		if len(header) != len(want)+2 { // Date and Content-Type
+			t.Errorf("%s: %v", name, header)
+		}
+		for field, value := range want {
+			if header.Get(field) != value {
+				t.Errorf("%s: %s is %q, want %q", name, field, header.Get(field), value)
+			}
+		}
+	}
+}
+
+func TestRateLimitersRejectInTheirWords(t *testing.T) {
+	busy := Limit{Dim: Concurrent, N: 1, Status: 503}
+	counter := Limit{Dim: RPM, N: 60, Burst: 1, Kind: Estimate}
+	for _, c := range []struct {
+		limit  Limit
+		body   string
+		status int
+		field  string
+		words  string
+	}{
+		{busy, "overflow", 503, "X-Envoy-Overloaded", "reset reason: overflow"},
+		{busy, "page", 503, "Content-Type", "<h1>503 Service Temporarily Unavailable</h1>"},
+		{counter, "page", 429, "Content-Type", "<h1>429 Too Many Requests</h1>"},
+		{counter, "law", 429, "Content-Type", "Rate limit exceeded: 1 per 1 second"},
+	} {
+		w := &World{Lanes: 1, Load: Load{Items: 6}, Serve: Serve{Latency: 1}, Lane: []Limit{c.limit}, Charge: Charge{Rejected: true},
+			Show: Show{Dialect: "bare", Body: c.body}}
+		p := newProvider(w, new(clock), false)
+		p.speaker = newSpeaker(w)
+		for i, item := range w.Items() {
+			r := p.arrive(item, never)
+			if i > 0 && (r.Status != c.status || r.Header.Get(c.field) == "" || !strings.Contains(string(r.Body), c.words)) {
+				t.Errorf("%s: %d %v %s", c.body, r.Status, r.Header, r.Body)
+			}
+		}
+		if left := p.lanes[0][0].left(0); c.limit.Dim == RPM && left != -5 {
+			t.Errorf("%s: %v left after six requests, all of which count", c.body, left)
+		}
+	}
+}
+
 func TestStatedFiguresAgreeWithTheWait(t *testing.T) {
 	w := &World{Lanes: 1, Load: Load{Items: 2}, Serve: Serve{Latency: 1}, Lane: []Limit{{Dim: RPM, N: 1800, Burst: 1.0 / 30}}, Show: Show{Body: "figures"}}
 	p := newProvider(w, new(clock), false)
