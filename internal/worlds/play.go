@@ -133,14 +133,14 @@ func Play(w *World, maker Maker, trace func(format string, args ...any)) Result 
 	return p.result
 }
 
-// maxTime is when a play is stopped that does not end.
+// maxTime is when a play is stopped that does not end. The longest window of a limit comes to it three times.
 const maxTime = 20 * time.Minute
 
 func (p *play) run() {
-	idle := 0
+	idle, end := 0, maxTime+3*p.w.longestWindow()
 	for p.open > 0 {
 		before := p.clock.now
-		if !p.clock.step() || p.clock.now > maxTime {
+		if !p.clock.step() || p.clock.now > end {
 			p.result.Unended = p.open
 			p.violate("%d items never ended", p.open)
 			return
@@ -386,7 +386,7 @@ const idleBound = 10 * time.Second
 func (p *play) finish() {
 	r := &p.result
 	r.Foreign, r.Refused = p.provider.foreign, p.provider.refused
-	if bound := idleBound + p.longestWindow() + 2*p.patience + p.hangs(); r.Idle > bound {
+	if bound := idleBound + p.w.longestWindow() + 2*p.patience + p.hangs(); r.Idle > bound {
 		p.violate("nothing was sent for %v while there was room (bound %v)", r.Idle, bound)
 	}
 	good := make([]float64, p.w.Lanes)
@@ -401,8 +401,8 @@ func (p *play) finish() {
 	}
 }
 
-func (p *play) longestWindow() (longest time.Duration) {
-	for _, l := range p.w.limits() {
+func (w *World) longestWindow() (longest time.Duration) {
+	for _, l := range w.limits() {
 		if l.Kind != Bucket {
 			longest = max(longest, l.Burst.span())
 		}

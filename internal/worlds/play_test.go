@@ -16,7 +16,7 @@ import (
 func TestTheSameSeedIsPlayedTheSameWay(t *testing.T) {
 	for seed := range uint64(20) {
 		w := Random(seed)
-		again, err := Parse(w.Line())
+		again, err := Parse(w.Line(), Random)
 		if err != nil || !reflect.DeepEqual(w, again) {
 			t.Fatalf("seed %d: %s is read as %+v, %v", seed, w.Line(), again, err)
 		}
@@ -35,17 +35,24 @@ func TestRandomWorldsHaveTheirShares(t *testing.T) {
 		counts[w.Knowledge()]++
 		for name, is := range map[string]bool{
 			"shared": w.Shared(), "change": len(w.Changes) > 0, "storm": len(w.Storms) > 0, "faults": w.Faulty(),
+			"window": w.longestWindow() > 0, "unknown period": slices.Contains([]string{"seconds", "unix", "unixms"}, w.Show.Headers),
+			"503 at once": slices.ContainsFunc(w.limits(), func(l Limit) bool { return l.Dim == Concurrent && l.Status == 503 }),
 		} {
 			if is {
 				counts[name]++
 			}
 		}
-		if o, ok := Optimum(w); !ok || o < minOptimum.span() || o > maxOptimum.span() {
+		longest := maxOptimum.span()
+		if w.longestWindow() > 20*time.Second {
+			longest += 2 * w.longestWindow()
+		}
+		if o, ok := Optimum(w); !ok || o < minOptimum.span() || o > longest {
 			t.Errorf("seed %d: the optimum is %v", w.Seed, o)
 		}
 	}
 	for name, percent := range map[string]int{
 		"unknown": 20, "partly": 20, "wrong": 25, "shared": 15, "change": 15, "storm": 15, "faults": 40,
+		"window": 33, "unknown period": 20, "503 at once": 8,
 	} {
 		if counts[name]*100 < (percent-2)*n { // the sample is small
 			t.Errorf("%s: %d of %d worlds, want %d %%", name, counts[name], n, percent)
@@ -55,7 +62,7 @@ func TestRandomWorldsHaveTheirShares(t *testing.T) {
 
 func TestTheKnowingClientIsNearTheOptimum(t *testing.T) {
 	var ratios []float64
-	for _, s := range Survey(20_000, 150, "", Knowing) {
+	for _, s := range Survey(Random, 20_000, 150, "", Knowing) {
 		if s.Violation != "" || s.Failed > 0 {
 			t.Errorf("seed %d: %d items failed: %s", s.Seed, s.Failed, s.Violation)
 		}

@@ -40,7 +40,7 @@ func ParseScript(text string) (*Script, error) {
 		}
 	}
 	var err error
-	s.World, err = Parse(world.String())
+	s.World, err = Parse(world.String(), Random)
 	return s, err
 }
 

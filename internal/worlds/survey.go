@@ -31,16 +31,16 @@ func Judge(w *World, maker Maker) Score {
 	return s
 }
 
-// Survey scores a client in n worlds, from seed first on, on all cores. Worlds of other classes than class are left out,
-// unless class is empty.
-func Survey(first uint64, n int, class string, maker Maker) []Score {
+// Survey scores a client in n worlds of Random or Basic, from seed first on, on all cores. Worlds of other classes than class
+// are left out, unless class is empty.
+func Survey(world func(seed uint64) *World, first uint64, n int, class string, maker Maker) []Score {
 	scores := make([]Score, n)
 	next := make(chan int)
 	var group sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
 			for i := range next {
-				if w := Random(first + uint64(i)); class == "" || w.Class() == class {
+				if w := world(first + uint64(i)); class == "" || w.Class() == class {
 					scores[i] = Judge(w, maker)
 				}
 			}

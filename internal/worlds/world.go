@@ -434,11 +434,11 @@ func (w *World) Line() string {
 	return string(line)
 }
 
-// Parse reads a world: a seed of Random, or the JSON of Line.
-func Parse(line string) (*World, error) {
+// Parse reads a world: a seed of draw, or the JSON of Line.
+func Parse(line string, draw func(seed uint64) *World) (*World, error) {
 	line = strings.TrimSpace(line)
 	if seed, err := strconv.ParseUint(line, 10, 64); err == nil {
-		return Random(seed), nil
+		return draw(seed), nil
 	}
 	w := new(World)
 	decoder := json.NewDecoder(bytes.NewReader([]byte(line)))
