@@ -54,6 +54,7 @@ type Result struct {
 	Refused   int           // those that were rejected
 	Use       []float64     // of each lane: share of the capacity that its successes used
 	Unended   int           // items that never ended
+	Stalled   time.Duration // the longest time without a request while items waited and nothing justified it
 	Violation string        // the first invariant that does not hold, or empty
 
 	moments []moment // the requests and the responses, in their order
@@ -73,9 +74,10 @@ type play struct {
 	make     func(instance int, end End) Client
 	clients  []*instance
 	items    []*status
-	guards   []*guards // the guarantees: one for all instances, or one for each
-	waiting  []waiting // of each lane
-	open     int       // items without an end
+	guards   []*guards  // the guarantees: one for all instances, or one for each
+	waiting  []waiting  // of each lane
+	silences []*silence // of each lane, or the same one of lanes that share limits
+	open     int        // items without an end
 	trace    func(format string, args ...any)
 	patience time.Duration // the longest wait that a response asked for
 	result   Result
@@ -110,6 +112,12 @@ func Play(w *World, maker Maker, trace func(format string, args ...any)) Result 
 	clock := new(clock)
 	p := &play{w: w, clock: clock, provider: newProvider(w, clock, false), make: maker(w), waiting: make([]waiting, w.Lanes), trace: trace}
 	p.provider.speaker = newSpeaker(w)
+	for lane := range w.Lanes {
+		p.silences = append(p.silences, new(silence))
+		if len(w.Account) > 0 {
+			p.silences[lane] = p.silences[0]
+		}
+	}
 	one := *w
 	one.Procs = Processes{}
 	for i := range max(w.Procs.N, 1) {
@@ -186,6 +194,7 @@ func (p *play) wait(item *Item, by int) {
 	if item.odd != "" {
 		return
 	}
+	p.silences[item.Lane].wait(p.clock.now, by)
 	lane := &p.waiting[item.Lane]
 	lane.n += by
 	if by > 0 && lane.item == nil {
@@ -257,6 +266,7 @@ func (p *play) send(i int, a *Attempt) {
 	}
 	a.Sent = p.time()
 	s.flying++
+	p.silences[a.Item.Lane].send(now)
 	p.wait(a.Item, -1)
 	p.result.Sent++
 	p.result.moments = append(p.result.moments, moment{now, -1})
@@ -305,6 +315,7 @@ func (p *play) arrive(i, life int, a *Attempt, expires time.Duration) {
 func (p *play) done(c Client, a *Attempt, r *Response) {
 	s := p.items[a.Item.ID]
 	s.flying--
+	p.silences[a.Item.Lane].done(p.clock.now, r)
 	p.wait(a.Item, 1)
 	p.guard(a.Item.Instance).release(a.Item)
 	p.result.moments = append(p.result.moments, moment{p.clock.now, r.Status})
@@ -368,6 +379,7 @@ func (p *play) kill() {
 		}
 		if s.flying > 0 {
 			s.flying = 0
+			p.silences[s.item.Lane].kill()
 			p.wait(s.item, 1)
 			p.guard(s.item.Instance).release(s.item)
 		}
@@ -388,6 +400,11 @@ func (p *play) finish() {
 	r.Foreign, r.Refused = p.provider.foreign, p.provider.refused
 	if bound := idleBound + p.w.longestWindow() + 2*p.patience + p.hangs(); r.Idle > bound {
 		p.violate("nothing was sent for %v while there was room (bound %v)", r.Idle, bound)
+	}
+	for _, s := range p.silences {
+		if s.check(p.clock.now); len(p.w.Config.Limits) == 0 {
+			r.Stalled = max(r.Stalled, s.stalled)
+		}
 	}
 	good := make([]float64, p.w.Lanes)
 	for _, s := range p.items {

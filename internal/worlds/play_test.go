@@ -138,6 +138,47 @@ func TestPlayNoticesIdleTime(t *testing.T) {
 	}
 }
 
+func TestPlayNoticesAStalledLane(t *testing.T) {
+	for name, c := range map[string]struct {
+		world World
+		want  time.Duration
+	}{
+		"no reason":         {World{Load: Load{Items: 2}}, 59 * time.Second},
+		"a stated wait":     {World{Load: Load{Items: 1}, Storms: []Storm{{For: 59, Status: 429, RetryAfter: -1}}}, 0},
+		"one long gone":     {World{Load: Load{Items: 1}, Storms: []Storm{{For: 20, Status: 429, RetryAfter: -1}}}, 59 * time.Second},
+		"a bare rejection":  {World{Load: Load{Items: 1}, Storms: []Storm{{For: 20, Status: 429}}}, 59 * time.Second},
+		"configured limits": {World{Load: Load{Items: 2}, Config: Config{Limits: []Limit{{Dim: RPM, N: 1}}}}, 0},
+	} {
+		c.world.Lanes, c.world.Serve = 1, Serve{Latency: 1, Reject: 1}
+		r := Play(&c.world, func(*World) func(int, End) Client {
+			return func(_ int, end End) Client { return &idler{hasty{end: end}} }
+		}, nil)
+		if r.Stalled != c.want {
+			t.Errorf("%s: stalled for %v, want %v", name, r.Stalled, c.want)
+		}
+	}
+}
+
+func TestProbesInVainMayComeAtDoublingDistances(t *testing.T) {
+	s, now := new(silence), time.Duration(0)
+	s.wait(now, 1)
+	for distance := 10 * time.Second; distance < time.Hour; distance = min(2*distance, 10*time.Minute) {
+		if now > 2*time.Hour {
+			break
+		}
+		now += distance
+		s.send(now)
+		s.done(now, &Response{Status: 429})
+	}
+	if s.stalled != 0 {
+		t.Errorf("stalled for %v", s.stalled)
+	}
+	s.send(now + 12*time.Minute)
+	if s.stalled != 12*time.Minute {
+		t.Errorf("stalled for %v, want 12 minutes", s.stalled)
+	}
+}
+
 func TestKilledItemsAreSentAgain(t *testing.T) {
 	w := &World{Lanes: 1, Load: Load{Items: 30}, Serve: Serve{Latency: 1}, Lane: []Limit{{Dim: RPM, N: 600, Burst: 1}}, Procs: Processes{Kills: []Seconds{0.5}}}
 	if r := Play(w, Knowing, nil); r.Violation != "" || r.Failed != 0 || r.Sent <= 30 {

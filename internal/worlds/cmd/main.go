@@ -97,6 +97,9 @@ func summary(s worlds.Score) string {
 	if s.Foreign > 0 {
 		text += fmt.Sprintf(", foreign %d, refused %d", s.Foreign, s.Refused)
 	}
+	if s.Stalled > 0 {
+		text += fmt.Sprintf(", STALLED: %v", s.Stalled.Round(time.Millisecond))
+	}
 	if s.Violation != "" {
 		text += ", BROKEN: " + s.Violation
 	}
