@@ -124,14 +124,15 @@ func (m *knowledge) room(now time.Duration, item *Item) time.Duration {
 		if then == never {
 			return never
 		}
-		if b, ok := l.meter.(*bucket); ok && then > at+up && b.full < need+b.rate*float64(m.w.Serve.Jitter) {
-			then += m.w.Serve.Jitter.span() // a bucket of one request has no reserve
+		b, ok := l.meter.(*bucket)                                                                      // one of a single request has no reserve
+		if then > at+up && (ok && b.full < need+b.rate*float64(m.w.Serve.Jitter) || l.Kind == Opened) { // its first request may have been late
+			then += m.w.Serve.Jitter.span()
 		}
 		at = max(at, then-up)
 	}
 	for _, l := range m.lanes[item.Lane] { // the end of a window, which jitter might carry a request across
-		if f, ok := l.meter.(*fixed); ok && f.of(at+up) != f.of(at+up+m.w.Serve.Jitter.span()) {
-			at = (f.of(at+up)+1)*f.window - f.phase - up
+		if f, ok := l.meter.(*fixed); ok && f.ends(at+up) != f.ends(at+up+m.w.Serve.Jitter.span()) {
+			at = f.ends(at+up) - up
 		}
 	}
 	return at
@@ -167,7 +168,7 @@ func (m *knowledge) giveBack(now time.Duration, item *Item, r *Response) {
 // kept returns the charge that remains after a response.
 func (m *knowledge) kept(d Dimension, item *Item, r *Response) float64 {
 	switch charged := m.w.Charge; {
-	case r.Status == 429 && !charged.Rejected, (r.Status == 503 || r.Status == 529) && !charged.Overload:
+	case r.limited() && !charged.Rejected, !r.limited() && (r.Status == 503 || r.Status == 529) && !charged.Overload:
 		return 0
 	case r.cause == stray || r.cause == overload || r.cause == stormed || r.cause == limited:
 		return m.w.cost(d, item)

@@ -42,8 +42,12 @@ func newMeter(l Limit) meter {
 	window := time.Duration(float64(l.Burst) * 1e9)
 	full := max(l.N*float64(l.Burst)/l.minute(), 1)
 	switch l.Kind {
-	case Fixed:
-		return &fixed{window: window, phase: l.Phase.span(), full: full, used: l.Used * full, perMinute: l.minute()}
+	case Fixed, Opened, Estimate:
+		f := &fixed{kind: l.Kind, window: window, end: window - l.Phase.span()%window, full: full, used: l.Used * full, perMinute: l.minute()}
+		if l.Kind == Opened && l.Used == 0 {
+			f.end = 0
+		}
+		return f
 	case Sliding:
 		s := &sliding{window: window, full: full, perMinute: l.minute()}
 		if l.Used > 0 {
@@ -91,36 +95,62 @@ func (b *bucket) refit(now time.Duration, n float64) {
 	b.level = min(b.level, b.full)
 }
 
-// fixed is a window that starts anew at multiples of its length.
+// fixed counts the use in windows that follow each other or, if Opened, start with the first request after the end of the last.
+// An Estimate adds the use of the window before, times the share of that window that a sliding window would still cover.
 type fixed struct {
+	kind      string // Fixed, Opened or Estimate
 	window    time.Duration
-	phase     time.Duration
+	end       time.Duration // of the window in which used was counted
 	full      float64
 	used      float64
-	index     time.Duration // of the window in which used was counted
+	before    float64 // Estimate: used in the window before
 	perMinute float64
 }
 
-// of returns the index of the window of an instant.
-func (f *fixed) of(now time.Duration) time.Duration { return (now + f.phase) / f.window }
+// ends returns the end of the window of an instant. After the end of an Opened one it is that end.
+func (f *fixed) ends(now time.Duration) time.Duration {
+	if now < f.end || f.kind == Opened {
+		return f.end
+	}
+	return now + f.window - (now-f.end)%f.window
+}
 
 func (f *fixed) roll(now time.Duration) {
-	if index := f.of(now); index != f.index {
-		f.index, f.used = index, 0
+	if now < f.end {
+		return
 	}
+	if f.before = 0; f.kind == Estimate && now < f.end+f.window {
+		f.before = f.used
+	}
+	f.end, f.used = f.ends(now), 0
 }
 
 func (f *fixed) left(now time.Duration) float64 {
 	f.roll(now)
-	return f.full - f.used
+	return f.full - f.used - f.before*f.covered(now)
 }
 
-func (f *fixed) refilled(time.Duration, float64, float64) time.Duration {
-	return (f.index+1)*f.window - f.phase
+// covered returns the share of the window before that a sliding window would still cover.
+func (f *fixed) covered(now time.Duration) float64 {
+	return max(0, (f.end-now).Seconds()/f.window.Seconds())
+}
+
+func (f *fixed) refilled(_ time.Duration, cost, _ float64) time.Duration {
+	end, before, room := f.end, f.before, f.full-f.used-cost
+	if room < 0 && f.kind == Estimate { // it comes in the next window
+		end, before, room = f.end+f.window, f.used, f.full-cost
+	}
+	if before == 0 {
+		return f.end
+	}
+	share := min(1, room/before) // of the window before, at most
+	return max(end-f.window, end-time.Duration(share*float64(f.window)))
 }
 
 func (f *fixed) take(now time.Duration, cost float64) {
-	f.roll(now)
+	if f.roll(now); f.end <= now {
+		f.end = now + f.window
+	}
 	f.used = max(0, f.used+cost)
 }
 

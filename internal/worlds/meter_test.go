@@ -13,20 +13,36 @@ func naive(l Limit, log []taken, now time.Duration) float64 {
 	left := full
 	last := time.Duration(0)
 	window := l.Burst.span()
+	index := func(at time.Duration) time.Duration { return (at + l.Phase.span()) / window }
+	opened, used := -window, 0.0
 	for _, e := range log {
 		switch l.Kind {
+		case Opened:
+			if e.at >= opened+window {
+				opened, used = e.at, 0
+			}
+			used += e.cost
+		case Estimate:
+			if index(e.at) == index(now) {
+				left -= e.cost
+			} else if index(e.at) == index(now)-1 {
+				left -= e.cost * float64(window-(now+l.Phase.span())%window) / float64(window)
+			}
 		case Sliding:
 			if e.at > now-window {
 				left -= e.cost
 			}
 		case Fixed:
-			if (e.at+l.Phase.span())/window == (now+l.Phase.span())/window {
+			if index(e.at) == index(now) {
 				left -= e.cost
 			}
 		default:
 			left = math.Min(full, left+l.N/60*(e.at-last).Seconds()) - e.cost
 			last = e.at
 		}
+	}
+	if l.Kind == Opened && now < opened+window {
+		left -= used
 	}
 	if l.Kind == Bucket {
 		left = math.Min(full, left+l.N/60*(now-last).Seconds())
@@ -35,10 +51,10 @@ func naive(l Limit, log []taken, now time.Duration) float64 {
 }
 
 func TestMetersAgreeWithANaiveModel(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		l := Limit{Dim: TPM, N: float64(60 + r.IntN(6000)), Burst: Seconds(1 + r.IntN(20)), Kind: []string{Bucket, Fixed, Sliding}[seed%3]}
-		if l.Kind == Fixed {
+		l := Limit{Dim: TPM, N: float64(60 + r.IntN(6000)), Burst: Seconds(1 + r.IntN(20)), Kind: []string{Bucket, Fixed, Sliding, Opened, Estimate}[seed%5]}
+		if l.Kind == Fixed || l.Kind == Estimate {
 			l.Phase = Seconds(r.IntN(10))
 		}
 		m := newMeter(l)
@@ -46,6 +62,9 @@ func TestMetersAgreeWithANaiveModel(t *testing.T) {
 		now := time.Duration(0)
 		for range 200 {
 			now += time.Duration(r.ExpFloat64() * 0.3e9)
+			if r.IntN(20) == 0 {
+				now += 2 * l.Burst.span()
+			}
 			if left, want := m.left(now), naive(l, log, now); math.Abs(left-want) > 1e-3 {
 				t.Fatalf("%+v at %v: %v left, want %v", l, now, left, want)
 			}

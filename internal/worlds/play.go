@@ -44,8 +44,8 @@ type Maker func(w *World) func(instance int, end End) Client
 type Result struct {
 	Time      time.Duration // when the last item that can succeed had its result, or all were given up
 	Sent      int           // requests
-	Rejected  int           // responses with 429
-	Overload  int           // responses with 503 or 529
+	Rejected  int           // responses with 429, and other rejections by limits
+	Overload  int           // other responses with 503 or 529
 	Errors    int           // other failures
 	Failed    int           // items that can succeed and were given up too early
 	GivenUp   int           // items that can succeed and were given up after all their attempts
@@ -54,6 +54,7 @@ type Result struct {
 	Refused   int           // those that were rejected
 	Use       []float64     // of each lane: share of the capacity that its successes used
 	Unended   int           // items that never ended
+	Stalled   time.Duration // the longest time without a request while items waited and nothing justified it
 	Violation string        // the first invariant that does not hold, or empty
 
 	moments []moment // the requests and the responses, in their order
@@ -73,9 +74,10 @@ type play struct {
 	make     func(instance int, end End) Client
 	clients  []*instance
 	items    []*status
-	guards   []*guards // the guarantees: one for all instances, or one for each
-	waiting  []waiting // of each lane
-	open     int       // items without an end
+	guards   []*guards  // the guarantees: one for all instances, or one for each
+	waiting  []waiting  // of each lane
+	silences []*silence // of each lane, or the same one of lanes that share limits
+	open     int        // items without an end
 	trace    func(format string, args ...any)
 	patience time.Duration // the longest wait that a response asked for
 	result   Result
@@ -110,6 +112,12 @@ func Play(w *World, maker Maker, trace func(format string, args ...any)) Result 
 	clock := new(clock)
 	p := &play{w: w, clock: clock, provider: newProvider(w, clock, false), make: maker(w), waiting: make([]waiting, w.Lanes), trace: trace}
 	p.provider.speaker = newSpeaker(w)
+	for lane := range w.Lanes {
+		p.silences = append(p.silences, new(silence))
+		if len(w.Account) > 0 {
+			p.silences[lane] = p.silences[0]
+		}
+	}
 	one := *w
 	one.Procs = Processes{}
 	for i := range max(w.Procs.N, 1) {
@@ -133,14 +141,14 @@ func Play(w *World, maker Maker, trace func(format string, args ...any)) Result 
 	return p.result
 }
 
-// maxTime is when a play is stopped that does not end.
+// maxTime is when a play is stopped that does not end. The longest window of a limit comes to it three times.
 const maxTime = 20 * time.Minute
 
 func (p *play) run() {
-	idle := 0
+	idle, end := 0, maxTime+3*p.w.longestWindow()
 	for p.open > 0 {
 		before := p.clock.now
-		if !p.clock.step() || p.clock.now > maxTime {
+		if !p.clock.step() || p.clock.now > end {
 			p.result.Unended = p.open
 			p.violate("%d items never ended", p.open)
 			return
@@ -186,6 +194,7 @@ func (p *play) wait(item *Item, by int) {
 	if item.odd != "" {
 		return
 	}
+	p.silences[item.Lane].wait(p.clock.now, by)
 	lane := &p.waiting[item.Lane]
 	lane.n += by
 	if by > 0 && lane.item == nil {
@@ -257,6 +266,7 @@ func (p *play) send(i int, a *Attempt) {
 	}
 	a.Sent = p.time()
 	s.flying++
+	p.silences[a.Item.Lane].send(now)
 	p.wait(a.Item, -1)
 	p.result.Sent++
 	p.result.moments = append(p.result.moments, moment{now, -1})
@@ -305,6 +315,7 @@ func (p *play) arrive(i, life int, a *Attempt, expires time.Duration) {
 func (p *play) done(c Client, a *Attempt, r *Response) {
 	s := p.items[a.Item.ID]
 	s.flying--
+	p.silences[a.Item.Lane].done(p.clock.now, r)
 	p.wait(a.Item, 1)
 	p.guard(a.Item.Instance).release(a.Item)
 	p.result.moments = append(p.result.moments, moment{p.clock.now, r.Status})
@@ -314,7 +325,7 @@ func (p *play) done(c Client, a *Attempt, r *Response) {
 		if p.w.Show.Dialect != "bare" { // it states the usage
 			p.guard(a.Item.Instance).learn(p.clock.now, a.Sent.Sub(Epoch), a.Item)
 		}
-	case r.Status == 429:
+	case r.limited():
 		p.result.Rejected++
 	case r.Status == 503 || r.Status == 529:
 		p.result.Overload++
@@ -368,6 +379,7 @@ func (p *play) kill() {
 		}
 		if s.flying > 0 {
 			s.flying = 0
+			p.silences[s.item.Lane].kill()
 			p.wait(s.item, 1)
 			p.guard(s.item.Instance).release(s.item)
 		}
@@ -386,8 +398,13 @@ const idleBound = 10 * time.Second
 func (p *play) finish() {
 	r := &p.result
 	r.Foreign, r.Refused = p.provider.foreign, p.provider.refused
-	if bound := idleBound + p.longestWindow() + 2*p.patience + p.hangs(); r.Idle > bound {
+	if bound := idleBound + p.w.longestWindow() + 2*p.patience + p.hangs(); r.Idle > bound {
 		p.violate("nothing was sent for %v while there was room (bound %v)", r.Idle, bound)
+	}
+	for _, s := range p.silences {
+		if s.check(p.clock.now); len(p.w.Config.Limits) == 0 {
+			r.Stalled = max(r.Stalled, s.stalled)
+		}
 	}
 	good := make([]float64, p.w.Lanes)
 	for _, s := range p.items {
@@ -401,8 +418,8 @@ func (p *play) finish() {
 	}
 }
 
-func (p *play) longestWindow() (longest time.Duration) {
-	for _, l := range p.w.limits() {
+func (w *World) longestWindow() (longest time.Duration) {
+	for _, l := range w.limits() {
 		if l.Kind != Bucket {
 			longest = max(longest, l.Burst.span())
 		}

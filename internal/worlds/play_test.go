@@ -16,7 +16,7 @@ import (
 func TestTheSameSeedIsPlayedTheSameWay(t *testing.T) {
 	for seed := range uint64(20) {
 		w := Random(seed)
-		again, err := Parse(w.Line())
+		again, err := Parse(w.Line(), Random)
 		if err != nil || !reflect.DeepEqual(w, again) {
 			t.Fatalf("seed %d: %s is read as %+v, %v", seed, w.Line(), again, err)
 		}
@@ -35,17 +35,24 @@ func TestRandomWorldsHaveTheirShares(t *testing.T) {
 		counts[w.Knowledge()]++
 		for name, is := range map[string]bool{
 			"shared": w.Shared(), "change": len(w.Changes) > 0, "storm": len(w.Storms) > 0, "faults": w.Faulty(),
+			"window": w.longestWindow() > 0, "unknown period": slices.Contains([]string{"seconds", "unix", "unixms"}, w.Show.Headers),
+			"503 at once": slices.ContainsFunc(w.limits(), func(l Limit) bool { return l.Dim == Concurrent && l.Status == 503 }),
 		} {
 			if is {
 				counts[name]++
 			}
 		}
-		if o, ok := Optimum(w); !ok || o < minOptimum.span() || o > maxOptimum.span() {
+		longest := maxOptimum.span()
+		if w.longestWindow() > 20*time.Second {
+			longest += 2 * w.longestWindow()
+		}
+		if o, ok := Optimum(w); !ok || o < minOptimum.span() || o > longest {
 			t.Errorf("seed %d: the optimum is %v", w.Seed, o)
 		}
 	}
 	for name, percent := range map[string]int{
 		"unknown": 20, "partly": 20, "wrong": 25, "shared": 15, "change": 15, "storm": 15, "faults": 40,
+		"window": 33, "unknown period": 20, "503 at once": 8,
 	} {
 		if counts[name]*100 < (percent-2)*n { // the sample is small
 			t.Errorf("%s: %d of %d worlds, want %d %%", name, counts[name], n, percent)
@@ -55,7 +62,7 @@ func TestRandomWorldsHaveTheirShares(t *testing.T) {
 
 func TestTheKnowingClientIsNearTheOptimum(t *testing.T) {
 	var ratios []float64
-	for _, s := range Survey(20_000, 150, "", Knowing) {
+	for _, s := range Survey(Random, 20_000, 150, "", Knowing) {
 		if s.Violation != "" || s.Failed > 0 {
 			t.Errorf("seed %d: %d items failed: %s", s.Seed, s.Failed, s.Violation)
 		}
@@ -131,6 +138,47 @@ func TestPlayNoticesIdleTime(t *testing.T) {
 	}
 }
 
+func TestPlayNoticesAStalledLane(t *testing.T) {
+	for name, c := range map[string]struct {
+		world World
+		want  time.Duration
+	}{
+		"no reason":         {World{Load: Load{Items: 2}}, 59 * time.Second},
+		"a stated wait":     {World{Load: Load{Items: 1}, Storms: []Storm{{For: 59, Status: 429, RetryAfter: -1}}}, 0},
+		"one long gone":     {World{Load: Load{Items: 1}, Storms: []Storm{{For: 20, Status: 429, RetryAfter: -1}}}, 59 * time.Second},
+		"a bare rejection":  {World{Load: Load{Items: 1}, Storms: []Storm{{For: 20, Status: 429}}}, 59 * time.Second},
+		"configured limits": {World{Load: Load{Items: 2}, Config: Config{Limits: []Limit{{Dim: RPM, N: 1}}}}, 0},
+	} {
+		c.world.Lanes, c.world.Serve = 1, Serve{Latency: 1, Reject: 1}
+		r := Play(&c.world, func(*World) func(int, End) Client {
+			return func(_ int, end End) Client { return &idler{hasty{end: end}} }
+		}, nil)
+		if r.Stalled != c.want {
+			t.Errorf("%s: stalled for %v, want %v", name, r.Stalled, c.want)
+		}
+	}
+}
+
+func TestProbesInVainMayComeAtDoublingDistances(t *testing.T) {
+	s, now := new(silence), time.Duration(0)
+	s.wait(now, 1)
+	for distance := 10 * time.Second; distance < time.Hour; distance = min(2*distance, 10*time.Minute) {
+		if now > 2*time.Hour {
+			break
+		}
+		now += distance
+		s.send(now)
+		s.done(now, &Response{Status: 429})
+	}
+	if s.stalled != 0 {
+		t.Errorf("stalled for %v", s.stalled)
+	}
+	s.send(now + 12*time.Minute)
+	if s.stalled != 12*time.Minute {
+		t.Errorf("stalled for %v, want 12 minutes", s.stalled)
+	}
+}
+
 func TestKilledItemsAreSentAgain(t *testing.T) {
 	w := &World{Lanes: 1, Load: Load{Items: 30}, Serve: Serve{Latency: 1}, Lane: []Limit{{Dim: RPM, N: 600, Burst: 1}}, Procs: Processes{Kills: []Seconds{0.5}}}
 	if r := Play(w, Knowing, nil); r.Violation != "" || r.Failed != 0 || r.Sent <= 30 {
@@ -164,6 +212,63 @@ func TestResponsesAreThoseOfTheDialect(t *testing.T) {
 					t.Errorf("%s: Retry-After %v, want 1 s", dialect, wait)
 				}
 			}
+		}
+	}
+}
+
+func TestFormsOfRateLimitersStateAWindow(t *testing.T) {
+	old := func(reset string) map[string]string {
+		return map[string]string{"X-Ratelimit-Limit": "100", "X-Ratelimit-Remaining": "99", "X-Ratelimit-Reset": reset}
+	}
+	for name, want := range map[string]map[string]string{
+		"seconds": old("10"), "unix": old("1772366410"), "unixms": old("1772366410000"),
+		"draft6": {"Ratelimit-Policy": "100;w=10", "Ratelimit-Limit": "100", "Ratelimit-Remaining": "99", "Ratelimit-Reset": "10"},
+		"draft7": {"Ratelimit-Policy": "100;w=10", "Ratelimit": "limit=100, remaining=99, reset=10"},
+		"draft8": {"Ratelimit-Policy": `"default"; q=100; w=10`, "Ratelimit": `"default"; r=99; t=10`},
+	} {
+		w := &World{Lanes: 1, Load: Load{Items: 1}, Serve: Serve{Latency: 1}, Lane: []Limit{{Dim: RPM, N: 600, Burst: 10, Kind: Opened}},
+			Show: Show{Dialect: "bare", Headers: name}}
+		p := newProvider(w, new(clock), false)
+		p.speaker = newSpeaker(w)
+		header := p.arrive(w.Items()[0], never).Header
+		if len(header) != len(want)+2 { // Date and Content-Type
+			t.Errorf("%s: %v", name, header)
+		}
+		for field, value := range want {
+			if header.Get(field) != value {
+				t.Errorf("%s: %s is %q, want %q", name, field, header.Get(field), value)
+			}
+		}
+	}
+}
+
+func TestRateLimitersRejectInTheirWords(t *testing.T) {
+	busy := Limit{Dim: Concurrent, N: 1, Status: 503}
+	counter := Limit{Dim: RPM, N: 60, Burst: 1, Kind: Estimate}
+	for _, c := range []struct {
+		limit  Limit
+		body   string
+		status int
+		field  string
+		words  string
+	}{
+		{busy, "overflow", 503, "X-Envoy-Overloaded", "reset reason: overflow"},
+		{busy, "page", 503, "Content-Type", "<h1>503 Service Temporarily Unavailable</h1>"},
+		{counter, "page", 429, "Content-Type", "<h1>429 Too Many Requests</h1>"},
+		{counter, "law", 429, "Content-Type", "Rate limit exceeded: 1 per 1 second"},
+	} {
+		w := &World{Lanes: 1, Load: Load{Items: 6}, Serve: Serve{Latency: 1}, Lane: []Limit{c.limit}, Charge: Charge{Rejected: true},
+			Show: Show{Dialect: "bare", Body: c.body}}
+		p := newProvider(w, new(clock), false)
+		p.speaker = newSpeaker(w)
+		for i, item := range w.Items() {
+			r := p.arrive(item, never)
+			if i > 0 && (r.Status != c.status || r.Header.Get(c.field) == "" || !strings.Contains(string(r.Body), c.words)) {
+				t.Errorf("%s: %d %v %s", c.body, r.Status, r.Header, r.Body)
+			}
+		}
+		if left := p.lanes[0][0].left(0); c.limit.Dim == RPM && left != -5 {
+			t.Errorf("%s: %v left after six requests, all of which count", c.body, left)
 		}
 	}
 }

@@ -166,7 +166,7 @@ func (p *provider) arrive(item *Item, expires time.Duration) *Response {
 		return p.reject(item, verdict{status: 429, cause: hopeless, limit: l, large: true})
 	}
 	if l, wait := p.lacking(item); l != nil {
-		return p.reject(item, verdict{status: 429, cause: limited, limit: l, left: l.left(p.clock.now), cost: p.w.cost(l.Dim, item), wait: wait})
+		return p.reject(item, verdict{status: cmp.Or(l.Status, 429), cause: limited, limit: l, left: l.left(p.clock.now), cost: p.w.cost(l.Dim, item), wait: wait})
 	}
 	switch item.odd {
 	case "429", "words":
@@ -328,9 +328,9 @@ type verdict struct {
 func (p *provider) reject(item *Item, v verdict) *Response {
 	done := p.clock.now + p.w.Serve.Reject.span()
 	r := &Response{Status: v.status, cause: v.cause, head: done, done: done}
-	if v.status == 429 && p.w.Charge.Rejected || v.status != 429 && p.w.Charge.Overload {
+	if r.limited() && p.w.Charge.Rejected || !r.limited() && p.w.Charge.Overload {
 		for _, l := range p.lanes[item.Lane] {
-			if l.Dim != Concurrent && l.left(p.clock.now) > -l.size() {
+			if l.Dim != Concurrent && (l.Kind == Estimate || l.left(p.clock.now) > -l.size()) { // a counter goes on counting
 				l.take(p.clock.now, p.w.cost(l.Dim, item))
 			}
 		}

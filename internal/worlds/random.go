@@ -13,10 +13,10 @@ const (
 	maxOptimum Seconds = 25
 )
 
-// Random returns the world of a seed.
-func Random(seed uint64) *World {
+// Basic returns the world of a seed with the limits of providers only.
+func Basic(seed uint64) *World {
 	for try := range uint64(200) {
-		d := &drafter{Rand: rand.New(rand.NewPCG(seed, try)), World: &World{Seed: seed}}
+		d := &drafter{Rand: rand.New(rand.NewPCG(seed, try)), World: &World{Seed: seed}, longest: maxOptimum}
 		if d.draft(); d.fit() {
 			return d.World
 		}
@@ -30,6 +30,7 @@ type drafter struct {
 	*World
 	rate    float64 // requests per second that all lanes together are allowed
 	optimum float64 // that is aimed at, in seconds
+	longest Seconds // that the optimum may be
 	account bool    // all lanes share the limits
 }
 
@@ -376,7 +377,7 @@ func (d *drafter) fit() bool {
 		}
 		t, ok := Optimum(d.World)
 		seconds := Seconds(t.Seconds())
-		if ok && seconds >= minOptimum && seconds <= maxOptimum {
+		if ok && seconds >= minOptimum && seconds <= d.longest {
 			return d.guaranteeSuffices()
 		}
 		if !ok {

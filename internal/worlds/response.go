@@ -1,6 +1,7 @@
 package worlds
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"math"
@@ -22,7 +23,11 @@ type Response struct {
 	cause      cause
 	limit      Dimension     // that lacked room
 	wait       time.Duration // until it has room for this item, if no other takes it
+	stated     time.Duration // the longest wait that the response states in headers of limits or in its body
 }
+
+// limited reports whether the response is a rejection by a rate limit or a limit of concurrency.
+func (r *Response) limited() bool { return r.Status == 429 || r.cause == limited }
 
 // speaker writes a provider's headers and bodies.
 type speaker struct {
@@ -43,6 +48,7 @@ type figure struct {
 	dim         Dimension
 	limit, left float64
 	full        time.Duration // until the whole limit is there again
+	law         *limit
 }
 
 // figures returns the figures of a lane's rate limits. Of two limits of one dimension it shows the scarcer one.
@@ -53,7 +59,7 @@ func (p *provider) figures(lane int) []figure {
 			continue
 		}
 		now := p.clock.now
-		f := figure{l.Dim, l.N, max(0, math.Floor(l.left(now)+slack)), max(0, after(l, now, l.size())-now)}
+		f := figure{l.Dim, l.N, max(0, math.Floor(l.left(now)+slack)), max(0, after(l, now, l.size())-now), l}
 		known := false
 		for i := range out {
 			if out[i].dim == f.dim {
@@ -88,7 +94,13 @@ func (s *speaker) write(p *provider, item *Item, r *Response, v verdict) {
 		return
 	}
 	s.retryAfter(p, r, v)
+	if s.proxied(r, v) {
+		return
+	}
 	r.Body = s.failure(item, v)
+	if bytes.Contains(r.Body, []byte("again in ")) || bytes.Contains(r.Body, []byte("retry in ")) {
+		r.stated = max(r.stated, v.wait)
+	}
 }
 
 // now returns the provider's Date.
@@ -106,7 +118,7 @@ func (s *speaker) clock(p *provider, later time.Duration) time.Time {
 
 // rates adds rate-limit headers, with the defects that the world asks for.
 func (s *speaker) rates(p *provider, item *Item, r *Response, v verdict) {
-	if s.show.Headers == "" || s.show.Dialect == "gemini" || s.show.Dialect == "bare" {
+	if _, ok := forms[s.show.Headers]; s.show.Headers == "" || !ok && (s.show.Dialect == "gemini" || s.show.Dialect == "bare") {
 		return
 	}
 	figures := p.figures(item.Lane)
@@ -166,9 +178,65 @@ var headerNames = map[string]map[Dimension][3]string{
 	},
 }
 
+// form is how rate limiters state limit, remaining requests and reset: in three headers or, with a format, in the first one.
+type form struct {
+	names  [3]string
+	format string // takes remaining requests, seconds until the reset, and the limit
+	unix   int64  // units per second of a reset that counts from 1970; 0: seconds from now
+	policy string // takes limit and period; empty: the period is not stated
+}
+
+// forms are the forms that Show.Headers can name: the older ones, and drafts 6 to 8 of the IETF.
+var forms = map[string]form{
+	"seconds": {names: [3]string{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}},
+	"unix":    {names: [3]string{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}, unix: 1},
+	"unixms":  {names: [3]string{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}, unix: 1000},
+	"draft6":  {names: [3]string{"Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset"}, policy: "%d;w=%d"},
+	"draft7":  {names: [3]string{"Ratelimit"}, format: "limit=%[3]d, remaining=%[1]d, reset=%[2]d", policy: "%d;w=%d"},
+	"draft8":  {names: [3]string{"Ratelimit"}, format: `"default"; r=%[1]d; t=%[2]d`, policy: `"default"; q=%d; w=%d`},
+}
+
+// write adds the headers of a limit of requests. A window's reset is its end, for a sliding window the expiry of its oldest
+// request. A bucket's reset is the time until it has room for a request, in whole seconds, as at Envoy.
+func (o form) write(s *speaker, p *provider, r *Response, f figure) {
+	now, limit := p.clock.now, int(f.law.size()+slack)
+	reset, up := f.full, time.Second-1
+	switch m := f.law.meter.(type) {
+	case *fixed:
+		reset = max(0, m.end-now)
+	case *sliding:
+		reset = after(m, now, min(f.left+1, m.size())) - now
+	case *bucket:
+		reset, up = after(m, now, min(1, m.size()))-now, 0
+	}
+	r.stated = max(r.stated, reset)
+	seconds := int((reset + up) / time.Second)
+	if o.policy != "" {
+		r.Header["Ratelimit-Policy"] = []string{fmt.Sprintf(o.policy, limit, int(f.law.Burst))}
+	}
+	if o.format != "" {
+		text := fmt.Sprintf(o.format, int(f.left), seconds, limit)
+		r.Header[o.names[0]] = []string{text}
+		return
+	}
+	text := strconv.Itoa(seconds)
+	if o.unix > 0 { // rounded up or down
+		at := s.clock(p, reset).UnixNano() + int64(p.w.Seed%2)*(1e9/o.unix-1)
+		text = strconv.FormatInt(at/(1e9/o.unix), 10)
+	}
+	for i, value := range []string{strconv.Itoa(limit), strconv.Itoa(int(f.left)), text} {
+		r.Header[o.names[i]] = []string{value}
+	}
+}
+
 func (s *speaker) set(p *provider, r *Response, figures []figure) {
 	dialect := cmp.Or(s.show.Dialect, "openai")
+	form, limiter := forms[s.show.Headers]
 	for _, f := range figures {
+		if limiter && f.dim == RPM {
+			form.write(s, p, r, f)
+			continue
+		}
 		names, ok := headerNames[dialect][f.dim]
 		if !ok {
 			continue
@@ -176,6 +244,9 @@ func (s *speaker) set(p *provider, r *Response, figures []figure) {
 		r.Header[names[0]] = []string{strconv.Itoa(int(f.limit))}
 		r.Header[names[1]] = []string{strconv.Itoa(int(f.left))}
 		r.Header[names[2]] = []string{s.reset(p, dialect, f.full)}
+		if r.stated = max(r.stated, f.full); s.show.Headers == "units" {
+			r.stated = never // milliseconds may be read as seconds
+		}
 	}
 }
 
@@ -225,6 +296,28 @@ func (s *speaker) retryAfter(p *provider, r *Response, v verdict) {
 		return
 	}
 	r.Header["Retry-After"] = []string{value}
+}
+
+// proxied writes a rejection as rate limiters in front of a provider do. It returns false if the world has none.
+func (s *speaker) proxied(r *Response, v verdict) bool {
+	if v.cause != limited {
+		return false
+	}
+	switch s.show.Body {
+	case "law": // slowapi
+		r.Body = fmt.Appendf(nil, `{"error":"Rate limit exceeded: %.0f per %.0f second"}`, v.limit.size(), float64(v.limit.Burst))
+	case "page": // nginx
+		text := map[int]string{429: "429 Too Many Requests", 503: "503 Service Temporarily Unavailable"}[v.status]
+		r.Header["Content-Type"] = []string{"text/html"}
+		r.Body = []byte("<html>\r\n<head><title>" + text + "</title></head>\r\n<body>\r\n<center><h1>" + text +
+			"</h1></center>\r\n<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n")
+	case "overflow": // Envoy
+		r.Header["Content-Type"], r.Header["X-Envoy-Overloaded"] = []string{"text/plain"}, []string{"true"}
+		r.Body = []byte("upstream connect error or disconnect/reset before headers. reset reason: overflow")
+	default:
+		return false
+	}
+	return true
 }
 
 // success writes the body of a 200.

@@ -18,8 +18,8 @@ import (
 //	end time <= 1.05 x optimum
 //
 // The JSON of the world ends with the first line that starts with "by" or "end". Figures are sent, ok, 429s, overloads
-// and errors by an instant or at the end; and at the end also failed (items), idle (seconds), refused (requests of
-// foreign clients), and time (seconds, or multiples of the optimum).
+// and errors by an instant or at the end; and at the end also failed (items), idle and stalled (seconds), refused (requests
+// of foreign clients), and time (seconds, or multiples of the optimum).
 type Script struct {
 	World        *World
 	Expectations []string
@@ -40,7 +40,7 @@ func ParseScript(text string) (*Script, error) {
 		}
 	}
 	var err error
-	s.World, err = Parse(world.String())
+	s.World, err = Parse(world.String(), Random)
 	return s, err
 }
 
@@ -102,6 +102,8 @@ func (r *Result) figure(name string, until time.Duration) (float64, error) {
 		return r.Time.Seconds(), nil
 	case "idle":
 		return r.Idle.Seconds(), nil
+	case "stalled":
+		return r.Stalled.Seconds(), nil
 	case "failed":
 		return float64(r.Failed + r.GivenUp), nil
 	case "refused":

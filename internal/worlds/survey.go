@@ -31,16 +31,16 @@ func Judge(w *World, maker Maker) Score {
 	return s
 }
 
-// Survey scores a client in n worlds, from seed first on, on all cores. Worlds of other classes than class are left out,
-// unless class is empty.
-func Survey(first uint64, n int, class string, maker Maker) []Score {
+// Survey scores a client in n worlds of Random or Basic, from seed first on, on all cores. Worlds of other classes than class
+// are left out, unless class is empty.
+func Survey(world func(seed uint64) *World, first uint64, n int, class string, maker Maker) []Score {
 	scores := make([]Score, n)
 	next := make(chan int)
 	var group sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
 			for i := range next {
-				if w := Random(first + uint64(i)); class == "" || w.Class() == class {
+				if w := world(first + uint64(i)); class == "" || w.Class() == class {
 					scores[i] = Judge(w, maker)
 				}
 			}
@@ -67,10 +67,10 @@ var goals = map[string]string{
 
 // Print writes the distribution of scores by class.
 func Print(out io.Writer, scores []Score) {
-	fmt.Fprintf(out, "%-9s %6s | time ÷ optimum: p50, p90, p99, max | 429s: p50, p90 | beyond: p50, p90, p99, max | failed, broken | good | goal\n", "class", "worlds")
+	fmt.Fprintf(out, "%-9s %6s | time ÷ optimum: p50, p90, p99, max | 429s: p50, p90 | beyond: p50, p90, p99, max | failed, broken, stalled | good | goal\n", "class", "worlds")
 	for _, class := range []string{"known", "partly", "unknown", "troubled", ""} {
 		var ratios, rejected, excess []float64
-		failed, broken, good := 0, 0, 0
+		failed, broken, stalled, good := 0, 0, 0, 0
 		for _, s := range scores {
 			if class != "" && s.Class != class {
 				continue
@@ -80,6 +80,9 @@ func Print(out io.Writer, scores []Score) {
 			failed += min(1, s.Failed)
 			if s.Violation != "" {
 				broken++
+			}
+			if s.Stalled > 0 {
+				stalled++
 			}
 			if s.good() {
 				good++
@@ -91,10 +94,10 @@ func Print(out io.Writer, scores []Score) {
 		slices.Sort(ratios)
 		slices.Sort(rejected)
 		slices.Sort(excess)
-		fmt.Fprintf(out, "%-9s %6d | %.3f %.3f %.3f %.3f | %.0f %.0f | %.0f %.0f %.0f %.0f | %d, %d | %.1f %% | %s\n", cmp.Or(class, "all"), len(ratios),
+		fmt.Fprintf(out, "%-9s %6d | %.3f %.3f %.3f %.3f | %.0f %.0f | %.0f %.0f %.0f %.0f | %d, %d, %d | %.1f %% | %s\n", cmp.Or(class, "all"), len(ratios),
 			quantile(ratios, 0.5), quantile(ratios, 0.9), quantile(ratios, 0.99), quantile(ratios, 1), quantile(rejected, 0.5), quantile(rejected, 0.9),
 			quantile(excess, 0.5), quantile(excess, 0.9), quantile(excess, 0.99), quantile(excess, 1),
-			failed, broken, 100*float64(good)/float64(len(ratios)), goals[class])
+			failed, broken, stalled, 100*float64(good)/float64(len(ratios)), goals[class])
 	}
 }
 

@@ -29,11 +29,14 @@ const (
 	Concurrent Dimension = "concurrent"
 )
 
-// The kinds of a limit: a token bucket, a fixed window, a sliding window.
+// The kinds of a limit: a token bucket; a fixed window by the clock, or one that its first request opens; a sliding window,
+// or its estimate by two fixed windows, of which the one before counts in part.
 const (
-	Bucket  = ""
-	Fixed   = "fixed"
-	Sliding = "sliding"
+	Bucket   = ""
+	Fixed    = "fixed"
+	Opened   = "opened"
+	Sliding  = "sliding"
+	Estimate = "estimate"
 )
 
 // How a provider charges tokens against tpm and otpm. Input counts for itpm in every mode.
@@ -77,13 +80,14 @@ type Load struct {
 
 // Limit is one limit of a provider.
 type Limit struct {
-	Dim   Dimension `json:"dim"`
-	N     float64   `json:"n"`               // per minute; per day for RPD; at once for Concurrent
-	Kind  string    `json:"kind,omitempty"`  // Bucket, Fixed or Sliding
-	Burst Seconds   `json:"burst,omitempty"` // seconds of refill that a bucket holds; a window's length
-	Phase Seconds   `json:"phase,omitempty"` // Fixed: the age of the first window at time zero
-	Used  float64   `json:"used,omitempty"`  // share that is used up at time zero
-	Late  Seconds   `json:"late,omitempty"`  // Concurrent: how long a finished request still counts
+	Dim    Dimension `json:"dim"`
+	N      float64   `json:"n"`                // per minute; per day for RPD; at once for Concurrent
+	Kind   string    `json:"kind,omitempty"`   // Bucket, Fixed, Opened, Sliding or Estimate
+	Burst  Seconds   `json:"burst,omitempty"`  // seconds of refill that a bucket holds; a window's length
+	Phase  Seconds   `json:"phase,omitempty"`  // Fixed, Estimate: the age of the first window at time zero
+	Used   float64   `json:"used,omitempty"`   // share that is used up at time zero
+	Late   Seconds   `json:"late,omitempty"`   // Concurrent: how long a finished request still counts
+	Status int       `json:"status,omitempty"` // of its rejections; default 429
 }
 
 // minute returns the seconds to which N refers.
@@ -117,13 +121,13 @@ type Serve struct {
 // Show describes how a provider reports its limits. Its texts are in response.go.
 type Show struct {
 	Dialect    string  `json:"dialect,omitempty"`     // "openai" (default), "anthropic", "gemini" or "bare"
-	Headers    string  `json:"headers,omitempty"`     // "" (none), "right", "rounded", "early", "end", "cached", "constant", "other", "units"
+	Headers    string  `json:"headers,omitempty"`     // "" (none), "right", "rounded", "early", "end", "cached", "constant", "other", "units", or as forms
 	Only       string  `json:"only,omitempty"`        // "ok" or "429": the responses that have headers; default all
 	Cached     Seconds `json:"cached,omitempty"`      // age up to which "cached" figures are shown
 	RetryAfter string  `json:"retry_after,omitempty"` // "" (none), "right", "ms", "short", "constant", "date"
 	Constant   Seconds `json:"constant,omitempty"`    // the value of a "constant" Retry-After
 	Skew       Seconds `json:"skew,omitempty"`        // how far the provider's clock is ahead
-	Body       string  `json:"body,omitempty"`        // of a 429: "" (bare), "named", "figures", "wait", "wrong", "contradictory"
+	Body       string  `json:"body,omitempty"`        // of a 429: "" (bare), "named", "figures", "wait", "wrong", "contradictory", "law", "page", "overflow"
 }
 
 // Change is a change of limits: those of Dim, or of all but RPD and Concurrent, are multiplied by Factor.
@@ -387,7 +391,8 @@ func (w *World) Faulty() bool { return w.Faults != Faults{} || len(w.Odd) > 0 }
 // or shown in right headers, "wrong" if any is configured wrongly, "unknown" if none is known, otherwise "partly".
 func (w *World) Knowledge() string {
 	known, wrong, all := 0, false, 0
-	shown := w.Show.Headers == "right" || w.Show.Headers == "rounded"
+	form, limiter := forms[w.Show.Headers]
+	shown := w.Show.Headers == "right" || w.Show.Headers == "rounded" || form.policy != ""
 	hinted := w.Show.Headers != "" && w.Show.Headers != "constant" && w.Show.Headers != "other"
 	for _, l := range w.limits() {
 		if l.Dim == RPD {
@@ -396,6 +401,7 @@ func (w *World) Knowledge() string {
 		all++
 		configured := w.Config.limit(l.Dim)
 		_, named := headerNames[cmp.Or(w.Show.Dialect, "openai")][l.Dim]
+		named = named || limiter && l.Dim == RPM
 		switch {
 		case configured > 0 && math.Abs(configured/l.N-1) > 0.02:
 			wrong = true
@@ -428,11 +434,11 @@ func (w *World) Line() string {
 	return string(line)
 }
 
-// Parse reads a world: a seed of Random, or the JSON of Line.
-func Parse(line string) (*World, error) {
+// Parse reads a world: a seed of draw, or the JSON of Line.
+func Parse(line string, draw func(seed uint64) *World) (*World, error) {
 	line = strings.TrimSpace(line)
 	if seed, err := strconv.ParseUint(line, 10, 64); err == nil {
-		return Random(seed), nil
+		return draw(seed), nil
 	}
 	w := new(World)
 	decoder := json.NewDecoder(bytes.NewReader([]byte(line)))

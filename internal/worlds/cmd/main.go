@@ -1,7 +1,7 @@
 // Command cmd measures clients in random worlds.
 //
-//	go run ./internal/worlds/cmd [-n 300] [-seed0 1] [-client knowing] [-class known] [-loops]
-//	go run ./internal/worlds/cmd -world SEED-OR-LINE [-client knowing] [-trace] [-shrink 1.5]
+//	go run ./internal/worlds/cmd [-n 300] [-seed0 1] [-client knowing] [-class known] [-laws=false] [-loops]
+//	go run ./internal/worlds/cmd -world SEED-OR-LINE [-client knowing] [-laws=false] [-trace] [-shrink 1.5]
 //	go run ./internal/worlds/cmd [-client knowing] internal/worlds/testdata/*.txt
 package main
 
@@ -31,18 +31,23 @@ func main() {
 	name := flag.String("client", "knowing", "measure client `NAME`")
 	class := flag.String("class", "", "play only worlds of class `NAME`")
 	loops := flag.Bool("loops", false, "measure the retry loops as well")
+	laws := flag.Bool("laws", true, "draw rate limiters in front of providers")
 	line := flag.String("world", "", "play the world of a seed or a `LINE`")
 	trace := flag.Bool("trace", false, "print every event of -world")
 	shrink := flag.Float64("shrink", 0, "shrink -world while its time is `X` × the optimum, or an invariant is broken")
 	flag.Parse()
+	draw := worlds.Random
+	if !*laws {
+		draw = worlds.Basic
+	}
 	var err error
 	switch {
 	case flag.NArg() > 0:
 		err = scripts(flag.Args(), *name)
 	case *line != "":
-		err = one(*line, *name, *trace, *shrink)
+		err = one(draw, *line, *name, *trace, *shrink)
 	default:
-		err = survey(*n, *first, *name, *class, *loops)
+		err = survey(draw, *n, *first, *name, *class, *loops)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -58,13 +63,13 @@ func find(name string) (worlds.Maker, error) {
 	return maker, nil
 }
 
-func survey(n int, first uint64, name, class string, loops bool) error {
+func survey(draw func(uint64) *worlds.World, n int, first uint64, name, class string, loops bool) error {
 	maker, err := find(name)
 	if err != nil {
 		return err
 	}
 	start := time.Now()
-	scores := worlds.Survey(first, n, class, maker)
+	scores := worlds.Survey(draw, first, n, class, maker)
 	fmt.Printf("%s, seeds %d to %d, %v\n", name, first, first+uint64(n)-1, time.Since(start).Round(time.Millisecond))
 	worlds.Print(os.Stdout, scores)
 	fmt.Println("worst seeds:")
@@ -81,7 +86,7 @@ func survey(n int, first uint64, name, class string, loops bool) error {
 	slices.Sort(names)
 	for _, name := range names {
 		fmt.Println(name)
-		worlds.Print(os.Stdout, worlds.Survey(first, n, class, worlds.Loops()[name].Maker))
+		worlds.Print(os.Stdout, worlds.Survey(draw, first, n, class, worlds.Loops()[name].Maker))
 	}
 	return nil
 }
@@ -92,18 +97,21 @@ func summary(s worlds.Score) string {
 	if s.Foreign > 0 {
 		text += fmt.Sprintf(", foreign %d, refused %d", s.Foreign, s.Refused)
 	}
+	if s.Stalled > 0 {
+		text += fmt.Sprintf(", STALLED: %v", s.Stalled.Round(time.Millisecond))
+	}
 	if s.Violation != "" {
 		text += ", BROKEN: " + s.Violation
 	}
 	return text
 }
 
-func one(line, name string, trace bool, shrink float64) error {
+func one(draw func(uint64) *worlds.World, line, name string, trace bool, shrink float64) error {
 	maker, err := find(name)
 	if err != nil {
 		return err
 	}
-	w, err := worlds.Parse(line)
+	w, err := worlds.Parse(line, draw)
 	if err != nil {
 		return err
 	}
