@@ -120,6 +120,9 @@ func (b *buckets) fill(now time.Time, d limits.Dimension) {
 		burst = configured
 		each.drain.pace = max(minDrain, 1+burst/drainTime)
 	}
+	if each.Source == limits.SourceMeasured { // by an earlier process: stray rejections may have been the reason
+		each.drain.pace = max(each.drain.pace, each.few())
+	}
 	if perDay(d) { // a day's allowance is there from the start
 		burst, each.shown = window(d), true
 	}
@@ -623,7 +626,9 @@ func (b *buckets) exceed(now time.Time, bound limits.Dimension) {
 	if bound.Window() != time.Minute {
 		return
 	}
-	if b.each[bound].exceed(now) {
+	each := b.each[bound]
+	empty := each.Source != limits.SourceTold && b.book.level(now, bound) < 2*max(1, b.mean[bound])
+	if each.exceed(now, empty) {
 		b.resize(now, bound)
 	}
 }
