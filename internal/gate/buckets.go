@@ -36,6 +36,7 @@ type buckets struct {
 	explainedAt time.Time     // arrival of the last rejection that counted for explained
 	debt        limits.Vector // total cost of the requests that were rejected since one was accepted
 	charged     bool          // the provider charges rejected requests
+	tally       tally
 
 	successes [32]success // the last ones
 	success   int         // index of the oldest one
@@ -248,6 +249,8 @@ func (b *buckets) spend(now time.Time, t *Ticket) {
 		}
 	}
 	t.moment.end = b.spent
+	b.count(t, b.reserves.sent(t.Call.Cost))
+	t.tallied = b.tally.total
 	b.reserveOutput(t.cost[limits.OutputTokens])
 	t.openOutput = b.openOutput
 }
@@ -506,6 +509,9 @@ func (b *buckets) emptied(now time.Time, t *Ticket, o *limits.Outcome, d limits.
 	cost := max(1, t.cost[d])
 	passed, from, level, exact := b.evidence(t, o, d, cost)
 	full := b.book.level(now, d)
+	if d == limits.Tokens && exact && !each.header.seen {
+		b.findCharge(now, t, level)
+	}
 	again := !t.sent.After(each.rejected)
 	if again && !exact {
 		return true
@@ -713,7 +719,10 @@ func (b *buckets) void(now time.Time, t *Ticket) {
 	b.book.void(now, &t.cost, &refund)
 	for u := b.lane.flight.tail; u != nil && u.mark[limits.Requests] > t.mark[limits.Requests]; u = u.prev {
 		u.mark, u.own = u.mark.Minus(&t.cost), u.own.Minus(&t.cost)
+		u.tallied.replace(t.part, rules{})
 	}
+	t.tallied.replace(t.part, rules{})
+	b.count(t, rules{})
 	g := b.lane.gate
 	for d, c := range &t.cost {
 		if b.counts(limits.Dimension(d)) {
