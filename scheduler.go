@@ -60,6 +60,10 @@ type Config struct {
 
 	// StateDir is where day counters, learned limits and pauses of each lane are kept between processes. Empty: nowhere.
 	StateDir string
+
+	// IgnorePauses ignores the limits that earlier processes learned and their pauses. Configured limits and limits per day still count the
+	// requests of those processes.
+	IgnorePauses bool
 }
 
 // Scheduler admits calls to one account. It is safe for concurrent use. Most callers want Do.

@@ -74,6 +74,9 @@ func (st *store) open(lane string) {
 	if err != nil || m.Lane != lane {
 		m = gate.Memory{Lane: lane}
 	}
+	if st.s.cfg.IgnorePauses {
+		m.Limits, m.Until = nil, time.Time{}
+	}
 	st.s.gate.Recall(now, m)
 	f.last, _ = st.s.gate.Memory(now, lane)
 	if shared && st.s.cfg.Observer != nil {

@@ -110,6 +110,34 @@ func TestAUsageWindowOutlivesTheProcess(t *testing.T) {
 	})
 }
 
+func TestAProcessThatIgnoresPausesStartsAfresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := sluice.Config{Name: "a", Limits: sluice.Limits{RPD: 100}, StateDir: t.TempDir()}
+		s := startWith(t, cfg)
+		callOnce(t, s, sluice.Outcome{Readings: []limits.Reading{{Dimension: limits.Tokens, Limit: 600, Remaining: 599, Reset: 100 * time.Millisecond}}})
+		callOnce(t, s, sluice.Outcome{Kind: sluice.UsageWindow, Until: time.Now().Add(3 * time.Hour)})
+		s.Close()
+
+		cfg.IgnorePauses = true
+		s = startWith(t, cfg)
+		began := time.Now()
+		callOnce(t, s, sluice.Outcome{})
+		b := s.Snapshot().Lanes[0].Budgets
+		if time.Since(began) > time.Second || len(b) != 1 || b[0].Dimension != limits.RequestsPerDay || b[0].Level > 98 {
+			t.Errorf("sent after %v, with %+v", time.Since(began), b)
+		}
+		s.Close()
+
+		cfg.IgnorePauses = false
+		s = startWith(t, cfg)
+		defer s.Close()
+		callOnce(t, s, sluice.Outcome{})
+		if time.Since(began) > time.Second {
+			t.Error("the pause that was ignored is still in the file")
+		}
+	})
+}
+
 func TestASecondProcessOnALaneIsTold(t *testing.T) {
 	dir := t.TempDir()
 	var events []sluice.Event
@@ -125,7 +153,7 @@ func TestASecondProcessOnALaneIsTold(t *testing.T) {
 	}
 }
 
-func TestALaneThatIsForgottenHasNoOpenFileAndIsRecalled(t *testing.T) {
+func TestALaneThatIsForgottenHasNoOpenFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := 0
 		cfg := sluice.Config{Name: "a", StateDir: t.TempDir()}
@@ -155,8 +183,8 @@ func TestALaneThatIsForgottenHasNoOpenFileAndIsRecalled(t *testing.T) {
 			t.Error("the file of the lane is still in use")
 		}
 		callOnce(t, s, sluice.Outcome{})
-		if b := budgetOf(t, s, limits.Requests); b.Limit != 600 {
-			t.Errorf("limit %d, want 600 from the file of the lane", b.Limit)
+		if n := len(s.Snapshot().Lanes[1].Budgets); n != 0 {
+			t.Errorf("%d budgets are believed after more than a day, want none", n)
 		}
 	})
 }

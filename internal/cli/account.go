@@ -38,7 +38,6 @@ type accountFlags struct {
 	settings     settingsFlags
 	maxThrottles int
 	flags        *pflag.FlagSet // with --max-throttles
-	forget       bool           // --forget-limits
 	elsewhere    bool           // calls are made by others, who know the address
 }
 
@@ -265,7 +264,7 @@ func (a *accounts) newScheduler(p provider.Provider) (*sluice.Scheduler, error) 
 // schedulerOf makes the Scheduler of an account at p, of which c says the name and the limits. The label is that of an
 // account of upstreams, "" of any other. It is called with the turn of tuning.
 func (a *accounts) schedulerOf(c sluice.Config, p provider.Provider, label string) (*sluice.Scheduler, error) {
-	if !a.dry && !a.flags.forget {
+	if !a.dry {
 		c.StateDir = stateDir(p)
 	}
 	c.Charge, c.CountsCached = p.Charge, p.CountsCached

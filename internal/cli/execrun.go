@@ -113,16 +113,13 @@ func (r *execRun) openScheduler(cfg *proc.Config) (err error) {
 		cli = agents.Recognise(o.cfg.Command.Args[0])
 	}
 	name, lane, dir := o.account(cli)
-	if o.cfg.Limits.Forget {
-		dir = ""
-	}
 	cfg.Limits.Lane = lane
 	if atOnce == 0 { // else the Scheduler bounds them, and an item that waits before it is tried again takes no one's place
 		cfg.Workers = cmp.Or(o.at.mostAt, jobsPerCPU*runtime.NumCPU())
 	}
 	r.scheduler, err = sluice.New(sluice.Config{
 		Name: name, Limits: sluice.Limits{Concurrent: atOnce, RPM: o.at.rpm}, Attempts: o.at.attempt, MaxThrottles: math.MaxInt32,
-		Observer: &r.observers, StateDir: dir,
+		Observer: &r.observers, StateDir: dir, IgnorePauses: o.cfg.Limits.IgnorePause,
 	})
 	cfg.Limits.Scheduler = r.scheduler
 	if err != nil && dir != "" {

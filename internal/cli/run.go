@@ -44,6 +44,7 @@ type runOptions struct {
 	set         []string
 	checks      checkFlags
 	skipInvalid bool
+	ignorePause bool
 	retryFailed bool
 	changed     string
 	sync        string
@@ -114,7 +115,7 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.set, "set", nil, "field to set in requests of prompts and plain text, as name=json; dots in the name lead into objects (repeatable)")
 	o.checks.register(fs)
 	fs.BoolVar(&o.skipInvalid, "skip-invalid", false, "record wrong lines as failed in place of refusing the input")
-	fs.BoolVar(&o.account.forget, "forget-limits", false, "take no account of limits that earlier runs met, and keep none")
+	fs.BoolVar(&o.ignorePause, "ignore-pause", false, "ignore learned limits and pauses of earlier runs")
 	fs.BoolVar(&o.retryFailed, "retry-failed", false, "try the failed items of OUT again")
 	fs.StringVar(&o.changed, "changed", "", "what to do with items whose request changed since: redo or keep (absent: refuse)")
 	fs.StringVar(&o.sync, "sync", "interval", "force results to the disk: each, interval (100 ms) or none")
@@ -248,7 +249,7 @@ type batchRun struct {
 
 func newBatchRun(s *streams, o *runOptions) *batchRun {
 	r := &batchRun{
-		s: s, o: o, pauses: &work.Pauses{},
+		s: s, o: o, pauses: &work.Pauses{IgnoreEarlier: o.ignorePause},
 		lastErr: make(map[string]string), strangers: make(map[string]bool), refused: make(map[refusal]int),
 	}
 	r.observers = observers{r.pauses, sluice.ObserverFunc(r.warn)}
@@ -258,7 +259,7 @@ func newBatchRun(s *streams, o *runOptions) *batchRun {
 // openAccounts makes ready where calls go.
 func (r *batchRun) openAccounts(shared *shared) (err error) {
 	o := r.o
-	if r.accounts, err = o.account.open(sluice.Config{Attempts: o.attempts, Observer: &r.observers}, r.s); err != nil {
+	if r.accounts, err = o.account.open(sluice.Config{Attempts: o.attempts, Observer: &r.observers, IgnorePauses: o.ignorePause}, r.s); err != nil {
 		return err
 	}
 	r.accounts.prices.told, r.accounts.shared = o.budget.told(), shared

@@ -53,7 +53,7 @@ var knownElsewhere = map[string]string{
 	"quiet": "--progress none", "silent": "--progress none", "no-progress": "--progress none",
 	"out": "--output", "max-concurrency": "--concurrent", "max-workers": "--concurrent", "parallel": "--concurrent", "threads": "--concurrent",
 	"retries": "--attempts", "max-retries": "--attempts", "api-base": "--base-url", "endpoint": "--base-url", "api-key": "--key-env",
-	"rate-limit": "--rpm",
+	"rate-limit": "--rpm", "forget-limits": "--ignore-pause",
 }
 
 // flagOf is the name of a flag that may have a value behind it.

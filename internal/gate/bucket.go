@@ -103,34 +103,45 @@ func (b *bucket) believe(l limits.Limit) (changed bool) {
 	return true
 }
 
-// exceed raises the pace of a bucket that holds requests back, and reports whether the rate changed. A bucket of unknown
-// content is emptied faster. A known rate is exceeded as soon as the trust after the last rejection is over.
-func (b *bucket) exceed(now time.Time) bool {
+// exceed raises the pace of a bucket that holds requests back, and reports whether the rate changed. A bucket of unknown content is emptied
+// faster: at once if an earlier process measured the rate. A known rate is exceeded as soon as the trust after the last rejection is over. So
+// is the rate of a bucket of unknown content that should be empty.
+func (b *bucket) exceed(now time.Time, empty bool) bool {
 	if b.Value == 0 || b.header.seen || b.header.fixed.is || now.Before(b.probe.at) {
 		return false
 	}
+	alone, double, first := drainAlone, drainDouble, firstExcess
+	if b.Source == limits.SourceMeasured {
+		alone, double = 0, doubleEvery
+	}
 	if b.probe.at.IsZero() {
-		b.probe.at = now.Add(drainAlone)
+		b.probe.at = now.Add(alone)
 		return false
 	}
 	elapsed := min(now.Sub(b.probe.at)+growEvery, time.Second)
 	b.probe.at = now.Add(growEvery)
 	if !b.shown {
-		b.drain.pace *= math.Exp2(elapsed.Seconds() / drainDouble.Seconds())
-		return false
+		if !empty {
+			b.drain.pace *= math.Exp2(elapsed.Seconds() / double.Seconds())
+			return false
+		}
+		first = max(first, b.few())
 	}
 	if b.Source == limits.SourcePublished { // it needs no test: a rejection would show that it is too high
 		return false
 	}
-	b.probe.excess = min(max(b.probe.excess, firstExcess)*math.Exp2(elapsed.Seconds()/doubleEvery.Seconds()), maxExcess)
+	b.probe.excess = min(max(b.probe.excess, first)*math.Exp2(elapsed.Seconds()/doubleEvery.Seconds()), maxExcess)
 	return true
 }
 
-// trusted sets the trust in the limit, and the confidence of one that was learned from rejections.
-func (b *bucket) trusted(trust time.Duration) {
+// few is the multiple of the rate at which a few requests per second are sent.
+func (b *bucket) few() float64 { return startSlots / b.rate() }
+
+// trusted sets the trust in the limit after a rejection that agrees with it, and the confidence of one that was learned from rejections.
+func (b *bucket) trusted(at time.Time, trust time.Duration) {
 	b.trust = trust
 	if b.Source == limits.SourceMeasured || b.Source == limits.SourceRefusal {
-		b.Confidence = confidenceOf(trust)
+		b.At, b.Confidence = at, confidenceOf(trust)
 	}
 }
 
@@ -188,9 +199,9 @@ func (b *bucket) measure(at emptied, cost, used float64, stated, charged bool) (
 	switch {
 	case b.header.seen: // it shows the limit
 	case stated:
-		b.trusted(min(max(4*b.trust, firstStated), maxSpan))
+		b.trusted(at.at, min(max(4*b.trust, firstStated), maxSpan))
 	case rate >= 0.99*low && (rate <= 1.01*high || b.probe.excess > 0):
-		b.trusted(min(max(4*b.trust, span), b.maxTrust()))
+		b.trusted(at.at, min(max(4*b.trust, span), b.maxTrust()))
 	case passed < cost || passed < 3*cost && rate > 0: // too little: another limit may have been met
 	default:
 		b.trust = max(minTrust, span/2)

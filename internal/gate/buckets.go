@@ -36,6 +36,7 @@ type buckets struct {
 	explainedAt time.Time     // arrival of the last rejection that counted for explained
 	debt        limits.Vector // total cost of the requests that were rejected since one was accepted
 	charged     bool          // the provider charges rejected requests
+	tally       tally
 
 	successes [32]success // the last ones
 	success   int         // index of the oldest one
@@ -119,6 +120,9 @@ func (b *buckets) fill(now time.Time, d limits.Dimension) {
 	if configured := b.lane.gate.cfg.burst(); configured > 0 {
 		burst = configured
 		each.drain.pace = max(minDrain, 1+burst/drainTime)
+	}
+	if each.Source == limits.SourceMeasured { // by an earlier process: stray rejections may have been the reason
+		each.drain.pace = max(each.drain.pace, each.few())
 	}
 	if perDay(d) { // a day's allowance is there from the start
 		burst, each.shown = window(d), true
@@ -245,6 +249,8 @@ func (b *buckets) spend(now time.Time, t *Ticket) {
 		}
 	}
 	t.moment.end = b.spent
+	b.count(t, b.reserves.sent(t.Call.Cost))
+	t.tallied = b.tally.total
 	b.reserveOutput(t.cost[limits.OutputTokens])
 	t.openOutput = b.openOutput
 }
@@ -502,6 +508,9 @@ func (b *buckets) emptied(now time.Time, t *Ticket, o *limits.Outcome, d limits.
 	cost := max(1, t.cost[d])
 	passed, from, level, exact := b.evidence(t, o, d, cost)
 	full := b.book.level(now, d)
+	if d == limits.Tokens && exact && !each.header.seen {
+		b.findCharge(now, t, level)
+	}
 	again := !t.sent.After(each.rejected)
 	if again && !exact {
 		return true
@@ -622,7 +631,9 @@ func (b *buckets) exceed(now time.Time, bound limits.Dimension) {
 	if bound.Window() != time.Minute {
 		return
 	}
-	if b.each[bound].exceed(now) {
+	each := b.each[bound]
+	empty := each.Source != limits.SourceTold && b.book.level(now, bound) < 2*max(1, b.mean[bound])
+	if each.exceed(now, empty) {
 		b.resize(now, bound)
 	}
 }
@@ -720,7 +731,10 @@ func (b *buckets) void(now time.Time, t *Ticket) {
 	b.book.void(now, &t.cost, &refund)
 	for u := b.lane.flight.tail; u != nil && u.mark[limits.Requests] > t.mark[limits.Requests]; u = u.prev {
 		u.mark, u.own = u.mark.Minus(&t.cost), u.own.Minus(&t.cost)
+		u.tallied.replace(t.part, rules{})
 	}
+	t.tallied.replace(t.part, rules{})
+	b.count(t, rules{})
 	g := b.lane.gate
 	for d, c := range &t.cost {
 		if b.counts(limits.Dimension(d)) {

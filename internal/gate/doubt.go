@@ -34,12 +34,13 @@ type success struct {
 }
 
 // disprove takes corrections of levels back if more than an empty bucket holds was accepted just after the rejection. A limit that a
-// rejection stated is forgotten if more than it allows was accepted.
+// rejection stated, or that no response has shown since the lane was opened, is forgotten if more than it allows was accepted.
 func (b *buckets) disprove(now time.Time, t *Ticket) {
 	b.successes[b.success] = success{t.sent, t.cost}
 	b.success = (b.success + 1) % len(b.successes)
 	for _, each := range b.perMinute() {
-		if each.Source == limits.SourceRefusal && !b.plausible(t, each.Dimension, each.Value) {
+		old := each.Source.Observed() && each.At.Before(b.opened)
+		if (each.Source == limits.SourceRefusal || old) && !b.plausible(t, each.Dimension, each.Value) {
 			b.replace(now, each, each.configured(), each.header.ignored)
 		}
 		if q := each.doubt; q != nil && q.disproved(t.sent, t.cost[each.Dimension], each.rate()) {

@@ -121,6 +121,8 @@ type Ticket struct {
 	room       [limits.NumDimensions]float32 // see buckets.room
 	counted    float64                       // to its tenant: see share.go
 	openOutput float64
+	part       rules // see buckets.count
+	tallied    rules // total of tally, itself included
 
 	early limits.Vector // amounts that a remote ledger charged other requests just before; see Ticket.sooner
 }
@@ -466,7 +468,7 @@ func (g *Gate) charge(now time.Time, l *lane, t *Ticket) {
 
 // settleGuards replaces the amounts that configured limits counted for a request by the final ones.
 func (g *Gate) settleGuards(now time.Time, l *lane, t *Ticket, o *limits.Outcome) {
-	final := l.buckets.reserves.counted(t, o)
+	final := l.buckets.reserves.counted(t, o, g.cfg.Charge)
 	for d := range final {
 		final[d] -= t.guarded[d]
 	}

@@ -241,6 +241,9 @@ func (b *buckets) readBucket(now time.Time, t *Ticket, r *limits.Reading, seen r
 	if !h.fixed.is && (d == limits.Requests || b.reserves.charge != limits.ChargeActual) {
 		h.weight.compare(seen, later, each.cap, rate, b.mean[d])
 	}
+	if d == limits.Tokens && !h.fixed.is {
+		b.findCharge(now, t, left)
+	}
 	before := b.book.level(now, d)
 	b.correct(now, d, limits.Correction{Mark: t.mark[d], Lo: lo, Hi: hi})
 	if b.remote() || b.book.level(now, d) != before {

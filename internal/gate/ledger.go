@@ -30,6 +30,7 @@ type budget struct {
 	ends             time.Time     // end of the present window; zero: the next request opens one
 	ended            time.Time     // when the last one ended
 	over             bool          // it has ended since the lane asked
+	full             time.Time     // when the bucket was full last
 	due              float64       // what open calls were charged here, and the provider charges only when they end
 }
 
@@ -93,7 +94,10 @@ func (b *budget) refill(now time.Time) {
 		return
 	}
 	if dt := now.Sub(b.at); dt > 0 {
-		b.level = min(b.top(), b.level+b.rate*dt.Seconds())
+		b.level += b.rate * dt.Seconds()
+		if top := b.top(); b.level >= top {
+			b.level, b.full = top, now
+		}
 	}
 	b.at = now // also when the clock was set back
 }

@@ -154,7 +154,12 @@ func ceilWait(at, reset time.Time) time.Duration {
 // the number of rejections.
 func meet(t *testing.T, cfg gate.Config, n int, limit int64, law limiter, f form) (took time.Duration, rejected int) {
 	t.Helper()
-	r := newRig(t, cfg)
+	return newRig(t, cfg).meet(n, limit, law, f)
+}
+
+func (r *rig) meet(n int, limit int64, law limiter, f form) (took time.Duration, rejected int) {
+	r.t.Helper()
+	began := r.now
 	type response struct {
 		at     time.Time
 		ticket *gate.Ticket
@@ -202,8 +207,8 @@ func meet(t *testing.T, cfg gate.Config, n int, limit int64, law limiter, f form
 				next = due[ticket]
 			}
 		}
-		if next.IsZero() || next.Sub(epoch0) > time.Hour {
-			t.Fatalf("nothing is due at %v: %d of %d done", r.since(), done, n)
+		if next.IsZero() || next.Sub(began) > time.Hour {
+			r.t.Fatalf("nothing is due at %v: %d of %d done", r.since(), done, n)
 		}
 		if next.After(r.now) {
 			r.now = next
@@ -222,7 +227,7 @@ func meet(t *testing.T, cfg gate.Config, n int, limit int64, law limiter, f form
 					Queued: each.ticket.Queued, Order: each.ticket.Order, Front: true}
 				again, due[next] = append(again, next), r.now.Add(d.Wait)
 			} else if done++; each.o.Kind != limits.OK {
-				t.Fatalf("at %v a request failed", r.since())
+				r.t.Fatalf("at %v a request failed", r.since())
 			}
 		}
 		for _, ticket := range slices.Clone(again) {
@@ -234,7 +239,7 @@ func meet(t *testing.T, cfg gate.Config, n int, limit int64, law limiter, f form
 		r.g.Tick(r.now)
 		r.drain()
 	}
-	return r.now.Sub(epoch0), rejected
+	return r.now.Sub(began), rejected
 }
 
 func TestLimitersAreUsedWhole(t *testing.T) {

@@ -11,19 +11,17 @@ const (
 	// SaveEvery is how often the memory of a lane is to be saved.
 	SaveEvery = 5 * time.Second
 
-	minMeasured   = 0.8             // minimum confidence of a measured limit that is saved: rejections agreed with it
-	minConfidence = 0.05            // minimum confidence of a limit that is recalled
-	forgetAfter   = 24 * time.Hour  // maximum age of a memory
-	clockSlip     = time.Minute     // maximum time by which a clock was set back; the pause of a memory from a later time is ignored
-	guardGroup    = guardParts / 60 // parts of a guard that are saved as one amount
+	minMeasured = 0.8             // minimum confidence of a measured limit that is saved: rejections agreed with it
+	forgetAfter = 24 * time.Hour  // maximum age of the newest evidence for a limit, and of a memory
+	clockSlip   = time.Minute     // maximum time by which a clock was set back; the pause of a memory from a later time is ignored
+	guardGroup  = guardParts / 60 // parts of a guard that are saved as one amount
 )
 
 // Memory is the knowledge of a lane that outlives the process.
 type Memory struct {
 	Lane    string         `json:"lane"`
 	SavedAt time.Time      `json:"saved_at"`
-	Limits  []limits.Limit `json:"limits,omitempty"`
-	Slots   int            `json:"slots,omitempty"` // how many calls the provider takes at once, where a refusal showed it
+	Limits  []limits.Limit `json:"limits,omitempty"` // that responses have shown; the concurrency is one of them
 	Until   time.Time      `json:"paused_until,omitzero"`
 	Cause   limits.Kind    `json:"pause_cause,omitempty"`
 	Budgets []BudgetMemory `json:"budgets,omitempty"`
@@ -65,15 +63,15 @@ func (l *lane) memory(now time.Time) Memory {
 		if each.Value == 0 {
 			continue
 		}
-		if each.Source != limits.SourceTold && !each.header.fixed.is && each.Source != limits.SourcePublished && (each.Source != limits.SourceMeasured || each.Confidence > minMeasured) {
+		if each.Source.Observed() && !each.header.fixed.is && (each.Source != limits.SourceMeasured || each.Confidence > minMeasured) {
 			m.Limits = append(m.Limits, each.Limit)
 		}
 		if perDay(each.Dimension) && !l.buckets.remote() {
 			m.Budgets = append(m.Budgets, BudgetMemory{each.Dimension, l.buckets.book.level(now, each.Dimension)})
 		}
 	}
-	if l.slots.refused {
-		m.Slots = l.slots.n()
+	if s := &l.slots; s.refused {
+		m.Limits = append(m.Limits, limits.Limit{Dimension: limits.Concurrency, Value: float64(s.n()), Source: limits.SourceRefusal, At: s.cutAt.Round(0)})
 	}
 	for d, g := range l.buckets.book.guards {
 		if g != nil {
@@ -137,7 +135,11 @@ func (g *Gate) Recall(now time.Time, m Memory) {
 		return
 	}
 	for _, lim := range m.Limits {
-		if d := lim.Dimension; d >= limits.Requests && d < limits.NumDimensions && lim.Value > 0 && aged(lim, now).Confidence >= minConfidence {
+		switch d, age := lim.Dimension, now.Sub(lim.At); {
+		case lim.Value <= 0 || age < 0 || age > forgetAfter || d >= limits.NumDimensions:
+		case d == limits.Concurrency:
+			l.slots.recall(lim)
+		case d >= limits.Requests:
 			l.buckets.start(now, lim)
 		}
 	}
@@ -153,8 +155,5 @@ func (g *Gate) Recall(now time.Time, m Memory) {
 				guard.restore(now, m.SavedAt, guarded.Sent, guarded.Ahead)
 			}
 		}
-	}
-	if m.Slots > 0 && l.slots.ceiling == 0 {
-		l.slots.limit = float64(m.Slots)
 	}
 }

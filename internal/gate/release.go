@@ -210,6 +210,7 @@ func (l *lane) undo(now time.Time, t *Ticket) {
 func (l *lane) settle(now time.Time, t *Ticket, o *limits.Outcome) {
 	if o.HasUsage {
 		l.buckets.reserves.learn(t.Call.Cost, o.Usage)
+		l.buckets.count(t, l.buckets.reserves.ended(t.Call.Cost, o.Usage))
 	}
 	refund := l.buckets.unused(t, o)
 	l.recount(t, &refund, o)

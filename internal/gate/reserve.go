@@ -47,9 +47,12 @@ func Settled(charge limits.Charge, countsCached bool, c limits.Cost, u limits.Us
 }
 
 // cost is what a call is expected to be charged, per dimension.
-func (r *reserves) cost(c limits.Cost) (v limits.Vector) {
+func (r *reserves) cost(c limits.Cost) limits.Vector { return r.costBy(r.charge, c) }
+
+// costBy is the expected charge by a rule.
+func (r *reserves) costBy(charge limits.Charge, c limits.Cost) (v limits.Vector) {
 	v[limits.Requests], v[limits.RequestsPerDay] = 1, 1
-	v[limits.Tokens], v[limits.InputTokens], v[limits.OutputTokens] = r.raw(c)
+	v[limits.Tokens], v[limits.InputTokens], v[limits.OutputTokens] = r.raw(charge, c)
 	for _, d := range [...]limits.Dimension{limits.Tokens, limits.InputTokens, limits.OutputTokens} {
 		if r.scale[d] > 0 {
 			v[d] *= r.scale[d]
@@ -61,12 +64,12 @@ func (r *reserves) cost(c limits.Cost) (v limits.Vector) {
 }
 
 // raw returns the tokens of a request by our own count, before the provider's scale: those charged together, input and output.
-func (r *reserves) raw(c limits.Cost) (both, in, out float64) {
+func (r *reserves) raw(charge limits.Charge, c limits.Cost) (both, in, out float64) {
 	in, out = float64(max(0, c.Input)), float64(max(0, c.MaxOutput))
 	if r.input > 0 {
 		in *= r.input
 	}
-	if r.charge == limits.ChargeActual {
+	if charge == limits.ChargeActual {
 		out = r.output(max(0, c.MaxOutput))
 		return in + out, in, out
 	}
@@ -136,14 +139,20 @@ func (r *reserves) most(c limits.Cost, cost *limits.Vector) limits.Vector {
 	return most
 }
 
-// counted returns the amounts that configured limits count for a request with that outcome: the usage, and at least the cost if the
-// provider charges declared tokens.
-func (r *reserves) counted(t *Ticket, o *limits.Outcome) (used limits.Vector) {
+// counted returns the amounts that configured limits count for a request with that outcome: the usage, and at least the cost by the configured
+// rule if the provider charges declared tokens by that.
+func (r *reserves) counted(t *Ticket, o *limits.Outcome, configured limits.Charge) (used limits.Vector) {
+	cost := t.cost
+	if configured != limits.ChargeActual { // it may have been charged by use
+		for d, c := range r.costBy(configured, t.Call.Cost) {
+			cost[d] = max(cost[d], c)
+		}
+	}
 	switch {
 	case o.Unsent:
 		return used
 	case !o.HasUsage && (o.Kind == limits.OK || r.n == 0): // no response states the usage
-		used = t.cost
+		used = cost
 		used[limits.Requests] = 1 // without the weight of other clients
 		return used
 	case o.Kind == limits.Timeout || o.Abandoned: // it may have produced the maximum
@@ -151,13 +160,13 @@ func (r *reserves) counted(t *Ticket, o *limits.Outcome) (used limits.Vector) {
 	case !o.HasUsage:
 		used = t.guarded
 		used[limits.OutputTokens] = min(used[limits.OutputTokens], r.output(t.Call.Cost.MaxOutput))
-		used[limits.Tokens] = max(t.cost[limits.Tokens], t.cost[limits.InputTokens]+used[limits.OutputTokens])
+		used[limits.Tokens] = max(cost[limits.Tokens], cost[limits.InputTokens]+used[limits.OutputTokens])
 		return used
 	}
 	in, out := sane(o.Usage.Input), sane(o.Usage.Output)
 	used = limits.Vector{limits.Requests: 1, limits.Tokens: in + out, limits.InputTokens: in, limits.OutputTokens: out}
-	if r.charge != limits.ChargeActual {
-		for d, c := range &t.cost {
+	if configured != limits.ChargeActual {
+		for d, c := range &cost {
 			used[d] = max(used[d], c)
 		}
 		used[limits.Requests] = 1
@@ -183,7 +192,7 @@ func (r *reserves) requested(d limits.Dimension, stated int64, c limits.Cost) {
 	if d < limits.Tokens || d > limits.OutputTokens {
 		return
 	}
-	both, in, out := r.raw(c)
+	both, in, out := r.raw(r.charge, c)
 	raw := limits.Vector{limits.Tokens: both, limits.InputTokens: in, limits.OutputTokens: out}[d]
 	switch excess := float64(stated) - raw; {
 	case excess <= 0:

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/planted"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 const (
@@ -59,6 +60,13 @@ func newSlots(now time.Time, configured, start int) slots {
 		s.limit = float64(configured)
 	}
 	return s
+}
+
+// recall starts at the concurrency that rejections showed to an earlier process. One more is tested at once.
+func (s *slots) recall(l limits.Limit) {
+	if s.ceiling == 0 {
+		s.limit, s.bad, s.refused, s.cutAt = max(1, math.Floor(l.Value)), int(l.Value)+1, true, l.At
+	}
 }
 
 // n returns the maximum of requests in flight.

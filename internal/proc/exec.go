@@ -82,7 +82,7 @@ type Limits struct {
 	Windows    *Windows
 	PaceWindow bool
 
-	Forget bool // limits that an earlier run met and that are not over are not waited for
+	IgnorePause bool // a limit that an earlier run met and that is not over is not waited for
 
 	// MaxCost is the maximum cost of this run in US dollars, as far as commands state theirs: no command starts whose expected cost would
 	// exceed it, beside the expected costs of those that run. 0 is no maximum. The run then stops with a *SpentError.

@@ -131,13 +131,13 @@ func TestALaterResetOfAnEarlierCommandIsTold(t *testing.T) {
 	})
 }
 
-// The next run waits for a limit that the one before met, if it is not told to forget it.
+// The next run waits for a limit that the one before met, if it is not told to ignore it.
 func TestALimitOfTheRunBeforeIsWaitedFor(t *testing.T) {
-	for _, forget := range []bool{false, true} {
+	for _, ignore := range []bool{false, true} {
 		bubble(t, 2, func(t *testing.T, c *course) {
 			until := time.Now().Add(50 * time.Minute)
 			c.play(func(_ context.Context, k call) int {
-				if time.Now().Before(until) && !c.cfg.Limits.Forget {
+				if time.Now().Before(until) && !c.cfg.Limits.IgnorePause {
 					return k.limited(until)
 				}
 				return 0
@@ -146,9 +146,9 @@ func TestALimitOfTheRunBeforeIsWaitedFor(t *testing.T) {
 			if n := len(c.began("item")); n != 1 {
 				t.Errorf("%d commands", n)
 			}
-			c.cfg.Limits.Forget = forget
+			c.cfg.Limits.IgnorePause = ignore
 			c.succeed(2)
-			if ran := c.began("item"); len(ran) != 3 || ran[1].Before(until) != forget {
+			if ran := c.began("item"); len(ran) != 3 || ran[1].Before(until) != ignore {
 				t.Errorf("commands began at %v, the limit ends at %v", ran, until)
 			}
 		})

@@ -203,7 +203,7 @@ func (l *lane) paced() time.Time {
 func (x *Exec) honour() {
 	earlier, _ := x.journal.Earlier()
 	limit := earlier.RateLimit
-	if x.cfg.Limits.Forget || !limit.Until.After(time.Now()) || !limit.Kind.Throttle() {
+	if x.cfg.Limits.IgnorePause || !limit.Until.After(time.Now()) || !limit.Kind.Throttle() {
 		return
 	}
 	x.cfg.Pauses.Recall(earlier)

@@ -180,6 +180,9 @@ func (s State) save(path string, sync bool) error {
 // Pauses counts the pauses and the rate-limit responses of the Schedulers that it observes. The zero value is ready. It is safe for
 // concurrent use.
 type Pauses struct {
+	// IgnoreEarlier has Recall do nothing. It is set before the first use.
+	IgnoreEarlier bool
+
 	mu      sync.Mutex
 	count   int
 	limited int                  // rate-limit responses
@@ -246,7 +249,7 @@ func (p *Pauses) coolLocked(e sluice.Event) {
 
 // Recall has the pause of an earlier run continue, if it is not over: it is not counted again, and keeps its text, source and instant.
 func (p *Pauses) Recall(earlier State) {
-	if l := earlier.RateLimit; p != nil && l.Until.After(time.Now()) {
+	if l := earlier.RateLimit; p != nil && !p.IgnoreEarlier && l.Until.After(time.Now()) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.until = map[string]RateLimit{l.Lane: l}
