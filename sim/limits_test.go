@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	_ "github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/sim"
 	"pgregory.net/rapid"

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-llm/sluice/internal/errtext"
+	_ "github.com/sluice-llm/sluice/internal/suite"
 )
 
 type spanCase struct {

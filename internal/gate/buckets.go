@@ -457,7 +457,7 @@ func (b *buckets) explain(now time.Time, t *Ticket, o *limits.Outcome) (d limits
 		return limits.AnyDimension, false
 	}
 	if d == limits.AnyDimension {
-		d = b.misread(now)
+		d = b.suspect(now, t)
 	}
 	if d == limits.AnyDimension {
 		return d, false

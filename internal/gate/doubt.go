@@ -74,10 +74,11 @@ func (b *bucket) configured() limits.Limit {
 	return limits.Limit{Dimension: b.Dimension, Value: b.ceiling, Source: limits.SourceTold, Confidence: 1}
 }
 
-// misread has the configured limit of a dimension explain a rejection that nothing else explains, if headers state several times as much:
-// they may refer to a day. A window of which no header speaks explains each one. It returns AnyDimension if there is none.
-func (b *buckets) misread(now time.Time) limits.Dimension {
-	if each := b.each[limits.Requests]; b.bare(each) {
+// suspect returns the limit that a rejection shows to be used up although its level shows room; AnyDimension if there is none. It is a window or a
+// rate that rejections alone have shown, if no other request was in flight. Or it is a limit of which headers state several times as much as
+// configured: they may refer to a day.
+func (b *buckets) suspect(now time.Time, t *Ticket) limits.Dimension {
+	if each := b.each[limits.Requests]; b.bare(each) || t.open == 1 && each.Source == limits.SourceMeasured && !b.remote() {
 		return limits.Requests
 	}
 	for _, each := range b.perMinute() {

@@ -276,6 +276,7 @@ func TestLimitersAreUsedWhole(t *testing.T) {
 		{"bare bucket", tokenBucket(40, 20, epoch0), 400, 0, form{}, 18.3, 1.12, 16},
 		{"bucket, waits in whole seconds", tokenBucket(40, 20, epoch0), 400, 0, form{wait: ceilWait}, 18.3, 1.05, 16},
 		{"leaky bucket, a proxy's page", tokenBucket(41, 20, epoch0), 400, 0, form{refusal: limits.Outcome{Kind: limits.Overloaded, Proxy: true}}, 18.3, 1.12, 16},
+		{"small bucket", tokenBucket(20, 2, epoch0), 300, 0, form{}, 140.3, 1.05, 30},
 		{"slow bucket", tokenBucket(10, 0.5, epoch0), 40, 0, form{}, 60.3, 1.12, 35},
 		{"concurrency", atOnce(8), 400, 0, form{}, 15, 1.1, 8},
 		{"concurrency, a proxy's page", atOnce(8), 400, 0, form{refusal: limits.Outcome{Kind: limits.Overloaded, Proxy: true}}, 15, 1.1, 8},

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-llm/sluice/internal/gate"
+	_ "github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/limits"
 )
 

@@ -3,9 +3,19 @@
 package suite
 
 import (
+	"flag"
 	"os"
 	"testing"
+
+	_ "pgregory.net/rapid" // registers its flags
 )
+
+// init has property tests of the fast suite draw the same values each time.
+func init() {
+	if !Full {
+		flag.Set("rapid.seed", "1")
+	}
+}
 
 // FullOnly skips the test unless the full suite runs.
 func FullOnly(t testing.TB) {

@@ -328,7 +328,7 @@ func (h *tieredHistory) config(t *testing.T, luck *rand.Rand, tiers *work.Tiers)
 		}
 		return work.Result{}, sluice.Outcome{}
 	}
-	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 1 + luck.IntN(6)}, Attempts: 100})
+	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 1 + luck.IntN(6)}, Attempts: 100, MaxThrottles: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
