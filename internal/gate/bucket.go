@@ -9,6 +9,7 @@ import (
 
 const (
 	paceShared = 0.99                 // share of a rate that a shared ledger grants: requests do not arrive in the order of the grants
+	pacePaced  = 0.98                 // share of a configured limit that is used after a rejection within it, without bursts
 	minDrain   = 3.0                  // minimum pace, as a multiple of the rate, at which a bucket of unknown content is emptied
 	drainTime  = 4.0                  // seconds in which a bucket of configured size is emptied
 	drainGrain = 5 * time.Millisecond // a request that is due within it is sent at once
@@ -33,6 +34,8 @@ const (
 type bucket struct {
 	limits.Limit               // Value is 0 while it is unknown
 	ceiling      float64       // the configured limit; 0 is none
+	promise      promise       // it, with its period; none if it is per day
+	paced        bool          // a request was rejected within it: the provider counts in another way
 	trust        time.Duration // time after a rejection in which the limit is not exceeded
 	cap          float64       // the level of a full bucket
 
@@ -75,6 +78,21 @@ func window(d limits.Dimension) float64 {
 
 // rate is the provider's refill per second.
 func (b *bucket) rate() float64 { return b.Value / window(b.Dimension) }
+
+// size returns the level of the full bucket. After a rejection within a configured limit nothing is sent at once, unless headers show the level.
+func (b *bucket) size() float64 {
+	if b.paced && !b.header.seen {
+		return min(b.cap, 1)
+	}
+	return b.cap
+}
+
+// whole lets a configured window be used at once.
+func (b *bucket) whole() {
+	if k := &b.promise; k.n > 0 && k.period != b.Dimension.Window() && b.Source == limits.SourceTold {
+		b.cap, b.drain.pace = k.n, math.Inf(1)
+	}
+}
 
 // unknown reports whether the bucket has a limit, but an unknown content.
 func (b *bucket) unknown() bool { return b.Value > 0 && !b.shown }

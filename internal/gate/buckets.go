@@ -47,7 +47,7 @@ func (b *buckets) open(now time.Time, configured, start limits.Limits) {
 		b.each[d] = &bucket{Limit: limits.Limit{Dimension: limits.Dimension(d)}}
 	}
 	for d := range rates {
-		b.configure(now, d, limitOf(configured, d))
+		b.configure(now, d, configured)
 		if s := limitOf(start, d); s > 0 {
 			b.start(now, limits.Limit{Dimension: d, Value: s, Source: limits.SourceStart, At: now})
 		}
@@ -55,14 +55,15 @@ func (b *buckets) open(now time.Time, configured, start limits.Limits) {
 }
 
 // configure sets the configured limit of a dimension, and reports whether the limit changed; 0 is none.
-func (b *buckets) configure(now time.Time, d limits.Dimension, ceiling float64) (changed bool) {
-	each := b.each[d]
+func (b *buckets) configure(now time.Time, d limits.Dimension, configured limits.Limits) (changed bool) {
+	each, ceiling, k := b.each[d], limitOf(configured, d), promiseOf(configured, d)
 	if !b.remote() {
-		b.book.configure(d, ceiling, b.lane.gate.cfg.Limits.Burst.Seconds())
+		b.book.configure(now, d, k)
 	}
-	if ceiling == each.ceiling {
+	if ceiling == each.ceiling && k == each.promise {
 		return false
 	}
+	each.promise, each.paced = k, false
 	each.ceiling, each.author, each.doubt = ceiling, 0, nil
 	if ceiling == 0 {
 		if each.Source == limits.SourceTold {
@@ -72,6 +73,9 @@ func (b *buckets) configure(now time.Time, d limits.Dimension, ceiling float64) 
 	}
 	switch fresh := each.Value == 0; {
 	case !each.believe(each.configured()):
+		if b.remote() { // its guard is there
+			b.resize(now, d)
+		}
 		return false
 	case fresh:
 		b.fill(now, d)
@@ -79,6 +83,7 @@ func (b *buckets) configure(now time.Time, d limits.Dimension, ceiling float64) 
 		level := each.cap - min(b.book.used(now, d), 2*each.cap)
 		b.bound(now, d, level, level)
 	default:
+		each.whole()
 		b.resize(now, d)
 	}
 	return true
@@ -124,6 +129,7 @@ func (b *buckets) fill(now time.Time, d limits.Dimension) {
 		burst, each.shown = window(d), true
 	}
 	each.cap = max(1, each.rate()*burst)
+	each.whole()
 	if b.remote() { // the level of a bucket that other members use stays
 		b.correct(now, d, limits.Correction{Mark: b.book.budgets[d].spent, Lo: math.Inf(-1), Hi: math.Inf(1), Start: each.cap})
 	} else {
@@ -182,23 +188,29 @@ func (b *buckets) drained(now time.Time, cost *limits.Vector, sign float64) {
 // burst is the configured size of buckets in seconds of refill; 0 if none is configured.
 func (c *Config) burst() float64 { return max(c.Limits.Burst, c.Start.Burst).Seconds() }
 
-// limitOf returns a dimension's limit.
-func limitOf(l limits.Limits, d limits.Dimension) float64 { return float64(*l.At(d)) }
+// limitOf returns a dimension's limit, per minute or day.
+func limitOf(l limits.Limits, d limits.Dimension) float64 {
+	w := l.In(d)
+	return float64(w.N) * d.Window().Seconds() / w.Period.Seconds()
+}
 
 // correct applies a correction, with the bucket's rate and size, to the book and to a remote ledger.
 func (b *buckets) correct(now time.Time, d limits.Dimension, c limits.Correction) {
 	each := b.each[d]
-	c.Dimension, c.Lane, c.Rate, c.Cap = d, b.lane.name, (1+each.probe.excess)*each.rate(), each.cap
+	c.Dimension, c.Lane, c.Rate, c.Cap = d, b.lane.name, (1+each.probe.excess)*each.rate(), each.size()
 	if b.remote() && each.probe.excess == 0 {
 		c.Rate *= paceShared
 	}
 	if b.remote() && each.ceiling > 0 { // every member would exceed it
 		c.Rate = min(c.Rate, paceShared*each.ceiling/window(d))
 	}
+	if each.paced {
+		c.Rate = min(c.Rate, pacePaced*each.ceiling/window(d))
+	}
 	if b.windowed(each) {
 		c.Period = each.header.fixed.period
 	}
-	c.Limit, c.Burst = each.ceiling, b.lane.gate.cfg.Limits.Burst.Seconds()
+	c.Limit, c.LimitPeriod, c.Burst = each.promise.n, each.promise.period, each.promise.burst.Seconds()
 	b.lane.gate.correct(now, b.lane, c)
 }
 
@@ -508,6 +520,7 @@ func (b *buckets) emptied(now time.Time, t *Ticket, o *limits.Outcome, d limits.
 		return true
 	}
 	doubts := &doubt{before: *each, sent: t.sent, till: now, cost: cost}
+	each.paced = each.paced || each.ceiling > 0 && each.Value >= each.ceiling && g.cfg.burst() == 0
 	for i := range b.successes {
 		if s := &b.successes[(b.success+i)%len(b.successes)]; !exact && doubts.disproved(s.sent, s.cost[d], each.rate()) {
 			return true
@@ -521,7 +534,7 @@ func (b *buckets) emptied(now time.Time, t *Ticket, o *limits.Outcome, d limits.
 		if !each.last.at.IsZero() && each.Value > 0 && passed-each.last.spent < cost && waited > 1.5*max(cost, b.debt[d]) {
 			return false // it had room by then, even if rejected requests were charged
 		}
-		used := each.cap - b.book.level(now, d)
+		used := each.size() - b.book.level(now, d)
 		if b.unproduced(t, d) > 0 {
 			used -= b.openOutput
 		}
@@ -688,7 +701,11 @@ func (b *buckets) exceeded(c *limits.Call) *limits.Limit {
 	}
 	for _, d := range [...]limits.Dimension{limits.Tokens, limits.OutputTokens, limits.TokensPerDay} {
 		each := b.each[d]
-		if each.Value > 0 && float64(c.Cost.MaxOutput) > each.Value && (each.Source == limits.SourceTold ||
+		limit := each.Value
+		if each.Source == limits.SourceTold && each.promise.n > 0 {
+			limit = each.promise.n
+		}
+		if limit > 0 && float64(c.Cost.MaxOutput) > limit && (each.Source == limits.SourceTold ||
 			each.Source != limits.SourceMeasured && each.Confidence >= sure && !each.At.Before(b.opened)) {
 			return &each.Limit
 		}
@@ -751,13 +768,13 @@ func (b *buckets) snapshot(now time.Time) (out []limits.BucketSnapshot) {
 			continue
 		}
 		s := limits.BucketSnapshot{Dimension: each.Dimension, Limit: int64(each.Value), Source: each.Source, Shared: b.remote(),
-			Level: b.book.level(now, each.Dimension), Cap: each.cap, Spent: b.spent[d],
+			Level: b.book.level(now, each.Dimension), Cap: each.size(), Spent: b.spent[d],
 			Claims: limits.Claims{Configured: int64(each.ceiling), Published: int64(b.published(each.Dimension))}}
 		if each.Source.Observed() {
 			s.Claims.Observed = s.Limit
 		}
 		if g := b.book.guards[d]; g != nil && each.ceiling > 0 && each.ceiling < each.Value {
-			s.Limit, s.Source, s.Level, s.Cap = int64(each.ceiling), limits.SourceTold, min(s.Level, g.left(now)), min(s.Cap, cmp.Or(g.size, g.n))
+			s.Limit, s.Source, s.Level, s.Cap = int64(each.ceiling), limits.SourceTold, min(s.Level, g.left(now)), min(s.Cap, cmp.Or(g.size(), g.n))
 		}
 		out = append(out, s)
 	}

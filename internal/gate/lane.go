@@ -42,7 +42,7 @@ func newLane(now time.Time, g *Gate, name string) *lane {
 	l.flight.rejection = firstRejection
 	l.buckets.lane, l.buckets.opened = l, now
 	l.buckets.reserves.charge, l.buckets.reserves.cached = g.cfg.Charge, g.cfg.CountsCached
-	l.buckets.book = newBook(0)
+	l.buckets.book = newBook(false)
 	l.order.weights = g.cfg.Weights
 	l.slots = newSlots(now, g.cfg.Limits.Concurrent, g.cfg.Start.Concurrent)
 	l.buckets.open(now, g.cfg.Limits, g.cfg.Start)

@@ -52,7 +52,7 @@ func (g *Gate) SetPublished(now time.Time, byLane map[string]limits.Limits) {
 // configure sets the configured limits of a lane.
 func (l *lane) configure(now time.Time, configured limits.Limits) {
 	for d := range rates {
-		if l.buckets.configure(now, d, limitOf(configured, d)) {
+		if l.buckets.configure(now, d, configured) {
 			l.buckets.changed(now, d)
 		}
 	}
