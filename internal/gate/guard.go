@@ -70,13 +70,23 @@ type guard struct {
 // newGuard returns a guard of a configured limit, of a shared ledger or of one process.
 func newGuard(k promise, shared bool) *guard {
 	g := &guard{promise: k, level: k.size()}
-	g.width = (ceilDiv(k.period, guardParts) + time.Microsecond - 1).Truncate(time.Microsecond)
 	if shared {
-		g.width = max(g.width, leastPart)
-		g.stays = int64(ceilDiv(guardSlack, g.width))
+		g.width, g.stays = SharedParts(k.period)
+	} else {
+		g.width, g.stays = parts(k.period, 0)
 	}
-	g.stays += int64(ceilDiv(k.period, g.width)) + 1
 	return g
+}
+
+// SharedParts returns the length of the parts of a window in a shared ledger, and the number of parts for which an amount is in it.
+func SharedParts(period time.Duration) (width time.Duration, stays int64) {
+	width, stays = parts(period, leastPart)
+	return width, stays + int64(ceilDiv(guardSlack, width))
+}
+
+func parts(period, least time.Duration) (width time.Duration, stays int64) {
+	width = max(least, ceilDiv(ceilDiv(period, guardParts), time.Microsecond)*time.Microsecond)
+	return width, int64(ceilDiv(period, width)) + 1
 }
 
 func ceilDiv(a, b time.Duration) time.Duration { return (a + b - 1) / b }
