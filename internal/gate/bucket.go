@@ -53,9 +53,9 @@ type bucket struct {
 	doubt    *doubt       // about the last correction of the level by a rejection; nil is none
 }
 
-// drain empties a bucket of unknown content at a multiple of its rate.
+// drain sends requests one by one: see bucket.spaced.
 type drain struct {
-	pace float64       // multiple of the rate
+	pace float64       // multiple of the rate at which a bucket of unknown content is emptied
 	next time.Duration // when the next request may be sent, since the lane was opened
 }
 
@@ -79,14 +79,6 @@ func window(d limits.Dimension) float64 {
 // rate is the provider's refill per second.
 func (b *bucket) rate() float64 { return b.Value / window(b.Dimension) }
 
-// size returns the level of the full bucket. After a rejection within a configured limit nothing is sent at once, unless headers show the level.
-func (b *bucket) size() float64 {
-	if b.paced && !b.header.seen {
-		return min(b.cap, 1)
-	}
-	return b.cap
-}
-
 // whole lets a configured window be used at once.
 func (b *bucket) whole() {
 	if k := &b.promise; k.n > 0 && k.period != b.Dimension.Window() && b.Source == limits.SourceTold {
@@ -94,8 +86,17 @@ func (b *bucket) whole() {
 	}
 }
 
-// unknown reports whether the bucket has a limit, but an unknown content.
-func (b *bucket) unknown() bool { return b.Value > 0 && !b.shown }
+// spaced returns the pace in units per second at which requests are sent one by one: a bucket of unknown content is emptied at it, and after
+// a rejection within a configured limit that limit is used at it, unless headers show the level. 0 is none.
+func (b *bucket) spaced() float64 {
+	switch {
+	case b.paced && !b.header.seen:
+		return pacePaced * b.ceiling / window(b.Dimension)
+	case b.Value > 0 && !b.shown:
+		return b.rate() * b.drain.pace
+	}
+	return 0
+}
 
 // believe updates the limit by evidence, and reports whether the limit changed. Evidence that is older than the known one changes
 // nothing. A configured limit replaces one that the provider stated only if it is lower. The size changes with the limit unless a header

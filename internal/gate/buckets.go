@@ -153,34 +153,40 @@ func (b *buckets) remote() bool { return b.lane.gate.cfg.Remote }
 // perMinute returns the buckets of limits per minute.
 func (b *buckets) perMinute() []*bucket { return b.each[limits.Requests:limits.RequestsPerDay] }
 
-// draining returns how long a request has to wait for buckets that are being emptied.
-func (b *buckets) draining(now time.Time) (longest delay) {
+// draining returns how long a request has to wait because requests are sent one by one, and for how long by a configured limit.
+func (b *buckets) draining(now time.Time) (longest delay, firm time.Duration) {
 	due := now.Sub(b.opened) + drainGrain
 	for _, each := range b.perMinute() {
-		if each.unknown() {
-			longest = longest.or(delay{each.drain.next - due, each.Dimension})
+		if each.spaced() == 0 {
+			continue
+		}
+		wait := each.drain.next - due
+		if longest = longest.or(delay{wait, each.Dimension}); each.paced {
+			firm = max(firm, wait)
 		}
 	}
-	return longest
+	return longest, firm
 }
 
-// emptying returns how long it takes to send requests of that total cost from buckets that are being emptied.
+// emptying returns how long it takes to send requests of that total cost one by one.
 func (b *buckets) emptying(now time.Time, cost *limits.Vector) (longest time.Duration) {
 	at := now.Sub(b.opened)
 	for _, each := range b.perMinute() {
-		if each.unknown() {
-			longest = max(longest, max(0, each.drain.next-at)+seconds(cost[each.Dimension]/each.rate()/each.drain.pace))
+		if pace := each.spaced(); pace > 0 {
+			longest = max(longest, max(0, each.drain.next-at)+seconds(cost[each.Dimension]/pace))
 		}
 	}
 	return longest
 }
 
-// drained notes that a request takes its cost from buckets that are being emptied (sign 1), or gives an amount back (sign -1).
+// drained notes that a request takes its cost from buckets that are used one by one (sign 1), or gives an amount back (sign -1). The
+// provider may count a rejected request, so that it is not given back to a configured limit.
 func (b *buckets) drained(now time.Time, cost *limits.Vector, sign float64) {
 	at := now.Sub(b.opened)
 	for _, each := range b.perMinute() {
-		if each.unknown() && cost[each.Dimension] != 0 {
-			each.drain.next = max(each.drain.next, at) + seconds(sign*cost[each.Dimension]/each.rate()/each.drain.pace)
+		pace, rejected := each.spaced(), sign < 0 && each.paced && each.Dimension == limits.Requests
+		if pace > 0 && cost[each.Dimension] != 0 && !rejected {
+			each.drain.next = max(each.drain.next, at) + seconds(sign*cost[each.Dimension]/pace)
 		}
 	}
 }
@@ -197,15 +203,12 @@ func limitOf(l limits.Limits, d limits.Dimension) float64 {
 // correct applies a correction, with the bucket's rate and size, to the book and to a remote ledger.
 func (b *buckets) correct(now time.Time, d limits.Dimension, c limits.Correction) {
 	each := b.each[d]
-	c.Dimension, c.Lane, c.Rate, c.Cap = d, b.lane.name, (1+each.probe.excess)*each.rate(), each.size()
+	c.Dimension, c.Lane, c.Rate, c.Cap = d, b.lane.name, (1+each.probe.excess)*each.rate(), each.cap
 	if b.remote() && each.probe.excess == 0 {
 		c.Rate *= paceShared
 	}
 	if b.remote() && each.ceiling > 0 { // every member would exceed it
 		c.Rate = min(c.Rate, paceShared*each.ceiling/window(d))
-	}
-	if each.paced {
-		c.Rate = min(c.Rate, pacePaced*each.ceiling/window(d))
 	}
 	if b.windowed(each) {
 		c.Period = each.header.fixed.period
@@ -534,7 +537,7 @@ func (b *buckets) emptied(now time.Time, t *Ticket, o *limits.Outcome, d limits.
 		if !each.last.at.IsZero() && each.Value > 0 && passed-each.last.spent < cost && waited > 1.5*max(cost, b.debt[d]) {
 			return false // it had room by then, even if rejected requests were charged
 		}
-		used := each.size() - b.book.level(now, d)
+		used := each.cap - b.book.level(now, d)
 		if b.unproduced(t, d) > 0 {
 			used -= b.openOutput
 		}
@@ -768,7 +771,7 @@ func (b *buckets) snapshot(now time.Time) (out []limits.BucketSnapshot) {
 			continue
 		}
 		s := limits.BucketSnapshot{Dimension: each.Dimension, Limit: int64(each.Value), Source: each.Source, Shared: b.remote(),
-			Level: b.book.level(now, each.Dimension), Cap: each.size(), Spent: b.spent[d],
+			Level: b.book.level(now, each.Dimension), Cap: each.cap, Spent: b.spent[d],
 			Claims: limits.Claims{Configured: int64(each.ceiling), Published: int64(b.published(each.Dimension))}}
 		if each.Source.Observed() {
 			s.Claims.Observed = s.Limit

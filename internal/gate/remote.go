@@ -56,7 +56,7 @@ func (l *lane) ask(now time.Time) {
 	asks := limits.Asks{Lane: l.name, Waiting: l.order.waiting}
 	l.order.asked = math.Inf(1)
 	for ; room > 0 && l.order.waiting > 0; room-- {
-		if l.buckets.draining(now).time > 0 {
+		if wait, _ := l.buckets.draining(now); wait.time > 0 {
 			break
 		}
 		t := l.pick(now)
