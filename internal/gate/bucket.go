@@ -55,8 +55,8 @@ type bucket struct {
 
 // drain sends requests one by one: see bucket.spaced.
 type drain struct {
-	pace float64       // multiple of the rate at which a bucket of unknown content is emptied
-	next time.Duration // when the next request may be sent, since the lane was opened
+	pace float64   // multiple of the rate at which a bucket of unknown content is emptied
+	next time.Time // when the next request may be sent
 }
 
 // probe exceeds a rate of which no header speaks.
@@ -118,7 +118,7 @@ func (b *bucket) believe(l limits.Limit) (changed bool) {
 	}
 	b.Limit = l
 	b.cap = min(b.cap, max(1, l.Value))
-	b.drain.next = 0 // requests that wait do so at the new rate
+	b.drain.next = time.Time{} // requests that wait do so at the new rate
 	return true
 }
 

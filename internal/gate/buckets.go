@@ -155,12 +155,11 @@ func (b *buckets) perMinute() []*bucket { return b.each[limits.Requests:limits.R
 
 // draining returns how long a request has to wait because requests are sent one by one, and for how long by a configured limit.
 func (b *buckets) draining(now time.Time) (longest delay, firm time.Duration) {
-	due := now.Sub(b.opened) + drainGrain
 	for _, each := range b.perMinute() {
 		if each.spaced() == 0 {
 			continue
 		}
-		wait := each.drain.next - due
+		wait := each.drain.next.Sub(now.Add(drainGrain))
 		if longest = longest.or(delay{wait, each.Dimension}); each.paced {
 			firm = max(firm, wait)
 		}
@@ -170,10 +169,9 @@ func (b *buckets) draining(now time.Time) (longest delay, firm time.Duration) {
 
 // emptying returns how long it takes to send requests of that total cost one by one.
 func (b *buckets) emptying(now time.Time, cost *limits.Vector) (longest time.Duration) {
-	at := now.Sub(b.opened)
 	for _, each := range b.perMinute() {
 		if pace := each.spaced(); pace > 0 {
-			longest = max(longest, max(0, each.drain.next-at)+seconds(cost[each.Dimension]/pace))
+			longest = max(longest, max(0, each.drain.next.Sub(now))+seconds(cost[each.Dimension]/pace))
 		}
 	}
 	return longest
@@ -182,11 +180,13 @@ func (b *buckets) emptying(now time.Time, cost *limits.Vector) (longest time.Dur
 // drained notes that a request takes its cost from buckets that are used one by one (sign 1), or gives an amount back (sign -1). The
 // provider may count a rejected request, so that it is not given back to a configured limit.
 func (b *buckets) drained(now time.Time, cost *limits.Vector, sign float64) {
-	at := now.Sub(b.opened)
 	for _, each := range b.perMinute() {
 		pace, rejected := each.spaced(), sign < 0 && each.paced && each.Dimension == limits.Requests
 		if pace > 0 && cost[each.Dimension] != 0 && !rejected {
-			each.drain.next = max(each.drain.next, at) + seconds(sign*cost[each.Dimension]/pace)
+			if each.drain.next.Before(now) {
+				each.drain.next = now
+			}
+			each.drain.next = each.drain.next.Add(seconds(sign * cost[each.Dimension] / pace))
 		}
 	}
 }

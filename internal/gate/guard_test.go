@@ -211,6 +211,38 @@ func TestAfterARejectionAConfiguredLimitIsSentEvenly(t *testing.T) {
 	}
 }
 
+// Lanes that share a configured limit have one pace, whenever they were opened.
+func TestLanesSharePaceAfterARejection(t *testing.T) {
+	told := limits.Limits{RPM: 600}
+	r := newRig(t, gate.Config{Limits: told, Account: told})
+	refuse := true
+	sent := map[string]int{}
+	send := func(d time.Duration) {
+		for end := r.now.Add(d); r.now.Before(end); r.sleep(10 * time.Millisecond) {
+			r.queue(limits.Call{Lane: "a"})
+			r.queue(limits.Call{Lane: "b"})
+			for _, w := range r.take() {
+				sent[w.Call.Lane]++
+				o := limits.Outcome{}
+				if refuse && sent["a"] > 50 {
+					o, refuse = limits.Outcome{Kind: limits.RateLimit}, false
+				}
+				r.release(w, o)
+			}
+		}
+	}
+	r.release(r.acquire(limits.Call{Lane: "a"}), limits.Outcome{})
+	r.sleep(100 * time.Second)
+	r.release(r.acquire(limits.Call{Lane: "b"}), limits.Outcome{})
+	r.take()
+	send(10 * time.Second)
+	sent = map[string]int{}
+	send(20 * time.Second)
+	if n := sent["a"] + sent["b"]; n < 180 || n > 200 || sent["b"] < 80 {
+		t.Errorf("%v requests of two lanes in 20 s at a pace of 9.8 per second", sent)
+	}
+}
+
 // A permit may be used much later than it was granted.
 func TestAConfiguredLimitCountsARequestFromWhenItIsSent(t *testing.T) {
 	r := newRig(t, gate.Config{Limits: limits.Limits{RPM: 60}})
