@@ -11,7 +11,7 @@ import (
 const (
 	guardParts = 240                    // parts of a sliding window. An amount leaves the window up to one part too late
 	guardSlack = 250 * time.Millisecond // time that an amount stays longer with a shared ledger, as grants take time to reach its members
-	leastPart  = 50 * time.Millisecond  // minimum length of a part with a shared ledger
+	leastPart  = 50 * time.Millisecond  // minimum length of a part
 	mostParts  = guardParts + 1 + int64(guardSlack/leastPart)
 )
 
@@ -70,22 +70,24 @@ type guard struct {
 // newGuard returns a guard of a configured limit, of a shared ledger or of one process.
 func newGuard(k promise, shared bool) *guard {
 	g := &guard{promise: k, level: k.size()}
+	g.width, g.stays = parts(k.period)
 	if shared {
 		g.width, g.stays = SharedParts(k.period)
-	} else {
-		g.width, g.stays = parts(k.period, 0)
+	} else if g.width == leastPart { // requests of one instant do not take the same time to arrive
+		g.stays++
 	}
 	return g
 }
 
 // SharedParts returns the length of the parts of a window in a shared ledger, and the number of parts for which an amount is in it.
 func SharedParts(period time.Duration) (width time.Duration, stays int64) {
-	width, stays = parts(period, leastPart)
+	width, stays = parts(period)
 	return width, stays + int64(ceilDiv(guardSlack, width))
 }
 
-func parts(period, least time.Duration) (width time.Duration, stays int64) {
-	width = max(least, ceilDiv(ceilDiv(period, guardParts), time.Microsecond)*time.Microsecond)
+// parts returns the length of the parts of a window, and the number of parts for which an amount is in it.
+func parts(period time.Duration) (width time.Duration, stays int64) {
+	width = max(leastPart, ceilDiv(ceilDiv(period, guardParts), time.Microsecond)*time.Microsecond)
 	return width, int64(ceilDiv(period, width)) + 1
 }
 
@@ -188,7 +190,7 @@ func (g *guard) ahead(now time.Time) float64 {
 	return max(0, left)
 }
 
-// sent returns the amounts that were sent in each sixtieth of the window, oldest first, or the missing part of a bucket.
+// sent returns the amounts that were sent in groups of parts of the window, oldest first, or the missing part of a bucket.
 func (g *guard) sent(now time.Time) []float64 {
 	if g.renew(now); g.burst > 0 {
 		return []float64{g.size() - g.level}

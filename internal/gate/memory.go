@@ -40,7 +40,7 @@ type BudgetMemory struct {
 type GuardMemory struct {
 	Dimension limits.Dimension `json:"dimension"`
 	Period    time.Duration    `json:"period,omitempty"` // of the limit; 0: a minute
-	Sent      []float64        `json:"sent"`             // amounts of each sixtieth of the last period, oldest first; of a bucket its missing part
+	Sent      []float64        `json:"sent"`             // amounts of groups of parts of the last period, oldest first; of a bucket its missing part
 	Ahead     float64          `json:"ahead,omitempty"`  // maximum amount that may be sent until the next memory is saved
 }
 
