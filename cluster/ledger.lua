@@ -34,7 +34,7 @@ local function correctbudget(r, d, c)
   b.rate, b.cap = rate, cap
   local since = r.spent[d] - mark
   b.level = math.min(math.max(b.level, lo - since), hi - since, cap)
-  configure(r, d, c[7], c[8])
+  configure(r, d, c[7], c[8], c[9])
 end
 
 -- Leases.
@@ -323,7 +323,7 @@ forget(r)
 
 -- What the member granted by itself while the engine was gone, of which a part has not flowed in again.
 local outage, owed, spent = nextarg(), {vector(nextarg()), vector(nextarg())}, vector(nextarg())
-local sentalone = {} -- in the last minute, by parts of it
+local sentalone = {} -- in the longest period of a configured limit, by parts of it
 for i = 1, number(nextarg()) do sentalone[i] = {age = number(nextarg()), amounts = vector(nextarg())} end
 if outage ~= '' and zadd(OUTAGES, 'NX', nowtext, member .. ':' .. outage) == 1 then
   call('ZREMRANGEBYSCORE', OUTAGES, '-inf', text(now - KEPT * 1e6))

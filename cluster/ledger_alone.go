@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -29,15 +30,16 @@ type island struct {
 	applied int           // of the lane's corrections
 	base    limits.Vector // what was spent before
 	own     map[uint64]bool
-	sent    map[int64]limits.Vector // what configured limits count, by parts of a minute
+	sent    map[int64]limits.Vector // what configured limits count, by multiples of partLength
+	span    time.Duration           // the longest period of these limits, a minute at least
 	until   time.Time               // nothing is granted before, so that these limits have room beside what members sent together
 	debts
 }
 
-// count notes an amount that configured limits count for what was sent at an instant. What was sent before the last minute is forgotten.
+// count notes an amount that configured limits count for what was sent at an instant. What was sent before their periods is forgotten.
 func (is *island) count(now, sent time.Time, amount limits.Vector) {
-	part, oldest := sent.UnixNano()/int64(partLength), now.Add(-time.Minute-partLength).UnixNano()/int64(partLength)
-	if len(is.sent) > 2*int(time.Minute/partLength) {
+	part, oldest := sent.UnixNano()/int64(partLength), now.Add(-is.span-partLength).UnixNano()/int64(partLength)
+	if len(is.sent) > 2*int(is.span/partLength) {
 		maps.DeleteFunc(is.sent, func(part int64, _ limits.Vector) bool { return part < oldest })
 	}
 	if part >= oldest {
@@ -45,12 +47,19 @@ func (is *island) count(now, sent time.Time, amount limits.Vector) {
 	}
 }
 
-// counted takes those amounts out, the oldest first.
+// counted takes those amounts out, the oldest first. For a long period, several parts are put together.
 func (is *island) counted(now time.Time) (out []sentAlone) {
+	group, last := max(1, int64(is.span/partLength)/300), int64(-1)
 	for _, part := range slices.Sorted(maps.Keys(is.sent)) {
-		if at := time.Unix(0, part*int64(partLength)); now.Sub(at) <= time.Minute+partLength {
-			out = append(out, sentAlone{at.Add(partLength - time.Microsecond), is.sent[part]})
+		at := time.Unix(0, (part+1)*int64(partLength)).Add(-time.Microsecond)
+		if now.Sub(at) > is.span {
+			continue
 		}
+		if n := len(out) - 1; part/group == last {
+			out[n] = sentAlone{at, sum(out[n].guarded, is.sent[part], 1)}
+			continue
+		}
+		last, out = part/group, append(out, sentAlone{at, is.sent[part]})
 	}
 	clear(is.sent)
 	return out
@@ -78,12 +87,15 @@ func (l *Ledger) aloneLocked() *alone {
 // open sets up a lane as the member last knew it.
 func (a *alone) open(ln *lane, account *memory) *island {
 	now := time.Now()
-	is := &island{base: readVector(ln.memory.record[fieldSpent]), own: make(map[uint64]bool), sent: make(map[int64]limits.Vector)}
+	is := &island{base: readVector(ln.memory.record[fieldSpent]), own: make(map[uint64]bool), sent: make(map[int64]limits.Vector), span: time.Minute}
 	if len(a.lanes) == 0 {
 		a.until = account.room(now, a.part)
 		a.correct(a.until, ln.name, account.corrections(true), &a.account)
 	}
 	a.lanes[ln.name] = is
+	for _, g := range append(ln.memory.guards(), account.guards()...) {
+		is.span = max(is.span, g.period)
+	}
 	is.until = ln.memory.room(now, a.part)
 	a.correct(is.until, ln.name, ln.memory.corrections(false), &is.debts)
 	return is
@@ -104,7 +116,7 @@ func (a *alone) correct(now time.Time, lane string, said []limits.Correction, d 
 				c.Start = 0 // others may have emptied it
 			}
 			if c.Limit *= share; c.Limit > 0 { // room counts on it
-				c.Rate = min(c.Rate, c.Limit/c.Dimension.Window().Seconds())
+				c.Rate = min(c.Rate, c.Limit/cmp.Or(c.LimitPeriod, c.Dimension.Window()).Seconds())
 			}
 			d.rate[c.Dimension] = c.Rate
 		}
@@ -135,7 +147,7 @@ func (r *record) corrections(account bool) (out []limits.Correction) {
 		b := readNumbers(r[fieldBudget+int(d-limits.Requests)])
 		if rate, cap := b[2], b[3]; rate > 0 {
 			out = append(out, limits.Correction{Account: account, Dimension: d, Start: b[0], Rate: rate, Cap: cap,
-				Limit: configured[d].limit, Burst: configured[d].burst})
+				Limit: configured[d].limit, LimitPeriod: configured[d].period, Burst: configured[d].burst})
 		}
 	}
 	if limit := readNumbers(r[fieldSlots])[1]; limit > 0 {
@@ -166,6 +178,7 @@ func (l *Ledger) takeAlone(ln *lane, asks *limits.Asks) (limits.Reply, bool) {
 			d = &a.account
 		}
 		a.correct(now, ln.name, []limits.Correction{c}, d)
+		is.span = max(is.span, c.LimitPeriod)
 	}
 	is.applied = len(ln.corrections)
 	b := &gate.Batch{Lane: ln.name, Waiting: asks.Waiting, Asks: asks.Calls}

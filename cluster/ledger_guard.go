@@ -6,14 +6,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/gate"
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Of the parts of a minute in which configured limits count amounts: see ledger_state.lua.
-const (
-	partLength = 250 * time.Millisecond
-	keptParts  = 242
-)
+// partLength is the time in which the content of guards is told: see ledger_state.lua.
+const partLength = 250 * time.Millisecond
 
 // memory is the fields of a record as a member remembers them.
 type memory struct {
@@ -21,20 +19,21 @@ type memory struct {
 	told time.Time // when the content of guards was
 }
 
-// guard is a configured limit of a dimension, and the amounts that were sent in the last minute, as a member remembers them.
+// guard is a configured limit of a dimension, and the amounts that were sent in the last period, as a member remembers them.
 type guard struct {
 	dimension limits.Dimension
 	limit     float64
+	period    time.Duration
 	burst     float64 // seconds of refill that its bucket holds; 0: a sliding window
 	parts     []guardPart
 }
 
 type guardPart struct {
-	index  int64 // times 250 ms: Redis's clock
+	index  int64 // times width: Redis's clock
 	amount float64
 }
 
-// guardsAt is the part of a minute in which the content of the record's guards was told; 0 is never.
+// guardsAt is the multiple of partLength at which the content of the record's guards was told; 0 is never.
 func (r *record) guardsAt() string {
 	at, _, _ := strings.Cut(r[fieldGuards], "\n")
 	if at == "" {
@@ -55,10 +54,12 @@ func (r *record) guards() (out []guard) {
 		h := readNumbers(head)
 		g := guard{dimension: limits.Requests + limits.Dimension(d-1), limit: h[0]}
 		if size := h[1]; size > 0 {
-			g.burst = size * g.dimension.Window().Seconds() / g.limit
+			g.period = g.dimension.Window()
+			g.burst = size * g.period.Seconds() / g.limit
 			out = append(out, g)
 			continue
 		}
+		g.period = fromMicros(h[2])
 		for _, part := range append(strings.Fields(older), numbersText(h[3])+":"+numbersText(h[4])) {
 			at, amount, _ := strings.Cut(part, ":")
 			index, _ := strconv.ParseFloat(at, 64)
@@ -98,19 +99,21 @@ func (m *memory) room(now time.Time, part float64) time.Time {
 		return until
 	}
 	since := sum(readVector(m.record[fieldSpent]), readVector(lines[1]), -1)
-	newest := told + int64(now.Sub(m.told)/partLength) // Redis's clock says as much at least
+	clock := time.Duration(told)*partLength + now.Sub(m.told) // Redis's clock says as much at least
 	for _, g := range m.guards() {
 		if g.burst > 0 {
 			continue // it refills faster than that part of the rate is used
 		}
+		width, stays := gate.SharedParts(g.period)
+		newest := int64(clock / width)
 		parts, rest := append(g.parts, guardPart{newest, since[g.dimension]}), 0.0
 		for _, p := range slices.Backward(parts) {
 			rest += p.amount
 			if rest <= (1-part)*g.limit {
 				continue
 			}
-			leaves := now.Add(time.Duration(p.index+keptParts-newest) * partLength)
-			used := seconds((g.limit - rest) / (part * g.limit / time.Minute.Seconds())) // room for so long, when the older parts have left
+			leaves := now.Add(time.Duration(p.index+stays-newest) * width)
+			used := seconds((g.limit - rest) / (part * g.limit / g.period.Seconds())) // room for so long, when the older parts have left
 			if from := leaves.Add(-used); from.After(until) {
 				until = from
 			}

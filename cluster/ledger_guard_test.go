@@ -19,11 +19,11 @@ func configured(perMinute float64) limits.Correction {
 	return c
 }
 
-// mostInAMinute is the largest number of instants within a minute.
-func mostInAMinute(at []time.Time) (most int) {
+// mostIn is the largest number of instants within a period.
+func mostIn(at []time.Time, period time.Duration) (most int) {
 	first := 0
 	for i := range at {
-		for at[i].Sub(at[first]) >= time.Minute {
+		for at[i].Sub(at[first]) >= period {
 			first++
 		}
 		most = max(most, i-first+1)
@@ -31,10 +31,17 @@ func mostInAMinute(at []time.Time) (most int) {
 	return most
 }
 
-func TestMembersKeepAConfiguredLimitInEveryMinuteWhileRejectionsCome(t *testing.T) {
+func TestMembersKeepAConfiguredLimitInEveryPeriodWhileRejectionsCome(t *testing.T) {
 	t.Parallel()
+	for _, told := range []limits.Limits{{RPM: 120}, {Requests: limits.Window{N: 25, Period: 10 * time.Second}}} {
+		t.Run(told.In(limits.Requests).String(), func(t *testing.T) { keepWhileRejectionsCome(t, told) })
+	}
+}
+
+func keepWhileRejectionsCome(t *testing.T, told limits.Limits) {
 	inMemory(t, func(t *testing.T, at *cluster.Site) {
-		const perMinute, members, workers = 120, 3, 10
+		const members, workers = 3, 10
+		limit := told.In(limits.Requests)
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Second)
 		defer cancel()
 		account := rand.Text()
@@ -43,7 +50,7 @@ func TestMembersKeepAConfiguredLimitInEveryMinuteWhileRejectionsCome(t *testing.
 		var wg sync.WaitGroup
 		for range members {
 			l := ledger(t, at, account, cluster.LedgerConfig{})
-			s, err := sluice.New(sluice.Config{Limits: sluice.Limits{RPM: perMinute}, Ledger: l, MaxThrottles: 1 << 20})
+			s, err := sluice.New(sluice.Config{Limits: told, Ledger: l, MaxThrottles: 1 << 20})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -64,13 +71,13 @@ func TestMembersKeepAConfiguredLimitInEveryMinuteWhileRejectionsCome(t *testing.
 			}
 		}
 		wg.Wait()
-		most := mostInAMinute(sent)
-		t.Logf("%d requests, at most %d in a minute", len(sent), most)
-		if most > perMinute {
-			t.Errorf("%d requests were sent within a minute: want at most %d", most, perMinute)
+		most := mostIn(sent, limit.Period)
+		t.Logf("%d requests, at most %d in a period", len(sent), most)
+		if most > limit.N {
+			t.Errorf("%d requests were sent within %v: want at most %d", most, limit.Period, limit.N)
 		}
-		if len(sent) < 2*perMinute {
-			t.Errorf("%d requests were sent in 200 s: want %d at least", len(sent), 2*perMinute)
+		if n := 2 * limit.Per(time.Minute); len(sent) < n {
+			t.Errorf("%d requests were sent in 200 s: want %d at least", len(sent), n)
 		}
 	})
 }
@@ -111,8 +118,16 @@ func TestAConfiguredLimitOutlivesWhatRedisForgets(t *testing.T) {
 
 func TestMembersWithoutRedisKeepAConfiguredLimit(t *testing.T) {
 	t.Parallel()
+	for _, w := range []limits.Window{{N: 60, Period: time.Minute}, {N: 20, Period: 20 * time.Second}, {N: 120, Period: 2 * time.Minute}} {
+		t.Run(w.String(), func(t *testing.T) { keepWithoutRedis(t, w) })
+	}
+}
+
+func keepWithoutRedis(t *testing.T, limit limits.Window) {
 	inMemory(t, func(t *testing.T, at *cluster.Site) {
-		callers, wires := gateways(t, at, 2, configured(60))
+		c := configured(float64(limit.N))
+		c.LimitPeriod = limit.Period
+		callers, wires := gateways(t, at, 2, c)
 		var mu sync.Mutex
 		var sent []time.Time
 		take := func(c *caller) {
@@ -126,19 +141,20 @@ func TestMembersWithoutRedisKeepAConfiguredLimit(t *testing.T) {
 			sent = append(sent, time.Now())
 			mu.Unlock()
 		}
-		for range 50 { // nearly all at once
+		for range limit.N * 5 / 6 { // nearly all at once
 			take(callers[0])
 		}
 		time.Sleep(3 * time.Second) // all have heard of it
 		for _, w := range wires {
 			w.Down(true)
 		}
-		time.AfterFunc(150*time.Second, func() {
+		outage := limit.Period * 5 / 2
+		time.AfterFunc(outage, func() {
 			for _, w := range wires {
 				w.Down(false)
 			}
 		})
-		end := time.Now().Add(300 * time.Second)
+		end := time.Now().Add(2 * outage)
 		var wg sync.WaitGroup
 		for _, c := range callers {
 			wg.Go(func() {
@@ -148,12 +164,12 @@ func TestMembersWithoutRedisKeepAConfiguredLimit(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		most := mostInAMinute(sent)
-		t.Logf("%d requests, at most %d in a minute", len(sent), most)
-		if most > 60 {
-			t.Errorf("%d requests were sent within a minute: want at most 60", most)
+		most := mostIn(sent, limit.Period)
+		t.Logf("%d requests, at most %d in a period", len(sent), most)
+		if most > limit.N {
+			t.Errorf("%d requests were sent within %v: want at most %d", most, limit.Period, limit.N)
 		}
-		if len(sent) < 50+30+120 { // half the limit without Redis, and all of it after
+		if len(sent) < limit.N*10/3 { // half the limit without Redis, and all of it after
 			t.Errorf("%d requests were sent", len(sent))
 		}
 	})

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,7 @@ type outage struct {
 	owed    limits.Vector // the part that has not flowed in again,
 	owedAll limits.Vector // and of that of all lanes, if they have a limit together
 	spent   limits.Vector
-	sent    []sentAlone // in the last minute: the amounts that configured limits count
+	sent    []sentAlone // in the longest period of a configured limit: the amounts that these limits count
 }
 
 // sentAlone is an amount that was sent at an instant.
@@ -181,7 +182,7 @@ func (w *words) correction(c *limits.Correction) {
 		}
 		w.add(numbersText(float64(s.Version), s.Limit, float64(s.Bad), refused, micros(s.Hold), micros(s.Left)))
 	default:
-		w.add(numbersText(c.Mark, c.Lo, c.Hi, c.Rate, c.Cap, c.Start, c.Limit, c.Burst))
+		w.add(numbersText(c.Mark, c.Lo, c.Hi, c.Rate, c.Cap, c.Start, c.Limit, c.Burst, micros(cmp.Or(c.LimitPeriod, c.Dimension.Window()))))
 	}
 }
 

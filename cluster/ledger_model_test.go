@@ -177,6 +177,9 @@ func (w *twin) correction(lane string) limits.Correction {
 		c.Rate, c.Cap, c.Start = rate, rate*rapid.SampledFrom([]float64{0.5, 1, 10}).Draw(w.t, "cap"), rate/5
 		c.Limit = rapid.SampledFrom([]float64{0, 3, 3, 3, 20, 20, 6000}).Draw(w.t, "configured limit")
 		c.Burst = rapid.SampledFrom([]float64{0, 0, 0, 0, 30}).Draw(w.t, "configured burst")
+		if c.Burst == 0 {
+			c.LimitPeriod = rapid.SampledFrom([]time.Duration{0, 0, 0, time.Second, 7 * time.Second, 10 * time.Second, time.Hour}).Draw(w.t, "configured period")
+		}
 		c.Lo, c.Hi = math.Inf(-1), math.Inf(1)
 		if c.Mark = w.marks[lane][c.Dimension]; rapid.Bool().Draw(w.t, "read") {
 			c.Lo = rapid.Float64Range(-10, 20).Draw(w.t, "lo")

@@ -20,11 +20,11 @@ local BEGINNING = 250e3   -- members that begin together do so within this
 local SETBACK   = 1e6     -- from so much on a clock that goes back matters
 local GRAIN     = 50e3    -- what was spent before is known to so much
 local KEPT      = 172800  -- seconds: what nobody uses for two days is forgotten
-local GUARDS, PARTS_OF = {}, {} -- the fields of guards, of dimensions whose limits refer to a minute, and of the older parts of their windows
+local GUARDS, PARTS_OF = {}, {} -- the fields of guards, of dimensions whose limits do not refer to a day, and of the older parts of their windows
 for d = 1, DAILY - 1 do GUARDS[d], PARTS_OF[d] = 'g' .. d, 'q' .. d end
 local MINUTE = 60e6
-local PART = 250e3        -- the length of a part of a guard's window
-local KEPT_PARTS = 242    -- parts that an amount stays: a minute, the part in which it began, and one as grants take time to arrive
+local PART = 250e3        -- the time in which the content of guards is told: see REMEMBERED
+local GUARD_PARTS, LEAST_PART, GUARD_SLACK = 240, 50e3, 250e3 -- gate's guardParts, leastPart and guardSlack
 local BACK = {1, 0, 2, 3} -- gate's guardBack
 local REMEMBERED = 4      -- members are told the content of guards so many parts after they were told last
 local ANY, CONCURRENCY = '0', '1' -- gate.AnyDimension, gate.Concurrency; budgets begin at 2
@@ -99,20 +99,26 @@ local function remove(key, names)
   end
 end
 
--- Guards. One keeps a configured limit: see gate's guard. n is the limit per minute, and size that of a bucket (0: a sliding window).
--- A bucket has a level, the instant at of it, and since, its first use. A window has the sum of the amounts of all its parts, the
+-- Guards. One keeps a configured limit: see gate's guard. n is the limit per period, and size that of a bucket (0: a sliding window).
+-- A bucket refers to a minute. It has a level, the instant at of it, and since, its first use. A window has the sum of the amounts of all its parts, the
 -- amount of the newest part, and in older, as text, those of older parts, the oldest first: " part:amount part:amount". So a grant
--- changes only the head, and older is read as far as is needed.
+-- changes only the head, and older is read as far as is needed. A part has the length width, and an amount is in the window for stays parts.
+
+local function window(g, period)
+  g.period, g.width = period, math.max(math.ceil(period / GUARD_PARTS), LEAST_PART)
+  g.stays = math.ceil(period / g.width) + 1 + math.ceil(GUARD_SLACK / g.width)
+  return g
+end
 
 local function guardof(head, older)
   local h = six(head)
   if h[2] > 0 then return {n = h[1], size = h[2], since = h[3], at = h[4], level = h[5]} end
-  return {n = h[1], size = 0, part = h[4], amount = h[5], sum = h[6], older = older}
+  return window({n = h[1], size = 0, part = h[4], amount = h[5], sum = h[6], older = older}, h[3])
 end
 
 local function headof(g)
   if g.size > 0 then return join({g.n, g.size, g.since, g.at, g.level, 0}) end
-  return join({g.n, 0, 0, g.part, g.amount, g.sum})
+  return join({g.n, 0, g.period, g.part, g.amount, g.sum})
 end
 
 -- renew forgets the parts that have left the window.
@@ -123,19 +129,20 @@ local function renew(g)
     g.at, g.new = now, true
     return
   end
-  if g.part > nowpart + SETBACK / PART then -- the clock was set back
-    local by = g.part - nowpart
+  local newest = math.floor(now / g.width)
+  if g.part > newest + SETBACK / g.width then -- the clock was set back
+    local by = g.part - newest
     g.older = string.gsub(g.older, '(%d+):', function(part) return text(part - by) .. ':' end)
-    g.part, g.new, g.oldernew = nowpart, true, true
+    g.part, g.new, g.oldernew = newest, true, true
   end
-  if g.part >= nowpart then return end
+  if g.part >= newest then return end
   if g.amount ~= 0 then
     g.older, g.amount, g.oldernew = g.older .. ' ' .. text(g.part) .. ':' .. text(g.amount), 0, true
   end
-  g.part, g.new = nowpart, true
+  g.part, g.new = newest, true
   local from = nil
   for part, amount, past in string.gmatch(g.older, '(%d+):(%S+)()') do
-    if part + 0 > nowpart - KEPT_PARTS then break end
+    if part + 0 > newest - g.stays then break end
     g.sum, from = g.sum - amount, past
   end
   if from then g.older, g.oldernew = string.sub(g.older, from), true end
@@ -150,15 +157,15 @@ local function guardwait(g, amount)
   if over <= 0 then return 0 end
   for part, had in string.gmatch(g.older, '(%d+):(%S+)') do
     over = over - had
-    if over <= 0 then return (part + KEPT_PARTS) * PART - now end
+    if over <= 0 then return (part + g.stays) * g.width - now end
   end
-  if over <= g.amount then return (g.part + KEPT_PARTS) * PART - now end
+  if over <= g.amount then return (g.part + g.stays) * g.width - now end
   return 0
 end
 
 -- move adds an amount to a part of the window, which is not below zero then, and returns what was added.
 local function move(g, part, amount)
-  if part <= g.part - KEPT_PARTS or part > g.part then return 0 end
+  if part <= g.part - g.stays or part > g.part then return 0 end
   if part == g.part then
     amount = math.max(amount, -g.amount)
     g.amount, g.sum, g.new = g.amount + amount, g.sum + amount, true
@@ -196,7 +203,7 @@ local function count(g, sent, amount)
     if sent >= g.since then g.level = math.min(g.size, g.level - amount) end
     return
   end
-  local part = math.min(math.floor(sent / PART), g.part)
+  local part = math.min(math.floor(sent / g.width), g.part)
   if amount > 0 then
     move(g, part, amount)
     return
@@ -227,15 +234,29 @@ local function guarded(r, amounts)
   return longest, bound
 end
 
--- configure has a limit per minute be kept; 0 is none. burst is the size of a bucket in seconds of refill; 0 is a sliding window.
-local function configure(r, d, n, burst)
+-- keep is a guard of a limit in place of another one, whose amounts count for it, except if a bucket replaces a window.
+local function keep(before, n, size, period)
+  if size > 0 then return {n = n, size = size, since = 0, at = 0, level = size, new = true, oldernew = true} end
+  local g = window({n = n, size = 0, amount = 0, sum = 0, older = '', new = true, oldernew = true}, period)
+  g.part = math.floor(now / g.width)
+  if before and before.size == 0 then
+    renew(before)
+    for part, amount in string.gmatch(before.older .. ' ' .. text(before.part) .. ':' .. text(before.amount), '(%d+):(%S+)') do
+      if amount + 0 > 0 then count(g, (part + 1) * before.width - 1, amount + 0) end
+    end
+  end
+  return g
+end
+
+-- configure has a limit per period be kept; 0 is none. burst is the size of a bucket in seconds of refill; 0 is a sliding window.
+local function configure(r, d, n, burst, period)
   if d > #GUARDS then return end
   local g, size = r.guards and r.guards[d], burst > 0 and math.max(1, n * burst / 60) or 0
   if n == 0 then
     if g then r.guards[d] = nil end
-  elseif not g or (g.size > 0) ~= (size > 0) then
+  elseif not g or (g.size > 0) ~= (size > 0) or size == 0 and g.period ~= period then
     r.guards = r.guards or {}
-    r.guards[d] = {n = n, size = size, since = 0, at = 0, level = size, part = nowpart, amount = 0, sum = 0, older = '', new = true, oldernew = true}
+    r.guards[d] = keep(g, n, size, period)
   elseif g.n ~= n or g.size ~= size then
     if size > 0 then g.level = g.level + math.min(0, size - g.size) end
     g.n, g.size, g.new = n, size, true

@@ -91,6 +91,8 @@ type Correction struct {
 	Limit     float64 // the configured limit; 0 is none
 	Burst     float64 // the configured size of buckets in seconds of refill; 0 is none
 
+	LimitPeriod time.Duration // to which Limit refers; 0 is Dimension.Window
+
 	Slots SlotLimit // counts only if the ledger holds the version that it was made from
 	// A token bucket that is a fixed window. It is kept by this process only.
 	Period time.Duration // its length; 0: the bucket refills all the time

@@ -125,6 +125,10 @@ type Limits struct {
 	TPD        int           `json:"tpd,omitempty"`        // tokens per day
 	Concurrent int           `json:"concurrent,omitempty"` // requests in flight
 	Burst      time.Duration `json:"burst,omitempty"`      // the refill that the provider's token buckets hold, for example 10 s of a minute's limit
+
+	// Limits with a period that differs from a minute, in place of RPM and TPM.
+	Requests Window `json:"requests,omitzero"`
+	Tokens   Window `json:"tokens,omitzero"`
 }
 
 // At returns a pointer to the limit of a dimension; nil if it has none.
@@ -168,11 +172,21 @@ func (e *Each[T]) At(d Dimension) *T {
 	return all[d]
 }
 
-// Check returns an error for a negative limit. The error begins with the field's name.
+// Check returns an error for a negative limit, and for a quantity that has two limits. The error begins with the field's name.
 func (l Limits) Check() error {
 	for d, limit := range l.All() {
 		if *limit < 0 {
 			return fmt.Errorf("%s is %d: a limit cannot be negative", d.Field(), *limit)
+		}
+		w := l.WindowOf(d)
+		if w == nil {
+			continue
+		}
+		if err := w.check(); err != nil {
+			return fmt.Errorf("%s is %v: %w", windowField(d), *w, err)
+		}
+		if w.N > 0 && *limit > 0 {
+			return fmt.Errorf("%s and %s are both set: state one of them", d.Field(), windowField(d))
 		}
 	}
 	if l.Burst < 0 {

@@ -27,7 +27,8 @@ type Outcome struct {
 	Wait      time.Duration // how long the provider asks to wait; 0: not stated
 	Until     time.Time     // when a usage window is reset; zero: not stated
 	Dimension Dimension     // the limit that was exceeded
-	Limit     int64         // its value; 0: not stated
+	Limit     int64         // its value, per minute or day; 0: not stated
+	Window    Window        // its value and its period, where the response states both in words
 	Used      int64         // the used part of it; 0: not stated
 	Requested int64         // the amount that this request asked for; 0: not stated
 	Proxy     bool          // a proxy rejected it: for the number of requests in flight, or because no server is up

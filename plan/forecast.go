@@ -75,9 +75,11 @@ func (c Counts) ByName() map[string]int {
 // MarshalJSON writes them by name.
 func (c Counts) MarshalJSON() ([]byte, error) { return json.Marshal(c.ByName()) }
 
-// LimitMap returns the limits that are known, and the burst in seconds, by their names in JSON.
+// LimitMap returns the limits that are known, and the burst in seconds, by their names in JSON. They are per minute where they have
+// another period.
 func LimitMap(l sluice.Limits) map[string]float64 {
 	m := make(map[string]float64)
+	l = l.PerMinute()
 	for d, limit := range l.All() {
 		if *limit > 0 {
 			m[d.String()] = float64(*limit)
@@ -269,17 +271,17 @@ func plus(a, b limits.Vector) limits.Vector {
 // quotas says how much of each limit of c was used in all that time.
 func quotas(c sim.Config, took time.Duration, spent, busiest limits.Vector) []QuotaUse {
 	out := []QuotaUse{}
-	for d, limit := range c.Limits() {
-		if *limit == 0 {
+	for d := range c.Limits() {
+		w, burst := c.In(d), c.Burst
+		if w.N == 0 {
 			continue
 		}
-		burst := c.Burst
-		if d.Window() > time.Minute {
-			burst = d.Window()
+		if w.Period != time.Minute {
+			burst = w.Period
 		}
-		rate := float64(*limit) / d.Window().Seconds()
+		rate := float64(w.N) / w.Period.Seconds()
 		through := max(1, rate*burst.Seconds()) + rate*took.Seconds()
-		out = append(out, QuotaUse{d, *limit, spent[d], spent[d] / through, busiest[d]})
+		out = append(out, QuotaUse{d, w.Per(d.Window()), spent[d], spent[d] / through, busiest[d]})
 	}
 	slices.SortStableFunc(out, func(a, b QuotaUse) int { return cmp.Compare(b.Share, a.Share) })
 	return out

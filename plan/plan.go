@@ -69,6 +69,7 @@ type Plan struct {
 	WithinDeadline *int `json:"requests_within_deadline,omitempty"` // nil: no Options.Deadline
 	WithinBudget   *int `json:"requests_within_budget,omitempty"`   // nil: no Options.MaxCost, or a price is missing
 
+	stated sluice.Limits                // Limits with the periods that were stated
 	orders [limits.NumDimensions]*order // nil: calls are all charged the same
 }
 
@@ -160,7 +161,9 @@ func Compute(bounds sluice.Limits, w Workload, o Options) (Plan, error) {
 	if w.Requests == 0 {
 		w.Requests = len(w.Calls)
 	}
-	p := Plan{Limits: bounds}
+	p := Plan{stated: bounds}
+	bounds = bounds.PerMinute()
+	p.Limits = bounds
 	p.Workload, p.Assumed = w.complete(bounds, o)
 	d := p.Workload.demand(bounds, o)
 	p.Load = Load{Requests: w.Requests, LatencyMS: p.Workload.Latency.Seconds() * 1000, InputTokens: d.input, OutputTokens: d.output}
@@ -243,7 +246,13 @@ func checkLimits(l sluice.Limits) error {
 			return err
 		}
 	}
-	return inRange("Limits.Burst", l.Burst, 24*time.Hour)
+	if err := inRange("Limits.Burst", l.Burst, 24*time.Hour); err != nil {
+		return err
+	}
+	if err := l.Check(); err != nil {
+		return wrong("Limits", "%w", err)
+	}
+	return nil
 }
 
 // minutes is the time over which a limit is counted.

@@ -73,7 +73,7 @@ type Patience struct {
 func (p Plan) Scenario(jitter float64) Scenario {
 	w := &p.Workload
 	median := time.Duration(float64(w.Latency) * math.Exp(-jitter*jitter/2))
-	s := Scenario{Provider: SimulatorConfig(p.Limits, p.Charge, median, 0), Requests: w.Requests}
+	s := Scenario{Provider: SimulatorConfig(p.stated, p.Charge, median, 0), Requests: w.Requests}
 	s.Provider.Jitter = jitter
 	for _, c := range w.calls() {
 		s.Calls = append(s.Calls, p.whole(w.fill(c)))
@@ -128,6 +128,7 @@ func SimulatorConfig(l sluice.Limits, charge limits.Charge, latency, perToken ti
 	for d, limit := range c.Limits() {
 		*limit = *l.At(d)
 	}
+	c.Requests, c.Tokens = l.Requests, l.Tokens
 	return c
 }
 

@@ -307,3 +307,23 @@ func TestEveryScenarioComesToAnEndThatAddsUp(t *testing.T) {
 		}
 	})
 }
+
+func TestAWindowIsPlannedAndSimulatedAsStated(t *testing.T) {
+	told := sluice.Limits{Requests: limits.Window{N: 100, Period: 10 * time.Second}}
+	p, err := plan.Compute(told, plan.Workload{Requests: 300, Latency: 300 * time.Millisecond, InputTokens: 10, OutputTokens: 5}, plan.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Throughput != 600 {
+		t.Errorf("%v requests per minute at 100 in 10 s", p.Throughput)
+	}
+	s := p.Scenario(0)
+	s.Told = told
+	f, err := plan.Simulate(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Throttled > 0 || f.Answered != 300 || f.Time.Duration > 21*time.Second { // three windows, of which two are waited for
+		t.Errorf("%d answered in %v, %d rejected", f.Answered, f.Time, f.Throttled)
+	}
+}

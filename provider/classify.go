@@ -212,7 +212,7 @@ func (v *Verdict) fill(p *Provider, e *errtext.Error, over time.Time, h http.Hea
 		return
 	}
 	fig, _ := e.Figures()
-	v.Dimension, v.Limit, v.Used, v.Requested = fig.Dimension, fig.Limit, fig.Used, fig.Requested
+	v.Dimension, v.Limit, v.Period, v.Used, v.Requested = fig.Dimension, fig.Limit, fig.Period, fig.Used, fig.Requested
 	if v.Dimension == limits.AnyDimension && v.Kind == sluice.RateLimit {
 		v.Dimension = p.exhausted(h, now)
 	}

@@ -203,6 +203,40 @@ func TestRefusalsStateTheirFigures(t *testing.T) {
 	}
 }
 
+// The bodies of libraries that limit by windows: SlowAPI (https://github.com/laurentS/slowapi/blob/master/slowapi/extension.py),
+// Flask-Limiter in the page of Werkzeug (https://github.com/alisaifee/flask-limiter), AspNetCoreRateLimit
+// (https://github.com/stefanprodan/AspNetCoreRateLimit/blob/master/src/AspNetCoreRateLimit/Middleware/RateLimitMiddleware.cs).
+func TestRejectionsStateAWindow(t *testing.T) {
+	requests := func(n int, period time.Duration) sluice.Outcome {
+		return sluice.Outcome{Dimension: limits.Requests, Limit: int64(n) * int64(time.Minute/time.Second) / int64(period/time.Second),
+			Window: limits.Window{N: n, Period: period}}
+	}
+	for _, c := range []struct {
+		name, body string
+		want       sluice.Outcome
+	}{
+		{"SlowAPI", `{"error":"Rate limit exceeded: 100 per 10 second"}`, requests(100, 10*time.Second)},
+		{"SlowAPI of a minute", `{"error":"Rate limit exceeded: 100 per 1 minute"}`, requests(100, time.Minute)},
+		{"SlowAPI of an hour", `{"error":"Rate limit exceeded: 5 per 1 hour"}`, requests(5, time.Hour)},
+		{"SlowAPI of a day", `{"error":"Rate limit exceeded: 5 per 1 day"}`, sluice.Outcome{Dimension: limits.RequestsPerDay, Limit: 5}},
+		{"Flask-Limiter", "<!doctype html>\n<html lang=en>\n<title>429 Too Many Requests</title>\n<h1>Too Many Requests</h1>\n<p>100 per 10 second</p>\n",
+			requests(100, 10*time.Second)},
+		{"AspNetCoreRateLimit", "API calls quota exceeded! maximum admitted 150 per 15m.", requests(150, 15*time.Minute)},
+		{"tokens", `{"error":{"message":"Rate limit exceeded: 50000 tokens per 30 seconds"}}`,
+			sluice.Outcome{Dimension: limits.Tokens, Limit: 100000, Window: limits.Window{N: 50000, Period: 30 * time.Second}}},
+		{"a period that is none", `{"error":"Rate limit exceeded: 100 per 0 second"}`, sluice.Outcome{Limit: 100}},
+		{"no period", `{"error":{"message":"This request would exceed your organization's rate limit of 50 requests per minute."}}`,
+			sluice.Outcome{Dimension: limits.Requests, Limit: 50}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := provider.Classify(provider.Provider{}, 429, nil, []byte(c.body), noon).Outcome(provider.Provider{}, 429, "")
+			if o.Kind != sluice.RateLimit || o.Dimension != c.want.Dimension || o.Limit != c.want.Limit || o.Window != c.want.Window {
+				t.Errorf("%v, %v %d, window %v; want %v %d, window %v", o.Kind, o.Dimension, o.Limit, o.Window, c.want.Dimension, c.want.Limit, c.want.Window)
+			}
+		})
+	}
+}
+
 func TestSpentHeaderNamesTheLimit(t *testing.T) {
 	h := header("x-ratelimit-limit-requests", "500", "x-ratelimit-remaining-requests", "0",
 		"x-ratelimit-limit-tokens", "30000", "x-ratelimit-remaining-tokens", "12")

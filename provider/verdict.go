@@ -18,6 +18,7 @@ type Verdict struct {
 	Probe     time.Duration    // when not zero, do not believe Wait: let one call through after this
 	Dimension limits.Dimension // which limit was exceeded
 	Limit     int64            // that limit, the part of it in use, and what the call asked for, where the words say so
+	Period    time.Duration    // to which Limit refers; 0: a minute or a day, as Dimension says
 	Used      int64
 	Requested int64
 	TooLarge  bool   // the call alone is larger than the whole limit: it can never pass
@@ -161,6 +162,10 @@ func (v Verdict) Outcome(p Provider, status int, requestID string) sluice.Outcom
 		Kind: v.Kind, Scope: v.Scope, Wait: v.Pause(), Until: v.Until,
 		Dimension: v.Dimension, Limit: v.Limit, Used: v.Used, Requested: v.Requested, TooLarge: v.TooLarge,
 		Proxy: v.Proxy && v.Kind.Throttle(),
+	}
+	if v.Period > 0 {
+		o.Window = limits.Window{N: int(v.Limit), Period: v.Period}
+		o.Limit = v.Limit * int64(v.Dimension.Window()/time.Second) / int64(v.Period/time.Second)
 	}
 	if v.Probe > 0 || v.Scope != limits.ScopeRequest {
 		o.Until = time.Time{} // it is the same statement

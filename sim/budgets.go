@@ -23,12 +23,18 @@ func (c *Config) Limits() iter.Seq2[limits.Dimension, *int] {
 	}
 }
 
+// In returns the limit of a dimension, and the period to which it refers.
+func (c *Config) In(d limits.Dimension) limits.Window {
+	l := limits.Limits{RPM: c.RPM, TPM: c.TPM, ITPM: c.ITPM, OTPM: c.OTPM, RPD: c.RPD, Requests: c.Requests, Tokens: c.Tokens}
+	return l.In(d)
+}
+
 // bucket is one budget. It is arithmetic on instants, counted from the first
 // request; a bucket whose limit is zero does not exist.
 type bucket struct {
 	configured int           // limit per period in the Config
 	limit      int           // limit per period now
-	period     time.Duration // a minute or a day
+	period     time.Duration // a minute, a day, or the stated one
 	burst      time.Duration // refill the bucket can hold
 	fixed      bool          // filled once every burst
 
@@ -97,12 +103,13 @@ type budgets struct {
 
 func newBudgets(c Config) *budgets {
 	b := &budgets{changes: c.Changes}
-	for d, limit := range c.Limits() {
-		one := bucket{configured: *limit, limit: *limit, period: d.Window(), burst: c.Burst, fixed: c.FixedWindow}
-		if one.period > time.Minute {
-			one.burst, one.fixed = one.period, false
+	for d := range c.Limits() {
+		w := c.In(d)
+		one := bucket{configured: w.N, limit: w.N, period: w.Period, burst: c.Burst, fixed: c.FixedWindow}
+		if w.Period != time.Minute {
+			one.burst, one.fixed = w.Period, w.Period != d.Window()
 		}
-		if *limit > 0 && !(c.Drained && one.period == time.Minute) {
+		if w.N > 0 && !(c.Drained && d.Window() == time.Minute) {
 			one.level = one.capacity()
 		}
 		b.buckets[d] = one

@@ -38,6 +38,8 @@ type Config struct {
 	// continuously, and all models share them. Gemini's TPM counts the input only: that is ITPM here. Of Gemini's own quotas
 	// there are only the ones for requests and for ITPM.
 	RPM, TPM, ITPM, OTPM int
+	// Requests and Tokens are limits with a period of their own, in place of RPM and TPM: fixed windows from the first request on.
+	Requests, Tokens limits.Window
 	// RPD limits requests per day. It refills continuously, and its bucket holds the limit of the whole day.
 	RPD int
 	// Concurrent rejects requests above that number in flight. Zero: no limit.
@@ -175,6 +177,9 @@ func (c Config) withDefaults() (Config, error) {
 		if *limit < 0 {
 			return c, fmt.Errorf("sim: Config.%s is %d, below zero", d.Field(), *limit)
 		}
+	}
+	if err := (limits.Limits{RPM: c.RPM, TPM: c.TPM, Requests: c.Requests, Tokens: c.Tokens}).Check(); err != nil {
+		return c, fmt.Errorf("sim: Config.%w", err)
 	}
 	// These are lists, not maps, so that of several fields that are wrong the first is named, each time.
 	for _, field := range [...]struct {

@@ -303,8 +303,18 @@ func TestLimitsChangeMidRun(t *testing.T) {
 }
 
 func TestFixedWindowFillsAtOnce(t *testing.T) {
+	for name, c := range map[string]sim.Config{
+		"of a rate": {RPM: 60, Burst: 10 * time.Second, FixedWindow: true},
+		"stated":    {Requests: limits.Window{N: 10, Period: 10 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) { fillsAtOnce(t, c) })
+	}
+}
+
+// fillsAtOnce tests a window of ten requests in 10 s.
+func fillsAtOnce(t *testing.T, c sim.Config) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
-		s := serve(t, quick(sim.Config{RPM: 60, Burst: 10 * time.Second, FixedWindow: true})) // 10 in 10 s
+		s := serve(t, quick(c))
 		time.Sleep(3 * time.Second)
 		for i := range 11 {
 			r := send(ctx, s, chatPath, chatBody("a", 1, 1))

@@ -50,6 +50,7 @@ func TestOptimum(t *testing.T) {
 		"drained":        {sim.Config{RPM: 60, RPD: 10, Drained: true}, calls(5, one), 5200 * ms},
 		"drained window": {sim.Config{RPM: 60, Burst: 10 * time.Second, FixedWindow: true, Drained: true}, calls(10, one), 10200 * ms},
 		"too large":      {sim.Config{TPM: 600}, sim.Workload{one, {Input: 601}, one}, 200 * ms},
+		"stated window":  {sim.Config{Requests: limits.Window{N: 10, Period: 10 * time.Second}}, calls(31, one), 30200 * ms},
 		"windows":        {sim.Config{RPM: 60, Burst: 10 * time.Second, FixedWindow: true}, calls(31, one), 30200 * ms},
 	} {
 		t.Run(name, func(t *testing.T) {

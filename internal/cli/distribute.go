@@ -32,7 +32,7 @@ func (f *distributeFlags) register(fs *pflag.FlagSet) {
 
 // callerFlags are those of whoever makes the calls.
 func callerFlags() []string {
-	return slices.Concat([]string{"key-env", "keys-file", "header", "ca-file"}, limitNames(), []string{"burst-seconds", "limits", "upstream", "prefer"})
+	return slices.Concat([]string{"key-env", "keys-file", "header", "ca-file"}, limitNames(), []string{"limits", "upstream", "prefer"})
 }
 
 // checkDistributed refuses flags that do not go with each other.

@@ -136,7 +136,7 @@ func TestADistributedRunIsDrained(t *testing.T) {
 	t.Parallel()
 	items := suite.Size(120, 300)
 	c := newCrew(t, items, 16)
-	first := c.hire("--rpm", "600", "--burst-seconds", "1") // so slow that items are left, however late this test looks
+	first := c.hire("--rpm", "600", "--rate-limit", "burst=1s") // so slow that items are left, however late this test looks
 	collects := c.start()
 	c.awaitLines(10)
 	collects.Process.Signal(os.Interrupt)
@@ -172,7 +172,7 @@ func TestOneInterruptEndsARunWhoseEngineIsGone(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t, 120, 16)
 	engine := newMortal(c, "engine") // in a process of its own: one that is closed within a script answers what no engine does
-	w := c.hire("--rpm", "1200", "--burst-seconds", "1")
+	w := c.hire("--rpm", "1200", "--rate-limit", "burst=1s")
 	collects := c.start()
 	c.awaitLines(20)
 	engine.kill()

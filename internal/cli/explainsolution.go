@@ -211,6 +211,8 @@ func (v solution) limitFigures() string {
 		return ""
 	}
 	switch {
+	case v.Period > 0:
+		parts = append(parts, fmt.Sprintf("%s %s in %s", group(v.Limit), v.Dimension.WindowName(), span(v.Period)))
 	case v.Limit > 0 && v.Dimension != limits.AnyDimension:
 		parts = append(parts, group(v.Limit)+" "+v.Dimension.String())
 	case v.Limit > 0:

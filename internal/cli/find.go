@@ -269,7 +269,7 @@ func (f *search) limits(p provider.Provider) error {
 	if err := settings.Apply(&c, p, model, f.accounts.limits); err != nil {
 		return err
 	}
-	f.o.cfg.Told = c.Limits
+	f.o.cfg.Told = c.Limits.PerMinute()
 	if settings.tier != "" { // what else a file says was found by an earlier search
 		tier, err := settings.published(p, model)
 		if err != nil {

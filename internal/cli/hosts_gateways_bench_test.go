@@ -26,7 +26,7 @@ func BenchmarkGatewaysAndBatch(b *testing.B) {
 	for b.Loop() {
 		h := newHosts(b, 0, 0)
 		h.startEngine(h.dir)
-		up := startServer(b, h.dir, "sluice", "sim", "--rpm", strconv.Itoa(rpm), "--burst-seconds", "1", "--latency", "200ms")
+		up := startServer(b, h.dir, "sluice", "sim", "--rpm", strconv.Itoa(rpm), "--rate-limit", "burst=1s", "--latency", "200ms")
 		gateways, keys := h.gateways(b, up.url, rpm)
 		prompts := filepath.Join(h.dir, "prompts.jsonl")
 		if err := os.WriteFile(prompts, promptLines(20*rpm), 0o600); err != nil {

@@ -267,7 +267,7 @@ func newKillBench(t *testing.T, items, slots int) *killBench {
 	k := &killBench{t: t, dir: dir, in: filepath.Join(dir, "in.jsonl"), out: filepath.Join(dir, "out.jsonl"),
 		lastStart: &run{}, ids: map[string]string{}, done: map[string]int{}, cut: map[string]int{}, old: map[string]bool{}}
 	k.write(items)
-	server := exec.Command("sluice", "sim", "--concurrent", fmt.Sprint(slots), "--rpm", "12000", "--burst-seconds", "1",
+	server := exec.Command("sluice", "sim", "--concurrent", fmt.Sprint(slots), "--rpm", "12000", "--rate-limit", "burst=1s",
 		"--latency", "150ms", "--jitter", "0.3")
 	k.simSays = new(bytes.Buffer)
 	server.Stderr = k.simSays

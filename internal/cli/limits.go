@@ -2,7 +2,7 @@ package cli
 
 import (
 	"fmt"
-	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,28 +10,99 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
+	"github.com/sluice-llm/sluice/provider"
 )
 
-// limitFlags are the limits that the user tells. They are ceilings; what is not told is learned.
+// limitFlags are the configured limits. Limits that are not configured are learned.
 type limitFlags struct {
 	limits sluice.Limits
-	burst  float64 // seconds
+	others rateLimits
 }
 
 // register adds the flags to fs.
 func (f *limitFlags) register(fs *pflag.FlagSet) {
-	for d, value := range f.limits.All() {
-		fs.IntVar(value, d.String(), 0, "at most so many "+d.Help()+" (0: learned)")
+	for _, d := range []limits.Dimension{limits.Requests, limits.Tokens, limits.Concurrency} {
+		fs.IntVar(f.limits.At(d), d.String(), 0, "at most so many "+d.Help()+" (0: learned)")
 	}
-	fs.Float64Var(&f.burst, "burst-seconds", 0, "how many seconds' worth the provider's buckets hold (0: learned)")
+	f.others.limits = &f.limits
+	fs.Var(&f.others, rateLimitFlag, "another limit, as `NAME=N`: "+rateLimitForms+" (repeatable)")
 }
 
-// limitNames are the names of the flags but --burst-seconds.
-func limitNames() (names []string) {
-	for d := range new(sluice.Limits).All() {
-		names = append(names, d.String())
+const (
+	rateLimitFlag  = "rate-limit"
+	rateLimitForms = "itpm, otpm, rpd, tpd, burst=2s, requests=100/10s, tokens=50000/30s"
+)
+
+// limitNames are the names of the flags.
+func limitNames() []string {
+	return []string{limits.Requests.String(), limits.Tokens.String(), limits.Concurrency.String(), rateLimitFlag}
+}
+
+// limitFlag returns the flag by which the limit of a dimension is configured.
+func limitFlag(d limits.Dimension) string {
+	if name := d.String(); slices.Contains(limitNames(), name) {
+		return "--" + name
 	}
-	return names
+	return fmt.Sprintf("--%s %s", rateLimitFlag, d)
+}
+
+// rateLimits is a flag that sets one limit each time: per minute or day, with a period of its own, or the size of buckets.
+type rateLimits struct {
+	limits *sluice.Limits
+	said   []string
+}
+
+// String returns the values that were given.
+func (r *rateLimits) String() string { return strings.Join(r.said, ",") }
+
+// Type returns the kind of the flag's values.
+func (r *rateLimits) Type() string { return "stringArray" }
+
+// Set reads NAME=N. A name may be given once.
+func (r *rateLimits) Set(text string) error {
+	name, value, ok := strings.Cut(text, "=")
+	if !ok {
+		return fmt.Errorf("a name and a value are needed, such as requests=100/10s or rpd=10000")
+	}
+	if slices.ContainsFunc(r.said, func(said string) bool { return strings.HasPrefix(said, name+"=") }) {
+		return fmt.Errorf("%s is given twice", name)
+	}
+	r.said = append(r.said, text)
+	if name == "burst" {
+		burst, err := time.ParseDuration(value)
+		if err != nil || burst <= 0 {
+			return fmt.Errorf("%q is not a time above zero with its unit, such as 2s", value)
+		}
+		r.limits.Burst = burst
+		return nil
+	}
+	var names []string
+	for d, limit := range r.limits.All() {
+		if d.WindowName() == name && name != "" {
+			w, err := limits.ParseWindow(value)
+			*r.limits.WindowOf(d) = w
+			return err
+		}
+		if d.WindowName() != "" {
+			names = append(names, d.WindowName())
+		}
+		if slices.Contains(limitNames(), d.String()) {
+			if d.String() == name {
+				return fmt.Errorf("%s has a flag of its own: --%s", name, name)
+			}
+			continue
+		}
+		if names = append(names, d.String()); d.String() == name {
+			n, err := strconv.Atoi(value)
+			if err != nil || n < 1 {
+				return fmt.Errorf("%q is not a whole number above zero", value)
+			}
+			*limit = n
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is not one of %s, burst%s", name, strings.Join(names, ", "), provider.DidYouMean(provider.Nearest(name, append(names, "burst"))))
 }
 
 // Limits returns the limits, or a usage error that names the flag that is wrong.
@@ -41,19 +112,12 @@ func (f *limitFlags) Limits() (sluice.Limits, error) {
 			return sluice.Limits{}, usageError(fmt.Errorf("--%s %d is below zero", d, *value),
 				"leave --%s out to have the limit learned from the provider's answers", d)
 		}
+		if w := f.limits.WindowOf(d); w != nil && w.N > 0 && *value > 0 {
+			return sluice.Limits{}, usageError(fmt.Errorf("--%s and --%s %s=%s both limit the %s", d, rateLimitFlag, d.WindowName(), *w, d.WindowName()),
+				"leave one of them out")
+		}
 	}
-	limits := f.limits
-	burst, err := burstTime(f.burst)
-	limits.Burst = burst
-	return limits, err
-}
-
-// burstTime returns the duration that --burst-seconds states.
-func burstTime(seconds float64) (time.Duration, error) {
-	if !(seconds >= 0) || seconds > math.MaxInt32 {
-		return 0, usageError(fmt.Errorf("--burst-seconds %v is not a number of seconds", seconds), "give a number from 0 up, such as --burst-seconds 1.5")
-	}
-	return time.Duration(seconds * float64(time.Second)), nil
+	return f.limits, nil
 }
 
 // bytesOf reads a number of bytes such as 512MiB; "" is 0.
@@ -74,10 +138,14 @@ func bytesOf(flag, text string) (int64, error) {
 // limitParts lists limits by name, in the order in which flags have them.
 func limitParts(limits map[string]float64) []string {
 	var parts []string
-	for _, name := range append(limitNames(), "burst_seconds") {
+	add := func(name string) {
 		if n := limits[name]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%s %s", name, number(n)))
 		}
 	}
+	for d := range new(sluice.Limits).All() {
+		add(d.String())
+	}
+	add("burst_seconds")
 	return parts
 }

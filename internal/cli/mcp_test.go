@@ -102,7 +102,7 @@ func TestAgentsAskWhatCommandsKnow(t *testing.T) {
 	if w := a.Document["workload"].(map[string]any); w["requests"] != 1e6 || w["output_tokens"] != 0.0 {
 		t.Errorf("plan: the workload is %v", w)
 	}
-	a, failure = useTool(t, d.session, "plan", map[string]any{"tpd": 1000000, "burst_seconds": 1, "requests": 1000})
+	a, failure = useTool(t, d.session, "plan", map[string]any{"rate_limit": []string{"tpd=1000000", "burst=1s"}, "requests": 1000})
 	if limits, _ := a.Document["limits"].(map[string]any); failure != "" || limits["tpd"] == nil || limits["burst_seconds"] == nil {
 		t.Errorf("plan of a day's tokens: %v %s", a, failure)
 	}

@@ -91,7 +91,7 @@ func (o *planOptions) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.model, "model", "", "model, where limits differ by it")
 	o.settings.register(fs)
 	o.limits.register(fs)
-	for _, name := range append(limitNames(), "burst-seconds") {
+	for _, name := range limitNames() {
 		f := fs.Lookup(name)
 		f.Usage = strings.Replace(f.Usage, "(0: learned)", "(0: as published)", 1)
 	}
@@ -343,7 +343,7 @@ func (o *planOptions) first(names ...string) string {
 
 // checkTogether finds flags that do not go together.
 func (o *planOptions) checkTogether() error {
-	limits := append(limitNames(), "burst-seconds", "limits", "events")
+	limits := append(limitNames(), "limits", "events")
 	if o.provider == best {
 		if name := o.first(append(limits, "tier", "what-if", "charge", "simulate")...); name != "" {
 			return usageError(fmt.Errorf("--%s does not go with --provider best, which ranks published limits", name), "leave one of them out")
@@ -387,13 +387,13 @@ func (o *planOptions) planError(err error) error {
 		return usageError(wrong.Err, "tell a limit of requests, of tokens that the requests use, or of open calls: --rpm, --tpm, --concurrent")
 	}
 	flags := map[string]string{
-		"Limits.Burst":      "burst-seconds",
+		"Limits.Burst":      "rate-limit burst",
 		"Workload.Requests": "requests", "Workload.Latency": "latency", "Workload.InputTokens": "input-tokens",
 		"Workload.CachedTokens": "cached-tokens", "Workload.OutputTokens": "output-tokens", "Workload.MaxTokens": "max-tokens",
 		"Options.Safety": "safety", "Options.Graphs": "graphs", "Options.PriceIn": "price-in", "Options.PriceOut": "price-out",
 	}
 	for d := range o.limits.limits.All() {
-		flags["Limits."+d.Field()] = d.String()
+		flags["Limits."+d.Field()] = strings.TrimPrefix(limitFlag(d), "--")
 	}
 	name := wrong.Field
 	var call int

@@ -38,6 +38,9 @@ func sourced(l sluice.Limits, from config.Limit) *config.Limits {
 		if from.Value = float64(*limit); *limit > 0 {
 			*all.At(d) = new(from)
 		}
+		if w := l.WindowOf(d); w != nil && w.N > 0 {
+			*all.WindowOf(d) = &config.Window{Window: *w}
+		}
 	}
 	if from.Value = l.Burst.Seconds(); l.Burst > 0 {
 		all.BurstSeconds = new(from)
@@ -60,8 +63,18 @@ func (j *subject) overlay(told sluice.Limits, written ...*config.Limits) {
 			continue
 		}
 		for d, limit := range l.All() {
-			if stated := *layer.At(d); stated != nil {
+			stated, w, window := *layer.At(d), l.WindowOf(d), (*config.Window)(nil)
+			if w != nil {
+				window = *layer.WindowOf(d)
+			}
+			if stated != nil {
 				*limit, *j.limits.At(d) = int(stated.Value), stated
+			}
+			switch { // of a quantity the latest layer states the limit
+			case window != nil:
+				*limit, *j.limits.At(d), *w, *j.limits.WindowOf(d) = 0, nil, window.Window, window
+			case stated != nil && w != nil:
+				*w, *j.limits.WindowOf(d) = limits.Window{}, nil
 			}
 		}
 		if b := layer.BurstSeconds; b != nil {
@@ -104,7 +117,7 @@ func toldAny(file *config.Limits, told sluice.Limits) bool {
 		return false
 	}
 	for d := range told.All() {
-		if *file.At(d) != nil {
+		if *file.At(d) != nil || file.WindowOf(d) != nil && *file.WindowOf(d) != nil {
 			return true
 		}
 	}

@@ -34,14 +34,14 @@ type offeredLoad struct {
 //	go test -run '^$' -bench GatewayLoad -benchtime 1x -timeout 0 ./internal/cli
 func BenchmarkGatewayLoad(b *testing.B) {
 	for _, l := range []offeredLoad{
-		{name: "requests", provider: "openai", path: "/v1/chat/completions", sim: []string{"--rpm", "6000", "--burst-seconds", "1"},
+		{name: "requests", provider: "openai", path: "/v1/chat/completions", sim: []string{"--rpm", "6000", "--rate-limit", "burst=1s"},
 			told: ", limits: {rpm: 6000}", perSecond: 100, burst: 1, calls: 400, cost: func(int) float64 { return 1 }},
-		{name: "requests-streamed", provider: "openai", path: "/v1/chat/completions", sim: []string{"--rpm", "3000", "--burst-seconds", "1"},
+		{name: "requests-streamed", provider: "openai", path: "/v1/chat/completions", sim: []string{"--rpm", "3000", "--rate-limit", "burst=1s"},
 			perSecond: 50, burst: 1, calls: 200, stream: true, cost: func(int) float64 { return 1 }},
-		{name: "tokens-mixed", provider: "openai", path: "/v1/chat/completions", sim: []string{"--tpm", "1500000", "--burst-seconds", "1"},
+		{name: "tokens-mixed", provider: "openai", path: "/v1/chat/completions", sim: []string{"--tpm", "1500000", "--rate-limit", "burst=1s"},
 			told: ", limits: {tpm: 1500000}", perSecond: 25000, burst: 1, calls: 313, cost: func(max int) float64 { return float64(max) }},
 		{name: "output-streamed", provider: "anthropic", path: "/v1/messages",
-			sim:       []string{"--itpm", "1000000", "--otpm", "600000", "--charge", "actual", "--burst-seconds", "1", "--output-tokens", "200", "--output-sigma", "0.5"},
+			sim:       []string{"--rate-limit", "itpm=1000000", "--rate-limit", "otpm=600000", "--charge", "actual", "--rate-limit", "burst=1s", "--output-tokens", "200", "--output-sigma", "0.5"},
 			perSecond: 10000, burst: 1, calls: 220, stream: true},
 	} {
 		b.Run(l.name, l.run)

@@ -169,14 +169,17 @@ func (a *accounts) startLimits(p provider.Provider, label string) (map[string]ch
 		}
 		from = a.settings.from
 	}
-	for d, ceiling := range c.Limits.All() {
+	perMinute := c.Limits.PerMinute()
+	for d, ceiling := range perMinute.All() {
 		value := cmp.Or(*ceiling, *c.Start.At(d))
 		limit := checkedLimit{Value: value, Source: limits.SourceRegistry, From: "--tier " + a.settings.tier}
 		switch {
 		case value == 0:
 			continue
-		case *a.limits.At(d) != 0:
-			limit.Source, limit.From = limits.SourceTold, "--"+d.String()
+		case a.limits.In(d).N != 0:
+			limit.Source, limit.From = limits.SourceTold, limitFlag(d)
+		case c.Limits.In(d).Period != d.Window():
+			limit.Source, limit.From = limits.SourceTold, from
 		case written != nil && *written.At(d) != nil:
 			limit.Source, limit.From = (*written.At(d)).Source, from
 		}

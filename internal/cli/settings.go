@@ -292,10 +292,16 @@ func family(model string) string {
 	return model
 }
 
-// over returns what is stated above, or else below.
+// over returns the limits above, and those below for quantities that have none above.
 func over(above, below sluice.Limits) sluice.Limits {
 	for d, limit := range above.All() {
-		*limit = cmp.Or(*limit, *below.At(d))
+		if above.In(d).N != 0 {
+			continue
+		}
+		*limit = *below.At(d)
+		if w := above.WindowOf(d); w != nil {
+			*w = *below.WindowOf(d)
+		}
 	}
 	above.Burst = cmp.Or(above.Burst, below.Burst)
 	return above
@@ -303,9 +309,9 @@ func over(above, below sluice.Limits) sluice.Limits {
 
 // without returns the limits but those that others state.
 func without(limits, others sluice.Limits) sluice.Limits {
-	for d, stated := range others.All() {
-		if *stated != 0 {
-			*limits.At(d) = 0
+	for d, limit := range limits.All() {
+		if others.In(d).N != 0 {
+			*limit = 0
 		}
 	}
 	if others.Burst != 0 {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -22,7 +25,8 @@ import (
 type simOptions struct {
 	listen     string
 	config     sim.Config
-	burst      float64
+	limits     sluice.Limits
+	others     rateLimits // of limits
 	charge     string
 	retryAfter string
 	storms     []string
@@ -40,7 +44,7 @@ func newSim(s *streams) *cobra.Command {
 		Short: "Simulate a provider whose limits you choose",
 		Long: `Simulate the OpenAI, Anthropic, Gemini and Cohere APIs with the limits, latency and faults that you choose.
 
-Gemini's tokens per minute count the input alone: choose them by --itpm. The paths tell the APIs apart.
+Gemini's tokens per minute count the input alone: choose them by --rate-limit itpm=N. The paths tell the APIs apart.
 The limits hold for all models and APIs together, which most providers have for each model.
 Their Batch APIs and Mistral's are there as well, which the limits on calls do not touch: see the flags --batch-*.
 The address is printed on standard output. GET /stats tells what was called. An interrupt ends it.`,
@@ -65,14 +69,14 @@ func (o *simOptions) register(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	c := &o.config
 	fs.StringVar(&o.listen, "listen", "127.0.0.1:0", "address to listen on; port 0 is any free one")
-	for d, limit := range c.Limits() {
-		fs.IntVar(limit, d.String(), 0, d.Help()+" (0: no limit)")
-	}
+	fs.IntVar(&o.limits.RPM, "rpm", 0, limits.Requests.Help()+" (0: no limit)")
+	fs.IntVar(&o.limits.TPM, "tpm", 0, limits.Tokens.Help()+" (0: no limit)")
+	o.others.limits = &o.limits
+	fs.Var(&o.others, rateLimitFlag, "another limit, as `NAME=N`: itpm, otpm, rpd, burst=2s (what a bucket holds; else 60s), or a fixed window: requests=100/10s, tokens=50000/30s (repeatable)")
 	fs.IntVar(&c.Concurrent, "concurrent", 0, "refuse calls above so many open ones (0: no limit)")
 	fs.IntVar(&c.Queue, "queue", 0, "serve so many at once and let the rest wait (0: no queue)")
 	fs.IntVar(&c.Contention, "contention", 0, "serve so many at full speed, and more of them slower (0: as many as come)")
-	fs.Float64Var(&o.burst, "burst-seconds", 60, "how many seconds' worth a bucket holds")
-	fs.BoolVar(&c.FixedWindow, "fixed-window", false, "fill buckets once every --burst-seconds in place of continuously")
+	fs.BoolVar(&c.FixedWindow, "fixed-window", false, "fill buckets once in the time of their burst in place of continuously")
 	fs.BoolVar(&c.Drained, "drained", false, "begin with empty buckets")
 	fs.StringArrayVar(&o.changes, "change", nil, "multiply the limits by a factor from an instant on, as AFTER:FACTOR (repeatable)")
 	fs.StringVar(&o.charge, "charge", "declared", "tokens charged: declared (max_tokens) or actual")
@@ -85,7 +89,7 @@ func (o *simOptions) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.retryAfter, "retry-after", "seconds", "what a refusal says of the wait: seconds, ms, date or none")
 	fs.BoolVar(&c.NoHeaders, "no-headers", false, "send no rate limit headers")
 	fs.BoolVar(&c.LateHeaders, "late-headers", false, "count what is left when the answer is sent, not when the call was let in")
-	fs.BoolVar(&c.DailyHeaders, "daily-headers", false, "state the day's requests in the headers, in place of the minute's (needs --rpd)")
+	fs.BoolVar(&c.DailyHeaders, "daily-headers", false, "state the day's requests in the headers, in place of the minute's (needs --rate-limit rpd=N)")
 	fs.BoolVar(&c.VagueBodies, "vague", false, "refusals say neither limit nor wait in their body")
 	o.share(fs, &c.Faults.ServerError, "fault-500", "share of calls answered 500")
 	o.share(fs, &c.Faults.Overloaded, "fault-529", "share of calls answered 529 (Anthropic) or 503 (OpenAI, Gemini)")
@@ -144,8 +148,11 @@ func (o *simOptions) check(fs *pflag.FlagSet) (err error) {
 			}
 		}
 	})
-	if err == nil && o.config.DailyHeaders && o.config.RPD == 0 {
-		err = errors.New("--daily-headers needs --rpd")
+	if err == nil && o.config.DailyHeaders && o.limits.RPD == 0 {
+		err = errors.New("--daily-headers needs --rate-limit rpd=N")
+	}
+	if err == nil && o.limits.TPD > 0 {
+		err = errors.New("--rate-limit tpd is not simulated")
 	}
 	if err != nil {
 		return usageError(err, "see sluice sim --help")
@@ -218,9 +225,10 @@ func (o *simOptions) server() (*sim.Server, error) {
 // described is what the flags describe.
 func (o *simOptions) described() (c sim.Config, err error) {
 	c = o.config
-	if c.Burst, err = burstTime(o.burst); err != nil {
-		return c, err
+	for d, limit := range c.Limits() {
+		*limit = *o.limits.At(d)
 	}
+	c.Burst, c.Requests, c.Tokens = cmp.Or(o.limits.Burst, time.Minute), o.limits.Requests, o.limits.Tokens
 	if c.Latency == 0 {
 		c.Latency = -1 // to sim, zero is the default
 	}

@@ -88,6 +88,9 @@ func (a *accounts) shapeBy(c *sluice.Config, p provider.Provider, label string, 
 	}
 	for d, limit := range told {
 		*c.Limits.At(d), *c.Account.At(d) = limit, limit
+		if w := c.Limits.WindowOf(d); w != nil {
+			*w, *c.Account.WindowOf(d) = limits.Window{}, limits.Window{}
+		}
 	}
 	if a.shared == nil { // else others would be held to this host's room: workers and connections keep to it
 		a.room.among(max(1, a.shares)).bound(c)
@@ -185,9 +188,9 @@ func (r retold) text(begin string, named bool) (said []string) {
 	if named {
 		begin += " (" + r.account + ")"
 	}
-	for d, after := range r.after.All() {
-		if before := *r.before.At(d); before != *after {
-			said = append(said, fmt.Sprintf("%s: %s %s -> %s", begin, d, ceiling(before), ceiling(*after)))
+	for d := range r.after.All() {
+		if before, after := r.before.In(d), r.after.In(d); before != after {
+			said = append(said, fmt.Sprintf("%s: %s %s -> %s", begin, d, ceiling(before, d), ceiling(after, d)))
 		}
 	}
 	if len(said) == 0 {
@@ -200,11 +203,14 @@ func (r retold) text(begin string, named bool) (said []string) {
 }
 
 // ceiling writes a limit that may be none.
-func ceiling(limit int) string {
-	if limit == 0 {
+func ceiling(limit limits.Window, d limits.Dimension) string {
+	switch {
+	case limit.N == 0:
 		return "none"
+	case limit.Period != d.Window():
+		return limit.String()
 	}
-	return group(limit)
+	return group(limit.N)
 }
 
 // hold pauses the sending of calls in all accounts, or lets it go on. It reports whether that is a change.

@@ -48,12 +48,14 @@ var forms = map[string]string{
 	"bool":     "true or false",
 }
 
-// knownElsewhere are flags that other programs have for what one of ours does.
+// knownElsewhere are flags that other programs, or earlier versions, have for the purpose of one of ours.
 var knownElsewhere = map[string]string{
 	"quiet": "--progress none", "silent": "--progress none", "no-progress": "--progress none",
 	"out": "--output", "max-concurrency": "--concurrent", "max-workers": "--concurrent", "parallel": "--concurrent", "threads": "--concurrent",
 	"retries": "--attempts", "max-retries": "--attempts", "api-base": "--base-url", "endpoint": "--base-url", "api-key": "--key-env",
-	"rate-limit": "--rpm", "forget-limits": "--ignore-pause",
+	"forget-limits": "--ignore-pause",
+	"itpm":          "--rate-limit itpm=N", "otpm": "--rate-limit otpm=N", "rpd": "--rate-limit rpd=N", "tpd": "--rate-limit tpd=N",
+	"burst-seconds": "--rate-limit burst=2s", "burst": "--rate-limit burst=2s",
 }
 
 // flagOf is the name of a flag that may have a value behind it.
@@ -72,7 +74,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		for _, name := range provider.Nearest(unknown.GetSpecifiedName(), names) {
 			near = append(near, "--"+name)
 		}
-		if elsewhere := knownElsewhere[unknown.GetSpecifiedName()]; len(near) == 0 && elsewhere != "" && slices.Contains(names, flagOf(elsewhere)) {
+		if elsewhere := knownElsewhere[unknown.GetSpecifiedName()]; elsewhere != "" && slices.Contains(names, flagOf(elsewhere)) {
 			near = []string{elsewhere}
 		}
 		return usageError(fmt.Errorf("%w%s", err, provider.DidYouMean(near)), "%s", help)

@@ -106,6 +106,14 @@ func TestEveryLimitIsItsOwn(t *testing.T) {
 	if told != want || start != (sluice.Limits{}) {
 		t.Errorf("%+v %+v", told, start)
 	}
+	f, err = config.Parse("x", []byte("limits: {requests: 100/10s, tokens: 50000/1m30s, rpm: {value: 9, source: header}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = sluice.Limits{Requests: limits.Window{N: 100, Period: 10 * time.Second}, Tokens: limits.Window{N: 50000, Period: 90 * time.Second}}
+	if told, start = f.Limits.Split(); told != want || start != (sluice.Limits{RPM: 9}) {
+		t.Errorf("%+v %+v", told, start)
+	}
 }
 
 func TestWhatWasUsedWithoutARefusalIsNoLimitToKeepTo(t *testing.T) {
@@ -197,6 +205,12 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"limits:\n  rpm: .nan\n", `f.yaml:2: limits.rpm`},
 		{"limits:\n  rpm: .inf\n", `f.yaml:2: limits.rpm`},
 		{"limits:\n  rpm: 1e300\n", `f.yaml:2: limits.rpm`},
+		{"limits:\n  rpm: 5\n  requests: 100/10s\n", `f.yaml:3: limits.requests: rpm limits the requests, too: leave one of them out`},
+		{"limits:\n  tokens: 50000\n", `f.yaml:2: limits.tokens: "50000" has no period: write it such as 100/10s`},
+		{"limits:\n  tokens: 0/30s\n", `f.yaml:2: limits.tokens: "0" is not a whole number above zero`},
+		{"limits:\n  requests: 100/10\n", `f.yaml:2: limits.requests: "10" is not a period with its unit`},
+		{"limits:\n  requests: 100/48h\n", `f.yaml:2: limits.requests: the period 48h0m0s is not between 1s and 24h`},
+		{"limits:\n  requests: [100]\n", `f.yaml:2: limits.requests: want a text`},
 		{"limits:\n  burst_seconds: 0\n", `f.yaml:2: limits.burst_seconds: 0 is not a number of seconds`},
 		{"limits:\n  rpm: many\n", `f.yaml:2: limits.rpm: want a number`},
 		{"limits:\n  rpm: {value: 3}\n", `f.yaml:2: limits.rpm.source: "" is not one of told`},

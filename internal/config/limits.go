@@ -23,6 +23,37 @@ type Limits struct {
 	limits.Each[*Limit] `yaml:",inline"`
 
 	BurstSeconds *Limit `json:"burst_seconds,omitempty" yaml:"burst_seconds"`
+
+	// Limits with a period that differs from a minute, in place of RPM and TPM. They are configured.
+	Requests *Window `json:"requests,omitempty" yaml:"requests"`
+	Tokens   *Window `json:"tokens,omitempty" yaml:"tokens"`
+}
+
+// Window is a limit with its period, such as 100/10s.
+type Window struct{ limits.Window }
+
+// UnmarshalYAML reads a text.
+func (w *Window) UnmarshalYAML(n ast.Node) error {
+	text := ""
+	if err := yaml.NodeToValue(n, &text); err != nil {
+		return err
+	}
+	var err error
+	if w.Window, err = limits.ParseWindow(text); err != nil {
+		return &yaml.SyntaxError{Message: err.Error(), Token: n.GetToken()}
+	}
+	return nil
+}
+
+// WindowOf returns a pointer to the limit of a dimension with a stated period; nil if the dimension has none.
+func (l *Limits) WindowOf(d limits.Dimension) **Window {
+	switch d {
+	case limits.Requests:
+		return &l.Requests
+	case limits.Tokens:
+		return &l.Tokens
+	}
+	return nil
 }
 
 // Limit is one limit and where it is from. A file may write just its number, which is then told.
@@ -97,6 +128,11 @@ func (l *Limits) Split() (told, start sluice.Limits) {
 			*of(limit).At(d) = int(limit.Value)
 		}
 	}
+	for d := range told.All() {
+		if w := l.WindowOf(d); w != nil && *w != nil {
+			*told.WindowOf(d) = (*w).Window
+		}
+	}
 	if b := l.BurstSeconds; b != nil {
 		of(b).Burst = time.Duration(b.Value * float64(time.Second))
 	}
@@ -129,6 +165,16 @@ func (l *Limits) check() (field string, err error) {
 		}
 		if part, err := b.check(); err != nil {
 			return "burst_seconds" + part, err
+		}
+	}
+	for d := range new(sluice.Limits).All() {
+		w := l.WindowOf(d)
+		if w == nil || *w == nil {
+			continue
+		}
+		none = false
+		if limit := *l.At(d); limit != nil && limit.Source == limits.SourceTold {
+			return d.WindowName(), fmt.Errorf("%s limits the %s, too: leave one of them out", d, d.WindowName())
 		}
 	}
 	if none {

@@ -110,7 +110,7 @@ func TestTheSchemaAcceptsWhatIsRead(t *testing.T) {
 		t.Errorf("only %d examples", n)
 	}
 	for _, text := range []string{
-		"", "limits: {burst_seconds: 0.5}", "limits: {rpm: {value: 5, source: measured, at: 2026-01-01T00:00:00Z}}", "providers: []", "upstreams: []", "serve: {}",
+		"", "limits: {burst_seconds: 0.5}", "limits: {requests: 100/10s}", "limits: {rpm: {value: 5, source: measured, at: 2026-01-01T00:00:00Z}}", "providers: []", "upstreams: []", "serve: {}",
 		"serve: {prefer: cost, drain_timeout: 1h2m3.5s, bodies: {most: 1 GiB}}", "serve: {hosts: ['a:80', '[::1]'], origins: ['vscode-webview://x']}",
 	} {
 		if _, err := config.Parse("x", []byte(text)); err != nil {
@@ -127,7 +127,7 @@ func TestTheSchemaRefusesWrongShapes(t *testing.T) {
 	_, s := schema(t)
 	up := "upstreams: [{provider: openai, "
 	for _, text := range []string{
-		"unknown: 1", "limits: {}", "limits: {tmp: 3}", "limits: {rpm: 0}", "limits: {rpm: 1.5}", "limits: {rpm: many}", "limits: {rpm: [1]}", "limits: 5",
+		"unknown: 1", "limits: {}", "limits: {tmp: 3}", "limits: {rpm: 0}", "limits: {rpm: 1.5}", "limits: {rpm: many}", "limits: {rpm: [1]}", "limits: {requests: 5}", "limits: {tokens: 5/m}", "limits: 5",
 		"limits: {rpm: {value: 3}}", "limits: {rpm: {value: 3, source: heard}}", "limits: {rpm: {value: 3, source: told, confidence: 2}}",
 		"limits: {rpm: {value: 3, source: told, at: yesterday}}", "limits: {rpm: {value: 3, source: told, on: 1}}", "limits: {burst_seconds: 1e9}",
 		"limits: {provider: openai}", "providers: openai", "providers: {house: {}}", "providers: [house]", "providers: [{aliases: [a]}]",
@@ -184,7 +184,7 @@ func TestTheSchemaHasTheFieldsOfTheStructs(t *testing.T) {
 			}
 			typ = typ.Elem()
 		}
-		if typ.Kind() != reflect.Struct || typ.String() == "time.Time" {
+		if typ.Kind() != reflect.Struct || typ.String() == "time.Time" || typ == reflect.TypeFor[config.Window]() {
 			return
 		}
 		shape := object(node)

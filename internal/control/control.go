@@ -143,9 +143,10 @@ func Lanes(snap sluice.Snapshot, now time.Time) []Lane {
 	return lanes
 }
 
-// Named returns the limits that there are by their names.
+// Named returns the limits that there are by their names, per minute where they have another period.
 func Named(limits sluice.Limits) map[string]int {
 	named := make(map[string]int)
+	limits = limits.PerMinute()
 	for d, limit := range limits.All() {
 		if *limit != 0 {
 			named[d.String()] = *limit

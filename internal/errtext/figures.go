@@ -1,6 +1,7 @@
 package errtext
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 type Figures struct {
 	Dimension              limits.Dimension
 	Limit, Used, Requested int64
+	Period                 time.Duration // to which Limit refers; 0: that of the dimension
 }
 
 // Wait is how long it takes until the request fits: buckets refill evenly, which the waits in the bodies of OpenAI and Groq
@@ -23,7 +25,7 @@ func (f Figures) Wait() time.Duration {
 	if f.Limit <= 0 || f.Used <= 0 || f.Requested <= 0 || f.Requested > f.Limit || over <= 0 {
 		return 0
 	}
-	window := time.Minute
+	window := cmp.Or(f.Period, time.Minute)
 	if f.Dimension == limits.RequestsPerDay || f.Dimension == limits.TokensPerDay {
 		window = day
 	}
@@ -39,6 +41,11 @@ var (
 	concurrency     = regexp.MustCompile(`\bconcurrency[ :=]*` + count)
 	perTime         = regexp.MustCompile(`(\d[\d,]*) (?:(?:(?:input |output )?tokens|requests|queries) per|concurrent|` +
 		`per (?:\d+ )?(?:second|minute|hour|day))`)
+	// The limits of libraries, which name the period by a number and a unit. Flask-Limiter and SlowAPI write those of the Python package
+	// limits, "100 per 10 second" (https://github.com/alisaifee/limits/blob/master/limits/limits.py), AspNetCoreRateLimit "100 per 10s"
+	// (https://github.com/stefanprodan/AspNetCoreRateLimit/wiki/IpRateLimitMiddleware).
+	perPeriod = regexp.MustCompile(`(\d[\d,]*) (?:requests |calls |tokens )?per (\d+) ?(second|minute|hour|[smh]\b)`)
+
 	actualOfLimit = regexp.MustCompile(`\(actual/limit\): (\d+)/(\d+)`) // of xAI
 	// LiteLLM's gateway lists how far each limit is used: https://github.com/BerriAI/litellm/issues/13898.
 	counters = []struct {
@@ -106,10 +113,30 @@ func figures(s string) (f Figures) {
 	if f.Limit == 0 {
 		f.Limit = figure(perTime, low)
 	}
+	f.law(low)
 	if m := actualOfLimit.FindStringSubmatch(low); m != nil {
 		f.Used, f.Limit = int64(float(m[1])), int64(float(m[2]))
 	}
 	return f
+}
+
+// law reads a limit with its period. Without another word it is one of requests.
+func (f *Figures) law(low string) {
+	m := perPeriod.FindStringSubmatch(low)
+	if m == nil || f.Dimension != limits.AnyDimension && f.Dimension.Window() != time.Minute {
+		return
+	}
+	limit := figure(perPeriod, low)
+	period, err := time.ParseDuration(m[2] + m[3][:1])
+	if err != nil || limit == 0 || period < limits.MinPeriod || period > limits.MaxPeriod {
+		return
+	}
+	if f.Limit, f.Period = limit, period; f.Dimension == limits.AnyDimension {
+		f.Dimension = limits.Requests
+		if strings.Contains(m[0], "tokens") {
+			f.Dimension = limits.Tokens
+		}
+	}
 }
 
 // figure returns the first number above zero that a pattern finds.

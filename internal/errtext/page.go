@@ -13,6 +13,7 @@ var (
 	headerLine = regexp.MustCompile(`^(?:< )?([A-Za-z0-9-]+):[ \t]*([^\n]*)(?:\n|$)`)
 	blankLine  = regexp.MustCompile(`^(?:<)?[ \t]*\n`)
 	heading    = regexp.MustCompile(`(?is)<(?:title|h1)[^>]*>([^<]*)<`)
+	lawOfPage  = regexp.MustCompile(`(?i)<p>(\d[\d,]* per \d+ [a-z]+)</p>`) // Werkzeug's page has the text of Flask-Limiter
 	anyStatus  = regexp.MustCompile(`\b[45]\d\d\b`)
 )
 
@@ -40,7 +41,7 @@ func Tagged(s string) bool { return tag.MatchString(s) }
 
 var tag = regexp.MustCompile(`^<[A-Za-z!?]`)
 
-// page reads the title of a page: proxies put the status there.
+// page reads the title of a page, where proxies put the status, and a limit with its period.
 func (e *Error) page(s string) {
 	low := strings.ToLower(s)
 	at := max(strings.Index(low, "<html"), strings.Index(low, "<!doctype"))
@@ -54,5 +55,8 @@ func (e *Error) page(s string) {
 		if n := anyStatus.FindString(m[1]); n != "" && e.Status == 0 {
 			e.Status, e.Worded = statusOf(n), true
 		}
+	}
+	if m := lawOfPage.FindStringSubmatch(s); m != nil {
+		e.message(m[1])
 	}
 }

@@ -17,10 +17,10 @@ type account struct {
 
 // newAccount sets up the limits that are configured for all lanes together.
 func newAccount(now time.Time, configured limits.Limits) account {
-	a := account{on: configured != limits.Limits{}, book: newBook(0), slots: configured.Concurrent}
+	a := account{on: configured != limits.Limits{}, book: newBook(false), slots: configured.Concurrent}
 	for d := range rates {
 		limit := limitOf(configured, d)
-		a.book.configure(d, limit, configured.Burst.Seconds())
+		a.book.configure(now, d, promiseOf(configured, d))
 		if limit > 0 && perDay(d) {
 			a.book.correct(now, &limits.Correction{Dimension: d, Lo: limit, Hi: limit, Rate: limit / window(d), Cap: limit})
 		}
@@ -49,7 +49,7 @@ func (a *account) inherit(now time.Time, from *Book, configured limits.Limits) {
 		}
 		counted := *g
 		a.book.guards[d] = &counted
-		a.book.configure(limits.Dimension(d), limitOf(configured, limits.Dimension(d)), configured.Burst.Seconds())
+		a.book.configure(now, limits.Dimension(d), promiseOf(configured, limits.Dimension(d)))
 	}
 	a.use(limits.RequestsPerDay, from.used(now, limits.RequestsPerDay))
 	a.use(limits.TokensPerDay, from.used(now, limits.TokensPerDay))

@@ -9,6 +9,7 @@ import (
 
 const (
 	paceShared = 0.99                 // share of a rate that a shared ledger grants: requests do not arrive in the order of the grants
+	pacePaced  = 0.98                 // share of a configured limit that is used after a rejection within it, without bursts
 	minDrain   = 3.0                  // minimum pace, as a multiple of the rate, at which a bucket of unknown content is emptied
 	drainTime  = 4.0                  // seconds in which a bucket of configured size is emptied
 	drainGrain = 5 * time.Millisecond // a request that is due within it is sent at once
@@ -33,6 +34,8 @@ const (
 type bucket struct {
 	limits.Limit               // Value is 0 while it is unknown
 	ceiling      float64       // the configured limit; 0 is none
+	promise      promise       // it, with its period; none if it is per day
+	paced        bool          // a request was rejected within it: the provider counts in another way
 	trust        time.Duration // time after a rejection in which the limit is not exceeded
 	cap          float64       // the level of a full bucket
 
@@ -50,10 +53,10 @@ type bucket struct {
 	doubt    *doubt       // about the last correction of the level by a rejection; nil is none
 }
 
-// drain empties a bucket of unknown content at a multiple of its rate.
+// drain sends requests one by one: see bucket.spaced.
 type drain struct {
-	pace float64       // multiple of the rate
-	next time.Duration // when the next request may be sent, since the lane was opened
+	pace float64   // multiple of the rate at which a bucket of unknown content is emptied
+	next time.Time // when the next request may be sent
 }
 
 // probe exceeds a rate of which no header speaks.
@@ -76,8 +79,24 @@ func window(d limits.Dimension) float64 {
 // rate is the provider's refill per second.
 func (b *bucket) rate() float64 { return b.Value / window(b.Dimension) }
 
-// unknown reports whether the bucket has a limit, but an unknown content.
-func (b *bucket) unknown() bool { return b.Value > 0 && !b.shown }
+// whole lets a configured window be used at once.
+func (b *bucket) whole() {
+	if k := &b.promise; k.n > 0 && k.period != b.Dimension.Window() && b.Source == limits.SourceTold {
+		b.cap, b.drain.pace = k.n, math.Inf(1)
+	}
+}
+
+// spaced returns the pace in units per second at which requests are sent one by one: a bucket of unknown content is emptied at it, and after
+// a rejection within a configured limit that limit is used at it, unless headers show the level. 0 is none.
+func (b *bucket) spaced() float64 {
+	switch {
+	case b.paced && !b.header.seen:
+		return pacePaced * b.ceiling / window(b.Dimension)
+	case b.Value > 0 && !b.shown:
+		return b.rate() * b.drain.pace
+	}
+	return 0
+}
 
 // believe updates the limit by evidence, and reports whether the limit changed. Evidence that is older than the known one changes
 // nothing. A configured limit replaces one that the provider stated only if it is lower. The size changes with the limit unless a header
@@ -99,7 +118,7 @@ func (b *bucket) believe(l limits.Limit) (changed bool) {
 	}
 	b.Limit = l
 	b.cap = min(b.cap, max(1, l.Value))
-	b.drain.next = 0 // requests that wait do so at the new rate
+	b.drain.next = time.Time{} // requests that wait do so at the new rate
 	return true
 }
 

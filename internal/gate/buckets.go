@@ -48,7 +48,7 @@ func (b *buckets) open(now time.Time, configured, start limits.Limits) {
 		b.each[d] = &bucket{Limit: limits.Limit{Dimension: limits.Dimension(d)}}
 	}
 	for d := range rates {
-		b.configure(now, d, limitOf(configured, d))
+		b.configure(now, d, configured)
 		if s := limitOf(start, d); s > 0 {
 			b.start(now, limits.Limit{Dimension: d, Value: s, Source: limits.SourceStart, At: now})
 		}
@@ -56,14 +56,15 @@ func (b *buckets) open(now time.Time, configured, start limits.Limits) {
 }
 
 // configure sets the configured limit of a dimension, and reports whether the limit changed; 0 is none.
-func (b *buckets) configure(now time.Time, d limits.Dimension, ceiling float64) (changed bool) {
-	each := b.each[d]
+func (b *buckets) configure(now time.Time, d limits.Dimension, configured limits.Limits) (changed bool) {
+	each, ceiling, k := b.each[d], limitOf(configured, d), promiseOf(configured, d)
 	if !b.remote() {
-		b.book.configure(d, ceiling, b.lane.gate.cfg.Limits.Burst.Seconds())
+		b.book.configure(now, d, k)
 	}
-	if ceiling == each.ceiling {
+	if ceiling == each.ceiling && k == each.promise {
 		return false
 	}
+	each.promise, each.paced = k, false
 	each.ceiling, each.author, each.doubt = ceiling, 0, nil
 	if ceiling == 0 {
 		if each.Source == limits.SourceTold {
@@ -73,6 +74,9 @@ func (b *buckets) configure(now time.Time, d limits.Dimension, ceiling float64) 
 	}
 	switch fresh := each.Value == 0; {
 	case !each.believe(each.configured()):
+		if b.remote() { // its guard is there
+			b.resize(now, d)
+		}
 		return false
 	case fresh:
 		b.fill(now, d)
@@ -80,6 +84,7 @@ func (b *buckets) configure(now time.Time, d limits.Dimension, ceiling float64) 
 		level := each.cap - min(b.book.used(now, d), 2*each.cap)
 		b.bound(now, d, level, level)
 	default:
+		each.whole()
 		b.resize(now, d)
 	}
 	return true
@@ -128,6 +133,7 @@ func (b *buckets) fill(now time.Time, d limits.Dimension) {
 		burst, each.shown = window(d), true
 	}
 	each.cap = max(1, each.rate()*burst)
+	each.whole()
 	if b.remote() { // the level of a bucket that other members use stays
 		b.correct(now, d, limits.Correction{Mark: b.book.budgets[d].spent, Lo: math.Inf(-1), Hi: math.Inf(1), Start: each.cap})
 	} else {
@@ -151,34 +157,40 @@ func (b *buckets) remote() bool { return b.lane.gate.cfg.Remote }
 // perMinute returns the buckets of limits per minute.
 func (b *buckets) perMinute() []*bucket { return b.each[limits.Requests:limits.RequestsPerDay] }
 
-// draining returns how long a request has to wait for buckets that are being emptied.
-func (b *buckets) draining(now time.Time) (longest delay) {
-	due := now.Sub(b.opened) + drainGrain
+// draining returns how long a request has to wait because requests are sent one by one, and for how long by a configured limit.
+func (b *buckets) draining(now time.Time) (longest delay, firm time.Duration) {
 	for _, each := range b.perMinute() {
-		if each.unknown() {
-			longest = longest.or(delay{each.drain.next - due, each.Dimension})
+		if each.spaced() == 0 {
+			continue
+		}
+		wait := each.drain.next.Sub(now.Add(drainGrain))
+		if longest = longest.or(delay{wait, each.Dimension}); each.paced {
+			firm = max(firm, wait)
 		}
 	}
-	return longest
+	return longest, firm
 }
 
-// emptying returns how long it takes to send requests of that total cost from buckets that are being emptied.
+// emptying returns how long it takes to send requests of that total cost one by one.
 func (b *buckets) emptying(now time.Time, cost *limits.Vector) (longest time.Duration) {
-	at := now.Sub(b.opened)
 	for _, each := range b.perMinute() {
-		if each.unknown() {
-			longest = max(longest, max(0, each.drain.next-at)+seconds(cost[each.Dimension]/each.rate()/each.drain.pace))
+		if pace := each.spaced(); pace > 0 {
+			longest = max(longest, max(0, each.drain.next.Sub(now))+seconds(cost[each.Dimension]/pace))
 		}
 	}
 	return longest
 }
 
-// drained notes that a request takes its cost from buckets that are being emptied (sign 1), or gives an amount back (sign -1).
+// drained notes that a request takes its cost from buckets that are used one by one (sign 1), or gives an amount back (sign -1). The
+// provider may count a rejected request, so that it is not given back to a configured limit.
 func (b *buckets) drained(now time.Time, cost *limits.Vector, sign float64) {
-	at := now.Sub(b.opened)
 	for _, each := range b.perMinute() {
-		if each.unknown() && cost[each.Dimension] != 0 {
-			each.drain.next = max(each.drain.next, at) + seconds(sign*cost[each.Dimension]/each.rate()/each.drain.pace)
+		pace, rejected := each.spaced(), sign < 0 && each.paced && each.Dimension == limits.Requests
+		if pace > 0 && cost[each.Dimension] != 0 && !rejected {
+			if each.drain.next.Before(now) {
+				each.drain.next = now
+			}
+			each.drain.next = each.drain.next.Add(seconds(sign * cost[each.Dimension] / pace))
 		}
 	}
 }
@@ -186,8 +198,11 @@ func (b *buckets) drained(now time.Time, cost *limits.Vector, sign float64) {
 // burst is the configured size of buckets in seconds of refill; 0 if none is configured.
 func (c *Config) burst() float64 { return max(c.Limits.Burst, c.Start.Burst).Seconds() }
 
-// limitOf returns a dimension's limit.
-func limitOf(l limits.Limits, d limits.Dimension) float64 { return float64(*l.At(d)) }
+// limitOf returns a dimension's limit, per minute or day.
+func limitOf(l limits.Limits, d limits.Dimension) float64 {
+	w := l.In(d)
+	return float64(w.N) * d.Window().Seconds() / w.Period.Seconds()
+}
 
 // correct applies a correction, with the bucket's rate and size, to the book and to a remote ledger.
 func (b *buckets) correct(now time.Time, d limits.Dimension, c limits.Correction) {
@@ -202,7 +217,7 @@ func (b *buckets) correct(now time.Time, d limits.Dimension, c limits.Correction
 	if b.windowed(each) {
 		c.Period = each.header.fixed.period
 	}
-	c.Limit, c.Burst = each.ceiling, b.lane.gate.cfg.Limits.Burst.Seconds()
+	c.Limit, c.LimitPeriod, c.Burst = each.promise.n, each.promise.period, each.promise.burst.Seconds()
 	b.lane.gate.correct(now, b.lane, c)
 }
 
@@ -516,6 +531,7 @@ func (b *buckets) emptied(now time.Time, t *Ticket, o *limits.Outcome, d limits.
 		return true
 	}
 	doubts := &doubt{before: *each, sent: t.sent, till: now, cost: cost}
+	each.paced = each.paced || each.ceiling > 0 && each.Value >= each.ceiling && g.cfg.burst() == 0
 	for i := range b.successes {
 		if s := &b.successes[(b.success+i)%len(b.successes)]; !exact && doubts.disproved(s.sent, s.cost[d], each.rate()) {
 			return true
@@ -711,7 +727,11 @@ func (b *buckets) exceeded(c *limits.Call) *limits.Limit {
 	}
 	for _, d := range [...]limits.Dimension{limits.Tokens, limits.OutputTokens, limits.TokensPerDay} {
 		each := b.each[d]
-		if each.Value > 0 && float64(c.Cost.MaxOutput) > each.Value && (each.Source == limits.SourceTold ||
+		limit := each.Value
+		if each.Source == limits.SourceTold && each.promise.n > 0 {
+			limit = each.promise.n
+		}
+		if limit > 0 && float64(c.Cost.MaxOutput) > limit && (each.Source == limits.SourceTold ||
 			each.Source != limits.SourceMeasured && each.Confidence >= sure && !each.At.Before(b.opened)) {
 			return &each.Limit
 		}
@@ -783,7 +803,7 @@ func (b *buckets) snapshot(now time.Time) (out []limits.BucketSnapshot) {
 			s.Claims.Observed = s.Limit
 		}
 		if g := b.book.guards[d]; g != nil && each.ceiling > 0 && each.ceiling < each.Value {
-			s.Limit, s.Source, s.Level, s.Cap = int64(each.ceiling), limits.SourceTold, min(s.Level, g.left(now)), min(s.Cap, cmp.Or(g.size, g.n))
+			s.Limit, s.Source, s.Level, s.Cap = int64(each.ceiling), limits.SourceTold, min(s.Level, g.left(now)), min(s.Cap, cmp.Or(g.size(), g.n))
 		}
 		out = append(out, s)
 	}

@@ -57,7 +57,7 @@ func (b *buckets) replace(now time.Time, each *bucket, by limits.Limit, ignored 
 		b.lane.gate.separate(now, by.Dimension, b)
 		each = b.each[by.Dimension]
 	}
-	*each = bucket{Limit: by, ceiling: each.ceiling, header: headerView{ignored: ignored}}
+	*each = bucket{Limit: by, ceiling: each.ceiling, promise: each.promise, header: headerView{ignored: ignored}}
 	if each.Value > 0 {
 		b.fill(now, by.Dimension)
 	} else {

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/sluice-llm/sluice/limits"
@@ -183,6 +184,28 @@ func (b *buckets) read(now time.Time, t *Ticket, r *limits.Reading) {
 	default:
 		b.readBucket(now, t, r, seen, later)
 	}
+}
+
+// law returns the outcome of a rejection with the window that it states in words as a reading, unless a header shows that limit. If it states
+// no wait, the window ends a period after the first request in it.
+func (b *buckets) law(now time.Time, o *limits.Outcome) *limits.Outcome {
+	w, d := o.Window, o.Dimension
+	if w.N <= 0 || w.Period <= 0 || !o.Kind.Throttle() || slices.ContainsFunc(o.Readings, func(r limits.Reading) bool { return r.Dimension == d }) {
+		return o
+	}
+	r := limits.Reading{Dimension: d, Limit: int64(w.N), Reset: o.Wait, ResetSlack: time.Second, Period: w.Period, Window: true}
+	switch bud := b.book.budgets[d]; {
+	case o.Wait > 0:
+	case bud.period == w.Period && bud.ends.After(now):
+		r.Reset = bud.ends.Sub(now)
+	case bud.period == 0 && now.Sub(b.opened) < w.Period:
+		r.Reset = w.Period - now.Sub(b.opened)
+	default:
+		r.ResetSlack = 0
+	}
+	with := *o
+	with.Readings, with.Limit = append(slices.Clip(o.Readings), r), 0
+	return &with
 }
 
 // limit returns the limit per minute or day that a header states. Without a period it is the size of a bucket if that refills faster.

@@ -42,7 +42,7 @@ func newLane(now time.Time, g *Gate, name string) *lane {
 	l.flight.rejection = firstRejection
 	l.buckets.lane, l.buckets.opened = l, now
 	l.buckets.reserves.charge, l.buckets.reserves.cached = g.cfg.Charge, g.cfg.CountsCached
-	l.buckets.book = newBook(0)
+	l.buckets.book = newBook(false)
 	l.order.weights = g.cfg.Weights
 	l.slots = newSlots(now, g.cfg.Limits.Concurrent, g.cfg.Start.Concurrent)
 	l.buckets.open(now, g.cfg.Limits, g.cfg.Start)
@@ -152,7 +152,7 @@ func (l *lane) step(now time.Time) bool {
 		l.block(now, cause, until)
 		return false
 	}
-	wait, firm := l.buckets.draining(now), time.Duration(0)
+	wait, firm := l.buckets.draining(now)
 	if l.gate.cfg.Remote && wait.time == 0 {
 		l.ask(now)
 		return false
@@ -162,9 +162,8 @@ func (l *lane) step(now time.Time) bool {
 	need := t.cost
 	l.buckets.weigh(&need, maxSpare)
 	if !l.gate.cfg.Remote {
-		var room delay
-		room, firm = l.gate.waitFor(now, l, &need, &t.guarded)
-		wait = wait.or(room)
+		room, configured := l.gate.waitFor(now, l, &need, &t.guarded)
+		wait, firm = wait.or(room), max(firm, configured)
 	}
 	if l.holds(now, wait, firm) {
 		return false

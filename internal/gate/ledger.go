@@ -18,7 +18,7 @@ type Book struct {
 	budgets  [limits.NumDimensions]*budget
 	guards   [limits.NumDimensions]*guard // nil where no limit is configured
 	guarding bool                         // some limit is configured
-	slack    int64                        // guard.slack of its guards
+	shared   bool                         // several processes share it
 }
 
 // budget is a bucket that refills all the time, or a fixed window, which is whole again at its end. It limits nothing while its rate is zero.
@@ -34,9 +34,9 @@ type budget struct {
 	due              float64       // what open calls were charged here, and the provider charges only when they end
 }
 
-// newBook returns a book without limits. slack is guard.slack of its guards.
-func newBook(slack int64) *Book {
-	b := &Book{slack: slack}
+// newBook returns a book without limits, of one process or of several.
+func newBook(shared bool) *Book {
+	b := &Book{shared: shared}
 	for d := range b.budgets {
 		b.budgets[d] = new(budget)
 	}
@@ -232,20 +232,15 @@ func (b *Book) guard(now, sent time.Time, amount *limits.Vector) {
 	}
 }
 
-// configure sets the configured limit of a dimension, and the size of its bucket in seconds of refill. 0 is none. Limits per day have no guard.
-func (b *Book) configure(d limits.Dimension, n, burst float64) {
+// configure sets the configured limit of a dimension. Limits per day have no guard.
+func (b *Book) configure(now time.Time, d limits.Dimension, k promise) {
 	switch g := b.guards[d]; {
-	case n == 0 || perDay(d):
+	case k.n == 0 || perDay(d):
 		b.guards[d] = nil
-	case g == nil || g.size > 0 != (burst > 0):
-		b.guards[d] = newGuard(n, window(d), burst)
-		b.guards[d].slack = b.slack
+	case g == nil:
+		b.guards[d] = newGuard(k, b.shared)
 	default:
-		g.n = n
-		if size := newGuard(n, window(d), burst).size; size > 0 {
-			g.level += min(0, size-g.size)
-			g.size = size
-		}
+		b.guards[d] = g.keep(now, k, b.shared)
 	}
 	b.guarding = b.guards != [limits.NumDimensions]*guard{}
 }

@@ -146,6 +146,12 @@ func stated(period time.Duration) func(at time.Time, limit, remaining int64, res
 	}
 }
 
+// inWords is a rejection that states the window, as SlowAPI does: "Rate limit exceeded: 100 per 10 second".
+func inWords(n int, period time.Duration) limits.Outcome {
+	w := limits.Window{N: n, Period: period}
+	return limits.Outcome{Kind: limits.RateLimit, Dimension: limits.Requests, Limit: int64(w.Per(time.Minute)), Window: w}
+}
+
 func ceilWait(at, reset time.Time) time.Duration {
 	return time.Duration(math.Ceil(reset.Sub(at).Seconds())) * time.Second
 }
@@ -260,6 +266,9 @@ func TestLimitersAreUsedWhole(t *testing.T) {
 		{"window, remainder of the response", fixedWindow(100, 10*time.Second, time.Time{}), 300, 100, form{reading: exactly, wait: ceilWait, late: true}, 20.3, 1.05, 3},
 		{"window in the form of a bucket", fixedWindow(100, 10*time.Second, time.Time{}), 300, 100, form{reading: inBucketForm}, 20.3, 1.05, 3},
 		{"window with its period", fixedWindow(100, 10*time.Second, time.Time{}), 300, 100, form{reading: stated(10 * time.Second), wait: ceilWait}, 20.3, 1.05, 3},
+		{"window, stated in words", fixedWindow(100, 10*time.Second, time.Time{}), 300, 100, form{refusal: inWords(100, 10*time.Second)}, 20.3, 1.05, 8},
+		{"window of a second, stated in words", fixedWindow(20, time.Second, time.Time{}), 400, 20, form{refusal: inWords(20, time.Second)}, 19.3, 1.2, 12},
+		{"window of the clock, stated in words", fixedWindow(100, 10*time.Second, mid), 300, 100, form{refusal: inWords(100, 10*time.Second)}, 16.6, 1.3, 8},
 		{"window of a minute", fixedWindow(100, time.Minute, time.Time{}), 300, 100, form{reading: wholeSeconds(ceil), wait: ceilWait}, 120.3, 1.05, 3},
 		{"window of the clock", fixedWindow(100, 10*time.Second, mid), 300, 100, form{reading: wholeSeconds(ceil), wait: ceilWait}, 16.6, 1.1, 3},
 		{"window of a second", fixedWindow(20, time.Second, time.Time{}), 400, 20, form{reading: stated(time.Second), wait: ceilWait}, 19.3, 1.05, 3},

@@ -37,8 +37,9 @@ type BudgetMemory struct {
 // GuardMemory is the amount that was sent under a configured limit.
 type GuardMemory struct {
 	Dimension limits.Dimension `json:"dimension"`
-	Sent      []float64        `json:"sent"`            // amounts of each second of the last minute, oldest first; of a bucket its missing part
-	Ahead     float64          `json:"ahead,omitempty"` // maximum amount that may be sent until the next memory is saved
+	Period    time.Duration    `json:"period,omitempty"` // of the limit; 0: a minute
+	Sent      []float64        `json:"sent"`             // amounts of groups of parts of the last period, oldest first; of a bucket its missing part
+	Ahead     float64          `json:"ahead,omitempty"`  // maximum amount that may be sent until the next memory is saved
 }
 
 // Close notes that no request is sent after this memory.
@@ -77,7 +78,7 @@ func (l *lane) memory(now time.Time) Memory {
 		if g != nil {
 			d := limits.Dimension(d)
 			ahead := max(0, l.buckets.book.level(now, d)) + l.buckets.book.budgets[d].rate*SaveEvery.Seconds()
-			m.Guards = append(m.Guards, GuardMemory{d, g.sent(now), min(ahead, g.ahead(now))})
+			m.Guards = append(m.Guards, GuardMemory{d, g.period, g.sent(now), min(ahead, g.ahead(now))})
 		}
 	}
 	if l.cool.until.After(now) {
@@ -149,10 +150,10 @@ func (g *Gate) Recall(now time.Time, m Memory) {
 			g.account.use(d, l.buckets.book.used(now, d))
 		}
 	}
-	for _, guarded := range m.Guards {
+	for i := range m.Guards {
 		for _, book := range g.books(l) {
-			if guard := book.guards[min(guarded.Dimension, limits.NumDimensions-1)]; guard != nil {
-				guard.restore(now, m.SavedAt, guarded.Sent, guarded.Ahead)
+			if guard := book.guards[min(m.Guards[i].Dimension, limits.NumDimensions-1)]; guard != nil {
+				guard.restore(now, m.SavedAt, &m.Guards[i])
 			}
 		}
 	}

@@ -8,10 +8,11 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// TestAConfiguredLimitHoldsOverARestart sends a minute's limit, stops or is killed, and starts again.
+// TestAConfiguredLimitHoldsOverARestart sends the limit of a period, stops or is killed, and starts again.
 func TestAConfiguredLimitHoldsOverARestart(t *testing.T) {
 	for name, killed := range map[string]bool{"stopped": false, "killed": true} {
-		for _, told := range []limits.Limits{{RPM: 60}, {RPM: 60, Burst: 30 * time.Second}} {
+		for _, told := range []limits.Limits{{RPM: 60}, {RPM: 60, Burst: 30 * time.Second}, {Requests: limits.Window{N: 20, Period: 10 * time.Second}},
+			{Requests: limits.Window{N: 3, Period: 2 * time.Second}}, {Requests: limits.Window{N: 60, Period: 2 * time.Minute}}} {
 			r := newRig(t, gate.Config{Limits: told})
 			r.sleep(10 * time.Second)
 			var sent []time.Time
@@ -40,15 +41,15 @@ func TestAConfiguredLimitHoldsOverARestart(t *testing.T) {
 			for i, first := range sent {
 				window := 0
 				for _, at := range sent[i:] {
-					if at.Sub(first) < time.Minute {
+					if at.Sub(first) < told.In(limits.Requests).Period {
 						window++
 					}
 				}
-				if most := 60 + int(told.Burst.Seconds()); window > most {
-					t.Fatalf("%s, %+v: %d requests in a minute", name, told, window)
+				if most := told.In(limits.Requests).N + int(told.Burst.Seconds()); window > most {
+					t.Fatalf("%s, %+v: %d requests in a period", name, told, window)
 				}
 			}
-			if len(sent) < 110 {
+			if len(sent) < told.PerMinute().RPM*11/6 {
 				t.Errorf("%s, %+v: %d requests in over two minutes", name, told, len(sent))
 			}
 		}

@@ -86,6 +86,7 @@ func (l *lane) released(now time.Time, t *Ticket, o *limits.Outcome) Decision {
 // learn gives each part of the lane the evidence of a response.
 func (l *lane) learn(now time.Time, t *Ticket, o *limits.Outcome) {
 	t.refused = o.Kind.Throttle()
+	o = l.buckets.law(now, o)
 	if t.refused && l.far(t, o) {
 		bare := *o
 		bare.Dimension, bare.Limit, bare.Used, bare.Requested, bare.Readings = limits.AnyDimension, 0, 0, 0, nil

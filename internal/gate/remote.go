@@ -56,7 +56,7 @@ func (l *lane) ask(now time.Time) {
 	asks := limits.Asks{Lane: l.name, Waiting: l.order.waiting}
 	l.order.asked = math.Inf(1)
 	for ; room > 0 && l.order.waiting > 0; room-- {
-		if l.buckets.draining(now).time > 0 {
+		if wait, _ := l.buckets.draining(now); wait.time > 0 {
 			break
 		}
 		t := l.pick(now)
@@ -265,12 +265,12 @@ func (s *slots) adopt(now time.Time, n *limits.SlotLimit) {
 func (g *Gate) publishAccount(now time.Time, lane string, before, configured limits.Limits) {
 	fresh := newAccount(now, configured)
 	for d := range rates {
-		if limitOf(before, d) == limitOf(configured, d) && before.Burst == configured.Burst {
+		if before.In(d) == configured.In(d) && before.Burst == configured.Burst {
 			continue
 		}
-		b := fresh.book.budgets[d]
+		b, k := fresh.book.budgets[d], promiseOf(configured, d)
 		g.fix(limits.Correction{Lane: lane, Account: true, Dimension: d, Lo: math.Inf(-1), Hi: math.Inf(1),
-			Rate: b.rate, Cap: b.cap, Start: b.level, Limit: limitOf(configured, d), Burst: configured.Burst.Seconds()})
+			Rate: b.rate, Cap: b.cap, Start: b.level, Limit: k.n, LimitPeriod: k.period, Burst: k.burst.Seconds()})
 	}
 	if before.Concurrent != configured.Concurrent {
 		g.fix(limits.Correction{Lane: lane, Account: true, Dimension: limits.Concurrency, Slots: limits.SlotLimit{Limit: float64(configured.Concurrent)}})

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -137,7 +138,7 @@ func (s *Shared) account() *sharedLane {
 }
 
 func newSharedLane() *sharedLane {
-	return &sharedLane{book: newBook(guardSlack), leases: make(map[lease]time.Time), probes: make(map[lease]bool), turns: make(map[string]*turn)}
+	return &sharedLane{book: newBook(true), leases: make(map[lease]time.Time), probes: make(map[lease]bool), turns: make(map[string]*turn)}
 }
 
 // expire takes back what the dead hold.
@@ -165,7 +166,7 @@ func (l *sharedLane) correct(now time.Time, c *limits.Correction) {
 			b.level, b.cap, b.at = c.Start, c.Cap, now
 		}
 		l.book.correct(now, c)
-		l.book.configure(c.Dimension, c.Limit, c.Burst)
+		l.book.configure(now, c.Dimension, promise{c.Limit, cmp.Or(c.LimitPeriod, c.Dimension.Window()), seconds(c.Burst)})
 	}
 }
 

@@ -52,7 +52,7 @@ func (g *Gate) SetPublished(now time.Time, byLane map[string]limits.Limits) {
 // configure sets the configured limits of a lane.
 func (l *lane) configure(now time.Time, configured limits.Limits) {
 	for d := range rates {
-		if l.buckets.configure(now, d, limitOf(configured, d)) {
+		if l.buckets.configure(now, d, configured) {
 			l.buckets.changed(now, d)
 		}
 	}
@@ -103,7 +103,8 @@ func (g *Gate) Earliest(now time.Time, c *limits.Call) time.Duration {
 	var cost, guarded limits.Vector
 	l.buckets.cost(c.Cost, &cost, &guarded)
 	room, _ := g.waitFor(now, l, &cost, &guarded)
-	return max(wait, room.time, l.buckets.draining(now).time)
+	spaced, _ := l.buckets.draining(now)
+	return max(wait, room.time, spaced.time)
 }
 
 // Delay returns the estimated time that a request which asked now would wait. The requests before it in its lane go first, with the usual

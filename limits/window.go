@@ -1,0 +1,130 @@
+package limits
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bounds of the period of a Window.
+const (
+	MinPeriod = time.Second
+	MaxPeriod = day
+)
+
+// Window is a limit with the period to which it refers: at most N in every Period. The zero value is no limit.
+type Window struct {
+	N      int
+	Period time.Duration
+}
+
+// ParseWindow reads a limit as String writes it, such as "100/10s".
+func ParseWindow(text string) (Window, error) {
+	count, per, ok := strings.Cut(text, "/")
+	if !ok {
+		return Window{}, fmt.Errorf("%q has no period: write it such as 100/10s", text)
+	}
+	n, err := strconv.Atoi(count)
+	if err != nil || n < 1 {
+		return Window{}, fmt.Errorf("%q is not a whole number above zero", count)
+	}
+	period, err := time.ParseDuration(per)
+	if err != nil {
+		return Window{}, fmt.Errorf("%q is not a period with its unit, such as 10s or 1m", per)
+	}
+	w := Window{n, period}
+	return w, w.check()
+}
+
+func (w Window) check() error {
+	switch {
+	case w == Window{}:
+		return nil
+	case w.N < 1:
+		return fmt.Errorf("%d is not above zero", w.N)
+	case w.Period < MinPeriod || w.Period > MaxPeriod:
+		return fmt.Errorf("the period %v is not between %v and 24h", w.Period, MinPeriod)
+	}
+	return nil
+}
+
+// String returns a text such as "100/10s"; "" for no limit.
+func (w Window) String() string {
+	if w == (Window{}) {
+		return ""
+	}
+	period := w.Period.String()
+	if strings.HasSuffix(period, "m0s") {
+		period = strings.TrimSuffix(period, "0s")
+	}
+	if strings.HasSuffix(period, "h0m") {
+		period = strings.TrimSuffix(period, "0m")
+	}
+	return fmt.Sprintf("%d/%s", w.N, period)
+}
+
+// MarshalText writes the window as String does.
+func (w Window) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
+
+// UnmarshalText reads a window as ParseWindow does. An empty text is no limit.
+func (w *Window) UnmarshalText(b []byte) (err error) {
+	if *w = (Window{}); len(b) > 0 {
+		*w, err = ParseWindow(string(b))
+	}
+	return err
+}
+
+// Per returns the part of the limit for another period, rounded down to a whole number from 1 on; 0 for no limit.
+func (w Window) Per(period time.Duration) int {
+	if w.N == 0 {
+		return 0
+	}
+	return max(1, int(math.Floor(float64(w.N)*period.Seconds()/w.Period.Seconds()+1e-9)))
+}
+
+// WindowOf returns a pointer to the limit of a dimension with a stated period; nil if the dimension has none.
+func (l *Limits) WindowOf(d Dimension) *Window {
+	switch d {
+	case Requests:
+		return &l.Requests
+	case Tokens:
+		return &l.Tokens
+	}
+	return nil
+}
+
+// WindowName returns the name of a dimension's limit with a stated period in flags and files; "" if the dimension has none.
+func (d Dimension) WindowName() string {
+	if new(Limits).WindowOf(d) == nil {
+		return ""
+	}
+	return dimensions[d].counted
+}
+
+// windowField returns the name of the field of Limits that has the limit with a stated period.
+func windowField(d Dimension) string { return strings.ToUpper(d.WindowName()[:1]) + d.WindowName()[1:] }
+
+// In returns the limit of a dimension with the period to which it refers: the stated one, or that of the dimension.
+func (l *Limits) In(d Dimension) Window {
+	if w := l.WindowOf(d); w != nil && w.N > 0 {
+		return *w
+	}
+	return Window{*l.At(d), d.Window()}
+}
+
+// PerMinute returns the limits with their windows as limits per minute. If no Burst is set, it is the longest of their periods, up to a
+// minute, as a window may be used at once.
+func (l Limits) PerMinute() Limits {
+	longest := time.Duration(0)
+	for d, limit := range l.All() {
+		if w := l.WindowOf(d); w != nil && w.N > 0 {
+			*limit, longest, *w = w.Per(time.Minute), max(longest, min(w.Period, time.Minute)), Window{}
+		}
+	}
+	if l.Burst == 0 {
+		l.Burst = longest
+	}
+	return l
+}
