@@ -303,9 +303,8 @@ func (b *buckets) slow(now time.Time, t *Ticket) bool {
 
 // observe takes in the headers of the response to t.
 func (b *buckets) observe(now time.Time, t *Ticket, readings []limits.Reading) {
-	if t.unread && len(readings) > 0 {
-		t.unread = false
-		b.lane.flight.unread--
+	if len(readings) > 0 {
+		b.lane.flight.read(t)
 	}
 	for _, r := range readings {
 		if r.Dimension < limits.Requests || r.Dimension >= limits.NumDimensions || r.Limit <= 0 || r.Remaining < 0 {
@@ -677,11 +676,12 @@ func (b *buckets) limited() bool {
 	return false
 }
 
-// guessed reports whether no limit per minute is known but from rejections without figures, and the highest rate of those per second.
+// guessed reports whether no limit per minute is known but by rejections without figures, and the highest rate of those per second: 0 if there
+// is no limit at all.
 func (b *buckets) guessed() (rate float64, is bool) {
 	for _, each := range b.perMinute() {
 		switch {
-		case each.Source == limits.SourceMeasured && !each.header.fixed.exact:
+		case each.Value > 0 && each.Source == limits.SourceMeasured && !each.header.fixed.exact:
 			rate = max(rate, each.rate())
 		case b.limit(each.Dimension) > 0:
 			return 0, false

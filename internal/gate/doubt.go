@@ -74,9 +74,9 @@ func (b *bucket) configured() limits.Limit {
 	return limits.Limit{Dimension: b.Dimension, Value: b.ceiling, Source: limits.SourceTold, Confidence: 1}
 }
 
-// suspect returns the limit that a rejection shows to be used up although its level shows room; AnyDimension if there is none. It is a window or a
-// rate that rejections alone have shown, if no other request was in flight. Or it is a limit of which headers state several times as much as
-// configured: they may refer to a day.
+// suspect returns the limit that a rejection shows to be used up although its level shows room; AnyDimension if there is none. It is a
+// window that rejections alone have shown; or the measured rate, if no other request was in flight; or a limit of which headers state several
+// times as much as configured, as they may refer to a day.
 func (b *buckets) suspect(now time.Time, t *Ticket) limits.Dimension {
 	if each := b.each[limits.Requests]; b.bare(each) || t.open == 1 && each.Source == limits.SourceMeasured && !b.remote() {
 		return limits.Requests

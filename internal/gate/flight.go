@@ -43,6 +43,14 @@ func (f *flight) remove(t *Ticket) {
 	f.list.remove(t)
 }
 
+// read notes that the headers of a request's response have come, or never will.
+func (f *flight) read(t *Ticket) {
+	if t.unread {
+		t.unread = false
+		f.unread--
+	}
+}
+
 // sentBefore counts the requests in flight that were sent before an instant.
 func (f *flight) sentBefore(at time.Time) (n int) {
 	for t := f.head; t != nil && t.sent.Before(at); t = t.next {

@@ -30,7 +30,7 @@ type headerView struct {
 	doubted time.Time     // end of that time
 
 	newest reference // the header of the request that departed last
-	jumped bool      // the level rose faster than the rate allows: this is no bucket
+	jumped bool      // the level rose faster than the rate allows: this is not a bucket of that rate
 	inflow float64   // refill per second, where the level jumped; 0 is unknown
 	since  reference // the header from which the inflow is measured next
 	weight weight

@@ -173,8 +173,9 @@ func (l *lane) step(now time.Time) bool {
 		l.turning = true
 		return true
 	}
-	t.tested = wait
-	t.tests = pause.time > 0 || wait.time > 0
+	if t.tested = wait; wait.time == 0 {
+		t.tested = pause
+	}
 	l.buckets.weigh(&t.cost, math.Inf(1))
 	l.gate.charge(now, l, t)
 	l.buckets.drained(now, &t.cost, 1)
@@ -211,11 +212,13 @@ func (l *lane) closed(now time.Time) (cause limits.Dimension, until time.Time, c
 	}
 	lingering, ends := l.slots.linger.count(now)
 	full := l.flight.open+lingering+len(l.remote.outstanding) >= l.slots.n() || l.gate.account.full()
-	look := now.Add(lookAgain)
-	if !full && l.untested() > 0 {
-		look = l.spaced()
-		return limits.Concurrency, look, look.After(now)
+	if rate, guessed := l.buckets.guessed(); !full && l.untested(rate, guessed) > 0 {
+		if guessed {
+			until = l.spaced()
+		}
+		return limits.Concurrency, until, until.After(now)
 	}
+	look := now.Add(lookAgain)
 	for _, each := range l.gate.sorted {
 		if t := each.flight.oldest; t != nil && each.failures.pauses == 0 && (each == l || !full) {
 			if proof := t.sent.Add(each.flight.proof()); proof.Before(look) {
@@ -233,15 +236,14 @@ func (l *lane) closed(now time.Time) (cause limits.Dimension, until time.Time, c
 }
 
 // untested returns how many requests may be sent before requests in flight are accepted. It is bounded after a pause, and while no
-// rate limit is known.
-func (l *lane) untested() int {
+// rate limit is known. See buckets.guessed for the arguments.
+func (l *lane) untested(rate float64, guessed bool) int {
 	left := math.MaxInt
 	if l.cool.probing {
 		left = l.cool.ramp - l.cool.unproven
 	}
 	accepted, c := l.flight.accepted, l.slots.ceiling
-	rate, guessed := l.buckets.guessed()
-	switch limited := l.buckets.limited(); {
+	switch limited := !guessed || rate > 0; {
 	case l.failures.pauses > 0, limited && c > 0: // what was sent to a provider that is down may hang
 		return left
 	case limited && guessed: // so may the levels be
@@ -258,10 +260,10 @@ func (l *lane) untested() int {
 	return min(left, trial(accepted)-l.flight.unproven)
 }
 
-// spaced returns when the next request may be sent. Where a limit may be met by surprise, only few requests are sent within the time that its
-// first rejection takes.
+// spaced returns when the next request may be sent where a limit may be met by surprise: only few are sent within the time that its first
+// rejection takes.
 func (l *lane) spaced() time.Time {
-	if _, guessed := l.buckets.guessed(); !guessed || l.slots.ceiling > 0 || l.gate.cfg.Start.Concurrent > 0 {
+	if l.slots.ceiling > 0 || l.gate.cfg.Start.Concurrent > 0 {
 		return time.Time{}
 	}
 	t := l.flight.tail
@@ -357,7 +359,7 @@ func (l *lane) accept(now time.Time, t *Ticket) {
 	if l.rejected.take(t); l.rejected.began() {
 		l.buckets.retest(now)
 	}
-	if each := l.buckets.each[t.tested.bound]; t.tests && l.buckets.bare(each) { // it was not used up
+	if each := l.buckets.each[t.tested.bound]; l.buckets.bare(each) && t.tested.time > 0 { // it was not used up
 		l.buckets.replace(now, each, each.configured(), each.header.ignored)
 	}
 	l.cool.took(t.sent)

@@ -46,10 +46,7 @@ func (l *lane) released(now time.Time, t *Ticket, o *limits.Outcome) Decision {
 	}
 	l.flight.remove(t)
 	l.flight.open--
-	if t.unread {
-		t.unread = false
-		l.flight.unread--
-	}
+	l.flight.read(t)
 	if !o.Kind.Throttle() {
 		l.flight.ends++
 	}
@@ -93,14 +90,12 @@ func (l *lane) learn(now time.Time, t *Ticket, o *limits.Outcome) {
 		o = &bare
 	}
 	l.buckets.observe(now, t, o.Readings)
-	if t.refused {
-		l.silence.keep(now, o)
-	}
-	if t.tests && o.Kind != limits.OK {
+	if t.tested.time > 0 && o.Kind != limits.OK {
 		l.silence.failed()
 	}
 	switch {
 	case o.Kind.Throttle():
+		l.silence.keep(now, o)
 		if o.Kind != limits.Overloaded && !l.buckets.charged {
 			l.undo(now, t)
 		}
@@ -140,7 +135,7 @@ func (l *lane) learn(now time.Time, t *Ticket, o *limits.Outcome) {
 	if t.epoch == l.cool.epoch {
 		l.silence.kept = time.Time{}
 	}
-	if t.tests && !o.Abandoned {
+	if t.tested.time > 0 && !o.Abandoned {
 		l.disproved(now, t)
 	}
 	l.lastOther = now

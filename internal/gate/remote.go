@@ -52,7 +52,7 @@ func (l *lane) ask(now time.Time) {
 		l.wake = now.Add(min(l.remote.hold.Sub(now), lookAgain))
 		return
 	}
-	room := min(l.slots.n()-l.flight.open, l.remote.most, l.untested())
+	room := min(l.slots.n()-l.flight.open, l.remote.most, l.untested(l.buckets.guessed()))
 	asks := limits.Asks{Lane: l.name, Waiting: l.order.waiting}
 	l.order.asked = math.Inf(1)
 	for ; room > 0 && l.order.waiting > 0; room-- {

@@ -107,7 +107,7 @@ func (s *slots) accepted(t *Ticket, ended int) {
 }
 
 // crowded notes an overloaded response that came at once while other requests were in flight, and reports whether such responses are about
-// something else. After three of them with more in flight than were accepted meanwhile, they have shown the concurrency.
+// something else. After crowdRounds of them with more in flight than were accepted meanwhile, they have shown the concurrency.
 func (s *slots) crowded(now time.Time, t *Ticket) (other bool) {
 	c := &s.crowd
 	if c.rounds == 0 || t.open < c.least {
@@ -174,7 +174,8 @@ func (s *slots) grow(now time.Time, t *Ticket, usual time.Duration, bound float6
 	}
 }
 
-// refuse cuts the limit after a rejection. stated is the concurrency that the rejection states; 0 is none.
+// refuse cuts the limit after a rejection. open is the number of requests that are left in flight, stated the concurrency that the rejection
+// states; 0 is none.
 func (s *slots) refuse(now time.Time, t *Ticket, open, stated int) {
 	if stated == 0 {
 		s.full = max(1, open)
