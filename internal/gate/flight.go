@@ -61,7 +61,7 @@ func (f *flight) sentBefore(at time.Time) (n int) {
 
 // sentWith counts the requests in flight that were granted after t and sent so soon after it that they may have arrived before it.
 func (f *flight) sentWith(t *Ticket) (n int) {
-	for u := f.tail; u != nil && !u.sent.Before(t.sent); u = u.prev {
+	for u := f.tail; u != nil && t.sent.Sub(u.sent) < grain; u = u.prev {
 		if u.ID > t.ID && u.sent.Sub(t.sent) < grain {
 			n++
 		}

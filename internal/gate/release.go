@@ -236,6 +236,7 @@ func (l *lane) throttled(now time.Time, t *Ticket, o *limits.Outcome) {
 		t.open = max(1, t.open-(l.flight.ends-t.ends), min(t.open, l.slots.passed+1))
 	}
 	t.open = max(t.open, min(t.open+l.flight.sentWith(t), l.slots.bad)) // requests of one instant arrive in any order
+	t.saturated = t.saturated || l.slots.saturated(t.open)
 	unnamed := o.Dimension == limits.AnyDimension && exhausted(o.Readings) == limits.AnyDimension
 	own := l.rejected.add(t, l.order.waiting > 0) || unnamed && l.rejected.strays()
 	switch {
@@ -262,7 +263,7 @@ func (l *lane) throttled(now time.Time, t *Ticket, o *limits.Outcome) {
 		}
 		return
 	case o.Dimension == limits.Concurrency && (t.open > 1 || o.Limit > 0):
-		l.slots.refuse(now, t, l.flight.open, int(o.Limit))
+		l.slots.refuse(now, t, l.flight.open, true, int(o.Limit))
 		l.changed(now, limits.Concurrency, float64(l.slots.n()), limits.SourceRefusal)
 		return
 	}
@@ -278,7 +279,7 @@ func (l *lane) throttled(now time.Time, t *Ticket, o *limits.Outcome) {
 	case s.cuts >= maxCuts: // it is about something else
 		l.unexplained(now, t, o)
 	case t.saturated && t.open > 1 && !(l.cool.probing && l.cool.ramp == 1) && (s.refused || s.ceiling > 0 && l.surprised && t.epoch == l.cool.epoch):
-		s.refuse(now, t, l.flight.open, 0)
+		s.refuse(now, t, l.flight.open, false, 0)
 	case l.rejected.passes(t): // a later request had room: this item is at fault
 	default:
 		l.unexplained(now, t, o)
@@ -301,7 +302,7 @@ func (l *lane) unexplained(now time.Time, t *Ticket, o *limits.Outcome) {
 	case l.slots.disproved(t):
 		l.slots.restore()
 	case t.open > 1 && !known && fresh && o.Wait <= longWait: // requests in flight end sooner
-		l.slots.refuse(now, t, l.flight.open, 0)
+		l.slots.refuse(now, t, l.flight.open, false, 0)
 	}
 	l.coolDown(now, t, o)
 }

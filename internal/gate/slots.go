@@ -122,7 +122,7 @@ func (s *slots) crowded(now time.Time, t *Ticket) (other bool) {
 	case c.rounds < crowdRounds:
 		return false
 	case c.passed:
-		s.refuse(now, t, 0, c.least-1)
+		s.refuse(now, t, 0, true, c.least-1)
 	}
 	other = !c.passed
 	s.full, *c = 0, crowd{}
@@ -174,13 +174,16 @@ func (s *slots) grow(now time.Time, t *Ticket, usual time.Duration, bound float6
 	}
 }
 
-// refuse cuts the limit after a rejection. open is the number of requests that are left in flight, stated the concurrency that the rejection
-// states; 0 is none.
-func (s *slots) refuse(now time.Time, t *Ticket, open, stated int) {
+// refuse cuts the limit after a rejection. open is the number of requests that are left in flight. The rejection may have named the
+// concurrency, and stated it; 0 is none.
+func (s *slots) refuse(now time.Time, t *Ticket, open int, named bool, stated int) {
 	if stated == 0 {
 		s.full = max(1, open)
 	}
 	if t.sent.Before(s.cutAt) {
+		if named && stated == 0 && open > 0 && float64(open) < s.limit { // rejected with others: those in flight are what is accepted
+			s.limit, s.bad, s.passed = float64(open), open+1, open
+		}
 		return
 	}
 	s.cutLen = s.limit
