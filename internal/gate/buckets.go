@@ -753,6 +753,9 @@ func (b *buckets) void(now time.Time, t *Ticket) {
 		u.mark, u.own = u.mark.Minus(&t.cost), u.own.Minus(&t.cost)
 		u.tallied.replace(t.part, rules{})
 	}
+	if !t.sent.After(b.tally.since.at) {
+		b.tally.since.total.replace(t.part, rules{})
+	}
 	t.tallied.replace(t.part, rules{})
 	b.count(t, rules{})
 	g := b.lane.gate

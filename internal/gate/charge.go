@@ -10,7 +10,7 @@ import (
 const (
 	fewOutputs = 5   // outputs that are known before the rule of charging is judged
 	minSpan    = 0.5 // minimum time in seconds between two readings that are compared
-	minApart   = 2.0 // minimum difference of the rules, in requests, in a comparison
+	minApart   = 1.5 // minimum difference of the rules in a comparison, as a multiple of the requests in flight, which arrive in any order
 )
 
 // rules are amounts of tokens by each rule of charging.
@@ -52,8 +52,7 @@ func (e *tally) compare(next tallied, full time.Time, rate, cost, output float64
 	actual := next.total[limits.ChargeActual] - before.total[limits.ChargeActual]
 	produced := float64(next.open-before.open) * output // at most
 	least, most := min(actual, actual+produced), max(actual, actual+produced)
-	apart := beyond(declared, least, most) / cost
-	if apart < minApart || span < minSpan {
+	if beyond(declared, least, most) < minApart*float64(max(before.open, next.open))*cost || span < minSpan {
 		return 0, false
 	}
 	e.since = next
