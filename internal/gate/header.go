@@ -19,11 +19,12 @@ const (
 
 // headerView is the evidence of headers about one bucket.
 type headerView struct {
-	seen    bool    // headers show the level
-	capRead bool    // a header showed the size
-	ignored float64 // a limit that headers state for something else; 0 is none
-	stated  float64 // the limit in the newest header
-	wrong   int     // requests that were accepted although the headers showed no room
+	seen    bool      // headers show the level
+	capRead bool      // a header showed the size
+	ignored float64   // a limit that headers state for something else; 0 is none
+	stated  float64   // the limit in the newest header
+	wrong   int       // requests that were accepted although the headers showed no room
+	whole   time.Time // when the bucket is full or the window over, by the reset in the newest header of a limit without a period
 	fixed   fixed
 
 	doubt   time.Duration // time after an unforeseen rejection in which headers raise no level
@@ -36,35 +37,34 @@ type headerView struct {
 	weight weight
 }
 
-// compare finds by two headers that a level rises faster than the rate allows. later is the amount that was spent just after the request
-// and may count already.
-func (h *headerView) compare(next reference, later, rate, cost float64) {
-	span := next.at.Sub(h.newest.at).Seconds()
-	if span <= 0 {
+// compare finds by two headers that a level rises faster than the rate allows, and then measures how fast. later is the amount that was spent
+// just after the request and may count already. exact is whether each unit that was spent is known.
+func (h *headerView) compare(next reference, later, rate, cost float64, exact bool) {
+	if !next.at.After(h.newest.at) {
 		return
 	}
-	inflow := next.left - h.newest.left + next.spent - h.newest.spent - later
-	if !h.jumped && !h.newest.at.IsZero() && inflow > 2*cost+1.5*rate*(span+lateMargin.Seconds()) {
-		h.jumped, h.weight = true, weight{}
+	before, full := h.newest, next.left+cost > 0.9*h.stated // just before the request
+	if h.jumped || exact && !h.since.at.IsZero() {
+		before = h.since
 	}
 	h.newest = next
-	h.measure(next, later)
-}
-
-// measure measures the inflow of a bucket that refills faster than its limit per minute says: that limit may be the size of the bucket. A
-// full bucket may have lost refill.
-func (h *headerView) measure(next reference, later float64) {
-	before, span := h.since, next.at.Sub(h.since.at).Seconds()
+	span := next.at.Sub(before.at).Seconds()
+	inflow := next.left - before.left + next.spent - before.spent - later
 	switch {
-	case !h.jumped || next.left > 0.9*h.stated:
-		h.since = reference{}
 	case before.at.IsZero():
 		h.since = next
-	case span >= 1:
-		h.since = next
-		if rate := (next.left - before.left + next.spent - before.spent - later) / span; rate > 0 {
-			h.inflow = rate
+	case !h.jumped:
+		if h.jumped = inflow > 2*cost+1.5*rate*(span+lateMargin.Seconds()); h.jumped {
+			h.weight, h.since = weight{}, next
 		}
+	case span < 1:
+	default:
+		if r := inflow / span; full { // it may have lost refill
+			h.inflow = max(h.inflow, hastened*r)
+		} else if r > 0 {
+			h.inflow = r
+		}
+		h.since = next
 	}
 }
 
@@ -260,7 +260,10 @@ func (b *buckets) readBucket(now time.Time, t *Ticket, r *limits.Reading, seen r
 	}
 	b.share(now, t, d, left)
 	each, h = b.each[d], &b.each[d].header
-	h.compare(seen, later, rate, b.mean[d])
+	h.compare(seen, later, rate, b.mean[d], d == limits.Requests)
+	if r.Window && r.ResetSlack > 0 {
+		h.whole = now.Add(r.Reset + r.ResetSlack)
+	}
 	if !h.fixed.is && (d == limits.Requests || b.reserves.charge != limits.ChargeActual) {
 		h.weight.compare(seen, later, each.cap, rate, b.mean[d])
 	}

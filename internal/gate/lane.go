@@ -72,12 +72,16 @@ const (
 	longestSilence = 10 * time.Minute
 )
 
-// test returns when a belief is tested by one request. firm is the time for which no belief, but a configured limit holds requests back.
-func (s *silence) test(now time.Time, firm time.Duration) time.Time {
+// test returns when a belief about a limit is tested by one request. firm is the time for which no belief, but a configured limit holds
+// requests back.
+func (s *silence) test(now time.Time, h *headerView, firm time.Duration) time.Time {
 	if s.since.IsZero() {
 		s.since = now
 	}
 	at := s.since.Add(max(s.wait, firstSilence))
+	if s.wait <= firstSilence && s.since.Before(h.whole) && h.whole.Before(at) {
+		at = h.whole
+	}
 	if at.Before(s.kept) {
 		at = s.kept
 	}
@@ -188,8 +192,9 @@ func (l *lane) step(now time.Time) bool {
 // does not if one request is to test the belief.
 func (l *lane) holds(now time.Time, wait delay, firm time.Duration) bool {
 	if wait.time > 0 && !l.gate.cfg.Remote {
-		test := l.silence.test(now, firm)
-		if f := &l.buckets.each[wait.bound].header.fixed; f.untested && l.flight.unproven == 0 && firm == 0 {
+		h := &l.buckets.each[wait.bound].header
+		test := l.silence.test(now, h, firm)
+		if f := &h.fixed; f.untested && l.flight.unproven == 0 && firm == 0 {
 			f.untested, test = false, now
 		}
 		wait.time = min(wait.time, test.Sub(now))

@@ -12,11 +12,10 @@ import (
 
 // missed is the number of expectations of a script that the gate does not meet yet.
 var missed = map[string]int{
-	"breaker_bad_items_first": 2, "burst_configured_rate": 2, "busy_page_at_once": 1, "cold_start": 2, "concurrency_released_late": 2,
-	"counter_of_all_requests": 1, "figures_contradict": 2, "item_rejected_often": 1, "kill_in_a_pause": 1, "limit_halved": 1,
-	"limit_raised": 1, "limit_unknown_input_tokens": 1, "overflow_at_once": 2, "ramp_configured": 1, "rejections_charged": 1,
-	"retry_delay": 1, "shared_by_models_silent": 2, "shared_by_processes": 1, "small_bucket_in_headers": 3,
-	"stray_rejections_and_restarts": 1, "window_by_the_clock": 1, "window_without_headers": 1,
+	"breaker_bad_items_first": 2, "burst_configured_rate": 2, "busy_page_at_once": 1, "cold_start": 2, "concurrency_released_late": 1,
+	"figures_contradict": 2, "kill_in_a_pause": 1, "limit_unknown_input_tokens": 1, "overflow_at_once": 2, "ramp_configured": 1,
+	"rejections_charged": 1, "retry_delay": 1, "shared_by_models_silent": 1, "shared_by_processes": 1, "small_bucket_in_headers": 2,
+	"stray_rejections_and_restarts": 1, "window_by_the_clock": 1,
 }
 
 func TestScripts(t *testing.T) {
@@ -50,9 +49,9 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// In a few random worlds the gate stays idle for too long behind a wrong level. Most of them have a bucket of a few requests
-// in headers with a reset of 0 s: there it sends a request every 10 s, and in a hundredth of the worlds items never end.
-const maxBroken, maxUnended, maxStalled, maxFailed = 0.03, 0.015, 0.015, 0.01
+// In a few random worlds the gate stays idle for too long behind a wrong level. In most of those where items never end, processes share a ledger:
+// there, nothing tests a level that holds all requests back.
+const maxBroken, maxUnended, maxStalled, maxFailed = 0.02, 0.005, 0.01, 0.01
 
 func TestRandomWorldsKeepTheInvariants(t *testing.T) {
 	n := suite.Size(300, 3000)
