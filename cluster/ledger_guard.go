@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// partLength is the time in which the content of guards is told: see ledger_state.lua.
+// partLength is the time after which members may read the content of guards again: see ledger_state.lua.
 const partLength = 250 * time.Millisecond
 
 // memory is the fields of a record as a member remembers them.

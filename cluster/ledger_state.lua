@@ -23,7 +23,7 @@ local KEPT      = 172800  -- seconds: what nobody uses for two days is forgotten
 local GUARDS, PARTS_OF = {}, {} -- the fields of guards, of dimensions whose limits do not refer to a day, and of the older parts of their windows
 for d = 1, DAILY - 1 do GUARDS[d], PARTS_OF[d] = 'g' .. d, 'q' .. d end
 local MINUTE = 60e6
-local PART = 250e3        -- the time in which the content of guards is told: see REMEMBERED
+local PART = 250e3        -- members read the content of guards at multiples of it: see REMEMBERED
 local GUARD_PARTS, LEAST_PART, GUARD_SLACK = 240, 50e3, 250e3 -- gate's guardParts, leastPart and guardSlack
 local BACK = {1, 0, 2, 3} -- gate's guardBack
 local REMEMBERED = 4      -- members are told the content of guards so many parts after they were told last

@@ -14,7 +14,7 @@ const (
 	MaxPeriod = day
 )
 
-// Window is a limit with the period to which it refers: at most N in every Period. The zero value is no limit.
+// Window is a limit with the period to which it refers: at most N in every Period. The zero value limits nothing.
 type Window struct {
 	N      int
 	Period time.Duration
@@ -68,7 +68,7 @@ func (w Window) String() string {
 // MarshalText writes the window as String does.
 func (w Window) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
 
-// UnmarshalText reads a window as ParseWindow does. An empty text is no limit.
+// UnmarshalText reads a window as ParseWindow does. An empty text limits nothing.
 func (w *Window) UnmarshalText(b []byte) (err error) {
 	if *w = (Window{}); len(b) > 0 {
 		*w, err = ParseWindow(string(b))
@@ -106,7 +106,7 @@ func (d Dimension) WindowName() string {
 // windowField returns the name of the field of Limits that has the limit with a stated period.
 func windowField(d Dimension) string { return strings.ToUpper(d.WindowName()[:1]) + d.WindowName()[1:] }
 
-// In returns the limit of a dimension with the period to which it refers: the stated one, or that of the dimension.
+// In returns the limit of a dimension with the period to which it refers: the stated period, or a minute or day as the dimension says.
 func (l *Limits) In(d Dimension) Window {
 	if w := l.WindowOf(d); w != nil && w.N > 0 {
 		return *w

@@ -23,7 +23,7 @@ type limitFlags struct {
 // register adds the flags to fs.
 func (f *limitFlags) register(fs *pflag.FlagSet) {
 	for _, d := range []limits.Dimension{limits.Requests, limits.Tokens, limits.Concurrency} {
-		fs.IntVar(f.limits.At(d), d.String(), 0, "at most so many "+d.Help()+" (0: learned)")
+		fs.IntVar(f.limits.At(d), d.String(), 0, "limit of "+d.Help()+" (0: learned)")
 	}
 	f.others.limits = &f.limits
 	fs.Var(&f.others, rateLimitFlag, "another limit, as `NAME=N`: "+rateLimitForms+" (repeatable)")
@@ -47,7 +47,7 @@ func limitFlag(d limits.Dimension) string {
 	return fmt.Sprintf("--%s %s", rateLimitFlag, d)
 }
 
-// rateLimits is a flag that sets one limit each time: per minute or day, with a period of its own, or the size of buckets.
+// rateLimits is a flag that sets one limit each time: per minute or day, with any other period, or the size of buckets.
 type rateLimits struct {
 	limits *sluice.Limits
 	said   []string
@@ -89,7 +89,7 @@ func (r *rateLimits) Set(text string) error {
 		}
 		if slices.Contains(limitNames(), d.String()) {
 			if d.String() == name {
-				return fmt.Errorf("%s has a flag of its own: --%s", name, name)
+				return fmt.Errorf("%s has its own flag: --%s", name, name)
 			}
 			continue
 		}

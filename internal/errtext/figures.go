@@ -14,7 +14,7 @@ import (
 type Figures struct {
 	Dimension              limits.Dimension
 	Limit, Used, Requested int64
-	Period                 time.Duration // to which Limit refers; 0: that of the dimension
+	Period                 time.Duration // to which Limit refers; 0: a minute or a day, as Dimension says
 }
 
 // Wait is how long it takes until the request fits: buckets refill evenly, which the waits in the bodies of OpenAI and Groq
@@ -41,7 +41,7 @@ var (
 	concurrency     = regexp.MustCompile(`\bconcurrency[ :=]*` + count)
 	perTime         = regexp.MustCompile(`(\d[\d,]*) (?:(?:(?:input |output )?tokens|requests|queries) per|concurrent|` +
 		`per (?:\d+ )?(?:second|minute|hour|day))`)
-	// The limits of libraries, which name the period by a number and a unit. Flask-Limiter and SlowAPI write those of the Python package
+	// The limits of libraries, which name the period by a number and a unit. Flask-Limiter and SlowAPI use the format of the Python package
 	// limits, "100 per 10 second" (https://github.com/alisaifee/limits/blob/master/limits/limits.py), AspNetCoreRateLimit "100 per 10s"
 	// (https://github.com/stefanprodan/AspNetCoreRateLimit/wiki/IpRateLimitMiddleware).
 	perPeriod = regexp.MustCompile(`(\d[\d,]*) (?:requests |calls |tokens )?per (\d+) ?(second|minute|hour|[smh]\b)`)

@@ -20,7 +20,7 @@ const (
 var guardBack = [...]int64{1, 0, 2, 3}
 
 // promise is a configured limit: at most n per period. A burst above 0 is the size of a bucket that refills at that rate, as the time of its
-// refill. The zero value is no limit.
+// refill. The zero value limits nothing.
 type promise struct {
 	n             float64
 	period, burst time.Duration

@@ -24,7 +24,7 @@ type headerView struct {
 	ignored float64   // a limit that headers state for something else; 0 is none
 	stated  float64   // the limit in the newest header
 	wrong   int       // requests that were accepted although the headers showed no room
-	whole   time.Time // when the bucket is full or the window over, by the reset in the newest header of a limit without a period
+	wholeAt time.Time // when the bucket is full or the window over, by the reset in the newest header of a limit without a period
 	fixed   fixed
 
 	doubt   time.Duration // time after an unforeseen rejection in which headers raise no level
@@ -262,7 +262,7 @@ func (b *buckets) readBucket(now time.Time, t *Ticket, r *limits.Reading, seen r
 	each, h = b.each[d], &b.each[d].header
 	h.compare(seen, later, rate, b.mean[d], d == limits.Requests)
 	if r.Window && r.ResetSlack > 0 {
-		h.whole = now.Add(r.Reset + r.ResetSlack)
+		h.wholeAt = now.Add(r.Reset + r.ResetSlack)
 	}
 	if !h.fixed.is && (d == limits.Requests || b.reserves.charge != limits.ChargeActual) {
 		h.weight.compare(seen, later, each.cap, rate, b.mean[d])

@@ -79,8 +79,8 @@ func (s *silence) test(now time.Time, h *headerView, firm time.Duration) time.Ti
 		s.since = now
 	}
 	at := s.since.Add(max(s.wait, firstSilence))
-	if s.wait <= firstSilence && s.since.Before(h.whole) && h.whole.Before(at) {
-		at = h.whole
+	if s.wait <= firstSilence && s.since.Before(h.wholeAt) && h.wholeAt.Before(at) {
+		at = h.wholeAt
 	}
 	if at.Before(s.kept) {
 		at = s.kept
