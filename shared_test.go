@@ -79,7 +79,7 @@ func (m *memberDouble) Take(ctx context.Context, a limits.Asks) (limits.Reply, e
 	m.mu.Lock()
 	m.asks++
 	m.mu.Unlock()
-	return m.exchange(ctx, &gate.Batch{Lane: a.Lane, Waiting: a.Waiting, Asks: a.Calls})
+	return m.exchange(ctx, &gate.Batch{Lane: a.Lane, Waiting: a.Waiting, Asks: a.Calls, Test: a.Test})
 }
 
 func (m *memberDouble) Settle(ctx context.Context, s limits.Settlement) error {

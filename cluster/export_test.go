@@ -21,7 +21,7 @@ func (l *Ledger) Exchange(ctx context.Context, b *gate.Batch) (r limits.Reply, w
 	l.mu.Lock()
 	l.sent++
 	m := &message{number: l.sent, member: l.member, account: l.account, lane: b.Lane, knows: ln.memory.record, knowsAll: l.memory.record,
-		corrections: b.Corrections, settlements: b.Settlements, renewed: b.Renewed, waiting: b.Waiting, asks: b.Asks}
+		corrections: b.Corrections, settlements: b.Settlements, renewed: b.Renewed, waiting: b.Waiting, asks: b.Asks, test: b.Test}
 	for d := range m.guarded {
 		m.guarded[d] = true
 	}

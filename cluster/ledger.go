@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	ledgerFormat = "3"                    // the version of the keys: dimensions in another number or order need another one
+	ledgerFormat = "4"                    // the version of the keys: dimensions in another number or order need another one
 	lateSettle   = 25 * time.Millisecond  // what is to be said goes with the next ask, or so late by itself
 	askDeadline  = 250 * time.Millisecond // an engine that does not answer within it is taken for gone
 	oldestReply  = gate.Lease - 2*gate.Heartbeat

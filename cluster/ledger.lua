@@ -3,6 +3,10 @@
 
 -- Corrections.
 
+local function publish(p, lane)
+  call('PUBLISH', lane.news, pausetext(p) .. ' ' .. text(now) .. ' ' .. lane.name)
+end
+
 local function pause(r, lane, c)
   local p = r.pause
   local epoch, left, cause = c[1], c[2], c[3]
@@ -13,9 +17,7 @@ local function pause(r, lane, c)
     call('DEL', PROBES)
   end
   p.ends, p.new = math.max(p.ends, now + left), true
-  if pausetext(p) ~= told then
-    call('PUBLISH', lane.news, pausetext(p) .. ' ' .. text(now) .. ' ' .. lane.name)
-  end
+  if pausetext(p) ~= told then publish(p, lane) end
 end
 
 local function correctslots(r, account, c)
@@ -27,13 +29,15 @@ local function correctbudget(r, d, c)
   local mark, lo, hi, rate, cap, start = c[1], c[2], c[3], c[4], c[5], c[6]
   local b = r.budgets[d]
   if not b or b.rate == 0 then
-    b = {level = start, at = now, rate = 0, cap = cap}
+    b = {level = start, at = now, rate = 0, cap = cap, period = 0, ends = 0}
     r.budgets[d] = b
   end
   refill(b)
-  b.rate, b.cap = rate, cap
+  b.rate, b.cap, b.period = rate, cap, c[10]
+  if c[11] ~= 0 then b.ends = now + c[11] end
   local since = r.spent[d] - mark
   b.level = math.min(math.max(b.level, lo - since), hi - since, cap)
+  take(b, 0)
   configure(r, d, c[7], c[8], c[9])
 end
 
@@ -73,7 +77,7 @@ local function guardboth(r, all, sent, amounts)
 end
 
 -- settle ends a lease. What has none any more was settled before, or was given to others.
-local function settle(r, all, lease, s)
+local function settle(r, all, lane, lease, s)
   if not call('ZSCORE', LEASES, lease) then return end
   local proven, open = s[1] == 1, s[2] == 1
   if #s > 2 then
@@ -83,8 +87,13 @@ local function settle(r, all, lease, s)
   end
   if #s > 8 then guardboth(r, all, now - s[9], {unpack(s, 10)}) end
   local p = r.pause
+  if proven and r.silence.wait ~= FIRST_SILENCE then r.silence.wait, r.silence.new = FIRST_SILENCE, true end
   if proven and call('ZSCORE', PROBES, lease) then
     p.ramp, p.new = p.ramp * 4, true
+    if p.ends > now then -- it was a test, and the pause is disproved
+      p.ends = now
+      publish(p, lane)
+    end
     if p.ramp >= r.slots.limit then
       p.probing = false
       call('DEL', PROBES)
@@ -152,11 +161,10 @@ local function ahead(r, member, served)
   return rank - 1 + math.max(1, math.min(missed, waiting)), known == first[1] and vector(cost) or nil
 end
 
--- waitbehind is how long until cost fits both the lane and the account beside what is left to others: so many calls.
-local function waitbehind(r, all, cost, left, first)
-  local wait, bound = behind(r, cost, left, r.mean, first)
-  local w, d = behind(all, cost, left, r.mean, first)
-  if w > wait then return w, d end
+-- waitinturn is how long until cost fits beside what is left to other members, which may be gone: so many calls.
+local function waitinturn(record, cost, left, mean, first)
+  local wait, bound = behind(record, cost, left, mean, first)
+  if wait > LONGEST_TURN then wait = math.min(wait, behind(record, cost, 0, mean) + LONGEST_TURN) end
   return wait, bound
 end
 
@@ -171,24 +179,32 @@ local function waitguards(r, all, amounts, wait, bound)
   return wait, bound
 end
 
--- hold is how long a call has to wait, and for what. What those need that go before it is left to them.
+-- hold is how long a call has to wait, and for what. What those need that go before it is left to them. Third is whether it is granted
+-- all the same, to test the belief that it would wait for.
 local function hold(r, all, member, served, ask, t)
   local cost = ask.cost
-  local pause = math.max(r.pause.ends, all.hold) - now
-  if pause > 0 then return pause, 0 end
-  if r.pause.probing and t.probes >= r.pause.ramp then return PROBE_WAIT, 0 end
+  if all.hold > now then return math.max(r.pause.ends, all.hold) - now, 0 end
   local left, first = 0, nil
   if t.others > 0 then
     zadd(ORDER, text(served), member)
     left, first = ahead(r, member, served)
   end
-  local wait, bound = waitbehind(r, all, cost, left, first)
-  if wait > LONGEST_TURN then wait = math.min(wait, waitbehind(r, all, cost, 0) + LONGEST_TURN) end
+  local belief, believed = math.max(0, r.pause.ends - now), 0
+  if belief == 0 and r.pause.probing and t.probes >= r.pause.ramp then return PROBE_WAIT, 0 end
+  local w, d = waitinturn(r, cost, left, r.mean, first)
+  if w > belief then belief, believed = w, d end
+  local wait, bound = belief, believed
+  if t.test > 0 and belief > LEAST_TESTED then
+    local silence = r.silence.wait > FIRST_SILENCE and r.silence.wait or t.test
+    wait = math.max(0, math.min(r.silence.since + silence - now, belief))
+  end
+  w, d = waitinturn(all, cost, left, r.mean, first)
+  if w > wait then wait, bound = w, d end
   if t.guarded then wait, bound = waitguards(r, all, ask.guarded, wait, bound) end
   if wait > 0 then return wait, bound end -- who comes when its budget is there looks for a slot then
   if t.room < 1 then return math.min(SLOT_WAIT + left * SLOT_TURN, LONGEST_SLOT_WAIT), 1 end
   if t.room < 1 + left then return math.min(LATENESS + left * SLOT_TURN, LONGEST_SLOT_WAIT), 1 end -- unless they do not come
-  return 0, 0
+  return belief, believed, belief > 0
 end
 
 local function grant(r, all, ask)
@@ -202,21 +218,24 @@ local function grant(r, all, ask)
   charge(all, cost)
 end
 
--- take grants the longest prefix of asks that fits.
-local function take(r, all, member, waiting, asks)
+-- grantall grants the longest prefix of asks that fits.
+local function grantall(r, all, member, waiting, asks, test)
   r.mean, r.known = vector(r.f.mean), r.f.mean ~= nil
   local step = 1 / math.max(1, waiting)
   local served = turn(r, member, step)
-  local t = {guarded = r.guards or all.guards, others = call('ZCARD', ORDER), probes = call('ZCARD', PROBES), room = math.min(room(r), room(all))}
+  local t = {test = test, guarded = r.guards or all.guards, others = call('ZCARD', ORDER), probes = call('ZCARD', PROBES), room = math.min(room(r), room(all))}
   local reply = {granted = 0, wait = 0, bound = 0, again = {}, leases = {}, spent = join(r.spent), before = before(r)}
   for i, ask in ipairs(asks) do
     if ask.held then -- the reply was lost
       reply.again[#reply.again + 1] = tostring(i)
     else
       if not r.known then r.mean, r.meannew, r.known = {unpack(ask.cost)}, true, true end -- before the first grant
-      reply.wait, reply.bound = hold(r, all, member, served, ask, t)
-      if reply.wait > 0 then break end
+      local tested
+      reply.wait, reply.bound, tested = hold(r, all, member, served, ask, t)
+      if reply.wait > 0 and not tested then break end
       grant(r, all, ask)
+      r.silence.since, r.silence.new = now, true
+      if tested then r.silence.wait = math.min(2 * math.max(r.silence.wait, FIRST_SILENCE), LONGEST_SILENCE) end
       reply.leases[#reply.leases + 1] = ask.lease
       t.room = t.room - 1
       if r.pause.probing then t.probes = t.probes + 1 end
@@ -228,14 +247,15 @@ local function take(r, all, member, waiting, asks)
   addall(LEASES, leaseends, reply.leases)
   addall(ALL_LEASES, leaseends, reply.leases)
   if r.pause.probing then addall(PROBES, '0', reply.leases) end
-  if reply.wait > 0 or waiting > #asks then -- in the latter case it asks again at once
-    zadd(WAITING, text(now + reply.wait + LATENESS), member)
+  if reply.granted < #asks or waiting > #asks then -- in the latter case it asks again at once
+    local wait = reply.granted < #asks and reply.wait or 0
+    zadd(WAITING, text(now + wait + LATENESS), member)
     zadd(ORDER, text(served), member)
     written[WEIGHTS] = true
     call('HSET', WEIGHTS, member, text(math.max(1, waiting)))
     local next = asks[reply.granted + 1]
     if next and call('ZRANGE', ORDER, '0', '0')[1] == member then r.first = member .. ' ' .. join(next.cost) end
-    if reply.bound == 1 and reply.wait > 0 or reply.bound == 0 and reply.wait == PROBE_WAIT then zadd(IDLE, text(served), member) end
+    if reply.bound == 1 and wait > 0 or reply.bound == 0 and wait == PROBE_WAIT then zadd(IDLE, text(served), member) end
   else
     if t.others > 0 then call('ZREM', ORDER, member) end
     call('HDEL', WEIGHTS, member)
@@ -357,7 +377,7 @@ addall(ALL_LEASES, leaseends, renewed)
 
 for _ = 1, number(nextarg()) do
   local lease = member .. ':' .. nextarg()
-  settle(r, all, lease, numbers(nextarg()))
+  settle(r, all, lane, lease, numbers(nextarg()))
 end
 
 -- readcost reads a cost, and the amounts that configured limits count, where they are others.
@@ -366,7 +386,7 @@ local function readcost(s)
   return {cost = cost, guarded = others and six(others) or cost}
 end
 
-local waiting, asks, costs = number(nextarg()), {}, {}
+local waiting, test, asks, costs = number(nextarg()), number(nextarg()), {}, {}
 for i = 1, number(nextarg()) do
   local lease, cost = member .. ':' .. nextarg(), nextarg()
   local amounts = costs[cost] or readcost(cost) -- many cost the same
@@ -374,7 +394,7 @@ for i = 1, number(nextarg()) do
   asks[i] = {lease = lease, cost = amounts.cost, guarded = amounts.guarded, held = call('ZSCORE', LEASES, lease)}
 end
 local reply = {granted = 0, wait = 0, bound = 0, again = {}, spent = '', before = ''}
-if #asks > 0 then reply = take(r, all, member, waiting, asks) end
+if #asks > 0 then reply = grantall(r, all, member, waiting, asks, test) end
 
 local awake = wake(r, all, #asks > 0 and member or '')
 if awake and awake ~= member then call('PUBLISH', lane.wake .. awake, lane.name) end

@@ -144,9 +144,9 @@ func (r *record) corrections(account bool) (out []limits.Correction) {
 		configured[g.dimension] = g
 	}
 	for d := limits.Requests; d < limits.NumDimensions; d++ {
-		b := readNumbers(r[fieldBudget+int(d-limits.Requests)])
-		if rate, cap := b[2], b[3]; rate > 0 {
-			out = append(out, limits.Correction{Account: account, Dimension: d, Start: b[0], Rate: rate, Cap: cap,
+		b := readBudget(r[fieldBudget+int(d-limits.Requests)], 0) // as it was last
+		if b.rate > 0 {
+			out = append(out, limits.Correction{Account: account, Dimension: d, Start: b.level, Rate: b.rate, Cap: b.cap, Period: b.period,
 				Limit: configured[d].limit, LimitPeriod: configured[d].period, Burst: configured[d].burst})
 		}
 	}
@@ -181,7 +181,7 @@ func (l *Ledger) takeAlone(ln *lane, asks *limits.Asks) (limits.Reply, bool) {
 		is.span = max(is.span, c.LimitPeriod)
 	}
 	is.applied = len(ln.corrections)
-	b := &gate.Batch{Lane: ln.name, Waiting: asks.Waiting, Asks: asks.Calls}
+	b := &gate.Batch{Lane: ln.name, Waiting: asks.Waiting, Asks: asks.Calls, Test: asks.Test}
 	for id := range ln.open {
 		b.Renewed = append(b.Renewed, id)
 	}

@@ -128,10 +128,28 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 func (r *record) levels(now float64) *limits.Vector {
 	v := new(limits.Vector)
 	for d := limits.Requests; d < limits.NumDimensions; d++ {
-		b := readNumbers(r[fieldBudget+int(d-limits.Requests)])
-		if level, at, rate, size := b[0], b[1], b[2], b[3]; rate > 0 {
-			v[d] = min(size, level+rate*max(0, now-at)/1e6)
-		}
+		v[d] = readBudget(r[fieldBudget+int(d-limits.Requests)], now).level
 	}
 	return v
+}
+
+// budget is a bucket, or a fixed window of a period. It limits nothing while its rate is zero.
+type budget struct {
+	level, rate, cap float64
+	period           time.Duration
+}
+
+// readBudget reads a budget as it is at an instant of Redis's.
+func readBudget(text string, now float64) budget {
+	n := readNumbers(text)
+	b := budget{n[0], n[2], n[3], fromMicros(n[4])}
+	switch at, ends := n[1], n[5]; {
+	case b.rate == 0:
+		b.level = 0
+	case b.period == 0:
+		b.level = min(b.cap, b.level+b.rate*max(0, now-at)/1e6)
+	case ends > 0 && now >= ends:
+		b.level = b.cap
+	}
+	return b
 }

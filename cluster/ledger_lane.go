@@ -56,6 +56,9 @@ type fix struct {
 func (f fix) asOf(now time.Time) limits.Correction {
 	f.Pause.Left -= now.Sub(f.at)
 	f.Slots.Left -= now.Sub(f.at)
+	if f.Left != 0 {
+		f.Left -= now.Sub(f.at)
+	}
 	return f.Correction
 }
 
@@ -170,7 +173,7 @@ func (l *Ledger) exchange(ctx context.Context, ln *lane, asks *limits.Asks) (lim
 	for {
 		m, more := l.compose(ln)
 		if !more && asks != nil {
-			m.waiting, m.asks = asks.Waiting, asks.Calls
+			m.waiting, m.asks, m.test = asks.Waiting, asks.Calls, asks.Test
 		}
 		began := time.Now()
 		a, err := l.send(ctx, ln, m)

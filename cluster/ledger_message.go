@@ -30,6 +30,7 @@ type message struct {
 	settlements []limits.Settlement
 	waiting     int
 	asks        []limits.Ask
+	test        time.Duration              // see limits.Asks
 	guarded     [limits.NumDimensions]bool // by a configured limit
 }
 
@@ -109,7 +110,7 @@ func (m *message) args() []string {
 	for i := range m.settlements {
 		a.settlement(&m.settlements[i], m.counted(m.settlements[i].Guarded))
 	}
-	a.count(m.waiting)
+	a.add(strconv.Itoa(m.waiting), numbersText(micros(m.test)))
 	a.count(len(m.asks))
 	for i := range m.asks {
 		a.ask(&m.asks[i], m.counted(m.asks[i].Guarded))
@@ -182,7 +183,8 @@ func (w *words) correction(c *limits.Correction) {
 		}
 		w.add(numbersText(float64(s.Version), s.Limit, float64(s.Bad), refused, micros(s.Hold), micros(s.Left)))
 	default:
-		w.add(numbersText(c.Mark, c.Lo, c.Hi, c.Rate, c.Cap, c.Start, c.Limit, c.Burst, micros(cmp.Or(c.LimitPeriod, c.Dimension.Window()))))
+		w.add(numbersText(c.Mark, c.Lo, c.Hi, c.Rate, c.Cap, c.Start, c.Limit, c.Burst, micros(cmp.Or(c.LimitPeriod, c.Dimension.Window())),
+			micros(c.Period), micros(c.Left)))
 	}
 }
 

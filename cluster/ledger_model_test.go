@@ -129,12 +129,15 @@ func (w *twin) step() {
 		b.Asks = append(b.Asks, limits.Ask{ID: id, Cost: cost, Guarded: guarded})
 	}
 	b.Waiting = len(b.Asks) + rapid.IntRange(0, 10).Draw(w.t, "waiting")
+	if len(b.Asks) == 1 {
+		b.Test = rapid.SampledFrom([]time.Duration{0, time.Second, 10 * time.Second}).Draw(w.t, "test")
+	}
 	r := w.say(i, b)
 	for _, ask := range b.Asks[:r.Granted] {
 		w.open[i][ask.ID] = b.Lane
 	}
 	if rapid.IntRange(0, 9).Draw(w.t, "twice") == 0 { // the reply was lost, and all of it is said again
-		w.say(i, &gate.Batch{Lane: b.Lane, Settlements: b.Settlements, Renewed: b.Renewed, Waiting: b.Waiting, Asks: b.Asks})
+		w.say(i, &gate.Batch{Lane: b.Lane, Settlements: b.Settlements, Renewed: b.Renewed, Waiting: b.Waiting, Asks: b.Asks, Test: b.Test})
 	}
 }
 
@@ -179,6 +182,10 @@ func (w *twin) correction(lane string) limits.Correction {
 		c.Burst = rapid.SampledFrom([]float64{0, 0, 0, 0, 30}).Draw(w.t, "configured burst")
 		if c.Burst == 0 {
 			c.LimitPeriod = rapid.SampledFrom([]time.Duration{0, 0, 0, time.Second, 7 * time.Second, 10 * time.Second, time.Hour}).Draw(w.t, "configured period")
+		}
+		if rapid.IntRange(0, 2).Draw(w.t, "window") == 0 {
+			c.Period = time.Duration(c.Cap / c.Rate * float64(time.Second))
+			c.Left = w.short("left") - time.Second
 		}
 		c.Lo, c.Hi = math.Inf(-1), math.Inf(1)
 		if c.Mark = w.marks[lane][c.Dimension]; rapid.Bool().Draw(w.t, "read") {

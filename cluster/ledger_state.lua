@@ -15,6 +15,8 @@ local LONGEST_SLOT_WAIT = 10e6 -- and then at most
 local PROBE_WAIT = 200e3  -- and who waits for the proof of others
 local LONGEST_TURN = 4e6  -- for the turns of others, nobody is told to wait longer: they may be gone
 local LATENESS  = 250e3   -- a member that does not ask in its turn keeps it for so long
+local LEAST_TESTED = 1e6  -- shorter waits are not tested by one request
+local FIRST_SILENCE, LONGEST_SILENCE = 10e6, 600e6 -- after it one is tested; doubled with each test until one is accepted
 local LEAST_WAIT = 10e3   -- nobody is told to ask again sooner: so that one reply grants several calls
 local BEGINNING = 250e3   -- members that begin together do so within this
 local SETBACK   = 1e6     -- from so much on a clock that goes back matters
@@ -282,8 +284,8 @@ local function load(key, leases)
   for d = 1, DIMENSIONS do
     local b = f['b' .. d]
     if b then
-      local level, at, rate, cap = string.match(b, '(%S+) (%S+) (%S+) (%S+)')
-      r.budgets[d] = {level = level + 0, at = at + 0, rate = rate + 0, cap = cap + 0}
+      local n = six(b)
+      r.budgets[d] = {level = n[1], at = n[2], rate = n[3], cap = n[4], period = n[5], ends = n[6]}
     end
   end
   for d = 1, #GUARDS do
@@ -293,7 +295,8 @@ local function load(key, leases)
       r.guards[d] = guardof(head, f[PARTS_OF[d]] or '')
     end
   end
-  local s, p = vector(f.slots), vector(f.pause)
+  local s, p, silence = vector(f.slots), vector(f.pause), numbers(f.silence)
+  r.silence = {since = math.min(silence[1] or 0, now), wait = silence[2] or 0}
   r.slots = {version = s[1], limit = s[2], bad = s[3], refused = s[4], hold = s[5], ends = s[6]}
   r.pause = {epoch = p[1], probing = p[2] == 1, ramp = p[3], cause = p[4], ends = p[5], since = p[6]}
   r.virtual, r.hold, r.restored = number(f.virtual or '0'), number(f.hold or '0'), f.restored
@@ -320,10 +323,11 @@ local function save(r)
   if r.meannew then put('mean', join(r.mean)) end
   for d = 1, DIMENSIONS do
     local b = r.budgets[d]
-    if b and b.new then put('b' .. d, join({b.level, b.at, b.rate, b.cap})) end
+    if b and b.new then put('b' .. d, join({b.level, b.at, b.rate, b.cap, b.period, b.ends})) end
   end
   if r.slots.new then put('slots', slotstext(r.slots)) end
   if r.pause.new then put('pause', pausetext(r.pause)) end
+  if r.silence.new then put('silence', join({r.silence.since, r.silence.wait})) end
   if r.virtualnew then put('virtual', text(r.virtual)) end
   if r.grain then
     put('grain', r.grain)
@@ -345,9 +349,25 @@ end
 
 -- Budgets.
 
+-- A budget is a bucket that refills all the time, or a window of a period, which is whole again at its end.
+
 local function refill(b)
-  if now > b.at then b.level = math.min(b.cap, b.level + b.rate * ((now - b.at) / 1e6)) end
+  if b.period > 0 then
+    if b.ends > 0 and now >= b.ends then b.level, b.ends = b.cap, 0 end
+  elseif now > b.at then b.level = math.min(b.cap, b.level + b.rate * ((now - b.at) / 1e6)) end
   b.at, b.new = now, true
+end
+
+-- take lowers a level, which opens a window.
+local function take(b, amount)
+  b.level, b.new = b.level - amount, true
+  if b.period > 0 and b.ends == 0 and b.level < b.cap then b.ends = now + b.period end
+end
+
+-- lasts is how long until a missing amount has flowed in.
+local function lasts(b, short)
+  if b.period == 0 then return short / b.rate * 1e6 end
+  return math.max(0, b.ends - now) + math.max(0, math.ceil(short / math.max(1, b.cap)) - 1) * b.period
 end
 
 local function charge(r, cost)
@@ -355,7 +375,7 @@ local function charge(r, cost)
     if cost[d] ~= 0 then
       r.spent[d], r.spentnew = r.spent[d] + cost[d], true
       local b = r.budgets[d]
-      if b then b.level, b.new = b.level - cost[d], true end
+      if b then take(b, cost[d]) end
     end
   end
 end
@@ -381,7 +401,7 @@ local function behind(r, cost, ahead, mean, first)
       local left = first and (ahead - 1) * mean[d] + math.min(first[d], b.cap) or ahead * mean[d]
       local short = math.min(cost[d], b.cap) + left - b.level - 1e-9
       if short > 0 then
-        local wait = math.max(short / b.rate * 1e6, math.min(LEAST_WAIT, b.cap / b.rate / 2 * 1e6))
+        local wait = math.max(lasts(b, short), math.min(LEAST_WAIT, b.cap / b.rate / 2 * 1e6))
         if wait > longest then longest, bound = wait, d + 1 end
       end
     end
@@ -404,7 +424,7 @@ local function seen(r, all, spent)
     local lost = spent[d] - r.spent[d]
     if lost > 0 then
       local b = r.budgets[d]
-      if b then b.level, b.new = b.level - lost, true end
+      if b then take(b, lost) end
       r.spent[d], r.spentnew = spent[d], true
       all.hold = math.max(all.hold, now + HEARTBEAT)
     end
@@ -414,7 +434,7 @@ end
 local function restorebudget(r, d, m, first)
   local b = r.budgets[d]
   if not b or b.rate == 0 then
-    b = {level = m[1], at = now, rate = m[3], cap = m[4]}
+    b = {level = m[1], at = now, rate = m[3], cap = m[4], period = m[5], ends = m[6]}
     r.budgets[d] = b
     if d < DAILY then b.level = math.min(b.level, 0) end
   elseif first and d < DAILY then
@@ -422,7 +442,8 @@ local function restorebudget(r, d, m, first)
   elseif d >= DAILY and first ~= nil then
     b.level = math.min(b.level, m[1])
   end
-  b.at, b.new = now, true
+  b.at = now
+  take(b, 0)
 end
 
 -- restoreguards takes over the guards of a member that remembers later grants than Redis does. It knows their content up to a second
@@ -455,7 +476,7 @@ local function restore(r, all, generation, memory)
   all.hold = math.max(all.hold, now + HEARTBEAT)
   for d = 1, DIMENSIONS do
     local m = numbers(memory['b' .. d])
-    if #m == 4 then restorebudget(r, d, m, first) end
+    if #m == 6 then restorebudget(r, d, m, first) end
   end
   for d, n in ipairs(vector(memory.spent)) do
     r.spent[d], r.spentnew = math.max(r.spent[d], n), true

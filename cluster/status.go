@@ -243,15 +243,13 @@ func readLane(record map[string]string, now float64) LaneStatus {
 		l.CooldownMS, l.Why = int64(math.Ceil(left/1000)), sluice.Kind(pause[3]).String()
 	}
 	for i := range spent {
-		b := readNumbers(record["b"+strconv.Itoa(i+1)])
-		if b[2] == 0 {
+		b := readBudget(record["b"+strconv.Itoa(i+1)], now)
+		if b.rate == 0 {
 			continue
 		}
-		level, at, rate, top := b[0], b[1], b[2], b[3]
 		d := limits.Requests + limits.Dimension(i)
-		pace := rate * d.Window().Seconds()
-		level = min(top, level+rate*max(0, now-at)/1e6)
-		l.Budgets = append(l.Budgets, BudgetStatus{Dimension: d.String(), Pace: pace, Level: level, Cap: top, Spent: spent[i]})
+		pace := b.rate * d.Window().Seconds()
+		l.Budgets = append(l.Budgets, BudgetStatus{Dimension: d.String(), Pace: pace, Level: b.level, Cap: b.cap, Spent: spent[i]})
 	}
 	return l
 }

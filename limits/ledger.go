@@ -18,6 +18,7 @@ type Asks struct {
 	Lane    string
 	Waiting int // waiting calls of the lane, these included: the weight of the process
 	Calls   []Ask
+	Test    time.Duration // the time without a grant after which the one call tests the belief that holds it back; 0: it does not
 }
 
 // Ask is one call that asks a ledger for its cost.
@@ -33,7 +34,7 @@ type Reply struct {
 	Marks   []Vector      // for each granted Ask: the lane's total spending, this Ask included
 	Before  Vector        // the part of Marks[0] that was spent before the last 50 to 100 ms
 	Levels  *Vector       // of the lane's token buckets, after the grants; nil: unknown
-	Wait    time.Duration // until the first call that did not fit may fit
+	Wait    time.Duration // until the first call that did not fit may fit; if all were granted, what a test was granted against
 	Bound   Dimension     // the limit that it waits for
 	State   LaneState
 }
@@ -93,10 +94,9 @@ type Correction struct {
 
 	LimitPeriod time.Duration // to which Limit refers; 0 is Dimension.Window
 
-	Slots SlotLimit // counts only if the ledger holds the version that it was made from
-	// A token bucket that is a fixed window. It is kept by this process only.
-	Period time.Duration // its length; 0: the bucket refills all the time
-	Ends   time.Time     // when the present one ends; zero leaves it
+	Slots  SlotLimit     // counts only if the ledger holds the version that it was made from
+	Period time.Duration // the length of a fixed window; 0: the bucket refills all the time
+	Left   time.Duration // until the present window ends; 0 leaves that as it is
 
 	Pause Pause // its Epoch is that of the pause; a pause is never shortened
 }

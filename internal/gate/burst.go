@@ -103,6 +103,6 @@ func (b *buckets) window(now time.Time, t *Ticket, n float64, period time.Durati
 	each.cap, each.shown, each.empty, each.last, each.probe = n, true, emptied{}, emptied{}, probe{}
 	each.trust, each.rejected = 2*period, now
 	level := n - t.cost[d]
-	b.correct(now, d, limits.Correction{Mark: t.mark[d], Lo: level, Hi: level, Ends: f.stated})
+	b.correct(now, d, limits.Correction{Mark: t.mark[d], Lo: level, Hi: level, Left: timeLeft(now, f.stated)})
 	b.changed(now, d)
 }

@@ -191,7 +191,7 @@ func (b *buckets) readWindow(now time.Time, t *Ticket, r *limits.Reading) {
 			level -= float64(other.flight.unread) * max(other.buckets.mean[d], 1)
 		}
 	}
-	b.correct(now, d, limits.Correction{Mark: b.book.budgets[d].spent, Lo: level, Hi: level, Ends: each.header.fixed.ends()})
+	b.correct(now, d, limits.Correction{Mark: b.book.budgets[d].spent, Lo: level, Hi: level, Left: timeLeft(now, each.header.fixed.ends())})
 	b.share(now, t, d, left)
 	if l := b.lane; l.turning && left > 0 {
 		l.cool.probing, l.turning = false, false
@@ -226,7 +226,7 @@ func (b *buckets) shut(now time.Time, t *Ticket, o *limits.Outcome, d limits.Dim
 		each.probe.excess, each.trust = 0, min(4*each.trust, maxSpan)
 	}
 	each.rejected, each.mark = now, 0
-	b.correct(now, d, limits.Correction{Mark: bud.spent, Lo: math.Inf(-1), Hi: 0, Ends: ends})
+	b.correct(now, d, limits.Correction{Mark: bud.spent, Lo: math.Inf(-1), Hi: 0, Left: timeLeft(now, ends)})
 	return true
 }
 
@@ -253,4 +253,12 @@ func (b *buckets) turned(now time.Time) (turned bool) {
 		}
 	}
 	return turned
+}
+
+// timeLeft is the time until an instant; 0 if there is none.
+func timeLeft(now, at time.Time) time.Duration {
+	if at.IsZero() {
+		return 0
+	}
+	return at.Sub(now)
 }

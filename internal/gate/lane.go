@@ -157,27 +157,26 @@ func (l *lane) step(now time.Time) bool {
 		return false
 	}
 	wait, firm := l.buckets.draining(now)
-	if l.gate.cfg.Remote && wait.time == 0 {
-		l.ask(now)
+	if l.gate.cfg.Remote {
+		if !l.holds(now, wait, firm) {
+			l.ask(now)
+		}
 		return false
 	}
 	t := l.pick(now)
 	l.buckets.cost(t.Call.Cost, &t.cost, &t.guarded)
 	need := t.cost
 	l.buckets.weigh(&need, maxSpare)
-	if !l.gate.cfg.Remote {
-		room, configured := l.gate.waitFor(now, l, &need, &t.guarded)
-		wait, firm = wait.or(room), max(firm, configured)
-	}
-	if l.holds(now, wait, firm) {
+	room, configured := l.gate.waitFor(now, l, &need, &t.guarded)
+	if l.holds(now, wait.or(room), max(firm, configured)) {
 		return false
 	}
-	if !l.gate.cfg.Remote && l.buckets.turned(now) {
+	if l.buckets.turned(now) {
 		l.cool.open(now, limits.RateLimit)
 		l.turning = true
 		return true
 	}
-	if t.tested = wait; wait.time == 0 {
+	if t.tested = wait.or(room); t.tested.time == 0 {
 		t.tested = pause
 	}
 	l.buckets.weigh(&t.cost, math.Inf(1))
@@ -191,7 +190,7 @@ func (l *lane) step(now time.Time) bool {
 // holds reports whether a belief holds requests back for that time, of which the firm part is by configured limits, and blocks the lane then. It
 // does not if one request is to test the belief.
 func (l *lane) holds(now time.Time, wait delay, firm time.Duration) bool {
-	if wait.time > 0 && !l.gate.cfg.Remote {
+	if wait.time > 0 {
 		h := &l.buckets.each[wait.bound].header
 		test := l.silence.test(now, h, firm)
 		if f := &h.fixed; f.untested && l.flight.unproven == 0 && firm == 0 {
@@ -373,16 +372,14 @@ func (l *lane) accept(now time.Time, t *Ticket) {
 	if l.slots.tested(t) {
 		l.slots.grow(now, t, l.flight.rejection, l.useful(now))
 	}
-	if !l.leaveProbe(t) {
-		return
-	}
-	if l.cool.ramp == 1 {
+	probe := l.leaveProbe(t)
+	if probe && l.cool.ramp == 1 {
 		l.silenceOver(now, t)
 	}
-	if l.gate.cfg.Remote {
+	if l.gate.cfg.Remote && (probe || t.tested.time > 0) {
 		l.publishProven(now, t)
 	}
-	if l.cool.proven(l.slots.n()) {
+	if probe && l.cool.proven(l.slots.n()) {
 		l.gate.note(limits.Event{Type: limits.EventCooldownEnded, At: now, Lane: l.name})
 	}
 }

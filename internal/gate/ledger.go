@@ -102,6 +102,13 @@ func (b *budget) refill(now time.Time) {
 	b.at = now // also when the clock was set back
 }
 
+// open opens a window that is no longer whole.
+func (b *budget) open() {
+	if b.period > 0 && b.ends.IsZero() && b.level < b.cap {
+		b.ends = b.at.Add(b.period)
+	}
+}
+
 // lasts returns how long it takes until a missing amount has flowed in.
 func (b *budget) lasts(now time.Time, short float64) time.Duration {
 	if b.period == 0 {
@@ -168,9 +175,7 @@ func (b *Book) charge(cost *limits.Vector) (spent limits.Vector) {
 		bud := b.budgets[d]
 		bud.spent += cost[d]
 		bud.level -= cost[d]
-		if bud.period > 0 && cost[d] > 0 && bud.ends.IsZero() { // it opens a window
-			bud.ends = bud.at.Add(bud.period)
-		}
+		bud.open()
 		spent[d] = bud.spent
 	}
 	return spent
@@ -197,14 +202,12 @@ func (b *Book) correct(now time.Time, c *limits.Correction) {
 	bud := b.budgets[c.Dimension]
 	bud.refill(now)
 	bud.rate, bud.cap, bud.at, bud.period = c.Rate, c.Cap, now, c.Period
-	if !c.Ends.IsZero() {
-		bud.ends = c.Ends
+	if c.Left != 0 {
+		bud.ends = now.Add(c.Left)
 	}
 	since := bud.spent - c.Mark
 	bud.level = min(max(bud.level, c.Lo-since), c.Hi-since, bud.top())
-	if bud.period > 0 && bud.ends.IsZero() && bud.level < bud.cap {
-		bud.ends = now.Add(bud.period)
-	}
+	bud.open()
 }
 
 // guarded returns the time until configured limits have room for the amounts of a request.

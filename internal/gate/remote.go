@@ -23,14 +23,16 @@ const (
 
 // remote is a lane's view of a ledger that other processes share.
 type remote struct {
-	outstanding []*Ticket     // requests of the ask that has no reply yet
-	most        int           // maximum of requests in the next ask
-	askedAt     time.Time     // when the last ask was made
-	roundTrip   time.Duration // estimated minimum duration of an ask
-	hold        time.Time     // when the lane may ask again
-	opens       time.Time     // when the ledger grants again, by its last reply
-	roused      bool          // a wake-up arrived while a reply was on its way
-	others      int           // requests that other members have in flight
+	outstanding []*Ticket        // requests of the ask that has no reply yet
+	most        int              // maximum of requests in the next ask
+	askedAt     time.Time        // when the last ask was made
+	roundTrip   time.Duration    // estimated minimum duration of an ask
+	hold        time.Time        // when the lane may ask again
+	opens       time.Time        // when the ledger grants again, by its last reply
+	bound       limits.Dimension // the limit that it waits for
+	test        time.Duration    // of the last ask: see Asks
+	roused      bool             // a wake-up arrived while a reply was on its way
+	others      int              // requests that other members have in flight
 	published   published
 }
 
@@ -49,19 +51,24 @@ func (l *lane) ask(now time.Time) {
 		return
 	}
 	if now.Before(l.remote.hold) {
-		l.wake = now.Add(min(l.remote.hold.Sub(now), lookAgain))
-		return
+		if hold := min(l.remote.hold.Sub(now), l.testable(now, l.pick(now)).Sub(now), lookAgain); hold > 0 {
+			l.wake = now.Add(hold)
+			return
+		}
 	}
 	room := min(l.slots.n()-l.flight.open, l.remote.most, l.untested(l.buckets.guessed()))
 	asks := limits.Asks{Lane: l.name, Waiting: l.order.waiting}
 	l.order.asked = math.Inf(1)
 	for ; room > 0 && l.order.waiting > 0; room-- {
-		if wait, _ := l.buckets.draining(now); wait.time > 0 {
+		if wait, _ := l.buckets.draining(now); wait.time > 0 && len(asks.Calls) > 0 {
 			break
 		}
 		t := l.pick(now)
 		l.order.remove(t)
 		l.buckets.cost(t.Call.Cost, &t.cost, &t.guarded)
+		if test := l.testable(now, t); len(asks.Calls) == 0 && !test.After(now) {
+			asks.Test, room = max(1, test.Sub(l.silence.since)), 1
+		}
 		l.buckets.weigh(&t.cost, math.Inf(1))
 		l.buckets.drained(now, &t.cost, 1)
 		t.state = asked
@@ -77,19 +84,33 @@ func (l *lane) ask(now time.Time) {
 		t.tenant.stand(t.counted)
 	}
 	l.order.asking = len(l.remote.outstanding) > 0
-	l.remote.askedAt = now
+	l.remote.askedAt, l.remote.test = now, asks.Test
 	l.block(now, limits.Requests, l.wake) // a guess until the reply
 	l.publish(now)
 	l.gate.outbox.asks = append(l.gate.outbox.asks, asks)
+}
+
+// testable returns when a request may test the belief that the ledger holds it back by.
+func (l *lane) testable(now time.Time, t *Ticket) time.Time {
+	var firm time.Duration
+	for _, each := range &l.buckets.each {
+		if each.Source == limits.SourceTold {
+			firm = max(firm, l.buckets.book.lacks(now, each.Dimension, t.cost[each.Dimension]))
+		}
+	}
+	return l.silence.test(now, &l.buckets.each[l.remote.bound].header, firm)
 }
 
 // replied grants the requests that a remote ledger granted, and queues the remaining ones again.
 func (l *lane) replied(now time.Time, r limits.Reply) {
 	out := l.remote.outstanding
 	l.remote.outstanding = nil
+	if r.Bound >= limits.NumDimensions {
+		r.Bound = limits.AnyDimension
+	}
 	l.learnRoundTrip(now.Sub(l.remote.askedAt))
 	l.remote.opens = time.Time{}
-	granted := min(r.Granted, len(r.Marks))
+	granted := max(0, min(r.Granted, len(r.Marks), len(out)))
 	if granted < len(out) || granted == l.remote.most {
 		l.remote.most = min(max(leastAsks, 2*granted), mostAsks)
 	}
@@ -98,10 +119,13 @@ func (l *lane) replied(now time.Time, r limits.Reply) {
 	l.remote.others = max(0, r.State.Open-l.flight.open-granted)
 	for i, t := range out {
 		_, _, shut := l.closed(now)
-		shut = shut || now.Before(l.cool.until) // a pause or a cut may have come since the ask
+		tests := granted == len(out) && r.Wait > 0
+		shut = shut || now.Before(l.cool.until) && !tests // a pause or a cut may have come since the ask
 		wanted := t.state != abandoned
 		if fits := i < granted; fits && wanted && !shut {
-			t.mark = r.Marks[i]
+			if t.mark = r.Marks[i]; tests {
+				t.tested = delay{r.Wait, r.Bound}
+			}
 			for d := range t.early {
 				t.early[d] = max(0, t.mark[d]-t.cost[d]-r.Before[d])
 			}
@@ -113,13 +137,14 @@ func (l *lane) replied(now time.Time, r limits.Reply) {
 	}
 	l.order.asking = false
 	if granted < len(out) {
-		if r.Bound >= limits.NumDimensions {
-			r.Bound = limits.AnyDimension
-		}
+		l.remote.bound = r.Bound
 		l.block(now, r.Bound, l.wake)
 		l.remote.opens = now.Add(min(r.Wait, longestHint))
 		if !l.remote.roused {
 			wait := max(0, r.Wait-l.remote.roundTrip) // the next ask is there when the wait is over
+			if l.remote.test > 0 {                    // others may have sent requests
+				l.silence.since = now.Add(wait - l.remote.test)
+			}
 			if r.Wait <= 0 {
 				wait = leastHold
 			}
@@ -232,6 +257,8 @@ func (c *cooldown) adopt(now time.Time, p *limits.Pause) {
 	c.ramp = max(c.ramp, p.Ramp)
 	if p.Left > 0 {
 		c.pause(now, now.Add(p.Left))
+	} else if c.until.After(now) { // a test disproved it
+		c.until = now
 	}
 }
 

@@ -20,6 +20,7 @@ const (
 	longestTurn     = 4 * time.Second        // for the turns of others, nobody is told to wait longer: they may be gone
 	lateness        = 250 * time.Millisecond // a member that does not ask in its turn keeps it for so long
 	leastWait       = 10 * time.Millisecond  // a ledger is not asked again sooner: so that one reply grants several calls
+	leastTested     = time.Second            // shorter waits are not tested
 	grainOf         = 50 * time.Millisecond  // of Reply.Before
 )
 
@@ -31,6 +32,7 @@ type Batch struct {
 	Settlements []limits.Settlement
 	Waiting     int // see Asks
 	Asks        []limits.Ask
+	Test        time.Duration // see Asks
 }
 
 // Shared is the ledger of several members: the budgets, slots and pauses of lanes, and turns between members that wait. It is
@@ -51,6 +53,7 @@ type sharedLane struct {
 	pause   limits.Pause        // but for Left and Age:
 	until   time.Time
 	since   time.Time
+	silence silence // since the last grant
 	turns   map[string]*turn
 	virtual float64 // the turn that was served last
 	first   first   // of those that wait
@@ -194,7 +197,11 @@ func (l *sharedLane) settle(now time.Time, all *sharedLane, member string, s *li
 	all.book.refund(now, &s.Refund)
 	l.book.guard(now, now.Add(-s.Age), &s.Guarded)
 	all.book.guard(now, now.Add(-s.Age), &s.Guarded)
+	if s.Proven {
+		l.silence.wait = firstSilence
+	}
 	if s.Proven && l.probes[id] {
+		l.until = now // if it was a test, the pause is disproved
 		l.pause.Ramp *= 4
 		if float64(l.pause.Ramp) >= l.slots.Limit {
 			l.pause.Probing = false
@@ -225,8 +232,9 @@ func (l *sharedLane) take(now time.Time, all *sharedLane, member string, b *Batc
 			r.Marks = append(r.Marks, l.book.spent())
 			continue
 		}
-		if wait := l.hold(now, all, member, t, ask); wait.time > 0 {
-			r.Wait, r.Bound = wait.time, wait.bound
+		wait, tested := l.hold(now, all, member, t, ask, b.Test)
+		r.Wait, r.Bound = wait.time, wait.bound
+		if wait.time > 0 && !tested {
 			t.until, t.idle = now.Add(r.Wait+lateness), r.Bound == limits.Concurrency || r.Wait == probeWait && r.Bound == limits.AnyDimension
 			if before := l.ahead(now, member, t); before.calls == 0 { // it goes first
 				l.first = first{member, ask.Cost}
@@ -234,6 +242,9 @@ func (l *sharedLane) take(now time.Time, all *sharedLane, member string, b *Batc
 			return r
 		}
 		r.Marks = append(r.Marks, l.grant(now, all, lease{member, ask.ID}, ask))
+		if l.silence.since = now; tested {
+			l.silence.failed() // unless it is proven
+		}
 		l.virtual = max(l.virtual, t.served)
 		t.served += step
 	}
@@ -317,39 +328,35 @@ func (l *sharedLane) ahead(now time.Time, member string, t *turn) ahead {
 	return a
 }
 
-// hold returns how long a request has to wait. It leaves to the members that go before it what they need.
-func (l *sharedLane) hold(now time.Time, all *sharedLane, member string, t *turn, ask *limits.Ask) delay {
-	if left := l.until.Sub(now); left > 0 {
-		return delay{left, limits.AnyDimension}
-	}
-	if l.pause.Probing && len(l.probes) >= l.pause.Ramp {
-		return delay{probeWait, limits.AnyDimension}
-	}
+// hold returns how long a request has to wait. It leaves to the members that go before it what they need. tested is that it is granted all
+// the same, to test the belief that it would wait for.
+func (l *sharedLane) hold(now time.Time, all *sharedLane, member string, t *turn, ask *limits.Ask, test time.Duration) (wait delay, tested bool) {
 	before := l.ahead(now, member, t)
-	wait := l.waitBehind(now, all, &ask.Cost, &before)
-	if wait.time > longestTurn {
-		own := l.waitBehind(now, all, &ask.Cost, &ahead{})
-		wait.time = min(wait.time, own.time+longestTurn)
+	pause := delay{max(0, l.until.Sub(now)), limits.AnyDimension}
+	if pause.time == 0 && l.pause.Probing && len(l.probes) >= l.pause.Ramp {
+		return delay{probeWait, limits.AnyDimension}, false
 	}
+	belief := pause.or(l.book.waitInTurn(now, &ask.Cost, &before))
+	wait = belief
+	if test > 0 && belief.time > leastTested {
+		if l.silence.wait > firstSilence {
+			test = l.silence.wait
+		}
+		wait.time = max(0, min(l.silence.since.Add(test).Sub(now), belief.time))
+	}
+	wait = wait.or(all.book.waitInTurn(now, &ask.Cost, &before))
 	wait = wait.or(l.book.guarded(now, &ask.Guarded))
 	wait = wait.or(all.book.guarded(now, &ask.Guarded))
 	turns := time.Duration(before.calls) * slotTurn
 	switch free := min(l.room(), all.room()); {
 	case wait.time > 0: // it looks for a slot when its level is there
-		return wait
+		return wait, false
 	case free < 1:
-		return delay{min(slotWait+turns, longestSlotWait), limits.Concurrency}
+		return delay{min(slotWait+turns, longestSlotWait), limits.Concurrency}, false
 	case free < 1+before.calls: // unless they do not come
-		return delay{min(lateness+turns, longestSlotWait), limits.Concurrency}
+		return delay{min(lateness+turns, longestSlotWait), limits.Concurrency}, false
 	}
-	return delay{}
-}
-
-// waitBehind returns the time until cost fits both the lane and the account, beside the amounts that are left to other members.
-func (l *sharedLane) waitBehind(now time.Time, all *sharedLane, cost *limits.Vector, before *ahead) delay {
-	wait := l.book.waitBehind(now, cost, before)
-	wait = wait.or(all.book.waitBehind(now, cost, before))
-	return wait
+	return belief, belief.time > 0
 }
 
 // room is how many slots are free.
@@ -358,6 +365,15 @@ func (l *sharedLane) room() float64 {
 		return math.Inf(1)
 	}
 	return math.Floor(l.slots.Limit) - float64(len(l.leases))
+}
+
+// waitInTurn returns the time until cost fits beside the amounts that are left to other members, which may be gone.
+func (b *Book) waitInTurn(now time.Time, cost *limits.Vector, before *ahead) delay {
+	wait := b.waitBehind(now, cost, before)
+	if wait.time > longestTurn {
+		wait.time = min(wait.time, b.waitBehind(now, cost, &ahead{}).time+longestTurn)
+	}
+	return wait
 }
 
 // waitBehind returns the time until cost fits beside the amounts that are left to other members. It is at least leastWait, so that requests
@@ -370,7 +386,7 @@ func (b *Book) waitBehind(now time.Time, cost *limits.Vector, before *ahead) (lo
 		bud.refill(now)
 		short := min(cost[d], bud.cap) + before.of(limits.Dimension(d), bud.cap) - bud.level - 1e-9
 		if short > 0 {
-			wait := max(seconds(short/bud.rate), min(leastWait, seconds(bud.cap/bud.rate/2)))
+			wait := max(bud.lasts(now, short), min(leastWait, seconds(bud.cap/bud.rate/2)))
 			longest = longest.or(delay{wait, limits.Dimension(d)})
 		}
 	}

@@ -148,3 +148,46 @@ func TestWhoIsFarBehindForASlotAsksLater(t *testing.T) {
 		t.Errorf("the first of 200 asks again after %v, the last after %v", first, last.Wait)
 	}
 }
+
+func TestOneMemberTestsABeliefThatHoldsAllBack(t *testing.T) {
+	c := newCompany(t)
+	c.tell(1.0/3600, 1, 0, 0)
+	test := func(member string, wait time.Duration, want int) limits.Reply {
+		t.Helper()
+		c.now = c.now.Add(wait)
+		c.ids++
+		r, _ := c.shared.Exchange(c.now, member, &gate.Batch{Lane: "m", Waiting: 1, Test: 10 * time.Second,
+			Asks: []limits.Ask{{ID: c.ids, Cost: limits.Vector{limits.Requests: 1}, Guarded: limits.Vector{limits.Requests: 1}}}})
+		if r.Granted != want || r.Wait == 0 {
+			t.Fatalf("at %v: %s was granted %d, want %d: %+v", c.now.Sub(epoch0), member, r.Granted, want, r)
+		}
+		return r
+	}
+	say := func(b gate.Batch) { c.shared.Exchange(c.now, "a", &b) }
+	proven := func() {
+		say(gate.Batch{Lane: "m", Settlements: []limits.Settlement{{ID: c.ids, Lane: "m", Proven: true}}})
+	}
+	test("a", 0, 1)
+	if r := test("b", 19*time.Second, 0); r.Wait != time.Second { // twice the silence after a test
+		t.Errorf("b was told to wait for %v, want the rest of 20 s", r.Wait)
+	}
+	test("a", time.Second, 1)
+	proven()
+	test("b", 9*time.Second, 0)
+	test("a", time.Second, 1)
+	proven()
+	say(gate.Batch{Lane: "m", Corrections: []limits.Correction{{Lane: "m", Dimension: limits.AnyDimension, Pause: limits.Pause{Epoch: 1, Left: time.Hour}}}})
+	test("a", 10*time.Second, 1)
+	if r := c.shared.State(c.now, "m"); r.Pause.Left == 0 {
+		t.Error("a test that is not proven ended a pause")
+	}
+	proven()
+	if r := c.shared.State(c.now, "m"); r.Pause.Left != 0 {
+		t.Errorf("a pause lasts %v more after a request was accepted", r.Pause.Left)
+	}
+	say(gate.Batch{Lane: "m", Corrections: []limits.Correction{{Lane: "m", Dimension: limits.Requests, Lo: math.Inf(-1), Hi: math.Inf(1),
+		Rate: 1.0 / 3600, Cap: 1, Limit: 1, LimitPeriod: time.Hour}}})
+	test("a", 10*time.Second, 1)
+	proven()
+	test("a", time.Minute, 0) // a configured limit is not tested
+}

@@ -176,7 +176,7 @@ func (c *client) exchangeLane(now time.Time, lane string, fixes []limits.Correct
 	}
 	for _, a := range asks {
 		if a.Lane == lane {
-			b.Waiting, b.Asks = a.Waiting, a.Calls
+			b.Waiting, b.Asks, b.Test = a.Waiting, a.Calls, a.Test
 		}
 	}
 	if len(b.Corrections)+len(b.Settlements)+len(b.Asks) == 0 {

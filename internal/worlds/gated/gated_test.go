@@ -49,9 +49,8 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// In a few random worlds the gate stays idle for too long behind a wrong level. In most of those where items never end, processes share a ledger:
-// there, nothing tests a level that holds all requests back.
-const maxBroken, maxUnended, maxStalled, maxFailed = 0.02, 0.005, 0.01, 0.01
+// In a few random worlds the gate stays idle for too long behind a wrong level.
+const maxBroken, maxUnended, maxStalled, maxFailed = 0.01, 0.002, 0.007, 0.01
 
 func TestRandomWorldsKeepTheInvariants(t *testing.T) {
 	n := suite.Size(300, 3000)
