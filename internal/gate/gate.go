@@ -450,7 +450,7 @@ func (g *Gate) waitFor(now time.Time, l *lane, cost, guarded *limits.Vector) (lo
 		if wait := l.buckets.book.lacks(now, limits.Dimension(d), cost[d]); wait > 0 {
 			longest = longest.or(delay{wait, limits.Dimension(d)})
 			if l.buckets.each[d].Source == limits.SourceTold {
-				configured = configured.or(longest)
+				configured = configured.or(delay{wait, limits.Dimension(d)})
 			}
 		}
 	}

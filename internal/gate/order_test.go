@@ -283,3 +283,23 @@ func TestACancelledHeadLetsTheNextOneGoAtOnce(t *testing.T) {
 		t.Fatal("a small call still waits for a large one that has left")
 	}
 }
+
+func TestTenantsThatAreGoneAreForgotten(t *testing.T) {
+	g := gate.New(gate.Config{Limits: limits.Limits{Concurrent: 2}, Attempts: 1})
+	now := time.Unix(1_700_000_000, 0)
+	var kept *gate.Ticket
+	for i := range 50_000 {
+		tk := &gate.Ticket{Call: limits.Call{Tenant: fmt.Sprint(i)}}
+		g.Acquire(now, tk)
+		if i == 0 {
+			kept = tk // open all the time
+			continue
+		}
+		g.Release(now, tk, &limits.Outcome{})
+		g.Granted()
+	}
+	if n := g.Tenants(""); n > 3000 || !g.Remembers("", "0") {
+		t.Errorf("%d tenants are remembered; the one with an open call: %v", n, g.Remembers("", "0"))
+	}
+	g.Release(now, kept, &limits.Outcome{})
+}

@@ -80,6 +80,22 @@ func (l *lane) released(now time.Time, t *Ticket, o *limits.Outcome) Decision {
 	return d
 }
 
+// reject gives the parts of the lane the evidence of a rejection.
+func (l *lane) reject(now time.Time, t *Ticket, o *limits.Outcome) {
+	l.silence.keep(now, o)
+	if o.Kind != limits.Overloaded && !l.buckets.charged {
+		l.undo(now, t)
+	}
+	if !l.rejected.own(t) { // the tenant of an item at fault would always be next
+		t.tenant.serve(-t.counted)
+	}
+	l.responded(now, t, true)
+	l.leaveProbe(t)
+	if !o.TooLarge {
+		l.throttled(now, t, o)
+	}
+}
+
 // learn gives each part of the lane the evidence of a response.
 func (l *lane) learn(now time.Time, t *Ticket, o *limits.Outcome) {
 	t.refused = o.Kind.Throttle()
@@ -95,18 +111,7 @@ func (l *lane) learn(now time.Time, t *Ticket, o *limits.Outcome) {
 	}
 	switch {
 	case o.Kind.Throttle():
-		l.silence.keep(now, o)
-		if o.Kind != limits.Overloaded && !l.buckets.charged {
-			l.undo(now, t)
-		}
-		if !l.rejected.own(t) { // the tenant of an item at fault would always be next
-			t.tenant.serve(-t.counted)
-		}
-		l.responded(now, t, true)
-		l.leaveProbe(t)
-		if !o.TooLarge {
-			l.throttled(now, t, o)
-		}
+		l.reject(now, t, o)
 		return
 	case o.Kind == limits.CommandFailed: // it may not have reached the provider
 		l.leaveProbe(t)

@@ -107,7 +107,7 @@ func (d *drafter) configureLimiter(l Limit) {
 	if l.Kind == Bucket && l.Dim == RPM && d.chance(0.5) {
 		d.Config.Burst = l.Burst
 	}
-	d.configure(1)
+	d.configure()
 	if draw > 0.18 {
 		factor := one(d, d.scaled(0.5, 0.9), d.scaled(1.1, 2))
 		d.Config.Limits[0].N = max(1, math.Round(l.N*factor))

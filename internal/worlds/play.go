@@ -52,7 +52,6 @@ type Result struct {
 	Idle      time.Duration // the longest time without a request while items waited and there was room
 	Foreign   int           // requests of foreign clients
 	Refused   int           // those that were rejected
-	Use       []float64     // of each lane: share of the capacity that its successes used
 	Unended   int           // items that never ended
 	Stalled   time.Duration // the longest time without a request while items waited and nothing justified it
 	Violation string        // the first invariant that does not hold, or empty
@@ -405,16 +404,6 @@ func (p *play) finish() {
 		if s.check(p.clock.now); len(p.w.Config.Limits) == 0 {
 			r.Stalled = max(r.Stalled, s.stalled)
 		}
-	}
-	good := make([]float64, p.w.Lanes)
-	for _, s := range p.items {
-		if s.answered && r.Time > 0 {
-			good[s.item.Lane] += 1 / r.Time.Seconds()
-		}
-	}
-	capacity := p.w.capacity()
-	for _, perSecond := range good {
-		r.Use = append(r.Use, perSecond/capacity)
 	}
 }
 

@@ -212,21 +212,21 @@ func (d *drafter) draftConfig() {
 	switch draw := d.Float64(); {
 	case draw < 0.13: // configured rightly
 		s.Headers = any()
-		d.configure(1)
+		d.configure()
 		d.Config.Charge = d.Charge.Tokens
 	case draw < 0.23: // shown
 		s.Headers, s.Only = one(d, "right", "right", "right", "rounded"), ""
 		if s.Dialect == "bare" || s.Dialect == "gemini" {
 			s.Dialect = "openai"
 		}
-		d.configure(1)
+		d.configure()
 		d.Config.Limits = slices.DeleteFunc(d.Config.Limits, func(l Limit) bool {
 			_, named := headerNames[s.Dialect][l.Dim]
 			return named
 		})
 	case draw < 0.49: // known in part
 		s.Headers = one(d, "", "", "early", "end", "cached", "units", "other")
-		d.configure(1)
+		d.configure()
 		if n := len(d.Config.Limits); n > 1 {
 			d.Config.Limits = slices.Delete(d.Config.Limits, 0, 1+d.IntN(n-1))
 		} else if s.Headers == "" {
@@ -235,7 +235,7 @@ func (d *drafter) draftConfig() {
 		}
 	case draw < 0.77: // configured wrongly
 		s.Headers = any()
-		d.configure(1)
+		d.configure()
 		if d.chance(0.5) {
 			d.Config.Charge = d.Charge.Tokens
 		}
@@ -250,11 +250,11 @@ func (d *drafter) draftConfig() {
 	}
 }
 
-// configure configures all limits, times factor.
-func (d *drafter) configure(factor float64) {
+// configure configures all limits.
+func (d *drafter) configure() {
 	for _, l := range d.limits() {
 		if l.Dim != RPD {
-			d.Config.Limits = append(d.Config.Limits, Limit{Dim: l.Dim, N: math.Round(l.N * factor)})
+			d.Config.Limits = append(d.Config.Limits, Limit{Dim: l.Dim, N: math.Round(l.N)})
 		}
 	}
 	d.Shuffle(len(d.Config.Limits), func(i, j int) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures sluice run against real rate limiters, and the openai SDK beside it.
 
-    scripts/limiters/limiters.py DIR SLUICE [--runs N] [--sdk] [ROW ...]
+    scripts/limiters/limiters.py DIR SLUICE [--runs N] [--stated] [--serve] [--sdk] [ROW ...]
 
 DIR keeps what is installed: npm and pip packages, and the binary of the Go servers. nginx and haproxy are those of the system.
 Each row is a limiter with its law: a back end with 300 ms latency behind it, and the least time in which its requests can be served.
@@ -32,23 +32,23 @@ def concurrent(n, at_once):
 
 # name: (server, its parameters, requests, optimum, flags that state the limit)
 ROWS = {
-    "nginx-rate": ("nginx", "limit_req zone=rate burst=60 nodelay;", 360, bucket(360, 15, 61), "--rpm 900 --burst 4s"),
+    "nginx-rate": ("nginx", "limit_req zone=rate burst=60 nodelay;", 360, bucket(360, 15, 61), "--rpm 900 --rate-limit burst=4s"),
     "nginx-conn": ("nginx", "limit_conn open 8;", 400, concurrent(400, 8), "--concurrent 8"),
-    "nginx-rate-503": ("nginx", "limit_req zone=rate burst=60 nodelay; limit_req_status 503;", 360, bucket(360, 15, 61), "--rpm 900 --burst 4s"),
+    "nginx-rate-503": ("nginx", "limit_req zone=rate burst=60 nodelay; limit_req_status 503;", 360, bucket(360, 15, 61), "--rpm 900 --rate-limit burst=4s"),
     "nginx-conn-503": ("nginx", "limit_conn open 8; limit_conn_status 503;", 400, concurrent(400, 8), "--concurrent 8"),
-    "haproxy": ("haproxy", "", 300, sliding(300, 150, 10), "--rpm 900"),
-    "envoy-rate": ("envoy", "rate", 400, bucket(400, 20, 60), "--rpm 1200 --burst 3s"),
+    "haproxy": ("haproxy", "", 300, sliding(300, 150, 10), "--rate-limit requests=150/10s"),
+    "envoy-rate": ("envoy", "rate", 400, bucket(400, 20, 60), "--rpm 1200 --rate-limit burst=3s"),
     "envoy-breaker": ("envoy", "breaker", 400, concurrent(400, 8), "--concurrent 8"),
-    "traefik": ("traefik", "", 400, bucket(400, 20, 60), "--rpm 1200 --burst 3s"),
-    "express": ("node", "legacy", 300, window(300, 100, 10), "--rpm 600"),
-    "express-draft-6": ("node", "draft-6", 300, window(300, 100, 10), "--rpm 600"),
-    "express-draft-7": ("node", "draft-7", 300, window(300, 100, 10), "--rpm 600"),
-    "express-draft-8": ("node", "draft-8", 300, window(300, 100, 10), "--rpm 600"),
-    "express-bare": ("node", "bare", 300, window(300, 100, 10), "--rpm 600"),
-    "ulule": ("go", "ulule", 300, window(300, 100, 10), "--rpm 600"),
-    "httprate": ("go", "httprate", 200, sliding(200, 100, 10) - 1, "--rpm 600"), # its windows begin with the server, a second before
-    "go-rate": ("go", "rate", 400, bucket(400, 20, 60), "--rpm 1200 --burst 3s"),
-    "slowapi": ("python", "", 300, window(300, 100, 10), "--rpm 600"),
+    "traefik": ("traefik", "", 400, bucket(400, 20, 60), "--rpm 1200 --rate-limit burst=3s"),
+    "express": ("node", "legacy", 300, window(300, 100, 10), "--rate-limit requests=100/10s"),
+    "express-draft-6": ("node", "draft-6", 300, window(300, 100, 10), "--rate-limit requests=100/10s"),
+    "express-draft-7": ("node", "draft-7", 300, window(300, 100, 10), "--rate-limit requests=100/10s"),
+    "express-draft-8": ("node", "draft-8", 300, window(300, 100, 10), "--rate-limit requests=100/10s"),
+    "express-bare": ("node", "bare", 300, window(300, 100, 10), "--rate-limit requests=100/10s"),
+    "ulule": ("go", "ulule", 300, window(300, 100, 10), "--rate-limit requests=100/10s"),
+    "httprate": ("go", "httprate", 200, sliding(200, 100, 10) - 1, "--rate-limit requests=100/10s"), # its windows begin with the server, a second before
+    "go-rate": ("go", "rate", 400, bucket(400, 20, 60), "--rpm 1200 --rate-limit burst=3s"),
+    "slowapi": ("python", "", 300, window(300, 100, 10), "--rate-limit requests=100/10s"),
 }
 
 
@@ -246,6 +246,22 @@ def sluice(binary, flags):
     return client
 
 
+def gateway(tools, binary):
+    """20 clients of the SDK without retries, behind sluice serve."""
+    async def client(url, n, dir):
+        port = free_port()
+        p = await asyncio.create_subprocess_exec(
+            binary, "serve", "--quiet", "--no-ui", "--listen", f"127.0.0.1:{port}", "--metrics-listen", "127.0.0.1:0", "--provider", "openai-compatible",
+            "--base-url", url, env={**os.environ, "OPENAI_API_KEY": "sk-none", "XDG_STATE_HOME": str(dir / "state"), "HOME": str(dir)})
+        try:
+            await until_open(port)
+            return await sdk(tools, 0, 20)(f"http://127.0.0.1:{port}/v1", n, dir)
+        finally:
+            p.terminate()
+            await p.wait()
+    return client
+
+
 def sdk(tools, retries, at_once):
     async def client(url, n, dir):
         p = await asyncio.create_subprocess_exec(str(tools / "venv/bin/python"), str(HERE / "sdk.py"), url, str(n), str(retries), str(at_once), stdout=subprocess.PIPE)
@@ -266,6 +282,7 @@ async def main():
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--sdk", action="store_true", help="the SDK with 2 and with 10 retries, 20 requests at once")
     parser.add_argument("--stated", action="store_true", help="also with the limit configured")
+    parser.add_argument("--serve", action="store_true", help="20 clients of the SDK without retries, behind sluice serve")
     args = parser.parse_intermixed_args()
     rows, tools = args.rows or list(ROWS), args.dir.resolve()
     if unknown := set(rows) - set(ROWS):
@@ -277,6 +294,8 @@ async def main():
         clients = {"sluice": sluice(args.sluice, "")}
         if args.stated:
             clients["stated"] = sluice(args.sluice, ROWS[row][4])
+        if args.serve:
+            clients["serve"] = gateway(tools, args.sluice)
         if args.sdk:
             clients |= {"sdk 2": sdk(tools, 2, 20), "sdk 10": sdk(tools, 10, 20)}
         cells = []
