@@ -12,16 +12,16 @@ const (
 	longestHint  = 1e6 * time.Hour        // a century: what is beyond is no instant
 )
 
-// cooldown is a pause of a whole lane. It is data, looked at by whoever asks; nobody performs it or waits for it.
+// cooldown is a pause of a whole lane. Methods compare it with now; no goroutine waits for it.
 type cooldown struct {
 	epoch   uint64    // counts the pauses; a call carries the epoch it was sent in
 	until   time.Time // nothing is sent before
-	probing bool      // after a pause: only a few calls that have not proven themselves may be out
-	ramp    int       // so many
+	probing bool      // after a pause: few requests are in flight that are not proven
+	ramp    int       // maximum of unproven requests while probing
 	since   time.Time // when the episode began: probing has not ended since
 	cause   limits.Kind
 
-	unproven int // calls of this epoch that are out and not proven
+	unproven int // requests of this epoch in flight that are not proven
 	burst    burst
 
 	stated time.Time // the stated end of this episode

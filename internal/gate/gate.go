@@ -82,8 +82,8 @@ type outbox struct {
 type Ticket struct {
 	Call      limits.Call
 	ID        uint64
-	Attempt   int       // which attempt this try is, from 1
-	Throttles int       // tries before this one that were throttled
+	Attempt   int       // number of this attempt, from 1
+	Throttles int       // earlier attempts that were rejected
 	Overloads int       // the part of them that met an overloaded provider
 	Queued    time.Time // when the call first asked; the gate sets it if it is zero
 	Order     uint64    // tells calls that asked at the same instant apart; the gate sets it if it is zero
@@ -273,7 +273,7 @@ func (g *Gate) Sent(now time.Time, t *Ticket) {
 	}
 }
 
-// Answered takes in what the head of a call's answer says while its body is still to come.
+// Answered applies the headers of a response before its body arrives.
 func (g *Gate) Answered(now time.Time, t *Ticket, readings []limits.Reading) {
 	if t.state != held {
 		return
@@ -283,7 +283,7 @@ func (g *Gate) Answered(now time.Time, t *Ticket, readings []limits.Reading) {
 	g.pump(now, t.lane)
 }
 
-// Release takes a permit back with what became of the call, and says what to do next.
+// Release takes a permit back with the outcome of its request, and returns what to do next.
 func (g *Gate) Release(now time.Time, t *Ticket, o *limits.Outcome) Decision {
 	l := t.lane
 	l.used = now
@@ -299,7 +299,7 @@ func (g *Gate) Release(now time.Time, t *Ticket, o *limits.Outcome) Decision {
 	return d
 }
 
-// Tick does what is due.
+// Tick grants requests whose wait has ended.
 func (g *Gate) Tick(now time.Time) {
 	for _, l := range g.sorted {
 		if l.order.waiting > 0 {

@@ -25,7 +25,7 @@ type Book struct {
 type budget struct {
 	level, rate, cap float64
 	at               time.Time
-	spent            float64       // what was charged and not rejected: what calls use less than they reserve does not reduce it
+	spent            float64       // what was charged and not rejected; unused reserves do not reduce it
 	period           time.Duration // length of a window; 0: the bucket refills all the time
 	ends             time.Time     // end of the present window; zero: the next request opens one
 	ended            time.Time     // when the last one ended

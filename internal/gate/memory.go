@@ -87,8 +87,8 @@ func (l *lane) memory(now time.Time) Memory {
 	return m
 }
 
-// Share takes what other processes have used of the lane's day budgets out of m, which is what the lane knows now. last
-// is what it knew when they were told of it, others what they have written since: both by the clock of the file.
+// Share subtracts what other processes used of the lane's daily limits from m. last is the memory at the previous exchange, others the one
+// that is in the file now.
 func (g *Gate) Share(now time.Time, m, last, others *Memory) {
 	l := g.lanes[m.Lane]
 	for i := range m.Budgets {

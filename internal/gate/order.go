@@ -91,8 +91,8 @@ func (o *order) open() {
 	}
 }
 
-// sweep forgets tenants that have no calls once there are many. Who was not served more than those that wait would start with
-// the least of them anyway; who was, long ago, is let off: since its last permit, many others asked.
+// sweep forgets tenants that have no calls once there are many. One that was not served more than those that wait would
+// start with the least of them anyway. One served more is forgotten once many others asked.
 func (o *order) sweep(id uint64) {
 	n := len(o.tenants)
 	if n < max(o.sweepAt, leastSweep) {

@@ -19,8 +19,8 @@ const (
 type reserves struct {
 	charge  limits.Charge
 	cached  bool                          // input read from a prompt cache counts too
-	scale   [limits.NumDimensions]float64 // the provider counts so many times what we do; 0 is not known
-	extra   [limits.NumDimensions]float64 // and so much more for every call
+	scale   [limits.NumDimensions]float64 // factor of the provider's count; 0: unknown
+	extra   [limits.NumDimensions]float64 // tokens that the provider adds per request
 	input   float64                       // measured over estimated input; 0 is not known
 	outputs [outputSamples]int32
 	n       int     // outputs that were seen
@@ -186,8 +186,8 @@ func (r *reserves) actual(u limits.Usage) limits.Vector {
 // sane is a number of tokens within what a call can use: answers are not trusted.
 func sane(tokens int) float64 { return float64(min(max(0, tokens), 1e8)) }
 
-// requested learns from a refusal that states what the call would have been charged. A formula of ours that is too low
-// would else run into the same wall with every call.
+// requested learns from a refusal that states what the call would have been charged. If the estimate is
+// too low, each request would otherwise be rejected.
 func (r *reserves) requested(d limits.Dimension, stated int64, c limits.Cost) {
 	if d < limits.Tokens || d > limits.OutputTokens {
 		return

@@ -4,8 +4,8 @@ import "github.com/sluice-llm/sluice/limits"
 
 // What serving a call counts for among tenants: the largest part that it takes of a minute's limit, of its lane's or the
 // account's (the dominant share, Ghodsi et al., NSDI 2011). So tenants share what binds: requests where requests do, tokens
-// as the provider charges them where tokens do. By the tokens that were used alone, who declares long answers and gets
-// short ones would be let have most of a limit that charges what is declared.
+// as the provider charges them where tokens do. By used tokens alone, a tenant that declares long outputs could take
+// most of a limit that charges what is declared.
 //
 // Where no such limit is known, slots are what is shared, and the tokens say best how long a call has one.
 
@@ -60,8 +60,7 @@ func (l *lane) largest(cost *limits.Vector) (largest float64) {
 // work is what the tokens of a call count for: output takes about twice the time that input does.
 func work(input, output float64) float64 { return 1 + input + 2*output }
 
-// rescale has all counters, and what open calls were counted for, be in another unit, of which one of the old is so many. That
-// leaves the order of tenants as it is.
+// rescale multiplies all counters, and what open requests were counted for, by unit. The order of tenants stays.
 func (l *lane) rescale(unit float64) {
 	for _, q := range l.order.tenants {
 		q.served *= unit

@@ -8,18 +8,18 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// What members of a shared ledger keep to.
+// The times of a shared ledger.
 const (
-	Lease     = 6 * time.Second // a slot is its member's for so long,
-	Heartbeat = 2 * time.Second // and is renewed so often
+	Lease     = 6 * time.Second // a slot expires if it is not renewed within it
+	Heartbeat = 2 * time.Second // interval of renewals
 
-	slotWait        = time.Second            // a call that waits for a slot asks again so late at the latest: it is woken before,
-	slotTurn        = 10 * time.Millisecond  // so much later for each call that goes before it,
-	longestSlotWait = 10 * time.Second       // and then at most
-	probeWait       = 200 * time.Millisecond // and one that waits for the proof of others
-	longestTurn     = 4 * time.Second        // for the turns of others, nobody is told to wait longer: they may be gone
-	lateness        = 250 * time.Millisecond // a member that does not ask in its turn keeps it for so long
-	leastWait       = 10 * time.Millisecond  // a ledger is not asked again sooner: so that one reply grants several calls
+	slotWait        = time.Second            // maximum time until a member that waits for a slot asks again, if it is not woken
+	slotTurn        = 10 * time.Millisecond  // added for each request that goes before it
+	longestSlotWait = 10 * time.Second       // maximum of both
+	probeWait       = 200 * time.Millisecond // time until a member that waits for the proof of others asks again
+	longestTurn     = 4 * time.Second        // maximum time that a member waits for the turns of others: they may be gone
+	lateness        = 250 * time.Millisecond // time for which a member that does not ask keeps its turn
+	leastWait       = 10 * time.Millisecond  // minimum time between asks, so that one reply grants several requests
 	leastTested     = time.Second            // shorter waits are not tested
 	grainOf         = 50 * time.Millisecond  // of Reply.Before
 )
@@ -67,7 +67,7 @@ type lease struct {
 	id     uint64
 }
 
-// turn is a member's place: who was served least, by the weight of what waits there, comes first.
+// turn is a member's place: the member that was served least, by weight, goes first.
 type turn struct {
 	served  float64
 	waiting int       // how many calls of the member do: its weight
@@ -144,7 +144,7 @@ func newSharedLane() *sharedLane {
 	return &sharedLane{book: newBook(true), leases: make(map[lease]time.Time), probes: make(map[lease]bool), turns: make(map[string]*turn)}
 }
 
-// expire takes back what the dead hold.
+// expire removes expired leases.
 func (l *sharedLane) expire(now time.Time) {
 	for id, until := range l.leases {
 		if !until.After(now) {
@@ -159,7 +159,7 @@ func (l *sharedLane) correct(now time.Time, c *limits.Correction) {
 	case limits.AnyDimension:
 		l.rest(now, &c.Pause)
 	case limits.Concurrency:
-		if !c.Account && c.Slots.Version != l.slots.Version { // what is told for all lanes is told anew
+		if !c.Account && c.Slots.Version != l.slots.Version { // limits of the account replace earlier ones
 			return
 		}
 		l.slots, l.slotsAt = c.Slots, now.Add(c.Slots.Left)
@@ -187,7 +187,7 @@ func (l *sharedLane) rest(now time.Time, p *limits.Pause) {
 	}
 }
 
-// settle ends a lease. What has none any more was settled before, or was given to others.
+// settle ends a lease. A request without a lease was settled, or its lease has expired.
 func (l *sharedLane) settle(now time.Time, all *sharedLane, member string, s *limits.Settlement) {
 	id := lease{member, s.ID}
 	if _, ok := l.leases[id]; !ok {
@@ -285,28 +285,28 @@ func (l *sharedLane) turn(now time.Time, member string, step float64) *turn {
 	return t
 }
 
-// before reports whether a member's turn is before that of another. Who was served alike goes by name.
+// before reports whether a member's turn is before that of another. Of those served alike the name decides.
 func (t *turn) before(name string, other *turn, others string) bool {
 	return t.served < other.served || t.served == other.served && name < others
 }
 
-// ahead is what is left to the members that wait and go before one: a call to each, and to the first of them what it takes to
-// catch up.
+// ahead is the requests and the cost reserved for members that go first: a request for each, and for the first of them those that it
+// takes to catch up.
 type ahead struct {
 	calls float64
 	mean  limits.Vector  // cost of a call
 	first *limits.Vector // of the first of them; nil is not known
 }
 
-// of is how much of a budget that is.
-func (a *ahead) of(d limits.Dimension, cap float64) float64 {
+// cost returns the reserved amount in one dimension.
+func (a *ahead) cost(d limits.Dimension, cap float64) float64 {
 	if a.first == nil {
 		return a.calls * a.mean[d]
 	}
 	return (a.calls-1)*a.mean[d] + min(a.first[d], cap)
 }
 
-// ahead is what is left to others by this member.
+// ahead returns what a member leaves to those before it.
 func (l *sharedLane) ahead(now time.Time, member string, t *turn) ahead {
 	members, first, least := 0, "", (*turn)(nil)
 	for name, other := range l.turns {
@@ -384,7 +384,7 @@ func (b *Book) waitBehind(now time.Time, cost *limits.Vector, before *ahead) (lo
 			continue
 		}
 		bud.refill(now)
-		short := min(cost[d], bud.cap) + before.of(limits.Dimension(d), bud.cap) - bud.level - 1e-9
+		short := min(cost[d], bud.cap) + before.cost(limits.Dimension(d), bud.cap) - bud.level - 1e-9
 		if short > 0 {
 			wait := max(bud.lasts(now, short), min(leastWait, seconds(bud.cap/bud.rate/2)))
 			longest = longest.or(delay{wait, limits.Dimension(d)})
