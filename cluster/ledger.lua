@@ -29,14 +29,17 @@ local function correctbudget(r, d, c)
   local mark, lo, hi, rate, cap, start = c[1], c[2], c[3], c[4], c[5], c[6]
   local b = r.budgets[d]
   if not b or b.rate == 0 then
-    b = {level = start, at = now, rate = 0, cap = cap, period = 0, ends = 0}
+    b = {level = start, at = now, rate = 0, cap = cap, period = 0, ends = 0, firm = false}
     r.budgets[d] = b
   end
   refill(b)
-  b.rate, b.cap, b.period = rate, cap, c[10]
-  if c[11] ~= 0 then b.ends = now + c[11] end
-  local since = r.spent[d] - mark
-  b.level = math.min(math.max(b.level, lo - since), hi - since, cap)
+  b.rate, b.cap, b.period, b.firm = rate, cap, c[10], c[7] > 0 and d >= DAILY
+  if c[11] >= 0 then -- else it is about a window that has ended
+    if c[11] > 0 then b.ends = now + c[11] end
+    local since = r.spent[d] - mark
+    b.level = math.min(math.max(b.level, lo - since), hi - since)
+  end
+  b.level = math.min(b.level, cap)
   take(b, 0)
   configure(r, d, c[7], c[8], c[9])
 end
@@ -55,7 +58,8 @@ local function setback(r, all)
   remove(MEMBERS, seen)
   remove(RANKS, seen)
   call('DEL', WAITING, ORDER, IDLE, WEIGHTS)
-  r.pause.ends, r.pause.new = r.pause.ends - by, true
+  r.pause.ends, r.pause.new, r.silence.new = r.pause.ends - by, true, true
+  for _, b in pairs(r.budgets) do b.ends, b.new = math.max(0, b.ends - by), true end
   all.hold = math.min(all.hold, now + HEARTBEAT)
   r.grain = nowtext .. ' ' .. join(r.spent)
   r.last, r.f.grain = r.grain, nil
@@ -86,19 +90,22 @@ local function settle(r, all, lane, lease, s)
     refund(all, amounts)
   end
   if #s > 8 then guardboth(r, all, now - s[9], {unpack(s, 10)}) end
-  local p = r.pause
+  local p, disproved = r.pause, false
   if proven and r.silence.wait ~= FIRST_SILENCE then r.silence.wait, r.silence.new = FIRST_SILENCE, true end
+  if proven and r.silence.test == lease then
+    r.silence.test, r.silence.new = '', true
+    if p.ends > now then -- the pause is disproved
+      p.ends, p.new, disproved = now, true, true
+    end
+  end
   if proven and call('ZSCORE', PROBES, lease) then
     p.ramp, p.new = p.ramp * 4, true
-    if p.ends > now then -- it was a test, and the pause is disproved
-      p.ends = now
-      publish(p, lane)
-    end
     if p.ramp >= r.slots.limit then
       p.probing = false
       call('DEL', PROBES)
     end
   end
+  if disproved then publish(p, lane) end
   if proven or not open then call('ZREM', PROBES, lease) end
   if not open then
     call('ZREM', LEASES, lease)
@@ -179,11 +186,24 @@ local function waitguards(r, all, amounts, wait, bound)
   return wait, bound
 end
 
+-- daily is how long until the configured limits per day have room for cost.
+local function daily(r, cost)
+  local longest, bound = 0, 0
+  for d = DAILY, DIMENSIONS do
+    local b = r.budgets[d]
+    if b and b.firm and b.rate ~= 0 and cost[d] ~= 0 then
+      local short = math.min(cost[d], b.cap) - b.level - 1e-9
+      if short > 0 and lasts(b, short) > longest then longest, bound = lasts(b, short), d + 1 end
+    end
+  end
+  return longest, bound
+end
+
 -- hold is how long a call has to wait, and for what. What those need that go before it is left to them. Third is whether it is granted
 -- all the same, to test the belief that it would wait for.
 local function hold(r, all, member, served, ask, t)
   local cost = ask.cost
-  if all.hold > now then return math.max(r.pause.ends, all.hold) - now, 0 end
+  if all.hold > now then return (t.test > 0 and all.hold or math.max(r.pause.ends, all.hold)) - now, 0 end
   local left, first = 0, nil
   if t.others > 0 then
     zadd(ORDER, text(served), member)
@@ -197,6 +217,8 @@ local function hold(r, all, member, served, ask, t)
   if t.test > 0 and belief > LEAST_TESTED then
     local silence = r.silence.wait > FIRST_SILENCE and r.silence.wait or t.test
     wait = math.max(0, math.min(r.silence.since + silence - now, belief))
+    local firm, day = daily(r, cost)
+    if firm > wait then wait, bound = firm, day end
   end
   w, d = waitinturn(all, cost, left, r.mean, first)
   if w > wait then wait, bound = w, d end
@@ -235,7 +257,7 @@ local function grantall(r, all, member, waiting, asks, test)
       if reply.wait > 0 and not tested then break end
       grant(r, all, ask)
       r.silence.since, r.silence.new = now, true
-      if tested then r.silence.wait = math.min(2 * math.max(r.silence.wait, FIRST_SILENCE), LONGEST_SILENCE) end
+      if tested then r.silence.test, r.silence.wait = ask.lease, math.min(2 * math.max(r.silence.wait, FIRST_SILENCE), LONGEST_SILENCE) end
       reply.leases[#reply.leases + 1] = ask.lease
       t.room = t.room - 1
       if r.pause.probing then t.probes = t.probes + 1 end

@@ -111,6 +111,7 @@ func (a *alone) correct(now time.Time, lane string, said []limits.Correction, d 
 			c.Slots.Limit = a.slots(c.Slots.Limit)
 		default:
 			share := a.part / a.members
+			c.Period, c.Left = 0, 0 // members alone use windows evenly
 			c.Rate, c.Cap, c.Start, c.Lo, c.Hi = c.Rate*share, c.Cap*share, max(0, c.Start*share), math.Inf(-1), math.Inf(1)
 			if c.Dimension < limits.RequestsPerDay {
 				c.Start = 0 // others may have emptied it
@@ -146,7 +147,7 @@ func (r *record) corrections(account bool) (out []limits.Correction) {
 	for d := limits.Requests; d < limits.NumDimensions; d++ {
 		b := readBudget(r[fieldBudget+int(d-limits.Requests)], 0) // as it was last
 		if b.rate > 0 {
-			out = append(out, limits.Correction{Account: account, Dimension: d, Start: b.level, Rate: b.rate, Cap: b.cap, Period: b.period,
+			out = append(out, limits.Correction{Account: account, Dimension: d, Start: b.level, Rate: b.rate, Cap: b.cap,
 				Limit: configured[d].limit, LimitPeriod: configured[d].period, Burst: configured[d].burst})
 		}
 	}
@@ -181,7 +182,7 @@ func (l *Ledger) takeAlone(ln *lane, asks *limits.Asks) (limits.Reply, bool) {
 		is.span = max(is.span, c.LimitPeriod)
 	}
 	is.applied = len(ln.corrections)
-	b := &gate.Batch{Lane: ln.name, Waiting: asks.Waiting, Asks: asks.Calls, Test: asks.Test}
+	b := &gate.Batch{Lane: ln.name, Waiting: asks.Waiting, Asks: asks.Calls}
 	for id := range ln.open {
 		b.Renewed = append(b.Renewed, id)
 	}

@@ -284,8 +284,8 @@ local function load(key, leases)
   for d = 1, DIMENSIONS do
     local b = f['b' .. d]
     if b then
-      local n = six(b)
-      r.budgets[d] = {level = n[1], at = n[2], rate = n[3], cap = n[4], period = n[5], ends = n[6]}
+      local n = numbers(b)
+      r.budgets[d] = {level = n[1], at = n[2], rate = n[3], cap = n[4], period = n[5], ends = n[6], firm = n[7] == 1}
     end
   end
   for d = 1, #GUARDS do
@@ -295,8 +295,9 @@ local function load(key, leases)
       r.guards[d] = guardof(head, f[PARTS_OF[d]] or '')
     end
   end
-  local s, p, silence = vector(f.slots), vector(f.pause), numbers(f.silence)
-  r.silence = {since = math.min(silence[1] or 0, now), wait = silence[2] or 0}
+  local s, p = vector(f.slots), vector(f.pause)
+  local since, wait, test = string.match(f.silence or '0 0 ', '(%S+) (%S+) (.*)')
+  r.silence = {since = math.min(since, now), wait = wait + 0, test = test}
   r.slots = {version = s[1], limit = s[2], bad = s[3], refused = s[4], hold = s[5], ends = s[6]}
   r.pause = {epoch = p[1], probing = p[2] == 1, ramp = p[3], cause = p[4], ends = p[5], since = p[6]}
   r.virtual, r.hold, r.restored = number(f.virtual or '0'), number(f.hold or '0'), f.restored
@@ -323,11 +324,11 @@ local function save(r)
   if r.meannew then put('mean', join(r.mean)) end
   for d = 1, DIMENSIONS do
     local b = r.budgets[d]
-    if b and b.new then put('b' .. d, join({b.level, b.at, b.rate, b.cap, b.period, b.ends})) end
+    if b and b.new then put('b' .. d, join({b.level, b.at, b.rate, b.cap, b.period, b.ends, b.firm and 1 or 0})) end
   end
   if r.slots.new then put('slots', slotstext(r.slots)) end
   if r.pause.new then put('pause', pausetext(r.pause)) end
-  if r.silence.new then put('silence', join({r.silence.since, r.silence.wait})) end
+  if r.silence.new then put('silence', join({r.silence.since, r.silence.wait}) .. ' ' .. r.silence.test) end
   if r.virtualnew then put('virtual', text(r.virtual)) end
   if r.grain then
     put('grain', r.grain)
@@ -360,6 +361,7 @@ end
 
 -- take lowers a level, which opens a window.
 local function take(b, amount)
+  refill(b)
   b.level, b.new = b.level - amount, true
   if b.period > 0 and b.ends == 0 and b.level < b.cap then b.ends = now + b.period end
 end
@@ -434,7 +436,7 @@ end
 local function restorebudget(r, d, m, first)
   local b = r.budgets[d]
   if not b or b.rate == 0 then
-    b = {level = m[1], at = now, rate = m[3], cap = m[4], period = m[5], ends = m[6]}
+    b = {level = m[1], at = now, rate = m[3], cap = m[4], period = m[5], ends = 0, firm = m[7] == 1}
     r.budgets[d] = b
     if d < DAILY then b.level = math.min(b.level, 0) end
   elseif first and d < DAILY then
@@ -443,6 +445,7 @@ local function restorebudget(r, d, m, first)
     b.level = math.min(b.level, m[1])
   end
   b.at = now
+  if b.period > 0 then b.ends = now + b.period end
   take(b, 0)
 end
 
@@ -476,7 +479,7 @@ local function restore(r, all, generation, memory)
   all.hold = math.max(all.hold, now + HEARTBEAT)
   for d = 1, DIMENSIONS do
     local m = numbers(memory['b' .. d])
-    if #m == 6 then restorebudget(r, d, m, first) end
+    if #m == 7 then restorebudget(r, d, m, first) end
   end
   for d, n in ipairs(vector(memory.spent)) do
     r.spent[d], r.spentnew = math.max(r.spent[d], n), true

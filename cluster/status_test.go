@@ -152,10 +152,10 @@ func TestTheStatusOfALedger(t *testing.T) {
 		key := func(part string) string { return cluster.Key(name, part) }
 		now := time.Now()
 		do("SET", key("name"), name)
-		do("HSET", key("account"), "format", "4", "spent", "7 900 0 0 7 0", "slots", "1 5 0 0 0 0", "b1", "40 "+us(now)+" 0.5 50 0 0")
+		do("HSET", key("account"), "format", "4", "spent", "7 900 0 0 7 0", "slots", "1 5 0 0 0 0", "b1", "40 "+us(now)+" 0.5 50 0 0 0")
 		do("ZADD", key("leases"), us(now.Add(time.Hour)), "m:1", us(now.Add(-time.Second)), "m:2")
 		do("HSET", key("lane:gpt:state"), "format", "4", "spent", "7 900 0 0 7 0", "slots", "3 8 9 1 0 0",
-			"pause", "2 1 4 1 "+us(now.Add(90*time.Second))+" "+us(now), "b1", "-2.5 "+us(now.Add(-2*time.Second))+" 1 50 0 0", "b5", "100 "+us(now)+" 0.001 200 0 0")
+			"pause", "2 1 4 1 "+us(now.Add(90*time.Second))+" "+us(now), "b1", "-2.5 "+us(now.Add(-2*time.Second))+" 1 50 0 0 0", "b5", "100 "+us(now)+" 0.001 200 0 0 0")
 		do("ZADD", key("lane:gpt:leases"), us(now.Add(time.Hour)), "m:1", us(now.Add(-time.Second)), "m:2")
 		do("ZADD", key("lane:gpt:waiting"), us(now.Add(time.Hour)), "m", us(now.Add(time.Hour)), "n")
 		do("HSET", key("lane:a:b:state"), "format", "4")

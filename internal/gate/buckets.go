@@ -218,6 +218,9 @@ func (b *buckets) correct(now time.Time, d limits.Dimension, c limits.Correction
 		c.Period = each.header.fixed.period
 	}
 	c.Limit, c.LimitPeriod, c.Burst = each.promise.n, each.promise.period, each.promise.burst.Seconds()
+	if perDay(d) {
+		c.Limit = each.ceiling
+	}
 	b.lane.gate.correct(now, b.lane, c)
 }
 

@@ -36,7 +36,8 @@ func TestALimiterWhoseLimitIsConfiguredIsUsedWhole(t *testing.T) {
 		{"window of the clock", window(100), fixedWindow(100, 10*time.Second, mid), 300, 20.3, 1.05, 0},
 		{"sliding counter", window(150), slidingCounter(150, 10*time.Second), 450, 20.3, 1.05, 0},
 		{"bucket", limits.Limits{RPM: 900}, tokenBucket(15, 15, epoch0), 450, 29.3, 1.1, 12},
-		{"two windows", window(100), twoWindows(100, 10*time.Second, mid), 300, 26.6, 1.3, 30}, // the second burst meets the estimate
+		{"a counter of all requests", window(150), countsAll(150, 10*time.Second), 300, 20.3, 1.05, 12},
+		{"two windows", window(100), twoWindows(100, 10*time.Second, mid), 300, 26.6, 1.2, 5},
 		{"sliding counter, configured per minute", limits.Limits{RPM: 900}, slidingCounter(150, 10*time.Second), 450, 20.3, 1.7, 25},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -182,7 +182,6 @@ func TestAfterARejectionAConfiguredLimitIsSentEvenly(t *testing.T) {
 						for _, w := range open {
 							sent = append(sent, w.Sent())
 							r.release(w, answer)
-							answer = usage(9, 0, 1)
 						}
 					}
 				}
@@ -195,7 +194,7 @@ func TestAfterARejectionAConfiguredLimitIsSentEvenly(t *testing.T) {
 			for answer = (limits.Outcome{Kind: limits.RateLimit}); len(sent) == before; {
 				run(10 * time.Millisecond)
 			}
-			sent = sent[:0]
+			sent, answer = sent[:0], usage(9, 0, 1)
 			run(time.Minute)
 			for i := range sent {
 				for j := i + 1; j < len(sent); j++ {

@@ -85,7 +85,7 @@ func (s *silence) test(now time.Time, h *headerView, firm time.Duration) time.Ti
 	if at.Before(s.kept) {
 		at = s.kept
 	}
-	if until := now.Add(firm); at.Before(until) {
+	if until := now.Add(firm); firm > 0 && at.Before(until) {
 		at = until
 	}
 	return at
@@ -120,7 +120,9 @@ func (l *lane) pump(now time.Time) {
 func (l *lane) renew(now time.Time) {
 	if l.failures.pauses == 0 { // silence is no sign of health while the provider is down: requests may fail slowly
 		for t := l.flight.proven(now); t != nil; t = l.flight.proven(now) {
-			l.accept(now, t)
+			if !l.gate.cfg.Remote || t.tested.time <= 0 { // only a response disproves what members share
+				l.accept(now, t)
+			}
 		}
 	}
 	if l.holdup.blocked {
@@ -217,7 +219,7 @@ func (l *lane) closed(now time.Time) (cause limits.Dimension, until time.Time, c
 	lingering, ends := l.slots.linger.count(now)
 	full := l.flight.open+lingering+len(l.remote.outstanding) >= l.slots.n() || l.gate.account.full()
 	if rate, guessed := l.buckets.guessed(); !full && l.untested(rate, guessed) > 0 {
-		if guessed {
+		if guessed || l.buckets.book.guards[limits.Requests] != nil {
 			until = l.spaced()
 		}
 		return limits.Concurrency, until, until.After(now)

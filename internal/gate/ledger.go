@@ -29,6 +29,7 @@ type budget struct {
 	period           time.Duration // length of a window; 0: the bucket refills all the time
 	ends             time.Time     // end of the present window; zero: the next request opens one
 	ended            time.Time     // when the last one ended
+	firm             bool          // a configured limit per day
 	over             bool          // it has ended since the lane asked
 	full             time.Time     // when the bucket was full last
 	due              float64       // what open calls were charged here, and the provider charges only when they end
@@ -156,6 +157,16 @@ func (b *Book) lacks(now time.Time, d limits.Dimension, amount float64) time.Dur
 	return 0
 }
 
+// daily returns the time until the configured limits per day have room for cost.
+func (b *Book) daily(now time.Time, cost *limits.Vector) (longest delay) {
+	for d := limits.RequestsPerDay; d < limits.NumDimensions; d++ {
+		if b.budgets[d].firm {
+			longest = longest.or(delay{b.lacks(now, d, cost[d]), d})
+		}
+	}
+	return longest
+}
+
 // drain is how long until the cost of several requests has flowed in and configured limits have room for it.
 func (b *Book) drain(now time.Time, cost *limits.Vector) (longest time.Duration) {
 	for d, bud := range &b.budgets {
@@ -202,11 +213,15 @@ func (b *Book) correct(now time.Time, c *limits.Correction) {
 	bud := b.budgets[c.Dimension]
 	bud.refill(now)
 	bud.rate, bud.cap, bud.at, bud.period = c.Rate, c.Cap, now, c.Period
-	if c.Left != 0 {
-		bud.ends = now.Add(c.Left)
+	bud.firm = c.Limit > 0 && perDay(c.Dimension)
+	if c.Left >= 0 || !b.shared { // else the window has ended while the correction was on its way
+		if c.Left != 0 {
+			bud.ends = now.Add(c.Left)
+		}
+		since := bud.spent - c.Mark
+		bud.level = min(max(bud.level, c.Lo-since), c.Hi-since)
 	}
-	since := bud.spent - c.Mark
-	bud.level = min(max(bud.level, c.Lo-since), c.Hi-since, bud.top())
+	bud.level = min(bud.level, bud.top())
 	bud.open()
 }
 

@@ -51,7 +51,11 @@ func (l *lane) ask(now time.Time) {
 		return
 	}
 	if now.Before(l.remote.hold) {
-		if hold := min(l.remote.hold.Sub(now), l.testable(now, l.pick(now)).Sub(now), lookAgain); hold > 0 {
+		hold := min(l.remote.hold.Sub(now), lookAgain)
+		if l.remote.test == 0 {
+			hold = min(hold, l.testable(now, l.pick(now)).Sub(now))
+		}
+		if hold > 0 {
 			l.wake = now.Add(hold)
 			return
 		}
@@ -119,12 +123,12 @@ func (l *lane) replied(now time.Time, r limits.Reply) {
 	l.remote.others = max(0, r.State.Open-l.flight.open-granted)
 	for i, t := range out {
 		_, _, shut := l.closed(now)
-		tests := granted == len(out) && r.Wait > 0
-		shut = shut || now.Before(l.cool.until) && !tests // a pause or a cut may have come since the ask
+		pause := l.cool.until.Sub(now)
+		shut = shut || pause > 0 && l.remote.test == 0 // a pause or a cut may have come since the ask
 		wanted := t.state != abandoned
 		if fits := i < granted; fits && wanted && !shut {
-			if t.mark = r.Marks[i]; tests {
-				t.tested = delay{r.Wait, r.Bound}
+			if t.mark = r.Marks[i]; l.remote.test > 0 {
+				t.tested = delay{max(r.Wait, pause), r.Bound}
 			}
 			for d := range t.early {
 				t.early[d] = max(0, t.mark[d]-t.cost[d]-r.Before[d])
@@ -142,9 +146,6 @@ func (l *lane) replied(now time.Time, r limits.Reply) {
 		l.remote.opens = now.Add(min(r.Wait, longestHint))
 		if !l.remote.roused {
 			wait := max(0, r.Wait-l.remote.roundTrip) // the next ask is there when the wait is over
-			if l.remote.test > 0 {                    // others may have sent requests
-				l.silence.since = now.Add(wait - l.remote.test)
-			}
 			if r.Wait <= 0 {
 				wait = leastHold
 			}
@@ -254,10 +255,11 @@ func (c *cooldown) adopt(now time.Time, p *limits.Pause) {
 		*c = cooldown{waits: c.waits, epoch: p.Epoch, until: c.until, probing: p.Probing, ramp: p.Ramp, since: now.Add(-p.Age), cause: p.Cause}
 	}
 	c.probing = c.probing && p.Probing
+	proven := p.Ramp > c.ramp
 	c.ramp = max(c.ramp, p.Ramp)
 	if p.Left > 0 {
 		c.pause(now, now.Add(p.Left))
-	} else if c.until.After(now) { // a test disproved it
+	} else if proven && c.until.After(now) { // by a test
 		c.until = now
 	}
 }

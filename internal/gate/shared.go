@@ -54,6 +54,7 @@ type sharedLane struct {
 	until   time.Time
 	since   time.Time
 	silence silence // since the last grant
+	test    lease   // of the last test
 	turns   map[string]*turn
 	virtual float64 // the turn that was served last
 	first   first   // of those that wait
@@ -166,7 +167,7 @@ func (l *sharedLane) correct(now time.Time, c *limits.Correction) {
 		l.slots.Version++
 	default:
 		if b := l.book.budgets[c.Dimension]; b.rate == 0 {
-			b.level, b.cap, b.at = c.Start, c.Cap, now
+			b.level, b.cap, b.at, b.period, b.ends = c.Start, c.Cap, now, 0, time.Time{}
 		}
 		l.book.correct(now, c)
 		l.book.configure(now, c.Dimension, promise{c.Limit, cmp.Or(c.LimitPeriod, c.Dimension.Window()), seconds(c.Burst)})
@@ -200,8 +201,10 @@ func (l *sharedLane) settle(now time.Time, all *sharedLane, member string, s *li
 	if s.Proven {
 		l.silence.wait = firstSilence
 	}
+	if s.Proven && l.test == id { // the pause is disproved
+		l.test, l.until = lease{}, now
+	}
 	if s.Proven && l.probes[id] {
-		l.until = now // if it was a test, the pause is disproved
 		l.pause.Ramp *= 4
 		if float64(l.pause.Ramp) >= l.slots.Limit {
 			l.pause.Probing = false
@@ -243,6 +246,7 @@ func (l *sharedLane) take(now time.Time, all *sharedLane, member string, b *Batc
 		}
 		r.Marks = append(r.Marks, l.grant(now, all, lease{member, ask.ID}, ask))
 		if l.silence.since = now; tested {
+			l.test = lease{member, ask.ID}
 			l.silence.failed() // unless it is proven
 		}
 		l.virtual = max(l.virtual, t.served)
@@ -343,6 +347,7 @@ func (l *sharedLane) hold(now time.Time, all *sharedLane, member string, t *turn
 			test = l.silence.wait
 		}
 		wait.time = max(0, min(l.silence.since.Add(test).Sub(now), belief.time))
+		wait = wait.or(l.book.daily(now, &ask.Cost))
 	}
 	wait = wait.or(all.book.waitInTurn(now, &ask.Cost, &before))
 	wait = wait.or(l.book.guarded(now, &ask.Guarded))
