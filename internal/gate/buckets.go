@@ -482,7 +482,7 @@ func (b *buckets) exceeded(c *limits.Call) *limits.Limit {
 			limit = each.promise.n
 		}
 		if limit > 0 && float64(c.Cost.MaxOutput) > limit && (each.Source == limits.SourceTold ||
-			each.Source != limits.SourceMeasured && each.Confidence >= sure && !each.At.Before(b.opened)) {
+			each.Source == limits.SourceRefusal && each.Confidence >= sure && !each.At.Before(b.opened)) {
 			return &each.Limit
 		}
 	}

@@ -237,7 +237,11 @@ func (g *Gate) Cancel(now time.Time, t *Ticket) {
 		t.tenant.calls--
 		t.state = released
 		g.cancelled(now, t)
+		since := t.lane.silence.since
 		g.pump(now, t.lane)
+		if t.lane.silence.since.IsZero() { // callers that give up early are silence, too
+			t.lane.silence.since = since
+		}
 	case asked:
 		t.state = abandoned
 		g.cancelled(now, t)
@@ -482,7 +486,7 @@ func (g *Gate) settleGuards(now time.Time, l *lane, t *Ticket, o *limits.Outcome
 
 // moveGuards has configured limits count a request from now on, and no longer from when it was granted.
 func (g *Gate) moveGuards(now time.Time, t *Ticket) {
-	if g.cfg.Remote || now.Sub(t.sent) < time.Minute/guardParts {
+	if g.cfg.Remote || now.Sub(t.sent) < leastPart {
 		return
 	}
 	back := limits.Vector{}.Minus(&t.guarded)
