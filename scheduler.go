@@ -217,7 +217,7 @@ func (s *Scheduler) acquire(ctx context.Context, c *Call, y *try) (*Permit, erro
 	}
 	t := s.ticketLocked(c, y)
 	if !s.gate.Acquire(time.Now(), t) {
-		limit := *s.gate.Exceeded(time.Now(), &t.Call)
+		limit := *s.gate.Exceeded(time.Now(), t)
 		s.recycleLocked(t)
 		s.mu.Unlock()
 		return nil, fmt.Errorf("call %q may use %d output tokens, and %v is %.0f: %w", c.ID, c.Cost.MaxOutput, limit.Dimension, limit.Value, ErrTooLarge)

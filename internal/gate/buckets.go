@@ -470,8 +470,9 @@ func (b *buckets) feeds(now time.Time, latency float64) float64 {
 	return bound
 }
 
-// exceeded returns the limit into which a request can never fit, by a lower bound of its charge, or nil.
-func (b *buckets) exceeded(c *limits.Call) *limits.Limit {
+// exceeded returns the limit into which a request can never fit, by a lower bound of its charge, or nil. A limit that only headers state counts
+// for requests that were rejected.
+func (b *buckets) exceeded(t *Ticket) *limits.Limit {
 	if b.reserves.charge != limits.ChargeDeclared {
 		return nil
 	}
@@ -481,8 +482,8 @@ func (b *buckets) exceeded(c *limits.Call) *limits.Limit {
 		if each.Source == limits.SourceTold && each.promise.n > 0 {
 			limit = each.promise.n
 		}
-		if limit > 0 && float64(c.Cost.MaxOutput) > limit && (each.Source == limits.SourceTold ||
-			each.Source == limits.SourceRefusal && each.Confidence >= sure && !each.At.Before(b.opened)) {
+		if limit > 0 && float64(t.Call.Cost.MaxOutput) > limit && (each.Source == limits.SourceTold ||
+			each.Source != limits.SourceMeasured && (each.Source != limits.SourceHeader || t.Throttles > 0) && each.Confidence >= sure && !each.At.Before(b.opened)) {
 			return &each.Limit
 		}
 	}

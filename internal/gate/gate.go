@@ -174,9 +174,9 @@ func (g *Gate) lane(now time.Time, name string) *lane {
 	return l
 }
 
-// Exceeded returns the limit into which a call can never fit, or nil.
-func (g *Gate) Exceeded(now time.Time, c *limits.Call) *limits.Limit {
-	return g.lane(now, c.Lane).buckets.exceeded(c)
+// Exceeded returns the limit into which a request can never fit, or nil.
+func (g *Gate) Exceeded(now time.Time, t *Ticket) *limits.Limit {
+	return g.lane(now, t.Call.Lane).buckets.exceeded(t)
 }
 
 // forget removes the lanes without a request that have not been used for forgetAfter. What they knew is worth no more than a memory of that
@@ -195,7 +195,7 @@ func (g *Gate) forget(now time.Time) {
 // Acquire queues a ticket and grants what can be granted. It reports false where the call can never fit.
 func (g *Gate) Acquire(now time.Time, t *Ticket) bool {
 	l := g.lane(now, t.Call.Lane)
-	if l.buckets.exceeded(&t.Call) != nil {
+	if l.buckets.exceeded(t) != nil {
 		return false
 	}
 	g.ids++
