@@ -80,7 +80,7 @@ local function guardboth(r, all, sent, amounts)
   if all.guards then guard(all, sent, amounts) end
 end
 
--- settle ends a lease. What has none any more was settled before, or was given to others.
+-- settle ends a lease. A request without a lease was settled, or its lease has expired.
 local function settle(r, all, lane, lease, s)
   if not call('ZSCORE', LEASES, lease) then return end
   local proven, open = s[1] == 1, s[2] == 1
@@ -90,14 +90,8 @@ local function settle(r, all, lane, lease, s)
     refund(all, amounts)
   end
   if #s > 8 then guardboth(r, all, now - s[9], {unpack(s, 10)}) end
-  local p, disproved = r.pause, false
+  local p = r.pause
   if proven and r.silence.wait ~= FIRST_SILENCE then r.silence.wait, r.silence.new = FIRST_SILENCE, true end
-  if proven and r.silence.test == lease then
-    r.silence.test, r.silence.new = '', true
-    if p.ends > now then -- the pause is disproved
-      p.ends, p.new, disproved = now, true, true
-    end
-  end
   if proven and call('ZSCORE', PROBES, lease) then
     p.ramp, p.new = p.ramp * 4, true
     if p.ramp >= r.slots.limit then
@@ -105,7 +99,13 @@ local function settle(r, all, lane, lease, s)
       call('DEL', PROBES)
     end
   end
-  if disproved then publish(p, lane) end
+  if proven and r.silence.test == lease then
+    r.silence.test, r.silence.new = '', true
+    if p.ends > now then -- the pause is disproved
+      p.ends, p.new = now, true
+      publish(p, lane)
+    end
+  end
   if proven or not open then call('ZREM', PROBES, lease) end
   if not open then
     call('ZREM', LEASES, lease)

@@ -120,7 +120,7 @@ func (l *lane) pump(now time.Time) {
 func (l *lane) renew(now time.Time) {
 	if l.failures.pauses == 0 { // silence is no sign of health while the provider is down: requests may fail slowly
 		for t := l.flight.proven(now); t != nil; t = l.flight.proven(now) {
-			if !l.gate.cfg.Remote || t.tested.time <= 0 { // only a response disproves what members share
+			if !l.gate.cfg.Remote || t.tested.time == 0 { // only a response disproves what members share
 				l.accept(now, t)
 			}
 		}
@@ -150,7 +150,7 @@ func (l *lane) block(now time.Time, cause limits.Dimension, until time.Time) {
 
 // step grants the next of the requests that wait, and reports whether it could.
 func (l *lane) step(now time.Time) bool {
-	pause := delay{time: l.cool.until.Sub(now)}
+	pause := delay{time: max(0, l.cool.until.Sub(now))}
 	if !l.gate.held && l.holds(now, pause, 0) {
 		return false
 	}
@@ -266,8 +266,8 @@ func (l *lane) untested(rate float64, guessed bool) int {
 	return min(left, trial(accepted)-l.flight.unproven)
 }
 
-// spaced returns when the next request may be sent where a limit may be met by surprise: only few are sent within the time that its first
-// rejection takes.
+// spaced returns when the next request may be sent where a limit may be met by surprise, as a configured one that the provider counts in another
+// way: only few are sent within the time that its first rejection takes.
 func (l *lane) spaced() time.Time {
 	if l.slots.ceiling > 0 || l.gate.cfg.Start.Concurrent > 0 {
 		return time.Time{}

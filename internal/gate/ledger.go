@@ -103,7 +103,7 @@ func (b *budget) refill(now time.Time) {
 	b.at = now // also when the clock was set back
 }
 
-// open opens a window that is no longer whole.
+// open opens a window that is not whole.
 func (b *budget) open() {
 	if b.period > 0 && b.ends.IsZero() && b.level < b.cap {
 		b.ends = b.at.Add(b.period)

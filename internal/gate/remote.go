@@ -53,7 +53,7 @@ func (l *lane) ask(now time.Time) {
 	if now.Before(l.remote.hold) {
 		hold := min(l.remote.hold.Sub(now), lookAgain)
 		if l.remote.test == 0 {
-			hold = min(hold, l.testable(now, l.pick(now)).Sub(now))
+			hold = min(hold, l.testable(now).Sub(now))
 		}
 		if hold > 0 {
 			l.wake = now.Add(hold)
@@ -70,7 +70,7 @@ func (l *lane) ask(now time.Time) {
 		t := l.pick(now)
 		l.order.remove(t)
 		l.buckets.cost(t.Call.Cost, &t.cost, &t.guarded)
-		if test := l.testable(now, t); len(asks.Calls) == 0 && !test.After(now) {
+		if test := l.testable(now); len(asks.Calls) == 0 && !test.After(now) {
 			asks.Test, room = max(1, test.Sub(l.silence.since)), 1
 		}
 		l.buckets.weigh(&t.cost, math.Inf(1))
@@ -94,15 +94,9 @@ func (l *lane) ask(now time.Time) {
 	l.gate.outbox.asks = append(l.gate.outbox.asks, asks)
 }
 
-// testable returns when a request may test the belief that the ledger holds it back by.
-func (l *lane) testable(now time.Time, t *Ticket) time.Time {
-	var firm time.Duration
-	for _, each := range &l.buckets.each {
-		if each.Source == limits.SourceTold {
-			firm = max(firm, l.buckets.book.lacks(now, each.Dimension, t.cost[each.Dimension]))
-		}
-	}
-	return l.silence.test(now, &l.buckets.each[l.remote.bound].header, firm)
+// testable returns when the lane may ask for a test of the belief by which the ledger holds it back. The ledger keeps configured limits.
+func (l *lane) testable(now time.Time) time.Time {
+	return l.silence.test(now, &l.buckets.each[l.remote.bound].header, 0)
 }
 
 // replied grants the requests that a remote ledger granted, and queues the remaining ones again.

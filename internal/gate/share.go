@@ -5,7 +5,7 @@ import "github.com/sluice-llm/sluice/limits"
 // What serving a call counts for among tenants: the largest part that it takes of a minute's limit, of its lane's or the
 // account's (the dominant share, Ghodsi et al., NSDI 2011). So tenants share what binds: requests where requests do, tokens
 // as the provider charges them where tokens do. By used tokens alone, a tenant that declares long outputs could take
-// most of a limit that charges what is declared.
+// most of a limit that charges declared tokens.
 //
 // Where no such limit is known, slots are what is shared, and the tokens say best how long a call has one.
 

@@ -289,7 +289,7 @@ func (l *sharedLane) turn(now time.Time, member string, step float64) *turn {
 	return t
 }
 
-// before reports whether a member's turn is before that of another. Of those served alike the name decides.
+// before reports whether a member's turn is before that of another. Among equals the name decides.
 func (t *turn) before(name string, other *turn, others string) bool {
 	return t.served < other.served || t.served == other.served && name < others
 }
@@ -332,8 +332,8 @@ func (l *sharedLane) ahead(now time.Time, member string, t *turn) ahead {
 	return a
 }
 
-// hold returns how long a request has to wait. It leaves to the members that go before it what they need. tested is that it is granted all
-// the same, to test the belief that it would wait for.
+// hold returns how long a request has to wait. It reserves room for the members before it. tested reports that it is
+// granted all the same, to test the belief that it would wait for.
 func (l *sharedLane) hold(now time.Time, all *sharedLane, member string, t *turn, ask *limits.Ask, test time.Duration) (wait delay, tested bool) {
 	before := l.ahead(now, member, t)
 	pause := delay{max(0, l.until.Sub(now)), limits.AnyDimension}

@@ -181,7 +181,7 @@ func (s *slots) refuse(now time.Time, t *Ticket, open int, named bool, stated in
 		s.full = max(1, open)
 	}
 	if t.sent.Before(s.cutAt) {
-		if named && stated == 0 && open > 0 && float64(open) < s.limit { // rejected with others: those in flight are what is accepted
+		if named && stated == 0 && open > 0 && float64(open) < s.limit { // rejected with others: the provider accepts as many as are in flight
 			s.limit, s.bad, s.passed = float64(open), open+1, open
 		}
 		return

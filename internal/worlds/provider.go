@@ -330,7 +330,7 @@ func (p *provider) reject(item *Item, v verdict) *Response {
 	r := &Response{Status: v.status, cause: v.cause, head: done, done: done}
 	if r.limited() && p.w.Charge.Rejected || !r.limited() && p.w.Charge.Overload {
 		for _, l := range p.lanes[item.Lane] {
-			if l.Dim != Concurrent && (l.Kind == Estimate || l.left(p.clock.now) > -l.size()) { // a counter goes on counting
+			if l.Dim != Concurrent && (l.Kind == Estimate || l.left(p.clock.now) > -l.size()) { // a counter still counts
 				l.take(p.clock.now, p.w.cost(l.Dim, item))
 			}
 		}

@@ -192,7 +192,7 @@ func playReal(t *testing.T, w *worlds.World) *play {
 
 // In many worlds a millisecond or another random backoff changes which requests are rejected or fail, and with them the time of the
 // world. So the time over sockets is compared with the median and with the range of several virtual times. Worlds with kills or a
-// ledger are left out, since they need several processes, and so are those of rate limiters, which may take ten minutes.
+// ledger are left out, since they need several processes, and worlds of rate limiters, which may take ten minutes.
 func TestRealTimeAgreesWithVirtualTime(t *testing.T) {
 	suite.FullOnly(t)
 	const n, rounds = 50, 8
