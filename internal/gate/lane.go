@@ -222,6 +222,9 @@ func (l *lane) closed(now time.Time) (cause limits.Dimension, until time.Time, c
 		if guessed || l.buckets.book.guards[limits.Requests] != nil {
 			until = l.spaced()
 		}
+		if gap, last := l.slots.testGap(), l.flight.tail; gap > 0 && last != nil && last.sent.Add(gap).After(until) {
+			until = last.sent.Add(gap)
+		}
 		return limits.Concurrency, until, until.After(now)
 	}
 	look := now.Add(lookAgain)
@@ -369,7 +372,9 @@ func (l *lane) accept(now time.Time, t *Ticket) {
 		l.buckets.replace(now, each, each.configured(), each.header.ignored)
 	}
 	l.cool.took(t.sent)
-	l.slots.accepted(t, l.flight.ends-t.ends)
+	if each := l.buckets.each[limits.Requests]; l.slots.accepted(t, l.flight.ends-t.ends) && each.Value == 0 {
+		each.empty = emptied{}
+	}
 	l.buckets.enlarge(t)
 	if l.slots.tested(t) {
 		l.slots.grow(now, t, l.flight.rejection, l.useful(now))

@@ -39,7 +39,8 @@ type Decision struct {
 func (l *lane) released(now time.Time, t *Ticket, o *limits.Outcome) Decision {
 	if o.Proxy {
 		proxied := *o
-		if proxied.Kind = limits.RateLimit; !l.crowded(now, t) { // no server is up, or the item is at fault
+		lone := t.open == 1 && now.Sub(l.lastOther) > longestPause
+		if proxied.Kind = limits.RateLimit; lone || !l.early(now, t) { // no server is up, or the item is at fault
 			proxied.Kind, proxied.Dimension = limits.ServerError, limits.AnyDimension
 		}
 		o = &proxied
@@ -105,6 +106,11 @@ func (l *lane) learn(now time.Time, t *Ticket, o *limits.Outcome) {
 		bare.Dimension, bare.Limit, bare.Used, bare.Requested, bare.Readings = limits.AnyDimension, 0, 0, 0, nil
 		o = &bare
 	}
+	if t.refused && l.slots.rate && o.Kind == limits.RateLimit && o.Dimension == limits.AnyDimension {
+		named := *o
+		named.Dimension = limits.Requests
+		o = &named
+	}
 	l.buckets.observe(now, t, o.Readings)
 	if t.tested.time > 0 && o.Kind != limits.OK {
 		l.silence.failed()
@@ -163,9 +169,12 @@ func (l *lane) disproved(now time.Time, t *Ticket) {
 }
 
 // crowded reports whether a rejection came at once while other requests were in flight.
-func (l *lane) crowded(now time.Time, t *Ticket) bool {
+func (l *lane) crowded(now time.Time, t *Ticket) bool { return t.open > 1 && l.early(now, t) }
+
+// early reports whether a rejection came long before a response would, of an item that is not at fault.
+func (l *lane) early(now time.Time, t *Ticket) bool {
 	usual := seconds(l.slots.queue.mean)
-	return t.open > 1 && now.Sub(t.sent) < usual/4 && !(t.Throttles >= leastAlone && l.rejected.own(t))
+	return now.Sub(t.sent) < usual/2 && !(t.Throttles >= leastAlone && l.rejected.own(t))
 }
 
 // far reports whether a rejection says that a limit stays used up for longer than longWait, while no other item was rejected since a request

@@ -14,7 +14,10 @@ const (
 	longestHold = 300 * time.Second // maximum time in which a rejected concurrency is not tried
 	maxCuts     = 3                 // cuts in a row, without an accepted request between them, after which a rejection is about something else
 	crowdRounds = 2                 // rejections, one after the other, that show that overloaded responses are about the concurrency
-	fewer       = 0.6               // share of an accepted number, below which a rejection is not about concurrency
+	slowAnswer  = 1.5               // seconds that responses take, from which on a rejected concurrency is tested at a distance: pauses are shorter
+	evenly      = 0.9               // that distance, as a share of the mean time between departures
+	leastGap    = 100 * time.Millisecond
+	fewer       = 0.6 // share of an accepted number, below which a rejection is not about concurrency
 )
 
 // slots finds the concurrency that the provider allows. A configured concurrency is not exceeded.
@@ -22,6 +25,7 @@ type slots struct {
 	limit   float64
 	ceiling int  // the configured concurrency; 0 is none
 	refused bool // a rejection has set the limit
+	rate    bool // rejections that name no limit are about a rate
 
 	bad   int           // lowest concurrency that was rejected; 0 is none
 	hold  time.Duration // time for which bad is not tested
@@ -90,8 +94,36 @@ func (s *slots) lingered(now time.Time, t *Ticket, named bool, accepted time.Tim
 	return s.ceiling > 0 && s.bad == 0 && !t.sent.Before(s.cutAt) && s.linger.explain(now, t, s.ceiling, named, accepted)
 }
 
-// accepted notes an accepted request, since which that many requests have ended: they may have ended before it arrived.
-func (s *slots) accepted(t *Ticket, ended int) {
+// testGap returns the time between departures while the rejected concurrency is tested; 0 is none. A bucket that has room for one request
+// rejects a second one right after it, like a provider that allows one at once.
+func (s *slots) testGap() time.Duration {
+	gap := seconds(evenly * s.queue.mean / float64(s.bad-1))
+	if s.bad < 2 || s.limit < float64(s.bad) || s.ceiling > 0 || s.queue.mean < slowAnswer || gap < leastGap {
+		return 0
+	}
+	return gap
+}
+
+// disproves reports whether an accepted request in flight, since which that many requests have ended, shows that a rate was met instead of the
+// concurrency. The item whose rejection was taken for it must have been accepted, because it may be at fault.
+func (s *slots) disproves(t *Ticket, ended int) bool {
+	gap := s.testGap()
+	if gap == 0 || s.cutBy != 0 || t.state != held || t.sent.Before(s.cutAt) || t.open-ended < s.bad {
+		return false
+	}
+	return t.prev == nil || t.sent.Sub(t.prev.sent) >= gap/2
+}
+
+// accepted notes an accepted request, since which that many requests have ended: they may have ended before it arrived. It reports whether a
+// rate was met instead of the concurrency.
+func (s *slots) accepted(t *Ticket, ended int) (rate bool) {
+	if t.item() == s.cutBy {
+		s.cutBy = 0
+	}
+	if rate = s.disproves(t, ended); rate {
+		s.restore()
+		s.rate = true
+	}
 	if t.sent.After(s.cutAt) {
 		s.passed, s.cuts = max(s.passed, t.open-ended), 0
 	}
@@ -104,6 +136,7 @@ func (s *slots) accepted(t *Ticket, ended int) {
 	if s.full > 0 && t.sent.After(s.cutAt) && t.sent.After(s.crowd.since) {
 		s.full = 0
 	}
+	return rate
 }
 
 // crowded notes an overloaded response that came at once while other requests were in flight, and reports whether such responses are about
