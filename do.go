@@ -19,8 +19,9 @@ import (
 func (s *Scheduler) Do(ctx context.Context, c Call, fn func(context.Context, *Permit) Outcome) (Tally, error) {
 	t := Tally{}
 	var y try
+	amended := 0
 	for {
-		y.attempts, y.throttles = t.Attempts, t.Throttles
+		y.attempts, y.throttles = t.Attempts-amended, t.Throttles
 		p, err := s.acquire(ctx, &c, &y)
 		t.Queued += y.waited
 		t.Cooldown += y.paused
@@ -41,12 +42,17 @@ func (s *Scheduler) Do(ctx context.Context, c Call, fn func(context.Context, *Pe
 		switch {
 		case d.Throttle && o.Unsent: // the pause is not about an attempt of this call
 		case d.Throttle:
-			t.Throttles++
+			if t.Throttles++; t.Throttles == 1 {
+				y.throttled = time.Now()
+			}
 		case !o.Unsent || d.Action != gate.Done:
 			t.Attempts++
 		}
 		if o.Kind == Overloaded {
 			y.overloads++
+		}
+		if o.Amended {
+			amended++
 		}
 		switch d.Action {
 		case gate.Done:

@@ -12,13 +12,6 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Defaults of Config.
-const (
-	defaultAttempts     = 6
-	defaultMaxThrottles = 20
-	defaultPatience     = 5 * time.Minute // in which a call is not given up for throttles
-)
-
 // Config shapes a Scheduler. The zero value starts from nothing and learns the limits.
 type Config struct {
 	// Name tells this account from others in the state directory, events and errors, such as the base URL with a
@@ -46,7 +39,7 @@ type Config struct {
 	Attempts int
 
 	// MaxThrottles is the number of times that one call may be throttled before it is given up: 2 means at the third time. Negative means at
-	// the first. Default 20, and not within 5 minutes after the call first asked.
+	// the first. Default 20, and not within 10 minutes after the first of them.
 	MaxThrottles int
 
 	// Weights are the tenants' shares relative to each other. A tenant that is not named has 1.
@@ -97,11 +90,11 @@ func New(cfg Config) (*Scheduler, error) {
 		return nil, err
 	}
 	if cfg.Attempts == 0 {
-		cfg.Attempts = defaultAttempts
+		cfg.Attempts = gate.DefaultAttempts
 	}
 	throttles, patience := cfg.MaxThrottles, time.Duration(0)
 	if throttles == 0 {
-		throttles, patience = defaultMaxThrottles, defaultPatience
+		throttles, patience = gate.DefaultMaxThrottles, gate.DefaultPatience
 	}
 	s := &Scheduler{cfg: cfg, closed: make(chan struct{})}
 	s.quiet.L = &s.mu
@@ -194,7 +187,8 @@ func (s *Scheduler) TryAcquire(c Call) *Permit {
 type try struct {
 	attempts, throttles, overloads int
 
-	queued         time.Time // when the call first asked,
+	throttled      time.Time // when the call was first throttled
+	queued         time.Time // when it first asked,
 	order          uint64    // and before whom of those at the same instant
 	waited, paused time.Duration
 }
@@ -268,7 +262,7 @@ func (s *Scheduler) ticketLocked(c *Call, y *try) *gate.Ticket {
 	} else {
 		t = new(gate.Ticket)
 	}
-	*t = gate.Ticket{Call: *c, Attempt: y.attempts + 1, Throttles: y.throttles, Overloads: y.overloads,
+	*t = gate.Ticket{Call: *c, Attempt: y.attempts + 1, Throttles: y.throttles, Throttled: y.throttled, Overloads: y.overloads,
 		Queued: y.queued, Order: y.order, Front: y.order > 0}
 	return t
 }
@@ -353,6 +347,9 @@ func (s *Scheduler) tellLocked() {
 	for i := range events {
 		events[i].Account = s.cfg.Name
 		s.cfg.Observer.Observe(events[i])
+		if e := &events[i]; s.store != nil && e.Type == limits.EventCooldownStarted && e.Until.Sub(e.At) > gate.SaveEvery {
+			s.store.saveSoon()
+		}
 	}
 }
 

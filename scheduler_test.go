@@ -129,14 +129,49 @@ func TestItemsOfWhichHalfAreThrottledOnceTakeThirtyCalls(t *testing.T) {
 	})
 }
 
-func TestACallIsNotGivenUpForThrottlesWithinFiveMinutes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		tally, err := open(t, sluice.Config{}).Do(t.Context(), sluice.Call{}, (&script{outcomes: []sluice.Outcome{throttled}}).run)
-		if took := time.Since(start); err == nil || tally.Throttles <= 20 || took < 5*time.Minute || took > 6*time.Minute {
-			t.Errorf("given up after %d throttles and %v: %v", tally.Throttles, took, err)
+func TestARejectedCallLivesForTenMinutes(t *testing.T) {
+	accepted := func(t *testing.T, s *sluice.Scheduler, calls int) {
+		for range calls {
+			if _, err := s.Do(t.Context(), sluice.Call{}, (&script{outcomes: []sluice.Outcome{ok}}).run); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Millisecond)
 		}
-	})
+	}
+	cost := map[string]sluice.Cost{"much larger than all others": {Input: 8000}}
+	for name, before := range map[string]func(*testing.T, *sluice.Scheduler){
+		"much larger than all others": func(t *testing.T, s *sluice.Scheduler) {
+			accepted(t, s, 1)
+			time.AfterFunc(time.Second, func() { accepted(t, s, 30) })
+		},
+		"the first call": func(*testing.T, *sluice.Scheduler) {},
+		"after calls that fill the limit's window": func(t *testing.T, s *sluice.Scheduler) {
+			accepted(t, s, 30)
+		},
+		"an hour after another call": func(t *testing.T, s *sluice.Scheduler) {
+			accepted(t, s, 1)
+			time.Sleep(time.Hour)
+		},
+		"after minutes in the queue": func(t *testing.T, s *sluice.Scheduler) {
+			p := acquire(t, s, sluice.Call{})
+			time.AfterFunc(9*time.Minute, func() { p.Release(ok) })
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+			before(t, s)
+			var first time.Time
+			tally, err := s.Do(t.Context(), sluice.Call{Cost: cost[name]}, func(context.Context, *sluice.Permit) sluice.Outcome {
+				if first.IsZero() {
+					first = time.Now()
+				}
+				return throttled
+			})
+			if took := time.Since(first); err == nil || took < 10*time.Minute || took > 11*time.Minute {
+				t.Errorf("%s: given up after %d throttles and %v: %v", name, tally.Throttles, took, err)
+			}
+		})
+	}
 }
 
 func TestAThrottleSpendsNoAttempt(t *testing.T) {
@@ -158,6 +193,7 @@ func TestAThrottleSpendsNoAttempt(t *testing.T) {
 		{"six attempts unless told", sluice.Config{}, []sluice.Outcome{invalid}, []int{1, 2, 3, 4, 5, 6}, sluice.InvalidOutput, sluice.Tally{Attempts: 6}},
 		{"one attempt", sluice.Config{Attempts: 1}, []sluice.Outcome{broken}, []int{1}, sluice.ServerError, sluice.Tally{Attempts: 1}},
 		{"what cannot succeed is not repeated", sluice.Config{}, []sluice.Outcome{{Kind: sluice.BadRequest}}, []int{1}, sluice.BadRequest, sluice.Tally{Attempts: 1}},
+		{"an amended request spends none", sluice.Config{Attempts: 2}, []sluice.Outcome{{Kind: sluice.BadRequest, Amended: true}, broken, ok}, []int{1, 1, 2}, sluice.OK, sluice.Tally{Attempts: 3}},
 		{"a spent quota is not repeated", sluice.Config{}, []sluice.Outcome{{Kind: sluice.QuotaExhausted}}, []int{1}, sluice.QuotaExhausted, sluice.Tally{Attempts: 1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -21,12 +21,14 @@ import (
 
 // store keeps what is known of the lanes in files, one a lane, so that the next process goes on from there. Of several
 // processes on a lane, the first writes what it learns; the others say so by an EventShared. Day counters are counted
-// by all of them together. The state is written every gate.SaveEvery, so a crash forgets no more than that.
+// by all of them together. The state is written every gate.SaveEvery, so a crash forgets no more than that, and at once when a pause
+// begins that is longer.
 type store struct {
-	s    *Scheduler
-	dir  string
-	stop chan struct{}
-	wg   sync.WaitGroup
+	s     *Scheduler
+	dir   string
+	stop  chan struct{}
+	pause chan struct{} // is sent to when such a pause begins
+	wg    sync.WaitGroup
 
 	known sync.Map // names of lanes whose state was read
 
@@ -49,7 +51,7 @@ func newStore(s *Scheduler, dir string) (*store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("config: StateDir: %w", err)
 	}
-	st := &store{s: s, dir: dir, stop: make(chan struct{}), lanes: make(map[string]*laneFile)}
+	st := &store{s: s, dir: dir, stop: make(chan struct{}), pause: make(chan struct{}, 1), lanes: make(map[string]*laneFile)}
 	st.wg.Go(st.keep)
 	return st, nil
 }
@@ -117,6 +119,14 @@ func readMemory(path string) (m gate.Memory, err error) {
 	return m, json.Unmarshal(b, &m)
 }
 
+// saveSoon has the state written now. It does not block.
+func (st *store) saveSoon() {
+	select {
+	case st.pause <- struct{}{}:
+	default: // that is due anyway
+	}
+}
+
 // keep writes the state from time to time.
 func (st *store) keep() {
 	tick := time.NewTicker(gate.SaveEvery)
@@ -124,6 +134,8 @@ func (st *store) keep() {
 	for {
 		select {
 		case <-tick.C:
+			st.save()
+		case <-st.pause:
 			st.save()
 		case <-st.stop:
 			return

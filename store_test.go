@@ -110,6 +110,28 @@ func TestAUsageWindowOutlivesTheProcess(t *testing.T) {
 	})
 }
 
+// A kill right after a usage window was met does not forget it.
+func TestAUsageWindowIsKeptAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := sluice.Config{Name: "a", StateDir: t.TempDir(), Observer: sluice.ObserverFunc(func(sluice.Event) {})}
+		s := startWith(t, cfg)
+		defer s.Close()
+		until := time.Now().Add(3 * time.Hour)
+		callOnce(t, s, sluice.Outcome{Kind: sluice.UsageWindow, Until: until})
+		synctest.Wait()
+		left := t.TempDir()
+		if err := os.CopyFS(left, os.DirFS(cfg.StateDir)); err != nil {
+			t.Fatal(err)
+		}
+		cfg.StateDir = left
+		next := startWith(t, cfg)
+		defer next.Close()
+		if callOnce(t, next, sluice.Outcome{}); time.Now().Before(until) {
+			t.Errorf("sent %v before the reset", time.Until(until))
+		}
+	})
+}
+
 func TestAProcessThatIgnoresPausesStartsAfresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := sluice.Config{Name: "a", Limits: sluice.Limits{RPD: 100}, StateDir: t.TempDir()}

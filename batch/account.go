@@ -27,6 +27,7 @@ type account struct {
 	answered  atomic.Bool         // by whatever answer
 	misses    atomic.Int32        // calls that never left, before that
 	prices    prices
+	added     provider.Added
 	deadlines provider.Deadlines
 }
 
@@ -74,15 +75,20 @@ func (b *Batch) account(p provider.Provider) (_ *account, err error) {
 	return a, nil
 }
 
-// honour has a Scheduler wait for the pause in which an earlier run ended: it may not have heard of it, as after a kill.
+// honour has a Scheduler wait for the pause in which an earlier run ended, unless it is ignored: it may not have heard of it, as after
+// a kill.
 func (b *Batch) honour(s *sluice.Scheduler) {
-	if b.journal == nil {
+	if p := b.cfg.Pauses; b.journal == nil || p != nil && p.IgnoreEarlier {
 		return
 	}
 	earlier, _ := b.journal.Earlier()
 	limit := earlier.RateLimit
 	if wait := time.Until(limit.Until); wait > 0 && limit.Kind.Throttle() {
-		if err := s.PauseLane(limit.Lane, sluice.Outcome{Kind: limit.Kind, Dimension: limit.Dimension, Wait: wait}); err != nil {
+		o := sluice.Outcome{Kind: limit.Kind, Dimension: limit.Dimension, Wait: wait}
+		if o.Kind == sluice.UsageWindow {
+			o.Until, o.Wait = limit.Until, 0 // no longer than it was said to be
+		}
+		if err := s.PauseLane(limit.Lane, o); err != nil {
 			b.log.Warn("the pause of an earlier run is not waited for", "error", err)
 		}
 	}
@@ -131,6 +137,7 @@ type call struct {
 	endpoint provider.Endpoint
 	stream   bool
 	body     []byte
+	bound    string      // the member of the body that bounds the output, if Sluice added it; else ""
 	line     *call       // as the line has it, once an attempt has another body
 	sent     sluice.Cost // of the last attempt
 	account  *account    // that the line is for; nil with upstreams
@@ -153,9 +160,7 @@ func (a *account) exchange(ctx context.Context, permit *sluice.Permit, item *wor
 	cfg, c := &a.batch.cfg, item.Data.(*call)
 	result := work.Result{Data: c}
 	to.Endpoint = c.endpoint
-	if c.stream && c.endpoint == provider.ChatCompletions && !a.provider.UsageUnasked {
-		body = provider.WithUsage(body)
-	}
+	body, added := a.added.Complete(&a.provider, c.endpoint, to.Model, body, c.bound, c.stream)
 	req, err := a.provider.NewRequest(ctx, to, body)
 	if err != nil {
 		return result, sluice.Outcome{Kind: sluice.BadRequest, Err: err, Unsent: true}
@@ -165,7 +170,7 @@ func (a *account) exchange(ctx context.Context, permit *sluice.Permit, item *wor
 	}
 	c.sent = c.cost(item.Cost)
 	var deadline func() time.Duration
-	if c.terms.timeout == 0 {
+	if c.terms.timeout == 0 { // of a stream it is not asked for
 		deadline = func() time.Duration { return a.deadlines.Of(to.Model) }
 	}
 	began := time.Now()
@@ -177,8 +182,10 @@ func (a *account) exchange(ctx context.Context, permit *sluice.Permit, item *wor
 		Deadline: deadline,
 		Key:      to.Key,
 		Cost:     c.sent,
+		Added:    added,
 	})
-	if o.Kind == sluice.OK {
+	a.added.Refused(to.Model, &o)
+	if o.Kind == sluice.OK && !c.stream {
 		a.deadlines.Observe(to.Model, time.Since(began))
 	}
 	if answer.Status != 0 && !a.answered.Load() {

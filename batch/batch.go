@@ -91,7 +91,7 @@ type Config struct {
 	Transport http.RoundTripper
 
 	ExtraHeader http.Header   // on every request; wins over all others
-	Timeout     time.Duration // limit of one attempt. Default: 10 times the 99th percentile, see provider.Deadlines
+	Timeout     time.Duration // without a byte of a stream: default 2 minutes. Of another attempt as a whole: default 10 times the 99th percentile, see provider.Deadlines
 
 	// Model is for lines that name none. It also makes lines of plain text prompts.
 	Model string

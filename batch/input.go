@@ -236,7 +236,7 @@ func (b *Batch) item(line rows.Row, rq *request, bad *problem) (work.Item, error
 		item.Handler, item.Data = work.HandlerFunc(handleInvalid), bad
 		return item, nil
 	}
-	c := &call{endpoint: rq.endpoint, body: bytes.Clone(rq.body), terms: b.terms}
+	c := &call{endpoint: rq.endpoint, body: bytes.Clone(rq.body), bound: rq.bound, terms: b.terms}
 	est, err := provider.Estimate(rq.endpoint, c.body)
 	if err != nil {
 		return work.Item{}, line.Wrong(b.cfg.Input, &problem{Text: err.Error()})

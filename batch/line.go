@@ -22,6 +22,7 @@ type request struct {
 	model    string
 	body     []byte // as it is sent; may share the line's memory
 	filled   bool   // it was a bare prompt or plain text
+	bound    string // the member of the body that bounds the output, if Sluice added it; else ""
 	metadata []byte // JSON: the fields of its row that are kept with the result; nil is none
 }
 

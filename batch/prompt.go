@@ -181,6 +181,7 @@ func (p *parser) settings(rq *request, system []byte) []setting {
 	})
 	if bound != "" && n > 0 && !bounded {
 		set = append(set, setting{bound, strconv.AppendInt(nil, int64(n), 10)})
+		rq.bound = bound
 	}
 	p.set = set
 	return set

@@ -137,7 +137,7 @@ func (r *remote) attempt(of *account) work.Attempt {
 func (r *remote) wait(ctx context.Context, item *work.Item) *far {
 	c := item.Data.(*call)
 	t := &Task{
-		ID: item.ID, Number: int(item.Seq), Hash: item.Hash, Model: item.Lane, Endpoint: c.endpoint, Body: c.body, Again: item.Again,
+		ID: item.ID, Number: int(item.Seq), Hash: item.Hash, Model: item.Lane, Endpoint: c.endpoint, Body: c.body, Bound: c.bound, Again: item.Again,
 		Withdrawn: c.far.halted,
 	}
 	c.body = nil // the Remote has it now, in whatever form

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/gate"
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/limits"
@@ -36,13 +37,14 @@ type Task struct {
 	Model    string
 	Endpoint provider.Endpoint
 	Body     []byte
-	Again    bool // as in work.Item
+	Bound    string // the member of the body that bounds the output, if Sluice added it; else ""
+	Again    bool   // as in work.Item
 
 	// Terms are what its tries are held to. They cross apart from the task, since all of a run have the same.
 	Terms *Terms
 
-	// Withdrawn is closed when the run makes no more calls: this one is not to be begun then, and is waited for if it was. It
-	// is for a Remote, and does not cross.
+	// Withdrawn is closed when the run makes no more calls, or when the task is not this worker's any more: the call is not to be
+	// begun then, and is waited for if it was. It does not cross.
 	Withdrawn <-chan struct{}
 }
 
@@ -53,6 +55,7 @@ type taskHead struct {
 	Hash     string `json:"input"`
 	Model    string `json:"model"`
 	Endpoint string `json:"url"` // as lines of a batch spell it
+	Bound    string `json:"bound"`
 	Again    bool   `json:"again"`
 }
 
@@ -65,6 +68,9 @@ func AppendTask(b []byte, t *Task) []byte {
 	b = hex.AppendEncode(append(b, `,"input":"`...), t.Hash[:])
 	b = jsonscan.AppendString(append(b, `","model":`...), t.Model)
 	b = jsonscan.AppendString(append(b, `,"url":`...), t.Endpoint.String())
+	if t.Bound != "" {
+		b = jsonscan.AppendString(append(b, `,"bound":`...), t.Bound)
+	}
 	if t.Again {
 		b = append(b, `,"again":true`...)
 	}
@@ -94,7 +100,7 @@ func ParseTask(b []byte) (*Task, error) {
 	if err != nil {
 		return nil, &TaskError{Err: err}
 	}
-	t := &Task{ID: head.ID, Number: head.Number, Model: head.Model, Body: body, Again: head.Again}
+	t := &Task{ID: head.ID, Number: head.Number, Model: head.Model, Body: body, Bound: head.Bound, Again: head.Again}
 	if err := t.read(&head); err != nil {
 		return nil, &TaskError{Number: head.Number, Err: err}
 	}
@@ -114,6 +120,8 @@ func (t *Task) read(head *taskHead) (err error) {
 		return errors.New("it is of no line")
 	case len(t.Body)+len(t.ID)+len(t.Model) > MaxTaskBytes:
 		return fmt.Errorf("its request has %d bytes, of at most %d", len(t.Body), MaxTaskBytes)
+	case t.Bound != "" && provider.OtherBound(t.Bound) == "":
+		return fmt.Errorf("%s is no field that bounds the output", clip([]byte(t.Bound)))
 	case t.Model == "" || len(t.Model) > mostName:
 		return errors.New("it has no model's name")
 	case len(t.Body) == 0 || t.Body[0] != '{' || !jsonscan.Valid(t.Body):
@@ -136,8 +144,8 @@ func endpointOf(name string) (provider.Endpoint, error) {
 // Terms are the limits and checks of the attempts of one item: count, timeout, schema.
 type Terms struct {
 	Attempts  int           `json:"attempts"`  // of a call
-	Throttles int           `json:"throttles"` // times that it may be throttled; 0: 20, and for 5 minutes at least; below zero: none
-	Timeout   time.Duration `json:"timeout"`   // of one attempt; 0 follows the latency
+	Throttles int           `json:"throttles"` // times that it may be throttled; 0: 20, and for 10 minutes at least; below zero: none
+	Timeout   time.Duration `json:"timeout"`   // see Config.Timeout
 	Schema    string        `json:"schema,omitempty"`
 	FailOn    string        `json:"fail_on,omitempty"` // see FailOn.UnmarshalText
 	Feedback  bool          `json:"feedback,omitempty"`
@@ -192,13 +200,11 @@ func (t *Terms) compile() (err error) {
 	return err
 }
 
-const defaultThrottles = 20
-
 // terms are what a worker holds the tries of a task to.
 func (t *Terms) terms() *terms {
 	own := &terms{timeout: t.Timeout, feedback: t.Feedback, attempts: t.Attempts, throttles: max(0, t.Throttles)}
 	if t.Throttles == 0 {
-		own.throttles, own.patience = defaultThrottles, 5*time.Minute
+		own.throttles, own.patience = gate.DefaultMaxThrottles, gate.DefaultPatience
 	}
 	if t.rules != (Rules{}) {
 		own.check = t.rules.Check

@@ -57,6 +57,8 @@ type viaLine struct {
 	held *spend.Estimate // of the spending caps
 	part int32           // that it is in, as a place among via.parts
 	at   whereabouts
+
+	other bool // its request has the bound that Sluice added by the other name, and not by the provider's own
 }
 
 // whereabouts is where a line is.

@@ -68,7 +68,7 @@ func (f *viaFeed) take(m *merging, r *parts.Result) error {
 		f.settle(held, &item, 0, nil)
 		return f.notRun(&item)
 	}
-	result, o := f.judge(&item, c, r)
+	result, o := f.judge(&item, c, r, line.other)
 	if o.Usage.Service = limits.ServiceBatch; o.HasUsage {
 		f.batch.learn(&item, item.Cost, o.Usage)
 	}
@@ -77,16 +77,24 @@ func (f *viaFeed) take(m *merging, r *parts.Result) error {
 }
 
 // judge says what an answer means, as for a live one.
-func (f *viaFeed) judge(item *work.Item, c *call, r *parts.Result) (work.Result, sluice.Outcome) {
+func (f *viaFeed) judge(item *work.Item, c *call, r *parts.Result, other bool) (work.Result, sluice.Outcome) {
 	a, status := c.account, r.Status
 	if status == 0 && len(r.Body) > 0 {
 		status = 200 // nobody says: what the body says counts
 	}
 	cfg := provider.ExchangeConfig{Provider: a.provider, Endpoint: batchEndpoint(c.endpoint), Key: a.target.Key}
+	if c.bound != "" && c.endpoint == provider.ChatCompletions {
+		name, _ := a.provider.Bound(c.endpoint)
+		if other {
+			name = provider.OtherBound(name)
+		}
+		cfg.Added = []string{name}
+	}
 	answer, o := cfg.Judge(a.target.Header, status, r.RequestID, bytes.Clone(r.Body))
 	if o.Kind != sluice.OK {
 		answer.Status = r.Status
 	}
+	a.added.Refused(item.Lane, &o)
 	c.check(item.ID, answer.Body, &o)
 	return work.Result{
 		Status: answer.Status, RequestID: answer.RequestID, Payload: answer.Body, FinishReason: answer.FinishReason,
@@ -114,10 +122,14 @@ func (f *viaFeed) judged(m *merging, item *work.Item, c *call, result work.Resul
 		}
 		return nil
 	}
-	if (o.Kind.Transient() || o.Kind.Throttle() && !o.TooLarge) && !o.Final {
+	if (o.Amended || o.Kind.Transient() || o.Kind.Throttle() && !o.TooLarge) && !o.Final {
 		switch {
 		case f.finished || f.batch.cfg.Batches.Cancel:
 			return nil
+		case o.Amended && f.auto:
+			return f.callLive(item)
+		case o.Amended:
+			return f.retry(item, c.body)
 		case f.auto && tally.Attempts < f.batch.cfg.Budget.Attempts:
 			return f.callLive(item)
 		case f.auto: // it failed as often as it may

@@ -33,14 +33,15 @@ func (f *viaFeed) hand(item *work.Item, body []byte) error {
 	if f.allLive || api == nil {
 		return f.callLive(item)
 	}
-	request := &batchapi.Request{Model: item.Lane, Endpoint: batchEndpoint(c.endpoint), Body: c.body}
-	cost := item.Cost
+	text, cost := c.body, item.Cost
 	if body != nil {
-		request.Body = body
+		text = body
 		if est, err := provider.Estimate(c.endpoint, body); err == nil {
 			cost = est.Cost
 		}
 	}
+	text, added := c.account.added.Complete(&c.account.provider, c.endpoint, item.Lane, text, c.bound, false)
+	request := &batchapi.Request{Model: item.Lane, Endpoint: batchEndpoint(c.endpoint), Body: text}
 	if known := api.Bounds().Endpoints; len(known) > 0 && !slices.Contains(known, request.Endpoint) {
 		return f.unfit(item, fmt.Errorf("the Batch API of %s does not have %s: call it live", c.account.provider.Name, request.Endpoint))
 	}
@@ -63,6 +64,8 @@ func (f *viaFeed) hand(item *work.Item, body []byte) error {
 		return err
 	}
 	f.put(item, p, held)
+	name, _ := c.account.provider.Bound(c.endpoint)
+	f.lines[item.Seq-1].other = len(added) > 0 && added[0] != name
 	return nil
 }
 

@@ -135,8 +135,8 @@ func (w *Worker) feed(ctx context.Context) iter.Seq2[work.Item, error] {
 func (w *Worker) item(t *Task) (work.Item, error) {
 	b := w.batch
 	est, err := provider.Estimate(t.Endpoint, t.Body)
-	c := &call{endpoint: t.Endpoint, body: t.Body, stream: est.Stream, terms: t.Terms.terms(), trip: &trip{}, held: func() bool { return w.tasks.Holds(t) }}
-	item := work.Item{ID: t.ID, Hash: t.Hash, Lane: t.Model, Cost: est.Cost, Size: len(t.Body), Data: c, Again: t.Again}
+	c := &call{endpoint: t.Endpoint, body: t.Body, bound: t.Bound, stream: est.Stream, terms: t.Terms.terms(), trip: &trip{}, held: func() bool { return w.tasks.Holds(t) }}
+	item := work.Item{ID: t.ID, Hash: t.Hash, Lane: t.Model, Cost: est.Cost, Size: len(t.Body), Data: c, Again: t.Again, Withdrawn: t.Withdrawn}
 	if err != nil {
 		item.Handler, item.Data, c = work.HandlerFunc(handleInvalid), &problem{Text: err.Error()}, nil
 		return w.take(t, item, nil), nil

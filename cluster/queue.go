@@ -51,7 +51,7 @@ type Task struct {
 	// Job is what the task belongs to. A collector leaves it alone.
 	Job *Job
 
-	turn int // number of the answer by which a Worker got it
+	gone chan struct{} // of a Worker: closed when the task is not its own any more
 }
 
 // Job is what a worker knows of a batch.

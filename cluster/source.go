@@ -230,7 +230,7 @@ func (s *Source) read(ctx context.Context, c Task) (*batch.Task, error) {
 	case leave > 0:
 		return nil, s.insist(ctx, s.from.Later(ctx, c, leave))
 	}
-	task.Terms = terms
+	task.Terms, task.Withdrawn = terms, c.gone
 	c.Payload = nil // the task has its own copy of the values
 	s.mu.Lock()
 	closed := s.open == nil

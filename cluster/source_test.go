@@ -159,6 +159,102 @@ func TestASourceEndsAtItsLimits(t *testing.T) {
 }
 
 // One model pauses for long, and its items are at the head of the queue.
+// A task that was done elsewhere, or that nobody wants any more, is withdrawn: its model may pause here for hours.
+func TestASourceEndsWhoseTaskIsElsewhere(t *testing.T) {
+	for name, c := range map[string]struct {
+		away   func(t *testing.T, at *Cluster, k *Collector, s *Source, item *batch.Task)
+		answer bool // the item ends with an answer
+	}{
+		"the job is over": {away: func(t *testing.T, _ *Cluster, k *Collector, _ *Source, _ *batch.Task) {
+			if err := k.Finish(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}},
+		"another worker has it": {away: func(t *testing.T, at *Cluster, _ *Collector, s *Source, item *batch.Task) {
+			if _, err := at.client.do(t.Context(), "XCLAIM", keysOf("job")[1], "w", "other", "0", s.open[item].ID); err != nil {
+				t.Error(err)
+			}
+		}},
+		"the engine has lost the job, and its run does not come back": {answer: true, away: func(t *testing.T, at *Cluster, k *Collector, _ *Source, _ *batch.Task) {
+			k.Close()
+			if _, err := at.client.do(t.Context(), "FLUSHALL"); err != nil {
+				t.Error(err)
+			}
+		}},
+	} {
+		withSource(t, SourceConfig{IdleExit: time.Minute, Lane: running}, func(t *testing.T, at *Cluster, k *Collector, s *Source) {
+			addItem(t, k, 0, "m")
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			for item, err := range s.All(ctx) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.away(t, at, k, s, item)
+				go func() {
+					if c.answer {
+						s.Done(item, &batch.Answer{Input: item.Hash.String(), Kind: sluice.OK})
+						return
+					}
+					select {
+					case <-item.Withdrawn:
+					case <-ctx.Done():
+					}
+					s.Done(item, nil)
+				}()
+			}
+			if took := time.Since(began); took < time.Minute || took > 2*time.Minute+10*time.Second {
+				t.Errorf("%s: it ended after %v", name, took)
+			}
+		})
+	}
+}
+
+func TestAWorkerEndsThoughItsLanePausesWhenTheRunIsOver(t *testing.T) {
+	terms := batch.Terms{Attempts: 2}
+	withJob(t, terms.Append(nil), func(t *testing.T, at *Cluster, k *Collector) {
+		sched, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sched.Close()
+		permit, err := sched.Acquire(t.Context(), sluice.Call{Lane: "m"}) // nothing else is sent
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer permit.Release(sluice.Outcome{})
+		source, err := at.Source(t.Context(), SourceConfig{IdleExit: time.Minute, Lane: running})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, _ := provider.Lookup("openai-compatible")
+		w, err := batch.NewWorker(batch.Config{Provider: p, BaseURL: "http://up.test/v1",
+			Scheduler: func(provider.Provider) (*sluice.Scheduler, error) { return sched, nil }}, source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range 40 { // more than wait for a permit
+			addItem(t, k, n, "m")
+		}
+		time.AfterFunc(10*time.Second, func() {
+			if err := k.Finish(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		began := time.Now()
+		rep, err := w.Run(ctx)
+		if took := time.Since(began); err != nil || took < time.Minute || took > 80*time.Second || rep.Done+rep.Failed > 0 {
+			t.Errorf("%+v, %v after %v", rep, err, took)
+		}
+		if returned, err := source.Close(nil); returned > 0 || err != nil {
+			t.Errorf("%d items were given back, %v", returned, err)
+		}
+	})
+}
+
 func TestASourceServesOtherModelsWhileOnePauses(t *testing.T) {
 	pause := time.Now().Add(100 * 365 * 24 * time.Hour)
 	lane := func(model string) (l limits.LaneSnapshot) {

@@ -43,12 +43,12 @@ type served struct {
 	keys    []string
 	owner   string // the collector by whose settings it is served
 	results *batcher[completion]
-	held    map[string]int // turn of each task, by its id
-	renewed time.Time      // departure of the last request that Redis granted a lease for
-	ready   time.Time      // when there may be a task
-	wakes   int            // how often it was woken
-	turn    int            // when it last had tasks
-	unsure  bool           // the engine may believe that this worker has tasks which it has not
+	held    map[string]chan struct{} // of each task, by its id; see Task.gone
+	renewed time.Time                // departure of the last request that Redis granted a lease for
+	ready   time.Time                // when there may be a task
+	wakes   int                      // how often it was woken
+	turn    int                      // when it last had tasks
+	unsure  bool                     // the engine may believe that this worker has tasks which it has not
 	refused *VersionError
 }
 
@@ -147,7 +147,7 @@ func (w *Worker) Holds(t Task) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.jobs[t.Job.Name]
-	if s == nil || s.held[t.ID] != t.turn {
+	if s == nil || s.held[t.ID] != t.gone {
 		return false
 	}
 	now := time.Now()
@@ -163,9 +163,18 @@ func (w *Worker) Holds(t Task) bool {
 
 // dropLocked forgets a task, unless it was given again since.
 func (s *served) dropLocked(t Task) {
-	if s.held[t.ID] == t.turn {
+	if gone, held := s.held[t.ID]; held && gone == t.gone {
 		delete(s.held, t.ID)
+		close(gone)
 	}
+}
+
+// dropAllLocked forgets all tasks.
+func (s *served) dropAllLocked() {
+	for _, gone := range s.held {
+		close(gone)
+	}
+	clear(s.held)
 }
 
 // Later gives a task back. After a wait, the first free worker gets it. This delivery is not counted. After an error the task is
@@ -244,7 +253,7 @@ func (w *Worker) hold(ctx context.Context) {
 		wake.Up(w.search)
 		for _, s := range w.serving() {
 			var sent time.Time
-			var held map[string]int
+			var held map[string]chan struct{}
 			answer, err := w.link.do(ctx, scriptHold, s.keys, func() []string {
 				w.mu.Lock()
 				sent, held = time.Now(), maps.Clone(s.held)
@@ -261,7 +270,7 @@ func (w *Worker) hold(ctx context.Context) {
 			case "ok":
 				w.mu.Lock()
 				for _, id := range answer[1].list {
-					s.dropLocked(Task{ID: id.text, turn: held[id.text]})
+					s.dropLocked(Task{ID: id.text, gone: held[id.text]})
 				}
 				s.renewed = sent
 				w.mu.Unlock()
@@ -334,10 +343,11 @@ func (w *Worker) serve(ctx context.Context, name string) error {
 	if old != nil && old.job.Input == s.job.Input {
 		s.held, s.results, s.unsure, s.renewed = old.held, old.results, old.unsure, old.renewed
 	} else {
-		s.held = map[string]int{}
+		s.held = map[string]chan struct{}{}
 		s.results = newBatcher(completeBatch, batchBytes, func(c completion) int { return len(c.result) })
 		w.run.Go(func() { s.results.run(ctx, func(ctx context.Context, batch []completion) { w.flush(ctx, s, batch) }) })
 		if old != nil {
+			old.dropAllLocked()
 			old.results.close()
 		}
 	}
@@ -362,6 +372,7 @@ func (w *Worker) retire(s *served) {
 	now := w.jobs[s.job.Name]
 	if now == s {
 		delete(w.jobs, s.job.Name)
+		s.dropAllLocked()
 	}
 	w.mu.Unlock()
 	if now == nil || now == s || now.results != s.results { // else it has begun again meanwhile

@@ -137,8 +137,9 @@ func (w *Worker) hand(ctx context.Context, job string, tasks []reply, then func(
 			back = append(back, t.ID)
 			continue
 		}
-		t.Job, t.turn = s.job, w.turn
-		s.held[t.ID] = t.turn
+		s.dropLocked(Task{ID: t.ID, gone: s.held[t.ID]}) // it is given again
+		t.Job, t.gone = s.job, make(chan struct{})
+		s.held[t.ID] = t.gone
 		w.waiters[0] <- t
 		w.waiters = w.waiters[1:]
 	}
@@ -193,14 +194,17 @@ func (w *Worker) settle(ctx context.Context, s *served) error {
 	return w.disown(ctx, s)
 }
 
-// flush hands in a batch of results. It does not give up: while the engine does not know the job, having lost it, it waits
-// until the collector has told it again.
+// toldWithin is how long results wait for a collector to tell the engine again of a job that it has lost. After it nobody waits for them.
+const toldWithin = time.Minute
+
+// flush hands in a batch of results. While the engine does not know the job, having lost it, it waits until the collector has
+// told it again.
 func (w *Worker) flush(ctx context.Context, s *served, batch []completion) {
 	args := append(make([]string, 0, 3+3*len(batch)), strconv.Itoa(Version), s.job.Input, "0")
 	for _, c := range batch {
 		args = append(args, c.task.ID, itoa(c.task.Number), asString(c.result))
 	}
-	asked := 0
+	asked, lost := 0, time.Time{}
 	for {
 		answer, err := w.link.do(ctx, scriptComplete, s.keys, func() []string {
 			if asked++; asked > 1 {
@@ -216,6 +220,13 @@ func (w *Worker) flush(ctx context.Context, s *served, batch []completion) {
 			return
 		}
 		if answer[0].text != "gone" {
+			break
+		}
+		if lost.IsZero() {
+			lost = time.Now()
+		}
+		if time.Since(lost) > toldWithin {
+			w.link.log.Warn("results are dropped: the engine has lost their job, and its run does not come back", "job", s.job.Name, "results", len(batch))
 			break
 		}
 		if wake.In(ctx, firstRetry, nil) != nil {

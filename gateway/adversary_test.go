@@ -227,7 +227,7 @@ func TestNoWayLeadsPastAModelList(t *testing.T) {
 		// Forms of the body.
 		{headers: "Content-Type: multipart/form-data; boundary=x\r\n", body: "--x\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\ndear\r\n--x--\r\n", status: 400},
 		{headers: "Content-Type: application/x-www-form-urlencoded\r\n", body: "model=dear", status: 400},
-		{headers: "Content-Encoding: gzip\r\n", body: `{"model":"m"` + chat, status: 415},
+		{headers: "Content-Encoding: gzip\r\n", body: packed(t, `{"model":"dear"`+chat, "gzip"), status: 403},
 
 		// What is sent, but without a word of another model.
 		{body: `{"model":"m"` + chat, status: 200},

@@ -3,7 +3,6 @@ package gateway
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,9 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 )
-
-// errBodyTooLong is the error of a request body above Bodies.Most.
-var errBodyTooLong = errors.New("the request body is too long")
 
 // body is a request's body, kept so that it can be sent again: in memory, or in a file that has no name any more.
 type body struct {
@@ -47,30 +43,38 @@ type part struct {
 	prefixed bool // by models/
 }
 
-// readBody reads a request's body to its end. The caller closes what it returns. Beside errors of reading and of files it fails with
-// errBodyTooLong and errNoRoom.
+// readBody reads a request's body to its end. It fails as keepBody does.
 func readBody(w http.ResponseWriter, r *http.Request, limits Bodies, room reservation) (*body, error) {
-	if r.ContentLength > limits.Most {
-		return nil, errBodyTooLong
+	now := time.Now()
+	from := &paced{r: r.Body, control: http.NewResponseController(w), begun: now, patience: limits.Patience, until: now.Add(limits.Patience)}
+	b, err := keepBody(from, r.ContentLength, limits, room)
+	if err == nil && r.ContentLength != 0 {
+		from.end()
+	}
+	return b, err
+}
+
+// keepBody keeps a body of that length, if it is not below 0. The caller closes what it returns. Beside errors of reading and of files it
+// fails with an *http.MaxBytesError and errNoRoom.
+func keepBody(from io.Reader, length int64, limits Bodies, room reservation) (*body, error) {
+	if length > limits.Most {
+		return nil, &http.MaxBytesError{Limit: limits.Most}
 	}
 	b := &body{limits: limits, room: room}
 	b.users.Store(1)
-	if r.ContentLength == 0 {
+	if length == 0 {
 		return b, nil
 	}
-	if err := b.keep(max(0, r.ContentLength)); err != nil { // before it comes: else bodies that all come in part take the room from each other
+	if err := b.keep(max(0, length)); err != nil { // before it comes: else bodies that all come in part take the room from each other
 		b.close()
 		return nil, err
 	}
-	now := time.Now()
-	from := &paced{r: r.Body, control: http.NewResponseController(w), begun: now, patience: limits.Patience, until: now.Add(limits.Patience)}
 	buf := copyBuffers.Get().(*[]byte)
 	defer copyBuffers.Put(buf)
 	if _, err := io.CopyBuffer(b, from, *buf); err != nil {
 		b.close()
 		return nil, fmt.Errorf("request body: %w", err)
 	}
-	from.end()
 	return b, nil
 }
 
@@ -78,7 +82,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limits Bodies, room reserv
 func (b *body) Write(p []byte) (n int, err error) {
 	length := b.length + int64(len(p))
 	if length > b.limits.Most {
-		return 0, errBodyTooLong
+		return 0, &http.MaxBytesError{Limit: b.limits.Most}
 	}
 	if err := b.keep(length); err != nil {
 		return 0, err

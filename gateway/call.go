@@ -8,12 +8,14 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/coding"
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/spend"
@@ -78,11 +80,17 @@ func (g *Gateway) call(w *visit, r *http.Request, on *state) *call {
 
 // read takes in the request's body, and finds out what it asks for.
 func (c *call) read() *refusal {
-	if how := packed(c.r.Header); how != "" {
+	codings := coding.Of(c.r.Header)
+	if !coding.Known(codings) {
+		c.w.Header().Set("Accept-Encoding", coding.Names)
 		return &refusal{status: http.StatusUnsupportedMediaType, kind: "invalid_request",
-			message: fmt.Sprintf("the request body is packed (content-encoding %s): send it as it is", shown(how))}
+			message: fmt.Sprintf("the request body is compressed (content-encoding %s): the gateway reads at most %d of %s",
+				shown(strings.Join(codings, ", ")), coding.MaxCodings, coding.Names)}
 	}
 	if bad := c.take(); bad != nil {
+		return bad
+	}
+	if bad := c.unpack(codings); bad != nil {
 		return bad
 	}
 	if bad := c.understand(); bad != nil {
@@ -98,11 +106,46 @@ const roomSoon = 5 * time.Second
 // take takes in the request's body.
 func (c *call) take() (bad *refusal) {
 	var err error
-	limits := c.cfg.Bodies
-	c.body, err = readBody(c.w, c.r, limits, reservation{
-		of: &c.g.rooms, tenant: &c.tenant.tenant.bodies, totals: [places]int64{inMemory: limits.MemoryTotal, onDisk: limits.DiskTotal},
-	})
+	c.body, err = readBody(c.w, c.r, c.cfg.Bodies, c.room())
+	if bad = c.refusalOfBody(err); bad != nil && bad.status != http.StatusServiceUnavailable {
+		c.visit.unread = true
+		c.w.Header().Set("Connection", "close")
+	}
+	return bad
+}
+
+// unpack replaces the request's body by what it holds.
+func (c *call) unpack(codings []string) (bad *refusal) {
+	if len(codings) == 0 {
+		return nil
+	}
+	defer c.body.close()
+	from, _ := c.body.open()
+	defer from.Close()
+	c.g.long.Lock()
+	defer c.g.long.Unlock()
+	var err error
+	c.body, err = keepBody(coding.Reader(from, codings, c.cfg.Bodies.Most), -1, c.cfg.Bodies, c.room())
+	if bad = c.refusalOfBody(err); bad != nil && bad.status == http.StatusBadRequest {
+		bad.message = fmt.Sprintf("the request body cannot be decompressed: it is not whole and valid %s", strings.Join(codings, ", "))
+		if slices.Contains(codings, "zstd") {
+			bad.message += fmt.Sprintf(" with a window of at most %d MiB", coding.MaxWindow>>20)
+		}
+	}
+	return bad
+}
+
+// room is for a body of the request.
+func (c *call) room() reservation {
+	return reservation{of: &c.g.rooms, tenant: &c.tenant.tenant.bodies,
+		totals: [places]int64{inMemory: c.cfg.Bodies.MemoryTotal, onDisk: c.cfg.Bodies.DiskTotal}}
+}
+
+// refusalOfBody says to the client why its body was not taken in; nil if it was.
+func (c *call) refusalOfBody(err error) *refusal {
 	_, ofFile := errors.AsType[*os.PathError](err)
+	long, tooLong := errors.AsType[*http.MaxBytesError](err)
+	invalid := &refusal{status: http.StatusBadRequest, kind: "invalid_request", message: "the request body could not be read"}
 	switch {
 	case err == nil:
 		return nil
@@ -112,19 +155,15 @@ func (c *call) take() (bad *refusal) {
 		}
 		return &refusal{status: http.StatusServiceUnavailable, kind: "bodies_full", after: roomSoon,
 			message: "the gateway has no room for the body of this request: those of other requests take it, or its disk is full"}
-	case errors.Is(err, errBodyTooLong):
-		bad = &refusal{status: http.StatusRequestEntityTooLarge, kind: "request_too_large",
-			message: fmt.Sprintf("%v: it may have %d bytes", err, c.cfg.Bodies.Most)}
+	case tooLong:
+		return &refusal{status: http.StatusRequestEntityTooLarge, kind: "request_too_large",
+			message: fmt.Sprintf("the request body is too long: it may have %d bytes", long.Limit)}
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		bad = &refusal{status: http.StatusRequestTimeout, kind: "request_timeout", message: "the request body came too slowly"}
+		return &refusal{status: http.StatusRequestTimeout, kind: "request_timeout", message: "the request body came too slowly"}
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		bad = &refusal{status: http.StatusBadRequest, kind: "invalid_request", message: "the request body broke off before its end"}
-	default:
-		bad = &refusal{status: http.StatusBadRequest, kind: "invalid_request", message: "the request body could not be read"}
+		invalid.message = "the request body broke off before its end"
 	}
-	c.visit.unread = true
-	c.w.Header().Set("Connection", "close")
-	return bad
+	return invalid
 }
 
 // understand finds out what the body asks for.
@@ -254,7 +293,7 @@ func (c *call) forwarded(ctx context.Context, asked sluice.Call) (provider.Forwa
 	in := provider.Forwarded{
 		Endpoint: c.route.endpoint, Stream: c.request.Stream, Count: c.route.count, Array: c.array,
 		Query: query(c.r.URL), Header: c.headers(),
-		Call: asked, Granted: c.granted,
+		Call: asked, Granted: c.granted, AsksUsage: c.body.usage.text != "",
 		Body: func(via provider.Destination) (io.ReadCloser, int64, error) {
 			if err := c.tenant.sends(); err != nil {
 				return nil, 0, err
@@ -273,6 +312,7 @@ func (c *call) forwarded(ctx context.Context, asked sluice.Call) (provider.Forwa
 // servers do, and leave out Content-Type: a server that reads the body as a form would find another model in it than one that reads JSON.
 func (c *call) headers() http.Header {
 	h := outgoing(c.r.Header)
+	delete(h, "Content-Encoding") // the body goes decompressed
 	if c.tenant.terms.bound() {
 		for name := range h {
 			if !known(name) {
@@ -377,7 +417,7 @@ func (c *call) edits(via provider.Destination) (edits []edit) {
 
 // asksUsage reports whether a stream is asked for its usage, though the client did not.
 func (c *call) asksUsage(via provider.Destination) bool {
-	return c.body.usage.text != "" && !via.Upstream.Provider.UsageUnasked
+	return c.body.usage.text != "" && !via.NoUsage
 }
 
 // id names the call in events.

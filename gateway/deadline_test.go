@@ -213,6 +213,21 @@ func TestAnAnswerThatStopsIsBrokenOffInTheClientsWords(t *testing.T) {
 	}
 }
 
+func TestAStreamThatLivesHasNoTotalUnlessItIsConfigured(t *testing.T) {
+	lives := base(func(w *piped, r *http.Request) {
+		for range 80 {
+			w.after(119*time.Second, "data: {}\n\n")
+		}
+		w.after(0, "data: [DONE]\n\n")
+		w.pw.Close()
+	})
+	within(t, lives, nil, func(t *testing.T, x *relayed) {
+		if got := ask(x, t.Context(), "/v1/chat/completions", chatStream); got.cut != nil || !strings.HasSuffix(got.body, "[DONE]\n\n") {
+			t.Errorf("%d, cut: %v", got.status, got.cut)
+		}
+	})
+}
+
 func TestTheTotalIsOfAllTriesWithoutTheQueue(t *testing.T) {
 	hangs := base(func(w *piped, r *http.Request) { w.after(time.Hour, "") })
 	within(t, hangs, func(s *setting) {

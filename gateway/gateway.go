@@ -64,7 +64,7 @@ type Deadlines struct {
 	Queue     time.Duration // until it is sent. Default 5 min
 	FirstByte time.Duration // from then until the answer begins. Default 10 min
 	Idle      time.Duration // between two parts of the answer. Default 2 min
-	Total     time.Duration // from when it is sent until the answer's end, over all tries. Default 1 h
+	Total     time.Duration // from when it is sent until the answer's end, over all tries. Default: not bounded
 
 	Write time.Duration // until the client takes what is written to it. Default 1 min
 }
@@ -88,7 +88,6 @@ const (
 	usualQueue     = 5 * time.Minute
 	usualFirstByte = 10 * time.Minute
 	usualIdle      = 2 * time.Minute
-	usualTotal     = time.Hour
 	usualWrite     = time.Minute
 	usualPatience  = 30 * time.Second
 
@@ -109,7 +108,7 @@ type Gateway struct {
 	watching atomic.Int64 // pages that are kept up to date
 	guesses  guesses      // at the admin key
 	rooms    rooms        // what bodies take
-	long     sync.Mutex   // held while a body that is in a file is looked at: one at a time is in memory
+	long     sync.Mutex   // held while a body that is in a file is looked at, or one is decompressed: one at a time is in memory
 
 	// A count, not a sync.WaitGroup: a connection may begin a request while Wait waits.
 	mu   sync.Mutex

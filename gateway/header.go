@@ -60,15 +60,6 @@ func known(name string) bool {
 	return knownHeaders[name] || strings.HasPrefix(name, "X-Stainless-") || slices.Contains(sessionHeaders, name)
 }
 
-// packed is how a request's body is packed; "" if it is not.
-func packed(h http.Header) string {
-	how := strings.Join(h["Content-Encoding"], ", ")
-	if strings.EqualFold(strings.TrimSpace(how), "identity") {
-		return ""
-	}
-	return how
-}
-
 // besides reports whether a header that has no one name stays here.
 func besides(name string) bool {
 	return strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "X-Sluice-") || strings.HasPrefix(name, "Sec-") ||

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/coding"
 	"github.com/sluice-llm/sluice/internal/sse"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -22,7 +23,7 @@ func (c *call) relay(reply provider.ForwardReply) {
 	c.visit.begins()
 	resp := reply.Response
 	c.mask = newMask(c.hidden(reply)...)
-	if packed(resp.Header) != "" && resp.ContentLength != 0 && c.r.Method != http.MethodHead && resp.StatusCode != http.StatusNotModified {
+	if len(coding.Of(resp.Header)) > 0 && resp.ContentLength != 0 && c.r.Method != http.MethodHead && resp.StatusCode != http.StatusNotModified {
 		c.refuse(refusal{status: http.StatusBadGateway, kind: "upstream_failed",
 			message: "the upstream compressed its response, which could hide keys"})
 		return
@@ -54,7 +55,7 @@ func setWaited(h http.Header, d time.Duration) {
 
 // isEvents reports whether an answer is a stream of events that can be read.
 func isEvents(h http.Header) bool {
-	return sse.Is(h) && h.Get("Content-Encoding") == ""
+	return sse.Is(h) && len(coding.Of(h)) == 0
 }
 
 // relayLate passes on what came after the client got its head.

@@ -59,6 +59,54 @@ func TestWhoRefusesTheQuestionIsNotAsked(t *testing.T) {
 	}
 }
 
+func TestWhoRefusesTheQuestionIsAskedWithoutItFromThenOn(t *testing.T) {
+	asked := make(chan bool, 10)
+	_, front := served(t, func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		question := strings.Contains(string(b), "stream_options")
+		if asked <- question; question {
+			w.WriteHeader(400)
+			_, _ = io.WriteString(w, `{"error":{"message":"Unrecognized request argument supplied: stream_options","type":"invalid_request_error"}}`)
+			return
+		}
+		events(w, chatChunks, "data: [DONE]\n\n")
+	}, nil)
+	for range 3 {
+		if got := post(t, front.URL+"/v1/chat/completions", `{"model":"m","stream":true,"messages":[]}`); got.status != 200 || got.body != chatChunks+"data: [DONE]\n\n" {
+			t.Errorf("%d %s", got.status, got.body)
+		}
+	}
+	if got := post(t, front.URL+"/v1/chat/completions", `{"model":"m","stream":true,"stream_options":{"include_usage":true}}`); got.status != 400 {
+		t.Errorf("a client's own question gets %d %s", got.status, got.body)
+	}
+	close(asked)
+	var questions []bool
+	for question := range asked {
+		questions = append(questions, question)
+	}
+	if !slices.Equal(questions, []bool{true, false, false, false, true}) {
+		t.Errorf("requests with the question: %v", questions)
+	}
+}
+
+func TestAResponseWithoutAnAnswerIsAFailedAttempt(t *testing.T) {
+	requests := 0
+	empty := base(func(w *piped, r *http.Request) {
+		defer w.pw.Close()
+		w.status(200, "application/json")
+		if requests++; requests < 2 {
+			_, _ = io.WriteString(w.pw, `{"content":[],"stop_reason":"end_turn"}`)
+			return
+		}
+		_, _ = io.WriteString(w.pw, `{"content":[{"type":"text","text":"hi"}]}`)
+	})
+	within(t, empty, nil, func(t *testing.T, x *relayed) {
+		if got := ask(x, t.Context(), "/v1/messages", `{"model":"m"}`); got.status != 200 || !strings.Contains(got.body, "hi") || requests != 2 {
+			t.Errorf("%d %s after %d requests", got.status, got.body, requests)
+		}
+	})
+}
+
 func TestEventsArePassedOnAtOnce(t *testing.T) {
 	next := make(chan string)
 	_, front := served(t, func(w http.ResponseWriter, r *http.Request) {
@@ -322,7 +370,7 @@ func TestAHeaderOfTheGatewaysWinsOverTheClients(t *testing.T) {
 	echo := base(func(w *piped, r *http.Request) {
 		seen = r.Header.Clone()
 		w.status(200, "application/json")
-		_, _ = io.WriteString(w.pw, `{"choices":[]}`)
+		_, _ = io.WriteString(w.pw, `{"choices":[{"text":"a"}]}`)
 		w.pw.Close()
 	})
 	within(t, echo, func(s *setting) { s.Header = http.Header{"x-project": {"blue"}} }, func(t *testing.T, x *relayed) {

@@ -34,7 +34,7 @@ func newState(cfg Config) (*state, error) {
 		return nil, errors.New("gateway: a bound of Bodies is negative")
 	}
 	d.Queue, d.FirstByte = cmp.Or(d.Queue, usualQueue), cmp.Or(d.FirstByte, usualFirstByte)
-	d.Idle, d.Total, d.Write = cmp.Or(d.Idle, usualIdle), cmp.Or(d.Total, usualTotal), cmp.Or(d.Write, usualWrite)
+	d.Idle, d.Write = cmp.Or(d.Idle, usualIdle), cmp.Or(d.Write, usualWrite)
 	b.Most, b.Memory, b.Patience = cmp.Or(b.Most, usualMost), cmp.Or(b.Memory, usualMemory), cmp.Or(b.Patience, usualPatience)
 	b.MemoryTotal, b.DiskTotal = cmp.Or(b.MemoryTotal, usualMemoryTotal), cmp.Or(b.DiskTotal, max(usualDiskTotal, b.Most))
 	if b.DiskTotal < b.Most {

@@ -61,7 +61,7 @@ type Scenario struct {
 }
 
 // Patience is how often and how long a call is tried. The defaults are those of a run: 6 attempts, 20 rate-limit rejections
-// and 10 minutes for each attempt, at most a century. A negative MaxThrottles gives up a call that is throttled once.
+// in 10 minutes at least, and 10 minutes for each attempt, at most a century. A negative MaxThrottles gives up a call that is throttled once.
 type Patience struct {
 	Attempts, MaxThrottles int
 	Timeout                time.Duration
@@ -154,7 +154,7 @@ func (s Scenario) withDefaults() (Scenario, error) {
 		return s, &FieldError{"Scenario.Start", err}
 	}
 	s.Workers, s.Spare = cmp.Or(s.Workers, 16_384), cmp.Or(s.Spare, 16)
-	s.Attempts, s.MaxThrottles = cmp.Or(s.Attempts, 6), max(0, cmp.Or(s.MaxThrottles, 20))
+	s.Attempts, s.MaxThrottles = cmp.Or(s.Attempts, gate.DefaultAttempts), max(0, cmp.Or(s.MaxThrottles, gate.DefaultMaxThrottles))
 	s.Timeout, s.Horizon = cmp.Or(s.Timeout, 10*time.Minute), cmp.Or(s.Horizon, 365*24*time.Hour)
 	s.MaxTries = cmp.Or(s.MaxTries, 100_000_000)
 	return s, nil

@@ -19,6 +19,10 @@ import (
 // It fails with a *FieldError when the scenario makes no sense, and with the context's error when that ends, beside what
 // was seen until then. A scenario without an end is looked at up to a bound, which Forecast.Stopped names.
 func Simulate(ctx context.Context, s Scenario) (Forecast, error) {
+	patience := time.Duration(0)
+	if s.MaxThrottles == 0 {
+		patience = gate.DefaultPatience
+	}
 	s, err := s.withDefaults()
 	if err != nil {
 		return Forecast{}, err
@@ -34,7 +38,7 @@ func Simulate(ctx context.Context, s Scenario) (Forecast, error) {
 		random := rand.New(rand.NewPCG(s.Provider.Seed, 1))
 		r.gate = gate.New(gate.Config{
 			Limits: s.Told, Account: s.Told, Start: s.Start, Charge: s.Provider.Charge,
-			Attempts: s.Attempts, MaxThrottles: s.MaxThrottles, Random: random.Int64N,
+			Attempts: s.Attempts, MaxThrottles: s.MaxThrottles, Patience: patience, Random: random.Int64N,
 		})
 	}
 	err = r.run(ctx)
@@ -258,7 +262,7 @@ func (r *run) ask(t *try) {
 		return
 	}
 	cost := sluice.Cost{Input: max(1, t.call.Input), MaxOutput: t.call.MaxTokens}
-	t.ticket = gate.Ticket{Call: limits.Call{Cost: cost}, Attempt: t.attempts + 1, Throttles: t.throttles, Overloads: t.overloads,
+	t.ticket = gate.Ticket{Call: limits.Call{Cost: cost}, Attempt: t.attempts + 1, Throttles: t.throttles, Throttled: t.throttled, Overloads: t.overloads,
 		Queued: t.queued, Order: t.order, Front: t.order > 0}
 	if !r.gate.Acquire(r.clock(), &t.ticket) {
 		if !t.aside {
@@ -325,7 +329,9 @@ func (r *run) returned(t *try) {
 		d = r.unpaced(t)
 	}
 	if d.Throttle {
-		t.throttles++
+		if t.throttles++; t.throttles == 1 {
+			t.throttled = r.clock()
+		}
 	} else {
 		t.attempts++
 	}

@@ -25,6 +25,7 @@ type try struct {
 type history struct {
 	attempts, throttles, overloads int
 	admitted                       int       // by the provider
+	throttled                      time.Time // when it was first throttled
 	queued                         time.Time // when it first asked,
 	order                          uint64    // and before whom of those at the same instant
 	waited                         time.Duration

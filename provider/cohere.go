@@ -51,12 +51,14 @@ func (sum *summary) readCohereMessage(s *jsonscan.Scanner) {
 	if _, role := memberSpan(value, "role"); role == 0 {
 		return
 	}
-	sum.hasBody = true
-	if sum.content != nil {
-		sum.content.found = true
-		v := jsonscan.New(value)
-		sum.content.readMessage(&v)
+	v := jsonscan.New(value)
+	if sum.content == nil {
+		sum.hasPlace = true
+		sum.hasBody = holds(&v) || sum.hasBody
+		return
 	}
+	sum.content.found = true
+	sum.content.readMessage(&v)
 }
 
 // readCohereFinish reads why a response ended, which may be an error of the model's.

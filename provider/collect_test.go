@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
 )
@@ -319,4 +320,31 @@ func FuzzCollect(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestBytesThatAreNotUTF8AreReplaced(t *testing.T) {
+	events := func(data ...string) string {
+		return "data: " + strings.Join(data, "\n\ndata: ") + "\n\ndata: [DONE]\n\n"
+	}
+	delta := func(text string) string { return `{"choices":[{"delta":{"content":"` + text + `"}}]}` }
+	for _, test := range []struct {
+		name   string
+		e      provider.Endpoint
+		status int
+		kind   string
+		body   string
+		want   string // a part of the body
+	}{
+		{"whole", provider.ChatCompletions, 200, "application/json", "{\"x\xff\":1,\"choices\":[{\"message\":{\"content\":\"caf\xe9 \xc3\\ud83d!\"}}]}", `{"x�":1,"choices":[{"message":{"content":"caf� �\ufffd!"}}]}`},
+		{"a rejection", provider.ChatCompletions, 400, "application/json", "{\"error\":{\"message\":\"caf\xe9\"}}", `{"error":{"message":"caf�"}}`},
+		{"a stream", provider.ChatCompletions, 200, "text/event-stream", events(delta("caf\xe9 \xff"), "{\"x\xff\":1}"), `"content":"caf� �"`},
+	} {
+		base := func(*http.Request) (*http.Response, error) {
+			return reply(test.status, iotest.OneByteReader(strings.NewReader(test.body)), "content-type", test.kind)
+		}
+		a, o := exchange(t, t.Context(), tripper(base), provider.ExchangeConfig{Endpoint: test.e})
+		if (o.Kind == sluice.OK) != (test.status == 200) || !strings.Contains(string(a.Body), test.want) || !jsonscan.Valid(a.Body) {
+			t.Errorf("%s: %v, %q, want %q", test.name, o.Err, a.Body, test.want)
+		}
+	}
 }

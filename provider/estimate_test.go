@@ -1,9 +1,13 @@
 package provider_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -123,5 +127,21 @@ func BenchmarkEstimate(b *testing.B) {
 		if _, err := provider.Estimate(provider.ChatCompletions, body); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func TestACompressedRequestIsEstimatedByItsContent(t *testing.T) {
+	var got sluice.Call
+	tr, _ := transport(t, replies(200, chatAnswer), func(c *provider.Config, _ *sluice.Config) {
+		c.Call = func(_ *http.Request, call sluice.Call) sluice.Call { got = call; return call }
+	})
+	var body bytes.Buffer
+	w := gzip.NewWriter(&body)
+	io.WriteString(w, chatRequest)
+	w.Close()
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, chatURL, &body)
+	req.Header.Set("Content-Encoding", "gzip")
+	if resp, err := tr.RoundTrip(req); err != nil || got.Lane != "m" || got.Cost != (sluice.Cost{Input: 2, MaxOutput: 16}) {
+		t.Errorf("%+v, %v, %v", got, resp, err)
 	}
 }

@@ -2,7 +2,9 @@ package provider
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +23,7 @@ import (
 
 const (
 	defaultTimeout = 10 * time.Minute // what the official SDKs wait for one attempt
+	defaultIdle    = 2 * time.Minute  // without a byte
 	defaultBytes   = 64 << 20
 	longRefusal    = 1 << 20 // what is read of a refusal at most
 )
@@ -33,16 +36,17 @@ type ExchangeConfig struct {
 	Provider Provider
 	Endpoint Endpoint
 	Stream   bool                 // the request asked for a stream
-	Timeout  time.Duration        // from the instant the request leaves to the first byte of the answer, and between parts of it. Default 10 minutes
-	Deadline func() time.Duration // the present time limit until the first byte, in place of Timeout; nil is Timeout
+	Timeout  time.Duration        // of a stream, without a byte: default 2 minutes. Of another answer, from the instant the request leaves to its end: default 10 minutes
+	Deadline func() time.Duration // the present time limit of an answer that is not a stream, in place of Timeout; nil is Timeout
 	MaxBytes int64                // of the answer. Default 64 MiB
 	Key      string               // the run's key, struck out of every text, as are the secrets in the request's header
 	Cost     sluice.Cost          // the estimate: the input of an answer that breaks off before it states its usage
+	Added    []string             // fields of the request that its sender did not ask for
 
 	keys []string                      // Key, and those of the header
 	sent func() (io.ReadCloser, error) // the request's body; may be nil
 
-	whole bool // a good response without the endpoint's answer is a failure; what is only passed on may be of another path
+	whole bool // a good response without the place of an answer is a failure; what is only passed on may be of another path
 }
 
 // Answer is what came back, whole.
@@ -50,7 +54,7 @@ type Answer struct {
 	Status       int
 	RequestID    string
 	Header       http.Header
-	Body         []byte // of a stream: the message that it amounts to; keys are struck out
+	Body         []byte // of a stream: the message that it amounts to; keys are struck out, and bytes that are not UTF-8 replaced
 	FinishReason string // as the provider words it: stop, end_turn, completed, length, ...
 }
 
@@ -60,19 +64,21 @@ type Answer struct {
 // Outcome.Err is the context's error if ctx ended first, an *Error for an answer that is a refusal, and else what the
 // network said. The Answer holds whatever came, also of a refusal.
 func Exchange(ctx context.Context, base http.RoundTripper, permit *sluice.Permit, req *http.Request, cfg ExchangeConfig) (Answer, sluice.Outcome) {
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = defaultTimeout
+	allowed := allowance{first: cmp.Or(max(0, cfg.Timeout), defaultTimeout), follow: cfg.Deadline, idle: cmp.Or(max(0, cfg.Timeout), defaultIdle)}
+	if cfg.Stream || cfg.Endpoint.spec().stream != "" {
+		allowed.first, allowed.follow = allowed.idle, nil
 	}
 	if cfg.MaxBytes <= 0 {
 		cfg.MaxBytes = defaultBytes
 	}
 	cfg.keys, cfg.sent, cfg.whole = secretsOf(req.Header, cfg.Key), req.GetBody, cfg.Endpoint != NoEndpoint
-	resp, f, o := launch(ctx, base, permit, req, allowance{first: cfg.Timeout, follow: cfg.Deadline, idle: cfg.Timeout}, cfg.keys)
+	resp, f, o := launch(ctx, base, permit, req, allowed, cfg.keys)
 	if resp == nil {
 		return Answer{}, o
 	}
 	defer f.land()
 	defer resp.Body.Close()
+	decompress(req.Method, resp, cfg.MaxBytes)
 	a := Answer{Status: resp.StatusCode, RequestID: Redact(requestID(resp.Header), cfg.keys...), Header: resp.Header}
 	readings := cfg.Provider.Readings(resp.Header, time.Now())
 	if resp.StatusCode/100 == 2 && cfg.streams(resp.Header) {
@@ -92,25 +98,24 @@ func Exchange(ctx context.Context, base http.RoundTripper, permit *sluice.Permit
 const longFinish = 200
 
 // strike strikes keys out of a body that will be kept: whatever looks like one out of a refusal, which may quote what
-// it was sent, and what was sent out of an answer.
+// it was sent, and what was sent out of an answer. Bytes that are not UTF-8 are replaced,
+// since the output is in UTF-8.
 func (cfg ExchangeConfig) strike(body []byte, kind sluice.Kind) []byte {
+	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	if kind != sluice.OK {
-		return redact.New(cfg.keys...).Bytes(body)
+		return jsonscan.Repair(redact.New(cfg.keys...).Bytes(body))
 	}
-	return redact.New(cfg.keys...).Known(body)
+	return jsonscan.Repair(redact.New(cfg.keys...).Known(body))
 }
 
 // read takes an answer that is not a stream.
 func (cfg ExchangeConfig) read(ctx context.Context, f *flight, resp *http.Response, a *Answer) sluice.Outcome {
-	most, length := cfg.MaxBytes, resp.ContentLength
+	from, most, length := io.Reader(resp.Body), cfg.MaxBytes, resp.ContentLength
 	if resp.StatusCode/100 != 2 { // the beginning of a refusal says what it is
 		most, length = min(most, longRefusal), 0
-		resp.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(resp.Body, most), resp.Body}
+		from = io.LimitReader(from, most)
 	}
-	body, err := readAll(resp.Body, length, most)
+	body, err := readAll(from, length, most)
 	a.Body = body
 	if err != nil && (ctx.Err() != nil || !stands(resp.StatusCode) && !whole(body)) {
 		return cfg.broken(ctx, f, err)
@@ -133,14 +138,15 @@ func whole(body []byte) bool {
 // that is asked for not the endpoint's answer; the usage that such a response states counts all the same.
 func (cfg ExchangeConfig) judge(status int, h http.Header, body []byte, id string) (o sluice.Outcome, finish string) {
 	var s summary
+	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	if status/100 == 2 {
 		s = summarize(cfg.Endpoint, body)
-		if s.valid && (s.blocked && !s.failed() || !s.refuses(body) && (s.hasBody || !cfg.whole)) {
+		if s.valid && !s.failed() && (s.answers() && s.vectors >= cfg.inputs() || !cfg.whole && !s.hasPlace && !s.refuses(body)) {
 			return sluice.Outcome{Usage: s.usage, HasUsage: s.hasUsage}, s.finish
 		}
 	}
 	v := cfg.Provider.classify(status, h, body, errtext.NewEcho(cfg.sent), time.Now())
-	if v.Kind == sluice.OK || status/100 == 2 && !s.valid && v.basis != byCode { // no known error, and no response either
+	if v.Kind == sluice.OK || status/100 == 2 && (!s.valid && v.basis != byCode || v.Message == "") { // no known error, and no response either
 		v = Verdict{Kind: sluice.ServerError, Message: "answer is not JSON: " + Redact(clip(string(body), 200)),
 			Why: Reason{Rule: "good status, no JSON", Field: "body", Value: h.Get("Content-Type")}}
 		if s.valid {
@@ -151,9 +157,30 @@ func (cfg ExchangeConfig) judge(status int, h http.Header, body []byte, id strin
 			v.Kind, v.Message = sluice.Blocked, "response is a page: "+Redact(clip(string(body), 200))
 		}
 	}
+	if (status == http.StatusBadRequest || status == http.StatusUnprocessableEntity) && len(cfg.Added) > 0 {
+		v.Unsupported = errtext.Read(body, nil).Unsupported(cfg.Added)
+	}
 	o = v.without(cfg.keys).Outcome(cfg.Provider, status, id)
 	o.Usage, o.HasUsage = s.usage, s.hasUsage
 	return o, ""
+}
+
+// inputs returns how many vectors a request for embeddings asks for; 0 if that is unknown, as of texts among tokens.
+func (cfg ExchangeConfig) inputs() int {
+	if !cfg.Endpoint.Embeds() || cfg.sent == nil {
+		return 0
+	}
+	sent, err := cfg.sent()
+	if err != nil {
+		return 0
+	}
+	defer sent.Close()
+	var request struct{ Input, Requests []json.RawMessage }
+	isOther := func(input json.RawMessage) bool { return input[0] != '"' && input[0] != '[' }
+	if json.NewDecoder(sent).Decode(&request) != nil || slices.ContainsFunc(request.Input, isOther) {
+		return 0
+	}
+	return max(len(request.Input), len(request.Requests))
 }
 
 // Judge says what an answer meant that came otherwise than by Exchange, such as in the files of a Batch API: it is read as one is
@@ -169,7 +196,8 @@ func (cfg ExchangeConfig) Judge(sent http.Header, status int, id string, body []
 
 // collect takes an answer that is a stream.
 func (cfg ExchangeConfig) collect(ctx context.Context, f *flight, resp *http.Response, a *Answer) sluice.Outcome {
-	m, err := collect(cfg.Endpoint, resp.Body, cfg.MaxBytes)
+	f.alive()
+	m, err := collect(cfg.Endpoint, parts{resp.Body, f}, cfg.MaxBytes)
 	a.Body, a.FinishReason = m.Body, m.FinishReason
 	if err == nil && m.Fault == nil {
 		f.drain(resp.Body)
@@ -181,6 +209,8 @@ func (cfg ExchangeConfig) collect(ctx context.Context, f *flight, resp *http.Res
 		o = cfg.fault(resp, m.Fault, a.RequestID)
 	case err != nil:
 		o = cfg.broken(ctx, f, err)
+	case cfg.whole:
+		o, _ = cfg.judge(resp.StatusCode, resp.Header, m.Body, a.RequestID)
 	}
 	o.Usage, o.HasUsage = u, ok
 	return o
@@ -199,8 +229,8 @@ func (cfg ExchangeConfig) fault(resp *http.Response, data []byte, id string) slu
 func (cfg ExchangeConfig) broken(ctx context.Context, f *flight, err error) sluice.Outcome {
 	// Asking again for what is too long would bring the same, and cost the same.
 	switch {
-	case errors.Is(err, ErrAnswerTooLong):
-		return sluice.Outcome{Kind: sluice.BadRequest, Err: fmt.Errorf("%w: more than %d bytes", err, cfg.MaxBytes)}
+	case errors.Is(err, ErrAnswerTooLong), isAny[*http.MaxBytesError](err):
+		return sluice.Outcome{Kind: sluice.BadRequest, Err: fmt.Errorf("%w: more than %d bytes", ErrAnswerTooLong, cfg.MaxBytes)}
 	case errors.Is(err, errEventTooLong): // its limit is another
 		return sluice.Outcome{Kind: sluice.BadRequest, Err: err}
 	}

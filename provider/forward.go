@@ -40,6 +40,8 @@ type ForwarderConfig struct {
 type Forwarder struct {
 	cfg ForwarderConfig
 
+	added Added // by upstream and model
+
 	mu    sync.Mutex
 	forms map[form]*http.Request
 }
@@ -94,6 +96,9 @@ type Forwarded struct {
 	// Header is sent as it is, but for what the upstream's provider sets itself. It must hold no credentials of the client.
 	Header http.Header
 
+	// AsksUsage says that the body asks a stream for its usage, which the client did not, unless Destination.NoUsage.
+	AsksUsage bool
+
 	// Granted is told of each try before it is made: of its permit, which it must not give back, and of the way it takes. It
 	// must be quick. Nil is nobody.
 	Granted func(*sluice.Permit, Destination)
@@ -143,9 +148,13 @@ func (f *Forwarder) Do(ctx context.Context, in Forwarded) (ForwardReply, error) 
 		if in.Granted != nil {
 			in.Granted(p, v)
 		}
-		return t.try(ctx, p, v, ExchangeConfig{Endpoint: in.Endpoint, Stream: in.Stream, Cost: in.Call.Cost}, func(ctx context.Context, v Destination) (*http.Request, error) {
-			return f.request(ctx, &in, v)
-		})
+		cfg, model := ExchangeConfig{Endpoint: in.Endpoint, Stream: in.Stream, Cost: in.Call.Cost}, v.Upstream.Name+" "+v.Model
+		if v.NoUsage = v.Upstream.Provider.UsageUnasked || f.added.of(model).noUsage; in.AsksUsage && !v.NoUsage {
+			cfg.Added = []string{streamOptions}
+		}
+		o := t.try(ctx, p, v, cfg, func(ctx context.Context, v Destination) (*http.Request, error) { return f.request(ctx, &in, v) })
+		f.added.Refused(model, &o)
+		return o
 	})
 	return t.reply(ctx, tally, err)
 }

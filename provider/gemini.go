@@ -168,10 +168,21 @@ func (sum *summary) readFeedback(s *jsonscan.Scanner) {
 	}
 }
 
+// readEmbedding reads embeddings of any dialect, which are no answer of an endpoint that generates. None of a list may be empty.
 func (sum *summary) readEmbedding(s *jsonscan.Scanner) {
-	c := s.Peek()
-	sum.hasBody = sum.hasBody || c == '{' || c == '['
-	s.Skip()
+	if sum.endpoint != NoEndpoint && !sum.endpoint.Embeds() {
+		s.Skip()
+		return
+	}
+	sum.hasPlace = sum.hasPlace || s.Peek() == '['
+	if s.Peek() != '[' {
+		sum.hasBody = holds(s) || sum.hasBody
+		return
+	}
+	for range s.Elements {
+		sum.hasBody = holds(s) && (sum.hasBody || sum.vectors == 0)
+		sum.vectors++
+	}
 }
 
 // errorStatuses are the statuses of errors by those of HTTP (https://cloud.google.com/apis/design/errors).

@@ -301,16 +301,16 @@ func (b *budget) spent(h http.Header, now time.Time, own bool) (limits.Dimension
 	return b.Dimension, true
 }
 
-// serverTime returns what time it is for the server that states instants: its own Date if its clock and ours disagree
-// by more than that header's rounding.
+// serverTime returns the present time of the server that states instants: its own Date if its clock and ours disagree by more than servers
+// that reuse a Date are late. Uvicorn renews it every second, or later under load.
 func serverTime(h http.Header, now time.Time) time.Time {
-	const rounding = 2 * time.Second
+	const late = 5 * time.Second
 	v := h["Date"]
 	if len(v) == 0 {
 		return now
 	}
 	at, err := http.ParseTime(v[0])
-	if skew := at.Sub(now); err == nil && (skew > rounding || skew < -rounding) {
+	if skew := at.Sub(now); err == nil && (skew > late || skew < -late) {
 		return at
 	}
 	return now

@@ -70,6 +70,8 @@ func TestEveryFormOfHeadersIsRead(t *testing.T) {
 			[]limits.Reading{{Dimension: limits.Requests, Limit: 100, Remaining: 99, Reset: 10 * time.Second, ResetSlack: time.Second, Window: true}}},
 		{"slowapi 0.1", header("X-RateLimit-Limit", "100", "X-RateLimit-Remaining", "97", "X-RateLimit-Reset", "1772366411.25"),
 			[]limits.Reading{{Dimension: limits.Requests, Limit: 100, Remaining: 97, Reset: 11250 * time.Millisecond, Window: true}}},
+		{"slowapi with a late Date", header("X-RateLimit-Limit", "100", "X-RateLimit-Remaining", "97", "Date", "Sun, 01 Mar 2026 11:59:57 GMT", "X-RateLimit-Reset", "1772366411.25"),
+			[]limits.Reading{{Dimension: limits.Requests, Limit: 100, Remaining: 97, Reset: 11250 * time.Millisecond, Window: true}}},
 		{"drafts 3 to 5 of the ietf", header("ratelimit-limit", "100, 100;w=60", "ratelimit-remaining", "50", "ratelimit-reset", "30"),
 			[]limits.Reading{{Dimension: limits.Requests, Limit: 100, Remaining: 50, Reset: 30 * time.Second, ResetSlack: time.Second, Period: time.Minute, Window: true}}},
 		{"draft 6", header("RateLimit-Policy", "100;w=10", "RateLimit-Limit", "100", "RateLimit-Remaining", "99", "RateLimit-Reset", "10"),

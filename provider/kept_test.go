@@ -14,7 +14,7 @@ import (
 func TestAnAnswerIsClosedThoughItIsStillCopied(t *testing.T) {
 	base := roundTrip(func(r *http.Request) (*http.Response, error) {
 		r.Body.Close()
-		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(`{"choices":[]}`))}, nil
+		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(chatAnswer))}, nil
 	})
 	f, err := provider.NewForwarder(provider.ForwarderConfig{Upstreams: upstreams(t, provider.UpstreamsConfig{}, "a"), Base: base})
 	if err != nil {

@@ -39,7 +39,7 @@ func (openAI) facts() facts {
 		"prompt": (*estimate).content, "tools": (*estimate).words, "functions": (*estimate).words, "response_format": (*estimate).words,
 		"text": (*estimate).words,
 	}, response: map[string]func(*summary, *jsonscan.Scanner){
-		"choices": (*summary).readChoices, "output": (*summary).readOutput, "data": (*summary).readData, "service_tier": (*summary).readService,
+		"choices": (*summary).readChoices, "output": (*summary).readOutput, "data": (*summary).readEmbedding, "service_tier": (*summary).readService,
 		"status":             func(sum *summary, s *jsonscan.Scanner) { sum.status = word(s) },
 		"incomplete_details": func(sum *summary, s *jsonscan.Scanner) { sum.readReason(s, "reason", "") },
 		"base_resp":          (*summary).readBase,
@@ -153,24 +153,18 @@ func (sum *summary) readBase(s *jsonscan.Scanner) {
 	}
 }
 
-// readData reads the list of embeddings.
-func (sum *summary) readData(s *jsonscan.Scanner) {
-	sum.hasBody = sum.hasBody || s.Peek() == '['
-	s.Skip()
-}
-
 // readOutput reads the items of a responses object, and counts the calls of OpenAI's own tools among them.
 func (sum *summary) readOutput(s *jsonscan.Scanner) {
 	if sum.content != nil || s.Peek() != '[' {
 		sum.readParts(s)
 		return
 	}
-	sum.hasBody = true
+	sum.hasPlace = true
 	sum.counts.searches, sum.counts.otherTools = 0, 0
 	for range s.Elements {
 		for name := range s.Members {
 			if string(name) != "type" {
-				s.Skip()
+				sum.hasBody = holdsMember(s, name, sum.hasBody)
 				continue
 			}
 			switch word(s) {

@@ -44,11 +44,6 @@ func (p Provider) NewControl(ctx context.Context, t Target, c Control) (*http.Re
 	return req, err
 }
 
-const (
-	transferTimeout = 10 * time.Minute // as of every call: what the official SDKs wait
-	transferIdle    = 2 * time.Minute
-)
-
 // TransferConfig shapes a Transfer.
 type TransferConfig struct {
 	Provider Provider
@@ -67,7 +62,7 @@ type TransferConfig struct {
 func Transfer(ctx context.Context, base http.RoundTripper, req *http.Request, cfg TransferConfig) (Answer, sluice.Outcome) {
 	ex := ExchangeConfig{Provider: cfg.Provider, Key: cfg.Key, MaxBytes: cmp.Or(cfg.MaxBytes, defaultBytes)}
 	ex.keys = secretsOf(req.Header, cfg.Key)
-	first, idle := cmp.Or(cfg.Timeout, transferTimeout), cmp.Or(cfg.Idle, transferIdle)
+	first, idle := cmp.Or(cfg.Timeout, defaultTimeout), cmp.Or(cfg.Idle, defaultIdle)
 	resp, f, o := launch(ctx, base, nil, req, allowance{first: first, idle: idle, sending: true}, ex.keys)
 	if resp == nil {
 		return Answer{}, o

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -8,11 +9,14 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/coding"
 )
 
 // ErrRequestTooLong is the error of a request whose body is above Config.MaxBytes.
@@ -109,7 +113,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	// A body that is not JSON is the provider's to refuse.
-	est, _ := Estimate(e, body)
+	est, _ := Estimate(e, t.content(req.Header, body))
 	lane := modelIn(req.URL.Path)
 	if !e.ModelInPath() { // else the body may spell it otherwise
 		lane = cmp.Or(est.Model, lane)
@@ -166,6 +170,14 @@ func (t *Transport) buffer(req *http.Request) ([]byte, error) {
 	return body, nil
 }
 
+// content returns what a body holds, as far as it can be decompressed within MaxBytes.
+func (t *Transport) content(h http.Header, body []byte) []byte {
+	if codings := coding.Of(h); len(codings) > 0 && coding.Known(codings) {
+		body, _ = io.ReadAll(coding.Reader(bytes.NewReader(body), codings, t.cfg.MaxBytes))
+	}
+	return body
+}
+
 // plainly returns req without its Accept-Encoding: a packed answer would hide its usage. Clients never need one.
 func plainly(req *http.Request) *http.Request {
 	if _, packed := req.Header["Accept-Encoding"]; !packed {
@@ -213,7 +225,7 @@ func (a *attempts) try(ctx context.Context, p *sluice.Permit) sluice.Outcome {
 		a.began(time.Since(f.start) - time.Duration(f.left.Load()))
 	}
 	if a.unpacks {
-		unpack(req.Method, resp)
+		decompress(req.Method, resp, math.MaxInt64)
 	}
 	readings := a.cfg.Provider.Readings(resp.Header, time.Now())
 	b := &answerBody{cfg: a.cfg, flight: f, permit: p, resp: resp, rc: resp.Body, readings: readings, ctx: ctx}
@@ -344,18 +356,43 @@ func (a *attempts) result(ctx context.Context, req *http.Request, err error) (*h
 
 var errNoAnswer = errors.New("call ended without an answer")
 
+// decompress replaces the body of a response that a server compressed unasked. Reading fails with an *http.MaxBytesError above most bytes.
+// A body in an unknown coding stays as it is, and so does JSON or an event: proxies that decompress may leave the header.
+func decompress(method string, resp *http.Response, most int64) {
+	codings := coding.Of(resp.Header)
+	if len(codings) == 0 || !coding.Known(codings) || !hasBody(method, resp) {
+		return
+	}
+	resp.Header = maps.Clone(resp.Header)
+	delete(resp.Header, "Content-Encoding")
+	delete(resp.Header, "Content-Length")
+	resp.ContentLength = -1
+	buffered := bufio.NewReader(resp.Body)
+	body := io.Reader(buffered)
+	if first, _ := buffered.Peek(1); len(first) == 0 || codings[len(codings)-1] == "deflate" || !strings.Contains("{[de:", string(first)) {
+		body = coding.Reader(buffered, codings, most)
+	}
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{body, resp.Body}
+}
+
 // packed reports whether an answer is compressed in spite of us.
-func packed(h http.Header) bool {
-	enc := h["Content-Encoding"]
-	return len(enc) > 0 && enc[0] != "" && enc[0] != "identity"
+func packed(h http.Header) bool { return len(coding.Of(h)) > 0 }
+
+// hasBody reports whether an answer to a request of that method may have a body.
+func hasBody(method string, resp *http.Response) bool {
+	return method != http.MethodHead && resp.ContentLength != 0 && resp.StatusCode != http.StatusNoContent && resp.StatusCode != http.StatusNotModified
 }
 
 // NewBase returns a transport that keeps up to so many idle connections for reuse, at least one. It opens as many as
-// there are calls in flight, notices dead ones, and takes proxies from the environment. It has no limit on the time an
+// there are calls in flight, notices dead ones, and takes proxies from the environment as it is now: HTTPS_PROXY and HTTP_PROXY, in
+// place of either ALL_PROXY, and NO_PROXY, also in lower case. It has no limit on the time an
 // answer takes: models think for minutes, and each try has its own timeout.
 func NewBase(idle int) *http.Transport {
 	return &http.Transport{
-		Proxy: http.ProxyFromEnvironment,
+		Proxy: proxies(),
 		DialContext: (&net.Dialer{
 			Timeout: 10 * time.Second,
 			// A dead connection under a long answer is found within about a minute.

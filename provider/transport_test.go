@@ -236,19 +236,8 @@ func TestEndOfTheCallersContextIsReturnedAsSuch(t *testing.T) {
 
 func TestSlowStreamIsNotALateOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr, w := transport(t, tripper(func(*http.Request) (*http.Response, error) {
-			parts := strings.SplitAfter(chatStream, "\n\n")
-			return reply(200, readerFunc(func(p []byte) (int, error) {
-				if len(parts) == 0 {
-					return 0, io.EOF
-				}
-				time.Sleep(6 * time.Second)
-				n := copy(p, parts[0])
-				if parts[0] = parts[0][n:]; parts[0] == "" {
-					parts = parts[1:]
-				}
-				return n, nil
-			}), "content-type", "text/event-stream")
+		tr, w := transport(t, tripper(func(r *http.Request) (*http.Response, error) {
+			return reply(200, inParts(r.Context(), 6*time.Second, strings.SplitAfter(chatStream, "\n\n")...), "content-type", "text/event-stream")
 		}), nil)
 		if _, body, err := call(t.Context(), t, tr, chatURL, chatRequest); err != nil || body != chatStream {
 			t.Error(err)
@@ -505,6 +494,9 @@ func TestTransportLetsOneOddRequestSlowNoOther(t *testing.T) {
 		{"400 quotes a long wait", quotes(long), long, 400},
 	} {
 		for _, place := range []int{1, 60, 200} {
+			if c.status == 429 && place == 200 { // no other request is sent after it: nothing shows that it is at fault
+				continue
+			}
 			others, all := play(t, c.status, c.body, c.prompt, place)
 			t.Logf("%s, request %d: others %v instead of %v, all %v", c.name, place, others, usual, all)
 			if others > usual+time.Second {

@@ -50,6 +50,8 @@ type Destination struct {
 	Key      string    // the upstream's, or the client's own; "" sends none
 
 	Price *Price // nil is unknown
+
+	NoUsage bool // a stream is not asked for its usage: it is stated anyway, or the model refused the question
 }
 
 // Price is what a model costs at a provider, in US dollars per million tokens, by service tier. FlatPrice makes one.

@@ -20,7 +20,7 @@ type UpstreamsConfig struct {
 	Registry  *Registry // by which models are recognised. Nil: Published
 
 	Attempts     int // of a call, over all upstreams. Default 6
-	MaxThrottles int // times that a call may be throttled, over all upstreams. Default 20, and for 5 minutes at least; negative is none
+	MaxThrottles int // times that a call may be throttled, over all upstreams. Default 20, and for 10 minutes at least; negative is none
 	Prefer       Preference
 
 	// Excluded is told of what gets no calls any more, and of what gets calls again. Nil is nobody.

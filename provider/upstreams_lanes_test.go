@@ -101,7 +101,7 @@ func TestModelsThatAreNotKnownHaveFewLanesPerTenant(t *testing.T) {
 func TestKeysOfClientsHaveFewLanesPerTenant(t *testing.T) {
 	base := roundTrip(func(r *http.Request) (*http.Response, error) {
 		r.Body.Close()
-		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(`{"choices":[]}`))}, nil
+		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(chatAnswer))}, nil
 	})
 	u, ask := asking(t)
 	f, err := provider.NewForwarder(provider.ForwarderConfig{Upstreams: u, Base: base})

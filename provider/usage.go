@@ -19,7 +19,9 @@ type summary struct {
 	finish   string
 	status   string // of a responses object
 	hasError bool   // it has a member "error" that says something
-	hasBody  bool   // it has what an answer has: choices, output, content, data, embeddings
+	hasPlace bool   // it has the place of an answer: choices, or a list of output, content or embeddings,
+	hasBody  bool   // and something in it that a model made: see holds
+	vectors  int    // of embeddings
 	blocked  bool   // the prompt is blocked: that is an answer without content, which is paid for
 	isError  bool   // its type is "error", or it states a status of its own that is one
 	valid    bool   // it is one JSON object
@@ -56,12 +58,65 @@ type counts struct {
 // failed reports whether an answer of status 200 says that it is an error all the same. Gateways that lose a provider in
 // the middle of its answer give what came, and beside it an error and the reason "error".
 func (s summary) failed() bool {
-	return s.isError || s.hasError && (!s.hasBody || s.status == "failed" || s.finish == "error")
+	return s.isError || s.hasError && !s.hasBody || s.status == "failed" && (s.hasError || s.endpoint.spec().status)
 }
 
 // refuses reports whether an answer of status 200 is an error: it says so, or has the form of one and no answer in it.
 func (s summary) refuses(body []byte) bool {
 	return s.failed() || !s.hasBody && errtext.IsError(body)
+}
+
+// answers reports whether a response holds an answer, or states why the model made none: a bound of its length, a filter, a refusal. A
+// response of OpenAI's that is made in the background has none yet.
+func (s summary) answers() bool {
+	why := Reply{Finish: s.finish}
+	later := s.endpoint.spec().status && (s.status == "queued" || s.status == "in_progress")
+	return s.hasBody || s.blocked || later || why.Cut() && s.finish != "incomplete" || why.Filtered() || why.Refused()
+}
+
+// holds reads a value of a response, and reports whether there is anything in it that a model made, at any depth: a number or a text. Only
+// the text of a content may be empty. The thoughts of Gemini and their signatures are nothing.
+func holds(s *jsonscan.Scanner) (some bool) {
+	switch s.Peek() {
+	case '{':
+		thought := false
+		for name := range s.Members {
+			thought = thought || string(name) == "thought" && s.Peek() == 't'
+			some = holdsMember(s, name, some)
+		}
+		some = some && !thought
+	case '[':
+		for range s.Elements {
+			if some {
+				s.Skip()
+			} else {
+				some = holds(s)
+			}
+		}
+	case '"':
+		some = len(s.Span()) > len(`""`)
+	default:
+		_, some = s.Number()
+	}
+	return some
+}
+
+// holdsMember reads a member of an object. already is what holds says of the members before it.
+func holdsMember(s *jsonscan.Scanner, name []byte, already bool) bool {
+	switch string(name) {
+	case "role", "type", "id", "index", "object", "status", "thoughtSignature":
+	case "content", "text":
+		if s.Peek() != '"' && !already {
+			return holds(s)
+		}
+		already = already || s.Peek() == '"'
+	default:
+		if !already {
+			return holds(s)
+		}
+	}
+	s.Skip()
+	return already
 }
 
 // ParseUsage reads from a whole answer what the call used and why it ended. ok is false when the answer does not state
@@ -144,21 +199,31 @@ func (sum *summary) readChoices(s *jsonscan.Scanner) {
 		sum.content.readChoices(s)
 		return
 	}
-	choices(s, func([]byte) { s.Skip() }, func(_ int64, finish string) {
-		sum.hasBody, sum.finish = true, cmp.Or(sum.finish, finish)
+	sum.hasPlace = true
+	choices(s, func(name []byte) {
+		switch string(name) {
+		case "message", "content", "text", "delta":
+			sum.hasBody = holdsMember(s, name, sum.hasBody)
+		default:
+			s.Skip()
+		}
+	}, func(_ int64, finish string) {
+		sum.finish, sum.isError = cmp.Or(sum.finish, finish), sum.isError || finish == "error"
 	})
 }
 
 // readParts reads a list of what a response without choices says.
 func (sum *summary) readParts(s *jsonscan.Scanner) {
-	list := s.Peek() == '['
-	sum.hasBody = sum.hasBody || list
-	if !list || sum.content == nil {
+	switch {
+	case s.Peek() != '[':
 		s.Skip()
-		return
+	case sum.content == nil:
+		sum.hasPlace = true
+		sum.hasBody = holds(s) || sum.hasBody
+	default:
+		sum.content.found = true
+		sum.content.readList(s, true)
 	}
-	sum.content.found = true
-	sum.content.readList(s, true)
 }
 
 // readReason reads an object that says why there is no answer, or only a part of one: the reason's name, and its words. It reports

@@ -28,6 +28,8 @@ type Verdict struct {
 	Scope     limits.Scope // what it claims to be about, where the response does not prove that: see Proven
 	Page      bool         // it is an HTML page
 	Proxy     bool         // see limits.Outcome
+
+	Unsupported string // the first of ExchangeConfig.Added that the provider says a request may not have; "": none
 }
 
 // evidence is what a verdict rests on. The zero value is the status, or a header.

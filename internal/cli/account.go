@@ -158,7 +158,7 @@ func (f *accountFlags) again(a *accounts) (*accounts, error) {
 
 func (f *accountFlags) registerThrottles(fs *pflag.FlagSet, unit string) {
 	f.flags = fs
-	fs.IntVar(&f.maxThrottles, "max-throttles", 20, "give up "+unit+"s that are throttled more often (default: 20, in 5 minutes at least)")
+	fs.IntVar(&f.maxThrottles, "max-throttles", 20, "give up "+unit+"s that are throttled more often (default: 20, in 10 minutes at least)")
 	fs.Lookup("max-throttles").DefValue = "0" // which is not printed
 }
 

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/command"
@@ -31,6 +33,7 @@ type execRun struct {
 	scheduler *sluice.Scheduler
 	exec      *proc.Exec
 	pauses    *work.Pauses
+	told      atomic.Pointer[work.RateLimit] // the limit that was last printed
 	hours     *offPeak
 	observers observers
 	failures  firstFailures
@@ -195,7 +198,9 @@ func (r *execRun) result(res *work.Result) {
 func (r *execRun) observe(e sluice.Event) {
 	switch e.Type {
 	case limits.EventCooldownStarted:
-		r.s.errorf("sluice: %s\n", r.limitText(e))
+		if text := r.limitText(e); text != "" {
+			r.s.errorf("sluice: %s\n", text)
+		}
 	case limits.EventCooldownEnded:
 		r.s.errorf("sluice: the limit is over: commands start again\n")
 	case limits.EventShared:
@@ -213,22 +218,30 @@ func (r *execRun) observe(e sluice.Event) {
 	}
 }
 
-// limitText says what limit was met, how many items wait for it, and when it resets or, where that is not stated, is tried again.
+// limitText says what limit was met and when, how many items wait for it, and when it resets or, where that is not stated, is tried
+// again. It is "" for what was said before.
 func (r *execRun) limitText(e sluice.Event) string {
-	what := strings.ReplaceAll(e.Outcome.Kind.String(), "_", " ")
+	limit := r.pauses.Limit(e.Lane)
+	if told := r.told.Swap(&limit); told != nil && told.SeenAt.Equal(limit.SeenAt) && limit.Until.Sub(told.Until) < time.Second {
+		return ""
+	}
 	left := "items wait"
 	if x := r.exec; x != nil {
 		if n := x.Progress().Left(); n > 0 && x.Total() > 0 {
 			left = count(n, "item") + " " + map[bool]string{true: "waits", false: "wait"}[n == 1]
 		}
 	}
-	next := "next attempt " + zoned(e.Until, e.At)
-	if end, ok := errors.AsType[*proc.EndError](e.Outcome.Err); ok && end.Stated {
-		next = "reset " + zoned(end.Until, e.At)
+	next, until := "next attempt at", limit.Until.Local()
+	if limit.Stated {
+		next = "reset"
 	}
-	text := fmt.Sprintf("%s for the limit met at %s (%s), %s", left, clock(e.At, e.At), what, next)
-	if e.Outcome.Err != nil {
-		text += ": " + clip(e.Outcome.Err.Error(), mostMessage)
+	if end, ok := errors.AsType[*proc.EndError](e.Outcome.Err); ok && end.Stated() {
+		until = end.Until // in the zone of its words
+	}
+	what := strings.ReplaceAll(limit.Kind.String(), "_", " ")
+	text := fmt.Sprintf("%s for the limit met at %s (%s), %s %s", left, clock(limit.SeenAt, e.At), what, next, zoned(until, e.At))
+	if limit.Text != "" {
+		text += ": " + clip(limit.Text, mostMessage)
 	}
 	return text
 }

@@ -109,7 +109,7 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	o.reuse.register(fs)
 	o.account.registerThrottles(fs, "item")
 	fs.IntVar(&o.attempts, "attempts", 6, "tries per item, throttled ones aside")
-	fs.DurationVar(&o.timeout, "timeout", 0, "time for one try (0: 10 times what 99 % of the answers take, at least 30s)")
+	fs.DurationVar(&o.timeout, "timeout", 0, "time without a byte of a stream (default 2m), or for another try (default 10 times what 99 % of the answers take, at least 30s)")
 	fs.StringVar(&o.system, "system", "", "system prompt of prompts and plain text, or @FILE")
 	fs.IntVar(&o.maxTokens, "max-tokens", 0, "most output tokens of prompts and plain text (0: the provider's default)")
 	fs.StringArrayVar(&o.set, "set", nil, "field to set in requests of prompts and plain text, as name=json; dots in the name lead into objects (repeatable)")

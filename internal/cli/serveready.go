@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sluice-llm/sluice/provider"
 )
 
 // newServeReady returns the command by which a host without a shell or curl sees whether a gateway is ready.
@@ -55,7 +57,7 @@ func askReady(ctx context.Context, s *streams, base string) error {
 		return err
 	}
 	// What a proxy before it sends clients away to, such as a page to log in, is no gateway.
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := &http.Client{Transport: provider.NewBase(1), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(r)
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		err = fmt.Errorf("%s does not answer: %w", base, failed.Err) // which named the path and the method, too

@@ -271,7 +271,7 @@ func stand(output string, warn func(format string, args ...any)) (*runStatus, er
 		warn("%s: what it says of batches cannot be read: %v", path, err)
 	}
 	if st.ended() {
-		st.Hint = cmp.Or(pendingHint(st.Parts), leftHint(state))
+		st.Hint = cmp.Or(pendingHint(st.Parts), st.leftHint(time.Now()))
 		return st, nil
 	}
 	if st.Alive = lives(results, state, warn); !st.Alive {
@@ -283,7 +283,7 @@ func stand(output string, warn func(format string, args ...any)) (*runStatus, er
 			st.recorded = n
 		}
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			st.Hint = "what is recorded is whole: the same run command goes on where it stopped"
+			st.Hint = "what is recorded is whole: " + st.resumeHint(time.Now())
 		}
 	}
 	return st, nil
@@ -316,16 +316,32 @@ func recorded(output string) (n int, err error) {
 func failures(s *work.State) int { return s.Failed + s.AlreadyFailed }
 
 // leftHint says what to do about what a run left.
-func leftHint(state work.State) string {
+func (st *runStatus) leftHint(now time.Time) string {
 	switch {
-	case state.Status == work.CalledOff:
+	case st.State.Status == work.CalledOff:
 		return "the run command without --cancel does what is left"
-	case state.Status != work.Completed:
-		return "the same run command goes on where it stopped"
-	case failures(&state) > 0:
-		return "the same run command with --retry-failed tries the failed items again"
+	case st.State.Status != work.Completed:
+		return st.resumeHint(now)
+	case failures(st.State) > 0:
+		return fmt.Sprintf("the same %s command with --retry-failed tries the failed items again", st.command())
 	}
 	return ""
+}
+
+// resumeHint names the command that continues a run, and says what it does about a limit that is not over.
+func (st *runStatus) resumeHint(now time.Time) string {
+	if st.paused(now) {
+		return fmt.Sprintf("the same %s command waits until then and goes on; with --ignore-pause it does not wait", st.command())
+	}
+	return fmt.Sprintf("the same %s command goes on where it stopped", st.command())
+}
+
+// command is the command whose run it is.
+func (st *runStatus) command() string {
+	if _, ok := execDir(st.Output); ok {
+		return "exec"
+	}
+	return "run"
 }
 
 // freshState is how old the state of a run that lives is at most: it is written every 30 s in any case.

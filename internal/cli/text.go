@@ -38,15 +38,16 @@ func eastOf(t time.Time) int {
 	return east
 }
 
-// minute writes a time of the day, with the date if now is another day, and with seconds if that is soon.
+// minute writes a time of the day, with the date if now is another day, and with seconds if there are some or it is soon.
 func minute(t, now time.Time) string {
-	switch {
-	case t.YearDay() != now.YearDay() || t.Year() != now.Year():
-		return t.Format("2006-01-02 15:04")
-	case t.Sub(now) < 2*time.Minute:
-		return t.Format("15:04:05")
+	layout := "15:04"
+	if t.Second() != 0 || t.Sub(now) < 2*time.Minute {
+		layout = "15:04:05"
 	}
-	return t.Format("15:04")
+	if t.YearDay() != now.YearDay() || t.Year() != now.Year() {
+		layout = "2006-01-02 " + layout
+	}
+	return t.Format(layout)
 }
 
 // bar draws done of total.

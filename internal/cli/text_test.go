@@ -195,7 +195,8 @@ func TestAResetIsToldInItsZoneAndHere(t *testing.T) {
 		until time.Time
 		want  string
 	}{
-		{time.Date(2026, 7, 1, 16, 0, 1, 0, pacific), "16:00 PDT (HERE)"},
+		{time.Date(2026, 7, 1, 16, 0, 0, 0, pacific), "16:00 PDT (HERE)"},
+		{time.Date(2026, 7, 1, 16, 0, 1, 0, pacific), "16:00:01 PDT (HERE)"},
 		{time.Date(2026, 7, 1, 14, 3, 7, 0, pacific), "14:03:07 PDT (HERE)"},
 		{time.Date(2026, 7, 3, 6, 0, 0, 0, pacific), "2026-07-03 06:00 PDT (HERE)"},
 		{time.Date(2026, 7, 1, 23, 0, 0, 0, time.UTC).Local(), "HERE"},

@@ -106,6 +106,37 @@ func (e *Error) says(p *Pattern) (string, bool) {
 	return "", false
 }
 
+// Words for a field that a request may not have, and for a value that a field may not have.
+var (
+	refused = regexp.MustCompile(`(?i)unsupported|not (?:currently )?support|(?:does not|doesn't|cannot|can't|no longer) (?:\w+ ){0,2}(?:support|accept|allow|take|exist)|` +
+		`unrecogni[sz]ed|unexpected|unknown\W*[_ ](?:param|field|name|arg|prop|key|request|option|attribute|'?max_|'?stream_)|` +
+		`extra[_ ]|additional propert|not permitted|not allowed|not accepted|deprecated|removed|replaced|instead|rather than|did you mean|` +
+		`\buse\b|cannot find field|no such|invalid (?:request )?(?:argument|parameter|field|property|key)`)
+	ofValue = regexp.MustCompile(`(?i)unsupported[_ ]value|too (?:large|big|high|long|small)|at (?:most|least)|` +
+		`(?:less|greater|larger|more|fewer|smaller) than|exceed|maximum|minimum|out of range|valid range|above|below`)
+)
+
+// Unsupported returns the first of the fields that a request may not have, as the error says; "" if it says that of none.
+func (e *Error) Unsupported(fields []string) string {
+	said := slices.Clone(e.Messages)
+	for _, m := range e.Marks {
+		said = append(said, m.Value)
+	}
+	if !slices.ContainsFunc(said, refused.MatchString) || slices.ContainsFunc(said, ofValue.MatchString) {
+		return ""
+	}
+	names := e.Fields
+	if len(names) == 0 {
+		names = e.Messages
+	}
+	for _, f := range fields {
+		if slices.ContainsFunc(names, regexp.MustCompile(`(?:^|\W)`+regexp.QuoteMeta(f)+`(?:\W|$)`).MatchString) {
+			return f
+		}
+	}
+	return ""
+}
+
 // Known reports whether the error has the form of one, though no row of the table knows it.
 func (e *Error) Known() bool { return e.known }
 

@@ -21,6 +21,7 @@ type Error struct {
 	Messages []string      // its sentences, the innermost first
 	Marks    []Mark        // what names it: types, codes, reasons, exceptions
 	Header   http.Header   // that it quotes of another response
+	Fields   []string      // of the request, that its members name
 	Page     bool          // it is an HTML page
 	ResetsAt time.Time     // an instant that a member states
 	ResetsIn time.Duration // a wait that a member states
@@ -204,6 +205,7 @@ const (
 	either // a message, or a name if it is one word
 	status
 	name
+	field // of the request, or the path to it
 	reset
 )
 
@@ -211,12 +213,13 @@ const (
 var roles = func() map[string]role {
 	all := map[string]role{}
 	for r, names := range map[role]string{
-		echoed: "input ctx body request failedgeneration prompt content choices messages output usage tools instructions loc id " +
+		echoed: "input ctx body request failedgeneration prompt content choices messages output usage tools instructions id " +
 			"requestid model user links",
 		message: "message detail msg errormessage errordescription faultstring raw description title",
 		either:  "error fault reasons details",
 		status:  "code status statuscode rawstatuscode httpstatus errorcode",
 		name:    "type reason errortype codexerrorinfo blockreason limitsource quotaid name limittype category errorname",
+		field:   "param loc",
 		reset: "resetsat resetat resetsinseconds retryafter retryafterseconds retryafterms retrydelay resetafter estimatedtime " +
 			"retryin",
 	} {
@@ -233,7 +236,7 @@ func speaks(v any) bool {
 	case map[string]any:
 		for k := range v {
 			switch r := roles[PlainName(k)]; {
-			case r > echoed, strings.Contains(strings.ToLower(k), "error"), PlainName(k) == "baseresp", PlainName(k) == "ratelimit",
+			case r > echoed && r != field, strings.Contains(strings.ToLower(k), "error"), PlainName(k) == "baseresp", PlainName(k) == "ratelimit",
 				PlainName(k) == "limitreached", PlainName(k) == "response", PlainName(k) == "promptfeedback":
 				return true
 			}
@@ -296,6 +299,8 @@ func (e *Error) member(key string, v any, nested int) {
 		} else {
 			e.walk(v, key, nested+1)
 		}
+	case r == field:
+		e.field(v)
 	case r == reset:
 		e.reset(plain, written(v))
 	case key == "headers":
@@ -327,6 +332,16 @@ func (e *Error) quote(v any) {
 		if s := written(v); s != "" {
 			e.Header.Set(k, s)
 		}
+	}
+}
+
+// field takes a member that names a field, or has the path to it.
+func (e *Error) field(v any) {
+	if path, ok := v.([]any); ok && len(path) > 0 {
+		v = path[len(path)-1]
+	}
+	if name, ok := v.(string); ok && name != "" && len(e.Fields) < maxMarks {
+		e.Fields = append(e.Fields, name)
 	}
 }
 

@@ -59,9 +59,9 @@ func (p *literal) value(depth int) any {
 			return true
 		})
 		return m
-	case '[':
-		list := []any{}
-		p.members(']', func() bool { list = append(list, p.value(depth+1)); return true })
+	case '[', '(':
+		list, end := []any{}, map[byte]byte{'[': ']', '(': ')'}[p.peek()]
+		p.members(end, func() bool { list = append(list, p.value(depth+1)); return true })
 		return list
 	case '"', '\'':
 		return p.quoted()

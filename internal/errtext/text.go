@@ -37,20 +37,23 @@ func oneOf(patterns ...string) *regexp.Regexp {
 	return regexp.MustCompile("(?i)" + strings.Join(patterns, "|"))
 }
 
-// noise matches lines that are none of an error's words.
+// stack matches lines of a stack, and marks below code.
+var stack = oneOf(`^at (?:async |new |process\.|.*(?::\d+|<anonymous>|\(unknown\)|\(native.*|file://.*)[ )}]*$)`,
+	`^(?:traceback \(most|file "|during handling|the above exception)|^[\^~ ]+$`)
+
+// noise matches other lines that are none of an error's words.
 var noise = oneOf(
 	`^(?:[*•-] )?[0-9a-f]*[a-f][0-9a-f]* (?:\w+(?:\(\w+\))?: |\w+error: )`, // a commit behind its hash
 	`^[*•-]? ?(?:feat|fix|chore|docs|refactor|tests?|perf|ci|build|style|revert)(?:\([^)]*\))?!?: `,
 	`^(?:raise|throw|return|await|async|const|let|var|import|from|def|class|except|catch|\} catch|elif|case|export) `, // code
 	`^(?:func|function|public|private|assert) `,
-	`^(?:if ?\(|print\(|console\.|logger\.|log\.|fmt\.|expect\(|//|/\*|#|- \x60)`,
+	`^make(?:\[\d+\])?: |^(?:if ?\(|print\(|console\.|logger\.|log\.|fmt\.|expect\(|//|/\*|#|- \x60)`,
 	`\(.*\{$|[(=].*;$|^[a-z_][\w.]* = ["'f]`,
 	`^(?:diff --git|index|commit|merge|@@|\+) `, // a diff
-	`^\|.*\|$|^[\^~ ]+$`, // a table, marks below code
-	`^at (?:async |new |process\.|.*(?::\d+|<anonymous>|\(unknown\)|\(native.*|file://.*)[ )}]*$)`, // a stack
-	`^(?:traceback \(most|file "|during handling|the above exception)`,
-	`^(?-i:FAIL|PASS|FAILED|---) |^\S+\.\w+:\d+:`, // a test, a search
-	`http/[\d.]+"? 2\d\d|\{.*\} [\d.e+-]+$`,       // a good response, a metric
+	`^\|.*\|$`, // a table
+	`^(?-i:FAIL|PASS|FAILED|---)\s|^\S+\.\w+:\d+:`, // a test, a search
+	`^(?-i:E {2,})|^not ok \d|^\W*(?:[\w ]+:\s+)?\d+ (?:tests? )?(?:failed|failing)\b|\b\d+ (?:passed|passing)\b`,
+	`http/[\d.]+"? 2\d\d|\{.*\} [\d.e+-]+$`, // a good response, a metric
 	`\b\d?\d(?:\.\d+)?% (?:used|of .*(?:limit|quota|usage))`,
 	`^(?:\w+\.)*(?:key|name|attribute|import|modulenotfound|syntax|index|assertion|filenotfound|reference|range|recursion)error\b`,
 	`^\W*(?:title|subject|todo|fixme|summary|topic|example):`, // what somebody found out
@@ -100,14 +103,36 @@ const (
 	maxTaken   = 300         // sentences of a text that are taken
 	maxLooked  = 4 * MaxRead // so that a text of nothing but brackets is not read from each of them
 	maxWords   = 1000        // bytes of an error that goes on over several lines
-	decoration = "\u2500-\u27bf\U0001f300-\U0001faff⎿⎾⎡⎢⎣•‣⏺⏵⏸⏱⎯\u200b\u200d\ufe0f\ufeff"
+	decoration = "\u2500-\u27bf\U0001f300-\U0001faff⎿⎾⎡⎢⎣•‣⏺⏵⏸⏱⏳⎯ℹ↳\u200b\u200d\ufe0f\ufeff"
 )
 
 var (
-	escapeCode = regexp.MustCompile(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|.)`)
-	decorated  = regexp.MustCompile(`[\x00-\x08\x0b\x0c\x0e-\x1f\x7f` + decoration + `]`)
-	newLine    = strings.NewReplacer("\r\n", "\n", "\r", "\n", "<class '", "")
+	decorated = regexp.MustCompile(`[\x00-\x08\x0b\x0c\x0e-\x1f\x7f` + decoration + `]`)
+	// bullet matches a decoration that begins a line, and does not indent it.
+	bullet  = regexp.MustCompile(`(?m)^(?:[` + decoration + `]+|[ \t]*[\x{2600}-\x{27bf}\x{1f300}-\x{1faff}]+\x{fe0f}?) ?`)
+	newLine = strings.NewReplacer("\r\n", "\n", "\r", "\n", "<class '", "")
 )
+
+// Control sequences of terminals.
+var (
+	// erases replaces a sequence that moves the cursor to the start of its line by a carriage return, with a space behind it if the line
+	// is erased, as a spinner does before its next frame.
+	erases = strings.NewReplacer("\x1b[2K", "\r ", "\r\x1b[K", "\r ", "\r\x1b[0K", "\r ", "\r\x1b[J", "\r ", "\r\x1b[0J", "\r ",
+		"\x1b[1G\x1b[0K", "\r ", "\x1b[G\x1b[K", "\r ", "\x1b[1G", "\r", "\x1b[G", "\r")
+	forward = regexp.MustCompile(`\x1b\[\d*C`)                              // moves to the right: a space
+	moves   = regexp.MustCompile(`\x1b\[(?:\d*[ABEF]|\d*;?\d*[Hf]|[23]?J)`) // moves to another line, or clears the screen
+	// controls are the other sequences: colours, titles, links.
+	controls = regexp.MustCompile(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*\x1b\\|[ -/][0-~]|[0-~])`)
+)
+
+// Unescape removes control sequences. Movements of the cursor become spaces and new lines, and a carriage return follows words that
+// are overwritten.
+func Unescape(s string) string {
+	if s = strings.ReplaceAll(s, "\u009b", "\x1b["); strings.IndexByte(s, 0x1b) < 0 {
+		return s
+	}
+	return controls.ReplaceAllString(moves.ReplaceAllString(forward.ReplaceAllString(erases.Replace(s), " "), "\n"), "")
+}
 
 // Plain returns a text as it was before a terminal showed it, with straight quotation marks: without colours, the lines of boxes
 // and the bullets of lists. Of a long text it has the beginning and the end, since a log's error stands in one of them.
@@ -119,12 +144,12 @@ func Plain(s string) string {
 		lines := strings.SplitAfter(s, "\n")
 		s = strings.Join(lines[:maxLines/2], "") + strings.Join(lines[len(lines)-maxLines/2:], "")
 	}
-	s = decorated.ReplaceAllString(escapeCode.ReplaceAllString(newLine.Replace(s), ""), " ")
+	s = decorated.ReplaceAllString(bullet.ReplaceAllString(newLine.Replace(Unescape(s)), ""), " ")
 	return strings.TrimSpace(straightened.Replace(s))
 }
 
 // straightened is straight without backquotes, which mark code.
-var straightened = strings.NewReplacer("’", "'", "‘", "'", "“", `"`, "”", `"`)
+var straightened = strings.NewReplacer(quotationMarks...)
 
 // reader finds in a text what speaks as an error.
 type reader struct {
@@ -185,7 +210,7 @@ func (r *reader) lines(s string) {
 			flush()
 			tool, r.skipped = true, true
 		case tool && !ownNotice.MatchString(line):
-		case noise.MatchString(line) && !ranInto.MatchString(line) || diff && strings.IndexByte("+-@ ", line[0]) >= 0:
+		case Noise(line) || diff && strings.IndexByte("+-@ ", line[0]) >= 0:
 			flush()
 			r.skipped = true
 		default:
@@ -226,6 +251,37 @@ var markdown = regexp.MustCompile("\\*\\*[^*\\s][^*]*\\*\\*|\\w.*`[^`]+`|^#{1,6}
 
 // labelled matches lines that are an error from their first word.
 var labelled = regexp.MustCompile(`(?i)^\W*(?:[\w.]+ ){0,2}(?:[\w.]*error|[\w.]*exception|failed)\b`)
+
+// Stack reports whether a line is one of a stack.
+func Stack(line string) bool { return stack.MatchString(line) }
+
+// Noise reports whether a line is none of an error's words, such as code, a stack or a test's report.
+func Noise(line string) bool {
+	return Stack(line) || noise.MatchString(line) && !ranInto.MatchString(line)
+}
+
+// maxLead is how many words may stand before the sign of an error that opens a line: "Attempt 10 failed", "last status: 429".
+const maxLead = 6
+
+var (
+	// listed matches a line that stands in a list or in quotation marks.
+	listed = regexp.MustCompile("^(?:[-*>] |\\d+[.)] |[\"'`])")
+	// member matches a member of an object on a line of its own.
+	member = regexp.MustCompile(`^"\w+" ?:`)
+)
+
+// Opens reports whether a line begins as an error, as a program's own error does and a report about errors does not. A line with an
+// object may hold an error.
+func Opens(line string) bool {
+	if strings.HasPrefix(line, "{") || strings.HasPrefix(line, "[{") {
+		return true
+	}
+	if Noise(line) || listed.MatchString(line) && !member.MatchString(line) {
+		return false
+	}
+	at := sign(line)
+	return at >= 0 && len(split(line[:at])) <= maxLead
+}
 
 // sign returns where on a line an error begins to speak, or -1.
 func sign(line string) int {
@@ -365,7 +421,9 @@ func (r *reader) take(s string) {
 	}
 	r.found = true
 	r.names(s)
-	r.e.prefix(s)
+	if at := stated.FindStringIndex(s); at != nil && !about(s, split(s), at[0]) {
+		r.e.prefix(s)
+	}
 	r.e.message(bare(s))
 	r.e.message(s)
 }

@@ -6,8 +6,11 @@ import (
 	"unicode/utf8"
 )
 
+// quotationMarks are pairs of a mark and the straight one in its place.
+var quotationMarks = []string{"’", "'", "‘", "'", "“", `"`, "”", `"`, "„", `"`, "‟", `"`, "«", `"`, "»", `"`, "「", `"`, "」", `"`, "『", `"`, "』", `"`}
+
 // straight makes all quotation marks alike.
-var straight = strings.NewReplacer("’", "'", "‘", "'", "“", `"`, "”", `"`, "`", "'")
+var straight = strings.NewReplacer(append(quotationMarks[:len(quotationMarks):len(quotationMarks)], "`", "'")...)
 
 // word is a word of a text in lower case. The names of models and hosts, URLs and versions are one word each, so that no part of
 // them is taken for a word of a sentence.

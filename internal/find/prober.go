@@ -58,6 +58,8 @@ type prober struct {
 	serial  atomic.Uint64
 	telling sync.Mutex // held while Progress is called
 
+	added provider.Added
+
 	mu       sync.Mutex
 	progress Progress
 	told     time.Time // when Progress was called last
@@ -105,6 +107,8 @@ func (p *prober) once(ctx context.Context, s *shape) (reply, error) {
 		return reply{}, context.Cause(ctx)
 	}
 	body := s.body(p.cfg.Provider, p.cfg.Target, nonce(p.cfg.Seed, p.serial.Add(1)))
+	member, _ := p.cfg.Provider.Bound(p.cfg.Target.Endpoint)
+	body, added := p.added.Complete(&p.cfg.Provider, p.cfg.Target.Endpoint, p.cfg.Target.Model, body, member, false)
 	req, err := p.cfg.Provider.NewRequest(ctx, p.cfg.Target, body)
 	var c held
 	if err == nil {
@@ -116,8 +120,9 @@ func (p *prober) once(ctx context.Context, s *shape) (reply, error) {
 	}
 	a, o := provider.Exchange(ctx, p.cfg.Base, nil, req, provider.ExchangeConfig{
 		Provider: p.cfg.Provider, Endpoint: p.cfg.Target.Endpoint, Timeout: p.timeout(s), Key: p.cfg.Target.Key,
-		MaxBytes: leastBytes + bytesPerToken*int64(s.bound),
+		MaxBytes: leastBytes + bytesPerToken*int64(s.bound), Added: added,
 	})
+	p.added.Refused(p.cfg.Target.Model, &o)
 	if o.Kind == sluice.OK && !o.HasUsage && a.FinishReason == "" { // such a server accepts anything, at any pace
 		o.Kind, o.Err = sluice.BadRequest, errNoModel
 	}
@@ -127,6 +132,9 @@ func (p *prober) once(ctx context.Context, s *shape) (reply, error) {
 		p.stop(err)
 	}
 	p.tell(false)
+	if o.Amended {
+		return p.once(ctx, s)
+	}
 	return r, context.Cause(ctx)
 }
 

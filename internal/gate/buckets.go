@@ -294,6 +294,16 @@ func (b *buckets) enlarge(t *Ticket) {
 	}
 }
 
+// larger reports whether a request is more than twice as large as all that were accepted.
+func (b *buckets) larger(t *Ticket) bool {
+	for d, c := range &t.cost {
+		if c > 2*b.largest[d] {
+			return true
+		}
+	}
+	return false
+}
+
 // slow reports whether a bucket may refill by the cost of a request for longer than longestAlone, by the amounts that were accepted.
 func (b *buckets) slow(now time.Time, t *Ticket) bool {
 	for d, c := range &t.cost {

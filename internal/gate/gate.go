@@ -24,6 +24,13 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
+// Defaults of a request, for all that count attempts.
+const (
+	DefaultAttempts     = 6
+	DefaultMaxThrottles = 20
+	DefaultPatience     = 10 * time.Minute // with DefaultMaxThrottles: a limit's window may be that long, and state no wait
+)
+
 // Config shapes a Gate. Zero fields have no defaults: the Scheduler fills them.
 type Config struct {
 	Limits       limits.Limits // of each lane
@@ -34,7 +41,7 @@ type Config struct {
 	CountsCached bool
 	Attempts     int
 	MaxThrottles int           // rejections after which a request is given up
-	Patience     time.Duration // minimum time after a request first asked before it is given up for rejections
+	Patience     time.Duration // minimum time after its first rejection before a request is given up for rejections
 	Weights      map[string]float64
 	Remote       bool // budgets are in a ledger that answers later: see Asks
 	Observed     bool // somebody wants Events
@@ -84,6 +91,7 @@ type Ticket struct {
 	ID        uint64
 	Attempt   int       // number of this attempt, from 1
 	Throttles int       // earlier attempts that were rejected
+	Throttled time.Time // when the first of them was rejected
 	Overloads int       // the part of them that met an overloaded provider
 	Queued    time.Time // when the call first asked; the gate sets it if it is zero
 	Order     uint64    // tells calls that asked at the same instant apart; the gate sets it if it is zero

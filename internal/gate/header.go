@@ -30,6 +30,7 @@ type headerView struct {
 	doubt   time.Duration // time after an unforeseen rejection in which headers raise no level
 	doubted time.Time     // end of that time
 
+	shown  float64   // the remainder by the header before it, less what was spent since
 	newest reference // the header of the request that departed last
 	jumped bool      // the level rose faster than the rate allows: this is not a bucket of that rate
 	inflow float64   // refill per second, where the level jumped; 0 is unknown
@@ -44,6 +45,7 @@ func (h *headerView) compare(next reference, later, rate, cost float64, exact bo
 		return
 	}
 	before, full := h.newest, next.left+cost > 0.9*h.stated // just before the request
+	h.shown = before.left + before.spent - next.spent
 	if h.jumped || exact && !h.since.at.IsZero() {
 		before = h.since
 	}
@@ -70,6 +72,9 @@ func (h *headerView) compare(next reference, later, rate, cost float64, exact bo
 
 // unforeseen notes a rejection while headers showed room: they lag, or others use the limit. room is whether the level showed room, too.
 func (h *headerView) unforeseen(now time.Time, room bool) {
+	if h.jumped && h.shown < 1 { // headers showed none: this gate assumed a refill
+		return
+	}
 	h.doubt = min(max(2*h.doubt, firstDoubt), maxSpan)
 	h.doubted = now.Add(h.doubt)
 	if room && !h.jumped {

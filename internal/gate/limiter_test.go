@@ -123,6 +123,15 @@ func wholeSeconds(round func(float64) float64) func(at time.Time, limit, remaini
 	}
 }
 
+func noReset(_ time.Time, limit, remaining int64, _ time.Time) limits.Reading {
+	return limits.Reading{Dimension: limits.Requests, Limit: limit, Remaining: remaining}
+}
+
+// usedUp is a response from a cache.
+func usedUp(time.Time, int64, int64, time.Time) limits.Reading {
+	return limits.Reading{Dimension: limits.Requests, Limit: 100, Window: true, Reset: 30 * time.Second, ResetSlack: time.Second}
+}
+
 // nextSecond is Envoy's local rate limit.
 func nextSecond(at time.Time, limit, remaining int64, reset time.Time) limits.Reading {
 	return limits.Reading{Dimension: limits.Requests, Limit: limit, Remaining: remaining, Window: true, ResetSlack: time.Second,
@@ -274,6 +283,8 @@ func TestLimitersAreUsedWhole(t *testing.T) {
 		{"window of a second", fixedWindow(20, time.Second, time.Time{}), 400, 20, form{reading: stated(time.Second), wait: ceilWait}, 19.3, 1.05, 3},
 		{"two windows", twoWindows(100, 10*time.Second, mid), 300, 100, form{reading: wholeSeconds(floor), wait: func(_, _ time.Time) time.Duration { return 10 * time.Second }}, 26.6, 1.05, 8},
 		{"bucket whose reset is always a second away", tokenBucket(60, 20, epoch0), 400, 60, form{reading: nextSecond}, 17.3, 1.05, 3},
+		{"window, no reset", fixedWindow(100, 10*time.Second, time.Time{}), 400, 100, form{reading: noReset}, 30.3, 1.9, 30},
+		{"no limit, headers of one that is used up", tokenBucket(1e9, 1e9, epoch0), 400, 100, form{reading: usedUp}, 15, 2.5, 0},
 		{"bare window", fixedWindow(100, 10*time.Second, time.Time{}), 300, 100, form{}, 20.3, 1.12, 12},
 		{"bare window of the clock", fixedWindow(100, 10*time.Second, mid), 300, 100, form{}, 16.6, 1.12, 12},
 		{"bare window of a second", fixedWindow(20, time.Second, time.Time{}), 400, 20, form{}, 19.3, 1.3, 16},

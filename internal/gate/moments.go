@@ -20,15 +20,12 @@ type moment struct {
 	start, end limits.Vector // totals at its start and with its last request
 	after      limits.Vector // total at the early margin after it, if settled
 	settled    bool
-	recent     bool // in recent.moments
-	refs       int  // its requests in flight
 }
 
 // recent is the moments within the late margin, oldest first.
 type recent struct {
 	moments []*moment
 	next    int // index of the first one that is not settled
-	free    []*moment
 }
 
 // enter adds a request that is about to be charged to the present moment.
@@ -40,17 +37,10 @@ func (r *recent) enter(now time.Time, sums *limits.Vector, t *Ticket) {
 		n = len(r.moments)
 	}
 	t.moment = r.moments[n-1]
-	t.moment.refs++
 }
 
 func (r *recent) begin(now time.Time, sums *limits.Vector) {
-	var m *moment
-	if n := len(r.free); n > 0 {
-		m, r.free = r.free[n-1], r.free[:n-1]
-	} else {
-		m = new(moment)
-	}
-	*m = moment{at: now, start: *sums, end: *sums, from: *sums, recent: true}
+	m := &moment{at: now, start: *sums, end: *sums, from: *sums}
 	if len(r.moments) > 0 {
 		m.from = r.moments[0].start
 	}
@@ -66,25 +56,11 @@ func (r *recent) forget(now time.Time, sums *limits.Vector) {
 	}
 	old := 0
 	for old < r.next && now.Sub(r.moments[old].at) >= lateMargin {
-		r.moments[old].recent = false
-		r.reuse(r.moments[old])
 		old++
 	}
 	if old > 0 {
 		r.moments = append(r.moments[:0], r.moments[old:]...)
 		r.next -= old
-	}
-}
-
-func (r *recent) leave(t *Ticket) {
-	t.moment.refs--
-	r.reuse(t.moment)
-	t.moment = nil
-}
-
-func (r *recent) reuse(m *moment) {
-	if m.refs == 0 && !m.recent {
-		r.free = append(r.free, m)
 	}
 }
 

@@ -20,7 +20,6 @@ type order struct {
 	tenants map[string]*tenant
 	classes [numClasses]tenantHeap // the tenants with waiting calls, by the class of their most urgent one
 	rising  tenantHeap             // and those of them whose class will rise by age, by when
-	sole    *tenant                // the one with waiting calls, where it began alone: it is in no heap
 	active  int
 	waiting int
 	floor   float64 // no tenant that comes back starts below the least active counter
@@ -123,26 +122,12 @@ func (o *order) push(t *Ticket) {
 		if q.since = t.Order; q.asked == 0 { // else it never stopped waiting
 			q.served = max(q.served, o.least())
 		}
-		o.begin(q)
+		o.active++
+		q.classify(time.Time{})
+		o.enter(q)
 	} else if l.head != head {
 		o.reclassify(q, time.Time{})
 	}
-}
-
-// begin takes up a tenant whose first call came.
-func (o *order) begin(q *tenant) {
-	o.active++
-	if o.active == 1 {
-		o.sole = q
-		return
-	}
-	for _, each := range [...]*tenant{o.sole, q} {
-		if each != nil {
-			each.classify(time.Time{})
-			o.enter(each)
-		}
-	}
-	o.sole = nil
 }
 
 func (o *order) remove(t *Ticket) {
@@ -155,11 +140,7 @@ func (o *order) remove(t *Ticket) {
 		if o.active--; o.active == 0 {
 			o.floor = q.served
 		}
-		if o.sole == q {
-			o.sole = nil
-		} else {
-			o.leave(q)
-		}
+		o.leave(q)
 	} else if l.head != head {
 		o.reclassify(q, time.Time{})
 	}
@@ -167,9 +148,6 @@ func (o *order) remove(t *Ticket) {
 
 // reclassify finds the class of a tenant whose heads changed or that rose. Without now, age is left to the next look.
 func (o *order) reclassify(q *tenant, now time.Time) {
-	if o.sole == q {
-		return
-	}
 	o.leave(q)
 	q.classify(now)
 	o.enter(q)
@@ -212,9 +190,6 @@ func (q *tenant) classify(now time.Time) {
 
 // next is the call whose turn it is, or nil.
 func (o *order) next(now time.Time) *Ticket {
-	if o.sole != nil {
-		return o.sole.next(now)
-	}
 	for q := o.rising.first(); q != nil && !q.rises.After(now); q = o.rising.first() {
 		o.reclassify(q, now)
 	}
@@ -236,9 +211,6 @@ func (q *tenant) before(p *tenant) bool {
 
 // each calls fn with every call that waits.
 func (o *order) each(fn func(*Ticket)) {
-	if o.sole != nil {
-		o.sole.each(fn)
-	}
 	for c := range o.classes {
 		for _, q := range o.classes[c].tenants {
 			q.each(fn)
@@ -328,7 +300,7 @@ func (q *tenant) serve(amount float64) { q.stand(q.served + amount/q.weight) }
 // stand sets the tenant's counter.
 func (q *tenant) stand(served float64) {
 	q.served = served
-	if q.n > 0 && q.order.sole != q {
+	if q.n > 0 {
 		heap.Fix(&q.order.classes[q.class], q.inClass)
 	}
 }
@@ -341,9 +313,6 @@ func (o *order) least() float64 {
 	least := math.Inf(1)
 	if o.asking {
 		least = o.asked
-	}
-	if o.sole != nil {
-		return min(least, o.sole.served)
 	}
 	for c := range o.classes {
 		if q := o.classes[c].first(); q != nil {

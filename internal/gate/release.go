@@ -68,7 +68,6 @@ func (l *lane) released(now time.Time, t *Ticket, o *limits.Outcome) Decision {
 		l.learn(now, t, o)
 	}
 	l.gate.settleGuards(now, l, t, o)
-	l.flight.recent.leave(t)
 	t.tenant.calls--
 	d := l.decide(now, t, o)
 	if d.Action != Again {
@@ -161,7 +160,8 @@ func (l *lane) disproved(now time.Time, t *Ticket) {
 		l.cool.until = now
 	}
 	each := l.buckets.each[t.tested.bound]
-	if t.tested.time > longWait && each.header.seen && l.buckets.book.level(now, t.tested.bound) < t.cost[t.tested.bound] {
+	debt := each.Dimension != limits.Requests && t.tested.time <= longWait // output is charged after it was sent
+	if each.header.seen && !debt && l.buckets.book.level(now, t.tested.bound) < t.cost[t.tested.bound] {
 		if each.header.wrong++; each.header.wrong >= 2 {
 			l.buckets.replace(now, each, each.configured(), each.header.stated)
 		}
@@ -406,9 +406,11 @@ func (l *lane) decide(now time.Time, t *Ticket, o *limits.Outcome) Decision {
 	switch {
 	case o.Final:
 		return Decision{Action: GiveUp, Throttle: throttle}
+	case o.Amended:
+		return Decision{Action: Again}
 	case throttle:
 		d := Decision{Action: Again, Throttle: true, Wait: l.rejected.wait(t)}
-		if t.Throttles >= cfg.MaxThrottles && now.Sub(t.Queued) >= cfg.Patience {
+		if t.Throttles >= cfg.MaxThrottles && now.Sub(t.Throttled) >= cfg.Patience {
 			d.Action = GiveUp
 		}
 		if o.Kind == limits.Overloaded && l.overloads < overloadsInARow {
@@ -432,10 +434,10 @@ func (l *lane) decide(now time.Time, t *Ticket, o *limits.Outcome) Decision {
 	return Decision{Action: GiveUp}
 }
 
-// alone reports whether a rejected item is the only one that is left and is at fault: others were accepted after it, or no other item was
-// ever rejected, and no rejected item succeeded later. left is the time until it is given up: it grows with the number of such items, as
-// they may all be innocent. A stated wait is kept once. If the rejection states a wait or names a limit, several items may have to wait for
-// it, or one that is large for the amounts that were accepted. If all requests are rejected for maxSpan, no item is waited for.
+// alone reports whether a rejected item is the only one that is left and is at fault: others that were sent after its first rejection were
+// accepted, and no rejected item succeeded later. left is the time until it is given up: it grows with the number of such items, as
+// they may all be innocent. An item that is much larger than all that were accepted is innocent. A stated wait is kept once. If the rejection states a wait or names a limit, several items may have to wait for
+// it, or one that is large for the amounts that were accepted. If all requests are rejected for DefaultPatience, no item is waited for.
 func (l *lane) alone(now time.Time, t *Ticket, o *limits.Outcome) (left time.Duration, alone bool) {
 	if due := l.rejected.due(now, t, o.Wait); t.sent.Before(due) {
 		return due.Sub(now), false
@@ -449,9 +451,9 @@ func (l *lane) alone(now time.Time, t *Ticket, o *limits.Outcome) (left time.Dur
 			last = each.lastOther
 		}
 	}
-	quiet := now.Sub(last) >= maxSpan
+	quiet := now.Sub(last) >= DefaultPatience && now.Sub(t.Throttled) >= DefaultPatience
 	if l.gate.cfg.Patience == 0 && !o.Alone || o.Kind == limits.UsageWindow || t.Throttles < leastAlone || last.IsZero() ||
-		!quiet && (l.gate.accepted < manyAccepted || !l.rejected.own(t) && !l.rejected.only(t)) {
+		!quiet && (l.gate.accepted < manyAccepted || !l.rejected.own(t) || !l.rejected.taken.After(t.Throttled)) {
 		return 0, false
 	}
 	for _, each := range l.gate.sorted {
@@ -464,7 +466,7 @@ func (l *lane) alone(now time.Time, t *Ticket, o *limits.Outcome) (left time.Dur
 	}
 	named := o.Dimension != limits.AnyDimension || o.Limit > 0 || exhausted(o.Readings) != limits.AnyDimension
 	reason := (named || o.Wait > 0) && o.Wait <= longWait && !quiet
-	if busy || reason && (l.waiting()+l.flight.open > 0 || l.buckets.slow(now, t)) {
+	if busy || !quiet && l.buckets.larger(t) || reason && (l.waiting()+l.flight.open > 0 || l.buckets.slow(now, t)) {
 		return 0, false
 	}
 	return last.Add(min(longestAlone*time.Duration(max(1, suspects*suspects)), maxSpan)).Sub(now), true

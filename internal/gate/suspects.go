@@ -27,8 +27,6 @@ type suspects struct {
 	pending map[uint64]time.Time  // rejected items, and the departures of their requests; no later request was accepted yet
 	alone   map[uint64]int        // items that were rejected alone, and passed before then: they are at fault
 	stated  map[uint64]statedWait // of rejected items
-	first   uint64                // the item that was rejected first
-	several bool                  // others were rejected as well
 	row     int                   // score for rejections that come one by one, while others are accepted
 	begun   bool                  // there were manyStrays of them, and the score has not been 0 since
 	owned   map[uint64]bool       // items at fault that were rejected since a request was accepted; if they are many, the provider may reject all
@@ -44,10 +42,6 @@ func (s *suspects) add(t *Ticket, others bool) (own bool) {
 		clear(s.alone)
 		clear(s.stated)
 	}
-	if s.first == 0 {
-		s.first = t.item()
-	}
-	s.several = s.several || s.first != t.item()
 	s.share += (1 - s.share) / shareOf
 	switch {
 	case s.own(t) && (len(s.owned) < manyOwn || !others):
@@ -113,9 +107,6 @@ func (s *suspects) cleared(t *Ticket) {
 		clear(s.alone)
 	}
 }
-
-// only reports whether no other item was ever rejected.
-func (s *suspects) only(t *Ticket) bool { return !s.several && s.first == t.item() }
 
 // strays reports whether items are rejected one by one while others are accepted.
 func (s *suspects) strays() bool { return s.row >= manyStrays }

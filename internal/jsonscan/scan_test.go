@@ -45,6 +45,21 @@ func TestErrorsSayWhereTheyAre(t *testing.T) {
 	}
 }
 
+func TestRepairedJSONIsUTF8(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"a":"é\ud83d\ude00"}`:         `{"a":"é\ud83d\ude00"}`,
+		"{\"a\xff\":\"caf\xc3\"}":       `{"a�":"caf�"}`,
+		`["\ud83d","\uDE00","\\ud83d"]`: `["\ufffd","\ufffd","\\ud83d"]`,
+		`"\ud83d\ud83d\ude00\ud83"`:     `"\ufffd\ud83d\ude00\ud83"`,
+		`\ud`:                           `\ud`,
+	} {
+		was := text
+		if got := string(jsonscan.Repair([]byte(text))); got != want || text != was {
+			t.Errorf("%q is repaired to %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestNumbersAreWholeAndBounded(t *testing.T) {
 	for text, want := range map[string]int64{
 		"0": 0, "-7": -7, "1e2": 100, "2.9": 2, "-2.1": -3, "1e400": 1 << 53, "-1e400": -1 << 53, "12345678901234567890": 1 << 53, "1e-400": 0,

@@ -16,6 +16,53 @@ func Valid(b []byte) bool {
 	return s.End() && utf8.Valid(b)
 }
 
+// Repair returns JSON that every reader can read: with U+FFFD in the place of bytes that are not UTF-8, and of escapes that are half of a
+// surrogate pair. It is b itself if it has none of these.
+func Repair(b []byte) []byte {
+	if !utf8.Valid(b) {
+		b = bytes.ToValidUTF8(b, []byte("\ufffd"))
+	}
+	for at, copied := halfPair(b, 0), false; at >= 0; at = halfPair(b, at) {
+		if !copied {
+			b, copied = bytes.Clone(b), true
+		}
+		copy(b[at:], `\ufffd`)
+	}
+	return b
+}
+
+// halfPair returns the offset of the first escape of JSON from an offset on that is half of a surrogate pair; -1 if there is none.
+func halfPair(b []byte, from int) int {
+	if from == 0 && !bytes.Contains(b, []byte(`\ud`)) && !bytes.Contains(b, []byte(`\uD`)) {
+		return -1 // nearly always
+	}
+	for at := from; ; {
+		n := bytes.IndexByte(b[at:], '\\')
+		if n < 0 || at+n+2 > len(b) {
+			return -1
+		}
+		at += n + 2
+		r, ok := rune(0), b[at-1] == 'u'
+		if ok {
+			r, ok = Hex4(b[at:])
+		}
+		if !ok {
+			continue
+		}
+		if at += 4; !utf16.IsSurrogate(r) {
+			continue
+		}
+		low := rune(-1)
+		if bytes.HasPrefix(b[at:], []byte(`\u`)) {
+			low, _ = Hex4(b[at+2:])
+		}
+		if utf16.DecodeRune(r, low) == utf8.RuneError {
+			return at - 6
+		}
+		at += 6
+	}
+}
+
 // Members returns the members of an object as they stand in the text, as far as it is whole, and of several of one name the last.
 // whole says that b is one object and no more.
 func Members(b []byte) (members map[string][]byte, whole bool) {

@@ -16,10 +16,9 @@ import (
 const lane = "batch-api"
 
 const (
-	mostCalls  = 4                // to an account's Batch API at once: each may carry a file
-	throttles  = 1 << 20          // of one call: there is a day's time
-	shortCall  = time.Minute      // for a call of a few bytes
-	longCall   = 30 * time.Minute // for a call that carries a file
+	mostCalls  = 4           // to an account's Batch API at once: each may carry a file
+	throttles  = 1 << 20     // of one call: there is a day's time
+	tidyTime   = time.Minute // for the removal of files
 	firstPoll  = 5 * time.Second
 	longRefuse = 5 * time.Minute // longest wait for room that others take up
 )
@@ -71,21 +70,19 @@ func (d *Desk) roomOf(a *account) int {
 }
 
 // call makes a call when the account's gate lets it, and again while it fails in a way that passes.
-func (a *account) call(ctx context.Context, id string, limit time.Duration, fn func(context.Context) error) error {
-	return a.do(ctx, id, limit, true, fn)
+func (a *account) call(ctx context.Context, id string, fn func(context.Context) error) error {
+	return a.do(ctx, id, true, fn)
 }
 
 // callOnce is call for what may have been done though it failed: it is repeated only where nothing reached the provider.
-func (a *account) callOnce(ctx context.Context, id string, limit time.Duration, fn func(context.Context) error) error {
-	return a.do(ctx, id, limit, false, fn)
+func (a *account) callOnce(ctx context.Context, id string, fn func(context.Context) error) error {
+	return a.do(ctx, id, false, fn)
 }
 
-func (a *account) do(ctx context.Context, id string, limit time.Duration, again bool, fn func(context.Context) error) error {
+func (a *account) do(ctx context.Context, id string, again bool, fn func(context.Context) error) error {
 	var last error
 	_, err := a.sched.Do(ctx, sluice.Call{ID: id, Lane: lane}, func(ctx context.Context, _ *sluice.Permit) sluice.Outcome {
-		timed, cancel := context.WithTimeout(ctx, limit)
-		defer cancel()
-		last = fn(timed)
+		last = fn(ctx)
 		o := outcomeOf(ctx, last)
 		o.Final = o.Final || !again && !o.Unsent
 		return o
@@ -123,8 +120,6 @@ func outcomeOf(ctx context.Context, err error) sluice.Outcome {
 		return o
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return sluice.Outcome{Kind: sluice.OK}
-	case errors.Is(err, context.DeadlineExceeded):
-		return sluice.Outcome{Kind: sluice.Timeout, Err: err}
 	}
 	return sluice.Outcome{Kind: sluice.Internal, Err: err, Final: true}
 }

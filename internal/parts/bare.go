@@ -35,7 +35,7 @@ func (d *Desk) Bare() bool {
 func (d *Desk) forsake(ctx context.Context, p *Part) error {
 	d.cfg.Logger.Warn("a part whose files are gone is given up", "part", p.e.Tag, "batch", p.e.Batch, "requests", p.e.Requests)
 	if p.e.Batch != "" && !p.e.Guess {
-		err := p.a.call(ctx, "cancel "+p.e.Batch, shortCall, func(ctx context.Context) error {
+		err := p.a.call(ctx, "cancel "+p.e.Batch, func(ctx context.Context) error {
 			return p.a.api.Cancel(ctx, p.e.Batch)
 		})
 		if o, ok := kindOf(err); ok && o.Kind.Fatal() || ctx.Err() != nil {

@@ -137,7 +137,7 @@ func (d *Desk) upload(ctx context.Context, p *Part, part *batchapi.Part) error {
 		return nil
 	}
 	file := ""
-	err := p.a.call(ctx, "upload "+p.e.Tag, longCall, func(ctx context.Context) error {
+	err := p.a.call(ctx, "upload "+p.e.Tag, func(ctx context.Context) error {
 		var err error
 		if p.known {
 			if file, err = p.a.api.FindFile(ctx, p.e.Tag); err != nil || file != "" {
@@ -156,7 +156,7 @@ func (d *Desk) upload(ctx context.Context, p *Part, part *batchapi.Part) error {
 
 // create has the batch made. That it is tried is saved before each try, and how it ended only by whoever acts on it.
 func (d *Desk) create(ctx context.Context, p *Part, part *batchapi.Part) (b batchapi.Batch, err error) {
-	err = p.a.callOnce(ctx, "create "+p.e.Tag, longCall, func(ctx context.Context) error {
+	err = p.a.callOnce(ctx, "create "+p.e.Tag, func(ctx context.Context) error {
 		if err := d.update(p, func(e *entry) { e.TriedAt = time.Now().UTC() }); err != nil {
 			return err
 		}

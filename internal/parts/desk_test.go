@@ -125,7 +125,7 @@ func TestPartsAreSubmittedFetchedAndMerged(t *testing.T) {
 		t.Run(fmt.Sprint("nameless ", nameless), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
-				b.api.nameless = nameless
+				b.api.nameless, b.api.carries = nameless, 40*time.Minute
 				b.terms.Requests = 10
 				d := b.open()
 				d.Start(context.Background())

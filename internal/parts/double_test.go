@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/batchapi"
+	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // double is a provider's Batch API in memory. What it runs it counts by id.
@@ -22,6 +23,7 @@ type double struct {
 	nameless        bool // it keeps no tags: ids carry them
 	bounds          batchapi.Bounds
 	takes           time.Duration
+	carries         time.Duration // how long a file is under way to it
 	batches         []*doubled
 	files           []doubledFile
 	runs            map[string]int // how often a request was run
@@ -139,7 +141,10 @@ func readAll(p *batchapi.Part) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-func (d *double) Upload(_ context.Context, p *batchapi.Part) (string, error) {
+func (d *double) Upload(ctx context.Context, p *batchapi.Part) (string, error) {
+	if err := wake.In(ctx, d.carries, nil); err != nil {
+		return "", err
+	}
 	text, err := readAll(p)
 	if err != nil {
 		return "", err
@@ -381,7 +386,10 @@ func (d *double) Cancel(_ context.Context, id string) error {
 	return nil
 }
 
-func (d *double) Fetch(_ context.Context, result string, w io.Writer) error {
+func (d *double) Fetch(ctx context.Context, result string, w io.Writer) error {
+	if err := wake.In(ctx, d.carries, nil); err != nil {
+		return err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.failing("fetch"); err != nil {

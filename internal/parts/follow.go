@@ -62,7 +62,7 @@ func (d *Desk) follow(ctx context.Context, p *Part) error {
 
 // ask asks how a part's batch stands.
 func (p *Part) ask(ctx context.Context) (b batchapi.Batch, err error) {
-	err = p.a.call(ctx, "look at "+p.e.Batch, shortCall, func(ctx context.Context) (err error) {
+	err = p.a.call(ctx, "look at "+p.e.Batch, func(ctx context.Context) (err error) {
 		b, err = p.a.api.Get(ctx, p.e.Batch)
 		return err
 	})
@@ -94,7 +94,7 @@ func (d *Desk) callOff(ctx context.Context, p *Part) error {
 		d.cfg.Logger.Warn("a batch that may not be ours is not cancelled: its results will tell", "batch", p.e.Batch)
 		return nil
 	}
-	err := p.a.call(ctx, "cancel "+p.e.Batch, shortCall, func(ctx context.Context) error {
+	err := p.a.call(ctx, "cancel "+p.e.Batch, func(ctx context.Context) error {
 		return p.a.api.Cancel(ctx, p.e.Batch)
 	})
 	if o, ok := kindOf(err); ok && o.Kind.Fatal() {
@@ -230,7 +230,7 @@ func (d *Desk) fileGone(ctx context.Context, p *Part) bool {
 		return false
 	}
 	file := ""
-	err := p.a.call(ctx, "find the file of "+p.e.Tag, shortCall, func(ctx context.Context) (err error) {
+	err := p.a.call(ctx, "find the file of "+p.e.Tag, func(ctx context.Context) (err error) {
 		file, err = p.a.api.FindFile(ctx, p.e.Tag)
 		return err
 	})

@@ -18,7 +18,7 @@ func (d *Desk) resolve(ctx context.Context, p *Part) error {
 	for ctx.Err() == nil {
 		asked := time.Now()
 		var found []batchapi.Batch
-		err := p.a.call(ctx, "find "+p.e.Tag, shortCall, func(ctx context.Context) (err error) {
+		err := p.a.call(ctx, "find "+p.e.Tag, func(ctx context.Context) (err error) {
 			found, err = p.a.api.Find(ctx, part, p.e.BegunAt)
 			return err
 		})

@@ -81,7 +81,7 @@ func (d *Desk) fetchAll(ctx context.Context, p *Part, mayCome bool) (mine bool, 
 		}
 	}()
 	for n, name := range p.seen.Results {
-		err := p.a.call(ctx, "fetch "+p.e.Batch, longCall, func(ctx context.Context) error {
+		err := p.a.call(ctx, "fetch "+p.e.Batch, func(ctx context.Context) error {
 			return d.dir.fill(d.dir.results(p.e.Tag, n)+".part", func(w io.Writer) error {
 				return p.a.api.Fetch(ctx, name, w)
 			})

@@ -25,9 +25,9 @@ func (d *Desk) tidy(p *Part, e *entry) {
 
 // remove deletes files of requests and results. known is whether those of results are.
 func (d *Desk) remove(a *account, tag string, b batchapi.Batch, known bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), shortCall) // the run may be at its end
+	ctx, cancel := context.WithTimeout(context.Background(), tidyTime) // the run may be at its end
 	defer cancel()
-	err := a.call(ctx, "remove "+tag, shortCall, func(ctx context.Context) error {
+	err := a.call(ctx, "remove "+tag, func(ctx context.Context) error {
 		if !known {
 			seen, err := a.api.Get(ctx, b.ID)
 			if err != nil && !errors.Is(err, batchapi.ErrUnknown) {

@@ -33,6 +33,8 @@ type job struct {
 
 	cost   float64 // of its tries so far, in dollars
 	costed bool    // some try said
+
+	limits streak // of its last tries
 }
 
 // try is one run of a job.
@@ -56,8 +58,8 @@ type EndError struct {
 	From  string    // where that was read
 	Until time.Time // when a limit resets, or the next attempt where that is not stated; zero of another end
 
-	Stated bool  // Until rests on what the command said
 	Err    error // nil: Text is all
+	stated bool
 }
 
 // Unwrap returns what is behind it.
@@ -68,6 +70,9 @@ func (e *EndError) Error() string { return e.Text }
 
 // Source says where it was read.
 func (e *EndError) Source() string { return e.From }
+
+// Stated reports whether Until rests on what the command said.
+func (e *EndError) Stated() bool { return e.stated }
 
 // attempt runs a job's command once, under a permit.
 func (x *Exec) attempt(ctx context.Context, permit *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
@@ -97,7 +102,9 @@ func (x *Exec) attempt(ctx context.Context, permit *sluice.Permit, item work.Ite
 		return result, x.broken(err)
 	}
 	result.Payload, result.Status = t.answer, max(0, t.end.ExitCode)
+	x.lane.bound(&j.limits, t)
 	o, another := x.outcome(t)
+	j.limits.reset = o.Until
 	if another { // to the Scheduler, what a command says that started before a pause only lengthens that
 		x.pause(o)
 	}
@@ -271,7 +278,7 @@ func (x *Exec) outcome(t *try) (o sluice.Outcome, another bool) {
 	another = x.lane.ended(t, &o)
 	if o.Kind != sluice.OK {
 		stated := m.Wait > 0 || o.Until.Sub(m.Until) <= resetSlack // else it is that of our own pause
-		o.Err = &EndError{Err: t.cause, Text: m.Text, From: m.Source, Until: o.Until, Stated: stated}
+		o.Err = &EndError{Err: t.cause, Text: m.Text, From: m.Source, Until: o.Until, stated: stated}
 	}
 	return o, another
 }

@@ -2,6 +2,7 @@ package proc
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -27,6 +28,7 @@ type lane struct {
 	backoff Backoff
 	until   time.Time // the last reset that was stated,
 	told    time.Time // and when
+	well    time.Time // when a command last ended well
 	saved   time.Time // when Config.Windows were
 	last    time.Time // when the last command started that was paced,
 	next    time.Time // and when the next one may
@@ -61,6 +63,7 @@ func (l *lane) ended(t *try, o *sluice.Outcome) (another bool) {
 	}
 	switch {
 	case o.Kind == sluice.OK:
+		l.well = t.ended
 		l.backoff.Succeeded(t.started)
 	case !o.Kind.Throttle():
 	case until.After(t.started):
@@ -77,6 +80,53 @@ func (l *lane) ended(t *try, o *sluice.Outcome) (another bool) {
 		o.Wait = o.Until.Sub(t.ended)
 	}
 	return another
+}
+
+// streak counts the rate-limit rejections of an item in a row.
+type streak struct {
+	count int       // rejections after the reset that the one before stated
+	first time.Time // when the first one came
+	reset time.Time // of the last one; zero if unknown
+}
+
+// An item that is rejected after each of maxResets resets, and for some time, fails: its command prints something else than the state
+// of the account.
+const (
+	maxResets = 5
+	minute    = time.Minute      // in any case: APIs limit requests per minute, and state short waits
+	crowded   = 10 * time.Minute // if other commands run or succeed, which may use up what a reset gives back
+	unstated  = 6 * time.Hour    // if no reset is stated and no command succeeds: longer than a window of 5 hours
+)
+
+// bound counts a rejection of an item. Beyond maxResets, it turns the rejection into a failure of the command.
+func (l *lane) bound(r *streak, t *try) {
+	m := &t.meaning
+	if !m.Kind.Throttle() || m.Dimension == limits.Concurrency {
+		*r = streak{}
+		return
+	}
+	if r.first.IsZero() {
+		r.first = t.ended
+	}
+	l.mu.Lock()
+	well := l.well.After(r.first)
+	l.mu.Unlock()
+	lasts := minute
+	switch {
+	case well:
+		lasts = crowded
+	case t.started.Before(r.reset):
+		return
+	case m.Kind == sluice.Overloaded || m.Wait == 0 && !m.Until.After(t.ended):
+		lasts = unstated
+	case l.snapshot().InFlight > 1:
+		lasts = crowded
+	}
+	if r.count < maxResets || t.ended.Sub(r.first) < lasts {
+		r.count++
+		return
+	}
+	m.Kind, m.Text = sluice.CommandFailed, fmt.Sprintf("met a limit again after each of %d resets: %s", r.count, m.Text)
 }
 
 // note keeps what a try says of the account's windows.
@@ -181,12 +231,18 @@ func (l *lane) turn(now time.Time) time.Duration {
 
 // paused reports whether nothing is to start now, as those find that waited for something while they had a permit.
 func (l *lane) paused() bool {
+	s := l.snapshot()
+	return s.Held || s.Until.After(time.Now())
+}
+
+// snapshot is how the Scheduler's lane of the commands stands.
+func (l *lane) snapshot() limits.LaneSnapshot {
 	for _, s := range l.cfg.Limits.Scheduler.Snapshot().Lanes {
 		if s.Lane == l.cfg.Limits.Lane {
-			return s.Held || s.Until.After(time.Now())
+			return s
 		}
 	}
-	return false
+	return limits.LaneSnapshot{}
 }
 
 // paced is when the next command may start; zero where that is not known or not so.
@@ -203,13 +259,16 @@ func (l *lane) paced() time.Time {
 func (x *Exec) honour() {
 	earlier, _ := x.journal.Earlier()
 	limit := earlier.RateLimit
-	if x.cfg.Limits.IgnorePause || !limit.Until.After(time.Now()) || !limit.Kind.Throttle() {
+	if x.cfg.Limits.IgnorePause {
 		return
 	}
 	x.cfg.Pauses.Recall(earlier)
+	if !limit.Until.After(time.Now()) || !limit.Kind.Throttle() {
+		return
+	}
 	limit.Until = limit.Until.Local() // the file has all times in one zone
 	o := sluice.Outcome{Kind: sluice.UsageWindow, Until: limit.Until, Dimension: limit.Dimension,
-		Err: &EndError{Text: limit.Text, From: "the run before", Until: limit.Until}}
+		Err: &EndError{Text: limit.Text, From: "the run before", Until: limit.Until, stated: limit.Stated}}
 	x.pause(o)
 	x.probe.again()
 }

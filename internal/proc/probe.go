@@ -158,7 +158,9 @@ func askURL(ctx context.Context, url string) (agents.Meaning, error) {
 	if err != nil {
 		return agents.Meaning{}, err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	base := provider.NewBase(1)
+	defer base.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: base}).Do(req)
 	if err != nil {
 		return agents.Meaning{}, errors.New(provider.Redact(err.Error()))
 	}

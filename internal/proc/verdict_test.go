@@ -5,6 +5,7 @@ package proc_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/proc"
+	"github.com/sluice-llm/sluice/internal/proc/agents"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -74,6 +76,90 @@ func TestAStatedWaitIsNotTested(t *testing.T) {
 			t.Errorf("commands started at %v, the first at %v", ran, began)
 		}
 	})
+}
+
+// A harness states a limit of its agent in a message of its own, on standard error or in a record.
+func TestAMessageOfAHarnessIsALimit(t *testing.T) {
+	for name, write := range map[string]func(k call, dir, message string) error{
+		"standard error": func(k call, _, message string) error { _, err := fmt.Fprintln(k.Stderr, message); return err },
+		"a result file": func(_ call, dir, message string) error {
+			return os.WriteFile(filepath.Join(dir, "said.json"), fmt.Appendf(nil, `{"error":%q}`, message), 0o600)
+		},
+		"a record of a failed try": func(_ call, dir, message string) error {
+			aside := filepath.Join(dir, ".failed", "run_01", "agent")
+			return errors.Join(os.MkdirAll(aside, 0o700),
+				os.WriteFile(filepath.Join(aside, "result.json"), fmt.Appendf(nil, `{"exit_code":-1,"stderr":%q}`, message), 0o600))
+		},
+	} {
+		for _, cli := range []string{"claude", ""} {
+			bubble(t, 1, func(t *testing.T, c *course) {
+				c.cfg.Verdict.ResultFile, c.limits.Attempts = "said.json", 1
+				if cli != "" {
+					c.cfg.Verdict.CLI = agents.Recognise(cli)
+				}
+				until := time.Now().Add(2 * time.Hour).Truncate(time.Hour)
+				messages := []string{"Rate limit from agent: You've hit your limit · resets " + until.UTC().Format("3pm (UTC)"), "rate limit: try again in 90 seconds"}
+				c.play(func(_ context.Context, k call) int {
+					if k.nth > len(messages) {
+						k.say("42")
+						return 0
+					}
+					if err := write(k, k.itemDir(), messages[k.nth-1]); err != nil {
+						t.Error(err)
+					}
+					return 1
+				})
+				c.succeed(1)
+				ran := c.began("item")
+				if r := c.results()[0]; len(ran) != 3 || r.Attempts != 1 || r.Throttles != 2 {
+					t.Fatalf("%s of %q: ran at %v, %+v", name, cli, ran, r)
+				}
+				if first, second := ran[1].Sub(until), ran[2].Sub(ran[1]); first < 0 || first > 2*time.Second || second < 90*time.Second || second > 92*time.Second {
+					t.Errorf("%s of %q: tried %v after the reset and then after %v", name, cli, first, second)
+				}
+			})
+		}
+	}
+}
+
+// An item that meets a limit again right after each reset fails like another one, and one that a real limit holds up does not.
+func TestALimitThatNoResetEndsIsAFailure(t *testing.T) {
+	for _, tt := range []struct {
+		name, words string
+		items       int           // of which the third or last one meets the limit,
+		times       int           // so often; 0: always
+		least       time.Duration // that it takes until it has a result
+	}{
+		{"a stated wait", "rate limit: try again in 7 seconds\n", 1, 0, time.Minute},
+		{"a stated wait that ends", "rate limit: try again in 7 seconds\n", 1, 5, 35 * time.Second},
+		{"a usage window", "You've hit your limit · resets in 20 minutes\n", 2, 0, 100 * time.Minute},
+		{"nothing stated", "API Error: Rate limit reached\n", 1, 0, 6 * time.Hour},
+		{"nothing stated, and others succeed", "API Error: Rate limit reached\n", 24, 0, 10 * time.Minute},
+	} {
+		bubble(t, tt.items, func(t *testing.T, c *course) {
+			if c.limits.Attempts = 2; tt.items > 2 {
+				c.limits.Limits.RPM = 2
+			}
+			began, last := time.Now(), fmt.Sprintf("item%d", min(tt.items, 3))
+			c.play(func(_ context.Context, k call) int {
+				if k.last == last && (tt.times == 0 || k.nth <= tt.times) {
+					return k.say("%s", tt.words)
+				}
+				return 0
+			})
+			ctx, stop := context.WithTimeout(t.Context(), 2*tt.least+6*time.Minute)
+			defer stop()
+			rep, err := c.start(ctx, c.open()).ended()
+			failed := tt.times == 0
+			if want := map[bool]int{true: 1}[failed]; err != nil || rep.Failed != want || rep.Kinds[sluice.CommandFailed] != want || rep.Left != 0 {
+				t.Errorf("%s: %+v, error %v", tt.name, rep, err)
+			}
+			ran := c.began(last)
+			if took := ran[len(ran)-1].Sub(began); len(ran) < 6 || took < tt.least || took > 2*tt.least+5*time.Minute {
+				t.Errorf("%s: %d runs in %v, want %v", tt.name, len(ran), took, tt.least)
+			}
+		})
+	}
 }
 
 // A rejection of the preflight pauses all, and counts for no item.

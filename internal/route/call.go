@@ -25,7 +25,6 @@ type call struct {
 	content func() string // see Router.Do
 	name    string        // of the item: see item
 	fn      func(context.Context, *sluice.Permit, Way, int) sluice.Outcome
-	since   time.Time // when the call came
 	tally   sluice.Tally
 
 	offered []offer // used again
@@ -40,8 +39,9 @@ type failures struct {
 	rejectedAt uint64 // upstreams that rejected it, and perhaps nothing else, by index: after maxRejecting, it goes to no other
 	spent      int    // attempts
 	throttles  int
-	inRow      int // throttles at the present upstream
-	atFault    int // rejections for the key while other items were accepted with it
+	throttled  time.Time // the first of those
+	inRow      int       // throttles at the present upstream
+	atFault    int       // rejections for the key while other items were accepted with it
 }
 
 // attempt is the present attempt of a call.
@@ -156,7 +156,10 @@ func (c *call) settle(attempt int, o *sluice.Outcome) {
 	case o.TooLarge:
 		o.Elsewhere = c.hasOther()
 	case o.Kind.Throttle():
-		if c.throttles++; c.throttles > c.router.cfg.MaxThrottles && time.Since(c.since) >= c.router.patience {
+		if c.throttles++; c.throttles == 1 {
+			c.throttled = time.Now()
+		}
+		if c.throttles > c.router.cfg.MaxThrottles && time.Since(c.throttled) >= c.router.patience {
 			o.Final = true
 			return
 		}

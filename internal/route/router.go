@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/gate"
 	"github.com/sluice-llm/sluice/internal/pricing"
 )
 
@@ -24,7 +25,7 @@ const MaxUpstreams = 64
 type Config struct {
 	Upstreams    []Upstream
 	Attempts     int  // of a call, over all upstreams. Default 6
-	MaxThrottles int  // rate-limit responses to a call, over all upstreams. Default 20, and for 5 minutes at least; negative is none
+	MaxThrottles int  // rate-limit responses to a call, over all upstreams. Default 20, and for 10 minutes at least; negative is none
 	Cheapest     bool // prefer the cheapest upstream of those that can start a call within patience, not the soonest
 
 	// Authenticates reports whether the error of an Auth outcome proves that the key is rejected, if no request with the key was
@@ -78,7 +79,7 @@ type Report struct {
 type Router struct {
 	cfg       Config
 	upstreams []*upstream
-	patience  time.Duration // in which no call is given up for throttles
+	patience  time.Duration // after its first throttle, in which a call is not given up for throttles
 	items     atomic.Uint64 // number of calls
 
 	mu      sync.Mutex
@@ -90,13 +91,12 @@ type Router struct {
 
 // New returns a Router. Upstreams of one account must have the same Scheduler.
 func New(cfg Config) *Router {
-	const defaultAttempts, defaultThrottles = 6, 20
 	r := &Router{cfg: cfg, changed: make(chan struct{})}
 	if cfg.MaxThrottles == 0 {
-		r.patience = 5 * time.Minute
+		r.patience = gate.DefaultPatience
 	}
-	r.cfg.Attempts = cmp.Or(cfg.Attempts, defaultAttempts)
-	r.cfg.MaxThrottles = max(0, cmp.Or(cfg.MaxThrottles, defaultThrottles))
+	r.cfg.Attempts = cmp.Or(cfg.Attempts, gate.DefaultAttempts)
+	r.cfg.MaxThrottles = max(0, cmp.Or(cfg.MaxThrottles, gate.DefaultMaxThrottles))
 	accounts := make(map[string]*account)
 	for i, up := range cfg.Upstreams {
 		of := accounts[up.Account]
@@ -164,7 +164,7 @@ func (r *Router) Use(at int, fn func(key int) sluice.Outcome) sluice.Outcome {
 // Calls of the same content are one item. Nil: the ID of the call names its item, and a call without an ID is an item of its own.
 func (r *Router) Do(ctx context.Context, spec sluice.Call, ways []Way, content func() string, fn func(context.Context, *sluice.Permit, Way, int) sluice.Outcome) (sluice.Tally, error) {
 	spec.Item = r.items.Add(1)
-	c := &call{router: r, ctx: ctx, spec: spec, ways: ways, content: content, fn: fn, since: time.Now()}
+	c := &call{router: r, ctx: ctx, spec: spec, ways: ways, content: content, fn: fn}
 	for {
 		at, ok := c.choose()
 		if !ok && c.awaitHeld() {

@@ -186,6 +186,16 @@ func TestThrottlesCountOverAllUpstreams(t *testing.T) {
 	})
 }
 
+func TestAThrottledCallLivesForTenMinutesOverAllUpstreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		tally, err := do(t.Context(), router(t, route.Config{}, 2), func(string) sluice.Outcome { return sluice.Outcome{Kind: sluice.RateLimit} })
+		if took := time.Since(start); err == nil || took < 10*time.Minute || took > 11*time.Minute || tally.Throttles <= 20 {
+			t.Errorf("given up after %v: %+v, %v", took, tally, err)
+		}
+	})
+}
+
 func TestWhatAnAnswerOrACommandIsToBlameForStaysWhereItIs(t *testing.T) {
 	for _, kind := range []sluice.Kind{sluice.InvalidOutput, sluice.CommandFailed} {
 		synctest.Test(t, func(t *testing.T) {

@@ -35,11 +35,7 @@ func (s *stream) Read(p []byte) (int, error) {
 		}
 	}
 	if s.u != nil {
-		n, err := s.u.Read(p)
-		if err != nil {
-			s.u.close()
-		}
-		return n, err
+		return s.u.Read(p)
 	}
 	return s.b.Read(p)
 }

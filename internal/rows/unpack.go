@@ -8,8 +8,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
+	"github.com/sluice-llm/sluice/internal/coding"
 )
 
 // packing is a way in which an input may be compressed.
@@ -83,28 +82,12 @@ func packedAs(head []byte) *packing {
 // more either, unless it is told to.
 const mostWindow = 128 << 20
 
-// open returns a reader of what r holds. It is closed after use.
-func (p *packing) open(r io.Reader) (io.ReadCloser, error) {
-	if p.name == "gzip" {
-		z, err := gzip.NewReader(r)
-		if err != nil {
-			return nil, err // and no *gzip.Reader that is nil
-		}
-		return z, nil
-	}
-	d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(mostWindow))
-	if err != nil {
-		return nil, err
-	}
-	return d.IOReadCloser(), nil
-}
-
 // unpacked reads what a compressed text holds. Its errors are *DamagedErrors, but for those of the reader beneath.
 type unpacked struct {
 	path string
 	as   *packing
 	from source
-	r    io.ReadCloser
+	r    io.Reader
 }
 
 // source counts what is read of a reader, and keeps its error, to tell it from those of what is read.
@@ -124,15 +107,12 @@ func (s *source) Read(p []byte) (int, error) {
 }
 
 func newUnpacked(path string, as *packing, r io.Reader) *unpacked {
-	return &unpacked{path: path, as: as, from: source{r: r}}
+	u := &unpacked{path: path, as: as, from: source{r: r}}
+	u.r = coding.File(&u.from, as.name, mostWindow)
+	return u
 }
 
 func (u *unpacked) Read(p []byte) (n int, err error) {
-	if u.r == nil {
-		if u.r, err = u.as.open(&u.from); err != nil {
-			return 0, u.damage(err)
-		}
-	}
 	if n, err = u.r.Read(p); err != nil && err != io.EOF {
 		err = u.damage(err)
 	}
@@ -143,16 +123,7 @@ func (u *unpacked) damage(err error) error {
 	if u.from.err != nil {
 		return u.from.err
 	}
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
 	return &DamagedError{Path: u.path, Format: u.as.name, Offset: u.from.n, Err: err}
-}
-
-func (u *unpacked) close() {
-	if u.r != nil {
-		u.r.Close()
-	}
 }
 
 // unpackFile returns the file, or one of what it holds if it is compressed, which dropSpool removes.
@@ -173,7 +144,6 @@ func unpackFile(file *os.File) (*os.File, error) {
 		return file, nil
 	}
 	u := newUnpacked(path, as, file)
-	defer u.close()
 	return spool(u)
 }
 

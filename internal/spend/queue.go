@@ -143,7 +143,7 @@ func (q *Queue) Sent(item *work.Item, result *work.Result, o *sluice.Outcome) {
 		e.estimate = Estimate{Model: e.estimate.Model}
 		q.cap.Open(&e.estimate)
 	}
-	if !o.Kind.Throttle() {
+	if !o.Kind.Throttle() && !o.Amended {
 		e.failed++
 	}
 	if e.again && o.Kind.Transient() && q.cfg.Attempts > 0 && e.failed >= q.cfg.Attempts {

@@ -29,6 +29,7 @@ type run struct {
 	sched    *sluice.Scheduler
 	pool     *pool.Pool
 	wire     wire
+	added    provider.Added
 	calm     *backend // does not fail
 	serial   atomic.Uint64
 	dir      string        // of checkpoints; "" is none

@@ -241,13 +241,17 @@ func (s *step) call(ctx context.Context, m *pool.Member, after afterAttempt) err
 
 // exchange makes one attempt.
 func (r *run) exchange(ctx context.Context, p *sluice.Permit, body []byte, cost sluice.Cost) sluice.Outcome {
-	req, err := r.endpoint.Provider.NewRequest(ctx, r.endpoint.Target, body)
+	to := &r.endpoint.Target
+	member, _ := r.endpoint.Provider.Bound(to.Endpoint)
+	body, added := r.added.Complete(&r.endpoint.Provider, to.Endpoint, to.Model, body, member, false)
+	req, err := r.endpoint.Provider.NewRequest(ctx, *to, body)
 	if err != nil {
 		return sluice.Outcome{Kind: sluice.BadRequest, Err: err, Unsent: true}
 	}
 	_, o := provider.Exchange(ctx, &r.wire, p, req, provider.ExchangeConfig{
-		Provider: r.endpoint.Provider, Endpoint: r.endpoint.Target.Endpoint, Timeout: r.cfg.Timeout, Key: r.endpoint.Target.Key, Cost: cost,
+		Provider: r.endpoint.Provider, Endpoint: to.Endpoint, Timeout: r.cfg.Timeout, Key: to.Key, Cost: cost, Added: added,
 	})
+	r.added.Refused(to.Model, &o)
 	return o
 }
 

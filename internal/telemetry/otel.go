@@ -25,6 +25,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/provider"
 )
 
 // otelScope names what makes the spans and metrics.
@@ -104,7 +105,7 @@ func (o *OTel) openTraces(ctx context.Context, about *resource.Resource, protoco
 	if protocol == otelGRPC {
 		exporter, err = otlptracegrpc.New(ctx)
 	} else {
-		exporter, err = otlptracehttp.New(ctx)
+		exporter, err = otlptracehttp.New(ctx, otlptracehttp.WithProxy(provider.NewBase(1).Proxy))
 	}
 	if err != nil {
 		return fmt.Errorf("traces: %w", err)
@@ -121,7 +122,7 @@ func (o *OTel) openMetrics(ctx context.Context, about *resource.Resource, protoc
 	if protocol == otelGRPC {
 		exporter, err = otlpmetricgrpc.New(ctx)
 	} else {
-		exporter, err = otlpmetrichttp.New(ctx)
+		exporter, err = otlpmetrichttp.New(ctx, otlpmetrichttp.WithProxy(provider.NewBase(1).Proxy))
 	}
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)

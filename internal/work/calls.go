@@ -113,7 +113,8 @@ func (c *calls) Handle(ctx context.Context, item Item) (Result, error) {
 // do is the call, with all its tries.
 func (c *calls) do(wait context.Context, st *callState) (sluice.Tally, error) {
 	item := &st.item
-	call := sluice.Call{ID: item.ID, Lane: item.Lane, Tenant: item.Tenant, Priority: item.Priority, Cost: item.Cost, GivenUp: st.givenUp}
+	call := sluice.Call{ID: item.ID, Lane: item.Lane, Tenant: item.Tenant, Priority: item.Priority, Cost: item.Cost,
+		Withdrawn: item.Withdrawn, GivenUp: st.givenUp}
 	if c.route != nil {
 		return c.route(wait, st.item, call, st.try)
 	}
@@ -174,7 +175,7 @@ func (st *callState) ends(permit *sluice.Permit, o *sluice.Outcome) bool {
 	switch {
 	case o.Kind == sluice.OK:
 		return true
-	case st.calls.route != nil:
+	case st.calls.route != nil, o.Amended:
 		return false
 	case o.Final:
 		return true

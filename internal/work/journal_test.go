@@ -375,3 +375,33 @@ func TestAWithdrawnRunLeavesTheStateOfTheOneBefore(t *testing.T) {
 		t.Errorf("%+v, error %v", s, err)
 	}
 }
+
+// A pause lasts until a request succeeds, over resumes too: it is counted once, and keeps when its limit was first met.
+func TestAPauseOfAnEarlierRunContinues(t *testing.T) {
+	first := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	old := work.RateLimit{Kind: sluice.RateLimit, Lane: "m", Source: "stdout", Text: "slow down", Until: first.Add(time.Minute), Stated: true, SeenAt: first}
+	later := first.Add(time.Hour)
+	met := sluice.Event{Type: limits.EventCooldownStarted, Lane: "m", At: later, Until: later.Add(time.Minute), Outcome: sluice.Outcome{Kind: sluice.RateLimit, Err: errors.New("again")}}
+	good := sluice.Event{Type: limits.EventSlotReleased, Lane: "m", At: later}
+	for _, tt := range []struct {
+		name   string
+		ignore bool
+		events []sluice.Event
+		count  int
+		want   work.RateLimit
+	}{
+		{"at once", false, nil, 0, old},
+		{"the limit is met again", false, []sluice.Event{met}, 0, work.RateLimit{Kind: sluice.RateLimit, Lane: "m", Text: "again", Until: met.Until, SeenAt: first}},
+		{"a request succeeds before", false, []sluice.Event{good, met}, 1, work.RateLimit{Kind: sluice.RateLimit, Lane: "m", Text: "again", Until: met.Until, SeenAt: later}},
+		{"it is ignored", true, []sluice.Event{met}, 1, work.RateLimit{Kind: sluice.RateLimit, Lane: "m", Text: "again", Until: met.Until, SeenAt: later}},
+	} {
+		p := work.Pauses{IgnoreEarlier: tt.ignore}
+		p.Recall(work.State{RateLimit: old})
+		for _, e := range tt.events {
+			p.Observe(e)
+		}
+		if got := p.Limit("m"); p.Count() != tt.count || got != tt.want {
+			t.Errorf("%s: %d pauses, %+v, want %d, %+v", tt.name, p.Count(), got, tt.count, tt.want)
+		}
+	}
+}

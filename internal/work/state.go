@@ -89,7 +89,8 @@ type RateLimit struct {
 	Source    string           `json:"source,omitempty"`    // where it was read, if the error says so by a method Source
 	Text      string           `json:"text,omitempty"`      // in the provider's words
 	Until     time.Time        `json:"until"`               // when the pause ends, in UTC
-	SeenAt    time.Time        `json:"seen_at"`             // when the limit was met, in UTC
+	Stated    bool             `json:"stated,omitempty"`    // that is the reset which was stated, if the error says so by a method Stated
+	SeenAt    time.Time        `json:"seen_at"`             // when the limit was first met, in UTC
 }
 
 // StatePath returns where the state of the journal at path is.
@@ -188,6 +189,7 @@ type Pauses struct {
 	limited int                  // rate-limit responses
 	why     string               // accounts are paused as a whole; "": somebody said so
 	until   map[string]RateLimit // by lane
+	earlier string               // the lane whose pause an earlier run began; "": none
 	held    map[string]bool      // accounts that are paused as a whole
 	kick    chan struct{}        // tells a keeper; nil until there is one
 }
@@ -198,7 +200,7 @@ func (p *Pauses) Observe(e sluice.Event) {
 	switch e.Type {
 	case limits.EventCooldownStarted, limits.EventCooldownEnded, limits.EventPaused, limits.EventResumed:
 	case limits.EventSlotReleased:
-		if o := &e.Outcome; !o.Kind.Throttle() || o.TooLarge || o.Unsent {
+		if o := &e.Outcome; !o.Kind.Throttle() && o.Kind != sluice.OK || o.TooLarge || o.Unsent {
 			return
 		}
 	default:
@@ -208,7 +210,12 @@ func (p *Pauses) Observe(e sluice.Event) {
 	defer p.mu.Unlock()
 	switch e.Type {
 	case limits.EventSlotReleased:
-		p.limited++
+		if e.Outcome.Kind != sluice.OK {
+			p.limited++
+		} else if e.Lane == p.earlier && !p.until[e.Lane].Until.After(e.At) { // no event ends the pause of an earlier run
+			p.earlier = ""
+			delete(p.until, e.Lane)
+		}
 		return
 	case limits.EventCooldownStarted:
 		p.coolLocked(e)
@@ -243,17 +250,29 @@ func (p *Pauses) coolLocked(e sluice.Event) {
 		before.Until = e.Until.UTC()
 		p.until[e.Lane] = before
 	default:
-		p.until[e.Lane] = limitOf(e)
+		l := limitOf(e)
+		if paused && l.Kind == before.Kind && l.Dimension == before.Dimension {
+			l.SeenAt = before.SeenAt
+		}
+		p.until[e.Lane] = l
 	}
 }
 
-// Recall has the pause of an earlier run continue, if it is not over: it is not counted again, and keeps its text, source and instant.
+// Recall has the pause continue in which an earlier run ended: it is not counted again, and keeps its text, source and instant until a
+// request succeeds.
 func (p *Pauses) Recall(earlier State) {
-	if l := earlier.RateLimit; p != nil && !p.IgnoreEarlier && l.Until.After(time.Now()) {
+	if l := earlier.RateLimit; p != nil && !p.IgnoreEarlier && !l.Until.IsZero() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.until = map[string]RateLimit{l.Lane: l}
+		p.until, p.earlier = map[string]RateLimit{l.Lane: l}, l.Lane
 	}
+}
+
+// Limit returns what a lane pauses for, or what it paused for last.
+func (p *Pauses) Limit(lane string) RateLimit {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.until[lane]
 }
 
 // mostText is how much of a provider's words the state keeps.
@@ -269,6 +288,12 @@ func limitOf(e sluice.Event) RateLimit {
 			Source() string
 		}](err); ok {
 			l.Source = from.Source()
+		}
+		if by, ok := errors.AsType[interface {
+			error
+			Stated() bool
+		}](err); ok {
+			l.Stated = by.Stated()
 		}
 	}
 	return l

@@ -34,6 +34,9 @@ type Item struct {
 	Note     []byte      // goes into the result as it is
 	Again    bool        // it is handled once more at the end of a run: a further rejection shows nothing about the account
 
+	// Withdrawn ends the waits of its calls with sluice.ErrWithdrawn once it is closed. Nil: nothing does.
+	Withdrawn <-chan struct{}
+
 	// Handler handles this item instead of Config.Handler.
 	Handler Handler
 

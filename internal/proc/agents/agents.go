@@ -24,8 +24,8 @@ type CLI struct {
 	text     func(f *finding, stdout []byte)
 	begins   string // the line of its standard error that says why it failed begins with this; "": any may
 	exits    map[int]exit
-	notices  []*regexp.Regexp // the whole of what it writes, in place of an answer, with an exit code of 0
-	bounds   []*regexp.Regexp // likewise, with any exit code, where it came to a bound that its flags set
+	notices  []*regexp.Regexp // paragraphs that it writes in place of an answer, whatever its exit code
+	bounds   []*regexp.Regexp // likewise, where it came to a bound that its flags set
 	windows  []Window         // the shortest first, and what is of all models before what is of some
 }
 
@@ -54,7 +54,16 @@ var clis = [...]*CLI{&claude, &codex, &gemini, &aider}
 
 // unknown reads what any of the table may write, but no exit codes, which mean other things to other programs.
 var unknown = CLI{
-	events: []reader{claudeEvent, codexEvent, geminiEvent}, notices: claude.notices, bounds: claude.bounds, windows: claude.windows,
+	events: []reader{claudeEvent, codexEvent, geminiEvent}, bounds: claude.bounds, windows: claude.windows,
+	notices: slices.Concat(claudeNotices, codexNotices, geminiNotices),
+}
+
+// harness are the notices of programs that run agents (Scylla's RateLimitError). phrases has what they mean.
+var harness = []*regexp.Regexp{
+	// "Rate limit from agent: You've hit your limit · resets 4pm (UTC)"
+	regexp.MustCompile(`^Rate limit from \w+: (?:[^.:,;]{0,60}\blimit(?: reached| exceeded)?[.;,]?(?: ?[·∙•\x{fffd}-])? ?)?(?i:(?:it |please )?(?:resets|try again|retry|wait)` +
+		`(?: in| at| after| for)? (?:[a-z]{3} \d{1,2},? )?(?:at )?\d[\d:.]* ?(?:[ap]m|s|m|h|(?:sec|min|hour|day)\w*)?(?: \([\w/+-]+\))?\.?)$`),
+	regexp.MustCompile(`^rate limit: try again in \d+ ?\w+\.?$`),
 }
 
 // Known returns the CLI of a name: claude, codex, gemini, aider.

@@ -2,12 +2,14 @@ package agents
 
 import (
 	"bytes"
+	"strings"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/errtext"
 )
 
 // aider has neither JSON nor exit codes of its own, and calls any provider.
-var aider = CLI{name: "aider", programs: []string{"aider"}, text: aiderText}
+var aider = CLI{name: "aider", programs: []string{"aider"}, text: aiderText, notices: harness}
 
 // aiderText reads what aider --message writes: it prints an error of litellm as a line of its own, tries again for about a
 // minute, and ends with an exit code of 0 in any case (aider/coders/base_coder.py, send_message). After each answer it prints
@@ -17,7 +19,7 @@ func aiderText(f *finding, stdout []byte) {
 	var words []byte // of the last error
 	kind := sluice.OK
 	for line := range bytes.Lines(stdout) {
-		line = bytes.TrimSpace(line)
+		line = []byte(strings.Trim(label.ReplaceAllString(errtext.Plain(string(overwritten(line))), ""), "| "))
 		switch rest, ok := bytes.CutPrefix(line, []byte("Tokens: ")); {
 		case ok && bytes.Contains(rest, []byte(" sent")):
 			use, cost, _ := bytes.Cut(rest, []byte(" Cost: "))

@@ -26,17 +26,17 @@ var claude = CLI{
 }
 
 // claudeNotices are what claude -p writes in place of an answer. In text mode it goes to standard output, and the exit code
-// may be 0 (github.com/anthropics/claude-code/issues/79500). Each is a whole text and no part of one, so that an answer that
+// may be 0 (github.com/anthropics/claude-code/issues/79500). Each is a whole paragraph and no part of one, so that an answer that
 // quotes or explains it stays an answer. provider.ClassifyText says what they mean.
-var claudeNotices = []*regexp.Regexp{
+var claudeNotices = slices.Concat(harness, []*regexp.Regexp{
 	// "You've hit your limit · resets 4pm (America/Los_Angeles)", "You've hit your session limit · resets 1:10am (UTC)"
-	regexp.MustCompile(`^You['’]ve hit your (?:\w[\w.'’-]* ){0,4}limit\.?` + resets + upgrade + `$`),
-	regexp.MustCompile(`^You['’]re out of extra usage\.?` + resets + upgrade + `$`),
+	regexp.MustCompile(`^You've hit your (?:\w[\w.'’-]* ){0,4}limit\.?` + resets + `$`),
+	regexp.MustCompile(`^You're out of extra usage\.?` + resets + `$`),
 	// "Spending cap reached resets 6pm": github.com/anthropics/claude-code/issues/14470
-	regexp.MustCompile(`^Spending cap reached\.?` + resets + upgrade + `$`),
+	regexp.MustCompile(`^Spending cap reached\.?` + resets + `$`),
 	// "5-hour limit reached ∙ resets 4pm", "Opus weekly limit reached ∙ resets Nov 10, 12am"
-	regexp.MustCompile(`^(?:\w[\w.-]* ){0,2}(?:5-hour|[Ss]ession|[Ww]eekly|[Uu]sage) limit reached` + resets + upgrade + `$`),
-	regexp.MustCompile(`^Claude AI usage limit reached\|\d{10,13}$`),
+	regexp.MustCompile(`^(?:\w[\w.-]* ){0,2}(?:5-hour|[Ss]ession|[Ww]eekly|[Uu]sage) limit reached` + resets + `$`),
+	regexp.MustCompile(`^Claude AI usage limit reached\|\d+$`),
 	regexp.MustCompile(`^Claude (?:AI )?usage limit reached\. Your limit will reset at [^.\n]{1,60}\.?$`),
 	// "API Error: 529 {...}", "Failed to authenticate. API Error: 401 {...}"
 	regexp.MustCompile(`^(?:[\w /.]{1,60}· |[\w ]{1,60}\. )?API Error: [45]\d\d (?s:\{.*\})(?: · [\w /]{1,60})?$`),
@@ -51,7 +51,7 @@ var claudeNotices = []*regexp.Regexp{
 		` · (?:Please run /login|Fix external API key)$`),
 	regexp.MustCompile(`^Prompt is too long$`),
 	regexp.MustCompile(`^Execution error$`), // of the subtype error_during_execution
-}
+})
 
 // claudeBounds are what it writes where it came to a bound that its own flags set, such as --max-budget-usd: nothing of the
 // account, whatever the words.
@@ -60,10 +60,7 @@ var claudeBounds = []*regexp.Regexp{
 	regexp.MustCompile(`^Error: Exceeded USD budget \([\d.]+\)$`),
 }
 
-const (
-	resets  = `(?:(?: ?[·∙•-])? ?resets [^.\n]{1,60})?`
-	upgrade = `(?:\n\s*/(?:upgrade|extra-usage) [^.\n]{1,80}\.?)?`
-)
+const resets = `(?:(?: ?[·∙•\x{fffd}-])? ?resets [^.\n]{1,60})?`
 
 // claudeEvent reads the result of claude -p --output-format json, and the events of stream-json: a result has is_error, also
 // where its subtype is "success" (github.com/anthropics/claude-code/issues/79500). Errors of tools are inside other events.

@@ -1,6 +1,8 @@
 package agents
 
 import (
+	"regexp"
+	"slices"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -9,7 +11,7 @@ import (
 
 var codex = CLI{
 	name: "codex", provider: "openai", programs: []string{"codex"},
-	events: []reader{codexEvent},
+	events: []reader{codexEvent}, notices: codexNotices,
 	begins: "ERROR: ",                                                         // after the whole of the session, which goes to standard error
 	exits:  map[int]exit{101: {kind: sluice.CommandFailed, means: "a panic"}}, // of Rust
 	// https://developers.openai.com/codex/pricing: messages per five hours, and a shared weekly limit.
@@ -18,6 +20,17 @@ var codex = CLI{
 		{"weekly", week, "secondary", "weekly limit"},
 	},
 }
+
+// codexNotices are the errors that end a session. They go to standard error with an exit code of 1: on standard output they are those
+// of a program that ran codex.
+var codexNotices = slices.Concat(harness, []*regexp.Regexp{
+	regexp.MustCompile(`^(?:ERROR: )?You(?:'ve hit| have reached) your usage limit\b[^.]{0,40}\.` +
+		`(?: .{0,300}\b[Tt]ry again (?:later|(?:in|at|after) [\w:, ]{0,30}\d[\w:, ()/]{0,30})\.?)?$`),
+	regexp.MustCompile(`^(?:ERROR: )?exceeded retry limit, last status: \d{3}(?: [A-Z][\w'-]*){0,6}(?:, request id: \S+)?(?:, url: \S+)?$`),
+	regexp.MustCompile(`^(?:ERROR: )?unexpected status \d{3}(?: [A-Z][\w'-]*){0,6}: .+$`),
+	regexp.MustCompile(`^(?:ERROR: )?Quota exceeded\. Check your plan and billing details\.$`),
+	regexp.MustCompile(`^(?:ERROR: )?We're currently experiencing high demand, which may cause temporary errors\.$`),
+})
 
 // codexEvent reads the lines of codex exec --json (codex-rs/exec/src/exec_events.rs). An error may be followed by another
 // try, so that a turn that is completed takes it back. Before version 0.44 and in its session files, events are wrapped.

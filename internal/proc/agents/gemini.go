@@ -1,12 +1,15 @@
 package agents
 
 import (
+	"regexp"
+	"slices"
+
 	"github.com/sluice-llm/sluice"
 )
 
 var gemini = CLI{
 	name: "gemini", provider: "gemini", programs: []string{"gemini", "gemini-cli"},
-	events: []reader{geminiEvent},
+	events: []reader{geminiEvent}, notices: geminiNotices,
 	// https://geminicli.com/docs/cli/headless has 42 and 53. The others are the classes of FatalError in
 	// packages/core/src/utils/errors.ts. With JSON output, an API's status becomes the exit code (handleError in
 	// packages/cli/src/utils/errors.ts), of which a system keeps the lowest eight bits.
@@ -24,6 +27,9 @@ var gemini = CLI{
 	// https://geminicli.com/docs/quota-and-pricing: requests per user and day.
 	windows: []Window{{"daily", day, "", ""}},
 }
+
+// geminiNotices are what its sessions show in place of an answer.
+var geminiNotices = slices.Concat(harness, []*regexp.Regexp{regexp.MustCompile(`^\[API Error: .+\]$`)})
 
 // geminiEvent reads what gemini --output-format json and stream-json write (packages/core/src/output/types.ts): one object
 // with the answer or an error in it, or events whose result has a status. Its error events do not end a session.

@@ -53,12 +53,13 @@ type WindowUse struct {
 	Resets  time.Time `json:"resets,omitzero"`
 }
 
-// Read says what the end of a command means. Structured evidence comes before words, and words count only of a command that
-// failed, so that no answer becomes an error by what it talks about:
+// Read says what the end of a command means. Structured evidence comes before words, and words count only where a program states its
+// own error: no answer and no report becomes an error by what it talks about.
 //
 //  1. what JSON on standard output and in records says in fields made for it
-//  2. with an exit code of 0: an output that is nothing but a notice of the CLI
-//  3. otherwise: the CLI's own exit codes, then errors in words on standard error, in records, on standard output
+//  2. a notice of the CLI: the whole of its output or the last paragraph
+//  3. of a command that failed: the CLI's own exit codes, then the error that ends standard error, a record or, of an unknown command,
+//     standard output
 //
 // A failure of which none of them says more is a CommandFailed. So is an exit code of 0 behind the output of a known CLI that is
 // not whole. Words are classified by provider.ClassifyText.
@@ -124,15 +125,16 @@ func (r *reading) meaning() Meaning {
 	if ok || !r.failed() && m.Kind != sluice.OK {
 		return m
 	}
-	text, source := r.alone()
-	switch {
-	case isOne(r.cli.bounds, text):
-		return r.broken(string(text), source)
-	case r.end.ExitCode == 0 && r.end.Signal == "" && isOne(r.cli.notices, text):
-		if v := r.out.classify(0, string(text)); v.Kind != sluice.OK {
-			return r.of(v, source)
-		}
-		return r.broken(string(text), source)
+	out, source := r.alone()
+	bound, notice := r.cli.ending(r.cli.bounds, out), ""
+	if r.end.ExitCode == 0 && r.end.Signal == "" {
+		notice = r.cli.ending(r.cli.notices, out)
+	}
+	switch v := r.out.verdict(0, notice); {
+	case v.Kind != sluice.OK:
+		return r.of(v, source)
+	case bound+notice != "":
+		return r.broken(bound+notice, source)
 	case !r.failed():
 		return Meaning{}
 	case r.end.Signal != "" || r.end.ExitCode == 126 || r.end.ExitCode == 127:
@@ -145,14 +147,14 @@ func (r *reading) meaning() Meaning {
 }
 
 // alone returns what a command wrote that wrote no event: its standard output, or its standard error if that is all.
-func (r *reading) alone() (text []byte, source string) {
-	if r.out.spoke {
+func (r *reading) alone() (out []byte, source string) {
+	switch {
+	case r.out.spoke:
 		return nil, ""
+	case strings.Join(lines(r.end.Stdout), "") != "":
+		return r.end.Stdout, "stdout"
 	}
-	if text = shown(r.end.Stdout); len(bytes.TrimSpace(text)) > 0 {
-		return text, "stdout"
-	}
-	return shown(r.end.Stderr), "stderr"
+	return r.end.Stderr, "stderr"
 }
 
 // structured reads fields that are made to say how the command ended. ok says that they name a kind. Otherwise a Kind other
@@ -247,7 +249,11 @@ func (r *reading) words() (Meaning, bool) {
 	}
 	// Where events are, or the command crashed with an exception of its own, standard output holds no error's words.
 	if !r.out.spoke && !crashed(r.end.Stderr) {
-		if v := r.out.classify(0, lastParagraph(r.end.Stdout)); v.Kind != sluice.OK {
+		said := string(r.end.Stdout)
+		if r.cli.name != "" { // its answers go there, and of its errors only notices
+			said = r.cli.ending(r.cli.notices, r.end.Stdout)
+		}
+		if v := r.out.classify(0, said); v.Kind != sluice.OK {
 			return r.of(v, "stdout"), true
 		}
 	}
@@ -260,9 +266,21 @@ func (r *reading) words() (Meaning, bool) {
 	return Meaning{}, false
 }
 
-// classify has a text in an error's place classified. What is in an error's form and of no known kind says only that the
-// command failed.
+// classify says what a text means that stands where an error may: without a status, the notice or the error with which it ends.
 func (f *finding) classify(status int, text string) provider.Verdict {
+	said := text
+	if status == 0 {
+		said = cmp.Or(f.cli.ending(f.cli.notices, []byte(text)), failure([]byte(text)))
+	}
+	v := f.verdict(status, said)
+	if v.Kind.Throttle() && v.Wait == 0 && v.Until.IsZero() {
+		v.Wait = stated(text)
+	}
+	return v
+}
+
+// verdict classifies an error's words. What is in an error's form and of no known kind says only that the command failed.
+func (f *finding) verdict(status int, text string) provider.Verdict {
 	known := text
 	for _, p := range phrases {
 		known = strings.ReplaceAll(known, p.own, p.known)
@@ -275,9 +293,6 @@ func (f *finding) classify(status int, text string) provider.Verdict {
 	}
 	if v.Kind == sluice.ServerError && v.Why.Field == "" {
 		return provider.Verdict{}
-	}
-	if v.Kind.Throttle() && v.Wait == 0 && v.Until.IsZero() {
-		v.Wait = stated(text)
 	}
 	return v
 }

@@ -3,11 +3,13 @@ package agents
 import (
 	"bytes"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 
+	"github.com/sluice-llm/sluice/internal/errtext"
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/provider"
@@ -16,41 +18,99 @@ import (
 // phrases are words of CLIs, and words of the same meaning that provider.ClassifyText knows.
 var phrases = [...]struct{ own, known string }{
 	{"Spending cap reached", "Usage limit reached"},
-	{"rate limit: try again", "Error: rate limit reached: try again"},
+	{"rate limit: try again", "rate limit reached: try again"},
+	{"Rate limit from ", "Rate limit reached, from "},
 }
 
 var (
-	// escapes are what colours a text, moves a cursor, or names a window.
-	escapes = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-Z^_])")
-	// erases puts a carriage return in place of what moves the cursor to the start of its line, and a space behind it where that
-	// erases the line, as a spinner does before its next frame.
-	erases = strings.NewReplacer("\x1b[2K", "\r ", "\r\x1b[K", "\r ", "\r\x1b[0K", "\r ", "\r\x1b[J", "\r ", "\r\x1b[0J", "\r ",
-		"\x1b[1G\x1b[0K", "\r ", "\x1b[G\x1b[K", "\r ", "\x1b[1G", "\r", "\x1b[G", "\r")
 	// nodeWarnings are what Node writes before the output of its program.
 	nodeWarnings = regexp.MustCompile(`\A(?:\s*(?:\(node:\d+\) |\(Use .node --trace-)[^\n]*\n)+`)
 	// retryAfter is the header of a response that a command printed.
 	retryAfter = regexp.MustCompile(`(?im)^[^\w\n]*retry-after["']?\s*[:=]\s*["']?(\d{1,7})(?:\.\d+)?\s*(?:s|sec|seconds)?["']?[,;]?\s*$`)
-	// about begins a paragraph that talks of the one before, or stands in it.
-	about = regexp.MustCompile("^(?:[\\p{Ll}(“\"'>`]|(?:This|That|It|These|Those|Which|Here)\\b)" +
-		`|\b(?:means?|prints?|printed|says?|message|notice|quoted?|example)\b`)
+	// command matches a line below a notice that names a command of the agent.
+	command = regexp.MustCompile(`^\s*/(?:upgrade|extra-usage|usage-credits|rate-limit-options|login)\b[^.]{0,80}\.?$`)
+	// advice matches a line that advises what to do about an error. It is neither an error nor further output.
+	advice = regexp.MustCompile(`(?i)^\W*(?:\d[.)] )?(?:please|try|retry|retrying|wait|stop|switch|add|see|visit|check|upgrade|purchase|run|use|` +
+		`get|for more|session (?:has )?ended|to|or|contact|request|your?|learn|what do you want|the api provider)\b|https?://`)
+	// label matches the name or the time that a wrapper puts in front of a line.
+	label = regexp.MustCompile(`^\s*(?:\[(?:[A-Za-z][\w .-]{0,30}|[\d:.,TZ +/-]{5,40})\] +|[\w.-]{1,40} +\| +|` +
+		`\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)? (?:(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL):? +)?)`)
+	// introduces matches a line that introduces the next one as a quotation.
+	introduces = regexp.MustCompile(`(?i)\b(?:prints?|printed|says?|said|shows?|shown|reads?|displays?|displayed|returns?|returned|answers?|` +
+		`answered|expects?|expected|means?|message|notice|example|following|follows|quote|below)\W*$|` +
+		`\b(?:this|these|those|ones?|lines?|cases?|failures?|output|log|text|warning|problem|reason|below|is|are|was|with|like|as)\W*:$|^\W*\d+[.)] .*:$`)
+	// sentence matches a line that is a whole sentence.
+	sentence = regexp.MustCompile(`^\W*[A-Z].*[.!?]["')]*$`)
+	// starts matches a line of words, ends one on which a sentence ends, and belongs one that may follow an error of which it is a part.
+	starts  = regexp.MustCompile(`^(?:\d+[.)] )?\pL`)
+	ends    = regexp.MustCompile(`[.!?。]["')]*$`)
+	belongs = regexp.MustCompile(`(?i)^(?:["'{}\[\](]|node\.js v|note: |exit(?:ed)? (?:status|with|code)\b|[\w -]{0,30}(?:id|status|code|type|url|model) ?[:=])|` + advice.String())
+	// goesOn matches a line of prose that goes on behind an error that it quotes.
+	goesOn = regexp.MustCompile(`[.!?]["')]* (?:is|was|are|were)\b|\p{Hiragana}`)
+	// retries matches a line of a program that is about to retry.
+	retries = regexp.MustCompile(`(?i)\b(?:retrying|reconnecting|trying again)\b`)
 )
 
-// plain returns an output as its program wrote it for people: without colours, and without a byte order mark and the warnings of
-// Node before it. Its carriage returns tell shown which words were overwritten.
+// plain returns an output without colours and cursor codes, and without a byte order mark and the warnings of Node before it. It keeps
+// carriage returns, by which lines finds overwritten words.
 func plain(out []byte) []byte {
 	if bytes.IndexByte(out, 0x1b) >= 0 {
-		out = escapes.ReplaceAll([]byte(erases.Replace(string(out))), nil)
+		out = []byte(errtext.Unescape(string(out)))
 	}
 	out = bytes.TrimPrefix(out, []byte("\ufeff"))
 	return out[len(nodeWarnings.Find(out)):]
 }
 
-// shown returns the last words that a terminal would show on each line of a plain output.
-func shown(out []byte) (kept []byte) {
-	for line := range bytes.Lines(out) {
-		kept = append(kept, line[bytes.LastIndexByte(bytes.TrimRight(line, "\r\n"), '\r')+1:]...)
+// lines returns the last lines of a plain output without overwritten words, boxes and bullets. A line that only draws becomes empty.
+// Lines in a code block and between two rules of Markdown get a mark of quotation.
+func lines(out []byte) []string {
+	var shown strings.Builder
+	for line := range bytes.Lines(out[max(0, len(out)-errtext.MaxRead):]) {
+		shown.Write(overwritten(line))
 	}
-	return kept
+	all, fenced, boxed, ruled := strings.Split(errtext.Plain(shown.String()), "\n"), false, false, -1
+	for i, line := range all {
+		line = strings.TrimRight(line, " \t")
+		if fence := strings.HasPrefix(strings.TrimSpace(line), "```"); fence || fenced {
+			line, fenced = "> "+line, fenced != fence
+		}
+		if row := inBox.FindStringSubmatch(line); boxed && row != nil {
+			line = row[1]
+		} else {
+			boxed = !boxed && border.MatchString(line)
+		}
+		if border.MatchString(line) || strings.Trim(line, "+-=_*~#|. ") == "" {
+			if strings.Contains(line, "---") && strings.Trim(line, "-|: ") == "" {
+				if ruled >= 0 {
+					quote(all[ruled+1 : i])
+				}
+				ruled = i
+			}
+			line = ""
+		}
+		all[i] = line
+	}
+	return all
+}
+
+var (
+	// border matches the upper and the lower line of a box of ASCII, which may have a title.
+	border = regexp.MustCompile(`^\s*(?:\+[-=](?:.*[-=])?\+|#{8,}|\*{8,})$`)
+	inBox  = regexp.MustCompile(`^\s*[|#*] (.*?) ?[|#*]$`)
+)
+
+// quote gives lines a mark of quotation.
+func quote(lines []string) {
+	for i, line := range lines {
+		if line != "" {
+			lines[i] = "> " + line
+		}
+	}
+}
+
+// overwritten returns a line without the words that a terminal overwrites.
+func overwritten(line []byte) []byte {
+	return line[bytes.LastIndexAny(bytes.TrimRight(line, "\r\n\b"), "\r\b")+1:]
 }
 
 // stated returns the wait that a line of a response's header states; 0 if there is none.
@@ -62,35 +122,95 @@ func stated(text string) time.Duration {
 	return 0
 }
 
-// A notice is at most so long.
 const (
-	mostNotice      = 2000
-	mostNoticeLines = 2
-	mostAfterNotice = 6 // lines, in a paragraph of its own
+	mostNotice = 2000 // bytes of a notice
+	mostBanner = 3    // lines of a wrapper right before one
+	mostAdvice = 6    // lines behind one
 )
 
-// isOne reports whether an output is nothing but one of the notices: printed once or twice, and perhaps with a paragraph behind it
-// that says what can be done.
-func isOne(notices []*regexp.Regexp, out []byte) bool {
-	text := strings.TrimSpace(strings.ReplaceAll(string(out[:min(len(out), mostNotice+1)]), "\r\n", "\n"))
-	if text == "" || len(text) > mostNotice {
-		return false
+// ending returns the notice that is the whole output or its last paragraph; "" if there is none. A few lines of a wrapper may stand
+// right before it, and advice after it. A notice that the line before introduces is a quotation. An unknown command may print the
+// output of others, so a notice counts there only if those few lines are all that stands before it.
+func (c *CLI) ending(notices []*regexp.Regexp, out []byte) string {
+	all := slices.DeleteFunc(lines(out), command.MatchString)
+	for advised := 0; advised <= mostAdvice; advised++ {
+		for len(all) > 0 && all[len(all)-1] == "" {
+			all = all[:len(all)-1]
+		}
+		first := len(all)
+		for first > 0 && all[first-1] != "" {
+			first--
+		}
+		for i := first; i < min(len(all), first+mostBanner+1); i++ {
+			if quoted(all[:i]) || c.name == "" && i > mostBanner {
+				break
+			}
+			text := strings.Join(strings.Fields(label.ReplaceAllString(strings.Join(all[i:], " "), "")), " ")
+			if advised == 0 && len(all) == 1 { // marks of Markdown decorate the whole output, and quote a part of one
+				text = strings.Trim(text, "*->_ ")
+			}
+			if len(text) <= mostNotice && isOne(notices, text) {
+				return text
+			}
+		}
+		if first == len(all) || !advice.MatchString(all[len(all)-1]) || introduces.MatchString(all[len(all)-1]) {
+			break
+		}
+		all = all[:len(all)-1]
 	}
-	if first, second := strings.TrimSpace(text[:len(text)/2]), strings.TrimSpace(text[len(text)/2:]); first == second {
-		text = first
-	}
-	if first, rest, ok := strings.Cut(text, "\n\n"); ok && !about.MatchString(strings.TrimSpace(rest)) && strings.Count(rest, "\n") < mostAfterNotice {
-		text = first
-	}
-	if strings.Count(text, "\n") >= mostNoticeLines {
-		return false
-	}
-	for _, notice := range notices {
-		if notice.MatchString(text) {
-			return true
+	return ""
+}
+
+// isOne reports whether a text is one of the notices.
+func isOne(notices []*regexp.Regexp, text string) bool {
+	return slices.ContainsFunc(notices, func(n *regexp.Regexp) bool { return n.MatchString(text) })
+}
+
+// quoted reports whether lines introduce what stands behind them.
+func quoted(before []string) bool {
+	for _, line := range slices.Backward(before) {
+		if line != "" {
+			return introduces.MatchString(line) || strings.HasSuffix(line, ":")
 		}
 	}
 	return false
+}
+
+// failure returns the errors with which the output of a failed command ends; "" if it ends otherwise. A report may quote errors: they
+// do not count, nor does an error that further output follows.
+func failure(out []byte) string {
+	all := lines(out)
+	first, told, before, quote, over, margin := -1, 0, "", false, false, len(out)
+	for i, whole := range all {
+		line := strings.TrimSpace(whole)
+		indent := len(whole) - len(strings.TrimLeft(whole, " \t"))
+		opens := errtext.Opens(line) && !goesOn.MatchString(line)
+		again := retries.MatchString(before)
+		switch {
+		case line == "":
+			quote, over = false, true
+			continue
+		case opens && (quote || first < 0 && (indent > margin+1 || introduces.MatchString(before))):
+			quote = true
+		case opens && (first < 0 || again):
+			first, told = i, 0
+		case opens:
+		case sentence.MatchString(line) && !advice.MatchString(line) && len(strings.Fields(line)) >= 4:
+			if told++; first > 0 || told > 1 { // one may explain an error that is the whole output
+				first = -1
+			}
+		case again || indent == 0 && !errtext.Stack(line) && (over && !belongs.MatchString(line) || errtext.Noise(line)): // code within a stack is indented
+			first = -1
+		}
+		if first < 0 && !quote && starts.MatchString(line) && !errtext.Noise(line) {
+			margin = min(margin, indent)
+		}
+		before, over = line, ends.MatchString(line)
+	}
+	if first < 0 {
+		return ""
+	}
+	return strings.Join(all[first:], "\n")
 }
 
 // cutOff reports whether a text is the beginning of a JSON value, and not all of it.
@@ -124,27 +244,8 @@ func crashed(stderr []byte) bool {
 	return named && !strings.ContainsAny(name, " \t") && !strings.Contains(line, "exit ")
 }
 
-const (
-	mostRead  = 8 << 10 // of an output, so much at its end can say why the command failed
-	mostLines = 40
-)
-
-// lastParagraph returns the part of a standard output that can say why a command failed: all of a short one, and the last
-// paragraph of what is longer, because before it come answers, which may talk about errors.
-func lastParagraph(out []byte) string {
-	text := bytes.TrimSpace(out)
-	if len(text) <= mostRead && bytes.Count(text, []byte{'\n'}) < mostLines {
-		return string(text)
-	}
-	text = text[max(0, len(text)-mostRead):]
-	for _, gap := range []string{"\n\n", "\n\r\n"} {
-		if i := bytes.LastIndex(text, []byte(gap)); i >= 0 {
-			text = text[i+len(gap):]
-		}
-	}
-	lines := bytes.SplitAfter(text, []byte{'\n'})
-	return string(bytes.Join(lines[max(0, len(lines)-mostLines):], nil))
-}
+// mostRead is how much of an error's words is read.
+const mostRead = 8 << 10
 
 // lastLine returns the last line of an output that has words on it.
 func lastLine(out []byte) string {

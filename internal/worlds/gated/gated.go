@@ -14,13 +14,6 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// The Scheduler's defaults.
-const (
-	defaultAttempts = 6
-	maxThrottles    = 20
-	patience        = 5 * time.Minute
-)
-
 // providers are the rows of the registry that speak as a world's dialect does.
 var providers = map[string]string{"": "openai", "openai": "openai", "anthropic": "anthropic", "gemini": "gemini", "bare": "openai-compatible"}
 
@@ -38,7 +31,8 @@ func Client(w *worlds.World) func(instance int, end worlds.End) worlds.Client {
 	return func(instance int, end worlds.End) worlds.Client {
 		c := &client{world: w, provider: row, end: end, member: "member-" + strconv.Itoa(instance),
 			items: map[*gate.Ticket]*worlds.Item{}, sent: map[*worlds.Attempt]*gate.Ticket{}}
-		cfg := gate.Config{Attempts: cmp.Or(w.Config.Attempts, defaultAttempts), MaxThrottles: maxThrottles, Patience: patience, Charge: charge(w),
+		cfg := gate.Config{Attempts: cmp.Or(w.Config.Attempts, gate.DefaultAttempts),
+			MaxThrottles: gate.DefaultMaxThrottles, Patience: gate.DefaultPatience, Charge: charge(w),
 			Random: rand.New(rand.NewPCG(w.Seed, uint64(instance))).Int64N}
 		configured := configured(w.Config)
 		if w.Config.Account {
@@ -211,7 +205,8 @@ func (c *client) Done(now time.Time, a *worlds.Attempt, r *worlds.Response) {
 		c.end(a.Item, d.Action == gate.Done)
 		return
 	}
-	next := &gate.Ticket{Call: t.Call, Attempt: t.Attempt, Throttles: t.Throttles, Overloads: t.Overloads, Queued: t.Queued, Order: t.Order, Front: true}
+	next := &gate.Ticket{Call: t.Call, Attempt: t.Attempt, Throttles: t.Throttles, Throttled: t.Throttled, Overloads: t.Overloads,
+		Queued: t.Queued, Order: t.Order, Front: true}
 	switch {
 	case !d.Throttle:
 		next.Attempt++
@@ -219,7 +214,9 @@ func (c *client) Done(now time.Time, a *worlds.Attempt, r *worlds.Response) {
 		next.Overloads++
 		fallthrough
 	default:
-		next.Throttles++
+		if next.Throttles++; next.Throttles == 1 {
+			next.Throttled = now
+		}
 	}
 	i, _ := slices.BinarySearchFunc(c.backoff, now.Add(d.Wait), func(r retry, at time.Time) int {
 		return cmp.Or(r.at.Compare(at), -1) // after retries of the same instant
