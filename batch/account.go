@@ -86,7 +86,7 @@ func (b *Batch) honour(s *sluice.Scheduler) {
 	if wait := time.Until(limit.Until); wait > 0 && limit.Kind.Throttle() {
 		o := sluice.Outcome{Kind: limit.Kind, Dimension: limit.Dimension, Wait: wait}
 		if o.Kind == sluice.UsageWindow {
-			o.Until, o.Wait = limit.Until, 0 // no longer than it was said to be
+			o.Until, o.Wait = limit.Until, 0 // no longer than stated
 		}
 		if err := s.PauseLane(limit.Lane, o); err != nil {
 			b.log.Warn("the pause of an earlier run is not waited for", "error", err)

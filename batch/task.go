@@ -121,7 +121,7 @@ func (t *Task) read(head *taskHead) (err error) {
 	case len(t.Body)+len(t.ID)+len(t.Model) > MaxTaskBytes:
 		return fmt.Errorf("its request has %d bytes, of at most %d", len(t.Body), MaxTaskBytes)
 	case t.Bound != "" && provider.OtherBound(t.Bound) == "":
-		return fmt.Errorf("%s is no field that bounds the output", clip([]byte(t.Bound)))
+		return fmt.Errorf("%s does not bound the output", clip([]byte(t.Bound)))
 	case t.Model == "" || len(t.Model) > mostName:
 		return errors.New("it has no model's name")
 	case len(t.Body) == 0 || t.Body[0] != '{' || !jsonscan.Valid(t.Body):

@@ -159,7 +159,7 @@ func TestASourceEndsAtItsLimits(t *testing.T) {
 }
 
 // One model pauses for long, and its items are at the head of the queue.
-// A task that was done elsewhere, or that nobody wants any more, is withdrawn: its model may pause here for hours.
+// A task that was done elsewhere, or whose run is over, is withdrawn: its model may pause here for hours.
 func TestASourceEndsWhoseTaskIsElsewhere(t *testing.T) {
 	for name, c := range map[string]struct {
 		away   func(t *testing.T, at *Cluster, k *Collector, s *Source, item *batch.Task)

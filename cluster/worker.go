@@ -48,7 +48,7 @@ type served struct {
 	ready   time.Time                // when there may be a task
 	wakes   int                      // how often it was woken
 	turn    int                      // when it last had tasks
-	unsure  bool                     // the engine may believe that this worker has tasks which it has not
+	unsure  bool                     // the engine may list tasks of this worker that it does not have
 	refused *VersionError
 }
 

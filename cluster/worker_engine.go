@@ -194,11 +194,11 @@ func (w *Worker) settle(ctx context.Context, s *served) error {
 	return w.disown(ctx, s)
 }
 
-// toldWithin is how long results wait for a collector to tell the engine again of a job that it has lost. After it nobody waits for them.
-const toldWithin = time.Minute
+// longestLost is the maximum time that results wait for a collector to register a job again that the engine has lost.
+const longestLost = time.Minute
 
 // flush hands in a batch of results. While the engine does not know the job, having lost it, it waits until the collector has
-// told it again.
+// registered it again.
 func (w *Worker) flush(ctx context.Context, s *served, batch []completion) {
 	args := append(make([]string, 0, 3+3*len(batch)), strconv.Itoa(Version), s.job.Input, "0")
 	for _, c := range batch {
@@ -225,7 +225,7 @@ func (w *Worker) flush(ctx context.Context, s *served, batch []completion) {
 		if lost.IsZero() {
 			lost = time.Now()
 		}
-		if time.Since(lost) > toldWithin {
+		if time.Since(lost) > longestLost {
 			w.link.log.Warn("results are dropped: the engine has lost their job, and its run does not come back", "job", s.job.Name, "results", len(batch))
 			break
 		}

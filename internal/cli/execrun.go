@@ -33,7 +33,7 @@ type execRun struct {
 	scheduler *sluice.Scheduler
 	exec      *proc.Exec
 	pauses    *work.Pauses
-	told      atomic.Pointer[work.RateLimit] // the limit that was last printed
+	printed   atomic.Pointer[work.RateLimit] // the last limit
 	hours     *offPeak
 	observers observers
 	failures  firstFailures
@@ -222,7 +222,7 @@ func (r *execRun) observe(e sluice.Event) {
 // again. It is "" for what was said before.
 func (r *execRun) limitText(e sluice.Event) string {
 	limit := r.pauses.Limit(e.Lane)
-	if told := r.told.Swap(&limit); told != nil && told.SeenAt.Equal(limit.SeenAt) && limit.Until.Sub(told.Until) < time.Second {
+	if last := r.printed.Swap(&limit); last != nil && last.SeenAt.Equal(limit.SeenAt) && limit.Until.Sub(last.Until) < time.Second {
 		return ""
 	}
 	left := "items wait"

@@ -1,6 +1,7 @@
 package errtext
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -10,7 +11,7 @@ import (
 var quotationMarks = []string{"’", "'", "‘", "'", "“", `"`, "”", `"`, "„", `"`, "‟", `"`, "«", `"`, "»", `"`, "「", `"`, "」", `"`, "『", `"`, "』", `"`}
 
 // straight makes all quotation marks alike.
-var straight = strings.NewReplacer(append(quotationMarks[:len(quotationMarks):len(quotationMarks)], "`", "'")...)
+var straight = strings.NewReplacer(slices.Concat(quotationMarks, []string{"`", "'"})...)
 
 // word is a word of a text in lower case. The names of models and hosts, URLs and versions are one word each, so that no part of
 // them is taken for a word of a sentence.

@@ -259,3 +259,32 @@ func (b *buckets) level(t *Ticket, d limits.Dimension, o *limits.Outcome, cost f
 	}
 	return -own, false
 }
+
+// about returns a rejection with the limit that it is about, as far as that is known before it is explained.
+func (l *lane) about(t *Ticket, o *limits.Outcome) *limits.Outcome {
+	known := *o
+	switch {
+	case l.far(t, o):
+		known.Dimension, known.Limit, known.Used, known.Requested, known.Readings = limits.AnyDimension, 0, 0, 0, nil
+	case l.slots.rate && o.Kind == limits.RateLimit && o.Dimension == limits.AnyDimension:
+		known.Dimension = limits.Requests
+	default:
+		return o
+	}
+	return &known
+}
+
+// far reports whether a rejection says that a limit stays used up for longer than longWait, while no other item was rejected since a request
+// was accepted. Then only its wait counts, which is tested.
+func (l *lane) far(t *Ticket, o *limits.Outcome) bool {
+	if n := len(l.rejected.pending); n > 1 || n == 1 && l.rejected.pending[t.item()].IsZero() {
+		return false
+	}
+	for i := range o.Readings {
+		if r := &o.Readings[i]; r.Remaining == 0 && r.Limit > 0 && r.Dimension < limits.NumDimensions {
+			each := l.buckets.each[r.Dimension]
+			return r.Reset > longWait && !(each.header.seen && each.Value == float64(r.Limit))
+		}
+	}
+	return perDay(o.Dimension) || o.Dimension != limits.AnyDimension && o.Wait > longWait
+}

@@ -99,16 +99,8 @@ func (l *lane) reject(now time.Time, t *Ticket, o *limits.Outcome) {
 // learn gives each part of the lane the evidence of a response.
 func (l *lane) learn(now time.Time, t *Ticket, o *limits.Outcome) {
 	t.refused = o.Kind.Throttle()
-	o = l.buckets.law(now, o)
-	if t.refused && l.far(t, o) {
-		bare := *o
-		bare.Dimension, bare.Limit, bare.Used, bare.Requested, bare.Readings = limits.AnyDimension, 0, 0, 0, nil
-		o = &bare
-	}
-	if t.refused && l.slots.rate && o.Kind == limits.RateLimit && o.Dimension == limits.AnyDimension {
-		named := *o
-		named.Dimension = limits.Requests
-		o = &named
+	if o = l.buckets.law(now, o); t.refused {
+		o = l.about(t, o)
 	}
 	l.buckets.observe(now, t, o.Readings)
 	if t.tested.time > 0 && o.Kind != limits.OK {
@@ -175,21 +167,6 @@ func (l *lane) crowded(now time.Time, t *Ticket) bool { return t.open > 1 && l.e
 func (l *lane) early(now time.Time, t *Ticket) bool {
 	usual := seconds(l.slots.queue.mean)
 	return now.Sub(t.sent) < usual/2 && !(t.Throttles >= leastAlone && l.rejected.own(t))
-}
-
-// far reports whether a rejection says that a limit stays used up for longer than longWait, while no other item was rejected since a request
-// was accepted. Then only its wait counts, which is tested.
-func (l *lane) far(t *Ticket, o *limits.Outcome) bool {
-	if n := len(l.rejected.pending); n > 1 || n == 1 && l.rejected.pending[t.item()].IsZero() {
-		return false
-	}
-	for i := range o.Readings {
-		if r := &o.Readings[i]; r.Remaining == 0 && r.Limit > 0 && r.Dimension < limits.NumDimensions {
-			each := l.buckets.each[r.Dimension]
-			return r.Reset > longWait && !(each.header.seen && each.Value == float64(r.Limit))
-		}
-	}
-	return perDay(o.Dimension) || o.Dimension != limits.AnyDimension && o.Wait > longWait
 }
 
 // responded notes that the provider responded. If it was down, the pause for that ends.
@@ -435,9 +412,9 @@ func (l *lane) decide(now time.Time, t *Ticket, o *limits.Outcome) Decision {
 }
 
 // alone reports whether a rejected item is the only one that is left and is at fault: others that were sent after its first rejection were
-// accepted, and no rejected item succeeded later. left is the time until it is given up: it grows with the number of such items, as
-// they may all be innocent. An item that is much larger than all that were accepted is innocent. A stated wait is kept once. If the rejection states a wait or names a limit, several items may have to wait for
-// it, or one that is large for the amounts that were accepted. If all requests are rejected for DefaultPatience, no item is waited for.
+// accepted, and no rejected item succeeded later. left is the time until it is given up, which grows with the number of such items. An item
+// much larger than all accepted ones is innocent. A stated wait is kept once. If the rejection states a wait or names a limit, several items
+// may have to wait for it, or a large one. If all requests are rejected for DefaultPatience, no item is waited for.
 func (l *lane) alone(now time.Time, t *Ticket, o *limits.Outcome) (left time.Duration, alone bool) {
 	if due := l.rejected.due(now, t, o.Wait); t.sent.Before(due) {
 		return due.Sub(now), false

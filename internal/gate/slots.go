@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	startSlots  = 8                 // initial limit
-	firstHold   = 2 * time.Second   // initial time in which a rejected concurrency is not tried
-	longestHold = 300 * time.Second // maximum time in which a rejected concurrency is not tried
-	maxCuts     = 3                 // cuts in a row, without an accepted request between them, after which a rejection is about something else
-	crowdRounds = 2                 // rejections, one after the other, that show that overloaded responses are about the concurrency
-	slowAnswer  = 1.5               // seconds that responses take, from which on a rejected concurrency is tested at a distance: pauses are shorter
-	evenly      = 0.9               // that distance, as a share of the mean time between departures
-	leastGap    = 100 * time.Millisecond
-	fewer       = 0.6 // share of an accepted number, below which a rejection is not about concurrency
+	startSlots  = 8                      // initial limit
+	firstHold   = 2 * time.Second        // initial time in which a rejected concurrency is not tried
+	longestHold = 300 * time.Second      // maximum time in which a rejected concurrency is not tried
+	maxCuts     = 3                      // cuts in a row, without an accepted request between them, after which a rejection is about something else
+	crowdRounds = 2                      // rejections, one after the other, that show that overloaded responses are about the concurrency
+	slowAnswer  = 1.5                    // seconds that responses take, from which on a rejected concurrency is tested at a distance: pauses are shorter
+	evenly      = 0.9                    // that distance, as a share of the mean time between departures
+	leastGap    = 100 * time.Millisecond // minimum of that distance: shorter ones are as long as a rejection takes
+	fewer       = 0.6                    // share of an accepted number, below which a rejection is not about concurrency
 )
 
 // slots finds the concurrency that the provider allows. A configured concurrency is not exceeded.

@@ -45,8 +45,8 @@ var (
 	starts  = regexp.MustCompile(`^(?:\d+[.)] )?\pL`)
 	ends    = regexp.MustCompile(`[.!?。]["')]*$`)
 	belongs = regexp.MustCompile(`(?i)^(?:["'{}\[\](]|node\.js v|note: |exit(?:ed)? (?:status|with|code)\b|[\w -]{0,30}(?:id|status|code|type|url|model) ?[:=])|` + advice.String())
-	// goesOn matches a line of prose that goes on behind an error that it quotes.
-	goesOn = regexp.MustCompile(`[.!?]["')]* (?:is|was|are|were)\b|\p{Hiragana}`)
+	// continues matches a line of prose that continues after an error that it quotes.
+	continues = regexp.MustCompile(`[.!?]["')]* (?:is|was|are|were)\b|\p{Hiragana}`)
 	// retries matches a line of a program that is about to retry.
 	retries = regexp.MustCompile(`(?i)\b(?:retrying|reconnecting|trying again)\b`)
 )
@@ -184,7 +184,7 @@ func failure(out []byte) string {
 	for i, whole := range all {
 		line := strings.TrimSpace(whole)
 		indent := len(whole) - len(strings.TrimLeft(whole, " \t"))
-		opens := errtext.Opens(line) && !goesOn.MatchString(line)
+		opens := errtext.Opens(line) && !continues.MatchString(line)
 		again := retries.MatchString(before)
 		switch {
 		case line == "":
