@@ -327,3 +327,15 @@ func TestAWindowIsPlannedAndSimulatedAsStated(t *testing.T) {
 		t.Errorf("%d answered in %v, %d rejected", f.Answered, f.Time, f.Throttled)
 	}
 }
+
+// A limit per day that is used up lets one request through every 86 s. Rejections confirm this, so it is not tested each time.
+func TestAConfirmedHeaderIsNotTestedAgain(t *testing.T) {
+	f := simulate(t, plan.Scenario{
+		Provider: plan.SimulatorConfig(sluice.Limits{RPD: 1000, Burst: time.Minute}, limits.ChargeDeclared, 2*time.Second, 0),
+		Dialect:  provider.OpenAI, Calls: []plan.Call{{Input: 1500, Output: 500}}, Requests: -1, Horizon: 130 * time.Minute,
+		Workers: 16, Told: sluice.Limits{Concurrent: 1},
+	})
+	if f.Throttled > 10 {
+		t.Errorf("%d of %d requests are rejected", f.Throttled, f.Tries)
+	}
+}

@@ -117,9 +117,10 @@ type Ticket struct {
 	saturated  bool
 	probe      bool
 	accepted   bool
-	refused    bool  // its response is a rejection
-	unread     bool  // no header of its response has come
-	tested     delay // the belief that it tests, which holds all others back for that time; 0 is none
+	refused    bool          // its response is a rejection
+	unread     bool          // no header of its response has come
+	tested     delay         // the belief that it tests, which holds all others back for that time; 0 is none
+	silent     time.Duration // time without a request before it, while requests waited
 	cost, mark limits.Vector
 	guarded    limits.Vector                 // amounts that configured limits count for it
 	ends       int                           // requests of its lane that had ended when it was sent

@@ -300,6 +300,9 @@ func (l *lane) pick(now time.Time) *Ticket {
 func (l *lane) grant(now time.Time, t *Ticket) {
 	l.buckets.room(t)
 	t.state = held
+	if !l.silence.since.IsZero() {
+		t.silent = now.Sub(l.silence.since)
+	}
 	l.silence.since = now
 	l.flight.open++
 	l.flight.unread++

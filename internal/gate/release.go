@@ -147,10 +147,14 @@ func (l *lane) learn(now time.Time, t *Ticket, o *limits.Outcome) {
 
 // disproved notes that a request was accepted although a belief held all others back.
 func (l *lane) disproved(now time.Time, t *Ticket) {
-	l.silence.wait = firstSilence
 	if l.cool.until.After(now) {
 		l.cool.until = now
 	}
+	if t.tested.time <= t.silent/2 { // the belief was right to within its error, and is tested as late again
+		l.silence.wait = min(l.silence.wait, max(firstSilence, t.silent))
+		return
+	}
+	l.silence.wait = firstSilence
 	each := l.buckets.each[t.tested.bound]
 	debt := each.Dimension != limits.Requests && t.tested.time <= longWait // output is charged after it was sent
 	if each.header.seen && !debt && l.buckets.book.level(now, t.tested.bound) < t.cost[t.tested.bound] {
