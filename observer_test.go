@@ -91,8 +91,11 @@ func TestAnObserverIsToldInOrderAndMayUseTheScheduler(t *testing.T) {
 func TestWhatIsReleasedDuringTheLastWordIsTold(t *testing.T) {
 	var held *sluice.Permit
 	var told []limits.EventType
-	s, err := sluice.New(sluice.Config{Observer: sluice.ObserverFunc(func(e sluice.Event) {
+	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 5}, Observer: sluice.ObserverFunc(func(e sluice.Event) {
 		told = append(told, e.Type)
+		if e.Type == limits.EventStarted && e.Slots != 5 {
+			t.Errorf("scheduler_started states %d slots of 5", e.Slots)
+		}
 		if e.Type == limits.EventClosed {
 			held.Release(ok)
 		}
@@ -104,7 +107,7 @@ func TestWhatIsReleasedDuringTheLastWordIsTold(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	want := []limits.EventType{limits.EventStarted, limits.EventSlotAcquired, limits.EventClosed, limits.EventSlotReleased}
+	want := []limits.EventType{limits.EventStarted, limits.EventLimitsChanged, limits.EventSlotAcquired, limits.EventClosed, limits.EventSlotReleased}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}

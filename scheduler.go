@@ -114,7 +114,11 @@ func New(cfg Config) (*Scheduler, error) {
 		s.remote = newRemote(s, cfg.Ledger)
 	}
 	if cfg.Observer != nil { // told with the first thing that happens: the caller does not have the Scheduler yet
-		s.events = append(s.events, Event{Type: limits.EventStarted, At: time.Now()})
+		slots := cfg.Limits.Concurrent
+		if most := cfg.Account.Concurrent; most > 0 && (slots == 0 || slots > most) {
+			slots = most
+		}
+		s.events = append(s.events, Event{Type: limits.EventStarted, At: time.Now(), Slots: slots})
 	}
 	return s, nil
 }

@@ -9,11 +9,15 @@ type EventType string
 
 // Types of event.
 const (
-	EventStarted EventType = "scheduler_started"
+	EventStarted EventType = "scheduler_started" // Slots is the configured concurrency, if there is one
 	EventClosed  EventType = "scheduler_closed"
 
 	EventMemberRegistered EventType = "member_registered" // Member makes calls from now on
 	EventMemberClosed     EventType = "member_closed"
+
+	EventCheckpointSaved   EventType = "checkpoint_saved"   // of Member
+	EventCheckpointLoaded  EventType = "checkpoint_loaded"  // of Member
+	EventCheckpointDamaged EventType = "checkpoint_damaged" // Member's newest checkpoint cannot be read; Outcome.Err says why
 
 	EventSlotWaiting   EventType = "slot_waiting"   // a call waits for its permit
 	EventSlotAcquired  EventType = "slot_acquired"  // a call has its permit; Wait is how long it waited

@@ -128,6 +128,7 @@ func (l *ObservedLane) Scenario(charge limits.Charge) Scenario {
 func ofLane(t limits.EventType) bool {
 	switch t {
 	case limits.EventStarted, limits.EventClosed, limits.EventMemberRegistered, limits.EventMemberClosed,
+		limits.EventCheckpointSaved, limits.EventCheckpointLoaded, limits.EventCheckpointDamaged,
 		limits.EventPaused, limits.EventResumed, limits.EventItemDone:
 		return false
 	}

@@ -1,12 +1,15 @@
 package pool
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"sync"
 	"time"
+
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // maxCheckpoint bounds what a store keeps for a member.
@@ -53,7 +56,11 @@ func (m *Member) SaveCheckpoint(v any) error {
 	if err != nil {
 		return fmt.Errorf("checkpoint of member %q: %w", m.id, err)
 	}
-	return m.pool.cfg.Store.Save(m.id, data)
+	if err := m.pool.cfg.Store.Save(m.id, data); err != nil {
+		return err
+	}
+	m.pool.tell(limits.EventCheckpointSaved, m, nil)
+	return nil
 }
 
 // LoadCheckpoint reads the member's checkpoint into v. It fails with ErrNoCheckpoint where there is none. Where the newest is
@@ -63,12 +70,16 @@ func (m *Member) LoadCheckpoint(v any) (Checkpoint, error) {
 	if errors.Is(err, ErrNoCheckpoint) {
 		return c, fmt.Errorf("member %q: %w", m.id, err) // other errors of the stores name it
 	}
+	if damage := cmp.Or(err, c.Damage); damage != nil {
+		m.pool.tell(limits.EventCheckpointDamaged, m, damage)
+	}
 	if err != nil {
 		return c, err
 	}
 	if err := json.Unmarshal(c.Data, v); err != nil {
 		return c, fmt.Errorf("checkpoint of member %q: %w", m.id, err)
 	}
+	m.pool.tell(limits.EventCheckpointLoaded, m, nil)
 	return c, nil
 }
 

@@ -11,6 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/pool"
 )
 
@@ -99,12 +103,18 @@ func TestAStoreRefusesWhatItCannotKeep(t *testing.T) {
 func TestCheckpointsOfMembers(t *testing.T) {
 	type state struct{ Step int }
 	dir := t.TempDir()
+	var events []limits.EventType
+	observer := sluice.ObserverFunc(func(e sluice.Event) {
+		if strings.HasPrefix(string(e.Type), "checkpoint") {
+			events = append(events, e.Type)
+		}
+	})
 	open := func() *pool.Member {
 		s, err := pool.NewFileStore(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return register(t, newPool(t, 1, pool.Config{Store: s}), "m")
+		return register(t, newPool(t, 1, pool.Config{Store: s, Observer: observer}), "m")
 	}
 	m := open()
 	var got state
@@ -125,6 +135,21 @@ func TestCheckpointsOfMembers(t *testing.T) {
 	var other []string
 	if _, err := m.LoadCheckpoint(&other); err == nil || !strings.Contains(err.Error(), `member "m"`) {
 		t.Errorf("into another type: %v", err)
+	}
+	if err := m.SaveCheckpoint(state{8}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(only(t, dir), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := m.LoadCheckpoint(&got); err != nil || got.Step != 7 || c.Damage == nil {
+		t.Errorf("%+v, %+v, %v", got, c, err)
+	}
+	want := []limits.EventType{
+		limits.EventCheckpointSaved, limits.EventCheckpointLoaded, limits.EventCheckpointSaved, limits.EventCheckpointDamaged, limits.EventCheckpointLoaded,
+	}
+	if diff := cmp.Diff(want, events); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	if err := m.DeleteCheckpoint(); err != nil {
 		t.Error(err)

@@ -335,7 +335,7 @@ func (m *Member) end(cause error) error {
 	for _, permit := range left {
 		permit.ReleaseIfLost()
 	}
-	p.tell(limits.EventMemberClosed, m)
+	p.tell(limits.EventMemberClosed, m, nil)
 	if len(left) > 0 {
 		return fmt.Errorf("member %q was closed with %d of its calls open: release each permit before", m.id, len(left))
 	}

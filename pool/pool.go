@@ -64,7 +64,7 @@ type Config struct {
 	// Store keeps checkpoints. Default: a MemoryStore, which ends with the process.
 	Store Store
 
-	// Observer is told of members that come and go, by several at once where they do so at once. Nil is nobody.
+	// Observer receives the events of members and their checkpoints, several at once if they happen at once. Nil: no observer.
 	Observer sluice.Observer
 }
 
@@ -140,7 +140,7 @@ func (p *Pool) Register(id string, cfg MemberConfig) (*Member, error) {
 			m.Close()
 		}
 	}()
-	p.tell(limits.EventMemberRegistered, m)
+	p.tell(limits.EventMemberRegistered, m, nil)
 	known = true
 	return m, nil
 }
@@ -174,10 +174,10 @@ func (p *Pool) registerLocked(id string, cfg MemberConfig) *Member {
 	return m
 }
 
-// tell tells the Observer of a member. It must be called without mu.
-func (p *Pool) tell(typ limits.EventType, m *Member) {
+// tell sends an event of a member to the Observer. It must be called without mu.
+func (p *Pool) tell(typ limits.EventType, m *Member, err error) {
 	if p.cfg.Observer != nil {
-		p.cfg.Observer.Observe(sluice.Event{Type: typ, At: time.Now(), Member: m.id, Tenant: m.cfg.Tenant})
+		p.cfg.Observer.Observe(sluice.Event{Type: typ, At: time.Now(), Member: m.id, Tenant: m.cfg.Tenant, Outcome: limits.Outcome{Err: err}})
 	}
 }
 

@@ -132,7 +132,7 @@ func (p *Pool) work(ctx context.Context, m *Member, fn func(context.Context, *Me
 			m.Fail(err)
 		}
 	}()
-	p.tell(limits.EventMemberRegistered, m)
+	p.tell(limits.EventMemberRegistered, m, nil)
 	err = fn(ctx, m)
 	returned = true
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -50,7 +50,8 @@ func (a *Aggregate) Observe(e sluice.Event) {
 	switch e.Type {
 	case limits.EventItemDone:
 		a.done.add(finishedBy(&e))
-	case limits.EventMemberRegistered, limits.EventMemberClosed, limits.EventStarted:
+	case limits.EventMemberRegistered, limits.EventMemberClosed, limits.EventStarted,
+		limits.EventCheckpointSaved, limits.EventCheckpointLoaded, limits.EventCheckpointDamaged:
 	case limits.EventClosed:
 		a.close(e.Account)
 	case limits.EventPaused, limits.EventResumed:

@@ -145,6 +145,7 @@ func listed(words []string) string {
 func EventTypes() []limits.EventType {
 	return []limits.EventType{
 		limits.EventStarted, limits.EventClosed, limits.EventMemberRegistered, limits.EventMemberClosed,
+		limits.EventCheckpointSaved, limits.EventCheckpointLoaded, limits.EventCheckpointDamaged,
 		limits.EventSlotWaiting, limits.EventSlotAcquired, limits.EventSlotReleased, limits.EventSlotCancelled,
 		limits.EventThrottled, limits.EventAttemptFailed, limits.EventGaveUp, limits.EventCooldownStarted, limits.EventCooldownEnded,
 		limits.EventLimitsChanged, limits.EventBreaker, limits.EventPaused, limits.EventResumed, limits.EventShared, limits.EventItemDone,
