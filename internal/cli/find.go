@@ -90,6 +90,8 @@ func (o *findOptions) register(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	o.account.register(fs)
 	fs.Lookup("model").Usage = "model to search with (required)"
+	keys := fs.Lookup("keys-file")
+	keys.DefValue, keys.Usage = dotEnv, "file of NAME=value lines with the key, if the environment lacks it"
 	fs.Lookup("limits").Usage = "file of limits; those that it calls told are not measured"
 	fs.Lookup("tier").Usage = "believe the limits that are published for this tier, until answers say otherwise"
 	for _, name := range limitNames() {
@@ -158,6 +160,9 @@ type search struct {
 func (o *findOptions) check() error {
 	if err := cmp.Or(checkWord("mode", o.mode), checkWord("progress", o.progress)); err != nil {
 		return err
+	}
+	if !o.flags.Changed("keys-file") && isFile(dotEnv) {
+		o.account.keysFile = dotEnv
 	}
 	c := &o.cfg
 	switch {

@@ -76,12 +76,18 @@ func (a *accounts) findKey(p provider.Provider) (provider.Key, error) {
 		"or name another variable with --key-env, or try without a key: --provider sim", names[0], dotEnv)
 }
 
-// dotEnv is the file in which projects keep their variables. Nothing is taken from it unless --keys-file names it.
+// dotEnv is the file in which projects keep their variables. Only find reads it by default; other commands need --keys-file.
 const dotEnv = ".env"
+
+// isFile reports whether a plain file of that name exists.
+func isFile(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
+}
 
 // inDotEnv returns the first of the variables that the file .env here sets; "" is none.
 func inDotEnv(names []string) string {
-	if info, err := os.Stat(dotEnv); err != nil || !info.Mode().IsRegular() {
+	if !isFile(dotEnv) {
 		return ""
 	}
 	text, err := readNamed(dotEnv, 1)
