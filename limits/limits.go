@@ -31,7 +31,7 @@ var dimensions = [NumDimensions]struct {
 	amount  func(Usage) int
 }{
 	AnyDimension:   {amount: Usage.none},
-	Concurrency:    {"concurrent", "calls open at once", 0, Usage.none},
+	Concurrency:    {"concurrent", "concurrent requests", 0, Usage.none},
 	Requests:       {"rpm", "requests", time.Minute, Usage.one},
 	Tokens:         {"tpm", "tokens", time.Minute, Usage.total},
 	InputTokens:    {"itpm", "input tokens", time.Minute, func(u Usage) int { return u.Input }},

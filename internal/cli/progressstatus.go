@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/internal/control"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/limits"
 )
@@ -62,8 +63,7 @@ func (s *status) busiest() (lane limits.LaneSnapshot, ok bool) {
 	return lane, ok
 }
 
-// binding says what holds the run back now: "bound by rpm 900", "bound by 8 slots", "cooldown until 12:03:10"; "" if
-// nothing does.
+// binding returns the reason why requests wait now: "limited by 900 requests/min", "cooldown until 12:03:10"; "" if there is none.
 func (s *status) binding() string {
 	switch {
 	case s.heldFor != "":
@@ -83,17 +83,17 @@ func (s *status) binding() string {
 	if lane.Waiting == 0 {
 		return s.rationing()
 	}
+	limit := limitOf(lane, lane.Binding)
 	if lane.Binding == limits.Concurrency {
-		return fmt.Sprintf("bound by %d slots", lane.Slots)
+		limit = int64(lane.Slots)
 	}
-	if lane.Binding == limits.AnyDimension {
+	switch {
+	case lane.Binding == limits.AnyDimension:
 		return ""
+	case limit == 0:
+		return "limited by " + prose.LimitName(lane.Binding.String())
 	}
-	text := "bound by " + lane.Binding.String()
-	if limit := limitOf(lane, lane.Binding); limit > 0 {
-		text += " " + group(limit)
-	}
-	return text
+	return "limited by " + prose.Limit(lane.Binding, limit)
 }
 
 // rationing says that calls wait for others to end, since they may not fit into what is left of a budget beside them, or that all
@@ -165,26 +165,10 @@ func (s *status) eta() (time.Duration, bool) {
 
 // block is the status as it is redrawn on a terminal of that width.
 func (s *status) block(width int) []string {
-	inFlight, waiting, throttles := s.sum()
-	head := fmt.Sprintf("%s  %s", s.progress(), bar(s.done+s.failed, s.total, 24))
-	if s.failed > 0 {
-		head += fmt.Sprintf("  %s failed", group(s.failed))
-	}
-	rate := fmt.Sprintf("%s/min", group(math.Round(s.perMin)))
-	if b := s.binding(); b != "" {
-		rate += "  " + b
-	}
-	if eta, ok := s.eta(); ok {
-		rate += "  ETA " + span(eta)
-	}
 	lines := []string{
-		head,
-		rate,
-		fmt.Sprintf("%d in flight  %s waiting  %d throttled  tokens %s in, %s out", inFlight, group(waiting),
-			throttles, group(s.usage.Input), group(s.usage.Output)),
-	}
-	if s.far != nil {
-		lines[2] += "  " + count(s.far.Workers, "worker")
+		prose.Fields(s.progress()+"  "+bar(s.done+s.failed, s.total, 24), s.failures()),
+		s.speed(),
+		prose.Fields(s.requests(), fmt.Sprintf("tokens %s in, %s out", group(s.usage.Input), group(s.usage.Output))),
 	}
 	if text := s.parts.words(s.now); text != "" {
 		lines = append(lines, folded(text, width)...)
@@ -216,30 +200,29 @@ func folded(text string, width int) []string {
 
 // plain is the status on one line, for logs.
 func (s *status) plain() string {
-	inFlight, waiting, throttles := s.sum()
-	parts := []string{s.progress()}
-	if s.failed > 0 {
-		parts = append(parts, group(s.failed)+" failed")
-	}
-	parts = append(parts, group(math.Round(s.perMin))+"/min")
-	if b := s.binding(); b != "" {
-		parts = append(parts, b)
-	}
+	return prose.Fields(s.progress(), s.failures(), s.speed(), s.requests(), s.parts.words(s.now), s.outlook)
+}
+
+// failures returns the number of failed items; "" if there are none.
+func (s *status) failures() string { return prose.If(s.failed, group(s.failed)+" failed") }
+
+// speed returns the rate, the reason why it is not higher, and the remaining time.
+func (s *status) speed() string {
+	text := prose.Fields(group(math.Round(s.perMin))+"/min", s.binding())
 	if eta, ok := s.eta(); ok {
-		parts = append(parts, "ETA "+span(eta))
+		text = prose.Fields(text, "ETA "+span(eta))
 	}
-	parts = append(parts, fmt.Sprintf("%d in flight", inFlight), fmt.Sprintf("%s waiting", group(waiting)),
-		fmt.Sprintf("%d throttled", throttles))
+	return text
+}
+
+// requests returns the requests in flight, the waiting ones, the rate-limit rejections, and the workers of a distributed run.
+func (s *status) requests() string {
+	inFlight, waiting, throttles := s.sum()
+	text := prose.Fields(group(inFlight)+" in flight", group(waiting)+" waiting", prose.If(throttles, group(throttles)+" rate-limited"))
 	if s.far != nil {
-		parts = append(parts, count(s.far.Workers, "worker"))
+		text = prose.Fields(text, count(s.far.Workers, "worker"))
 	}
-	if text := s.parts.words(s.now); text != "" {
-		parts = append(parts, text)
-	}
-	if s.outlook != "" {
-		parts = append(parts, s.outlook)
-	}
-	return strings.Join(parts, ", ")
+	return text
 }
 
 // progress is "done/total".

@@ -1,10 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -194,7 +193,7 @@ func share(b limits.BucketSnapshot, spent float64, wall time.Duration) float64 {
 	return min(1, spent/most)
 }
 
-// print writes the summary for people.
+// print writes the summary for people: first the items that need attention, then this run, at the end the next command.
 func (sum *summary) print(s *streams) {
 	done := sum.Total - sum.Failed - sum.Left
 	switch {
@@ -212,55 +211,54 @@ func (sum *summary) print(s *streams) {
 	if earlier := done - sum.Done; sum.Already > 0 && earlier > 0 {
 		line += fmt.Sprintf(" (%s by earlier runs)", group(earlier))
 	}
-	if sum.Failed > 0 {
-		line += fmt.Sprintf(", %s failed", group(sum.Failed))
-		if len(sum.Kinds) > 0 {
-			line += " (" + prose.Counts(sum.Kinds) + ")"
-		}
-	}
-	if sum.Left > 0 {
-		line += fmt.Sprintf(", %s left", group(sum.Left))
-	}
-	wall := time.Duration(sum.WallMS) * time.Millisecond
-	s.errorf("%s in %s\n", line, span(wall))
-	for _, kind := range slices.Sorted(maps.Keys(sum.First)) {
-		s.row("failed", "%s, first %s", kind, sum.First[kind])
-	}
-	sum.printReuse(s)
-	sum.Via.print(s)
-	sum.printWork(s)
-	for _, up := range sum.Upstreams {
-		s.row("upstream", "%s", up)
-	}
-	for _, lane := range sum.Lanes {
-		if text := lane.String(); text != "" {
-			s.row("quota", "%s", text)
-		}
-	}
-	if len(sum.Bound) > 0 {
-		s.row("bound by", "%s", prose.Shares(sum.Bound))
-	}
-	if len(sum.Finish) > 0 {
-		s.row("finish", "%s", prose.Counts(sum.Finish))
-	}
+	s.errorf("%s\n", prose.Fields(line, prose.If(sum.Failed, group(sum.Failed)+" failed"), prose.If(sum.Left, group(sum.Left)+" remaining")))
+	sum.printAttention(s)
+	sum.printRun(s)
+	sum.printLimits(s)
 	switch {
 	case done+sum.Failed > 0 && sum.Journal != "":
-		s.row("output", "%s; %s comes in order of the input, once all are there", sum.Journal, sum.Output)
+		s.row("output", "%s; %s follows in input order after the last item", sum.Journal, sum.Output)
 	case done+sum.Failed > 0:
 		s.row("output", "%s", sum.Output)
 	}
+	if sum.Outcome == "done" && sum.Hint == "" {
+		s.errorf("next: sluice answers %s\n", shellQuote(sum.Output))
+	}
 }
 
-// printWork writes what was sent, if anything was. Two calls make a rate: one is none, however quick it was.
-func (sum *summary) printWork(s *streams) {
-	const leastForRate = 2
-	switch {
-	case sum.Attempts == 0 && sum.Throttles == 0:
+// printAttention writes the results that need attention: failed items by kind, and results that are cut off.
+func (sum *summary) printAttention(s *streams) {
+	for _, kind := range prose.LargestFirst(sum.Kinds) {
+		text := group(sum.Kinds[kind]) + " " + kind
+		if first := sum.First[kind]; first != "" {
+			text += ", first " + first
+		}
+		s.row("failed", "%s", text)
+	}
+	cut := 0
+	for reason, n := range sum.Finish {
+		if (provider.Reply{Finish: reason}).Cut() {
+			cut += n
+		}
+	}
+	if cut > 0 {
+		s.row("cut off", "%s at the maximum number of output tokens: raise max_tokens", count(cut, "result"))
+	}
+}
+
+// printRun writes the work of this run. One request makes no rate.
+func (sum *summary) printRun(s *streams) {
+	const minForRate = 2
+	wall, rate := time.Duration(sum.WallMS)*time.Millisecond, ""
+	if min(sum.ran, sum.Attempts) >= minForRate {
+		rate = group(sum.PerMin) + "/min"
+	}
+	s.row("this run", "%s", prose.Fields(count(sum.ran, "item")+" in "+span(wall), rate,
+		prose.If(sum.Throttles, "rate-limited "+prose.Times(sum.Throttles))))
+	sum.printReuse(s)
+	sum.Via.print(s)
+	if sum.Attempts == 0 && sum.Throttles == 0 {
 		return
-	case min(sum.ran, sum.Attempts) >= leastForRate:
-		s.row("rate", "%s/min, throttled %s", group(sum.PerMin), prose.Times(sum.Throttles))
-	default:
-		s.row("throttled", "%s", prose.Times(sum.Throttles))
 	}
 	s.row("tokens", "%s in, %s out", group(sum.InputTokens), group(sum.OutputTokens))
 	switch {
@@ -269,6 +267,34 @@ func (sum *summary) printWork(s *streams) {
 		s.row("cost", "%s for %s of %s items%s", dollars(*sum.Cost), group(sum.Costed), group(sum.ran), sum.doubts())
 	default:
 		s.row("cost", "%s%s", dollars(*sum.Cost), sum.doubts())
+	}
+	if len(sum.Finish) > 0 {
+		s.row("finish", "%s", prose.Counts(sum.Finish))
+	}
+}
+
+// printLimits writes how much of the limits this run used, and which of them held it back.
+func (sum *summary) printLimits(s *streams) {
+	const maxLanes = 4
+	for _, up := range sum.Upstreams {
+		s.row("upstream", "%s", up)
+	}
+	lanes := slices.SortedStableFunc(slices.Values(sum.Lanes), func(a, b laneSummary) int { return cmp.Compare(b.granted, a.granted) })
+	others := lanes[min(maxLanes, len(lanes)):]
+	for _, lane := range lanes[:len(lanes)-len(others)] {
+		if text := lane.String(); text != "" {
+			s.row("limits", "%s", text)
+		}
+	}
+	if len(others) > 0 {
+		requests := 0
+		for _, lane := range others {
+			requests += lane.granted
+		}
+		s.row("limits", "%s with %s: see --json", count(len(others), "other model"), count(requests, "request"))
+	}
+	if len(sum.Bound) > 0 {
+		s.row("limited by", "%s", prose.Shares(sum.Bound))
 	}
 }
 
@@ -294,11 +320,11 @@ func (l laneSummary) String() string {
 	var parts []string
 	for _, b := range l.Budgets {
 		if b.Limit > 0 && b.Limit != provider.Endless {
-			parts = append(parts, fmt.Sprintf("%s of %s %s (%s)", prose.Percent(b.Share), b.Dimension, group(b.Limit), prose.Source(limits.Source(b.Source), b.Claims)))
+			parts = append(parts, fmt.Sprintf("%s of %s (%s)", prose.Percent(b.Share), prose.Limit(b.by, b.Limit), prose.Source(limits.Source(b.Source), b.Claims)))
 		}
 	}
 	if len(parts) == 0 {
 		return ""
 	}
-	return l.Lane + ": " + strings.Join(parts, ", ")
+	return l.Lane + ": " + prose.Fields(parts...)
 }

@@ -106,9 +106,9 @@ func TestStatusNamesWhatBinds(t *testing.T) {
 		lanes         []limits.LaneSnapshot
 	}{
 		{"nothing yet", "", 5 * time.Minute, nil},
-		{"requests", "bound by rpm 600", 30 * time.Second, lane(func(l *limits.LaneSnapshot) { l.Binding = limits.Requests })},
-		{"tokens, 50 a call", "bound by tpm 30,000", 30 * time.Second, lane(func(l *limits.LaneSnapshot) { l.Binding = limits.Tokens })},
-		{"slots", "bound by 8 slots", 5 * time.Minute, lane(func(l *limits.LaneSnapshot) { l.Binding = limits.Concurrency })},
+		{"requests", "limited by 600 requests/min", 30 * time.Second, lane(func(l *limits.LaneSnapshot) { l.Binding = limits.Requests })},
+		{"tokens, 50 a call", "limited by 30,000 tokens/min", 30 * time.Second, lane(func(l *limits.LaneSnapshot) { l.Binding = limits.Tokens })},
+		{"slots", "limited by 8 concurrent requests", 5 * time.Minute, lane(func(l *limits.LaneSnapshot) { l.Binding = limits.Concurrency })},
 		{"nobody waits", "", 5 * time.Minute, lane(func(l *limits.LaneSnapshot) { l.Waiting, l.Binding = 0, limits.Requests })},
 		{"a cooldown", "cooldown until 12:03:10", 5*time.Minute + 190*time.Second,
 			lane(func(l *limits.LaneSnapshot) { l.Until = now.Add(190 * time.Second) })},

@@ -60,6 +60,22 @@ func Source(source limits.Source, c limits.Claims) string {
 	return text
 }
 
+// Limit writes a limit with its unit: "900 requests/min", "8 concurrent requests".
+func Limit(d limits.Dimension, n int64) string { return Group(n) + " " + d.Counted("/min", "/day") }
+
+// Fields joins the fields of a line, without empty ones.
+func Fields(fields ...string) string {
+	return strings.Join(slices.DeleteFunc(fields, func(f string) bool { return f == "" }), " · ")
+}
+
+// If returns the text if the number is not zero, and else "".
+func If(n int, text string) string {
+	if n == 0 {
+		return ""
+	}
+	return text
+}
+
 // Count writes a number of things, which take an s.
 func Count(n int, thing string) string {
 	if n != 1 {
@@ -159,15 +175,24 @@ func Counts(byName map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// Shares writes shares of a time by name, the largest first, and leaves out those near nothing.
+// Shares writes the share of the time for which each limit held requests back, the largest first, and omits those near zero.
 func Shares(byName map[string]float64) string {
-	var parts []string
+	var fields []string
 	for _, name := range LargestFirst(byName) {
 		if share := byName[name]; share >= 0.005 {
-			parts = append(parts, fmt.Sprintf("%s %s of the time", name, Percent(share)))
+			fields = append(fields, fmt.Sprintf("%s %s of the time", LimitName(name), Percent(share)))
 		}
 	}
-	return cmp.Or(strings.Join(parts, ", "), "nothing")
+	return cmp.Or(Fields(fields...), "nothing")
+}
+
+// LimitName returns the unit of the limit of that name, and other names unchanged: "requests/min" for rpm.
+func LimitName(name string) string {
+	var d limits.Dimension
+	if d.UnmarshalText([]byte(name)) != nil {
+		return name
+	}
+	return d.Counted("/min", "/day")
 }
 
 // LargestFirst returns the names by falling value; those of one value by name.

@@ -24,7 +24,7 @@ func TestTexts(t *testing.T) {
 		{prose.Span(72 * time.Hour), "3 days"}, {prose.Span(69*time.Hour + 24*time.Minute), "2 days 21 h"}, {prose.Span(72*time.Hour - time.Minute), "3 days"},
 		{prose.Percent(0), "0 %"}, {prose.Percent(0.001), "<1 %"}, {prose.Percent(0.984), "98 %"},
 		{prose.Counts(map[string]int{"a": 2, "b": 3000, "": 2}), "3,000 b, 2 none, 2 a"}, {prose.Counts(nil), ""},
-		{prose.Shares(map[string]float64{"rpm": 0.25, "tpm": 0.004}), "rpm 25 % of the time"}, {prose.Shares(nil), "nothing"},
+		{prose.Shares(map[string]float64{"rpm": 0.25, "tpm": 0.004}), "requests/min 25 % of the time"}, {prose.Shares(nil), "nothing"},
 		{prose.Clip("short", 5), "short"}, {prose.Clip("longer", 5), "longe…"}, {prose.Clip("aéé", 4), "aé…"}, {prose.Clip("é", 1), "…"},
 	}
 	for _, tt := range tests {
