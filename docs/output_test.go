@@ -17,8 +17,9 @@ var changing = []struct {
 	mark string
 }{
 	{regexp.MustCompile(`(bound|limited) by [^.]* of the time`), "limited by ‹something›"}, // which the machine's speed has a share in
-	{regexp.MustCompile(`([=<>] +\S.*) +(ok|-|missed)( |$)`), "$1 ‹verdict› "}, // of stress, on a machine that is busy
-	{regexp.MustCompile(`(throttled|rate-limited) +(never|once|twice|[\d,]+ (times|by \w+))`), "throttled ‹n›"},
+	{regexp.MustCompile(`([=<>] +\S.*) +(ok|-|missed)( |$)`), "$1 ‹verdict› "},             // of stress, on a machine that is busy
+	{regexp.MustCompile(` · rate-limited (once|[\d,]+ times)`), ""},
+	{regexp.MustCompile(`throttled +(never|once|twice|[\d,]+ (times|by \w+))`), "throttled ‹n›"},
 	{regexp.MustCompile(` - `), " ‹n› "}, // what stress had nothing to measure of
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|[+-]\d\d:\d\d| UTC| \S+ \([^)]*\))?`), "‹instant›"},
 	{regexp.MustCompile(`\b(in|for|of)? ?[0-9a-f]{12,64}\b`), " ‹hash›"},
