@@ -59,7 +59,7 @@ It finds the limits in the answers' headers and refusals, keeps to them, and kee
 	root.SetErr(s.err)
 	root.SetUsageFunc(printUsage)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newRun(s), newStatus(s), newAnswers(s), newPlan(s), newFind(s), newExplain(s), newModels(s), newReport(s), newStress(s), newSim(s), newExec(s), newGuard(s), newServe(s), newWorker(s), newMan(), newVersion(s))
+	root.AddCommand(newRun(s), newStatus(s), newAnswers(s), newPlan(s), newFind(s), newExplain(s), newModels(s), newReport(s), newStress(s), newSim(s), newExec(s), newGuard(s), newServe(s), newWorker(s), newVersion(s))
 	root.InitDefaultCompletionCmd(root.Name())
 	root.SetHelpCommand(newHelp())
 	refuseOtherShells(root)
