@@ -7,7 +7,7 @@
 // So are the ways of run: dryrun..., via... through Batch APIs, and distribute... to workers on other hosts, whose side is worker....
 //
 // What commands share is a file for each group of flags: account (where calls go), key, limits, settings, upstreams, shared (quotas),
-// rows (input), checks, budget, reuse, notify, metrics and events (who watches), control, and words (what flags take). Then come what
+// rows (input), checks, budget, reuse, metrics and events (who watches), control, and words (what flags take). Then come what
 // is shown of a run (progress..., screen, statustext, summary, firstfailures, text) and the ends of the program (streams, signals,
 // errors, hints).
 package cli
