@@ -12,6 +12,7 @@ import (
 // finished is what became of one item, by its event or by its line in the output.
 type finished struct {
 	id        string
+	member    string // that made the call; "" of an item
 	model     string
 	kind      sluice.Kind
 	message   string // of its failure
@@ -55,8 +56,9 @@ type items struct {
 
 // LongWait is an item that waited long.
 type LongWait struct {
-	ID   string `json:"id"`
-	Wait int64  `json:"wait_ms"`
+	ID     string `json:"id"`
+	Member string `json:"member,omitempty"` // that made the call, if its events name one
+	Wait   int64  `json:"wait_ms"`
 }
 
 // Failure is one kind of failure: how many items failed so, the first few, and what one of them was told.
@@ -122,7 +124,7 @@ func (s *items) wait(it *finished) {
 		return
 	}
 	i, _ := slices.BinarySearchFunc(s.longest, ms, func(l LongWait, ms int64) int { return cmp.Compare(ms, l.Wait+1) })
-	s.longest = slices.Insert(s.longest, i, LongWait{prose.Clip(it.id, mostID), ms})
+	s.longest = slices.Insert(s.longest, i, LongWait{prose.Clip(it.id, mostID), prose.Clip(it.member, mostID), ms})
 	s.longest = s.longest[:min(len(s.longest), mostLongest)]
 }
 

@@ -14,7 +14,7 @@ func (r *Report) Redact(message, name func(string) string) {
 		}
 	}
 	for i := range r.Longest {
-		r.Longest[i].ID = name(r.Longest[i].ID)
+		r.Longest[i].ID, r.Longest[i].Member = name(r.Longest[i].ID), name(r.Longest[i].Member)
 	}
 	r.Verdict = message(r.Verdict)
 	r.Output, r.Events, r.Command = name(r.Output), name(r.Events), name(r.Command)

@@ -55,7 +55,7 @@ func (a *Aggregate) ReadResults(r io.Reader, content bool) error {
 
 // ReadEvents takes in a file of events. It fails with the number of a line that is none.
 func (a *Aggregate) ReadEvents(r io.Reader) error {
-	cut, err := ReadEvents(r, func(_ []byte, e *sluice.Event) error {
+	cut, err := ReadEvents(r, func(e *sluice.Event) error {
 		a.Observe(*e)
 		return nil
 	})
