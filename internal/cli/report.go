@@ -16,11 +16,10 @@ import (
 
 // reportOptions are the flags of the report command.
 type reportOptions struct {
-	output  string // the results, "" for none
-	events  string
-	html    string
-	asJSON  bool
-	content bool
+	output string // the results, "" for none
+	events string
+	html   string
+	asJSON bool
 }
 
 // newReport returns the command that says what a run came to.
@@ -61,7 +60,6 @@ func (o *reportOptions) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.events, "events", "", "file that sluice run --events wrote, or - for standard input")
 	fs.StringVar(&o.html, "html", "", "write the report to FILE, as one page with charts (-: standard output, in place of the text)")
 	fs.BoolVar(&o.asJSON, "json", false, "print the report as one JSON document")
-	fs.BoolVar(&o.content, "include-content", false, "show the answers of failed items, clipped")
 }
 
 // check finds what is wrong with the flags together.
@@ -71,8 +69,6 @@ func (o *reportOptions) check() error {
 		return usageError(errors.New("nothing to report on"), "name the results of a run, or --events: sluice report OUT.jsonl --events FILE")
 	case o.html == "-" && o.asJSON:
 		return usageError(errors.New("--html - and --json both go to standard output"), "give one of them a file: --html FILE")
-	case o.content && o.output == "":
-		return usageError(errors.New("--include-content needs the results: events hold no content"), "name OUT.jsonl")
 	}
 	return keepsApart("html", o.html, o.output, o.events)
 }
@@ -160,7 +156,7 @@ func (o *reportOptions) readResults(a *telemetry.Aggregate) error {
 		dir := shellQuote(o.output)
 		return usageError(fmt.Errorf("%s is a directory", o.output), "of a run of sluice exec, sluice status %s and sluice answers %s tell", dir, dir)
 	}
-	if err := a.ReadResults(f, o.content); err != nil {
+	if err := a.ReadResults(f); err != nil {
 		return usageError(fmt.Errorf("%s: %w", o.output, err), "name the file that sluice run -o OUT.jsonl wrote")
 	}
 	return nil

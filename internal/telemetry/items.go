@@ -16,7 +16,6 @@ type finished struct {
 	model     string
 	kind      sluice.Kind
 	message   string // of its failure
-	answer    string // of its failure, where content is wanted
 	attempts  int
 	throttles int
 	wait      time.Duration
@@ -63,17 +62,10 @@ type LongWait struct {
 
 // Failure is one kind of failure: how many items failed so, the first few, and what one of them was told.
 type Failure struct {
-	Kind    string    `json:"kind"`
-	Count   int       `json:"count"`
-	IDs     []string  `json:"ids"`
-	Message string    `json:"message,omitempty"`
-	Answers []Content `json:"answers,omitempty"`
-}
-
-// Content is the answer of an item.
-type Content struct {
-	ID   string `json:"id"`
-	Text string `json:"text"`
+	Kind    string   `json:"kind"`
+	Count   int      `json:"count"`
+	IDs     []string `json:"ids"`
+	Message string   `json:"message,omitempty"`
 }
 
 func (s *items) add(it *finished) {
@@ -140,9 +132,6 @@ func (s *items) fail(it *finished) {
 	f.Count++
 	if len(f.IDs) < mostIDs {
 		f.IDs = append(f.IDs, prose.Clip(it.id, mostID))
-		if it.answer != "" {
-			f.Answers = append(f.Answers, Content{prose.Clip(it.id, mostID), it.answer})
-		}
 	}
 	if f.Message == "" {
 		f.Message = prose.Clip(it.message, mostMessage)

@@ -1,6 +1,6 @@
 package telemetry
 
-// Redact takes secrets out of all that is not ours in r: message out of messages and answers, and name out of ids and
+// Redact takes secrets out of all that is not ours in r: message out of messages, and name out of ids and
 // names, which may look like a key and be none.
 func (r *Report) Redact(message, name func(string) string) {
 	for i := range r.Failures {
@@ -8,9 +8,6 @@ func (r *Report) Redact(message, name func(string) string) {
 		f.Message = message(f.Message)
 		for j := range f.IDs {
 			f.IDs[j] = name(f.IDs[j])
-		}
-		for j := range f.Answers {
-			f.Answers[j] = Content{name(f.Answers[j].ID), message(f.Answers[j].Text)}
 		}
 	}
 	for i := range r.Longest {
