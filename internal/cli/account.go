@@ -305,10 +305,7 @@ func (a *accounts) make(c *sluice.Config) (*sluice.Scheduler, error) {
 }
 
 // Snapshot is the state of all accounts.
-func (a *accounts) Snapshot() sluice.Snapshot { return a.snapshot(a.laneLabel) }
-
-// snapshot is the state of all accounts, whose lanes are called as label says.
-func (a *accounts) snapshot(label func(account, lane string) string) sluice.Snapshot {
+func (a *accounts) Snapshot() sluice.Snapshot {
 	a.mu.Lock()
 	schedulers, names := a.schedulers, a.names
 	a.mu.Unlock()
@@ -316,7 +313,7 @@ func (a *accounts) snapshot(label func(account, lane string) string) sluice.Snap
 	for i, s := range schedulers {
 		snap := s.Snapshot()
 		for k := range snap.Lanes {
-			snap.Lanes[k].Lane = label(names[i], snap.Lanes[k].Lane)
+			snap.Lanes[k].Lane = a.laneLabel(names[i], snap.Lanes[k].Lane)
 		}
 		all.At = snap.At
 		all.Lanes = append(all.Lanes, snap.Lanes...)

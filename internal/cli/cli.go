@@ -7,7 +7,7 @@
 // So are the ways of run: dryrun..., via... through Batch APIs, and distribute... to workers on other hosts, whose side is worker....
 //
 // What commands share is a file for each group of flags: account (where calls go), key, limits, settings, upstreams, shared (quotas),
-// rows (input), checks, budget, reuse, notify, metrics and events (who watches), control, and words (what flags take). Then come what
+// rows (input), checks, budget, reuse, metrics and events (who watches), control, and words (what flags take). Then come what
 // is shown of a run (progress..., screen, statustext, summary, firstfailures, text) and the ends of the program (streams, signals,
 // errors, hints).
 package cli
@@ -59,7 +59,7 @@ It finds the limits in the answers' headers and refusals, keeps to them, and kee
 	root.SetErr(s.err)
 	root.SetUsageFunc(printUsage)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newRun(s), newStatus(s), newAnswers(s), newPlan(s), newFind(s), newExplain(s), newModels(s), newReport(s), newStress(s), newSim(s), newExec(s), newGuard(s), newServe(s), newWorker(s), newMCP(s), newMan(), newVersion(s))
+	root.AddCommand(newRun(s), newStatus(s), newAnswers(s), newPlan(s), newFind(s), newExplain(s), newModels(s), newReport(s), newStress(s), newSim(s), newExec(s), newGuard(s), newServe(s), newWorker(s), newVersion(s))
 	root.InitDefaultCompletionCmd(root.Name())
 	root.SetHelpCommand(newHelp())
 	refuseOtherShells(root)

@@ -218,7 +218,6 @@ func (c *controlled) Act(action control.Action) error {
 		if changed {
 			r.s.errorf("sluice: %sd by control\n", string(action))
 			r.progress.refresh()
-			r.notify.held(action == control.Pause)
 		}
 		return err
 	}

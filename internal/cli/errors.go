@@ -18,25 +18,6 @@ const (
 	exitInterrupted = 130 // stopped by a signal; resumable
 )
 
-// exitCodes are what the program ends with.
-func exitCodes() []exitCode {
-	return []exitCode{
-		{exitDone, "done"},
-		{exitFailed, "failed: also a refused key, a spent quota, or a host that cannot be reached before any success"},
-		{exitUsage, "wrong flags, configuration or input"},
-		{exitItems, "finished, and some items failed"},
-		{exitThreshold, "a threshold is missed, such as a cost or a deadline that plan cannot keep"},
-		{exitBudget, "stopped by a budget that was set, such as --max-cost or --deadline"},
-		{exitInterrupted, "interrupted; the same command goes on"},
-	}
-}
-
-// exitCode is one of them, and what it means to people.
-type exitCode struct {
-	code    int
-	meaning string
-}
-
 // exitError is an error with the exit code it ends the program with, and a hint of what to do about it.
 type exitError struct {
 	code int

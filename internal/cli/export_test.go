@@ -1,11 +1,7 @@
 package cli
 
 import (
-	"context"
-	"io"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sluice-llm/sluice/internal/parts"
 )
@@ -21,11 +17,6 @@ func QuietUntil(now time.Time, texts ...string) (time.Time, error) {
 
 // WholeLine is wholeLine.
 var WholeLine = wholeLine
-
-// Answering is the transport of sluice mcp.
-func Answering(in io.Reader, out io.Writer, ended, cut context.Context) mcp.Transport {
-	return answering{in: newMessages(in, out), ended: ended, cut: cut}
-}
 
 // PartsInWords says how parts stand together.
 func PartsInWords(all []parts.Status, now time.Time) string { return sumParts(all).words(now) }

@@ -161,14 +161,6 @@ func (w *watch) snapshot() sluice.Snapshot {
 	return look()
 }
 
-// models is how the lanes stand, called by their models alone.
-func (w *watch) models() sluice.Snapshot {
-	if a := w.present(); a != nil {
-		return a.snapshot(a.boundLane)
-	}
-	return w.snapshot()
-}
-
 // close ends it. What it has to say by then is said.
 func (w *watch) close() error {
 	w.closeOTel()

@@ -15,16 +15,10 @@ const otelShutdown = 5 * time.Second
 // openOTel begins to export by OpenTelemetry where the environment asks for it. The run goes on without where it asks for
 // what there is not: the variables may be meant for other programs.
 func (w *watch) openOTel(ctx context.Context) {
-	if !telemetry.OTelWanted() {
-		return
-	}
 	for _, secret := range telemetry.OTelSecrets() {
 		w.s.err.secrets.hide(secret)
 	}
-	o, err := telemetry.NewOTel(ctx, telemetry.OTelConfig{
-		Version: buildVersion().Version, Service: w.service, Snapshot: w.models,
-		Warn: w.s.note,
-	})
+	o, err := telemetry.NewOTel(ctx, telemetry.OTelConfig{Version: buildVersion().Version, Service: w.service, Warn: w.s.note})
 	if err != nil {
 		w.s.errorf("sluice: warning: nothing is exported by OpenTelemetry: %s\n", err)
 		w.s.errorf("hint: OTEL_SDK_DISABLED=true says that nothing should be\n")

@@ -51,7 +51,7 @@ func TestEventsOfARealRunTellHowTheNextOneGoes(t *testing.T) {
 	defer f.Close()
 	var seen plan.Observed
 	n := 0
-	cut, err := telemetry.ReadEvents(f, func(_ []byte, e *sluice.Event) error { n++; return seen.Add(e) })
+	cut, err := telemetry.ReadEvents(f, func(e *sluice.Event) error { n++; return seen.Add(e) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func (o *planOptions) readEvents(s *streams) (*observation, error) {
 	var seen plan.Observed
 	cut := false
 	err := s.readEvents(o.events, func(in io.Reader) (err error) {
-		cut, err = telemetry.ReadEvents(in, func(_ []byte, e *sluice.Event) error { return seen.Add(e) })
+		cut, err = telemetry.ReadEvents(in, seen.Add)
 		return err
 	})
 	if err != nil {

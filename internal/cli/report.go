@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -11,20 +10,16 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // reportOptions are the flags of the report command.
 type reportOptions struct {
-	output  string // the results, "" for none
-	events  string
-	html    string
-	asJSON  bool
-	content bool
-	where   []string
-	count   bool
+	output string // the results, "" for none
+	events string
+	html   string
+	asJSON bool
 }
 
 // newReport returns the command that says what a run came to.
@@ -37,11 +32,9 @@ func newReport(s *streams) *cobra.Command {
 
 The results of a run tell what became of its items. With the events that sluice run --events FILE wrote, the report tells
 of the time as well: what held the calls back, how the limits were used, throttles and pauses. --html writes it as one
-page with charts. --where prints the events for which all conditions hold.`,
+page with charts.`,
 		Example: `  sluice report out.jsonl
-  sluice report out.jsonl --events events.jsonl --html report.html
-  sluice report --events events.jsonl --where 'event=slot_acquired wait_ms>1000'
-  sluice report --events events.jsonl --where 'event=throttled at>2026-11-21T10:00:00Z' --count`,
+  sluice report out.jsonl --events events.jsonl --html report.html`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usageError(fmt.Errorf("one file of results is needed, not %d", len(args)), "sluice report OUT.jsonl --events FILE")
@@ -55,9 +48,6 @@ page with charts. --where prints the events for which all conditions hold.`,
 			if err := o.check(); err != nil {
 				return err
 			}
-			if len(o.where) > 0 {
-				return o.pick(s)
-			}
 			return o.report(s)
 		},
 	}
@@ -70,9 +60,6 @@ func (o *reportOptions) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.events, "events", "", "file that sluice run --events wrote, or - for standard input")
 	fs.StringVar(&o.html, "html", "", "write the report to FILE, as one page with charts (-: standard output, in place of the text)")
 	fs.BoolVar(&o.asJSON, "json", false, "print the report as one JSON document")
-	fs.BoolVar(&o.content, "include-content", false, "show the answers of failed items, clipped")
-	fs.StringArrayVar(&o.where, "where", nil, "print the events for which these conditions hold, such as 'event=throttled lane~gpt' (repeatable)")
-	fs.BoolVar(&o.count, "count", false, "print how many events --where picks")
 }
 
 // check finds what is wrong with the flags together.
@@ -80,16 +67,8 @@ func (o *reportOptions) check() error {
 	switch {
 	case o.output == "" && o.events == "":
 		return usageError(errors.New("nothing to report on"), "name the results of a run, or --events: sluice report OUT.jsonl --events FILE")
-	case o.count && len(o.where) == 0:
-		return usageError(errors.New("--count of what?"), "say --where 'event=throttled', for example")
-	case len(o.where) > 0 && o.events == "":
-		return usageError(errors.New("--where asks events, and there are none"), "name the file that sluice run --events FILE wrote: --events FILE")
-	case len(o.where) > 0 && (o.output != "" || o.html != "" || o.asJSON || o.content):
-		return usageError(errors.New("--where prints events alone"), "leave OUT.jsonl, --html, --json and --include-content out")
 	case o.html == "-" && o.asJSON:
 		return usageError(errors.New("--html - and --json both go to standard output"), "give one of them a file: --html FILE")
-	case o.content && o.output == "":
-		return usageError(errors.New("--include-content needs the results: events hold no content"), "name OUT.jsonl")
 	}
 	return keepsApart("html", o.html, o.output, o.events)
 }
@@ -177,7 +156,7 @@ func (o *reportOptions) readResults(a *telemetry.Aggregate) error {
 		dir := shellQuote(o.output)
 		return usageError(fmt.Errorf("%s is a directory", o.output), "of a run of sluice exec, sluice status %s and sluice answers %s tell", dir, dir)
 	}
-	if err := a.ReadResults(f, o.content); err != nil {
+	if err := a.ReadResults(f); err != nil {
 		return usageError(fmt.Errorf("%s: %w", o.output, err), "name the file that sluice run -o OUT.jsonl wrote")
 	}
 	return nil
@@ -195,9 +174,6 @@ func (s *streams) readEvents(name string, read func(io.Reader) error) error {
 		in = f
 	}
 	err := read(in)
-	if gone, ok := errors.AsType[*outputError](err); ok {
-		return gone.err
-	}
 	if err != nil {
 		return usageError(fmt.Errorf("%s: %w", inputName(name), err), "give a file as sluice run --events FILE writes it")
 	}
@@ -210,47 +186,4 @@ func inputName(name string) string {
 		return "standard input"
 	}
 	return name
-}
-
-// outputError is a failure to print.
-type outputError struct{ err error }
-
-func (e *outputError) Error() string { return e.err.Error() }
-
-// pick prints the events that --where picks, or their number.
-func (o *reportOptions) pick(s *streams) error {
-	query, err := telemetry.ParseQuery(strings.Join(o.where, " "))
-	if err != nil {
-		return usageError(fmt.Errorf("--where: %w", err), "say for example --where 'event=slot_acquired wait_ms>1000'; see docs/report.md")
-	}
-	picked := 0
-	var lines []byte // whole ones, since keys are looked for in what is written together
-	err = s.readEvents(o.events, func(r io.Reader) error {
-		_, err := telemetry.ReadEvents(r, func(line []byte, e *sluice.Event) error {
-			if !query.Match(e) {
-				return nil
-			}
-			picked++
-			if o.count {
-				return nil
-			}
-			if lines = append(append(lines, line...), '\n'); len(lines) < 64<<10 {
-				return nil
-			}
-			_, err := s.out.Write(lines)
-			if lines = lines[:0]; err != nil {
-				return &outputError{err}
-			}
-			return nil
-		})
-		return err
-	})
-	if o.count && err == nil {
-		lines = fmt.Appendln(nil, picked)
-	}
-	if len(lines) > 0 {
-		_, outErr := s.out.Write(lines)
-		err = cmp.Or(err, outErr)
-	}
-	return err
 }

@@ -28,7 +28,6 @@ type runOptions struct {
 	reuse      reuseFlags
 	rows       rowFlags
 	control    controlFlags
-	notify     notifyFlags
 	shared     sharedFlags
 	distribute distributeFlags
 	via        viaFlags
@@ -130,7 +129,6 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.events, "events", "", "append every event of the scheduler to FILE, as JSON lines")
 	o.report.register(fs)
 	o.control.register(fs)
-	o.notify.register(fs)
 	o.watch.register(fs)
 }
 
@@ -168,7 +166,7 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	}
 	watch.of(r.accounts)
 	defer func() { r.s.note(r.accounts.Close()) }() // what was learned cannot be kept, perhaps: the results are
-	if err := r.openControl(); err != nil {
+	if r.control, err = o.control.open(s); err != nil {
 		return err
 	}
 	defer func() { r.s.note(r.control.Close()) }()
@@ -231,7 +229,6 @@ type batchRun struct {
 	pending   int // parts that earlier runs left
 	pauses    *work.Pauses
 	control   *controlled
-	notify    *notifier
 	collector *cluster.Remote // nil: calls are made here
 
 	observers observers // of all that happens; complete before the first call
@@ -275,18 +272,6 @@ func (r *batchRun) openAccounts(shared *shared) (err error) {
 	return nil
 }
 
-// openControl makes ready who may be told of the run, and who may tell it something.
-func (r *batchRun) openControl() (err error) {
-	if r.notify, err = r.o.notify.open(r); err != nil {
-		return err
-	}
-	if r.notify != nil {
-		r.observers = append(r.observers, r.notify)
-	}
-	r.control, err = r.o.control.open(r.s)
-	return err
-}
-
 // complete adds to what the flags say of the batch what the run has made ready.
 func (r *batchRun) complete(cfg *batch.Config) {
 	a := r.accounts
@@ -320,7 +305,6 @@ func (r *batchRun) run(ctx context.Context) error {
 	}, r.rereader())
 	defer signals.stop()
 	r.control.begin(r, p, signals)
-	r.notify.start(r.status)
 	rep, err := r.batch.Run(ctx)
 	signals.stop()
 	p.stop()
@@ -364,7 +348,6 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 		r.s.errorf("hint: several models were refused though none used half of its %[1]s. If the account has that limit for all of them together, tell it: --%[1]s %[2]d\n",
 			b.Dimension, b.Limit)
 	}
-	r.notify.end(sum)
 	return err
 }
 

@@ -491,3 +491,23 @@ func await(t interface{ Fatalf(string, ...any) }, what string, done func() bool,
 		}
 	}
 }
+
+// read returns the text of a file.
+func read(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// put replaces a file as editors do.
+func put(t *testing.T, path, text string) {
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}

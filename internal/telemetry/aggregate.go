@@ -62,7 +62,7 @@ func (a *Aggregate) Observe(e sluice.Event) {
 		a.lane(e.Account, e.Lane).event(&e, a.running(e.At))
 		if e.Type == limits.EventSlotAcquired || e.Type == limits.EventSlotCancelled {
 			a.calls.waits.add(e.Wait)
-			a.calls.wait(&finished{id: e.Call, wait: e.Wait})
+			a.calls.wait(&finished{id: e.Call, member: e.Member, wait: e.Wait})
 		}
 	}
 	if e.Type == limits.EventThrottled && a.said == "" {

@@ -12,31 +12,26 @@ import (
 	"sync"
 	"testing"
 
-	collectormetrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	collectortraces "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
-	metrics "go.opentelemetry.io/proto/otlp/metrics/v1"
 	traces "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluice-llm/sluice/internal/telemetry"
 )
 
-// collector keeps what it is sent, by HTTP or gRPC.
+// collector keeps what it is sent.
 type collector struct {
-	collectortraces.UnimplementedTraceServiceServer
-
 	mu       sync.Mutex
 	raw      strings.Builder // everything, as bytes
 	resource map[string]string
 	spans    []*traces.Span
-	metrics  map[string]*metrics.Metric // the last of each name
 }
 
 // collect serves a collector and points the standard variables to it.
 func collect(t testing.TB) *collector {
 	t.Helper()
-	c := &collector{resource: make(map[string]string), metrics: make(map[string]*metrics.Metric)}
+	c := &collector{resource: make(map[string]string)}
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
@@ -50,19 +45,11 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	b, err := io.ReadAll(body)
 	if err == nil {
-		switch r.URL.Path {
-		case "/v1/traces":
-			var req collectortraces.ExportTraceServiceRequest
-			if err = proto.Unmarshal(b, &req); err == nil {
-				c.Export(r.Context(), &req)
-			}
-		case "/v1/metrics":
-			var req collectormetrics.ExportMetricsServiceRequest
-			if err = proto.Unmarshal(b, &req); err == nil {
-				c.exportMetrics(&req)
-			}
-		default:
+		var req collectortraces.ExportTraceServiceRequest
+		if r.URL.Path != "/v1/traces" {
 			err = fmt.Errorf("no such path: %s", r.URL.Path)
+		} else if err = proto.Unmarshal(b, &req); err == nil {
+			c.take(&req)
 		}
 	}
 	c.mu.Lock()
@@ -75,8 +62,7 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
-// Export takes traces.
-func (c *collector) Export(_ context.Context, req *collectortraces.ExportTraceServiceRequest) (*collectortraces.ExportTraceServiceResponse, error) {
+func (c *collector) take(req *collectortraces.ExportTraceServiceRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, rs := range req.ResourceSpans {
@@ -85,19 +71,6 @@ func (c *collector) Export(_ context.Context, req *collectortraces.ExportTraceSe
 		}
 		for _, ss := range rs.ScopeSpans {
 			c.spans = append(c.spans, ss.Spans...)
-		}
-	}
-	return &collectortraces.ExportTraceServiceResponse{}, nil
-}
-
-func (c *collector) exportMetrics(req *collectormetrics.ExportMetricsServiceRequest) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, rm := range req.ResourceMetrics {
-		for _, sm := range rm.ScopeMetrics {
-			for _, m := range sm.Metrics {
-				c.metrics[m.Name] = m
-			}
 		}
 	}
 }
@@ -172,35 +145,6 @@ func text(v *common.AnyValue) string {
 	return ""
 }
 
-// count is how much of a metric there is: the sum of its points, of histograms their counts. with are attributes that
-// the points must have, as key=value.
-func (c *collector) count(name string, with ...string) (n float64) {
-	m := c.metrics[name]
-	if m == nil {
-		return 0
-	}
-	has := func(attributes []*common.KeyValue) bool {
-		for _, pair := range with {
-			key, value, _ := strings.Cut(pair, "=")
-			if attr(attributes, key) != value {
-				return false
-			}
-		}
-		return true
-	}
-	for _, p := range m.GetHistogram().GetDataPoints() {
-		if has(p.Attributes) {
-			n += float64(p.Count)
-		}
-	}
-	for _, p := range append(m.GetSum().GetDataPoints(), m.GetGauge().GetDataPoints()...) {
-		if has(p.Attributes) {
-			n += float64(p.GetAsInt()) + p.GetAsDouble()
-		}
-	}
-	return n
-}
-
 // warnings keeps what an OTel warns of.
 type warnings struct {
 	mu   sync.Mutex
@@ -220,10 +164,10 @@ func (w *warnings) all() []error {
 }
 
 // openOTel opens an OTel as the environment says.
-func openOTel(t testing.TB, w *warnings, r *rig) *telemetry.OTel {
+func openOTel(t testing.TB, w *warnings) *telemetry.OTel {
 	t.Helper()
 	o, err := telemetry.NewOTel(context.Background(), telemetry.OTelConfig{
-		Version: "1.2.3", Warn: w.add, Snapshot: r.snapshot,
+		Version: "1.2.3", Warn: w.add,
 		Service: func(account, lane string) telemetry.Service {
 			return telemetry.Service{Provider: "openai", Operation: "chat"}
 		},

@@ -17,10 +17,10 @@ import (
 // mostLine is how long a line of a file of events may be, in bytes.
 const mostLine = 1 << 20
 
-// ReadEvents calls each for every event of a file, with its line, which is valid until the next. It returns whether the
+// ReadEvents calls each for every event of a file. It returns whether the
 // last line was cut off, as a killed run leaves it; that one is left out. It fails with the number of a line that is no
 // event, with the error of each, and with that of r.
-func ReadEvents(r io.Reader, each func(line []byte, e *sluice.Event) error) (cut bool, err error) {
+func ReadEvents(r io.Reader, each func(e *sluice.Event) error) (cut bool, err error) {
 	lines := work.NewLineReader(r, mostLine)
 	var d decoder
 	for {
@@ -44,7 +44,7 @@ func ReadEvents(r io.Reader, each func(line []byte, e *sluice.Event) error) (cut
 		if err != nil {
 			return false, fmt.Errorf("events line %d: %w", line.Number, err)
 		}
-		if err := each(line.Bytes, &e); err != nil {
+		if err := each(&e); err != nil {
 			return false, err
 		}
 	}

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"errors"
 	"math"
 	"strconv"
 	"time"
@@ -107,4 +108,16 @@ func appendDollars(b []byte, name string, usd float64) []byte {
 		return b
 	}
 	return strconv.AppendFloat(append(b, name...), usd, 'f', -1, 64)
+}
+
+// errorOf is what the error of an event says, without the counts of tries, which stand beside it.
+func errorOf(e *sluice.Event) string {
+	err := e.Outcome.Err
+	if call, ok := errors.AsType[*sluice.CallError](err); ok && call.Err != nil {
+		return call.Reason()
+	}
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }

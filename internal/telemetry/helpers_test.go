@@ -85,7 +85,7 @@ func fromFiles(t testing.TB, output, events []byte) *telemetry.Report {
 	t.Helper()
 	var a telemetry.Aggregate
 	if output != nil {
-		check(t, a.ReadResults(bytes.NewReader(output), false))
+		check(t, a.ReadResults(bytes.NewReader(output)))
 	}
 	if events != nil {
 		check(t, a.ReadEvents(bytes.NewReader(events)))

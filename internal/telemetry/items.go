@@ -12,10 +12,10 @@ import (
 // finished is what became of one item, by its event or by its line in the output.
 type finished struct {
 	id        string
+	member    string // that made the call; "" of an item
 	model     string
 	kind      sluice.Kind
 	message   string // of its failure
-	answer    string // of its failure, where content is wanted
 	attempts  int
 	throttles int
 	wait      time.Duration
@@ -55,23 +55,17 @@ type items struct {
 
 // LongWait is an item that waited long.
 type LongWait struct {
-	ID   string `json:"id"`
-	Wait int64  `json:"wait_ms"`
+	ID     string `json:"id"`
+	Member string `json:"member,omitempty"` // that made the call, if its events name one
+	Wait   int64  `json:"wait_ms"`
 }
 
 // Failure is one kind of failure: how many items failed so, the first few, and what one of them was told.
 type Failure struct {
-	Kind    string    `json:"kind"`
-	Count   int       `json:"count"`
-	IDs     []string  `json:"ids"`
-	Message string    `json:"message,omitempty"`
-	Answers []Content `json:"answers,omitempty"`
-}
-
-// Content is the answer of an item.
-type Content struct {
-	ID   string `json:"id"`
-	Text string `json:"text"`
+	Kind    string   `json:"kind"`
+	Count   int      `json:"count"`
+	IDs     []string `json:"ids"`
+	Message string   `json:"message,omitempty"`
 }
 
 func (s *items) add(it *finished) {
@@ -122,7 +116,7 @@ func (s *items) wait(it *finished) {
 		return
 	}
 	i, _ := slices.BinarySearchFunc(s.longest, ms, func(l LongWait, ms int64) int { return cmp.Compare(ms, l.Wait+1) })
-	s.longest = slices.Insert(s.longest, i, LongWait{prose.Clip(it.id, mostID), ms})
+	s.longest = slices.Insert(s.longest, i, LongWait{prose.Clip(it.id, mostID), prose.Clip(it.member, mostID), ms})
 	s.longest = s.longest[:min(len(s.longest), mostLongest)]
 }
 
@@ -138,9 +132,6 @@ func (s *items) fail(it *finished) {
 	f.Count++
 	if len(f.IDs) < mostIDs {
 		f.IDs = append(f.IDs, prose.Clip(it.id, mostID))
-		if it.answer != "" {
-			f.Answers = append(f.Answers, Content{prose.Clip(it.id, mostID), it.answer})
-		}
 	}
 	if f.Message == "" {
 		f.Message = prose.Clip(it.message, mostMessage)

@@ -29,11 +29,12 @@ func boundName(i int) string {
 type laneSeen struct {
 	account, name string
 
-	acquired, released, answered, failed, gaveUp int
-	throttled                                    [limits.NumDimensions]int
-	usage                                        sluice.Usage
-	peak                                         int
-	limits                                       [limits.NumDimensions]known
+	acquired, waited, released, cancelled, errors int
+	answered, failed, gaveUp                      int
+	throttled                                     [limits.NumDimensions]int
+	usage                                         sluice.Usage
+	peak, peakSlots                               int // most in flight, and the slots that there were then
+	limits                                        [limits.NumDimensions]known
 
 	open    int // acquired and not released, of this process
 	leaked  int // open when a Scheduler was closed
@@ -72,6 +73,7 @@ func (l *laneSeen) event(e *sluice.Event, x time.Duration) {
 	switch e.Type {
 	case limits.EventSlotWaiting:
 		l.bind = int(e.Dimension)
+		l.waited++
 	case limits.EventSlotAcquired:
 		l.acquired++
 		l.open++
@@ -79,6 +81,8 @@ func (l *laneSeen) event(e *sluice.Event, x time.Duration) {
 		l.use(x, limits.Requests, 1)
 	case limits.EventSlotReleased:
 		l.release(e, b, x)
+	case limits.EventSlotCancelled:
+		l.cancelled++
 	case limits.EventThrottled:
 		l.throttle(e, b, x)
 	case limits.EventAttemptFailed:
@@ -100,7 +104,9 @@ func (l *laneSeen) event(e *sluice.Event, x time.Duration) {
 		l.limit(x, e.Dimension, known{value: e.Limit, source: e.Source})
 	}
 	if hasCounts(e.Type) {
-		l.peak = max(l.peak, e.InFlight)
+		if e.InFlight > l.peak {
+			l.peak, l.peakSlots = e.InFlight, e.Slots
+		}
 		l.line.see(x, e)
 		l.waiting = e.Waiting
 	}
@@ -167,6 +173,8 @@ func (l *laneSeen) release(e *sluice.Event, b *Bin, x time.Duration) {
 		l.answered++
 		b.Answered++
 		l.latencies.add(e.Latency)
+	} else {
+		l.errors++
 	}
 }
 

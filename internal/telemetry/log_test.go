@@ -78,7 +78,7 @@ func full(typ limits.EventType) sluice.Event {
 }
 
 func TestALineHasEveryFieldOfAnEvent(t *testing.T) {
-	for _, typ := range append(telemetry.EventTypes(), "something_new") {
+	for _, typ := range append(eventTypes(), "something_new") {
 		var to sink
 		l := telemetry.NewLog(&to, func(s string) string { return strings.ReplaceAll(s, "sk-secret", "***") })
 		e := full(typ)
@@ -186,7 +186,7 @@ func TestManyMayWriteAtOnceAndLinesStayWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	cut, err := telemetry.ReadEvents(bytes.NewReader(b), func([]byte, *sluice.Event) error { n++; return nil })
+	cut, err := telemetry.ReadEvents(bytes.NewReader(b), func(*sluice.Event) error { n++; return nil })
 	if n != 4000 || cut || err != nil {
 		t.Errorf("%d events, cut: %v, %v", n, cut, err)
 	}
@@ -236,14 +236,14 @@ func TestEventsComeBackAsTheyWere(t *testing.T) {
 	var to sink
 	l := telemetry.NewLog(&to, nil)
 	var want []sluice.Event
-	for _, typ := range telemetry.EventTypes() {
+	for _, typ := range eventTypes() {
 		e := full(typ)
 		want = append(want, e)
 		l.Observe(e)
 	}
 	l.Close()
 	i := 0
-	_, err := telemetry.ReadEvents(&to.Buffer, func(_ []byte, got *sluice.Event) error {
+	_, err := telemetry.ReadEvents(&to.Buffer, func(got *sluice.Event) error {
 		e := want[i]
 		i++
 		if e.Type == limits.EventThrottled {
@@ -299,7 +299,7 @@ func TestALineThatIsNoEventIsNamed(t *testing.T) {
 		good + strings.Repeat("x", 2<<20) + "\n":              "events line 2: longer than",
 		`{"event":"throttled","dimension":"length"}` + "\n{}": "line 1: dimension: unknown",
 	} {
-		cut, err := telemetry.ReadEvents(strings.NewReader(text), func([]byte, *sluice.Event) error { return nil })
+		cut, err := telemetry.ReadEvents(strings.NewReader(text), func(*sluice.Event) error { return nil })
 		if word == "" {
 			if err != nil || !cut {
 				t.Errorf("%s: cut: %v, %v", text, cut, err)
@@ -317,7 +317,7 @@ func FuzzReadEvents(f *testing.F) {
 		var to sink
 		l := telemetry.NewLog(&to, nil)
 		n := 0
-		if _, err := telemetry.ReadEvents(bytes.NewReader(b), func(_ []byte, e *sluice.Event) error {
+		if _, err := telemetry.ReadEvents(bytes.NewReader(b), func(e *sluice.Event) error {
 			n++
 			l.Observe(*e)
 			return nil
@@ -327,7 +327,7 @@ func FuzzReadEvents(f *testing.F) {
 		}
 		l.Close()
 		again := 0
-		if _, err := telemetry.ReadEvents(&to.Buffer, func([]byte, *sluice.Event) error { again++; return nil }); err != nil || again != n {
+		if _, err := telemetry.ReadEvents(&to.Buffer, func(*sluice.Event) error { again++; return nil }); err != nil || again != n {
 			t.Fatalf("%d of %d events come back: %v", again, n, err)
 		}
 		var a telemetry.Aggregate
@@ -405,4 +405,14 @@ func TestADiskThatHangsKeepsNobodyFromBeingObserved(t *testing.T) {
 			t.Errorf("%d bytes were written, want %d lines of %d", disk.Len(), events, len(line)+1)
 		}
 	})
+}
+
+// eventTypes are all types of event.
+func eventTypes() []limits.EventType {
+	return []limits.EventType{
+		limits.EventStarted, limits.EventClosed, limits.EventMemberRegistered, limits.EventMemberClosed,
+		limits.EventSlotWaiting, limits.EventSlotAcquired, limits.EventSlotReleased, limits.EventSlotCancelled,
+		limits.EventThrottled, limits.EventAttemptFailed, limits.EventGaveUp, limits.EventCooldownStarted, limits.EventCooldownEnded,
+		limits.EventLimitsChanged, limits.EventBreaker, limits.EventPaused, limits.EventResumed, limits.EventShared, limits.EventItemDone,
+	}
 }

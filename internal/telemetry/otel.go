@@ -1,11 +1,9 @@
 package telemetry
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,22 +11,16 @@ import (
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
-	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"google.golang.org/grpc/grpclog"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// otelScope names what makes the spans and metrics.
+// otelScope names what makes the spans.
 const otelScope = "github.com/sluice-llm/sluice"
 
 // OTelConfig shapes an OTel. All fields are needed but Version.
@@ -38,9 +30,6 @@ type OTelConfig struct {
 
 	// Service says whom the calls of a lane go to, and for what. The account is "" where only the lane is known.
 	Service func(account, lane string) Service
-
-	// Snapshot says how the lanes stand.
-	Snapshot func() sluice.Snapshot
 
 	// Warn is told the first thing that goes wrong with the exporting, once.
 	Warn func(error)
@@ -52,32 +41,28 @@ type Service struct {
 	Operation string // gen_ai.operation.name, such as chat
 }
 
-// OTel makes spans and metrics of events, and sends them to the collector that the standard environment variables name.
+// OTel makes spans of events, and sends them to the collector that the standard environment variables name.
 // It is an Observer, safe for concurrent use, and waits for nobody: where the collector is slow or away, what does not
 // fit its bounded queues is dropped. Shut it down.
 type OTel struct {
 	cfg      OTelConfig
 	warned   sync.Once
 	subjects *table[route, subject]
-	tracer   *tracer      // nil: no traces are wanted
-	meter    *instruments // nil: no metrics are wanted
-
-	traces  *sdktrace.TracerProvider
-	metrics *sdkmetric.MeterProvider
-	ended   *countedExporter
+	tracer   *tracer
+	traces   *sdktrace.TracerProvider
+	ended    *countedExporter
 }
 
-// NewOTel begins to export. Its error says which of the variables asks for what there is not. What the SDK has to say
+// NewOTel begins to export; it returns nil if the environment asks for no traces. Its error says which of the variables asks for what there is not. What the SDK has to say
 // goes to cfg.Warn from then on, in place of standard error: its own log shows headers.
 func NewOTel(ctx context.Context, cfg OTelConfig) (*OTel, error) {
-	signals, err := otelEnvironment()
-	if err != nil || signals == (otelSignals{}) {
-		return &OTel{}, err
+	wanted, err := otelEnvironment()
+	if err != nil || !wanted {
+		return nil, err
 	}
 	o := &OTel{cfg: cfg}
 	o.subjects = newTable(o.subject, func() *subject { return o.subject(route{lane: otherLanes}) })
 	otel.SetLogger(logr.Discard())
-	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(o.warn))
 	about, err := resource.New(ctx,
 		resource.WithAttributes(attribute.String("service.name", "sluice"), attribute.String("service.version", cfg.Version)),
@@ -85,52 +70,14 @@ func NewOTel(ctx context.Context, cfg OTelConfig) (*OTel, error) {
 	if err != nil {
 		o.warn(err) // what could be read of the variables is there
 	}
-	if signals.traces != "" {
-		if err := o.openTraces(ctx, about, signals.traces); err != nil {
-			return &OTel{}, err
-		}
-	}
-	if signals.metrics != "" {
-		if err := o.openMetrics(ctx, about, signals.metrics); err != nil {
-			o.Shutdown(ctx)
-			return &OTel{}, err
-		}
-	}
-	return o, nil
-}
-
-func (o *OTel) openTraces(ctx context.Context, about *resource.Resource, protocol string) error {
-	var exporter sdktrace.SpanExporter
-	var err error
-	if protocol == otelGRPC {
-		exporter, err = otlptracegrpc.New(ctx)
-	} else {
-		exporter, err = otlptracehttp.New(ctx, otlptracehttp.WithProxy(provider.NewBase(1).Proxy))
-	}
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithProxy(provider.NewBase(1).Proxy))
 	if err != nil {
-		return fmt.Errorf("traces: %w", err)
+		return nil, fmt.Errorf("traces: %w", err)
 	}
 	o.ended = &countedExporter{SpanExporter: exporter, warn: o.warn}
 	o.traces = sdktrace.NewTracerProvider(sdktrace.WithResource(about), sdktrace.WithBatcher(o.ended))
 	o.tracer = newTracer(o.traces.Tracer(otelScope), o.subjects, o.ended)
-	return nil
-}
-
-func (o *OTel) openMetrics(ctx context.Context, about *resource.Resource, protocol string) error {
-	var exporter sdkmetric.Exporter
-	var err error
-	if protocol == otelGRPC {
-		exporter, err = otlpmetricgrpc.New(ctx)
-	} else {
-		exporter, err = otlpmetrichttp.New(ctx, otlpmetrichttp.WithProxy(provider.NewBase(1).Proxy))
-	}
-	if err != nil {
-		return fmt.Errorf("metrics: %w", err)
-	}
-	reader := sdkmetric.NewPeriodicReader(&warningExporter{Exporter: exporter, warn: o.warn})
-	o.metrics = sdkmetric.NewMeterProvider(sdkmetric.WithResource(about), sdkmetric.WithReader(reader))
-	o.meter, err = newInstruments(o.metrics.Meter(otelScope), o.cfg.Snapshot)
-	return err
+	return o, nil
 }
 
 // warn tells of the first failure.
@@ -138,37 +85,17 @@ func (o *OTel) warn(err error) {
 	o.warned.Do(func() { o.cfg.Warn(fmt.Errorf("OpenTelemetry: %w", err)) })
 }
 
-// Observe makes spans and metrics of e.
-func (o *OTel) Observe(e sluice.Event) {
-	if o.meter != nil {
-		o.meter.observe(&e, o.subjects)
-	}
-	if o.tracer != nil {
-		o.tracer.observe(&e)
-	}
-}
+// Observe makes spans of e.
+func (o *OTel) Observe(e sluice.Event) { o.tracer.observe(&e) }
 
 // Shutdown ends the spans that are open, as cancelled, and sends what is left. It gives up when ctx ends.
 func (o *OTel) Shutdown(ctx context.Context) {
-	if o.tracer != nil {
-		o.tracer.endAll()
-	}
-	var wg sync.WaitGroup
-	var tracesErr, metricsErr error
-	if o.traces != nil {
-		wg.Go(func() { tracesErr = o.traces.Shutdown(ctx) })
-	}
-	if o.metrics != nil {
-		wg.Go(func() { metricsErr = o.metrics.Shutdown(ctx) })
-	}
-	wg.Wait()
-	if err := cmp.Or(tracesErr, metricsErr); err != nil {
+	o.tracer.endAll()
+	if err := o.traces.Shutdown(ctx); err != nil {
 		o.warn(err)
 	}
-	if o.ended != nil {
-		if lost := o.ended.lost(); lost > 0 {
-			o.warn(fmt.Errorf("%d of %d spans were not sent: OTEL_TRACES_SAMPLER=traceidratio makes fewer", lost, o.ended.made.Load()))
-		}
+	if lost := o.ended.lost(); lost > 0 {
+		o.warn(fmt.Errorf("%d of %d spans were not sent: OTEL_TRACES_SAMPLER=traceidratio makes fewer", lost, o.ended.made.Load()))
 	}
 }
 
@@ -191,20 +118,6 @@ func (c *countedExporter) ExportSpans(ctx context.Context, spans []sdktrace.Read
 
 // lost is how many spans were made and did not arrive.
 func (c *countedExporter) lost() int64 { return c.made.Load() - c.sent.Load() }
-
-// warningExporter tells of failures.
-type warningExporter struct {
-	sdkmetric.Exporter
-	warn func(error)
-}
-
-// Export sends metrics.
-func (w *warningExporter) Export(ctx context.Context, metrics *metricdata.ResourceMetrics) error {
-	if err := w.Exporter.Export(ctx, metrics); err != nil {
-		w.warn(clipped(err))
-	}
-	return nil
-}
 
 // clipped is an error of the collector, which may answer with a page.
 func clipped(err error) error {

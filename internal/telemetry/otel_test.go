@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -15,9 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	collectortraces "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	traces "go.opentelemetry.io/proto/otlp/trace/v1"
-	"google.golang.org/grpc"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
@@ -46,38 +42,17 @@ func recorded(t *testing.T) (events []sluice.Event, rep, short batch.Report) {
 	return events, rep, short
 }
 
-// idle is the state of the lanes at the end.
-func idle() *rig { return &rig{} }
-
-func TestSpansAndMetricsOfARun(t *testing.T) {
+func TestSpansOfARun(t *testing.T) {
 	events, rep, short := recorded(t)
 	c := collect(t)
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "team=blue")
 	t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "100000")
-	s, err := sluice.New(sluice.Config{}) // a lane with one call in flight and one slot more
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	held := s.TryAcquire(sluice.Call{Lane: "held"})
-	defer held.Release(sluice.Outcome{})
-	if err := s.Pause(); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var waiting sync.WaitGroup
-	waiting.Go(func() { s.Acquire(ctx, sluice.Call{Lane: "held"}) })
-	for s.Snapshot().Lanes[0].Waiting == 0 {
-		time.Sleep(time.Millisecond)
-	}
 	var w warnings
-	o := openOTel(t, &w, &rig{schedulers: []*sluice.Scheduler{s}})
+	o := openOTel(t, &w)
 	for _, e := range events {
 		o.Observe(e)
 	}
 	o.Shutdown(context.Background())
-	cancel()
-	waiting.Wait()
 	if all := w.all(); len(all) > 0 {
 		t.Errorf("warnings: %v", all)
 	}
@@ -89,7 +64,6 @@ func TestSpansAndMetricsOfARun(t *testing.T) {
 	}
 	checkItems(t, c, events, rep, short)
 	checkSteps(t, c, rep)
-	checkMetrics(t, c, events, rep, short)
 }
 
 // checkItems looks at the spans of the items.
@@ -182,60 +156,11 @@ func checkSteps(t *testing.T, c *collector, rep batch.Report) {
 	}
 }
 
-// checkMetrics looks at the values of every metric that there is.
-func checkMetrics(t *testing.T, c *collector, events []sluice.Event, rep, short batch.Report) {
-	tries := float64(rep.Attempts + rep.Throttles)
-	acquired, cooldowns := 0, 0
-	for _, e := range events {
-		if e.Type == limits.EventSlotAcquired {
-			acquired++
-		}
-		if e.Type == limits.EventCooldownStarted {
-			cooldowns++
-		}
-	}
-	stormy := "gen_ai.request.model=stormy"
-	checked := make(map[string]bool)
-	for _, want := range []struct {
-		name  string
-		value float64
-		with  []string
-	}{
-		{"gen_ai.client.operation.duration", tries, []string{stormy}},
-		{"gen_ai.client.operation.duration", float64(rep.Done), []string{stormy, "error.type=", "gen_ai.operation.name=chat", "gen_ai.provider.name=openai"}},
-		{"gen_ai.client.token.usage", float64(rep.Done), []string{stormy, "gen_ai.token.type=output"}},
-		{"sluice.wait.duration", float64(acquired), nil},
-		{"sluice.items", float64(rep.Done + rep.Report.Failed + short.Done + short.Report.Failed), nil},
-		{"sluice.items", float64(rep.Done), []string{stormy, "error.type="}},
-		{"sluice.throttles", float64(rep.Throttles), []string{stormy}},
-		{"sluice.cooldowns", float64(cooldowns), nil},
-		{"sluice.cost", rep.Cost, []string{stormy}},
-		{"sluice.in_flight", 1, []string{"gen_ai.request.model=held"}},
-		{"sluice.waiting", 1, []string{"gen_ai.request.model=held"}},
-		{"sluice.paused", 1, []string{"gen_ai.request.model=held"}},
-		{"sluice.slots", 8, []string{"gen_ai.request.model=held"}},
-	} {
-		checked[want.name] = true
-		if got := c.count(want.name, want.with...); math.Abs(got-want.value) > 1e-9 || got == 0 {
-			t.Errorf("%s%v is %v, want %v", want.name, want.with, got, want.value)
-		}
-	}
-	for name := range c.metrics {
-		if !checked[name] {
-			t.Errorf("nobody looks at %s", name)
-		}
-	}
-	bounds := c.metrics["gen_ai.client.operation.duration"].GetHistogram().GetDataPoints()[0].ExplicitBounds
-	if bounds[0] != 0.01 || bounds[len(bounds)-1] != 81.92 {
-		t.Errorf("bounds %v are not those of the conventions", bounds)
-	}
-}
-
 // An item that is done is told by another than the Scheduler is, and may come first.
 func TestAnItemMayBeToldBeforeItsCall(t *testing.T) {
 	c := collect(t)
 	var w warnings
-	o := openOTel(t, &w, idle())
+	o := openOTel(t, &w)
 	at := time.Now()
 	event := func(typ limits.EventType, after time.Duration) sluice.Event {
 		return sluice.Event{Type: typ, At: at.Add(after), Account: "http://h#1", Lane: "m", Call: "a", Attempt: 1, Latency: time.Second}
@@ -266,7 +191,7 @@ func TestAnItemMayBeToldBeforeItsCall(t *testing.T) {
 func TestCallsThatAreOpenAtTheEnd(t *testing.T) {
 	c := collect(t)
 	var w warnings
-	o := openOTel(t, &w, idle())
+	o := openOTel(t, &w)
 	at := time.Now()
 	failed := sluice.Outcome{Kind: sluice.ServerError}
 	for id, types := range map[string][]limits.EventType{
@@ -296,10 +221,9 @@ func TestCallsThatAreOpenAtTheEnd(t *testing.T) {
 
 func TestNoCallIsKept(t *testing.T) {
 	c := collect(t)
-	t.Setenv("OTEL_METRICS_EXPORTER", "none")
 	t.Setenv("OTEL_TRACES_SAMPLER", "always_off")
 	var w warnings
-	o := openOTel(t, &w, idle())
+	o := openOTel(t, &w)
 	at := time.Now()
 	send := func(id string, typ limits.EventType, o2 sluice.Outcome, wait time.Duration) {
 		at = at.Add(time.Millisecond)
@@ -341,7 +265,7 @@ func TestNoCallIsKept(t *testing.T) {
 		t.Errorf("%d calls are kept", n)
 	}
 	o.Shutdown(context.Background())
-	if len(c.spans) > 0 || len(c.metrics) > 0 {
+	if len(c.spans) > 0 {
 		t.Error("what was not asked for was exported")
 	}
 }
@@ -349,9 +273,8 @@ func TestNoCallIsKept(t *testing.T) {
 // Calls whose end nobody tells of, since they were cancelled in their own backoff, make room for others after a while.
 func TestCallsThatSleepForeverMakeRoom(t *testing.T) {
 	collect(t)
-	t.Setenv("OTEL_METRICS_EXPORTER", "none")
 	var w warnings
-	o := openOTel(t, &w, idle())
+	o := openOTel(t, &w)
 	at := time.Now()
 	for i := range 70_000 {
 		for _, typ := range []limits.EventType{limits.EventSlotAcquired, limits.EventSlotReleased, limits.EventAttemptFailed} {
@@ -388,7 +311,7 @@ func TestACollectorThatHangsEndsWithItsTime(t *testing.T) {
 func exportTo(t *testing.T, most time.Duration) {
 	t.Helper()
 	var w warnings
-	o := openOTel(t, &w, idle())
+	o := openOTel(t, &w)
 	start := time.Now()
 	for i := range 20_000 {
 		for _, typ := range []limits.EventType{limits.EventSlotAcquired, limits.EventSlotReleased, limits.EventItemDone} {
@@ -410,34 +333,9 @@ func exportTo(t *testing.T, most time.Duration) {
 	}
 }
 
-func TestGRPC(t *testing.T) {
-	c := &collector{resource: make(map[string]string)}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer()
-	collectortraces.RegisterTraceServiceServer(server, c)
-	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://"+l.Addr().String())
-	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
-	t.Setenv("OTEL_SERVICE_NAME", "mine")
-	var w warnings
-	o := openOTel(t, &w, idle())
-	var wg sync.WaitGroup // after it, which sets where gRPC logs to: a server in the same process logs, too
-	wg.Go(func() { server.Serve(l) })
-	defer wg.Wait()
-	defer server.Stop()
-	o.Observe(sluice.Event{Type: limits.EventItemDone, At: time.Now(), Lane: "m", Call: "a", Reused: true})
-	o.Shutdown(context.Background())
-	if s := c.of(t, "a"); attr(s.Attributes, "sluice.reused") != "true" || c.resource["service.name"] != "mine" || len(w.all()) > 0 {
-		t.Errorf("%v %v %v", s, c.resource, w.all())
-	}
-}
-
 func BenchmarkOTelObserve(b *testing.B) {
 	for _, bench := range []struct{ name, env string }{
 		{"all", ""}, {"sampled", "OTEL_TRACES_SAMPLER=always_off"},
-		{"traces", "OTEL_METRICS_EXPORTER=none"}, {"metrics", "OTEL_TRACES_EXPORTER=none"},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -449,7 +347,7 @@ func BenchmarkOTelObserve(b *testing.B) {
 				b.Setenv(name, value)
 			}
 			var w warnings
-			o := openOTel(b, &w, idle())
+			o := openOTel(b, &w)
 			benchmark(b, o)
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()

@@ -58,29 +58,24 @@ func TestAPageSaysWhatIsInTheReportAndNothingMore(t *testing.T) {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, result, `<i>evil-`+secret, `{"status_code":200,"body":{"model":"<u>m","choices":[{"message":{"content":"private words `+secret+`"},"finish_reason":"</svg>"}]}}`,
 		`{"code":"invalid_output","message":"`+strings.ReplaceAll(hostile, `"`, `\"`)+secret+`"}`, 1, 0, 5, 5, "invalid_output")
-	for _, content := range []bool{false, true} {
-		var a telemetry.Aggregate
-		check(t, a.ReadResults(bytes.NewReader(out.Bytes()), content))
-		a.Observe(sluice.Event{Type: limits.EventSlotAcquired, Lane: "</h3><script>" + secret, Account: "<a>", At: noon, InFlight: 1})
-		a.Observe(sluice.Event{Type: limits.EventThrottled, At: noon, Outcome: sluice.Outcome{Kind: sluice.RateLimit, Err: errors.New("<b onclick " + secret)}})
-		r := a.Report()
-		r.Judge(telemetry.Advice{Stopped: "the key " + secret + " was refused"})
-		blot := func(text string) string { return strings.ReplaceAll(text, secret, "***") }
-		r.Redact(blot, blot)
-		var b bytes.Buffer
-		check(t, r.WriteHTML(&b))
-		page := b.String()
-		for _, bad := range []string{secret, "<b onclick", "<i>evil", "<u>m", "<script"} {
-			if strings.Contains(page, bad) {
-				t.Errorf("content %v: the page has %s", content, bad)
-			}
+	var a telemetry.Aggregate
+	check(t, a.ReadResults(bytes.NewReader(out.Bytes())))
+	a.Observe(sluice.Event{Type: limits.EventSlotAcquired, Lane: "</h3><script>" + secret, Account: "<a>", At: noon, InFlight: 1})
+	a.Observe(sluice.Event{Type: limits.EventThrottled, At: noon, Outcome: sluice.Outcome{Kind: sluice.RateLimit, Err: errors.New("<b onclick " + secret)}})
+	r := a.Report()
+	r.Judge(telemetry.Advice{Stopped: "the key " + secret + " was refused"})
+	blot := func(text string) string { return strings.ReplaceAll(text, secret, "***") }
+	r.Redact(blot, blot)
+	var b bytes.Buffer
+	check(t, r.WriteHTML(&b))
+	page := b.String()
+	for _, bad := range []string{secret, "<b onclick", "<i>evil", "<u>m", "<script", "private words"} {
+		if strings.Contains(page, bad) {
+			t.Errorf("the page has %s", bad)
 		}
-		if strings.Contains(page, "private words") != content {
-			t.Errorf("content %v: answers are shown: %v", content, !content)
-		}
-		if !strings.Contains(page, "&lt;b onclick=x&gt;") || !strings.Contains(page, "***") {
-			t.Errorf("content %v: the message is lost", content)
-		}
+	}
+	if !strings.Contains(page, "&lt;b onclick=x&gt;") || !strings.Contains(page, "***") {
+		t.Error("the message is lost")
 	}
 }
 

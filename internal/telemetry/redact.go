@@ -1,6 +1,6 @@
 package telemetry
 
-// Redact takes secrets out of all that is not ours in r: message out of messages and answers, and name out of ids and
+// Redact takes secrets out of all that is not ours in r: message out of messages, and name out of ids and
 // names, which may look like a key and be none.
 func (r *Report) Redact(message, name func(string) string) {
 	for i := range r.Failures {
@@ -9,12 +9,9 @@ func (r *Report) Redact(message, name func(string) string) {
 		for j := range f.IDs {
 			f.IDs[j] = name(f.IDs[j])
 		}
-		for j := range f.Answers {
-			f.Answers[j] = Content{name(f.Answers[j].ID), message(f.Answers[j].Text)}
-		}
 	}
 	for i := range r.Longest {
-		r.Longest[i].ID = name(r.Longest[i].ID)
+		r.Longest[i].ID, r.Longest[i].Member = name(r.Longest[i].ID), name(r.Longest[i].Member)
 	}
 	r.Verdict = message(r.Verdict)
 	r.Output, r.Events, r.Command = name(r.Output), name(r.Events), name(r.Command)

@@ -88,11 +88,15 @@ type Cooldowns struct {
 // Slots counts permits. Leaked are those that were open when their Scheduler was closed; Cut those that were open when a
 // process was killed, or are open still.
 type Slots struct {
-	Acquired int `json:"acquired"`
-	Released int `json:"released"`
-	Leaked   int `json:"leaked"`
-	Cut      int `json:"open_at_end"`
-	Most     int `json:"most_in_flight"` // in one lane
+	Acquired  int `json:"acquired"`
+	Waited    int `json:"waited"` // calls that could not be sent at once
+	Released  int `json:"released"`
+	Cancelled int `json:"cancelled"` // calls that gave up waiting
+	Errors    int `json:"errors"`    // of the released ones, those that ended with an error or a rejection
+	Leaked    int `json:"leaked"`
+	Cut       int `json:"open_at_end"`
+	Most      int `json:"most_in_flight"` // in one lane
+	Max       int `json:"max"`            // slots of that lane when it had most in flight
 }
 
 // Lane is one lane of an account.
@@ -225,7 +229,12 @@ func (r *Run) add(l *laneSeen, wall time.Duration) {
 	r.Slots.Released += l.released
 	r.Slots.Leaked += l.leaked
 	r.Slots.Cut += l.cut + l.open
-	r.Slots.Most = max(r.Slots.Most, l.peak)
+	r.Slots.Waited += l.waited
+	r.Slots.Cancelled += l.cancelled
+	r.Slots.Errors += l.errors
+	if l.peak > r.Slots.Most {
+		r.Slots.Most, r.Slots.Max = l.peak, l.peakSlots
+	}
 }
 
 // quota is what was used of each limit that is known.

@@ -265,17 +265,28 @@ func TestCallsWithoutItemsWaitForSlots(t *testing.T) {
 	var s script
 	s.at(0, "scheduler_started", `"account":"a"`)
 	s.at(0, "slot_waiting", `"account":"a","lane":"m","call":"first","dimension":"concurrent","active":2,"max":2,"waiting":1`)
-	s.at(0, "slot_waiting", `"account":"a","lane":"m","call":"quitter","dimension":"concurrent","active":2,"max":2,"waiting":2`)
+	s.at(0, "slot_waiting", `"account":"a","member":"agent","lane":"m","call":"quitter","dimension":"concurrent","active":2,"max":2,"waiting":2`)
 	s.at(3000, "slot_acquired", `"account":"a","lane":"m","call":"first","dimension":"concurrent","wait_ms":3000,"active":2,"max":2,"waiting":1`)
-	s.at(8000, "slot_cancelled", `"account":"a","lane":"m","call":"quitter","dimension":"concurrent","wait_ms":8000,"active":2,"max":2,"waiting":0`)
+	s.at(8000, "slot_cancelled", `"account":"a","member":"agent","lane":"m","call":"quitter","dimension":"concurrent","wait_ms":8000,"active":2,"max":2,"waiting":0`)
 	s.at(9000, "slot_acquired", `"account":"a","lane":"m","call":"last","active":2,"max":2,"waiting":0`)
+	s.at(9500, "slot_released", `"account":"a","lane":"m","call":"first","kind":"server_error","error":"no","active":1,"max":2,"waiting":0`)
 	s.at(10000, "scheduler_closed", `"account":"a"`)
 	r := fromFiles(t, nil, s.Bytes())
 	if w := r.Waits; w.Count != 3 || w.Max != 8000 {
 		t.Errorf("%+v", w)
 	}
-	if want := []telemetry.LongWait{{ID: "quitter", Wait: 8000}, {ID: "first", Wait: 3000}}; !reflect.DeepEqual(r.Longest, want) {
+	if want := []telemetry.LongWait{{ID: "quitter", Member: "agent", Wait: 8000}, {ID: "first", Wait: 3000}}; !reflect.DeepEqual(r.Longest, want) {
 		t.Errorf("%+v, want %+v", r.Longest, want)
+	}
+	if want := (telemetry.Slots{Acquired: 2, Waited: 2, Released: 1, Cancelled: 1, Errors: 1, Leaked: 1, Most: 2, Max: 2}); r.Run.Slots != want {
+		t.Errorf("%+v, want %+v", r.Run.Slots, want)
+	}
+	var text strings.Builder
+	check(t, r.WriteText(&text))
+	for _, want := range []string{"2 acquired, 2 waited, 1 released, 1 cancelled, 1 error, 1 leaked; at most 2 of 2 in flight", "quitter of agent (8.0 s), first (3.0 s)"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in %s", want, text.String())
+		}
 	}
 	r.Judge(telemetry.Advice{})
 	if !strings.HasSuffix(r.Verdict, "More slots would help, if the provider bears them.") {
@@ -341,7 +352,7 @@ func TestSlotsOfProcessesThatEndAndThatAreKilled(t *testing.T) {
 				process(&s, i*3_600_000, c.releases, ends)
 			}
 			r := fromFiles(t, nil, append(s.Bytes(), `{"event":"slot_acq`...))
-			c.want.Most = 1
+			c.want.Most, c.want.Max = 1, 8
 			if r.Run.Slots != c.want || !r.Cut {
 				t.Errorf("%+v, want %+v; cut: %v", r.Run.Slots, c.want, r.Cut)
 			}

@@ -8,12 +8,8 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/jsonscan"
-	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/work"
 )
-
-// mostAnswer is how much of a failure's answer is kept where content is wanted, in characters.
-const mostAnswer = 2000
 
 // mostResult is how long a line of results may be: an answer may be much longer than a request, of which a line has at
 // most 64 MiB.
@@ -22,14 +18,13 @@ const mostResult = 256 << 20
 var errNotResult = errors.New(`not a result of a batch: want "custom_id" and "sluice"`)
 
 // ReadResults takes in the output of a batch, from which items, their failures, tokens and waits are reported then, in
-// place of what events say of them. A last line that is cut off is left out. content keeps the answers of the failures
-// that are named. It fails with the number of a line that is no result.
-func (a *Aggregate) ReadResults(r io.Reader, content bool) error {
+// place of what events say of them. A last line that is cut off is left out. It fails with the number of a line that is no result.
+func (a *Aggregate) ReadResults(r io.Reader) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.byFile = true
 	lines := work.NewLineReader(r, mostResult)
-	d := resultDecoder{content: content}
+	var d resultDecoder
 	for {
 		line, err := lines.Next()
 		if err == io.EOF {
@@ -55,7 +50,7 @@ func (a *Aggregate) ReadResults(r io.Reader, content bool) error {
 
 // ReadEvents takes in a file of events. It fails with the number of a line that is none.
 func (a *Aggregate) ReadEvents(r io.Reader) error {
-	cut, err := ReadEvents(r, func(_ []byte, e *sluice.Event) error {
+	cut, err := ReadEvents(r, func(e *sluice.Event) error {
 		a.Observe(*e)
 		return nil
 	})
@@ -68,8 +63,7 @@ func (a *Aggregate) ReadEvents(r io.Reader) error {
 // resultDecoder reads lines of results.
 type resultDecoder struct {
 	decoder
-	content bool
-	it      finished
+	it finished
 }
 
 // decode reads a line. What it returns is good until the next.
@@ -193,10 +187,9 @@ func messageOf(fault []byte) (message string) {
 	return message
 }
 
-// answer reads of a body which model answered and why it stopped, and keeps that of a failure where content is wanted.
+// answer reads of a body which model answered and why it stopped.
 func (d *resultDecoder) answer(body []byte) {
 	if len(body) == 0 || body[0] != '{' {
-		d.keep(body)
 		return
 	}
 	status := ""
@@ -220,7 +213,6 @@ func (d *resultDecoder) answer(body []byte) {
 		}
 	}
 	d.it.finish = cmp.Or(d.it.finish, status)
-	d.keep(body)
 }
 
 // memberWord reads the word in one member of an object, "" where there is none.
@@ -237,12 +229,6 @@ func (d *resultDecoder) memberWord(s *jsonscan.Scanner, name string) (word strin
 		}
 	}
 	return word
-}
-
-func (d *resultDecoder) keep(body []byte) {
-	if d.content && d.it.kind != sluice.OK && len(body) > 0 {
-		d.it.answer = prose.Clip(string(body[:min(len(body), 8*mostAnswer)]), mostAnswer)
-	}
 }
 
 // firstFinish reads why the first of several answers ended.

@@ -88,12 +88,12 @@ func TestALineThatIsNoResultIsNamed(t *testing.T) {
 		strings.Replace(good, `"custom_id":"a"`, `"custom_id":12`, 1): "line 1: not a result",
 	} {
 		var a telemetry.Aggregate
-		if err := a.ReadResults(strings.NewReader(text), false); err == nil || !strings.Contains(err.Error(), word) {
+		if err := a.ReadResults(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("%s: want %q: %v", text, word, err)
 		}
 	}
 	var a telemetry.Aggregate
-	if err := a.ReadResults(strings.NewReader("\ufeff"+good+good[:50]), false); err != nil || a.Report().Items.Total != 1 || !a.Report().Cut {
+	if err := a.ReadResults(strings.NewReader("\ufeff" + good + good[:50])); err != nil || a.Report().Items.Total != 1 || !a.Report().Cut {
 		t.Errorf("a cut last line: %v, %+v", err, a.Report().Items)
 	}
 }
@@ -103,7 +103,7 @@ func FuzzReadResults(f *testing.F) {
 	f.Add(fmt.Appendf(nil, result, "b", "null", `{"code":"timeout","message":"late"}`, 6, 2, 9, 9, "timeout"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var a telemetry.Aggregate
-		if a.ReadResults(bytes.NewReader(b), true) != nil {
+		if a.ReadResults(bytes.NewReader(b)) != nil {
 			return
 		}
 		r := a.Report()

@@ -1,7 +1,7 @@
 // Package telemetry turns the events of Schedulers and Runners into what people and other programs look at: a file of JSON
 // lines, metrics, and the report of a run.
 //
-// A Log writes events as JSON lines, and a Query picks lines of such a file. An Aggregate takes events in, while they
+// A Log writes events as JSON lines. An Aggregate takes events in, while they
 // happen or from a file, and the results of a batch, in memory that does not grow with their number; its Report is one
 // document for JSON, for a terminal and for a page with charts. Metrics and spans go to programs that watch a run.
 //

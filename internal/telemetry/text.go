@@ -63,7 +63,11 @@ func (r *Report) rows() []row {
 	if len(r.Longest) > 0 {
 		var longest []string
 		for _, l := range r.Longest {
-			longest = append(longest, fmt.Sprintf("%s (%s)", l.ID, took(l.Wait)))
+			name := l.ID
+			if l.Member != "" {
+				name += " of " + l.Member
+			}
+			longest = append(longest, fmt.Sprintf("%s (%s)", name, took(l.Wait)))
 		}
 		add("longest", "%s", strings.Join(longest, ", "))
 	}
@@ -134,7 +138,8 @@ func (r *Report) runRows() []row {
 		add("cooldowns", "%s, %s lost", prose.Group(c.Count), took(c.LostMS))
 	}
 	s := r.Run.Slots
-	slots := fmt.Sprintf("%s acquired, %s released, %s leaked; at most %s in flight", prose.Group(s.Acquired), prose.Group(s.Released), prose.Group(s.Leaked), prose.Group(s.Most))
+	slots := fmt.Sprintf("%s acquired, %s waited, %s released, %s cancelled, %s, %s leaked; at most %s of %s in flight", prose.Group(s.Acquired), prose.Group(s.Waited),
+		prose.Group(s.Released), prose.Group(s.Cancelled), prose.Count(s.Errors, "error"), prose.Group(s.Leaked), prose.Group(s.Most), prose.Group(s.Max))
 	if s.Cut > 0 {
 		slots += fmt.Sprintf("; %s open when a run was cut off, or now", prose.Group(s.Cut))
 	}
