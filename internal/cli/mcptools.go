@@ -34,7 +34,7 @@ func deskTools() []deskTool {
 			name: "plan",
 			about: "Says what limits and a workload come to: open calls (slots), workers, requests per minute, time and cost. " +
 				"Computes alone: nothing is sent. Give the limits (rpm, tpm, concurrent, rate_limit), or a provider with a tier.",
-			flags: append(limitNames(), "provider", "model", "tier", "latency", "input-tokens", "cached-tokens", "output-tokens",
+			flags: append(limitNames(), "provider", "model", "tier", "latency", "input-tokens", "output-tokens",
 				"max-tokens", "requests", "workload", "safety", "graphs", "price-in", "price-out", "max-cost", "deadline", "simulate"),
 			args: planArgs,
 		},
