@@ -187,7 +187,7 @@ func TestAgentsLearnWhatTheyAskedForWrongly(t *testing.T) {
 
 func TestAgentsProbeOnlyWhereTheyMay(t *testing.T) {
 	t.Parallel() // it mostly waits
-	ask := map[string]any{"model": "sim-small", "provider": "sim", "probe": true, "token_budget": 3000, "quick": true}
+	ask := map[string]any{"model": "sim-small", "provider": "sim", "probe": true, "token_budget": 3000}
 	if _, failure := useTool(t, newDesk(t).session, "find", ask); !strings.Contains(failure, "--probe-tokens") {
 		t.Errorf("it says %q", failure)
 	}
@@ -200,8 +200,8 @@ func TestAgentsProbeOnlyWhereTheyMay(t *testing.T) {
 func TestSearchesShareWhatMayBeSpent(t *testing.T) {
 	t.Parallel() // it mostly waits
 	d := newDesk(t, "--probe-tokens", "3000")
-	ask := map[string]any{"model": "sim-small", "provider": "sim", "probe": true, "token_budget": 3000, "quick": true}
-	if _, failure := useTool(t, d.session, "find", map[string]any{"model": "sim-small", "provider": "sim", "probe": true, "token_budget": 3000, "tier": "none"}); !strings.Contains(failure, "--tier") {
+	ask := map[string]any{"model": "sim-small", "provider": "sim", "probe": true, "token_budget": 3000}
+	if _, failure := useTool(t, d.session, "find", map[string]any{"model": "sim-small", "provider": "sim", "probe": true, "token_budget": 3000, "price_in": -1}); !strings.Contains(failure, "--price-in") {
 		t.Errorf("a search that does not begin: it says %q", failure)
 	}
 	a, failure := useTool(t, d.session, "find", ask)

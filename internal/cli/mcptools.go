@@ -42,7 +42,7 @@ func deskTools() []deskTool {
 			name: "find",
 			about: "Finds out what a provider really enforces, and how many workers are safe. Without probe it says what that would cost and " +
 				"sends nothing. With probe it makes real calls, which cost money: token_budget bounds them.",
-			flags: []string{"provider", "model", "tier", "max-workers", "min-output-tokens", "token-budget", "max-cost", "price-in", "price-out", "quick"},
+			flags: []string{"provider", "model", "max-workers", "min-output-tokens", "token-budget", "max-cost", "price-in", "price-out"},
 			own: map[string]*jsonschema.Schema{
 				"probe": {Type: "boolean", Description: "make real calls; only where whoever started this server allowed it"},
 			},
