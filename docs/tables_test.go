@@ -43,7 +43,7 @@ var rewrites = []struct {
 	{regexp.MustCompile(`sluice stress (.*?)--level (\w+)( --duration \w+)?`), "sluice stress ${1}--level ${2} --duration 3s"}, // minutes, else
 	{regexp.MustCompile(`--idle-exit \d+s`), "--idle-exit 2m"},                                                                 // on a busy machine, the run may start later than that
 	{regexp.MustCompile(`seq 200\); do echo "issue`), `seq 24); do echo "issue`},                                               // agents, of a tenth of a second each
-	{regexp.MustCompile(`^(sluice find --model .*--output-file \S+)$`), "$1 --quick --max-workers 4"},                          // the imitation has no limits to be found
+	{regexp.MustCompile(`^(sluice find --model .*--output-file \S+)$`), "$1 --max-workers 4 --token-budget 8000"},              // the imitation has no limits to be found
 }
 
 // anew are headings at which a document's directory is emptied, and the directory of testdata/own whose files are there then.

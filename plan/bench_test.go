@@ -14,11 +14,11 @@ import (
 func day(hours int) plan.Scenario {
 	bounds := sluice.Limits{RPM: 10_000, TPM: 20_000_000, Burst: time.Second}
 	s := plan.Scenario{
-		Provider: plan.SimulatorConfig(bounds, limits.ChargeDeclared, 2*time.Second, 10*time.Millisecond),
+		Provider: plan.SimulatorConfig(bounds, limits.ChargeDeclared, 2*time.Second),
 		Told:     bounds,
 		Requests: hours * 60 * 10_000,
 	}
-	s.Provider.Jitter = 0.3
+	s.Provider.PerToken, s.Provider.Jitter = 10*time.Millisecond, 0.3
 	for i := range 1000 {
 		s.Calls = append(s.Calls, plan.Call{Input: 200 + i, MaxTokens: 500, Output: 50 + i%400})
 	}

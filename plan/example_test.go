@@ -16,11 +16,12 @@ import (
 func ExampleSimulate() {
 	bounds := sluice.Limits{RPM: 500, TPM: 500_000, Burst: time.Second}
 	s := plan.Scenario{
-		Provider: plan.SimulatorConfig(bounds, limits.ChargeDeclared, 800*time.Millisecond, 4*time.Millisecond),
+		Provider: plan.SimulatorConfig(bounds, limits.ChargeDeclared, 800*time.Millisecond),
 		Told:     bounds,
 		Calls:    []plan.Call{{Input: 400, MaxTokens: 500, Output: 120}, {Input: 900, MaxTokens: 500, Output: 200}},
 		Requests: 10_000,
 	}
+	s.Provider.PerToken = 4 * time.Millisecond
 	paced, err := plan.Simulate(context.Background(), s)
 	if err != nil {
 		log.Fatal(err)
@@ -35,7 +36,7 @@ func ExampleSimulate() {
 	fmt.Printf("20 workers: throttled %d times for every call\n", unpaced.Throttled/10_000)
 
 	var svg bytes.Buffer
-	if err := plan.Draw(&svg, plan.Named{Name: "paced", Forecast: paced}, plan.Named{Name: "20 workers", Forecast: unpaced}); err != nil {
+	if err := plan.Draw(&svg, "paced", paced); err != nil {
 		log.Fatal(err)
 	}
 	// Output:

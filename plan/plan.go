@@ -35,8 +35,7 @@ type Options struct {
 
 	Graphs int // programs that run side by side and share the limits, such as graphs of an agent. Default 1
 
-	Charge       limits.Charge // how the provider counts tokens
-	CountsCached bool          // with limits.ChargeActual: input read from a prompt cache counts too
+	Charge limits.Charge // how the provider counts tokens
 
 	// Prices in USD per million tokens. Nil is unknown.
 	PriceIn, PriceOut *float64
@@ -127,7 +126,6 @@ type Charging struct {
 	ChargedTokens  float64       `json:"charged_tokens_per_request"`       // after the response. With limits.ChargeDeclared: max(input, max_tokens)
 	ReservedTokens float64       `json:"reserved_tokens_per_request"`      // before it
 	TooLarge       int           `json:"requests_above_a_limit,omitempty"` // requests that exceed a whole limit: the provider refuses them
-	CountsCached   bool          `json:"-"`
 }
 
 // Bound is one limit, and the requests per minute that it allows.
@@ -168,7 +166,7 @@ func Compute(bounds sluice.Limits, w Workload, o Options) (Plan, error) {
 	d := p.Workload.demand(bounds, o)
 	p.Load = Load{Requests: w.Requests, LatencyMS: p.Workload.Latency.Seconds() * 1000, InputTokens: d.input, OutputTokens: d.output}
 	p.Charging = Charging{
-		Charge: o.Charge, CountsCached: o.CountsCached, ChargedTokens: d.charged[limits.Tokens], ReservedTokens: d.reserved[limits.Tokens],
+		Charge: o.Charge, ChargedTokens: d.charged[limits.Tokens], ReservedTokens: d.reserved[limits.Tokens],
 		TooLarge: int(math.Round(float64(d.tooLarge) / float64(d.count) * float64(w.Requests))),
 	}
 	if p.Bounds = p.bounds(d); len(p.Bounds) == 0 {
@@ -282,7 +280,7 @@ func (p *Plan) bounds(d demand) []Bound {
 	return bounds
 }
 
-// price multiplies tokens by prices. A side without tokens needs no price. Cached input counts in full.
+// price multiplies tokens by prices. A side without tokens needs no price.
 func (p *Plan) price(o Options) {
 	usd := 0.0
 	for _, side := range []struct {

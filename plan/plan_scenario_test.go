@@ -29,7 +29,6 @@ func TestAPlansScenarioComesToThePlansFigures(t *testing.T) {
 			}, 100)}, plan.Options{}, 0.05},
 		{"calls drawn from a sample", sluice.Limits{ITPM: 60_000, OTPM: 20_000},
 			plan.Workload{Requests: 2000, MaxTokens: 300, Calls: []plan.Call{{Input: 300, Output: 100}, {Input: 100, Output: 50}}}, actual, 0.1}, // the order of the calls decides by ± 5 %
-		{"input from a cache", sluice.Limits{ITPM: 6_000}, plan.Workload{Requests: 300, InputTokens: 300, CachedTokens: 200, OutputTokens: 20}, actual, 0.05},
 		{"slots", sluice.Limits{Concurrent: 5}, plan.Workload{Requests: 500, NoOutput: true}, plan.Options{}, 0.05},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -205,7 +205,7 @@ func TestCostNeedsThePricesOfWhatIsUsed(t *testing.T) {
 }
 
 func TestTokensAreCountedAsTheProviderDoes(t *testing.T) {
-	w := plan.Workload{InputTokens: 300, CachedTokens: 100, OutputTokens: 50, MaxTokens: 1000}
+	w := plan.Workload{InputTokens: 300, OutputTokens: 50, MaxTokens: 1000}
 	bounds := sluice.Limits{TPM: 30_000}
 	for _, c := range []struct {
 		name              string
@@ -213,8 +213,7 @@ func TestTokensAreCountedAsTheProviderDoes(t *testing.T) {
 		charged, reserved float64
 	}{
 		{"declared", plan.Options{}, 1000, 1000},
-		{"used", plan.Options{Charge: limits.ChargeActual}, 250, 1300},
-		{"used, cached too", plan.Options{Charge: limits.ChargeActual, CountsCached: true}, 350, 1300},
+		{"used", plan.Options{Charge: limits.ChargeActual}, 350, 1300},
 	} {
 		p := compute(t, bounds, w, c.o)
 		if p.ChargedTokens != c.charged || p.ReservedTokens != c.reserved || p.Throughput != 30_000/c.charged ||
@@ -273,8 +272,6 @@ func TestAPlanSaysWhichCallsDeclareNothingWhereThatCounts(t *testing.T) {
 		want []plan.Assumption
 	}{
 		{shortCalls(1), []plan.Assumption{{"max_tokens", "none", "not stated" + why}}},
-		{plan.Workload{Latency: 1, InputTokens: 10, CachedTokens: 9, OutputTokens: 1, MaxTokens: 9}, []plan.Assumption{{"cached_tokens",
-			"counted", "only an answer tells what was cached, and here calls are charged before it"}}},
 		{plan.Workload{Latency: 1, InputTokens: 1, OutputTokens: 1, MaxTokens: 9}, nil},
 		{plan.Workload{Latency: 1, Calls: []plan.Call{{Input: 1, Output: 1}, {Input: 1, Output: 1, MaxTokens: 2}}},
 			[]plan.Assumption{{"max_tokens", "none", "not stated by 1 of 2 calls" + why}}},
@@ -308,13 +305,9 @@ func TestComputeNamesWhatIsWrong(t *testing.T) {
 		{"Workload.Latency", good, plan.Workload{Latency: -1}, plan.Options{}},
 		{"Workload.Latency", good, plan.Workload{Latency: math.MaxInt64}, plan.Options{}},
 		{"Workload.InputTokens", good, plan.Workload{InputTokens: -1}, plan.Options{}},
-		{"Workload.CachedTokens", good, plan.Workload{CachedTokens: -1}, plan.Options{}},
 		{"Workload.OutputTokens", good, plan.Workload{OutputTokens: -1}, plan.Options{}},
 		{"Workload.OutputTokens", good, plan.Workload{OutputTokens: 1, NoOutput: true}, plan.Options{}},
 		{"Workload.OutputTokens", good, plan.Workload{OutputTokens: 500, MaxTokens: 100}, plan.Options{}},
-		{"Workload.CachedTokens", good, plan.Workload{InputTokens: 1000, CachedTokens: 2000}, plan.Options{}},
-		{"Workload.CachedTokens", good, plan.Workload{CachedTokens: 2000}, plan.Options{}},
-		{"Workload.Calls[0]", good, plan.Workload{Calls: []plan.Call{{Input: 1, Cached: 2}}}, plan.Options{}},
 		{"Workload.Calls[0]", good, plan.Workload{Calls: []plan.Call{{Answers: -1}}}, plan.Options{}},
 		{"Workload.Calls[0]", good, plan.Workload{Calls: []plan.Call{{Answers: 1 << 40}}}, plan.Options{}},
 		{"Workload.MaxTokens", good, plan.Workload{MaxTokens: math.MaxInt}, plan.Options{}},

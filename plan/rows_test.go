@@ -115,7 +115,7 @@ func (r published) scenario(w plan.Workload, burst time.Duration, jitter float64
 	l := r.tier.Limits
 	l.Burst = burst
 	s := plan.Scenario{
-		Provider: plan.SimulatorConfig(l, r.by.Charge, time.Duration(float64(w.Latency)*math.Exp(-jitter*jitter/2)), 0),
+		Provider: plan.SimulatorConfig(l, r.by.Charge, time.Duration(float64(w.Latency)*math.Exp(-jitter*jitter/2))),
 		Dialect:  r.by.Dialect,
 		Calls:    []plan.Call{{Input: w.InputTokens, MaxTokens: w.MaxTokens, Output: w.OutputTokens}},
 		Requests: -1, Horizon: 10 * time.Minute,

@@ -73,10 +73,10 @@ type Patience struct {
 func (p Plan) Scenario(jitter float64) Scenario {
 	w := &p.Workload
 	median := time.Duration(float64(w.Latency) * math.Exp(-jitter*jitter/2))
-	s := Scenario{Provider: SimulatorConfig(p.stated, p.Charge, median, 0), Requests: w.Requests}
+	s := Scenario{Provider: SimulatorConfig(p.stated, p.Charge, median), Requests: w.Requests}
 	s.Provider.Jitter = jitter
 	for _, c := range w.calls() {
-		s.Calls = append(s.Calls, p.whole(w.fill(c)))
+		s.Calls = append(s.Calls, stated(w.fill(c)))
 	}
 	switch w.Requests {
 	case 0:
@@ -105,26 +105,23 @@ func (p *Plan) holding(calls []Call) time.Duration {
 	return burst
 }
 
-// whole is a call as an imitation counts it, which knows of no cache.
-func (p *Plan) whole(c Call) Call {
-	if p.Charge == limits.ChargeActual && !p.CountsCached {
-		c.Input -= c.Cached
-	}
-	c.Input, c.Cached = max(1, c.Input), 0
+// stated is a call as a Scenario states it.
+func stated(c Call) Call {
+	c.Input = max(1, c.Input)
 	if c.Output == 0 {
 		c.Output = NoOutput
 	}
 	return c
 }
 
-// SimulatorConfig returns a provider with these limits, which answers after latency and perToken for each token of output. Its
+// SimulatorConfig returns a provider with these limits, which answers after latency. Its
 // buckets hold l.Burst of refill, and start full; a Burst of zero is a whole minute's, so that twice the limit may pass in
 // the first. A limit of tokens per day is not imitated: a client that is told of it keeps to it all the same.
-func SimulatorConfig(l sluice.Limits, charge limits.Charge, latency, perToken time.Duration) sim.Config {
+func SimulatorConfig(l sluice.Limits, charge limits.Charge, latency time.Duration) sim.Config {
 	if latency == 0 {
 		latency = -1 // to the imitation, zero is a default
 	}
-	c := sim.Config{Concurrent: l.Concurrent, Burst: l.Burst, Charge: charge, Latency: latency, PerToken: perToken}
+	c := sim.Config{Concurrent: l.Concurrent, Burst: l.Burst, Charge: charge, Latency: latency}
 	for d, limit := range c.Limits() {
 		*limit = *l.At(d)
 	}

@@ -84,18 +84,18 @@ func TestForecastOfWhatCanBeWorkedOutByHand(t *testing.T) {
 	const s = time.Second
 	one := plan.Call{Input: 10, MaxTokens: 100, Output: 50}
 	for name, test := range map[string]expected{
-		"nothing to do": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{RPM: 1}, 0, s, 0)}},
-		"a call": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{}, 0, s, 10*time.Millisecond), Calls: calls(1, one)},
+		"nothing to do": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{RPM: 1}, 0, s)}},
+		"a call": {scenario: plan.Scenario{Provider: sim.Config{Latency: s, PerToken: 10 * time.Millisecond}, Calls: calls(1, one)},
 			time: 1500 * time.Millisecond, answered: 1, peak: 1},
-		"told slots, no other limit": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{Concurrent: 10}, 0, s, 0),
+		"told slots, no other limit": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{Concurrent: 10}, 0, s),
 			Told: sluice.Limits{Concurrent: 10}, Calls: calls(100, one)}, time: 10*s + 800*time.Millisecond, answered: 100, peak: 10, waitAtMost: 3 * s}, // the slots are tried out in two steps
-		"a minute of a told rate": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{RPM: 600, Burst: s}, 0, s, 0),
+		"a minute of a told rate": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{RPM: 600, Burst: s}, 0, s),
 			Told: sluice.Limits{RPM: 600, Burst: s}, Calls: calls(600, one)}, time: 60600 * time.Millisecond, answered: 600, share: 0.97, busiest: 600},
-		"half an hour of output tokens": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{OTPM: 60000, Burst: 10 * s}, limits.ChargeActual,
-			s, 10*time.Millisecond), Dialect: provider.Anthropic, Told: sluice.Limits{OTPM: 60000, Burst: 10 * s}, Calls: calls(36000, one)},
+		"half an hour of output tokens": {scenario: plan.Scenario{Provider: sim.Config{OTPM: 60000, Burst: 10 * s, Charge: limits.ChargeActual,
+			Latency: s, PerToken: 10 * time.Millisecond}, Dialect: provider.Anthropic, Told: sluice.Limits{OTPM: 60000, Burst: 10 * s}, Calls: calls(36000, one)},
 			time: 30 * time.Minute, answered: 36000, share: 0.98},
 		"input tokens, of which a bucket holds a third of a call": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{ITPM: 30000, Burst: s},
-			limits.ChargeActual, 2*s, 0), Dialect: provider.Anthropic, Told: sluice.Limits{ITPM: 30000, Burst: s}, Calls: calls(201, plan.Call{Input: 1500, Output: 500})},
+			limits.ChargeActual, 2*s), Dialect: provider.Anthropic, Told: sluice.Limits{ITPM: 30000, Burst: s}, Calls: calls(201, plan.Call{Input: 1500, Output: 500})},
 			time: 10 * time.Minute, answered: 201, share: 0.99},
 	} {
 		t.Run(name, test.check)
@@ -106,29 +106,29 @@ func TestForecastOfWhatCannotSucceedOrHasNoEnd(t *testing.T) {
 	const s = time.Second
 	one := plan.Call{Input: 10, MaxTokens: 100, Output: 50}
 	for name, test := range map[string]expected{
-		"too large for any bucket": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{TPM: 60}, 0, s, 0), Calls: calls(3, one)}, failed: 3, time: -1},
-		"known to be too large": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{TPM: 60}, 0, s, 0), Told: sluice.Limits{TPM: 60},
+		"too large for any bucket": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{TPM: 60}, 0, s), Calls: calls(3, one)}, failed: 3, time: -1},
+		"known to be too large": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{TPM: 60}, 0, s), Told: sluice.Limits{TPM: 60},
 			Calls: calls(30, one)}, failed: 30},
-		"too large, as only headers show": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{ITPM: 5, OTPM: 50, RPM: 600}, 0, s, 0),
+		"too large, as only headers show": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{ITPM: 5, OTPM: 50, RPM: 600}, 0, s),
 			Dialect: provider.Anthropic, Calls: calls(2, one)}, failed: 2, throttled: 2, time: -1},
 		"throttled more often than it may": {scenario: plan.Scenario{Calls: calls(1, one), Patience: plan.Patience{MaxThrottles: 7},
 			Provider: sim.Config{Storms: []sim.Storm{{To: time.Hour, Silent: true}}}}, failed: 1, throttled: 8, time: -1},
 		"money that is spent": {scenario: plan.Scenario{Provider: sim.Config{SpentAfter: 5}, Calls: calls(30, one)}, answered: 6, failed: 1, // a call in flight then succeeds, too
 			time: -1, stopped: "no further call can succeed"},
-		"a day's requests": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{RPD: 10}, 0, s, 0), Told: sluice.Limits{RPD: 10},
+		"a day's requests": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{RPD: 10}, 0, s), Told: sluice.Limits{RPD: 10},
 			Calls: calls(30, one)}, time: 48 * time.Hour, answered: 30},
-		"beyond the horizon": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{RPD: 10}, 0, s, 0), Told: sluice.Limits{RPD: 10},
+		"beyond the horizon": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{RPD: 10}, 0, s), Told: sluice.Limits{RPD: 10},
 			Calls: calls(30, one), Horizon: 12 * time.Hour}, time: 12 * time.Hour, answered: 14, stopped: "the look ahead ended after 12h0m0s"},
-		"without end": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{RPM: 600, Burst: s}, 0, s, 0),
+		"without end": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{RPM: 600, Burst: s}, 0, s),
 			Told: sluice.Limits{RPM: 600, Burst: s}, Calls: calls(1, one), Requests: -1, Horizon: 10 * time.Minute}, time: 10 * time.Minute, answered: 5945,
 			stopped: "the look ahead ended after 10m0s"},
-		"in no time": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{}, 0, 0, 0), Calls: calls(1, one), Requests: -1, Horizon: s},
+		"in no time": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{}, 0, 0), Calls: calls(1, one), Requests: -1, Horizon: s},
 			time: -1, answered: -1, stopped: "time stands still"},
-		"unpaced and in no time": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{}, 0, 0, 0), Calls: calls(1, one), Requests: -1, Horizon: s,
+		"unpaced and in no time": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{}, 0, 0), Calls: calls(1, one), Requests: -1, Horizon: s,
 			Unpaced: 3}, time: -1, answered: -1, stopped: "time stands still"},
-		"too large without end": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{TPM: 60}, 0, s, 0), Told: sluice.Limits{TPM: 60},
+		"too large without end": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{TPM: 60}, 0, s), Told: sluice.Limits{TPM: 60},
 			Calls: calls(1, one), Requests: -1, Horizon: s}, time: -1, failed: -1, stopped: "time stands still"},
-		"a bound on tries": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{}, 0, s, 0), Calls: calls(1000, one), MaxTries: 100},
+		"a bound on tries": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{}, 0, s), Calls: calls(1000, one), MaxTries: 100},
 			time: -1, answered: -1, stopped: "the look ahead ended after 100 tries"},
 		"hangs": {scenario: plan.Scenario{Provider: sim.Config{Faults: sim.Faults{Hang: 1}}, Calls: calls(2, one), Patience: plan.Patience{Timeout: s, Attempts: 2}},
 			time: -1, failed: 2},
@@ -147,24 +147,24 @@ func TestForecastOfWhatCannotSucceedOrHasNoEnd(t *testing.T) {
 func TestSimulateNamesTheFieldThatMakesNoSense(t *testing.T) {
 	one := calls(1, plan.Call{})
 	for word, s := range map[string]plan.Scenario{
-		"Config.RPM":                      {Provider: sim.Config{RPM: -1}},
-		"Told: Concurrent":                {Told: sluice.Limits{Concurrent: -3}},
-		"Told: TPM":                       {Told: sluice.Limits{TPM: -3}},
-		"Start: RPD":                      {Start: sluice.Limits{RPD: -3}},
-		"Start: Burst":                    {Start: sluice.Limits{Burst: -3}},
-		"Requests: 3, but no Calls":       {Requests: 3},
-		"Horizon: missing":                {Calls: one, Requests: -1},
-		"Horizon: 2562047h47m16.":         {Calls: one, Horizon: math.MaxInt64},
-		"Timeout: 2562047h47m16.":         {Calls: one, Patience: plan.Patience{Timeout: math.MaxInt64}},
-		"PerToken: 2562047h47m16.":        {Calls: one, Provider: sim.Config{PerToken: math.MaxInt64}},
-		"PerToken: 1h0m0s":                {Calls: calls(1, plan.Call{Output: 1_000_000}), Provider: sim.Config{PerToken: time.Hour}},
-		"Latency: 2562047h47m16.":         {Calls: one, Provider: sim.Config{Latency: math.MaxInt64}},
-		"Unpaced":                         {Unpaced: -1},
-		"RoundTrip":                       {RoundTrip: -1},
-		"Calls[1]":                        {Calls: append(calls(1, plan.Call{}), plan.Call{MaxTokens: -1})},
-		"Calls[0]":                        {Calls: calls(1, plan.Call{Input: 1 << 50})},
-		"Calls[0]: 0 tokens in, 0 of the": {Calls: calls(1, plan.Call{Output: -2})},
-		"Dialect":                         {Dialect: 99},
+		"Config.RPM":                       {Provider: sim.Config{RPM: -1}},
+		"Told: Concurrent":                 {Told: sluice.Limits{Concurrent: -3}},
+		"Told: TPM":                        {Told: sluice.Limits{TPM: -3}},
+		"Start: RPD":                       {Start: sluice.Limits{RPD: -3}},
+		"Start: Burst":                     {Start: sluice.Limits{Burst: -3}},
+		"Requests: 3, but no Calls":        {Requests: 3},
+		"Horizon: missing":                 {Calls: one, Requests: -1},
+		"Horizon: 2562047h47m16.":          {Calls: one, Horizon: math.MaxInt64},
+		"Timeout: 2562047h47m16.":          {Calls: one, Patience: plan.Patience{Timeout: math.MaxInt64}},
+		"PerToken: 2562047h47m16.":         {Calls: one, Provider: sim.Config{PerToken: math.MaxInt64}},
+		"PerToken: 1h0m0s":                 {Calls: calls(1, plan.Call{Output: 1_000_000}), Provider: sim.Config{PerToken: time.Hour}},
+		"Latency: 2562047h47m16.":          {Calls: one, Provider: sim.Config{Latency: math.MaxInt64}},
+		"Unpaced":                          {Unpaced: -1},
+		"RoundTrip":                        {RoundTrip: -1},
+		"Calls[1]":                         {Calls: append(calls(1, plan.Call{}), plan.Call{MaxTokens: -1})},
+		"Calls[0]":                         {Calls: calls(1, plan.Call{Input: 1 << 50})},
+		"Calls[0]: 0 tokens in, at most 0": {Calls: calls(1, plan.Call{Output: -2})},
+		"Dialect":                          {Dialect: 99},
 	} {
 		_, err := plan.Simulate(context.Background(), s)
 		if wrong, ok := errors.AsType[*plan.FieldError](err); !ok || !strings.Contains(wrong.Error(), word) {
@@ -201,7 +201,7 @@ func TestSimulateStopsWhenItsContextEndsAndKeepsWhatWasSeen(t *testing.T) {
 func TestWorkersWithoutASchedulerAreThrottledWhereSlotsWithOneAreNot(t *testing.T) {
 	bounds := sluice.Limits{RPM: 600, TPM: 600_000, Burst: time.Second}
 	s := plan.Scenario{
-		Provider: plan.SimulatorConfig(bounds, limits.ChargeDeclared, 900*time.Millisecond, 0),
+		Provider: plan.SimulatorConfig(bounds, limits.ChargeDeclared, 900*time.Millisecond),
 		Calls:    []plan.Call{{Input: 300, MaxTokens: 500, Output: 100}, {Input: 500, MaxTokens: 200, Output: 150}},
 		Requests: -1, Horizon: 10 * time.Minute,
 	}
@@ -239,7 +239,7 @@ func anyScenario() *rapid.Generator[plan.Scenario] {
 				RPD: limit(name + " RPD"), Concurrent: limit(name + " Concurrent"), Burst: max(0, span(name+" Burst"))}
 		}
 		s := plan.Scenario{
-			Provider: plan.SimulatorConfig(bounds("real"), limits.Charge(rapid.IntRange(0, 1).Draw(t, "charge")), span("latency"), max(0, span("per token"))),
+			Provider: plan.SimulatorConfig(bounds("real"), limits.Charge(rapid.IntRange(0, 1).Draw(t, "charge")), span("latency")),
 			Dialect:  rapid.SampledFrom([]provider.Dialect{provider.OpenAI, provider.Anthropic, provider.Gemini}).Draw(t, "dialect"),
 			Told:     bounds("told"), Start: bounds("start"), Stream: rapid.Bool().Draw(t, "stream"),
 			RoundTrip: max(0, span("round trip")), Workers: rapid.IntRange(0, 30).Draw(t, "workers"), Spare: rapid.IntRange(-1, 20).Draw(t, "spare"),
@@ -247,7 +247,7 @@ func anyScenario() *rapid.Generator[plan.Scenario] {
 				MaxThrottles: rapid.IntRange(-1, 3).Draw(t, "throttles"), Timeout: max(0, span("timeout"))}, MaxTries: 5000,
 		}
 		p := &s.Provider
-		p.Seed, p.Jitter = rapid.Uint64().Draw(t, "seed"), part("jitter")
+		p.PerToken, p.Seed, p.Jitter = max(0, span("per token")), rapid.Uint64().Draw(t, "seed"), part("jitter")
 		p.Queue, p.FixedWindow = rapid.IntRange(0, 3).Draw(t, "queue"), rapid.Bool().Draw(t, "windows")
 		p.NoHeaders, p.LateHeaders, p.VagueBodies = rapid.Bool().Draw(t, "no headers"), rapid.Bool().Draw(t, "late"), rapid.Bool().Draw(t, "vague")
 		p.Faults = sim.Faults{ServerError: part("500"), Overloaded: part("529"), Reset: part("reset"), Hang: part("hang"), Cut: part("cut"),
@@ -331,7 +331,7 @@ func TestAWindowIsPlannedAndSimulatedAsStated(t *testing.T) {
 // A limit per day that is used up lets one request through every 86 s. Rejections confirm this, so it is not tested each time.
 func TestAConfirmedHeaderIsNotTestedAgain(t *testing.T) {
 	f := simulate(t, plan.Scenario{
-		Provider: plan.SimulatorConfig(sluice.Limits{RPD: 1000, Burst: time.Minute}, limits.ChargeDeclared, 2*time.Second, 0),
+		Provider: plan.SimulatorConfig(sluice.Limits{RPD: 1000, Burst: time.Minute}, limits.ChargeDeclared, 2*time.Second),
 		Dialect:  provider.OpenAI, Calls: []plan.Call{{Input: 1500, Output: 500}}, Requests: -1, Horizon: 130 * time.Minute,
 		Workers: 16, Told: sluice.Limits{Concurrent: 1},
 	})

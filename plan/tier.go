@@ -1,11 +1,8 @@
 package plan
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/provider"
@@ -14,7 +11,7 @@ import (
 // ForTier plans with the limits of a tier, as its provider counts them, whatever o says of that. Latency, tokens and
 // prices that neither w nor o states are the tier's, where it states them.
 func ForTier(t provider.Tier, by provider.Provider, w Workload, o Options) (Plan, error) {
-	o.Charge, o.CountsCached = by.Charge, by.CountsCached
+	o.Charge = by.Charge
 	if o.PriceIn == nil {
 		o.PriceIn = t.PriceIn
 	}
@@ -79,70 +76,4 @@ func newBatchAPI(row provider.BatchAPI, p *Plan) *BatchAPI {
 		}
 	}
 	return b
-}
-
-// By is what plans are ranked by.
-type By uint8
-
-// What plans are ranked by. Ties go to the other.
-const (
-	ByTime By = iota // the shortest first; without end, the highest throughput
-	ByCost           // the cheapest first
-)
-
-// Choice is one tier among several.
-type Choice struct {
-	Tier provider.Tier
-	Plan Plan   // of a tier that is ranked
-	Why  string // why the tier is left out; "" when it is ranked
-}
-
-// Rank plans for each tier and puts them in order, the best first. Those that cannot be ranked (without limits that
-// bound the workload, or without prices where those decide) come as left, with the reason. A wrong workload or option is
-// a *FieldError.
-func Rank(r *provider.Registry, tiers []provider.Tier, w Workload, o Options, by By) (ranked, left []Choice, err error) {
-	for _, t := range tiers {
-		c := Choice{Tier: t}
-		account, ok := r.Lookup(t.Provider)
-		if !ok {
-			account.Name = t.Provider
-		}
-		c.Plan, err = ForTier(t, account, w, o)
-		switch {
-		case errors.Is(err, ErrNoLimits):
-			c.Why = ErrNoLimits.Error()
-		case errors.Is(err, ErrTooLong):
-			c.Why = ErrTooLong.Error()
-		case err != nil:
-			return nil, nil, err
-		case by == ByCost && c.Plan.CostPerRequest == nil:
-			c.Why = "no price is published"
-		}
-		if c.Why != "" {
-			left = append(left, c)
-		} else {
-			ranked = append(ranked, c)
-		}
-	}
-	slices.SortStableFunc(ranked, func(a, b Choice) int {
-		if by == ByCost {
-			return cmp.Or(byCost(a.Plan, b.Plan), byTime(a.Plan, b.Plan))
-		}
-		return cmp.Or(byTime(a.Plan, b.Plan), byCost(a.Plan, b.Plan))
-	})
-	return ranked, left, nil
-}
-
-func byTime(a, b Plan) int {
-	return cmp.Or(cmp.Compare(a.Time.Duration, b.Time.Duration), cmp.Compare(b.Throughput, a.Throughput))
-}
-
-func byCost(a, b Plan) int { return cmp.Compare(a.costs(), b.costs()) }
-
-// costs is the cost of a request, an unknown one above all.
-func (p *Plan) costs() float64 {
-	if p.CostPerRequest == nil {
-		return math.Inf(1)
-	}
-	return *p.CostPerRequest
 }

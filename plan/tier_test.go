@@ -1,8 +1,6 @@
 package plan_test
 
 import (
-	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -49,46 +47,4 @@ func TestATiersTokensAreCountedAsItsProviderDoes(t *testing.T) {
 			t.Errorf("%s: %v tokens, %v", name, p.ChargedTokens, err)
 		}
 	}
-}
-
-func TestTiersAreRanked(t *testing.T) {
-	tier := func(name string, rpm int, price *float64) provider.Tier {
-		return provider.Tier{Provider: "openai", Tier: name, Limits: sluice.Limits{RPM: rpm}, PriceIn: price, PriceOut: price}
-	}
-	tiers := []provider.Tier{
-		tier("slow and cheap", 60, new(1.0)), tier("unknown", 0, new(1.0)), tier("fast", 600, new(9.0)),
-		tier("fast without a price", 600, nil), tier("slow", 60, new(9.0)),
-	}
-	for _, c := range []struct {
-		by           plan.By
-		n            int
-		ranked, left []string
-	}{
-		{plan.ByTime, 1000, []string{"fast", "fast without a price", "slow and cheap", "slow"}, []string{"unknown"}},
-		{plan.ByTime, 0, []string{"fast", "fast without a price", "slow and cheap", "slow"}, []string{"unknown"}},
-		{plan.ByCost, 1000, []string{"slow and cheap", "fast", "slow"}, []string{"unknown", "fast without a price"}},
-	} {
-		ranked, left, err := plan.Rank(provider.Published(), tiers, shortCalls(c.n), plan.Options{}, c.by)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := tierNames(ranked); !slices.Equal(got, c.ranked) {
-			t.Errorf("by %d: %v", c.by, got)
-		}
-		if got := tierNames(left); !slices.Equal(got, c.left) || slices.ContainsFunc(left, func(c plan.Choice) bool { return c.Why == "" }) {
-			t.Errorf("by %d: left out %+v", c.by, left)
-		}
-	}
-	_, _, err := plan.Rank(provider.Published(), tiers, plan.Workload{Latency: -1}, plan.Options{}, plan.ByTime)
-	if wrong, ok := errors.AsType[*plan.FieldError](err); !ok || wrong.Field != "Workload.Latency" {
-		t.Errorf("%v", err)
-	}
-}
-
-func tierNames(choices []plan.Choice) []string {
-	var names []string
-	for _, c := range choices {
-		names = append(names, c.Tier.Tier)
-	}
-	return names
 }

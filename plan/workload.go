@@ -37,7 +37,6 @@ type Workload struct {
 	// Means over the calls. A zero is not known, and something is assumed in its place, which the Plan says: 1,500
 	// input tokens; for output max_tokens, or 500 where none are declared.
 	InputTokens  int
-	CachedTokens int // the part of the input that is read from a prompt cache; 0 is none
 	OutputTokens int
 	NoOutput     bool // the calls produce no output, as those for embeddings
 	MaxTokens    int  // what a request declares; 0 is nothing
@@ -52,7 +51,6 @@ type Call struct {
 	Input     int
 	MaxTokens int // what the request declares; 0 is nothing
 	Output    int // 0 is not known; NoOutput is none
-	Cached    int // the part of Input that is read from a prompt cache
 	Answers   int // how many are asked for, as n says; 0 is one. Output and MaxTokens are those of all together
 }
 
@@ -92,7 +90,6 @@ func (w Workload) check() error {
 		inRange("Workload.Requests", w.Requests, mostRequests),
 		inRange("Workload.Latency", w.Latency, mostLatency),
 		inRange("Workload.InputTokens", w.InputTokens, LargestCall),
-		inRange("Workload.CachedTokens", w.CachedTokens, LargestCall),
 		inRange("Workload.OutputTokens", w.OutputTokens, LargestCall),
 		inRange("Workload.MaxTokens", w.MaxTokens, LargestCall),
 	)
@@ -101,9 +98,6 @@ func (w Workload) check() error {
 	}
 	if w.NoOutput && w.OutputTokens > 0 {
 		return wrong("Workload.OutputTokens", "%d, although there is no output", w.OutputTokens)
-	}
-	if most := cmp.Or(w.InputTokens, usualInput); w.CachedTokens > most && len(w.Calls) == 0 {
-		return wrong("Workload.CachedTokens", "%d of an input of %d tokens", w.CachedTokens, most)
 	}
 	if w.OutputTokens > w.MaxTokens && w.MaxTokens > 0 && len(w.Calls) == 0 {
 		return wrong("Workload.OutputTokens", "%d, although max_tokens cuts answers at %d", w.OutputTokens, w.MaxTokens)
@@ -119,13 +113,10 @@ func (w Workload) check() error {
 // check refuses lengths that no call has.
 func (c Call) check() error {
 	switch {
-	case min(c.Input, c.Cached, c.Output-NoOutput, c.MaxTokens) < 0 || max(c.Input, c.Cached, c.Output, c.MaxTokens) > LargestCall:
-		return fmt.Errorf("%d tokens in, %d of them cached, at most %d and probably %d out: want 0 to %d", c.Input, c.Cached,
-			c.MaxTokens, c.Output, LargestCall)
+	case min(c.Input, c.Output-NoOutput, c.MaxTokens) < 0 || max(c.Input, c.Output, c.MaxTokens) > LargestCall:
+		return fmt.Errorf("%d tokens in, at most %d and probably %d out: want 0 to %d", c.Input, c.MaxTokens, c.Output, LargestCall)
 	case c.Answers < 0 || c.Answers > LargestCall/usualOutput:
 		return fmt.Errorf("%d answers are asked for: want 1 to %d", c.Answers, LargestCall/usualOutput)
-	case c.Cached > c.Input && c.Input > 0:
-		return fmt.Errorf("%d tokens are cached of an input of %d", c.Cached, c.Input)
 	}
 	return nil
 }
@@ -157,8 +148,8 @@ func (w *Workload) calls() []Call {
 
 // census counts calls by what they state.
 type census struct {
-	all, noInput, noOutput, declare, cached int
-	cut                                     int // output longer than max_tokens
+	all, noInput, noOutput, declare int
+	cut                             int // output longer than max_tokens
 }
 
 func (w *Workload) census() (n census) {
@@ -173,7 +164,6 @@ func (w *Workload) census() (n census) {
 		count(&n.noInput, c.Input == 0)
 		count(&n.noOutput, c.Output == 0)
 		count(&n.declare, most > 0)
-		count(&n.cached, max(c.Cached, w.CachedTokens) > 0)
 		count(&n.cut, most > 0 && c.Output > most)
 	}
 	return n
@@ -217,9 +207,6 @@ func (w Workload) complete(bounds sluice.Limits, o Options) (Workload, []Assumpt
 		}
 		assume("max_tokens", "none", n.share(n.all-n.declare)+charged)
 	}
-	if o.Charge == limits.ChargeDeclared && !o.CountsCached && n.cached > 0 {
-		assume("cached_tokens", "counted", "only an answer tells what was cached, and here calls are charged before it")
-	}
 	if n.cut > 0 {
 		assume("output_tokens", "max_tokens", fmt.Sprintf("%d of %d calls would be longer, and are cut", n.cut, n.all))
 	}
@@ -229,9 +216,8 @@ func (w Workload) complete(bounds sluice.Limits, o Options) (Workload, []Assumpt
 // fill gives a call the means for what it leaves out. A call that uses more than it declares is cut by the provider.
 func (w *Workload) fill(c Call) Call {
 	if c.Input == 0 {
-		c.Input, c.Cached = w.InputTokens, w.CachedTokens
+		c.Input = w.InputTokens
 	}
-	c.Cached = min(c.Cached, c.Input)
 	if c.MaxTokens == 0 {
 		c.MaxTokens = w.MaxTokens
 	}
@@ -262,7 +248,7 @@ func (w *Workload) demand(limits sluice.Limits, o Options) demand {
 // output is limited by itself, however a provider counts the two together.
 func (c Call) charged(o Options) limits.Vector {
 	cost := sluice.Cost{Input: c.Input, MaxOutput: c.MaxTokens}
-	v := gate.Settled(o.Charge, o.CountsCached, cost, sluice.Usage{Input: c.Input, CachedInput: c.Cached, Output: c.Output})
+	v := gate.Settled(o.Charge, true, cost, sluice.Usage{Input: c.Input, Output: c.Output})
 	v[limits.OutputTokens] = max(v[limits.OutputTokens], float64(c.Output))
 	return v
 }

@@ -42,6 +42,13 @@ type accountFlags struct {
 }
 
 func (f *accountFlags) register(fs *pflag.FlagSet) {
+	f.registerAddress(fs)
+	f.limits.register(fs)
+	f.settings.register(fs)
+}
+
+// registerAddress registers the flags that say where calls go, and with which key.
+func (f *accountFlags) registerAddress(fs *pflag.FlagSet) {
 	// The names are not listed: reading them would slow every start down.
 	fs.StringVar(&f.provider, "provider", "", "whose API it is, such as openai, anthropic, azure or sim (absent: recognised from the model)")
 	fs.StringVar(&f.baseURL, "base-url", "", "address of the API, as the provider's official SDK takes it")
@@ -50,8 +57,6 @@ func (f *accountFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.keysFile, "keys-file", "", "file of NAME=value lines to find that variable in if the environment lacks it")
 	fs.StringArrayVar(&f.headers, "header", nil, "header to send with every call, as 'Name: value' (repeatable)")
 	fs.StringVar(&f.caFile, "ca-file", "", "certificates to trust besides the system's, in PEM")
-	f.limits.register(fs)
-	f.settings.register(fs)
 }
 
 // accounts are where calls go and how: one account for each provider that the input names.

@@ -90,11 +90,7 @@ func valueOf(cmd *cobra.Command, flag string) string {
 }
 
 func providers(cmd *cobra.Command) []string {
-	names := completing(cmd).registry.Names()
-	if cmd.Name() == "plan" {
-		names = append(names, best)
-	}
-	return names
+	return completing(cmd).registry.Names()
 }
 
 // published are the limits of the provider that the line names, and of all where it names none.

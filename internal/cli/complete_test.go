@@ -46,8 +46,6 @@ func TestShellsCompleteWhatFlagsMayBe(t *testing.T) {
 	}{
 		{[]string{"run", "--provider", "anth"}, []string{"anthropic"}, true},
 		{[]string{"run", "--provider", ""}, []string{"openai", "sim", "gemini"}, false},
-		{[]string{"plan", "--provider", "bes"}, []string{"best"}, true},
-		{[]string{"run", "--provider=bes"}, nil, true},
 		{[]string{"run", "--provider", "anthropic", "--tier", "tier"}, []string{"tier1", "tier2", "tier3", "tier4"}, false},
 		{[]string{"run", "--provider", "openai", "--tier", "ou"}, []string{"ours"}, true},
 		{[]string{"run", "--provider", "anthropic", "--tier", "ou"}, nil, true},

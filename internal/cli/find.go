@@ -31,7 +31,6 @@ type findOptions struct {
 
 	mode       string
 	outputFile string
-	plot       string
 	maxCost    float64
 	priceIn    float64
 	priceOut   float64
@@ -56,7 +55,7 @@ func newFindBy(s *streams, auto func(context.Context, find.Config) (*find.Result
 		Long: `Find out what a provider really enforces, and how many workers are safe.
 
 One number is printed on standard output: so many loops without a pace, with calls like the real one, stay within every
-limit. --output-file keeps the limits themselves, which run, plan and find read by --limits.
+limit. --output-file keeps the limits themselves, which run and plan read by --limits.
 
 Headers and the words of refusals come first; what they do not tell is measured, by calls that are as small as they can
 be. Only some calls are real: --prompt-file and --min-output-tokens say what they are like. --mode sweep tries 3, 6, 12
@@ -72,7 +71,7 @@ Exit code 4 means that no number is safe, 5 that a budget was used up before an 
   sluice find --model gpt-4o-mini --output-file limits.json
   sluice run prompts.jsonl -o out.jsonl --limits limits.json
   sluice find --model claude-sonnet-4-5 --prompt-file usual.txt --min-output-tokens 1200 --max-cost 2
-  sluice find --model qwen3 --base-url http://127.0.0.1:8000/v1 --max-workers 256 --plot found.svg
+  sluice find --model qwen3 --base-url http://127.0.0.1:8000/v1 --max-workers 256
   sluice find --model sim-small --provider sim
   sluice find --from-provider --provider anthropic
   sluice find --model gpt-4o-mini --mode sweep --verbose`,
@@ -88,28 +87,21 @@ Exit code 4 means that no number is safe, 5 that a budget was used up before an 
 
 func (o *findOptions) register(fs *pflag.FlagSet) {
 	fs.SortFlags = false
-	o.account.register(fs)
+	o.account.registerAddress(fs)
+	o.account.settings.registerConfig(fs)
 	fs.Lookup("model").Usage = "model to search with (required)"
 	keys := fs.Lookup("keys-file")
 	keys.DefValue, keys.Usage = dotEnv, "file of NAME=value lines with the key, if the environment lacks it"
-	fs.Lookup("limits").Usage = "file of limits; those that it calls told are not measured"
-	fs.Lookup("tier").Usage = "believe the limits that are published for this tier, until answers say otherwise"
-	for _, name := range limitNames() {
-		f := fs.Lookup(name)
-		f.Usage = strings.Replace(f.Usage, "(0: learned)", "(0: to be found out)", 1)
-	}
 	fs.StringVar(&o.mode, "mode", modeAuto, "auto, or sweep: bursts of more and more workers")
 	fs.IntVar(&o.cfg.MaxWorkers, "max-workers", find.DefaultWorkers, "try and recommend no more")
 	fs.StringVar(&o.cfg.PromptFile, "prompt-file", "", "prompt of the real calls (absent: one that asks for a long essay)")
 	fs.IntVar(&o.cfg.MinOutputTokens, "min-output-tokens", find.DefaultOutput, "output tokens of a real call, which is cut off there")
 	fs.StringVar(&o.outputFile, "output-file", "", "write what was found to FILE, as one JSON document, which --limits reads")
-	fs.StringVar(&o.plot, "plot", "", "draw what was found into FILE.svg, which is replaced")
 	fs.DurationVar(&o.cfg.Timeout, "timeout", find.DefaultTimeout, "time for one call")
 	fs.IntVar(&o.cfg.Budget.Tokens, "token-budget", 0, "spend no more tokens, input and output together (0: 1,000,000, or as many as it takes on a server of one's own; -1: as many as it takes)")
 	fs.Float64Var(&o.maxCost, "max-cost", 0, "spend no more USD")
 	fs.Float64Var(&o.priceIn, "price-in", 0, "USD per million input tokens (absent: as published)")
 	fs.Float64Var(&o.priceOut, "price-out", 0, "USD per million output tokens (absent: as published)")
-	fs.BoolVar(&o.cfg.Quick, "quick", false, "leave out the calls that only certify: fewer, and less is known")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "say what may be spent, and send nothing")
 	fs.StringVar(&o.progress, "progress", progressAuto, "auto (on a terminal alone), plain, json or none")
 	fs.BoolVar(&o.published, "from-provider", false, "print the limits that the provider's API publishes; call no model")
@@ -137,7 +129,7 @@ func runFind(ctx context.Context, s *streams, o *findOptions) (err error) {
 	if o.dryRun {
 		return f.foretell()
 	}
-	if err := f.openFiles(); err != nil {
+	if err := f.openFile(); err != nil {
 		return err
 	}
 	if o.mode == modeSweep {
@@ -153,7 +145,6 @@ type search struct {
 	accounts *accounts
 	forecast find.Forecast
 	document *newFile
-	chart    *newFile
 }
 
 // check finds what is wrong with the flags themselves.
@@ -185,7 +176,7 @@ func (o *findOptions) check() error {
 	case !(o.priceOut >= 0):
 		return usageError(fmt.Errorf("--price-out %v is not a price", o.priceOut), "say it in USD per million tokens")
 	}
-	return o.checkTogether()
+	return o.checkFiles()
 }
 
 // checkPublished finds flags that do not go with --from-provider.
@@ -193,7 +184,7 @@ func (o *findOptions) checkPublished() error {
 	if o.account.model == "" && o.account.provider == "" {
 		return usageError(errors.New("--from-provider: of which provider?"), "name it, such as --provider openai, or a model of it")
 	}
-	for _, name := range []string{"mode", "output-file", "plot", "quick", "dry-run", "prompt-file", "token-budget", "max-cost"} {
+	for _, name := range []string{"mode", "output-file", "dry-run", "prompt-file", "token-budget", "max-cost"} {
 		if o.flags.Changed(name) {
 			return usageError(fmt.Errorf("--%s is about a search, and --from-provider searches nothing", name), "leave one of them out")
 		}
@@ -201,31 +192,12 @@ func (o *findOptions) checkPublished() error {
 	return nil
 }
 
-// checkTogether finds flags that do not go together.
-func (o *findOptions) checkTogether() error {
-	if o.mode == modeSweep {
-		for _, name := range []string{"plot", "quick"} {
-			if o.flags.Changed(name) {
-				return usageError(fmt.Errorf("--%s has no meaning for --mode sweep", name), "leave one of them out")
-			}
-		}
-	}
-	if o.flags.Changed("plot") {
-		if err := checkSVG(o.plot); err != nil {
-			return err
-		}
-	}
+// checkFiles refuses an output file that is none, or that is read.
+func (o *findOptions) checkFiles() error {
 	if o.outputFile == "-" {
 		return usageError(errors.New("--output-file - is no file"), "--json prints the document on standard output")
 	}
-	if sameFile(o.outputFile, o.plot) {
-		return usageError(fmt.Errorf("--output-file and --plot are the same file %s", o.plot), "give each a file of its own")
-	}
-	read := []string{o.cfg.PromptFile, o.account.keysFile, o.account.caFile, o.account.settings.config}
-	if err := keepsApart("output-file", o.outputFile, read...); err != nil { // in the place of --limits it is just newer
-		return err
-	}
-	return keepsApart("plot", o.plot, append(read, o.account.settings.limits)...)
+	return keepsApart("output-file", o.outputFile, o.cfg.PromptFile, o.account.keysFile, o.account.caFile, o.account.settings.config)
 }
 
 // prepare finds out whose limits are searched for, and what it may cost. Nothing is sent.
@@ -267,24 +239,13 @@ func (f *search) prepare() error {
 	return nil
 }
 
-// limits takes in the configured and the published limits of an account at p.
+// limits takes in the configured limits of an account at p.
 func (f *search) limits(p provider.Provider) error {
-	settings, model := f.accounts.settings, f.o.account.model
 	var c sluice.Config
-	if err := settings.Apply(&c, p, model, f.accounts.limits); err != nil {
+	if err := f.accounts.settings.Apply(&c, p, f.o.account.model, f.accounts.limits); err != nil {
 		return err
 	}
-	f.o.cfg.Told = c.Limits.PerMinute()
-	if settings.tier != "" { // what else a file says was found by an earlier search
-		tier, err := settings.published(p, model)
-		if err != nil {
-			return err
-		}
-		f.o.cfg.Published = find.Published{Limits: without(tier.Limits, c.Limits), Confidence: trustPublished}
-		if len(settings.doubts) > 0 {
-			f.o.cfg.Published.Confidence = trustDoubtful
-		}
-	}
+	f.o.cfg.Told = c.Limits.PerMinute() // what else a file says was found by an earlier search
 	f.accounts.explainLimits(f.s, f.o.verbose)
 	return nil
 }
@@ -338,8 +299,8 @@ func wrongField(err error) error {
 	return usageError(fmt.Errorf("--%s: %w", cmp.Or(flags[wrong.Field], wrong.Field), wrong.Err), "see sluice find --help")
 }
 
-// openFiles finds out whether what is found can be written down, before anything is spent on it.
-func (f *search) openFiles() (err error) {
+// openFile finds out whether what is found can be written down, before anything is spent on it.
+func (f *search) openFile() (err error) {
 	if dir := filepath.Dir(f.o.outputFile); f.o.outputFile != "" {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return usageError(fmt.Errorf("--output-file: %w", err), "name a file that can be written")
@@ -348,13 +309,8 @@ func (f *search) openFiles() (err error) {
 	if f.document, err = newFileFor("output-file", f.o.outputFile); err != nil {
 		return err
 	}
-	if f.chart, err = newFileFor("plot", f.o.plot); err != nil {
-		return err
-	}
-	for _, flag := range [...]struct{ name, file string }{{"output-file", f.o.outputFile}, {"plot", f.o.plot}} {
-		if f.s.prints(flag.file) { // the file would replace what is printed
-			return usageError(fmt.Errorf("--%s: standard output goes to %s as well", flag.name, flag.file), "--json prints the document on standard output")
-		}
+	if f.s.prints(f.o.outputFile) { // the file would replace what is printed
+		return usageError(fmt.Errorf("--output-file: standard output goes to %s as well", f.o.outputFile), "--json prints the document on standard output")
 	}
 	return nil
 }

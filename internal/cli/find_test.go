@@ -88,11 +88,11 @@ func TestWhatWasFoundIsSaidInOneLine(t *testing.T) {
 			r.Workers = 5
 		}, "5 workers: 30,000 input tokens/min (told by refusals), 120 tokens and 1.25 s a call keep 5.2 busy, less 2 % margin; " +
 			"at least 64 at once; 598 requests/min (measured ±3 %)" + soak + spent},
-		{"tokens that are published", func(r *find.Result) {
+		{"tokens that are told", func(r *find.Result) {
 			r.Bound, r.Binding = find.BoundTokens, find.Binding{Dimension: limits.Tokens, Cost: 620, Busy: 1.04, Margin: 0.004}
-			only(r, r.Findings.Limits[limits.Concurrency], map[limits.Dimension]find.Finding{limits.Tokens: finding(30_000, limits.SourceRegistry, 0)})
+			only(r, r.Findings.Limits[limits.Concurrency], map[limits.Dimension]find.Finding{limits.Tokens: finding(30_000, limits.SourceTold, 0)})
 			r.Workers = 1
-		}, "1 worker: 30,000 tokens/min (published), 620 tokens and 1.25 s a call keep 1.04 busy, less 0.4 % margin; at least 64 at once" + soak + spent},
+		}, "1 worker: 30,000 tokens/min (told), 620 tokens and 1.25 s a call keep 1.04 busy, less 0.4 % margin; at least 64 at once" + soak + spent},
 		{"a cap that was measured", func(r *find.Result) {
 			r.Bound, r.Workers, r.Binding = find.BoundConcurrency, 20, find.Binding{}
 			only(r, finding(20, limits.SourceMeasured, 0), map[limits.Dimension]find.Finding{
@@ -171,9 +171,7 @@ func TestWhatWasFoundIsReadAsLimits(t *testing.T) {
 	r := foundResult()
 	r.Findings.Limits[limits.Tokens] = finding(90_000, limits.SourceHeader, 0)
 	r.Findings.Limits[limits.InputTokens] = finding(0.5, limits.SourceMeasured, 0.1) // no whole one is left of it
-	published := finding(8_000, limits.SourceRegistry, 0)
-	published.Trust = trustDoubtful
-	r.Findings.Limits[limits.OutputTokens] = published
+	r.Findings.Limits[limits.OutputTokens] = finding(8_000, limits.SourceRefusal, 0)
 	r.Findings.Limits[limits.RequestsPerDay] = find.Finding{Source: find.SourceUnknown}
 	r.Notes = []string{"[anchors & *references* {are} \"quoted\": here] \x1b \u2028 #"}
 	b, err := json.MarshalIndent(r, "", "  ")
@@ -190,7 +188,7 @@ func TestWhatWasFoundIsReadAsLimits(t *testing.T) {
 		Each: limits.Each[*config.Limit]{
 			RPM:        &config.Limit{Value: 598, Source: limits.SourceMeasured, Confidence: 0.97, At: at},
 			TPM:        &config.Limit{Value: 90_000, Source: limits.SourceHeader, Confidence: 1, At: at},
-			OTPM:       &config.Limit{Value: 8_000, Source: limits.SourceRegistry, Confidence: trustDoubtful, At: at},
+			OTPM:       &config.Limit{Value: 8_000, Source: limits.SourceRefusal, Confidence: 1, At: at},
 			Concurrent: &config.Limit{Value: 64, Source: limits.SourceAtLeast, Confidence: 1, At: at},
 		},
 	}
@@ -305,12 +303,11 @@ func TestHowASearchEnds(t *testing.T) {
 			delete(r.Findings.Limits, limits.Requests)
 		}, context.Canceled,
 			exitInterrupted, "", []string{"at least 64 at once"}, true, true},
-		{"interrupted with no more known than what is published and told", func(r *find.Result) {
+		{"interrupted with no more known than what is told", func(r *find.Result) {
 			endedEarly(r, 0, 1, 12)
 			only(r, finding(64, limits.SourceAtLeast, 0), map[limits.Dimension]find.Finding{
-				limits.Requests: finding(500, limits.SourceRegistry, 0), limits.Tokens: finding(9000, limits.SourceTold, 0),
-			})
-		}, context.Canceled, exitInterrupted, "", []string{"published"}, true, true},
+				limits.Tokens: finding(9000, limits.SourceTold, 0)})
+		}, context.Canceled, exitInterrupted, "", []string{"told"}, true, true},
 		{"interrupted after a limit was lowered", func(r *find.Result) { endedEarly(r, 6, 6, 6) }, context.Canceled, exitInterrupted, "6\n",
 			[]string{"6 workers were safe"}, true, false},
 		{"by half of what was left of the day", func(r *find.Result) { endedEarly(r, 0, 1, 12) }, find.ErrDay, exitFailed, "",

@@ -17,13 +17,13 @@ func (f *search) foretell() error {
 	}
 	f.s.errorf("sluice: a search with %s at %s may spend\n", f.o.cfg.Target.Model, f.o.cfg.Provider.Name)
 	w := tabwriter.NewWriter(f.s.err, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "  phase\tusually calls\ttokens%s\tat most calls\ttokens%s\n", f.priced(), f.priced())
-	for _, p := range f.forecast.Phases {
-		printAmounts(w, string(p.Phase), p.Usual, p.Most)
+	header := "  \tcalls\ttokens"
+	if f.forecast.Most.Cost != nil {
+		header += "\tcost"
 	}
-	if len(f.forecast.Phases) > 1 {
-		printAmounts(w, "all", f.forecast.Usual, f.forecast.Most)
-	}
+	fmt.Fprintln(w, header)
+	printAmount(w, "usually", f.forecast.Usual)
+	printAmount(w, "at most", f.forecast.Most)
 	if err := w.Flush(); err != nil {
 		return err
 	}
@@ -34,21 +34,10 @@ func (f *search) foretell() error {
 	return nil
 }
 
-// priced is a further column where prices are known.
-func (f *search) priced() string {
-	if f.forecast.Most.Cost == nil {
-		return ""
-	}
-	return "\tcost"
-}
-
-func printAmounts(w io.Writer, name string, amounts ...find.Amount) {
-	fmt.Fprintf(w, "  %s", name)
-	for _, a := range amounts {
-		fmt.Fprintf(w, "\t%s\t%s", group(a.Calls), prose.Thousands(a.Tokens))
-		if a.Cost != nil {
-			fmt.Fprintf(w, "\t%s", dollars(*a.Cost))
-		}
+func printAmount(w io.Writer, name string, a find.Amount) {
+	fmt.Fprintf(w, "  %s\t%s\t%s", name, group(a.Calls), prose.Thousands(a.Tokens))
+	if a.Cost != nil {
+		fmt.Fprintf(w, "\t%s", dollars(*a.Cost))
 	}
 	fmt.Fprintln(w)
 }

@@ -40,7 +40,6 @@ type found struct {
 	hint     string
 	knows    bool // it is worth saying after a failure,
 	learned  bool // and worth replacing an earlier file
-	draw     func(io.Writer) error
 }
 
 // measure finds the answer by measurements.
@@ -51,10 +50,7 @@ func (f *search) measure(ctx context.Context) error {
 	}
 	w := found{
 		document: r, workers: r.Workers, line: r.Line(), notes: r.Notes, hint: r.Hint, knows: r.Knows(),
-		learned: r.Knows(limits.SourceTold, limits.SourceRegistry, limits.SourceAtLeast),
-	}
-	if len(r.Probes) > 0 {
-		w.draw = func(to io.Writer) error { return find.Draw(to, r) }
+		learned: r.Knows(limits.SourceTold, limits.SourceAtLeast),
 	}
 	return f.report(r.Spent, end, w)
 }
@@ -91,9 +87,6 @@ func (f *search) report(spent find.Spent, end *exitError, w found) (err error) {
 	// An earlier file is not replaced by less.
 	if f.document != nil && (end == nil || w.learned || end.code != exitFailed && !f.document.replaces) {
 		err = cmp.Or(err, f.write(w.document))
-	}
-	if w.draw != nil {
-		err = cmp.Or(err, f.s.draw(f.chart, w.draw))
 	}
 	switch {
 	case end != nil:
@@ -134,10 +127,10 @@ func (f *search) ending(err error) *exitError {
 		e, _ = errors.AsType[*exitError](wrongField(err))
 	case errors.Is(err, find.ErrTokenBudget):
 		e.code, e.err = exitBudget, fmt.Errorf("stopped by --token-budget %s: %w", group(f.forecast.TokenBudget), err)
-		e.hint = f.o.cheaper()
+		e.hint = cheaper
 	case errors.Is(err, find.ErrMaxCost):
 		e.code, e.err = exitBudget, fmt.Errorf("stopped by --max-cost %s: %w", dollars(f.o.maxCost), err)
-		e.hint = f.o.cheaper()
+		e.hint = cheaper
 	case errors.Is(err, find.ErrDay):
 		e.hint = "the rest of the day's requests is left for other work; when the day is over the same command searches again"
 	case errors.Is(err, context.Canceled):
@@ -152,13 +145,8 @@ func (f *search) ending(err error) *exitError {
 	return e
 }
 
-// cheaper returns the hint for a budget that is used up.
-func (o *findOptions) cheaper() string {
-	if o.mode == modeSweep {
-		return "raise it; --dry-run says what a search may spend, and --max-workers bounds it"
-	}
-	return "raise it; --dry-run says what a search may spend, and --quick spends less"
-}
+// cheaper is the hint for a budget that is used up.
+const cheaper = "raise it; --dry-run says what a search may spend, and --max-workers bounds it"
 
 // explainRefused adds the reason why the provider does not respond, and a hint.
 func (e *exitError) explainRefused(refused *provider.Error, f *search, again string) {

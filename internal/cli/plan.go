@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
-	"github.com/sluice-llm/sluice/internal/forecast"
 	"github.com/sluice-llm/sluice/plan"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -26,25 +24,19 @@ type planOptions struct {
 	model    string
 	settings settingsFlags
 	limits   limitFlags
-	charge   string
 	stated   plan.Workload // the calls, without those of a file
 	workload string
 	shape    plan.Options // but for prices and the budget
 	priceIn  float64
 	priceOut float64
 	maxCost  float64
-	by       string
-	doubtful bool
-	whatIf   []string
 	list     bool
 	asJSON   bool
-	events   string
 	foresee  foreseeFlags
 
 	told  sluice.Limits // by flags
 	kept  *settings
 	input workloadFile
-	seen  *observation // nil: no events were given
 
 	published *config.Limits // nil: none were read
 }
@@ -63,18 +55,14 @@ a pace. Workers are loops without one that still stay within every limit, if any
 
 --simulate foresees the run besides: the gate that admits calls in a real run does so in virtual time, against an
 imitation of the provider, for a client that is told what these flags would tell sluice run.
---events takes limits, latency and lengths from an earlier run, where nothing else says them.
 
 Exit code 4 means that --max-cost or --deadline cannot be kept.`,
 		Example: `  sluice plan --list
   sluice plan --provider anthropic --tier start --model claude-sonnet-4-5 --requests 10000
   sluice plan --rpm 500 --tpm 30000 --latency 1.5s --input-tokens 1200 --max-tokens 300
   sluice plan --tier start --model claude-sonnet-4-5 --workload prompts.jsonl --max-tokens 500 --deadline 2h
-  sluice plan --provider best --by cost --requests 1000 --doubtful
   sluice plan --rpm 500 --tpm 30000 --workload prompts.jsonl --max-tokens 500 --simulate --plot forecast.svg
-  sluice plan --model claude-sonnet-4 --tier tier1 --what-if tier2,tier3 --requests 5000 --simulate
-  sluice run prompts.jsonl -o out.jsonl --events run.events.jsonl
-  sluice plan --events run.events.jsonl --requests 100000 --simulate`,
+  sluice plan --model claude-sonnet-4 --tier tier1 --requests 5000 --simulate`,
 		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.flags = cmd.Flags()
@@ -87,7 +75,7 @@ Exit code 4 means that --max-cost or --deadline cannot be kept.`,
 
 func (o *planOptions) register(fs *pflag.FlagSet) {
 	fs.SortFlags = false
-	fs.StringVar(&o.provider, "provider", "", "whose limits, or best to rank all (absent: recognised from the model)")
+	fs.StringVar(&o.provider, "provider", "", "whose limits (absent: recognised from the model)")
 	fs.StringVar(&o.model, "model", "", "model, where limits differ by it")
 	o.settings.register(fs)
 	o.limits.register(fs)
@@ -95,15 +83,12 @@ func (o *planOptions) register(fs *pflag.FlagSet) {
 		f := fs.Lookup(name)
 		f.Usage = strings.Replace(f.Usage, "(0: learned)", "(0: as published)", 1)
 	}
-	fs.StringVar(&o.charge, "charge", "", "tokens charged: declared (max_tokens) or actual (absent: as the provider does)")
 	fs.DurationVar(&o.stated.Latency, "latency", 0, "mean time of one call (absent: the tier's, or 2s)")
 	fs.IntVar(&o.stated.InputTokens, "input-tokens", 0, "mean input tokens of a request (absent: the tier's, or 1500)")
-	fs.IntVar(&o.stated.CachedTokens, "cached-tokens", 0, "of these, read from a prompt cache")
 	fs.IntVar(&o.stated.OutputTokens, "output-tokens", 0, "mean output tokens (absent: the tier's, max_tokens, or 500)")
 	fs.IntVar(&o.stated.MaxTokens, "max-tokens", 0, "max_tokens that requests declare (absent: none)")
 	fs.IntVar(&o.stated.Requests, "requests", 0, "how many requests (0: no end, or those of --workload)")
-	fs.StringVar(&o.events, "events", "", "events of an earlier run to take limits, latency and lengths from (- is standard input)")
-	fs.StringVar(&o.workload, "workload", "", "requests to plan for, as run takes them, or a table of token counts as .csv")
+	fs.StringVar(&o.workload, "workload", "", "requests to plan for, as run takes them")
 	o.shape.Safety = new(0.0)
 	fs.Float64Var(o.shape.Safety, "safety", 0.8, "share of the limits that workers without a pace may use, from 0 to 1")
 	fs.IntVar(&o.shape.Graphs, "graphs", 1, "programs side by side that share the limits")
@@ -111,9 +96,6 @@ func (o *planOptions) register(fs *pflag.FlagSet) {
 	fs.Float64Var(&o.priceOut, "price-out", 0, "USD per million output tokens (absent: as sluice models says)")
 	fs.Float64Var(&o.maxCost, "max-cost", 0, "fail if it costs more USD")
 	fs.DurationVar(&o.shape.Deadline, "deadline", 0, "fail if it takes longer")
-	fs.StringVar(&o.by, "by", "time", "what --provider best ranks by: time or cost")
-	fs.BoolVar(&o.doubtful, "doubtful", false, "let --provider best rank limits too whose source is doubtful")
-	fs.StringSliceVar(&o.whatIf, "what-if", nil, "other tiers to compare with, separated by commas")
 	o.foresee.register(fs)
 	fs.BoolVar(&o.list, "list", false, "list what is published, of --provider and for --model if they are named, and nothing else")
 	fs.BoolVar(&o.asJSON, "json", false, "print one JSON document")
@@ -132,14 +114,8 @@ func runPlan(ctx context.Context, s *streams, o *planOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	if o.provider == best {
-		return o.rank(s, registry)
-	}
 	account, err := o.read(s, registry)
 	if err != nil {
-		return err
-	}
-	if err := o.checkWhatIf(account); err != nil {
 		return err
 	}
 	o.published = o.readPublished(ctx, s, account, cmp.Or(o.model, o.input.model))
@@ -147,15 +123,8 @@ func runPlan(ctx context.Context, s *streams, o *planOptions) error {
 	return o.answer(ctx, s, registry, account)
 }
 
-// read reads the files that tell of the workload, and finds whose limits are planned with.
+// read reads the file of the workload, and finds whose limits are planned with.
 func (o *planOptions) read(s *streams, registry *provider.Registry) (provider.Provider, error) {
-	if o.events != "" {
-		var err error
-		if o.seen, err = o.readEvents(s); err != nil {
-			return provider.Provider{}, err
-		}
-		o.model = cmp.Or(o.model, o.seen.Lane)
-	}
 	account, err := o.accountOf(registry, o.model)
 	if err != nil || o.workload == "" {
 		return account, err
@@ -172,47 +141,31 @@ func (o *planOptions) read(s *streams, registry *provider.Registry) (provider.Pr
 // answer plans, foresees, prints, and says which of the user's bounds cannot be kept.
 func (o *planOptions) answer(ctx context.Context, s *streams, registry *provider.Registry, account provider.Provider) error {
 	model := cmp.Or(o.model, o.input.model)
-	var all []planned
-	for i, tier := range append([]string{o.settings.tier}, o.whatIf...) {
-		j, err := o.subjectOf(registry, account, tier, model, i > 0)
-		if err != nil {
-			return err
-		}
-		o.price(s, &j.tier, account, model)
-		p, err := plan.ForTier(j.tier, j.account, o.work(), o.options())
-		if err != nil {
-			return o.planError(err)
-		}
-		all = append(all, newPlanned(j, p, o.input.others))
+	j, err := o.subjectOf(registry, account, model)
+	if err != nil {
+		return err
 	}
-	first := all[0]
-	if o.seen != nil {
-		first.Observed = o.seen.figures()
+	o.price(s, &j.tier, account, model)
+	p, err := plan.ForTier(j.tier, j.account, o.work(), o.options())
+	if err != nil {
+		return o.planError(err)
 	}
+	planned := newPlanned(j, p, o.input.others)
 	if o.foresee.simulate {
-		if err := o.foreseeAll(ctx, s, all); err != nil {
+		if err := o.foreseeRun(ctx, s, planned); err != nil {
 			return err
 		}
 	}
-	for _, other := range all[1:] {
-		first.WhatIf = append(first.WhatIf, forecast.Plan(*other.figures))
-	}
-	missed, err := o.missed(first)
+	missed, err := o.missed(planned)
 	if err != nil {
 		return err
 	}
 	if o.asJSON {
-		err = s.printJSON(first.figures)
+		err = s.printJSON(planned.figures)
 	} else {
-		err = first.print(s)
+		err = planned.print(s)
 	}
-	if err != nil {
-		return err
-	}
-	if name := o.first("deadline", "max-cost"); name != "" && len(all) > 1 {
-		s.errorf("sluice: --deadline and --max-cost are judged for %s alone, the first column\n", first.name())
-	}
-	return missed
+	return cmp.Or(err, missed)
 }
 
 // warn tells of what fits together badly, although a plan can be made of it.
@@ -220,13 +173,6 @@ func (o *planOptions) warn(s *streams, r *provider.Registry, account provider.Pr
 	model := cmp.Or(o.model, o.input.model)
 	if owner, ok := r.Recognise(model); ok && len(account.Models) > 0 && owner.Name != account.Name {
 		s.errorf("sluice: warning: %s is a model of %s: is --provider %s meant?\n", escape(model), owner.Name, account.Name)
-	}
-	written, err := o.kept.limitsFor(account, model)
-	if err != nil || o.seen == nil || o.settings.tier != "" || toldAny(written, o.told) {
-		return
-	}
-	if short := o.seen.tooShort(); short != "" {
-		s.errorf("sluice: warning: %s. Tell --rpm, --tpm and so on, or give the events of a longer run\n", short)
 	}
 }
 
@@ -243,8 +189,8 @@ func (o *planOptions) open() (err error) {
 // say whom the plan is for, if anything else does.
 func (o *planOptions) adopt() {
 	l := o.kept.limits
-	said := o.provider != "" || o.model != "" || o.workload != "" || o.events != ""
-	if l == nil || o.provider == best || said && !o.kept.asked {
+	said := o.provider != "" || o.model != "" || o.workload != ""
+	if l == nil || said && !o.kept.asked {
 		return
 	}
 	o.provider, o.model = cmp.Or(o.provider, l.Provider), cmp.Or(o.model, l.Model)
@@ -255,14 +201,8 @@ func (o *planOptions) work() plan.Workload {
 	w := o.stated
 	w.Calls = o.input.calls
 	w.NoOutput = o.flags.Changed("output-tokens") && o.stated.OutputTokens == 0
-	if o.workload != "" && !strings.HasSuffix(strings.ToLower(o.workload), ".csv") {
+	if o.workload != "" {
 		w.MaxTokens = 0 // the lines were completed with it, as run does: others declare nothing
-	}
-	if w.Requests == 0 {
-		w.Requests = o.input.rows
-	}
-	if o.seen != nil {
-		o.seen.complete(&w, o)
 	}
 	return w
 }
@@ -330,51 +270,18 @@ func (o *planOptions) check() error {
 	case !(o.maxCost >= 0):
 		return usageError(fmt.Errorf("--max-cost %v is no sum of money", o.maxCost), "say how many USD it may cost")
 	}
-	return cmp.Or(checkWord("by", o.by), o.checkTogether())
-}
-
-// first is the first of the flags that is given; "" if none is.
-func (o *planOptions) first(names ...string) string {
-	if i := slices.IndexFunc(names, o.flags.Changed); i >= 0 {
-		return names[i]
-	}
-	return ""
+	return o.checkTogether()
 }
 
 // checkTogether finds flags that do not go together.
 func (o *planOptions) checkTogether() error {
-	limits := append(limitNames(), "limits", "events")
-	if o.provider == best {
-		if name := o.first(append(limits, "tier", "what-if", "charge", "simulate")...); name != "" {
-			return usageError(fmt.Errorf("--%s does not go with --provider best, which ranks published limits", name), "leave one of them out")
-		}
-	} else if name := o.first("by", "doubtful"); name != "" {
-		return usageError(fmt.Errorf("--%s is for --provider best", name), "leave it out, or say --provider best")
+	if o.flags.Changed("input-tokens") && o.workload != "" {
+		return usageError(errors.New("--input-tokens and --workload both say how long requests are"), "leave one of them out")
 	}
-	if name := o.first("input-tokens", "cached-tokens"); name != "" && o.workload != "" {
-		return usageError(fmt.Errorf("--%s and --workload both say how long requests are", name), "leave one of them out")
-	}
-	if o.flags.Changed("deadline") && o.stated.Requests == 0 && o.workload == "" && o.events == "" {
+	if o.flags.Changed("deadline") && o.stated.Requests == 0 && o.workload == "" {
 		return usageError(errors.New("--deadline for how many requests?"), "say --requests or --workload")
 	}
 	return o.foresee.check(o)
-}
-
-// checkWhatIf refuses to compare tiers where limits that are told would hide them, or with nothing.
-func (o *planOptions) checkWhatIf(account provider.Provider) error {
-	if len(o.whatIf) == 0 {
-		return nil
-	}
-	written, err := o.kept.limitsFor(account, o.model)
-	switch {
-	case err != nil:
-		return err
-	case toldAny(written, o.told):
-		return usageError(errors.New("--what-if compares published tiers, and limits that are told would hide them"), "leave the limits out")
-	case o.settings.tier == "" && o.seen == nil:
-		return usageError(errors.New("--what-if compares with --tier, which is missing"), "say which tier the account is of")
-	}
-	return nil
 }
 
 // planError names the flag whose value the plan refuses.
@@ -389,7 +296,7 @@ func (o *planOptions) planError(err error) error {
 	flags := map[string]string{
 		"Limits.Burst":      "rate-limit burst",
 		"Workload.Requests": "requests", "Workload.Latency": "latency", "Workload.InputTokens": "input-tokens",
-		"Workload.CachedTokens": "cached-tokens", "Workload.OutputTokens": "output-tokens", "Workload.MaxTokens": "max-tokens",
+		"Workload.OutputTokens": "output-tokens", "Workload.MaxTokens": "max-tokens",
 		"Options.Safety": "safety", "Options.Graphs": "graphs", "Options.PriceIn": "price-in", "Options.PriceOut": "price-out",
 	}
 	for d := range o.limits.limits.All() {
@@ -398,7 +305,7 @@ func (o *planOptions) planError(err error) error {
 	name := wrong.Field
 	var call int
 	if n, _ := fmt.Sscanf(name, "Workload.Calls[%d]", &call); n == 1 && o.workload != "" {
-		return usageError(fmt.Errorf("%s: request %d of %s: %w", o.workload, call+1, cmp.Or(o.model, o.input.model, "the table"), wrong.Err), "mend the request")
+		return usageError(fmt.Errorf("%s: request %d of %s: %w", o.workload, call+1, cmp.Or(o.model, o.input.model), wrong.Err), "mend the request")
 	}
 	if flag, ok := flags[wrong.Field]; ok {
 		name = "--" + flag

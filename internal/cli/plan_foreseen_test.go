@@ -9,75 +9,16 @@ import (
 	"math/rand/v2"
 	"net/http/httptest"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/cli"
-	"github.com/sluice-llm/sluice/internal/telemetry"
-	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/plan"
 	"github.com/sluice-llm/sluice/sim"
 )
-
-func TestEventsOfARealRunTellHowTheNextOneGoes(t *testing.T) {
-	dir := t.TempDir()
-	in, events := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "events.jsonl")
-	var prompts bytes.Buffer
-	for i := range 60 {
-		fmt.Fprintf(&prompts, `{"model":"m","messages":[{"role":"user","content":"item %d"}],"max_tokens":300}`+"\n", i)
-	}
-	if err := os.WriteFile(in, prompts.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var stderr bytes.Buffer
-	args := []string{"run", in, "-o", filepath.Join(dir, "out.jsonl"), "--provider", "sim", "--events", events, "--progress", "none", "--sync", "none"}
-	signals := make(chan os.Signal, 1) // what the runtime starts for the first who asks must not be in the bubble
-	signal.Notify(signals, os.Interrupt)
-	signal.Stop(signals)
-	synctest.Test(t, func(t *testing.T) { // the imitation is in process, so that the run takes no time
-		if code := cli.Main(context.Background(), args, nil, io.Discard, &stderr); code != 0 {
-			t.Fatalf("exit code %d: %s", code, &stderr)
-		}
-	})
-	f, err := os.Open(events)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	var seen plan.Observed
-	n := 0
-	cut, err := telemetry.ReadEvents(f, func(e *sluice.Event) error { n++; return seen.Add(e) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	lanes := seen.Lanes()
-	if len(lanes) != 1 || cut || n < 120 {
-		t.Fatalf("%d lanes, %d events, cut: %v", len(lanes), n, cut)
-	}
-	// The imitation of the command: 900 RPM, told by headers; 200 ms with a sigma of 0.2; about 80 tokens.
-	l := &lanes[0]
-	l.Limits.Concurrent = 0 // it is found if more than 30 requests are in flight
-	if l.Lane != "m" || l.Answered != 60 || l.Failed != 0 || l.Limits != (sluice.Limits{RPM: 900}) || len(l.Calls) != 60 || l.Peak < 2 || l.PerMinute != 60 {
-		t.Errorf("seen: %+v", l)
-	}
-	if p50 := l.Latency.P50; p50.Duration < 150*time.Millisecond || p50.Duration > 300*time.Millisecond || l.PerToken.Duration != 0 || l.Jitter < 0.1 || l.Jitter > 0.35 {
-		t.Errorf("latency %+v, jitter %v, per token %v", l.Latency, l.Jitter, l.PerToken)
-	}
-	again, err := plan.Simulate(t.Context(), l.Scenario(limits.ChargeDeclared))
-	if err != nil {
-		t.Fatal(err)
-	}
-	// So short a run is six calls one after the other: one more or less, as chance wants it, and another. The first one knew no limit, and
-	// started with two.
-	if took := l.Last.Sub(l.First); again.Answered != 60 || again.Time.Duration > took+2*l.Latency.P95.Duration || again.Time.Duration < took/4 {
-		t.Errorf("the same again would take %v and answer %d; it took %v", again.Time, again.Answered, took)
-	}
-}
 
 // foreseen is a run of the command, and what it meets.
 type foreseen struct {

@@ -41,59 +41,38 @@ func (f *figures) name() string {
 	return cmp.Or(strings.Join(strings.Fields(words), " "), "a provider")
 }
 
-// print writes the figures as a table, those of other tiers beside them.
+// print writes the figures as a table.
 func (f *figures) print(s *streams) error {
 	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
-	columns := []*figures{f}
-	for i := range f.WhatIf {
-		columns = append(columns, (*figures)(&f.WhatIf[i]))
+	fmt.Fprintf(w, "\t%s\n", f.name())
+	printRows(w, f.rows())
+	if f.Forecast != nil {
+		fmt.Fprintf(w, "\nforeseen, by a run in virtual time of a client that %s\n", clientWords(f.Forecast.Client))
+		printRows(w, f.foreseen())
 	}
-	for _, c := range columns {
-		fmt.Fprintf(w, "\t%s", c.name())
-	}
-	fmt.Fprintln(w)
-	printRows(w, columns, (*figures).rows)
-	printForecasts(w, columns)
-	for _, c := range columns {
-		fmt.Fprintf(w, "\nlimits of %s\n", c.name())
-		c.printLimits(w)
-	}
-	if f.Observed != nil {
-		printObserved(w, f.Observed)
-	}
+	fmt.Fprintf(w, "\nlimits of %s\n", f.name())
+	f.printLimits(w)
 	f.printAssumed(w)
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	s.prior()
+	s.errorf("sluice: limits are a prior: what the provider's headers and refusals say wins\n")
 	return nil
 }
 
-// prior says that figures from a table are no promise.
-func (s *streams) prior() {
-	s.errorf("sluice: limits are a prior: what the provider's headers and refusals say wins\n")
-}
-
-// figureRow is one figure: a value, and what there is to say of it when it stands alone. Without a value it is left out.
+// figureRow is one figure: a value, and what there is to say of it. Without a value it is left out.
 type figureRow struct{ label, value, text string }
 
-// printRows writes rows of figures, each explained where it stands alone.
-func printRows(w io.Writer, columns []*figures, rowsOf func(*figures) []figureRow) {
-	var all [][]figureRow
-	for _, c := range columns {
-		all = append(all, rowsOf(c))
-	}
-	for i, row := range all[0] {
-		line, said := row.label, false
-		for _, rows := range all {
-			line, said = line+"\t"+rows[i].value, said || rows[i].value != ""
+func printRows(w io.Writer, rows []figureRow) {
+	for _, row := range rows {
+		if row.value == "" {
+			continue
 		}
-		if len(all) == 1 && row.text != "" {
+		line := row.label + "\t" + row.value
+		if row.text != "" {
 			line += "\t" + row.text
 		}
-		if said {
-			fmt.Fprintln(w, line)
-		}
+		fmt.Fprintln(w, line)
 	}
 }
 

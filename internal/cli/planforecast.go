@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -33,28 +32,6 @@ func clientWords(c plan.Client) string {
 		said = append(said, "begins with "+strings.Join(parts, ", "))
 	}
 	return cmp.Or(strings.Join(said, " and "), "is told nothing")
-}
-
-// printForecasts writes the forecasts as a table, beside the computed figures.
-func printForecasts(w io.Writer, columns []*figures) {
-	if columns[0].Forecast == nil {
-		return
-	}
-	fmt.Fprint(w, "\nforeseen, by a run in virtual time")
-	if len(columns) == 1 {
-		fmt.Fprintf(w, " of a client that %s\n", clientWords(columns[0].Forecast.Client))
-	} else {
-		fmt.Fprintln(w)
-		for _, c := range columns {
-			fmt.Fprintf(w, "\t%s", c.name())
-		}
-		fmt.Fprint(w, "\nclient")
-		for _, c := range columns {
-			fmt.Fprintf(w, "\t%s", clientWords(c.Forecast.Client))
-		}
-		fmt.Fprintln(w)
-	}
-	printRows(w, columns, (*figures).foreseen)
 }
 
 // foreseen returns the rows of the forecast.

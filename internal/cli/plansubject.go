@@ -130,39 +130,24 @@ func (o *planOptions) accountOf(r *provider.Registry, model string) (provider.Pr
 	if name == "" {
 		account, ok := r.Recognise(model)
 		if !ok {
-			account = provider.Provider{CountsCached: true}
+			return provider.Provider{}, nil
 		}
-		return o.charged(account)
+		return account, nil
 	}
 	account, ok := r.Lookup(name)
 	if !ok {
 		return account, unknownProvider(r, name)
 	}
-	return o.charged(account)
-}
-
-// charged applies --charge.
-func (o *planOptions) charged(account provider.Provider) (provider.Provider, error) {
-	if o.charge == "" {
-		return account, nil
-	}
-	if err := account.Charge.UnmarshalText([]byte(o.charge)); err != nil {
-		return account, usageError(fmt.Errorf("--charge: %w", err), "leave it out to count as the provider does")
-	}
 	return account, nil
 }
 
-// subjectOf finds the limits to plan with: the tier's, over them those that were observed, the file's and the flags'. Those
-// observed are not for another tier than the account's.
-func (o *planOptions) subjectOf(r *provider.Registry, account provider.Provider, tier, model string, other bool) (subject, error) {
+// subjectOf finds the limits to plan with: the tier's, over them the file's and the flags'.
+func (o *planOptions) subjectOf(r *provider.Registry, account provider.Provider, model string) (subject, error) {
+	tier := o.settings.tier
 	j := subject{account: account, model: model}
 	written, err := o.kept.limitsFor(account, model)
 	if err != nil {
 		return j, err
-	}
-	var seen *config.Limits
-	if o.seen != nil && !other {
-		seen = o.seen.limitsBelow(tier != "" || toldAny(written, o.told))
 	}
 	switch {
 	case tier != "" && account.Name == "":
@@ -173,18 +158,18 @@ func (o *planOptions) subjectOf(r *provider.Registry, account provider.Provider,
 			return j, usageError(err, "%s", otherTiers(r, account, model))
 		}
 		j.tier = t
-	case !toldAny(written, o.told) && !toldAny(seen, sluice.Limits{}) && o.published == nil:
+	case !toldAny(written, o.told) && o.published == nil:
 		return j, noLimits(r, account, model)
 	}
 	published := o.published
 	if tier != "" {
 		published = nil
 	}
-	j.overlay(o.told, published, seen, written)
+	j.overlay(o.told, published, written)
 	return j, nil
 }
 
-// price completes a tier by the price of a model, if it has none. It warns once of a price without a source.
+// price completes a tier by the price of a model, if it has none. It warns of a price without a source.
 func (o *planOptions) price(s *streams, t *provider.Tier, p provider.Provider, model string) {
 	if t.PriceIn != nil || t.PriceOut != nil || model == "" {
 		return
@@ -195,10 +180,8 @@ func (o *planOptions) price(s *streams, t *provider.Tier, p provider.Provider, m
 	}
 	rate := price.Standard()
 	t.PriceIn, t.PriceOut = &rate.Input, &rate.Output
-	if said := len(o.kept.doubts); doubtful {
-		if o.kept.doubts = withNote(o.kept.doubts, fmt.Sprintf(doubtfulPrice, model, p.Name)); len(o.kept.doubts) > said {
-			s.errorf("%s\n", o.kept.doubts[said])
-		}
+	if doubtful {
+		s.errorf(doubtfulPrice+"\n", model, p.Name)
 	}
 }
 
@@ -250,5 +233,5 @@ func noLimits(r *provider.Registry, account provider.Provider, model string) err
 	case model != "":
 		return usageError(fmt.Errorf("no limit is known: model %q is of no provider that is recognised", model), "say --provider and --tier. Or %s", find)
 	}
-	return usageError(errors.New("no limit is known: neither a provider nor limits are named"), "say --provider and --tier, or --provider best. Or %s", find)
+	return usageError(errors.New("no limit is known: neither a provider nor limits are named"), "say --provider and --tier. Or %s", find)
 }

@@ -60,7 +60,7 @@ type entry struct {
 // entries are what is published of a provider and for a model; "" is all.
 func entries(r *provider.Registry, name, model string) ([]entry, error) {
 	all := r.All()
-	if name != "" && name != best {
+	if name != "" {
 		p, ok := r.Lookup(name)
 		if !ok {
 			return nil, unknownProvider(r, name)

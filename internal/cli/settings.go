@@ -26,8 +26,12 @@ type settingsFlags struct {
 	tier   string
 }
 
-func (f *settingsFlags) register(fs *pflag.FlagSet) {
+func (f *settingsFlags) registerConfig(fs *pflag.FlagSet) {
 	fs.StringVar(&f.config, "config", "", "file of providers, limits and upstreams (absent: $"+configVariable+", or sluice.yaml where one is)")
+}
+
+func (f *settingsFlags) register(fs *pflag.FlagSet) {
+	f.registerConfig(fs)
 	fs.StringVar(&f.limits, "limits", "", "file of limits to begin with; those that it calls told are ceilings")
 	fs.StringVar(&f.tier, "tier", "", "begin with the limits that are published for this tier of the provider")
 }

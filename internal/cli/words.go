@@ -31,8 +31,6 @@ func wordsOf(flag string) []string {
 		return []string{"length", "content_filter", "refusal", "empty"}
 	case "mode":
 		return []string{modeAuto, modeSweep}
-	case "by":
-		return []string{"time", "cost"}
 	case "charge":
 		return []string{"declared", "actual"}
 	case "retry-after":

@@ -27,7 +27,7 @@ func TestSearchThatIsCancelledEndsAtOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			cfg := over(server.Transport())
-			cfg.Prompt, cfg.Seed, cfg.Quick = w.search.Prompt, seed+1, w.search.Quick
+			cfg.Prompt, cfg.Seed = w.search.Prompt, seed+1
 			var telling, ended atomic.Bool
 			tells := func() {
 				if ended.Load() || !telling.CompareAndSwap(false, true) {

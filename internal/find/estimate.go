@@ -3,17 +3,9 @@ package find
 // Forecast is the amount that a search may spend, before it starts. Its JSON is the document of a dry run.
 type Forecast struct {
 	Subject
-	TokenBudget int             `json:"token_budget"` // 0: none
-	Phases      []PhaseForecast `json:"phases"`
+	TokenBudget int `json:"token_budget"` // 0: none
 	// Usual is the amount of a search that reaches a limit of some hundred requests a minute, and learns little from headers:
 	// with them it spends less. Most is its maximum, in any case.
-	Usual Amount `json:"usual"`
-	Most  Amount `json:"most"`
-}
-
-// PhaseForecast is the part of one phase.
-type PhaseForecast struct {
-	Phase Phase  `json:"phase"`
 	Usual Amount `json:"usual"`
 	Most  Amount `json:"most"`
 }
@@ -56,28 +48,27 @@ func Estimate(cfg Config) (Forecast, error) {
 	}
 	real, words := expected{newReal(&cfg), cfg.MinOutputTokens}, expected{tiny, 2}
 	f := forecast{Forecast: Forecast{Subject: cfg.subject(ModeAuto)}, b: &cfg.Budget, least: words}
-	f.add(PhaseShape, real, shapeCalls, shapeCalls)
-	f.add(PhaseCharge, expected{shape{prompt: word, bound: largeBound}, 2}, chargeMost, chargeMost)
+	f.add(real, shapeCalls, shapeCalls)
+	f.add(expected{shape{prompt: word, bound: largeBound}, 2}, chargeMost, chargeMost)
 	if cfg.Told.Concurrent == 0 {
-		f.add(PhaseGallop, words, bursts(min(cfg.MaxWorkers, burstUsual)), burstRepeats*bursts(cfg.MaxWorkers))
+		f.add(words, bursts(min(cfg.MaxWorkers, burstUsual)), burstRepeats*bursts(cfg.MaxWorkers))
 	}
 	if cfg.Told.RPM == 0 {
-		f.add(PhaseRate, words, rateUsual*rateOffered, mostGrants*rateOffered)
+		f.add(words, rateUsual*rateOffered, mostGrants*rateOffered)
 	}
 	tokens := cfg.Told.TPM == 0 && cfg.Told.ITPM == 0 && cfg.Told.OTPM == 0
 	if tokens { // requests as large as real ones
-		f.add(PhaseRate, real, 0, mostGrants*rateOffered)
+		f.add(real, 0, mostGrants*rateOffered)
 	}
-	if most := certifyFast * cfg.MaxWorkers; !cfg.Quick {
-		usual := min(certifyUsual, most)
-		f.add(PhaseCertify, words, usual, most)
-		if tokens { // as many tokens as the real requests of a minute use, by fewer ones with long prompts
-			long := expected{filler(certifyFewer * (tokensOf(cfg.Prompt) + cfg.MinOutputTokens)), 2}
-			f.add(PhaseCertify, long, usual/certifyFewer, most/certifyFewer)
-		}
+	most := certifyFast * cfg.MaxWorkers
+	usual := min(certifyUsual, most)
+	f.add(words, usual, most)
+	if tokens { // as many tokens as the real requests of a minute use, by fewer ones with long prompts
+		long := expected{filler(certifyFewer * (tokensOf(cfg.Prompt) + cfg.MinOutputTokens)), 2}
+		f.add(long, usual/certifyFewer, most/certifyFewer)
 	}
-	f.add(PhaseSoak, real, min(soakUsual, max(8, 3*cfg.MaxWorkers)), soakMost)
-	f.add(PhaseRecheck, words, recheckGrants, recheckGrants)
+	f.add(real, min(soakUsual, max(8, 3*cfg.MaxWorkers)), soakMost)
+	f.add(words, recheckGrants, recheckGrants)
 	return f.bounded(), nil
 }
 
@@ -100,7 +91,7 @@ func EstimateSweep(cfg Config) (Forecast, error) {
 	}
 	real := expected{newReal(&cfg), cfg.MinOutputTokens}
 	f := forecast{Forecast: Forecast{Subject: cfg.subject(ModeSweep)}, b: &cfg.Budget, least: expected{real.shape, 1}}
-	f.add(PhaseSweep, real, up, most)
+	f.add(real, up, most)
 	return f.bounded(), nil
 }
 
@@ -112,7 +103,7 @@ func bursts(most int) (calls int) {
 	return calls + most
 }
 
-// forecast adds phases up.
+// forecast adds requests up.
 type forecast struct {
 	Forecast
 	b     *Budget
@@ -128,17 +119,10 @@ func (f *forecast) amount(calls, in, out int) Amount {
 	return a
 }
 
-// add adds a phase, or a part of the last one.
-func (f *forecast) add(p Phase, e expected, usual, most int) {
+// add adds requests of one shape.
+func (f *forecast) add(e expected, usual, most int) {
 	in, out := e.reserve()
-	one := PhaseForecast{p, f.amount(usual, tokensOf(e.prompt), e.answer), f.amount(most, in, out)}
-	f.Usual, f.Most = f.Usual.plus(one.Usual), f.Most.plus(one.Most)
-	if n := len(f.Phases); n > 0 && f.Phases[n-1].Phase == p {
-		last := &f.Phases[n-1]
-		last.Usual, last.Most = last.Usual.plus(one.Usual), last.Most.plus(one.Most)
-		return
-	}
-	f.Phases = append(f.Phases, one)
+	f.Usual, f.Most = f.Usual.plus(f.amount(usual, tokensOf(e.prompt), e.answer)), f.Most.plus(f.amount(most, in, out))
 }
 
 func (a Amount) plus(b Amount) Amount {
@@ -154,10 +138,6 @@ func (f *forecast) bounded() Forecast {
 	f.TokenBudget = f.Settings.TokenBudget
 	f.bound(&f.Usual)
 	f.bound(&f.Most)
-	for i := range f.Phases {
-		f.bound(&f.Phases[i].Usual)
-		f.bound(&f.Phases[i].Most)
-	}
 	return f.Forecast
 }
 

@@ -22,38 +22,24 @@ func forecastOf(t *testing.T, change func(*find.Config)) find.Config {
 	return cfg
 }
 
-func TestAForecastHasEveryPhaseThatMaySpend(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		change func(*find.Config)
-		phases []find.Phase
-	}{
-		{"nothing is known", func(*find.Config) {}, []find.Phase{
-			find.PhaseShape, find.PhaseCharge, find.PhaseGallop, find.PhaseRate, find.PhaseCertify, find.PhaseSoak, find.PhaseRecheck}},
-		{"quick", func(c *find.Config) { c.Quick = true }, []find.Phase{
-			find.PhaseShape, find.PhaseCharge, find.PhaseGallop, find.PhaseRate, find.PhaseSoak, find.PhaseRecheck}},
-		{"all is told", func(c *find.Config) { c.Told = sluice.Limits{RPM: 60, TPM: 1000, Concurrent: 8} }, []find.Phase{
-			find.PhaseShape, find.PhaseCharge, find.PhaseCertify, find.PhaseSoak, find.PhaseRecheck}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			f, err := find.Estimate(forecastOf(t, c.change))
-			if err != nil {
-				t.Fatal(err)
-			}
-			calls := 0
-			for i, p := range f.Phases {
-				calls += p.Usual.Calls
-				if i >= len(c.phases) || p.Phase != c.phases[i] {
-					t.Fatalf("phase %d is %s, want %v", i, p.Phase, c.phases)
-				}
-				if p.Most.Calls < p.Usual.Calls || p.Most.Tokens < p.Usual.Tokens {
-					t.Errorf("%s: at most %+v, usually %+v", p.Phase, p.Most, p.Usual)
-				}
-			}
-			if len(f.Phases) != len(c.phases) || calls != f.Usual.Calls || f.Usual.Cost != nil {
-				t.Errorf("%d phases, %d calls in them, %+v in all", len(f.Phases), calls, f.Usual)
-			}
-		})
+func TestAForecastLeavesOutWhatIsTold(t *testing.T) {
+	measured, err := find.Estimate(forecastOf(t, func(c *find.Config) { c.Budget.Tokens = -1 }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, err := find.Estimate(forecastOf(t, func(c *find.Config) {
+		c.Budget.Tokens, c.Told = -1, sluice.Limits{RPM: 60, TPM: 1000, Concurrent: 8}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, pair := range map[string][2]find.Amount{"usually": {told.Usual, measured.Usual}, "at most": {told.Most, measured.Most}} {
+		if pair[0].Calls >= pair[1].Calls || pair[0].Tokens >= pair[1].Tokens || pair[0].Cost != nil {
+			t.Errorf("%s %+v with told limits, %+v without", name, pair[0], pair[1])
+		}
+	}
+	if m := &measured; m.Most.Calls < m.Usual.Calls || m.Most.Tokens < m.Usual.Tokens {
+		t.Errorf("at most %+v, usually %+v", m.Most, m.Usual)
 	}
 }
 
@@ -90,11 +76,6 @@ func TestAForecastStaysWithinWhatTheSearchMayCost(t *testing.T) {
 			if !c.within(f.Most) || f.TokenBudget > 0 && f.Most.Tokens > f.TokenBudget {
 				t.Errorf("at most %+v of %d", f.Most, f.TokenBudget)
 			}
-			for _, p := range f.Phases {
-				if p.Most.Tokens > f.Most.Tokens || p.Most.Calls > f.Most.Calls || p.Most.Cost != nil && *p.Most.Cost > *f.Most.Cost {
-					t.Errorf("%s: %+v, and %+v in all", p.Phase, p.Most, f.Most)
-				}
-			}
 		})
 	}
 }
@@ -114,7 +95,7 @@ func TestAForecastCountsThePromptsOfASweep(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f.Usual.Calls != c.usual || f.Most.Calls != c.most || len(f.Phases) != 1 || f.Phases[0].Phase != find.PhaseSweep {
+		if f.Usual.Calls != c.usual || f.Most.Calls != c.most {
 			t.Errorf("up to %d: %+v, want %d and %d at most", c.max, f, c.usual, c.most)
 		}
 	}

@@ -38,11 +38,7 @@ type Config struct {
 
 	Budget Budget
 
-	// Quick leaves out the requests that only certify: what they would have shown is unknown then.
-	Quick bool
-
-	Told      sluice.Limits // configured limits: they are not measured
-	Published Published
+	Told sluice.Limits // configured limits: they are not measured
 
 	Seed uint64 // of the nonces that start every prompt; 0: any
 
@@ -58,12 +54,6 @@ type Budget struct {
 	MaxCost  *float64 // US dollars; nil: no maximum. It needs both prices
 	PriceIn  *float64 // US dollars per million tokens; nil: unknown
 	PriceOut *float64
-}
-
-// Published are the limits of the account's tier, which responses correct, and the confidence in them, from 0 to 1.
-type Published struct {
-	Limits     sluice.Limits
-	Confidence float64
 }
 
 // Defaults of a Config.

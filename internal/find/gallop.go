@@ -182,7 +182,7 @@ func (s *search) emptied(ctx context.Context, v *volley) (done bool, err error) 
 			return true, nil
 		}
 	}
-	if f := &s.h.limits[limits.Requests]; f.Known() && f.Source != limits.SourceRegistry {
+	if s.h.limits[limits.Requests].Known() {
 		return true, nil
 	}
 	return s.measure(ctx, limits.Requests, &tiny, question{row: max(40, 5*s.m.seen)})

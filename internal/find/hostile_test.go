@@ -76,25 +76,21 @@ func TestServerThatFailsFromSomeCallOnIsLeftAlone(t *testing.T) {
 		{"an error in a good answer", always(200, `{"error":{"message":"boom","code":500}}`), 3 * time.Minute},
 		{"404", always(404, `{"error":{"message":"no such model"}}`), 3 * time.Minute},
 	} {
-		for _, quick := range []bool{false, true} {
-			for _, n := range suite.Size([]int64{3, 200}, []int64{3, 50, 200, 300}) {
-				t.Run(one.name, func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						cfg := over(until(n, one.then))
-						cfg.Quick = quick
-						r, err := find.Auto(t.Context(), cfg)
-						if err == nil || r.Workers > 1 {
-							t.Errorf("%d workers after %d calls, error %v", r.Workers, n, err)
-						}
-						if r.Took > one.most || r.Spent.Calls > 2000 {
-							t.Errorf("after %d calls it took %v and made %d calls: %v", n, r.Took, r.Spent.Calls, err)
-						}
-						if one.name == "nothing is answered" && r.Spent.Estimated == 0 {
-							t.Error("calls that hang may be billed, and cost nothing")
-						}
-					})
+		for _, n := range suite.Size([]int64{3, 200}, []int64{3, 50, 200, 300}) {
+			t.Run(one.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r, err := find.Auto(t.Context(), over(until(n, one.then)))
+					if err == nil || r.Workers > 1 {
+						t.Errorf("%d workers after %d calls, error %v", r.Workers, n, err)
+					}
+					if r.Took > one.most || r.Spent.Calls > 2000 {
+						t.Errorf("after %d calls it took %v and made %d calls: %v", n, r.Took, r.Spent.Calls, err)
+					}
+					if one.name == "nothing is answered" && r.Spent.Estimated == 0 {
+						t.Error("calls that hang may be billed, and cost nothing")
+					}
 				})
-			}
+			})
 		}
 	}
 }
@@ -108,7 +104,7 @@ func TestSoakThatFindsNoCapacityProvesNothing(t *testing.T) {
 			}
 			return willing(r), nil
 		}))
-		cfg.Quick = true
+		cfg.Told = sluice.Limits{RPM: 1e6, TPM: 1e9} // nothing to certify before the soak
 		r, err := find.Auto(t.Context(), cfg)
 		if !errors.Is(err, find.ErrUnreliable) || r.Workers > 1 {
 			t.Errorf("%d workers, error %v", r.Workers, err)
@@ -119,7 +115,6 @@ func TestSoakThatFindsNoCapacityProvesNothing(t *testing.T) {
 func TestRefusalThatAsksForHoursDoesNotHoldTheSoak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := over(until(300, always(429, limited, "Retry-After: 3600")))
-		cfg.Quick = true
 		r, err := find.Auto(t.Context(), cfg)
 		if err != nil || r.Workers != 0 || r.Took > 30*time.Minute {
 			t.Errorf("%d workers after %v, error %v", r.Workers, r.Took, err)
@@ -130,7 +125,6 @@ func TestRefusalThatAsksForHoursDoesNotHoldTheSoak(t *testing.T) {
 func TestOneWorkerWhoseEveryCallIsRefusedIsNotSafe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := over(until(300, always(429, limited)))
-		cfg.Quick = true
 		r, err := find.Auto(t.Context(), cfg)
 		if err != nil || r.Workers != 0 || r.Bound != find.BoundNothing {
 			t.Errorf("%d workers, bound %s, error %v", r.Workers, r.Bound, err)
@@ -223,7 +217,7 @@ func TestFiguresThatWouldOverflowAreRefused(t *testing.T) {
 func TestLimitOfADayThatLastsForEverIsNoNote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := over(until(1e9, nil))
-		cfg.Quick, cfg.MaxWorkers, cfg.Told = true, 2, sluice.Limits{RPD: 1 << 53}
+		cfg.MaxWorkers, cfg.Told = 2, sluice.Limits{RPD: 1 << 53}
 		r, err := find.Auto(t.Context(), cfg)
 		if notes := strings.Join(r.Notes, "\n"); err != nil || strings.Contains(notes, "a day's") {
 			t.Errorf("notes %q, error %v", notes, err)
@@ -252,7 +246,7 @@ func TestServerThatAnswersNoHeadIsSearchedAllTheSame(t *testing.T) {
 			return own, nil
 		}}
 		cfg := over(transport)
-		cfg.Target.BaseURL, cfg.MaxWorkers, cfg.Quick, cfg.Timeout = "http://pipe/v1", 4, true, 2*time.Second
+		cfg.Target.BaseURL, cfg.MaxWorkers, cfg.Timeout = "http://pipe/v1", 4, 2*time.Second
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if r, err := find.Auto(ctx, cfg); err != nil || r.Workers != 4 {

@@ -41,11 +41,9 @@ type hypothesis struct {
 
 func newHypotheses(cfg *Config, m *measurements) *hypotheses {
 	h := &hypotheses{m: m, workers: cfg.MaxWorkers, chargeFrom: SourceUnknown, real: newReal(cfg)}
-	for d, limit := range cfg.Published.Limits.All() {
-		if told := *cfg.Told.At(d); told > 0 {
-			h.limits[d].Finding = Finding{Value: float64(told), Source: limits.SourceTold, At: time.Now()}
-		} else if *limit > 0 {
-			h.limits[d].Finding = Finding{Value: float64(*limit), Source: limits.SourceRegistry, Trust: cfg.Published.Confidence, At: time.Now()}
+	for d, told := range cfg.Told.All() {
+		if *told > 0 {
+			h.limits[d].Finding = Finding{Value: float64(*told), Source: limits.SourceTold, At: time.Now()}
 		}
 	}
 	// The protocol of OpenAI tells nothing of its server.
@@ -55,10 +53,10 @@ func newHypotheses(cfg *Config, m *measurements) *hypotheses {
 	return h
 }
 
-// sure reports whether a limit is known, and not only published.
+// sure reports whether a limit is known, and not only a bound of it from below.
 func (h *hypotheses) sure(d limits.Dimension) bool {
 	f := &h.limits[d]
-	return f.Known() && f.Source != limits.SourceRegistry && f.Source != limits.SourceAtLeast
+	return f.Known() && f.Source != limits.SourceAtLeast
 }
 
 // sureOfTokens reports whether a limit of tokens is known.

@@ -26,7 +26,6 @@ type measurements struct {
 	heard   map[limits.Dimension]evidence
 	dayLeft int64         // the most that was left of a day's requests
 	longest time.Duration // that a real request took
-	probes  []Probe
 }
 
 // usage is what the requests of one kind took.
@@ -77,14 +76,12 @@ func (m *measurements) last() map[limits.Dimension]evidence {
 	return maps.Clone(m.heard)
 }
 
-// hear takes in a probe and what its response states of limits. It fails when half of a day's requests are used up.
-func (m *measurements) hear(p *Probe, r *reply) (end error) {
+// hear takes in a response, of a real request or another, and what it states of limits. It fails when half of a day's requests
+// are used up.
+func (m *measurements) hear(real bool, r *reply) (end error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r.accepted() || r.refused() {
-		m.probes = append(m.probes, *p)
-	}
-	if r.accepted() && p.Real {
+	if r.accepted() && real {
 		m.longest = max(m.longest, r.took())
 	}
 	if m.heard == nil {

@@ -127,8 +127,7 @@ func (p *prober) once(ctx context.Context, s *shape) (reply, error) {
 		o.Kind, o.Err = sluice.BadRequest, errNoModel
 	}
 	r := reply{sent: c.at, done: time.Now(), outcome: o}
-	c.probe.At, c.probe.Latency, c.probe.Refused = c.at.Sub(p.began), r.took(), r.refused()
-	if err := cmp.Or(p.settle(&c, &r), p.m.hear(&c.probe, &r)); err != nil {
+	if err := cmp.Or(p.settle(&c, &r), p.m.hear(s.kind == realCall, &r)); err != nil {
 		p.stop(err)
 	}
 	p.tell(false)
@@ -166,7 +165,6 @@ func (p *prober) retry(ctx context.Context, s *shape, helps func(sluice.Kind) bo
 // held is an open request and the amount that it may use.
 type held struct {
 	at       time.Time
-	probe    Probe
 	cost     sluice.Cost
 	estimate spend.Estimate
 }
@@ -175,7 +173,7 @@ type held struct {
 func (p *prober) hold(s *shape) (held, error) {
 	in, out := s.reserve()
 	h := held{
-		probe: Probe{Real: s.kind == realCall}, cost: sluice.Cost{Input: in, MaxOutput: out},
+		cost:     sluice.Cost{Input: in, MaxOutput: out},
 		estimate: spend.Estimate{Model: p.models.Of(s.kind, 0), Input: p.cfg.Budget.amount(in, 0), Declared: p.cfg.Budget.amount(0, out)},
 	}
 	p.mu.Lock()
@@ -186,7 +184,7 @@ func (p *prober) hold(s *shape) (held, error) {
 	p.open++
 	p.cap.Open(&h.estimate)
 	p.progress.Spent.Calls++
-	h.at, h.probe.InFlight, h.probe.Phase = time.Now(), p.open, p.progress.Phase
+	h.at = time.Now()
 	return h, nil
 }
 

@@ -19,7 +19,6 @@ type Finding struct {
 	Value  float64
 	Source limits.Source // "": unknown
 	Margin float64       // relative error: 0.03 is ± 3 %; 0 is exact or not stated
-	Trust  float64       // the confidence in a published value
 	At     time.Time     // when it became known
 }
 
@@ -28,9 +27,6 @@ func (f Finding) Known() bool { return f.Source != "" && f.Source != SourceUnkno
 
 // confidence is from 0 to 1, with three digits.
 func (f Finding) confidence() float64 {
-	if f.Source == limits.SourceRegistry {
-		return f.Trust
-	}
 	return math.Round(min(max(0, 1-f.Margin), 1)*1000) / 1000
 }
 
@@ -98,7 +94,6 @@ type Settings struct {
 	TimeoutMS       int64    `json:"timeout_ms"`
 	TokenBudget     int      `json:"token_budget"` // 0: none
 	MaxCost         *float64 `json:"max_cost_usd"`
-	Quick           bool     `json:"quick"`
 }
 
 // BuiltIn stands in place of a file's name for the default prompt.
@@ -108,7 +103,7 @@ const BuiltIn = "built-in"
 func (c *Config) subject(mode string) Subject {
 	s := Subject{Model: c.Target.Model, Provider: c.Provider.Name, Mode: mode, BaseURL: cmp.Or(c.Target.BaseURL, c.Provider.BaseURL), Settings: Settings{
 		MaxWorkers: c.MaxWorkers, MinOutputTokens: c.MinOutputTokens, PromptFile: c.PromptFile, TimeoutMS: c.Timeout.Milliseconds(),
-		TokenBudget: c.Budget.Tokens, MaxCost: c.Budget.MaxCost, Quick: c.Quick,
+		TokenBudget: c.Budget.Tokens, MaxCost: c.Budget.MaxCost,
 	}}
 	if s.Settings.TokenBudget == math.MaxInt {
 		s.Settings.TokenBudget = 0
@@ -137,7 +132,6 @@ type Result struct {
 	Took     time.Duration `json:"-"`
 	Notes    []string      `json:"notes"`          // disagreements, what could not be certified and which flag would
 	Hint     string        `json:"hint,omitempty"` // what to do for a better answer; "" is nothing
-	Probes   []Probe       `json:"-"`              // every request that was accepted or rejected
 }
 
 // Findings are the values that a search is about.
@@ -150,16 +144,6 @@ type Findings struct {
 	Input      float64 // mean tokens of a real call in,
 	Output     float64 // and out,
 	Charged    float64 // and as they count against the tokens per minute
-}
-
-// Probe is one request of a search.
-type Probe struct {
-	Phase    Phase
-	At       time.Duration // when it was sent, since the search began
-	Latency  time.Duration
-	InFlight int // open when it was sent, itself included
-	Real     bool
-	Refused  bool
 }
 
 // Knows reports whether there is a limit to keep to, from any source but these.

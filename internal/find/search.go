@@ -248,9 +248,6 @@ func (s *search) weigh(ctx context.Context) error {
 // certify uses a minute's worth of the answer's need: first as requests that declare as many tokens as real ones, then, if
 // tokens may be counted as they are used, as input. The limit that rejects some is measured.
 func (s *search) certify(ctx context.Context) error {
-	if s.cfg.Quick {
-		return nil
-	}
 	for range mostDrains {
 		s.absorb()
 		if d, dropped := s.h.same(); dropped.Known() {
@@ -593,7 +590,7 @@ func (s *search) result(err error) *Result {
 	r.Timestamp, r.Findings.Limits = time.Now().UTC(), make(map[limits.Dimension]Finding)
 	real, soak := &s.m.of[realCall], s.m.soak
 	soak.AtMost = min(1, 3/float64(soak.Calls))
-	r.Soak, r.Spent, r.Took, r.Probes, r.BucketOfOne = soak, s.p.spent(), time.Since(s.p.began), s.m.probes, s.h.single
+	r.Soak, r.Spent, r.Took, r.BucketOfOne = soak, s.p.spent(), time.Since(s.p.began), s.h.single
 	f := &r.Findings
 	f.Queue, f.Charge, f.ChargeFrom = s.h.queue, s.h.charge, s.h.chargeFrom
 	f.Latency = Latency{seconds(real.took.mean()), real.took.cv(), real.took.n}
@@ -643,8 +640,6 @@ func (s *search) advice(r *Result) (notes []string) {
 	v := s.c.vouched[ofRequests]
 	switch sure := 60 * v.certain(); {
 	case s.h.limits[limits.Requests].Known():
-	case s.cfg.Quick:
-		note("limits per minute were not looked for (--quick): so many may be open at once, and perhaps not for long")
 	case v.given && sure < 0.9*60*perSecond:
 		note("%s make up to %.0f requests a minute, of which %.0f are sure: a limit between the two shows only after minutes",
 			workers, math.Ceil(60*perSecond), math.Floor(sure))

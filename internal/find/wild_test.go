@@ -124,7 +124,6 @@ func drawWild(seed uint64) *wild {
 	if often(0.15) {
 		w.search.MaxWorkers = []int{1, 2, 3, 7, 300}[rng.IntN(5)]
 	}
-	w.search.Quick = often(0.1)
 	if often(0.1) {
 		w.search.Budget.Tokens = int(between(5_000, 200_000))
 	}
@@ -220,7 +219,6 @@ func (w *wild) String() string {
 	add("storms", c.Storms)
 	add("changes", c.Changes)
 	add("max", w.search.MaxWorkers)
-	add("quick", w.search.Quick)
 	add("budget", w.search.Budget.Tokens)
 	return b.String()
 }
@@ -301,10 +299,7 @@ func (w *wild) wrong(found *find.Result) (faults []string) {
 	switch {
 	case n > math.Floor(high+1e-9) && n > 1.05*high:
 		word := "ABOVE"
-		switch {
-		case w.search.Quick:
-			word = "QUICK-ABOVE"
-		case bound == limits.OutputTokens && found.Findings.Limits[bound].Source == "": // which nothing tells, and no probe tests
+		if bound == limits.OutputTokens && found.Findings.Limits[bound].Source == "" { // which nothing tells, and no probe tests
 			word = "OUTPUT-ABOVE"
 		}
 		if n <= math.Floor(high*max(luck, 1)+1e-9) {

@@ -137,8 +137,6 @@ func (f Finding) per(d limits.Dimension) string {
 // source says where a value is from.
 func (f Finding) source() string {
 	switch f.Source {
-	case limits.SourceRegistry:
-		return "published"
 	case limits.SourceHeader:
 		return "told by headers"
 	case limits.SourceRefusal:

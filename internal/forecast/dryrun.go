@@ -155,6 +155,9 @@ type Survey struct {
 	random   *rand.Rand
 }
 
+// maxSampled is how many calls of a lane are planned with: of more, a fair sample stands for all.
+const maxSampled = 10_000
+
 // NewSurvey returns a Survey without requests.
 func NewSurvey(a Accounts) *Survey {
 	return &Survey{accounts: a, lanes: make(map[[2]string]*Lane), all: make(map[string]*Lane), random: rand.New(rand.NewPCG(1, 2))}
@@ -188,9 +191,9 @@ func (s *Survey) Add(r batch.Request) {
 
 // add adds a call. Every call is as likely to be in the sample as any other.
 func (l *Lane) add(c plan.Call, random *rand.Rand) {
-	if l.Items++; len(l.calls) < plan.MaxSampled {
+	if l.Items++; len(l.calls) < maxSampled {
 		l.calls = append(l.calls, c)
-	} else if i := random.IntN(l.Items); i < plan.MaxSampled {
+	} else if i := random.IntN(l.Items); i < maxSampled {
 		l.calls[i] = c
 	}
 }

@@ -14,9 +14,7 @@ type Plan struct {
 	Limits   config.Limits `json:"limits"`
 	Source   *Source       `json:"tier_source,omitempty"` // nil: the limits are not those of a tier
 	plan.Plan
-	Observed *Observed      `json:"observed,omitempty"`
 	Forecast *plan.Forecast `json:"forecast,omitempty"`
-	WhatIf   []Plan         `json:"what_if,omitempty"` // the plans for other tiers
 }
 
 // Source is where published limits are from.
@@ -25,26 +23,4 @@ type Source struct {
 	Date     string `json:"date,omitempty"`
 	Note     string `json:"note,omitempty"`
 	Doubtful bool   `json:"doubtful"`
-}
-
-// Observed is what the events of an earlier run show of one lane.
-type Observed struct {
-	plan.Traffic
-	Limits *config.Limits `json:"limits,omitempty"` // nil: none was met
-	plan.Measured
-}
-
-// Ranking is the document of sluice plan --provider best.
-type Ranking struct {
-	By      string    `json:"by"`
-	Ranked  []Plan    `json:"ranked"` // the best first
-	LeftOut []LeftOut `json:"left_out,omitempty"`
-}
-
-// LeftOut is a tier that is not ranked.
-type LeftOut struct {
-	Provider string   `json:"provider"`
-	Tier     string   `json:"tier"`
-	Models   []string `json:"models,omitempty"`
-	Why      string   `json:"why"`
 }
