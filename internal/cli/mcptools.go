@@ -53,7 +53,7 @@ func deskTools() []deskTool {
 		{
 			name: "status",
 			about: "Says how a run of sluice run or sluice exec stands: what is done, failed and left, and whether it is alive. " +
-				"Reads the files of the run, and asks the run itself where it was started with --control.",
+				"Reads the files of the run.",
 			own: map[string]*jsonschema.Schema{
 				"path": text("the run's output, such as out.jsonl, or the directory of sluice exec; of another directory, the runs in it"),
 			},

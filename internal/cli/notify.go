@@ -17,7 +17,6 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/command"
 	"github.com/sluice-llm/sluice/internal/wake"
-	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/limits"
 )
 
@@ -45,7 +44,7 @@ type notice struct {
 	Event   string    `json:"event"` // end, pause or resume
 	At      time.Time `json:"at"`
 	Outcome string    `json:"outcome"`          // that of the summary; else paused or running
-	Reason  string    `json:"reason,omitempty"` // of a pause: a kind of answer, or paused by control
+	Reason  string    `json:"reason,omitempty"` // of a pause: a kind of answer
 	Lane    string    `json:"lane,omitempty"`   // that pauses; absent: all
 	Until   time.Time `json:"until,omitzero"`
 	PID     int       `json:"pid"`
@@ -94,7 +93,7 @@ func (f *notifyFlags) open(r *batchRun) (*notifier, error) {
 		return nil, usageError(fmt.Errorf("--notify: %w", err), "%s", hint)
 	}
 	n := &notifier{s: r.s, args: args, input: r.o.input, output: r.o.output, paused: make(map[string]time.Time), wake: make(chan struct{}, 1), quit: make(chan struct{})}
-	n.private = []string{tokenVariable, r.o.control.tokenEnv, r.o.account.keyEnv}
+	n.private = []string{r.o.account.keyEnv}
 	for _, p := range r.accounts.settings.registry.All() {
 		n.private = append(n.private, p.KeyEnv...)
 	}
@@ -155,18 +154,6 @@ func (n *notifier) Observe(e sluice.Event) {
 			n.post(&notice{Event: notifyResume, At: e.At, Lane: e.Lane})
 		}
 	}
-}
-
-// held tells that the run was paused or resumed by control.
-func (n *notifier) held(paused bool) {
-	if n == nil {
-		return
-	}
-	e := &notice{Event: notifyResume, At: time.Now(), Reason: "resumed by control"}
-	if paused {
-		e.Event, e.Reason = notifyPause, work.HeldReason
-	}
-	n.post(e)
 }
 
 // post leaves a notice to be told, in place of one that still waits.

@@ -27,7 +27,6 @@ type runOptions struct {
 	budget     budgetFlags
 	reuse      reuseFlags
 	rows       rowFlags
-	control    controlFlags
 	notify     notifyFlags
 	shared     sharedFlags
 	distribute distributeFlags
@@ -129,7 +128,6 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.verbose, "verbose", false, "say more on standard error")
 	fs.StringVar(&o.events, "events", "", "append every event of the scheduler to FILE, as JSON lines")
 	o.report.register(fs)
-	o.control.register(fs)
 	o.notify.register(fs)
 	o.watch.register(fs)
 }
@@ -168,10 +166,12 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	}
 	watch.of(r.accounts)
 	defer func() { r.s.note(r.accounts.Close()) }() // what was learned cannot be kept, perhaps: the results are
-	if err := r.openControl(); err != nil {
+	if r.notify, err = o.notify.open(r); err != nil {
 		return err
 	}
-	defer func() { r.s.note(r.control.Close()) }()
+	if r.notify != nil {
+		r.observers = append(r.observers, r.notify)
+	}
 	r.complete(&cfg)
 	if err := r.distribute(&cfg); err != nil {
 		return err
@@ -230,7 +230,6 @@ type batchRun struct {
 	batch     *batch.Batch
 	pending   int // parts that earlier runs left
 	pauses    *work.Pauses
-	control   *controlled
 	notify    *notifier
 	collector *cluster.Remote // nil: calls are made here
 
@@ -275,22 +274,9 @@ func (r *batchRun) openAccounts(shared *shared) (err error) {
 	return nil
 }
 
-// openControl makes ready who may be told of the run, and who may tell it something.
-func (r *batchRun) openControl() (err error) {
-	if r.notify, err = r.o.notify.open(r); err != nil {
-		return err
-	}
-	if r.notify != nil {
-		r.observers = append(r.observers, r.notify)
-	}
-	r.control, err = r.o.control.open(r.s)
-	return err
-}
-
 // complete adds to what the flags say of the batch what the run has made ready.
 func (r *batchRun) complete(cfg *batch.Config) {
 	a := r.accounts
-	cfg.Control = r.control.address()
 	cfg.Stdin, cfg.Logger, cfg.Pauses = r.s.in, slog.New(&logHandler{s: r.s, verbose: r.o.verbose}), r.pauses
 	cfg.Observer = &r.observers
 	cfg.Provider, cfg.ExtraHeader, cfg.Transport, cfg.Registry = a.provider, a.headers, a.transport, a.settings.registry
@@ -319,7 +305,6 @@ func (r *batchRun) run(ctx context.Context) error {
 		abandon()
 	}, r.rereader())
 	defer signals.stop()
-	r.control.begin(r, p, signals)
 	r.notify.start(r.status)
 	rep, err := r.batch.Run(ctx)
 	signals.stop()
@@ -342,7 +327,6 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 	sum.Input, sum.Output, sum.Events = r.o.input, r.o.output, r.o.events
 	sum.Journal = r.batch.Aside()
 	sum.Via = newViaSummary(r.o.via.way, &rep.Batches)
-	sum.separate(r.accounts.heldFor(), rep.Wall)
 	r.mu.Lock()
 	sum.Upstreams = blame(r.accounts.upstreams.summary(), r.lastErr)
 	together := sum.together(r.refused)
@@ -410,9 +394,6 @@ func (r *batchRun) status() status {
 	}
 	if r.o.via.way != batch.ViaLive {
 		st.parts = sumParts(r.batch.Parts())
-	}
-	if r.accounts.held() {
-		st.heldFor = work.HeldReason
 	}
 	if r.o.input == "-" {
 		st.total = 0 // what has come so far is no total

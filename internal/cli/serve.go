@@ -84,7 +84,6 @@ func (o *serveOptions) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.check, "check", false, "open nothing: say what would be served, or what is wrong")
 	fs.BoolVar(&o.json, "json", false, "say what is served, or with --check would be, as one JSON document")
 	fs.StringVar(&o.told.access, "access-log", "", "file that gets a line of JSON for each request, without contents and keys (-: standard output)")
-	fs.StringVar(&o.told.adminKey, "admin-key-env", "", "environment variable that holds a key to pause the gateway and set limits by, at /ui (absent: nobody can)")
 	fs.StringVar(&o.told.events, "events", "", "append every event of the schedulers to FILE, as JSON lines")
 	registerEngine(fs, &o.told.shared, redisUsage)
 	fs.BoolVar(&o.told.noUI, "no-ui", false, "serve no dashboard at /ui")
@@ -106,7 +105,7 @@ func (o *serveOptions) wrong() error {
 
 // runServe is the serve command.
 func runServe(ctx context.Context, s *streams, o *serveOptions) (err error) {
-	r := &serving{s: s, o: o, pool: &schedulerPool{}, steering: make(chan struct{}, 1)}
+	r := &serving{s: s, o: o, pool: &schedulerPool{}}
 	if err := o.wrong(); err != nil {
 		return err
 	}
@@ -120,9 +119,6 @@ func runServe(ctx context.Context, s *streams, o *serveOptions) (err error) {
 	}
 	defer func() { err = cmp.Or(err, r.closeTenants()) }()
 	if r.settings, err = o.settings(r.accounts.settings, r.keyed()); err != nil {
-		return err
-	}
-	if r.steer, err = r.admin(r.settings.adminKey); err != nil {
 		return err
 	}
 	if o.check {
@@ -190,10 +186,8 @@ type serving struct {
 	watch     *watch
 	access    *accessLog
 	traffic   *gateway.Traffic
-	steer     *gateway.Admin
 	systemd   *supervisor    // nil: nobody
 	retiring  sync.WaitGroup // accounts whose last calls are open
-	steering  chan struct{}  // has room for who steers the accounts or exchanges them; no lock, since observers are told meanwhile
 
 	listed bool // the upstreams are those of the settings file
 
@@ -217,7 +211,7 @@ func (r *serving) config(a *accounts, s *serveSettings) gateway.Config {
 	return gateway.Config{
 		Upstreams: a.upstreams.Upstreams, Base: a.transport, Header: a.headers, Models: s.models, Deadlines: s.deadlines, Bodies: s.bodies,
 		Hosts: s.addresses(), Origins: s.origins, Routes: s.routes, Passthrough: s.passed,
-		Traffic: r.traffic, Dashboard: !s.noUI, Admin: r.steer,
+		Traffic: r.traffic, Dashboard: !s.noUI,
 	}
 }
 
