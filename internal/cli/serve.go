@@ -61,7 +61,7 @@ and on SIGHUP. The first interrupt lets open calls end, the second cuts them off
 		RunE: func(cmd *cobra.Command, _ []string) error { return runServe(cmd.Context(), s, &o) },
 	}
 	o.register(cmd.Flags())
-	cmd.AddCommand(newServeKey(s), newServeReady(s))
+	cmd.AddCommand(newServeKey(s))
 	return cmd
 }
 
@@ -186,7 +186,6 @@ type serving struct {
 	watch     *watch
 	access    *accessLog
 	traffic   *gateway.Traffic
-	systemd   *supervisor    // nil: nobody
 	retiring  sync.WaitGroup // accounts whose last calls are open
 
 	listed bool // the upstreams are those of the settings file
@@ -375,10 +374,6 @@ func (r *serving) serve(ctx context.Context, doc *checked) error {
 		l.Close()
 		return err
 	}
-	if r.systemd, err = newSupervisor(); err != nil {
-		r.s.note(err)
-	}
-	defer r.systemd.close()
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
 	drain := make(chan struct{})
@@ -403,7 +398,6 @@ func (r *serving) serve(ctx context.Context, doc *checked) error {
 		web.Close()
 		return err
 	}
-	r.systemd.ready()
 	select {
 	case err := <-served:
 		web.Close()
@@ -424,7 +418,6 @@ func (r *serving) serve(ctx context.Context, doc *checked) error {
 
 // drain takes no new requests and waits for the open ones, up to the timeout of the settings.
 func (r *serving) drain(ctx context.Context, web *http.Server) error {
-	r.systemd.stopping()
 	r.gateway.Drain()
 	timeout := r.drainTimeout()
 	r.say("sluice serve: stopping: open calls have %s to end; Ctrl-C again cuts them off\n", span(timeout))

@@ -28,12 +28,9 @@ func (r *serving) follow(drain, cut func()) (stop func()) {
 	if len(files) > 0 || r.access.rotates() {
 		reread = func() {
 			r.access.reopen()
-			if len(files) == 0 {
-				r.systemd.reloading()
-				r.systemd.ready()
-				return
+			if len(files) > 0 {
+				wake.Up(again) // a second that waits would read the same
 			}
-			wake.Up(again) // a second that waits would read the same
 		}
 	}
 	hup := reread != nil || !signal.Ignored(syscall.SIGHUP)
@@ -82,8 +79,6 @@ func (f fileStates) follow(ctx context.Context, again <-chan struct{}, reload fu
 // reload has the gateway serve with the settings as the files say them now. Where they are wrong, it says so and the old ones
 // hold.
 func (r *serving) reload() (fileStates, error) {
-	r.systemd.reloading()
-	defer r.systemd.ready()
 	next, s, err := r.prepare()
 	if err != nil {
 		var hinted *exitError
