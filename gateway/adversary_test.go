@@ -54,7 +54,7 @@ func besiege(t *testing.T) *besieged {
 		}
 		whole(w, chatAnswer)
 	}, func(s *setting) {
-		s.Tenants, s.Dashboard, s.Hosts, s.Origins = tenants, true, []string{"gateway.example"}, []string{"https://app.example"}
+		s.Tenants, s.Hosts, s.Origins = tenants, []string{"gateway.example"}, []string{"https://app.example"}
 		s.Models = map[string]string{"cheap": "dear"}
 		s.upstream.Models = map[string]string{"m": "m", "dear": "dear"}
 		s.Passthrough = []gateway.Passthrough{{Path: "/v1/files", Upstream: "up"}, {Path: "/v1/completions", Upstream: "up"}}

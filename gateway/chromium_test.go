@@ -150,7 +150,6 @@ func TestTheDashboardLivesInABrowser(t *testing.T) {
 	ctx, complaints := browser(t)
 	shared := newScheduler(t, 2)
 	cfg := configOf(t, shared, tripper(func(*http.Request) string { return "yes" }))
-	cfg.Dashboard = true
 	_, url, local := serveAt(t, cfg)
 	call := func() { fetch(t, http.MethodPost, url+"/v1/chat/completions", hello) }
 	call()

@@ -11,7 +11,7 @@ import (
 
 func TestTheDashboardIsNotAtTheAddressOfClients(t *testing.T) {
 	cfg := configOf(t, newScheduler(t, 2), tripper(func(*http.Request) string { return "yes" }))
-	cfg.Hosts, cfg.Dashboard = []string{"gateway.example"}, true
+	cfg.Hosts = []string{"gateway.example"}
 	g, err := gateway.New(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -50,9 +50,6 @@ type Config struct {
 	// Traffic is told of every request. Default: one of its own, for the dashboard alone.
 	Traffic *Traffic
 
-	// Dashboard has ServeUI show how the gateway does.
-	Dashboard bool
-
 	Logger *slog.Logger // nil discards
 }
 

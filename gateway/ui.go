@@ -47,8 +47,6 @@ func (g *Gateway) ServeUI(w http.ResponseWriter, r *http.Request) {
 		answerText(w, http.StatusForbidden, "the dashboard is for the gateway's own host: forward a port to look from elsewhere")
 	case (guard{}).refuses(r) != "":
 		answerText(w, http.StatusForbidden, "the dashboard answers to its own page: open its address by hand, not by a link")
-	case !g.now.Load().cfg.Dashboard:
-		answerText(w, http.StatusNotFound, "no such page")
 	case get && (r.URL.Path == "/ui" || r.URL.Path == "/ui/"):
 		h.Set("Content-Type", "text/html; charset=utf-8")
 		page, err := g.view().page("page")

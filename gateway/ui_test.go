@@ -19,7 +19,6 @@ import (
 func dashboard(t *testing.T) (g *gateway.Gateway, url, local string) {
 	t.Helper()
 	cfg := configOf(t, newScheduler(t, 2), tripper(func(*http.Request) string { return "yes" }))
-	cfg.Dashboard = true
 	return serveAt(t, cfg)
 }
 
@@ -200,7 +199,7 @@ func TestThePageHasTheBusiestOfManyTenantsAndLanes(t *testing.T) {
 	traffic := gateway.NewTraffic(gateway.TrafficConfig{})
 	shared := newScheduler(t, 2)
 	cfg := configOf(t, shared, tripper(func(*http.Request) string { return "yes" }))
-	cfg.Traffic, cfg.Dashboard = traffic, true
+	cfg.Traffic = traffic
 	_, _, local := serveAt(t, cfg)
 	for i := range 200 {
 		traffic.Note(fmt.Sprintf("tenant-%03d", i), i)

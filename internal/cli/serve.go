@@ -33,7 +33,6 @@ type serveOptions struct {
 	verbose  bool
 	check    bool
 	json     bool
-	quiet    bool
 	told     serveSettings // by flags
 	given    func(flag string) bool
 }
@@ -80,21 +79,17 @@ func (o *serveOptions) register(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.told.origins, "origin", nil, "origin of pages that may call the gateway (repeatable)")
 	fs.StringVar(&o.told.keys, "keys", "", keysUsage)
 	fs.BoolVar(&o.verbose, "verbose", false, "say more on standard error")
-	fs.BoolVar(&o.quiet, "quiet", false, "say nothing on standard error but warnings and errors")
 	fs.BoolVar(&o.check, "check", false, "open nothing: say what would be served, or what is wrong")
 	fs.BoolVar(&o.json, "json", false, "say what is served, or with --check would be, as one JSON document")
 	fs.StringVar(&o.told.access, "access-log", "", "file that gets a line of JSON for each request, without contents and keys (-: standard output)")
 	fs.StringVar(&o.told.events, "events", "", "append every event of the schedulers to FILE, as JSON lines")
 	registerEngine(fs, &o.told.shared, redisUsage)
-	fs.BoolVar(&o.told.noUI, "no-ui", false, "serve no dashboard at /ui")
 	fs.StringVar(&o.told.watch.metrics, "metrics-listen", usualLocal, "serve /metrics and /ui at this address (port 0: a free port)")
 }
 
 // wrong refuses flags that have no meaning.
 func (o *serveOptions) wrong() error {
 	switch {
-	case o.quiet && o.verbose:
-		return usageError(errors.New("--quiet and --verbose want opposite things"), "leave one of them out")
 	case o.attempts < 1:
 		return usageError(fmt.Errorf("--attempts %d is below one", o.attempts), "a call is tried at least once")
 	case o.account.maxThrottles < 0:
@@ -210,7 +205,7 @@ func (r *serving) config(a *accounts, s *serveSettings) gateway.Config {
 	return gateway.Config{
 		Upstreams: a.upstreams.Upstreams, Base: a.transport, Header: a.headers, Models: s.models, Deadlines: s.deadlines, Bodies: s.bodies,
 		Hosts: s.addresses(), Origins: s.origins, Routes: s.routes, Passthrough: s.passed,
-		Traffic: r.traffic, Dashboard: !s.noUI,
+		Traffic: r.traffic,
 	}
 }
 
@@ -222,13 +217,6 @@ func (r *serving) close() error {
 		t.CloseIdleConnections()
 	}
 	return errors.Join(err, r.shared.Close())
-}
-
-// say tells people what goes on, unless they want to hear of what is wrong alone.
-func (r *serving) say(format string, args ...any) {
-	if !r.o.quiet {
-		r.s.errorf(format, args...)
-	}
 }
 
 // openUpstreams makes ready where calls go: the upstreams of the settings, or those that flags and the environment tell of.
@@ -420,7 +408,7 @@ func (r *serving) serve(ctx context.Context, doc *checked) error {
 func (r *serving) drain(ctx context.Context, web *http.Server) error {
 	r.gateway.Drain()
 	timeout := r.drainTimeout()
-	r.say("sluice serve: stopping: open calls have %s to end; Ctrl-C again cuts them off\n", span(timeout))
+	r.s.errorf("sluice serve: stopping: open calls have %s to end; Ctrl-C again cuts them off\n", span(timeout))
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return web.Shutdown(ctx)

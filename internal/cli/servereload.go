@@ -99,12 +99,12 @@ func (r *serving) reload() (fileStates, error) {
 		r.s.note(old.Close())
 	})
 	next.explainLimits(r.s, r.o.verbose)
-	r.say("sluice: settings re-read: %s\n", strings.Join(r.names(), ", "))
+	r.s.errorf("sluice: settings re-read: %s\n", strings.Join(r.names(), ", "))
 	changes, err := next.settle()
 	r.s.note(err)
 	for _, c := range changes {
 		for _, line := range c.text(true) {
-			r.say("sluice: %s\n", line)
+			r.s.errorf("sluice: %s\n", line)
 		}
 	}
 	return next.settings.files, nil

@@ -32,7 +32,6 @@ type serveSettings struct {
 	keys   string // file of clients' keys; "" is the usual one
 	access string // log of requests
 	events string // file of all events
-	noUI   bool
 
 	shared     string // URL of an engine; "" is none
 	failClosed bool
@@ -77,7 +76,6 @@ func (o *serveOptions) settings(from *settings, keyed bool) (serveSettings, erro
 		{"access-log", "access_log", file.AccessLog != "", func() { all.access = from.beside(file.AccessLog) }},
 		{"events", "events", file.Events != "", func() { all.events = from.beside(file.Events) }},
 		{"redis", "shared", file.Shared != "", func() { all.shared = file.Shared }},
-		{"no-ui", "ui", file.UI != nil, func() { all.noUI = !*file.UI }},
 	} {
 		switch {
 		case f.stated && o.given(f.flag):
@@ -111,7 +109,7 @@ func (s *serveSettings) addresses() []string {
 func (s *serveSettings) dashboard() bool {
 	host, _, err := net.SplitHostPort(s.watch.metrics)
 	ip := net.ParseIP(host)
-	return !s.noUI && err == nil && (host == "" || host == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified()))
+	return err == nil && (host == "" || host == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified()))
 }
 
 // check refuses what can be seen to be wrong before anything is opened. Who calls needs a key if keyed.

@@ -41,7 +41,6 @@ type Serve struct {
 	KeysFile  string `yaml:"keys_file"`  // of the clients
 	AccessLog string `yaml:"access_log"` // - is standard output
 	Events    string `yaml:"events"`     // a file that all events go to
-	UI        *bool  `yaml:"ui"`         // nil: there is a dashboard
 
 	Shared     string `yaml:"shared"`      // URL of an engine by way of which quotas are shared
 	FailClosed bool   `yaml:"fail_closed"` // calls wait while that is gone
