@@ -19,6 +19,5 @@ ENV XDG_STATE_HOME=/var/lib
 VOLUME /var/lib/sluice
 USER 65532:65532
 EXPOSE 8787 9464
-HEALTHCHECK --interval=10s --timeout=6s --start-period=10s CMD ["/usr/local/bin/sluice", "serve", "ready"]
 ENTRYPOINT ["/usr/local/bin/sluice"]
 CMD ["serve", "--config", "/etc/sluice/sluice.yaml"]

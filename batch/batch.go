@@ -145,7 +145,6 @@ type Config struct {
 
 	Observer sluice.Observer // receives the start, the end and the results of the run; its Schedulers have their own
 	Pauses   *work.Pauses    // counts the Scheduler's pauses for the state file; nil: none
-	Control  string          // the address from which the run is controlled, for the state file; "": none
 	Logger   *slog.Logger    // nil discards
 }
 
@@ -313,7 +312,6 @@ func (b *Batch) prepare() error {
 		OnResult: b.onResult(),
 		Conclude: b.conclude(),
 		Pauses:   b.cfg.Pauses,
-		Control:  b.cfg.Control,
 		Logger:   b.log,
 	})
 	b.runner = runner

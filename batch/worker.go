@@ -59,7 +59,7 @@ func (e *UnservedError) Error() string { return "a task cannot be served here: "
 func (e *UnservedError) Hint() string { return e.Advice }
 
 // NewWorker returns a Worker. It takes of cfg what says where calls go and who looks on: Provider, Registry, BaseURL, Key,
-// Scheduler, Upstreams, Price, Transport, ExtraHeader, Model, Workers, Observer, Control and Logger. The Schedulers, and the
+// Scheduler, Upstreams, Price, Transport, ExtraHeader, Model, Workers, Observer and Logger. The Schedulers, and the
 // Upstreams, must allow as many attempts and throttles as any run has: the Worker counts by each task's Terms.
 func NewWorker(cfg Config, tasks Tasks) (*Worker, error) {
 	switch {
@@ -85,7 +85,7 @@ func NewWorker(cfg Config, tasks Tasks) (*Worker, error) {
 	b.router = newRouter(b)
 	runner, err := work.New(work.Config{
 		Feed: w.feed, Reload: w.again, Lanes: anyLanes, Queue: held, Workers: cfg.Workers, Accept: w.accept, OnResult: w.done, Observer: cfg.Observer, Name: "worker",
-		Control: cfg.Control, Logger: cfg.Logger,
+		Logger: cfg.Logger,
 	})
 	b.runner = runner
 	return w, err

@@ -63,8 +63,8 @@ func TestTheUnitAndTheImageStartCommandsThatThereAre(t *testing.T) {
 		}
 		commands = append(commands, slices.DeleteFunc(words, func(w string) bool { return w == "/usr/local/bin/sluice" }))
 	}
-	if len(commands) != 3 {
-		t.Errorf("%d commands, want the unit's, the image's and its health check", len(commands))
+	if len(commands) != 2 {
+		t.Errorf("%d commands, want the unit's and the image's", len(commands))
 	}
 	for _, c := range commands {
 		names := slices.Clone(c)

@@ -59,8 +59,8 @@ func newInternet(t *testing.T, c sim.Config) internet {
 }
 
 // newModels starts an imitation of a server of one's own, and returns its address.
-func newModels(t *testing.T, document string) string {
-	imitation, err := sim.New(provided(document))
+func newModels(t *testing.T) string {
+	imitation, err := sim.New(provided)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -143,7 +143,7 @@ func (s *session) copy(from, to string) {
 
 // environment is what the commands find: keys, and an internet in which every host is an imitation.
 func (s *session) environment() []string {
-	net := newInternet(s.t, provided(s.doc.name))
+	net := newInternet(s.t, provided)
 	home := s.t.TempDir()
 	env := []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + s.t.TempDir(), "TZ=UTC", "LANG=C.UTF-8", "GORACE=atexit_sleep_ms=0",
@@ -366,7 +366,7 @@ func (s *session) listens(command string) bool {
 // port is the address that takes the place of a port of this host.
 func (s *session) port(port string) string {
 	if s.ports[port] == "" && port == modelServer {
-		s.ports[port] = newModels(s.t, s.doc.name)
+		s.ports[port] = newModels(s.t)
 	}
 	if s.ports[port] == "" {
 		s.ports[port] = freeAddress()

@@ -17,16 +17,8 @@ import (
 // keys are the variables that hold the key.
 var keys = []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "AZURE_KEY"}
 
-// lasting are documents that watch a run, which has to last.
-var lasting = map[string]bool{"docs/control.md": true}
-
 // provided is the imitation that stands for every host of a document.
-func provided(name string) sim.Config {
-	if lasting[name] {
-		return sim.Config{Latency: time.Second, Concurrent: 1}
-	}
-	return sim.Config{Latency: 5 * time.Millisecond, Batches: sim.Batches{Latency: 100 * time.Millisecond}}
-}
+var provided = sim.Config{Latency: 5 * time.Millisecond, Batches: sim.Batches{Latency: 100 * time.Millisecond}}
 
 // engineHost is where documents have their Redis.
 const engineHost = "10.0.0.5"
@@ -52,7 +44,7 @@ var anew = map[string]string{
 }
 
 // long are the documents whose sessions take more than a second or two. The full suite runs them.
-var long = map[string]bool{"README.md": true, "docs/batches.md": true, "docs/control.md": true, "docs/distributed.md": true,
+var long = map[string]bool{"README.md": true, "docs/batches.md": true, "docs/distributed.md": true,
 	"docs/find.md": true, "docs/plan.md": true, "docs/quickstart.md": true, "docs/recipes.md": true, "docs/report.md": true,
 	"docs/run.md": true, "docs/serve.md": true, "docs/stress.md": true}
 
@@ -70,7 +62,6 @@ type staying struct {
 var servers = []staying{
 	{"gateway", regexp.MustCompile(`^(\w+=\S* )*sluice serve\b`), regexp.MustCompile(`sluice serve key|--check|--help`), regexp.MustCompile(`http://`)},
 	{"imitation", regexp.MustCompile(`^sluice sim\b`), regexp.MustCompile(`--help`), regexp.MustCompile(`http://`)},
-	{"run", regexp.MustCompile(`^sluice run .*--control .*&$`), regexp.MustCompile(`--help`), regexp.MustCompile(`(?m)^sluice: \d+/`)},
 	{"worker", regexp.MustCompile(`^sluice worker\b`), regexp.MustCompile(`--help`), regexp.MustCompile(`waiting|0 failed`)},
 	{"engine", regexp.MustCompile(`^redis-server\b`), regexp.MustCompile(`--help`), regexp.MustCompile(`Ready`)},
 }

@@ -11,8 +11,7 @@ import (
 
 func TestTheDashboardIsNotAtTheAddressOfClients(t *testing.T) {
 	cfg := configOf(t, newScheduler(t, 2), tripper(func(*http.Request) string { return "yes" }))
-	cfg.Hosts, cfg.Dashboard = []string{"gateway.example"}, true
-	cfg.Admin = &gateway.Admin{Key: "0123456789abcdef", Pause: func(bool) error { t.Error("paused"); return nil }}
+	cfg.Hosts = []string{"gateway.example"}
 	g, err := gateway.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -20,9 +19,9 @@ func TestTheDashboardIsNotAtTheAddressOfClients(t *testing.T) {
 	front := httptest.NewServer(g) // whose peers all are of this host, as those of a reverse proxy on it
 	defer front.Close()
 	for _, host := range []string{"gateway.example", "localhost", "127.0.0.1:8787"} {
-		for _, line := range []string{"GET /ui", "GET /ui/", "GET /ui/events", "GET /ui/script.js", "GET /metrics", "POST /ui/pause"} {
+		for _, line := range []string{"GET /ui", "GET /ui/", "GET /ui/events", "GET /ui/script.js", "GET /metrics"} {
 			conn := dial(t, front)
-			send(t, conn, line+" HTTP/1.1\r\nHost: "+host+"\r\nX-Sluice-Admin-Key: 0123456789abcdef\r\nConnection: close\r\n\r\n")
+			send(t, conn, line+" HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n")
 			if got := answer(t, conn); got.status != http.StatusNotFound {
 				t.Errorf("%s of %s: %d %.60q", line, host, got.status, got.body)
 			}
@@ -36,16 +35,15 @@ func TestTheDashboardIsNotAtTheAddressOfClients(t *testing.T) {
 }
 
 func TestWhatAProxyBringsIsNotFromThisHost(t *testing.T) {
-	admin := &gateway.Admin{Key: "0123456789abcdef", Pause: func(bool) error { t.Error("paused"); return nil }}
-	_, _, local := dashboard(t, admin)
+	_, _, local := dashboard(t)
 	for _, header := range [][2]string{
 		{"Host", "gateway.example"}, {"Host", "gateway.example:443"}, {"X-Forwarded-For", "192.0.2.1"}, {"Forwarded", "for=192.0.2.1"},
 		{"X-Real-Ip", "192.0.2.1"}, {"Via", "1.1 x"}, {"X-Forwarded-Host", "x"}, {"Cf-Connecting-Ip", "192.0.2.1"},
 	} {
-		for path, method := range map[string]string{"/ui": "GET", "/ui/events": "GET", "/ui/pause": "POST"} {
-			resp, text := fetch(t, method, local+path, "", header[0], header[1], "X-Sluice-Admin-Key", admin.Key)
+		for _, path := range []string{"/ui", "/ui/events"} {
+			resp, text := fetch(t, http.MethodGet, local+path, "", header[0], header[1])
 			if resp.StatusCode != http.StatusForbidden {
-				t.Errorf("%s %s, %q: %s %.60q", method, path, header, resp.Status, text)
+				t.Errorf("%s, %q: %s %.60q", path, header, resp.Status, text)
 			}
 		}
 	}

@@ -50,12 +50,6 @@ type Config struct {
 	// Traffic is told of every request. Default: one of its own, for the dashboard alone.
 	Traffic *Traffic
 
-	// Dashboard has ServeUI show how the gateway does.
-	Dashboard bool
-
-	// Admin lets that page steer the gateway. Nil: it cannot.
-	Admin *Admin
-
 	Logger *slog.Logger // nil discards
 }
 
@@ -106,7 +100,6 @@ type Gateway struct {
 
 	draining atomic.Bool
 	watching atomic.Int64 // pages that are kept up to date
-	guesses  guesses      // at the admin key
 	rooms    rooms        // what bodies take
 	long     sync.Mutex   // held while a body that is in a file is looked at, or one is decompressed: one at a time is in memory
 

@@ -16,10 +16,9 @@ import (
 )
 
 // dashboard is a gateway at a socket, whose calls end at once, and its page at another.
-func dashboard(t *testing.T, admin *gateway.Admin) (g *gateway.Gateway, url, local string) {
+func dashboard(t *testing.T) (g *gateway.Gateway, url, local string) {
 	t.Helper()
 	cfg := configOf(t, newScheduler(t, 2), tripper(func(*http.Request) string { return "yes" }))
-	cfg.Dashboard, cfg.Admin = true, admin
 	return serveAt(t, cfg)
 }
 
@@ -70,7 +69,7 @@ func fetch(t *testing.T, method, url, body string, header ...string) (*http.Resp
 }
 
 func TestThePageShowsWhatWentThrough(t *testing.T) {
-	_, url, local := dashboard(t, nil)
+	_, url, local := dashboard(t)
 	for _, id := range []string{"first", "<script>alert(1)</script>"} {
 		if resp, text := fetch(t, http.MethodPost, url+"/v1/chat/completions", hello, "X-Request-Id", id); resp.StatusCode != 200 {
 			t.Fatalf("%s %s", resp.Status, text)
@@ -101,7 +100,7 @@ func TestThePageShowsWhatWentThrough(t *testing.T) {
 }
 
 func TestWhoOpensTheAddressIsToldWhereThePageIs(t *testing.T) {
-	_, url, _ := dashboard(t, nil)
+	_, url, _ := dashboard(t)
 	for _, path := range []string{"/", "/ui", "/metrics"} {
 		if resp, text := fetch(t, http.MethodGet, url+path, ""); resp.StatusCode != 404 || !strings.Contains(text, "dashboard") {
 			t.Errorf("%s: %s %s", path, resp.Status, text)
@@ -113,7 +112,7 @@ func TestWhoOpensTheAddressIsToldWhereThePageIs(t *testing.T) {
 }
 
 func TestThePageIsForItsOwnHostAndOrigin(t *testing.T) {
-	g, _, local := dashboard(t, nil)
+	g, _, local := dashboard(t)
 	for _, path := range []string{"/ui", "/ui/events", "/ui/script.js"} {
 		for _, header := range [][]string{{"Host", "rebound.example"}, {"Origin", "https://other.example"}, {"Origin", "null"}, {"Sec-Fetch-Site", "cross-site"}} {
 			if resp, _ := fetch(t, http.MethodGet, local+path, "", header...); resp.StatusCode != http.StatusForbidden {
@@ -135,7 +134,7 @@ func TestThePageIsForItsOwnHostAndOrigin(t *testing.T) {
 
 func TestEventsTellWhatChangesUntilTheGatewayDrains(t *testing.T) {
 	t.Parallel()
-	g, url, local := dashboard(t, nil)
+	g, url, local := dashboard(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, local+"/ui/events", nil)
@@ -170,67 +169,8 @@ func TestEventsTellWhatChangesUntilTheGatewayDrains(t *testing.T) {
 	}
 }
 
-func TestOnlyAnAdminSteers(t *testing.T) {
-	const key = "0123456789abcdef"
-	var did []string
-	admin := &gateway.Admin{Key: key,
-		Pause: func(paused bool) error {
-			did = append(did, map[bool]string{true: "pause", false: "resume"}[paused])
-			return nil
-		},
-		Limits: func(body []byte) error { did = append(did, string(body)); return nil },
-	}
-	_, _, local := dashboard(t, admin)
-	for name, c := range map[string]struct {
-		method, path string
-		header       []string
-		status       int
-	}{
-		"no key":            {http.MethodPost, "/ui/pause", nil, 401},
-		"another key":       {http.MethodPost, "/ui/pause", []string{"X-Sluice-Admin-Key", "0123456789abcdeF"}, 401},
-		"as a bearer":       {http.MethodPost, "/ui/pause", []string{"Authorization", "Bearer " + key}, 401},
-		"a get":             {http.MethodGet, "/ui/pause", []string{"X-Sluice-Admin-Key", key}, 404},
-		"another origin":    {http.MethodPost, "/ui/pause", []string{"X-Sluice-Admin-Key", key, "Origin", "https://other.example"}, 403},
-		"an unknown action": {http.MethodPost, "/ui/drop", []string{"X-Sluice-Admin-Key", key}, 404},
-	} {
-		if resp, _ := fetch(t, c.method, local+c.path, "", c.header...); resp.StatusCode != c.status {
-			t.Errorf("%s: %s", name, resp.Status)
-		}
-	}
-	if len(did) > 0 {
-		t.Errorf("did %q", did)
-	}
-	for _, action := range []string{"pause", "resume", "limits"} {
-		if resp, text := fetch(t, http.MethodPost, local+"/ui/"+action, `{"rpm":5}`, "X-Sluice-Admin-Key", key, "Origin", local); resp.StatusCode != 200 {
-			t.Errorf("%s: %s %s", action, resp.Status, text)
-		}
-	}
-	if strings.Join(did, " ") != `pause resume {"rpm":5}` {
-		t.Errorf("did %q", did)
-	}
-	_, _, without := dashboard(t, nil)
-	if resp, _ := fetch(t, http.MethodPost, without+"/ui/pause", "", "X-Sluice-Admin-Key", ""); resp.StatusCode != 404 {
-		t.Errorf("without an admin: %s", resp.Status)
-	}
-}
-
-func TestTheAdminKeyIsNotGuessedFast(t *testing.T) {
-	const key = "0123456789abcdef"
-	_, _, local := dashboard(t, &gateway.Admin{Key: key, Pause: func(bool) error { return nil }})
-	for i := range 10 {
-		if resp, _ := fetch(t, http.MethodPost, local+"/ui/pause", "", "X-Sluice-Admin-Key", fmt.Sprint("wrong-key-number-", i)); resp.StatusCode != http.StatusUnauthorized {
-			t.Errorf("try %d: %s", i+1, resp.Status)
-		}
-	}
-	for _, of := range []string{"another", key} {
-		if resp, _ := fetch(t, http.MethodPost, local+"/ui/pause", "", "X-Sluice-Admin-Key", of); resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" {
-			t.Errorf("%s: %s", of, resp.Status)
-		}
-	}
-}
-
 func TestPagesThatGoLeaveNothing(t *testing.T) {
-	_, _, local := dashboard(t, nil)
+	_, _, local := dashboard(t)
 	fetch(t, http.MethodGet, local+"/ui", "")
 	http.DefaultClient.CloseIdleConnections()
 	before := runtime.NumGoroutine()
@@ -259,7 +199,7 @@ func TestThePageHasTheBusiestOfManyTenantsAndLanes(t *testing.T) {
 	traffic := gateway.NewTraffic(gateway.TrafficConfig{})
 	shared := newScheduler(t, 2)
 	cfg := configOf(t, shared, tripper(func(*http.Request) string { return "yes" }))
-	cfg.Traffic, cfg.Dashboard = traffic, true
+	cfg.Traffic = traffic
 	_, _, local := serveAt(t, cfg)
 	for i := range 200 {
 		traffic.Note(fmt.Sprintf("tenant-%03d", i), i)

@@ -15,7 +15,6 @@ import (
 // view is what the dashboard shows.
 type view struct {
 	State                string
-	Admin                bool
 	Waiting, Open, Ended string
 	Lanes                []laneView
 	MoreLanes            int // that are not shown
@@ -64,13 +63,13 @@ const (
 // view is how things stand. It takes part in no state, so that pages that are looked at do not hold old ones.
 func (g *Gateway) view() *view {
 	cfg := &g.now.Load().cfg
-	v := &view{State: "The gateway serves.", Admin: cfg.Admin != nil}
+	v := &view{State: "The gateway serves."}
 	v.Lanes, v.MoreLanes = lanesOf(cfg)
 	if g.draining.Load() {
 		v.State = "The gateway is stopping."
 	}
 	held := func(l laneView) bool { return l.State == heldWords }
-	if slices.ContainsFunc(v.Lanes, held) || cfg.Admin != nil && cfg.Admin.Paused != nil && cfg.Admin.Paused() { // before the first call there are no lanes
+	if slices.ContainsFunc(v.Lanes, held) {
 		v.State = "The gateway is paused: nothing is sent."
 	}
 	s := cfg.Traffic.Snapshot()

@@ -284,7 +284,8 @@ func (a *accounts) schedulerOf(c sluice.Config, p provider.Provider, label strin
 	a.mu.Lock()
 	a.schedulers, a.names = append(a.schedulers, scheduler), append(a.names, c.Name)
 	a.mu.Unlock()
-	return scheduler, a.tuning.add(p, label, scheduler, c)
+	a.tuning.add(p, label, scheduler, c)
+	return scheduler, nil
 }
 
 // make makes a Scheduler, or has the pool find the one of the account. Of such, c gets what cannot be changed any more.

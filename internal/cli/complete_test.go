@@ -55,7 +55,7 @@ func TestShellsCompleteWhatFlagsMayBe(t *testing.T) {
 		{[]string{"run", "--order", "i"}, []string{"input"}, true},
 		{[]string{"exec", "--changed", ""}, []string{"redo", "keep"}, true},
 		{[]string{"exec", "--cli", "c"}, []string{"claude", "codex"}, true},
-		{[]string{"help", "serve", "re"}, []string{"ready"}, true},
+		{[]string{"help", "serve", "k"}, []string{"key"}, true},
 		{[]string{"stress", "--level", "c"}, []string{"conservative", "chaos"}, true},
 		{[]string{"sim", "--retry-after", ""}, []string{"seconds", "ms", "date", "none"}, true},
 		{[]string{"run", "--config", "named.yaml", "--upstream", ""}, []string{"east", "west"}, true},

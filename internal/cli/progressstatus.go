@@ -8,9 +8,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
-	"github.com/sluice-llm/sluice/internal/control"
 	"github.com/sluice-llm/sluice/internal/prose"
-	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/limits"
 )
 
@@ -25,7 +23,7 @@ type status struct {
 	usage    sluice.Usage
 	cost     float64 // in US dollars, as far as it is known
 	estimate float64 // the part of cost that is one
-	heldFor  string  // why nothing is started: a pause by control, or hours; "" where it is not so
+	heldFor  string  // why nothing is started, such as hours; "" where it is not so
 	outlook  string  // what is expected of limits
 	commands bool    // items are commands, which are nobody's to bill
 	rationed int     // calls that wait for room in a budget
@@ -279,7 +277,6 @@ type statusLine struct {
 	Input     int       `json:"input_tokens"`
 	Output    int       `json:"output_tokens"`
 	Draining  bool      `json:"draining"`
-	Held      bool      `json:"paused_by_control"`
 	Rationed  int       `json:"waiting_for_budget,omitempty"`
 	Retrying  int       `json:"waiting_to_retry,omitempty"`
 	Outlook   string    `json:"outlook,omitempty"`
@@ -291,7 +288,54 @@ type statusLine struct {
 
 	Parts *partFigures `json:"parts,omitempty"` // of a run by way of a Batch API
 
-	Lanes []control.Lane `json:"lanes"`
+	Lanes []laneStatus `json:"lanes"`
+}
+
+// laneStatus is a lane as programs read it.
+type laneStatus struct {
+	Lane      string         `json:"lane"`
+	InFlight  int            `json:"in_flight"`
+	Slots     int            `json:"slots"` // how many may be in flight now
+	Waiting   int            `json:"waiting"`
+	Oldest    time.Time      `json:"oldest,omitzero"`         // when the oldest open request was sent
+	Binding   string         `json:"binding,omitempty"`       // the limit that the next request waits for
+	Until     time.Time      `json:"cooldown_until,omitzero"` // when the pause of the lane ends
+	Why       string         `json:"cooldown_why,omitempty"`  // the kind of response that caused it
+	Throttles int            `json:"throttles"`
+	Budgets   []budgetStatus `json:"budgets"`
+}
+
+// budgetStatus is one limit of a lane and its level.
+type budgetStatus struct {
+	Dimension string  `json:"dimension"` // such as rpm
+	Limit     int64   `json:"limit"`
+	Source    string  `json:"source"`
+	Level     float64 `json:"level"`
+	Cap       float64 `json:"cap"`              // the highest level
+	Spent     float64 `json:"spent"`            // since the start
+	Shared    bool    `json:"shared,omitempty"` // with other clients: Level is unknown
+	limits.Claims
+}
+
+func laneStatuses(all []limits.LaneSnapshot, now time.Time) []laneStatus {
+	lanes := make([]laneStatus, 0, len(all))
+	for _, l := range all {
+		lane := laneStatus{
+			Lane: l.Lane, InFlight: l.InFlight, Slots: l.Slots, Waiting: l.Waiting, Oldest: l.Oldest, Throttles: l.Throttles,
+			Budgets: make([]budgetStatus, 0, len(l.Budgets)),
+		}
+		if l.Waiting > 0 && l.Binding != limits.AnyDimension {
+			lane.Binding = l.Binding.String()
+		}
+		if l.Until.After(now) {
+			lane.Until, lane.Why = l.Until, l.Pause.String()
+		}
+		for _, b := range l.Budgets {
+			lane.Budgets = append(lane.Budgets, budgetStatus{b.Dimension.String(), b.Limit, string(b.Source), b.Level, b.Cap, b.Spent, b.Shared, b.Claims})
+		}
+		lanes = append(lanes, lane)
+	}
+	return lanes
 }
 
 func (s *status) line() statusLine {
@@ -299,8 +343,8 @@ func (s *status) line() statusLine {
 	line := statusLine{
 		At: s.now, Total: s.total, Done: s.done, Failed: s.failed, InFlight: inFlight, Waiting: waiting,
 		Throttles: throttles, PerMin: math.Round(s.perMin*10) / 10, Input: s.usage.Input, Output: s.usage.Output,
-		Draining: s.draining, Held: s.heldFor == work.HeldReason, Rationed: s.rationed, Retrying: s.retrying, Outlook: s.outlook, Cost: s.cost, Estimated: s.estimate,
-		Parts: s.parts, Lanes: control.Lanes(sluice.Snapshot{Lanes: s.lanes}, s.now),
+		Draining: s.draining, Rationed: s.rationed, Retrying: s.retrying, Outlook: s.outlook, Cost: s.cost, Estimated: s.estimate,
+		Parts: s.parts, Lanes: laneStatuses(s.lanes, s.now),
 	}
 	if s.far != nil {
 		line.Workers, line.EngineAway = &s.far.Workers, s.far.Away != ""

@@ -27,7 +27,6 @@ type runOptions struct {
 	budget     budgetFlags
 	reuse      reuseFlags
 	rows       rowFlags
-	control    controlFlags
 	shared     sharedFlags
 	distribute distributeFlags
 	via        viaFlags
@@ -128,7 +127,6 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.verbose, "verbose", false, "say more on standard error")
 	fs.StringVar(&o.events, "events", "", "append every event of the scheduler to FILE, as JSON lines")
 	o.report.register(fs)
-	o.control.register(fs)
 	o.watch.register(fs)
 }
 
@@ -166,10 +164,6 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	}
 	watch.of(r.accounts)
 	defer func() { r.s.note(r.accounts.Close()) }() // what was learned cannot be kept, perhaps: the results are
-	if r.control, err = o.control.open(s); err != nil {
-		return err
-	}
-	defer func() { r.s.note(r.control.Close()) }()
 	r.complete(&cfg)
 	if err := r.distribute(&cfg); err != nil {
 		return err
@@ -228,7 +222,6 @@ type batchRun struct {
 	batch     *batch.Batch
 	pending   int // parts that earlier runs left
 	pauses    *work.Pauses
-	control   *controlled
 	collector *cluster.Remote // nil: calls are made here
 
 	observers observers // of all that happens; complete before the first call
@@ -275,7 +268,6 @@ func (r *batchRun) openAccounts(shared *shared) (err error) {
 // complete adds to what the flags say of the batch what the run has made ready.
 func (r *batchRun) complete(cfg *batch.Config) {
 	a := r.accounts
-	cfg.Control = r.control.address()
 	cfg.Stdin, cfg.Logger, cfg.Pauses = r.s.in, slog.New(&logHandler{s: r.s, verbose: r.o.verbose}), r.pauses
 	cfg.Observer = &r.observers
 	cfg.Provider, cfg.ExtraHeader, cfg.Transport, cfg.Registry = a.provider, a.headers, a.transport, a.settings.registry
@@ -304,7 +296,6 @@ func (r *batchRun) run(ctx context.Context) error {
 		abandon()
 	}, r.rereader())
 	defer signals.stop()
-	r.control.begin(r, p, signals)
 	rep, err := r.batch.Run(ctx)
 	signals.stop()
 	p.stop()
@@ -326,7 +317,6 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 	sum.Input, sum.Output, sum.Events = r.o.input, r.o.output, r.o.events
 	sum.Journal = r.batch.Aside()
 	sum.Via = newViaSummary(r.o.via.way, &rep.Batches)
-	sum.separate(r.accounts.heldFor(), rep.Wall)
 	r.mu.Lock()
 	sum.Upstreams = blame(r.accounts.upstreams.summary(), r.lastErr)
 	together := sum.together(r.refused)
@@ -393,9 +383,6 @@ func (r *batchRun) status() status {
 	}
 	if r.o.via.way != batch.ViaLive {
 		st.parts = sumParts(r.batch.Parts())
-	}
-	if r.accounts.held() {
-		st.heldFor = work.HeldReason
 	}
 	if r.o.input == "-" {
 		st.total = 0 // what has come so far is no total

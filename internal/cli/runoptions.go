@@ -14,7 +14,7 @@ import (
 func (*runOptions) naming() []string {
 	return []string{
 		"provider", "base-url", "key-env", "keys-file", "ca-file", "config", "limits", "tier", "template", "schema", "cache", "events", "report",
-		"control", "metrics-listen",
+		"metrics-listen",
 	}
 }
 

@@ -196,8 +196,7 @@ func TestScripts(t *testing.T) {
 			"waittries":  cmdWaittries,
 			"waittext":   cmdWaittext,
 			"ask":        cmdAsk,
-			"control":    cmdControl,
-			"hammer":     cmdHammer,
+			"request":    cmdRequest,
 		},
 	})
 }

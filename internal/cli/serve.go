@@ -33,7 +33,6 @@ type serveOptions struct {
 	verbose  bool
 	check    bool
 	json     bool
-	quiet    bool
 	told     serveSettings // by flags
 	given    func(flag string) bool
 }
@@ -61,7 +60,7 @@ and on SIGHUP. The first interrupt lets open calls end, the second cuts them off
 		RunE: func(cmd *cobra.Command, _ []string) error { return runServe(cmd.Context(), s, &o) },
 	}
 	o.register(cmd.Flags())
-	cmd.AddCommand(newServeKey(s), newServeReady(s))
+	cmd.AddCommand(newServeKey(s))
 	return cmd
 }
 
@@ -80,22 +79,17 @@ func (o *serveOptions) register(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.told.origins, "origin", nil, "origin of pages that may call the gateway (repeatable)")
 	fs.StringVar(&o.told.keys, "keys", "", keysUsage)
 	fs.BoolVar(&o.verbose, "verbose", false, "say more on standard error")
-	fs.BoolVar(&o.quiet, "quiet", false, "say nothing on standard error but warnings and errors")
 	fs.BoolVar(&o.check, "check", false, "open nothing: say what would be served, or what is wrong")
 	fs.BoolVar(&o.json, "json", false, "say what is served, or with --check would be, as one JSON document")
 	fs.StringVar(&o.told.access, "access-log", "", "file that gets a line of JSON for each request, without contents and keys (-: standard output)")
-	fs.StringVar(&o.told.adminKey, "admin-key-env", "", "environment variable that holds a key to pause the gateway and set limits by, at /ui (absent: nobody can)")
 	fs.StringVar(&o.told.events, "events", "", "append every event of the schedulers to FILE, as JSON lines")
 	registerEngine(fs, &o.told.shared, redisUsage)
-	fs.BoolVar(&o.told.noUI, "no-ui", false, "serve no dashboard at /ui")
 	fs.StringVar(&o.told.watch.metrics, "metrics-listen", usualLocal, "serve /metrics and /ui at this address (port 0: a free port)")
 }
 
 // wrong refuses flags that have no meaning.
 func (o *serveOptions) wrong() error {
 	switch {
-	case o.quiet && o.verbose:
-		return usageError(errors.New("--quiet and --verbose want opposite things"), "leave one of them out")
 	case o.attempts < 1:
 		return usageError(fmt.Errorf("--attempts %d is below one", o.attempts), "a call is tried at least once")
 	case o.account.maxThrottles < 0:
@@ -106,7 +100,7 @@ func (o *serveOptions) wrong() error {
 
 // runServe is the serve command.
 func runServe(ctx context.Context, s *streams, o *serveOptions) (err error) {
-	r := &serving{s: s, o: o, pool: &schedulerPool{}, steering: make(chan struct{}, 1)}
+	r := &serving{s: s, o: o, pool: &schedulerPool{}}
 	if err := o.wrong(); err != nil {
 		return err
 	}
@@ -120,9 +114,6 @@ func runServe(ctx context.Context, s *streams, o *serveOptions) (err error) {
 	}
 	defer func() { err = cmp.Or(err, r.closeTenants()) }()
 	if r.settings, err = o.settings(r.accounts.settings, r.keyed()); err != nil {
-		return err
-	}
-	if r.steer, err = r.admin(r.settings.adminKey); err != nil {
 		return err
 	}
 	if o.check {
@@ -190,10 +181,7 @@ type serving struct {
 	watch     *watch
 	access    *accessLog
 	traffic   *gateway.Traffic
-	steer     *gateway.Admin
-	systemd   *supervisor    // nil: nobody
 	retiring  sync.WaitGroup // accounts whose last calls are open
-	steering  chan struct{}  // has room for who steers the accounts or exchanges them; no lock, since observers are told meanwhile
 
 	listed bool // the upstreams are those of the settings file
 
@@ -217,7 +205,7 @@ func (r *serving) config(a *accounts, s *serveSettings) gateway.Config {
 	return gateway.Config{
 		Upstreams: a.upstreams.Upstreams, Base: a.transport, Header: a.headers, Models: s.models, Deadlines: s.deadlines, Bodies: s.bodies,
 		Hosts: s.addresses(), Origins: s.origins, Routes: s.routes, Passthrough: s.passed,
-		Traffic: r.traffic, Dashboard: !s.noUI, Admin: r.steer,
+		Traffic: r.traffic,
 	}
 }
 
@@ -229,13 +217,6 @@ func (r *serving) close() error {
 		t.CloseIdleConnections()
 	}
 	return errors.Join(err, r.shared.Close())
-}
-
-// say tells people what goes on, unless they want to hear of what is wrong alone.
-func (r *serving) say(format string, args ...any) {
-	if !r.o.quiet {
-		r.s.errorf(format, args...)
-	}
 }
 
 // openUpstreams makes ready where calls go: the upstreams of the settings, or those that flags and the environment tell of.
@@ -381,10 +362,6 @@ func (r *serving) serve(ctx context.Context, doc *checked) error {
 		l.Close()
 		return err
 	}
-	if r.systemd, err = newSupervisor(); err != nil {
-		r.s.note(err)
-	}
-	defer r.systemd.close()
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
 	drain := make(chan struct{})
@@ -409,7 +386,6 @@ func (r *serving) serve(ctx context.Context, doc *checked) error {
 		web.Close()
 		return err
 	}
-	r.systemd.ready()
 	select {
 	case err := <-served:
 		web.Close()
@@ -430,10 +406,9 @@ func (r *serving) serve(ctx context.Context, doc *checked) error {
 
 // drain takes no new requests and waits for the open ones, up to the timeout of the settings.
 func (r *serving) drain(ctx context.Context, web *http.Server) error {
-	r.systemd.stopping()
 	r.gateway.Drain()
 	timeout := r.drainTimeout()
-	r.say("sluice serve: stopping: open calls have %s to end; Ctrl-C again cuts them off\n", span(timeout))
+	r.s.errorf("sluice serve: stopping: open calls have %s to end; Ctrl-C again cuts them off\n", span(timeout))
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return web.Shutdown(ctx)

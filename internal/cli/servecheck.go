@@ -113,23 +113,23 @@ func (r *serving) begins(at net.Addr, doc *checked, dashboard bool) error {
 	}
 	doc.URL = "http://" + host
 	doc.Env = map[string]string{"OPENAI_BASE_URL": doc.URL + "/v1", "ANTHROPIC_BASE_URL": doc.URL, "GOOGLE_GEMINI_BASE_URL": doc.URL}
-	r.say("sluice serve listens on %s\n", doc.URL)
+	r.s.errorf("sluice serve listens on %s\n", doc.URL)
 	if r.watch.server != nil {
 		doc.Metrics = r.watch.server.URL()
 		if dashboard {
 			doc.Dashboard = strings.TrimSuffix(doc.Metrics, "metrics") + "ui"
-			r.say("dashboard   %s\n", doc.Dashboard)
+			r.s.errorf("dashboard   %s\n", doc.Dashboard)
 		}
-		r.say("metrics     %s\n", doc.Metrics)
+		r.s.errorf("metrics     %s\n", doc.Metrics)
 	}
-	doc.print(r.say)
+	doc.print(r.s.errorf)
 	key := "any text as their key"
 	if r.keyed() {
 		key = "a key that `sluice serve key add` made"
 	}
-	r.say("hint: clients need these, and %s:\n", key)
+	r.s.errorf("hint: clients need these, and %s:\n", key)
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(doc.Env))) {
-		r.say("export %s=%s\n", name, doc.Env[name])
+		r.s.errorf("export %s=%s\n", name, doc.Env[name])
 	}
 	if r.o.json {
 		return r.s.printJSON(doc)

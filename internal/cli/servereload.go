@@ -28,12 +28,9 @@ func (r *serving) follow(drain, cut func()) (stop func()) {
 	if len(files) > 0 || r.access.rotates() {
 		reread = func() {
 			r.access.reopen()
-			if len(files) == 0 {
-				r.systemd.reloading()
-				r.systemd.ready()
-				return
+			if len(files) > 0 {
+				wake.Up(again) // a second that waits would read the same
 			}
-			wake.Up(again) // a second that waits would read the same
 		}
 	}
 	hup := reread != nil || !signal.Ignored(syscall.SIGHUP)
@@ -82,8 +79,6 @@ func (f fileStates) follow(ctx context.Context, again <-chan struct{}, reload fu
 // reload has the gateway serve with the settings as the files say them now. Where they are wrong, it says so and the old ones
 // hold.
 func (r *serving) reload() (fileStates, error) {
-	r.systemd.reloading()
-	defer r.systemd.ready()
 	next, s, err := r.prepare()
 	if err != nil {
 		var hinted *exitError
@@ -94,7 +89,7 @@ func (r *serving) reload() (fileStates, error) {
 		return next.files(), err
 	}
 	old := r.accounts
-	over, changes, err := r.exchange(next, s)
+	over, err := r.exchange(next, s)
 	if err != nil {
 		r.s.note(errors.Join(err, next.Close()))
 		return next.files(), err
@@ -104,32 +99,28 @@ func (r *serving) reload() (fileStates, error) {
 		r.s.note(old.Close())
 	})
 	next.explainLimits(r.s, r.o.verbose)
-	r.say("sluice: settings re-read: %s\n", strings.Join(r.names(), ", "))
+	r.s.errorf("sluice: settings re-read: %s\n", strings.Join(r.names(), ", "))
+	changes, err := next.settle()
+	r.s.note(err)
 	for _, c := range changes {
-		for _, line := range c.text("limits re-read", true) {
-			r.say("sluice: %s\n", line)
+		for _, line := range c.text(true) {
+			r.s.errorf("sluice: %s\n", line)
 		}
 	}
 	return next.settings.files, nil
 }
 
-// exchange has the gateway serve with next from now on. Nobody steers it meanwhile: next takes over what the accounts before
-// were told, and is told what comes later. over is closed when the last of their calls is.
-func (r *serving) exchange(next *accounts, s *serveSettings) (over <-chan struct{}, changes []retold, err error) {
-	r.steering <- struct{}{}
-	defer func() { <-r.steering }()
+// exchange has the gateway serve with next from now on. over is closed when the last call of the accounts before is.
+func (r *serving) exchange(next *accounts, s *serveSettings) (over <-chan struct{}, err error) {
 	if over, err = r.gateway.Swap(r.config(next, s)); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	old := r.accounts
 	r.keep(s)
 	r.mu.Lock()
 	r.accounts, r.settings = next, *s
 	r.mu.Unlock()
 	r.watch.of(next)
-	changes, wrong := next.settle(old)
-	r.s.note(wrong)
-	return over, changes, nil
+	return over, nil
 }
 
 // keep says which of new settings cannot hold yet, and has s keep to what is so.
@@ -144,7 +135,7 @@ func (r *serving) keep(s *serveSettings) {
 	}{
 		{"listen", &r.settings.listen, &s.listen}, {"metrics_listen", &r.settings.watch.metrics, &s.watch.metrics},
 		{"keys_file", &r.settings.keys, &s.keys}, {"access_log", &r.settings.access, &s.access}, {"events", &r.settings.events, &s.events},
-		{"admin_key_env", &r.settings.adminKey, &s.adminKey}, {"shared", &r.settings.shared, &s.shared},
+		{"shared", &r.settings.shared, &s.shared},
 	} {
 		if *fixed.now != *fixed.next {
 			r.s.errorf("sluice: warning: serve.%s is another from the next start on; it stays %q\n", fixed.field, cluster.Redact(*fixed.now))
@@ -178,10 +169,10 @@ func (a *accounts) files() fileStates {
 	return a.settings.files
 }
 
-// settle has the Schedulers that were there before keep to the limits that hold now, and to the pause of the old accounts.
-func (a *accounts) settle(old *accounts) (changes []retold, err error) {
-	paused := old.held()
+// settle has the Schedulers that were there before keep to the limits that hold now.
+func (a *accounts) settle() (changes []retold, err error) {
 	a.tuning.begin()
+	defer a.tuning.end()
 	for _, t := range a.tuning.all() {
 		told := t.scheduler.Snapshot()
 		if told.Limits == t.limits && told.Account == t.account {
@@ -192,11 +183,6 @@ func (a *accounts) settle(old *accounts) (changes []retold, err error) {
 			continue
 		}
 		changes = append(changes, retold{account: t.name(), before: told.Limits, after: t.limits})
-	}
-	a.tuning.end()
-	if paused {
-		_, wrong := a.hold(true)
-		err = errors.Join(err, wrong)
 	}
 	return changes, err
 }

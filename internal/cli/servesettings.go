@@ -29,11 +29,9 @@ type serveSettings struct {
 	drain     time.Duration
 	watch     watchFlags
 
-	keys     string // file of clients' keys; "" is the usual one
-	access   string // log of requests
-	events   string // file of all events
-	adminKey string // variable
-	noUI     bool
+	keys   string // file of clients' keys; "" is the usual one
+	access string // log of requests
+	events string // file of all events
 
 	shared     string // URL of an engine; "" is none
 	failClosed bool
@@ -77,9 +75,7 @@ func (o *serveOptions) settings(from *settings, keyed bool) (serveSettings, erro
 		{"keys", "keys_file", file.KeysFile != "", func() { all.keys = from.beside(file.KeysFile) }},
 		{"access-log", "access_log", file.AccessLog != "", func() { all.access = from.beside(file.AccessLog) }},
 		{"events", "events", file.Events != "", func() { all.events = from.beside(file.Events) }},
-		{"admin-key-env", "admin_key_env", file.AdminKeyEnv != "", func() { all.adminKey = file.AdminKeyEnv }},
 		{"redis", "shared", file.Shared != "", func() { all.shared = file.Shared }},
-		{"no-ui", "ui", file.UI != nil, func() { all.noUI = !*file.UI }},
 	} {
 		switch {
 		case f.stated && o.given(f.flag):
@@ -113,7 +109,7 @@ func (s *serveSettings) addresses() []string {
 func (s *serveSettings) dashboard() bool {
 	host, _, err := net.SplitHostPort(s.watch.metrics)
 	ip := net.ParseIP(host)
-	return !s.noUI && err == nil && (host == "" || host == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified()))
+	return err == nil && (host == "" || host == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified()))
 }
 
 // check refuses what can be seen to be wrong before anything is opened. Who calls needs a key if keyed.
@@ -125,10 +121,6 @@ func (s *serveSettings) check(file *config.File, keyed bool) error {
 		if err := checkMetricsAddress(s.watch.metrics); err != nil { // a file's was looked at
 			return err
 		}
-	}
-	if s.adminKey != "" && !s.dashboard() {
-		return usageError(errors.New("an admin key has no meaning without /ui, where it is taken"),
-			"leave the key out, or serve /ui: without --no-ui (ui: false), at --metrics-listen %s", usualLocal)
 	}
 	if err := cluster.CheckURL(s.shared); s.shared != "" && err != nil { // a file's was looked at
 		return explainEngine(err, "--redis")

@@ -20,9 +20,6 @@ type interrupts struct {
 	reread             func() // nil: there is nothing to
 
 	hadTerminal bool
-	asked       chan struct{} // closed to drain without a signal
-	ask         func()
-	draining    chan struct{} // closed when onDrain was called
 	signals     chan os.Signal
 	again       chan struct{} // a HUP asks to re-read; a second that waits would read the same
 	done        chan struct{}
@@ -54,13 +51,12 @@ func listen(drain, abandon func(os.Signal), reread func()) *interrupts {
 func listenAlso(hup bool, drain, abandon func(os.Signal), reread func()) *interrupts {
 	i := &interrupts{
 		onDrain: drain, onAbandon: abandon, reread: reread,
-		asked: make(chan struct{}), draining: make(chan struct{}), signals: make(chan os.Signal, 2), done: make(chan struct{}), again: make(chan struct{}, 1),
+		signals: make(chan os.Signal, 2), done: make(chan struct{}), again: make(chan struct{}, 1),
 	}
 	if reread != nil {
 		i.hadTerminal = !signal.Ignored(syscall.SIGHUP) && hasTerminal()
 		i.wg.Go(i.rereadLoop)
 	}
-	i.ask = sync.OnceFunc(func() { close(i.asked) })
 	signal.Notify(i.signals, os.Interrupt, syscall.SIGTERM)
 	if hup {
 		signal.Notify(i.signals, syscall.SIGHUP)
@@ -69,15 +65,6 @@ func listenAlso(hup bool, drain, abandon func(os.Signal), reread func()) *interr
 	signal.Ignore(syscall.SIGPIPE) // whoever read the progress is gone: that is no reason to abandon calls
 	i.wg.Go(i.loop)
 	return i
-}
-
-// drain is what one interrupt does; the second such is none.
-func (i *interrupts) drain() {
-	i.ask()
-	select {
-	case <-i.draining:
-	case <-i.done:
-	}
 }
 
 // stop ends the listening. It is safe to call twice.
@@ -90,27 +77,18 @@ func (i *interrupts) stop() {
 }
 
 func (i *interrupts) loop() {
-	asked, drained := i.asked, false
-	drain := func(sig os.Signal) {
-		if !drained {
-			drained = true
-			i.onDrain(sig)
-			close(i.draining)
-		}
-	}
+	drained := false
 	for {
 		select {
 		case <-i.done:
 			return
-		case <-asked:
-			asked = nil
-			drain(nil)
 		case sig := <-i.signals:
 			switch {
 			case sig == syscall.SIGHUP && i.reread != nil && !i.hungUp():
 				wake.Up(i.again)
 			case !drained:
-				drain(sig)
+				drained = true
+				i.onDrain(sig)
 			case sig != syscall.SIGHUP:
 				i.onAbandon(sig)
 				signal.Stop(i.signals)

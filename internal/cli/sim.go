@@ -32,7 +32,6 @@ type simOptions struct {
 	storms     []string
 	changes    []string
 	keyEnv     string
-	adminEnv   string
 	shares     []string // names of flags that are shares of all
 }
 
@@ -102,7 +101,6 @@ func (o *simOptions) register(fs *pflag.FlagSet) {
 	fs.IntVar(&c.SpentAfter, "spent-after", 0, "the account's money is spent after so many answers; calls that are open then are answered, too (0: never)")
 	o.registerBatches(fs)
 	fs.StringVar(&o.keyEnv, "key-env", "", "let in only the key that this environment variable holds")
-	fs.StringVar(&o.adminEnv, "admin-key-env", "", "tell the limits only to the admin key in this environment variable")
 	fs.StringSliceVar(&c.Models, "models", nil, "serve these models only, separated by commas (absent: any)")
 	fs.Uint64Var(&c.Seed, "seed", 0, "decides all luck")
 }
@@ -260,14 +258,8 @@ func (o *simOptions) described() (c sim.Config, err error) {
 		}
 		c.Changes = append(c.Changes, change)
 	}
-	for _, key := range [...]struct {
-		flag, variable string
-		value          *string
-	}{{"key-env", o.keyEnv, &c.Key}, {"admin-key-env", o.adminEnv, &c.AdminKey}} {
-		if *key.value = os.Getenv(key.variable); key.variable != "" && *key.value == "" {
-			return c, usageError(fmt.Errorf("environment variable %s is not set", key.variable),
-				"export %s=... or leave --%s out to let any key in", key.variable, key.flag)
-		}
+	if c.Key = os.Getenv(o.keyEnv); o.keyEnv != "" && c.Key == "" {
+		return c, usageError(fmt.Errorf("environment variable %s is not set", o.keyEnv), "export %s=... or leave --key-env out to let any key in", o.keyEnv)
 	}
 	return c, nil
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-llm/sluice/internal/control"
 	"github.com/sluice-llm/sluice/internal/parts"
 	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/internal/work"
@@ -23,10 +22,9 @@ import (
 
 // statusOptions are the flags of the status command.
 type statusOptions struct {
-	control controlFlags
-	shared  sharedFlags
-	asJSON  bool
-	watch   bool
+	shared sharedFlags
+	asJSON bool
+	watch  bool
 }
 
 // exitLeft is the exit code for a run that has ended and left something to do.
@@ -39,7 +37,7 @@ func newStatus(s *streams) *cobra.Command {
 		Use:   "status [OUT.jsonl|DIR]",
 		Short: "Say how a run stands, from another terminal",
 		Long: `Say how a run stands, from another terminal: by the file OUT.jsonl.state.json beside its output, or by the state in the
-directory of sluice exec, and, where the run was started with --control, by asking it for live figures.
+directory of sluice exec.
 
 Of a run by way of a Batch API it lists the batches that are pending there, also when no process waits for them.
 
@@ -47,11 +45,10 @@ Without an output it lists the runs whose state is in the directory, or in this 
 way of that engine: accounts with their members and lanes, and jobs with their queues and workers.
 
 Exit codes: 0 the run goes on, or all is done; 3 it has ended and left something, or some items failed; 1 there is no
-state, or nobody answers; 2 usage.`,
+state; 2 usage.`,
 		Example: `  sluice status out.jsonl
   sluice status out.jsonl --watch
   sluice status .sluice-exec
-  sluice status --control unix:run.sock --json
   sluice status --redis redis://10.0.0.5
   sluice status`,
 		Args: atMost(1, "one output"),
@@ -61,8 +58,6 @@ state, or nobody answers; 2 usage.`,
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVar(&o.control.address, "control", "", "ask the run that is controlled there: unix:PATH, a path, or HOST:PORT")
-	o.control.registerToken(fs)
 	registerEngine(fs, &o.shared.url, "say what is shared by way of this Redis or Valkey (its password is read from $"+redisPassword+")")
 	fs.BoolVar(&o.watch, "watch", false, "say it again every second, until the run has ended; with --redis every two, until it is interrupted")
 	fs.BoolVar(&o.asJSON, "json", false, "print one JSON document (with --watch, one line each)")
@@ -72,14 +67,13 @@ state, or nobody answers; 2 usage.`,
 // runStatus is how a run stands, as --json prints it.
 type runStatus struct {
 	Output string `json:"output"`
-	Status string `json:"status"` // that of the state file, or killed, or draining
+	Status string `json:"status"` // that of the state file, or killed
 	Reason string `json:"reason,omitempty"`
 	Hint   string `json:"hint,omitempty"`
 	Alive  bool   `json:"alive"`
 
-	State *work.State     `json:"state,omitempty"` // of the file beside the output
-	Live  *control.Status `json:"live,omitempty"`  // the run's own answer
-	Parts []parts.Status  `json:"parts,omitempty"` // of a run by way of a Batch API, merged ones too
+	State *work.State    `json:"state,omitempty"` // of the file beside the output
+	Parts []parts.Status `json:"parts,omitempty"` // of a run by way of a Batch API, merged ones too
 
 	recorded int // by a run that was killed, as far as its output tells
 }
@@ -90,28 +84,19 @@ const statusKilled = "killed"
 // run is the status command.
 func (o *statusOptions) run(ctx context.Context, s *streams, name string) error {
 	if o.shared.url != "" {
-		if o.control.address != "" || name != "" {
-			return usageError(errors.New("--redis is about what many share, and an output or --control about one run"), "leave one of them out")
+		if name != "" {
+			return usageError(errors.New("--redis is about what many share, and an output about one run"), "leave one of them out")
 		}
 		return o.runShared(ctx, s)
 	}
-	if o.control.address != "" && name != "" {
-		return usageError(errors.New("--control and an output are two runs"), "leave one of them out")
+	if info, err := os.Stat(cmp.Or(name, ".")); err == nil && info.IsDir() && !ofExec(name) {
+		return o.list(s, cmp.Or(name, "."))
 	}
-	if o.control.address == "" {
-		if info, err := os.Stat(cmp.Or(name, ".")); err == nil && info.IsDir() && !ofExec(name) {
-			return o.list(s, cmp.Or(name, "."))
-		}
-	}
-	l, err := o.looker(s, name)
-	if err != nil {
-		return err
-	}
-	defer l.close()
+	l := &looker{s: s, o: o, output: name, warned: make(map[string]bool)}
 	if o.watch {
 		return l.watch(ctx)
 	}
-	st, err := l.look(ctx)
+	st, err := stand(l.output, l.warn)
 	if err != nil {
 		return err
 	}
@@ -135,7 +120,7 @@ func (st *runStatus) end(s *streams, asJSON bool) error {
 // ended reports whether the run does not go on.
 func (st *runStatus) ended() bool {
 	switch st.Status {
-	case string(work.Running), string(work.Paused), string(work.Limited), string(control.Draining):
+	case string(work.Running), string(work.Paused), string(work.Limited):
 		return false
 	}
 	return true
@@ -145,36 +130,8 @@ func (st *runStatus) ended() bool {
 type looker struct {
 	s      *streams
 	o      *statusOptions
-	output string          // "": the run is known by its control alone
-	client *control.Client // nil: none yet, or it has none
-	asked  string          // address of the client
+	output string
 	warned map[string]bool
-}
-
-// looker returns what looks at the run of that output, or at the one that is controlled there.
-func (o *statusOptions) looker(s *streams, output string) (*looker, error) {
-	l := &looker{s: s, o: o, output: output, warned: make(map[string]bool)}
-	if output != "" {
-		return l, nil
-	}
-	address, err := control.ParseAddress(o.control.address)
-	if err != nil {
-		return nil, usageError(fmt.Errorf("--control: %w", err), "give the run's address, such as --control unix:run.sock")
-	}
-	token := ""
-	if address.Network == "tcp" {
-		if token, err = o.control.token(s); err != nil {
-			return nil, err
-		}
-	}
-	l.client = control.NewClient(address, token)
-	return l, nil
-}
-
-func (l *looker) close() {
-	if l.client != nil {
-		l.client.Close()
-	}
 }
 
 // warn says something once.
@@ -182,72 +139,6 @@ func (l *looker) warn(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !l.warned[text] {
 		l.warned[text] = true
 		l.s.errorf("sluice: warning: %s\n", text)
-	}
-}
-
-// look says how the run stands now.
-func (l *looker) look(ctx context.Context) (*runStatus, error) {
-	if l.output == "" {
-		live, err := l.client.Status(ctx)
-		if err != nil {
-			return nil, unanswered(err, l.o.control.address)
-		}
-		return &runStatus{Output: live.Output, Status: string(live.Phase), Alive: true, Live: &live}, nil
-	}
-	st, err := stand(l.output, l.warn)
-	if err != nil {
-		return nil, err
-	}
-	if st.Alive {
-		l.ask(ctx, st)
-	}
-	return st, nil
-}
-
-// unanswered is the error about a run that cannot be asked.
-func unanswered(err error, address string) error {
-	hint := "is the run still on? `sluice status OUT.jsonl` reads the state beside its output"
-	if refused, ok := errors.AsType[*control.Error](err); ok {
-		hint = cmp.Or(refused.Hint, hint)
-		if refused.Status == 401 {
-			hint = "export " + tokenVariable + " as the run has it, or name another variable by --control-token-env"
-		}
-	}
-	return &exitError{code: exitFailed, err: fmt.Errorf("--control %s: %w", address, err), hint: hint}
-}
-
-// ask adds live figures, if the run gives any. Its address stands in a file that anybody may have written: the token is sent
-// to nobody but this host.
-func (l *looker) ask(ctx context.Context, st *runStatus) {
-	if st.State.Control == "" {
-		return
-	}
-	if l.asked != st.State.Control {
-		address, err := control.ParseAddress(st.State.Control)
-		if err != nil || !address.Local() {
-			l.warn("the run is controlled at %s, which is not asked: name it by --control if you know it", st.State.Control)
-			return
-		}
-		token := ""
-		if address.Network == "tcp" {
-			if token, err = l.o.control.token(l.s); err != nil || token == "" {
-				l.warn("no live figures: %s, which holds the token of the run's control, is not set", cmp.Or(l.o.control.tokenEnv, tokenVariable))
-				return
-			}
-		}
-		l.close()
-		l.client, l.asked = control.NewClient(address, token), st.State.Control
-	}
-	live, err := l.client.Status(ctx)
-	switch {
-	case ctx.Err() != nil: // nobody looks any more
-	case err != nil:
-		l.warn("no live figures: %v", err)
-	case live.PID == st.State.PID:
-		st.Live, st.Status = &live, string(live.Phase)
-		if live.Phase == control.Running && (st.State.Status == work.Paused || st.State.Status == work.Limited) && st.State.Reason == "" {
-			st.Status = string(st.State.Status)
-		}
 	}
 }
 
@@ -406,16 +297,12 @@ func (l *looker) watch(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	width, _, tty := l.s.out.terminal()
-	for first := true; ; first = false {
-		st, err := l.look(ctx)
+	for {
+		st, err := stand(l.output, l.warn)
 		switch {
 		case ctx.Err() != nil:
 			l.s.out.redraw(nil)
 			return silent(exitInterrupted)
-		case err != nil && !first && l.output == "":
-			l.s.out.redraw(nil)
-			l.s.errorf("sluice: the run does not answer any more\n")
-			return nil
 		case err != nil:
 			l.s.out.redraw(nil)
 			return err

@@ -1,60 +1,20 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"math"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/sluice-llm/sluice/internal/control"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/work"
-	"github.com/sluice-llm/sluice/limits"
-	"github.com/sluice-llm/sluice/provider"
 )
 
 // block is how the run stands, in several lines.
 func (st *runStatus) block(now time.Time) []string {
-	lines := []string{st.head(now)}
+	lines := []string{st.head()}
 	row := func(name, format string, args ...any) {
 		lines = append(lines, fmt.Sprintf("  %-10s %s", name, fmt.Sprintf(format, args...)))
 	}
-	if st.Live == nil {
-		st.stateRows(row, now)
-		partRows(st.Parts, row, now)
-		return lines
-	}
-	live := st.Live
-	progress := counted(live.Done+live.Failed, live.Total)
-	if live.Total > 0 {
-		progress += "  " + bar(live.Done+live.Failed, live.Total, 24)
-	}
-	if live.Failed > 0 {
-		progress += fmt.Sprintf("  %s failed", group(live.Failed))
-	}
-	row("items", "%s", progress)
-	rate := group(math.Round(live.PerMin)) + "/min"
-	if live.Bound != "" {
-		rate += "  " + live.Bound
-	}
-	if live.ETAms != nil {
-		rate += "  ETA " + span(time.Duration(*live.ETAms)*time.Millisecond)
-	}
-	row("rate", "%s", rate)
-	row("calls", "%d in flight  %s waiting  %d throttled", live.InFlight, group(live.Waiting), live.Throttles)
-	row("tokens", "%s in, %s out", group(live.Used.InputTokens), group(live.Used.OutputTokens))
-	if live.Used.CostUSD != nil {
-		row("cost", "%s%s", dollars(*live.Used.CostUSD), estimatedPart(live.Used.EstimatedUSD))
-	}
-	for _, a := range live.Accounts {
-		row("ceilings", "%s: %s", a.Account, namedWords(a.Limits))
-	}
-	for _, lane := range live.Lanes {
-		row("lane", "%s", laneWords(lane, now))
-	}
+	st.stateRows(row, now)
 	partRows(st.Parts, row, now)
 	return lines
 }
@@ -68,15 +28,12 @@ func (st *runStatus) word() string {
 }
 
 // head names the run and says what it is about.
-func (st *runStatus) head(now time.Time) string {
-	text := fmt.Sprintf("%s: %s", cmp.Or(st.Output, "the run"), st.word())
+func (st *runStatus) head() string {
+	text := fmt.Sprintf("%s: %s", st.Output, st.word())
 	if st.Reason != "" {
 		text += ": " + st.Reason
 	}
-	switch {
-	case st.Live != nil:
-		text += fmt.Sprintf(" (process %d, for %s)", st.Live.PID, span(now.Sub(st.Live.StartedAt)))
-	case st.Alive:
+	if st.Alive {
 		text += fmt.Sprintf(" (process %d)", st.State.PID)
 	}
 	return text
@@ -125,21 +82,6 @@ func (st *runStatus) stateRows(row func(name, format string, args ...any), now t
 
 // line is how the run stands, in one line.
 func (st *runStatus) line(now time.Time) string {
-	if st.Live != nil {
-		live := st.Live
-		text := fmt.Sprintf("%s: %s, %s", cmp.Or(st.Output, "the run"), st.Status, counted(live.Done+live.Failed, live.Total))
-		if live.Failed > 0 {
-			text += fmt.Sprintf(", %s failed", group(live.Failed))
-		}
-		text += fmt.Sprintf(", %s/min", group(math.Round(live.PerMin)))
-		if live.Bound != "" {
-			text += ", " + live.Bound
-		}
-		if live.ETAms != nil {
-			text += ", ETA " + span(time.Duration(*live.ETAms)*time.Millisecond)
-		}
-		return text + st.partWords(now)
-	}
 	s := st.State
 	text := fmt.Sprintf("%s: %s, %s", st.Output, st.word(), counted(st.done(), s.Total))
 	if n := failures(s); n > 0 {
@@ -169,33 +111,6 @@ func counted(done, total int) string {
 		return group(done) + " done"
 	}
 	return fmt.Sprintf("%s of %s", group(done), group(total))
-}
-
-// namedWords lists limits by name.
-func namedWords(limits map[string]int) string {
-	var words []string
-	for _, name := range slices.Sorted(maps.Keys(limits)) {
-		words = append(words, name+" "+group(limits[name]))
-	}
-	return cmp.Or(strings.Join(words, ", "), "none: learned")
-}
-
-// laneWords says how a lane stands.
-func laneWords(l control.Lane, now time.Time) string {
-	text := fmt.Sprintf("%s: %d of %d slots, %s waiting", cmp.Or(l.Lane, "-"), l.InFlight, l.Slots, group(l.Waiting))
-	if l.Until.After(now) {
-		text += fmt.Sprintf(", pauses until %s (%s)", clock(l.Until, now), l.Why)
-	}
-	for _, b := range l.Budgets {
-		if b.Limit > 0 && b.Limit != provider.Endless {
-			left := group(math.Floor(b.Level)) + " at hand"
-			if b.Shared {
-				left = "shared with others"
-			}
-			text += fmt.Sprintf("; %s %s (%s), %s", b.Dimension, group(b.Limit), prose.Source(limits.Source(b.Source), b.Claims), left)
-		}
-	}
-	return text
 }
 
 // escaped makes lines harmless on a terminal.

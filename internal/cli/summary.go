@@ -162,20 +162,6 @@ func (sum *summary) bind(snap sluice.Snapshot, wall time.Duration) {
 	}
 }
 
-// separate tells pauses by control from those of providers, which Schedulers count alike.
-func (sum *summary) separate(held, wall time.Duration) {
-	if held <= 0 || wall <= 0 {
-		return
-	}
-	share := min(1, float64(held)/float64(wall))
-	sum.Bound["paused"] = share
-	if left := sum.Bound["cooldown"] - share; left > 0 {
-		sum.Bound["cooldown"] = left
-	} else {
-		delete(sum.Bound, "cooldown")
-	}
-}
-
 // boundName is what a run was bound by, as files spell it.
 func boundName(d limits.Dimension) string {
 	if d == limits.AnyDimension {

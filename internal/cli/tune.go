@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
@@ -16,20 +14,15 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// tuning changes ceilings and pauses of a run's accounts while their calls go on.
+// tuning changes ceilings of a run's accounts while their calls go on.
 type tuning struct {
-	// turn has room for whoever changes something, one after the other: the last to come is the one that holds. It is no
-	// lock, since observers are told meanwhile.
+	// turn admits one change at a time: an account that is added, or settings that are read again. It is no lock, since observers are
+	// called meanwhile.
 	turn chan struct{}
 
 	mu       sync.Mutex
 	tuned    []*tuned
-	settings *settings                // as they were read again; nil: those of the start
-	told     map[limits.Dimension]int // since then, by control; 0 is no ceiling
-	paused   bool
-
-	pausedAt  time.Time
-	pausedFor time.Duration // before that
+	settings *settings // as they were read again; nil: those of the start
 }
 
 // tuned is an account with the limits that it has now.
@@ -49,15 +42,10 @@ func (t *tuning) begin() { t.turn <- struct{}{} }
 func (t *tuning) end()   { <-t.turn }
 
 // add takes an account in. It is called with the turn.
-func (t *tuning) add(p provider.Provider, label string, s *sluice.Scheduler, c sluice.Config) error {
+func (t *tuning) add(p provider.Provider, label string, s *sluice.Scheduler, c sluice.Config) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.tuned = append(t.tuned, &tuned{provider: p, label: label, scheduler: s, limits: c.Limits, account: c.Account, start: c.Start})
-	paused := t.paused
-	t.mu.Unlock()
-	if paused {
-		return s.Pause()
-	}
-	return nil
 }
 
 // all returns the accounts there are.
@@ -70,27 +58,18 @@ func (t *tuning) all() []*tuned {
 // shape sets the limits of c, for an account at p, as they are now. The label is that of an account of upstreams.
 func (a *accounts) shape(c *sluice.Config, p provider.Provider, label string) error {
 	a.tuning.mu.Lock()
-	s, told := a.tuning.settings, a.tuning.told
+	s := cmp.Or(a.tuning.settings, a.settings)
 	a.tuning.mu.Unlock()
-	if s == nil {
-		s = a.settings
-	}
-	return a.shapeBy(c, p, label, s, told)
+	return a.shapeBy(c, p, label, s)
 }
 
-func (a *accounts) shapeBy(c *sluice.Config, p provider.Provider, label string, s *settings, told map[limits.Dimension]int) error {
+func (a *accounts) shapeBy(c *sluice.Config, p provider.Provider, label string, s *settings) error {
 	if own := s.ofAccount(label); own != nil {
 		ceilings, start := own.Split()
 		c.Limits, c.Start = begin(a.limits, ceilings, start)
 		c.Account = c.Limits
 	} else if err := s.Apply(c, p, a.flags.model, a.limits); err != nil {
 		return err
-	}
-	for d, limit := range told {
-		*c.Limits.At(d), *c.Account.At(d) = limit, limit
-		if w := c.Limits.WindowOf(d); w != nil {
-			*w, *c.Account.WindowOf(d) = limits.Window{}, limits.Window{}
-		}
 	}
 	if a.shared == nil { // else others would be held to this host's room: workers and connections keep to it
 		a.room.among(max(1, a.shares)).bound(c)
@@ -104,8 +83,8 @@ func (a *accounts) rereads() bool {
 	return name != "" && name != os.DevNull || a.flags.settings.limits != ""
 }
 
-// reread reads the files of limits again and lets their ceilings hold as if the run began now: flags win, and what control
-// told is over. It says what came of it. An error has changed nothing.
+// reread reads the files of limits again and lets their ceilings hold as if the run began now: flags win. It says what came of it.
+// An error has changed nothing.
 func (a *accounts) reread() (said []string, err error) {
 	a.tuning.begin()
 	defer a.tuning.end()
@@ -113,7 +92,7 @@ func (a *accounts) reread() (said []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	changes, err := a.retell(next, nil)
+	changes, err := a.retell(next)
 	if err != nil {
 		return nil, err
 	}
@@ -121,21 +100,9 @@ func (a *accounts) reread() (said []string, err error) {
 		return append(said, "limits re-read: nothing changed"), nil
 	}
 	for _, c := range changes {
-		said = append(said, c.text("limits re-read", len(changes) > 1)...)
+		said = append(said, c.text(len(changes) > 1)...)
 	}
 	return said, nil
-}
-
-// tell exchanges single ceilings in all accounts; 0 removes one. The others stay.
-func (a *accounts) tell(bounds map[limits.Dimension]int) ([]retold, error) {
-	a.tuning.begin()
-	defer a.tuning.end()
-	a.tuning.mu.Lock()
-	s, told := a.tuning.settings, make(map[limits.Dimension]int)
-	maps.Copy(told, a.tuning.told)
-	a.tuning.mu.Unlock()
-	maps.Copy(told, bounds)
-	return a.retell(s, told)
 }
 
 // retold is an account whose limits were exchanged.
@@ -148,18 +115,13 @@ type retold struct {
 // name is what people call the account.
 func (t *tuned) name() string { return cmp.Or(strings.TrimPrefix(t.label, "="), t.provider.Name) }
 
-// retell lets the limits of settings and control hold in every account, or in none if they cannot. It is called with the
-// turn.
-func (a *accounts) retell(s *settings, told map[limits.Dimension]int) (changes []retold, err error) {
+// retell lets the limits of settings hold in every account, or in none if they cannot. It is called with the turn.
+func (a *accounts) retell(s *settings) (changes []retold, err error) {
 	all := a.tuning.all()
 	next := make([]sluice.Config, len(all))
-	from := s
-	if from == nil {
-		from = a.settings
-	}
 	for i, t := range all {
 		c := &next[i]
-		if err := a.shapeBy(c, t.provider, t.label, from, told); err != nil {
+		if err := a.shapeBy(c, t.provider, t.label, s); err != nil {
 			return nil, err
 		}
 		c.Limits.Burst, c.Account.Burst, c.Start.Burst = t.limits.Burst, t.account.Burst, t.start.Burst // buckets have their size
@@ -168,7 +130,7 @@ func (a *accounts) retell(s *settings, told map[limits.Dimension]int) (changes [
 		}
 	}
 	a.tuning.mu.Lock()
-	a.tuning.settings, a.tuning.told = s, told
+	a.tuning.settings = s
 	a.tuning.mu.Unlock()
 	for i, t := range all {
 		c := next[i]
@@ -183,8 +145,9 @@ func (a *accounts) retell(s *settings, told map[limits.Dimension]int) (changes [
 	return changes, nil
 }
 
-// text says what changed, in lines that begin so and, with named, with whose account it is.
-func (r retold) text(begin string, named bool) (said []string) {
+// text says what changed, in lines that, with named, begin with whose account it is.
+func (r retold) text(named bool) (said []string) {
+	begin := "limits re-read"
 	if named {
 		begin += " (" + r.account + ")"
 	}
@@ -211,49 +174,6 @@ func ceiling(limit limits.Window, d limits.Dimension) string {
 		return limit.String()
 	}
 	return group(limit.N)
-}
-
-// hold pauses the sending of calls in all accounts, or lets it go on. It reports whether that is a change.
-func (a *accounts) hold(paused bool) (changed bool, err error) {
-	a.tuning.begin()
-	defer a.tuning.end()
-	a.tuning.mu.Lock()
-	changed = a.tuning.paused != paused
-	switch {
-	case changed && paused:
-		a.tuning.pausedAt = time.Now()
-	case changed:
-		a.tuning.pausedFor += time.Since(a.tuning.pausedAt)
-	}
-	a.tuning.paused = paused
-	a.tuning.mu.Unlock()
-	for _, t := range a.tuning.all() {
-		act := t.scheduler.Resume
-		if paused {
-			act = t.scheduler.Pause
-		}
-		if holdErr := act(); holdErr != nil && !errors.Is(holdErr, sluice.ErrClosed) {
-			err = errors.Join(err, holdErr)
-		}
-	}
-	return changed, err
-}
-
-// held reports whether sending is paused by control.
-func (a *accounts) held() bool {
-	a.tuning.mu.Lock()
-	defer a.tuning.mu.Unlock()
-	return a.tuning.paused
-}
-
-// heldFor is for how long sending was paused by control.
-func (a *accounts) heldFor() time.Duration {
-	a.tuning.mu.Lock()
-	defer a.tuning.mu.Unlock()
-	if a.tuning.paused {
-		return a.tuning.pausedFor + time.Since(a.tuning.pausedAt)
-	}
-	return a.tuning.pausedFor
 }
 
 // reread reads the files that the settings are of again, and returns settings that differ in limits alone. What else

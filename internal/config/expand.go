@@ -66,8 +66,7 @@ func (d *document) expandIn(n ast.Node, path string) error {
 		}
 	case *ast.MappingValueNode:
 		name := n.Key.GetToken().Value
-		if strings.HasPrefix(path, "upstreams[") && !strings.Contains(path, ".") && slices.Contains(notExpanded[:], name) ||
-			path == "serve" && name == "admin_key_env" {
+		if strings.HasPrefix(path, "upstreams[") && !strings.Contains(path, ".") && slices.Contains(notExpanded[:], name) {
 			return nil
 		}
 		return d.expandIn(n.Value, path+"."+name)

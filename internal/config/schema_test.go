@@ -142,7 +142,7 @@ func TestTheSchemaRefusesWrongShapes(t *testing.T) {
 		"serve: 1", "serve: {listn: a}", "serve: {listen: 8787}", "serve: {listen: 127.0.0.1}", "serve: {metrics_listen: here}", "serve: {hosts: a}", "serve: {hosts: ['']}",
 		"serve: {hosts: ['https://a']}", "serve: {origins: [a]}", "serve: {origins: ['https://a/b']}", "serve: {models: [a]}", "serve: {models: {a: ''}}", "serve: {models: {'': a}}",
 		"serve: {prefer: fastest}", "serve: {passthrough: [{path: /v1/files, upstream: a, method: get}]}", "serve: {passthrough: [{path: /v1/files}]}", "serve: {deadlines: {queue: 30}}", "serve: {deadlines: {queue: -3s}}", "serve: {deadlines: {quee: 3s}}", "serve: {deadlines: 3s}",
-		"serve: {ui: 1}", "serve: {admin_key_env: a-key}", "serve: {events: '-'}", "serve: {access_log: [a]}", "serve: {keys_file: {a: b}}",
+		"serve: {events: '-'}", "serve: {access_log: [a]}", "serve: {keys_file: {a: b}}",
 		"serve: {drain_timeout: soon}", "serve: {bodies: {most: 64}}", "serve: {bodies: {memory: 64MiBs}}", "serve: {bodies: {dri: a}}",
 	} {
 		if _, err := config.Parse("x", []byte(text)); err == nil {

@@ -38,11 +38,9 @@ type Serve struct {
 	DrainTimeout  Duration `yaml:"drain_timeout"`
 	MetricsListen string   `yaml:"metrics_listen"`
 
-	KeysFile    string `yaml:"keys_file"`     // of the clients
-	AccessLog   string `yaml:"access_log"`    // - is standard output
-	Events      string `yaml:"events"`        // a file that all events go to
-	AdminKeyEnv string `yaml:"admin_key_env"` // the variable that has the key
-	UI          *bool  `yaml:"ui"`            // nil: there is a dashboard
+	KeysFile  string `yaml:"keys_file"`  // of the clients
+	AccessLog string `yaml:"access_log"` // - is standard output
+	Events    string `yaml:"events"`     // a file that all events go to
 
 	Shared     string `yaml:"shared"`      // URL of an engine by way of which quotas are shared
 	FailClosed bool   `yaml:"fail_closed"` // calls wait while that is gone
@@ -155,9 +153,6 @@ func (f *File) checkServe() (field string, err error) {
 	}
 	if err := new(provider.Preference).UnmarshalText([]byte(s.Prefer)); err != nil {
 		return "prefer", err
-	}
-	if s.AdminKeyEnv != "" && !provider.IsVariable(s.AdminKeyEnv) {
-		return "admin_key_env", errors.New("want the name of a variable, such as SLUICE_ADMIN_KEY, and never a key itself")
 	}
 	if err := cluster.CheckURL(s.Shared); s.Shared != "" && err != nil {
 		return "shared", err

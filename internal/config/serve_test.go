@@ -29,8 +29,6 @@ serve:
   keys_file: keys.json
   access_log: "-"
   events: events.jsonl
-  admin_key_env: SLUICE_ADMIN_KEY
-  ui: false
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +42,7 @@ serve:
 		},
 		Bodies:       config.Bodies{Most: 64 << 20, Memory: 512 << 10, Dir: "/var/tmp", MemoryTotal: 1 << 30, DiskTotal: 8 << 30},
 		DrainTimeout: config.Duration(10 * time.Second), MetricsListen: "127.0.0.1:9464",
-		KeysFile: "keys.json", AccessLog: "-", Events: "events.jsonl", AdminKeyEnv: "SLUICE_ADMIN_KEY", UI: new(bool),
+		KeysFile: "keys.json", AccessLog: "-", Events: "events.jsonl",
 	}
 	if diff := cmp.Diff(want, f.Serve); diff != "" {
 		t.Error(diff)
@@ -63,9 +61,6 @@ func TestWrongServesAreNamedByLineAndField(t *testing.T) {
 		"hosts:\n    - a\n    - ''":        "x:5: serve.hosts[1]: want a host's name",
 		"origins: [app.example.com]":       "x:3: serve.origins[0]: want the origin of a page",
 		"origins: ['https://a/path']":      "x:3: serve.origins[0]: want the origin of a page",
-		"admin_key_env: a key itself":      "x:3: serve.admin_key_env: want the name of a variable",
-		"admin_key_env: '${EDGE_HOST}'":    "x:3: serve.admin_key_env: want the name of a variable",
-		"ui: 1":                            "x:3: serve.ui",
 		"events: '-'":                      "x:3: serve.events: want a file",
 		"access_log: [a]":                  "x:3: serve.access_log",
 		"prefer: fastest":                  `x:3: serve.prefer: unknown preference "fastest"`,

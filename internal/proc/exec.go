@@ -39,7 +39,6 @@ type Config struct {
 	OnResult func(*work.Result) // see work.Config
 	Observer sluice.Observer    // see work.Config; the Scheduler has its own
 	Pauses   *work.Pauses       // see work.Config
-	Control  string             // see work.Config
 	Logger   *slog.Logger       // nil discards
 }
 
@@ -221,7 +220,7 @@ func (x *Exec) openRunner() (err error) {
 	x.runner, err = work.New(work.Config{
 		Handler: x.bounded(work.Calls(cfg.Limits.Scheduler, x.attempt)), Feed: x.input.feed, Total: x.input.known(), Already: x.tally.already(),
 		AlreadyFailed: x.tally.alreadyFailed, Workers: cfg.Workers, Journal: x.journal, Encode: x.encode, Accept: x.keep, OnResult: x.recorded, Observer: cfg.Observer,
-		Name: "exec", Control: cfg.Control, Pauses: cfg.Pauses, Outlook: x.Outlook, Logger: x.log, Conclude: x.conclude,
+		Name: "exec", Pauses: cfg.Pauses, Outlook: x.Outlook, Logger: x.log, Conclude: x.conclude,
 	})
 	return err
 }

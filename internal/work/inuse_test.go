@@ -47,13 +47,13 @@ func TestAJournalIsInUseWhileItIsOpen(t *testing.T) {
 	check("of a process that was killed", false)
 }
 
-func TestTheStateSaysThatARunIsPausedByControlAndWhereThatIs(t *testing.T) {
+func TestTheStateSaysThatARunIsPaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := journalPath(t)
 		var pauses work.Pauses
 		j := openJournal(t, path, work.JournalConfig{})
 		defer j.Close()
-		r := newRunner(t, work.Config{Journal: j, Encode: encode, Pauses: &pauses, Control: "unix:/run.sock", Handler: &fake{took: time.Minute}})
+		r := newRunner(t, work.Config{Journal: j, Encode: encode, Pauses: &pauses, Handler: &fake{took: time.Minute}})
 		add(t, r, numbered(1)...)
 		said := func(after time.Duration, events []sluice.Event, want work.State) {
 			time.AfterFunc(after, func() {
@@ -63,24 +63,24 @@ func TestTheStateSaysThatARunIsPausedByControlAndWhereThatIs(t *testing.T) {
 				synctest.Wait()
 				time.Sleep(time.Millisecond) // for the file, which is outside the bubble's time
 				s, err := work.LoadState(work.StatePath(path))
-				if err != nil || s.Status != want.Status || s.Reason != want.Reason || s.PauseCount != want.PauseCount || s.Control != "unix:/run.sock" {
+				if err != nil || s.Status != want.Status || s.Reason != want.Reason || s.PauseCount != want.PauseCount {
 					t.Errorf("after %s: %+v, %v, want %+v", after, s, err, want)
 				}
 			})
 		}
 		pause := func(account string) sluice.Event { return sluice.Event{Type: limits.EventPaused, Account: account} }
 		resume := func(account string) sluice.Event { return sluice.Event{Type: limits.EventResumed, Account: account} }
-		held := work.State{Status: work.Paused, Reason: work.HeldReason, PauseCount: 1}
+		held := work.State{Status: work.Paused, Reason: "the scheduler is paused", PauseCount: 1}
 		said(5*time.Second, nil, work.State{Status: work.Running})
 		said(10*time.Second, []sluice.Event{pause("a"), pause("b")}, held)
 		said(20*time.Second, []sluice.Event{resume("a")}, held) // the other account still pauses
 		said(30*time.Second, []sluice.Event{resume("b")}, work.State{Status: work.Running, PauseCount: 1})
-		said(40*time.Second, []sluice.Event{pause("a")}, work.State{Status: work.Paused, Reason: work.HeldReason, PauseCount: 2})
+		said(40*time.Second, []sluice.Event{pause("a")}, work.State{Status: work.Paused, Reason: "the scheduler is paused", PauseCount: 2})
 		if _, err := r.Run(t.Context()); err != nil {
 			t.Error(err)
 		}
 		s, err := work.LoadState(work.StatePath(path))
-		if err != nil || s.Status != work.Completed || s.Reason != "" || s.Control != "" {
+		if err != nil || s.Status != work.Completed || s.Reason != "" {
 			t.Errorf("at the end: %+v, %v", s, err)
 		}
 	})

@@ -59,7 +59,6 @@ func (k *keeper) state() State {
 	pauses, limited, limit, held := k.runner.cfg.Pauses.now()
 	state := State{
 		Status:         Running,
-		Control:        k.runner.cfg.Control,
 		PauseCount:     pauses,
 		RateLimitUntil: limit.Until,
 		RateLimit:      limit,
@@ -104,7 +103,7 @@ func (k *keeper) end(err error) {
 	close(k.stop)
 	<-k.done
 	state := k.state()
-	state.Reason, state.Control, state.Outlook = "", "", ""
+	state.Reason, state.Outlook = "", ""
 	if state.Status = statusOf(err); err != nil && state.Status != CalledOff {
 		state.Reason = err.Error()
 	}

@@ -80,9 +80,6 @@ type Config struct {
 	// Conclude is called at the end of a run that recorded all items. Its error is the run's. Nil does nothing.
 	Conclude func() error
 
-	// Control is the address that the run is controlled from, for the state file. "" is none.
-	Control string
-
 	// Pauses counts the Scheduler's pauses for the state file. Nil counts none.
 	Pauses *Pauses
 

@@ -36,8 +36,8 @@ const (
 	Stopped     Status = "stopped"           // a budget was spent or the account can do no more; resumable
 )
 
-// HeldReason is the Reason of a run that is Paused because somebody told its Schedulers to pause.
-const HeldReason = "paused by control"
+// heldReason is the Reason of a run that is Paused because a caller paused its Schedulers and gave no reason.
+const heldReason = "the scheduler is paused"
 
 // State is what the file beside a journal says of its run. The journal is the truth; this is for people.
 type State struct {
@@ -46,7 +46,6 @@ type State struct {
 	Reason         string    `json:"reason,omitempty"`          // why it is not running
 	PID            int       `json:"pid"`                       // of the process that wrote it last
 	Hash           string    `json:"hash,omitempty"`            // of what the results depend on beside the input, see JournalConfig
-	Control        string    `json:"control,omitempty"`         // address that the run is controlled from while it goes on
 	StartedAt      time.Time `json:"started_at"`                // of the first run
 	UpdatedAt      time.Time `json:"updated_at"`                // when it was written
 	Heartbeat      time.Time `json:"heartbeat"`                 // the same; a run that goes on writes it every 30 s
@@ -341,7 +340,7 @@ func (p *Pauses) now() (count, limited int, limit RateLimit, held string) {
 		}
 	}
 	if len(p.held) > 0 {
-		held = cmp.Or(p.why, HeldReason)
+		held = cmp.Or(p.why, heldReason)
 	}
 	return p.count, p.limited, limit, held
 }
@@ -354,7 +353,7 @@ func (j *Journal) beginState() error {
 	}
 	j.earlier, j.known, j.kept = earlier, earlier.Status != "", earlier.Batches
 	state := earlier
-	state.Status, state.Reason, state.Control, state.Outlook = Running, "", "", ""
+	state.Status, state.Reason, state.Outlook = Running, "", ""
 	state.PauseCount = 0 // those of before are added
 	return j.writeState(state)
 }

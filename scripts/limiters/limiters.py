@@ -251,7 +251,7 @@ def gateway(tools, binary):
     async def client(url, n, dir):
         port = free_port()
         p = await asyncio.create_subprocess_exec(
-            binary, "serve", "--quiet", "--no-ui", "--listen", f"127.0.0.1:{port}", "--metrics-listen", "127.0.0.1:0", "--provider", "openai-compatible",
+            binary, "serve", "--listen", f"127.0.0.1:{port}", "--metrics-listen", "127.0.0.1:0", "--provider", "openai-compatible",
             "--base-url", url, env={**os.environ, "OPENAI_API_KEY": "sk-none", "XDG_STATE_HOME": str(dir / "state"), "HOME": str(dir)})
         try:
             await until_open(port)
