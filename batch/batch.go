@@ -41,7 +41,7 @@ type Config struct {
 	Stdin  io.Reader // for Input "-". Its last Read may outlive a run that is stopped
 	Output string    // path of the results
 
-	// Format is how the input is parted into rows. A compressed one (gzip, zstd) is unpacked whatever its format.
+	// Format is how the input is parted into rows. One compressed by gzip is unpacked whatever its format.
 	Format Format
 
 	// Template makes the prompt of each row, in place of one that it has. It has the syntax of text/template. The row's members

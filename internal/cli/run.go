@@ -65,8 +65,8 @@ func newRun(s *streams) *cobra.Command {
 		Long: `Run the calls in a file of JSON lines at the provider's rate limit, and record one result each.
 
 A line is a request of an OpenAI, Anthropic or Gemini batch, a bare request body, {"prompt": ...} or, with --model, plain
-text; of a table (.csv, .tsv) the column prompt is one, or what --template makes of a row. Files may be compressed (.gz,
-.zst). The output has the form of OpenAI Batch. It is the checkpoint as well: the same command again does what is
+text; of a table (.csv, .tsv) the column prompt is one, or what --template makes of a row. Files may be compressed
+(.gz). The output has the form of OpenAI Batch. It is the checkpoint as well: the same command again does what is
 left. The first interrupt lets open calls end, the second abandons them. With --via batch-api the lines are handed to the
 provider's Batch API instead, for about half the price and within a day; the same command comes back for the answers.
 
