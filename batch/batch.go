@@ -119,7 +119,6 @@ type Config struct {
 	RetryFailed bool    // the lines of failed results run again; the first new result drops those
 	Changed     Changed // what happens to lines whose request changed
 	Limit       int     // only the first so many lines with a request; 0 is all
-	Sample      int     // of those, so many at random, the same ones each time; 0 is all. It needs a file
 
 	Order  Order  // of the lines of the output
 	Budget Budget // stops the run when it is spent

@@ -77,7 +77,7 @@ The key is read from the environment. Limits are learned from the provider's ans
   sluice run prompts.jsonl -o out.jsonl --tier tier1 --model gpt-4o
   sluice run prompts.jsonl -o out.jsonl --base-url http://127.0.0.1:8000/v1 --concurrent 32
   sluice run prompts.jsonl -o out.jsonl --retry-failed
-  sluice run questions.csv.gz -o out.jsonl --model gpt-4o-mini --template prompt.tmpl --sample 20
+  sluice run questions.csv.gz -o out.jsonl --model gpt-4o-mini --template prompt.tmpl --limit 20
   sluice run prompts.jsonl -o out.jsonl --dedupe --cache answers
   sluice run prompts.jsonl -o out.jsonl --via batch-api             through the provider's Batch API, for about half
   sluice run prompts.jsonl -o out.jsonl --via auto --deadline 6h    the same as far as the deadline allows, the rest live
