@@ -41,7 +41,7 @@ type Config struct {
 	Stdin  io.Reader // for Input "-". Its last Read may outlive a run that is stopped
 	Output string    // path of the results
 
-	// Format is how the input is parted into rows. A compressed one (gzip, zstd) is unpacked whatever its format.
+	// Format is how the input is parted into rows. One compressed by gzip is unpacked whatever its format.
 	Format Format
 
 	// Template makes the prompt of each row, in place of one that it has. It has the syntax of text/template. The row's members
@@ -119,7 +119,6 @@ type Config struct {
 	RetryFailed bool    // the lines of failed results run again; the first new result drops those
 	Changed     Changed // what happens to lines whose request changed
 	Limit       int     // only the first so many lines with a request; 0 is all
-	Sample      int     // of those, so many at random, the same ones each time; 0 is all. It needs a file
 
 	Order  Order  // of the lines of the output
 	Budget Budget // stops the run when it is spent

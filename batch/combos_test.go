@@ -324,9 +324,6 @@ func (h *saga) plan(peaceful, patient bool) *plan {
 	if coin(4) {
 		p.cfg.Limit = 1 + luck.IntN(len(h.items)+h.invalid)
 	}
-	if coin(4) && !h.stdin {
-		p.cfg.Sample = 1 + luck.IntN(len(h.items))
-	}
 	if coin(2) {
 		p.end = [...]string{"drain", "cancel", "write"}[luck.IntN(3)]
 		p.at = time.Duration(luck.IntN(15_000)) * time.Millisecond
@@ -358,8 +355,8 @@ func (p *plan) budget(coin func(int) bool) {
 func (p *plan) String() string {
 	c := &p.cfg
 	return fmt.Sprintf("%d items, %d invalid, stdin %v, changed %d, order %d, upstreams %v, attempts %d, feedback %v, dedupe %v, cache %v, warm-up %v, "+
-		"retry failed %v, sort %d, workers %d, limit %d, sample %d, budget %+v, faults %.2f, end %s at %s", len(p.items), p.invalid, p.stdin, c.Changed, c.Order,
-		p.upstreams, p.attempts, c.Feedback, c.Dedupe, c.Cache != "", c.WarmUp, c.RetryFailed, p.sort, c.Workers, c.Limit, c.Sample, c.Budget, p.faults, p.end, p.at)
+		"retry failed %v, sort %d, workers %d, limit %d, budget %+v, faults %.2f, end %s at %s", len(p.items), p.invalid, p.stdin, c.Changed, c.Order,
+		p.upstreams, p.attempts, c.Feedback, c.Dedupe, c.Cache != "", c.WarmUp, c.RetryFailed, p.sort, c.Workers, c.Limit, c.Budget, p.faults, p.end, p.at)
 }
 
 // note is told of each result.
@@ -397,7 +394,7 @@ func (p *plan) run() (done bool, err error) {
 		}
 	}()
 	b, err := batch.Open(p.cfg)
-	if _, other := errors.AsType[*batch.OtherInputError](err); other && (p.cfg.Limit > 0 || p.cfg.Sample > 0) {
+	if _, other := errors.AsType[*batch.OtherInputError](err); other && p.cfg.Limit > 0 {
 		return false, nil // none of those lines is recorded
 	}
 	if err != nil {
@@ -421,7 +418,7 @@ func (p *plan) run() (done bool, err error) {
 			return false, err
 		}
 	}
-	return runErr == nil && p.cfg.Limit == 0 && p.cfg.Sample == 0 && rep.AlreadyFailed == 0 && rep.Report.Failed == p.invalid, nil
+	return runErr == nil && p.cfg.Limit == 0 && rep.AlreadyFailed == 0 && rep.Report.Failed == p.invalid, nil
 }
 
 func (p *plan) connect() (schedulers []*sluice.Scheduler) {

@@ -83,10 +83,6 @@ func (cfg *Config) checkInput() (fill, error) {
 		return wrong("MaxTokens", errors.New("is negative"))
 	case cfg.Limit < 0:
 		return wrong("Limit", errors.New("is negative"))
-	case cfg.Sample < 0:
-		return wrong("Sample", errors.New("is negative"))
-	case cfg.Sample > 0 && cfg.Input == "-":
-		return wrong("Sample", errors.New("needs an input file: standard input is not known before it is run"))
 	}
 	if cfg.Registry == nil {
 		cfg.Registry = provider.Published()

@@ -50,7 +50,7 @@ func (in *input) rest() iter.Seq2[rows.Row, error] {
 				return
 			}
 			seen, last = seen+1, row.Number
-			if err == nil && (done.Has(row.Number-1) || in.leftOut(row.Number-1)) {
+			if err == nil && done.Has(row.Number-1) {
 				continue
 			}
 			if !yield(row, err) || err != nil {

@@ -7,7 +7,7 @@ type Format = rows.Format
 
 // Formats.
 const (
-	FormatByName  = rows.FormatByName  // FormatCSV for .csv, FormatTSV for .tsv, FormatParquet for .parquet, with .gz or .zst behind it or not; else FormatLines
+	FormatByName  = rows.FormatByName  // FormatCSV for .csv, FormatTSV for .tsv, FormatParquet for .parquet, with .gz behind it or not; else FormatLines
 	FormatLines   = rows.FormatLines   // lines, each recognised by itself, or the items of a JSON array
 	FormatText    = rows.FormatText    // lines of plain text, whatever they begin with
 	FormatCSV     = rows.FormatCSV     // a table: the first line names its columns

@@ -31,10 +31,8 @@ type input struct {
 	duplicates map[int]int
 	problems   InputErrors
 
-	scanned int       // rows of a file that were read
-	array   bool      // the rows so far are items of a JSON array
-	sampled bool      // only the chosen ones of them are the input
-	chosen  work.Bits // by line
+	scanned int  // rows of a file that were read
+	array   bool // the rows so far are items of a JSON array
 
 	total     atomic.Int64
 	already   atomic.Int64
@@ -119,7 +117,6 @@ func (in *input) scan() error {
 	if in.file == nil {
 		return nil
 	}
-	sample := newSample(in)
 	for row, err := range in.file.Rows() {
 		if wrong, ok := err.(*InputError); ok { // there is no reading on
 			in.problems.Add(wrong)
@@ -134,7 +131,6 @@ func (in *input) scan() error {
 				return err
 			}
 		}
-		sample.offer(row.Line, &rq, bad)
 		if bad = in.remember(&row, &rq, bad); bad != nil {
 			in.problems.Add(row.Wrong(in.cfg.Input, bad))
 		}
@@ -144,7 +140,6 @@ func (in *input) scan() error {
 			break
 		}
 	}
-	sample.choose()
 	return in.problems.Err()
 }
 

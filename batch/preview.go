@@ -63,7 +63,7 @@ func ReadPreview(cfg Config, each func(Request)) (Preview, error) {
 	if pending.Parts > 0 && cfg.Via == ViaLive {
 		return Preview{}, pending
 	}
-	in.twins.arrange(func(number int) bool { return in.index.Done().Has(number) || in.leftOut(number) })
+	in.twins.arrange(func(number int) bool { return in.index.Done().Has(number) })
 	l := look{in: in, each: each}
 	if in.file != nil {
 		err = l.file()

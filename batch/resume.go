@@ -19,7 +19,7 @@ func (b *Batch) resume() error {
 	if err := m.read(b.journal.Path(), b.journal.Lines()); err != nil {
 		return err
 	}
-	b.input.twins.arrange(func(number int) bool { return b.input.index.Done().Has(number) || b.input.leftOut(number) })
+	b.input.twins.arrange(func(number int) bool { return b.input.index.Done().Has(number) })
 	b.via.matched()
 	switch {
 	case m.drop > 0:
@@ -73,10 +73,6 @@ func (m *matcher) read(path string, lines iter.Seq2[work.Line, error]) error {
 			continue
 		}
 		m.matched++
-		if in.leftOut(number) {
-			m.answers(number, line, &rec)
-			continue
-		}
 		switch verdict := m.judge(number, &rec); verdict {
 		case counts:
 			m.answers(number, line, &rec)
@@ -167,7 +163,7 @@ func (m *matcher) keep(line work.Line) bool {
 	if !ok {
 		return !m.mended(&rec)
 	}
-	return m.batch.input.leftOut(number) || m.judge(number, &rec) == counts
+	return m.judge(number, &rec) == counts
 }
 
 // mended says whether a recorded failure is that of a line that was no request, and is one now, under an id of its own.
@@ -179,5 +175,5 @@ func (m *matcher) mended(rec *recorded) bool {
 		return false
 	}
 	number--
-	return in.index.Has(number) && !in.invalid.Has(number) && !in.leftOut(number)
+	return in.index.Has(number) && !in.invalid.Has(number)
 }

@@ -207,9 +207,6 @@ func (j *journey) config(peaceful, patient bool) (batch.Config, string, time.Dur
 	if coin(5) {
 		cfg.Limit = 1 + luck.IntN(len(j.items))
 	}
-	if coin(5) {
-		cfg.Sample = 1 + luck.IntN(len(j.items))
-	}
 	if coin(4) {
 		cfg.Budget.Deadline = time.Now().Add(time.Duration(luck.IntN(3 * int(time.Hour))))
 	}
@@ -253,8 +250,8 @@ const longestRun = 96 * time.Hour
 func (j *journey) run(peaceful, patient bool) (done bool, err error) {
 	j.files.input(j.t, j.text())
 	cfg, end, at := j.config(peaceful, patient)
-	j.log = append(j.log, fmt.Sprintf("%d items, via %v, order %d, dedupe %v, cache %v, retry %v, limit %d, sample %d, cancel %v, requests %d, budget %+v, end %s at %s",
-		len(j.items), cfg.Via, cfg.Order, cfg.Dedupe, cfg.Cache != "", cfg.RetryFailed, cfg.Limit, cfg.Sample, cfg.Batches.Cancel, cfg.Batches.Requests, cfg.Budget, end, at))
+	j.log = append(j.log, fmt.Sprintf("%d items, via %v, order %d, dedupe %v, cache %v, retry %v, limit %d, cancel %v, requests %d, budget %+v, end %s at %s",
+		len(j.items), cfg.Via, cfg.Order, cfg.Dedupe, cfg.Cache != "", cfg.RetryFailed, cfg.Limit, cfg.Batches.Cancel, cfg.Batches.Requests, cfg.Budget, end, at))
 	before, err := j.read()
 	if err != nil {
 		return false, err
@@ -264,7 +261,7 @@ func (j *journey) run(peaceful, patient bool) (done bool, err error) {
 		j.log = append(j.log, "  refused: "+err.Error())
 		_, other := errors.AsType[*batch.OtherInputError](err)
 		_, pending := errors.AsType[*batch.PendingError](err)
-		if pending && (cfg.Via == batch.ViaLive || cfg.Limit > 0 || cfg.Sample > 0) || other && (cfg.Limit > 0 || cfg.Sample > 0) {
+		if pending && (cfg.Via == batch.ViaLive || cfg.Limit > 0) || other && cfg.Limit > 0 {
 			return false, nil
 		}
 		return false, err
@@ -286,7 +283,7 @@ func (j *journey) run(peaceful, patient bool) (done bool, err error) {
 	if err := j.judge(&cfg, &rep, runErr, end); err != nil {
 		return false, err
 	}
-	return runErr == nil && rep.Left() == 0 && cfg.Limit == 0 && cfg.Sample == 0, j.judgeOutput(before)
+	return runErr == nil && rep.Left() == 0 && cfg.Limit == 0, j.judgeOutput(before)
 }
 
 // judge says whether a run ended for a reason, and what it made the account pay.

@@ -39,7 +39,7 @@ func (e *PendingError) Error() string {
 // Hint says what can be done.
 func (e *PendingError) Hint() string {
 	if e.LeftOut > 0 {
-		return "run it with the lines that it was begun with: the same --limit and --sample, or none"
+		return "run it with the lines that it was begun with: the same --limit, or none"
 	}
 	if e.Lost == e.Parts {
 		return "the provider does not have them any more: --via batch-api --resubmit-lost pays for them again, and --cancel --resubmit-lost gives them up"

@@ -21,7 +21,7 @@ func (v *via) match() error {
 		}
 		number, ok := in.index.Find([]byte(m.ID))
 		switch {
-		case !ok && in.cfg.Limit > 0, ok && in.leftOut(number):
+		case !ok && in.cfg.Limit > 0:
 			leftOut++
 			continue
 		case !ok || !in.index.Same(number, m.Hash):

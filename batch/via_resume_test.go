@@ -201,9 +201,7 @@ func TestLinesThatARunLeavesOutStayPending(t *testing.T) {
 		abandon(t, cfg, 10*time.Minute)
 		for _, change := range []func(*batch.Config){
 			func(c *batch.Config) { c.Limit = 5 },
-			func(c *batch.Config) { c.Sample = 5 },
 			func(c *batch.Config) { c.Limit, c.Batches.Cancel = 5, true },
-			func(c *batch.Config) { c.Sample, c.Batches.Cancel = 5, true },
 		} {
 			less := cfg
 			change(&less)

@@ -24,11 +24,8 @@ type answersOptions struct {
 	format  string // of the input
 	parted  batch.Format
 	output  string
-	id      string
-	oneID   bool // --id was given
 	csv     bool
 	text    bool
-	onlyOK  bool
 }
 
 // newAnswers returns the command that prints the answers that stand in a file of results.
@@ -45,7 +42,6 @@ A JSON line for each, or CSV, or the bare texts. A run may be writing to the fil
 		Example: `  sluice answers out.jsonl | jq -r .text
   sluice answers out.jsonl --csv --input prompts.jsonl -o answers.csv
   sluice answers out.jsonl --text | less
-  sluice answers out.jsonl --text --id q001
   sluice answers .sluice-exec --csv -o answers.csv`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -54,8 +50,8 @@ A JSON line for each, or CSV, or the bare texts. A run may be writing to the fil
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.results, o.oneID = args[0], cmd.Flags().Changed("id")
+		RunE: func(_ *cobra.Command, args []string) error {
+			o.results = args[0]
 			return printAnswers(s, &o)
 		},
 	}
@@ -69,8 +65,6 @@ func (o *answersOptions) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.text, "text", false, "print the bare texts, each below a line with its id")
 	fs.StringVar(&o.input, "input", "", "file that was run: answers come in its order, beside its fields")
 	fs.StringVar(&o.format, "format", "", "form of --input: jsonl, text, csv, tsv or parquet (default: by name)")
-	fs.StringVar(&o.id, "id", "", "only the answer of that item; with --text it is all that is printed")
-	fs.BoolVar(&o.onlyOK, "only-ok", false, "leave items that failed out")
 	fs.StringVarP(&o.output, "output", "o", "", "file to write in place of standard output")
 }
 
@@ -155,7 +149,8 @@ func printAnswers(s *streams, o *answersOptions) error {
 	if err != nil {
 		return explainAnswers(err)
 	}
-	return p.conclude(s)
+	p.conclude(s)
+	return nil
 }
 
 // noResults says what to name in place of an output that is not there: the journal of a run in order of the input that has not
@@ -198,11 +193,9 @@ type answerPrinter struct {
 	results *batch.Recordings
 
 	commands string // directory of commands whose answers they are; "": they are in results
-	shown    int
 	failed   int
-	missing  int // items of the input without a result
-	foreign  int // results that belong to no line of the input
-	last     answer
+	missing  int   // items of the input without a result
+	foreign  int   // results that belong to no line of the input
 	err      error // of print, in the words of its own
 }
 
@@ -312,7 +305,7 @@ func (p *answerPrinter) ofCommands(form answerForm) error {
 		a := answer{id: r.ID}
 		if r.Fault != nil {
 			a.kind, a.message = r.Fault.Code.String(), r.Fault.Message
-		} else if p.wants(r.ID) {
+		} else {
 			text, err := r.Said(p.commands)
 			if err != nil {
 				return err
@@ -326,47 +319,27 @@ func (p *answerPrinter) ofCommands(form answerForm) error {
 	return nil
 }
 
-// wants says whether the answer of an item is asked for.
-func (p *answerPrinter) wants(id string) bool { return !p.o.oneID || id == p.o.id }
-
-// one prints one result, if it is wanted.
+// one prints one result.
 func (p *answerPrinter) one(form answerForm, rec batch.Recording, fields []batch.Field) error {
 	a := answer{id: rec.ID, fields: fields, kind: rec.Error, message: rec.Message}
-	if rec.Body != nil && p.wants(rec.ID) {
+	if rec.Body != nil {
 		a.replies = provider.Replies(rec.Body)
 	}
 	return p.show(form, &a)
 }
 
-// show prints one answer, if it is wanted.
+// show prints one answer.
 func (p *answerPrinter) show(form answerForm, a *answer) error {
-	if !p.wants(a.id) {
-		return nil
-	}
 	if a.kind != "" {
 		p.failed++
-		if p.o.onlyOK {
-			return nil
-		}
-	}
-	p.shown++
-	if p.o.oneID {
-		p.last = *a
 	}
 	return form.answer(a)
 }
 
 // conclude says what is not among the answers.
-func (p *answerPrinter) conclude(s *streams) error {
-	if p.o.oneID {
-		return p.concludeOne()
-	}
+func (p *answerPrinter) conclude(s *streams) {
 	if p.failed > 0 {
-		what := "among the answers, with the error"
-		if p.o.onlyOK {
-			what = "left out"
-		}
-		s.errorf("sluice: %s failed: %s\n", count(p.failed, "item"), what)
+		s.errorf("sluice: %s failed: among the answers, with the error\n", count(p.failed, "item"))
 	}
 	if p.missing > 0 {
 		s.errorf("sluice: %s of %s without a result in %s\n", count(p.missing, "item"), p.o.input, p.o.results)
@@ -374,18 +347,4 @@ func (p *answerPrinter) conclude(s *streams) error {
 	if p.foreign > 0 {
 		s.errorf("sluice: %s of no line of %s, left out\n", count(p.foreign, "result"), p.o.input)
 	}
-	return nil
-}
-
-// concludeOne says why there is nothing to see of an item that was asked for.
-func (p *answerPrinter) concludeOne() error {
-	switch {
-	case p.shown == 0 && p.failed > 0:
-		return &exitError{code: exitItems, err: fmt.Errorf("%s failed", p.o.id)}
-	case p.shown == 0:
-		return fmt.Errorf("%s has no result of %q", p.o.results, p.o.id)
-	case p.o.text && p.last.kind != "":
-		return &exitError{code: exitItems, err: fmt.Errorf("%s failed: %s: %s", p.o.id, p.last.kind, clip(p.last.message, mostMessage))}
-	}
-	return nil
 }

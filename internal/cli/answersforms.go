@@ -28,7 +28,7 @@ func (o *answersOptions) form(w io.Writer) answerForm {
 	case o.csv:
 		return &csvAnswers{w: csv.NewWriter(buffered), buffered: buffered}
 	case o.text:
-		return &textAnswers{w: buffered, bare: o.oneID}
+		return &textAnswers{w: buffered}
 	}
 	return &jsonAnswers{w: buffered}
 }
@@ -177,11 +177,10 @@ func (c *csvAnswers) end() error {
 	return cmp.Or(c.w.Error(), err)
 }
 
-// textAnswers writes the bare texts: each below a line with the item's id, or the only one alone.
+// textAnswers writes the bare texts: each below a line with the item's id.
 type textAnswers struct {
-	w    *bufio.Writer
-	bare bool
-	any  bool
+	w   *bufio.Writer
+	any bool
 }
 
 func (t *textAnswers) begin([]string) error { return nil }
@@ -189,16 +188,14 @@ func (t *textAnswers) begin([]string) error { return nil }
 func (t *textAnswers) answer(a *answer) error {
 	text, _ := a.text()
 	var b strings.Builder
-	if !t.bare {
-		if t.any {
-			b.WriteByte('\n')
-		}
-		b.WriteString("--- " + oneLine(a.id))
-		if a.kind != "" {
-			b.WriteString(" (" + oneLine(a.kind) + ": " + oneLine(a.message) + ")")
-		}
+	if t.any {
 		b.WriteByte('\n')
 	}
+	b.WriteString("--- " + oneLine(a.id))
+	if a.kind != "" {
+		b.WriteString(" (" + oneLine(a.kind) + ": " + oneLine(a.message) + ")")
+	}
+	b.WriteByte('\n')
 	t.any = true
 	b.WriteString(text)
 	if text != "" && !strings.HasSuffix(text, "\n") {

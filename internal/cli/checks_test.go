@@ -73,8 +73,8 @@ func TestAModelThatIsToldWhatIsWrongAnswersRight(t *testing.T) {
 			if want := `{"role":"assistant","content":"{\"age\":\"old\"}"},{"role":"user","content":"Your answer was not accepted: the answer does not fit the schema: at /age: got string, want integer\n`; !strings.Contains(p.sent[3], want) {
 				t.Errorf("sent %s", p.sent[3])
 			}
-			code, said := sluice("answers", "out.jsonl", "--text", "--id", "a")
-			if code != 0 || said != "Sorry.\n\n```json\n{\"age\":36}\n```\n" {
+			code, said := sluice("answers", "out.jsonl", "--text")
+			if code != 0 || said != "--- a\nSorry.\n\n```json\n{\"age\":36}\n```\n" {
 				t.Errorf("exit code %d, answer %q", code, said)
 			}
 		})

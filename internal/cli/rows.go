@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -17,7 +16,6 @@ type rowFlags struct {
 	format   string
 	template string
 	limit    int
-	sample   int
 	metadata []string
 	dryRun   bool
 }
@@ -27,7 +25,6 @@ func (f *rowFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.format, "format", "", "form of the input: jsonl, text, csv, tsv or parquet (default: by name)")
 	fs.StringVar(&f.template, "template", "", "file of a template that makes the prompt of each row of its fields, such as {{.question}}")
 	fs.IntVar(&f.limit, "limit", 0, "only the first so many rows (0: all)")
-	fs.IntVar(&f.sample, "sample", 0, "only so many rows, at random and always the same ones (0: all)")
 	fs.StringSliceVar(&f.metadata, "metadata", nil, "keep fields with the result, send others (default: unknown ones)")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "say what is left to do, what it may cost and how long it takes, and send nothing")
 }
@@ -40,19 +37,10 @@ func (f *rowFlags) fill(cfg *batch.Config) error {
 	if err := checkWordIfAny("format", f.format); err != nil {
 		return err
 	}
-	for _, flag := range [...]struct {
-		name string
-		n    int
-	}{{"limit", f.limit}, {"sample", f.sample}} {
-		if f.flags.Changed(flag.name) && flag.n < 1 {
-			return usageError(fmt.Errorf("--%s %d is below one", flag.name, flag.n), "leave --%s out to have all rows", flag.name)
-		}
+	if f.flags.Changed("limit") && f.limit < 1 {
+		return usageError(fmt.Errorf("--limit %d is below one", f.limit), "leave --limit out to have all rows")
 	}
-	if f.sample > 0 && cfg.Input == "-" {
-		return usageError(errors.New("--sample needs an input file: standard input is not known before it is run"),
-			"give a file, or take the first rows with --limit")
-	}
-	cfg.Limit, cfg.Sample = f.limit, f.sample
+	cfg.Limit = f.limit
 	if f.flags.Changed("metadata") {
 		cfg.Metadata = append([]string{}, f.metadata...) // empty, not nil: every field is sent
 	}

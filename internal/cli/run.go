@@ -64,8 +64,8 @@ func newRun(s *streams) *cobra.Command {
 		Long: `Run the calls in a file of JSON lines at the provider's rate limit, and record one result each.
 
 A line is a request of an OpenAI, Anthropic or Gemini batch, a bare request body, {"prompt": ...} or, with --model, plain
-text; of a table (.csv, .tsv) the column prompt is one, or what --template makes of a row. Files may be compressed (.gz,
-.zst). The output has the form of OpenAI Batch. It is the checkpoint as well: the same command again does what is
+text; of a table (.csv, .tsv) the column prompt is one, or what --template makes of a row. Files may be compressed
+(.gz). The output has the form of OpenAI Batch. It is the checkpoint as well: the same command again does what is
 left. The first interrupt lets open calls end, the second abandons them. With --via batch-api the lines are handed to the
 provider's Batch API instead, for about half the price and within a day; the same command comes back for the answers.
 
@@ -76,7 +76,7 @@ The key is read from the environment. Limits are learned from the provider's ans
   sluice run prompts.jsonl -o out.jsonl --tier tier1 --model gpt-4o
   sluice run prompts.jsonl -o out.jsonl --base-url http://127.0.0.1:8000/v1 --concurrent 32
   sluice run prompts.jsonl -o out.jsonl --retry-failed
-  sluice run questions.csv.gz -o out.jsonl --model gpt-4o-mini --template prompt.tmpl --sample 20
+  sluice run questions.csv.gz -o out.jsonl --model gpt-4o-mini --template prompt.tmpl --limit 20
   sluice run prompts.jsonl -o out.jsonl --dedupe --cache answers
   sluice run prompts.jsonl -o out.jsonl --via batch-api             through the provider's Batch API, for about half
   sluice run prompts.jsonl -o out.jsonl --via auto --deadline 6h    the same as far as the deadline allows, the rest live

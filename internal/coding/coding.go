@@ -1,4 +1,4 @@
-// Package coding decompresses the bodies of HTTP messages, and files.
+// Package coding decompresses the bodies of HTTP messages.
 package coding
 
 import (
@@ -37,7 +37,7 @@ func Of(h http.Header) (codings []string) {
 
 // Known reports whether Reader reads a body with these codings.
 func Known(codings []string) bool {
-	return len(codings) <= MaxCodings && !slices.ContainsFunc(codings, func(name string) bool { return open(name, MaxWindow) == nil })
+	return len(codings) <= MaxCodings && !slices.ContainsFunc(codings, func(name string) bool { return open(name) == nil })
 }
 
 // Reader returns a reader of what a body holds, whose codings are known and were applied in that order. It fails with an
@@ -45,18 +45,13 @@ func Known(codings []string) bool {
 // whole or not valid.
 func Reader(body io.Reader, codings []string, most int64) io.Reader {
 	for _, name := range slices.Backward(codings) {
-		body = http.MaxBytesReader(nil, io.NopCloser(&reader{from: bufio.NewReader(body), open: open(name, MaxWindow)}), most)
+		body = http.MaxBytesReader(nil, io.NopCloser(&reader{from: bufio.NewReader(body), open: open(name)}), most)
 	}
 	return body
 }
 
-// File returns a reader of a file's content that was compressed by gzip or zstd, whose data may refer back to that distance.
-func File(file io.Reader, name string, window uint64) io.Reader {
-	return &reader{from: bufio.NewReader(file), open: open(name, window)}
-}
-
 // open returns what opens data of a coding; nil if it is unknown.
-func open(name string, window uint64) func(*bufio.Reader) (io.Reader, error) {
+func open(name string) func(*bufio.Reader) (io.Reader, error) {
 	switch name {
 	case "gzip", "x-gzip":
 		return func(r *bufio.Reader) (io.Reader, error) { return gzip.NewReader(r) }
@@ -64,7 +59,7 @@ func open(name string, window uint64) func(*bufio.Reader) (io.Reader, error) {
 		return openDeflate
 	case "zstd":
 		return func(r *bufio.Reader) (io.Reader, error) {
-			return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(window))
+			return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(MaxWindow))
 		}
 	}
 	return nil

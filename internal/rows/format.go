@@ -11,7 +11,7 @@ type Format uint8
 
 // Formats.
 const (
-	FormatByName  Format = iota // FormatCSV for .csv, FormatTSV for .tsv, FormatParquet for .parquet, with .gz or .zst behind it or not; else FormatLines
+	FormatByName  Format = iota // FormatCSV for .csv, FormatTSV for .tsv, FormatParquet for .parquet, with .gz behind it or not; else FormatLines
 	FormatLines                 // lines, each recognised by itself, or the items of a JSON array
 	FormatText                  // lines of plain text, whatever they begin with
 	FormatCSV                   // a table: the first line names its columns
@@ -46,13 +46,9 @@ func (f Format) Of(path string) Format {
 	return FormatLines
 }
 
-// extension returns the ending of a file's name in lower case, without that of a packing.
+// extension returns the ending of a file's name in lower case, without that of gzip.
 func extension(path string) string {
-	name := strings.ToLower(path)
-	for _, p := range packings {
-		name = strings.TrimSuffix(name, p.suffix)
-	}
-	return filepath.Ext(name)
+	return filepath.Ext(strings.TrimSuffix(strings.ToLower(path), gzipSuffix))
 }
 
 // Table says whether it is that of a table, of which every row has the same fields.

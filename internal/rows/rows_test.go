@@ -116,7 +116,7 @@ func TestLinesAreWhatStandsOnThem(t *testing.T) {
 
 func TestFormatsByName(t *testing.T) {
 	for path, want := range map[string]rows.Format{
-		"a.csv": rows.FormatCSV, "a.parquet": rows.FormatParquet, "a.TSV": rows.FormatTSV, "a.csv.gz": rows.FormatCSV, "a.tsv.ZST": rows.FormatTSV, "csv": rows.FormatLines,
+		"a.csv": rows.FormatCSV, "a.parquet": rows.FormatParquet, "a.TSV": rows.FormatTSV, "a.csv.gz": rows.FormatCSV, "a.tsv.GZ": rows.FormatTSV, "csv": rows.FormatLines,
 		"a.jsonl": rows.FormatLines, "a.csv.txt": rows.FormatLines, "-": rows.FormatLines, "a.gz": rows.FormatLines,
 	} {
 		if got := rows.FormatByName.Of(path); got != want {

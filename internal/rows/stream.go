@@ -30,8 +30,8 @@ type stream struct {
 func (s *stream) Read(p []byte) (int, error) {
 	if s.b == nil {
 		s.b = bufio.NewReaderSize(s.r, 16) // it is passed by once the first bytes are read
-		if as := s.packing(); as != nil {
-			s.u = newUnpacked(stdin, as, s.b)
+		if s.gzipped() {
+			s.u = newUnpacked(stdin, s.b)
 		}
 	}
 	if s.u != nil {
@@ -40,21 +40,14 @@ func (s *stream) Read(p []byte) (int, error) {
 	return s.b.Read(p)
 }
 
-// packing looks at no more bytes than it has to: they may be long in coming.
-func (s *stream) packing() *packing {
-	for i := range packings {
-		magic := packings[i].magic
-		for n := 1; ; n++ {
-			head, _ := s.b.Peek(n)
-			if string(head) != magic[:n] {
-				break
-			}
-			if n == len(magic) {
-				return &packings[i]
-			}
+// gzipped looks at no more bytes than it has to: they may be long in coming.
+func (s *stream) gzipped() bool {
+	for n := 1; n <= len(gzipMagic); n++ {
+		if head, _ := s.b.Peek(n); string(head) != gzipMagic[:n] {
+			return false
 		}
 	}
-	return nil
+	return true
 }
 
 // interruptible is a reader whose Read also ends with a context. The reads of the reader beneath are made by a

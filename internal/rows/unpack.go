@@ -1,32 +1,23 @@
 package rows
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 
-	"github.com/sluice-llm/sluice/internal/coding"
+	"github.com/klauspost/compress/gzip"
 )
 
-// packing is a way in which an input may be compressed.
-type packing struct {
-	name   string
-	suffix string // of names
-	magic  string // what it begins with: no text in UTF-8 does
-}
-
-var packings = [...]packing{
-	{"gzip", ".gz", "\x1f\x8b"},
-	{"zstd", ".zst", "\x28\xb5\x2f\xfd"},
-}
+const (
+	gzipSuffix = ".gz"
+	gzipMagic  = "\x1f\x8b" // what a compressed input begins with: no text in UTF-8 does
+)
 
 // DamagedError is returned for a compressed input that is cut short or damaged.
 type DamagedError struct {
 	Path   string // "-" is standard input
-	Format string // gzip or zstd
 	Offset int64  // about how many bytes could be read
 	Err    error
 }
@@ -35,9 +26,9 @@ type DamagedError struct {
 func (e *DamagedError) Error() string {
 	name := spoken(e.Path)
 	if errors.Is(e.Err, io.ErrUnexpectedEOF) {
-		return fmt.Sprintf("%s is cut short or damaged: its %s data breaks off at about byte %d", name, e.Format, e.Offset)
+		return fmt.Sprintf("%s is cut short or damaged: its gzip data breaks off at about byte %d", name, e.Offset)
 	}
-	return fmt.Sprintf("%s is damaged: its %s data is wrong at about byte %d: %v", name, e.Format, e.Offset, e.Err)
+	return fmt.Sprintf("%s is damaged: its gzip data is wrong at about byte %d: %v", name, e.Offset, e.Err)
 }
 
 // Unwrap returns what is wrong.
@@ -45,7 +36,7 @@ func (e *DamagedError) Unwrap() error { return e.Err }
 
 // Hint says what can be done.
 func (e *DamagedError) Hint() string {
-	return "fetch or write the file again; gzip -t and zstd -t test one"
+	return "fetch or write the file again; gzip -t tests one"
 }
 
 // UnpackError is returned when there is no room for what a compressed input holds.
@@ -68,26 +59,11 @@ func (e *UnpackError) Hint() string {
 	return "make room there, or name another directory in the variable TMPDIR"
 }
 
-// packedAs returns how a text is compressed that begins so; nil is not at all.
-func packedAs(head []byte) *packing {
-	for i := range packings {
-		if bytes.HasPrefix(head, []byte(packings[i].magic)) {
-			return &packings[i]
-		}
-	}
-	return nil
-}
-
-// mostWindow is how much of what came before a zstd stream may refer to. It takes so much memory; the zstd tool reads no
-// more either, unless it is told to.
-const mostWindow = 128 << 20
-
 // unpacked reads what a compressed text holds. Its errors are *DamagedErrors, but for those of the reader beneath.
 type unpacked struct {
 	path string
-	as   *packing
 	from source
-	r    io.Reader
+	r    *gzip.Reader // nil before the first read
 }
 
 // source counts what is read of a reader, and keeps its error, to tell it from those of what is read.
@@ -106,13 +82,19 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func newUnpacked(path string, as *packing, r io.Reader) *unpacked {
-	u := &unpacked{path: path, as: as, from: source{r: r}}
-	u.r = coding.File(&u.from, as.name, mostWindow)
-	return u
+func newUnpacked(path string, r io.Reader) *unpacked {
+	return &unpacked{path: path, from: source{r: r}}
 }
 
 func (u *unpacked) Read(p []byte) (n int, err error) {
+	if u.r == nil {
+		if u.r, err = gzip.NewReader(&u.from); err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return 0, u.damage(err)
+		}
+	}
 	if n, err = u.r.Read(p); err != nil && err != io.EOF {
 		err = u.damage(err)
 	}
@@ -123,28 +105,24 @@ func (u *unpacked) damage(err error) error {
 	if u.from.err != nil {
 		return u.from.err
 	}
-	return &DamagedError{Path: u.path, Format: u.as.name, Offset: u.from.n, Err: err}
+	return &DamagedError{Path: u.path, Offset: u.from.n, Err: err}
 }
 
 // unpackFile returns the file, or one of what it holds if it is compressed, which dropSpool removes.
 func unpackFile(file *os.File) (*os.File, error) {
 	path := file.Name()
-	head := make([]byte, 4)
+	head := make([]byte, len(gzipMagic))
 	n, err := file.ReadAt(head, 0)
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
-	as := packedAs(head[:n])
-	if as == nil {
-		for i := range packings {
-			if strings.HasSuffix(strings.ToLower(path), packings[i].suffix) {
-				return nil, fmt.Errorf("%s is not compressed by %s, as its name says", path, packings[i].name)
-			}
-		}
-		return file, nil
+	switch {
+	case string(head[:n]) == gzipMagic:
+		return spool(newUnpacked(path, file))
+	case strings.HasSuffix(strings.ToLower(path), gzipSuffix):
+		return nil, fmt.Errorf("%s is not compressed by gzip, as its name says", path)
 	}
-	u := newUnpacked(path, as, file)
-	return spool(u)
+	return file, nil
 }
 
 // spool copies what a compressed input holds into a file that nobody else can open and that goes with the process.

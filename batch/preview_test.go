@@ -3,7 +3,6 @@ package batch_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -17,73 +16,12 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// sampled runs a sample and returns the ids that were run.
-func sampled(t *testing.T, input string, n, limit int) map[string]bool {
-	t.Helper()
-	f := newFiles(t, input)
-	cfg := f.config(t, &stub{})
-	cfg.Sample, cfg.Limit = n, limit
-	if rep, err := run(t, cfg); err != nil || rep.Total != rep.Done || rep.Left() != 0 {
-		t.Fatalf("%+v %v", rep, err)
-	}
-	ids := make(map[string]bool)
-	for id := range f.results(t) {
-		ids[id] = true
-	}
-	return ids
-}
-
-func TestASampleIsTheSameEachTimeAndPartOfALargerOne(t *testing.T) {
-	input := chats(400)
-	before := map[string]bool{}
-	for _, n := range []int{1, 10, 50, 300, 400, 1000} {
-		ids := sampled(t, input, n, 0)
-		if len(ids) != min(n, 400) {
-			t.Fatalf("a sample of %d has %d", n, len(ids))
-		}
-		for id := range before {
-			if !ids[id] {
-				t.Errorf("%s is in a smaller sample than %d, and not in that", id, n)
-			}
-		}
-		before = ids
-	}
-	ten := sampled(t, input, 10, 0)
-	lines := strings.SplitAfter(input, "\n")
-	slices.Reverse(lines)
-	if again := sampled(t, strings.Join(lines, ""), 10, 0); !maps.Equal(ten, again) {
-		t.Errorf("%v, and in another order %v", ten, again)
-	}
-	for id := range sampled(t, input, 10, 40) {
-		if len(id) > 2 || len(id) == 2 && id > "40" {
-			t.Errorf("%s is not among the first 40", id)
-		}
-	}
-	if slices.Equal(slices.Sorted(maps.Keys(ten)), []string{"1", "10", "2", "3", "4", "5", "6", "7", "8", "9"}) {
-		t.Error("the sample is the first ten")
-	}
-}
-
-func TestASampleIsFair(t *testing.T) {
-	ids := sampled(t, chats(2000), 500, 0)
-	first := 0
-	for id := range ids {
-		if n := 0; len(id) < 4 || id <= "1000" {
-			_ = n
-			first++
-		}
-	}
-	if first < 190 || first > 310 {
-		t.Errorf("%d of 500 are in the first half", first)
-	}
-}
-
 func TestLaterRunsGoOnWithTheRest(t *testing.T) {
 	f := newFiles(t, strings.Replace(chats(30), `"m"`, `"n"`, 1))
 	cfg := f.config(t, &stub{})
 	done := 0
-	for _, step := range []struct{ sample, limit, total, ran int }{{5, 0, 5, 5}, {5, 0, 5, 0}, {12, 0, 12, 7}, {3, 0, 3, 0}, {0, 10, 10, -1}, {0, 0, 30, -1}} {
-		cfg.Sample, cfg.Limit = step.sample, step.limit
+	for _, step := range []struct{ limit, total, ran int }{{5, 5, 5}, {5, 5, 0}, {12, 12, 7}, {3, 3, 0}, {0, 30, 18}} {
+		cfg.Limit = step.limit
 		b, err := batch.Open(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -93,32 +31,13 @@ func TestLaterRunsGoOnWithTheRest(t *testing.T) {
 			models += n
 		}
 		rep, err := b.Run(context.Background())
-		if err != nil || rep.Total != step.total || models != step.total || step.ran >= 0 && rep.Done != step.ran || rep.Left() != 0 {
+		if err != nil || rep.Total != step.total || models != step.total || rep.Done != step.ran || rep.Left() != 0 {
 			t.Fatalf("%+v: %+v, %v of models, %v", step, rep, models, err)
 		}
 		b.Close()
 		if done += rep.Done; len(f.results(t)) != done {
 			t.Fatalf("%d results of %d", len(f.results(t)), done)
 		}
-	}
-}
-
-func TestASampleLeavesOtherResultsAlone(t *testing.T) {
-	f := newFiles(t, chats(20))
-	cfg := f.config(t, &stub{status: 400, answer: `{"error":{"message":"no","type":"invalid_request_error"}}`})
-	if rep, err := run(t, cfg); err != nil || rep.Failed != 20 {
-		t.Fatalf("%+v %v", rep, err)
-	}
-	cfg.Transport, cfg.RetryFailed, cfg.Sample = &stub{}, true, 4
-	rep, err := run(t, cfg)
-	if err != nil || rep.Done != 4 || rep.Total != 4 || len(f.results(t)) != 20 {
-		t.Fatalf("%+v %v, %d results", rep, err, len(f.results(t)))
-	}
-	// A request that changed and is not in the sample is nothing to refuse.
-	f.input(t, strings.ReplaceAll(chats(20), "What is", "What was"))
-	cfg.RetryFailed, cfg.Changed, cfg.Sample = false, batch.ChangedRedo, 2
-	if rep, err := run(t, cfg); err != nil || rep.Done != 2 || len(f.results(t)) != 20 {
-		t.Fatalf("%+v %v", rep, err)
 	}
 }
 
