@@ -38,7 +38,7 @@ func Draw(w io.Writer, name string, f Forecast) error {
 		panels = append(panels, throttled)
 	}
 	panels[len(panels)-1].X.Label = "time (" + d.unitName + ")"
-	return (&chart.Chart{Height: panelHeight, Panels: panels}).Write(w)
+	return chart.Write(w, panelHeight, panels...)
 }
 
 // drawing is a chart that is being drawn.

@@ -3,10 +3,14 @@ package chart
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"html"
 	"io"
 	"math"
+	"slices"
+
+	"github.com/sluice-llm/sluice/internal/prose"
 )
 
 // Lengths are in points.
@@ -17,41 +21,22 @@ const (
 	row       = 16 // of text
 	sample    = 28 // width of a mark in the legend
 	headLeft  = 34
+	lineWidth = 1.6
 )
-
-// Chart is a drawing of panels below a title, if there is one, and a legend. The legend shows each named mark once, in the
-// order of the panels.
-type Chart struct {
-	Title   string
-	Columns int     // of the legend (default 1)
-	Height  float64 // of a panel and its axis, in points
-	Panels  []*Panel
-}
 
 // Panel is one pair of axes and the marks on them. Later marks cover earlier ones.
 type Panel struct {
 	X, Y  Axis
 	Marks []Mark
-	Notes []Note
 }
-
-// Shape is how the points of a mark are drawn.
-type Shape int
-
-// The shapes.
-const (
-	Steps   Shape = iota // a line that keeps its height up to the next point
-	Boxes                // a filled rectangle for each two points, which are opposite corners
-	Dots                 // a disc for each point
-	Crosses              // a + for each point
-)
 
 // Point is a place on the axes. Values outside an axis are drawn at its end.
 type Point struct{ X, Y float64 }
 
-// Mark is points of one shape and colour. A mark without a Name is not in the legend.
+// Mark is points of one colour: a line that keeps its height up to the next point, or boxes. A mark without a Name is not in
+// the legend.
 type Mark struct {
-	Shape  Shape
+	Boxes  bool // a filled rectangle for each two points, which are opposite corners
 	Name   string
 	Points []Point
 	Colour string
@@ -59,61 +44,45 @@ type Mark struct {
 	Dashes string  // stroke-dasharray of the line
 }
 
-// Note is text on a panel.
-type Note struct {
-	Point
-	Text   string
-	Size   float64 // in points
-	Anchor string  // text-anchor: start, middle or end
-}
-
-// Write writes the chart as SVG on a white background. The same chart makes the same bytes. It fails if w does.
-func (c *Chart) Write(w io.Writer) error {
+// Write draws panels as SVG on a white background, below a legend that shows each named mark once, in the order of the
+// panels. height is that of a panel and its axis, in points. The same panels make the same bytes. It fails if w does.
+func Write(w io.Writer, height float64, panels ...*Panel) error {
 	var out canvas
-	legend, top := c.legend(), 0.0
-	columns := max(c.Columns, 1)
-	if c.Title != "" {
-		top += row + gap
-	}
-	head := top
-	if len(legend) > 0 {
-		head += gap + float64((len(legend)+columns-1)/columns*row)
-	}
-	height := head + c.Height*float64(len(c.Panels)) + row + gap
-	out.printf(`<svg xmlns="http://www.w3.org/2000/svg" width="%dpt" height="%gpt" viewBox="0 0 %[1]d %[2]g" font-family="Liberation Sans,Arial,Helvetica,sans-serif">`+"\n", width, round(height))
-	out.box(0, 0, width, height, "#FFFFFF")
-	if c.Title != "" {
-		out.text(headLeft, row+gap/2, 14, "start", c.Title)
-	}
+	legend := marksByName(panels)
+	head := float64(gap*min(1, len(legend)) + row*len(legend))
+	total := head + height*float64(len(panels)) + row + gap
+	out.printf(`<svg xmlns="http://www.w3.org/2000/svg" width="%dpt" height="%gpt" viewBox="0 0 %[1]d %[2]g" font-family="Liberation Sans,Arial,Helvetica,sans-serif">`+"\n", width, round(total))
+	out.box(0, 0, width, total, "#FFFFFF")
 	for i, m := range legend {
-		x, y := headLeft+float64(i%columns*(width-headLeft)/columns), top+float64((i/columns+1)*row)
-		out.sample(m, x, y-4)
-		out.text(x+sample+4, y, 11, "start", m.Name)
+		y := float64((i + 1) * row)
+		out.sample(m, headLeft, y-4)
+		out.text(headLeft+sample+4, y, 11, "start", m.Name)
 	}
 	left := 0.0
-	for _, p := range c.Panels {
-		p.fit()
+	for _, p := range panels {
+		if p.Y.Max == 0 {
+			p.Y.Max = max(p.Highest(), 1) * 1.08
+		}
+		p.X.tick(10)
+		p.Y.tick(5)
 		for _, t := range p.Y.Ticks {
 			left = max(left, row+gap+6*float64(len(t.Label)))
 		}
 	}
-	for i, p := range c.Panels {
-		low := head + c.Height*float64(i+1)
-		out.panel(p, frame{left: left, right: width - rightEdge, top: low - c.Height + gap, bottom: low - row})
+	for i, p := range panels {
+		low := head + height*float64(i+1)
+		out.panel(p, frame{left: left, right: width - rightEdge, top: low - height + gap, bottom: low - row})
 	}
 	out.printf("</svg>\n")
 	_, err := w.Write(out.Bytes())
 	return err
 }
 
-// legend returns the first mark of each name.
-func (c *Chart) legend() []Mark {
-	var all []Mark
-	seen := make(map[string]bool)
-	for _, p := range c.Panels {
+// marksByName returns the first mark of each name.
+func marksByName(panels []*Panel) (all []Mark) {
+	for _, p := range panels {
 		for _, m := range p.Marks {
-			if m.Name != "" && !seen[m.Name] {
-				seen[m.Name] = true
+			if m.Name != "" && !slices.ContainsFunc(all, func(other Mark) bool { return other.Name == m.Name }) {
 				all = append(all, m)
 			}
 		}
@@ -132,15 +101,6 @@ func (p *Panel) Highest() float64 {
 		}
 	}
 	return highest
-}
-
-// fit fills in the end of the vertical axis and the ticks of both, where the caller did not.
-func (p *Panel) fit() {
-	if p.Y.Max == 0 {
-		p.Y.Max = max(p.Highest(), 1) * 1.08
-	}
-	p.X.tick(10)
-	p.Y.tick(5)
 }
 
 // frame is the part of the canvas that the axes enclose.
@@ -166,20 +126,13 @@ func (c *canvas) path(d, colour string, width float64, dashes string) {
 	c.printf(`<path d="%s" style="fill:none;stroke:%s;stroke-width:%g%s"/>`+"\n", d, colour, width, dashes)
 }
 
-// sample draws a mark as the legend shows it, left of x+sample and centred on y.
+// sample draws a mark as the legend shows it, from x and centred on y.
 func (c *canvas) sample(m Mark, x, y float64) {
-	f := frame{left: x, right: x + sample, top: y - 5, bottom: y + 5}
-	p := Panel{X: Axis{Max: 1}, Y: Axis{Max: 1}}
-	switch m.Shape {
-	case Steps, Boxes:
-		m.Points = []Point{{0, 0.5}, {1, 0.5}}
-		if m.Shape == Boxes {
-			m.Points = []Point{{0, 0}, {1, 1}}
-		}
-	case Dots, Crosses:
-		m.Points = []Point{{0.5, 0.5}}
+	if m.Boxes {
+		c.box(x, y-5, sample, 10, m.Colour)
+		return
 	}
-	c.mark(&p, f, m)
+	c.path(fmt.Sprintf("M%g,%gH%g", x, y, x+sample), m.Colour, cmp.Or(m.Width, lineWidth), m.Dashes)
 }
 
 // panel draws a panel, its axes around f.
@@ -188,12 +141,12 @@ func (c *canvas) panel(p *Panel, f frame) {
 	middle := (f.top + f.bottom) / 2
 	c.printf(`<text transform="translate(%g %g) rotate(-90)" font-size="11" text-anchor="middle">%s</text>`+"\n", 14.0, round(middle), html.EscapeString(p.Y.Label))
 	for _, t := range p.Y.Ticks {
-		_, y := f.at(p, Point{p.X.Min, t.Value})
+		_, y := f.at(p, Point{Y: t.Value})
 		fmt.Fprintf(&across, "M%g,%gH%g", f.left, y, f.right)
 		c.text(f.left-5, y+3.5, 10, "end", t.Label)
 	}
 	for _, t := range p.X.Ticks {
-		x, _ := f.at(p, Point{t.Value, p.Y.Min})
+		x, _ := f.at(p, Point{X: t.Value})
 		fmt.Fprintf(&along, "M%g,%gV%g", x, round(f.bottom), round(f.top))
 		c.text(x, f.bottom+13, 10, "middle", t.Label)
 	}
@@ -204,46 +157,29 @@ func (c *canvas) panel(p *Panel, f frame) {
 		c.mark(p, f, m)
 	}
 	c.path(fmt.Sprintf("M%g,%gV%gH%g", f.left, round(f.top), round(f.bottom), f.right), "#000000", 0.5, "")
-	for _, n := range p.Notes {
-		x, y := f.at(p, n.Point)
-		c.text(x, y, n.Size, n.Anchor, n.Text)
-	}
 }
 
 // mark draws a mark on the axes of p.
 func (c *canvas) mark(p *Panel, f frame, m Mark) {
-	const radius = 2.5
 	var line bytes.Buffer
+	lastX, lastY := 0.0, 0.0
 	for i, at := range m.Points {
 		x, y := f.at(p, at)
-		switch m.Shape {
-		case Steps:
-			if i == 0 {
-				fmt.Fprintf(&line, "M%g,%g", x, y)
-				break
-			}
-			if beforeX, before := f.at(p, m.Points[i-1]); before != y && beforeX != x {
-				fmt.Fprintf(&line, "L%g,%g", x, before)
-			}
+		switch {
+		case m.Boxes && i%2 == 1:
+			c.box(min(lastX, x), min(lastY, y), math.Abs(x-lastX), math.Abs(y-lastY), m.Colour)
+		case m.Boxes:
+		case i == 0:
+			fmt.Fprintf(&line, "M%g,%g", x, y)
+		case lastY != y && lastX != x:
+			fmt.Fprintf(&line, "L%g,%gL%g,%g", x, lastY, x, y)
+		default:
 			fmt.Fprintf(&line, "L%g,%g", x, y)
-		case Boxes:
-			if i%2 == 1 {
-				x0, y0 := f.at(p, m.Points[i-1])
-				c.box(min(x0, x), min(y0, y), math.Abs(x-x0), math.Abs(y-y0), m.Colour)
-			}
-		case Dots:
-			c.printf(`<circle cx="%g" cy="%g" r="%g" style="fill:%s"/>`+"\n", x, y, radius, m.Colour)
-		case Crosses:
-			fmt.Fprintf(&line, "M%g,%gh%gm%g,%gv%g", round(x-radius), y, 2*radius, -radius, -radius, 2*radius)
 		}
+		lastX, lastY = x, y
 	}
 	if line.Len() > 0 {
-		if m.Shape == Crosses {
-			m.Width = 0.8
-		} else if m.Width == 0 {
-			m.Width = 1.6
-		}
-		c.path(line.String(), m.Colour, m.Width, m.Dashes)
+		c.path(line.String(), m.Colour, cmp.Or(m.Width, lineWidth), m.Dashes)
 	}
 }
 
@@ -258,11 +194,59 @@ func round(x float64) float64 { return math.Round(x*100) / 100 }
 // Grey is the colour of limits.
 const Grey = "#5A5A5A"
 
-// Colours is the number of colours.
-const Colours = 7
-
-// Colour returns the i-th colour, from 0 to Colours-1. The palette of Okabe and Ito, without its yellow, is safe for the
+// Colour returns the i-th of seven colours, from 0. The palette of Okabe and Ito, without its yellow, is safe for the
 // colour-blind (https://jfly.uni-koeln.de/color/).
 func Colour(i int) string {
-	return [Colours]string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"}[i]
+	return [...]string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"}[i]
+}
+
+// Axis is one axis of a panel, from 0 to Max.
+type Axis struct {
+	Label string
+	Max   float64 // a vertical axis without a Max ends above all marks
+	Whole bool    // no ticks between whole numbers
+	Ticks []Tick  // default: few round numbers
+}
+
+// Tick is a labelled value of an axis.
+type Tick struct {
+	Value float64
+	Label string
+}
+
+// share returns how far along the axis a value is, from 0 to 1.
+func (a *Axis) share(v float64) float64 {
+	if v > 0 { // false for NaN
+		return min(1, v/a.Max)
+	}
+	return 0
+}
+
+// tick gives the axis at most count ticks, and one at 0, at multiples of 1, 2 or 5 times a power of ten. It keeps ticks that
+// are there.
+func (a *Axis) tick(count int) {
+	if a.Ticks != nil || a.Max <= 0 {
+		return
+	}
+	step := math.Pow(10, math.Floor(math.Log10(max(a.Max, 1e-9))))
+	for step*float64(count) > 4*a.Max {
+		step /= 10
+	}
+	for i := 0; a.Max/step > float64(count); i++ { // 1, 2, 5, 10, ...
+		step *= [3]float64{2, 2.5, 2}[i%3]
+	}
+	if a.Whole {
+		step = max(step, 1)
+	}
+	for i := 0.0; i*step <= a.Max*(1+1e-9); i++ {
+		a.Ticks = append(a.Ticks, Tick{i * step, label(i * step)})
+	}
+}
+
+// label writes a number with commas between its thousands, and one that is not whole with at most four digits.
+func label(x float64) string {
+	if x != math.Trunc(x) {
+		return fmt.Sprintf("%.4g", x)
+	}
+	return prose.Group(x)
 }

@@ -47,16 +47,21 @@ func (f *accountFlags) register(fs *pflag.FlagSet) {
 	f.settings.register(fs)
 }
 
-// registerAddress registers the flags that say where calls go, and with which key.
+// registerAddress registers the flags that say where calls go, with which key and which headers.
 func (f *accountFlags) registerAddress(fs *pflag.FlagSet) {
+	f.registerTarget(fs)
+	fs.StringVar(&f.keysFile, "keys-file", "", "file of NAME=value lines to find that variable in if the environment lacks it")
+	fs.StringArrayVar(&f.headers, "header", nil, "header to send with every call, as 'Name: value' (repeatable)")
+	fs.StringVar(&f.caFile, "ca-file", "", "certificates to trust besides the system's, in PEM")
+}
+
+// registerTarget registers the flags of the provider, its address, the model and the key.
+func (f *accountFlags) registerTarget(fs *pflag.FlagSet) {
 	// The names are not listed: reading them would slow every start down.
 	fs.StringVar(&f.provider, "provider", "", "whose API it is, such as openai, anthropic, azure or sim (absent: recognised from the model)")
 	fs.StringVar(&f.baseURL, "base-url", "", "address of the API, as the provider's official SDK takes it")
 	fs.StringVar(&f.model, "model", "", "model for lines that name none")
 	fs.StringVar(&f.keyEnv, "key-env", "", "environment variable that holds the key (absent: the provider's usual one)")
-	fs.StringVar(&f.keysFile, "keys-file", "", "file of NAME=value lines to find that variable in if the environment lacks it")
-	fs.StringArrayVar(&f.headers, "header", nil, "header to send with every call, as 'Name: value' (repeatable)")
-	fs.StringVar(&f.caFile, "ca-file", "", "certificates to trust besides the system's, in PEM")
 }
 
 // accounts are where calls go and how: one account for each provider that the input names.

@@ -22,9 +22,7 @@ type limitFlags struct {
 
 // register adds the flags to fs.
 func (f *limitFlags) register(fs *pflag.FlagSet) {
-	for _, d := range []limits.Dimension{limits.Requests, limits.Tokens, limits.Concurrency} {
-		fs.IntVar(f.limits.At(d), d.String(), 0, "limit of "+d.Help()+" (0: learned)")
-	}
+	f.registerFor(fs, limits.Requests, limits.Tokens, limits.Concurrency)
 	f.others.limits = &f.limits
 	fs.Var(&f.others, rateLimitFlag, "another limit, as `NAME=N`: "+rateLimitForms+" (repeatable)")
 }
@@ -33,6 +31,13 @@ const (
 	rateLimitFlag  = "rate-limit"
 	rateLimitForms = "itpm, otpm, rpd, tpd, burst=2s, requests=100/10s, tokens=50000/30s"
 )
+
+// registerFor registers the flags of some dimensions.
+func (f *limitFlags) registerFor(fs *pflag.FlagSet, dimensions ...limits.Dimension) {
+	for _, d := range dimensions {
+		fs.IntVar(f.limits.At(d), d.String(), 0, "limit of "+d.Help()+" (0: learned)")
+	}
+}
 
 // limitNames are the names of the flags.
 func limitNames() []string {

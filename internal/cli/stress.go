@@ -74,10 +74,9 @@ func (o *stressOptions) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.duration, "duration", 0, "how long the load lasts (absent: 5m, 10m, 15m or 20m, by the level)")
 	fs.Uint64Var(&o.seed, "seed", 1, "decides when calls come, are cancelled and fail")
 	fs.DurationVar(&o.latency, "latency", stress.DefaultLatency, "how fast the imitation answers, and how closely arrivals follow (of an endpoint: as its first call took)")
-	o.account.register(fs)
+	o.account.registerTarget(fs)
 	fs.Lookup("model").Usage = "model to call (absent: the imitation)"
-	fs.Lookup(limits.Concurrency.String()).Hidden = true // --slots says it
-	o.account.registerThrottles(fs, "call")
+	o.account.limits.registerFor(fs, limits.Requests, limits.Tokens)
 	fs.DurationVar(&o.timeout, "timeout", stress.DefaultTimeout, "time for one try")
 	fs.StringVar(&o.events, "events", "", "append every event to FILE, as JSON lines: sluice report --events FILE shows why")
 	fs.StringVar(&o.progress, "progress", progressAuto, "auto (on a terminal alone), plain, json or none")
@@ -136,27 +135,16 @@ func (o *stressOptions) check() error {
 		return usageError(fmt.Errorf("--latency %s is not above zero", o.latency), "say how long an answer takes, such as --latency 100ms")
 	case o.timeout <= 0:
 		return usageError(fmt.Errorf("--timeout %s is not above zero", o.timeout), "say how long one try may take, such as --timeout 2m")
-	case o.account.maxThrottles < 0:
-		return usageError(fmt.Errorf("--max-throttles %d is below zero", o.account.maxThrottles), "say how often a call may be throttled")
-	case o.flags.Changed("concurrent"):
-		return usageError(errors.New("--concurrent is what --slots says"), "say --slots %d", o.account.limits.limits.Concurrent)
 	}
 	if o.account.provider == "sim" && o.account.baseURL != "" {
 		return usageError(errors.New("--base-url has no meaning for --provider sim, which is built in"),
 			"leave it out, or call a `sluice sim` that runs there with --provider openai-compatible and --model")
 	}
 	if !o.elsewhere() {
-		var own stressOptions
-		of := pflag.NewFlagSet("", pflag.ContinueOnError)
-		own.account.register(of)
-		var wrong string
-		of.VisitAll(func(f *pflag.Flag) {
-			if f.Name != "provider" && o.flags.Changed(f.Name) {
-				wrong = cmp.Or(wrong, f.Name)
+		for _, name := range []string{"model", "key-env", "rpm", "tpm"} { // --base-url was checked
+			if o.flags.Changed(name) {
+				return usageError(fmt.Errorf("--%s has no meaning for the imitation", name), "name an endpoint by --base-url or --model, or leave it out")
 			}
-		})
-		if wrong != "" {
-			return usageError(fmt.Errorf("--%s has no meaning for the imitation", wrong), "name an endpoint by --base-url or --model, or leave it out")
 		}
 	}
 	return nil

@@ -43,7 +43,7 @@ func (l *Lane) draw() (template.HTML, error) {
 // svg is a chart as it stands in a page.
 func svg(panels ...*chart.Panel) (template.HTML, error) {
 	var b strings.Builder
-	err := (&chart.Chart{Height: panelHeight, Panels: panels}).Write(&b)
+	err := chart.Write(&b, panelHeight, panels...)
 	return template.HTML(b.String()), err
 }
 
@@ -80,7 +80,7 @@ func (d *drawing) end() float64 {
 
 // panel returns a panel on the common axis of time, with the lane's pauses below everything else.
 func (d *drawing) panel(label string, marks ...chart.Mark) *chart.Panel {
-	pauses := chart.Mark{Shape: chart.Boxes, Colour: "#FDE2C8"} // light enough for lines upon it
+	pauses := chart.Mark{Boxes: true, Colour: "#FDE2C8"} // light enough for lines upon it
 	for _, s := range d.lane.line.pauses {
 		from, to := d.x(s.from), min(max(d.x(s.to), d.x(s.from)+d.end()/600), d.end()) // so wide that it can be seen
 		if from < to {
@@ -177,7 +177,7 @@ func (t Times) draw(label string, colour int) (template.HTML, error) {
 	}
 	end := float64(len(t.Bars))
 	half := min(0.4, 0.027*end) // few bars are not wide
-	bars := chart.Mark{Shape: chart.Boxes, Colour: chart.Colour(colour)}
+	bars := chart.Mark{Boxes: true, Colour: chart.Colour(colour)}
 	var ticks []chart.Tick
 	for i, b := range t.Bars {
 		at := float64(i) + 0.5
