@@ -6,17 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"slices"
 	"sync/atomic"
 	"time"
 )
 
-// body is a request's body, kept so that it can be sent again: in memory, or in a file that has no name any more.
+// body is a request's body, kept in memory so that it can be sent again.
 type body struct {
 	memory []byte
-	file   *os.File // nil: it is in memory
-	length int64
 	users  atomic.Int32 // who may still read it: the call, and tries whose connection may still send after their answer came
 	limits Bodies
 	room   reservation
@@ -54,8 +51,8 @@ func readBody(w http.ResponseWriter, r *http.Request, limits Bodies, room reserv
 	return b, err
 }
 
-// keepBody keeps a body of that length, if it is not below 0. The caller closes what it returns. Beside errors of reading and of files it
-// fails with an *http.MaxBytesError and errNoRoom.
+// keepBody keeps a body of that length, if it is not below 0. The caller closes what it returns. Beside errors of reading it fails with an
+// *http.MaxBytesError and errNoRoom.
 func keepBody(from io.Reader, length int64, limits Bodies, room reservation) (*body, error) {
 	if length > limits.Most {
 		return nil, &http.MaxBytesError{Limit: limits.Most}
@@ -80,49 +77,28 @@ func keepBody(from io.Reader, length int64, limits Bodies, room reservation) (*b
 
 // Write takes the next bytes of the body.
 func (b *body) Write(p []byte) (n int, err error) {
-	length := b.length + int64(len(p))
+	length := int64(len(b.memory) + len(p))
 	if length > b.limits.Most {
 		return 0, &http.MaxBytesError{Limit: b.limits.Most}
 	}
 	if err := b.keep(length); err != nil {
 		return 0, err
 	}
-	if b.length = length; b.file != nil {
-		return b.file.Write(p)
-	}
 	b.memory = append(b.memory, p...)
 	return len(p), nil
 }
 
-// keep makes room for a body of that length: in memory if it is short and there is room, and else in a file.
+// keep makes room for a body of that length.
 func (b *body) keep(length int64) error {
-	if b.file != nil {
-		return b.room.grow(onDisk, max(length, leastFile))
-	}
 	if length <= int64(cap(b.memory)) {
 		return nil
 	}
-	size := min(max(length, 2*int64(cap(b.memory))), b.limits.Memory) // what has no known length grows in few steps
-	if length <= b.limits.Memory && b.room.grow(inMemory, size) == nil {
-		b.memory = append(make([]byte, 0, size), b.memory...)
-		return nil
-	}
-	return b.spill(length)
-}
-
-// spill moves the body to a file that has room for that length.
-func (b *body) spill(length int64) (err error) {
-	if err := b.room.grow(onDisk, max(length, leastFile)); err != nil {
+	size := min(max(length, 2*int64(cap(b.memory))), b.limits.Most) // what has no known length grows in few steps
+	if err := b.room.grow(size); err != nil {
 		return err
 	}
-	if b.file, err = os.CreateTemp(b.limits.Dir, "sluice-body-*"); err != nil { // for its owner alone
-		return err
-	}
-	_ = os.Remove(b.file.Name()) // it goes with the process
-	_, err = b.file.Write(b.memory)
-	b.memory = nil
-	b.room.release(inMemory)
-	return err
+	b.memory = append(make([]byte, 0, size), b.memory...)
+	return nil
 }
 
 // takeRest reads what a request was refused without. Closing a connection over bytes that nobody read breaks it, and many clients send
@@ -168,23 +144,8 @@ func (b *body) close() {
 	if b.users.Add(-1) > 0 {
 		return
 	}
-	if b.file != nil {
-		b.file.Close()
-		_ = os.Remove(b.file.Name()) // where an open file cannot be removed
-	}
 	b.memory = nil
-	b.room.release(inMemory)
-	b.room.release(onDisk)
-}
-
-// bytes returns the whole body; of one in a file, a copy.
-func (b *body) bytes() ([]byte, error) {
-	if b.file == nil {
-		return b.memory, nil
-	}
-	all := make([]byte, b.length)
-	_, err := b.file.ReadAt(all, 0)
-	return all, err
+	b.room.release()
 }
 
 // shortBody is one that is sent from a copy of its own, which http.Transport knows to be in memory: then it writes head and body at
@@ -194,28 +155,28 @@ const shortBody = 16 << 10
 // open returns the body with changes to it, which do not overlap, and its length.
 func (b *body) open(edits ...edit) (io.ReadCloser, int64) {
 	slices.SortFunc(edits, func(a, b edit) int { return cmp.Compare(a.from, b.from) })
-	length := b.length
+	length := int64(len(b.memory))
 	for _, e := range edits {
 		length += int64(len(e.text)) - (e.to - e.from)
 	}
-	if b.file == nil && length <= shortBody {
+	if length <= shortBody {
 		return io.NopCloser(bytes.NewReader(b.edited(edits, length))), length
 	}
 	b.users.Add(1)
 	if len(edits) == 0 {
-		return &opened{Reader: b.section(0, b.length), body: b}, b.length
+		return &opened{Reader: bytes.NewReader(b.memory), body: b}, length
 	}
 	parts := make([]io.Reader, 0, 2*len(edits)+1)
 	from := int64(0)
 	for _, e := range edits {
-		parts = append(parts, b.section(from, e.from), bytes.NewReader([]byte(e.text)))
+		parts = append(parts, bytes.NewReader(b.memory[from:e.from]), bytes.NewReader([]byte(e.text)))
 		from = e.to
 	}
-	parts = append(parts, b.section(from, b.length))
+	parts = append(parts, bytes.NewReader(b.memory[from:]))
 	return &opened{Reader: io.MultiReader(parts...), body: b}, length
 }
 
-// edited is a copy of a body that is in memory, with changes to it, which are in order.
+// edited is a copy of the body with changes to it, which are in order.
 func (b *body) edited(edits []edit, length int64) []byte {
 	out, from := make([]byte, 0, length), int64(0)
 	for _, e := range edits {
@@ -238,12 +199,4 @@ func (o *opened) Close() error {
 		o.body.close()
 	}
 	return nil
-}
-
-// section reads a part of the body. Each of them is a reader of its own.
-func (b *body) section(from, to int64) io.Reader {
-	if b.file == nil {
-		return bytes.NewReader(b.memory[from:to])
-	}
-	return io.NewSectionReader(b.file, from, to-from)
 }

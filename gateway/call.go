@@ -122,8 +122,8 @@ func (c *call) unpack(codings []string) (bad *refusal) {
 	defer c.body.close()
 	from, _ := c.body.open()
 	defer from.Close()
-	c.g.long.Lock()
-	defer c.g.long.Unlock()
+	c.g.unpacking.Lock()
+	defer c.g.unpacking.Unlock()
 	var err error
 	c.body, err = keepBody(coding.Reader(from, codings, c.cfg.Bodies.Most), -1, c.cfg.Bodies, c.room())
 	if bad = c.refusalOfBody(err); bad != nil && bad.status == http.StatusBadRequest {
@@ -137,24 +137,19 @@ func (c *call) unpack(codings []string) (bad *refusal) {
 
 // room is for a body of the request.
 func (c *call) room() reservation {
-	return reservation{of: &c.g.rooms, tenant: &c.tenant.tenant.bodies,
-		totals: [places]int64{inMemory: c.cfg.Bodies.MemoryTotal, onDisk: c.cfg.Bodies.DiskTotal}}
+	return reservation{of: &c.g.rooms, tenant: &c.tenant.tenant.bodies, total: c.cfg.Bodies.MemoryTotal}
 }
 
 // refusalOfBody says to the client why its body was not taken in; nil if it was.
 func (c *call) refusalOfBody(err error) *refusal {
-	_, ofFile := errors.AsType[*os.PathError](err)
 	long, tooLong := errors.AsType[*http.MaxBytesError](err)
 	invalid := &refusal{status: http.StatusBadRequest, kind: "invalid_request", message: "the request body could not be read"}
 	switch {
 	case err == nil:
 		return nil
-	case ofFile, errors.Is(err, errNoRoom):
-		if ofFile && c.g.rooms.tells() {
-			c.g.log.Error("bodies of requests cannot be kept in files: such requests are refused", "error", err)
-		}
+	case errors.Is(err, errNoRoom):
 		return &refusal{status: http.StatusServiceUnavailable, kind: "bodies_full", after: roomSoon,
-			message: "the gateway has no room for the body of this request: those of other requests take it, or its disk is full"}
+			message: "the gateway has no room for the body of this request: those of other requests take it"}
 	case tooLong:
 		return &refusal{status: http.StatusRequestEntityTooLarge, kind: "request_too_large",
 			message: fmt.Sprintf("the request body is too long: it may have %d bytes", long.Limit)}
@@ -171,15 +166,9 @@ func (c *call) understand() *refusal {
 	invalid := func(text string) *refusal {
 		return &refusal{status: http.StatusBadRequest, kind: "invalid_request", message: text}
 	}
-	if c.body.file != nil {
-		c.g.long.Lock()
-		defer c.g.long.Unlock()
-	}
-	all, err := c.body.bytes()
-	if err == nil {
-		c.request, err = provider.Estimate(c.route.endpoint, all)
-	}
-	if err != nil {
+	all := c.body.memory
+	var err error
+	if c.request, err = provider.Estimate(c.route.endpoint, all); err != nil {
 		return invalid("the request body is not a JSON object")
 	}
 	asksUsage := c.request.Stream && c.route.endpoint == provider.ChatCompletions

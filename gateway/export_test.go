@@ -119,9 +119,9 @@ func (t *Tenants) Told() int {
 	return len(t.schedulers)
 }
 
-// Taken is how many bytes the bodies of requests take in memory and on disk.
-func (g *Gateway) Taken() (memory, disk int64) {
+// Taken is how many bytes the bodies of requests take.
+func (g *Gateway) Taken() int64 {
 	g.rooms.mu.Lock()
 	defer g.rooms.mu.Unlock()
-	return g.rooms.taken[inMemory], g.rooms.taken[onDisk]
+	return g.rooms.taken
 }

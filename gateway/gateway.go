@@ -65,14 +65,11 @@ type Deadlines struct {
 
 // Bodies bound what is kept of requests.
 type Bodies struct {
-	Most   int64  // bytes. Default 64 MiB
-	Memory int64  // of those, so many are kept in memory and the rest in a file. Default 1 MiB
-	Dir    string // where such files are. "" is the system's
+	Most int64 // bytes. Default 64 MiB
 
-	// MemoryTotal and DiskTotal bound the bytes that the bodies of all requests take in memory and on disk. A body for which memory has no
-	// room is kept in a file, which counts as 1 MiB at least. A tenant gets no more than is free beside, so one alone gets half of each. A
-	// request whose body has no room on disk either, or meets a full disk, is refused with 503. Defaults 256 MiB, and 4 GiB or Most.
-	MemoryTotal, DiskTotal int64
+	// MemoryTotal bounds the bytes that the bodies of all requests take. A tenant gets no more than is free beside, so one alone gets half.
+	// A request whose body has no room is refused with 503. Default 256 MiB, or twice Most if that is more.
+	MemoryTotal int64
 
 	// Patience is how long a body may take to come, and a second more for each 8 KiB that came. Default 30 s
 	Patience time.Duration
@@ -85,11 +82,8 @@ const (
 	usualWrite     = time.Minute
 	usualPatience  = 30 * time.Second
 
-	usualMost   = 64 << 20
-	usualMemory = 1 << 20
-
+	usualMost        = 64 << 20
 	usualMemoryTotal = 256 << 20
-	usualDiskTotal   = 4 << 30
 )
 
 // Gateway serves clients. It is safe for concurrent use.
@@ -98,10 +92,10 @@ type Gateway struct {
 	now     atomic.Pointer[state]
 	tenants *Tenants // they outlive what they are served with
 
-	draining atomic.Bool
-	watching atomic.Int64 // pages that are kept up to date
-	rooms    rooms        // what bodies take
-	long     sync.Mutex   // held while a body that is in a file is looked at, or one is decompressed: one at a time is in memory
+	draining  atomic.Bool
+	watching  atomic.Int64 // pages that are kept up to date
+	rooms     rooms        // what bodies take
+	unpacking sync.Mutex   // held while a body is decompressed: one decoder at a time is in memory
 
 	// A count, not a sync.WaitGroup: a connection may begin a request while Wait waits.
 	mu   sync.Mutex

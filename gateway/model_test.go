@@ -106,7 +106,6 @@ func (m *model) config() gateway.Config {
 	return gateway.Config{
 		Upstreams: all, Base: m.upstream, Tenants: m.tenants, Traffic: m.traffic,
 		Deadlines: gateway.Deadlines{Queue: time.Duration(10+m.luck.IntN(50)) * time.Second, FirstByte: 20 * time.Second, Idle: 10 * time.Second, Total: time.Minute},
-		Bodies:    gateway.Bodies{Memory: 100 << 10, Dir: m.t.TempDir()},
 		Routes:    []gateway.Route{{Path: "/chat", Early: 300 * time.Millisecond, Drain: 4 * time.Second}, {Path: "/v1/messages", Drain: 2 * time.Second}},
 	}
 }

@@ -120,15 +120,11 @@ func (c *call) stream(reply provider.ForwardReply) {
 	buf := copyBuffers.Get().(*[]byte)
 	defer copyBuffers.Put(buf)
 	filter := eventFilter{dropUsage: c.asksUsage(reply.Via)}
-	var parts pace
 	for {
 		n, err := reply.Body.Read(*buf)
 		if n > 0 && !c.send(c.mask.Next(filter.feed((*buf)[:n])), true) {
 			c.drain(reply.Body, *buf)
 			return
-		}
-		if err == nil {
-			parts.keep(n)
 		}
 		switch {
 		case err == io.EOF:
@@ -142,32 +138,6 @@ func (c *call) stream(reply provider.ForwardReply) {
 			c.breakOff(cutOff(err))
 		}
 	}
-}
-
-// pace is how fast the parts of a stream may follow each other. What comes faster is passed on together: each part costs the
-// client, the gateway and the network between them the same, however short it is. The first come from where models think, and
-// those of models that write less than a thousand words a second, at once.
-type pace struct{ due time.Time }
-
-const (
-	partTime    = time.Millisecond
-	partsAtOnce = 8
-	longPart    = 4 << 10 // is worth its write
-)
-
-// keep waits, after a part that was so long, until the next may be passed on.
-func (p *pace) keep(n int) {
-	if n >= longPart {
-		return
-	}
-	now := time.Now()
-	if p.due.Before(now) {
-		p.due = now
-	}
-	if early := p.due.Sub(now) - partsAtOnce*partTime; early > 0 {
-		time.Sleep(early)
-	}
-	p.due = p.due.Add(partTime)
 }
 
 // send passes bytes on; false if the client takes no more.

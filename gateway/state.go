@@ -30,15 +30,15 @@ func newState(cfg Config) (*state, error) {
 	if d.Queue < 0 || d.FirstByte < 0 || d.Idle < 0 || d.Total < 0 || d.Write < 0 {
 		return nil, errors.New("gateway: a deadline is negative")
 	}
-	if b.Most < 0 || b.Memory < 0 || b.MemoryTotal < 0 || b.DiskTotal < 0 || b.Patience < 0 {
+	if b.Most < 0 || b.MemoryTotal < 0 || b.Patience < 0 {
 		return nil, errors.New("gateway: a bound of Bodies is negative")
 	}
 	d.Queue, d.FirstByte = cmp.Or(d.Queue, usualQueue), cmp.Or(d.FirstByte, usualFirstByte)
 	d.Idle, d.Write = cmp.Or(d.Idle, usualIdle), cmp.Or(d.Write, usualWrite)
-	b.Most, b.Memory, b.Patience = cmp.Or(b.Most, usualMost), cmp.Or(b.Memory, usualMemory), cmp.Or(b.Patience, usualPatience)
-	b.MemoryTotal, b.DiskTotal = cmp.Or(b.MemoryTotal, usualMemoryTotal), cmp.Or(b.DiskTotal, max(usualDiskTotal, b.Most))
-	if b.DiskTotal < b.Most {
-		return nil, errors.New("gateway: Bodies.DiskTotal has no room for a body of Bodies.Most")
+	b.Most, b.Patience = cmp.Or(b.Most, usualMost), cmp.Or(b.Patience, usualPatience)
+	b.MemoryTotal = cmp.Or(b.MemoryTotal, max(usualMemoryTotal, 2*b.Most))
+	if b.MemoryTotal < b.Most {
+		return nil, errors.New("gateway: Bodies.MemoryTotal has no room for a body of Bodies.Most")
 	}
 	if err := checkRoutes(&cfg); err != nil {
 		return nil, err

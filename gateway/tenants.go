@@ -59,8 +59,8 @@ type tenant struct {
 	turns   turns
 	purse   *purse // nil: nobody keeps account of it
 	waiting atomic.Int64
-	open    atomic.Int64  // calls, those that wait included
-	bodies  [places]int64 // bytes that they take; guarded by rooms.mu
+	open    atomic.Int64 // calls, those that wait included
+	bodies  int64        // bytes that they take; guarded by rooms.mu
 	terms   atomic.Pointer[terms]
 }
 

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -58,8 +57,7 @@ func (o *serveOptions) settings(from *settings, keyed bool) (serveSettings, erro
 	for _, p := range file.Passthrough {
 		all.passed = append(all.passed, gateway.Passthrough(p))
 	}
-	all.bodies = gateway.Bodies{Most: int64(file.Bodies.Most), Memory: int64(file.Bodies.Memory), Dir: file.Bodies.Dir,
-		MemoryTotal: int64(file.Bodies.MemoryTotal), DiskTotal: int64(file.Bodies.DiskTotal)}
+	all.bodies = gateway.Bodies{Most: int64(file.Bodies.Most), MemoryTotal: int64(file.Bodies.MemoryTotal)}
 	for _, f := range []struct {
 		flag, field string
 		stated      bool
@@ -154,11 +152,6 @@ func (s *serveSettings) check(file *config.File, keyed bool) error {
 	for i, r := range s.routes {
 		if err := r.Check(s.routes[:i]); err != nil {
 			return usageError(file.At(fmt.Sprintf("serve.routes[%d].path", i), err), "docs/serve.md lists what is served, and which of several routes a call has")
-		}
-	}
-	if dir := s.bodies.Dir; dir != "" {
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			return usageError(file.At("serve.bodies.dir", cmp.Or(err, errors.New("this is no directory"))), "make the directory, or leave dir out for the system's")
 		}
 	}
 	return nil

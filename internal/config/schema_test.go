@@ -143,7 +143,7 @@ func TestTheSchemaRefusesWrongShapes(t *testing.T) {
 		"serve: {hosts: ['https://a']}", "serve: {origins: [a]}", "serve: {origins: ['https://a/b']}", "serve: {models: [a]}", "serve: {models: {a: ''}}", "serve: {models: {'': a}}",
 		"serve: {prefer: fastest}", "serve: {passthrough: [{path: /v1/files, upstream: a, method: get}]}", "serve: {passthrough: [{path: /v1/files}]}", "serve: {deadlines: {queue: 30}}", "serve: {deadlines: {queue: -3s}}", "serve: {deadlines: {quee: 3s}}", "serve: {deadlines: 3s}",
 		"serve: {events: '-'}", "serve: {access_log: [a]}", "serve: {keys_file: {a: b}}",
-		"serve: {drain_timeout: soon}", "serve: {bodies: {most: 64}}", "serve: {bodies: {memory: 64MiBs}}", "serve: {bodies: {dri: a}}",
+		"serve: {drain_timeout: soon}", "serve: {bodies: {most: 64}}", "serve: {bodies: {memory_total: 64MiBs}}", "serve: {bodies: {mots: 1MiB}}",
 	} {
 		if _, err := config.Parse("x", []byte(text)); err == nil {
 			t.Errorf("%s is read", text)

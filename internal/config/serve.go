@@ -56,12 +56,8 @@ type Deadlines struct {
 
 // Bodies bound what is kept of requests. Zero is not stated.
 type Bodies struct {
-	Most   Size   `yaml:"most"`
-	Memory Size   `yaml:"memory"`
-	Dir    string `yaml:"dir"`
-
+	Most        Size `yaml:"most"`
 	MemoryTotal Size `yaml:"memory_total"` // of all requests together
-	DiskTotal   Size `yaml:"disk_total"`   // and in files
 }
 
 // Route says how calls are handled whose path begins so. Of several the first that fits counts.
@@ -163,11 +159,8 @@ func (f *File) checkServe() (field string, err error) {
 	if s.Events == "-" {
 		return "events", errors.New("want a file")
 	}
-	if s.Bodies.Most > 0 && s.Bodies.Memory > s.Bodies.Most {
-		return "bodies.memory", errors.New("more is kept in memory than a body may have: lower it, or raise bodies.most")
-	}
-	if s.Bodies.DiskTotal > 0 && s.Bodies.DiskTotal < cmp.Or(s.Bodies.Most, 64<<20) {
-		return "bodies.disk_total", errors.New("the longest body has no room: raise it, or lower bodies.most")
+	if s.Bodies.MemoryTotal > 0 && s.Bodies.MemoryTotal < cmp.Or(s.Bodies.Most, 64<<20) {
+		return "bodies.memory_total", errors.New("the longest body has no room: raise it, or lower bodies.most")
 	}
 	return f.checkAliases()
 }

@@ -23,7 +23,7 @@ serve:
   models: {small: gpt-4o}
   prefer: cost
   deadlines: {queue: 1m30s, first_byte: 2m, idle: 500ms, total: 1h}
-  bodies: {most: 64MiB, memory: 512 KiB, dir: /var/tmp, memory_total: 1GiB, disk_total: 8GiB}
+  bodies: {most: 512 KiB, memory_total: 1GiB}
   drain_timeout: 10s
   metrics_listen: 127.0.0.1:9464
   keys_file: keys.json
@@ -40,7 +40,7 @@ serve:
 			Queue: config.Duration(90 * time.Second), FirstByte: config.Duration(2 * time.Minute),
 			Idle: config.Duration(500 * time.Millisecond), Total: config.Duration(time.Hour),
 		},
-		Bodies:       config.Bodies{Most: 64 << 20, Memory: 512 << 10, Dir: "/var/tmp", MemoryTotal: 1 << 30, DiskTotal: 8 << 30},
+		Bodies:       config.Bodies{Most: 512 << 10, MemoryTotal: 1 << 30},
 		DrainTimeout: config.Duration(10 * time.Second), MetricsListen: "127.0.0.1:9464",
 		KeysFile: "keys.json", AccessLog: "-", Events: "events.jsonl",
 	}
@@ -80,9 +80,8 @@ func TestWrongServesAreNamedByLineAndField(t *testing.T) {
 		"bodies: {most: 64}":                             "x:3: serve.bodies.most: want a size above zero with its unit",
 		"bodies: {most: 64MiBs}":                         "x:3: serve.bodies.most: want a size above zero with its unit",
 		"bodies: {most: 9000000000000GiB}":               "x:3: serve.bodies.most: want a size above zero with its unit",
-		"bodies: {disk_total: 1MiB}":                     "x:3: serve.bodies.disk_total: the longest body has no room",
-		"bodies: {most: 1MiB, memory: 2MiB}":             "x:3: serve.bodies.memory: more is kept in memory",
-		"bodies:\n    dir: /tmp\n    dir: /var/tmp":      "x:5: ",
+		"bodies: {memory_total: 1MiB}":                   "x:3: serve.bodies.memory_total: the longest body has no room",
+		"bodies:\n    most: 1MiB\n    most: 2MiB":        "x:5: ",
 		"hosts: ['${NOT_SET_ANYWHERE}']":                 "x:3: serve.hosts[0]: NOT_SET_ANYWHERE is not set in the environment",
 		"hosts: ['${not a name}']":                       "x:3: serve.hosts[0]: what stands in ${ } is not the name of a variable",
 		"hosts: ['${NOT_CLOSED']":                        "x:3: serve.hosts[0]: what stands in ${ } is not the name of a variable",
