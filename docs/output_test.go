@@ -18,7 +18,7 @@ var changing = []struct {
 }{
 	{regexp.MustCompile(`(bound|limited) by [^.]* of the time`), "limited by ‹something›"}, // which the machine's speed has a share in
 	{regexp.MustCompile(`([=<>] +\S.*) +(ok|-|missed)( |$)`), "$1 ‹verdict› "},             // of stress, on a machine that is busy
-	{regexp.MustCompile(` · rate-limited (once|[\d,]+ times)`), ""},
+	{regexp.MustCompile(` · (rate-limited (once|[\d,]+ times)|[\d,]+ rate-limited)`), ""},
 	{regexp.MustCompile(`throttled +(never|once|twice|[\d,]+ (times|by \w+))`), "throttled ‹n›"},
 	{regexp.MustCompile(` - `), " ‹n› "}, // what stress had nothing to measure of
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|[+-]\d\d:\d\d| UTC| \S+ \([^)]*\))?`), "‹instant›"},
