@@ -91,7 +91,7 @@ func known(line string) error {
 var others = map[string]string{
 	"appendonly": "redis-server", "unix-socket": "curl", "signal": "systemctl", "kill-whom": "systemctl", "max-num-seqs": "vLLM",
 	"joblog": "GNU parallel", "ignore-missing": "sha256sum", "rm": "docker", "name": "docker", "stop-timeout": "docker",
-	"pipe": "systemd-run", "wait": "systemd-run", "collect": "systemd-run", "from-file": "kubectl",
+	"now": "systemctl", "pipe": "systemd-run", "wait": "systemd-run", "collect": "systemd-run", "from-file": "kubectl",
 }
 
 var (
