@@ -15,7 +15,7 @@ var mistakes = []struct{ name, text, says string }{
 	{"a comment that is none", "$ sluice version      which Sluice it is\n", "exit code 2"},
 	{"a line that is not printed", "$ echo one; echo two\none\nthree\ntwo\n", `does not print "three"`},
 	{"a line that is not shown", "$ echo one; echo two\ntwo\n", `prints "one" as well`},
-	{"a figure", "$ sluice explain --status 429 --header 'retry-after: 20' --now 2026-03-01T12:00:00Z day.json\n  wait    21s, until 2026-03-01 12:00:20 UTC\n…\n", "21s"},
+	{"a figure", "$ sluice explain --status 429 --header 'retry-after: 20' --header 'date: Sun, 01 Mar 2026 12:00:00 GMT' day.json\n  wait    21s, until 2026-03-01 12:00:20 UTC\n…\n", "21s"},
 	{"a file that is another", "$ cat day.json\n{\"error\": {}}\n", "does not print"},
 	{"a server that ends", "$ sluice serve --config nothing.yaml\n", "it ended"},
 	{"a file that is not there", "$ kubectl apply -f deploy/nothing.yaml\n", "no deploy/nothing.yaml"},

@@ -26,7 +26,6 @@ type explainOptions struct {
 	status   int
 	headers  []string
 	provider string
-	now      string
 	json     bool
 	lines    bool
 }
@@ -62,7 +61,6 @@ exit code is 2.`,
 	fs.IntVar(&o.status, "status", 0, "HTTP status of the answer, if it is known")
 	fs.StringArrayVar(&o.headers, "header", nil, "header of the answer, as 'Name: value' (repeatable)")
 	fs.StringVar(&o.provider, "provider", "", "name of the provider, such as openai or groq (absent: the error's structure decides)")
-	fs.StringVar(&o.now, "now", "", "when the error came, as 2026-03-01T12:00:00Z (absent: what its Date header says, or now)")
 	fs.BoolVar(&o.json, "json", false, "print one JSON document")
 	fs.BoolVar(&o.lines, "jsonl", false, "read and print one JSON object per line")
 	return cmd
@@ -118,7 +116,7 @@ type puzzle struct {
 	headers  http.Header
 	text     string
 	now      time.Time
-	told     bool // now was told, so that no header says it
+	told     bool // the line states now, so that no header says it
 }
 
 // puzzle returns what the flags say of the error.
@@ -133,12 +131,6 @@ func (o *explainOptions) puzzle() (puzzle, error) {
 	var err error
 	if c.headers, err = parseHeaders(o.headers); err != nil {
 		return c, err
-	}
-	if o.now != "" {
-		if c.now, err = time.Parse(time.RFC3339, o.now); err != nil || c.now.Year() > lastYear {
-			return c, usageError(fmt.Errorf("--now %s is no time", o.now), "write it as 2026-03-01T12:00:00Z")
-		}
-		c.told = true
 	}
 	if o.provider != "" {
 		var ok bool

@@ -20,7 +20,7 @@ import (
 func explainLine(t *testing.T, line string) (out map[string]any, stderr string, code int) {
 	t.Helper()
 	var stdout, errs bytes.Buffer
-	code = cli.Main(t.Context(), []string{"explain", "--jsonl", "--now", "2026-03-01T12:00:00Z"}, strings.NewReader(line), &stdout, &errs)
+	code = cli.Main(t.Context(), []string{"explain", "--jsonl"}, strings.NewReader(strings.Replace(line, "{", `{"now":"2026-03-01T12:00:00Z",`, 1)), &stdout, &errs)
 	if stdout.Len() > 0 {
 		if err := json.Unmarshal(stdout.Bytes(), &out); err != nil {
 			t.Fatalf("%v: %s", err, stdout.String())
