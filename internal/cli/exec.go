@@ -46,7 +46,7 @@ type execOptions struct {
 // execWords are flags that are to be read.
 type execWords struct {
 	format, changed, sync string
-	memory, output        string
+	output                string
 	cli, preflight        string
 	cleanEnv              bool
 	env                   []string
@@ -117,8 +117,6 @@ func (o *execOptions) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.cfg.Command.Dir, "chdir", "", "directory to run the commands in, from which a program's relative path begins too")
 	fs.StringArrayVar(&o.words.env, "env", nil, "variable for the commands, as NAME=value, or NAME to pass one on (repeatable)")
 	fs.BoolVar(&o.words.cleanEnv, "clean-env", false, "pass on only what --env names and what every program needs, such as PATH and HOME")
-	fs.StringVar(&o.words.memory, "memory", "", "address space that a process of a command may have, such as 4GiB")
-	fs.DurationVar(&o.cfg.Command.CPU, "cpu", 0, "processor time that a process of a command may use (0: no limit)")
 	fs.StringVar(&o.words.output, "output-limit", "16MiB", "how much of each stream of a command is kept")
 	fs.StringVar(&o.words.cli, "cli", "", fmt.Sprintf("whose words the output is in: %s (absent: by the command's name)", prose.Either(agents.Names())))
 	fs.StringVar(&o.words.preflight, "preflight", "", "command or address that tells whether a limit is reached, before the first item and after each pause")
@@ -159,12 +157,6 @@ func (o *execOptions) config(s *streams) (proc.Config, error) {
 		return cfg, err
 	}
 	o.hideSecrets(s)
-	if cfg.Command.Memory, err = bytesOf("memory", o.words.memory); err != nil {
-		return cfg, err
-	}
-	if cfg.Command.Memory > 0 && cfg.Command.Memory < leastMemory {
-		return cfg, usageError(fmt.Errorf("--memory %s is too little for any program", o.words.memory), "write it such as 512MiB or 4GiB")
-	}
 	if cfg.Command.Output, err = bytesOf("output-limit", o.words.output); err != nil {
 		return cfg, err
 	}
@@ -185,9 +177,6 @@ func (o *execOptions) config(s *streams) (proc.Config, error) {
 	return cfg, err
 }
 
-// leastMemory is less than any program needs.
-const leastMemory = 1 << 20
-
 // check refuses flags that make no sense, alone or together.
 func (o *execOptions) check(s *streams) error {
 	for _, n := range []struct {
@@ -195,7 +184,7 @@ func (o *execOptions) check(s *streams) error {
 		wrong bool
 	}{
 		{"max-jobs", o.at.mostAt < 0}, {"rpm", o.at.rpm < 0}, {"limit", o.cfg.Items.Limit < 0}, {"timeout", o.cfg.Command.Timeout < 0},
-		{"grace", o.cfg.Command.Grace <= 0}, {"silence", o.cfg.Command.Silence <= 0}, {"cpu", o.cfg.Command.CPU < 0},
+		{"grace", o.cfg.Command.Grace <= 0}, {"silence", o.cfg.Command.Silence <= 0},
 	} {
 		if n.wrong {
 			return usageError(fmt.Errorf("--%s is below what it can be", n.flag), "leave --%s out for the usual", n.flag)

@@ -39,8 +39,6 @@ type Command struct {
 	Env     []string      // its environment; nil is none
 	Timeout time.Duration // of one try; 0 is none
 	Grace   time.Duration // between TERM and KILL. Default 5 s
-	Memory  int64         // bytes of address space that each of its processes may have; 0 is any
-	CPU     time.Duration // time of a processor that each may use; 0 is any
 
 	// Persistent has each process take one item after the other, as JSON lines. Silence is how long it may say nothing
 	// meanwhile. Default 60 s.

@@ -206,7 +206,7 @@ func (c *Config) hash() work.Hash {
 func (x *Exec) spec() command.Spec {
 	c := &x.cfg.Command
 	return command.Spec{
-		Dir: c.Dir, Env: slices.Clip(c.Env), Grace: c.Grace, Memory: c.Memory, CPU: c.CPU,
+		Dir: c.Dir, Env: slices.Clip(c.Env), Grace: c.Grace,
 	}
 }
 
