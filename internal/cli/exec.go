@@ -46,7 +46,7 @@ type execOptions struct {
 // execWords are flags that are to be read.
 type execWords struct {
 	format, changed, sync string
-	memory, output        string
+	output                string
 	cli, preflight        string
 	cleanEnv              bool
 	env                   []string
@@ -67,7 +67,7 @@ func newExec(s *streams) *cobra.Command {
 		Long: `Run a command for each item, so many at once: coding agents, scripts, programs that stay.
 
 An item is a line of text, a JSON object, or the record of a table. In the words of CMD, {} is the item and {name} a member
-of it; each stays one word, and no shell reads it unless --shell is given. Every command runs in a process group of its own
+of it; each stays one word, and no shell reads it. Every command runs in a process group of its own
 that ends with it. What it says of limits, on its streams or by how it ends, pauses all of them until the limit resets: such
 a try is no result, and costs the item no attempt.
 
@@ -112,13 +112,9 @@ func (o *execOptions) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.cfg.Command.Timeout, "timeout", time.Hour, "time for one try (0: no limit)")
 	fs.DurationVar(&o.cfg.Command.Grace, "grace", 5*time.Second, "time between asking a command to end and killing it")
 	fs.BoolVar(&o.cfg.Command.Stdin, "stdin", false, "give each item on standard input, which is closed otherwise")
-	fs.BoolVar(&o.cfg.Command.Shell, "shell", false, "have sh read the command as one line; items reach it as parameters, quoted")
-	fs.BoolVar(&o.cfg.Command.AllowDash, "allow-dash", false, "let words begin with a dash that items brought")
 	fs.StringVar(&o.cfg.Command.Dir, "chdir", "", "directory to run the commands in, from which a program's relative path begins too")
 	fs.StringArrayVar(&o.words.env, "env", nil, "variable for the commands, as NAME=value, or NAME to pass one on (repeatable)")
 	fs.BoolVar(&o.words.cleanEnv, "clean-env", false, "pass on only what --env names and what every program needs, such as PATH and HOME")
-	fs.StringVar(&o.words.memory, "memory", "", "address space that a process of a command may have, such as 4GiB")
-	fs.DurationVar(&o.cfg.Command.CPU, "cpu", 0, "processor time that a process of a command may use (0: no limit)")
 	fs.StringVar(&o.words.output, "output-limit", "16MiB", "how much of each stream of a command is kept")
 	fs.StringVar(&o.words.cli, "cli", "", fmt.Sprintf("whose words the output is in: %s (absent: by the command's name)", prose.Either(agents.Names())))
 	fs.StringVar(&o.words.preflight, "preflight", "", "command or address that tells whether a limit is reached, before the first item and after each pause")
@@ -159,12 +155,6 @@ func (o *execOptions) config(s *streams) (proc.Config, error) {
 		return cfg, err
 	}
 	o.hideSecrets(s)
-	if cfg.Command.Memory, err = bytesOf("memory", o.words.memory); err != nil {
-		return cfg, err
-	}
-	if cfg.Command.Memory > 0 && cfg.Command.Memory < leastMemory {
-		return cfg, usageError(fmt.Errorf("--memory %s is too little for any program", o.words.memory), "write it such as 512MiB or 4GiB")
-	}
 	if cfg.Command.Output, err = bytesOf("output-limit", o.words.output); err != nil {
 		return cfg, err
 	}
@@ -185,9 +175,6 @@ func (o *execOptions) config(s *streams) (proc.Config, error) {
 	return cfg, err
 }
 
-// leastMemory is less than any program needs.
-const leastMemory = 1 << 20
-
 // check refuses flags that make no sense, alone or together.
 func (o *execOptions) check(s *streams) error {
 	for _, n := range []struct {
@@ -195,7 +182,7 @@ func (o *execOptions) check(s *streams) error {
 		wrong bool
 	}{
 		{"max-jobs", o.at.mostAt < 0}, {"rpm", o.at.rpm < 0}, {"limit", o.cfg.Items.Limit < 0}, {"timeout", o.cfg.Command.Timeout < 0},
-		{"grace", o.cfg.Command.Grace <= 0}, {"silence", o.cfg.Command.Silence <= 0}, {"cpu", o.cfg.Command.CPU < 0},
+		{"grace", o.cfg.Command.Grace <= 0}, {"silence", o.cfg.Command.Silence <= 0},
 	} {
 		if n.wrong {
 			return usageError(fmt.Errorf("--%s is below what it can be", n.flag), "leave --%s out for the usual", n.flag)
@@ -212,8 +199,8 @@ func (o *execOptions) check(s *streams) error {
 		return usageError(errors.New("--items is empty"), "name a file, or - for standard input")
 	case o.cfg.Dir == "":
 		return usageError(errors.New("--state is empty"), "name a directory")
-	case o.cfg.Command.Persistent && (o.cfg.Command.Stdin || o.cfg.Command.Shell):
-		return usageError(errors.New("--persistent goes with neither --stdin nor --shell"), "its processes get items as JSON lines on standard input")
+	case o.cfg.Command.Persistent && o.cfg.Command.Stdin:
+		return usageError(errors.New("--persistent does not go with --stdin"), "its processes get items as JSON lines on standard input")
 	case len(o.cfg.Items.Only) > 0 && o.cfg.Items.From != "":
 		return usageError(errors.New("--only and --from choose twice"), "leave one of them out")
 	}
@@ -309,7 +296,7 @@ func preflightOf(text, dir string) (proc.Preflight, error) {
 // account names what commands are limited together by: the program, where a run on this host found it.
 func (o *execOptions) account(cli *agents.CLI) (name, lane, dir string) {
 	lane = filepath.Base(o.cfg.Command.Args[0])
-	if o.cfg.Command.Shell || cli == nil { // of a script nobody knows whose limits it meets: nothing is kept beyond its directory
+	if cli == nil { // of a script nobody knows whose limits it meets: nothing is kept beyond its directory
 		return "exec", lane, ""
 	}
 	path, err := command.Find(o.cfg.Command.Dir, o.cfg.Command.Args)

@@ -74,7 +74,7 @@ func (o *execOptions) configHint(wrong *proc.ConfigError) string {
 	}
 	switch _, missing := errors.AsType[*command.NotStartedError](wrong.Err); {
 	case missing:
-		return "name a program that is in PATH or at a path, and may be executed; a line for the shell wants --shell"
+		return "name a program that is in PATH or at a path, and may be executed; to run a line for the shell, start it with sh -c"
 	case wrong.Field == "Items":
 		return "--items names a file of lines, JSON objects or records, or - for standard input"
 	case wrong.Field == "Only", wrong.Field == "From":

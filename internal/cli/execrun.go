@@ -112,7 +112,7 @@ func (r *execRun) openScheduler(cfg *proc.Config) (err error) {
 		return err
 	}
 	cli := cfg.Verdict.CLI
-	if cli == nil && !o.cfg.Command.Shell {
+	if cli == nil {
 		cli = agents.Recognise(o.cfg.Command.Args[0])
 	}
 	name, lane, dir := o.account(cli)
@@ -137,7 +137,7 @@ func (r *execRun) openScheduler(cfg *proc.Config) (err error) {
 // openWindows reads what is known of the account's usage windows, which only a known agent has.
 func (r *execRun) openWindows(cfg *proc.Config, cli *agents.CLI, account string) error {
 	dir := stateDir(provider.Provider{Name: cli.Name()})
-	if cli == nil || r.o.cfg.Command.Shell || dir == "" || len(cli.Windows()) == 0 {
+	if cli == nil || dir == "" || len(cli.Windows()) == 0 {
 		if r.o.cfg.Limits.PaceWindow {
 			return usageError(fmt.Errorf("--pace-window: no usage windows are known of %s", r.o.cfg.Command.Args[0]), "name the agent by --cli, if it is one of %s", prose.Either(agents.Names()))
 		}

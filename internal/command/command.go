@@ -25,14 +25,6 @@ type Spec struct {
 	Stdout io.Writer // nil discards
 	Stderr io.Writer // nil discards
 
-	// Memory is the most address space, in bytes, and CPU the most processor time that the command and each of what it starts
-	// may take. 0 is no limit. Address space is more than memory in use: programs with a runtime of their own reserve plenty.
-	// Above it allocations fail; above CPU comes SIGXCPU, and SIGKILL a second later. They are rounded up, to KiB and seconds.
-	// /bin/sh sets them before it becomes the program, and may do to the environment what shells do: add PWD, and drop
-	// variables whose names are none to it.
-	Memory int64
-	CPU    time.Duration
-
 	// Started is told of the process, which began. Nil is nobody.
 	Started func(*os.Process)
 

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"io"
@@ -138,10 +137,4 @@ func closeAll(files []*os.File) {
 	for _, f := range files {
 		f.Close()
 	}
-}
-
-// read returns all there is in a file, without the blanks around it.
-func read(f *os.File) string {
-	b, _ := io.ReadAll(f)
-	return string(bytes.TrimSpace(b))
 }

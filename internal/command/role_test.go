@@ -11,7 +11,6 @@ import (
 	"os/signal"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -20,11 +19,11 @@ import (
 	"github.com/sluice-llm/sluice/internal/command"
 )
 
-// TestMain makes the test binary the programs that tests need: `guard MARK`, `leave N`, `stay`, `run`, `bare`, `first`, `refused`.
+// TestMain makes the test binary the programs that tests need: `guard MARK`, `leave N`, `stay`, `run`, `bare`, `first`.
 func TestMain(m *testing.M) {
 	roles := map[string]func(args []string) error{
 		"guard": func(args []string) error { return command.ServeGuard(os.Stdin, args[0]) },
-		"leave": leave, "stay": stay, "run": runAndStay, "bare": bare, "first": onTheFirst, "refused": refused,
+		"leave": leave, "stay": stay, "run": runAndStay, "bare": bare, "first": onTheFirst,
 	}
 	if len(os.Args) > 1 && roles[os.Args[1]] != nil {
 		if err := roles[os.Args[1]](os.Args[2:]); err != nil {
@@ -132,22 +131,4 @@ func onTheFirst([]string) error {
 	cancel()
 	wg.Wait()
 	return g.Close()
-}
-
-// refused asks for more time than it may give.
-func refused([]string) error {
-	limit := syscall.Rlimit{Cur: 5, Max: 5}
-	if err := syscall.Setrlimit(syscall.RLIMIT_CPU, &limit); err != nil {
-		return err
-	}
-	if os.Getuid() == 0 { // who may do anything
-		if err := syscall.Setuid(65534); err != nil {
-			return err
-		}
-	}
-	for _, d := range []time.Duration{time.Second, time.Minute} {
-		_, err := command.Run(context.Background(), command.Spec{Args: []string{"true"}, Env: env, Dir: "/", CPU: d})
-		fmt.Println(d, strings.ReplaceAll(fmt.Sprint(err), "\n", " "))
-	}
-	return nil
 }

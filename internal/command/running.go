@@ -25,7 +25,7 @@ type running struct {
 	ended    atomic.Bool  // the program has; it may be unknown to us still
 }
 
-// start starts a command. Refused limits are an error, like a program that is not there.
+// start starts a command. A program that is not there is an error.
 func start(ctx context.Context, s Spec) (*running, error) {
 	cmd := exec.CommandContext(ctx, s.Args[0], s.Args[1:]...)
 	cmd.Dir, cmd.Stdin, cmd.Env = s.Dir, s.Stdin, s.Env
@@ -37,15 +37,6 @@ func start(ctx context.Context, s Spec) (*running, error) {
 	if r.grace < 0 {
 		cmd.WaitDelay = drainTime
 	}
-	var refusal *os.File
-	var err error
-	if s.Memory > 0 || s.CPU > 0 {
-		if refusal, err = limit(cmd, s.Memory, s.CPU); err != nil {
-			return nil, err
-		}
-		defer refusal.Close()
-	}
-	defer closeAll(cmd.ExtraFiles)
 	if err := r.out.connect(cmd, s.Stdout, s.Stderr); err != nil {
 		return nil, err
 	}
@@ -53,15 +44,7 @@ func start(ctx context.Context, s Spec) (*running, error) {
 		r.out.close()
 		return nil, err
 	}
-	closeAll(cmd.ExtraFiles)
 	r.out.copy()
-	if refusal != nil {
-		// It ends when the shell becomes the program, or ends.
-		if text := read(refusal); text != "" {
-			_, _ = r.wait(ctx)
-			return nil, errors.New("its limits were refused: " + text)
-		}
-	}
 	return r, nil
 }
 

@@ -25,22 +25,13 @@ import (
 type Command struct {
 	Args []string // the program and what it is told
 
-	// Shell has sh read Args as one line. Values reach it as parameters, which it does not read.
-	Shell bool
-
 	// Stdin gives each item on standard input, with a newline behind it. Else that is closed.
 	Stdin bool
-
-	// AllowDash lets a word begin with a dash that an item brought, which the program may take for a flag. Else only words
-	// behind a word -- may.
-	AllowDash bool
 
 	Dir     string        // where it runs; "" is here
 	Env     []string      // its environment; nil is none
 	Timeout time.Duration // of one try; 0 is none
 	Grace   time.Duration // between TERM and KILL. Default 5 s
-	Memory  int64         // bytes of address space that each of its processes may have; 0 is any
-	CPU     time.Duration // time of a processor that each may use; 0 is any
 
 	// Persistent has each process take one item after the other, as JSON lines. Silence is how long it may say nothing
 	// meanwhile. Default 60 s.
@@ -58,9 +49,8 @@ const commandGrace = 5 * time.Second
 // template is a Command whose words were read.
 type template struct {
 	words  [][]piece
-	behind int  // words from here on may begin with a dash
-	values bool // some word holds a value
-	shell  []piece
+	behind int     // words from here on may begin with a dash that an item brought
+	values bool    // some word holds a value
 	file   []piece // of Config.ResultFile; nil is none
 }
 
@@ -81,9 +71,6 @@ func (c *Command) parse() (*template, error) {
 		}
 	}
 	t := &template{behind: len(c.Args)}
-	if c.Shell {
-		return t, t.shellLine(pieces(strings.Join(c.Args, " ")))
-	}
 	for i, word := range c.Args {
 		if word == "--" && i > 0 && t.behind == len(c.Args) {
 			t.behind = i + 1
@@ -92,11 +79,8 @@ func (c *Command) parse() (*template, error) {
 		t.words = append(t.words, p)
 		t.values = t.values || slices.ContainsFunc(p, func(p piece) bool { return p.value })
 	}
-	if c.AllowDash {
-		t.behind = 0
-	}
 	if len(t.words[0]) != 1 || t.words[0][0].value {
-		return nil, errors.New("the program itself is a value: with --shell, sh could run it")
+		return nil, errors.New("the program itself is a value: name a program, such as env or sh, before it")
 	}
 	return t, nil
 }
@@ -165,109 +149,6 @@ func isJSON(word string) bool {
 	return word != "" && (word[0] == '{' || word[0] == '[') && json.Valid([]byte(word))
 }
 
-// shellLine makes a line for sh in which values are parameters, quoted wherever they stand. It refuses a value behind the operator
-// << of a here-document: in its text sh takes quotes for text.
-func (t *template) shellLine(line []piece) error {
-	var state shellState
-	var b strings.Builder
-	for _, p := range line {
-		if !p.value {
-			state.read(p.text)
-			b.WriteString(p.text)
-			continue
-		}
-		if state.here {
-			return &placeError{p.text, "in a here-document of the command or after its <<, where sh may not read quotes"}
-		}
-		if i := bytes.LastIndexAny(state.open, "+(`"); i >= 0 && state.open[i] == '+' {
-			return &placeError{p.text, "in arithmetic of the command, where sh may run what the value says"}
-		}
-		state.escaped, state.inWord = false, true
-		t.shell = append(t.shell, p)
-		parameter := "${" + strconv.Itoa(len(t.shell)) + "}"
-		switch state.top() {
-		case '\'':
-			b.WriteString(`'"` + parameter + `"'`)
-		case '"':
-			b.WriteString(parameter)
-		default:
-			b.WriteString(`"` + parameter + `"`)
-		}
-	}
-	t.values = len(t.shell) > 0
-	t.behind = 0 // sh gets them as parameters: what it does with them is the line's
-	t.words = [][]piece{{{text: "/bin/sh"}}, {{text: "-c"}}, {{text: b.String()}}, {{text: "sh"}}}
-	for _, p := range t.shell {
-		t.words = append(t.words, []piece{p})
-	}
-	return nil
-}
-
-// shellState is where a line for sh has come to.
-type shellState struct {
-	open    []byte // what is open, the innermost last: a quote ' " or `, a comment #, a parenthesis ( or, of arithmetic, +
-	escaped bool   // by a backslash
-	inWord  bool   // so that # begins no comment
-	here    bool   // the operator << of a here-document was read
-}
-
-func (s *shellState) top() byte {
-	if len(s.open) == 0 {
-		return 0
-	}
-	return s.open[len(s.open)-1]
-}
-
-// read reads a text of the line.
-func (s *shellState) read(text string) {
-	for i := 0; i < len(text); i++ {
-		c, rest, top := text[i], text[i:], s.top()
-		inWord := s.inWord
-		s.inWord = s.escaped || !strings.ContainsRune(" \t\n;&|()<>`", rune(c))
-		backquote := bytes.LastIndexByte(s.open, '`')
-		switch {
-		case s.escaped:
-			s.escaped = false
-		case top == '\'' && c != '\'', top == '#' && c != '\n' && (c != '`' || backquote < 0):
-		case c == top && c != '+' && c != '(', top == '#' && c == '\n', c == ')' && (top == '(' || top == '+'):
-			s.open = s.open[:len(s.open)-1]
-		case c == '\\':
-			s.escaped = !strings.HasPrefix(rest, `\"`) || !bytes.Contains(s.open, []byte("\"`")) // sh takes this backslash away
-		case c == '`' && backquote >= 0:
-			s.open = s.open[:backquote]
-		case strings.HasPrefix(rest, "$(("):
-			s.open = append(s.open, "++"...)
-			i += 2
-		case strings.HasPrefix(rest, "$("):
-			s.open = append(s.open, '(')
-			s.inWord = false
-			i++
-		case c == '`', c == '"':
-			s.open = append(s.open, c)
-		case top == '"':
-		case c == '(' && top == '+':
-			s.open = append(s.open, '+')
-		case c == '\'', c == '(', c == '#' && !inWord && top != '+':
-			s.open = append(s.open, c)
-		case top != '+' && strings.HasPrefix(rest, "<<<"):
-			i += 2
-		case top != '+' && strings.HasPrefix(rest, "<<"):
-			s.here = true
-		}
-	}
-}
-
-// placeError is returned for a value in a place where sh does not take it as it is.
-type placeError struct{ name, place string }
-
-// Error names the value.
-func (e *placeError) Error() string { return fmt.Sprintf("{%s} stands %s", e.name, e.place) }
-
-// Hint says what can be done.
-func (e *placeError) Hint() string {
-	return fmt.Sprintf("pass the value through a pipe: printf '%%s\\n' {%s} | COMMAND; or the whole item with --stdin", e.name)
-}
-
 // values are what the members of an item are for a command.
 type values struct {
 	item   string // the whole: a line of text, or its JSON
@@ -307,7 +188,7 @@ func (t *template) fill(v *values) ([]string, *rows.Problem) {
 		if i > 0 && i < t.behind && word[0].value && strings.HasPrefix(text, "-") {
 			return nil, &rows.Problem{
 				Text: fmt.Sprintf("the command's word %d begins with a dash from the item: %s", i+1, strconv.Quote(prose.Clip(text, 60))),
-				Hint: "the program may take it for a flag: put -- before it if the program knows that, or give --allow-dash",
+				Hint: "the program may take it for a flag: put -- before it if the program knows that, or give the item by --stdin",
 			}
 		}
 		args[i] = text

@@ -153,7 +153,7 @@ func (x *Exec) prepare() (err error) {
 	if _, err := command.Find(cfg.Command.Dir, x.literal()); err != nil {
 		return &ConfigError{Field: "Command", Err: err}
 	}
-	if cfg.Verdict.CLI == nil && !cfg.Command.Shell {
+	if cfg.Verdict.CLI == nil {
 		cfg.Verdict.CLI = agents.Recognise(cfg.Command.Args[0])
 	}
 	if cfg.Verdict.ResultFile != "" {
@@ -192,7 +192,7 @@ func (c *Config) hash() work.Hash {
 	for _, set := range []struct {
 		on   bool
 		name string
-	}{{c.Command.Shell, "shell"}, {c.Command.Stdin, "stdin"}, {c.Command.Persistent, "persistent"}} {
+	}{{c.Command.Stdin, "stdin"}, {c.Command.Persistent, "persistent"}} {
 		if set.on {
 			add("\x01" + set.name)
 		}
@@ -205,7 +205,7 @@ func (c *Config) hash() work.Hash {
 func (x *Exec) spec() command.Spec {
 	c := &x.cfg.Command
 	return command.Spec{
-		Dir: c.Dir, Env: slices.Clip(c.Env), Grace: c.Grace, Memory: c.Memory, CPU: c.CPU,
+		Dir: c.Dir, Env: slices.Clip(c.Env), Grace: c.Grace,
 	}
 }
 

@@ -97,12 +97,3 @@ func AsideHolds(bytes int) int {
 	}
 	return cap(a.kept)
 }
-
-// ShellLine returns the line that sh reads for a command with values in it.
-func ShellLine(line string) (string, error) {
-	t, err := (&Command{Args: []string{line}, Shell: true}).parse()
-	if err != nil {
-		return "", err
-	}
-	return t.words[2][0].text, nil
-}
