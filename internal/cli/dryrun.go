@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/forecast"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/plan"
 )
@@ -185,7 +186,7 @@ func (d *dryRun) items() string {
 func (d *dryRun) printModels(s *streams) error {
 	w := tabwriter.NewWriter(s.err, 0, 0, 2, ' ', 0)
 	if len(d.Models) > 1 {
-		fmt.Fprintln(w, "  model\titems\ttokens in\tmost out\tcost\ttime\tbound by")
+		fmt.Fprintln(w, "  model\titems\ttokens in\tmost out\tcost\ttime\tlimited by")
 	}
 	for _, l := range d.Models {
 		if len(d.Models) > 1 {
@@ -252,7 +253,7 @@ func timeWords(seconds *float64, boundBy string) string {
 	}
 	text := "about " + shortTime(seconds)
 	if boundBy != "" {
-		text += ", bound by " + boundBy
+		text += ", limited by " + prose.LimitName(boundBy)
 	}
 	return text
 }

@@ -82,9 +82,9 @@ func (f *figures) rows() []figureRow {
 	if f.Graphs > 1 {
 		slots += fmt.Sprintf("; %s for each of %d graphs", group(f.NodesPerGraph), f.Graphs)
 	}
-	bound, took := fmt.Sprintf("bound by %s", f.Binding.Dimension), ""
+	bound, took := "limited by "+prose.LimitName(f.Binding.Dimension.String()), ""
 	if f.Binding.Next != limits.AnyDimension {
-		bound += fmt.Sprintf("; %s would allow %s", f.Binding.Next, timesAsMany(f.Binding.Factor))
+		bound += fmt.Sprintf("; %s would allow %s", prose.LimitName(f.Binding.Next.String()), timesAsMany(f.Binding.Factor))
 	}
 	if f.Requests > 0 {
 		took = span(f.Time.Duration)

@@ -143,7 +143,7 @@ func (o *stressOptions) check() error {
 	if !o.elsewhere() {
 		for _, name := range []string{"model", "key-env", "rpm", "tpm"} { // --base-url was checked
 			if o.flags.Changed(name) {
-				return usageError(fmt.Errorf("--%s has no meaning for the imitation", name), "name an endpoint by --base-url or --model, or leave it out")
+				return usageError(fmt.Errorf("--%s does not apply to the simulator", name), "name an endpoint by --base-url or --model, or leave it out")
 			}
 		}
 	}

@@ -111,7 +111,7 @@ func (l *Lane) title(r *Run) string {
 
 // boundWords says what held the lane back, and what it used.
 func (l *Lane) boundWords() string {
-	text := "Bound by " + prose.Shares(l.Bound) + "."
+	text := "Limited by " + prose.Shares(l.Bound) + "."
 	if quota := l.quotaWords(); quota != "" {
 		text += " Used " + quota + "."
 	}

@@ -256,7 +256,7 @@ func TestWhatHeldCallsBack(t *testing.T) {
 		t.Errorf("%v, want %v; %+v", r.Run.Bound, want, r.Run.Cooldowns)
 	}
 	r.Judge(telemetry.Advice{})
-	if !strings.Contains(r.Verdict, "bound by rpm 40 % and paused 20 % of the time") {
+	if !strings.Contains(r.Verdict, "limited by requests/min 40 % and paused 20 % of the time") {
 		t.Error(r.Verdict)
 	}
 }

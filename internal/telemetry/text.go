@@ -118,7 +118,7 @@ func (r *Report) runRows() []row {
 	if r.Run == nil {
 		return nil
 	}
-	add("bound by", "%s", prose.Shares(r.Run.Bound))
+	add("limited by", "%s", prose.Shares(r.Run.Bound))
 	for _, l := range r.Run.Lanes {
 		if text := l.quotaWords(); text != "" {
 			add("quota", "%s: %s", l.name(r.Run), text)

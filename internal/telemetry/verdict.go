@@ -93,13 +93,10 @@ func (r *Report) ofSlots() bool {
 
 // held says that something held calls back.
 func held(by string) string {
-	switch by {
-	case "cooldown", "paused":
+	if by == "cooldown" || by == "paused" {
 		return "paused"
-	case limits.Concurrency.String():
-		return "bound by the number of slots"
 	}
-	return "bound by " + by
+	return "limited by " + prose.LimitName(by)
 }
 
 // binding is what held the run back most.
@@ -147,7 +144,7 @@ func (r *Report) help() string {
 	return "A higher tier would help."
 }
 
-// declared is the part of a limit of tokens below which a lane that is bound by it is taken to declare too much.
+// declared is the part of a limit of tokens below which a lane that it limits is taken to declare too much.
 const declared = 0.7
 
 // used is the share of a limit of tokens that answers used, in a run that was long enough to tell.
