@@ -7,7 +7,7 @@ RUN go mod download
 COPY . .
 ARG TARGETOS
 ARG TARGETARCH
-RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -tags=grpcnotrace -trimpath -ldflags='-s -w -buildid=' -o /out/sluice ./cmd/sluice \
+RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags='-s -w -buildid=' -o /out/sluice ./cmd/sluice \
     && mkdir /out/state
 
 FROM gcr.io/distroless/static-debian12:nonroot

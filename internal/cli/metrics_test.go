@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	collectortraces "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	traces "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluice-llm/sluice/internal/cli"
@@ -146,11 +146,11 @@ type otlp struct {
 
 func (o *otlp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b, _ := io.ReadAll(r.Body)
-	var traces collectortraces.ExportTraceServiceRequest
+	var data traces.TracesData
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.err = errors.Join(o.err, proto.Unmarshal(b, &traces))
-	for _, rs := range traces.ResourceSpans {
+	o.err = errors.Join(o.err, proto.Unmarshal(b, &data))
+	for _, rs := range data.ResourceSpans {
 		for _, s := range rs.ScopeSpans[0].Spans {
 			o.spans[s.Name]++
 			for _, a := range s.Attributes {

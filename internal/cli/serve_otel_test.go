@@ -3,7 +3,6 @@
 package cli_test
 
 import (
-	"compress/gzip"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	collectortraces "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
+	traces "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -34,16 +33,12 @@ func text(attributes []*common.KeyValue, key string) string {
 }
 
 func (c *otelSink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var body io.Reader = r.Body
-	if r.Header.Get("Content-Encoding") == "gzip" {
-		body, _ = gzip.NewReader(body)
-	}
-	b, _ := io.ReadAll(body)
+	b, _ := io.ReadAll(r.Body)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var traces collectortraces.ExportTraceServiceRequest
-	if r.URL.Path == "/v1/traces" && proto.Unmarshal(b, &traces) == nil {
-		for _, s := range traces.ResourceSpans[0].ScopeSpans[0].Spans {
+	var data traces.TracesData
+	if r.URL.Path == "/v1/traces" && proto.Unmarshal(b, &data) == nil {
+		for _, s := range data.ResourceSpans[0].ScopeSpans[0].Spans {
 			if id := text(s.Attributes, "sluice.item.id"); id != "" {
 				c.spans[id] = s.Name + " " + text(s.Attributes, "error.type")
 			}

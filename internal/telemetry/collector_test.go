@@ -1,7 +1,6 @@
 package telemetry_test
 
 import (
-	"compress/gzip"
 	"context"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"sync"
 	"testing"
 
-	collectortraces "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	traces "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
@@ -39,13 +37,9 @@ func collect(t testing.TB) *collector {
 }
 
 func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var body io.Reader = r.Body
-	if r.Header.Get("Content-Encoding") == "gzip" {
-		body, _ = gzip.NewReader(body)
-	}
-	b, err := io.ReadAll(body)
+	b, err := io.ReadAll(r.Body)
 	if err == nil {
-		var req collectortraces.ExportTraceServiceRequest
+		var req traces.TracesData
 		if r.URL.Path != "/v1/traces" {
 			err = fmt.Errorf("no such path: %s", r.URL.Path)
 		} else if err = proto.Unmarshal(b, &req); err == nil {
@@ -62,7 +56,7 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
-func (c *collector) take(req *collectortraces.ExportTraceServiceRequest) {
+func (c *collector) take(req *traces.TracesData) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, rs := range req.ResourceSpans {

@@ -11,13 +11,12 @@ import (
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/prose"
-	"github.com/sluice-llm/sluice/provider"
 )
 
 // otelScope names what makes the spans.
@@ -56,8 +55,8 @@ type OTel struct {
 // NewOTel begins to export; it returns nil if the environment asks for no traces. Its error says which of the variables asks for what there is not. What the SDK has to say
 // goes to cfg.Warn from then on, in place of standard error: its own log shows headers.
 func NewOTel(ctx context.Context, cfg OTelConfig) (*OTel, error) {
-	wanted, err := otelEnvironment()
-	if err != nil || !wanted {
+	client, err := otelEnvironment(cfg.Version)
+	if err != nil || client == nil {
 		return nil, err
 	}
 	o := &OTel{cfg: cfg}
@@ -70,7 +69,7 @@ func NewOTel(ctx context.Context, cfg OTelConfig) (*OTel, error) {
 	if err != nil {
 		o.warn(err) // what could be read of the variables is there
 	}
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithProxy(provider.NewBase(1).Proxy))
+	exporter, err := otlptrace.New(ctx, client)
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}

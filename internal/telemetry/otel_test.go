@@ -307,6 +307,30 @@ func TestACollectorThatHangsEndsWithItsTime(t *testing.T) {
 	exportTo(t, time.Minute)
 }
 
+func TestAnOverloadedCollectorIsAskedAgainOnce(t *testing.T) {
+	for status, want := range map[int]int{http.StatusServiceUnavailable: 2, http.StatusBadRequest: 1} {
+		var requests []*http.Request
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			requests = append(requests, r)
+			w.Header().Set("Retry-After-Ms", "1")
+			w.WriteHeader(status)
+		}))
+		defer server.Close()
+		t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", server.URL+"/own")
+		t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=a%20b, x-team=blue")
+		var w warnings
+		o := openOTel(t, &w)
+		o.Observe(sluice.Event{Type: limits.EventItemDone, At: time.Now(), Lane: "m", Call: "a"})
+		o.Shutdown(context.Background())
+		if len(requests) != want || len(w.all()) != 1 || !strings.Contains(fmt.Sprint(w.all()), http.StatusText(status)) {
+			t.Errorf("%d: %d requests, warnings %v", status, len(requests), w.all())
+		}
+		if r := requests[0]; r.URL.Path != "/own" || r.Header.Get("X-Key") != "a b" || r.Header.Get("X-Team") != "blue" {
+			t.Errorf("%d: %s with %v", status, r.URL, r.Header)
+		}
+	}
+}
+
 // exportTo exports to a collector that takes nothing, and must be over in that time.
 func exportTo(t *testing.T, most time.Duration) {
 	t.Helper()

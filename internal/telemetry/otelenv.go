@@ -1,29 +1,55 @@
 package telemetry
 
 import (
+	"cmp"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
+	"time"
+
+	"github.com/sluice-llm/sluice/provider"
 )
 
-// otelEnvironment reports whether spans are to be exported. Its error names the variable that asks for what there is not.
-func otelEnvironment() (wanted bool, err error) {
-	address, endpoint := otelVariable("ENDPOINT")
+// otelEnvironment returns a client for the collector that the environment names, and nil if no spans are to be exported. Its
+// error names the variable that asks for what there is not.
+func otelEnvironment(version string) (*traceClient, error) {
+	variable, address := otelVariable("ENDPOINT")
 	switch name := os.Getenv("OTEL_TRACES_EXPORTER"); {
-	case endpoint == "" || name == "none" || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true"):
-		return false, nil
+	case address == "" || name == "none" || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true"):
+		return nil, nil
 	case name != "" && name != "otlp":
-		return false, fmt.Errorf("OTEL_TRACES_EXPORTER is %q: there are otlp and none", name)
+		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER is %q: there are otlp and none", name)
 	}
-	if u, err := url.Parse(endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return false, fmt.Errorf("%s is not an address such as http://127.0.0.1:4318", address) // which may hold a password
+	if u, err := url.Parse(address); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("%s is not an address such as http://127.0.0.1:4318", variable) // which may hold a password
+	}
+	if !strings.Contains(variable, "_TRACES_") {
+		address = strings.TrimRight(address, "/") + "/v1/traces"
 	}
 	const only = "http/protobuf"
 	if name, protocol := otelVariable("PROTOCOL"); protocol != "" && protocol != only {
-		return false, fmt.Errorf("%s is %q: there is %s", name, protocol, only)
+		return nil, fmt.Errorf("%s is %q: there is %s", name, protocol, only)
 	}
-	return true, nil
+	variable, timeout := otelVariable("TIMEOUT")
+	ms, err := strconv.Atoi(cmp.Or(timeout, "10000"))
+	if err != nil || ms <= 0 {
+		return nil, fmt.Errorf("%s is %q, not a number of milliseconds", variable, timeout)
+	}
+	header := http.Header{"Content-Type": {"application/x-protobuf"}, "User-Agent": {"sluice/" + version}}
+	_, pairs := otelVariable("HEADERS")
+	for pair := range strings.SplitSeq(pairs, ",") {
+		key, value, _ := strings.Cut(pair, "=")
+		if plain, err := url.PathUnescape(value); err == nil && strings.TrimSpace(key) != "" {
+			header.Set(strings.TrimSpace(key), strings.TrimSpace(plain))
+		}
+	}
+	return &traceClient{url: address, header: header, http: http.Client{
+		Transport: provider.NewBase(1), Timeout: time.Duration(ms) * time.Millisecond,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the header holds keys
+	}}, nil
 }
 
 // otelVariable returns the variable of traces, or else the one of all signals, and what it holds.

@@ -21,6 +21,8 @@ func TestWhatTheEnvironmentAsksFor(t *testing.T) {
 		{"disabled", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_SDK_DISABLED=true"}, false, ""},
 		{"json", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_PROTOCOL=http/json"}, false,
 			`OTEL_EXPORTER_OTLP_PROTOCOL is "http/json"`},
+		{"a timeout with a unit", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_TIMEOUT=5s"}, false,
+			`OTEL_EXPORTER_OTLP_TIMEOUT is "5s"`},
 		{"no scheme", []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=user:geheim@h:4318"}, false, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is not an address"},
 		{"console", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_TRACES_EXPORTER=console"}, false, `OTEL_TRACES_EXPORTER is "console"`},
 		{"none", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_TRACES_EXPORTER=none"}, false, ""},
