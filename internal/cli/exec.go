@@ -129,7 +129,6 @@ func (o *execOptions) register(fs *pflag.FlagSet) {
 	fs.IntVar(&o.cfg.Items.Limit, "limit", 0, "take only the first N items (0: all)")
 	fs.StringVar(&o.words.sync, "sync", "interval", "force results to the disk: each, interval (100 ms) or none")
 	fs.StringArrayVar(&o.notBetween, "not-between", nil, "start nothing in these hours, such as '12:00-19:00 Mon-Fri UTC' (repeatable)")
-	fs.BoolVar(&o.cfg.Limits.PaceWindow, "pace-window", false, "spread what a usage window has left over the time to its reset")
 	fs.BoolVar(&o.cfg.Limits.IgnorePause, "ignore-pause", false, "ignore learned limits and pauses of earlier runs")
 	o.bounds.register(fs)
 	fs.BoolVar(&o.dryRun, "dry-run", false, "print the command of each item that is left to do, and run nothing")

@@ -135,6 +135,9 @@ func (sum *execSummary) print(s *streams) {
 	default:
 		s.row("cost", "%s", dollars(*sum.Cost))
 	}
+	if sum.Outlook != "" {
+		s.row("usage", "%s", sum.Outlook)
+	}
 	s.row("results", "%s", sum.Results)
 }
 

@@ -3,14 +3,11 @@ package cli
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -20,10 +17,8 @@ import (
 	"github.com/sluice-llm/sluice/internal/command"
 	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/proc/agents"
-	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/limits"
-	"github.com/sluice-llm/sluice/provider"
 )
 
 // execRun is one run of commands.
@@ -128,29 +123,7 @@ func (r *execRun) openScheduler(cfg *proc.Config) (err error) {
 	if err != nil && dir != "" {
 		return usageError(err, "what was learned of limits is kept in %s: set XDG_STATE_HOME to a directory that you can write to", dir)
 	}
-	if err == nil {
-		err = r.openWindows(cfg, cli, name)
-	}
 	return err
-}
-
-// openWindows reads what is known of the account's usage windows, which only a known agent has.
-func (r *execRun) openWindows(cfg *proc.Config, cli *agents.CLI, account string) error {
-	dir := stateDir(provider.Provider{Name: cli.Name()})
-	if cli == nil || dir == "" || len(cli.Windows()) == 0 {
-		if r.o.cfg.Limits.PaceWindow {
-			return usageError(fmt.Errorf("--pace-window: no usage windows are known of %s", r.o.cfg.Command.Args[0]), "name the agent by --cli, if it is one of %s", prose.Either(agents.Names()))
-		}
-		return nil
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return usageError(err, "usage windows are kept in %s: set XDG_STATE_HOME to a directory that you can write to", dir)
-	}
-	sum := sha256.Sum256([]byte(account))
-	windows, err := proc.ReadWindows(filepath.Join(dir, "windows-"+hex.EncodeToString(sum[:12])+".json"), cli)
-	r.s.note(err) // what it returns is good in any case
-	cfg.Limits.Windows = windows
-	return nil
 }
 
 // jobsPerCPU bounds how many commands --jobs auto runs at once: most of the time agents wait for their provider.

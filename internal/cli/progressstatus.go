@@ -24,7 +24,7 @@ type status struct {
 	cost     float64 // in US dollars, as far as it is known
 	estimate float64 // the part of cost that is one
 	heldFor  string  // why nothing is started, such as hours; "" where it is not so
-	outlook  string  // what is expected of limits
+	outlook  string  // what an agent states of its usage windows
 	commands bool    // items are commands, which are nobody's to bill
 	rationed int     // calls that wait for room in a budget
 	retrying int     // calls that wait before they are tried again

@@ -123,16 +123,13 @@ func (x *Exec) attempt(ctx context.Context, permit *sluice.Permit, item work.Ite
 func (x *Exec) hold(ctx context.Context) (o sluice.Outcome, held bool) {
 	ctx, done := x.lane.starting(ctx)
 	defer done()
-	if !x.lane.pace(ctx) {
-		return unstarted(), true
-	}
 	if o, limited := x.probe.pass(ctx); limited {
 		return o, true
 	}
 	switch {
 	case ctx.Err() != nil:
 		return unstarted(), true
-	case (x.cfg.Limits.PaceWindow || x.cfg.Limits.Preflight.set()) && x.lane.paused(): // since it has the permit: it waits for another
+	case x.cfg.Limits.Preflight.set() && x.lane.paused(): // since it has the permit: it waits for another
 		return later(), true
 	}
 	return o, false

@@ -14,7 +14,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -75,11 +74,6 @@ type Limits struct {
 	Lane      string // in which all commands are
 
 	Preflight Preflight
-
-	// Windows are the account's usage windows. Nil: none are kept. PaceWindow spreads their remaining allowance over the time to
-	// their resets.
-	Windows    *Windows
-	PaceWindow bool
 
 	IgnorePause bool // a limit that an earlier run met and that is not over is not waited for
 
@@ -276,25 +270,8 @@ func (x *Exec) Stop(cause error) {
 // Progress says how far the run is.
 func (x *Exec) Progress() work.Progress { return x.runner.Progress() }
 
-// Outlook says how long the first usage window lasts that does not last until its reset, at the pace of late, or else the
-// first of which enough is known, and when the next command starts where PaceWindow holds it back; "" where nothing is known.
-func (x *Exec) Outlook() string {
-	if x.cfg.Limits.Windows == nil {
-		return ""
-	}
-	now := time.Now()
-	var parts []string
-	all := x.cfg.Limits.Windows.Forecasts(now)
-	at := slices.IndexFunc(all, func(f Forecast) bool { return !f.EndsAt.IsZero() })
-	if len(all) > 0 {
-		f := all[max(at, 0)]
-		parts = append(parts, f.String()+" ("+f.Detail()+")")
-	}
-	if next := x.lane.paced(); next.After(now) {
-		parts = append(parts, "paced: the next command starts "+clock(next, now))
-	}
-	return strings.Join(parts, "; ")
-}
+// Outlook returns what the agent states of the usage windows of its account: the share used and the reset of each.
+func (x *Exec) Outlook() string { return x.lane.outlook(time.Now()) }
 
 // Alike reports whether all commands have the same words and no standard input: only what the environment says of its item tells
 // one from another.
@@ -311,9 +288,6 @@ func (x *Exec) Already() int { return x.tally.already() }
 // Close lets go of the directory. It must come after Run.
 func (x *Exec) Close() error {
 	var errs []error
-	if x.cfg.Limits.Windows != nil && x.runner != nil {
-		x.lane.saveWindows()
-	}
 	if x.workers != nil {
 		errs = append(errs, x.workers.Close())
 	}

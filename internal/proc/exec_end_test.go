@@ -80,18 +80,6 @@ func TestWhatStopsTheRunIsNoResult(t *testing.T) {
 	}
 }
 
-// Nor is that of an item which still waits for its turn in a usage window when the run is drained.
-func TestADrainWhileACommandIsPacedRecordsNothing(t *testing.T) {
-	bubble(t, 4, func(t *testing.T, c *course) {
-		c.limits.Limits.Concurrent, c.limits.Attempts = 4, 1
-		c.pace(0.9, 4*time.Hour)
-		c.drained(time.Minute)
-		if n := len(c.results()); n != 1 || len(c.began("item")) != 1 {
-			t.Errorf("%d results, of %d commands", n, len(c.began("item")))
-		}
-	})
-}
-
 // The result.json of a try, which is put aside where commands may leave records of their own, says nothing of the next try.
 func TestATryIsNotJudgedByTheOneBefore(t *testing.T) {
 	for name, end := range map[string]func(k call) int{

@@ -42,40 +42,6 @@ func TestThePreflightAsksAgainAfterEachPause(t *testing.T) {
 	})
 }
 
-// A limit holds back those too that have a permit and wait for their turn.
-func TestAPausedLaneStartsNothingThatWasPaced(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, c *course) {
-		c.limits.Limits.Concurrent = 3
-		c.pace(0.9, 30*time.Minute) // three minutes apart: the first tells of its limit before the next has its turn
-		until := time.Now().Add(10 * time.Minute)
-		c.play(func(_ context.Context, k call) int {
-			if len(c.began("item")) == 1 {
-				return k.limited(until)
-			}
-			return 0
-		})
-		c.succeed(3)
-		if ran := c.began("item"); len(ran) != 4 || ran[1].Before(until) {
-			t.Errorf("commands began at %v, the limit ends at %v", ran, until)
-		}
-	})
-}
-
-// What a window has left does not put commands off that far that they wait for their turn beyond its reset.
-func TestNoTurnIsBeyondTheReset(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, c *course) {
-		c.limits.Limits.Concurrent = 3
-		c.pace(0.995, 4*time.Minute) // nothing more fits
-		reset := time.Now().Add(4 * time.Minute)
-		if _, err := c.run(); err != nil {
-			t.Fatal(err)
-		}
-		if ran := c.began("item"); len(ran) != 3 || ran[2].After(reset.Add(time.Minute)) {
-			t.Errorf("commands began at %v, the window is reset at %v", ran, reset)
-		}
-	})
-}
-
 func TestAResetThatAWorkerStatesIsWaitedFor(t *testing.T) {
 	for _, kind := range []string{"rate_limit", "usage_window", "overloaded"} {
 		bubble(t, 3, func(t *testing.T, c *course) {

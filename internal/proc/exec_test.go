@@ -19,7 +19,6 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/command"
 	"github.com/sluice-llm/sluice/internal/proc"
-	"github.com/sluice-llm/sluice/internal/proc/agents"
 	"github.com/sluice-llm/sluice/internal/work"
 )
 
@@ -243,20 +242,4 @@ func (c *course) results() (all []proc.Result) {
 		all = append(all, r)
 	}
 	return all
-}
-
-// pace has the commands spread what is left of a window, of which each takes a hundredth.
-func (c *course) pace(used float64, left time.Duration) {
-	w, err := proc.ReadWindows(c.path("windows.json"), agents.Recognise("claude"))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	reset := time.Now().Add(left)
-	for i := range 4 {
-		w.Note(time.Now().Add(time.Duration(i-4)*time.Minute), figure(1000, "5-hour", used-float64(3-i)/100, reset))
-	}
-	if w.PaceEvery(time.Now()) == 0 {
-		c.t.Fatal("nothing is paced")
-	}
-	c.cfg.Limits.Windows, c.cfg.Limits.PaceWindow = w, true
 }

@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"context"
 	"log/slog"
 	"time"
 
@@ -12,27 +11,22 @@ import (
 // Lane is what the tests of limits reach.
 type Lane = lane
 
-// NewLane returns a lane that spaces commands by windows; nil does not.
-func NewLane(w *Windows) *Lane {
-	return newLane(&Config{Limits: Limits{PaceWindow: w != nil, Windows: w}}, slog.New(slog.DiscardHandler))
+// NewLane returns the lane of a run without items.
+func NewLane() *Lane { return newLane(&Config{}, slog.New(slog.DiscardHandler)) }
+
+// State has it take in what a command states of usage windows.
+func (l *lane) State(stated ...agents.WindowUse) {
+	t := &try{ran: true, meaning: agents.Meaning{Windows: stated}}
+	l.ended(t, new(sluice.Outcome))
 }
+
+// Outlook is what is shown of them.
+func (l *lane) Outlook() string { return l.outlook(time.Now()) }
 
 // Ended has it take in a try.
 func (l *lane) Ended(started, ended time.Time, o *sluice.Outcome) (another bool) {
 	return l.ended(&try{started: started, ended: ended, meaning: agents.Meaning{Kind: o.Kind}}, o)
 }
-
-// Pace waits until a command may start.
-func (l *lane) Pace(ctx context.Context) bool {
-	ctx, done := l.starting(ctx)
-	defer done()
-	return l.pace(ctx)
-}
-func (l *lane) Next() time.Time { return l.paced() }
-func (l *lane) Drain()          { l.drain() }
-
-// PaceEvery is how far apart commands begin so that what is left of each window lasts until it is reset.
-func (w *Windows) PaceEvery(now time.Time) time.Duration { return w.next(now, now).Sub(now) }
 
 // NewSpool makes what keeps one stream of a command.
 var NewSpool = newSpool

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/internal/wake"
+	"github.com/sluice-llm/sluice/internal/proc/agents"
 	"github.com/sluice-llm/sluice/limits"
 )
 
@@ -29,9 +29,7 @@ type lane struct {
 	until   time.Time // the last reset that was stated,
 	told    time.Time // and when
 	well    time.Time // when a command last ended well
-	saved   time.Time // when Config.Windows were
-	last    time.Time // when the last command started that was paced,
-	next    time.Time // and when the next one may
+	windows []agents.WindowUse
 
 	stop  context.Context // ends when nothing more is to start
 	drain func()          // ends it
@@ -43,15 +41,14 @@ func newLane(cfg *Config, log *slog.Logger) *lane {
 	return l
 }
 
-// saveEvery is how often what is known of windows is written while commands end. What a crash forgets is no older.
-const saveEvery = 10 * time.Second
-
 // ended takes in how a try ended, and sets in o until when a limit that it met holds. A limit is another one where it holds longer
 // than what was told since the try started.
 func (l *lane) ended(t *try, o *sluice.Outcome) (another bool) {
-	l.note(t)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if t.ran || t.answer != nil {
+		l.noteLocked(t.meaning.Windows)
+	}
 	ofCommands := o.Kind == sluice.RateLimit && o.Dimension != limits.Concurrency || o.Kind == sluice.UsageWindow
 	waits := ofCommands && o.Until.IsZero() && o.Wait > 0
 	if waits {
@@ -129,34 +126,6 @@ func (l *lane) bound(r *streak, t *try) {
 	m.Kind, m.Text = sluice.CommandFailed, fmt.Sprintf("met a limit again after each of %d resets: %s", r.count, m.Text)
 }
 
-// note keeps what a try says of the account's windows.
-func (l *lane) note(t *try) {
-	w := l.cfg.Limits.Windows
-	if w == nil || !t.ran && t.answer == nil {
-		return
-	}
-	w.Note(t.ended, &t.meaning)
-	every := saveEvery
-	if t.meaning.Kind.Throttle() { // a closing is worth keeping, but not once for each command that meets it
-		every = time.Second
-	}
-	l.mu.Lock()
-	due := t.ended.Sub(l.saved) > every
-	if due {
-		l.saved = t.ended
-	}
-	l.mu.Unlock()
-	if due {
-		l.saveWindows()
-	}
-}
-
-func (l *lane) saveWindows() {
-	if err := l.cfg.Limits.Windows.Save(); err != nil {
-		l.log.Warn("what is known of usage windows is not kept", "error", err)
-	}
-}
-
 const (
 	firstPause   = time.Minute
 	longestPause = 5 * time.Minute
@@ -195,40 +164,6 @@ func (l *lane) starting(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { stay(); cancel() }
 }
 
-// paceAgain is how often a command that waits for its turn looks whether that has changed: others report what they used.
-const paceAgain = 30 * time.Second
-
-// pace has a command wait so that what a window has left lasts until its reset. It says false where ctx ends before.
-func (l *lane) pace(ctx context.Context) bool {
-	if !l.cfg.Limits.PaceWindow || l.cfg.Limits.Windows == nil {
-		return true
-	}
-	for {
-		wait := l.turn(time.Now())
-		if wait <= 0 {
-			return true
-		}
-		if wake.In(ctx, min(wait, paceAgain), nil) != nil {
-			return false
-		}
-		// Look again: another command may have come first.
-	}
-}
-
-// turn takes the next start, or returns how long it is until there is one.
-func (l *lane) turn(now time.Time) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.last.IsZero() {
-		if l.next = l.cfg.Limits.Windows.next(l.last, now); l.next.After(now) {
-			return l.next.Sub(now)
-		}
-	}
-	l.last = now
-	l.next = l.cfg.Limits.Windows.next(now, now)
-	return 0
-}
-
 // paused reports whether nothing is to start now, as those find that waited for something while they had a permit.
 func (l *lane) paused() bool {
 	s := l.snapshot()
@@ -243,16 +178,6 @@ func (l *lane) snapshot() limits.LaneSnapshot {
 		}
 	}
 	return limits.LaneSnapshot{}
-}
-
-// paced is when the next command may start; zero where that is not known or not so.
-func (l *lane) paced() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.cfg.Limits.PaceWindow {
-		return time.Time{}
-	}
-	return l.next
 }
 
 // honour has the run wait for a limit that an earlier one met and that is not over.

@@ -21,7 +21,7 @@ func TestManyMeetALimitWithoutAHint(t *testing.T) {
 	for _, kind := range []sluice.Kind{sluice.RateLimit, sluice.UsageWindow} {
 		synctest.Test(t, func(t *testing.T) {
 			const items, atOnce = 40, 10
-			l, pauses := proc.NewLane(nil), &work.Pauses{}
+			l, pauses := proc.NewLane(), &work.Pauses{}
 			s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: atOnce}, MaxThrottles: math.MaxInt32, Observer: pauses})
 			if err != nil {
 				t.Fatal(err)
@@ -65,7 +65,7 @@ func TestManyMeetALimitWithoutAHint(t *testing.T) {
 // What a command that began before a pause says of a limit without a hint, after that is over, is of that one.
 func TestALateWordOfALimitWithoutAHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := proc.NewLane(nil)
+		l := proc.NewLane()
 		began := time.Now()
 		time.Sleep(time.Second)
 		first := sluice.Outcome{Kind: sluice.RateLimit}
@@ -81,7 +81,7 @@ func TestALateWordOfALimitWithoutAHint(t *testing.T) {
 // A reset that moves later is followed, and one that moves earlier does not end what was told before.
 func TestAResetThatMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := proc.NewLane(nil)
+		l := proc.NewLane()
 		began := time.Now()
 		tell := func(started time.Time, until time.Duration) bool {
 			time.Sleep(time.Second)

@@ -15,6 +15,7 @@ type Report struct {
 	Tiers   []Summary           `json:"tiers,omitempty"`
 	Waits   []work.Blocked      `json:"blocked_by,omitempty"` // what did not run because of what it needs
 	Results string              `json:"results"`              // the file
+	Outlook string              `json:"outlook,omitempty"`    // what the agent states of its usage windows
 
 	Run work.Report `json:"-"` // of the last run alone
 }
@@ -133,7 +134,7 @@ func (x *Exec) report(run work.Report) Report {
 	t, in := x.tally, x.input
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	rep := Report{Kinds: maps.Clone(t.kinds), Results: ResultsPath(x.dir), Run: run, Waits: in.blocked()}
+	rep := Report{Kinds: maps.Clone(t.kinds), Results: ResultsPath(x.dir), Run: run, Waits: in.blocked(), Outlook: x.Outlook()}
 	tiers := make(map[string]*Summary, len(t.tiers))
 	for name, s := range t.tiers {
 		copied := *s

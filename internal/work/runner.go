@@ -83,7 +83,7 @@ type Config struct {
 	// Pauses counts the Scheduler's pauses for the state file. Nil counts none.
 	Pauses *Pauses
 
-	// Outlook says what is expected of limits, for the state file. Nil says nothing.
+	// Outlook returns what is known of usage windows, for the state file. Nil says nothing.
 	Outlook func() string
 
 	// Logger is told of what goes wrong beside the run. Nil discards.

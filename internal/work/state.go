@@ -52,7 +52,7 @@ type State struct {
 	PauseCount     int       `json:"pause_count"`               // over all runs
 	RateLimitUntil time.Time `json:"rate_limit_until,omitzero"` // when the longest present pause ends
 	RateLimit      RateLimit `json:"rate_limit,omitzero"`       // what that pause is for
-	Outlook        string    `json:"outlook,omitempty"`         // what is expected of limits, see Config
+	Outlook        string    `json:"outlook,omitempty"`         // what is known of usage windows, see Config
 
 	Total         int `json:"total"`
 	Already       int `json:"already"`                  // recorded by earlier runs

@@ -101,9 +101,6 @@ func Recognise(program string) *CLI {
 // Name returns the CLI's name; "" for nil.
 func (c *CLI) Name() string { return c.facts().name }
 
-// Windows returns the account's windows, the shortest first.
-func (c *CLI) Windows() []Window { return c.facts().windows }
-
 // facts returns the row of the table that holds.
 func (c *CLI) facts() *CLI {
 	if c == nil {
