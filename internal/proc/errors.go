@@ -19,10 +19,10 @@ func (e *ConfigError) Error() string { return "proc: " + e.Field + ": " + e.Err.
 // Unwrap returns what is wrong.
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// mostBlocked is how many tiers and items a BlockedError names.
+// mostBlocked is how many tiers a BlockedError names.
 const mostBlocked = 10
 
-// BlockedError is returned by a run that did all it could: some items need what failed, or what was not done.
+// BlockedError is returned by a run that did all it could: some tiers need one that failed or was not done.
 type BlockedError struct{ Blocked []work.Blocked }
 
 // Error names what did not run, and why.

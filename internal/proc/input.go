@@ -126,7 +126,7 @@ func (in *input) remember(item *row, offset int64) *rows.Problem {
 		in.offsets = append(in.offsets, -1)
 	}
 	in.offsets = append(in.offsets, offset)
-	in.tiers.Add(item.number, item.id, item.tier, item.needs)
+	in.tiers.Add(item.number, item.tier, item.needs)
 	return nil
 }
 
@@ -137,11 +137,11 @@ func (item *row) twice(other int) *rows.Problem {
 	}
 }
 
-// choose checks what items need of each other, and leaves out those that are not to run.
+// choose checks what tiers need of each other, and leaves out those that are not to run.
 func (in *input) choose() error {
-	if err := in.tiers.Check(in.index.Find); err != nil {
+	if err := in.tiers.Check(); err != nil {
 		if wrong, ok := errors.AsType[*work.NeedsError](err); ok {
-			problem := &rows.Problem{Text: wrong.Problem(), Hint: "needs name tiers, or ids of items, of the same file"}
+			problem := &rows.Problem{Text: wrong.Problem(), Hint: "needs names tiers of the same file"}
 			return rows.Numbered(wrong.Number+1, in.file.Array()).Wrong(in.x.cfg.Items.Path, problem)
 		}
 		return &ConfigError{Field: "Items", Err: err}
@@ -181,7 +181,7 @@ func (in *input) read(r rows.Row) (*row, *rows.Problem) {
 	item.hash = work.HashOf(in.x.settings[:], r.Bytes)
 	item.values.dir = in.x.itemDir(r.Number, item.id).path
 	if in.file == nil && len(item.needs) > 0 {
-		return nil, &rows.Problem{Text: "an item of standard input needs others, which may come after it", Hint: "put the items into a file"}
+		return nil, &rows.Problem{Text: "an item of standard input needs tiers, which may come after it", Hint: "put the items into a file"}
 	}
 	if in.x.cfg.Command.Persistent {
 		return item, nil
@@ -231,7 +231,11 @@ func (item *row) parse(line []byte, text bool) *rows.Problem {
 			return &rows.Problem{Text: "its id is empty"}
 		}
 	}
-	return item.parseNeeds(needs)
+	problem := item.parseNeeds(needs)
+	if problem == nil && item.tier == "" && len(item.needs) > 0 {
+		problem = &rows.Problem{Text: "needs without a tier", Hint: "give the item a tier: a tier needs other tiers"}
+	}
+	return problem
 }
 
 // parseNeeds reads a list of names, or one, or such as a table has them: parted by commas.

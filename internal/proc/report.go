@@ -150,11 +150,7 @@ func (x *Exec) report(run work.Report) Report {
 		named(tier).RateLimited++
 	}
 	for _, b := range rep.Waits {
-		tier := ""
-		if b.Tier {
-			tier = b.Name
-		}
-		named(tier).Blocked += b.Items
+		named(b.Name).Blocked += b.Items
 	}
 	for tier, n := range in.counts() {
 		named(tier).Items = n

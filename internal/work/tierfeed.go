@@ -20,26 +20,20 @@ const (
 	blocked              // something that it needs will not be done well
 )
 
-// Blocked is a tier, or an item without one, that did not run because of something that it needs.
+// Blocked is a tier that did not run because of one that it needs.
 type Blocked struct {
-	Name  string `json:"name"`    // of the tier, or the item's id
-	Tier  bool   `json:"is_tier"` // which of the two
-	Items int    `json:"items"`   // that did not run
+	Name  string `json:"name"`
+	Items int    `json:"items"` // that did not run
 
-	Need     string `json:"need"`         // what it needs, the first of several that will not be done well
-	NeedTier bool   `json:"need_is_tier"` // that is a tier, not an item
-	Failed   int    `json:"failed"`       // its items that failed
-	Left     int    `json:"left"`         // its items that have no result
+	Need   string `json:"need"`   // the tier that it needs, the first of several that will not be done well
+	Failed int    `json:"failed"` // its items that failed
+	Left   int    `json:"left"`   // its items that have no result
 }
 
 // String says what is blocked by what: "T3 needs T1, of which 2 items failed".
 func (b Blocked) String() string {
 	text := plainName(b.Name) + " needs " + plainName(b.Need)
 	switch {
-	case !b.NeedTier && b.Failed > 0:
-		return text + ", which failed"
-	case !b.NeedTier:
-		return text + ", which is not done"
 	case b.Failed > 0:
 		return fmt.Sprintf("%s, of which %s failed", text, prose.Count(b.Failed, "item"))
 	case b.Left == 1:
@@ -61,9 +55,6 @@ func (t *Tiers) Settle(number int, ok bool) {
 		return
 	}
 	t.settleLocked(i, ok)
-	if part, alone := t.alone[uint32(number)]; alone {
-		t.settleLocked(part, ok)
-	}
 }
 
 // Feed gives the items that were selected and are not settled, each as soon as what it needs is done well: first all those
@@ -112,10 +103,7 @@ func (t *Tiers) Blocked() []Blocked {
 		}
 		for _, n := range g.needs {
 			if m := &t.groups[n.of]; t.spoiltLocked(n.of) {
-				all = append(all, Blocked{
-					Name: g.name, Tier: g.tier, Items: g.left,
-					Need: m.name, NeedTier: m.tier, Failed: m.failed, Left: m.left,
-				})
+				all = append(all, Blocked{Name: g.name, Items: g.left, Need: m.name, Failed: m.failed, Left: m.left})
 				break
 			}
 		}
@@ -188,7 +176,7 @@ func (t *Tiers) sortLocked() {
 			}
 		}
 		switch {
-		case g.owner != uint32(i) || g.left == 0 || g.leftOut:
+		case g.left == 0 || g.leftOut:
 		case g.lacks == 0:
 			g.state = open
 		default:
@@ -209,7 +197,7 @@ func (g *group) well() bool { return g.left == 0 && g.failed == 0 }
 // spoiltLocked says whether a group will not be done well in this run.
 func (t *Tiers) spoiltLocked(i uint32) bool {
 	g := &t.groups[i]
-	return g.failed > 0 || g.left > 0 && (g.leftOut || t.groups[g.owner].state == blocked)
+	return g.failed > 0 || g.left > 0 && (g.leftOut || g.state == blocked)
 }
 
 // settleLocked counts a result of a group.
@@ -253,11 +241,6 @@ func (t *Tiers) blockLocked(i uint32) {
 			t.groups[d].state = blocked
 			t.waiting--
 			next = append(next, d)
-			for _, part := range t.parts[d] { // the items of it that are waited for alone
-				if t.groups[part].left > 0 {
-					next = append(next, part)
-				}
-			}
 		}
 	}
 	if t.waiting == 0 {

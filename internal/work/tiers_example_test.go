@@ -11,26 +11,24 @@ import (
 	"github.com/sluice-llm/sluice/internal/work"
 )
 
-// Answers are judged once all are there, and the report needs one of the judgements.
+// Answers are judged once all are there.
 func ExampleTiers() {
 	input := []struct {
 		id, tier string
 		needs    []string
 	}{
-		{"report", "", []string{"judge-2"}},
 		{"judge-1", "judges", []string{"answers"}},
 		{"judge-2", "judges", []string{"answers"}},
 		{"answer-1", "answers", nil},
 		{"answer-2", "answers", nil},
-		{"summary", "", []string{"judges"}},
+		{"summary", "reports", []string{"judges"}},
+		{"notice", "", nil},
 	}
 	var tiers work.Tiers
-	var index work.Index
 	for number, in := range input {
-		index.Add(number, []byte(in.id), work.Hash{})
-		tiers.Add(number, in.id, in.tier, in.needs)
+		tiers.Add(number, in.tier, in.needs)
 	}
-	if err := tiers.Check(index.Find); err != nil {
+	if err := tiers.Check(); err != nil {
 		log.Fatal(err)
 	}
 	item := func(number int) (work.Item, error) {
@@ -62,8 +60,8 @@ func ExampleTiers() {
 	// Output:
 	// answer-1 ok
 	// answer-2 ok
+	// notice ok
 	// judge-1 internal
 	// judge-2 ok
-	// report ok
-	// blocked: summary needs judges, of which 1 item failed
+	// blocked: reports needs judges, of which 1 item failed
 }

@@ -30,36 +30,24 @@ type tiered struct {
 // tieredInput is a random input. What it says of it is worked out by plain loops over all items.
 type tieredInput []tiered
 
-// randomTiers returns an input whose needs make no cycle: nodes are in a secret order, and need only what comes before.
+// randomTiers returns an input whose needs make no cycle: tiers are in a secret order, and need only those that come before.
 func randomTiers(luck *rand.Rand) tieredInput {
-	tiers := luck.IntN(6)
-	rank := luck.Perm(40)
-	rankOf := func(it tiered) int {
-		if it.tier == "" {
-			return rank[10+it.number%30]*1000 + it.number
-		}
-		k, _ := strconv.Atoi(it.tier[1:])
-		return rank[k] * 1000
-	}
+	tiers := luck.IntN(9)
+	rank := luck.Perm(9)
 	var in tieredInput
 	number := -1
 	for range luck.IntN(30) {
 		number += 1 + luck.IntN(2)*luck.IntN(3) // with gaps
 		it := tiered{number: number, id: "i" + strconv.Itoa(number)}
-		if tiers > 0 && luck.IntN(3) > 0 {
-			it.tier = "T" + strconv.Itoa(luck.IntN(tiers))
+		if k := luck.IntN(tiers + 1); k < tiers && luck.IntN(5) > 0 {
+			it.tier = "T" + strconv.Itoa(k)
 		}
 		in = append(in, it)
 	}
 	for i := range in {
 		for range luck.IntN(3) {
-			other := in[luck.IntN(len(in))]
-			switch {
-			case rankOf(other) >= rankOf(in[i]):
-			case other.tier != "" && luck.IntN(2) == 0:
-				in[i].needs = append(in[i].needs, other.tier)
-			default:
-				in[i].needs = append(in[i].needs, other.id)
+			if tier := in[luck.IntN(len(in))].tier; tier != "" && in[i].tier != "" && rank[tier[1]-'0'] < rank[in[i].tier[1]-'0'] {
+				in[i].needs = append(in[i].needs, tier)
 			}
 		}
 	}
@@ -69,22 +57,20 @@ func randomTiers(luck *rand.Rand) tieredInput {
 // tiersOf makes Tiers of an input.
 func tiersOf(in tieredInput) (*work.Tiers, error) {
 	t := new(work.Tiers)
-	numbers := make(map[string]int)
 	for _, it := range in {
-		t.Add(it.number, it.id, it.tier, it.needs)
-		numbers[it.id] = it.number
+		t.Add(it.number, it.tier, it.needs)
 	}
-	return t, t.Check(func(id []byte) (int, bool) { n, ok := numbers[string(id)]; return n, ok })
+	return t, t.Check()
 }
 
 // before returns the items that an item waits for.
 func (in tieredInput) before(it tiered) (items []tiered) {
 	for _, like := range in {
-		if like.id != it.id && (it.tier == "" || like.tier != it.tier) {
+		if it.tier == "" || like.tier != it.tier {
 			continue
 		}
 		for _, other := range in {
-			if slices.Contains(like.needs, other.id) || other.tier != "" && slices.Contains(like.needs, other.tier) {
+			if slices.Contains(like.needs, other.tier) {
 				items = append(items, other)
 			}
 		}
@@ -113,7 +99,7 @@ func (in tieredInput) play(recorded map[string]bool, selected map[string]bool, f
 	return after
 }
 
-// blocked counts what can no more run by the name of its tier or item, whatever becomes of the rest.
+// blocked counts what can no more run by the name of its tier, whatever becomes of the rest.
 func (in tieredInput) blocked(recorded, selected map[string]bool) map[string]int {
 	best := in.play(recorded, selected, func(string) bool { return false })
 	names := make(map[string]int)
@@ -121,11 +107,7 @@ func (in tieredInput) blocked(recorded, selected map[string]bool) map[string]int
 		if _, is := best[it.id]; is || !selected[it.id] {
 			continue
 		}
-		if it.tier != "" {
-			names[it.tier]++
-		} else {
-			names[it.id]++
-		}
+		names[it.tier]++
 	}
 	return names
 }
