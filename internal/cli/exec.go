@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,16 +44,13 @@ type execOptions struct {
 // execWords are flags that are to be read.
 type execWords struct {
 	format, changed, sync string
-	output                string
 	cli, preflight        string
-	cleanEnv              bool
-	env                   []string
 }
 
 // execRate is how many commands start.
 type execRate struct {
-	jobs                 string
-	mostAt, rpm, attempt int
+	jobs         string
+	rpm, attempt int
 }
 
 // newExec returns the command that runs commands.
@@ -87,7 +82,7 @@ again does what is left. The first interrupt lets commands that run end, the sec
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if at := slices.Index(args, "--"); at > 0 && cmd.ArgsLenAtDash() < 0 {
-				if _, err := command.Find(o.cfg.Command.Dir, args); err != nil { // else -- is the command's own
+				if _, err := command.Find(args); err != nil { // else -- is the command's own
 					return usageError(fmt.Errorf("%q stands before the command", args[0]), "items are a file: --items %s", shellQuote(args[0]))
 				}
 			}
@@ -106,22 +101,15 @@ func (o *execOptions) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.words.format, "format", "", "form of the items: jsonl, text, csv, tsv or parquet (default: by name)")
 	fs.StringVar(&o.cfg.Dir, "state", ".sluice-exec", "directory of the run")
 	fs.StringVarP(&o.at.jobs, "jobs", "j", "auto", "how many commands run at once, or auto: as many as help")
-	fs.IntVar(&o.at.mostAt, "max-jobs", 0, "how many --jobs auto runs at most (0: 8 for each processor)")
 	fs.IntVar(&o.at.rpm, "rpm", 0, "start at most so many commands a minute (0: no limit)")
 	fs.IntVar(&o.at.attempt, "attempts", 3, "tries per item, those that met a limit aside")
 	fs.DurationVar(&o.cfg.Command.Timeout, "timeout", time.Hour, "time for one try (0: no limit)")
-	fs.DurationVar(&o.cfg.Command.Grace, "grace", 5*time.Second, "time between asking a command to end and killing it")
 	fs.BoolVar(&o.cfg.Command.Stdin, "stdin", false, "give each item on standard input, which is closed otherwise")
-	fs.StringVar(&o.cfg.Command.Dir, "chdir", "", "directory to run the commands in, from which a program's relative path begins too")
-	fs.StringArrayVar(&o.words.env, "env", nil, "variable for the commands, as NAME=value, or NAME to pass one on (repeatable)")
-	fs.BoolVar(&o.words.cleanEnv, "clean-env", false, "pass on only what --env names and what every program needs, such as PATH and HOME")
-	fs.StringVar(&o.words.output, "output-limit", "16MiB", "how much of each stream of a command is kept")
 	fs.StringVar(&o.words.cli, "cli", "", fmt.Sprintf("whose words the output is in: %s (absent: by the command's name)", prose.Either(agents.Names())))
-	fs.StringVar(&o.words.preflight, "preflight", "", "command or address that tells whether a limit is reached, before the first item and after each pause")
+	fs.StringVar(&o.words.preflight, "preflight", "", "command that tells whether a limit is reached, before the first item and after each pause")
 	fs.StringVar(&o.cfg.Verdict.ResultFile, "result-file", "", "file in which a command says what became of it, below the item's directory or the command's")
 	o.checks.registerRules(fs)
 	fs.BoolVar(&o.cfg.Command.Persistent, "persistent", false, "keep processes, which take items as JSON lines, one after the other")
-	fs.DurationVar(&o.cfg.Command.Silence, "silence", time.Minute, "how long a process of --persistent may say nothing while it has an item")
 	fs.StringSliceVar(&o.cfg.Items.Only, "only", nil, "run these tiers, again if they were run, and no others")
 	fs.StringVar(&o.cfg.Items.From, "from", "", "run this tier and what needs it, again if they were run")
 	fs.BoolVar(&o.cfg.Items.RetryFailed, "retry-failed", false, "try the failed items again")
@@ -150,13 +138,7 @@ func (o *execOptions) config(s *streams) (proc.Config, error) {
 	if err != nil {
 		return cfg, err
 	}
-	if cfg.Command.Env, err = o.environment(); err != nil {
-		return cfg, err
-	}
-	o.hideSecrets(s)
-	if cfg.Command.Output, err = bytesOf("output-limit", o.words.output); err != nil {
-		return cfg, err
-	}
+	cfg.Command.Env = provider.WithoutAdminKeys(os.Environ())
 	if o.words.cli != "" {
 		var known bool
 		if cfg.Verdict.CLI, known = agents.Known(o.words.cli); !known {
@@ -170,7 +152,7 @@ func (o *execOptions) config(s *streams) (proc.Config, error) {
 	if rules != (batch.Rules{}) {
 		cfg.Verdict.Check = rules.CheckReply
 	}
-	cfg.Limits.Preflight, err = preflightOf(o.words.preflight, o.cfg.Command.Dir)
+	cfg.Limits.Preflight, err = preflightOf(o.words.preflight)
 	return cfg, err
 }
 
@@ -180,8 +162,7 @@ func (o *execOptions) check(s *streams) error {
 		flag  string
 		wrong bool
 	}{
-		{"max-jobs", o.at.mostAt < 0}, {"rpm", o.at.rpm < 0}, {"limit", o.cfg.Items.Limit < 0}, {"timeout", o.cfg.Command.Timeout < 0},
-		{"grace", o.cfg.Command.Grace <= 0}, {"silence", o.cfg.Command.Silence <= 0},
+		{"rpm", o.at.rpm < 0}, {"limit", o.cfg.Items.Limit < 0}, {"timeout", o.cfg.Command.Timeout < 0},
 	} {
 		if n.wrong {
 			return usageError(fmt.Errorf("--%s is below what it can be", n.flag), "leave --%s out for the usual", n.flag)
@@ -210,15 +191,7 @@ func (o *execOptions) check(s *streams) error {
 	if _, err := o.atOnce(); err != nil {
 		return err
 	}
-	if err := o.bounds.check(); err != nil {
-		return err
-	}
-	if o.cfg.Command.Dir != "" {
-		if info, err := os.Stat(o.cfg.Command.Dir); err != nil || !info.IsDir() {
-			return usageError(fmt.Errorf("--chdir %s is no directory", o.cfg.Command.Dir), "name one that is there")
-		}
-	}
-	return nil
+	return o.bounds.check()
 }
 
 // atOnce is how many commands may run at once; 0 is as many as help.
@@ -233,63 +206,19 @@ func (o *execOptions) atOnce() (int, error) {
 	return n, nil
 }
 
-// passed are the variables that a clean environment has where ours does.
-var passed = [...]string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ", "TMPDIR", "SYSTEMROOT", "TEMP", "TMP"}
-
-// environment is that of the commands.
-func (o *execOptions) environment() ([]string, error) {
-	env := provider.WithoutAdminKeys(os.Environ())
-	if o.words.cleanEnv {
-		env = []string{}
-		for _, name := range passed {
-			if value, ok := os.LookupEnv(name); ok {
-				env = append(env, name+"="+value)
-			}
-		}
-	}
-	for _, one := range o.words.env {
-		name, _, given := strings.Cut(one, "=")
-		if !provider.IsVariable(name) {
-			return nil, usageError(errors.New("what --env names is no variable"), "it takes NAME=value, or NAME to pass one on")
-		}
-		if !given {
-			value, ok := os.LookupEnv(name)
-			if !ok {
-				return nil, usageError(fmt.Errorf("--env %s: the environment has no such variable", name), "export it, or give its value: --env %s=value", name)
-			}
-			one = name + "=" + value
-		}
-		env = append(env, one)
-	}
-	return env, nil
-}
-
-// hideSecrets keeps what --env names as a secret out of all that is printed: the command line is, where it goes on.
-func (o *execOptions) hideSecrets(s *streams) {
-	for _, one := range o.words.env {
-		name, value, _ := strings.Cut(one, "=")
-		if provider.IsSecretHeader(name) || strings.Contains(strings.ToLower(name), "pass") {
-			s.err.secrets.hide(value)
-		}
-	}
-}
-
-// preflightOf reads --preflight, whose command runs in dir.
-func preflightOf(text, dir string) (proc.Preflight, error) {
-	if text == "" || strings.HasPrefix(text, "http://") || strings.HasPrefix(text, "https://") {
-		if at, err := url.Parse(text); text != "" && (err != nil || at.Host == "") {
-			return proc.Preflight{}, usageError(errors.New("--preflight is no address"), "name a host too, such as https://example.com/health")
-		}
-		return proc.Preflight{URL: text}, nil
+// preflightOf reads --preflight.
+func preflightOf(text string) ([]string, error) {
+	if text == "" {
+		return nil, nil
 	}
 	args, err := command.Split(text)
 	if err == nil {
-		_, err = command.Find(dir, args)
+		_, err = command.Find(args)
 	}
 	if err != nil {
-		return proc.Preflight{}, usageError(fmt.Errorf("--preflight: %w", err), "give a command such as 'claude -p ping', or an address that begins with http")
+		return nil, usageError(fmt.Errorf("--preflight: %w", err), "give a command such as 'claude -p ping'")
 	}
-	return proc.Preflight{Command: args}, nil
+	return args, nil
 }
 
 // account names what commands are limited together by: the program, where a run on this host found it.
@@ -298,7 +227,7 @@ func (o *execOptions) account(cli *agents.CLI) (name, lane, dir string) {
 	if cli == nil { // of a script nobody knows whose limits it meets: nothing is kept beyond its directory
 		return "exec", lane, ""
 	}
-	path, err := command.Find(o.cfg.Command.Dir, o.cfg.Command.Args)
+	path, err := command.Find(o.cfg.Command.Args)
 	if err != nil {
 		path = o.cfg.Command.Args[0]
 	}

@@ -113,7 +113,7 @@ func (r *execRun) openScheduler(cfg *proc.Config) (err error) {
 	name, lane, dir := o.account(cli)
 	cfg.Limits.Lane = lane
 	if atOnce == 0 { // else the Scheduler bounds them, and an item that waits before it is tried again takes no one's place
-		cfg.Workers = cmp.Or(o.at.mostAt, jobsPerCPU*runtime.NumCPU())
+		cfg.Workers = jobsPerCPU * runtime.NumCPU()
 	}
 	r.scheduler, err = sluice.New(sluice.Config{
 		Name: name, Limits: sluice.Limits{Concurrent: atOnce, RPM: o.at.rpm}, Attempts: o.at.attempt, MaxThrottles: math.MaxInt32,

@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -19,7 +18,6 @@ import (
 // Spec is a command to run. Args is what it needs.
 type Spec struct {
 	Args   []string  // the program and what it is told
-	Dir    string    // where it runs; "" is here
 	Env    []string  // its whole environment; nil is none
 	Stdin  io.Reader // nil is empty
 	Stdout io.Writer // nil discards
@@ -78,21 +76,12 @@ func Run(ctx context.Context, s Spec) (Result, error) {
 	return r.wait(ctx)
 }
 
-// Find returns where the program of a command that runs in dir is, or an error that names it. A relative path is one from there,
-// as it is to Run; "" is here.
-func Find(dir string, args []string) (string, error) {
+// Find returns where the program of a command is, or an error that names it.
+func Find(args []string) (string, error) {
 	if len(args) == 0 || args[0] == "" {
 		return "", &NotStartedError{Err: errors.New("no command is there")}
 	}
-	name := args[0]
-	if dir != "" && filepath.Base(name) != name && !filepath.IsAbs(name) {
-		from, err := filepath.Abs(dir)
-		if err != nil {
-			return "", &NotStartedError{Name: name, Err: err}
-		}
-		name = filepath.Join(from, name)
-	}
-	path, err := exec.LookPath(name)
+	path, err := exec.LookPath(args[0])
 	if err != nil {
 		return "", &NotStartedError{Name: args[0], Err: err}
 	}

@@ -25,7 +25,7 @@ func TestACommandGetsItsInputAndItsEnvironmentAlone(t *testing.T) {
 	t.Setenv("SECRET", "hidden")
 	var out bytes.Buffer
 	res, err := command.Run(t.Context(), command.Spec{
-		Args: []string{"sh", "-c", "cat; echo; env"}, Env: append(env, "SAID=yes"), Stdin: strings.NewReader("input"), Stdout: &out, Dir: t.TempDir(),
+		Args: []string{"sh", "-c", "cat; echo; env"}, Env: append(env, "SAID=yes"), Stdin: strings.NewReader("input"), Stdout: &out,
 	})
 	if err != nil || res.ExitCode != 0 || res.Signal != "" {
 		t.Fatalf("%+v, %v", res, err)
@@ -76,7 +76,7 @@ func TestTheWholeGroupEndsWithTheContext(t *testing.T) {
 				awaitPID(t, dir)
 				cancel(errors.New("enough"))
 			}()
-			_, err := command.Run(ctx, command.Spec{Args: []string{"sh", "-c", script}, Env: env, Dir: dir, Stdout: new(bytes.Buffer), Grace: 200 * time.Millisecond})
+			_, err := command.Run(ctx, command.Spec{Args: []string{"sh", "-c", "cd " + dir + "; " + script}, Env: env, Stdout: new(bytes.Buffer), Grace: 200 * time.Millisecond})
 			if err != nil && err.Error() != "enough" {
 				t.Errorf("error %v", err)
 			}
@@ -90,7 +90,7 @@ func TestWhatACommandLeavesBehindEnds(t *testing.T) {
 	dir := t.TempDir()
 	var out bytes.Buffer
 	_, err := command.Run(t.Context(), command.Spec{
-		Args: []string{"sh", "-c", "sleep 100 & echo $! >pid; echo said"}, Env: env, Dir: dir, Stdout: &out, Grace: 100 * time.Millisecond,
+		Args: []string{"sh", "-c", "cd " + dir + "; sleep 100 & echo $! >pid; echo said"}, Env: env, Stdout: &out, Grace: 100 * time.Millisecond,
 	})
 	if err != nil || out.String() != "said\n" {
 		t.Errorf("%q, %v", out.String(), err)

@@ -149,7 +149,7 @@ func TestWhatHasNoMarkEndsWithTheRun(t *testing.T) {
 	childrenLeft(t)
 	g := startGuard(t)
 	dir := t.TempDir()
-	_, err := g.Run(t.Context(), command.Spec{Args: sh("env -i setsid sh -c 'echo $$ >pid; sleep 60; :' & sleep 0.2"), Env: env, Dir: dir})
+	_, err := g.Run(t.Context(), command.Spec{Args: sh("cd " + dir + "; env -i setsid sh -c 'echo $$ >pid; sleep 60; :' & sleep 0.2"), Env: env})
 	if err != nil {
 		t.Error(err)
 	}
@@ -342,7 +342,7 @@ func TestTheNumberOfAGroupStaysTakenWhileItIsOpen(t *testing.T) {
 	go func() {
 		defer close(done)
 		_, err := command.Run(ctx, command.Spec{
-			Args: sh("until test -e go; do sleep 0.02; done &"), Env: env, Dir: dir, Stdout: new(bytes.Buffer), Grace: 5 * time.Minute, Started: func(p *os.Process) { started <- p.Pid },
+			Args: sh("cd " + dir + "; until test -e go; do sleep 0.02; done &"), Env: env, Stdout: new(bytes.Buffer), Grace: 5 * time.Minute, Started: func(p *os.Process) { started <- p.Pid },
 		})
 		if err != nil {
 			t.Error(err)

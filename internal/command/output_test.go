@@ -169,7 +169,7 @@ func TestNoLingerWaitsForNoProcessThatLeftTheGroup(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	_, err := command.Run(t.Context(), command.Spec{
-		Args: []string{"sh", "-c", "setsid sh -c 'echo $$ > pid; sleep 60; echo > late' & until test -s pid; do :; done"}, Env: env, Dir: dir,
+		Args: []string{"sh", "-c", "cd " + dir + "; setsid sh -c 'echo $$ > pid; sleep 60; echo > late' & until test -s pid; do :; done"}, Env: env,
 		Stdout: new(bytes.Buffer), Grace: 5 * time.Minute, NoLinger: true,
 	})
 	if _, late := os.Stat(filepath.Join(dir, "late")); err != nil || late == nil {

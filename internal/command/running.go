@@ -28,7 +28,7 @@ type running struct {
 // start starts a command. A program that is not there is an error.
 func start(ctx context.Context, s Spec) (*running, error) {
 	cmd := exec.CommandContext(ctx, s.Args[0], s.Args[1:]...)
-	cmd.Dir, cmd.Stdin, cmd.Env = s.Dir, s.Stdin, s.Env
+	cmd.Stdin, cmd.Env = s.Stdin, s.Env
 	if cmd.Env == nil {
 		cmd.Env = []string{} // to exec, nil is ours
 	}

@@ -129,7 +129,7 @@ func (x *Exec) hold(ctx context.Context) (o sluice.Outcome, held bool) {
 	switch {
 	case ctx.Err() != nil:
 		return unstarted(), true
-	case x.cfg.Limits.Preflight.set() && x.lane.paused(): // since it has the permit: it waits for another
+	case x.cfg.Limits.Preflight != nil && x.lane.paused(): // since it has the permit: it waits for another
 		return later(), true
 	}
 	return o, false
@@ -162,11 +162,11 @@ func (x *Exec) run(ctx context.Context, t *try, j *job, id string) error {
 	if x.workers != nil {
 		return x.ask(ctx, t, j, id)
 	}
-	out, err := newSpool(filepath.Join(j.dir.path, stdoutName), x.cfg.Command.Output)
+	out, err := newSpool(filepath.Join(j.dir.path, stdoutName), maxOutput)
 	if err != nil {
 		return err
 	}
-	errs, err := newSpool(filepath.Join(j.dir.path, stderrName), x.cfg.Command.Output)
+	errs, err := newSpool(filepath.Join(j.dir.path, stderrName), maxOutput)
 	if err != nil {
 		_, wrong := out.close()
 		return errors.Join(err, wrong)

@@ -28,23 +28,17 @@ type Command struct {
 	// Stdin gives each item on standard input, with a newline behind it. Else that is closed.
 	Stdin bool
 
-	Dir     string        // where it runs; "" is here
 	Env     []string      // its environment; nil is none
 	Timeout time.Duration // of one try; 0 is none
-	Grace   time.Duration // between TERM and KILL. Default 5 s
 
-	// Persistent has each process take one item after the other, as JSON lines. Silence is how long it may say nothing
-	// meanwhile. Default 60 s.
+	// Persistent has each process take one item after the other, as JSON lines.
 	Persistent bool
-	Silence    time.Duration
-
-	Output int64 // bytes of each of its streams that are kept. Default 16 MiB
 
 	// Run runs it. Default: command.Run. That of a *command.Guard ends all that commands leave behind.
 	Run func(context.Context, command.Spec) (command.Result, error)
 }
 
-const commandGrace = 5 * time.Second
+const commandGrace = 5 * time.Second // between TERM and KILL
 
 // template is a Command whose words were read.
 type template struct {

@@ -7,7 +7,6 @@
 package proc
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -73,7 +72,9 @@ type Limits struct {
 	Scheduler *sluice.Scheduler
 	Lane      string // in which all commands are
 
-	Preflight Preflight
+	// Preflight is a command that asks whether a limit is reached, before the first command and after each pause: its end is read as
+	// that of an item's. Nil asks nothing.
+	Preflight []string
 
 	IgnorePause bool // a limit that an earlier run met and that is not over is not waited for
 
@@ -124,8 +125,6 @@ func Open(cfg Config) (*Exec, error) {
 }
 
 func newExec(cfg Config) *Exec {
-	cfg.Command.Output = cmp.Or(cfg.Command.Output, usualOutput)
-	cfg.Command.Grace = cmp.Or(cfg.Command.Grace, commandGrace)
 	if cfg.Command.Run == nil {
 		cfg.Command.Run = command.Run
 	}
@@ -144,7 +143,7 @@ func (x *Exec) prepare() (err error) {
 	if cfg.Command.Persistent && x.template.values {
 		return &ConfigError{Field: "Command", Err: errValues}
 	}
-	if _, err := command.Find(cfg.Command.Dir, x.literal()); err != nil {
+	if _, err := command.Find(x.literal()); err != nil {
 		return &ConfigError{Field: "Command", Err: err}
 	}
 	if cfg.Verdict.CLI == nil {
@@ -197,10 +196,7 @@ func (c *Config) hash() work.Hash {
 
 // spec is what all commands have in common.
 func (x *Exec) spec() command.Spec {
-	c := &x.cfg.Command
-	return command.Spec{
-		Dir: c.Dir, Env: slices.Clip(c.Env), Grace: c.Grace,
-	}
+	return command.Spec{Env: slices.Clip(x.cfg.Command.Env), Grace: commandGrace}
 }
 
 // openRunner makes what runs the items.
@@ -209,7 +205,7 @@ func (x *Exec) openRunner() (err error) {
 	if cfg.Command.Persistent {
 		spec := x.spec()
 		spec.Args = x.literals()
-		x.workers = newWorkers(workersConfig{Run: cfg.Command.Run, Spec: spec, Silence: cfg.Command.Silence, Log: x.log})
+		x.workers = newWorkers(workersConfig{Run: cfg.Command.Run, Spec: spec, Log: x.log})
 	}
 	x.runner, err = work.New(work.Config{
 		Handler: x.bounded(work.Calls(cfg.Limits.Scheduler, x.attempt)), Feed: x.input.feed, Total: x.input.known(), Already: x.tally.already(),

@@ -12,7 +12,7 @@ import (
 )
 
 // preflight is a command that the plays of tests know by its last word.
-var preflight = proc.Preflight{Command: []string{"preflight"}}
+var preflight = []string{"preflight"}
 
 func TestADrainDuringThePreflightStartsNothing(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, c *course) {

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -96,19 +94,6 @@ func TestManyStopARunAtOnce(t *testing.T) {
 	}
 	if rep.Left == 0 {
 		t.Errorf("%+v", rep.Summary)
-	}
-}
-
-// An address is asked without the key of the account: that it wants one is no limit.
-func TestAnAddressThatWantsAKeySaysNothing(t *testing.T) {
-	t.Parallel()
-	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusOK} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
-		defer server.Close()
-		c := newCourse(t, 3, "")
-		c.play(func(context.Context, call) int { return 0 })
-		c.cfg.Limits.Preflight = proc.Preflight{URL: server.URL}
-		c.succeed(3)
 	}
 }
 

@@ -121,7 +121,7 @@ func newCourse(t testing.TB, items int, script string) *course {
 		Items: proc.Items{Path: filepath.Join(dir, "items.txt")}, Dir: filepath.Join(dir, "state"), Limits: proc.Limits{Lane: "lane"}, Sync: work.SyncNone,
 		Pauses: &work.Pauses{},
 		Command: proc.Command{
-			Args: []string{"/bin/sh", "-c", script, "sh", "{}"}, Env: []string{"PATH=" + os.Getenv("PATH"), "D=" + dir}, Grace: time.Second,
+			Args: []string{"/bin/sh", "-c", script, "sh", "{}"}, Env: []string{"PATH=" + os.Getenv("PATH"), "D=" + dir},
 		},
 	}
 	c.write("items.txt", list.String())

@@ -4,31 +4,18 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
-	"net/http"
 	"sync"
 	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/command"
 	"github.com/sluice-llm/sluice/internal/proc/agents"
-	"github.com/sluice-llm/sluice/provider"
 )
-
-// Preflight asks whether a limit is reached, before the first command and after each pause: by a command whose end is read as
-// that of an item's, or by an address whose answer is. The zero value asks nothing.
-type Preflight struct {
-	Command []string      // the program and its arguments, without a shell
-	URL     string        // is asked with GET, without a key
-	Timeout time.Duration // Default 30 s
-}
 
 const (
 	preflightTime = 30 * time.Second
-	mostAnswer    = 1 << 20
+	maxPreflight  = 1 << 20 // bytes of each of its streams that are read
 )
-
-func (p *Preflight) set() bool { return len(p.Command) > 0 || p.URL != "" }
 
 // probe runs the preflight when it is time to: one at a time, for all commands that are about to start.
 type probe struct {
@@ -46,13 +33,13 @@ type probing struct {
 	limited bool
 }
 
-func newProbe(x *Exec) *probe { return &probe{x: x, due: x.cfg.Limits.Preflight.set()} }
+func newProbe(x *Exec) *probe { return &probe{x: x, due: x.cfg.Limits.Preflight != nil} }
 
 // again has the next command wait for the preflight, since a limit was met. One that is on may have asked before.
 func (p *probe) again() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.due = p.x.cfg.Limits.Preflight.set()
+	p.due = p.x.cfg.Limits.Preflight != nil
 }
 
 // pass lets a command start, or says why not. What the preflight does not know is no reason. ctx ends when nothing more is to
@@ -97,20 +84,11 @@ func (p *probe) ask(ctx context.Context, run *probing) {
 
 // run asks once.
 func (p *probe) run(asked context.Context) (sluice.Outcome, bool) {
-	cfg := &p.x.cfg.Limits.Preflight
-	timeout := cfg.Timeout
-	if timeout == 0 {
-		timeout = preflightTime
-	}
-	ctx, cancel := context.WithTimeout(asked, timeout)
+	ctx, cancel := context.WithTimeout(asked, preflightTime)
 	defer cancel()
 	t := &try{started: time.Now()}
 	var err error
-	if cfg.URL != "" {
-		t.meaning, err = askURL(ctx, cfg.URL)
-	} else {
-		t.meaning, err = p.x.askCommand(ctx, cfg.Command)
-	}
+	t.meaning, err = p.x.askCommand(ctx, p.x.cfg.Limits.Preflight)
 	t.ended = time.Now()
 	kind := t.meaning.Kind
 	switch {
@@ -118,7 +96,7 @@ func (p *probe) run(asked context.Context) (sluice.Outcome, bool) {
 	case err != nil:
 		p.x.log.Warn("the preflight does not say whether a limit is reached", "error", err)
 		return sluice.Outcome{}, false
-	case kind.Throttle(), kind.Fatal() && cfg.URL == "": // an address is asked without the account's key
+	case kind.Throttle(), kind.Fatal():
 		t.meaning.Source = "preflight"
 		o, _ := p.x.outcome(t)
 		if kind.Throttle() {
@@ -134,7 +112,7 @@ func (p *probe) run(asked context.Context) (sluice.Outcome, bool) {
 
 // askCommand reads the end of a command.
 func (x *Exec) askCommand(ctx context.Context, args []string) (agents.Meaning, error) {
-	out, errs := &head{most: mostAnswer}, &head{most: mostAnswer}
+	out, errs := &head{most: maxPreflight}, &head{most: maxPreflight}
 	spec := x.spec()
 	spec.Args, spec.Stdout, spec.Stderr = args, out, errs
 	res, err := x.cfg.Command.Run(ctx, spec)
@@ -150,27 +128,6 @@ func (x *Exec) askCommand(ctx context.Context, args []string) (agents.Meaning, e
 		cli = other
 	}
 	return cli.Read(end, time.Now()), nil
-}
-
-// askURL reads what an address answers.
-func askURL(ctx context.Context, url string) (agents.Meaning, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return agents.Meaning{}, err
-	}
-	base := provider.NewBase(1)
-	defer base.CloseIdleConnections()
-	resp, err := (&http.Client{Transport: base}).Do(req)
-	if err != nil {
-		return agents.Meaning{}, errors.New(provider.Redact(err.Error()))
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, mostAnswer))
-	if err != nil {
-		return agents.Meaning{}, err
-	}
-	v := provider.Classify(provider.Provider{}, resp.StatusCode, resp.Header, body, time.Now())
-	return agents.Meaning{Kind: v.Kind, Wait: v.Wait, Until: v.Until, Dimension: v.Dimension, Text: v.Message}, nil
 }
 
 // head keeps the beginning of what is written to it.

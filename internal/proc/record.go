@@ -46,13 +46,10 @@ func (x *Exec) watch(j *job) *records {
 
 // sharedFile is where ResultFile may be outside of the item's directory; "" is nowhere.
 func (x *Exec) sharedFile(j *job) string {
-	switch {
-	case j.resultFile == "":
+	if j.resultFile == "" {
 		return ""
-	case filepath.IsAbs(j.resultFile):
-		return filepath.Clean(j.resultFile)
 	}
-	return filepath.Join(x.cfg.Command.Dir, j.resultFile)
+	return filepath.Clean(j.resultFile)
 }
 
 func (r *records) names() []string {

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	usualOutput = 16 << 20 // of one stream that is kept
-	tailShare   = 8        // of that, a part this small is for the end
+	maxOutput = 16 << 20 // of one stream that is kept
+	tailShare = 8        // of that, a part this small is for the end
 )
 
 // spool keeps what a command writes to one stream: its beginning in a file as it comes and, where that is too long, its end.

@@ -201,14 +201,15 @@ func TestAResultFileIsOfItsItemAlone(t *testing.T) {
 		writes     func(k call) string // where the first item's command writes
 		failed     int
 	}{
-		{"one for all", "said.json", func(k call) string { return filepath.Join(k.Dir, "said.json") }, 0},
-		{"one for each", "said-{}.json", func(k call) string { return filepath.Join(k.Dir, "said-item1.json") }, 1},
+		{"one for all", "said.json", func(call) string { return "said.json" }, 0},
+		{"one for each", "said-{}.json", func(call) string { return "said-item1.json" }, 1},
 		{"below the item's directory", "said.json", func(k call) string { return filepath.Join(k.itemDir(), "said.json") }, 1},
 		{"in another item's directory", "../2-2/said.json", func(k call) string { return filepath.Join(k.itemDir(), "../2-2/said.json") }, 0},
 	} {
 		bubble(t, 2, func(t *testing.T, c *course) {
 			c.limits.Limits.Concurrent, c.limits.Attempts = 2, 1
-			c.cfg.Command.Dir, c.cfg.Verdict.ResultFile = c.path(""), tt.file
+			t.Chdir(c.path(""))
+			c.cfg.Verdict.ResultFile = tt.file
 			c.play(func(_ context.Context, k call) int {
 				time.Sleep(time.Second)
 				if k.last == "item1" {
