@@ -112,31 +112,14 @@ func TestNotBetween(t *testing.T) {
 }
 
 func TestHoursThatAreNone(t *testing.T) {
-	for text, want := range map[string]string{
-		"":                             "nothing is there",
-		"12:00":                        "is not of the form",
-		"12-19":                        "no time of the day",
-		"25:00-26:00":                  "no time of the day",
-		"12:60-13:00":                  "no time of the day",
-		"12:00-12:00":                  "end when they begin",
-		"12:00-13:00 Mon-":             "neither days nor a zone",
-		"12:00-13:00 Mo":               "neither days nor a zone",
-		"12:00-13:00 Mon Mars/Olympus": "neither days nor a zone",
-		"12:00-13:00 Mon UTC UTC":      "is too much",
-		"00:00-24:00":                  "leaves no hour",
-		"22:00-21:59 Mon,Wed,Fri,Sun":  "",
-		"00:00-12:00,12:00-24:00":      "no time of the day",
-		"12:00-13:00 UTC Mon-Fri":      "is too much",
-		"12:00-13:00 ../../etc/passwd": "neither days nor a zone",
-		"12:00-13:00 Monday-Wednesday": "",
-		"24:00-02:00":                  "",
+	for text, fine := range map[string]bool{
+		"": false, "12:00": false, "12-19": false, "25:00-26:00": false, "12:60-13:00": false, "12:00-12:00": false, "00:00-12:00,12:00-24:00": false,
+		"12:00-13:00 Mon-": false, "12:00-13:00 Mo": false, "12:00-13:00 Mon Mars/Olympus": false, "12:00-13:00 Mon UTC UTC": false,
+		"12:00-13:00 UTC Mon-Fri": false, "12:00-13:00 ../../etc/passwd": false, "00:00-24:00": false, "00:00-24:00 Mon-Fri,Sat-Fri": false,
+		"22:00-21:59 Mon,Wed,Fri,Sun": true, "12:00-13:00 Monday-Wednesday": true, "24:00-02:00": true,
 	} {
-		_, err := cli.QuietUntil(time.Now(), text)
-		switch {
-		case want == "" && err != nil:
+		if _, err := cli.QuietUntil(time.Now(), text); (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "--not-between") {
 			t.Errorf("%q: %v", text, err)
-		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
-			t.Errorf("%q: error %v, want one with %q", text, err, want)
 		}
 	}
 	if _, err := cli.QuietUntil(time.Now(), "00:00-12:00 UTC", "12:00-24:00 UTC"); err == nil {
