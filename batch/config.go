@@ -77,7 +77,7 @@ func (cfg *Config) checkInput() (fill, error) {
 		return wrong("Input", errMissing)
 	case cfg.Input == "-" && cfg.Stdin == nil:
 		return wrong("Stdin", errMissing)
-	case cfg.Format > FormatParquet:
+	case cfg.Format > FormatTSV:
 		return wrong("Format", errUnknown)
 	case cfg.MaxTokens < 0:
 		return wrong("MaxTokens", errors.New("is negative"))

@@ -34,9 +34,9 @@ func (p *parser) text(line []byte, number int) (request, *problem) {
 // fromFields says whether rows are fields to make prompts of, and no requests.
 func (p *parser) fromFields() bool { return p.fill.template != nil || p.fill.format.Table() }
 
-// given returns a member of a row as JSON; nil is absent, as an empty field or a null of a table is.
+// given returns a member of a row as JSON; nil is absent, as an empty field of a table is.
 func (p *parser) given(raw []byte) []byte {
-	if p.fill.format.Table() && (string(raw) == `""` || string(raw) == "null") {
+	if p.fill.format.Table() && string(raw) == `""` {
 		return nil
 	}
 	return raw
@@ -48,9 +48,7 @@ func (p *parser) row(rq *request, object []byte) *problem {
 	m := &p.members
 	text := []byte(nil)
 	if p.fill.template == nil {
-		if prompt := p.given(m.prompt); prompt != nil && prompt[0] != '"' {
-			return &problem{Text: "prompt is not a text", Hint: "--template makes prompts of other columns"}
-		} else if prompt != nil { // a table has this column
+		if prompt := p.given(m.prompt); prompt != nil { // a table has this column
 			text = jsonscan.Unquote(prompt)
 		}
 	} else {
@@ -105,7 +103,7 @@ func (p *parser) prompt(rq *request, row []byte) *problem {
 	p.kept = p.kept[:0]
 	b = appendMembers(b, row, p.settings(rq, system), func(name string, value []byte) bool {
 		switch {
-		case ofPrompt(name), p.fill.format == FormatParquet && string(value) == "null":
+		case ofPrompt(name):
 			return true
 		case p.keeps(rq.endpoint, name):
 			addName(&p.fields.Kept, name)

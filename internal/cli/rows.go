@@ -22,7 +22,7 @@ type rowFlags struct {
 
 func (f *rowFlags) register(fs *pflag.FlagSet) {
 	f.flags = fs
-	fs.StringVar(&f.format, "format", "", "form of the input: jsonl, text, csv, tsv or parquet (default: by name)")
+	fs.StringVar(&f.format, "format", "", "form of the input: jsonl, text, csv or tsv (default: by name)")
 	fs.StringVar(&f.template, "template", "", "file of a template that makes the prompt of each row of its fields, such as {{.question}}")
 	fs.IntVar(&f.limit, "limit", 0, "only the first so many rows (0: all)")
 	fs.StringSliceVar(&f.metadata, "metadata", nil, "keep fields with the result, send others (default: unknown ones)")
