@@ -115,7 +115,6 @@ type Config struct {
 	// the answer and the error.
 	Feedback bool
 
-	SkipInvalid bool    // bad lines are recorded as failed instead of refused
 	RetryFailed bool    // the lines of failed results run again; the first new result drops those
 	Changed     Changed // what happens to lines whose request changed
 	Limit       int     // only the first so many lines with a request; 0 is all

@@ -94,7 +94,7 @@ func (p *parser) parse(row *rows.Row) (request, *problem) {
 // request reads a line.
 func (p *parser) request(line []byte, number int, text bool) (request, *problem) {
 	if !utf8.Valid(line) {
-		return request{}, &problem{Text: "not valid UTF-8", Hint: "save the input as UTF-8, or record lines like it as failed with --skip-invalid"}
+		return request{}, &problem{Text: "not valid UTF-8", Hint: "save the input as UTF-8"}
 	}
 	trimmed := bytes.TrimLeft(line, " \t")
 	if text || trimmed[0] != '{' {

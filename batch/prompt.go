@@ -64,7 +64,7 @@ func (p *parser) row(rq *request, object []byte) *problem {
 // rendered makes a request of a row and the text of its prompt, of which nothing is taken for JSON.
 func (p *parser) rendered(rq *request, row, text []byte) *problem {
 	if len(bytes.TrimSpace(text)) == 0 {
-		return &problem{Text: "the prompt is empty", Hint: "--skip-invalid records such rows as failed"}
+		return &problem{Text: "the prompt is empty"}
 	}
 	if cap(p.prose) > 1<<20 {
 		p.prose = nil // after a very long row

@@ -115,35 +115,6 @@ func TestTablesThatAreWrong(t *testing.T) {
 	}
 }
 
-func TestRowsThatAreWrongCanBeSkipped(t *testing.T) {
-	text := "custom_id,prompt\na,one\nb\nc,three,3\na,four\ne,\xff\nf,six\n"
-	f := newFiles(t, "")
-	cfg := f.config(t, &stub{})
-	cfg.Input, cfg.Model, cfg.SkipInvalid = writeInput(t, "in.csv", text), "m", true
-	for range 2 { // the second time all of it is recorded
-		rep, err := run(t, cfg)
-		if err != nil || rep.Total != 6 || rep.Left() != 0 {
-			t.Fatalf("%+v %v", rep, err)
-		}
-	}
-	results := f.results(t)
-	for id, wrong := range map[string]bool{"a": false, "f": false, "line 3": true, "line 4": true, "line 5": true, "line 6": true} {
-		if r, ok := results[id]; !ok || wrong != (r.Error != nil) {
-			t.Errorf("%s: %+v", id, r)
-		}
-	}
-	// What stands in a wrong row tells it from others, too.
-	cfg.Input = writeInput(t, "in.csv", strings.Replace(text, "b\n", "B\n", 1))
-	if _, err := batch.Open(cfg); !strings.Contains(fmt.Sprint(err), `line 3: item "line 3" is not the one`) {
-		t.Error(err)
-	}
-	// Behind broken quotes nothing can be trusted.
-	cfg.Input = writeInput(t, "in.csv", "custom_id,prompt\na,\"x\"y\nb,two\n")
-	if _, err := batch.Open(cfg); !strings.Contains(fmt.Sprint(err), "line 2: ") {
-		t.Error(err)
-	}
-}
-
 // TestRowsOfAPausedModelAreReadAgain: the rows of a model that pauses are put aside as places in the file. All of them come,
 // as they were.
 func TestRowsOfAPausedModelAreReadAgain(t *testing.T) {

@@ -276,9 +276,6 @@ func (p *answerPrinter) inOrderOfInput(form answerForm) error {
 			return &inputFileError{err}
 		}
 		rec, ok, err := p.results.Find(in.ID)
-		if err == nil && !ok {
-			rec, ok, err = p.results.Find(in.Other)
-		}
 		if err != nil {
 			return err
 		}

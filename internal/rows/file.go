@@ -146,7 +146,7 @@ func (r *Reader) at(offset int64, number int) (Row, error) {
 	if err := r.readLine(offset); err != nil {
 		return Row{}, err
 	}
-	if len(r.buf) > MaxBytes { // without its bytes, as when it was read first: its hash is of none
+	if len(r.buf) > MaxBytes {
 		again.Bad = tooLong()
 		return again, nil
 	}

@@ -28,7 +28,7 @@ type Row struct {
 	work.Line
 	Source int      // the line of an item of an array, or unknownLine; 0: the row is not of an array
 	Text   bool     // it is plain text, whatever it begins with
-	Bad    *Problem // why it is no row; its bytes, if there are any, are what tells it from others
+	Bad    *Problem // why it cannot be used
 }
 
 // unknownLine is the Source of an item that was read by its offset.

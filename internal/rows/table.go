@@ -160,30 +160,29 @@ func (t *table) next() (Row, error) {
 		return Row{}, err
 	}
 	r := Row{Line: work.Line{Number: line, Offset: offset}}
+	switch size := t.base + t.csv.InputOffset() - offset; {
+	case size > MaxBytes:
+		r.Bad = tooLong()
+		return r, nil
+	case len(fields) != len(t.keys):
+		r.Bad = ragged(len(fields), len(t.keys))
+		return r, nil
+	}
 	if cap(t.b) > 1<<20 {
 		t.b = nil // after a very long record
 	}
-	t.b = append(t.b[:0], '{')
-	if len(fields) != len(t.keys) {
-		r.Bad = ragged(len(fields), len(t.keys))
-	}
+	t.b = t.b[:0]
 	for i, field := range fields {
-		if i > 0 {
-			t.b = append(t.b, ',')
-		}
-		if r.Bad == nil {
-			t.b = append(t.b, t.keys[i]...)
-		}
-		if !utf8.ValidString(field) && r.Bad == nil {
+		if !utf8.ValidString(field) {
 			r.Bad = &Problem{Text: fmt.Sprintf("%s is not valid UTF-8", clip(t.names[i])), Hint: "save the table as UTF-8"}
+			return r, nil
 		}
+		t.b = append(append(t.b, ','), t.keys[i]...)
 		t.b = jsonscan.AppendString(t.b, field)
 	}
+	t.b[0] = '{'
 	t.b = append(t.b, '}')
 	r.Bytes = t.b
-	if size := t.base + t.csv.InputOffset() - offset; size > MaxBytes {
-		r.Bad = tooLong()
-	}
 	return r, nil
 }
 
