@@ -128,8 +128,7 @@ type Config struct {
 
 	// Cache is a directory of good answers, which is made if it is not there: a request that was answered well before, by
 	// the same provider at the same address, gets that answer without a call. "" keeps none. Several processes may share it.
-	Cache       string
-	CacheMaxAge time.Duration // of answers that count. 0 is any
+	Cache string
 
 	// WarmUp lets the first of the calls whose prompts begin with the same long text go alone, so that a provider that
 	// keeps beginnings of prompts has this one when the others come.

@@ -30,10 +30,6 @@ func (cfg *Config) check() (fill, error) {
 		return wrong("Remote", errors.New("is given, and Upstreams too: both say where calls go"))
 	case cfg.Window < 0:
 		return wrong("Window", errors.New("is negative"))
-	case cfg.CacheMaxAge < 0:
-		return wrong("CacheMaxAge", errors.New("is negative"))
-	case cfg.CacheMaxAge > 0 && cfg.Cache == "":
-		return wrong("CacheMaxAge", errors.New("is for a cache, and there is none"))
 	case cfg.Timeout < 0:
 		return wrong("Timeout", errors.New("is negative"))
 	case cfg.Changed > ChangedKeep:

@@ -203,7 +203,8 @@ func (o *runOptions) config() (batch.Config, error) {
 	if cfg.Set, err = o.settings(); err != nil {
 		return cfg, err
 	}
-	for _, fill := range []func(*batch.Config) error{o.rows.fill, o.checks.fill, o.reuse.fill, o.via.fill} {
+	o.reuse.fill(&cfg)
+	for _, fill := range []func(*batch.Config) error{o.rows.fill, o.checks.fill, o.via.fill} {
 		if err := fill(&cfg); err != nil {
 			return cfg, err
 		}
