@@ -336,7 +336,6 @@ func (b *Batch) Models() map[string]int { return maps.Clone(b.input.models) }
 // *RefusedError. Batches that are pending when it returns stay so, and the next run continues with them.
 func (b *Batch) Run(ctx context.Context) (Report, error) {
 	defer b.awaitDeadline()()
-	defer b.awaitPause()()
 	rep, err := b.runner.Run(ctx)
 	called := errors.Is(err, work.ErrCalledOff)
 	if b.via != nil {
