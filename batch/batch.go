@@ -102,11 +102,6 @@ type Config struct {
 	MaxTokens int
 	Set       map[string]json.RawMessage
 
-	// Metadata names the fields of rows that are kept with their results, below sluice.metadata, and not sent. Of a row with a prompt
-	// all other fields are sent; of a table or a row with a Template none is. Nil keeps the fields of rows with a prompt that the
-	// endpoint does not know, and none of the others.
-	Metadata []string
-
 	// Check refuses an answer, which counts as a failed attempt of kind InvalidOutput: see Rules. Nil accepts all. It must
 	// be safe for concurrent use.
 	Check func(id string, e provider.Endpoint, body []byte) error

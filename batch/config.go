@@ -85,7 +85,7 @@ func (cfg *Config) checkInput() (fill, error) {
 	}
 	f := fill{
 		format: cfg.Format.Of(cfg.Input), provider: cfg.Provider, upstreams: cfg.Upstreams, registry: cfg.Registry, baseURL: cfg.BaseURL,
-		model: cfg.Model, system: cfg.System, maxTokens: cfg.MaxTokens, metadata: cfg.Metadata,
+		model: cfg.Model, system: cfg.System, maxTokens: cfg.MaxTokens,
 	}
 	if cfg.Template != "" {
 		var err error

@@ -103,13 +103,11 @@ func (p *parser) prompt(rq *request, row []byte) *problem {
 	p.kept = p.kept[:0]
 	b = appendMembers(b, row, p.settings(rq, system), func(name string, value []byte) bool {
 		switch {
-		case ofPrompt(name):
+		case ofPrompt(name), p.fromFields():
 			return true
-		case p.keeps(rq.endpoint, name):
+		case keeps(rq.endpoint, name):
 			addName(&p.fields.Kept, name)
 			p.kept = jsonscan.AppendCompact(append(jsonscan.AppendString(append(p.kept, ','), name), ':'), value)
-			return true
-		case p.fromFields():
 			return true
 		}
 		addName(&p.fields.Sent, name)
@@ -126,15 +124,10 @@ func (p *parser) prompt(rq *request, row []byte) *problem {
 }
 
 // keeps reports whether a field of a prompt is kept with the result, and not sent.
-func (p *parser) keeps(e provider.Endpoint, name string) bool {
+func keeps(e provider.Endpoint, name string) bool {
 	switch name {
-	case "messages", "input", "contents", "content":
-		if e.HasField(name) { // the prompt itself stands there
-			return !p.fromFields() || slices.Contains(p.fill.metadata, name)
-		}
-	}
-	if p.fill.metadata != nil || p.fromFields() {
-		return slices.Contains(p.fill.metadata, name)
+	case "messages", "input", "contents", "content": // the prompt itself stands there
+		return true
 	}
 	return !e.HasField(name)
 }
